@@ -1,0 +1,418 @@
+/* gpuward: what this machine's GPUs are and do.
+ *
+ *	struct gw_ctx *ctx;
+ *	struct gw_snapshot *snap;
+ *	double watts;
+ *
+ *	if (gw_open(NULL, &ctx) == 0 && gw_snapshot_new(ctx, &snap) == 0) {
+ *		gw_snapshot_take(snap, GW_TIERS_COMMON);
+ *		for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
+ *			const struct gw_device *d = gw_snapshot_device(snap, i);
+ *			if (gw_device_value(d, GW_Q_POWER, &watts) == GW_HAVE)
+ *				printf("%s %.1f W\n", gw_device_text(d, GW_T_NAME), watts);
+ *		}
+ *	}
+ *	gw_snapshot_free(snap);
+ *	gw_close(ctx);
+ *
+ * Rules that hold everywhere:
+ * - Functions return 0 or a negative enum gw_error; results go to ret_ parameters, which are
+ *   left alone on failure.  gw_strerror() spells a code.
+ * - A machine without GPUs, without a driver or with a broken one is no error: there are no
+ *   devices, and gw_status() says why and what to do.
+ * - What is not known is never 0.  Each figure is there (GW_HAVE) or has a reason why not.
+ * - Structs that you fill begin with their size; those that the library hands out may grow at
+ *   the end, so never copy them by sizeof.
+ * - A context may be used from several threads; a snapshot or list by one at a time.
+ * - The library never prints, never exits, installs no signal handler, and starts another
+ *   program only with GW_ALLOW_EXEC.
+ * - Link with -lgpuward; it needs libc alone. */
+#ifndef GPUWARD_H
+#define GPUWARD_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define GW_API __attribute__((visibility("default")))
+#else
+#define GW_API
+#endif
+
+/* ---- versions and errors ------------------------------------------------------------- */
+
+/* "1.2.3", of the library that runs. */
+GW_API const char *gw_version(void);
+
+/* One code for each thing a caller could do differently.  Numbers are permanent. */
+enum gw_error {
+	GW_E_ARG = 1,   /* an argument makes no sense                        */
+	GW_E_NOMEM = 2, /* no memory                                         */
+	GW_E_NOENT = 3, /* no such file, program, device or name             */
+	GW_E_PERM = 4,  /* not allowed                                       */
+	GW_E_IO = 5,    /* reading, writing or starting something failed     */
+	GW_E_PARSE = 6, /* a text is not what it should be                   */
+	GW_E_SIZE = 7,  /* it does not fit                                   */
+	GW_E_TIMEOUT = 8,
+	GW_E_NODEV = 9,      /* no such GPU                                  */
+	GW_E_NOSUPPORT = 10, /* the device, driver or build cannot do this   */
+	GW_E_LOST = 11,      /* the device or the driver went away           */
+	GW_E_STATE = 12,     /* not now: let go, stalled or already closed   */
+};
+
+/* A short phrase for a code, negative or positive.  Never NULL. */
+GW_API const char *gw_strerror(int error);
+
+/* ---- what is measured ---------------------------------------------------------------- */
+
+/* GW_Q_POWER, GW_Q_MEMORY_USED, ...: the table in gpuward/quantity.def.  Values are doubles
+ * in base units (watts, bytes, ratios 0 to 1, hertz, seconds, joules, degrees Celsius); every
+ * integer the driver has fits exactly. */
+enum gw_quantity {
+#define Q(symbol, key, kind, tier, help) GW_Q_##symbol,
+#include <gpuward/quantity.def>
+#undef Q
+	GW_QUANTITIES
+};
+
+/* GW_H_CPU_UTILIZATION, ...: figures of the machine; gpuward/host.def. */
+enum gw_host_quantity {
+#define H(symbol, key, kind, help) GW_H_##symbol,
+#include <gpuward/host.def>
+#undef H
+	GW_HOST_QUANTITIES
+};
+
+/* GW_T_NAME, GW_T_UUID, ...: words about a device; gpuward/text.def. */
+enum gw_text {
+#define T(symbol, key) GW_T_##symbol,
+#include <gpuward/text.def>
+#undef T
+	GW_TEXTS
+};
+
+/* Why a figure is missing; GW_HAVE (0) when it is there.  gpuward/absence.def. */
+enum gw_absence {
+	GW_HAVE = 0,
+#define A(symbol, key, sentence) GW_ABSENT_##symbol,
+#include <gpuward/absence.def>
+#undef A
+	GW_ABSENCES
+};
+
+enum gw_kind { GW_KIND_GAUGE, GW_KIND_COUNTER, GW_KIND_FLAG, GW_KIND_ENUM, GW_KIND_MASK };
+
+/* How often a quantity is worth asking; a set of them says what a snapshot reads. */
+enum gw_tier {
+	GW_TIER_STATIC = 1 << 0,
+	GW_TIER_FAST = 1 << 1,
+	GW_TIER_SLOW = 1 << 2,
+	GW_TIER_ENERGY = 1 << 3, /* costs 3 ms on an H200, more elsewhere */
+	GW_TIER_HEALTH = 1 << 4,
+	GW_TIER_ASKED = 1 << 5, /* may sleep 20 ms                       */
+};
+/* STATIC, SLOW and HEALTH are kept and asked again only when they are older than their tier
+ * allows, so this is what a program polls with. */
+#define GW_TIERS_COMMON (GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH)
+#define GW_TIERS_ALL (GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ASKED)
+
+struct gw_quantity_info {
+	const char *key; /* "power_watts" */
+	const char *help;
+	enum gw_kind kind;
+	enum gw_tier tier;
+};
+
+/* Row of the table; NULL past its end. */
+GW_API const struct gw_quantity_info *gw_quantity_info(unsigned quantity);
+GW_API const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity);
+GW_API const char *gw_text_key(unsigned text);
+
+/* Number of a quantity by its key, or -GW_E_NOENT. */
+GW_API int gw_quantity_find(const char *key);
+
+/* Spells the value of an ENUM ("Hopper", "unknown(77)") or a MASK ("sw_power_cap,idle", ""
+ * when empty) into out.  Returns 0, -GW_E_ARG for other kinds, or -GW_E_SIZE. */
+GW_API int gw_quantity_name(unsigned quantity, double value, char *out, size_t size);
+
+/* "not_supported" and "this device does not have it".  Never NULL. */
+GW_API const char *gw_absence_key(unsigned absence);
+GW_API const char *gw_absence_text(unsigned absence);
+
+/* ---- what is wrong ------------------------------------------------------------------- */
+
+/* GW_CAUSE_NO_DRIVER, ...: what can be wrong and what to do; gpuward/cause.def. */
+enum gw_cause {
+#define C(symbol, key, severity, sentence, remedy) GW_CAUSE_##symbol,
+#include <gpuward/cause.def>
+#undef C
+	GW_CAUSES
+};
+
+enum gw_severity { GW_SEVERITY_OK, GW_SEVERITY_NOTE, GW_SEVERITY_ERROR };
+
+struct gw_cause_info {
+	const char *key;      /* "no_driver"                            */
+	const char *sentence; /* what is wrong, no capital, no full stop */
+	const char *remedy;   /* what to do, whole sentences, may be ""  */
+	enum gw_severity severity;
+};
+
+/* Row of the table; GW_CAUSE_NONE's past its end.  Never NULL. */
+GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
+
+/* ---- opening ------------------------------------------------------------------------- */
+
+enum gw_flag {
+	GW_ALLOW_EXEC = 1 << 0, /* may start nvidia-smi where the library cannot be loaded     */
+	GW_WAKE = 1 << 1,       /* may open a GPU that is asleep, which wakes it               */
+};
+
+struct gw_options {
+	size_t size;              /* sizeof(struct gw_options)                                 */
+	unsigned flags;           /* enum gw_flag                                              */
+	const char *backend;      /* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu",
+	                             "intel", "none"; auto: the first of these that has a GPU  */
+	const char *nvml_library; /* NULL: look for it                                         */
+	const char *root;         /* read /proc and /sys below this; NULL: "/"                 */
+	uint64_t deadline_ns;     /* 0: driver calls run on the caller's thread, however long.
+	                             Else they run on threads of the library; one that is not
+	                             back in time leaves its device GW_DEVICE_STALLED          */
+};
+
+struct gw_ctx;
+
+/* Finds and opens the GPUs.  options may be NULL; strings are copied.  A machine without GPUs
+ * opens: see gw_status().  0 and the caller owns *ret_ctx until gw_close(); -GW_E_ARG (unknown
+ * backend), -GW_E_NOENT (no such root) or -GW_E_NOMEM. */
+GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
+
+/* Closes every driver handle.  Snapshots and lists of ctx must be freed before.  NULL is fine.
+ * A device whose driver call has not returned is left behind: it cannot be taken back. */
+GW_API void gw_close(struct gw_ctx *ctx);
+
+/* Closes every handle on every driver, so that it can be unloaded, reset or upgraded.  Until
+ * gw_resume() the devices stay listed and their figures are absent (let_go). */
+GW_API int gw_let_go(struct gw_ctx *ctx);
+GW_API int gw_resume(struct gw_ctx *ctx);
+
+/* What was opened, or why nothing was. */
+struct gw_status {
+	const char *backend;         /* "nvml", ..., several joined by '+', "none"                  */
+	enum gw_cause cause;         /* GW_CAUSE_NONE when there are devices                        */
+	const char *message;         /* the sentence, with the facts of this machine; "" for NONE   */
+	const char *library_path;    /* of the NVML library, NULL when not loaded                   */
+	const char *driver_version;  /* NULL when unknown                                           */
+	const char *nvml_version;    /* NULL when unknown                                           */
+	const char *cuda_version;    /* the driver's ceiling such as "13.0", NULL when unknown      */
+	const char *missing_symbols; /* names joined by blanks, "" when none                        */
+	int simulated;               /* the library said of itself that it is a simulator           */
+	uint64_t retry_ns;           /* monotonic time of the next try to open, 0: none             */
+	unsigned opens;              /* times a driver was opened with success                      */
+};
+
+/* Filled from the last snapshot (or gw_open); lives until the next call on snap's context from
+ * the same snapshot. */
+struct gw_snapshot;
+GW_API const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap);
+
+/* ---- snapshots ----------------------------------------------------------------------- */
+
+enum gw_vendor { GW_VENDOR_NVIDIA, GW_VENDOR_AMD, GW_VENDOR_INTEL, GW_VENDOR_OTHER };
+
+/* Where figures come from. */
+enum gw_provenance {
+	GW_FROM_DRIVER,    /* the vendor's library          */
+	GW_FROM_TEXT,      /* what nvidia-smi prints        */
+	GW_FROM_SYSFS,     /* the kernel's files            */
+	GW_FROM_SIMULATOR, /* nothing of it is real         */
+};
+
+enum gw_device_state {
+	GW_DEVICE_OK,
+	GW_DEVICE_ASLEEP,  /* suspended; not opened                                */
+	GW_DEVICE_LOST,    /* off the bus or needs a reset; watched for its return */
+	GW_DEVICE_FAULT,   /* the driver names a hardware fault                    */
+	GW_DEVICE_DENIED,  /* we may not open it                                   */
+	GW_DEVICE_STALLED, /* a call on it has not returned                        */
+	GW_DEVICE_CLOSED,  /* let go, or the driver went away                      */
+};
+
+/* "nvidia", "driver", "ok": the words JSON uses. */
+GW_API const char *gw_vendor_name(unsigned vendor);
+GW_API const char *gw_provenance_name(unsigned provenance);
+GW_API const char *gw_device_state_name(unsigned state);
+
+/* Part of a GPU with its own memory (MIG).  Power and energy are only known for the board. */
+struct gw_mig {
+	unsigned index;
+	unsigned gpu_instance, compute_instance;
+	char uuid[96];
+	char name[96];                                   /* "NVIDIA A100 ... MIG 1g.5gb", or ""   */
+	uint64_t memory_total_bytes, memory_used_bytes, memory_free_bytes;
+	enum gw_absence memory_absence;
+};
+
+struct gw_device {
+	unsigned index;      /* the driver's order; a convenience, GW_T_UUID is the identity   */
+	enum gw_vendor vendor;
+	enum gw_provenance provenance;
+	enum gw_device_state state;
+	enum gw_cause cause; /* why state is not GW_DEVICE_OK                                  */
+	const char *message; /* the sentence; "" when all is well                              */
+	const char *backend;
+	uint64_t begin_ns, end_ns; /* monotonic time around the reading of the FAST tier       */
+	int cuda_ordinal;    /* its number for CUDA programs under CUDA_VISIBLE_DEVICES, -1 not
+	                        visible, -2 not known (CUDA's order may differ from the driver's) */
+	unsigned mig_count;
+	const struct gw_mig *mig;
+	/* Use the functions below. */
+	unsigned text_count, value_count;
+	const char *const *text;
+	const uint8_t *text_absence;
+	const double *value;
+	const uint8_t *value_absence;
+};
+
+/* Memory for a snapshot, taken empty.  Borrows ctx.  0 or -GW_E_NOMEM. */
+GW_API int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap);
+GW_API void gw_snapshot_free(struct gw_snapshot *snap);
+
+/* Reads the tiers (enum gw_tier) of every device and the host.  ENERGY and ASKED are read
+ * only when named.  A driver that is absent is looked for again, with back-off; devices that
+ * came or went are seen.  Allocates nothing unless there are more devices than before.
+ * 0 (devices may be broken each on its own: see their state), -GW_E_NOMEM or -GW_E_ARG. */
+GW_API int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers);
+
+GW_API uint64_t gw_snapshot_mono_ns(const struct gw_snapshot *snap);
+GW_API uint64_t gw_snapshot_wall_ns(const struct gw_snapshot *snap);
+GW_API unsigned gw_snapshot_device_count(const struct gw_snapshot *snap);
+
+/* NULL past the end.  Lives until the next take. */
+GW_API const struct gw_device *gw_snapshot_device(const struct gw_snapshot *snap, unsigned i);
+
+/* Figure of the machine: GW_HAVE and *ret, or why not. */
+GW_API enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned quantity,
+					double *ret);
+
+/* GW_HAVE and *ret, or why not (and *ret is left alone). */
+static inline enum gw_absence gw_device_value(const struct gw_device *d, unsigned quantity,
+					      double *ret)
+{
+	if (quantity >= d->value_count)
+		return GW_ABSENT_NOT_SUPPORTED;
+	if (d->value_absence[quantity] == GW_HAVE)
+		*ret = d->value[quantity];
+	return (enum gw_absence)d->value_absence[quantity];
+}
+
+/* The word, or NULL; the reason is in gw_device_text_absence(). */
+static inline const char *gw_device_text(const struct gw_device *d, unsigned text)
+{
+	if (text >= d->text_count || d->text_absence[text] != GW_HAVE)
+		return NULL;
+	return d->text[text];
+}
+
+static inline enum gw_absence gw_device_text_absence(const struct gw_device *d, unsigned text)
+{
+	if (text >= d->text_count)
+		return GW_ABSENT_NOT_SUPPORTED;
+	return (enum gw_absence)d->text_absence[text];
+}
+
+/* Does selector name this device: its index, its UUID or the beginning of it (4 or more
+ * characters after "GPU-"), its PCI id in either form, "cuda:N", the UUID of one of its MIG
+ * instances, or "visible" (CUDA_VISIBLE_DEVICES).  1 yes, 0 no, -GW_E_ARG no selector. */
+GW_API int gw_device_matches(const struct gw_device *d, const char *selector);
+
+/* ---- processes ----------------------------------------------------------------------- */
+
+enum gw_process_type {
+	GW_PROCESS_COMPUTE = 1 << 0,
+	GW_PROCESS_GRAPHICS = 1 << 1,
+	GW_PROCESS_MPS = 1 << 2,
+};
+
+struct gw_process {
+	unsigned device;      /* index of its device in the snapshot                           */
+	unsigned type;        /* set of enum gw_process_type                                   */
+	int64_t pid;          /* process (thread group) id in our pid namespace                */
+	uint64_t start_ticks; /* of /proc/pid/stat: pid and start are the identity; 0 unknown  */
+	int64_t parent;       /* 0 unknown                                                     */
+	int64_t uid;          /* -1 unknown                                                    */
+	const char *user;     /* NULL when unknown                                             */
+	const char *name;     /* comm, cleaned for printing; NULL when unknown                 */
+	const char *command;  /* arguments joined by blanks, cut; NULL when unknown            */
+	const char *cgroup;   /* NULL when unknown                                             */
+	const char *container;/* short id or name, NULL when in none                           */
+	int orphan;           /* listed by the driver, absent from /proc                       */
+	int mig_gpu_instance; /* -1: not on an instance                                        */
+	enum gw_absence memory_absence;
+	uint64_t memory_bytes;
+};
+
+struct gw_process_list;
+
+/* Who is on the devices of snap, each process once per device.  Borrows nothing: the list is
+ * the caller's until gw_process_list_free().  0 (see the absence per device), -GW_E_NOMEM. */
+GW_API int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list);
+GW_API int gw_process_list_take(struct gw_process_list *list);
+GW_API void gw_process_list_free(struct gw_process_list *list);
+GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
+GW_API const struct gw_process *gw_process_list_get(const struct gw_process_list *list,
+						    unsigned i);
+/* Whether the list of a device could be read, and whether we see all of it: GW_HAVE, or why
+ * not.  In a child pid namespace processes outside it are invisible: see gw_diagnose(). */
+GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *list,
+					       unsigned device);
+
+/* ---- the machine --------------------------------------------------------------------- */
+
+enum gw_fact_type { GW_FACT_TEXT, GW_FACT_NUMBER, GW_FACT_FLAG };
+
+/* One fact about the machine; section and key name it ("cpu", "model"). */
+struct gw_fact {
+	const char *section, *key;
+	enum gw_fact_type type;
+	enum gw_absence absence;
+	const char *text; /* GW_FACT_TEXT   */
+	double number;    /* GW_FACT_NUMBER; FLAG: 0 or 1 */
+};
+
+struct gw_environment;
+
+/* Collects what a result should carry about its machine (R1.6), GPUs aside: those are in a
+ * snapshot.  0 or -GW_E_NOMEM. */
+GW_API int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env);
+GW_API void gw_environment_free(struct gw_environment *env);
+GW_API unsigned gw_environment_count(const struct gw_environment *env);
+GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env, unsigned i);
+
+/* ---- diagnosis ----------------------------------------------------------------------- */
+
+struct gw_finding {
+	enum gw_cause cause;
+	enum gw_severity severity;
+	int device;       /* index, or -1: the machine          */
+	char detail[400]; /* the sentence with this machine's facts */
+};
+
+struct gw_diagnosis;
+
+/* What is missing on this machine and how to mend it.  0 or -GW_E_NOMEM. */
+GW_API int gw_diagnosis_new(struct gw_snapshot *snap, struct gw_diagnosis **ret_diagnosis);
+GW_API void gw_diagnosis_free(struct gw_diagnosis *diagnosis);
+GW_API unsigned gw_diagnosis_count(const struct gw_diagnosis *diagnosis);
+GW_API const struct gw_finding *gw_diagnosis_get(const struct gw_diagnosis *diagnosis,
+						 unsigned i);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

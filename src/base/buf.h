@@ -1,0 +1,41 @@
+/* buf: text that grows up to a stated maximum and never past it.
+ *
+ * Adding never fails half way: the first add that does not fit (or finds no memory) sets
+ * `err`, and every later add is ignored.  So a writer adds freely and looks once, at the
+ * end.  The text is always NUL-terminated. */
+#ifndef GW_BASE_BUF_H
+#define GW_BASE_BUF_H
+
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+struct buf {
+	char *p;    /* the text; never NULL, NUL-terminated                  */
+	size_t len; /* without the NUL                                       */
+	size_t cap; /* bytes at p                                            */
+	size_t max; /* cap never grows past this                             */
+	bool heap;  /* p is ours to free                                     */
+	int err;    /* 0, -GW_E_NOMEM or -GW_E_SIZE                          */
+};
+
+/* An empty buffer on the heap of at most `max` bytes with the NUL; nothing is allocated
+ * yet.  End with buf_done(). */
+void buf_init(struct buf *b, size_t max);
+
+/* An empty buffer over the caller's memory; never allocates.  size >= 1. */
+void buf_init_fixed(struct buf *b, char *mem, size_t size);
+
+/* Frees; the buffer is as after buf_init() with the same maximum. */
+void buf_done(struct buf *b);
+
+/* Forgets the text and the error, keeps the memory. */
+void buf_clear(struct buf *b);
+
+void buf_add(struct buf *b, const char *s, size_t n);
+void buf_adds(struct buf *b, const char *s);
+void buf_addc(struct buf *b, char c);
+void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+void buf_addv(struct buf *b, const char *fmt, va_list ap);
+
+#endif

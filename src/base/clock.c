@@ -1,0 +1,98 @@
+#include "clock.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <time.h>
+
+static uint64_t read_ns(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+static uint64_t real_mono(void *ctx)
+{
+	(void)ctx;
+	return read_ns(CLOCK_MONOTONIC);
+}
+
+static uint64_t real_wall(void *ctx)
+{
+	(void)ctx;
+	return read_ns(CLOCK_REALTIME);
+}
+
+const struct clock *clock_real(void)
+{
+	static const struct clock real = { real_mono, real_wall, NULL };
+
+	return &real;
+}
+
+static uint64_t scaled_elapsed(const struct clock_scaled *c)
+{
+	return (uint64_t)((double)(read_ns(CLOCK_MONOTONIC) - c->start_ns) * c->rate);
+}
+
+static uint64_t scaled_mono(void *ctx)
+{
+	const struct clock_scaled *c = ctx;
+
+	return c->start_ns + scaled_elapsed(c);
+}
+
+static uint64_t scaled_wall(void *ctx)
+{
+	const struct clock_scaled *c = ctx;
+
+	return c->start_wall_ns + scaled_elapsed(c);
+}
+
+void clock_scaled_init(struct clock_scaled *c, double rate)
+{
+	c->clock = (struct clock){ scaled_mono, scaled_wall, c };
+	c->start_ns = read_ns(CLOCK_MONOTONIC);
+	c->start_wall_ns = read_ns(CLOCK_REALTIME);
+	c->rate = rate;
+}
+
+static uint64_t stepped_mono(void *ctx)
+{
+	struct clock_stepped *c = ctx;
+
+	return atomic_load(&c->mono_ns);
+}
+
+static uint64_t stepped_wall(void *ctx)
+{
+	struct clock_stepped *c = ctx;
+
+	return atomic_load(&c->wall_ns);
+}
+
+void clock_stepped_init(struct clock_stepped *c, uint64_t mono_ns, uint64_t wall_ns)
+{
+	c->clock = (struct clock){ stepped_mono, stepped_wall, c };
+	atomic_init(&c->mono_ns, mono_ns);
+	atomic_init(&c->wall_ns, wall_ns);
+}
+
+void clock_step(struct clock_stepped *c, uint64_t ns)
+{
+	atomic_fetch_add(&c->mono_ns, ns);
+	atomic_fetch_add(&c->wall_ns, ns);
+}
+
+void clock_format_rfc3339(uint64_t wall_ns, char out[static CLOCK_RFC3339_SIZE])
+{
+	time_t s = (time_t)(wall_ns / NS_PER_S);
+	unsigned ms = (unsigned)(wall_ns % NS_PER_S / NS_PER_MS);
+	struct tm tm;
+	char date[24];
+
+	gmtime_r(&s, &tm);
+	strftime(date, sizeof(date), "%Y-%m-%dT%H:%M:%S", &tm);
+	snprintf(out, CLOCK_RFC3339_SIZE, "%s.%03uZ", date, ms);
+}

@@ -1,0 +1,57 @@
+/* clock: where the time comes from.
+ *
+ * Everything that waits, ages or stamps asks a struct clock, so that a test can hand in
+ * time that it steps itself.  Durations and deadlines are monotonic; wall time is for
+ * labels and cache expiry only. */
+#ifndef GW_BASE_CLOCK_H
+#define GW_BASE_CLOCK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define NS_PER_US UINT64_C(1000)
+#define NS_PER_MS UINT64_C(1000000)
+#define NS_PER_S UINT64_C(1000000000)
+
+struct clock {
+	uint64_t (*mono_ns)(void *ctx); /* never goes back                        */
+	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may step         */
+	void *ctx;
+};
+
+/* The machine's own clocks (CLOCK_MONOTONIC, CLOCK_REALTIME).  Never NULL. */
+const struct clock *clock_real(void);
+
+/* Time that runs at `rate` times the real one, from the moment of clock_scaled_init(). */
+struct clock_scaled {
+	struct clock clock;
+	uint64_t start_ns;
+	uint64_t start_wall_ns;
+	double rate;
+};
+void clock_scaled_init(struct clock_scaled *c, double rate);
+
+/* Time that stands still until it is told to move.  Safe to read from several threads. */
+struct clock_stepped {
+	struct clock clock;
+	_Atomic uint64_t mono_ns;
+	_Atomic uint64_t wall_ns;
+};
+void clock_stepped_init(struct clock_stepped *c, uint64_t mono_ns, uint64_t wall_ns);
+void clock_step(struct clock_stepped *c, uint64_t ns);
+
+static inline uint64_t clock_mono_ns(const struct clock *c)
+{
+	return c->mono_ns(c->ctx);
+}
+
+static inline uint64_t clock_wall_ns(const struct clock *c)
+{
+	return c->wall_ns(c->ctx);
+}
+
+/* "2026-01-31T12:00:00.123Z" (RFC 3339, UTC, milliseconds). */
+#define CLOCK_RFC3339_SIZE 32
+void clock_format_rfc3339(uint64_t wall_ns, char out[static CLOCK_RFC3339_SIZE]);
+
+#endif

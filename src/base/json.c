@@ -1,0 +1,171 @@
+#include "json.h"
+
+#include "utf8.h"
+
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void json_init(struct json *j, struct buf *out, bool pretty)
+{
+	*j = (struct json){ .out = out, .pretty = pretty, .first = true };
+}
+
+static void line(struct json *j)
+{
+	if (!j->pretty)
+		return;
+	buf_addc(j->out, '\n');
+	for (unsigned i = 0; i < j->depth; i++)
+		buf_adds(j->out, "  ");
+}
+
+static void escape_byte(struct buf *out, unsigned char c)
+{
+	static const char from[] = "\"\\\b\f\n\r\t", to[] = "\"\\bfnrt";
+	const char *at = c ? strchr(from, c) : NULL;
+
+	if (at)
+		buf_addf(out, "\\%c", to[at - from]);
+	else if (c < 0x20 || c == 0x7f)
+		buf_addf(out, "\\u%04x", c);
+	else
+		buf_addc(out, (char)c);
+}
+
+static void text(struct buf *out, const char *s)
+{
+	buf_addc(out, '"');
+	while (*s) {
+		size_t n = utf8_length(s);
+
+		if (n == 0) {
+			buf_adds(out, "\xef\xbf\xbd");
+			s++;
+		} else if (n == 1) {
+			escape_byte(out, (unsigned char)*s++);
+		} else {
+			buf_add(out, s, n);
+			s += n;
+		}
+	}
+	buf_addc(out, '"');
+}
+
+/* What stands before any value: the comma, the line break, the key. */
+static void lead(struct json *j, const char *key)
+{
+	assert(j->depth == 0 || (j->kind[j->depth - 1] == '{') == (key != NULL));
+	if (!j->first)
+		buf_addc(j->out, ',');
+	j->first = false;
+	if (j->depth > 0)
+		line(j);
+	if (key) {
+		text(j->out, key);
+		buf_adds(j->out, j->pretty ? ": " : ":");
+	}
+}
+
+static void open_level(struct json *j, const char *key, char kind)
+{
+	lead(j, key);
+	assert(j->depth < JSON_DEPTH);
+	buf_addc(j->out, kind);
+	j->kind[j->depth++] = kind;
+	j->first = true;
+}
+
+static void close_level(struct json *j, char kind, char mark)
+{
+	assert(j->depth > 0 && j->kind[j->depth - 1] == kind);
+	j->depth--;
+	if (!j->first)
+		line(j);
+	buf_addc(j->out, mark);
+	j->first = false;
+}
+
+void json_object(struct json *j, const char *key)
+{
+	open_level(j, key, '{');
+}
+
+void json_object_end(struct json *j)
+{
+	close_level(j, '{', '}');
+}
+
+void json_array(struct json *j, const char *key)
+{
+	open_level(j, key, '[');
+}
+
+void json_array_end(struct json *j)
+{
+	close_level(j, '[', ']');
+}
+
+void json_string(struct json *j, const char *key, const char *s)
+{
+	if (!s) {
+		json_null(j, key);
+		return;
+	}
+	lead(j, key);
+	text(j->out, s);
+}
+
+void json_bool(struct json *j, const char *key, bool v)
+{
+	lead(j, key);
+	buf_adds(j->out, v ? "true" : "false");
+}
+
+void json_int(struct json *j, const char *key, int64_t v)
+{
+	lead(j, key);
+	buf_addf(j->out, "%lld", (long long)v);
+}
+
+void json_uint(struct json *j, const char *key, uint64_t v)
+{
+	lead(j, key);
+	buf_addf(j->out, "%llu", (unsigned long long)v);
+}
+
+void json_double(struct json *j, const char *key, double v)
+{
+	char s[32];
+
+	if (!isfinite(v)) {
+		json_null(j, key);
+		return;
+	}
+	lead(j, key);
+	if (fabs(v) < 9007199254740992.0 && v == trunc(v)) {
+		buf_addf(j->out, "%lld", (long long)v);
+		return;
+	}
+	for (int digits = 6; digits <= 17; digits++) {
+		snprintf(s, sizeof(s), "%.*g", digits, v);
+		if (strtod(s, NULL) == v)
+			break;
+	}
+	buf_adds(j->out, s);
+}
+
+void json_null(struct json *j, const char *key)
+{
+	lead(j, key);
+	buf_adds(j->out, "null");
+}
+
+int json_end(struct json *j)
+{
+	assert(j->depth == 0);
+	buf_addc(j->out, '\n');
+	return j->out->err;
+}

@@ -1,0 +1,43 @@
+/* json: writes JSON onto a buf.
+ *
+ * Commas, nesting and escaping are done here; a text with invalid UTF-8 comes out valid,
+ * each bad byte as U+FFFD.  Numbers come out as the shortest text that reads back to the
+ * same double; a number that is not finite comes out as null.  Nesting is at most
+ * JSON_DEPTH.  Misuse (a key outside an object) is an assertion. */
+#ifndef GW_BASE_JSON_H
+#define GW_BASE_JSON_H
+
+#include "buf.h"
+
+#include <stdint.h>
+
+#define JSON_DEPTH 32
+
+struct json {
+	struct buf *out;
+	bool pretty;
+	unsigned depth;
+	bool first;    /* nothing written yet at this level     */
+	char kind[JSON_DEPTH];
+};
+
+/* Writes onto out (borrowed).  pretty: two-space indent and line breaks. */
+void json_init(struct json *j, struct buf *out, bool pretty);
+
+/* Ends the document with a newline.  0 or what the buf says went wrong. */
+int json_end(struct json *j);
+
+/* key NULL: an element of an array or the document itself. */
+void json_object(struct json *j, const char *key);
+void json_object_end(struct json *j);
+void json_array(struct json *j, const char *key);
+void json_array_end(struct json *j);
+
+void json_string(struct json *j, const char *key, const char *s); /* NULL: null */
+void json_bool(struct json *j, const char *key, bool v);
+void json_int(struct json *j, const char *key, int64_t v);
+void json_uint(struct json *j, const char *key, uint64_t v);
+void json_double(struct json *j, const char *key, double v);
+void json_null(struct json *j, const char *key);
+
+#endif

@@ -1,0 +1,155 @@
+#include "root.h"
+
+#include <gpuward.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static int error_of(int e)
+{
+	switch (e) {
+	case ENOENT:
+	case ENOTDIR:
+	case ESRCH: return -GW_E_NOENT;
+	case EACCES:
+	case EPERM: return -GW_E_PERM;
+	default: return -GW_E_IO;
+	}
+}
+
+int root_open(struct root *r, const char *path)
+{
+	int fd = open(path ? path : "/", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return error_of(errno);
+	r->fd = fd;
+	r->real = !path || strcmp(path, "/") == 0;
+	return 0;
+}
+
+void root_close(struct root *r)
+{
+	if (r->fd >= 0)
+		close(r->fd);
+	r->fd = -1;
+}
+
+static long read_all(int fd, char *out, size_t size)
+{
+	size_t used = 0;
+
+	while (used < size - 1) {
+		ssize_t n = read(fd, out + used, size - 1 - used);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return error_of(errno);
+		if (n == 0)
+			break;
+		used += (size_t)n;
+	}
+	out[used] = '\0';
+	return (long)used;
+}
+
+long root_read(const struct root *r, const char *path, char *out, size_t size)
+{
+	int fd = openat(r->fd, path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+	long n;
+
+	out[0] = '\0';
+	if (fd < 0)
+		return error_of(errno);
+	n = read_all(fd, out, size);
+	close(fd);
+	if (n < 0)
+		out[0] = '\0';
+	return n;
+}
+
+long root_read_line(const struct root *r, const char *path, char *out, size_t size)
+{
+	long n = root_read(r, path, out, size);
+
+	while (n > 0 && isspace((unsigned char)out[n - 1]))
+		out[--n] = '\0';
+	return n;
+}
+
+int root_read_i64(const struct root *r, const char *path, int64_t *ret)
+{
+	char text[64], *end;
+	long n = root_read_line(r, path, text, sizeof(text));
+	long long v;
+
+	if (n < 0)
+		return (int)n;
+	errno = 0;
+	v = strtoll(text, &end, strncmp(text, "0x", 2) == 0 ? 16 : 10);
+	if (end == text || *end || errno)
+		return -GW_E_PARSE;
+	*ret = v;
+	return 0;
+}
+
+long root_readlink(const struct root *r, const char *path, char *out, size_t size)
+{
+	ssize_t n = readlinkat(r->fd, path, out, size - 1);
+
+	out[0] = n < 0 ? '\0' : out[0];
+	if (n < 0)
+		return error_of(errno);
+	out[n] = '\0';
+	return n;
+}
+
+long root_readlink_base(const struct root *r, const char *path, char *out, size_t size)
+{
+	long n = root_readlink(r, path, out, size);
+	const char *base = n > 0 ? strrchr(out, '/') : NULL;
+
+	if (base) {
+		n -= base + 1 - out;
+		memmove(out, base + 1, (size_t)n + 1);
+	}
+	return n;
+}
+
+bool root_exists(const struct root *r, const char *path)
+{
+	struct stat st;
+
+	return fstatat(r->fd, path, &st, 0) == 0;
+}
+
+DIR *root_opendir(const struct root *r, const char *path)
+{
+	int fd = openat(r->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	DIR *d;
+
+	if (fd < 0)
+		return NULL;
+	d = fdopendir(fd);
+	if (!d)
+		close(fd);
+	return d;
+}
+
+const char *root_path(char *out, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(out, size, fmt, ap);
+	va_end(ap);
+	return out;
+}

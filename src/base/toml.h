@@ -1,0 +1,77 @@
+/* toml: a strict TOML 1.0 reader.
+ *
+ * A document is parsed whole into one arena; what it refuses it refuses with line, column and
+ * a sentence.  Every node remembers where it stood, so that whoever reads the document can
+ * say the same of a wrong value or an unknown key.  Strings may hold NUL (TOML allows
+ * \u0000): use `len` where that matters. */
+#ifndef GW_BASE_TOML_H
+#define GW_BASE_TOML_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum toml_type {
+	TOML_TABLE,
+	TOML_ARRAY,
+	TOML_STRING,
+	TOML_INTEGER,
+	TOML_FLOAT,
+	TOML_BOOL,
+	TOML_DATETIME,       /* with offset                     */
+	TOML_LOCAL_DATETIME, /* without                         */
+	TOML_LOCAL_DATE,
+	TOML_LOCAL_TIME,
+};
+
+struct toml_node {
+	enum toml_type type;
+	unsigned line, column; /* from 1; where the value stands (a table: its header or '{')   */
+	const char *key;       /* name in its table, NUL-terminated; NULL in an array or at top */
+	size_t key_len;
+	unsigned key_line, key_column;
+	struct toml_node *next;  /* next sibling, in document order                      */
+	struct toml_node *child; /* first member of a table or element of an array       */
+	size_t count;            /* of a table or an array                               */
+	union {
+		struct {
+			const char *text; /* string, or a date/time as RFC 3339 text     */
+			size_t len;
+		} string;
+		int64_t integer;
+		double real;
+		bool boolean;
+	} v;
+	/* Reader's own. */
+	struct toml_node *last;
+	unsigned flags;
+};
+
+struct toml_error {
+	unsigned line, column; /* from 1; column counts code points                    */
+	char text[160];        /* one sentence without position or full stop           */
+};
+
+struct toml;
+
+/* Parses size bytes of text (borrowed for the call only).  0 and the caller owns *ret, or
+ * -GW_E_PARSE with *err filled, or -GW_E_NOMEM.  Depth is limited to 64, so a hostile
+ * document cannot exhaust the stack. */
+int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_error *err);
+
+/* The same for a file of at most 1 MiB; also -GW_E_NOENT, -GW_E_PERM, -GW_E_IO and
+ * -GW_E_SIZE, each with a sentence in *err and line 0. */
+int toml_parse_file(const char *path, struct toml **ret, struct toml_error *err);
+
+void toml_free(struct toml *doc);
+
+/* The top table; lives as long as doc. */
+const struct toml_node *toml_top(const struct toml *doc);
+
+/* Member of a table, NULL where there is none (or table is NULL or no table). */
+const struct toml_node *toml_get(const struct toml_node *table, const char *key);
+
+/* "string", "integer", "table", ... for sentences. */
+const char *toml_type_name(enum toml_type type);
+
+#endif

@@ -1,0 +1,99 @@
+/* backend: the seam between the ways to reach a GPU and everything above.
+ *
+ * A backend is one row of the table in backend.c.  It finds its GPUs, keeps its handles, reads
+ * figures and lists processes; it never logs, never exits, and gives reasons instead of
+ * zeros.  Adding a vendor is one file and one row. */
+#ifndef GW_DEVICE_BACKEND_H
+#define GW_DEVICE_BACKEND_H
+
+#include "device.h"
+
+#include "base/clock.h"
+#include "base/root.h"
+
+struct backend_env { /* what every backend of a context is given; outlives them */
+	const struct clock *clock;
+	const struct root *root;
+	const char *nvml_library; /* NULL: search */
+	unsigned flags;           /* enum gw_flag */
+};
+
+/* One process on one device as the driver lists it. */
+struct usage {
+	int64_t pid;
+	unsigned type; /* enum gw_process_type */
+	int gpu_instance; /* -1: none */
+	uint64_t memory_bytes;
+	enum gw_absence memory_why;
+};
+
+struct usage_list {
+	struct usage *p;
+	unsigned count, cap;
+};
+
+/* Adds a row, or joins it to the row of the same pid and instance (types are united, memory
+ * is the larger of the two: the driver tells the same bytes in several lists).  0 or
+ * -GW_E_NOMEM. */
+int usage_add(struct usage_list *l, const struct usage *u);
+void usage_done(struct usage_list *l);
+
+struct backend_ops {
+	const char *name;
+	enum gw_vendor vendor;
+
+	/* Looks for its GPUs and opens them: a slot for each through backend_slot(), in the driver's
+	 * order, STATIC tier and texts filled.  Where it cannot, or finds none, sets the cause with
+	 * backend_fail() and returns 0.  Only -GW_E_NOMEM is an error.  May be called again after
+	 * close: slots whose UUID is found again keep their place. */
+	int (*open)(struct backend *b);
+
+	/* Closes every handle and frees every priv; the slots stay.  Safe after a failed open. */
+	void (*close)(struct backend *b);
+
+	/* Reads the tiers into d->r, stamps them, sets the state.  Never blocks but in the driver.
+	 * When the driver as a whole went away it sets b->reopen. */
+	void (*read)(struct device *d, unsigned tiers);
+
+	/* Appends who is on d.  GW_HAVE, or why the list cannot be had.  *ret_error is 0 or
+	 * -GW_E_NOMEM. */
+	enum gw_absence (*processes)(struct device *d, struct usage_list *l, int *ret_error);
+};
+
+struct backend {
+	const struct backend_ops *ops;
+	const struct backend_env *env;
+	struct device **slot; /* in order of first sight; a slot never goes away */
+	unsigned count, cap;
+	enum gw_cause cause; /* NONE when it has devices */
+	char message[400];
+	char library_path[256];
+	char driver_version[80], nvml_version[80], cuda_version[16];
+	char missing[1024]; /* optional symbols that the library lacks */
+	bool simulated;
+	bool open;
+	atomic_bool reopen; /* the driver went away under us */
+	_Atomic(const char *) call; /* the vendor call of open or close under way */
+	void *priv;
+};
+
+/* The rows, in the order of preference; ends with a NULL name. */
+extern const struct backend_ops *const backend_table[];
+
+/* Slot of the device with this uuid (or, where uuid is NULL, this PCI id), made where there is
+ * none.  NULL: no memory. */
+struct device *backend_slot(struct backend *b, const char *uuid, const char *pci);
+
+/* Sets the cause and its message: the cause's sentence, with ": detail" where fmt is not NULL. */
+void backend_fail(struct backend *b, enum gw_cause cause, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* Frees the slots and what they hold; ops->close() has been called. */
+void backend_done(struct backend *b);
+
+extern const struct backend_ops backend_nvml, backend_nvsmi, backend_amdgpu, backend_intel;
+
+/* PCI ids: "00000000:01:00.0" or "0000:01:00.0", any case, to "0000:01:00.0".  false: no id. */
+bool pci_normalise(const char *text, char out[static 16]);
+
+#endif
