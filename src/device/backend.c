@@ -36,6 +36,7 @@ static struct device *slot_new(struct backend *b)
 	if (!d)
 		return NULL;
 	d->backend = b;
+	d->call = &b->call;
 	report_init(&d->r, b->ops->vendor, GW_FROM_DRIVER);
 	d->r.index = b->count;
 	b->slot[b->count++] = d;
