@@ -43,19 +43,6 @@ static void skip_lines(struct reader *r)
 	} while (r->p != before);
 }
 
-/* "expected X but found Y" */
-static bool fail_expected(struct reader *r, const char *what)
-{
-	char name[SPELL_SIZE];
-
-	if (*r->p == '\0')
-		return reader_fail(r, r->p, "expected %s but the text ends", what);
-	if (at_line_end(r))
-		return reader_fail(r, r->p, "expected %s but the line ends", what);
-	return reader_fail(r, r->p, "expected %s but found '%s'", what,
-			   reader_spell(r->p, utf8_length(r->p), name));
-}
-
 /* ---- keys */
 
 static bool read_key(struct reader *r, struct key *ret)
@@ -68,7 +55,7 @@ static bool read_key(struct reader *r, struct key *ret)
 	if (*r->p == '"' || *r->p == '\'')
 		return value_string(r, false, &ret->text, &ret->len);
 	if (n == 0)
-		return fail_expected(r, "a key");
+		return reader_expected(r, "a key");
 	text = reader_alloc(r, n + 1);
 	if (!text)
 		return false;
@@ -107,7 +94,7 @@ static bool read_pair(struct reader *r, struct place place)
 	if (!read_path(r, &place, &key, tree_step_dotted))
 		return false;
 	if (*r->p != '=')
-		return fail_expected(r, "'=' after the key");
+		return reader_expected(r, "'=' after the key");
 	node = tree_define_value(r, &place, &key);
 	if (!node)
 		return false;
@@ -123,7 +110,7 @@ static bool read_comma(struct reader *r, char close, bool *ret_more)
 {
 	*ret_more = *r->p == ',';
 	if (*r->p != ',' && *r->p != close)
-		return fail_expected(r, close == ']' ? "',' or ']'" : "',' or '}'");
+		return reader_expected(r, close == ']' ? "',' or ']'" : "',' or '}'");
 	r->p++;
 	return true;
 }
@@ -207,7 +194,7 @@ static bool read_header(struct reader *r, struct place *place)
 	if (!read_path(r, place, &key, tree_step_header))
 		return false;
 	if (strncmp(r->p, "]]", row ? 2 : 1) != 0)
-		return fail_expected(r, row ? "']]' after the name" : "']' after the name");
+		return reader_expected(r, row ? "']]' after the name" : "']' after the name");
 	r->p += row ? 2 : 1;
 	return row ? tree_define_row(r, place, &key) : tree_define_table(r, place, &key);
 }
@@ -225,7 +212,7 @@ static bool read_document(struct reader *r)
 		skip_blanks(r);
 		skip_comment(r);
 		if (!at_line_end(r))
-			return fail_expected(r, "the end of the line");
+			return reader_expected(r, "the end of the line");
 	}
 }
 
@@ -243,7 +230,7 @@ static bool check_text(struct reader *r, size_t size)
 		if (c == '\r' && p[1] != '\n')
 			return reader_fail(r, p, "a carriage return without a line feed");
 		if ((c < 0x20 && c != '\t' && c != '\n' && c != '\r') || c == 0x7F)
-			return reader_fail(r, p, "the control character U+%04X must be escaped",
+			return reader_fail(r, p, "the control character U+%04X is not allowed",
 					   c);
 		p += n;
 	}

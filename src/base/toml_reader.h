@@ -55,6 +55,9 @@ void *reader_alloc(struct reader *r, size_t n);
 bool reader_fail(struct reader *r, const char *at, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* "expected (what) but found (what stands at r->p)".  Always false. */
+bool reader_expected(struct reader *r, const char *what);
+
 void reader_locate(struct reader *r, const char *at, unsigned *ret_line, unsigned *ret_column);
 
 /* First n bytes of text as it can stand in a sentence, cut where it is long. */

@@ -109,6 +109,18 @@ const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE]
 	return out;
 }
 
+bool reader_expected(struct reader *r, const char *what)
+{
+	char name[SPELL_SIZE];
+
+	if (*r->p == '\0')
+		return reader_fail(r, r->p, "expected %s but the text ends", what);
+	if (*r->p == '\n' || *r->p == '\r')
+		return reader_fail(r, r->p, "expected %s but the line ends", what);
+	return reader_fail(r, r->p, "expected %s but found '%s'", what,
+			   reader_spell(r->p, utf8_length(r->p), name));
+}
+
 static size_t hash(const struct toml_node *table, const char *key, size_t len)
 {
 	uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(uintptr_t)table;

@@ -297,12 +297,12 @@ static const char *skip_fraction(const char *p)
 
 static bool fail_value(struct reader *r, const char *text, size_t n)
 {
-	const char *first = text + strspn(text, "+-");
+	const char *first = text + strspn(text, "+-.");
 	char name[SPELL_SIZE];
 
 	reader_spell(text, n, name);
 	if (n == 0)
-		return reader_fail(r, r->p, "expected a value");
+		return reader_expected(r, "a value");
 	if (*first >= '0' && *first <= '9')
 		return reader_fail(r, r->p, "'%s' is no number", name);
 	return reader_fail(r, r->p, "'%s' is no value (text needs quotes)", name);
