@@ -27,7 +27,7 @@ struct tree_row {
 static inline void tree_init(struct tree *t)
 {
 	snprintf(t->path, sizeof(t->path), "/tmp/gpuward-test-XXXXXX");
-	if (!mkdtemp(t->path) || root_open(&t->root, t->path) < 0)
+	if (!mkdtemp(t->path) || chmod(t->path, 0755) < 0 || root_open(&t->root, t->path) < 0)
 		abort();
 }
 
@@ -78,6 +78,20 @@ static inline void tree_fill(const struct tree *t, const char *prefix,
 		snprintf(path, sizeof(path), "%s%s", prefix, rows->path);
 		tree_put(t, path, rows->text);
 	}
+}
+
+/* Nobody may read path.  Where the test runs as root, which could all the same, it becomes
+ * somebody else until tree_allow(). */
+static inline void tree_forbid(const struct tree *t, const char *path)
+{
+	if (fchmodat(t->root.fd, path, 0, 0) < 0 || (geteuid() == 0 && seteuid(65534) < 0))
+		abort();
+}
+
+static inline void tree_allow(void)
+{
+	if (getuid() == 0 && seteuid(0) < 0)
+		abort();
 }
 
 static inline int tree_remove_one(const char *path, const struct stat *st, int type,
