@@ -36,6 +36,6 @@ void buf_add(struct buf *b, const char *s, size_t n);
 void buf_adds(struct buf *b, const char *s);
 void buf_addc(struct buf *b, char c);
 void buf_addf(struct buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-void buf_addv(struct buf *b, const char *fmt, va_list ap);
+void buf_addv(struct buf *b, const char *fmt, va_list ap) __attribute__((format(printf, 2, 0)));
 
 #endif

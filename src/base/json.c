@@ -1,11 +1,10 @@
 #include "json.h"
 
+#include "number.h"
 #include "utf8.h"
 
 #include <assert.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 void json_init(struct json *j, struct buf *out, bool pretty)
@@ -138,22 +137,14 @@ void json_uint(struct json *j, const char *key, uint64_t v)
 
 void json_double(struct json *j, const char *key, double v)
 {
-	char s[32];
+	char s[NUMBER_SIZE];
 
 	if (!isfinite(v)) {
 		json_null(j, key);
 		return;
 	}
 	lead(j, key);
-	if (fabs(v) < 9007199254740992.0 && v == trunc(v)) {
-		buf_addf(j->out, "%lld", (long long)v);
-		return;
-	}
-	for (int digits = 6; digits <= 17; digits++) {
-		snprintf(s, sizeof(s), "%.*g", digits, v);
-		if (strtod(s, NULL) == v)
-			break;
-	}
+	number_format(v, s);
 	buf_adds(j->out, s);
 }
 

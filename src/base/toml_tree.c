@@ -1,0 +1,333 @@
+#include "toml_reader.h"
+
+#include "utf8.h"
+
+#include <gpuward.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* How a table or an array came to be; decides what may still be added to it. */
+enum {
+	BY_PATH = 1 << 0,   /* named on the way in a header: [here.x]; may be defined once */
+	BY_HEADER = 1 << 1, /* [here]                                                      */
+	BY_DOTS = 1 << 2,   /* here.x = 1; may be extended by more of them                 */
+	BY_ROWS = 1 << 3,   /* array of [[here]]                                           */
+	CLOSED = 1 << 4,    /* written whole as a value                                    */
+};
+
+struct toml_block {
+	struct toml_block *next;
+	size_t used, size;
+	struct toml_node mem[]; /* for its alignment */
+};
+
+struct toml_member {
+	const struct toml_node *table;
+	struct toml_node *node;
+};
+
+void *reader_alloc(struct reader *r, size_t n)
+{
+	const size_t align = _Alignof(struct toml_node);
+	struct toml_block *b = r->doc->blocks;
+	void *p;
+
+	n = (n + align - 1) / align * align;
+	if (!b || b->size - b->used < n) {
+		size_t size = n > 8192 ? n : 8192;
+
+		b = malloc(sizeof(*b) + size);
+		if (!b) {
+			r->rc = -GW_E_NOMEM;
+			return NULL;
+		}
+		*b = (struct toml_block){ .next = r->doc->blocks, .size = size };
+		r->doc->blocks = b;
+	}
+	p = (char *)b->mem + b->used;
+	b->used += n;
+	return p;
+}
+
+void toml_free(struct toml *doc)
+{
+	if (!doc)
+		return;
+	for (struct toml_block *b = doc->blocks, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	free(doc);
+}
+
+void reader_locate(struct reader *r, const char *at, unsigned *ret_line, unsigned *ret_column)
+{
+	if (!r->mark || at < r->mark) {
+		r->mark = r->text;
+		r->mark_line = r->mark_column = 1;
+	}
+	for (; r->mark < at; r->mark++) {
+		if (*r->mark == '\n') {
+			r->mark_line++;
+			r->mark_column = 1;
+		} else if (((unsigned char)*r->mark & 0xC0) != 0x80) {
+			r->mark_column++;
+		}
+	}
+	*ret_line = r->mark_line;
+	*ret_column = r->mark_column;
+}
+
+bool reader_fail(struct reader *r, const char *at, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (r->rc)
+		return false;
+	r->rc = -GW_E_PARSE;
+	reader_locate(r, at, &r->err->line, &r->err->column);
+	va_start(ap, fmt);
+	vsnprintf(r->err->text, sizeof(r->err->text), fmt, ap);
+	va_end(ap);
+	return false;
+}
+
+const char *reader_spell(const char *text, size_t n, char out[static SPELL_SIZE])
+{
+	char raw[SPELL_SIZE];
+	bool cut = n > sizeof(raw) - 4;
+
+	n = cut ? sizeof(raw) - 4 : n;
+	while (cut && n > 0 && ((unsigned char)text[n] & 0xC0) == 0x80)
+		n--;
+	memcpy(raw, text, n);
+	memcpy(raw + n, cut ? "..." : "", cut ? 4 : 1);
+	utf8_clean(out, SPELL_SIZE, raw);
+	return out;
+}
+
+bool reader_expected(struct reader *r, const char *what)
+{
+	char name[SPELL_SIZE];
+
+	if (*r->p == '\0')
+		return reader_fail(r, r->p, "expected %s but the text ends", what);
+	if (*r->p == '\n' || *r->p == '\r')
+		return reader_fail(r, r->p, "expected %s but the line ends", what);
+	return reader_fail(r, r->p, "expected %s but found '%s'", what,
+			   reader_spell(r->p, utf8_length(r->p), name));
+}
+
+static size_t hash(const struct toml_node *table, const char *key, size_t len)
+{
+	uint64_t h = UINT64_C(14695981039346656037) ^ (uint64_t)(uintptr_t)table;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ (unsigned char)key[i]) * UINT64_C(1099511628211);
+	return (size_t)(h ^ h >> 29);
+}
+
+/* Slot of this member, or the free one where it would go.  There is always a free one. */
+static struct toml_member *slot(const struct reader *r, const struct toml_node *table,
+				const char *key, size_t len)
+{
+	size_t at = hash(table, key, len) & (r->index_size - 1);
+
+	for (;; at = (at + 1) & (r->index_size - 1)) {
+		struct toml_member *m = &r->index[at];
+
+		if (!m->node || (m->table == table && m->node->key_len == len &&
+				 memcmp(m->node->key, key, len) == 0))
+			return m;
+	}
+}
+
+static struct toml_node *find(const struct reader *r, const struct toml_node *table,
+			      const struct key *key)
+{
+	return r->index_size ? slot(r, table, key->text, key->len)->node : NULL;
+}
+
+static bool index_grow(struct reader *r)
+{
+	struct toml_member *old = r->index;
+	size_t old_size = r->index_size, size = old_size ? old_size * 2 : 64;
+	struct toml_member *fresh = calloc(size, sizeof(*fresh));
+
+	if (!fresh) {
+		r->rc = -GW_E_NOMEM;
+		return false;
+	}
+	r->index = fresh;
+	r->index_size = size;
+	for (size_t i = 0; i < old_size; i++)
+		if (old[i].node)
+			*slot(r, old[i].table, old[i].node->key, old[i].node->key_len) = old[i];
+	free(old);
+	return true;
+}
+
+static bool index_add(struct reader *r, const struct toml_node *table, struct toml_node *node)
+{
+	if (r->index_used * 2 >= r->index_size && !index_grow(r))
+		return false;
+	*slot(r, table, node->key, node->key_len) = (struct toml_member){ table, node };
+	r->index_used++;
+	return true;
+}
+
+static struct toml_node *append(struct reader *r, struct toml_node *parent, const char *at)
+{
+	struct toml_node *node = reader_alloc(r, sizeof(*node));
+
+	if (!node)
+		return NULL;
+	*node = (struct toml_node){ 0 };
+	reader_locate(r, at, &node->line, &node->column);
+	if (parent->last)
+		parent->last->next = node;
+	else
+		parent->child = node;
+	parent->last = node;
+	parent->count++;
+	return node;
+}
+
+struct toml_node *tree_element(struct reader *r, struct toml_node *array, const char *at)
+{
+	return append(r, array, at);
+}
+
+static struct toml_node *add_member(struct reader *r, struct toml_node *table,
+				    const struct key *key, enum toml_type type, unsigned flags)
+{
+	struct toml_node *node = append(r, table, key->at);
+
+	if (!node)
+		return NULL;
+	node->type = type;
+	node->flags = flags;
+	node->key = key->text;
+	node->key_len = key->len;
+	node->key_line = node->line;
+	node->key_column = node->column;
+	return index_add(r, table, node) ? node : NULL;
+}
+
+static bool enter(struct reader *r, struct place *place, struct toml_node *table,
+		  const struct key *key, unsigned levels)
+{
+	if (!table)
+		return false;
+	place->table = table;
+	place->depth += levels;
+	return place->depth <= TOML_DEPTH ||
+	       reader_fail(r, key->at, "nested deeper than %d levels", TOML_DEPTH);
+}
+
+static bool fail_twice(struct reader *r, const struct key *key, const struct toml_node *first)
+{
+	char name[SPELL_SIZE];
+
+	reader_spell(key->text, key->len, name);
+	return reader_fail(r, key->at, "%s '%s' is defined twice (first on line %u)",
+			   first->type == TOML_TABLE ? "table" : "key", name, first->key_line);
+}
+
+static bool fail_step(struct reader *r, const struct key *key, const struct toml_node *there)
+{
+	char name[SPELL_SIZE];
+
+	reader_spell(key->text, key->len, name);
+	if (there->type != TOML_TABLE && !(there->flags & BY_ROWS))
+		return reader_fail(r, key->at,
+				   "'%s' is no table but a value of type %s (line %u)", name,
+				   toml_type_name(there->type), there->key_line);
+	return reader_fail(r, key->at,
+			   "table '%s' is complete and cannot be added to (line %u)", name,
+			   there->key_line);
+}
+
+bool tree_step_header(struct reader *r, struct place *place, const struct key *key)
+{
+	struct toml_node *there = find(r, place->table, key);
+
+	if (!there)
+		return enter(r, place, add_member(r, place->table, key, TOML_TABLE, BY_PATH),
+			     key, 1);
+	if (there->flags & BY_ROWS)
+		return enter(r, place, there->last, key, 2);
+	if (there->type != TOML_TABLE || there->flags & CLOSED)
+		return fail_step(r, key, there);
+	return enter(r, place, there, key, 1);
+}
+
+bool tree_step_dotted(struct reader *r, struct place *place, const struct key *key)
+{
+	struct toml_node *there = find(r, place->table, key);
+
+	if (!there)
+		return enter(r, place, add_member(r, place->table, key, TOML_TABLE, BY_DOTS),
+			     key, 1);
+	if (there->type != TOML_TABLE || there->flags & (BY_HEADER | CLOSED))
+		return fail_step(r, key, there);
+	there->flags = BY_DOTS;
+	return enter(r, place, there, key, 1);
+}
+
+bool tree_define_table(struct reader *r, struct place *place, const struct key *key)
+{
+	struct toml_node *there = find(r, place->table, key);
+
+	if (there && there->flags != BY_PATH)
+		return fail_twice(r, key, there);
+	if (!there)
+		there = add_member(r, place->table, key, TOML_TABLE, 0);
+	if (!enter(r, place, there, key, 1))
+		return false;
+	there->flags = BY_HEADER;
+	there->line = place->line;
+	there->column = place->column;
+	return true;
+}
+
+bool tree_define_row(struct reader *r, struct place *place, const struct key *key)
+{
+	struct toml_node *there = find(r, place->table, key);
+	struct toml_node *row;
+
+	if (there && !(there->flags & BY_ROWS))
+		return fail_twice(r, key, there);
+	if (!there)
+		there = add_member(r, place->table, key, TOML_ARRAY, BY_ROWS);
+	if (!there)
+		return false;
+	row = append(r, there, key->at);
+	if (!enter(r, place, row, key, 2))
+		return false;
+	row->type = TOML_TABLE;
+	row->flags = BY_HEADER;
+	row->line = place->line;
+	row->column = place->column;
+	return true;
+}
+
+struct toml_node *tree_define_value(struct reader *r, const struct place *place,
+				    const struct key *key)
+{
+	const struct toml_node *there = find(r, place->table, key);
+
+	if (there) {
+		fail_twice(r, key, there);
+		return NULL;
+	}
+	return add_member(r, place->table, key, TOML_STRING, 0);
+}
+
+void tree_close(struct toml_node *table)
+{
+	table->flags |= CLOSED;
+}
