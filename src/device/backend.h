@@ -21,7 +21,7 @@ struct backend_env { /* what every backend of a context is given; outlives them 
 /* One process on one device as the driver lists it. */
 struct usage {
 	int64_t pid;
-	unsigned type; /* enum gw_process_type */
+	unsigned type;    /* enum gw_process_type */
 	int gpu_instance; /* -1: none */
 	uint64_t memory_bytes;
 	enum gw_absence memory_why;
@@ -37,6 +37,19 @@ struct usage_list {
  * -GW_E_NOMEM. */
 int usage_add(struct usage_list *l, const struct usage *u);
 void usage_done(struct usage_list *l);
+
+/* One reading of the driver's own power ring. */
+struct power_sample {
+	uint64_t wall_us; /* the driver's stamp, on the wall clock */
+	double power_w;
+};
+
+struct device_event {
+	struct device *device; /* NULL: the driver as a whole              */
+	uint64_t type;         /* one bit of enum abi_event, for NVML      */
+	uint64_t data;         /* the XID, for that type                   */
+	int gpu_instance;      /* -1: none                                 */
+};
 
 struct backend_ops {
 	const char *name;
@@ -58,6 +71,21 @@ struct backend_ops {
 	/* Appends who is on d.  GW_HAVE, or why the list cannot be had.  *ret_error is 0 or
 	 * -GW_E_NOMEM. */
 	enum gw_absence (*processes)(struct device *d, struct usage_list *l, int *ret_error);
+
+	/* The rest is optional (NULL: the backend cannot). */
+
+	/* Drains the driver's power ring: readings newer than since_us, oldest first, at most cap.
+	 * Returns how many, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
+	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
+			     unsigned cap);
+
+	/* Events of all devices, on a thread of their own: wait blocks in the driver.
+	 * wait: 1 and *ret, 0 when the time passed, -GW_E_LOST when the driver went away.  open:
+	 * 0, -GW_E_NOSUPPORT or -GW_E_NOMEM. */
+	int (*events_open)(struct backend *b, void **ret_events);
+	int (*events_wait)(struct backend *b, void *events, unsigned timeout_ms,
+			   struct device_event *ret);
+	void (*events_close)(struct backend *b, void *events);
 };
 
 struct backend {
@@ -72,7 +100,7 @@ struct backend {
 	char missing[1024]; /* optional symbols that the library lacks */
 	bool simulated;
 	bool open;
-	atomic_bool reopen; /* the driver went away under us */
+	atomic_bool reopen;         /* the driver went away under us */
 	_Atomic(const char *) call; /* the vendor call of open or close under way */
 	void *priv;
 };

@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #define DEVICE_TEXT_SIZE 96
-#define DEVICE_MIG_MAX 8 /* most instances that any board can be split into is 7 */
-#define TIER_COUNT 6
+#define DEVICE_MIG_MAX   8 /* most instances that any board can be split into is 7 */
+#define TIER_COUNT       6
 
 struct report {
 	unsigned index;
@@ -36,10 +36,12 @@ struct report {
 struct backend;
 
 struct device {
-	struct backend *backend; /* borrowed                                          */
-	struct report r;         /* written by whoever reads the hardware, alone      */
-	_Atomic(const char *) call; /* the vendor call under way, NULL when none      */
-	void *priv;              /* the backend's, freed by its close                 */
+	struct backend *backend;     /* borrowed                                          */
+	struct report r;             /* written by whoever reads the hardware, alone      */
+	_Atomic(const char *) *call; /* where the vendor call under way is named, NULL
+					when none: own_call, or the backend's while it opens */
+	_Atomic(const char *) own_call;
+	void *priv; /* the backend's, freed by its close                 */
 };
 
 /* Nothing known yet: every figure absent as not_read. */

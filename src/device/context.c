@@ -1,0 +1,493 @@
+#include "context.h"
+
+#include "drm.h"
+#include "environment.h"
+#include "visible.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BACKOFF_FIRST_NS NS_PER_S
+#define BACKOFF_LAST_NS  (60 * NS_PER_S)
+#define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* only sysfs is read */
+
+/* Runs fn(arg) on the lane, or here where there is none.  False: it has not come back. */
+static bool run_on(const struct gw_ctx *ctx, struct lane *lane, void (*fn)(void *), void *arg)
+{
+	if (!lane) {
+		fn(arg);
+		return true;
+	}
+	return lane_post(lane, fn, arg) &&
+	       lane_wait(lane, clock_mono_ns(clock_real()) + ctx->deadline_ns);
+}
+
+static struct opener *opener_of(struct backend *b)
+{
+	return (struct opener *)((char *)b - offsetof(struct opener, b));
+}
+
+/* ---- opening ---- */
+
+static const struct backend_ops *backend_by_name(const char *name)
+{
+	for (unsigned i = 0; backend_table[i]; i++)
+		if (strcmp(backend_table[i]->name, name) == 0)
+			return backend_table[i];
+	return NULL;
+}
+
+static int add_opener(struct gw_ctx *ctx, const struct backend_ops *ops)
+{
+	struct opener *o = calloc(1, sizeof(*o));
+
+	if (!o)
+		return -GW_E_NOMEM;
+	ctx->opener[ctx->openers++] = o;
+	o->b.ops = ops;
+	o->b.env = &ctx->env;
+	backend_fail(&o->b, GW_CAUSE_NO_GPU, "not looked yet");
+	if (ctx->deadline_ns) {
+		o->lane = lane_new();
+		if (!o->lane)
+			return -GW_E_NOMEM;
+	}
+	return 0;
+}
+
+static int choose_backends(struct gw_ctx *ctx, const char *name)
+{
+	const struct backend_ops *ops;
+	int err = 0;
+
+	if (name && strcmp(name, "none") == 0)
+		return 0;
+	ctx->first_only = !name || strcmp(name, "auto") == 0;
+	if (ctx->first_only || strcmp(name, "all") == 0) {
+		for (unsigned i = 0; backend_table[i] && !err; i++)
+			err = add_opener(ctx, backend_table[i]);
+		return err;
+	}
+	ops = backend_by_name(name);
+	return ops ? add_opener(ctx, ops) : -GW_E_ARG;
+}
+
+static bool usable(const struct opener *o)
+{
+	return !o->stalled && o->b.open && o->b.cause == GW_CAUSE_NONE;
+}
+
+/* nvidia-smi is for machines where the library cannot be loaded; where it was loaded and said
+ * no, nvidia-smi would say the same, slower. */
+static bool worth_trying(const struct gw_ctx *ctx, unsigned i)
+{
+	const struct opener *nvml = ctx->opener[0];
+
+	if (ctx->opener[i]->b.ops != &backend_nvsmi || i == 0)
+		return true;
+	if (nvml->stalled || usable(nvml))
+		return false;
+	switch (nvml->b.cause) {
+	case GW_CAUSE_NO_LIBRARY:
+	case GW_CAUSE_BAD_LIBRARY:
+	case GW_CAUSE_STUB_LIBRARY:
+	case GW_CAUSE_NO_FUNCTION: return true;
+	default: return false;
+	}
+}
+
+static void name_calls_in(struct backend *b, bool opening)
+{
+	for (unsigned i = 0; i < b->count; i++)
+		b->slot[i]->call = opening ? &b->call : &b->slot[i]->own_call;
+}
+
+static void open_or_close(void *arg)
+{
+	struct opener *o = arg;
+
+	atomic_store(&o->b.reopen, false);
+	o->b.ops->close(&o->b);
+	o->b.open = false;
+	o->error = o->close_only ? 0 : o->b.ops->open(&o->b);
+}
+
+static int add_slot(struct gw_ctx *ctx, struct device *d)
+{
+	struct slot *s;
+
+	for (unsigned i = 0; i < ctx->slots; i++)
+		if (ctx->slot[i]->d == d)
+			return 0;
+	if (ctx->slots == ctx->slots_cap) {
+		unsigned cap = ctx->slots_cap ? 2 * ctx->slots_cap : 4;
+		struct slot **p = realloc(ctx->slot, cap * sizeof(struct slot *));
+
+		if (!p)
+			return -GW_E_NOMEM;
+		ctx->slot = p;
+		ctx->slots_cap = cap;
+	}
+	s = calloc(1, sizeof(*s));
+	if (!s)
+		return -GW_E_NOMEM;
+	if (ctx->deadline_ns) {
+		s->lane = lane_new();
+		if (!s->lane) {
+			free(s);
+			return -GW_E_NOMEM;
+		}
+	}
+	s->d = d;
+	s->usage_why = GW_ABSENT_NOT_READ;
+	ctx->slot[ctx->slots++] = s;
+	return 0;
+}
+
+static void retry_later(struct opener *o, uint64_t now)
+{
+	if (o->b.cause == GW_CAUSE_ASLEEP) {
+		o->backoff_ns = ASLEEP_RETRY_NS;
+	} else {
+		o->backoff_ns = o->backoff_ns ? 2 * o->backoff_ns : BACKOFF_FIRST_NS;
+		if (o->backoff_ns > BACKOFF_LAST_NS)
+			o->backoff_ns = BACKOFF_LAST_NS;
+	}
+	o->retry_ns = now + o->backoff_ns;
+}
+
+/* The lane is idle: takes over what it found. */
+static int settle(struct gw_ctx *ctx, struct opener *o)
+{
+	uint64_t now = clock_mono_ns(ctx->clock);
+	int err = o->error;
+
+	o->stalled = false;
+	o->error = 0;
+	ctx->generation++;
+	name_calls_in(&o->b, false);
+	for (unsigned i = 0; i < o->b.count && !err; i++)
+		err = add_slot(ctx, o->b.slot[i]);
+	for (unsigned i = 0; i < ctx->slots; i++)
+		if (ctx->slot[i]->d->backend == &o->b && !ctx->slot[i]->stalled)
+			ctx->slot[i]->last = ctx->slot[i]->d->r;
+	if (usable(o)) {
+		ctx->opens++;
+		o->backoff_ns = 0;
+		o->retry_ns = 0;
+	} else {
+		retry_later(o, now);
+	}
+	return err;
+}
+
+/* A device of b whose call has not returned still holds its handle: nothing of b may be closed
+ * under it. */
+static bool device_stalled(const struct gw_ctx *ctx, const struct backend *b)
+{
+	for (unsigned i = 0; i < ctx->slots; i++)
+		if (ctx->slot[i]->d->backend == b && ctx->slot[i]->lane &&
+		    !lane_wait(ctx->slot[i]->lane, 0))
+			return true;
+	return false;
+}
+
+static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
+{
+	if (o->lane && !lane_wait(o->lane, 0))
+		return 0; /* the last try is still under way */
+	if (o->stalled)
+		return settle(ctx, o);
+	if (device_stalled(ctx, &o->b))
+		return 0;
+	name_calls_in(&o->b, true);
+	o->close_only = close_only;
+	if (!run_on(ctx, o->lane, open_or_close, o)) {
+		o->stalled = true;
+		ctx->generation++;
+		return 0;
+	}
+	return settle(ctx, o);
+}
+
+/* CUDA numbers follow from the list of devices and two variables. */
+static void number_for_cuda(struct gw_ctx *ctx)
+{
+	struct visible_gpu gpu[64];
+	const char *mig[64][DEVICE_MIG_MAX + 1];
+	struct slot *of[64];
+	size_t n = 0;
+
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		struct slot *s = ctx->slot[i];
+		const struct report *r = &s->last;
+
+		s->cuda_ordinal = -1;
+		if (r->vendor != GW_VENDOR_NVIDIA || n == 64)
+			continue;
+		for (unsigned k = 0; k < r->mig_count; k++)
+			mig[n][k] = r->mig[k].uuid;
+		mig[n][r->mig_count] = NULL;
+		gpu[n] = (struct visible_gpu){
+			.uuid = r->text_why[GW_T_UUID] == GW_HAVE ? r->text[GW_T_UUID] : NULL,
+			.name = r->text[GW_T_NAME],
+			.mig = mig[n],
+		};
+		of[n++] = s;
+	}
+	if (n > 0)
+		visible_resolve(getenv("CUDA_VISIBLE_DEVICES"), getenv("CUDA_DEVICE_ORDER"),
+				gpu, n);
+	for (size_t i = 0; i < n; i++)
+		of[i]->cuda_ordinal = gpu[i].ordinal;
+}
+
+int context_refresh(struct gw_ctx *ctx)
+{
+	uint64_t now = clock_mono_ns(ctx->clock);
+	unsigned before = ctx->generation;
+	int err = 0;
+
+	for (unsigned i = 0; i < ctx->openers && !err && !ctx->let_go; i++) {
+		struct opener *o = ctx->opener[i];
+		bool gone = atomic_load(&o->b.reopen);
+
+		if (!usable(o) || gone) {
+			if (gone && usable(o))
+				o->retry_ns = 0;
+			if (worth_trying(ctx, i) && now >= o->retry_ns)
+				err = try_open(ctx, o, false);
+		}
+		if (ctx->first_only && (usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
+			break;
+	}
+	if (ctx->generation != before)
+		number_for_cuda(ctx);
+	return err;
+}
+
+/* ---- devices ---- */
+
+void context_each(struct gw_ctx *ctx, void (*fn)(void *slot))
+{
+	uint64_t until;
+
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		struct slot *s = ctx->slot[i];
+
+		if (!s->lane) {
+			fn(s);
+			continue;
+		}
+		/* A backend that is itself stuck in open or close owns its devices. */
+		s->stalled = opener_of(s->d->backend)->stalled || !lane_post(s->lane, fn, s);
+	}
+	if (!ctx->deadline_ns)
+		return;
+	until = clock_mono_ns(clock_real()) + ctx->deadline_ns;
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		struct slot *s = ctx->slot[i];
+
+		if (!s->stalled && !lane_wait(s->lane, until))
+			s->stalled = true;
+		if (!s->stalled)
+			s->last = s->d->r;
+	}
+}
+
+/* ---- why there is nothing ---- */
+
+static enum gw_cause say(char *out, size_t size, enum gw_cause cause, const char *detail)
+{
+	snprintf(out, size, "%s%s%s", gw_cause_info(cause)->sentence, *detail ? ": " : "",
+		 detail);
+	return cause;
+}
+
+enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
+{
+	const struct opener *best = NULL;
+
+	out[0] = '\0';
+	if (ctx->let_go)
+		return say(out, size, GW_CAUSE_LET_GO, "");
+	if (ctx->openers == 0)
+		return say(out, size, GW_CAUSE_NO_GPU, "backend none was asked for");
+	for (unsigned i = 0; i < ctx->openers; i++) {
+		const struct opener *o = ctx->opener[i];
+		const char *call = atomic_load(&o->b.call);
+
+		if (o->stalled)
+			return say(out, size, GW_CAUSE_STALLED, call ? call : o->b.ops->name);
+		if (usable(o))
+			return GW_CAUSE_NONE;
+		if (!best && (gw_cause_info(o->b.cause)->severity == GW_SEVERITY_ERROR ||
+			      o->b.cause == GW_CAUSE_ASLEEP))
+			best = o;
+	}
+	if (!best && (ctx->openers == 1 || drm_pci_list(&ctx->root, 0x10de, NULL, 0) > 0))
+		best = ctx->opener[0];
+	if (best) {
+		snprintf(out, size, "%s", best->b.message);
+		return best->b.cause;
+	}
+	return say(out, size, GW_CAUSE_NO_GPU,
+		   "no NVIDIA library, and no NVIDIA, AMD or Intel GPU in /sys/bus/pci");
+}
+
+/* ---- the context ---- */
+
+static void free_ctx(struct gw_ctx *ctx)
+{
+	bool all_idle = true;
+
+	for (unsigned i = 0; i < ctx->slots; i++)
+		all_idle &= lane_free(ctx->slot[i]->lane);
+	for (unsigned i = 0; i < ctx->openers; i++) {
+		struct opener *o = ctx->opener[i];
+
+		if (all_idle && !o->stalled) {
+			o->close_only = true;
+			all_idle &= run_on(ctx, o->lane, open_or_close, o);
+		}
+		all_idle &= lane_free(o->lane);
+	}
+	if (!all_idle)
+		return; /* a call under way still uses what we would free */
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		usage_done(&ctx->slot[i]->usage);
+		free(ctx->slot[i]);
+	}
+	for (unsigned i = 0; i < ctx->openers; i++) {
+		backend_done(&ctx->opener[i]->b);
+		free(ctx->opener[i]);
+	}
+	free(ctx->slot);
+	free(ctx->nvml_library);
+	root_close(&ctx->root);
+	pthread_mutex_destroy(&ctx->lock);
+	free(ctx);
+}
+
+/* Options as this library knows them: what an older caller does not have is zero. */
+static void take_options(struct gw_options *known, const struct gw_options *given)
+{
+	memset(known, 0, sizeof(*known));
+	if (given)
+		memcpy(known, given,
+		       given->size < sizeof(*known) ? given->size : sizeof(*known));
+}
+
+static int prepare(struct gw_ctx *ctx, const struct gw_options *o)
+{
+	int err = root_open(&ctx->root, o->root);
+
+	if (err)
+		return err;
+	if (o->nvml_library) {
+		ctx->nvml_library = strdup(o->nvml_library);
+		if (!ctx->nvml_library)
+			return -GW_E_NOMEM;
+	}
+	ctx->deadline_ns = o->deadline_ns;
+	ctx->env = (struct backend_env){ .clock = ctx->clock,
+					 .root = &ctx->root,
+					 .nvml_library = ctx->nvml_library,
+					 .flags = o->flags };
+	host_init(&ctx->host, &ctx->root);
+	err = choose_backends(ctx, o->backend);
+	return err ? err : context_refresh(ctx);
+}
+
+int context_open(const struct gw_options *options, const struct clock *clock,
+		 struct gw_ctx **ret_ctx)
+{
+	struct gw_options known;
+	struct gw_ctx *ctx;
+	int err;
+
+	if (options && options->size < sizeof(size_t))
+		return -GW_E_ARG;
+	take_options(&known, options);
+	ctx = calloc(1, sizeof(*ctx));
+	if (!ctx)
+		return -GW_E_NOMEM;
+	pthread_mutex_init(&ctx->lock, NULL);
+	ctx->root.fd = -1;
+	ctx->clock = clock;
+	err = prepare(ctx, &known);
+	if (err) {
+		free_ctx(ctx);
+		return err;
+	}
+	*ret_ctx = ctx;
+	return 0;
+}
+
+int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
+{
+	return context_open(options, clock_real(), ret_ctx);
+}
+
+void gw_close(struct gw_ctx *ctx)
+{
+	if (ctx)
+		free_ctx(ctx);
+}
+
+static void mark_let_go(struct gw_ctx *ctx)
+{
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		struct slot *s = ctx->slot[i];
+
+		if (s->stalled)
+			continue;
+		report_state(&s->d->r, GW_DEVICE_CLOSED, GW_CAUSE_LET_GO, NULL);
+		report_absent(&s->d->r, GW_TIERS_ALL, GW_ABSENT_LET_GO);
+		memset(s->d->r.tier_ns, 0, sizeof(s->d->r.tier_ns));
+		s->last = s->d->r;
+	}
+}
+
+int gw_let_go(struct gw_ctx *ctx)
+{
+	int err = 0;
+
+	pthread_mutex_lock(&ctx->lock);
+	for (unsigned i = 0; i < ctx->openers; i++) {
+		struct opener *o = ctx->opener[i];
+
+		if (o->b.open || o->stalled) {
+			try_open(ctx, o, true);
+			if (o->stalled || o->b.open)
+				err = -GW_E_STATE;
+		}
+	}
+	if (!err) {
+		ctx->let_go = true;
+		ctx->generation++;
+		mark_let_go(ctx);
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return err;
+}
+
+int gw_resume(struct gw_ctx *ctx)
+{
+	int err;
+
+	pthread_mutex_lock(&ctx->lock);
+	ctx->let_go = false;
+	for (unsigned i = 0; i < ctx->openers; i++)
+		ctx->opener[i]->retry_ns = ctx->opener[i]->backoff_ns = 0;
+	ctx->generation++;
+	err = context_refresh(ctx);
+	pthread_mutex_unlock(&ctx->lock);
+	return err;
+}
+
+int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env)
+{
+	return environment_collect(&ctx->root, ctx->clock, ret_env);
+}

@@ -1,0 +1,76 @@
+/* context: what a struct gw_ctx is inside: the backends, their devices, and the lanes that keep
+ * a hung driver from hanging the caller.
+ *
+ * One mutex guards all of it.  With a deadline every vendor call runs on a lane: one for each
+ * backend (open, close) and one for each device (read, list); what a busy lane holds is not
+ * touched by anyone else, and what was known before stays known. */
+#ifndef GW_DEVICE_CONTEXT_H
+#define GW_DEVICE_CONTEXT_H
+
+#include "backend.h"
+#include "host.h"
+#include "lane.h"
+
+#include <pthread.h>
+
+#define BACKENDS_MAX 4
+
+struct slot {
+	struct device *d;
+	struct lane *lane; /* NULL: calls run on the caller's thread                     */
+	bool stalled;      /* the last call has not returned                             */
+	unsigned tiers;    /* what to read; the lane's while busy                        */
+	int cuda_ordinal;
+	struct report last; /* d->r as of the last time the lane was idle                 */
+	struct usage_list usage; /* who is on it; the lane's while busy                   */
+	enum gw_absence usage_why;
+	int usage_error;
+};
+
+struct opener { /* a backend and when to try it */
+	struct backend b;
+	struct lane *lane;
+	bool stalled;
+	bool close_only; /* what the lane is to do  */
+	int error;
+	uint64_t retry_ns, backoff_ns;
+};
+
+struct gw_ctx {
+	pthread_mutex_t lock;
+	const struct clock *clock;
+	struct root root;
+	struct backend_env env;
+	char *nvml_library;
+	uint64_t deadline_ns; /* 0: no lanes */
+	bool first_only;      /* "auto": the first backend with devices is enough */
+	bool let_go;
+	struct opener *opener[BACKENDS_MAX];
+	unsigned openers;
+	struct slot **slot;
+	unsigned slots, slots_cap;
+	unsigned opens;
+	unsigned generation; /* grows when the status may have changed */
+	struct host host;
+	struct host_report host_report;
+	uint64_t host_ns;
+};
+
+/* gw_open with a clock of the caller's (borrowed; outlives the context). */
+int context_open(const struct gw_options *options, const struct clock *clock,
+		 struct gw_ctx **ret_ctx);
+
+/* Opens what is due to be tried.  Under the lock.  0 or -GW_E_NOMEM. */
+int context_refresh(struct gw_ctx *ctx);
+
+/* Runs fn(slot) for every slot, on lanes where there are, at most until the deadline; sets
+ * `stalled`, and `last` where the lane is idle again.  Under the lock. */
+void context_each(struct gw_ctx *ctx, void (*fn)(void *slot));
+
+/* Why there is nothing, in one sentence of at most size bytes. */
+enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size);
+
+/* The context a snapshot was made of. */
+struct gw_ctx *snapshot_context(const struct gw_snapshot *snap);
+
+#endif

@@ -1,0 +1,80 @@
+#include "device.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* How old a tier may grow before it is read again; by bit number of enum gw_tier. */
+static const uint64_t cadence_ns[TIER_COUNT] = {
+	UINT64_MAX,    /* STATIC: once                                              */
+	0,             /* FAST                                                      */
+	NS_PER_S,      /* SLOW                                                      */
+	NS_PER_S,      /* ENERGY: callers within a second share one costly reading  */
+	10 * NS_PER_S, /* HEALTH                                                    */
+	0,             /* ASKED                                                     */
+};
+
+void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance)
+{
+	memset(r, 0, sizeof(*r));
+	r->vendor = vendor;
+	r->provenance = provenance;
+	memset(r->why, GW_ABSENT_NOT_READ, sizeof(r->why));
+	memset(r->text_why, GW_ABSENT_NOT_READ, sizeof(r->text_why));
+}
+
+void report_absent(struct report *r, unsigned tiers, enum gw_absence why)
+{
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		if (tiers & gw_quantity_info(q)->tier)
+			report_miss(r, q, why);
+}
+
+void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,
+		  const char *detail)
+{
+	const char *sentence = gw_cause_info(cause)->sentence;
+
+	r->state = state;
+	r->cause = cause;
+	r->message[0] = '\0';
+	if (cause == GW_CAUSE_NONE)
+		return;
+	if (detail && *detail)
+		snprintf(r->message, sizeof(r->message), "%s (%s)", sentence, detail);
+	else
+		snprintf(r->message, sizeof(r->message), "%s", sentence);
+}
+
+void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why)
+{
+	if (!text || !*text) {
+		r->text[t][0] = '\0';
+		r->text_why[t] = (uint8_t)why;
+		return;
+	}
+	utf8_clean(r->text[t], sizeof(r->text[t]), text);
+	r->text_why[t] = GW_HAVE;
+}
+
+unsigned report_due(const struct report *r, unsigned tiers, uint64_t now_ns)
+{
+	unsigned due = 0;
+
+	for (unsigned i = 0; i < TIER_COUNT; i++) {
+		uint64_t at = r->tier_ns[i];
+
+		if ((tiers & 1u << i) && (at == 0 || now_ns - at >= cadence_ns[i]))
+			due |= 1u << i;
+	}
+	return due;
+}
+
+void report_stamp(struct report *r, unsigned tiers, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < TIER_COUNT; i++)
+		if (tiers & 1u << i)
+			r->tier_ns[i] = now_ns;
+}

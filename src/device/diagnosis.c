@@ -1,0 +1,101 @@
+/* diagnosis: what is missing on this machine and how to mend it, from the table of causes. */
+#include "context.h"
+#include "environment.h"
+#include "proc.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define FINDINGS_MAX 256
+#define RAPL_MAX     32
+
+struct gw_diagnosis {
+	struct gw_finding finding[FINDINGS_MAX];
+	unsigned count;
+};
+
+static void add(struct gw_diagnosis *g, enum gw_cause cause, int device, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static void add(struct gw_diagnosis *g, enum gw_cause cause, int device, const char *fmt, ...)
+{
+	struct gw_finding *f = &g->finding[g->count];
+	va_list ap;
+
+	if (g->count == FINDINGS_MAX)
+		return;
+	g->count++;
+	f->cause = cause;
+	f->severity = gw_cause_info(cause)->severity;
+	f->device = device;
+	va_start(ap, fmt);
+	vsnprintf(f->detail, sizeof(f->detail), fmt, ap);
+	va_end(ap);
+}
+
+static void look_at_devices(struct gw_diagnosis *g, const struct gw_snapshot *snap)
+{
+	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(snap, i);
+		double mig;
+
+		if (d->state != GW_DEVICE_OK)
+			add(g, d->cause, (int)d->index, "%s", d->message);
+		if (gw_device_value(d, GW_Q_MIG_MODE, &mig) == GW_HAVE && mig != 0)
+			add(g, GW_CAUSE_MIG, (int)d->index, "%u instances", d->mig_count);
+	}
+}
+
+static void look_at_host(struct gw_diagnosis *g, const struct root *root)
+{
+	struct rapl_domain rapl[RAPL_MAX];
+	unsigned n = rapl_list(root, rapl, RAPL_MAX);
+
+	if (environment_is_wsl(root))
+		add(g, GW_CAUSE_WSL, -1, "%s", gw_cause_info(GW_CAUSE_WSL)->sentence);
+	if (proc_in_child_namespace(root) == 1)
+		add(g, GW_CAUSE_PID_NAMESPACE, -1, "%s",
+		    gw_cause_info(GW_CAUSE_PID_NAMESPACE)->sentence);
+	for (unsigned i = 0; i < n && i < RAPL_MAX; i++) {
+		if (rapl[i].why != GW_ABSENT_NO_PERMISSION)
+			continue;
+		add(g, GW_CAUSE_RAPL_PERMISSION, -1, "%s: /%s/energy_uj",
+		    gw_cause_info(GW_CAUSE_RAPL_PERMISSION)->sentence, rapl[i].path);
+		break;
+	}
+}
+
+int gw_diagnosis_new(struct gw_snapshot *snap, struct gw_diagnosis **ret_diagnosis)
+{
+	const struct gw_status *st = gw_snapshot_status(snap);
+	struct gw_diagnosis *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -GW_E_NOMEM;
+	if (st->cause != GW_CAUSE_NONE)
+		add(g, st->cause, -1, "%s", st->message);
+	if (*st->missing_symbols)
+		add(g, GW_CAUSE_MISSING_SYMBOLS, -1, "%s: %s",
+		    gw_cause_info(GW_CAUSE_MISSING_SYMBOLS)->sentence, st->missing_symbols);
+	look_at_devices(g, snap);
+	look_at_host(g, &snapshot_context(snap)->root);
+	*ret_diagnosis = g;
+	return 0;
+}
+
+void gw_diagnosis_free(struct gw_diagnosis *diagnosis)
+{
+	free(diagnosis);
+}
+
+unsigned gw_diagnosis_count(const struct gw_diagnosis *diagnosis)
+{
+	return diagnosis->count;
+}
+
+const struct gw_finding *gw_diagnosis_get(const struct gw_diagnosis *diagnosis, unsigned i)
+{
+	return i < diagnosis->count ? &diagnosis->finding[i] : NULL;
+}

@@ -1,0 +1,310 @@
+#include "host.h"
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POWERCAP  "sys/class/powercap"
+#define ZONES_MAX 64
+
+static enum gw_absence absence_of(long error)
+{
+	switch (error) {
+	case -GW_E_NOENT: return GW_ABSENT_NOT_PRESENT;
+	case -GW_E_PERM: return GW_ABSENT_NO_PERMISSION;
+	case -GW_E_PARSE: return GW_ABSENT_INVALID;
+	default: return GW_ABSENT_ERROR;
+	}
+}
+
+static void set(struct host_report *r, unsigned q, double v)
+{
+	r->v[q] = v;
+	r->why[q] = GW_HAVE;
+}
+
+static void miss(struct host_report *r, unsigned q, enum gw_absence why)
+{
+	r->why[q] = (uint8_t)why;
+}
+
+/* First line of /proc/stat: user nice system idle iowait irq softirq steal guest guest_nice.
+ * The last two are already in the first two. */
+static int parse_ticks(const char *text, uint64_t *busy, uint64_t *total)
+{
+	unsigned long long v[8] = { 0 };
+	int n = sscanf(text, "cpu %llu %llu %llu %llu %llu %llu %llu %llu", &v[0], &v[1], &v[2],
+		       &v[3], &v[4], &v[5], &v[6], &v[7]);
+
+	if (n < 4)
+		return -GW_E_PARSE;
+	*total = 0;
+	for (int i = 0; i < 8; i++)
+		*total += v[i];
+	*busy = *total - v[3] - v[4];
+	return 0;
+}
+
+static int read_ticks(const struct root *root, uint64_t *busy, uint64_t *total)
+{
+	char text[512];
+	long n = root_read(root, "proc/stat", text, sizeof(text));
+
+	return n < 0 ? (int)n : parse_ticks(text, busy, total);
+}
+
+void host_init(struct host *h, const struct root *root)
+{
+	*h = (struct host){ .root = root };
+	if (read_ticks(root, &h->busy, &h->total) < 0)
+		h->busy = h->total = 0;
+}
+
+static void read_utilization(struct host *h, struct host_report *r)
+{
+	uint64_t busy, total;
+	int err = read_ticks(h->root, &busy, &total);
+	/* Waiting time may step back, and cores may come and go. */
+	bool comparable = err == 0 && h->total > 0 && total >= h->total && busy >= h->busy &&
+			  busy - h->busy <= total - h->total;
+
+	if (err < 0) {
+		miss(r, GW_H_CPU_UTILIZATION, absence_of(err));
+		return;
+	}
+	if (comparable && total - h->total < HOST_MIN_TICKS) {
+		miss(r, GW_H_CPU_UTILIZATION, GW_ABSENT_FIRST_READING);
+		return;
+	}
+	if (comparable)
+		set(r, GW_H_CPU_UTILIZATION,
+		    (double)(busy - h->busy) / (double)(total - h->total));
+	else
+		miss(r, GW_H_CPU_UTILIZATION, GW_ABSENT_FIRST_READING);
+	h->busy = busy;
+	h->total = total;
+}
+
+/* "0-3,8,10-11" */
+static int count_list(const char *text, unsigned *ret)
+{
+	unsigned count = 0;
+
+	while (*text) {
+		char *end;
+		unsigned long from = strtoul(text, &end, 10), to = from;
+
+		if (end == text)
+			return -GW_E_PARSE;
+		if (*end == '-')
+			to = strtoul(text = end + 1, &end, 10);
+		if (end == text || to < from || to - from > 1000000 || (*end && *end != ','))
+			return -GW_E_PARSE;
+		count += (unsigned)(to - from) + 1;
+		text = end + (*end == ',');
+	}
+	*ret = count;
+	return count ? 0 : -GW_E_PARSE;
+}
+
+static void read_cores(const struct root *root, struct host_report *r)
+{
+	char text[1024];
+	unsigned count;
+	long n = root_read_line(root, "sys/devices/system/cpu/online", text, sizeof(text));
+	long err = n < 0 ? n : count_list(text, &count);
+
+	if (err < 0)
+		miss(r, GW_H_CPU_COUNT, absence_of(err));
+	else
+		set(r, GW_H_CPU_COUNT, count);
+}
+
+/* Not strtod(): its decimal point follows the program's locale. */
+static void read_load(const struct root *root, struct host_report *r)
+{
+	char text[128];
+	long n = root_read(root, "proc/loadavg", text, sizeof(text));
+	unsigned whole, hundredths;
+
+	if (n < 0)
+		miss(r, GW_H_LOAD_1M, absence_of(n));
+	else if (sscanf(text, "%u.%2u", &whole, &hundredths) != 2)
+		miss(r, GW_H_LOAD_1M, GW_ABSENT_INVALID);
+	else
+		set(r, GW_H_LOAD_1M, whole + hundredths / 100.0);
+}
+
+static bool meminfo_bytes(const char *text, const char *key, double *ret)
+{
+	const char *p = strstr(text, key);
+	unsigned long long kib;
+
+	while (p && p != text && p[-1] != '\n')
+		p = strstr(p + 1, key);
+	if (!p || sscanf(p + strlen(key), ": %llu kB", &kib) != 1)
+		return false;
+	*ret = (double)kib * 1024;
+	return true;
+}
+
+static void read_memory(const struct root *root, struct host_report *r)
+{
+	static const struct {
+		unsigned q;
+		const char *key;
+	} row[] = {
+		{ GW_H_RAM_TOTAL, "MemTotal" },
+		{ GW_H_RAM_AVAILABLE, "MemAvailable" },
+		{ GW_H_SWAP_TOTAL, "SwapTotal" },
+		{ GW_H_SWAP_FREE, "SwapFree" },
+	};
+	char text[4096];
+	long n = root_read(root, "proc/meminfo", text, sizeof(text));
+
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		double v;
+
+		if (meminfo_bytes(text, row[i].key, &v))
+			set(r, row[i].q, v);
+		else
+			miss(r, row[i].q, n < 0 ? absence_of(n) : GW_ABSENT_NOT_SUPPORTED);
+	}
+	if (r->why[GW_H_RAM_TOTAL] == GW_HAVE && r->why[GW_H_RAM_AVAILABLE] == GW_HAVE)
+		set(r, GW_H_RAM_USED, r->v[GW_H_RAM_TOTAL] - r->v[GW_H_RAM_AVAILABLE]);
+	else
+		miss(r, GW_H_RAM_USED, (enum gw_absence)r->why[GW_H_RAM_AVAILABLE]);
+}
+
+void host_read(struct host *h, struct host_report *ret)
+{
+	memset(ret, 0, sizeof(*ret));
+	for (unsigned q = 0; q < GW_HOST_QUANTITIES; q++)
+		miss(ret, q, GW_ABSENT_NOT_READ);
+	read_utilization(h, ret);
+	read_cores(h->root, ret);
+	read_load(h->root, ret);
+	read_memory(h->root, ret);
+}
+
+/* ---- RAPL ---- */
+
+/* A zone's folder is "intel-rapl:0" or "intel-rapl-mmio:0:1"; without a number it is the
+ * controller itself. */
+static bool is_zone(const char *name)
+{
+	return strstr(name, "rapl") && strchr(name, ':') && strlen(name) < 48;
+}
+
+static bool is_mmio(const char *path)
+{
+	return strstr(path, "-mmio:") != NULL;
+}
+
+static long read_zone_file(const struct root *root, const char *zone, const char *file,
+			   char *out, size_t size)
+{
+	char path[160];
+
+	root_path(path, sizeof(path), "%s/%s", zone, file);
+	return root_read_line(root, path, out, size);
+}
+
+static int read_zone_u64(const struct root *root, const char *zone, const char *file,
+			 uint64_t *ret)
+{
+	char text[32], *end;
+	long n = read_zone_file(root, zone, file, text, sizeof(text));
+	unsigned long long v;
+
+	if (n < 0)
+		return (int)n;
+	v = strtoull(text, &end, 10);
+	if (!isdigit((unsigned char)text[0]) || *end)
+		return -GW_E_PARSE;
+	*ret = v;
+	return 0;
+}
+
+/* Package of a zone: in its own name ("package-1"), else in that of the zone around it. */
+static int package_of(const struct root *root, const char *zone, const char *name)
+{
+	char outer[96], outer_name[32], *colon;
+	int package;
+
+	if (sscanf(name, "package-%d", &package) == 1)
+		return package;
+	snprintf(outer, sizeof(outer), "%s", zone);
+	colon = strrchr(outer, ':');
+	if (!colon)
+		return -1;
+	*colon = '\0';
+	if (!strchr(outer, ':') ||
+	    read_zone_file(root, outer, "name", outer_name, sizeof(outer_name)) <= 0)
+		return -1;
+	return sscanf(outer_name, "package-%d", &package) == 1 ? package : -1;
+}
+
+static void read_zone(const struct root *root, const char *folder, struct rapl_domain *d)
+{
+	int err;
+
+	*d = (struct rapl_domain){ .package = -1 };
+	snprintf(d->path, sizeof(d->path), POWERCAP "/%s", folder);
+	if (read_zone_file(root, d->path, "name", d->name, sizeof(d->name)) <= 0)
+		snprintf(d->name, sizeof(d->name), "%.31s", folder);
+	d->package = package_of(root, d->path, d->name);
+	read_zone_u64(root, d->path, "max_energy_range_uj", &d->range_uj);
+	err = read_zone_u64(root, d->path, "energy_uj", &d->energy_uj);
+	d->why = err < 0 ? absence_of(err) : GW_HAVE;
+}
+
+static int by_path(const void *a, const void *b)
+{
+	return strcmp(((const struct rapl_domain *)a)->path,
+		      ((const struct rapl_domain *)b)->path);
+}
+
+/* Of two that tell the same, the one by model specific register stays: it is there on every
+ * machine, the memory mapped one only on some. */
+static unsigned drop_doubles(struct rapl_domain *d, unsigned n)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		bool told = false;
+
+		for (unsigned j = 0; j < n && !told; j++) {
+			bool same = i != j && d[i].package == d[j].package &&
+				    strcmp(d[i].name, d[j].name) == 0;
+
+			/* Entries before `kept` may have been moved over, but only by
+			 * those that stay. */
+			told = same && is_mmio(d[i].path) && !is_mmio(d[j].path);
+		}
+		if (!told)
+			d[kept++] = d[i];
+	}
+	return kept;
+}
+
+unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned cap)
+{
+	struct rapl_domain zone[ZONES_MAX];
+	unsigned n = 0;
+	DIR *dir = root_opendir(root, POWERCAP);
+	struct dirent *e;
+
+	if (!dir)
+		return 0;
+	while (n < ZONES_MAX && (e = readdir(dir)))
+		if (is_zone(e->d_name))
+			read_zone(root, e->d_name, &zone[n++]);
+	closedir(dir);
+	n = drop_doubles(zone, n);
+	qsort(zone, n, sizeof(zone[0]), by_path);
+	for (unsigned i = 0; i < n && i < cap; i++)
+		out[i] = zone[i];
+	return n;
+}

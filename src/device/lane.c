@@ -1,0 +1,129 @@
+#include "lane.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define STACK_BYTES (512 * 1024)
+
+struct lane {
+	pthread_mutex_t lock;
+	pthread_cond_t change;
+	pthread_t thread;
+	void (*fn)(void *arg); /* NULL: idle */
+	void *arg;
+	bool quit;
+};
+
+static void *run(void *ctx)
+{
+	struct lane *l = ctx;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->quit) {
+		if (!l->fn) {
+			pthread_cond_wait(&l->change, &l->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&l->lock);
+		l->fn(l->arg);
+		pthread_mutex_lock(&l->lock);
+		l->fn = NULL;
+		pthread_cond_broadcast(&l->change);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return NULL;
+}
+
+static int start_thread(struct lane *l)
+{
+	sigset_t all, old;
+	pthread_attr_t attr;
+	int err;
+
+	if (pthread_attr_init(&attr) != 0)
+		return -1;
+	pthread_attr_setstacksize(&attr, STACK_BYTES);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&l->thread, &attr, run, l);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return err;
+}
+
+struct lane *lane_new(void)
+{
+	struct lane *l = calloc(1, sizeof(*l));
+	pthread_condattr_t attr;
+
+	if (!l)
+		return NULL;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->change, &attr);
+	pthread_condattr_destroy(&attr);
+	if (start_thread(l) != 0) {
+		pthread_cond_destroy(&l->change);
+		pthread_mutex_destroy(&l->lock);
+		free(l);
+		return NULL;
+	}
+	return l;
+}
+
+bool lane_post(struct lane *l, void (*fn)(void *arg), void *arg)
+{
+	bool idle;
+
+	pthread_mutex_lock(&l->lock);
+	idle = !l->fn;
+	if (idle) {
+		l->arg = arg;
+		l->fn = fn;
+		pthread_cond_broadcast(&l->change);
+	}
+	pthread_mutex_unlock(&l->lock);
+	return idle;
+}
+
+bool lane_wait(struct lane *l, uint64_t deadline_ns)
+{
+	struct timespec until = { (time_t)(deadline_ns / NS_PER_S),
+				  (long)(deadline_ns % NS_PER_S) };
+	bool idle;
+
+	pthread_mutex_lock(&l->lock);
+	while (l->fn && pthread_cond_timedwait(&l->change, &l->lock, &until) != ETIMEDOUT)
+		;
+	idle = !l->fn;
+	pthread_mutex_unlock(&l->lock);
+	return idle;
+}
+
+bool lane_free(struct lane *l)
+{
+	bool idle;
+
+	if (!l)
+		return true;
+	pthread_mutex_lock(&l->lock);
+	idle = !l->fn;
+	l->quit = true;
+	pthread_cond_broadcast(&l->change);
+	pthread_mutex_unlock(&l->lock);
+	if (!idle) {
+		pthread_detach(l->thread);
+		return false;
+	}
+	pthread_join(l->thread, NULL);
+	pthread_cond_destroy(&l->change);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+	return true;
+}

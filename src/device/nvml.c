@@ -1,0 +1,637 @@
+/* nvml: finds the NVIDIA management library, opens it, and finds its GPUs.
+ *
+ * The library is never linked; every symbol but four is optional on its own.  GPUs that sleep
+ * are left asleep: nvmlInit is assumed to wake them all. */
+#include "nvml.h"
+
+#include "drm.h"
+
+#include "base/utf8.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define COUNT(a)         (sizeof(a) / sizeof((a)[0]))
+#define BACKOFF_FIRST_NS NS_PER_S
+#define BACKOFF_LAST_NS  (60 * NS_PER_S)
+
+const char *const nvml_symbol[CALL_COUNT] = {
+#define N(name, symbol, args) #symbol,
+	NVML_CALLS(N)
+#undef N
+};
+
+static const struct nvml_meaning meanings[] = {
+	{ 0, "SUCCESS", GW_HAVE, REACT_NONE, GW_CAUSE_NONE },
+	{ 1, "UNINITIALIZED", GW_ABSENT_NO_DRIVER, REACT_REOPEN, GW_CAUSE_NO_DRIVER },
+	{ 2, "INVALID_ARGUMENT", GW_ABSENT_NOT_SUPPORTED, REACT_FORGET, GW_CAUSE_DRIVER_ERROR },
+	{ 3, "NOT_SUPPORTED", GW_ABSENT_NOT_SUPPORTED, REACT_FORGET, GW_CAUSE_DRIVER_ERROR },
+	{ 4, "NO_PERMISSION", GW_ABSENT_NO_PERMISSION, REACT_FORGET, GW_CAUSE_NO_PERMISSION },
+	{ 5, "ALREADY_INITIALIZED", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 6, "NOT_FOUND", GW_ABSENT_NO_DATA, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 7, "INSUFFICIENT_SIZE", GW_ABSENT_NO_DATA, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 8, "INSUFFICIENT_POWER", GW_ABSENT_ERROR, REACT_FAULT, GW_CAUSE_GPU_FAULT },
+	{ 9, "DRIVER_NOT_LOADED", GW_ABSENT_NO_DRIVER, REACT_REOPEN, GW_CAUSE_NO_DRIVER },
+	{ 10, "TIMEOUT", GW_ABSENT_NO_DATA, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 11, "IRQ_ISSUE", GW_ABSENT_ERROR, REACT_FAULT, GW_CAUSE_GPU_FAULT },
+	{ 12, "LIBRARY_NOT_FOUND", GW_ABSENT_NO_DRIVER, REACT_REOPEN, GW_CAUSE_NO_DRIVER },
+	{ 13, "FUNCTION_NOT_FOUND", GW_ABSENT_NO_SYMBOL, REACT_FORGET, GW_CAUSE_NO_FUNCTION },
+	{ 14, "CORRUPTED_INFOROM", GW_ABSENT_ERROR, REACT_FAULT, GW_CAUSE_GPU_FAULT },
+	{ 15, "GPU_IS_LOST", GW_ABSENT_LOST, REACT_LOST, GW_CAUSE_GPU_LOST },
+	{ 16, "RESET_REQUIRED", GW_ABSENT_LOST, REACT_LOST, GW_CAUSE_GPU_LOST },
+	{ 17, "OPERATING_SYSTEM", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 18, "LIB_RM_VERSION_MISMATCH", GW_ABSENT_NO_DRIVER, REACT_REOPEN,
+	  GW_CAUSE_VERSION_MISMATCH },
+	{ 19, "IN_USE", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 20, "MEMORY", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 21, "NO_DATA", GW_ABSENT_NO_DATA, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 22, "VGPU_ECC_NOT_SUPPORTED", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 23, "INSUFFICIENT_RESOURCES", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 24, "FREQ_NOT_SUPPORTED", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 25, "ARGUMENT_VERSION_MISMATCH", GW_ABSENT_NOT_SUPPORTED, REACT_FORGET,
+	  GW_CAUSE_DRIVER_ERROR },
+	{ 26, "DEPRECATED", GW_ABSENT_NOT_SUPPORTED, REACT_FORGET, GW_CAUSE_DRIVER_ERROR },
+	{ 27, "NOT_READY", GW_ABSENT_NO_DATA, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 28, "GPU_NOT_FOUND", GW_ABSENT_LOST, REACT_LOST, GW_CAUSE_GPU_LOST },
+	{ 29, "INVALID_STATE", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+	{ 30, "RESET_TYPE_NOT_SUPPORTED", GW_ABSENT_ERROR, REACT_NONE, GW_CAUSE_DRIVER_ERROR },
+};
+
+const struct nvml_meaning *nvml_meaning(abi_return code)
+{
+	static const struct nvml_meaning unknown = { 999, "UNKNOWN", GW_ABSENT_ERROR,
+						     REACT_NONE, GW_CAUSE_DRIVER_ERROR };
+
+	return code >= 0 && (size_t)code < COUNT(meanings) ? &meanings[code] : &unknown;
+}
+
+const char *nvml_code_name(abi_return code, char out[static 24])
+{
+	const struct nvml_meaning *m = nvml_meaning(code);
+
+	if (m->code == code)
+		return m->name;
+	snprintf(out, 24, "code %d", code);
+	return out;
+}
+
+/* A call that concerns no device yet, named in b->call meanwhile. */
+#define NVML_B(b, fn, ...)                                                                \
+	(atomic_store_explicit(&(b)->call, nvml_symbol[CALL_##fn], memory_order_relaxed), \
+	 nvml_called(&(b)->call, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
+
+/* ---- finding and loading the library ---- */
+
+/* The driver's own name first; the bare one last, for it is usually the toolkit's stub. */
+static const char *const candidates[] = {
+	"libnvidia-ml.so.1",
+	"/usr/local/nvidia/lib64/libnvidia-ml.so.1",
+	"/usr/lib/wsl/lib/libnvidia-ml.so.1",
+	"libnvidia-ml.so",
+};
+
+static void resolve_path(void *lib, const char *asked, char *out, size_t size)
+{
+	struct link_map *map = NULL;
+	char real[PATH_MAX];
+
+	if (dlinfo(lib, RTLD_DI_LINKMAP, &map) != 0 || !map || !map->l_name[0])
+		snprintf(out, size, "%s", asked);
+	else if (realpath(map->l_name, real))
+		snprintf(out, size, "%s", real);
+	else
+		snprintf(out, size, "%s", map->l_name);
+}
+
+/* Loads one candidate.  A stub is refused before anything in it is called: it prints to the
+ * terminal and runs programs. */
+static void *load(struct backend *b, const char *path)
+{
+	void *lib = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	const char *why;
+
+	if (!lib) {
+		why = dlerror();
+		if (why && !strstr(why, "No such file or directory"))
+			backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s", why);
+		return NULL;
+	}
+	resolve_path(lib, path, b->library_path, sizeof(b->library_path));
+	if (strstr(b->library_path, "/stubs/")) {
+		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
+		b->library_path[0] = '\0';
+		dlclose(lib);
+		return NULL;
+	}
+	return lib;
+}
+
+static void *load_named(struct backend *b, const char *path)
+{
+	struct stat st;
+	void *lib;
+
+	if (strchr(path, '/') && stat(path, &st) != 0) {
+		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s: no such file", path);
+		return NULL;
+	}
+	if (strchr(path, '/') && S_ISDIR(st.st_mode)) {
+		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s is a directory", path);
+		return NULL;
+	}
+	lib = load(b, path);
+	if (!lib && b->cause == GW_CAUSE_NO_LIBRARY)
+		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s: no such library", path);
+	return lib;
+}
+
+static void *find_library(struct backend *b)
+{
+	void *lib;
+
+	backend_fail(b, GW_CAUSE_NO_LIBRARY, NULL);
+	if (b->env->nvml_library)
+		return load_named(b, b->env->nvml_library);
+	if (!b->env->root->real) {
+		backend_fail(b, GW_CAUSE_NO_LIBRARY, "not looked for below another root");
+		return NULL;
+	}
+	for (size_t i = 0; i < COUNT(candidates); i++) {
+		lib = load(b, candidates[i]);
+		if (lib)
+			return lib;
+	}
+	return NULL;
+}
+
+static bool look_up(struct backend *b, struct nvml *n)
+{
+	static const enum nvml_call mandatory[] = { CALL_init, CALL_shutdown, CALL_count,
+						    CALL_by_index };
+	void *spell;
+
+	for (unsigned i = 0; i < CALL_COUNT; i++) {
+		void *sym = dlsym(n->lib, nvml_symbol[i]);
+
+		memcpy(&n->any[i], &sym, sizeof(sym));
+	}
+	spell = dlsym(n->lib, "nvmlErrorString");
+	memcpy(&n->error_string, &spell, sizeof(spell));
+	b->simulated = dlsym(n->lib, NVML_SIMULATOR_MARK) != NULL;
+	for (size_t i = 0; i < COUNT(mandatory); i++) {
+		if (n->any[mandatory[i]])
+			continue;
+		backend_fail(b, GW_CAUSE_NO_FUNCTION, "%s has no %s", b->library_path,
+			     nvml_symbol[mandatory[i]]);
+		return false;
+	}
+	return true;
+}
+
+/* ---- why init failed ---- */
+
+static bool kernel_version(const struct root *root, char *out, size_t size)
+{
+	char text[256];
+	const char *at;
+
+	if (root_read(root, "proc/driver/nvidia/version", text, sizeof(text)) <= 0)
+		return false;
+	/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue ..." */
+	at = strstr(text, "Kernel Module");
+	at = at ? at + strcspn(at, "0123456789") : text;
+	snprintf(out, size, "%.*s", (int)strspn(at, "0123456789."), at);
+	return *out != '\0';
+}
+
+/* "580.159.04" of ".../libnvidia-ml.so.580.159.04", "" where the name has no version. */
+static const char *library_version(const char *path)
+{
+	const char *at = strstr(path, ".so.");
+
+	return at && strchr(at + 4, '.') ? at + 4 : "";
+}
+
+static void init_failed(struct backend *b, abi_return code)
+{
+	const struct root *root = b->env->root;
+	const struct nvml *n = b->priv;
+	const char *said = n->error_string ? n->error_string(code) : NULL;
+	const char *ours = library_version(b->library_path);
+	char kernel[64] = "unknown", name[24];
+
+	nvml_code_name(code, name);
+	switch (nvml_meaning(code)->cause) {
+	case GW_CAUSE_VERSION_MISMATCH:
+		kernel_version(root, kernel, sizeof(kernel));
+		backend_fail(b, GW_CAUSE_VERSION_MISMATCH, "kernel driver %s, library %s",
+			     kernel, *ours ? ours : "of another version");
+		break;
+	case GW_CAUSE_NO_DRIVER:
+		if (root_exists(root, "proc/driver/nvidia/version") &&
+		    !root_exists(root, "dev/nvidiactl"))
+			backend_fail(b, GW_CAUSE_CONTAINER_NO_DEVICES, "no /dev/nvidiactl");
+		else
+			backend_fail(b, GW_CAUSE_NO_DRIVER, "nvmlInit: %s",
+				     nvml_code_name(code, name));
+		break;
+	case GW_CAUSE_NO_PERMISSION:
+		backend_fail(b, GW_CAUSE_NO_PERMISSION, "nvmlInit: %s",
+			     nvml_code_name(code, name));
+		break;
+	default:
+		backend_fail(b, GW_CAUSE_DRIVER_ERROR, "nvmlInit: %s%s%s",
+			     nvml_code_name(code, name), said ? ", " : "", said ? said : "");
+	}
+}
+
+/* ---- devices ---- */
+
+typedef abi_return fn_text(abi_device, char *, uint32_t);
+
+static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uint32_t size)
+{
+	char text[ABI_NAME_SIZE] = "";
+	abi_return code = ABI_FUNCTION_NOT_FOUND;
+
+	if (nvml_of(d)->any[call]) {
+		atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
+		code = nvml_called(d->call, ((fn_text *)nvml_of(d)->any[call])(
+						    nvml_device_of(d)->handle, text, size));
+	}
+	text[sizeof(text) - 1] = '\0';
+	if (code == ABI_SUCCESS)
+		report_text(&d->r, t, text, GW_ABSENT_NO_DATA);
+	else
+		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
+}
+
+static void read_identity(struct device *d)
+{
+	static const struct {
+		enum gw_text text;
+		enum nvml_call call;
+		uint32_t size;
+	} rows[] = {
+		{ GW_T_NAME, CALL_name, ABI_NAME_SIZE },
+		{ GW_T_SERIAL, CALL_serial, ABI_SERIAL_SIZE },
+		{ GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE },
+		{ GW_T_PART_NUMBER, CALL_part_number, ABI_PART_SIZE },
+	};
+
+	for (size_t i = 0; i < COUNT(rows); i++)
+		read_text(d, rows[i].text, rows[i].call, rows[i].size);
+	report_text(&d->r, GW_T_DRIVER, d->backend->driver_version, GW_ABSENT_NO_DATA);
+}
+
+void nvml_mig_list(struct device *d)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	const struct nvml *n = nvml_of(d);
+	uint32_t most = 0;
+
+	d->r.mig_count = 0;
+	if (!report_has(&d->r, GW_Q_MIG_MODE) || d->r.v[GW_Q_MIG_MODE] == 0 ||
+	    !n->call.mig_max || !n->call.mig_by_index ||
+	    NVML(d, mig_max, nd->handle, &most) != ABI_SUCCESS)
+		return;
+	for (uint32_t i = 0; i < most && d->r.mig_count < DEVICE_MIG_MAX; i++) {
+		struct gw_mig *g = &d->r.mig[d->r.mig_count];
+		char text[ABI_NAME_SIZE] = "";
+		abi_device handle;
+
+		if (NVML(d, mig_by_index, nd->handle, i, &handle) != ABI_SUCCESS)
+			continue; /* indices may be sparse */
+		*g = (struct gw_mig){ .index = i, .memory_absence = GW_ABSENT_NOT_READ };
+		if (n->call.uuid && NVML(d, uuid, handle, text, sizeof(text)) == ABI_SUCCESS)
+			utf8_clean(g->uuid, sizeof(g->uuid), text);
+		if (n->call.name && NVML(d, name, handle, text, sizeof(text)) == ABI_SUCCESS)
+			utf8_clean(g->name, sizeof(g->name), text);
+		if (n->call.gpu_instance)
+			NVML(d, gpu_instance, handle, &g->gpu_instance);
+		if (n->call.compute_instance)
+			NVML(d, compute_instance, handle, &g->compute_instance);
+		nd->mig[d->r.mig_count++] = handle;
+	}
+}
+
+/* A handle was had: everything is to be asked anew. */
+static void attach(struct device *d, abi_device handle)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+
+	nd->handle = handle;
+	nd->retry_ns = nd->backoff_ns = 0;
+	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
+	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
+	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
+	nvml_plan(d);
+	read_identity(d);
+	nvml_read(d, GW_TIER_STATIC);
+	if (d->r.state == GW_DEVICE_OK)
+		nvml_mig_list(d);
+}
+
+static struct device *slot_unnamed(struct backend *b, unsigned index)
+{
+	for (unsigned i = 0; i < b->count; i++) {
+		struct report *r = &b->slot[i]->r;
+
+		if (r->index == index && r->text_why[GW_T_UUID] != GW_HAVE &&
+		    r->text_why[GW_T_PCI] != GW_HAVE)
+			return b->slot[i];
+	}
+	return backend_slot(b, NULL, NULL);
+}
+
+/* The slot for a handle, found by UUID, else by PCI id. */
+static struct device *slot_named(struct backend *b, unsigned index, abi_device handle)
+{
+	const struct nvml *n = b->priv;
+	char uuid[ABI_UUID_SIZE] = "", id[16] = "";
+	struct abi_pci pci;
+	struct device *d;
+
+	memset(&pci, 0, sizeof(pci));
+	if (!n->call.uuid || NVML_B(b, uuid, handle, uuid, sizeof(uuid)) != ABI_SUCCESS)
+		uuid[0] = '\0';
+	if (!n->call.pci || NVML_B(b, pci, handle, &pci) != ABI_SUCCESS ||
+	    !pci_normalise(pci.bus_id, id))
+		id[0] = '\0';
+	if (!*uuid && !*id)
+		return slot_unnamed(b, index);
+	d = backend_slot(b, *uuid ? uuid : NULL, *id ? id : NULL);
+	if (d) {
+		report_text(&d->r, GW_T_UUID, uuid, GW_ABSENT_NO_DATA);
+		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
+	}
+	return d;
+}
+
+static bool ensure_priv(struct device *d)
+{
+	if (!d->priv)
+		d->priv = calloc(1, sizeof(struct nvml_device));
+	return d->priv != NULL;
+}
+
+static int open_device(struct backend *b, unsigned index)
+{
+	abi_device handle = NULL;
+	abi_return code = NVML_B(b, by_index, index, &handle);
+	struct device *d;
+
+	d = code == ABI_SUCCESS ? slot_named(b, index, handle) : slot_unnamed(b, index);
+	if (!d)
+		return -GW_E_NOMEM;
+	if (!ensure_priv(d))
+		return -GW_E_NOMEM;
+	d->r.index = index;
+	d->r.provenance = b->simulated ? GW_FROM_SIMULATOR : GW_FROM_DRIVER;
+	if (code == ABI_SUCCESS) {
+		attach(d, handle);
+	} else {
+		char name[24];
+		const struct nvml_meaning *m = nvml_meaning(code);
+		enum gw_device_state state = code == ABI_NO_PERMISSION       ? GW_DEVICE_DENIED
+					     : m->cause == GW_CAUSE_GPU_LOST ? GW_DEVICE_LOST
+									     : GW_DEVICE_FAULT;
+
+		report_state(&d->r, state, m->cause, nvml_code_name(code, name));
+		report_absent(&d->r, GW_TIERS_ALL, m->absence);
+	}
+	return 0;
+}
+
+/* ---- loss and return ---- */
+
+static void look_later(struct device *d, uint64_t now)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+
+	nd->backoff_ns = nd->backoff_ns ? 2 * nd->backoff_ns : BACKOFF_FIRST_NS;
+	if (nd->backoff_ns > BACKOFF_LAST_NS)
+		nd->backoff_ns = BACKOFF_LAST_NS;
+	nd->retry_ns = now + nd->backoff_ns;
+}
+
+bool nvml_react(struct device *d, abi_return code)
+{
+	const struct nvml_meaning *m = nvml_meaning(code);
+	char name[24];
+
+	if (m->reaction != REACT_LOST && m->reaction != REACT_REOPEN)
+		return false;
+	if (m->reaction == REACT_LOST) {
+		report_state(&d->r, GW_DEVICE_LOST, m->cause, nvml_code_name(code, name));
+		look_later(d, clock_mono_ns(d->backend->env->clock));
+	} else {
+		report_state(&d->r, GW_DEVICE_CLOSED, m->cause, nvml_code_name(code, name));
+		atomic_store(&d->backend->reopen, true);
+	}
+	report_absent(&d->r, GW_TIERS_ALL, m->absence);
+	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
+	nvml_device_of(d)->handle = NULL;
+	return true;
+}
+
+void nvml_find_again(struct device *d)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	struct nvml *n = nvml_of(d);
+	uint64_t now = clock_mono_ns(d->backend->env->clock);
+	abi_device handle = NULL;
+	abi_return code = ABI_FUNCTION_NOT_FOUND;
+
+	if (!nd || nd->handle || now < nd->retry_ns || d->r.state == GW_DEVICE_CLOSED)
+		return;
+	if (d->r.text_why[GW_T_UUID] == GW_HAVE && n->call.by_uuid)
+		code = NVML(d, by_uuid, d->r.text[GW_T_UUID], &handle);
+	else
+		code = NVML(d, by_index, d->r.index, &handle);
+	if (code == ABI_SUCCESS && handle)
+		attach(d, handle);
+	else
+		look_later(d, now);
+}
+
+/* ---- open and close ---- */
+
+/* Lists the GPUs without opening any, because one of them sleeps.  False: none does. */
+static bool list_sleeping(struct backend *b)
+{
+	struct pci_gpu gpu[64];
+	unsigned n = drm_pci_list(b->env->root, 0x10de, gpu, COUNT(gpu));
+	const char *sleeper = NULL;
+
+	n = n < COUNT(gpu) ? n : COUNT(gpu);
+	for (unsigned i = 0; i < n && !sleeper; i++)
+		if (gpu[i].asleep)
+			sleeper = gpu[i].pci;
+	if (!sleeper || b->env->flags & GW_WAKE || (b->simulated && b->env->root->real))
+		return false;
+	for (unsigned i = 0; i < n; i++) {
+		struct device *d = backend_slot(b, NULL, gpu[i].pci);
+		char why[64];
+
+		if (!d)
+			break;
+		snprintf(why, sizeof(why), "not opened: that would wake %s", sleeper);
+		d->r.index = i;
+		d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
+		report_state(&d->r, gpu[i].asleep ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED,
+			     GW_CAUSE_ASLEEP, gpu[i].asleep ? NULL : why);
+		report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_ASLEEP);
+		for (unsigned t = 0; t < GW_TEXTS; t++)
+			if (d->r.text_why[t] != GW_HAVE)
+				report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
+	}
+	backend_fail(b, GW_CAUSE_ASLEEP, "%s", sleeper);
+	return true;
+}
+
+static void read_versions(struct backend *b)
+{
+	struct nvml *n = b->priv;
+	int cuda = 0;
+
+	if (!n->call.driver_version ||
+	    n->call.driver_version(b->driver_version, sizeof(b->driver_version)) != ABI_SUCCESS)
+		b->driver_version[0] = '\0';
+	if (!n->call.nvml_version ||
+	    n->call.nvml_version(b->nvml_version, sizeof(b->nvml_version)) != ABI_SUCCESS)
+		b->nvml_version[0] = '\0';
+	b->cuda_version[0] = '\0';
+	if (n->call.cuda_version && n->call.cuda_version(&cuda) == ABI_SUCCESS && cuda > 0)
+		snprintf(b->cuda_version, sizeof(b->cuda_version), "%d.%d", cuda / 1000,
+			 cuda % 1000 / 10);
+}
+
+static int open_devices(struct backend *b)
+{
+	uint32_t count = 0;
+	char name[24];
+	abi_return code = NVML_B(b, count, &count);
+
+	if (code != ABI_SUCCESS) {
+		backend_fail(b, nvml_meaning(code)->cause, "nvmlDeviceGetCount: %s",
+			     nvml_code_name(code, name));
+		return 0;
+	}
+	for (unsigned i = 0; i < b->count; i++) { /* until it is found again */
+		report_state(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
+			     "no longer listed");
+		report_absent(&b->slot[i]->r, GW_TIERS_ALL, GW_ABSENT_LOST);
+		if (!ensure_priv(b->slot[i]))
+			return -GW_E_NOMEM;
+	}
+	if (count == 0) {
+		backend_fail(b, b->count ? GW_CAUSE_GPU_LOST : GW_CAUSE_NO_GPU,
+			     "the driver answers and counts none");
+		return 0;
+	}
+	backend_fail(b, GW_CAUSE_NONE, NULL);
+	for (uint32_t i = 0; i < count && i < 256; i++)
+		if (open_device(b, i) != 0)
+			return -GW_E_NOMEM;
+	return 0;
+}
+
+static void nvml_close(struct backend *b)
+{
+	struct nvml *n = b->priv;
+
+	for (unsigned i = 0; i < b->count; i++) {
+		struct nvml_device *nd = b->slot[i]->priv;
+
+		if (!nd)
+			continue;
+		for (unsigned k = 0; k < 2; k++)
+			if (nd->gpm[k] && n->call.gpm_free)
+				n->call.gpm_free(nd->gpm[k]);
+		free(nd->processes);
+		free(nd);
+		b->slot[i]->priv = NULL;
+	}
+	if (!n)
+		return;
+	if (n->initialised)
+		NVML_B(b, shutdown);
+	if (n->lib)
+		dlclose(n->lib);
+	free(n);
+	b->priv = NULL;
+	b->open = false;
+}
+
+static int open_library(struct backend *b)
+{
+	struct nvml *n = b->priv;
+	abi_return code;
+
+	n->lib = find_library(b);
+	if (!n->lib || !look_up(b, n) || list_sleeping(b))
+		return 0;
+	code = NVML_B(b, init);
+	if (code != ABI_SUCCESS) {
+		init_failed(b, code);
+		return 0;
+	}
+	n->initialised = true;
+	read_versions(b);
+	nvml_missing(n, b->missing, sizeof(b->missing));
+	b->open = true;
+	return open_devices(b);
+}
+
+/* The driver did not open again: its devices of before are listed without figures. */
+static void close_slots(struct backend *b)
+{
+	for (unsigned i = 0; i < b->count; i++) {
+		struct report *r = &b->slot[i]->r;
+
+		if (b->cause == GW_CAUSE_ASLEEP || b->cause == GW_CAUSE_GPU_LOST)
+			continue;
+		report_state(r, GW_DEVICE_CLOSED, b->cause, NULL);
+		report_absent(r, GW_TIERS_ALL, GW_ABSENT_NO_DRIVER);
+	}
+}
+
+static int nvml_open(struct backend *b)
+{
+	int err;
+
+	b->library_path[0] = '\0';
+	b->priv = calloc(1, sizeof(struct nvml));
+	if (!b->priv)
+		return -GW_E_NOMEM;
+	err = open_library(b);
+	if (err || !b->open || b->cause != GW_CAUSE_NONE) {
+		char path[sizeof(b->library_path)];
+
+		/* The path stays known: doctor names it. */
+		memcpy(path, b->library_path, sizeof(path));
+		nvml_close(b);
+		memcpy(b->library_path, path, sizeof(path));
+		close_slots(b);
+	}
+	return err;
+}
+
+const struct backend_ops backend_nvml = {
+	.name = "nvml",
+	.vendor = GW_VENDOR_NVIDIA,
+	.open = nvml_open,
+	.close = nvml_close,
+	.read = nvml_read,
+	.processes = nvml_processes,
+	.power_samples = nvml_power_samples,
+	.events_open = nvml_events_open,
+	.events_wait = nvml_events_wait,
+	.events_close = nvml_events_close,
+};

@@ -1,0 +1,118 @@
+/* nvml: the NVML backend's own view of the library and of a device behind it.
+ *
+ * nvml.c loads, opens and closes; nvml_read.c reads figures by a table; nvml_process.c lists
+ * processes in whatever layout the driver writes; nvml_event.c waits for events and drains
+ * the driver's sample ring.  Nothing outside these four includes this header but tests. */
+#ifndef GW_DEVICE_NVML_H
+#define GW_DEVICE_NVML_H
+
+#include "backend.h"
+#include "nvml_abi.h"
+
+enum nvml_call {
+#define N(name, symbol, args) CALL_##name,
+	NVML_CALLS(N)
+#undef N
+		CALL_COUNT
+};
+
+/* The library.  A pointer is NULL where the library lacks the symbol: each on its own. */
+struct nvml {
+	void *lib;
+	const char *(*error_string)(abi_return);
+	union {
+		struct {
+#define N(name, symbol, args) abi_return(*name) args;
+			NVML_CALLS(N)
+#undef N
+		} call;
+		void (*any[CALL_COUNT])(void);
+	};
+	bool initialised;
+};
+
+#define NVML_READERS_MAX 96
+
+struct nvml_device {
+	abi_device handle; /* NULL: not to be had                                          */
+	/* Rows of the reader table still worth asking, tier after tier; a refusal that will not
+	 * change until the driver is opened again takes its row out. */
+	uint8_t plan[TIER_COUNT][NVML_READERS_MAX];
+	uint8_t planned[TIER_COUNT];
+	uint64_t retry_ns,
+		backoff_ns; /* lost device: when to look again, and how long after  */
+	abi_device mig[DEVICE_MIG_MAX];
+	abi_gpm_sample gpm[2];
+	uint64_t gpm_ns; /* when gpm[0] was filled, 0: never                               */
+	unsigned char *processes; /* scratch of process lists                             */
+	unsigned processes_cap;   /* entries of 32 bytes                                  */
+};
+
+extern const char *const nvml_symbol[CALL_COUNT];
+
+/* Name of a return code ("GPU_IS_LOST"), "code N" into out where there is none. */
+const char *nvml_code_name(abi_return code, char out[static 24]);
+
+/* What a return code means to us. */
+enum nvml_reaction {
+	REACT_NONE,   /* this value is absent this time                  */
+	REACT_FORGET, /* it is absent for good: do not ask again         */
+	REACT_LOST,   /* the device is gone                              */
+	REACT_FAULT,  /* the device has a hardware fault                 */
+	REACT_REOPEN, /* the driver is gone                              */
+};
+struct nvml_meaning {
+	abi_return code;
+	const char *name;
+	enum gw_absence absence;
+	enum nvml_reaction reaction;
+	enum gw_cause cause; /* when it concerns the device or the driver */
+};
+const struct nvml_meaning *nvml_meaning(abi_return code); /* never NULL */
+
+static inline struct nvml *nvml_of(struct device *d)
+{
+	return d->backend->priv;
+}
+
+static inline struct nvml_device *nvml_device_of(struct device *d)
+{
+	return d->priv;
+}
+
+static inline abi_return nvml_called(_Atomic(const char *) *call, abi_return code)
+{
+	atomic_store_explicit(call, NULL, memory_order_relaxed);
+	return code;
+}
+
+/* Calls the library, with the name of the call standing in d->call meanwhile, so that a call
+ * that never returns can be named.  The pointer must not be NULL. */
+#define NVML(d, fn, ...)                                                                 \
+	(atomic_store_explicit((d)->call, nvml_symbol[CALL_##fn], memory_order_relaxed), \
+	 nvml_called((d)->call, nvml_of(d)->call.fn(__VA_ARGS__)))
+
+/* nvml_read.c */
+void nvml_plan(struct device *d); /* every row is worth asking again */
+void nvml_read(struct device *d, unsigned tiers);
+/* Symbols whose absence costs a figure, joined by blanks. */
+void nvml_missing(const struct nvml *n, char *out, size_t size);
+/* The device or the driver as a whole answered with an error.  True: stop reading it. */
+bool nvml_react(struct device *d, abi_return code);
+
+/* nvml_process.c */
+enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_error);
+
+/* nvml.c */
+void nvml_find_again(struct device *d); /* a lost device: has it come back? */
+void nvml_mig_list(struct device *d);
+
+/* nvml_event.c: see backend.h */
+int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,
+		       unsigned cap);
+int nvml_events_open(struct backend *b, void **ret_events);
+int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,
+		     struct device_event *ret);
+void nvml_events_close(struct backend *b, void *events);
+
+#endif

@@ -1,0 +1,370 @@
+#include "proc.h"
+
+#include "base/lines.h"
+
+#include <gpuward.h>
+
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PARENTS_MAX 64
+#define ID_LENGTH   64 /* of a container, in hexadecimal digits */
+#define ID_SHOWN    12
+
+/* PROC_PID_INIT_INO of the kernel: the number of the first pid namespace, for ever. */
+#define ROOT_PID_NAMESPACE UINT64_C(0xEFFFFFFC)
+
+static long read_of(const struct root *root, int64_t pid, const char *file, char *out,
+		    size_t size)
+{
+	char path[64];
+
+	root_path(path, sizeof(path), "proc/%lld/%s", (long long)pid, file);
+	return root_read(root, path, out, size);
+}
+
+static long link_of(const struct root *root, int64_t pid, const char *file, char *out,
+		    size_t size)
+{
+	char path[64];
+
+	root_path(path, sizeof(path), "proc/%lld/%s", (long long)pid, file);
+	return root_readlink(root, path, out, size);
+}
+
+/* What stands behind "Key:" at the beginning of a line; NULL where there is none. */
+static const char *value_of(const char *text, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (strncmp(line, key, n) == 0 && line[n] == ':')
+			return line + n + 1 + strspn(line + n + 1, " \t");
+	}
+	return NULL;
+}
+
+struct stat_line {
+	char state;
+	int64_t parent;
+	uint64_t start_ticks;
+};
+
+static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret)
+{
+	char text[1024];
+	long n = read_of(root, pid, "stat", text, sizeof(text));
+	unsigned long long start;
+	long long parent;
+	const char *p;
+	char state;
+
+	if (n < 0)
+		return (int)n;
+	/* The name before it may hold anything, ')' and newlines too; what follows may not. */
+	p = strrchr(text, ')');
+	if (!p || sscanf(p + 1,
+			 " %c %lld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			 "%*s %*s %llu",
+			 &state, &parent, &start) != 3)
+		return -GW_E_PARSE;
+	*ret = (struct stat_line){ state, parent, start };
+	return 0;
+}
+
+/* Process that a thread's number belongs to, and its effective user.  0 where they could be
+ * read, 0 with both as they were where they may not. */
+static int read_status(const struct root *root, int64_t pid, int64_t *tgid, int64_t *uid)
+{
+	char text[4096];
+	long n = read_of(root, pid, "status", text, sizeof(text));
+	long long v;
+	const char *p;
+
+	if (n == -GW_E_NOENT)
+		return -GW_E_NOENT;
+	p = value_of(text, "Tgid");
+	if (p && sscanf(p, "%lld", &v) == 1 && v > 0)
+		*tgid = v;
+	p = value_of(text, "Uid");
+	if (p && sscanf(p, "%*d %lld", &v) == 1)
+		*uid = v;
+	return 0;
+}
+
+static void read_name(const struct root *root, struct proc *p)
+{
+	long n = read_of(root, p->pid, "comm", p->name, sizeof(p->name));
+
+	/* One newline is the kernel's; others are the name's own. */
+	if (n > 0 && p->name[n - 1] == '\n')
+		p->name[n - 1] = '\0';
+}
+
+static void read_command(const struct root *root, struct proc *p)
+{
+	long n = read_of(root, p->pid, "cmdline", p->command, sizeof(p->command));
+
+	for (long i = 0; i < n; i++)
+		if (p->command[i] == '\0')
+			p->command[i] = ' ';
+	while (n > 0 && p->command[n - 1] == ' ')
+		p->command[--n] = '\0';
+}
+
+/* A line is "id:controllers:path"; the unified hierarchy is "0::path".  A hybrid system
+ * leaves the unified path at "/" and tells the group in the others. */
+static void read_cgroup(const struct root *root, struct proc *p)
+{
+	char text[8192], *save = NULL;
+	const char *best = "";
+
+	if (read_of(root, p->pid, "cgroup", text, sizeof(text)) <= 0)
+		return;
+	for (char *line = strtok_r(text, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save)) {
+		const char *path = strchr(line, ':');
+
+		path = path ? strchr(path + 1, ':') : NULL;
+		if (!path)
+			continue;
+		path++;
+		if (strlen(path) > strlen(best))
+			best = path;
+		if (strncmp(line, "0::", 3) == 0 && strcmp(path, "/") != 0) {
+			best = path;
+			break;
+		}
+	}
+	/* The container is looked for before the path is cut. */
+	proc_container_of(best, p->container, sizeof(p->container));
+	snprintf(p->cgroup, sizeof(p->cgroup), "%.*s", (int)sizeof(p->cgroup) - 1, best);
+}
+
+static uint64_t namespace_in(const char *link)
+{
+	unsigned long long v;
+
+	return sscanf(link, "pid:[%llu]", &v) == 1 ? v : 0;
+}
+
+int proc_read(const struct root *root, int64_t pid, struct proc *ret)
+{
+	struct proc p = { .pid = pid, .uid = -1 };
+	struct stat_line begin = { 0 }, end = { 0 };
+	char link[64];
+	int err;
+
+	if (pid <= 0 || read_status(root, pid, &p.pid, &p.uid) < 0)
+		return -GW_E_NOENT;
+	err = read_stat(root, p.pid, &begin);
+	if (err == -GW_E_NOENT)
+		return err;
+	p.state = begin.state;
+	p.parent = begin.parent;
+	p.start_ticks = begin.start_ticks;
+	read_name(root, &p);
+	link_of(root, p.pid, "exe", p.exe, sizeof(p.exe));
+	read_command(root, &p);
+	read_cgroup(root, &p);
+	if (link_of(root, p.pid, "ns/pid", link, sizeof(link)) > 0)
+		p.pid_ns = namespace_in(link);
+
+	/* The number may have been given to another process meanwhile: then this is a mixture. */
+	if (read_stat(root, p.pid, &end) == -GW_E_NOENT || end.start_ticks != begin.start_ticks)
+		return -GW_E_NOENT;
+	*ret = p;
+	return 0;
+}
+
+int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret)
+{
+	struct stat_line s;
+	int err = pid > 0 ? read_stat(root, pid, &s) : -GW_E_NOENT;
+
+	if (err < 0)
+		return err == -GW_E_NOENT ? err : -GW_E_PARSE;
+	*ret = s.start_ticks;
+	return 0;
+}
+
+bool proc_in_tree(const struct root *root, int64_t pid, int64_t ancestor)
+{
+	int64_t uid;
+	struct stat_line s;
+
+	if (pid <= 0 || ancestor <= 0 || read_status(root, pid, &pid, &uid) < 0)
+		return false;
+	for (int i = 0; i <= PARENTS_MAX && pid > 0; i++) {
+		if (pid == ancestor)
+			return true;
+		if (read_stat(root, pid, &s) < 0)
+			return false;
+		pid = s.parent;
+	}
+	return false;
+}
+
+bool proc_in_cgroup(const char *inner, const char *outer)
+{
+	size_t n = strlen(outer);
+
+	if (n == 0)
+		return false;
+	while (n > 0 && outer[n - 1] == '/')
+		n--;
+	return strncmp(inner, outer, n) == 0 && (n == 0 || inner[n] == '\0' || inner[n] == '/');
+}
+
+/* A container's id at the end of a path component, whatever runtime wrote what is before it
+ * ("docker-", "libpod-", "cri-containerd-", "crio-", "...:cri-containerd:", nothing). */
+static const char *id_at_end(const char *name)
+{
+	size_t n = strlen(name);
+	const char *id;
+
+	/* The monitor of a container runs beside it, not in it. */
+	if (n < ID_LENGTH || strstr(name, "conmon"))
+		return NULL;
+	id = name + n - ID_LENGTH;
+	if (id > name && id[-1] != '-' && id[-1] != ':')
+		return NULL;
+	for (const char *p = id; *p; p++)
+		if (!isxdigit((unsigned char)*p))
+			return NULL;
+	return id;
+}
+
+/* systemd writes a '-' inside a name as "\x2d". */
+static void unescape(char *s)
+{
+	char *to = s;
+
+	while (*s) {
+		unsigned code;
+
+		if (sscanf(s, "\\x%2x", &code) == 1 && code > 0 && s[2] && s[3]) {
+			*to++ = (char)code;
+			s += 4;
+		} else {
+			*to++ = *s++;
+		}
+	}
+	*to = '\0';
+}
+
+static bool cut_suffix(char *name, const char *suffix)
+{
+	size_t n = strlen(name), m = strlen(suffix);
+
+	if (n <= m || strcmp(name + n - m, suffix) != 0)
+		return false;
+	name[n - m] = '\0';
+	return true;
+}
+
+static const char *after(const char *name, const char *prefix)
+{
+	size_t n = strlen(prefix);
+
+	return strncmp(name, prefix, n) == 0 && name[n] ? name + n : NULL;
+}
+
+/* Names a container in one component of a path; parent is the component before it. */
+static const char *container_in(char *name, const char *parent)
+{
+	bool scope = cut_suffix(name, ".scope");
+	const char *found = id_at_end(name);
+
+	if (found) {
+		name[found - name + ID_SHOWN] = '\0';
+		return found;
+	}
+	if ((found = after(name, "lxc.payload.")))
+		return found;
+	if (strcmp(parent, "lxc") == 0 || strcmp(parent, "lxc.payload") == 0)
+		return name;
+	if ((found = after(name, "systemd-nspawn@")))
+		return cut_suffix(name, ".service") ? (unescape(name), found) : NULL;
+	/* Virtual machines are registered in the same way. */
+	if (scope && strcmp(parent, "machine.slice") == 0 &&
+	    (found = after(name, "machine-"))) {
+		unescape(name);
+		return strncmp(found, "qemu-", 5) == 0 ? NULL : found;
+	}
+	return NULL;
+}
+
+/* The innermost container of a path counts: it is the one that a person would name. */
+void proc_container_of(const char *cgroup, char *out, size_t size)
+{
+	char name[256], parent[256] = "";
+
+	out[0] = '\0';
+	while (*cgroup) {
+		size_t n = strcspn(cgroup, "/");
+		const char *found;
+
+		if (n > 0 && n < sizeof(name)) {
+			char whole[256];
+
+			snprintf(name, sizeof(name), "%.*s", (int)n, cgroup);
+			memcpy(whole, name, sizeof(whole));
+			found = container_in(name, parent);
+			if (found)
+				snprintf(out, size, "%s", found);
+			memcpy(parent, whole, sizeof(parent));
+		}
+		cgroup += n + (cgroup[n] == '/');
+	}
+}
+
+/* "name:password:uid:..."; NULL where the line is not of this uid. */
+static const char *name_of_line(char *line, const char *uid)
+{
+	char *end = strchr(line, ':');
+	char *number = end ? strchr(end + 1, ':') : NULL;
+	size_t n = strlen(uid);
+
+	if (!number || end == line || strncmp(number + 1, uid, n) != 0 || number[n + 1] != ':')
+		return NULL;
+	*end = '\0';
+	return line;
+}
+
+void proc_user(const struct root *root, int64_t uid, char *out, size_t size)
+{
+	struct lines l;
+	char number[24];
+	const char *name = NULL;
+	char *line;
+
+	out[0] = '\0';
+	if (uid < 0)
+		return;
+	snprintf(number, sizeof(number), "%lld", (long long)uid);
+	snprintf(out, size, "%s", number);
+	if (lines_open(&l, root, "etc/passwd") < 0)
+		return;
+	while (!name && (line = lines_next(&l)))
+		name = name_of_line(line, number);
+	if (name)
+		snprintf(out, size, "%s", name);
+	lines_close(&l);
+}
+
+int proc_in_child_namespace(const struct root *root)
+{
+	char link[64];
+	uint64_t ns;
+
+	if (root_readlink(root, "proc/self/ns/pid", link, sizeof(link)) < 0)
+		return -GW_E_NOSUPPORT;
+	ns = namespace_in(link);
+	if (ns == 0)
+		return -GW_E_NOSUPPORT;
+	return ns != ROOT_PID_NAMESPACE;
+}

@@ -1,0 +1,205 @@
+/* process_list: who is on the GPUs, with the name behind each number. */
+#include "context.h"
+#include "proc.h"
+
+#include "base/utf8.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+struct entry {
+	struct gw_process pub;
+	struct proc proc;
+	char name[64], command[256], user[40];
+};
+
+struct gw_process_list {
+	struct gw_ctx *ctx;
+	struct entry *entry;
+	unsigned count, cap;
+	uint8_t *absence; /* per device */
+	unsigned devices;
+};
+
+int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list)
+{
+	struct gw_process_list *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -GW_E_NOMEM;
+	l->ctx = ctx;
+	*ret_list = l;
+	return 0;
+}
+
+void gw_process_list_free(struct gw_process_list *list)
+{
+	if (!list)
+		return;
+	free(list->entry);
+	free(list->absence);
+	free(list);
+}
+
+static void list_slot(void *arg)
+{
+	struct slot *s = arg;
+	struct device *d = s->d;
+
+	s->usage.count = 0;
+	s->usage_error = 0;
+	if (!d->backend->open)
+		s->usage_why =
+			d->r.state == GW_DEVICE_ASLEEP ? GW_ABSENT_ASLEEP : GW_ABSENT_NO_DRIVER;
+	else
+		s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
+}
+
+static int make_room(struct gw_process_list *l, unsigned entries, unsigned devices)
+{
+	if (entries > l->cap) {
+		struct entry *p = realloc(l->entry, entries * sizeof(*p));
+
+		if (!p)
+			return -GW_E_NOMEM;
+		l->entry = p;
+		l->cap = entries;
+	}
+	if (devices > l->devices) {
+		uint8_t *p = realloc(l->absence, devices);
+
+		if (!p)
+			return -GW_E_NOMEM;
+		l->absence = p;
+		l->devices = devices;
+	}
+	return 0;
+}
+
+static const char *known(const char *text)
+{
+	return *text ? text : NULL;
+}
+
+/* The pointers are set when the array has stopped moving. */
+static void point(struct entry *e)
+{
+	e->pub.name = known(e->name);
+	e->pub.command = known(e->command);
+	e->pub.user = known(e->user);
+	e->pub.cgroup = known(e->proc.cgroup);
+	e->pub.container = known(e->proc.container);
+}
+
+static void fill(const struct root *root, struct entry *e, unsigned device,
+		 const struct usage *u)
+{
+	struct proc *p = &e->proc;
+
+	memset(e, 0, sizeof(*e));
+	e->pub = (struct gw_process){ .device = device,
+				      .type = u->type,
+				      .pid = u->pid,
+				      .uid = -1,
+				      .mig_gpu_instance = u->gpu_instance,
+				      .memory_absence = u->memory_why,
+				      .memory_bytes =
+					      u->memory_why == GW_HAVE ? u->memory_bytes : 0 };
+	if (proc_read(root, u->pid, p) != 0) {
+		e->pub.orphan = 1;
+		memset(p, 0, sizeof(*p));
+		return;
+	}
+	e->pub.pid = p->pid;
+	e->pub.parent = p->parent;
+	e->pub.start_ticks = p->start_ticks;
+	e->pub.uid = p->uid;
+	utf8_clean(e->name, sizeof(e->name), p->name);
+	utf8_clean(e->command, sizeof(e->command), p->command);
+	if (p->uid >= 0)
+		proc_user(root, p->uid, e->user, sizeof(e->user));
+}
+
+/* Two numbers of one list can be threads of one process: joined as the driver's own would be. */
+static bool join_same(struct gw_process_list *l, const struct entry *e)
+{
+	for (unsigned i = 0; i < l->count; i++) {
+		struct gw_process *p = &l->entry[i].pub;
+
+		if (p->device != e->pub.device || p->pid != e->pub.pid ||
+		    p->mig_gpu_instance != e->pub.mig_gpu_instance)
+			continue;
+		p->type |= e->pub.type;
+		if (e->pub.memory_absence == GW_HAVE && p->memory_bytes < e->pub.memory_bytes) {
+			p->memory_absence = GW_HAVE;
+			p->memory_bytes = e->pub.memory_bytes;
+		}
+		return true;
+	}
+	return false;
+}
+
+static int collect(struct gw_process_list *l)
+{
+	struct gw_ctx *ctx = l->ctx;
+	unsigned total = 0;
+	int err = 0;
+
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		if (ctx->slot[i]->stalled)
+			continue;
+		total += ctx->slot[i]->usage.count;
+		if (ctx->slot[i]->usage_error)
+			err = ctx->slot[i]->usage_error;
+	}
+	if (!err)
+		err = make_room(l, total, ctx->slots);
+	if (err)
+		return err;
+	l->count = 0;
+	l->devices = ctx->slots;
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		const struct slot *s = ctx->slot[i];
+
+		l->absence[i] = (uint8_t)(s->stalled ? GW_ABSENT_STALLED : s->usage_why);
+		for (unsigned k = 0; k < s->usage.count && !s->stalled; k++) {
+			fill(&ctx->root, &l->entry[l->count], i, &s->usage.p[k]);
+			if (!join_same(l, &l->entry[l->count]))
+				l->count++;
+		}
+	}
+	for (unsigned i = 0; i < l->count; i++)
+		point(&l->entry[i]);
+	return 0;
+}
+
+int gw_process_list_take(struct gw_process_list *list)
+{
+	struct gw_ctx *ctx = list->ctx;
+	int err;
+
+	pthread_mutex_lock(&ctx->lock);
+	err = context_refresh(ctx);
+	if (!err) {
+		context_each(ctx, list_slot);
+		err = collect(list);
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return err;
+}
+
+unsigned gw_process_list_count(const struct gw_process_list *list)
+{
+	return list->count;
+}
+
+const struct gw_process *gw_process_list_get(const struct gw_process_list *list, unsigned i)
+{
+	return i < list->count ? &list->entry[i].pub : NULL;
+}
+
+enum gw_absence gw_process_list_absence(const struct gw_process_list *list, unsigned device)
+{
+	return device < list->devices ? (enum gw_absence)list->absence[device]
+				      : GW_ABSENT_NOT_READ;
+}

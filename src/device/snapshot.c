@@ -1,0 +1,268 @@
+/* snapshot: everything about the machine and its GPUs at one moment, copied out.
+ *
+ * Taking one again costs the vendor's calls, a copy of each report and three clock readings;
+ * nothing is allocated unless there are more devices than before. */
+#include "context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define HOST_FRESH_NS NS_PER_S /* /proc costs 30 us: more than all the calls of a warm GPU */
+
+struct entry {
+	struct gw_device pub;
+	struct report r;
+	const char *text[GW_TEXTS];
+};
+
+struct gw_snapshot {
+	struct gw_ctx *ctx;
+	struct entry **entry; /* each stays where it is: pub points into it */
+	unsigned count, cap;
+	uint64_t mono_ns, wall_ns;
+	struct host_report host;
+	struct gw_status status;
+	unsigned generation; /* of the context, when status was filled */
+	char backend[64], message[400], library_path[256], missing[1024];
+	char driver[80], nvml[80], cuda[16];
+};
+
+int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
+{
+	struct gw_snapshot *s = calloc(1, sizeof(*s));
+
+	if (!s)
+		return -GW_E_NOMEM;
+	s->ctx = ctx;
+	s->generation = ctx->generation - 1;
+	memset(s->host.why, GW_ABSENT_NOT_READ, sizeof(s->host.why));
+	s->status =
+		(struct gw_status){ .backend = "none", .message = "", .missing_symbols = "" };
+	*ret_snap = s;
+	return 0;
+}
+
+void gw_snapshot_free(struct gw_snapshot *snap)
+{
+	if (!snap)
+		return;
+	for (unsigned i = 0; i < snap->cap; i++)
+		free(snap->entry[i]);
+	free(snap->entry);
+	free(snap);
+}
+
+struct gw_ctx *snapshot_context(const struct gw_snapshot *snap)
+{
+	return snap->ctx;
+}
+
+static int make_room(struct gw_snapshot *s, unsigned n)
+{
+	struct entry **p;
+
+	if (n <= s->cap)
+		return 0;
+	p = realloc(s->entry, n * sizeof(struct entry *));
+	if (!p)
+		return -GW_E_NOMEM;
+	s->entry = p;
+	while (s->cap < n) {
+		s->entry[s->cap] = calloc(1, sizeof(struct entry));
+		if (!s->entry[s->cap])
+			return -GW_E_NOMEM;
+		s->cap++;
+	}
+	return 0;
+}
+
+/* ---- status ---- */
+
+static const char *copy(char *out, size_t size, const char *text)
+{
+	snprintf(out, size, "%s", text);
+	return *out ? out : NULL;
+}
+
+static void join_backend(struct gw_snapshot *s, const char *name)
+{
+	size_t used = strlen(s->backend);
+
+	snprintf(s->backend + used, sizeof(s->backend) - used, "%s%s", used ? "+" : "", name);
+}
+
+static void fill_status(struct gw_snapshot *s)
+{
+	struct gw_ctx *ctx = s->ctx;
+	struct gw_status *st = &s->status;
+
+	memset(st, 0, sizeof(*st));
+	s->backend[0] = s->missing[0] = '\0';
+	for (unsigned i = 0; i < ctx->openers; i++) {
+		struct opener *o = ctx->opener[i];
+		struct backend *b = &o->b;
+
+		if (o->retry_ns && (!st->retry_ns || o->retry_ns < st->retry_ns))
+			st->retry_ns = o->retry_ns;
+		if (o->stalled)
+			continue;
+		if (b->open && b->count)
+			join_backend(s, b->ops->name);
+		if (!st->library_path)
+			st->library_path =
+				copy(s->library_path, sizeof(s->library_path), b->library_path);
+		if (!st->driver_version)
+			st->driver_version =
+				copy(s->driver, sizeof(s->driver), b->driver_version);
+		if (!st->nvml_version)
+			st->nvml_version = copy(s->nvml, sizeof(s->nvml), b->nvml_version);
+		if (!st->cuda_version)
+			st->cuda_version = copy(s->cuda, sizeof(s->cuda), b->cuda_version);
+		if (!s->missing[0])
+			copy(s->missing, sizeof(s->missing), b->missing);
+		st->simulated |= b->simulated;
+	}
+	if (!s->backend[0])
+		join_backend(s, "none");
+	st->backend = s->backend;
+	st->missing_symbols = s->missing;
+	st->cause = context_cause(ctx, s->message, sizeof(s->message));
+	st->message = s->message;
+	st->opens = ctx->opens;
+	s->generation = ctx->generation;
+}
+
+/* ---- taking ---- */
+
+static void read_slot(void *arg)
+{
+	struct slot *s = arg;
+	struct device *d = s->d;
+	uint64_t now = clock_mono_ns(d->backend->env->clock);
+	unsigned due = report_due(&d->r, s->tiers, now);
+
+	if (due && d->backend->open)
+		d->backend->ops->read(d, due);
+}
+
+/* The part of a report that is in use: instances that are not there are not copied. */
+static void copy_report(struct report *dst, const struct report *src)
+{
+	memcpy(dst, src, offsetof(struct report, mig) + src->mig_count * sizeof(src->mig[0]));
+}
+
+static void show_stalled(struct entry *e, struct slot *s)
+{
+	const char *call = atomic_load(s->d->call);
+
+	report_state(&e->r, GW_DEVICE_STALLED, GW_CAUSE_STALLED, call);
+	report_absent(&e->r, GW_TIERS_ALL & ~(unsigned)GW_TIER_STATIC, GW_ABSENT_STALLED);
+}
+
+static void fill_entry(struct entry *e, struct slot *s)
+{
+	struct report *r = &e->r;
+
+	copy_report(r, s->lane ? &s->last : &s->d->r);
+	if (s->stalled)
+		show_stalled(e, s);
+	for (unsigned t = 0; t < GW_TEXTS; t++)
+		e->text[t] = r->text[t];
+	e->pub = (struct gw_device){
+		.index = r->index,
+		.vendor = r->vendor,
+		.provenance = r->provenance,
+		.state = r->state,
+		.cause = r->cause,
+		.message = r->message,
+		.backend = s->d->backend->ops->name,
+		.begin_ns = r->begin_ns,
+		.end_ns = r->end_ns,
+		.cuda_ordinal = s->cuda_ordinal,
+		.mig_count = r->mig_count,
+		.mig = r->mig,
+		.text_count = GW_TEXTS,
+		.value_count = GW_QUANTITIES,
+		.text = e->text,
+		.text_absence = r->text_why,
+		.value = r->v,
+		.value_absence = r->why,
+	};
+}
+
+static void refresh_host(struct gw_ctx *ctx, uint64_t now)
+{
+	if (ctx->host_ns && now - ctx->host_ns < HOST_FRESH_NS &&
+	    ctx->host_report.why[GW_H_CPU_UTILIZATION] == GW_HAVE)
+		return;
+	host_read(&ctx->host, &ctx->host_report);
+	ctx->host_ns = now;
+}
+
+int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
+{
+	struct gw_ctx *ctx = snap->ctx;
+	int err;
+
+	if (tiers & ~(unsigned)GW_TIERS_ALL)
+		return -GW_E_ARG;
+	pthread_mutex_lock(&ctx->lock);
+	err = context_refresh(ctx);
+	if (!err)
+		err = make_room(snap, ctx->slots);
+	if (err)
+		goto out;
+	for (unsigned i = 0; i < ctx->slots; i++)
+		if (!ctx->slot[i]->stalled)
+			ctx->slot[i]->tiers = tiers;
+	context_each(ctx, read_slot);
+	for (unsigned i = 0; i < ctx->slots; i++)
+		fill_entry(snap->entry[i], ctx->slot[i]);
+	snap->count = ctx->slots;
+	snap->mono_ns = clock_mono_ns(ctx->clock);
+	snap->wall_ns = clock_wall_ns(ctx->clock);
+	refresh_host(ctx, snap->mono_ns);
+	snap->host = ctx->host_report;
+	if (snap->generation != ctx->generation)
+		fill_status(snap);
+out:
+	pthread_mutex_unlock(&ctx->lock);
+	return err;
+}
+
+/* ---- looking ---- */
+
+const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap)
+{
+	return &snap->status;
+}
+
+uint64_t gw_snapshot_mono_ns(const struct gw_snapshot *snap)
+{
+	return snap->mono_ns;
+}
+
+uint64_t gw_snapshot_wall_ns(const struct gw_snapshot *snap)
+{
+	return snap->wall_ns;
+}
+
+unsigned gw_snapshot_device_count(const struct gw_snapshot *snap)
+{
+	return snap->count;
+}
+
+const struct gw_device *gw_snapshot_device(const struct gw_snapshot *snap, unsigned i)
+{
+	return i < snap->count ? &snap->entry[i]->pub : NULL;
+}
+
+enum gw_absence gw_snapshot_host(const struct gw_snapshot *snap, unsigned quantity, double *ret)
+{
+	if (quantity >= GW_HOST_QUANTITIES)
+		return GW_ABSENT_NOT_SUPPORTED;
+	if (snap->host.why[quantity] == GW_HAVE)
+		*ret = snap->host.v[quantity];
+	return (enum gw_absence)snap->host.why[quantity];
+}

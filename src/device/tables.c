@@ -1,0 +1,231 @@
+/* tables: the .def files made into what gpuward.h promises, and the words of the enums. */
+#include <gpuward.h>
+
+#include "base/buf.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+static const struct gw_quantity_info quantities[] = {
+#define Q(symbol, key, kind, tier, help) { key, help, GW_KIND_##kind, GW_TIER_##tier },
+#include <gpuward/quantity.def>
+#undef Q
+};
+
+static const struct gw_quantity_info host_quantities[] = {
+#define H(symbol, key, kind, help) { key, help, GW_KIND_##kind, GW_TIER_FAST },
+#include <gpuward/host.def>
+#undef H
+};
+
+static const char *const texts[] = {
+#define T(symbol, key) key,
+#include <gpuward/text.def>
+#undef T
+};
+
+static const struct {
+	const char *key, *text;
+} absences[] = {
+	{ "have", "it is there" },
+#define A(symbol, key, sentence) { key, sentence },
+#include <gpuward/absence.def>
+#undef A
+};
+
+static const struct gw_cause_info causes[] = {
+#define C(symbol, key, severity, sentence, remedy) \
+	{ key, sentence, remedy, GW_SEVERITY_##severity },
+#include <gpuward/cause.def>
+#undef C
+};
+
+_Static_assert(COUNT(quantities) == GW_QUANTITIES, "one row a quantity");
+_Static_assert(COUNT(causes) == GW_CAUSES, "one row a cause");
+_Static_assert(GW_ABSENCES < 256, "an absence fits a byte");
+
+const struct gw_quantity_info *gw_quantity_info(unsigned quantity)
+{
+	return quantity < GW_QUANTITIES ? &quantities[quantity] : NULL;
+}
+
+const struct gw_quantity_info *gw_host_quantity_info(unsigned quantity)
+{
+	return quantity < GW_HOST_QUANTITIES ? &host_quantities[quantity] : NULL;
+}
+
+const char *gw_text_key(unsigned text)
+{
+	return text < GW_TEXTS ? texts[text] : NULL;
+}
+
+int gw_quantity_find(const char *key)
+{
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		if (strcmp(quantities[q].key, key) == 0)
+			return (int)q;
+	return -GW_E_NOENT;
+}
+
+const char *gw_absence_key(unsigned absence)
+{
+	return absence < COUNT(absences) ? absences[absence].key : "error";
+}
+
+const char *gw_absence_text(unsigned absence)
+{
+	return absence < COUNT(absences) ? absences[absence].text : "the query failed";
+}
+
+const struct gw_cause_info *gw_cause_info(unsigned cause)
+{
+	return &causes[cause < GW_CAUSES ? cause : GW_CAUSE_NONE];
+}
+
+/* ---- words of the enums and masks ---- */
+
+struct word {
+	unsigned quantity;
+	unsigned value;
+	const char *name;
+};
+
+static const struct word words[] = {
+	{ GW_Q_ARCHITECTURE, 2, "Kepler" },
+	{ GW_Q_ARCHITECTURE, 3, "Maxwell" },
+	{ GW_Q_ARCHITECTURE, 4, "Pascal" },
+	{ GW_Q_ARCHITECTURE, 5, "Volta" },
+	{ GW_Q_ARCHITECTURE, 6, "Turing" },
+	{ GW_Q_ARCHITECTURE, 7, "Ampere" },
+	{ GW_Q_ARCHITECTURE, 8, "Ada" },
+	{ GW_Q_ARCHITECTURE, 9, "Hopper" },
+	{ GW_Q_ARCHITECTURE, 10, "Blackwell" },
+	{ GW_Q_COMPUTE_MODE, 0, "default" },
+	{ GW_Q_COMPUTE_MODE, 1, "exclusive_thread" },
+	{ GW_Q_COMPUTE_MODE, 2, "prohibited" },
+	{ GW_Q_COMPUTE_MODE, 3, "exclusive_process" },
+	{ GW_Q_VIRTUALIZATION, 0, "bare_metal" },
+	{ GW_Q_VIRTUALIZATION, 1, "pass_through" },
+	{ GW_Q_VIRTUALIZATION, 2, "vgpu" },
+	{ GW_Q_VIRTUALIZATION, 3, "vgpu_host" },
+	{ GW_Q_VIRTUALIZATION, 4, "vsga_host" },
+	{ GW_Q_RECOVERY_ACTION, 0, "none" },
+	{ GW_Q_RECOVERY_ACTION, 1, "reset_gpu" },
+	{ GW_Q_RECOVERY_ACTION, 2, "reboot_node" },
+	{ GW_Q_RECOVERY_ACTION, 3, "drain_p2p" },
+	{ GW_Q_RECOVERY_ACTION, 4, "drain_and_reset" },
+	{ GW_Q_RECOVERY_ACTION, 5, "recover_imex_domain" },
+	{ GW_Q_CLOCK_REASONS, 0x1, "idle" },
+	{ GW_Q_CLOCK_REASONS, 0x2, "application_clocks" },
+	{ GW_Q_CLOCK_REASONS, 0x4, "sw_power_cap" },
+	{ GW_Q_CLOCK_REASONS, 0x8, "hw_slowdown" },
+	{ GW_Q_CLOCK_REASONS, 0x10, "sync_boost" },
+	{ GW_Q_CLOCK_REASONS, 0x20, "sw_thermal" },
+	{ GW_Q_CLOCK_REASONS, 0x40, "hw_thermal" },
+	{ GW_Q_CLOCK_REASONS, 0x80, "power_brake" },
+	{ GW_Q_CLOCK_REASONS, 0x100, "display" },
+};
+
+static const char *word_of(unsigned quantity, unsigned value)
+{
+	for (size_t i = 0; i < COUNT(words); i++)
+		if (words[i].quantity == quantity && words[i].value == value)
+			return words[i].name;
+	return NULL;
+}
+
+static void name_enum(struct buf *b, unsigned quantity, unsigned value)
+{
+	const char *word = word_of(quantity, value);
+
+	if (quantity == GW_Q_PERFORMANCE_STATE && value < 16)
+		buf_addf(b, "P%u", value);
+	else if (word)
+		buf_adds(b, word);
+	else
+		buf_addf(b, "unknown(%u)", value);
+}
+
+static void name_mask(struct buf *b, unsigned quantity, uint64_t mask)
+{
+	for (unsigned bit = 0; bit < 32; bit++) {
+		const char *word = word_of(quantity, 1u << bit);
+
+		if (!(mask & UINT64_C(1) << bit) || !word)
+			continue;
+		buf_addf(b, "%s%s", b->len ? "," : "", word);
+		mask &= ~(UINT64_C(1) << bit);
+	}
+	if (mask)
+		buf_addf(b, "%sunknown(0x%llx)", b->len ? "," : "", (unsigned long long)mask);
+}
+
+int gw_quantity_name(unsigned quantity, double value, char *out, size_t size)
+{
+	struct buf b;
+
+	if (quantity >= GW_QUANTITIES || size == 0 || !(value >= 0 && value < 9.0e15))
+		return -GW_E_ARG;
+	buf_init_fixed(&b, out, size);
+	switch (quantities[quantity].kind) {
+	case GW_KIND_ENUM: name_enum(&b, quantity, (unsigned)value); break;
+	case GW_KIND_MASK: name_mask(&b, quantity, (uint64_t)value); break;
+	default: return -GW_E_ARG;
+	}
+	return b.err;
+}
+
+static const char *name_in(const char *const *names, size_t n, unsigned i)
+{
+	return i < n ? names[i] : "unknown";
+}
+
+const char *gw_vendor_name(unsigned vendor)
+{
+	static const char *const names[] = { "nvidia", "amd", "intel", "other" };
+
+	return name_in(names, COUNT(names), vendor);
+}
+
+const char *gw_provenance_name(unsigned provenance)
+{
+	static const char *const names[] = { "driver", "text", "sysfs", "simulated" };
+
+	return name_in(names, COUNT(names), provenance);
+}
+
+const char *gw_device_state_name(unsigned state)
+{
+	static const char *const names[] = { "ok",     "asleep",  "lost",  "fault",
+					     "denied", "stalled", "closed" };
+
+	return name_in(names, COUNT(names), state);
+}
+
+const char *gw_strerror(int error)
+{
+	static const char *const names[] = {
+		"success",
+		"an argument makes no sense",
+		"out of memory",
+		"no such file, program, device or name",
+		"not allowed",
+		"reading, writing or starting something failed",
+		"the text is not what it should be",
+		"it does not fit",
+		"it took too long",
+		"no such GPU",
+		"not supported here",
+		"the device or the driver went away",
+		"not possible now",
+	};
+
+	return name_in(names, COUNT(names), (unsigned)(error < 0 ? -error : error));
+}
+
+const char *gw_version(void)
+{
+	return GPUWARD_VERSION;
+}

@@ -1,0 +1,283 @@
+#include "device/host.h"
+
+#include "tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <locale.h>
+
+static struct tree t;
+
+static int setup(void **state)
+{
+	(void)state;
+	tree_init(&t);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	tree_done(&t);
+	return 0;
+}
+
+/* user, idle and waiting ticks; the other columns stay */
+static void put_ticks(unsigned user, unsigned idle, unsigned iowait)
+{
+	char text[256];
+
+	snprintf(text, sizeof(text), "cpu  %u 0 50 %u %u 0 0 0 7 0\ncpu0 1 2 3 4\nintr 5\n",
+		 user, idle, iowait);
+	tree_put(&t, "proc/stat", text);
+}
+
+static void assert_utilization(struct host *h, double want)
+{
+	struct host_report r;
+
+	host_read(h, &r);
+	assert_int_equal(r.why[GW_H_CPU_UTILIZATION], GW_HAVE);
+	assert_true(r.v[GW_H_CPU_UTILIZATION] > want - 1e-9);
+	assert_true(r.v[GW_H_CPU_UTILIZATION] < want + 1e-9);
+}
+
+static void assert_utilization_absent(struct host *h, enum gw_absence why)
+{
+	struct host_report r;
+
+	host_read(h, &r);
+	assert_int_equal(r.why[GW_H_CPU_UTILIZATION], why);
+}
+
+static void takes_utilization_from_two_readings(void **state)
+{
+	struct host h;
+
+	(void)state;
+	put_ticks(1000, 5000, 100);
+	host_init(&h, &t.root);
+	put_ticks(1025, 5065, 110);
+	assert_utilization(&h, 0.25);
+	put_ticks(1125, 5065, 110);
+	assert_utilization(&h, 1);
+	put_ticks(1125, 5115, 110);
+	assert_utilization(&h, 0);
+}
+
+static void waits_for_enough_ticks_and_then_uses_them_all(void **state)
+{
+	struct host h;
+
+	(void)state;
+	put_ticks(1000, 5000, 0);
+	host_init(&h, &t.root);
+	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
+	put_ticks(1009, 5000, 0);
+	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
+	put_ticks(1009, 5009, 0);
+	assert_utilization(&h, 0.5);
+}
+
+static void starts_over_when_ticks_step_back(void **state)
+{
+	struct host h;
+
+	(void)state;
+	put_ticks(1000, 5000, 300);
+	host_init(&h, &t.root);
+	put_ticks(900, 4000, 200);
+	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
+	put_ticks(950, 4050, 200);
+	assert_utilization(&h, 0.5);
+	put_ticks(990, 4055, 100); /* idle grew by less than busy, waiting fell */
+	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
+}
+
+static void says_why_a_figure_is_missing(void **state)
+{
+	struct host h;
+	struct host_report r;
+
+	(void)state;
+	host_init(&h, &t.root);
+	host_read(&h, &r);
+	for (unsigned q = 0; q < GW_HOST_QUANTITIES; q++)
+		assert_int_equal(r.why[q], GW_ABSENT_NOT_PRESENT);
+	tree_put(&t, "proc/stat", "nonsense\n");
+	tree_put(&t, "proc/loadavg", "none\n");
+	tree_put(&t, "sys/devices/system/cpu/online", "3-1\n");
+	tree_put(&t, "proc/meminfo", "MemTotal:  1000 kB\n");
+	host_read(&h, &r);
+	assert_int_equal(r.why[GW_H_CPU_UTILIZATION], GW_ABSENT_INVALID);
+	assert_int_equal(r.why[GW_H_LOAD_1M], GW_ABSENT_INVALID);
+	assert_int_equal(r.why[GW_H_CPU_COUNT], GW_ABSENT_INVALID);
+	assert_int_equal(r.why[GW_H_RAM_TOTAL], GW_HAVE);
+	assert_int_equal(r.why[GW_H_RAM_AVAILABLE], GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(r.why[GW_H_RAM_USED], GW_ABSENT_NOT_SUPPORTED);
+	put_ticks(1, 1000, 0);
+	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
+	put_ticks(101, 1300, 0);
+	assert_utilization(&h, 0.25);
+}
+
+static void reads_memory_load_and_cores(void **state)
+{
+	struct host h;
+	struct host_report r;
+
+	(void)state;
+	tree_put(&t, "proc/meminfo",
+		 "MemTotal:       65536 kB\nMemFree:  1 kB\nMemAvailable:   16384 kB\n"
+		 "XSwapTotal: 5 kB\nSwapTotal:  4096 kB\nSwapFree: 0 kB\n");
+	tree_put(&t, "proc/loadavg", "12.07 0.50 0.10 2/345 6789\n");
+	tree_put(&t, "sys/devices/system/cpu/online", "0-3,8,10-11\n");
+	host_init(&h, &t.root);
+	setlocale(LC_ALL, "de_DE.UTF-8");
+	host_read(&h, &r);
+	setlocale(LC_ALL, "C");
+	assert_true(r.v[GW_H_RAM_TOTAL] == 65536.0 * 1024);
+	assert_true(r.v[GW_H_RAM_AVAILABLE] == 16384.0 * 1024);
+	assert_true(r.v[GW_H_RAM_USED] == 49152.0 * 1024);
+	assert_true(r.v[GW_H_SWAP_TOTAL] == 4096.0 * 1024);
+	assert_true(r.v[GW_H_SWAP_FREE] == 0);
+	assert_int_equal(r.why[GW_H_SWAP_FREE], GW_HAVE);
+	assert_true(r.v[GW_H_LOAD_1M] > 12.0699 && r.v[GW_H_LOAD_1M] < 12.0701);
+	assert_true(r.v[GW_H_CPU_COUNT] == 7);
+}
+
+static void reads_the_real_machine(void **state)
+{
+	struct root real;
+	struct host h;
+	struct host_report r;
+
+	(void)state;
+	assert_int_equal(root_open(&real, NULL), 0);
+	host_init(&h, &real);
+	host_read(&h, &r);
+	assert_true(h.total > 0);
+	assert_true(r.v[GW_H_CPU_COUNT] >= 1);
+	assert_true(r.v[GW_H_RAM_TOTAL] > 1 << 20);
+	assert_true(r.v[GW_H_RAM_USED] < r.v[GW_H_RAM_TOTAL]);
+	root_close(&real);
+}
+
+#define ZONE(n) "sys/class/powercap/" n
+
+static const struct tree_row two_packages[] = {
+	{ ZONE("intel-rapl/enabled"), "1\n" },
+	{ ZONE("intel-rapl:0/name"), "package-0\n" },
+	{ ZONE("intel-rapl:0/energy_uj"), "262143328850\n" },
+	{ ZONE("intel-rapl:0/max_energy_range_uj"), "262143328850\n" },
+	{ ZONE("intel-rapl:0:0/name"), "dram\n" },
+	{ ZONE("intel-rapl:0:0/energy_uj"), "1000\n" },
+	{ ZONE("intel-rapl:1/name"), "package-1\n" },
+	{ ZONE("intel-rapl:1/energy_uj"), "2000\n" },
+	{ ZONE("intel-rapl:1:0/name"), "dram\n" },
+	{ ZONE("intel-rapl:1:0/energy_uj"), "3000\n" },
+	{ ZONE("intel-rapl:2/name"), "psys\n" },
+	{ ZONE("intel-rapl:2/energy_uj"), "4000\n" },
+	{ ZONE("intel-rapl-mmio:0/name"), "package-0\n" },
+	{ ZONE("intel-rapl-mmio:0/energy_uj"), "262143328850\n" },
+	{ ZONE("intel-rapl-mmio:0:0/name"), "dram\n" },
+	{ ZONE("intel-rapl-mmio:0:0/energy_uj"), "1000\n" },
+	{ 0 },
+};
+
+static void lists_energy_domains_once_each(void **state)
+{
+	static const struct {
+		const char *name;
+		int package;
+	} want[] = {
+		{ "package-0", 0 }, { "dram", 0 },  { "package-1", 1 },
+		{ "dram", 1 },      { "psys", -1 },
+	};
+	struct rapl_domain d[8];
+
+	(void)state;
+	tree_fill(&t, "", two_packages);
+	assert_int_equal(rapl_list(&t.root, d, 8), 5);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_string_equal(d[i].name, want[i].name);
+		assert_int_equal(d[i].package, want[i].package);
+		assert_int_equal(d[i].why, GW_HAVE);
+		assert_null(strstr(d[i].path, "mmio"));
+	}
+	assert_true(d[0].energy_uj == UINT64_C(262143328850));
+	assert_true(d[0].range_uj == UINT64_C(262143328850));
+	assert_int_equal(d[1].range_uj, 0);
+	assert_string_equal(d[3].path, ZONE("intel-rapl:1:0"));
+	memset(d, 0, sizeof(d));
+	assert_int_equal(rapl_list(&t.root, d, 1), 5);
+	assert_string_equal(d[1].name, "");
+}
+
+static void keeps_a_mapped_domain_that_nothing_else_tells(void **state)
+{
+	struct rapl_domain d[2];
+
+	(void)state;
+	tree_put(&t, ZONE("intel-rapl-mmio:0/name"), "package-0\n");
+	tree_put(&t, ZONE("intel-rapl-mmio:0/energy_uj"), "5\n");
+	assert_int_equal(rapl_list(&t.root, d, 2), 1);
+	assert_int_equal(d[0].energy_uj, 5);
+}
+
+static void lists_a_domain_that_it_cannot_read(void **state)
+{
+	struct rapl_domain d[2];
+
+	(void)state;
+	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
+	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
+	/* what a container sees whose runtime hides the counters */
+	tree_put(&t, ZONE("intel-rapl:1"), "-> ../../devices/virtual/powercap/gone");
+	assert_int_equal(rapl_list(&t.root, d, 2), 2);
+	assert_int_equal(d[0].why, GW_ABSENT_INVALID);
+	assert_string_equal(d[1].name, "intel-rapl:1");
+	assert_int_equal(d[1].why, GW_ABSENT_NOT_PRESENT);
+}
+
+static void says_when_a_domain_may_not_be_read(void **state)
+{
+	struct rapl_domain d;
+
+	(void)state;
+	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
+	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "5\n");
+	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
+	assert_int_equal(rapl_list(&t.root, &d, 1), 1);
+	tree_allow();
+	assert_string_equal(d.name, "package-0");
+	assert_int_equal(d.why, GW_ABSENT_NO_PERMISSION);
+}
+
+static void finds_no_domains_on_a_machine_without(void **state)
+{
+	(void)state;
+	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(takes_utilization_from_two_readings),
+		T(waits_for_enough_ticks_and_then_uses_them_all),
+		T(starts_over_when_ticks_step_back),
+		T(says_why_a_figure_is_missing),
+		T(reads_memory_load_and_cores),
+		T(reads_the_real_machine),
+		T(lists_energy_domains_once_each),
+		T(keeps_a_mapped_domain_that_nothing_else_tells),
+		T(lists_a_domain_that_it_cannot_read),
+		T(says_when_a_domain_may_not_be_read),
+		T(finds_no_domains_on_a_machine_without),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,359 @@
+#include "device/proc.h"
+
+#include "tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <gpuward.h>
+#include <pthread.h>
+#include <sys/syscall.h>
+
+#define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+#define TAIL  "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
+
+static struct tree t;
+
+static int setup(void **state)
+{
+	(void)state;
+	tree_init(&t);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	tree_done(&t);
+	return 0;
+}
+
+static const struct tree_row worker[] = {
+	{ "stat", "4242 (python3) S 4000 " TAIL "987654 1000 2000\n" },
+	{ "status",
+	  "Name:\tpython3\nUmask:\t0022\nState:\tS (sleeping)\nTgid:\t4242\nNgid:\t0\n"
+	  "Pid:\t4242\nPPid:\t4000\nUid:\t1001\t1000\t1001\t1001\n" },
+	{ "comm", "python3\n" },
+	{ "exe", "-> /usr/bin/python3.11" },
+	{ "cgroup", "0::/system.slice/docker-" HEX64 ".scope\n" },
+	{ "ns/pid", "-> pid:[4026532001]" },
+	{ 0 },
+};
+
+static void tells_all_of_a_process(void **state)
+{
+	struct proc p;
+
+	(void)state;
+	tree_fill(&t, "proc/4242/", worker);
+	tree_bytes(&t, "proc/4242/cmdline", "python3\0train.py\0--lr\0", 22);
+	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
+	assert_int_equal(p.pid, 4242);
+	assert_int_equal(p.parent, 4000);
+	assert_int_equal(p.start_ticks, 987654);
+	assert_int_equal(p.uid, 1000);
+	assert_int_equal(p.state, 'S');
+	assert_int_equal(p.pid_ns, 4026532001);
+	assert_string_equal(p.name, "python3");
+	assert_string_equal(p.exe, "/usr/bin/python3.11");
+	assert_string_equal(p.command, "python3 train.py --lr");
+	assert_string_equal(p.cgroup, "/system.slice/docker-" HEX64 ".scope");
+	assert_string_equal(p.container, "0123456789ab");
+}
+
+static void maps_a_thread_to_its_process(void **state)
+{
+	struct proc p;
+
+	(void)state;
+	tree_fill(&t, "proc/4242/", worker);
+	tree_put(&t, "proc/4250/status", "Name:\tcuda-EvtHandlr\nTgid:\t4242\nPid:\t4250\n");
+	tree_put(&t, "proc/4250/stat", "4250 (cuda-EvtHandlr) S 4000 " TAIL "987700\n");
+	tree_put(&t, "proc/4250/comm", "cuda-EvtHandlr\n");
+	assert_int_equal(proc_read(&t.root, 4250, &p), 0);
+	assert_int_equal(p.pid, 4242);
+	assert_int_equal(p.start_ticks, 987654);
+	assert_string_equal(p.name, "python3");
+	assert_true(proc_in_tree(&t.root, 4250, 4242));
+}
+
+static void reads_names_that_look_like_the_rest_of_the_line(void **state)
+{
+	static const char *const name[] = { "a) R 1 (b", ") S 7", "two\nlines", "(", ")", " " };
+	char text[256];
+	struct proc p;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+		tree_fill(&t, "proc/4242/", worker);
+		snprintf(text, sizeof(text), "4242 (%s) D 17 " TAIL "555 0\n", name[i]);
+		tree_put(&t, "proc/4242/stat", text);
+		snprintf(text, sizeof(text), "%s\n", name[i]);
+		tree_put(&t, "proc/4242/comm", text);
+		assert_int_equal(proc_read(&t.root, 4242, &p), 0);
+		assert_string_equal(p.name, name[i]);
+		assert_int_equal(p.state, 'D');
+		assert_int_equal(p.parent, 17);
+		assert_int_equal(p.start_ticks, 555);
+	}
+}
+
+static void says_that_there_is_no_such_process(void **state)
+{
+	struct proc p = { .pid = 77 };
+	uint64_t ticks = 5;
+
+	(void)state;
+	assert_int_equal(proc_read(&t.root, 4242, &p), -GW_E_NOENT);
+	assert_int_equal(proc_read(&t.root, 0, &p), -GW_E_NOENT);
+	assert_int_equal(proc_read(&t.root, -1, &p), -GW_E_NOENT);
+	assert_int_equal(p.pid, 77);
+	assert_int_equal(proc_start_ticks(&t.root, 4242, &ticks), -GW_E_NOENT);
+	assert_int_equal(ticks, 5);
+}
+
+static void refuses_a_start_time_it_cannot_read(void **state)
+{
+	static const char *const bad[] = {
+		"", "4242", "4242 (x", "4242 (x)", "4242 (x) S 1 2 3", "4242 (x) S 1 " TAIL
+	};
+	uint64_t ticks = 5;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		tree_put(&t, "proc/4242/stat", bad[i]);
+		assert_int_equal(proc_start_ticks(&t.root, 4242, &ticks), -GW_E_PARSE);
+	}
+	assert_int_equal(ticks, 5);
+	tree_put(&t, "proc/4242/stat", worker[0].text);
+	assert_int_equal(proc_start_ticks(&t.root, 4242, &ticks), 0);
+	assert_int_equal(ticks, 987654);
+}
+
+static void leaves_unknown_what_it_may_not_see(void **state)
+{
+	struct proc p;
+
+	(void)state;
+	tree_put(&t, "proc/9/status", "Name:\tx\nTgid:\t9\nUid:\t0\t0\t0\t0\n");
+	tree_put(&t, "proc/9/stat", worker[0].text);
+	assert_int_equal(proc_read(&t.root, 9, &p), 0);
+	assert_string_equal(p.name, "");
+	assert_string_equal(p.exe, "");
+	assert_string_equal(p.command, "");
+	assert_string_equal(p.cgroup, "");
+	assert_string_equal(p.container, "");
+	assert_int_equal(p.pid_ns, 0);
+	tree_put(&t, "proc/10/status", "");
+	tree_put(&t, "proc/10/stat", "");
+	assert_int_equal(proc_read(&t.root, 10, &p), 0);
+	assert_int_equal(p.pid, 10);
+	assert_int_equal(p.uid, -1);
+	assert_int_equal(p.start_ticks, 0);
+	assert_int_equal(p.state, 0);
+}
+
+static void follows_parents_and_survives_a_loop(void **state)
+{
+	(void)state;
+	for (int i = 1; i <= 80; i++) {
+		char path[64], text[128];
+
+		snprintf(path, sizeof(path), "proc/%d/status", i);
+		snprintf(text, sizeof(text), "Tgid:\t%d\n", i);
+		tree_put(&t, path, text);
+		snprintf(path, sizeof(path), "proc/%d/stat", i);
+		snprintf(text, sizeof(text), "%d (x) S %d " TAIL "1 0\n", i,
+			 i == 10 ? 13 : i - 1);
+		tree_put(&t, path, text);
+	}
+	assert_true(proc_in_tree(&t.root, 5, 5));
+	assert_true(proc_in_tree(&t.root, 5, 1));
+	assert_false(proc_in_tree(&t.root, 5, 6));
+	assert_false(proc_in_tree(&t.root, 5, 0));
+	assert_false(proc_in_tree(&t.root, 500, 1));
+	assert_true(proc_in_tree(&t.root, 13, 10));
+	assert_false(proc_in_tree(&t.root, 13, 5));
+	assert_true(proc_in_tree(&t.root, 78, 14));
+	assert_false(proc_in_tree(&t.root, 80, 14));
+}
+
+static void takes_the_cgroup_that_says_most(void **state)
+{
+	static const struct {
+		const char *text, *want;
+	} row[] = {
+		{ "0::/user.slice/user-1000.slice\n", "/user.slice/user-1000.slice" },
+		{ "12:pids:/a/longer/path\n1:name=systemd:/x\n0::/y\n", "/y" },
+		{ "12:pids:/docker/abc\n1:name=systemd:/\n0::/\n", "/docker/abc" },
+		{ "0::/\n12:pids:/docker/abc\n", "/docker/abc" },
+		{ "4:cpu,cpuacct:/short\n1:name=systemd:/the/longest\n", "/the/longest" },
+		{ "0::/\n", "/" },
+		{ "0::/with:colon\n", "/with:colon" },
+		{ "nonsense\n", "" },
+		{ "", "" },
+	};
+	struct proc p;
+
+	(void)state;
+	tree_fill(&t, "proc/4242/", worker);
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		tree_put(&t, "proc/4242/cgroup", row[i].text);
+		assert_int_equal(proc_read(&t.root, 4242, &p), 0);
+		assert_string_equal(p.cgroup, row[i].want);
+	}
+}
+
+static void names_the_container_of_every_runtime(void **state)
+{
+	static const struct {
+		const char *path, *want;
+	} row[] = {
+		{ "/docker/" HEX64, "0123456789ab" },
+		{ "/system.slice/docker-" HEX64 ".scope", "0123456789ab" },
+		{ "/machine.slice/libpod-" HEX64 ".scope/container", "0123456789ab" },
+		{ "/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-" HEX64
+		  ".scope",
+		  "0123456789ab" },
+		{ "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1_2.slice/"
+		  "cri-containerd-" HEX64 ".scope",
+		  "0123456789ab" },
+		{ "/kubepods-besteffort-pod12.slice:cri-containerd:" HEX64, "0123456789ab" },
+		{ "/kubepods/burstable/pod12-34/" HEX64, "0123456789ab" },
+		{ "/kubepods.slice/kubepods-pod12.slice/crio-" HEX64 ".scope", "0123456789ab" },
+		{ "/docker/ffff456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef/"
+		  "docker/"
+		  "buildkit/xyz",
+		  "ffff456789ab" },
+		{ "/lxc.payload.web-1/system.slice/ssh.service", "web-1" },
+		{ "/lxc/web/init.scope", "web" },
+		{ "/lxc.payload.web/system.slice/docker-" HEX64 ".scope", "0123456789ab" },
+		{ "/machine.slice/systemd-nspawn@debian\\x2d12.service/payload", "debian-12" },
+		{ "/machine.slice/machine-build\\x2dbox.scope/payload", "build-box" },
+		/* in none */
+		{ "/machine.slice/machine-qemu\\x2d1\\x2dvm.scope", "" },
+		{ "/machine.slice/libpod-conmon-" HEX64 ".scope", "" },
+		{ "/system.slice/crio-conmon-" HEX64 ".scope", "" },
+		{ "/lxc.monitor.web", "" },
+		{ "/system.slice/docker.service", "" },
+		{ "/user.slice/user-1000.slice/session-2.scope", "" },
+		{ "/x" HEX64, "" },
+		{ "/docker/0123456789abcdefg123456789abcdef0123456789abcdef0123456789abcdef",
+		  "" },
+		{ "/lxc.payload.", "" },
+		{ "/", "" },
+		{ "", "" },
+	};
+	char out[72];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		memset(out, 'x', sizeof(out));
+		proc_container_of(row[i].path, out, sizeof(out));
+		assert_string_equal(out, row[i].want);
+	}
+}
+
+static void knows_which_groups_hold_which(void **state)
+{
+	(void)state;
+	assert_true(proc_in_cgroup("/a/b", "/a/b"));
+	assert_true(proc_in_cgroup("/a/b/c", "/a/b"));
+	assert_true(proc_in_cgroup("/a/b/c", "/a/b/"));
+	assert_true(proc_in_cgroup("/a", "/"));
+	assert_true(proc_in_cgroup("/", "/"));
+	assert_false(proc_in_cgroup("/a/bc", "/a/b"));
+	assert_false(proc_in_cgroup("/a", "/a/b"));
+	assert_false(proc_in_cgroup("", "/a"));
+	assert_false(proc_in_cgroup("/a", ""));
+}
+
+static void names_users_without_asking_nss(void **state)
+{
+	char out[16];
+
+	(void)state;
+	proc_user(&t.root, 0, out, sizeof(out));
+	assert_string_equal(out, "0");
+	tree_put(&t, "etc/passwd",
+		 "+::::::\n# root:x:0:0::/:/bin/sh is below\nbroken\n:x:0:0\n"
+		 "root:x:0:0:root:/root:/bin/bash\nadmin:x:0:0:twin:/root:/bin/sh\n"
+		 "ten:x:10:1000::/:\nann:x:1000:1000:Ann:/home/ann:/bin/sh\nlast:x:7:7");
+	proc_user(&t.root, 1000, out, sizeof(out));
+	assert_string_equal(out, "ann");
+	proc_user(&t.root, 10, out, sizeof(out));
+	assert_string_equal(out, "ten");
+	proc_user(&t.root, 100, out, sizeof(out));
+	assert_string_equal(out, "100");
+	proc_user(&t.root, 7, out, sizeof(out));
+	assert_string_equal(out, "last");
+	proc_user(&t.root, -1, out, sizeof(out));
+	assert_string_equal(out, "");
+}
+
+static void tells_a_child_pid_namespace(void **state)
+{
+	(void)state;
+	assert_int_equal(proc_in_child_namespace(&t.root), -GW_E_NOSUPPORT);
+	tree_put(&t, "proc/self/ns/pid", "-> pid:[4026531836]");
+	assert_int_equal(proc_in_child_namespace(&t.root), 0);
+	tree_put(&t, "proc/self/ns/pid", "-> pid:[4026532567]");
+	assert_int_equal(proc_in_child_namespace(&t.root), 1);
+	tree_put(&t, "proc/self/ns/pid", "-> nonsense");
+	assert_int_equal(proc_in_child_namespace(&t.root), -GW_E_NOSUPPORT);
+}
+
+static void *ask_by_thread_number(void *arg)
+{
+	struct proc *p = arg;
+	struct root real;
+
+	assert_int_equal(root_open(&real, NULL), 0);
+	assert_int_equal(proc_read(&real, (int64_t)syscall(SYS_gettid), p), 0);
+	root_close(&real);
+	return NULL;
+}
+
+static void knows_itself_on_the_real_machine(void **state)
+{
+	struct proc p;
+	struct root real;
+	pthread_t thread;
+	uint64_t ticks;
+
+	(void)state;
+	assert_int_equal(pthread_create(&thread, NULL, ask_by_thread_number, &p), 0);
+	pthread_join(thread, NULL);
+	assert_int_equal(p.pid, getpid());
+	assert_int_equal(p.parent, getppid());
+	assert_int_equal(p.uid, geteuid());
+	assert_non_null(strstr(p.exe, "test_proc"));
+	assert_int_equal(root_open(&real, NULL), 0);
+	assert_int_equal(proc_start_ticks(&real, getpid(), &ticks), 0);
+	assert_int_equal(ticks, p.start_ticks);
+	assert_true(ticks > 0);
+	root_close(&real);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(tells_all_of_a_process),
+		T(maps_a_thread_to_its_process),
+		T(reads_names_that_look_like_the_rest_of_the_line),
+		T(says_that_there_is_no_such_process),
+		T(refuses_a_start_time_it_cannot_read),
+		T(leaves_unknown_what_it_may_not_see),
+		T(follows_parents_and_survives_a_loop),
+		T(takes_the_cgroup_that_says_most),
+		T(names_the_container_of_every_runtime),
+		T(knows_which_groups_hold_which),
+		T(names_users_without_asking_nss),
+		T(tells_a_child_pid_namespace),
+		T(knows_itself_on_the_real_machine),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
