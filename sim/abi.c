@@ -137,9 +137,14 @@ static bool lifecycle(enum call call)
 	       call == CALL_nvmlInitWithFlags || call == CALL_nvmlShutdown;
 }
 
+/* The three forms of init are one call to a scenario. */
 static struct fault find_fault(const struct ctx *c, unsigned field)
 {
-	return fault_find(c->w->faults, c->w->n_faults, (int)c->call, lifecycle(c->call),
+	enum call call = c->call;
+
+	if (lifecycle(call) && call != CALL_nvmlShutdown)
+		call = CALL_nvmlInit_v2;
+	return fault_find(c->w->faults, c->w->n_faults, (int)call, lifecycle(call),
 			  c->d != NULL ? (int)c->d->index : -1, field, c->now_ns);
 }
 
@@ -198,8 +203,7 @@ static void begin(struct ctx *c, enum call call)
 	c->now_ns = world_now_ns(c->w);
 }
 
-/* 0, or why no call can be answered now. */
-static abi_return ready(const struct ctx *c)
+abi_return abi_ready(const struct ctx *c)
 {
 	bool gap;
 	unsigned g = generation(c->now_ns, &gap);
@@ -234,7 +238,7 @@ abi_return abi_enter(struct ctx *c, enum call call)
 	begin(c, call);
 	if (sim.inits != 0)
 		suffer(c, NULL);
-	code = ready(c);
+	code = abi_ready(c);
 	if (code == ABI_SUCCESS && c->fault.has_code)
 		code = c->fault.code;
 	return code == ABI_SUCCESS ? code : abi_leave(c, code);
@@ -245,14 +249,14 @@ abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle)
 	abi_return code;
 
 	begin(c, call);
-	code = ready(c);
+	code = abi_ready(c);
 	if (code == ABI_SUCCESS && !resolve(c, handle))
 		code = ABI_INVALID_ARGUMENT;
 	if (code != ABI_SUCCESS)
 		return abi_leave(c, code);
 	if (c->w->n_faults != 0 || c->w->measured_latency) {
 		suffer(c, handle);
-		code = ready(c);
+		code = abi_ready(c);
 		if (code == ABI_SUCCESS && !resolve(c, handle))
 			code = ABI_INVALID_ARGUMENT;
 	}

@@ -21,35 +21,35 @@ struct abi_violation {
 };
 
 /* What other users of NVML call beyond NVML_CALLS. */
-#define SIM_CALLS(N)                                                                         \
-	N(_, nvmlInit, (void))                                                               \
-	N(_, nvmlInitWithFlags, (uint32_t))                                                  \
-	N(_, nvmlSystemGetCudaDriverVersion_v2, (int *))                                     \
-	N(_, nvmlSystemGetProcessName, (uint32_t, char *, uint32_t))                         \
-	N(_, nvmlDeviceGetCount, (uint32_t *))                                               \
-	N(_, nvmlDeviceGetHandleByIndex, (uint32_t, abi_device *))                           \
-	N(_, nvmlDeviceGetHandleBySerial, (const char *, abi_device *))                      \
-	N(_, nvmlDeviceGetHandleByPciBusId_v2, (const char *, abi_device *))                 \
-	N(_, nvmlDeviceGetHandleByPciBusId, (const char *, abi_device *))                    \
-	N(_, nvmlDeviceGetIndex, (abi_device, uint32_t *))                                   \
-	N(_, nvmlDeviceGetBrand, (abi_device, uint32_t *))                                   \
-	N(_, nvmlDeviceGetPciInfo_v2, (abi_device, struct abi_pci *))                        \
-	N(_, nvmlDeviceGetDisplayMode, (abi_device, uint32_t *))                             \
-	N(_, nvmlDeviceGetPowerManagementMode, (abi_device, uint32_t *))                     \
-	N(_, nvmlDeviceGetPowerState, (abi_device, uint32_t *))                              \
-	N(_, nvmlDeviceGetSupportedClocksEventReasons, (abi_device, uint64_t *))             \
-	N(_, nvmlDeviceGetSupportedClocksThrottleReasons, (abi_device, uint64_t *))          \
-	N(_, nvmlDeviceGetViolationStatus, (abi_device, uint32_t, struct abi_violation *))   \
-	N(_, nvmlDeviceIsMigDeviceHandle, (abi_device, uint32_t *))                          \
-	N(_, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (abi_device, abi_device *))       \
-	N(_, nvmlDeviceGetAttributes_v2, (abi_device, struct abi_mig_attributes *))          \
-	N(_, nvmlEventSetWait, (abi_set, void *, uint32_t))                                  \
-	N(_, nvmlGpmMigSampleGet, (abi_device, uint32_t, abi_gpm_sample))                    \
-	N(_, nvmlDeviceGetAccountingMode, (abi_device, uint32_t *))                          \
-	N(_, nvmlDeviceSetAccountingMode, (abi_device, uint32_t))                            \
-	N(_, nvmlDeviceClearAccountingPids, (abi_device))                                    \
-	N(_, nvmlDeviceGetAccountingBufferSize, (abi_device, uint32_t *))                    \
-	N(_, nvmlDeviceGetAccountingPids, (abi_device, uint32_t *, uint32_t *))              \
+#define SIM_CALLS(N)                                                                       \
+	N(_, nvmlInit, (void))                                                             \
+	N(_, nvmlInitWithFlags, (uint32_t))                                                \
+	N(_, nvmlSystemGetCudaDriverVersion_v2, (int *))                                   \
+	N(_, nvmlSystemGetProcessName, (uint32_t, char *, uint32_t))                       \
+	N(_, nvmlDeviceGetCount, (uint32_t *))                                             \
+	N(_, nvmlDeviceGetHandleByIndex, (uint32_t, abi_device *))                         \
+	N(_, nvmlDeviceGetHandleBySerial, (const char *, abi_device *))                    \
+	N(_, nvmlDeviceGetHandleByPciBusId_v2, (const char *, abi_device *))               \
+	N(_, nvmlDeviceGetHandleByPciBusId, (const char *, abi_device *))                  \
+	N(_, nvmlDeviceGetIndex, (abi_device, uint32_t *))                                 \
+	N(_, nvmlDeviceGetBrand, (abi_device, uint32_t *))                                 \
+	N(_, nvmlDeviceGetPciInfo_v2, (abi_device, struct abi_pci *))                      \
+	N(_, nvmlDeviceGetDisplayMode, (abi_device, uint32_t *))                           \
+	N(_, nvmlDeviceGetPowerManagementMode, (abi_device, uint32_t *))                   \
+	N(_, nvmlDeviceGetPowerState, (abi_device, uint32_t *))                            \
+	N(_, nvmlDeviceGetSupportedClocksEventReasons, (abi_device, uint64_t *))           \
+	N(_, nvmlDeviceGetSupportedClocksThrottleReasons, (abi_device, uint64_t *))        \
+	N(_, nvmlDeviceGetViolationStatus, (abi_device, uint32_t, struct abi_violation *)) \
+	N(_, nvmlDeviceIsMigDeviceHandle, (abi_device, uint32_t *))                        \
+	N(_, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (abi_device, abi_device *))     \
+	N(_, nvmlDeviceGetAttributes_v2, (abi_device, struct abi_mig_attributes *))        \
+	N(_, nvmlEventSetWait, (abi_set, void *, uint32_t))                                \
+	N(_, nvmlGpmMigSampleGet, (abi_device, uint32_t, abi_gpm_sample))                  \
+	N(_, nvmlDeviceGetAccountingMode, (abi_device, uint32_t *))                        \
+	N(_, nvmlDeviceSetAccountingMode, (abi_device, uint32_t))                          \
+	N(_, nvmlDeviceClearAccountingPids, (abi_device))                                  \
+	N(_, nvmlDeviceGetAccountingBufferSize, (abi_device, uint32_t *))                  \
+	N(_, nvmlDeviceGetAccountingPids, (abi_device, uint32_t *, uint32_t *))            \
 	N(_, nvmlDeviceGetAccountingStats, (abi_device, uint32_t, struct abi_accounting *))
 
 #define SIM_ALL_CALLS(N) NVML_CALLS(N) SIM_CALLS(N)
@@ -81,6 +81,9 @@ abi_return abi_enter_init(struct ctx *c, enum call call);
 abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
 abi_return abi_leave(struct ctx *c, abi_return code);
 
+/* With the lock held: 0, or why no call can be answered now. */
+abi_return abi_ready(const struct ctx *c);
+
 /* With the lock held: one more and one less user; -1 where there is none to go. */
 abi_return abi_init_add(struct ctx *c);
 abi_return abi_init_drop(void);
@@ -110,7 +113,7 @@ struct sim {
 	unsigned inits, init_generation;
 	uint64_t hang_round; /* moves with each unhang           */
 	uint64_t calls[N_CALLS];
-	char error[512];     /* why GPUWARD_SIM could not be loaded */
+	char error[512]; /* why GPUWARD_SIM could not be loaded */
 };
 extern struct sim sim;
 

@@ -7,13 +7,14 @@
 struct field {
 	unsigned id;
 	enum abi_value_type type;
-	unsigned needs; /* traits */
+	unsigned needs;                                              /* traits */
 	double (*value)(struct ctx *c, unsigned scope, unsigned id); /* NAN: code 3 */
 };
 
 static double limited(struct ctx *c, unsigned scope, unsigned id)
 {
-	static const enum limited low[] = { LIMITED_POWER, LIMITED_THERMAL, LIMITED_SYNC_BOOST };
+	static const enum limited low[] = { LIMITED_POWER, LIMITED_THERMAL,
+					    LIMITED_SYNC_BOOST };
 	static const enum limited high[] = { LIMITED_SOFTWARE_THERMAL, LIMITED_HARDWARE_THERMAL,
 					     LIMITED_BRAKE };
 
@@ -112,18 +113,12 @@ static double health(struct ctx *c, unsigned scope, unsigned id)
 
 	(void)scope;
 	switch (id) {
-	case ABI_FIELD_PCIE_REPLAYS:
-		return d->replays;
-	case ABI_FIELD_REMAPPED_UNCORRECTABLE:
-		return d->remapped;
-	case ABI_FIELD_REMAPPED_PENDING:
-		return d->remap_pending;
-	case ABI_FIELD_REMAPPED_FAILURE:
-		return d->remap_failed;
-	case ABI_FIELD_RECOVERY_ACTION:
-		return d->recovery_action;
-	default:
-		return 0;
+	case ABI_FIELD_PCIE_REPLAYS: return d->replays;
+	case ABI_FIELD_REMAPPED_UNCORRECTABLE: return d->remapped;
+	case ABI_FIELD_REMAPPED_PENDING: return d->remap_pending;
+	case ABI_FIELD_REMAPPED_FAILURE: return d->remap_failed;
+	case ABI_FIELD_RECOVERY_ACTION: return d->recovery_action;
+	default: return 0;
 	}
 }
 
@@ -198,7 +193,8 @@ static void answer(struct ctx *c, struct abi_field_value *v)
 	else if (f->type == ABI_VALUE_I32)
 		v->value.i32 = fault.has_value ? (int32_t)fault.value : (int32_t)value;
 	else
-		v->value.u32 = fault.has_value ? (uint32_t)fault.value : (uint32_t)llround(value);
+		v->value.u32 =
+			fault.has_value ? (uint32_t)fault.value : (uint32_t)llround(value);
 }
 
 abi_return nvmlDeviceGetFieldValues(abi_device h, int n, struct abi_field_value *values)
@@ -217,7 +213,7 @@ abi_return nvmlDeviceGetFieldValues(abi_device h, int n, struct abi_field_value 
 
 /* Buffers.  Power is the sensor's ring; utilisation and clocks are kept every 200 ms. */
 #define SLOW_ENTRIES 71
-#define SLOW_GAP_NS UINT64_C(200000000)
+#define SLOW_GAP_NS  UINT64_C(200000000)
 
 static struct abi_sample slow_sample(const struct ctx *c, unsigned type, uint64_t k)
 {
@@ -227,7 +223,8 @@ static struct abi_sample slow_sample(const struct ctx *c, unsigned type, uint64_
 	double value = 0;
 
 	if (type == ABI_SAMPLE_GPU || type == ABI_SAMPLE_MEMORY)
-		value = (type == ABI_SAMPLE_GPU ? 100 : 55) * history_mean_load(h, at_ns, SLOW_GAP_NS);
+		value = (type == ABI_SAMPLE_GPU ? 100 : 55) *
+			history_mean_load(h, at_ns, SLOW_GAP_NS);
 	else if (type == ABI_SAMPLE_SM_CLOCK)
 		value = history_at(h, at_ns)->clock;
 	else if (type == ABI_SAMPLE_MEMORY_CLOCK)
@@ -281,8 +278,8 @@ static abi_return samples_refused(const struct ctx *c, unsigned type, uint32_t *
 	return ABI_SUCCESS;
 }
 
-abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us, uint32_t *value_type,
-				uint32_t *count, struct abi_sample *out)
+abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
+				uint32_t *value_type, uint32_t *count, struct abi_sample *out)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetSamples, h);
@@ -297,7 +294,8 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us, u
 	*value_type = ABI_VALUE_U32;
 	kept(&c, type, &first, &newest);
 	if (out == NULL) {
-		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries + 1 : SLOW_ENTRIES + 1;
+		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries + 1
+						  : SLOW_ENTRIES + 1;
 		return abi_leave(&c, ABI_SUCCESS);
 	}
 	for (uint64_t k = first; k <= newest && n < *count; k++) {

@@ -66,8 +66,8 @@ static abi_return give(const struct ctx *c, struct list *l, unsigned which, uint
 	return ABI_INSUFFICIENT_SIZE;
 }
 
-static abi_return running(enum call call, abi_device h, uint32_t *count, void *out, unsigned which,
-			  size_t stride)
+static abi_return running(enum call call, abi_device h, uint32_t *count, void *out,
+			  unsigned which, size_t stride)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, call, h);
@@ -83,22 +83,24 @@ static abi_return running(enum call call, abi_device h, uint32_t *count, void *o
 	return abi_leave(&c, give(&c, &l, which, count));
 }
 
-#define LIST_CALL(symbol, which, stride)                                                    \
-	abi_return symbol(abi_device h, uint32_t *count, void *out)                         \
-	{                                                                                   \
-		return running(CALL_##symbol, h, count, out, which, stride);                \
+#define LIST_CALL(symbol, which, stride)                                     \
+	abi_return symbol(abi_device h, uint32_t *count, void *out)          \
+	{                                                                    \
+		return running(CALL_##symbol, h, count, out, which, stride); \
 	}
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v3, LIST_COMPUTE, 0)
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v2, LIST_COMPUTE, sizeof(struct abi_process_v2))
 LIST_CALL(nvmlDeviceGetComputeRunningProcesses, LIST_COMPUTE, sizeof(struct abi_process_v1))
 LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, LIST_GRAPHICS, 0)
-LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, LIST_GRAPHICS, sizeof(struct abi_process_v2))
+LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, LIST_GRAPHICS,
+	  sizeof(struct abi_process_v2))
 LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses, LIST_GRAPHICS, sizeof(struct abi_process_v1))
 LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, LIST_MPS, 0)
 LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v2, LIST_MPS, sizeof(struct abi_process_v2))
 LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS, sizeof(struct abi_process_v1))
 
-abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h, struct abi_process_detail_list *list)
+abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h,
+						 struct abi_process_detail_list *list)
 {
 	static const unsigned which[] = { LIST_COMPUTE, LIST_GRAPHICS, LIST_MPS };
 	struct ctx c;
@@ -150,10 +152,13 @@ abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_util
 		if (p->hidden || !process_alive(p, c.now_ns) ||
 		    (sm == 0 && p->encoder <= 0 && p->decoder <= 0))
 			continue;
-		out[n++] = (struct abi_process_utilization){
-			p->pid, stamp_us, sm, sm / 2, (uint32_t)lround(100 * p->encoder),
-			(uint32_t)lround(100 * p->decoder)
-		};
+		out[n++] =
+			(struct abi_process_utilization){ p->pid,
+							  stamp_us,
+							  sm,
+							  sm / 2,
+							  (uint32_t)lround(100 * p->encoder),
+							  (uint32_t)lround(100 * p->decoder) };
 	}
 	*count = n;
 	return abi_leave(&c, n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
@@ -162,18 +167,18 @@ abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_util
 /* Accounting: while it is on, every process that ever ran is remembered. */
 #define ACCOUNTING_ENTRIES 4000
 
-#define ACCOUNTING_CALL(symbol, value)                                                      \
-	abi_return symbol(abi_device h, uint32_t *out)                                      \
-	{                                                                                   \
-		struct ctx c;                                                               \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h);                   \
-                                                                                            \
-		if (code != ABI_SUCCESS)                                                    \
-			return code;                                                        \
-		if (out == NULL)                                                            \
-			return abi_leave(&c, ABI_INVALID_ARGUMENT);                         \
-		*out = value;                                                               \
-		return abi_leave(&c, ABI_SUCCESS);                                          \
+#define ACCOUNTING_CALL(symbol, value)                                    \
+	abi_return symbol(abi_device h, uint32_t *out)                    \
+	{                                                                 \
+		struct ctx c;                                             \
+		abi_return code = abi_enter_device(&c, CALL_##symbol, h); \
+                                                                          \
+		if (code != ABI_SUCCESS)                                  \
+			return code;                                      \
+		if (out == NULL)                                          \
+			return abi_leave(&c, ABI_INVALID_ARGUMENT);       \
+		*out = value;                                             \
+		return abi_leave(&c, ABI_SUCCESS);                        \
 	}
 ACCOUNTING_CALL(nvmlDeviceGetAccountingMode, c.d->accounting)
 ACCOUNTING_CALL(nvmlDeviceGetAccountingBufferSize, ACCOUNTING_ENTRIES)

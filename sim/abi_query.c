@@ -10,20 +10,20 @@
 #define UTILIZATION_NS UINT64_C(1000000000)
 
 /* A call with one number as result.  `can` false: code 3. */
-#define NUMBER_CALL(symbol, type, convert, can, value)                                      \
-	abi_return symbol(abi_device h, type *out)                                          \
-	{                                                                                   \
-		struct ctx c;                                                               \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h);                   \
-                                                                                            \
-		if (code != ABI_SUCCESS)                                                    \
-			return code;                                                        \
-		if (out == NULL)                                                            \
-			return abi_leave(&c, ABI_INVALID_ARGUMENT);                         \
-		if (!(can))                                                                 \
-			return abi_leave(&c, ABI_NOT_SUPPORTED);                            \
-		*out = convert(&c, value);                                                  \
-		return abi_leave(&c, ABI_SUCCESS);                                          \
+#define NUMBER_CALL(symbol, type, convert, can, value)                    \
+	abi_return symbol(abi_device h, type *out)                        \
+	{                                                                 \
+		struct ctx c;                                             \
+		abi_return code = abi_enter_device(&c, CALL_##symbol, h); \
+                                                                          \
+		if (code != ABI_SUCCESS)                                  \
+			return code;                                      \
+		if (out == NULL)                                          \
+			return abi_leave(&c, ABI_INVALID_ARGUMENT);       \
+		if (!(can))                                               \
+			return abi_leave(&c, ABI_NOT_SUPPORTED);          \
+		*out = convert(&c, value);                                \
+		return abi_leave(&c, ABI_SUCCESS);                        \
 	}
 #define U32_CALL(symbol, can, value) NUMBER_CALL(symbol, uint32_t, abi_u32, can, value)
 #define U64_CALL(symbol, can, value) NUMBER_CALL(symbol, uint64_t, abi_u64, can, value)
@@ -79,9 +79,9 @@ U32_CALL(nvmlDeviceGetGpuInstanceId, c.mig != NULL, c.mig->gpu_instance)
 U32_CALL(nvmlDeviceGetComputeInstanceId, c.mig != NULL, c.mig->compute_instance)
 U32_CALL(nvmlDeviceIsMigDeviceHandle, true, c.mig != NULL)
 
-#define REASONS                                                                             \
-	(ABI_REASON_IDLE | ABI_REASON_APPLICATION_CLOCKS | ABI_REASON_SW_POWER_CAP |         \
-	 ABI_REASON_HW_SLOWDOWN | ABI_REASON_SYNC_BOOST | ABI_REASON_SW_THERMAL |            \
+#define REASONS                                                                      \
+	(ABI_REASON_IDLE | ABI_REASON_APPLICATION_CLOCKS | ABI_REASON_SW_POWER_CAP | \
+	 ABI_REASON_HW_SLOWDOWN | ABI_REASON_SYNC_BOOST | ABI_REASON_SW_THERMAL |    \
 	 ABI_REASON_HW_THERMAL | ABI_REASON_POWER_BRAKE | ABI_REASON_DISPLAY)
 
 U64_CALL(nvmlDeviceGetTotalEnergyConsumption, !c.d->sensor.p.no_counter, device_counter_mj(c.d))
@@ -91,10 +91,12 @@ U64_CALL(nvmlDeviceGetSupportedClocksEventReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedClocksThrottleReasons, true, REASONS)
 U64_CALL(nvmlDeviceGetSupportedEventTypes, true, HAS(TRAIT_ROWS) ? 0xFF9F : 0x1F)
 
-abi_return nvmlDeviceGetPowerManagementLimitConstraints(abi_device h, uint32_t *min, uint32_t *max)
+abi_return nvmlDeviceGetPowerManagementLimitConstraints(abi_device h, uint32_t *min,
+							uint32_t *max)
 {
 	struct ctx c;
-	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetPowerManagementLimitConstraints, h);
+	abi_return code =
+		abi_enter_device(&c, CALL_nvmlDeviceGetPowerManagementLimitConstraints, h);
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -218,7 +220,8 @@ static double die_c(const struct device *d, uint32_t kind)
 
 static double threshold_c(const struct device *d, uint32_t kind)
 {
-	int celsius[8] = { d->p.shutdown_c, d->p.slowdown_c, d->p.memory_max_c, d->p.gpu_max_c };
+	int celsius[8] = { d->p.shutdown_c, d->p.slowdown_c, d->p.memory_max_c,
+			   d->p.gpu_max_c };
 
 	return celsius[kind] != 0 ? celsius[kind] : (double)NAN;
 }
@@ -231,7 +234,8 @@ static double fan_of(const struct device *d, uint32_t kind)
 /* KB/s: about 1 MB/s at rest. */
 static double pcie_kb(const struct device *d, uint32_t kind)
 {
-	return 900 + (kind == 0 ? 2.0e5 : 1.4e6) * history_mean_load(&d->history, d->now_ns, 20000000);
+	return 900 + (kind == 0 ? 2.0e5 : 1.4e6) *
+			     history_mean_load(&d->history, d->now_ns, 20000000);
 }
 
 abi_return nvmlDeviceGetClockInfo(abi_device h, uint32_t kind, uint32_t *out)
@@ -265,22 +269,22 @@ abi_return nvmlDeviceGetPcieThroughput(abi_device h, uint32_t kind, uint32_t *ou
 }
 
 /* A struct with a version tag in front. */
-#define TAGGED_CALL(symbol, type, number, can, fill)                                        \
-	abi_return symbol(abi_device h, type *out)                                          \
-	{                                                                                   \
-		struct ctx c;                                                               \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h);                   \
-                                                                                            \
-		if (code != ABI_SUCCESS)                                                    \
-			return code;                                                        \
-		if (out == NULL)                                                            \
-			return abi_leave(&c, ABI_INVALID_ARGUMENT);                         \
-		if (out->version != ABI_TAG(type, number))                                  \
-			return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);                \
-		if (!(can))                                                                 \
-			return abi_leave(&c, ABI_NOT_SUPPORTED);                            \
-		fill;                                                                       \
-		return abi_leave(&c, ABI_SUCCESS);                                          \
+#define TAGGED_CALL(symbol, type, number, can, fill)                         \
+	abi_return symbol(abi_device h, type *out)                           \
+	{                                                                    \
+		struct ctx c;                                                \
+		abi_return code = abi_enter_device(&c, CALL_##symbol, h);    \
+                                                                             \
+		if (code != ABI_SUCCESS)                                     \
+			return code;                                         \
+		if (out == NULL)                                             \
+			return abi_leave(&c, ABI_INVALID_ARGUMENT);          \
+		if (out->version != ABI_TAG(type, number))                   \
+			return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH); \
+		if (!(can))                                                  \
+			return abi_leave(&c, ABI_NOT_SUPPORTED);             \
+		fill;                                                        \
+		return abi_leave(&c, ABI_SUCCESS);                           \
 	}
 
 TAGGED_CALL(nvmlDeviceGetTemperatureV, struct abi_temperature, 1, out->sensor == 0,
@@ -333,10 +337,10 @@ static abi_return engine(enum call call, abi_device h, uint32_t *percent, uint32
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-#define ENGINE_CALL(symbol, member)                                                         \
-	abi_return symbol(abi_device h, uint32_t *percent, uint32_t *period_us)             \
-	{                                                                                   \
-		return engine(CALL_##symbol, h, percent, period_us, member);                \
+#define ENGINE_CALL(symbol, member)                                             \
+	abi_return symbol(abi_device h, uint32_t *percent, uint32_t *period_us) \
+	{                                                                       \
+		return engine(CALL_##symbol, h, percent, period_us, member);    \
 	}
 ENGINE_CALL(nvmlDeviceGetEncoderUtilization, offsetof(struct process, encoder))
 ENGINE_CALL(nvmlDeviceGetDecoderUtilization, offsetof(struct process, decoder))
@@ -359,7 +363,8 @@ abi_return nvmlDeviceGetEccMode(abi_device h, uint32_t *current, uint32_t *pendi
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-abi_return nvmlDeviceGetTotalEccErrors(abi_device h, uint32_t kind, uint32_t counter, uint64_t *out)
+abi_return nvmlDeviceGetTotalEccErrors(abi_device h, uint32_t kind, uint32_t counter,
+				       uint64_t *out)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetTotalEccErrors, h);
@@ -374,8 +379,9 @@ abi_return nvmlDeviceGetTotalEccErrors(abi_device h, uint32_t kind, uint32_t cou
 	return abi_leave(&c, ABI_SUCCESS);
 }
 
-abi_return nvmlDeviceGetRemappedRows(abi_device h, uint32_t *correctable, uint32_t *uncorrectable,
-				     uint32_t *pending, uint32_t *failed)
+abi_return nvmlDeviceGetRemappedRows(abi_device h, uint32_t *correctable,
+				     uint32_t *uncorrectable, uint32_t *pending,
+				     uint32_t *failed)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetRemappedRows, h);

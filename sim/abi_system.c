@@ -43,8 +43,9 @@ static const struct {
 };
 
 /* What the toolkit's stub says: not an error of the driver but of the search path. */
-static const char stub_text[] = "WARNING:\n\nYou should always run with libnvidia-ml.so that is "
-				"installed with your NVIDIA Display Driver.";
+static const char stub_text[] =
+	"WARNING:\n\nYou should always run with libnvidia-ml.so that is "
+	"installed with your NVIDIA Display Driver.";
 
 const char *nvmlErrorString(abi_return code)
 {
@@ -164,7 +165,8 @@ abi_return nvmlSystemGetProcessName(uint32_t pid, char *out, uint32_t size)
 
 		for (size_t k = 0; k < d->n_processes; k++)
 			if (d->processes[k].pid == pid)
-				return abi_leave(&c, abi_string(d->processes[k].name, out, size));
+				return abi_leave(&c,
+						 abi_string(d->processes[k].name, out, size));
 	}
 	return abi_leave(&c, ABI_NOT_FOUND);
 }
@@ -172,8 +174,8 @@ abi_return nvmlSystemGetProcessName(uint32_t pid, char *out, uint32_t size)
 /* Handles.  A lost GPU can still be found; the call that follows says so. */
 static abi_return give_handle(struct ctx *c, unsigned device, unsigned mig, abi_device *out)
 {
-	struct fault f = fault_find(c->w->faults, c->w->n_faults, (int)c->call, false, (int)device, 0,
-				    c->now_ns);
+	struct fault f = fault_find(c->w->faults, c->w->n_faults, (int)c->call, false,
+				    (int)device, 0, c->now_ns);
 
 	if (out == NULL)
 		return abi_leave(c, ABI_INVALID_ARGUMENT);
@@ -269,15 +271,15 @@ abi_return nvmlDeviceGetHandleByPciBusId(const char *text, abi_device *out)
 }
 
 /* Texts of a device. */
-#define STRING_CALL(symbol, text)                                                           \
-	abi_return symbol(abi_device h, char *out, uint32_t size)                           \
-	{                                                                                   \
-		struct ctx c;                                                               \
-		abi_return code = abi_enter_device(&c, CALL_##symbol, h);                   \
-                                                                                            \
-		if (code != ABI_SUCCESS)                                                    \
-			return code;                                                        \
-		return abi_leave(&c, abi_string(text, out, size));                          \
+#define STRING_CALL(symbol, text)                                         \
+	abi_return symbol(abi_device h, char *out, uint32_t size)         \
+	{                                                                 \
+		struct ctx c;                                             \
+		abi_return code = abi_enter_device(&c, CALL_##symbol, h); \
+                                                                          \
+		if (code != ABI_SUCCESS)                                  \
+			return code;                                      \
+		return abi_leave(&c, abi_string(text, out, size));        \
 	}
 
 static const char *name(const struct ctx *c, char full[static 128])
@@ -290,7 +292,7 @@ static const char *name(const struct ctx *c, char full[static 128])
 
 STRING_CALL(nvmlDeviceGetName, name(&c, (char[128]){ 0 }))
 STRING_CALL(nvmlDeviceGetUUID, c.mig != NULL ? c.mig->uuid : c.d->uuid)
-STRING_CALL(nvmlDeviceGetSerial, c.d->p.traits & TRAIT_ECC ? c.d->serial : NULL)
+STRING_CALL(nvmlDeviceGetSerial, c.d->p.traits &TRAIT_ECC ? c.d->serial : NULL)
 STRING_CALL(nvmlDeviceGetVbiosVersion, c.d->p.vbios)
 STRING_CALL(nvmlDeviceGetBoardPartNumber, c.d->p.part)
 
@@ -362,8 +364,8 @@ abi_return nvmlDeviceGetMigDeviceHandleByIndex(abi_device h, uint32_t index, abi
 	if (code != ABI_SUCCESS)
 		return code;
 	if (!c.d->mig_enabled)
-		return abi_leave(&c, c.d->p.traits & TRAIT_MIG ? ABI_NOT_FOUND
-							       : ABI_NOT_SUPPORTED);
+		return abi_leave(&c,
+				 c.d->p.traits & TRAIT_MIG ? ABI_NOT_FOUND : ABI_NOT_SUPPORTED);
 	for (unsigned i = 0; i < c.d->n_migs; i++)
 		if (c.d->migs[i].index == index)
 			return give_handle(&c, c.d->index, i + 1, out);

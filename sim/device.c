@@ -44,8 +44,8 @@ uint64_t device_reserved_bytes(const struct device *d)
 
 uint64_t device_used_bytes(const struct device *d, const struct mig *mig)
 {
-	uint64_t total = mig != NULL ? mig->bytes
-				     : device_total_bytes(d) - device_reserved_bytes(d);
+	uint64_t total =
+		mig != NULL ? mig->bytes : device_total_bytes(d) - device_reserved_bytes(d);
 	uint64_t used = mig != NULL ? 0 : d->base_bytes;
 
 	for (size_t i = 0; i < d->n_processes; i++) {
@@ -80,7 +80,8 @@ static bool context_open(const struct device *d, uint64_t t_ns, uint64_t *until_
 /* A stable number in -1..1 for each device and control step. */
 static double wobble(unsigned device, uint64_t step)
 {
-	uint64_t x = (step + 1) * UINT64_C(0x9E3779B97F4A7C15) + device * UINT64_C(0xD1B54A32D192ED03);
+	uint64_t x = (step + 1) * UINT64_C(0x9E3779B97F4A7C15) +
+		     device * UINT64_C(0xD1B54A32D192ED03);
 
 	x ^= x >> 30;
 	x *= UINT64_C(0x94D049BB133111EB);
@@ -165,8 +166,8 @@ static uint64_t evaluate(struct device *d, uint64_t t_ns)
 		control(d, &q, t_ns);
 	d->reasons = !q.open && q.load <= 0 ? ABI_REASON_IDLE : 0;
 	if (!q.forced && d->thermal_factor < 1) {
-		watts = fmin(watts, d->p.context_w + d->thermal_factor *
-							     (d->p.max_w - d->p.context_w));
+		watts = fmin(watts, d->p.context_w +
+					    d->thermal_factor * (d->p.max_w - d->p.context_w));
 		if (watts < q.watts)
 			d->reasons |= ABI_REASON_SW_THERMAL;
 		if (history_celsius(&d->history, t_ns) >= d->p.slowdown_c + 3)
@@ -216,15 +217,9 @@ static void restart(struct device *d)
 static void act(struct device *d, const struct action *a)
 {
 	switch (a->kind) {
-	case ACTION_LOSE:
-		d->lost = true;
-		break;
-	case ACTION_HEAL:
-		d->lost = false;
-		break;
-	case ACTION_RELOAD:
-		restart(d);
-		break;
+	case ACTION_LOSE: d->lost = true; break;
+	case ACTION_HEAL: d->lost = false; break;
+	case ACTION_RELOAD: restart(d); break;
 	case ACTION_COUNTER:
 		if (a->step_j == 0)
 			d->sensor.lost_j = history_joules(&d->history, d->now_ns);
@@ -234,21 +229,16 @@ static void act(struct device *d, const struct action *a)
 		d->frozen_mj = sensor_counter_mj(&d->sensor, &d->history, d->now_ns);
 		d->counter_frozen = true;
 		break;
-	case ACTION_THAW:
-		d->counter_frozen = false;
-		break;
+	case ACTION_THAW: d->counter_frozen = false; break;
 	case ACTION_ECC:
 		if (a->type == ABI_EVENT_ECC_DOUBLE)
 			d->ecc_uncorrected += (unsigned)a->data;
 		else
 			d->ecc_corrected += (unsigned)a->data;
 		break;
-	case ACTION_RECOVERY:
-		d->recovery_action = (unsigned)a->data;
-		break;
+	case ACTION_RECOVERY: d->recovery_action = (unsigned)a->data; break;
 	case ACTION_EVENT:
-	case ACTION_WALL:
-		break;
+	case ACTION_WALL: break;
 	}
 }
 

@@ -12,8 +12,8 @@ bool fault_applies(const struct fault *f, int call, bool lifecycle, int device, 
 	return t_ns >= f->from_ns && (f->until_ns == 0 || t_ns < f->until_ns);
 }
 
-struct fault fault_find(const struct fault *faults, size_t n, int call, bool lifecycle, int device,
-			unsigned field, uint64_t t_ns)
+struct fault fault_find(const struct fault *faults, size_t n, int call, bool lifecycle,
+			int device, unsigned field, uint64_t t_ns)
 {
 	struct fault all = { .call = call, .device = device, .field = field };
 

@@ -7,9 +7,9 @@
 #include <stdint.h>
 
 struct fault {
-	int call;   /* -1: every call but init and shutdown */
-	int device; /* -1: all                              */
-	unsigned field; /* of nvmlDeviceGetFieldValues; 0: the call itself */
+	int call;                   /* -1: every call but init and shutdown */
+	int device;                 /* -1: all                              */
+	unsigned field;             /* of nvmlDeviceGetFieldValues; 0: the call itself */
 	uint64_t from_ns, until_ns; /* until 0: for ever      */
 	bool has_code, hang, has_value;
 	bool by_hand; /* by gpuward_sim_fault() or gpuward_sim_hang() */
@@ -24,7 +24,7 @@ bool fault_applies(const struct fault *f, int call, bool lifecycle, int device, 
 
 /* The strongest faults of a call put together: the first that hangs, the longest delay, the
  * first code, the first value. */
-struct fault fault_find(const struct fault *faults, size_t n, int call, bool lifecycle, int device,
-			unsigned field, uint64_t t_ns);
+struct fault fault_find(const struct fault *faults, size_t n, int call, bool lifecycle,
+			int device, unsigned field, uint64_t t_ns);
 
 #endif

@@ -16,11 +16,11 @@
 
 struct piece {
 	uint64_t at_ns;
-	double watts;  /* true power in this piece                       */
-	double load;   /* 0..1, how busy                                 */
-	double clock;  /* SM clock, MHz                                  */
-	double joules; /* at its beginning, since the world began        */
-	double busy_s; /* the same for the load                          */
+	double watts;      /* true power in this piece                       */
+	double load;       /* 0..1, how busy                                 */
+	double clock;      /* SM clock, MHz                                  */
+	double joules;     /* at its beginning, since the world began        */
+	double busy_s;     /* the same for the load                          */
 	double filtered_w; /* low-passed power at its beginning          */
 	double celsius;    /* temperature at its beginning               */
 };

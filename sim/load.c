@@ -95,19 +95,11 @@ bool load_at(struct load *l, uint64_t t_ns, double *level, uint64_t *until_ns)
 		return false;
 	t_ns -= l->from_ns;
 	switch (l->kind) {
-	case LOAD_CONSTANT:
-		*level = l->high;
-		break;
+	case LOAD_CONSTANT: *level = l->high; break;
 	case LOAD_STEPS:
-	case LOAD_BURSTS:
-		*level = steps_at(l, t_ns, &until);
-		break;
-	case LOAD_SQUARE:
-		*level = square_at(l, t_ns, &until);
-		break;
-	case LOAD_RAMP:
-		*level = ramp_at(l, t_ns, &until);
-		break;
+	case LOAD_BURSTS: *level = steps_at(l, t_ns, &until); break;
+	case LOAD_SQUARE: *level = square_at(l, t_ns, &until); break;
+	case LOAD_RAMP: *level = ramp_at(l, t_ns, &until); break;
 	}
 	if (until != UINT64_MAX)
 		*until_ns = until + l->from_ns;

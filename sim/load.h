@@ -18,13 +18,15 @@ struct load_point {
 
 struct load {
 	enum load_kind kind;
-	bool watts;                /* levels are watts of the board, else 0..1 of its range   */
-	uint64_t from_ns, until_ns; /* outside of it the load is absent; until 0: for ever     */
-	double low, high;          /* off and on level; constant and ramp end at high          */
-	uint64_t period_ns;        /* square; steps: start again after it, 0 never             */
-	uint64_t on_ns;            /* square: on first, then off                               */
+	bool watts; /* levels are watts of the board, else 0..1 of its range   */
+	uint64_t from_ns,
+		until_ns;   /* outside of it the load is absent; until 0: for ever     */
+	double low, high;   /* off and on level; constant and ramp end at high          */
+	uint64_t period_ns; /* square; steps: start again after it, 0 never             */
+	uint64_t on_ns;     /* square: on first, then off                               */
 	uint64_t ramp_ns;
-	struct load_point *points; /* steps: sorted; bursts: level 1 starts, level 0 ends one  */
+	struct load_point
+		*points; /* steps: sorted; bursts: level 1 starts, level 0 ends one  */
 	size_t n_points;
 	size_t hint; /* where the last question was answered                     */
 };

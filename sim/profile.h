@@ -10,14 +10,14 @@
 
 enum profile_trait {
 	TRAIT_ECC = 1u << 0,
-	TRAIT_ROWS = 1u << 1,      /* row remapping: Ampere and later, data centre        */
+	TRAIT_ROWS = 1u << 1, /* row remapping: Ampere and later, data centre        */
 	TRAIT_MIG = 1u << 2,
-	TRAIT_GPM = 1u << 3,       /* Hopper and later                                     */
-	TRAIT_TLIMIT = 1u << 4,    /* fields 193-196, margin call: Ada and later           */
-	TRAIT_DISPLAY = 1u << 5,   /* a screen is attached                                 */
-	TRAIT_MODULE = 1u << 6,    /* instant power and counter cover the module           */
+	TRAIT_GPM = 1u << 3,     /* Hopper and later                                     */
+	TRAIT_TLIMIT = 1u << 4,  /* fields 193-196, margin call: Ada and later           */
+	TRAIT_DISPLAY = 1u << 5, /* a screen is attached                                 */
+	TRAIT_MODULE = 1u << 6,  /* instant power and counter cover the module           */
 	TRAIT_SHARED_MEMORY = 1u << 7,
-	TRAIT_NO_LIMIT = 1u << 8,  /* power limit cannot be read or set (laptops)          */
+	TRAIT_NO_LIMIT = 1u << 8, /* power limit cannot be read or set (laptops)          */
 	TRAIT_MEMORY_SENSOR = 1u << 9,
 	TRAIT_MEMORY_POWER = 1u << 10,
 	TRAIT_PCIE_COUNTERS = 1u << 11, /* fields 197, 198 */

@@ -25,10 +25,10 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 		return;
 	s->fresh = true;
 	s->refreshed_ns = now_ns;
-	s->average_w = seen(s, history_mean_w(h, before(now_ns, s->p.average_lag_ms),
-					      ns(s->p.average_ms)));
-	s->instant_w = seen(s, history_mean_w(h, before(now_ns, s->p.instant_lag_ms),
-					      ns(s->p.instant_ms)));
+	s->average_w = seen(
+		s, history_mean_w(h, before(now_ns, s->p.average_lag_ms), ns(s->p.average_ms)));
+	s->instant_w = seen(
+		s, history_mean_w(h, before(now_ns, s->p.instant_lag_ms), ns(s->p.instant_ms)));
 }
 
 /* Last tick of the counter's grid at or before now. */
@@ -97,7 +97,8 @@ uint64_t sensor_ring_newest(const struct sensor *s, uint64_t now_ns)
 	return k;
 }
 
-struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct history *h, uint64_t k)
+struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct history *h,
+					uint64_t k)
 {
 	uint64_t at_ns = ring_at_ns(s, k);
 	double w = history_filtered_w(h, before(at_ns, s->p.ring_delay_ms));

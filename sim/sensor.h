@@ -14,8 +14,8 @@
 #include "history.h"
 
 struct sensor_params {
-	double period_ms;                     /* of average and instant                 */
-	double average_ms, average_lag_ms;    /* boxcar that ends lag before the read   */
+	double period_ms;                  /* of average and instant                 */
+	double average_ms, average_lag_ms; /* boxcar that ends lag before the read   */
 	double instant_ms, instant_lag_ms;
 	double gain, offset_w;
 	double tick_ms, tick_phase_ms, tick_lag_ms; /* of the counter                   */

@@ -17,8 +17,8 @@
 #include "sensor.h"
 
 #define WORLD_DEVICES_MAX 64
-#define WORLD_MIGS_MAX 8
-#define WORLD_NEVER UINT64_MAX
+#define WORLD_MIGS_MAX    8
+#define WORLD_NEVER       UINT64_MAX
 
 enum time_mode { TIME_REAL, TIME_SCALED, TIME_STEPPED };
 
@@ -27,17 +27,17 @@ enum process_list { LIST_COMPUTE = 1, LIST_GRAPHICS = 2, LIST_MPS = 4 };
 struct process {
 	uint32_t pid;
 	char name[64];
-	unsigned lists;              /* enum process_list                            */
-	uint64_t from_ns, until_ns;  /* until 0: for ever                            */
-	uint64_t bytes;              /* at its beginning                             */
-	double bytes_per_s;          /* grows by this ...                            */
-	uint64_t max_bytes;          /* ... up to this; 0: no end                    */
-	double share;                /* of the load of its GPU, for utilisation      */
+	unsigned lists;             /* enum process_list                            */
+	uint64_t from_ns, until_ns; /* until 0: for ever                            */
+	uint64_t bytes;             /* at its beginning                             */
+	double bytes_per_s;         /* grows by this ...                            */
+	uint64_t max_bytes;         /* ... up to this; 0: no end                    */
+	double share;               /* of the load of its GPU, for utilisation      */
 	double encoder, decoder;
-	bool hidden;                 /* holds memory, is in no list (namespaces)     */
-	bool no_memory;              /* memory is reported as not available          */
-	unsigned copies;             /* how often it is listed                       */
-	uint32_t gpu_instance;       /* UINT32_MAX: none                             */
+	bool hidden;           /* holds memory, is in no list (namespaces)     */
+	bool no_memory;        /* memory is reported as not available          */
+	unsigned copies;       /* how often it is listed                       */
+	uint32_t gpu_instance; /* UINT32_MAX: none                             */
 	uint32_t compute_instance;
 };
 
@@ -63,8 +63,8 @@ struct device {
 	unsigned index, minor;
 	char name[96], uuid[64], serial[32];
 	unsigned domain, bus, slot;
-	double noise;            /* share of power that wobbles        */
-	uint64_t base_bytes;     /* used by nobody in the lists        */
+	double noise;                /* share of power that wobbles        */
+	uint64_t base_bytes;         /* used by nobody in the lists        */
 	unsigned list_growth, grown; /* entries more after each refused list; so far */
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
 	unsigned replays, recovery_action;
@@ -98,7 +98,7 @@ struct device {
 };
 
 enum action_kind {
-	ACTION_EVENT,   /* type, data              */
+	ACTION_EVENT, /* type, data              */
 	ACTION_LOSE,
 	ACTION_HEAL,
 	ACTION_RELOAD,  /* length_ns, version      */
@@ -106,7 +106,7 @@ enum action_kind {
 	ACTION_COUNTER, /* step_j: what the counter is moved by; 0: starts again at 0 */
 	ACTION_FREEZE,
 	ACTION_THAW,
-	ACTION_ECC,     /* data: corrected (type 1) or uncorrected (type 2) errors more */
+	ACTION_ECC,      /* data: corrected (type 1) or uncorrected (type 2) errors more */
 	ACTION_RECOVERY, /* data: field 230 from now on */
 };
 
@@ -129,8 +129,8 @@ struct world {
 
 	char driver[32], nvml[32];
 	int cuda;
-	unsigned stride;   /* of nvmlDeviceGet...Processes_v3: 16, 24 or 32 */
-	bool privileged;   /* setters work                                  */
+	unsigned stride; /* of nvmlDeviceGet...Processes_v3: 16, 24 or 32 */
+	bool privileged; /* setters work                                  */
 	bool stub;
 	bool measured_latency;
 	unsigned utilization_entries;
