@@ -9,14 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Where the simulator is, seen from the folder of this program: in the build tree, installed. */
-static const char *const places[] = { "sim/libnvidia-ml.so.1",
-				      "../lib/gpuward/sim/libnvidia-ml.so.1",
-				      "../lib/" GPUWARD_LIBDIR_TAIL
-				      "/gpuward/sim/libnvidia-ml.so.1" };
-
 static char library[4096 + 64];
 
+/* Named by the user; beside the program as in the build tree; or installed. */
 static bool find_library(void)
 {
 	const char *given = getenv("GPUWARD_SIM_LIBRARY");
@@ -27,16 +22,15 @@ static bool find_library(void)
 		snprintf(library, sizeof(library), "%s", given);
 		return access(library, R_OK) == 0;
 	}
-	if (n <= 0)
-		return false;
-	self[n] = '\0';
-	*strrchr(self, '/') = '\0';
-	for (size_t i = 0; i < sizeof(places) / sizeof(places[0]); i++) {
-		snprintf(library, sizeof(library), "%s/%s", self, places[i]);
+	if (n > 0) {
+		self[n] = '\0';
+		snprintf(library, sizeof(library), "%s/sim/libnvidia-ml.so.1", dirname(self));
 		if (access(library, R_OK) == 0)
 			return true;
 	}
-	return false;
+	snprintf(library, sizeof(library), "%s",
+		 GPUWARD_LIBDIR "/gpuward/sim/libnvidia-ml.so.1");
+	return access(library, R_OK) == 0;
 }
 
 /* The functions of sim/gpuward-sim.h that are used here. */
