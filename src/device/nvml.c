@@ -316,6 +316,7 @@ void nvml_mig_list(struct device *d)
 			NVML(d, compute_instance, handle, &g->compute_instance);
 		nd->mig[d->r.mig_count++] = handle;
 	}
+	nvml_mig_memory(d);
 }
 
 /* A handle was had: everything is to be asked anew. */
