@@ -69,7 +69,7 @@ static bool reserve(struct buf *b, size_t n)
 
 void buf_add(struct buf *b, const char *s, size_t n)
 {
-	if (!reserve(b, n))
+	if (n == 0 || !reserve(b, n))
 		return;
 	memcpy(b->p + b->len, s, n);
 	b->len += n;
@@ -94,6 +94,8 @@ void buf_addv(struct buf *b, const char *fmt, va_list ap)
 	va_copy(again, ap);
 	n = vsnprintf(NULL, 0, fmt, again);
 	va_end(again);
+	if (n < 0 && !b->err)
+		b->err = -GW_E_SIZE;
 	if (n < 0 || !reserve(b, (size_t)n))
 		return;
 	vsnprintf(b->p + b->len, (size_t)n + 1, fmt, ap);

@@ -18,6 +18,7 @@ struct child {
 	int out_fd; /* read end of its standard output, non-blocking; -1 when closed */
 	char line[4096]; /* what has come in and was not yet handed out as a line     */
 	size_t fill;
+	size_t used;   /* of fill: handed out by the last call                        */
 	bool skipping; /* inside an over-long line                                    */
 };
 
@@ -28,13 +29,15 @@ int child_start(struct child *c, const char *const argv[], const char *const env
 
 /* Next line of its output without the newline, NUL-terminated, in c->line's memory until the
  * next call.  Waits until deadline_ns (CLOCK_MONOTONIC).  1 and *ret_line, 0 at end of
- * output, -GW_E_TIMEOUT, or -GW_E_IO.  A line longer than the buffer is passed over whole. */
+ * output, -GW_E_TIMEOUT, or -GW_E_IO.  A line longer than the buffer is passed over whole.
+ * Output ends when the child has ended, even if a child of its own still holds the pipe. */
 int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line);
 
 /* Waits for it to end by itself until deadline_ns.  0 and its wait status, or -GW_E_TIMEOUT. */
 int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status);
 
-/* Ends it (SIGKILL to the group where it still runs), reaps it, closes everything. */
+/* Ends it (SIGKILL to the group, and so to children of its own), reaps it, closes everything.
+ * One that hangs in the kernel and does not end even then is left behind after a second. */
 void child_stop(struct child *c);
 
 /* child_start, read at most size - 1 bytes of output into out, wait, stop.  The exit status

@@ -34,22 +34,24 @@ static void escape_byte(struct buf *out, unsigned char c)
 		buf_addc(out, (char)c);
 }
 
+size_t json_escape(struct buf *out, const char *s)
+{
+	size_t n = utf8_length(s);
+
+	if (n == 0)
+		buf_adds(out, "\xef\xbf\xbd");
+	else if (n == 1)
+		escape_byte(out, (unsigned char)*s);
+	else
+		buf_add(out, s, n);
+	return n ? n : 1;
+}
+
 static void text(struct buf *out, const char *s)
 {
 	buf_addc(out, '"');
-	while (*s) {
-		size_t n = utf8_length(s);
-
-		if (n == 0) {
-			buf_adds(out, "\xef\xbf\xbd");
-			s++;
-		} else if (n == 1) {
-			escape_byte(out, (unsigned char)*s++);
-		} else {
-			buf_add(out, s, n);
-			s += n;
-		}
-	}
+	while (*s)
+		s += json_escape(out, s);
 	buf_addc(out, '"');
 }
 

@@ -10,12 +10,14 @@ static bool tail(char c)
 
 size_t utf8_length(const char *s)
 {
-	const unsigned char c = (unsigned char)s[0], d = (unsigned char)s[1];
+	const unsigned char c = (unsigned char)s[0];
+	unsigned char d;
 
 	if (c < 0x80)
 		return 1;
 	if (c < 0xC2 || c > 0xF4 || !tail(s[1]))
 		return 0;
+	d = (unsigned char)s[1];
 	if (c < 0xE0)
 		return 2;
 	if ((c == 0xE0 && d < 0xA0) || (c == 0xED && d > 0x9F) || (c == 0xF0 && d < 0x90) ||

@@ -271,14 +271,13 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
 
-static void read_identity(struct device *d)
+void nvml_read_texts(struct device *d)
 {
 	static const struct {
 		enum gw_text text;
 		enum nvml_call call;
 		uint32_t size;
 	} rows[] = {
-		{ GW_T_NAME, CALL_name, ABI_NAME_SIZE },
 		{ GW_T_SERIAL, CALL_serial, ABI_SERIAL_SIZE },
 		{ GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE },
 		{ GW_T_PART_NUMBER, CALL_part_number, ABI_PART_SIZE },
@@ -286,7 +285,6 @@ static void read_identity(struct device *d)
 
 	for (size_t i = 0; i < COUNT(rows); i++)
 		read_text(d, rows[i].text, rows[i].call, rows[i].size);
-	report_text(&d->r, GW_T_DRIVER, d->backend->driver_version, GW_ABSENT_NO_DATA);
 }
 
 void nvml_mig_list(struct device *d)
@@ -331,9 +329,10 @@ static void attach(struct device *d, abi_device handle)
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	nvml_plan(d);
-	read_identity(d);
-	nvml_read(d, GW_TIER_STATIC);
-	if (d->r.state == GW_DEVICE_OK)
+	/* What a list shows, and no more: first calls cost up to 5 ms each (measured). */
+	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
+	report_text(&d->r, GW_T_DRIVER, d->backend->driver_version, GW_ABSENT_NO_DATA);
+	if (nvml_read_one(d, GW_Q_MEMORY_TOTAL) && nvml_read_one(d, GW_Q_MIG_MODE))
 		nvml_mig_list(d);
 }
 

@@ -274,13 +274,14 @@ static char *nested(const char *head, size_t n, const char *open, const char *mi
 		    const char *close)
 {
 	char *text = malloc(strlen(head) + n * (strlen(open) + strlen(close)) + 64);
+	char *end;
 
-	strcpy(text, head);
+	end = stpcpy(text, head);
 	for (size_t i = 0; i < n; i++)
-		strcat(text, open);
-	strcat(text, middle);
+		end = stpcpy(end, open);
+	end = stpcpy(end, middle);
 	for (size_t i = 0; i < n; i++)
-		strcat(text, close);
+		end = stpcpy(end, close);
 	return text;
 }
 

@@ -1,0 +1,351 @@
+#include "child.h"
+
+#include "clock.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* How long a killed child may take to end before it is left behind: calls that hang in a
+ * driver cannot be killed, and hanging with them helps nobody. */
+#define END_NS NS_PER_S
+
+/* How often a kernel without pidfd_open (before 5.3) is asked whether the child has ended. */
+#define LOOK_NS (10 * NS_PER_MS)
+
+extern char **environ;
+
+static int error_of(int e)
+{
+	switch (e) {
+	case ENOENT:
+	case ENOTDIR: return -GW_E_NOENT;
+	case EACCES:
+	case EPERM: return -GW_E_PERM;
+	case ENOMEM: return -GW_E_NOMEM;
+	default: return -GW_E_IO;
+	}
+}
+
+/* ---- starting */
+
+/* Does one of extra ("NAME=value") set the variable that entry sets. */
+static bool overridden(const char *entry, const char *const extra[])
+{
+	size_t n = strcspn(entry, "=");
+
+	for (size_t i = 0; extra && extra[i]; i++)
+		if (strncmp(entry, extra[i], n) == 0 && extra[i][n] == '=')
+			return true;
+	return false;
+}
+
+/* Our environment with extra over it; the array is the caller's, the strings are not. */
+static char **environ_new(const char *const extra[])
+{
+	size_t ours = 0, more = 0, n = 0;
+	char **env;
+
+	while (environ && environ[ours])
+		ours++;
+	while (extra && extra[more])
+		more++;
+	env = malloc((ours + more + 1) * sizeof(*env));
+	if (!env)
+		return NULL;
+	for (size_t i = 0; i < ours; i++)
+		if (!overridden(environ[i], extra))
+			env[n++] = environ[i];
+	for (size_t i = 0; i < more; i++)
+		env[n++] = (char *)(uintptr_t)extra[i];
+	env[n] = NULL;
+	return env;
+}
+
+static int set_attributes(posix_spawnattr_t *attr)
+{
+	sigset_t none, all;
+	int e;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	e = posix_spawnattr_setflags(attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+						   POSIX_SPAWN_SETSIGDEF);
+	e = e ? e : posix_spawnattr_setpgroup(attr, 0);
+	e = e ? e : posix_spawnattr_setsigmask(attr, &none);
+	return e ? e : posix_spawnattr_setsigdefault(attr, &all);
+}
+
+/* Standard output goes first: out itself may be 0 or 2 in a program that closed those. */
+static int set_descriptors(posix_spawn_file_actions_t *actions, int out)
+{
+	int e = posix_spawn_file_actions_adddup2(actions, out, 1);
+
+	e = e ? e : posix_spawn_file_actions_addopen(actions, 0, "/dev/null", O_RDONLY, 0);
+	e = e ? e : posix_spawn_file_actions_addopen(actions, 2, "/dev/null", O_WRONLY, 0);
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 34)
+	e = e ? e : posix_spawn_file_actions_addclosefrom_np(actions, 3);
+#endif
+	return e;
+}
+
+/* 0 and *ret_pid, or an errno. */
+static int spawn(const char *const argv[], const char *const extra[], int out, pid_t *ret_pid)
+{
+	posix_spawn_file_actions_t actions;
+	posix_spawnattr_t attr;
+	char **env = environ_new(extra);
+	int e = ENOMEM;
+
+	if (!env)
+		return e;
+	if (posix_spawnattr_init(&attr) != 0)
+		goto free_env;
+	if (posix_spawn_file_actions_init(&actions) != 0)
+		goto free_attr;
+	e = set_attributes(&attr);
+	e = e ? e : set_descriptors(&actions, out);
+	e = e ? e
+	      : posix_spawnp(ret_pid, argv[0], &actions, &attr, (char *const *)(uintptr_t)argv,
+			     env);
+	posix_spawn_file_actions_destroy(&actions);
+free_attr:
+	posix_spawnattr_destroy(&attr);
+free_env:
+	free(env);
+	return e;
+}
+
+int child_start(struct child *c, const char *const argv[], const char *const environ_extra[])
+{
+	int ends[2], e;
+	pid_t pid;
+
+	if (pipe2(ends, O_CLOEXEC) != 0)
+		return error_of(errno);
+	e = spawn(argv, environ_extra, ends[1], &pid);
+	close(ends[1]);
+	if (e) {
+		close(ends[0]);
+		return error_of(e);
+	}
+	fcntl(ends[0], F_SETFL, O_NONBLOCK);
+	c->pid = pid;
+	c->out_fd = ends[0];
+	c->pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+	c->fill = c->used = 0;
+	c->skipping = false;
+	return 0;
+}
+
+/* ---- waiting */
+
+/* Its wait status where it has ended.  It is not reaped: while it is there its number cannot
+ * be given to another process, so that its group can be signalled without doubt. */
+static bool has_ended(const struct child *c, int *ret_status)
+{
+	siginfo_t info = { 0 };
+	int rc;
+
+	do {
+		rc = waitid(P_PID, (id_t)c->pid, &info, WEXITED | WNOHANG | WNOWAIT);
+	} while (rc != 0 && errno == EINTR);
+	if (rc == 0 && info.si_pid == 0)
+		return false;
+	/* Where the program ignores SIGCHLD the kernel reaps, and nobody knows the status. */
+	if (rc != 0)
+		*ret_status = 0;
+	else if (info.si_code == CLD_EXITED)
+		*ret_status = (info.si_status & 0xff) << 8;
+	else
+		*ret_status = info.si_status & 0x7f;
+	return true;
+}
+
+static bool expired(uint64_t deadline_ns)
+{
+	return clock_mono_ns(clock_real()) >= deadline_ns;
+}
+
+/* Waits for output (where out is set) or the end of the child, or for nothing at all when a
+ * signal comes.  0, -GW_E_TIMEOUT or -GW_E_IO. */
+static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
+{
+	struct pollfd p[] = { { .fd = out ? c->out_fd : -1, .events = POLLIN },
+			      { .fd = c->pidfd, .events = POLLIN } };
+	uint64_t now = clock_mono_ns(clock_real());
+	uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+	struct timespec ts;
+	int n;
+
+	if (c->pidfd < 0 && left > LOOK_NS)
+		left = LOOK_NS;
+	ts = (struct timespec){ (time_t)(left / NS_PER_S), (long)(left % NS_PER_S) };
+	n = ppoll(p, 2, &ts, NULL);
+	if (n < 0)
+		return errno == EINTR ? 0 : -GW_E_IO;
+	return n == 0 && now >= deadline_ns ? -GW_E_TIMEOUT : 0;
+}
+
+/* Waits for output and reads it: the bytes, 0 at its end, or a negative gw_error. */
+static long read_output(struct child *c, char *out, size_t size, uint64_t deadline_ns)
+{
+	int status, rc;
+
+	for (;;) {
+		/* Asked before reading: what comes after the end is not the child's. */
+		bool ended = has_ended(c, &status);
+		ssize_t n = read(c->out_fd, out, size);
+
+		if (n >= 0)
+			return n;
+		if (errno == EAGAIN && ended)
+			return 0;
+		if (errno != EAGAIN && errno != EINTR)
+			return -GW_E_IO;
+		rc = wait_event(c, true, deadline_ns);
+		if (rc < 0)
+			return rc;
+	}
+}
+
+int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status)
+{
+	while (!has_ended(c, ret_status)) {
+		int rc = wait_event(c, false, deadline_ns);
+
+		if (rc < 0)
+			return -GW_E_TIMEOUT;
+	}
+	return 0;
+}
+
+/* ---- output */
+
+/* Takes the next whole line out of the buffer. */
+static bool take_line(struct child *c, const char **ret_line)
+{
+	char *end;
+
+	memmove(c->line, c->line + c->used, c->fill - c->used);
+	c->fill -= c->used;
+	c->used = 0;
+	for (;;) {
+		end = memchr(c->line, '\n', c->fill);
+		if (!end)
+			return false;
+		c->used = (size_t)(end + 1 - c->line);
+		if (!c->skipping)
+			break;
+		c->skipping = false;
+		c->fill -= c->used;
+		memmove(c->line, end + 1, c->fill);
+		c->used = 0;
+	}
+	*end = '\0';
+	*ret_line = c->line;
+	return true;
+}
+
+/* What is left at the end of output is a line too. */
+static int take_rest(struct child *c, const char **ret_line)
+{
+	if (c->fill == 0 || c->skipping) {
+		c->fill = 0;
+		return 0;
+	}
+	c->line[c->fill] = '\0';
+	c->used = c->fill;
+	*ret_line = c->line;
+	return 1;
+}
+
+int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line)
+{
+	while (!take_line(c, ret_line)) {
+		long n;
+
+		if (c->fill == sizeof(c->line) - 1) {
+			c->skipping = true;
+			c->fill = 0;
+		}
+		if (c->out_fd < 0)
+			return take_rest(c, ret_line);
+		n = read_output(c, c->line + c->fill, sizeof(c->line) - 1 - c->fill,
+				deadline_ns);
+		if (n < 0)
+			return (int)n;
+		c->fill += (size_t)n;
+		if (n == 0) {
+			close(c->out_fd);
+			c->out_fd = -1;
+		} else if (!memchr(c->line, '\n', c->fill) && expired(deadline_ns)) {
+			return -GW_E_TIMEOUT;
+		}
+	}
+	return 1;
+}
+
+/* ---- ending */
+
+void child_stop(struct child *c)
+{
+	int status;
+
+	/* Not where the kernel has reaped it by itself: its number may be another's by now. */
+	if (waitid(P_PID, (id_t)c->pid, &(siginfo_t){ 0 }, WEXITED | WNOHANG | WNOWAIT) == 0)
+		kill(-c->pid, SIGKILL);
+	if (child_wait(c, clock_mono_ns(clock_real()) + END_NS, &status) == 0)
+		while (waitpid(c->pid, &status, 0) < 0 && errno == EINTR)
+			;
+	if (c->out_fd >= 0)
+		close(c->out_fd);
+	if (c->pidfd >= 0)
+		close(c->pidfd);
+	c->out_fd = c->pidfd = -1;
+}
+
+/* Fills out; what does not fit is read all the same, lest the child wait for a reader. */
+static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t size)
+{
+	char rest[512];
+	size_t used = 0;
+	long n;
+
+	do {
+		if (used < size - 1)
+			n = read_output(c, out + used, size - 1 - used, deadline_ns);
+		else
+			n = read_output(c, rest, sizeof(rest), deadline_ns);
+		if (n > 0 && used < size - 1)
+			used += (size_t)n;
+	} while (n > 0 && !expired(deadline_ns));
+	out[used] = '\0';
+	return n > 0 ? -GW_E_TIMEOUT : n;
+}
+
+int child_run(const char *const argv[], uint64_t deadline_ns, char *out, size_t size)
+{
+	struct child c;
+	int status = 0, rc = child_start(&c, argv, NULL);
+
+	out[0] = '\0';
+	if (rc)
+		return rc;
+	rc = (int)read_all(&c, deadline_ns, out, size);
+	if (rc == 0)
+		rc = child_wait(&c, deadline_ns, &status);
+	child_stop(&c);
+	if (rc)
+		return rc;
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}

@@ -1,0 +1,182 @@
+#include "log.h"
+
+#include "buf.h"
+#include "json.h"
+#include "number.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <math.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+
+/* What a pipe takes in one piece, so that lines of several processes do not mix either. */
+#define LINE_SIZE 4096
+
+/* Kept free for the end of the line: the mark that it was cut, brace, newline. */
+#define TAIL_SIZE 16
+
+static const char *const level_names[] = { "error", "warning", "info", "debug" };
+static const char *const format_names[] = { "logfmt", "json" };
+
+struct line {
+	struct buf b;
+	bool json;
+	bool cut;
+};
+
+void log_init(struct log *l, int fd, enum log_level level, enum log_format format,
+	      const struct clock *clock)
+{
+	l->fd = fd;
+	l->level = level;
+	l->format = format;
+	l->clock = clock;
+	atomic_init(&l->dropped, 0);
+}
+
+static size_t room(const struct line *l)
+{
+	size_t keep = TAIL_SIZE + 1;
+
+	return l->b.len + keep < LINE_SIZE ? LINE_SIZE - keep - l->b.len : 0;
+}
+
+static bool is_bare(const char *s)
+{
+	if (!*s)
+		return false;
+	for (; *s; s++)
+		if ((unsigned char)*s <= ' ' || (unsigned char)*s >= 0x7F ||
+		    strchr("\"=\\", *s))
+			return false;
+	return true;
+}
+
+/* Quoted as JSON does it, in logfmt only where need be; cut where the line is full. */
+static void put_text(struct line *l, const char *s)
+{
+	bool quote = l->json || !is_bare(s);
+
+	if (quote)
+		buf_addc(&l->b, '"');
+	while (*s && room(l) > JSON_ESCAPE_MAX + 1)
+		s += json_escape(&l->b, s);
+	l->cut |= *s != '\0';
+	if (quote)
+		buf_addc(&l->b, '"');
+}
+
+/* The key and what stands around it; false where there is no room for it and a number. */
+static bool put_key(struct line *l, const char *key)
+{
+	if (room(l) < strlen(key) + 8 + NUMBER_SIZE) {
+		l->cut = true;
+		return false;
+	}
+	if (l->json)
+		buf_addf(&l->b, "%s\"%s\":", l->b.len ? "," : "{", key);
+	else
+		buf_addf(&l->b, "%s%s=", l->b.len ? " " : "", key);
+	return true;
+}
+
+static void put_string(struct line *l, const char *key, const char *s)
+{
+	if (!put_key(l, key))
+		return;
+	if (s)
+		put_text(l, s);
+	else
+		buf_adds(&l->b, "null");
+}
+
+static void put_pair(struct line *l, const struct log_pair *p)
+{
+	char number[NUMBER_SIZE];
+
+	if (p->type == LOG_PAIR_STRING) {
+		put_string(l, p->key, p->v.s);
+		return;
+	}
+	if (!put_key(l, p->key))
+		return;
+	if (p->type == LOG_PAIR_BOOL) {
+		buf_adds(&l->b, p->v.b ? "true" : "false");
+	} else if (p->type == LOG_PAIR_INT) {
+		buf_addf(&l->b, "%lld", (long long)p->v.i);
+	} else if (isfinite(p->v.d)) {
+		number_format(p->v.d, number);
+		buf_adds(&l->b, number);
+	} else {
+		buf_adds(&l->b, "null");
+	}
+}
+
+void log_write(struct log *l, enum log_level level, const char *msg,
+	       const struct log_pair *pairs, unsigned n)
+{
+	struct line line = { .json = l->format == LOG_JSON };
+	char mem[LINE_SIZE], time[CLOCK_RFC3339_SIZE];
+	ssize_t written;
+
+	if (level > l->level)
+		return;
+	buf_init_fixed(&line.b, mem, sizeof(mem));
+	clock_format_rfc3339(clock_wall_ns(l->clock), time);
+	put_string(&line, "time", time);
+	put_string(&line, "level", level_names[level]);
+	put_string(&line, "msg", msg);
+	for (unsigned i = 0; i < n; i++)
+		put_pair(&line, &pairs[i]);
+	if (line.cut)
+		buf_adds(&line.b, line.json ? ",\"cut\":true" : " cut=true");
+	buf_adds(&line.b, line.json ? "}\n" : "\n");
+	do {
+		written = write(l->fd, line.b.p, line.b.len);
+	} while (written < 0 && errno == EINTR);
+	if (written != (ssize_t)line.b.len)
+		atomic_fetch_add(&l->dropped, 1);
+}
+
+bool log_latch(struct log_latch *latch, bool on)
+{
+	if (on == latch->on) {
+		latch->repeats += on;
+		return false;
+	}
+	latch->on = on;
+	if (on)
+		latch->repeats = 0;
+	return true;
+}
+
+static int find(const char *text, const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (strcmp(text, names[i]) == 0)
+			return i;
+	return -GW_E_ARG;
+}
+
+int log_level_parse(const char *text, enum log_level *ret)
+{
+	int i = find(text, level_names, sizeof(level_names) / sizeof(level_names[0]));
+
+	if (i < 0)
+		return i;
+	*ret = (enum log_level)i;
+	return 0;
+}
+
+int log_format_parse(const char *text, enum log_format *ret)
+{
+	int i = find(text, format_names, sizeof(format_names) / sizeof(format_names[0]));
+
+	if (i < 0)
+		return i;
+	*ret = (enum log_format)i;
+	return 0;
+}

@@ -1,0 +1,115 @@
+#include "base/buf.h"
+
+#include <gpuward.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void an_empty_buffer_is_an_empty_text(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b, 100);
+	assert_string_equal(b.p, "");
+	buf_clear(&b);
+	buf_add(&b, NULL, 0);
+	assert_string_equal(b.p, "");
+	assert_int_equal(b.err, 0);
+	buf_done(&b);
+	assert_string_equal(b.p, "");
+}
+
+static void adds_everything_in_order(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b, 1 << 20);
+	buf_adds(&b, "one");
+	buf_addc(&b, ' ');
+	buf_add(&b, "two three", 3);
+	buf_addf(&b, " %d %s", 3, "four");
+	assert_string_equal(b.p, "one two 3 four");
+	assert_int_equal(b.len, strlen(b.p));
+	for (int i = 0; i < 10000; i++)
+		buf_addf(&b, "%04d", i);
+	assert_int_equal(b.len, 14 + 40000);
+	assert_string_equal(b.p + b.len - 4, "9999");
+	assert_int_equal(b.err, 0);
+	buf_done(&b);
+}
+
+static void never_passes_its_maximum(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b, 8);
+	buf_adds(&b, "1234567");
+	assert_int_equal(b.err, 0);
+	assert_true(b.cap <= 8);
+	buf_addc(&b, '8');
+	assert_int_equal(b.err, -GW_E_SIZE);
+	assert_string_equal(b.p, "1234567");
+	buf_done(&b);
+	buf_init(&b, 0);
+	buf_addc(&b, 'x');
+	assert_int_equal(b.err, -GW_E_SIZE);
+	buf_done(&b);
+}
+
+static void ignores_what_comes_after_the_first_failure(void **state)
+{
+	struct buf b;
+
+	(void)state;
+	buf_init(&b, 8);
+	buf_adds(&b, "123456789");
+	buf_adds(&b, "a");
+	buf_addf(&b, "%d", 1);
+	assert_string_equal(b.p, "");
+	assert_int_equal(b.err, -GW_E_SIZE);
+	buf_clear(&b);
+	assert_int_equal(b.err, 0);
+	buf_adds(&b, "a");
+	assert_string_equal(b.p, "a");
+	buf_done(&b);
+}
+
+static void a_fixed_buffer_stays_in_the_callers_memory(void **state)
+{
+	char mem[6] = "junk";
+	struct buf b;
+
+	(void)state;
+	buf_init_fixed(&b, mem, sizeof(mem));
+	assert_string_equal(mem, "");
+	buf_addf(&b, "%s", "12345");
+	assert_ptr_equal(b.p, mem);
+	assert_string_equal(mem, "12345");
+	assert_int_equal(b.err, 0);
+	buf_addf(&b, "%s", "6");
+	assert_int_equal(b.err, -GW_E_SIZE);
+	buf_done(&b);
+	assert_string_equal(mem, "12345");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_empty_buffer_is_an_empty_text),
+		cmocka_unit_test(adds_everything_in_order),
+		cmocka_unit_test(never_passes_its_maximum),
+		cmocka_unit_test(ignores_what_comes_after_the_first_failure),
+		cmocka_unit_test(a_fixed_buffer_stays_in_the_callers_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,329 @@
+#include "base/child.h"
+#include "base/clock.h"
+
+#include <gpuward.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#define SH(script) ((const char *const[]){ "/bin/sh", "-c", script, NULL })
+
+static uint64_t in_s(uint64_t s)
+{
+	return clock_mono_ns(clock_real()) + s * NS_PER_S;
+}
+
+static unsigned open_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+static unsigned descriptors_before;
+
+static int count_before(void **state)
+{
+	(void)state;
+	descriptors_before = open_descriptors();
+	return 0;
+}
+
+/* Holds for every test: nothing is left open, and no child is left to wait for. */
+static int nothing_is_left(void **state)
+{
+	(void)state;
+	assert_int_equal(open_descriptors(), descriptors_before);
+	assert_int_equal(waitpid(-1, NULL, WNOHANG), -1);
+	assert_int_equal(errno, ECHILD);
+	return 0;
+}
+
+static void hands_out_lines(void **state)
+{
+	struct child c;
+	const char *line;
+
+	(void)state;
+	assert_int_equal(child_start(&c, SH("printf 'one\\n\\nthree'"), NULL), 0);
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, "one");
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, "");
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, "three");
+	assert_int_equal(child_line(&c, in_s(10), &line), 0);
+	assert_int_equal(child_line(&c, in_s(10), &line), 0);
+	child_stop(&c);
+}
+
+static void passes_over_a_line_that_is_too_long(void **state)
+{
+	struct child c;
+	const char *line;
+
+	(void)state;
+	assert_int_equal(child_start(&c,
+				     SH("echo a; printf '%09999d\\n' 0; echo b; "
+					"printf '%04094d\\n' 0; printf '%04096d' 0"),
+				     NULL),
+			 0);
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, "a");
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, "b");
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_int_equal(strlen(line), 4094);
+	assert_int_equal(child_line(&c, in_s(10), &line), 0);
+	child_stop(&c);
+}
+
+static void a_line_waits_no_longer_than_its_deadline(void **state)
+{
+	struct child c;
+	const char *line;
+
+	(void)state;
+	assert_int_equal(child_start(&c, SH("printf half; exec sleep 60"), NULL), 0);
+	assert_int_equal(child_line(&c, clock_mono_ns(clock_real()), &line), -GW_E_TIMEOUT);
+	child_stop(&c);
+}
+
+static void tells_how_it_ended(void **state)
+{
+	struct child c;
+	int status = -1;
+	char out[16];
+
+	(void)state;
+	assert_int_equal(child_start(&c, SH("exit 3"), NULL), 0);
+	assert_int_equal(child_wait(&c, in_s(10), &status), 0);
+	assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 3);
+	assert_int_equal(child_wait(&c, in_s(10), &status), 0); /* and again */
+	child_stop(&c);
+	assert_int_equal(child_run(SH("exit 200"), in_s(10), out, sizeof(out)), 200);
+	assert_int_equal(child_run(SH("kill -TERM $$"), in_s(10), out, sizeof(out)),
+			 128 + SIGTERM);
+}
+
+static void says_when_it_cannot_be_started(void **state)
+{
+	struct child c;
+
+	(void)state;
+	assert_int_equal(child_start(&c, (const char *const[]){ "/no/such", NULL }, NULL),
+			 -GW_E_NOENT);
+	assert_int_equal(
+		child_start(&c, (const char *const[]){ "gpuward-no-such", NULL }, NULL),
+		-GW_E_NOENT);
+	assert_int_equal(child_start(&c, (const char *const[]){ "/etc/passwd", NULL }, NULL),
+			 -GW_E_PERM);
+}
+
+static void looks_in_the_path(void **state)
+{
+	char out[16];
+
+	(void)state;
+	assert_int_equal(child_run((const char *const[]){ "echo", "hi", NULL }, in_s(10), out,
+				   sizeof(out)),
+			 0);
+	assert_string_equal(out, "hi\n");
+}
+
+static void output_is_cut_where_it_does_not_fit(void **state)
+{
+	char out[8];
+
+	(void)state;
+	assert_int_equal(child_run(SH("printf 123456789; printf '%0200000d' 0"), in_s(10), out,
+				   sizeof(out)),
+			 0);
+	assert_string_equal(out, "1234567");
+}
+
+static bool is_running(long pid)
+{
+	char path[32], text[256] = "";
+	FILE *f;
+	bool running;
+
+	snprintf(path, sizeof(path), "/proc/%ld/stat", pid);
+	f = fopen(path, "r");
+	if (!f)
+		return false;
+	running = fgets(text, sizeof(text), f) && !strstr(text, ") Z") && !strstr(text, ") X");
+	fclose(f);
+	return running;
+}
+
+/* The grandchild is not ours to wait for: init reaps it some moments after its death. */
+static void assert_is_gone(long pid)
+{
+	uint64_t deadline = in_s(10);
+
+	while (is_running(pid))
+		assert_true(clock_mono_ns(clock_real()) < deadline);
+}
+
+static void a_deadline_ends_the_whole_group(void **state)
+{
+	char out[64];
+	uint64_t begin = clock_mono_ns(clock_real());
+	const char *script = "sleep 60 & echo $!; trap '' TERM; wait";
+
+	(void)state;
+	assert_int_equal(child_run(SH(script), begin + 200 * NS_PER_MS, out, sizeof(out)),
+			 -GW_E_TIMEOUT);
+	assert_true(clock_mono_ns(clock_real()) - begin < 5 * NS_PER_S);
+	assert_true(strtol(out, NULL, 10) > 0);
+	assert_is_gone(strtol(out, NULL, 10));
+}
+
+static void a_grandchild_that_holds_the_pipe_keeps_nobody_waiting(void **state)
+{
+	char out[64];
+
+	(void)state;
+	assert_int_equal(child_run(SH("sleep 60 & echo $!"), in_s(30), out, sizeof(out)), 0);
+	assert_is_gone(strtol(out, NULL, 10));
+}
+
+static void endless_output_ends_at_the_deadline(void **state)
+{
+	struct child c;
+	const char *line;
+	char out[64];
+	const char *endless = "while :; do printf '%09999d' 0; done";
+
+	(void)state;
+	assert_int_equal(child_run((const char *const[]){ "yes", NULL },
+				   clock_mono_ns(clock_real()) + 50 * NS_PER_MS, out,
+				   sizeof(out)),
+			 -GW_E_TIMEOUT);
+	assert_int_equal(child_start(&c, SH(endless), NULL), 0);
+	assert_int_equal(child_line(&c, clock_mono_ns(clock_real()) + 50 * NS_PER_MS, &line),
+			 -GW_E_TIMEOUT);
+	child_stop(&c);
+}
+
+static void has_no_descriptors_of_ours(void **state)
+{
+	char out[256];
+	int leaky = fcntl(0, F_DUPFD, 57); /* without FD_CLOEXEC */
+
+	(void)state;
+	assert_true(leaky >= 57);
+	assert_int_equal(
+		child_run(SH("cd /proc/self/fd && echo *; readlink 0; exec ls -l 2 >&1"),
+			  in_s(10), out, sizeof(out)),
+		0);
+	close(leaky);
+	assert_null(strstr(out, "57"));
+	assert_non_null(strstr(out, "/dev/null\n"));
+}
+
+static void starts_with_default_signals_and_its_own_group(void **state)
+{
+	char out[512], *line;
+	sigset_t block, before;
+
+	(void)state;
+	sigemptyset(&block);
+	sigaddset(&block, SIGTERM);
+	sigprocmask(SIG_BLOCK, &block, &before);
+	signal(SIGPIPE, SIG_IGN);
+	assert_int_equal(child_run((const char *const[]){ "grep", "-E", "^Sig(Blk|Ign)",
+							  "/proc/self/status", NULL },
+				   in_s(10), out, sizeof(out)),
+			 0);
+	signal(SIGPIPE, SIG_DFL);
+	sigprocmask(SIG_SETMASK, &before, NULL);
+	line = strstr(out, "SigBlk:");
+	assert_non_null(line);
+	assert_int_equal(strtoul(line + 7, NULL, 16), 0);
+	line = strstr(out, "SigIgn:");
+	assert_non_null(line);
+	/* Signals 32 and 33 are libc's own. */
+	assert_int_equal(strtoul(line + 7, NULL, 16) & 0x7fffffff, 0);
+	assert_int_equal(child_run(SH("read a b c d pgrp e < /proc/self/stat; "
+				      "test $pgrp = $$ && echo own"),
+				   in_s(10), out, sizeof(out)),
+			 0);
+	assert_string_equal(out, "own\n");
+}
+
+static void variables_override_the_environment(void **state)
+{
+	const char *const extra[] = { "GPUWARD_A=new", "GPUWARD_B=2", NULL };
+	struct child c;
+	const char *line;
+
+	(void)state;
+	setenv("GPUWARD_A", "old", 1);
+	setenv("GPUWARD_AB", "kept", 1);
+	assert_int_equal(
+		child_start(&c,
+			    SH("echo $GPUWARD_A $GPUWARD_B $GPUWARD_AB; env | grep -c WARD_A="),
+			    extra),
+		0);
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, "new 2 kept");
+	assert_int_equal(child_line(&c, in_s(10), &line), 1);
+	assert_string_equal(line, "1");
+	child_stop(&c);
+	unsetenv("GPUWARD_A");
+	unsetenv("GPUWARD_AB");
+}
+
+static void works_in_a_program_that_ignores_its_children(void **state)
+{
+	char out[16];
+
+	(void)state;
+	signal(SIGCHLD, SIG_IGN);
+	assert_int_equal(child_run(SH("echo hi"), in_s(10), out, sizeof(out)), 0);
+	signal(SIGCHLD, SIG_DFL);
+	assert_string_equal(out, "hi\n");
+}
+
+#define CHILD_TEST(f) cmocka_unit_test_setup_teardown(f, count_before, nothing_is_left)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CHILD_TEST(hands_out_lines),
+		CHILD_TEST(passes_over_a_line_that_is_too_long),
+		CHILD_TEST(a_line_waits_no_longer_than_its_deadline),
+		CHILD_TEST(tells_how_it_ended),
+		CHILD_TEST(says_when_it_cannot_be_started),
+		CHILD_TEST(looks_in_the_path),
+		CHILD_TEST(output_is_cut_where_it_does_not_fit),
+		CHILD_TEST(a_deadline_ends_the_whole_group),
+		CHILD_TEST(a_grandchild_that_holds_the_pipe_keeps_nobody_waiting),
+		CHILD_TEST(endless_output_ends_at_the_deadline),
+		CHILD_TEST(has_no_descriptors_of_ours),
+		CHILD_TEST(starts_with_default_signals_and_its_own_group),
+		CHILD_TEST(variables_override_the_environment),
+		CHILD_TEST(works_in_a_program_that_ignores_its_children),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,231 @@
+#include "base/json.h"
+#include "base/number.h"
+
+#include <gpuward.h>
+
+#include <float.h>
+#include <locale.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static struct buf out;
+static struct json j;
+
+static int start(void **state)
+{
+	(void)state;
+	buf_init(&out, 1 << 16);
+	json_init(&j, &out, false);
+	return 0;
+}
+
+static int finish(void **state)
+{
+	(void)state;
+	buf_done(&out);
+	return 0;
+}
+
+static void assert_document(const char *want)
+{
+	assert_int_equal(json_end(&j), 0);
+	assert_string_equal(out.p, want);
+}
+
+static void commas_and_nesting_come_by_themselves(void **state)
+{
+	(void)state;
+	json_object(&j, NULL);
+	json_int(&j, "a", -1);
+	json_array(&j, "b");
+	json_uint(&j, NULL, UINT64_MAX);
+	json_object(&j, NULL);
+	json_object_end(&j);
+	json_array(&j, NULL);
+	json_array_end(&j);
+	json_bool(&j, NULL, true);
+	json_array_end(&j);
+	json_null(&j, "c");
+	json_object_end(&j);
+	assert_document("{\"a\":-1,\"b\":[18446744073709551615,{},[],true],\"c\":null}\n");
+}
+
+static void pretty_is_indented_by_two(void **state)
+{
+	(void)state;
+	json_init(&j, &out, true);
+	json_object(&j, NULL);
+	json_array(&j, "a");
+	json_int(&j, NULL, 1);
+	json_int(&j, NULL, 2);
+	json_array_end(&j);
+	json_object(&j, "b");
+	json_object_end(&j);
+	json_object_end(&j);
+	assert_document("{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}\n");
+}
+
+static void texts_are_escaped(void **state)
+{
+	(void)state;
+	json_array(&j, NULL);
+	json_string(&j, NULL, "\"\\/\b\f\n\r\t\x01\x1f\x7f");
+	json_string(&j, NULL, "\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80");
+	json_string(&j, NULL, "");
+	json_string(&j, NULL, NULL);
+	json_array_end(&j);
+	assert_document("[\"\\\"\\\\/\\b\\f\\n\\r\\t\\u0001\\u001f\\u007f\","
+			"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\",\"\",null]\n");
+}
+
+static void each_bad_byte_becomes_a_replacement_character(void **state)
+{
+	(void)state;
+	json_object(&j, NULL);
+	json_string(&j, "k\xff", "a\xc3(\xed\xa0\x80");
+	json_object_end(&j);
+	assert_document(
+		"{\"k\xef\xbf\xbd\":\"a\xef\xbf\xbd(\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd\"}"
+		"\n");
+}
+
+static void doubles_are_short_and_exact(void **state)
+{
+	static const struct {
+		double v;
+		const char *want;
+	} rows[] = {
+		{ 0.1, "0.1" },
+		{ 1.0 / 3, "0.3333333333333333" },
+		{ 123456789, "123456789" },
+		{ -17, "-17" },
+		{ 9007199254740991.0, "9007199254740991" },
+		{ 1e21, "1e+21" },
+		{ 5e-324, "4.94066e-324" },
+		{ NAN, "null" },
+		{ INFINITY, "null" },
+		{ -INFINITY, "null" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		buf_clear(&out);
+		json_init(&j, &out, false);
+		json_double(&j, NULL, rows[i].v);
+		assert_int_equal(json_end(&j), 0);
+		out.p[out.len - 1] = '\0';
+		assert_string_equal(out.p, rows[i].want);
+	}
+}
+
+/* Any bits that are a number come back as the same number. */
+static void every_double_reads_back(void **state)
+{
+	uint64_t seed = 88172645463325252u;
+
+	(void)state;
+	for (int i = 0; i < 20000; i++) {
+		char text[NUMBER_SIZE];
+		const char *end;
+		double v;
+
+		seed ^= seed << 13;
+		seed ^= seed >> 7;
+		seed ^= seed << 17;
+		memcpy(&v, &seed, sizeof(v));
+		if (!isfinite(v))
+			continue;
+		number_format(v, text);
+		if (number_parse(text, &end) != v || *end)
+			fail_msg("%s is not %a", text, v);
+	}
+}
+
+static void a_locale_with_a_decimal_comma_changes_nothing(void **state)
+{
+	static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
+					     "es_ES.UTF-8", "pt_BR.UTF-8" };
+	size_t i = 0, n = sizeof(names) / sizeof(names[0]);
+	char text[NUMBER_SIZE];
+	const char *end;
+	double v;
+
+	(void)state;
+	while (i < n && !setlocale(LC_NUMERIC, names[i]))
+		i++;
+	if (i == n) {
+		print_message("skipped: no locale with a decimal comma is installed\n");
+		skip();
+	}
+	number_format(0.5, text);
+	v = number_parse("2.5", &end);
+	json_double(&j, NULL, 0.5);
+	setlocale(LC_NUMERIC, "C");
+	assert_string_equal(text, "0.5");
+	assert_true(v == 2.5 && *end == '\0');
+	assert_document("0.5\n");
+}
+
+static void what_is_no_number_is_left_alone(void **state)
+{
+	const char *text = "watts", *end = NULL;
+
+	(void)state;
+	number_parse(text, &end);
+	assert_ptr_equal(end, text);
+	assert_true(number_parse("12.5 W", &end) == 12.5);
+	assert_string_equal(end, " W");
+}
+
+static void a_document_that_does_not_fit_is_told(void **state)
+{
+	char mem[16];
+	struct buf small;
+
+	(void)state;
+	buf_init_fixed(&small, mem, sizeof(mem));
+	json_init(&j, &small, false);
+	json_array(&j, NULL);
+	for (int i = 0; i < 100; i++)
+		json_int(&j, NULL, i);
+	json_array_end(&j);
+	assert_int_equal(json_end(&j), -GW_E_SIZE);
+}
+
+static void nests_as_deep_as_it_says(void **state)
+{
+	(void)state;
+	for (int i = 0; i < JSON_DEPTH; i++)
+		json_array(&j, NULL);
+	for (int i = 0; i < JSON_DEPTH; i++)
+		json_array_end(&j);
+	assert_int_equal(json_end(&j), 0);
+	assert_int_equal(out.len, 2 * JSON_DEPTH + 1);
+}
+
+#define JSON_TEST(f) cmocka_unit_test_setup_teardown(f, start, finish)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		JSON_TEST(commas_and_nesting_come_by_themselves),
+		JSON_TEST(pretty_is_indented_by_two),
+		JSON_TEST(texts_are_escaped),
+		JSON_TEST(each_bad_byte_becomes_a_replacement_character),
+		JSON_TEST(doubles_are_short_and_exact),
+		JSON_TEST(every_double_reads_back),
+		JSON_TEST(a_locale_with_a_decimal_comma_changes_nothing),
+		JSON_TEST(what_is_no_number_is_left_alone),
+		JSON_TEST(a_document_that_does_not_fit_is_told),
+		JSON_TEST(nests_as_deep_as_it_says),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,140 @@
+#include "base/utf8.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static void knows_a_sequence_from_what_is_none(void **state)
+{
+	static const struct {
+		const char *text;
+		size_t want;
+	} rows[] = {
+		{ "a", 1 },
+		{ "\x7f", 1 },
+		{ "\xc2\x80", 2 },
+		{ "\xdf\xbf", 2 },
+		{ "\xe0\xa0\x80", 3 },
+		{ "\xed\x9f\xbf", 3 },
+		{ "\xee\x80\x80", 3 },
+		{ "\xef\xbf\xbf", 3 },
+		{ "\xf0\x90\x80\x80", 4 },
+		{ "\xf4\x8f\xbf\xbf", 4 },
+		{ "\x80", 0 },     /* a tail without a head */
+		{ "\xc0\x80", 0 }, /* overlong              */
+		{ "\xc1\xbf", 0 },
+		{ "\xe0\x9f\xbf", 0 },
+		{ "\xf0\x8f\xbf\xbf", 0 },
+		{ "\xed\xa0\x80", 0 },     /* a surrogate           */
+		{ "\xf4\x90\x80\x80", 0 }, /* past U+10FFFF         */
+		{ "\xf5\x80\x80\x80", 0 },
+		{ "\xff", 0 },
+		{ "\xc3", 0 }, /* cut                   */
+		{ "\xe2\x82", 0 },
+		{ "\xf0\x9f\x98", 0 },
+		{ "\xe2(\xac", 0 },
+		{ "\xe2\x82(", 0 },
+		{ "\xf0\x9f\x98(", 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (utf8_length(rows[i].text) != rows[i].want)
+			fail_msg("row %zu", i);
+}
+
+/* Under the address sanitizer a byte too far is an error. */
+static void reads_no_further_than_a_nul(void **state)
+{
+	static const char *const cut[] = { "", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xf0" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
+		char *exact = strdup(cut[i]);
+
+		assert_int_equal(utf8_length(exact), i == 0);
+		assert_int_equal(utf8_columns(exact), strlen(exact));
+		free(exact);
+	}
+}
+
+static void every_code_point_goes_there_and_back(void **state)
+{
+	(void)state;
+	for (uint32_t code = 1; code <= 0x10FFFF + 10; code++) {
+		char text[5] = { 0 };
+		size_t n = utf8_encode(code, text);
+
+		if ((code >= 0xD800 && code <= 0xDFFF) || code > 0x10FFFF) {
+			assert_int_equal(n, 0);
+		} else if (utf8_length(text) != n || utf8_decode(text, n) != code) {
+			fail_msg("U+%04X", (unsigned)code);
+		}
+	}
+}
+
+static void counts_columns_as_a_terminal_does(void **state)
+{
+	(void)state;
+	assert_int_equal(utf8_columns(""), 0);
+	assert_int_equal(utf8_columns("abc"), 3);
+	assert_int_equal(utf8_columns("\xc3\xa9"), 1);                 /* é                  */
+	assert_int_equal(utf8_columns("e\xcc\x81"), 1);                /* e, combining acute */
+	assert_int_equal(utf8_columns("\xe6\xbc\xa2\xe5\xad\x97"), 4); /* 漢字           */
+	assert_int_equal(utf8_columns("\xf0\x9f\x98\x80"), 2);         /* emoji              */
+	assert_int_equal(utf8_columns("a\xff\xfe"), 3);
+}
+
+static void cleans_names_for_printing(void **state)
+{
+	static const struct {
+		const char *from, *want;
+	} rows[] = {
+		{ "NVIDIA H200", "NVIDIA H200" },
+		{ "a\x1b[31mb\n", "a?[31mb?" },
+		{ "\xc2\x9b"
+		  "c",
+		  "?c" }, /* the one-character CSI */
+		{ "\xff\xc3\xa9\x7f", "?\xc3\xa9?" },
+		{ "", "" },
+	};
+	char out[32];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		utf8_clean(out, sizeof(out), rows[i].from);
+		assert_string_equal(out, rows[i].want);
+	}
+}
+
+static void cuts_between_code_points(void **state)
+{
+	char out[5];
+
+	(void)state;
+	utf8_clean(out, sizeof(out), "abc\xe2\x82\xac");
+	assert_string_equal(out, "abc");
+	utf8_clean(out, sizeof(out), "a\xe2\x82\xac");
+	assert_string_equal(out, "a\xe2\x82\xac");
+	utf8_clean(out, 1, "abc");
+	assert_string_equal(out, "");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(knows_a_sequence_from_what_is_none),
+		cmocka_unit_test(reads_no_further_than_a_nul),
+		cmocka_unit_test(every_code_point_goes_there_and_back),
+		cmocka_unit_test(counts_columns_as_a_terminal_does),
+		cmocka_unit_test(cleans_names_for_printing),
+		cmocka_unit_test(cuts_between_code_points),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
