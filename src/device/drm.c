@@ -216,6 +216,24 @@ static void limit_by_slot(struct device *d)
 			report_set(&d->r, row[i].q, v);
 }
 
+static void name_device(struct device *d)
+{
+	const struct drm_device *dd = drm_of(d);
+	const struct drm_name *n = dd->vendor->name;
+	char name[DEVICE_TEXT_SIZE];
+
+	if (d->r.text_why[GW_T_NAME] == GW_HAVE)
+		return;
+	while (n->name && n->device != dd->gpu.device)
+		n++;
+	if (n->name)
+		snprintf(name, sizeof(name), "%s", n->name);
+	else
+		snprintf(name, sizeof(name), "%s GPU 0x%04x", dd->vendor->brand,
+			 dd->gpu.device);
+	report_text(&d->r, GW_T_NAME, name, GW_ABSENT_NO_DATA);
+}
+
 static void leave_asleep(struct device *d, unsigned tiers)
 {
 	report_state(&d->r, GW_DEVICE_ASLEEP, GW_CAUSE_ASLEEP, NULL);
@@ -223,6 +241,7 @@ static void leave_asleep(struct device *d, unsigned tiers)
 	if (d->r.tier_ns[0])
 		tiers &= ~(unsigned)GW_TIER_STATIC;
 	report_absent(&d->r, tiers, GW_ABSENT_ASLEEP);
+	name_device(d); /* by its PCI id, which is known without waking it */
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (d->r.text_why[t] != GW_HAVE)
 			report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
@@ -328,24 +347,6 @@ static unsigned find_channel(const struct device *d, const struct drm_row *row)
 			return i;
 	}
 	return 0;
-}
-
-static void name_device(struct device *d)
-{
-	const struct drm_device *dd = drm_of(d);
-	const struct drm_name *n = dd->vendor->name;
-	char name[DEVICE_TEXT_SIZE];
-
-	if (d->r.text_why[GW_T_NAME] == GW_HAVE)
-		return;
-	while (n->name && n->device != dd->gpu.device)
-		n++;
-	if (n->name)
-		snprintf(name, sizeof(name), "%s", n->name);
-	else
-		snprintf(name, sizeof(name), "%s GPU 0x%04x", dd->vendor->brand,
-			 dd->gpu.device);
-	report_text(&d->r, GW_T_NAME, name, GW_ABSENT_NO_DATA);
 }
 
 /* A driver that comes with the kernel has the kernel's version. */

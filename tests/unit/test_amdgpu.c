@@ -287,6 +287,7 @@ static void leaves_a_sleeping_gpu_alone(void **state)
 	assert_int_equal(r->state, GW_DEVICE_ASLEEP);
 	assert_int_equal(r->cause, GW_CAUSE_ASLEEP);
 	assert_text(r, GW_T_PCI, "0000:03:00.0");
+	assert_text(r, GW_T_NAME, "AMD Radeon RX 7900");
 	assert_int_equal(r->text_why[GW_T_UUID], GW_ABSENT_ASLEEP);
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		assert_absent(r, q, GW_ABSENT_ASLEEP);
