@@ -9,6 +9,8 @@
 
 const struct backend_ops *const backend_table[] = {
 	&backend_nvml,
+	&backend_amdgpu,
+	&backend_intel,
 	NULL,
 };
 

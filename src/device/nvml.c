@@ -561,7 +561,7 @@ static void nvml_close(struct backend *b)
 	if (!n)
 		return;
 	if (n->initialised)
-		NVML_B(b, shutdown);
+		NVML_B(b, shutdown, );
 	if (n->lib)
 		dlclose(n->lib);
 	free(n);
@@ -577,7 +577,7 @@ static int open_library(struct backend *b)
 	n->lib = find_library(b);
 	if (!n->lib || !look_up(b, n) || list_sleeping(b))
 		return 0;
-	code = NVML_B(b, init);
+	code = NVML_B(b, init, );
 	if (code != ABI_SUCCESS) {
 		init_failed(b, code);
 		return 0;

@@ -133,6 +133,17 @@ static inline void sim_close(void)
 	sim.ctx = NULL;
 }
 
+/* After a failed test too: the next one begins without clients. */
+static inline int sim_teardown(void **state)
+{
+	(void)state;
+	sim.unhang();
+	sim_close();
+	return 0;
+}
+
+#define sim_test(f) cmocka_unit_test_teardown(f, sim_teardown)
+
 static inline const struct gw_device *sim_take(unsigned tiers, unsigned device)
 {
 	assert_int_equal(gw_snapshot_take(sim.snap, tiers), 0);

@@ -219,7 +219,9 @@ static void check_fault(const struct have *was, const char *symbol, int code)
 				 gw_quantity_info(q)->key);
 		lost += was->why[0][q] == GW_HAVE && is.why[0][q] != GW_HAVE;
 	}
-	if (!concerns_all(code) && lost > 13) /* all the field values hang on one symbol */
+	if (!concerns_all(code) && lost > 13 &&
+	    strcmp(symbol, nvml_symbol[CALL_by_index]) !=
+		    0) /* all the field values hang on one symbol */
 		fail_msg("%s=%d took %u figures", symbol, code, lost);
 }
 
@@ -544,7 +546,7 @@ static void process_layouts_of_16_24_and_32_bytes_read_the_same(void **state)
 	for (size_t i = 0; i < 3; i++) {
 		snprintf(text, sizeof(text),
 			 "[driver]\nprocess_bytes = %d\n[[gpu]]\nprofile = \"a100\"\n"
-			 "[[gpu.process]]\npid = 4100000\nmemory = \"1 GiB\"\ncount = 5\n",
+			 "[[gpu.process]]\nmemory = \"1 GiB\"\ncount = 5\n",
 			 bytes[i]);
 		sim_text(text);
 		sim_open();
@@ -555,7 +557,7 @@ static void process_layouts_of_16_24_and_32_bytes_read_the_same(void **state)
 		for (unsigned k = 0; k < 5; k++) {
 			const struct gw_process *p = gw_process_list_get(l, k);
 
-			assert_int_equal(p->pid, 4100000 + k);
+			assert_int_equal(p->pid, 4000000 + k);
 			assert_int_equal(p->memory_bytes, 1u << 30);
 			assert_int_equal(p->mig_gpu_instance, -1);
 			assert_int_equal(p->orphan, 1);
@@ -729,36 +731,36 @@ static void sixty_four_gpus_are_all_there(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(reads_what_an_h200_says),
-		cmocka_unit_test(a_list_asks_no_more_than_identity_and_memory),
-		cmocka_unit_test(slower_tiers_are_kept_for_their_time),
+		sim_test(reads_what_an_h200_says),
+		sim_test(a_list_asks_no_more_than_identity_and_memory),
+		sim_test(slower_tiers_are_kept_for_their_time),
 		cmocka_unit_test(
 			the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second),
-		cmocka_unit_test(a_refusal_is_remembered_until_the_driver_is_opened_again),
-		cmocka_unit_test(placeholders_never_come_out_as_values),
-		cmocka_unit_test(gpm_needs_two_readings_a_tenth_of_a_second_apart),
-		cmocka_unit_test(mig_instances_have_memory_of_their_own),
-		cmocka_unit_test(names_are_cleaned_for_terminals),
-		cmocka_unit_test(every_call_with_every_code_leaves_the_rest_intact),
-		cmocka_unit_test(each_missing_symbol_costs_its_own_figures_only),
-		cmocka_unit_test(an_older_call_stands_in_for_a_missing_one),
-		cmocka_unit_test(a_lost_gpu_is_listed_without_figures_and_comes_back),
-		cmocka_unit_test(a_driver_that_is_replaced_is_opened_again_with_back_off),
-		cmocka_unit_test(a_driver_that_appears_later_is_found),
-		cmocka_unit_test(let_go_closes_every_handle_until_resume),
-		cmocka_unit_test(causes_are_told_apart),
-		cmocka_unit_test(a_gpu_we_may_not_open_stays_in_the_list),
-		cmocka_unit_test(a_device_that_only_errs_is_at_fault),
-		cmocka_unit_test(a_hung_call_stalls_its_device_and_no_other),
-		cmocka_unit_test(an_init_that_hangs_is_named),
-		cmocka_unit_test(process_layouts_of_16_24_and_32_bytes_read_the_same),
-		cmocka_unit_test(lists_of_any_length_are_read_whole),
-		cmocka_unit_test(a_process_in_two_lists_is_one),
-		cmocka_unit_test(a_growing_list_is_asked_again),
-		cmocka_unit_test(the_power_ring_is_drained_without_duplicate_or_hole),
-		cmocka_unit_test(xids_arrive_as_events_and_clock_noise_does_not),
-		cmocka_unit_test(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised),
-		cmocka_unit_test(sixty_four_gpus_are_all_there),
+		sim_test(a_refusal_is_remembered_until_the_driver_is_opened_again),
+		sim_test(placeholders_never_come_out_as_values),
+		sim_test(gpm_needs_two_readings_a_tenth_of_a_second_apart),
+		sim_test(mig_instances_have_memory_of_their_own),
+		sim_test(names_are_cleaned_for_terminals),
+		sim_test(every_call_with_every_code_leaves_the_rest_intact),
+		sim_test(each_missing_symbol_costs_its_own_figures_only),
+		sim_test(an_older_call_stands_in_for_a_missing_one),
+		sim_test(a_lost_gpu_is_listed_without_figures_and_comes_back),
+		sim_test(a_driver_that_is_replaced_is_opened_again_with_back_off),
+		sim_test(a_driver_that_appears_later_is_found),
+		sim_test(let_go_closes_every_handle_until_resume),
+		sim_test(causes_are_told_apart),
+		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
+		sim_test(a_device_that_only_errs_is_at_fault),
+		sim_test(a_hung_call_stalls_its_device_and_no_other),
+		sim_test(an_init_that_hangs_is_named),
+		sim_test(process_layouts_of_16_24_and_32_bytes_read_the_same),
+		sim_test(lists_of_any_length_are_read_whole),
+		sim_test(a_process_in_two_lists_is_one),
+		sim_test(a_growing_list_is_asked_again),
+		sim_test(the_power_ring_is_drained_without_duplicate_or_hole),
+		sim_test(xids_arrive_as_events_and_clock_noise_does_not),
+		sim_test(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised),
+		sim_test(sixty_four_gpus_are_all_there),
 	};
 
 	return cmocka_run_group_tests(tests, sim_setup, NULL);
