@@ -738,7 +738,7 @@ static void read_tier(struct device *d, unsigned t, struct outcome *o)
 	nd->planned[t] = (uint8_t)keep;
 }
 
-static void read_mig_memory(struct device *d)
+void nvml_mig_memory(struct device *d)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 
@@ -759,6 +759,23 @@ static void read_mig_memory(struct device *d)
 		g->memory_used_bytes = m.used;
 		g->memory_free_bytes = m.free;
 	}
+}
+
+bool nvml_read_one(struct device *d, unsigned quantity)
+{
+	struct outcome o = { 0 };
+
+	for (unsigned i = 0; i < READERS; i++) {
+		abi_return code;
+
+		if (!memchr(readers[i].q, (int)quantity, sizeof(readers[i].q)))
+			continue;
+		code = read_row(d, &readers[i]);
+		if (code != ABI_SUCCESS)
+			row_failed(d, &readers[i], code, &o);
+		break;
+	}
+	return !o.stop;
 }
 
 static void judge(struct device *d, const struct outcome *o)
@@ -790,8 +807,10 @@ void nvml_read(struct device *d, unsigned tiers)
 			read_tier(d, t, &o);
 	if (o.stop)
 		return;
+	if (tiers & GW_TIER_STATIC)
+		nvml_read_texts(d);
 	if (d->r.mig_count && tiers & GW_TIER_SLOW)
-		read_mig_memory(d);
+		nvml_mig_memory(d);
 	judge(d, &o);
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {

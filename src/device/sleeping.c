@@ -3,6 +3,7 @@
 #include "drm.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #define GPUS_MAX 64
 
@@ -16,7 +17,7 @@ static void list_one(struct backend *b, unsigned index, const struct pci_gpu *gp
 		return;
 	snprintf(why, sizeof(why), "not opened: that would wake %s", sleeper);
 	d->r.index = index;
-	d->r.provenance = GW_FROM_SYSFS;
+	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
 	report_state(&d->r, gpu->asleep ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
 		     gpu->asleep ? NULL : why);
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_ASLEEP);
@@ -33,7 +34,8 @@ bool sleeping_list(struct backend *b, uint32_t vendor)
 
 	n = n < GPUS_MAX ? n : GPUS_MAX;
 	for (unsigned i = 0; i < n && !sleeper; i++)
-		if (gpu[i].asleep)
+		if (gpu[i].asleep &&
+		    strncmp(gpu[i].driver, "vfio", 4) != 0) /* a guest's is no one's here */
 			sleeper = gpu[i].pci;
 	if (!sleeper || b->env->flags & GW_WAKE)
 		return false;

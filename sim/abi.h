@@ -1,0 +1,125 @@
+/* abi: how an NVML function gets at the world.
+ *
+ * Every function begins with one of the enter calls, which count it, apply the scenario's
+ * faults and resolve the handle, and ends with abi_leave(), which gives the lock back.  The
+ * lock is never held while a call waits, sleeps or hangs. */
+#ifndef SIM_ABI_H
+#define SIM_ABI_H
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "device/nvml_abi.h"
+#include "world.h"
+
+#define SIM_EXPORT __attribute__((visibility("default")))
+
+struct abi_violation {
+	uint64_t reference_us, violation_ns;
+};
+
+/* What other users of NVML call beyond NVML_CALLS. */
+#define SIM_CALLS(N)                                                                       \
+	N(_, nvmlInit, (void))                                                             \
+	N(_, nvmlInitWithFlags, (uint32_t))                                                \
+	N(_, nvmlSystemGetCudaDriverVersion_v2, (int *))                                   \
+	N(_, nvmlSystemGetProcessName, (uint32_t, char *, uint32_t))                       \
+	N(_, nvmlDeviceGetCount, (uint32_t *))                                             \
+	N(_, nvmlDeviceGetHandleByIndex, (uint32_t, abi_device *))                         \
+	N(_, nvmlDeviceGetHandleBySerial, (const char *, abi_device *))                    \
+	N(_, nvmlDeviceGetHandleByPciBusId_v2, (const char *, abi_device *))               \
+	N(_, nvmlDeviceGetHandleByPciBusId, (const char *, abi_device *))                  \
+	N(_, nvmlDeviceGetIndex, (abi_device, uint32_t *))                                 \
+	N(_, nvmlDeviceGetBrand, (abi_device, uint32_t *))                                 \
+	N(_, nvmlDeviceGetPciInfo_v2, (abi_device, struct abi_pci *))                      \
+	N(_, nvmlDeviceGetDisplayMode, (abi_device, uint32_t *))                           \
+	N(_, nvmlDeviceGetPowerManagementMode, (abi_device, uint32_t *))                   \
+	N(_, nvmlDeviceGetPowerState, (abi_device, uint32_t *))                            \
+	N(_, nvmlDeviceGetSupportedClocksEventReasons, (abi_device, uint64_t *))           \
+	N(_, nvmlDeviceGetSupportedClocksThrottleReasons, (abi_device, uint64_t *))        \
+	N(_, nvmlDeviceGetViolationStatus, (abi_device, uint32_t, struct abi_violation *)) \
+	N(_, nvmlDeviceIsMigDeviceHandle, (abi_device, uint32_t *))                        \
+	N(_, nvmlDeviceGetDeviceHandleFromMigDeviceHandle, (abi_device, abi_device *))     \
+	N(_, nvmlDeviceGetAttributes_v2, (abi_device, struct abi_mig_attributes *))        \
+	N(_, nvmlEventSetWait, (abi_set, void *, uint32_t))                                \
+	N(_, nvmlGpmMigSampleGet, (abi_device, uint32_t, abi_gpm_sample))                  \
+	N(_, nvmlDeviceGetAccountingMode, (abi_device, uint32_t *))                        \
+	N(_, nvmlDeviceSetAccountingMode, (abi_device, uint32_t))                          \
+	N(_, nvmlDeviceClearAccountingPids, (abi_device))                                  \
+	N(_, nvmlDeviceGetAccountingBufferSize, (abi_device, uint32_t *))                  \
+	N(_, nvmlDeviceGetAccountingPids, (abi_device, uint32_t *, uint32_t *))            \
+	N(_, nvmlDeviceGetAccountingStats, (abi_device, uint32_t, struct abi_accounting *))
+
+#define SIM_ALL_CALLS(N) NVML_CALLS(N) SIM_CALLS(N)
+
+#define SIM_ENUM(name, symbol, args) CALL_##symbol,
+enum call { SIM_ALL_CALLS(SIM_ENUM) N_CALLS };
+#undef SIM_ENUM
+
+#define SIM_PROTOTYPE(name, symbol, args) SIM_EXPORT abi_return symbol args;
+SIM_ALL_CALLS(SIM_PROTOTYPE)
+SIM_EXPORT const char *nvmlErrorString(abi_return code);
+
+struct ctx {
+	enum call call;
+	struct world *w;
+	struct device *d;
+	struct mig *mig; /* NULL: the whole board */
+	uint64_t now_ns;
+	struct fault fault;
+};
+
+/* The symbol of a call, and its number (-1: no such). */
+extern const char *const call_symbols[N_CALLS];
+int call_find(const char *symbol);
+
+/* 0 with the lock held, or the code to return, without it. */
+abi_return abi_enter(struct ctx *c, enum call call);
+abi_return abi_enter_init(struct ctx *c, enum call call);
+abi_return abi_enter_device(struct ctx *c, enum call call, abi_device handle);
+abi_return abi_leave(struct ctx *c, abi_return code);
+
+/* With the lock held: 0, or why no call can be answered now. */
+abi_return abi_ready(const struct ctx *c);
+
+/* With the lock held: one more and one less user; -1 where there is none to go. */
+abi_return abi_init_add(struct ctx *c);
+abi_return abi_init_drop(void);
+
+/* Handles are numbers that are never followed: generation, device and instance. */
+abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1);
+
+/* v, or what the scenario says instead. */
+uint32_t abi_u32(const struct ctx *c, double v);
+uint64_t abi_u64(const struct ctx *c, uint64_t v);
+
+/* Copies with NUL; code 0, 2, 3 (text NULL) or 7. */
+abi_return abi_string(const char *text, char *out, uint32_t size);
+
+/* Fault of one field of nvmlDeviceGetFieldValues. */
+struct fault abi_field_fault(const struct ctx *c, unsigned field);
+
+/* Gives the lock away until time may have come to t_ns (world), or something changed. */
+void abi_wait(uint64_t t_ns);
+
+/* The same for what control.c does. */
+struct sim {
+	pthread_mutex_t lock;
+	pthread_cond_t moved; /* time was stepped, a world was loaded, a hang has ended */
+	struct world *world;
+	unsigned generation; /* of handles; moves with each load */
+	unsigned inits, init_generation;
+	uint64_t hang_round; /* moves with each unhang           */
+	uint64_t calls[N_CALLS];
+	char error[512]; /* why GPUWARD_SIM could not be loaded */
+};
+extern struct sim sim;
+
+static inline uint64_t abi_us(const struct ctx *c, uint64_t t_ns)
+{
+	return world_wall_ns(c->w, t_ns) / 1000;
+}
+
+#endif

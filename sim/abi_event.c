@@ -1,0 +1,195 @@
+/* NVML: events, which come from the scenario's timeline.
+ *
+ * A set has a position in the timeline: what it has been given.  Nothing from before a
+ * registration is replayed.  Clock events come at once and then every 100 ms, as on the real
+ * thing, for whoever was careless enough to ask for them. */
+#include "abi.h"
+
+#define SETS_MAX 64
+#define CLOCK_NS UINT64_C(100000000)
+
+struct registration {
+	uint64_t mask;
+	uint64_t since_ns;
+};
+
+struct set {
+	bool used;
+	unsigned generation;
+	struct registration on[WORLD_DEVICES_MAX];
+	size_t next; /* in the timeline */
+	uint64_t next_clock_ns;
+};
+
+static struct set sets[SETS_MAX];
+
+static abi_set handle_of(const struct set *s)
+{
+	return (abi_set)((uintptr_t)0x520000000000u | (uintptr_t)(s - sets + 1) << 4);
+}
+
+static struct set *set_of(abi_set handle)
+{
+	for (unsigned i = 0; i < SETS_MAX; i++)
+		if (sets[i].used && handle_of(&sets[i]) == handle)
+			return &sets[i];
+	return NULL;
+}
+
+abi_return nvmlEventSetCreate(abi_set *out)
+{
+	struct ctx c;
+	abi_return code = abi_enter(&c, CALL_nvmlEventSetCreate);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (out == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	for (unsigned i = 0; i < SETS_MAX; i++) {
+		if (sets[i].used)
+			continue;
+		sets[i] = (struct set){ .used = true, .generation = sim.init_generation };
+		*out = handle_of(&sets[i]);
+		return abi_leave(&c, ABI_SUCCESS);
+	}
+	return abi_leave(&c, ABI_INSUFFICIENT_RESOURCES);
+}
+
+abi_return nvmlEventSetFree(abi_set handle)
+{
+	struct ctx c;
+	abi_return code = abi_enter_init(&c, CALL_nvmlEventSetFree);
+	struct set *s;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	s = set_of(handle);
+	if (s == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	s->used = false;
+	pthread_cond_broadcast(&sim.moved);
+	return abi_leave(&c, ABI_SUCCESS);
+}
+
+abi_return nvmlDeviceRegisterEvents(abi_device h, uint64_t mask, abi_set handle)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceRegisterEvents, h);
+	uint64_t supported;
+	struct set *s;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	s = set_of(handle);
+	if (s == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	supported = c.d->p.traits & TRAIT_ROWS ? 0xFF9F : 0x1F;
+	if (mask & ~supported)
+		return abi_leave(&c, ABI_NOT_SUPPORTED);
+	s->on[c.d->index].mask |= mask;
+	s->on[c.d->index].since_ns = c.now_ns;
+	s->next_clock_ns = c.now_ns;
+	return abi_leave(&c, ABI_SUCCESS);
+}
+
+/* The first device of which a's event is wanted; n_devices: none. */
+static unsigned wanted_by(const struct ctx *c, const struct set *s, const struct action *a)
+{
+	for (unsigned i = 0; i < c->w->n_devices; i++)
+		if ((a->device < 0 || (unsigned)a->device == i) && s->on[i].mask & a->type &&
+		    a->at_ns >= s->on[i].since_ns)
+			return i;
+	return c->w->n_devices;
+}
+
+static bool next_event(struct ctx *c, struct set *s, struct abi_event_data *out,
+		       uint64_t *when_ns)
+{
+	*when_ns = WORLD_NEVER;
+	for (; s->next < c->w->n_actions; s->next++) {
+		const struct action *a = &c->w->actions[s->next];
+		unsigned device;
+
+		if (a->at_ns > c->now_ns) {
+			*when_ns = a->at_ns;
+			break;
+		}
+		if (a->type == 0)
+			continue;
+		device = wanted_by(c, s, a);
+		if (device == c->w->n_devices)
+			continue;
+		s->next++;
+		*out = (struct abi_event_data){ abi_handle(c, device, 0), a->type,
+						a->kind == ACTION_EVENT ? a->data : 0,
+						ABI_NO_U32, ABI_NO_U32 };
+		return true;
+	}
+	for (unsigned i = 0; i < c->w->n_devices; i++) {
+		if (!(s->on[i].mask & ABI_EVENT_CLOCK))
+			continue;
+		if (s->next_clock_ns > c->now_ns) {
+			if (s->next_clock_ns < *when_ns)
+				*when_ns = s->next_clock_ns;
+			break;
+		}
+		s->next_clock_ns = c->now_ns + CLOCK_NS;
+		*out = (struct abi_event_data){ abi_handle(c, i, 0), ABI_EVENT_CLOCK, 0,
+						ABI_NO_U32, ABI_NO_U32 };
+		return true;
+	}
+	return false;
+}
+
+static abi_return wait(enum call call, abi_set handle, struct abi_event_data *out, uint32_t ms)
+{
+	struct ctx c;
+	abi_return code = abi_enter(&c, call);
+	uint64_t end_ns, when_ns;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (out == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	end_ns = c.now_ns + ms * UINT64_C(1000000);
+	for (;;) {
+		/* The lock was away: the set, the world and the driver may be others. */
+		struct set *s = set_of(handle);
+
+		if (s == NULL || s->generation != sim.init_generation)
+			return abi_leave(&c, ABI_INVALID_ARGUMENT);
+		code = abi_ready(&c);
+		if (code != ABI_SUCCESS)
+			return abi_leave(&c, code);
+		if (next_event(&c, s, out, &when_ns))
+			return abi_leave(&c, ABI_SUCCESS);
+		if (c.now_ns >= end_ns)
+			return abi_leave(&c, ABI_TIMEOUT);
+		abi_wait(when_ns < end_ns ? when_ns : end_ns);
+		c.w = sim.world;
+		c.now_ns = world_now_ns(c.w);
+	}
+}
+
+abi_return nvmlEventSetWait_v2(abi_set set, struct abi_event_data *out, uint32_t ms)
+{
+	return wait(CALL_nvmlEventSetWait_v2, set, out, ms);
+}
+
+/* Version 1 has no instance ids. */
+abi_return nvmlEventSetWait(abi_set set, void *out, uint32_t ms)
+{
+	struct abi_event_data data;
+	abi_return code = wait(CALL_nvmlEventSetWait, set, out != NULL ? &data : NULL, ms);
+	struct {
+		abi_device device;
+		uint64_t type, data;
+	} *old = out;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	old->device = data.device;
+	old->type = data.type;
+	old->data = data.data;
+	return code;
+}

@@ -1,0 +1,309 @@
+/* NVML: field values, and the driver's sample buffers. */
+#include <math.h>
+
+#include "abi.h"
+
+/* How a field is made: a number of the device, what it needs, how it is typed. */
+struct field {
+	unsigned id;
+	enum abi_value_type type;
+	unsigned needs;                                              /* traits */
+	double (*value)(struct ctx *c, unsigned scope, unsigned id); /* NAN: code 3 */
+};
+
+static double limited(struct ctx *c, unsigned scope, unsigned id)
+{
+	static const enum limited low[] = { LIMITED_POWER, LIMITED_THERMAL,
+					    LIMITED_SYNC_BOOST };
+	static const enum limited high[] = { LIMITED_SOFTWARE_THERMAL, LIMITED_HARDWARE_THERMAL,
+					     LIMITED_BRAKE };
+
+	(void)scope;
+	if (id >= ABI_FIELD_LIMITED_THERMAL_SOFTWARE)
+		return (double)c->d->limited_ns[high[id - ABI_FIELD_LIMITED_THERMAL_SOFTWARE]];
+	return (double)c->d->limited_ns[low[id - ABI_FIELD_LIMITED_POWER]];
+}
+
+static double zero(struct ctx *c, unsigned scope, unsigned id)
+{
+	(void)c, (void)scope, (void)id;
+	return 0;
+}
+
+static double memory_c(struct ctx *c, unsigned scope, unsigned id)
+{
+	(void)scope, (void)id;
+	return floor(history_celsius(&c->d->history, c->d->now_ns) + 1);
+}
+
+static double energy_mj(struct ctx *c, unsigned scope, unsigned id)
+{
+	(void)id;
+	if (c->d->sensor.p.no_counter || scope != ABI_SCOPE_GPU)
+		return NAN;
+	return (double)device_counter_mj(c->d);
+}
+
+/* Memory's share: 45 W at rest, 62 W with a context, more with the load. */
+static double memory_mw(const struct device *d)
+{
+	double load = history_mean_load(&d->history, d->now_ns, 1000000000);
+
+	return 1e3 * ((d->reasons & ABI_REASON_IDLE ? 45 : 62) + 60 * load);
+}
+
+static double average_mw(struct ctx *c, unsigned scope, unsigned id)
+{
+	(void)id;
+	if (scope == ABI_SCOPE_MEMORY && c->d->p.traits & TRAIT_MEMORY_POWER)
+		return memory_mw(c->d);
+	if (c->d->sensor.p.no_average || (scope != 0 && !(c->d->p.traits & TRAIT_MODULE)))
+		return NAN;
+	sensor_refresh(&c->d->sensor, &c->d->history, c->d->now_ns);
+	return 1e3 * c->d->sensor.average_w;
+}
+
+static double instant_mw(struct ctx *c, unsigned scope, unsigned id)
+{
+	(void)id;
+	if (c->d->sensor.p.no_instant ||
+	    (scope != 0 && !(scope == ABI_SCOPE_MODULE && c->d->p.traits & TRAIT_MODULE)))
+		return NAN;
+	sensor_refresh(&c->d->sensor, &c->d->history, c->d->now_ns);
+	return 1e3 * c->d->sensor.instant_w;
+}
+
+static double limit_mw(struct ctx *c, unsigned scope, unsigned id)
+{
+	const struct device *d = c->d;
+
+	if (scope != 0 || d->p.traits & TRAIT_NO_LIMIT)
+		return NAN;
+	if (id == ABI_FIELD_POWER_MIN)
+		return d->p.limit_min_w * 1e3;
+	if (id == ABI_FIELD_POWER_MAX)
+		return d->p.limit_max_w * 1e3;
+	return (id == ABI_FIELD_POWER_DEFAULT ? d->p.limit_w : d->limit_w) * 1e3;
+}
+
+static double tlimit_c(struct ctx *c, unsigned scope, unsigned id)
+{
+	const struct profile *p = &c->d->p;
+
+	(void)scope;
+	if (id == ABI_FIELD_TLIMIT_SHUTDOWN)
+		return p->gpu_max_c - p->shutdown_c;
+	return id == ABI_FIELD_TLIMIT_SLOWDOWN ? p->gpu_max_c - p->slowdown_c : 0;
+}
+
+/* Bytes since the beginning; the field holds the low 32 bits, so it wraps at 4 GiB. */
+static double pcie_bytes(struct ctx *c, unsigned scope, unsigned id)
+{
+	double busy = history_busy_s(&c->d->history, c->d->now_ns);
+	double bytes = 4.5e5 * (double)c->d->now_ns * 1e-9 +
+		       busy * (id == ABI_FIELD_PCIE_SENT ? 2.0e8 : 1.4e9);
+
+	(void)scope;
+	return fmod(bytes, 4294967296.0);
+}
+
+static double health(struct ctx *c, unsigned scope, unsigned id)
+{
+	const struct device *d = c->d;
+
+	(void)scope;
+	switch (id) {
+	case ABI_FIELD_PCIE_REPLAYS: return d->replays;
+	case ABI_FIELD_REMAPPED_UNCORRECTABLE: return d->remapped;
+	case ABI_FIELD_REMAPPED_PENDING: return d->remap_pending;
+	case ABI_FIELD_REMAPPED_FAILURE: return d->remap_failed;
+	case ABI_FIELD_RECOVERY_ACTION: return d->recovery_action;
+	default: return 0;
+	}
+}
+
+static const struct field fields[] = {
+	{ 74, ABI_VALUE_U64, 0, limited },
+	{ 75, ABI_VALUE_U64, 0, limited },
+	{ 76, ABI_VALUE_U64, 0, limited },
+	{ 77, ABI_VALUE_U64, 0, zero },
+	{ 78, ABI_VALUE_U64, 0, zero },
+	{ 79, ABI_VALUE_U64, 0, zero },
+	{ 80, ABI_VALUE_U64, 0, zero },
+	{ 81, ABI_VALUE_U64, 0, zero },
+	{ 82, ABI_VALUE_U32, TRAIT_MEMORY_SENSOR, memory_c },
+	{ 83, ABI_VALUE_U64, 0, energy_mj },
+	{ 94, ABI_VALUE_U32, 0, health },
+	{ 95, ABI_VALUE_U32, 0, health },
+	{ 142, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 143, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 144, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 145, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 185, ABI_VALUE_U32, 0, average_mw },
+	{ 186, ABI_VALUE_U32, 0, instant_mw },
+	{ 187, ABI_VALUE_U32, 0, limit_mw },
+	{ 188, ABI_VALUE_U32, 0, limit_mw },
+	{ 189, ABI_VALUE_U32, 0, limit_mw },
+	{ 190, ABI_VALUE_U32, 0, limit_mw },
+	{ 191, ABI_VALUE_U64, 0, energy_mj },
+	{ 192, ABI_VALUE_U32, 0, limit_mw },
+	{ 193, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
+	{ 194, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
+	{ 195, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
+	{ 196, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
+	{ 197, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
+	{ 198, ABI_VALUE_U32, TRAIT_PCIE_COUNTERS, pcie_bytes },
+	{ 230, ABI_VALUE_U32, TRAIT_ROWS, health },
+	{ 269, ABI_VALUE_U64, 0, limited },
+	{ 270, ABI_VALUE_U64, 0, limited },
+	{ 271, ABI_VALUE_U64, 0, limited },
+};
+
+static const struct field *find(unsigned id)
+{
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++)
+		if (fields[i].id == id)
+			return &fields[i];
+	return NULL;
+}
+
+static void answer(struct ctx *c, struct abi_field_value *v)
+{
+	const struct field *f = find(v->field);
+	struct fault fault = abi_field_fault(c, v->field);
+	double value;
+
+	v->timestamp_us = (int64_t)abi_us(c, c->now_ns);
+	v->latency_us = 0;
+	v->code = ABI_NOT_SUPPORTED;
+	if (fault.has_code) {
+		v->code = fault.code;
+		return;
+	}
+	if (f == NULL || (c->d->p.traits & f->needs) != f->needs)
+		return;
+	value = f->value(c, v->scope, v->field);
+	if (isnan(value))
+		return;
+	v->code = ABI_SUCCESS;
+	v->type = f->type;
+	/* Only as many bytes as the type has are written: the rest keeps what it held. */
+	if (f->type == ABI_VALUE_U64)
+		v->value.u64 = fault.has_value ? fault.value : (uint64_t)value;
+	else if (f->type == ABI_VALUE_I32)
+		v->value.i32 = fault.has_value ? (int32_t)fault.value : (int32_t)value;
+	else
+		v->value.u32 =
+			fault.has_value ? (uint32_t)fault.value : (uint32_t)llround(value);
+}
+
+abi_return nvmlDeviceGetFieldValues(abi_device h, int n, struct abi_field_value *values)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetFieldValues, h);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (n <= 0 || values == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	for (int i = 0; i < n; i++)
+		answer(&c, &values[i]);
+	return abi_leave(&c, ABI_SUCCESS);
+}
+
+/* Buffers.  Power is the sensor's ring; utilisation and clocks are kept every 200 ms. */
+#define SLOW_ENTRIES 71
+#define SLOW_GAP_NS  UINT64_C(200000000)
+
+static struct abi_sample slow_sample(const struct ctx *c, unsigned type, uint64_t k)
+{
+	const struct history *h = &c->d->history;
+	uint64_t at_ns = k * SLOW_GAP_NS;
+	struct abi_sample s = { .timestamp_us = abi_us(c, at_ns) };
+	double value = 0;
+
+	if (type == ABI_SAMPLE_GPU || type == ABI_SAMPLE_MEMORY)
+		value = (type == ABI_SAMPLE_GPU ? 100 : 55) *
+			history_mean_load(h, at_ns, SLOW_GAP_NS);
+	else if (type == ABI_SAMPLE_SM_CLOCK)
+		value = history_at(h, at_ns)->clock;
+	else if (type == ABI_SAMPLE_MEMORY_CLOCK)
+		value = device_memory_mhz(c->d);
+	s.value.u32 = (uint32_t)llround(value);
+	return s;
+}
+
+static struct abi_sample sample(const struct ctx *c, unsigned type, uint64_t k)
+{
+	struct sensor_sample r;
+	struct abi_sample s = { 0 };
+
+	if (type != ABI_SAMPLE_POWER)
+		return slow_sample(c, type, k);
+	r = sensor_ring_sample(&c->d->sensor, &c->d->history, k);
+	s.timestamp_us = abi_us(c, r.at_ns);
+	s.value.u32 = (uint32_t)llround(1e3 * r.watts);
+	return s;
+}
+
+/* The numbers of the newest sample and of the oldest that is still kept (past the newest where
+ * there is none yet). */
+static void kept(const struct ctx *c, unsigned type, uint64_t *first, uint64_t *newest)
+{
+	const struct sensor *s = &c->d->sensor;
+	uint64_t entries = SLOW_ENTRIES;
+	double gap_ns = (double)SLOW_GAP_NS;
+
+	if (type == ABI_SAMPLE_POWER) {
+		*newest = sensor_ring_newest(s, c->now_ns);
+		entries = s->p.ring_entries;
+		gap_ns = s->p.ring_gap_ms * 1e6;
+	} else {
+		*newest = c->now_ns / SLOW_GAP_NS;
+	}
+	*first = *newest >= entries ? *newest - entries + 1 : 0;
+	/* What was before the driver started is gone. */
+	if (s->epoch_ns != 0 && (double)*first * gap_ns < (double)s->epoch_ns)
+		*first = (uint64_t)((double)s->epoch_ns / gap_ns) + 1;
+}
+
+static abi_return samples_refused(const struct ctx *c, unsigned type, uint32_t *value_type,
+				  uint32_t *count)
+{
+	if (value_type == NULL || count == NULL || type > ABI_SAMPLE_OFA ||
+	    type == ABI_SAMPLE_MODULE_POWER)
+		return ABI_INVALID_ARGUMENT;
+	if (type == ABI_SAMPLE_POWER ? c->d->sensor.p.no_ring : c->d->mig_enabled)
+		return ABI_NOT_SUPPORTED;
+	return ABI_SUCCESS;
+}
+
+abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
+				uint32_t *value_type, uint32_t *count, struct abi_sample *out)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetSamples, h);
+	uint64_t first, newest;
+	uint32_t n = 0;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	code = samples_refused(&c, type, value_type, count);
+	if (code != ABI_SUCCESS)
+		return abi_leave(&c, code);
+	*value_type = ABI_VALUE_U32;
+	kept(&c, type, &first, &newest);
+	if (out == NULL) {
+		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries + 1
+						  : SLOW_ENTRIES + 1;
+		return abi_leave(&c, ABI_SUCCESS);
+	}
+	for (uint64_t k = first; k <= newest && n < *count; k++) {
+		struct abi_sample s = sample(&c, type, k);
+
+		if (s.timestamp_us > last_us)
+			out[n++] = s;
+	}
+	*count = n;
+	return abi_leave(&c, n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
+}

@@ -1,0 +1,136 @@
+/* NVML: GPM, metrics between two samples. */
+#include <stdlib.h>
+
+#include "abi.h"
+
+struct gpm_sample {
+	bool taken;
+	unsigned device;
+	uint64_t at_ns;
+	double busy_s;
+};
+
+/* A full load in these numbers: a matrix product on an H200, roughly. */
+static const struct {
+	unsigned id;
+	double percent;
+	const char *name, *unit;
+} metrics[] = {
+	{ 1, 100, "graphics_util", "%" },
+	{ 2, 98, "sm_util", "%" },
+	{ 3, 42, "sm_occupancy", "%" },
+	{ 4, 8, "integer_util", "%" },
+	{ 5, 81, "any_tensor_util", "%" },
+	{ 6, 0, "dfma_tensor_util", "%" },
+	{ 7, 81, "hmma_tensor_util", "%" },
+	{ 9, 0, "imma_tensor_util", "%" },
+	{ 10, 55, "dram_bw_util", "%" },
+	{ 11, 0, "fp64_util", "%" },
+	{ 12, 11, "fp32_util", "%" },
+	{ 13, 3, "fp16_util", "%" },
+	{ 20, 190, "pcie_tx_per_sec", "MiB/s" },
+	{ 21, 1300, "pcie_rx_per_sec", "MiB/s" },
+};
+
+abi_return nvmlGpmQueryDeviceSupport(abi_device h, struct abi_gpm_support *out)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlGpmQueryDeviceSupport, h);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (out == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (out->version != 1)
+		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
+	out->supported = (c.d->p.traits & TRAIT_GPM) != 0;
+	return abi_leave(&c, ABI_SUCCESS);
+}
+
+abi_return nvmlGpmSampleAlloc(abi_gpm_sample *out)
+{
+	struct ctx c;
+	abi_return code = abi_enter(&c, CALL_nvmlGpmSampleAlloc);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (out == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	*out = calloc(1, sizeof(struct gpm_sample));
+	return abi_leave(&c, *out != NULL ? ABI_SUCCESS : ABI_MEMORY);
+}
+
+abi_return nvmlGpmSampleFree(abi_gpm_sample sample)
+{
+	struct ctx c;
+	abi_return code = abi_enter_init(&c, CALL_nvmlGpmSampleFree);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	free(sample);
+	return abi_leave(&c, sample != NULL ? ABI_SUCCESS : ABI_INVALID_ARGUMENT);
+}
+
+static abi_return take(enum call call, abi_device h, abi_gpm_sample sample)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, call, h);
+	struct gpm_sample *s = sample;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (s == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (!(c.d->p.traits & TRAIT_GPM))
+		return abi_leave(&c, ABI_NOT_SUPPORTED);
+	*s = (struct gpm_sample){ true, c.d->index, c.now_ns,
+				  history_busy_s(&c.d->history, c.now_ns) };
+	return abi_leave(&c, ABI_SUCCESS);
+}
+
+abi_return nvmlGpmSampleGet(abi_device h, abi_gpm_sample sample)
+{
+	return take(CALL_nvmlGpmSampleGet, h, sample);
+}
+
+abi_return nvmlGpmMigSampleGet(abi_device h, uint32_t gpu_instance, abi_gpm_sample sample)
+{
+	(void)gpu_instance;
+	return take(CALL_nvmlGpmMigSampleGet, h, sample);
+}
+
+static void measure(struct abi_gpm_metric_value *m, double share)
+{
+	m->code = ABI_NOT_SUPPORTED;
+	for (size_t i = 0; i < sizeof(metrics) / sizeof(metrics[0]); i++) {
+		if (metrics[i].id != m->id)
+			continue;
+		m->code = ABI_SUCCESS;
+		m->value = metrics[i].percent * share;
+		m->short_name = m->long_name = metrics[i].name;
+		m->unit = metrics[i].unit;
+	}
+}
+
+abi_return nvmlGpmMetricsGet(struct abi_gpm_metrics *m)
+{
+	struct ctx c;
+	abi_return code = abi_enter(&c, CALL_nvmlGpmMetricsGet);
+	const struct gpm_sample *a, *b;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (m == NULL || m->count > ABI_GPM_METRICS_MAX)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (m->version != 1)
+		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
+	a = m->first;
+	b = m->second;
+	if (a == NULL || b == NULL || !a->taken || !b->taken || a->device != b->device ||
+	    a->at_ns >= b->at_ns)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	for (uint32_t i = 0; i < m->count; i++)
+		measure(&m->metric[i],
+			(b->busy_s - a->busy_s) / ((double)(b->at_ns - a->at_ns) * 1e-9));
+	return abi_leave(&c, ABI_SUCCESS);
+}

@@ -1,0 +1,281 @@
+/* NVML: who is on the GPU. */
+#include <math.h>
+#include <string.h>
+
+#include "abi.h"
+
+/* Processes that nobody listed: they come when a list was refused for want of room. */
+#define GROWN_PID 4100000u
+
+struct list {
+	char *out;
+	size_t stride; /* of one entry; only as much of it is written */
+	uint32_t room, n;
+};
+
+static void add(struct list *l, struct abi_process_detail entry)
+{
+	if (l->n < l->room)
+		memcpy(l->out + l->n * l->stride, &entry, l->stride);
+	l->n++;
+}
+
+static void add_process(const struct ctx *c, struct list *l, const struct process *p)
+{
+	struct abi_process_detail entry;
+
+	memset(&entry, 0, sizeof(entry));
+	entry.pid = p->pid;
+	entry.memory = p->no_memory ? ABI_NO_U64 : process_bytes(p, c->now_ns);
+	entry.memory = abi_u64(c, entry.memory);
+	entry.gpu_instance = p->gpu_instance;
+	entry.compute_instance = p->compute_instance;
+	for (unsigned k = 0; k < p->copies; k++)
+		add(l, entry);
+}
+
+static void fill(const struct ctx *c, struct list *l, unsigned which)
+{
+	for (size_t i = 0; i < c->d->n_processes; i++) {
+		const struct process *p = &c->d->processes[i];
+
+		if (p->hidden || !(p->lists & which) || !process_alive(p, c->now_ns))
+			continue;
+		if (c->mig == NULL || c->mig->gpu_instance == p->gpu_instance)
+			add_process(c, l, p);
+	}
+	for (unsigned k = 0; which == LIST_COMPUTE && k < c->d->grown; k++)
+		add_process(c, l,
+			    &(struct process){ .pid = GROWN_PID + k,
+					       .bytes = UINT64_C(14) << 20,
+					       .copies = 1,
+					       .gpu_instance = ABI_NO_U32,
+					       .compute_instance = ABI_NO_U32 });
+}
+
+/* Fills, or refuses with the number that would have been needed. */
+static abi_return give(const struct ctx *c, struct list *l, unsigned which, uint32_t *count)
+{
+	if (c->d->mig_enabled && c->mig == NULL && !c->w->privileged)
+		return ABI_NO_PERMISSION;
+	fill(c, l, which);
+	*count = l->n;
+	if (l->n <= l->room)
+		return ABI_SUCCESS;
+	c->d->grown += c->d->list_growth;
+	return ABI_INSUFFICIENT_SIZE;
+}
+
+static abi_return running(enum call call, abi_device h, uint32_t *count, void *out,
+			  unsigned which, size_t stride)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, call, h);
+	struct list l = { out, stride, 0, 0 };
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (count == NULL || (*count != 0 && out == NULL))
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (stride == 0)
+		l.stride = c.w->stride;
+	l.room = *count;
+	return abi_leave(&c, give(&c, &l, which, count));
+}
+
+#define LIST_CALL(symbol, which, stride)                                     \
+	abi_return symbol(abi_device h, uint32_t *count, void *out)          \
+	{                                                                    \
+		return running(CALL_##symbol, h, count, out, which, stride); \
+	}
+LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v3, LIST_COMPUTE, 0)
+LIST_CALL(nvmlDeviceGetComputeRunningProcesses_v2, LIST_COMPUTE, sizeof(struct abi_process_v2))
+LIST_CALL(nvmlDeviceGetComputeRunningProcesses, LIST_COMPUTE, sizeof(struct abi_process_v1))
+LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses_v3, LIST_GRAPHICS, 0)
+LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses_v2, LIST_GRAPHICS,
+	  sizeof(struct abi_process_v2))
+LIST_CALL(nvmlDeviceGetGraphicsRunningProcesses, LIST_GRAPHICS, sizeof(struct abi_process_v1))
+LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v3, LIST_MPS, 0)
+LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses_v2, LIST_MPS, sizeof(struct abi_process_v2))
+LIST_CALL(nvmlDeviceGetMPSComputeRunningProcesses, LIST_MPS, sizeof(struct abi_process_v1))
+
+abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h,
+						 struct abi_process_detail_list *list)
+{
+	static const unsigned which[] = { LIST_COMPUTE, LIST_GRAPHICS, LIST_MPS };
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetRunningProcessDetailList, h);
+	struct list l = { NULL, sizeof(struct abi_process_detail), 0, 0 };
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (list == NULL || (list->count != 0 && list->processes == NULL))
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (list->version != ABI_TAG(struct abi_process_detail_list, 1))
+		return abi_leave(&c, ABI_ARGUMENT_VERSION_MISMATCH);
+	if (c.d->p.architecture < 9 || list->mode > 2)
+		return abi_leave(&c, list->mode > 2 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
+	l.out = (char *)list->processes;
+	l.room = list->count;
+	return abi_leave(&c, give(&c, &l, which[list->mode], &list->count));
+}
+
+/* The driver samples every sixth of a second. */
+#define SAMPLE_NS UINT64_C(166666667)
+
+abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_utilization *out,
+					   uint32_t *count, uint64_t last_us)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetProcessUtilization, h);
+	uint64_t stamp_us;
+	uint32_t n = 0;
+	double load;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (count == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (c.d->mig_enabled)
+		return abi_leave(&c, ABI_NOT_SUPPORTED);
+	/* It wants room for its whole buffer, however little there is in it. */
+	if (out == NULL || *count < c.w->utilization_entries) {
+		*count = c.w->utilization_entries;
+		return abi_leave(&c, ABI_INSUFFICIENT_SIZE);
+	}
+	stamp_us = abi_us(&c, c.now_ns - c.now_ns % SAMPLE_NS);
+	load = history_mean_load(&c.d->history, c.now_ns, 1000000000);
+	for (size_t i = 0; i < c.d->n_processes && n < *count && stamp_us > last_us; i++) {
+		const struct process *p = &c.d->processes[i];
+		uint32_t sm = (uint32_t)lround(fmin(100 * load * p->share, 100));
+
+		if (p->hidden || !process_alive(p, c.now_ns) ||
+		    (sm == 0 && p->encoder <= 0 && p->decoder <= 0))
+			continue;
+		out[n++] =
+			(struct abi_process_utilization){ p->pid,
+							  stamp_us,
+							  sm,
+							  sm / 2,
+							  (uint32_t)lround(100 * p->encoder),
+							  (uint32_t)lround(100 * p->decoder) };
+	}
+	*count = n;
+	return abi_leave(&c, n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
+}
+
+/* Accounting: while it is on, every process that ever ran is remembered. */
+#define ACCOUNTING_ENTRIES 4000
+
+#define ACCOUNTING_CALL(symbol, value)                                    \
+	abi_return symbol(abi_device h, uint32_t *out)                    \
+	{                                                                 \
+		struct ctx c;                                             \
+		abi_return code = abi_enter_device(&c, CALL_##symbol, h); \
+                                                                          \
+		if (code != ABI_SUCCESS)                                  \
+			return code;                                      \
+		if (out == NULL)                                          \
+			return abi_leave(&c, ABI_INVALID_ARGUMENT);       \
+		*out = value;                                             \
+		return abi_leave(&c, ABI_SUCCESS);                        \
+	}
+ACCOUNTING_CALL(nvmlDeviceGetAccountingMode, c.d->accounting)
+ACCOUNTING_CALL(nvmlDeviceGetAccountingBufferSize, ACCOUNTING_ENTRIES)
+
+abi_return nvmlDeviceSetAccountingMode(abi_device h, uint32_t mode)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceSetAccountingMode, h);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (!c.w->privileged)
+		return abi_leave(&c, ABI_NO_PERMISSION);
+	if (mode > 1 || c.d->mig_enabled)
+		return abi_leave(&c, mode > 1 ? ABI_INVALID_ARGUMENT : ABI_NOT_SUPPORTED);
+	c.d->accounting = mode != 0;
+	c.d->accounting_ns = c.now_ns;
+	return abi_leave(&c, ABI_SUCCESS);
+}
+
+abi_return nvmlDeviceClearAccountingPids(abi_device h)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceClearAccountingPids, h);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (!c.w->privileged)
+		return abi_leave(&c, ABI_NO_PERMISSION);
+	c.d->accounting_ns = c.now_ns;
+	return abi_leave(&c, ABI_SUCCESS);
+}
+
+/* Whether p is in the books: it was there since they were opened. */
+static bool accounted(const struct ctx *c, const struct process *p)
+{
+	return c->now_ns >= p->from_ns && !p->hidden &&
+	       (p->until_ns == 0 || p->until_ns > c->d->accounting_ns);
+}
+
+abi_return nvmlDeviceGetAccountingPids(abi_device h, uint32_t *count, uint32_t *pids)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetAccountingPids, h);
+	uint32_t n = 0;
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (count == NULL || (*count != 0 && pids == NULL))
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (!c.d->accounting)
+		return abi_leave(&c, ABI_NOT_SUPPORTED);
+	for (size_t i = 0; i < c.d->n_processes; i++) {
+		if (!accounted(&c, &c.d->processes[i]))
+			continue;
+		if (n < *count)
+			pids[n] = c.d->processes[i].pid;
+		n++;
+	}
+	code = n <= *count ? ABI_SUCCESS : ABI_INSUFFICIENT_SIZE;
+	*count = n;
+	return abi_leave(&c, code);
+}
+
+static struct abi_accounting stats(const struct ctx *c, const struct process *p)
+{
+	bool alive = process_alive(p, c->now_ns);
+	uint64_t end_ns = alive ? c->now_ns : p->until_ns;
+
+	return (struct abi_accounting){
+		.gpu_utilization = (uint32_t)lround(100 * p->share),
+		.memory_utilization = (uint32_t)lround(50 * p->share),
+		.max_memory = process_bytes(p, end_ns),
+		.time_ms = alive ? 0 : (end_ns - p->from_ns) / 1000000,
+		.start_us = abi_us(c, p->from_ns),
+		.running = alive,
+	};
+}
+
+abi_return nvmlDeviceGetAccountingStats(abi_device h, uint32_t pid, struct abi_accounting *out)
+{
+	struct ctx c;
+	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetAccountingStats, h);
+
+	if (code != ABI_SUCCESS)
+		return code;
+	if (out == NULL)
+		return abi_leave(&c, ABI_INVALID_ARGUMENT);
+	if (!c.d->accounting)
+		return abi_leave(&c, ABI_NOT_SUPPORTED);
+	for (size_t i = 0; i < c.d->n_processes; i++) {
+		const struct process *p = &c.d->processes[i];
+
+		if (p->pid != pid || !accounted(&c, p))
+			continue;
+		*out = stats(&c, p);
+		return abi_leave(&c, ABI_SUCCESS);
+	}
+	return abi_leave(&c, ABI_NOT_FOUND);
+}

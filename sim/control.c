@@ -1,0 +1,329 @@
+/* gpuward_sim_*: what a test can say, and how the first world comes about. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "abi.h"
+#include "gpuward-sim.h"
+#include "hide.h"
+#include "scenario.h"
+
+#define FILE_MAX (1u << 20)
+
+/* The header is for users of the library; here is where its names leave it. */
+extern __typeof__(gpuward_simulator) gpuward_simulator SIM_EXPORT;
+extern __typeof__(gpuward_sim_load) gpuward_sim_load SIM_EXPORT;
+extern __typeof__(gpuward_sim_load_text) gpuward_sim_load_text SIM_EXPORT;
+extern __typeof__(gpuward_sim_scenarios) gpuward_sim_scenarios SIM_EXPORT;
+extern __typeof__(gpuward_sim_describe) gpuward_sim_describe SIM_EXPORT;
+extern __typeof__(gpuward_sim_now_ns) gpuward_sim_now_ns SIM_EXPORT;
+extern __typeof__(gpuward_sim_wall_ns) gpuward_sim_wall_ns SIM_EXPORT;
+extern __typeof__(gpuward_sim_stepped) gpuward_sim_stepped SIM_EXPORT;
+extern __typeof__(gpuward_sim_step) gpuward_sim_step SIM_EXPORT;
+extern __typeof__(gpuward_sim_calls) gpuward_sim_calls SIM_EXPORT;
+extern __typeof__(gpuward_sim_fault) gpuward_sim_fault SIM_EXPORT;
+extern __typeof__(gpuward_sim_hang) gpuward_sim_hang SIM_EXPORT;
+extern __typeof__(gpuward_sim_unhang) gpuward_sim_unhang SIM_EXPORT;
+extern __typeof__(gpuward_sim_true_watts) gpuward_sim_true_watts SIM_EXPORT;
+extern __typeof__(gpuward_sim_true_joules) gpuward_sim_true_joules SIM_EXPORT;
+extern __typeof__(gpuward_sim_process) gpuward_sim_process SIM_EXPORT;
+
+const char gpuward_simulator[] = "gpuward-sim " GPUWARD_VERSION;
+
+static void lock(void)
+{
+	pthread_mutex_lock(&sim.lock);
+}
+
+static void unlock(void)
+{
+	pthread_mutex_unlock(&sim.lock);
+}
+
+/* Puts w in the place of the world; handles and clients of before are stale. */
+static void replace(struct world *w)
+{
+	struct world *old;
+	bool gap;
+
+	lock();
+	old = sim.world;
+	sim.generation += 1 + (old != NULL ? world_boots(old, world_now_ns(old), &gap) : 0);
+	sim.world = w;
+	sim.error[0] = 0;
+	memset(sim.calls, 0, sizeof(sim.calls));
+	hide_symbols(w->missing, w->n_missing);
+	pthread_cond_broadcast(&sim.moved);
+	unlock();
+	world_free(old);
+}
+
+int gpuward_sim_load_text(const char *name, const char *text, char *error, size_t size)
+{
+	struct world *w = scenario_parse(name, text, strlen(text), error, size);
+
+	if (w == NULL)
+		return -1;
+	replace(w);
+	return 0;
+}
+
+static int load_file(const char *path, char *error, size_t size)
+{
+	FILE *f = fopen(path, "re");
+	char *text = f != NULL ? malloc(FILE_MAX) : NULL;
+	struct world *w = NULL;
+	size_t n = 0;
+
+	if (text != NULL)
+		n = fread(text, 1, FILE_MAX, f);
+	if (text == NULL)
+		snprintf(error, size, "%s: there is no such scenario, built in or as a file",
+			 path);
+	else if (n == FILE_MAX)
+		snprintf(error, size, "%s: larger than 1 MiB", path);
+	else
+		w = scenario_parse(path, text, n, error, size);
+	if (f != NULL)
+		fclose(f);
+	free(text);
+	if (w == NULL)
+		return -1;
+	replace(w);
+	return 0;
+}
+
+int gpuward_sim_load(const char *scenario, char *error, size_t size)
+{
+	size_t n;
+	const char *text = scenario_text(scenario, &n);
+	struct world *w;
+
+	if (text == NULL)
+		return load_file(scenario, error, size);
+	w = scenario_parse(scenario, text, n, error, size);
+	if (w == NULL)
+		return -1;
+	replace(w);
+	return 0;
+}
+
+const char *const *gpuward_sim_scenarios(void)
+{
+	return scenario_names;
+}
+
+const char *gpuward_sim_describe(const char *scenario)
+{
+	static _Thread_local char line[160];
+	size_t n = 0, size;
+	const char *text = scenario_text(scenario, &size);
+
+	if (text == NULL)
+		return NULL;
+	while (*text == '#' || *text == ' ')
+		text++;
+	while (text[n] != 0 && text[n] != '\n' && n < sizeof(line) - 1)
+		n++;
+	memcpy(line, text, n);
+	line[n] = 0;
+	return line;
+}
+
+/* A library cannot refuse to be loaded, so a scenario that cannot be read makes a world without
+ * GPUs in which init fails and its error string says why. */
+static void make_empty(const char *reason)
+{
+	struct world *w = world_new();
+
+	if (w == NULL || world_start(w) != 0)
+		abort();
+	replace(w);
+	snprintf(sim.error, sizeof(sim.error), "%s", reason);
+}
+
+__attribute__((constructor)) static void begin(void)
+{
+	const char *scenario = getenv("GPUWARD_SIM");
+	pthread_condattr_t attributes;
+	char error[sizeof(sim.error)];
+
+	pthread_condattr_init(&attributes);
+	pthread_cond_init(&sim.moved, &attributes);
+	pthread_condattr_destroy(&attributes);
+	if (scenario == NULL || scenario[0] == 0)
+		scenario = "demo";
+	if (gpuward_sim_load(scenario, error, sizeof(error)) == 0)
+		return;
+	fprintf(stderr, "gpuward-sim: %s\n", error);
+	make_empty(error);
+}
+
+__attribute__((destructor)) static void end(void)
+{
+	/* Whoever still waits in a call keeps its world. */
+	if (pthread_mutex_trylock(&sim.lock) != 0)
+		return;
+	hide_symbols(NULL, 0);
+	world_free(sim.world);
+	sim.world = NULL;
+	pthread_mutex_unlock(&sim.lock);
+}
+
+uint64_t gpuward_sim_now_ns(void)
+{
+	uint64_t now_ns;
+
+	lock();
+	now_ns = world_now_ns(sim.world);
+	unlock();
+	return now_ns;
+}
+
+uint64_t gpuward_sim_wall_ns(void)
+{
+	uint64_t wall_ns;
+
+	lock();
+	wall_ns = world_wall_ns(sim.world, world_now_ns(sim.world));
+	unlock();
+	return wall_ns;
+}
+
+void gpuward_sim_stepped(void)
+{
+	lock();
+	sim.world->stepped_ns = world_now_ns(sim.world);
+	sim.world->mode = TIME_STEPPED;
+	pthread_cond_broadcast(&sim.moved);
+	unlock();
+}
+
+void gpuward_sim_step(uint64_t ns)
+{
+	lock();
+	sim.world->stepped_ns += ns;
+	pthread_cond_broadcast(&sim.moved);
+	unlock();
+}
+
+uint64_t gpuward_sim_calls(const char *symbol)
+{
+	uint64_t n = 0;
+
+	lock();
+	for (int i = 0; i < N_CALLS; i++)
+		if (symbol == NULL || strcmp(symbol, call_symbols[i]) == 0)
+			n += sim.calls[i];
+	unlock();
+	return n;
+}
+
+static bool same(const struct fault *f, int call, int device)
+{
+	return f->by_hand && f->call == call && f->device == device;
+}
+
+static void remove_faults(bool (*gone)(const struct fault *f, int call, int device), int call,
+			  int device)
+{
+	struct world *w = sim.world;
+	size_t kept = 0;
+
+	for (size_t i = 0; i < w->n_faults; i++)
+		if (!gone(&w->faults[i], call, device))
+			w->faults[kept++] = w->faults[i];
+	w->n_faults = kept;
+}
+
+static bool hangs(const struct fault *f, int call, int device)
+{
+	(void)call, (void)device;
+	return f->hang;
+}
+
+static void add_fault(const char *symbol, struct fault f)
+{
+	struct world *w;
+	struct fault *grown;
+
+	f.by_hand = true;
+	f.call = symbol != NULL ? call_find(symbol) : -1;
+	if (symbol != NULL && f.call < 0)
+		return;
+	lock();
+	w = sim.world;
+	remove_faults(same, f.call, f.device);
+	if (f.hang || f.code != 0) {
+		grown = reallocarray(w->faults, w->n_faults + 1, sizeof(*grown));
+		if (grown != NULL) {
+			/* In front, so that it wins over the scenario's own. */
+			w->faults = grown;
+			memmove(grown + 1, grown, w->n_faults * sizeof(*grown));
+			grown[0] = f;
+			w->n_faults++;
+		}
+	}
+	pthread_cond_broadcast(&sim.moved);
+	unlock();
+}
+
+void gpuward_sim_fault(const char *symbol, int device, int code)
+{
+	add_fault(symbol, (struct fault){ .device = device, .has_code = true, .code = code });
+}
+
+void gpuward_sim_hang(const char *symbol, int device)
+{
+	add_fault(symbol, (struct fault){ .device = device, .hang = true });
+}
+
+void gpuward_sim_unhang(void)
+{
+	lock();
+	remove_faults(hangs, 0, 0);
+	sim.hang_round++;
+	pthread_cond_broadcast(&sim.moved);
+	unlock();
+}
+
+/* A device at the present, or NULL; the lock is held after it. */
+static struct device *present(unsigned index)
+{
+	struct device *d;
+
+	lock();
+	if (index >= sim.world->n_devices)
+		return NULL;
+	d = &sim.world->devices[index];
+	device_advance(sim.world, d, world_now_ns(sim.world));
+	return d;
+}
+
+double gpuward_sim_true_watts(unsigned device)
+{
+	const struct device *d = present(device);
+	double watts = d != NULL ? history_last(&d->history)->watts : 0;
+
+	unlock();
+	return watts;
+}
+
+double gpuward_sim_true_joules(unsigned device)
+{
+	const struct device *d = present(device);
+	double joules = d != NULL ? history_joules(&d->history, d->now_ns) : 0;
+
+	unlock();
+	return joules;
+}
+
+int gpuward_sim_process(unsigned device, uint32_t pid, uint64_t bytes, int graphics)
+{
+	struct device *d = present(device);
+	int result = d != NULL ? device_set_process(d, pid, bytes, graphics != 0) : -1;
+
+	unlock();
+	return result;
+}

@@ -1,0 +1,339 @@
+/* What happens on one GPU as time goes by. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "device/nvml_abi.h"
+#include "world.h"
+
+/* The board looks at its power and its temperature this often. */
+#define CONTROL_NS (100 * NS_PER_MS)
+
+static void sooner(uint64_t *until_ns, uint64_t t_ns)
+{
+	if (t_ns < *until_ns)
+		*until_ns = t_ns;
+}
+
+bool process_alive(const struct process *p, uint64_t t_ns)
+{
+	return t_ns >= p->from_ns && (p->until_ns == 0 || t_ns < p->until_ns);
+}
+
+uint64_t process_bytes(const struct process *p, uint64_t t_ns)
+{
+	uint64_t bytes = p->bytes;
+
+	if (p->bytes_per_s > 0 && t_ns > p->from_ns)
+		bytes += (uint64_t)(p->bytes_per_s * (double)(t_ns - p->from_ns) * 1e-9);
+	if (p->max_bytes != 0 && bytes > p->max_bytes)
+		bytes = p->max_bytes;
+	return bytes;
+}
+
+uint64_t device_total_bytes(const struct device *d)
+{
+	return d->p.memory_mib << 20;
+}
+
+uint64_t device_reserved_bytes(const struct device *d)
+{
+	return d->p.reserved_kib << 10;
+}
+
+uint64_t device_used_bytes(const struct device *d, const struct mig *mig)
+{
+	uint64_t total =
+		mig != NULL ? mig->bytes : device_total_bytes(d) - device_reserved_bytes(d);
+	uint64_t used = mig != NULL ? 0 : d->base_bytes;
+
+	for (size_t i = 0; i < d->n_processes; i++) {
+		const struct process *p = &d->processes[i];
+
+		if (mig != NULL && p->gpu_instance != mig->gpu_instance)
+			continue;
+		if (process_alive(p, d->now_ns))
+			used += process_bytes(p, d->now_ns);
+	}
+	return used < total ? used : total;
+}
+
+static bool context_open(const struct device *d, uint64_t t_ns, uint64_t *until_ns)
+{
+	bool open = false;
+
+	for (size_t i = 0; i < d->n_processes; i++) {
+		const struct process *p = &d->processes[i];
+
+		if (process_alive(p, t_ns)) {
+			open = true;
+			if (p->until_ns != 0)
+				sooner(until_ns, p->until_ns);
+		} else if (t_ns < p->from_ns) {
+			sooner(until_ns, p->from_ns);
+		}
+	}
+	return open;
+}
+
+/* A stable number in -1..1 for each device and control step. */
+static double wobble(unsigned device, uint64_t step)
+{
+	uint64_t x = (step + 1) * UINT64_C(0x9E3779B97F4A7C15) +
+		     device * UINT64_C(0xD1B54A32D192ED03);
+
+	x ^= x >> 30;
+	x *= UINT64_C(0x94D049BB133111EB);
+	x ^= x >> 31;
+	return (double)(x >> 11) / (double)(UINT64_C(1) << 52) - 1;
+}
+
+struct demand {
+	double watts, load;
+	bool open;   /* a context is open                     */
+	bool forced; /* watts were given: no limit applies    */
+};
+
+static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_ns)
+{
+	struct demand q = { .open = context_open(d, t_ns, until_ns) };
+	double range = d->p.max_w - d->p.context_w;
+
+	for (size_t i = 0; i < d->n_loads; i++) {
+		uint64_t until = 0;
+		double level;
+		bool there = load_at(&d->loads[i], t_ns, &level, &until);
+
+		sooner(until_ns, until);
+		if (there && d->loads[i].watts) {
+			q.watts += level;
+			q.forced = true;
+		} else if (there) {
+			q.load += level;
+		}
+	}
+	q.load = fmin(fmax(q.load, 0), 1);
+	if (q.forced) {
+		q.load = fmin(fmax((q.watts - d->p.context_w) / range, 0), 1);
+		return q;
+	}
+	if (q.load > 0)
+		q.watts = d->p.context_w + q.load * range;
+	else
+		q.watts = q.open ? d->p.context_w : d->p.idle_w;
+	q.watts *= 1 + d->noise * wobble(d->index, t_ns / CONTROL_NS);
+	return q;
+}
+
+/* Once a control step: the limit bites one step after it was passed (an H200 draws 780 W for
+ * 100 ms before it is held at 700 W); heat takes the clocks down little by little. */
+static void control(struct device *d, const struct demand *q, uint64_t t_ns)
+{
+	double celsius = history_celsius(&d->history, t_ns);
+
+	d->capping = q->watts > d->limit_w && d->demand_w > d->limit_w;
+	d->demand_w = q->watts;
+	if (celsius >= d->p.slowdown_c + 3)
+		d->thermal_factor = 0.5;
+	else if (celsius >= d->p.slowdown_c)
+		d->thermal_factor = fmax(d->thermal_factor * 0.97, 0.3);
+	else if (celsius < d->p.slowdown_c - 2)
+		d->thermal_factor = fmin(d->thermal_factor * 1.01, 1);
+}
+
+static double clock_at(const struct device *d, const struct demand *q, double share)
+{
+	double mhz = d->p.sm_mhz;
+
+	if (!q->open && q->load <= 0)
+		mhz = d->p.idle_sm_mhz;
+	else
+		mhz *= cbrt(share);
+	if (d->lock_sm_mhz[1] > 0)
+		mhz = fmin(fmax(mhz, d->lock_sm_mhz[0]), d->lock_sm_mhz[1]);
+	return round(mhz / 15) * 15;
+}
+
+/* Works out power, clock and reasons from t on; how long they hold. */
+static uint64_t evaluate(struct device *d, uint64_t t_ns)
+{
+	uint64_t until = t_ns - t_ns % CONTROL_NS + CONTROL_NS;
+	struct demand q = demand_at(d, t_ns, &until);
+	double watts = q.watts, share;
+
+	if (t_ns % CONTROL_NS == 0)
+		control(d, &q, t_ns);
+	d->reasons = !q.open && q.load <= 0 ? ABI_REASON_IDLE : 0;
+	if (!q.forced && d->thermal_factor < 1) {
+		watts = fmin(watts, d->p.context_w +
+					    d->thermal_factor * (d->p.max_w - d->p.context_w));
+		if (watts < q.watts)
+			d->reasons |= ABI_REASON_SW_THERMAL;
+		if (history_celsius(&d->history, t_ns) >= d->p.slowdown_c + 3)
+			d->reasons |= ABI_REASON_HW_THERMAL | ABI_REASON_HW_SLOWDOWN;
+	}
+	if (!q.forced && d->lock_sm_mhz[1] > 0)
+		watts = fmin(watts, q.watts * fmin(d->lock_sm_mhz[1] / d->p.sm_mhz, 1));
+	if (!q.forced && d->capping && watts > d->limit_w) {
+		watts = d->limit_w * (1 - 0.01 + 0.004 * wobble(d->index, t_ns / CONTROL_NS));
+		d->reasons |= ABI_REASON_SW_POWER_CAP;
+	}
+	share = q.watts > 0 ? watts / q.watts : 1;
+	history_add(&d->history, t_ns, watts, q.load, clock_at(d, &q, share));
+	return until;
+}
+
+static void account(struct device *d, uint64_t ns)
+{
+	static const struct {
+		uint64_t reason;
+		enum limited counter;
+	} map[] = {
+		{ ABI_REASON_SW_POWER_CAP, LIMITED_POWER },
+		{ ABI_REASON_SW_THERMAL | ABI_REASON_HW_THERMAL, LIMITED_THERMAL },
+		{ ABI_REASON_SYNC_BOOST, LIMITED_SYNC_BOOST },
+		{ ABI_REASON_SW_THERMAL, LIMITED_SOFTWARE_THERMAL },
+		{ ABI_REASON_HW_THERMAL, LIMITED_HARDWARE_THERMAL },
+		{ ABI_REASON_POWER_BRAKE, LIMITED_BRAKE },
+	};
+
+	for (size_t i = 0; i < sizeof(map) / sizeof(map[0]); i++)
+		if (d->reasons & map[i].reason)
+			d->limited_ns[map[i].counter] += ns;
+}
+
+static void restart(struct device *d)
+{
+	sensor_restart(&d->sensor, &d->history, d->now_ns);
+	memset(d->limited_ns, 0, sizeof(d->limited_ns));
+	d->limit_w = d->p.limit_w;
+	d->compute_mode = 0;
+	d->counter_frozen = false;
+	memset(d->lock_sm_mhz, 0, sizeof(d->lock_sm_mhz));
+	memset(d->lock_memory_mhz, 0, sizeof(d->lock_memory_mhz));
+}
+
+static void act(struct device *d, const struct action *a)
+{
+	switch (a->kind) {
+	case ACTION_LOSE: d->lost = true; break;
+	case ACTION_HEAL: d->lost = false; break;
+	case ACTION_RELOAD: restart(d); break;
+	case ACTION_COUNTER:
+		if (a->step_j == 0)
+			d->sensor.lost_j = history_joules(&d->history, d->now_ns);
+		d->sensor.lost_j -= a->step_j;
+		break;
+	case ACTION_FREEZE:
+		d->frozen_mj = sensor_counter_mj(&d->sensor, &d->history, d->now_ns);
+		d->counter_frozen = true;
+		break;
+	case ACTION_THAW: d->counter_frozen = false; break;
+	case ACTION_ECC:
+		if (a->type == ABI_EVENT_ECC_DOUBLE)
+			d->ecc_uncorrected += (unsigned)a->data;
+		else
+			d->ecc_corrected += (unsigned)a->data;
+		break;
+	case ACTION_RECOVERY: d->recovery_action = (unsigned)a->data; break;
+	case ACTION_EVENT:
+	case ACTION_WALL: break;
+	}
+}
+
+/* Does what is due at d->now_ns; when the next is. */
+static uint64_t act_due(struct world *w, struct device *d)
+{
+	while (d->next_action < w->n_actions) {
+		const struct action *a = &w->actions[d->next_action];
+
+		if (a->at_ns > d->now_ns)
+			return a->at_ns;
+		if (a->device < 0 || (unsigned)a->device == d->index)
+			act(d, a);
+		d->next_action++;
+	}
+	return WORLD_NEVER;
+}
+
+void device_advance(struct world *w, struct device *d, uint64_t t_ns)
+{
+	for (;;) {
+		uint64_t to_ns;
+
+		if (d->change_ns <= d->now_ns) {
+			uint64_t action_ns = act_due(w, d);
+
+			d->change_ns = evaluate(d, d->now_ns);
+			sooner(&d->change_ns, action_ns);
+		}
+		if (d->now_ns >= t_ns)
+			return;
+		to_ns = d->change_ns < t_ns ? d->change_ns : t_ns;
+		account(d, to_ns - d->now_ns);
+		d->now_ns = to_ns;
+	}
+}
+
+void device_changed(struct device *d)
+{
+	d->change_ns = d->now_ns;
+}
+
+uint64_t device_counter_mj(struct device *d)
+{
+	if (d->counter_frozen)
+		return d->frozen_mj;
+	return sensor_counter_mj(&d->sensor, &d->history, d->now_ns);
+}
+
+unsigned device_pstate(const struct device *d)
+{
+	return d->reasons & ABI_REASON_IDLE ? d->p.idle_pstate : 0;
+}
+
+double device_memory_mhz(const struct device *d)
+{
+	double mhz = d->p.memory_mhz;
+
+	if (device_pstate(d) >= 8)
+		mhz = fmin(mhz, 405);
+	if (d->lock_memory_mhz[1] > 0)
+		mhz = fmin(mhz, d->lock_memory_mhz[1]);
+	return mhz;
+}
+
+int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool graphics)
+{
+	struct process *p = NULL;
+
+	for (size_t i = 0; i < d->n_processes; i++)
+		if (d->processes[i].pid == pid && process_alive(&d->processes[i], d->now_ns))
+			p = &d->processes[i];
+	if (p == NULL && bytes == 0)
+		return 0;
+	if (p == NULL) {
+		struct process *grown =
+			reallocarray(d->processes, d->n_processes + 1, sizeof(*grown));
+
+		if (grown == NULL)
+			return -1;
+		d->processes = grown;
+		p = &grown[d->n_processes++];
+		*p = (struct process){ .pid = pid,
+				       .from_ns = d->now_ns,
+				       .copies = 1,
+				       .share = 1,
+				       .gpu_instance = UINT32_MAX,
+				       .compute_instance = UINT32_MAX };
+	}
+	p->lists = graphics ? LIST_GRAPHICS : LIST_COMPUTE;
+	p->bytes = bytes;
+	p->max_bytes = bytes;
+	p->bytes_per_s = 0;
+	if (bytes == 0)
+		*p = d->processes[--d->n_processes];
+	device_changed(d);
+	return 0;
+}

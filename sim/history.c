@@ -1,0 +1,146 @@
+#include "history.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static struct piece *slot(const struct history *h, uint64_t i)
+{
+	return &h->piece[i % HISTORY_PIECES];
+}
+
+int history_init(struct history *h, double watts)
+{
+	h->piece = calloc(HISTORY_PIECES, sizeof(*h->piece));
+	if (h->piece == NULL)
+		return -1;
+	h->n = 1;
+	h->piece[0].watts = watts;
+	h->piece[0].filtered_w = watts;
+	h->piece[0].celsius = h->ambient_c + h->c_per_w * watts;
+	return 0;
+}
+
+void history_done(struct history *h)
+{
+	free(h->piece);
+	h->piece = NULL;
+	h->n = 0;
+}
+
+const struct piece *history_last(const struct history *h)
+{
+	return slot(h, h->n - 1);
+}
+
+/* Seconds from the beginning of p to t; negative before the oldest piece. */
+static double since(const struct piece *p, uint64_t t_ns)
+{
+	return t_ns >= p->at_ns ? (double)(t_ns - p->at_ns) * 1e-9
+				: -(double)(p->at_ns - t_ns) * 1e-9;
+}
+
+static double approach(double from, double to, double seconds, double constant_s)
+{
+	if (constant_s <= 0)
+		return to;
+	if (seconds <= 0)
+		return from;
+	return to + (from - to) * exp(-seconds / constant_s);
+}
+
+const struct piece *history_at(const struct history *h, uint64_t t_ns)
+{
+	uint64_t first = h->n > HISTORY_PIECES ? h->n - HISTORY_PIECES : 0;
+	uint64_t low = first, high = h->n;
+
+	/* Most questions are about the present. */
+	if (slot(h, h->n - 1)->at_ns <= t_ns)
+		return slot(h, h->n - 1);
+	while (low < high) {
+		uint64_t middle = low + (high - low) / 2;
+
+		if (slot(h, middle)->at_ns <= t_ns)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return slot(h, low == first ? first : low - 1);
+}
+
+void history_add(struct history *h, uint64_t t_ns, double watts, double load, double clock)
+{
+	const struct piece *last = history_last(h);
+	struct piece next = {
+		.at_ns = t_ns,
+		.watts = watts,
+		.load = load,
+		.clock = clock,
+		.joules = history_joules(h, t_ns),
+		.busy_s = history_busy_s(h, t_ns),
+		.filtered_w = history_filtered_w(h, t_ns),
+		.celsius = history_celsius(h, t_ns),
+	};
+
+	if (last->at_ns == t_ns)
+		h->n--;
+	*slot(h, h->n) = next;
+	h->n++;
+}
+
+double history_joules(const struct history *h, uint64_t t_ns)
+{
+	const struct piece *p = history_at(h, t_ns);
+
+	return p->joules + p->watts * since(p, t_ns);
+}
+
+double history_busy_s(const struct history *h, uint64_t t_ns)
+{
+	const struct piece *p = history_at(h, t_ns);
+
+	return p->busy_s + p->load * since(p, t_ns);
+}
+
+double history_filtered_w(const struct history *h, uint64_t t_ns)
+{
+	const struct piece *p = history_at(h, t_ns);
+
+	return approach(p->filtered_w, p->watts, since(p, t_ns), h->filter_s);
+}
+
+double history_celsius(const struct history *h, uint64_t t_ns)
+{
+	const struct piece *p = history_at(h, t_ns);
+
+	return approach(p->celsius, h->ambient_c + h->c_per_w * p->watts, since(p, t_ns),
+			h->thermal_s);
+}
+
+/* A window that began before the world did is filled up with the first piece. */
+static double mean(double then, double now, uint64_t t_ns, uint64_t window_ns, double first)
+{
+	double window_s = (double)window_ns * 1e-9;
+	double missing_s = window_ns > t_ns ? (double)(window_ns - t_ns) * 1e-9 : 0;
+
+	return (now - then + first * missing_s) / window_s;
+}
+
+double history_mean_w(const struct history *h, uint64_t t_ns, uint64_t window_ns)
+{
+	uint64_t then_ns = window_ns < t_ns ? t_ns - window_ns : 0;
+
+	if (window_ns == 0)
+		return history_at(h, t_ns)->watts;
+	return mean(history_joules(h, then_ns), history_joules(h, t_ns), t_ns, window_ns,
+		    history_at(h, then_ns)->watts);
+}
+
+double history_mean_load(const struct history *h, uint64_t t_ns, uint64_t window_ns)
+{
+	uint64_t then_ns = window_ns < t_ns ? t_ns - window_ns : 0;
+
+	if (window_ns == 0)
+		return history_at(h, t_ns)->load;
+	return mean(history_busy_s(h, then_ns), history_busy_s(h, t_ns), t_ns, window_ns,
+		    history_at(h, then_ns)->load);
+}

@@ -1,0 +1,115 @@
+#include "sensor.h"
+
+static uint64_t ns(double ms)
+{
+	return ms <= 0 ? 0 : (uint64_t)(ms * 1e6 + 0.5);
+}
+
+static uint64_t before(uint64_t t_ns, double ms)
+{
+	uint64_t d = ns(ms);
+
+	return t_ns > d ? t_ns - d : 0;
+}
+
+static double seen(const struct sensor *s, double watts)
+{
+	double w = watts * s->p.gain + s->p.offset_w;
+
+	return w > 0 ? w : 0;
+}
+
+void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
+{
+	if (s->fresh && now_ns - s->refreshed_ns < ns(s->p.period_ms))
+		return;
+	s->fresh = true;
+	s->refreshed_ns = now_ns;
+	s->average_w = seen(
+		s, history_mean_w(h, before(now_ns, s->p.average_lag_ms), ns(s->p.average_ms)));
+	s->instant_w = seen(
+		s, history_mean_w(h, before(now_ns, s->p.instant_lag_ms), ns(s->p.instant_ms)));
+}
+
+/* Last tick of the counter's grid at or before now. */
+static uint64_t tick_before(const struct sensor *s, uint64_t now_ns)
+{
+	uint64_t tick = ns(s->p.tick_ms), phase = ns(s->p.tick_phase_ms);
+
+	if (tick == 0)
+		return now_ns;
+	if (now_ns < phase)
+		return 0;
+	return now_ns - (now_ns - phase) % tick;
+}
+
+uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns)
+{
+	uint64_t tick_ns = before(tick_before(s, now_ns), s->p.tick_lag_ms);
+	double joules, epoch_s;
+
+	if (tick_ns < s->epoch_ns)
+		tick_ns = s->epoch_ns;
+	joules = history_joules(h, tick_ns);
+	if (s->p.read_loss_ms > 0 && s->counter_read && now_ns > s->counter_read_ns) {
+		double apart_ms = (double)(now_ns - s->counter_read_ns) * 1e-6;
+		double share = s->p.read_loss_ms / (s->p.read_loss_ms + apart_ms);
+
+		s->lost_j += share * (joules - s->counter_read_j);
+	}
+	s->counter_read = true;
+	s->counter_read_ns = now_ns;
+	s->counter_read_j = joules;
+
+	epoch_s = (double)(tick_ns - s->epoch_ns) * 1e-9;
+	joules = (joules - s->lost_j) * s->p.gain + s->p.offset_w * epoch_s;
+	return joules > 0 ? (uint64_t)(joules * 1e3) : 0;
+}
+
+/* A stable number in -1..1 for sample k: jitter that does not change between two reads. */
+static double wobble(uint64_t k)
+{
+	uint64_t x = k * UINT64_C(0x9E3779B97F4A7C15);
+
+	x ^= x >> 29;
+	x *= UINT64_C(0xBF58476D1CE4E5B9);
+	x ^= x >> 32;
+	return (double)(x >> 11) / (double)(UINT64_C(1) << 52) - 1;
+}
+
+static uint64_t ring_at_ns(const struct sensor *s, uint64_t k)
+{
+	double ms = (double)k * s->p.ring_gap_ms;
+
+	if (k != 0)
+		ms += 0.5 * s->p.ring_jitter_ms * wobble(k);
+	return ns(ms);
+}
+
+uint64_t sensor_ring_newest(const struct sensor *s, uint64_t now_ns)
+{
+	uint64_t ready_ns = before(now_ns, s->p.ring_age_ms);
+	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring_gap_ms * 1e6)) + 1;
+
+	/* Jitter is below one gap, so two steps back are enough. */
+	while (k > 0 && ring_at_ns(s, k) > ready_ns)
+		k--;
+	return k;
+}
+
+struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct history *h,
+					uint64_t k)
+{
+	uint64_t at_ns = ring_at_ns(s, k);
+	double w = history_filtered_w(h, before(at_ns, s->p.ring_delay_ms));
+
+	return (struct sensor_sample){ at_ns, seen(s, w) };
+}
+
+void sensor_restart(struct sensor *s, const struct history *h, uint64_t now_ns)
+{
+	s->epoch_ns = now_ns;
+	s->lost_j = history_joules(h, now_ns);
+	s->fresh = false;
+	s->counter_read = false;
+}

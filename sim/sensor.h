@@ -1,0 +1,61 @@
+/* sensor: what the driver publishes of true power.
+ *
+ * Measured on an H200 and published for other chips: a moving mean ("average"), a short mean
+ * ("instant"), both renewed at most once a period and only when somebody asks; an energy
+ * counter that moves on a fixed grid; a ring of low-passed samples with wall-clock stamps.
+ * Gain and offset stand for the calibration of the board and touch all four. */
+#ifndef SIM_SENSOR_H
+#define SIM_SENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "history.h"
+
+struct sensor_params {
+	double period_ms;                  /* of average and instant                 */
+	double average_ms, average_lag_ms; /* boxcar that ends lag before the read   */
+	double instant_ms, instant_lag_ms;
+	double gain, offset_w;
+	double tick_ms, tick_phase_ms, tick_lag_ms; /* of the counter                   */
+	double read_loss_ms; /* a counter read d after another loses r/(r+d) of the
+				energy between them; 0: reads do no harm                */
+	double ring_gap_ms, ring_age_ms, ring_jitter_ms, ring_delay_ms, ring_filter_ms;
+	unsigned ring_entries;
+	bool power_is_instant; /* nvmlDeviceGetPowerUsage gives the instant value       */
+	bool no_average, no_instant, no_counter, no_ring;
+};
+
+struct sensor {
+	struct sensor_params p;
+	bool fresh; /* average_w and instant_w were read at refreshed_ns */
+	uint64_t refreshed_ns;
+	double average_w, instant_w;
+	bool counter_read;
+	uint64_t counter_read_ns; /* when the counter was last read         */
+	double counter_read_j;    /* true joules then                       */
+	double lost_j;            /* what reads took away, and resets       */
+	uint64_t epoch_ns;        /* the driver started then                */
+};
+
+struct sensor_sample {
+	uint64_t at_ns; /* world time */
+	double watts;
+};
+
+/* Renews average and instant where they are due. */
+void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns);
+
+/* The counter as read now, in mJ. */
+uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns);
+
+/* Number k of the ring's endless series; the newest one published at now; the oldest kept. */
+uint64_t sensor_ring_newest(const struct sensor *s, uint64_t now_ns);
+struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct history *h,
+					uint64_t k);
+
+/* The driver started anew: the counter begins at 0, the ring is empty. */
+void sensor_restart(struct sensor *s, const struct history *h, uint64_t now_ns);
+
+#endif

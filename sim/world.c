@@ -1,0 +1,167 @@
+#include "world.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+struct world *world_new(void)
+{
+	struct world *w = calloc(1, sizeof(*w));
+
+	if (w == NULL)
+		return NULL;
+	w->rate = 1;
+	w->stride = 24;
+	w->privileged = true;
+	w->cuda = 13000;
+	w->utilization_entries = 72;
+	w->wall_ns = clock_wall_ns(clock_real());
+	strcpy(w->driver, "580.159.04");
+	strcpy(w->nvml, "13.580.159.04");
+	return w;
+}
+
+static void device_done(struct device *d)
+{
+	for (size_t i = 0; i < d->n_loads; i++)
+		load_done(&d->loads[i]);
+	free(d->loads);
+	free(d->processes);
+	history_done(&d->history);
+}
+
+void world_free(struct world *w)
+{
+	if (w == NULL)
+		return;
+	for (unsigned i = 0; i < w->n_devices; i++)
+		device_done(&w->devices[i]);
+	for (size_t i = 0; i < w->n_missing; i++)
+		free(w->missing[i]);
+	free(w->missing);
+	free(w->devices);
+	free(w->actions);
+	free(w->faults);
+	free(w);
+}
+
+static void describe(struct device *d, const struct profile *p, unsigned index)
+{
+	*d = (struct device){ .p = *p, .index = index, .minor = index };
+	snprintf(d->name, sizeof(d->name), "%s", p->name);
+	snprintf(d->uuid, sizeof(d->uuid), "GPU-%08x-51d0-4000-8000-%012x",
+		 0x51000000u + index * 0x01010101u, index + 1);
+	snprintf(d->serial, sizeof(d->serial), "13%011u", 24000000u + index);
+	d->bus = 0x06 + index * 4;
+	if (d->bus > 0xff) {
+		d->domain = d->bus >> 8;
+		d->bus &= 0xff;
+	}
+	d->noise = 0.004;
+	d->persistence = true;
+	d->limit_w = p->limit_w;
+}
+
+struct device *world_add(struct world *w, const struct profile *p, unsigned n)
+{
+	unsigned first = w->n_devices;
+	struct device *grown;
+
+	if (n == 0 || first + n > WORLD_DEVICES_MAX)
+		return NULL;
+	grown = realloc(w->devices, (first + n) * sizeof(*grown));
+	if (grown == NULL)
+		return NULL;
+	w->devices = grown;
+	for (unsigned i = 0; i < n; i++)
+		describe(&grown[first + i], p, first + i);
+	w->n_devices = first + n;
+	return &grown[first];
+}
+
+static int sooner_action(const void *a, const void *b)
+{
+	const struct action *x = a, *y = b;
+
+	return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
+}
+
+/* qsort is not stable, but glibc's is a merge sort wherever memory allows; actions at the same
+ * instant have no order that anybody could see. */
+static int start_device(struct world *w, struct device *d)
+{
+	d->sensor.p = d->p.sensor;
+	d->history.filter_s = d->sensor.p.ring_filter_ms * 1e-3;
+	d->history.ambient_c = d->p.ambient_c;
+	d->history.c_per_w = d->p.c_per_w;
+	d->history.thermal_s = d->p.thermal_s;
+	d->thermal_factor = 1;
+	if (history_init(&d->history, d->p.idle_w) != 0)
+		return -1;
+	device_advance(w, d, 0);
+	return 0;
+}
+
+int world_start(struct world *w)
+{
+	if (w->n_actions != 0)
+		qsort(w->actions, w->n_actions, sizeof(*w->actions), sooner_action);
+	for (unsigned i = 0; i < w->n_devices; i++)
+		if (start_device(w, &w->devices[i]) != 0)
+			return -1;
+	w->start_ns = clock_mono_ns(clock_real());
+	return 0;
+}
+
+uint64_t world_now_ns(const struct world *w)
+{
+	uint64_t real_ns;
+
+	if (w->mode == TIME_STEPPED)
+		return w->stepped_ns;
+	real_ns = clock_mono_ns(clock_real()) - w->start_ns;
+	return w->mode == TIME_SCALED ? (uint64_t)((double)real_ns * w->rate) : real_ns;
+}
+
+uint64_t world_wall_ns(const struct world *w, uint64_t t_ns)
+{
+	uint64_t wall = w->wall_ns + t_ns;
+
+	for (size_t i = 0; i < w->n_actions && w->actions[i].at_ns <= t_ns; i++)
+		if (w->actions[i].kind == ACTION_WALL)
+			wall += (uint64_t)w->actions[i].step_ns;
+	return wall;
+}
+
+unsigned world_boots(const struct world *w, uint64_t t_ns, bool *gap)
+{
+	unsigned boots = 0;
+
+	*gap = false;
+	for (size_t i = 0; i < w->n_actions && w->actions[i].at_ns <= t_ns; i++) {
+		const struct action *a = &w->actions[i];
+
+		if (a->kind != ACTION_RELOAD)
+			continue;
+		boots++;
+		*gap = t_ns - a->at_ns < a->length_ns;
+	}
+	return boots;
+}
+
+const char *world_driver(const struct world *w, uint64_t t_ns, bool nvml)
+{
+	const char *version = nvml ? w->nvml : w->driver;
+
+	for (size_t i = 0; i < w->n_actions && w->actions[i].at_ns <= t_ns; i++) {
+		const struct action *a = &w->actions[i];
+
+		if (a->kind == ACTION_RELOAD && a->version[0] != 0)
+			version = nvml ? a->nvml : a->version;
+	}
+	return version;
+}
