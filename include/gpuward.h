@@ -210,7 +210,7 @@ struct gw_status {
 	const char *nvml_version;    /* NULL when unknown */
 	const char *cuda_version;    /* the driver's ceiling such as "13.0", NULL when unknown */
 	const char *missing_symbols; /* names joined by blanks, "" when none */
-	int simulated;               /* the library said of itself that it is a simulator */
+	int simulated;               /* nothing is real: a simulator, or another root */
 	uint64_t retry_ns;           /* monotonic time of the next try to open, 0: none */
 	unsigned opens;              /* times a driver was opened with success */
 };

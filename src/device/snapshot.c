@@ -105,6 +105,7 @@ static void fill_status(struct gw_snapshot *s)
 
 		if (o->retry_ns && (!st->retry_ns || o->retry_ns < st->retry_ns))
 			st->retry_ns = o->retry_ns;
+		st->simulated |= atomic_load(&b->simulated);
 		if (o->stalled)
 			continue;
 		if (b->open && b->count)
@@ -121,7 +122,6 @@ static void fill_status(struct gw_snapshot *s)
 			st->cuda_version = copy(s->cuda, sizeof(s->cuda), b->cuda_version);
 		if (!s->missing[0])
 			copy(s->missing, sizeof(s->missing), b->missing);
-		st->simulated |= b->simulated;
 	}
 	if (!s->backend[0])
 		join_backend(s, "none");
