@@ -80,8 +80,8 @@ static void no_such(const char *path, char *error, size_t size)
 	while (scenario_names[n] != NULL)
 		n++;
 	near = suggest(path, scenario_names, n, sizeof(scenario_names[0]));
-	snprintf(error, size, "%s: there is no such scenario, built in or as a file%s%s%s", path,
-		 near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	snprintf(error, size, "%s: there is no such scenario, built in or as a file%s%s%s",
+		 path, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
 }
 
 static int load_file(const char *path, char *error, size_t size)

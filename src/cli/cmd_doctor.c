@@ -3,6 +3,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#define REMEDY_COLUMN 9
+
 static void print_finding(const struct gw_finding *f)
 {
 	static const struct {
@@ -14,12 +16,12 @@ static void print_finding(const struct gw_finding *f)
 
 	if (f->device >= 0)
 		snprintf(where, sizeof(where), "GPU %d: ", f->device);
-	snprintf(left, sizeof(left), "%s%-7s%s", term_on(looks[f->severity].style),
+	snprintf(left, sizeof(left), "%s%s%s", term_on(looks[f->severity].style),
 		 looks[f->severity].word, term_off());
 	snprintf(text, sizeof(text), "%s%s", where, f->detail);
-	term_wrap(left, 8, text, term_width());
+	term_wrap(left, REMEDY_COLUMN, text, term_width());
 	if (*remedy)
-		term_wrap("", 8, remedy, term_width());
+		term_wrap("", REMEDY_COLUMN, remedy, term_width());
 }
 
 static void print_fact(const char *key, const char *fmt, ...)

@@ -326,7 +326,7 @@ static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 		if (!c->json && term_on(TERM_BOLD)[0])
 			fputs("\033[H\033[2J", stdout);
 		code = show(c, list);
-		if (code != EXIT_OK || fflush(stdout) != 0)
+		if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
 			return code;
 		next += every_ns;
 		sleep_until(next);

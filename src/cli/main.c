@@ -90,6 +90,15 @@ static int run(const struct command *cmd, struct cli *c, int argc, char **argv)
 	return cmd->run(c);
 }
 
+static int output_error; /* errno of the first write that failed */
+
+/* Called before anything else can change errno. */
+static void finish_output(void)
+{
+	if (output_error == 0 && (fflush(stdout) != 0 || ferror(stdout)))
+		output_error = errno;
+}
+
 static int dispatch(int argc, char **argv)
 {
 	static struct cli c; /* zero */
@@ -130,6 +139,7 @@ static int dispatch(int argc, char **argv)
 		return EXIT_USAGE;
 	}
 	code = run(cmd, &c, argc, argv);
+	finish_output();
 	cli_close(&c);
 	return code == -1 ? EXIT_OK : code; /* -1: all was said */
 }
@@ -140,10 +150,9 @@ int main(int argc, char **argv)
 
 	signal(SIGPIPE, SIG_IGN);
 	code = dispatch(argc, argv);
-	if (fflush(stdout) != 0 || ferror(stdout)) {
-		if (errno == EPIPE)
-			return code;
-		cli_error("cannot write the output: %s", strerror(errno));
+	finish_output();
+	if (output_error && output_error != EPIPE) {
+		cli_error("cannot write the output: %s", strerror(output_error));
 		return EXIT_FAILED;
 	}
 	return code;

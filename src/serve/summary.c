@@ -8,9 +8,12 @@
 static enum gw_absence silence(const struct gw_snapshot *snap)
 {
 	static const enum gw_absence of[] = {
-		[GW_DEVICE_ASLEEP] = GW_ABSENT_ASLEEP,   [GW_DEVICE_LOST] = GW_ABSENT_LOST,
-		[GW_DEVICE_FAULT] = GW_ABSENT_ERROR,     [GW_DEVICE_DENIED] = GW_ABSENT_NO_PERMISSION,
-		[GW_DEVICE_STALLED] = GW_ABSENT_STALLED, [GW_DEVICE_CLOSED] = GW_ABSENT_NO_DRIVER,
+		[GW_DEVICE_ASLEEP] = GW_ABSENT_ASLEEP,
+		[GW_DEVICE_LOST] = GW_ABSENT_LOST,
+		[GW_DEVICE_FAULT] = GW_ABSENT_ERROR,
+		[GW_DEVICE_DENIED] = GW_ABSENT_NO_PERMISSION,
+		[GW_DEVICE_STALLED] = GW_ABSENT_STALLED,
+		[GW_DEVICE_CLOSED] = GW_ABSENT_NO_DRIVER,
 	};
 	const struct gw_device *d = gw_snapshot_device(snap, 0);
 	enum gw_cause cause = gw_snapshot_status(snap)->cause;

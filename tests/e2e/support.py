@@ -128,7 +128,7 @@ def every_number(value):
             yield from every_number(v)
 
 
-SENTINELS = [s // d for s in (2**32 - 1, 2**64 - 1, 2**63 - 1) for d in (1, 10, 100, 1000)]
+SENTINELS = [s / d for s in (2**32 - 1, 2**64 - 1, 2**63 - 1) for d in (1, 10, 100, 1000)]
 NOT_FIGURES = {"cause", "message"}  # null when all is well
 
 

@@ -1,0 +1,156 @@
+"""libgpuward for programs: it compiles, links to libc alone, exports its own names only."""
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from support import BUILD, OK, PROGRAM, SIMULATOR, TIMEOUT, TOP, environment, gpuward
+
+LIBRARY = BUILD / "libgpuward.so"
+SOURCE = TOP / "tests" / "e2e" / "program.c"
+STRICT = ["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"]
+COMPILERS = {
+    "c11": ["gcc", "-std=c11"],
+    "c2x": ["gcc", "-std=c2x"],
+    "c++11": ["g++", "-std=c++11", "-x", "c++"],
+    "c++20": ["g++", "-std=c++20", "-x", "c++"],
+}
+EXPECTED = """\
+0 NVIDIA H100 80GB HBM3 simulated ok 1
+1 NVIDIA H100 80GB HBM3 simulated ok 1
+backend nvml simulated 1
+processes 1
+facts 1
+"""
+
+
+def run(*words, env=None):
+    done = subprocess.run(
+        list(map(str, words)), capture_output=True, text=True, timeout=TIMEOUT,
+        env=env or environment(),
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def sanitized():
+    options = json.loads((BUILD / "meson-info" / "intro-buildoptions.json").read_text())
+    return next(o["value"] for o in options if o["name"] == "b_sanitize") != "none"
+
+
+plain = pytest.mark.skipif(sanitized(), reason="a sanitizer brings its own libraries")
+
+
+@plain
+@pytest.mark.parametrize("standard", COMPILERS)
+def test_a_program_compiles_without_a_warning_and_runs(standard, tmp_path):
+    if not shutil.which(COMPILERS[standard][0]):
+        pytest.skip(f"no {COMPILERS[standard][0]} here")
+    program = tmp_path / "program"
+    run(*COMPILERS[standard], *STRICT, f"-I{TOP}/include", SOURCE, "-x", "none", LIBRARY,
+        f"-Wl,-rpath,{BUILD}", "-o", program)
+    out = run(program, SIMULATOR, env=environment(GPUWARD_SIM="lost-gpu"))
+    assert out == EXPECTED
+
+
+@plain
+@pytest.mark.parametrize("file", [LIBRARY, PROGRAM], ids=["library", "program"])
+def test_libc_alone_is_needed(file):
+    allowed = r"(linux-vdso|libc|libm|libdl|libpthread|.*/?ld-linux[\w-]*)\.so[.\d]*"
+    for line in run("ldd", file).splitlines():
+        assert re.fullmatch(allowed, line.split()[0]), line
+
+
+def exports(file):
+    lines = run("nm", "-D", "--defined-only", file).splitlines()
+    return {l.split()[2].split("@")[0] for l in lines if l.split()[1] != "A"}
+
+
+@plain
+def test_the_library_exports_what_the_header_declares_and_no_more():
+    header = (TOP / "include" / "gpuward.h").read_text()
+    declared = set(re.findall(r"^GW_API [^;]*?\b(gw_\w+)\(", header, flags=re.M))
+    assert exports(LIBRARY) == declared
+
+
+@plain
+def test_the_simulator_exports_nvml_and_its_own_names_only():
+    names = exports(SIMULATOR)
+    assert {n for n in names if not n.startswith(("nvml", "gpuward_sim"))} == set()
+    assert "nvmlInit_v2" in names
+
+
+def test_the_header_needs_nothing_before_it(tmp_path):
+    unit = tmp_path / "unit.c"
+    unit.write_text("#include <gpuward.h>\nint unit = GW_QUANTITIES;\n")
+    run("gcc", "-std=c11", *STRICT, f"-I{TOP}/include", "-c", unit, "-o", tmp_path / "unit.o")
+
+
+# ---- installed
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory):
+    if not shutil.which("meson"):
+        pytest.skip("no meson here")
+    dest = tmp_path_factory.mktemp("dest")
+    run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", dest,
+        env={**os.environ, "DESTDIR": ""})
+    return dest
+
+
+def find(dest, name):
+    found = sorted(dest.rglob(name))
+    assert found, f"no {name} was installed"
+    return found[0]
+
+
+def test_install_brings_every_part(installed):
+    for name in ("gpuward", "libgpuward.so", "libgpuward.so.0", "gpuward.h", "gpuward.pc",
+                 "quantity.def", "libnvidia-ml.so.1"):
+        find(installed, name)
+    assert find(installed, "quantity.def").parent.name == "gpuward"
+
+
+def test_the_simulator_is_not_where_programs_look_for_nvml(installed):
+    assert find(installed, "libnvidia-ml.so.1").parent.name == "sim"
+
+
+def test_no_test_or_internal_header_is_installed(installed):
+    headers = {p.name for p in installed.rglob("*.h")}
+    assert headers <= {"gpuward.h", "gpuward-sim.h"}
+
+
+@pytest.mark.skipif(not shutil.which("scdoc"), reason="no scdoc here")
+@pytest.mark.skipif(not list((TOP / "docs" / "man").glob("*.scd")), reason="no manual pages yet")
+def test_manual_pages_are_installed(installed):
+    find(installed, "gpuward.1*")
+
+
+@plain
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config here")
+def test_pkg_config_is_enough_to_build_and_run(installed, tmp_path):
+    pc = find(installed, "gpuward.pc")
+    prefix = find(installed, "gpuward.h").parent.parent
+    lib = find(installed, "libgpuward.so").parent
+    env = environment(PKG_CONFIG_PATH=pc.parent)
+    flags = run("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs",
+                "gpuward", env=env).split()
+    program = tmp_path / "program"
+    run("gcc", "-std=c11", *STRICT, SOURCE, *flags, f"-Wl,-rpath,{lib}", "-o", program)
+    out = run(program, SIMULATOR, env=environment(GPUWARD_SIM="lost-gpu"))
+    assert out == EXPECTED
+
+
+def test_the_installed_program_takes_its_simulator_from_the_environment(installed):
+    program = next(p for p in installed.rglob("gpuward") if p.parent.name == "bin")
+    sim = find(installed, "libnvidia-ml.so.1")
+    done = gpuward("list", "--simulate=two-gpus", "--json", program=program,
+                   env=environment(GPUWARD_SIM_LIBRARY=sim))
+    assert done.returncode == OK
+    doc = json.loads(done.stdout)
+    assert doc["count"] == 2
+    assert doc["source"]["nvml_library"] == str(sim)
