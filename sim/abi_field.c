@@ -186,7 +186,7 @@ static void answer(struct ctx *c, struct abi_field_value *v)
 	if (isnan(value))
 		return;
 	v->code = ABI_SUCCESS;
-	v->type = f->type;
+	v->type = (int32_t)f->type;
 	/* Only as many bytes as the type has are written: the rest keeps what it held. */
 	if (f->type == ABI_VALUE_U64)
 		v->value.u64 = fault.has_value ? fault.value : (uint64_t)value;
