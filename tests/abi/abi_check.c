@@ -26,16 +26,19 @@
 #define SIZE(ours, real) \
 	PRESENT(ABSENT_##real)(sizeof(ours) == sizeof(real), #ours " has the size of " #real)
 
-#define AT(ours, member, real, real_member)                                           \
-	SECOND_OF(ABSENT_##real, PRESENT(ABSENT_##real_member))                       \
-	(offsetof(ours, member) == offsetof(real, real_member) &&                     \
-		 sizeof(((ours *)0)->member) == sizeof(((real *)0)->real_member),     \
+#define AT(ours, member, real, real_member)                                       \
+	SECOND_OF(ABSENT_##real, PRESENT(ABSENT_##real_member))                   \
+	(offsetof(ours, member) == offsetof(real, real_member) &&                 \
+		 sizeof(((ours *)0)->member) == sizeof(((real *)0)->real_member), \
 	 #ours "." #member " is " #real "." #real_member)
 
-#define FUNCTION(symbol, args)                                                    \
-	PRESENT(ABSENT_##symbol)                                                  \
-	(__builtin_types_compatible_p(__typeof__(symbol), nvmlReturn_t args),     \
+#define FUNCTION(symbol, args)                                                \
+	PRESENT(ABSENT_##symbol)                                              \
+	(__builtin_types_compatible_p(__typeof__(symbol), nvmlReturn_t args), \
 	 #symbol " takes " #args)
+
+/* Rows that are no statements.  clang-format would fold them. */
+/* clang-format off */
 
 /* ---- return codes ---- */
 
@@ -173,7 +176,7 @@ SAME(ABI_FIELD_PCIE_SENT, NVML_FI_DEV_PCIE_COUNT_TX_BYTES)
 SAME(ABI_FIELD_PCIE_RECEIVED, NVML_FI_DEV_PCIE_COUNT_RX_BYTES)
 SAME(ABI_FIELD_RECOVERY_ACTION, NVML_FI_DEV_GET_GPU_RECOVERY_ACTION)
 
-/* These three were numbered 251 to 253 in the headers of CUDA 12.8 to 13.0 and have had their
+/* These three were numbered 251 to 253 in headers of CUDA 12.9 and 13.0, and have had their
  * present numbers since; either is the header's right. */
 #define MOVED(ours, real)                                                             \
 	PRESENT(ABSENT_##real)                                                        \
@@ -437,7 +440,9 @@ FUNCTION(nvmlDeviceGetConfComputeMemSizeInfo, (nvmlDevice_t, nvmlConfComputeMemS
 #define LOOSE_conf_compute ~, 1
 #define LOOSE(name)        SECOND_OF(LOOSE_##name, 0)
 
-static void report(const char *header, int assertions)
+	/* clang-format on */
+
+	static void report(const char *header, int assertions)
 {
 	printf("abi: %d assertions hold against %s (API %d)\n", assertions, header,
 	       NVML_API_VERSION);
@@ -449,7 +454,7 @@ static void report(const char *header, int assertions)
 #endif
 }
 
-/* The whole table of calls, with our words replaced by the header's: then its types and ours are
+/* The whole table of calls, with our words replaced by the header's: its types and ours are then
  * one and the same, or the compiler says where not.  Nothing may be included below this. */
 #define struct
 #define uint32_t       unsigned int
@@ -479,17 +484,18 @@ static void report(const char *header, int assertions)
 #define abi_power_value_v2      nvmlPowerValue_v2_t
 #define abi_row_histogram       nvmlRowRemapperHistogramValues_t
 
-#define N(name, symbol, args)                                                     \
-	PRESENT(ABSENT_##symbol)                                                  \
-	(LOOSE(name) ||                                                           \
-		 __builtin_types_compatible_p(__typeof__(symbol), nvmlReturn_t args), \
+#define N(name, symbol, args)                                                                \
+	PRESENT(ABSENT_##symbol)                                                             \
+	(LOOSE(name) || __builtin_types_compatible_p(__typeof__(symbol), nvmlReturn_t args), \
 	 #symbol " takes " #args)
+/* clang-format off */
 NVML_CALLS(N)
 PRESENT(ABSENT_nvmlErrorString)
 (__builtin_types_compatible_p(__typeof__(nvmlErrorString), const char *(nvmlReturn_t)),
  "nvmlErrorString takes a code and returns a text")
+	/* clang-format on */
 
-int main(int argc, char **argv)
+	int main(int argc, char **argv)
 {
 	report(argc > 1 ? argv[1] : "nvml.h", __COUNTER__);
 	return 0;
