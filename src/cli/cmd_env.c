@@ -37,12 +37,11 @@ static void print_number(const char *key, double v)
 	}
 }
 
-static void print_fact(const struct cli *c, const struct gw_fact *f)
+static void print_fact(const struct gw_fact *f)
 {
 	if (f->absence != GW_HAVE) {
-		if (c->verbose)
-			line(f->key, "%s- (%s)%s", term_on(TERM_DIM),
-			     gw_absence_text(f->absence), term_off());
+		line(f->key, "%s- (%s)%s", term_on(TERM_DIM), gw_absence_text(f->absence),
+		     term_off());
 	} else if (f->type == GW_FACT_TEXT) {
 		line(f->key, "%s", *f->text ? f->text : "none");
 	} else if (f->type == GW_FACT_FLAG) {
@@ -100,10 +99,12 @@ static void print_text(const struct cli *c, const struct gw_environment *env)
 	for (unsigned i = 0; i < gw_environment_count(env); i++) {
 		const struct gw_fact *f = gw_environment_get(env, i);
 
+		if (f->absence != GW_HAVE && !c->verbose)
+			continue;
 		if (strcmp(section, f->section) != 0)
 			heading(f->section);
 		section = f->section;
-		print_fact(c, f);
+		print_fact(f);
 	}
 	heading("driver");
 	line("backend", "%s", s->backend);

@@ -117,10 +117,8 @@ static void set_state(struct table *t, const struct gw_device *d)
 	else if (gw_device_value(d, GW_Q_PERFORMANCE_STATE, &v) == GW_HAVE &&
 		 gw_quantity_name(GW_Q_PERFORMANCE_STATE, v, name, sizeof(name)) == 0)
 		table_set(t, PSTATE, TERM_PLAIN, "%s", name);
-	if (d->state != GW_DEVICE_OK)
-		table_set(t, WHY, TERM_PLAIN, "%s", d->message);
-	else if (gw_device_value(d, GW_Q_CLOCK_REASONS, &v) == GW_HAVE &&
-		 gw_quantity_name(GW_Q_CLOCK_REASONS, v, name, sizeof(name)) == 0 && *name)
+	if (gw_device_value(d, GW_Q_CLOCK_REASONS, &v) == GW_HAVE &&
+	    gw_quantity_name(GW_Q_CLOCK_REASONS, v, name, sizeof(name)) == 0 && *name)
 		table_set(t, WHY, v > 1 ? TERM_WARN : TERM_PLAIN, "%s", name);
 }
 
@@ -144,26 +142,41 @@ static void add(struct table *t, const struct gw_device *d)
 static void print_host(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
-	char used_text[16], total_text[16];
+	char memory[2][16], line[400];
+	struct buf b;
 	double v, total;
 
+	buf_init_fixed(&b, line, sizeof(line));
 	if (gw_snapshot_host(c->snap, GW_H_CPU_UTILIZATION, &v) == GW_HAVE)
-		printf("CPU %.0f %%", v * 100);
+		buf_addf(&b, "CPU %.0f %%", v * 100);
 	else
-		printf("CPU -");
+		buf_adds(&b, "CPU -");
 	if (gw_snapshot_host(c->snap, GW_H_CPU_COUNT, &v) == GW_HAVE)
-		printf(" of %.0f", v);
+		buf_addf(&b, " of %.0f", v);
 	if (gw_snapshot_host(c->snap, GW_H_RAM_USED, &v) == GW_HAVE &&
 	    gw_snapshot_host(c->snap, GW_H_RAM_TOTAL, &total) == GW_HAVE) {
-		cli_bytes(used_text, v);
-		cli_bytes(total_text, total);
-		printf("   RAM %s / %s", used_text, total_text);
+		cli_bytes(memory[0], v);
+		cli_bytes(memory[1], total);
+		buf_addf(&b, ", RAM %s / %s", memory[0], memory[1]);
 	}
 	if (s->driver_version)
-		printf("   driver %s", s->driver_version);
+		buf_addf(&b, ", driver %s", s->driver_version);
 	if (s->cuda_version)
-		printf("   CUDA up to %s", s->cuda_version);
-	putchar('\n');
+		buf_addf(&b, ", CUDA up to %s", s->cuda_version);
+	term_wrap("", 0, line, term_width());
+}
+
+/* What the table has no room for: why a device is not well. */
+static void print_notes(const struct cli *c)
+{
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+
+		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK)
+			printf("%sGPU %u is %s:%s %s\n", term_on(cli_state_style(d->state)),
+			       d->index, gw_device_state_name(d->state), term_off(),
+			       d->message);
+	}
 }
 
 static void add_process(struct table *t, const struct cli *c, const struct gw_process *p)
@@ -235,6 +248,7 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	if (t.rows)
 		table_print(&t, term_width());
 	table_done(&t);
+	print_notes(c);
 	if (list)
 		print_processes(c, list);
 	if (c->verbose)
@@ -307,12 +321,23 @@ static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 	}
 }
 
+/* A person would rather wait a moment than read "CPU -"; a program asks for it (--settle). */
+static void settle(struct cli *c)
+{
+	double v;
+
+	if (!c->settle_ns && !c->json &&
+	    gw_snapshot_host(c->snap, GW_H_CPU_UTILIZATION, &v) == GW_ABSENT_FIRST_READING)
+		c->settle_ns = 100 * NS_PER_MS;
+	if (c->settle_ns)
+		sleep_until(clock_mono_ns(clock_real()) + c->settle_ns);
+}
+
 static int run_with(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 {
 	int code;
 
-	if (c->settle_ns)
-		sleep_until(clock_mono_ns(clock_real()) + c->settle_ns);
+	settle(c);
 	if (c->settle_ns || list) {
 		code = take(c, list);
 		if (code != EXIT_OK)
@@ -352,7 +377,7 @@ static const struct option options[] = {
 	{ "watch", 'w', OPTION_OPTIONAL, offsetof(struct cli, watch), "TIME",
 	  "again and again, every TIME (default: 1s); JSON then is one line each", NULL, "1s" },
 	{ "settle", 0, OPTION_DURATION, offsetof(struct cli, settle_ns), "TIME",
-	  "wait this long first, so that CPU utilisation has an interval", NULL, NULL },
+	  "wait this long before the second CPU reading", NULL, NULL },
 	{ "all", 'a', OPTION_FLAG, offsetof(struct cli, all), NULL,
 	  "also what is costly to ask: PCIe traffic, GPM, SRAM state", NULL, NULL },
 	{ "no-processes", 0, OPTION_FLAG, offsetof(struct cli, no_processes), NULL,
@@ -363,11 +388,13 @@ static const struct option options[] = {
 const struct command command_snapshot = {
 	.name = "snapshot",
 	.summary = "the machine and its GPUs now",
-	.description = "Shows CPU, memory and every figure of every GPU at one moment, and who "
-		       "uses them. "
-		       "CPU utilisation is the difference between two readings; a single "
-		       "snapshot that "
-		       "takes too little time for one shows '-' (see --settle).",
+	.description =
+		"Shows CPU, memory and every figure of every GPU at one moment, and who "
+		"uses them. "
+		"CPU utilisation is the difference between two readings: for a person the "
+		"command waits 100 ms for one where it must, as JSON it never waits unless "
+		"told "
+		"to (--settle).",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq .devices[0].power_watts\n"
 		    "  gpuward snapshot -w=200ms --json --no-processes     a stream of JSON "

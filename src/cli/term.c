@@ -87,7 +87,7 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 	bool fresh = true;
 
 	fputs(left, stdout);
-	if (column + 2 > indent) {
+	if (column > 0 && column + 2 > indent) {
 		putchar('\n');
 		column = 0;
 	}

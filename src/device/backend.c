@@ -8,7 +8,7 @@
 #include <strings.h>
 
 const struct backend_ops *const backend_table[] = {
-	&backend_nvml, NULL,
+	&backend_nvml, &backend_nvsmi, &backend_amdgpu, &backend_intel, NULL,
 };
 
 static bool slot_is(const struct device *d, const char *uuid, const char *pci)

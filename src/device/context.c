@@ -84,7 +84,7 @@ static bool worth_trying(const struct gw_ctx *ctx, unsigned i)
 {
 	const struct opener *nvml = ctx->opener[0];
 
-	if (strcmp(ctx->opener[i]->b.ops->name, "nvidia-smi") != 0 || i == 0)
+	if (ctx->opener[i]->b.ops != &backend_nvsmi || i == 0)
 		return true;
 	if (nvml->stalled || usable(nvml))
 		return false;

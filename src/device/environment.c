@@ -295,29 +295,38 @@ static void add_cpu(struct gw_environment *env, const struct root *root,
 
 /* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ..." or
  * "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...". */
-static void add_nvidia(struct gw_environment *env, const struct root *root)
+long environment_nvidia_module(const struct root *root, char *out, size_t size, bool *ret_open)
 {
-	char text[512], version[32] = "";
+	char text[512];
 	long n = root_read(root, "proc/driver/nvidia/version", text, sizeof(text));
-	enum gw_absence why = n < 0 ? host_absence(n) : GW_ABSENT_INVALID;
 	const char *p = strstr(text, "Kernel Module");
-	bool open = strstr(text, "Open Kernel Module") != NULL;
 
+	out[0] = '\0';
+	if (n < 0)
+		return n;
 	while (p && (p = strchr(p, ' '))) {
-		unsigned a, b;
+		unsigned major, minor;
 
 		p += strspn(p, " ");
-		if (sscanf(p, "%u.%u", &a, &b) == 2) {
-			sscanf(p, "%31[0-9.]", version);
-			break;
-		}
+		if (sscanf(p, "%u.%u", &major, &minor) != 2)
+			continue;
+		snprintf(out, size, "%.*s", (int)strspn(p, "0123456789."), p);
+		*ret_open = strstr(text, "Open Kernel Module") != NULL;
+		return 0;
 	}
+	return -GW_E_PARSE;
+}
+
+static void add_nvidia(struct gw_environment *env, const struct root *root)
+{
+	bool open = false;
+	char version[32];
+	long err = environment_nvidia_module(root, version, sizeof(version), &open);
+	enum gw_absence why = err == -GW_E_PARSE ? GW_ABSENT_INVALID : host_absence(err);
+	const char *kind = open ? "open" : "proprietary";
+
 	add_text(env, "nvidia", "driver_version", version, why);
-	add_text(env, "nvidia", "module_kind",
-		 !version[0] ? ""
-		 : open      ? "open"
-			     : "proprietary",
-		 why);
+	add_text(env, "nvidia", "module_kind", version[0] ? kind : "", why);
 }
 
 static bool has_key(const struct gw_environment *env, const char *section, const char *key)

@@ -738,7 +738,7 @@ static void read_tier(struct device *d, unsigned t, struct outcome *o)
 	nd->planned[t] = (uint8_t)keep;
 }
 
-static void read_mig_memory(struct device *d)
+void nvml_mig_memory(struct device *d)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 
@@ -810,7 +810,7 @@ void nvml_read(struct device *d, unsigned tiers)
 	if (tiers & GW_TIER_STATIC)
 		nvml_read_texts(d);
 	if (d->r.mig_count && tiers & GW_TIER_SLOW)
-		read_mig_memory(d);
+		nvml_mig_memory(d);
 	judge(d, &o);
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {
