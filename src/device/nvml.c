@@ -217,9 +217,10 @@ static void init_failed(struct backend *b, abi_return code)
 	nvml_code_name(code, name);
 	switch (nvml_meaning(code)->cause) {
 	case GW_CAUSE_VERSION_MISMATCH:
-		kernel_version(root, kernel, sizeof(kernel));
+		environment_nvidia_module(root, kernel, sizeof(kernel), &open);
 		backend_fail(b, GW_CAUSE_VERSION_MISMATCH, "kernel driver %s, library %s",
-			     kernel, *ours ? ours : "of another version");
+			     *kernel ? kernel : "of unknown version",
+			     *ours ? ours : "of another");
 		break;
 	case GW_CAUSE_NO_DRIVER:
 		if (root_exists(root, "proc/driver/nvidia/version") &&

@@ -284,6 +284,23 @@ static void a_gpu_that_is_gone_keeps_its_place(void **state)
 	assert_value(b.slot[1], GW_Q_MEMORY_USED, 1048576);
 }
 
+static void a_gpu_without_a_uuid_is_known_by_its_place(void **state)
+{
+	struct usage_list l = { 0 };
+	int err;
+
+	(void)state;
+	mood("no_uuid");
+	open_ok(2);
+	assert_int_equal(b.slot[1]->r.text_why[GW_T_UUID], GW_ABSENT_NO_DATA);
+	assert_string_equal(b.slot[1]->r.text[GW_T_PCI], "0000:01:00.0");
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_value(b.slot[1], GW_Q_MEMORY_USED, 1048576);
+	assert_int_equal(b.ops->processes(b.slot[1], &l, &err), GW_ABSENT_NOT_SUPPORTED);
+	b.ops->close(&b);
+	open_ok(2);
+}
+
 static void says_why_there_are_no_gpus(void **state)
 {
 	static const struct {
@@ -522,6 +539,7 @@ int main(void)
 		NVSMI_TEST(an_old_driver_is_asked_for_what_it_knows),
 		NVSMI_TEST(a_lost_gpu_leaves_the_others_alone),
 		NVSMI_TEST(a_gpu_that_is_gone_keeps_its_place),
+		NVSMI_TEST(a_gpu_without_a_uuid_is_known_by_its_place),
 		NVSMI_TEST(says_why_there_are_no_gpus),
 		NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again),
 		NVSMI_TEST(a_hang_is_not_tried_again_at_once),
