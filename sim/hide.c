@@ -1,6 +1,6 @@
 /* A driver that is older than its client lacks symbols, and dlsym() must say so to any client,
  * however it looks.  The dynamic linker passes over a symbol whose value is 0, so that is what
- * we write into our own table of dynamic symbols; the pages are writable for that moment only. */
+ * we write into our own table of dynamic symbols; its pages are writable for that moment. */
 #include "hide.h"
 
 #include <elf.h>

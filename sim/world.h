@@ -149,7 +149,7 @@ struct world {
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of that profile; their first, or NULL (too many, no memory).  Devices may move. */
+/* Adds n GPUs of that profile; their first, or NULL (too many, no memory).  The others move. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
 /* To be called once all is described: sorts actions, starts devices and time. */
