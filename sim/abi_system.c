@@ -47,9 +47,19 @@ static const char stub_text[] =
 	"WARNING:\n\nYou should always run with libnvidia-ml.so that is "
 	"installed with your NVIDIA Display Driver.";
 
+static bool is_stub(void)
+{
+	bool stub;
+
+	pthread_mutex_lock(&sim.lock);
+	stub = sim.world->stub;
+	pthread_mutex_unlock(&sim.lock);
+	return stub;
+}
+
 const char *nvmlErrorString(abi_return code)
 {
-	if (sim.world->stub)
+	if (is_stub())
 		return stub_text;
 	if (code == ABI_UNKNOWN && sim.error[0] != 0)
 		return sim.error;
