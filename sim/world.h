@@ -94,7 +94,6 @@ struct device {
 	double thermal_factor;
 	uint64_t reasons;
 	uint64_t limited_ns[N_LIMITED];
-	double demand_w;
 };
 
 enum action_kind {
