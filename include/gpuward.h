@@ -50,18 +50,18 @@ GW_API const char *gw_version(void);
 
 /* One code for each thing a caller could do differently.  Numbers are permanent. */
 enum gw_error {
-	GW_E_ARG = 1,   /* an argument makes no sense                        */
-	GW_E_NOMEM = 2, /* no memory                                         */
-	GW_E_NOENT = 3, /* no such file, program, device or name             */
-	GW_E_PERM = 4,  /* not allowed                                       */
-	GW_E_IO = 5,    /* reading, writing or starting something failed     */
-	GW_E_PARSE = 6, /* a text is not what it should be                   */
-	GW_E_SIZE = 7,  /* it does not fit                                   */
+	GW_E_ARG = 1,   /* an argument makes no sense */
+	GW_E_NOMEM = 2, /* no memory */
+	GW_E_NOENT = 3, /* no such file, program, device or name */
+	GW_E_PERM = 4,  /* not allowed */
+	GW_E_IO = 5,    /* reading, writing or starting something failed */
+	GW_E_PARSE = 6, /* a text is not what it should be */
+	GW_E_SIZE = 7,  /* it does not fit */
 	GW_E_TIMEOUT = 8,
-	GW_E_NODEV = 9,      /* no such GPU                                  */
-	GW_E_NOSUPPORT = 10, /* the device, driver or build cannot do this   */
-	GW_E_LOST = 11,      /* the device or the driver went away           */
-	GW_E_STATE = 12,     /* not now: let go, stalled or already closed   */
+	GW_E_NODEV = 9,      /* no such GPU */
+	GW_E_NOSUPPORT = 10, /* the device, driver or build cannot do this */
+	GW_E_LOST = 11,      /* the device or the driver went away */
+	GW_E_STATE = 12,     /* not now: let go, stalled or already closed */
 };
 
 /* A short phrase for a code, negative or positive.  Never NULL. */
@@ -113,7 +113,7 @@ enum gw_tier {
 	GW_TIER_SLOW = 1 << 2,
 	GW_TIER_ENERGY = 1 << 3, /* costs 3 ms on an H200, more elsewhere */
 	GW_TIER_HEALTH = 1 << 4,
-	GW_TIER_ASKED = 1 << 5, /* may sleep 20 ms                       */
+	GW_TIER_ASKED = 1 << 5, /* may sleep 20 ms */
 };
 /* STATIC, SLOW and HEALTH are kept and asked again only when they are older than their tier
  * allows, so this is what a program polls with. */
@@ -156,9 +156,9 @@ enum gw_cause {
 enum gw_severity { GW_SEVERITY_OK, GW_SEVERITY_NOTE, GW_SEVERITY_ERROR };
 
 struct gw_cause_info {
-	const char *key;      /* "no_driver"                            */
+	const char *key;      /* "no_driver" */
 	const char *sentence; /* what is wrong, no capital, no full stop */
-	const char *remedy;   /* what to do, whole sentences, may be ""  */
+	const char *remedy;   /* what to do, whole sentences, may be "" */
 	enum gw_severity severity;
 };
 
@@ -168,20 +168,20 @@ GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 /* ---- opening ------------------------------------------------------------------------- */
 
 enum gw_flag {
-	GW_ALLOW_EXEC = 1 << 0, /* may start nvidia-smi where the library cannot be loaded     */
-	GW_WAKE = 1 << 1,       /* may open a GPU that is asleep, which wakes it               */
+	GW_ALLOW_EXEC = 1 << 0, /* may start nvidia-smi where the library cannot be loaded */
+	GW_WAKE = 1 << 1,       /* may open a GPU that is asleep, which wakes it */
 };
 
 struct gw_options {
-	size_t size;              /* sizeof(struct gw_options)                                 */
-	unsigned flags;           /* enum gw_flag                                              */
+	size_t size;              /* sizeof(struct gw_options) */
+	unsigned flags;           /* enum gw_flag */
 	const char *backend;      /* "auto" (or NULL), "all", "nvml", "nvidia-smi", "amdgpu",
-	                             "intel", "none"; auto: the first of these that has a GPU  */
-	const char *nvml_library; /* NULL: look for it                                         */
-	const char *root;         /* read /proc and /sys below this; NULL: "/"                 */
+	                             "intel", "none"; auto: the first of these that has a GPU */
+	const char *nvml_library; /* NULL: look for it */
+	const char *root;         /* read /proc and /sys below this; NULL: "/" */
 	uint64_t deadline_ns;     /* 0: driver calls run on the caller's thread, however long.
 	                             Else they run on threads of the library; one that is not
-	                             back in time leaves its device GW_DEVICE_STALLED          */
+	                             back in time leaves its device GW_DEVICE_STALLED */
 };
 
 struct gw_ctx;
@@ -202,17 +202,17 @@ GW_API int gw_resume(struct gw_ctx *ctx);
 
 /* What was opened, or why nothing was. */
 struct gw_status {
-	const char *backend;         /* "nvml", ..., several joined by '+', "none"                  */
-	enum gw_cause cause;         /* GW_CAUSE_NONE when there are devices                        */
-	const char *message;         /* the sentence, with the facts of this machine; "" for NONE   */
-	const char *library_path;    /* of the NVML library, NULL when not loaded                   */
-	const char *driver_version;  /* NULL when unknown                                           */
-	const char *nvml_version;    /* NULL when unknown                                           */
-	const char *cuda_version;    /* the driver's ceiling such as "13.0", NULL when unknown      */
-	const char *missing_symbols; /* names joined by blanks, "" when none                        */
-	int simulated;               /* the library said of itself that it is a simulator           */
-	uint64_t retry_ns;           /* monotonic time of the next try to open, 0: none             */
-	unsigned opens;              /* times a driver was opened with success                      */
+	const char *backend;         /* "nvml", ..., several joined by '+', "none" */
+	enum gw_cause cause;         /* GW_CAUSE_NONE when a driver is open */
+	const char *message;         /* the sentence, with the facts of this machine; "" for NONE */
+	const char *library_path;    /* of the NVML library, NULL when not loaded */
+	const char *driver_version;  /* NULL when unknown */
+	const char *nvml_version;    /* NULL when unknown */
+	const char *cuda_version;    /* the driver's ceiling such as "13.0", NULL when unknown */
+	const char *missing_symbols; /* names joined by blanks, "" when none */
+	int simulated;               /* the library said of itself that it is a simulator */
+	uint64_t retry_ns;           /* monotonic time of the next try to open, 0: none */
+	unsigned opens;              /* times a driver was opened with success */
 };
 
 /* Filled from the last snapshot (or gw_open); lives until the next call on snap's context from
@@ -226,20 +226,20 @@ enum gw_vendor { GW_VENDOR_NVIDIA, GW_VENDOR_AMD, GW_VENDOR_INTEL, GW_VENDOR_OTH
 
 /* Where figures come from. */
 enum gw_provenance {
-	GW_FROM_DRIVER,    /* the vendor's library          */
-	GW_FROM_TEXT,      /* what nvidia-smi prints        */
-	GW_FROM_SYSFS,     /* the kernel's files            */
-	GW_FROM_SIMULATOR, /* nothing of it is real         */
+	GW_FROM_DRIVER,    /* the vendor's library */
+	GW_FROM_TEXT,      /* what nvidia-smi prints */
+	GW_FROM_SYSFS,     /* the kernel's files */
+	GW_FROM_SIMULATOR, /* nothing of it is real */
 };
 
 enum gw_device_state {
 	GW_DEVICE_OK,
-	GW_DEVICE_ASLEEP,  /* suspended; not opened                                */
+	GW_DEVICE_ASLEEP,  /* suspended; not opened */
 	GW_DEVICE_LOST,    /* off the bus or needs a reset; watched for its return */
-	GW_DEVICE_FAULT,   /* the driver names a hardware fault                    */
-	GW_DEVICE_DENIED,  /* we may not open it                                   */
-	GW_DEVICE_STALLED, /* a call on it has not returned                        */
-	GW_DEVICE_CLOSED,  /* let go, or the driver went away                      */
+	GW_DEVICE_FAULT,   /* the driver names a hardware fault */
+	GW_DEVICE_DENIED,  /* we may not open it */
+	GW_DEVICE_STALLED, /* a call on it has not returned */
+	GW_DEVICE_CLOSED,  /* let go, or the driver went away */
 };
 
 /* "nvidia", "driver", "ok": the words JSON uses. */
@@ -252,20 +252,20 @@ struct gw_mig {
 	unsigned index;
 	unsigned gpu_instance, compute_instance;
 	char uuid[96];
-	char name[96];                                   /* "NVIDIA A100 ... MIG 1g.5gb", or ""   */
+	char name[96];                                   /* "NVIDIA A100 ... MIG 1g.5gb", or "" */
 	uint64_t memory_total_bytes, memory_used_bytes, memory_free_bytes;
 	enum gw_absence memory_absence;
 };
 
 struct gw_device {
-	unsigned index;      /* the driver's order; a convenience, GW_T_UUID is the identity   */
+	unsigned index;      /* the driver's order; a convenience, GW_T_UUID is the identity */
 	enum gw_vendor vendor;
 	enum gw_provenance provenance;
 	enum gw_device_state state;
-	enum gw_cause cause; /* why state is not GW_DEVICE_OK                                  */
-	const char *message; /* the sentence; "" when all is well                              */
+	enum gw_cause cause; /* why state is not GW_DEVICE_OK */
+	const char *message; /* the sentence; "" when all is well */
 	const char *backend;
-	uint64_t begin_ns, end_ns; /* monotonic time around the reading of the FAST tier       */
+	uint64_t begin_ns, end_ns; /* monotonic time around the reading of the FAST tier */
 	int cuda_ordinal;    /* its number for CUDA programs under CUDA_VISIBLE_DEVICES, -1 not
 	                        visible, -2 not known (CUDA's order may differ from the driver's) */
 	unsigned mig_count;
@@ -339,19 +339,19 @@ enum gw_process_type {
 };
 
 struct gw_process {
-	unsigned device;      /* index of its device in the snapshot                           */
-	unsigned type;        /* set of enum gw_process_type                                   */
-	int64_t pid;          /* process (thread group) id in our pid namespace                */
-	uint64_t start_ticks; /* of /proc/pid/stat: pid and start are the identity; 0 unknown  */
-	int64_t parent;       /* 0 unknown                                                     */
-	int64_t uid;          /* -1 unknown                                                    */
-	const char *user;     /* NULL when unknown                                             */
-	const char *name;     /* comm, cleaned for printing; NULL when unknown                 */
-	const char *command;  /* arguments joined by blanks, cut; NULL when unknown            */
-	const char *cgroup;   /* NULL when unknown                                             */
-	const char *container;/* short id or name, NULL when in none                           */
-	int orphan;           /* listed by the driver, absent from /proc                       */
-	int mig_gpu_instance; /* -1: not on an instance                                        */
+	unsigned device;      /* index of its device in the snapshot */
+	unsigned type;        /* set of enum gw_process_type */
+	int64_t pid;          /* process (thread group) id in our pid namespace */
+	uint64_t start_ticks; /* of /proc/pid/stat: pid and start are the identity; 0 unknown */
+	int64_t parent;       /* 0 unknown */
+	int64_t uid;          /* -1 unknown */
+	const char *user;     /* NULL when unknown */
+	const char *name;     /* comm, cleaned for printing; NULL when unknown */
+	const char *command;  /* arguments joined by blanks, cut; NULL when unknown */
+	const char *cgroup;   /* NULL when unknown */
+	const char *container;/* short id or name, NULL when in none */
+	int orphan;           /* listed by the driver, absent from /proc */
+	int mig_gpu_instance; /* -1: not on an instance */
 	enum gw_absence memory_absence;
 	uint64_t memory_bytes;
 };
@@ -380,7 +380,7 @@ struct gw_fact {
 	const char *section, *key;
 	enum gw_fact_type type;
 	enum gw_absence absence;
-	const char *text; /* GW_FACT_TEXT   */
+	const char *text; /* GW_FACT_TEXT */
 	double number;    /* GW_FACT_NUMBER; FLAG: 0 or 1 */
 };
 
@@ -398,7 +398,7 @@ GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env
 struct gw_finding {
 	enum gw_cause cause;
 	enum gw_severity severity;
-	int device;       /* index, or -1: the machine          */
+	int device;       /* index, or -1: the machine */
 	char detail[400]; /* the sentence with this machine's facts */
 };
 

@@ -15,7 +15,7 @@
 struct child {
 	pid_t pid;
 	int pidfd;
-	int out_fd; /* read end of its standard output, non-blocking; -1 when closed */
+	int out_fd;      /* read end of its standard output, non-blocking; -1 when closed */
 	char line[4096]; /* what has come in and was not yet handed out as a line     */
 	size_t fill;
 	size_t used;   /* of fill: handed out by the last call                        */

@@ -11,7 +11,7 @@
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
-#define NS_PER_S UINT64_C(1000000000)
+#define NS_PER_S  UINT64_C(1000000000)
 
 struct clock {
 	uint64_t (*mono_ns)(void *ctx); /* never goes back                        */

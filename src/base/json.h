@@ -17,7 +17,7 @@ struct json {
 	struct buf *out;
 	bool pretty;
 	unsigned depth;
-	bool first;    /* nothing written yet at this level     */
+	bool first; /* nothing written yet at this level     */
 	char kind[JSON_DEPTH];
 };
 

@@ -46,8 +46,8 @@ void log_write(struct log *l, enum log_level level, const char *msg,
 	       const struct log_pair *pairs, unsigned n);
 
 /* LOG(l, LOG_INFO, "nvml ready", LOG_I("gpus", 2), LOG_S("driver", "580.1")) */
-#define LOG(l, level, msg, ...)                                                          \
-	log_write(l, level, msg, (const struct log_pair[]){ __VA_ARGS__ },               \
+#define LOG(l, level, msg, ...)                                            \
+	log_write(l, level, msg, (const struct log_pair[]){ __VA_ARGS__ }, \
 		  sizeof((const struct log_pair[]){ __VA_ARGS__ }) / sizeof(struct log_pair))
 
 /* Told once on entering a state and once on leaving it.  log_latch() returns true exactly

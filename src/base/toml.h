@@ -26,8 +26,9 @@ enum toml_type {
 
 struct toml_node {
 	enum toml_type type;
-	unsigned line, column; /* from 1; where the value stands (a table: its header or '{')   */
-	const char *key;       /* name in its table, NUL-terminated; NULL in an array or at top */
+	unsigned line,
+		column;  /* from 1; where the value stands (a table: its header or '{')   */
+	const char *key; /* name in its table, NUL-terminated; NULL in an array or at top */
 	size_t key_len;
 	unsigned key_line, key_column;
 	struct toml_node *next;  /* next sibling, in document order                      */

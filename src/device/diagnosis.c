@@ -44,7 +44,8 @@ static void look_at_devices(struct gw_diagnosis *g, const struct gw_snapshot *sn
 		if (d->state != GW_DEVICE_OK)
 			add(g, d->cause, (int)d->index, "%s", d->message);
 		if (gw_device_value(d, GW_Q_MIG_MODE, &mig) == GW_HAVE && mig != 0)
-			add(g, GW_CAUSE_MIG, (int)d->index, "%u instances", d->mig_count);
+			add(g, GW_CAUSE_MIG, (int)d->index, "%s (%u)",
+			    gw_cause_info(GW_CAUSE_MIG)->sentence, d->mig_count);
 	}
 }
 

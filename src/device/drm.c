@@ -1,89 +1,514 @@
 #include "drm.h"
 
-#include <gpuward.h>
-
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define PCI_DEVICES "sys/bus/pci/devices"
+#define GPUS_MAX     64
+#define CHANNELS_MAX 16
 
-static bool read_hex(const struct root *root, const char *pci, const char *file, uint32_t *ret)
+/* ---- one device's files ---- */
+
+static struct drm_device *drm_of(const struct device *d)
 {
-	char path[128];
-	int64_t v;
+	return d->priv;
+}
 
-	root_path(path, sizeof(path), PCI_DEVICES "/%s/%s", pci, file);
-	if (root_read_i64(root, path, &v) < 0 || v < 0 || v > UINT32_MAX)
+static const struct root *root_of(const struct device *d)
+{
+	return d->backend->env->root;
+}
+
+/* Path of a file; false where the device has no such place. */
+static bool path_of(const struct device *d, enum drm_place place, const char *file, char *out,
+		    size_t size)
+{
+	const struct drm_device *dd = drm_of(d);
+	const char *folder = place == DRM_HWMON ? dd->hwmon : "";
+
+	if (place == DRM_CARD && dd->card[0])
+		root_path(out, size, PCI_DEVICES "/%s/drm/%s/%s", dd->gpu.pci, dd->card, file);
+	else if (place == DRM_PCI || (place == DRM_HWMON && folder[0]))
+		root_path(out, size, PCI_DEVICES "/%s/%s%s%s", dd->gpu.pci, folder,
+			  folder[0] ? "/" : "", file);
+	else
 		return false;
-	*ret = (uint32_t)v;
 	return true;
 }
 
-static bool is_gpu_class(uint32_t class)
+static long read_line(const struct device *d, enum drm_place place, const char *file, char *out,
+		      size_t size)
 {
-	/* MI300 and its like call themselves processing accelerators. */
-	return class >> 16 == 0x03 || class >> 8 == 0x1200;
+	char path[256];
+
+	out[0] = '\0';
+	if (!path_of(d, place, file, path, sizeof(path)))
+		return -GW_E_NOENT;
+	return root_read_line(root_of(d), path, out, size);
 }
 
-bool drm_asleep(const struct root *root, const char *pci)
+int drm_read_number(struct device *d, enum drm_place place, const char *file, int64_t *ret)
 {
-	char path[128], status[32];
+	char path[256];
 
-	root_path(path, sizeof(path), PCI_DEVICES "/%s/power/runtime_status", pci);
-	root_read_line(root, path, status, sizeof(status));
-	return strcmp(status, "suspended") == 0 || strcmp(status, "suspending") == 0;
+	if (!path_of(d, place, file, path, sizeof(path)))
+		return -GW_E_NOENT;
+	return root_read_i64(root_of(d), path, ret);
 }
 
-static bool read_pci_gpu(const struct root *root, const char *pci, uint32_t vendor,
-			 struct pci_gpu *ret)
+/* ---- forms ---- */
+
+/* Lines such as "0: 500Mhz" or "S: 19Mhz *". */
+static int parse_level(const char *text, bool highest, double *ret)
 {
-	char path[128], driver[256];
+	bool found = false;
 
-	if (strlen(pci) >= sizeof(ret->pci))
-		return false;
-	*ret = (struct pci_gpu){ 0 };
-	if (!read_hex(root, pci, "vendor", &ret->vendor) || ret->vendor != vendor ||
-	    !read_hex(root, pci, "class", &ret->class) || !is_gpu_class(ret->class))
-		return false;
-	/* Without a device id it is still a GPU. */
-	read_hex(root, pci, "device", &ret->device);
-	snprintf(ret->pci, sizeof(ret->pci), "%s", pci);
-	root_path(path, sizeof(path), PCI_DEVICES "/%s/driver", pci);
-	root_readlink_base(root, path, driver, sizeof(driver));
-	snprintf(ret->driver, sizeof(ret->driver), "%.23s", driver);
-	ret->asleep = drm_asleep(root, pci);
-	return true;
-}
+	for (const char *line = text; line; line = strchr(line, '\n')) {
+		size_t n;
+		unsigned mhz;
 
-/* Keeps out[] sorted; the last one falls off a full array. */
-static void insert(struct pci_gpu *out, unsigned used, unsigned cap, const struct pci_gpu *g)
-{
-	unsigned i = used < cap ? used : cap;
-
-	if (i == cap && (cap == 0 || strcmp(g->pci, out[cap - 1].pci) > 0))
-		return;
-	if (i == cap)
-		i--;
-	for (; i > 0 && strcmp(out[i - 1].pci, g->pci) > 0; i--)
-		out[i] = out[i - 1];
-	out[i] = *g;
-}
-
-unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *out,
-		      unsigned cap)
-{
-	DIR *dir = root_opendir(root, PCI_DEVICES);
-	unsigned count = 0;
-	struct dirent *e;
-	struct pci_gpu g;
-
-	if (!dir)
-		return 0;
-	while ((e = readdir(dir))) {
-		if (e->d_name[0] == '.' || !read_pci_gpu(root, e->d_name, vendor, &g))
+		line += *line == '\n';
+		n = strcspn(line, "\n");
+		if (sscanf(line, "%*[^:]: %u", &mhz) != 1 ||
+		    (!highest && !memchr(line, '*', n)))
 			continue;
-		insert(out, count++, cap, &g);
+		if (!found || mhz > *ret)
+			*ret = mhz;
+		found = true;
 	}
-	closedir(dir);
-	return count;
+	return found ? 0 : -GW_E_PARSE;
+}
+
+/* A link's speed names its generation; "Unknown" is one that is down. */
+static int parse_speed(const char *text, double *ret)
+{
+	static const char *const speed[] = { "2.5", "5", "8", "16", "32", "64", "128" };
+	size_t n = strcspn(text, " ");
+
+	/* Kernels before 5.0 left the ".0" away. */
+	if (n > 2 && strncmp(text + n - 2, ".0", 2) == 0)
+		n -= 2;
+	for (unsigned i = 0; i < sizeof(speed) / sizeof(speed[0]); i++) {
+		if (strlen(speed[i]) != n || strncmp(text, speed[i], n) != 0)
+			continue;
+		*ret = i + 1;
+		return 0;
+	}
+	return -GW_E_PARSE;
+}
+
+static int parse_errors(const char *text, const char *key, double *ret)
+{
+	const char *at = strstr(text, key);
+	unsigned long long v;
+
+	if (!at || sscanf(at + strlen(key), ": %llu", &v) != 1)
+		return -GW_E_PARSE;
+	*ret = (double)v;
+	return 0;
+}
+
+static int parse_number(const char *text, double *ret)
+{
+	char *end;
+	long long v = strtoll(text, &end, 10);
+
+	if (end == text || *end)
+		return -GW_E_PARSE;
+	*ret = (double)v;
+	return 0;
+}
+
+static int parse(enum drm_form form, const char *text, double *ret)
+{
+	switch (form) {
+	case DRM_LEVEL: return parse_level(text, false, ret);
+	case DRM_LEVEL_MAX: return parse_level(text, true, ret);
+	case DRM_SPEED: return parse_speed(text, ret);
+	case DRM_CORRECTED: return parse_errors(text, "ce", ret);
+	case DRM_UNCORRECTED: return parse_errors(text, "ue", ret);
+	default: return parse_number(text, ret);
+	}
+}
+
+/* ---- reading ---- */
+
+enum gw_absence drm_absence(long error)
+{
+	switch (error) {
+	case -GW_E_NOENT: return GW_ABSENT_NOT_SUPPORTED;
+	case -GW_E_PERM: return GW_ABSENT_NO_PERMISSION;
+	case -GW_E_PARSE: return GW_ABSENT_INVALID;
+	default: return GW_ABSENT_ERROR;
+	}
+}
+
+static long read_row(struct device *d, const struct drm_row *row, unsigned channel, double *ret)
+{
+	char file[64], text[1024];
+	long n;
+
+	snprintf(file, sizeof(file), "%s", row->file);
+	if (row->label) {
+		const char *at = strstr(row->file, "%u");
+
+		if (channel == 0 || !at)
+			return -GW_E_NOENT;
+		snprintf(file, sizeof(file), "%.*s%u%s", (int)(at - row->file), row->file,
+			 channel, at + 2);
+	}
+	n = read_line(d, row->place, file, text, sizeof(text));
+	if (n >= 0)
+		n = parse(row->form, text, ret);
+	if (n >= 0 && row->most > 0 && (*ret > row->most || *ret < 0))
+		n = -GW_E_PARSE;
+	return n;
+}
+
+/* Reads every row of the tiers.  Returns how many answered; *ret_denied tells that one of them
+ * may not be read. */
+static unsigned read_rows(struct device *d, unsigned tiers, bool *ret_denied)
+{
+	const struct drm_device *dd = drm_of(d);
+	unsigned good = 0, i = 0;
+
+	report_absent(&d->r, tiers, GW_ABSENT_NOT_SUPPORTED);
+	for (const struct drm_row *row = dd->vendor->row; row->file; row++, i++) {
+		double v = 0;
+		long err;
+
+		if (!(gw_quantity_info(row->q)->tier & tiers) || report_has(&d->r, row->q))
+			continue;
+		atomic_store_explicit(d->call, row->file, memory_order_relaxed);
+		err = read_row(d, row, dd->channel[i], &v);
+		atomic_store_explicit(d->call, NULL, memory_order_relaxed);
+		if (err >= 0) {
+			report_set(&d->r, row->q, v * row->scale);
+			good++;
+		} else if (d->r.why[row->q] == GW_ABSENT_NOT_SUPPORTED) {
+			/* A later row that is merely missing does not hide this reason. */
+			report_miss(&d->r, row->q, drm_absence(err));
+		}
+		*ret_denied = *ret_denied || err == -GW_E_PERM;
+	}
+	return good;
+}
+
+/* The best that board and slot can do together: the bridge above may be the slower end.  Above
+ * a device on the root bus there is none. */
+static void limit_by_slot(struct device *d)
+{
+	static const struct {
+		uint8_t q;
+		const char *file;
+		enum drm_form form;
+	} row[] = {
+		{ GW_Q_PCIE_GENERATION_MAX, "../max_link_speed", DRM_SPEED },
+		{ GW_Q_PCIE_WIDTH_MAX, "../max_link_width", DRM_NUMBER },
+	};
+	char text[64];
+	double v;
+
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++)
+		if (report_has(&d->r, row[i].q) &&
+		    read_line(d, DRM_PCI, row[i].file, text, sizeof(text)) > 0 &&
+		    parse(row[i].form, text, &v) == 0 && v > 0 && v < d->r.v[row[i].q])
+			report_set(&d->r, row[i].q, v);
+}
+
+static void name_device(struct device *d)
+{
+	const struct drm_device *dd = drm_of(d);
+	const struct drm_name *n = dd->vendor->name;
+	char name[DEVICE_TEXT_SIZE];
+
+	if (d->r.text_why[GW_T_NAME] == GW_HAVE)
+		return;
+	while (n->name && n->device != dd->gpu.device)
+		n++;
+	if (n->name)
+		snprintf(name, sizeof(name), "%s", n->name);
+	else
+		snprintf(name, sizeof(name), "%s GPU 0x%04x", dd->vendor->brand,
+			 dd->gpu.device);
+	report_text(&d->r, GW_T_NAME, name, GW_ABSENT_NO_DATA);
+}
+
+static void leave_asleep(struct device *d, unsigned tiers)
+{
+	report_state(&d->r, GW_DEVICE_ASLEEP, GW_CAUSE_ASLEEP, NULL);
+	/* What was read while it was awake and does not change is still true. */
+	if (d->r.tier_ns[0])
+		tiers &= ~(unsigned)GW_TIER_STATIC;
+	report_absent(&d->r, tiers, GW_ABSENT_ASLEEP);
+	name_device(d); /* by its PCI id, which is known without waking it */
+	for (unsigned t = 0; t < GW_TEXTS; t++)
+		if (d->r.text_why[t] != GW_HAVE)
+			report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
+}
+
+static void lose(struct device *d, const char *detail)
+{
+	report_state(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, detail);
+	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_LOST);
+	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
+}
+
+static bool is_driver_of(const struct drm_vendor *vendor, const char *driver)
+{
+	for (const char *const *p = vendor->driver; *p; p++)
+		if (strcmp(*p, driver) == 0)
+			return true;
+	return false;
+}
+
+/* Is the device still there, with the driver it had?  One that came back may be another. */
+static bool still_there(struct device *d)
+{
+	const struct drm_device *dd = drm_of(d);
+	char path[128], driver[256];
+	bool bound;
+
+	root_path(path, sizeof(path), PCI_DEVICES "/%s/driver", dd->gpu.pci);
+	root_readlink_base(root_of(d), path, driver, sizeof(driver));
+	bound = is_driver_of(dd->vendor, driver);
+	if (bound && d->r.state != GW_DEVICE_LOST)
+		return true;
+	if (bound)
+		atomic_store(&d->backend->reopen, true);
+	root_path(path, sizeof(path), PCI_DEVICES "/%s/vendor", dd->gpu.pci);
+	lose(d, bound                           ? "it is back"
+		: root_exists(root_of(d), path) ? "no driver of its maker is bound to it"
+						: "no longer on the PCI bus");
+	return false;
+}
+
+/* ---- finding ---- */
+
+/* The folder of the driver's own sensors; i915 has one for each tile beside it. */
+static void find_hwmon(struct device *d)
+{
+	struct drm_device *dd = drm_of(d);
+	char path[128];
+	struct dirent *e;
+	DIR *dir;
+
+	dd->hwmon[0] = '\0';
+	root_path(path, sizeof(path), PCI_DEVICES "/%s/hwmon", dd->gpu.pci);
+	dir = root_opendir(root_of(d), path);
+	while (dir && !dd->hwmon[0] && (e = readdir(dir))) {
+		char name[64];
+
+		if (strncmp(e->d_name, "hwmon", 5) != 0 || strlen(e->d_name) > 16)
+			continue;
+		root_path(path, sizeof(path), PCI_DEVICES "/%s/hwmon/%.16s/name", dd->gpu.pci,
+			  e->d_name);
+		root_read_line(root_of(d), path, name, sizeof(name));
+		if (is_driver_of(dd->vendor, name))
+			snprintf(dd->hwmon, sizeof(dd->hwmon), "hwmon/%.16s", e->d_name);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+static void find_nodes(struct device *d)
+{
+	struct drm_device *dd = drm_of(d);
+	char path[128];
+	struct dirent *e;
+	DIR *dir;
+
+	dd->card[0] = dd->render[0] = '\0';
+	root_path(path, sizeof(path), PCI_DEVICES "/%s/drm", dd->gpu.pci);
+	dir = root_opendir(root_of(d), path);
+	while (dir && (e = readdir(dir))) {
+		unsigned n;
+		int end = 0;
+
+		if (sscanf(e->d_name, "card%u%n", &n, &end) == 1 && !e->d_name[end])
+			snprintf(dd->card, sizeof(dd->card), "card%u", n);
+		else if (sscanf(e->d_name, "renderD%u", &n) == 1)
+			snprintf(dd->render, sizeof(dd->render), "renderD%u", n);
+	}
+	if (dir)
+		closedir(dir);
+}
+
+/* Channels are numbered by the driver's taste; their labels say what they are. */
+static unsigned find_channel(const struct device *d, const struct drm_row *row)
+{
+	char file[32], label[32];
+	int prefix = (int)strcspn(row->file, "%");
+
+	for (unsigned i = 1; i <= CHANNELS_MAX; i++) {
+		snprintf(file, sizeof(file), "%.*s%u_label", prefix, row->file, i);
+		if (read_line(d, row->place, file, label, sizeof(label)) > 0 &&
+		    strcmp(label, row->label) == 0)
+			return i;
+	}
+	return 0;
+}
+
+/* A driver that comes with the kernel has the kernel's version. */
+static void name_driver(struct device *d)
+{
+	char path[128], text[DEVICE_TEXT_SIZE];
+
+	root_path(path, sizeof(path), "sys/module/%s/version", drm_of(d)->gpu.driver);
+	if (root_read_line(root_of(d), path, text, sizeof(text)) <= 0)
+		root_read_line(root_of(d), "proc/sys/kernel/osrelease", text, sizeof(text));
+	report_text(&d->r, GW_T_DRIVER, text, GW_ABSENT_NO_DATA);
+	snprintf(d->backend->driver_version, sizeof(d->backend->driver_version), "%.79s", text);
+}
+
+/* "AMD-0123..." by the board's own number; "PCI-0000:01:00.0" where it has none: then it is
+ * the same as long as it stays in its slot. */
+static void make_uuid(const struct root *root, const struct drm_vendor *vendor, const char *pci,
+		      char *out, size_t size)
+{
+	char path[128], id[48] = "";
+
+	if (vendor->unique_id) {
+		root_path(path, sizeof(path), PCI_DEVICES "/%s/%s", pci, vendor->unique_id);
+		root_read_line(root, path, id, sizeof(id));
+	}
+	if (strspn(id, "0x") < strlen(id))
+		snprintf(out, size, "%s-%s", vendor->brand, id);
+	else
+		snprintf(out, size, "PCI-%s", pci);
+}
+
+/* It is awake: finds out what it is and where its files are. */
+static void attach(struct device *d)
+{
+	struct drm_device *dd = drm_of(d);
+	char text[DEVICE_TEXT_SIZE];
+	unsigned i = 0;
+
+	find_hwmon(d);
+	find_nodes(d);
+	for (const struct drm_row *row = dd->vendor->row; row->file; row++, i++)
+		dd->channel[i] = (uint8_t)(row->label ? find_channel(d, row) : 0);
+	make_uuid(root_of(d), dd->vendor, dd->gpu.pci, text, sizeof(text));
+	report_text(&d->r, GW_T_UUID, text, GW_ABSENT_NO_DATA);
+	for (unsigned t = 0; t < GW_TEXTS; t++)
+		if (t != GW_T_UUID && t != GW_T_PCI)
+			report_text(&d->r, t, NULL, GW_ABSENT_NOT_SUPPORTED);
+	for (const struct drm_text *t = dd->vendor->text; t->file; t++) {
+		long n = read_line(d, DRM_PCI, t->file, text, sizeof(text));
+
+		report_text(&d->r, t->text, text, n < 0 ? drm_absence(n) : GW_ABSENT_NO_DATA);
+	}
+	name_device(d);
+	name_driver(d);
+	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
+	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
+	dd->energy_ns = 0;
+	dd->attached = true;
+}
+
+void drm_read(struct device *d, unsigned tiers)
+{
+	const struct clock *clock = d->backend->env->clock;
+	struct drm_device *dd = drm_of(d);
+	uint64_t begin = clock_mono_ns(clock);
+	bool denied = false;
+
+	if (!dd || !still_there(d))
+		return;
+	if (!(d->backend->env->flags & GW_WAKE) && drm_asleep(root_of(d), dd->gpu.pci)) {
+		leave_asleep(d, tiers);
+		dd->energy_ns = 0;
+		return;
+	}
+	if (!dd->attached) {
+		attach(d);
+		tiers |= GW_TIER_STATIC;
+	}
+	if (read_rows(d, tiers, &denied) > 0)
+		report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
+	else if (denied && tiers & GW_TIER_FAST)
+		report_state(&d->r, GW_DEVICE_DENIED, GW_CAUSE_NO_PERMISSION, dd->gpu.pci);
+	if (tiers & GW_TIER_STATIC)
+		limit_by_slot(d);
+	if (dd->vendor->derive)
+		dd->vendor->derive(d, tiers);
+	report_stamp(&d->r, tiers, begin);
+	if (tiers & GW_TIER_FAST) {
+		d->r.begin_ns = begin;
+		d->r.end_ns = clock_mono_ns(clock);
+	}
+}
+
+/* ---- open and close ---- */
+
+static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
+		    const struct pci_gpu *gpu, unsigned index)
+{
+	bool asleep = gpu->asleep && !(b->env->flags & GW_WAKE);
+	char uuid[64];
+	struct drm_device *dd;
+	struct device *d;
+
+	/* Its own number is not to be had asleep; then the place on the bus has to do. */
+	if (!asleep)
+		make_uuid(b->env->root, vendor, gpu->pci, uuid, sizeof(uuid));
+	d = backend_slot(b, asleep ? NULL : uuid, gpu->pci);
+	if (!d)
+		return -GW_E_NOMEM;
+	dd = calloc(1, sizeof(*dd));
+	if (!dd)
+		return -GW_E_NOMEM;
+	free(d->priv);
+	d->priv = dd;
+	dd->vendor = vendor;
+	dd->gpu = *gpu;
+	d->r.index = index;
+	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
+	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
+	report_text(&d->r, GW_T_PCI, gpu->pci, GW_ABSENT_NO_DATA);
+	drm_read(d, GW_TIER_STATIC);
+	return 0;
+}
+
+static void say_why_none(struct backend *b, const struct pci_gpu *gpu, unsigned n)
+{
+	if (b->count)
+		backend_fail(b, GW_CAUSE_GPU_LOST, "none is left");
+	else if (n == 0)
+		backend_fail(b, GW_CAUSE_NO_GPU, "no such device on the PCI bus");
+	else
+		backend_fail(b, GW_CAUSE_NO_GPU, "%s has %s%s", gpu[0].pci,
+			     gpu[0].driver[0] ? "another driver: " : "no driver",
+			     gpu[0].driver);
+}
+
+int drm_open(struct backend *b, const struct drm_vendor *vendor)
+{
+	struct pci_gpu gpu[GPUS_MAX];
+	unsigned n = drm_pci_list(b->env->root, vendor->vendor, gpu, GPUS_MAX), found = 0;
+
+	for (unsigned i = 0; i < b->count; i++)
+		lose(b->slot[i], "no longer listed"); /* until it is found again */
+	for (unsigned i = 0; i < n && i < GPUS_MAX; i++) {
+		if (!is_driver_of(vendor, gpu[i].driver))
+			continue;
+		if (open_gpu(b, vendor, &gpu[i], found++) < 0)
+			return -GW_E_NOMEM;
+	}
+	b->open = found > 0;
+	if (found)
+		backend_fail(b, GW_CAUSE_NONE, NULL);
+	else
+		say_why_none(b, gpu, n);
+	return 0;
+}
+
+void drm_close(struct backend *b)
+{
+	for (unsigned i = 0; i < b->count; i++) {
+		free(b->slot[i]->priv);
+		b->slot[i]->priv = NULL;
+	}
+	b->open = false;
 }

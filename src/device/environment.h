@@ -20,6 +20,10 @@ void environment_vm(const struct root *root, char *out, size_t size);
 
 bool environment_is_wsl(const struct root *root);
 
+/* Version of the NVIDIA kernel module that is loaded, and whether it is the open one.  0,
+ * -GW_E_NOENT (none is), -GW_E_PARSE or another error of reading; out is "" on failure. */
+long environment_nvidia_module(const struct root *root, char *out, size_t size, bool *ret_open);
+
 /* Facts of GW_FACT_*; see gw_environment_*() in gpuward.h.  Sections, in this order:
  * "host" (hostname, time_utc, kernel, os, architecture, container, virtual_machine, wsl,
  * uptime_seconds, boot_id), "cpu" (model, vendor, sockets, cores, threads, governor,

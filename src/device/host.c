@@ -8,7 +8,7 @@
 #define POWERCAP  "sys/class/powercap"
 #define ZONES_MAX 64
 
-static enum gw_absence absence_of(long error)
+enum gw_absence host_absence(long error)
 {
 	switch (error) {
 	case -GW_E_NOENT: return GW_ABSENT_NOT_PRESENT;
@@ -70,7 +70,7 @@ static void read_utilization(struct host *h, struct host_report *r)
 			  busy - h->busy <= total - h->total;
 
 	if (err < 0) {
-		miss(r, GW_H_CPU_UTILIZATION, absence_of(err));
+		miss(r, GW_H_CPU_UTILIZATION, host_absence(err));
 		return;
 	}
 	if (comparable && total - h->total < HOST_MIN_TICKS) {
@@ -116,7 +116,7 @@ static void read_cores(const struct root *root, struct host_report *r)
 	long err = n < 0 ? n : count_list(text, &count);
 
 	if (err < 0)
-		miss(r, GW_H_CPU_COUNT, absence_of(err));
+		miss(r, GW_H_CPU_COUNT, host_absence(err));
 	else
 		set(r, GW_H_CPU_COUNT, count);
 }
@@ -129,7 +129,7 @@ static void read_load(const struct root *root, struct host_report *r)
 	unsigned whole, hundredths;
 
 	if (n < 0)
-		miss(r, GW_H_LOAD_1M, absence_of(n));
+		miss(r, GW_H_LOAD_1M, host_absence(n));
 	else if (sscanf(text, "%u.%2u", &whole, &hundredths) != 2)
 		miss(r, GW_H_LOAD_1M, GW_ABSENT_INVALID);
 	else
@@ -169,7 +169,7 @@ static void read_memory(const struct root *root, struct host_report *r)
 		if (meminfo_bytes(text, row[i].key, &v))
 			set(r, row[i].q, v);
 		else
-			miss(r, row[i].q, n < 0 ? absence_of(n) : GW_ABSENT_NOT_SUPPORTED);
+			miss(r, row[i].q, n < 0 ? host_absence(n) : GW_ABSENT_NOT_SUPPORTED);
 	}
 	if (r->why[GW_H_RAM_TOTAL] == GW_HAVE && r->why[GW_H_RAM_AVAILABLE] == GW_HAVE)
 		set(r, GW_H_RAM_USED, r->v[GW_H_RAM_TOTAL] - r->v[GW_H_RAM_AVAILABLE]);
@@ -257,7 +257,7 @@ static void read_zone(const struct root *root, const char *folder, struct rapl_d
 	d->package = package_of(root, d->path, d->name);
 	read_zone_u64(root, d->path, "max_energy_range_uj", &d->range_uj);
 	err = read_zone_u64(root, d->path, "energy_uj", &d->energy_uj);
-	d->why = err < 0 ? absence_of(err) : GW_HAVE;
+	d->why = err < 0 ? host_absence(err) : GW_HAVE;
 }
 
 static int by_path(const void *a, const void *b)

@@ -29,6 +29,9 @@ void host_init(struct host *h, const struct root *root);
 #define HOST_MIN_TICKS 10
 void host_read(struct host *h, struct host_report *ret);
 
+/* Why a file of the machine could not be read, from the error of root_read() and its like. */
+enum gw_absence host_absence(long error);
+
 /* An energy counter of the CPU side.  RAPL through powercap. */
 struct rapl_domain {
 	char name[32];      /* "package-0", "dram", "psys", "core", ...         */

@@ -5,6 +5,8 @@
 #include "nvml.h"
 
 #include "drm.h"
+#include "environment.h"
+#include "sleeping.h"
 
 #include "base/utf8.h"
 
@@ -195,20 +197,6 @@ static bool look_up(struct backend *b, struct nvml *n)
 
 /* ---- why init failed ---- */
 
-static bool kernel_version(const struct root *root, char *out, size_t size)
-{
-	char text[256];
-	const char *at;
-
-	if (root_read(root, "proc/driver/nvidia/version", text, sizeof(text)) <= 0)
-		return false;
-	/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  580.159.04  Tue ..." */
-	at = strstr(text, "Kernel Module");
-	at = at ? at + strcspn(at, "0123456789") : text;
-	snprintf(out, size, "%.*s", (int)strspn(at, "0123456789."), at);
-	return *out != '\0';
-}
-
 /* "580.159.04" of ".../libnvidia-ml.so.580.159.04", "" where the name has no version. */
 static const char *library_version(const char *path)
 {
@@ -223,14 +211,16 @@ static void init_failed(struct backend *b, abi_return code)
 	const struct nvml *n = b->priv;
 	const char *said = n->error_string ? n->error_string(code) : NULL;
 	const char *ours = library_version(b->library_path);
-	char kernel[64] = "unknown", name[24];
+	char kernel[64], name[24];
+	bool open;
 
 	nvml_code_name(code, name);
 	switch (nvml_meaning(code)->cause) {
 	case GW_CAUSE_VERSION_MISMATCH:
-		kernel_version(root, kernel, sizeof(kernel));
+		environment_nvidia_module(root, kernel, sizeof(kernel), &open);
 		backend_fail(b, GW_CAUSE_VERSION_MISMATCH, "kernel driver %s, library %s",
-			     kernel, *ours ? ours : "of another version");
+			     *kernel ? kernel : "of unknown version",
+			     *ours ? ours : "of another");
 		break;
 	case GW_CAUSE_NO_DRIVER:
 		if (root_exists(root, "proc/driver/nvidia/version") &&
@@ -271,14 +261,13 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
 
-static void read_identity(struct device *d)
+void nvml_read_texts(struct device *d)
 {
 	static const struct {
 		enum gw_text text;
 		enum nvml_call call;
 		uint32_t size;
 	} rows[] = {
-		{ GW_T_NAME, CALL_name, ABI_NAME_SIZE },
 		{ GW_T_SERIAL, CALL_serial, ABI_SERIAL_SIZE },
 		{ GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE },
 		{ GW_T_PART_NUMBER, CALL_part_number, ABI_PART_SIZE },
@@ -286,7 +275,6 @@ static void read_identity(struct device *d)
 
 	for (size_t i = 0; i < COUNT(rows); i++)
 		read_text(d, rows[i].text, rows[i].call, rows[i].size);
-	report_text(&d->r, GW_T_DRIVER, d->backend->driver_version, GW_ABSENT_NO_DATA);
 }
 
 void nvml_mig_list(struct device *d)
@@ -318,6 +306,7 @@ void nvml_mig_list(struct device *d)
 			NVML(d, compute_instance, handle, &g->compute_instance);
 		nd->mig[d->r.mig_count++] = handle;
 	}
+	nvml_mig_memory(d);
 }
 
 /* A handle was had: everything is to be asked anew. */
@@ -331,9 +320,10 @@ static void attach(struct device *d, abi_device handle)
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	nvml_plan(d);
-	read_identity(d);
-	nvml_read(d, GW_TIER_STATIC);
-	if (d->r.state == GW_DEVICE_OK)
+	/* What a list shows, and no more: first calls cost up to 5 ms each (measured). */
+	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
+	report_text(&d->r, GW_T_DRIVER, d->backend->driver_version, GW_ABSENT_NO_DATA);
+	if (nvml_read_one(d, GW_Q_MEMORY_TOTAL) && nvml_read_one(d, GW_Q_MIG_MODE))
 		nvml_mig_list(d);
 }
 
@@ -462,39 +452,6 @@ void nvml_find_again(struct device *d)
 
 /* ---- open and close ---- */
 
-/* Lists the GPUs without opening any, because one of them sleeps.  False: none does. */
-static bool list_sleeping(struct backend *b)
-{
-	struct pci_gpu gpu[64];
-	unsigned n = drm_pci_list(b->env->root, 0x10de, gpu, COUNT(gpu));
-	const char *sleeper = NULL;
-
-	n = n < COUNT(gpu) ? n : COUNT(gpu);
-	for (unsigned i = 0; i < n && !sleeper; i++)
-		if (gpu[i].asleep)
-			sleeper = gpu[i].pci;
-	if (!sleeper || b->env->flags & GW_WAKE || (b->simulated && b->env->root->real))
-		return false;
-	for (unsigned i = 0; i < n; i++) {
-		struct device *d = backend_slot(b, NULL, gpu[i].pci);
-		char why[64];
-
-		if (!d)
-			break;
-		snprintf(why, sizeof(why), "not opened: that would wake %s", sleeper);
-		d->r.index = i;
-		d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
-		report_state(&d->r, gpu[i].asleep ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED,
-			     GW_CAUSE_ASLEEP, gpu[i].asleep ? NULL : why);
-		report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_ASLEEP);
-		for (unsigned t = 0; t < GW_TEXTS; t++)
-			if (d->r.text_why[t] != GW_HAVE)
-				report_text(&d->r, t, NULL, GW_ABSENT_ASLEEP);
-	}
-	backend_fail(b, GW_CAUSE_ASLEEP, "%s", sleeper);
-	return true;
-}
-
 static void read_versions(struct backend *b)
 {
 	struct nvml *n = b->priv;
@@ -561,7 +518,7 @@ static void nvml_close(struct backend *b)
 	if (!n)
 		return;
 	if (n->initialised)
-		NVML_B(b, shutdown);
+		NVML_B(b, shutdown, );
 	if (n->lib)
 		dlclose(n->lib);
 	free(n);
@@ -575,9 +532,12 @@ static int open_library(struct backend *b)
 	abi_return code;
 
 	n->lib = find_library(b);
-	if (!n->lib || !look_up(b, n) || list_sleeping(b))
+	if (!n->lib || !look_up(b, n))
 		return 0;
-	code = NVML_B(b, init);
+	/* The simulator's GPUs are not those of the real /sys. */
+	if (!(b->simulated && b->env->root->real) && sleeping_list(b, PCI_VENDOR_NVIDIA))
+		return 0;
+	code = NVML_B(b, init, );
 	if (code != ABI_SUCCESS) {
 		init_failed(b, code);
 		return 0;

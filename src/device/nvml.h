@@ -1,8 +1,9 @@
 /* nvml: the NVML backend's own view of the library and of a device behind it.
  *
- * nvml.c loads, opens and closes; nvml_read.c reads figures by a table; nvml_process.c lists
+ * nvml.c loads, opens and closes; nvml_read.c reads figures by the table nvml_readers.def, with
+ * nvml_shape.c and nvml_gpm.c making the calls; nvml_process.c lists
  * processes in whatever layout the driver writes; nvml_event.c waits for events and drains
- * the driver's sample ring.  Nothing outside these four includes this header but tests. */
+ * the driver's sample ring.  Nothing outside these includes this header but tests. */
 #ifndef GW_DEVICE_NVML_H
 #define GW_DEVICE_NVML_H
 
@@ -95,6 +96,9 @@ static inline abi_return nvml_called(_Atomic(const char *) *call, abi_return cod
 /* nvml_read.c */
 void nvml_plan(struct device *d); /* every row is worth asking again */
 void nvml_read(struct device *d, unsigned tiers);
+/* Reads the row of one quantity ahead of its tier.  False: the device is gone. */
+bool nvml_read_one(struct device *d, unsigned quantity);
+void nvml_mig_memory(struct device *d);
 /* Symbols whose absence costs a figure, joined by blanks. */
 void nvml_missing(const struct nvml *n, char *out, size_t size);
 /* The device or the driver as a whole answered with an error.  True: stop reading it. */
@@ -106,6 +110,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 /* nvml.c */
 void nvml_find_again(struct device *d); /* a lost device: has it come back? */
 void nvml_mig_list(struct device *d);
+void nvml_read_texts(struct device *d); /* those of the STATIC tier */
 
 /* nvml_event.c: see backend.h */
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,

@@ -6,10 +6,10 @@
 
 /* One GPU as CUDA would enumerate it, in the driver's (PCI bus) order. */
 struct visible_gpu {
-	const char *uuid;      /* "GPU-..."; NULL unknown                          */
-	const char *name;      /* model, to tell whether CUDA's order is the same  */
+	const char *uuid;       /* "GPU-..."; NULL unknown                          */
+	const char *name;       /* model, to tell whether CUDA's order is the same  */
 	const char *const *mig; /* UUIDs of its instances, NULL-terminated, or NULL */
-	int ordinal;           /* result: its CUDA number, -1 not visible, -2 cannot be told */
+	int ordinal;            /* result: its CUDA number, -1 not visible, -2 cannot be told */
 };
 
 /* Fills the ordinals of n GPUs.

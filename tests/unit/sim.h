@@ -10,10 +10,11 @@
 #include "../../sim/gpuward-sim.h"
 #include "device/nvml_abi.h"
 
-#define SIM_CONTROL(N)                                                                         \
-	N(load)                                                                                \
-	N(load_text) N(scenarios) N(describe) N(now_ns) N(wall_ns) N(stepped) N(step) N(calls) \
-		N(fault) N(hang) N(unhang) N(true_watts) N(true_joules) N(process)
+#define SIM_CONTROL(N)                                                                     \
+	N(load)                                                                            \
+	N(load_text)                                                                       \
+	N(scenarios) N(describe) N(now_ns) N(wall_ns) N(stepped) N(step) N(calls) N(fault) \
+		N(hang) N(unhang) N(true_watts) N(true_joules) N(process)
 
 #define SIM_POINTER(name) \
 	static __typeof__(gpuward_sim_##name) *sim_##name __attribute__((unused));

@@ -115,7 +115,7 @@ static void says_that_there_is_no_such_process(void **state)
 static void refuses_a_start_time_it_cannot_read(void **state)
 {
 	static const char *const bad[] = {
-		"", "4242", "4242 (x", "4242 (x)", "4242 (x) S 1 2 3", "4242 (x) S 1 " TAIL
+		"", "4242", "4242 (x", "4242 (x)", "4242 (x) S 1 2 3", ("4242 (x) S 1 " TAIL)
 	};
 	uint64_t ticks = 5;
 

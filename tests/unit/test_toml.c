@@ -203,6 +203,8 @@ static void refuses_what_is_defined_twice(void **state)
 	refused("a = 1\n\na = 2", 3, 1, "key 'a' is defined twice (first on line 1)");
 	refused("[a]\nb=1\n[a]", 3, 2, "table 'a' is defined twice (first on line 1)");
 	refused("a.b = 1\n[a]", 2, 2, "table 'a' is defined twice (first on line 1)");
+	refused("[a.b.c]\n[a]\nb.x = 1\n[a.b]", 4, 4,
+		"table 'b' is defined twice (first on line 1)");
 	refused("x = {b=1, b=2}", 1, 11, "key 'b' is defined twice (first on line 1)");
 	refused("a = [1]\n[[a]]", 2, 3, "key 'a' is defined twice (first on line 1)");
 	refused("[[a]]\n[a]", 2, 2, "key 'a' is defined twice (first on line 1)");
@@ -274,13 +276,14 @@ static char *nested(const char *head, size_t n, const char *open, const char *mi
 		    const char *close)
 {
 	char *text = malloc(strlen(head) + n * (strlen(open) + strlen(close)) + 64);
+	char *end;
 
-	strcpy(text, head);
+	end = stpcpy(text, head);
 	for (size_t i = 0; i < n; i++)
-		strcat(text, open);
-	strcat(text, middle);
+		end = stpcpy(end, open);
+	end = stpcpy(end, middle);
 	for (size_t i = 0; i < n; i++)
-		strcat(text, close);
+		end = stpcpy(end, close);
 	return text;
 }
 

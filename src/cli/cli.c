@@ -1,0 +1,209 @@
+#include "cli.h"
+
+#include "base/clock.h"
+#include "simulate.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+static const char *const backends[] = { "auto",   "all",   "nvml", "nvidia-smi",
+					"amdgpu", "intel", "none", NULL };
+static const char *const colors[] = { "auto", "always", "never", NULL };
+
+#define AT(member) offsetof(struct cli, member)
+
+const struct option cli_common_options[] = {
+	{ "gpu", 0, OPTION_LIST, AT(gpu), "SEL",
+	  "only these: an index, a UUID or its beginning, a PCI id, cuda:N, visible; may "
+	  "repeat",
+	  NULL, NULL },
+	{ "json", 'j', OPTION_FLAG, AT(json), NULL, "print JSON", NULL, NULL },
+	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
+	  "auto, all, nvml, nvidia-smi, amdgpu, intel or none; auto takes the first that has a "
+	  "GPU",
+	  backends, NULL },
+	{ "nvml-library", 0, OPTION_TEXT, AT(nvml_library), "PATH",
+	  "this libnvidia-ml.so.1 instead of the one that is found", NULL, NULL },
+	{ "simulate", 0, OPTION_OPTIONAL, AT(simulate), "SCENARIO",
+	  "simulated GPUs: a built-in scenario or a TOML file (default: demo; 'help' lists "
+	  "them)",
+	  NULL, "demo" },
+	{ "wake", 0, OPTION_FLAG, AT(wake), NULL, "open GPUs that are asleep, which wakes them",
+	  NULL, NULL },
+	{ "timeout", 0, OPTION_DURATION, AT(timeout_ns), "TIME",
+	  "give up on a driver call after this long (default: 10s)", NULL, NULL },
+	{ "root", 0, OPTION_TEXT, AT(root), "DIR", "read /proc and /sys below DIR", NULL,
+	  NULL },
+	{ "color", 0, OPTION_CHOICE, AT(color), "WHEN", "auto, always or never", colors, NULL },
+	{ "quiet", 'q', OPTION_FLAG, AT(quiet), NULL, "no notes, only results and errors", NULL,
+	  NULL },
+	{ "verbose", 'v', OPTION_FLAG, AT(verbose), NULL, "also what is not there, and why",
+	  NULL, NULL },
+	{ "help", 'h', OPTION_FLAG, AT(help), NULL, "this text", NULL, NULL },
+	{ "version", 'V', OPTION_FLAG, AT(version), NULL, "print the version", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+void cli_error(const char *fmt, ...)
+{
+	va_list ap;
+
+	fflush(stdout);
+	fputs("gpuward: ", stderr);
+	va_start(ap, fmt);
+	vfprintf(stderr, fmt, ap);
+	va_end(ap);
+	fputc('\n', stderr);
+}
+
+int cli_open(struct cli *c, unsigned tiers)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.flags = GW_ALLOW_EXEC | (c->wake ? GW_WAKE : 0),
+				.backend = c->backend,
+				.nvml_library = c->nvml_library,
+				.root = c->root,
+				.deadline_ns = c->timeout_ns ? c->timeout_ns : 10 * NS_PER_S };
+	int err;
+
+	if (c->simulate) {
+		if (c->nvml_library) {
+			cli_error("--simulate and --nvml-library exclude each other: give one "
+				  "of them");
+			return EXIT_USAGE;
+		}
+		err = simulate_prepare(c->simulate, &o.nvml_library);
+		if (err)
+			return err;
+		if (!o.backend)
+			o.backend = "nvml";
+	}
+	err = gw_open(&o, &c->ctx);
+	if (err) {
+		cli_error("%s%s%s", c->root ? c->root : "cannot start", ": ", gw_strerror(err));
+		return c->root && err == -GW_E_NOENT ? EXIT_USAGE : EXIT_FAILED;
+	}
+	err = gw_snapshot_new(c->ctx, &c->snap);
+	if (!err)
+		err = gw_snapshot_take(c->snap, tiers);
+	if (err) {
+		cli_error("%s", gw_strerror(err));
+		return EXIT_FAILED;
+	}
+	return cli_select(c);
+}
+
+void cli_close(struct cli *c)
+{
+	gw_snapshot_free(c->snap);
+	gw_close(c->ctx);
+}
+
+/* ---- choosing ---- */
+
+static int mark(struct cli *c, const char *selector)
+{
+	unsigned n = gw_snapshot_device_count(c->snap), found = 0;
+
+	for (unsigned i = 0; i < n && i < sizeof(c->filter.selected); i++) {
+		int yes = gw_device_matches(gw_snapshot_device(c->snap, i), selector);
+
+		if (yes < 0) {
+			cli_error("--gpu '%s': not an index, UUID, PCI id, cuda:N or visible",
+				  selector);
+			return EXIT_USAGE;
+		}
+		if (yes) {
+			c->filter.selected[i] = true;
+			found++;
+		}
+	}
+	if (!found) {
+		cli_error("--gpu '%s': no such GPU (%u here; gpuward list shows them)",
+			  selector, n);
+		return EXIT_NO_GPU;
+	}
+	return EXIT_OK;
+}
+
+int cli_select(struct cli *c)
+{
+	int code = EXIT_OK;
+
+	memset(c->filter.selected, c->gpu.count == 0, sizeof(c->filter.selected));
+	for (unsigned i = 0; i < c->gpu.count && code == EXIT_OK; i++)
+		code = mark(c, c->gpu.item[i]);
+	return code;
+}
+
+int cli_outcome(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+	bool bad = false;
+
+	if (gw_snapshot_device_count(c->snap) == 0)
+		return gw_cause_info(s->cause)->severity == GW_SEVERITY_ERROR ? EXIT_NO_GPU
+									      : EXIT_OK;
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
+		enum gw_device_state state = gw_snapshot_device(c->snap, i)->state;
+
+		if (render_shows(&c->filter, i) && state != GW_DEVICE_OK &&
+		    state != GW_DEVICE_ASLEEP)
+			bad = true;
+	}
+	return bad ? EXIT_PARTIAL : EXIT_OK;
+}
+
+/* ---- saying ---- */
+
+void cli_preface(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+	const struct gw_cause_info *cause = gw_cause_info(s->cause);
+	bool any = gw_snapshot_device_count(c->snap) > 0;
+
+	if (s->simulated)
+		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
+		       term_off());
+	if (s->cause == GW_CAUSE_NONE || (any && c->quiet))
+		return;
+	if (!any)
+		printf("No GPU: ");
+	printf("%s.\n", s->message);
+	if (!c->quiet && *cause->remedy)
+		term_wrap("", 2, cause->remedy, term_width());
+}
+
+int cli_write(struct buf *b)
+{
+	if (b->err) {
+		cli_error("cannot build the output: %s", gw_strerror(b->err));
+		return EXIT_FAILED;
+	}
+	fwrite(b->p, 1, b->len, stdout);
+	return EXIT_OK;
+}
+
+void cli_bytes(char out[static 16], double bytes)
+{
+	static const char *const units[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	unsigned u = 0;
+
+	while (bytes >= 1024 && u < 4) {
+		bytes /= 1024;
+		u++;
+	}
+	snprintf(out, 16, u < 3 ? "%.0f %s" : "%.1f %s", bytes, units[u]);
+}
+
+enum term_style cli_state_style(enum gw_device_state state)
+{
+	switch (state) {
+	case GW_DEVICE_OK: return TERM_GOOD;
+	case GW_DEVICE_ASLEEP: return TERM_DIM;
+	case GW_DEVICE_CLOSED: return TERM_WARN;
+	default: return TERM_BAD;
+	}
+}

@@ -1,0 +1,73 @@
+/* cli: what the commands share: options, opening the GPUs, choosing among them, and ending.
+ *
+ * The command line is the library's first customer: it sees GPUs through gpuward.h alone. */
+#ifndef GW_CLI_CLI_H
+#define GW_CLI_CLI_H
+
+#include "option.h"
+#include "term.h"
+#include "serve/render.h"
+
+#include <gpuward.h>
+
+enum exit_code {
+	EXIT_OK = 0,
+	EXIT_FAILED = 1,
+	EXIT_USAGE = 2,
+	EXIT_NO_GPU = 3,  /* none where one was needed, or its driver is broken */
+	EXIT_PARTIAL = 4, /* some GPU failed                                    */
+};
+
+struct cli {
+	bool help, version, json, quiet, verbose, wake;
+	const char *color, *backend, *nvml_library, *simulate, *root;
+	uint64_t timeout_ns;
+	struct option_list gpu;
+	/* snapshot */
+	const char *watch;
+	bool all, no_processes;
+	uint64_t settle_ns;
+	/* filled by cli_open() */
+	struct gw_ctx *ctx;
+	struct gw_snapshot *snap;
+	struct render_filter filter;
+};
+
+struct command {
+	const char *name;
+	const char *summary;     /* for the list of commands, one line       */
+	const char *description; /* for its --help                           */
+	const char *examples;    /* lines, indented                          */
+	const struct option *options;
+	int (*run)(struct cli *c); /* returns an exit code                   */
+};
+
+extern const struct option cli_common_options[];
+extern const struct command command_list, command_snapshot, command_env, command_doctor;
+
+/* Prints "gpuward: sentence" to standard error. */
+void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+
+/* Opens the context and takes a snapshot of the tiers.  EXIT_OK or an exit code, having said
+ * why.  cli_close() in any case. */
+int cli_open(struct cli *c, unsigned tiers);
+void cli_close(struct cli *c);
+
+/* Matches --gpu against the snapshot.  EXIT_OK, EXIT_USAGE or EXIT_NO_GPU, having said why. */
+int cli_select(struct cli *c);
+
+/* What the state of the selected devices means for the exit code. */
+int cli_outcome(const struct cli *c);
+
+/* Prints what a person must know before the figures: that they are simulated, or why there are
+ * none. */
+void cli_preface(const struct cli *c);
+
+/* Writes a document to standard output.  EXIT_OK or EXIT_FAILED, having said why. */
+int cli_write(struct buf *b);
+
+/* Sizes and states as people read them. */
+void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
+enum term_style cli_state_style(enum gw_device_state state);
+
+#endif

@@ -1,0 +1,101 @@
+#include "cli.h"
+
+#include <stdio.h>
+
+static void print_finding(const struct gw_finding *f)
+{
+	static const struct {
+		const char *word;
+		enum term_style style;
+	} looks[] = { { "ok", TERM_GOOD }, { "note", TERM_WARN }, { "PROBLEM", TERM_BAD } };
+	const char *remedy = gw_cause_info(f->cause)->remedy;
+	char where[24] = "";
+
+	if (f->device >= 0)
+		snprintf(where, sizeof(where), "GPU %d: ", f->device);
+	printf("%s%-8s%s%s%s\n", term_on(looks[f->severity].style), looks[f->severity].word,
+	       term_off(), where, f->detail);
+	if (*remedy)
+		term_wrap("", 8, remedy, term_width());
+}
+
+static void print_facts(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+
+	printf("gpuward   %s\n", gw_version());
+	printf("backend   %s, %u GPU%s\n", s->backend, gw_snapshot_device_count(c->snap),
+	       gw_snapshot_device_count(c->snap) == 1 ? "" : "s");
+	if (s->library_path)
+		printf("library   %s%s\n", s->library_path, s->simulated ? " (simulator)" : "");
+	if (s->driver_version)
+		printf("driver    %s, CUDA up to %s, NVML %s\n", s->driver_version,
+		       s->cuda_version ? s->cuda_version : "-",
+		       s->nvml_version ? s->nvml_version : "-");
+	putchar('\n');
+}
+
+static int print_text(const struct cli *c, const struct gw_diagnosis *g)
+{
+	unsigned problems = 0;
+
+	if (gw_snapshot_status(c->snap)->simulated)
+		printf("%s SIMULATED %s nothing below is about real GPUs\n", term_on(TERM_MARK),
+		       term_off());
+	print_facts(c);
+	for (unsigned i = 0; i < gw_diagnosis_count(g); i++) {
+		const struct gw_finding *f = gw_diagnosis_get(g, i);
+
+		print_finding(f);
+		problems += f->severity == GW_SEVERITY_ERROR;
+	}
+	if (problems == 0)
+		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());
+	return EXIT_OK;
+}
+
+static int show(const struct cli *c, const struct gw_diagnosis *g)
+{
+	struct buf out;
+	struct json j;
+	int code;
+
+	if (!c->json)
+		return print_text(c, g);
+	buf_init(&out, 4u << 20);
+	json_init(&j, &out, true);
+	render_diagnosis(&j, g, c->snap);
+	json_end(&j);
+	code = cli_write(&out);
+	buf_done(&out);
+	return code;
+}
+
+static int run(struct cli *c)
+{
+	struct gw_diagnosis *g;
+	int code = cli_open(c, GW_TIERS_COMMON);
+
+	if (code != EXIT_OK)
+		return code;
+	if (gw_diagnosis_new(c->snap, &g) != 0) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	code = show(c, g);
+	gw_diagnosis_free(g);
+	return code == EXIT_OK ? cli_outcome(c) : code;
+}
+
+const struct command command_doctor = {
+	.name = "doctor",
+	.summary = "what is missing on this machine and how to mend it",
+	.description = "Looks at the library, the driver, the devices, permissions, containers "
+		       "and sensors, and "
+		       "says for each thing that is not as it should be what to do about it. "
+		       "Exit status: 0 when "
+		       "nothing is broken, 3 when no GPU can be reached, 4 when some cannot.",
+	.examples = "  gpuward doctor\n"
+		    "  gpuward doctor --simulate=version-mismatch\n",
+	.run = run,
+};

@@ -1,0 +1,106 @@
+#include "cli.h"
+#include "table.h"
+
+enum { INDEX, NAME, MEMORY, STATE, PCI, UUID, DRIVER, SOURCE, NOTE };
+
+static const struct table_column columns[] = {
+	[INDEX] = { "GPU", 0, true, false },      [NAME] = { "NAME", 0, false, true },
+	[MEMORY] = { "MEMORY", 2, true, false },  [STATE] = { "STATE", 0, false, false },
+	[PCI] = { "PCI", 4, false, false },       [UUID] = { "UUID", 3, false, false },
+	[DRIVER] = { "DRIVER", 6, false, false }, [SOURCE] = { "SOURCE", 5, false, false },
+	[NOTE] = { "NOTE", 1, false, true },      { NULL, 0, false, false },
+};
+
+static void text(struct table *t, unsigned column, const struct gw_device *d, unsigned which)
+{
+	const char *s = gw_device_text(d, which);
+
+	if (s)
+		table_set(t, column, TERM_PLAIN, "%s", s);
+}
+
+static void add_mig(struct table *t, const struct gw_device *d)
+{
+	for (unsigned i = 0; i < d->mig_count; i++) {
+		const struct gw_mig *m = &d->mig[i];
+		char size[16];
+
+		table_row(t);
+		table_set(t, INDEX, TERM_DIM, "%u:%u", d->index, m->index);
+		table_set(t, NAME, TERM_DIM, "%s", *m->name ? m->name : "MIG instance");
+		table_set(t, STATE, TERM_DIM, "mig");
+		table_set(t, UUID, TERM_DIM, "%s", m->uuid);
+		cli_bytes(size, (double)m->memory_total_bytes);
+		if (m->memory_absence == GW_HAVE)
+			table_set(t, MEMORY, TERM_DIM, "%s", size);
+	}
+}
+
+static void add(struct table *t, const struct gw_device *d)
+{
+	char size[16];
+	double v;
+
+	table_row(t);
+	table_set(t, INDEX, TERM_PLAIN, "%u", d->index);
+	text(t, NAME, d, GW_T_NAME);
+	if (gw_device_value(d, GW_Q_MEMORY_TOTAL, &v) == GW_HAVE) {
+		cli_bytes(size, v);
+		table_set(t, MEMORY, TERM_PLAIN, "%s", size);
+	}
+	table_set(t, STATE, cli_state_style(d->state), "%s", gw_device_state_name(d->state));
+	text(t, PCI, d, GW_T_PCI);
+	text(t, UUID, d, GW_T_UUID);
+	text(t, DRIVER, d, GW_T_DRIVER);
+	table_set(t, SOURCE, d->provenance == GW_FROM_SIMULATOR ? TERM_MARK : TERM_PLAIN, "%s",
+		  gw_provenance_name(d->provenance));
+	if (*d->message)
+		table_set(t, NOTE, TERM_PLAIN, "%s", d->message);
+	add_mig(t, d);
+}
+
+static int print_table(const struct cli *c)
+{
+	struct table t;
+
+	cli_preface(c);
+	table_init(&t, columns);
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
+		if (render_shows(&c->filter, i))
+			add(&t, gw_snapshot_device(c->snap, i));
+	if (t.rows)
+		table_print(&t, term_width());
+	table_done(&t);
+	return cli_outcome(c);
+}
+
+static int run(struct cli *c)
+{
+	struct buf out;
+	struct json j;
+	int code = cli_open(c, 0);
+
+	if (code != EXIT_OK)
+		return code;
+	if (!c->json)
+		return print_table(c);
+	buf_init(&out, 16u << 20);
+	json_init(&j, &out, true);
+	render_list(&j, c->snap, &c->filter);
+	json_end(&j);
+	code = cli_write(&out);
+	buf_done(&out);
+	return code ? code : cli_outcome(c);
+}
+
+const struct command command_list = {
+	.name = "list",
+	.summary = "the GPUs of this machine",
+	.description = "Lists the GPUs with their identity, memory and state. A GPU that is "
+		       "asleep, lost or "
+		       "stuck stays in the list with its reason.",
+	.examples = "  gpuward list\n"
+		    "  gpuward list --json | jq -r '.devices[].uuid'\n"
+		    "  gpuward list --gpu visible        those of CUDA_VISIBLE_DEVICES\n",
+	.run = run,
+};

@@ -1,0 +1,404 @@
+#include "cli.h"
+#include "table.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+enum {
+	INDEX,
+	NAME,
+	UTIL,
+	MEMORY,
+	TEMP,
+	POWER,
+	LIMIT,
+	SM,
+	PSTATE,
+	WHY,
+	MEMCLK,
+	FAN,
+	ENERGY,
+	PCI,
+	SOURCE
+};
+
+static const struct table_column columns[] = {
+	[INDEX] = { "GPU", 0, true, false },
+	[NAME] = { "NAME", 1, false, true },
+	[UTIL] = { "UTIL", 0, true, false },
+	[MEMORY] = { "MEMORY", 0, true, false },
+	[TEMP] = { "TEMP", 0, true, false },
+	[POWER] = { "POWER", 0, true, false },
+	[LIMIT] = { "LIMIT", 4, true, false },
+	[SM] = { "SM CLOCK", 3, true, false },
+	[PSTATE] = { "STATE", 2, false, false },
+	[WHY] = { "CLOCKS HELD BY", 5, false, true },
+	[MEMCLK] = { "MEM CLOCK", 6, true, false },
+	[FAN] = { "FAN", 7, true, false },
+	[ENERGY] = { "ENERGY", 8, true, false },
+	[PCI] = { "PCI", 9, false, false },
+	[SOURCE] = { "SOURCE", 10, false, false },
+	{ NULL, 0, false, false },
+};
+
+enum { P_GPU, P_PID, P_USER, P_TYPE, P_MEMORY, P_NAME, P_CONTAINER, P_COMMAND };
+
+static const struct table_column process_columns[] = {
+	[P_GPU] = { "GPU", 0, true, false },
+	[P_PID] = { "PID", 0, true, false },
+	[P_USER] = { "USER", 2, false, false },
+	[P_TYPE] = { "TYPE", 1, false, false },
+	[P_MEMORY] = { "MEMORY", 0, true, false },
+	[P_NAME] = { "NAME", 0, false, true },
+	[P_CONTAINER] = { "CONTAINER", 3, false, false },
+	[P_COMMAND] = { "COMMAND", 4, false, true },
+	{ NULL, 0, false, false },
+};
+
+/* Cells that are one number with a unit. */
+static const struct {
+	unsigned column, quantity;
+	double scale;
+	int digits;
+	const char *unit;
+} cells[] = {
+	{ UTIL, GW_Q_UTILIZATION_GPU, 100, 0, "%" },
+	{ TEMP, GW_Q_TEMPERATURE_GPU, 1, 0, "°C" },
+	{ POWER, GW_Q_POWER, 1, 0, "W" },
+	{ LIMIT, GW_Q_POWER_LIMIT, 1, 0, "W" },
+	{ SM, GW_Q_CLOCK_SM, 1e-6, 0, "MHz" },
+	{ MEMCLK, GW_Q_CLOCK_MEMORY, 1e-6, 0, "MHz" },
+	{ FAN, GW_Q_FAN_SPEED, 100, 0, "%" },
+	{ ENERGY, GW_Q_ENERGY, 1e-3, 1, "kJ" },
+};
+
+static void set_numbers(struct table *t, const struct gw_device *d)
+{
+	double v;
+
+	for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
+		const char *unit = cells[i].unit;
+
+		if (gw_device_value(d, cells[i].quantity, &v) != GW_HAVE)
+			continue;
+		if (!term_utf8() && strcmp(unit, "°C") == 0)
+			unit = "C";
+		table_set(t, cells[i].column, TERM_PLAIN, "%.*f %s", cells[i].digits,
+			  v * cells[i].scale, unit);
+	}
+}
+
+static void set_memory(struct table *t, const struct gw_device *d)
+{
+	char used_text[16], total_text[16];
+	double used, total;
+
+	if (gw_device_value(d, GW_Q_MEMORY_USED, &used) != GW_HAVE ||
+	    gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) != GW_HAVE)
+		return;
+	cli_bytes(used_text, used);
+	cli_bytes(total_text, total);
+	table_set(t, MEMORY, TERM_PLAIN, "%s / %s", used_text, total_text);
+}
+
+static void set_state(struct table *t, const struct gw_device *d)
+{
+	char name[64];
+	double v;
+
+	if (d->state != GW_DEVICE_OK)
+		table_set(t, PSTATE, cli_state_style(d->state), "%s",
+			  gw_device_state_name(d->state));
+	else if (gw_device_value(d, GW_Q_PERFORMANCE_STATE, &v) == GW_HAVE &&
+		 gw_quantity_name(GW_Q_PERFORMANCE_STATE, v, name, sizeof(name)) == 0)
+		table_set(t, PSTATE, TERM_PLAIN, "%s", name);
+	if (gw_device_value(d, GW_Q_CLOCK_REASONS, &v) == GW_HAVE &&
+	    gw_quantity_name(GW_Q_CLOCK_REASONS, v, name, sizeof(name)) == 0 && *name)
+		table_set(t, WHY, v > 1 ? TERM_WARN : TERM_PLAIN, "%s", name);
+}
+
+static void add(struct table *t, const struct gw_device *d)
+{
+	const char *name = gw_device_text(d, GW_T_NAME), *pci = gw_device_text(d, GW_T_PCI);
+
+	table_row(t);
+	table_set(t, INDEX, TERM_PLAIN, "%u", d->index);
+	if (name)
+		table_set(t, NAME, TERM_PLAIN, "%s", name);
+	set_numbers(t, d);
+	set_memory(t, d);
+	set_state(t, d);
+	if (pci)
+		table_set(t, PCI, TERM_PLAIN, "%s", pci);
+	table_set(t, SOURCE, d->provenance == GW_FROM_SIMULATOR ? TERM_MARK : TERM_PLAIN, "%s",
+		  gw_provenance_name(d->provenance));
+}
+
+static void print_host(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+	char memory[2][16], line[400];
+	struct buf b;
+	double v, total;
+
+	buf_init_fixed(&b, line, sizeof(line));
+	if (gw_snapshot_host(c->snap, GW_H_CPU_UTILIZATION, &v) == GW_HAVE)
+		buf_addf(&b, "CPU %.0f %%", v * 100);
+	else
+		buf_adds(&b, "CPU -");
+	if (gw_snapshot_host(c->snap, GW_H_CPU_COUNT, &v) == GW_HAVE)
+		buf_addf(&b, " of %.0f", v);
+	if (gw_snapshot_host(c->snap, GW_H_RAM_USED, &v) == GW_HAVE &&
+	    gw_snapshot_host(c->snap, GW_H_RAM_TOTAL, &total) == GW_HAVE) {
+		cli_bytes(memory[0], v);
+		cli_bytes(memory[1], total);
+		buf_addf(&b, ", RAM %s / %s", memory[0], memory[1]);
+	}
+	if (s->driver_version)
+		buf_addf(&b, ", driver %s", s->driver_version);
+	if (s->cuda_version)
+		buf_addf(&b, ", CUDA up to %s", s->cuda_version);
+	term_wrap("", 0, line, term_width());
+}
+
+/* What the table has no room for: why a device is not well. */
+static void print_notes(const struct cli *c)
+{
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+
+		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK)
+			printf("%sGPU %u is %s:%s %s\n", term_on(cli_state_style(d->state)),
+			       d->index, gw_device_state_name(d->state), term_off(),
+			       d->message);
+	}
+}
+
+static void add_process(struct table *t, const struct cli *c, const struct gw_process *p)
+{
+	static const char *const types[] = { "-", "C", "G", "C+G", "M", "C+M", "G+M", "C+G+M" };
+	const struct gw_device *d = gw_snapshot_device(c->snap, p->device);
+	char size[16];
+
+	table_row(t);
+	table_set(t, P_GPU, TERM_PLAIN, "%u", d ? d->index : p->device);
+	table_set(t, P_PID, TERM_PLAIN, "%lld", (long long)p->pid);
+	table_set(t, P_TYPE, TERM_PLAIN, "%s", types[p->type & 7]);
+	if (p->user)
+		table_set(t, P_USER, TERM_PLAIN, "%s", p->user);
+	if (p->memory_absence == GW_HAVE) {
+		cli_bytes(size, (double)p->memory_bytes);
+		table_set(t, P_MEMORY, TERM_PLAIN, "%s", size);
+	}
+	if (p->orphan)
+		table_set(t, P_NAME, TERM_WARN, "(not in /proc)");
+	else if (p->name)
+		table_set(t, P_NAME, TERM_PLAIN, "%s", p->name);
+	if (p->container)
+		table_set(t, P_CONTAINER, TERM_PLAIN, "%s", p->container);
+	if (p->command)
+		table_set(t, P_COMMAND, TERM_DIM, "%s", p->command);
+}
+
+static void print_processes(const struct cli *c, const struct gw_process_list *list)
+{
+	struct table t;
+
+	table_init(&t, process_columns);
+	for (unsigned i = 0; i < gw_process_list_count(list); i++)
+		if (render_shows(&c->filter, gw_process_list_get(list, i)->device))
+			add_process(&t, c, gw_process_list_get(list, i));
+	if (t.rows) {
+		putchar('\n');
+		table_print(&t, term_width());
+	}
+	table_done(&t);
+}
+
+static void print_absent(const struct cli *c)
+{
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+
+		if (!render_shows(&c->filter, i))
+			continue;
+		printf("\nNot known of GPU %u:\n", d->index);
+		for (unsigned q = 0; q < d->value_count; q++)
+			if (d->value_absence[q] != GW_HAVE)
+				printf("  %-34s %s\n", gw_quantity_info(q)->key,
+				       gw_absence_text(d->value_absence[q]));
+	}
+}
+
+static void print_tables(const struct cli *c, const struct gw_process_list *list)
+{
+	struct table t;
+
+	cli_preface(c);
+	print_host(c);
+	table_init(&t, columns);
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
+		if (render_shows(&c->filter, i))
+			add(&t, gw_snapshot_device(c->snap, i));
+	if (t.rows)
+		table_print(&t, term_width());
+	table_done(&t);
+	print_notes(c);
+	if (list)
+		print_processes(c, list);
+	if (c->verbose)
+		print_absent(c);
+}
+
+static int show(const struct cli *c, const struct gw_process_list *list)
+{
+	struct buf out;
+	struct json j;
+	int code;
+
+	if (!c->json) {
+		print_tables(c, list);
+		return EXIT_OK;
+	}
+	buf_init(&out, 64u << 20);
+	json_init(&j, &out, !c->watch); /* one line each when watching */
+	render_snapshot(&j, c->snap, list, &c->filter);
+	json_end(&j);
+	code = cli_write(&out);
+	buf_done(&out);
+	return code;
+}
+
+/* ---- taking it once or again and again ---- */
+
+static void sleep_until(uint64_t ns)
+{
+	struct timespec ts = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
+static unsigned tiers_of(const struct cli *c)
+{
+	return GW_TIERS_COMMON | GW_TIER_ENERGY | (c->all ? GW_TIER_ASKED : 0);
+}
+
+static int take(struct cli *c, struct gw_process_list *list)
+{
+	int err = gw_snapshot_take(c->snap, tiers_of(c));
+
+	if (!err && list)
+		err = gw_process_list_take(list);
+	if (err)
+		cli_error("%s", gw_strerror(err));
+	return err ? EXIT_FAILED : EXIT_OK;
+}
+
+static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
+{
+	uint64_t next = clock_mono_ns(clock_real());
+	int code;
+
+	for (;;) {
+		if (!c->json && term_on(TERM_BOLD)[0])
+			fputs("\033[H\033[2J", stdout);
+		code = show(c, list);
+		if (code != EXIT_OK || fflush(stdout) != 0)
+			return code;
+		next += every_ns;
+		sleep_until(next);
+		code = take(c, list);
+		if (code == EXIT_OK)
+			code = cli_select(c);
+		if (code != EXIT_OK)
+			return code;
+	}
+}
+
+/* A person would rather wait a moment than read "CPU -"; a program asks for it (--settle). */
+static void settle(struct cli *c)
+{
+	double v;
+
+	if (!c->settle_ns && !c->json &&
+	    gw_snapshot_host(c->snap, GW_H_CPU_UTILIZATION, &v) == GW_ABSENT_FIRST_READING)
+		c->settle_ns = 100 * NS_PER_MS;
+	if (c->settle_ns)
+		sleep_until(clock_mono_ns(clock_real()) + c->settle_ns);
+}
+
+static int run_with(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
+{
+	int code;
+
+	settle(c);
+	if (c->settle_ns || list) {
+		code = take(c, list);
+		if (code != EXIT_OK)
+			return code;
+	}
+	if (c->watch)
+		return watch(c, list, every_ns);
+	code = show(c, list);
+	return code == EXIT_OK ? cli_outcome(c) : code;
+}
+
+static int run(struct cli *c)
+{
+	struct gw_process_list *list = NULL;
+	uint64_t every_ns = NS_PER_S;
+	int code;
+
+	if (c->watch &&
+	    (option_duration(c->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS)) {
+		cli_error("--watch takes a time of at least 10ms such as 2s, not '%s'",
+			  c->watch);
+		return EXIT_USAGE;
+	}
+	code = cli_open(c, tiers_of(c));
+	if (code != EXIT_OK)
+		return code;
+	if (!c->no_processes && gw_process_list_new(c->ctx, &list) != 0) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	code = run_with(c, list, every_ns);
+	gw_process_list_free(list);
+	return code;
+}
+
+static const struct option options[] = {
+	{ "watch", 'w', OPTION_OPTIONAL, offsetof(struct cli, watch), "TIME",
+	  "again and again, every TIME (default: 1s); JSON then is one line each", NULL, "1s" },
+	{ "settle", 0, OPTION_DURATION, offsetof(struct cli, settle_ns), "TIME",
+	  "wait this long before the second CPU reading", NULL, NULL },
+	{ "all", 'a', OPTION_FLAG, offsetof(struct cli, all), NULL,
+	  "also what is costly to ask: PCIe traffic, GPM, SRAM state", NULL, NULL },
+	{ "no-processes", 0, OPTION_FLAG, offsetof(struct cli, no_processes), NULL,
+	  "do not list processes", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+const struct command command_snapshot = {
+	.name = "snapshot",
+	.summary = "the machine and its GPUs now",
+	.description =
+		"Shows CPU, memory and every figure of every GPU at one moment, and who "
+		"uses them. "
+		"CPU utilisation is the difference between two readings: for a person the "
+		"command waits 100 ms for one where it must, as JSON it never waits unless "
+		"told "
+		"to (--settle).",
+	.examples = "  gpuward snapshot\n"
+		    "  gpuward snapshot --json | jq .devices[0].power_watts\n"
+		    "  gpuward snapshot -w=200ms --json --no-processes     a stream of JSON "
+		    "lines\n",
+	.options = options,
+	.run = run,
+};

@@ -1,0 +1,141 @@
+/* The program: one table of commands. */
+#include "cli.h"
+
+#include "base/suggest.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct command *const commands[] = {
+	&command_list,
+	&command_snapshot,
+	&command_env,
+	&command_doctor,
+};
+#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static const struct option no_options[] = { { NULL, 0, 0, 0, NULL, NULL, NULL, NULL } };
+
+static int help(void)
+{
+	printf("gpuward: share, measure and run GPUs\n\nUsage: gpuward COMMAND "
+	       "[OPTIONS]\n\nCommands:\n");
+	for (size_t i = 0; i < COMMANDS; i++)
+		printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
+	printf("\nOptions of every command:\n");
+	option_help(cli_common_options, term_width());
+	printf("\nExamples:\n  gpuward list\n  gpuward snapshot --json\n  gpuward doctor\n"
+	       "  gpuward snapshot --simulate       try it without a GPU\n\n"
+	       "gpuward COMMAND --help tells more; so do the manual pages gpuward(1) and "
+	       "gpuward(3).\n");
+	return EXIT_OK;
+}
+
+static int command_help(const struct command *cmd)
+{
+	printf("gpuward %s: %s\n\nUsage: gpuward %s [OPTIONS]\n\n", cmd->name, cmd->summary,
+	       cmd->name);
+	term_wrap("", 0, cmd->description, term_width());
+	if (cmd->options) {
+		printf("\nOptions:\n");
+		option_help(cmd->options, term_width());
+	}
+	printf("\nOptions of every command:\n");
+	option_help(cli_common_options, term_width());
+	printf("\nExamples:\n%s", cmd->examples);
+	return EXIT_OK;
+}
+
+static const struct command *find(const char *name)
+{
+	for (size_t i = 0; i < COMMANDS; i++)
+		if (strcmp(commands[i]->name, name) == 0)
+			return commands[i];
+	return NULL;
+}
+
+static int unknown_command(const char *word)
+{
+	const char *names[COMMANDS], *near;
+
+	for (size_t i = 0; i < COMMANDS; i++)
+		names[i] = commands[i]->name;
+	near = suggest(word, names, COMMANDS, sizeof(names[0]));
+	if (near)
+		cli_error("unknown command '%s' (did you mean '%s'?)", word, near);
+	else
+		cli_error("unknown command '%s'; gpuward --help lists them", word);
+	return EXIT_USAGE;
+}
+
+static int run(const struct command *cmd, struct cli *c, int argc, char **argv)
+{
+	if (c->help)
+		return command_help(cmd);
+	if (argc > 1) {
+		cli_error("%s takes no argument '%s'", cmd->name, argv[1]);
+		return EXIT_USAGE;
+	}
+	return cmd->run(c);
+}
+
+static int dispatch(int argc, char **argv)
+{
+	static struct cli c; /* zero */
+	/* The command is the first word; options may stand before it. */
+	const struct command *cmd = argc > 1 && argv[1][0] != '-' ? find(argv[1]) : NULL;
+	const struct option *tables[3] = { cli_common_options, no_options, NULL };
+	char error[256];
+	int code;
+
+	if (argc > 1 && argv[1][0] != '-' && !cmd)
+		return strcmp(argv[1], "help") == 0 ? help() : unknown_command(argv[1]);
+	if (cmd) {
+		argv++;
+		argc--;
+		tables[1] = cmd->options ? cmd->options : no_options;
+	}
+	if (option_parse(&argc, argv, tables, &c, error, sizeof(error)) != 0) {
+		cli_error("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
+			  cmd ? cmd->name : "");
+		return EXIT_USAGE;
+	}
+	term_init(c.color);
+	if (c.version) {
+		printf("gpuward %s\n", gw_version());
+		return EXIT_OK;
+	}
+	if (!cmd && argc > 1) {
+		cmd = find(argv[1]);
+		if (!cmd)
+			return unknown_command(argv[1]);
+		argv++;
+		argc--;
+	}
+	if (!cmd && c.help)
+		return help();
+	if (!cmd) {
+		help();
+		return EXIT_USAGE;
+	}
+	code = run(cmd, &c, argc, argv);
+	cli_close(&c);
+	return code == -1 ? EXIT_OK : code; /* -1: all was said */
+}
+
+int main(int argc, char **argv)
+{
+	int code;
+
+	signal(SIGPIPE, SIG_IGN);
+	code = dispatch(argc, argv);
+	if (fflush(stdout) != 0 || ferror(stdout)) {
+		if (errno == EPIPE)
+			return code;
+		cli_error("cannot write the output: %s", strerror(errno));
+		return EXIT_FAILED;
+	}
+	return code;
+}

@@ -1,0 +1,236 @@
+#include "option.h"
+
+#include "base/clock.h"
+#include "base/suggest.h"
+#include "term.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct parser {
+	const struct option *const *tables;
+	char *target;
+	char *error;
+	size_t size;
+};
+
+static const struct option *find(const struct parser *p, const char *name, size_t len,
+				 char letter)
+{
+	for (unsigned t = 0; p->tables[t]; t++)
+		for (const struct option *o = p->tables[t]; o->name; o++)
+			if (name ? strlen(o->name) == len && strncmp(o->name, name, len) == 0
+				 : o->letter == letter)
+				return o;
+	return NULL;
+}
+
+static int unknown(const struct parser *p, const char *name, size_t len)
+{
+	const char *names[256];
+	char word[64];
+	const char *near;
+	unsigned n = 0;
+
+	for (unsigned t = 0; p->tables[t]; t++)
+		for (const struct option *o = p->tables[t]; o->name && n < 256; o++)
+			names[n++] = o->name;
+	snprintf(word, sizeof(word), "%.*s", (int)len, name);
+	near = suggest(word, names, n, sizeof(names[0]));
+	if (near)
+		snprintf(p->error, p->size, "unknown option '--%s' (did you mean '--%s'?)",
+			 word, near);
+	else
+		snprintf(p->error, p->size, "unknown option '--%s'", word);
+	return -1;
+}
+
+int option_duration(const char *text, uint64_t *ret_ns)
+{
+	static const struct {
+		const char *unit;
+		double ns;
+	} units[] = { { "", 1e9 },   { "s", 1e9 },  { "ms", 1e6 },
+		      { "us", 1e3 }, { "m", 60e9 }, { "h", 3600e9 } };
+	char *end;
+	double v = strtod(text, &end);
+
+	if (end == text || !(v >= 0) || !isfinite(v))
+		return -1;
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
+		if (strcmp(end, units[i].unit) != 0)
+			continue;
+		if (v * units[i].ns > 1e18)
+			return -1;
+		*ret_ns = (uint64_t)(v * units[i].ns + 0.5);
+		return 0;
+	}
+	return -1;
+}
+
+static int set_choice(const struct parser *p, const struct option *o, const char *value)
+{
+	const char *near;
+	unsigned n = 0;
+
+	for (; o->choices[n]; n++) {
+		if (strcmp(o->choices[n], value) == 0) {
+			memcpy(p->target + o->offset, &o->choices[n], sizeof(const char *));
+			return 0;
+		}
+	}
+	near = suggest(value, o->choices, n, sizeof(o->choices[0]));
+	snprintf(p->error, p->size, "--%s takes %s, not '%s'%s%s%s", o->name, o->metavar, value,
+		 near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	return -1;
+}
+
+static int add_items(const struct parser *p, const struct option *o, const char *value)
+{
+	struct option_list *l = (struct option_list *)(void *)(p->target + o->offset);
+
+	for (;;) {
+		size_t len = strcspn(value, ",");
+
+		if (l->count == OPTION_LIST_MAX || l->used + len + 1 > sizeof(l->text)) {
+			snprintf(p->error, p->size, "--%s: too many values", o->name);
+			return -1;
+		}
+		if (len == 0) {
+			snprintf(p->error, p->size, "--%s: an empty value", o->name);
+			return -1;
+		}
+		l->item[l->count++] = l->text + l->used;
+		memcpy(l->text + l->used, value, len);
+		l->text[l->used + len] = '\0';
+		l->used += len + 1;
+		if (!value[len])
+			return 0;
+		value += len + 1;
+	}
+}
+
+static int set(const struct parser *p, const struct option *o, const char *value)
+{
+	uint64_t ns;
+
+	switch (o->type) {
+	case OPTION_FLAG: *(bool *)(p->target + o->offset) = true; return 0;
+	case OPTION_TEXT:
+	case OPTION_OPTIONAL: memcpy(p->target + o->offset, &value, sizeof(value)); return 0;
+	case OPTION_CHOICE: return set_choice(p, o, value);
+	case OPTION_LIST: return add_items(p, o, value);
+	case OPTION_DURATION:
+		if (option_duration(value, &ns) != 0) {
+			snprintf(p->error, p->size,
+				 "--%s takes a time such as 100ms, 5s or 2m, not '%s'", o->name,
+				 value);
+			return -1;
+		}
+		memcpy(p->target + o->offset, &ns, sizeof(ns));
+		return 0;
+	}
+	return -1;
+}
+
+/* "--name", "--name=value", "--name value".  Returns how many further words were used. */
+static int parse_long(const struct parser *p, const char *word, const char *next)
+{
+	size_t len = strcspn(word, "=");
+	const char *value = word[len] ? word + len + 1 : NULL;
+	const struct option *o = find(p, word, len, 0);
+
+	if (!o)
+		return unknown(p, word, len);
+	if (o->type == OPTION_FLAG && value) {
+		snprintf(p->error, p->size, "--%s takes no value", o->name);
+		return -1;
+	}
+	if (o->type == OPTION_FLAG)
+		return set(p, o, NULL);
+	if (o->type == OPTION_OPTIONAL)
+		return set(p, o, value ? value : o->fallback);
+	if (value)
+		return set(p, o, value);
+	if (!next) {
+		snprintf(p->error, p->size, "--%s needs a value (%s)", o->name, o->metavar);
+		return -1;
+	}
+	return set(p, o, next) == 0 ? 1 : -1;
+}
+
+/* "-x", "-xy" (flags), "-i 5s", "-i5s". */
+static int parse_short(const struct parser *p, const char *word, const char *next)
+{
+	for (; *word; word++) {
+		const struct option *o = find(p, NULL, 0, *word);
+
+		if (!o) {
+			snprintf(p->error, p->size, "unknown option '-%c'", *word);
+			return -1;
+		}
+		if (o->type == OPTION_FLAG || (o->type == OPTION_OPTIONAL && !word[1])) {
+			if (set(p, o, o->fallback) != 0)
+				return -1;
+			continue;
+		}
+		if (word[1])
+			return set(p, o, word + 1 + (word[1] == '='));
+		if (!next) {
+			snprintf(p->error, p->size, "-%c needs a value (%s)", *word,
+				 o->metavar);
+			return -1;
+		}
+		return set(p, o, next) == 0 ? 1 : -1;
+	}
+	return 0;
+}
+
+int option_parse(int *argc, char **argv, const struct option *const *tables, void *target,
+		 char *error, size_t size)
+{
+	const struct parser p = { tables, target, error, size };
+	int words = 0, i = 1;
+
+	for (; i < *argc; i++) {
+		char *word = argv[i];
+		const char *next = i + 1 < *argc ? argv[i + 1] : NULL;
+		int used = 0;
+
+		if (strcmp(word, "--") == 0) {
+			i++;
+			break;
+		}
+		if (strncmp(word, "--", 2) == 0)
+			used = parse_long(&p, word + 2, next);
+		else if (word[0] == '-' && word[1])
+			used = parse_short(&p, word + 1, next);
+		else
+			argv[1 + words++] = word;
+		if (used < 0)
+			return -1;
+		i += used;
+	}
+	while (i < *argc)
+		argv[1 + words++] = argv[i++];
+	*argc = words + 1;
+	argv[*argc] = NULL;
+	return 0;
+}
+
+void option_help(const struct option *table, unsigned width)
+{
+	for (const struct option *o = table; o->name; o++) {
+		char left[64], letter[8] = "   ";
+		const char *open = o->type == OPTION_OPTIONAL ? "[=" : " ";
+
+		if (o->letter)
+			snprintf(letter, sizeof(letter), "-%c,", o->letter);
+		snprintf(left, sizeof(left), "  %s --%s%s%s%s", letter, o->name,
+			 o->metavar ? open : "", o->metavar ? o->metavar : "",
+			 o->type == OPTION_OPTIONAL ? "]" : "");
+		term_wrap(left, 30, o->help, width);
+	}
+}

@@ -1,0 +1,9 @@
+/* simulate: finds the simulated NVML library and puts a scenario into it. */
+#ifndef GW_CLI_SIMULATE_H
+#define GW_CLI_SIMULATE_H
+
+/* Loads the simulator and the scenario (a built-in name or a path).  EXIT_OK and the library's
+ * path (static memory), or an exit code, having said why.  "help" lists the scenarios. */
+int simulate_prepare(const char *scenario, const char **ret_library);
+
+#endif

@@ -1,0 +1,212 @@
+#include "table.h"
+
+#include "base/utf8.h"
+
+#include <gpuward.h>
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GAP     2
+#define CUT_MIN 14 /* a cut column keeps at least this many characters */
+
+struct table_cell {
+	enum term_style style;
+	bool set;
+	char text[TABLE_CELL];
+};
+
+void table_init(struct table *t, const struct table_column *columns)
+{
+	*t = (struct table){ .columns = columns };
+	while (columns[t->ncolumns].title)
+		t->ncolumns++;
+}
+
+void table_done(struct table *t)
+{
+	free(t->cell);
+}
+
+void table_row(struct table *t)
+{
+	struct table_cell *p;
+
+	if (t->rows == t->cap) {
+		t->cap = t->cap ? 2 * t->cap : 16;
+		p = realloc(t->cell, t->cap * t->ncolumns * sizeof(*p));
+		if (!p) {
+			t->error = -GW_E_NOMEM;
+			return;
+		}
+		t->cell = p;
+	}
+	memset(&t->cell[t->rows * t->ncolumns], 0, t->ncolumns * sizeof(*t->cell));
+	t->rows++;
+}
+
+static struct table_cell *at(const struct table *t, unsigned row, unsigned column)
+{
+	return &t->cell[row * t->ncolumns + column];
+}
+
+void table_set(struct table *t, unsigned column, enum term_style style, const char *fmt, ...)
+{
+	struct table_cell *c;
+	va_list ap;
+
+	if (t->error)
+		return;
+	c = at(t, t->rows - 1, column);
+	va_start(ap, fmt);
+	vsnprintf(c->text, sizeof(c->text), fmt, ap);
+	va_end(ap);
+	c->style = style;
+	c->set = true;
+}
+
+struct layout {
+	size_t width[TABLE_COLUMNS_MAX];
+	bool shown[TABLE_COLUMNS_MAX];
+};
+
+static void measure(const struct table *t, struct layout *l)
+{
+	for (unsigned c = 0; c < t->ncolumns; c++) {
+		l->width[c] = utf8_columns(t->columns[c].title);
+		l->shown[c] = t->columns[c].rank == 0;
+		for (unsigned r = 0; r < t->rows; r++) {
+			size_t w = utf8_columns(at(t, r, c)->text);
+
+			l->shown[c] |= at(t, r, c)->set;
+			if (w > l->width[c])
+				l->width[c] = w;
+		}
+	}
+}
+
+static size_t total(const struct table *t, const struct layout *l)
+{
+	size_t sum = 0;
+
+	for (unsigned c = 0; c < t->ncolumns; c++)
+		if (l->shown[c])
+			sum += l->width[c] + (sum ? GAP : 0);
+	return sum;
+}
+
+static bool cut_widest(const struct table *t, struct layout *l, size_t excess)
+{
+	unsigned widest = t->ncolumns;
+
+	for (unsigned c = 0; c < t->ncolumns; c++)
+		if (l->shown[c] && t->columns[c].cut && l->width[c] > CUT_MIN &&
+		    (widest == t->ncolumns || l->width[c] > l->width[widest]))
+			widest = c;
+	if (widest == t->ncolumns || l->width[widest] - CUT_MIN < excess)
+		return false;
+	l->width[widest] -= excess;
+	return true;
+}
+
+static bool drop_least(const struct table *t, struct layout *l)
+{
+	unsigned least = t->ncolumns;
+
+	for (unsigned c = 0; c < t->ncolumns; c++)
+		if (l->shown[c] && t->columns[c].rank > 0 &&
+		    (least == t->ncolumns || t->columns[c].rank > t->columns[least].rank))
+			least = c;
+	if (least == t->ncolumns)
+		return false;
+	l->shown[least] = false;
+	return true;
+}
+
+static void fit(const struct table *t, struct layout *l, size_t width)
+{
+	while (total(t, l) > width)
+		if (!cut_widest(t, l, total(t, l) - width) && !drop_least(t, l))
+			return;
+}
+
+/* Text cut to so many columns, with a mark where something is missing. */
+static void cut_text(char *out, size_t size, const char *text, size_t columns)
+{
+	const char *mark = term_utf8() ? "…" : "~";
+	size_t used = 0, seen = 0;
+
+	if (utf8_columns(text) <= columns) {
+		snprintf(out, size, "%s", text);
+		return;
+	}
+	while (text[used]) {
+		size_t n = utf8_length(text + used);
+		char one[8];
+
+		n = n ? n : 1;
+		snprintf(one, sizeof(one), "%.*s", (int)n, text + used);
+		if (seen + utf8_columns(one) + 1 > columns || used + n + 4 > size)
+			break;
+		seen += utf8_columns(one);
+		used += n;
+	}
+	snprintf(out, size, "%.*s%s", (int)used, text, mark);
+}
+
+static void print_cell(const char *text, enum term_style style, const struct table_column *col,
+		       size_t width, bool last)
+{
+	char shown[TABLE_CELL + 8];
+	size_t pad;
+
+	cut_text(shown, sizeof(shown), text, width);
+	pad = width - utf8_columns(shown);
+	if (col->right)
+		printf("%*s", (int)pad, "");
+	printf("%s%s%s", term_on(style), shown, style == TERM_PLAIN ? "" : term_off());
+	if (!col->right && !last)
+		printf("%*s", (int)pad, "");
+	if (!last)
+		printf("%*s", GAP, "");
+}
+
+static unsigned last_shown(const struct table *t, const struct layout *l)
+{
+	unsigned last = 0;
+
+	for (unsigned c = 0; c < t->ncolumns; c++)
+		if (l->shown[c])
+			last = c;
+	return last;
+}
+
+void table_print(const struct table *t, unsigned width)
+{
+	struct layout l;
+	unsigned last;
+
+	if (t->error)
+		return;
+	measure(t, &l);
+	fit(t, &l, width);
+	last = last_shown(t, &l);
+	for (unsigned c = 0; c < t->ncolumns; c++)
+		if (l.shown[c])
+			print_cell(t->columns[c].title, TERM_BOLD, &t->columns[c], l.width[c],
+				   c == last);
+	putchar('\n');
+	for (unsigned r = 0; r < t->rows; r++) {
+		for (unsigned c = 0; c < t->ncolumns; c++) {
+			const struct table_cell *cell = at(t, r, c);
+
+			if (l.shown[c])
+				print_cell(cell->set ? cell->text : "-",
+					   cell->set ? cell->style : TERM_DIM, &t->columns[c],
+					   l.width[c], c == last);
+		}
+		putchar('\n');
+	}
+}

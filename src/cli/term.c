@@ -1,0 +1,113 @@
+#include "term.h"
+
+#include "base/utf8.h"
+
+#include <langinfo.h>
+#include <locale.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+static struct {
+	bool color, utf8;
+} term;
+
+static bool is_set(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v;
+}
+
+static bool forced(const char *name)
+{
+	return is_set(name) && strcmp(getenv(name), "0") != 0;
+}
+
+static bool want_color(const char *mode)
+{
+	const char *kind = getenv("TERM");
+
+	if (mode && strcmp(mode, "always") == 0)
+		return true;
+	if (mode && strcmp(mode, "never") == 0)
+		return false;
+	if (is_set("NO_COLOR"))
+		return false;
+	if (forced("FORCE_COLOR") || forced("CLICOLOR_FORCE"))
+		return true;
+	return isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0;
+}
+
+void term_init(const char *color_mode)
+{
+	setlocale(LC_CTYPE, "");
+	term.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+	term.color = want_color(color_mode);
+}
+
+unsigned term_width(void)
+{
+	struct winsize ws;
+	const char *columns = getenv("COLUMNS");
+	unsigned long n = 0;
+
+	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
+		n = ws.ws_col;
+	else if (columns)
+		n = strtoul(columns, NULL, 10);
+	if (n == 0)
+		n = 80;
+	return (unsigned)(n < 40 ? 40 : n > 500 ? 500 : n);
+}
+
+bool term_utf8(void)
+{
+	return term.utf8;
+}
+
+const char *term_on(enum term_style style)
+{
+	static const char *const codes[] = { "",         "\033[1m",  "\033[2m",   "\033[32m",
+					     "\033[33m", "\033[31m", "\033[7;33m" };
+
+	return term.color ? codes[style] : "";
+}
+
+const char *term_off(void)
+{
+	return term.color ? "\033[0m" : "";
+}
+
+void term_wrap(const char *left, unsigned indent, const char *text, unsigned width)
+{
+	size_t column = utf8_columns(left);
+	bool fresh = true;
+
+	fputs(left, stdout);
+	if (column > 0 && column + 2 > indent) {
+		putchar('\n');
+		column = 0;
+	}
+	printf("%*s", (int)(indent - column), "");
+	column = indent;
+	while (*text) {
+		size_t bytes = strcspn(text, " ");
+		char word[256];
+
+		snprintf(word, sizeof(word), "%.*s", (int)bytes, text);
+		if (!fresh && column + 1 + utf8_columns(word) > width) {
+			printf("\n%*s", (int)indent, "");
+			column = indent;
+			fresh = true;
+		}
+		printf("%s%s", fresh ? "" : " ", word);
+		column += utf8_columns(word) + (fresh ? 0 : 1);
+		fresh = false;
+		text += bytes;
+		text += strspn(text, " ");
+	}
+	putchar('\n');
+}

@@ -1,0 +1,25 @@
+/* term: what the terminal can show: its width, colours, and text wrapped to fit. */
+#ifndef GW_CLI_TERM_H
+#define GW_CLI_TERM_H
+
+#include <stdbool.h>
+
+enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BAD, TERM_MARK };
+
+/* Decides colour once: mode "auto", "always" or "never"; NO_COLOR, CLICOLOR_FORCE,
+ * FORCE_COLOR, TERM=dumb and whether standard output is a terminal. */
+void term_init(const char *color_mode);
+
+/* Columns of standard output: of the terminal, else COLUMNS, else 80; 40 to 500. */
+unsigned term_width(void);
+
+bool term_utf8(void);
+
+/* Escape sequence that starts a style, and the one that ends it; "" without colour. */
+const char *term_on(enum term_style style);
+const char *term_off(void);
+
+/* Prints `left`, then text wrapped into the columns from `indent` to width. */
+void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
+
+#endif

@@ -1,0 +1,383 @@
+#include "environment.h"
+
+#include "host.h"
+
+#include "base/lines.h"
+#include "base/utf8.h"
+
+#include <assert.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/utsname.h>
+
+#define FACTS_FIXED 32 /* more than the fixed rows below, RAPL aside */
+#define DOMAINS_MAX 64
+#define CORES_MAX   4096
+#define COUNT(a)    (sizeof(a) / sizeof((a)[0]))
+
+struct row {
+	struct gw_fact fact;
+	char key[64];
+	char text[256];
+};
+
+struct gw_environment {
+	unsigned count;
+	struct row row[FACTS_FIXED + DOMAINS_MAX];
+};
+
+void gw_environment_free(struct gw_environment *env)
+{
+	free(env);
+}
+
+unsigned gw_environment_count(const struct gw_environment *env)
+{
+	return env->count;
+}
+
+const struct gw_fact *gw_environment_get(const struct gw_environment *env, unsigned i)
+{
+	return i < env->count ? &env->row[i].fact : NULL;
+}
+
+static struct row *add(struct gw_environment *env, const char *section, const char *key,
+		       enum gw_fact_type type, enum gw_absence why)
+{
+	struct row *r = &env->row[env->count++];
+
+	assert(env->count <= COUNT(env->row));
+	snprintf(r->key, sizeof(r->key), "%s", key);
+	r->fact = (struct gw_fact){
+		.section = section, .key = r->key, .type = type, .absence = why
+	};
+	return r;
+}
+
+/* Absent as why where text is "". */
+static void add_text(struct gw_environment *env, const char *section, const char *key,
+		     const char *text, enum gw_absence why)
+{
+	struct row *r = add(env, section, key, GW_FACT_TEXT, text[0] ? GW_HAVE : why);
+
+	if (!text[0])
+		return;
+	utf8_clean(r->text, sizeof(r->text), text);
+	r->fact.text = r->text;
+}
+
+static void add_number(struct gw_environment *env, const char *section, const char *key,
+		       double v, enum gw_absence why)
+{
+	add(env, section, key, GW_FACT_NUMBER, why)->fact.number = why == GW_HAVE ? v : 0;
+}
+
+static void add_file(struct gw_environment *env, const struct root *root, const char *section,
+		     const char *key, const char *path)
+{
+	char text[256];
+	long n = root_read_line(root, path, text, sizeof(text));
+
+	add_text(env, section, key, text, n < 0 ? host_absence(n) : GW_ABSENT_NO_DATA);
+}
+
+static bool os_name(const struct root *root, const char *path, char *out, size_t size)
+{
+	static const char key[] = "PRETTY_NAME=";
+	struct lines l;
+	char *line;
+
+	out[0] = '\0';
+	if (lines_open(&l, root, path) < 0)
+		return false;
+	while (!out[0] && (line = lines_next(&l))) {
+		char *value = line + sizeof(key) - 1;
+		size_t n;
+
+		if (strncmp(line, key, sizeof(key) - 1) != 0)
+			continue;
+		n = strlen(value);
+		if (n >= 2 && (*value == '"' || *value == '\'') && value[n - 1] == *value) {
+			value[n - 1] = '\0';
+			value++;
+		}
+		snprintf(out, size, "%s", value);
+	}
+	lines_close(&l);
+	return out[0] != '\0';
+}
+
+static void add_architecture(struct gw_environment *env, const struct root *root)
+{
+	char text[64];
+	struct utsname u;
+
+	/* The file is there since Linux 6.1; asking the kernel tells of the real root alone. */
+	if (root_read_line(root, "proc/sys/kernel/arch", text, sizeof(text)) <= 0 &&
+	    root->real && uname(&u) == 0)
+		snprintf(text, sizeof(text), "%.63s", u.machine);
+	add_text(env, "host", "architecture", text, GW_ABSENT_NO_DATA);
+}
+
+static void add_uptime(struct gw_environment *env, const struct root *root)
+{
+	char text[64];
+	unsigned long long seconds;
+	unsigned hundredths;
+	long n = root_read(root, "proc/uptime", text, sizeof(text));
+	bool good = n > 0 && sscanf(text, "%llu.%2u", &seconds, &hundredths) == 2;
+
+	add_number(env, "host", "uptime_seconds",
+		   good ? (double)seconds + hundredths / 100.0 : 0,
+		   good    ? GW_HAVE
+		   : n < 0 ? host_absence(n)
+			   : GW_ABSENT_INVALID);
+}
+
+/* "none" is what a machine says that shows itself and is bare; one that shows neither its maker
+ * nor its processor says nothing. */
+static void add_vm(struct gw_environment *env, const struct root *root)
+{
+	char text[64];
+
+	environment_vm(root, text, sizeof(text));
+	if (!text[0] && (root_exists(root, "sys/class/dmi/id/sys_vendor") ||
+			 root_exists(root, "proc/cpuinfo")))
+		snprintf(text, sizeof(text), "none");
+	add_text(env, "host", "virtual_machine", text, GW_ABSENT_NO_DATA);
+}
+
+static void add_host(struct gw_environment *env, const struct root *root,
+		     const struct clock *clock)
+{
+	char text[256], time[CLOCK_RFC3339_SIZE];
+
+	add_file(env, root, "host", "hostname", "proc/sys/kernel/hostname");
+	clock_format_rfc3339(clock_wall_ns(clock), time);
+	add_text(env, "host", "time_utc", time, GW_ABSENT_ERROR);
+	add_file(env, root, "host", "kernel", "proc/sys/kernel/osrelease");
+	if (!os_name(root, "etc/os-release", text, sizeof(text)))
+		os_name(root, "usr/lib/os-release", text, sizeof(text));
+	add_text(env, "host", "os", text, GW_ABSENT_NO_DATA);
+	add_architecture(env, root);
+	environment_container(root, text, sizeof(text));
+	add_text(env, "host", "container", text[0] ? text : "none", GW_ABSENT_ERROR);
+	add_vm(env, root);
+	add(env, "host", "wsl", GW_FACT_FLAG, GW_HAVE)->fact.number = environment_is_wsl(root);
+	add_uptime(env, root);
+	add_file(env, root, "host", "boot_id", "proc/sys/kernel/random/boot_id");
+}
+
+/* Distinct sockets and cores by the kernel's topology files: /proc/cpuinfo has them on x86
+ * alone.  false where the kernel does not tell. */
+static bool count_topology(const struct root *root, unsigned *sockets, unsigned *cores)
+{
+	uint64_t seen[CORES_MAX];
+	DIR *dir = root_opendir(root, "sys/devices/system/cpu");
+	struct dirent *e;
+
+	*sockets = *cores = 0;
+	while (dir && *cores < CORES_MAX && (e = readdir(dir))) {
+		char path[96];
+		int64_t package, core;
+		unsigned cpu;
+		bool new_core = true, new_socket = true;
+
+		if (sscanf(e->d_name, "cpu%u", &cpu) != 1)
+			continue;
+		root_path(path, sizeof(path),
+			  "sys/devices/system/cpu/cpu%u/topology/physical_package_id", cpu);
+		if (root_read_i64(root, path, &package) < 0 || package < 0)
+			continue;
+		root_path(path, sizeof(path), "sys/devices/system/cpu/cpu%u/topology/core_id",
+			  cpu);
+		if (root_read_i64(root, path, &core) < 0)
+			continue;
+		for (unsigned i = 0; i < *cores; i++) {
+			new_socket = new_socket && seen[i] >> 32 != (uint64_t)package;
+			new_core = new_core &&
+				   seen[i] != ((uint64_t)package << 32 | (uint32_t)core);
+		}
+		*sockets += new_socket;
+		if (new_core)
+			seen[(*cores)++] = (uint64_t)package << 32 | (uint32_t)core;
+	}
+	if (dir)
+		closedir(dir);
+	return *cores > 0 && *cores < CORES_MAX;
+}
+
+/* Over all frequency policies: the governor ("mixed" where they differ), the highest limit. */
+static void add_frequency(struct gw_environment *env, const struct root *root)
+{
+	DIR *dir = root_opendir(root, "sys/devices/system/cpu/cpufreq");
+	char governor[64] = "";
+	int64_t max_khz = 0;
+	struct dirent *e;
+
+	while (dir && (e = readdir(dir))) {
+		char path[96], text[64];
+		int64_t khz;
+		unsigned policy;
+
+		if (sscanf(e->d_name, "policy%u", &policy) != 1)
+			continue;
+		root_path(path, sizeof(path),
+			  "sys/devices/system/cpu/cpufreq/policy%u/scaling_governor", policy);
+		if (root_read_line(root, path, text, sizeof(text)) > 0)
+			snprintf(governor, sizeof(governor), "%s",
+				 governor[0] && strcmp(governor, text) != 0 ? "mixed" : text);
+		root_path(path, sizeof(path),
+			  "sys/devices/system/cpu/cpufreq/policy%u/cpuinfo_max_freq", policy);
+		if (root_read_i64(root, path, &khz) == 0 && khz > max_khz)
+			max_khz = khz;
+	}
+	if (dir)
+		closedir(dir);
+	add_text(env, "cpu", "governor", governor, GW_ABSENT_NOT_PRESENT);
+	add_number(env, "cpu", "frequency_max_hertz", (double)max_khz * 1e3,
+		   max_khz > 0 ? GW_HAVE : GW_ABSENT_NOT_PRESENT);
+}
+
+/* Value of a "key : value" line of /proc/cpuinfo's first block; "" where there is none. */
+static void cpuinfo_field(const char *text, const char *key, char *out, size_t size)
+{
+	size_t n = strlen(key);
+
+	out[0] = '\0';
+	for (const char *line = text; line && *line && *line != '\n';) {
+		const char *end = strchr(line, '\n');
+		const char *colon = line + n + strspn(line + n, " \t");
+
+		if (strncmp(line, key, n) == 0 && *colon == ':') {
+			colon += 1 + strspn(colon + 1, " \t");
+			snprintf(out, size, "%.*s",
+				 (int)(end ? end - colon : (long)strlen(colon)), colon);
+			return;
+		}
+		line = end ? end + 1 : NULL;
+	}
+}
+
+/* Each architecture has its own word for it. */
+static void add_cpuinfo(struct gw_environment *env, const char *text, const char *key,
+			const char *const *words)
+{
+	char value[256] = "";
+
+	for (; *words && !value[0]; words++)
+		cpuinfo_field(text, *words, value, sizeof(value));
+	add_text(env, "cpu", key, value, GW_ABSENT_NO_DATA);
+}
+
+static void add_cpu(struct gw_environment *env, const struct root *root,
+		    const struct host_report *host)
+{
+	static const char *const model[] = { "model name", "cpu model", "cpu", "uarch", NULL };
+	static const char *const vendor[] = { "vendor_id", "CPU implementer", "mvendorid",
+					      NULL };
+	char text[8192];
+	unsigned sockets, cores;
+	bool told = count_topology(root, &sockets, &cores);
+	enum gw_absence why = told ? GW_HAVE : GW_ABSENT_NO_DATA;
+
+	root_read(root, "proc/cpuinfo", text, sizeof(text));
+	add_cpuinfo(env, text, "model", model);
+	add_cpuinfo(env, text, "vendor", vendor);
+	add_number(env, "cpu", "sockets", sockets, why);
+	add_number(env, "cpu", "cores", cores, why);
+	add_number(env, "cpu", "threads", host->v[GW_H_CPU_COUNT],
+		   (enum gw_absence)host->why[GW_H_CPU_COUNT]);
+	add_frequency(env, root);
+}
+
+/* "NVRM version: NVIDIA UNIX x86_64 Kernel Module  535.104.05  Sat Aug 19 ..." or
+ * "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Release Build ...". */
+long environment_nvidia_module(const struct root *root, char *out, size_t size, bool *ret_open)
+{
+	char text[512];
+	long n = root_read(root, "proc/driver/nvidia/version", text, sizeof(text));
+	const char *p = strstr(text, "Kernel Module");
+
+	out[0] = '\0';
+	if (n < 0)
+		return n;
+	while (p && (p = strchr(p, ' '))) {
+		unsigned major, minor;
+
+		p += strspn(p, " ");
+		if (sscanf(p, "%u.%u", &major, &minor) != 2)
+			continue;
+		snprintf(out, size, "%.*s", (int)strspn(p, "0123456789."), p);
+		*ret_open = strstr(text, "Open Kernel Module") != NULL;
+		return 0;
+	}
+	return -GW_E_PARSE;
+}
+
+static void add_nvidia(struct gw_environment *env, const struct root *root)
+{
+	bool open = false;
+	char version[32];
+	long err = environment_nvidia_module(root, version, sizeof(version), &open);
+	enum gw_absence why = err == -GW_E_PARSE ? GW_ABSENT_INVALID : host_absence(err);
+	const char *kind = open ? "open" : "proprietary";
+
+	add_text(env, "nvidia", "driver_version", version, why);
+	add_text(env, "nvidia", "module_kind", version[0] ? kind : "", why);
+}
+
+static bool has_key(const struct gw_environment *env, const char *section, const char *key)
+{
+	for (unsigned i = 0; i < env->count; i++)
+		if (strcmp(env->row[i].fact.section, section) == 0 &&
+		    strcmp(env->row[i].key, key) == 0)
+			return true;
+	return false;
+}
+
+/* Every package has its "dram": those after the first are told apart by their package, or
+ * where that does not do by their folder. */
+static void add_rapl(struct gw_environment *env, const struct root *root)
+{
+	struct rapl_domain d[DOMAINS_MAX];
+	unsigned n = rapl_list(root, d, DOMAINS_MAX);
+
+	for (unsigned i = 0; i < n && i < DOMAINS_MAX; i++) {
+		char key[64];
+
+		snprintf(key, sizeof(key), "%.31s", d[i].name);
+		if (has_key(env, "rapl", key))
+			snprintf(key, sizeof(key), "package-%d-%.31s", d[i].package, d[i].name);
+		if (has_key(env, "rapl", key))
+			snprintf(key, sizeof(key), "%.63s", strrchr(d[i].path, '/') + 1);
+		add_number(env, "rapl", key, (double)d[i].energy_uj * 1e-6, d[i].why);
+	}
+	if (n == 0)
+		add_number(env, "rapl", "package-0", 0, GW_ABSENT_NOT_PRESENT);
+}
+
+int environment_collect(const struct root *root, const struct clock *clock,
+			struct gw_environment **ret)
+{
+	struct gw_environment *env = calloc(1, sizeof(*env));
+	struct host_report report;
+	struct host host;
+
+	if (!env)
+		return -GW_E_NOMEM;
+	host_init(&host, root);
+	host_read(&host, &report);
+	add_host(env, root, clock);
+	add_cpu(env, root, &report);
+	add_number(env, "ram", "total_bytes", report.v[GW_H_RAM_TOTAL],
+		   (enum gw_absence)report.why[GW_H_RAM_TOTAL]);
+	add_nvidia(env, root);
+	add_text(env, "tool", "name", "gpuward", GW_ABSENT_ERROR);
+	add_text(env, "tool", "version", GPUWARD_VERSION, GW_ABSENT_ERROR);
+	add_rapl(env, root);
+	*ret = env;
+	return 0;
+}

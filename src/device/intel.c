@@ -1,0 +1,147 @@
+/* intel: Intel GPUs by the files of the i915 and xe kernel drivers.
+ *
+ * They count energy and do not tell power: power is the energy between two readings.  How busy
+ * an engine is can only be had from performance counters, which need rights: it is absent. */
+#include "drm.h"
+
+static const struct drm_row rows[] = {
+	/* FAST */
+	{ GW_Q_MEMORY_TOTAL, DRM_CARD, "lmem_total_bytes", NULL, DRM_NUMBER, 1, 1e15 },
+	{ GW_Q_MEMORY_TOTAL, DRM_PCI, "tile0/physical_vram_size_bytes", NULL, DRM_NUMBER, 1,
+	  1e15 },
+	{ GW_Q_MEMORY_FREE, DRM_CARD, "lmem_avail_bytes", NULL, DRM_NUMBER, 1, 1e15 },
+	{ GW_Q_TEMPERATURE_GPU, DRM_HWMON, "temp%u_input", "pkg", DRM_NUMBER, 1e-3, 250e3 },
+	{ GW_Q_TEMPERATURE_GPU, DRM_HWMON, "temp1_input", NULL, DRM_NUMBER, 1e-3, 250e3 },
+	{ GW_Q_CLOCK_GRAPHICS, DRM_CARD, "gt_act_freq_mhz", NULL, DRM_NUMBER, 1e6, 1e5 },
+	{ GW_Q_CLOCK_GRAPHICS, DRM_CARD, "gt/gt0/rps_act_freq_mhz", NULL, DRM_NUMBER, 1e6,
+	  1e5 },
+	{ GW_Q_CLOCK_GRAPHICS, DRM_PCI, "tile0/gt0/freq0/act_freq", NULL, DRM_NUMBER, 1e6,
+	  1e5 },
+	/* SLOW */
+	{ GW_Q_TEMPERATURE_MEMORY, DRM_HWMON, "temp%u_input", "vram", DRM_NUMBER, 1e-3, 250e3 },
+	/* ENERGY: the card's, which xe labels; its other counter is of the package alone */
+	{ GW_Q_ENERGY, DRM_HWMON, "energy%u_input", "card", DRM_NUMBER, 1e-6, 0 },
+	{ GW_Q_ENERGY, DRM_HWMON, "energy1_input", NULL, DRM_NUMBER, 1e-6, 0 },
+	/* HEALTH */
+	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_max", NULL, DRM_NUMBER, 1e-6, 1e10 },
+	{ GW_Q_POWER_LIMIT, DRM_HWMON, "power1_cap", NULL, DRM_NUMBER, 1e-6, 1e10 },
+	{ GW_Q_FAN_SPEED_RPM, DRM_HWMON, "fan1_input", NULL, DRM_NUMBER, 1, 1e5 },
+	{ GW_Q_PCIE_GENERATION, DRM_PCI, "current_link_speed", NULL, DRM_SPEED, 1, 0 },
+	{ GW_Q_PCIE_WIDTH, DRM_PCI, "current_link_width", NULL, DRM_NUMBER, 1, 64 },
+	/* STATIC */
+	{ GW_Q_POWER_LIMIT_DEFAULT, DRM_HWMON, "power1_rated_max", NULL, DRM_NUMBER, 1e-6,
+	  1e10 },
+	{ GW_Q_CLOCK_SM_MAX, DRM_CARD, "gt_RP0_freq_mhz", NULL, DRM_NUMBER, 1e6, 1e5 },
+	{ GW_Q_CLOCK_SM_MAX, DRM_PCI, "tile0/gt0/freq0/rp0_freq", NULL, DRM_NUMBER, 1e6, 1e5 },
+	{ GW_Q_PCIE_GENERATION_MAX, DRM_PCI, "max_link_speed", NULL, DRM_SPEED, 1, 0 },
+	{ GW_Q_PCIE_WIDTH_MAX, DRM_PCI, "max_link_width", NULL, DRM_NUMBER, 1, 64 },
+	{ 0 },
+};
+
+static const struct drm_text texts[] = { { 0 } };
+
+static const struct drm_name names[] = {
+	{ 0x56a0, "Intel Arc A770" },
+	{ 0x56a1, "Intel Arc A750" },
+	{ 0x56a2, "Intel Arc A580" },
+	{ 0x56a5, "Intel Arc A380" },
+	{ 0x56a6, "Intel Arc A310" },
+	{ 0x5690, "Intel Arc A770M" },
+	{ 0x56c0, "Intel Data Center GPU Flex 170" },
+	{ 0x56c1, "Intel Data Center GPU Flex 140" },
+	{ 0x0bd5, "Intel Data Center GPU Max 1550" },
+	{ 0x0bda, "Intel Data Center GPU Max 1100" },
+	{ 0xe20b, "Intel Arc B580" },
+	{ 0xe20c, "Intel Arc B570" },
+	{ 0x9a49, "Intel Iris Xe Graphics (Tiger Lake)" },
+	{ 0x46a6, "Intel Iris Xe Graphics (Alder Lake)" },
+	{ 0x4680, "Intel UHD Graphics 770 (Alder Lake)" },
+	{ 0xa780, "Intel UHD Graphics 770 (Raptor Lake)" },
+	{ 0x7d55, "Intel Arc Graphics (Meteor Lake)" },
+	{ 0 },
+};
+
+/* Less time than this between two readings of the counter says more about its steps than about
+ * the power. */
+#define POWER_MIN_NS (10 * NS_PER_MS)
+
+static int read_energy(struct device *d, int64_t *ret)
+{
+	return drm_read_number(d, DRM_HWMON, "energy1_input", ret);
+}
+
+/* Mean power since the previous reading. */
+static void derive_power(struct device *d)
+{
+	struct drm_device *dd = d->priv;
+	uint64_t now = clock_mono_ns(d->backend->env->clock);
+	int64_t energy_uj;
+	uint64_t uj;
+	int err = read_energy(d, &energy_uj);
+
+	if (err < 0) {
+		report_miss(&d->r, GW_Q_POWER, drm_absence(err));
+		return;
+	}
+	uj = (uint64_t)energy_uj;
+	report_miss(&d->r, GW_Q_POWER, GW_ABSENT_FIRST_READING);
+	if (dd->energy_ns && now - dd->energy_ns < POWER_MIN_NS)
+		return;
+	/* One that went back was reset with the driver or has wrapped. */
+	if (dd->energy_ns && uj >= dd->energy_uj)
+		report_set(&d->r, GW_Q_POWER,
+			   (double)(uj - dd->energy_uj) * 1e3 / (double)(now - dd->energy_ns));
+	dd->energy_uj = uj;
+	dd->energy_ns = now;
+}
+
+static void derive_memory(struct report *r)
+{
+	unsigned missing =
+		report_has(r, GW_Q_MEMORY_TOTAL) ? GW_Q_MEMORY_FREE : GW_Q_MEMORY_TOTAL;
+
+	if (!report_has(r, missing))
+		report_miss(r, GW_Q_MEMORY_USED, (enum gw_absence)r->why[missing]);
+	else if (r->v[GW_Q_MEMORY_FREE] > r->v[GW_Q_MEMORY_TOTAL])
+		report_miss(r, GW_Q_MEMORY_USED, GW_ABSENT_INVALID);
+	else
+		report_set(r, GW_Q_MEMORY_USED,
+			   r->v[GW_Q_MEMORY_TOTAL] - r->v[GW_Q_MEMORY_FREE]);
+}
+
+static void derive(struct device *d, unsigned tiers)
+{
+	if (!(tiers & GW_TIER_FAST))
+		return;
+	derive_power(d);
+	derive_memory(&d->r);
+}
+
+static const char *const drivers[] = { "i915", "xe", NULL };
+
+static const struct drm_vendor intel = {
+	.vendor = PCI_VENDOR_INTEL,
+	.brand = "Intel",
+	.driver = drivers,
+	.row = rows,
+	.text = texts,
+	.name = names,
+	.derive = derive,
+};
+
+_Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
+	       "a channel for each row");
+
+static int open_intel(struct backend *b)
+{
+	return drm_open(b, &intel);
+}
+
+const struct backend_ops backend_intel = {
+	.name = "intel",
+	.vendor = GW_VENDOR_INTEL,
+	.open = open_intel,
+	.close = drm_close,
+	.read = drm_read,
+	.processes = drm_processes,
+};

@@ -1,0 +1,533 @@
+/* nvsmi: the second choice for NVIDIA GPUs, where the library cannot be loaded.
+ *
+ * One run of nvidia-smi answers for all GPUs.  Devices are read one after the other or on
+ * threads of their own; each takes an answer at most once, so that n devices cost one run and
+ * the next round a new one. */
+#include "nvsmi.h"
+
+#include "backend.h"
+#include "drm.h"
+#include "sleeping.h"
+
+#include "base/buf.h"
+#include "base/child.h"
+#include "base/number.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#ifndef DEADLINE_NS /* a test has less patience */
+#define DEADLINE_NS (10 * NS_PER_S)
+#endif
+#define FRESH_NS  (100 * NS_PER_MS) /* an answer is for those who waited for it, not later */
+#define RETRY_NS  (60 * NS_PER_S)   /* a run that hung may hang for ever: start few of them  */
+#define TEXT_SIZE (64 * 1024)
+#define MIB       1048576.0
+
+/* Tiers of which it tells something. */
+#define TIERS (GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH)
+
+struct answer {
+	unsigned number;              /* of the run, from 1; 0: none yet                 */
+	unsigned tiers;               /* that it holds                                   */
+	uint64_t begin_ns, end_ns;    /* around the run                                  */
+	int rc;                       /* as of child_run()                               */
+	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name of the columns; NONE: not asked */
+	char text[TEXT_SIZE];
+};
+
+struct nvsmi {
+	pthread_mutex_t lock;         /* of all that follows; held while the program runs    */
+	unsigned program;             /* index into programs[]                               */
+	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name that this driver knows      */
+	struct answer gpus, apps;
+};
+
+struct nvsmi_device {
+	unsigned gpus, apps; /* number of the answer that it took last */
+};
+
+/* ---- running it */
+
+static const char *const programs[] = {
+	"nvidia-smi",
+	"/usr/bin/nvidia-smi",
+	"/usr/lib/wsl/lib/nvidia-smi",
+};
+
+static void run(struct backend *b, struct answer *a, const char *query,
+		_Atomic(const char *) *call)
+{
+	struct nvsmi *n = b->priv;
+
+	atomic_store_explicit(call, "nvidia-smi", memory_order_relaxed);
+	a->begin_ns = clock_mono_ns(b->env->clock);
+	for (;;) {
+		const char *const argv[] = { programs[n->program], query,
+					     "--format=csv,noheader,nounits", NULL };
+		uint64_t deadline = clock_mono_ns(clock_real()) + DEADLINE_NS;
+
+		a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
+		if ((a->rc != -GW_E_NOENT && a->rc != -GW_E_PERM) ||
+		    n->program + 1 == COUNT(programs))
+			break;
+		n->program++;
+	}
+	a->end_ns = clock_mono_ns(b->env->clock);
+	a->number++;
+	atomic_store_explicit(call, NULL, memory_order_relaxed);
+}
+
+/* Asks under another name, or no longer, for the column that the driver refuses.  false: it
+ * refuses none of ours. */
+static bool drop_refused(struct nvsmi *n)
+{
+	char field[96];
+
+	if (!nvsmi_refused(n->gpus.text, field, sizeof(field)))
+		return false;
+	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
+		const char *name = nvsmi_column_name(c, n->names[c]);
+
+		if (!name || strcmp(name, field) != 0)
+			continue;
+		n->names[c]++;
+		if (!nvsmi_column_name(c, n->names[c]))
+			n->names[c] = NVSMI_NONE;
+		return true;
+	}
+	return false;
+}
+
+static void ask_gpus(struct backend *b, unsigned tiers, _Atomic(const char *) *call)
+{
+	struct nvsmi *n = b->priv;
+	struct answer *a = &n->gpus;
+	char query[2048];
+	struct buf q;
+
+	do {
+		buf_init_fixed(&q, query, sizeof(query));
+		buf_adds(&q, "--query-gpu=index,uuid,pci.bus_id");
+		for (unsigned c = 0; c < nvsmi_column_count(); c++) {
+			const char *name = nvsmi_column_name(c, n->names[c]);
+
+			if (!name || !(nvsmi_column_tier(c) & tiers)) {
+				a->names[c] = NVSMI_NONE;
+				continue;
+			}
+			a->names[c] = n->names[c];
+			buf_addf(&q, ",%s", name);
+		}
+		run(b, a, query, call);
+	} while (drop_refused(n));
+	a->tiers = tiers;
+}
+
+/* May the device that last took run `seen` have this answer. */
+static bool is_fresh(const struct backend *b, const struct answer *a, unsigned seen)
+{
+	uint64_t age_ns = clock_mono_ns(b->env->clock) - a->end_ns;
+
+	if (a->rc == -GW_E_TIMEOUT)
+		return age_ns < RETRY_NS;
+	return a->number != 0 && a->number != seen && age_ns < FRESH_NS;
+}
+
+/* ---- reading the answer */
+
+/* Copies the next line of *text into out; false at its end.  A line that was cut because the
+ * answer was too long is none. */
+static bool next_line(const char **text, char *out, size_t size)
+{
+	const char *end = strchr(*text, '\n');
+	size_t n;
+
+	if (!end)
+		return false;
+	n = (size_t)(end - *text);
+	n = n < size - 1 ? n : size - 1;
+	memcpy(out, *text, n);
+	out[n] = '\0';
+	*text = end + 1;
+	return true;
+}
+
+static unsigned columns_of(const struct answer *a)
+{
+	unsigned n = NVSMI_IDS;
+
+	for (unsigned c = 0; c < nvsmi_column_count(); c++)
+		n += a->names[c] != NVSMI_NONE;
+	return n;
+}
+
+/* The next row about a GPU, cut into fields; *text moves on.  Other lines are passed over. */
+static bool next_row(const struct answer *a, const char **text, char *line, size_t size,
+		     char *fields[static NVSMI_FIELDS])
+{
+	const unsigned want = columns_of(a);
+
+	while (next_line(text, line, size))
+		if (nvsmi_split(line, fields, NVSMI_FIELDS) == want &&
+		    strspn(fields[NVSMI_INDEX], "0123456789") > 0)
+			return true;
+	return false;
+}
+
+static bool is_row_of(const struct device *d, char *const *fields)
+{
+	char pci[16];
+
+	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
+		return strcmp(d->r.text[GW_T_UUID], fields[NVSMI_UUID]) == 0;
+	return pci_normalise(fields[NVSMI_PCI], pci) && strcmp(d->r.text[GW_T_PCI], pci) == 0;
+}
+
+/* Fills what the row holds; says whether the GPU is lost. */
+static bool apply_row(struct report *r, const struct answer *a, char *const *fields)
+{
+	unsigned field = NVSMI_IDS;
+	bool lost = false;
+
+	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
+		if (a->names[c] == NVSMI_NONE)
+			continue;
+		lost |= nvsmi_absence(fields[field]) == GW_ABSENT_LOST;
+		nvsmi_apply(r, c, fields[field++]);
+	}
+	return lost;
+}
+
+static enum gw_cause cause_of(const struct answer *a)
+{
+	enum gw_cause said = nvsmi_cause(a->text);
+
+	if (a->rc == -GW_E_NOENT || a->rc == -GW_E_PERM)
+		return GW_CAUSE_NO_NVIDIA_SMI;
+	if (a->rc == -GW_E_TIMEOUT)
+		return GW_CAUSE_STALLED;
+	if (said != GW_CAUSE_NONE)
+		return said;
+	return a->rc == 0 ? GW_CAUSE_NO_GPU : GW_CAUSE_DRIVER_ERROR;
+}
+
+/* What it said, as far as a sentence needs it. */
+static const char *detail_of(const struct answer *a, char out[static 120])
+{
+	const char *text = a->text + strspn(a->text, " \t\r\n");
+	int n = (int)strcspn(text, "\r\n");
+
+	if (a->rc == -GW_E_TIMEOUT)
+		snprintf(out, 120, "nvidia-smi did not end in time");
+	else if (a->rc < 0)
+		snprintf(out, 120, "nvidia-smi: %s", gw_strerror(a->rc));
+	else if (n == 0)
+		snprintf(out, 120, "nvidia-smi ended with %d and said nothing", a->rc);
+	else
+		snprintf(out, 120, "nvidia-smi: %.*s", n < 100 ? n : 100, text);
+	return out;
+}
+
+/* ---- open and close */
+
+static bool ensure_priv(struct device *d)
+{
+	if (!d->priv)
+		d->priv = calloc(1, sizeof(struct nvsmi_device));
+	return d->priv != NULL;
+}
+
+static int open_row(struct backend *b, const struct answer *a, char *const *fields)
+{
+	const char *uuid = fields[NVSMI_UUID];
+	char pci[16] = "";
+	struct device *d;
+
+	if (nvsmi_absence(uuid) != GW_HAVE)
+		uuid = NULL;
+	if (!pci_normalise(fields[NVSMI_PCI], pci) && !uuid)
+		return 0; /* a GPU without a name cannot be found again */
+	d = backend_slot(b, uuid, *pci ? pci : NULL);
+	if (!d || !ensure_priv(d))
+		return -GW_E_NOMEM;
+	d->r.index = (unsigned)strtoul(fields[NVSMI_INDEX], NULL, 10);
+	d->r.provenance = GW_FROM_TEXT;
+	report_text(&d->r, GW_T_UUID, uuid, GW_ABSENT_NO_DATA);
+	report_text(&d->r, GW_T_PCI, pci, GW_ABSENT_NO_DATA);
+	report_text(&d->r, GW_T_PART_NUMBER, NULL, GW_ABSENT_NOT_SUPPORTED);
+	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
+	report_absent(&d->r, GW_TIER_STATIC, GW_ABSENT_NOT_SUPPORTED);
+	apply_row(&d->r, a, fields);
+	report_stamp(&d->r, GW_TIER_STATIC, a->end_ns);
+	if (d->r.text_why[GW_T_DRIVER] == GW_HAVE)
+		snprintf(b->driver_version, sizeof(b->driver_version), "%.79s",
+			 d->r.text[GW_T_DRIVER]);
+	return 0;
+}
+
+static void forget(struct report *r, enum gw_device_state state, enum gw_cause cause,
+		   const char *detail, enum gw_absence why)
+{
+	report_state(r, state, cause, detail);
+	report_absent(r, GW_TIERS_ALL, why);
+	memset(r->tier_ns, 0, sizeof(r->tier_ns));
+}
+
+static int open_rows(struct backend *b)
+{
+	const struct answer *a = &((struct nvsmi *)b->priv)->gpus;
+	char line[4096], detail[120], *fields[NVSMI_FIELDS];
+	const char *text = a->text;
+	unsigned rows = 0;
+
+	for (unsigned i = 0; i < b->count; i++) { /* until it is found again */
+		forget(&b->slot[i]->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, "no longer listed",
+		       GW_ABSENT_LOST);
+		if (!ensure_priv(b->slot[i]))
+			return -GW_E_NOMEM;
+	}
+	while (a->rc >= 0 && next_row(a, &text, line, sizeof(line), fields)) {
+		rows++;
+		if (open_row(b, a, fields) != 0)
+			return -GW_E_NOMEM;
+	}
+	b->open = rows > 0;
+	if (rows)
+		backend_fail(b, GW_CAUSE_NONE, NULL);
+	else
+		backend_fail(b, cause_of(a), "%s", detail_of(a, detail));
+	return a->rc == -GW_E_NOMEM ? -GW_E_NOMEM : 0;
+}
+
+static void nvsmi_close(struct backend *b)
+{
+	struct nvsmi *n = b->priv;
+
+	for (unsigned i = 0; i < b->count; i++) {
+		free(b->slot[i]->priv);
+		b->slot[i]->priv = NULL;
+	}
+	if (n)
+		pthread_mutex_destroy(&n->lock);
+	free(n);
+	b->priv = NULL;
+	b->open = false;
+}
+
+static int nvsmi_open(struct backend *b)
+{
+	struct nvsmi *n;
+	int err;
+
+	if (!(b->env->flags & GW_ALLOW_EXEC)) {
+		backend_fail(b, GW_CAUSE_NO_NVIDIA_SMI, "programs may not be started here");
+		return 0;
+	}
+	if (!b->env->root->real) {
+		backend_fail(b, GW_CAUSE_NO_NVIDIA_SMI, "it would not tell of another root");
+		return 0;
+	}
+	if (sleeping_list(b, PCI_VENDOR_NVIDIA))
+		return 0;
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		return -GW_E_NOMEM;
+	pthread_mutex_init(&n->lock, NULL);
+	b->priv = n;
+	ask_gpus(b, GW_TIER_STATIC, &b->call);
+	err = open_rows(b);
+	if (err || !b->open)
+		nvsmi_close(b);
+	return err;
+}
+
+/* ---- reading */
+
+/* PCI id of one of our GPUs that sleeps and is not to be woken, or NULL. */
+static const char *find_sleeper(const struct backend *b)
+{
+	if (b->env->flags & GW_WAKE)
+		return NULL;
+	for (unsigned i = 0; i < b->count; i++) {
+		const struct report *r = &b->slot[i]->r;
+
+		if (r->text_why[GW_T_PCI] == GW_HAVE &&
+		    drm_asleep(b->env->root, r->text[GW_T_PCI]))
+			return r->text[GW_T_PCI];
+	}
+	return NULL;
+}
+
+/* There is no row for the device: the answer says why. */
+static void miss_row(struct device *d, const struct answer *a)
+{
+	enum gw_cause cause = cause_of(a);
+	char detail[120];
+
+	detail_of(a, detail);
+	if (cause == GW_CAUSE_STALLED) {
+		forget(&d->r, GW_DEVICE_STALLED, cause, detail, GW_ABSENT_STALLED);
+	} else if (a->rc == 0 || cause == GW_CAUSE_GPU_LOST) {
+		forget(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST,
+		       a->rc == 0 ? "no longer listed" : detail, GW_ABSENT_LOST);
+	} else {
+		forget(&d->r, GW_DEVICE_CLOSED, cause, detail, GW_ABSENT_NO_DRIVER);
+		atomic_store(&d->backend->reopen, true);
+	}
+}
+
+static void take_row(struct device *d, const struct answer *a, unsigned tiers)
+{
+	char line[4096], *fields[NVSMI_FIELDS];
+	const char *text = a->text;
+
+	while (a->rc >= 0 && next_row(a, &text, line, sizeof(line), fields)) {
+		if (!is_row_of(d, fields))
+			continue;
+		report_absent(&d->r, tiers, GW_ABSENT_NOT_SUPPORTED);
+		if (apply_row(&d->r, a, fields)) {
+			forget(&d->r, GW_DEVICE_LOST, GW_CAUSE_GPU_LOST, NULL, GW_ABSENT_LOST);
+			return;
+		}
+		report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
+		if (tiers & GW_TIER_FAST) {
+			d->r.begin_ns = a->begin_ns;
+			d->r.end_ns = a->end_ns;
+		}
+		report_stamp(&d->r, tiers, a->end_ns);
+		return;
+	}
+	miss_row(d, a);
+}
+
+static void read_asleep(struct device *d, const char *sleeper)
+{
+	const struct report *r = &d->r;
+	bool itself =
+		r->text_why[GW_T_PCI] == GW_HAVE && strcmp(r->text[GW_T_PCI], sleeper) == 0;
+	char why[64];
+
+	snprintf(why, sizeof(why), "not read: that would wake %s", sleeper);
+	forget(&d->r, itself ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
+	       itself ? NULL : why, GW_ABSENT_ASLEEP);
+}
+
+static void nvsmi_read(struct device *d, unsigned tiers)
+{
+	struct nvsmi *n = d->backend->priv;
+	struct nvsmi_device *nd = d->priv;
+	const char *sleeper;
+
+	if (!n || !nd)
+		return;
+	if (tiers & ~(unsigned)TIERS) {
+		report_absent(&d->r, tiers & ~(unsigned)TIERS, GW_ABSENT_NOT_SUPPORTED);
+		report_stamp(&d->r, tiers & ~(unsigned)TIERS,
+			     clock_mono_ns(d->backend->env->clock));
+	}
+	tiers &= TIERS;
+	if (!tiers)
+		return;
+	pthread_mutex_lock(&n->lock);
+	if (!is_fresh(d->backend, &n->gpus, nd->gpus) || (tiers & ~n->gpus.tiers)) {
+		sleeper = find_sleeper(d->backend);
+		if (sleeper) {
+			read_asleep(d, sleeper);
+			goto unlock;
+		}
+		ask_gpus(d->backend, tiers, d->call);
+	}
+	nd->gpus = n->gpus.number;
+	take_row(d, &n->gpus, tiers);
+unlock:
+	pthread_mutex_unlock(&n->lock);
+}
+
+/* ---- processes */
+
+static bool read_app(char *line, const char *uuid, struct usage *ret)
+{
+	char *fields[3];
+	const char *end;
+	double pid, mib;
+
+	if (nvsmi_split(line, fields, 3) != 3 || strcmp(fields[0], uuid) != 0)
+		return false;
+	pid = number_parse(fields[1], &end);
+	if (end == fields[1] || *end || !(pid >= 1 && pid <= 4194304))
+		return false;
+	*ret = (struct usage){ .pid = (int64_t)pid,
+			       .type = GW_PROCESS_COMPUTE,
+			       .gpu_instance = -1,
+			       .memory_why = nvsmi_absence(fields[2]) };
+	if (ret->memory_why != GW_HAVE)
+		return true;
+	mib = number_parse(fields[2], &end);
+	if (end == fields[2] || *end || !(mib >= 0 && mib < 1e9))
+		ret->memory_why = GW_ABSENT_INVALID;
+	else
+		ret->memory_bytes = (uint64_t)(mib * MIB);
+	return true;
+}
+
+static int add_apps(const struct answer *a, const char *uuid, struct usage_list *l)
+{
+	const char *text = a->text;
+	char line[1024];
+	struct usage u;
+	int err;
+
+	while (next_line(&text, line, sizeof(line))) {
+		if (!read_app(line, uuid, &u))
+			continue;
+		err = usage_add(l, &u);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+static enum gw_absence nvsmi_processes(struct device *d, struct usage_list *l, int *ret_error)
+{
+	struct nvsmi *n = d->backend->priv;
+	struct nvsmi_device *nd = d->priv;
+	enum gw_absence why = GW_HAVE;
+
+	*ret_error = 0;
+	if (!n || !nd)
+		return GW_ABSENT_NO_DRIVER;
+	if (d->r.text_why[GW_T_UUID] != GW_HAVE)
+		return GW_ABSENT_NOT_SUPPORTED;
+	pthread_mutex_lock(&n->lock);
+	if (!is_fresh(d->backend, &n->apps, nd->apps)) {
+		if (find_sleeper(d->backend)) {
+			why = GW_ABSENT_ASLEEP;
+			goto unlock;
+		}
+		run(d->backend, &n->apps, "--query-compute-apps=gpu_uuid,pid,used_gpu_memory",
+		    d->call);
+	}
+	nd->apps = n->apps.number;
+	if (n->apps.rc == -GW_E_TIMEOUT)
+		why = GW_ABSENT_STALLED;
+	else if (n->apps.rc != 0)
+		why = GW_ABSENT_ERROR;
+	else
+		*ret_error = add_apps(&n->apps, d->r.text[GW_T_UUID], l);
+unlock:
+	pthread_mutex_unlock(&n->lock);
+	return why;
+}
+
+const struct backend_ops backend_nvsmi = {
+	.name = "nvidia-smi",
+	.vendor = GW_VENDOR_NVIDIA,
+	.open = nvsmi_open,
+	.close = nvsmi_close,
+	.read = nvsmi_read,
+	.processes = nvsmi_processes,
+};

@@ -1,0 +1,401 @@
+#include "render.h"
+
+#include "summary.h"
+
+#include "base/clock.h"
+
+#include <string.h>
+
+bool render_shows(const struct render_filter *filter, unsigned device)
+{
+	return !filter || device >= sizeof(filter->selected) || filter->selected[device];
+}
+
+/* ---- parts ---- */
+
+static void head(struct json *j, const struct gw_snapshot *snap)
+{
+	char time[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(gw_snapshot_wall_ns(snap), time);
+	json_object(j, NULL);
+	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(j, "time_utc", time);
+	json_double(j, "monotonic_seconds", (double)gw_snapshot_mono_ns(snap) * 1e-9);
+}
+
+static void status(struct json *j, const struct gw_snapshot *snap)
+{
+	const struct gw_status *s = gw_snapshot_status(snap);
+	const struct gw_cause_info *c = gw_cause_info(s->cause);
+
+	json_object(j, "source");
+	json_string(j, "backend", s->backend);
+	json_bool(j, "simulated", s->simulated);
+	json_string(j, "cause", s->cause == GW_CAUSE_NONE ? NULL : c->key);
+	json_string(j, "message", *s->message ? s->message : NULL);
+	json_string(j, "remedy", s->cause == GW_CAUSE_NONE ? NULL : c->remedy);
+	json_string(j, "driver_version", s->driver_version);
+	json_string(j, "cuda_driver_version", s->cuda_version);
+	json_string(j, "nvml_version", s->nvml_version);
+	json_string(j, "nvml_library", s->library_path);
+	json_object_end(j);
+}
+
+static void mask_names(struct json *j, const char *key, unsigned quantity, double value)
+{
+	char text[256];
+	char *word = text, *end;
+
+	json_array(j, key);
+	if (gw_quantity_name(quantity, value, text, sizeof(text)) == 0)
+		while (*word) {
+			end = word + strcspn(word, ",");
+			if (*end)
+				*end++ = '\0';
+			json_string(j, NULL, word);
+			word = end;
+		}
+	json_array_end(j);
+}
+
+static void value(struct json *j, unsigned quantity, double v)
+{
+	const struct gw_quantity_info *q = gw_quantity_info(quantity);
+	char text[64];
+
+	switch (q->kind) {
+	case GW_KIND_FLAG: json_bool(j, q->key, v != 0); break;
+	case GW_KIND_MASK: mask_names(j, q->key, quantity, v); break;
+	case GW_KIND_ENUM:
+		json_string(j, q->key,
+			    gw_quantity_name(quantity, v, text, sizeof(text)) == 0 ? text
+										   : NULL);
+		break;
+	default: json_double(j, q->key, v);
+	}
+}
+
+static void mig(struct json *j, const struct gw_device *d)
+{
+	json_array(j, "mig_devices");
+	for (unsigned i = 0; i < d->mig_count; i++) {
+		const struct gw_mig *m = &d->mig[i];
+		bool have = m->memory_absence == GW_HAVE;
+
+		json_object(j, NULL);
+		json_uint(j, "index", m->index);
+		json_string(j, "uuid", m->uuid);
+		json_string(j, "name", *m->name ? m->name : NULL);
+		json_uint(j, "gpu_instance", m->gpu_instance);
+		json_uint(j, "compute_instance", m->compute_instance);
+		if (have) {
+			json_uint(j, "memory_total_bytes", m->memory_total_bytes);
+			json_uint(j, "memory_used_bytes", m->memory_used_bytes);
+			json_uint(j, "memory_free_bytes", m->memory_free_bytes);
+		} else {
+			json_null(j, "memory_total_bytes");
+			json_null(j, "memory_used_bytes");
+			json_null(j, "memory_free_bytes");
+		}
+		json_string(j, "memory_absent",
+			    have ? NULL : gw_absence_key(m->memory_absence));
+		json_string(j, "energy_scope", "whole board");
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+/* Asked for and not there. */
+static bool missing(uint8_t absence)
+{
+	return absence != GW_HAVE && absence != GW_ABSENT_NOT_READ;
+}
+
+static void absent(struct json *j, const struct gw_device *d)
+{
+
+	json_object(j, "absent");
+	for (unsigned t = 0; t < GW_TEXTS; t++)
+		if (missing(d->text_absence[t]))
+			json_string(j, gw_text_key(t), gw_absence_key(d->text_absence[t]));
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		if (missing(d->value_absence[q]))
+			json_string(j, gw_quantity_info(q)->key,
+				    gw_absence_key(d->value_absence[q]));
+	if (d->cuda_ordinal < 0)
+		json_string(j, "cuda_ordinal",
+			    d->cuda_ordinal == -1 ? "not_visible" : "order_unknown");
+	json_object_end(j);
+}
+
+static void device(struct json *j, const struct gw_device *d)
+{
+	json_object(j, NULL);
+	json_uint(j, "index", d->index);
+	for (unsigned t = 0; t < GW_TEXTS; t++)
+		if (d->text_absence[t] != GW_ABSENT_NOT_READ)
+			json_string(j, gw_text_key(t), gw_device_text(d, t));
+	json_string(j, "vendor", gw_vendor_name(d->vendor));
+	json_string(j, "backend", d->backend);
+	json_string(j, "provenance", gw_provenance_name(d->provenance));
+	json_string(j, "state", gw_device_state_name(d->state));
+	json_string(j, "cause",
+		    d->cause == GW_CAUSE_NONE ? NULL : gw_cause_info(d->cause)->key);
+	json_string(j, "message", *d->message ? d->message : NULL);
+	if (d->cuda_ordinal >= 0)
+		json_int(j, "cuda_ordinal", d->cuda_ordinal);
+	else
+		json_null(j, "cuda_ordinal");
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		if (d->value_absence[q] == GW_HAVE)
+			value(j, q, d->value[q]);
+		else if (missing(d->value_absence[q]))
+			json_null(j, gw_quantity_info(q)->key);
+	mig(j, d);
+	absent(j, d);
+	json_object_end(j);
+}
+
+static void devices(struct json *j, const struct gw_snapshot *snap,
+		    const struct render_filter *filter)
+{
+	json_array(j, "devices");
+	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++)
+		if (render_shows(filter, i))
+			device(j, gw_snapshot_device(snap, i));
+	json_array_end(j);
+}
+
+static void figure(struct json *j, const char *key, const struct summary_figure *f)
+{
+	if (f->why == GW_HAVE)
+		json_double(j, key, f->v);
+	else
+		json_null(j, key);
+}
+
+/* The flat figures; key and place of each number stand once. */
+static void flat(struct json *j, const struct gw_snapshot *snap)
+{
+	struct summary s;
+	const struct {
+		const char *key;
+		const struct summary_figure *f;
+	} rows[] = {
+		{ "gpu_total_vram_gb", &s.total_vram_gb },
+		{ "gpu_used_vram_gb", &s.used_vram_gb },
+		{ "gpu_free_vram_gb", &s.free_vram_gb },
+		{ "gpu_utilization_percent", &s.utilization_percent },
+		{ "gpu_temperature_c", &s.temperature_c },
+		{ "gpu_vram_gb", &s.total_vram_gb },
+	};
+
+	summary_of(snap, &s);
+	json_bool(j, "gpu_available", s.gpu_available);
+	json_string(j, "gpu_name", s.gpu_name);
+	json_uint(j, "gpu_count", s.gpu_count);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		figure(j, rows[i].key, rows[i].f);
+	json_bool(j, "cuda_available", s.cuda_available);
+	json_object(j, "absent");
+	if (!s.gpu_name)
+		json_string(j, "gpu_name",
+			    gw_absence_key(s.device
+						   ? gw_device_text_absence(s.device, GW_T_NAME)
+						   : GW_ABSENT_NOT_PRESENT));
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].f->why != GW_HAVE)
+			json_string(j, rows[i].key, gw_absence_key(rows[i].f->why));
+	json_object_end(j);
+}
+
+static void host(struct json *j, const struct gw_snapshot *snap)
+{
+	double v;
+
+	json_object(j, "host");
+	for (unsigned h = 0; h < GW_HOST_QUANTITIES; h++)
+		if (gw_snapshot_host(snap, h, &v) == GW_HAVE)
+			json_double(j, gw_host_quantity_info(h)->key, v);
+		else
+			json_null(j, gw_host_quantity_info(h)->key);
+	json_object(j, "absent");
+	for (unsigned h = 0; h < GW_HOST_QUANTITIES; h++)
+		if (gw_snapshot_host(snap, h, &v) != GW_HAVE)
+			json_string(j, gw_host_quantity_info(h)->key,
+				    gw_absence_key(gw_snapshot_host(snap, h, &v)));
+	json_object_end(j);
+	json_object_end(j);
+}
+
+static void process_types(struct json *j, unsigned type)
+{
+	static const char *const names[] = { "compute", "graphics", "mps" };
+
+	json_array(j, "types");
+	for (unsigned i = 0; i < 3; i++)
+		if (type & 1u << i)
+			json_string(j, NULL, names[i]);
+	json_array_end(j);
+}
+
+static void positive(struct json *j, const char *key, int64_t v)
+{
+	if (v > 0)
+		json_int(j, key, v);
+	else
+		json_null(j, key);
+}
+
+static void process(struct json *j, const struct gw_process *p, const struct gw_snapshot *snap)
+{
+	const struct gw_device *d = gw_snapshot_device(snap, p->device);
+
+	json_object(j, NULL);
+	json_uint(j, "device_index", d ? d->index : p->device);
+	json_string(j, "device_uuid", d ? gw_device_text(d, GW_T_UUID) : NULL);
+	json_int(j, "pid", p->pid);
+	positive(j, "start_ticks", (int64_t)p->start_ticks);
+	positive(j, "parent_pid", p->parent);
+	process_types(j, p->type);
+	json_string(j, "name", p->name);
+	json_string(j, "command", p->command);
+	if (p->uid >= 0)
+		json_int(j, "uid", p->uid);
+	else
+		json_null(j, "uid");
+	json_string(j, "user", p->user);
+	json_string(j, "cgroup", p->cgroup);
+	json_string(j, "container", p->container);
+	json_bool(j, "orphan", p->orphan);
+	if (p->mig_gpu_instance >= 0)
+		json_int(j, "gpu_instance", p->mig_gpu_instance);
+	if (p->memory_absence == GW_HAVE)
+		json_uint(j, "memory_bytes", p->memory_bytes);
+	else
+		json_null(j, "memory_bytes");
+	json_string(j, "memory_absent",
+		    p->memory_absence == GW_HAVE ? NULL : gw_absence_key(p->memory_absence));
+	json_object_end(j);
+}
+
+static void processes(struct json *j, const struct gw_process_list *list,
+		      const struct gw_snapshot *snap, const struct render_filter *filter)
+{
+	json_array(j, "processes");
+	for (unsigned i = 0; i < gw_process_list_count(list); i++) {
+		const struct gw_process *p = gw_process_list_get(list, i);
+
+		if (render_shows(filter, p->device))
+			process(j, p, snap);
+	}
+	json_array_end(j);
+	json_object(j, "processes_absent"); /* devices whose list could not be had */
+	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
+		const char *uuid = gw_device_text(gw_snapshot_device(snap, i), GW_T_UUID);
+		enum gw_absence why = gw_process_list_absence(list, i);
+
+		if (why != GW_HAVE && uuid && render_shows(filter, i))
+			json_string(j, uuid, gw_absence_key(why));
+	}
+	json_object_end(j);
+}
+
+/* ---- documents ---- */
+
+void render_list(struct json *j, const struct gw_snapshot *snap,
+		 const struct render_filter *filter)
+{
+	head(j, snap);
+	json_uint(j, "count", gw_snapshot_device_count(snap));
+	devices(j, snap, filter);
+	status(j, snap);
+	json_object_end(j);
+}
+
+void render_snapshot(struct json *j, const struct gw_snapshot *snap,
+		     const struct gw_process_list *list, const struct render_filter *filter)
+{
+	head(j, snap);
+	flat(j, snap);
+	host(j, snap);
+	devices(j, snap, filter);
+	if (list)
+		processes(j, list, snap, filter);
+	status(j, snap);
+	json_object_end(j);
+}
+
+static void fact(struct json *j, const struct gw_fact *f)
+{
+	if (f->absence != GW_HAVE)
+		json_null(j, f->key);
+	else if (f->type == GW_FACT_TEXT)
+		json_string(j, f->key, f->text);
+	else if (f->type == GW_FACT_FLAG)
+		json_bool(j, f->key, f->number != 0);
+	else
+		json_double(j, f->key, f->number);
+}
+
+static void section(struct json *j, const struct gw_environment *env, unsigned from,
+		    unsigned to)
+{
+	json_object(j, gw_environment_get(env, from)->section);
+	for (unsigned i = from; i < to; i++)
+		fact(j, gw_environment_get(env, i));
+	json_object(j, "absent");
+	for (unsigned i = from; i < to; i++) {
+		const struct gw_fact *f = gw_environment_get(env, i);
+
+		if (f->absence != GW_HAVE)
+			json_string(j, f->key, gw_absence_key(f->absence));
+	}
+	json_object_end(j);
+	json_object_end(j);
+}
+
+void render_environment(struct json *j, const struct gw_environment *env,
+			const struct gw_snapshot *snap, const struct render_filter *filter)
+{
+	unsigned n = gw_environment_count(env), from = 0;
+
+	head(j, snap);
+	for (unsigned i = 1; i <= n; i++) {
+		if (i < n && strcmp(gw_environment_get(env, i)->section,
+				    gw_environment_get(env, from)->section) == 0)
+			continue;
+		section(j, env, from, i);
+		from = i;
+	}
+	devices(j, snap, filter);
+	status(j, snap);
+	json_object_end(j);
+}
+
+void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
+		      const struct gw_snapshot *snap)
+{
+	static const char *const severity[] = { "ok", "note", "error" };
+
+	head(j, snap);
+	json_array(j, "findings");
+	for (unsigned i = 0; i < gw_diagnosis_count(diagnosis); i++) {
+		const struct gw_finding *f = gw_diagnosis_get(diagnosis, i);
+
+		json_object(j, NULL);
+		json_string(j, "cause", gw_cause_info(f->cause)->key);
+		json_string(j, "severity", severity[f->severity]);
+		if (f->device >= 0)
+			json_int(j, "device_index", f->device);
+		else
+			json_null(j, "device_index");
+		json_string(j, "message", f->detail);
+		json_string(j, "remedy", gw_cause_info(f->cause)->remedy);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	status(j, snap);
+	json_object_end(j);
+}

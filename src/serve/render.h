@@ -1,0 +1,33 @@
+/* render: one JSON for the command line, the service and files.
+ *
+ * Every document begins with schema_version and time_utc.  A figure that is not known is null
+ * where it would stand, and its reason is in the "absent" object beside it, under the same
+ * key; one that nobody asked for is left out.  Adding a key keeps schema_version; changing or removing one raises it. */
+#ifndef GW_SERVE_RENDER_H
+#define GW_SERVE_RENDER_H
+
+#include "base/json.h"
+
+#include <gpuward.h>
+
+#define RENDER_SCHEMA_VERSION 1
+
+/* Which devices to show; NULL: all. */
+struct render_filter {
+	bool selected[256];
+};
+
+bool render_shows(const struct render_filter *filter, unsigned device);
+
+/* Each writes one whole document. */
+void render_list(struct json *j, const struct gw_snapshot *snap,
+		 const struct render_filter *filter);
+void render_snapshot(struct json *j, const struct gw_snapshot *snap,
+		     const struct gw_process_list *processes,
+		     const struct render_filter *filter);
+void render_environment(struct json *j, const struct gw_environment *env,
+			const struct gw_snapshot *snap, const struct render_filter *filter);
+void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
+		      const struct gw_snapshot *snap);
+
+#endif

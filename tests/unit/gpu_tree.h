@@ -1,0 +1,118 @@
+/* gpu_tree: a backend over a tree, for the tests of those that read /sys. */
+#ifndef GW_TEST_GPU_TREE_H
+#define GW_TEST_GPU_TREE_H
+
+#include "device/backend.h"
+
+#include "tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <sys/inotify.h>
+
+#define PCI "sys/bus/pci/devices/"
+
+struct world {
+	struct tree tree;
+	struct clock_stepped clock;
+	struct backend_env env;
+	struct backend b;
+};
+
+static inline void world_init(struct world *w, const struct backend_ops *ops)
+{
+	memset(w, 0, sizeof(*w));
+	tree_init(&w->tree);
+	clock_stepped_init(&w->clock, NS_PER_S, NS_PER_S);
+	w->env = (struct backend_env){ .clock = &w->clock.clock, .root = &w->tree.root };
+	w->b = (struct backend){ .ops = ops, .env = &w->env };
+}
+
+static inline void world_done(struct world *w)
+{
+	w->b.ops->close(&w->b);
+	backend_done(&w->b);
+	tree_done(&w->tree);
+}
+
+/* As a context does it: close, then open. */
+static inline void world_open(struct world *w, unsigned want)
+{
+	w->b.ops->close(&w->b);
+	assert_int_equal(w->b.ops->open(&w->b), 0);
+	assert_int_equal(w->b.count, want);
+}
+
+static inline struct report *world_read(struct world *w, unsigned i, unsigned tiers)
+{
+	w->b.ops->read(w->b.slot[i], tiers);
+	return &w->b.slot[i]->r;
+}
+
+static inline void assert_value(const struct report *r, unsigned q, double want)
+{
+	if (r->why[q] != GW_HAVE)
+		fail_msg("%s is absent: %s", gw_quantity_info(q)->key,
+			 gw_absence_key(r->why[q]));
+	if (r->v[q] < want - 1e-9 * want - 1e-12 || r->v[q] > want + 1e-9 * want + 1e-12)
+		fail_msg("%s is %g, not %g", gw_quantity_info(q)->key, r->v[q], want);
+}
+
+static inline void assert_absent(const struct report *r, unsigned q, enum gw_absence why)
+{
+	if (r->why[q] != why)
+		fail_msg("%s is \"%s\", not \"%s\"", gw_quantity_info(q)->key,
+			 gw_absence_key(r->why[q]), gw_absence_key(why));
+}
+
+static inline void assert_text(const struct report *r, enum gw_text t, const char *want)
+{
+	assert_int_equal(r->text_why[t], GW_HAVE);
+	assert_string_equal(r->text[t], want);
+}
+
+/* Which files of some folders are opened from now on. */
+struct witness {
+	int fd;
+};
+
+static inline void witness_init(struct witness *w)
+{
+	w->fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+	assert_true(w->fd >= 0);
+}
+
+static inline void witness_watch(struct witness *w, const struct tree *t, const char *folder)
+{
+	char path[600];
+
+	snprintf(path, sizeof(path), "%s/%s", t->path, folder);
+	assert_true(inotify_add_watch(w->fd, path, IN_OPEN | IN_ACCESS) >= 0);
+}
+
+/* Fails on a file that was opened and is not among the allowed; returns how many were. */
+static inline unsigned witness_ask(struct witness *w, const char *const *allowed)
+{
+	_Alignas(struct inotify_event) char buf[8192];
+	unsigned seen = 0;
+	ssize_t n;
+
+	while ((n = read(w->fd, buf, sizeof(buf))) > 0) {
+		for (char *p = buf; p < buf + n;) {
+			struct inotify_event *e = (struct inotify_event *)(void *)p;
+			const char *const *a = allowed;
+
+			while (*a && (!e->len || strcmp(*a, e->name) != 0))
+				a++;
+			if (!*a)
+				fail_msg("touched %s", e->len ? e->name : "a folder");
+			seen++;
+			p += sizeof(*e) + e->len;
+		}
+	}
+	close(w->fd);
+	return seen;
+}
+
+#endif

@@ -1,0 +1,767 @@
+/* The NVML backend over the simulator: what it reads, and what it does when it cannot. */
+#include "simtest.h"
+
+#include "device/nvml.h"
+
+#include <math.h>
+
+#define TWO_GPUS                                           \
+	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"         \
+	"[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n" \
+	"[[gpu.process]]\nname = \"worker\"\nmemory = \"2 GiB\"\npid = 4100000\n"
+
+/* ---- reading ---- */
+
+static void reads_what_an_h200_says(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"h200\"\n");
+	sim_open();
+	d = sim_take(GW_TIERS_ALL, 0);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
+	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
+	assert_int_equal(d->provenance, GW_FROM_SIMULATOR);
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_true(sim_value(d, GW_Q_MEMORY_TOTAL) == 150754820096.0);
+	assert_true(sim_value(d, GW_Q_MEMORY_RESERVED) == 644939776.0);
+	assert_true(sim_value(d, GW_Q_ARCHITECTURE) == 9);
+	assert_true(sim_value(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) == 9);
+	assert_true(sim_value(d, GW_Q_POWER_LIMIT_MIN) == 200);
+	assert_true(sim_value(d, GW_Q_POWER_LIMIT_MAX) == 700);
+	assert_true(sim_value(d, GW_Q_PCIE_WIDTH) == 16);
+	assert_true(sim_value(d, GW_Q_TEMPERATURE_SLOWDOWN) == 89);
+	assert_in_range((unsigned)sim_value(d, GW_Q_POWER), 70, 130);
+	assert_absent(d, GW_Q_FAN_SPEED, GW_ABSENT_NOT_SUPPORTED);
+	sim_close();
+}
+
+static void a_list_asks_no_more_than_identity_and_memory(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim_take(0, 0);
+	assert_int_equal(sim.calls("nvmlDeviceGetPowerUsage"), 0);
+	assert_int_equal(sim.calls("nvmlDeviceGetTotalEnergyConsumption"), 0);
+	assert_int_equal(sim.calls("nvmlDeviceGetMemoryInfo_v2"), 2);
+	sim_close();
+}
+
+static void slower_tiers_are_kept_for_their_time(void **state)
+{
+	uint64_t encoder, ecc;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	encoder = sim.calls("nvmlDeviceGetEncoderUtilization");
+	ecc = sim.calls("nvmlDeviceGetTotalEccErrors");
+	for (int i = 0; i < 9; i++) {
+		sim.step(100 * NS_PER_MS);
+		sim_take(GW_TIERS_COMMON, 0);
+	}
+	assert_int_equal(sim.calls("nvmlDeviceGetEncoderUtilization"), encoder);
+	assert_int_equal(sim.calls("nvmlDeviceGetPowerUsage"), 2 * 10);
+	sim.step(100 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(sim.calls("nvmlDeviceGetEncoderUtilization"), 2 * encoder);
+	assert_int_equal(sim.calls("nvmlDeviceGetTotalEccErrors"), ecc);
+	sim.step(9 * NS_PER_S);
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(sim.calls("nvmlDeviceGetTotalEccErrors"), 2 * ecc);
+	sim_close();
+}
+
+static void the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	for (int i = 0; i < 50; i++) {
+		sim.step(100 * NS_PER_MS);
+		sim_take(GW_TIERS_COMMON, 0);
+	}
+	assert_int_equal(sim.calls("nvmlDeviceGetTotalEnergyConsumption"), 0);
+	for (int i = 0; i < 50; i++) {
+		sim.step(100 * NS_PER_MS);
+		sim_take(GW_TIERS_COMMON | GW_TIER_ENERGY, 0);
+	}
+	assert_int_equal(sim.calls("nvmlDeviceGetTotalEnergyConsumption"), 2 * 5);
+	sim_close();
+}
+
+static void a_refusal_is_remembered_until_the_driver_is_opened_again(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim_take(GW_TIERS_ALL, 0);
+	before = sim.calls("nvmlDeviceGetFanSpeed_v2");
+	sim.step(60 * NS_PER_S);
+	sim_take(GW_TIERS_ALL, 0);
+	assert_int_equal(sim.calls("nvmlDeviceGetFanSpeed_v2"), before);
+	assert_int_equal(sim.calls("nvmlInit_v2"), 1);
+	sim_close();
+}
+
+static void placeholders_never_come_out_as_values(void **state)
+{
+	const struct gw_device *d;
+	struct gw_process_list *l;
+
+	(void)state;
+	sim_scenario("sentinels");
+	sim_open();
+	d = sim_take(GW_TIERS_ALL, 0);
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		if (d->value_absence[q] == GW_HAVE) {
+			assert_true(isfinite(d->value[q]) && d->value[q] < 1e15);
+			assert_true(d->value[q] != 4294967.295 && d->value[q] != 42949672.95);
+		}
+	assert_absent(d, GW_Q_POWER, GW_ABSENT_INVALID);
+	assert_absent(d, GW_Q_ENERGY, GW_ABSENT_INVALID);
+	assert_absent(d, GW_Q_POWER_INSTANT, GW_ABSENT_INVALID);
+	assert_absent(d, GW_Q_POWER_AVERAGE, GW_ABSENT_ERROR);
+	assert_absent(d, GW_Q_UTILIZATION_GPU, GW_ABSENT_INVALID);
+	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+	assert_int_equal(gw_process_list_take(l), 0);
+	assert_int_equal(gw_process_list_count(l), 1);
+	assert_int_equal(gw_process_list_get(l, 0)->memory_absence, GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(gw_process_list_get(l, 0)->memory_bytes, 0);
+	gw_process_list_free(l);
+	sim_close();
+}
+
+static void gpm_needs_two_readings_a_tenth_of_a_second_apart(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	d = sim_take(GW_TIER_ASKED, 0);
+	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_FIRST_READING);
+	sim.step(50 * NS_PER_MS);
+	d = sim_take(GW_TIER_ASKED, 0);
+	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_NO_DATA);
+	sim.step(150 * NS_PER_MS);
+	d = sim_take(GW_TIER_ASKED, 0);
+	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) >= 0);
+	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) <= 1.01);
+	sim_close();
+}
+
+static void mig_instances_have_memory_of_their_own(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_scenario("mig");
+	sim_open();
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(d->mig_count, 3);
+	assert_int_equal(d->mig[0].memory_absence, GW_HAVE);
+	assert_true(d->mig[0].memory_total_bytes > d->mig[1].memory_total_bytes);
+	assert_int_equal(strncmp(d->mig[2].uuid, "MIG-", 4), 0);
+	assert_int_equal(gw_device_matches(d, d->mig[1].uuid), 1);
+	assert_absent(d, GW_Q_UTILIZATION_GPU, GW_ABSENT_NOT_SUPPORTED);
+	sim_close();
+}
+
+static void names_are_cleaned_for_terminals(void **state)
+{
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"t4\"\nname = \"a\\u001b[31mb\\nc\"\n");
+	sim_open();
+	assert_string_equal(gw_device_text(sim_take(0, 0), GW_T_NAME), "a?[31mb?c");
+	sim_close();
+}
+
+/* ---- faults: every call, every code ---- */
+
+struct have {
+	uint8_t why[2][GW_QUANTITIES];
+};
+
+static void note(struct have *h)
+{
+	for (unsigned i = 0; i < 2; i++)
+		memcpy(h->why[i], gw_snapshot_device(sim.snap, i)->value_absence,
+		       GW_QUANTITIES);
+}
+
+static const int codes[] = { 1,  2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13, 14, 15, 16,
+			     17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 77, 999 };
+
+static bool concerns_all(int code)
+{
+	enum nvml_reaction r = nvml_meaning(code)->reaction;
+
+	return r == REACT_LOST || r == REACT_REOPEN;
+}
+
+/* Faulted device: what it has, it had before, and most of it is still there; a failing call must
+ * not take more than its own figures.  The other device has all it had. */
+static void check_fault(const struct have *was, const char *symbol, int code)
+{
+	struct have is;
+	unsigned lost = 0;
+
+	note(&is);
+	for (unsigned q = 0; q < GW_QUANTITIES; q++) {
+		if (was->why[1][q] == GW_HAVE && is.why[1][q] != GW_HAVE && !concerns_all(code))
+			fail_msg("%s=%d on GPU 0 took %s from GPU 1", symbol, code,
+				 gw_quantity_info(q)->key);
+		lost += was->why[0][q] == GW_HAVE && is.why[0][q] != GW_HAVE;
+	}
+	if (!concerns_all(code) && lost > 13 &&
+	    strcmp(symbol, nvml_symbol[CALL_by_index]) !=
+		    0) /* all the field values hang on one symbol */
+		fail_msg("%s=%d took %u figures", symbol, code, lost);
+}
+
+static void every_call_with_every_code_leaves_the_rest_intact(void **state)
+{
+	struct have was;
+	struct gw_process_list *l;
+
+	(void)state;
+	for (unsigned c = 0; c < CALL_COUNT; c++) {
+		for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
+			sim_text(TWO_GPUS);
+			sim_open();
+			sim_take(GW_TIERS_ALL, 0);
+			note(&was);
+			sim_close();
+			sim.fault(nvml_symbol[c], c == CALL_init ? -1 : 0, codes[i]);
+			sim_open();
+			sim_take(GW_TIERS_ALL, 0);
+			if (gw_snapshot_device_count(sim.snap) == 2)
+				check_fault(&was, nvml_symbol[c], codes[i]);
+			else
+				assert_int_not_equal(gw_snapshot_status(sim.snap)->cause,
+						     GW_CAUSE_NONE);
+			assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+			assert_int_equal(gw_process_list_take(l), 0);
+			gw_process_list_free(l);
+			sim_close();
+		}
+	}
+}
+
+static void each_missing_symbol_costs_its_own_figures_only(void **state)
+{
+	struct have was, is;
+	char text[512];
+
+	(void)state;
+	for (unsigned c = 0; c < CALL_COUNT; c++) {
+		unsigned lost = 0;
+
+		sim_text(TWO_GPUS);
+		sim_open();
+		sim_take(GW_TIERS_ALL, 0);
+		note(&was);
+		sim_close();
+		snprintf(text, sizeof(text), "[driver]\nmissing = [\"%s\"]\n%s", nvml_symbol[c],
+			 TWO_GPUS);
+		sim_text(text);
+		sim_open();
+		sim_take(GW_TIERS_ALL, 0);
+		if (c == CALL_init || c == CALL_shutdown || c == CALL_count ||
+		    c == CALL_by_index) {
+			assert_int_equal(gw_snapshot_status(sim.snap)->cause,
+					 GW_CAUSE_NO_FUNCTION);
+			sim_close();
+			continue;
+		}
+		assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+		note(&is);
+		for (unsigned q = 0; q < GW_QUANTITIES; q++)
+			if (was.why[0][q] == GW_HAVE && is.why[0][q] != GW_HAVE) {
+				assert_int_equal(is.why[0][q], GW_ABSENT_NO_SYMBOL);
+				lost++;
+			}
+		assert_in_range(lost, 0, 13);
+		if (lost && c != CALL_memory_v2)
+			assert_non_null(strstr(gw_snapshot_status(sim.snap)->missing_symbols,
+					       nvml_symbol[c]));
+		sim_close();
+	}
+}
+
+static void an_older_call_stands_in_for_a_missing_one(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text("[driver]\nmissing = [\"nvmlDeviceGetMemoryInfo_v2\", "
+		 "\"nvmlDeviceGetTemperatureV\", "
+		 "\"nvmlDeviceGetCurrentClocksEventReasons\"]\n" TWO_GPUS);
+	sim_open();
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_true(sim_value(d, GW_Q_MEMORY_TOTAL) == 150754820096.0);
+	assert_true(sim_value(d, GW_Q_TEMPERATURE_GPU) > 0);
+	assert_true(sim_value(d, GW_Q_CLOCK_REASONS) >= 0);
+	assert_absent(d, GW_Q_MEMORY_RESERVED, GW_ABSENT_NO_SYMBOL);
+	sim_close();
+}
+
+/* ---- loss and return ---- */
+
+static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
+{
+	const struct gw_device *d;
+	char uuid[96];
+
+	(void)state;
+	sim_scenario("lost-gpu");
+	sim_open();
+	d = sim_take(GW_TIERS_COMMON, 1);
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	snprintf(uuid, sizeof(uuid), "%s", gw_device_text(d, GW_T_UUID));
+	sim.step(6 * NS_PER_S);
+	d = sim_take(GW_TIERS_COMMON, 1);
+	assert_int_equal(d->state, GW_DEVICE_LOST);
+	assert_int_equal(d->cause, GW_CAUSE_GPU_LOST);
+	assert_string_equal(gw_device_text(d, GW_T_UUID), uuid);
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		assert_int_not_equal(d->value_absence[q], GW_HAVE);
+	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
+	for (int i = 0; i < 90; i++) {
+		sim.step(NS_PER_S);
+		d = sim_take(GW_TIERS_COMMON, 1);
+	}
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_true(sim_value(d, GW_Q_POWER) > 0);
+	assert_string_equal(gw_device_text(d, GW_T_UUID), uuid);
+	sim_close();
+}
+
+static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state)
+{
+	const struct gw_device *d;
+	uint64_t inits;
+
+	(void)state;
+	sim_scenario("driver-reload");
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.159.04");
+	sim.step(10500 * NS_PER_MS);
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(d->state, GW_DEVICE_CLOSED);
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_DRIVER);
+	assert_absent(d, GW_Q_POWER, GW_ABSENT_NO_DRIVER);
+	inits = sim.calls("nvmlInit_v2");
+	for (int i = 0; i < 100; i++) /* no time passes: no further try */
+		sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(sim.calls("nvmlInit_v2"), inits);
+	for (int i = 0; i < 30; i++) {
+		sim.step(NS_PER_S);
+		d = sim_take(GW_TIERS_COMMON, 0);
+	}
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.200.01");
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
+	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
+	sim_close();
+}
+
+static void a_driver_that_appears_later_is_found(void **state)
+{
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
+		 "9\nuntil = 20\n");
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
+	for (int i = 0; i < 60; i++) {
+		sim.step(NS_PER_S);
+		sim_take(GW_TIERS_COMMON, 0);
+	}
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
+	assert_in_range(sim.calls("nvmlInit_v2"), 3, 8);
+	sim_close();
+}
+
+static void let_go_closes_every_handle_until_resume(void **state)
+{
+	const struct gw_device *d;
+	uint64_t calls;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(sim.calls("nvmlShutdown"), sim.calls("nvmlInit_v2"));
+	calls = sim.calls(NULL);
+	sim.step(100 * NS_PER_S);
+	d = sim_take(GW_TIERS_ALL, 0);
+	assert_int_equal(sim.calls(NULL), calls);
+	assert_int_equal(d->state, GW_DEVICE_CLOSED);
+	assert_int_equal(d->cause, GW_CAUSE_LET_GO);
+	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
+	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_LET_GO);
+	assert_int_equal(gw_resume(sim.ctx), 0);
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_true(sim_value(d, GW_Q_POWER) > 0);
+	sim_close();
+}
+
+static void causes_are_told_apart(void **state)
+{
+	static const struct {
+		int code;
+		enum gw_cause cause;
+	} rows[] = {
+		{ 9, GW_CAUSE_NO_DRIVER },         { 4, GW_CAUSE_NO_PERMISSION },
+		{ 18, GW_CAUSE_VERSION_MISMATCH }, { 999, GW_CAUSE_DRIVER_ERROR },
+		{ 17, GW_CAUSE_DRIVER_ERROR },     { 12, GW_CAUSE_NO_DRIVER },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		sim_text(TWO_GPUS);
+		sim.fault("nvmlInit_v2", -1, rows[i].code);
+		sim_open();
+		sim_take(0, 0);
+		assert_int_equal(gw_snapshot_status(sim.snap)->cause, rows[i].cause);
+		assert_true(strlen(gw_snapshot_status(sim.snap)->message) > 10);
+		sim_close();
+	}
+	sim_scenario("no-gpu");
+	sim_open();
+	sim_take(0, 0);
+	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_GPU);
+	sim_close();
+}
+
+static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim.fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
+	sim_open();
+	d = sim_take(GW_TIERS_COMMON, 1);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+	assert_int_equal(d->state, GW_DEVICE_DENIED);
+	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
+	sim.fault("nvmlDeviceGetHandleByIndex_v2", 1, 0);
+	for (int i = 0; i < 10; i++) {
+		sim.step(10 * NS_PER_S);
+		d = sim_take(GW_TIERS_COMMON, 1);
+	}
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	sim_close();
+}
+
+static void a_device_that_only_errs_is_at_fault(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim.fault(NULL, 0, 999);
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(d->state, GW_DEVICE_FAULT);
+	assert_int_equal(d->cause, GW_CAUSE_DRIVER_ERROR);
+	assert_int_equal(gw_snapshot_device(sim.snap, 1)->state, GW_DEVICE_OK);
+	sim.fault(NULL, 0, 0);
+	sim.step(NS_PER_S);
+	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
+	sim_close();
+}
+
+/* ---- a call that never returns ---- */
+
+static void a_hung_call_stalls_its_device_and_no_other(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open_with(NULL, 0, 300 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	sim.hang("nvmlDeviceGetUtilizationRates", 1);
+	d = sim_take(GW_TIERS_COMMON, 1);
+	assert_int_equal(d->state, GW_DEVICE_STALLED);
+	assert_non_null(strstr(d->message, "nvmlDeviceGetUtilizationRates"));
+	assert_absent(d, GW_Q_POWER, GW_ABSENT_STALLED);
+	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
+	d = gw_snapshot_device(sim.snap, 0);
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_true(sim_value(d, GW_Q_POWER) > 0);
+	for (int i = 0; i < 20; i++) /* nothing piles up behind it */
+		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
+	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	sim.unhang();
+	for (int i = 0; i < 100 && d->state == GW_DEVICE_STALLED; i++)
+		d = sim_take(GW_TIERS_COMMON, 1);
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	sim_close();
+}
+
+static void an_init_that_hangs_is_named(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim.hang("nvmlInit_v2", -1);
+	sim_open_with(NULL, 0, 100 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
+	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_STALLED);
+	assert_non_null(strstr(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2"));
+	sim.unhang();
+	for (int i = 0; i < 1000 && gw_snapshot_device_count(sim.snap) == 0; i++) {
+		struct timespec ms = { 0, 1000000 };
+
+		clock_nanosleep(CLOCK_MONOTONIC, 0, &ms, NULL);
+		sim_take(GW_TIERS_COMMON, 0);
+	}
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+	sim_close();
+}
+
+/* ---- processes ---- */
+
+static void process_layouts_of_16_24_and_32_bytes_read_the_same(void **state)
+{
+	static const int bytes[] = { 16, 24, 32 };
+	struct gw_process_list *l;
+	char text[400];
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		snprintf(text, sizeof(text),
+			 "[driver]\nprocess_bytes = %d\n[[gpu]]\nprofile = \"a100\"\n"
+			 "[[gpu.process]]\nmemory = \"1 GiB\"\ncount = 5\n",
+			 bytes[i]);
+		sim_text(text);
+		sim_open();
+		sim_take(0, 0);
+		assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+		assert_int_equal(gw_process_list_take(l), 0);
+		assert_int_equal(gw_process_list_count(l), 5);
+		for (unsigned k = 0; k < 5; k++) {
+			const struct gw_process *p = gw_process_list_get(l, k);
+
+			assert_int_equal(p->pid, 4000000 + k);
+			assert_int_equal(p->memory_bytes, 1u << 30);
+			assert_int_equal(p->mig_gpu_instance, -1);
+			assert_int_equal(p->orphan, 1);
+		}
+		gw_process_list_free(l);
+		sim_close();
+	}
+}
+
+static void lists_of_any_length_are_read_whole(void **state)
+{
+	static const unsigned counts[] = { 0, 1, 63, 64, 65, 200, 2000 };
+	struct gw_process_list *l;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
+		sim_text("[[gpu]]\nprofile = \"a100\"\n");
+		for (unsigned k = 0; k < counts[i]; k++)
+			sim.process(0, 4000000 + k, (1 + k) << 12, 0);
+		sim_open();
+		assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+		assert_int_equal(gw_process_list_take(l), 0);
+		assert_int_equal(gw_process_list_absence(l, 0), GW_HAVE);
+		/* The driver itself stops at 950 (nvml.md), the simulator may. */
+		if (counts[i] <= 900)
+			assert_int_equal(gw_process_list_count(l), counts[i]);
+		else
+			assert_true(gw_process_list_count(l) >= 900);
+		gw_process_list_free(l);
+		sim_close();
+	}
+}
+
+static void a_process_in_two_lists_is_one(void **state)
+{
+	struct gw_process_list *l;
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"rtx4090\"\n"
+		 "[[gpu.process]]\npid = \"self\"\nmemory = \"1 GiB\"\ntype = \"both\"\n");
+	sim_open();
+	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+	assert_int_equal(gw_process_list_take(l), 0);
+	assert_int_equal(gw_process_list_count(l), 1);
+	assert_int_equal(gw_process_list_get(l, 0)->type,
+			 GW_PROCESS_COMPUTE | GW_PROCESS_GRAPHICS);
+	assert_int_equal(gw_process_list_get(l, 0)->memory_bytes, 1u << 30);
+	assert_int_equal(gw_process_list_get(l, 0)->pid, getpid());
+	assert_int_equal(gw_process_list_get(l, 0)->orphan, 0);
+	assert_true(gw_process_list_get(l, 0)->start_ticks > 0);
+	assert_string_equal(gw_process_list_get(l, 0)->name, "test_nvml");
+	gw_process_list_free(l);
+	sim_close();
+}
+
+static void a_growing_list_is_asked_again(void **state)
+{
+	struct gw_process_list *l;
+
+	(void)state;
+	sim_scenario("crowd");
+	sim_open();
+	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+	assert_int_equal(gw_process_list_take(l), 0);
+	assert_true(gw_process_list_count(l) >= 80);
+	gw_process_list_free(l);
+	sim_close();
+}
+
+/* ---- the ring and events ---- */
+
+static void the_power_ring_is_drained_without_duplicate_or_hole(void **state)
+{
+	struct power_sample s[256];
+	uint64_t last = 0;
+	struct device *d;
+	unsigned total = 0;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim.step(5 * NS_PER_S);
+	d = sim.ctx->slot[0]->d;
+	for (int i = 0; i < 10; i++) {
+		int n = d->backend->ops->power_samples(d, last, s, 256);
+
+		assert_true(n > 0);
+		for (int k = 0; k < n; k++) {
+			assert_true(s[k].wall_us > last);
+			if (last)
+				assert_in_range(s[k].wall_us - last, 1000, 45000);
+			assert_true(s[k].power_w > 10 && s[k].power_w < 1100);
+			last = s[k].wall_us;
+		}
+		total += i ? (unsigned)n : 0;
+		sim.step(NS_PER_S);
+	}
+	assert_in_range(total, 9 * 48, 9 * 52);
+	assert_int_equal(d->backend->ops->power_samples(d, last + 10000000, s, 256), 0);
+	sim_close();
+}
+
+static void xids_arrive_as_events_and_clock_noise_does_not(void **state)
+{
+	struct device_event e;
+	struct backend *b;
+	void *set = NULL;
+	int n;
+
+	(void)state;
+	sim_scenario("lost-gpu");
+	sim_open();
+	b = &sim.ctx->opener[0]->b;
+	assert_int_equal(b->ops->events_open(b, &set), 0);
+	assert_int_equal(b->ops->events_wait(b, set, 0, &e), 0);
+	sim.step(5500 * NS_PER_MS);
+	n = b->ops->events_wait(b, set, 0, &e);
+	assert_int_equal(n, 1);
+	assert_int_equal(e.type, ABI_EVENT_XID);
+	assert_int_equal(e.data, 79);
+	assert_ptr_equal(e.device, sim.ctx->slot[1]->d);
+	b->ops->events_close(b, set);
+	sim_close();
+}
+
+/* ---- asleep ---- */
+
+static void a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised(void **state)
+{
+	char root[] = "/tmp/gpuward-asleep-XXXXXX", cmd[600];
+	const struct gw_device *d;
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	snprintf(cmd, sizeof(cmd),
+		 "d=%s/sys/bus/pci/devices/0000:01:00.0; mkdir -p $d/power; echo 0x10de > "
+		 "$d/vendor; "
+		 "echo 0x2684 > $d/device; echo 0x030000 > $d/class; echo suspended > "
+		 "$d/power/runtime_status",
+		 root);
+	assert_int_equal(system(cmd), 0);
+	sim_text("[[gpu]]\nprofile = \"laptop\"\n");
+	sim_open_with(root, 0, 0);
+	d = sim_take(GW_TIERS_ALL, 0);
+	assert_int_equal(sim.calls(NULL), 0);
+	assert_non_null(d);
+	assert_int_equal(d->state, GW_DEVICE_ASLEEP);
+	assert_absent(d, GW_Q_POWER, GW_ABSENT_ASLEEP);
+	assert_string_equal(gw_device_text(d, GW_T_PCI), "0000:01:00.0");
+	sim_close();
+	sim_open_with(root, GW_WAKE, 0);
+	d = sim_take(GW_TIERS_ALL, 0);
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	sim_close();
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", root);
+	assert_int_equal(system(cmd), 0);
+}
+
+static void sixty_four_gpus_are_all_there(void **state)
+{
+	(void)state;
+	sim_scenario("sixty-four");
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 64);
+	for (unsigned i = 0; i < 64; i++)
+		assert_true(sim_value(gw_snapshot_device(sim.snap, i), GW_Q_POWER) > 0);
+	sim_close();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		sim_test(reads_what_an_h200_says),
+		sim_test(a_list_asks_no_more_than_identity_and_memory),
+		sim_test(slower_tiers_are_kept_for_their_time),
+		cmocka_unit_test(
+			the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second),
+		sim_test(a_refusal_is_remembered_until_the_driver_is_opened_again),
+		sim_test(placeholders_never_come_out_as_values),
+		sim_test(gpm_needs_two_readings_a_tenth_of_a_second_apart),
+		sim_test(mig_instances_have_memory_of_their_own),
+		sim_test(names_are_cleaned_for_terminals),
+		sim_test(every_call_with_every_code_leaves_the_rest_intact),
+		sim_test(each_missing_symbol_costs_its_own_figures_only),
+		sim_test(an_older_call_stands_in_for_a_missing_one),
+		sim_test(a_lost_gpu_is_listed_without_figures_and_comes_back),
+		sim_test(a_driver_that_is_replaced_is_opened_again_with_back_off),
+		sim_test(a_driver_that_appears_later_is_found),
+		sim_test(let_go_closes_every_handle_until_resume),
+		sim_test(causes_are_told_apart),
+		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
+		sim_test(a_device_that_only_errs_is_at_fault),
+		sim_test(a_hung_call_stalls_its_device_and_no_other),
+		sim_test(an_init_that_hangs_is_named),
+		sim_test(process_layouts_of_16_24_and_32_bytes_read_the_same),
+		sim_test(lists_of_any_length_are_read_whole),
+		sim_test(a_process_in_two_lists_is_one),
+		sim_test(a_growing_list_is_asked_again),
+		sim_test(the_power_ring_is_drained_without_duplicate_or_hole),
+		sim_test(xids_arrive_as_events_and_clock_noise_does_not),
+		sim_test(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised),
+		sim_test(sixty_four_gpus_are_all_there),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}

@@ -1,0 +1,556 @@
+/* The nvidia-smi backend against tests/fixtures/nvidia-smi, which stands first in PATH.  The
+ * source is included for a deadline that a test can wait for. */
+#include "base/clock.h"
+
+#define DEADLINE_NS (500 * NS_PER_MS)
+#include "device/nvsmi.c"
+
+#include <fcntl.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* The table of backends names them all; only one is tested here. */
+const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
+
+static struct clock_stepped now;
+static struct root root;
+static struct backend_env env;
+static struct backend b;
+static char log_path[64];
+
+static void mood(const char *name)
+{
+	setenv("FAKE_SMI", name, 1);
+}
+
+static unsigned runs(void)
+{
+	FILE *f = fopen(log_path, "r");
+	unsigned n = 0;
+	int c;
+
+	while (f && (c = getc(f)) != EOF)
+		n += c == '\n';
+	if (f)
+		fclose(f);
+	return n;
+}
+
+static int start(void **state)
+{
+	int fd;
+
+	(void)state;
+	strcpy(log_path, "/tmp/gpuward-nvsmi-XXXXXX");
+	fd = mkstemp(log_path);
+	assert_true(fd >= 0);
+	close(fd);
+	setenv("FAKE_SMI_LOG", log_path, 1);
+	mood("ok");
+	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S);
+	assert_int_equal(root_open(&root, NULL), 0);
+	env = (struct backend_env){ .clock = &now.clock,
+				    .root = &root,
+				    .flags = GW_ALLOW_EXEC };
+	memset(&b, 0, sizeof(b));
+	b.ops = &backend_nvsmi;
+	b.env = &env;
+	return 0;
+}
+
+static int finish(void **state)
+{
+	(void)state;
+	b.ops->close(&b);
+	backend_done(&b);
+	root_close(&root);
+	return unlink(log_path);
+}
+
+static void open_ok(unsigned count)
+{
+	assert_int_equal(b.ops->open(&b), 0);
+	assert_string_equal(b.message, "");
+	assert_int_equal(b.cause, GW_CAUSE_NONE);
+	assert_true(b.open);
+	assert_int_equal(b.count, count);
+}
+
+static void assert_value(const struct device *d, unsigned q, double want)
+{
+	if (d->r.why[q] != GW_HAVE)
+		fail_msg("%s is %s", gw_quantity_info(q)->key, gw_absence_key(d->r.why[q]));
+	if (fabs(d->r.v[q] - want) > 1e-9 * fabs(want))
+		fail_msg("%s is %g instead of %g", gw_quantity_info(q)->key, d->r.v[q], want);
+}
+
+static void assert_why(const struct device *d, unsigned q, enum gw_absence why)
+{
+	if (d->r.why[q] != why)
+		fail_msg("%s is %s", gw_quantity_info(q)->key, gw_absence_key(d->r.why[q]));
+}
+
+static void finds_the_gpus_and_what_never_changes(void **state)
+{
+	const struct report *r;
+
+	(void)state;
+	open_ok(2);
+	r = &b.slot[0]->r;
+	assert_string_equal(r->text[GW_T_NAME], "NVIDIA H200");
+	assert_string_equal(r->text[GW_T_UUID], "GPU-00000000-1111-2222-3333-444444444444");
+	assert_string_equal(r->text[GW_T_PCI], "0000:00:00.0");
+	assert_string_equal(r->text[GW_T_SERIAL], "1653124020");
+	assert_int_equal(r->text_why[GW_T_PART_NUMBER], GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(r->provenance, GW_FROM_TEXT);
+	assert_int_equal(r->state, GW_DEVICE_OK);
+	assert_string_equal(b.driver_version, "580.159.04");
+	assert_value(b.slot[0], GW_Q_POWER_LIMIT_MAX, 700);
+	assert_value(b.slot[0], GW_Q_COMPUTE_CAPABILITY_MAJOR, 9);
+	assert_value(b.slot[0], GW_Q_COMPUTE_CAPABILITY_MINOR, 0);
+	assert_value(b.slot[0], GW_Q_MIG_MODE, 0);
+	assert_why(b.slot[0], GW_Q_ARCHITECTURE, GW_ABSENT_NOT_SUPPORTED);
+	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_NOT_READ);
+	assert_string_equal(b.slot[1]->r.text[GW_T_NAME], "Quadro, the \"second\"");
+	assert_int_equal(b.slot[1]->r.index, 1);
+	assert_int_equal(runs(), 1);
+}
+
+static void reads_figures_in_base_units(void **state)
+{
+	struct device *d;
+
+	(void)state;
+	open_ok(2);
+	d = b.slot[0];
+	b.ops->read(d, GW_TIERS_ALL);
+	assert_value(d, GW_Q_POWER, 75.34);
+	assert_value(d, GW_Q_POWER_INSTANT, 76.61);
+	assert_value(d, GW_Q_MEMORY_TOTAL, 143771.0 * 1048576);
+	assert_value(d, GW_Q_MEMORY_USED, 0);
+	assert_value(d, GW_Q_UTILIZATION_GPU, 0.37);
+	assert_value(d, GW_Q_TEMPERATURE_GPU, 28);
+	assert_value(d, GW_Q_TEMPERATURE_MARGIN, -3);
+	assert_value(d, GW_Q_CLOCK_SM, 1980e6);
+	assert_value(d, GW_Q_PERFORMANCE_STATE, 0);
+	assert_value(d, GW_Q_CLOCK_REASONS, 5);
+	assert_value(d, GW_Q_POWER_LIMIT, 700);
+	assert_value(d, GW_Q_ECC_MODE, 1);
+	assert_value(d, GW_Q_DISPLAY_ACTIVE, 0);
+	assert_value(d, GW_Q_COMPUTE_MODE, 0);
+	assert_value(b.slot[0], GW_Q_PCIE_WIDTH, 16);
+	assert_int_equal(d->r.begin_ns, 1000 * NS_PER_S);
+	for (unsigned i = 0; i < TIER_COUNT; i++)
+		assert_int_equal(d->r.tier_ns[i], 1000 * NS_PER_S);
+}
+
+static void what_is_missing_has_its_reason(void **state)
+{
+	struct device *d;
+
+	(void)state;
+	open_ok(2);
+	d = b.slot[1];
+	b.ops->read(d, GW_TIERS_ALL);
+	assert_why(d, GW_Q_POWER, GW_ABSENT_NOT_SUPPORTED);
+	assert_why(d, GW_Q_UTILIZATION_GPU, GW_ABSENT_NO_PERMISSION);
+	assert_why(d, GW_Q_UTILIZATION_MEMORY, GW_ABSENT_INVALID); /* 101 % */
+	assert_why(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_ERROR);
+	assert_why(d, GW_Q_CLOCK_VIDEO, GW_ABSENT_INVALID);
+	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column tells it */
+	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may pass 100 % */
+	assert_value(d, GW_Q_COMPUTE_MODE, 3);
+	assert_int_equal(d->r.state, GW_DEVICE_OK);
+}
+
+static void asks_for_the_tiers_it_needs_and_no_more(void **state)
+{
+	char line[2048] = "";
+	FILE *f;
+
+	(void)state;
+	open_ok(2);
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	f = fopen(log_path, "r");
+	assert_non_null(f);
+	while (fgets(line, sizeof(line), f))
+		;
+	fclose(f);
+	assert_non_null(strstr(line, ",power.draw,"));
+	assert_null(strstr(line, "vbios_version"));
+	assert_null(strstr(line, "fan.speed"));
+	assert_why(b.slot[0], GW_Q_FAN_SPEED, GW_ABSENT_NOT_READ);
+	b.ops->read(b.slot[0], GW_TIER_ENERGY); /* it has nothing to say of these */
+	assert_int_equal(runs(), 2);
+	assert_why(b.slot[0], GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
+}
+
+static void n_devices_cost_one_run(void **state)
+{
+	(void)state;
+	open_ok(2);
+	for (unsigned round = 0; round < 3; round++) {
+		b.ops->read(b.slot[0], GW_TIER_FAST);
+		b.ops->read(b.slot[1], GW_TIER_FAST);
+		assert_int_equal(runs(), 2 + round);
+	}
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	clock_step(&now, NS_PER_S); /* too old for the other by now */
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(runs(), 6);
+	b.ops->read(b.slot[0], GW_TIER_FAST | GW_TIER_SLOW); /* that run did not ask it */
+	assert_int_equal(runs(), 7);
+}
+
+static void *read_thread(void *device)
+{
+	b.ops->read(device, GW_TIER_FAST);
+	return NULL;
+}
+
+static void devices_may_be_read_at_the_same_time(void **state)
+{
+	pthread_t thread[2];
+
+	(void)state;
+	open_ok(2);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&thread[i], NULL, read_thread, b.slot[i]), 0);
+	for (unsigned i = 0; i < 2; i++)
+		pthread_join(thread[i], NULL);
+	assert_int_equal(runs(), 2);
+	assert_value(b.slot[0], GW_Q_CLOCK_SM, 1980e6);
+	assert_value(b.slot[1], GW_Q_CLOCK_SM, 1980e6);
+}
+
+static void an_old_driver_is_asked_for_what_it_knows(void **state)
+{
+	(void)state;
+	mood("old");
+	open_ok(2);
+	b.ops->read(b.slot[0], GW_TIERS_ALL);
+	assert_why(b.slot[0], GW_Q_POWER_INSTANT, GW_ABSENT_NOT_SUPPORTED);
+	assert_why(b.slot[0], GW_Q_POWER_AVERAGE, GW_ABSENT_NOT_SUPPORTED);
+	assert_why(b.slot[0], GW_Q_ROWS_FAILED, GW_ABSENT_NOT_SUPPORTED);
+	assert_value(b.slot[0], GW_Q_CLOCK_REASONS, 5); /* under its older name */
+	assert_value(b.slot[0], GW_Q_POWER, 75.34);
+	assert_int_equal(runs(), 1 + 8);
+	b.ops->read(b.slot[0], GW_TIERS_ALL); /* and is not asked again */
+	assert_int_equal(runs(), 1 + 8 + 1);
+}
+
+static void a_lost_gpu_leaves_the_others_alone(void **state)
+{
+	(void)state;
+	open_ok(2);
+	mood("lost");
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_OK);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_LOST);
+	assert_int_equal(b.slot[1]->r.cause, GW_CAUSE_GPU_LOST);
+	assert_why(b.slot[1], GW_Q_POWER, GW_ABSENT_LOST);
+	assert_why(b.slot[1], GW_Q_CLOCK_SM_MAX, GW_ABSENT_LOST);
+	assert_false(b.reopen);
+	mood("ok");
+	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as whoever reads it next will */
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
+	assert_string_equal(b.slot[1]->r.message, "");
+	assert_value(b.slot[1], GW_Q_CLOCK_SM_MAX, 1980e6);
+}
+
+static void a_gpu_that_is_gone_keeps_its_place(void **state)
+{
+	(void)state;
+	open_ok(2);
+	mood("one");
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_LOST);
+	b.ops->close(&b);
+	open_ok(2);
+	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_OK);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_LOST);
+	assert_string_equal(b.slot[1]->r.message,
+			    "a GPU fell off the bus or needs a reset (no longer listed)");
+	mood("ok");
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
+	assert_value(b.slot[1], GW_Q_MEMORY_USED, 1048576);
+}
+
+static void a_gpu_without_a_uuid_is_known_by_its_place(void **state)
+{
+	struct usage_list l = { 0 };
+	int err;
+
+	(void)state;
+	mood("no_uuid");
+	open_ok(2);
+	assert_int_equal(b.slot[1]->r.text_why[GW_T_UUID], GW_ABSENT_NO_DATA);
+	assert_string_equal(b.slot[1]->r.text[GW_T_PCI], "0000:01:00.0");
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_value(b.slot[1], GW_Q_MEMORY_USED, 1048576);
+	assert_int_equal(b.ops->processes(b.slot[1], &l, &err), GW_ABSENT_NOT_SUPPORTED);
+	b.ops->close(&b);
+	open_ok(2);
+}
+
+static void says_why_there_are_no_gpus(void **state)
+{
+	static const struct {
+		const char *mood;
+		enum gw_cause cause;
+		const char *detail;
+	} rows[] = {
+		{ "no_driver", GW_CAUSE_NO_DRIVER, "couldn't communicate" },
+		{ "mismatch", GW_CAUSE_VERSION_MISMATCH, "version mismatch" },
+		{ "none", GW_CAUSE_NO_GPU, "No devices were found" },
+		{ "unknown", GW_CAUSE_DRIVER_ERROR, "Unknown Error" },
+		{ "silent", GW_CAUSE_DRIVER_ERROR, "ended with 3" },
+		{ "hang", GW_CAUSE_STALLED, "did not end in time" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		mood(rows[i].mood);
+		assert_int_equal(b.ops->open(&b), 0);
+		assert_int_equal(b.cause, rows[i].cause);
+		assert_int_equal(b.count, 0);
+		assert_false(b.open);
+		if (!strstr(b.message, rows[i].detail))
+			fail_msg("%s", b.message);
+		b.ops->close(&b);
+	}
+}
+
+static void a_driver_that_goes_away_is_to_be_opened_again(void **state)
+{
+	(void)state;
+	open_ok(2);
+	mood("no_driver");
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	assert_true(b.reopen);
+	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_CLOSED);
+	assert_int_equal(b.slot[0]->r.cause, GW_CAUSE_NO_DRIVER);
+	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_NO_DRIVER);
+}
+
+static void a_hang_is_not_tried_again_at_once(void **state)
+{
+	struct usage_list l = { 0 };
+	int err;
+
+	(void)state;
+	open_ok(2);
+	mood("hang");
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(runs(), 2);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_STALLED);
+	assert_why(b.slot[1], GW_Q_POWER, GW_ABSENT_STALLED);
+	assert_int_equal(b.ops->processes(b.slot[0], &l, &err), GW_ABSENT_STALLED);
+	clock_step(&now, 120 * NS_PER_S);
+	mood("ok");
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
+}
+
+static void lists_the_processes_of_each_device(void **state)
+{
+	struct usage_list l = { 0 };
+	int err = 1;
+
+	(void)state;
+	open_ok(2);
+	assert_int_equal(b.ops->processes(b.slot[0], &l, &err), GW_HAVE);
+	assert_int_equal(err, 0);
+	assert_int_equal(l.count, 2);
+	assert_int_equal(l.p[0].pid, 4242);
+	assert_int_equal(l.p[0].type, GW_PROCESS_COMPUTE);
+	assert_int_equal(l.p[0].memory_why, GW_HAVE);
+	assert_int_equal(l.p[0].memory_bytes, 1024 * 1048576);
+	assert_int_equal(l.p[0].gpu_instance, -1);
+	assert_int_equal(l.p[1].pid, 4243);
+	assert_int_equal(l.p[1].memory_why, GW_ABSENT_NO_PERMISSION);
+	usage_done(&l);
+	assert_int_equal(b.ops->processes(b.slot[1], &l, &err), GW_HAVE);
+	assert_int_equal(l.count, 1);
+	assert_int_equal(l.p[0].memory_why, GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(runs(), 2);
+	mood("unknown");
+	assert_int_equal(b.ops->processes(b.slot[1], &l, &err), GW_ABSENT_ERROR);
+	usage_done(&l);
+}
+
+static void starts_nothing_without_leave(void **state)
+{
+	(void)state;
+	env.flags = 0;
+	assert_int_equal(b.ops->open(&b), 0);
+	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
+	env.flags = GW_ALLOW_EXEC;
+	root.real = false;
+	assert_int_equal(b.ops->open(&b), 0);
+	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
+	assert_int_equal(runs(), 0);
+}
+
+static void says_when_there_is_no_such_program(void **state)
+{
+	char *path = strdup(getenv("PATH"));
+
+	(void)state;
+	if (access(programs[1], F_OK) == 0 || access(programs[2], F_OK) == 0) {
+		free(path);
+		skip(); /* this machine has it at a place where it is looked for */
+	}
+	setenv("PATH", "/gpuward-no-such-folder", 1);
+	assert_int_equal(b.ops->open(&b), 0);
+	setenv("PATH", path, 1);
+	free(path);
+	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
+	assert_false(b.open);
+}
+
+static void put(const char *folder, const char *name, const char *text)
+{
+	char path[256];
+	int fd;
+
+	snprintf(path, sizeof(path), "%s/%s", folder, name);
+	for (char *p = strchr(path + strlen(folder) + 1, '/'); p; p = strchr(p + 1, '/')) {
+		*p = '\0';
+		mkdir(path, 0700);
+		*p = '/';
+	}
+	fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	assert_true(fd >= 0);
+	assert_int_equal(write(fd, text, strlen(text)), strlen(text));
+	close(fd);
+}
+
+/* A tree that passes for the machine's own, with the first GPU in it. */
+static void a_gpu_that_sleeps_is_not_woken(void **state)
+{
+	char folder[] = "/tmp/gpuward-asleep-XXXXXX";
+	const char *status = "sys/bus/pci/devices/0000:00:00.0/power/runtime_status";
+	char command[64];
+
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	put(folder, "sys/bus/pci/devices/0000:00:00.0/vendor", "0x10de\n");
+	put(folder, "sys/bus/pci/devices/0000:00:00.0/device", "0x2335\n");
+	put(folder, "sys/bus/pci/devices/0000:00:00.0/class", "0x030200\n");
+	put(folder, status, "active\n");
+	root_close(&root);
+	assert_int_equal(root_open(&root, folder), 0);
+	root.real = true;
+	open_ok(2);
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	assert_int_equal(runs(), 2);
+
+	put(folder, status, "suspended\n");
+	b.ops->read(b.slot[0], GW_TIER_FAST);
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_ASLEEP);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK); /* it had its answer waiting */
+	b.ops->read(b.slot[1], GW_TIER_FAST);
+	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_CLOSED);
+	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_ASLEEP);
+	b.ops->close(&b);
+	assert_int_equal(b.ops->open(&b), 0);
+	assert_int_equal(b.cause, GW_CAUSE_ASLEEP);
+	assert_int_equal(b.slot[0]->r.state, GW_DEVICE_ASLEEP);
+	assert_int_equal(runs(), 2);
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(system(command), 0);
+}
+
+static void cuts_lines_of_csv(void **state)
+{
+	char line[] = " a , \"b, \"\"c\"\"\" ,,d\r", open[] = "x,\"never closed, y",
+	     *f[4] = { 0 };
+
+	(void)state;
+	assert_int_equal(nvsmi_split(line, f, 4), 4);
+	assert_string_equal(f[0], "a");
+	assert_string_equal(f[1], "b, \"c\"");
+	assert_string_equal(f[2], "");
+	assert_string_equal(f[3], "d");
+	assert_int_equal(nvsmi_split(open, f, 1), 2);
+	assert_string_equal(f[0], "x");
+}
+
+static void words_in_place_of_a_value_are_understood(void **state)
+{
+	(void)state;
+	assert_int_equal(nvsmi_absence("12"), GW_HAVE);
+	assert_int_equal(nvsmi_absence("N/A"), GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(nvsmi_absence("[Not Supported]"), GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(nvsmi_absence("[Insufficient Permissions]"), GW_ABSENT_NO_PERMISSION);
+	assert_int_equal(nvsmi_absence("[GPU requires reset]"), GW_ABSENT_LOST);
+	assert_int_equal(nvsmi_absence("[Something New]"), GW_ABSENT_ERROR);
+	assert_int_equal(nvsmi_absence(""), GW_ABSENT_NO_DATA);
+	assert_int_equal(nvsmi_absence("["), GW_HAVE);
+}
+
+static void each_column_has_a_tier_and_a_name(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
+		assert_non_null(nvsmi_column_name(c, NVSMI_NEW));
+		assert_null(nvsmi_column_name(c, NVSMI_NONE));
+		assert_true(nvsmi_column_tier(c) & TIERS);
+		for (unsigned e = 0; e < c; e++)
+			assert_string_not_equal(nvsmi_column_name(c, NVSMI_NEW),
+						nvsmi_column_name(e, NVSMI_NEW));
+	}
+}
+
+static int put_fake_first(void **state)
+{
+	char path[8192];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/fixtures/nvidia-smi:%s",
+		 getenv("GPUWARD_TEST_SOURCE") ? getenv("GPUWARD_TEST_SOURCE") : ".",
+		 getenv("PATH"));
+	return setenv("PATH", path, 1);
+}
+
+#define NVSMI_TEST(f) cmocka_unit_test_setup_teardown(f, start, finish)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		NVSMI_TEST(finds_the_gpus_and_what_never_changes),
+		NVSMI_TEST(reads_figures_in_base_units),
+		NVSMI_TEST(what_is_missing_has_its_reason),
+		NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more),
+		NVSMI_TEST(n_devices_cost_one_run),
+		NVSMI_TEST(devices_may_be_read_at_the_same_time),
+		NVSMI_TEST(an_old_driver_is_asked_for_what_it_knows),
+		NVSMI_TEST(a_lost_gpu_leaves_the_others_alone),
+		NVSMI_TEST(a_gpu_that_is_gone_keeps_its_place),
+		NVSMI_TEST(a_gpu_without_a_uuid_is_known_by_its_place),
+		NVSMI_TEST(says_why_there_are_no_gpus),
+		NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again),
+		NVSMI_TEST(a_hang_is_not_tried_again_at_once),
+		NVSMI_TEST(lists_the_processes_of_each_device),
+		NVSMI_TEST(starts_nothing_without_leave),
+		NVSMI_TEST(says_when_there_is_no_such_program),
+		NVSMI_TEST(a_gpu_that_sleeps_is_not_woken),
+		cmocka_unit_test(cuts_lines_of_csv),
+		cmocka_unit_test(words_in_place_of_a_value_are_understood),
+		cmocka_unit_test(each_column_has_a_tier_and_a_name),
+	};
+
+	return cmocka_run_group_tests(tests, put_fake_first, NULL);
+}

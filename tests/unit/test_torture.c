@@ -1,0 +1,194 @@
+/* Each allocation of open, list, snapshot, processes, environment and diagnosis fails once: the
+ * right code comes back and nothing leaks.  And a warm snapshot allocates nothing at all.
+ *
+ * The linker puts these functions in place of malloc for our own objects (--wrap); the simulator
+ * and libc keep theirs. */
+#include "simtest.h"
+
+#include <dirent.h>
+#include <stdatomic.h>
+
+static atomic_long until_failure; /* 0: never */
+static atomic_ulong allocations;
+static atomic_long alive;
+
+static bool fails_now(void)
+{
+	allocations++;
+	return until_failure > 0 && atomic_fetch_sub(&until_failure, 1) == 1;
+}
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+char *__real_strdup(const char *s);
+void __real_free(void *p);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strdup(const char *s);
+void __wrap_free(void *p);
+
+void *__wrap_malloc(size_t n)
+{
+	void *p = fails_now() ? NULL : __real_malloc(n);
+
+	alive += p != NULL;
+	return p;
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	void *p = fails_now() ? NULL : __real_calloc(n, size);
+
+	alive += p != NULL;
+	return p;
+}
+
+void *__wrap_realloc(void *old, size_t n)
+{
+	void *p = fails_now() ? NULL : __real_realloc(old, n);
+
+	alive += p != NULL && old == NULL;
+	return p;
+}
+
+char *__wrap_strdup(const char *s)
+{
+	char *p = fails_now() ? NULL : __real_strdup(s);
+
+	alive += p != NULL;
+	return p;
+}
+
+void __wrap_free(void *p)
+{
+	alive -= p != NULL;
+	__real_free(p);
+}
+
+static const char world[] = "[[gpu]]\nprofile = \"h200\"\ncount = 3\n"
+			    "[[gpu.process]]\nname = \"w\"\nmemory = \"1 GiB\"\ncount = 70\n";
+
+static unsigned open_descriptors(void)
+{
+	DIR *d = opendir("/proc/self/fd");
+	unsigned n = 0;
+
+	assert_non_null(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n;
+}
+
+/* What a customer does; returns the first error. */
+static int everything(uint64_t deadline_ns)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "nvml",
+				.nvml_library = sim.path,
+				.deadline_ns = deadline_ns };
+	struct gw_environment *env = NULL;
+	struct gw_diagnosis *diagnosis = NULL;
+	struct gw_process_list *list = NULL;
+	struct gw_snapshot *snap = NULL;
+	struct gw_ctx *ctx = NULL;
+	int err = context_open(&o, &sim.clock, &ctx);
+
+	if (!err)
+		err = gw_snapshot_new(ctx, &snap);
+	if (!err)
+		err = gw_snapshot_take(snap, GW_TIERS_ALL);
+	if (!err)
+		err = gw_process_list_new(ctx, &list);
+	if (!err)
+		err = gw_process_list_take(list);
+	if (!err)
+		err = gw_environment_new(ctx, &env);
+	if (!err)
+		err = gw_diagnosis_new(snap, &diagnosis);
+	if (!err) {
+		assert_int_equal(gw_snapshot_device_count(snap), 3);
+		assert_int_equal(gw_process_list_count(list), 210);
+	}
+	gw_diagnosis_free(diagnosis);
+	gw_environment_free(env);
+	gw_process_list_free(list);
+	gw_snapshot_free(snap);
+	gw_close(ctx);
+	return err;
+}
+
+static void fail_each_in_turn(uint64_t deadline_ns)
+{
+	unsigned before;
+	long n;
+
+	sim_text(world);
+	assert_int_equal(everything(deadline_ns), 0);
+	before = open_descriptors();
+	for (n = 1; n < 10000; n++) {
+		long had = alive;
+		int err;
+
+		until_failure = n;
+		err = everything(deadline_ns);
+		if (until_failure > 0) { /* there were fewer: all have failed once */
+			until_failure = 0;
+			assert_int_equal(err, 0);
+			break;
+		}
+		if (err != -GW_E_NOMEM)
+			fail_msg("allocation %ld failed and the answer was %d", n, err);
+		if (alive != had)
+			fail_msg("allocation %ld failed and %ld blocks stay", n,
+				 (long)alive - had);
+		assert_int_equal(open_descriptors(), before);
+	}
+	assert_true(n > 10);
+	print_message("%ld allocations, each failed once\n", n - 1);
+}
+
+static void each_allocation_failing_in_turn_gives_no_memory_and_no_leak(void **state)
+{
+	(void)state;
+	fail_each_in_turn(0);
+}
+
+static void the_same_with_threads_of_the_library(void **state)
+{
+	(void)state;
+	fail_each_in_turn(10 * NS_PER_S);
+}
+
+static void a_warm_snapshot_allocates_nothing(void **state)
+{
+	unsigned long before;
+
+	(void)state;
+	sim_text(world);
+	sim_open();
+	for (int i = 0; i < 3; i++) {
+		sim.step(20 * NS_PER_S);
+		sim_take(GW_TIERS_ALL, 0);
+	}
+	before = allocations;
+	for (int i = 0; i < 1000; i++) {
+		sim.step(100 * NS_PER_MS);
+		sim_take(GW_TIERS_ALL, 0);
+	}
+	assert_int_equal(allocations, before);
+	sim_close();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		sim_test(each_allocation_failing_in_turn_gives_no_memory_and_no_leak),
+		sim_test(the_same_with_threads_of_the_library),
+		sim_test(a_warm_snapshot_allocates_nothing),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}
