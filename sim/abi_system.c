@@ -245,8 +245,9 @@ static abi_return by_text(enum call call, const char *text, abi_device *out)
 	if (text == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	for (unsigned i = 0; i < c.w->n_devices; i++) {
-		const struct device *d = &c.w->devices[i];
+		struct device *d = &c.w->devices[i];
 
+		device_advance(c.w, d, c.now_ns);
 		if (call == CALL_nvmlDeviceGetHandleByUUID && strcmp(d->uuid, text) == 0)
 			return give_handle(&c, i, 0, out);
 		if (call == CALL_nvmlDeviceGetHandleBySerial && strcmp(d->serial, text) == 0)

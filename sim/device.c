@@ -238,6 +238,11 @@ static void act(struct device *d, const struct action *a)
 		else
 			d->ecc_corrected += (unsigned)a->data;
 		break;
+	case ACTION_MIG:
+		d->mig_generation++;
+		if (a->data != 0 && a->data < d->n_migs)
+			d->n_migs = (unsigned)a->data;
+		break;
 	case ACTION_RECOVERY: d->recovery_action = (unsigned)a->data; break;
 	case ACTION_EVENT:
 	case ACTION_WALL: break;

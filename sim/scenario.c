@@ -152,7 +152,7 @@ static const struct {
 	{ "ecc-corrected", ACTION_ECC, ABI_EVENT_ECC_SINGLE },
 	{ "ecc-uncorrected", ACTION_ECC, ABI_EVENT_ECC_DOUBLE },
 	{ "recovery", ACTION_RECOVERY, ABI_EVENT_RECOVERY_ACTION },
-	{ "mig-change", ACTION_EVENT, ABI_EVENT_MIG_CHANGE },
+	{ "mig-change", ACTION_MIG, ABI_EVENT_MIG_CHANGE },
 };
 
 static int read_do(struct rows *r, const struct toml_node *node, void *target)

@@ -76,6 +76,7 @@ struct device {
 	struct mig migs[WORLD_MIGS_MAX];
 	unsigned n_migs;
 	bool mig_enabled;
+	unsigned mig_generation; /* of the handles of its instances */
 
 	/* State. */
 	struct history history;
@@ -106,6 +107,7 @@ enum action_kind {
 	ACTION_FREEZE,
 	ACTION_THAW,
 	ACTION_ECC,      /* data: corrected (type 1) or uncorrected (type 2) errors more */
+	ACTION_MIG,      /* handles of instances end; data: so many are left, 0: all */
 	ACTION_RECOVERY, /* data: field 230 from now on */
 };
 

@@ -523,6 +523,11 @@ static void an_instance_has_its_own_memory_and_list(void **state)
 	assert_int_equal(nvml_power(one, &v), ABI_NOT_SUPPORTED);
 	assert_int_equal(nvml_power(parent, &v), 0);
 	assert_int_equal(nvml_utilization(parent, &u), ABI_NOT_SUPPORTED);
+	sim_step(31 * S);
+	assert_int_equal(nvml_memory_v2(one, &m), ABI_INVALID_ARGUMENT);
+	assert_int_equal(nvml_mig_by_index(parent, 1, &one), 0);
+	assert_int_equal(nvml_memory_v2(one, &m), 0);
+	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
 }
 
 /* ---- faults ---- */
