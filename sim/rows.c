@@ -11,8 +11,8 @@
 
 #include "base/suggest.h"
 
-static int fail_at(struct rows *r, unsigned line, unsigned column, const char *format,
-		   va_list ap)
+__attribute__((format(printf, 4, 0))) static int
+fail_at(struct rows *r, unsigned line, unsigned column, const char *format, va_list ap)
 {
 	int n = snprintf(r->error, r->error_size, "%s:%u:%u: ", r->name, line, column);
 

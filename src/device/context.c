@@ -245,7 +245,6 @@ static void number_for_cuda(struct gw_ctx *ctx)
 
 int context_refresh(struct gw_ctx *ctx)
 {
-	uint64_t now = clock_mono_ns(ctx->clock);
 	unsigned before = ctx->generation;
 	int err = 0;
 
@@ -256,7 +255,7 @@ int context_refresh(struct gw_ctx *ctx)
 		if (!usable(o) || gone) {
 			if (gone && usable(o))
 				o->retry_ns = 0;
-			if (worth_trying(ctx, i) && now >= o->retry_ns)
+			if (worth_trying(ctx, i) && clock_mono_ns(ctx->clock) >= o->retry_ns)
 				err = try_open(ctx, o, false);
 		}
 		if (ctx->first_only && (usable(o) || o->b.cause == GW_CAUSE_ASLEEP))

@@ -20,6 +20,7 @@ struct slot {
 	struct lane *lane; /* NULL: calls run on the caller's thread                     */
 	bool stalled;      /* the last call has not returned                             */
 	unsigned tiers;    /* what to read; the lane's while busy                        */
+	uint64_t now_ns;   /* when it was asked for; likewise                            */
 	int cuda_ordinal;
 	struct report last; /* d->r as of the last time the lane was idle                 */
 	struct usage_list usage; /* who is on it; the lane's while busy                   */

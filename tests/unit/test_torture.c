@@ -142,7 +142,8 @@ static void fail_each_in_turn(uint64_t deadline_ns)
 		if (err != -GW_E_NOMEM)
 			fail_msg("allocation %ld failed and the answer was %d", n, err);
 		if (alive != had)
-			fail_msg("allocation %ld failed and %ld blocks stay", n, (long)alive - had);
+			fail_msg("allocation %ld failed and %ld blocks stay", n,
+				 (long)alive - had);
 		assert_int_equal(open_descriptors(), before);
 	}
 	assert_true(n > 10);
