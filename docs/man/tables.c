@@ -12,6 +12,14 @@ static void text(const char *s)
 	}
 }
 
+/* As the beginning of a sentence. */
+static void sentence_of(const char *s)
+{
+	if (*s >= 'a' && *s <= 'z')
+		putchar(*s++ - 'a' + 'A');
+	text(s);
+}
+
 static void entry(const char *key, const char *kind, const char *when, const char *help)
 {
 	printf("*");
@@ -20,7 +28,7 @@ static void entry(const char *key, const char *kind, const char *when, const cha
 	if (*kind)
 		printf(" (%s%s%s)", kind, *when ? ", " : "", when);
 	printf("\n\t");
-	text(help);
+	sentence_of(help);
 	printf(".\n\n");
 }
 
@@ -95,7 +103,7 @@ static void cause(const char *key, const char *severity, const char *sentence,
 	printf("*");
 	text(key);
 	printf("* (%s)\n\t", severity);
-	text(sentence);
+	sentence_of(sentence);
 	printf(".");
 	if (*remedy) {
 		printf(" ");
