@@ -98,8 +98,9 @@ abi_return nvmlShutdown(void)
 static abi_return version(enum call call, char *out, uint32_t size)
 {
 	struct ctx c;
-	abi_return code = abi_enter(&c, call);
 	bool nvml = call == CALL_nvmlSystemGetNVMLVersion;
+	/* The library knows its own version without a driver. */
+	abi_return code = nvml ? abi_enter_init(&c, call) : abi_enter(&c, call);
 
 	if (code != ABI_SUCCESS)
 		return code;
