@@ -55,6 +55,10 @@ struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
 
+	/* A quick look, on the caller's thread, whether open is worth its while: nothing is opened,
+	 * started or woken.  False: no, and the cause is set.  NULL: always worth it. */
+	bool (*present)(struct backend *b);
+
 	/* Looks for its GPUs and opens them: a slot for each through backend_slot(), in the driver's
 	 * order, STATIC tier and texts filled.  Where it cannot, or finds none, sets the cause with
 	 * backend_fail() and returns 0.  Only -GW_E_NOMEM is an error.  May be called again after

@@ -163,6 +163,8 @@ static int borrow_lane(struct gw_ctx *ctx, struct opener *o)
 
 static void return_lane(struct gw_ctx *ctx, struct opener *o)
 {
+	if (!o->lane)
+		return;
 	if (ctx->spare)
 		lane_free(o->lane);
 	else
@@ -213,6 +215,8 @@ static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 		return lane_wait(o->lane, 0) ? settle(ctx, o) : 0;
 	if (device_stalled(ctx, &o->b))
 		return 0;
+	if (!close_only && !o->b.open && o->b.ops->present && !o->b.ops->present(&o->b))
+		return settle(ctx, o);
 	if (borrow_lane(ctx, o) != 0)
 		return -GW_E_NOMEM;
 	name_calls_in(&o->b, true);
