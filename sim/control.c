@@ -1,4 +1,5 @@
 /* gpuward_sim_*: what a test can say, and how the first world comes about. */
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +9,8 @@
 #include "gpuward-sim.h"
 #include "hide.h"
 #include "scenario.h"
+
+#include "base/suggest.h"
 
 #define FILE_MAX (1u << 20)
 
@@ -69,6 +72,18 @@ int gpuward_sim_load_text(const char *name, const char *text, char *error, size_
 	return 0;
 }
 
+static void no_such(const char *path, char *error, size_t size)
+{
+	unsigned n = 0;
+	const char *near;
+
+	while (scenario_names[n] != NULL)
+		n++;
+	near = suggest(path, scenario_names, n, sizeof(scenario_names[0]));
+	snprintf(error, size, "%s: there is no such scenario, built in or as a file%s%s%s", path,
+		 near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+}
+
 static int load_file(const char *path, char *error, size_t size)
 {
 	FILE *f = fopen(path, "re");
@@ -79,8 +94,9 @@ static int load_file(const char *path, char *error, size_t size)
 	if (text != NULL)
 		n = fread(text, 1, FILE_MAX, f);
 	if (text == NULL)
-		snprintf(error, size, "%s: there is no such scenario, built in or as a file",
-			 path);
+		no_such(path, error, size);
+	else if (ferror(f))
+		snprintf(error, size, "%s: cannot be read: %s", path, strerror(errno));
 	else if (n == FILE_MAX)
 		snprintf(error, size, "%s: larger than 1 MiB", path);
 	else

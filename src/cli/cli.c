@@ -82,8 +82,12 @@ int cli_open(struct cli *c, unsigned tiers)
 	}
 	err = gw_open(&o, &c->ctx);
 	if (err) {
-		cli_error("%s%s%s", c->root ? c->root : "cannot start", ": ", gw_strerror(err));
-		return c->root && err == -GW_E_NOENT ? EXIT_USAGE : EXIT_FAILED;
+		if (c->root && err == -GW_E_NOENT) {
+			cli_error("--root '%s': no such folder", c->root);
+			return EXIT_USAGE;
+		}
+		cli_error("cannot start: %s", gw_strerror(err));
+		return EXIT_FAILED;
 	}
 	err = gw_snapshot_new(c->ctx, &c->snap);
 	if (!err)
@@ -105,20 +109,20 @@ void cli_close(struct cli *c)
 
 static int mark(struct cli *c, const char *selector)
 {
+	static const struct gw_device nobody; /* makes no sense even where there is no GPU */
 	unsigned n = gw_snapshot_device_count(c->snap), found = 0;
+	bool sense = gw_device_matches(&nobody, selector) >= 0;
 
 	for (unsigned i = 0; i < n && i < sizeof(c->filter.selected); i++) {
-		int yes = gw_device_matches(gw_snapshot_device(c->snap, i), selector);
-
-		if (yes < 0) {
-			cli_error("--gpu '%s': not an index, UUID, PCI id, cuda:N or visible",
-				  selector);
-			return EXIT_USAGE;
-		}
-		if (yes) {
-			c->filter.selected[i] = true;
-			found++;
-		}
+		if (gw_device_matches(gw_snapshot_device(c->snap, i), selector) <= 0)
+			continue;
+		c->filter.selected[i] = true;
+		found++;
+	}
+	if (!found && !sense) {
+		cli_error("--gpu '%s': not an index, UUID, PCI id, cuda:N or visible",
+			  selector);
+		return EXIT_USAGE;
 	}
 	if (!found) {
 		cli_error("--gpu '%s': no such GPU (%u here; gpuward list shows them)",
@@ -163,15 +167,15 @@ void cli_preface(const struct cli *c)
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	const struct gw_cause_info *cause = gw_cause_info(s->cause);
 	bool any = gw_snapshot_device_count(c->snap) > 0;
+	char text[512];
 
 	if (s->simulated)
 		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
 		       term_off());
 	if (s->cause == GW_CAUSE_NONE || (any && c->quiet))
 		return;
-	if (!any)
-		printf("No GPU: ");
-	printf("%s.\n", s->message);
+	snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
+	term_wrap("", 0, text, term_width());
 	if (!c->quiet && *cause->remedy)
 		term_wrap("", 2, cause->remedy, term_width());
 }

@@ -166,6 +166,17 @@ static void print_host(const struct cli *c)
 	term_wrap("", 0, line, term_width());
 }
 
+static void print_note(const struct gw_device *d)
+{
+	char text[512];
+
+	snprintf(text, sizeof(text), "GPU %u is %s: %s", d->index,
+		 gw_device_state_name(d->state), d->message);
+	fputs(term_on(cli_state_style(d->state)), stdout);
+	term_wrap("", 0, text, term_width());
+	fputs(term_off(), stdout);
+}
+
 /* What the table has no room for: why a device is not well. */
 static void print_notes(const struct cli *c)
 {
@@ -173,9 +184,7 @@ static void print_notes(const struct cli *c)
 		const struct gw_device *d = gw_snapshot_device(c->snap, i);
 
 		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK)
-			printf("%sGPU %u is %s:%s %s\n", term_on(cli_state_style(d->state)),
-			       d->index, gw_device_state_name(d->state), term_off(),
-			       d->message);
+			print_note(d);
 	}
 }
 
@@ -291,10 +300,11 @@ static unsigned tiers_of(const struct cli *c)
 
 static int take(struct cli *c, struct gw_process_list *list)
 {
-	int err = gw_snapshot_take(c->snap, tiers_of(c));
+	int err = list ? gw_process_list_take(list) : 0;
 
-	if (!err && list)
-		err = gw_process_list_take(list);
+	/* After the list: where its call hangs, the snapshot says so of the device. */
+	if (!err)
+		err = gw_snapshot_take(c->snap, tiers_of(c));
 	if (err)
 		cli_error("%s", gw_strerror(err));
 	return err ? EXIT_FAILED : EXIT_OK;

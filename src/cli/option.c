@@ -1,5 +1,6 @@
 #include "option.h"
 
+#include "base/buf.h"
 #include "base/clock.h"
 #include "base/suggest.h"
 #include "term.h"
@@ -73,6 +74,7 @@ int option_duration(const char *text, uint64_t *ret_ns)
 static int set_choice(const struct parser *p, const struct option *o, const char *value)
 {
 	const char *near;
+	struct buf b;
 	unsigned n = 0;
 
 	for (; o->choices[n]; n++) {
@@ -82,8 +84,13 @@ static int set_choice(const struct parser *p, const struct option *o, const char
 		}
 	}
 	near = suggest(value, o->choices, n, sizeof(o->choices[0]));
-	snprintf(p->error, p->size, "--%s takes %s, not '%s'%s%s%s", o->name, o->metavar, value,
-		 near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+	buf_init_fixed(&b, p->error, p->size);
+	buf_addf(&b, "--%s takes ", o->name);
+	for (unsigned i = 0; i < n; i++)
+		buf_addf(&b, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", o->choices[i]);
+	buf_addf(&b, ", not '%.60s'", value);
+	if (near)
+		buf_addf(&b, " (did you mean '%s'?)", near);
 	return -1;
 }
 

@@ -102,7 +102,7 @@ struct backend {
 	char library_path[256];
 	char driver_version[80], nvml_version[80], cuda_version[16];
 	char missing[1024]; /* optional symbols that the library lacks */
-	bool simulated;
+	atomic_bool simulated; /* nothing of it is real; told even while open is stuck */
 	bool open;
 	atomic_bool reopen;         /* the driver went away under us */
 	_Atomic(const char *) call; /* the vendor call of open or close under way */

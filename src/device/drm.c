@@ -465,6 +465,7 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	dd->gpu = *gpu;
 	d->r.index = index;
 	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
+	b->simulated = !b->env->root->real;
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	report_text(&d->r, GW_T_PCI, gpu->pci, GW_ABSENT_NO_DATA);
 	drm_read(d, GW_TIER_STATIC);

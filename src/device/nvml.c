@@ -213,12 +213,15 @@ static void library_version(struct backend *b, char *out, size_t size)
 		snprintf(out, size, "of another version");
 }
 
+/* The toolkit's stub, under whatever name it was installed, spells its codes with a warning. */
+#define STUB_SAYS "that is installed with your NVIDIA Display Driver"
+
 static void init_failed(struct backend *b, abi_return code)
 {
 	const struct root *root = b->env->root;
 	const struct nvml *n = b->priv;
 	const char *said = n->error_string ? n->error_string(code) : NULL;
-	char kernel[64], ours[ABI_VERSION_SIZE], name[24];
+	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[160];
 	bool open;
 
 	nvml_code_name(code, name);
@@ -242,8 +245,13 @@ static void init_failed(struct backend *b, abi_return code)
 			     nvml_code_name(code, name));
 		break;
 	default:
+		if (said && strstr(said, STUB_SAYS)) {
+			backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
+			break;
+		}
+		utf8_clean(clean, sizeof(clean), said ? said : "");
 		backend_fail(b, GW_CAUSE_DRIVER_ERROR, "nvmlInit: %s%s%s",
-			     nvml_code_name(code, name), said ? ", " : "", said ? said : "");
+			     nvml_code_name(code, name), *clean ? ", " : "", clean);
 	}
 }
 
@@ -401,6 +409,9 @@ static int open_device(struct backend *b, unsigned index)
 
 		report_state(&d->r, state, m->cause, nvml_code_name(code, name));
 		report_absent(&d->r, GW_TIERS_ALL, m->absence);
+		for (unsigned t = 0; t < GW_TEXTS; t++)
+			if (d->r.text_why[t] == GW_ABSENT_NOT_READ)
+				d->r.text_why[t] = (uint8_t)m->absence;
 	}
 	return 0;
 }

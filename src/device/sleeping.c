@@ -18,6 +18,8 @@ static void list_one(struct backend *b, unsigned index, const struct pci_gpu *gp
 	snprintf(why, sizeof(why), "not opened: that would wake %s", sleeper);
 	d->r.index = index;
 	d->r.provenance = b->env->root->real ? GW_FROM_SYSFS : GW_FROM_SIMULATOR;
+	if (!b->env->root->real)
+		b->simulated = true;
 	report_state(&d->r, gpu->asleep ? GW_DEVICE_ASLEEP : GW_DEVICE_CLOSED, GW_CAUSE_ASLEEP,
 		     gpu->asleep ? NULL : why);
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_ASLEEP);

@@ -35,7 +35,9 @@ int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 	if (!s)
 		return -GW_E_NOMEM;
 	s->ctx = ctx;
-	s->generation = ctx->generation - 1;
+	pthread_mutex_lock(&ctx->lock);
+	s->generation = ctx->generation - 1; /* status is still to be filled */
+	pthread_mutex_unlock(&ctx->lock);
 	memset(s->host.why, GW_ABSENT_NOT_READ, sizeof(s->host.why));
 	s->status =
 		(struct gw_status){ .backend = "none", .message = "", .missing_symbols = "" };
@@ -105,6 +107,7 @@ static void fill_status(struct gw_snapshot *s)
 
 		if (o->retry_ns && (!st->retry_ns || o->retry_ns < st->retry_ns))
 			st->retry_ns = o->retry_ns;
+		st->simulated |= atomic_load(&b->simulated);
 		if (o->stalled)
 			continue;
 		if (b->open && b->count)
@@ -121,7 +124,6 @@ static void fill_status(struct gw_snapshot *s)
 			st->cuda_version = copy(s->cuda, sizeof(s->cuda), b->cuda_version);
 		if (!s->missing[0])
 			copy(s->missing, sizeof(s->missing), b->missing);
-		st->simulated |= b->simulated;
 	}
 	if (!s->backend[0])
 		join_backend(s, "none");

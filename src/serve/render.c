@@ -203,7 +203,7 @@ static void flat(struct json *j, const struct gw_snapshot *snap)
 		json_string(j, "gpu_name",
 			    gw_absence_key(s.device
 						   ? gw_device_text_absence(s.device, GW_T_NAME)
-						   : GW_ABSENT_NOT_PRESENT));
+						   : s.silence));
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		if (rows[i].f->why != GW_HAVE)
 			json_string(j, rows[i].key, gw_absence_key(rows[i].f->why));

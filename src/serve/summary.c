@@ -4,9 +4,29 @@
 
 #define GIB 1073741824.0
 
-static struct summary_figure figure(const struct gw_device *d, unsigned q, double scale)
+/* Why nothing is known where no GPU answers. */
+static enum gw_absence silence(const struct gw_snapshot *snap)
 {
-	struct summary_figure f = { 0, GW_ABSENT_NOT_PRESENT };
+	static const enum gw_absence of[] = {
+		[GW_DEVICE_ASLEEP] = GW_ABSENT_ASLEEP,   [GW_DEVICE_LOST] = GW_ABSENT_LOST,
+		[GW_DEVICE_FAULT] = GW_ABSENT_ERROR,     [GW_DEVICE_DENIED] = GW_ABSENT_NO_PERMISSION,
+		[GW_DEVICE_STALLED] = GW_ABSENT_STALLED, [GW_DEVICE_CLOSED] = GW_ABSENT_NO_DRIVER,
+	};
+	const struct gw_device *d = gw_snapshot_device(snap, 0);
+	enum gw_cause cause = gw_snapshot_status(snap)->cause;
+
+	if (d)
+		return of[d->state];
+	if (cause == GW_CAUSE_STALLED)
+		return GW_ABSENT_STALLED;
+	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER
+								   : GW_ABSENT_NOT_PRESENT;
+}
+
+static struct summary_figure figure(const struct summary *s, unsigned q, double scale)
+{
+	const struct gw_device *d = s->device;
+	struct summary_figure f = { 0, s->silence };
 
 	if (d)
 		f.why = gw_device_value(d, q, &f.v);
@@ -29,11 +49,12 @@ void summary_of(const struct gw_snapshot *snap, struct summary *ret)
 		ret->cuda_available |= d->vendor == GW_VENDOR_NVIDIA;
 	}
 	ret->device = first;
+	ret->silence = first ? GW_HAVE : silence(snap);
 	ret->gpu_available = first != NULL;
 	ret->gpu_name = first ? gw_device_text(first, GW_T_NAME) : NULL;
-	ret->total_vram_gb = figure(first, GW_Q_MEMORY_TOTAL, 1 / GIB);
-	ret->used_vram_gb = figure(first, GW_Q_MEMORY_USED, 1 / GIB);
-	ret->free_vram_gb = figure(first, GW_Q_MEMORY_FREE, 1 / GIB);
-	ret->utilization_percent = figure(first, GW_Q_UTILIZATION_GPU, 100);
-	ret->temperature_c = figure(first, GW_Q_TEMPERATURE_GPU, 1);
+	ret->total_vram_gb = figure(ret, GW_Q_MEMORY_TOTAL, 1 / GIB);
+	ret->used_vram_gb = figure(ret, GW_Q_MEMORY_USED, 1 / GIB);
+	ret->free_vram_gb = figure(ret, GW_Q_MEMORY_FREE, 1 / GIB);
+	ret->utilization_percent = figure(ret, GW_Q_UTILIZATION_GPU, 100);
+	ret->temperature_c = figure(ret, GW_Q_TEMPERATURE_GPU, 1);
 }

@@ -19,6 +19,7 @@ struct summary {
 	bool cuda_available; /* an NVIDIA driver is loaded and a device answers  */
 	unsigned gpu_count;
 	const struct gw_device *device; /* the one spoken of; NULL when none      */
+	enum gw_absence silence;        /* why none answers; GW_HAVE: one does     */
 	const char *gpu_name;           /* NULL when unknown                      */
 	struct summary_figure total_vram_gb, used_vram_gb, free_vram_gb;
 	struct summary_figure utilization_percent, temperature_c;

@@ -1,0 +1,158 @@
+"""What the end-to-end tests share: running the program and judging its documents.
+
+The program that is tested is build/gpuward, or the one below GPUWARD_BUILD.  No test asserts a
+time: TIMEOUT only keeps a hang from blocking the run.
+"""
+import functools
+import json
+import os
+import pathlib
+import subprocess
+
+import jsonschema
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+BUILD = pathlib.Path(os.environ.get("GPUWARD_BUILD", TOP / "build")).resolve()
+PROGRAM = BUILD / "gpuward"
+SIMULATOR = BUILD / "sim" / "libnvidia-ml.so.1"
+FIXTURES = TOP / "tests" / "fixtures"
+SCHEMAS = TOP / "docs" / "schema"
+COMMANDS = ("list", "snapshot", "env", "doctor")
+TIMEOUT = 60
+
+OK, FAILED, USAGE, NO_GPU, PARTIAL = 0, 1, 2, 3, 4  # exit codes, src/cli/cli.h
+
+
+def environment(**changes):
+    """A small, known environment; a value of None takes the variable away."""
+    env = {"PATH": "/usr/bin:/bin", "LANG": "C.UTF-8", "TERM": "xterm", "HOME": "/"}
+    for name in ("ASAN_OPTIONS", "LSAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
+        if name in os.environ:
+            env[name] = os.environ[name]
+    env.update(changes)
+    return {k: str(v) for k, v in env.items() if v is not None}
+
+
+def gpuward(*args, env=None, program=PROGRAM, **kw):
+    """Runs the program; the result has returncode, stdout and stderr as text."""
+    kw.setdefault("stdin", subprocess.DEVNULL)
+    kw.setdefault("capture_output", True)
+    return subprocess.run(
+        [str(program), *map(str, args)],
+        env=env or environment(),
+        timeout=TIMEOUT,
+        encoding="utf-8",
+        **kw,
+    )
+
+
+def document(command, *args, code=OK, **kw):
+    """Runs `command --json`, expects the exit code and silence on stderr, returns the JSON."""
+    done = gpuward(command, *args, "--json", **kw)
+    assert done.stderr == ""
+    assert done.returncode == code, done.stdout[:2000]
+    doc = json.loads(done.stdout)
+    check(command, doc)
+    return doc
+
+
+# ---- judging a document
+
+
+def load(name):
+    return json.loads((SCHEMAS / name).read_text())
+
+
+@functools.lru_cache(maxsize=None)
+def validator(command):
+    schema = load(command + ".json")
+    resolver = jsonschema.RefResolver(SCHEMAS.as_uri() + "/", schema)
+    return jsonschema.Draft202012Validator(schema, resolver=resolver)
+
+
+def resolve(schema, name):
+    """The parts of a schema with every $ref followed, each with the file that it is in."""
+    if "$ref" in schema:
+        where, _, path = schema["$ref"].partition("#")
+        name = where or name
+        part = load_once(name)
+        for step in path.strip("/").split("/"):
+            part = part[step]
+        yield from resolve(part, name)
+    for part in schema.get("allOf", []) + schema.get("anyOf", []):
+        yield from resolve(part, name)
+    yield schema, name
+
+
+load_once = functools.lru_cache(maxsize=None)(load)
+
+
+def unknown_keys(instance, parts, path="$"):
+    """Keys that the schema does not name.  Programs must bear them; our tests need not."""
+    if isinstance(instance, list):
+        for part, name in parts:
+            if "items" in part:
+                for i, item in enumerate(instance):
+                    sub = list(resolve(part["items"], name))
+                    yield from unknown_keys(item, sub, f"{path}[{i}]")
+    if not isinstance(instance, dict):
+        return
+    for key, value in instance.items():
+        known = [(p["properties"][key], n) for p, n in parts if key in p.get("properties", {})]
+        for schema, name in known:
+            yield from unknown_keys(value, list(resolve(schema, name)), f"{path}.{key}")
+        if not known and not any("additionalProperties" in p for p, _ in parts):
+            yield f"{path}.{key}"
+
+
+def every_object(value):
+    if isinstance(value, dict):
+        yield value
+        for v in value.values():
+            yield from every_object(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from every_object(v)
+
+
+def every_number(value):
+    if isinstance(value, bool):
+        return
+    if isinstance(value, (int, float)):
+        yield value
+    elif isinstance(value, dict):
+        for v in value.values():
+            yield from every_number(v)
+    elif isinstance(value, list):
+        for v in value:
+            yield from every_number(v)
+
+
+SENTINELS = [s // d for s in (2**32 - 1, 2**64 - 1, 2**63 - 1) for d in (1, 10, 100, 1000)]
+NOT_FIGURES = {"cause", "message"}  # null when all is well
+
+
+def check(command, doc):
+    """The schema, no unknown key, a reason for each null and a null for each reason, and no
+    number that is a driver's way to say "none"."""
+    validator(command).validate(doc)
+    assert list(unknown_keys(doc, [(load_once(command + ".json"), command + ".json")])) == []
+    for o in every_object(doc):
+        if "absent" in o:
+            nulls = {k for k, v in o.items() if v is None} - NOT_FIGURES
+            assert nulls == set(o["absent"])
+        if "memory_absent" in o:
+            key = "memory_bytes" if "memory_bytes" in o else "memory_total_bytes"
+            assert (o[key] is None) == (o["memory_absent"] is not None)
+    for n in every_number(doc):
+        assert not any(abs(n - s) <= s * 1e-15 for s in SENTINELS), n
+        assert n == n and abs(n) != float("inf")
+
+
+@functools.lru_cache(maxsize=None)
+def scenarios():
+    """Names of the built-in scenarios, as the program lists them."""
+    done = gpuward("list", "--simulate=help", env=environment(COLUMNS=500))
+    assert done.returncode == OK
+    lines = [l for l in done.stdout.splitlines() if l.startswith("  ")]
+    return tuple(l.split()[0] for l in lines)

@@ -1,0 +1,227 @@
+"""Wrong input gets one sentence that names what is wrong, on the right stream (R6.3)."""
+import json
+import shutil
+
+import pytest
+
+from support import NO_GPU, OK, SIMULATOR, USAGE, FAILED, document, environment, gpuward
+
+
+def complaint(*args, code=USAGE, **kw):
+    """The one line on stderr of a run that must print nothing else."""
+    done = gpuward(*args, **kw)
+    assert done.returncode == code
+    assert done.stdout == ""
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("gpuward: ")
+    return lines[0]
+
+
+REFUSED = [
+    (["lst"], "unknown command 'lst' (did you mean 'list'?)"),
+    (["frobnicate"], "unknown command 'frobnicate'; gpuward --help lists them"),
+    (["list", "--jsn"], "unknown option '--jsn' (did you mean '--json'?)"),
+    (["list", "--qqqqqqqq"], "unknown option '--qqqqqqqq'"),
+    (["list", "-x"], "unknown option '-x'"),
+    (["list", "extra"], "list takes no argument 'extra'"),
+    (["list", "--json=1"], "--json takes no value"),
+    (["list", "--gpu"], "--gpu needs a value (SEL)"),
+    (["list", "--gpu="], "--gpu: an empty value"),
+    (["list", "--gpu=0,,1"], "--gpu: an empty value"),
+    (["list", "--watch"], "unknown option '--watch'"),
+    (["list", "--timeout=abc"], "--timeout takes a time such as 100ms, 5s or 2m, not 'abc'"),
+    (["list", "--timeout=-1s"], "not '-1s'"),
+    (["list", "--timeout=1e99h"], "not '1e99h'"),
+    (["list", "--timeout=nan"], "not 'nan'"),
+    (["list", "--color=sometimes"], "--color takes auto, always or never, not 'sometimes'"),
+    (["list", "--backend=nmvl"], "(did you mean 'nvml'?)"),
+    (["list", "--backend=nmvl"], "--backend takes auto, all, nvml, nvidia-smi,"),
+    (["snapshot", "--watch=garbage"], "at least 10ms such as 2s, not 'garbage'"),
+    (["snapshot", "--watch=1ms"], "not '1ms'"),
+    (["snapshot", "--watch="], "not ''"),
+    (["snapshot", "-w5parsecs"], "not '5parsecs'"),
+    (["list", "--simulate=dmo"], "(did you mean 'demo'?)"),
+    (["list", "--simulate=nowhere.toml"], "nowhere.toml: there is no such scenario"),
+    (["list", "--simulate=/"], "/: cannot be read: Is a directory"),
+    (["list", "--simulate", "--nvml-library=/x"], "exclude each other"),
+    (["list", "--root=/nonexistent"], "--root '/nonexistent': no such folder"),
+    (["list", "--root=/etc/passwd"], "--root '/etc/passwd': no such folder"),
+]
+
+
+@pytest.mark.parametrize("args,sentence", REFUSED, ids=[" ".join(a) + "|" + s for a, s in REFUSED])
+def test_is_refused_in_one_sentence(args, sentence):
+    assert sentence in complaint(*args)
+
+
+def test_no_command_shows_the_help_and_fails():
+    done = gpuward()
+    assert done.returncode == USAGE
+    assert "Commands:" in done.stdout
+
+
+@pytest.mark.parametrize("selector", ["zz", "-1", "cuda:x", "cuda:", "0x1", "GPU", "visible2"])
+def test_a_selector_that_makes_no_sense_is_a_usage_error(selector):
+    assert f"--gpu '{selector}'" in complaint("list", "--simulate", "--gpu", selector)
+
+
+@pytest.mark.parametrize("selector", ["zz", "cuda:x"])
+def test_a_selector_makes_no_sense_without_gpus_either(selector, bare):
+    assert "not an index" in complaint("list", *bare, "--gpu", selector)
+
+
+@pytest.mark.parametrize(
+    "selector", ["2", "99999999999999999999999", "cuda:9", "GPU-ffff", "0000:ff:00.0"]
+)
+def test_a_gpu_that_is_not_there_is_told_so(selector):
+    line = complaint("list", "--simulate", "--gpu", selector, code=NO_GPU)
+    assert f"--gpu '{selector}': no such GPU (2 here" in line
+
+
+def test_asking_for_a_gpu_where_there_is_none_is_told_so(bare):
+    assert "(0 here" in complaint("list", *bare, "--gpu=0", code=NO_GPU)
+
+
+def test_several_selectors_add_up_and_all_must_be_there():
+    doc = document("list", "--simulate=eight-gpus", "--gpu=1,3", "--gpu=5")
+    assert [d["index"] for d in doc["devices"]] == [1, 3, 5]
+    assert doc["count"] == 8
+    complaint("list", "--simulate=eight-gpus", "--gpu=1,9", code=NO_GPU)
+
+
+def test_gpus_are_selected_by_uuid_prefix_and_pci_in_either_form():
+    doc = document("list", "--simulate")
+    second = doc["devices"][1]
+    uuid, pci = second["uuid"], second["pci_bus_id"]
+    for selector in (uuid, uuid[:8], uuid[4:8], uuid.upper(), pci, "0000" + pci.upper()):
+        chosen = document("list", "--simulate", "--gpu", selector)["devices"]
+        assert [d["uuid"] for d in chosen] == [uuid]
+
+
+SCENARIO_MISTAKES = [
+    ('[[gpu]]\nprofil = "h100"\n', "2:1: unknown key 'profil'; did you mean 'profile'?"),
+    ('[[gpu]]\nprofile = "h1000"\n', "2:11: no profile is called 'h1000'; did you mean 'h100'?"),
+    ("x = \n", "1:5: expected a value but the line ends"),
+    ('[[gpu]]\nprofile = "h100"\ncount = "two"\n', "3:9: "),
+    ('[[gpu]]\nprofile = "h100"\nprofile = "h100"\n', "3:1: "),
+    ('[[gpu]]\nprofile = "h100\n', "2:"),
+    ('[[gqu]]\nprofile = "h100"\n', "1:3: "),
+]
+
+
+@pytest.mark.parametrize("text,sentence", SCENARIO_MISTAKES, ids=[s for _, s in SCENARIO_MISTAKES])
+def test_a_mistake_in_a_scenario_is_placed(tmp_path, text, sentence):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    line = complaint("list", f"--simulate={path}")
+    assert line.startswith(f"gpuward: {path}:{sentence}")
+
+
+# ---- libraries that are none
+
+
+def answer(library, **kw):
+    """What `list` says of a library that it cannot use: an answer, so on stdout."""
+    done = gpuward("list", f"--nvml-library={library}", "--backend=nvml", **kw)
+    assert done.returncode == NO_GPU
+    assert done.stderr == ""
+    doc = document(
+        "list", f"--nvml-library={library}", "--backend=nvml", code=NO_GPU, **kw
+    )
+    first = " ".join(done.stdout.split())
+    assert " ".join(doc["source"]["message"].split()) in first
+    return doc["source"]
+
+
+def test_a_folder_is_no_library(tmp_path):
+    source = answer(tmp_path)
+    assert source["cause"] == "bad_library"
+    assert "is a directory" in source["message"]
+
+
+def test_a_text_file_is_no_library(tmp_path):
+    path = tmp_path / "libnvidia-ml.so.1"
+    path.write_text("This is not an ELF file, however long it may go on.\n" * 100)
+    source = answer(path)
+    assert source["cause"] == "bad_library"
+    assert str(path) in source["message"]
+
+
+def test_an_empty_file_is_no_library(tmp_path):
+    path = tmp_path / "libnvidia-ml.so.1"
+    path.touch()
+    assert answer(path)["cause"] == "bad_library"
+
+
+def test_a_missing_file_is_named(tmp_path):
+    path = tmp_path / "nowhere.so"
+    source = answer(path)
+    assert source["cause"] == "bad_library"
+    assert source["message"].endswith(f"{path}: no such file")
+
+
+def test_a_library_that_is_not_nvml_is_named_with_what_it_lacks():
+    source = answer("libm.so.6")
+    assert source["cause"] == "no_function"
+    assert "libm.so.6 has no nvmlInit_v2" in source["message"]
+
+
+def test_a_library_below_stubs_is_refused_before_it_is_called(tmp_path):
+    (tmp_path / "stubs").mkdir()
+    stub = tmp_path / "stubs" / "libnvidia-ml.so.1"
+    shutil.copy(SIMULATOR, stub)
+    # In this scenario the first call prints: answer() wants silence.
+    source = answer(stub, env=environment(GPUWARD_SIM="stub"))
+    assert source["cause"] == "stub_library"
+    assert str(stub) in source["message"]
+    assert source["simulated"] is False
+
+
+def test_a_link_to_a_stub_is_seen_through(tmp_path):
+    (tmp_path / "stubs").mkdir()
+    shutil.copy(SIMULATOR, tmp_path / "stubs" / "libnvidia-ml.so.1")
+    link = tmp_path / "libnvidia-ml.so.1"
+    link.symlink_to(tmp_path / "stubs" / "libnvidia-ml.so.1")
+    assert answer(link)["cause"] == "stub_library"
+
+
+def test_a_stub_by_another_name_is_known_by_what_it_says():
+    done = gpuward("list", "--simulate=stub", "--json")
+    source = json.loads(done.stdout)["source"]
+    assert source["cause"] == "stub_library"
+    assert "\n" not in source["message"]
+
+
+def test_a_simulator_named_as_the_library_is_marked():
+    doc = document("list", f"--nvml-library={SIMULATOR}", env=environment(GPUWARD_SIM="two-gpus"))
+    assert doc["source"]["simulated"] is True
+    assert [d["provenance"] for d in doc["devices"]] == ["simulated"] * 2
+
+
+def test_simulator_that_cannot_be_found_is_told_of():
+    line = complaint(
+        "list", "--simulate", code=FAILED, env=environment(GPUWARD_SIM_LIBRARY="/nowhere")
+    )
+    assert "GPUWARD_SIM_LIBRARY" in line
+
+
+def test_simulator_that_is_none_is_told_of():
+    libm = "/lib/x86_64-linux-gnu/libm.so.6"
+    line = complaint(
+        "list", "--simulate", code=FAILED, env=environment(GPUWARD_SIM_LIBRARY=libm)
+    )
+    assert "is not the simulator" in line
+
+
+@pytest.mark.parametrize("words", [["--help"], ["help"], ["list", "--help"], ["-h"], ["--version"]])
+def test_help_and_version_succeed_on_stdout(words):
+    done = gpuward(*words)
+    assert done.returncode == OK
+    assert done.stderr == ""
+    assert done.stdout.startswith("gpuward")
+
+
+@pytest.mark.parametrize("words", [["--json", "list"], ["--simulate", "list", "--json"]])
+def test_options_may_stand_before_the_command(words):
+    assert gpuward(*words).returncode == OK

@@ -1,0 +1,190 @@
+"""What people see: nothing wider than the terminal, colours only where they are wanted."""
+import fcntl
+import os
+import pty
+import re
+import struct
+import subprocess
+import termios
+import unicodedata
+
+import pytest
+
+from support import COMMANDS, FAILED, FIXTURES, OK, PROGRAM, TIMEOUT, environment, gpuward
+
+ESCAPE = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
+
+
+def on_terminal(columns, *args, **env):
+    """What the program prints on a terminal so wide, and its exit code."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    p = subprocess.Popen(
+        [str(PROGRAM), *map(str, args)],
+        stdin=slave, stdout=slave, stderr=slave, env=environment(**env),
+    )
+    os.close(slave)
+    out = b""
+    try:
+        while chunk := os.read(master, 65536):
+            out += chunk
+    except OSError:  # EIO: the other side has closed
+        pass
+    os.close(master)
+    return out.decode().replace("\r\n", "\n"), p.wait(TIMEOUT)
+
+
+def width(line):
+    wide = sum(unicodedata.east_asian_width(c) in "WF" for c in line)
+    return wide + sum(not unicodedata.combining(c) for c in line)
+
+
+def widest(text):
+    return max(map(width, ESCAPE.sub("", text).splitlines()))
+
+
+SHOWN = ("demo", "mig", "odd-names", "eight-gpus", "lost-gpu", "version-mismatch", "crowd")
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", SHOWN)
+def test_no_line_is_wider_than_the_terminal(name, command, columns):
+    out, _ = on_terminal(columns, command, f"--simulate={name}")
+    too_wide = [l for l in ESCAPE.sub("", out).splitlines() if width(l) > columns]
+    assert too_wide == []
+    assert "SIMULATED" in out
+
+
+@pytest.mark.parametrize("columns", [60, 200])
+@pytest.mark.parametrize("words", [["--help"], ["list", "--simulate=help"]] + [[c, "--help"] for c in COMMANDS])
+def test_no_line_of_the_help_is_wider_than_the_terminal(words, columns):
+    out, code = on_terminal(columns, *words)
+    assert code == OK
+    assert [l for l in out.splitlines() if width(l) > columns] == []
+
+
+@pytest.mark.parametrize("columns", [60, 100])
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_line_is_wider_when_a_gpu_is_stuck(command, columns, scenario):
+    hang = scenario(
+        '[[gpu]]\nprofile = "h100"\n'
+        '[[fault]]\ncall = "nvmlDeviceGetUtilizationRates"\nhang = true\n'
+    )
+    out, _ = on_terminal(columns, command, hang, "--timeout=50ms", "--color=never")
+    # a path may be longer than any line
+    assert [l for l in out.splitlines() if width(l) > columns and "libnvidia-ml" not in l] == []
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_verbose_fits_as_well(command):
+    out, _ = on_terminal(80, command, "--simulate=sentinels", "--verbose")
+    assert widest(out) <= 80
+
+
+def test_a_wider_terminal_shows_more():
+    narrow, _ = on_terminal(60, "snapshot", "--simulate")
+    wide, _ = on_terminal(200, "snapshot", "--simulate")
+    assert "PCI" in wide and "PCI" not in narrow
+
+
+def test_columns_counts_where_there_is_no_terminal():
+    out = gpuward("list", "--simulate", env=environment(COLUMNS=60)).stdout
+    assert widest(out) <= 60
+    assert widest(gpuward("list", "--simulate", env=environment(COLUMNS=150)).stdout) > 80
+
+
+# ---- colour
+
+
+def test_a_terminal_gets_colour():
+    assert ESCAPE.search(on_terminal(80, "list", "--simulate")[0])
+
+
+@pytest.mark.parametrize(
+    "args,env",
+    [
+        (["--color=never"], {}),
+        ([], {"NO_COLOR": "1"}),
+        ([], {"TERM": "dumb"}),
+        ([], {"TERM": None}),
+        (["--color=never"], {"FORCE_COLOR": "1"}),
+        ([], {"NO_COLOR": "1", "FORCE_COLOR": "1"}),
+    ],
+)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_terminal_gets_none_where_it_is_unwanted(command, args, env):
+    assert "\x1b" not in on_terminal(80, command, "--simulate=lost-gpu", *args, **env)[0]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_pipe_gets_no_colour(command):
+    assert "\x1b" not in gpuward(command, "--simulate").stdout
+
+
+@pytest.mark.parametrize(
+    "args,env",
+    [(["--color=always"], {}), ([], {"FORCE_COLOR": "1"}), (["--color=always"], {"NO_COLOR": "1"})],
+)
+def test_a_pipe_gets_colour_where_it_is_asked_for(args, env):
+    done = gpuward("list", "--simulate", *args, env=environment(**env))
+    assert ESCAPE.search(done.stdout)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_json_never_has_colour(command):
+    out, _ = on_terminal(80, command, "--simulate", "--json", "--color=always")
+    assert "\x1b" not in out
+
+
+# ---- other alphabets and none
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("name", ["demo", "mig", "lost-gpu", "eight-gpus"])
+def test_ascii_is_enough_for_a_locale_that_has_no_more(name, command):
+    for columns in ("50", "120"):
+        env = environment(LANG="C", LC_ALL="C", COLUMNS=columns)
+        assert gpuward(command, f"--simulate={name}", env=env).stdout.isascii()
+
+
+def test_a_degree_sign_where_the_locale_has_one():
+    assert "°C" in gpuward("snapshot", "--simulate").stdout
+
+
+def test_control_characters_of_a_driver_do_not_reach_the_terminal(scenario):
+    evil = scenario('[[gpu]]\nprofile = "h100"\nname = "red \\u001b[31m and \\r over"\n')
+    for command in COMMANDS:
+        out = gpuward(command, evil).stdout
+        assert "\x1b" not in out and "\r" not in out
+
+
+# ---- output that goes nowhere
+
+
+@pytest.mark.parametrize("args", [["snapshot"], ["snapshot", "--json"], ["env"], ["--help"]])
+def test_a_reader_that_leaves_early_is_no_trouble(args):
+    done = subprocess.run(
+        f'"{PROGRAM}" {" ".join(args)} --simulate=sixty-four | head -1; echo "${{PIPESTATUS[0]}}"',
+        shell=True, executable="/bin/bash", capture_output=True, text=True,
+        env=environment(), timeout=TIMEOUT,
+    )
+    assert done.stderr == ""
+    assert done.stdout.splitlines()[-1] == "0"
+
+
+@pytest.mark.parametrize("args", [[c] for c in COMMANDS] + [["list", "--json"], ["--help"], ["--version"]])
+def test_a_full_disk_is_told_of(args):
+    with open("/dev/full", "w") as full:
+        done = gpuward(
+            *args, "--simulate", capture_output=False, stdout=full, stderr=subprocess.PIPE
+        )
+    assert done.returncode == FAILED
+    assert done.stderr == "gpuward: cannot write the output: No space left on device\n"
+
+
+def test_closed_standard_output_is_told_of():
+    done = gpuward("list", "--simulate", preexec_fn=lambda: os.close(1), capture_output=False,
+                   stderr=subprocess.PIPE)
+    assert done.returncode == FAILED
+    assert done.stderr.startswith("gpuward: cannot write the output: ")
