@@ -270,6 +270,7 @@ static const struct key time_keys[] = {
 	{ .name = "rate", .kind = KEY_NUMBER, .offset = WORLD(rate),
 	  .min = 0.001, .max = 100000 },
 	{ .name = "wall", .kind = KEY_SECONDS, .offset = WORLD(wall_ns), .max = 9e9 },
+	{ .name = "begin", .kind = KEY_SECONDS, .offset = WORLD(begin_ns), .max = 1e6 },
 };
 /* clang-format on */
 

@@ -113,6 +113,7 @@ int world_start(struct world *w)
 		if (start_device(w, &w->devices[i]) != 0)
 			return -1;
 	w->start_ns = clock_mono_ns(clock_real());
+	w->stepped_ns = w->begin_ns;
 	return 0;
 }
 
@@ -123,12 +124,13 @@ uint64_t world_now_ns(const struct world *w)
 	if (w->mode == TIME_STEPPED)
 		return w->stepped_ns;
 	real_ns = clock_mono_ns(clock_real()) - w->start_ns;
-	return w->mode == TIME_SCALED ? (uint64_t)((double)real_ns * w->rate) : real_ns;
+	return w->begin_ns +
+	       (w->mode == TIME_SCALED ? (uint64_t)((double)real_ns * w->rate) : real_ns);
 }
 
 uint64_t world_wall_ns(const struct world *w, uint64_t t_ns)
 {
-	uint64_t wall = w->wall_ns + t_ns;
+	uint64_t wall = w->wall_ns + t_ns - w->begin_ns;
 
 	for (size_t i = 0; i < w->n_actions && w->actions[i].at_ns <= t_ns; i++)
 		if (w->actions[i].kind == ACTION_WALL)

@@ -127,6 +127,7 @@ struct world {
 	uint64_t start_ns;   /* of CLOCK_MONOTONIC; real and scaled   */
 	uint64_t stepped_ns; /* stepped                                */
 	uint64_t wall_ns;    /* at the beginning                       */
+	uint64_t begin_ns;   /* world time when it is first looked at: loads have run so long */
 
 	char driver[32], nvml[32];
 	int cuda;

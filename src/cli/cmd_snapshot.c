@@ -204,10 +204,10 @@ static void add_process(struct table *t, const struct cli *c, const struct gw_pr
 		cli_bytes(size, (double)p->memory_bytes);
 		table_set(t, P_MEMORY, TERM_PLAIN, "%s", size);
 	}
-	if (p->orphan)
-		table_set(t, P_NAME, TERM_WARN, "(not in /proc)");
-	else if (p->name)
+	if (p->name)
 		table_set(t, P_NAME, TERM_PLAIN, "%s", p->name);
+	else if (p->orphan)
+		table_set(t, P_NAME, TERM_WARN, "(not in /proc)");
 	if (p->container)
 		table_set(t, P_CONTAINER, TERM_PLAIN, "%s", p->container);
 	if (p->command)

@@ -25,6 +25,7 @@ struct usage {
 	int gpu_instance; /* -1: none */
 	uint64_t memory_bytes;
 	enum gw_absence memory_why;
+	char name[32]; /* of a simulated process, which /proc does not know; else "" */
 };
 
 struct usage_list {
