@@ -48,11 +48,6 @@ static int add_opener(struct gw_ctx *ctx, const struct backend_ops *ops)
 	o->b.ops = ops;
 	o->b.env = &ctx->env;
 	backend_fail(&o->b, GW_CAUSE_NO_GPU, "not looked yet");
-	if (ctx->deadline_ns) {
-		o->lane = lane_new();
-		if (!o->lane)
-			return -GW_E_NOMEM;
-	}
 	return 0;
 }
 
@@ -201,6 +196,11 @@ static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 		return settle(ctx, o);
 	if (device_stalled(ctx, &o->b))
 		return 0;
+	if (ctx->deadline_ns && !o->lane) { /* most are never tried where there is a GPU */
+		o->lane = lane_new();
+		if (!o->lane)
+			return -GW_E_NOMEM;
+	}
 	name_calls_in(&o->b, true);
 	o->close_only = close_only;
 	if (!run_on(ctx, o->lane, open_or_close, o)) {
@@ -346,7 +346,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (all_idle && !o->stalled) {
+		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
 			o->close_only = true;
 			all_idle &= run_on(ctx, o->lane, open_or_close, o);
 		}
