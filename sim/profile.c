@@ -22,7 +22,8 @@
 	.average_lag_ms = 5, .instant_lag_ms = 5, .power_is_instant = true, COUNTER, RING
 
 #define DATA_CENTRE (TRAIT_ECC | TRAIT_ROWS | TRAIT_MIG | TRAIT_MEMORY_SENSOR)
-#define HOPPER (DATA_CENTRE | TRAIT_GPM | TRAIT_TLIMIT | TRAIT_MEMORY_POWER | TRAIT_PCIE_COUNTERS)
+#define HOPPER                                                                                \
+	(DATA_CENTRE | TRAIT_GPM | TRAIT_TLIMIT | TRAIT_MEMORY_POWER | TRAIT_PCIE_COUNTERS)
 
 const struct profile profiles[] = {
 	{ .key = "h200", .name = "NVIDIA H200", .part = "900-2G520-0040-000",
@@ -122,7 +123,8 @@ const struct profile profiles[] = {
 	  .shutdown_c = 105, .slowdown_c = 102, .memory_max_c = 105, .gpu_max_c = 87,
 	  .sensor = { MEAN_AND_INSTANT(100, 10) } },
 	{ .key = "spark", .name = "NVIDIA GB10", .part = NULL,
-	  .vbios = "9A.0B.0E.00.00", .traits = TRAIT_SHARED_MEMORY | TRAIT_TLIMIT | TRAIT_NO_LIMIT,
+	  .vbios = "9A.0B.0E.00.00",
+	  .traits = TRAIT_SHARED_MEMORY | TRAIT_TLIMIT | TRAIT_NO_LIMIT,
 	  .architecture = 10, .major = 12, .minor = 1, .cores = 6144,
 	  .device_id = 0x2E1210DE, .subsystem_id = 0x000010DE,
 	  .memory_mib = 124610, .bar1_mib = 0,

@@ -204,3 +204,22 @@ int rows_table(struct rows *r, const struct toml_node *table, const struct key *
 	}
 	return 0;
 }
+
+int rows_some(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
+	      void *target)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct toml_node *node = toml_get(table, keys[i].name);
+		struct toml_node only, holder;
+
+		if (node == NULL)
+			continue;
+		only = *node;
+		only.next = NULL;
+		holder = *table;
+		holder.child = &only;
+		if (rows_table(r, &holder, keys, n, target) != 0)
+			return -1;
+	}
+	return 0;
+}

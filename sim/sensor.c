@@ -22,8 +22,11 @@ static double seen(const struct sensor *s, double watts)
 /* Last point of a grid at or before t. */
 static uint64_t grid_before(uint64_t t_ns, double gap_ms, double phase_ms)
 {
-	uint64_t gap = ns(gap_ms), phase = ns(phase_ms) % gap;
+	uint64_t gap = ns(gap_ms), phase;
 
+	if (gap == 0)
+		return t_ns;
+	phase = ns(phase_ms) % gap;
 	return t_ns < phase ? 0 : t_ns - (t_ns - phase) % gap;
 }
 
@@ -64,12 +67,10 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 
 uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
-	uint64_t tick_ns = now_ns;
+	uint64_t grid_ns = grid_before(now_ns, s->p.tick_ms, s->p.tick_phase_ms);
+	uint64_t tick_ns = before(grid_ns, s->p.tick_lag_ms);
 	double joules, epoch_s;
 
-	if (s->p.tick_ms > 0)
-		tick_ns = grid_before(now_ns, s->p.tick_ms, s->p.tick_phase_ms);
-	tick_ns = before(tick_ns, s->p.tick_lag_ms);
 	if (tick_ns < s->epoch_ns)
 		tick_ns = s->epoch_ns;
 	joules = history_joules(h, tick_ns);

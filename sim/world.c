@@ -90,8 +90,6 @@ static int sooner_action(const void *a, const void *b)
 	return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
 }
 
-/* qsort is not stable, but glibc's is a merge sort wherever memory allows; actions at the same
- * instant have no order that anybody could see. */
 static int start_device(struct world *w, struct device *d)
 {
 	d->sensor.p = d->p.sensor;

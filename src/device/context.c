@@ -152,12 +152,31 @@ static void retry_later(struct opener *o, uint64_t now)
 	o->retry_ns = now + o->backoff_ns;
 }
 
+static int borrow_lane(struct gw_ctx *ctx, struct opener *o)
+{
+	if (!ctx->deadline_ns)
+		return 0;
+	o->lane = ctx->spare ? ctx->spare : lane_new();
+	ctx->spare = NULL;
+	return o->lane ? 0 : -GW_E_NOMEM;
+}
+
+static void return_lane(struct gw_ctx *ctx, struct opener *o)
+{
+	if (ctx->spare)
+		lane_free(o->lane);
+	else
+		ctx->spare = o->lane;
+	o->lane = NULL;
+}
+
 /* The lane is idle: takes over what it found. */
 static int settle(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t now = clock_mono_ns(ctx->clock);
 	int err = o->error;
 
+	return_lane(ctx, o);
 	o->stalled = false;
 	o->error = 0;
 	ctx->generation++;
@@ -190,17 +209,12 @@ static bool device_stalled(const struct gw_ctx *ctx, const struct backend *b)
 
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
-	if (o->lane && !lane_wait(o->lane, 0))
-		return 0; /* the last try is still under way */
-	if (o->stalled)
-		return settle(ctx, o);
+	if (o->stalled) /* is the last try still under way? */
+		return lane_wait(o->lane, 0) ? settle(ctx, o) : 0;
 	if (device_stalled(ctx, &o->b))
 		return 0;
-	if (ctx->deadline_ns && !o->lane) { /* most are never tried where there is a GPU */
-		o->lane = lane_new();
-		if (!o->lane)
-			return -GW_E_NOMEM;
-	}
+	if (borrow_lane(ctx, o) != 0)
+		return -GW_E_NOMEM;
 	name_calls_in(&o->b, true);
 	o->close_only = close_only;
 	if (!run_on(ctx, o->lane, open_or_close, o)) {
@@ -347,11 +361,17 @@ static void free_ctx(struct gw_ctx *ctx)
 		struct opener *o = ctx->opener[i];
 
 		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
+			/* Without memory for a lane it is closed here, however long it takes. */
+			borrow_lane(ctx, o);
 			o->close_only = true;
-			all_idle &= run_on(ctx, o->lane, open_or_close, o);
+			o->stalled = !run_on(ctx, o->lane, open_or_close, o);
 		}
-		all_idle &= lane_free(o->lane);
+		if (o->stalled)
+			all_idle = lane_free(o->lane) && all_idle;
+		else
+			return_lane(ctx, o);
 	}
+	all_idle &= lane_free(ctx->spare);
 	if (!all_idle)
 		return; /* a call under way still uses what we would free */
 	for (unsigned i = 0; i < ctx->slots; i++) {

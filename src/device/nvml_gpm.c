@@ -64,7 +64,7 @@ static abi_return gpm_difference(struct device *d, double scale)
 		else if (!(v >= 0 && v <= 101)) /* rounding may pass 100; NaN is no value */
 			report_miss(&d->r, gpm_metrics[i].q, GW_ABSENT_INVALID);
 		else
-			report_set(&d->r, gpm_metrics[i].q, v * scale);
+			report_set(&d->r, gpm_metrics[i].q, nvml_scaled(v, scale));
 	}
 	return code;
 }

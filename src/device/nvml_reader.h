@@ -38,6 +38,13 @@ struct reader { /* see nvml_readers.def */
 	uint8_t q[4];
 };
 
+/* Milli, nano and percent are divided away: 111326 mW are 111.326 W, while 111326 * 1e-3 is
+ * 111.32600000000001. */
+static inline double nvml_scaled(double raw, double scale)
+{
+	return scale < 1 ? raw / (1 / scale) : raw * scale;
+}
+
 /* Makes the call and puts its numbers into d->r.  Returns its code; on anything but success the
  * figures are untouched. */
 abi_return nvml_shape_read(struct device *d, const struct reader *row, enum nvml_call call);

@@ -26,7 +26,7 @@ static void put(struct device *d, const struct reader *row, unsigned i, double r
 	if (row->most != 0 && (raw > row->most || raw < -row->most))
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
-		report_set(&d->r, row->q[i], raw * row->scale);
+		report_set(&d->r, row->q[i], nvml_scaled(raw, row->scale));
 }
 
 static void put_u32(struct device *d, const struct reader *row, unsigned i, uint32_t raw)
@@ -285,7 +285,7 @@ static void put_field(struct device *d, const struct field *row,
 	else if (!field_number(f, &v) || !(v >= 0 && v <= row->most))
 		report_miss(&d->r, row->q, GW_ABSENT_INVALID);
 	else
-		report_set(&d->r, row->q, v * row->scale);
+		report_set(&d->r, row->q, nvml_scaled(v, row->scale));
 }
 
 /* An answer of one entry that concerns the whole device, ABI_SUCCESS where there is none. */

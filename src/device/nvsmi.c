@@ -70,7 +70,9 @@ static void run(struct backend *b, struct answer *a, const char *query,
 					     "--format=csv,noheader,nounits", NULL };
 		uint64_t deadline = clock_mono_ns(clock_real()) + DEADLINE_NS;
 
-		a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
+		a->rc = -GW_E_NOENT;
+		if (child_exists(argv[0]))
+			a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
 		if ((a->rc != -GW_E_NOENT && a->rc != -GW_E_PERM) ||
 		    n->program + 1 == COUNT(programs))
 			break;

@@ -365,6 +365,19 @@ static void the_limit_caps_power_and_says_so(void **state)
 	assert_int_equal(field_u32(d, 190), 400000);
 }
 
+static void short_bursts_above_the_limit_are_let_be(void **state)
+{
+	uint64_t reasons;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"square\"\nperiod = 0.15\n"
+	      "[[gpu.process]]\n");
+	sim_step(10 * S);
+	assert_int_equal(nvml_reasons(device(0), &reasons), 0);
+	assert_int_equal(reasons, 0);
+	assert_true(sim_true_joules(0) > 4400);
+}
+
 static void heat_takes_the_clock_down(void **state)
 {
 	struct abi_field_value v = { .field = ABI_FIELD_LIMITED_THERMAL_SOFTWARE };
@@ -510,6 +523,11 @@ static void an_instance_has_its_own_memory_and_list(void **state)
 	assert_int_equal(nvml_power(one, &v), ABI_NOT_SUPPORTED);
 	assert_int_equal(nvml_power(parent, &v), 0);
 	assert_int_equal(nvml_utilization(parent, &u), ABI_NOT_SUPPORTED);
+	sim_step(31 * S);
+	assert_int_equal(nvml_memory_v2(one, &m), ABI_INVALID_ARGUMENT);
+	assert_int_equal(nvml_mig_by_index(parent, 1, &one), 0);
+	assert_int_equal(nvml_memory_v2(one, &m), 0);
+	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
 }
 
 /* ---- faults ---- */
@@ -743,6 +761,7 @@ int main(void)
 		TEST(an_hour_passes_quickly_and_adds_up),
 		TEST(calls_are_cheap),
 		TEST(the_limit_caps_power_and_says_so),
+		TEST(short_bursts_above_the_limit_are_let_be),
 		TEST(heat_takes_the_clock_down),
 		TEST(fields_have_their_own_types_and_signs),
 		TEST(the_stride_of_version_three_is_the_drivers),

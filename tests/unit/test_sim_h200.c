@@ -15,7 +15,7 @@
  *
  * What was fitted, once for all recordings: the sampler (low-pass 9 ms, one sample each 20 ms
  * at 3.8 ms of the recorder's clock, out 8 ms later), the counter's grid (21 ms of that clock)
- * and its lag behind the host's idea of a burst (8 ms, launch included).  Per recording: the off
+ * and its lag behind the host's idea of a burst (8 ms, launch included).  Each recording: the off
  * level and the level of bursts that no tick tells about.
  *
  * What is left out, and how often is printed: averages whose second began before the recording
