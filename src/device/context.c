@@ -364,7 +364,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (all_idle && !o->stalled) {
+		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
 			/* Without memory for a lane it is closed here, however long it takes. */
 			borrow_lane(ctx, o);
 			o->close_only = true;

@@ -454,8 +454,8 @@ FUNCTION(nvmlDeviceGetConfComputeMemSizeInfo, (nvmlDevice_t, nvmlConfComputeMemS
 #endif
 }
 
-/* The whole table of calls, with our words replaced by the header's: its types and ours are then
- * one and the same, or the compiler says where not.  Nothing may be included below this. */
+/* The whole table of calls, with our words replaced by the header's: then both have the same
+ * types, or the compiler says where not.  Nothing may be included below this. */
 #define struct
 #define uint32_t       unsigned int
 #define uint64_t       unsigned long long
