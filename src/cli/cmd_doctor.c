@@ -1,5 +1,6 @@
 #include "cli.h"
 
+#include <stdarg.h>
 #include <stdio.h>
 
 static void print_finding(const struct gw_finding *f)
@@ -9,29 +10,46 @@ static void print_finding(const struct gw_finding *f)
 		enum term_style style;
 	} looks[] = { { "ok", TERM_GOOD }, { "note", TERM_WARN }, { "PROBLEM", TERM_BAD } };
 	const char *remedy = gw_cause_info(f->cause)->remedy;
-	char where[24] = "";
+	char left[64], where[24] = "", text[sizeof(f->detail) + sizeof(where)];
 
 	if (f->device >= 0)
 		snprintf(where, sizeof(where), "GPU %d: ", f->device);
-	printf("%s%-8s%s%s%s\n", term_on(looks[f->severity].style), looks[f->severity].word,
-	       term_off(), where, f->detail);
+	snprintf(left, sizeof(left), "%s%-7s%s", term_on(looks[f->severity].style),
+		 looks[f->severity].word, term_off());
+	snprintf(text, sizeof(text), "%s%s", where, f->detail);
+	term_wrap(left, 8, text, term_width());
 	if (*remedy)
 		term_wrap("", 8, remedy, term_width());
+}
+
+static void print_fact(const char *key, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+static void print_fact(const char *key, const char *fmt, ...)
+{
+	char text[512];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	term_wrap(key, 10, text, term_width());
 }
 
 static void print_facts(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 
-	printf("gpuward   %s\n", gw_version());
-	printf("backend   %s, %u GPU%s\n", s->backend, gw_snapshot_device_count(c->snap),
-	       gw_snapshot_device_count(c->snap) == 1 ? "" : "s");
+	print_fact("gpuward", "%s", gw_version());
+	print_fact("backend", "%s, %u GPU%s", s->backend, gw_snapshot_device_count(c->snap),
+		   gw_snapshot_device_count(c->snap) == 1 ? "" : "s");
 	if (s->library_path)
-		printf("library   %s%s\n", s->library_path, s->simulated ? " (simulator)" : "");
+		print_fact("library", "%s%s", s->library_path,
+			   s->simulated ? " (simulator)" : "");
 	if (s->driver_version)
-		printf("driver    %s, CUDA up to %s, NVML %s\n", s->driver_version,
-		       s->cuda_version ? s->cuda_version : "-",
-		       s->nvml_version ? s->nvml_version : "-");
+		print_fact("driver", "%s, CUDA up to %s, NVML %s", s->driver_version,
+			   s->cuda_version ? s->cuda_version : "-",
+			   s->nvml_version ? s->nvml_version : "-");
 	putchar('\n');
 }
 

@@ -1,20 +1,30 @@
 #include "cli.h"
 
+#include "base/utf8.h"
+
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+
+#define VALUE_COLUMN 29
 
 static void line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 static void line(const char *key, const char *fmt, ...)
 {
+	char text[1024], left[64];
 	va_list ap;
 
-	printf("  %-26s ", key);
 	va_start(ap, fmt);
-	vprintf(fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	putchar('\n');
+	snprintf(left, sizeof(left), "  %-26s", key);
+	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
+		printf("%s %s\n", left, text);
+	} else { /* one that is cut in two cannot be copied */
+		printf("  %s\n", key);
+		term_wrap("", 4, text, term_width());
+	}
 }
 
 static void heading(const char *text)
@@ -40,8 +50,7 @@ static void print_number(const char *key, double v)
 static void print_fact(const struct gw_fact *f)
 {
 	if (f->absence != GW_HAVE) {
-		line(f->key, "%s- (%s)%s", term_on(TERM_DIM), gw_absence_text(f->absence),
-		     term_off());
+		line(f->key, "- (%s)", gw_absence_text(f->absence));
 	} else if (f->type == GW_FACT_TEXT) {
 		line(f->key, "%s", *f->text ? f->text : "none");
 	} else if (f->type == GW_FACT_FLAG) {
@@ -60,8 +69,7 @@ static void print_value(const struct cli *c, const struct gw_device *d, unsigned
 
 	if (why != GW_HAVE) {
 		if (c->verbose)
-			line(info->key, "%s- (%s)%s", term_on(TERM_DIM), gw_absence_text(why),
-			     term_off());
+			line(info->key, "- (%s)", gw_absence_text(why));
 	} else if (info->kind == GW_KIND_FLAG) {
 		line(info->key, "%s", v != 0 ? "yes" : "no");
 	} else if (gw_quantity_name(q, v, name, sizeof(name)) == 0) {

@@ -101,6 +101,6 @@ const struct command command_list = {
 		       "stuck stays in the list with its reason.",
 	.examples = "  gpuward list\n"
 		    "  gpuward list --json | jq -r '.devices[].uuid'\n"
-		    "  gpuward list --gpu visible        those of CUDA_VISIBLE_DEVICES\n",
+		    "  gpuward list --gpu visible   those of CUDA_VISIBLE_DEVICES\n",
 	.run = run,
 };

@@ -229,6 +229,14 @@ static void print_processes(const struct cli *c, const struct gw_process_list *l
 	table_done(&t);
 }
 
+static void print_reason(const char *key, unsigned absence)
+{
+	char left[64];
+
+	snprintf(left, sizeof(left), "  %s", key);
+	term_wrap(left, 37, gw_absence_text(absence), term_width());
+}
+
 static void print_absent(const struct cli *c)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
@@ -239,8 +247,7 @@ static void print_absent(const struct cli *c)
 		printf("\nNot known of GPU %u:\n", d->index);
 		for (unsigned q = 0; q < d->value_count; q++)
 			if (d->value_absence[q] != GW_HAVE)
-				printf("  %-34s %s\n", gw_quantity_info(q)->key,
-				       gw_absence_text(d->value_absence[q]));
+				print_reason(gw_quantity_info(q)->key, d->value_absence[q]);
 	}
 }
 
@@ -411,8 +418,7 @@ const struct command command_snapshot = {
 		"to (--settle).",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq .devices[0].power_watts\n"
-		    "  gpuward snapshot -w=200ms --json --no-processes     a stream of JSON "
-		    "lines\n",
+		    "  gpuward snapshot -w=200ms --json   a stream of JSON lines\n",
 	.options = options,
 	.run = run,
 };

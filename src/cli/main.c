@@ -22,21 +22,30 @@ static int help(void)
 {
 	printf("gpuward: share, measure and run GPUs\n\nUsage: gpuward COMMAND "
 	       "[OPTIONS]\n\nCommands:\n");
-	for (size_t i = 0; i < COMMANDS; i++)
-		printf("  %-12s %s\n", commands[i]->name, commands[i]->summary);
+	for (size_t i = 0; i < COMMANDS; i++) {
+		char left[32];
+
+		snprintf(left, sizeof(left), "  %s", commands[i]->name);
+		term_wrap(left, 15, commands[i]->summary, term_width());
+	}
 	printf("\nOptions of every command:\n");
 	option_help(cli_common_options, term_width());
 	printf("\nExamples:\n  gpuward list\n  gpuward snapshot --json\n  gpuward doctor\n"
-	       "  gpuward snapshot --simulate       try it without a GPU\n\n"
-	       "gpuward COMMAND --help tells more; so do the manual pages gpuward(1) and "
-	       "gpuward(3).\n");
+	       "  gpuward snapshot --simulate       try it without a GPU\n\n");
+	term_wrap("", 0,
+		  "gpuward COMMAND --help tells more; so do the manual pages gpuward(1) and "
+		  "gpuward(3).",
+		  term_width());
 	return EXIT_OK;
 }
 
 static int command_help(const struct command *cmd)
 {
-	printf("gpuward %s: %s\n\nUsage: gpuward %s [OPTIONS]\n\n", cmd->name, cmd->summary,
-	       cmd->name);
+	char title[160];
+
+	snprintf(title, sizeof(title), "gpuward %s: %s", cmd->name, cmd->summary);
+	term_wrap("", 0, title, term_width());
+	printf("\nUsage: gpuward %s [OPTIONS]\n\n", cmd->name);
 	term_wrap("", 0, cmd->description, term_width());
 	if (cmd->options) {
 		printf("\nOptions:\n");

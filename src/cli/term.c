@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,7 +10,7 @@
 #include <unistd.h>
 
 static struct {
-	bool color, utf8;
+	bool color, utf8, tty;
 } term;
 
 static bool is_set(const char *name)
@@ -36,7 +37,7 @@ static bool want_color(const char *mode)
 		return false;
 	if (forced("FORCE_COLOR") || forced("CLICOLOR_FORCE"))
 		return true;
-	return isatty(STDOUT_FILENO) && kind && strcmp(kind, "dumb") != 0;
+	return term.tty && kind && strcmp(kind, "dumb") != 0;
 }
 
 /* By the variables alone: setlocale() would read 350 KB of tables to tell the same. */
@@ -54,6 +55,7 @@ static bool want_utf8(void)
 void term_init(const char *color_mode)
 {
 	term.utf8 = want_utf8();
+	term.tty = isatty(STDOUT_FILENO);
 	term.color = want_color(color_mode);
 }
 
@@ -90,9 +92,39 @@ const char *term_off(void)
 	return term.color ? "\033[0m" : "";
 }
 
+static size_t shown_columns(const char *text)
+{
+	size_t columns = utf8_columns(text);
+
+	for (; (text = strchr(text, '\033')); text++)
+		columns -= strcspn(text, "m") + 1;
+	return columns;
+}
+
+/* Bytes and columns of the word at text, or of as much of it as `most` columns hold. */
+static size_t next_word(const char *text, size_t most, size_t *ret_columns)
+{
+	size_t bytes = 0, columns = 0;
+
+	while (text[bytes] && text[bytes] != ' ') {
+		size_t n = utf8_length(text + bytes);
+		char one[8];
+
+		n = n ? n : 1;
+		snprintf(one, sizeof(one), "%.*s", (int)n, text + bytes);
+		if (columns + utf8_columns(one) > most && bytes > 0)
+			break;
+		columns += utf8_columns(one);
+		bytes += n;
+	}
+	*ret_columns = columns;
+	return bytes;
+}
+
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width)
 {
-	size_t column = utf8_columns(left);
+	size_t column = shown_columns(left);
+	size_t most = term.tty ? width - indent : SIZE_MAX;
 	bool fresh = true;
 
 	fputs(left, stdout);
@@ -103,19 +135,22 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 	printf("%*s", (int)(indent - column), "");
 	column = indent;
 	while (*text) {
-		size_t bytes = strcspn(text, " ");
-		char word[256];
+		size_t columns, bytes = next_word(text, most, &columns);
 
-		snprintf(word, sizeof(word), "%.*s", (int)bytes, text);
-		if (!fresh && column + 1 + utf8_columns(word) > width) {
+		if (!fresh && column + 1 + columns > width) {
 			printf("\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
 		}
-		printf("%s%s", fresh ? "" : " ", word);
-		column += utf8_columns(word) + (fresh ? 0 : 1);
+		printf("%s%.*s", fresh ? "" : " ", (int)bytes, text);
+		column += columns + (fresh ? 0 : 1);
 		fresh = false;
 		text += bytes;
+		if (*text && *text != ' ') { /* the rest of a word that no line holds */
+			printf("\n%*s", (int)indent, "");
+			column = indent;
+			fresh = true;
+		}
 		text += strspn(text, " ");
 	}
 	putchar('\n');

@@ -19,7 +19,8 @@ bool term_utf8(void);
 const char *term_on(enum term_style style);
 const char *term_off(void);
 
-/* Prints `left`, then text wrapped into the columns from `indent` to width. */
+/* Prints `left`, which may hold styles, then text wrapped into the columns from `indent` to
+ * width.  A word that no line holds is broken on a terminal, and left whole for programs. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
 
 #endif

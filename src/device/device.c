@@ -30,6 +30,9 @@ void report_absent(struct report *r, unsigned tiers, enum gw_absence why)
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (tiers & gw_quantity_info(q)->tier)
 			report_miss(r, q, why);
+	for (unsigned t = 0; t < GW_TEXTS && (tiers & GW_TIER_STATIC); t++)
+		if (r->text_why[t] == GW_ABSENT_NOT_READ)
+			r->text_why[t] = (uint8_t)why;
 }
 
 void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,

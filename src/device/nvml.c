@@ -409,9 +409,6 @@ static int open_device(struct backend *b, unsigned index)
 
 		report_state(&d->r, state, m->cause, nvml_code_name(code, name));
 		report_absent(&d->r, GW_TIERS_ALL, m->absence);
-		for (unsigned t = 0; t < GW_TEXTS; t++)
-			if (d->r.text_why[t] == GW_ABSENT_NOT_READ)
-				d->r.text_why[t] = (uint8_t)m->absence;
 	}
 	return 0;
 }

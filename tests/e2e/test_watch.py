@@ -1,0 +1,98 @@
+"""Streams that end quietly, and many programs at once."""
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+
+from support import OK, PROGRAM, TIMEOUT, check, environment, gpuward
+
+
+def start(*args, **kw):
+    return subprocess.Popen(
+        [str(PROGRAM), "snapshot", *args],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        env=environment(), text=True, **kw,
+    )
+
+
+def test_watching_as_json_is_one_document_a_line():
+    p = start("--simulate", "--json", "--watch=50ms")
+    docs = [json.loads(p.stdout.readline()) for _ in range(5)]
+    p.kill()
+    p.communicate(timeout=TIMEOUT)
+    for doc in docs:
+        check("snapshot", doc)
+    times = [d["monotonic_seconds"] for d in docs]
+    assert times == sorted(set(times))
+
+
+@pytest.mark.parametrize("how", [["--json"], []])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_watching_ends_quietly_on_a_signal(number, how):
+    p = start("--simulate", "--watch=50ms", *how)
+    assert p.stdout.readline()
+    p.send_signal(number)
+    out, err = p.communicate(timeout=TIMEOUT)
+    assert err == ""
+    assert p.returncode == -number  # so that a shell's loop ends, too
+    if how:
+        assert out == "" or out.endswith("}\n")
+
+
+@pytest.mark.parametrize("how", [["--json"], []])
+def test_watching_ends_quietly_when_its_reader_leaves(how):
+    p = start("--simulate", "--watch=20ms", *how)
+    assert p.stdout.readline()
+    p.stdout.close()
+    assert p.wait(TIMEOUT) == OK
+    assert p.stderr.read() == ""
+    p.stderr.close()
+
+
+def test_watching_tells_of_a_full_disk():
+    with open("/dev/full", "w") as full:
+        done = gpuward("snapshot", "--simulate", "--json", "--watch=20ms",
+                       capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 1
+    assert "No space left on device" in done.stderr
+
+
+def test_watching_sees_a_gpu_go_and_come_back(scenario):
+    comes_and_goes = scenario(
+        '[time]\nmode = "scaled"\nscale = 20.0\n'
+        '[[gpu]]\nprofile = "h100"\ncount = 2\n'
+        '[[timeline]]\nat = 5\ndo = "lose"\ngpu = 1\n'
+    )
+    p = start(comes_and_goes, "--json", "--watch=20ms", "--no-processes")
+    states = []
+    for line in p.stdout:
+        states.append(json.loads(line)["devices"][1]["state"])
+        if states[-1] == "lost":
+            break
+    p.kill()
+    p.communicate(timeout=TIMEOUT)
+    assert states[0] == "ok"
+    assert states[-1] == "lost"
+
+
+def test_twenty_at_once_all_succeed():
+    running = [start("--simulate", "--json") for _ in range(20)]
+    for p in running:
+        out, err = p.communicate(timeout=TIMEOUT)
+        assert (p.returncode, err) == (OK, "")
+        assert json.loads(out)["gpu_count"] == 2
+
+
+def test_no_descriptor_of_the_caller_is_inherited_by_nvidia_smi(tmp_path):
+    fake = tmp_path / "nvidia-smi"
+    fake.write_text(f"#!/bin/sh\nls /proc/$$/fd >{tmp_path}/fds\nexit 9\n")
+    fake.chmod(0o755)
+    read, write = os.pipe()
+    gpuward("list", "--backend=nvidia-smi", pass_fds=(read, write),
+            env=environment(PATH=f"{tmp_path}:/usr/bin:/bin"))
+    os.close(read)
+    os.close(write)
+    fds = {int(n) for n in (tmp_path / "fds").read_text().split()}
+    assert not fds & {read, write}
