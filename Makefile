@@ -44,6 +44,8 @@ check:
 
 ## make install   into PREFIX (default /usr/local), below DESTDIR
 install: build
+	@meson configure $(BUILD) -Dprefix=$(PREFIX)
+	@ninja -C $(BUILD) >/dev/null
 	@meson install -C $(BUILD) --no-rebuild
 
 ## make clean     removes what was built

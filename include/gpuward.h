@@ -19,7 +19,7 @@
  * - Functions return 0 or a negative enum gw_error; results go to ret_ parameters, which are
  *   left alone on failure.  gw_strerror() spells a code.
  * - A machine without GPUs, without a driver or with a broken one is no error: there are no
- *   devices, and gw_status() says why and what to do.
+ *   devices, and gw_snapshot_status() says why and what to do.
  * - What is not known is never 0.  Each figure is there (GW_HAVE) or has a reason why not.
  * - Structs that you fill begin with their size; those that the library hands out may grow at
  *   the end, so never copy them by sizeof.
@@ -187,7 +187,7 @@ struct gw_options {
 struct gw_ctx;
 
 /* Finds and opens the GPUs.  options may be NULL; strings are copied.  A machine without GPUs
- * opens: see gw_status().  0 and the caller owns *ret_ctx until gw_close(); -GW_E_ARG (unknown
+ * opens: see gw_snapshot_status().  0 and the caller owns *ret_ctx until gw_close(); -GW_E_ARG (unknown
  * backend), -GW_E_NOENT (no such root) or -GW_E_NOMEM. */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
@@ -358,8 +358,9 @@ struct gw_process {
 
 struct gw_process_list;
 
-/* Who is on the devices of snap, each process once per device.  Borrows nothing: the list is
- * the caller's until gw_process_list_free().  0 (see the absence per device), -GW_E_NOMEM. */
+/* Who is on the devices, each process once per device.  The list borrows ctx and is the caller's
+ * until gw_process_list_free(); new makes it empty, take fills it.  0 (see the absence per
+ * device) or -GW_E_NOMEM. */
 GW_API int gw_process_list_new(struct gw_ctx *ctx, struct gw_process_list **ret_list);
 GW_API int gw_process_list_take(struct gw_process_list *list);
 GW_API void gw_process_list_free(struct gw_process_list *list);
@@ -367,7 +368,7 @@ GW_API unsigned gw_process_list_count(const struct gw_process_list *list);
 GW_API const struct gw_process *gw_process_list_get(const struct gw_process_list *list,
 						    unsigned i);
 /* Whether the list of a device could be read, and whether we see all of it: GW_HAVE, or why
- * not.  In a child pid namespace processes outside it are invisible: see gw_diagnose(). */
+ * not.  In a child pid namespace processes outside it are invisible: see gw_diagnosis_new(). */
 GW_API enum gw_absence gw_process_list_absence(const struct gw_process_list *list,
 					       unsigned device);
 
@@ -386,7 +387,7 @@ struct gw_fact {
 
 struct gw_environment;
 
-/* Collects what a result should carry about its machine (R1.6), GPUs aside: those are in a
+/* Collects what a result should carry about its machine, GPUs aside: those are in a
  * snapshot.  0 or -GW_E_NOMEM. */
 GW_API int gw_environment_new(struct gw_ctx *ctx, struct gw_environment **ret_env);
 GW_API void gw_environment_free(struct gw_environment *env);

@@ -72,8 +72,11 @@ abi_device abi_handle(const struct ctx *c, unsigned device, unsigned mig_plus_1)
 {
 	bool gap;
 	uintptr_t g = generation(c->now_ns, &gap);
+	uintptr_t instance = 0;
 
-	return (abi_device)((uintptr_t)0x510000000000u | g << 24 | (uintptr_t)mig_plus_1 << 12 |
+	if (mig_plus_1 != 0)
+		instance = (c->w->devices[device].mig_generation & 0xf) << 8 | mig_plus_1;
+	return (abi_device)((uintptr_t)0x510000000000u | g << 24 | instance << 12 |
 			    (uintptr_t)(device + 1) << 4);
 }
 
@@ -82,10 +85,13 @@ static bool resolve(struct ctx *c, abi_device handle)
 	unsigned device = ((unsigned)(uintptr_t)handle >> 4) & 0xff;
 	unsigned mig = ((unsigned)(uintptr_t)handle >> 12) & 0xff;
 
-	if (device == 0 || device > c->w->n_devices || handle != abi_handle(c, device - 1, mig))
+	if (device == 0 || device > c->w->n_devices)
 		return false;
 	c->d = &c->w->devices[device - 1];
 	c->mig = NULL;
+	device_advance(c->w, c->d, c->now_ns);
+	if (handle != abi_handle(c, device - 1, mig))
+		return false;
 	if (mig > c->d->n_migs || (mig != 0 && !c->d->mig_enabled))
 		return false;
 	if (mig != 0)

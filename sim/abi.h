@@ -25,7 +25,6 @@ struct abi_violation {
 	N(_, nvmlInit, (void))                                                             \
 	N(_, nvmlInitWithFlags, (uint32_t))                                                \
 	N(_, nvmlSystemGetCudaDriverVersion_v2, (int *))                                   \
-	N(_, nvmlSystemGetProcessName, (uint32_t, char *, uint32_t))                       \
 	N(_, nvmlDeviceGetCount, (uint32_t *))                                             \
 	N(_, nvmlDeviceGetHandleByIndex, (uint32_t, abi_device *))                         \
 	N(_, nvmlDeviceGetHandleBySerial, (const char *, abi_device *))                    \

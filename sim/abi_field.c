@@ -186,7 +186,7 @@ static void answer(struct ctx *c, struct abi_field_value *v)
 	if (isnan(value))
 		return;
 	v->code = ABI_SUCCESS;
-	v->type = f->type;
+	v->type = (int32_t)f->type;
 	/* Only as many bytes as the type has are written: the rest keeps what it held. */
 	if (f->type == ABI_VALUE_U64)
 		v->value.u64 = fault.has_value ? fault.value : (uint64_t)value;
@@ -246,22 +246,21 @@ static struct abi_sample sample(const struct ctx *c, unsigned type, uint64_t k)
 	return s;
 }
 
-/* The numbers of the newest sample and of the oldest that is still kept (past the newest where
- * there is none yet). */
-static void kept(const struct ctx *c, unsigned type, uint64_t *first, uint64_t *newest)
+/* The numbers of the oldest sample that is still kept and of the first that is not yet out. */
+static void kept(const struct ctx *c, unsigned type, uint64_t *first, uint64_t *end)
 {
 	const struct sensor *s = &c->d->sensor;
 	uint64_t entries = SLOW_ENTRIES;
 	double gap_ns = (double)SLOW_GAP_NS;
 
 	if (type == ABI_SAMPLE_POWER) {
-		*newest = sensor_ring_newest(s, c->now_ns);
+		*end = sensor_ring_count(s, c->now_ns);
 		entries = s->p.ring_entries;
 		gap_ns = s->p.ring_gap_ms * 1e6;
 	} else {
-		*newest = c->now_ns / SLOW_GAP_NS;
+		*end = c->now_ns / SLOW_GAP_NS + 1;
 	}
-	*first = *newest >= entries ? *newest - entries + 1 : 0;
+	*first = *end > entries ? *end - entries : 0;
 	/* What was before the driver started is gone. */
 	if (s->epoch_ns != 0 && (double)*first * gap_ns < (double)s->epoch_ns)
 		*first = (uint64_t)((double)s->epoch_ns / gap_ns) + 1;
@@ -283,7 +282,7 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetSamples, h);
-	uint64_t first, newest;
+	uint64_t first, end;
 	uint32_t n = 0;
 
 	if (code != ABI_SUCCESS)
@@ -292,13 +291,13 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
 	if (code != ABI_SUCCESS)
 		return abi_leave(&c, code);
 	*value_type = ABI_VALUE_U32;
-	kept(&c, type, &first, &newest);
+	kept(&c, type, &first, &end);
 	if (out == NULL) {
 		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries + 1
 						  : SLOW_ENTRIES + 1;
 		return abi_leave(&c, ABI_SUCCESS);
 	}
-	for (uint64_t k = first; k <= newest && n < *count; k++) {
+	for (uint64_t k = first; k < end && n < *count; k++) {
 		struct abi_sample s = sample(&c, type, k);
 
 		if (s.timestamp_us > last_us)

@@ -47,9 +47,19 @@ static const char stub_text[] =
 	"WARNING:\n\nYou should always run with libnvidia-ml.so that is "
 	"installed with your NVIDIA Display Driver.";
 
+static bool is_stub(void)
+{
+	bool stub;
+
+	pthread_mutex_lock(&sim.lock);
+	stub = sim.world->stub;
+	pthread_mutex_unlock(&sim.lock);
+	return stub;
+}
+
 const char *nvmlErrorString(abi_return code)
 {
-	if (sim.world->stub)
+	if (is_stub())
 		return stub_text;
 	if (code == ABI_UNKNOWN && sim.error[0] != 0)
 		return sim.error;
@@ -98,8 +108,9 @@ abi_return nvmlShutdown(void)
 static abi_return version(enum call call, char *out, uint32_t size)
 {
 	struct ctx c;
-	abi_return code = abi_enter(&c, call);
 	bool nvml = call == CALL_nvmlSystemGetNVMLVersion;
+	/* The library knows its own version without a driver. */
+	abi_return code = nvml ? abi_enter_init(&c, call) : abi_enter(&c, call);
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -235,8 +246,9 @@ static abi_return by_text(enum call call, const char *text, abi_device *out)
 	if (text == NULL)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	for (unsigned i = 0; i < c.w->n_devices; i++) {
-		const struct device *d = &c.w->devices[i];
+		struct device *d = &c.w->devices[i];
 
+		device_advance(c.w, d, c.now_ns);
 		if (call == CALL_nvmlDeviceGetHandleByUUID && strcmp(d->uuid, text) == 0)
 			return give_handle(&c, i, 0, out);
 		if (call == CALL_nvmlDeviceGetHandleBySerial && strcmp(d->serial, text) == 0)

@@ -9,6 +9,7 @@
 
 /* The board looks at its power and its temperature this often. */
 #define CONTROL_NS (100 * NS_PER_MS)
+#define CAPPED_NS  (200 * NS_PER_MS)
 
 static void sooner(uint64_t *until_ns, uint64_t t_ns)
 {
@@ -126,14 +127,15 @@ static struct demand demand_at(struct device *d, uint64_t t_ns, uint64_t *until_
 	return q;
 }
 
-/* Once a control step: the limit bites one step after it was passed (an H200 draws 780 W for
- * 100 ms before it is held at 700 W); heat takes the clocks down little by little. */
+/* Once a control step.  The limit holds the mean of some steps, not the moment: an H200 draws
+ * 780 W for a while before it is held at 700 W, and short bursts above it are let be.  Heat
+ * takes the clocks down little by little. */
 static void control(struct device *d, const struct demand *q, uint64_t t_ns)
 {
 	double celsius = history_celsius(&d->history, t_ns);
+	double mean_w = history_mean_w(&d->history, t_ns, CAPPED_NS);
 
-	d->capping = q->watts > d->limit_w && d->demand_w > d->limit_w;
-	d->demand_w = q->watts;
+	d->capping = q->watts > d->limit_w && mean_w > 0.97 * d->limit_w;
 	if (celsius >= d->p.slowdown_c + 3)
 		d->thermal_factor = 0.5;
 	else if (celsius >= d->p.slowdown_c)
@@ -235,6 +237,11 @@ static void act(struct device *d, const struct action *a)
 			d->ecc_uncorrected += (unsigned)a->data;
 		else
 			d->ecc_corrected += (unsigned)a->data;
+		break;
+	case ACTION_MIG:
+		d->mig_generation++;
+		if (a->data != 0 && a->data < d->n_migs)
+			d->n_migs = (unsigned)a->data;
 		break;
 	case ACTION_RECOVERY: d->recovery_action = (unsigned)a->data; break;
 	case ACTION_EVENT:

@@ -1,6 +1,6 @@
 /* A driver that is older than its client lacks symbols, and dlsym() must say so to any client,
  * however it looks.  The dynamic linker passes over a symbol whose value is 0, so that is what
- * we write into our own table of dynamic symbols; the pages are writable for that moment only. */
+ * we write into our own table of dynamic symbols; its pages are writable for that moment. */
 #include "hide.h"
 
 #include <elf.h>
@@ -29,8 +29,8 @@ struct table {
 	size_t n;
 };
 
-/* The GNU hash table is the only thing that tells how many symbols there are: the last one of
- * the longest chain. */
+/* Only a hash table tells how many symbols there are; the GNU one by the last symbol of its
+ * last chain. */
 static size_t count_symbols(const uint32_t *hash)
 {
 	uint32_t n_buckets = hash[0], first = hash[1], bloom = hash[2];
@@ -79,6 +79,8 @@ static int look(struct dl_phdr_info *info, size_t size, void *data)
 			t->symbols = (ElfW(Sym) *)at;
 		else if (dynamic->d_tag == DT_STRTAB)
 			t->strings = (const char *)at;
+		else if (dynamic->d_tag == DT_HASH)
+			t->n = ((const uint32_t *)at)[1];
 		else if (dynamic->d_tag == DT_GNU_HASH)
 			t->n = count_symbols((const uint32_t *)at);
 	}

@@ -15,7 +15,8 @@ int history_init(struct history *h, double watts)
 		return -1;
 	h->n = 1;
 	h->piece[0].watts = watts;
-	h->piece[0].filtered_w = watts;
+	for (int i = 0; i < HISTORY_FILTERS; i++)
+		h->piece[0].filtered_w[i] = watts;
 	h->piece[0].celsius = h->ambient_c + h->c_per_w * watts;
 	return 0;
 }
@@ -77,10 +78,11 @@ void history_add(struct history *h, uint64_t t_ns, double watts, double load, do
 		.clock = clock,
 		.joules = history_joules(h, t_ns),
 		.busy_s = history_busy_s(h, t_ns),
-		.filtered_w = history_filtered_w(h, t_ns),
 		.celsius = history_celsius(h, t_ns),
 	};
 
+	for (unsigned i = 0; i < HISTORY_FILTERS; i++)
+		next.filtered_w[i] = history_filtered_w(h, (enum history_filter)i, t_ns);
 	if (last->at_ns == t_ns)
 		h->n--;
 	*slot(h, h->n) = next;
@@ -101,11 +103,11 @@ double history_busy_s(const struct history *h, uint64_t t_ns)
 	return p->busy_s + p->load * since(p, t_ns);
 }
 
-double history_filtered_w(const struct history *h, uint64_t t_ns)
+double history_filtered_w(const struct history *h, enum history_filter filter, uint64_t t_ns)
 {
 	const struct piece *p = history_at(h, t_ns);
 
-	return approach(p->filtered_w, p->watts, since(p, t_ns), h->filter_s);
+	return approach(p->filtered_w[filter], p->watts, since(p, t_ns), h->filter_s[filter]);
 }
 
 double history_celsius(const struct history *h, uint64_t t_ns)

@@ -14,21 +14,24 @@
 
 #define HISTORY_PIECES 4096u
 
+/* Two low-passes: what power readings are made of, and what the ring holds. */
+enum history_filter { FILTER_READING, FILTER_RING, HISTORY_FILTERS };
+
 struct piece {
 	uint64_t at_ns;
-	double watts;      /* true power in this piece                       */
-	double load;       /* 0..1, how busy                                 */
-	double clock;      /* SM clock, MHz                                  */
-	double joules;     /* at its beginning, since the world began        */
-	double busy_s;     /* the same for the load                          */
-	double filtered_w; /* low-passed power at its beginning          */
-	double celsius;    /* temperature at its beginning               */
+	double watts;                       /* true power in this piece                       */
+	double load;                        /* 0..1, how busy                                 */
+	double clock;                       /* SM clock, MHz                                  */
+	double joules;                      /* at its beginning, since the world began        */
+	double busy_s;                      /* the same for the load                          */
+	double filtered_w[HISTORY_FILTERS]; /* low-passed power at its beginning */
+	double celsius;                     /* temperature at its beginning               */
 };
 
 struct history {
-	struct piece *piece; /* ring of HISTORY_PIECES */
-	uint64_t n;          /* pieces ever added      */
-	double filter_s;     /* time constants         */
+	struct piece *piece;              /* ring of HISTORY_PIECES */
+	uint64_t n;                       /* pieces ever added      */
+	double filter_s[HISTORY_FILTERS]; /* time constants */
 	double thermal_s;
 	double ambient_c, c_per_w;
 };
@@ -46,7 +49,7 @@ const struct piece *history_at(const struct history *h, uint64_t t_ns);
 
 double history_joules(const struct history *h, uint64_t t_ns);
 double history_busy_s(const struct history *h, uint64_t t_ns);
-double history_filtered_w(const struct history *h, uint64_t t_ns);
+double history_filtered_w(const struct history *h, enum history_filter filter, uint64_t t_ns);
 double history_celsius(const struct history *h, uint64_t t_ns);
 
 /* Mean power (or load) over the window that ends at t; power at t where window is 0. */

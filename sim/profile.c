@@ -13,13 +13,17 @@
 #define MEAN_AND_INSTANT(window, lag)                                                         \
 	.period_ms = 100, .average_ms = 1000, .average_lag_ms = 20, .instant_ms = (window),   \
 	.instant_lag_ms = (lag), COUNTER, RING
+/* The same as a Hopper makes it (fitted to recordings of an H200). */
+#define SAMPLED                                                                               \
+	MEAN_AND_INSTANT(25, 10), .sample_ms = 20, .sample_age_ms = 8, .sample_filter_ms = 9
 /* One value for everything. */
 #define ONE_VALUE(period, window)                                                             \
 	.period_ms = (period), .average_ms = (window), .instant_ms = (window),                \
 	.average_lag_ms = 5, .instant_lag_ms = 5, .power_is_instant = true, COUNTER, RING
 
 #define DATA_CENTRE (TRAIT_ECC | TRAIT_ROWS | TRAIT_MIG | TRAIT_MEMORY_SENSOR)
-#define HOPPER (DATA_CENTRE | TRAIT_GPM | TRAIT_TLIMIT | TRAIT_MEMORY_POWER | TRAIT_PCIE_COUNTERS)
+#define HOPPER                                                                                \
+	(DATA_CENTRE | TRAIT_GPM | TRAIT_TLIMIT | TRAIT_MEMORY_POWER | TRAIT_PCIE_COUNTERS)
 
 const struct profile profiles[] = {
 	{ .key = "h200", .name = "NVIDIA H200", .part = "900-2G520-0040-000",
@@ -33,7 +37,7 @@ const struct profile profiles[] = {
 	  .pcie_generation = 5, .pcie_width = 16, .virtualization = 1,
 	  .ambient_c = 35.3, .c_per_w = 0.0343, .thermal_s = 12,
 	  .shutdown_c = 95, .slowdown_c = 89, .memory_max_c = 95, .gpu_max_c = 87,
-	  .sensor = { MEAN_AND_INSTANT(25, 10) } },
+	  .sensor = { SAMPLED } },
 	{ .key = "h100", .name = "NVIDIA H100 80GB HBM3", .part = "900-2G520-0000-000",
 	  .vbios = "96.00.74.00.01", .traits = HOPPER,
 	  .architecture = 9, .major = 9, .cores = 16896,
@@ -45,7 +49,7 @@ const struct profile profiles[] = {
 	  .pcie_generation = 5, .pcie_width = 16,
 	  .ambient_c = 30, .c_per_w = 0.045, .thermal_s = 12,
 	  .shutdown_c = 92, .slowdown_c = 89, .memory_max_c = 95, .gpu_max_c = 87,
-	  .sensor = { MEAN_AND_INSTANT(22.6, 10) } },
+	  .sensor = { SAMPLED } },
 	{ .key = "a100", .name = "NVIDIA A100-SXM4-80GB", .part = "692-2G506-0212-002",
 	  .vbios = "92.00.45.00.05", .traits = DATA_CENTRE,
 	  .architecture = 7, .major = 8, .cores = 6912,
@@ -105,7 +109,7 @@ const struct profile profiles[] = {
 	  .pcie_generation = 5, .pcie_width = 16,
 	  .ambient_c = 28, .c_per_w = 0.045, .thermal_s = 12,
 	  .shutdown_c = 92, .slowdown_c = 89, .memory_max_c = 95, .gpu_max_c = 87,
-	  .sensor = { MEAN_AND_INSTANT(20, 10) } },
+	  .sensor = { SAMPLED } },
 	{ .key = "laptop", .name = "NVIDIA GeForce RTX 4070 Laptop GPU", .part = NULL,
 	  .vbios = "95.06.24.00.7A", .traits = TRAIT_TLIMIT | TRAIT_NO_LIMIT,
 	  .architecture = 8, .major = 8, .minor = 9, .cores = 4608,
@@ -119,7 +123,8 @@ const struct profile profiles[] = {
 	  .shutdown_c = 105, .slowdown_c = 102, .memory_max_c = 105, .gpu_max_c = 87,
 	  .sensor = { MEAN_AND_INSTANT(100, 10) } },
 	{ .key = "spark", .name = "NVIDIA GB10", .part = NULL,
-	  .vbios = "9A.0B.0E.00.00", .traits = TRAIT_SHARED_MEMORY | TRAIT_TLIMIT | TRAIT_NO_LIMIT,
+	  .vbios = "9A.0B.0E.00.00",
+	  .traits = TRAIT_SHARED_MEMORY | TRAIT_TLIMIT | TRAIT_NO_LIMIT,
 	  .architecture = 10, .major = 12, .minor = 1, .cores = 6144,
 	  .device_id = 0x2E1210DE, .subsystem_id = 0x000010DE,
 	  .memory_mib = 124610, .bar1_mib = 0,

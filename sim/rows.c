@@ -11,8 +11,8 @@
 
 #include "base/suggest.h"
 
-static int fail_at(struct rows *r, unsigned line, unsigned column, const char *format,
-		   va_list ap)
+__attribute__((format(printf, 4, 0))) static int
+fail_at(struct rows *r, unsigned line, unsigned column, const char *format, va_list ap)
 {
 	int n = snprintf(r->error, r->error_size, "%s:%u:%u: ", r->name, line, column);
 
@@ -201,6 +201,25 @@ int rows_table(struct rows *r, const struct toml_node *table, const struct key *
 			return fail_key(r, c, "unknown key '%s'; did you mean '%s'?", c->key,
 					near);
 		return fail_key(r, c, "unknown key '%s'", c->key);
+	}
+	return 0;
+}
+
+int rows_some(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
+	      void *target)
+{
+	for (size_t i = 0; i < n; i++) {
+		const struct toml_node *node = toml_get(table, keys[i].name);
+		struct toml_node only, holder;
+
+		if (node == NULL)
+			continue;
+		only = *node;
+		only.next = NULL;
+		holder = *table;
+		holder.child = &only;
+		if (rows_table(r, &holder, keys, n, target) != 0)
+			return -1;
 	}
 	return 0;
 }

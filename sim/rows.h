@@ -47,6 +47,10 @@ int rows_want(struct rows *r, const struct toml_node *node, const char *what);
 int rows_table(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
 	       void *target);
 
+/* Only those members that have a row. */
+int rows_some(struct rows *r, const struct toml_node *table, const struct key *keys, size_t n,
+	      void *target);
+
 bool rows_number(const struct toml_node *node, double *number);
 
 #endif

@@ -19,33 +19,56 @@ static double seen(const struct sensor *s, double watts)
 	return w > 0 ? w : 0;
 }
 
+/* Last point of a grid at or before t. */
+static uint64_t grid_before(uint64_t t_ns, double gap_ms, double phase_ms)
+{
+	uint64_t gap = ns(gap_ms), phase;
+
+	if (gap == 0)
+		return t_ns;
+	phase = ns(phase_ms) % gap;
+	return t_ns < phase ? 0 : t_ns - (t_ns - phase) % gap;
+}
+
+static void refresh_boxcars(struct sensor *s, const struct history *h, uint64_t now_ns)
+{
+	s->average_w =
+		history_mean_w(h, before(now_ns, s->p.average_lag_ms), ns(s->p.average_ms));
+	s->instant_w =
+		history_mean_w(h, before(now_ns, s->p.instant_lag_ms), ns(s->p.instant_ms));
+}
+
+static void refresh_samples(struct sensor *s, const struct history *h, uint64_t now_ns)
+{
+	uint64_t at_ns = grid_before(before(now_ns, s->p.sample_age_ms), s->p.sample_ms,
+				     s->p.sample_phase_ms);
+	unsigned n = (unsigned)(s->p.average_ms / s->p.sample_ms + 0.5);
+	double sum = 0;
+
+	s->instant_w = history_filtered_w(h, FILTER_READING, at_ns);
+	for (unsigned i = 0; i < n; i++)
+		sum += history_filtered_w(h, FILTER_READING, before(at_ns, i * s->p.sample_ms));
+	s->average_w = n > 0 ? sum / n : s->instant_w;
+}
+
 void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
 	if (s->fresh && now_ns - s->refreshed_ns < ns(s->p.period_ms))
 		return;
 	s->fresh = true;
 	s->refreshed_ns = now_ns;
-	s->average_w = seen(
-		s, history_mean_w(h, before(now_ns, s->p.average_lag_ms), ns(s->p.average_ms)));
-	s->instant_w = seen(
-		s, history_mean_w(h, before(now_ns, s->p.instant_lag_ms), ns(s->p.instant_ms)));
-}
-
-/* Last tick of the counter's grid at or before now. */
-static uint64_t tick_before(const struct sensor *s, uint64_t now_ns)
-{
-	uint64_t tick = ns(s->p.tick_ms), phase = ns(s->p.tick_phase_ms);
-
-	if (tick == 0)
-		return now_ns;
-	if (now_ns < phase)
-		return 0;
-	return now_ns - (now_ns - phase) % tick;
+	if (s->p.sample_ms > 0)
+		refresh_samples(s, h, now_ns);
+	else
+		refresh_boxcars(s, h, now_ns);
+	s->average_w = seen(s, s->average_w);
+	s->instant_w = seen(s, s->instant_w);
 }
 
 uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
-	uint64_t tick_ns = before(tick_before(s, now_ns), s->p.tick_lag_ms);
+	uint64_t grid_ns = grid_before(now_ns, s->p.tick_ms, s->p.tick_phase_ms);
+	uint64_t tick_ns = before(grid_ns, s->p.tick_lag_ms);
 	double joules, epoch_s;
 
 	if (tick_ns < s->epoch_ns)
@@ -79,20 +102,20 @@ static double wobble(uint64_t k)
 
 static uint64_t ring_at_ns(const struct sensor *s, uint64_t k)
 {
-	double ms = (double)k * s->p.ring_gap_ms;
+	double ms = s->p.ring_phase_ms + (double)k * s->p.ring_gap_ms;
 
 	if (k != 0)
 		ms += 0.5 * s->p.ring_jitter_ms * wobble(k);
 	return ns(ms);
 }
 
-uint64_t sensor_ring_newest(const struct sensor *s, uint64_t now_ns)
+uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns)
 {
 	uint64_t ready_ns = before(now_ns, s->p.ring_age_ms);
-	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring_gap_ms * 1e6)) + 1;
+	uint64_t k = (uint64_t)((double)ready_ns / (s->p.ring_gap_ms * 1e6)) + 2;
 
-	/* Jitter is below one gap, so two steps back are enough. */
-	while (k > 0 && ring_at_ns(s, k) > ready_ns)
+	/* Too high by a few where there is a phase or jitter: both are below one gap. */
+	while (k > 0 && ring_at_ns(s, k - 1) > ready_ns)
 		k--;
 	return k;
 }
@@ -101,7 +124,7 @@ struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct his
 					uint64_t k)
 {
 	uint64_t at_ns = ring_at_ns(s, k);
-	double w = history_filtered_w(h, before(at_ns, s->p.ring_delay_ms));
+	double w = history_filtered_w(h, FILTER_RING, before(at_ns, s->p.ring_delay_ms));
 
 	return (struct sensor_sample){ at_ns, seen(s, w) };
 }

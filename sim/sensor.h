@@ -1,9 +1,16 @@
 /* sensor: what the driver publishes of true power.
  *
- * Measured on an H200 and published for other chips: a moving mean ("average"), a short mean
- * ("instant"), both renewed at most once a period and only when somebody asks; an energy
- * counter that moves on a fixed grid; a ring of low-passed samples with wall-clock stamps.
- * Gain and offset stand for the calibration of the board and touch all four. */
+ * A moving mean ("average") and a short mean ("instant"), both renewed at most once a period
+ * and only when somebody asks; an energy counter that moves on a fixed grid; a ring of
+ * low-passed samples with wall-clock stamps.
+ *
+ * The two means come in two makes.  The plain one is a boxcar, as published for most chips.
+ * Recordings of an H200 show how it is done there: power goes through a low-pass of about 9 ms
+ * and is sampled every 20 ms on a grid of its own; instant is the newest sample, average the
+ * mean of the last fifty.  To a slow load that looks like boxcars of 25 ms and 1 s; a load near
+ * 20 ms beats with the grid, and then even the average is wrong.
+ *
+ * Gain and offset stand for the calibration of the board and touch everything. */
 #ifndef SIM_SENSOR_H
 #define SIM_SENSOR_H
 
@@ -17,11 +24,14 @@ struct sensor_params {
 	double period_ms;                  /* of average and instant                 */
 	double average_ms, average_lag_ms; /* boxcar that ends lag before the read   */
 	double instant_ms, instant_lag_ms;
+	double sample_ms; /* 0: boxcars, else means are made of samples that far apart  */
+	double sample_phase_ms, sample_age_ms, sample_filter_ms;
 	double gain, offset_w;
 	double tick_ms, tick_phase_ms, tick_lag_ms; /* of the counter                   */
 	double read_loss_ms; /* a counter read d after another loses r/(r+d) of the
 				energy between them; 0: reads do no harm                */
-	double ring_gap_ms, ring_age_ms, ring_jitter_ms, ring_delay_ms, ring_filter_ms;
+	double ring_gap_ms, ring_phase_ms, ring_age_ms, ring_jitter_ms, ring_delay_ms,
+		ring_filter_ms;
 	unsigned ring_entries;
 	bool power_is_instant; /* nvmlDeviceGetPowerUsage gives the instant value       */
 	bool no_average, no_instant, no_counter, no_ring;
@@ -50,8 +60,8 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns);
 /* The counter as read now, in mJ. */
 uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns);
 
-/* Number k of the ring's endless series; the newest one published at now; the oldest kept. */
-uint64_t sensor_ring_newest(const struct sensor *s, uint64_t now_ns);
+/* The ring is the end of an endless series: how many of it are out at now, and number k. */
+uint64_t sensor_ring_count(const struct sensor *s, uint64_t now_ns);
 struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct history *h,
 					uint64_t k);
 

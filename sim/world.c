@@ -90,12 +90,11 @@ static int sooner_action(const void *a, const void *b)
 	return x->at_ns < y->at_ns ? -1 : x->at_ns > y->at_ns;
 }
 
-/* qsort is not stable, but glibc's is a merge sort wherever memory allows; actions at the same
- * instant have no order that anybody could see. */
 static int start_device(struct world *w, struct device *d)
 {
 	d->sensor.p = d->p.sensor;
-	d->history.filter_s = d->sensor.p.ring_filter_ms * 1e-3;
+	d->history.filter_s[FILTER_READING] = d->sensor.p.sample_filter_ms * 1e-3;
+	d->history.filter_s[FILTER_RING] = d->sensor.p.ring_filter_ms * 1e-3;
 	d->history.ambient_c = d->p.ambient_c;
 	d->history.c_per_w = d->p.c_per_w;
 	d->history.thermal_s = d->p.thermal_s;
@@ -114,6 +113,7 @@ int world_start(struct world *w)
 		if (start_device(w, &w->devices[i]) != 0)
 			return -1;
 	w->start_ns = clock_mono_ns(clock_real());
+	w->stepped_ns = w->begin_ns;
 	return 0;
 }
 
@@ -124,12 +124,13 @@ uint64_t world_now_ns(const struct world *w)
 	if (w->mode == TIME_STEPPED)
 		return w->stepped_ns;
 	real_ns = clock_mono_ns(clock_real()) - w->start_ns;
-	return w->mode == TIME_SCALED ? (uint64_t)((double)real_ns * w->rate) : real_ns;
+	return w->begin_ns +
+	       (w->mode == TIME_SCALED ? (uint64_t)((double)real_ns * w->rate) : real_ns);
 }
 
 uint64_t world_wall_ns(const struct world *w, uint64_t t_ns)
 {
-	uint64_t wall = w->wall_ns + t_ns;
+	uint64_t wall = w->wall_ns + t_ns - w->begin_ns;
 
 	for (size_t i = 0; i < w->n_actions && w->actions[i].at_ns <= t_ns; i++)
 		if (w->actions[i].kind == ACTION_WALL)

@@ -76,6 +76,7 @@ struct device {
 	struct mig migs[WORLD_MIGS_MAX];
 	unsigned n_migs;
 	bool mig_enabled;
+	unsigned mig_generation; /* of the handles of its instances */
 
 	/* State. */
 	struct history history;
@@ -94,7 +95,6 @@ struct device {
 	double thermal_factor;
 	uint64_t reasons;
 	uint64_t limited_ns[N_LIMITED];
-	double demand_w;
 };
 
 enum action_kind {
@@ -107,6 +107,7 @@ enum action_kind {
 	ACTION_FREEZE,
 	ACTION_THAW,
 	ACTION_ECC,      /* data: corrected (type 1) or uncorrected (type 2) errors more */
+	ACTION_MIG,      /* handles of instances end; data: so many are left, 0: all */
 	ACTION_RECOVERY, /* data: field 230 from now on */
 };
 
@@ -126,6 +127,7 @@ struct world {
 	uint64_t start_ns;   /* of CLOCK_MONOTONIC; real and scaled   */
 	uint64_t stepped_ns; /* stepped                                */
 	uint64_t wall_ns;    /* at the beginning                       */
+	uint64_t begin_ns;   /* world time when it is first looked at: loads have run so long */
 
 	char driver[32], nvml[32];
 	int cuda;
@@ -149,7 +151,7 @@ struct world {
 struct world *world_new(void);
 void world_free(struct world *w);
 
-/* Adds n GPUs of that profile; their first, or NULL (too many, no memory).  Devices may move. */
+/* Adds n GPUs of that profile; their first, or NULL (too many, no memory).  The others move. */
 struct device *world_add(struct world *w, const struct profile *p, unsigned n);
 
 /* To be called once all is described: sorts actions, starts devices and time. */

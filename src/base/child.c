@@ -9,6 +9,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <spawn.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -348,4 +349,20 @@ int child_run(const char *const argv[], uint64_t deadline_ns, char *out, size_t 
 	if (rc)
 		return rc;
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+bool child_exists(const char *program)
+{
+	const char *path = getenv("PATH");
+	char full[4096];
+
+	if (strchr(program, '/'))
+		return access(program, X_OK) == 0;
+	for (path = path ? path : "/bin:/usr/bin"; path; path = strchr(path, ':')) {
+		path += *path == ':';
+		snprintf(full, sizeof(full), "%.*s/%s", (int)strcspn(path, ":"), path, program);
+		if (access(full, X_OK) == 0)
+			return true;
+	}
+	return false;
 }

@@ -40,6 +40,9 @@ int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status);
  * One that hangs in the kernel and does not end even then is left behind after a second. */
 void child_stop(struct child *c);
 
+/* Would child_start() find this program?  Cheaper than trying. */
+bool child_exists(const char *program);
+
 /* child_start, read at most size - 1 bytes of output into out, wait, stop.  The exit status
  * (0-255, or 128 + signal) or a negative gw_error. */
 int child_run(const char *const argv[], uint64_t deadline_ns, char *out, size_t size);

@@ -64,7 +64,7 @@ static void print_value(const struct cli *c, const struct gw_device *d, unsigned
 {
 	const struct gw_quantity_info *info = gw_quantity_info(q);
 	char name[128];
-	double v;
+	double v = 0;
 	enum gw_absence why = gw_device_value(d, q, &v);
 
 	if (why != GW_HAVE) {

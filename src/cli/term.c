@@ -2,8 +2,6 @@
 
 #include "base/utf8.h"
 
-#include <langinfo.h>
-#include <locale.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,10 +40,21 @@ static bool want_color(const char *mode)
 	return term.tty && kind && strcmp(kind, "dumb") != 0;
 }
 
+/* By the variables alone: setlocale() would read 350 KB of tables to tell the same. */
+static bool want_utf8(void)
+{
+	static const char *const names[] = { "LC_ALL", "LC_CTYPE", "LANG" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (is_set(names[i]))
+			return strcasestr(getenv(names[i]), "utf-8") ||
+			       strcasestr(getenv(names[i]), "utf8");
+	return false;
+}
+
 void term_init(const char *color_mode)
 {
-	setlocale(LC_CTYPE, "");
-	term.utf8 = strcmp(nl_langinfo(CODESET), "UTF-8") == 0;
+	term.utf8 = want_utf8();
 	term.tty = isatty(STDOUT_FILENO);
 	term.color = want_color(color_mode);
 }

@@ -121,6 +121,11 @@ static const struct drm_vendor amd = {
 _Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
 	       "a channel for each row");
 
+static bool present(struct backend *b)
+{
+	return drm_present(b, &amd);
+}
+
 static int open_amd(struct backend *b)
 {
 	return drm_open(b, &amd);
@@ -129,6 +134,7 @@ static int open_amd(struct backend *b)
 const struct backend_ops backend_amdgpu = {
 	.name = "amdgpu",
 	.vendor = GW_VENDOR_AMD,
+	.present = present,
 	.open = open_amd,
 	.close = drm_close,
 	.read = drm_read,

@@ -25,6 +25,7 @@ struct usage {
 	int gpu_instance; /* -1: none */
 	uint64_t memory_bytes;
 	enum gw_absence memory_why;
+	char name[32]; /* of a simulated process, which /proc does not know; else "" */
 };
 
 struct usage_list {
@@ -54,6 +55,10 @@ struct device_event {
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
+
+	/* A quick look, on the caller's thread, whether open is worth its while: nothing is opened,
+	 * started or woken.  False: no, and the cause is set.  NULL: always worth it. */
+	bool (*present)(struct backend *b);
 
 	/* Looks for its GPUs and opens them: a slot for each through backend_slot(), in the driver's
 	 * order, STATIC tier and texts filled.  Where it cannot, or finds none, sets the cause with

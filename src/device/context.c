@@ -48,11 +48,6 @@ static int add_opener(struct gw_ctx *ctx, const struct backend_ops *ops)
 	o->b.ops = ops;
 	o->b.env = &ctx->env;
 	backend_fail(&o->b, GW_CAUSE_NO_GPU, "not looked yet");
-	if (ctx->deadline_ns) {
-		o->lane = lane_new();
-		if (!o->lane)
-			return -GW_E_NOMEM;
-	}
 	return 0;
 }
 
@@ -157,12 +152,33 @@ static void retry_later(struct opener *o, uint64_t now)
 	o->retry_ns = now + o->backoff_ns;
 }
 
+static int borrow_lane(struct gw_ctx *ctx, struct opener *o)
+{
+	if (!ctx->deadline_ns)
+		return 0;
+	o->lane = ctx->spare ? ctx->spare : lane_new();
+	ctx->spare = NULL;
+	return o->lane ? 0 : -GW_E_NOMEM;
+}
+
+static void return_lane(struct gw_ctx *ctx, struct opener *o)
+{
+	if (!o->lane)
+		return;
+	if (ctx->spare)
+		lane_free(o->lane);
+	else
+		ctx->spare = o->lane;
+	o->lane = NULL;
+}
+
 /* The lane is idle: takes over what it found. */
 static int settle(struct gw_ctx *ctx, struct opener *o)
 {
 	uint64_t now = clock_mono_ns(ctx->clock);
 	int err = o->error;
 
+	return_lane(ctx, o);
 	o->stalled = false;
 	o->error = 0;
 	ctx->generation++;
@@ -195,12 +211,14 @@ static bool device_stalled(const struct gw_ctx *ctx, const struct backend *b)
 
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
-	if (o->lane && !lane_wait(o->lane, 0))
-		return 0; /* the last try is still under way */
-	if (o->stalled)
-		return settle(ctx, o);
+	if (o->stalled) /* is the last try still under way? */
+		return lane_wait(o->lane, 0) ? settle(ctx, o) : 0;
 	if (device_stalled(ctx, &o->b))
 		return 0;
+	if (!close_only && !o->b.open && o->b.ops->present && !o->b.ops->present(&o->b))
+		return settle(ctx, o);
+	if (borrow_lane(ctx, o) != 0)
+		return -GW_E_NOMEM;
 	name_calls_in(&o->b, true);
 	o->close_only = close_only;
 	if (!run_on(ctx, o->lane, open_or_close, o)) {
@@ -245,7 +263,6 @@ static void number_for_cuda(struct gw_ctx *ctx)
 
 int context_refresh(struct gw_ctx *ctx)
 {
-	uint64_t now = clock_mono_ns(ctx->clock);
 	unsigned before = ctx->generation;
 	int err = 0;
 
@@ -256,7 +273,7 @@ int context_refresh(struct gw_ctx *ctx)
 		if (!usable(o) || gone) {
 			if (gone && usable(o))
 				o->retry_ns = 0;
-			if (worth_trying(ctx, i) && now >= o->retry_ns)
+			if (worth_trying(ctx, i) && clock_mono_ns(ctx->clock) >= o->retry_ns)
 				err = try_open(ctx, o, false);
 		}
 		if (ctx->first_only && (usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
@@ -347,12 +364,18 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (all_idle && !o->stalled) {
+		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
+			/* Without memory for a lane it is closed here, however long it takes. */
+			borrow_lane(ctx, o);
 			o->close_only = true;
-			all_idle &= run_on(ctx, o->lane, open_or_close, o);
+			o->stalled = !run_on(ctx, o->lane, open_or_close, o);
 		}
-		all_idle &= lane_free(o->lane);
+		if (o->stalled)
+			all_idle = lane_free(o->lane) && all_idle;
+		else
+			return_lane(ctx, o);
 	}
+	all_idle &= lane_free(ctx->spare);
 	if (!all_idle)
 		return; /* a call under way still uses what we would free */
 	for (unsigned i = 0; i < ctx->slots; i++) {

@@ -2,8 +2,9 @@
  * a hung driver from hanging the caller.
  *
  * One mutex guards all of it.  With a deadline every vendor call runs on a lane: one for each
- * backend (open, close) and one for each device (read, list); what a busy lane holds is not
- * touched by anyone else, and what was known before stays known. */
+ * device (read, list), and one that the backends share to open and close, unless it gets stuck
+ * with one of them; what a busy lane holds is not touched by anyone else, and what was known
+ * before stays known. */
 #ifndef GW_DEVICE_CONTEXT_H
 #define GW_DEVICE_CONTEXT_H
 
@@ -20,6 +21,7 @@ struct slot {
 	struct lane *lane; /* NULL: calls run on the caller's thread                     */
 	bool stalled;      /* the last call has not returned                             */
 	unsigned tiers;    /* what to read; the lane's while busy                        */
+	uint64_t now_ns;   /* when it was asked for; likewise                            */
 	int cuda_ordinal;
 	struct report last; /* d->r as of the last time the lane was idle                 */
 	struct usage_list usage; /* who is on it; the lane's while busy                   */
@@ -29,7 +31,7 @@ struct slot {
 
 struct opener { /* a backend and when to try it */
 	struct backend b;
-	struct lane *lane;
+	struct lane *lane; /* while it is used, and for good when stuck */
 	bool stalled;
 	bool close_only; /* what the lane is to do  */
 	int error;
@@ -45,6 +47,7 @@ struct gw_ctx {
 	uint64_t deadline_ns; /* 0: no lanes */
 	bool first_only;      /* "auto": the first backend with devices is enough */
 	bool let_go;
+	struct lane *spare; /* the lane that no opener uses now */
 	struct opener *opener[BACKENDS_MAX];
 	unsigned openers;
 	struct slot **slot;

@@ -484,6 +484,14 @@ static void say_why_none(struct backend *b, const struct pci_gpu *gpu, unsigned 
 			     gpu[0].driver);
 }
 
+bool drm_present(struct backend *b, const struct drm_vendor *vendor)
+{
+	if (b->count || drm_pci_list(b->env->root, vendor->vendor, NULL, 0) > 0)
+		return true;
+	say_why_none(b, NULL, 0);
+	return false;
+}
+
 int drm_open(struct backend *b, const struct drm_vendor *vendor)
 {
 	struct pci_gpu gpu[GPUS_MAX];

@@ -99,7 +99,8 @@ struct drm_device {
 	uint64_t energy_uj, energy_ns; /* previous reading, for derive; ns 0: none */
 };
 
-/* The functions of struct backend_ops, but that open is told the vendor. */
+/* The functions of struct backend_ops, but that present and open are told the vendor. */
+bool drm_present(struct backend *b, const struct drm_vendor *vendor);
 int drm_open(struct backend *b, const struct drm_vendor *vendor);
 void drm_close(struct backend *b);
 void drm_read(struct device *d, unsigned tiers);

@@ -132,6 +132,11 @@ static const struct drm_vendor intel = {
 _Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
 	       "a channel for each row");
 
+static bool present(struct backend *b)
+{
+	return drm_present(b, &intel);
+}
+
 static int open_intel(struct backend *b)
 {
 	return drm_open(b, &intel);
@@ -140,6 +145,7 @@ static int open_intel(struct backend *b)
 const struct backend_ops backend_intel = {
 	.name = "intel",
 	.vendor = GW_VENDOR_INTEL,
+	.present = present,
 	.open = open_intel,
 	.close = drm_close,
 	.read = drm_read,

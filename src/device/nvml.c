@@ -197,12 +197,20 @@ static bool look_up(struct backend *b, struct nvml *n)
 
 /* ---- why init failed ---- */
 
-/* "580.159.04" of ".../libnvidia-ml.so.580.159.04", "" where the name has no version. */
-static const char *library_version(const char *path)
+/* Version of the library itself: it tells without being initialised; else its name does
+ * (".../libnvidia-ml.so.580.159.04"). */
+static void library_version(struct backend *b, char *out, size_t size)
 {
-	const char *at = strstr(path, ".so.");
+	const struct nvml *n = b->priv;
+	const char *at = strstr(b->library_path, ".so.");
+	char said[ABI_VERSION_SIZE] = "";
 
-	return at && strchr(at + 4, '.') ? at + 4 : "";
+	if (n->call.nvml_version && NVML_B(b, nvml_version, said, sizeof(said)) == ABI_SUCCESS)
+		snprintf(out, size, "%s", said);
+	else if (at && strchr(at + 4, '.'))
+		snprintf(out, size, "%s", at + 4);
+	else
+		snprintf(out, size, "of another version");
 }
 
 /* The toolkit's stub, under whatever name it was installed, spells its codes with a warning. */
@@ -213,17 +221,16 @@ static void init_failed(struct backend *b, abi_return code)
 	const struct root *root = b->env->root;
 	const struct nvml *n = b->priv;
 	const char *said = n->error_string ? n->error_string(code) : NULL;
-	const char *ours = library_version(b->library_path);
-	char kernel[64], name[24], clean[160];
+	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[160];
 	bool open;
 
 	nvml_code_name(code, name);
 	switch (nvml_meaning(code)->cause) {
 	case GW_CAUSE_VERSION_MISMATCH:
 		environment_nvidia_module(root, kernel, sizeof(kernel), &open);
+		library_version(b, ours, sizeof(ours));
 		backend_fail(b, GW_CAUSE_VERSION_MISMATCH, "kernel driver %s, library %s",
-			     *kernel ? kernel : "of unknown version",
-			     *ours ? ours : "of another");
+			     *kernel ? kernel : "of unknown version", ours);
 		break;
 	case GW_CAUSE_NO_DRIVER:
 		if (root_exists(root, "proc/driver/nvidia/version") &&

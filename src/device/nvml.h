@@ -1,8 +1,9 @@
 /* nvml: the NVML backend's own view of the library and of a device behind it.
  *
- * nvml.c loads, opens and closes; nvml_read.c reads figures by a table; nvml_process.c lists
+ * nvml.c loads, opens and closes; nvml_read.c reads figures by the table nvml_readers.def, with
+ * nvml_shape.c and nvml_gpm.c making the calls; nvml_process.c lists
  * processes in whatever layout the driver writes; nvml_event.c waits for events and drains
- * the driver's sample ring.  Nothing outside these four includes this header but tests. */
+ * the driver's sample ring.  Nothing outside these includes this header but tests. */
 #ifndef GW_DEVICE_NVML_H
 #define GW_DEVICE_NVML_H
 

@@ -419,6 +419,7 @@ ABI_SIZE(struct abi_accounting, 56);
 	N(process_detail, nvmlDeviceGetRunningProcessDetailList,                             \
 	  (abi_device, struct abi_process_detail_list *))                                    \
 	N(conf_compute, nvmlDeviceGetConfComputeMemSizeInfo, (abi_device, void *))           \
+	N(process_name, nvmlSystemGetProcessName, (uint32_t, char *, uint32_t))              \
 	N(process_utilization, nvmlDeviceGetProcessUtilization,                              \
 	  (abi_device, struct abi_process_utilization *, uint32_t *, uint64_t))              \
 	N(samples, nvmlDeviceGetSamples,                                                     \

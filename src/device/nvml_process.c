@@ -115,6 +115,8 @@ static abi_return add_list(struct device *d, unsigned type, enum nvml_call call,
 		struct usage u = { .type = type };
 
 		decode(nd->processes + (size_t)i * stride, stride, &u, total);
+		if (d->backend->simulated && nvml_of(d)->call.process_name)
+			NVML(d, process_name, (uint32_t)u.pid, u.name, sizeof(u.name));
 		if (u.pid != 0)
 			*ret_error = usage_add(l, &u);
 	}

@@ -70,7 +70,9 @@ static void run(struct backend *b, struct answer *a, const char *query,
 					     "--format=csv,noheader,nounits", NULL };
 		uint64_t deadline = clock_mono_ns(clock_real()) + DEADLINE_NS;
 
-		a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
+		a->rc = -GW_E_NOENT;
+		if (child_exists(argv[0]))
+			a->rc = child_run(argv, deadline, a->text, sizeof(a->text));
 		if ((a->rc != -GW_E_NOENT && a->rc != -GW_E_PERM) ||
 		    n->program + 1 == COUNT(programs))
 			break;
@@ -318,19 +320,29 @@ static void nvsmi_close(struct backend *b)
 	b->open = false;
 }
 
+static bool nvsmi_present(struct backend *b)
+{
+	const char *why = "not in PATH, /usr/bin or /usr/lib/wsl/lib";
+
+	if (!(b->env->flags & GW_ALLOW_EXEC))
+		why = "programs may not be started here";
+	else if (!b->env->root->real)
+		why = "it would not tell of another root";
+	else
+		for (size_t i = 0; i < COUNT(programs); i++)
+			if (child_exists(programs[i]))
+				return true;
+	backend_fail(b, GW_CAUSE_NO_NVIDIA_SMI, "%s", why);
+	return false;
+}
+
 static int nvsmi_open(struct backend *b)
 {
 	struct nvsmi *n;
 	int err;
 
-	if (!(b->env->flags & GW_ALLOW_EXEC)) {
-		backend_fail(b, GW_CAUSE_NO_NVIDIA_SMI, "programs may not be started here");
+	if (!nvsmi_present(b))
 		return 0;
-	}
-	if (!b->env->root->real) {
-		backend_fail(b, GW_CAUSE_NO_NVIDIA_SMI, "it would not tell of another root");
-		return 0;
-	}
 	if (sleeping_list(b, PCI_VENDOR_NVIDIA))
 		return 0;
 	n = calloc(1, sizeof(*n));
@@ -526,6 +538,7 @@ unlock:
 const struct backend_ops backend_nvsmi = {
 	.name = "nvidia-smi",
 	.vendor = GW_VENDOR_NVIDIA,
+	.present = nvsmi_present,
 	.open = nvsmi_open,
 	.close = nvsmi_close,
 	.read = nvsmi_read,

@@ -108,6 +108,7 @@ static void fill(const struct root *root, struct entry *e, unsigned device,
 	if (proc_read(root, u->pid, p) != 0) {
 		e->pub.orphan = 1;
 		memset(p, 0, sizeof(*p));
+		utf8_clean(e->name, sizeof(e->name), u->name);
 		return;
 	}
 	e->pub.pid = p->pid;

@@ -1,7 +1,7 @@
 /* snapshot: everything about the machine and its GPUs at one moment, copied out.
  *
- * Taking one again costs the vendor's calls, a copy of each report and three clock readings;
- * nothing is allocated unless there are more devices than before. */
+ * Taking one again costs the calls of the vendor, a copy of each report, two clock readings and
+ * two more for each device; nothing is allocated unless there are more devices than before. */
 #include "context.h"
 
 #include <stdio.h>
@@ -35,7 +35,9 @@ int gw_snapshot_new(struct gw_ctx *ctx, struct gw_snapshot **ret_snap)
 	if (!s)
 		return -GW_E_NOMEM;
 	s->ctx = ctx;
-	s->generation = ctx->generation - 1;
+	pthread_mutex_lock(&ctx->lock);
+	s->generation = ctx->generation - 1; /* status is still to be filled */
+	pthread_mutex_unlock(&ctx->lock);
 	memset(s->host.why, GW_ABSENT_NOT_READ, sizeof(s->host.why));
 	s->status =
 		(struct gw_status){ .backend = "none", .message = "", .missing_symbols = "" };
@@ -139,8 +141,7 @@ static void read_slot(void *arg)
 {
 	struct slot *s = arg;
 	struct device *d = s->d;
-	uint64_t now = clock_mono_ns(d->backend->env->clock);
-	unsigned due = report_due(&d->r, s->tiers, now);
+	unsigned due = report_due(&d->r, s->tiers, s->now_ns);
 
 	if (due && d->backend->open)
 		d->backend->ops->read(d, due);
@@ -213,15 +214,18 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 		err = make_room(snap, ctx->slots);
 	if (err)
 		goto out;
-	for (unsigned i = 0; i < ctx->slots; i++)
-		if (!ctx->slot[i]->stalled)
-			ctx->slot[i]->tiers = tiers;
+	snap->mono_ns = clock_mono_ns(ctx->clock);
+	snap->wall_ns = clock_wall_ns(ctx->clock);
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		if (ctx->slot[i]->stalled)
+			continue;
+		ctx->slot[i]->tiers = tiers;
+		ctx->slot[i]->now_ns = snap->mono_ns;
+	}
 	context_each(ctx, read_slot);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		fill_entry(snap->entry[i], ctx->slot[i]);
 	snap->count = ctx->slots;
-	snap->mono_ns = clock_mono_ns(ctx->clock);
-	snap->wall_ns = clock_wall_ns(ctx->clock);
 	refresh_host(ctx, snap->mono_ns);
 	snap->host = ctx->host_report;
 	if (snap->generation != ctx->generation)

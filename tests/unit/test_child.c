@@ -306,9 +306,19 @@ static void works_in_a_program_that_ignores_its_children(void **state)
 
 #define CHILD_TEST(f) cmocka_unit_test_setup_teardown(f, count_before, nothing_is_left)
 
+static void tells_whether_a_program_exists_without_starting_it(void **state)
+{
+	(void)state;
+	assert_true(child_exists("sh"));
+	assert_true(child_exists("/bin/sh"));
+	assert_false(child_exists("no-such-program-here"));
+	assert_false(child_exists("/no/such/program"));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(tells_whether_a_program_exists_without_starting_it),
 		CHILD_TEST(hands_out_lines),
 		CHILD_TEST(passes_over_a_line_that_is_too_long),
 		CHILD_TEST(a_line_waits_no_longer_than_its_deadline),

@@ -37,6 +37,16 @@ static void reads_what_an_h200_says(void **state)
 	sim_close();
 }
 
+static void milliwatts_come_out_without_rounding_dust(void **state)
+{
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"
+		 "value = 111326\n");
+	sim_open();
+	assert_true(sim_value(sim_take(GW_TIER_FAST, 0), GW_Q_POWER) == 111.326);
+	sim_close();
+}
+
 static void a_list_asks_no_more_than_identity_and_memory(void **state)
 {
 	(void)state;
@@ -732,6 +742,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(reads_what_an_h200_says),
+		sim_test(milliwatts_come_out_without_rounding_dust),
 		sim_test(a_list_asks_no_more_than_identity_and_memory),
 		sim_test(slower_tiers_are_kept_for_their_time),
 		cmocka_unit_test(

@@ -6,15 +6,16 @@
 #include "simtest.h"
 
 #include <dirent.h>
+#include <stdatomic.h>
 
-static long until_failure; /* 0: never */
-static unsigned long allocations;
-static long alive;
+static atomic_long until_failure; /* 0: never */
+static atomic_ulong allocations;
+static atomic_long alive;
 
 static bool fails_now(void)
 {
 	allocations++;
-	return until_failure > 0 && --until_failure == 0;
+	return until_failure > 0 && atomic_fetch_sub(&until_failure, 1) == 1;
 }
 
 void *__real_malloc(size_t n);
@@ -141,7 +142,8 @@ static void fail_each_in_turn(uint64_t deadline_ns)
 		if (err != -GW_E_NOMEM)
 			fail_msg("allocation %ld failed and the answer was %d", n, err);
 		if (alive != had)
-			fail_msg("allocation %ld failed and %ld blocks stay", n, alive - had);
+			fail_msg("allocation %ld failed and %ld blocks stay", n,
+				 (long)alive - had);
 		assert_int_equal(open_descriptors(), before);
 	}
 	assert_true(n > 10);

@@ -1,0 +1,787 @@
+/* The simulator as its clients see it, in stepped time. */
+#include <math.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "sim.h"
+
+#define MS UINT64_C(1000000)
+#define S  UINT64_C(1000000000)
+
+static char error[512];
+
+/* A world from text in stepped time, initialised. */
+static void start(const char *text)
+{
+	char whole[8192];
+
+	snprintf(whole, sizeof(whole), "[time]\nmode = \"stepped\"\nwall = 1000000\n%s", text);
+	if (sim_load_text("test", whole, error, sizeof(error)) != 0)
+		fail_msg("%s", error);
+	assert_int_equal(nvml_init(), 0);
+}
+
+static void start_named(const char *name)
+{
+	if (sim_load(name, error, sizeof(error)) != 0)
+		fail_msg("%s", error);
+	sim_stepped();
+	assert_int_equal(nvml_init(), 0);
+}
+
+static int stop(void **state)
+{
+	(void)state;
+	sim_unhang();
+	while (nvml_shutdown() == 0)
+		;
+	return 0;
+}
+
+static abi_device device(unsigned index)
+{
+	abi_device d = NULL;
+
+	assert_int_equal(nvml_by_index(index, &d), 0);
+	return d;
+}
+
+static double seconds_now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- scenarios ---- */
+
+static void every_scenario_loads_and_says_what_it_is(void **state)
+{
+	int n = 0;
+
+	(void)state;
+	for (const char *const *s = sim_scenarios(); *s != NULL; s++, n++) {
+		if (sim_load(*s, error, sizeof(error)) != 0)
+			fail_msg("%s", error);
+		assert_non_null(sim_describe(*s));
+		assert_true(strlen(sim_describe(*s)) > 10);
+	}
+	assert_true(n >= 12);
+	assert_null(sim_describe("nothing"));
+	assert_int_equal(sim_load("nothing", error, sizeof(error)), -1);
+	assert_non_null(strstr(error, "nothing"));
+}
+
+static void a_wrong_scenario_is_refused_with_place_and_spelling(void **state)
+{
+	static const struct {
+		const char *text, *expected;
+	} cases[] = {
+		{ "[[gpu]]\nprofil = \"h200\"\n",
+		  "test:2:1: unknown key 'profil'; did you mean 'profile'?" },
+		{ "[[gpu]]\nprofile = \"h20\"\n",
+		  "test:2:11: no profile is called 'h20'; did you mean 'h200'?" },
+		{ "[[gpu]]\n[[gpu.load]]\nkind = \"sqare\"\n",
+		  "test:3:8: 'kind' cannot be 'sqare'; did you mean 'square'?" },
+		{ "[[gpu]]\n[[gpu.load]]\nkind = \"square\"\n",
+		  "a square load wants a 'period'" },
+		{ "[[gpu]]\nmemory = \"many\"\n", "test:2:10: 'many' is no number of bytes" },
+		{ "[[gpu]]\nname = 7\n", "test:2:8: 'name' wants a string, not" },
+		{ "[driver]\nmissing = [\"nvmlDeviceGetNam\"]\n",
+		  "did you mean 'nvmlDeviceGetName'?" },
+		{ "[driver]\nprocess_bytes = 20\n", "16, 24 or 32" },
+		{ "[[fault]]\ncode = 3\n", "a fault wants a 'call'" },
+		{ "[[timeline]]\nat = 1\n", "wants a 'do'" },
+		{ "[[timeline]]\ndo = \"xidd\"\n", "did you mean 'xid'?" },
+		{ "[[gpu]]\ncount = 65\n", "from 1 to 64" },
+		{ "[[gpu]]\ncount = 40\n[[gpu]]\ncount = 40\n", "at most 64" },
+		{ "[[gpu]]\ncount = 2\nuuid = \"GPU-1\"\n", "cannot have one 'uuid'" },
+		{ "[time]\nrate = 0\n", "from 0.001" },
+		{ "a = \n", "test:1:" },
+		{ "[[gpu]]\n[[gpu.load]]\nkind = \"steps\"\npoints = [[2, 1], [1, 0]]\n",
+		  "must not go back" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		assert_int_equal(sim_load_text("test", cases[i].text, error, sizeof(error)),
+				 -1);
+		if (strstr(error, cases[i].expected) == NULL)
+			fail_msg("'%s' does not say '%s'", error, cases[i].expected);
+	}
+}
+
+static void symbols_are_missing_for_any_client_and_come_back(void **state)
+{
+	(void)state;
+	assert_int_equal(sim_load("ancient-driver", error, sizeof(error)), 0);
+	assert_null(dlsym(sim_library, "nvmlDeviceGetMemoryInfo_v2"));
+	assert_null(dlsym(sim_library, "nvmlGpmSampleGet"));
+	assert_non_null(dlsym(sim_library, "nvmlDeviceGetMemoryInfo"));
+	assert_int_equal(sim_load("old-driver-r535", error, sizeof(error)), 0);
+	assert_non_null(dlsym(sim_library, "nvmlDeviceGetMemoryInfo_v2"));
+	assert_null(dlsym(sim_library, "nvmlDeviceGetRunningProcessDetailList"));
+	assert_int_equal(sim_load("h200", error, sizeof(error)), 0);
+	assert_ptr_equal(dlsym(sim_library, "nvmlGpmSampleGet"), *(void **)&nvml_gpm_get);
+}
+
+static void every_call_is_there_and_refuses_before_init(void **state)
+{
+	uint32_t v;
+
+	(void)state;
+	assert_int_equal(sim_load("h200", error, sizeof(error)), 0);
+#define CALL_EXISTS(name, symbol, args) assert_non_null(dlsym(sim_library, #symbol));
+	NVML_CALLS(CALL_EXISTS)
+	assert_int_equal(nvml_count(&v), ABI_UNINITIALIZED);
+	assert_int_equal(nvml_power((abi_device)0x10, &v), ABI_UNINITIALIZED);
+	assert_int_equal(nvml_init(), 0);
+	assert_int_equal(nvml_power((abi_device)0x10, &v), ABI_INVALID_ARGUMENT);
+	assert_int_equal(nvml_power(device(0), NULL), ABI_INVALID_ARGUMENT);
+}
+
+static void every_plain_number_of_an_h200_answers(void **state)
+{
+	abi_return (*const calls[])(abi_device, uint32_t *) = {
+		nvml_minor,           nvml_architecture,  nvml_cores,
+		nvml_virtualization,  nvml_persistence,   nvml_compute_mode,
+		nvml_display_active,  nvml_power,         nvml_enforced_limit,
+		nvml_power_limit,     nvml_default_limit, nvml_pstate,
+		nvml_pcie_generation, nvml_pcie_width,    nvml_pcie_replays,
+		nvml_mig_max,
+	};
+	uint32_t v;
+
+	(void)state;
+	start_named("h200");
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		assert_int_equal(calls[i](device(0), &v), 0);
+	assert_int_equal(nvml_fan_count(device(0), &v), ABI_NOT_SUPPORTED);
+	assert_int_equal(nvml_pages_pending(device(0), &v), ABI_NOT_SUPPORTED);
+}
+
+static void memory_two_leaves_the_reserved_part_out(void **state)
+{
+	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
+	struct abi_memory old;
+
+	(void)state;
+	start_named("idle-h200");
+	assert_int_equal(nvml_memory_v2(device(0), &m), 0);
+	assert_int_equal(m.total, UINT64_C(150754820096));
+	assert_int_equal(m.reserved, UINT64_C(644939776));
+	assert_int_equal(m.used, 0);
+	assert_int_equal(m.free, UINT64_C(150109880320));
+	assert_int_equal(nvml_memory(device(0), &old), 0);
+	assert_int_equal(old.used, m.reserved);
+	m.version = 1;
+	assert_int_equal(nvml_memory_v2(device(0), &m), ABI_ARGUMENT_VERSION_MISMATCH);
+}
+
+/* ---- power ---- */
+
+static uint32_t field_u32(abi_device d, unsigned id)
+{
+	struct abi_field_value v = { .field = id };
+
+	assert_int_equal(nvml_fields(d, 1, &v), 0);
+	assert_int_equal(v.code, 0);
+	return v.value.u32;
+}
+
+static void power_is_renewed_only_when_read_and_not_before_100_ms(void **state)
+{
+	abi_device d;
+	uint32_t first;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel "
+	      "= 100\n"
+	      "[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nfrom = 2\nlevel = 300\n");
+	d = device(0);
+	sim_step(1950 * MS);
+	first = field_u32(d, 186);
+	sim_step(99 * MS);
+	assert_int_equal(field_u32(d, 186), first);
+	sim_step(1 * MS);
+	assert_true(field_u32(d, 186) > first + 100000);
+	sim_step(3 * S);
+	assert_int_equal(field_u32(d, 186), 400000);
+	assert_int_equal(field_u32(d, 185), 400000);
+}
+
+static void the_average_rises_straight_over_a_second(void **state)
+{
+	uint32_t half;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\npoints = "
+	      "[[0, 100], "
+	      "[5, 500]]\n");
+	sim_step(5 * S + 520 * MS);
+	assert_int_equal(nvml_power(device(0), &half), 0);
+	assert_in_range(half, 285000, 315000);
+}
+
+static void the_counter_moves_on_its_grid(void **state)
+{
+	uint64_t last = 0, now, moves = 0;
+	abi_device d;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel "
+	      "= 500\n");
+	d = device(0);
+	sim_step(1 * S);
+	assert_int_equal(nvml_energy(d, &last), 0);
+	for (int i = 0; i < 2000; i++) {
+		sim_step(1 * MS);
+		assert_int_equal(nvml_energy(d, &now), 0);
+		if (now == last)
+			continue;
+		assert_in_range(now - last, 49999, 50001);
+		assert_int_equal(sim_now_ns() % (100 * MS), 0);
+		last = now;
+		moves++;
+	}
+	assert_int_equal(moves, 20);
+}
+
+static void fast_reads_hurt_the_counter_of_a_4090(void **state)
+{
+	uint64_t before, after, slow;
+	abi_device d;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"rtx4090\"\nnoise = 0\n[[gpu.load]]\nkind = "
+	      "\"constant\"\nunit = "
+	      "\"watts\"\nlevel = 300\n");
+	d = device(0);
+	sim_step(1 * S);
+	nvml_energy(d, &before);
+	for (int i = 0; i < 500; i++) {
+		sim_step(10 * MS);
+		nvml_energy(d, &after);
+	}
+	assert_true((double)(after - before) < 0.6 * 1.5e6);
+	sim_step(10 * S);
+	nvml_energy(d, &slow);
+	assert_true((double)(slow - after) > 0.99 * 3e6);
+}
+
+static void the_ring_has_119_samples_and_none_twice(void **state)
+{
+	struct abi_sample out[256];
+	uint32_t type, n = 256;
+	uint64_t last = 0;
+	int total = 0;
+	abi_device d;
+
+	(void)state;
+	start("[[gpu]]\nsensor = { ring_jitter_ms = 18 }\n");
+	d = device(0);
+	sim_step(10 * S);
+	assert_int_equal(nvml_samples(d, 0, 0, &type, &n, out), 0);
+	assert_int_equal(n, 119);
+	assert_int_equal(type, ABI_VALUE_U32);
+	for (int i = 0; i < 50; i++) {
+		n = 256;
+		if (nvml_samples(d, 0, last, &type, &n, out) != 0)
+			fail();
+		for (uint32_t k = 0; k < n; k++) {
+			assert_true(out[k].timestamp_us > last);
+			last = out[k].timestamp_us;
+		}
+		total += (int)n;
+		assert_true(sim_wall_ns() / 1000 - last < 45000);
+		sim_step(500 * MS);
+	}
+	assert_in_range(total, 119 + 49 * 25 - 2, 119 + 49 * 25 + 2);
+	n = 256;
+	assert_int_equal(nvml_samples(d, ABI_SAMPLE_MODULE_POWER, 0, &type, &n, out),
+			 ABI_INVALID_ARGUMENT);
+}
+
+static void an_hour_passes_quickly_and_adds_up(void **state)
+{
+	double began = seconds_now(), joules;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\ncount = 8\n[[gpu.load]]\nkind = \"square\"\nunit = "
+	      "\"watts\"\nhigh = "
+	      "500\nlow = 100\nperiod = 0.02\n");
+	sim_step(3600 * S);
+	for (unsigned i = 0; i < 8; i++) {
+		joules = sim_true_joules(i);
+		assert_true(fabs(joules - 300.0 * 3600) < 1);
+	}
+	assert_true(seconds_now() - began < 5);
+}
+
+static void calls_are_cheap(void **state)
+{
+	double began;
+	abi_device d;
+	uint32_t v;
+
+	(void)state;
+	assert_int_equal(sim_load("demo", error, sizeof(error)), 0);
+	assert_int_equal(nvml_init(), 0);
+	d = device(0);
+	began = seconds_now();
+	for (int i = 0; i < 100000; i++)
+		nvml_power(d, &v);
+	/* Well under a microsecond; the bound leaves room for sanitizers and busy machines. */
+	assert_true(seconds_now() - began < 1);
+}
+
+static void the_limit_caps_power_and_says_so(void **state)
+{
+	uint64_t reasons;
+	abi_device d;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nfrom = 1\n");
+	d = device(0);
+	sim_step(1050 * MS);
+	assert_true(sim_true_watts(0) > 770);
+	sim_step(5 * S);
+	assert_true(sim_true_watts(0) < 700);
+	assert_int_equal(nvml_reasons(d, &reasons), 0);
+	assert_int_equal(reasons, ABI_REASON_SW_POWER_CAP);
+	assert_int_equal(nvml_set_power_limit(d, 400000), 0);
+	sim_step(1 * S);
+	assert_true(sim_true_watts(0) < 400);
+	assert_int_equal(nvml_set_power_limit(d, 100000), ABI_INVALID_ARGUMENT);
+	assert_int_equal(field_u32(d, 190), 400000);
+}
+
+static void short_bursts_above_the_limit_are_let_be(void **state)
+{
+	uint64_t reasons;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"square\"\nperiod = 0.15\n"
+	      "[[gpu.process]]\n");
+	sim_step(10 * S);
+	assert_int_equal(nvml_reasons(device(0), &reasons), 0);
+	assert_int_equal(reasons, 0);
+	assert_true(sim_true_joules(0) > 4400);
+}
+
+static void heat_takes_the_clock_down(void **state)
+{
+	struct abi_field_value v = { .field = ABI_FIELD_LIMITED_THERMAL_SOFTWARE };
+	uint32_t cold, hot, celsius;
+	uint64_t reasons;
+	abi_device d;
+
+	(void)state;
+	start_named("thermal-throttle");
+	d = device(0);
+	sim_step(1 * S);
+	nvml_clock(d, ABI_CLOCK_SM, &cold);
+	sim_step(120 * S);
+	nvml_clock(d, ABI_CLOCK_SM, &hot);
+	nvml_temperature(d, 0, &celsius);
+	nvml_reasons(d, &reasons);
+	assert_true(hot < cold);
+	assert_in_range(celsius, 85, 92);
+	assert_true(reasons & ABI_REASON_SW_THERMAL);
+	assert_int_equal(nvml_fields(d, 1, &v), 0);
+	assert_true(v.value.u64 > 10 * S);
+}
+
+static void fields_have_their_own_types_and_signs(void **state)
+{
+	struct abi_field_value v[5] = { { .field = 193 },
+					{ .field = 197 },
+					{ .field = 83 },
+					{ .field = 186, .scope = 1 },
+					{ .field = 9999 } };
+
+	(void)state;
+	start_named("idle-h200");
+	assert_int_equal(nvml_fields(device(0), 5, v), 0);
+	assert_int_equal(v[0].type, ABI_VALUE_I32);
+	assert_int_equal(v[0].value.i32, -8);
+	assert_int_equal(v[1].type, ABI_VALUE_U32);
+	assert_int_equal(v[2].type, ABI_VALUE_U64);
+	assert_int_equal(v[3].code, ABI_NOT_SUPPORTED);
+	assert_int_equal(v[4].code, ABI_NOT_SUPPORTED);
+}
+
+/* ---- processes ---- */
+
+static void the_stride_of_version_three_is_the_drivers(void **state)
+{
+	static const unsigned strides[] = { 16, 24, 32 };
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		unsigned char raw[4 * 32 + 1];
+		uint32_t n = 4, pid;
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			 "[driver]\nprocess_bytes = %u\n[[gpu]]\n[[gpu.process]]\ncount = 3\n",
+			 strides[i]);
+		start(text);
+		memset(raw, 0xA5, sizeof(raw));
+		assert_int_equal(nvml_compute_v3(device(0), &n, raw), 0);
+		assert_int_equal(n, 3);
+		memcpy(&pid, raw + 2 * strides[i], sizeof(pid));
+		assert_int_equal(pid, 4000002);
+		assert_int_equal(raw[3 * strides[i]], 0xA5);
+		stop(NULL);
+	}
+}
+
+static void a_list_can_grow_between_two_calls(void **state)
+{
+	struct abi_process_v2 out[256];
+	uint32_t n = 2, wanted;
+
+	(void)state;
+	start("[[gpu]]\nlist_growth = 3\n[[gpu.process]]\ncount = 5\n");
+	assert_int_equal(nvml_compute_v3(device(0), &n, out), ABI_INSUFFICIENT_SIZE);
+	wanted = n;
+	assert_int_equal(nvml_compute_v3(device(0), &n, out), ABI_INSUFFICIENT_SIZE);
+	assert_int_equal(n, wanted + 3);
+	n = 256;
+	assert_int_equal(nvml_compute_v3(device(0), &n, out), 0);
+	assert_int_equal(n, wanted + 6);
+}
+
+static void processes_come_grow_and_go(void **state)
+{
+	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
+	struct abi_process_v2 out[8];
+	uint32_t n = 8;
+	abi_device d;
+
+	(void)state;
+	start("[[gpu]]\n[[gpu.process]]\npid = \"self\"\nfrom = 1\nuntil = 5\nmemory = \"1 "
+	      "GiB\"\ngrowth = "
+	      "\"1 GiB\"\nmax_memory = \"3 GiB\"\n"
+	      "[[gpu.process]]\nhidden = true\nmemory = \"2 GiB\"\n");
+	d = device(0);
+	assert_int_equal(nvml_compute_v3(d, &n, out), 0);
+	assert_int_equal(n, 0);
+	sim_step(2 * S);
+	n = 8;
+	assert_int_equal(nvml_compute_v3(d, &n, out), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(out[0].pid, getpid());
+	assert_int_equal(out[0].memory, UINT64_C(2) << 30);
+	assert_int_equal(out[0].gpu_instance, UINT32_MAX);
+	sim_step(2 * S);
+	assert_int_equal(nvml_memory_v2(d, &m), 0);
+	assert_int_equal(m.used, UINT64_C(5) << 30);
+	sim_step(1 * S);
+	n = 8;
+	assert_int_equal(nvml_compute_v3(d, &n, out), 0);
+	assert_int_equal(n, 0);
+	assert_int_equal(sim_process(0, 77, 4096, 1), 0);
+	n = 8;
+	assert_int_equal(nvml_graphics_v3(d, &n, out), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(sim_process(0, 77, 0, 1), 0);
+	n = 8;
+	assert_int_equal(nvml_graphics_v3(d, &n, out), 0);
+	assert_int_equal(n, 0);
+}
+
+static void an_instance_has_its_own_memory_and_list(void **state)
+{
+	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
+	struct abi_process_v2 out[8];
+	struct abi_utilization u;
+	abi_device parent, one;
+	uint32_t n = 8, v;
+
+	(void)state;
+	start_named("mig");
+	parent = device(0);
+	assert_int_equal(nvml_mig_by_index(parent, 1, &one), 0);
+	assert_int_equal(nvml_mig_by_index(parent, 2, &parent), ABI_NOT_FOUND);
+	assert_int_equal(nvml_memory_v2(one, &m), 0);
+	assert_int_equal(m.total, UINT64_C(16) << 30);
+	assert_int_equal(m.used, UINT64_C(3) << 30);
+	assert_int_equal(nvml_compute_v3(one, &n, out), 0);
+	assert_int_equal(n, 1);
+	assert_int_equal(out[0].gpu_instance, 5);
+	assert_int_equal(nvml_power(one, &v), ABI_NOT_SUPPORTED);
+	assert_int_equal(nvml_power(parent, &v), 0);
+	assert_int_equal(nvml_utilization(parent, &u), ABI_NOT_SUPPORTED);
+	sim_step(31 * S);
+	assert_int_equal(nvml_memory_v2(one, &m), ABI_INVALID_ARGUMENT);
+	assert_int_equal(nvml_mig_by_index(parent, 1, &one), 0);
+	assert_int_equal(nvml_memory_v2(one, &m), 0);
+	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
+}
+
+/* ---- faults ---- */
+
+static void a_fault_answers_and_leaves_the_output_alone(void **state)
+{
+	uint32_t v = 12345;
+	abi_device d;
+
+	(void)state;
+	start("[[gpu]]\ncount = 2\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\ngpu = "
+	      "1\nfrom = 1\nuntil = "
+	      "2\ncode = 999\n");
+	assert_int_equal(nvml_power(device(1), &v), 0);
+	sim_step(1 * S);
+	v = 12345;
+	assert_int_equal(nvml_power(device(1), &v), 999);
+	assert_int_equal(v, 12345);
+	assert_int_equal(nvml_power(device(0), &v), 0);
+	sim_step(1 * S);
+	assert_int_equal(nvml_power(device(1), &v), 0);
+	d = device(0);
+	sim_fault(NULL, -1, 17);
+	assert_int_equal(nvml_pstate(d, &v), 17);
+	sim_fault(NULL, -1, 0);
+	assert_int_equal(nvml_pstate(d, &v), 0);
+}
+
+static void a_sentinel_takes_the_place_of_a_number(void **state)
+{
+	struct abi_field_value v[2] = { { .field = 185 }, { .field = 186 } };
+	uint32_t w;
+	uint64_t e;
+
+	(void)state;
+	start_named("sentinels");
+	assert_int_equal(nvml_power(device(0), &w), 0);
+	assert_int_equal(w, UINT32_MAX);
+	assert_int_equal(nvml_energy(device(0), &e), 0);
+	assert_int_equal(e, UINT64_MAX);
+	assert_int_equal(nvml_fields(device(0), 2, v), 0);
+	assert_int_equal(v[0].code, 999);
+	assert_int_equal(v[1].value.u32, UINT32_MAX);
+}
+
+static void *read_list(void *argument)
+{
+	uint32_t n = 0;
+
+	return (void *)(intptr_t)nvml_compute_v3(argument, &n, NULL);
+}
+
+static void a_hang_holds_its_own_thread_only(void **state)
+{
+	pthread_t thread;
+	void *code;
+	uint32_t v;
+
+	(void)state;
+	start("[[gpu]]\ncount = 2\n");
+	sim_hang("nvmlDeviceGetComputeRunningProcesses_v3", 1);
+	pthread_create(&thread, NULL, read_list, device(1));
+	while (sim_calls("nvmlDeviceGetComputeRunningProcesses_v3") == 0)
+		sched_yield();
+	assert_int_equal(nvml_power(device(1), &v), 0);
+	assert_int_equal((intptr_t)read_list(device(0)), 0);
+	sim_unhang();
+	pthread_join(thread, &code);
+	assert_int_equal((intptr_t)code, 0);
+}
+
+static void a_lost_gpu_answers_15_until_it_heals(void **state)
+{
+	uint32_t v;
+
+	(void)state;
+	start_named("lost-gpu");
+	sim_step(6 * S);
+	assert_int_equal(nvml_power(device(1), &v), ABI_GPU_IS_LOST);
+	assert_int_equal(nvml_power(device(0), &v), 0);
+	sim_step(20 * S);
+	assert_int_equal(nvml_power(device(1), &v), 0);
+}
+
+static void a_reload_ends_handles_counters_and_versions(void **state)
+{
+	uint64_t before, after;
+	char version[80];
+	abi_device old;
+	uint32_t v;
+
+	(void)state;
+	start_named("driver-reload");
+	old = device(0);
+	sim_step(9 * S);
+	assert_int_equal(nvml_energy(old, &before), 0);
+	sim_step(2 * S);
+	assert_int_equal(nvml_power(old, &v), ABI_DRIVER_NOT_LOADED);
+	assert_int_equal(nvml_init(), ABI_DRIVER_NOT_LOADED);
+	sim_step(2 * S);
+	assert_int_equal(nvml_power(old, &v), ABI_UNINITIALIZED);
+	assert_int_equal(nvml_shutdown(), 0);
+	assert_int_equal(nvml_init(), 0);
+	assert_int_equal(nvml_power(old, &v), ABI_INVALID_ARGUMENT);
+	assert_int_equal(nvml_driver_version(version, sizeof(version)), 0);
+	assert_string_equal(version, "580.200.01");
+	assert_int_equal(nvml_energy(device(0), &after), 0);
+	assert_true(after < before);
+}
+
+static void init_answers_what_the_scenario_says(void **state)
+{
+	(void)state;
+	assert_int_equal(sim_load("version-mismatch", error, sizeof(error)), 0);
+	assert_int_equal(nvml_init(), ABI_VERSION_MISMATCH);
+	assert_int_equal(sim_load("no-driver", error, sizeof(error)), 0);
+	assert_int_equal(nvml_init(), ABI_DRIVER_NOT_LOADED);
+}
+
+static void setters_ask_for_privilege(void **state)
+{
+	abi_device d;
+
+	(void)state;
+	start_named("unprivileged");
+	d = device(0);
+	assert_int_equal(nvml_set_power_limit(d, 400000), ABI_NO_PERMISSION);
+	assert_int_equal(nvml_set_persistence(d, 1), ABI_NO_PERMISSION);
+	assert_int_equal(nvml_set_gpu_clocks(d, 210, 1000), ABI_NO_PERMISSION);
+}
+
+/* ---- events ---- */
+
+static void events_come_in_world_time_and_are_not_replayed(void **state)
+{
+	struct abi_event_data e;
+	abi_set set;
+
+	(void)state;
+	start_named("xid-storm");
+	sim_step(2500 * MS);
+	assert_int_equal(nvml_event_set_create(&set), 0);
+	assert_int_equal(
+		nvml_event_register(device(1), ABI_EVENT_XID | ABI_EVENT_RECOVERY_ACTION, set),
+		0);
+	assert_int_equal(nvml_event_wait(set, &e, 0), ABI_TIMEOUT);
+	sim_step(5 * S);
+	assert_int_equal(nvml_event_wait(set, &e, 1000), 0);
+	assert_int_equal(e.type, ABI_EVENT_XID);
+	assert_int_equal(e.data, 48);
+	assert_ptr_equal(e.device, device(1));
+	assert_int_equal(nvml_event_wait(set, &e, 1000), 0);
+	assert_int_equal(e.data, 94);
+	assert_int_equal(nvml_event_wait(set, &e, 1000), 0);
+	assert_int_equal(e.type, ABI_EVENT_RECOVERY_ACTION);
+	assert_int_equal(nvml_event_wait(set, &e, 0), ABI_TIMEOUT);
+	assert_int_equal(field_u32(device(1), ABI_FIELD_RECOVERY_ACTION), 4);
+	assert_int_equal(nvml_event_set_free(set), 0);
+	assert_int_equal(nvml_event_set_free(set), ABI_INVALID_ARGUMENT);
+}
+
+static void clock_events_are_noise(void **state)
+{
+	struct abi_event_data e;
+	abi_set set;
+
+	(void)state;
+	start_named("idle-h200");
+	assert_int_equal(nvml_event_set_create(&set), 0);
+	assert_int_equal(nvml_event_register(device(0), 0xFF9F, set), 0);
+	assert_int_equal(nvml_event_wait(set, &e, 0), 0);
+	assert_int_equal(e.type, ABI_EVENT_CLOCK);
+	assert_int_equal(nvml_event_wait(set, &e, 0), ABI_TIMEOUT);
+	sim_step(100 * MS);
+	assert_int_equal(nvml_event_wait(set, &e, 0), 0);
+	assert_int_equal(nvml_event_set_free(set), 0);
+}
+
+static void the_wall_clock_steps_and_the_world_does_not(void **state)
+{
+	uint64_t mono, wall;
+
+	(void)state;
+	start_named("wall-clock-steps");
+	sim_step(4 * S);
+	mono = sim_now_ns();
+	wall = sim_wall_ns();
+	sim_step(2 * S);
+	assert_int_equal(sim_now_ns() - mono, 2 * S);
+	assert_int_equal((int64_t)(sim_wall_ns() - wall), -28 * (int64_t)S);
+}
+
+static void gpm_measures_between_two_samples(void **state)
+{
+	struct abi_gpm_metrics m = { .version = 1, .count = 2 };
+	struct abi_gpm_support support = { .version = 1 };
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n");
+	assert_int_equal(nvml_gpm_support(device(0), &support), 0);
+	assert_int_equal(support.supported, 1);
+	assert_int_equal(nvml_gpm_alloc(&m.first), 0);
+	assert_int_equal(nvml_gpm_alloc(&m.second), 0);
+	assert_int_equal(nvml_gpm_get(device(0), m.first), 0);
+	sim_step(1 * S);
+	assert_int_equal(nvml_gpm_get(device(0), m.second), 0);
+	m.metric[0].id = ABI_GPM_SM_ACTIVE;
+	m.metric[1].id = 99;
+	assert_int_equal(nvml_gpm_metrics(&m), 0);
+	assert_true(fabs(m.metric[0].value - 49) < 0.1);
+	assert_int_equal(m.metric[1].code, ABI_NOT_SUPPORTED);
+	nvml_gpm_free(m.first);
+	nvml_gpm_free(m.second);
+}
+
+#define TEST(f) cmocka_unit_test_teardown(f, stop)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		TEST(every_scenario_loads_and_says_what_it_is),
+		TEST(a_wrong_scenario_is_refused_with_place_and_spelling),
+		TEST(symbols_are_missing_for_any_client_and_come_back),
+		TEST(every_call_is_there_and_refuses_before_init),
+		TEST(every_plain_number_of_an_h200_answers),
+		TEST(memory_two_leaves_the_reserved_part_out),
+		TEST(power_is_renewed_only_when_read_and_not_before_100_ms),
+		TEST(the_average_rises_straight_over_a_second),
+		TEST(the_counter_moves_on_its_grid),
+		TEST(fast_reads_hurt_the_counter_of_a_4090),
+		TEST(the_ring_has_119_samples_and_none_twice),
+		TEST(an_hour_passes_quickly_and_adds_up),
+		TEST(calls_are_cheap),
+		TEST(the_limit_caps_power_and_says_so),
+		TEST(short_bursts_above_the_limit_are_let_be),
+		TEST(heat_takes_the_clock_down),
+		TEST(fields_have_their_own_types_and_signs),
+		TEST(the_stride_of_version_three_is_the_drivers),
+		TEST(a_list_can_grow_between_two_calls),
+		TEST(processes_come_grow_and_go),
+		TEST(an_instance_has_its_own_memory_and_list),
+		TEST(a_fault_answers_and_leaves_the_output_alone),
+		TEST(a_sentinel_takes_the_place_of_a_number),
+		TEST(a_hang_holds_its_own_thread_only),
+		TEST(a_lost_gpu_answers_15_until_it_heals),
+		TEST(a_reload_ends_handles_counters_and_versions),
+		TEST(init_answers_what_the_scenario_says),
+		TEST(setters_ask_for_privilege),
+		TEST(events_come_in_world_time_and_are_not_replayed),
+		TEST(clock_events_are_noise),
+		TEST(the_wall_clock_steps_and_the_world_does_not),
+		TEST(gpm_measures_between_two_samples),
+	};
+
+	if (sim_open() != 0)
+		return 1;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
