@@ -3,6 +3,12 @@
 
 #include <string.h>
 
+enum {
+#define Q(symbol, key, kind, tier, help) TIER_OF_##symbol = GW_TIER_##tier,
+#include <gpuward/quantity.def>
+#undef Q
+};
+
 struct field {
 	enum gw_tier tier;
 	uint8_t q;
@@ -11,8 +17,15 @@ struct field {
 };
 
 static const struct field fields[] = {
-#define FIELD(tier, quantity, id, scope, scale, most) \
-	{ GW_TIER_##tier, GW_Q_##quantity, ABI_FIELD_##id, scope, scale, most },
+#define FIELD(quantity, id, scope, scale, most)   \
+	{                                         \
+		(enum gw_tier)TIER_OF_##quantity, \
+		GW_Q_##quantity,                  \
+		ABI_FIELD_##id,                   \
+		scope,                            \
+		scale,                            \
+		most                              \
+	},
 #include "nvml_readers.def"
 #undef FIELD
 };

@@ -192,6 +192,29 @@ static void names_are_cleaned_for_terminals(void **state)
 	sim_close();
 }
 
+static void rows_are_asked_in_the_tier_of_their_quantities(void **state)
+{
+	static const struct {
+		unsigned tier;
+		uint8_t q[4];
+		size_t n;
+	} rows[] = {
+#define NO GW_QUANTITIES
+#define READ(tier, shape, call, which, scale, most, older, ...) \
+	{ GW_TIER_##tier, { __VA_ARGS__ }, sizeof((uint8_t[]){ __VA_ARGS__ }) },
+#include "device/nvml_readers.def"
+#undef READ
+#undef NO
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		for (size_t k = 0; k < rows[i].n; k++)
+			if (rows[i].q[k] != GW_QUANTITIES)
+				assert_int_equal(gw_quantity_info(rows[i].q[k])->tier,
+						 rows[i].tier);
+}
+
 /* ---- faults: every call, every code ---- */
 
 struct have {
@@ -752,6 +775,7 @@ int main(void)
 		sim_test(gpm_needs_two_readings_a_tenth_of_a_second_apart),
 		sim_test(mig_instances_have_memory_of_their_own),
 		sim_test(names_are_cleaned_for_terminals),
+		cmocka_unit_test(rows_are_asked_in_the_tier_of_their_quantities),
 		sim_test(every_call_with_every_code_leaves_the_rest_intact),
 		sim_test(each_missing_symbol_costs_its_own_figures_only),
 		sim_test(an_older_call_stands_in_for_a_missing_one),

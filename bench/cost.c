@@ -1,0 +1,99 @@
+/* cost: what each figure costs to ask at its real cadence.
+ *
+ * Caches of the driver make a call in a tight loop look free; so every figure is asked once a
+ * second, and the median of its own CPU and wall time is told.  This is how the tiers of
+ * quantity.def were chosen.   bench-cost [LIBRARY] [SECONDS] */
+#include "device/context.h"
+#include "device/nvml.h"
+#include "stats.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define ROUNDS_MAX 60
+#define ROWS_MAX   (GW_QUANTITIES + 1)
+
+struct cost {
+	const char *name, *tier;
+	double cpu_us[ROUNDS_MAX], wall_us[ROUNDS_MAX];
+};
+
+static const struct {
+	unsigned quantity;
+	uint32_t id, scope;
+} fields[] = {
+#define FIELD(quantity, id, scope, scale, most) { GW_Q_##quantity, ABI_FIELD_##id, scope },
+#include "device/nvml_readers.def"
+#undef FIELD
+};
+
+static double now_us(clockid_t id)
+{
+	struct timespec ts;
+
+	clock_gettime(id, &ts);
+	return (double)ts.tv_sec * 1e6 + (double)ts.tv_nsec * 1e-3;
+}
+
+static bool ask_field(struct device *d, unsigned quantity)
+{
+	for (size_t i = 0; i < sizeof(fields) / sizeof(fields[0]); i++) {
+		struct abi_field_value v = { .field = fields[i].id, .scope = fields[i].scope };
+
+		if (fields[i].quantity != quantity)
+			continue;
+		NVML(d, fields, nvml_device_of(d)->handle, 1, &v);
+		return true;
+	}
+	return false;
+}
+
+static void ask(struct device *d, unsigned q, struct cost *c, unsigned round)
+{
+	double wall = now_us(CLOCK_MONOTONIC), cpu = now_us(CLOCK_THREAD_CPUTIME_ID);
+
+	if (!ask_field(d, q))
+		nvml_read_one(d, q);
+	c->cpu_us[round] = now_us(CLOCK_THREAD_CPUTIME_ID) - cpu;
+	c->wall_us[round] = now_us(CLOCK_MONOTONIC) - wall;
+}
+
+static const char *tier_name(unsigned tier)
+{
+	static const char *const names[] = { "static", "fast",   "slow",
+					     "energy", "health", "asked" };
+
+	return names[__builtin_ctz(tier)];
+}
+
+int main(int argc, char **argv)
+{
+	static struct cost cost[ROWS_MAX];
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "nvml",
+				.nvml_library = argc > 1 && *argv[1] ? argv[1] : NULL };
+	unsigned rounds = argc > 2 ? (unsigned)strtoul(argv[2], NULL, 10) : 10;
+	struct gw_ctx *ctx;
+
+	if (gw_open(&o, &ctx) != 0 || ctx->slots == 0 || rounds == 0 || rounds > ROUNDS_MAX) {
+		fprintf(stderr, "cost: no GPU, or not 1 to %d rounds\n", ROUNDS_MAX);
+		return 1;
+	}
+	for (unsigned r = 0; r < rounds; r++) {
+		struct timespec second = { 1, 0 };
+
+		nanosleep(&second, NULL);
+		for (unsigned q = 0; q < GW_QUANTITIES; q++)
+			ask(ctx->slot[0]->d, q, &cost[q], r);
+	}
+	printf("%-36s %-7s %10s %10s\n", "figure, asked once a second", "tier", "CPU us",
+	       "wall us");
+	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+		printf("%-36s %-7s %10.1f %10.1f\n", gw_quantity_info(q)->key,
+		       tier_name(gw_quantity_info(q)->tier),
+		       stats_median(cost[q].cpu_us, rounds),
+		       stats_median(cost[q].wall_us, rounds));
+	gw_close(ctx);
+	return 0;
+}
