@@ -117,7 +117,7 @@ static void ask_gpus(struct backend *b, unsigned tiers, _Atomic(const char *) *c
 		for (unsigned c = 0; c < nvsmi_column_count(); c++) {
 			const char *name = nvsmi_column_name(c, n->names[c]);
 
-			if (!name || !(nvsmi_column_tier(c) & tiers)) {
+			if (!name || !(nvsmi_column_tiers(c) & tiers)) {
 				a->names[c] = NVSMI_NONE;
 				continue;
 			}

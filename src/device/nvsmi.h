@@ -20,7 +20,7 @@ unsigned nvsmi_column_count(void);
 
 /* Name of column c, NULL where there is none (any more). */
 const char *nvsmi_column_name(unsigned c, enum nvsmi_name which);
-enum gw_tier nvsmi_column_tier(unsigned c);
+unsigned nvsmi_column_tiers(unsigned c); /* with which of them it is asked */
 
 /* Cuts a line of CSV in place: blanks around fields go, quotes too.  Fills at most cap,
  * returns how many there are. */

@@ -150,10 +150,13 @@ const char *nvsmi_column_name(unsigned c, enum nvsmi_name which)
 				    : NULL;
 }
 
-enum gw_tier nvsmi_column_tier(unsigned c)
+unsigned nvsmi_column_tiers(unsigned c)
 {
-	return columns[c].how == TEXT ? GW_TIER_STATIC
-				      : gw_quantity_info(columns[c].target)->tier;
+	if (columns[c].how == TEXT)
+		return GW_TIER_STATIC;
+	if (columns[c].target == GW_Q_MEMORY_TOTAL) /* a list shows it */
+		return GW_TIER_STATIC | GW_TIER_FAST;
+	return gw_quantity_info(columns[c].target)->tier;
 }
 
 /* ---- lines */

@@ -507,7 +507,7 @@ static void each_column_has_a_tier_and_a_name(void **state)
 	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
 		assert_non_null(nvsmi_column_name(c, NVSMI_NEW));
 		assert_null(nvsmi_column_name(c, NVSMI_NONE));
-		assert_true(nvsmi_column_tier(c) & TIERS);
+		assert_true(nvsmi_column_tiers(c) & TIERS);
 		for (unsigned e = 0; e < c; e++)
 			assert_string_not_equal(nvsmi_column_name(c, NVSMI_NEW),
 						nvsmi_column_name(e, NVSMI_NEW));
