@@ -163,7 +163,9 @@ static int collect(struct gw_process_list *l)
 		const struct slot *s = ctx->slot[i];
 
 		l->absence[i] = (uint8_t)(s->stalled ? GW_ABSENT_STALLED : s->usage_why);
-		for (unsigned k = 0; k < s->usage.count && !s->stalled; k++) {
+		if (s->stalled)
+			continue; /* its call still writes the rest */
+		for (unsigned k = 0; k < s->usage.count; k++) {
 			fill(&ctx->root, &l->entry[l->count], i, &s->usage.p[k]);
 			if (!join_same(l, &l->entry[l->count]))
 				l->count++;

@@ -96,6 +96,8 @@ def test_the_header_needs_nothing_before_it(tmp_path):
 def installed(tmp_path_factory):
     if not shutil.which("meson"):
         pytest.skip("no meson here")
+    if not os.access(BUILD / "meson-logs", os.W_OK):
+        pytest.skip("installing writes a log into the build folder, which is not ours")
     dest = tmp_path_factory.mktemp("dest")
     run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", dest,
         env={**os.environ, "DESTDIR": ""})

@@ -82,7 +82,8 @@ def test_it_is_not_run_where_the_library_answers(tmp_path):
 
 def test_one_run_answers_for_all_gpus(tmp_path):
     log = tmp_path / "log"
-    document("list", "--backend=nvidia-smi", env=with_fake(FAKE_SMI_LOG=log))
+    doc = document("list", "--backend=nvidia-smi", env=with_fake(FAKE_SMI_LOG=log))
+    assert [d["memory_total_bytes"] for d in doc["devices"]] == [143771 * 2**20] * 2
     assert len(log.read_text().splitlines()) == 1
 
 

@@ -39,6 +39,11 @@ def test_an_amd_gpu_has_its_figures():
     assert [p["pid"] for p in doc["processes"]] == [4242]
 
 
+def test_a_list_shows_the_memory_of_an_amd_gpu():
+    assert document("list", "--root", FIXTURES / "amd-discrete")["devices"][0]["memory_total_bytes"]
+    assert "MEMORY" in gpuward("list", "--root", FIXTURES / "amd-discrete").stdout
+
+
 def test_an_intel_gpu_has_its_figures():
     d = document("snapshot", "--root", FIXTURES / "intel-arc")["devices"][0]
     assert d["name"] == "Intel Arc A770"

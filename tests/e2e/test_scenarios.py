@@ -124,6 +124,8 @@ def test_no_gpu_that_answers_is_told_apart_from_no_gpu(scenario):
     assert set(doc["absent"].values()) == {"lost"}
 
 
+PATIENCE = "--timeout=400ms"  # long enough for the calls that do not hang
+
 HANGS = [
     ("nvmlInit_v2", COMMANDS, NO_GPU),
     ("nvmlDeviceGetName", COMMANDS, NO_GPU),
@@ -139,13 +141,13 @@ def test_a_hung_call_ends_and_is_named(scenario, call, command, code):
     hang = scenario(
         f'[[gpu]]\nprofile = "h100"\n[[fault]]\ncall = "{call}"\nhang = true\n'
     )
-    doc = document(command, hang, "--timeout=100ms", code=code)
+    doc = document(command, hang, PATIENCE, code=code)
     assert doc["source"]["simulated"] is True
     messages = [doc["source"]["message"]]
     messages += [d["message"] for d in doc.get("devices", [])]
     messages += [f["message"] for f in doc.get("findings", [])]
     assert any(call in m for m in messages if m)
-    text = gpuward(command, hang, "--timeout=100ms", env=environment(COLUMNS=200))
+    text = gpuward(command, hang, PATIENCE, env=environment(COLUMNS=200))
     assert text.returncode == code
     assert call in text.stdout
     assert "SIMULATED" in text.stdout
@@ -155,8 +157,9 @@ def test_a_hung_call_ends_and_is_named(scenario, call, command, code):
 @pytest.mark.parametrize("name", ["hung-call", "slow-driver"])
 def test_slow_scenarios_end_within_a_short_timeout(name, command):
     done = gpuward(command, f"--simulate={name}", "--timeout=300ms", "--json")
-    assert done.returncode in (OK, PARTIAL)
     check(command, json.loads(done.stdout))
+    # A busy machine may be slower than the driver that is simulated; then that is said.
+    assert done.returncode == OK or "a driver call has not returned" in done.stdout
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,0 +1,202 @@
+#include "cli/option.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+struct target {
+	bool flag, other;
+	const char *text, *maybe, *choice;
+	uint64_t time_ns;
+	struct option_list list;
+};
+
+static const char *const colours[] = { "red", "green", "blue", NULL };
+
+#define AT(member) offsetof(struct target, member)
+static const struct option first[] = {
+	{ "flag", 'f', OPTION_FLAG, AT(flag), NULL, "", NULL, NULL },
+	{ "other", 'o', OPTION_FLAG, AT(other), NULL, "", NULL, NULL },
+	{ "text", 't', OPTION_TEXT, AT(text), "TEXT", "", NULL, NULL },
+	{ "maybe", 'm', OPTION_OPTIONAL, AT(maybe), "WORD", "", NULL, "given" },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+static const struct option second[] = {
+	{ "choice", 0, OPTION_CHOICE, AT(choice), "COLOUR", "", colours, NULL },
+	{ "time", 'i', OPTION_DURATION, AT(time_ns), "TIME", "", NULL, NULL },
+	{ "list", 'l', OPTION_LIST, AT(list), "ITEM", "", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+static const struct option *const tables[] = { first, second, NULL };
+
+static struct target got;
+static char error[256];
+static char *words[16];
+static int count;
+
+/* Parses a line split at blanks; "_" stands for the empty word. */
+static int parse(const char *line)
+{
+	static char copy[256];
+	char *save = NULL;
+
+	memset(&got, 0, sizeof(got));
+	memset(words, 0, sizeof(words));
+	error[0] = '\0';
+	count = 0;
+	words[count++] = copy; /* the program's name is not looked at */
+	snprintf(copy, sizeof(copy), "%s", line);
+	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
+		words[count++] = strcmp(w, "_") == 0 ? w + 1 : w;
+	return option_parse(&count, words, tables, &got, error, sizeof(error));
+}
+
+static void reads_times_in_every_unit(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t ns;
+	} rows[] = {
+		{ "3", 3000000000 },     { "3s", 3000000000 }, { "1.5s", 1500000000 },
+		{ "100ms", 100000000 },  { "20us", 20000 },    { "2m", 120000000000 },
+		{ "1h", 3600000000000 }, { "0", 0 },           { ".5s", 500000000 },
+	};
+	uint64_t ns;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(option_duration(rows[i].text, &ns), 0);
+		assert_int_equal(ns, rows[i].ns);
+	}
+}
+
+static void refuses_what_is_no_time(void **state)
+{
+	static const char *const rows[] = { "",     "s",    "-1s", "nan", "inf",   "1 s",
+					    "1sec", "1e99", "1hh", "ms1", "1e12h", "-inf" };
+	uint64_t ns = 77;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		assert_int_equal(option_duration(rows[i], &ns), -1);
+	assert_int_equal(ns, 77);
+}
+
+static void takes_values_after_equals_blank_and_letter(void **state)
+{
+	static const char *const rows[] = { "--text=a", "--text a", "-t a",
+					    "-ta",      "-t=a",     "-fta" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(parse(rows[i]), 0);
+		assert_string_equal(got.text, "a");
+		assert_int_equal(count, 1);
+	}
+	assert_true(got.flag);
+	assert_int_equal(parse("--text="), 0);
+	assert_string_equal(got.text, "");
+	assert_int_equal(parse("--text --flag"), 0); /* as getopt does */
+	assert_string_equal(got.text, "--flag");
+}
+
+static void an_optional_value_stands_only_after_equals(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--maybe word"), 0);
+	assert_string_equal(got.maybe, "given");
+	assert_int_equal(count, 2);
+	assert_string_equal(words[1], "word");
+	assert_int_equal(parse("--maybe=word"), 0);
+	assert_string_equal(got.maybe, "word");
+	assert_int_equal(parse("-mword -m"), 0);
+	assert_string_equal(got.maybe, "given");
+}
+
+static void leaves_words_and_all_behind_two_dashes(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("one -f two - -- -o --nonsense"), 0);
+	assert_true(got.flag);
+	assert_false(got.other);
+	assert_int_equal(count, 6);
+	assert_string_equal(words[1], "one");
+	assert_string_equal(words[2], "two");
+	assert_string_equal(words[3], "-");
+	assert_string_equal(words[4], "-o");
+	assert_string_equal(words[5], "--nonsense");
+	assert_null(words[6]);
+}
+
+static void lists_grow_with_commas_and_repetition(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--list a,b -l c --list=d"), 0);
+	assert_int_equal(got.list.count, 4);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(got.list.item[i][0], 'a' + (int)i);
+}
+
+static void a_list_has_a_stated_end(void **state)
+{
+	char line[256] = "--list=";
+
+	(void)state;
+	for (unsigned i = 0; i < OPTION_LIST_MAX; i++)
+		strcat(line, "x,");
+	line[strlen(line) - 1] = '\0';
+	assert_int_equal(parse(line), 0);
+	assert_int_equal(got.list.count, OPTION_LIST_MAX);
+	strcat(line, ",y");
+	assert_int_equal(parse(line), -1);
+	assert_string_equal(error, "--list: too many values");
+}
+
+static void refuses_with_a_sentence(void **state)
+{
+	static const struct {
+		const char *line, *sentence;
+	} rows[] = {
+		{ "--flg", "unknown option '--flg' (did you mean '--flag'?)" },
+		{ "--zzzzzz", "unknown option '--zzzzzz'" },
+		{ "-fz", "unknown option '-z'" },
+		{ "--flag=1", "--flag takes no value" },
+		{ "--text", "--text needs a value (TEXT)" },
+		{ "-t", "-t needs a value (TEXT)" },
+		{ "--time=soon", "--time takes a time such as 100ms, 5s or 2m, not 'soon'" },
+		{ "-i _", "--time takes a time such as 100ms, 5s or 2m, not ''" },
+		{ "--choice=gren",
+		  "--choice takes red, green or blue, not 'gren' (did you mean 'green'?)" },
+		{ "--choice=9", "--choice takes red, green or blue, not '9'" },
+		{ "--list=a,", "--list: an empty value" },
+		{ "--fla", "unknown option '--fla' (did you mean '--flag'?)" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		assert_int_equal(parse(rows[i].line), -1);
+		assert_string_equal(error, rows[i].sentence);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(reads_times_in_every_unit),
+		cmocka_unit_test(refuses_what_is_no_time),
+		cmocka_unit_test(takes_values_after_equals_blank_and_letter),
+		cmocka_unit_test(an_optional_value_stands_only_after_equals),
+		cmocka_unit_test(leaves_words_and_all_behind_two_dashes),
+		cmocka_unit_test(lists_grow_with_commas_and_repetition),
+		cmocka_unit_test(a_list_has_a_stated_end),
+		cmocka_unit_test(refuses_with_a_sentence),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

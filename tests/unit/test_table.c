@@ -1,0 +1,205 @@
+#include "cli/table.h"
+
+#include "base/utf8.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { NUMBER, NAME, STATE, NOTE };
+
+static const struct table_column columns[] = {
+	[NUMBER] = { "NO", 0, true, false },
+	[NAME] = { "NAME", 0, false, true },
+	[STATE] = { "STATE", 2, false, false },
+	[NOTE] = { "NOTE", 1, false, true },
+	{ NULL, 0, false, false },
+};
+
+/* What a function prints; the caller frees it. */
+static FILE *real_stdout;
+static char *text;
+static size_t text_size;
+
+static void listen(void)
+{
+	real_stdout = stdout;
+	stdout = open_memstream(&text, &text_size);
+	assert_non_null(stdout);
+}
+
+static char *heard(void)
+{
+	fclose(stdout);
+	stdout = real_stdout;
+	return text;
+}
+
+static char *printed(const struct table *t, unsigned width)
+{
+	listen();
+	table_print(t, width);
+	return heard();
+}
+
+static char *wrapped(const char *left, unsigned indent, const char *words, unsigned width)
+{
+	listen();
+	term_wrap(left, indent, words, width);
+	return heard();
+}
+
+static size_t widest(const char *out)
+{
+	size_t most = 0;
+
+	while (*out) {
+		size_t n = strcspn(out, "\n");
+		char line[4096];
+
+		snprintf(line, sizeof(line), "%.*s", (int)n, out);
+		if (utf8_columns(line) > most)
+			most = utf8_columns(line);
+		out += n + (out[n] == '\n');
+	}
+	return most;
+}
+
+static void columns_line_up(void **state)
+{
+	struct table t;
+	char *out;
+
+	(void)state;
+	table_init(&t, columns);
+	table_row(&t);
+	table_set(&t, NUMBER, TERM_PLAIN, "%d", 7);
+	table_set(&t, NAME, TERM_PLAIN, "short");
+	table_set(&t, STATE, TERM_PLAIN, "ok");
+	table_row(&t);
+	table_set(&t, NUMBER, TERM_PLAIN, "%d", 1234);
+	table_set(&t, NAME, TERM_PLAIN, "型番");
+	out = printed(&t, 80);
+	assert_string_equal(out, "  NO  NAME   STATE\n"
+				 "   7  short  ok\n"
+				 "1234  型番   -\n");
+	free(out);
+	table_done(&t);
+}
+
+static void long_text_is_cut_before_a_column_goes(void **state)
+{
+	struct table t;
+	char *out;
+
+	(void)state;
+	table_init(&t, columns);
+	table_row(&t);
+	table_set(&t, NUMBER, TERM_PLAIN, "1");
+	table_set(&t, NAME, TERM_PLAIN, "a name that goes on and on");
+	table_set(&t, STATE, TERM_PLAIN, "ok");
+	out = printed(&t, 30);
+	assert_string_equal(out, "NO  NAME                 STATE\n"
+				 " 1  a name that goes o~  ok\n");
+	free(out);
+	out = printed(&t, 20);
+	assert_null(strstr(out, "STATE"));
+	assert_true(widest(out) <= 20);
+	free(out);
+	table_done(&t);
+}
+
+static void fill_randomly(struct table *t, unsigned rows)
+{
+	static const char *const bits[] = { "a", "bc", "型", "é", " ", "word", "\xff", "…" };
+
+	for (unsigned r = 0; r < rows; r++) {
+		table_row(t);
+		for (unsigned c = 0; c < 4; c++) {
+			char cell[200] = "";
+			int n = c == NUMBER || c == STATE ? rand() % 4 : rand() % 40;
+
+			for (int i = 0; i < n; i++)
+				strcat(cell, bits[rand() % 8]);
+			if (rand() % 5)
+				table_set(t, c, TERM_PLAIN, "%s", cell);
+		}
+	}
+}
+
+static void nothing_is_wider_than_the_terminal(void **state)
+{
+	(void)state;
+	srand(1);
+	for (unsigned round = 0; round < 500; round++) {
+		unsigned width = 40 + (unsigned)rand() % 100;
+		struct table t;
+		char *out;
+
+		table_init(&t, columns);
+		fill_randomly(&t, (unsigned)rand() % 6);
+		out = printed(&t, width);
+		if (widest(out) > width)
+			fail_msg("round %u, width %u:\n%s", round, width, out);
+		free(out);
+		table_done(&t);
+	}
+}
+
+static void words_wrap_between_indent_and_width(void **state)
+{
+	char *out;
+
+	(void)state;
+	out = wrapped("key", 6, "one two three four", 14);
+	assert_string_equal(out, "key   one two\n      three\n      four\n");
+	free(out);
+	out = wrapped("a long key", 6, "one two", 20);
+	assert_string_equal(out, "a long key\n      one two\n");
+	free(out);
+	out = wrapped("", 2, "", 20);
+	assert_string_equal(out, "  \n");
+	free(out);
+}
+
+static void styles_take_no_columns(void **state)
+{
+	char *out;
+
+	(void)state;
+	out = wrapped("\033[31mkey\033[0m", 6, "text", 20);
+	assert_string_equal(out, "\033[31mkey\033[0m   text\n");
+	free(out);
+}
+
+static void a_word_is_left_whole_where_there_is_no_terminal(void **state)
+{
+	char word[401];
+	char *out;
+
+	(void)state;
+	memset(word, 'x', sizeof(word) - 1);
+	word[sizeof(word) - 1] = '\0';
+	out = wrapped("", 0, word, 40);
+	assert_int_equal(strlen(out), sizeof(word)); /* and the newline */
+	free(out);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(columns_line_up),
+		cmocka_unit_test(long_text_is_cut_before_a_column_goes),
+		cmocka_unit_test(nothing_is_wider_than_the_terminal),
+		cmocka_unit_test(words_wrap_between_indent_and_width),
+		cmocka_unit_test(styles_take_no_columns),
+		cmocka_unit_test(a_word_is_left_whole_where_there_is_no_terminal),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
