@@ -74,6 +74,11 @@ int cli_open(struct cli *c, unsigned tiers)
 				  "of them");
 			return EXIT_USAGE;
 		}
+		if (c->backend && strcmp(c->backend, "nvml") != 0) {
+			cli_error("--simulate is about NVML: --backend %s would not see it",
+				  c->backend);
+			return EXIT_USAGE;
+		}
 		err = simulate_prepare(c->simulate, &o.nvml_library);
 		if (err)
 			return err;
@@ -142,14 +147,27 @@ int cli_select(struct cli *c)
 	return code;
 }
 
+/* Who names a backend wants its GPUs. */
+static bool one_was_named(const struct cli *c)
+{
+	static const char *const broad[] = { "auto", "all", "none" };
+
+	for (size_t i = 0; c->backend && i < sizeof(broad) / sizeof(broad[0]); i++)
+		if (strcmp(c->backend, broad[i]) == 0)
+			return false;
+	return c->backend != NULL;
+}
+
 int cli_outcome(const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	bool bad = false;
 
 	if (gw_snapshot_device_count(c->snap) == 0)
-		return gw_cause_info(s->cause)->severity == GW_SEVERITY_ERROR ? EXIT_NO_GPU
-									      : EXIT_OK;
+		return gw_cause_info(s->cause)->severity == GW_SEVERITY_ERROR ||
+				       one_was_named(c)
+			       ? EXIT_NO_GPU
+			       : EXIT_OK;
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
 		enum gw_device_state state = gw_snapshot_device(c->snap, i)->state;
 
@@ -174,7 +192,11 @@ void cli_preface(const struct cli *c)
 		       term_off());
 	if (s->cause == GW_CAUSE_NONE || (any && c->quiet))
 		return;
-	snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
+	if (s->cause == GW_CAUSE_NO_GPU)
+		snprintf(text, sizeof(text), "N%s.",
+			 s->message + 1); /* it begins with "no GPU" */
+	else
+		snprintf(text, sizeof(text), "%s%s.", any ? "" : "No GPU: ", s->message);
 	term_wrap("", 0, text, term_width());
 	if (!c->quiet && *cause->remedy)
 		term_wrap("", 2, cause->remedy, term_width());

@@ -55,10 +55,17 @@ static void print_facts(const struct cli *c)
 	putchar('\n');
 }
 
+static unsigned problems(const struct gw_diagnosis *g)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < gw_diagnosis_count(g); i++)
+		n += gw_diagnosis_get(g, i)->severity == GW_SEVERITY_ERROR;
+	return n;
+}
+
 static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 {
-	unsigned problems = 0;
-
 	if (gw_snapshot_status(c->snap)->simulated)
 		printf("%s SIMULATED %s nothing below is about real GPUs\n", term_on(TERM_MARK),
 		       term_off());
@@ -67,9 +74,8 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 		const struct gw_finding *f = gw_diagnosis_get(g, i);
 
 		print_finding(f);
-		problems += f->severity == GW_SEVERITY_ERROR;
 	}
-	if (problems == 0)
+	if (problems(g) == 0)
 		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());
 	return EXIT_OK;
 }
@@ -103,8 +109,12 @@ static int run(struct cli *c)
 		return EXIT_FAILED;
 	}
 	code = show(c, g);
+	if (code == EXIT_OK)
+		code = cli_outcome(c);
+	if (code == EXIT_OK && problems(g))
+		code = EXIT_PARTIAL;
 	gw_diagnosis_free(g);
-	return code == EXIT_OK ? cli_outcome(c) : code;
+	return code;
 }
 
 const struct command command_doctor = {

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_COLUMN 29
+#define VALUE_COLUMN 35
 
 static void line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -18,7 +18,7 @@ static void line(const char *key, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	snprintf(left, sizeof(left), "  %-26s", key);
+	snprintf(left, sizeof(left), "  %-32s", key);
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
 	} else { /* one that is cut in two cannot be copied */
@@ -32,19 +32,37 @@ static void heading(const char *text)
 	printf("%s%s%s\n", term_on(TERM_BOLD), text, term_off());
 }
 
+static bool ends(const char *key, const char *tail)
+{
+	size_t n = strlen(key), t = strlen(tail);
+
+	return n >= t && strcmp(key + n - t, tail) == 0;
+}
+
 static void print_number(const char *key, double v)
 {
-	size_t n = strlen(key);
+	static const struct {
+		const char *tail, *unit;
+		double scale;
+	} units[] = {
+		{ "_watts", "W", 1 },      { "_celsius", "degrees C", 1 },
+		{ "_hertz", "MHz", 1e-6 }, { "_seconds", "s", 1 },
+		{ "_joules", "J", 1 },     { "_ratio", "%", 100 },
+		{ "_lanes", "lanes", 1 },
+	};
 	char size[16];
 
-	if (n > 6 && strcmp(key + n - 6, "_bytes") == 0) {
+	if (ends(key, "_bytes")) {
 		cli_bytes(size, v);
 		line(key, "%s", size);
-	} else if (n > 6 && strcmp(key + n - 6, "_hertz") == 0) {
-		line(key, "%.0f MHz", v * 1e-6);
-	} else {
-		line(key, "%.10g", v);
+		return;
 	}
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (ends(key, units[i].tail)) {
+			line(key, "%.10g %s", v * units[i].scale, units[i].unit);
+			return;
+		}
+	line(key, "%.10g", v);
 }
 
 static void print_fact(const struct gw_fact *f)

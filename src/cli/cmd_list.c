@@ -1,6 +1,8 @@
 #include "cli.h"
 #include "table.h"
 
+#include <string.h>
+
 enum { INDEX, NAME, MEMORY, STATE, PCI, UUID, DRIVER, SOURCE, NOTE };
 
 static const struct table_column columns[] = {
@@ -23,11 +25,13 @@ static void add_mig(struct table *t, const struct gw_device *d)
 {
 	for (unsigned i = 0; i < d->mig_count; i++) {
 		const struct gw_mig *m = &d->mig[i];
+		const char *profile =
+			strstr(m->name, "MIG "); /* the board's name stands above */
 		char size[16];
 
 		table_row(t);
 		table_set(t, INDEX, TERM_DIM, "%u:%u", d->index, m->index);
-		table_set(t, NAME, TERM_DIM, "%s", *m->name ? m->name : "MIG instance");
+		table_set(t, NAME, TERM_DIM, "%s", profile ? profile : "MIG instance");
 		table_set(t, STATE, TERM_DIM, "mig");
 		table_set(t, UUID, TERM_DIM, "%s", m->uuid);
 		cli_bytes(size, (double)m->memory_total_bytes);

@@ -244,9 +244,11 @@ static void print_absent(const struct cli *c)
 
 		if (!render_shows(&c->filter, i))
 			continue;
-		printf("\nNot known of GPU %u:\n", d->index);
+		printf("\nNot known of GPU %u%s:\n", d->index,
+		       c->all ? "" : " (--all asks for more)");
 		for (unsigned q = 0; q < d->value_count; q++)
-			if (d->value_absence[q] != GW_HAVE)
+			if (d->value_absence[q] != GW_HAVE &&
+			    d->value_absence[q] != GW_ABSENT_NOT_READ)
 				print_reason(gw_quantity_info(q)->key, d->value_absence[q]);
 	}
 }

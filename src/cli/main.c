@@ -84,7 +84,11 @@ static int run(const struct command *cmd, struct cli *c, int argc, char **argv)
 	if (c->help)
 		return command_help(cmd);
 	if (argc > 1) {
-		cli_error("%s takes no argument '%s'", cmd->name, argv[1]);
+		bool value = c->watch || c->simulate; /* given, and perhaps meant for them */
+
+		cli_error("%s takes no argument '%s'%s", cmd->name, argv[1],
+			  value ? " (the value of --watch or --simulate stands after '=')"
+				: "");
 		return EXIT_USAGE;
 	}
 	return cmd->run(c);
@@ -108,8 +112,12 @@ static int dispatch(int argc, char **argv)
 	char error[256];
 	int code;
 
+	if (argc > 1 && strcmp(argv[1], "help") == 0) {
+		cmd = argc > 2 ? find(argv[2]) : NULL;
+		return cmd ? command_help(cmd) : argc > 2 ? unknown_command(argv[2]) : help();
+	}
 	if (argc > 1 && argv[1][0] != '-' && !cmd)
-		return strcmp(argv[1], "help") == 0 ? help() : unknown_command(argv[1]);
+		return unknown_command(argv[1]);
 	if (cmd) {
 		argv++;
 		argc--;
@@ -134,6 +142,8 @@ static int dispatch(int argc, char **argv)
 	}
 	if (!cmd && c.help)
 		return help();
+	if (!cmd && c.simulate && strcmp(c.simulate, "help") == 0)
+		cmd = &command_list; /* it will list the scenarios */
 	if (!cmd) {
 		help();
 		return EXIT_USAGE;

@@ -130,7 +130,7 @@ static int set(const struct parser *p, const struct option *o, const char *value
 	case OPTION_CHOICE: return set_choice(p, o, value);
 	case OPTION_LIST: return add_items(p, o, value);
 	case OPTION_DURATION:
-		if (option_duration(value, &ns) != 0) {
+		if (option_duration(value, &ns) != 0 || ns == 0) {
 			snprintf(p->error, p->size,
 				 "--%s takes a time such as 100ms, 5s or 2m, not '%s'", o->name,
 				 value);

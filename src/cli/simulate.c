@@ -89,7 +89,10 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	if (strcmp(scenario, "help") == 0)
 		return list_scenarios(&s);
 	if (s.load(scenario, error, sizeof(error)) != 0) {
-		cli_error("%s", error);
+		bool unknown = strstr(error, "no such scenario") != NULL;
+
+		cli_error("%s%s", error,
+			  unknown ? "; --simulate=help lists the built-in ones" : "");
 		return EXIT_USAGE;
 	}
 	*ret_library = library;

@@ -53,7 +53,7 @@ void report_state(struct report *r, enum gw_device_state state, enum gw_cause ca
 
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why)
 {
-	if (!text || !*text) {
+	if (!text || !text[strspn(text, " ")]) {
 		r->text[t][0] = '\0';
 		r->text_why[t] = (uint8_t)why;
 		return;

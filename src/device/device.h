@@ -55,7 +55,7 @@ void report_absent(struct report *r, unsigned tiers, enum gw_absence why);
 void report_state(struct report *r, enum gw_device_state state, enum gw_cause cause,
 		  const char *detail);
 
-/* Copies text cleaned for printing; NULL or "" makes it absent as why. */
+/* Copies text cleaned for printing; NULL or nothing but blanks makes it absent as why. */
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why);
 
 static inline void report_set(struct report *r, unsigned q, double v)

@@ -35,6 +35,33 @@ static void add(struct gw_diagnosis *g, enum gw_cause cause, int device, const c
 	va_end(ap);
 }
 
+/* Figures that should be zero, and what it means when they are not. */
+static const struct {
+	unsigned quantity;
+	enum gw_cause cause;
+} zeroes[] = {
+	{ GW_Q_RECOVERY_ACTION, GW_CAUSE_RECOVERY },
+	{ GW_Q_ROWS_PENDING, GW_CAUSE_MEMORY_WORN },
+	{ GW_Q_ROWS_FAILED, GW_CAUSE_MEMORY_WORN },
+	{ GW_Q_PAGES_PENDING, GW_CAUSE_MEMORY_WORN },
+	{ GW_Q_REPAIR_CHANNEL, GW_CAUSE_MEMORY_WORN },
+};
+
+static void look_at_health(struct gw_diagnosis *g, const struct gw_device *d)
+{
+	for (size_t i = 0; i < sizeof(zeroes) / sizeof(zeroes[0]); i++) {
+		const struct gw_cause_info *c = gw_cause_info(zeroes[i].cause);
+		char word[64] = "";
+		double v;
+
+		if (gw_device_value(d, zeroes[i].quantity, &v) != GW_HAVE || v == 0)
+			continue;
+		gw_quantity_name(zeroes[i].quantity, v, word, sizeof(word));
+		add(g, zeroes[i].cause, (int)d->index, "%s: %s%s%s", c->sentence,
+		    gw_quantity_info(zeroes[i].quantity)->key, *word ? " " : "", word);
+	}
+}
+
 static void look_at_devices(struct gw_diagnosis *g, const struct gw_snapshot *snap)
 {
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
@@ -44,8 +71,9 @@ static void look_at_devices(struct gw_diagnosis *g, const struct gw_snapshot *sn
 		if (d->state != GW_DEVICE_OK)
 			add(g, d->cause, (int)d->index, "%s", d->message);
 		if (gw_device_value(d, GW_Q_MIG_MODE, &mig) == GW_HAVE && mig != 0)
-			add(g, GW_CAUSE_MIG, (int)d->index, "%s (%u)",
+			add(g, GW_CAUSE_MIG, (int)d->index, "%s (%u instances)",
 			    gw_cause_info(GW_CAUSE_MIG)->sentence, d->mig_count);
+		look_at_health(g, d);
 	}
 }
 
