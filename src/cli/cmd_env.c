@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_COLUMN 29
+#define VALUE_COLUMN 35 /* behind the longest key */
 
 static void line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
@@ -18,7 +18,7 @@ static void line(const char *key, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	snprintf(left, sizeof(left), "  %-26s", key);
+	snprintf(left, sizeof(left), "  %-32s", key);
 	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
 		printf("%s %s\n", left, text);
 	} else { /* one that is cut in two cannot be copied */

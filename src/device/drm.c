@@ -468,7 +468,8 @@ static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 	b->simulated = !b->env->root->real;
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
 	report_text(&d->r, GW_T_PCI, gpu->pci, GW_ABSENT_NO_DATA);
-	drm_read(d, GW_TIER_STATIC | GW_TIER_FAST); /* FAST has the memory, which a list shows */
+	drm_read(d,
+		 GW_TIER_STATIC | GW_TIER_FAST); /* FAST has the memory, which a list shows */
 	return 0;
 }
 
