@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define VALUE_COLUMN 35
+#define VALUE_COLUMN 35 /* behind the longest key */
 
 static void line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
