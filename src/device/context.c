@@ -229,17 +229,19 @@ static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 	return settle(ctx, o);
 }
 
-/* CUDA numbers follow from the list of devices and two variables. */
-static void number_for_cuda(struct gw_ctx *ctx)
+void context_number(struct gw_ctx *ctx)
 {
 	struct visible_gpu gpu[64];
 	const char *mig[64][DEVICE_MIG_MAX + 1];
 	struct slot *of[64];
 	size_t n = 0;
 
+	if (ctx->numbered == ctx->generation)
+		return;
+	ctx->numbered = ctx->generation;
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
-		const struct report *r = &s->last;
+		const struct report *r = s->lane ? &s->last : &s->d->r;
 
 		s->cuda_ordinal = -1;
 		if (r->vendor != GW_VENDOR_NVIDIA || n == 64)
@@ -263,7 +265,6 @@ static void number_for_cuda(struct gw_ctx *ctx)
 
 int context_refresh(struct gw_ctx *ctx)
 {
-	unsigned before = ctx->generation;
 	int err = 0;
 
 	for (unsigned i = 0; i < ctx->openers && !err && !ctx->let_go; i++) {
@@ -279,8 +280,6 @@ int context_refresh(struct gw_ctx *ctx)
 		if (ctx->first_only && (usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
 			break;
 	}
-	if (ctx->generation != before)
-		number_for_cuda(ctx);
 	return err;
 }
 

@@ -54,6 +54,7 @@ struct gw_ctx {
 	unsigned slots, slots_cap;
 	unsigned opens;
 	unsigned generation; /* grows when the status may have changed */
+	unsigned numbered;   /* generation for which CUDA's numbers were found out */
 	struct host host;
 	struct host_report host_report;
 	uint64_t host_ns;
@@ -69,6 +70,10 @@ int context_refresh(struct gw_ctx *ctx);
 /* Runs fn(slot) for every slot, on lanes where there are, at most until the deadline; sets
  * `stalled`, and `last` where the lane is idle again.  Under the lock. */
 void context_each(struct gw_ctx *ctx, void (*fn)(void *slot));
+
+/* Finds out CUDA's numbers, which follow from the devices and two variables, when the devices
+ * may have changed.  Under the lock. */
+void context_number(struct gw_ctx *ctx);
 
 /* Why there is nothing, in one sentence of at most size bytes. */
 enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size);

@@ -41,7 +41,8 @@ struct device {
 	_Atomic(const char *) *call; /* where the vendor call under way is named, NULL
 					when none: own_call, or the backend's while it opens */
 	_Atomic(const char *) own_call;
-	void *priv; /* the backend's, freed by its close                 */
+	bool fresh; /* just opened: to be read once whatever the tiers, for its name     */
+	void *priv; /* the backend's, freed by its close                                 */
 };
 
 /* Nothing known yet: every figure absent as not_read. */

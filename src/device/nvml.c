@@ -292,7 +292,7 @@ void nvml_read_texts(struct device *d)
 		read_text(d, rows[i].text, rows[i].call, rows[i].size);
 }
 
-void nvml_mig_list(struct device *d)
+static void list_instances(struct device *d)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 	const struct nvml *n = nvml_of(d);
@@ -334,12 +334,19 @@ static void attach(struct device *d, abi_device handle)
 	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
 	report_state(&d->r, GW_DEVICE_OK, GW_CAUSE_NONE, NULL);
-	nvml_plan(d);
-	/* What a list shows, and no more: first calls cost up to 5 ms each (measured). */
-	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
 	report_text(&d->r, GW_T_DRIVER, d->backend->driver_version, GW_ABSENT_NO_DATA);
+	nvml_plan(d);
+	d->fresh = true;
+}
+
+/* What a list shows, and no more: first calls cost up to 5 ms each (measured).  Not asked while
+ * opening, so that a GPU whose calls hang does not hide the others. */
+void nvml_identify(struct device *d)
+{
+	d->fresh = false;
+	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
 	if (nvml_read_one(d, GW_Q_MEMORY_TOTAL) && nvml_read_one(d, GW_Q_MIG_MODE))
-		nvml_mig_list(d);
+		list_instances(d);
 }
 
 static struct device *slot_unnamed(struct backend *b, unsigned index)

@@ -109,7 +109,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 
 /* nvml.c */
 void nvml_find_again(struct device *d); /* a lost device: has it come back? */
-void nvml_mig_list(struct device *d);
+void nvml_identify(struct device *d);   /* name, memory, instances: once after it was opened */
 void nvml_read_texts(struct device *d); /* those of the STATIC tier */
 
 /* nvml_event.c: see backend.h */

@@ -176,6 +176,8 @@ void nvml_read(struct device *d, unsigned tiers)
 
 	if (d->r.state != GW_DEVICE_OK)
 		nvml_find_again(d);
+	if (d->fresh && d->priv && nvml_device_of(d)->handle)
+		nvml_identify(d);
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return;
 	for (unsigned t = 0; t < TIER_COUNT; t++)

@@ -143,7 +143,7 @@ static void read_slot(void *arg)
 	struct device *d = s->d;
 	unsigned due = report_due(&d->r, s->tiers, s->now_ns);
 
-	if (due && d->backend->open)
+	if ((due || d->fresh) && d->backend->open)
 		d->backend->ops->read(d, due);
 }
 
@@ -223,6 +223,7 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 		ctx->slot[i]->now_ns = snap->mono_ns;
 	}
 	context_each(ctx, read_slot);
+	context_number(ctx);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		fill_entry(snap->entry[i], ctx->slot[i]);
 	snap->count = ctx->slots;

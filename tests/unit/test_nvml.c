@@ -546,6 +546,27 @@ static void a_hung_call_stalls_its_device_and_no_other(void **state)
 	sim_close();
 }
 
+static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim.hang("nvmlDeviceGetName", 1);
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	d = sim_take(0, 1);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+	assert_int_equal(d->state, GW_DEVICE_STALLED);
+	assert_non_null(strstr(d->message, "nvmlDeviceGetName"));
+	assert_non_null(gw_device_text(d, GW_T_UUID));
+	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
+	sim.unhang();
+	for (int i = 0; i < 1000 && d->state == GW_DEVICE_STALLED; i++)
+		d = sim_take(0, 1);
+	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
+	sim_close();
+}
+
 static void an_init_that_hangs_is_named(void **state)
 {
 	(void)state;
@@ -787,6 +808,7 @@ int main(void)
 		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
 		sim_test(a_device_that_only_errs_is_at_fault),
 		sim_test(a_hung_call_stalls_its_device_and_no_other),
+		sim_test(a_gpu_that_cannot_even_tell_its_name_hides_no_other),
 		sim_test(an_init_that_hangs_is_named),
 		sim_test(process_layouts_of_16_24_and_32_bytes_read_the_same),
 		sim_test(lists_of_any_length_are_read_whole),
