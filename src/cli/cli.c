@@ -58,6 +58,17 @@ void cli_error(const char *fmt, ...)
 	fputc('\n', stderr);
 }
 
+/* Who names a backend wants its GPUs. */
+static bool one_was_named(const struct cli *c)
+{
+	static const char *const broad[] = { "auto", "all", "none" };
+
+	for (size_t i = 0; c->backend && i < sizeof(broad) / sizeof(broad[0]); i++)
+		if (strcmp(c->backend, broad[i]) == 0)
+			return false;
+	return c->backend != NULL;
+}
+
 int cli_open(struct cli *c, unsigned tiers)
 {
 	struct gw_options o = { .size = sizeof(o),
@@ -74,7 +85,7 @@ int cli_open(struct cli *c, unsigned tiers)
 				  "of them");
 			return EXIT_USAGE;
 		}
-		if (c->backend && strcmp(c->backend, "nvml") != 0) {
+		if (c->backend && one_was_named(c) && strcmp(c->backend, "nvml") != 0) {
 			cli_error("--simulate is about NVML: --backend %s would not see it",
 				  c->backend);
 			return EXIT_USAGE;
@@ -145,17 +156,6 @@ int cli_select(struct cli *c)
 	for (unsigned i = 0; i < c->gpu.count && code == EXIT_OK; i++)
 		code = mark(c, c->gpu.item[i]);
 	return code;
-}
-
-/* Who names a backend wants its GPUs. */
-static bool one_was_named(const struct cli *c)
-{
-	static const char *const broad[] = { "auto", "all", "none" };
-
-	for (size_t i = 0; c->backend && i < sizeof(broad) / sizeof(broad[0]); i++)
-		if (strcmp(c->backend, broad[i]) == 0)
-			return false;
-	return c->backend != NULL;
 }
 
 int cli_outcome(const struct cli *c)

@@ -51,7 +51,7 @@ def test_old_versions_that_know_fewer_columns_are_asked_for_less():
     [
         ("no_driver", "no_driver", NO_GPU),
         ("mismatch", "version_mismatch", NO_GPU),
-        ("none", "no_gpu", OK),
+        ("none", "no_gpu", NO_GPU),
         ("silent", "driver_error", NO_GPU),
     ],
 )
@@ -90,5 +90,5 @@ def test_one_run_answers_for_all_gpus(tmp_path):
 @NOT_HERE
 @pytest.mark.skipif(os.path.exists("/usr/bin/nvidia-smi"), reason="there is one here")
 def test_where_it_is_not_installed_that_is_said():
-    doc = document("list", "--backend=nvidia-smi")
+    doc = document("list", "--backend=nvidia-smi", code=NO_GPU)
     assert doc["source"]["cause"] == "no_nvidia_smi"

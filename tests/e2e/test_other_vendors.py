@@ -1,7 +1,7 @@
 """AMD and Intel GPUs out of trees of /proc and /sys (R1.2, R1.8)."""
 import pytest
 
-from support import COMMANDS, FIXTURES, OK, document, environment, gpuward
+from support import COMMANDS, FIXTURES, NO_GPU, OK, document, environment, gpuward
 
 MACHINES = [
     ("amd-discrete", "amd", "amdgpu", "ok"),
@@ -68,5 +68,5 @@ def test_doctor_notes_the_sleeping_gpu():
 
 
 def test_only_the_backend_that_is_asked_for_looks():
-    doc = document("list", "--root", FIXTURES / "amd-discrete", "--backend=intel")
+    doc = document("list", "--root", FIXTURES / "amd-discrete", "--backend=intel", code=NO_GPU)
     assert doc["devices"] == []

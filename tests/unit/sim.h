@@ -10,11 +10,11 @@
 #include "../../sim/gpuward-sim.h"
 #include "device/nvml_abi.h"
 
-#define SIM_CONTROL(N)                                                                     \
-	N(load)                                                                            \
-	N(load_text)                                                                       \
-	N(scenarios) N(describe) N(now_ns) N(wall_ns) N(stepped) N(step) N(calls) N(fault) \
-		N(hang) N(unhang) N(true_watts) N(true_joules) N(process)
+/* clang-format off */
+#define SIM_CONTROL(N)                                                                            \
+	N(load) N(load_text) N(scenarios) N(describe) N(now_ns) N(wall_ns) N(stepped) N(step)      \
+	N(calls) N(fault) N(hang) N(unhang) N(true_watts) N(true_joules) N(process)
+/* clang-format on */
 
 #define SIM_POINTER(name) \
 	static __typeof__(gpuward_sim_##name) *sim_##name __attribute__((unused));
@@ -24,17 +24,17 @@ SIM_CONTROL(SIM_POINTER)
 NVML_CALLS(NVML_POINTER)
 
 static void *sim_library;
+static char sim_path[4096];
 
 /* 0, or -1 with a sentence on stderr. */
-static inline int sim_open(void)
+static inline int sim_library_open(void)
 {
 	const char *build = getenv("GPUWARD_TEST_BUILD");
-	char path[4096];
 
-	snprintf(path, sizeof(path), "%s/sim/libnvidia-ml.so.1",
+	snprintf(sim_path, sizeof(sim_path), "%s/sim/libnvidia-ml.so.1",
 		 build != NULL ? build : "build");
 	setenv("GPUWARD_SIM", "idle-h200", 1);
-	sim_library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	sim_library = dlopen(sim_path, RTLD_NOW | RTLD_LOCAL);
 	if (sim_library == NULL) {
 		fprintf(stderr, "%s\n", dlerror());
 		return -1;

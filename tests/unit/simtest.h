@@ -2,6 +2,8 @@
 #ifndef GW_TESTS_SIMTEST_H
 #define GW_TESTS_SIMTEST_H
 
+#include "sim.h"
+
 #include "device/context.h"
 
 #include <setjmp.h>
@@ -10,82 +12,34 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-#include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-struct simtest {
-	void *lib;
-	char path[512];
-	int (*load)(const char *scenario, char *error, size_t size);
-	int (*load_text)(const char *name, const char *text, char *error, size_t size);
-	uint64_t (*now_ns)(void);
-	uint64_t (*wall_ns)(void);
-	void (*stepped)(void);
-	void (*step)(uint64_t ns);
-	uint64_t (*calls)(const char *symbol);
-	void (*fault)(const char *symbol, int device, int code);
-	void (*hang)(const char *symbol, int device);
-	void (*unhang)(void);
-	int (*process)(unsigned device, uint32_t pid, uint64_t bytes, int graphics);
+static struct {
 	struct clock clock;
 	struct gw_ctx *ctx;
 	struct gw_snapshot *snap;
-};
-
-static struct simtest sim;
+} sim;
 
 static uint64_t sim_mono(void *ctx)
 {
 	(void)ctx;
-	return sim.now_ns() + NS_PER_S; /* 0 would mean "never" to tier stamps */
+	return sim_now_ns() + NS_PER_S; /* 0 would mean "never" to tier stamps */
 }
 
 static uint64_t sim_wall(void *ctx)
 {
 	(void)ctx;
-	return sim.wall_ns();
+	return sim_wall_ns();
 }
 
 static int sim_setup(void **state)
 {
-	const char *build = getenv("GPUWARD_TEST_BUILD");
-	const struct {
-		const char *name;
-		void *to;
-	} rows[] = {
-		{ "gpuward_sim_load", &sim.load },
-		{ "gpuward_sim_load_text", &sim.load_text },
-		{ "gpuward_sim_now_ns", &sim.now_ns },
-		{ "gpuward_sim_wall_ns", &sim.wall_ns },
-		{ "gpuward_sim_stepped", &sim.stepped },
-		{ "gpuward_sim_step", &sim.step },
-		{ "gpuward_sim_calls", &sim.calls },
-		{ "gpuward_sim_fault", &sim.fault },
-		{ "gpuward_sim_hang", &sim.hang },
-		{ "gpuward_sim_unhang", &sim.unhang },
-		{ "gpuward_sim_process", &sim.process },
-	};
-
 	(void)state;
-	snprintf(sim.path, sizeof(sim.path), "%s/sim/libnvidia-ml.so.1",
-		 build ? build : "build");
-	sim.lib = dlopen(sim.path, RTLD_NOW | RTLD_LOCAL);
-	if (!sim.lib) {
-		fprintf(stderr, "%s\n", dlerror());
-		return -1;
-	}
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
-		void *sym = dlsym(sim.lib, rows[i].name);
-
-		if (!sym)
-			return -1;
-		memcpy(rows[i].to, &sym, sizeof(sym));
-	}
 	sim.clock = (struct clock){ sim_mono, sim_wall, NULL };
-	return 0;
+	return sim_library_open();
 }
 
 /* Loads a scenario from text, stepped. */
@@ -93,25 +47,25 @@ static inline void sim_text(const char *text)
 {
 	char error[512] = "";
 
-	if (sim.load_text("test", text, error, sizeof(error)) != 0)
+	if (sim_load_text("test", text, error, sizeof(error)) != 0)
 		fail_msg("%s", error);
-	sim.stepped();
+	sim_stepped();
 }
 
 static inline void sim_scenario(const char *name)
 {
 	char error[512] = "";
 
-	if (sim.load(name, error, sizeof(error)) != 0)
+	if (sim_load(name, error, sizeof(error)) != 0)
 		fail_msg("%s", error);
-	sim.stepped();
+	sim_stepped();
 }
 
 static inline void sim_open_with(const char *root, unsigned flags, uint64_t deadline_ns)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",
-				.nvml_library = sim.path,
+				.nvml_library = sim_path,
 				.root = root,
 				.flags = flags,
 				.deadline_ns = deadline_ns };
@@ -137,7 +91,7 @@ static inline void sim_close(void)
 static inline int sim_teardown(void **state)
 {
 	(void)state;
-	sim.unhang();
+	sim_unhang();
 	sim_close();
 	return 0;
 }

@@ -53,9 +53,9 @@ static void a_list_asks_no_more_than_identity_and_memory(void **state)
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(0, 0);
-	assert_int_equal(sim.calls("nvmlDeviceGetPowerUsage"), 0);
-	assert_int_equal(sim.calls("nvmlDeviceGetTotalEnergyConsumption"), 0);
-	assert_int_equal(sim.calls("nvmlDeviceGetMemoryInfo_v2"), 2);
+	assert_int_equal(sim_calls("nvmlDeviceGetPowerUsage"), 0);
+	assert_int_equal(sim_calls("nvmlDeviceGetTotalEnergyConsumption"), 0);
+	assert_int_equal(sim_calls("nvmlDeviceGetMemoryInfo_v2"), 2);
 	sim_close();
 }
 
@@ -67,21 +67,21 @@ static void slower_tiers_are_kept_for_their_time(void **state)
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
-	encoder = sim.calls("nvmlDeviceGetEncoderUtilization");
-	ecc = sim.calls("nvmlDeviceGetTotalEccErrors");
+	encoder = sim_calls("nvmlDeviceGetEncoderUtilization");
+	ecc = sim_calls("nvmlDeviceGetTotalEccErrors");
 	for (int i = 0; i < 9; i++) {
-		sim.step(100 * NS_PER_MS);
+		sim_step(100 * NS_PER_MS);
 		sim_take(GW_TIERS_COMMON, 0);
 	}
-	assert_int_equal(sim.calls("nvmlDeviceGetEncoderUtilization"), encoder);
-	assert_int_equal(sim.calls("nvmlDeviceGetPowerUsage"), 2 * 10);
-	sim.step(100 * NS_PER_MS);
+	assert_int_equal(sim_calls("nvmlDeviceGetEncoderUtilization"), encoder);
+	assert_int_equal(sim_calls("nvmlDeviceGetPowerUsage"), 2 * 10);
+	sim_step(100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(sim.calls("nvmlDeviceGetEncoderUtilization"), 2 * encoder);
-	assert_int_equal(sim.calls("nvmlDeviceGetTotalEccErrors"), ecc);
-	sim.step(9 * NS_PER_S);
+	assert_int_equal(sim_calls("nvmlDeviceGetEncoderUtilization"), 2 * encoder);
+	assert_int_equal(sim_calls("nvmlDeviceGetTotalEccErrors"), ecc);
+	sim_step(9 * NS_PER_S);
 	sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(sim.calls("nvmlDeviceGetTotalEccErrors"), 2 * ecc);
+	assert_int_equal(sim_calls("nvmlDeviceGetTotalEccErrors"), 2 * ecc);
 	sim_close();
 }
 
@@ -91,15 +91,15 @@ static void the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second
 	sim_text(TWO_GPUS);
 	sim_open();
 	for (int i = 0; i < 50; i++) {
-		sim.step(100 * NS_PER_MS);
+		sim_step(100 * NS_PER_MS);
 		sim_take(GW_TIERS_COMMON, 0);
 	}
-	assert_int_equal(sim.calls("nvmlDeviceGetTotalEnergyConsumption"), 0);
+	assert_int_equal(sim_calls("nvmlDeviceGetTotalEnergyConsumption"), 0);
 	for (int i = 0; i < 50; i++) {
-		sim.step(100 * NS_PER_MS);
+		sim_step(100 * NS_PER_MS);
 		sim_take(GW_TIERS_COMMON | GW_TIER_ENERGY, 0);
 	}
-	assert_int_equal(sim.calls("nvmlDeviceGetTotalEnergyConsumption"), 2 * 5);
+	assert_int_equal(sim_calls("nvmlDeviceGetTotalEnergyConsumption"), 2 * 5);
 	sim_close();
 }
 
@@ -111,11 +111,11 @@ static void a_refusal_is_remembered_until_the_driver_is_opened_again(void **stat
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_ALL, 0);
-	before = sim.calls("nvmlDeviceGetFanSpeed_v2");
-	sim.step(60 * NS_PER_S);
+	before = sim_calls("nvmlDeviceGetFanSpeed_v2");
+	sim_step(60 * NS_PER_S);
 	sim_take(GW_TIERS_ALL, 0);
-	assert_int_equal(sim.calls("nvmlDeviceGetFanSpeed_v2"), before);
-	assert_int_equal(sim.calls("nvmlInit_v2"), 1);
+	assert_int_equal(sim_calls("nvmlDeviceGetFanSpeed_v2"), before);
+	assert_int_equal(sim_calls("nvmlInit_v2"), 1);
 	sim_close();
 }
 
@@ -156,10 +156,10 @@ static void gpm_needs_two_readings_a_tenth_of_a_second_apart(void **state)
 	sim_open();
 	d = sim_take(GW_TIER_ASKED, 0);
 	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_FIRST_READING);
-	sim.step(50 * NS_PER_MS);
+	sim_step(50 * NS_PER_MS);
 	d = sim_take(GW_TIER_ASKED, 0);
 	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_NO_DATA);
-	sim.step(150 * NS_PER_MS);
+	sim_step(150 * NS_PER_MS);
 	d = sim_take(GW_TIER_ASKED, 0);
 	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) >= 0);
 	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) <= 1.01);
@@ -271,7 +271,7 @@ static void every_call_with_every_code_leaves_the_rest_intact(void **state)
 			sim_take(GW_TIERS_ALL, 0);
 			note(&was);
 			sim_close();
-			sim.fault(nvml_symbol[c], c == CALL_init ? -1 : 0, codes[i]);
+			sim_fault(nvml_symbol[c], c == CALL_init ? -1 : 0, codes[i]);
 			sim_open();
 			sim_take(GW_TIERS_ALL, 0);
 			if (gw_snapshot_device_count(sim.snap) == 2)
@@ -358,7 +358,7 @@ static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	snprintf(uuid, sizeof(uuid), "%s", gw_device_text(d, GW_T_UUID));
-	sim.step(6 * NS_PER_S);
+	sim_step(6 * NS_PER_S);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_LOST);
 	assert_int_equal(d->cause, GW_CAUSE_GPU_LOST);
@@ -367,7 +367,7 @@ static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
 		assert_int_not_equal(d->value_absence[q], GW_HAVE);
 	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
 	for (int i = 0; i < 90; i++) {
-		sim.step(NS_PER_S);
+		sim_step(NS_PER_S);
 		d = sim_take(GW_TIERS_COMMON, 1);
 	}
 	assert_int_equal(d->state, GW_DEVICE_OK);
@@ -386,18 +386,18 @@ static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.159.04");
-	sim.step(10500 * NS_PER_MS);
+	sim_step(10500 * NS_PER_MS);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_DRIVER);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_NO_DRIVER);
-	inits = sim.calls("nvmlInit_v2");
+	inits = sim_calls("nvmlInit_v2");
 	for (int i = 0; i < 100; i++) /* no time passes: no further try */
 		sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(sim.calls("nvmlInit_v2"), inits);
+	assert_int_equal(sim_calls("nvmlInit_v2"), inits);
 	for (int i = 0; i < 30; i++) {
-		sim.step(NS_PER_S);
+		sim_step(NS_PER_S);
 		d = sim_take(GW_TIERS_COMMON, 0);
 	}
 	assert_int_equal(d->state, GW_DEVICE_OK);
@@ -416,11 +416,11 @@ static void a_driver_that_appears_later_is_found(void **state)
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	for (int i = 0; i < 60; i++) {
-		sim.step(NS_PER_S);
+		sim_step(NS_PER_S);
 		sim_take(GW_TIERS_COMMON, 0);
 	}
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
-	assert_in_range(sim.calls("nvmlInit_v2"), 3, 8);
+	assert_in_range(sim_calls("nvmlInit_v2"), 3, 8);
 	sim_close();
 }
 
@@ -434,11 +434,11 @@ static void let_go_closes_every_handle_until_resume(void **state)
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_let_go(sim.ctx), 0);
-	assert_int_equal(sim.calls("nvmlShutdown"), sim.calls("nvmlInit_v2"));
-	calls = sim.calls(NULL);
-	sim.step(100 * NS_PER_S);
+	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
+	calls = sim_calls(NULL);
+	sim_step(100 * NS_PER_S);
 	d = sim_take(GW_TIERS_ALL, 0);
-	assert_int_equal(sim.calls(NULL), calls);
+	assert_int_equal(sim_calls(NULL), calls);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
 	assert_int_equal(d->cause, GW_CAUSE_LET_GO);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
@@ -464,7 +464,7 @@ static void causes_are_told_apart(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		sim_text(TWO_GPUS);
-		sim.fault("nvmlInit_v2", -1, rows[i].code);
+		sim_fault("nvmlInit_v2", -1, rows[i].code);
 		sim_open();
 		sim_take(0, 0);
 		assert_int_equal(gw_snapshot_status(sim.snap)->cause, rows[i].cause);
@@ -484,15 +484,15 @@ static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
 
 	(void)state;
 	sim_text(TWO_GPUS);
-	sim.fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
+	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 	assert_int_equal(d->state, GW_DEVICE_DENIED);
 	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
-	sim.fault("nvmlDeviceGetHandleByIndex_v2", 1, 0);
+	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 0);
 	for (int i = 0; i < 10; i++) {
-		sim.step(10 * NS_PER_S);
+		sim_step(10 * NS_PER_S);
 		d = sim_take(GW_TIERS_COMMON, 1);
 	}
 	assert_int_equal(d->state, GW_DEVICE_OK);
@@ -506,13 +506,13 @@ static void a_device_that_only_errs_is_at_fault(void **state)
 	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
-	sim.fault(NULL, 0, 999);
+	sim_fault(NULL, 0, 999);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_FAULT);
 	assert_int_equal(d->cause, GW_CAUSE_DRIVER_ERROR);
 	assert_int_equal(gw_snapshot_device(sim.snap, 1)->state, GW_DEVICE_OK);
-	sim.fault(NULL, 0, 0);
-	sim.step(NS_PER_S);
+	sim_fault(NULL, 0, 0);
+	sim_step(NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
 	sim_close();
 }
@@ -527,7 +527,7 @@ static void a_hung_call_stalls_its_device_and_no_other(void **state)
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 300 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
-	sim.hang("nvmlDeviceGetUtilizationRates", 1);
+	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
 	assert_non_null(strstr(d->message, "nvmlDeviceGetUtilizationRates"));
@@ -539,7 +539,7 @@ static void a_hung_call_stalls_its_device_and_no_other(void **state)
 	for (int i = 0; i < 20; i++) /* nothing piles up behind it */
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
-	sim.unhang();
+	sim_unhang();
 	for (int i = 0; i < 100 && d->state == GW_DEVICE_STALLED; i++)
 		d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_OK);
@@ -552,7 +552,7 @@ static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
 
 	(void)state;
 	sim_text(TWO_GPUS);
-	sim.hang("nvmlDeviceGetName", 1);
+	sim_hang("nvmlDeviceGetName", 1);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	d = sim_take(0, 1);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
@@ -560,7 +560,7 @@ static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
 	assert_non_null(strstr(d->message, "nvmlDeviceGetName"));
 	assert_non_null(gw_device_text(d, GW_T_UUID));
 	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
-	sim.unhang();
+	sim_unhang();
 	for (int i = 0; i < 1000 && d->state == GW_DEVICE_STALLED; i++)
 		d = sim_take(0, 1);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
@@ -571,13 +571,13 @@ static void an_init_that_hangs_is_named(void **state)
 {
 	(void)state;
 	sim_text(TWO_GPUS);
-	sim.hang("nvmlInit_v2", -1);
+	sim_hang("nvmlInit_v2", -1);
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_STALLED);
 	assert_non_null(strstr(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2"));
-	sim.unhang();
+	sim_unhang();
 	for (int i = 0; i < 1000 && gw_snapshot_device_count(sim.snap) == 0; i++) {
 		struct timespec ms = { 0, 1000000 };
 
@@ -630,7 +630,7 @@ static void lists_of_any_length_are_read_whole(void **state)
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 		sim_text("[[gpu]]\nprofile = \"a100\"\n");
 		for (unsigned k = 0; k < counts[i]; k++)
-			sim.process(0, 4000000 + k, (1 + k) << 12, 0);
+			sim_process(0, 4000000 + k, (1 + k) << 12, 0);
 		sim_open();
 		assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
 		assert_int_equal(gw_process_list_take(l), 0);
@@ -693,7 +693,7 @@ static void the_power_ring_is_drained_without_duplicate_or_hole(void **state)
 	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
-	sim.step(5 * NS_PER_S);
+	sim_step(5 * NS_PER_S);
 	d = sim.ctx->slot[0]->d;
 	for (int i = 0; i < 10; i++) {
 		int n = d->backend->ops->power_samples(d, last, s, 256);
@@ -707,7 +707,7 @@ static void the_power_ring_is_drained_without_duplicate_or_hole(void **state)
 			last = s[k].wall_us;
 		}
 		total += i ? (unsigned)n : 0;
-		sim.step(NS_PER_S);
+		sim_step(NS_PER_S);
 	}
 	assert_in_range(total, 9 * 48, 9 * 52);
 	assert_int_equal(d->backend->ops->power_samples(d, last + 10000000, s, 256), 0);
@@ -727,7 +727,7 @@ static void xids_arrive_as_events_and_clock_noise_does_not(void **state)
 	b = &sim.ctx->opener[0]->b;
 	assert_int_equal(b->ops->events_open(b, &set), 0);
 	assert_int_equal(b->ops->events_wait(b, set, 0, &e), 0);
-	sim.step(5500 * NS_PER_MS);
+	sim_step(5500 * NS_PER_MS);
 	n = b->ops->events_wait(b, set, 0, &e);
 	assert_int_equal(n, 1);
 	assert_int_equal(e.type, ABI_EVENT_XID);
@@ -756,7 +756,7 @@ static void a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised(void **
 	sim_text("[[gpu]]\nprofile = \"laptop\"\n");
 	sim_open_with(root, 0, 0);
 	d = sim_take(GW_TIERS_ALL, 0);
-	assert_int_equal(sim.calls(NULL), 0);
+	assert_int_equal(sim_calls(NULL), 0);
 	assert_non_null(d);
 	assert_int_equal(d->state, GW_DEVICE_ASLEEP);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_ASLEEP);

@@ -781,7 +781,7 @@ int main(void)
 		TEST(gpm_measures_between_two_samples),
 	};
 
-	if (sim_open() != 0)
+	if (sim_library_open() != 0)
 		return 1;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

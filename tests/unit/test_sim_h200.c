@@ -582,7 +582,7 @@ int main(void)
 		cmocka_unit_test(the_ring_follows_half_second_bursts),
 	};
 
-	if (sim_open() != 0)
+	if (sim_library_open() != 0)
 		return 77;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -87,7 +87,7 @@ static int everything(uint64_t deadline_ns)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",
-				.nvml_library = sim.path,
+				.nvml_library = sim_path,
 				.deadline_ns = deadline_ns };
 	struct gw_environment *env = NULL;
 	struct gw_diagnosis *diagnosis = NULL;
@@ -170,12 +170,12 @@ static void a_warm_snapshot_allocates_nothing(void **state)
 	sim_text(world);
 	sim_open();
 	for (int i = 0; i < 3; i++) {
-		sim.step(20 * NS_PER_S);
+		sim_step(20 * NS_PER_S);
 		sim_take(GW_TIERS_ALL, 0);
 	}
 	before = allocations;
 	for (int i = 0; i < 1000; i++) {
-		sim.step(100 * NS_PER_MS);
+		sim_step(100 * NS_PER_MS);
 		sim_take(GW_TIERS_ALL, 0);
 	}
 	assert_int_equal(allocations, before);
