@@ -189,6 +189,7 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 		if (ctx->slot[i]->d->backend == &o->b && !ctx->slot[i]->stalled)
 			ctx->slot[i]->last = ctx->slot[i]->d->r;
 	if (usable(o)) {
+		ctx->fresh = true;
 		ctx->opens++;
 		o->backoff_ns = 0;
 		o->retry_ns = 0;

@@ -54,6 +54,7 @@ struct gw_ctx {
 	unsigned slots, slots_cap;
 	unsigned opens;
 	unsigned generation; /* grows when the status may have changed */
+	bool fresh;          /* devices were opened and their names not yet asked  */
 	unsigned numbered;   /* generation for which CUDA's numbers were found out */
 	struct host host;
 	struct host_report host_report;

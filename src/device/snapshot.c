@@ -159,6 +159,9 @@ static void show_stalled(struct entry *e, struct slot *s)
 
 	report_state(&e->r, GW_DEVICE_STALLED, GW_CAUSE_STALLED, call);
 	report_absent(&e->r, GW_TIERS_ALL & ~(unsigned)GW_TIER_STATIC, GW_ABSENT_STALLED);
+	for (unsigned t = 0; t < GW_TEXTS; t++)
+		if (e->r.text_why[t] == GW_ABSENT_NOT_READ)
+			e->r.text_why[t] = GW_ABSENT_STALLED;
 }
 
 static void fill_entry(struct entry *e, struct slot *s)
@@ -201,6 +204,17 @@ static void refresh_host(struct gw_ctx *ctx, uint64_t now)
 	ctx->host_ns = now;
 }
 
+static void ask(struct gw_ctx *ctx, unsigned tiers, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		if (ctx->slot[i]->stalled)
+			continue;
+		ctx->slot[i]->tiers = tiers;
+		ctx->slot[i]->now_ns = now_ns;
+	}
+	context_each(ctx, read_slot);
+}
+
 int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 {
 	struct gw_ctx *ctx = snap->ctx;
@@ -216,13 +230,11 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 		goto out;
 	snap->mono_ns = clock_mono_ns(ctx->clock);
 	snap->wall_ns = clock_wall_ns(ctx->clock);
-	for (unsigned i = 0; i < ctx->slots; i++) {
-		if (ctx->slot[i]->stalled)
-			continue;
-		ctx->slot[i]->tiers = tiers;
-		ctx->slot[i]->now_ns = snap->mono_ns;
+	if (ctx->fresh) { /* names first: what hangs after them is at least named */
+		ctx->fresh = false;
+		ask(ctx, 0, snap->mono_ns);
 	}
-	context_each(ctx, read_slot);
+	ask(ctx, tiers, snap->mono_ns);
 	context_number(ctx);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		fill_entry(snap->entry[i], ctx->slot[i]);
