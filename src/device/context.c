@@ -278,7 +278,8 @@ int context_refresh(struct gw_ctx *ctx)
 			if (worth_trying(ctx, i) && clock_mono_ns(ctx->clock) >= o->retry_ns)
 				err = try_open(ctx, o, false);
 		}
-		if (ctx->first_only && (usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
+		if (ctx->first_only && !o->stalled &&
+		    (usable(o) || o->b.cause == GW_CAUSE_ASLEEP))
 			break;
 	}
 	return err;
