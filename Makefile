@@ -11,7 +11,7 @@ help:
 
 ## make deps      installs what is missing (Debian packages; root or sudo)
 deps:
-	@tools/deps
+	@tools/deps build
 
 ## make build     builds build/gpuward, build/libgpuward.so, build/sim/libnvidia-ml.so.1
 build: deps
@@ -22,7 +22,8 @@ run: build
 	@tools/run $(BUILD) $(SCENARIO)
 
 ## make test      every test: gcc, clang, sanitizers, end to end
-test: deps
+test:
+	@tools/deps test
 	@tools/test
 
 ## make test-gpu  compares with nvidia-smi where there is a GPU
@@ -33,20 +34,22 @@ test-gpu:
 bench: build
 	@bench/run
 
-## make fuzz      runs the fuzzers, SECONDS each (default 60)
-fuzz: deps
+## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each
+fuzz:
+	@tools/deps test
 	@tools/fuzz $(or $(SECONDS_EACH),60)
 
-## make check     layers, formatting, style
+## make check     layers and formatting
 check:
 	@tools/check-layers
 	@tools/check-format
 
 ## make install   into PREFIX (default /usr/local), below DESTDIR
-install: build
-	@meson configure $(BUILD) -Dprefix=$(PREFIX)
-	@ninja -C $(BUILD) >/dev/null
-	@meson install -C $(BUILD) --no-rebuild
+install: deps
+	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=$(PREFIX)
+	@meson configure build-install -Dprefix=$(PREFIX)
+	@ninja -C build-install >/dev/null
+	@meson install -C build-install --no-rebuild
 
 ## make clean     removes what was built
 clean:

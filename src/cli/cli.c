@@ -16,7 +16,8 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 
 const struct option cli_common_options[] = {
 	{ "gpu", 0, OPTION_LIST, AT(gpu), "SEL",
-	  "only these: an index, a UUID or its beginning, a PCI id, cuda:N, visible; may "
+	  "only these: an index, a UUID or its beginning (4 characters or more), a PCI id, "
+	  "cuda:N, visible; may "
 	  "repeat",
 	  NULL, NULL },
 	{ "json", 'j', OPTION_FLAG, AT(json), NULL, "print JSON", NULL, NULL },

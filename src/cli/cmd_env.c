@@ -1,99 +1,24 @@
 #include "cli.h"
+#include "figure.h"
 
-#include "base/utf8.h"
-
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-
-#define VALUE_COLUMN 35 /* behind the longest key */
-
-static void line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-
-static void line(const char *key, const char *fmt, ...)
-{
-	char text[1024], left[64];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	snprintf(left, sizeof(left), "  %-32s", key);
-	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
-		printf("%s %s\n", left, text);
-	} else { /* one that is cut in two cannot be copied */
-		printf("  %s\n", key);
-		term_wrap("", 4, text, term_width());
-	}
-}
 
 static void heading(const char *text)
 {
 	printf("%s%s%s\n", term_on(TERM_BOLD), text, term_off());
 }
 
-static bool ends(const char *key, const char *tail)
-{
-	size_t n = strlen(key), t = strlen(tail);
-
-	return n >= t && strcmp(key + n - t, tail) == 0;
-}
-
-static void print_number(const char *key, double v)
-{
-	static const struct {
-		const char *tail, *unit;
-		double scale;
-	} units[] = {
-		{ "_watts", "W", 1 },      { "_celsius", "degrees C", 1 },
-		{ "_hertz", "MHz", 1e-6 }, { "_seconds", "s", 1 },
-		{ "_joules", "J", 1 },     { "_ratio", "%", 100 },
-		{ "_lanes", "lanes", 1 },
-	};
-	char size[16];
-
-	if (ends(key, "_bytes")) {
-		cli_bytes(size, v);
-		line(key, "%s", size);
-		return;
-	}
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
-		if (ends(key, units[i].tail)) {
-			line(key, "%.10g %s", v * units[i].scale, units[i].unit);
-			return;
-		}
-	line(key, "%.10g", v);
-}
-
 static void print_fact(const struct gw_fact *f)
 {
 	if (f->absence != GW_HAVE) {
-		line(f->key, "- (%s)", gw_absence_text(f->absence));
+		figure_line(f->key, "- (%s)", gw_absence_text(f->absence));
 	} else if (f->type == GW_FACT_TEXT) {
-		line(f->key, "%s", *f->text ? f->text : "none");
+		figure_line(f->key, "%s", *f->text ? f->text : "none");
 	} else if (f->type == GW_FACT_FLAG) {
-		line(f->key, "%s", f->number != 0 ? "yes" : "no");
+		figure_line(f->key, "%s", f->number != 0 ? "yes" : "no");
 	} else {
-		print_number(f->key, f->number);
-	}
-}
-
-static void print_value(const struct cli *c, const struct gw_device *d, unsigned q)
-{
-	const struct gw_quantity_info *info = gw_quantity_info(q);
-	char name[128];
-	double v = 0;
-	enum gw_absence why = gw_device_value(d, q, &v);
-
-	if (why != GW_HAVE) {
-		if (c->verbose)
-			line(info->key, "- (%s)", gw_absence_text(why));
-	} else if (info->kind == GW_KIND_FLAG) {
-		line(info->key, "%s", v != 0 ? "yes" : "no");
-	} else if (gw_quantity_name(q, v, name, sizeof(name)) == 0) {
-		line(info->key, "%s", *name ? name : "none");
-	} else {
-		print_number(info->key, v);
+		figure_number(f->key, f->number);
 	}
 }
 
@@ -105,15 +30,15 @@ static void print_device(const struct cli *c, const struct gw_device *d)
 	heading(title);
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (gw_device_text(d, t))
-			line(gw_text_key(t), "%s", gw_device_text(d, t));
-	line("provenance", "%s", gw_provenance_name(d->provenance));
-	line("state", "%s%s%s", gw_device_state_name(d->state), *d->message ? ": " : "",
-	     d->message);
+			figure_line(gw_text_key(t), "%s", gw_device_text(d, t));
+	figure_line("provenance", "%s", gw_provenance_name(d->provenance));
+	figure_line("state", "%s%s%s", gw_device_state_name(d->state), *d->message ? ": " : "",
+		    d->message);
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
 		if (gw_quantity_info(q)->tier & (GW_TIER_STATIC | GW_TIER_HEALTH) ||
 		    q == GW_Q_MEMORY_TOTAL || q == GW_Q_TEMPERATURE_GPU || q == GW_Q_CLOCK_SM ||
 		    q == GW_Q_CLOCK_MEMORY)
-			print_value(c, d, q);
+			figure_value(d, q, c->verbose);
 }
 
 static void print_text(const struct cli *c, const struct gw_environment *env)
@@ -133,10 +58,10 @@ static void print_text(const struct cli *c, const struct gw_environment *env)
 		print_fact(f);
 	}
 	heading("driver");
-	line("backend", "%s", s->backend);
-	line("driver_version", "%s", s->driver_version ? s->driver_version : "-");
-	line("cuda_driver_version", "%s", s->cuda_version ? s->cuda_version : "-");
-	line("nvml_version", "%s", s->nvml_version ? s->nvml_version : "-");
+	figure_line("backend", "%s", s->backend);
+	figure_line("driver_version", "%s", s->driver_version ? s->driver_version : "-");
+	figure_line("cuda_driver_version", "%s", s->cuda_version ? s->cuda_version : "-");
+	figure_line("nvml_version", "%s", s->nvml_version ? s->nvml_version : "-");
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))
 			print_device(c, gw_snapshot_device(c->snap, i));

@@ -1,4 +1,6 @@
 #include "cli.h"
+#include "figure.h"
+#include "screen.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -74,7 +76,6 @@ static const struct {
 	{ SM, GW_Q_CLOCK_SM, 1e-6, 0, "MHz" },
 	{ MEMCLK, GW_Q_CLOCK_MEMORY, 1e-6, 0, "MHz" },
 	{ FAN, GW_Q_FAN_SPEED, 100, 0, "%" },
-	{ ENERGY, GW_Q_ENERGY, 1e-3, 1, "kJ" },
 };
 
 static void set_numbers(struct table *t, const struct gw_device *d)
@@ -82,15 +83,23 @@ static void set_numbers(struct table *t, const struct gw_device *d)
 	double v;
 
 	for (size_t i = 0; i < sizeof(cells) / sizeof(cells[0]); i++) {
-		const char *unit = cells[i].unit;
-
 		if (gw_device_value(d, cells[i].quantity, &v) != GW_HAVE)
 			continue;
-		if (!term_utf8() && strcmp(unit, "°C") == 0)
-			unit = "C";
 		table_set(t, cells[i].column, TERM_PLAIN, "%.*f %s", cells[i].digits,
-			  v * cells[i].scale, unit);
+			  v * cells[i].scale, term_plain(cells[i].unit));
 	}
+}
+
+static void set_energy(struct table *t, const struct gw_device *d)
+{
+	double v;
+
+	if (gw_device_value(d, GW_Q_ENERGY, &v) != GW_HAVE)
+		return;
+	if (v < 1e4)
+		table_set(t, ENERGY, TERM_PLAIN, "%.0f J", v);
+	else
+		table_set(t, ENERGY, TERM_PLAIN, "%.1f kJ", v * 1e-3);
 }
 
 static void set_memory(struct table *t, const struct gw_device *d)
@@ -132,6 +141,7 @@ static void add(struct table *t, const struct gw_device *d)
 		table_set(t, NAME, TERM_PLAIN, "%s", name);
 	set_numbers(t, d);
 	set_memory(t, d);
+	set_energy(t, d);
 	set_state(t, d);
 	if (pci)
 		table_set(t, PCI, TERM_PLAIN, "%s", pci);
@@ -183,7 +193,8 @@ static void print_notes(const struct cli *c)
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(c->snap, i);
 
-		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK)
+		if (render_shows(&c->filter, i) && d->state != GW_DEVICE_OK &&
+		    d->state != GW_DEVICE_ASLEEP) /* the state says all of that */
 			print_note(d);
 	}
 }
@@ -253,6 +264,21 @@ static void print_absent(const struct cli *c)
 	}
 }
 
+/* What --all asks for has no column. */
+static void print_asked(const struct cli *c)
+{
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(c->snap, i);
+
+		if (!render_shows(&c->filter, i) || d->state != GW_DEVICE_OK)
+			continue;
+		printf("\nGPU %u also:\n", d->index);
+		for (unsigned q = 0; q < d->value_count; q++)
+			if (gw_quantity_info(q)->tier == GW_TIER_ASKED)
+				figure_value(d, q, false);
+	}
+}
+
 static void print_tables(const struct cli *c, const struct gw_process_list *list)
 {
 	struct table t;
@@ -269,6 +295,8 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	print_notes(c);
 	if (list)
 		print_processes(c, list);
+	if (c->all)
+		print_asked(c);
 	if (c->verbose)
 		print_absent(c);
 }
@@ -298,7 +326,8 @@ static void sleep_until(uint64_t ns)
 {
 	struct timespec ts = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 
-	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR &&
+	       !screen_ended())
 		;
 }
 
@@ -322,22 +351,30 @@ static int take(struct cli *c, struct gw_process_list *list)
 static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 {
 	uint64_t next = clock_mono_ns(clock_real());
+	bool screen = !c->json && screen_begin();
 	int code;
 
 	for (;;) {
-		if (!c->json && term_on(TERM_BOLD)[0])
-			fputs("\033[H\033[2J", stdout);
+		if (screen)
+			screen_frame_begin();
 		code = show(c, list);
+		if (screen)
+			screen_frame_end();
 		if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
-			return code;
+			break;
 		next += every_ns;
 		sleep_until(next);
+		if (screen && screen_ended())
+			break;
 		code = take(c, list);
 		if (code == EXIT_OK)
 			code = cli_select(c);
 		if (code != EXIT_OK)
-			return code;
+			break;
 	}
+	if (screen)
+		screen_end();
+	return code;
 }
 
 /* A person would rather wait a moment than read "CPU -"; a program asks for it (--settle).

@@ -20,7 +20,7 @@ static const struct option no_options[] = { { NULL, 0, 0, 0, NULL, NULL, NULL, N
 
 static int help(void)
 {
-	printf("gpuward: share, measure and run GPUs\n\nUsage: gpuward COMMAND "
+	printf("gpuward: what the GPUs of this machine are and do\n\nUsage: gpuward COMMAND "
 	       "[OPTIONS]\n\nCommands:\n");
 	for (size_t i = 0; i < COMMANDS; i++) {
 		char left[32];
@@ -112,6 +112,7 @@ static int dispatch(int argc, char **argv)
 	char error[256];
 	int code;
 
+	term_init(NULL);
 	if (argc > 1 && strcmp(argv[1], "help") == 0) {
 		cmd = argc > 2 ? find(argv[2]) : NULL;
 		return cmd ? command_help(cmd) : argc > 2 ? unknown_command(argv[2]) : help();
@@ -145,7 +146,7 @@ static int dispatch(int argc, char **argv)
 	if (!cmd && c.simulate && strcmp(c.simulate, "help") == 0)
 		cmd = &command_list; /* it will list the scenarios */
 	if (!cmd) {
-		help();
+		cli_error("a command is missing; gpuward --help lists them");
 		return EXIT_USAGE;
 	}
 	code = run(cmd, &c, argc, argv);

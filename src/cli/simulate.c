@@ -74,9 +74,10 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	void *lib;
 
 	if (!find_library()) {
-		cli_error("the simulator (sim/libnvidia-ml.so.1) is not where this program "
-			  "looks; "
-			  "GPUWARD_SIM_LIBRARY can name it");
+		cli_error("there is no simulator at sim/libnvidia-ml.so.1 beside this program, "
+			  "nor at %s; "
+			  "GPUWARD_SIM_LIBRARY can name it",
+			  library);
 		return EXIT_FAILED;
 	}
 	/* Stays open: the backend's own dlopen then meets the world that is loaded here. */

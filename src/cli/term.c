@@ -79,6 +79,11 @@ bool term_utf8(void)
 	return term.utf8;
 }
 
+const char *term_plain(const char *text)
+{
+	return !term.utf8 && strncmp(text, "°", strlen("°")) == 0 ? text + strlen("°") : text;
+}
+
 const char *term_on(enum term_style style)
 {
 	static const char *const codes[] = { "",         "\033[1m",  "\033[2m",   "\033[32m",

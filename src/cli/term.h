@@ -15,6 +15,9 @@ unsigned term_width(void);
 
 bool term_utf8(void);
 
+/* The text, or without UTF-8 what can be shown of it: "C" for "°C". */
+const char *term_plain(const char *text);
+
 /* Escape sequence that starts a style, and the one that ends it; "" without colour. */
 const char *term_on(enum term_style style);
 const char *term_off(void);

@@ -122,8 +122,12 @@ bool pci_normalise(const char *text, char out[static 16])
 	unsigned domain, bus, device, function;
 	int end = 0;
 
-	if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4 ||
-	    text[end])
+	if (sscanf(text, "%8x:%2x:%2x.%1x%n", &domain, &bus, &device, &function, &end) != 4) {
+		domain = 0; /* as lspci prints it */
+		if (sscanf(text, "%2x:%2x.%1x%n", &bus, &device, &function, &end) != 3)
+			return false;
+	}
+	if (text[end])
 		return false;
 	/* Domains above 16 bits exist (VMD); sysfs then prints as many digits as it needs. */
 	snprintf(out, 16, "%04x:%02x:%02x.%x", domain & 0xFFFFFFu, bus & 0xFFu, device & 0x1Fu,

@@ -126,7 +126,8 @@ void backend_done(struct backend *b);
 
 extern const struct backend_ops backend_nvml, backend_nvsmi, backend_amdgpu, backend_intel;
 
-/* PCI ids: "00000000:01:00.0" or "0000:01:00.0", any case, to "0000:01:00.0".  false: no id. */
+/* PCI ids: "00000000:01:00.0", "0000:01:00.0" or "01:00.0", any case, to "0000:01:00.0".  false: no
+ * id. */
 bool pci_normalise(const char *text, char out[static 16]);
 
 #endif

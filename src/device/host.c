@@ -133,7 +133,7 @@ static void read_load(const struct root *root, struct host_report *r)
 	else if (sscanf(text, "%u.%2u", &whole, &hundredths) != 2)
 		miss(r, GW_H_LOAD_1M, GW_ABSENT_INVALID);
 	else
-		set(r, GW_H_LOAD_1M, whole + hundredths / 100.0);
+		set(r, GW_H_LOAD_1M, (whole * 100.0 + hundredths) / 100);
 }
 
 static bool meminfo_bytes(const char *text, const char *key, double *ret)

@@ -272,7 +272,7 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 	text[sizeof(text) - 1] = '\0';
 	if (code == ABI_SUCCESS)
 		report_text(&d->r, t, text, GW_ABSENT_NO_DATA);
-	else
+	else if (d->r.text_why[t] != GW_HAVE) /* who it is does not change while it is lost */
 		report_text(&d->r, t, NULL, nvml_meaning(code)->absence);
 }
 

@@ -21,7 +21,7 @@ static void head(struct json *j, const struct gw_snapshot *snap)
 	json_object(j, NULL);
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(j, "time_utc", time);
-	json_double(j, "monotonic_seconds", (double)gw_snapshot_mono_ns(snap) * 1e-9);
+	json_double(j, "monotonic_seconds", (double)gw_snapshot_mono_ns(snap) / 1e9);
 }
 
 static void status(struct json *j, const struct gw_snapshot *snap)

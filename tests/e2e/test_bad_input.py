@@ -55,10 +55,11 @@ def test_is_refused_in_one_sentence(args, sentence):
     assert sentence in complaint(*args)
 
 
-def test_no_command_shows_the_help_and_fails():
+def test_no_command_says_so_and_fails():
     done = gpuward()
     assert done.returncode == USAGE
-    assert "Commands:" in done.stdout
+    assert done.stdout == ""
+    assert "gpuward --help" in done.stderr
 
 
 @pytest.mark.parametrize("selector", ["zz", "-1", "cuda:x", "cuda:", "0x1", "GPU", "visible2"])
