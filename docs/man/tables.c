@@ -89,12 +89,17 @@ static void words(void)
 
 static void absences(void)
 {
-	heading("WHY A FIGURE IS MISSING", "The words of every *absent* object in JSON. "
-					   "*not_read* does not appear there: what "
-					   "nobody asked for is left out.");
+	heading("WHY A FIGURE IS MISSING",
+		"The words of every *absent* object in JSON. *not_read* does not appear there: "
+		"what nobody asked for is left out. The last two are said of *cuda_ordinal* "
+		"alone, which is no figure; C has -1 and -2 for them.");
 #define A(symbol, key, sentence) entry(key, "", "", sentence);
 #include <gpuward/absence.def>
 #undef A
+	entry("not_visible", "cuda_ordinal", "",
+	      "CUDA_VISIBLE_DEVICES hides it from CUDA programs, or it is not NVIDIA's");
+	entry("order_unknown", "cuda_ordinal", "",
+	      "CUDA numbers these GPUs by speed, which cannot be told from outside");
 }
 
 static void cause(const char *key, const char *severity, const char *sentence,

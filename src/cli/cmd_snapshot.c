@@ -456,8 +456,8 @@ const struct command command_snapshot = {
 		"told "
 		"to (--settle).",
 	.examples = "  gpuward snapshot\n"
-		    "  gpuward snapshot --json | jq .devices[0].power_watts\n"
-		    "  gpuward snapshot -w=200ms --json   a stream of JSON lines\n",
+		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
+		    "  gpuward snapshot --watch=200ms --json   one line each\n",
 	.options = options,
 	.run = run,
 };

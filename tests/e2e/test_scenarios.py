@@ -50,7 +50,7 @@ class TestEveryScenario:
             assert bool(doc["devices"]) == (name not in CAUSES)
 
     def test_says_simulated_to_people(self, name, command):
-        if name == "laptop-asleep" and command != "list":
+        if name == "slow-open" and command != "list":
             pytest.skip("each opening takes a second and a half")
         done = gpuward(command, f"--simulate={name}", "--color=never")
         assert "SIMULATED" in done.stdout.splitlines()[0]
@@ -164,7 +164,7 @@ def test_slow_scenarios_end_within_a_short_timeout(name, command):
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_opening_that_takes_too_long_names_the_call(command):
-    doc = document(command, "--simulate=laptop-asleep", "--timeout=50ms", code=NO_GPU)
+    doc = document(command, "--simulate=slow-open", "--timeout=50ms", code=NO_GPU)
     assert doc["source"]["cause"] == "stalled"
     assert "nvmlInit_v2" in doc["source"]["message"]
 
