@@ -31,6 +31,9 @@ static void print_device(const struct cli *c, const struct gw_device *d)
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		if (gw_device_text(d, t))
 			figure_line(gw_text_key(t), "%s", gw_device_text(d, t));
+		else if (c->verbose)
+			figure_line(gw_text_key(t), "- (%s)",
+				    gw_absence_text(gw_device_text_absence(d, t)));
 	figure_line("provenance", "%s", gw_provenance_name(d->provenance));
 	figure_line("state", "%s%s%s", gw_device_state_name(d->state), *d->message ? ": " : "",
 		    d->message);

@@ -61,7 +61,7 @@ struct backend_ops {
 	bool (*present)(struct backend *b);
 
 	/* Looks for its GPUs and opens them: a slot for each through backend_slot(), in the driver's
-	 * order, STATIC tier and texts filled.  Where it cannot, or finds none, sets the cause with
+	 * order, with UUID and PCI id; name and memory too, or else d->fresh.  Where it cannot, or finds none, sets the cause with
 	 * backend_fail() and returns 0.  Only -GW_E_NOMEM is an error.  May be called again after
 	 * close: slots whose UUID is found again keep their place. */
 	int (*open)(struct backend *b);
