@@ -42,7 +42,7 @@ struct reader { /* see nvml_readers.def */
  * 111.32600000000001. */
 static inline double nvml_scaled(double raw, double scale)
 {
-	return scale < 1 ? raw / (1 / scale) : raw * scale;
+	return scale < 1 ? raw / (double)(uint64_t)(1 / scale + 0.5) : raw * scale;
 }
 
 /* Makes the call and puts its numbers into d->r.  Returns its code; on anything but success the
