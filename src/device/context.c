@@ -98,6 +98,18 @@ static void name_calls_in(struct backend *b, bool opening)
 		b->slot[i]->call = opening ? &b->call : &b->slot[i]->own_call;
 }
 
+/* What a closed backend's devices said is no longer so; open says it anew. */
+static void forget_devices(struct backend *b)
+{
+	for (unsigned i = 0; i < b->count; i++) {
+		struct report *r = &b->slot[i]->r;
+
+		report_state(r, GW_DEVICE_CLOSED, GW_CAUSE_LET_GO, NULL);
+		report_absent(r, GW_TIERS_ALL, GW_ABSENT_LET_GO);
+		memset(r->tier_ns, 0, sizeof(r->tier_ns));
+	}
+}
+
 static void open_or_close(void *arg)
 {
 	struct opener *o = arg;
@@ -105,6 +117,8 @@ static void open_or_close(void *arg)
 	atomic_store(&o->b.reopen, false);
 	o->b.ops->close(&o->b);
 	o->b.open = false;
+	if (o->close_only)
+		forget_devices(&o->b);
 	o->error = o->close_only ? 0 : o->b.ops->open(&o->b);
 }
 
@@ -186,8 +200,10 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 	for (unsigned i = 0; i < o->b.count && !err; i++)
 		err = add_slot(ctx, o->b.slot[i]);
 	for (unsigned i = 0; i < ctx->slots; i++)
-		if (ctx->slot[i]->d->backend == &o->b && !ctx->slot[i]->stalled)
+		if (ctx->slot[i]->d->backend == &o->b) {
+			ctx->slot[i]->stalled = false;
 			ctx->slot[i]->last = ctx->slot[i]->d->r;
+		}
 	if (usable(o)) {
 		ctx->fresh = true;
 		ctx->opens++;
@@ -287,19 +303,24 @@ int context_refresh(struct gw_ctx *ctx)
 
 /* ---- devices ---- */
 
-void context_each(struct gw_ctx *ctx, void (*fn)(void *slot))
+void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns)
 {
 	uint64_t until;
 
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
-		if (!s->lane) {
-			fn(s);
-			continue;
-		}
 		/* A backend that is itself stuck in open or close owns its devices. */
-		s->stalled = opener_of(s->d->backend)->stalled || !lane_post(s->lane, fn, s);
+		s->stalled = s->lane &&
+			     (opener_of(s->d->backend)->stalled || !lane_wait(s->lane, 0));
+		if (s->stalled)
+			continue;
+		s->tiers = tiers;
+		s->now_ns = now_ns;
+		if (s->lane)
+			lane_post(s->lane, fn, s);
+		else
+			fn(s);
 	}
 	if (!ctx->deadline_ns)
 		return;
@@ -365,6 +386,10 @@ static void free_ctx(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
+		if (o->stalled && lane_wait(o->lane, 0)) { /* it came back since */
+			return_lane(ctx, o);
+			o->stalled = false;
+		}
 		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
 			/* Without memory for a lane it is closed here, however long it takes. */
 			borrow_lane(ctx, o);
@@ -460,20 +485,6 @@ void gw_close(struct gw_ctx *ctx)
 		free_ctx(ctx);
 }
 
-static void mark_let_go(struct gw_ctx *ctx)
-{
-	for (unsigned i = 0; i < ctx->slots; i++) {
-		struct slot *s = ctx->slot[i];
-
-		if (s->stalled)
-			continue;
-		report_state(&s->d->r, GW_DEVICE_CLOSED, GW_CAUSE_LET_GO, NULL);
-		report_absent(&s->d->r, GW_TIERS_ALL, GW_ABSENT_LET_GO);
-		memset(s->d->r.tier_ns, 0, sizeof(s->d->r.tier_ns));
-		s->last = s->d->r;
-	}
-}
-
 int gw_let_go(struct gw_ctx *ctx)
 {
 	int err = 0;
@@ -482,16 +493,15 @@ int gw_let_go(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (o->b.open || o->stalled) {
+		/* Twice: an open that was under way and is done by now has opened it. */
+		for (int k = 0; k < 2 && (o->stalled || o->b.open); k++)
 			try_open(ctx, o, true);
-			if (o->stalled || o->b.open)
-				err = -GW_E_STATE;
-		}
+		if (o->stalled || o->b.open)
+			err = -GW_E_STATE;
 	}
 	if (!err) {
 		ctx->let_go = true;
 		ctx->generation++;
-		mark_let_go(ctx);
 	}
 	pthread_mutex_unlock(&ctx->lock);
 	return err;

@@ -69,8 +69,9 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 int context_refresh(struct gw_ctx *ctx);
 
 /* Runs fn(slot) for every slot, on lanes where there are, at most until the deadline; sets
- * `stalled`, and `last` where the lane is idle again.  Under the lock. */
-void context_each(struct gw_ctx *ctx, void (*fn)(void *slot));
+ * `tiers` and `now_ns` where the lane is idle, `stalled`, and `last` where it is idle again.
+ * Under the lock. */
+void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns);
 
 /* Finds out CUDA's numbers, which follow from the devices and two variables, when the devices
  * may have changed.  Under the lock. */

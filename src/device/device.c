@@ -51,6 +51,22 @@ void report_state(struct report *r, enum gw_device_state state, enum gw_cause ca
 		snprintf(r->message, sizeof(r->message), "%s", sentence);
 }
 
+enum gw_absence device_silence(enum gw_device_state state, enum gw_cause cause)
+{
+	switch (state) {
+	case GW_DEVICE_OK: return GW_HAVE;
+	case GW_DEVICE_ASLEEP: return GW_ABSENT_ASLEEP;
+	case GW_DEVICE_LOST: return GW_ABSENT_LOST;
+	case GW_DEVICE_FAULT: return GW_ABSENT_ERROR;
+	case GW_DEVICE_DENIED: return GW_ABSENT_NO_PERMISSION;
+	case GW_DEVICE_STALLED: return GW_ABSENT_STALLED;
+	case GW_DEVICE_CLOSED: break;
+	}
+	return cause == GW_CAUSE_LET_GO   ? GW_ABSENT_LET_GO
+	       : cause == GW_CAUSE_ASLEEP ? GW_ABSENT_ASLEEP
+					  : GW_ABSENT_NO_DRIVER;
+}
+
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why)
 {
 	if (!text || !text[strspn(text, " ")]) {

@@ -59,6 +59,9 @@ void report_state(struct report *r, enum gw_device_state state, enum gw_cause ca
 /* Copies text cleaned for printing; NULL or nothing but blanks makes it absent as why. */
 void report_text(struct report *r, enum gw_text t, const char *text, enum gw_absence why);
 
+/* Why nothing can be had of a device in this state; GW_HAVE where it answers. */
+enum gw_absence device_silence(enum gw_device_state state, enum gw_cause cause);
+
 static inline void report_set(struct report *r, unsigned q, double v)
 {
 	r->v[q] = v;

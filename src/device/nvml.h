@@ -40,6 +40,7 @@ struct nvml_device {
 	 * change until the driver is opened again takes its row out. */
 	uint8_t plan[TIER_COUNT][NVML_READERS_MAX];
 	uint8_t planned[TIER_COUNT];
+	abi_return fault[TIER_COUNT]; /* hardware fault that the tier's last reading named */
 	uint64_t retry_ns,
 		backoff_ns; /* lost device: when to look again, and how long after  */
 	abi_device mig[DEVICE_MIG_MAX];

@@ -137,9 +137,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 
 	*ret_error = 0;
 	if (!d->priv || !nvml_device_of(d)->handle)
-		return d->r.state == GW_DEVICE_ASLEEP ? GW_ABSENT_ASLEEP
-		       : d->r.state == GW_DEVICE_LOST ? GW_ABSENT_LOST
-						      : GW_ABSENT_NO_DRIVER;
+		return device_silence(d->r.state, d->r.cause);
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
 		enum nvml_call call = newest(nvml_of(d), lists[i].newest_first);
 		abi_return code;

@@ -112,6 +112,8 @@ static void read_tier(struct device *d, unsigned t, struct outcome *o)
 	while (i < nd->planned[t])
 		nd->plan[t][keep++] = nd->plan[t][i++];
 	nd->planned[t] = (uint8_t)keep;
+	nd->fault[t] = o->fault;
+	o->fault = ABI_SUCCESS;
 }
 
 void nvml_mig_memory(struct device *d)
@@ -156,11 +158,15 @@ bool nvml_read_one(struct device *d, unsigned quantity)
 
 static void judge(struct device *d, const struct outcome *o)
 {
+	abi_return fault = ABI_SUCCESS;
 	char code[24];
 
-	if (o->fault)
+	/* A fault stays until the tier that named it is read again without it. */
+	for (unsigned t = 0; t < TIER_COUNT && !fault; t++)
+		fault = nvml_device_of(d)->fault[t];
+	if (fault)
 		report_state(&d->r, GW_DEVICE_FAULT, GW_CAUSE_GPU_FAULT,
-			     nvml_code_name(o->fault, code));
+			     nvml_code_name(fault, code));
 	else if (o->good == 0 && o->bad > 0) /* it answers, but nothing that helps */
 		report_state(&d->r, GW_DEVICE_FAULT, GW_CAUSE_DRIVER_ERROR,
 			     nvml_code_name(o->first_bad, code));

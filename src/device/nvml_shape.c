@@ -313,6 +313,13 @@ static abi_return worst_field(const struct abi_field_value *ask, unsigned n)
 	return ABI_SUCCESS;
 }
 
+/* A field that was refused for good is not asked again, and keeps its reason. */
+static bool refused(const struct device *d, const struct field *f)
+{
+	return d->r.why[f->q] == GW_ABSENT_NOT_SUPPORTED ||
+	       d->r.why[f->q] == GW_ABSENT_NO_PERMISSION;
+}
+
 static abi_return read_fields(struct device *d, const struct reader *row)
 {
 	struct abi_field_value ask[FIELDS];
@@ -322,10 +329,7 @@ static abi_return read_fields(struct device *d, const struct reader *row)
 
 	memset(ask, 0, sizeof(ask));
 	for (unsigned i = 0; i < FIELDS; i++) {
-		enum gw_absence known = (enum gw_absence)d->r.why[fields[i].q];
-
-		if (fields[i].tier != row->tier || known == GW_ABSENT_NOT_SUPPORTED ||
-		    known == GW_ABSENT_NO_PERMISSION)
+		if (fields[i].tier != row->tier || refused(d, &fields[i]))
 			continue;
 		ask[n].field = fields[i].id;
 		ask[n].scope = fields[i].scope;
@@ -348,8 +352,7 @@ void nvml_shape_absent(struct device *d, const struct reader *row, enum gw_absen
 {
 	if (row->shape == SHAPE_FIELDS) {
 		for (unsigned i = 0; i < FIELDS; i++)
-			if (fields[i].tier == row->tier &&
-			    d->r.why[fields[i].q] != GW_ABSENT_NOT_SUPPORTED)
+			if (fields[i].tier == row->tier && !refused(d, &fields[i]))
 				report_miss(&d->r, fields[i].q, why);
 	} else if (row->shape == SHAPE_GPM) {
 		nvml_gpm_absent(d, why);

@@ -49,8 +49,7 @@ static void list_slot(void *arg)
 	s->usage.count = 0;
 	s->usage_error = 0;
 	if (!d->backend->open)
-		s->usage_why =
-			d->r.state == GW_DEVICE_ASLEEP ? GW_ABSENT_ASLEEP : GW_ABSENT_NO_DRIVER;
+		s->usage_why = device_silence(d->r.state, d->r.cause);
 	else
 		s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
 }
@@ -153,11 +152,11 @@ static int collect(struct gw_process_list *l)
 		if (ctx->slot[i]->usage_error)
 			err = ctx->slot[i]->usage_error;
 	}
+	l->count = 0; /* what it held points into memory that may move now */
 	if (!err)
 		err = make_room(l, total, ctx->slots);
 	if (err)
 		return err;
-	l->count = 0;
 	l->devices = ctx->slots;
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		const struct slot *s = ctx->slot[i];
@@ -184,7 +183,7 @@ int gw_process_list_take(struct gw_process_list *list)
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err) {
-		context_each(ctx, list_slot);
+		context_each(ctx, list_slot, 0, 0);
 		err = collect(list);
 	}
 	pthread_mutex_unlock(&ctx->lock);

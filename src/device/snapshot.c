@@ -204,17 +204,6 @@ static void refresh_host(struct gw_ctx *ctx, uint64_t now)
 	ctx->host_ns = now;
 }
 
-static void ask(struct gw_ctx *ctx, unsigned tiers, uint64_t now_ns)
-{
-	for (unsigned i = 0; i < ctx->slots; i++) {
-		if (ctx->slot[i]->stalled)
-			continue;
-		ctx->slot[i]->tiers = tiers;
-		ctx->slot[i]->now_ns = now_ns;
-	}
-	context_each(ctx, read_slot);
-}
-
 int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 {
 	struct gw_ctx *ctx = snap->ctx;
@@ -232,9 +221,9 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	snap->wall_ns = clock_wall_ns(ctx->clock);
 	if (ctx->fresh) { /* names first: what hangs after them is at least named */
 		ctx->fresh = false;
-		ask(ctx, 0, snap->mono_ns);
+		context_each(ctx, read_slot, 0, snap->mono_ns);
 	}
-	ask(ctx, tiers, snap->mono_ns);
+	context_each(ctx, read_slot, tiers, snap->mono_ns);
 	context_number(ctx);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		fill_entry(snap->entry[i], ctx->slot[i]);

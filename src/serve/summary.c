@@ -1,5 +1,7 @@
 #include "summary.h"
 
+#include "device/device.h"
+
 #include <string.h>
 
 #define GIB 1073741824.0
@@ -7,19 +9,11 @@
 /* Why nothing is known where no GPU answers. */
 static enum gw_absence silence(const struct gw_snapshot *snap)
 {
-	static const enum gw_absence of[] = {
-		[GW_DEVICE_ASLEEP] = GW_ABSENT_ASLEEP,
-		[GW_DEVICE_LOST] = GW_ABSENT_LOST,
-		[GW_DEVICE_FAULT] = GW_ABSENT_ERROR,
-		[GW_DEVICE_DENIED] = GW_ABSENT_NO_PERMISSION,
-		[GW_DEVICE_STALLED] = GW_ABSENT_STALLED,
-		[GW_DEVICE_CLOSED] = GW_ABSENT_NO_DRIVER,
-	};
 	const struct gw_device *d = gw_snapshot_device(snap, 0);
 	enum gw_cause cause = gw_snapshot_status(snap)->cause;
 
 	if (d)
-		return of[d->state];
+		return device_silence(d->state, d->cause);
 	if (cause == GW_CAUSE_STALLED)
 		return GW_ABSENT_STALLED;
 	return gw_cause_info(cause)->severity == GW_SEVERITY_ERROR ? GW_ABSENT_NO_DRIVER

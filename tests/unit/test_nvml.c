@@ -37,13 +37,17 @@ static void reads_what_an_h200_says(void **state)
 	sim_close();
 }
 
-static void milliwatts_come_out_without_rounding_dust(void **state)
+static void milliwatts_and_nanoseconds_have_no_rounding_dust(void **state)
 {
 	(void)state;
 	sim_text("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"
 		 "value = 111326\n");
 	sim_open();
 	assert_true(sim_value(sim_take(GW_TIER_FAST, 0), GW_Q_POWER) == 111.326);
+	sim_close();
+	sim_text("[[gpu]]\nprofile = \"h200\"\n[[fault]]\nfield = 74\nvalue = 3000000000\n");
+	sim_open();
+	assert_true(sim_value(sim_take(GW_TIER_SLOW, 0), GW_Q_LIMITED_POWER) == 3);
 	sim_close();
 }
 
@@ -517,7 +521,40 @@ static void a_device_that_only_errs_is_at_fault(void **state)
 	sim_close();
 }
 
+static void a_fault_stays_until_its_tier_is_read_without_it(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 14);
+	for (int i = 0; i < 12; i++) {
+		assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_FAULT);
+		sim_step(NS_PER_S);
+	}
+	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 0);
+	sim_step(10 * NS_PER_S);
+	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
+	sim_close();
+}
+
+static void a_field_without_permission_keeps_its_reason(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
+			  "[[fault]]\nfield = 186\ncode = 4\n");
+	sim_open();
+	for (int i = 0; i < 3; i++)
+		assert_absent(sim_take(GW_TIER_FAST, 0), GW_Q_POWER_AVERAGE,
+			      GW_ABSENT_NO_PERMISSION);
+	sim_close();
+}
+
 /* ---- a call that never returns ---- */
+
+static void wait_for(struct lane *lane)
+{
+	assert_true(lane_wait(lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
+}
 
 static void a_hung_call_stalls_its_device_and_no_other(void **state)
 {
@@ -540,9 +577,95 @@ static void a_hung_call_stalls_its_device_and_no_other(void **state)
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
 	sim_unhang();
-	for (int i = 0; i < 100 && d->state == GW_DEVICE_STALLED; i++)
-		d = sim_take(GW_TIERS_COMMON, 1);
-	assert_int_equal(d->state, GW_DEVICE_OK);
+	wait_for(sim.ctx->slot[1]->lane);
+	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
+	sim_close();
+}
+
+static void after_a_stall_what_is_asked_now_is_read(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_take(0, 0);
+	sim_hang("nvmlDeviceGetUtilizationRates", 1);
+	assert_int_equal(sim_take(GW_TIER_FAST, 1)->state, GW_DEVICE_STALLED);
+	sim_unhang();
+	wait_for(sim.ctx->slot[1]->lane);
+	assert_true(sim_value(sim_take(GW_TIERS_ALL, 1), GW_Q_ENERGY) >= 0);
+	sim_close();
+}
+
+static void let_go_after_a_stall_leaves_no_figure(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	sim_hang("nvmlDeviceGetUtilizationRates", 1);
+	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
+	sim_unhang();
+	wait_for(sim.ctx->slot[1]->lane);
+	assert_int_equal(gw_let_go(sim.ctx), 0);
+	d = sim_take(GW_TIERS_COMMON, 1);
+	assert_int_equal(d->state, GW_DEVICE_CLOSED);
+	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
+	sim_close();
+}
+
+static void a_close_that_stalls_leaves_no_figure_either(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	sim_hang("nvmlShutdown", -1);
+	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	sim_unhang();
+	wait_for(sim.ctx->opener[0]->lane);
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(d->state, GW_DEVICE_CLOSED);
+	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
+	sim_close();
+}
+
+static void an_open_that_came_late_is_let_go_and_closed(void **state)
+{
+	(void)state;
+	for (int close = 0; close < 2; close++) {
+		sim_text(TWO_GPUS);
+		sim_hang("nvmlInit_v2", -1);
+		sim_open_with(NULL, 0, 50 * NS_PER_MS);
+		sim_unhang();
+		wait_for(sim.ctx->opener[0]->lane);
+		if (!close)
+			assert_int_equal(gw_let_go(sim.ctx), 0);
+		sim_close();
+		assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
+	}
+}
+
+/* Under the thread sanitizer: nobody looks at what the stuck thread writes. */
+static void a_stuck_init_is_not_looked_into(void **state)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "auto",
+				.nvml_library = sim_path,
+				.deadline_ns = 20 * NS_PER_MS };
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_hang("nvmlInit_v2", -1);
+	assert_int_equal(context_open(&o, &sim.clock, &sim.ctx), 0);
+	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
+	sim_take(0, 0);
+	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	sim_unhang();
+	wait_for(sim.ctx->opener[0]->lane);
 	sim_close();
 }
 
@@ -667,6 +790,31 @@ static void a_process_in_two_lists_is_one(void **state)
 	sim_close();
 }
 
+static enum gw_absence list_absence(unsigned device)
+{
+	struct gw_process_list *l;
+	enum gw_absence why;
+
+	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
+	assert_int_equal(gw_process_list_take(l), 0);
+	why = gw_process_list_absence(l, device);
+	gw_process_list_free(l);
+	return why;
+}
+
+static void a_list_that_cannot_be_had_says_why(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
+	sim_open();
+	assert_int_equal(list_absence(0), GW_HAVE);
+	assert_int_equal(list_absence(1), GW_ABSENT_NO_PERMISSION);
+	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(list_absence(0), GW_ABSENT_LET_GO);
+	sim_close();
+}
+
 static void a_growing_list_is_asked_again(void **state)
 {
 	struct gw_process_list *l;
@@ -786,7 +934,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		sim_test(reads_what_an_h200_says),
-		sim_test(milliwatts_come_out_without_rounding_dust),
+		sim_test(milliwatts_and_nanoseconds_have_no_rounding_dust),
 		sim_test(a_list_asks_no_more_than_identity_and_memory),
 		sim_test(slower_tiers_are_kept_for_their_time),
 		cmocka_unit_test(
@@ -807,12 +955,20 @@ int main(void)
 		sim_test(causes_are_told_apart),
 		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
 		sim_test(a_device_that_only_errs_is_at_fault),
+		sim_test(a_fault_stays_until_its_tier_is_read_without_it),
+		sim_test(a_field_without_permission_keeps_its_reason),
 		sim_test(a_hung_call_stalls_its_device_and_no_other),
+		sim_test(after_a_stall_what_is_asked_now_is_read),
+		sim_test(let_go_after_a_stall_leaves_no_figure),
+		sim_test(a_close_that_stalls_leaves_no_figure_either),
+		sim_test(an_open_that_came_late_is_let_go_and_closed),
+		sim_test(a_stuck_init_is_not_looked_into),
 		sim_test(a_gpu_that_cannot_even_tell_its_name_hides_no_other),
 		sim_test(an_init_that_hangs_is_named),
 		sim_test(process_layouts_of_16_24_and_32_bytes_read_the_same),
 		sim_test(lists_of_any_length_are_read_whole),
 		sim_test(a_process_in_two_lists_is_one),
+		sim_test(a_list_that_cannot_be_had_says_why),
 		sim_test(a_growing_list_is_asked_again),
 		sim_test(the_power_ring_is_drained_without_duplicate_or_hole),
 		sim_test(xids_arrive_as_events_and_clock_noise_does_not),
