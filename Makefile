@@ -39,10 +39,11 @@ fuzz:
 	@tools/deps test
 	@tools/fuzz $(or $(SECONDS_EACH),60)
 
-## make check     layers and formatting
+## make check     layers, formatting, the ABI where nvml.h is installed
 check:
 	@tools/check-layers
 	@tools/check-format
+	@tests/abi/run
 
 ## make install   into PREFIX (default /usr/local), below DESTDIR
 install: deps

@@ -24,6 +24,7 @@
  * - Structs that you fill begin with their size; those that the library hands out may grow at
  *   the end, so never copy them by sizeof.
  * - A context may be used from several threads; a snapshot or list by one at a time.
+ * - After fork() a context is of use in the parent only.
  * - The library never prints, never exits, installs no signal handler, and starts another
  *   program only with GW_ALLOW_EXEC.
  * - Link with -lgpuward; it needs libc alone. */
@@ -196,7 +197,9 @@ GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 GW_API void gw_close(struct gw_ctx *ctx);
 
 /* Closes every handle on every driver, so that it can be unloaded, reset or upgraded.  Until
- * gw_resume() the devices stay listed and their figures are absent (let_go). */
+ * gw_resume() the devices stay listed and their figures are absent (let_go).  gw_let_go: 0, or
+ * -GW_E_STATE when a driver call that has not returned keeps a driver open; others may be closed
+ * by then and are opened again by the next snapshot.  gw_resume: 0 or -GW_E_NOMEM. */
 GW_API int gw_let_go(struct gw_ctx *ctx);
 GW_API int gw_resume(struct gw_ctx *ctx);
 
@@ -215,8 +218,8 @@ struct gw_status {
 	unsigned opens;              /* times a driver was opened with success */
 };
 
-/* Filled from the last snapshot (or gw_open); lives until the next call on snap's context from
- * the same snapshot. */
+/* As of the last gw_snapshot_take(); lives until the next one.  Before the first take it knows
+ * nothing (backend "none"). */
 struct gw_snapshot;
 GW_API const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap);
 
@@ -258,7 +261,8 @@ struct gw_mig {
 };
 
 struct gw_device {
-	unsigned index;      /* the driver's order; a convenience, GW_T_UUID is the identity */
+	unsigned index;      /* the driver's number (the position, where several backends have
+	                        devices); a convenience, GW_T_UUID is the identity */
 	enum gw_vendor vendor;
 	enum gw_provenance provenance;
 	enum gw_device_state state;
@@ -399,7 +403,7 @@ GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env
 struct gw_finding {
 	enum gw_cause cause;
 	enum gw_severity severity;
-	int device;       /* index, or -1: the machine */
+	int device;       /* position in the snapshot, or -1: the machine */
 	char detail[400]; /* the sentence with this machine's facts */
 };
 

@@ -5,7 +5,7 @@
  * low-passed samples with wall-clock stamps.
  *
  * The two means come in two makes.  The plain one is a boxcar, as published for most chips.
- * Recordings of an H200 show how it is done there: power goes through a low-pass of about 9 ms
+ * Recordings of an H200 show how it is done there: power goes through a low-pass of about 10 ms
  * and is sampled every 20 ms on a grid of its own; instant is the newest sample, average the
  * mean of the last fifty.  To a slow load that looks like boxcars of 25 ms and 1 s; a load near
  * 20 ms beats with the grid, and then even the average is wrong.

@@ -1,3 +1,4 @@
+/* doctor: what is wrong and what to do, worded by the table of causes. */
 #include "cli.h"
 
 #include <stdarg.h>
@@ -5,7 +6,7 @@
 
 #define REMEDY_COLUMN 9
 
-static void print_finding(const struct gw_finding *f)
+static void print_finding(const struct cli *c, const struct gw_finding *f)
 {
 	static const struct {
 		const char *word;
@@ -15,7 +16,8 @@ static void print_finding(const struct gw_finding *f)
 	char left[64], where[24] = "", text[sizeof(f->detail) + sizeof(where)];
 
 	if (f->device >= 0)
-		snprintf(where, sizeof(where), "GPU %d: ", f->device);
+		snprintf(where, sizeof(where),
+			 "GPU %u: ", gw_snapshot_device(c->snap, (unsigned)f->device)->index);
 	snprintf(left, sizeof(left), "%s%s%s", term_on(looks[f->severity].style),
 		 looks[f->severity].word, term_off());
 	snprintf(text, sizeof(text), "%s%s", where, f->detail);
@@ -73,7 +75,7 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 	for (unsigned i = 0; i < gw_diagnosis_count(g); i++) {
 		const struct gw_finding *f = gw_diagnosis_get(g, i);
 
-		print_finding(f);
+		print_finding(c, f);
 	}
 	if (problems(g) == 0)
 		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());

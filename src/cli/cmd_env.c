@@ -1,3 +1,4 @@
+/* env: the facts that make a measurement repeatable. */
 #include "cli.h"
 #include "figure.h"
 

@@ -1,3 +1,4 @@
+/* list: which GPUs there are, whatever state they are in. */
 #include "cli.h"
 #include "table.h"
 

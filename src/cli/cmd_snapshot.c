@@ -1,3 +1,4 @@
+/* snapshot: the machine and its GPUs now, once or again and again. */
 #include "cli.h"
 #include "figure.h"
 #include "screen.h"

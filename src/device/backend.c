@@ -7,7 +7,7 @@
 #include <string.h>
 #include <strings.h>
 
-const struct backend_ops *const backend_table[] = {
+const struct backend_ops *const backend_table[BACKENDS_MAX + 1] = {
 	&backend_nvml, &backend_nvsmi, &backend_amdgpu, &backend_intel, NULL,
 };
 

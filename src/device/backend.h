@@ -110,8 +110,9 @@ struct backend {
 	void *priv;
 };
 
-/* The rows, in the order of preference; ends with a NULL name. */
-extern const struct backend_ops *const backend_table[];
+/* The rows, in the order of preference; ends with NULL. */
+#define BACKENDS_MAX 4
+extern const struct backend_ops *const backend_table[BACKENDS_MAX + 1];
 
 /* Slot of the device with this uuid (or, where uuid is NULL, this PCI id), made where there is
  * none.  NULL: no memory. */

@@ -199,6 +199,8 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 	name_calls_in(&o->b, false);
 	for (unsigned i = 0; i < o->b.count && !err; i++)
 		err = add_slot(ctx, o->b.slot[i]);
+	if (err) /* not all have a place: once more when there is memory */
+		atomic_store(&o->b.reopen, true);
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == &o->b) {
 			ctx->slot[i]->stalled = false;
@@ -439,7 +441,8 @@ static int prepare(struct gw_ctx *ctx, const struct gw_options *o)
 		if (!ctx->nvml_library)
 			return -GW_E_NOMEM;
 	}
-	ctx->deadline_ns = o->deadline_ns;
+	/* An hour is for ever, and does not overflow when added to now. */
+	ctx->deadline_ns = o->deadline_ns < 3600 * NS_PER_S ? o->deadline_ns : 3600 * NS_PER_S;
 	ctx->env = (struct backend_env){ .clock = ctx->clock,
 					 .root = &ctx->root,
 					 .nvml_library = ctx->nvml_library,

@@ -14,8 +14,6 @@
 
 #include <pthread.h>
 
-#define BACKENDS_MAX 4
-
 struct slot {
 	struct device *d;
 	struct lane *lane; /* NULL: calls run on the caller's thread                     */

@@ -47,7 +47,7 @@ static const struct {
 	{ GW_Q_REPAIR_CHANNEL, GW_CAUSE_MEMORY_WORN },
 };
 
-static void look_at_health(struct gw_diagnosis *g, const struct gw_device *d)
+static void look_at_health(struct gw_diagnosis *g, const struct gw_device *d, int at)
 {
 	for (size_t i = 0; i < sizeof(zeroes) / sizeof(zeroes[0]); i++) {
 		const struct gw_cause_info *c = gw_cause_info(zeroes[i].cause);
@@ -57,7 +57,7 @@ static void look_at_health(struct gw_diagnosis *g, const struct gw_device *d)
 		if (gw_device_value(d, zeroes[i].quantity, &v) != GW_HAVE || v == 0)
 			continue;
 		gw_quantity_name(zeroes[i].quantity, v, word, sizeof(word));
-		add(g, zeroes[i].cause, (int)d->index, "%s: %s%s%s", c->sentence,
+		add(g, zeroes[i].cause, at, "%s: %s%s%s", c->sentence,
 		    gw_quantity_info(zeroes[i].quantity)->key, *word ? " " : "", word);
 	}
 }
@@ -69,11 +69,11 @@ static void look_at_devices(struct gw_diagnosis *g, const struct gw_snapshot *sn
 		double mig;
 
 		if (d->state != GW_DEVICE_OK)
-			add(g, d->cause, (int)d->index, "%s", d->message);
+			add(g, d->cause, (int)i, "%s", d->message);
 		if (gw_device_value(d, GW_Q_MIG_MODE, &mig) == GW_HAVE && mig != 0)
-			add(g, GW_CAUSE_MIG, (int)d->index, "%s (%u instances)",
+			add(g, GW_CAUSE_MIG, (int)i, "%s (%u instances)",
 			    gw_cause_info(GW_CAUSE_MIG)->sentence, d->mig_count);
-		look_at_health(g, d);
+		look_at_health(g, d, (int)i);
 	}
 }
 

@@ -164,7 +164,7 @@ static void show_stalled(struct entry *e, struct slot *s)
 			e->r.text_why[t] = GW_ABSENT_STALLED;
 }
 
-static void fill_entry(struct entry *e, struct slot *s)
+static void fill_entry(struct entry *e, struct slot *s, unsigned position, bool several)
 {
 	struct report *r = &e->r;
 
@@ -174,7 +174,7 @@ static void fill_entry(struct entry *e, struct slot *s)
 	for (unsigned t = 0; t < GW_TEXTS; t++)
 		e->text[t] = r->text[t];
 	e->pub = (struct gw_device){
-		.index = r->index,
+		.index = several ? position : r->index,
 		.vendor = r->vendor,
 		.provenance = r->provenance,
 		.state = r->state,
@@ -193,6 +193,15 @@ static void fill_entry(struct entry *e, struct slot *s)
 		.value = r->v,
 		.value_absence = r->why,
 	};
+}
+
+/* Do two drivers number their devices from 0? */
+static bool several_backends(const struct gw_ctx *ctx)
+{
+	for (unsigned i = 1; i < ctx->slots; i++)
+		if (ctx->slot[i]->d->backend != ctx->slot[0]->d->backend)
+			return true;
+	return false;
 }
 
 static void refresh_host(struct gw_ctx *ctx, uint64_t now)
@@ -226,7 +235,7 @@ int gw_snapshot_take(struct gw_snapshot *snap, unsigned tiers)
 	context_each(ctx, read_slot, tiers, snap->mono_ns);
 	context_number(ctx);
 	for (unsigned i = 0; i < ctx->slots; i++)
-		fill_entry(snap->entry[i], ctx->slot[i]);
+		fill_entry(snap->entry[i], ctx->slot[i], i, several_backends(ctx));
 	snap->count = ctx->slots;
 	refresh_host(ctx, snap->mono_ns);
 	snap->host = ctx->host_report;

@@ -170,7 +170,11 @@ int gw_quantity_name(unsigned quantity, double value, char *out, size_t size)
 		return -GW_E_ARG;
 	buf_init_fixed(&b, out, size);
 	switch (quantities[quantity].kind) {
-	case GW_KIND_ENUM: name_enum(&b, quantity, (unsigned)value); break;
+	case GW_KIND_ENUM:
+		if (value > UINT32_MAX)
+			return -GW_E_ARG;
+		name_enum(&b, quantity, (unsigned)value);
+		break;
 	case GW_KIND_MASK: name_mask(&b, quantity, (uint64_t)value); break;
 	default: return -GW_E_ARG;
 	}

@@ -388,7 +388,8 @@ void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 		json_string(j, "cause", gw_cause_info(f->cause)->key);
 		json_string(j, "severity", severity[f->severity]);
 		if (f->device >= 0)
-			json_int(j, "device_index", f->device);
+			json_uint(j, "device_index",
+				  gw_snapshot_device(snap, (unsigned)f->device)->index);
 		else
 			json_null(j, "device_index");
 		json_string(j, "message", f->detail);
