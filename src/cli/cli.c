@@ -203,14 +203,22 @@ void cli_preface(const struct cli *c)
 		term_wrap("", 2, cause->remedy, term_width());
 }
 
-int cli_write(struct buf *b)
+void cli_document_begin(struct cli_document *doc, bool pretty)
 {
-	if (b->err) {
-		cli_error("cannot build the output: %s", gw_strerror(b->err));
-		return EXIT_FAILED;
-	}
-	fwrite(b->p, 1, b->len, stdout);
-	return EXIT_OK;
+	buf_init(&doc->buf, 64u << 20);
+	json_init(&doc->json, &doc->buf, pretty);
+}
+
+int cli_document_end(struct cli_document *doc)
+{
+	int err = json_end(&doc->json);
+
+	if (err)
+		cli_error("cannot build the output: %s", gw_strerror(err));
+	else
+		fwrite(doc->buf.p, 1, doc->buf.len, stdout);
+	buf_done(&doc->buf);
+	return err ? EXIT_FAILED : EXIT_OK;
 }
 
 void cli_bytes(char out[static 16], double bytes)

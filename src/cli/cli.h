@@ -63,8 +63,14 @@ int cli_outcome(const struct cli *c);
  * none. */
 void cli_preface(const struct cli *c);
 
-/* Writes a document to standard output.  EXIT_OK or EXIT_FAILED, having said why. */
-int cli_write(struct buf *b);
+/* A JSON document: begin, render onto doc.json, end.  end writes it to standard output: EXIT_OK
+ * or EXIT_FAILED, having said why. */
+struct cli_document {
+	struct buf buf;
+	struct json json;
+};
+void cli_document_begin(struct cli_document *doc, bool pretty);
+int cli_document_end(struct cli_document *doc);
 
 /* Sizes and states as people read them. */
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */

@@ -84,19 +84,13 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 
 static int show(const struct cli *c, const struct gw_diagnosis *g)
 {
-	struct buf out;
-	struct json j;
-	int code;
+	struct cli_document doc;
 
 	if (!c->json)
 		return print_text(c, g);
-	buf_init(&out, 4u << 20);
-	json_init(&j, &out, true);
-	render_diagnosis(&j, g, c->snap);
-	json_end(&j);
-	code = cli_write(&out);
-	buf_done(&out);
-	return code;
+	cli_document_begin(&doc, true);
+	render_diagnosis(&doc.json, g, c->snap);
+	return cli_document_end(&doc);
 }
 
 static int run(struct cli *c)

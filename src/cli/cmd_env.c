@@ -73,21 +73,15 @@ static void print_text(const struct cli *c, const struct gw_environment *env)
 
 static int show(const struct cli *c, const struct gw_environment *env)
 {
-	struct buf out;
-	struct json j;
-	int code;
+	struct cli_document doc;
 
 	if (!c->json) {
 		print_text(c, env);
 		return EXIT_OK;
 	}
-	buf_init(&out, 16u << 20);
-	json_init(&j, &out, true);
-	render_environment(&j, env, c->snap, &c->filter);
-	json_end(&j);
-	code = cli_write(&out);
-	buf_done(&out);
-	return code;
+	cli_document_begin(&doc, true);
+	render_environment(&doc.json, env, c->snap, &c->filter);
+	return cli_document_end(&doc);
 }
 
 static int run(struct cli *c)

@@ -81,20 +81,16 @@ static int print_table(const struct cli *c)
 
 static int run(struct cli *c)
 {
-	struct buf out;
-	struct json j;
+	struct cli_document doc;
 	int code = cli_open(c, 0);
 
 	if (code != EXIT_OK)
 		return code;
 	if (!c->json)
 		return print_table(c);
-	buf_init(&out, 16u << 20);
-	json_init(&j, &out, true);
-	render_list(&j, c->snap, &c->filter);
-	json_end(&j);
-	code = cli_write(&out);
-	buf_done(&out);
+	cli_document_begin(&doc, true);
+	render_list(&doc.json, c->snap, &c->filter);
+	code = cli_document_end(&doc);
 	return code ? code : cli_outcome(c);
 }
 

@@ -304,21 +304,15 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 
 static int show(const struct cli *c, const struct gw_process_list *list)
 {
-	struct buf out;
-	struct json j;
-	int code;
+	struct cli_document doc;
 
 	if (!c->json) {
 		print_tables(c, list);
 		return EXIT_OK;
 	}
-	buf_init(&out, 64u << 20);
-	json_init(&j, &out, !c->watch); /* one line each when watching */
-	render_snapshot(&j, c->snap, list, &c->filter);
-	json_end(&j);
-	code = cli_write(&out);
-	buf_done(&out);
-	return code;
+	cli_document_begin(&doc, !c->watch); /* one line each when watching */
+	render_snapshot(&doc.json, c->snap, list, &c->filter);
+	return cli_document_end(&doc);
 }
 
 /* ---- taking it once or again and again ---- */

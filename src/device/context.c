@@ -408,6 +408,7 @@ static void free_ctx(struct gw_ctx *ctx)
 		return; /* a call under way still uses what we would free */
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		usage_done(&ctx->slot[i]->usage);
+		free(ctx->slot[i]->who);
 		free(ctx->slot[i]);
 	}
 	for (unsigned i = 0; i < ctx->openers; i++) {

@@ -11,6 +11,7 @@
 #include "backend.h"
 #include "host.h"
 #include "lane.h"
+#include "proc.h"
 
 #include <pthread.h>
 
@@ -23,6 +24,8 @@ struct slot {
 	int cuda_ordinal;
 	struct report last; /* d->r as of the last time the lane was idle                 */
 	struct usage_list usage; /* who is on it; the lane's while busy                   */
+	struct proc *who;        /* one for each of usage; likewise                       */
+	unsigned who_cap;
 	enum gw_absence usage_why;
 	int usage_error;
 };

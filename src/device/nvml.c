@@ -321,7 +321,6 @@ static void list_instances(struct device *d)
 			NVML(d, compute_instance, handle, &g->compute_instance);
 		nd->mig[d->r.mig_count++] = handle;
 	}
-	nvml_mig_memory(d);
 }
 
 /* A handle was had: everything is to be asked anew. */
@@ -345,8 +344,16 @@ void nvml_identify(struct device *d)
 {
 	d->fresh = false;
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
-	if (nvml_read_one(d, GW_Q_MEMORY_TOTAL) && nvml_read_one(d, GW_Q_MIG_MODE))
+	if (nvml_read_one(d, GW_Q_MEMORY_TOTAL))
+		nvml_instances(d);
+}
+
+void nvml_instances(struct device *d)
+{
+	if (nvml_read_one(d, GW_Q_MIG_MODE)) {
 		list_instances(d);
+		nvml_mig_memory(d);
+	}
 }
 
 static struct device *slot_unnamed(struct backend *b, unsigned index)

@@ -99,7 +99,7 @@ void nvml_plan(struct device *d); /* every row is worth asking again */
 void nvml_read(struct device *d, unsigned tiers);
 /* Reads the row of one quantity ahead of its tier.  False: the device is gone. */
 bool nvml_read_one(struct device *d, unsigned quantity);
-void nvml_mig_memory(struct device *d);
+bool nvml_mig_memory(struct device *d); /* false: an instance is no longer what it was */
 /* Symbols whose absence costs a figure, joined by blanks. */
 void nvml_missing(const struct nvml *n, char *out, size_t size);
 /* The device or the driver as a whole answered with an error.  True: stop reading it. */
@@ -110,6 +110,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 
 /* nvml.c */
 void nvml_find_again(struct device *d); /* a lost device: has it come back? */
+void nvml_instances(struct device *d);  /* lists them anew */
 void nvml_identify(struct device *d);   /* name, memory, instances: once after it was opened */
 void nvml_read_texts(struct device *d); /* those of the STATIC tier */
 

@@ -116,9 +116,10 @@ static void read_tier(struct device *d, unsigned t, struct outcome *o)
 	o->fault = ABI_SUCCESS;
 }
 
-void nvml_mig_memory(struct device *d)
+bool nvml_mig_memory(struct device *d)
 {
 	struct nvml_device *nd = nvml_device_of(d);
+	bool same = true;
 
 	for (unsigned i = 0; i < d->r.mig_count; i++) {
 		struct gw_mig *g = &d->r.mig[i];
@@ -129,6 +130,7 @@ void nvml_mig_memory(struct device *d)
 		if (nvml_of(d)->call.memory)
 			code = NVML(d, memory, nd->mig[i], &m);
 		g->memory_absence = nvml_meaning(code)->absence;
+		same &= code != ABI_INVALID_ARGUMENT && code != ABI_NOT_FOUND;
 		if (code == ABI_SUCCESS && m.total == ABI_NO_U64)
 			g->memory_absence = GW_ABSENT_INVALID;
 		if (g->memory_absence != GW_HAVE)
@@ -137,6 +139,7 @@ void nvml_mig_memory(struct device *d)
 		g->memory_used_bytes = m.used;
 		g->memory_free_bytes = m.free;
 	}
+	return same;
 }
 
 bool nvml_read_one(struct device *d, unsigned quantity)
@@ -193,8 +196,10 @@ void nvml_read(struct device *d, unsigned tiers)
 		return;
 	if (tiers & GW_TIER_STATIC)
 		nvml_read_texts(d);
-	if (d->r.mig_count && tiers & GW_TIER_SLOW)
-		nvml_mig_memory(d);
+	/* A board can be split anew under us: looked for with HEALTH, or when an instance errs. */
+	if (tiers & GW_TIER_HEALTH ||
+	    (d->r.mig_count && tiers & GW_TIER_SLOW && !nvml_mig_memory(d)))
+		nvml_instances(d);
 	judge(d, &o);
 	report_stamp(&d->r, tiers, begin);
 	if (tiers & GW_TIER_FAST) {

@@ -1,6 +1,5 @@
 /* process_list: who is on the GPUs, with the name behind each number. */
 #include "context.h"
-#include "proc.h"
 
 #include "base/utf8.h"
 
@@ -41,6 +40,24 @@ void gw_process_list_free(struct gw_process_list *list)
 	free(list);
 }
 
+/* Who they are is asked here, where the driver is: reading the command line of a process that
+ * hangs can hang as well. */
+static int identify(struct slot *s)
+{
+	if (s->usage.count > s->who_cap) {
+		struct proc *p = realloc(s->who, s->usage.cap * sizeof(*p));
+
+		if (!p)
+			return -GW_E_NOMEM;
+		s->who = p;
+		s->who_cap = s->usage.cap;
+	}
+	for (unsigned i = 0; i < s->usage.count; i++)
+		if (proc_read(s->d->backend->env->root, s->usage.p[i].pid, &s->who[i]) != 0)
+			memset(&s->who[i], 0, sizeof(s->who[i]));
+	return 0;
+}
+
 static void list_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -52,6 +69,8 @@ static void list_slot(void *arg)
 		s->usage_why = device_silence(d->r.state, d->r.cause);
 	else
 		s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
+	if (!s->usage_error)
+		s->usage_error = identify(s);
 }
 
 static int make_room(struct gw_process_list *l, unsigned entries, unsigned devices)
@@ -91,11 +110,10 @@ static void point(struct entry *e)
 }
 
 static void fill(const struct root *root, struct entry *e, unsigned device,
-		 const struct usage *u)
+		 const struct usage *u, const struct proc *p)
 {
-	struct proc *p = &e->proc;
-
 	memset(e, 0, sizeof(*e));
+	e->proc = *p;
 	e->pub = (struct gw_process){ .device = device,
 				      .type = u->type,
 				      .pid = u->pid,
@@ -104,9 +122,8 @@ static void fill(const struct root *root, struct entry *e, unsigned device,
 				      .memory_absence = u->memory_why,
 				      .memory_bytes =
 					      u->memory_why == GW_HAVE ? u->memory_bytes : 0 };
-	if (proc_read(root, u->pid, p) != 0) {
+	if (p->pid == 0) {
 		e->pub.orphan = 1;
-		memset(p, 0, sizeof(*p));
 		utf8_clean(e->name, sizeof(e->name), u->name);
 		return;
 	}
@@ -165,7 +182,7 @@ static int collect(struct gw_process_list *l)
 		if (s->stalled)
 			continue; /* its call still writes the rest */
 		for (unsigned k = 0; k < s->usage.count; k++) {
-			fill(&ctx->root, &l->entry[l->count], i, &s->usage.p[k]);
+			fill(&ctx->root, &l->entry[l->count], i, &s->usage.p[k], &s->who[k]);
 			if (!join_same(l, &l->entry[l->count]))
 				l->count++;
 		}
