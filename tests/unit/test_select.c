@@ -1,0 +1,85 @@
+/* Which words of a user name a GPU. */
+#include <gpuward.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+static const char *const texts[GW_TEXTS] = {
+	[GW_T_UUID] = "GPU-f8e3b71f-2abc-6446-6013-c34ab1ef9bee",
+	[GW_T_PCI] = "0000:65:00.0",
+};
+static const uint8_t have[GW_TEXTS]; /* all GW_HAVE */
+static const struct gw_mig mig[] = { { .uuid = "MIG-11111111-2222-3333-4444-555555555555" } };
+
+static const struct gw_device gpu = { .index = 3,
+				      .cuda_ordinal = 1,
+				      .mig_count = 1,
+				      .mig = mig,
+				      .text_count = GW_TEXTS,
+				      .text = texts,
+				      .text_absence = have };
+
+static void each_name_of_a_gpu_finds_it(void **state)
+{
+	static const char *const names[] = {
+		"3",
+		"GPU-f8e3b71f-2abc-6446-6013-c34ab1ef9bee",
+		"gpu-F8E3B71F",
+		"f8e3",
+		"0000:65:00.0",
+		"00000000:65:00.0",
+		"65:00.0",
+		"cuda:1",
+		"visible",
+		"MIG-11111111-2222-3333-4444-555555555555",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (gw_device_matches(&gpu, names[i]) != 1)
+			fail_msg("%s", names[i]);
+}
+
+static void other_names_do_not(void **state)
+{
+	static const char *const names[] = { "0",
+					     "33",
+					     "GPU-aaaa",
+					     "f8e4",
+					     "0000:66:00.0",
+					     "66:00.0",
+					     "cuda:0",
+					     "f8e3b71f-2abc-6446-6013-c34ab1ef9bee-1" };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (gw_device_matches(&gpu, names[i]) != 0)
+			fail_msg("%s", names[i]);
+}
+
+static void what_can_name_no_gpu_is_refused(void **state)
+{
+	static const char *const names[] = {
+		"", "zz", "-1", "cuda:", "cuda:x", "first", "0x1"
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (gw_device_matches(&gpu, names[i]) != -GW_E_ARG)
+			fail_msg("%s", names[i]);
+	assert_int_equal(gw_device_matches(&gpu, NULL), -GW_E_ARG);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(each_name_of_a_gpu_finds_it),
+		cmocka_unit_test(other_names_do_not),
+		cmocka_unit_test(what_can_name_no_gpu_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
