@@ -188,8 +188,9 @@ struct gw_options {
 struct gw_ctx;
 
 /* Finds and opens the GPUs.  options may be NULL; strings are copied.  A machine without GPUs
- * opens: see gw_snapshot_status().  0 and the caller owns *ret_ctx until gw_close(); -GW_E_ARG (unknown
- * backend), -GW_E_NOENT (no such root) or -GW_E_NOMEM. */
+ * opens: see gw_snapshot_status().  0 and the caller owns *ret_ctx until gw_close(); -GW_E_ARG
+ * (unknown backend or flag, a size that no version had), -GW_E_NOENT, -GW_E_PERM or -GW_E_IO (the
+ * root cannot be opened), or -GW_E_NOMEM (no memory, or no thread). */
 GW_API int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx);
 
 /* Closes every driver handle.  Snapshots and lists of ctx must be freed before.  NULL is fine.
@@ -253,7 +254,7 @@ GW_API const char *gw_device_state_name(unsigned state);
 /* Part of a GPU with its own memory (MIG).  Power and energy are only known for the board. */
 struct gw_mig {
 	unsigned index;
-	unsigned gpu_instance, compute_instance;
+	unsigned gpu_instance, compute_instance; /* UINT32_MAX: unknown */
 	char uuid[96];
 	char name[96];                                   /* "NVIDIA A100 ... MIG 1g.5gb", or "" */
 	uint64_t memory_total_bytes, memory_used_bytes, memory_free_bytes;

@@ -151,6 +151,8 @@ static int finish_load(struct rows *r, const struct toml_node *table,
 	l->on_ns = (uint64_t)((double)l->period_ns * words->duty);
 	if (l->kind == LOAD_SQUARE && l->period_ns == 0)
 		return rows_fail(r, table, "a square load wants a 'period'");
+	if (l->period_ns != 0 && l->period_ns < 1000000)
+		return rows_fail(r, table, "a 'period' is at least 0.001 s");
 	if (l->kind == LOAD_RAMP && l->ramp_ns == 0)
 		return rows_fail(r, table, "a ramp wants a 'length'");
 	if ((l->kind == LOAD_STEPS || l->kind == LOAD_BURSTS) && l->n_points == 0)

@@ -267,6 +267,9 @@ int toml_parse(const char *text, size_t size, struct toml **ret, struct toml_err
 	struct toml *doc = calloc(1, sizeof(*doc));
 	struct reader r = { .doc = doc, .err = err };
 
+	*err = (struct toml_error){
+		.text = "out of memory"
+	}; /* until something else is wrong */
 	if (!doc)
 		return -GW_E_NOMEM;
 	doc->top = (struct toml_node){ .type = TOML_TABLE, .line = 1, .column = 1 };

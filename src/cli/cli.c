@@ -116,6 +116,16 @@ int cli_open(struct cli *c, unsigned tiers)
 	return cli_select(c);
 }
 
+bool cli_stalled(const struct cli *c)
+{
+	if (!c->snap)
+		return false;
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
+		if (gw_snapshot_device(c->snap, i)->state == GW_DEVICE_STALLED)
+			return true;
+	return gw_snapshot_status(c->snap)->cause == GW_CAUSE_STALLED;
+}
+
 void cli_close(struct cli *c)
 {
 	gw_snapshot_free(c->snap);

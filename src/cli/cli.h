@@ -53,6 +53,9 @@ void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int cli_open(struct cli *c, unsigned tiers);
 void cli_close(struct cli *c);
 
+/* Does a driver call still hang?  Then the program must end without asking the driver again. */
+bool cli_stalled(const struct cli *c);
+
 /* Matches --gpu against the snapshot.  EXIT_OK, EXIT_USAGE or EXIT_NO_GPU, having said why. */
 int cli_select(struct cli *c);
 

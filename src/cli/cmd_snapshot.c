@@ -358,6 +358,8 @@ static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 		if (code != EXIT_OK || fflush(stdout) != 0 || ferror(stdout))
 			break;
 		next += every_ns;
+		if (next < clock_mono_ns(clock_real())) /* what was missed is not made up for */
+			next = clock_mono_ns(clock_real());
 		sleep_until(next);
 		if (screen && screen_ended())
 			break;

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static const struct command *const commands[] = {
 	&command_list,
@@ -94,6 +95,7 @@ static int run(const struct command *cmd, struct cli *c, int argc, char **argv)
 	return cmd->run(c);
 }
 
+static bool stalled;     /* a driver call hangs */
 static int output_error; /* errno of the first write that failed */
 
 /* Called before anything else can change errno. */
@@ -151,7 +153,9 @@ static int dispatch(int argc, char **argv)
 	}
 	code = run(cmd, &c, argc, argv);
 	finish_output();
-	cli_close(&c);
+	stalled = cli_stalled(&c);
+	if (!stalled)
+		cli_close(&c);
 	return code == -1 ? EXIT_OK : code; /* -1: all was said */
 }
 
@@ -166,5 +170,7 @@ int main(int argc, char **argv)
 		cli_error("cannot write the output: %s", strerror(output_error));
 		return EXIT_FAILED;
 	}
+	if (stalled) /* a destructor of the driver's library may wait for the call that hangs */
+		_exit(code);
 	return code;
 }

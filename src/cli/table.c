@@ -34,14 +34,18 @@ void table_row(struct table *t)
 {
 	struct table_cell *p;
 
+	if (t->error)
+		return;
 	if (t->rows == t->cap) {
-		t->cap = t->cap ? 2 * t->cap : 16;
-		p = realloc(t->cell, t->cap * t->ncolumns * sizeof(*p));
+		unsigned cap = t->cap ? 2 * t->cap : 16;
+
+		p = realloc(t->cell, cap * t->ncolumns * sizeof(*p));
 		if (!p) {
 			t->error = -GW_E_NOMEM;
 			return;
 		}
 		t->cell = p;
+		t->cap = cap;
 	}
 	memset(&t->cell[t->rows * t->ncolumns], 0, t->ncolumns * sizeof(*t->cell));
 	t->rows++;
@@ -188,8 +192,10 @@ void table_print(const struct table *t, unsigned width)
 	struct layout l;
 	unsigned last;
 
-	if (t->error)
+	if (t->error) {
+		fputs("gpuward: out of memory for a table\n", stderr);
 		return;
+	}
 	measure(t, &l);
 	fit(t, &l, width);
 	last = last_shown(t, &l);

@@ -1,5 +1,7 @@
 #include "backend.h"
 
+#include "base/utf8.h"
+
 #include <ctype.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -43,13 +45,20 @@ static struct device *slot_new(struct backend *b)
 	return d;
 }
 
-struct device *backend_slot(struct backend *b, const char *uuid, const char *pci)
+struct device *backend_find(const struct backend *b, const char *uuid, const char *pci)
 {
-	struct device *d;
-
 	for (unsigned i = 0; i < b->count; i++)
 		if (slot_is(b->slot[i], uuid, pci))
 			return b->slot[i];
+	return NULL;
+}
+
+struct device *backend_slot(struct backend *b, const char *uuid, const char *pci)
+{
+	struct device *d = backend_find(b, uuid, pci);
+
+	if (d)
+		return d;
 	d = slot_new(b);
 	if (d) {
 		report_text(&d->r, GW_T_UUID, uuid, GW_ABSENT_NOT_READ);
@@ -61,6 +70,7 @@ struct device *backend_slot(struct backend *b, const char *uuid, const char *pci
 void backend_fail(struct backend *b, enum gw_cause cause, const char *fmt, ...)
 {
 	int n = snprintf(b->message, sizeof(b->message), "%s", gw_cause_info(cause)->sentence);
+	char detail[sizeof(b->message)];
 	va_list ap;
 
 	b->cause = cause;
@@ -70,8 +80,9 @@ void backend_fail(struct backend *b, enum gw_cause cause, const char *fmt, ...)
 		return;
 	n += snprintf(b->message + n, sizeof(b->message) - (size_t)n, ": ");
 	va_start(ap, fmt);
-	vsnprintf(b->message + n, sizeof(b->message) - (size_t)n, fmt, ap);
+	vsnprintf(detail, sizeof(detail), fmt, ap);
 	va_end(ap);
+	utf8_clean(b->message + n, sizeof(b->message) - (size_t)n, detail);
 }
 
 void backend_done(struct backend *b)

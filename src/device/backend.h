@@ -16,6 +16,7 @@ struct backend_env { /* what every backend of a context is given; outlives them 
 	const struct root *root;
 	const char *nvml_library; /* NULL: search */
 	unsigned flags;           /* enum gw_flag */
+	uint64_t deadline_ns;     /* as of gw_options; 0: none */
 };
 
 /* One process on one device as the driver lists it. */
@@ -113,6 +114,9 @@ struct backend {
 /* The rows, in the order of preference; ends with NULL. */
 #define BACKENDS_MAX 4
 extern const struct backend_ops *const backend_table[BACKENDS_MAX + 1];
+
+/* Slot of the device with this uuid (or, where either does not know it, this PCI id), or NULL. */
+struct device *backend_find(const struct backend *b, const char *uuid, const char *pci);
 
 /* Slot of the device with this uuid (or, where uuid is NULL, this PCI id), made where there is
  * none.  NULL: no memory. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
@@ -230,8 +231,13 @@ static bool device_stalled(const struct gw_ctx *ctx, const struct backend *b)
 
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
-	if (o->stalled) /* is the last try still under way? */
-		return lane_wait(o->lane, 0) ? settle(ctx, o) : 0;
+	if (o->stalled) { /* is the last try still under way? */
+		int err = lane_wait(o->lane, 0) ? settle(ctx, o) : 0;
+
+		/* It came back late; what is wanted now may be the other of the two. */
+		if (err || o->stalled || !(close_only ? o->b.open : o->close_only))
+			return err;
+	}
 	if (device_stalled(ctx, &o->b))
 		return 0;
 	if (!close_only && !o->b.open && o->b.ops->present && !o->b.ops->present(&o->b))
@@ -447,7 +453,8 @@ static int prepare(struct gw_ctx *ctx, const struct gw_options *o)
 	ctx->env = (struct backend_env){ .clock = ctx->clock,
 					 .root = &ctx->root,
 					 .nvml_library = ctx->nvml_library,
-					 .flags = o->flags };
+					 .flags = o->flags,
+					 .deadline_ns = ctx->deadline_ns };
 	host_init(&ctx->host, &ctx->root);
 	err = choose_backends(ctx, o->backend);
 	return err ? err : context_refresh(ctx);
@@ -460,14 +467,18 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	struct gw_ctx *ctx;
 	int err;
 
-	if (options && options->size < sizeof(size_t))
+	/* All members are words or padded to one. */
+	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
 		return -GW_E_ARG;
 	take_options(&known, options);
+	if (known.flags & ~(unsigned)(GW_ALLOW_EXEC | GW_WAKE))
+		return -GW_E_ARG;
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
 		return -GW_E_NOMEM;
 	pthread_mutex_init(&ctx->lock, NULL);
 	ctx->root.fd = -1;
+	ctx->owner = getpid();
 	ctx->clock = clock;
 	err = prepare(ctx, &known);
 	if (err) {
@@ -485,7 +496,8 @@ int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
 
 void gw_close(struct gw_ctx *ctx)
 {
-	if (ctx)
+	/* A forked child has the context but not its threads: there it is left as it is. */
+	if (ctx && ctx->owner == getpid())
 		free_ctx(ctx);
 }
 
@@ -497,8 +509,7 @@ int gw_let_go(struct gw_ctx *ctx)
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		/* Twice: an open that was under way and is done by now has opened it. */
-		for (int k = 0; k < 2 && (o->stalled || o->b.open); k++)
+		if (o->stalled || o->b.open)
 			try_open(ctx, o, true);
 		if (o->stalled || o->b.open)
 			err = -GW_E_STATE;

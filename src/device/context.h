@@ -14,6 +14,7 @@
 #include "proc.h"
 
 #include <pthread.h>
+#include <sys/types.h>
 
 struct slot {
 	struct device *d;
@@ -41,6 +42,7 @@ struct opener { /* a backend and when to try it */
 
 struct gw_ctx {
 	pthread_mutex_t lock;
+	pid_t owner;
 	const struct clock *clock;
 	struct root root;
 	struct backend_env env;

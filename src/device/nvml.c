@@ -138,6 +138,10 @@ static void *load_named(struct backend *b, const char *path)
 	struct stat st;
 	void *lib;
 
+	if (!*path) {
+		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "its name is empty");
+		return NULL;
+	}
 	if (strchr(path, '/') && stat(path, &st) != 0) {
 		backend_fail(b, GW_CAUSE_BAD_LIBRARY, "%s: no such file", path);
 		return NULL;
@@ -315,6 +319,7 @@ static void list_instances(struct device *d)
 			utf8_clean(g->uuid, sizeof(g->uuid), text);
 		if (n->call.name && NVML(d, name, handle, text, sizeof(text)) == ABI_SUCCESS)
 			utf8_clean(g->name, sizeof(g->name), text);
+		g->gpu_instance = g->compute_instance = ABI_NO_U32;
 		if (n->call.gpu_instance)
 			NVML(d, gpu_instance, handle, &g->gpu_instance);
 		if (n->call.compute_instance)
@@ -338,11 +343,28 @@ static void attach(struct device *d, abi_device handle)
 	d->fresh = true;
 }
 
+/* Of a GPU that was already lost when it was opened. */
+static void read_ids(struct device *d)
+{
+	char id[16];
+	struct abi_pci pci;
+
+	if (d->r.text_why[GW_T_UUID] == GW_HAVE || d->r.text_why[GW_T_PCI] == GW_HAVE)
+		return;
+	read_text(d, GW_T_UUID, CALL_uuid, ABI_UUID_SIZE);
+	memset(&pci, 0, sizeof(pci));
+	if (nvml_of(d)->call.pci &&
+	    NVML(d, pci, nvml_device_of(d)->handle, &pci) == ABI_SUCCESS &&
+	    pci_normalise(pci.bus_id, id))
+		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
+}
+
 /* What a list shows, and no more: first calls cost up to 5 ms each (measured).  Not asked while
  * opening, so that a GPU whose calls hang does not hide the others. */
 void nvml_identify(struct device *d)
 {
 	d->fresh = false;
+	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
 	if (nvml_read_one(d, GW_Q_MEMORY_TOTAL))
 		nvml_instances(d);
@@ -356,7 +378,8 @@ void nvml_instances(struct device *d)
 	}
 }
 
-static struct device *slot_unnamed(struct backend *b, unsigned index)
+/* The slot of a GPU that could not tell who it is, or NULL. */
+static struct device *find_unnamed(struct backend *b, unsigned index)
 {
 	for (unsigned i = 0; i < b->count; i++) {
 		struct report *r = &b->slot[i]->r;
@@ -365,7 +388,14 @@ static struct device *slot_unnamed(struct backend *b, unsigned index)
 		    r->text_why[GW_T_PCI] != GW_HAVE)
 			return b->slot[i];
 	}
-	return backend_slot(b, NULL, NULL);
+	return NULL;
+}
+
+static struct device *slot_unnamed(struct backend *b, unsigned index)
+{
+	struct device *d = find_unnamed(b, index);
+
+	return d ? d : backend_slot(b, NULL, NULL);
 }
 
 /* The slot for a handle, found by UUID, else by PCI id. */
@@ -384,7 +414,11 @@ static struct device *slot_named(struct backend *b, unsigned index, abi_device h
 		id[0] = '\0';
 	if (!*uuid && !*id)
 		return slot_unnamed(b, index);
-	d = backend_slot(b, *uuid ? uuid : NULL, *id ? id : NULL);
+	d = backend_find(b, *uuid ? uuid : NULL, *id ? id : NULL);
+	if (!d)
+		d = find_unnamed(b, index); /* by now it can tell */
+	if (!d)
+		d = backend_slot(b, *uuid ? uuid : NULL, *id ? id : NULL);
 	if (d) {
 		report_text(&d->r, GW_T_UUID, uuid, GW_ABSENT_NO_DATA);
 		report_text(&d->r, GW_T_PCI, id, GW_ABSENT_NO_DATA);
@@ -484,14 +518,16 @@ void nvml_find_again(struct device *d)
 static void read_versions(struct backend *b)
 {
 	struct nvml *n = b->priv;
+	char said[ABI_VERSION_SIZE] = "";
 	int cuda = 0;
 
 	if (!n->call.driver_version ||
-	    n->call.driver_version(b->driver_version, sizeof(b->driver_version)) != ABI_SUCCESS)
-		b->driver_version[0] = '\0';
-	if (!n->call.nvml_version ||
-	    n->call.nvml_version(b->nvml_version, sizeof(b->nvml_version)) != ABI_SUCCESS)
-		b->nvml_version[0] = '\0';
+	    n->call.driver_version(said, sizeof(said)) != ABI_SUCCESS)
+		said[0] = '\0';
+	utf8_clean(b->driver_version, sizeof(b->driver_version), said);
+	if (!n->call.nvml_version || n->call.nvml_version(said, sizeof(said)) != ABI_SUCCESS)
+		said[0] = '\0';
+	utf8_clean(b->nvml_version, sizeof(b->nvml_version), said);
 	b->cuda_version[0] = '\0';
 	if (n->call.cuda_version && n->call.cuda_version(&cuda) == ABI_SUCCESS && cuda > 0)
 		snprintf(b->cuda_version, sizeof(b->cuda_version), "%d.%d", cuda / 1000,

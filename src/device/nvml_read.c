@@ -131,7 +131,8 @@ bool nvml_mig_memory(struct device *d)
 			code = NVML(d, memory, nd->mig[i], &m);
 		g->memory_absence = nvml_meaning(code)->absence;
 		same &= code != ABI_INVALID_ARGUMENT && code != ABI_NOT_FOUND;
-		if (code == ABI_SUCCESS && m.total == ABI_NO_U64)
+		if (code == ABI_SUCCESS &&
+		    (m.total == ABI_NO_U64 || m.used == ABI_NO_U64 || m.free == ABI_NO_U64))
 			g->memory_absence = GW_ABSENT_INVALID;
 		if (g->memory_absence != GW_HAVE)
 			continue;

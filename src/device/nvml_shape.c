@@ -52,7 +52,8 @@ static void put_u32(struct device *d, const struct reader *row, unsigned i, uint
 
 static void put_u64(struct device *d, const struct reader *row, unsigned i, uint64_t raw)
 {
-	if (i < row->count && raw == ABI_NO_U64)
+	/* No counter gets that far: what is near all ones is a placeholder or a step below 0. */
+	if (i < row->count && raw > UINT64_MAX / 2)
 		report_miss(&d->r, row->q[i], GW_ABSENT_INVALID);
 	else
 		put(d, row, i, (double)raw);

@@ -58,6 +58,14 @@ static const char *const programs[] = {
 	"/usr/lib/wsl/lib/nvidia-smi",
 };
 
+/* Less than whoever waits for us has: a run that hangs is ended, not left behind. */
+static uint64_t patience(const struct backend *b)
+{
+	uint64_t most = b->env->deadline_ns / 4 * 3;
+
+	return most && most < DEADLINE_NS ? most : DEADLINE_NS;
+}
+
 static void run(struct backend *b, struct answer *a, const char *query,
 		_Atomic(const char *) *call)
 {
@@ -68,7 +76,7 @@ static void run(struct backend *b, struct answer *a, const char *query,
 	for (;;) {
 		const char *const argv[] = { programs[n->program], query,
 					     "--format=csv,noheader,nounits", NULL };
-		uint64_t deadline = clock_mono_ns(clock_real()) + DEADLINE_NS;
+		uint64_t deadline = clock_mono_ns(clock_real()) + patience(b);
 
 		a->rc = -GW_E_NOENT;
 		if (child_exists(argv[0]))
@@ -243,7 +251,8 @@ static bool ensure_priv(struct device *d)
 	return d->priv != NULL;
 }
 
-static int open_row(struct backend *b, const struct answer *a, char *const *fields)
+static int open_row(struct backend *b, const struct answer *a, unsigned row,
+		    char *const *fields)
 {
 	const char *uuid = fields[NVSMI_UUID];
 	char pci[16] = "";
@@ -256,7 +265,9 @@ static int open_row(struct backend *b, const struct answer *a, char *const *fiel
 	d = backend_slot(b, uuid, *pci ? pci : NULL);
 	if (!d || !ensure_priv(d))
 		return -GW_E_NOMEM;
-	d->r.index = (unsigned)strtoul(fields[NVSMI_INDEX], NULL, 10);
+	d->r.index = row;
+	if (strspn(fields[NVSMI_INDEX], "0123456789") <= 4 && fields[NVSMI_INDEX][0])
+		d->r.index = (unsigned)strtoul(fields[NVSMI_INDEX], NULL, 10);
 	d->r.provenance = GW_FROM_TEXT;
 	report_text(&d->r, GW_T_UUID, uuid, GW_ABSENT_NO_DATA);
 	report_text(&d->r, GW_T_PCI, pci, GW_ABSENT_NO_DATA);
@@ -293,8 +304,7 @@ static int open_rows(struct backend *b)
 			return -GW_E_NOMEM;
 	}
 	while (a->rc >= 0 && next_row(a, &text, line, sizeof(line), fields)) {
-		rows++;
-		if (open_row(b, a, fields) != 0)
+		if (open_row(b, a, rows++, fields) != 0)
 			return -GW_E_NOMEM;
 	}
 	b->open = rows > 0;

@@ -10,6 +10,8 @@ struct entry {
 	struct gw_process pub;
 	struct proc proc;
 	char name[64], command[256], user[40];
+	char cgroup[sizeof(((struct proc *)0)->cgroup)];
+	char container[sizeof(((struct proc *)0)->container)];
 };
 
 struct gw_process_list {
@@ -105,8 +107,8 @@ static void point(struct entry *e)
 	e->pub.name = known(e->name);
 	e->pub.command = known(e->command);
 	e->pub.user = known(e->user);
-	e->pub.cgroup = known(e->proc.cgroup);
-	e->pub.container = known(e->proc.container);
+	e->pub.cgroup = known(e->cgroup);
+	e->pub.container = known(e->container);
 }
 
 static void fill(const struct root *root, struct entry *e, unsigned device,
@@ -133,14 +135,20 @@ static void fill(const struct root *root, struct entry *e, unsigned device,
 	e->pub.uid = p->uid;
 	utf8_clean(e->name, sizeof(e->name), p->name);
 	utf8_clean(e->command, sizeof(e->command), p->command);
-	if (p->uid >= 0)
-		proc_user(root, p->uid, e->user, sizeof(e->user));
+	utf8_clean(e->cgroup, sizeof(e->cgroup), p->cgroup);
+	utf8_clean(e->container, sizeof(e->container), p->container);
+	if (p->uid >= 0) {
+		char user[sizeof(e->user)];
+
+		proc_user(root, p->uid, user, sizeof(user));
+		utf8_clean(e->user, sizeof(e->user), user);
+	}
 }
 
 /* Two numbers of one list can be threads of one process: joined as the driver's own would be. */
-static bool join_same(struct gw_process_list *l, const struct entry *e)
+static bool join_same(struct gw_process_list *l, unsigned from, const struct entry *e)
 {
-	for (unsigned i = 0; i < l->count; i++) {
+	for (unsigned i = from; i < l->count; i++) {
 		struct gw_process *p = &l->entry[i].pub;
 
 		if (p->device != e->pub.device || p->pid != e->pub.pid ||
@@ -177,13 +185,14 @@ static int collect(struct gw_process_list *l)
 	l->devices = ctx->slots;
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		const struct slot *s = ctx->slot[i];
+		const unsigned from = l->count;
 
 		l->absence[i] = (uint8_t)(s->stalled ? GW_ABSENT_STALLED : s->usage_why);
 		if (s->stalled)
 			continue; /* its call still writes the rest */
 		for (unsigned k = 0; k < s->usage.count; k++) {
 			fill(&ctx->root, &l->entry[l->count], i, &s->usage.p[k], &s->who[k]);
-			if (!join_same(l, &l->entry[l->count]))
+			if (!join_same(l, from, &l->entry[l->count]))
 				l->count++;
 		}
 	}

@@ -63,7 +63,7 @@ const char *gw_text_key(unsigned text)
 
 int gw_quantity_find(const char *key)
 {
-	for (unsigned q = 0; q < GW_QUANTITIES; q++)
+	for (unsigned q = 0; key && q < GW_QUANTITIES; q++)
 		if (strcmp(quantities[q].key, key) == 0)
 			return (int)q;
 	return -GW_E_NOENT;
@@ -213,7 +213,7 @@ const char *gw_strerror(int error)
 	static const char *const names[] = {
 		"success",
 		"an argument makes no sense",
-		"out of memory",
+		"out of memory or threads",
 		"no such file, program, device or name",
 		"not allowed",
 		"reading, writing or starting something failed",
@@ -226,7 +226,7 @@ const char *gw_strerror(int error)
 		"not possible now",
 	};
 
-	return name_in(names, COUNT(names), (unsigned)(error < 0 ? -error : error));
+	return name_in(names, COUNT(names), error < 0 ? 0u - (unsigned)error : (unsigned)error);
 }
 
 const char *gw_version(void)

@@ -76,6 +76,14 @@ static void value(struct json *j, unsigned quantity, double v)
 	}
 }
 
+static void instance(struct json *j, const char *key, unsigned id)
+{
+	if (id == UINT32_MAX)
+		json_null(j, key);
+	else
+		json_uint(j, key, id);
+}
+
 static void mig(struct json *j, const struct gw_device *d)
 {
 	json_array(j, "mig_devices");
@@ -87,8 +95,8 @@ static void mig(struct json *j, const struct gw_device *d)
 		json_uint(j, "index", m->index);
 		json_string(j, "uuid", m->uuid);
 		json_string(j, "name", *m->name ? m->name : NULL);
-		json_uint(j, "gpu_instance", m->gpu_instance);
-		json_uint(j, "compute_instance", m->compute_instance);
+		instance(j, "gpu_instance", m->gpu_instance);
+		instance(j, "compute_instance", m->compute_instance);
 		if (have) {
 			json_uint(j, "memory_total_bytes", m->memory_total_bytes);
 			json_uint(j, "memory_used_bytes", m->memory_used_bytes);

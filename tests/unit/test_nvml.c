@@ -508,6 +508,32 @@ static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
 	sim_close();
 }
 
+static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
+{
+	const struct gw_device *d = NULL;
+
+	(void)state;
+	for (int heals_while_open = 0; heals_while_open < 2; heals_while_open++) {
+		sim_text(TWO_GPUS);
+		sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 15);
+		sim_open();
+		d = sim_take(GW_TIERS_COMMON, 1);
+		assert_int_equal(d->state, GW_DEVICE_LOST);
+		sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 0);
+		for (int i = 0; i < 10 * heals_while_open; i++) {
+			sim_step(10 * NS_PER_S);
+			d = sim_take(GW_TIERS_COMMON, 1);
+		}
+		assert_int_equal(gw_let_go(sim.ctx), 0);
+		assert_int_equal(gw_resume(sim.ctx), 0);
+		d = sim_take(GW_TIERS_COMMON, 1);
+		assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+		assert_int_equal(d->state, GW_DEVICE_OK);
+		assert_non_null(gw_device_text(d, GW_T_UUID));
+		sim_close();
+	}
+}
+
 static void a_device_that_only_errs_is_at_fault(void **state)
 {
 	const struct gw_device *d;
@@ -620,7 +646,7 @@ static void let_go_after_a_stall_leaves_no_figure(void **state)
 	sim_close();
 }
 
-static void a_close_that_stalls_leaves_no_figure_either(void **state)
+static void a_close_that_stalls_is_followed_by_an_open(void **state)
 {
 	const struct gw_device *d;
 
@@ -632,9 +658,10 @@ static void a_close_that_stalls_leaves_no_figure_either(void **state)
 	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->lane);
-	d = sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(d->state, GW_DEVICE_CLOSED);
-	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
+	d = sim_take(GW_TIERS_COMMON, 0); /* nothing of before: it was opened again */
+	assert_int_equal(d->state, GW_DEVICE_OK);
+	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
+	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
 	sim_close();
 }
 
@@ -959,13 +986,14 @@ int main(void)
 		sim_test(let_go_closes_every_handle_until_resume),
 		sim_test(causes_are_told_apart),
 		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
+		sim_test(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after),
 		sim_test(a_device_that_only_errs_is_at_fault),
 		sim_test(a_fault_stays_until_its_tier_is_read_without_it),
 		sim_test(a_field_without_permission_keeps_its_reason),
 		sim_test(a_hung_call_stalls_its_device_and_no_other),
 		sim_test(after_a_stall_what_is_asked_now_is_read),
 		sim_test(let_go_after_a_stall_leaves_no_figure),
-		sim_test(a_close_that_stalls_leaves_no_figure_either),
+		sim_test(a_close_that_stalls_is_followed_by_an_open),
 		sim_test(an_open_that_came_late_is_let_go_and_closed),
 		sim_test(a_stuck_init_is_not_looked_into),
 		sim_test(a_gpu_that_cannot_even_tell_its_name_hides_no_other),
