@@ -17,22 +17,29 @@
 #define SOON (clock_mono_ns(clock_real()) + 10 * NS_PER_S)
 
 struct job {
-	atomic_bool go;
+	atomic_bool started, go, ended;
 	atomic_uint done;
 	sigset_t mask;
 };
+
+static void until(atomic_bool *flag)
+{
+	while (!atomic_load(flag)) {
+		struct timespec ms = { 0, 1000000 };
+
+		nanosleep(&ms, NULL);
+	}
+}
 
 static void wait_for_go(void *arg)
 {
 	struct job *j = arg;
 
-	while (!atomic_load(&j->go)) {
-		struct timespec ms = { 0, 1000000 };
-
-		nanosleep(&ms, NULL);
-	}
+	atomic_store(&j->started, true);
+	until(&j->go);
 	pthread_sigmask(SIG_SETMASK, NULL, &j->mask);
 	atomic_fetch_add(&j->done, 1);
+	atomic_store(&j->ended, true);
 }
 
 static void runs_what_it_is_given(void **state)
@@ -75,13 +82,10 @@ static void a_busy_lane_is_left_behind(void **state)
 
 	(void)state;
 	assert_true(lane_post(l, wait_for_go, &j));
+	until(&j.started); /* what has not begun when its lane is left never does */
 	assert_false(lane_free(l));
 	atomic_store(&j.go, true);
-	while (atomic_load(&j.done) == 0) {
-		struct timespec ms = { 0, 1000000 };
-
-		nanosleep(&ms, NULL);
-	}
+	until(&j.ended);
 }
 
 static void signals_are_not_for_it(void **state)
