@@ -53,8 +53,8 @@ void figure_number(const char *key, double v)
 	}
 	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
 		if (ends(key, units[i].tail)) {
-			figure_line(key, "%.10g %s", v * units[i].scale,
-				    term_plain(units[i].unit));
+			figure_line(key, units[i].scale > 1 ? "%.4g %s" : "%.10g %s",
+				    v * units[i].scale, term_plain(units[i].unit));
 			return;
 		}
 	figure_line(key, "%.10g", v);

@@ -17,7 +17,15 @@ struct lane {
 	void (*fn)(void *arg); /* NULL: idle */
 	void *arg;
 	bool quit;
+	bool orphan; /* its owner left: it frees itself */
 };
+
+static void dispose(struct lane *l)
+{
+	pthread_cond_destroy(&l->change);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
 
 static void *run(void *ctx)
 {
@@ -36,6 +44,8 @@ static void *run(void *ctx)
 		pthread_cond_broadcast(&l->change);
 	}
 	pthread_mutex_unlock(&l->lock);
+	if (l->orphan)
+		dispose(l);
 	return NULL;
 }
 
@@ -69,9 +79,7 @@ struct lane *lane_new(void)
 	pthread_cond_init(&l->change, &attr);
 	pthread_condattr_destroy(&attr);
 	if (start_thread(l) != 0) {
-		pthread_cond_destroy(&l->change);
-		pthread_mutex_destroy(&l->lock);
-		free(l);
+		dispose(l);
 		return NULL;
 	}
 	return l;
@@ -115,15 +123,15 @@ bool lane_free(struct lane *l)
 	pthread_mutex_lock(&l->lock);
 	idle = !l->fn;
 	l->quit = true;
+	if (!idle) {
+		l->orphan = true;
+		pthread_detach(l->thread); /* before the lock goes: then it may be gone */
+	}
 	pthread_cond_broadcast(&l->change);
 	pthread_mutex_unlock(&l->lock);
-	if (!idle) {
-		pthread_detach(l->thread);
+	if (!idle)
 		return false;
-	}
 	pthread_join(l->thread, NULL);
-	pthread_cond_destroy(&l->change);
-	pthread_mutex_destroy(&l->lock);
-	free(l);
+	dispose(l);
 	return true;
 }
