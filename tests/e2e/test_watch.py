@@ -13,7 +13,9 @@ def start(*args, **kw):
     return subprocess.Popen(
         [str(PROGRAM), "snapshot", *args],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        env=environment(), text=True, **kw,
+        env=environment(), text=True,
+        # A job in the background of a script ignores SIGINT, and so would its children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL), **kw,
     )
 
 
