@@ -283,8 +283,10 @@ abi_return abi_init_add(struct ctx *c)
 	bool gap;
 	unsigned g = generation(c->now_ns, &gap);
 
-	if (sim.error[0] != 0 || c->w->stub)
+	if (sim.error[0] != 0)
 		return ABI_UNKNOWN;
+	if (c->w->stub) /* as CUDA 13.0's does */
+		return ABI_DRIVER_NOT_LOADED;
 	if (gap)
 		return ABI_DRIVER_NOT_LOADED;
 	/* Who never went to zero stays with the driver that is gone. */

@@ -44,8 +44,11 @@ static const struct {
 
 /* What the toolkit's stub says: not an error of the driver but of the search path. */
 static const char stub_text[] =
-	"WARNING:\n\nYou should always run with libnvidia-ml.so that is "
-	"installed with your NVIDIA Display Driver.";
+	"WARNING:\n\n"
+	"You should always run with libnvidia-ml.so that is installed with your\n"
+	"NVIDIA Display Driver. By default it's installed in /usr/lib and /usr/lib64.\n"
+	"libnvidia-ml.so in GDK package is a stub library that is attached only for\n"
+	"build purposes.";
 
 static bool is_stub(void)
 {

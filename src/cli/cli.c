@@ -97,6 +97,9 @@ int cli_open(struct cli *c, unsigned tiers)
 		if (!o.backend)
 			o.backend = "nvml";
 	}
+	if (c->nvml_library && !o.backend)
+		o.backend =
+			"nvml"; /* who names the library does not want another way around it */
 	err = gw_open(&o, &c->ctx);
 	if (err) {
 		if (c->root && err == -GW_E_NOENT) {

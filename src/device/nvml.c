@@ -218,7 +218,7 @@ static void library_version(struct backend *b, char *out, size_t size)
 }
 
 /* The toolkit's stub, under whatever name it was installed, spells its codes with a warning. */
-#define STUB_SAYS "that is installed with your NVIDIA Display Driver"
+#define STUB_SAYS "is a stub library"
 
 static void init_failed(struct backend *b, abi_return code)
 {
@@ -228,7 +228,11 @@ static void init_failed(struct backend *b, abi_return code)
 	char kernel[64], ours[ABI_VERSION_SIZE], name[24], clean[160];
 	bool open;
 
-	nvml_code_name(code, name);
+	if (said &&
+	    strstr(said, STUB_SAYS)) { /* its code is 9, as of a driver that is not loaded */
+		backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
+		return;
+	}
 	switch (nvml_meaning(code)->cause) {
 	case GW_CAUSE_VERSION_MISMATCH:
 		environment_nvidia_module(root, kernel, sizeof(kernel), &open);
@@ -249,10 +253,6 @@ static void init_failed(struct backend *b, abi_return code)
 			     nvml_code_name(code, name));
 		break;
 	default:
-		if (said && strstr(said, STUB_SAYS)) {
-			backend_fail(b, GW_CAUSE_STUB_LIBRARY, "%s", b->library_path);
-			break;
-		}
 		utf8_clean(clean, sizeof(clean), said ? said : "");
 		backend_fail(b, GW_CAUSE_DRIVER_ERROR, "nvmlInit: %s%s%s",
 			     nvml_code_name(code, name), *clean ? ", " : "", clean);

@@ -92,3 +92,12 @@ def test_one_run_answers_for_all_gpus(tmp_path):
 def test_where_it_is_not_installed_that_is_said():
     doc = document("list", "--backend=nvidia-smi", code=NO_GPU)
     assert doc["source"]["cause"] == "no_nvidia_smi"
+
+
+def test_it_does_not_stand_in_for_a_library_that_was_named(tmp_path):
+    log = tmp_path / "log"
+    doc = document(
+        "list", "--nvml-library=/etc/passwd", env=with_fake(FAKE_SMI_LOG=log), code=NO_GPU
+    )
+    assert doc["source"]["cause"] == "bad_library"
+    assert not log.exists()
