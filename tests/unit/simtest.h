@@ -17,6 +17,12 @@
 #include <string.h>
 #include <unistd.h>
 
+/* The world of most tests. */
+#define TWO_GPUS                                           \
+	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"         \
+	"[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n" \
+	"[[gpu.process]]\nname = \"worker\"\nmemory = \"2 GiB\"\npid = 4100000\n"
+
 static struct {
 	struct clock clock;
 	struct gw_ctx *ctx;
