@@ -114,11 +114,13 @@ enum gw_tier {
 	GW_TIER_SLOW = 1 << 2,
 	GW_TIER_ENERGY = 1 << 3, /* costs 3 ms on an H200, more elsewhere */
 	GW_TIER_HEALTH = 1 << 4,
-	GW_TIER_ASKED = 1 << 5, /* may sleep 20 ms */
+	GW_TIER_ASKED = 1 << 5,  /* may sleep 20 ms */
+	GW_TIER_LIMITS = 1 << 6, /* what holds the clocks back; 2 ms on an H200 */
 };
-/* STATIC, SLOW and HEALTH are kept and asked again only when they are older than their tier
+/* STATIC, SLOW, HEALTH and LIMITS are kept and asked again only when they are older than their tier
  * allows, so this is what a program polls with. */
-#define GW_TIERS_COMMON (GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH)
+#define GW_TIERS_COMMON \
+	(GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH | GW_TIER_LIMITS)
 #define GW_TIERS_ALL (GW_TIERS_COMMON | GW_TIER_ENERGY | GW_TIER_ASKED)
 
 struct gw_quantity_info {

@@ -48,6 +48,7 @@ static void heading(const char *title, const char *intro)
 #define SLOW   "at most once a second"
 #define ENERGY "at most once a second, costly"
 #define HEALTH "at most every ten seconds"
+#define LIMITS "at most every ten seconds; at the edges of energy windows"
 #define ASKED  "only when asked"
 
 #define OK    "ok"

@@ -1,5 +1,6 @@
 #include "clock.h"
 
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <time.h>
@@ -24,9 +25,24 @@ static uint64_t real_wall(void *ctx)
 	return read_ns(CLOCK_REALTIME);
 }
 
+static void sleep_real(uint64_t mono_ns)
+{
+	struct timespec ts = { .tv_sec = (time_t)(mono_ns / NS_PER_S),
+			       .tv_nsec = (long)(mono_ns % NS_PER_S) };
+
+	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
+		;
+}
+
+static void real_sleep(void *ctx, uint64_t mono_ns)
+{
+	(void)ctx;
+	sleep_real(mono_ns);
+}
+
 const struct clock *clock_real(void)
 {
-	static const struct clock real = { real_mono, real_wall, NULL };
+	static const struct clock real = { real_mono, real_wall, NULL, real_sleep };
 
 	return &real;
 }
@@ -50,9 +66,17 @@ static uint64_t scaled_wall(void *ctx)
 	return c->start_wall_ns + scaled_elapsed(c);
 }
 
+static void scaled_sleep(void *ctx, uint64_t mono_ns)
+{
+	const struct clock_scaled *c = ctx;
+
+	if (mono_ns > c->start_ns)
+		sleep_real(c->start_ns + (uint64_t)((double)(mono_ns - c->start_ns) / c->rate));
+}
+
 void clock_scaled_init(struct clock_scaled *c, double rate)
 {
-	c->clock = (struct clock){ scaled_mono, scaled_wall, c };
+	c->clock = (struct clock){ scaled_mono, scaled_wall, c, scaled_sleep };
 	c->start_ns = read_ns(CLOCK_MONOTONIC);
 	c->start_wall_ns = read_ns(CLOCK_REALTIME);
 	c->rate = rate;
@@ -72,9 +96,18 @@ static uint64_t stepped_wall(void *ctx)
 	return atomic_load(&c->wall_ns);
 }
 
+static void stepped_sleep(void *ctx, uint64_t mono_ns)
+{
+	struct clock_stepped *c = ctx;
+	uint64_t now = atomic_load(&c->mono_ns);
+
+	if (mono_ns > now)
+		clock_step(c, mono_ns - now);
+}
+
 void clock_stepped_init(struct clock_stepped *c, uint64_t mono_ns, uint64_t wall_ns)
 {
-	c->clock = (struct clock){ stepped_mono, stepped_wall, c };
+	c->clock = (struct clock){ stepped_mono, stepped_wall, c, stepped_sleep };
 	atomic_init(&c->mono_ns, mono_ns);
 	atomic_init(&c->wall_ns, wall_ns);
 }

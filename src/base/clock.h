@@ -17,6 +17,9 @@ struct clock {
 	uint64_t (*mono_ns)(void *ctx); /* never goes back                        */
 	uint64_t (*wall_ns)(void *ctx); /* since 1970-01-01 UTC; may step         */
 	void *ctx;
+	/* Sleeps until mono_ns() is at least this; stepped time moves there instead.  NULL: a clock
+	 * that nobody waits on. */
+	void (*sleep_until)(void *ctx, uint64_t mono_ns);
 };
 
 /* The machine's own clocks (CLOCK_MONOTONIC, CLOCK_REALTIME).  Never NULL. */
@@ -48,6 +51,11 @@ static inline uint64_t clock_mono_ns(const struct clock *c)
 static inline uint64_t clock_wall_ns(const struct clock *c)
 {
 	return c->wall_ns(c->ctx);
+}
+
+static inline void clock_sleep_until(const struct clock *c, uint64_t mono_ns)
+{
+	c->sleep_until(c->ctx, mono_ns);
 }
 
 /* "2026-01-31T12:00:00.123Z" (RFC 3339, UTC, milliseconds). */

@@ -46,6 +46,13 @@ struct power_sample {
 	double power_w;
 };
 
+/* What a process did on a device lately, as the driver tells it. */
+struct process_use {
+	int64_t pid;
+	uint64_t wall_us;
+	double sm_ratio, memory_ratio;
+};
+
 struct device_event {
 	struct device *device; /* NULL: the driver as a whole              */
 	uint64_t type;         /* one bit of enum abi_event, for NVML      */
@@ -85,6 +92,12 @@ struct backend_ops {
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
+	/* Mean utilisation per process since since_us (the driver's stamps, wall clock): at most cap
+	 * rows, the newest of each pid; values over 100 %, stale stamps and repeated rows are
+	 * dropped.  How many, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
+	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
+			   unsigned cap);
+
 	/* Events of all devices, on a thread of their own: wait blocks in the driver.
 	 * wait: 1 and *ret, 0 when the time passed, -GW_E_LOST when the driver went away.  open:
 	 * 0, -GW_E_NOSUPPORT or -GW_E_NOMEM. */
@@ -106,6 +119,7 @@ struct backend {
 	char missing[1024];    /* optional symbols that the library lacks */
 	atomic_bool simulated; /* nothing of it is real; told even while open is stuck */
 	bool open;
+	unsigned opened;            /* times it was opened; whoever holds a device may look */
 	atomic_bool reopen;         /* the driver went away under us */
 	_Atomic(const char *) call; /* the vendor call of open or close under way */
 	void *priv;

@@ -4,6 +4,7 @@
 #include "environment.h"
 #include "visible.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,6 +122,63 @@ static void open_or_close(void *arg)
 	if (o->close_only)
 		forget_devices(&o->b);
 	o->error = o->close_only ? 0 : o->b.ops->open(&o->b);
+	o->b.opened += !o->close_only;
+}
+
+void slot_take(struct slot *s)
+{
+	while (sem_wait(&s->use) != 0)
+		; /* a signal */
+}
+
+void slot_give(struct slot *s)
+{
+	sem_post(&s->use);
+}
+
+static bool take_within(struct slot *s, uint64_t ns)
+{
+	struct timespec until;
+	uint64_t end = clock_mono_ns(clock_real()) + ns;
+
+	until.tv_sec = (time_t)(end / NS_PER_S);
+	until.tv_nsec = (long)(end % NS_PER_S);
+	while (sem_clockwait(&s->use, CLOCK_MONOTONIC, &until) != 0)
+		if (errno != EINTR)
+			return false;
+	return true;
+}
+
+static void give_devices(struct gw_ctx *ctx, const struct backend *b)
+{
+	for (unsigned i = 0; i < ctx->slots; i++)
+		if (ctx->slot[i]->d->backend == b && ctx->slot[i]->opening) {
+			ctx->slot[i]->opening = false;
+			slot_give(ctx->slot[i]);
+		}
+}
+
+/* Sole use of all devices of b, which is about to be opened or closed under them.  False: one of
+ * them is in a call that has not returned; it still holds its handle. */
+static bool take_devices(struct gw_ctx *ctx, const struct backend *b)
+{
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		struct slot *s = ctx->slot[i];
+
+		if (s->d->backend != b)
+			continue;
+		if (s->lane && !lane_wait(s->lane, 0))
+			s->opening = false;
+		else if (!ctx->deadline_ns)
+			slot_take(s), s->opening = true;
+		else
+			s->opening = take_within(s, ctx->deadline_ns);
+		if (!s->opening) {
+			give_devices(ctx, b);
+			return false;
+		}
+	}
+	return true;
 }
 
 static int add_slot(struct gw_ctx *ctx, struct device *d)
@@ -149,6 +207,7 @@ static int add_slot(struct gw_ctx *ctx, struct device *d)
 			return -GW_E_NOMEM;
 		}
 	}
+	sem_init(&s->use, 0, 1);
 	s->d = d;
 	s->usage_why = GW_ABSENT_NOT_READ;
 	ctx->slot[ctx->slots++] = s;
@@ -205,8 +264,9 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == &o->b) {
 			ctx->slot[i]->stalled = false;
-			ctx->slot[i]->last = ctx->slot[i]->d->r;
+			ctx->slot[i]->last = ctx->slot[i]->done = ctx->slot[i]->d->r;
 		}
+	give_devices(ctx, &o->b);
 	if (usable(o)) {
 		ctx->fresh = true;
 		ctx->opens++;
@@ -218,17 +278,6 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 	return err;
 }
 
-/* A device of b whose call has not returned still holds its handle: nothing of b may be closed
- * under it. */
-static bool device_stalled(const struct gw_ctx *ctx, const struct backend *b)
-{
-	for (unsigned i = 0; i < ctx->slots; i++)
-		if (ctx->slot[i]->d->backend == b && ctx->slot[i]->lane &&
-		    !lane_wait(ctx->slot[i]->lane, 0))
-			return true;
-	return false;
-}
-
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
 	if (o->stalled) { /* is the last try still under way? */
@@ -238,12 +287,14 @@ static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 		if (err || o->stalled || !(close_only ? o->b.open : o->close_only))
 			return err;
 	}
-	if (device_stalled(ctx, &o->b))
+	if (!take_devices(ctx, &o->b))
 		return 0;
 	if (!close_only && !o->b.open && o->b.ops->present && !o->b.ops->present(&o->b))
 		return settle(ctx, o);
-	if (borrow_lane(ctx, o) != 0)
+	if (borrow_lane(ctx, o) != 0) {
+		give_devices(ctx, &o->b);
 		return -GW_E_NOMEM;
+	}
 	name_calls_in(&o->b, true);
 	o->close_only = close_only;
 	if (!run_on(ctx, o->lane, open_or_close, o)) {
@@ -266,7 +317,7 @@ void context_number(struct gw_ctx *ctx)
 	ctx->numbered = ctx->generation;
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
-		const struct report *r = s->lane ? &s->last : &s->d->r;
+		const struct report *r = slot_report(s);
 
 		s->cuda_ordinal = -1;
 		if (r->vendor != GW_VENDOR_NVIDIA || n == 64)
@@ -311,6 +362,16 @@ int context_refresh(struct gw_ctx *ctx)
 
 /* ---- devices ---- */
 
+static void run_slot(void *arg)
+{
+	struct slot *s = arg;
+
+	slot_take(s);
+	s->fn(s);
+	s->done = s->d->r; /* a tap may go on with it */
+	slot_give(s);
+}
+
 void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns)
 {
 	uint64_t until;
@@ -325,10 +386,11 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 			continue;
 		s->tiers = tiers;
 		s->now_ns = now_ns;
+		s->fn = fn;
 		if (s->lane)
-			lane_post(s->lane, fn, s);
+			lane_post(s->lane, run_slot, s);
 		else
-			fn(s);
+			run_slot(s);
 	}
 	if (!ctx->deadline_ns)
 		return;
@@ -339,7 +401,7 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 		if (!s->stalled && !lane_wait(s->lane, until))
 			s->stalled = true;
 		if (!s->stalled)
-			s->last = s->d->r;
+			s->last = s->done;
 	}
 }
 
@@ -414,6 +476,7 @@ static void free_ctx(struct gw_ctx *ctx)
 		return; /* a call under way still uses what we would free */
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		usage_done(&ctx->slot[i]->usage);
+		sem_destroy(&ctx->slot[i]->use);
 		free(ctx->slot[i]->who);
 		free(ctx->slot[i]);
 	}

@@ -1,7 +1,8 @@
 /* context: what a struct gw_ctx is inside: the backends, their devices, and the lanes that keep
  * a hung driver from hanging the caller.
  *
- * One mutex guards all of it.  With a deadline every vendor call runs on a lane: one for each
+ * One mutex guards all of it but the devices themselves, each of which is used by one thread at a
+ * time (slot.use), so that a sampler of one GPU waits for nobody else's.  With a deadline every vendor call runs on a lane: one for each
  * device (read, list), and one that the backends share to open and close, unless it gets stuck
  * with one of them; what a busy lane holds is not touched by anyone else, and what was known
  * before stays known. */
@@ -14,16 +15,22 @@
 #include "proc.h"
 
 #include <pthread.h>
+#include <semaphore.h>
 #include <sys/types.h>
 
 struct slot {
 	struct device *d;
 	struct lane *lane; /* NULL: calls run on the caller's thread                     */
 	bool stalled;      /* the last call has not returned                             */
-	unsigned tiers;    /* what to read; the lane's while busy                        */
-	uint64_t now_ns;   /* when it was asked for; likewise                            */
+	sem_t use;         /* held by whoever uses d; a semaphore, since a call that was late
+			      is settled by another thread than asked for it             */
+	bool opening;      /* its backend, being opened or closed, holds `use`           */
+	void (*fn)(void *slot); /* what to do with it; the lane's while busy              */
+	unsigned tiers;         /* what to read; the lane's while busy                        */
+	uint64_t now_ns;        /* when it was asked for; likewise                            */
 	int cuda_ordinal;
-	struct report last; /* d->r as of the last time the lane was idle                 */
+	struct report done; /* d->r as of the last time fn was done; the lane's while busy */
+	struct report last; /* the same, as of the last time the lane was idle            */
 	struct usage_list usage; /* who is on it; the lane's while busy                   */
 	struct proc *who;        /* one for each of usage; likewise                       */
 	unsigned who_cap;
@@ -71,10 +78,20 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 /* Opens what is due to be tried.  Under the lock.  0 or -GW_E_NOMEM. */
 int context_refresh(struct gw_ctx *ctx);
 
-/* Runs fn(slot) for every slot, on lanes where there are, at most until the deadline; sets
+/* Takes and gives back the sole use of a slot's device, for a tap.  Not under the lock. */
+void slot_take(struct slot *s);
+void slot_give(struct slot *s);
+
+/* Runs fn(slot) for every slot, each held by its `use`, on lanes where there are, at most until the deadline; sets
  * `tiers` and `now_ns` where the lane is idle, `stalled`, and `last` where it is idle again.
  * Under the lock. */
 void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns);
+
+/* What is known of a slot's device.  Under the lock. */
+static inline const struct report *slot_report(const struct slot *s)
+{
+	return s->lane ? &s->last : &s->done;
+}
 
 /* Finds out CUDA's numbers, which follow from the devices and two variables, when the devices
  * may have changed.  Under the lock. */

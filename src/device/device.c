@@ -14,6 +14,7 @@ static const uint64_t cadence_ns[TIER_COUNT] = {
 	NS_PER_S,      /* ENERGY: callers within a second share one costly reading  */
 	10 * NS_PER_S, /* HEALTH                                                    */
 	0,             /* ASKED                                                     */
+	10 * NS_PER_S, /* LIMITS                                                    */
 };
 
 void report_init(struct report *r, enum gw_vendor vendor, enum gw_provenance provenance)

@@ -14,7 +14,7 @@
 
 #define DEVICE_TEXT_SIZE 96
 #define DEVICE_MIG_MAX   8 /* most instances that any board can be split into is 7 */
-#define TIER_COUNT       6
+#define TIER_COUNT       7
 
 struct report {
 	unsigned index;

@@ -28,7 +28,7 @@
 #define MIB       1048576.0
 
 /* Tiers of which it tells something. */
-#define TIERS (GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_SLOW | GW_TIER_HEALTH)
+#define TIERS GW_TIERS_COMMON
 
 struct answer {
 	unsigned number;              /* of the run, from 1; 0: none yet                 */

@@ -41,10 +41,18 @@ static uint64_t sim_wall(void *ctx)
 	return sim_wall_ns();
 }
 
+static void sim_sleep(void *ctx, uint64_t mono_ns)
+{
+	uint64_t now = sim_mono(ctx);
+
+	if (mono_ns > now)
+		sim_step(mono_ns - now);
+}
+
 static int sim_setup(void **state)
 {
 	(void)state;
-	sim.clock = (struct clock){ sim_mono, sim_wall, NULL };
+	sim.clock = (struct clock){ sim_mono, sim_wall, NULL, sim_sleep };
 	return sim_library_open();
 }
 
