@@ -401,6 +401,186 @@ GW_API void gw_environment_free(struct gw_environment *env);
 GW_API unsigned gw_environment_count(const struct gw_environment *env);
 GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env, unsigned i);
 
+/* ---- energy -------------------------------------------------------------------------- */
+
+/* What can be wrong with a window: bit 1 << GW_CODE_x of a set; gpuward/code.def. */
+enum gw_code {
+#define R(symbol, key, level, sentence) GW_CODE_##symbol,
+#include <gpuward/code.def>
+#undef R
+	GW_CODES
+};
+
+enum gw_validity {
+	GW_VALID,
+	GW_SUSPECT, /* usable; its codes say what is doubtful, and the interval is wider */
+	GW_INVALID, /* nothing may be concluded from it; what was measured is kept */
+	GW_NO_RESULT,
+};
+
+struct gw_code_info {
+	const char *key; /* "meters-disagree" */
+	const char *sentence;
+	enum gw_validity level;
+};
+
+/* Row of the table; NULL past its end. */
+GW_API const struct gw_code_info *gw_code_info(unsigned code);
+GW_API const char *gw_validity_name(unsigned validity); /* "valid", ... */
+
+/* Which reading the joules stand on; GW_METERS names are permanent. */
+enum gw_meter_kind {
+	GW_METER_NONE,
+	GW_METER_COUNTER, /* the hardware's energy counter, edges filled from power samples */
+	GW_METER_SAMPLES, /* power samples, scaled to the counter where it spans them       */
+};
+
+/* The rungs of the ladder, best first: which sources this GPU offered. */
+enum gw_rung {
+	GW_RUNG_COUNTER_RING,    /* counter and the driver's own sample ring */
+	GW_RUNG_COUNTER_POLLED,  /* counter and polled instant power         */
+	GW_RUNG_RING,            /* sample ring alone                        */
+	GW_RUNG_POLLED,          /* polled instant power alone               */
+	GW_RUNG_MEAN,            /* one-second mean alone                    */
+	GW_RUNG_TEXT,            /* what nvidia-smi prints                   */
+	GW_RUNG_SYSFS,           /* the kernel's files                       */
+	GW_RUNG_NONE,
+};
+
+enum gw_verdict {
+	GW_VERDICT_NONE,
+	GW_VERDICT_AGREE, /* two meters, and they agree */
+	GW_VERDICT_DISAGREE,
+	GW_VERDICT_COUNTER_ONLY,
+	GW_VERDICT_SAMPLES_ONLY,
+	GW_VERDICT_POLLED,
+	GW_VERDICT_MEAN_ONLY,
+	GW_VERDICT_TEXT,
+	GW_VERDICT_SYSFS,
+};
+
+/* The words JSON uses: "counter", "counter+ring", "agree". */
+GW_API const char *gw_meter_kind_name(unsigned meter);
+GW_API const char *gw_rung_name(unsigned rung);
+GW_API const char *gw_verdict_name(unsigned verdict);
+
+/* A share of the uncertainty: one standard uncertainty in joules. */
+enum gw_budget {
+	GW_U_EDGES,    /* where the window begins and ends within a tick              */
+	GW_U_GAPS,     /* samples that are missing                                    */
+	GW_U_COVERAGE, /* what a sensor that looks only part of the time did not see  */
+	GW_U_RESIDUAL, /* the two meters differ                                       */
+	GW_U_GAIN,     /* the board's own gain: 2.5 % unless calibrated               */
+	GW_U_OFFSET,   /* the board's own offset: 2.5 W unless calibrated             */
+	GW_U_COUNT
+};
+GW_API const char *gw_budget_name(unsigned item); /* "edges", ... */
+
+/* A figure and the interval that holds the truth 95 times in 100; NAN: unknown. */
+struct gw_interval {
+	double low, best, high;
+};
+
+enum gw_throttle { GW_THROTTLE_POWER, GW_THROTTLE_SYNC_BOOST, GW_THROTTLE_THERMAL_SOFTWARE,
+		   GW_THROTTLE_THERMAL_HARDWARE, GW_THROTTLE_BRAKE, GW_THROTTLES };
+GW_API const char *gw_throttle_name(unsigned cause); /* "power_cap", ... */
+
+/* Energy of one GPU over one window.  Doubles are NAN where a figure is not known; codes say
+ * why. */
+struct gw_energy {
+	unsigned device;       /* position in the meter */
+	uint64_t begin_ns, end_ns; /* monotonic */
+	double seconds;
+	enum gw_validity validity;
+	uint64_t codes;        /* set of 1 << enum gw_code */
+	enum gw_meter_kind meter;
+	enum gw_rung rung;
+	enum gw_verdict verdict;
+	struct gw_interval joules;   /* with what the board's sensor may be off by */
+	struct gw_interval relative; /* without: for comparing runs on this board  */
+	double u_absolute, u_relative;   /* standard uncertainties of best, J      */
+	double budget[GW_U_COUNT];       /* what they are made of, J               */
+	double counter_joules, samples_joules;
+	double residual_ratio;       /* samples / counter - 1 */
+	double anchor_ratio;         /* counter / samples over the anchors around; 1: none */
+	double gap_joules;           /* estimate for missing samples, part of best where the
+	                                samples are the meter and not of samples_joules */
+	/* power over the window, time-weighted, W */
+	double power_mean, power_sd, power_min, power_max;
+	double power_p5, power_p50, power_p95; /* each within 0.5 % */
+	/* completeness of the power samples */
+	uint64_t samples_expected, samples_collected, samples_missed;
+	double longest_gap_seconds, coverage_ratio;
+	double sample_spacing_seconds;
+	/* and of the figures read at the interval */
+	uint64_t ticks_expected, ticks_collected, ticks_missed;
+	/* what held the clocks back */
+	double throttle_seconds[GW_THROTTLES]; /* from the driver's counters */
+	int throttle_sampled;        /* 1: from the reasons seen at each tick instead */
+	double throttle_joules;      /* energy spent in ticks that were held back, about */
+	double temperature_begin, temperature_end, temperature_max; /* C */
+	double clock_sm_mean;        /* Hz */
+	double utilization_mean;
+	double memory_used_max;      /* bytes */
+	double load_period_seconds;  /* of the load, from the samples; NAN: none seen */
+};
+
+struct gw_meter_options {
+	size_t size;           /* sizeof(struct gw_meter_options) */
+	uint64_t interval_ns;  /* of clocks, temperature, ...; 0: 100 ms */
+	uint64_t anchor_ns;    /* between counter readings inside long windows; 0: 10 s */
+	const char *const *gpus; /* selectors as of gw_device_matches(), NULL-terminated; NULL: all */
+	unsigned flags;        /* enum gw_meter_flag */
+	const char *cache_dir; /* of sensor profiles; NULL: as XDG says; "": none */
+};
+
+enum gw_meter_flag {
+	GW_METER_HOST = 1 << 0,      /* the machine's own energy too (RAPL)        */
+	GW_METER_PROCESSES = 1 << 1, /* who was on the GPUs, and each one's share  */
+	GW_METER_MANUAL = 1 << 2,    /* no threads: the caller calls gw_meter_poll() */
+};
+
+struct gw_meter;
+struct gw_window;
+
+/* Starts measuring: one thread for each GPU, which reads it on absolute deadlines of the
+ * monotonic clock.  Borrows ctx.  options may be NULL.  A machine without GPUs has a meter
+ * without devices.  0 and the caller owns *ret_meter until gw_meter_stop(); -GW_E_ARG,
+ * -GW_E_NODEV (a selector that names no GPU) or -GW_E_NOMEM. */
+GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
+			  struct gw_meter **ret_meter);
+
+/* Ends the threads and frees the meter and its windows.  NULL is fine. */
+GW_API void gw_meter_stop(struct gw_meter *meter);
+
+/* Devices it measures, and what each is called in the context's snapshots. */
+GW_API unsigned gw_meter_device_count(const struct gw_meter *meter);
+GW_API unsigned gw_meter_device(const struct gw_meter *meter, unsigned i);
+
+/* Only with GW_METER_MANUAL: does what is due and returns when to call again (monotonic ns). */
+GW_API uint64_t gw_meter_poll(struct gw_meter *meter);
+
+/* Opens a window that begins now (or at begin_ns, not longer ago than half a minute).  Windows
+ * may be nested and may overlap.  label is copied, cut at 63 bytes.  Thread-safe, takes no
+ * time: nothing is read from the GPU by the caller.  0, -GW_E_ARG or -GW_E_NOMEM. */
+GW_API int gw_window_open(struct gw_meter *meter, const char *label, uint64_t begin_ns,
+			  struct gw_window **ret_window);
+
+/* Ends it now (or at end_ns).  Thread-safe, takes no time.  0, -GW_E_STATE (ended already) or
+ * -GW_E_ARG (before its begin). */
+GW_API int gw_window_close(struct gw_window *window, uint64_t end_ns);
+
+/* Waits until the sample that covers its end has come, at most timeout_ns, and works the
+ * result out.  0, -GW_E_STATE (not closed) or -GW_E_TIMEOUT: what is known is then there,
+ * coded truncated. */
+GW_API int gw_window_wait(struct gw_window *window, uint64_t timeout_ns);
+
+/* What it took on device i of the meter; NULL past the end.  Before gw_window_wait() it is what
+ * is known so far.  Lives as long as the window. */
+GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsigned i);
+GW_API const char *gw_window_label(const struct gw_window *window);
+GW_API void gw_window_free(struct gw_window *window);
+
 /* ---- diagnosis ----------------------------------------------------------------------- */
 
 struct gw_finding {
