@@ -142,3 +142,18 @@ uint64_t tap_start_ticks(const struct tap *t, int64_t pid)
 
 	return proc_start_ticks(&t->ctx->root, pid, &ticks) == 0 ? ticks : 0;
 }
+
+bool tap_in_tree(const struct tap *t, int64_t pid, int64_t ancestor)
+{
+	return proc_in_tree(&t->ctx->root, pid, ancestor);
+}
+
+void tap_process_name(const struct tap *t, int64_t pid, char *out, size_t size)
+{
+	char path[64], name[64];
+
+	out[0] = '\0';
+	root_path(path, sizeof(path), "proc/%lld/comm", (long long)pid);
+	if (root_read_line(&t->ctx->root, path, name, sizeof(name)) > 0)
+		utf8_clean(out, size, name);
+}

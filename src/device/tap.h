@@ -54,4 +54,10 @@ int tap_process_use(struct tap *t, uint64_t since_us, struct process_use *out, u
 /* Start of a process, 0 when it is not known. */
 uint64_t tap_start_ticks(const struct tap *t, int64_t pid);
 
+/* Is pid the process `ancestor` or below it? */
+bool tap_in_tree(const struct tap *t, int64_t pid, int64_t ancestor);
+
+/* What the kernel calls it, cleaned for printing; "" when it is not known. */
+void tap_process_name(const struct tap *t, int64_t pid, char *out, size_t size);
+
 #endif

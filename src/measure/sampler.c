@@ -1,0 +1,454 @@
+#include "sampler.h"
+
+#include <math.h>
+#include <string.h>
+
+#define DRAIN_NS     NS_PER_S
+#define WHO_NS       NS_PER_S
+#define IDLE_NS      NS_PER_S /* figures, while nobody has a window open */
+#define STEP_NS      ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
+#define COARSE_S     0.5      /* a ring with wider spacing shows no shape */
+#define RING_AGE_NS  (20 * NS_PER_MS) /* the newest sample of an H200 is 10 to 18 ms old */
+#define SETTLE_TRIES 5
+
+static void emit(struct sampler *s, const struct event *e)
+{
+	s->emit(s->arg, e);
+}
+
+static uint64_t now_ns(const struct sampler *s)
+{
+	return clock_mono_ns(s->tap.clock);
+}
+
+static void note(struct sampler *s, uint64_t t_ns, unsigned code)
+{
+	emit(s, &(struct event){ .type = EVENT_NOTE, .t_ns = t_ns, .u.code = code });
+}
+
+static double figure(const struct report *r, unsigned q)
+{
+	return report_has(r, q) ? r->v[q] : NAN;
+}
+
+/* ---- how to measure it ---- */
+
+/* Mean spacing of what the ring holds; NAN when it holds less than two. */
+static double ring_spacing(const struct power_sample *p, int n)
+{
+	if (n < 2 || p[n - 1].wall_us <= p[0].wall_us)
+		return NAN;
+	return (double)(p[n - 1].wall_us - p[0].wall_us) * 1e-6 / (n - 1);
+}
+
+static void from_ring(struct sampler *s, enum energy_shape shape, double spacing_s)
+{
+	const struct sensor_source *src = &s->set.sensor.ring;
+
+	s->set.shape = shape;
+	s->set.spacing_s = spacing_s;
+	s->set.window_s = isnan(src->window_s) ? spacing_s : src->window_s;
+	s->set.lag_s = isnan(src->lag_s) ? 0.5 * spacing_s : src->lag_s;
+	s->set.look_ratio = 1;
+}
+
+/* A sensor that looks only part of the time is polled at ever other phases of its period, an
+ * eighth further each time, so that a load locked to it is seen whole after eight. */
+static void from_figure(struct sampler *s, enum energy_shape shape, unsigned quantity,
+			const struct sensor_source *src)
+{
+	double period = isnan(src->period_s) ? 0.1 : src->period_s;
+	double window = isnan(src->window_s) ? period : src->window_s;
+
+	s->polled = true;
+	s->quantity = quantity;
+	s->set.shape = shape;
+	s->set.look_ratio = fmin(1, window / period);
+	s->set.spacing_s = s->set.look_ratio < 1 ? period * 9 / 8 : period;
+	s->set.window_s = window;
+	s->set.lag_s = isnan(src->lag_s) ? 0.5 * window : src->lag_s;
+	s->poll_ns = (uint64_t)llround(s->set.spacing_s * 1e9);
+}
+
+static void from_file(struct sampler *s)
+{
+	struct sensor_source file = { .period_s = (double)s->opt.interval_ns * 1e-9,
+				      .window_s = (double)s->opt.interval_ns * 1e-9,
+				      .lag_s = 0 };
+
+	from_figure(s, SHAPE_SYSFS, GW_Q_POWER, &file);
+}
+
+static void choose_shape(struct sampler *s)
+{
+	const struct sensor *sensor = &s->set.sensor;
+	bool text = s->r.provenance == GW_FROM_TEXT, file = s->r.provenance == GW_FROM_SYSFS;
+	int n = tap_ring(&s->tap, s->ring, SAMPLER_RING);
+	double spacing = ring_spacing(s->ring, n);
+
+	s->calls++;
+	if (text && n >= 0)
+		from_ring(s, SHAPE_TEXT, 0.1);
+	else if (!text && spacing <= COARSE_S)
+		from_ring(s, SHAPE_RING, spacing);
+	else if (file && report_has(&s->r, GW_Q_POWER))
+		from_file(s);
+	else if (report_has(&s->r, GW_Q_POWER_INSTANT))
+		from_figure(s, text ? SHAPE_TEXT : SHAPE_INSTANT, GW_Q_POWER_INSTANT,
+			    &sensor->instant);
+	else if (report_has(&s->r, GW_Q_POWER) && sensor->average.why == GW_HAVE)
+		from_figure(s, text ? SHAPE_TEXT : SHAPE_MEAN, GW_Q_POWER, &sensor->average);
+	else if (report_has(&s->r, GW_Q_POWER))
+		from_figure(s, text ? SHAPE_TEXT : SHAPE_INSTANT, GW_Q_POWER, &sensor->instant);
+	else
+		s->set.spacing_s = (double)s->opt.interval_ns * 1e-9;
+}
+
+int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
+		 const struct sampler_options *options,
+		 void (*emit_fn)(void *arg, const struct event *e), void *arg)
+{
+	struct tap_counter c;
+	int err;
+
+	memset(s, 0, sizeof(*s));
+	err = tap_init(&s->tap, ctx, position);
+	if (err)
+		return err;
+	s->opt = *options;
+	s->emit = emit_fn;
+	s->arg = arg;
+	tap_read(&s->tap, GW_TIERS_COMMON, false, &s->r);
+	s->opened = s->tap.opened;
+	s->answers = s->r.state == GW_DEVICE_OK;
+	sensor_for(&s->set.sensor, &s->r, options->cache_dir);
+	s->set.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
+	s->set.mig = s->r.mig_count > 0;
+	s->set.shape = SHAPE_NONE;
+	s->set.spacing_s = 0.1;
+	s->set.look_ratio = 1;
+	if (s->answers) {
+		choose_shape(s);
+		tap_counter(&s->tap, &c);
+		s->set.sensor.counter = c.why;
+		s->set.counter = c.why == GW_HAVE && !s->set.sensor.counter_unsafe;
+	}
+	return 0;
+}
+
+void sampler_done(struct sampler *s)
+{
+	usage_done(&s->usage);
+}
+
+/* ---- the ring ---- */
+
+/* Wall clock less monotonic clock, from the tightest of a few tries: whoever is put aside between
+ * two readings would see a clock that was set. */
+static int64_t clock_offset(const struct sampler *s)
+{
+	uint64_t tightest = UINT64_MAX;
+	int64_t offset = 0;
+
+	for (int i = 0; i < SETTLE_TRIES && tightest > 20 * NS_PER_US; i++) {
+		uint64_t before = now_ns(s), wall = clock_wall_ns(s->tap.clock);
+		uint64_t after = now_ns(s);
+
+		if (after - before < tightest) {
+			tightest = after - before;
+			offset = (int64_t)(wall - (before + (after - before) / 2));
+		}
+	}
+	return offset;
+}
+
+/* How many of the n fetched were taken before: after the last place where the tail of what was
+ * taken stands.  Stamps alone would not do: the wall clock may have been set back. */
+static unsigned already_taken(const struct sampler *s, int n)
+{
+	for (int end = n; end > 0 && s->tails; end--) {
+		unsigned k = 0;
+
+		while (k < s->tails && k < (unsigned)end &&
+		       s->ring[end - 1 - (int)k].wall_us == s->tail[s->tails - 1 - k].wall_us &&
+		       s->ring[end - 1 - (int)k].power_w == s->tail[s->tails - 1 - k].power_w)
+			k++;
+		if (k == s->tails || k == (unsigned)end)
+			return (unsigned)end;
+	}
+	return 0;
+}
+
+static void keep_tail(struct sampler *s, int n)
+{
+	unsigned keep = n < SAMPLER_TAIL ? (unsigned)n : SAMPLER_TAIL;
+
+	memcpy(s->tail, s->ring + n - (int)keep, keep * sizeof(s->tail[0]));
+	s->tails = keep;
+}
+
+/* Monotonic time of a stamp: by the offset of now, or, where that would put it out of order, by
+ * the one of before the clock was set.  0: neither. */
+static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, int64_t offset,
+			uint64_t now)
+{
+	int64_t candidates[] = { offset, old };
+
+	for (unsigned i = 0; i < 2; i++) {
+		int64_t t = (int64_t)(wall_us * NS_PER_US) - candidates[i];
+
+		if (t > (int64_t)s->last_ns && t <= (int64_t)(now + RING_AGE_NS))
+			return (uint64_t)t;
+	}
+	return 0;
+}
+
+static void drain(struct sampler *s)
+{
+	int n = tap_ring(&s->tap, s->ring, SAMPLER_RING);
+	uint64_t now = now_ns(s);
+	int64_t offset = clock_offset(s), old = s->offset_known ? s->offset_ns : offset;
+
+	s->calls++;
+	if (n == -GW_E_NOSUPPORT && !s->broken && s->answers) {
+		s->broken = true;
+		note(s, now, GW_CODE_SOURCE_CHANGED);
+	}
+	if (n <= 0)
+		return;
+	s->broken = false;
+	if (offset - old > STEP_NS || old - offset > STEP_NS)
+		note(s, now, GW_CODE_CLOCK_STEP);
+	for (int i = (int)already_taken(s, n); i < n; i++) {
+		uint64_t t = mono_of(s, s->ring[i].wall_us, old, offset, now);
+
+		if (!t)
+			continue;
+		s->last_ns = t;
+		emit(s, &(struct event){ .type = EVENT_POWER,
+					 .t_ns = t,
+					 .u.power_w = s->ring[i].power_w });
+	}
+	keep_tail(s, n);
+	s->offset_ns = offset;
+	s->offset_known = true;
+}
+
+/* ---- figures ---- */
+
+static void read_figures(struct sampler *s, unsigned tiers)
+{
+	bool answered;
+
+	tap_read(&s->tap, tiers, false, &s->r);
+	s->calls++;
+	answered = s->r.state == GW_DEVICE_OK;
+	if (s->tap.opened != s->opened) {
+		s->opened = s->tap.opened;
+		note(s, now_ns(s), GW_CODE_DRIVER_RELOADED);
+	}
+	if (s->answers && !answered)
+		note(s, now_ns(s), GW_CODE_GPU_LOST);
+	s->answers = answered;
+}
+
+static void tick(struct sampler *s, unsigned missed)
+{
+	struct event e = { .type = EVENT_TICK, .u.tick.missed = missed };
+
+	read_figures(s, GW_TIER_FAST | GW_TIER_SLOW);
+	e.t_ns = now_ns(s);
+	for (unsigned i = 0; i < FIGURES; i++)
+		e.u.tick.figure[i] = figure(&s->r, event_quantity[i]);
+	s->ticks++;
+	s->missed += missed;
+	if (s->answers)
+		emit(s, &e);
+}
+
+static void poll_power(struct sampler *s)
+{
+	uint64_t before = now_ns(s), after;
+	double w;
+
+	read_figures(s, GW_TIER_FAST);
+	after = now_ns(s);
+	w = figure(&s->r, s->quantity);
+	if (!isnan(w))
+		emit(s, &(struct event){ .type = EVENT_POWER,
+					 .t_ns = before + (after - before) / 2,
+					 .u.power_w = w });
+}
+
+static void read_counter(struct sampler *s)
+{
+	uint64_t safe = (uint64_t)(fmax(1, s->set.sensor.counter_safe_s) * 1e9);
+	struct tap_counter c;
+
+	if (!s->set.counter || (s->counter_ns && now_ns(s) < s->counter_ns + safe))
+		return;
+	tap_counter(&s->tap, &c);
+	s->calls++;
+	s->counter_ns = c.before_ns;
+	if (c.why == GW_HAVE)
+		emit(s, &(struct event){ .type = EVENT_COUNTER,
+					 .t_ns = c.before_ns,
+					 .u.counter = { c.after_ns, c.joules } });
+}
+
+static void read_limits(struct sampler *s)
+{
+	struct event e = { .type = EVENT_LIMITS };
+	double *v = e.u.limits.seconds;
+
+	if (s->limits_ns && now_ns(s) < s->limits_ns + NS_PER_S)
+		return;
+	tap_read(&s->tap, GW_TIER_LIMITS | GW_TIER_SLOW, true, &s->r);
+	s->calls++;
+	e.t_ns = s->limits_ns = now_ns(s);
+	v[GW_THROTTLE_POWER] = figure(&s->r, GW_Q_LIMITED_POWER);
+	v[GW_THROTTLE_SYNC_BOOST] = figure(&s->r, GW_Q_LIMITED_SYNC_BOOST);
+	v[GW_THROTTLE_THERMAL_SOFTWARE] = figure(&s->r, GW_Q_LIMITED_THERMAL_SOFTWARE);
+	v[GW_THROTTLE_THERMAL_HARDWARE] = figure(&s->r, GW_Q_LIMITED_THERMAL_HARDWARE);
+	v[GW_THROTTLE_BRAKE] = figure(&s->r, GW_Q_LIMITED_POWER_BRAKE);
+	/* Older drivers tell heat of any kind only. */
+	if (isnan(v[GW_THROTTLE_THERMAL_SOFTWARE]))
+		v[GW_THROTTLE_THERMAL_SOFTWARE] = figure(&s->r, GW_Q_LIMITED_THERMAL);
+	e.u.limits.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
+	if (s->r.state == GW_DEVICE_OK)
+		emit(s, &e);
+}
+
+/* ---- who ---- */
+
+static double use_of(const struct process_use *u, int n, int64_t pid)
+{
+	for (int i = 0; i < n; i++)
+		if (u[i].pid == pid)
+			return u[i].sm_ratio;
+	return NAN;
+}
+
+static void read_processes(struct sampler *s)
+{
+	struct process_use use[64];
+	struct event e = { .type = EVENT_PROCESS };
+	int error, n = 0;
+	enum gw_absence why = tap_processes(&s->tap, &s->usage, &error);
+
+	s->calls++;
+	e.t_ns = now_ns(s);
+	if (s->usage.count > 1) { /* asking costs 2 ms */
+		n = tap_process_use(&s->tap, s->use_us, use, 64);
+		for (int i = 0; i < n; i++)
+			if (use[i].wall_us > s->use_us)
+				s->use_us = use[i].wall_us;
+	}
+	for (unsigned i = 0; i < s->usage.count; i++) {
+		const struct usage *u = &s->usage.p[i];
+
+		memset(&e.u, 0, sizeof(e.u));
+		e.u.process.pid = u->pid;
+		e.u.process.start_ticks = tap_start_ticks(&s->tap, u->pid);
+		e.u.process.memory_bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
+		e.u.process.sm_ratio = n > 0 ? use_of(use, n, u->pid) : NAN;
+		e.u.process.own = tap_in_tree(&s->tap, u->pid, s->opt.own_pid);
+		if (*u->name)
+			memcpy(e.u.process.name, u->name, sizeof(e.u.process.name));
+		else
+			tap_process_name(&s->tap, u->pid, e.u.process.name,
+					 sizeof(e.u.process.name));
+		emit(s, &e);
+	}
+	emit(s, &(struct event){ .type = EVENT_WHO,
+				 .t_ns = e.t_ns,
+				 .u.who = { s->usage.count, why != GW_HAVE || s->set.mig } });
+}
+
+/* ---- the schedule ---- */
+
+/* The next deadline of a row of them; *ret_missed counts those that passed unseen. */
+static uint64_t after(uint64_t due, uint64_t period, uint64_t now, unsigned *ret_missed)
+{
+	uint64_t late = now > due ? (now - due) / period : 0;
+
+	if (ret_missed)
+		*ret_missed = (unsigned)late;
+	return due + (late + 1) * period;
+}
+
+static uint64_t earliest(uint64_t a, uint64_t b)
+{
+	return a < b ? a : b;
+}
+
+void sampler_edge(struct sampler *s)
+{
+	uint64_t soon;
+
+	read_counter(s);
+	read_limits(s);
+	if (s->opt.processes)
+		read_processes(s);
+	soon = now_ns(s) + (uint64_t)((s->set.lag_s + s->set.spacing_s) * 1e9) + RING_AGE_NS;
+	if (!s->polled)
+		s->drain_ns = earliest(s->drain_ns, soon);
+	s->anchor_due_ns = now_ns(s) + s->opt.anchor_ns;
+}
+
+static uint64_t drain_period(const struct sampler *s)
+{
+	double span = s->set.sensor.ring_span_s;
+	uint64_t most = span > 0 ? (uint64_t)(0.85e9 * span) : DRAIN_NS;
+
+	return earliest(most, DRAIN_NS);
+}
+
+uint64_t sampler_step(struct sampler *s, bool active)
+{
+	uint64_t now = now_ns(s);
+	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS ?
+				 s->opt.interval_ns :
+				 IDLE_NS;
+	bool ring = !s->polled && s->set.shape != SHAPE_NONE;
+	unsigned missed;
+
+	if (!s->tick_ns) { /* the first time */
+		s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
+		s->anchor_due_ns = now + s->opt.anchor_ns;
+	}
+	if (active && !s->active && s->tick_ns > now + every)
+		s->tick_ns = now;
+	s->active = active;
+	if (s->tick_ns <= now) {
+		s->tick_ns = after(s->tick_ns, every, now, &missed);
+		tick(s, missed);
+	}
+	if (s->polled && s->poll_due_ns <= now) {
+		s->poll_due_ns = after(s->poll_due_ns, s->poll_ns, now, NULL);
+		poll_power(s);
+	}
+	if (ring && s->drain_ns <= now) {
+		s->drain_ns = now + drain_period(s);
+		drain(s);
+	}
+	if (active && s->anchor_due_ns <= now) {
+		s->anchor_due_ns = now + s->opt.anchor_ns;
+		read_counter(s);
+		read_limits(s);
+	}
+	if (active && s->opt.processes && s->who_ns <= now) {
+		s->who_ns = after(s->who_ns, WHO_NS, now, NULL);
+		read_processes(s);
+	}
+	now = s->tick_ns;
+	if (s->polled)
+		now = earliest(now, s->poll_due_ns);
+	if (ring)
+		now = earliest(now, s->drain_ns);
+	if (active)
+		now = earliest(now, s->anchor_due_ns);
+	if (active && s->opt.processes)
+		now = earliest(now, s->who_ns);
+	return now;
+}

@@ -1,0 +1,70 @@
+/* sampler: asks one GPU when it is due, and makes events of what it says.
+ *
+ * It knows the cadences and nothing of windows: power samples from the driver's ring once a
+ * second (or polled, where there is no ring), figures at the interval, the energy counter and
+ * the throttle counters at edges and anchors, never more than once a second.  All deadlines are
+ * absolute, so that lateness does not add up.  One thread at a time; nothing is allocated after
+ * the first process list of a size. */
+#ifndef GW_MEASURE_SAMPLER_H
+#define GW_MEASURE_SAMPLER_H
+
+#include "energy.h"
+#include "event.h"
+
+#include "device/tap.h"
+
+#define SAMPLER_RING 256
+#define SAMPLER_TAIL 8
+
+struct sampler_options {
+	uint64_t interval_ns, anchor_ns;
+	bool processes;
+	bool always;     /* figures at the interval even while nobody has a window open */
+	int64_t own_pid; /* whose processes are not foreign */
+	const char *cache_dir;
+};
+
+struct sampler {
+	struct tap tap;
+	struct sampler_options opt;
+	struct energy_setup set; /* how power is sampled here; for the track */
+	void (*emit)(void *arg, const struct event *e);
+	void *arg;
+	struct report r;
+	bool answers; /* the device did, last time */
+	bool broken;  /* its ring stopped answering */
+	unsigned opened;
+	bool polled;       /* no ring: the shape comes from reading a figure */
+	unsigned quantity; /* which */
+	uint64_t poll_ns;  /* and how often */
+	uint64_t tick_ns, poll_due_ns, drain_ns, anchor_due_ns, who_ns; /* next due */
+	bool active;          /* somebody has a window open */
+	uint64_t counter_ns;  /* last reading of the energy counter; 0: none */
+	uint64_t limits_ns;   /* and of the throttle counters                */
+	/* Joining one fetch of the ring to the next. */
+	struct power_sample ring[SAMPLER_RING];
+	struct power_sample tail[SAMPLER_TAIL]; /* newest of what was taken, oldest first */
+	unsigned tails;
+	int64_t offset_ns; /* wall clock less monotonic clock, at the last drain */
+	bool offset_known;
+	uint64_t last_ns; /* of the newest sample, monotonic */
+	uint64_t use_us;  /* stamp of the newest process utilisation */
+	struct usage_list usage;
+	/* Its own cost. */
+	uint64_t ticks, missed, calls;
+};
+
+/* Looks at the device and decides how to measure it.  0 or -GW_E_NODEV. */
+int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
+		 const struct sampler_options *options,
+		 void (*emit)(void *arg, const struct event *e), void *arg);
+void sampler_done(struct sampler *s);
+
+/* Does what is due and returns when to come again (monotonic ns).  active: a window is open. */
+uint64_t sampler_step(struct sampler *s, bool active);
+
+/* A window begins or ends now: reads what its edge needs, and looks for the sample that covers
+ * it as soon as it can be there. */
+void sampler_edge(struct sampler *s);
+
+#endif

@@ -1,0 +1,84 @@
+/* track: all that is measured on one GPU, made of events.
+ *
+ * Pure: the same events in the same order give the same results to the bit, live or from a
+ * file.  It owns the energy engine and what a window knows beside joules: throttling, clocks,
+ * temperature, who was there. */
+#ifndef GW_MEASURE_TRACK_H
+#define GW_MEASURE_TRACK_H
+
+#include "attribute.h"
+#include "energy.h"
+#include "event.h"
+
+struct track_window {
+	struct track_window *next;
+	unsigned id;
+	char label[64];
+	struct energy_window e;
+	bool limits_begun, limits_ended;
+	double limited_begin[GW_THROTTLES], limited_end[GW_THROTTLES];
+	double limit_begin_w, limit_end_w;
+	double sampled_s[GW_THROTTLES]; /* from the reasons seen at each tick */
+	bool reasons_seen;
+	double held_j; /* in ticks that were held back */
+	uint64_t ticks, missed, last_tick_ns;
+	double temp_begin, temp_end, temp_max, memory_max;
+	double clock_sum, util_sum;
+	uint64_t clocks, utils;
+	uint64_t codes; /* raised by events */
+	int64_t foreign_pid;
+	uint64_t foreign_start, foreign_bytes;
+	char foreign_name[32];
+	/* Who took what; only where processes are asked for. */
+	struct attribute who;
+	struct energy_point who_from; /* up to where it was shared out */
+	uint64_t who_ns;              /* 0: from the beginning         */
+};
+
+#define TRACK_PROCESSES 64
+
+struct track_who { /* the processes of one moment */
+	uint64_t t_ns;
+	unsigned count;
+	bool hidden;
+	struct attribute_use use[TRACK_PROCESSES];
+};
+
+struct track {
+	struct energy energy;
+	double interval_s;
+	double no_context_w, context_w; /* baselines, NAN unknown; for sharing out        */
+	struct track_window *open;      /* windows that are not done; borrowed            */
+	double last_tick_w;
+	struct track_who who, before; /* being filled; the one before                     */
+	bool whos;                    /* there was one before                             */
+};
+
+void track_init(struct track *t, const struct energy_setup *set, double interval_s);
+
+/* Takes an event.  EVENT_OPEN and EVENT_CLOSE need the window's memory: the caller's, for OPEN
+ * (borrowed until track_forget), NULL for all others. */
+void track_feed(struct track *t, const struct event *e, struct track_window *w);
+
+/* The window with this id, or NULL. */
+struct track_window *track_find(struct track *t, unsigned id);
+
+/* Is the window's end covered by samples, and what was read for its end there? */
+bool track_done(const struct track *t, const struct track_window *w);
+
+/* Nothing more will come; whatever is missing is missing. */
+void track_cut(struct track *t, struct track_window *w);
+
+/* What the window took.  own_only: somebody else on the GPU makes it invalid. */
+void track_result(struct track *t, struct track_window *w, bool own_only, struct gw_energy *ret);
+
+/* Shares the window's energy out among processes; rows in w->who.  After track_result. */
+void track_share(struct track *t, struct track_window *w, const struct gw_energy *result);
+
+void track_forget(struct track *t, struct track_window *w);
+
+/* Evidence for a code in words: "3.1 s of 12.5 s (24.8 %)"; "" where the code says it all. */
+void track_evidence(const struct track_window *w, const struct gw_energy *r, unsigned code,
+		    char *out, size_t size);
+
+#endif
