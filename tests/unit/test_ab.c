@@ -27,7 +27,7 @@
 #endif
 #endif
 #ifdef SLOW
-#define EXPERIMENTS 1000
+#define EXPERIMENTS 4000
 #define MARGIN      0.01
 #else
 #define EXPERIMENTS 10000
