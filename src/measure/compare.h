@@ -1,0 +1,65 @@
+/* compare: how much more or less one result is than another, and how sure that is.
+ *
+ * For results that were measured on their own, not in pairs (those are ab.h).  Everything is done
+ * on logarithms: a ratio of 2 and one of 1/2 are then equally far from 1, and the board's gain
+ * error, the same factor in both, is gone.  Changes are relative: 0.02 is two percent more than
+ * the first.  What cannot be known is NAN. */
+#ifndef GW_MEASURE_COMPARE_H
+#define GW_MEASURE_COMPARE_H
+
+#include <stddef.h>
+
+/* Mean of n trials and its interval. */
+struct compare_summary {
+	size_t n;
+	double mean;
+	double sd;        /* of one trial; NAN for one */
+	double se;        /* sd / sqrt(n) */
+	double low, high; /* Student's t, n - 1 degrees of freedom; NAN for one */
+};
+
+/* alpha: the probability that the interval misses, 0.05 for one of 95 %.  0, or -GW_E_ARG: no
+ * trial, one that is not finite, alpha not in (0, 1). */
+int compare_summarise(const double *trials, size_t n, double alpha,
+		      struct compare_summary *ret);
+
+/* One row of a comparison: the same quantity (joules, seconds, watts; above 0), measured once or
+ * in several runs. */
+struct compare_arm {
+	const double *runs; /* borrowed for the call */
+	size_t n;
+	double u_ratio; /* relative standard uncertainty of one run, for ratios (the budget without
+			 * gain and offset); NAN: not known */
+};
+
+enum compare_basis {
+	COMPARE_TRIALS, /* the scatter of the runs: Welch's t on logarithms */
+	COMPARE_BUDGET, /* an arm was run once: the stated uncertainties, as if normal */
+	COMPARE_NONE,   /* neither is known: a ratio without interval */
+};
+
+struct compare_change {
+	enum compare_basis basis;
+	double ratio;  /* exp of the difference of the mean logarithms: row / first */
+	double change; /* ratio - 1 */
+	double change_low, change_high;
+	double u_log; /* standard uncertainty of ln(ratio) */
+	double df; /* degrees of freedom of u_log, by Welch and Satterthwaite; may be INFINITY */
+};
+
+/* The change from first to row.  Where both were run at least twice the scatter of their runs
+ * tells; u_ratio is not added to it, for what differs from run to run is in the scatter already.
+ * Otherwise each arm brings u_ratio / sqrt(n).  u_extra_log is a standard uncertainty of
+ * ln(ratio) that more runs do not lessen, such as compare_offset(); 0 for none.
+ * 0, or -GW_E_ARG: no run, a value that is not finite and above 0, a negative uncertainty, alpha
+ * not in (0, 1). */
+int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
+		 double u_extra_log, double alpha, struct compare_change *ret);
+
+/* The part of ln(energy ratio) that the sensor's offset leaves uncertain, given the offset's
+ * standard uncertainty in watts: it cancels as far as both drew the same mean power.  Mean power
+ * and energy-delay product have the same; time has none. */
+#define COMPARE_OFFSET_W 2.5 /* 5 W at 95 %, unless calibrated */
+double compare_offset(double offset_w, double first_mean_w, double row_mean_w);
+
+#endif

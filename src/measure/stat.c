@@ -1,0 +1,273 @@
+#include "stat.h"
+
+#include <gpuward.h>
+
+#include <assert.h>
+#include <math.h>
+#include <string.h>
+
+/* ---- running moments ------------------------------------------------------------------ */
+
+void moments_init(struct moments *m)
+{
+	*m = (struct moments){ .min = INFINITY, .max = -INFINITY };
+}
+
+void moments_add(struct moments *m, double x)
+{
+	moments_add_weighted(m, x, 1);
+}
+
+void moments_add_weighted(struct moments *m, double x, double weight)
+{
+	if (!(weight > 0))
+		return;
+
+	double distance = x - m->mean;
+
+	m->count++;
+	m->weight += weight;
+	m->mean += distance * (weight / m->weight);
+	m->m2 += weight * distance * (x - m->mean);
+	m->min = fmin(m->min, x);
+	m->max = fmax(m->max, x);
+}
+
+double moments_mean(const struct moments *m)
+{
+	return m->count > 0 ? m->mean : NAN;
+}
+
+double moments_variance(const struct moments *m)
+{
+	return m->count > 1 ? m->m2 / ((double)m->count - 1) : NAN;
+}
+
+double moments_variance_in_time(const struct moments *m)
+{
+	return m->count > 0 ? m->m2 / m->weight : NAN;
+}
+
+/* ---- histogram ------------------------------------------------------------------------- */
+
+void histogram_init(struct histogram *h)
+{
+	memset(h, 0, sizeof(*h));
+	h->min = INFINITY;
+	h->max = -INFINITY;
+}
+
+static size_t bucket_of(double x)
+{
+	if (x < HISTOGRAM_LOWEST)
+		return 0;
+	if (x >= HISTOGRAM_HIGHEST)
+		return HISTOGRAM_BUCKETS + 1;
+
+	size_t i = 1 + (size_t)(log(x / HISTOGRAM_LOWEST) / log(HISTOGRAM_STEP));
+
+	return i > HISTOGRAM_BUCKETS ? HISTOGRAM_BUCKETS : i;
+}
+
+void histogram_add(struct histogram *h, double x, double seconds)
+{
+	if (isnan(x) || !(seconds > 0))
+		return;
+	h->seconds[bucket_of(x)] += seconds;
+	h->total_seconds += seconds;
+	h->min = fmin(h->min, x);
+	h->max = fmax(h->max, x);
+}
+
+static double bucket_middle(const struct histogram *h, size_t i)
+{
+	if (i == 0)
+		return h->min;
+	if (i > HISTOGRAM_BUCKETS)
+		return h->max;
+
+	double x = HISTOGRAM_LOWEST * pow(HISTOGRAM_STEP, (double)i - 0.5);
+
+	return fmin(fmax(x, h->min), h->max);
+}
+
+double histogram_percentile(const struct histogram *h, double p)
+{
+	double want = p * h->total_seconds, sum = 0;
+	size_t last = 0;
+
+	if (!(h->total_seconds > 0) || !(p >= 0 && p <= 1))
+		return NAN;
+	for (size_t i = 0; i < HISTOGRAM_BUCKETS + 2; i++) {
+		if (h->seconds[i] == 0)
+			continue;
+		sum += h->seconds[i];
+		last = i;
+		if (sum >= want)
+			break;
+	}
+	/* Rounding may leave the sum a hair below what is wanted: then it is the last bucket. */
+	return bucket_middle(h, last);
+}
+
+/* ---- arrays ---------------------------------------------------------------------------- */
+
+static void swap(double *a, double *b)
+{
+	double held = *a;
+
+	*a = *b;
+	*b = held;
+}
+
+/* Puts the median of the first, middle and last value of x[low..high] into the middle. */
+static double pivot_of(double *x, size_t low, size_t high)
+{
+	size_t mid = low + (high - low) / 2;
+
+	if (x[mid] < x[low])
+		swap(&x[mid], &x[low]);
+	if (x[high] < x[low])
+		swap(&x[high], &x[low]);
+	if (x[high] < x[mid])
+		swap(&x[high], &x[mid]);
+	return x[mid];
+}
+
+/* Hoare's selection: afterwards x[k] is as if sorted, none before it is larger and none after
+ * it smaller. */
+static double select_kth(double *x, size_t n, size_t k)
+{
+	size_t low = 0, high = n - 1;
+
+	while (low < high) {
+		double pivot = pivot_of(x, low, high);
+		size_t i = low, j = high;
+
+		for (;;) {
+			while (x[i] < pivot)
+				i++;
+			while (x[j] > pivot)
+				j--;
+			if (i >= j)
+				break;
+			swap(&x[i++], &x[j--]);
+		}
+		/* Left of left_end none is above the pivot, from right on none below it, and
+		 * what lies between equals it. */
+		size_t left_end = i == j ? j : j + 1, right = i == j ? i + 1 : i;
+
+		if (k >= left_end && k < right)
+			break;
+		if (k < left_end)
+			high = left_end - 1;
+		else
+			low = right;
+	}
+	return x[k];
+}
+
+double stat_percentile(double *x, size_t n, double p)
+{
+	if (n == 0 || !(p >= 0 && p <= 1))
+		return NAN;
+
+	double place = p * (double)(n - 1);
+	size_t k = (size_t)place;
+	double share = place - (double)k;
+	double below = select_kth(x, n, k);
+
+	if (!(share > 0) || k + 1 >= n)
+		return below;
+
+	double above = x[k + 1];
+
+	for (size_t i = k + 2; i < n; i++)
+		above = fmin(above, x[i]);
+	return below + share * (above - below);
+}
+
+double stat_median(double *x, size_t n)
+{
+	return stat_percentile(x, n, 0.5);
+}
+
+double stat_skewness(const double *x, size_t n)
+{
+	double mean = 0, m2 = 0, m3 = 0, count = (double)n;
+
+	if (n < 3)
+		return NAN;
+	for (size_t i = 0; i < n; i++)
+		mean += x[i] / count;
+	for (size_t i = 0; i < n; i++) {
+		double d = x[i] - mean;
+
+		m2 += d * d / count;
+		m3 += d * d * d / count;
+	}
+	if (m2 <= 0)
+		return 0;
+	return m3 / (m2 * sqrt(m2)) * sqrt(count * (count - 1)) / (count - 2);
+}
+
+int stat_trend(const double *y, size_t n, struct trend *ret)
+{
+	double count = (double)n, ties = 0;
+	int64_t s = 0;
+
+	if (n < 3)
+		return -GW_E_ARG;
+	for (size_t i = 0; i < n; i++) {
+		double same = 0;
+
+		for (size_t j = 0; j < n; j++) {
+			same += y[j] == y[i];
+			if (j > i)
+				s += (y[j] > y[i]) - (y[j] < y[i]);
+		}
+		/* A group of t values adds t (t - 1)(2 t + 5): an equal part from each of them. */
+		ties += (same - 1) * (2 * same + 5);
+	}
+	ret->s = s;
+	ret->variance = (count * (count - 1) * (2 * count + 5) - ties) / 18;
+	ret->z = 0;
+	if (ret->variance > 0 && s != 0)
+		ret->z = ((double)s - (s > 0 ? 1 : -1)) / sqrt(ret->variance);
+	ret->p = erfc(fabs(ret->z) * M_SQRT1_2);
+	return 0;
+}
+
+int stat_line(const double *x, const double *y, size_t n, struct line *ret)
+{
+	double x_mean = 0, y_mean = 0, xx = 0, xy = 0, rest = 0, count = (double)n;
+
+	if (n < 2)
+		return -GW_E_ARG;
+	for (size_t i = 0; i < n; i++) {
+		x_mean += x[i] / count;
+		y_mean += y[i] / count;
+	}
+	for (size_t i = 0; i < n; i++) {
+		xx += (x[i] - x_mean) * (x[i] - x_mean);
+		xy += (x[i] - x_mean) * (y[i] - y_mean);
+	}
+	if (!(xx > 0))
+		return -GW_E_ARG;
+
+	struct line l = { .b = xy / xx, .a_se = NAN, .b_se = NAN, .residual_sd = NAN };
+
+	l.a = y_mean - l.b * x_mean;
+	for (size_t i = 0; i < n; i++) {
+		double r = (y[i] - y_mean) - l.b * (x[i] - x_mean);
+
+		rest += r * r;
+	}
+	if (n > 2) {
+		l.residual_sd = sqrt(rest / (count - 2));
+		l.b_se = l.residual_sd / sqrt(xx);
+		l.a_se = l.residual_sd * sqrt(1 / count + x_mean * x_mean / xx);
+	}
+	*ret = l;
+	return 0;
+}

@@ -1,0 +1,891 @@
+/* The comparison as a whole, over simulated runs.  C11 and H10 of the acceptance list are here. */
+#include "measure/ab.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "measure/distribution.h"
+#include "measure/random.h"
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Fewer experiments where a sanitizer makes each ten times as slow; what is asserted then has
+ * the wider margin that fewer allow. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SLOW 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SLOW 1
+#endif
+#endif
+#ifdef SLOW
+#define EXPERIMENTS 4000
+#define MARGIN      0.01
+#else
+#define EXPERIMENTS 10000
+#define MARGIN      0.0
+#endif
+
+/* ---- a machine to measure on ------------------------------------------------------------ */
+
+struct world {
+	struct random r;
+	double effect;                 /* energy of B over A */
+	double cv;                     /* of one run */
+	double outliers, outlier_size; /* share of runs that something disturbs, and how much */
+};
+
+static double gauss(struct random *r)
+{
+	return normal_quantile(random_unit(r) + 0x1p-54);
+}
+
+static struct ab_run run_once(struct world *w, enum ab_arm command)
+{
+	double energy = 3000 * exp(w->cv * gauss(&w->r));
+	double seconds = 10 * exp(0.2 * w->cv * gauss(&w->r));
+
+	if (command == AB_ARM_B)
+		energy *= w->effect;
+	if (random_unit(&w->r) < w->outliers)
+		energy *= 1 + w->outlier_size;
+	return (struct ab_run){ energy, seconds, energy / seconds, true, true };
+}
+
+static struct ab *begin(const struct ab_config *c)
+{
+	struct ab *ab = NULL;
+
+	assert_int_equal(ab_new(c, &ab), 0);
+	assert_non_null(ab);
+	return ab;
+}
+
+static void finish(struct ab *ab, struct world *w)
+{
+	struct ab_step s;
+
+	while (ab_next(ab, &s)) {
+		struct ab_run run = run_once(w, s.command);
+
+		assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
+	}
+}
+
+static struct ab_config standard(void)
+{
+	struct ab_config c;
+
+	ab_config_init(&c);
+	return c;
+}
+
+/* A run of given joules; ten seconds. */
+static struct ab_run joules(double energy)
+{
+	return (struct ab_run){ energy, 10, energy / 10, true, true };
+}
+
+/* Feeds runs whose pairs have exactly these energies: A 1000 J, B 1000 J times ratio[i], in A/B. */
+static void feed(struct ab *ab, const double *ratio, size_t n)
+{
+	struct ab_step s;
+
+	while (ab_next(ab, &s)) {
+		if (s.phase == AB_PHASE_AB && s.pair >= n)
+			break;
+
+		bool b = s.phase == AB_PHASE_AB && s.arm == AB_ARM_B;
+		struct ab_run run = joules(b ? 1000 * ratio[s.pair] : 1000);
+
+		assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
+	}
+}
+
+/* ---- order ------------------------------------------------------------------------------ */
+
+static void a_runs_against_itself_first_and_pairs_are_balanced_by_two(void **state)
+{
+	struct world w = { .effect = 1, .cv = 0.01 };
+	unsigned starts[2] = { 0 };
+
+	(void)state;
+	random_init(&w.r, 1);
+	for (uint64_t seed = 0; seed < 50; seed++) {
+		struct ab_config c = standard();
+		enum ab_arm order[2][80];
+		unsigned n[2] = { 0 };
+		struct ab_step s;
+
+		c.seed = seed;
+		struct ab *ab = begin(&c);
+
+		while (ab_next(ab, &s)) {
+			struct ab_run run = run_once(&w, s.command);
+
+			assert_true(s.phase == AB_PHASE_AB || n[AB_PHASE_AB] == 0);
+			assert_int_equal(s.pair, n[s.phase] / 2);
+			if (s.phase == AB_PHASE_AA)
+				assert_int_equal(s.command, AB_ARM_A);
+			else
+				assert_int_equal(s.command, s.arm);
+			order[s.phase][n[s.phase]++] = s.arm;
+			assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
+		}
+		assert_int_equal(n[AB_PHASE_AA], 8);
+		for (unsigned p = 0; p < 2; p++) {
+			for (unsigned i = 0; i + 3 < n[p]; i += 4) {
+				const enum ab_arm *o = &order[p][i];
+
+				assert_true(o[0] != o[1] && o[1] == o[2] && o[3] == o[0]);
+				starts[o[0]]++;
+			}
+		}
+		ab_free(ab);
+	}
+	assert_true(starts[0] > 60 && starts[1] > 60);
+}
+
+static void the_same_seed_and_runs_give_the_same_result(void **state)
+{
+	struct ab_result results[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct world w = {
+			.effect = 1.002, .cv = 0.01, .outliers = 0.1, .outlier_size = 0.2
+		};
+		struct ab_config c = standard();
+
+		random_init(&w.r, 5);
+		c.seed = 77;
+		struct ab *ab = begin(&c);
+
+		finish(ab, &w);
+		memset(&results[i], 0, sizeof(results[i]));
+		ab_result(ab, &results[i]);
+		if (i == 1) /* asking twice changes nothing */
+			ab_result(ab, &results[i]);
+		ab_free(ab);
+	}
+	assert_memory_equal(&results[0], &results[1], sizeof(results[0]));
+}
+
+static void only_the_run_that_was_asked_for_is_taken(void **state)
+{
+	struct ab_config c = standard();
+	struct ab *ab = begin(&c);
+	struct ab_run run = joules(1000);
+	struct ab_step s;
+
+	(void)state;
+	assert_true(ab_next(ab, &s));
+	enum ab_arm other = s.arm == AB_ARM_A ? AB_ARM_B : AB_ARM_A;
+
+	assert_int_equal(ab_add(ab, s.phase, other, &run), -GW_E_STATE);
+	assert_int_equal(ab_add(ab, AB_PHASE_AB, s.arm, &run), -GW_E_STATE);
+	assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
+	assert_int_equal(ab_exit_code(ab), -GW_E_STATE);
+	assert_null(ab_last_look(ab));
+	ab_free(ab);
+	ab_free(NULL);
+}
+
+static void a_configuration_that_makes_no_sense_is_refused(void **state)
+{
+	struct ab *ab = NULL;
+
+	(void)state;
+#define REFUSE(field, value)                                  \
+	do {                                                  \
+		struct ab_config c = standard();              \
+		c.gated = true;                               \
+		c.field = value;                              \
+		assert_int_equal(ab_new(&c, &ab), -GW_E_ARG); \
+		assert_null(ab);                              \
+	} while (0)
+	REFUSE(pairs_max, 1);
+	REFUSE(pairs_max, AB_PAIRS_LIMIT + 1);
+	REFUSE(aa_pairs, AB_PAIRS_LIMIT + 1);
+	REFUSE(target_ratio, -0.1);
+	REFUSE(target_ratio, NAN);
+	REFUSE(gate.change, -1);
+	REFUSE(gate.change, NAN);
+	REFUSE(resamples, 10);
+	REFUSE(offset_w, -1);
+#undef REFUSE
+}
+
+/* ---- figures ---------------------------------------------------------------------------- */
+
+static void the_figures_are_those_of_the_paired_logarithms(void **state)
+{
+	/* logarithms of the ratios: 0.01 0.02 0.03 0.02 0.02 0.02 */
+	static const double logs[] = { 0.01, 0.02, 0.03, 0.02, 0.02, 0.02 };
+	struct ab_config c = standard();
+	struct ab_result r;
+	double ratio[6], sd = sqrt(2e-4 / 5);
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++)
+		ratio[i] = exp(logs[i]);
+	c.pairs_max = 6;
+	c.offset_w = 0;
+	c.gated = true;
+	c.gate = (struct ab_gate){ AB_ENERGY, true, false, 0.01 };
+	struct ab *ab = begin(&c);
+
+	feed(ab, ratio, 6);
+	ab_result(ab, &r);
+	const struct ab_estimate *e = &r.ab[AB_ENERGY];
+
+	assert_int_equal(e->n, 6);
+	assert_true(e->alpha == 0.05);
+	assert_true(fabs(e->ratio - exp(0.02)) < 1e-12);
+	assert_true(fabs(e->sd_log - sd) < 1e-12);
+	assert_true(fabs(e->mde_ratio - 2.8 * sd / sqrt(6)) < 1e-12);
+	assert_true(fabs(e->t.high - exp(0.02 + 2.5705818356363155 * sd / sqrt(6))) < 1e-9);
+	assert_true(fabs(e->t.low - exp(0.02 - 2.5705818356363155 * sd / sqrt(6))) < 1e-9);
+	assert_true(e->interval.low == e->t.low && e->interval.high == e->t.high);
+	assert_true(isnan(e->bca.low)); /* six pairs */
+	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
+	assert_true(fabs(r.planned_pairs - ceil(7.85 * pow(sd / log(1.01), 2))) < 1e-9);
+	/* ten seconds each: energy and power tell the same, the product too, time nothing */
+	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
+	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
+	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_CANNOT_TELL);
+	assert_true(r.aa[AB_ENERGY].sd_log == 0 && !r.aa_alarm);
+	assert_int_equal(r.outcome, AB_DECIDED);
+	assert_int_equal(e->verdict, AB_WORSE);
+	ab_free(ab);
+}
+
+static void skewed_pairs_are_judged_by_t_and_bca_together(void **state)
+{
+	double ratio[10] = { 1.001, 0.999, 1.002, 0.998, 1.001, 0.999, 1.0, 1.0, 1.001, 1.05 };
+	struct ab_config c = standard();
+	struct ab_result r;
+
+	(void)state;
+	c.offset_w = 0;
+	struct ab *ab = begin(&c);
+
+	feed(ab, ratio, 10);
+	const struct ab_estimate *e = ab_last_look(ab);
+
+	assert_int_equal(e->n, 10);
+	assert_true(e->skewness > 1 && e->skewed);
+	assert_true(e->interval.low == e->t.low && e->interval.high == e->bca.high);
+	/* the long tail is above, so BCa reaches farther up than down */
+	assert_true(e->bca.high - e->ratio > e->ratio - e->bca.low);
+	ab_result(ab, &r);
+	assert_true(r.ab[AB_ENERGY].bca.high == e->bca.high);
+	assert_true(r.ab[AB_ENERGY].t.low < r.ab[AB_ENERGY].bca.low);
+	ab_free(ab);
+}
+
+static void the_sensors_offset_widens_what_differs_in_power(void **state)
+{
+	double ratio[6] = { 0.5, 0.5, 0.5, 0.5, 0.5, 0.5 };
+	struct ab_config c = standard();
+	struct ab_result r;
+	double u = 2.5 * (1 / 50.0 - 1 / 100.0); /* 100 W against 50 W */
+
+	(void)state;
+	c.pairs_max = 6;
+	struct ab *ab = begin(&c);
+
+	feed(ab, ratio, 6);
+	ab_result(ab, &r);
+	assert_true(fabs(r.ab[AB_ENERGY].offset_u_log - u) < 1e-12);
+	assert_true(fabs(r.ab[AB_ENERGY].interval.high - 0.5 * exp(1.959963984540054 * u)) <
+		    1e-9);
+	assert_true(fabs(r.ab[AB_EDP].interval.low - 0.5 * exp(-1.959963984540054 * u)) < 1e-9);
+	assert_true(r.ab[AB_TIME].offset_u_log == 0);
+	assert_true(r.ab[AB_ENERGY].t.low == r.ab[AB_ENERGY].t.high);
+	ab_free(ab);
+}
+
+static void before_any_pair_nothing_is_known_and_nothing_is_zero(void **state)
+{
+	struct ab_config c = standard();
+	struct ab_result r;
+
+	(void)state;
+	c.target_ratio = 0.01;
+	struct ab *ab = begin(&c);
+
+	ab_result(ab, &r);
+	for (unsigned m = 0; m < AB_METRICS; m++) {
+		const struct ab_estimate *e = &r.ab[m];
+
+		assert_true(isnan(e->ratio) && isnan(e->sd_log) && isnan(e->interval.low));
+		assert_true(isnan(e->mde_ratio) && isnan(e->percentile.high));
+		assert_int_equal(e->verdict, AB_CANNOT_TELL);
+	}
+	assert_true(isnan(r.planned_pairs) && isnan(r.mde_budget_ratio) && !r.aa_alarm);
+	assert_int_equal(r.outcome, AB_GOING);
+	ab_free(ab);
+}
+
+static void power_that_was_not_read_is_missing_and_not_zero(void **state)
+{
+	struct ab_config c = standard();
+	struct ab_result r;
+	struct ab_step s;
+
+	(void)state;
+	c.pairs_max = 6;
+	c.aa_pairs = 0;
+	for (unsigned gated = 0; gated < 2; gated++) {
+		c.gated = gated;
+		c.gate = (struct ab_gate){ AB_POWER, true, false, 0 };
+		struct ab *ab = begin(&c);
+
+		while (ab_next(ab, &s)) {
+			struct ab_run run = joules(1000);
+
+			run.power_w = NAN;
+			assert_int_equal(ab_add(ab, s.phase, s.arm, &run), gated);
+		}
+		ab_result(ab, &r);
+		assert_true(r.ab[AB_POWER].n == 0 && isnan(r.ab[AB_POWER].ratio));
+		assert_int_equal(r.ab[AB_ENERGY].n, gated ? 0 : 6);
+		assert_int_equal(ab_exit_code(ab), gated ? 12 : 0);
+		ab_free(ab);
+	}
+}
+
+/* ---- endings ---------------------------------------------------------------------------- */
+
+struct ending {
+	const char *gate; /* NULL: none */
+	double effect;
+	enum ab_outcome outcome;
+	enum ab_verdict verdict;
+	int code;
+};
+
+static void the_exit_code_follows_the_gate(void **state)
+{
+	static const struct ending rows[] = {
+		{ NULL, 1.1, AB_DECIDED, AB_WORSE, 0 },
+		{ NULL, 0.9, AB_DECIDED, AB_BETTER, 0 },
+		{ "energy > +2%", 1.1, AB_DECIDED, AB_WORSE, 10 },
+		{ "energy > +2%", 1.0, AB_DECIDED, AB_BETTER, 0 },
+		{ "energy > +2%", 1.02, AB_BUDGET, AB_CANNOT_TELL, 11 },
+		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
+		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
+		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* must not draw less */
+		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
+		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
+		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* time is the same */
+		{ "time > 0%", 1.2, AB_BUDGET, AB_CANNOT_TELL, 11 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct world w = { .effect = rows[i].effect, .cv = 0.005 };
+		struct ab_config c = standard();
+		struct ab_result r;
+		char err[160];
+
+		/* The true change may equal the threshold: 3 is a start without the one alarm in 20. */
+		random_init(&w.r, 3);
+		c.gated = rows[i].gate;
+		if (c.gated)
+			assert_int_equal(ab_gate_parse(rows[i].gate, &c.gate, err, sizeof(err)),
+					 0);
+		struct ab *ab = begin(&c);
+
+		finish(ab, &w);
+		ab_result(ab, &r);
+		enum ab_metric m = c.gated ? c.gate.metric : AB_ENERGY;
+
+		print_message("%s, effect %g\n", rows[i].gate ? rows[i].gate : "-", w.effect);
+		assert_int_equal(r.outcome, rows[i].outcome);
+		assert_int_equal(r.ab[m].verdict, rows[i].verdict);
+		assert_int_equal(ab_exit_code(ab), rows[i].code);
+		ab_free(ab);
+	}
+}
+
+/* Ratios that are all the same have an interval without width: the edge itself. */
+static void at_the_very_threshold_the_operator_decides(void **state)
+{
+	static const struct {
+		const char *gate;
+		int code;
+	} rows[] = { { "energy > 0%", 0 },
+		     { "energy >= 0%", 10 },
+		     { "energy < 0%", 0 },
+		     { "energy <= 0%", 10 },
+		     { "energy > -50%", 10 } };
+	const double same[6] = { 1, 1, 1, 1, 1, 1 };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct ab_config c = standard();
+		char err[160];
+
+		c.gated = true;
+		assert_int_equal(ab_gate_parse(rows[i].gate, &c.gate, err, sizeof(err)), 0);
+		struct ab *ab = begin(&c);
+
+		feed(ab, same, 6);
+		assert_int_equal(ab_exit_code(ab), rows[i].code);
+		ab_free(ab);
+	}
+}
+
+static void it_stops_when_the_interval_is_as_narrow_as_asked(void **state)
+{
+	struct world w = { .effect = 1, .cv = 0.005 };
+	struct ab_config c = standard();
+	struct ab_result r;
+
+	(void)state;
+	random_init(&w.r, 3);
+	c.target_ratio = 0.01;
+	struct ab *ab = begin(&c);
+
+	finish(ab, &w);
+	ab_result(ab, &r);
+	const struct ab_estimate *e = &r.ab[AB_ENERGY];
+
+	assert_int_equal(r.outcome, AB_PRECISE);
+	assert_true(e->interval.high - e->interval.low <= 0.02);
+	assert_true(e->n == 6 || e->n == 10 || e->n == 16);
+	assert_true(r.planned_pairs >= 2 && r.planned_pairs < 40);
+	assert_true(fabs(r.mde_budget_ratio - 2.8 * r.aa[AB_ENERGY].sd_log / sqrt(40)) < 1e-12);
+	ab_free(ab);
+}
+
+static void it_stops_only_at_looks(void **state)
+{
+	static const struct {
+		unsigned pairs_max, looks[6];
+	} rows[] = { { 2, { 2 } },
+		     { 6, { 6 } },
+		     { 8, { 6, 8 } },
+		     { 40, { 6, 10, 16, 26, 40 } },
+		     { 50, { 6, 10, 16, 26, 40, 50 } } };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct ab_config c = standard();
+		struct ab_step s;
+		unsigned seen = 0;
+
+		c.pairs_max = rows[i].pairs_max;
+		struct ab *ab = begin(&c);
+
+		while (ab_next(ab, &s)) {
+			/* +2 %, -2 %, ...: never decided */
+			bool up = s.phase == AB_PHASE_AB &&
+				  (s.arm == AB_ARM_B) == (s.pair % 2 == 0);
+			struct ab_run run = joules(up ? 1020 : 1000);
+			const struct ab_estimate *e;
+
+			assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
+			e = ab_last_look(ab);
+			if (e && e->n == rows[i].looks[seen])
+				seen++;
+			assert_true(!e || e->n == rows[i].looks[seen - 1]);
+		}
+		assert_int_equal(ab_last_look(ab)->n, rows[i].pairs_max);
+		assert_int_equal(ab_outcome(ab), AB_BUDGET);
+		ab_free(ab);
+	}
+}
+
+static void an_unfinished_comparison_has_no_verdict(void **state)
+{
+	double ratio[8] = { 1.02, 0.98, 1.02, 0.98, 1.02, 0.98, 9, 9 };
+	struct ab_config c = standard();
+	struct ab_result r;
+
+	(void)state;
+	struct ab *ab = begin(&c);
+
+	feed(ab, ratio, 8);
+	ab_result(ab, &r);
+	assert_int_equal(r.outcome, AB_GOING);
+	assert_int_equal(r.ab[AB_ENERGY].n, 8);
+	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_CANNOT_TELL);
+	ab_free(ab);
+}
+
+/* ---- runs that are no use --------------------------------------------------------------- */
+
+static void a_pair_with_an_invalid_run_is_repeated_and_never_counts(void **state)
+{
+	struct ab_config c = standard();
+	struct ab_step s, again;
+	struct ab_result r;
+	unsigned given = 0, spoilt = 0;
+
+	(void)state;
+	struct ab *ab = begin(&c);
+
+	while (ab_next(ab, &s)) {
+		/* the bad ones are far off: had one counted, the ratio would show it */
+		bool bad = spoilt < 10 && given++ % 3 == 2;
+		struct ab_run run = joules(bad ? 1e6 : s.pair % 2 == 0 ? 1000 : 1001);
+
+		run.valid = !bad;
+		assert_int_equal(ab_add(ab, s.phase, s.arm, &run), bad);
+		if (bad) { /* the same pair from its start, in the same order */
+			spoilt++;
+			assert_true(ab_next(ab, &again));
+			assert_int_equal(again.pair, s.pair);
+			assert_int_equal(again.phase, s.phase);
+		}
+	}
+	ab_result(ab, &r);
+	assert_int_equal(r.repeats, 10);
+	assert_int_equal(r.outcome, AB_BUDGET);
+	assert_int_equal(r.ab[AB_ENERGY].n, 40);
+	assert_true(r.ab[AB_ENERGY].ratio == 1);
+	ab_free(ab);
+}
+
+static void figures_that_cannot_be_are_no_data(void **state)
+{
+	static const double bad[] = { 0, -1, NAN, INFINITY };
+	struct ab_config c = standard();
+	struct ab_step s;
+
+	(void)state;
+	for (size_t i = 0; i < 2 * COUNT(bad); i++) {
+		struct ab_run run = joules(1000);
+		struct ab *ab = begin(&c);
+
+		*(i % 2 ? &run.energy_j : &run.seconds) = bad[i / 2];
+		assert_true(ab_next(ab, &s));
+		assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 1);
+		ab_free(ab);
+	}
+}
+
+/* Feeds runs of which every period-th is as given, until the end; how many were given. */
+static unsigned spoil(struct ab *ab, bool valid, bool exclusive, unsigned period)
+{
+	struct ab_step s;
+	unsigned given = 0;
+
+	while (ab_next(ab, &s)) {
+		/* +2 %, -2 %, ...: undecided for ever */
+		struct ab_run run =
+			joules((s.arm == AB_ARM_B) == (s.pair % 2 == 0) ? 1020 : 1000);
+
+		if (++given % period == 0) {
+			run.valid = valid;
+			run.exclusive = exclusive;
+		}
+		assert_true(ab_add(ab, s.phase, s.arm, &run) >= 0);
+	}
+	return given;
+}
+
+static void too_many_invalid_runs_end_it(void **state)
+{
+	struct ab_config c = standard();
+	struct ab_result r;
+	struct ab *ab;
+
+	(void)state;
+	c.gated = true; /* energy < 0 % */
+	ab = begin(&c);
+	assert_int_equal(spoil(ab, false, true, 1),
+			 4); /* three repeats in a row, and no more */
+	assert_int_equal(ab_exit_code(ab), 12);
+	ab_result(ab, &r);
+	assert_int_equal(r.outcome, AB_INVALID);
+	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_CANNOT_TELL);
+	ab_free(ab);
+
+	ab = begin(&c);
+	spoil(ab, false, true, 5); /* now and then: ten in all */
+	assert_int_equal(ab_exit_code(ab), 12);
+	ab_result(ab, &r);
+	assert_int_equal(r.repeats, 11);
+	ab_free(ab);
+}
+
+static void company_on_the_gpu_ends_it_with_its_own_code(void **state)
+{
+	struct ab_config c = standard();
+	struct ab *ab = begin(&c);
+
+	(void)state;
+	assert_int_equal(spoil(ab, true, false, 1), 4);
+	assert_int_equal(ab_outcome(ab), AB_SHARED);
+	assert_int_equal(ab_exit_code(ab), 13);
+	ab_free(ab);
+
+	c.require_exclusive = true;
+	ab = begin(&c);
+	assert_int_equal(spoil(ab, true, false, 7), 7); /* the first one is one too many */
+	assert_int_equal(ab_exit_code(ab), 13);
+	ab_free(ab);
+}
+
+/* ---- how often it is right -------------------------------------------------------------- */
+
+static void an_interval_of_one_look_covers_95_of_100(void **state)
+{
+	unsigned covered = 0;
+	struct world w = { .effect = 1.03, .cv = 0.01 };
+
+	(void)state;
+	random_init(&w.r, 31);
+	for (unsigned i = 0; i < EXPERIMENTS; i++) {
+		struct ab_config c = standard();
+
+		c.seed = i;
+		c.pairs_max = 6;
+		c.aa_pairs = 0;
+		c.offset_w = 0;
+		struct ab *ab = begin(&c);
+
+		finish(ab, &w);
+		struct ab_interval in = ab_last_look(ab)->interval;
+
+		covered += in.low <= 1.03 && 1.03 <= in.high;
+		ab_free(ab);
+	}
+	double share = (double)covered / EXPERIMENTS;
+
+	print_message("seed 31: covered %.2f %%\n", 100 * share);
+	assert_true(share >= 0.94 - MARGIN && share <= 0.96 + MARGIN);
+}
+
+static void a_against_itself_alarms_in_5_of_100(void **state)
+{
+	unsigned alarms = 0;
+	struct world w = { .effect = 1, .cv = 0.01 };
+
+	(void)state;
+	random_init(&w.r, 37);
+	for (unsigned i = 0; i < EXPERIMENTS; i++) {
+		struct ab_config c = standard();
+		struct ab_result r;
+
+		c.seed = i;
+		c.pairs_max = 2;
+		c.resamples = 100; /* the A/A pass has too few pairs for BCa */
+		c.offset_w = 0;
+		struct ab *ab = begin(&c);
+
+		finish(ab, &w);
+		ab_result(ab, &r);
+		alarms += r.aa_alarm;
+		ab_free(ab);
+	}
+	double share = (double)alarms / EXPERIMENTS;
+
+	print_message("seed 37: alarms %.2f %%\n", 100 * share);
+	assert_true(share >= 0.04 - MARGIN && share <= 0.06 + MARGIN);
+}
+
+/* Share of comparisons of a command with itself that end with a verdict. */
+static double false_verdicts(struct world *w, unsigned pairs_max, unsigned experiments)
+{
+	unsigned wrong = 0;
+
+	for (unsigned i = 0; i < experiments; i++) {
+		struct ab_config c = standard();
+
+		c.seed = i;
+		c.pairs_max = pairs_max;
+		c.aa_pairs = 0;
+		c.offset_w = 0;
+		c.resamples = 2000;
+		struct ab *ab = begin(&c);
+
+		finish(ab, w);
+		wrong += ab_outcome(ab) == AB_DECIDED;
+		ab_free(ab);
+	}
+	return (double)wrong / experiments;
+}
+
+static void all_looks_together_are_wrong_in_5_of_100(void **state)
+{
+	static const unsigned budgets[] = { 40, 5, 7, 12, 27, 100 };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(budgets); i++) {
+		struct world w = { .effect = 1, .cv = 0.01 };
+		unsigned experiments = i == 0 ? EXPERIMENTS : EXPERIMENTS / 4;
+		double margin = i == 0 ? MARGIN : 0.01;
+
+		random_init(&w.r, 41);
+		double share = false_verdicts(&w, budgets[i], experiments);
+
+		print_message("seed 41, %u pairs: %.2f %%\n", budgets[i], 100 * share);
+		assert_true(share <= 0.055 + margin);
+		assert_true(share >= 0.035 - margin); /* nor does it waste pairs */
+	}
+}
+
+static void disturbed_runs_do_not_make_it_wrong_more_often(void **state)
+{
+	struct world w = { .effect = 1, .cv = 0.01, .outliers = 0.05, .outlier_size = 0.1 };
+
+	(void)state;
+	random_init(&w.r, 43);
+	double share = false_verdicts(&w, 40, EXPERIMENTS / 4);
+
+	print_message("seed 43: %.2f %%\n", 100 * share);
+	assert_true(share <= 0.055 + MARGIN);
+}
+
+/* H10: B takes 3 % more, one run varies by 0.5 %, ten pairs at most. */
+static void three_percent_are_seen_in_ten_pairs(void **state)
+{
+	unsigned right = 0, covered = 0, n = EXPERIMENTS / 10;
+	struct world w = { .effect = 1.03, .cv = 0.005 };
+
+	(void)state;
+	random_init(&w.r, 47);
+	for (unsigned i = 0; i < n; i++) {
+		struct ab_config c = standard();
+
+		c.seed = i;
+		c.pairs_max = 10;
+		struct ab *ab = begin(&c);
+
+		finish(ab, &w);
+		const struct ab_estimate *e = ab_last_look(ab);
+
+		right += e->verdict == AB_WORSE && e->interval.low > 1;
+		covered += e->interval.low <= 1.03 && 1.03 <= e->interval.high;
+		ab_free(ab);
+	}
+	print_message("seed 47: right %.1f %%, covers 3 %% in %.1f %%\n", 100.0 * right / n,
+		      100.0 * covered / n);
+	assert_true(right >= n * 9 / 10);
+	assert_true(covered >= n * 85 / 100);
+}
+
+/* ---- the gate's text -------------------------------------------------------------------- */
+
+static void a_gate_is_read(void **state)
+{
+	static const struct {
+		const char *text;
+		struct ab_gate gate;
+	} rows[] = {
+		{ "energy > +2%", { AB_ENERGY, true, false, 0.02 } },
+		{ "energy>2%", { AB_ENERGY, true, false, 0.02 } },
+		{ "  time  >=  0.5 %  ", { AB_TIME, true, true, 0.005 } },
+		{ "power<-10%", { AB_POWER, false, false, -0.1 } },
+		{ "edp <= -99.9%", { AB_EDP, false, true, -0.999 } },
+		{ "energy > 0%", { AB_ENERGY, true, false, 0 } },
+		{ "energy > 250%", { AB_ENERGY, true, false, 2.5 } },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct ab_gate g;
+		char err[160];
+
+		assert_int_equal(ab_gate_parse(rows[i].text, &g, err, sizeof(err)), 0);
+		assert_int_equal(g.metric, rows[i].gate.metric);
+		assert_int_equal(g.above, rows[i].gate.above);
+		assert_int_equal(g.or_equal, rows[i].gate.or_equal);
+		assert_true(fabs(g.change - rows[i].gate.change) < 1e-15);
+	}
+	assert_string_equal(ab_metric_name(AB_EDP), "edp");
+}
+
+static void a_wrong_gate_is_refused_with_a_sentence_that_helps(void **state)
+{
+	static const char *const rows[][2] = {
+		{ "enrgy > 2%",
+		  "column 1: no metric is called 'enrgy'; did you mean 'energy'?" },
+		{ "Energy > 2%",
+		  "column 1: no metric is called 'Energy'; did you mean 'energy'?" },
+		{ "joules > 2%",
+		  "column 1: no metric is called 'joules'; use energy, time, power or edp" },
+		{ "", "column 1: no metric; write it like 'energy > +2%'" },
+		{ "> 2%", "column 1: no metric; write it like 'energy > +2%'" },
+		{ " energy 2%",
+		  "column 9: no comparison after the metric; use >, >=, < or <=" },
+		{ "energy = 2%",
+		  "column 8: no comparison after the metric; use >, >=, < or <=" },
+		{ "energy >",
+		  "column 9: no number; name the change in percent, such as +2% or -0.5%" },
+		{ "energy > inf%",
+		  "column 10: no number; name the change in percent, such as +2% or -0.5%" },
+		{ "energy > +-2%",
+		  "column 10: no number; name the change in percent, such as +2% or -0.5%" },
+		{ "energy > 1.2.3%",
+		  "column 10: not a number; write a decimal such as 2 or 0.5" },
+		{ "energy > 2,5%",
+		  "column 11: a comma in a number; write decimals with a point" },
+		{ "energy > 2",
+		  "column 11: no % after the number; changes are in percent, such as "
+		  "+2%" },
+		{ "energy > 0x2%",
+		  "column 11: no % after the number; changes are in percent, such "
+		  "as +2%" },
+		{ "energy > -100%",
+		  "column 10: nothing falls by 100 % or more; name a smaller change" },
+		{ "energy > 2% or so",
+		  "column 13: more text after the %; write it like 'energy > +2%'" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(rows); i++) {
+		struct ab_gate g = { .change = 42 };
+		char err[160];
+
+		assert_int_equal(ab_gate_parse(rows[i][0], &g, err, sizeof(err)), -GW_E_PARSE);
+		assert_string_equal(err, rows[i][1]);
+		assert_true(g.change == 42);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_runs_against_itself_first_and_pairs_are_balanced_by_two),
+		cmocka_unit_test(the_same_seed_and_runs_give_the_same_result),
+		cmocka_unit_test(only_the_run_that_was_asked_for_is_taken),
+		cmocka_unit_test(a_configuration_that_makes_no_sense_is_refused),
+		cmocka_unit_test(the_figures_are_those_of_the_paired_logarithms),
+		cmocka_unit_test(skewed_pairs_are_judged_by_t_and_bca_together),
+		cmocka_unit_test(the_sensors_offset_widens_what_differs_in_power),
+		cmocka_unit_test(before_any_pair_nothing_is_known_and_nothing_is_zero),
+		cmocka_unit_test(power_that_was_not_read_is_missing_and_not_zero),
+		cmocka_unit_test(the_exit_code_follows_the_gate),
+		cmocka_unit_test(at_the_very_threshold_the_operator_decides),
+		cmocka_unit_test(it_stops_when_the_interval_is_as_narrow_as_asked),
+		cmocka_unit_test(it_stops_only_at_looks),
+		cmocka_unit_test(an_unfinished_comparison_has_no_verdict),
+		cmocka_unit_test(a_pair_with_an_invalid_run_is_repeated_and_never_counts),
+		cmocka_unit_test(figures_that_cannot_be_are_no_data),
+		cmocka_unit_test(too_many_invalid_runs_end_it),
+		cmocka_unit_test(company_on_the_gpu_ends_it_with_its_own_code),
+		cmocka_unit_test(an_interval_of_one_look_covers_95_of_100),
+		cmocka_unit_test(a_against_itself_alarms_in_5_of_100),
+		cmocka_unit_test(all_looks_together_are_wrong_in_5_of_100),
+		cmocka_unit_test(disturbed_runs_do_not_make_it_wrong_more_often),
+		cmocka_unit_test(three_percent_are_seen_in_ten_pairs),
+		cmocka_unit_test(a_gate_is_read),
+		cmocka_unit_test(a_wrong_gate_is_refused_with_a_sentence_that_helps),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
