@@ -2,6 +2,8 @@
 
 #include "context.h"
 
+#include "base/utf8.h"
+
 #define LOOK_NS NS_PER_S /* for a driver that went away, at most this often */
 
 unsigned tap_count(struct gw_ctx *ctx)

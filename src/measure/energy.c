@@ -5,8 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-#define HOLE_STEPS   3.0  /* samples further apart than this many spacings leave a hole   */
-#define OVER_LIMIT   1.5  /* "above the limit" is no error; above this much of it is      */
+#define HOLE_STEPS   3.0 /* samples further apart than this many spacings leave a hole   */
+#define OVER_LIMIT   1.5 /* "above the limit" is no error; above this much of it is      */
 #define MOST_W       20000.0
 #define AGREE_RATIO  0.02 /* meters agree within this, or three sigma                     */
 #define UNANCHORED   0.01 /* the two meters of a card differed by up to 1.5 % (H200)      */
@@ -136,7 +136,7 @@ static uint64_t find(const struct energy *e, uint64_t t_ns)
 
 static void at_sample(const struct energy_sample *s, uint64_t number, struct energy_point *ret)
 {
-	*ret = (struct energy_point){ s->joules, s->square, s->hole_s,
+	*ret = (struct energy_point){ s->joules, s->square,   s->hole_s,
 				      s->hole_j, s->hole_var, number };
 }
 
@@ -278,7 +278,7 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 			    unsigned n, double phase_s)
 {
 	double si = 0, sc = 0, sii = 0, sic = 0, scc = 0, rest, watts;
-	struct energy_point first = { 0 }, p;
+	struct energy_point first = { 0 }, p = { 0 };
 
 	for (unsigned k = 0; k < n; k++) {
 		double i, c;
@@ -312,7 +312,8 @@ static void track_phase(struct energy *e)
 {
 	const struct energy_read *r[ENERGY_READS];
 	unsigned n = e->reads ? fit_readings(e, r) : 0;
-	double tick = e->set.sensor.tick_s, best = INFINITY, at = 0, age_min = tick, age_max = 0;
+	double tick = e->set.sensor.tick_s, best = INFINITY, at = 0, age_min = tick,
+	       age_max = 0;
 
 	e->phase_known = false;
 	if (n < FIT_READS || !(tick > 0))
@@ -448,9 +449,9 @@ static double swing(const struct energy *e, uint64_t t_ns, double reach_s)
 	uint64_t reach = (uint64_t)(reach_s * 1e9);
 	double min, max;
 
-	return extremes(e, t_ns > reach ? t_ns - reach : 0, t_ns + reach, &min, &max) ?
-		       max - min :
-		       0;
+	return extremes(e, t_ns > reach ? t_ns - reach : 0, t_ns + reach, &min, &max)
+		       ? max - min
+		       : 0;
 }
 
 /* Reach of one sample: around an edge power is known no finer than this. */
@@ -471,8 +472,7 @@ static void take_read(const struct energy *e, uint64_t edge_ns, struct energy_re
 	*read = *r;
 	*known = e->phase_known;
 	t = e->phase_known ? tick_before(e, middle(r), e->phase_s)
-			   : middle(r) - half -
-				     (uint64_t)(e->set.sensor.counter_lag_s * 1e9);
+			   : middle(r) - half - (uint64_t)(e->set.sensor.counter_lag_s * 1e9);
 	if (energy_at(e, t, tick) != 0)
 		read->before_ns = 0;
 	*slope_w = swing(e, t, fmax(reach_s(e), e->set.sensor.tick_s));
@@ -523,8 +523,8 @@ void energy_cut(const struct energy *e, struct energy_window *w)
 		w->begun = true;
 	}
 	at_sample(last, e->samples - 1, &w->end);
-	missing = seconds_between(last->t_ns > w->begin_ns ? last->t_ns : w->begin_ns,
-				  w->end_ns);
+	missing =
+		seconds_between(last->t_ns > w->begin_ns ? last->t_ns : w->begin_ns, w->end_ns);
 	w->end.hole_s += missing;
 	w->end.hole_j += missing * last->w;
 	w->end.hole_var += sq(missing * last->w) / 12;
@@ -646,9 +646,9 @@ static double percentile(const struct energy_window *w, double share)
 	return w->max_w;
 }
 
-struct meters { /* what each of the two says, and how sure */
-	double counter_j, samples_j;   /* NAN: it says nothing   */
-	double counter_u, samples_u;   /* edges, gaps, coverage  */
+struct meters {                      /* what each of the two says, and how sure */
+	double counter_j, samples_j; /* NAN: it says nothing   */
+	double counter_u, samples_u; /* edges, gaps, coverage  */
 	double edges_counter, edges_samples, gaps, coverage, anchor_u;
 };
 
@@ -679,7 +679,8 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	if (!(seen > 0))
 		return;
 	r->power_mean = joules / seen;
-	r->power_sd = sqrt(fmax(0, (w->end.square - w->begin.square) / seen - sq(r->power_mean)));
+	r->power_sd =
+		sqrt(fmax(0, (w->end.square - w->begin.square) / seen - sq(r->power_mean)));
 	r->power_min = w->min_w;
 	r->power_max = w->max_w;
 	r->power_p5 = percentile(w, 0.05);
@@ -688,8 +689,8 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 }
 
 /* Counter over the anchors around the window, or the nearest before it. */
-static double anchor_ratio(const struct energy *e, const struct energy_window *w, uint64_t end_ns,
-			   double *ret_u)
+static double anchor_ratio(const struct energy *e, const struct energy_window *w,
+			   uint64_t end_ns, double *ret_u)
 {
 	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
 	uint64_t half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
@@ -710,8 +711,10 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			    (b->before_ns < end_ns &&
 			     end_ns - b->before_ns > b->before_ns - a->before_ns))
 				continue;
-			ta = e->phase_known ? tick_before(e, middle(a), e->phase_s) : middle(a) - half;
-			tb = e->phase_known ? tick_before(e, middle(b), e->phase_s) : middle(b) - half;
+			ta = e->phase_known ? tick_before(e, middle(a), e->phase_s)
+					    : middle(a) - half;
+			tb = e->phase_known ? tick_before(e, middle(b), e->phase_s)
+					    : middle(b) - half;
 			if (energy_at(e, ta, &pa) != 0 || energy_at(e, tb, &pb) != 0 ||
 			    pb.hole_s > pa.hole_s)
 				continue;
@@ -720,7 +723,8 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 			if (!(joules > 0))
 				continue;
 			u = M_SQRT2 *
-			    (e->phase_known ? e->phase_u_s : e->set.sensor.tick_s / sqrt(12)) / span;
+			    (e->phase_known ? e->phase_u_s : e->set.sensor.tick_s / sqrt(12)) /
+			    span;
 			if (u < best_u) {
 				best_u = u;
 				ratio = (b->joules - a->joules) / joules;
@@ -751,12 +755,14 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	if (!e->set.counter || !a->before_ns || !b->before_ns || a->epoch != b->epoch ||
 	    b->before_ns <= a->before_ns)
 		return;
-	tail_a = w->begin.joules - w->begin_tick.joules + w->begin.hole_j - w->begin_tick.hole_j;
+	tail_a =
+		w->begin.joules - w->begin_tick.joules + w->begin.hole_j - w->begin_tick.hole_j;
 	tail_b = w->end.joules - w->end_tick.joules + w->end.hole_j - w->end_tick.hole_j;
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	m->edges_counter = hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w, watts),
-				 edge_u(e, b, w->end_tick_known, w->end_tick_slope_w, watts));
+	m->edges_counter =
+		hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w, watts),
+		      edge_u(e, b, w->end_tick_known, w->end_tick_slope_w, watts));
 	/* Readings shared with somebody else lie off the edge; the samples fill in, and may be off. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
 	m->counter_u = m->edges_counter;
@@ -775,8 +781,8 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 	apart = seconds_between(middle(a), middle(b));
 	watts = (b->joules - a->joules) / apart;
 	m->counter_j = watts * r->seconds;
-	m->edges_counter =
-		M_SQRT2 * watts * e->set.sensor.tick_s / sqrt(12) + watts * fabs(apart - r->seconds);
+	m->edges_counter = M_SQRT2 * watts * e->set.sensor.tick_s / sqrt(12) +
+			   watts * fabs(apart - r->seconds);
 	m->counter_u = m->edges_counter;
 }
 
@@ -791,7 +797,8 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	m->edges_samples = hypot(w->begin_slope_w, w->end_slope_w) * reach / sqrt(12);
 	m->gaps = sqrt(fmax(0, w->end.hole_var - w->begin.hole_var));
 	sampling = sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
-	m->coverage = hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
+	m->coverage =
+		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
 }
 
@@ -847,13 +854,14 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 		r->verdict = counter || samples ? single_verdict(e, counter) : GW_VERDICT_NONE;
 	}
 	if (samples) {
-		r->anchor_ratio = e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
+		r->anchor_ratio =
+			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
 		if (!e->set.counter)
 			m->anchor_u = 0; /* nothing to anchor to: the gain is all there is */
 		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
 	}
-	if (counter && (!samples || r->verdict == GW_VERDICT_DISAGREE ||
-			m->counter_u <= m->samples_u)) {
+	if (counter &&
+	    (!samples || r->verdict == GW_VERDICT_DISAGREE || m->counter_u <= m->samples_u)) {
 		r->meter = GW_METER_COUNTER;
 		r->joules.best = m->counter_j;
 		r->budget[GW_U_EDGES] = m->edges_counter;
@@ -863,8 +871,7 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 		r->budget[GW_U_EDGES] = m->edges_samples;
 		r->budget[GW_U_GAPS] = m->gaps;
 		r->budget[GW_U_COVERAGE] = m->coverage;
-		r->budget[GW_U_RESIDUAL] =
-			fmax(r->budget[GW_U_RESIDUAL], m->anchor_u * filled);
+		r->budget[GW_U_RESIDUAL] = fmax(r->budget[GW_U_RESIDUAL], m->anchor_u * filled);
 	}
 }
 
@@ -895,9 +902,9 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	if (!extremes(e, w->begin_ns > NEAR_NS ? w->begin_ns - NEAR_NS : 0,
 		      w->begin_ns + NEAR_NS, &floor_w, &ceiling_w))
 		return;
-	watts = w->begun && w->ended && r->seconds > 0 ?
-			(w->end.joules - w->begin.joules + r->gap_joules) / r->seconds :
-			energy_watts(e, w->begin_ns);
+	watts = w->begun && w->ended && r->seconds > 0
+			? (w->end.joules - w->begin.joules + r->gap_joules) / r->seconds
+			: energy_watts(e, w->begin_ns);
 	if (isnan(watts))
 		watts = 0.5 * (floor_w + ceiling_w);
 	if (ceiling_w - floor_w < 0.02 * ceiling_w) { /* noise is no bound */
@@ -941,8 +948,8 @@ static bool frozen(const struct energy *e, const struct energy_window *w, uint64
 		    b->after_ns < w->begin_ns || a->before_ns > end_ns ||
 		    seconds_between(a->after_ns, b->before_ns) < 3 * e->set.sensor.tick_s)
 			continue;
-		if (energy_at(e, a->after_ns, &pa) == 0 && energy_at(e, b->before_ns, &pb) == 0 &&
-		    pb.joules - pa.joules > 1)
+		if (energy_at(e, a->after_ns, &pa) == 0 &&
+		    energy_at(e, b->before_ns, &pb) == 0 && pb.joules - pa.joules > 1)
 			return true;
 	}
 	return false;

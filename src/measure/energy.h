@@ -36,13 +36,13 @@ enum energy_shape {
 struct energy_setup {
 	struct sensor sensor;
 	enum energy_shape shape;
-	double spacing_s; /* between samples, as planned                           */
-	double window_s;  /* time that one sample tells of, or its time constant   */
-	double lag_s;     /* samples are late by this                              */
+	double spacing_s;  /* between samples, as planned                           */
+	double window_s;   /* time that one sample tells of, or its time constant   */
+	double lag_s;      /* samples are late by this                              */
 	double look_ratio; /* share of the time that the sensor looks at, 0 to 1   */
-	bool counter;     /* there is one, and it may be trusted                   */
-	bool mig;         /* the board is split                                    */
-	double limit_w;   /* NAN: unknown                                          */
+	bool counter;      /* there is one, and it may be trusted                   */
+	bool mig;          /* the board is split                                    */
+	double limit_w;    /* NAN: unknown                                          */
 };
 
 struct energy_sample {
@@ -92,19 +92,19 @@ struct energy_window {
 	bool begun, ended;         /* the points are known */
 	bool cut;                  /* its end was never covered */
 	struct energy_point begin, end;
-	struct energy_read begin_read, end_read; /* nearest to the edges; before_ns 0: none */
+	struct energy_read begin_read, end_read;  /* nearest to the edges; before_ns 0: none */
 	struct energy_point begin_tick, end_tick; /* integrals at the ticks they tell of */
 	bool begin_tick_known, end_tick_known;
-	uint64_t next;     /* number of the sample to look at next                          */
+	uint64_t next; /* number of the sample to look at next                          */
 	uint64_t collected;
 	double min_w, max_w, longest_s;
-	double seen_s;     /* weight in the buckets */
-	double period_s;   /* of the load, worked out when its end was covered; NAN none */
+	double seen_s;        /* weight in the buckets */
+	double period_s;      /* of the load, worked out when its end was covered; NAN none */
 	double hint_period_s; /* of the load as its owner knows it; NAN: none               */
-	double near_min_w, near_max_w; /* within 2 s of it */
+	double near_min_w, near_max_w;     /* within 2 s of it */
 	double begin_slope_w, end_slope_w; /* most power change around each edge */
 	double begin_tick_slope_w, end_tick_slope_w;
-	double noise_w;    /* s.d. from differences of neighbours */
+	double noise_w; /* s.d. from differences of neighbours */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds */
 };

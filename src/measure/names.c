@@ -23,12 +23,12 @@ const struct gw_code_info *gw_code_info(unsigned code)
 	return code < COUNT(rows) ? &rows[code] : NULL;
 }
 
-#define NAMES(function, ...)                                          \
-	const char *function(unsigned i)                              \
-	{                                                             \
-		static const char *const names[] = { __VA_ARGS__ };   \
-                                                                      \
-		return i < COUNT(names) ? names[i] : "unknown";       \
+#define NAMES(function, ...)                                        \
+	const char *function(unsigned i)                            \
+	{                                                           \
+		static const char *const names[] = { __VA_ARGS__ }; \
+                                                                    \
+		return i < COUNT(names) ? names[i] : "unknown";     \
 	}
 
 NAMES(gw_validity_name, "valid", "suspect", "invalid", "no-result")

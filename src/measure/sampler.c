@@ -5,10 +5,10 @@
 
 #define DRAIN_NS     NS_PER_S
 #define WHO_NS       NS_PER_S
-#define IDLE_NS      NS_PER_S /* figures, while nobody has a window open */
+#define IDLE_NS      NS_PER_S             /* figures, while nobody has a window open */
 #define STEP_NS      ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
-#define COARSE_S     0.5      /* a ring with wider spacing shows no shape */
-#define RING_AGE_NS  (20 * NS_PER_MS) /* the newest sample of an H200 is 10 to 18 ms old */
+#define COARSE_S     0.5                  /* a ring with wider spacing shows no shape */
+#define RING_AGE_NS  (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
 #define SETTLE_TRIES 5
 
 static void emit(struct sampler *s, const struct event *e)
@@ -104,6 +104,18 @@ static void choose_shape(struct sampler *s)
 		s->set.spacing_s = (double)s->opt.interval_ns * 1e-9;
 }
 
+/* What was learned on this card before, or what is said of its kind. */
+static void know_sensor(struct sampler *s)
+{
+	char dir[512], why[256];
+	const char *from = s->opt.cache_dir;
+
+	if (!from)
+		from = sensor_directory(dir, sizeof(dir)) == 0 ? dir : NULL;
+	sensor_known_tap(&s->tap, from && *from ? from : NULL, &s->set.sensor, why,
+			 sizeof(why));
+}
+
 int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 		 const struct sampler_options *options,
 		 void (*emit_fn)(void *arg, const struct event *e), void *arg)
@@ -121,7 +133,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	tap_read(&s->tap, GW_TIERS_COMMON, false, &s->r);
 	s->opened = s->tap.opened;
 	s->answers = s->r.state == GW_DEVICE_OK;
-	sensor_for(&s->set.sensor, &s->r, options->cache_dir);
+	know_sensor(s);
 	s->set.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
 	s->set.mig = s->r.mig_count > 0;
 	s->set.shape = SHAPE_NONE;
@@ -407,9 +419,9 @@ static uint64_t drain_period(const struct sampler *s)
 uint64_t sampler_step(struct sampler *s, bool active)
 {
 	uint64_t now = now_ns(s);
-	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS ?
-				 s->opt.interval_ns :
-				 IDLE_NS;
+	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS
+				 ? s->opt.interval_ns
+				 : IDLE_NS;
 	bool ring = !s->polled && s->set.shape != SHAPE_NONE;
 	unsigned missed;
 

@@ -58,4 +58,8 @@ struct sensor {
 	uint64_t wall_ns;          /* when it was learned; 0: assumed                        */
 };
 
+struct tap;
+int sensor_directory(char *out, size_t size);
+int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *note, size_t size);
+
 #endif

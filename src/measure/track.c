@@ -272,9 +272,9 @@ static void throttling(const struct track_window *w, struct gw_energy *r)
 	r->throttle_sampled = !counted;
 	r->throttle_joules = w->reasons_seen ? w->held_j : NAN;
 	for (unsigned i = 0; i < GW_THROTTLES; i++) {
-		double s = counted ? w->limited_end[i] - w->limited_begin[i]
-				   : w->reasons_seen ? w->sampled_s[i]
-						     : NAN;
+		double s = counted           ? w->limited_end[i] - w->limited_begin[i]
+			   : w->reasons_seen ? w->sampled_s[i]
+					     : NAN;
 
 		/* The counters of a driver that was loaded anew are no difference. */
 		r->throttle_seconds[i] = s < 0 ? NAN : fmin(s, r->seconds);
@@ -307,8 +307,8 @@ static void circumstances(const struct track *t, const struct track_window *w,
 		r->codes |= bit(GW_CODE_TEMP_DRIFT);
 	if (fabs(w->limit_end_w - w->limit_begin_w) > 0.5)
 		r->codes |= bit(GW_CODE_LIMIT_CHANGED);
-	if (r->seconds < SHORT_S || (double)w->e.collected * t->energy.set.spacing_s <
-					    10 * t->energy.set.window_s)
+	if (r->seconds < SHORT_S ||
+	    (double)w->e.collected * t->energy.set.spacing_s < 10 * t->energy.set.window_s)
 		r->codes |= bit(GW_CODE_SHORT);
 }
 
@@ -362,15 +362,16 @@ void track_evidence(const struct track_window *w, const struct gw_energy *r, uns
 	out[0] = '\0';
 	switch (code) {
 	case GW_CODE_FOREIGN_PROCESS:
-		snprintf(out, size, "%s (pid %lld), %.0f MiB", *w->foreign_name ? w->foreign_name : "a process",
+		snprintf(out, size, "%s (pid %lld), %.0f MiB",
+			 *w->foreign_name ? w->foreign_name : "a process",
 			 (long long)w->foreign_pid, (double)w->foreign_bytes / 1048576);
 		break;
 	case GW_CODE_THROTTLE_POWER:
 	case GW_CODE_THROTTLE_THERMAL:
 	case GW_CODE_THROTTLE_BRAKE:
 		share_of = worst_share(r, code, &s);
-		snprintf(out, size, "%.2f s of %.2f s (%.1f %%)%s", s, r->seconds, 100 * share_of,
-			 r->throttle_sampled ? ", sampled" : "");
+		snprintf(out, size, "%.2f s of %.2f s (%.1f %%)%s", s, r->seconds,
+			 100 * share_of, r->throttle_sampled ? ", sampled" : "");
 		break;
 	case GW_CODE_LIMIT_CHANGED:
 		snprintf(out, size, "%.0f W at the beginning, %.0f W at the end",
@@ -381,12 +382,13 @@ void track_evidence(const struct track_window *w, const struct gw_energy *r, uns
 			 100 * r->coverage_ratio, r->longest_gap_seconds);
 		break;
 	case GW_CODE_METERS_DISAGREE:
-		snprintf(out, size, "samples %.1f J, counter %.1f J: %+.1f %%", r->samples_joules,
-			 r->counter_joules, 100 * r->residual_ratio);
+		snprintf(out, size, "samples %.1f J, counter %.1f J: %+.1f %%",
+			 r->samples_joules, r->counter_joules, 100 * r->residual_ratio);
 		break;
 	case GW_CODE_ALIAS_SUSPECTED:
 		if (!isnan(r->load_period_seconds))
-			snprintf(out, size, "the load repeats every %.0f ms, samples come every %.0f ms",
+			snprintf(out, size,
+				 "the load repeats every %.0f ms, samples come every %.0f ms",
 				 1e3 * r->load_period_seconds, 1e3 * r->sample_spacing_seconds);
 		break;
 	case GW_CODE_TEMP_DRIFT:

@@ -70,7 +70,8 @@ bool track_done(const struct track *t, const struct track_window *w);
 void track_cut(struct track *t, struct track_window *w);
 
 /* What the window took.  own_only: somebody else on the GPU makes it invalid. */
-void track_result(struct track *t, struct track_window *w, bool own_only, struct gw_energy *ret);
+void track_result(struct track *t, struct track_window *w, bool own_only,
+		  struct gw_energy *ret);
 
 /* Shares the window's energy out among processes; rows in w->who.  After track_result. */
 void track_share(struct track *t, struct track_window *w, const struct gw_energy *result);

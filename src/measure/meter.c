@@ -1,0 +1,579 @@
+#include "meter.h"
+
+#include "sampler.h"
+
+#include "device/context.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define INTERVAL_NS  (100 * NS_PER_MS)
+#define INTERVAL_MIN NS_PER_MS
+#define ANCHOR_NS    (10 * NS_PER_S)
+#define JOIN_NS      (3 * NS_PER_S) /* a thread in a call that hangs is left behind after this */
+
+struct meter_device {
+	struct gw_meter *meter;
+	unsigned number;   /* in the meter                           */
+	unsigned position; /* in snapshots                           */
+	struct sampler sampler;
+	pthread_t thread;
+	bool started;
+	pthread_mutex_t lock; /* of all that follows                */
+	pthread_cond_t wake;  /* for the thread                     */
+	pthread_cond_t news;  /* for those who wait for a window    */
+	struct track track;
+	bool edge; /* a window began or ended            */
+	bool stop, gone;
+	uint64_t samples;
+};
+
+struct gw_meter {
+	struct gw_ctx *ctx;
+	const struct clock *clock;
+	bool manual, exclusive;
+	meter_listener *listen;
+	void *arg;
+	unsigned count;
+	struct meter_device **device;
+	pthread_mutex_t lock; /* of what follows */
+	struct gw_window *windows;
+	unsigned ids;
+};
+
+struct gw_window {
+	struct gw_meter *meter;
+	struct gw_window *next, **link;
+	unsigned id;
+	char label[64];
+	bool closed, waited;
+	struct track_window *track; /* one a device */
+	struct gw_energy *energy;   /* likewise     */
+};
+
+/* ---- the threads ---- */
+
+/* From the sampler, on its thread. */
+static void take(void *arg, const struct event *e)
+{
+	struct meter_device *d = arg;
+
+	pthread_mutex_lock(&d->lock);
+	track_feed(&d->track, e, NULL);
+	d->samples += e->type == EVENT_POWER;
+	if (d->meter->listen)
+		d->meter->listen(d->meter->arg, d->number, e);
+	pthread_cond_broadcast(&d->news);
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* Does what is due; returns when to come again. */
+static uint64_t step(struct meter_device *d)
+{
+	bool edge, active;
+
+	pthread_mutex_lock(&d->lock);
+	edge = d->edge;
+	d->edge = false;
+	active = d->track.open != NULL;
+	pthread_mutex_unlock(&d->lock);
+	if (edge)
+		sampler_edge(&d->sampler);
+	return sampler_step(&d->sampler, active);
+}
+
+static void sleep_or_wake(struct meter_device *d, uint64_t due_ns)
+{
+	struct timespec until = { .tv_sec = (time_t)(due_ns / NS_PER_S),
+				  .tv_nsec = (long)(due_ns % NS_PER_S) };
+
+	while (!d->stop && !d->edge &&
+	       pthread_cond_clockwait(&d->wake, &d->lock, CLOCK_MONOTONIC, &until) == 0)
+		;
+}
+
+static void *run(void *arg)
+{
+	struct meter_device *d = arg;
+	bool stop = false;
+
+	while (!stop) {
+		uint64_t due = step(d);
+
+		pthread_mutex_lock(&d->lock);
+		sleep_or_wake(d, due);
+		stop = d->stop;
+		pthread_mutex_unlock(&d->lock);
+	}
+	pthread_mutex_lock(&d->lock);
+	d->gone = true;
+	pthread_cond_broadcast(&d->news);
+	pthread_mutex_unlock(&d->lock);
+	return NULL;
+}
+
+static int start_thread(struct meter_device *d)
+{
+	sigset_t all, old;
+	int err;
+
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	err = pthread_create(&d->thread, NULL, run, d);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	d->started = err == 0;
+	return err ? -GW_E_NOMEM : 0;
+}
+
+static bool wait_news(struct meter_device *d, uint64_t until_ns)
+{
+	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
+				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+
+	return pthread_cond_clockwait(&d->news, &d->lock, CLOCK_MONOTONIC, &until) == 0;
+}
+
+/* True: the thread has ended and been joined; false: it hangs in the driver and is left behind,
+ * with all that it holds. */
+static bool end_thread(struct meter_device *d)
+{
+	uint64_t until = clock_mono_ns(clock_real()) + JOIN_NS;
+	bool gone;
+
+	if (!d->started)
+		return true;
+	pthread_mutex_lock(&d->lock);
+	d->stop = true;
+	pthread_cond_signal(&d->wake);
+	while (!d->gone && wait_news(d, until))
+		;
+	gone = d->gone;
+	pthread_mutex_unlock(&d->lock);
+	if (gone)
+		pthread_join(d->thread, NULL);
+	else
+		pthread_detach(d->thread);
+	return gone;
+}
+
+/* ---- the meter ---- */
+
+static int add_device(struct gw_meter *m, unsigned position, const struct sampler_options *opt)
+{
+	struct meter_device *d = calloc(1, sizeof(*d));
+	int err;
+
+	if (!d)
+		return -GW_E_NOMEM;
+	d->meter = m;
+	d->number = m->count;
+	d->position = position;
+	pthread_mutex_init(&d->lock, NULL);
+	pthread_cond_init(&d->wake, NULL);
+	pthread_cond_init(&d->news, NULL);
+	err = sampler_init(&d->sampler, m->ctx, position, opt, take, d);
+	if (err) {
+		free(d);
+		return err;
+	}
+	track_init(&d->track, &d->sampler.set, (double)opt->interval_ns * 1e-9);
+	m->device[m->count++] = d;
+	return m->manual ? 0 : start_thread(d);
+}
+
+/* Positions in a snapshot of the devices that the selectors name. */
+static int select_devices(struct gw_ctx *ctx, const char *const *gpus, unsigned **ret,
+			  unsigned *ret_count)
+{
+	struct gw_snapshot *snap;
+	unsigned n = 0, *list;
+	int err = gw_snapshot_new(ctx, &snap);
+
+	if (err)
+		return err;
+	err = gw_snapshot_take(snap, GW_TIER_STATIC);
+	list = calloc(gw_snapshot_device_count(snap) + 1, sizeof(*list));
+	if (!err && !list)
+		err = -GW_E_NOMEM;
+	for (unsigned i = 0; !err && i < gw_snapshot_device_count(snap); i++) {
+		bool wanted = !gpus;
+
+		for (unsigned k = 0; gpus && gpus[k]; k++)
+			wanted |= gw_device_matches(gw_snapshot_device(snap, i), gpus[k]) == 1;
+		if (wanted)
+			list[n++] = i;
+	}
+	gw_snapshot_free(snap);
+	if (!err && gpus && gpus[0] && n == 0)
+		err = -GW_E_NODEV;
+	if (err) {
+		free(list);
+		return err;
+	}
+	*ret = list;
+	*ret_count = n;
+	return 0;
+}
+
+static int take_options(const struct gw_meter_options *given, struct gw_meter_options *known)
+{
+	memset(known, 0, sizeof(*known));
+	if (given) {
+		if (given->size < sizeof(size_t) || given->size % sizeof(size_t))
+			return -GW_E_ARG;
+		memcpy(known, given,
+		       given->size < sizeof(*known) ? given->size : sizeof(*known));
+	}
+	if (!known->interval_ns)
+		known->interval_ns = INTERVAL_NS;
+	if (!known->anchor_ns)
+		known->anchor_ns = ANCHOR_NS;
+	if (known->interval_ns < INTERVAL_MIN || known->anchor_ns < NS_PER_S ||
+	    known->flags & ~(unsigned)(GW_METER_HOST | GW_METER_PROCESSES | GW_METER_MANUAL))
+		return -GW_E_ARG;
+	return 0;
+}
+
+int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
+		struct gw_meter **ret_meter)
+{
+	struct gw_meter_options o;
+	struct sampler_options so = { .own_pid = getpid(), .always = config->always };
+	unsigned *list = NULL, count = 0;
+	struct gw_meter *m;
+	int err = take_options(config->options, &o);
+
+	if (!err)
+		err = select_devices(ctx, o.gpus, &list, &count);
+	if (err)
+		return err;
+	m = calloc(1, sizeof(*m));
+	if (m)
+		m->device = calloc(count + 1, sizeof(struct meter_device *));
+	if (!m || !m->device) {
+		free(m);
+		free(list);
+		return -GW_E_NOMEM;
+	}
+	m->ctx = ctx;
+	m->clock = ctx->clock;
+	m->manual = o.flags & GW_METER_MANUAL;
+	m->listen = config->listen;
+	m->arg = config->arg;
+	pthread_mutex_init(&m->lock, NULL);
+	so.interval_ns = o.interval_ns;
+	so.anchor_ns = o.anchor_ns;
+	so.processes = o.flags & GW_METER_PROCESSES;
+	so.cache_dir = o.cache_dir;
+	for (unsigned i = 0; i < count && !err; i++)
+		err = add_device(m, list[i], &so);
+	free(list);
+	if (err) {
+		gw_meter_stop(m);
+		return err;
+	}
+	*ret_meter = m;
+	return 0;
+}
+
+int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
+		   struct gw_meter **ret_meter)
+{
+	return meter_start(ctx, &(struct meter_config){ .options = options }, ret_meter);
+}
+
+void gw_meter_stop(struct gw_meter *m)
+{
+	bool all = true;
+
+	if (!m)
+		return;
+	for (unsigned i = 0; i < m->count; i++)
+		all = end_thread(m->device[i]) && all;
+	if (!all)
+		return; /* a call under way still uses what we would free */
+	while (m->windows)
+		gw_window_free(m->windows);
+	for (unsigned i = 0; i < m->count; i++) {
+		sampler_done(&m->device[i]->sampler);
+		pthread_cond_destroy(&m->device[i]->wake);
+		pthread_cond_destroy(&m->device[i]->news);
+		pthread_mutex_destroy(&m->device[i]->lock);
+		free(m->device[i]);
+	}
+	pthread_mutex_destroy(&m->lock);
+	free(m->device);
+	free(m);
+}
+
+unsigned gw_meter_device_count(const struct gw_meter *m)
+{
+	return m->count;
+}
+
+unsigned gw_meter_device(const struct gw_meter *m, unsigned i)
+{
+	return i < m->count ? m->device[i]->position : UINT32_MAX;
+}
+
+uint64_t gw_meter_poll(struct gw_meter *m)
+{
+	uint64_t next = UINT64_MAX;
+
+	for (unsigned i = 0; m->manual && i < m->count; i++) {
+		uint64_t due = step(m->device[i]);
+
+		next = due < next ? due : next;
+	}
+	return next;
+}
+
+void meter_own(struct gw_meter *m, int64_t pid)
+{
+	for (unsigned i = 0; i < m->count; i++)
+		__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid, __ATOMIC_RELAXED);
+}
+
+void meter_exclusive(struct gw_meter *m, bool on)
+{
+	m->exclusive = on;
+}
+
+void meter_baseline(struct gw_meter *m, unsigned i, double no_context_w, double context_w)
+{
+	struct meter_device *d = m->device[i];
+
+	pthread_mutex_lock(&d->lock);
+	d->track.no_context_w = no_context_w;
+	d->track.context_w = context_w;
+	pthread_mutex_unlock(&d->lock);
+}
+
+const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device)
+{
+	return &m->device[device]->sampler.set;
+}
+
+void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
+{
+	struct meter_device *d = m->device[i];
+
+	pthread_mutex_lock(&d->lock);
+	*ret = (struct meter_progress){ d->samples, d->sampler.ticks, d->sampler.missed,
+					d->track.last_tick_w };
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* ---- windows ---- */
+
+/* To the track and to whoever listens; the thread reads what the edge needs. */
+static void tell(struct meter_device *d, const struct event *e, struct track_window *w)
+{
+	pthread_mutex_lock(&d->lock);
+	track_feed(&d->track, e, w);
+	if (d->meter->listen)
+		d->meter->listen(d->meter->arg, d->number, e);
+	d->edge = true;
+	pthread_cond_signal(&d->wake);
+	pthread_mutex_unlock(&d->lock);
+}
+
+static void link_window(struct gw_meter *m, struct gw_window *w)
+{
+	pthread_mutex_lock(&m->lock);
+	w->id = ++m->ids;
+	w->next = m->windows;
+	w->link = &m->windows;
+	if (w->next)
+		w->next->link = &w->next;
+	m->windows = w;
+	pthread_mutex_unlock(&m->lock);
+}
+
+int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
+		   struct gw_window **ret_window)
+{
+	struct event e = { .type = EVENT_OPEN };
+	uint64_t now = clock_mono_ns(m->clock);
+	struct gw_window *w;
+
+	if (begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
+		return -GW_E_ARG;
+	w = calloc(1, sizeof(*w));
+	if (w) {
+		w->track = calloc(m->count + 1, sizeof(*w->track));
+		w->energy = calloc(m->count + 1, sizeof(*w->energy));
+	}
+	if (!w || !w->track || !w->energy) {
+		if (w) {
+			free(w->track);
+			free(w->energy);
+		}
+		free(w);
+		return -GW_E_NOMEM;
+	}
+	w->meter = m;
+	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
+	link_window(m, w);
+	e.t_ns = begin_ns ? begin_ns : now;
+	e.u.window.id = w->id;
+	e.u.window.period_s = NAN;
+	memcpy(e.u.window.label, w->label, sizeof(e.u.window.label));
+	for (unsigned i = 0; i < m->count; i++)
+		tell(m->device[i], &e, &w->track[i]);
+	*ret_window = w;
+	return 0;
+}
+
+int gw_window_close(struct gw_window *w, uint64_t end_ns)
+{
+	struct event e = { .type = EVENT_CLOSE };
+	uint64_t now = clock_mono_ns(w->meter->clock);
+
+	if (w->closed)
+		return -GW_E_STATE;
+	e.t_ns = end_ns ? end_ns : now;
+	if (e.t_ns > now || (w->meter->count && e.t_ns < w->track[0].e.begin_ns))
+		return -GW_E_ARG;
+	if (w->meter->count && e.t_ns == w->track[0].e.begin_ns)
+		e.t_ns++; /* a window has a length */
+	e.u.window.id = w->id;
+	for (unsigned i = 0; i < w->meter->count; i++)
+		tell(w->meter->device[i], &e, NULL);
+	w->closed = true;
+	return 0;
+}
+
+static bool done(struct meter_device *d, const struct track_window *w)
+{
+	return track_done(&d->track, w) || !d->sampler.answers;
+}
+
+/* Waits for the sample that covers its end, on device i. */
+static bool wait_device(struct gw_window *w, unsigned i, uint64_t until_ns)
+{
+	struct meter_device *d = w->meter->device[i];
+	bool ok;
+
+	if (w->meter->manual) {
+		uint64_t now = clock_mono_ns(w->meter->clock);
+
+		while (!done(d, &w->track[i]) && now < until_ns) {
+			uint64_t due = gw_meter_poll(w->meter);
+
+			clock_sleep_until(w->meter->clock, due < until_ns ? due : until_ns);
+			now = clock_mono_ns(w->meter->clock);
+		}
+		return done(d, &w->track[i]);
+	}
+	pthread_mutex_lock(&d->lock);
+	while (!(ok = done(d, &w->track[i])) && wait_news(d, until_ns))
+		;
+	pthread_mutex_unlock(&d->lock);
+	return ok;
+}
+
+static void work_out(struct gw_window *w, unsigned i, bool last)
+{
+	struct meter_device *d = w->meter->device[i];
+
+	pthread_mutex_lock(&d->lock);
+	w->energy[i].device = i;
+	if (last)
+		track_cut(&d->track, &w->track[i]);
+	track_result(&d->track, &w->track[i], w->meter->exclusive, &w->energy[i]);
+	if (last) {
+		track_share(&d->track, &w->track[i], &w->energy[i]);
+		track_forget(&d->track, &w->track[i]);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
+{
+	uint64_t until = clock_mono_ns(w->meter->clock) + timeout_ns;
+	int err = 0;
+
+	if (!w->closed)
+		return -GW_E_STATE;
+	if (w->waited)
+		return 0;
+	for (unsigned i = 0; i < w->meter->count; i++) {
+		if (!wait_device(w, i, until))
+			err = -GW_E_TIMEOUT;
+		work_out(w, i, true);
+	}
+	w->waited = true;
+	return err;
+}
+
+const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)
+{
+	if (i >= w->meter->count)
+		return NULL;
+	if (!w->waited)
+		work_out(w, i, false);
+	return &w->energy[i];
+}
+
+const char *gw_window_label(const struct gw_window *w)
+{
+	return w->label;
+}
+
+void gw_window_free(struct gw_window *w)
+{
+	if (!w)
+		return;
+	for (unsigned i = 0; i < w->meter->count; i++) {
+		struct meter_device *d = w->meter->device[i];
+
+		pthread_mutex_lock(&d->lock);
+		track_forget(&d->track, &w->track[i]);
+		pthread_mutex_unlock(&d->lock);
+	}
+	pthread_mutex_lock(&w->meter->lock);
+	*w->link = w->next;
+	if (w->next)
+		w->next->link = w->link;
+	pthread_mutex_unlock(&w->meter->lock);
+	free(w->track);
+	free(w->energy);
+	free(w);
+}
+
+void window_period(struct gw_window *w, double period_s)
+{
+	for (unsigned i = 0; i < w->meter->count; i++) {
+		pthread_mutex_lock(&w->meter->device[i]->lock);
+		w->track[i].e.hint_period_s = period_s;
+		pthread_mutex_unlock(&w->meter->device[i]->lock);
+	}
+}
+
+void window_evidence(const struct gw_window *w, unsigned i, unsigned code, char *out,
+		     size_t size)
+{
+	track_evidence(&w->track[i], &w->energy[i], code, out, size);
+}
+
+const struct attribute *window_processes(const struct gw_window *w, unsigned i)
+{
+	return &w->track[i].who;
+}
+
+int64_t window_foreign(struct gw_window *w, unsigned i)
+{
+	struct meter_device *d = w->meter->device[i];
+	int64_t pid;
+
+	pthread_mutex_lock(&d->lock);
+	pid = w->track[i].foreign_pid;
+	pthread_mutex_unlock(&d->lock);
+	return pid;
+}

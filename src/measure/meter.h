@@ -1,0 +1,59 @@
+/* meter: the inside of struct gw_meter, for the program's own commands.
+ *
+ * One sampler and one track for each GPU, one thread for each pair.  A track is touched under its
+ * device's lock only; drivers are asked outside of it. */
+#ifndef GW_MEASURE_METER_H
+#define GW_MEASURE_METER_H
+
+#include "event.h"
+#include "sensor.h"
+#include "track.h"
+
+#include <gpuward.h>
+
+/* Everything that is read, as it is read, on the thread that read it, in the order in which
+ * results are made of it.  `device` counts the meter's devices. */
+typedef void meter_listener(void *arg, unsigned device, const struct event *e);
+
+struct meter_config {
+	const struct gw_meter_options *options; /* NULL: defaults */
+	meter_listener *listen;                 /* NULL: nobody   */
+	void *arg;
+	bool always; /* figures at the interval even without a window */
+};
+
+/* gw_meter_start with more to say. */
+int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
+		struct gw_meter **ret_meter);
+
+/* Whose processes are not foreign from now on: this one and those below it. */
+void meter_own(struct gw_meter *m, int64_t pid);
+
+/* Somebody else on a GPU makes windows that end from now on invalid. */
+void meter_exclusive(struct gw_meter *m, bool on);
+
+/* Baselines for sharing energy out among processes; NAN: unknown. */
+void meter_baseline(struct gw_meter *m, unsigned device, double no_context_w, double context_w);
+
+/* How device i is measured.  Lives as long as the meter. */
+const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device);
+
+/* Samples so far: for a progress line. */
+struct meter_progress {
+	uint64_t samples, ticks, missed;
+	double power_w; /* latest, NAN unknown */
+};
+void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
+
+/* Period of the load, where its owner knows it, for telling aliases; before the window's end. */
+void window_period(struct gw_window *w, double period_s);
+
+/* Evidence for a code, and who took what, of a window that was waited for. */
+void window_evidence(const struct gw_window *w, unsigned device, unsigned code, char *out,
+		     size_t size);
+const struct attribute *window_processes(const struct gw_window *w, unsigned device);
+
+/* Is a foreign process known to be on device i in this (open) window?  Its pid, or 0. */
+int64_t window_foreign(struct gw_window *w, unsigned device);
+
+#endif
