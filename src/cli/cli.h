@@ -23,10 +23,9 @@ struct cli {
 	const char *color, *backend, *nvml_library, *simulate, *root;
 	uint64_t timeout_ns;
 	struct option_list gpu;
-	/* snapshot */
-	const char *watch;
-	bool all, no_processes;
-	uint64_t settle_ns;
+	void *own; /* the command's own options: `options_size` bytes, zero where not given */
+	int argc;  /* the words that are no options, when the command takes any */
+	char **argv;
 	/* filled by cli_open() */
 	struct gw_ctx *ctx;
 	struct gw_snapshot *snap;
@@ -35,11 +34,13 @@ struct cli {
 
 struct command {
 	const char *name;
-	const char *summary;     /* for the list of commands, one line       */
-	const char *description; /* for its --help                           */
-	const char *examples;    /* lines, indented                          */
-	const struct option *options;
-	int (*run)(struct cli *c); /* returns an exit code                   */
+	const char *summary;          /* for the list of commands, one line       */
+	const char *description;      /* for its --help                           */
+	const char *examples;         /* lines, indented                          */
+	const char *arguments;        /* for the usage line, "RESULT..."; NULL: takes none */
+	const struct option *options; /* offsets into the command's own struct ... */
+	size_t options_size;          /* ... of this size, reached through cli.own */
+	int (*run)(struct cli *c);    /* returns an exit code                   */
 };
 
 extern const struct option cli_common_options[];

@@ -12,6 +12,17 @@
 #include <string.h>
 #include <time.h>
 
+struct given {
+	const char *watch;
+	bool all, no_processes;
+	uint64_t settle_ns;
+};
+
+static const struct given *given(const struct cli *c)
+{
+	return c->own;
+}
+
 enum {
 	INDEX,
 	NAME,
@@ -257,7 +268,7 @@ static void print_absent(const struct cli *c)
 		if (!render_shows(&c->filter, i))
 			continue;
 		printf("\nNot known of GPU %u%s:\n", d->index,
-		       c->all ? "" : " (--all asks for more)");
+		       given(c)->all ? "" : " (--all asks for more)");
 		for (unsigned q = 0; q < d->value_count; q++)
 			if (d->value_absence[q] != GW_HAVE &&
 			    d->value_absence[q] != GW_ABSENT_NOT_READ)
@@ -296,7 +307,7 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 	print_notes(c);
 	if (list)
 		print_processes(c, list);
-	if (c->all)
+	if (given(c)->all)
 		print_asked(c);
 	if (c->verbose)
 		print_absent(c);
@@ -310,7 +321,7 @@ static int show(const struct cli *c, const struct gw_process_list *list)
 		print_tables(c, list);
 		return EXIT_OK;
 	}
-	cli_document_begin(&doc, !c->watch); /* one line each when watching */
+	cli_document_begin(&doc, !given(c)->watch); /* one line each when watching */
 	render_snapshot(&doc.json, c->snap, list, &c->filter);
 	return cli_document_end(&doc);
 }
@@ -328,7 +339,7 @@ static void sleep_until(uint64_t ns)
 
 static unsigned tiers_of(const struct cli *c)
 {
-	return GW_TIERS_COMMON | GW_TIER_ENERGY | (c->all ? GW_TIER_ASKED : 0);
+	return GW_TIERS_COMMON | GW_TIER_ENERGY | (given(c)->all ? GW_TIER_ASKED : 0);
 }
 
 static int take(struct cli *c, struct gw_process_list *list)
@@ -376,30 +387,31 @@ static int watch(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 
 /* A person would rather wait a moment than read "CPU -"; a program asks for it (--settle).
  * Profiling metrics (--all) are differences over more than 100 ms. */
-static void settle(struct cli *c)
+static bool settle(const struct cli *c)
 {
+	uint64_t ns = given(c)->settle_ns;
 	double v;
 
-	if (c->all && c->settle_ns < 150 * NS_PER_MS)
-		c->settle_ns = 150 * NS_PER_MS;
-	if (!c->settle_ns && !c->json &&
+	if (given(c)->all && ns < 150 * NS_PER_MS)
+		ns = 150 * NS_PER_MS;
+	if (!ns && !c->json &&
 	    gw_snapshot_host(c->snap, GW_H_CPU_UTILIZATION, &v) == GW_ABSENT_FIRST_READING)
-		c->settle_ns = 100 * NS_PER_MS;
-	if (c->settle_ns)
-		sleep_until(clock_mono_ns(clock_real()) + c->settle_ns);
+		ns = 100 * NS_PER_MS;
+	if (ns)
+		sleep_until(clock_mono_ns(clock_real()) + ns);
+	return ns > 0;
 }
 
 static int run_with(struct cli *c, struct gw_process_list *list, uint64_t every_ns)
 {
 	int code;
 
-	settle(c);
-	if (c->settle_ns || list) {
+	if (settle(c) || list) {
 		code = take(c, list);
 		if (code != EXIT_OK)
 			return code;
 	}
-	if (c->watch)
+	if (given(c)->watch)
 		return watch(c, list, every_ns);
 	code = show(c, list);
 	return code == EXIT_OK ? cli_outcome(c) : code;
@@ -411,16 +423,16 @@ static int run(struct cli *c)
 	uint64_t every_ns = NS_PER_S;
 	int code;
 
-	if (c->watch &&
-	    (option_duration(c->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS)) {
+	if (given(c)->watch &&
+	    (option_duration(given(c)->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS)) {
 		cli_error("--watch takes a time of at least 10ms such as 2s, not '%s'",
-			  c->watch);
+			  given(c)->watch);
 		return EXIT_USAGE;
 	}
 	code = cli_open(c, tiers_of(c));
 	if (code != EXIT_OK)
 		return code;
-	if (!c->no_processes && gw_process_list_new(c->ctx, &list) != 0) {
+	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0) {
 		cli_error("%s", gw_strerror(-GW_E_NOMEM));
 		return EXIT_FAILED;
 	}
@@ -430,14 +442,14 @@ static int run(struct cli *c)
 }
 
 static const struct option options[] = {
-	{ "watch", 'w', OPTION_OPTIONAL, offsetof(struct cli, watch), "TIME",
+	{ "watch", 'w', OPTION_OPTIONAL, offsetof(struct given, watch), "TIME",
 	  "again and again, every TIME (default: 1s); JSON then is one line each", NULL, "1s" },
-	{ "settle", 0, OPTION_DURATION, offsetof(struct cli, settle_ns), "TIME",
+	{ "settle", 0, OPTION_DURATION, offsetof(struct given, settle_ns), "TIME",
 	  "wait this long before the second CPU reading", NULL, NULL },
-	{ "all", 'a', OPTION_FLAG, offsetof(struct cli, all), NULL,
+	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
 	  "also what is costly to ask: PCIe traffic, GPM metrics, SRAM state (takes 0.2 s)",
 	  NULL, NULL },
-	{ "no-processes", 0, OPTION_FLAG, offsetof(struct cli, no_processes), NULL,
+	{ "no-processes", 0, OPTION_FLAG, offsetof(struct given, no_processes), NULL,
 	  "do not list processes", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
@@ -456,5 +468,6 @@ const struct command command_snapshot = {
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --watch=200ms --json   one line each\n",
 	.options = options,
+	.options_size = sizeof(struct given),
 	.run = run,
 };

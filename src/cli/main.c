@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -16,8 +17,6 @@ static const struct command *const commands[] = {
 	&command_doctor,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
-
-static const struct option no_options[] = { { NULL, 0, 0, 0, NULL, NULL, NULL, NULL } };
 
 static int help(void)
 {
@@ -46,7 +45,8 @@ static int command_help(const struct command *cmd)
 
 	snprintf(title, sizeof(title), "gpuward %s: %s", cmd->name, cmd->summary);
 	term_wrap("", 0, title, term_width());
-	printf("\nUsage: gpuward %s [OPTIONS]\n\n", cmd->name);
+	printf("\nUsage: gpuward %s [OPTIONS]%s%s\n\n", cmd->name, cmd->arguments ? " " : "",
+	       cmd->arguments ? cmd->arguments : "");
 	term_wrap("", 0, cmd->description, term_width());
 	if (cmd->options) {
 		printf("\nOptions:\n");
@@ -80,22 +80,28 @@ static int unknown_command(const char *word)
 	return EXIT_USAGE;
 }
 
-static int run(const struct command *cmd, struct cli *c, int argc, char **argv)
+static int refuse_argument(const struct command *cmd, const char *word,
+			   const struct option_table *tables)
+{
+	const struct option *near = option_without_value(tables);
+
+	if (near)
+		cli_error("%s takes no argument '%s' (the value of --%s stands after '=')",
+			  cmd->name, word, near->name);
+	else
+		cli_error("%s takes no argument '%s'", cmd->name, word);
+	return EXIT_USAGE;
+}
+
+static int run(const struct command *cmd, struct cli *c, const struct option_table *tables)
 {
 	if (c->help)
 		return command_help(cmd);
-	if (argc > 1) {
-		bool value = c->watch || c->simulate; /* given, and perhaps meant for them */
-
-		cli_error("%s takes no argument '%s'%s", cmd->name, argv[1],
-			  value ? " (the value of --watch or --simulate stands after '=')"
-				: "");
-		return EXIT_USAGE;
-	}
+	if (c->argc > 0 && !cmd->arguments)
+		return refuse_argument(cmd, c->argv[0], tables);
 	return cmd->run(c);
 }
 
-static bool stalled;     /* a driver call hangs */
 static int output_error; /* errno of the first write that failed */
 
 /* Called before anything else can change errno. */
@@ -105,16 +111,26 @@ static void finish_output(void)
 		output_error = errno;
 }
 
-static int dispatch(int argc, char **argv)
+/* Zeroed memory for the command's own options, once. */
+static int own_options(struct cli *c, const struct command *cmd)
 {
-	static struct cli c; /* zero */
-	/* The command is the first word; options may stand before it. */
-	const struct command *cmd = argc > 1 && argv[1][0] != '-' ? find(argv[1]) : NULL;
-	const struct option *tables[3] = { cli_common_options, no_options, NULL };
-	char error[256];
-	int code;
+	if (c->own || cmd->options_size == 0)
+		return 0;
+	c->own = calloc(1, cmd->options_size);
+	if (!c->own)
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+	return c->own ? 0 : -1;
+}
 
-	term_init(NULL);
+/* Parses the words after `gpuward`, finds the command and runs it.  c->own is the caller's to
+ * free. */
+static int dispatch(struct cli *c, int argc, char **argv)
+{
+	/* The command is the first word; options may stand before it, but not its own. */
+	const struct command *cmd = argc > 1 && argv[1][0] != '-' ? find(argv[1]) : NULL;
+	struct option_table tables[3] = { { cli_common_options, c } };
+	char error[256];
+
 	if (argc > 1 && strcmp(argv[1], "help") == 0) {
 		cmd = argc > 2 ? find(argv[2]) : NULL;
 		return cmd ? command_help(cmd) : argc > 2 ? unknown_command(argv[2]) : help();
@@ -124,15 +140,17 @@ static int dispatch(int argc, char **argv)
 	if (cmd) {
 		argv++;
 		argc--;
-		tables[1] = cmd->options ? cmd->options : no_options;
+		if (own_options(c, cmd) != 0)
+			return EXIT_FAILED;
+		tables[1] = (struct option_table){ cmd->options, c->own };
 	}
-	if (option_parse(&argc, argv, tables, &c, error, sizeof(error)) != 0) {
+	if (option_parse(&argc, argv, tables, error, sizeof(error)) != 0) {
 		cli_error("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
 			  cmd ? cmd->name : "");
 		return EXIT_USAGE;
 	}
-	term_init(c.color);
-	if (c.version) {
+	term_init(c->color);
+	if (c->version) {
 		printf("gpuward %s\n", gw_version());
 		return EXIT_OK;
 	}
@@ -143,29 +161,36 @@ static int dispatch(int argc, char **argv)
 		argv++;
 		argc--;
 	}
-	if (!cmd && c.help)
+	if (!cmd && c->help)
 		return help();
-	if (!cmd && c.simulate && strcmp(c.simulate, "help") == 0)
+	if (!cmd && c->simulate && strcmp(c->simulate, "help") == 0)
 		cmd = &command_list; /* it will list the scenarios */
 	if (!cmd) {
 		cli_error("a command is missing; gpuward --help lists them");
 		return EXIT_USAGE;
 	}
-	code = run(cmd, &c, argc, argv);
-	finish_output();
-	stalled = cli_stalled(&c);
-	if (!stalled)
-		cli_close(&c);
-	return code == -1 ? EXIT_OK : code; /* -1: all was said */
+	if (own_options(c, cmd) != 0)
+		return EXIT_FAILED;
+	c->argc = argc - 1;
+	c->argv = argv + 1;
+	return run(cmd, c, tables);
 }
 
 int main(int argc, char **argv)
 {
+	static struct cli c; /* zero; too large for a stack */
+	bool stalled;        /* a driver call hangs */
 	int code;
 
 	signal(SIGPIPE, SIG_IGN);
-	code = dispatch(argc, argv);
+	term_init(NULL);
+	code = dispatch(&c, argc, argv);
 	finish_output();
+	stalled = cli_stalled(&c);
+	if (!stalled)
+		cli_close(&c);
+	free(c.own);
+	code = code == -1 ? EXIT_OK : code; /* -1: all was said */
 	if (output_error && output_error != EPIPE) {
 		cli_error("cannot write the output: %s", strerror(output_error));
 		return EXIT_FAILED;

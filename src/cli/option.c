@@ -11,21 +11,25 @@
 #include <string.h>
 
 struct parser {
-	const struct option *const *tables;
-	char *target;
+	const struct option_table *tables;
 	char *error;
 	size_t size;
 };
 
-static const struct option *find(const struct parser *p, const char *name, size_t len,
-				 char letter)
+/* An option and where its value goes. */
+struct found {
+	const struct option *option; /* NULL: there is none */
+	char *at;
+};
+
+static struct found find(const struct parser *p, const char *name, size_t len, char letter)
 {
-	for (unsigned t = 0; p->tables[t]; t++)
-		for (const struct option *o = p->tables[t]; o->name; o++)
+	for (const struct option_table *t = p->tables; t->options; t++)
+		for (const struct option *o = t->options; o->name; o++)
 			if (name ? strlen(o->name) == len && strncmp(o->name, name, len) == 0
 				 : o->letter == letter)
-				return o;
-	return NULL;
+				return (struct found){ o, (char *)t->target + o->offset };
+	return (struct found){ NULL, NULL };
 }
 
 static int unknown(const struct parser *p, const char *name, size_t len)
@@ -35,8 +39,8 @@ static int unknown(const struct parser *p, const char *name, size_t len)
 	const char *near;
 	unsigned n = 0;
 
-	for (unsigned t = 0; p->tables[t]; t++)
-		for (const struct option *o = p->tables[t]; o->name && n < 256; o++)
+	for (const struct option_table *t = p->tables; t->options; t++)
+		for (const struct option *o = t->options; o->name && n < 256; o++)
 			names[n++] = o->name;
 	snprintf(word, sizeof(word), "%.*s", (int)len, name);
 	near = suggest(word, names, n, sizeof(names[0]));
@@ -71,15 +75,16 @@ int option_duration(const char *text, uint64_t *ret_ns)
 	return -1;
 }
 
-static int set_choice(const struct parser *p, const struct option *o, const char *value)
+static int set_choice(const struct parser *p, struct found f, const char *value)
 {
+	const struct option *o = f.option;
 	const char *near;
 	struct buf b;
 	unsigned n = 0;
 
 	for (; o->choices[n]; n++) {
 		if (strcmp(o->choices[n], value) == 0) {
-			memcpy(p->target + o->offset, &o->choices[n], sizeof(const char *));
+			memcpy(f.at, &o->choices[n], sizeof(const char *));
 			return 0;
 		}
 	}
@@ -94,9 +99,10 @@ static int set_choice(const struct parser *p, const struct option *o, const char
 	return -1;
 }
 
-static int add_items(const struct parser *p, const struct option *o, const char *value)
+static int add_items(const struct parser *p, struct found f, const char *value)
 {
-	struct option_list *l = (struct option_list *)(void *)(p->target + o->offset);
+	struct option_list *l = (struct option_list *)(void *)f.at;
+	const struct option *o = f.option;
 
 	for (;;) {
 		size_t len = strcspn(value, ",");
@@ -119,24 +125,24 @@ static int add_items(const struct parser *p, const struct option *o, const char 
 	}
 }
 
-static int set(const struct parser *p, const struct option *o, const char *value)
+static int set(const struct parser *p, struct found f, const char *value)
 {
 	uint64_t ns;
 
-	switch (o->type) {
-	case OPTION_FLAG: *(bool *)(p->target + o->offset) = true; return 0;
+	switch (f.option->type) {
+	case OPTION_FLAG: *(bool *)f.at = true; return 0;
 	case OPTION_TEXT:
-	case OPTION_OPTIONAL: memcpy(p->target + o->offset, &value, sizeof(value)); return 0;
-	case OPTION_CHOICE: return set_choice(p, o, value);
-	case OPTION_LIST: return add_items(p, o, value);
+	case OPTION_OPTIONAL: memcpy(f.at, &value, sizeof(value)); return 0;
+	case OPTION_CHOICE: return set_choice(p, f, value);
+	case OPTION_LIST: return add_items(p, f, value);
 	case OPTION_DURATION:
 		if (option_duration(value, &ns) != 0 || ns == 0) {
 			snprintf(p->error, p->size,
-				 "--%s takes a time such as 100ms, 5s or 2m, not '%s'", o->name,
-				 value);
+				 "--%s takes a time such as 100ms, 5s or 2m, not '%s'",
+				 f.option->name, value);
 			return -1;
 		}
-		memcpy(p->target + o->offset, &ns, sizeof(ns));
+		memcpy(f.at, &ns, sizeof(ns));
 		return 0;
 	}
 	return -1;
@@ -147,7 +153,8 @@ static int parse_long(const struct parser *p, const char *word, const char *next
 {
 	size_t len = strcspn(word, "=");
 	const char *value = word[len] ? word + len + 1 : NULL;
-	const struct option *o = find(p, word, len, 0);
+	const struct found f = find(p, word, len, 0);
+	const struct option *o = f.option;
 
 	if (!o)
 		return unknown(p, word, len);
@@ -156,49 +163,50 @@ static int parse_long(const struct parser *p, const char *word, const char *next
 		return -1;
 	}
 	if (o->type == OPTION_FLAG)
-		return set(p, o, NULL);
+		return set(p, f, NULL);
 	if (o->type == OPTION_OPTIONAL)
-		return set(p, o, value ? value : o->fallback);
+		return set(p, f, value ? value : o->fallback);
 	if (value)
-		return set(p, o, value);
+		return set(p, f, value);
 	if (!next) {
 		snprintf(p->error, p->size, "--%s needs a value (%s)", o->name, o->metavar);
 		return -1;
 	}
-	return set(p, o, next) == 0 ? 1 : -1;
+	return set(p, f, next) == 0 ? 1 : -1;
 }
 
 /* "-x", "-xy" (flags), "-i 5s", "-i5s". */
 static int parse_short(const struct parser *p, const char *word, const char *next)
 {
 	for (; *word; word++) {
-		const struct option *o = find(p, NULL, 0, *word);
+		const struct found f = find(p, NULL, 0, *word);
+		const struct option *o = f.option;
 
 		if (!o) {
 			snprintf(p->error, p->size, "unknown option '-%c'", *word);
 			return -1;
 		}
 		if (o->type == OPTION_FLAG || (o->type == OPTION_OPTIONAL && !word[1])) {
-			if (set(p, o, o->fallback) != 0)
+			if (set(p, f, o->fallback) != 0)
 				return -1;
 			continue;
 		}
 		if (word[1])
-			return set(p, o, word + 1 + (word[1] == '='));
+			return set(p, f, word + 1 + (word[1] == '='));
 		if (!next) {
 			snprintf(p->error, p->size, "-%c needs a value (%s)", *word,
 				 o->metavar);
 			return -1;
 		}
-		return set(p, o, next) == 0 ? 1 : -1;
+		return set(p, f, next) == 0 ? 1 : -1;
 	}
 	return 0;
 }
 
-int option_parse(int *argc, char **argv, const struct option *const *tables, void *target,
-		 char *error, size_t size)
+int option_parse(int *argc, char **argv, const struct option_table *tables, char *error,
+		 size_t size)
 {
-	const struct parser p = { tables, target, error, size };
+	const struct parser p = { tables, error, size };
 	int words = 0, i = 1;
 
 	for (; i < *argc; i++) {
@@ -225,6 +233,22 @@ int option_parse(int *argc, char **argv, const struct option *const *tables, voi
 	*argc = words + 1;
 	argv[*argc] = NULL;
 	return 0;
+}
+
+const struct option *option_without_value(const struct option_table *tables)
+{
+	for (const struct option_table *t = tables; t->options; t++) {
+		for (const struct option *o = t->options; o->name; o++) {
+			const char *value;
+
+			if (o->type != OPTION_OPTIONAL)
+				continue;
+			memcpy(&value, (const char *)t->target + o->offset, sizeof(value));
+			if (value && value == o->fallback)
+				return o;
+		}
+	}
+	return NULL;
 }
 
 void option_help(const struct option *table, unsigned width)

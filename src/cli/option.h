@@ -1,7 +1,7 @@
 /* option: one row an option gives parsing, help and the "did you mean".
  *
- * Rows of several tables can be parsed at once into one struct: those common to all commands
- * and those of the command. */
+ * Several tables can be parsed at once, each into its own struct: the options common to all
+ * commands and those of the command. */
 #ifndef GW_CLI_OPTION_H
 #define GW_CLI_OPTION_H
 
@@ -37,10 +37,20 @@ struct option {
 	const char *fallback;
 };
 
-/* Parses argv[1..] into target.  Words that are no options, and all that stand after "--", are
- * left in argv[1..], counted by *argc.  0, or -1 with a sentence in error. */
-int option_parse(int *argc, char **argv, const struct option *const *tables, void *target,
-		 char *error, size_t size);
+/* A table and the struct that its offsets are of. */
+struct option_table {
+	const struct option *options; /* NULL ends an array of tables */
+	void *target;
+};
+
+/* Parses argv[1..] into the targets.  Words that are no options, and all that stand after "--",
+ * are left in argv[1..], counted by *argc.  0, or -1 with a sentence in error. */
+int option_parse(int *argc, char **argv, const struct option_table *tables, char *error,
+		 size_t size);
+
+/* The first OPTION_OPTIONAL that was given without a value, else NULL: a word that nobody
+ * expects was perhaps meant for it. */
+const struct option *option_without_value(const struct option_table *tables);
 
 /* "  -i, --interval TIME   text", wrapped at width, for one table. */
 void option_help(const struct option *table, unsigned width);

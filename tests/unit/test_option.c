@@ -33,9 +33,13 @@ static const struct option second[] = {
 	{ "list", 'l', OPTION_LIST, AT(list), "ITEM", "", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
-static const struct option *const tables[] = { first, second, NULL };
+static struct target got, got_second;
+static const struct option_table tables[] = {
+	{ first, &got },
+	{ second, &got_second },
+	{ NULL, NULL },
+};
 
-static struct target got;
 static char error[256];
 static char *words[16];
 static int count;
@@ -47,6 +51,7 @@ static int parse(const char *line)
 	char *save = NULL;
 
 	memset(&got, 0, sizeof(got));
+	memset(&got_second, 0, sizeof(got_second));
 	memset(words, 0, sizeof(words));
 	error[0] = '\0';
 	count = 0;
@@ -54,7 +59,7 @@ static int parse(const char *line)
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
 		words[count++] = strcmp(w, "_") == 0 ? w + 1 : w;
-	return option_parse(&count, words, tables, &got, error, sizeof(error));
+	return option_parse(&count, words, tables, error, sizeof(error));
 }
 
 static void reads_times_in_every_unit(void **state)
@@ -138,9 +143,9 @@ static void lists_grow_with_commas_and_repetition(void **state)
 {
 	(void)state;
 	assert_int_equal(parse("--list a,b -l c --list=d"), 0);
-	assert_int_equal(got.list.count, 4);
+	assert_int_equal(got_second.list.count, 4);
 	for (unsigned i = 0; i < 4; i++)
-		assert_int_equal(got.list.item[i][0], 'a' + (int)i);
+		assert_int_equal(got_second.list.item[i][0], 'a' + (int)i);
 }
 
 static void a_list_has_a_stated_end(void **state)
@@ -152,7 +157,7 @@ static void a_list_has_a_stated_end(void **state)
 		strcat(line, "x,");
 	line[strlen(line) - 1] = '\0';
 	assert_int_equal(parse(line), 0);
-	assert_int_equal(got.list.count, OPTION_LIST_MAX);
+	assert_int_equal(got_second.list.count, OPTION_LIST_MAX);
 	strcat(line, ",y");
 	assert_int_equal(parse(line), -1);
 	assert_string_equal(error, "--list: too many values");
@@ -185,9 +190,21 @@ static void refuses_with_a_sentence(void **state)
 	}
 }
 
+static void names_the_option_whose_value_may_stand_elsewhere(void **state)
+{
+	(void)state;
+	assert_int_equal(parse("--maybe word"), 0);
+	assert_ptr_equal(option_without_value(tables), &first[3]);
+	assert_int_equal(parse("--maybe=word"), 0);
+	assert_null(option_without_value(tables));
+	assert_int_equal(parse("word"), 0);
+	assert_null(option_without_value(tables));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(names_the_option_whose_value_may_stand_elsewhere),
 		cmocka_unit_test(reads_times_in_every_unit),
 		cmocka_unit_test(refuses_what_is_no_time),
 		cmocka_unit_test(takes_values_after_equals_blank_and_letter),
