@@ -1,0 +1,73 @@
+/* baseline: what a GPU draws when it does nothing, and the energy above that.
+ *
+ * Three kinds, never merged: no program has a context on it, a program has one and is idle, and
+ * just after a load.  A baseline is kept per uuid, driver, vbios, kind, power limit and
+ * persistence, for an hour of the wall clock. */
+#ifndef GW_MEASURE_BASELINE_H
+#define GW_MEASURE_BASELINE_H
+
+#include <gpuward.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum baseline_kind { BASELINE_NO_CONTEXT, BASELINE_CONTEXT_IDLE, BASELINE_HOT_IDLE, BASELINE_KINDS };
+
+struct baseline {
+	char uuid[96], driver[96], vbios[96];
+	enum baseline_kind kind;
+	double limit_w;     /* enforced power limit then; NAN unknown     */
+	int persistence;    /* 1, 0, -1 unknown                           */
+	double power_w;     /* mean                                       */
+	double u_w;         /* standard error of the mean                 */
+	double seconds;     /* how long it was looked at                  */
+	double temperature_c;
+	uint64_t wall_ns;   /* when it was taken                          */
+	uint64_t codes;     /* enum gw_code; baseline-contended: not idle */
+};
+
+/* "no-context", "context-idle", "hot-idle". */
+const char *baseline_kind_name(unsigned kind);
+
+struct baseline_plan {
+	enum baseline_kind kind;
+	double most_s;       /* 30: when to stop in any case                  */
+	double least_s;      /* 10: not before, and then                      */
+	double half_width_w; /* 1: when the 95 % half-width is not above this */
+	/* How far it is; NULL: nobody looks.  False ends it. */
+	bool (*progress)(void *ctx, double seconds, double power_w, double half_width_w);
+	void *ctx;
+};
+
+/* Takes one on device i of a running meter (real time).  A foreign process, throttling or a busy
+ * GPU during it: 0 with its code set, and it must not be kept.  0, -GW_E_NODEV, -GW_E_LOST or
+ * -GW_E_STATE (ended by progress). */
+int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
+		  struct baseline *ret);
+
+/* $XDG_CACHE_HOME/gpuward/baseline, else ~/.cache/gpuward/baseline.  0 or -GW_E_NOENT. */
+int baseline_directory(char *out, size_t size);
+
+/* Keeps it / finds the one that key (uuid, driver, vbios, kind, limit_w, persistence,
+ * temperature_c filled) may use now: not older than ttl_s by the wall clock, the same limit and
+ * persistence, and taken within 10 degrees of it.  load: 0, -GW_E_NOENT with a sentence in why
+ * (none, too old, other limit, other temperature, file damaged). */
+int baseline_save(const struct baseline *b, const char *dir, char *message, size_t size);
+int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t wall_now_ns,
+		  char *why, size_t size);
+
+/* Energy above the baseline. */
+struct baseline_net {
+	struct gw_interval joules; /* signed; NAN: unknown         */
+	double adjusted_joules;    /* never below 0                */
+	bool floored;              /* that bit                     */
+};
+
+/* Pure: gross energy over `seconds` less the baseline, interpolated from before to after (after
+ * may be NULL).  u: its standard error x duration, plus half the drift between the two, in
+ * quadrature with the gross's absolute uncertainty. */
+void baseline_net(const struct gw_energy *gross, const struct baseline *before,
+		  const struct baseline *after, struct baseline_net *ret);
+
+#endif
