@@ -7,14 +7,16 @@
 
 #include <gpuward.h>
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* Figures read at every tick, in this order in files. */
-#define EVENT_FIGURES(F)                                                         \
-	F(POWER)                                                                 \
-	F(POWER_AVERAGE) F(POWER_INSTANT) F(TEMPERATURE_GPU) F(UTILIZATION_GPU)  \
-		F(UTILIZATION_MEMORY) F(CLOCK_SM) F(CLOCK_MEMORY) F(MEMORY_USED) \
-			F(CLOCK_REASONS)
+#define EVENT_FIGURES(F)                                                        \
+	F(POWER)                                                                \
+	F(POWER_AVERAGE)                                                        \
+	F(POWER_INSTANT)                                                        \
+	F(TEMPERATURE_GPU) F(UTILIZATION_GPU) F(UTILIZATION_MEMORY) F(CLOCK_SM) \
+		F(CLOCK_MEMORY) F(MEMORY_USED) F(CLOCK_REASONS)
 enum event_figure {
 #define F(q) FIGURE_##q,
 	EVENT_FIGURES(F)
@@ -22,6 +24,10 @@ enum event_figure {
 		FIGURES
 };
 extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each */
+
+/* An event is a line of words parted by tabs: a letter, the time in ns, and what belongs to its
+ * type; "-" is what is not known.  Numbers are written so that they read back to the same bits. */
+#define EVENT_LINE_MAX 512
 
 enum event_type {
 	EVENT_POWER,   /* a power sample; t is its stamp                                     */
@@ -33,6 +39,9 @@ enum event_type {
 	EVENT_WHO,     /* closes the processes of t: how many, and whether all were seen     */
 	EVENT_OPEN,    /* a window begins                                                    */
 	EVENT_CLOSE,   /* it ends                                                            */
+	EVENT_PERIOD,  /* its owner knows the period of the load                             */
+	EVENT_RESULT,  /* its result was asked for: from here on nothing changes it          */
+	EVENT_IDLE,    /* baselines, for sharing energy out                                  */
 	EVENT_TYPES
 };
 
@@ -69,8 +78,20 @@ struct event {
 			unsigned id;
 			char label[64];
 			double period_s; /* of the load, NAN when its owner does not know */
+			int exclusive;   /* somebody else on the GPU makes it invalid     */
 		} window;
+		struct {
+			double no_context_w, context_w; /* NAN: not known */
+		} idle;
 	} u;
 };
+
+struct buf;
+
+/* Appends the line with its newline. */
+void event_write(struct buf *out, const struct event *e);
+
+/* Reads a line without its newline.  0 or -GW_E_PARSE. */
+int event_read(const char *line, struct event *ret);
 
 #endif

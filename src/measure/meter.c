@@ -58,16 +58,22 @@ struct gw_window {
 
 /* ---- the threads ---- */
 
+/* Everything passes here, so that whoever listens can do it all again.  Under the lock. */
+static void record(struct meter_device *d, const struct event *e, struct track_window *w)
+{
+	track_feed(&d->track, e, w);
+	if (d->meter->listen)
+		d->meter->listen(d->meter->arg, d->number, e);
+}
+
 /* From the sampler, on its thread. */
 static void take(void *arg, const struct event *e)
 {
 	struct meter_device *d = arg;
 
 	pthread_mutex_lock(&d->lock);
-	track_feed(&d->track, e, NULL);
+	record(d, e, NULL);
 	d->samples += e->type == EVENT_POWER;
-	if (d->meter->listen)
-		d->meter->listen(d->meter->arg, d->number, e);
 	pthread_cond_broadcast(&d->news);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -349,8 +355,11 @@ void meter_baseline(struct gw_meter *m, unsigned i, double no_context_w, double 
 	struct meter_device *d = m->device[i];
 
 	pthread_mutex_lock(&d->lock);
-	d->track.no_context_w = no_context_w;
-	d->track.context_w = context_w;
+	record(d,
+	       &(struct event){ .type = EVENT_IDLE,
+				.t_ns = clock_mono_ns(m->clock),
+				.u.idle = { no_context_w, context_w } },
+	       NULL);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -375,9 +384,7 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 static void tell(struct meter_device *d, const struct event *e, struct track_window *w)
 {
 	pthread_mutex_lock(&d->lock);
-	track_feed(&d->track, e, w);
-	if (d->meter->listen)
-		d->meter->listen(d->meter->arg, d->number, e);
+	record(d, e, w);
 	d->edge = true;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
@@ -485,8 +492,14 @@ static void work_out(struct gw_window *w, unsigned i, bool last)
 	pthread_mutex_lock(&d->lock);
 	w->energy[i].device = i;
 	if (last)
-		track_cut(&d->track, &w->track[i]);
-	track_result(&d->track, &w->track[i], w->meter->exclusive, &w->energy[i]);
+		record(d,
+		       &(struct event){ .type = EVENT_RESULT,
+					.t_ns = clock_mono_ns(w->meter->clock),
+					.u.window = { .id = w->id,
+						      .period_s = NAN,
+						      .exclusive = w->meter->exclusive } },
+		       NULL);
+	track_result(&d->track, &w->track[i], &w->energy[i]);
 	if (last) {
 		track_share(&d->track, &w->track[i], &w->energy[i]);
 		track_forget(&d->track, &w->track[i]);
@@ -551,7 +564,11 @@ void window_period(struct gw_window *w, double period_s)
 {
 	for (unsigned i = 0; i < w->meter->count; i++) {
 		pthread_mutex_lock(&w->meter->device[i]->lock);
-		w->track[i].e.hint_period_s = period_s;
+		record(w->meter->device[i],
+		       &(struct event){ .type = EVENT_PERIOD,
+					.t_ns = clock_mono_ns(w->meter->clock),
+					.u.window = { .id = w->id, .period_s = period_s } },
+		       NULL);
 		pthread_mutex_unlock(&w->meter->device[i]->lock);
 	}
 }

@@ -208,6 +208,18 @@ static void who(struct track *t, const struct event *e)
 	memset(&t->who, 0, sizeof(t->who));
 }
 
+/* Nothing more will come for this window; whatever is missing is missing. */
+static void settle(struct track *t, struct track_window *w, const struct event *e)
+{
+	w->exclusive = e->u.window.exclusive;
+	if (!w->e.end_ns)
+		energy_close(&w->e, e->t_ns);
+	if (!track_done(t, w)) {
+		energy_cut(&t->energy, &w->e);
+		w->codes |= bit(GW_CODE_TRUNCATED);
+	}
+}
+
 void track_feed(struct track *t, const struct event *e, struct track_window *memory)
 {
 	struct track_window *w;
@@ -244,6 +256,20 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 			energy_follow(&t->energy, &w->e);
 		}
 		break;
+	case EVENT_PERIOD:
+		w = track_find(t, e->u.window.id);
+		if (w)
+			w->e.hint_period_s = e->u.window.period_s;
+		break;
+	case EVENT_RESULT:
+		w = track_find(t, e->u.window.id);
+		if (w)
+			settle(t, w, e);
+		break;
+	case EVENT_IDLE:
+		t->no_context_w = e->u.idle.no_context_w;
+		t->context_w = e->u.idle.context_w;
+		break;
 	case EVENT_TYPES: break;
 	}
 }
@@ -251,14 +277,6 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 bool track_done(const struct track *t, const struct track_window *w)
 {
 	return w->e.end_ns && (w->e.ended || t->energy.set.shape == SHAPE_NONE);
-}
-
-void track_cut(struct track *t, struct track_window *w)
-{
-	if (!track_done(t, w)) {
-		energy_cut(&t->energy, &w->e);
-		w->codes |= bit(GW_CODE_TRUNCATED);
-	}
 }
 
 /* ---- results ---- */
@@ -312,7 +330,7 @@ static void circumstances(const struct track *t, const struct track_window *w,
 		r->codes |= bit(GW_CODE_SHORT);
 }
 
-void track_result(struct track *t, struct track_window *w, bool own_only, struct gw_energy *r)
+void track_result(struct track *t, struct track_window *w, struct gw_energy *r)
 {
 	unsigned device = r->device;
 
@@ -324,7 +342,7 @@ void track_result(struct track *t, struct track_window *w, bool own_only, struct
 	circumstances(t, w, r);
 	r->validity = energy_validity(r->codes);
 	if (throttled_badly(r) || r->coverage_ratio < COVERAGE_INVALID ||
-	    (own_only && r->codes & bit(GW_CODE_FOREIGN_PROCESS)))
+	    (w->exclusive && r->codes & bit(GW_CODE_FOREIGN_PROCESS)))
 		r->validity = r->validity > GW_INVALID ? r->validity : GW_INVALID;
 	if (isnan(r->joules.best))
 		r->validity = GW_NO_RESULT;

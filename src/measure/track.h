@@ -29,6 +29,7 @@ struct track_window {
 	int64_t foreign_pid;
 	uint64_t foreign_start, foreign_bytes;
 	char foreign_name[32];
+	bool exclusive;
 	/* Who took what; only where processes are asked for. */
 	struct attribute who;
 	struct energy_point who_from; /* up to where it was shared out */
@@ -66,14 +67,11 @@ struct track_window *track_find(struct track *t, unsigned id);
 /* Is the window's end covered by samples, and what was read for its end there? */
 bool track_done(const struct track *t, const struct track_window *w);
 
-/* Nothing more will come; whatever is missing is missing. */
-void track_cut(struct track *t, struct track_window *w);
+/* What the window took, so far or, after EVENT_RESULT, for good. */
+void track_result(struct track *t, struct track_window *w, struct gw_energy *ret);
 
-/* What the window took.  own_only: somebody else on the GPU makes it invalid. */
-void track_result(struct track *t, struct track_window *w, bool own_only,
-		  struct gw_energy *ret);
-
-/* Shares the window's energy out among processes; rows in w->who.  After track_result. */
+/* Shares the window's energy out among processes; rows in w->who.  Once, after EVENT_RESULT and
+ * track_result. */
 void track_share(struct track *t, struct track_window *w, const struct gw_energy *result);
 
 void track_forget(struct track *t, struct track_window *w);

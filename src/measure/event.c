@@ -1,0 +1,243 @@
+/* Events as lines of text: one table of fields for each type, read and written by loops. */
+#include "event.h"
+
+#include "base/buf.h"
+#include "base/number.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { END, U64, I64, REAL, UINT, INT, CODE, TEXT32, TEXT64 };
+
+struct field {
+	enum kind kind;
+	size_t offset;
+	unsigned count; /* of REAL: so many in a row */
+};
+
+/* clang-format off */
+#define ONE(kind, name)  { kind, offsetof(struct event, u.name), 1 }
+#define MANY(name, n)    { REAL, offsetof(struct event, u.name), n }
+
+static const struct {
+	char letter;
+	struct field field[8];
+} rows[EVENT_TYPES] = {
+	[EVENT_POWER]   = { 'P', { ONE(REAL, power_w) } },
+	[EVENT_COUNTER] = { 'C', { ONE(U64, counter.after_ns), ONE(REAL, counter.joules) } },
+	[EVENT_TICK]    = { 'T', { ONE(UINT, tick.missed), MANY(tick.figure, FIGURES) } },
+	[EVENT_LIMITS]  = { 'L', { MANY(limits.seconds, GW_THROTTLES), ONE(REAL, limits.limit_w) } },
+	[EVENT_NOTE]    = { 'N', { ONE(CODE, code) } },
+	[EVENT_PROCESS] = { 'W', { ONE(I64, process.pid), ONE(U64, process.start_ticks),
+	                           ONE(U64, process.memory_bytes), ONE(REAL, process.sm_ratio),
+	                           ONE(INT, process.own), ONE(TEXT32, process.name) } },
+	[EVENT_WHO]     = { 'A', { ONE(UINT, who.count), ONE(INT, who.hidden) } },
+	[EVENT_OPEN]    = { 'O', { ONE(UINT, window.id), ONE(REAL, window.period_s),
+	                           ONE(TEXT64, window.label) } },
+	[EVENT_CLOSE]   = { 'X', { ONE(UINT, window.id) } },
+	[EVENT_PERIOD]  = { 'H', { ONE(UINT, window.id), ONE(REAL, window.period_s) } },
+	[EVENT_RESULT]  = { 'R', { ONE(UINT, window.id), ONE(INT, window.exclusive) } },
+	[EVENT_IDLE]    = { 'I', { ONE(REAL, idle.no_context_w), ONE(REAL, idle.context_w) } },
+};
+/* clang-format on */
+
+/* ---- writing ---- */
+
+static void add_real(struct buf *out, double v)
+{
+	char text[NUMBER_SIZE] = "-";
+
+	if (isfinite(v))
+		number_format(v, text);
+	buf_addc(out, '\t');
+	buf_adds(out, text);
+}
+
+/* A text is one word: control characters, backslashes and the dash are spelled in hexadecimal. */
+static void add_text(struct buf *out, const char *s)
+{
+	buf_addc(out, '\t');
+	if (!*s)
+		buf_addc(out, '-');
+	for (; *s; s++) {
+		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == '-' || *s == 0x7f)
+			buf_addf(out, "\\%02x", (unsigned char)*s);
+		else
+			buf_addc(out, *s);
+	}
+}
+
+static void add_field(struct buf *out, const struct event *e, const struct field *f)
+{
+	const void *p = (const char *)e + f->offset;
+
+	switch (f->kind) {
+	case U64: buf_addf(out, "\t%" PRIu64, *(const uint64_t *)p); break;
+	case I64: buf_addf(out, "\t%" PRId64, *(const int64_t *)p); break;
+	case UINT: buf_addf(out, "\t%u", *(const unsigned *)p); break;
+	case INT: buf_addf(out, "\t%d", *(const int *)p); break;
+	case CODE: buf_addf(out, "\t%s", gw_code_info(*(const unsigned *)p)->key); break;
+	case TEXT32:
+	case TEXT64: add_text(out, p); break;
+	case REAL:
+		for (unsigned i = 0; i < f->count; i++)
+			add_real(out, ((const double *)p)[i]);
+		break;
+	case END: break;
+	}
+}
+
+void event_write(struct buf *out, const struct event *e)
+{
+	buf_addf(out, "%c\t%" PRIu64, rows[e->type].letter, e->t_ns);
+	for (const struct field *f = rows[e->type].field; f->kind != END; f++)
+		add_field(out, e, f);
+	buf_addc(out, '\n');
+}
+
+/* ---- reading ---- */
+
+/* The word at *at, copied; *at moves past it and its tab.  False: there is none, or it is too
+ * long. */
+static bool word(const char **at, char *out, size_t size)
+{
+	size_t n = strcspn(*at, "\t");
+
+	if (n == 0 || n >= size)
+		return false;
+	memcpy(out, *at, n);
+	out[n] = '\0';
+	*at += n + ((*at)[n] == '\t');
+	return true;
+}
+
+static bool to_u64(const char *s, uint64_t *ret)
+{
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return false;
+	*ret = strtoull(s, &end, 10);
+	return *end == '\0';
+}
+
+static bool to_i64(const char *s, int64_t *ret)
+{
+	uint64_t v;
+
+	if (!to_u64(s + (*s == '-'), &v) || v > INT64_MAX)
+		return false;
+	*ret = *s == '-' ? -(int64_t)v : (int64_t)v;
+	return true;
+}
+
+static bool to_real(const char *s, double *ret)
+{
+	const char *end;
+
+	*ret = NAN;
+	if (strcmp(s, "-") == 0)
+		return true;
+	*ret = number_parse(s, &end);
+	return end != s && *end == '\0' && isfinite(*ret);
+}
+
+static bool to_code(const char *s, unsigned *ret)
+{
+	for (*ret = 0; *ret < GW_CODES; (*ret)++)
+		if (strcmp(gw_code_info(*ret)->key, s) == 0)
+			return true;
+	return false;
+}
+
+static int hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+static bool to_text(const char *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	if (strcmp(s, "-") == 0)
+		s = "";
+	while (*s && n + 1 < size) {
+		if (*s == '\\') {
+			if (hex(s[1]) < 0 || hex(s[2]) < 0)
+				return false;
+			out[n++] = (char)(hex(s[1]) * 16 + hex(s[2]));
+			s += 3;
+		} else {
+			out[n++] = *s++;
+		}
+	}
+	out[n] = '\0';
+	return *s == '\0';
+}
+
+static bool to_field(const char *s, void *p, enum kind kind)
+{
+	uint64_t u;
+	int64_t i;
+
+	switch (kind) {
+	case U64: return to_u64(s, p);
+	case I64: return to_i64(s, p);
+	case UINT:
+		if (!to_u64(s, &u) || u > UINT32_MAX)
+			return false;
+		*(unsigned *)p = (unsigned)u;
+		return true;
+	case INT:
+		if (!to_i64(s, &i) || i < INT32_MIN || i > INT32_MAX)
+			return false;
+		*(int *)p = (int)i;
+		return true;
+	case CODE: return to_code(s, p);
+	case TEXT32: return to_text(s, p, 32);
+	case TEXT64: return to_text(s, p, 64);
+	case REAL: return to_real(s, p);
+	case END: break;
+	}
+	return false;
+}
+
+static bool read_fields(const char *at, struct event *e)
+{
+	char text[EVENT_LINE_MAX];
+
+	for (const struct field *f = rows[e->type].field; f->kind != END; f++)
+		for (unsigned i = 0; i < f->count; i++)
+			if (!word(&at, text, sizeof(text)) ||
+			    !to_field(text, (char *)e + f->offset + i * sizeof(double),
+				      f->kind))
+				return false;
+	return *at == '\0';
+}
+
+int event_read(const char *line, struct event *ret)
+{
+	const char *at = line + 2;
+	struct event e;
+	char text[32];
+
+	memset(&e, 0, sizeof(e));
+	if (!line[0] || line[1] != '\t')
+		return -GW_E_PARSE;
+	for (unsigned t = 0; t < EVENT_TYPES; t++) {
+		if (rows[t].letter != line[0])
+			continue;
+		e.type = (enum event_type)t;
+		if (!word(&at, text, sizeof(text)) || !to_u64(text, &e.t_ns) ||
+		    !read_fields(at, &e))
+			return -GW_E_PARSE;
+		*ret = e;
+		return 0;
+	}
+	return -GW_E_PARSE;
+}
