@@ -145,7 +145,7 @@ static const struct {
 	{ "heal", ACTION_HEAL, 0 },
 	{ "reload", ACTION_RELOAD, 0 },
 	{ "wall-step", ACTION_WALL, 0 },
-	{ "counter-reset", ACTION_COUNTER, 0 },
+	{ "counter-reset", ACTION_RESET, 0 },
 	{ "counter-step", ACTION_COUNTER, 0 },
 	{ "counter-freeze", ACTION_FREEZE, 0 },
 	{ "counter-thaw", ACTION_THAW, 0 },

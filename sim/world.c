@@ -93,7 +93,11 @@ static int sooner_action(const void *a, const void *b)
 static int start_device(struct world *w, struct device *d)
 {
 	d->sensor.p = d->p.sensor;
-	d->history.filter_s[FILTER_READING] = d->sensor.p.sample_filter_ms * 1e-3;
+	d->sensor.counter_epoch_mj = d->sensor.p.counter_start_mj;
+	d->history.filter_s[FILTER_READING] =
+		(d->sensor.p.low_pass_ms > 0 ? d->sensor.p.low_pass_ms
+					     : d->sensor.p.sample_filter_ms) *
+		1e-3;
 	d->history.filter_s[FILTER_RING] = d->sensor.p.ring_filter_ms * 1e-3;
 	d->history.ambient_c = d->p.ambient_c;
 	d->history.c_per_w = d->p.c_per_w;

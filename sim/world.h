@@ -103,7 +103,8 @@ enum action_kind {
 	ACTION_HEAL,
 	ACTION_RELOAD,  /* length_ns, version      */
 	ACTION_WALL,    /* step_ns                 */
-	ACTION_COUNTER, /* step_j: what the counter is moved by; 0: starts again at 0 */
+	ACTION_COUNTER, /* step_j: what the counter is moved by */
+	ACTION_RESET,   /* the counter starts again at 0 */
 	ACTION_FREEZE,
 	ACTION_THAW,
 	ACTION_ECC,      /* data: corrected (type 1) or uncorrected (type 2) errors more */
