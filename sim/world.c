@@ -19,6 +19,8 @@ struct world *world_new(void)
 	w->privileged = true;
 	w->cuda = 13000;
 	w->utilization_entries = 72;
+	w->utilization_history = 1;
+	w->utilization_copies = 1;
 	w->wall_ns = clock_wall_ns(clock_real());
 	strcpy(w->driver, "580.159.04");
 	strcpy(w->nvml, "13.580.159.04");

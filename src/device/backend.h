@@ -46,6 +46,13 @@ struct power_sample {
 	double power_w;
 };
 
+/* How busy one process kept a device. */
+struct process_use {
+	int64_t pid;      /* as the driver names it, perhaps one that nobody lists     */
+	uint64_t wall_us; /* stamp of its newest sample                                */
+	double sm_ratio, memory_ratio;
+};
+
 struct device_event {
 	struct device *device; /* NULL: the driver as a whole              */
 	uint64_t type;         /* one bit of enum abi_event, for NVML      */
@@ -84,6 +91,16 @@ struct backend_ops {
 	 * Returns how many, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
+
+	/* Mean utilisation per process since since_us (driver stamps, wall-clock microseconds):
+	 * fills at most cap rows, one per pid, stamped with its newest sample; values over 100 %,
+	 * stale stamps and repeated rows are dropped.  The mean is over the samples that name the
+	 * process: the driver tells nothing of samples in which it did nothing.  A number that two
+	 * processes had within the time is one row.  since_us 0 brings old history; after a step
+	 * back of the wall clock nothing is newer than what was seen.  Returns how many, or
+	 * -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
+	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
+			   unsigned cap);
 
 	/* Events of all devices, on a thread of their own: wait blocks in the driver.
 	 * wait: 1 and *ret, 0 when the time passed, -GW_E_LOST when the driver went away.  open:
