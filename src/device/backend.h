@@ -88,6 +88,8 @@ struct backend_ops {
 	/* The rest is optional (NULL: the backend cannot). */
 
 	/* Drains the driver's power ring: readings newer than since_us, oldest first, at most cap.
+	 * Where a program prints them, the first call starts it and finds nothing yet.  Never waits
+	 * for a reading; only while that program does not work it runs one for each round.
 	 * Returns how many, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
