@@ -649,9 +649,15 @@ static int take_samples(const struct nvsmi_device *nd, uint64_t since_us,
 	for (uint64_t i = first; i < nd->samples && used < cap; i++)
 		if (nd->ring[i % RING_SIZE].wall_us > since_us)
 			out[used++] = nd->ring[i % RING_SIZE];
-	if (used > 0 || nd->power_why == GW_HAVE)
+	if (used > 0)
 		return (int)used;
-	return nd->power_why == GW_ABSENT_LOST ? -GW_E_LOST : -GW_E_NOSUPPORT;
+	if (nd->power_why == GW_ABSENT_LOST)
+		return -GW_E_LOST;
+	/* One bad line after good ones is nothing to give up for. */
+	return nd->samples == 0 && (nd->power_why == GW_ABSENT_NOT_SUPPORTED ||
+				    nd->power_why == GW_ABSENT_NO_PERMISSION)
+		       ? -GW_E_NOSUPPORT
+		       : 0;
 }
 
 static int nvsmi_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,

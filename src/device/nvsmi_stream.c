@@ -15,6 +15,7 @@
 #define FIRST_RETRY_NS NS_PER_S
 #define LAST_RETRY_NS  (60 * NS_PER_S)
 #define TRUSTED_LINES  10 /* so many, and the next failure is a first one again */
+#define STAMP_LENGTH   23
 #define ZONE_US        (15 * 60 * INT64_C(1000000))
 
 /* Room for a minute of eight GPUs; more would only keep it asking a GPU that nobody listens
@@ -104,9 +105,10 @@ static bool parse_stamp(const char *text, int64_t *ret_us)
 
 	if (sscanf(text, "%4d/%2d/%2d %2d:%2d:%2d.%3d%n", &t.tm_year, &t.tm_mon, &t.tm_mday,
 		   &t.tm_hour, &t.tm_min, &t.tm_sec, &ms, &end) != 7 ||
-	    text[end] || t.tm_year < 1970 || t.tm_mon < 1 || t.tm_mon > 12 || t.tm_mday < 1 ||
-	    t.tm_mday > 31 || t.tm_hour < 0 || t.tm_hour > 23 || t.tm_min < 0 ||
-	    t.tm_min > 59 || t.tm_sec < 0 || t.tm_sec > 60 || ms < 0)
+	    end != STAMP_LENGTH || text[end] || t.tm_year < 1970 || t.tm_mon < 1 ||
+	    t.tm_mon > 12 || t.tm_mday < 1 || t.tm_mday > 31 || t.tm_hour < 0 ||
+	    t.tm_hour > 23 || t.tm_min < 0 || t.tm_min > 59 || t.tm_sec < 0 || t.tm_sec > 60 ||
+	    ms < 0)
 		return false;
 	t.tm_year -= 1900;
 	t.tm_mon--;

@@ -346,6 +346,74 @@ static void what_does_not_fit_the_ring_is_the_oldest(void **state)
 	assert_int_equal(got[RING_SIZE - 1].wall_us, 2000000099);
 }
 
+static void lines_that_make_no_sense_are_refused(void **state)
+{
+	static const char *const lines[] = {
+		"",
+		"No devices were found",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, 75",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, 75, 76, 77",
+		"x, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.5, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/13/15 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/00 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 24:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:-1.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 1969/11/15 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, [N/A], 75, 76",
+	};
+	struct nvsmi_stream s;
+	struct nvsmi_reading r;
+
+	(void)state;
+	nvsmi_stream_init(&s);
+	for (size_t i = 0; i < COUNT(lines); i++)
+		if (nvsmi_stream_parse(&s, lines[i], 0, &r))
+			fail_msg("%s", lines[i]);
+	assert_int_equal(s.facts.garbage, COUNT(lines));
+	assert_int_equal(s.facts.lines, 0);
+}
+
+static void watts_are_a_number_or_have_a_reason(void **state)
+{
+	static const struct {
+		const char *power, *instant;
+		double power_w, instant_w;
+		enum gw_absence why;
+	} row[] = {
+		{ "75.5", "76", 75.5, 76, GW_HAVE },
+		{ "0.00", "[N/A]", 0, NAN, GW_HAVE },
+		{ "[N/A]", "76", NAN, 76, GW_HAVE },
+		{ "[N/A]", "[Unknown Error]", NAN, NAN, GW_ABSENT_NOT_SUPPORTED },
+		{ "[GPU is lost]", "[GPU is lost]", NAN, NAN, GW_ABSENT_LOST },
+		{ "-1", "nan", NAN, NAN, GW_ABSENT_INVALID },
+		{ "75 W", "1e9", NAN, NAN, GW_ABSENT_INVALID },
+		{ "", "", NAN, NAN, GW_ABSENT_NO_DATA },
+	};
+	struct nvsmi_stream s;
+	struct nvsmi_reading r;
+
+	(void)state;
+	nvsmi_stream_init(&s);
+	for (size_t i = 0; i < COUNT(row); i++) {
+		char line[256];
+
+		snprintf(line, sizeof(line),
+			 "3, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, %s, %s",
+			 row[i].power, row[i].instant);
+		assert_true(nvsmi_stream_parse(&s, line, UINT64_C(1794724296000000), &r));
+		assert_int_equal(r.wall_us, UINT64_C(1794724296123000));
+		assert_string_equal(r.uuid, "GPU-1");
+		if (r.why != row[i].why)
+			fail_msg("%s: %s", line, gw_absence_key(r.why));
+		assert_true(isnan(row[i].power_w) ? isnan(r.power_w)
+						  : r.power_w == row[i].power_w);
+		assert_true(isnan(row[i].instant_w) ? isnan(r.instant_w)
+						    : r.instant_w == row[i].instant_w);
+	}
+}
+
 static bool ended(pid_t pid)
 {
 	char path[32], text[256] = "";
@@ -461,6 +529,8 @@ int main(void)
 		STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on),
 		STREAM_TEST(gpus_without_a_uuid_are_told_apart),
 		STREAM_TEST(what_does_not_fit_the_ring_is_the_oldest),
+		cmocka_unit_test(lines_that_make_no_sense_are_refused),
+		cmocka_unit_test(watts_are_a_number_or_have_a_reason),
 		STREAM_TEST(it_ends_with_the_backend),
 		STREAM_TEST(it_does_not_survive_us),
 		STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples),
