@@ -36,12 +36,13 @@ static double memory_c(struct ctx *c, unsigned scope, unsigned id)
 	return floor(history_celsius(&c->d->history, c->d->now_ns) + 1);
 }
 
-static double energy_mj(struct ctx *c, unsigned scope, unsigned id)
+/* Whether there is one: a double does not hold the counter's 64 bits. */
+static double energy_there(struct ctx *c, unsigned scope, unsigned id)
 {
 	(void)id;
 	if (c->d->sensor.p.no_counter || scope != ABI_SCOPE_GPU)
 		return NAN;
-	return (double)device_counter_mj(c->d);
+	return 0;
 }
 
 /* Memory's share: 45 W at rest, 62 W with a context, more with the load. */
@@ -132,7 +133,7 @@ static const struct field fields[] = {
 	{ 80, ABI_VALUE_U64, 0, zero },
 	{ 81, ABI_VALUE_U64, 0, zero },
 	{ 82, ABI_VALUE_U32, TRAIT_MEMORY_SENSOR, memory_c },
-	{ 83, ABI_VALUE_U64, 0, energy_mj },
+	{ 83, ABI_VALUE_U64, 0, energy_there },
 	{ 94, ABI_VALUE_U32, 0, health },
 	{ 95, ABI_VALUE_U32, 0, health },
 	{ 142, ABI_VALUE_U32, TRAIT_ROWS, health },
@@ -145,7 +146,7 @@ static const struct field fields[] = {
 	{ 188, ABI_VALUE_U32, 0, limit_mw },
 	{ 189, ABI_VALUE_U32, 0, limit_mw },
 	{ 190, ABI_VALUE_U32, 0, limit_mw },
-	{ 191, ABI_VALUE_U64, 0, energy_mj },
+	{ 191, ABI_VALUE_U64, 0, energy_there },
 	{ 192, ABI_VALUE_U32, 0, limit_mw },
 	{ 193, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
 	{ 194, ABI_VALUE_I32, TRAIT_TLIMIT, tlimit_c },
@@ -188,8 +189,11 @@ static void answer(struct ctx *c, struct abi_field_value *v)
 	v->code = ABI_SUCCESS;
 	v->type = (int32_t)f->type;
 	/* Only as many bytes as the type has are written: the rest keeps what it held. */
-	if (f->type == ABI_VALUE_U64)
-		v->value.u64 = fault.has_value ? fault.value : (uint64_t)value;
+	if (fault.has_value && f->type == ABI_VALUE_U64)
+		v->value.u64 = fault.value;
+	else if (f->type == ABI_VALUE_U64)
+		v->value.u64 =
+			f->value == energy_there ? device_counter_mj(c->d) : (uint64_t)value;
 	else if (f->type == ABI_VALUE_I32)
 		v->value.i32 = fault.has_value ? (int32_t)fault.value : (int32_t)value;
 	else
@@ -284,6 +288,7 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
 	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetSamples, h);
 	uint64_t first, end;
 	uint32_t n = 0;
+	unsigned copies = 1;
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -292,16 +297,23 @@ abi_return nvmlDeviceGetSamples(abi_device h, uint32_t type, uint64_t last_us,
 		return abi_leave(&c, code);
 	*value_type = ABI_VALUE_U32;
 	kept(&c, type, &first, &end);
+	if (type == ABI_SAMPLE_POWER) {
+		const struct sensor_params *p = &c.d->sensor.p;
+
+		copies = p->ring_copies > 1 ? p->ring_copies : 1;
+		last_us = p->ring_ignores_since ? 0 : last_us;
+	}
 	if (out == NULL) {
-		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries + 1
+		*count = type == ABI_SAMPLE_POWER ? c.d->sensor.p.ring_entries * copies + 1
 						  : SLOW_ENTRIES + 1;
 		return abi_leave(&c, ABI_SUCCESS);
 	}
 	for (uint64_t k = first; k < end && n < *count; k++) {
 		struct abi_sample s = sample(&c, type, k);
 
-		if (s.timestamp_us > last_us)
-			out[n++] = s;
+		for (unsigned i = 0; i < copies && n < *count; i++)
+			if (s.timestamp_us > last_us)
+				out[n++] = s;
 	}
 	*count = n;
 	return abi_leave(&c, n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);

@@ -123,14 +123,52 @@ abi_return nvmlDeviceGetRunningProcessDetailList(abi_device h,
 /* The driver samples every sixth of a second. */
 #define SAMPLE_NS UINT64_C(166666667)
 
+struct use_list {
+	struct abi_process_utilization *out;
+	uint32_t room, n;
+	uint64_t last_us;
+};
+
+/* What p was seen to do at one sample.  One that did nothing is not told of. */
+static void add_use(const struct ctx *c, struct use_list *l, const struct process *p,
+		    uint64_t at_ns)
+{
+	uint64_t window_ns = c->w->utilization_history > 1 ? SAMPLE_NS : 1000000000;
+	double load = history_mean_load(&c->d->history, at_ns, window_ns);
+	uint32_t sm = (uint32_t)lround(fmin(100 * load * p->share, 100));
+	struct abi_process_utilization use = { .pid = p->pid,
+					       .timestamp_us = abi_us(c, at_ns),
+					       .sm = sm,
+					       .memory = sm / 2,
+					       .encoder = (uint32_t)lround(100 * p->encoder),
+					       .decoder = (uint32_t)lround(100 * p->decoder) };
+
+	if (p->sm_percent != 0)
+		use.sm = p->sm_percent;
+	if (p->hidden || !process_alive(p, at_ns) || use.timestamp_us <= l->last_us ||
+	    (use.sm == 0 && use.encoder == 0 && use.decoder == 0))
+		return;
+	for (unsigned i = 0; i < c->w->utilization_copies && l->n < l->room; i++)
+		l->out[l->n++] = use;
+}
+
+/* The samples that are kept, process by process, the newest last. */
+static void add_uses(const struct ctx *c, struct use_list *l)
+{
+	uint64_t newest = c->now_ns / SAMPLE_NS, kept = c->w->utilization_history;
+	uint64_t oldest = newest + 1 > kept ? newest + 1 - kept : 0;
+
+	for (size_t i = 0; i < c->d->n_processes; i++)
+		for (uint64_t k = oldest; k <= newest; k++)
+			add_use(c, l, &c->d->processes[i], k * SAMPLE_NS);
+}
+
 abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_utilization *out,
 					   uint32_t *count, uint64_t last_us)
 {
 	struct ctx c;
 	abi_return code = abi_enter_device(&c, CALL_nvmlDeviceGetProcessUtilization, h);
-	uint64_t stamp_us;
-	uint32_t n = 0;
-	double load;
+	struct use_list l = { .out = out, .last_us = last_us };
 
 	if (code != ABI_SUCCESS)
 		return code;
@@ -143,25 +181,12 @@ abi_return nvmlDeviceGetProcessUtilization(abi_device h, struct abi_process_util
 		*count = c.w->utilization_entries;
 		return abi_leave(&c, ABI_INSUFFICIENT_SIZE);
 	}
-	stamp_us = abi_us(&c, c.now_ns - c.now_ns % SAMPLE_NS);
-	load = history_mean_load(&c.d->history, c.now_ns, 1000000000);
-	for (size_t i = 0; i < c.d->n_processes && n < *count && stamp_us > last_us; i++) {
-		const struct process *p = &c.d->processes[i];
-		uint32_t sm = (uint32_t)lround(fmin(100 * load * p->share, 100));
-
-		if (p->hidden || !process_alive(p, c.now_ns) ||
-		    (sm == 0 && p->encoder <= 0 && p->decoder <= 0))
-			continue;
-		out[n++] =
-			(struct abi_process_utilization){ p->pid,
-							  stamp_us,
-							  sm,
-							  sm / 2,
-							  (uint32_t)lround(100 * p->encoder),
-							  (uint32_t)lround(100 * p->decoder) };
-	}
-	*count = n;
-	return abi_leave(&c, n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
+	if (c.w->utilization_ignores_since)
+		l.last_us = 0;
+	l.room = *count;
+	add_uses(&c, &l);
+	*count = l.n;
+	return abi_leave(&c, l.n != 0 ? ABI_SUCCESS : ABI_NOT_FOUND);
 }
 
 /* Accounting: while it is on, every process that ever ran is remembered. */

@@ -24,13 +24,19 @@ static const struct key sensor_keys[] = {
 	SENSOR_MS(sample_phase_ms),
 	SENSOR_MS(sample_age_ms),
 	SENSOR_MS(sample_filter_ms),
+	SENSOR_MS(low_pass_ms),
 	{ .name = "gain", .kind = KEY_NUMBER, .offset = SENSOR(gain), .min = 0.1, .max = 10 },
 	{ .name = "offset_w", .kind = KEY_NUMBER, .offset = SENSOR(offset_w),
 	  .min = -100, .max = 100 },
+	{ .name = "module_w", .kind = KEY_NUMBER, .offset = SENSOR(module_w), .max = 1e4 },
 	SENSOR_MS(tick_ms),
 	SENSOR_MS(tick_phase_ms),
 	SENSOR_MS(tick_lag_ms),
 	SENSOR_MS(read_loss_ms),
+	SENSOR_MS(read_safe_ms),
+	{ .name = "counter_start_mj", .kind = KEY_BITS, .offset = SENSOR(counter_start_mj) },
+	{ .name = "counter_bits", .kind = KEY_UINT, .offset = SENSOR(counter_bits),
+	  .min = 8, .max = 64 },
 	{ .name = "ring_gap_ms", .kind = KEY_NUMBER, .offset = SENSOR(ring_gap_ms),
 	  .min = 1, .max = 1e5 },
 	SENSOR_MS(ring_phase_ms),
@@ -40,6 +46,9 @@ static const struct key sensor_keys[] = {
 	SENSOR_MS(ring_filter_ms),
 	{ .name = "ring_entries", .kind = KEY_UINT, .offset = SENSOR(ring_entries),
 	  .min = 1, .max = 1000 },
+	{ .name = "ring_copies", .kind = KEY_UINT, .offset = SENSOR(ring_copies),
+	  .min = 1, .max = 10 },
+	SENSOR_BOOL(ring_ignores_since),
 	SENSOR_BOOL(power_is_instant),
 	SENSOR_BOOL(no_average),
 	SENSOR_BOOL(no_instant),
@@ -55,6 +64,9 @@ static int read_sensor(struct rows *r, const struct toml_node *node, void *targe
 
 	if (rows_table(r, node, sensor_keys, N_ROWS(sensor_keys), s) != 0)
 		return -1;
+	if (s->low_pass_ms > 0 && s->sample_ms > 0)
+		return rows_fail(r, node,
+				 "'low_pass_ms' and 'sample_ms' are two makes of sensor");
 	if (s->ring_jitter_ms >= s->ring_gap_ms)
 		return rows_fail(r, node, "'ring_jitter_ms' must be below 'ring_gap_ms'");
 	return 0;

@@ -22,9 +22,10 @@ static int read_pid(struct rows *r, const struct toml_node *node, void *target)
 
 static int read_type(struct rows *r, const struct toml_node *node, void *target)
 {
-	static const char *const words[] = { "compute", "graphics", "both", "mps", NULL };
+	static const char *const words[] = { "compute", "graphics", "both",
+					     "mps",     "unlisted", NULL };
 	static const unsigned lists[] = { LIST_COMPUTE, LIST_GRAPHICS,
-					  LIST_COMPUTE | LIST_GRAPHICS, LIST_MPS };
+					  LIST_COMPUTE | LIST_GRAPHICS, LIST_MPS, 0 };
 	struct process *p = target;
 
 	for (unsigned i = 0; node->type == TOML_STRING && words[i] != NULL; i++) {
@@ -33,7 +34,9 @@ static int read_type(struct rows *r, const struct toml_node *node, void *target)
 			return 0;
 		}
 	}
-	return rows_fail(r, node, "'type' is \"compute\", \"graphics\", \"both\" or \"mps\"");
+	return rows_fail(
+		r, node,
+		"'type' is \"compute\", \"graphics\", \"both\", \"mps\" or \"unlisted\"");
 }
 
 #define PROCESS(member) offsetof(struct process, member)
@@ -50,6 +53,7 @@ static const struct key process_keys[] = {
 	{ .name = "share", .kind = KEY_NUMBER, .offset = PROCESS(share), .max = 1 },
 	{ .name = "encoder", .kind = KEY_NUMBER, .offset = PROCESS(encoder), .max = 1 },
 	{ .name = "decoder", .kind = KEY_NUMBER, .offset = PROCESS(decoder), .max = 1 },
+	{ .name = "sm_percent", .kind = KEY_UINT, .offset = PROCESS(sm_percent), .max = 1e9 },
 	{ .name = "hidden", .kind = KEY_BOOL, .offset = PROCESS(hidden) },
 	{ .name = "no_memory", .kind = KEY_BOOL, .offset = PROCESS(no_memory) },
 	{ .name = "copies", .kind = KEY_UINT, .offset = PROCESS(copies), .min = 1, .max = 100 },

@@ -178,7 +178,8 @@ static uint64_t evaluate(struct device *d, uint64_t t_ns)
 	if (!q.forced && d->lock_sm_mhz[1] > 0)
 		watts = fmin(watts, q.watts * fmin(d->lock_sm_mhz[1] / d->p.sm_mhz, 1));
 	if (!q.forced && d->capping && watts > d->limit_w) {
-		watts = d->limit_w * (1 - 0.01 + 0.004 * wobble(d->index, t_ns / CONTROL_NS));
+		watts = d->limit_w *
+			(1 - 0.01 + d->noise * wobble(d->index, t_ns / CONTROL_NS));
 		d->reasons |= ABI_REASON_SW_POWER_CAP;
 	}
 	share = q.watts > 0 ? watts / q.watts : 1;
@@ -222,11 +223,8 @@ static void act(struct device *d, const struct action *a)
 	case ACTION_LOSE: d->lost = true; break;
 	case ACTION_HEAL: d->lost = false; break;
 	case ACTION_RELOAD: restart(d); break;
-	case ACTION_COUNTER:
-		if (a->step_j == 0)
-			d->sensor.lost_j = history_joules(&d->history, d->now_ns);
-		d->sensor.lost_j -= a->step_j;
-		break;
+	case ACTION_COUNTER: d->sensor.lost_j -= a->step_j; break;
+	case ACTION_RESET: sensor_counter_reset(&d->sensor, &d->history, d->now_ns); break;
 	case ACTION_FREEZE:
 		d->frozen_mj = sensor_counter_mj(&d->sensor, &d->history, d->now_ns);
 		d->counter_frozen = true;

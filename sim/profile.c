@@ -5,14 +5,16 @@
 /* The ring and the counter as measured on an H200 (driver 580); other chips differ in what
  * a row says after it. */
 /* clang-format off */
-#define RING                                                                                  \
-	.ring_entries = 119, .ring_gap_ms = 20, .ring_age_ms = 10, .ring_jitter_ms = 0,       \
-	.ring_delay_ms = 3.5, .ring_filter_ms = 13.5
+#define RING_OF(entries, gap)                                                                 \
+	.ring_entries = (entries), .ring_gap_ms = (gap), .ring_age_ms = 10,                   \
+	.ring_jitter_ms = 0, .ring_delay_ms = 3.5, .ring_filter_ms = 13.5
+#define RING RING_OF(119, 20)
 #define COUNTER .gain = 1, .tick_ms = 100, .tick_lag_ms = 5
 /* 1 s mean beside a short instant value; PowerUsage is the mean. */
-#define MEAN_AND_INSTANT(window, lag)                                                         \
+#define MEANS(window, lag)                                                                    \
 	.period_ms = 100, .average_ms = 1000, .average_lag_ms = 20, .instant_ms = (window),   \
-	.instant_lag_ms = (lag), COUNTER, RING
+	.instant_lag_ms = (lag), COUNTER
+#define MEAN_AND_INSTANT(window, lag) MEANS(window, lag), RING
 /* The same as a Hopper makes it (fitted to recordings of an H200). */
 #define SAMPLED                                                                               \
 	MEAN_AND_INSTANT(25, 10), .sample_ms = 20, .sample_age_ms = 8, .sample_filter_ms = 10
@@ -20,6 +22,12 @@
 #define ONE_VALUE(period, window)                                                             \
 	.period_ms = (period), .average_ms = (window), .instant_ms = (window),                \
 	.average_lag_ms = 5, .instant_lag_ms = 5, .power_is_instant = true, COUNTER, RING
+
+/* Kepler and Maxwell: one value through a low-pass; neither counter nor fields nor ring. */
+#define LOW_PASS(period, constant)                                                            \
+	.period_ms = (period), .low_pass_ms = (constant), .power_is_instant = true,           \
+	.no_average = true, .no_instant = true, .no_counter = true, .no_ring = true, COUNTER, \
+	RING
 
 #define DATA_CENTRE (TRAIT_ECC | TRAIT_ROWS | TRAIT_MIG | TRAIT_MEMORY_SENSOR)
 #define HOPPER                                                                                \
@@ -98,6 +106,42 @@ const struct profile profiles[] = {
 	  .ambient_c = 28, .c_per_w = 0.16, .thermal_s = 30,
 	  .shutdown_c = 85, .slowdown_c = 82, .memory_max_c = 0, .gpu_max_c = 80,
 	  .sensor = { ONE_VALUE(20, 10), .no_counter = true } },
+	{ .key = "a10", .name = "NVIDIA A10", .part = "900-2G133-0000-000",
+	  .vbios = "94.02.5C.00.01", .traits = TRAIT_ECC | TRAIT_ROWS,
+	  .architecture = 7, .major = 8, .minor = 6, .cores = 9216,
+	  .device_id = 0x223610DE, .subsystem_id = 0x148210DE,
+	  .memory_mib = 23028, .reserved_kib = 500 * 1024, .bar1_mib = 32768,
+	  .idle_w = 16, .context_w = 58, .max_w = 165,
+	  .limit_min_w = 100, .limit_max_w = 150, .limit_w = 150,
+	  .idle_sm_mhz = 210, .sm_mhz = 1695, .memory_mhz = 6251, .video_mhz = 1545,
+	  .pcie_generation = 4, .pcie_width = 16, .idle_pstate = 8,
+	  .ambient_c = 30, .c_per_w = 0.25, .thermal_s = 30,
+	  .shutdown_c = 98, .slowdown_c = 95, .memory_max_c = 0, .gpu_max_c = 88,
+	  .sensor = { MEANS(100, 10), RING_OF(100, 1000) } },
+	{ .key = "v100", .name = "Tesla V100-SXM2-32GB", .part = "900-2G503-0010-000",
+	  .vbios = "88.00.91.00.01", .traits = TRAIT_ECC | TRAIT_MEMORY_SENSOR,
+	  .architecture = 5, .major = 7, .cores = 5120,
+	  .device_id = 0x1DB510DE, .subsystem_id = 0x124910DE,
+	  .memory_mib = 32768, .reserved_kib = 260 * 1024, .bar1_mib = 32768,
+	  .idle_w = 40, .context_w = 55, .max_w = 320,
+	  .limit_min_w = 150, .limit_max_w = 300, .limit_w = 300,
+	  .idle_sm_mhz = 135, .sm_mhz = 1530, .memory_mhz = 877, .video_mhz = 1372,
+	  .pcie_generation = 3, .pcie_width = 16,
+	  .ambient_c = 28, .c_per_w = 0.12, .thermal_s = 25,
+	  .shutdown_c = 90, .slowdown_c = 87, .memory_max_c = 85, .gpu_max_c = 83,
+	  .sensor = { ONE_VALUE(20, 10) } },
+	{ .key = "k40", .name = "Tesla K40m", .part = "900-22081-0040-000",
+	  .vbios = "80.80.3E.00.01", .traits = TRAIT_ECC,
+	  .architecture = 2, .major = 3, .minor = 5, .cores = 2880,
+	  .device_id = 0x102310DE, .subsystem_id = 0x097E10DE,
+	  .memory_mib = 11441, .reserved_kib = 60 * 1024, .bar1_mib = 16384,
+	  .idle_w = 20, .context_w = 62, .max_w = 240,
+	  .limit_min_w = 180, .limit_max_w = 235, .limit_w = 235,
+	  .idle_sm_mhz = 324, .sm_mhz = 745, .memory_mhz = 3004, .video_mhz = 540,
+	  .pcie_generation = 3, .pcie_width = 16, .idle_pstate = 8,
+	  .ambient_c = 28, .c_per_w = 0.2, .thermal_s = 30,
+	  .shutdown_c = 95, .slowdown_c = 90, .memory_max_c = 0, .gpu_max_c = 85,
+	  .sensor = { LOW_PASS(100, 300) } },
 	{ .key = "gh200", .name = "NVIDIA GH200 480GB", .part = "900-2G530-0060-000",
 	  .vbios = "96.00.A0.00.01", .traits = HOPPER | TRAIT_MODULE,
 	  .architecture = 9, .major = 9, .cores = 16896,
@@ -109,7 +153,7 @@ const struct profile profiles[] = {
 	  .pcie_generation = 5, .pcie_width = 16,
 	  .ambient_c = 28, .c_per_w = 0.045, .thermal_s = 12,
 	  .shutdown_c = 92, .slowdown_c = 89, .memory_max_c = 95, .gpu_max_c = 87,
-	  .sensor = { SAMPLED } },
+	  .sensor = { SAMPLED, .module_w = 90 } },
 	{ .key = "laptop", .name = "NVIDIA GeForce RTX 4070 Laptop GPU", .part = NULL,
 	  .vbios = "95.06.24.00.7A", .traits = TRAIT_TLIMIT | TRAIT_NO_LIMIT,
 	  .architecture = 8, .major = 8, .minor = 9, .cores = 4608,

@@ -145,7 +145,7 @@ static const struct {
 	{ "heal", ACTION_HEAL, 0 },
 	{ "reload", ACTION_RELOAD, 0 },
 	{ "wall-step", ACTION_WALL, 0 },
-	{ "counter-reset", ACTION_COUNTER, 0 },
+	{ "counter-reset", ACTION_RESET, 0 },
 	{ "counter-step", ACTION_COUNTER, 0 },
 	{ "counter-freeze", ACTION_FREEZE, 0 },
 	{ "counter-thaw", ACTION_THAW, 0 },
@@ -259,6 +259,12 @@ static const struct key driver_keys[] = {
 	{ .name = "measured_latency", .kind = KEY_BOOL, .offset = WORLD(measured_latency) },
 	{ .name = "utilization_entries", .kind = KEY_UINT, .offset = WORLD(utilization_entries),
 	  .max = 1000 },
+	{ .name = "utilization_history", .kind = KEY_UINT, .offset = WORLD(utilization_history),
+	  .min = 1, .max = 100 },
+	{ .name = "utilization_copies", .kind = KEY_UINT, .offset = WORLD(utilization_copies),
+	  .min = 1, .max = 10 },
+	{ .name = "utilization_ignores_since", .kind = KEY_BOOL,
+	  .offset = WORLD(utilization_ignores_since) },
 	{ .name = "missing", .kind = KEY_READ, .read = read_missing },
 };
 /* clang-format on */

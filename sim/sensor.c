@@ -1,5 +1,7 @@
 #include "sensor.h"
 
+#include <math.h>
+
 static uint64_t ns(double ms)
 {
 	return ms <= 0 ? 0 : (uint64_t)(ms * 1e6 + 0.5);
@@ -38,6 +40,14 @@ static void refresh_boxcars(struct sensor *s, const struct history *h, uint64_t 
 		history_mean_w(h, before(now_ns, s->p.instant_lag_ms), ns(s->p.instant_ms));
 }
 
+static void refresh_low_pass(struct sensor *s, const struct history *h, uint64_t now_ns)
+{
+	s->average_w =
+		history_filtered_w(h, FILTER_READING, before(now_ns, s->p.average_lag_ms));
+	s->instant_w =
+		history_filtered_w(h, FILTER_READING, before(now_ns, s->p.instant_lag_ms));
+}
+
 static void refresh_samples(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
 	uint64_t at_ns = grid_before(before(now_ns, s->p.sample_age_ms), s->p.sample_ms,
@@ -57,12 +67,38 @@ void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 		return;
 	s->fresh = true;
 	s->refreshed_ns = now_ns;
-	if (s->p.sample_ms > 0)
+	if (s->p.low_pass_ms > 0)
+		refresh_low_pass(s, h, now_ns);
+	else if (s->p.sample_ms > 0)
 		refresh_samples(s, h, now_ns);
 	else
 		refresh_boxcars(s, h, now_ns);
 	s->average_w = seen(s, s->average_w);
-	s->instant_w = seen(s, s->instant_w);
+	s->instant_w = seen(s, s->instant_w + s->p.module_w);
+}
+
+/* What a read takes away from the counter, for coming so soon after another. */
+static void hurt(struct sensor *s, double joules, uint64_t now_ns)
+{
+	double apart_ms = (double)(now_ns - s->counter_read_ns) * 1e-6;
+	bool safe = s->p.read_safe_ms > 0 && apart_ms >= s->p.read_safe_ms;
+
+	if (s->p.read_loss_ms <= 0 || !s->counter_read || apart_ms <= 0 || safe)
+		return;
+	s->lost_j += s->p.read_loss_ms / (s->p.read_loss_ms + apart_ms) *
+		     (joules - s->counter_read_j);
+}
+
+static uint64_t wrapped(const struct sensor *s, double joules)
+{
+	uint64_t start = s->counter_epoch_mj, mj = (uint64_t)(fabs(joules) * 1e3);
+	uint64_t sum = start + mj;
+
+	if (joules < 0)
+		sum = start > mj ? start - mj : 0;
+	return s->p.counter_bits != 0 && s->p.counter_bits < 64
+		       ? sum & ((UINT64_C(1) << s->p.counter_bits) - 1)
+		       : sum;
 }
 
 uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t now_ns)
@@ -71,22 +107,18 @@ uint64_t sensor_counter_mj(struct sensor *s, const struct history *h, uint64_t n
 	uint64_t tick_ns = before(grid_ns, s->p.tick_lag_ms);
 	double joules, epoch_s;
 
-	if (tick_ns < s->epoch_ns)
-		tick_ns = s->epoch_ns;
+	if (tick_ns < s->counter_epoch_ns)
+		tick_ns = s->counter_epoch_ns;
 	joules = history_joules(h, tick_ns);
-	if (s->p.read_loss_ms > 0 && s->counter_read && now_ns > s->counter_read_ns) {
-		double apart_ms = (double)(now_ns - s->counter_read_ns) * 1e-6;
-		double share = s->p.read_loss_ms / (s->p.read_loss_ms + apart_ms);
-
-		s->lost_j += share * (joules - s->counter_read_j);
-	}
+	hurt(s, joules, now_ns);
 	s->counter_read = true;
 	s->counter_read_ns = now_ns;
 	s->counter_read_j = joules;
 
-	epoch_s = (double)(tick_ns - s->epoch_ns) * 1e-9;
-	joules = (joules - s->lost_j) * s->p.gain + s->p.offset_w * epoch_s;
-	return joules > 0 ? (uint64_t)(joules * 1e3) : 0;
+	epoch_s = (double)(tick_ns - s->counter_epoch_ns) * 1e-9;
+	joules = (joules - s->lost_j + s->p.module_w * epoch_s) * s->p.gain +
+		 s->p.offset_w * epoch_s;
+	return wrapped(s, joules);
 }
 
 /* A stable number in -1..1 for sample k: jitter that does not change between two reads. */
@@ -129,10 +161,17 @@ struct sensor_sample sensor_ring_sample(const struct sensor *s, const struct his
 	return (struct sensor_sample){ at_ns, seen(s, w) };
 }
 
+void sensor_counter_reset(struct sensor *s, const struct history *h, uint64_t now_ns)
+{
+	s->counter_epoch_ns = now_ns;
+	s->counter_epoch_mj = 0;
+	s->lost_j = history_joules(h, now_ns);
+	s->counter_read = false;
+}
+
 void sensor_restart(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
 	s->epoch_ns = now_ns;
-	s->lost_j = history_joules(h, now_ns);
 	s->fresh = false;
-	s->counter_read = false;
+	sensor_counter_reset(s, h, now_ns);
 }

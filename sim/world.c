@@ -19,6 +19,8 @@ struct world *world_new(void)
 	w->privileged = true;
 	w->cuda = 13000;
 	w->utilization_entries = 72;
+	w->utilization_history = 1;
+	w->utilization_copies = 1;
 	w->wall_ns = clock_wall_ns(clock_real());
 	strcpy(w->driver, "580.159.04");
 	strcpy(w->nvml, "13.580.159.04");
@@ -93,7 +95,11 @@ static int sooner_action(const void *a, const void *b)
 static int start_device(struct world *w, struct device *d)
 {
 	d->sensor.p = d->p.sensor;
-	d->history.filter_s[FILTER_READING] = d->sensor.p.sample_filter_ms * 1e-3;
+	d->sensor.counter_epoch_mj = d->sensor.p.counter_start_mj;
+	d->history.filter_s[FILTER_READING] =
+		(d->sensor.p.low_pass_ms > 0 ? d->sensor.p.low_pass_ms
+					     : d->sensor.p.sample_filter_ms) *
+		1e-3;
 	d->history.filter_s[FILTER_RING] = d->sensor.p.ring_filter_ms * 1e-3;
 	d->history.ambient_c = d->p.ambient_c;
 	d->history.c_per_w = d->p.c_per_w;

@@ -27,13 +27,14 @@ enum process_list { LIST_COMPUTE = 1, LIST_GRAPHICS = 2, LIST_MPS = 4 };
 struct process {
 	uint32_t pid;
 	char name[64];
-	unsigned lists;             /* enum process_list                            */
+	unsigned lists;             /* enum process_list; 0: in none                */
 	uint64_t from_ns, until_ns; /* until 0: for ever                            */
 	uint64_t bytes;             /* at its beginning                             */
 	double bytes_per_s;         /* grows by this ...                            */
 	uint64_t max_bytes;         /* ... up to this; 0: no end                    */
 	double share;               /* of the load of its GPU, for utilisation      */
 	double encoder, decoder;
+	unsigned sm_percent;   /* reported utilisation in place of the true; 0: true */
 	bool hidden;           /* holds memory, is in no list (namespaces)     */
 	bool no_memory;        /* memory is reported as not available          */
 	unsigned copies;       /* how often it is listed                       */
@@ -103,7 +104,8 @@ enum action_kind {
 	ACTION_HEAL,
 	ACTION_RELOAD,  /* length_ns, version      */
 	ACTION_WALL,    /* step_ns                 */
-	ACTION_COUNTER, /* step_j: what the counter is moved by; 0: starts again at 0 */
+	ACTION_COUNTER, /* step_j: what the counter is moved by */
+	ACTION_RESET,   /* the counter starts again at 0 */
 	ACTION_FREEZE,
 	ACTION_THAW,
 	ACTION_ECC,      /* data: corrected (type 1) or uncorrected (type 2) errors more */
@@ -135,7 +137,10 @@ struct world {
 	bool privileged; /* setters work                                  */
 	bool stub;
 	bool measured_latency;
-	unsigned utilization_entries;
+	unsigned utilization_entries; /* room that the call insists on                  */
+	unsigned utilization_history; /* samples that are kept                          */
+	unsigned utilization_copies;  /* each row is given so often                     */
+	bool utilization_ignores_since;
 	char **missing;
 	size_t n_missing;
 

@@ -46,10 +46,10 @@ struct power_sample {
 	double power_w;
 };
 
-/* What a process did on a device lately, as the driver tells it. */
+/* How busy one process kept a device. */
 struct process_use {
-	int64_t pid;
-	uint64_t wall_us;
+	int64_t pid;      /* as the driver names it, perhaps one that nobody lists     */
+	uint64_t wall_us; /* stamp of its newest sample                                */
 	double sm_ratio, memory_ratio;
 };
 
@@ -88,13 +88,19 @@ struct backend_ops {
 	/* The rest is optional (NULL: the backend cannot). */
 
 	/* Drains the driver's power ring: readings newer than since_us, oldest first, at most cap.
+	 * Where a program prints them, the first call starts it and finds nothing yet.  Never waits
+	 * for a reading; only while that program does not work it runs one for each round.
 	 * Returns how many, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM. */
 	int (*power_samples)(struct device *d, uint64_t since_us, struct power_sample *out,
 			     unsigned cap);
 
-	/* Mean utilisation per process since since_us (the driver's stamps, wall clock): at most cap
-	 * rows, the newest of each pid; values over 100 %, stale stamps and repeated rows are
-	 * dropped.  How many, or -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
+	/* Mean utilisation per process since since_us (driver stamps, wall-clock microseconds):
+	 * fills at most cap rows, one per pid, stamped with its newest sample; values over 100 %,
+	 * stale stamps and repeated rows are dropped.  The mean is over the samples that name the
+	 * process: the driver tells nothing of samples in which it did nothing.  A number that two
+	 * processes had within the time is one row.  since_us 0 brings old history; after a step
+	 * back of the wall clock nothing is newer than what was seen.  Returns how many, or
+	 * -GW_E_NOSUPPORT, -GW_E_LOST, -GW_E_NOMEM, -GW_E_PERM. */
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 

@@ -2,6 +2,7 @@
 #include "context.h"
 #include "environment.h"
 #include "proc.h"
+#include "rapl.h"
 
 #include <stdarg.h>
 #include <stdio.h>

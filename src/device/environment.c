@@ -1,6 +1,7 @@
 #include "environment.h"
 
 #include "host.h"
+#include "rapl.h"
 
 #include "base/lines.h"
 #include "base/utf8.h"

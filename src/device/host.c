@@ -1,12 +1,8 @@
 #include "host.h"
 
-#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#define POWERCAP  "sys/class/powercap"
-#define ZONES_MAX 64
 
 enum gw_absence host_absence(long error)
 {
@@ -186,125 +182,4 @@ void host_read(struct host *h, struct host_report *ret)
 	read_cores(h->root, ret);
 	read_load(h->root, ret);
 	read_memory(h->root, ret);
-}
-
-/* ---- RAPL ---- */
-
-/* A zone's folder is "intel-rapl:0" or "intel-rapl-mmio:0:1"; without a number it is the
- * controller itself. */
-static bool is_zone(const char *name)
-{
-	return strstr(name, "rapl") && strchr(name, ':') && strlen(name) < 48;
-}
-
-static bool is_mmio(const char *path)
-{
-	return strstr(path, "-mmio:") != NULL;
-}
-
-static long read_zone_file(const struct root *root, const char *zone, const char *file,
-			   char *out, size_t size)
-{
-	char path[160];
-
-	root_path(path, sizeof(path), "%s/%s", zone, file);
-	return root_read_line(root, path, out, size);
-}
-
-static int read_zone_u64(const struct root *root, const char *zone, const char *file,
-			 uint64_t *ret)
-{
-	char text[32], *end;
-	long n = read_zone_file(root, zone, file, text, sizeof(text));
-	unsigned long long v;
-
-	if (n < 0)
-		return (int)n;
-	v = strtoull(text, &end, 10);
-	if (!isdigit((unsigned char)text[0]) || *end)
-		return -GW_E_PARSE;
-	*ret = v;
-	return 0;
-}
-
-/* Package of a zone: in its own name ("package-1"), else in that of the zone around it. */
-static int package_of(const struct root *root, const char *zone, const char *name)
-{
-	char outer[96], outer_name[32], *colon;
-	int package;
-
-	if (sscanf(name, "package-%d", &package) == 1)
-		return package;
-	snprintf(outer, sizeof(outer), "%s", zone);
-	colon = strrchr(outer, ':');
-	if (!colon)
-		return -1;
-	*colon = '\0';
-	if (!strchr(outer, ':') ||
-	    read_zone_file(root, outer, "name", outer_name, sizeof(outer_name)) <= 0)
-		return -1;
-	return sscanf(outer_name, "package-%d", &package) == 1 ? package : -1;
-}
-
-static void read_zone(const struct root *root, const char *folder, struct rapl_domain *d)
-{
-	int err;
-
-	*d = (struct rapl_domain){ .package = -1 };
-	snprintf(d->path, sizeof(d->path), POWERCAP "/%s", folder);
-	if (read_zone_file(root, d->path, "name", d->name, sizeof(d->name)) <= 0)
-		snprintf(d->name, sizeof(d->name), "%.31s", folder);
-	d->package = package_of(root, d->path, d->name);
-	read_zone_u64(root, d->path, "max_energy_range_uj", &d->range_uj);
-	err = read_zone_u64(root, d->path, "energy_uj", &d->energy_uj);
-	d->why = err < 0 ? host_absence(err) : GW_HAVE;
-}
-
-static int by_path(const void *a, const void *b)
-{
-	return strcmp(((const struct rapl_domain *)a)->path,
-		      ((const struct rapl_domain *)b)->path);
-}
-
-/* Of two that tell the same, the one by model specific register stays: it is there on every
- * machine, the memory mapped one only on some. */
-static unsigned drop_doubles(struct rapl_domain *d, unsigned n)
-{
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < n; i++) {
-		bool told = false;
-
-		for (unsigned j = 0; j < n && !told; j++) {
-			bool same = i != j && d[i].package == d[j].package &&
-				    strcmp(d[i].name, d[j].name) == 0;
-
-			/* Entries before `kept` may have been moved over, but only by
-			 * those that stay. */
-			told = same && is_mmio(d[i].path) && !is_mmio(d[j].path);
-		}
-		if (!told)
-			d[kept++] = d[i];
-	}
-	return kept;
-}
-
-unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned cap)
-{
-	struct rapl_domain zone[ZONES_MAX];
-	unsigned n = 0;
-	DIR *dir = root_opendir(root, POWERCAP);
-	struct dirent *e;
-
-	if (!dir)
-		return 0;
-	while (n < ZONES_MAX && (e = readdir(dir)))
-		if (is_zone(e->d_name))
-			read_zone(root, e->d_name, &zone[n++]);
-	closedir(dir);
-	n = drop_doubles(zone, n);
-	qsort(zone, n, sizeof(zone[0]), by_path);
-	for (unsigned i = 0; i < n && i < cap; i++)
-		out[i] = zone[i];
-	return n;
 }

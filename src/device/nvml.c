@@ -656,6 +656,7 @@ const struct backend_ops backend_nvml = {
 	.read = nvml_read,
 	.processes = nvml_processes,
 	.power_samples = nvml_power_samples,
+	.process_use = nvml_process_use,
 	.events_open = nvml_events_open,
 	.events_wait = nvml_events_wait,
 	.events_close = nvml_events_close,

@@ -107,6 +107,8 @@ bool nvml_react(struct device *d, abi_return code);
 
 /* nvml_process.c */
 enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_error);
+int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *out,
+		     unsigned cap);
 
 /* nvml.c */
 void nvml_find_again(struct device *d); /* a lost device: has it come back? */

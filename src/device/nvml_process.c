@@ -2,7 +2,10 @@
  *
  * Entries have been 16, 24 and 32 bytes long under one and the same symbol (drivers 535.43 to
  * 535.98, and a container's 550.127), so the length is looked at, not believed: the array is
- * filled with a pattern first, and how far the driver wrote over it tells. */
+ * filled with a pattern first, and how far the driver wrote over it tells.
+ *
+ * Utilisation per process comes as samples, of which the driver repeats some, invents others
+ * (values far over 100) and keeps old ones: what is left is averaged here. */
 #include "nvml.h"
 
 #include <stdlib.h>
@@ -154,4 +157,102 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 			why = why == GW_HAVE ? GW_HAVE : nvml_meaning(code)->absence;
 	}
 	return why;
+}
+
+/* ---- utilisation ---- */
+
+/* The driver insists on room for its whole buffer (72 entries on an H200) and does not say how
+ * much that is when asked (always 100); so it is asked with room and then with what it wants. */
+#define USE_FIRST_CAP 128
+#define USE_MOST      4096
+
+_Static_assert(sizeof(struct abi_process_utilization) <= STRIDE_MAX, "shares the scratch");
+
+static abi_return ask_use(struct device *d, uint64_t since_us, uint32_t *ret_n, int *ret_error)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	unsigned cap = USE_FIRST_CAP;
+	abi_return code = ABI_INSUFFICIENT_SIZE;
+
+	for (unsigned i = 0; i < TRIES && code == ABI_INSUFFICIENT_SIZE; i++) {
+		*ret_error = cap <= USE_MOST ? grow(nd, cap) : -GW_E_NOMEM;
+		if (*ret_error)
+			return ABI_MEMORY;
+		*ret_n = nd->processes_cap;
+		code = NVML(d, process_utilization, nd->handle, (void *)nd->processes, ret_n,
+			    since_us);
+		if (code == ABI_INSUFFICIENT_SIZE)
+			cap = *ret_n > nd->processes_cap ? *ret_n : 2 * nd->processes_cap;
+	}
+	if (code == ABI_INSUFFICIENT_SIZE)
+		*ret_error = -GW_E_NOMEM;
+	if (*ret_n > nd->processes_cap)
+		*ret_n = nd->processes_cap;
+	return code;
+}
+
+static bool is_use(const struct abi_process_utilization *u, uint64_t since_us)
+{
+	return u->pid != 0 && u->timestamp_us > since_us && u->sm <= 100 && u->memory <= 100;
+}
+
+/* Samples of one process: those from row i on, where row i is the first.  False: it is not. */
+static bool mean_use(const struct abi_process_utilization *u, uint32_t i, uint32_t n,
+		     uint64_t since_us, struct process_use *ret)
+{
+	double sm = 0, memory = 0;
+	unsigned count = 0;
+
+	for (uint32_t k = 0; k < i; k++)
+		if (u[k].pid == u[i].pid && is_use(&u[k], since_us))
+			return false;
+	*ret = (struct process_use){ .pid = u[i].pid };
+	for (uint32_t k = i; k < n; k++) {
+		bool again = false;
+
+		if (u[k].pid != u[i].pid || !is_use(&u[k], since_us))
+			continue;
+		for (uint32_t j = i; j < k && !again; j++)
+			again = u[j].pid == u[k].pid && is_use(&u[j], since_us) &&
+				u[j].timestamp_us == u[k].timestamp_us;
+		if (again)
+			continue;
+		sm += u[k].sm;
+		memory += u[k].memory;
+		count++;
+		if (u[k].timestamp_us > ret->wall_us)
+			ret->wall_us = u[k].timestamp_us;
+	}
+	ret->sm_ratio = sm / (100.0 * count);
+	ret->memory_ratio = memory / (100.0 * count);
+	return true;
+}
+
+int nvml_process_use(struct device *d, uint64_t since_us, struct process_use *out, unsigned cap)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	const struct abi_process_utilization *u;
+	abi_return code;
+	uint32_t n = 0;
+	unsigned used = 0;
+	int error = 0;
+
+	if (!nd || !nd->handle)
+		return -GW_E_LOST;
+	if (!nvml_of(d)->call.process_utilization)
+		return -GW_E_NOSUPPORT;
+	code = ask_use(d, since_us, &n, &error);
+	if (error)
+		return error;
+	if (code == ABI_NOT_FOUND || code == ABI_NO_DATA) /* nobody did anything */
+		return 0;
+	if (nvml_react(d, code))
+		return -GW_E_LOST;
+	if (code != ABI_SUCCESS)
+		return code == ABI_NO_PERMISSION ? -GW_E_PERM : -GW_E_NOSUPPORT;
+	u = (const void *)nd->processes;
+	for (uint32_t i = 0; i < n && used < cap; i++)
+		if (is_use(&u[i], since_us) && mean_use(u, i, n, since_us, &out[used]))
+			used++;
+	return (int)used;
 }

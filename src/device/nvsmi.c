@@ -2,7 +2,8 @@
  *
  * One run of nvidia-smi answers for all GPUs.  Devices are read one after the other or on
  * threads of their own; each takes an answer at most once, so that n devices cost one run and
- * the next round a new one. */
+ * the next round a new one.  Power samples come from one program that stays (nvsmi_stream.c);
+ * while that does not work, each round of them costs a run too. */
 #include "nvsmi.h"
 
 #include "backend.h"
@@ -13,6 +14,7 @@
 #include "base/child.h"
 #include "base/number.h"
 
+#include <math.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -43,11 +45,18 @@ struct nvsmi {
 	pthread_mutex_t lock;         /* of all that follows; held while the program runs    */
 	unsigned program;             /* index into programs[]                               */
 	uint8_t names[NVSMI_COLUMNS]; /* enum nvsmi_name that this driver knows      */
-	struct answer gpus, apps;
+	struct answer gpus, apps, power;
+	struct nvsmi_stream stream;
 };
 
+#define RING_SIZE 256 /* 25 s */
+
 struct nvsmi_device {
-	unsigned gpus, apps; /* number of the answer that it took last */
+	unsigned gpus, apps, power; /* number of the answer that it took last */
+	struct power_sample ring[RING_SIZE];
+	uint64_t samples; /* ever put into the ring                          */
+	bool instant;     /* its samples are power.draw.instant              */
+	enum gw_absence power_why;
 };
 
 /* ---- running it */
@@ -188,13 +197,13 @@ static bool next_row(const struct answer *a, const char **text, char *line, size
 	return false;
 }
 
-static bool is_row_of(const struct device *d, char *const *fields)
+static bool is_about(const struct device *d, const char *uuid, const char *bus_id)
 {
 	char pci[16];
 
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)
-		return strcmp(d->r.text[GW_T_UUID], fields[NVSMI_UUID]) == 0;
-	return pci_normalise(fields[NVSMI_PCI], pci) && strcmp(d->r.text[GW_T_PCI], pci) == 0;
+		return strcmp(d->r.text[GW_T_UUID], uuid) == 0;
+	return pci_normalise(bus_id, pci) && strcmp(d->r.text[GW_T_PCI], pci) == 0;
 }
 
 /* Fills what the row holds; says whether the GPU is lost. */
@@ -323,8 +332,10 @@ static void nvsmi_close(struct backend *b)
 		free(b->slot[i]->priv);
 		b->slot[i]->priv = NULL;
 	}
-	if (n)
+	if (n) {
+		nvsmi_stream_stop(&n->stream);
 		pthread_mutex_destroy(&n->lock);
+	}
 	free(n);
 	b->priv = NULL;
 	b->open = false;
@@ -359,6 +370,7 @@ static int nvsmi_open(struct backend *b)
 	if (!n)
 		return -GW_E_NOMEM;
 	pthread_mutex_init(&n->lock, NULL);
+	nvsmi_stream_init(&n->stream);
 	b->priv = n;
 	ask_gpus(b, GW_TIER_STATIC, &b->call);
 	err = open_rows(b);
@@ -408,7 +420,7 @@ static void take_row(struct device *d, const struct answer *a, unsigned tiers)
 	const char *text = a->text;
 
 	while (a->rc >= 0 && next_row(a, &text, line, sizeof(line), fields)) {
-		if (!is_row_of(d, fields))
+		if (!is_about(d, fields[NVSMI_UUID], fields[NVSMI_PCI]))
 			continue;
 		report_absent(&d->r, tiers, GW_ABSENT_NOT_SUPPORTED);
 		if (apply_row(&d->r, a, fields)) {
@@ -545,6 +557,137 @@ unlock:
 	return why;
 }
 
+/* ---- power samples */
+
+static void keep_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
+{
+	const struct power_sample *last = &nd->ring[(nd->samples + RING_SIZE - 1) % RING_SIZE];
+	double w;
+
+	nd->power_why = r->why;
+	if (r->why != GW_HAVE)
+		return;
+	/* One meaning for all samples of a device: the first line decides. */
+	if (nd->samples == 0)
+		nd->instant = !isnan(r->instant_w);
+	w = nd->instant ? r->instant_w : r->power_w;
+	if (isnan(w) || (nd->samples > 0 && last->wall_us == r->wall_us))
+		return;
+	nd->ring[nd->samples++ % RING_SIZE] = (struct power_sample){ r->wall_us, w };
+}
+
+static void give_reading(struct backend *b, const struct nvsmi_reading *r)
+{
+	for (unsigned i = 0; i < b->count; i++)
+		if (b->slot[i]->priv && is_about(b->slot[i], r->uuid, r->pci))
+			keep_sample(b->slot[i]->priv, r);
+}
+
+static void hear_stream(struct backend *b)
+{
+	struct nvsmi *n = b->priv;
+	uint64_t now_ns = clock_mono_ns(b->env->clock);
+	uint64_t wall_us = clock_wall_ns(b->env->clock) / 1000;
+	struct nvsmi_reading r;
+
+	while (nvsmi_stream_next(&n->stream, now_ns, wall_us, &r))
+		give_reading(b, &r);
+}
+
+/* One program for one sample of each GPU. */
+static void run_for_power(struct backend *b, _Atomic(const char *) *call)
+{
+	struct nvsmi *n = b->priv;
+	struct nvsmi_stream *s = &n->stream;
+	const char *text = n->power.text;
+	struct nvsmi_reading r;
+	char line[512];
+
+	run(b, &n->power, nvsmi_stream_query(s), call);
+	s->facts.runs++;
+	s->facts.run_ns += n->power.end_ns - n->power.begin_ns;
+	for (unsigned i = 0; i < b->count; i++)
+		if (b->slot[i]->priv)
+			((struct nvsmi_device *)b->slot[i]->priv)->power_why = GW_ABSENT_LOST;
+	s->zoned = false; /* it is not started in UTC */
+	while (n->power.rc == 0 && next_line(&text, line, sizeof(line)))
+		if (nvsmi_stream_parse(s, line, clock_wall_ns(b->env->clock) / 1000, &r))
+			give_reading(b, &r);
+}
+
+/* Where it stands with the sleeping: nothing is started that would wake a GPU. */
+static int sample_power(struct device *d)
+{
+	struct backend *b = d->backend;
+	struct nvsmi *n = b->priv;
+	struct nvsmi_device *nd = d->priv;
+	bool can_run = n->power.number == 0 || n->power.rc == 0;
+
+	hear_stream(b);
+	if (n->stream.running)
+		return 0;
+	if (find_sleeper(b))
+		return -GW_E_NOSUPPORT;
+	/* Where a single run does not work either, one that stays would not. */
+	if (can_run && nvsmi_stream_start(&n->stream, programs[n->program],
+					  clock_mono_ns(b->env->clock), patience(b))) {
+		nd->power = n->power.number;
+		return 0;
+	}
+	if (!is_fresh(b, &n->power, nd->power))
+		run_for_power(b, d->call);
+	nd->power = n->power.number;
+	return 0;
+}
+
+static int take_samples(const struct nvsmi_device *nd, uint64_t since_us,
+			struct power_sample *out, unsigned cap)
+{
+	uint64_t first = nd->samples > RING_SIZE ? nd->samples - RING_SIZE : 0;
+	unsigned used = 0;
+
+	for (uint64_t i = first; i < nd->samples && used < cap; i++)
+		if (nd->ring[i % RING_SIZE].wall_us > since_us)
+			out[used++] = nd->ring[i % RING_SIZE];
+	if (used > 0)
+		return (int)used;
+	if (nd->power_why == GW_ABSENT_LOST)
+		return -GW_E_LOST;
+	/* One bad line after good ones is nothing to give up for. */
+	return nd->samples == 0 && (nd->power_why == GW_ABSENT_NOT_SUPPORTED ||
+				    nd->power_why == GW_ABSENT_NO_PERMISSION)
+		       ? -GW_E_NOSUPPORT
+		       : 0;
+}
+
+static int nvsmi_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,
+			       unsigned cap)
+{
+	struct nvsmi *n = d->backend->priv;
+	int rc;
+
+	if (!n || !d->priv)
+		return -GW_E_LOST;
+	pthread_mutex_lock(&n->lock);
+	rc = sample_power(d);
+	if (rc == 0)
+		rc = take_samples(d->priv, since_us, out, cap);
+	pthread_mutex_unlock(&n->lock);
+	return rc;
+}
+
+void nvsmi_facts(struct backend *b, struct nvsmi_facts *ret)
+{
+	struct nvsmi *n = b->priv;
+
+	memset(ret, 0, sizeof(*ret));
+	if (!n || b->ops != &backend_nvsmi)
+		return;
+	pthread_mutex_lock(&n->lock);
+	*ret = n->stream.facts;
+	pthread_mutex_unlock(&n->lock);
+}
+
 const struct backend_ops backend_nvsmi = {
 	.name = "nvidia-smi",
 	.vendor = GW_VENDOR_NVIDIA,
@@ -553,4 +696,5 @@ const struct backend_ops backend_nvsmi = {
 	.close = nvsmi_close,
 	.read = nvsmi_read,
 	.processes = nvsmi_processes,
+	.power_samples = nvsmi_power_samples,
 };

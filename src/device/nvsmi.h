@@ -1,11 +1,13 @@
-/* nvsmi: what the two halves of the nvidia-smi backend share.
+/* nvsmi: what the parts of the nvidia-smi backend share.
  *
- * nvsmi.c runs the program and keeps its answers; nvsmi_text.c knows what it prints and has no
- * state, so that it can be tested and fuzzed by text alone. */
+ * nvsmi.c runs the program and keeps its answers; nvsmi_stream.c keeps one running for power
+ * samples; nvsmi_text.c knows what it prints and has no state, so that it can be tested and
+ * fuzzed by text alone. */
 #ifndef GW_DEVICE_NVSMI_H
 #define GW_DEVICE_NVSMI_H
 
 #include "device.h"
+#include "nvsmi_stream.h"
 
 /* Each row is asked under its name; where a driver refuses that, under the older one; where it
  * refuses both, not at all. */
@@ -37,5 +39,9 @@ enum gw_cause nvsmi_cause(const char *text);
 
 /* The field that a driver does not know, copied from its complaint.  false: none. */
 bool nvsmi_refused(const char *text, char *out, size_t size);
+
+/* What became of the power samples of an open nvidia-smi backend so far.  Thread-safe. */
+struct backend;
+void nvsmi_facts(struct backend *b, struct nvsmi_facts *ret);
 
 #endif

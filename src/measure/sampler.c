@@ -229,8 +229,10 @@ static void drain(struct sampler *s)
 	if (n <= 0)
 		return;
 	s->broken = false;
-	if (offset - old > STEP_NS || old - offset > STEP_NS)
+	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		note(s, now, GW_CODE_CLOCK_STEP);
+		s->use_us = (uint64_t)((int64_t)now + offset) / NS_PER_US; /* on the new clock */
+	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
 		uint64_t t = mono_of(s, s->ring[i].wall_us, old, offset, now);
 

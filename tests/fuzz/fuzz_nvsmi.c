@@ -7,6 +7,20 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+/* A line of the program that stays: a reading has a stamp and watts or a reason. */
+static void try_line(const char *line, bool no_instant)
+{
+	struct nvsmi_stream s;
+	struct nvsmi_reading r;
+
+	nvsmi_stream_init(&s);
+	s.no_instant = no_instant;
+	if (!nvsmi_stream_parse(&s, line, UINT64_C(1790000000000000), &r))
+		return;
+	if ((r.why == GW_HAVE) != (isfinite(r.power_w) || isfinite(r.instant_w)))
+		abort();
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	char *text = malloc(size + 1), *fields[NVSMI_FIELDS], field[64];
@@ -16,6 +30,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	memcpy(text, data, size);
 	text[size] = '\0';
 	nvsmi_cause(text);
+	try_line(text, false);
+	try_line(text, true);
 	nvsmi_refused(text, field, sizeof(field));
 	report_init(&r, GW_VENDOR_NVIDIA, GW_FROM_TEXT);
 	n = nvsmi_split(text, fields, NVSMI_FIELDS);

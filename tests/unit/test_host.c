@@ -164,103 +164,6 @@ static void reads_the_real_machine(void **state)
 	root_close(&real);
 }
 
-#define ZONE(n) "sys/class/powercap/" n
-
-static const struct tree_row two_packages[] = {
-	{ ZONE("intel-rapl/enabled"), "1\n" },
-	{ ZONE("intel-rapl:0/name"), "package-0\n" },
-	{ ZONE("intel-rapl:0/energy_uj"), "262143328850\n" },
-	{ ZONE("intel-rapl:0/max_energy_range_uj"), "262143328850\n" },
-	{ ZONE("intel-rapl:0:0/name"), "dram\n" },
-	{ ZONE("intel-rapl:0:0/energy_uj"), "1000\n" },
-	{ ZONE("intel-rapl:1/name"), "package-1\n" },
-	{ ZONE("intel-rapl:1/energy_uj"), "2000\n" },
-	{ ZONE("intel-rapl:1:0/name"), "dram\n" },
-	{ ZONE("intel-rapl:1:0/energy_uj"), "3000\n" },
-	{ ZONE("intel-rapl:2/name"), "psys\n" },
-	{ ZONE("intel-rapl:2/energy_uj"), "4000\n" },
-	{ ZONE("intel-rapl-mmio:0/name"), "package-0\n" },
-	{ ZONE("intel-rapl-mmio:0/energy_uj"), "262143328850\n" },
-	{ ZONE("intel-rapl-mmio:0:0/name"), "dram\n" },
-	{ ZONE("intel-rapl-mmio:0:0/energy_uj"), "1000\n" },
-	{ 0 },
-};
-
-static void lists_energy_domains_once_each(void **state)
-{
-	static const struct {
-		const char *name;
-		int package;
-	} want[] = {
-		{ "package-0", 0 }, { "dram", 0 },  { "package-1", 1 },
-		{ "dram", 1 },      { "psys", -1 },
-	};
-	struct rapl_domain d[8];
-
-	(void)state;
-	tree_fill(&t, "", two_packages);
-	assert_int_equal(rapl_list(&t.root, d, 8), 5);
-	for (unsigned i = 0; i < 5; i++) {
-		assert_string_equal(d[i].name, want[i].name);
-		assert_int_equal(d[i].package, want[i].package);
-		assert_int_equal(d[i].why, GW_HAVE);
-		assert_null(strstr(d[i].path, "mmio"));
-	}
-	assert_true(d[0].energy_uj == UINT64_C(262143328850));
-	assert_true(d[0].range_uj == UINT64_C(262143328850));
-	assert_int_equal(d[1].range_uj, 0);
-	assert_string_equal(d[3].path, ZONE("intel-rapl:1:0"));
-	memset(d, 0, sizeof(d));
-	assert_int_equal(rapl_list(&t.root, d, 1), 5);
-	assert_string_equal(d[1].name, "");
-}
-
-static void keeps_a_mapped_domain_that_nothing_else_tells(void **state)
-{
-	struct rapl_domain d[2];
-
-	(void)state;
-	tree_put(&t, ZONE("intel-rapl-mmio:0/name"), "package-0\n");
-	tree_put(&t, ZONE("intel-rapl-mmio:0/energy_uj"), "5\n");
-	assert_int_equal(rapl_list(&t.root, d, 2), 1);
-	assert_int_equal(d[0].energy_uj, 5);
-}
-
-static void lists_a_domain_that_it_cannot_read(void **state)
-{
-	struct rapl_domain d[2];
-
-	(void)state;
-	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
-	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
-	/* what a container sees whose runtime hides the counters */
-	tree_put(&t, ZONE("intel-rapl:1"), "-> ../../devices/virtual/powercap/gone");
-	assert_int_equal(rapl_list(&t.root, d, 2), 2);
-	assert_int_equal(d[0].why, GW_ABSENT_INVALID);
-	assert_string_equal(d[1].name, "intel-rapl:1");
-	assert_int_equal(d[1].why, GW_ABSENT_NOT_PRESENT);
-}
-
-static void says_when_a_domain_may_not_be_read(void **state)
-{
-	struct rapl_domain d;
-
-	(void)state;
-	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
-	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "5\n");
-	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
-	assert_int_equal(rapl_list(&t.root, &d, 1), 1);
-	tree_allow();
-	assert_string_equal(d.name, "package-0");
-	assert_int_equal(d.why, GW_ABSENT_NO_PERMISSION);
-}
-
-static void finds_no_domains_on_a_machine_without(void **state)
-{
-	(void)state;
-	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
-}
-
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -272,11 +175,6 @@ int main(void)
 		T(says_why_a_figure_is_missing),
 		T(reads_memory_load_and_cores),
 		T(reads_the_real_machine),
-		T(lists_energy_domains_once_each),
-		T(keeps_a_mapped_domain_that_nothing_else_tells),
-		T(lists_a_domain_that_it_cannot_read),
-		T(says_when_a_domain_may_not_be_read),
-		T(finds_no_domains_on_a_machine_without),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

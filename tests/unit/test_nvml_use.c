@@ -1,0 +1,255 @@
+/* Utilisation per process through the NVML backend. */
+#include "simtest.h"
+
+#include "device/context.h"
+
+#include <math.h>
+
+#define HISTORY "[driver]\nutilization_history = 6\n"
+#define GPU     "[[gpu]]\nnoise = 0\n"
+#define SQUARE  "[[gpu.load]]\nkind = \"square\"\nhigh = 0.9\nlow = 0.1\nperiod = 0.7\n"
+#define TWO                                                             \
+	"[[gpu.process]]\npid = 4100000\nshare = 0.75\nmemory = 1024\n" \
+	"[[gpu.process]]\npid = 4100001\nshare = 0.25\nmemory = 1024\n"
+
+static struct process_use use[256];
+
+static void world(const char *text)
+{
+	sim_text(text);
+	sim_open();
+	sim_step(3 * NS_PER_S);
+}
+
+static int ask(uint64_t since_us)
+{
+	struct device *d = sim.ctx->slot[0]->d;
+
+	return d->backend->ops->process_use(d, since_us, use, 256);
+}
+
+static const struct process_use *of(int64_t pid, int n)
+{
+	const struct process_use *found = NULL;
+
+	for (int i = 0; i < n; i++) {
+		if (use[i].pid != pid)
+			continue;
+		assert_null(found); /* one row a process */
+		found = &use[i];
+	}
+	return found;
+}
+
+/* The mean of what the driver told, without repeats, by hand. */
+static struct process_use brute(int64_t pid, uint64_t since_us)
+{
+	struct abi_process_utilization raw[512];
+	uint32_t n = 512, count = 0;
+	struct process_use r = { .pid = pid };
+	abi_device h;
+
+	assert_int_equal(nvml_by_index(0, &h), 0);
+	assert_int_equal(nvml_process_utilization(h, raw, &n, since_us), 0);
+	for (uint32_t i = 0; i < n; i++) {
+		bool told = raw[i].pid != pid || raw[i].timestamp_us <= since_us;
+
+		for (uint32_t k = 0; k < i; k++)
+			told |= raw[k].pid == pid && raw[k].timestamp_us == raw[i].timestamp_us;
+		if (told)
+			continue;
+		r.sm_ratio += raw[i].sm / 100.0;
+		r.memory_ratio += raw[i].memory / 100.0;
+		r.wall_us = raw[i].timestamp_us > r.wall_us ? raw[i].timestamp_us : r.wall_us;
+		count++;
+	}
+	assert_in_range(count, 1, 6);
+	r.sm_ratio /= count;
+	r.memory_ratio /= count;
+	return r;
+}
+
+static void assert_like(const struct process_use *got, const struct process_use *want)
+{
+	assert_non_null(got);
+	assert_int_equal(got->wall_us, want->wall_us);
+	assert_true(fabs(got->sm_ratio - want->sm_ratio) < 1e-12);
+	assert_true(fabs(got->memory_ratio - want->memory_ratio) < 1e-12);
+}
+
+static void several_samples_of_a_process_become_their_mean(void **state)
+{
+	uint64_t since = 0;
+
+	(void)state;
+	world(HISTORY GPU SQUARE TWO);
+	for (int i = 0; i < 8; i++) {
+		int n = ask(since);
+		struct process_use first = brute(4100000, since), second;
+
+		second = brute(4100001, since);
+		assert_int_equal(n, 2);
+		assert_like(of(4100000, n), &first);
+		assert_like(of(4100001, n), &second);
+		assert_true(first.sm_ratio > 2.5 * second.sm_ratio);
+		/* Microseconds of the wall clock, and not old. */
+		assert_true(sim_wall_ns() / 1000 - first.wall_us < 170000);
+		since = first.wall_us;
+		sim_step(1100 * NS_PER_MS);
+	}
+}
+
+static void the_mean_is_that_of_the_load_and_not_its_peak(void **state)
+{
+	double sum = 0;
+	uint64_t since = 0;
+
+	(void)state;
+	world(HISTORY GPU SQUARE TWO);
+	for (int i = 0; i < 70; i++) {
+		int n = ask(since);
+
+		assert_int_equal(n, 2);
+		sum += of(4100000, n)->sm_ratio;
+		since = use[0].wall_us;
+		sim_step(NS_PER_S);
+	}
+	assert_true(fabs(sum / 70 - 0.5 * 0.75) < 0.02);
+}
+
+static void rows_that_are_repeated_count_once(void **state)
+{
+	struct process_use want;
+	int n;
+
+	(void)state;
+	world("[driver]\nutilization_history = 6\nutilization_copies = 3\n" GPU SQUARE TWO);
+	want = brute(4100000, 0);
+	n = ask(0);
+	assert_int_equal(n, 2);
+	assert_like(of(4100000, n), &want);
+}
+
+static void stamps_that_were_seen_are_stale(void **state)
+{
+	uint64_t seen;
+
+	(void)state;
+	world("[driver]\nutilization_history = 6\nutilization_ignores_since = true\n" GPU SQUARE
+		      TWO);
+	assert_int_equal(ask(0), 2);
+	seen = use[0].wall_us;
+	assert_int_equal(ask(seen), 0);
+	sim_step(200 * NS_PER_MS);
+	assert_int_equal(ask(seen), 2);
+	assert_true(use[0].wall_us > seen);
+}
+
+static void values_over_a_hundred_are_no_values(void **state)
+{
+	(void)state;
+	world(GPU SQUARE TWO "[[gpu.process]]\npid = 4100002\nsm_percent = 4294967\n"
+			     "[[gpu.process]]\npid = 4100003\nsm_percent = 101\n"
+			     "[[gpu.process]]\npid = 4100004\nsm_percent = 100\n");
+	assert_int_equal(ask(0), 3);
+	assert_null(of(4100002, 3));
+	assert_null(of(4100003, 3));
+	assert_true(of(4100004, 3)->sm_ratio == 1);
+}
+
+static void a_process_in_no_list_is_told_under_its_number(void **state)
+{
+	(void)state;
+	world(GPU SQUARE "[[gpu.process]]\npid = 4100000\ntype = \"unlisted\"\n");
+	assert_int_equal(ask(0), 1);
+	assert_int_equal(use[0].pid, 4100000);
+}
+
+static void a_number_that_is_used_again_is_one_row(void **state)
+{
+	(void)state;
+	world(HISTORY GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"
+			  "[[gpu.process]]\npid = 4100000\nshare = 0.2\nuntil = 2.5\n"
+			  "[[gpu.process]]\npid = 4100000\nshare = 0.8\nfrom = 2.5\n");
+	assert_int_equal(ask(0), 1);
+	assert_true(fabs(use[0].sm_ratio - 0.5) < 0.11); /* 3 samples of each, or 2 and 4 */
+	sim_step(2 * NS_PER_S);
+	assert_int_equal(ask(use[0].wall_us), 1);
+	assert_true(fabs(use[0].sm_ratio - 0.8) < 0.001);
+}
+
+static void nobody_active_is_an_empty_answer(void **state)
+{
+	(void)state;
+	world(GPU "[[gpu.process]]\npid = 4100000\n");
+	assert_int_equal(ask(0), 0);
+}
+
+static void room_is_found_and_kept(void **state)
+{
+	uint64_t calls;
+
+	(void)state;
+	world("[driver]\nutilization_entries = 700\n" GPU SQUARE TWO);
+	assert_int_equal(ask(0), 2);
+	calls = sim_calls("nvmlDeviceGetProcessUtilization");
+	assert_int_equal(ask(0), 2);
+	assert_int_equal(sim_calls("nvmlDeviceGetProcessUtilization"), calls + 1);
+}
+
+static void no_more_rows_than_there_is_room_for(void **state)
+{
+	struct device *d;
+
+	(void)state;
+	world(GPU SQUARE "[[gpu.process]]\ncount = 40\nshare = 0.5\n");
+	d = sim.ctx->slot[0]->d;
+	assert_int_equal(d->backend->ops->process_use(d, 0, use, 7), 7);
+	assert_int_equal(ask(0), 40);
+}
+
+static void each_refusal_has_its_error(void **state)
+{
+	static const struct {
+		int code, want;
+	} row[] = {
+		{ ABI_NOT_SUPPORTED, -GW_E_NOSUPPORT },
+		{ ABI_NO_PERMISSION, -GW_E_PERM },
+		{ ABI_INSUFFICIENT_SIZE, -GW_E_NOMEM },
+		{ ABI_NOT_FOUND, 0 },
+		{ 999, -GW_E_NOSUPPORT },
+		{ ABI_GPU_IS_LOST, -GW_E_LOST },
+	};
+
+	(void)state;
+	world(GPU SQUARE TWO);
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		sim_fault("nvmlDeviceGetProcessUtilization", 0, row[i].code);
+		assert_int_equal(ask(0), row[i].want);
+	}
+	sim_close();
+	world("[driver]\nmissing = [\"nvmlDeviceGetProcessUtilization\"]\n" GPU SQUARE TWO);
+	assert_int_equal(ask(0), -GW_E_NOSUPPORT);
+	sim_close();
+	world(GPU SQUARE "[[gpu.mig]]\n" TWO);
+	assert_int_equal(ask(0), -GW_E_NOSUPPORT);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		sim_test(several_samples_of_a_process_become_their_mean),
+		sim_test(the_mean_is_that_of_the_load_and_not_its_peak),
+		sim_test(rows_that_are_repeated_count_once),
+		sim_test(stamps_that_were_seen_are_stale),
+		sim_test(values_over_a_hundred_are_no_values),
+		sim_test(a_process_in_no_list_is_told_under_its_number),
+		sim_test(a_number_that_is_used_again_is_one_row),
+		sim_test(nobody_active_is_an_empty_answer),
+		sim_test(room_is_found_and_kept),
+		sim_test(no_more_rows_than_there_is_room_for),
+		sim_test(each_refusal_has_its_error),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}

@@ -1,0 +1,540 @@
+/* Power samples of the nvidia-smi backend, from tests/fixtures/nvidia-smi, which stands first in
+ * PATH.  The source is included for a deadline that a test can wait for, and to wait for its
+ * child's output instead of sleeping. */
+#include "base/clock.h"
+
+#define DEADLINE_NS (500 * NS_PER_MS)
+#include "device/nvsmi.c"
+
+#include "tree.h"
+
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+/* The table of backends names them all; only one is tested here. */
+const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
+
+static struct clock_stepped now;
+static struct root root;
+static struct backend_env env;
+static struct backend b;
+static char log_path[64];
+static struct power_sample got[RING_SIZE];
+
+static void mood(const char *name)
+{
+	setenv("FAKE_SMI", name, 1);
+}
+
+static int start(void **state)
+{
+	int fd;
+
+	(void)state;
+	strcpy(log_path, "/tmp/gpuward-nvsmi-XXXXXX");
+	fd = mkstemp(log_path);
+	assert_true(fd >= 0);
+	close(fd);
+	setenv("FAKE_SMI_LOG", log_path, 1);
+	unsetenv("FAKE_SMI_TICKS");
+	unsetenv("FAKE_SMI_DAY");
+	mood("ok");
+	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S); /* 00:16:40 of 1970 */
+	assert_int_equal(root_open(&root, NULL), 0);
+	env = (struct backend_env){ .clock = &now.clock,
+				    .root = &root,
+				    .flags = GW_ALLOW_EXEC };
+	memset(&b, 0, sizeof(b));
+	b.ops = &backend_nvsmi;
+	b.env = &env;
+	return 0;
+}
+
+static int finish(void **state)
+{
+	(void)state;
+	b.ops->close(&b);
+	backend_done(&b);
+	root_close(&root);
+	return unlink(log_path);
+}
+
+static void open_two(void)
+{
+	assert_int_equal(b.ops->open(&b), 0);
+	assert_int_equal(b.count, 2);
+}
+
+static struct nvsmi_stream *stream(void)
+{
+	return &((struct nvsmi *)b.priv)->stream;
+}
+
+static int ask(unsigned device, uint64_t since_us)
+{
+	return b.ops->power_samples(b.slot[device], since_us, got, RING_SIZE);
+}
+
+static struct nvsmi_facts facts(void)
+{
+	struct nvsmi_facts f;
+
+	nvsmi_facts(&b, &f);
+	return f;
+}
+
+/* Waits until the child has printed so many lines more (or has ended) and takes them. */
+static void hear(uint64_t lines)
+{
+	uint64_t want = facts().lines + facts().garbage + lines;
+
+	while (stream()->running && facts().lines + facts().garbage < want) {
+		struct pollfd p = { .fd = stream()->child.out_fd, .events = POLLIN };
+
+		assert_int_equal(poll(&p, 1, 20000), 1);
+		hear_stream(&b);
+	}
+}
+
+static void the_first_call_starts_it_and_waits_for_nothing(void **state)
+{
+	(void)state;
+	mood("mute");
+	open_two();
+	assert_false(facts().streaming);
+	assert_int_equal(ask(0, 0), 0);
+	assert_true(facts().streaming);
+	assert_int_equal(facts().starts, 1);
+	assert_int_equal(ask(1, 0), 0);
+	assert_int_equal(facts().starts, 1); /* one for all */
+	assert_int_equal(facts().runs, 0);
+}
+
+static void lines_become_samples_with_the_stamps_they_carry(void **state)
+{
+	(void)state;
+	open_two();
+	ask(0, 0);
+	hear(10);
+	assert_int_equal(ask(0, 0), 5);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_int_equal(got[i].wall_us, 1000000000 + i * 100000);
+		assert_true(got[i].power_w == 76.61); /* instant */
+	}
+	assert_int_equal(ask(0, got[2].wall_us), 2);
+	assert_int_equal(got[0].wall_us, 1000300000);
+	assert_int_equal(b.ops->power_samples(b.slot[0], 0, got, 2), 2); /* the oldest */
+	assert_int_equal(got[1].wall_us, 1000100000);
+	assert_int_equal(ask(0, 1000400000), 0);
+	assert_int_equal(facts().lines, 10);
+	assert_int_equal(facts().garbage, 0);
+	assert_true(facts().child_cpu_ns > 0);
+}
+
+static void without_an_instant_value_it_is_the_other(void **state)
+{
+	(void)state;
+	mood("no_instant");
+	open_two();
+	ask(0, 0);
+	hear(10);
+	assert_int_equal(ask(0, 0), 5);
+	assert_true(got[0].power_w == 75.34);
+	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither */
+}
+
+static void an_old_program_is_asked_for_less_at_once(void **state)
+{
+	(void)state;
+	mood("old");
+	open_two();
+	ask(0, 0);
+	hear(1);
+	assert_false(stream()->running);
+	assert_int_equal(ask(0, 0), 0); /* started again */
+	hear(10);
+	assert_int_equal(ask(0, 0), 5);
+	assert_true(got[0].power_w == 75.34);
+	assert_int_equal(facts().starts, 2);
+	assert_int_equal(facts().runs + facts().stalls + facts().ends, 0);
+}
+
+static void a_program_that_prints_local_time_is_understood(void **state)
+{
+	static const struct {
+		const char *day;
+		uint64_t wall_s; /* of the stepped clock */
+	} row[] = {
+		{ "1970/01/01 02:16", 960 },                   /* east of us */
+		{ "2026/06/30 23:31", 1782862260 + 4 * 3600 }, /* west, over midnight */
+		{ "2026/07/02 05:01", 1782968460 - 19800 },    /* half an hour off */
+	};
+
+	(void)state;
+	open_two();
+	for (size_t i = 0; i < COUNT(row); i++) {
+		uint64_t want;
+
+		setenv("FAKE_SMI_DAY", row[i].day, 1);
+		clock_stepped_init(&now, (1000 + 100 * i) * NS_PER_S,
+				   (row[i].wall_s + 41) * NS_PER_S);
+		ask(0, 0);
+		hear(10);
+		want = (row[i].wall_s + 40) * 1000000;
+		assert_true(ask(0, want - 1) >= 5);
+		for (unsigned k = 0; k < 5; k++)
+			assert_int_equal(got[k].wall_us, want + k * 100000);
+		nvsmi_stream_stop(stream());
+	}
+}
+
+static void silence_ends_it_and_each_call_runs_a_program(void **state)
+{
+	(void)state;
+	open_two();
+	ask(0, 0);
+	hear(10);
+	clock_step(&now, 1000 * NS_PER_MS); /* ten intervals are still right */
+	assert_int_equal(ask(0, 0), 5);
+	assert_true(facts().streaming);
+	clock_step(&now, 1 * NS_PER_MS);
+	assert_int_equal(ask(0, 1000400000), 1);
+	assert_false(facts().streaming);
+	assert_int_equal(facts().stalls, 1);
+	assert_int_equal(facts().runs, 1);
+	assert_int_equal(got[0].wall_us, 1001500000);
+	assert_true(got[0].power_w == 76.61);
+	assert_int_equal(ask(1, 1001500000), 0); /* the same run */
+	assert_int_equal(facts().runs, 1);
+	assert_int_equal(ask(0, 0), 6);
+	assert_int_equal(facts().runs, 2);
+}
+
+static void it_is_tried_again_and_later_each_time(void **state)
+{
+	uint64_t waited_s[8];
+
+	(void)state;
+	mood("dies");
+	setenv("FAKE_SMI_TICKS", "1", 1);
+	open_two();
+	ask(0, 0);
+	for (unsigned i = 0; i < 8; i++) {
+		uint64_t starts = facts().starts, begin;
+
+		hear(UINT64_MAX / 2); /* until it has ended */
+		assert_false(facts().streaming);
+		assert_int_equal(facts().ends, i + 1);
+		begin = clock_mono_ns(&now.clock);
+		while (facts().starts == starts) {
+			clock_step(&now, 500 * NS_PER_MS);
+			ask(0, 0);
+		}
+		waited_s[i] = (clock_mono_ns(&now.clock) - begin) / NS_PER_S;
+	}
+	assert_int_equal(waited_s[0], 1);
+	assert_int_equal(waited_s[1], 2);
+	assert_int_equal(waited_s[2], 4);
+	assert_int_equal(waited_s[6], 60);
+	assert_int_equal(waited_s[7], 60);
+	/* Once it works for a while it is trusted again. */
+	mood("dies");
+	setenv("FAKE_SMI_TICKS", "12", 1);
+	hear(UINT64_MAX / 2);
+	clock_step(&now, 60 * NS_PER_S);
+	ask(0, 0);
+	hear(UINT64_MAX / 2);
+	assert_int_equal(stream()->retry_ns - clock_mono_ns(&now.clock), NS_PER_S);
+}
+
+static void garbage_is_counted_and_is_no_sign_of_life(void **state)
+{
+	(void)state;
+	mood("garbage");
+	open_two();
+	ask(0, 0);
+	hear(4);
+	assert_int_equal(facts().lines, 0);
+	assert_int_equal(facts().garbage, 4);
+	assert_int_equal(ask(0, 0), 0);
+	clock_step(&now, 501 * NS_PER_MS); /* the first line has the deadline's time */
+	assert_int_equal(ask(0, 0), 1);
+	assert_int_equal(facts().stalls, 1);
+	assert_int_equal(facts().runs, 1);
+}
+
+static void where_nothing_works_nothing_is_started_again(void **state)
+{
+	(void)state;
+	open_two();
+	mood("never");
+	ask(0, 0);
+	clock_step(&now, 501 * NS_PER_MS);
+	assert_int_equal(ask(0, 0), -GW_E_LOST);
+	for (unsigned i = 0; i < 5; i++) {
+		clock_step(&now, 100 * NS_PER_S);
+		assert_int_equal(ask(0, 0), -GW_E_LOST);
+	}
+	assert_int_equal(facts().starts, 1);
+	assert_int_equal(facts().runs, 6);
+	mood("ok");
+	clock_step(&now, 100 * NS_PER_S);
+	assert_int_equal(ask(0, 0), 1); /* a single run works: */
+	ask(0, 0);
+	assert_int_equal(facts().starts, 2); /* so the other may */
+}
+
+static void a_run_that_hangs_is_not_repeated(void **state)
+{
+	(void)state;
+	open_two();
+	mood("mute");
+	ask(0, 0);
+	mood("hang");
+	clock_step(&now, 501 * NS_PER_MS);
+	assert_int_equal(ask(0, 0), -GW_E_LOST);
+	assert_int_equal(ask(0, 0), -GW_E_LOST);
+	assert_int_equal(ask(1, 0), -GW_E_LOST);
+	assert_int_equal(facts().runs, 1);
+}
+
+static void a_lost_gpu_is_told_and_the_other_goes_on(void **state)
+{
+	(void)state;
+	mood("lost");
+	open_two();
+	ask(0, 0);
+	hear(10);
+	assert_int_equal(ask(0, 0), 5);
+	assert_int_equal(ask(1, 0), -GW_E_LOST);
+}
+
+static void gpus_without_a_uuid_are_told_apart(void **state)
+{
+	(void)state;
+	mood("no_uuid");
+	open_two();
+	ask(0, 0);
+	hear(10);
+	assert_int_equal(ask(0, 0), 5);
+	assert_int_equal(ask(1, 0), 5);
+}
+
+static void what_does_not_fit_the_ring_is_the_oldest(void **state)
+{
+	(void)state;
+	setenv("FAKE_SMI_TICKS", "200", 1); /* within its minute */
+	open_two();
+	ask(0, 0);
+	hear(400);
+	for (unsigned i = 0; i < 100; i++) {
+		struct nvsmi_reading r = {
+			b.slot[0]->r.text[GW_T_UUID], "", 2000000000 + i, 1, 1, GW_HAVE
+		};
+		give_reading(&b, &r);
+		give_reading(&b, &r); /* the same stamp again is no second sample */
+	}
+	assert_int_equal(ask(0, 0), RING_SIZE);
+	assert_int_equal(got[0].wall_us, 1000000000 + 44 * 100000);
+	assert_int_equal(got[RING_SIZE - 1].wall_us, 2000000099);
+}
+
+static void lines_that_make_no_sense_are_refused(void **state)
+{
+	static const char *const lines[] = {
+		"",
+		"No devices were found",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, 75",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, 75, 76, 77",
+		"x, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.5, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/13/15 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/00 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 24:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:-1.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, 1969/11/15 06:31:36.123, 75, 76",
+		"0, GPU-1, 00000000:01:00.0, [N/A], 75, 76",
+	};
+	struct nvsmi_stream s;
+	struct nvsmi_reading r;
+
+	(void)state;
+	nvsmi_stream_init(&s);
+	for (size_t i = 0; i < COUNT(lines); i++)
+		if (nvsmi_stream_parse(&s, lines[i], 0, &r))
+			fail_msg("%s", lines[i]);
+	assert_int_equal(s.facts.garbage, COUNT(lines));
+	assert_int_equal(s.facts.lines, 0);
+}
+
+static void watts_are_a_number_or_have_a_reason(void **state)
+{
+	static const struct {
+		const char *power, *instant;
+		double power_w, instant_w;
+		enum gw_absence why;
+	} row[] = {
+		{ "75.5", "76", 75.5, 76, GW_HAVE },
+		{ "0.00", "[N/A]", 0, NAN, GW_HAVE },
+		{ "[N/A]", "76", NAN, 76, GW_HAVE },
+		{ "[N/A]", "[Unknown Error]", NAN, NAN, GW_ABSENT_NOT_SUPPORTED },
+		{ "[GPU is lost]", "[GPU is lost]", NAN, NAN, GW_ABSENT_LOST },
+		{ "-1", "nan", NAN, NAN, GW_ABSENT_INVALID },
+		{ "75 W", "1e9", NAN, NAN, GW_ABSENT_INVALID },
+		{ "", "", NAN, NAN, GW_ABSENT_NO_DATA },
+	};
+	struct nvsmi_stream s;
+	struct nvsmi_reading r;
+
+	(void)state;
+	nvsmi_stream_init(&s);
+	for (size_t i = 0; i < COUNT(row); i++) {
+		char line[256];
+
+		snprintf(line, sizeof(line),
+			 "3, GPU-1, 00000000:01:00.0, 2026/11/15 06:31:36.123, %s, %s",
+			 row[i].power, row[i].instant);
+		assert_true(nvsmi_stream_parse(&s, line, UINT64_C(1794724296000000), &r));
+		assert_int_equal(r.wall_us, UINT64_C(1794724296123000));
+		assert_string_equal(r.uuid, "GPU-1");
+		if (r.why != row[i].why)
+			fail_msg("%s: %s", line, gw_absence_key(r.why));
+		assert_true(isnan(row[i].power_w) ? isnan(r.power_w)
+						  : r.power_w == row[i].power_w);
+		assert_true(isnan(row[i].instant_w) ? isnan(r.instant_w)
+						    : r.instant_w == row[i].instant_w);
+	}
+}
+
+static bool ended(pid_t pid)
+{
+	char path[32], text[256] = "";
+	const char *state;
+
+	snprintf(path, sizeof(path), "proc/%d/stat", (int)pid);
+	root_read(&root, path, text, sizeof(text));
+	state = strrchr(text, ')'); /* it may be a zombie that nobody reaps */
+	return !state || state[2] == 'Z' || state[2] == 'X';
+}
+
+static pid_t child_pid(void)
+{
+	return stream()->child.pid;
+}
+
+static void it_ends_with_the_backend(void **state)
+{
+	pid_t pid;
+
+	(void)state;
+	mood("for_ever");
+	open_two();
+	ask(0, 0);
+	hear(4);
+	pid = child_pid();
+	assert_false(ended(pid));
+	b.ops->close(&b);
+	assert_true(ended(pid));
+}
+
+/* A process that streams and is killed: the pipe has no reader any more, and the next line ends
+ * the program. */
+static void it_does_not_survive_us(void **state)
+{
+	int ends[2];
+	pid_t us, it = 0;
+	char byte;
+
+	(void)state;
+	mood("for_ever");
+	assert_int_equal(pipe(ends), 0);
+	us = fork();
+	if (us == 0) {
+		close(ends[0]);
+		if (b.ops->open(&b) != 0 || ask(0, 0) != 0)
+			_exit(1);
+		hear(2);
+		it = child_pid();
+		/* The fake's end is seen by the end of a pipe that it alone still holds; it was
+		 * started without ours, so its number is handed over. */
+		if (write(ends[1], &it, sizeof(it)) != sizeof(it))
+			_exit(1);
+		for (;;)
+			pause();
+	}
+	close(ends[1]);
+	assert_int_equal(read(ends[0], &it, sizeof(it)), sizeof(it));
+	assert_true(it > 1);
+	kill(us, SIGKILL);
+	assert_int_equal(waitpid(us, NULL, 0), us);
+	assert_int_equal(read(ends[0], &byte, 1), 0);
+	close(ends[0]);
+	for (unsigned i = 0; i < 200 && !ended(it); i++)
+		poll(NULL, 0, 50);
+	assert_true(ended(it));
+}
+
+static void a_sleeping_gpu_is_not_woken_by_samples(void **state)
+{
+	struct tree t;
+
+	(void)state;
+	tree_init(&t);
+	tree_put(&t, "sys/bus/pci/devices/0000:01:00.0/power/runtime_status", "suspended\n");
+	open_two();
+	env.root = &t.root;
+	assert_int_equal(ask(0, 0), -GW_E_NOSUPPORT);
+	assert_int_equal(facts().starts + facts().runs, 0);
+	env.flags |= GW_WAKE;
+	assert_int_equal(ask(0, 0), 0);
+	assert_int_equal(facts().starts, 1);
+	env.root = &root;
+	tree_done(&t);
+}
+
+static int put_fake_first(void **state)
+{
+	char path[8192];
+
+	(void)state;
+	snprintf(path, sizeof(path), "%s/tests/fixtures/nvidia-smi:%s",
+		 getenv("GPUWARD_TEST_SOURCE") ? getenv("GPUWARD_TEST_SOURCE") : ".",
+		 getenv("PATH"));
+	return setenv("PATH", path, 1);
+}
+
+#define STREAM_TEST(f) cmocka_unit_test_setup_teardown(f, start, finish)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		STREAM_TEST(the_first_call_starts_it_and_waits_for_nothing),
+		STREAM_TEST(lines_become_samples_with_the_stamps_they_carry),
+		STREAM_TEST(without_an_instant_value_it_is_the_other),
+		STREAM_TEST(an_old_program_is_asked_for_less_at_once),
+		STREAM_TEST(a_program_that_prints_local_time_is_understood),
+		STREAM_TEST(silence_ends_it_and_each_call_runs_a_program),
+		STREAM_TEST(it_is_tried_again_and_later_each_time),
+		STREAM_TEST(garbage_is_counted_and_is_no_sign_of_life),
+		STREAM_TEST(where_nothing_works_nothing_is_started_again),
+		STREAM_TEST(a_run_that_hangs_is_not_repeated),
+		STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on),
+		STREAM_TEST(gpus_without_a_uuid_are_told_apart),
+		STREAM_TEST(what_does_not_fit_the_ring_is_the_oldest),
+		cmocka_unit_test(lines_that_make_no_sense_are_refused),
+		cmocka_unit_test(watts_are_a_number_or_have_a_reason),
+		STREAM_TEST(it_ends_with_the_backend),
+		STREAM_TEST(it_does_not_survive_us),
+		STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples),
+	};
+
+	return cmocka_run_group_tests(tests, put_fake_first, NULL);
+}

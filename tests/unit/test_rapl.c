@@ -1,0 +1,580 @@
+/* RAPL on small trees.  The source is included to put files in the place of perf's counters. */
+#define RAPL_PERF_OPEN fake_perf_open
+
+#include <stdint.h>
+
+static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
+
+#include "device/rapl.c"
+
+#include "tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <sys/mman.h>
+#include <time.h>
+
+static struct tree t;
+static struct rapl r;
+
+/* What the fake PMU was asked for, and its counters. */
+static struct {
+	uint32_t type;
+	uint64_t config;
+	int cpu, fd;
+} perf[16];
+static unsigned perfs;
+static int perf_refusal; /* an errno */
+
+static int fake_perf_open(uint32_t type, uint64_t config, int cpu)
+{
+	if (perf_refusal) {
+		errno = perf_refusal;
+		return -1;
+	}
+	assert_true(perfs < 16);
+	perf[perfs].type = type;
+	perf[perfs].config = config;
+	perf[perfs].cpu = cpu;
+	perf[perfs].fd = memfd_create("counter", MFD_CLOEXEC);
+	return perf[perfs++].fd;
+}
+
+static void perf_set(unsigned i, uint64_t count)
+{
+	assert_int_equal(pwrite(perf[i].fd, &count, sizeof(count), 0), sizeof(count));
+	lseek(perf[i].fd, 0, SEEK_SET);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	tree_init(&t);
+	memset(&r, 0, sizeof(r));
+	perfs = 0;
+	perf_refusal = 0;
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	rapl_close(&r);
+	tree_done(&t);
+	return 0;
+}
+
+#define ZONE(n) "sys/class/powercap/" n
+
+static const struct tree_row two_packages[] = {
+	{ ZONE("intel-rapl/enabled"), "1\n" },
+	{ ZONE("intel-rapl:0/name"), "package-0\n" },
+	{ ZONE("intel-rapl:0/energy_uj"), "262143328850\n" },
+	{ ZONE("intel-rapl:0/max_energy_range_uj"), "262143328850\n" },
+	{ ZONE("intel-rapl:0:0/name"), "dram\n" },
+	{ ZONE("intel-rapl:0:0/energy_uj"), "1000\n" },
+	{ ZONE("intel-rapl:1/name"), "package-1\n" },
+	{ ZONE("intel-rapl:1/energy_uj"), "2000\n" },
+	{ ZONE("intel-rapl:1:0/name"), "dram\n" },
+	{ ZONE("intel-rapl:1:0/energy_uj"), "3000\n" },
+	{ ZONE("intel-rapl:2/name"), "psys\n" },
+	{ ZONE("intel-rapl:2/energy_uj"), "4000\n" },
+	{ ZONE("intel-rapl-mmio:0/name"), "package-0\n" },
+	{ ZONE("intel-rapl-mmio:0/energy_uj"), "262143328850\n" },
+	{ ZONE("intel-rapl-mmio:0:0/name"), "dram\n" },
+	{ ZONE("intel-rapl-mmio:0:0/energy_uj"), "1000\n" },
+	{ 0 },
+};
+
+static void lists_energy_domains_once_each(void **state)
+{
+	static const struct {
+		const char *name;
+		int package;
+	} want[] = {
+		{ "package-0", 0 }, { "dram", 0 },  { "package-1", 1 },
+		{ "dram", 1 },      { "psys", -1 },
+	};
+	struct rapl_domain d[8];
+
+	(void)state;
+	tree_fill(&t, "", two_packages);
+	assert_int_equal(rapl_list(&t.root, d, 8), 5);
+	for (unsigned i = 0; i < 5; i++) {
+		assert_string_equal(d[i].name, want[i].name);
+		assert_int_equal(d[i].package, want[i].package);
+		assert_int_equal(d[i].why, GW_HAVE);
+		assert_null(strstr(d[i].path, "mmio"));
+	}
+	assert_true(d[0].energy_uj == UINT64_C(262143328850));
+	assert_true(d[0].range_uj == UINT64_C(262143328850));
+	assert_int_equal(d[1].range_uj, 0);
+	assert_string_equal(d[3].path, ZONE("intel-rapl:1:0"));
+	memset(d, 0, sizeof(d));
+	assert_int_equal(rapl_list(&t.root, d, 1), 5);
+	assert_string_equal(d[1].name, "");
+}
+
+static void keeps_a_mapped_domain_that_nothing_else_tells(void **state)
+{
+	struct rapl_domain d[2];
+
+	(void)state;
+	tree_put(&t, ZONE("intel-rapl-mmio:0/name"), "package-0\n");
+	tree_put(&t, ZONE("intel-rapl-mmio:0/energy_uj"), "5\n");
+	assert_int_equal(rapl_list(&t.root, d, 2), 1);
+	assert_int_equal(d[0].energy_uj, 5);
+}
+
+static void lists_a_domain_that_it_cannot_read(void **state)
+{
+	struct rapl_domain d[2];
+
+	(void)state;
+	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
+	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "many\n");
+	/* what a container sees whose runtime hides the counters */
+	tree_put(&t, ZONE("intel-rapl:1"), "-> ../../devices/virtual/powercap/gone");
+	assert_int_equal(rapl_list(&t.root, d, 2), 2);
+	assert_int_equal(d[0].why, GW_ABSENT_INVALID);
+	assert_string_equal(d[1].name, "intel-rapl:1");
+	assert_int_equal(d[1].why, GW_ABSENT_NOT_PRESENT);
+}
+
+static void says_when_a_domain_may_not_be_read(void **state)
+{
+	struct rapl_domain d;
+
+	(void)state;
+	tree_put(&t, ZONE("intel-rapl:0/name"), "package-0\n");
+	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "5\n");
+	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
+	assert_int_equal(rapl_list(&t.root, &d, 1), 1);
+	tree_allow();
+	assert_string_equal(d.name, "package-0");
+	assert_int_equal(d.why, GW_ABSENT_NO_PERMISSION);
+}
+
+static void finds_no_domains_on_a_machine_without(void **state)
+{
+	(void)state;
+	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
+}
+
+/* ---- joules since a moment ---- */
+
+static void put_uj(const char *zone, uint64_t uj)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), "sys/class/powercap/%s/energy_uj", zone);
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)uj);
+	tree_put(&t, path, text);
+}
+
+static void put_zone(const char *zone, const char *name, uint64_t uj, uint64_t range)
+{
+	char path[128], text[32];
+
+	snprintf(path, sizeof(path), "sys/class/powercap/%s/name", zone);
+	tree_put(&t, path, name);
+	snprintf(path, sizeof(path), "sys/class/powercap/%s/max_energy_range_uj", zone);
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)range);
+	tree_put(&t, path, text);
+	put_uj(zone, uj);
+}
+
+static void assert_joules(double want)
+{
+	struct rapl_total total = rapl_total(&r);
+
+	if (total.why != GW_HAVE)
+		fail_msg("absent: %s %s", gw_absence_key(total.why), total.missing);
+	if (!(fabs(total.joules - want) <= 1e-9 * fabs(want)))
+		fail_msg("%.9g J instead of %.9g", total.joules, want);
+}
+
+#define RANGE UINT64_C(262143328850)
+
+static void packages_and_memory_add_up_and_what_is_inside_does_not(void **state)
+{
+	(void)state;
+	tree_fill(&t, "", two_packages);
+	put_zone("intel-rapl:0:1", "core\n", 50, RANGE);
+	put_zone("intel-rapl:0:2", "uncore\n", 50, RANGE);
+	rapl_open(&r, &t.root);
+	rapl_read(&r);
+	assert_joules(0);
+	put_uj("intel-rapl:0:0", 1000 + 1000000);
+	put_uj("intel-rapl:0:1", 50 + 700000000); /* in the package */
+	put_uj("intel-rapl:0:2", 50 + 700000000);
+	put_uj("intel-rapl:1", 2000 + 20000000);
+	put_uj("intel-rapl:1:0", 3000 + 300000);
+	put_uj("intel-rapl:2", 4000 + 900000000);      /* psys */
+	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* told twice */
+	rapl_read(&r);
+	assert_joules(1 + 20 + 0.3);
+	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);
+	assert_int_equal(r.count, 7);
+}
+
+static void a_counter_that_wraps_goes_on(void **state)
+{
+	unsigned seed = (unsigned)time(NULL);
+	double truth = 0;
+	uint64_t at = RANGE - 5000000;
+
+	(void)state;
+	printf("seed %u\n", seed);
+	srand(seed);
+	put_zone("intel-rapl:0", "package-0\n", at, RANGE);
+	rapl_open(&r, &t.root);
+	for (int i = 0; i < 300; i++) {
+		uint64_t used = (uint64_t)rand() * 97 % (RANGE - 1); /* less than one turn */
+
+		truth += (double)used * 1e-6;
+		at = (at + used) % RANGE;
+		put_uj("intel-rapl:0", at);
+		rapl_read(&r);
+		assert_true(fabs(rapl_total(&r).joules - truth) < 1e-6 * truth + 1e-9);
+	}
+	assert_true(r.counter[0].wraps > 50);
+}
+
+static void a_counter_that_goes_back_without_a_range_is_absent(void **state)
+{
+	(void)state;
+	put_zone("intel-rapl:0", "package-0\n", 5000000, 0);
+	rapl_open(&r, &t.root);
+	put_uj("intel-rapl:0", 6000000);
+	rapl_read(&r);
+	assert_joules(1);
+	put_uj("intel-rapl:0", 100);
+	rapl_read(&r);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
+	assert_true(isnan(rapl_total(&r).joules));
+	put_uj("intel-rapl:0", 7000000); /* what was lost does not come back */
+	rapl_read(&r);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
+}
+
+static void a_counter_beyond_its_range_is_absent(void **state)
+{
+	(void)state;
+	put_zone("intel-rapl:0", "package-0\n", 9000, 5000);
+	rapl_open(&r, &t.root);
+	put_uj("intel-rapl:0", 10);
+	rapl_read(&r);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
+}
+
+static void a_reading_that_fails_is_made_good_by_the_next(void **state)
+{
+	(void)state;
+	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
+	rapl_open(&r, &t.root);
+	tree_put(&t, ZONE("intel-rapl:0/energy_uj"), "oops\n");
+	rapl_read(&r);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
+	assert_string_equal(rapl_total(&r).missing,
+			    "/sys/class/powercap/intel-rapl:0/energy_uj");
+	put_uj("intel-rapl:0", 4000000);
+	rapl_read(&r);
+	assert_joules(3);
+}
+
+static void a_host_that_may_not_be_read_is_null_and_names_the_fix(void **state)
+{
+	struct rapl_total total;
+
+	(void)state;
+	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
+	put_zone("intel-rapl:1", "package-1\n", 1000000, RANGE);
+	tree_forbid(&t, ZONE("intel-rapl:1/energy_uj"));
+	rapl_open(&r, &t.root);
+	rapl_read(&r);
+	tree_allow();
+	total = rapl_total(&r);
+	assert_true(isnan(total.joules)); /* half a host is no host */
+	assert_int_equal(total.why, GW_ABSENT_NO_PERMISSION);
+	assert_int_equal(total.cause, GW_CAUSE_RAPL_PERMISSION);
+	assert_non_null(strstr(total.remedy, "chmod"));
+	assert_non_null(strstr(total.remedy, "udev"));
+	assert_string_equal(total.missing, "/sys/class/powercap/intel-rapl:1/energy_uj");
+	assert_int_equal(r.counter[0].why, GW_HAVE);
+	rapl_read(&r); /* allowed too late: what was used before is not known */
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
+}
+
+static void memory_that_may_not_be_read_makes_the_whole_unknown(void **state)
+{
+	(void)state;
+	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
+	put_zone("intel-rapl:0:0", "dram\n", 1000000, RANGE);
+	tree_forbid(&t, ZONE("intel-rapl:0:0/energy_uj"));
+	rapl_open(&r, &t.root);
+	tree_allow();
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
+	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NO_PERMISSION);
+}
+
+static void without_memory_counters_the_packages_are_the_total(void **state)
+{
+	(void)state;
+	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
+	rapl_open(&r, &t.root);
+	put_uj("intel-rapl:0", 2500000);
+	rapl_read(&r);
+	assert_joules(2.5);
+	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
+}
+
+static void a_machine_without_counters_says_so(void **state)
+{
+	struct rapl_total total;
+
+	(void)state;
+	rapl_open(&r, &t.root);
+	rapl_read(&r);
+	total = rapl_total(&r);
+	assert_int_equal(r.count, 0);
+	assert_true(isnan(total.joules));
+	assert_int_equal(total.why, GW_ABSENT_NOT_PRESENT);
+	assert_int_equal(total.cause, GW_CAUSE_NONE);
+	assert_string_equal(total.remedy, "");
+	assert_string_equal(total.missing, "");
+}
+
+static void dies_that_show_one_counter_are_counted_once(void **state)
+{
+	(void)state;
+	put_zone("intel-rapl:0", "package-0-die-0\n", 123456789, RANGE);
+	put_zone("intel-rapl:1", "package-0-die-1\n", 123456789, RANGE);
+	put_zone("intel-rapl:2", "package-1-die-0\n", 123456789, RANGE); /* another package */
+	put_zone("intel-rapl:3", "package-1-die-1\n", 123456790, RANGE); /* another counter */
+	put_zone("intel-rapl:0:0", "dram\n", 77, RANGE);
+	put_zone("intel-rapl:1:0", "dram\n", 77, RANGE);
+	put_zone("intel-rapl:2:0", "dram\n", 5, RANGE);
+	put_zone("intel-rapl:3:0", "dram\n", 78, RANGE);
+	rapl_open(&r, &t.root);
+	assert_int_equal(r.count, 6);
+	assert_int_equal(r.doubles, 2);
+	for (unsigned i = 0; i < 4; i++) {
+		char zone[32];
+
+		snprintf(zone, sizeof(zone), "intel-rapl:%u", i);
+		put_uj(zone, 123456790 + 1000000);
+		snprintf(zone, sizeof(zone), "intel-rapl:%u:0", i);
+		put_uj(zone, 78 + 100000);
+	}
+	rapl_read(&r);
+	assert_joules(1.000001 * 2 + 1 + 0.100001 + 0.100073 + 0.1);
+}
+
+static void zones_of_one_name_are_counted_once(void **state)
+{
+	(void)state;
+	put_zone("intel-rapl:0", "package-0\n", 1000, RANGE);
+	put_zone("intel-rapl:1", "package-0\n", 5000, RANGE);
+	rapl_open(&r, &t.root);
+	put_uj("intel-rapl:0", 1001000);
+	put_uj("intel-rapl:1", 1005000);
+	rapl_read(&r);
+	assert_joules(1);
+}
+
+/* ---- perf ---- */
+
+static const struct tree_row pmu[] = {
+	{ PMU "/type", "21\n" },
+	{ PMU "/cpumask", "0,28\n" },
+	{ PMU "/events/energy-pkg", "event=0x02\n" },
+	{ PMU "/events/energy-pkg.scale", "2.3283064365386962890625e-10\n" },
+	{ PMU "/events/energy-pkg.unit", "Joules\n" },
+	{ PMU "/events/energy-ram", "event=0x03\n" },
+	{ PMU "/events/energy-ram.scale", "2.3283064365386962890625e-10\n" },
+	{ PMU "/events/energy-psys", "event=0x05\n" },
+	{ "sys/devices/system/cpu/cpu0/topology/physical_package_id", "0\n" },
+	{ "sys/devices/system/cpu/cpu0/topology/die_id", "0\n" },
+	{ "sys/devices/system/cpu/cpu28/topology/physical_package_id", "1\n" },
+	{ "sys/devices/system/cpu/cpu28/topology/die_id", "0\n" },
+	{ "proc/cpuinfo", "processor\t: 0\nvendor_id\t: GenuineIntel\n" },
+	{ 0 },
+};
+
+static void open_pmu(void)
+{
+	tree_fill(&t, "", pmu);
+	t.root.real = true;
+}
+
+static void the_power_pmu_is_read_where_powercap_is_not(void **state)
+{
+	(void)state;
+	open_pmu();
+	rapl_open(&r, &t.root);
+	assert_int_equal(perfs, 4);
+	assert_int_equal(perf[0].type, 21);
+	assert_int_equal(perf[0].config, 2);
+	assert_int_equal(perf[1].cpu, 28);
+	assert_int_equal(perf[2].config, 3);
+	for (unsigned i = 0; i < 4; i++)
+		perf_set(i, (i + 1) * (UINT64_C(1) << 32)); /* 1, 2, 3, 4 J */
+	rapl_read(&r);
+	assert_joules(10);
+	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);
+	assert_string_equal(r.counter[1].d.name, "package-1");
+}
+
+static void powercap_goes_first(void **state)
+{
+	(void)state;
+	open_pmu();
+	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
+	rapl_open(&r, &t.root);
+	assert_int_equal(perfs, 0);
+	assert_int_equal(r.count, 1);
+}
+
+static void what_powercap_refuses_perf_may_tell(void **state)
+{
+	(void)state;
+	open_pmu();
+	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
+	tree_forbid(&t, ZONE("intel-rapl:0/energy_uj"));
+	rapl_open(&r, &t.root);
+	assert_int_equal(perfs, 4);
+	rapl_close(&r);
+	perfs = 0;
+	perf_refusal = EACCES;
+	rapl_open(&r, &t.root);
+	tree_allow();
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
+	assert_non_null(strstr(rapl_total(&r).remedy, "chmod")); /* the easier fix */
+}
+
+static void perf_alone_that_refuses_names_its_own_fix(void **state)
+{
+	(void)state;
+	open_pmu();
+	perf_refusal = EACCES;
+	rapl_open(&r, &t.root);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
+	assert_int_equal(rapl_total(&r).cause, GW_CAUSE_RAPL_PERMISSION);
+	assert_non_null(strstr(rapl_total(&r).remedy, "perf_event_paranoid"));
+	assert_string_equal(rapl_total(&r).missing, "/" PMU "/events/energy-pkg");
+	rapl_close(&r);
+	perf_refusal = ENOENT;
+	rapl_open(&r, &t.root);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_SUPPORTED);
+}
+
+static void chiplets_of_one_package_are_one_counter_of_perf(void **state)
+{
+	(void)state;
+	open_pmu();
+	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/physical_package_id", "0\n");
+	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/die_id", "1\n");
+	tree_put(&t, "proc/cpuinfo", "vendor_id\t: AuthenticAMD\n");
+	tree_remove(&t, PMU "/events/energy-ram");
+	rapl_open(&r, &t.root);
+	assert_int_equal(perfs, 1);
+	assert_int_equal(r.doubles, 1);
+	perf_set(0, UINT64_C(5) << 32);
+	rapl_read(&r);
+	assert_joules(5);
+	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
+	rapl_close(&r);
+	perfs = 0;
+	tree_put(&t, "proc/cpuinfo", "vendor_id\t: GenuineIntel\n"); /* dies of their own */
+	rapl_open(&r, &t.root);
+	assert_int_equal(perfs, 2);
+}
+
+static void another_machines_files_open_no_counter_of_this_one(void **state)
+{
+	(void)state;
+	tree_fill(&t, "", pmu);
+	rapl_open(&r, &t.root);
+	assert_int_equal(perfs, 0);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
+}
+
+static void nonsense_of_the_pmu_is_absent_and_not_zero(void **state)
+{
+	static const struct tree_row bad[] = {
+		{ PMU "/events/energy-pkg", "umask=0x02\n" },
+		{ PMU "/events/energy-pkg.scale", "one\n" },
+		{ PMU "/events/energy-pkg.scale", "-1\n" },
+		{ PMU "/events/energy-pkg.scale", "nan\n" },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		open_pmu();
+		tree_put(&t, bad[i].path, bad[i].text);
+		rapl_open(&r, &t.root);
+		rapl_read(&r);
+		assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
+		rapl_close(&r);
+		perfs = 0;
+	}
+	open_pmu();
+	tree_put(&t, PMU "/cpumask", "all of them\n");
+	rapl_open(&r, &t.root);
+	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
+}
+
+static void the_real_machine_has_joules_or_a_reason(void **state)
+{
+	struct rapl_total total;
+	struct root real;
+
+	(void)state;
+	assert_int_equal(root_open(&real, NULL), 0);
+	perf_refusal = ENODEV;
+	rapl_open(&r, &real);
+	rapl_read(&r);
+	total = rapl_total(&r);
+	if (total.why == GW_HAVE)
+		assert_true(total.joules >= 0 && total.joules < 1e6);
+	else
+		assert_true(isnan(total.joules));
+	rapl_close(&r);
+	root_close(&real);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(lists_energy_domains_once_each),
+		T(keeps_a_mapped_domain_that_nothing_else_tells),
+		T(lists_a_domain_that_it_cannot_read),
+		T(says_when_a_domain_may_not_be_read),
+		T(finds_no_domains_on_a_machine_without),
+		T(packages_and_memory_add_up_and_what_is_inside_does_not),
+		T(a_counter_that_wraps_goes_on),
+		T(a_counter_that_goes_back_without_a_range_is_absent),
+		T(a_counter_beyond_its_range_is_absent),
+		T(a_reading_that_fails_is_made_good_by_the_next),
+		T(a_host_that_may_not_be_read_is_null_and_names_the_fix),
+		T(memory_that_may_not_be_read_makes_the_whole_unknown),
+		T(without_memory_counters_the_packages_are_the_total),
+		T(a_machine_without_counters_says_so),
+		T(dies_that_show_one_counter_are_counted_once),
+		T(zones_of_one_name_are_counted_once),
+		T(the_power_pmu_is_read_where_powercap_is_not),
+		T(powercap_goes_first),
+		T(what_powercap_refuses_perf_may_tell),
+		T(perf_alone_that_refuses_names_its_own_fix),
+		T(chiplets_of_one_package_are_one_counter_of_perf),
+		T(another_machines_files_open_no_counter_of_this_one),
+		T(nonsense_of_the_pmu_is_absent_and_not_zero),
+		T(the_real_machine_has_joules_or_a_reason),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
