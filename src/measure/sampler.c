@@ -10,6 +10,7 @@
 #define COARSE_S     0.5                  /* a ring with wider spacing shows no shape */
 #define RING_AGE_NS  (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
 #define SETTLE_TRIES 5
+#define RING_FEW     10 /* readings say nothing about their spacing */
 
 static void emit(struct sampler *s, const struct event *e)
 {
@@ -87,6 +88,8 @@ static void choose_shape(struct sampler *s)
 	double spacing = ring_spacing(s->ring, n);
 
 	s->calls++;
+	if (n >= 0 && n < RING_FEW && sensor->ring.why == GW_HAVE)
+		spacing = sensor->ring.period_s; /* the driver was loaded just now */
 	if (text && n >= 0)
 		from_ring(s, SHAPE_TEXT, 0.1);
 	else if (!text && spacing <= COARSE_S)

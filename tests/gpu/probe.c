@@ -1,0 +1,143 @@
+/* probe: windows on the first GPU, one JSON line each, for tests on real hardware.
+ *
+ *	probe windows COUNT SECONDS [WARM_S]   one window after the other, and one around them all
+ *	probe record SECONDS INTERVAL_MS FILE  every event of a meter, as lines
+ *
+ * Uses the library as any program would; record listens as a bundle does. */
+#include "base/buf.h"
+#include "base/clock.h"
+#include "measure/meter.h"
+
+#include <gpuward.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void number(const char *key, double v)
+{
+	if (isfinite(v))
+		printf(", \"%s\": %.9g", key, v);
+	else
+		printf(", \"%s\": null", key);
+}
+
+static void line(const char *what, const struct gw_energy *e)
+{
+	bool first = true;
+
+	printf("{\"what\": \"%s\", \"meter\": \"%s\", \"rung\": \"%s\", \"verdict\": \"%s\", "
+	       "\"validity\": \"%s\"",
+	       what, gw_meter_kind_name(e->meter), gw_rung_name(e->rung),
+	       gw_verdict_name(e->verdict), gw_validity_name(e->validity));
+	number("begin", (double)e->begin_ns * 1e-9);
+	number("seconds", e->seconds);
+	number("joules", e->joules.best);
+	number("low", e->joules.low);
+	number("high", e->joules.high);
+	number("relative_low", e->relative.low);
+	number("relative_high", e->relative.high);
+	number("counter", e->counter_joules);
+	number("samples", e->samples_joules);
+	number("residual", e->residual_ratio);
+	number("anchor", e->anchor_ratio);
+	number("mean", e->power_mean);
+	number("sd", e->power_sd);
+	number("min", e->power_min);
+	number("max", e->power_max);
+	number("coverage", e->coverage_ratio);
+	number("gap", e->longest_gap_seconds);
+	number("expected", (double)e->samples_expected);
+	number("collected", (double)e->samples_collected);
+	number("ticks", (double)e->ticks_collected);
+	number("ticks_missed", (double)e->ticks_missed);
+	number("throttle_power", e->throttle_seconds[GW_THROTTLE_POWER]);
+	number("throttle_joules", e->throttle_joules);
+	number("period", e->load_period_seconds);
+	printf(", \"codes\": [");
+	for (unsigned c = 0; c < GW_CODES; c++)
+		if (e->codes >> c & 1) {
+			printf("%s\"%s\"", first ? "" : ", ", gw_code_info(c)->key);
+			first = false;
+		}
+	printf("]}\n");
+	fflush(stdout);
+}
+
+static void pause_for(double s)
+{
+	clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + (uint64_t)(s * 1e9));
+}
+
+static int windows(struct gw_ctx *ctx, unsigned count, double seconds, double warm)
+{
+	struct gw_meter *m;
+	struct gw_window *all, *w;
+
+	if (gw_meter_start(ctx, NULL, &m) != 0 || gw_meter_device_count(m) == 0)
+		return 1;
+	pause_for(warm);
+	gw_window_open(m, "all", 0, &all);
+	for (unsigned i = 0; i < count; i++) {
+		gw_window_open(m, "one", 0, &w);
+		pause_for(seconds);
+		gw_window_close(w, 0);
+		gw_window_wait(w, 5 * NS_PER_S);
+		line("one", gw_window_energy(w, 0));
+		gw_window_free(w);
+		pause_for(0.001 * (rand() % 100));
+	}
+	gw_window_close(all, 0);
+	gw_window_wait(all, 5 * NS_PER_S);
+	line("all", gw_window_energy(all, 0));
+	gw_meter_stop(m);
+	return 0;
+}
+
+static void hear(void *arg, unsigned device, const struct event *e)
+{
+	struct buf b;
+	char text[EVENT_LINE_MAX];
+
+	if (device != 0)
+		return;
+	buf_init_fixed(&b, text, sizeof(text));
+	event_write(&b, e);
+	fputs(text, arg);
+}
+
+static int record(struct gw_ctx *ctx, double seconds, double interval_ms, const char *file)
+{
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .interval_ns = (uint64_t)(interval_ms * 1e6) };
+	struct meter_config c = { .options = &o, .listen = hear, .always = true };
+	struct gw_meter *m;
+	struct gw_window *w;
+
+	c.arg = fopen(file, "w");
+	if (!c.arg || meter_start(ctx, &c, &m) != 0)
+		return 1;
+	gw_window_open(m, "all", 0, &w);
+	pause_for(seconds);
+	gw_window_close(w, 0);
+	gw_window_wait(w, 5 * NS_PER_S);
+	line("record", gw_window_energy(w, 0));
+	gw_meter_stop(m);
+	return fclose(c.arg);
+}
+
+int main(int argc, char **argv)
+{
+	struct gw_ctx *ctx;
+	int code = 2;
+
+	if (gw_open(NULL, &ctx) != 0)
+		return 1;
+	if (argc > 3 && strcmp(argv[1], "windows") == 0)
+		code = windows(ctx, (unsigned)atoi(argv[2]), atof(argv[3]),
+			       argc > 4 ? atof(argv[4]) : 0);
+	else if (argc > 4 && strcmp(argv[1], "record") == 0)
+		code = record(ctx, atof(argv[2]), atof(argv[3]), argv[4]);
+	gw_close(ctx);
+	return code;
+}
