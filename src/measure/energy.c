@@ -786,6 +786,17 @@ static void bare_counter(const struct energy *e, const struct energy_window *w,
 	m->counter_u = m->edges_counter;
 }
 
+/* A sum of samples mistakes for a mean only what swings at the sampling rate itself; the sensor's
+ * own filter lets this share of it through. */
+static double leak(const struct energy *e)
+{
+	double x = e->set.window_s / e->set.spacing_s;
+
+	if (e->set.shape == SHAPE_RING && e->set.sensor.ring.model == SENSOR_LOWPASS)
+		return 1 / sqrt(1 + sq(2 * M_PI * x));
+	return x > 1e-3 && x < 1 ? fabs(sin(M_PI * x) / (M_PI * x)) : x < 1 ? 1 : 0.1;
+}
+
 static void samples_meter(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r, struct meters *m)
 {
@@ -796,7 +807,7 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	m->samples_j = w->end.joules - w->begin.joules;
 	m->edges_samples = hypot(w->begin_slope_w, w->end_slope_w) * reach / sqrt(12);
 	m->gaps = sqrt(fmax(0, w->end.hole_var - w->begin.hole_var));
-	sampling = sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
+	sampling = leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
 	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
