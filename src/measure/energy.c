@@ -20,6 +20,7 @@
 #define BUCKET_MIN_W 0.01
 #define BUCKET_STEP  0.005
 #define SPECTRUM     512
+#define LAG_U_S      0.003 /* how late a counter or a sample is, is known to a few ms */
 
 static double seconds_between(uint64_t a_ns, uint64_t b_ns)
 {
@@ -381,7 +382,7 @@ void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_
 	memset(w, 0, sizeof(*w));
 	w->begin_ns = begin_ns;
 	w->hint_period_s = hint_period_s;
-	w->period_s = w->min_w = w->max_w = w->near_min_w = w->near_max_w = NAN;
+	w->period_s = w->min_w = w->max_w = w->begin_w = NAN;
 }
 
 void energy_close(struct energy_window *w, uint64_t end_ns)
@@ -490,6 +491,7 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 		w->begun = true;
 		w->next = w->begin.number;
 		w->begin_slope_w = swing(e, w->begin_ns, reach_s(e));
+		w->begin_w = energy_watts(e, w->begin_ns);
 	}
 	/* Readings near the edge may come after it; later ones are never nearer. */
 	if (e->reads && e->samples &&
@@ -745,6 +747,14 @@ static double edge_u(const struct energy *e, const struct energy_read *r, bool p
 	return hypot(width, phase);
 }
 
+/* A window that is shifted as a whole gains at one end what it loses at the other. */
+static double lateness_u(const struct energy *e, const struct energy_window *w)
+{
+	double change = fabs(energy_watts(e, w->end_ns) - w->begin_w);
+
+	return isnan(change) ? 0 : change * LAG_U_S;
+}
+
 /* What the counter says of the window, with the samples between ticks and edges. */
 static void counter_meter(const struct energy *e, const struct energy_window *w,
 			  const struct gw_energy *r, struct meters *m)
@@ -765,6 +775,7 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 		      edge_u(e, b, w->end_tick_known, w->end_tick_slope_w, watts));
 	/* Readings shared with somebody else lie off the edge; the samples fill in, and may be off. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
+	m->edges_counter = hypot(m->edges_counter, lateness_u(e, w));
 	m->counter_u = m->edges_counter;
 }
 
@@ -805,7 +816,8 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	if (!w->begun || !(r->coverage_ratio > 0))
 		return;
 	m->samples_j = w->end.joules - w->begin.joules;
-	m->edges_samples = hypot(w->begin_slope_w, w->end_slope_w) * reach / sqrt(12);
+	m->edges_samples = hypot(hypot(w->begin_slope_w, w->end_slope_w) * reach / sqrt(12),
+				 lateness_u(e, w));
 	m->gaps = sqrt(fmax(0, w->end.hole_var - w->begin.hole_var));
 	sampling = leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
@@ -918,10 +930,9 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 			: energy_watts(e, w->begin_ns);
 	if (isnan(watts))
 		watts = 0.5 * (floor_w + ceiling_w);
-	if (ceiling_w - floor_w < 0.02 * ceiling_w) { /* noise is no bound */
-		floor_w *= 0.98;
-		ceiling_w *= 1.02;
-	}
+	/* Samples are smoothed: the truth may lie a little beyond them. */
+	floor_w *= 0.98;
+	ceiling_w *= 1.02;
 	r->meter = GW_METER_SAMPLES;
 	r->joules.best = watts * r->seconds;
 	sum_up(e, r);
@@ -980,6 +991,8 @@ static void judge(const struct energy *e, struct energy_window *w, struct gw_ene
 		code(r, GW_CODE_MODULE_SCOPE);
 	if (e->set.sensor.counter == GW_HAVE && e->set.sensor.counter_unsafe)
 		code(r, GW_CODE_COUNTER_RATE_UNSAFE);
+	if (e->set.sensor.counter == GW_ABSENT_INVALID)
+		code(r, GW_CODE_COUNTER_INVALID);
 }
 
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *r)

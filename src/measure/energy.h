@@ -101,10 +101,9 @@ struct energy_window {
 	double seen_s;        /* weight in the buckets */
 	double period_s;      /* of the load, worked out when its end was covered; NAN none */
 	double hint_period_s; /* of the load as its owner knows it; NAN: none               */
-	double near_min_w, near_max_w;     /* within 2 s of it */
 	double begin_slope_w, end_slope_w; /* most power change around each edge */
 	double begin_tick_slope_w, end_tick_slope_w;
-	double noise_w; /* s.d. from differences of neighbours */
+	double begin_w; /* power at its beginning */
 	double noise_square;
 	float bucket[ENERGY_BUCKETS]; /* seconds */
 };

@@ -249,7 +249,9 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		struct gw_meter **ret_meter)
 {
 	struct gw_meter_options o;
-	struct sampler_options so = { .own_pid = getpid(), .always = config->always };
+	struct sampler_options so = { .own_pid = getpid(),
+				      .always = config->always,
+				      .sensor = config->sensor };
 	unsigned *list = NULL, count = 0;
 	struct gw_meter *m;
 	int err = take_options(config->options, &o);

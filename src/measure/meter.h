@@ -19,7 +19,8 @@ struct meter_config {
 	const struct gw_meter_options *options; /* NULL: defaults */
 	meter_listener *listen;                 /* NULL: nobody   */
 	void *arg;
-	bool always; /* figures at the interval even without a window */
+	bool always;                 /* figures at the interval even without a window */
+	const struct sensor *sensor; /* of every device, in place of what is known; for tests */
 };
 
 /* gw_meter_start with more to say. */

@@ -34,12 +34,17 @@ static double figure(const struct report *r, unsigned q)
 
 /* ---- how to measure it ---- */
 
-/* Mean spacing of what the ring holds; NAN when it holds less than two. */
+/* Mean spacing of what the ring holds, readings told twice counted once; NAN when it holds less
+ * than two. */
 static double ring_spacing(const struct power_sample *p, int n)
 {
-	if (n < 2 || p[n - 1].wall_us <= p[0].wall_us)
+	int distinct = 1;
+
+	for (int i = 1; i < n; i++)
+		distinct += p[i].wall_us != p[i - 1].wall_us;
+	if (n < 2 || distinct < 2 || p[n - 1].wall_us <= p[0].wall_us)
 		return NAN;
-	return (double)(p[n - 1].wall_us - p[0].wall_us) * 1e-6 / (n - 1);
+	return (double)(p[n - 1].wall_us - p[0].wall_us) * 1e-6 / (distinct - 1);
 }
 
 static void from_ring(struct sampler *s, enum energy_shape shape, double spacing_s)
@@ -113,6 +118,10 @@ static void know_sensor(struct sampler *s)
 	char dir[512], why[256];
 	const char *from = s->opt.cache_dir;
 
+	if (s->opt.sensor) {
+		s->set.sensor = *s->opt.sensor;
+		return;
+	}
 	if (!from)
 		from = sensor_directory(dir, sizeof(dir)) == 0 ? dir : NULL;
 	sensor_known_tap(&s->tap, from && *from ? from : NULL, &s->set.sensor, why,
@@ -234,7 +243,8 @@ static void drain(struct sampler *s)
 	s->broken = false;
 	if (offset - old > STEP_NS || old - offset > STEP_NS) {
 		note(s, now, GW_CODE_CLOCK_STEP);
-		s->use_us = (uint64_t)((int64_t)now + offset) / NS_PER_US; /* on the new clock */
+		s->use_us =
+			(uint64_t)((int64_t)now + offset) / NS_PER_US; /* on the new clock */
 	}
 	for (int i = (int)already_taken(s, n); i < n; i++) {
 		uint64_t t = mono_of(s, s->ring[i].wall_us, old, offset, now);
@@ -399,6 +409,17 @@ static uint64_t earliest(uint64_t a, uint64_t b)
 	return a < b ? a : b;
 }
 
+/* Anchors at whole ticks would all find the counter at one age, and then nobody could tell where
+ * in it the ticks lie: each is put off by another part of a tick (the golden ratio spreads them
+ * most evenly). */
+static void next_anchor(struct sampler *s)
+{
+	double part = fmod((double)s->anchors++ * 0.6180339887, 1);
+
+	s->anchor_due_ns = now_ns(s) + s->opt.anchor_ns +
+			   (uint64_t)(part * fmax(0, s->set.sensor.tick_s) * 1e9);
+}
+
 void sampler_edge(struct sampler *s)
 {
 	uint64_t soon;
@@ -410,7 +431,7 @@ void sampler_edge(struct sampler *s)
 	soon = now_ns(s) + (uint64_t)((s->set.lag_s + s->set.spacing_s) * 1e9) + RING_AGE_NS;
 	if (!s->polled)
 		s->drain_ns = earliest(s->drain_ns, soon);
-	s->anchor_due_ns = now_ns(s) + s->opt.anchor_ns;
+	next_anchor(s);
 }
 
 static uint64_t drain_period(const struct sampler *s)
@@ -432,7 +453,7 @@ uint64_t sampler_step(struct sampler *s, bool active)
 
 	if (!s->tick_ns) { /* the first time */
 		s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
-		s->anchor_due_ns = now + s->opt.anchor_ns;
+		next_anchor(s);
 	}
 	if (active && !s->active && s->tick_ns > now + every)
 		s->tick_ns = now;
@@ -450,7 +471,7 @@ uint64_t sampler_step(struct sampler *s, bool active)
 		drain(s);
 	}
 	if (active && s->anchor_due_ns <= now) {
-		s->anchor_due_ns = now + s->opt.anchor_ns;
+		next_anchor(s);
 		read_counter(s);
 		read_limits(s);
 	}

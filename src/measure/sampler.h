@@ -22,6 +22,7 @@ struct sampler_options {
 	bool always;     /* figures at the interval even while nobody has a window open */
 	int64_t own_pid; /* whose processes are not foreign */
 	const char *cache_dir;
+	const struct sensor *sensor; /* NULL: what is known of the card; borrowed for init */
 };
 
 struct sampler {
@@ -40,7 +41,8 @@ struct sampler {
 	uint64_t tick_ns, poll_due_ns, drain_ns, anchor_due_ns, who_ns; /* next due */
 	bool active;         /* somebody has a window open */
 	uint64_t counter_ns; /* last reading of the energy counter; 0: none */
-	uint64_t limits_ns;  /* and of the throttle counters                */
+	unsigned anchors;
+	uint64_t limits_ns; /* and of the throttle counters                */
 	/* Joining one fetch of the ring to the next. */
 	struct power_sample ring[SAMPLER_RING];
 	struct power_sample tail[SAMPLER_TAIL]; /* newest of what was taken, oldest first */

@@ -71,33 +71,420 @@ static void print(const char *what, const struct gw_energy *r, double truth)
 	       gw_verdict_name(r->verdict), r->coverage_ratio, (unsigned long long)r->codes);
 }
 
-static void a_constant_load_is_measured_to_a_thousandth(void **state)
+/* Readings of the counter at odd moments, as a meter that has run for a while has them. */
+static void learn_phase(unsigned windows)
+{
+	for (unsigned i = 0; i < windows; i++) {
+		begin();
+		run_for(1.03 + 0.017 * (i * 37 % 11));
+		gw_window_close(window, 0);
+		gw_window_wait(window, 5 * NS_PER_S);
+		gw_window_free(window);
+	}
+}
+
+/* ---- C2: shapes without noise ---- */
+
+#define WATTS(rest) ONE("noise = 0\n[[gpu.load]]\nunit = \"watts\"\n" rest)
+
+static void known_shapes_are_within_a_thousandth(void **state)
+{
+	static const struct {
+		const char *name, *world;
+		double seconds;
+	} rows[] = {
+		{ "constant", WATTS("kind = \"constant\"\nlevel = 300\n"), 12 },
+		{ "ramp",
+		  WATTS("kind = \"ramp\"\nlow = 100\nhigh = 600\nfrom = 16\nlength = 10\n"),
+		  14 },
+		{ "step up", WATTS("kind = \"steps\"\npoints = [[0, 120], [21.013, 600]]\n"),
+		  12 },
+		{ "step down", WATTS("kind = \"steps\"\npoints = [[0, 600], [21.013, 120]]\n"),
+		  12 },
+		{ "long flat then step",
+		  WATTS("kind = \"steps\"\npoints = [[0, 200], [72.007, 500]]\n"), 62 },
+		{ "bursts of 200 ms",
+		  WATTS("kind = \"square\"\nhigh = 400\nlow = 100\nperiod = 0.4\n"), 12 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const struct gw_energy *r;
+		double truth;
+
+		start(rows[i].world);
+		learn_phase(8);
+		begin();
+		run_for(rows[i].seconds);
+		r = end(&truth);
+		print(rows[i].name, r, truth);
+		assert_true(fabs(r->joules.best / truth - 1) <= 0.001);
+		assert_true(fabs(r->samples_joules / truth - 1) <= 0.001);
+		assert_int_equal(r->verdict, GW_VERDICT_AGREE);
+		assert_true(r->relative.low <= truth && truth <= r->relative.high);
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
+	}
+}
+
+/* ---- C3: the counter's ticks ---- */
+
+static uint64_t seed = 20261115;
+
+static double uniform(void)
+{
+	seed = seed * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+	return (double)(seed >> 11) * 0x1p-53;
+}
+
+static double square(double x)
+{
+	return x * x;
+}
+
+/* 1000 windows: s.d. of what the bare ticks say, and of what we say, in ticks. */
+static void ticks(double tick_s, const char *world)
+{
+	double raw = 0, ours = 0, counter = 0;
+	const unsigned n = 1000;
+	unsigned counted = 0;
+
+	printf("seed %llu\n", (unsigned long long)seed);
+	start(world);
+	learn_phase(20);
+	for (unsigned i = 0; i < n; i++) {
+		const struct gw_energy *r;
+		double truth, e, length = 2 + uniform(), ticks_of = length / tick_s;
+
+		run_for(1.1 + 0.2 * uniform());
+		begin();
+		sim_take(GW_TIER_ENERGY, 0);
+		e = -sim_value(gw_snapshot_device(sim.snap, 0), GW_Q_ENERGY);
+		run_for(length);
+		sim_take(GW_TIER_ENERGY, 0);
+		e += sim_value(gw_snapshot_device(sim.snap, 0), GW_Q_ENERGY);
+		r = end(&truth);
+		raw += square(ticks_of * (e / truth - 1));
+		ours += square(ticks_of * (r->joules.best / truth - 1));
+		if (!isnan(r->counter_joules)) {
+			counter += square(ticks_of * (r->counter_joules / truth - 1));
+			counted++;
+		}
+		gw_window_free(window);
+	}
+	raw = sqrt(raw / n);
+	ours = sqrt(ours / n);
+	counter = sqrt(counter / counted);
+	printf("tick %.0f ms: s.d. in ticks: raw %.3f (0.41 is due), counter with edges %.4f "
+	       "(%u "
+	       "windows), result %.4f\n",
+	       1e3 * tick_s, raw, counter, counted, ours);
+	assert_true(fabs(raw / 0.408 - 1) < 0.10);
+	assert_true(counter <= 0.10 * raw);
+	assert_true(ours <= 0.10 * raw);
+	gw_meter_stop(meter);
+	sim_close();
+	meter = NULL;
+}
+
+static void edges_between_ticks_are_found(void **state)
+{
+	(void)state;
+	ticks(0.1, ONE("noise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel "
+		       "= 400\n"));
+	ticks(0.02,
+	      ONE("noise = 0\n[gpu.sensor]\ntick_ms = 20\n[[gpu.load]]\nkind = \"constant\"\n"
+		  "unit = \"watts\"\nlevel = 400\n"));
+}
+
+/* ---- C6: a counter that lies ---- */
+
+static void a_bad_counter_gets_a_code_and_the_samples_take_over(void **state)
+{
+	static const struct {
+		const char *name;
+		unsigned code; /* GW_CODES: none */
+	} rows[] = {
+		{ "reset", GW_CODE_COUNTER_RESET },
+		{ "back", GW_CODE_COUNTER_BACKWARDS },
+		{ "frozen", GW_CODE_COUNTER_FROZEN },
+		{ "jump", GW_CODE_COUNTER_JUMP },
+		{ "2^32", GW_CODE_COUNTER_RESET },
+		{ "2^64", GW_CODE_COUNTER_INVALID },
+		{ "none", GW_CODES },
+	};
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .cache_dir = "",
+				      .anchor_ns = 2 * NS_PER_S };
+	double from[7];
+
+	(void)state;
+	sim_scenario("counter-faults");
+	sim_step(6 * NS_PER_S);
+	sim_open();
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+	gw_meter_poll(meter);
+	for (unsigned i = 0; i < 7; i++)
+		from[i] = sim_true_joules(i);
+	begin();
+	run_for(10);
+	for (unsigned i = 0; i < 7; i++)
+		from[i] = sim_true_joules(i) - from[i];
+	assert_int_equal(gw_window_close(window, 0), 0);
+	assert_int_equal(gw_window_wait(window, 5 * NS_PER_S), 0);
+	for (unsigned i = 0; i < 7; i++) {
+		const struct gw_energy *r = gw_window_energy(window, i);
+
+		print(rows[i].name, r, from[i]);
+		assert_true(fabs(r->joules.best / from[i] - 1) < 0.005);
+		assert_true(r->joules.low >= 0 && r->joules.high < 2 * from[i]);
+		assert_int_equal(r->meter, GW_METER_SAMPLES);
+		if (rows[i].code != GW_CODES)
+			assert_true(r->codes >> rows[i].code & 1);
+		else
+			assert_int_equal(r->verdict, GW_VERDICT_SAMPLES_ONLY);
+	}
+}
+
+/* ---- C9, C10: holes and clocks ---- */
+
+static void a_late_drain_leaves_a_hole_that_is_told(void **state)
 {
 	const struct gw_energy *r;
 	double truth;
 
 	(void)state;
-	start(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"));
+	start(ONE("noise = 0\n[gpu.sensor]\nno_counter = true\n[[gpu.load]]\nkind = "
+		  "\"constant\"\n"
+		  "unit = \"watts\"\nlevel = 400\n"));
 	begin();
-	run_for(20);
+	run_for(5);
+	sim_step(4 * NS_PER_S); /* the thread was put aside; the ring holds 2.36 s */
+	run_for(5);
 	r = end(&truth);
-	print("constant", r, truth);
-	assert_true(fabs(r->joules.best / truth - 1) < 0.01);
-	assert_true(r->relative.low <= truth && truth <= r->relative.high);
-	assert_int_equal(r->verdict, GW_VERDICT_AGREE);
-	for (unsigned i = 0; i < 12; i++) {
-		gw_window_free(window);
+	print("hole", r, truth);
+	assert_true(r->codes >> GW_CODE_LOW_COVERAGE & 1);
+	assert_int_equal(r->validity, GW_INVALID);
+	assert_true(r->longest_gap_seconds > 1.6 && r->longest_gap_seconds < 2.7);
+	assert_true(r->samples_missed > 80 && r->samples_missed < 135);
+	assert_true(r->samples_joules < 0.93 * truth); /* not bridged */
+	assert_true(fabs(r->samples_joules + r->gap_joules - truth) < 0.01 * truth);
+	assert_true(r->joules.low < truth && truth < r->joules.high);
+	assert_true(r->ticks_missed >= 38);
+}
+
+static void setting_the_wall_clock_changes_nothing(void **state)
+{
+	double joules[3];
+	static const char *const steps[3] = { "", "step = 3600\n", "step = -3600\n" };
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		char world[1024];
+		const struct gw_energy *r;
+		double truth;
+
+		snprintf(world, sizeof(world),
+			 ONE("noise = 0\n[[gpu.load]]\nkind = \"square\"\nhigh = 0.8\nperiod = "
+			     "2\n%s%s"),
+			 i ? "[[timeline]]\nat = 9.333\ndo = \"wall-step\"\n" : "", steps[i]);
+		start(world);
 		begin();
-		run_for(0.3 + 0.37 * i);
+		run_for(8);
 		r = end(&truth);
-		print("next", r, truth);
+		print("clock", r, truth);
+		joules[i] = r->joules.best;
+		assert_true(fabs(r->seconds - 8) < 1e-6);
+		assert_true(fabs(r->joules.best / truth - 1) < 0.01);
+		assert_true(r->coverage_ratio > 0.999);
+		assert_int_equal(r->codes >> GW_CODE_CLOCK_STEP & 1, i > 0);
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
+	}
+	assert_true(fabs(joules[1] / joules[0] - 1) < 1e-6);
+	assert_true(fabs(joules[2] / joules[0] - 1) < 1e-6);
+}
+
+static void a_ring_that_repeats_itself_is_read_once(void **state)
+{
+	const struct gw_energy *r;
+	double truth;
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .cache_dir = "" };
+
+	(void)state;
+	sim_scenario("ring-repeats");
+	sim_step(3 * NS_PER_S);
+	sim_open();
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+	gw_meter_poll(meter);
+	begin();
+	run_for(10);
+	r = end(&truth);
+	print("repeats", r, truth);
+	assert_true(fabs(r->samples_joules / truth - 1) < 0.02);
+	assert_true(r->samples_collected <= r->samples_expected + 2);
+	assert_true(r->coverage_ratio > 0.99);
+}
+
+/* ---- windows ---- */
+
+static void a_window_below_the_period_is_an_interval(void **state)
+{
+	const struct gw_energy *r;
+	double truth;
+
+	(void)state;
+	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\nhigh = "
+		  "500\nlow = 100\n"
+		  "period = 1\n"));
+	run_for(3.2);
+	for (unsigned i = 0; i < 20; i++) {
+		begin();
+		sim_step((1 + i) * 950 * NS_PER_US);
+		r = end(&truth);
+		assert_true(r->codes >> GW_CODE_SUB_PERIOD & 1);
+		assert_true(r->joules.best > 0);
+		assert_true(r->relative.low < r->relative.high);
+		assert_true(r->relative.low <= truth && truth <= r->relative.high);
+		assert_int_equal(r->validity, GW_SUSPECT);
+		gw_window_free(window);
+		run_for(0.113);
+	}
+}
+
+static void windows_nest_and_overlap(void **state)
+{
+	struct gw_window *outer, *a, *b;
+	double sum, j[3];
+
+	(void)state;
+	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"square\"\nhigh = 0.8\nperiod = 0.7\n"));
+	gw_window_open(meter, "outer", 0, &outer);
+	gw_window_open(meter, "a", 0, &a);
+	run_for(3);
+	gw_window_open(meter, "b", 0, &b);
+	gw_window_close(a, 0);
+	run_for(2);
+	gw_window_close(b, 0);
+	gw_window_close(outer, 0);
+	assert_int_equal(gw_window_close(outer, 0), -GW_E_STATE);
+	assert_int_equal(gw_window_wait(outer, NS_PER_S), 0);
+	assert_int_equal(gw_window_wait(a, NS_PER_S), 0);
+	assert_int_equal(gw_window_wait(b, NS_PER_S), 0);
+	j[0] = gw_window_energy(outer, 0)->samples_joules;
+	j[1] = gw_window_energy(a, 0)->samples_joules;
+	j[2] = gw_window_energy(b, 0)->samples_joules;
+	sum = j[1] + j[2];
+	assert_true(fabs(sum - j[0]) < 1e-9 * j[0]);
+	assert_string_equal(gw_window_label(b), "b");
+}
+
+static void a_lost_gpu_keeps_what_was_measured(void **state)
+{
+	const struct gw_energy *r;
+	double truth;
+
+	(void)state;
+	start(ONE(
+		"noise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel = 400\n"
+		"[[timeline]]\nat = 10\ndo = \"lose\"\n"));
+	begin();
+	run_for(10);
+	truth = sim_true_joules(0) - true_begin;
+	gw_window_close(window, 0);
+	gw_window_wait(window, 3 * NS_PER_S);
+	r = gw_window_energy(window, 0);
+	print("lost", r, truth);
+	assert_true(r->codes >> GW_CODE_GPU_LOST & 1);
+	assert_int_equal(r->validity, GW_INVALID);
+	assert_true(r->samples_joules > 1500 && r->samples_joules < 2100); /* five seconds */
+}
+
+static void nothing_measured_is_no_zero(void **state)
+{
+	const struct gw_energy *r;
+	double truth;
+
+	(void)state;
+	start(ONE("[gpu.sensor]\nno_ring = true\nno_counter = true\nno_instant = "
+		  "true\nno_average = true\n"
+		  "[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\ncode = 3\n"));
+	begin();
+	run_for(2);
+	truth = sim_true_joules(0) - true_begin;
+	gw_window_close(window, 0);
+	gw_window_wait(window, NS_PER_S);
+	r = gw_window_energy(window, 0);
+	print("nothing", r, truth);
+	assert_true(isnan(r->joules.best) && isnan(r->power_mean));
+	assert_int_equal(r->validity, GW_NO_RESULT);
+	assert_true(r->codes >> GW_CODE_NO_SOURCE & 1);
+}
+
+/* ---- the ladder ---- */
+
+static void every_sensor_finds_its_rung(void **state)
+{
+	static const struct {
+		const char *profile, *sensor;
+		enum gw_rung rung;
+		double within;
+	} rows[] = {
+		{ "h200", "", GW_RUNG_COUNTER_RING, 0.002 },
+		{ "h200", "no_counter = true\n", GW_RUNG_RING, 0.002 },
+		{ "h200", "no_ring = true\n", GW_RUNG_COUNTER_POLLED, 0.01 },
+		{ "h200", "no_ring = true\nno_counter = true\n", GW_RUNG_POLLED, 0.03 },
+		{ "a100", "no_ring = true\nno_counter = true\n", GW_RUNG_POLLED, 0.03 },
+		{ "t4", "no_ring = true\nno_counter = true\n", GW_RUNG_POLLED, 0.02 },
+		{ "p100", "no_ring = true\n", GW_RUNG_POLLED, 0.02 },
+		{ "a10", "no_counter = true\n", GW_RUNG_POLLED, 0.02 },
+		{ "a10", "", GW_RUNG_COUNTER_POLLED, 0.01 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char world[1024];
+		const struct gw_energy *r;
+		double truth;
+
+		snprintf(world, sizeof(world),
+			 "[[gpu]]\nprofile = \"%s\"\nnoise = 0\n[gpu.sensor]\n%s[[gpu.load]]\n"
+			 "kind = \"square\"\nhigh = 0.8\nlow = 0.1\nperiod = 1.7\n",
+			 rows[i].profile, rows[i].sensor);
+		start(world);
+		begin();
+		run_for(20);
+		r = end(&truth);
+		print(rows[i].profile, r, truth);
+		assert_string_equal(gw_rung_name(r->rung), gw_rung_name(rows[i].rung));
+		assert_true(fabs(r->joules.best / truth - 1) < rows[i].within);
+		assert_true(r->relative.low <= truth && truth <= r->relative.high);
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
 	}
 }
 
 int main(void)
 {
+#define T(f) cmocka_unit_test_teardown(f, stop)
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_teardown(a_constant_load_is_measured_to_a_thousandth, stop),
+		T(known_shapes_are_within_a_thousandth),
+		T(edges_between_ticks_are_found),
+		T(a_bad_counter_gets_a_code_and_the_samples_take_over),
+		T(a_late_drain_leaves_a_hole_that_is_told),
+		T(setting_the_wall_clock_changes_nothing),
+		T(a_ring_that_repeats_itself_is_read_once),
+		T(a_window_below_the_period_is_an_interval),
+		T(windows_nest_and_overlap),
+		T(a_lost_gpu_keeps_what_was_measured),
+		T(nothing_measured_is_no_zero),
+		T(every_sensor_finds_its_rung),
 	};
 
 	return cmocka_run_group_tests(tests, sim_setup, NULL);
