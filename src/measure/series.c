@@ -1,0 +1,386 @@
+#include "series.h"
+
+#include "base/clock.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define QUANTITIES_MAX 64
+#define POINTS_MAX     (1u << 24)
+#define PLACES         65535 /* between smallest and largest */
+
+static const uint64_t span_ns[SERIES_TIERS] = { 0, NS_PER_S, 10 * NS_PER_S, 60 * NS_PER_S };
+
+/* One quantity in a bucket that is over. */
+struct cell {
+	float min, max;
+	uint16_t place; /* of the mean: min + (max - min) * place / PLACES */
+	uint16_t count; /* 65535: or more */
+};
+_Static_assert(sizeof(struct cell) == 12, "the head of series.h says 12 bytes");
+
+/* One quantity in a bucket that is open. */
+struct sum {
+	double sum, min, max;
+	uint64_t count;
+};
+
+/* The ring of one tier: point number n is at n % points. */
+struct ring {
+	unsigned points;
+	uint64_t next;     /* number of the next point */
+	uint64_t *t_ns;    /* RAW: when */
+	uint32_t *bucket;  /* others: when, in spans; 136 years of seconds */
+	float *value;      /* RAW: points x quantities */
+	struct cell *cell; /* others: the same */
+};
+
+struct series {
+	unsigned quantities;
+	bool any; /* something was added */
+	uint64_t last_ns;
+	struct ring ring[SERIES_TIERS];
+	/* Of the buckets that last_ns is in.  A sample goes into the 1 s bucket alone; one that
+	 * is over is added to the 10 s bucket, and so on, so that a sample costs the same
+	 * however many tiers there are.  What a 60 s bucket holds is thus the sum of all three. */
+	struct sum *open[SERIES_TIERS];
+};
+
+/* ---- memory ---- */
+
+/* Parts of the block, in the order of their alignment. */
+static size_t lay_out(const struct series_options *o, char *base, struct series *s)
+{
+	size_t at = sizeof(*s), q = o->quantities;
+
+	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++) {
+		if (s)
+			s->open[t] = (struct sum *)(void *)(base + at);
+		at += q * sizeof(struct sum);
+	}
+	if (s)
+		s->ring[SERIES_RAW].t_ns = (uint64_t *)(void *)(base + at);
+	at += o->points[SERIES_RAW] * sizeof(uint64_t);
+	if (s)
+		s->ring[SERIES_RAW].value = (float *)(void *)(base + at);
+	at += o->points[SERIES_RAW] * q * sizeof(float);
+	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++) {
+		if (s)
+			s->ring[t].bucket = (uint32_t *)(void *)(base + at);
+		at += o->points[t] * sizeof(uint32_t);
+		if (s)
+			s->ring[t].cell = (struct cell *)(void *)(base + at);
+		at += o->points[t] * q * sizeof(struct cell);
+	}
+	return at;
+}
+
+size_t series_bytes(const struct series_options *o)
+{
+	if (o->quantities < 1 || o->quantities > QUANTITIES_MAX)
+		return 0;
+	for (unsigned t = 0; t < SERIES_TIERS; t++)
+		if (o->points[t] > POINTS_MAX)
+			return 0;
+	return lay_out(o, NULL, NULL);
+}
+
+static void clear(struct series *s, unsigned tier)
+{
+	for (unsigned q = 0; q < s->quantities; q++)
+		s->open[tier][q] = (struct sum){ 0, INFINITY, -INFINITY, 0 };
+}
+
+int series_new(const struct series_options *options, struct series **ret_series)
+{
+	size_t bytes = series_bytes(options);
+	struct series *s;
+
+	if (bytes == 0)
+		return -GW_E_ARG;
+	s = malloc(bytes);
+	if (!s)
+		return -GW_E_NOMEM;
+	/* Not zeros, which a compiler may make calloc() of: pages that nobody wrote to are given
+	 * by the kernel later, and what a daemon takes would seem to grow for a day. */
+	memset(s, 0xff, bytes);
+	memset(s, 0, sizeof(*s));
+	s->quantities = options->quantities;
+	lay_out(options, (char *)s, s);
+	for (unsigned t = 0; t < SERIES_TIERS; t++)
+		s->ring[t].points = options->points[t];
+	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++)
+		clear(s, t);
+	*ret_series = s;
+	return 0;
+}
+
+void series_free(struct series *s)
+{
+	free(s);
+}
+
+/* ---- writing ---- */
+
+static bool present(double v)
+{
+	return fabs(v) <= FLT_MAX; /* false for NAN */
+}
+
+static void merge(struct sum *to, const struct sum *from)
+{
+	to->sum += from->sum;
+	to->min = fmin(to->min, from->min);
+	to->max = fmax(to->max, from->max);
+	to->count += from->count;
+}
+
+static void pack(const struct sum *s, struct cell *c)
+{
+	double place = 0;
+
+	if (s->count && s->max > s->min)
+		place = (s->sum / (double)s->count - s->min) / (s->max - s->min);
+	*c = (struct cell){
+		.min = s->count ? (float)s->min : NAN,
+		.max = s->count ? (float)s->max : NAN,
+		.place = (uint16_t)lround(fmin(fmax(place, 0), 1) * PLACES),
+		.count = (uint16_t)(s->count < UINT16_MAX ? s->count : UINT16_MAX),
+	};
+}
+
+/* The open bucket of a tier is over: keeps it and adds it to the next tier's. */
+static void end_bucket(struct series *s, unsigned tier)
+{
+	struct ring *r = &s->ring[tier];
+
+	if (r->points) {
+		size_t slot = r->next++ % r->points;
+
+		r->bucket[slot] = (uint32_t)(s->last_ns / span_ns[tier]);
+		for (unsigned q = 0; q < s->quantities; q++)
+			pack(&s->open[tier][q], &r->cell[slot * s->quantities + q]);
+	}
+	if (tier + 1 < SERIES_TIERS)
+		for (unsigned q = 0; q < s->quantities; q++)
+			merge(&s->open[tier + 1][q], &s->open[tier][q]);
+	clear(s, tier);
+}
+
+/* Buckets lie within those of the next tier, so the first that is not over ends the search. */
+static void end_buckets(struct series *s, uint64_t t_ns)
+{
+	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++) {
+		if (t_ns / span_ns[t] == s->last_ns / span_ns[t])
+			break;
+		end_bucket(s, t);
+	}
+}
+
+static void keep_raw(struct series *s, uint64_t t_ns, const double *values)
+{
+	struct ring *r = &s->ring[SERIES_RAW];
+	size_t slot;
+
+	if (r->points == 0)
+		return;
+	slot = r->next++ % r->points;
+	r->t_ns[slot] = t_ns;
+	for (unsigned q = 0; q < s->quantities; q++)
+		r->value[slot * s->quantities + q] =
+			present(values[q]) ? (float)values[q] : NAN;
+}
+
+int series_add(struct series *s, uint64_t t_ns, const double *values)
+{
+	if (s->any && t_ns <= s->last_ns)
+		return -GW_E_ARG;
+	if (s->any)
+		end_buckets(s, t_ns);
+	keep_raw(s, t_ns, values);
+	for (unsigned q = 0; q < s->quantities; q++) {
+		struct sum *o = &s->open[SERIES_1S][q];
+		double v = values[q];
+
+		if (!present(v))
+			continue;
+		o->sum += v;
+		o->min = v < o->min ? v : o->min;
+		o->max = v > o->max ? v : o->max;
+		o->count++;
+	}
+	s->any = true;
+	s->last_ns = t_ns;
+	return 0;
+}
+
+/* ---- reading ---- */
+
+/* Points of a tier are numbered: first, first + 1, ... end - 1.  The last of buckets is
+ * the open one. */
+static uint64_t first_point(const struct ring *r)
+{
+	return r->next > r->points ? r->next - r->points : 0;
+}
+
+static uint64_t end_point(const struct series *s, unsigned tier)
+{
+	return s->ring[tier].next + (tier != SERIES_RAW && s->any ? 1 : 0);
+}
+
+static uint64_t begin_of(const struct series *s, unsigned tier, uint64_t number)
+{
+	const struct ring *r = &s->ring[tier];
+
+	if (tier == SERIES_RAW)
+		return r->t_ns[number % r->points];
+	if (number == r->next)
+		return s->last_ns / span_ns[tier] * span_ns[tier];
+	return (uint64_t)r->bucket[number % r->points] * span_ns[tier];
+}
+
+/* Number of the first point that begins at t or later. */
+static uint64_t find(const struct series *s, unsigned tier, uint64_t t_ns)
+{
+	uint64_t low = first_point(&s->ring[tier]), high = end_point(s, tier);
+
+	while (low < high) {
+		uint64_t mid = low + (high - low) / 2;
+
+		if (begin_of(s, tier, mid) < t_ns)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* Begin of what a tier tells of; 0 when it has forgotten nothing. */
+static uint64_t reach_ns(const struct series *s, unsigned tier)
+{
+	uint64_t first = first_point(&s->ring[tier]);
+
+	return first == 0 ? 0 : begin_of(s, tier, first);
+}
+
+static void fill_sum(const struct sum *sum, struct series_point *p)
+{
+	p->count = (unsigned)(sum->count < UINT16_MAX ? sum->count : UINT16_MAX);
+	if (sum->count == 0)
+		return;
+	p->mean = sum->sum / (double)sum->count;
+	p->min = sum->min;
+	p->max = sum->max;
+}
+
+static void fill_open(const struct series *s, unsigned tier, unsigned q, struct series_point *p)
+{
+	struct sum all = s->open[tier][q];
+
+	for (unsigned t = SERIES_1S; t < tier; t++)
+		merge(&all, &s->open[t][q]);
+	p->open = true;
+	fill_sum(&all, p);
+}
+
+static void fill(const struct series *s, unsigned tier, unsigned q, uint64_t number,
+		 struct series_point *p)
+{
+	const struct ring *r = &s->ring[tier];
+	size_t at = number % r->points * s->quantities + q;
+
+	*p = (struct series_point){ .begin_ns = begin_of(s, tier, number),
+				    .span_ns = span_ns[tier],
+				    .mean = NAN,
+				    .min = NAN,
+				    .max = NAN };
+	if (tier == SERIES_RAW) {
+		p->mean = p->min = p->max = (double)r->value[at];
+		p->count = isnan(p->mean) ? 0u : 1u;
+	} else if (number == r->next) {
+		fill_open(s, tier, q, p);
+	} else {
+		const struct cell *c = &r->cell[at];
+		double min = (double)c->min, max = (double)c->max;
+
+		p->count = c->count;
+		p->min = min;
+		p->max = max;
+		p->mean = min + (max - min) * c->place / PLACES;
+	}
+}
+
+/* Numbers of the points that a query is answered with. */
+struct extent {
+	unsigned tier;
+	uint64_t begin, end;
+};
+
+static struct extent extent_in(const struct series *s, unsigned tier, uint64_t from_ns,
+			       uint64_t to_ns)
+{
+	uint64_t begin_ns = tier == SERIES_RAW ? from_ns : from_ns - from_ns % span_ns[tier];
+
+	return (struct extent){
+		.tier = tier,
+		.begin = find(s, tier, begin_ns),
+		.end = to_ns == UINT64_MAX ? end_point(s, tier) : find(s, tier, to_ns + 1),
+	};
+}
+
+/* Finest tier to begin with: the coarsest that is as fine as wanted. */
+static unsigned finest(const struct series *s, uint64_t resolution_ns)
+{
+	unsigned tier = SERIES_RAW;
+
+	for (unsigned t = SERIES_1S; t < SERIES_TIERS; t++)
+		if (s->ring[t].points && span_ns[t] <= resolution_ns)
+			tier = t;
+	return tier;
+}
+
+/* The first tier that reaches back and fits, or of those that fit the furthest reaching. */
+static int choose(const struct series *s, uint64_t from_ns, uint64_t to_ns,
+		  uint64_t resolution_ns, size_t max, struct extent *ret)
+{
+	uint64_t furthest_ns = UINT64_MAX;
+	bool too_many = false;
+
+	*ret = (struct extent){ SERIES_RAW, 0, 0 };
+	for (unsigned t = finest(s, resolution_ns); t < SERIES_TIERS; t++) {
+		struct extent x;
+
+		if (s->ring[t].points == 0)
+			continue;
+		x = extent_in(s, t, from_ns, to_ns);
+		if (x.end - x.begin > max) {
+			too_many = true;
+			continue;
+		}
+		if (reach_ns(s, t) >= furthest_ns)
+			continue;
+		*ret = x;
+		furthest_ns = reach_ns(s, t);
+		if (furthest_ns <= from_ns)
+			break;
+	}
+	return furthest_ns == UINT64_MAX && too_many ? -GW_E_SIZE : 0;
+}
+
+int series_query(const struct series *s, unsigned quantity, uint64_t from_ns, uint64_t to_ns,
+		 uint64_t resolution_ns, struct series_point *out, size_t max)
+{
+	struct extent x;
+	int r;
+
+	if (quantity >= s->quantities || to_ns < from_ns)
+		return -GW_E_ARG;
+	r = choose(s, from_ns, to_ns, resolution_ns, max, &x);
+	if (r < 0)
+		return r;
+	for (uint64_t n = x.begin; n < x.end; n++)
+		fill(s, x.tier, quantity, n, &out[n - x.begin]);
+	return (int)(x.end - x.begin);
+}

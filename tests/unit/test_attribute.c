@@ -1,0 +1,707 @@
+/* Energy of processes: every joule is somewhere, none twice. */
+#include "measure/attribute.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define ROUNDS   2000
+
+static void assert_near(double have, double want)
+{
+	if (fabs(have - want) <= 1e-9 * fmax(1, fabs(want)))
+		return;
+	print_message("have %.17g, want %.17g\n", have, want);
+	fail();
+}
+
+static struct attribute_use use(int64_t pid, double sm_ratio)
+{
+	struct attribute_use u = { .pid = pid, .start_ticks = 1000, .sm_ratio = sm_ratio };
+
+	snprintf(u.name, sizeof(u.name), "p%lld", (long long)pid);
+	return u;
+}
+
+static const struct attribute_row *row(const struct attribute *a, int64_t pid, uint64_t start)
+{
+	for (unsigned i = 0; i < a->count; i++)
+		if (a->row[i].pid == pid && a->row[i].start_ticks == start)
+			return &a->row[i];
+	return NULL;
+}
+
+static double joules_of(const struct attribute *a, int64_t pid)
+{
+	const struct attribute_row *r = row(a, pid, 1000);
+
+	return r ? r->joules : NAN;
+}
+
+static double added_up(const struct attribute *a)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < a->count; i++)
+		sum += a->row[i].joules;
+	return sum + a->idle_joules + a->unattributed_joules;
+}
+
+static double added_backwards(const struct attribute *a)
+{
+	double sum = a->unattributed_joules + a->idle_joules;
+
+	for (unsigned i = a->count; i > 0; i--)
+		sum += a->row[i - 1].joules;
+	return sum;
+}
+
+/* ---- the rules ---- */
+
+static void one_alone_is_measured_above_idle(void **state)
+{
+	struct attribute_use u = use(7, NAN);
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 78, 120);
+	assert_int_equal(attribute_add(&a, 700, 1, &u, 1, false), 0);
+	assert_int_equal(attribute_finish(&a, 700), 0);
+	assert_int_equal(a.count, 1);
+	assert_near(joules_of(&a, 7), 622);
+	assert_near(a.idle_joules, 78);
+	assert_near(a.unattributed_joules, 0);
+	assert_int_equal(a.row[0].how, ATTRIBUTE_MEASURED);
+	assert_string_equal(a.row[0].name, "p7");
+	assert_near(a.row[0].seconds, 1);
+}
+
+static void several_share_by_what_they_used(void **state)
+{
+	struct attribute_use u[] = { use(1, 0.6), use(2, 0.2), use(3, 0) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 78, 120);
+	attribute_add(&a, 520, 1, u, 3, false);
+	attribute_finish(&a, 520);
+	/* 78 idle, 42 for three contexts, 400 by utilisation */
+	assert_near(joules_of(&a, 1), 14 + 300);
+	assert_near(joules_of(&a, 2), 14 + 100);
+	assert_near(joules_of(&a, 3), 14);
+	assert_near(a.idle_joules, 78);
+	assert_near(a.unattributed_joules, 0);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(a.row[i].how, ATTRIBUTE_MODELLED);
+}
+
+static void without_utilisation_it_is_split_equally(void **state)
+{
+	struct attribute_use u[] = { use(1, NAN), use(2, NAN) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 100, NAN);
+	attribute_add(&a, 500, 1, u, 2, false);
+	attribute_finish(&a, 500);
+	assert_false(a.context_known);
+	assert_near(joules_of(&a, 1), 200);
+	assert_near(joules_of(&a, 2), 200);
+	assert_int_equal(a.row[0].how, ATTRIBUTE_EQUAL_SPLIT);
+}
+
+static void one_unknown_among_known_ones_gets_an_equal_part(void **state)
+{
+	struct attribute_use u[] = { use(1, 0.3), use(2, 0.1), use(3, NAN) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 0, 0);
+	attribute_add(&a, 300, 1, u, 3, false);
+	attribute_finish(&a, 300);
+	assert_near(joules_of(&a, 3), 100);
+	assert_near(joules_of(&a, 1), 150);
+	assert_near(joules_of(&a, 2), 50);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(a.row[i].how, ATTRIBUTE_EQUAL_SPLIT);
+}
+
+static void what_idle_residents_did_not_use_is_nobodys(void **state)
+{
+	struct attribute_use u[] = { use(1, 0), use(2, 0) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 78, 120);
+	attribute_add(&a, 200, 1, u, 2, false);
+	attribute_finish(&a, 200);
+	assert_near(joules_of(&a, 1), 21);
+	assert_near(joules_of(&a, 2), 21);
+	assert_near(a.idle_joules, 78);
+	assert_near(a.unattributed_joules, 80);
+}
+
+static void nobody_there_is_nobodys_energy(void **state)
+{
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 78, 120);
+	attribute_add(&a, 100, 1, NULL, 0, false);
+	attribute_finish(&a, 100);
+	assert_int_equal(a.count, 0);
+	assert_near(a.idle_joules, 78);
+	assert_near(a.unattributed_joules, 22);
+}
+
+static void hidden_processes_leave_all_of_it_unattributed(void **state)
+{
+	struct attribute_use u = use(1, 1);
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 78, 120);
+	attribute_add(&a, 300, 1, &u, 1, true);
+	attribute_finish(&a, 300);
+	assert_int_equal(a.count, 0);
+	assert_true(a.idle_joules == 0);
+	assert_true(a.unattributed_joules == 300);
+}
+
+static void an_unknown_idle_power_is_told(void **state)
+{
+	struct attribute_use u = use(1, 1);
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, NAN, 120);
+	assert_false(a.idle_known);
+	assert_false(a.context_known);
+	attribute_add(&a, 300, 1, &u, 1, false);
+	attribute_finish(&a, 300);
+	assert_near(joules_of(&a, 1), 300);
+	assert_true(a.idle_joules == 0);
+	attribute_init(&a, 0, 0);
+	assert_true(a.idle_known);
+}
+
+static void power_below_idle_leaves_nothing_to_share(void **state)
+{
+	struct attribute_use u[] = { use(1, 0.5), use(2, 0.5) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 78, 120);
+	attribute_add(&a, 60, 1, u, 2, false);
+	attribute_add(&a, 90, 1, u, 2, false); /* below context idle: 12 J for two contexts */
+	attribute_finish(&a, 150);
+	assert_near(a.idle_joules, 138);
+	assert_near(joules_of(&a, 1), 6);
+	assert_near(joules_of(&a, 2), 6);
+}
+
+static void a_context_power_below_idle_costs_nothing(void **state)
+{
+	struct attribute_use u[] = { use(1, 0.5), use(2, 0) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 100, 90);
+	attribute_add(&a, 200, 1, u, 2, false);
+	attribute_finish(&a, 200);
+	assert_near(joules_of(&a, 1), 100);
+	assert_near(joules_of(&a, 2), 0);
+}
+
+/* ---- who is who ---- */
+
+static void a_pid_used_again_is_another_process(void **state)
+{
+	struct attribute_use first = use(5, NAN), second = use(5, NAN);
+	struct attribute a;
+
+	(void)state;
+	second.start_ticks = 2000;
+	attribute_init(&a, 0, 0);
+	attribute_add(&a, 100, 1, &first, 1, false);
+	attribute_add(&a, 300, 1, &second, 1, false);
+	attribute_finish(&a, 400);
+	assert_int_equal(a.count, 2);
+	assert_near(row(&a, 5, 1000)->joules, 100);
+	assert_near(row(&a, 5, 2000)->joules, 300);
+	assert_int_equal(a.row[0].start_ticks, 2000);
+}
+
+static void a_process_listed_twice_counts_once(void **state)
+{
+	struct attribute_use u[] = { use(1, 0.25), use(1, NAN), use(2, 0.25), use(1, 0.25) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 0, 40);
+	attribute_add(&a, 240, 1, u, 4, false);
+	attribute_finish(&a, 240);
+	assert_int_equal(a.count, 2);
+	assert_near(joules_of(&a, 1), 120);
+	assert_near(joules_of(&a, 2), 120);
+	assert_int_equal(a.row[0].how, ATTRIBUTE_MODELLED);
+
+	attribute_init(&a, 0, 40);
+	attribute_add(&a, 240, 1, u, 2, false); /* twice, but alone */
+	attribute_finish(&a, 240);
+	assert_int_equal(a.count, 1);
+	assert_int_equal(a.row[0].how, ATTRIBUTE_MEASURED);
+}
+
+static void a_utilisation_that_cannot_be_is_not_known(void **state)
+{
+	static const double bad[] = { 1.01, 100, -0.1, INFINITY, -INFINITY };
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		struct attribute_use u[] = { use(1, bad[i]), use(2, 0.5) };
+		struct attribute a;
+
+		attribute_init(&a, 0, 0);
+		attribute_add(&a, 100, 1, u, 2, false);
+		attribute_finish(&a, 100);
+		assert_near(joules_of(&a, 1), 50);
+		assert_int_equal(a.row[0].how, ATTRIBUTE_EQUAL_SPLIT);
+	}
+}
+
+static void a_row_says_the_weakest_way_it_was_found(void **state)
+{
+	struct attribute_use u[] = { use(1, 0.5), use(2, 0.5) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 0, 0);
+	attribute_add(&a, 100, 1, u, 1, false);
+	assert_int_equal(row(&a, 1, 1000)->how, ATTRIBUTE_MEASURED);
+	attribute_add(&a, 100, 1, u, 2, false);
+	assert_int_equal(row(&a, 1, 1000)->how, ATTRIBUTE_MODELLED);
+	u[0].sm_ratio = u[1].sm_ratio = NAN;
+	attribute_add(&a, 100, 1, u, 2, false);
+	attribute_add(&a, 100, 1, u, 1, false);
+	assert_int_equal(row(&a, 1, 1000)->how, ATTRIBUTE_EQUAL_SPLIT);
+}
+
+static void more_processes_than_rows_are_unattributed(void **state)
+{
+	struct attribute_use u[ATTRIBUTE_ROWS + 36];
+	struct attribute a;
+
+	(void)state;
+	for (size_t i = 0; i < COUNT(u); i++)
+		u[i] = use((int64_t)i + 1, 0.01);
+	attribute_init(&a, 0, 0);
+	attribute_add(&a, 1000, 1, u, COUNT(u), false);
+	assert_true(a.crowded);
+	attribute_finish(&a, 1000);
+	assert_int_equal(a.count, ATTRIBUTE_ROWS);
+	assert_near(a.unattributed_joules, 360);
+	assert_near(joules_of(&a, 1), 10);
+}
+
+static void a_name_is_cut_not_overrun(void **state)
+{
+	struct attribute_use u = use(1, 1);
+	struct attribute a;
+
+	(void)state;
+	memset(u.name, 'x', sizeof(u.name)); /* no end */
+	attribute_init(&a, 0, 0);
+	attribute_add(&a, 1, 1, &u, 1, false);
+	assert_int_equal(strlen(a.row[0].name), sizeof(a.row[0].name) - 1);
+}
+
+static void each_way_has_a_name(void **state)
+{
+	(void)state;
+	assert_string_equal(attribute_how_name(ATTRIBUTE_MEASURED), "measured");
+	assert_string_equal(attribute_how_name(ATTRIBUTE_MODELLED), "modelled");
+	assert_string_equal(attribute_how_name(ATTRIBUTE_EQUAL_SPLIT), "equal-split");
+	assert_string_equal(attribute_how_name(99), "");
+}
+
+/* ---- closing ---- */
+
+static void energy_that_cannot_be_changes_nothing(void **state)
+{
+	static const struct {
+		double joules, seconds;
+	} bad[] = { { NAN, 1 }, { -1, 1 }, { INFINITY, 1 },
+		    { 1, NAN }, { 1, -1 }, { 1, INFINITY } };
+	struct attribute_use u = use(1, 1);
+	struct attribute a, before;
+
+	(void)state;
+	attribute_init(&a, 10, 20);
+	attribute_add(&a, 100, 1, &u, 1, false);
+	before = a;
+	for (size_t i = 0; i < COUNT(bad); i++)
+		assert_int_equal(attribute_add(&a, bad[i].joules, bad[i].seconds, &u, 1, false),
+				 -GW_E_ARG);
+	assert_int_equal(attribute_finish(&a, NAN), -GW_E_ARG);
+	assert_int_equal(attribute_finish(&a, -1), -GW_E_ARG);
+	assert_memory_equal(&a, &before, sizeof(a));
+}
+
+static void rows_follow_the_total_whatever_it_turned_out_to_be(void **state)
+{
+	struct attribute_use u[] = { use(1, 0.75), use(2, 0.25) };
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 100, 100);
+	attribute_add(&a, 500, 1, u, 2, false);
+	attribute_finish(&a, 1000);
+	assert_near(joules_of(&a, 1), 600);
+	assert_near(joules_of(&a, 2), 200);
+	assert_near(a.idle_joules, 200);
+
+	attribute_init(&a, 100, 100);
+	attribute_add(&a, 500, 1, u, 2, false);
+	attribute_finish(&a, 0);
+	assert_true(added_up(&a) == 0);
+}
+
+static void a_total_that_no_interval_tells_of_is_unattributed(void **state)
+{
+	struct attribute_use u = use(1, 1);
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, 10, 20);
+	attribute_finish(&a, 42);
+	assert_true(a.unattributed_joules == 42);
+
+	attribute_init(&a, 0, 0);
+	attribute_add(&a, 5e-324, 1, &u, 1, false); /* a factor that no double holds */
+	attribute_finish(&a, 1e9);
+	assert_true(a.unattributed_joules == 1e9);
+}
+
+/* ---- against brute force ---- */
+
+struct interval {
+	double joules, seconds;
+	struct attribute_use use[12];
+	size_t n;
+	bool hidden;
+};
+
+struct story {
+	double no_context_w, context_w;
+	struct interval interval[20];
+	size_t n;
+};
+
+static uint64_t next(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s;
+}
+
+static double uniform(uint64_t *s)
+{
+	return (double)(next(s) >> 11) * 0x1p-53;
+}
+
+static uint64_t start(void)
+{
+	const char *given = getenv("GPUWARD_TEST_SEED");
+	struct timespec now;
+	uint64_t seed;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	seed = given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec * 2654435761u + 1;
+	print_message("GPUWARD_TEST_SEED=%llu\n", (unsigned long long)seed);
+	return seed;
+}
+
+/* Eight processes at most, two of which share a pid, so that they meet often. */
+static void make_interval(uint64_t *s, struct interval *in)
+{
+	in->seconds = next(s) % 10 == 0 ? 0 : 0.5 + uniform(s);
+	in->joules = next(s) % 10 == 0 ? 0 : uniform(s) * 700 * in->seconds;
+	in->hidden = next(s) % 10 == 0;
+	in->n = next(s) % (COUNT(in->use) + 1);
+	for (size_t i = 0; i < in->n; i++) {
+		uint64_t who = next(s) % 8, kind = next(s) % 6;
+
+		in->use[i] = use(who == 7 ? 6 : (int64_t)who, uniform(s));
+		in->use[i].start_ticks = who == 7 ? 2000 : 1000;
+		if (kind == 0)
+			in->use[i].sm_ratio = NAN;
+		else if (kind <= 2)
+			in->use[i].sm_ratio = 0;
+	}
+}
+
+static void make_story(uint64_t *s, struct story *t)
+{
+	t->no_context_w = next(s) % 4 ? uniform(s) * 200 : NAN;
+	t->context_w = next(s) % 4 ? uniform(s) * 250 : NAN;
+	t->n = 1 + next(s) % COUNT(t->interval);
+	for (size_t i = 0; i < t->n; i++)
+		make_interval(s, &t->interval[i]);
+}
+
+static void tell(const struct story *t, struct attribute *a)
+{
+	attribute_init(a, t->no_context_w, t->context_w);
+	for (size_t i = 0; i < t->n; i++) {
+		const struct interval *in = &t->interval[i];
+
+		assert_int_equal(
+			attribute_add(a, in->joules, in->seconds, in->use, in->n, in->hidden),
+			0);
+	}
+}
+
+/* The rules once more, slowly: one table of who (0 to 7) for each interval. */
+struct slow {
+	long double joules[8], idle, unattributed;
+	int how[8]; /* -1: never there */
+};
+
+static void slow_interval(const struct story *t, const struct interval *in, struct slow *out)
+{
+	bool there[8] = { false };
+	double ratio[8];
+	unsigned heads = 0, known = 0;
+	long double left = in->joules, context = 0, sum = 0, rest;
+
+	if (in->hidden) {
+		out->unattributed += left;
+		return;
+	}
+	for (unsigned w = 0; w < 8; w++)
+		ratio[w] = NAN;
+	for (size_t i = 0; i < in->n; i++) {
+		const struct attribute_use *u = &in->use[i];
+		unsigned w = u->start_ticks == 2000 ? 7 : (unsigned)u->pid;
+
+		there[w] = true;
+		if (!isnan(u->sm_ratio) && !(ratio[w] > u->sm_ratio))
+			ratio[w] = u->sm_ratio;
+	}
+	for (unsigned w = 0; w < 8; w++) {
+		heads += there[w];
+		known += there[w] && !isnan(ratio[w]);
+		sum += there[w] && !isnan(ratio[w]) ? (long double)ratio[w] : 0;
+	}
+	if (!isnan(t->no_context_w)) {
+		long double idle = (long double)t->no_context_w * in->seconds;
+
+		idle = idle < left ? idle : left;
+		out->idle += idle;
+		left -= idle;
+	}
+	if (heads == 0)
+		out->unattributed += left;
+	if (heads > 1 && t->context_w > t->no_context_w) {
+		context = ((long double)t->context_w - t->no_context_w) * in->seconds;
+		context = context < left ? context : left;
+	}
+	rest = left - context;
+	if (heads > 1 && known && sum == 0)
+		out->unattributed += rest * known / heads;
+	for (unsigned w = 0; w < 8; w++) {
+		int how = heads == 1       ? ATTRIBUTE_MEASURED
+			  : known == heads ? ATTRIBUTE_MODELLED
+					   : ATTRIBUTE_EQUAL_SPLIT;
+
+		if (!there[w])
+			continue;
+		if (heads == 1)
+			out->joules[w] += left;
+		else if (isnan(ratio[w]))
+			out->joules[w] += context / heads + rest / heads;
+		else
+			out->joules[w] += context / heads +
+					  (sum > 0 ? rest * known / heads * ratio[w] / sum : 0);
+		if (how > out->how[w])
+			out->how[w] = how;
+	}
+}
+
+static void assert_as_slow(const struct attribute *a, const struct slow *s)
+{
+	unsigned seen = 0;
+
+	assert_near(a->idle_joules, (double)s->idle);
+	assert_near(a->unattributed_joules, (double)s->unattributed);
+	for (unsigned w = 0; w < 8; w++) {
+		const struct attribute_row *r =
+			row(a, w == 7 ? 6 : (int64_t)w, w == 7 ? 2000 : 1000);
+
+		assert_true(!r == (s->how[w] < 0));
+		if (!r)
+			continue;
+		seen++;
+		assert_near(r->joules, (double)s->joules[w]);
+		assert_int_equal(r->how, s->how[w]);
+	}
+	assert_int_equal(a->count, seen);
+}
+
+static void the_split_is_that_of_a_slow_and_plain_one(void **state)
+{
+	uint64_t seed = start();
+
+	(void)state;
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct slow slow = { .how = { -1, -1, -1, -1, -1, -1, -1, -1 } };
+		struct story t;
+		struct attribute a;
+
+		make_story(&seed, &t);
+		tell(&t, &a);
+		for (size_t i = 0; i < t.n; i++)
+			slow_interval(&t, &t.interval[i], &slow);
+		assert_as_slow(&a, &slow);
+	}
+}
+
+static void rows_always_add_up_and_are_never_negative(void **state)
+{
+	uint64_t seed = start();
+
+	(void)state;
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		double total, told = 0;
+		struct story t;
+		struct attribute a;
+
+		make_story(&seed, &t);
+		tell(&t, &a);
+		for (size_t i = 0; i < t.n; i++)
+			told += t.interval[i].joules;
+		assert_near(added_up(&a), told);
+		total = next(&seed) % 3 ? told * (1 + (uniform(&seed) - 0.5) * 0.1)
+					: ldexp(uniform(&seed), (int)(next(&seed) % 60) - 20);
+		assert_int_equal(attribute_finish(&a, total), 0);
+		assert_true(added_up(&a) == total);
+		assert_true(added_backwards(&a) == total);
+		assert_true(a.idle_joules >= 0 && a.unattributed_joules >= 0);
+		for (unsigned i = 0; i < a.count; i++) {
+			assert_true(a.row[i].joules >= 0);
+			assert_true(i == 0 || a.row[i].joules <= a.row[i - 1].joules);
+		}
+	}
+}
+
+/* Added as they are, no last digit of the largest makes this sum exact: on the way each addition
+ * rounds to an even digit. */
+static void a_sum_that_rounding_keeps_odd_is_exact_too(void **state)
+{
+	static const double joules[] = { 1.5914483197271085e-05, 1.0966415166195969e-05,
+					 8.5906939428616655e-06, 2.2600317928046517e-06,
+					 4.9656394667936343e-07, 4.9520097992873541e-07,
+					 1.8606496343936892e-07, 0 };
+	double total = 0.00010282858492125932;
+	struct attribute a;
+
+	(void)state;
+	attribute_init(&a, NAN, NAN);
+	for (size_t i = 0; i < COUNT(joules); i++) {
+		struct attribute_use u = use((int64_t)i, NAN);
+
+		attribute_add(&a, joules[i], 1, &u, 1, false);
+	}
+	attribute_add(&a, total - 3.9e-5, 1, NULL, 0, false);
+	attribute_finish(&a, total);
+	assert_true(added_up(&a) == total);
+}
+
+static void shuffle_uses(uint64_t *seed, struct interval *in)
+{
+	for (size_t i = in->n; i > 1; i--) {
+		size_t k = next(seed) % i;
+		struct attribute_use u = in->use[i - 1];
+
+		in->use[i - 1] = in->use[k];
+		in->use[k] = u;
+	}
+}
+
+static void the_order_in_which_it_is_told_does_not_matter(void **state)
+{
+	uint64_t seed = start();
+
+	(void)state;
+	for (unsigned round = 0; round < ROUNDS; round++) {
+		struct story t;
+		struct attribute a, b;
+
+		make_story(&seed, &t);
+		tell(&t, &a);
+		for (size_t i = t.n; i > 1; i--) {
+			size_t k = next(&seed) % i;
+			struct interval in = t.interval[i - 1];
+
+			t.interval[i - 1] = t.interval[k];
+			t.interval[k] = in;
+		}
+		for (size_t i = 0; i < t.n; i++)
+			shuffle_uses(&seed, &t.interval[i]);
+		tell(&t, &b);
+		assert_int_equal(a.count, b.count);
+		assert_near(a.idle_joules, b.idle_joules);
+		assert_near(a.unattributed_joules, b.unattributed_joules);
+		for (unsigned i = 0; i < a.count; i++) {
+			const struct attribute_row *r =
+				row(&b, a.row[i].pid, a.row[i].start_ticks);
+
+			assert_non_null(r);
+			assert_near(a.row[i].joules, r->joules);
+			assert_near(a.row[i].seconds, r->seconds);
+			assert_int_equal(a.row[i].how, r->how);
+		}
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_alone_is_measured_above_idle),
+		cmocka_unit_test(several_share_by_what_they_used),
+		cmocka_unit_test(without_utilisation_it_is_split_equally),
+		cmocka_unit_test(one_unknown_among_known_ones_gets_an_equal_part),
+		cmocka_unit_test(what_idle_residents_did_not_use_is_nobodys),
+		cmocka_unit_test(nobody_there_is_nobodys_energy),
+		cmocka_unit_test(hidden_processes_leave_all_of_it_unattributed),
+		cmocka_unit_test(an_unknown_idle_power_is_told),
+		cmocka_unit_test(power_below_idle_leaves_nothing_to_share),
+		cmocka_unit_test(a_context_power_below_idle_costs_nothing),
+		cmocka_unit_test(a_pid_used_again_is_another_process),
+		cmocka_unit_test(a_process_listed_twice_counts_once),
+		cmocka_unit_test(a_utilisation_that_cannot_be_is_not_known),
+		cmocka_unit_test(a_row_says_the_weakest_way_it_was_found),
+		cmocka_unit_test(more_processes_than_rows_are_unattributed),
+		cmocka_unit_test(a_name_is_cut_not_overrun),
+		cmocka_unit_test(each_way_has_a_name),
+		cmocka_unit_test(energy_that_cannot_be_changes_nothing),
+		cmocka_unit_test(rows_follow_the_total_whatever_it_turned_out_to_be),
+		cmocka_unit_test(a_total_that_no_interval_tells_of_is_unattributed),
+		cmocka_unit_test(the_split_is_that_of_a_slow_and_plain_one),
+		cmocka_unit_test(rows_always_add_up_and_are_never_negative),
+		cmocka_unit_test(a_sum_that_rounding_keeps_odd_is_exact_too),
+		cmocka_unit_test(the_order_in_which_it_is_told_does_not_matter),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
