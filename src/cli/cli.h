@@ -27,6 +27,8 @@ struct cli {
 	const char *watch;
 	bool all, no_processes;
 	uint64_t settle_ns;
+	/* characterise */
+	bool active, show, no_save;
 	/* filled by cli_open() */
 	struct gw_ctx *ctx;
 	struct gw_snapshot *snap;
@@ -43,7 +45,8 @@ struct command {
 };
 
 extern const struct option cli_common_options[];
-extern const struct command command_list, command_snapshot, command_env, command_doctor;
+extern const struct command command_list, command_snapshot, command_env, command_doctor,
+	command_characterise;
 
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

@@ -232,3 +232,34 @@ int cuda_load_idle(struct cuda_load *c)
 {
 	return c->context_wait() == 0 ? 0 : -GW_E_IO;
 }
+
+/* ---- as a drive ---- */
+
+static int drive_open(void *ctx, const char *pci, char *message, size_t size)
+{
+	struct cuda_drive *d = ctx;
+
+	return cuda_load_open(pci, d->clock, &d->load, message, size);
+}
+
+static int drive_on(void *ctx, uint64_t until_ns, uint64_t *ret_begin_ns)
+{
+	struct cuda_drive *d = ctx;
+	uint64_t now = clock_mono_ns(d->clock);
+
+	*ret_begin_ns = now;
+	return until_ns > now ? cuda_load_on(d->load, until_ns - now, ret_begin_ns) : 0;
+}
+
+static void drive_close(void *ctx)
+{
+	struct cuda_drive *d = ctx;
+
+	cuda_load_close(d->load);
+	d->load = NULL;
+}
+
+void cuda_drive_init(struct cuda_drive *d, const struct clock *clock)
+{
+	*d = (struct cuda_drive){ { drive_open, drive_on, drive_close, d }, clock, NULL };
+}

@@ -6,6 +6,8 @@
 #ifndef GW_MEASURE_CUDA_H
 #define GW_MEASURE_CUDA_H
 
+#include "sensor.h"
+
 #include "base/clock.h"
 
 #include <stddef.h>
@@ -26,5 +28,15 @@ int cuda_load_on(struct cuda_load *c, uint64_t for_ns, uint64_t *ret_begin_ns);
 
 /* Returns when nothing runs.  0 or -GW_E_IO. */
 int cuda_load_idle(struct cuda_load *c);
+
+/* The same as what sensor_learn() asks for. */
+struct cuda_drive {
+	struct sensor_drive drive;
+	const struct clock *clock;
+	struct cuda_load *load;
+};
+
+/* Nothing is opened yet; the clock is that of the context which will be learned on. */
+void cuda_drive_init(struct cuda_drive *d, const struct clock *clock);
 
 #endif

@@ -173,7 +173,7 @@ const char *sensor_source_note(const struct sensor_source *s)
 	if (s->changes >= SENSOR_CHANGES)
 		return NULL;
 	if (s->changes == 0)
-		return "assumed: no change of its value was seen";
+		return "assumed; no change of its value was counted";
 	return "few changes: an idle GPU repeats its values, or the values come slowly";
 }
 

@@ -11,6 +11,7 @@
 #define RATE_S     5.  /* at each rate                                        */
 #define SLOW_S     10. /* between the two readings of the slowest rate        */
 #define SAFE_RATIO 0.005
+#define CHEAP_S    1e-4 /* a reading every 1 ms then costs less than a tenth of a core */
 #define PASSIVE_S  (PERIODS_S + TICK_S + 4 * RATE_S + 1)
 
 /* A reading takes 3 ms where the counter is slow; where it is not, or time is stepped, the time
@@ -30,13 +31,14 @@ void learn_say(const struct learn *l, const char *what)
 void learn_period(struct learn *l, const struct watch_trace *t, struct sensor_source *s)
 {
 	struct fit_period f;
+	unsigned changes = t->n ? t->n - 1 : 0; /* the first was there before we came */
 
-	for (unsigned i = 0; i < t->n; i++)
-		l->work[i] = t->p[i].t_s;
-	if (t->n <= s->changes || fit_period(l->work, t->n, l->work2, &f) != 0)
+	for (unsigned i = 0; i < changes; i++)
+		l->work[i] = t->p[i + 1].t_s;
+	if (changes <= s->changes || fit_period(l->work, changes, l->work2, &f) != 0)
 		return;
 	s->period_s = f.period_s;
-	s->changes = f.changes;
+	s->changes = changes;
 }
 
 static bool seen_enough(const struct watch_trace *t, const struct sensor_source *s)
@@ -44,14 +46,25 @@ static bool seen_enough(const struct watch_trace *t, const struct sensor_source 
 	return s->why != GW_HAVE || t->n > SENSOR_CHANGES;
 }
 
+/* Where the driver renews a value when it is asked for one that is old, the period comes out too
+ * long by up to one poll: a cheap reading is made more often.  For a reading from text a program
+ * is started, and a hundred a second would be a load. */
+static void choose_poll(struct watch *w)
+{
+	watch_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
+	if (w->r.provenance == GW_FROM_TEXT)
+		w->poll_ns = 100 * NS_PER_MS;
+	else if (fit_quantile(w->poll_cost.s, w->poll_cost.n, 0.5) < CHEAP_S)
+		w->poll_ns = NS_PER_MS;
+	watch_clear_values(w);
+}
+
 static void learn_values(struct learn *l)
 {
 	struct watch *w = &l->w;
 	uint64_t end = clock_mono_ns(w->clock) + (uint64_t)(PERIODS_S * 1e9);
 
-	/* A program is started for each reading: a hundred a second would be a load. */
-	if (w->r.provenance == GW_FROM_TEXT)
-		w->poll_ns = 100 * NS_PER_MS;
+	choose_poll(w);
 	while (clock_mono_ns(w->clock) < end && !(seen_enough(&w->instant, &l->s.instant) &&
 						  seen_enough(&w->average, &l->s.average))) {
 		learn_say(l, "how often values are new");
@@ -167,7 +180,7 @@ static double between_ticks(const struct fit_period *tick, double t_s)
 }
 
 struct reading {
-	double t_s, joules;
+	double t_s, width_s, joules;
 	bool good; /* nothing failed, and the counter did not go back */
 	unsigned n;
 };
@@ -180,7 +193,25 @@ static void read_on(struct watch *w, struct reading *r)
 	watch_counter(w, &c, &t_s);
 	if (c.why != GW_HAVE || (r->n && c.joules < r->joules))
 		r->good = false;
-	*r = (struct reading){ t_s, c.joules, r->good, r->n + 1 };
+	r->t_s = t_s;
+	r->width_s = (double)(c.after_ns - c.before_ns) * 1e-9;
+	r->joules = c.joules;
+	r->n++;
+}
+
+/* A reading of which it is certain which tick it tells: one that took too long (90 ms were seen)
+ * is made again a tick later. */
+static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t at_ns,
+		      struct reading *r)
+{
+	for (unsigned tries = 0; tries < 4; tries++) {
+		watch_until(&l->w, at_ns);
+		read_on(&l->w, r);
+		if (tick->changes == 0 || r->width_s < 0.4 * tick->period_s)
+			return;
+		at_ns = watch_next(at_ns, (uint64_t)(tick->period_s * 1e9),
+				   clock_mono_ns(l->w.clock));
+	}
 }
 
 /* Reads every so often over about length_s.  False: the counter failed or began anew. */
@@ -197,18 +228,17 @@ static bool try_rate(struct learn *l, const struct fit_period *tick, double ever
 		length_s = round(length_s / tick->period_s) * tick->period_s;
 	next = watch_ns(w, begin);
 	end = watch_ns(w, begin + length_s);
-	watch_until(w, next);
-	read_on(w, &first);
+	read_edge(l, tick, next, &first);
 	last = first;
+	last.n = 1;
 	next = watch_next(next, step, clock_mono_ns(w->clock));
 	while (next + step / 2 < end) {
 		watch_until(w, next);
 		read_on(w, &last);
 		next = watch_next(next, step, clock_mono_ns(w->clock));
 	}
-	watch_until(w, end);
-	read_on(w, &last);
-	watch_until(w, end + (uint64_t)((ref.lag_s + 0.15) * 1e9));
+	read_edge(l, tick, end, &last);
+	watch_until(w, clock_mono_ns(w->clock) + (uint64_t)((ref.lag_s + 0.15) * 1e9));
 	watch_drain(w);
 	if (!last.good || !ref.trace)
 		return last.good;
@@ -289,6 +319,16 @@ static void learn_costs(struct learn *l)
 	settle_cost(&l->w.counter_cost, &s->counter_p50_s, &s->counter_p99_s);
 }
 
+/* What was learned of a device that went away meanwhile is worth nothing. */
+static int still_there(struct learn *l)
+{
+	watch_due(&l->w);
+	if (l->w.r.state == GW_DEVICE_OK)
+		return 0;
+	snprintf(l->message, l->size, "%s", l->w.r.message);
+	return -GW_E_LOST;
+}
+
 static int learn(struct learn *l)
 {
 	struct watch *w = &l->w;
@@ -296,13 +336,13 @@ static int learn(struct learn *l)
 	int err;
 
 	tap_read(w->tap, GW_TIERS_COMMON | GW_TIER_ENERGY, true, &w->r);
-	if (w->r.state != GW_DEVICE_OK) {
-		snprintf(l->message, l->size, "%s", w->r.message);
-		return -GW_E_LOST;
-	}
-	if (l->plan->drive && (err = sensor_active_alone(l)) != 0)
+	err = still_there(l);
+	if (!err && l->plan->drive)
+		err = sensor_active_alone(l);
+	if (err)
 		return err;
 	sensor_assume(&l->s, &w->r);
+	w->average_quantity = sensor_average_quantity(&w->r);
 	watch_drain(w);
 	if (w->ring_error)
 		l->s.ring.why = GW_ABSENT_NOT_SUPPORTED;
@@ -314,13 +354,13 @@ static int learn(struct learn *l)
 	}
 	learn_values(l);
 	learn_ring(l);
-	if (l->s.counter == GW_HAVE) {
+	if (l->s.counter == GW_HAVE)
 		learn_tick(l, &tick);
-		if (l->s.counter == GW_HAVE)
-			learn_safety(l, &tick);
-	}
+	if (l->s.counter == GW_HAVE)
+		learn_safety(l, &tick);
 	l->s.origin = SENSOR_PASSIVE;
-	return l->plan->drive ? sensor_active(l) : 0;
+	err = l->plan->drive ? sensor_active(l) : 0;
+	return err ? err : still_there(l);
 }
 
 int sensor_learn(struct tap *t, const struct sensor_plan *plan, struct sensor *ret,

@@ -19,6 +19,7 @@ int watch_init(struct watch *w, struct tap *t)
 	w->clock = t->clock;
 	w->zero_ns = w->next_poll_ns = w->next_drain_ns = clock_mono_ns(w->clock);
 	w->poll_ns = WATCH_POLL;
+	w->average_quantity = GW_Q_POWER;
 	w->memory =
 		malloc(TRACES * WATCH_POINTS * sizeof(*p) + COST_KINDS * COSTS * sizeof(*c));
 	if (!w->memory)
@@ -41,10 +42,16 @@ void watch_done(struct watch *w)
 	w->memory = NULL;
 }
 
+void watch_clear_values(struct watch *w)
+{
+	w->instant.n = w->average.n = 0;
+	w->instant.last_w = w->average.last_w = NAN;
+}
+
 void watch_clear(struct watch *w)
 {
-	w->instant.n = w->average.n = w->ring.n = 0;
-	w->instant.last_w = w->average.last_w = NAN;
+	watch_clear_values(w);
+	w->ring.n = 0;
 }
 
 uint64_t watch_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns)
@@ -86,7 +93,6 @@ static void poll(struct watch *w)
 	after = clock_mono_ns(w->clock);
 	add_cost(&w->poll_cost, before, after);
 	t_s = watch_s(w, before + (after - before) / 2);
-	w->average_quantity = sensor_average_quantity(&w->r);
 	note_value(w, &w->instant, GW_Q_POWER_INSTANT, t_s);
 	note_value(w, &w->average, w->average_quantity, t_s);
 }

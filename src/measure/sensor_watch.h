@@ -28,8 +28,8 @@ struct watch {
 	struct tap *tap;
 	const struct clock *clock;
 	uint64_t zero_ns;
-	unsigned average_quantity;
-	struct report r; /* as of the last poll */
+	unsigned average_quantity; /* the caller's choice; GW_Q_POWER until then */
+	struct report r;           /* as of the last poll */
 	struct watch_trace instant, average, ring;
 	struct watch_cost poll_cost, ring_cost, counter_cost;
 	struct power_sample ring_now[WATCH_RING], ring_before[WATCH_RING];
@@ -55,8 +55,9 @@ static inline uint64_t watch_ns(const struct watch *w, double t_s)
 	return w->zero_ns + (uint64_t)(int64_t)(t_s * 1e9);
 }
 
-/* Forgets the traces, not the costs. */
+/* Forgets the traces, or those of the two values alone; not the costs. */
 void watch_clear(struct watch *w);
+void watch_clear_values(struct watch *w);
 
 /* Does what is due now, and says when the next thing is. */
 uint64_t watch_due(struct watch *w);

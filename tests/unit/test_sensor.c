@@ -667,6 +667,18 @@ static void a_silent_card_is_told_apart(void **state)
 	sim_close();
 }
 
+static void a_card_lost_while_learning_teaches_nothing(void **state)
+{
+	struct sensor s = { .ticks = 77 };
+	char message[512] = "";
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"h200\"\n[[timeline]]\nat = 20\ndo = \"lose\"\n");
+	assert_int_equal(learn(false, &s, message), -GW_E_LOST);
+	assert_true(*message != '\0');
+	assert_int_equal(s.ticks, 77);
+}
+
 static void no_load_is_put_beside_another_process(void **state)
 {
 	struct sensor s = { .ticks = 77 };
@@ -738,6 +750,7 @@ int main(void)
 		sim_test(a_counter_that_bears_one_reading_in_ten_seconds_may_have_it),
 		sim_test(a_card_that_repeats_its_values_gets_a_reason),
 		sim_test(a_silent_card_is_told_apart),
+		sim_test(a_card_lost_while_learning_teaches_nothing),
 		sim_test(no_load_is_put_beside_another_process),
 		sim_test(what_was_learned_is_known_the_next_time),
 	};
