@@ -1,7 +1,7 @@
 # bash completion for gpuward.  tools/check-docs tells when this and `gpuward --help` disagree.
 _gpuward() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands="list snapshot env doctor help"
+	local commands="list snapshot env doctor characterise help"
 	local options="--gpu --json --backend --nvml-library --simulate --wake --timeout --root
 		--color --quiet --verbose --help --version"
 	local word command="" i
@@ -17,6 +17,7 @@ _gpuward() {
 		[[ " $commands " == *" $word "* ]] && command=$word && break
 	done
 	[[ $command == snapshot ]] && options="$options --watch --settle --all --no-processes"
+	[[ $command == characterise ]] && options="$options --active --show --no-save"
 
 	case $prev in
 	--gpu)

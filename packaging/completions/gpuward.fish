@@ -1,7 +1,8 @@
 # fish completion for gpuward.  tools/check-docs tells when this and `gpuward --help` disagree.
 complete -c gpuward -f
-set -l commands list snapshot env doctor help
+set -l commands list snapshot env doctor characterise help
 set -l none "not __fish_seen_subcommand_from $commands"
+set -l characterise "__fish_seen_subcommand_from characterise"
 set -l snapshot "__fish_seen_subcommand_from snapshot"
 set -l uuids "gpuward list --json 2>/dev/null | sed -n 's/^ *\"uuid\": \"\(GPU-[^\"]*\)\".*/\1/p'"
 set -l scenarios "gpuward list --simulate=help 2>/dev/null | sed -n 's/^  \([a-z0-9-]\{1,\}\) .*/\1/p'"
@@ -10,6 +11,7 @@ complete -c gpuward -n $none -a list -d "the GPUs of this machine"
 complete -c gpuward -n $none -a snapshot -d "the machine and its GPUs now"
 complete -c gpuward -n $none -a env -d "what a published result should say about this machine"
 complete -c gpuward -n $none -a doctor -d "what is missing on this machine and how to mend it"
+complete -c gpuward -n $none -a characterise -d "learns what the power sensors of the GPUs do"
 complete -c gpuward -n $none -a help -d "the help"
 
 complete -c gpuward -l gpu -x -a "visible ($uuids)" -d "only these GPUs"
@@ -30,3 +32,7 @@ complete -c gpuward -n $snapshot -s w -l watch -d "again and again"
 complete -c gpuward -n $snapshot -l settle -x -d "wait before the second CPU reading"
 complete -c gpuward -n $snapshot -s a -l all -d "also what is costly to ask"
 complete -c gpuward -n $snapshot -l no-processes -d "do not list processes"
+
+complete -c gpuward -n $characterise -l active -d "also with a load of its own"
+complete -c gpuward -n $characterise -l show -d "only show what is known"
+complete -c gpuward -n $characterise -l no-save -d "do not keep what is learned"

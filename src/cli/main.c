@@ -11,10 +11,7 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_list,
-	&command_snapshot,
-	&command_env,
-	&command_doctor,
+	&command_list, &command_snapshot, &command_env, &command_doctor, &command_characterise,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -26,7 +23,7 @@ static int help(void)
 		char left[32];
 
 		snprintf(left, sizeof(left), "  %s", commands[i]->name);
-		term_wrap(left, 15, commands[i]->summary, term_width());
+		term_wrap(left, 16, commands[i]->summary, term_width());
 	}
 	printf("\nOptions of every command:\n");
 	option_help(cli_common_options, term_width());

@@ -1,0 +1,367 @@
+/* characterise: what this machine's power sensors do, learned on them. */
+#include "cli.h"
+#include "figure.h"
+#include "table.h"
+
+#include "base/clock.h"
+#include "measure/cuda.h"
+#include "measure/sensor.h"
+#include "serve/render_sensor.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+struct outcome {
+	unsigned device; /* position in the snapshot */
+	bool known;      /* sensor is filled         */
+	int error;       /* as of learning           */
+	struct sensor sensor;
+	char message[512]; /* "" nothing to say      */
+	char path[4096];   /* "" not kept            */
+};
+
+/* ---- learning ---- */
+
+static void progress(void *ctx, const char *what, double done_ratio)
+{
+	const struct gw_device *d = ctx;
+
+	fprintf(stderr, "\r\033[KGPU %u: %s (%.0f %%)", d->index, what, 100 * done_ratio);
+	fflush(stderr);
+}
+
+struct given {
+	bool active, show, no_save;
+};
+
+static const struct given *given(const struct cli *c)
+{
+	return c->own;
+}
+
+static bool shows_progress(const struct cli *c)
+{
+	return !c->quiet && isatty(STDERR_FILENO);
+}
+
+static int learn(const struct cli *c, const struct gw_device *d, struct outcome *o)
+{
+	struct cuda_drive cuda;
+	struct sensor_plan plan = { .ctx = (void *)(uintptr_t)d };
+	int err;
+
+	if (given(c)->active && d->provenance == GW_FROM_SIMULATOR) {
+		snprintf(o->message, sizeof(o->message),
+			 "nothing can be computed on a simulated GPU: leave --active out");
+		return -GW_E_NOSUPPORT;
+	}
+	if (given(c)->active && d->vendor != GW_VENDOR_NVIDIA) {
+		snprintf(o->message, sizeof(o->message),
+			 "--active puts a CUDA load on the GPU, and this is none of NVIDIA's");
+		return -GW_E_NOSUPPORT;
+	}
+	cuda_drive_init(&cuda, clock_real());
+	if (given(c)->active)
+		plan.drive = &cuda.drive;
+	if (shows_progress(c))
+		plan.progress = progress;
+	err = sensor_characterise(c->ctx, o->device, &plan, &o->sensor, o->message,
+				  sizeof(o->message));
+	if (shows_progress(c))
+		fputs("\r\033[K", stderr);
+	if (err && !*o->message)
+		snprintf(o->message, sizeof(o->message), "%s", gw_strerror(err));
+	return err;
+}
+
+static void keep(struct outcome *o)
+{
+	char dir[3800];
+
+	if (sensor_directory(dir, sizeof(dir)) != 0)
+		snprintf(o->message, sizeof(o->message),
+			 "not kept: neither XDG_CACHE_HOME nor HOME names a folder");
+	else if (sensor_save(&o->sensor, dir, o->message, sizeof(o->message)) == 0)
+		(void)sensor_key(&o->sensor, dir, o->path, sizeof(o->path));
+}
+
+static void recall(const struct cli *c, struct outcome *o)
+{
+	char dir[3800];
+	bool have = sensor_directory(dir, sizeof(dir)) == 0;
+
+	o->error = sensor_known(c->ctx, o->device, have ? dir : NULL, &o->sensor, o->message,
+				sizeof(o->message));
+	o->known = o->error == 0;
+	if (o->known && o->sensor.origin != SENSOR_ASSUMED)
+		(void)sensor_key(&o->sensor, dir, o->path, sizeof(o->path));
+}
+
+static void look_at(const struct cli *c, struct outcome *o)
+{
+	const struct gw_device *d = gw_snapshot_device(c->snap, o->device);
+
+	if (d->state != GW_DEVICE_OK) {
+		o->error = -GW_E_STATE;
+		snprintf(o->message, sizeof(o->message), "%s", d->message);
+	} else if (given(c)->show) {
+		recall(c, o);
+	} else {
+		o->error = learn(c, d, o);
+		o->known = o->error == 0;
+		if (o->known && !given(c)->no_save)
+			keep(o);
+	}
+}
+
+/* ---- showing ---- */
+
+enum { SOURCE, EVERY, COVERS, LATE, COST, WORST, FROM };
+
+static const struct table_column columns[] = {
+	[SOURCE] = { "SOURCE", 0, false, false }, [EVERY] = { "NEW EVERY", 0, true, false },
+	[COVERS] = { "COVERS", 1, true, false },  [LATE] = { "LATE BY", 1, true, false },
+	[COST] = { "CALL p50", 3, true, false },  [WORST] = { "p99", 4, true, false },
+	[FROM] = { "FROM", 2, false, true },      { NULL, 0, false, false },
+};
+
+static void set_time(struct table *t, unsigned column, enum term_style style, double s)
+{
+	if (isnan(s))
+		return;
+	if (s > 0 && s < 1e-3)
+		table_set(t, column, style, "%.3g %s", s * 1e6, term_plain("µs"));
+	else if (s < 10)
+		table_set(t, column, style, "%.4g ms", s * 1e3);
+	else
+		table_set(t, column, style, "%.4g s", s);
+}
+
+static void add_source(struct table *t, const char *name, const struct sensor_source *s,
+		       bool active)
+{
+	enum term_style learned = active ? TERM_PLAIN : TERM_DIM;
+	const char *note = sensor_source_note(s);
+
+	table_row(t);
+	table_set(t, SOURCE, TERM_PLAIN, "%s", name);
+	if (s->why != GW_HAVE) {
+		table_set(t, FROM, TERM_DIM, "%s", note);
+		return;
+	}
+	set_time(t, EVERY, s->changes ? TERM_PLAIN : TERM_DIM, s->period_s);
+	set_time(t, COVERS, learned, s->window_s);
+	set_time(t, LATE, learned, s->lag_s);
+	set_time(t, COST, TERM_PLAIN, s->call_p50_s);
+	set_time(t, WORST, TERM_PLAIN, s->call_p99_s);
+	if (s->changes == 0)
+		table_set(t, FROM, TERM_DIM, "%s", note);
+	else
+		table_set(t, FROM, TERM_PLAIN, "%u changes%s%s", s->changes, note ? "; " : "",
+			  note ? note : "");
+}
+
+static void add_counter(struct table *t, const struct sensor *s)
+{
+	table_row(t);
+	table_set(t, SOURCE, TERM_PLAIN, "counter");
+	if (s->counter != GW_HAVE) {
+		table_set(t, FROM, TERM_DIM, "%s", gw_absence_text(s->counter));
+		return;
+	}
+	set_time(t, EVERY, s->ticks ? TERM_PLAIN : TERM_DIM, s->tick_s);
+	set_time(t, LATE, s->origin == SENSOR_ACTIVE ? TERM_PLAIN : TERM_DIM, s->counter_lag_s);
+	set_time(t, COST, TERM_PLAIN, s->counter_p50_s);
+	set_time(t, WORST, TERM_PLAIN, s->counter_p99_s);
+	if (s->ticks)
+		table_set(t, FROM, TERM_PLAIN, "%u ticks", s->ticks);
+	else
+		table_set(t, FROM, TERM_DIM, "assumed; no tick was counted");
+}
+
+static void print_rates(const struct sensor *s)
+{
+	char key[48];
+
+	for (unsigned i = 0; i < SENSOR_RATES; i++) {
+		const struct sensor_rate *r = &s->rate[i];
+
+		if (isnan(r->every_s))
+			continue;
+		snprintf(key, sizeof(key), "counter read every %.4g s", r->every_s);
+		figure_line(key, "%.2f W against %.2f W (%+.2f %%)", r->counter_w,
+			    r->reference_w, 100 * (r->counter_w / r->reference_w - 1));
+	}
+	if (s->counter != GW_HAVE)
+		return;
+	if (s->counter_unsafe)
+		figure_line("counter may be read", "never: no rate that was tried is safe");
+	else
+		figure_line("counter may be read", "every %g s", s->counter_safe_s);
+}
+
+static void print_title(const struct gw_device *d, const struct outcome *o)
+{
+	const char *name = gw_device_text(d, GW_T_NAME);
+	char time[CLOCK_RFC3339_SIZE];
+
+	printf("%sGPU %u  %s%s", term_on(TERM_BOLD), d->index, name ? name : "", term_off());
+	if (o->known && o->sensor.wall_ns) {
+		clock_format_rfc3339(o->sensor.wall_ns, time);
+		printf("  learned %s", time);
+	} else if (o->known) {
+		printf("  assumed from its generation and driver");
+	}
+	putchar('\n');
+}
+
+static void print_sensor(const struct sensor *s)
+{
+	bool active = s->origin == SENSOR_ACTIVE;
+	struct table t;
+
+	table_init(&t, columns);
+	add_source(&t, "ring", &s->ring, active);
+	add_source(&t, "instant", &s->instant, active);
+	add_source(&t, "average", &s->average, active);
+	add_counter(&t, s);
+	table_print(&t, term_width());
+	table_done(&t);
+	if (s->ring.why == GW_HAVE)
+		figure_line("ring", "%u entries, %.4g s%s", s->ring_entries, s->ring_span_s,
+			    s->ring_wall ? ", stamps of the wall clock" : "");
+	if (s->ring.why == GW_HAVE && !isnan(s->ring_gap_p10_s))
+		figure_line("ring gaps, p10 to p90", "%.4g to %.4g ms", s->ring_gap_p10_s * 1e3,
+			    s->ring_gap_p90_s * 1e3);
+	print_rates(s);
+	figure_line("power is that of", "%s",
+		    s->module_scope ? "the module, CPU included" : "the board");
+	if (!active)
+		figure_line("covers, late by",
+			    "assumed; --active learns them with a load of its own");
+}
+
+static int print_text(const struct cli *c, const struct outcome *o, unsigned n)
+{
+	cli_preface(c);
+	for (unsigned i = 0; i < n; i++) {
+		print_title(gw_snapshot_device(c->snap, o[i].device), &o[i]);
+		if (o[i].known)
+			print_sensor(&o[i].sensor);
+		if (*o[i].path)
+			figure_line("kept in", "%s", o[i].path);
+		if (*o[i].message && o[i].known)
+			figure_line("note", "%s", o[i].message);
+	}
+	fflush(stdout);
+	for (unsigned i = 0; i < n; i++)
+		if (!o[i].known)
+			cli_error("GPU %u: %s", gw_snapshot_device(c->snap, o[i].device)->index,
+				  o[i].message);
+	return EXIT_OK;
+}
+
+static int print_json(const struct cli *c, const struct outcome *o, unsigned n)
+{
+	struct render_learned *l = calloc(n ? n : 1, sizeof(*l));
+	struct cli_document doc;
+	int code;
+
+	if (!l) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	for (unsigned i = 0; i < n; i++)
+		l[i] = (struct render_learned){ o[i].device, o[i].known ? &o[i].sensor : NULL,
+						*o[i].message ? o[i].message : NULL,
+						*o[i].path ? o[i].path : NULL };
+	cli_document_begin(&doc, true);
+	render_characterise(&doc.json, c->snap, l, n);
+	code = cli_document_end(&doc);
+	free(l);
+	return code;
+}
+
+/* ---- the command ---- */
+
+static int verdict(const struct outcome *o, unsigned n)
+{
+	unsigned bad = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		bad += !o[i].known;
+	if (n == 0)
+		return EXIT_NO_GPU;
+	return bad == 0 ? EXIT_OK : bad == n ? EXIT_FAILED : EXIT_PARTIAL;
+}
+
+static int run(struct cli *c)
+{
+	unsigned n = 0;
+	struct outcome *o;
+	int code;
+
+	if (given(c)->show && given(c)->active) {
+		cli_error("--show and --active exclude each other: give one of them");
+		return EXIT_USAGE;
+	}
+	code = cli_open(c, GW_TIERS_COMMON);
+	if (code != EXIT_OK)
+		return code;
+	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));
+	if (!o) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
+		if (render_shows(&c->filter, i)) {
+			o[n].device = i;
+			look_at(c, &o[n++]);
+		}
+	code = c->json ? print_json(c, o, n) : print_text(c, o, n);
+	if (code == EXIT_OK)
+		code = verdict(o, n);
+	free(o);
+	return code;
+}
+
+#define AT(member) offsetof(struct given, member)
+
+static const struct option options[] = {
+	{ "active", 0, OPTION_FLAG, AT(active), NULL,
+	  "also put a load on the GPU for a minute, to learn windows and lags; no other "
+	  "process "
+	  "may be on it",
+	  NULL, NULL },
+	{ "show", 0, OPTION_FLAG, AT(show), NULL,
+	  "only show what was learned before, or else is assumed", NULL, NULL },
+	{ "no-save", 0, OPTION_FLAG, AT(no_save), NULL, "do not keep what is learned", NULL,
+	  NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+const struct command command_characterise = {
+	.name = "characterise",
+	.summary = "learns what the power sensors of the GPUs do",
+	.description =
+		"Finds out how often each source of power has a new value, how the energy "
+		"counter "
+		"ticks, whether reading it does harm, and what each call costs: half a minute "
+		"a "
+		"GPU, without a load, best on an idle one. --active also learns which time a "
+		"value "
+		"covers and how late it is. What is learned is kept and used by every later "
+		"measurement on this GPU, driver and VBIOS; without it published figures of "
+		"the "
+		"GPU's generation are assumed.",
+	.examples = "  gpuward characterise\n"
+		    "  gpuward characterise --gpu 0 --active\n"
+		    "  gpuward characterise --show --json\n",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.run = run,
+};

@@ -1,0 +1,477 @@
+/* A sensor in a file: what was learned on a card is learned once.
+ *
+ * The first line is a hash of all that follows, so that a file which was cut, edited or comes from
+ * a failing disk is ignored instead of believed.  One table names every field; writing and reading
+ * are loops over it. */
+#include "sensor.h"
+
+#include "base/buf.h"
+#include "base/number.h"
+#include "base/toml.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MAX 16384
+
+/* ---- what is in it ---- */
+
+enum type { TEXT, REAL, COUNT, TIME, FLAG, WHY, MODEL, ORIGIN };
+
+struct field {
+	const char *section, *key; /* section "": the top */
+	enum type type;
+	size_t offset;
+};
+
+#define TOP(type, name)                                        \
+	{                                                      \
+		"", #name, type, offsetof(struct sensor, name) \
+	}
+#define IN(section, type, name)                                              \
+	{                                                                    \
+#section, #name, type, offsetof(struct sensor, section.name) \
+	}
+#define RATE(section, index, name)                                              \
+	{                                                                       \
+		section, #name, REAL, offsetof(struct sensor, rate[index].name) \
+	}
+#define SOURCE(s)                                                                           \
+	IN(s, WHY, why), IN(s, MODEL, model), IN(s, REAL, period_s), IN(s, REAL, window_s), \
+		IN(s, REAL, lag_s), IN(s, COUNT, changes), IN(s, REAL, call_p50_s),         \
+		IN(s, REAL, call_p99_s)
+#define RATES(s, i) RATE(s, i, every_s), RATE(s, i, counter_w), RATE(s, i, reference_w)
+
+static const struct field fields[] = {
+	TOP(TEXT, uuid),
+	TOP(TEXT, driver),
+	TOP(TEXT, vbios),
+	TOP(ORIGIN, origin),
+	TOP(TIME, wall_ns),
+	TOP(COUNT, ring_entries),
+	TOP(REAL, ring_span_s),
+	TOP(REAL, ring_gap_p10_s),
+	TOP(REAL, ring_gap_p90_s),
+	TOP(FLAG, ring_wall),
+	TOP(WHY, counter),
+	TOP(REAL, tick_s),
+	TOP(REAL, counter_lag_s),
+	TOP(REAL, counter_safe_s),
+	TOP(FLAG, counter_unsafe),
+	TOP(COUNT, ticks),
+	TOP(REAL, counter_p50_s),
+	TOP(REAL, counter_p99_s),
+	TOP(FLAG, module_scope),
+	TOP(FLAG, calibrated),
+	TOP(REAL, gain),
+	TOP(REAL, offset_w),
+	TOP(REAL, gain_u),
+	TOP(REAL, offset_u_w),
+	SOURCE(ring),
+	SOURCE(instant),
+	SOURCE(average),
+	RATES("rate_1_hz", SENSOR_1_HZ),
+	RATES("rate_10_hz", SENSOR_10_HZ),
+	RATES("rate_100_hz", SENSOR_100_HZ),
+	RATES("rate_flat_out", SENSOR_FLAT_OUT),
+	RATES("rate_10_s", SENSOR_10_S),
+};
+#define FIELDS (sizeof(fields) / sizeof(fields[0]))
+
+/* ---- where ---- */
+
+static uint64_t fnv1a(uint64_t h, const char *p, size_t n)
+{
+	while (n--)
+		h = (h ^ (unsigned char)*p++) * UINT64_C(0x100000001b3);
+	return h;
+}
+#define FNV_START UINT64_C(0xcbf29ce484222325)
+
+int sensor_directory(char *out, size_t size)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	int n;
+
+	if (cache && *cache == '/')
+		n = snprintf(out, size, "%s/gpuward/sensor", cache);
+	else if (home && *home == '/')
+		n = snprintf(out, size, "%s/.cache/gpuward/sensor", home);
+	else
+		return -GW_E_NOENT;
+	return n < (int)size ? 0 : -GW_E_SIZE;
+}
+
+int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
+{
+	char name[sizeof(s->uuid)];
+	uint64_t h = FNV_START;
+	size_t i;
+
+	if (!*s->uuid)
+		return -GW_E_NOSUPPORT;
+	for (i = 0; s->uuid[i]; i++) { /* a name that cannot leave the folder */
+		char c = s->uuid[i];
+		bool plain = (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') ||
+			     (c >= 'A' && c <= 'Z') || c == '-';
+
+		name[i] = plain ? c : '_';
+	}
+	name[i] = '\0';
+	h = fnv1a(h, s->uuid, strlen(s->uuid) + 1);
+	h = fnv1a(h, s->driver, strlen(s->driver) + 1);
+	h = fnv1a(h, s->vbios, strlen(s->vbios) + 1);
+	return snprintf(out, size, "%s/%s.%016" PRIx64 ".v%d.toml", dir, name, h,
+			SENSOR_SCHEMA) < (int)size
+		       ? 0
+		       : -GW_E_SIZE;
+}
+
+/* ---- writing ---- */
+
+static void add_text(struct buf *b, const char *s)
+{
+	buf_addc(b, '"');
+	for (; *s; s++)
+		if (*s == '"' || *s == '\\' || (unsigned char)*s < 0x20 || *s == 0x7f)
+			buf_addf(b, "\\u%04x", (unsigned char)*s);
+		else
+			buf_addc(b, *s);
+	buf_addc(b, '"');
+}
+
+static void add_real(struct buf *b, double v)
+{
+	char text[NUMBER_SIZE];
+
+	if (isfinite(v))
+		number_format(v, text);
+	else
+		snprintf(text, sizeof(text), "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+	buf_adds(b, text);
+}
+
+static void add_field(struct buf *b, const struct field *f, const struct sensor *s)
+{
+	const void *p = (const char *)s + f->offset;
+
+	buf_addf(b, "%s = ", f->key);
+	switch (f->type) {
+	case TEXT: add_text(b, p); break;
+	case REAL: add_real(b, *(const double *)p); break;
+	case COUNT: buf_addf(b, "%u", *(const unsigned *)p); break;
+	case TIME: buf_addf(b, "%" PRIu64, *(const uint64_t *)p); break;
+	case FLAG: buf_adds(b, *(const bool *)p ? "true" : "false"); break;
+	case WHY: add_text(b, gw_absence_key(*(const enum gw_absence *)p)); break;
+	case MODEL: add_text(b, sensor_model_name(*(const enum sensor_model *)p)); break;
+	case ORIGIN: add_text(b, sensor_origin_name(*(const enum sensor_origin *)p)); break;
+	}
+	buf_addc(b, '\n');
+}
+
+/* The whole text: the line of the hash, then what it is of. */
+static int compose(struct buf *b, const struct sensor *s)
+{
+	struct buf body;
+	const char *section = "";
+
+	buf_init(&body, FILE_MAX);
+	buf_addf(&body,
+		 "# What gpuward characterise learned.  Changed by hand, it is ignored.\n"
+		 "schema = %d\n",
+		 SENSOR_SCHEMA);
+	for (size_t i = 0; i < FIELDS; i++) {
+		if (strcmp(section, fields[i].section) != 0)
+			buf_addf(&body, "\n[%s]\n", fields[i].section);
+		section = fields[i].section;
+		add_field(&body, &fields[i], s);
+	}
+	buf_addf(b, "hash = \"%016" PRIx64 "\"\n", fnv1a(FNV_START, body.p, body.len));
+	buf_add(b, body.p, body.len);
+	buf_done(&body);
+	return body.err ? body.err : b->err;
+}
+
+static int failed(char *message, size_t size, const char *path, const char *what)
+{
+	int e = errno;
+
+	snprintf(message, size, "%s cannot be %s: %s", path, what, strerror(e));
+	if (e == ENOENT)
+		return -GW_E_NOENT;
+	return e == EACCES || e == EPERM || e == EROFS ? -GW_E_PERM : -GW_E_IO;
+}
+
+static int make_directory(const char *dir, char *message, size_t size)
+{
+	char path[4096];
+	int n = snprintf(path, sizeof(path), "%s", dir);
+
+	if (n >= (int)sizeof(path))
+		return -GW_E_SIZE;
+	for (char *p = path + 1;; p++) {
+		char c = *p;
+
+		if (c != '/' && c != '\0')
+			continue;
+		*p = '\0';
+		if (mkdir(path, 0755) != 0 && errno != EEXIST)
+			return failed(message, size, path, "made");
+		*p = c;
+		if (c == '\0')
+			return 0;
+	}
+}
+
+static int write_all(int fd, const char *p, size_t n)
+{
+	while (n) {
+		ssize_t w = write(fd, p, n);
+
+		if (w < 0 && errno == EINTR)
+			continue;
+		if (w < 0)
+			return -1;
+		p += w;
+		n -= (size_t)w;
+	}
+	return 0;
+}
+
+/* A new name that holds after a crash, too. */
+static void sync_directory(const char *dir)
+{
+	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+	if (fd < 0)
+		return;
+	(void)fsync(fd);
+	close(fd);
+}
+
+static int replace(const char *path, const struct buf *b, char *message, size_t size)
+{
+	char temp[4096 + 8];
+	int fd, err;
+
+	snprintf(temp, sizeof(temp), "%s.XXXXXX", path);
+	fd = mkostemp(temp, O_CLOEXEC);
+	if (fd < 0)
+		return failed(message, size, path, "written");
+	err = fchmod(fd, 0644) != 0 || write_all(fd, b->p, b->len) != 0 || fsync(fd) != 0;
+	if (close(fd) != 0)
+		err = 1;
+	if (err || rename(temp, path) != 0) {
+		err = failed(message, size, path, "written");
+		unlink(temp);
+		return err;
+	}
+	return 0;
+}
+
+int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size)
+{
+	char path[4096];
+	struct buf b;
+	int err = sensor_key(s, dir, path, sizeof(path));
+
+	if (err) {
+		snprintf(message, size, "%s",
+			 err == -GW_E_SIZE ? "the path of the cache is too long"
+					   : "the GPU tells no UUID to keep it under");
+		return err;
+	}
+	buf_init(&b, FILE_MAX + 64);
+	err = compose(&b, s);
+	if (err)
+		snprintf(message, size, "%s", gw_strerror(err));
+	else
+		err = make_directory(dir, message, size);
+	if (!err)
+		err = replace(path, &b, message, size);
+	if (!err)
+		sync_directory(dir);
+	buf_done(&b);
+	return err;
+}
+
+/* ---- reading ---- */
+
+static bool read_word(const struct toml_node *v, const char *(*name)(unsigned), unsigned n,
+		      void *p)
+{
+	if (v->type != TOML_STRING)
+		return false;
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(v->v.string.text, name(i)) == 0) {
+			memcpy(p, &i, sizeof(i));
+			return true;
+		}
+	return false;
+}
+
+static const char *model_name(unsigned i)
+{
+	return sensor_model_name((enum sensor_model)i);
+}
+
+static const char *origin_name(unsigned i)
+{
+	return sensor_origin_name((enum sensor_origin)i);
+}
+
+static bool read_real(const struct toml_node *v, double *ret)
+{
+	if (v->type == TOML_FLOAT)
+		*ret = v->v.real;
+	else if (v->type == TOML_INTEGER)
+		*ret = (double)v->v.integer;
+	else
+		return false;
+	return true;
+}
+
+static bool read_text(const struct toml_node *v, char *out)
+{
+	if (v->type != TOML_STRING || v->v.string.len >= sizeof(((struct sensor *)0)->uuid))
+		return false;
+	snprintf(out, sizeof(((struct sensor *)0)->uuid), "%s", v->v.string.text);
+	return true;
+}
+
+static bool read_field(const struct toml_node *v, const struct field *f, struct sensor *s)
+{
+	void *p = (char *)s + f->offset;
+
+	switch (f->type) {
+	case TEXT: return read_text(v, p);
+	case REAL: return read_real(v, p);
+	case COUNT:
+		*(unsigned *)p = (unsigned)v->v.integer;
+		return v->type == TOML_INTEGER && v->v.integer >= 0 &&
+		       v->v.integer <= UINT32_MAX;
+	case TIME:
+		*(uint64_t *)p = (uint64_t)v->v.integer;
+		return v->type == TOML_INTEGER && v->v.integer >= 0;
+	case FLAG: *(bool *)p = v->v.boolean; return v->type == TOML_BOOL;
+	case WHY: return read_word(v, gw_absence_key, GW_ABSENCES, p);
+	case MODEL: return read_word(v, model_name, SENSOR_LOWPASS + 1, p);
+	case ORIGIN: return read_word(v, origin_name, SENSOR_ACTIVE + 1, p);
+	}
+	return false;
+}
+
+static int read_fields(const struct toml_node *top, struct sensor *s, char *why, size_t size)
+{
+	const struct toml_node *schema = toml_get(top, "schema");
+
+	if (!schema || schema->type != TOML_INTEGER || schema->v.integer != SENSOR_SCHEMA) {
+		snprintf(why, size, "it is of another version");
+		return -GW_E_PARSE;
+	}
+	for (size_t i = 0; i < FIELDS; i++) {
+		const struct field *f = &fields[i];
+		const struct toml_node *v =
+			toml_get(*f->section ? toml_get(top, f->section) : top, f->key);
+
+		if (!v || !read_field(v, f, s)) {
+			snprintf(why, size, "%s%s%s is not as it should be", f->section,
+				 *f->section ? "." : "", f->key);
+			return -GW_E_PARSE;
+		}
+	}
+	return 0;
+}
+
+/* The text behind the line of the hash, or NULL where that is not of it. */
+static const char *checked_body(const char *text, size_t n)
+{
+	char line[64];
+	const char *body = memchr(text, '\n', n);
+
+	if (!body)
+		return NULL;
+	body++;
+	snprintf(line, sizeof(line), "hash = \"%016" PRIx64 "\"\n",
+		 fnv1a(FNV_START, body, n - (size_t)(body - text)));
+	if (strlen(line) != (size_t)(body - text) || memcmp(line, text, strlen(line)) != 0)
+		return NULL;
+	return body;
+}
+
+static int parse(const char *text, size_t n, struct sensor *s, char *why, size_t size)
+{
+	const char *body = checked_body(text, n);
+	struct toml_error error;
+	struct toml *doc;
+	int err;
+
+	if (!body) {
+		snprintf(why, size, "its hash is not that of its text");
+		return -GW_E_PARSE;
+	}
+	err = toml_parse(body, n - (size_t)(body - text), &doc, &error);
+	if (err) {
+		snprintf(why, size, "%s", err == -GW_E_PARSE ? error.text : gw_strerror(err));
+		return err;
+	}
+	err = read_fields(toml_top(doc), s, why, size);
+	toml_free(doc);
+	return err;
+}
+
+static ssize_t read_file(const char *path, char *out, size_t size, char *message,
+			 size_t message_size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
+	size_t used = 0;
+	ssize_t n = 1;
+
+	if (fd < 0)
+		return failed(message, message_size, path, "read");
+	while (used < size && n > 0) {
+		n = read(fd, out + used, size - used);
+		if (n < 0 && errno == EINTR)
+			n = 1;
+		else if (n > 0)
+			used += (size_t)n;
+	}
+	if (n < 0)
+		n = failed(message, message_size, path, "read");
+	close(fd);
+	return n < 0 ? n : (ssize_t)used;
+}
+
+int sensor_load(struct sensor *s, const char *dir, char *message, size_t size)
+{
+	char path[4096], text[FILE_MAX + 64], why[256] = "";
+	struct sensor found;
+	ssize_t n;
+	int err = sensor_key(s, dir, path, sizeof(path));
+
+	if (err)
+		return -GW_E_NOENT;
+	n = read_file(path, text, sizeof(text), message, size);
+	if (n < 0)
+		return (int)n;
+	memset(&found, 0, sizeof(found));
+	err = parse(text, (size_t)n, &found, why, sizeof(why));
+	if (!err && (strcmp(found.uuid, s->uuid) != 0 || strcmp(found.driver, s->driver) != 0 ||
+		     strcmp(found.vbios, s->vbios) != 0)) {
+		snprintf(why, sizeof(why), "it is of another GPU or driver");
+		err = -GW_E_PARSE;
+	}
+	if (err) {
+		snprintf(message, size, "%s is ignored: %s", path, why);
+		return err;
+	}
+	*s = found;
+	return 0;
+}

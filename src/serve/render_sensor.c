@@ -1,0 +1,169 @@
+#include "render_sensor.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+
+/* ---- figures that may be missing ---- */
+
+struct figure {
+	const char *key;
+	double v; /* NAN: not known */
+};
+
+/* The figures, and below "absent" why some are null.  why is of the thing as a whole; what is
+ * missing of a thing that is there was not measured. */
+static void figures(struct json *j, const struct figure *f, unsigned n, enum gw_absence why)
+{
+	enum gw_absence missing = why == GW_HAVE ? GW_ABSENT_NOT_READ : why;
+
+	for (unsigned i = 0; i < n; i++)
+		if (why == GW_HAVE && !isnan(f[i].v))
+			json_double(j, f[i].key, f[i].v);
+		else
+			json_null(j, f[i].key);
+	json_object(j, "absent");
+	for (unsigned i = 0; i < n; i++)
+		if (why != GW_HAVE || isnan(f[i].v))
+			json_string(j, f[i].key, gw_absence_key(missing));
+	json_object_end(j);
+}
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- parts ---- */
+
+static void source_head(struct json *j, const char *key, const struct sensor_source *s)
+{
+	json_object(j, key);
+	json_bool(j, "supported", s->why == GW_HAVE);
+	json_string(j, "model", sensor_model_name(s->model));
+	json_uint(j, "changes", s->changes);
+	json_string(j, "message", sensor_source_note(s));
+}
+
+#define SOURCE_FIGURES(s)                                                               \
+	{ "period_seconds", (s)->period_s }, { "window_seconds", (s)->window_s },       \
+		{ "lag_seconds", (s)->lag_s }, { "call_p50_seconds", (s)->call_p50_s }, \
+	{                                                                               \
+		"call_p99_seconds", (s)->call_p99_s                                     \
+	}
+
+static void source(struct json *j, const char *key, const struct sensor_source *s)
+{
+	const struct figure f[] = { SOURCE_FIGURES(s) };
+
+	source_head(j, key, s);
+	figures(j, f, COUNT(f), s->why);
+	json_object_end(j);
+}
+
+static void ring(struct json *j, const struct sensor *s)
+{
+	const struct figure f[] = { SOURCE_FIGURES(&s->ring),
+				    { "span_seconds", s->ring_span_s },
+				    { "gap_p10_seconds", s->ring_gap_p10_s },
+				    { "gap_p90_seconds", s->ring_gap_p90_s } };
+
+	source_head(j, "ring", &s->ring);
+	json_uint(j, "entries", s->ring_entries);
+	json_bool(j, "wall_clock_stamps", s->ring_wall);
+	figures(j, f, COUNT(f), s->ring.why);
+	json_object_end(j);
+}
+
+static void rates(struct json *j, const struct sensor *s)
+{
+	json_array(j, "rates");
+	for (unsigned i = 0; i < SENSOR_RATES; i++) {
+		const struct sensor_rate *r = &s->rate[i];
+
+		if (isnan(r->every_s)) /* not tried */
+			continue;
+		json_object(j, NULL);
+		json_double(j, "every_seconds", r->every_s);
+		json_double(j, "counter_watts", r->counter_w);
+		json_double(j, "reference_watts", r->reference_w);
+		json_double(j, "difference_ratio", r->counter_w / r->reference_w - 1);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void counter(struct json *j, const struct sensor *s)
+{
+	const struct figure f[] = { { "tick_seconds", s->tick_s },
+				    { "lag_seconds", s->counter_lag_s },
+				    { "safe_seconds", s->counter_safe_s },
+				    { "call_p50_seconds", s->counter_p50_s },
+				    { "call_p99_seconds", s->counter_p99_s } };
+
+	json_object(j, "counter");
+	json_bool(j, "supported", s->counter == GW_HAVE);
+	json_uint(j, "ticks", s->ticks);
+	json_bool(j, "unsafe", s->counter_unsafe);
+	figures(j, f, COUNT(f), s->counter);
+	rates(j, s);
+	json_object_end(j);
+}
+
+static void text(struct json *j, const char *key, const char *s)
+{
+	json_string(j, key, *s ? s : NULL);
+}
+
+void sensor_json(struct json *j, const char *key, const struct sensor *s)
+{
+	char time[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(s->wall_ns, time);
+	json_object(j, key);
+	text(j, "uuid", s->uuid);
+	text(j, "driver_version", s->driver);
+	text(j, "vbios_version", s->vbios);
+	json_string(j, "origin", sensor_origin_name(s->origin));
+	json_string(j, "learned_utc", s->wall_ns ? time : NULL);
+	ring(j, s);
+	source(j, "instant", &s->instant);
+	source(j, "average", &s->average);
+	counter(j, s);
+	json_string(j, "scope", s->module_scope ? "module" : "board");
+	json_bool(j, "calibrated", s->calibrated);
+	json_double(j, "gain", s->gain);
+	json_double(j, "offset_watts", s->offset_w);
+	json_double(j, "gain_uncertainty", s->gain_u);
+	json_double(j, "offset_uncertainty_watts", s->offset_u_w);
+	json_object_end(j);
+}
+
+/* ---- the document ---- */
+
+static void learned(struct json *j, const struct gw_snapshot *snap,
+		    const struct render_learned *l)
+{
+	const struct gw_device *d = gw_snapshot_device(snap, l->device);
+
+	json_object(j, NULL);
+	json_uint(j, "index", d->index);
+	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
+	json_string(j, "name", gw_device_text(d, GW_T_NAME));
+	json_string(j, "provenance", gw_provenance_name(d->provenance));
+	if (l->sensor)
+		sensor_json(j, "sensor", l->sensor);
+	else
+		json_null(j, "sensor");
+	json_string(j, "message", l->message);
+	json_string(j, "path", l->path);
+	json_object_end(j);
+}
+
+void render_characterise(struct json *j, const struct gw_snapshot *snap,
+			 const struct render_learned *l, unsigned n)
+{
+	render_head(j, snap);
+	json_array(j, "devices");
+	for (unsigned i = 0; i < n; i++)
+		learned(j, snap, &l[i]);
+	json_array_end(j);
+	render_source(j, snap);
+	json_object_end(j);
+}

@@ -1,0 +1,760 @@
+/* What is assumed of a sensor, kept in a file, and learned on simulated cards whose truth is
+ * known. */
+#include "simtest.h"
+
+#include "measure/sensor.h"
+#include "measure/sensor_fit.h"
+#include "device/tap.h"
+
+#include <math.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define assert_near(value, truth, ratio)                                             \
+	do {                                                                         \
+		double v_ = (value), t_ = (truth);                                   \
+		if (!(fabs(v_ - t_) <= (ratio)*fabs(t_)))                            \
+			fail_msg("%s is %.6g, not within %g %% of %.6g", #value, v_, \
+				 100 * (ratio), t_);                                 \
+	} while (0)
+
+/* ---- assumed ---- */
+
+static void card(struct report *r, const char *name, unsigned architecture, int capability,
+		 const char *driver)
+{
+	report_init(r, GW_VENDOR_NVIDIA, GW_FROM_DRIVER);
+	report_text(r, GW_T_NAME, name, GW_ABSENT_NO_DATA);
+	report_text(r, GW_T_DRIVER, driver, GW_ABSENT_NO_DATA);
+	report_set(r, GW_Q_ARCHITECTURE, architecture);
+	report_set(r, GW_Q_COMPUTE_CAPABILITY_MAJOR, capability / 10);
+	report_set(r, GW_Q_COMPUTE_CAPABILITY_MINOR, capability % 10);
+	report_set(r, GW_Q_POWER, 100);
+}
+
+static void what_is_assumed_follows_generation_and_driver(void **state)
+{
+	static const struct {
+		const char *name;
+		unsigned architecture;
+		int capability;
+		const char *driver;
+		double draw_ms, draw_window_ms, instant_window_ms, ring_ms;
+	} rows[] = {
+		{ "NVIDIA H200", 9, 90, "580.1", 100, 1000, 25, 20 },
+		{ "NVIDIA GH200 480GB", 9, 90, "580.1", 100, 1000, 20, 20 },
+		{ "NVIDIA A100-SXM4-80GB", 7, 80, "580.1", 100, 25, 25, 20 },
+		{ "NVIDIA A10", 7, 86, "525.60", 100, 1000, 100, 1000 },
+		{ "NVIDIA A10", 7, 86, "530.30", 100, 100, 100, 1000 },
+		{ "NVIDIA A10", 7, 86, "535.54", 100, 1000, 100, 1000 },
+		{ "NVIDIA GeForce RTX 4090", 8, 89, "580.1", 100, 1000, 100, 1000 },
+		{ "Tesla T4", 6, 75, "580.1", 100, 100, 100, 20 },
+		{ "Quadro RTX 8000", 6, 75, "580.1", 100, 20, 20, 20 },
+		{ "Tesla V100", 5, 70, "580.1", 20, 10, 10, 20 },
+		{ "Tesla P100", 4, 60, "580.1", 20, 10, 10, 20 },
+		{ "Tesla M40", 3, 52, "470.1", 31, 14, 14, 20 },
+		{ "Tesla K80", 2, 37, "470.1", 100, 100, 100, 20 },
+		{ "NVIDIA B300", 10, 103, "580.1", 100, 1000, 100, 20 },
+	};
+	struct sensor s;
+	struct report r;
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		card(&r, rows[i].name, rows[i].architecture, rows[i].capability,
+		     rows[i].driver);
+		sensor_assume(&s, &r);
+		assert_int_equal(s.origin, SENSOR_ASSUMED);
+		assert_near(s.average.period_s, rows[i].draw_ms * 1e-3, 1e-9);
+		assert_near(s.average.window_s, rows[i].draw_window_ms * 1e-3, 1e-9);
+		assert_near(s.instant.window_s, rows[i].instant_window_ms * 1e-3, 1e-9);
+		assert_near(s.ring.period_s, rows[i].ring_ms * 1e-3, 1e-9);
+		assert_int_equal(s.module_scope, strstr(rows[i].name, "GH200") != NULL);
+		assert_int_equal(s.average.changes, 0);
+		assert_true(isnan(s.average.call_p50_s));
+		assert_int_equal(s.counter == GW_HAVE, rows[i].architecture >= 5);
+	}
+	assert_int_equal(s.instant.why, GW_ABSENT_NOT_READ);
+	assert_int_equal(s.average.why, GW_HAVE); /* GW_Q_POWER stands in for it */
+}
+
+static void an_h200_is_assumed_as_it_was_measured(void **state)
+{
+	struct sensor s;
+	struct report r;
+
+	(void)state;
+	card(&r, "NVIDIA H200", 9, 90, "580.159.04");
+	sensor_assume(&s, &r);
+	assert_int_equal(s.ring.model, SENSOR_LOWPASS);
+	assert_near(s.ring.window_s, 0.0135, 1e-9);
+	assert_near(s.ring.lag_s, 0.017, 1e-9);
+	assert_int_equal(s.ring_entries, 119);
+	assert_near(s.ring_span_s, 2.36, 1e-9);
+	assert_near(s.tick_s, 0.1, 1e-9);
+	assert_near(s.counter_safe_s, 1, 0);
+	assert_near(s.gain_u, 0.025, 0);
+}
+
+static void other_vendors_are_assumed_without_a_ring(void **state)
+{
+	struct sensor s;
+	struct report r;
+
+	(void)state;
+	report_init(&r, GW_VENDOR_AMD, GW_FROM_SYSFS);
+	report_set(&r, GW_Q_POWER, 40);
+	report_miss(&r, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
+	sensor_assume(&s, &r);
+	assert_int_equal(s.ring.why, GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(s.counter, GW_ABSENT_NOT_SUPPORTED);
+	assert_int_equal(s.average.why, GW_HAVE);
+	assert_near(s.average.period_s, 0.1, 1e-9);
+	assert_int_equal(s.ring_entries, 0);
+}
+
+/* ---- kept ---- */
+
+static char folder[] = "/tmp/gpuward-sensor-XXXXXX";
+
+static int make_folder(void **state)
+{
+	(void)state;
+	return mkdtemp(folder) ? 0 : -1;
+}
+
+static int remove_folder(void **state)
+{
+	char command[128];
+
+	(void)state;
+	snprintf(command, sizeof(command), "rm -rf %s", folder);
+	return system(command);
+}
+
+static double odd(unsigned *seed)
+{
+	uint64_t bits = 0;
+	double v;
+
+	do {
+		for (int i = 0; i < 4; i++)
+			bits = bits << 16 ^ (uint64_t)rand_r(seed);
+		memcpy(&v, &bits, sizeof(v));
+	} while (!isfinite(v) || v == 0);
+	return v;
+}
+
+static void fill(struct sensor *s, unsigned *seed)
+{
+	struct sensor_source *sources[] = { &s->ring, &s->instant, &s->average };
+
+	memset(s, 0, sizeof(*s));
+	snprintf(s->uuid, sizeof(s->uuid), "GPU-../\"\\%u", rand_r(seed));
+	snprintf(s->driver, sizeof(s->driver), "580.%u", rand_r(seed) % 100);
+	s->origin = SENSOR_ACTIVE;
+	for (int i = 0; i < 3; i++) {
+		sources[i]->why = (enum gw_absence)(rand_r(seed) % GW_ABSENCES);
+		sources[i]->model = (enum sensor_model)(rand_r(seed) % 2);
+		sources[i]->period_s = odd(seed);
+		sources[i]->window_s = NAN;
+		sources[i]->lag_s = 0.1 + 0.2;
+		sources[i]->changes = (unsigned)rand_r(seed);
+		sources[i]->call_p50_s = odd(seed);
+		sources[i]->call_p99_s = 1e-7 / 3;
+	}
+	s->ring_entries = 119;
+	s->ring_span_s = odd(seed);
+	s->ring_gap_p10_s = odd(seed);
+	s->ring_gap_p90_s = NAN;
+	s->ring_wall = true;
+	s->counter = GW_ABSENT_NO_PERMISSION;
+	s->tick_s = odd(seed);
+	s->counter_lag_s = odd(seed);
+	s->counter_safe_s = 10;
+	s->counter_unsafe = true;
+	s->ticks = 29;
+	s->counter_p50_s = odd(seed);
+	s->counter_p99_s = odd(seed);
+	s->module_scope = s->calibrated = true;
+	s->gain = odd(seed);
+	s->offset_w = odd(seed);
+	s->gain_u = odd(seed);
+	s->offset_u_w = odd(seed);
+	s->wall_ns = UINT64_C(1794722405123456789);
+	for (int i = 0; i < SENSOR_RATES; i++)
+		s->rate[i] = (struct sensor_rate){ odd(seed), odd(seed), NAN };
+}
+
+static void what_is_saved_comes_back_bit_by_bit(void **state)
+{
+	unsigned seed = (unsigned)time(NULL);
+	struct sensor s, back;
+	char message[512] = "";
+
+	(void)state;
+	print_message("seed %u\n", seed);
+	for (int i = 0; i < 20; i++) {
+		fill(&s, &seed);
+		assert_int_equal(sensor_save(&s, folder, message, sizeof(message)), 0);
+		memset(&back, 0, sizeof(back));
+		memcpy(back.uuid, s.uuid, sizeof(s.uuid));
+		memcpy(back.driver, s.driver, sizeof(s.driver));
+		if (sensor_load(&back, folder, message, sizeof(message)) != 0)
+			fail_msg("%s", message);
+		assert_memory_equal(&back, &s, sizeof(s));
+	}
+}
+
+static void spoil(const char *path, long at, const char *with, long cut)
+{
+	FILE *f = fopen(path, "r+");
+
+	assert_non_null(f);
+	if (with) {
+		fseek(f, at, SEEK_SET);
+		fputs(with, f);
+	}
+	fclose(f);
+	if (cut)
+		assert_int_equal(truncate(path, cut), 0);
+}
+
+static void a_file_that_was_changed_is_ignored_and_said_so(void **state)
+{
+	unsigned seed = 1;
+	struct sensor s, back;
+	char message[512], path[256];
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		fill(&s, &seed);
+		assert_int_equal(sensor_save(&s, folder, message, sizeof(message)), 0);
+		assert_int_equal(sensor_key(&s, folder, path, sizeof(path)), 0);
+		if (i == 0)
+			spoil(path, 500, "7", 0);
+		else if (i == 1)
+			spoil(path, 0, NULL, 900);
+		else
+			spoil(path, 0, NULL, 3);
+		back = s;
+		back.gain = 7;
+		assert_int_equal(sensor_load(&back, folder, message, sizeof(message)),
+				 -GW_E_PARSE);
+		assert_non_null(strstr(message, "is ignored: its hash"));
+		assert_near(back.gain, 7, 0);
+	}
+}
+
+static void another_driver_or_vbios_has_a_file_of_its_own(void **state)
+{
+	unsigned seed = 2;
+	struct sensor s, other;
+	char message[512], one[256], two[256];
+
+	(void)state;
+	fill(&s, &seed);
+	assert_int_equal(sensor_save(&s, folder, message, sizeof(message)), 0);
+	other = s;
+	snprintf(other.vbios, sizeof(other.vbios), "96.00");
+	assert_int_equal(sensor_load(&other, folder, message, sizeof(message)), -GW_E_NOENT);
+	sensor_key(&s, folder, one, sizeof(one));
+	sensor_key(&other, folder, two, sizeof(two));
+	assert_string_not_equal(one, two);
+	assert_null(strchr(one + strlen(folder) + 1, '/')); /* whatever the uuid holds */
+	other.uuid[0] = '\0';
+	assert_int_equal(sensor_save(&other, folder, message, sizeof(message)),
+			 -GW_E_NOSUPPORT);
+}
+
+static void a_folder_that_cannot_be_made_is_named(void **state)
+{
+	unsigned seed = 3;
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	fill(&s, &seed);
+	assert_int_equal(sensor_save(&s, "/proc/none/here", message, sizeof(message)),
+			 -GW_E_NOENT);
+	assert_non_null(strstr(message, "/proc/none"));
+}
+
+/* ---- fitted ---- */
+
+static double uniform(unsigned *seed)
+{
+	return rand_r(seed) / ((double)RAND_MAX + 1);
+}
+
+static void a_period_is_found_through_skips_and_jitter(void **state)
+{
+	unsigned seed = (unsigned)time(NULL);
+	double t[200], work[200];
+	struct fit_period f;
+
+	(void)state;
+	print_message("seed %u\n", seed);
+	for (int run = 0; run < 200; run++) {
+		double period = 0.01 + 0.2 * uniform(&seed), phase = uniform(&seed);
+		double k = 0;
+		unsigned n = 60 + (unsigned)rand_r(&seed) % 140;
+
+		for (unsigned i = 0; i < n; i++) {
+			t[i] = phase + k * period + 0.05 * period * uniform(&seed);
+			k += uniform(&seed) < 0.3 ? 1 + rand_r(&seed) % 7 : 1;
+		}
+		assert_int_equal(fit_period(t, n, work, &f), 0);
+		assert_near(f.period_s, period, 0.002);
+		assert_int_equal(f.changes, n - 1);
+	}
+	assert_int_equal(fit_period(t, 3, work, &f), -GW_E_NOSUPPORT);
+}
+
+/* What a sensor would say, summed in small steps and by no formula of the code under test. */
+static double brute(const struct fit_bursts *b, enum sensor_model m, double window, double t)
+{
+	double dt = 5e-5, sum = 0, from = m == SENSOR_BOXCAR ? t - window : 0;
+
+	for (double x = from + dt / 2; x < t; x += dt)
+		for (unsigned i = 0; i < b->n; i++)
+			if (x >= b->on_s[i] && x < b->off_s[i])
+				sum += m == SENSOR_BOXCAR ? dt / window
+							  : dt / window * exp((x - t) / window);
+	return sum;
+}
+
+static void a_response_is_found_as_brute_force_made_it(void **state)
+{
+	unsigned seed = (unsigned)time(NULL);
+	double on[24], off[24], work[24];
+	struct fit_bursts b = { on, off, 24 };
+	struct fit_point p[120];
+	struct fit_response f;
+
+	(void)state;
+	print_message("seed %u\n", seed);
+	for (int run = 0; run < 4; run++) {
+		enum sensor_model m = run % 2 ? SENSOR_LOWPASS : SENSOR_BOXCAR;
+		double window = 0.01 + 0.05 * uniform(&seed), delay = 0.03 * uniform(&seed);
+		double t = 0.05;
+
+		for (unsigned i = 0; i < b.n; i++) {
+			on[i] = t;
+			off[i] = t += 0.01 + 0.06 * uniform(&seed);
+			t += 0.01 + 0.06 * uniform(&seed);
+		}
+		for (unsigned i = 0; i < 120; i++) {
+			p[i].t_s = delay + t * (i + uniform(&seed)) / 120;
+			p[i].w = 100 + 300 * brute(&b, m, window, p[i].t_s - delay) +
+				 4 * (uniform(&seed) - 0.5);
+		}
+		assert_int_equal(fit_response(p, 120, &b, work, &f), 0);
+		assert_int_equal(f.model, m);
+		assert_near(f.window_s, window, 0.05);
+		assert_true(fabs(f.delay_s - delay) < 0.002);
+		assert_near(f.low_w, 100, 0.05);
+		assert_near(f.high_w, 400, 0.05);
+	}
+	for (unsigned i = 0; i < 120; i++)
+		p[i].w = uniform(&seed);
+	assert_int_equal(fit_response(p, 120, &b, work, &f), -GW_E_NOSUPPORT);
+}
+
+static void a_mean_holds_each_value_until_the_next(void **state)
+{
+	struct fit_point p[] = { { 0, 10 }, { 1, 20 }, { 3, 40 } };
+	double sd;
+
+	(void)state;
+	assert_near(fit_mean(p, 3, 0.5, 4, &sd), (0.5 * 10 + 2 * 20 + 40) / 3.5, 1e-12);
+	assert_near(fit_mean(p, 3, 1, 2, &sd), 20, 1e-12);
+	assert_near(sd + 1, 1, 1e-6);
+	assert_true(isnan(fit_mean(p, 0, 0, 1, &sd)));
+}
+
+/* ---- learned ---- */
+
+/* A load on the simulated GPU: a process that comes and goes takes it from idle_w to context_w. */
+#define PID             4200000
+#define WANDERS_UNTIL_S 190
+static uint64_t drive_off_ns;
+
+static void drive_sleep(void *ctx, uint64_t mono_ns)
+{
+	if (drive_off_ns && drive_off_ns <= mono_ns) {
+		sim_sleep(ctx, drive_off_ns);
+		sim_process(0, PID, 0, 0);
+		drive_off_ns = 0;
+	}
+	sim_sleep(ctx, mono_ns);
+}
+
+static int drive_open(void *ctx, const char *pci, char *message, size_t size)
+{
+	(void)message;
+	(void)size;
+	assert_true(strlen(pci) > 0);
+	sim_sleep(ctx, (WANDERS_UNTIL_S + 2) * NS_PER_S);
+	return 0;
+}
+
+static int drive_on(void *ctx, uint64_t until_ns, uint64_t *ret_begin_ns)
+{
+	(void)ctx;
+	*ret_begin_ns = clock_mono_ns(&sim.clock);
+	drive_off_ns = until_ns;
+	return sim_process(0, PID, 1 << 20, 0);
+}
+
+static void drive_close(void *ctx)
+{
+	(void)ctx;
+}
+
+static const struct sensor_drive drive = { drive_open, drive_on, drive_close, NULL };
+
+static int learn(bool active, struct sensor *s, char *message)
+{
+	struct sensor_plan plan = { .drive = active ? &drive : NULL };
+	int err;
+
+	sim.clock.sleep_until = drive_sleep;
+	drive_off_ns = 0;
+	sim_open();
+	err = sensor_characterise(sim.ctx, 0, &plan, s, message, 512);
+	sim_close();
+	return err;
+}
+
+/* A card whose power wanders every 7 ms at first, so that values change, and that is then left to
+ * the drive. */
+static void world(const char *profile, const char *sensor)
+{
+	static char text[16384];
+	unsigned seed = 5;
+	int n = snprintf(
+		text, sizeof(text),
+		"[time]\nbegin = 130\n[[gpu]]\nprofile = \"%s\"\nnoise = 0.01\nidle_w = 100\n"
+		"context_w = 400\nmax_w = 500\nlimit_w = 500\nlimit_max_w = 600\n"
+		"[gpu.sensor]\n%s\n"
+		"[[gpu.load]]\nkind = \"steps\"\nperiod = 2.1\nuntil = %d\n"
+		"unit = \"watts\"\npoints = [",
+		profile, sensor, WANDERS_UNTIL_S);
+
+	for (int i = 0; i < 300; i++)
+		n += snprintf(text + n, sizeof(text) - (size_t)n, "[%.3f, %.3f], ", i * 0.007,
+			      100 + uniform(&seed));
+	snprintf(text + n, sizeof(text) - (size_t)n, "]\n");
+	sim_text(text);
+}
+
+struct truth {
+	const char *profile, *sensor;
+	double period_ms;                         /* of both values */
+	enum sensor_model model;                  /* of instant     */
+	double instant_ms, instant_lag_ms;        /* 0: not there   */
+	double average_ms, average_lag_ms;        /* 0: not there   */
+	double ring_gap_ms, ring_ms, ring_lag_ms; /* 0: not there   */
+	double counter_lag_ms;                    /* -1: no counter */
+	double lag_within_ms;
+};
+
+static void lag_is(const char *what, double s, double ms, double within_ms)
+{
+	if (!(fabs(s * 1e3 - ms) <= within_ms))
+		fail_msg("%s is late by %.1f ms, not %.1f", what, s * 1e3, ms);
+}
+
+static void check_truth(const struct truth *t)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	world(t->profile, t->sensor);
+	if (learn(true, &s, message) != 0)
+		fail_msg("%s: %s", t->profile, message);
+	print_message(
+		"%s: T %.2f W %.2f lag %.1f model %d | average %.2f %.1f %.1f | ring %.2f "
+		"%.2f %.1f | counter lag %.1f\n",
+		t->profile, s.instant.period_s * 1e3, s.instant.window_s * 1e3,
+		s.instant.lag_s * 1e3, s.instant.model, s.average.period_s * 1e3,
+		s.average.window_s * 1e3, s.average.lag_s * 1e3, s.ring.period_s * 1e3,
+		s.ring.window_s * 1e3, s.ring.lag_s * 1e3, s.counter_lag_s * 1e3);
+	assert_int_equal(s.origin, SENSOR_ACTIVE);
+	assert_int_equal(s.instant.why == GW_HAVE, t->instant_ms > 0);
+	if (t->instant_ms > 0) {
+		assert_near(s.instant.period_s, t->period_ms * 1e-3, 0.02);
+		assert_true(s.instant.changes >= SENSOR_CHANGES);
+		assert_int_equal(s.instant.model, t->model);
+		assert_near(s.instant.window_s, t->instant_ms * 1e-3, 0.15);
+		lag_is("instant", s.instant.lag_s, t->instant_lag_ms, t->lag_within_ms);
+	}
+	if (t->average_ms > 0) {
+		assert_near(s.average.period_s, t->period_ms * 1e-3, 0.02);
+		assert_true(s.average.changes >= SENSOR_CHANGES);
+		assert_near(s.average.window_s, t->average_ms * 1e-3, 0.15);
+		lag_is("average", s.average.lag_s, t->average_lag_ms, t->lag_within_ms);
+	}
+	assert_int_equal(s.ring.why == GW_HAVE, t->ring_gap_ms > 0);
+	if (t->ring_gap_ms > 0) {
+		assert_near(s.ring.period_s, t->ring_gap_ms * 1e-3, 0.02);
+		assert_true(s.ring.changes >= SENSOR_CHANGES);
+		assert_true(s.ring_wall);
+		assert_near(s.ring.window_s, t->ring_ms * 1e-3, 0.15);
+		lag_is("ring", s.ring.lag_s, t->ring_lag_ms, t->lag_within_ms);
+	}
+	assert_int_equal(s.counter == GW_HAVE, t->counter_lag_ms >= 0);
+	if (t->counter_lag_ms >= 0) {
+		assert_near(s.tick_s, 0.1, 0.02);
+		assert_true(s.ticks >= 25);
+		lag_is("counter", s.counter_lag_s, t->counter_lag_ms, t->lag_within_ms);
+		assert_false(s.counter_unsafe);
+		assert_near(s.counter_safe_s, 1, 0);
+		for (int i = 0; i < SENSOR_10_S; i++)
+			assert_near(s.rate[i].counter_w, s.rate[i].reference_w, 0.005);
+	}
+}
+
+/* Lags of boxcars: the delay of the profile and half the window. */
+static void pascal_is_learned(void **state)
+{
+	(void)state;
+	check_truth(&(struct truth){ "p100", "", 20, SENSOR_BOXCAR, 10, 10, 10, 10, 20, 13.5,
+				     17, -1, 2.6 });
+}
+
+static void turing_is_learned(void **state)
+{
+	(void)state;
+	check_truth(&(struct truth){ "t4", "", 100, SENSOR_BOXCAR, 100, 55, 100, 55, 20, 13.5,
+				     17, 5, 2.6 });
+}
+
+static void ga100_is_learned(void **state)
+{
+	(void)state;
+	check_truth(&(struct truth){ "a100", "", 100, SENSOR_BOXCAR, 25, 17.5, 25, 17.5, 20,
+				     13.5, 17, 5, 2.6 });
+}
+
+static void ada_with_a_harmless_counter_is_learned(void **state)
+{
+	(void)state;
+	check_truth(&(struct truth){ "rtx4090", "read_loss_ms = 0", 100, SENSOR_BOXCAR, 100, 60,
+				     1000, 520, 20, 13.5, 17, 5, 2.6 });
+}
+
+/* The newest sample of a 20 ms grid is 8 to 28 ms old, and of a 10 ms low-pass. */
+static void hopper_is_learned(void **state)
+{
+	(void)state;
+	check_truth(&(struct truth){ "h200", "", 100, SENSOR_LOWPASS, 10, 28, 1000, 518, 20,
+				     13.5, 17, 5, 10 });
+}
+
+static void a_gh200_is_learned_as_a_module(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	world("gh200", "");
+	assert_int_equal(learn(true, &s, message), 0);
+	assert_true(s.module_scope);
+	assert_near(s.instant.period_s, 0.1, 0.02);
+	assert_near(s.average.window_s, 1, 0.15);
+	assert_near(s.ring.window_s, 0.0135, 0.15);
+}
+
+static void a_board_in_parts_is_learned_as_one(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	sim_scenario("mig");
+	if (learn(false, &s, message) != 0)
+		fail_msg("%s", message);
+	assert_near(s.instant.period_s, 0.1, 0.02);
+	assert_near(s.ring.period_s, 0.02, 0.02);
+	assert_false(s.counter_unsafe);
+}
+
+static void a_sensor_like_an_rc_filter_is_learned(void **state)
+{
+	(void)state;
+	check_truth(&(struct truth){ "h200",
+				     "sample_ms = 1\nsample_age_ms = 4\nsample_filter_ms = 70\n"
+				     "no_average = true\npower_is_instant = true\n"
+				     "no_counter = true\nno_ring = true",
+				     100, SENSOR_LOWPASS, 70, 75, 0, 0, 0, 0, 0, -1, 2.6 });
+}
+
+static void a_ring_of_one_second_is_learned(void **state)
+{
+	(void)state;
+	check_truth(&(struct truth){ "t4", "ring_gap_ms = 1000", 100, SENSOR_BOXCAR, 100, 55,
+				     100, 55, 1000, 13.5, 17, 5, 2.6 });
+}
+
+static void a_counter_hurt_by_reading_is_found(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	sim_scenario("hurt-counter");
+	assert_int_equal(learn(false, &s, message), 0);
+	assert_true(s.counter_unsafe || s.counter_safe_s >= 10);
+	/* 16 ms of each interval are lost: 1.6 % at 1 Hz, more when faster. */
+	assert_near(s.rate[SENSOR_1_HZ].counter_w / s.rate[SENSOR_1_HZ].reference_w, 1 / 1.016,
+		    0.003);
+	assert_int_equal(s.origin, SENSOR_PASSIVE);
+}
+
+static void a_counter_that_bears_one_reading_in_ten_seconds_may_have_it(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"rtx4090\"\n"
+		 "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.7\n");
+	assert_int_equal(learn(false, &s, message), 0);
+	assert_false(s.counter_unsafe);
+	assert_near(s.counter_safe_s, 10, 0);
+	assert_near(s.rate[SENSOR_100_HZ].counter_w / s.rate[SENSOR_100_HZ].reference_w,
+		    10. / 26, 0.03);
+	assert_near(s.rate[SENSOR_10_S].counter_w, s.rate[SENSOR_10_S].reference_w, 0.005);
+}
+
+static void a_card_that_repeats_its_values_gets_a_reason(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"h200\"\nnoise = 0\n");
+	assert_int_equal(learn(false, &s, message), 0);
+	assert_true(s.instant.changes < SENSOR_CHANGES);
+	assert_non_null(sensor_source_note(&s.instant));
+	assert_near(s.instant.period_s, 0.1, 1e-9); /* as assumed */
+	assert_null(sensor_source_note(&s.ring));   /* whose stamps tell */
+	assert_int_equal(s.ring_entries, 119);
+	assert_near(s.ring_span_s, 2.36, 1e-6);
+	assert_near(s.ring_gap_p10_s, 0.02, 0.01);
+	assert_near(s.tick_s, 0.1, 0.01);
+	assert_int_equal(s.counter_p50_s >= 0, 1);
+}
+
+static void a_silent_card_is_told_apart(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"*\"\ncode = 15\nfrom = 0\n");
+	sim.clock.sleep_until = drive_sleep;
+	sim_open();
+	assert_int_not_equal(sensor_characterise(sim.ctx, 0,
+						 &(struct sensor_plan){ .drive = NULL }, &s,
+						 message, sizeof(message)),
+			     0);
+	assert_int_equal(sensor_characterise(sim.ctx, 7, &(struct sensor_plan){ .drive = NULL },
+					     &s, message, sizeof(message)),
+			 -GW_E_NODEV);
+	sim_close();
+}
+
+static void a_card_lost_while_learning_teaches_nothing(void **state)
+{
+	struct sensor s = { .ticks = 77 };
+	char message[512] = "";
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"h200\"\n[[timeline]]\nat = 20\ndo = \"lose\"\n");
+	assert_int_equal(learn(false, &s, message), -GW_E_LOST);
+	assert_true(*message != '\0');
+	assert_int_equal(s.ticks, 77);
+}
+
+static void no_load_is_put_beside_another_process(void **state)
+{
+	struct sensor s = { .ticks = 77 };
+	char message[512] = "";
+	uint64_t before;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	before = sim_now_ns();
+	assert_int_equal(learn(true, &s, message), -GW_E_STATE);
+	assert_non_null(strstr(message, "4100000"));
+	assert_int_equal(s.ticks, 77);
+	assert_true(sim_now_ns() - before < NS_PER_S); /* it is said at once */
+}
+
+static void what_was_learned_is_known_the_next_time(void **state)
+{
+	struct sensor s, known;
+	char message[512] = "", path[512];
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"h200\"\n");
+	sim.clock.sleep_until = drive_sleep;
+	sim_open();
+	assert_int_equal(sensor_known(sim.ctx, 0, folder, &known, message, sizeof(message)), 0);
+	assert_int_equal(known.origin, SENSOR_ASSUMED);
+	assert_string_equal(message, "");
+	assert_int_equal(known.ring.why, GW_HAVE);
+	assert_int_equal(sensor_characterise(sim.ctx, 0, &(struct sensor_plan){ .drive = NULL },
+					     &s, message, sizeof(message)),
+			 0);
+	assert_int_equal(sensor_save(&s, folder, message, sizeof(message)), 0);
+	assert_int_equal(sensor_known(sim.ctx, 0, folder, &known, message, sizeof(message)), 0);
+	assert_int_equal(known.origin, SENSOR_PASSIVE);
+	assert_memory_equal(&known.ring, &s.ring, sizeof(s.ring));
+	assert_int_equal(sensor_key(&s, folder, path, sizeof(path)), 0);
+	spoil(path, 500, "#", 0);
+	assert_int_equal(sensor_known(sim.ctx, 0, folder, &known, message, sizeof(message)), 0);
+	assert_int_equal(known.origin, SENSOR_ASSUMED);
+	assert_non_null(strstr(message, "ignored"));
+	sim_close();
+}
+
+int main(void)
+{
+	const struct CMUnitTest plain[] = {
+		cmocka_unit_test(what_is_assumed_follows_generation_and_driver),
+		cmocka_unit_test(an_h200_is_assumed_as_it_was_measured),
+		cmocka_unit_test(other_vendors_are_assumed_without_a_ring),
+		cmocka_unit_test(what_is_saved_comes_back_bit_by_bit),
+		cmocka_unit_test(a_file_that_was_changed_is_ignored_and_said_so),
+		cmocka_unit_test(another_driver_or_vbios_has_a_file_of_its_own),
+		cmocka_unit_test(a_folder_that_cannot_be_made_is_named),
+		cmocka_unit_test(a_period_is_found_through_skips_and_jitter),
+		cmocka_unit_test(a_response_is_found_as_brute_force_made_it),
+		cmocka_unit_test(a_mean_holds_each_value_until_the_next),
+	};
+	const struct CMUnitTest simulated[] = {
+		sim_test(pascal_is_learned),
+		sim_test(turing_is_learned),
+		sim_test(ga100_is_learned),
+		sim_test(ada_with_a_harmless_counter_is_learned),
+		sim_test(hopper_is_learned),
+		sim_test(a_gh200_is_learned_as_a_module),
+		sim_test(a_board_in_parts_is_learned_as_one),
+		sim_test(a_sensor_like_an_rc_filter_is_learned),
+		sim_test(a_ring_of_one_second_is_learned),
+		sim_test(a_counter_hurt_by_reading_is_found),
+		sim_test(a_counter_that_bears_one_reading_in_ten_seconds_may_have_it),
+		sim_test(a_card_that_repeats_its_values_gets_a_reason),
+		sim_test(a_silent_card_is_told_apart),
+		sim_test(a_card_lost_while_learning_teaches_nothing),
+		sim_test(no_load_is_put_beside_another_process),
+		sim_test(what_was_learned_is_known_the_next_time),
+	};
+	int bad = cmocka_run_group_tests(plain, make_folder, NULL);
+
+	return bad + cmocka_run_group_tests(simulated, sim_setup, remove_folder);
+}
