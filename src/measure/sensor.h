@@ -111,6 +111,12 @@ int sensor_directory(char *out, size_t size);
 /* The file of s->uuid, driver and vbios below dir.  0, -GW_E_NOSUPPORT (no uuid) or -GW_E_SIZE. */
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size);
 
+/* The text of such a file, with a hash in its first line, and back: every bit of s returns.  compose:
+ * 0 or what out says went wrong.  parse: 0, -GW_E_PARSE or -GW_E_NOMEM with a sentence in why. */
+struct buf;
+int sensor_compose(struct buf *out, const struct sensor *s);
+int sensor_parse(const char *text, size_t n, struct sensor *ret, char *why, size_t size);
+
 /* Writes s whole or not at all; dir is made.  What s then holds comes back bit by bit.  0, as
  * sensor_key(), -GW_E_PERM, -GW_E_IO or -GW_E_NOMEM, with a sentence in message. */
 int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size);

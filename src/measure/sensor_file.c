@@ -6,18 +6,15 @@
 #include "sensor.h"
 
 #include "base/buf.h"
+#include "base/file.h"
 #include "base/number.h"
 #include "base/toml.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define FILE_MAX 16384
 
@@ -97,16 +94,7 @@ static uint64_t fnv1a(uint64_t h, const char *p, size_t n)
 
 int sensor_directory(char *out, size_t size)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	int n;
-
-	if (cache && *cache == '/')
-		n = snprintf(out, size, "%s/gpuward/sensor", cache);
-	else if (home && *home == '/')
-		n = snprintf(out, size, "%s/.cache/gpuward/sensor", home);
-	else
-		return -GW_E_NOENT;
-	return n < (int)size ? 0 : -GW_E_SIZE;
+	return file_cache_directory("sensor", out, size);
 }
 
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
@@ -177,7 +165,7 @@ static void add_field(struct buf *b, const struct field *f, const struct sensor 
 }
 
 /* The whole text: the line of the hash, then what it is of. */
-static int compose(struct buf *b, const struct sensor *s)
+int sensor_compose(struct buf *b, const struct sensor *s)
 {
 	struct buf body;
 	const char *section = "";
@@ -199,83 +187,6 @@ static int compose(struct buf *b, const struct sensor *s)
 	return body.err ? body.err : b->err;
 }
 
-static int failed(char *message, size_t size, const char *path, const char *what)
-{
-	int e = errno;
-
-	snprintf(message, size, "%s cannot be %s: %s", path, what, strerror(e));
-	if (e == ENOENT)
-		return -GW_E_NOENT;
-	return e == EACCES || e == EPERM || e == EROFS ? -GW_E_PERM : -GW_E_IO;
-}
-
-static int make_directory(const char *dir, char *message, size_t size)
-{
-	char path[4096];
-	int n = snprintf(path, sizeof(path), "%s", dir);
-
-	if (n >= (int)sizeof(path))
-		return -GW_E_SIZE;
-	for (char *p = path + 1;; p++) {
-		char c = *p;
-
-		if (c != '/' && c != '\0')
-			continue;
-		*p = '\0';
-		if (mkdir(path, 0755) != 0 && errno != EEXIST)
-			return failed(message, size, path, "made");
-		*p = c;
-		if (c == '\0')
-			return 0;
-	}
-}
-
-static int write_all(int fd, const char *p, size_t n)
-{
-	while (n) {
-		ssize_t w = write(fd, p, n);
-
-		if (w < 0 && errno == EINTR)
-			continue;
-		if (w < 0)
-			return -1;
-		p += w;
-		n -= (size_t)w;
-	}
-	return 0;
-}
-
-/* A new name that holds after a crash, too. */
-static void sync_directory(const char *dir)
-{
-	int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-
-	if (fd < 0)
-		return;
-	(void)fsync(fd);
-	close(fd);
-}
-
-static int replace(const char *path, const struct buf *b, char *message, size_t size)
-{
-	char temp[4096 + 8];
-	int fd, err;
-
-	snprintf(temp, sizeof(temp), "%s.XXXXXX", path);
-	fd = mkostemp(temp, O_CLOEXEC);
-	if (fd < 0)
-		return failed(message, size, path, "written");
-	err = fchmod(fd, 0644) != 0 || write_all(fd, b->p, b->len) != 0 || fsync(fd) != 0;
-	if (close(fd) != 0)
-		err = 1;
-	if (err || rename(temp, path) != 0) {
-		err = failed(message, size, path, "written");
-		unlink(temp);
-		return err;
-	}
-	return 0;
-}
-
 int sensor_save(const struct sensor *s, const char *dir, char *message, size_t size)
 {
 	char path[4096];
@@ -289,15 +200,13 @@ int sensor_save(const struct sensor *s, const char *dir, char *message, size_t s
 		return err;
 	}
 	buf_init(&b, FILE_MAX + 64);
-	err = compose(&b, s);
+	err = sensor_compose(&b, s);
 	if (err)
 		snprintf(message, size, "%s", gw_strerror(err));
 	else
-		err = make_directory(dir, message, size);
+		err = file_make_directory(dir, message, size);
 	if (!err)
-		err = replace(path, &b, message, size);
-	if (!err)
-		sync_directory(dir);
+		err = file_replace(path, b.p, b.len, message, size);
 	buf_done(&b);
 	return err;
 }
@@ -406,7 +315,7 @@ static const char *checked_body(const char *text, size_t n)
 	return body;
 }
 
-static int parse(const char *text, size_t n, struct sensor *s, char *why, size_t size)
+int sensor_parse(const char *text, size_t n, struct sensor *s, char *why, size_t size)
 {
 	const char *body = checked_body(text, n);
 	struct toml_error error;
@@ -427,28 +336,6 @@ static int parse(const char *text, size_t n, struct sensor *s, char *why, size_t
 	return err;
 }
 
-static ssize_t read_file(const char *path, char *out, size_t size, char *message,
-			 size_t message_size)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	size_t used = 0;
-	ssize_t n = 1;
-
-	if (fd < 0)
-		return failed(message, message_size, path, "read");
-	while (used < size && n > 0) {
-		n = read(fd, out + used, size - used);
-		if (n < 0 && errno == EINTR)
-			n = 1;
-		else if (n > 0)
-			used += (size_t)n;
-	}
-	if (n < 0)
-		n = failed(message, message_size, path, "read");
-	close(fd);
-	return n < 0 ? n : (ssize_t)used;
-}
-
 int sensor_load(struct sensor *s, const char *dir, char *message, size_t size)
 {
 	char path[4096], text[FILE_MAX + 64], why[256] = "";
@@ -458,11 +345,11 @@ int sensor_load(struct sensor *s, const char *dir, char *message, size_t size)
 
 	if (err)
 		return -GW_E_NOENT;
-	n = read_file(path, text, sizeof(text), message, size);
+	n = file_read(path, text, sizeof(text), message, size);
 	if (n < 0)
 		return (int)n;
 	memset(&found, 0, sizeof(found));
-	err = parse(text, (size_t)n, &found, why, sizeof(why));
+	err = sensor_parse(text, (size_t)n, &found, why, sizeof(why));
 	if (!err && (strcmp(found.uuid, s->uuid) != 0 || strcmp(found.driver, s->driver) != 0 ||
 		     strcmp(found.vbios, s->vbios) != 0)) {
 		snprintf(why, sizeof(why), "it is of another GPU or driver");

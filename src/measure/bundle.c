@@ -1,0 +1,350 @@
+/* Writing a bundle. */
+#include "bundle.h"
+#include "bundle_file.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/number.h"
+#include "base/sha256.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define DEVICES  64
+#define FLUSH_AT 16384
+
+struct writer {
+	int fd; /* -1: none */
+	struct buf pending;
+	uint64_t flushed_ns;
+};
+
+struct bundle {
+	char dir[3072];
+	struct writer events[DEVICES];
+	struct buf windows;
+	int error;
+	char message[4400];
+};
+
+const char *bundle_path(char *out, size_t size, const char *dir, const char *name, int gpu)
+{
+	if (gpu < 0)
+		snprintf(out, size, "%s/%s", dir, name);
+	else
+		snprintf(out, size, "%s/gpu%d.%s", dir, gpu, name);
+	return out;
+}
+
+static int remember(struct bundle *b, int err, const char *message)
+{
+	if (err && !b->error) {
+		b->error = err;
+		snprintf(b->message, sizeof(b->message), "%s", message);
+	}
+	return err;
+}
+
+/* ---- TOML ---- */
+
+static void add_text(struct buf *b, const char *key, const char *text)
+{
+	if (!text)
+		return;
+	buf_addf(b, "%s = \"", key);
+	for (; *text; text++) {
+		if ((unsigned char)*text < 0x20 || *text == '"' || *text == '\\' ||
+		    *text == 0x7f)
+			buf_addf(b, "\\u%04x", (unsigned char)*text);
+		else
+			buf_addc(b, *text);
+	}
+	buf_adds(b, "\"\n");
+}
+
+static void add_real(struct buf *b, const char *key, double v)
+{
+	char text[NUMBER_SIZE] = "nan";
+
+	if (!isnan(v))
+		number_format(v, text);
+	buf_addf(b, "%s = %s%s\n", key, text, strpbrk(text, ".ena") ? "" : ".0");
+}
+
+static int put(struct bundle *b, const char *path, struct buf *text, char *message, size_t size)
+{
+	int err = text->err;
+
+	if (err)
+		snprintf(message, size, "%s: %s", path, gw_strerror(err));
+	else
+		err = file_replace(path, text->p, text->len, message, size);
+	buf_done(text);
+	return remember(b, err, message);
+}
+
+/* ---- making it ---- */
+
+static bool is_empty(const char *dir)
+{
+	DIR *d = opendir(dir);
+	bool empty = true;
+	const struct dirent *e;
+
+	while (d && empty && (e = readdir(d)))
+		empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+	if (d)
+		closedir(d);
+	return empty;
+}
+
+static int write_manifest(struct bundle *b, const struct bundle_about *about, char *message,
+			  size_t size)
+{
+	char path[4096], time[CLOCK_RFC3339_SIZE];
+	struct buf t;
+
+	buf_init(&t, 65536);
+	clock_format_rfc3339(about->wall_ns, time);
+	buf_addf(&t, "schema = %d\ntool = \"gpuward\"\nversion = \"%s\"\ncreated = %s\n",
+		 BUNDLE_SCHEMA, gw_version(), time);
+	add_text(&t, "label", about->label);
+	add_text(&t, "command", about->command);
+	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_MANIFEST, -1), &t, message,
+		   size);
+}
+
+int bundle_create(const char *dir, const struct bundle_about *about, struct bundle **ret,
+		  char *message, size_t size)
+{
+	struct bundle *b;
+	int err;
+
+	if (strlen(dir) >= sizeof(b->dir)) {
+		snprintf(message, size, "the path of the bundle is too long");
+		return -GW_E_SIZE;
+	}
+	err = file_make_directory(dir, message, size);
+	if (err)
+		return err;
+	if (!is_empty(dir)) {
+		snprintf(message, size, "%s is not empty; a bundle wants a folder of its own",
+			 dir);
+		return -GW_E_STATE;
+	}
+	b = calloc(1, sizeof(*b));
+	if (!b) {
+		snprintf(message, size, "%s", gw_strerror(GW_E_NOMEM));
+		return -GW_E_NOMEM;
+	}
+	snprintf(b->dir, sizeof(b->dir), "%s", dir);
+	buf_init(&b->windows, 1 << 20);
+	for (unsigned i = 0; i < DEVICES; i++) {
+		b->events[i].fd = -1;
+		buf_init(&b->events[i].pending, 4 * FLUSH_AT);
+	}
+	err = write_manifest(b, about, message, size);
+	if (err) {
+		free(b);
+		return err;
+	}
+	*ret = b;
+	return 0;
+}
+
+static int write_setup(struct bundle *b, unsigned n, const struct bundle_gpu *gpu,
+		       char *message, size_t size)
+{
+	const struct energy_setup *s = gpu->setup;
+	char path[4096];
+	struct buf t;
+
+	buf_init(&t, 65536);
+	buf_addf(&t, "schema = %d\n", BUNDLE_SCHEMA);
+	add_text(&t, "uuid", gpu->uuid);
+	add_text(&t, "name", gpu->name);
+	add_text(&t, "driver", gpu->driver);
+	add_text(&t, "shape", bundle_shape_name(s->shape));
+	add_real(&t, "spacing_s", s->spacing_s);
+	add_real(&t, "window_s", s->window_s);
+	add_real(&t, "lag_s", s->lag_s);
+	add_real(&t, "look_ratio", s->look_ratio);
+	add_real(&t, "limit_w", s->limit_w);
+	add_real(&t, "interval_s", gpu->interval_s);
+	buf_addf(&t, "counter = %s\nmig = %s\n", s->counter ? "true" : "false",
+		 s->mig ? "true" : "false");
+	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SETUP, (int)n), &t,
+		   message, size);
+}
+
+int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, char *message,
+	       size_t size)
+{
+	char path[4096];
+	struct buf t;
+	int err;
+
+	if (number >= DEVICES) {
+		snprintf(message, size, "a bundle holds at most %d GPUs", DEVICES);
+		return -GW_E_SIZE;
+	}
+	err = write_setup(b, number, gpu, message, size);
+	if (err)
+		return err;
+	buf_init(&t, 65536);
+	(void)sensor_compose(&t, &gpu->setup->sensor); /* t remembers what went wrong */
+	err = put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SENSOR, (int)number), &t,
+		  message, size);
+	if (err)
+		return err;
+	bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)number);
+	b->events[number].fd =
+		open(path, O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
+	if (b->events[number].fd < 0)
+		return remember(b, file_failed(message, size, path, "written"), message);
+	buf_adds(&b->events[number].pending, BUNDLE_HEADER);
+	return 0;
+}
+
+/* ---- events ---- */
+
+static void flush(struct bundle *b, unsigned device)
+{
+	struct writer *w = &b->events[device];
+	char path[4096], message[4400];
+
+	if (w->fd >= 0 && w->pending.len &&
+	    file_write_all(w->fd, w->pending.p, w->pending.len) != 0) {
+		bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)device);
+		remember(b, file_failed(message, sizeof(message), path, "written"), message);
+		close(w->fd); /* what is there is whole lines and a last one in part */
+		w->fd = -1;
+	}
+	buf_clear(&w->pending);
+}
+
+void bundle_event(void *bundle, unsigned device, const struct event *e)
+{
+	struct bundle *b = bundle;
+	struct writer *w;
+
+	if (device >= DEVICES || b->events[device].fd < 0)
+		return;
+	w = &b->events[device];
+	event_write(&w->pending, e);
+	if (w->pending.len > FLUSH_AT || e->t_ns - w->flushed_ns > NS_PER_S ||
+	    e->type == EVENT_OPEN || e->type == EVENT_CLOSE || e->type == EVENT_RESULT) {
+		flush(b, device);
+		w->flushed_ns = e->t_ns;
+	}
+}
+
+void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *label,
+		   const struct gw_energy *e)
+{
+	const double v[] = { e->joules.low,     e->joules.best,    e->joules.high,
+			     e->counter_joules, e->samples_joules, e->seconds };
+
+	buf_addf(&b->windows, "%u\t%u", device, id);
+	for (unsigned i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
+		char text[NUMBER_SIZE] = "-";
+
+		if (isfinite(v[i]))
+			number_format(v[i], text);
+		buf_addf(&b->windows, "\t%s", text);
+	}
+	buf_addf(&b->windows, "\t%s\t%s\t", gw_meter_kind_name(e->meter),
+		 gw_validity_name(e->validity));
+	for (const char *s = label; *s; s++)
+		buf_addc(&b->windows, (unsigned char)*s < 0x20 ? ' ' : *s);
+	buf_addc(&b->windows, '\n');
+}
+
+int bundle_file(struct bundle *b, const char *name, const char *text, size_t n, char *message,
+		size_t size)
+{
+	char path[4096];
+
+	snprintf(path, sizeof(path), "%s/%s", b->dir, name);
+	return remember(b, file_replace(path, text, n, message, size), message);
+}
+
+/* ---- the end ---- */
+
+int bundle_sum(const char *path, char out[static 65])
+{
+	struct sha256 s;
+	char part[65536];
+	ssize_t n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0)
+		return -1;
+	sha256_init(&s);
+	while ((n = read(fd, part, sizeof(part))) > 0)
+		sha256_add(&s, part, (size_t)n);
+	close(fd);
+	sha256_end(&s, out);
+	return n < 0 ? -1 : 0;
+}
+
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void write_sums(struct bundle *b)
+{
+	struct dirent **list = NULL;
+	int n = scandir(b->dir, &list, NULL, by_name);
+	char path[4096], sum[65], message[4400];
+	struct buf t;
+
+	buf_init(&t, 1 << 20);
+	for (int i = 0; i < n; i++) {
+		if (list[i]->d_name[0] != '.' && strcmp(list[i]->d_name, BUNDLE_SUMS) != 0) {
+			snprintf(path, sizeof(path), "%s/%s", b->dir, list[i]->d_name);
+			if (bundle_sum(path, sum) == 0)
+				buf_addf(&t, "%s  %s\n", sum, list[i]->d_name);
+		}
+		free(list[i]);
+	}
+	free(list);
+	put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SUMS, -1), &t, message,
+	    sizeof(message));
+}
+
+int bundle_close(struct bundle *b, char *message, size_t size)
+{
+	char path[4096], text[4400];
+	int err;
+
+	for (unsigned i = 0; i < DEVICES; i++) {
+		if (b->events[i].fd >= 0) {
+			flush(b, i);
+			if (b->events[i].fd >= 0 &&
+			    (fsync(b->events[i].fd) != 0 || close(b->events[i].fd) != 0)) {
+				bundle_path(path, sizeof(path), b->dir, BUNDLE_EVENTS, (int)i);
+				remember(b, file_failed(text, sizeof(text), path, "written"),
+					 text);
+			}
+		}
+		buf_done(&b->events[i].pending);
+	}
+	put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_WINDOWS, -1), &b->windows, text,
+	    sizeof(text));
+	if (!b->error)
+		write_sums(b);
+	err = b->error;
+	if (err)
+		snprintf(message, size, "%s", b->message);
+	free(b);
+	return err;
+}

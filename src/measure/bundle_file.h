@@ -1,0 +1,25 @@
+/* bundle_file: names and words that writing and reading a bundle share. */
+#ifndef GW_MEASURE_BUNDLE_FILE_H
+#define GW_MEASURE_BUNDLE_FILE_H
+
+#include "energy.h"
+
+#define BUNDLE_MANIFEST "manifest.toml"
+#define BUNDLE_SETUP    "setup.toml"
+#define BUNDLE_SENSOR   "sensor.toml"
+#define BUNDLE_EVENTS   "events"
+#define BUNDLE_WINDOWS  "windows.tsv"
+#define BUNDLE_SUMS     "SHA256SUMS"
+#define BUNDLE_HEADER   "# gpuward events 1\n"
+
+/* dir/name, or, where gpu is not negative, dir/gpuN.name. */
+const char *bundle_path(char *out, size_t size, const char *dir, const char *name, int gpu);
+
+/* SHA-256 of a file.  0 or -1. */
+int bundle_sum(const char *path, char out[static 65]);
+
+/* "ring", "instant", ...; -1 for a word that is none. */
+const char *bundle_shape_name(unsigned shape);
+int bundle_shape_find(const char *name);
+
+#endif

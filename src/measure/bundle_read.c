@@ -1,0 +1,433 @@
+/* Reading a bundle: its events make the same track again. */
+#include "bundle.h"
+#include "bundle_file.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/number.h"
+#include "base/toml.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const shapes[] = {
+	[SHAPE_NONE] = "none", [SHAPE_RING] = "ring", [SHAPE_INSTANT] = "instant",
+	[SHAPE_MEAN] = "mean", [SHAPE_TEXT] = "text", [SHAPE_SYSFS] = "sysfs",
+};
+#define SHAPES (sizeof(shapes) / sizeof(shapes[0]))
+
+const char *bundle_shape_name(unsigned shape)
+{
+	return shape < SHAPES ? shapes[shape] : "none";
+}
+
+int bundle_shape_find(const char *name)
+{
+	for (unsigned i = 0; i < SHAPES; i++)
+		if (strcmp(shapes[i], name) == 0)
+			return (int)i;
+	return -1;
+}
+
+struct reader {
+	const char *dir;
+	struct bundle_summary *sum;
+	void (*visit)(void *arg, const struct bundle_found *f);
+	void *arg;
+	char *message;
+	size_t size;
+	/* of the device at hand */
+	unsigned device;
+	char uuid[96], name[96];
+	struct energy_setup setup;
+	double interval_s;
+	struct track *track;
+	uint64_t last_ns;
+};
+
+/* ---- TOML ---- */
+
+static int open_toml(struct reader *r, const char *path, struct toml **ret)
+{
+	struct toml_error error;
+	const struct toml_node *schema;
+	int err = toml_parse_file(path, ret, &error);
+
+	if (err) {
+		if (error.line)
+			snprintf(r->message, r->size, "%s:%u:%u: %s", path, error.line,
+				 error.column, error.text);
+		else
+			snprintf(r->message, r->size, "%s: %s", path, error.text);
+		return err;
+	}
+	schema = toml_get(toml_top(*ret), "schema");
+	if (!schema || schema->type != TOML_INTEGER || schema->v.integer < 1) {
+		snprintf(r->message, r->size, "%s: 'schema' is missing: no bundle of gpuward",
+			 path);
+		err = -GW_E_PARSE;
+	} else if (schema->v.integer > BUNDLE_SCHEMA) {
+		snprintf(r->message, r->size,
+			 "%s:%u:%u: schema %lld is newer than this version knows (%d); use a "
+			 "newer "
+			 "gpuward",
+			 path, schema->line, schema->column, (long long)schema->v.integer,
+			 BUNDLE_SCHEMA);
+		err = -GW_E_PARSE;
+	}
+	if (err)
+		toml_free(*ret);
+	return err;
+}
+
+static void get_text(const struct toml_node *top, const char *key, char *out, size_t size)
+{
+	const struct toml_node *v = toml_get(top, key);
+
+	snprintf(out, size, "%s", v && v->type == TOML_STRING ? v->v.string.text : "");
+}
+
+static bool get_real(const struct toml_node *top, const char *key, double *ret)
+{
+	const struct toml_node *v = toml_get(top, key);
+
+	if (v && v->type == TOML_FLOAT)
+		*ret = v->v.real;
+	else if (v && v->type == TOML_INTEGER)
+		*ret = (double)v->v.integer;
+	else
+		return false;
+	return true;
+}
+
+static bool get_flag(const struct toml_node *top, const char *key)
+{
+	const struct toml_node *v = toml_get(top, key);
+
+	return v && v->type == TOML_BOOL && v->v.boolean;
+}
+
+static int read_setup(struct reader *r)
+{
+	struct energy_setup *s = &r->setup;
+	char path[4096], shape[32];
+	const struct toml_node *top;
+	struct toml *doc;
+	int found, err;
+
+	bundle_path(path, sizeof(path), r->dir, BUNDLE_SETUP, (int)r->device);
+	err = open_toml(r, path, &doc);
+	if (err)
+		return err;
+	top = toml_top(doc);
+	memset(s, 0, sizeof(*s));
+	get_text(top, "uuid", r->uuid, sizeof(r->uuid));
+	get_text(top, "name", r->name, sizeof(r->name));
+	get_text(top, "shape", shape, sizeof(shape));
+	found = bundle_shape_find(shape);
+	s->shape = found >= 0 ? (enum energy_shape)found : SHAPE_NONE;
+	s->counter = get_flag(top, "counter");
+	s->mig = get_flag(top, "mig");
+	if (found < 0 || !get_real(top, "spacing_s", &s->spacing_s) ||
+	    !get_real(top, "window_s", &s->window_s) || !get_real(top, "lag_s", &s->lag_s) ||
+	    !get_real(top, "look_ratio", &s->look_ratio) ||
+	    !get_real(top, "limit_w", &s->limit_w) ||
+	    !get_real(top, "interval_s", &r->interval_s) || !(s->spacing_s > 0)) {
+		snprintf(r->message, r->size, "%s: a value is missing or of the wrong kind",
+			 path);
+		err = -GW_E_PARSE;
+	}
+	toml_free(doc);
+	return err;
+}
+
+static int read_sensor(struct reader *r)
+{
+	char path[4096], text[32768], why[256];
+	ssize_t n;
+	int err;
+
+	bundle_path(path, sizeof(path), r->dir, BUNDLE_SENSOR, (int)r->device);
+	n = file_read(path, text, sizeof(text), r->message, r->size);
+	if (n < 0)
+		return (int)n;
+	err = sensor_parse(text, (size_t)n, &r->setup.sensor, why, sizeof(why));
+	if (err)
+		snprintf(r->message, r->size, "%s: %s", path, why);
+	return err;
+}
+
+/* ---- what the windows were ---- */
+
+static bool same_bits(double a, double b)
+{
+	return memcmp(&a, &b, sizeof(a)) == 0 || (isnan(a) && isnan(b));
+}
+
+/* The bundle's own word about a window. */
+static void look_up(const struct reader *r, struct bundle_found *f)
+{
+	char path[4096], line[1024];
+	FILE *in = fopen(bundle_path(path, sizeof(path), r->dir, BUNDLE_WINDOWS, -1), "re");
+
+	while (in && fgets(line, sizeof(line), in)) {
+		double v[3] = { NAN, NAN, NAN };
+		char *at = line;
+		unsigned device = (unsigned)strtoul(at, &at, 10);
+		unsigned id = (unsigned)strtoul(at, &at, 10);
+
+		if (device != f->device || id != f->id)
+			continue;
+		for (unsigned i = 0; i < 3 && *at == '\t'; i++) {
+			const char *end;
+
+			v[i] = number_parse(++at, &end);
+			if (end == at) {
+				v[i] = NAN;
+				end = at + strcspn(at, "\t\n");
+			}
+			at += end - at;
+		}
+		f->recorded = true;
+		f->then = (struct gw_interval){ v[0], v[1], v[2] };
+	}
+	if (in)
+		fclose(in);
+	f->same = f->recorded && same_bits(f->then.low, f->energy.joules.low) &&
+		  same_bits(f->then.best, f->energy.joules.best) &&
+		  same_bits(f->then.high, f->energy.joules.high);
+}
+
+static void result(struct reader *r, struct track_window *w, bool cut)
+{
+	struct bundle_found f = { .device = r->device,
+				  .id = w->id,
+				  .label = w->label,
+				  .uuid = r->uuid,
+				  .name = r->name,
+				  .window = w,
+				  .cut = cut };
+
+	f.energy.device = r->device;
+	track_result(r->track, w, &f.energy);
+	track_share(r->track, w, &f.energy);
+	look_up(r, &f);
+	r->sum->windows++;
+	r->sum->recorded += f.recorded;
+	r->sum->same += f.same;
+	r->sum->cut += cut;
+	if (r->visit)
+		r->visit(r->arg, &f);
+	track_forget(r->track, w);
+	free(w);
+}
+
+/* ---- events ---- */
+
+static int feed(struct reader *r, const struct event *e)
+{
+	struct track_window *w = NULL;
+
+	if (e->type == EVENT_OPEN) {
+		w = calloc(1, sizeof(*w));
+		if (!w)
+			return -GW_E_NOMEM;
+	}
+	if (e->t_ns > r->last_ns)
+		r->last_ns = e->t_ns;
+	track_feed(r->track, e, w);
+	r->sum->events++;
+	if (e->type == EVENT_RESULT) {
+		w = track_find(r->track, e->u.window.id);
+		if (w)
+			result(r, w, false);
+	}
+	return 0;
+}
+
+/* Windows that nobody asked about any more: the recording was cut off. */
+static void finish(struct reader *r)
+{
+	while (r->track->open) {
+		struct track_window *w = r->track->open;
+		struct event e = { .type = EVENT_RESULT, .t_ns = r->last_ns };
+
+		e.u.window.id = w->id;
+		track_feed(r->track, &e, NULL);
+		w->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
+		result(r, w, true);
+	}
+}
+
+/* Lines of the events; a last one without its newline was being written when the end came. */
+static int each_event(struct reader *r, int (*fn)(struct reader *r, const struct event *e))
+{
+	char path[4096], line[EVENT_LINE_MAX];
+	FILE *in = fopen(bundle_path(path, sizeof(path), r->dir, BUNDLE_EVENTS, (int)r->device),
+			 "re");
+	int err = 0;
+
+	if (!in)
+		return file_failed(r->message, r->size, path, "read");
+	while (!err && fgets(line, sizeof(line), in)) {
+		size_t n = strlen(line);
+		struct event e;
+
+		if (line[0] == '#')
+			continue;
+		if (n == 0 || line[n - 1] != '\n') {
+			r->sum->bad_lines += !feof(in);
+			continue;
+		}
+		line[n - 1] = '\0';
+		if (event_read(line, &e) == 0)
+			err = fn(r, &e);
+		else
+			r->sum->bad_lines++;
+	}
+	fclose(in);
+	if (err)
+		snprintf(r->message, r->size, "%s: %s", path, gw_strerror(err));
+	return err;
+}
+
+static bool device_exists(const char *dir, unsigned n)
+{
+	char path[4096];
+	FILE *f = fopen(bundle_path(path, sizeof(path), dir, BUNDLE_SETUP, (int)n), "re");
+
+	if (f)
+		fclose(f);
+	return f;
+}
+
+static int recompute_device(struct reader *r)
+{
+	int err = read_setup(r);
+
+	if (!err)
+		err = read_sensor(r);
+	if (err)
+		return err;
+	r->track = calloc(1, sizeof(*r->track));
+	if (!r->track)
+		return -GW_E_NOMEM;
+	track_init(r->track, &r->setup, r->interval_s);
+	r->last_ns = 0;
+	err = each_event(r, feed);
+	finish(r);
+	free(r->track);
+	r->track = NULL;
+	return err;
+}
+
+/* ---- sums ---- */
+
+static void check_sums(struct reader *r)
+{
+	char path[4096], line[512], sum[65];
+	FILE *in = fopen(bundle_path(path, sizeof(path), r->dir, BUNDLE_SUMS, -1), "re");
+
+	r->sum->sums = in;
+	r->sum->whole = in;
+	while (in && fgets(line, sizeof(line), in)) {
+		line[strcspn(line, "\n")] = '\0';
+		if (strlen(line) < 67 || strchr(line + 66, '/'))
+			continue;
+		snprintf(path, sizeof(path), "%s/%s", r->dir, line + 66);
+		if (bundle_sum(path, sum) == 0 && memcmp(sum, line, 64) == 0)
+			continue;
+		r->sum->whole = false;
+		if (!r->sum->spoilt[0])
+			snprintf(r->sum->spoilt, sizeof(r->sum->spoilt), "%.60s", line + 66);
+	}
+	if (in)
+		fclose(in);
+}
+
+static int begin(struct reader *r)
+{
+	char path[4096];
+	struct toml *doc;
+	int err;
+
+	memset(r->sum, 0, sizeof(*r->sum));
+	err = open_toml(r, bundle_path(path, sizeof(path), r->dir, BUNDLE_MANIFEST, -1), &doc);
+	if (err)
+		return err;
+	get_text(toml_top(doc), "version", r->sum->version, sizeof(r->sum->version));
+	toml_free(doc);
+	return 0;
+}
+
+int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bundle_found *f),
+		     void *arg, struct bundle_summary *ret, char *message, size_t size)
+{
+	struct reader r = { .dir = dir,
+			    .sum = ret,
+			    .visit = visit,
+			    .arg = arg,
+			    .message = message,
+			    .size = size };
+	int err = begin(&r);
+
+	for (r.device = 0; !err && device_exists(dir, r.device); r.device++) {
+		err = recompute_device(&r);
+		ret->devices++;
+	}
+	if (err == -GW_E_NOMEM)
+		snprintf(message, size, "%s", gw_strerror(err));
+	if (!err)
+		check_sums(&r);
+	return err;
+}
+
+/* ---- the power alone ---- */
+
+struct power {
+	struct reader r;
+	void (*visit)(void *arg, double seconds, double watts);
+	void *arg;
+	uint64_t first_ns;
+};
+
+static int power_event(struct reader *r, const struct event *e)
+{
+	struct power *p = (struct power *)r;
+
+	if (e->type != EVENT_POWER)
+		return 0;
+	if (!p->first_ns)
+		p->first_ns = e->t_ns;
+	if (e->t_ns >= p->first_ns)
+		p->visit(p->arg, (double)(e->t_ns - p->first_ns) * 1e-9, e->u.power_w);
+	return 0;
+}
+
+int bundle_power(const char *dir, unsigned device,
+		 void (*visit)(void *arg, double seconds, double watts), void *arg, char *name,
+		 size_t name_size, char *message, size_t size)
+{
+	struct bundle_summary sum;
+	struct power p = { .r = { .dir = dir,
+				  .sum = &sum,
+				  .device = device,
+				  .message = message,
+				  .size = size },
+			   .visit = visit,
+			   .arg = arg };
+	int err = begin(&p.r);
+
+	if (!err && !device_exists(dir, device)) {
+		snprintf(message, size, "%s holds no GPU %u", dir, device);
+		return -GW_E_NODEV;
+	}
+	if (!err)
+		err = read_setup(&p.r);
+	if (err)
+		return err;
+	snprintf(name, name_size, "%s", p.r.name);
+	return each_event(&p.r, power_event);
+}
