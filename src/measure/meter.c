@@ -596,3 +596,8 @@ int64_t window_foreign(struct gw_window *w, unsigned i)
 	pthread_mutex_unlock(&d->lock);
 	return pid;
 }
+
+unsigned window_id(const struct gw_window *w)
+{
+	return w->id;
+}

@@ -46,6 +46,9 @@ struct meter_progress {
 };
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 
+/* Its number among the meter's windows, as events have it. */
+unsigned window_id(const struct gw_window *w);
+
 /* Period of the load, where its owner knows it, for telling aliases; before the window's end. */
 void window_period(struct gw_window *w, double period_s);
 

@@ -1,0 +1,270 @@
+/* A measurement written down and worked out again. */
+#include "simtest.h"
+
+#include "base/buf.h"
+#include "base/file.h"
+#include "base/sha256.h"
+#include "measure/bundle.h"
+#include "measure/meter.h"
+
+#include <fcntl.h>
+#include <math.h>
+#include <sys/stat.h>
+
+static struct gw_meter *meter;
+static struct bundle *bundle;
+static char dir[] = "/tmp/gpuward-bundle-XXXXXX";
+static char path[4096], message[5000];
+
+static int made(void **state)
+{
+	snprintf(dir, sizeof(dir), "/tmp/gpuward-bundle-XXXXXX");
+	(void)state;
+	return mkdtemp(dir) ? 0 : -1;
+}
+
+static int gone(void **state)
+{
+	char command[64];
+
+	gw_meter_stop(meter);
+	meter = NULL;
+	snprintf(command, sizeof(command), "rm -rf %s", dir);
+	return system(command) | sim_teardown(state);
+}
+
+static void run_for(double seconds)
+{
+	uint64_t until = clock_mono_ns(&sim.clock) + (uint64_t)(seconds * 1e9);
+
+	for (;;) {
+		uint64_t due = gw_meter_poll(meter);
+
+		if (due >= until)
+			break;
+		clock_sleep_until(&sim.clock, due);
+	}
+	clock_sleep_until(&sim.clock, until);
+}
+
+#define WORLD                                                                                 \
+	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"                                            \
+	"[[gpu.load]]\nkind = \"square\"\nhigh = 0.8\nlow = 0.2\nperiod = 0.37\n"             \
+	"[[gpu.process]]\nname = \"a\\tb\"\nmemory = \"2 GiB\"\npid = 4100000\nshare = 0.7\n" \
+	"[[gpu.process]]\nname = \"other\"\nmemory = \"1 GiB\"\npid = 4100001\nshare = 0.3\n"
+
+static void start(void)
+{
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
+				      .cache_dir = "" };
+	struct meter_config c = { .options = &o, .listen = bundle_event };
+	struct bundle_about about = { .label = "a \"label\"\n",
+				      .wall_ns = 1700000000 * NS_PER_S };
+
+	sim_text(WORLD);
+	sim_step(5 * NS_PER_S);
+	sim_open();
+	if (bundle_create(dir, &about, &bundle, message, sizeof(message)) != 0)
+		fail_msg("%s", message);
+	c.arg = bundle;
+	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
+	for (unsigned i = 0; i < 2; i++) {
+		struct bundle_gpu g = { .uuid = "GPU-x",
+					.name = "NVIDIA H200",
+					.setup = meter_setup(meter, i),
+					.interval_s = 0.1 };
+
+		assert_int_equal(bundle_add(bundle, i, &g, message, sizeof(message)), 0);
+	}
+	gw_meter_poll(meter);
+}
+
+static void measure(double seconds, const char *label)
+{
+	struct gw_window *w;
+
+	assert_int_equal(gw_window_open(meter, label, 0, &w), 0);
+	run_for(seconds);
+	assert_int_equal(gw_window_close(w, 0), 0);
+	assert_int_equal(gw_window_wait(w, 5 * NS_PER_S), 0);
+	for (unsigned i = 0; i < 2; i++)
+		bundle_window(bundle, i, window_id(w), label, gw_window_energy(w, i));
+	gw_window_free(w);
+}
+
+static struct bundle_found found[16];
+static unsigned founds;
+
+static void visit(void *arg, const struct bundle_found *f)
+{
+	(void)arg;
+	found[founds++ % 16] = *f;
+}
+
+static int recompute(struct bundle_summary *sum)
+{
+	founds = 0;
+	return bundle_recompute(dir, visit, NULL, sum, message, sizeof(message));
+}
+
+static void the_same_joules_to_the_bit(void **state)
+{
+	struct bundle_summary sum;
+
+	(void)state;
+	start();
+	for (unsigned i = 0; i < 4; i++)
+		measure(0.013 + 1.7 * i * i, i % 2 ? "odd" : "even\tnot");
+	if (bundle_close(bundle, message, sizeof(message)) != 0)
+		fail_msg("%s", message);
+	if (recompute(&sum) != 0)
+		fail_msg("%s", message);
+	assert_int_equal(sum.devices, 2);
+	assert_int_equal(sum.windows, 8);
+	assert_int_equal(sum.recorded, 8);
+	assert_int_equal(sum.same, 8);
+	assert_int_equal(sum.bad_lines, 0);
+	assert_true(sum.sums && sum.whole);
+	for (unsigned i = 0; i < 8; i++) {
+		const struct bundle_found *f = &found[i];
+
+		assert_true(f->energy.joules.best > 0);
+		assert_false(f->cut);
+	}
+	snprintf(path, sizeof(path), "cd %s && sha256sum --quiet -c SHA256SUMS", dir);
+	assert_int_equal(system(path), 0);
+}
+
+static void what_was_cut_off_is_kept_and_said_so(void **state)
+{
+	struct bundle_summary sum;
+	struct gw_window *w;
+
+	(void)state;
+	start();
+	measure(3, "first");
+	assert_int_equal(gw_window_open(meter, "killed", 0, &w), 0);
+	run_for(4);
+	/* Nobody closes the bundle: kill -9.  The last line is there in part. */
+	snprintf(path, sizeof(path), "%s/gpu0.events", dir);
+	assert_int_equal(truncate(path, 20000), 0);
+	if (recompute(&sum) != 0)
+		fail_msg("%s", message);
+	assert_false(sum.sums);
+	assert_true(sum.cut >= 1);
+	assert_int_equal(sum.recorded, 0);
+	for (unsigned i = 0; i < founds; i++) {
+		if (!found[i].cut)
+			continue;
+		assert_true(found[i].energy.codes >> GW_CODE_TRUNCATED & 1);
+		assert_int_equal(found[i].energy.validity, GW_INVALID);
+		assert_true(found[i].energy.joules.best > 0);
+	}
+}
+
+static void a_changed_file_is_named(void **state)
+{
+	struct bundle_summary sum;
+	int fd;
+
+	(void)state;
+	start();
+	measure(2, "one");
+	assert_int_equal(bundle_close(bundle, message, sizeof(message)), 0);
+	snprintf(path, sizeof(path), "%s/gpu1.events", dir);
+	fd = open(path, O_WRONLY | O_APPEND);
+	assert_true(write(fd, "nonsense\n", 9) == 9);
+	close(fd);
+	assert_int_equal(recompute(&sum), 0);
+	assert_false(sum.whole);
+	assert_string_equal(sum.spoilt, "gpu1.events");
+	assert_int_equal(sum.bad_lines, 1);
+	assert_int_equal(sum.same, 2); /* the figures still stand */
+}
+
+static void what_is_no_bundle_is_told(void **state)
+{
+	struct bundle_summary sum;
+	struct bundle_about about = { 0 };
+
+	(void)state;
+	assert_int_equal(recompute(&sum), -GW_E_NOENT);
+	assert_non_null(strstr(message, "manifest.toml"));
+	snprintf(path, sizeof(path), "%s/manifest.toml", dir);
+	assert_int_equal(file_replace(path, "schema = 99\n", 12, message, sizeof(message)), 0);
+	assert_int_equal(recompute(&sum), -GW_E_PARSE);
+	assert_non_null(strstr(message, "newer"));
+	assert_int_equal(bundle_create(dir, &about, &bundle, message, sizeof(message)),
+			 -GW_E_STATE);
+	assert_non_null(strstr(message, "not empty"));
+	assert_int_equal(
+		bundle_create("/dev/null/x", &about, &bundle, message, sizeof(message)),
+		-GW_E_IO);
+}
+
+static void sums_are_those_of_the_standard(void **state)
+{
+	struct sha256 s;
+	char out[65];
+
+	(void)state;
+	sha256_init(&s);
+	sha256_end(&s, out);
+	assert_string_equal(out,
+			    "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+	sha256_init(&s);
+	sha256_add(&s, "abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq", 56);
+	sha256_end(&s, out);
+	assert_string_equal(out,
+			    "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
+}
+
+static void events_read_back_to_the_same_bits(void **state)
+{
+	static const char *const bad[] = { "",
+					   "P",
+					   "P\t",
+					   "P\t1",
+					   "P\tx\t1",
+					   "Z\t1\t1",
+					   "P\t1\t1\t1",
+					   "P\t1\t1e999",
+					   "N\t1\tno-such-code",
+					   "X\t1\t-1",
+					   "W\t1\t2\t3\t4\t-\t0\t\\zz",
+					   "T\t1\t0\t1" };
+	struct event e = { .type = EVENT_TICK, .t_ns = 123456789012345 };
+	struct event back;
+	struct buf b;
+
+	(void)state;
+	for (unsigned i = 0; i < FIGURES; i++)
+		e.u.tick.figure[i] = i % 3 ? 0.1 * i : NAN;
+	buf_init(&b, 4096);
+	event_write(&b, &e);
+	b.p[b.len - 1] = '\0';
+	assert_int_equal(event_read(b.p, &back), 0);
+	assert_int_equal(back.t_ns, e.t_ns);
+	for (unsigned i = 0; i < FIGURES; i++)
+		assert_true(back.u.tick.figure[i] == e.u.tick.figure[i] ||
+			    (isnan(back.u.tick.figure[i]) && isnan(e.u.tick.figure[i])));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(event_read(bad[i], &back), -GW_E_PARSE);
+	buf_done(&b);
+}
+
+int main(void)
+{
+#define T(f) cmocka_unit_test_setup_teardown(f, made, gone)
+	const struct CMUnitTest tests[] = {
+		T(the_same_joules_to_the_bit),
+		T(what_was_cut_off_is_kept_and_said_so),
+		T(a_changed_file_is_named),
+		T(what_is_no_bundle_is_told),
+		cmocka_unit_test(sums_are_those_of_the_standard),
+		cmocka_unit_test(events_read_back_to_the_same_bits),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}
