@@ -554,6 +554,22 @@ static void hopper_is_learned(void **state)
 				     13.5, 17, 5, 10 });
 }
 
+/* Read every 101 ms, a sample of the 20 ms grid is of another age each time, and that looks like a
+ * wider window; how late it is on the whole stays the same. */
+static void a_sampler_that_drifts_against_its_grid_is_still_as_late(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	world("h200", "period_ms = 100.7");
+	assert_int_equal(learn(true, &s, message), 0);
+	lag_is("instant", s.instant.lag_s, 28, 5);
+	lag_is("average", s.average.lag_s, 518, 5);
+	assert_near(s.average.window_s, 1, 0.15);
+	assert_near(s.instant.period_s, 0.101, 0.02);
+}
+
 static void a_gh200_is_learned_as_a_module(void **state)
 {
 	struct sensor s;
@@ -758,6 +774,7 @@ int main(void)
 		sim_test(ga100_is_learned),
 		sim_test(ada_with_a_harmless_counter_is_learned),
 		sim_test(hopper_is_learned),
+		sim_test(a_sampler_that_drifts_against_its_grid_is_still_as_late),
 		sim_test(a_gh200_is_learned_as_a_module),
 		sim_test(a_board_in_parts_is_learned_as_one),
 		sim_test(a_sensor_like_an_rc_filter_is_learned),
