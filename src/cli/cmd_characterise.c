@@ -309,7 +309,7 @@ static int run(struct cli *c)
 		cli_error("--show and --active exclude each other: give one of them");
 		return EXIT_USAGE;
 	}
-	code = cli_open(c, GW_TIERS_COMMON);
+	code = cli_open(c, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	if (code != EXIT_OK)
 		return code;
 	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));

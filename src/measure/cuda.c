@@ -163,8 +163,10 @@ static int prepare(struct cuda_load *c, const char *pci, char *message, size_t s
 		return -GW_E_NOSUPPORT;
 	}
 	code = c->context_new(&c->context, CU_SCHEDULE_BLOCKING, device);
-	if (code)
+	if (code) {
+		c->context = NULL; /* whatever was left there */
 		return failed(c, "cuCtxCreate", code, message, size);
+	}
 	code = c->module_load(&module, ptx);
 	if (code)
 		return failed(c, "cuModuleLoadData", code, message, size);

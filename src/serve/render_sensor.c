@@ -137,6 +137,29 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 
 /* ---- the document ---- */
 
+/* What can be asked at all, and else why not. */
+static void support(struct json *j, const struct gw_device *d)
+{
+	static const unsigned asked[] = { GW_Q_POWER,
+					  GW_Q_POWER_AVERAGE,
+					  GW_Q_POWER_INSTANT,
+					  GW_Q_POWER_MEMORY,
+					  GW_Q_ENERGY,
+					  GW_Q_LIMITED_POWER,
+					  GW_Q_LIMITED_SYNC_BOOST,
+					  GW_Q_LIMITED_THERMAL,
+					  GW_Q_LIMITED_THERMAL_SOFTWARE,
+					  GW_Q_LIMITED_THERMAL_HARDWARE,
+					  GW_Q_LIMITED_POWER_BRAKE };
+	double unused;
+
+	json_object(j, "support");
+	for (unsigned i = 0; i < COUNT(asked); i++)
+		json_string(j, gw_quantity_info(asked[i])->key,
+			    gw_absence_key(gw_device_value(d, asked[i], &unused)));
+	json_object_end(j);
+}
+
 static void learned(struct json *j, const struct gw_snapshot *snap,
 		    const struct render_learned *l)
 {
@@ -147,6 +170,7 @@ static void learned(struct json *j, const struct gw_snapshot *snap,
 	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
 	json_string(j, "name", gw_device_text(d, GW_T_NAME));
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
+	support(j, d);
 	if (l->sensor)
 		sensor_json(j, "sensor", l->sensor);
 	else

@@ -51,6 +51,8 @@ def test_nothing_learned_is_assumed_and_said_so(world, tmp_path):
     doc = document("characterise", "--show", world, env=environment(XDG_CACHE_HOME=tmp_path))
     d = doc["devices"][0]
     assert d["provenance"] == "simulated"
+    assert d["support"]["energy_joules"] == "have"
+    assert d["support"]["power_instant_watts"] == "have"
     assert d["sensor"]["origin"] == "assumed"
     assert d["sensor"]["learned_utc"] is None
     assert d["path"] is None and d["message"] is None
@@ -135,6 +137,14 @@ def test_without_a_gpu_there_is_nothing_to_learn(bare):
     doc = json.loads(done.stdout)
     check("characterise", doc)
     assert doc["devices"] == []
+
+
+def test_what_cannot_be_asked_has_its_reason(scenario):
+    world = scenario('[[gpu]]\nprofile = "p100"\n')
+    d = document("characterise", "--show", world)["devices"][0]
+    assert d["support"]["energy_joules"] == "not_supported"
+    assert d["sensor"]["counter"]["supported"] is False
+    assert set(d["sensor"]["counter"]["absent"].values()) == {"not_supported"}
 
 
 def test_other_gpus_are_shown_beside_a_lost_one(scenario):

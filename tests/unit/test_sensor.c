@@ -2,6 +2,7 @@
  * known. */
 #include "simtest.h"
 
+#include "measure/cuda.h"
 #include "measure/sensor.h"
 #include "measure/sensor_fit.h"
 #include "device/tap.h"
@@ -15,7 +16,7 @@
 		double v_ = (value), t_ = (truth);                                   \
 		if (!(fabs(v_ - t_) <= (ratio)*fabs(t_)))                            \
 			fail_msg("%s is %.6g, not within %g %% of %.6g", #value, v_, \
-				 100 * (ratio), t_);                                 \
+				 100. * (ratio), t_);                                \
 	} while (0)
 
 /* ---- assumed ---- */
@@ -553,6 +554,22 @@ static void hopper_is_learned(void **state)
 				     13.5, 17, 5, 10 });
 }
 
+/* Read every 101 ms, a sample of the 20 ms grid is of another age each time, and that looks like a
+ * wider window; how late it is on the whole stays the same. */
+static void a_sampler_that_drifts_against_its_grid_is_still_as_late(void **state)
+{
+	struct sensor s;
+	char message[512] = "";
+
+	(void)state;
+	world("h200", "period_ms = 100.7");
+	assert_int_equal(learn(true, &s, message), 0);
+	lag_is("instant", s.instant.lag_s, 28, 5);
+	lag_is("average", s.average.lag_s, 518, 5);
+	assert_near(s.average.window_s, 1, 0.15);
+	assert_near(s.instant.period_s, 0.101, 0.02);
+}
+
 static void a_gh200_is_learned_as_a_module(void **state)
 {
 	struct sensor s;
@@ -694,6 +711,18 @@ static void no_load_is_put_beside_another_process(void **state)
 	assert_true(sim_now_ns() - before < NS_PER_S); /* it is said at once */
 }
 
+static void a_load_that_cannot_be_had_says_why(void **state)
+{
+	struct cuda_load *c = NULL;
+	char message[512] = "";
+
+	(void)state;
+	assert_int_not_equal(
+		cuda_load_open("ffff:ff:1f.7", clock_real(), &c, message, sizeof(message)), 0);
+	assert_null(c);
+	assert_non_null(strstr(message, "CUDA") ? message : strstr(message, "libcuda"));
+}
+
 static void what_was_learned_is_known_the_next_time(void **state)
 {
 	struct sensor s, known;
@@ -713,7 +742,9 @@ static void what_was_learned_is_known_the_next_time(void **state)
 	assert_int_equal(sensor_save(&s, folder, message, sizeof(message)), 0);
 	assert_int_equal(sensor_known(sim.ctx, 0, folder, &known, message, sizeof(message)), 0);
 	assert_int_equal(known.origin, SENSOR_PASSIVE);
-	assert_memory_equal(&known.ring, &s.ring, sizeof(s.ring));
+	assert_memory_equal(known.rate, s.rate, sizeof(s.rate));
+	assert_near(known.ring.period_s, s.ring.period_s, 0);
+	assert_int_equal(known.wall_ns, s.wall_ns);
 	assert_int_equal(sensor_key(&s, folder, path, sizeof(path)), 0);
 	spoil(path, 500, "#", 0);
 	assert_int_equal(sensor_known(sim.ctx, 0, folder, &known, message, sizeof(message)), 0);
@@ -735,6 +766,7 @@ int main(void)
 		cmocka_unit_test(a_period_is_found_through_skips_and_jitter),
 		cmocka_unit_test(a_response_is_found_as_brute_force_made_it),
 		cmocka_unit_test(a_mean_holds_each_value_until_the_next),
+		cmocka_unit_test(a_load_that_cannot_be_had_says_why),
 	};
 	const struct CMUnitTest simulated[] = {
 		sim_test(pascal_is_learned),
@@ -742,6 +774,7 @@ int main(void)
 		sim_test(ga100_is_learned),
 		sim_test(ada_with_a_harmless_counter_is_learned),
 		sim_test(hopper_is_learned),
+		sim_test(a_sampler_that_drifts_against_its_grid_is_still_as_late),
 		sim_test(a_gh200_is_learned_as_a_module),
 		sim_test(a_board_in_parts_is_learned_as_one),
 		sim_test(a_sensor_like_an_rc_filter_is_learned),

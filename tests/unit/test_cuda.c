@@ -1,0 +1,115 @@
+/* The load that goes through libcuda, on one that writes down what it is asked. */
+#include "fake_cuda/fake_cuda.h"
+
+#include "measure/cuda.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+static struct fake_cuda *fake;
+static struct clock_stepped stepped;
+
+static int setup(void **state)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	(void)state;
+	fake = library ? dlsym(library, "fake_cuda") : NULL;
+	return fake ? 0 : -1;
+}
+
+static int each(void **state)
+{
+	(void)state;
+	memset(fake, 0, sizeof(*fake));
+	unsetenv("FAKE_CUDA_FAIL");
+	clock_stepped_init(&stepped, 5 * NS_PER_S, 0);
+	return 0;
+}
+
+static void a_load_fills_half_of_the_gpu_for_the_time_it_is_told(void **state)
+{
+	struct cuda_load *c;
+	char message[256] = "";
+	uint64_t begin = 0;
+
+	(void)state;
+	assert_int_equal(
+		cuda_load_open("0000:06:00.0", &stepped.clock, &c, message, sizeof(message)),
+		0);
+	assert_string_equal(fake->pci, "0000:06:00.0");
+	assert_int_equal(fake->running, 0); /* the kernel that warms up is over */
+	assert_int_equal(cuda_load_on(c, 70 * NS_PER_MS, &begin), 0);
+	assert_int_equal(begin, 5 * NS_PER_S);
+	assert_int_equal(fake->for_ns, 70 * NS_PER_MS);
+	assert_int_equal(fake->blocks * fake->threads, 132 * 1024);
+	assert_int_equal(fake->running, 1); /* nobody waited for it */
+	assert_int_equal(cuda_load_on(c, NS_PER_MS, &begin), 0);
+	assert_int_equal(fake->launches, 3);
+	assert_int_equal(cuda_load_idle(c), 0);
+	assert_int_equal(fake->running, 0);
+	cuda_load_close(c);
+	assert_int_equal(fake->contexts, 0);
+}
+
+static void every_call_that_fails_is_a_sentence_and_leaves_nothing_open(void **state)
+{
+	static const char *const calls[] = {
+		"cuInit",           "cuDeviceGetByPCIBusId", "cuCtxCreate_v2",
+		"cuModuleLoadData", "cuModuleGetFunction",   "cuLaunchKernel",
+		"cuCtxSynchronize"
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+		struct cuda_load *c = NULL;
+		char message[256] = "";
+
+		setenv("FAKE_CUDA_FAIL", calls[i], 1);
+		assert_true(cuda_load_open("0000:06:00.0", &stepped.clock, &c, message,
+					   sizeof(message)) < 0);
+		assert_null(c);
+		assert_non_null(strstr(message, "CUDA"));
+		assert_int_equal(fake->contexts, 0);
+	}
+}
+
+static void a_drive_ends_when_it_was_told_to(void **state)
+{
+	struct cuda_drive d;
+	char message[256] = "";
+	uint64_t begin = 0;
+
+	(void)state;
+	cuda_drive_init(&d, &stepped.clock);
+	assert_int_equal(d.drive.open(d.drive.ctx, "0000:06:00.0", message, sizeof(message)),
+			 0);
+	assert_int_equal(d.drive.on(d.drive.ctx, 5 * NS_PER_S + 42, &begin), 0);
+	assert_int_equal(fake->for_ns, 42);
+	assert_int_equal(fake->launches, 2);
+	assert_int_equal(d.drive.on(d.drive.ctx, 4 * NS_PER_S, &begin), 0); /* too late */
+	assert_int_equal(fake->launches, 2);
+	setenv("FAKE_CUDA_FAIL", "cuLaunchKernel", 1);
+	assert_int_equal(d.drive.on(d.drive.ctx, 6 * NS_PER_S, &begin), -GW_E_IO);
+	d.drive.close(d.drive.ctx);
+	assert_int_equal(fake->contexts, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(a_load_fills_half_of_the_gpu_for_the_time_it_is_told,
+				       each),
+		cmocka_unit_test_setup(
+			every_call_that_fails_is_a_sentence_and_leaves_nothing_open, each),
+		cmocka_unit_test_setup(a_drive_ends_when_it_was_told_to, each),
+	};
+
+	return cmocka_run_group_tests(tests, setup, NULL);
+}
