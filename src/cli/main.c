@@ -10,10 +10,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static const struct command *const commands[] = {
-	&command_list, &command_snapshot, &command_env, &command_doctor, &command_characterise,
+const struct command *const cli_commands[] = {
+	&command_list,         &command_snapshot,   &command_env, &command_doctor,
+	&command_characterise, &command_completion, NULL,
 };
-#define COMMANDS (sizeof(commands) / sizeof(commands[0]))
+#define COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]) - 1)
 
 static int help(void)
 {
@@ -22,8 +23,8 @@ static int help(void)
 	for (size_t i = 0; i < COMMANDS; i++) {
 		char left[32];
 
-		snprintf(left, sizeof(left), "  %s", commands[i]->name);
-		term_wrap(left, 16, commands[i]->summary, term_width());
+		snprintf(left, sizeof(left), "  %s", cli_commands[i]->name);
+		term_wrap(left, 16, cli_commands[i]->summary, term_width());
 	}
 	printf("\nOptions of every command:\n");
 	option_help(cli_common_options, term_width());
@@ -58,8 +59,8 @@ static int command_help(const struct command *cmd)
 static const struct command *find(const char *name)
 {
 	for (size_t i = 0; i < COMMANDS; i++)
-		if (strcmp(commands[i]->name, name) == 0)
-			return commands[i];
+		if (strcmp(cli_commands[i]->name, name) == 0)
+			return cli_commands[i];
 	return NULL;
 }
 
@@ -68,7 +69,7 @@ static int unknown_command(const char *word)
 	const char *names[COMMANDS], *near;
 
 	for (size_t i = 0; i < COMMANDS; i++)
-		names[i] = commands[i]->name;
+		names[i] = cli_commands[i]->name;
 	near = suggest(word, names, COMMANDS, sizeof(names[0]));
 	if (near)
 		cli_error("unknown command '%s' (did you mean '%s'?)", word, near);

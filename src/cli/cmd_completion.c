@@ -1,0 +1,277 @@
+/* completion: prints what a shell needs to complete our commands and options.
+ *
+ * Made of the same tables that are parsed, so that there is nothing to keep in step.  What a
+ * value may be follows from its type and its metavar: choices, files, folders, GPUs, scenarios. */
+#include "cli.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#define UUIDS "list --json 2>/dev/null | sed -n 's/^ *\"uuid\": \"\\(GPU-[^\"]*\\)\".*/\\1/p'"
+#define SCENARIOS \
+	"list --simulate=help 2>/dev/null | sed -n 's/^  \\([a-z0-9-]\\{1,\\}\\) .*/\\1/p'"
+
+enum value { NOTHING, ANYTHING, WORDS, FILES, FOLDERS, GPUS, WORLDS };
+
+static enum value value_of(const struct option *o)
+{
+	if (o->type == OPTION_FLAG)
+		return NOTHING;
+	if (o->choices)
+		return WORDS;
+	if (o->metavar && strcmp(o->metavar, "SEL") == 0)
+		return GPUS;
+	if (o->metavar && strcmp(o->metavar, "SCENARIO") == 0)
+		return WORLDS;
+	if (o->metavar && strcmp(o->metavar, "DIR") == 0)
+		return FOLDERS;
+	if (o->metavar && (strcmp(o->metavar, "FILE") == 0 || strcmp(o->metavar, "PATH") == 0))
+		return FILES;
+	return ANYTHING;
+}
+
+static void words(const struct option *o, char between)
+{
+	for (unsigned i = 0; o->choices[i]; i++)
+		printf("%s%.1s", o->choices[i], o->choices[i + 1] ? &between : "");
+}
+
+/* First sentence or clause of a help text, without what a shell would read as its own. */
+static void brief(const char *help, const char *shell_eats)
+{
+	size_t n = strcspn(help, ";(");
+
+	while (n && help[n - 1] == ' ')
+		n--;
+	for (size_t i = 0; i < n; i++)
+		if (!strchr(shell_eats, help[i]))
+			putchar(help[i]);
+}
+
+/* ---- bash ---- */
+
+static void bash_names(const struct option *t)
+{
+	for (; t && t->name; t++)
+		printf(" --%s", t->name);
+}
+
+static void bash_value(const struct option *o)
+{
+	enum value v = value_of(o);
+
+	if (v == NOTHING)
+		return;
+	printf("\t--%s)\n\t\tmapfile -t COMPREPLY < <(", o->name);
+	switch (v) {
+	case WORDS:
+		printf("compgen -W \"");
+		words(o, ' ');
+		printf("\" -- \"$cur\"");
+		break;
+	case FILES: printf("compgen -f -- \"$cur\""); break;
+	case FOLDERS: printf("compgen -d -- \"$cur\""); break;
+	case GPUS:
+		printf("compgen -W \"visible $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"", UUIDS);
+		break;
+	case WORLDS:
+		printf("compgen -W \"help $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"; "
+		       "compgen -f -X '!*.toml' -- \"$cur\"",
+		       SCENARIOS);
+		break;
+	default: printf(":"); break;
+	}
+	printf(")\n\t\treturn ;;\n");
+}
+
+static void bash_values(const struct option *t)
+{
+	for (; t && t->name; t++)
+		bash_value(t);
+}
+
+static void bash(void)
+{
+	printf("# bash completion for gpuward, printed by `gpuward completion bash`\n"
+	       "_gpuward() {\n\tlocal cur=${COMP_WORDS[COMP_CWORD]} "
+	       "prev=${COMP_WORDS[COMP_CWORD - 1]}\n\tlocal commands=\"");
+	for (unsigned i = 0; cli_commands[i]; i++)
+		printf("%s ", cli_commands[i]->name);
+	printf("help\"\n\tlocal options=\"");
+	bash_names(cli_common_options);
+	printf("\"\n\tlocal command=\"\" i\n\n"
+	       "\t# \"--simulate=NAME\" comes as three words: bash breaks at '='.\n"
+	       "\tif [[ $cur == \"=\" ]]; then\n\t\tcur=\"\"\n"
+	       "\telif [[ $prev == \"=\" ]]; then\n\t\tprev=${COMP_WORDS[COMP_CWORD - "
+	       "2]}\n\tfi\n"
+	       "\tfor ((i = 1; i < COMP_CWORD; i++)); do\n"
+	       "\t\t[[ ${COMP_WORDS[i]} == -- ]] && { compopt -o default; return; }\n"
+	       "\t\t[[ -z $command && \" $commands \" == *\" ${COMP_WORDS[i]} \"* ]] && "
+	       "command=${COMP_WORDS[i]}\n\tdone\n\tcase $command in\n");
+	for (unsigned i = 0; cli_commands[i]; i++) {
+		if (!cli_commands[i]->options)
+			continue;
+		printf("\t%s) options=\"$options", cli_commands[i]->name);
+		bash_names(cli_commands[i]->options);
+		printf("\" ;;\n");
+	}
+	printf("\tesac\n\tcase $prev in\n");
+	bash_values(cli_common_options);
+	printf("\tesac\n");
+	for (unsigned i = 0; cli_commands[i]; i++) {
+		if (!cli_commands[i]->options)
+			continue;
+		printf("\tif [[ $command == %s ]]; then case $prev in\n",
+		       cli_commands[i]->name);
+		bash_values(cli_commands[i]->options);
+		printf("\tesac; fi\n");
+	}
+	printf("\tif [[ $cur == -* ]]; then\n"
+	       "\t\tmapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$cur\")\n"
+	       "\telif [[ -n $command ]]; then\n"
+	       "\t\tmapfile -t COMPREPLY < <(compgen -f -- \"$cur\")\n\telse\n"
+	       "\t\tmapfile -t COMPREPLY < <(compgen -W \"$commands\" -- \"$cur\")\n\tfi\n}\n"
+	       "complete -F _gpuward gpuward\n");
+}
+
+/* ---- zsh ---- */
+
+static void zsh_options(const struct option *t)
+{
+	for (; t && t->name; t++) {
+		printf("\t\t'%s", t->type == OPTION_LIST ? "*" : "");
+		if (t->letter)
+			printf("(-%c --%s)'{-%c,--%s}'", t->letter, t->name, t->letter,
+			       t->name);
+		else
+			printf("--%s", t->name);
+		printf("%s[", t->type == OPTION_OPTIONAL ? "=-" : "");
+		brief(t->help, "'[]:");
+		printf("]");
+		if (value_of(t) != NOTHING)
+			printf("%s:%s:", t->type == OPTION_OPTIONAL ? ":" : "",
+			       t->metavar ? t->metavar : "value");
+		switch (value_of(t)) {
+		case WORDS:
+			putchar('(');
+			words(t, ' ');
+			putchar(')');
+			break;
+		case FILES: printf("_files"); break;
+		case FOLDERS: printf("_files -/"); break;
+		case GPUS: printf("_gpuward_gpus"); break;
+		case WORLDS: printf("_gpuward_scenarios"); break;
+		default: break;
+		}
+		printf("'\n");
+	}
+}
+
+static void zsh(void)
+{
+	printf("#compdef gpuward\n# zsh completion, printed by `gpuward completion zsh`\n"
+	       "_gpuward_gpus() {\n\tcompadd visible ${(f)\"$(gpuward %s)\"}\n}\n"
+	       "_gpuward_scenarios() {\n\tcompadd help ${(f)\"$(gpuward %s)\"}\n"
+	       "\t_files -g '*.toml'\n}\n_gpuward() {\n\tlocal -a options\n\toptions=(\n",
+	       UUIDS, SCENARIOS);
+	zsh_options(cli_common_options);
+	printf("\t)\n\tcase ${words[(R)(");
+	for (unsigned i = 0; cli_commands[i]; i++)
+		printf("%s%s", i ? "|" : "", cli_commands[i]->name);
+	printf(")]} in\n");
+	for (unsigned i = 0; cli_commands[i]; i++) {
+		if (!cli_commands[i]->options)
+			continue;
+		printf("\t%s) options+=(\n", cli_commands[i]->name);
+		zsh_options(cli_commands[i]->options);
+		printf("\t\t) ;;\n");
+	}
+	printf("\tesac\n\t_arguments -S $options '1:command:((");
+	for (unsigned i = 0; cli_commands[i]; i++) {
+		printf("%s\\:\"", cli_commands[i]->name);
+		brief(cli_commands[i]->summary, "'\":()");
+		printf("\" ");
+	}
+	printf("help\\:\"the help\"))' '*::argument:_default'\n}\n_gpuward \"$@\"\n");
+}
+
+/* ---- fish ---- */
+
+static void fish_options(const struct option *t, const char *command)
+{
+	for (; t && t->name; t++) {
+		printf("complete -c gpuward");
+		if (command)
+			printf(" -n '__fish_seen_subcommand_from %s'", command);
+		if (t->letter)
+			printf(" -s %c", t->letter);
+		printf(" -l %s", t->name);
+		switch (value_of(t)) {
+		case NOTHING: break;
+		case WORDS:
+			printf(" -x -a '");
+			words(t, ' ');
+			putchar('\'');
+			break;
+		case FILES: printf(" -r -F"); break;
+		case FOLDERS: printf(" -x -a '(__fish_complete_directories)'"); break;
+		case GPUS: printf(" -x -a \"visible ($uuids)\""); break;
+		case WORLDS: printf(" -a \"help ($scenarios)\""); break;
+		case ANYTHING: printf(t->type == OPTION_OPTIONAL ? "" : " -x"); break;
+		}
+		printf(" -d '");
+		brief(t->help, "'\\");
+		printf("'\n");
+	}
+}
+
+static void fish(void)
+{
+	printf("# fish completion for gpuward, printed by `gpuward completion fish`\n"
+	       "set -l uuids \"gpuward list --json 2>/dev/null | sed -n 's/^ *\\\"uuid\\\": "
+	       "\\\"\\(GPU-[^\\\"]*\\)\\\".*/\\1/p'\"\n"
+	       "set -l scenarios \"gpuward " SCENARIOS "\"\n"
+	       "set -l commands");
+	for (unsigned i = 0; cli_commands[i]; i++)
+		printf(" %s", cli_commands[i]->name);
+	printf(" help\n");
+	for (unsigned i = 0; cli_commands[i]; i++) {
+		printf("complete -c gpuward -f -n \"not __fish_seen_subcommand_from "
+		       "$commands\" -a "
+		       "%s -d '",
+		       cli_commands[i]->name);
+		brief(cli_commands[i]->summary, "'\\");
+		printf("'\n");
+	}
+	fish_options(cli_common_options, NULL);
+	for (unsigned i = 0; cli_commands[i]; i++)
+		fish_options(cli_commands[i]->options, cli_commands[i]->name);
+}
+
+static int run(struct cli *c)
+{
+	static const struct {
+		const char *name;
+		void (*print)(void);
+	} shells[] = { { "bash", bash }, { "zsh", zsh }, { "fish", fish } };
+
+	for (unsigned i = 0; c->argc == 1 && i < 3; i++)
+		if (strcmp(c->argv[0], shells[i].name) == 0) {
+			shells[i].print();
+			return EXIT_OK;
+		}
+	cli_error("completion wants the name of a shell: bash, zsh or fish");
+	return EXIT_USAGE;
+}
+
+const struct command command_completion = {
+	.name = "completion",
+	.summary = "what a shell needs to complete commands and options",
+	.description =
+		"Prints a script for bash, zsh or fish. An installed gpuward has them where "
+		"the shells look; this is for one that runs from a build folder.",
+	.examples = "  source <(gpuward completion bash)\n"
+		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
+	.arguments = "bash|zsh|fish",
+	.run = run,
+};
