@@ -79,7 +79,7 @@ class Energy:
 
     def __repr__(self):
         return "<gpuward.Energy gpu %d: %s, %s>" % (
-            self.device, "unknown" if self.joules is None else "%s J" % self.interval,
+            self.device, "unknown" if self.joules is None else "%s J" % (self.interval,),
             " ".join((self.validity,) + self.codes),
         )
 
@@ -234,7 +234,7 @@ class Window:
     def __repr__(self):
         if self._result is None:
             return "<gpuward.Window %r: %s>" % (self.label, self._state)
-        known = "unknown" if self.joules is None else "%s J" % self.interval
+        known = "unknown" if self.joules is None else "%s J" % (self.interval,)
         words = (self.validity,) + self.codes
         return "<gpuward.Window %r: %s in %.6g s, %s>" % (
             self.label, known, self.seconds, " ".join(words))

@@ -191,11 +191,14 @@ with gpuward.Meter(nvml_library=SIM) as m:
     with m.window("whole") as w:
         time.sleep(1.2)
     fields = [f for f, _ in gpuward._native.CEnergy._fields_]
-    print(json.dumps([show(w), [[d.joules, d.low, d.high, d.watts, d.power_mean] for d in w.devices],
+    print(json.dumps([show(w),
+                      [[d.joules, d.low, d.high, d.watts, d.power_mean] for d in w.devices],
                       [hasattr(d, f) for d in w.devices for f in fields], w.per(10),
-                      [sorted(d.budget) for d in w.devices], len(m)]))
+                      [sorted(d.budget) for d in w.devices], len(m), repr(w), repr(w.devices)]))
 """)
-    w, devices, fields, per, budgets, count = got
+    w, devices, fields, per, budgets, count, *shown = got
+    assert re.match(r"<gpuward.Window 'whole': [\d.]+ \[[\d.]+, [\d.]+\] J in 1\.\d+ s, ", shown[0])
+    assert re.match(r"\[<gpuward.Energy gpu 0: [\d.]+ \[", shown[1])
     assert count == 2 and len(devices) == 2
     assert all(fields)
     assert w["label"] == "whole"
