@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Joules per item of a PyTorch model.
+
+    PYTHONPATH=python python3 python/examples/pytorch_window.py [--seconds 15]
+
+Three things make such a figure worth having: the warm-up is outside the window (kernels are
+chosen, clocks and temperature rise), the GPU is waited for before the window is ended (calls
+return before their work is done), and the window is long enough for the sensor (10 s or more).
+"""
+import argparse
+import sys
+import time
+
+import gpuward
+
+
+def model_and_batch(torch, device):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(
+        torch.nn.Linear(4096, 4096), torch.nn.ReLU(), torch.nn.Linear(4096, 4096)
+    )
+    return model.to(device).eval(), torch.randn(256, 4096, device=device)
+
+
+def run(torch, model, batch, wait, seconds):
+    """Batches until the time is over; how many."""
+    n, until = 0, time.monotonic() + seconds
+    with torch.inference_mode():
+        while time.monotonic() < until:
+            model(batch)
+            wait()  # or the queue grows faster than the GPU works
+            n += 1
+            gpuward.iteration()
+    return n
+
+
+def measure(torch, options):
+    cuda = torch.cuda.is_available()
+    device = torch.device("cuda" if cuda else "cpu")
+    wait = torch.cuda.synchronize if cuda else lambda: None
+    if not cuda:
+        print("PyTorch sees no GPU: the model runs on the CPU, whose energy is not measured here")
+    model, batch = model_and_batch(torch, device)
+    run(torch, model, batch, wait, options.warm_up)
+    with gpuward.Meter(gpus="cuda:0" if cuda else None) as meter:
+        with meter.window("inference") as w:
+            batches = run(torch, model, batch, wait, options.seconds)
+            wait()
+        show(w, batches * batch.shape[0])
+
+
+def show(w, items):
+    print("%d items in %.2f s: %.1f items/s" % (items, w.seconds, items / w.seconds))
+    if w.joules is None:
+        print("energy unknown")
+    else:
+        figures = (w.interval, w.per(items), w.watts, w.validity)
+        print("%s J, %s J per item, %.1f W, %s" % figures)
+    for code, sentence in w.why.items():
+        print("    %s: %s" % (code, sentence))
+
+
+def main():
+    options = argparse.ArgumentParser(description="Joules per item of a PyTorch model.")
+    options.add_argument("--seconds", type=float, default=15.0, help="length of the window")
+    options.add_argument("--warm-up", type=float, default=5.0, help="seconds before it")
+    options = options.parse_args()
+    try:
+        import torch
+    except ImportError:
+        sys.exit("pytorch_window.py: PyTorch is not installed; plain.py works without it")
+    try:
+        measure(torch, options)
+    except gpuward.GpuwardError as e:
+        sys.exit("pytorch_window.py: %s" % e)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,476 @@
+"""Meters and windows: see the package's own text."""
+import os
+import threading
+import time
+import weakref
+from collections import namedtuple
+from ctypes import byref, c_char_p, c_void_p, sizeof
+
+from . import _native
+from ._native import GpuwardError, number, text
+
+WAIT_SECONDS = 10.0  # a window's end is covered within a second or two on every driver known
+
+
+class Interval(namedtuple("Interval", "low best high")):
+    """A figure and the interval that holds the truth 95 times in 100."""
+
+    __slots__ = ()
+
+    def __float__(self):
+        return float(self.best)
+
+    def __str__(self):
+        return "%.6g [%s]" % (
+            self.best, ", ".join("?" if x is None else "%.6g" % x for x in (self.low, self.high)))
+
+    def over(self, n):
+        """The same for one of n."""
+        return Interval(*(None if x is None else x / n for x in self))
+
+
+def _interval(c):
+    return None if number(c.best) is None else Interval(number(c.low), c.best, number(c.high))
+
+
+class Energy:
+    """What one GPU took over one window: every field of struct gw_energy; None is not known.
+
+    joules, low, high     joules and the interval around them; `interval` has all three
+    relative              the interval without what the board's sensor may be off by: for
+                          comparing runs on this board
+    watts                 mean power, the same as power_mean where samples were taken
+    validity, codes       "valid", "suspect", "invalid" or "no-result", and why; `why` has the
+                          sentences
+    meter, rung, verdict  which readings it stands on
+    budget                {share: joules} of the uncertainty
+    throttle_seconds      {cause: seconds} that the clocks were held back
+    """
+
+    def __init__(self, lib, c):
+        self.device = c.device
+        for name, _ in _native.CEnergy._fields_:
+            value = getattr(c, name)
+            if isinstance(value, float):
+                setattr(self, name, number(value))
+            elif isinstance(value, int):
+                setattr(self, name, value)
+        self.interval = _interval(c.joules)
+        self.relative = _interval(c.relative)
+        self.joules = self.interval.best if self.interval else None
+        self.low = self.interval.low if self.interval else None
+        self.high = self.interval.high if self.interval else None
+        self.why = _native.codes(c.codes)
+        self.codes = tuple(self.why)
+        self.validity_level = c.validity
+        self.validity = text(lib.validity_name(c.validity))
+        self.meter = text(lib.meter_kind_name(c.meter))
+        self.rung = text(lib.rung_name(c.rung))
+        self.verdict = text(lib.verdict_name(c.verdict))
+        self.throttle_sampled = bool(c.throttle_sampled)
+        self.budget = {text(lib.budget_name(i)): number(v) for i, v in enumerate(c.budget)}
+        self.throttle_seconds = {
+            text(lib.throttle_name(i)): number(v) for i, v in enumerate(c.throttle_seconds)
+        }
+
+    @property
+    def watts(self):
+        return self.joules / self.seconds if self.joules is not None and self.seconds else None
+
+    def __repr__(self):
+        return "<gpuward.Energy gpu %d: %s, %s>" % (
+            self.device, "unknown" if self.joules is None else "%s J" % (self.interval,),
+            " ".join((self.validity,) + self.codes),
+        )
+
+
+class Result:
+    """What all GPUs of a meter took over one window; handed out by Window.result()."""
+
+    def __init__(self, label, seconds, devices, reason):
+        self.label = label
+        self.seconds = seconds
+        self.devices = devices
+        self.why = {}
+        for d in devices:
+            self.why.update(d.why)
+        if not devices:
+            self.why = dict([reason])
+        self.codes = tuple(self.why)
+        level = max((d.validity_level for d in devices), default=_native.NO_RESULT)
+        self.validity = text(_native.library().validity_name(level))
+        self.interval = self._sum()
+
+    def _sum(self):
+        """Of all devices; one that is not known leaves the sum unknown.  Ends are added to
+        ends: the interval holds whatever the boards' errors have in common."""
+        parts = [d.interval for d in self.devices]
+        if not parts or None in parts:
+            return None
+        return Interval(*(None if None in ends else sum(ends) for ends in zip(*parts)))
+
+
+class Window:
+    """A stretch of time whose energy is asked for; made by Meter.window().
+
+    It begins with `with` (or begin()) and ends with the block (or end()).  Neither takes time:
+    the first figure asked for afterwards waits until the last sample has come.
+
+    joules, low, high   of all GPUs of the meter together; None when not known, never 0
+    seconds, watts      its length and the mean power
+    validity, codes     of the worst GPU, and all codes; why: {code: sentence}
+    devices             an Energy for each GPU
+    """
+
+    def __init__(self, meter, label):
+        self.label = label
+        self._meter = meter
+        self._lock = threading.RLock()
+        self._handle = None
+        self._running = None
+        self._finalizer = None
+        self._pid = None
+        self._result = None
+        self._state = "new"
+        self._begin = self._end = None  # for a machine that has nothing else to tell
+
+    # ---- its time
+
+    def begin(self):
+        with self._lock:
+            if self._state != "new":
+                raise GpuwardError("window %r has begun already" % self.label)
+            self._handle = self._meter._open_window(self)
+            self._pid = os.getpid()
+            self._begin = time.monotonic()
+            self._state = "open"
+        return self
+
+    def end(self):
+        if self._pid is not None and self._pid != os.getpid():
+            return self  # a copy in a child: the parent ends it
+        with self._lock:
+            if self._state == "new":
+                raise GpuwardError("window %r has not begun" % self.label)
+            if self._state == "open":
+                self._state = "ended"
+                self._end = time.monotonic()
+                lib = _native.library()
+                lib.check(lib.window_close(self._handle, 0), "the window could not be ended")
+        return self
+
+    def __enter__(self):
+        return self.begin()
+
+    def __exit__(self, *_):
+        self.end()
+        return False
+
+    # ---- its figures
+
+    def result(self, timeout=WAIT_SECONDS):
+        """All figures.  Waits until the samples that cover the end have come, for so many
+        seconds at most; what is then missing is coded."""
+        if self._result is None and self._pid is not None and self._pid != os.getpid():
+            raise GpuwardError("window %r belongs to the parent process" % self.label)
+        with self._lock:
+            if self._result is None:
+                if self._state != "ended":
+                    raise GpuwardError("window %r has not ended" % self.label)
+                self._result = self._meter._read(self._running, self, timeout)
+            return self._result
+
+    def per(self, n):
+        """Joules for each of n items, with the interval; None when not known."""
+        if not n > 0:
+            raise ValueError("a window of %r items has no energy per item" % (n,))
+        whole = self.result().interval
+        return None if whole is None else whole.over(n)
+
+    @property
+    def interval(self):
+        return self.result().interval
+
+    @property
+    def joules(self):
+        whole = self.interval
+        return None if whole is None else whole.best
+
+    @property
+    def low(self):
+        whole = self.interval
+        return None if whole is None else whole.low
+
+    @property
+    def high(self):
+        whole = self.interval
+        return None if whole is None else whole.high
+
+    @property
+    def seconds(self):
+        return self.result().seconds
+
+    @property
+    def watts(self):
+        whole, seconds = self.interval, self.seconds
+        return whole.best / seconds if whole is not None and seconds else None
+
+    @property
+    def validity(self):
+        return self.result().validity
+
+    @property
+    def codes(self):
+        return self.result().codes
+
+    @property
+    def why(self):
+        return self.result().why
+
+    @property
+    def devices(self):
+        return self.result().devices
+
+    def __repr__(self):
+        if self._result is None:
+            return "<gpuward.Window %r: %s>" % (self.label, self._state)
+        known = "unknown" if self.joules is None else "%s J" % (self.interval,)
+        words = (self.validity,) + self.codes
+        return "<gpuward.Window %r: %s in %.6g s, %s>" % (
+            self.label, known, self.seconds, " ".join(words))
+
+
+class _Running:
+    """A started meter of one process, with the handles that its windows hold."""
+
+    def __init__(self, meter):
+        lib = _native.library()
+        self.pid = os.getpid()
+        self.stopped = False
+        self.lock = threading.RLock()
+        self.live = weakref.WeakSet()  # windows whose figures are still in the library
+        self.handles = set()
+        self.ctx = _native.open_context(meter._nvml_library, meter._backend)
+        self.handle = c_void_p()
+        try:
+            options, keep = meter._options()
+            lib.check(
+                lib.meter_start(self.ctx, byref(options), byref(self.handle)),
+                "the meter could not be started" + meter._selection(),
+            )
+            del keep
+            self.count = lib.meter_device_count(self.handle)
+            self.reason = None if self.count else self._why_none(lib)
+        except BaseException:
+            lib.close(self.ctx)
+            raise
+
+    def _why_none(self, lib):
+        snap = c_void_p()
+        lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read")
+        try:
+            lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read")
+            status = lib.snapshot_status(snap).contents
+            key, sentence = _native.cause(status.cause)
+            return key, text(status.message) or sentence
+        finally:
+            lib.snapshot_free(snap)
+
+    def free_window(self, handle):
+        with self.lock:
+            if handle in self.handles:
+                self.handles.discard(handle)
+                _native.library().window_free(c_void_p(handle))
+
+    def stop(self):
+        lib = _native.library()
+        with self.lock:
+            if self.stopped:
+                return
+            self.stopped = True
+            self.handles.clear()  # freed with the meter
+            lib.meter_stop(self.handle)
+            lib.close(self.ctx)
+
+
+def _forget(running, handle):
+    """A window went away whose figures nobody asked for."""
+    if running.pid == os.getpid():
+        running.free_window(handle)
+
+
+def _abandon(running):
+    """A meter went away, or the program ends, without stop().  Nobody will ask for figures."""
+    if running.pid == os.getpid():
+        running.stop()
+
+
+class Meter:
+    """Measures GPUs from its first window (or start()) until stop().
+
+    gpus          selectors such as "0", "GPU-51d0" or "cuda:1", one or several; None: all
+    interval      seconds between readings of clocks, temperature, ...; None: 0.1
+    nvml_library  path of libnvidia-ml.so.1; None: look for it
+    backend       "auto", "nvml", "amdgpu", ...; None: auto
+
+    Windows may be nested, may overlap and may be used from several threads.  After fork() the
+    child's copy starts a meter of its own when it is next used.
+    """
+
+    def __init__(self, gpus=None, interval=None, nvml_library=None, backend=None):
+        if isinstance(gpus, (str, int)):
+            gpus = [gpus]
+        self._gpus = None if gpus is None else [str(g) for g in gpus]
+        if self._gpus is not None and not self._gpus:
+            raise ValueError("gpus names no GPU: leave it out to measure all")
+        if interval is not None and not 0 < interval <= 3600:
+            raise ValueError("an interval of %r seconds makes no sense" % (interval,))
+        self._interval_ns = 0 if interval is None else int(round(interval * 1e9))
+        self._nvml_library = nvml_library
+        self._backend = backend
+        self._lock = threading.RLock()
+        self._pid = os.getpid()
+        self._running = None
+        self._stopped = False
+
+    def _options(self):
+        keep = None
+        options = _native.MeterOptions(
+            size=sizeof(_native.MeterOptions), interval_ns=self._interval_ns)
+        if self._gpus is not None:
+            names = [g.encode() for g in self._gpus]
+            keep = (c_char_p * (len(names) + 1))(*names, None)
+            options.gpus = keep
+        return options, keep
+
+    def _selection(self):
+        return "" if self._gpus is None else " on " + ", ".join(self._gpus)
+
+    # ---- its time
+
+    def _here(self):
+        """Makes it this process's own: what was started before fork() is the parent's."""
+        if self._pid != os.getpid():
+            self._lock = threading.RLock()
+            self._running = None
+            self._stopped = False
+            self._pid = os.getpid()
+
+    def start(self):
+        """Starts now rather than at the first window.  Loading the driver takes time."""
+        self._here()
+        with self._lock:
+            if self._stopped:
+                raise GpuwardError("the meter was stopped")
+            if self._running is None:
+                self._running = _Running(self)
+                weakref.finalize(self, _abandon, self._running)
+            return self
+
+    def stop(self):
+        """Ends it.  Windows that are still open end now; figures stay readable."""
+        self._here()
+        with self._lock:
+            running, self._running = self._running, None
+            self._stopped = True
+            if running is None:
+                return
+            for window in list(running.live):
+                with window._lock:
+                    window.end()
+                    if window._result is None:
+                        window._result = self._read(running, window, WAIT_SECONDS)
+            running.stop()
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+        return False
+
+    def __len__(self):
+        """GPUs that it measures."""
+        return self.start()._running.count
+
+    def __bool__(self):
+        return True
+
+    # ---- windows
+
+    def window(self, label=""):
+        """A Window that begins with its `with` block."""
+        return Window(self, label)
+
+    def _open_window(self, window):
+        self.start()
+        lib = _native.library()
+        with self._lock:
+            running = self._running
+            if running is None:
+                raise GpuwardError("the meter was stopped")
+            handle = c_void_p()
+            label = str(window.label).encode("utf-8", "replace").replace(b"\0", b"?")
+            lib.check(
+                lib.window_open(running.handle, label, 0, byref(handle)),
+                "window %r could not be opened" % window.label,
+            )
+            with running.lock:
+                running.handles.add(handle.value)
+                running.live.add(window)
+            window._finalizer = weakref.finalize(window, _forget, running, handle.value)
+            window._finalizer.atexit = False
+            window._running = running
+            return handle
+
+    @staticmethod
+    def _read(running, window, timeout):
+        """The figures; the window is given back.  The caller has the window's lock."""
+        lib = _native.library()
+        if running.stopped:
+            raise GpuwardError("the meter was stopped before the figures were asked for")
+        result = lib.window_wait(window._handle, int(max(0, timeout) * 1e9))
+        if result < 0 and result != -_native.E_TIMEOUT:
+            lib.check(result, "window %r could not be worked out" % window.label)
+        devices, seconds = [], None
+        for i in range(running.count):
+            energy = lib.window_energy(window._handle, i)
+            if energy:
+                devices.append(Energy(lib, energy.contents))
+                seconds = devices[-1].seconds
+        window._finalizer.detach()
+        running.live.discard(window)
+        running.free_window(window._handle.value)
+        window._handle = None
+        if seconds is None:
+            seconds = window._end - window._begin
+        return Result(window.label, seconds, devices, running.reason)
+
+
+# ---- the default meter
+
+_lock = threading.Lock()
+_default = None
+
+
+def default_meter():
+    """The meter of gpuward.window(): all GPUs, started at its first use, stopped at exit."""
+    global _default
+    with _lock:
+        if _default is None:
+            _default = Meter()
+        return _default
+
+
+def window(label=""):
+    """A Window of the default meter."""
+    return default_meter().window(label)
+
+
+def _fork():
+    global _lock, _default
+    _lock = threading.Lock()  # another thread may have held it
+    _default = None
+
+
+os.register_at_fork(after_in_child=_fork)

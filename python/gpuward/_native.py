@@ -1,0 +1,371 @@
+"""The C library: where it is, its structs and its functions.
+
+Everything that must agree with include/gpuward.h is here; tests/e2e/test_python.py compares the
+layouts with what a C compiler says.  Names of codes, causes and quantities are asked from the
+library, so a newer one brings its own.
+"""
+import ctypes
+import ctypes.util
+import math
+import os
+import pathlib
+import sysconfig
+import threading
+from ctypes import (
+    CDLL, POINTER, Structure, byref, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint8,
+    c_uint64, c_void_p, sizeof,
+)
+
+SONAME = "libgpuward.so.0"
+BUDGET = 6  # GW_U_COUNT
+THROTTLES = 5  # GW_THROTTLES
+NO_RESULT = 3  # GW_NO_RESULT
+E_TIMEOUT = 8  # GW_E_TIMEOUT
+TIERS_COMMON = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 6  # GW_TIERS_COMMON
+TIER_ENERGY = 1 << 3  # GW_TIER_ENERGY
+
+
+class GpuwardError(Exception):
+    """Something that gpuward was asked to do cannot be done; the text says what."""
+
+
+class Options(Structure):
+    """struct gw_options"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("flags", c_uint),
+        ("backend", c_char_p),
+        ("nvml_library", c_char_p),
+        ("root", c_char_p),
+        ("deadline_ns", c_uint64),
+    ]
+
+
+class MeterOptions(Structure):
+    """struct gw_meter_options"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("interval_ns", c_uint64),
+        ("anchor_ns", c_uint64),
+        ("gpus", POINTER(c_char_p)),
+        ("flags", c_uint),
+        ("cache_dir", c_char_p),
+    ]
+
+
+class CInterval(Structure):
+    """struct gw_interval"""
+
+    _fields_ = [("low", c_double), ("best", c_double), ("high", c_double)]
+
+
+class CEnergy(Structure):
+    """struct gw_energy"""
+
+    _fields_ = [
+        ("device", c_uint),
+        ("begin_ns", c_uint64),
+        ("end_ns", c_uint64),
+        ("seconds", c_double),
+        ("validity", c_uint),
+        ("codes", c_uint64),
+        ("meter", c_uint),
+        ("rung", c_uint),
+        ("verdict", c_uint),
+        ("joules", CInterval),
+        ("relative", CInterval),
+        ("u_absolute", c_double),
+        ("u_relative", c_double),
+        ("budget", c_double * BUDGET),
+        ("counter_joules", c_double),
+        ("samples_joules", c_double),
+        ("residual_ratio", c_double),
+        ("anchor_ratio", c_double),
+        ("gap_joules", c_double),
+        ("power_mean", c_double),
+        ("power_sd", c_double),
+        ("power_min", c_double),
+        ("power_max", c_double),
+        ("power_p5", c_double),
+        ("power_p50", c_double),
+        ("power_p95", c_double),
+        ("samples_expected", c_uint64),
+        ("samples_collected", c_uint64),
+        ("samples_missed", c_uint64),
+        ("longest_gap_seconds", c_double),
+        ("coverage_ratio", c_double),
+        ("sample_spacing_seconds", c_double),
+        ("ticks_expected", c_uint64),
+        ("ticks_collected", c_uint64),
+        ("ticks_missed", c_uint64),
+        ("throttle_seconds", c_double * THROTTLES),
+        ("throttle_sampled", c_int),
+        ("throttle_joules", c_double),
+        ("temperature_begin", c_double),
+        ("temperature_end", c_double),
+        ("temperature_max", c_double),
+        ("clock_sm_mean", c_double),
+        ("utilization_mean", c_double),
+        ("memory_used_max", c_double),
+        ("load_period_seconds", c_double),
+    ]
+
+
+class CodeInfo(Structure):
+    """struct gw_code_info"""
+
+    _fields_ = [("key", c_char_p), ("sentence", c_char_p), ("level", c_uint)]
+
+
+class CauseInfo(Structure):
+    """struct gw_cause_info"""
+
+    _fields_ = [
+        ("key", c_char_p),
+        ("sentence", c_char_p),
+        ("remedy", c_char_p),
+        ("severity", c_uint),
+    ]
+
+
+class QuantityInfo(Structure):
+    """struct gw_quantity_info"""
+
+    _fields_ = [("key", c_char_p), ("help", c_char_p), ("kind", c_uint), ("tier", c_uint)]
+
+
+class Status(Structure):
+    """struct gw_status"""
+
+    _fields_ = [
+        ("backend", c_char_p),
+        ("cause", c_uint),
+        ("message", c_char_p),
+        ("library_path", c_char_p),
+        ("driver_version", c_char_p),
+        ("nvml_version", c_char_p),
+        ("cuda_version", c_char_p),
+        ("missing_symbols", c_char_p),
+        ("simulated", c_int),
+        ("retry_ns", c_uint64),
+        ("opens", c_uint),
+    ]
+
+
+class CDevice(Structure):
+    """struct gw_device"""
+
+    _fields_ = [
+        ("index", c_uint),
+        ("vendor", c_uint),
+        ("provenance", c_uint),
+        ("state", c_uint),
+        ("cause", c_uint),
+        ("message", c_char_p),
+        ("backend", c_char_p),
+        ("begin_ns", c_uint64),
+        ("end_ns", c_uint64),
+        ("cuda_ordinal", c_int),
+        ("mig_count", c_uint),
+        ("mig", c_void_p),
+        ("text_count", c_uint),
+        ("value_count", c_uint),
+        ("text", POINTER(c_char_p)),
+        ("text_absence", POINTER(c_uint8)),
+        ("value", POINTER(c_double)),
+        ("value_absence", POINTER(c_uint8)),
+    ]
+
+
+# Struct and its name in C, for the test of the layouts.
+STRUCTS = {
+    "gw_options": Options,
+    "gw_meter_options": MeterOptions,
+    "gw_interval": CInterval,
+    "gw_energy": CEnergy,
+    "gw_code_info": CodeInfo,
+    "gw_cause_info": CauseInfo,
+    "gw_quantity_info": QuantityInfo,
+    "gw_status": Status,
+    "gw_device": CDevice,
+}
+
+# Result and arguments of each function.
+FUNCTIONS = {
+    "gw_version": (c_char_p,),
+    "gw_strerror": (c_char_p, c_int),
+    "gw_quantity_info": (POINTER(QuantityInfo), c_uint),
+    "gw_host_quantity_info": (POINTER(QuantityInfo), c_uint),
+    "gw_text_key": (c_char_p, c_uint),
+    "gw_quantity_name": (c_int, c_uint, c_double, c_char_p, c_size_t),
+    "gw_absence_key": (c_char_p, c_uint),
+    "gw_cause_info": (POINTER(CauseInfo), c_uint),
+    "gw_vendor_name": (c_char_p, c_uint),
+    "gw_provenance_name": (c_char_p, c_uint),
+    "gw_device_state_name": (c_char_p, c_uint),
+    "gw_open": (c_int, POINTER(Options), POINTER(c_void_p)),
+    "gw_close": (None, c_void_p),
+    "gw_snapshot_new": (c_int, c_void_p, POINTER(c_void_p)),
+    "gw_snapshot_free": (None, c_void_p),
+    "gw_snapshot_take": (c_int, c_void_p, c_uint),
+    "gw_snapshot_status": (POINTER(Status), c_void_p),
+    "gw_snapshot_mono_ns": (c_uint64, c_void_p),
+    "gw_snapshot_wall_ns": (c_uint64, c_void_p),
+    "gw_snapshot_device_count": (c_uint, c_void_p),
+    "gw_snapshot_device": (POINTER(CDevice), c_void_p, c_uint),
+    "gw_snapshot_host": (c_uint, c_void_p, c_uint, POINTER(c_double)),
+    "gw_code_info": (POINTER(CodeInfo), c_uint),
+    "gw_validity_name": (c_char_p, c_uint),
+    "gw_meter_kind_name": (c_char_p, c_uint),
+    "gw_rung_name": (c_char_p, c_uint),
+    "gw_verdict_name": (c_char_p, c_uint),
+    "gw_budget_name": (c_char_p, c_uint),
+    "gw_throttle_name": (c_char_p, c_uint),
+    "gw_meter_start": (c_int, c_void_p, POINTER(MeterOptions), POINTER(c_void_p)),
+    "gw_meter_stop": (None, c_void_p),
+    "gw_meter_device_count": (c_uint, c_void_p),
+    "gw_meter_device": (c_uint, c_void_p, c_uint),
+    "gw_window_open": (c_int, c_void_p, c_char_p, c_uint64, POINTER(c_void_p)),
+    "gw_window_close": (c_int, c_void_p, c_uint64),
+    "gw_window_wait": (c_int, c_void_p, c_uint64),
+    "gw_window_energy": (POINTER(CEnergy), c_void_p, c_uint),
+    "gw_window_free": (None, c_void_p),
+}
+
+
+# ---- finding it
+
+
+def candidates():
+    """Where the library may be, best first: (place, in words or as a path)."""
+    given = os.environ.get("GPUWARD_LIBRARY")
+    if given:  # who names one means that one
+        return [given]
+    here = pathlib.Path(__file__).resolve().parent
+    found = [here / "libgpuward.so", here / SONAME]
+    found.append(here.parent.parent / "build" / "libgpuward.so")
+    # Installed: PREFIX/lib/python3/dist-packages/gpuward and PREFIX/lib/TRIPLET/libgpuward.so.0
+    triplet = sysconfig.get_config_var("MULTIARCH") or ""
+    for up in list(here.parents)[2:5]:
+        found += [up / SONAME, up / triplet / SONAME, up / "lib64" / SONAME]
+    paths = [str(p) for p in found if p.exists()]
+    by_name = ctypes.util.find_library("gpuward")
+    return paths + [n for n in (by_name, SONAME) if n]
+
+
+def _load():
+    tried = []
+    for place in candidates():
+        try:
+            return CDLL(place, use_errno=True), place
+        except OSError as e:
+            tried.append("%s (%s)" % (place, e))
+    raise GpuwardError(
+        "libgpuward was not found: install gpuward, build it (make build), or name it in "
+        "GPUWARD_LIBRARY; tried " + "; ".join(tried)
+    )
+
+
+class Library:
+    """The loaded library; its functions are attributes, without their gw_ in front."""
+
+    def __init__(self):
+        self._dll, self.path = _load()
+        for name, (result, *arguments) in FUNCTIONS.items():
+            setattr(self, name[3:], self._function(name, result, arguments))
+
+    def _function(self, name, result, arguments):
+        try:
+            function = getattr(self._dll, name)
+        except AttributeError:
+            return self._missing(name)
+        function.restype = result
+        function.argtypes = arguments
+        return function
+
+    def _missing(self, name):
+        def refuse(*_):
+            raise GpuwardError(
+                "%s has no %s: it is older than this module" % (self.path, name)
+            )
+
+        return refuse
+
+    def check(self, result, what):
+        """Raises for a negative result, with what was being done."""
+        if result < 0:
+            raise GpuwardError("%s: %s" % (what, text(self.strerror(result))))
+        return result
+
+
+_lock = threading.Lock()
+_library = None
+
+
+def library():
+    """The library, loaded at the first call."""
+    global _library
+    with _lock:
+        if _library is None:
+            _library = Library()
+        return _library
+
+
+def _fork():
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+
+
+os.register_at_fork(after_in_child=_fork)
+
+
+# ---- values
+
+
+def text(value):
+    """A string of the library, or None."""
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def number(value):
+    """None for what the library does not know."""
+    return None if math.isnan(value) else value
+
+
+def cause(code):
+    """Key and sentence of an enum gw_cause."""
+    info = library().cause_info(code).contents
+    return text(info.key), text(info.sentence)
+
+
+def codes(bits):
+    """The set of codes as {key: sentence}, in the order of their numbers."""
+    out = {}
+    for i in range(64):
+        if bits >> i & 1:
+            info = library().code_info(i)
+            if info:
+                out[text(info.contents.key)] = text(info.contents.sentence)
+            else:
+                out["code-%d" % i] = "the library has no words for this code"
+    return out
+
+
+def open_context(nvml_library=None, backend=None, deadline_ns=0):
+    """A struct gw_ctx, to be given back with library().close()."""
+    lib = library()
+    options = Options(
+        size=sizeof(Options),
+        backend=_encode(backend),
+        nvml_library=_encode(nvml_library),
+        deadline_ns=deadline_ns,
+    )
+    ctx = c_void_p()
+    lib.check(lib.open(byref(options), byref(ctx)), "the GPUs could not be opened")
+    return ctx
+
+
+def _encode(value):
+    return None if value is None else os.fsencode(value)

@@ -1,0 +1,144 @@
+"""snapshot(): what the GPUs and the machine are and do now, as plain data."""
+import os
+import threading
+from ctypes import byref, c_double, c_void_p, create_string_buffer
+
+from . import _native
+from ._native import text
+
+DEADLINE_NS = 5 * 10**9  # a driver that hangs costs one GPU its figures, not the caller its time
+NOT_READ = "not_read"  # its tier was not asked for: left out, as the program does
+KIND_FLAG, KIND_ENUM, KIND_MASK = 2, 3, 4  # enum gw_kind
+
+
+class _Open:
+    """A context and a snapshot, kept between calls: opening a driver takes long."""
+
+    def __init__(self, nvml_library, backend):
+        lib = _native.library()
+        self.ctx = _native.open_context(nvml_library, backend, DEADLINE_NS)
+        self.snap = c_void_p()
+        lib.check(lib.snapshot_new(self.ctx, byref(self.snap)), "no snapshot could be made")
+
+
+_lock = threading.Lock()
+_open = {}
+
+
+def _fork():
+    global _lock
+    _lock = threading.Lock()  # another thread may have held it
+    _open.clear()  # what was opened before is the parent's
+
+
+os.register_at_fork(after_in_child=_fork)
+
+
+def _rows(info):
+    """Key and kind of each quantity of a table."""
+    n = 0
+    while True:
+        row = info(n)
+        if not row:
+            return
+        yield n, text(row.contents.key), row.contents.kind
+        n += 1
+
+
+def _value(lib, quantity, kind, value):
+    if kind == KIND_FLAG:
+        return value != 0
+    if kind not in (KIND_ENUM, KIND_MASK):
+        return int(value) if value == int(value) and abs(value) >= 2**31 else value
+    out = create_string_buffer(256)
+    lib.check(lib.quantity_name(quantity, value, out, len(out)), "a value has no name")
+    words = out.value.decode()
+    return words if kind == KIND_ENUM else [w for w in words.split(",") if w]
+
+
+def _device(lib, d):
+    absent = {}
+    if d.cuda_ordinal < 0:
+        absent["cuda_ordinal"] = "not_visible" if d.cuda_ordinal == -1 else "order_unknown"
+    doc = {
+        "index": d.index,
+        "vendor": text(lib.vendor_name(d.vendor)),
+        "backend": text(d.backend),
+        "provenance": text(lib.provenance_name(d.provenance)),
+        "state": text(lib.device_state_name(d.state)),
+        "cause": _native.cause(d.cause)[0] if d.cause else None,
+        "message": text(d.message) or None,
+        "cuda_ordinal": d.cuda_ordinal if d.cuda_ordinal >= 0 else None,
+    }
+    for i in range(d.text_count):
+        key = text(lib.text_key(i))
+        doc[key] = None
+        if d.text_absence[i]:
+            absent[key] = text(lib.absence_key(d.text_absence[i]))
+        else:
+            doc[key] = text(d.text[i])
+    for i, key, kind in _rows(lib.quantity_info):
+        if i >= d.value_count:
+            break
+        why = text(lib.absence_key(d.value_absence[i]))
+        if why == NOT_READ:
+            continue
+        doc[key] = None
+        if d.value_absence[i]:
+            absent[key] = why
+        else:
+            doc[key] = _value(lib, i, kind, d.value[i])
+    doc["absent"] = absent
+    return doc
+
+
+def _host(lib, snap):
+    doc, absent = {}, {}
+    for i, key, _ in _rows(lib.host_quantity_info):
+        value = c_double()
+        why = lib.snapshot_host(snap, i, byref(value))
+        doc[key] = None if why else value.value
+        if why:
+            absent[key] = text(lib.absence_key(why))
+    doc["absent"] = absent
+    return doc
+
+
+def _source(s):
+    return {
+        "backend": text(s.backend),
+        "cause": _native.cause(s.cause)[0] if s.cause else None,
+        "message": text(s.message) or None,
+        "nvml_library": text(s.library_path),
+        "driver_version": text(s.driver_version),
+        "nvml_version": text(s.nvml_version),
+        "cuda_version": text(s.cuda_version),
+        "simulated": bool(s.simulated),
+    }
+
+
+def snapshot(nvml_library=None, backend=None, energy=False):
+    """A dict with `source` (what was opened, or why nothing was), `host` and `devices`.
+
+    Figures have the keys of gpuward-quantities(7).  One that is not there is None, and the
+    reason stands under its key in `absent`.  energy=True reads the energy counter too, which
+    costs milliseconds.
+    """
+    lib = _native.library()
+    key = (nvml_library and str(nvml_library), backend)
+    with _lock:
+        if key not in _open:
+            _open[key] = _Open(nvml_library, backend)
+        snap = _open[key].snap
+        tiers = _native.TIERS_COMMON | (_native.TIER_ENERGY if energy else 0)
+        lib.check(lib.snapshot_take(snap, tiers), "the GPUs could not be read")
+        return {
+            "monotonic_ns": lib.snapshot_mono_ns(snap),
+            "wall_ns": lib.snapshot_wall_ns(snap),
+            "source": _source(lib.snapshot_status(snap).contents),
+            "host": _host(lib, snap),
+            "devices": [
+                _device(lib, lib.snapshot_device(snap, i).contents)
+                for i in range(lib.snapshot_device_count(snap))
+            ],
+        }
