@@ -11,10 +11,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PATTERN    0xA5
-#define STRIDE_MAX 32
-#define FIRST_CAP  64
-#define TRIES      5
+#define PATTERN       0xA5
+#define STRIDE_MAX    32
+#define FIRST_CAP     64
+#define PROCESSES_MAX 65536 /* more than any pid space of a machine with GPUs holds on one */
+#define TRIES         5
 
 static const struct {
 	unsigned type;
@@ -75,10 +76,14 @@ static abi_return ask(struct device *d, enum nvml_call call, uint32_t *ret_n, in
 		code = nvml_called(d->call, ((fn_list *)nvml_of(d)->any[call])(nd->handle, &n,
 									       nd->processes));
 		*ret_n = n <= nd->processes_cap ? n : nd->processes_cap;
-		if (code == ABI_INSUFFICIENT_SIZE)
-			cap = n < 100000 ? 2 * n + 5 : 200005;
+		/* A driver that finds no room whatever it is given is not believed for ever. */
+		if (nd->processes_cap >= PROCESSES_MAX)
+			break;
+		cap = n < PROCESSES_MAX / 2 ? 2 * n + 5 : PROCESSES_MAX;
 		if (cap <= nd->processes_cap)
 			cap = 2 * nd->processes_cap;
+		if (cap > PROCESSES_MAX)
+			cap = PROCESSES_MAX;
 	}
 	return code;
 }

@@ -5,6 +5,7 @@
 
 #define DRAIN_NS     NS_PER_S
 #define WHO_NS       NS_PER_S
+#define USE_LASTS_NS (2 * NS_PER_S)
 #define IDLE_NS      NS_PER_S             /* figures, while nobody has a window open */
 #define STEP_NS      ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
 #define COARSE_S     0.5                  /* a ring with wider spacing shows no shape */
@@ -279,12 +280,11 @@ static void read_figures(struct sampler *s, unsigned tiers)
 	s->answers = answered;
 }
 
-static void tick(struct sampler *s, unsigned missed)
+/* The figures as they were just read. */
+static void emit_tick(struct sampler *s, unsigned missed)
 {
-	struct event e = { .type = EVENT_TICK, .u.tick.missed = missed };
+	struct event e = { .type = EVENT_TICK, .t_ns = now_ns(s), .u.tick.missed = missed };
 
-	read_figures(s, GW_TIER_FAST | GW_TIER_SLOW);
-	e.t_ns = now_ns(s);
 	for (unsigned i = 0; i < FIGURES; i++)
 		e.u.tick.figure[i] = figure(&s->r, event_quantity[i]);
 	s->ticks++;
@@ -298,7 +298,7 @@ static void poll_power(struct sampler *s)
 	uint64_t before = now_ns(s), after;
 	double w;
 
-	read_figures(s, GW_TIER_FAST);
+	read_figures(s, GW_TIER_FAST | GW_TIER_SLOW);
 	after = now_ns(s);
 	w = figure(&s->r, s->quantity);
 	if (!isnan(w))
@@ -348,6 +348,12 @@ static void read_limits(struct sampler *s)
 
 /* ---- who ---- */
 
+static int64_t own_pid(const struct sampler *s)
+{
+	return __atomic_load_n(&s->opt.own_pid,
+			       __ATOMIC_RELAXED); /* meter_own() may be at it */
+}
+
 static double use_of(const struct process_use *u, int n, int64_t pid)
 {
 	for (int i = 0; i < n; i++)
@@ -356,21 +362,37 @@ static double use_of(const struct process_use *u, int n, int64_t pid)
 	return NAN;
 }
 
+/* Utilisation of each, where there are several: asking costs 2 ms.  The driver renews it a few
+ * times a second; what it said lately stands until then. */
+static void read_use(struct sampler *s)
+{
+	struct process_use use[SAMPLER_USES];
+	uint64_t now = now_ns(s);
+	int n = s->usage.count > 1 ? tap_process_use(&s->tap, s->use_us, use, SAMPLER_USES) : 0;
+
+	if (n <= 0) {
+		if (now - s->uses_ns > USE_LASTS_NS)
+			s->uses = 0;
+		return;
+	}
+	memcpy(s->use, use, (size_t)n * sizeof(use[0]));
+	s->uses = n;
+	s->uses_ns = now;
+	for (int i = 0; i < n; i++)
+		if (use[i].wall_us > s->use_us)
+			s->use_us = use[i].wall_us;
+}
+
 static void read_processes(struct sampler *s)
 {
-	struct process_use use[64];
 	struct event e = { .type = EVENT_PROCESS };
-	int error, n = 0;
+	int error;
 	enum gw_absence why = tap_processes(&s->tap, &s->usage, &error);
 
 	s->calls++;
+	s->who_ns = now_ns(s) + WHO_NS;
+	read_use(s);
 	e.t_ns = now_ns(s);
-	if (s->usage.count > 1) { /* asking costs 2 ms */
-		n = tap_process_use(&s->tap, s->use_us, use, 64);
-		for (int i = 0; i < n; i++)
-			if (use[i].wall_us > s->use_us)
-				s->use_us = use[i].wall_us;
-	}
 	for (unsigned i = 0; i < s->usage.count; i++) {
 		const struct usage *u = &s->usage.p[i];
 
@@ -378,8 +400,8 @@ static void read_processes(struct sampler *s)
 		e.u.process.pid = u->pid;
 		e.u.process.start_ticks = tap_start_ticks(&s->tap, u->pid);
 		e.u.process.memory_bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
-		e.u.process.sm_ratio = n > 0 ? use_of(use, n, u->pid) : NAN;
-		e.u.process.own = tap_in_tree(&s->tap, u->pid, s->opt.own_pid);
+		e.u.process.sm_ratio = use_of(s->use, s->uses, u->pid);
+		e.u.process.own = tap_in_tree(&s->tap, u->pid, own_pid(s));
 		if (*u->name)
 			memcpy(e.u.process.name, u->name, sizeof(e.u.process.name));
 		else
@@ -448,23 +470,30 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS
 				 ? s->opt.interval_ns
 				 : IDLE_NS;
-	bool ring = !s->polled && s->set.shape != SHAPE_NONE;
+	bool ring = !s->polled && s->set.shape != SHAPE_NONE, read = false;
 	unsigned missed;
 
+	/* A driver renews a value for whoever asks first after its period: figures read between two
+	 * polls would set the phase in place of the polls.  They are read together. */
+	if (s->polled)
+		every = (every + s->poll_ns - 1) / s->poll_ns * s->poll_ns;
 	if (!s->tick_ns) { /* the first time */
 		s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
 		next_anchor(s);
 	}
 	if (active && !s->active && s->tick_ns > now + every)
-		s->tick_ns = now;
+		s->tick_ns = s->polled ? s->poll_due_ns : now;
 	s->active = active;
-	if (s->tick_ns <= now) {
-		s->tick_ns = after(s->tick_ns, every, now, &missed);
-		tick(s, missed);
-	}
 	if (s->polled && s->poll_due_ns <= now) {
 		s->poll_due_ns = after(s->poll_due_ns, s->poll_ns, now, NULL);
 		poll_power(s);
+		read = true;
+	}
+	if (s->tick_ns <= now) {
+		s->tick_ns = after(s->tick_ns, every, now, &missed);
+		if (!read)
+			read_figures(s, GW_TIER_FAST | GW_TIER_SLOW);
+		emit_tick(s, missed);
 	}
 	if (ring && s->drain_ns <= now) {
 		s->drain_ns = now + drain_period(s);
@@ -476,7 +505,6 @@ uint64_t sampler_step(struct sampler *s, bool active)
 		read_limits(s);
 	}
 	if (active && s->opt.processes && s->who_ns <= now) {
-		s->who_ns = after(s->who_ns, WHO_NS, now, NULL);
 		read_processes(s);
 	}
 	now = s->tick_ns;

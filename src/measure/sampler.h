@@ -15,6 +15,7 @@
 
 #define SAMPLER_RING 256
 #define SAMPLER_TAIL 8
+#define SAMPLER_USES 64
 
 struct sampler_options {
 	uint64_t interval_ns, anchor_ns;
@@ -51,6 +52,9 @@ struct sampler {
 	bool offset_known;
 	uint64_t last_ns; /* of the newest sample, monotonic */
 	uint64_t use_us;  /* stamp of the newest process utilisation */
+	struct process_use use[SAMPLER_USES];
+	int uses;
+	uint64_t uses_ns; /* when they were told */
 	struct usage_list usage;
 	/* Its own cost. */
 	uint64_t ticks, missed, calls;

@@ -486,7 +486,237 @@ static void every_sensor_finds_its_rung(void **state)
 	}
 }
 
-int main(void)
+/* ---- C4: a load in step with a sensor that looks a quarter of the time ---- */
+
+static void a_load_in_step_with_the_sensor_is_seen_whole_and_told(void **state)
+{
+	double worst = 0, worst_single = 0;
+
+	(void)state;
+	printf("seed %llu\n", (unsigned long long)seed);
+	for (unsigned i = 0; i < 12; i++) {
+		char world[1024];
+		const struct gw_energy *r;
+		double truth;
+
+		snprintf(
+			world, sizeof(world),
+			"[[gpu]]\nprofile = \"a100\"\nnoise = 0\n[gpu.sensor]\nno_ring = true\n"
+			"no_counter = true\n[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\n"
+			"high = 380\nlow = 80\nperiod = 0.1\nduty = 0.5\nfrom = %.4f\n",
+			0.1 * uniform());
+		start(world);
+		run_for(2);
+		begin();
+		run_for(0.9 * 20); /* whole rounds of eight phases */
+		r = end(&truth);
+		print("in step", r, truth);
+		assert_string_equal(gw_rung_name(r->rung), "polled");
+		assert_true(r->codes >> GW_CODE_ALIAS_SUSPECTED & 1);
+		assert_true(r->relative.low <= truth && truth <= r->relative.high);
+		worst = fmax(worst, fabs(r->joules.best / truth - 1));
+		/* What polling in step would have said. */
+		for (unsigned k = 0; k < 8; k++) {
+			double w;
+
+			sim_step(100 * NS_PER_MS);
+			w = sim_value(sim_take(GW_TIER_FAST, 0), GW_Q_POWER);
+			worst_single = fmax(worst_single, fabs(w / (truth / 18) - 1));
+		}
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
+	}
+	printf("eight phases: worst %.2f %%; one phase: worst %.0f %%\n", 100 * worst,
+	       100 * worst_single);
+	assert_true(worst <= 0.01);
+	assert_true(worst_single > 0.3);
+}
+
+/* ---- C5: a counter that readings hurt ---- */
+
+static void a_counter_that_readings_hurt_is_found_and_spared(void **state)
+{
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .cache_dir = "" };
+	struct meter_config c = { .options = &o };
+	struct sensor sensor;
+	struct sensor_plan plan = { 0 };
+	char message[512];
+	const struct gw_energy *r;
+	double truth;
+
+	(void)state;
+	sim_text("[[gpu]]\nprofile = \"rtx4090\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = "
+		 "0.7\n");
+	sim_step(5 * NS_PER_S);
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	if (sensor_characterise(sim.ctx, 0, &plan, &sensor, message, sizeof(message)) != 0)
+		fail_msg("%s", message);
+	assert_true(sensor.counter_unsafe || sensor.counter_safe_s > 1);
+	c.sensor = &sensor;
+	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
+	gw_meter_poll(meter);
+	begin();
+	run_for(35);
+	r = end(&truth);
+	print("hurt", r, truth);
+	assert_true(fabs(r->joules.best / truth - 1) <= 0.02);
+}
+
+/* ---- C7: every call with every code, while it measures ---- */
+
+static void every_failing_call_costs_no_more_than_its_figures(void **state)
+{
+	static const char *const calls[] = {
+		"nvmlDeviceGetTotalEnergyConsumption",
+		"nvmlDeviceGetSamples",
+		"nvmlDeviceGetFieldValues",
+		"nvmlDeviceGetPowerUsage",
+		"nvmlDeviceGetTemperature",
+		"nvmlDeviceGetClockInfo",
+		"nvmlDeviceGetMemoryInfo_v2",
+		"nvmlDeviceGetUtilizationRates",
+		"nvmlDeviceGetComputeRunningProcesses_v3",
+		"nvmlDeviceGetProcessUtilization",
+		NULL,
+	};
+	static const int codes[] = { 1, 2, 3, 4, 6, 7, 9, 10, 13, 15, 16, 17, 19, 21, 24, 999 };
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
+				      .cache_dir = "" };
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+		for (unsigned k = 0; k < sizeof(codes) / sizeof(codes[0]); k++) {
+			const struct gw_energy *r;
+
+			sim_text(TWO_GPUS);
+			sim_step(5 * NS_PER_S);
+			sim_open();
+			assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+			gw_meter_poll(meter);
+			begin();
+			run_for(2);
+			sim_fault(calls[i], 0, codes[k]);
+			run_for(2);
+			assert_int_equal(gw_window_close(window, 0), 0);
+			gw_window_wait(window, 2 * NS_PER_S);
+			r = gw_window_energy(window, 0);
+			assert_false(r->joules.best == 0);
+			assert_false(r->joules.low < 0);
+			assert_true(isnan(r->joules.best) || r->joules.best > 300);
+			/* The other GPU does not notice, unless the driver went as a whole. */
+			r = gw_window_energy(window, 1);
+			if (codes[k] != 1 && codes[k] != 9)
+				assert_true(r->joules.best > 1500 && r->joules.best < 2100);
+			gw_meter_stop(meter);
+			sim_close();
+			meter = NULL;
+		}
+}
+
+/* ---- C12: whose joules ---- */
+
+static void shares_of_processes_close(void **state)
+{
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
+				      .cache_dir = "" };
+	const struct gw_energy *r;
+	const struct attribute *who;
+	double truth, sum, share[2] = { 0, 0 };
+
+	(void)state;
+	sim_text(ONE(
+		"noise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel = 500\n"
+		"[[gpu.process]]\nname = \"big\"\npid = 4100000\nmemory = \"1 GiB\"\nshare = "
+		"0.75\n"
+		"[[gpu.process]]\nname = \"small\"\npid = 4100001\nmemory = \"1 GiB\"\nshare = "
+		"0.25\n"
+		"[[gpu.process]]\nname = \"ghost\"\npid = 4100002\ntype = \"unlisted\"\n"
+		"sm_percent = 250\n"));
+	sim_step(5 * NS_PER_S);
+	sim_open();
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+	meter_baseline(meter, 0, 80, 120);
+	gw_meter_poll(meter);
+	begin();
+	run_for(12);
+	r = end(&truth);
+	who = window_processes(window, 0);
+	sum = who->idle_joules + who->unattributed_joules;
+	for (unsigned i = 0; i < who->count; i++) {
+		printf("%s %.1f J %s\n", who->row[i].name, who->row[i].joules,
+		       attribute_how_name(who->row[i].how));
+		sum += who->row[i].joules;
+		share[who->row[i].pid - 4100000] = who->row[i].joules;
+	}
+	printf("idle %.1f J, nobody's %.1f J\n", who->idle_joules, who->unattributed_joules);
+	assert_int_equal(who->count, 2);
+	assert_int_equal(who->row[0].how, ATTRIBUTE_MODELLED);
+	assert_true(fabs(sum / r->joules.best - 1) < 0.001);
+	assert_true(fabs(who->idle_joules / (80 * 12) - 1) < 0.01);
+	/* Half of 40 W each, the rest three to one. */
+	assert_true(fabs(share[0] / (12 * (20 + 0.75 * 380)) - 1) < 0.05);
+	assert_true(fabs(share[1] / (12 * (20 + 0.25 * 380)) - 1) < 0.1);
+	assert_true(r->codes >> GW_CODE_FOREIGN_PROCESS & 1);
+}
+
+/* ---- threads ---- */
+
+/* Real time, two GPUs, windows opened and closed by four threads at once. */
+static void *windows_of_a_thread(void *arg)
+{
+	for (unsigned i = 0; i < 20; i++) {
+		struct gw_window *w;
+
+		if (gw_window_open(meter, "thread", 0, &w) != 0)
+			return arg;
+		usleep(3000);
+		gw_window_energy(w, i % 2);
+		gw_window_close(w, 0);
+		gw_window_wait(w, 2 * NS_PER_S);
+		if (!(gw_window_energy(w, 1)->joules.best > 0))
+			return arg;
+		gw_window_free(w);
+	}
+	return NULL;
+}
+
+static void threads_share_a_meter(void **state)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "nvml",
+				.nvml_library = sim_path };
+	struct gw_meter_options mo = { .size = sizeof(mo),
+				       .interval_ns = 5 * NS_PER_MS,
+				       .flags = GW_METER_PROCESSES,
+				       .cache_dir = "" };
+	char error[256];
+	pthread_t t[4];
+	void *failed;
+
+	(void)state;
+	assert_int_equal(sim_load_text("test", TWO_GPUS, error, sizeof(error)), 0);
+	assert_int_equal(gw_open(&o, &sim.ctx), 0);
+	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
+	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
+	for (unsigned i = 0; i < 4; i++)
+		assert_int_equal(pthread_create(&t[i], NULL, windows_of_a_thread, meter), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		gw_snapshot_take(sim.snap, GW_TIERS_COMMON);
+		usleep(2000);
+	}
+	for (unsigned i = 0; i < 4; i++) {
+		pthread_join(t[i], &failed);
+		assert_null(failed);
+	}
+}
+
+int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_teardown(f, stop)
 	const struct CMUnitTest tests[] = {
@@ -501,7 +731,14 @@ int main(void)
 		T(a_lost_gpu_keeps_what_was_measured),
 		T(nothing_measured_is_no_zero),
 		T(every_sensor_finds_its_rung),
+		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
+		T(a_counter_that_readings_hurt_is_found_and_spared),
+		T(every_failing_call_costs_no_more_than_its_figures),
+		T(shares_of_processes_close),
+		T(threads_share_a_meter),
 	};
 
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, sim_setup, NULL);
 }
