@@ -5,13 +5,15 @@
 
 #include <gpuward.h>
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 int chart_init(struct chart *c, size_t most)
 {
 	*c = (struct chart){ .lines = calloc(most + 1, sizeof(*c->lines)),
-			     .names = calloc(most + 1, sizeof(*c->names)) };
+			     .names = calloc(most + 1, sizeof(*c->names)),
+			     .limit_w = NAN };
 	if (c->lines && c->names)
 		return 0;
 	chart_done(c);
@@ -78,8 +80,10 @@ void chart_add_power(struct chart *c, const struct result *file, const struct re
 				       .strip = s->throttle,
 				       .strip_n = s->throttle ? s->tick_n : 0 };
 
-		if (s->power_n)
-			add(c, &l, file, run, &run->devices[i], names);
+		if (s->power_n == 0)
+			continue;
+		c->limit_w = c->n == 0 ? run->devices[i].power_limit_w : NAN;
+		add(c, &l, file, run, &run->devices[i], names);
 	}
 }
 

@@ -11,6 +11,7 @@ struct chart {
 	struct plot_line *lines;
 	char (*names)[CHART_NAME];
 	size_t n;
+	double limit_w; /* power limit of the one line; NAN for several, or where unknown */
 };
 
 /* How lines are told apart: by their GPU alone (one run), or by label too. */

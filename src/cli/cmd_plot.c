@@ -43,14 +43,13 @@ static int draw(const struct cli *c, const struct chart *chart, const struct res
 {
 	char title[256], description[256];
 	bool single = chart->n == 1;
-	const struct result_run *run = r->v[0].nruns ? &r->v[0].runs[0] : NULL;
 	struct plot_time p = { .quantity = "Power",
 			       .unit = "W",
 			       .lines = chart->lines,
 			       .nlines = chart->n,
 			       .from = NAN,
 			       .to = NAN,
-			       .limit = single && run ? run->devices[0].power_limit_w : NAN,
+			       .limit = chart->limit_w,
 			       .zero = true,
 			       .strips = true,
 			       .file = true,

@@ -484,6 +484,11 @@ static bool one_window(const struct plot_time *p)
 	return p->nlines > 0;
 }
 
+static double title_width(const struct plot_time *p)
+{
+	return CHAR * (double)(utf8_columns(p->quantity) + utf8_columns(p->unit) + 2);
+}
+
 /* One window is shaded; of several the common begin and each end is marked. */
 static void draw_windows(struct buf *out, const struct plot_time *p, const struct axis *x,
 			 const struct axis *y)
@@ -501,7 +506,7 @@ static void draw_windows(struct buf *out, const struct plot_time *p, const struc
 			 "height=\"%.1f\"/>",
 			 begin, top, fmax(1, end - begin), bottom - top);
 	segment(out, "edge", begin, top, begin, bottom);
-	text_at(out, fmax(begin + 5, 70), top - 6, "start", "q", words);
+	text_at(out, fmax(begin + 5, title_width(p) + 14), top - 6, "start", "q", words);
 	for (size_t i = 0; i < (one ? 1 : p->nlines); i++) {
 		end = place(x, p->lines[i].seconds);
 		if (isfinite(end))
