@@ -1,3 +1,6 @@
+/* jansson has functions of the names of base/json.h (json_object, json_string, ...).  Ours are
+ * hidden symbols, so each side calls its own; this file includes jansson's header alone, and the
+ * two must not be linked statically into one program. */
 #include "result.h"
 
 #include <errno.h>

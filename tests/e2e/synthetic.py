@@ -8,12 +8,26 @@ import json
 import math
 import random
 
+import pytest
+
+from support import gpuward
+
 UUID = "GPU-11111111-2222-3333-4444-555555555555"
 CODES = {
     "throttle-power": ("suspect", "the power limit slowed the clocks"),
     "child-failed": ("invalid", "the program ended with an error"),
     "short": ("suspect", "less than 10 s or fewer than 10 independent samples"),
 }
+
+
+def reader():
+    """Can the program read results?  A build without jansson cannot, and says so."""
+    done = gpuward("compare", "/dev/null")
+    assert done.returncode == 1
+    return "without a JSON reader" not in done.stderr
+
+
+needs_reader = pytest.mark.skipif(not reader(), reason="built without jansson")
 
 
 def band(best, u):

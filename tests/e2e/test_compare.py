@@ -8,7 +8,9 @@ import random
 import pytest
 
 from support import FAILED, OK, USAGE, check, environment, gpuward
-from synthetic import UUID, result, save
+from synthetic import UUID, needs_reader, result, save
+
+pytestmark = needs_reader
 
 WIDE = environment(COLUMNS=300)
 

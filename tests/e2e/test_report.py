@@ -7,7 +7,9 @@ from html.parser import HTMLParser
 import pytest
 
 from support import FAILED, OK, PROGRAM, USAGE, environment, gpuward
-from synthetic import result, save
+from synthetic import needs_reader, result, save
+
+pytestmark = needs_reader
 
 VOID = {"meta"}
 SVG = "{http://www.w3.org/2000/svg}"
