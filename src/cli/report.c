@@ -132,15 +132,16 @@ static void note(void *ctx, const char *sentence)
 
 static void comparison_table(struct buf *out, const struct comparison *c)
 {
-	buf_adds(out,
-		 "<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
-		 "aria-label=\"Comparison\"><table><caption>Means, below them 95 % intervals");
+	/* No caption: it would be as wide as the table and be cut where that is scrolled. */
+	buf_adds(out, "<p id=\"means\" class=\"quiet\">Means, below them 95 % intervals");
 	if (c->nrows > 1) {
 		buf_adds(out, " and changes against “");
 		markup_text(out, c->rows[0].label);
 		buf_adds(out, "”");
 	}
-	buf_adds(out, "</caption>\n<thead><tr><th scope=\"col\">Label</th><th scope=\"col\" "
+	buf_adds(out, ".</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "
+		      "aria-label=\"Comparison\"><table aria-describedby=\"means\">\n"
+		      "<thead><tr><th scope=\"col\">Label</th><th scope=\"col\" "
 		      "class=\"n\">Runs</th><th scope=\"col\">Validity</th>");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (comparison_has(c, m))

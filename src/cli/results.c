@@ -2,6 +2,8 @@
 
 #include "comparison.h"
 
+#include "base/utf8.h"
+
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -18,6 +20,15 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
+/* Sentences may quote what files hold, which must not speak to the terminal. */
+static void complain(const char *sentence)
+{
+	char clean[4096];
+
+	utf8_clean(clean, sizeof(clean), sentence);
+	cli_error("%s", clean);
+}
+
 static int refuse_mixture(const struct results *r)
 {
 	struct buf b;
@@ -25,8 +36,9 @@ static int refuse_mixture(const struct results *r)
 
 	buf_init(&b, 1u << 16);
 	if (comparison_mixes_gpus(r->v, r->n, &b)) {
-		cli_error("%s: results of different GPUs are compared only with --across-gpus",
-			  b.p);
+		buf_adds(&b,
+			 ": results of different GPUs are compared only with --across-gpus");
+		complain(b.p);
 		code = EXIT_USAGE;
 	}
 	buf_done(&b);
@@ -56,7 +68,7 @@ int results_load(struct results *r, const struct cli *c, bool across)
 		if (result_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {
 			r->n++;
 		} else {
-			cli_error("%s", error);
+			complain(error);
 			code = EXIT_FAILED;
 		}
 	}

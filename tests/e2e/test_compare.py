@@ -240,6 +240,10 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
 def test_a_label_cannot_speak_to_the_terminal(tmp_path):
     path = save(tmp_path, "a.json", result("\x1b[31mred\x07", codes=("short",)))
     assert "\x1b" not in compare(path).stdout and "\x07" not in compare(path).stdout
+    other = save(tmp_path, "b.json", result("b", name="\x1b[31mred"))
+    assert "\x1b" not in compare(path, other, code=USAGE).stderr
+    raw = nothing(tmp_path, "raw.json", "\x1b[31m")
+    assert "\x1b" not in compare(raw, code=FAILED).stderr
 
 
 def test_the_same_file_twice_is_no_second_trial(tmp_path):
