@@ -1,5 +1,7 @@
 #include "comparison.h"
 
+#include "measure/distribution.h"
+
 #include <gpuward.h>
 
 #include <math.h>

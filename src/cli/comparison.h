@@ -7,10 +7,10 @@
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
-#include "relative.h"
 #include "result.h"
 
 #include "base/buf.h"
+#include "measure/compare.h"
 
 enum comparison_metric {
 	METRIC_TIME,   /* s per iteration, or of a whole run                 */
