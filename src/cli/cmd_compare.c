@@ -98,7 +98,7 @@ static const struct table_column columns[] = {
 	{ "CHANGE", 8, true, false },
 	{ "ENERGY", 0, true, false },
 	{ "95 %", 6, true, false },
-	{ "CHANGE", 0, true, false },
+	{ "CHANGE", 1, true, false },
 	{ "PER TOKEN", 3, true, false },
 	{ "95 %", 11, true, false },
 	{ "CHANGE", 3, true, false },

@@ -43,12 +43,12 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 
 static double iterations(const struct comparison_run *r)
 {
-	return r->file->iterations > 0 ? r->file->iterations : NAN;
+	return r->run->iterations > 0 ? r->run->iterations : NAN;
 }
 
 static bool has_iterations(const struct comparison_run *r)
 {
-	return r->file->iterations > 0 || r->run->latency_s > 0;
+	return r->run->iterations > 0 || r->run->latency_s > 0;
 }
 
 static double time_of(const struct comparison_run *r, bool per_iteration)
@@ -82,7 +82,7 @@ static double value_of(const struct comparison_run *r, enum comparison_metric m,
 					     iterations(r))
 				     : run->energy_j.best;
 	case METRIC_TOKEN:
-		return share(&run->energy_per_token_j, run->energy_j.best, r->file->tokens);
+		return share(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);
 	default: return r->file->model_size_bytes;
 	}
 }
@@ -185,6 +185,10 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 	bool sensed = m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
 
 	true_reach = sensed ? reach(s, lasting2(s) * s->mean * s->mean) : fair;
+	/* With few runs the larger part has the more degrees of freedom, and Student's factor falls
+	 * faster than the sum grows: what is known less well must not look better known. */
+	if (true_reach < fair)
+		true_reach = fair;
 	*f = (struct comparison_figure){ .n = s->n,
 					 .mean = s->mean,
 					 .low = fmax(0, s->mean - true_reach),
@@ -543,8 +547,7 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 		count++;
 	}
 	note_begin(n);
-	buf_addf(&n->b, "%s: %s%s%s", row->label, code->level ? code->level : "",
-		 code->level ? ": " : "", code->code);
+	buf_addf(&n->b, "%s: %s: %s", row->label, result_level(code), code->code);
 	if (row->nruns > 1)
 		buf_addf(&n->b, " in %zu of %zu runs", count, row->nruns);
 	if (code->sentence)

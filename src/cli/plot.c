@@ -361,6 +361,12 @@ static void value_range(const struct plot_time *p, struct axis *y)
 			y->to = isnan(y->to) || v > y->to ? v : y->to;
 		}
 	}
+	if (y->to - y->from < p->least_span) {
+		double middle = (y->from + y->to) / 2;
+
+		y->from = middle - p->least_span / 2;
+		y->to = middle + p->least_span / 2;
+	}
 	if (isfinite(p->limit) && p->limit > y->to && p->limit < 1.3 * y->to)
 		y->to = p->limit;
 }

@@ -31,11 +31,12 @@ struct plot_time {
 	const char *quantity, *unit;     /* "Power", "W"                        */
 	const struct plot_line *lines;
 	size_t nlines;
-	double from, to; /* seconds; both NAN: what the lines take          */
-	double limit;    /* a level to draw where it is near; NAN: none     */
-	bool zero;       /* the scale begins at 0                           */
-	bool strips;     /* show what held the clocks back                  */
-	bool file;       /* not part of a page: brings its own style        */
+	double from, to;   /* seconds; both NAN: what the lines take          */
+	double limit;      /* a level to draw where it is near; NAN: none     */
+	bool zero;         /* the scale begins at 0                           */
+	double least_span; /* the scale covers at least this: a degree is no mountain */
+	bool strips;       /* show what held the clocks back                  */
+	bool file;         /* not part of a page: brings its own style        */
 	unsigned width, height;
 };
 void plot_time(struct buf *out, const struct plot_time *p);

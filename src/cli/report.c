@@ -176,7 +176,7 @@ static double run_energy(const struct comparison *c, const struct comparison_run
 
 	if (!c->per_iteration)
 		return r->run->energy_j.best;
-	return isnan(stated->best) ? r->run->energy_j.best / r->file->iterations : stated->best;
+	return isnan(stated->best) ? r->run->energy_j.best / r->run->iterations : stated->best;
 }
 
 static void dots_fill(const struct comparison *c, struct dots *d,

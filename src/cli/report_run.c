@@ -274,6 +274,7 @@ static void draw_power(struct buf *out, const struct result *file, const struct 
 	p.quantity = "Temperature";
 	p.unit = "°C";
 	p.zero = p.strips = false;
+	p.least_span = 10;
 	p.limit = NAN;
 	snprintf(title, sizeof(title), "Temperature over time, %s", file->label);
 	if (heat->n)
@@ -335,7 +336,7 @@ static void run_codes(struct buf *out, const struct result_run *run)
 		buf_adds(out, "<li><strong>");
 		add_word(out, c->code);
 		buf_adds(out, "</strong> (");
-		add_word(out, c->level);
+		markup_text(out, result_level(c));
 		if (!isnan(c->device))
 			buf_addf(out, ", GPU %.0f", c->device);
 		buf_adds(out, "): ");
@@ -400,6 +401,8 @@ static void run_windows(struct buf *out, const struct result_run *run)
 
 		buf_adds(out, "<tr><th scope=\"row\">");
 		add_word(out, w->label);
+		if (w->unfinished)
+			buf_adds(out, " (unfinished)");
 		buf_adds(out, "</th><td class=\"n\">");
 		add_number(out, w->begin_s, "s");
 		buf_adds(out, "</td><td class=\"n\">");

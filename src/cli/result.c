@@ -202,6 +202,8 @@ static const struct field run_fields[] = {
 	{ "energy_adjusted_was_floored", TRUTH, N(energy_adjusted_was_floored) },
 	{ "power_mean_watts", NUMBER, N(power_mean_w) },
 	{ "power_sd_watts", NUMBER, N(power_sd_w) },
+	{ "iterations", NUMBER, N(iterations) },
+	{ "tokens", NUMBER, N(tokens) },
 	{ "latency_seconds", NUMBER, N(latency_s) },
 	{ "latency_p50_seconds", NUMBER, N(latency_p50_s) },
 	{ "latency_p95_seconds", NUMBER, N(latency_p95_s) },
@@ -490,6 +492,7 @@ static void read_window(struct reader *rd, const json_t *o, void *target)
 	w->label = text(rd, o, "label");
 	w->begin_s = number(rd, o, "begin_seconds");
 	w->seconds = number(rd, o, "seconds");
+	w->unfinished = truth(rd, o, "unfinished");
 	for (size_t i = 0; i < json_array_size(devices); i++)
 		sum += band(rd, json_array_get(devices, i), "energy_joules").best;
 	w->energy_best_j = sum;
@@ -501,6 +504,10 @@ static void read_run(struct reader *rd, const json_t *o, void *target)
 	const json_t *host = object(rd, o, "host");
 
 	fill(rd, o, run_fields, run);
+	if (isnan(run->iterations))
+		run->iterations = rd->r->iterations;
+	if (isnan(run->tokens))
+		run->tokens = rd->r->tokens;
 	run->host_j = number(rd, host, "joules");
 	run->host_absence = text(rd, host, "absence");
 	run->codes = read_all(rd, o, "codes", sizeof(*run->codes), read_code, &run->ncodes);
@@ -632,6 +639,11 @@ void result_free(struct result *r)
 	json_decref(r->memory->document);
 	free(r->memory);
 	r->memory = NULL;
+}
+
+const char *result_level(const struct result_code *code)
+{
+	return !code->level || strcmp(code->level, "valid") == 0 ? "note" : code->level;
 }
 
 bool result_usable(const struct result_run *run)

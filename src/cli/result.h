@@ -33,7 +33,7 @@ struct result_facts {
 };
 
 /* Power and what was read at each tick, in seconds since the window began; a value may be NAN.
- * ticks.throttle[i] is NULL or the causes, joined by blanks. */
+ * ticks.throttle[i] is NULL or the causes, joined by commas. */
 struct result_series {
 	const double *power_t, *power_w;
 	size_t power_n;
@@ -66,6 +66,7 @@ struct result_device {
 struct result_window {
 	const char *label;
 	double begin_s, seconds;
+	bool unfinished;      /* its end was never marked */
 	double energy_best_j; /* sum over the devices; NAN where one is not known */
 };
 
@@ -76,6 +77,7 @@ struct result_run {
 	double energy_adjusted_j;
 	bool energy_adjusted_was_floored;
 	double power_mean_w, power_sd_w;
+	double iterations, tokens; /* its own count, else that of the result */
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct result_band energy_per_iteration_j, energy_per_token_j;
 	double host_j;
@@ -103,6 +105,9 @@ struct result {
  * with result_free(); after -1 there is nothing to free. */
 int result_load(struct result *ret, const char *path, char *error, size_t size);
 void result_free(struct result *r);
+
+/* What the code means for its run: "suspect", "invalid", or "note" where it means nothing. */
+const char *result_level(const struct result_code *code);
 
 /* May the run enter statistics?  (It is not "invalid".) */
 bool result_usable(const struct result_run *run);

@@ -125,6 +125,7 @@ def run(trial, power, seconds, iterations, tokens, codes, u, devices):
     energy = sum(d["energy_joules"]["best"] for d in devices)
     failed = "child-failed" in codes
     return {
+        "iterations": iterations, "tokens": tokens,
         "trial": trial, "begin_time": "2026-01-31T12:00:00.123Z", "seconds": seconds,
         "exit_status": 1 if failed else 0, "exit_signal": None, "validity": worst(codes),
         "codes": [
@@ -146,7 +147,7 @@ def run(trial, power, seconds, iterations, tokens, codes, u, devices):
         "devices": devices,
         "host": {"joules": None, "absence": "not_present", "remedy": None, "domains": []},
         "windows": [
-            {"label": "prefill", "begin_seconds": 1.0, "seconds": 0.5, "devices": [
+            {"label": "prefill", "begin_seconds": 1.0, "seconds": 0.5, "unfinished": False, "devices": [
                 {"index": 0, "energy_joules": band(power * 0.5, 0.03),
                  "energy_relative_joules": band(power * 0.5, 0.01), "meter": "samples",
                  "verdict": "agree", "validity": "valid", "codes": []}]},

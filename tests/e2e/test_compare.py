@@ -110,6 +110,27 @@ def test_the_gain_is_in_the_energy_but_not_in_its_change(tmp_path):
     assert change["high"] - change["low"] < 0.007
 
 
+def test_the_true_value_is_never_known_better_than_a_comparison(tmp_path):
+    for spread in (0.0, 0.001, 0.02, 0.3):
+        doc = result("a", trials=2, spread=spread, seed=4)
+        figure = rows(save(tmp_path, "a.json", doc))[0]["a"]["energy_per_iteration_joules"]
+        assert figure["value"]["high"] >= figure["comparable"]["high"] - 1e-12
+
+
+def test_a_run_may_count_its_own_iterations(tmp_path):
+    doc = result("a", iterations=None, trials=2)
+    for run, n in zip(doc["runs"], (10, 20)):
+        run["iterations"] = n
+    got, _ = rows(save(tmp_path, "a.json", doc))
+    assert got["a"]["latency_seconds"]["value"]["best"] == pytest.approx((1.25 + 0.625) / 2)
+
+
+def test_a_remark_is_no_doubt(tmp_path):
+    doc = result("a", codes=("short",))
+    doc["runs"][0]["codes"][0]["level"] = "valid"
+    assert "a: note: short" in compare(save(tmp_path, "a.json", doc)).stdout
+
+
 def test_rows_come_in_order_of_first_sight_and_files_of_a_label_are_trials(tmp_path):
     paths = [
         save(tmp_path, "1.json", result("zebra", trials=2, spread=0.01)),
@@ -229,9 +250,8 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
     for columns in (40, 60, 80, 120):
         out = compare(*paths, env=environment(COLUMNS=columns)).stdout
         assert "\x1b" not in out
-        assert "ENERGY" in out and "CHANGE" in out
-        if columns >= 60:
-            assert max(len(l) for l in out.splitlines()) <= columns
+        assert "ENERGY" in out and ("CHANGE" in out or columns < 60)
+        assert max(len(l) for l in out.splitlines()) <= columns
     coloured = compare(*paths, "--color=always", env=WIDE).stdout
     assert "\x1b[" in coloured
     assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
