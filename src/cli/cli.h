@@ -45,8 +45,8 @@ struct command {
 
 extern const struct option cli_common_options[];
 extern const struct command *const cli_commands[]; /* all of them, ending with NULL */
-extern const struct command command_list, command_snapshot, command_env, command_doctor;
-extern const struct command command_characterise, command_completion;
+extern const struct command command_list, command_snapshot, command_env, command_doctor,
+	command_characterise, command_compare, command_report, command_plot, command_completion;
 
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

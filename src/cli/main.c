@@ -11,8 +11,11 @@
 #include <unistd.h>
 
 const struct command *const cli_commands[] = {
-	&command_list,         &command_snapshot,   &command_env, &command_doctor,
-	&command_characterise, &command_completion, NULL,
+	&command_list,         &command_snapshot,
+	&command_env,          &command_doctor,
+	&command_characterise, &command_compare,
+	&command_report,       &command_plot,
+	&command_completion,   NULL,
 };
 #define COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]) - 1)
 

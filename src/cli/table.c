@@ -160,21 +160,33 @@ static void cut_text(char *out, size_t size, const char *text, size_t columns)
 	snprintf(out, size, "%.*s%s", (int)used, text, mark);
 }
 
-static void print_cell(const char *text, enum term_style style, const struct table_column *col,
-		       size_t width, bool last)
+static void pad(struct buf *out, size_t columns)
 {
+	buf_addf(out, "%*s", (int)columns, "");
+}
+
+struct pen {
+	struct buf *out;
+	bool colour;
+};
+
+static void add_cell(const struct pen *pen, const char *text, enum term_style style,
+		     const struct table_column *col, size_t width, bool last)
+{
+	bool styled = pen->colour && style != TERM_PLAIN;
 	char shown[TABLE_CELL + 8];
-	size_t pad;
+	size_t rest;
 
 	cut_text(shown, sizeof(shown), text, width);
-	pad = width - utf8_columns(shown);
+	rest = width - utf8_columns(shown);
 	if (col->right)
-		printf("%*s", (int)pad, "");
-	printf("%s%s%s", term_on(style), shown, style == TERM_PLAIN ? "" : term_off());
+		pad(pen->out, rest);
+	buf_addf(pen->out, "%s%s%s", styled ? term_on(style) : "", shown,
+		 styled ? term_off() : "");
 	if (!col->right && !last)
-		printf("%*s", (int)pad, "");
+		pad(pen->out, rest);
 	if (!last)
-		printf("%*s", GAP, "");
+		pad(pen->out, GAP);
 }
 
 static unsigned last_shown(const struct table *t, const struct layout *l)
@@ -187,32 +199,43 @@ static unsigned last_shown(const struct table *t, const struct layout *l)
 	return last;
 }
 
-void table_print(const struct table *t, unsigned width)
+void table_format(const struct table *t, unsigned width, bool colour, struct buf *out)
 {
+	const struct pen pen = { out, colour };
 	struct layout l;
 	unsigned last;
 
-	if (t->error) {
-		fputs("gpuward: out of memory for a table\n", stderr);
-		return;
-	}
 	measure(t, &l);
 	fit(t, &l, width);
 	last = last_shown(t, &l);
 	for (unsigned c = 0; c < t->ncolumns; c++)
 		if (l.shown[c])
-			print_cell(t->columns[c].title, TERM_BOLD, &t->columns[c], l.width[c],
-				   c == last);
-	putchar('\n');
+			add_cell(&pen, t->columns[c].title, TERM_BOLD, &t->columns[c],
+				 l.width[c], c == last);
+	buf_addc(out, '\n');
 	for (unsigned r = 0; r < t->rows; r++) {
 		for (unsigned c = 0; c < t->ncolumns; c++) {
 			const struct table_cell *cell = at(t, r, c);
 
 			if (l.shown[c])
-				print_cell(cell->set ? cell->text : "-",
-					   cell->set ? cell->style : TERM_DIM, &t->columns[c],
-					   l.width[c], c == last);
+				add_cell(&pen, cell->set ? cell->text : "-",
+					 cell->set ? cell->style : TERM_DIM, &t->columns[c],
+					 l.width[c], c == last);
 		}
-		putchar('\n');
+		buf_addc(out, '\n');
 	}
+}
+
+void table_print(const struct table *t, unsigned width)
+{
+	struct buf out;
+
+	buf_init(&out, 64u << 20);
+	if (!t->error)
+		table_format(t, width, true, &out);
+	if (t->error || out.err)
+		fputs("gpuward: out of memory for a table\n", stderr);
+	else
+		fwrite(out.p, 1, out.len, stdout);
+	buf_done(&out);
 }

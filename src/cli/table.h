@@ -8,6 +8,8 @@
 
 #include "term.h"
 
+#include "base/buf.h"
+
 #include <stddef.h>
 
 struct table_column {
@@ -35,7 +37,11 @@ void table_row(struct table *t);
 void table_set(struct table *t, unsigned column, enum term_style style, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Prints with a heading.  Columns in which every cell is empty are left out. */
+/* Writes it with a heading onto out, in colour or not.  Columns in which every cell is empty are
+ * left out. */
+void table_format(const struct table *t, unsigned width, bool colour, struct buf *out);
+
+/* The same to standard output, in colour where term.h has it. */
 void table_print(const struct table *t, unsigned width);
 
 #endif

@@ -1,0 +1,548 @@
+/* compare: results side by side, as a table for people or for programs. */
+#include "cli.h"
+#include "comparison.h"
+#include "output.h"
+#include "results.h"
+#include "table.h"
+
+#include "base/clock.h"
+#include "base/number.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+struct given {
+	const char *format, *output;
+	struct option_list metric;
+	bool across_gpus;
+};
+
+static const struct given *given(const struct cli *c)
+{
+	return c->own;
+}
+
+struct view {
+	const struct comparison *c;
+	bool shown[METRICS];
+	struct comparison_scale scale[METRICS];
+};
+
+#define CELL 160
+
+/* ---- cells, for text and Markdown ---- */
+
+static const char *unit_text(const char *unit)
+{
+	if (term_utf8() || strncmp(unit, "µ", 2) != 0)
+		return unit;
+	return unit[2] == 's' ? "us" : "uJ";
+}
+
+static void cell_value(const struct view *v, const struct comparison_row *row,
+		       enum comparison_metric m, char out[static CELL])
+{
+	const struct comparison_figure *f = &row->figure[m];
+	const struct comparison_scale *s = &v->scale[m];
+	const char *unit = unit_text(s->unit);
+	char bytes[16];
+
+	*out = '\0';
+	if (isnan(f->mean))
+		return;
+	if (m == METRIC_SIZE) {
+		cli_bytes(bytes, f->mean);
+		snprintf(out, CELL, "%s", bytes);
+	} else if (m == METRIC_POWER && !isnan(row->power_sd_w)) {
+		snprintf(out, CELL, "%.*f %s %.*f %s", s->decimals, f->mean * s->factor,
+			 term_utf8() ? "±" : "+-", s->decimals, row->power_sd_w * s->factor,
+			 unit);
+	} else {
+		snprintf(out, CELL, "%.*f %s", s->decimals, f->mean * s->factor, unit);
+	}
+}
+
+static void cell_interval(const struct view *v, const struct comparison_figure *f,
+			  enum comparison_metric m, char out[static CELL])
+{
+	const struct comparison_scale *s = &v->scale[m];
+
+	*out = '\0';
+	if (!isnan(f->low))
+		snprintf(out, CELL, "[%.*f, %.*f]", s->decimals, f->low * s->factor,
+			 s->decimals, f->high * s->factor);
+}
+
+static const char *row_state(const struct comparison_row *row)
+{
+	return row->validity ? row->validity : "no run";
+}
+
+/* ---- text ---- */
+
+enum { LABEL, N, STATE, FIRST_METRIC };
+
+/* Each metric has three columns: value, interval, change. */
+static const struct table_column columns[] = {
+	[LABEL] = { "LABEL", 0, false, true },
+	[N] = { "RUNS", 2, true, false },
+	[STATE] = { "VALIDITY", 0, false, false },
+	{ "LATENCY", 3, true, false },
+	{ "95 %", 12, true, false },
+	{ "CHANGE", 4, true, false },
+	{ "POWER", 5, true, false },
+	{ "95 %", 13, true, false },
+	{ "CHANGE", 8, true, false },
+	{ "ENERGY", 0, true, false },
+	{ "95 %", 6, true, false },
+	{ "CHANGE", 1, true, false },
+	{ "PER TOKEN", 3, true, false },
+	{ "95 %", 11, true, false },
+	{ "CHANGE", 3, true, false },
+	{ "SIZE", 7, true, false },
+	{ "", 14, true, false },
+	{ "CHANGE", 9, true, false },
+	{ NULL, 0, false, false },
+};
+
+static enum term_style change_style(const struct compare_change *c, enum comparison_metric m)
+{
+	if (m == METRIC_POWER || isnan(c->change_low)) /* less power is not in itself better */
+		return TERM_PLAIN;
+	return c->change_high < 0 ? TERM_GOOD : c->change_low > 0 ? TERM_BAD : TERM_DIM;
+}
+
+static void text_metric(struct table *t, const struct view *v, const struct comparison_row *row,
+			enum comparison_metric m)
+{
+	const struct comparison_figure *f = &row->figure[m];
+	unsigned column = FIRST_METRIC + 3 * m;
+	char cell[CELL];
+
+	cell_value(v, row, m, cell);
+	if (*cell)
+		table_set(t, column, TERM_PLAIN, "%s", cell);
+	cell_interval(v, f, m, cell);
+	if (*cell)
+		table_set(t, column + 1, TERM_PLAIN, "%s", cell);
+	comparison_change_text(&f->change, cell, sizeof(cell));
+	if (*cell)
+		table_set(t, column + 2, change_style(&f->change, m), "%s", cell);
+}
+
+static void text_row(struct table *t, const struct view *v, const struct comparison_row *row)
+{
+	bool valid = strcmp(row_state(row), "valid") == 0;
+	char label[CELL];
+
+	utf8_clean(label, sizeof(label), row->label);
+	table_row(t);
+	table_set(t, LABEL, TERM_PLAIN, "%s", label);
+	table_set(t, N, row->used ? TERM_PLAIN : TERM_BAD,
+		  row->used == row->nruns ? "%zu" : "%zu of %zu", row->used, row->nruns);
+	table_set(t, STATE,
+		  valid       ? TERM_GOOD
+		  : row->used ? TERM_WARN
+			      : TERM_BAD,
+		  "%s%s%s", valid ? "" : "! ", row_state(row),
+		  row->simulated ? ", simulated" : "");
+	for (unsigned m = 0; m < METRICS; m++)
+		if (v->shown[m])
+			text_metric(t, v, row, m);
+}
+
+struct text_out {
+	struct buf *out;
+	bool wrap; /* to the terminal */
+};
+
+static void text_note(void *ctx, const char *sentence)
+{
+	const struct text_out *o = ctx;
+	char clean[4096];
+
+	utf8_clean(clean, sizeof(clean), sentence);
+	if (o->wrap)
+		term_wrap("", 0, clean, term_width());
+	else
+		buf_addf(o->out, "%s\n", clean);
+}
+
+static bool any_simulated(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].simulated)
+			return true;
+	return false;
+}
+
+/* To a terminal directly, since notes are wrapped there; to a file by way of out. */
+static int write_text(const struct view *v, struct buf *out, bool file, bool quiet)
+{
+	int code = EXIT_OK;
+	struct text_out notes = { out, !file };
+	struct table t;
+
+	table_init(&t, columns);
+	for (size_t i = 0; i < v->c->nrows; i++)
+		text_row(&t, v, &v->c->rows[i]);
+	if (any_simulated(v->c))
+		buf_addf(out, "%s SIMULATED %s some figures are of simulated GPUs\n",
+			 file ? "" : term_on(TERM_MARK), file ? "" : term_off());
+	if (t.error)
+		out->err = t.error;
+	else
+		table_format(&t, file ? 500 : term_width(), !file, out);
+	table_done(&t);
+	if (!file) {
+		code = output_write(NULL, out);
+		buf_clear(out);
+	}
+	if (!quiet)
+		comparison_notes(v->c, text_note, &notes);
+	return code;
+}
+
+/* ---- Markdown ---- */
+
+/* Text that means itself in a cell of a Markdown table. */
+static void markdown_text(struct buf *out, const char *s)
+{
+	char clean[1024];
+
+	utf8_clean(clean, sizeof(clean), s);
+	for (const char *p = clean; *p; p++) {
+		if (strchr("\\`*_{}[]<>|#&~", *p))
+			buf_addc(out, '\\');
+		buf_addc(out, *p);
+	}
+}
+
+static void markdown_note(void *ctx, const char *sentence)
+{
+	struct buf *out = ctx;
+
+	buf_adds(out, "- ");
+	markdown_text(out, sentence);
+	buf_addc(out, '\n');
+}
+
+static void markdown_row(const struct view *v, const struct comparison_row *row,
+			 struct buf *out)
+{
+	char value[CELL], interval[CELL];
+
+	buf_adds(out, "| ");
+	markdown_text(out, row->label);
+	buf_addf(out, " | %zu | %s%s |", row->used, row_state(row),
+		 row->simulated ? ", simulated" : "");
+	for (unsigned m = 0; m < METRICS; m++) {
+		if (!v->shown[m])
+			continue;
+		cell_value(v, row, m, value);
+		cell_interval(v, &row->figure[m], m, interval);
+		buf_addf(out, " %s%s%s |", *value ? value : "-", *interval ? " " : "",
+			 interval);
+		comparison_change_text(&row->figure[m].change, value, sizeof(value));
+		buf_addf(out, " %s |", *value ? value : "-");
+	}
+	buf_addc(out, '\n');
+}
+
+static void write_markdown(const struct view *v, struct buf *out)
+{
+	buf_adds(out, "| Label | Runs | Validity |");
+	for (unsigned m = 0; m < METRICS; m++)
+		if (v->shown[m])
+			buf_addf(out, " %s | Change |", comparison_title(v->c, m));
+	buf_adds(out, "\n|:--|--:|:--|");
+	for (unsigned m = 0; m < METRICS; m++)
+		if (v->shown[m])
+			buf_adds(out, "--:|--:|");
+	buf_addc(out, '\n');
+	for (size_t i = 0; i < v->c->nrows; i++)
+		markdown_row(v, &v->c->rows[i], out);
+	buf_addc(out, '\n');
+	comparison_notes(v->c, markdown_note, out);
+}
+
+/* ---- CSV and JSON: whole numbers, one name a figure ---- */
+
+static const char *const keys[METRICS] = { "latency_seconds", "power_mean_watts",
+					   "energy_per_iteration_joules",
+					   "energy_per_token_joules", "model_size_bytes" };
+
+static const char *key_of(const struct comparison *c, unsigned m)
+{
+	if (!c->per_iteration && m == METRIC_TIME)
+		return "seconds";
+	if (!c->per_iteration && m == METRIC_ENERGY)
+		return "energy_joules";
+	return keys[m];
+}
+
+static void csv_text(struct buf *out, const char *s)
+{
+	buf_addc(out, '"');
+	for (; *s; s++)
+		buf_adds(out, *s == '"' ? "\"\"" : (char[]){ *s, '\0' });
+	buf_addc(out, '"');
+}
+
+static void csv_number(struct buf *out, double v)
+{
+	char text[NUMBER_SIZE] = "";
+
+	if (isfinite(v))
+		number_format(v, text);
+	buf_addf(out, ",%s", text);
+}
+
+static void csv_head(const struct view *v, struct buf *out)
+{
+	buf_adds(out, "label,runs_used,runs,validity,simulated");
+	for (unsigned m = 0; m < METRICS; m++) {
+		const char *k = key_of(v->c, m);
+
+		if (v->shown[m])
+			buf_addf(out,
+				 ",%s,%s_low,%s_high,%s_change_ratio,%s_change_low_ratio,"
+				 "%s_change_high_ratio%s",
+				 k, k, k, k, k, k, m == METRIC_POWER ? ",power_sd_watts" : "");
+	}
+	buf_adds(out, "\r\n");
+}
+
+static void write_csv(const struct view *v, struct buf *out)
+{
+	csv_head(v, out);
+	for (size_t i = 0; i < v->c->nrows; i++) {
+		const struct comparison_row *row = &v->c->rows[i];
+
+		csv_text(out, row->label);
+		buf_addf(out, ",%zu,%zu,", row->used, row->nruns);
+		csv_text(out, row_state(row));
+		buf_adds(out, row->simulated ? ",true" : ",false");
+		for (unsigned m = 0; m < METRICS; m++) {
+			const struct comparison_figure *f = &row->figure[m];
+
+			if (!v->shown[m])
+				continue;
+			csv_number(out, f->mean);
+			csv_number(out, f->low);
+			csv_number(out, f->high);
+			csv_number(out, f->change.change);
+			csv_number(out, f->change.change_low);
+			csv_number(out, f->change.change_high);
+			if (m == METRIC_POWER)
+				csv_number(out, row->power_sd_w);
+		}
+		buf_adds(out, "\r\n");
+	}
+}
+
+static void json_band(struct json *j, const char *key, double low, double best, double high)
+{
+	if (isnan(best)) {
+		json_null(j, key);
+		return;
+	}
+	json_object(j, key);
+	json_double(j, "low", low);
+	json_double(j, "best", best);
+	json_double(j, "high", high);
+	json_object_end(j);
+}
+
+static void json_figure(struct json *j, const struct comparison *c,
+			const struct comparison_row *row, enum comparison_metric m)
+{
+	static const char *const basis[] = { "trials", "budget", "none" };
+	const struct comparison_figure *f = &row->figure[m];
+
+	json_object(j, key_of(c, m));
+	json_uint(j, "runs", f->n);
+	json_band(j, "value", f->low, f->mean, f->high);
+	json_band(j, "comparable", f->fair_low, f->mean, f->fair_high);
+	if (m == METRIC_POWER)
+		json_double(j, "sd", row->power_sd_w);
+	json_band(j, "change_ratio", f->change.change_low, f->change.change,
+		  f->change.change_high);
+	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
+	json_object_end(j);
+}
+
+static void json_files(struct json *j, const struct comparison_row *row)
+{
+	json_array(j, "files");
+	for (size_t i = 0; i < row->nruns; i++)
+		if (i == 0 || row->runs[i].file != row->runs[i - 1].file)
+			json_string(j, NULL, row->runs[i].file->path);
+	json_array_end(j);
+}
+
+static void json_note(void *ctx, const char *sentence)
+{
+	json_string(ctx, NULL, sentence);
+}
+
+static void json_row(struct json *j, const struct view *v, const struct comparison_row *row)
+{
+	json_object(j, NULL);
+	json_string(j, "label", row->label);
+	json_files(j, row);
+	json_uint(j, "runs", row->nruns);
+	json_uint(j, "runs_used", row->used);
+	json_string(j, "validity", row->validity);
+	json_bool(j, "simulated", row->simulated);
+	json_bool(j, "other_gpu", row->other_gpu);
+	for (unsigned m = 0; m < METRICS; m++)
+		if (v->shown[m])
+			json_figure(j, v->c, row, m);
+	json_object_end(j);
+}
+
+static void write_json(const struct view *v, struct buf *out)
+{
+	char time[CLOCK_RFC3339_SIZE];
+	struct json j;
+
+	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
+	json_init(&j, out, true);
+	json_object(&j, NULL);
+	json_uint(&j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(&j, "kind", "comparison");
+	json_string(&j, "time_utc", time);
+	json_string(&j, "reference", v->c->rows[0].label);
+	json_array(&j, "rows");
+	for (size_t i = 0; i < v->c->nrows; i++)
+		json_row(&j, v, &v->c->rows[i]);
+	json_array_end(&j);
+	json_array(&j, "notes");
+	comparison_notes(v->c, json_note, &j);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+/* ---- the command ---- */
+
+static int choose(struct view *v, const struct option_list *metrics)
+{
+	for (unsigned m = 0; m < METRICS; m++) {
+		v->shown[m] = metrics->count == 0;
+		v->scale[m] = comparison_scale(v->c, m);
+	}
+	for (unsigned i = 0; i < metrics->count; i++) {
+		enum comparison_metric m = comparison_metric_find(metrics->item[i]);
+
+		if (m == METRICS) {
+			cli_error("--metric takes latency, power, energy, token or size, not "
+				  "'%s'",
+				  metrics->item[i]);
+			return EXIT_USAGE;
+		}
+		v->shown[m] = true;
+	}
+	for (unsigned m = 0; m < METRICS && metrics->count == 0; m++)
+		v->shown[m] = comparison_has(v->c, m) || m == METRIC_ENERGY;
+	return EXIT_OK;
+}
+
+static int judge(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].used)
+			return EXIT_OK;
+	cli_error("no run is left to compare: all are invalid or the results are empty");
+	return EXIT_FAILED;
+}
+
+static int print(const struct cli *c, const struct comparison *comparison)
+{
+	const struct given *g = given(c);
+	const char *format = c->json ? "json" : g->format ? g->format : "text";
+	bool file = g->output && strcmp(g->output, "-") != 0;
+	struct view v = { .c = comparison };
+	struct buf out;
+	int code = choose(&v, &g->metric);
+
+	if (code != EXIT_OK)
+		return code;
+	buf_init(&out, 64u << 20);
+	if (strcmp(format, "json") == 0)
+		write_json(&v, &out);
+	else if (strcmp(format, "csv") == 0)
+		write_csv(&v, &out);
+	else if (strcmp(format, "markdown") == 0)
+		write_markdown(&v, &out);
+	else
+		code = write_text(&v, &out, file, c->quiet);
+	if (code == EXIT_OK)
+		code = output_write(g->output, &out);
+	buf_done(&out);
+	return code ? code : judge(comparison);
+}
+
+static int run(struct cli *c)
+{
+	const struct given *g = given(c);
+	struct results results;
+	struct comparison comparison;
+	int code;
+
+	if (c->json && g->format && strcmp(g->format, "json") != 0) {
+		cli_error("--json and --format %s exclude each other: give one of them",
+			  g->format);
+		return EXIT_USAGE;
+	}
+	code = output_spares(g->output, c->argv, c->argc);
+	if (code != EXIT_OK)
+		return code;
+	code = results_load(&results, c, g->across_gpus);
+	if (code == EXIT_OK && comparison_init(&comparison, results.v, results.n) != 0) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		code = EXIT_FAILED;
+	} else if (code == EXIT_OK) {
+		code = print(c, &comparison);
+		comparison_done(&comparison);
+	}
+	results_done(&results);
+	return code;
+}
+
+static const char *const formats[] = { "text", "markdown", "csv", "json", NULL };
+
+static const struct option options[] = {
+	{ "format", 'f', OPTION_CHOICE, offsetof(struct given, format), "FORMAT",
+	  "text (default), markdown, csv or json", formats, NULL },
+	{ "metric", 'm', OPTION_LIST, offsetof(struct given, metric), "NAME",
+	  "only these: latency, power, energy, token, size; may repeat", NULL, NULL },
+	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
+	  "write there instead of standard output", NULL, NULL },
+	{ "across-gpus", 0, OPTION_FLAG, offsetof(struct given, across_gpus), NULL,
+	  "compare results of different GPUs too", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+const struct command command_compare = {
+	.name = "compare",
+	.summary = "results side by side, with changes and how sure they are",
+	.description =
+		"Puts results of gpuward measure into one table: a row for each label, in the "
+		"order in which they come; files of the same label are trials of one row. "
+		"Changes "
+		"are against the first row, with 95 % intervals. Runs that are invalid are "
+		"left "
+		"out and named below the table.",
+	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
+		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"
+		    "  gpuward compare --metric=energy --json a.json b.json\n",
+	.arguments = "RESULT...",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.run = run,
+};

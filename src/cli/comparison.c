@@ -1,0 +1,626 @@
+#include "comparison.h"
+
+#include "measure/distribution.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALPHA 0.05
+#define Z95   1.959964 /* the factor of the intervals in a result */
+
+static const char *const names[METRICS] = { "latency", "power", "energy", "token", "size" };
+
+const char *comparison_metric_name(enum comparison_metric m)
+{
+	return names[m];
+}
+
+enum comparison_metric comparison_metric_find(const char *name)
+{
+	unsigned m = 0;
+
+	while (m < METRICS && strcmp(names[m], name) != 0)
+		m++;
+	return (enum comparison_metric)m;
+}
+
+const char *comparison_title(const struct comparison *c, enum comparison_metric m)
+{
+	switch (m) {
+	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
+	case METRIC_POWER: return "Power";
+	case METRIC_ENERGY: return c->per_iteration ? "Energy per inference" : "Energy per run";
+	case METRIC_TOKEN: return "Energy per token";
+	default: return "Model size";
+	}
+}
+
+/* ---- what one run says ---- */
+
+static double iterations(const struct comparison_run *r)
+{
+	return r->run->iterations > 0 ? r->run->iterations : NAN;
+}
+
+static bool has_iterations(const struct comparison_run *r)
+{
+	return r->run->iterations > 0 || r->run->latency_s > 0;
+}
+
+static double time_of(const struct comparison_run *r, bool per_iteration)
+{
+	if (!per_iteration)
+		return r->run->seconds;
+	return isnan(r->run->latency_s) ? r->run->seconds / iterations(r) : r->run->latency_s;
+}
+
+static double power_of(const struct result_run *run)
+{
+	return isnan(run->power_mean_w) ? run->energy_j.best / run->seconds : run->power_mean_w;
+}
+
+/* Joules of one unit of work: that the result states, else the run's over its count. */
+static double share(const struct result_band *stated, double whole, double count)
+{
+	return isnan(stated->best) ? whole / count : stated->best;
+}
+
+static double value_of(const struct comparison_run *r, enum comparison_metric m,
+		       bool per_iteration)
+{
+	const struct result_run *run = r->run;
+
+	switch (m) {
+	case METRIC_TIME: return time_of(r, per_iteration);
+	case METRIC_POWER: return power_of(run);
+	case METRIC_ENERGY:
+		return per_iteration ? share(&run->energy_per_iteration_j, run->energy_j.best,
+					     iterations(r))
+				     : run->energy_j.best;
+	case METRIC_TOKEN:
+		return share(&run->energy_per_token_j, run->energy_j.best, r->run->tokens);
+	default: return r->file->model_size_bytes;
+	}
+}
+
+/* Relative standard uncertainty of a band.  The low end may have been cut at 0: not used. */
+static double u_of(const struct result_band *b)
+{
+	return (b->high - b->best) / Z95 / fabs(b->best);
+}
+
+static double larger(double a, double b)
+{
+	return isnan(a) || b > a ? b : a;
+}
+
+/* Relative standard uncertainty of the energy (and so of the mean power) of a run, for ratios
+ * and of the true value.  A count of iterations or tokens may have its own part. */
+static double u_fair(const struct comparison_run *r, enum comparison_metric m)
+{
+	double u = u_of(&r->run->energy_relative_j);
+
+	if (m == METRIC_TIME || m == METRIC_SIZE)
+		return NAN;
+	if (m == METRIC_ENERGY)
+		u = larger(u, u_of(&r->run->energy_per_iteration_j));
+	if (m == METRIC_TOKEN)
+		u = larger(u, u_of(&r->run->energy_per_token_j));
+	return u;
+}
+
+static double u_true(const struct comparison_run *r, enum comparison_metric m)
+{
+	if (m == METRIC_TIME || m == METRIC_SIZE)
+		return NAN;
+	return larger(u_fair(r, m), u_of(&r->run->energy_j));
+}
+
+/* ---- a row ---- */
+
+struct sums {
+	double *value; /* n of them */
+	size_t n;
+	double mean, variance; /* of one run; NAN for one */
+	double fair2, true2;   /* mean square relative uncertainties; NAN: not known */
+};
+
+/* Collects what the row's usable runs say; `value` has room for all. */
+static struct sums collect(const struct comparison_row *row, enum comparison_metric m,
+			   bool per_iteration, double *value)
+{
+	struct sums s = { .value = value, .variance = NAN };
+	double m2 = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		const struct comparison_run *r = &row->runs[i];
+		double v = value_of(r, m, per_iteration), away = v - s.mean;
+
+		if (!result_usable(r->run) || !isfinite(v))
+			continue;
+		value[s.n++] = v;
+		s.mean += away / (double)s.n;
+		m2 += away * (v - s.mean);
+		s.fair2 += pow(u_fair(r, m), 2);
+		s.true2 += pow(u_true(r, m), 2);
+	}
+	s.fair2 /= (double)s.n;
+	s.true2 /= (double)s.n;
+	if (s.n > 1)
+		s.variance = m2 / ((double)s.n - 1);
+	if (s.n == 0)
+		s.mean = NAN;
+	return s;
+}
+
+/* Half the width of the 95 % interval of the mean; `lasting` is a variance of the mean that more
+ * runs do not lessen. */
+static double reach(const struct sums *s, double lasting)
+{
+	double scatter = s->variance / (double)s->n;
+	double all = scatter + lasting;
+
+	if (s->n < 2)
+		return Z95 * sqrt(s->fair2 * s->mean * s->mean + lasting);
+	if (!(scatter > 0))
+		return Z95 * sqrt(lasting);
+	return student_factor(ALPHA, all * all / (scatter * scatter / ((double)s->n - 1))) *
+	       sqrt(all);
+}
+
+/* The square of what is in the true value's uncertainty but not in that of ratios. */
+static double lasting2(const struct sums *s)
+{
+	return isnan(s->true2) || isnan(s->fair2) ? NAN : fmax(0, s->true2 - s->fair2);
+}
+
+static void figure_fill(struct comparison_figure *f, const struct sums *s,
+			enum comparison_metric m)
+{
+	double fair = reach(s, 0), true_reach;
+	bool sensed = m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
+
+	true_reach = sensed ? reach(s, lasting2(s) * s->mean * s->mean) : fair;
+	/* With few runs the larger part has the more degrees of freedom, and Student's factor falls
+	 * faster than the sum grows: what is known less well must not look better known. */
+	if (true_reach < fair)
+		true_reach = fair;
+	*f = (struct comparison_figure){ .n = s->n,
+					 .mean = s->mean,
+					 .low = fmax(0, s->mean - true_reach),
+					 .high = s->mean + true_reach,
+					 .fair_low = fmax(0, s->mean - fair),
+					 .fair_high = s->mean + fair,
+					 .change = { .basis = COMPARE_NONE,
+						     .change = NAN,
+						     .change_low = NAN,
+						     .change_high = NAN } };
+	if (isnan(true_reach))
+		f->low = f->high = NAN; /* fmax() would make it 0 */
+	if (isnan(fair))
+		f->fair_low = f->fair_high = NAN;
+	if (m == METRIC_SIZE) /* known, not measured */
+		f->low = f->high = f->fair_low = f->fair_high = NAN;
+}
+
+/* What more runs do not lessen, as a standard uncertainty of ln(row / first). */
+static double extra_log(const struct comparison_row *first, const struct comparison_row *row,
+			const struct sums *a, const struct sums *b, enum comparison_metric m)
+{
+	if (m == METRIC_TIME || m == METRIC_SIZE)
+		return 0;
+	if (row->other_gpu)
+		return sqrt(lasting2(a) + lasting2(b));
+	return compare_offset(COMPARE_OFFSET_W, first->figure[METRIC_POWER].mean,
+			      row->figure[METRIC_POWER].mean);
+}
+
+static void change_fill(struct comparison_row *row, const struct comparison_row *first,
+			const struct sums *a, const struct sums *b, enum comparison_metric m)
+{
+	struct compare_arm from = { a->value, a->n, sqrt(a->fair2) };
+	struct compare_arm to = { b->value, b->n, sqrt(b->fair2) };
+	double extra = extra_log(first, row, a, b, m);
+	struct compare_change change;
+
+	if (m == METRIC_SIZE)
+		from.n = to.n = from.n > 0 && to.n > 0; /* trials of a model have one size */
+	if (isnan(extra)) { /* an interval without it would be too narrow */
+		from.n = to.n = from.n > 0 && to.n > 0;
+		from.runs = &a->mean;
+		to.runs = &b->mean;
+		from.u_ratio = NAN;
+		extra = 0;
+	}
+	if (compare_arms(&from, &to, extra, ALPHA, &change) == 0)
+		row->figure[m].change = change;
+}
+
+static int row_fill(struct comparison_row *row, const struct comparison_row *first,
+		    bool per_iteration)
+{
+	double *value = calloc(first->nruns + row->nruns, sizeof(*value));
+
+	if (!value)
+		return -GW_E_NOMEM;
+	/* Changes of the others need the mean powers. */
+	for (unsigned m = 0; m < METRICS; m++) {
+		struct sums s = collect(row, m, per_iteration, value);
+
+		figure_fill(&row->figure[m], &s, m);
+	}
+	for (unsigned m = 0; m < METRICS && row != first; m++) {
+		struct sums a = collect(first, m, per_iteration, value);
+		struct sums b = collect(row, m, per_iteration, value + first->nruns);
+
+		change_fill(row, first, &a, &b, m);
+	}
+	free(value);
+	return 0;
+}
+
+/* ---- which GPU ---- */
+
+static void gpu_text(const struct result_run *run, struct buf *out)
+{
+	for (size_t i = 0; i < run->ndevices; i++) {
+		const struct result_device *d = &run->devices[i];
+
+		buf_addf(out, "%s%s (%s, driver %s)", i ? " + " : "",
+			 d->name ? d->name : "a GPU without a name",
+			 d->uuid ? d->uuid : "no UUID",
+			 d->driver_version ? d->driver_version : "unknown");
+	}
+}
+
+static void gpu_clean(const struct result_run *run, char out[static 1024])
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, 1024);
+	gpu_text(run, &b);
+}
+
+bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *sentence)
+{
+	char first[1024] = "", other[1024], before[1024] = "";
+	size_t named = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < results[i].nruns; k++) {
+			gpu_clean(&results[i].runs[k], other);
+			if (!*other || strcmp(other, before) == 0)
+				continue;
+			if (!*first)
+				snprintf(first, sizeof(first), "%s", other);
+			named += strcmp(first, other) != 0;
+			buf_addf(sentence, "%s%s was measured on %s", sentence->len ? "; " : "",
+				 results[i].path, other);
+			snprintf(before, sizeof(before), "%s", other);
+		}
+	}
+	return named > 0;
+}
+
+static const struct result_run *first_used(const struct comparison_row *row)
+{
+	for (size_t i = 0; i < row->nruns; i++)
+		if (result_usable(row->runs[i].run) && row->runs[i].run->ndevices > 0)
+			return row->runs[i].run;
+	return NULL;
+}
+
+static bool same_gpus(const struct comparison_row *a, const struct comparison_row *b)
+{
+	const struct result_run *x = first_used(a), *y = first_used(b);
+	char first[1024], second[1024];
+
+	if (!x || !y)
+		return true; /* nothing is known to differ */
+	gpu_clean(x, first);
+	gpu_clean(y, second);
+	return strcmp(first, second) == 0;
+}
+
+/* ---- rows ---- */
+
+static struct comparison_row *row_of(struct comparison *c, const char *label)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (strcmp(c->rows[i].label, label) == 0)
+			return &c->rows[i];
+	c->rows[c->nrows].label = label;
+	return &c->rows[c->nrows++];
+}
+
+static int rank(const char *validity)
+{
+	static const char *const words[] = { "valid", "suspect", "invalid" };
+
+	for (int i = 0; validity && i < 3; i++)
+		if (strcmp(words[i], validity) == 0)
+			return i;
+	return 1; /* a word that we do not know is no promise */
+}
+
+static int row_add(struct comparison_row *row, const struct result *file)
+{
+	size_t n = row->nruns + file->nruns;
+	struct comparison_run *runs = realloc(row->runs, (n ? n : 1) * sizeof(*runs));
+
+	if (!runs)
+		return -GW_E_NOMEM;
+	row->runs = runs;
+	row->simulated |= file->simulated;
+	for (size_t i = 0; i < file->nruns; i++) {
+		const struct result_run *run = &file->runs[i];
+		const char *validity = run->validity ? run->validity : "unknown";
+
+		row->runs[row->nruns++] = (struct comparison_run){ file, run };
+		if (!result_usable(run) && row->used > 0)
+			continue;
+		if (result_usable(run) && row->used++ == 0)
+			row->validity = NULL; /* those before were invalid: not used */
+		if (!row->validity || rank(validity) > rank(row->validity))
+			row->validity = validity;
+	}
+	return 0;
+}
+
+/* Over all runs, as of one long run: the mean of the squares. */
+static double load_sd(const struct comparison_row *row)
+{
+	double sum = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		const struct result_run *run = row->runs[i].run;
+
+		if (!result_usable(run) || isnan(run->power_sd_w))
+			continue;
+		sum += run->power_sd_w * run->power_sd_w;
+		n++;
+	}
+	return n ? sqrt(sum / (double)n) : NAN;
+}
+
+static bool all_count(const struct comparison *c)
+{
+	size_t used = 0;
+
+	for (size_t i = 0; i < c->nrows; i++) {
+		for (size_t k = 0; k < c->rows[i].nruns; k++) {
+			if (!result_usable(c->rows[i].runs[k].run))
+				continue;
+			used++;
+			if (!has_iterations(&c->rows[i].runs[k]))
+				return false;
+		}
+	}
+	return used > 0;
+}
+
+int comparison_init(struct comparison *c, const struct result *results, size_t n)
+{
+	int err = 0;
+
+	*c = (struct comparison){ .rows = calloc(n, sizeof(*c->rows)) };
+	if (!c->rows)
+		return -GW_E_NOMEM;
+	for (size_t i = 0; i < n && !err; i++)
+		err = row_add(row_of(c, results[i].label), &results[i]);
+	c->per_iteration = all_count(c);
+	for (size_t i = 0; i < c->nrows && !err; i++) {
+		struct comparison_row *row = &c->rows[i];
+
+		row->other_gpu = !same_gpus(row, &c->rows[0]);
+		row->power_sd_w = load_sd(row);
+		err = row_fill(row, &c->rows[0], c->per_iteration);
+	}
+	if (err)
+		comparison_done(c);
+	return err;
+}
+
+void comparison_done(struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		free(c->rows[i].runs);
+	free(c->rows);
+	*c = (struct comparison){ .rows = NULL };
+}
+
+bool comparison_has(const struct comparison *c, enum comparison_metric m)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].figure[m].n > 0)
+			return true;
+	return false;
+}
+
+/* ---- how figures are written ---- */
+
+struct comparison_scale comparison_scale_of(double typical, const char *unit)
+{
+	static const struct {
+		char unit;
+		double factor;
+		const char *text;
+	} scales[] = { { 's', 1e9, "ns" }, { 's', 1e6, "µs" },  { 's', 1e3, "ms" },
+		       { 's', 1, "s" },    { 'J', 1e6, "µJ" },  { 'J', 1e3, "mJ" },
+		       { 'J', 1, "J" },    { 'J', 1e-3, "kJ" }, { 'J', 1e-6, "MJ" },
+		       { 'W', 1e3, "mW" }, { 'W', 1, "W" } };
+	struct comparison_scale s = { 1, 3, unit };
+	double shown;
+
+	if (!(typical > 0))
+		return s;
+	for (size_t i = 0; i < sizeof(scales) / sizeof(scales[0]); i++) {
+		if (scales[i].unit != *unit)
+			continue;
+		s.factor = scales[i].factor;
+		s.unit = scales[i].text;
+		if (typical * s.factor < 1000)
+			break;
+	}
+	shown = typical * s.factor;
+	s.decimals = shown >= 1000 ? 0 : shown >= 100 ? 1 : shown >= 10 ? 2 : 3;
+	return s;
+}
+
+struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m)
+{
+	double logs = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++) {
+		double v = c->rows[i].figure[m].mean;
+
+		if (v > 0) {
+			logs += log(v);
+			n++;
+		}
+	}
+	return comparison_scale_of(n ? exp(logs / (double)n) : NAN, m == METRIC_TIME    ? "s"
+								    : m == METRIC_POWER ? "W"
+											: "J");
+}
+
+void comparison_change_text(const struct compare_change *change, char *out, size_t size)
+{
+	double widest = fmax(fabs(change->change),
+			     fmax(fabs(change->change_low), fabs(change->change_high)));
+	int decimals = widest >= 1 ? 0 : 1;
+
+	if (isnan(change->change))
+		*out = '\0';
+	else if (isnan(change->change_low))
+		snprintf(out, size, "%+.*f %%", decimals, 100 * change->change);
+	else
+		snprintf(out, size, "%+.*f %% [%+.*f, %+.*f]", decimals, 100 * change->change,
+			 decimals, 100 * change->change_low, decimals,
+			 100 * change->change_high);
+}
+
+/* ---- notes ---- */
+
+struct notes {
+	void (*say)(void *ctx, const char *sentence);
+	void *ctx;
+	struct buf b;
+};
+
+static void note_begin(struct notes *n)
+{
+	buf_clear(&n->b);
+}
+
+static void note_end(struct notes *n)
+{
+	if (n->b.len)
+		n->say(n->ctx, n->b.p);
+}
+
+static bool run_has(const struct result_run *run, const char *code)
+{
+	for (size_t i = 0; i < run->ncodes; i++)
+		if (run->codes[i].code && strcmp(run->codes[i].code, code) == 0)
+			return true;
+	return false;
+}
+
+/* One code of a row, at the first run that has it. */
+static void note_code(struct notes *n, const struct comparison_row *row, size_t first,
+		      const struct result_code *code)
+{
+	size_t count = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		if (!run_has(row->runs[i].run, code->code))
+			continue;
+		if (i < first)
+			return; /* said already */
+		count++;
+	}
+	note_begin(n);
+	buf_addf(&n->b, "%s: %s: %s", row->label, result_level(code), code->code);
+	if (row->nruns > 1)
+		buf_addf(&n->b, " in %zu of %zu runs", count, row->nruns);
+	if (code->sentence)
+		buf_addf(&n->b, ": %s", code->sentence);
+	if (code->evidence)
+		buf_addf(&n->b, "; %s%s", row->nruns > 1 ? "first: " : "", code->evidence);
+	note_end(n);
+}
+
+static void note_row(struct notes *n, const struct comparison_row *row)
+{
+	for (size_t i = 0; i < row->nruns; i++) {
+		const struct result_run *run = row->runs[i].run;
+
+		for (size_t k = 0; k < run->ncodes; k++) {
+			bool again = false; /* the same code of another GPU */
+
+			for (size_t p = 0; p < k && run->codes[k].code; p++)
+				again |= run->codes[p].code &&
+					 strcmp(run->codes[p].code, run->codes[k].code) == 0;
+			if (run->codes[k].code && !again)
+				note_code(n, row, i, &run->codes[k]);
+		}
+	}
+	note_begin(n);
+	if (row->nruns == 0)
+		buf_addf(&n->b, "%s: its result holds no run", row->label);
+	else if (row->used < row->nruns)
+		buf_addf(&n->b, "%s: %zu of %zu runs %s invalid and left out of the figures",
+			 row->label, row->nruns - row->used, row->nruns,
+			 row->nruns - row->used == 1 ? "is" : "are");
+	note_end(n);
+}
+
+static void note(struct notes *n, bool when, const char *sentence)
+{
+	if (when)
+		n->say(n->ctx, sentence);
+}
+
+void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
+		      void *ctx)
+{
+	struct notes n = { .say = say, .ctx = ctx };
+	bool once = false, others = false, counts = false, sensed;
+
+	buf_init(&n.b, 1u << 16);
+	for (size_t i = 0; i < c->nrows; i++) {
+		note_row(&n, &c->rows[i]);
+		once |= c->rows[i].used == 1;
+		others |= c->rows[i].other_gpu;
+		for (size_t k = 0; k < c->rows[i].nruns; k++)
+			counts |= has_iterations(&c->rows[i].runs[k]);
+	}
+	sensed = comparison_has(c, METRIC_ENERGY);
+	note(&n, counts && !c->per_iteration,
+	     "Not every run knows its iterations: whole runs are compared.");
+	note(&n, once,
+	     "One run tells how well it was measured, not how runs differ: its intervals hold "
+	     "the "
+	     "meter's uncertainty alone.");
+	note(&n, others,
+	     "Rows of different GPUs: the gain of their sensors does not cancel and is in the "
+	     "intervals of the changes.");
+	if (c->nrows > 1) {
+		note_begin(&n);
+		buf_addf(
+			&n.b, "Changes are against '%s'. Intervals are 95 %%%s.",
+			c->rows[0].label,
+			sensed ? "; those of energy hold the gain of the sensor, which cancels "
+				 "in changes on one GPU"
+			       : "");
+		note_end(&n);
+	}
+	buf_done(&n.b);
+}

@@ -1,0 +1,89 @@
+/* comparison: results laid side by side: rows of trials, their means, intervals and changes.
+ *
+ * A row is a label; files with the same label, and the runs inside a file, are its trials.  Runs
+ * that are invalid are left out of every figure.  Changes are against the first row, from the
+ * energies in which the gain of the sensor cancels; rows of another GPU than the first get the
+ * whole uncertainty instead, since there it does not. */
+#ifndef GW_CLI_COMPARISON_H
+#define GW_CLI_COMPARISON_H
+
+#include "result.h"
+
+#include "base/buf.h"
+#include "measure/compare.h"
+
+enum comparison_metric {
+	METRIC_TIME,   /* s per iteration, or of a whole run                 */
+	METRIC_POWER,  /* W, mean                                            */
+	METRIC_ENERGY, /* J per iteration, or of a whole run                 */
+	METRIC_TOKEN,  /* J per token                                        */
+	METRIC_SIZE,   /* bytes of the model                                 */
+	METRICS
+};
+
+/* What is not known is NAN. */
+struct comparison_figure {
+	size_t n;         /* runs that have it                                        */
+	double mean;      /* over them                                                */
+	double low, high; /* 95 %, of the true value: gain and offset included        */
+	double fair_low, fair_high;   /* 95 %, against other runs on the same GPU       */
+	struct compare_change change; /* against the first row; NAN in the first row   */
+};
+
+struct comparison_run {
+	const struct result *file;
+	const struct result_run *run;
+};
+
+struct comparison_row {
+	const char *label;
+	struct comparison_run *runs; /* all, also those left out */
+	size_t nruns, used;
+	const char *validity; /* the worst of the runs that are used; "invalid" where none is */
+	bool simulated;
+	bool other_gpu;    /* than the first row's */
+	double power_sd_w; /* of the load inside a run, over all runs */
+	struct comparison_figure figure[METRICS];
+};
+
+struct comparison {
+	struct comparison_row *rows;
+	size_t nrows;
+	bool per_iteration; /* every run knows its iterations; else whole runs are compared */
+};
+
+/* Compares.  The results are borrowed for its life.  0 or -GW_E_NOMEM. */
+int comparison_init(struct comparison *c, const struct result *results, size_t n);
+void comparison_done(struct comparison *c);
+
+/* Are the results of different GPUs?  Then says in `sentence` which file has which. */
+bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *sentence);
+
+/* "latency", "power", "energy", "token", "size"; METRICS where there is no such. */
+const char *comparison_metric_name(enum comparison_metric m);
+enum comparison_metric comparison_metric_find(const char *name);
+
+/* "Latency", "Energy per inference" and the like. */
+const char *comparison_title(const struct comparison *c, enum comparison_metric m);
+
+/* Does any row have it? */
+bool comparison_has(const struct comparison *c, enum comparison_metric m);
+
+/* One unit for a whole column: value * factor, with so many decimals, then the unit. */
+struct comparison_scale {
+	double factor;
+	int decimals;
+	const char *unit;
+};
+struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
+/* The same for any numbers of this size; unit is "s", "W" or "J". */
+struct comparison_scale comparison_scale_of(double typical, const char *unit);
+
+/* "-12.3 % [-13.1, -11.5]"; empty where there is no change to tell. */
+void comparison_change_text(const struct compare_change *change, char *out, size_t size);
+
+/* What a reader must know beside the figures, a sentence each. */
+void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
+		      void *ctx);
+
+#endif

@@ -1,0 +1,753 @@
+#include "plot.h"
+
+#include "markup.h"
+
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COLOURS 7
+#define FONT    12
+#define CHAR    6.6 /* mean width of a character of that size, rather too much than too little */
+#define TOP     24
+#define STRIP   7 /* height of a strip, with */
+#define STRIPS  8 /* ... a gap above the first */
+
+const char *plot_style(void)
+{
+	return ".plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;"
+	       "--c5:#2d8fc4;--c6:#555;--ink:#222;--quiet:#666;--grid:#e3e3e3;--window:#0072b2;"
+	       "--held:#d55e00;--hot:#b00020;--paper:#fff;"
+	       "font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif}"
+	       "@media (prefers-color-scheme:dark){.plot{--c0:#56b4e9;--c1:#ff8c42;"
+	       "--c2:#2fc99a;--c3:#e39ac4;--c4:#e6b422;--c5:#8fd0f5;--c6:#bbb;--ink:#eee;"
+	       "--quiet:#aaa;--grid:#3a3a3a;--window:#56b4e9;--held:#ff8c42;--hot:#ff6b6b;"
+	       "--paper:#16181b}}"
+	       "@media print{.plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;"
+	       "--c4:#a87400;--c5:#2d8fc4;--c6:#555;--ink:#000;--quiet:#444;--grid:#ddd;"
+	       "--window:#0072b2;--held:#d55e00;--hot:#b00020;--paper:#fff}}"
+	       ".plot text{fill:var(--ink)}.plot .q{fill:var(--quiet)}"
+	       ".plot .grid{stroke:var(--grid);fill:none}"
+	       ".plot .axis{stroke:var(--quiet);fill:none}"
+	       ".plot .win{fill:var(--window);opacity:.09}"
+	       ".plot .edge{stroke:var(--window);stroke-dasharray:4 3;fill:none}"
+	       ".plot .limit{stroke:var(--quiet);stroke-dasharray:2 4;fill:none}"
+	       ".plot .line{fill:none;stroke-width:1.4;stroke-linejoin:round}"
+	       ".plot .halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px}"
+	       ".plot .held{fill:var(--held)}.plot .hot{fill:var(--hot)}"
+	       ".plot .c0{stroke:var(--c0)}.plot .c1{stroke:var(--c1)}"
+	       ".plot .c2{stroke:var(--c2)}.plot .c3{stroke:var(--c3)}"
+	       ".plot .c4{stroke:var(--c4)}.plot .c5{stroke:var(--c5)}"
+	       ".plot .c6{stroke:var(--c6)}"
+	       ".plot .f0{fill:var(--c0)}.plot .f1{fill:var(--c1)}.plot .f2{fill:var(--c2)}"
+	       ".plot .f3{fill:var(--c3)}.plot .f4{fill:var(--c4)}.plot .f5{fill:var(--c5)}"
+	       ".plot .f6{fill:var(--c6)}"
+	       ".plot .thin{stroke:var(--c0);stroke-width:1.2;fill:none}"
+	       ".plot .thick{stroke:var(--c0);stroke-width:4;opacity:.55;fill:none}"
+	       ".plot .dot{fill:var(--c0);stroke:var(--c0);stroke-width:1.5}"
+	       ".plot .hollow{fill:var(--paper)}"
+	       ".plot .one{fill:none;stroke:var(--quiet)}";
+}
+
+/* ---- scales ---- */
+
+struct axis {
+	double from, to; /* values */
+	double at, size; /* pixels; size < 0: upwards */
+	double step;     /* between ticks */
+};
+
+static double place(const struct axis *a, double v)
+{
+	return a->at + (v - a->from) / (a->to - a->from) * a->size;
+}
+
+/* 1, 2 or 5 times a power of ten, so that about `count` of them make up the span. */
+static double nice_step(double span, double count)
+{
+	double raw = span / fmax(1, count), ten = pow(10, floor(log10(raw)));
+	double left = raw / ten;
+
+	return ten * (left <= 1 ? 1 : left <= 2 ? 2 : left <= 5 ? 5 : 10);
+}
+
+/* Rounds the ends outwards to ticks (`whole`) or leaves them. */
+static void axis_fit(struct axis *a, double pixels_per_tick, bool whole)
+{
+	if (!(a->to > a->from)) { /* one value, or none: room on both sides */
+		double room = fmax(1, fabs(a->to) * 0.1);
+
+		a->from = isfinite(a->from) ? a->from - room : 0;
+		a->to = isfinite(a->to) ? a->to + room : 1;
+	}
+	a->step = nice_step(a->to - a->from, fabs(a->size) / pixels_per_tick);
+	if (whole) {
+		a->from = floor(a->from / a->step + 1e-9) * a->step;
+		a->to = ceil(a->to / a->step - 1e-9) * a->step;
+	}
+}
+
+static int decimals(double step)
+{
+	int n = (int)ceil(-log10(step) - 1e-9);
+
+	return n < 0 ? 0 : n > 9 ? 9 : n;
+}
+
+static double tick_first(const struct axis *a)
+{
+	return ceil(a->from / a->step - 1e-9) * a->step;
+}
+
+/* So many that a broken axis cannot make an endless page. */
+#define TICKS_MAX 50
+
+static unsigned tick_count(const struct axis *a)
+{
+	double n = floor((a->to - tick_first(a)) / a->step + 1e-9) + 1;
+
+	return n > TICKS_MAX ? TICKS_MAX : n < 0 ? 0 : (unsigned)n;
+}
+
+/* Not -0. */
+static double tick(const struct axis *a, unsigned i)
+{
+	double v = tick_first(a) + i * a->step;
+
+	return fabs(v) < a->step * 1e-6 ? 0 : v;
+}
+
+/* ---- pieces ---- */
+
+static void begin_svg(struct buf *out, double width, double height, const char *title,
+		      const char *description)
+{
+	buf_addf(out,
+		 "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" role=\"img\" "
+		 "viewBox=\"0 0 %.0f %.0f\" width=\"%.0f\" height=\"%.0f\"><title>",
+		 width, height, width, height);
+	markup_text(out, title);
+	buf_adds(out, "</title><desc>");
+	markup_text(out, description);
+	buf_adds(out, "</desc>");
+}
+
+static void text_at(struct buf *out, double x, double y, const char *anchor, const char *class,
+		    const char *text)
+{
+	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"%s\" class=\"%s\">", x, y,
+		 anchor, class);
+	markup_text(out, text);
+	buf_adds(out, "</text>");
+}
+
+static void segment(struct buf *out, const char *class, double x1, double y1, double x2,
+		    double y2)
+{
+	buf_addf(out, "<path class=\"%s\" d=\"M%.1f %.1fL%.1f %.1f\"/>", class, x1, y1, x2, y2);
+}
+
+/* Lines across and numbers at the left. */
+static void y_ticks(struct buf *out, const struct axis *y, double left, double right)
+{
+	for (unsigned i = 0; i < tick_count(y); i++) {
+		double v = tick(y, i);
+
+		segment(out, "grid", left, place(y, v), right, place(y, v));
+		buf_addf(out,
+			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" "
+			 "class=\"q\">%.*f</text>",
+			 left - 6, place(y, v) + 4, decimals(y->step), v);
+	}
+}
+
+/* Marks and numbers below. */
+static void x_ticks(struct buf *out, const struct axis *x, double y, double scale)
+{
+	for (unsigned i = 0; i < tick_count(x); i++) {
+		double v = tick(x, i);
+
+		segment(out, "axis", place(x, v), y, place(x, v), y + 4);
+		buf_addf(out,
+			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" class=\"q\">%.*f"
+			 "</text>",
+			 place(x, v), y + 17, decimals(x->step / scale), v / scale);
+	}
+	segment(out, "axis", x->at, y, x->at + x->size, y);
+}
+
+/* ---- a line, thinned ---- */
+
+struct column {
+	long at;
+	size_t n;
+	double x[4], y[4]; /* first, smallest, largest, last */
+	size_t order[4];
+};
+
+struct pen {
+	struct buf *out;
+	bool down;
+};
+
+static void pen_to(struct pen *p, double x, double y)
+{
+	buf_addf(p->out, "%c%.1f %.1f", p->down ? 'L' : 'M', x, y);
+	p->down = true;
+}
+
+static void column_add(struct column *c, double x, double y, size_t i)
+{
+	if (c->n++ == 0)
+		for (int k = 0; k < 4; k++) {
+			c->x[k] = x;
+			c->y[k] = y;
+			c->order[k] = i;
+		}
+	for (int k = 1; k < 4; k++) {
+		if (k == 1 ? y >= c->y[1] : k == 2 ? y <= c->y[2] : false)
+			continue;
+		c->x[k] = x;
+		c->y[k] = y;
+		c->order[k] = i;
+	}
+}
+
+/* The kept points in the order in which they came, each once. */
+static void column_draw(struct column *c, struct pen *p)
+{
+	size_t last = SIZE_MAX;
+
+	for (unsigned done = 0; c->n && done < 4; done++) {
+		int next = -1;
+
+		for (int k = 0; k < 4; k++)
+			if ((last == SIZE_MAX || c->order[k] > last) &&
+			    (next < 0 || c->order[k] < c->order[next]))
+				next = k;
+		if (next < 0)
+			break;
+		pen_to(p, c->x[next], c->y[next]);
+		last = c->order[next];
+	}
+	c->n = 0;
+}
+
+/* A hole is ten times the usual distance: it is left open, not bridged. */
+static double hole_of(const struct plot_line *l)
+{
+	return l->n > 2 ? 10 * fabs(l->t[l->n - 1] - l->t[0]) / (double)(l->n - 1) : INFINITY;
+}
+
+static void draw_line(struct buf *out, const struct plot_line *l, const struct axis *x,
+		      const struct axis *y)
+{
+	unsigned index = l->colour;
+	struct pen pen = { out, false };
+	struct column c = { .n = 0 };
+	double before = NAN, hole = hole_of(l);
+
+	buf_addf(out, "<path class=\"line c%u\"", index % COLOURS);
+	if (index >= COLOURS)
+		buf_addf(out, " stroke-dasharray=\"%u 3\"", 3 + 3 * (index / COLOURS % 4));
+	buf_adds(out, " d=\"");
+	for (size_t i = 0; i < l->n; i++) {
+		double px = place(x, l->t[i]), py = place(y, l->v[i]);
+
+		if (!isfinite(px) || !isfinite(py) || l->t[i] - before > hole) {
+			column_draw(&c, &pen);
+			pen.down = false;
+		}
+		if (!isfinite(px) || !isfinite(py) || px < x->at - 1 ||
+		    px > x->at + x->size + 1)
+			continue;
+		if (c.n && (long)px != c.at)
+			column_draw(&c, &pen);
+		c.at = (long)px;
+		column_add(&c, px, py, i);
+		before = l->t[i];
+	}
+	column_draw(&c, &pen);
+	if (!pen.down)
+		buf_adds(out, "M0 0"); /* an empty path is no path */
+	buf_adds(out, "\"/>");
+}
+
+/* ---- strips: what held the clocks back ---- */
+
+static const char *strip_class(const char *cause)
+{
+	return strstr(cause, "thermal") || strstr(cause, "brake") ? "hot" : "held";
+}
+
+static void strip_rect(struct buf *out, const char *cause, double x, double width, double y)
+{
+	buf_addf(
+		out,
+		"<rect class=\"%s\" x=\"%.0f\" y=\"%.1f\" width=\"%.0f\" height=\"%d\"><title>",
+		strip_class(cause), x, y, width, STRIP - 2);
+	markup_text(out, cause);
+	buf_adds(out, "</title></rect>");
+}
+
+/* Column by column, so that its length has a bound; a column is held when a tick in it is. */
+static void draw_strip(struct buf *out, const struct plot_line *l, const struct axis *x,
+		       double y)
+{
+	const char *cause = NULL;
+	double begin = 0, end = 0;
+
+	buf_addf(out,
+		 "<rect class=\"grid\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" height=\"%d\"/>",
+		 x->at, y, x->size, STRIP - 2);
+	for (size_t i = 0; i < l->strip_n; i++) {
+		double from = floor(place(x, l->strip_t[i]));
+		double to =
+			ceil(place(x, i + 1 < l->strip_n ? l->strip_t[i + 1] : l->strip_t[i]));
+
+		from = fmax(from, x->at);
+		to = fmin(fmax(to, from + 1), x->at + x->size);
+		if (!l->strip[i] || !isfinite(from) || !isfinite(to) || to <= from)
+			continue;
+		if (cause && from <= end && strcmp(cause, l->strip[i]) == 0) {
+			end = fmax(end, to);
+			continue;
+		}
+		if (cause)
+			strip_rect(out, cause, begin, end - begin, y);
+		cause = l->strip[i];
+		begin = cause && from < end ? end : from;
+		end = fmax(to, begin + 1);
+	}
+	if (cause)
+		strip_rect(out, cause, begin, end - begin, y);
+}
+
+/* ---- a chart over time ---- */
+
+void plot_range(const struct plot_line *lines, size_t n, double *from, double *to)
+{
+	*from = *to = NAN;
+	for (size_t i = 0; i < n; i++) {
+		for (size_t k = 0; k < lines[i].n; k++) {
+			double t = lines[i].t[k];
+
+			if (!isfinite(t))
+				continue;
+			*from = isnan(*from) || t < *from ? t : *from;
+			*to = isnan(*to) || t > *to ? t : *to;
+		}
+		if (isfinite(lines[i].seconds)) { /* a window without readings is shown too */
+			*from = fmin(*from, 0);
+			*to = fmax(*to, lines[i].seconds);
+		}
+	}
+}
+
+static void value_range(const struct plot_time *p, struct axis *y)
+{
+	y->from = p->zero ? 0 : NAN;
+	y->to = p->zero ? 0 : NAN;
+	for (size_t i = 0; i < p->nlines; i++) {
+		for (size_t k = 0; k < p->lines[i].n; k++) {
+			double v = p->lines[i].v[k];
+
+			if (!isfinite(v))
+				continue;
+			y->from = isnan(y->from) || v < y->from ? v : y->from;
+			y->to = isnan(y->to) || v > y->to ? v : y->to;
+		}
+	}
+	if (y->to - y->from < p->least_span) {
+		double middle = (y->from + y->to) / 2;
+
+		y->from = middle - p->least_span / 2;
+		y->to = middle + p->least_span / 2;
+	}
+	if (isfinite(p->limit) && p->limit > y->to && p->limit < 1.3 * y->to)
+		y->to = p->limit;
+}
+
+/* The mean inside the window: where the label of a line stands. */
+static double level(const struct plot_line *l)
+{
+	double sum = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < l->n; i++) {
+		if (!isfinite(l->v[i]) || l->t[i] < 0 || l->t[i] > l->seconds)
+			continue;
+		sum += l->v[i];
+		n++;
+	}
+	return n ? sum / (double)n : NAN;
+}
+
+struct label {
+	unsigned line;
+	double y;
+};
+
+static int by_height(const void *a, const void *b)
+{
+	const struct label *x = a, *y = b;
+
+	return x->y < y->y ? -1 : x->y > y->y ? 1 : x->line < y->line ? -1 : 1;
+}
+
+#define LABEL_HEIGHT 15.0
+
+/* Moves labels apart, keeping their order, and back up where they leave the chart. */
+static void spread(struct label *l, size_t n, double top, double bottom)
+{
+	for (size_t i = 0; i < n; i++) {
+		double least = i ? l[i - 1].y + LABEL_HEIGHT : top;
+
+		l[i].y = fmax(l[i].y, least);
+	}
+	for (size_t i = n; i-- > 0;) {
+		double most = i + 1 < n ? l[i + 1].y - LABEL_HEIGHT : bottom;
+
+		l[i].y = fmin(l[i].y, most);
+	}
+}
+
+#define LABELS_MAX 64
+
+/* The first line of its colour carries the name. */
+static bool carries_name(const struct plot_time *p, size_t line)
+{
+	for (size_t i = 0; i < line; i++)
+		if (p->lines[i].colour == p->lines[line].colour)
+			return false;
+	return true;
+}
+
+static size_t count_names(const struct plot_time *p)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < p->nlines; i++)
+		n += carries_name(p, i);
+	return n;
+}
+
+static void draw_name(struct buf *out, const struct plot_line *l, double x, double y,
+		      size_t columns)
+{
+	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" style=\"fill:var(--c%u)\"><title>", x, y,
+		 l->colour % COLOURS);
+	markup_text(out, l->name);
+	buf_adds(out, "</title>");
+	markup_cut(out, l->name, columns);
+	buf_adds(out, "</text>");
+}
+
+static void line_labels(struct buf *out, const struct plot_time *p, const struct axis *y,
+			double x, size_t columns)
+{
+	struct label l[LABELS_MAX];
+	double bottom = y->at, top = y->at + y->size;
+	size_t room = (size_t)((bottom - top) / LABEL_HEIGHT), all = count_names(p), n = 0;
+
+	room = room > LABELS_MAX ? LABELS_MAX : room;
+	room -= all > room && room > 0; /* for "and 3 more" */
+	for (unsigned i = 0; i < p->nlines && n < room; i++) {
+		double at = place(y, level(&p->lines[i]));
+
+		if (carries_name(p, i))
+			l[n++] = (struct label){ i, isfinite(at) ? at : bottom };
+	}
+	qsort(l, n, sizeof(l[0]), by_height);
+	spread(l, n, top + 6, bottom - (all > n ? LABEL_HEIGHT : 0));
+	for (size_t i = 0; i < n; i++)
+		draw_name(out, &p->lines[l[i].line], x, l[i].y + 4, columns);
+	if (all > n)
+		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" class=\"q\">and %zu more</text>", x,
+			 bottom + 4, all - n);
+}
+
+static size_t widest_name(const struct plot_time *p)
+{
+	size_t widest = 0;
+
+	for (size_t i = 0; i < p->nlines; i++) {
+		size_t w = utf8_columns(p->lines[i].name);
+
+		widest = w > widest ? w : widest;
+	}
+	return widest;
+}
+
+static bool one_window(const struct plot_time *p)
+{
+	for (size_t i = 1; i < p->nlines; i++)
+		if (p->lines[i].seconds != p->lines[0].seconds)
+			return false;
+	return p->nlines > 0;
+}
+
+static double title_width(const struct plot_time *p)
+{
+	return CHAR * (double)(utf8_columns(p->quantity) + utf8_columns(p->unit) + 2);
+}
+
+/* One window is shaded; of several the common begin and each end is marked. */
+static void draw_windows(struct buf *out, const struct plot_time *p, const struct axis *x,
+			 const struct axis *y)
+{
+	double top = y->at + y->size, bottom = y->at, begin = place(x, 0);
+	double end = p->nlines ? place(x, p->lines[0].seconds) : NAN;
+	bool one = one_window(p);
+	const char *words = one ? "measured window" : "windows begin";
+
+	if (!isfinite(begin) || !isfinite(end))
+		return;
+	if (one)
+		buf_addf(out,
+			 "<rect class=\"win\" x=\"%.1f\" y=\"%.1f\" width=\"%.1f\" "
+			 "height=\"%.1f\"/>",
+			 begin, top, fmax(1, end - begin), bottom - top);
+	segment(out, "edge", begin, top, begin, bottom);
+	text_at(out, fmax(begin + 5, title_width(p) + 14), top - 6, "start", "q", words);
+	for (size_t i = 0; i < (one ? 1 : p->nlines); i++) {
+		end = place(x, p->lines[i].seconds);
+		if (isfinite(end))
+			buf_addf(out,
+				 "<path class=\"edge\" style=\"stroke:var(--c%u)\" "
+				 "d=\"M%.1f %.1fL%.1f %.1f\"/>",
+				 p->lines[i].colour % COLOURS, end, top, end, bottom);
+	}
+}
+
+struct unit_of_time {
+	double seconds;
+	const char *words;
+};
+
+static struct unit_of_time time_unit(double span)
+{
+	if (span > 7200)
+		return (struct unit_of_time){ 3600, "hours since the window began" };
+	if (span > 600)
+		return (struct unit_of_time){ 60, "minutes since the window began" };
+	return (struct unit_of_time){ 1, "seconds since the window began" };
+}
+
+static bool was_held(const struct plot_line *l)
+{
+	for (size_t i = 0; i < l->strip_n; i++)
+		if (l->strip[i])
+			return true;
+	return false;
+}
+
+/* Which lines get a strip: those that were held back, or else the first that knows it was not. */
+static size_t choose_strips(const struct plot_time *p, const struct plot_line *ret[COLOURS])
+{
+	const struct plot_line *knows = NULL;
+	size_t n = 0;
+
+	for (size_t i = 0; p->strips && i < p->nlines && n < COLOURS; i++) {
+		const struct plot_line *l = &p->lines[i];
+
+		if (l->strip && !knows)
+			knows = l;
+		if (l->strip && was_held(l))
+			ret[n++] = l;
+	}
+	if (n == 0 && knows)
+		ret[n++] = knows;
+	return n;
+}
+
+static double strips_height(size_t n)
+{
+	return n ? STRIPS + (double)n * (STRIP + 2) + 2 : 0;
+}
+
+/* With a dot of the line's colour where there are several lines. */
+static void draw_strips(struct buf *out, const struct plot_line *const *lines, size_t n,
+			bool dots, const struct axis *x, double y)
+{
+	if (n)
+		text_at(out, x->at - 6, y + STRIPS + STRIP, "end", "q", "throttle");
+	for (size_t i = 0; i < n; i++) {
+		double at = y + STRIPS + (double)i * (STRIP + 2);
+
+		draw_strip(out, lines[i], x, at);
+		if (dots && was_held(lines[i]))
+			buf_addf(out, "<circle class=\"f%u\" cx=\"%.1f\" cy=\"%.1f\" r=\"3\"/>",
+				 lines[i]->colour % COLOURS, x->at + x->size + 8,
+				 at + (STRIP - 2) / 2.0);
+	}
+}
+
+static void draw_limit(struct buf *out, const struct plot_time *p, const struct axis *x,
+		       const struct axis *y)
+{
+	double at = place(y, p->limit);
+
+	if (!isfinite(p->limit) || p->limit > y->to)
+		return;
+	segment(out, "limit", x->at, at, x->at + x->size, at);
+	buf_addf(
+		out,
+		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"q halo\">limit %.0f %s"
+		"</text>",
+		x->at + x->size - 4, at - 5, p->limit, p->unit);
+}
+
+static void title_axis(struct buf *out, const struct plot_time *p)
+{
+	buf_addf(out, "<text x=\"4\" y=\"%d\">", TOP - 10);
+	markup_text(out, p->quantity);
+	buf_addf(out, ", %s</text>", p->unit);
+}
+
+static void begin_file(struct buf *out)
+{
+	buf_adds(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
+}
+
+void plot_time(struct buf *out, const struct plot_time *p)
+{
+	const struct plot_line *strips[COLOURS];
+	size_t columns = widest_name(p), most = p->width > 500 ? 22 : 11;
+	size_t nstrips = choose_strips(p, strips);
+	struct axis x = { .from = p->from, .to = p->to, .at = 58 }, y;
+	struct unit_of_time unit;
+	double below;
+
+	columns = columns > most ? most : columns;
+	if (isnan(x.from) && isnan(x.to))
+		plot_range(p->lines, p->nlines, &x.from, &x.to);
+	x.size = p->width - x.at - (p->nlines > 1 ? 18 + CHAR * (double)columns : 14);
+	unit = time_unit(x.to - x.from);
+	axis_fit(&x, 64, false);
+	x.step = nice_step((x.to - x.from) / unit.seconds, x.size / 64) * unit.seconds;
+	value_range(p, &y);
+	y.at = TOP + p->height;
+	y.size = -(double)p->height;
+	axis_fit(&y, 34, true);
+	below = y.at + strips_height(nstrips);
+
+	if (p->file)
+		begin_file(out);
+	begin_svg(out, p->width, below + 40, p->title, p->description);
+	if (p->file)
+		buf_addf(out, "<style>%s.plot{background:var(--paper)}</style>", plot_style());
+	y_ticks(out, &y, x.at, x.at + x.size);
+	title_axis(out, p);
+	draw_windows(out, p, &x, &y);
+	for (unsigned i = 0; i < p->nlines; i++)
+		draw_line(out, &p->lines[i], &x, &y);
+	draw_limit(out, p, &x, &y);
+	if (p->nlines > 1)
+		line_labels(out, p, &y, x.at + x.size + 8, columns);
+	draw_strips(out, strips, nstrips, p->nlines > 1, &x, y.at);
+	x_ticks(out, &x, below, unit.seconds);
+	text_at(out, x.at + x.size, below + 33, "end", "q", unit.words);
+	buf_adds(out, p->file ? "</svg>\n" : "</svg>");
+}
+
+/* ---- dots ---- */
+
+static void widen(struct axis *a, double v)
+{
+	if (!isfinite(v))
+		return;
+	a->from = isnan(a->from) || v < a->from ? v : a->from;
+	a->to = isnan(a->to) || v > a->to ? v : a->to;
+}
+
+static void dots_range(const struct plot_dots *p, struct axis *x)
+{
+	x->from = x->to = NAN;
+	for (size_t i = 0; i < p->n; i++) {
+		const struct plot_dot *d = &p->dots[i];
+
+		widen(x, d->best);
+		widen(x, d->low);
+		widen(x, d->high);
+		widen(x, d->fair_low);
+		widen(x, d->fair_high);
+		for (size_t k = 0; k < d->neach; k++)
+			widen(x, d->each[k]);
+	}
+	if (x->from < 0.7 * x->to) /* far apart: show them in proportion */
+		x->from = fmin(0, x->from);
+}
+
+static void whisker(struct buf *out, const char *class, const struct axis *x, double low,
+		    double high, double y, double end)
+{
+	double a = place(x, low), b = place(x, high);
+
+	if (!isfinite(a) || !isfinite(b))
+		return;
+	buf_addf(out, "<path class=\"%s\" d=\"M%.1f %.1fH%.1f", class, a, y, b);
+	if (end > 0)
+		buf_addf(out, "M%.1f %.1fv%.1fM%.1f %.1fv%.1f", a, y - end, 2 * end, b, y - end,
+			 2 * end);
+	buf_adds(out, "\"/>");
+}
+
+static void draw_dot(struct buf *out, const struct plot_dot *d, const struct axis *x, double y)
+{
+	whisker(out, "thin", x, d->low, d->high, y, 4);
+	whisker(out, "thick", x, d->fair_low, d->fair_high, y, 0);
+	for (size_t k = 0; k < d->neach && d->neach > 1; k++)
+		if (isfinite(d->each[k]))
+			buf_addf(out,
+				 "<circle class=\"one\" cx=\"%.1f\" cy=\"%.1f\" r=\"2.5\"/>",
+				 place(x, d->each[k]), y + 10);
+	if (isfinite(d->best))
+		buf_addf(out, "<circle class=\"dot%s\" cx=\"%.1f\" cy=\"%.1f\" r=\"4.5\"/>",
+			 d->doubtful ? " hollow" : "", place(x, d->best), y);
+}
+
+#define ROW 36.0
+
+void plot_dots(struct buf *out, const struct plot_dots *p)
+{
+	size_t names = 0, texts = 0, most = p->width > 500 ? 24 : 12;
+	struct axis x;
+	double bottom = TOP + ROW * (double)p->n;
+
+	for (size_t i = 0; i < p->n; i++) {
+		size_t w = utf8_columns(p->dots[i].name), t = utf8_columns(p->dots[i].text);
+
+		names = w > names ? w : names;
+		texts = t > texts ? t : texts;
+	}
+	names = names > most ? most : names;
+	dots_range(p, &x);
+	x.at = 16 + CHAR * (double)names;
+	x.size = p->width - x.at - CHAR * (double)texts - 20;
+	axis_fit(&x, 70, true);
+	begin_svg(out, p->width, bottom + 40, p->title, p->description);
+	for (unsigned i = 0; i < tick_count(&x); i++)
+		segment(out, "grid", place(&x, tick(&x, i)), TOP, place(&x, tick(&x, i)),
+			bottom);
+	for (size_t i = 0; i < p->n; i++) {
+		double y = TOP + ROW * ((double)i + 0.45);
+
+		buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\"><title>",
+			 x.at - 10, y + 4);
+		markup_text(out, p->dots[i].name);
+		buf_adds(out, "</title>");
+		markup_cut(out, p->dots[i].name, names);
+		buf_adds(out, "</text>");
+		draw_dot(out, &p->dots[i], &x, y);
+		text_at(out, x.at + x.size + 12, y + 4, "start", "", p->dots[i].text);
+	}
+	x_ticks(out, &x, bottom, 1);
+	buf_addf(out, "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"q\">",
+		 x.at + x.size, bottom + 33);
+	markup_text(out, p->quantity);
+	buf_addf(out, ", %s</text></svg>", p->unit);
+}

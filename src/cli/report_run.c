@@ -1,0 +1,522 @@
+#include "report_run.h"
+
+#include "chart.h"
+#include "comparison.h"
+#include "markup.h"
+#include "plot.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+void report_badge(struct buf *out, const char *validity)
+{
+	const char *class = strcmp(validity, "valid") == 0     ? "good"
+			    : strcmp(validity, "invalid") == 0 ? "bad"
+							       : "warn";
+
+	buf_addf(out, "<span class=\"badge %s\">", class);
+	markup_text(out, validity);
+	buf_adds(out, "</span>");
+}
+
+/* ---- figures as people read them ---- */
+
+static void add_number(struct buf *out, double v, const char *unit)
+{
+	struct comparison_scale s = comparison_scale_of(fabs(v), unit);
+
+	if (isnan(v))
+		buf_adds(out, "–");
+	else
+		buf_addf(out, "%.*f %s", s.decimals, v * s.factor, s.unit);
+}
+
+static void add_band(struct buf *out, const struct result_band *b, const char *unit)
+{
+	struct comparison_scale s = comparison_scale_of(fabs(b->best), unit);
+
+	add_number(out, b->best, unit);
+	if (!isnan(b->best) && !isnan(b->low) && !isnan(b->high))
+		buf_addf(out, " [%.*f, %.*f]", s.decimals, b->low * s.factor, s.decimals,
+			 b->high * s.factor);
+}
+
+static void add_word(struct buf *out, const char *s)
+{
+	markup_text(out, s && *s ? s : "–");
+}
+
+/* Without a prefix: "52 °C", "98.0 %". */
+static void add_plain(struct buf *out, int decimals, double v, const char *unit)
+{
+	if (isnan(v))
+		buf_adds(out, "–");
+	else
+		buf_addf(out, "%.*f%s%s", decimals, v, *unit ? " " : "", unit);
+}
+
+/* ---- how the numbers were got: a row a fact, a column a GPU ---- */
+
+static void say_gpu(struct buf *out, const struct result_device *d)
+{
+	add_word(out, d->name);
+	buf_adds(out, "<span class=\"i\">");
+	add_word(out, d->uuid);
+	buf_adds(out, "</span>");
+}
+
+static void say_source(struct buf *out, const struct result_device *d)
+{
+	add_word(out, d->provenance);
+	buf_adds(out, ", driver version ");
+	add_word(out, d->driver_version);
+}
+
+static void say_meter(struct buf *out, const struct result_device *d)
+{
+	add_word(out, d->meter);
+	buf_adds(out, ", rung ");
+	add_word(out, d->rung);
+}
+
+static void say_verdict(struct buf *out, const struct result_device *d)
+{
+	add_word(out, d->verdict);
+	buf_adds(out, ": counter ");
+	add_number(out, d->counter_j, "J");
+	buf_adds(out, ", samples ");
+	add_number(out, d->samples_j, "J");
+	if (!isnan(d->residual_ratio))
+		buf_addf(out, ", residual %.3g %%", 100 * d->residual_ratio);
+}
+
+static void say_energy(struct buf *out, const struct result_device *d)
+{
+	add_band(out, &d->energy_j, "J");
+}
+
+static void say_fair(struct buf *out, const struct result_device *d)
+{
+	add_band(out, &d->energy_relative_j, "J");
+}
+
+static void say_coverage(struct buf *out, const struct result_device *d)
+{
+	add_plain(out, 0, d->samples_collected, "");
+	buf_adds(out, " of ");
+	add_plain(out, 0, d->samples_expected, "");
+	buf_adds(out, " samples, coverage ");
+	add_plain(out, 1, 100 * d->coverage_ratio, "%");
+	buf_adds(out, ", longest gap ");
+	add_number(out, d->longest_gap_s, "s");
+}
+
+static void say_baseline(struct buf *out, const struct result_device *d)
+{
+	if (!d->baseline_kind && isnan(d->baseline_w)) {
+		buf_adds(out, "–");
+		return;
+	}
+	add_number(out, d->baseline_w, "W");
+	buf_adds(out, ", ");
+	add_word(out, d->baseline_kind);
+	if (!isnan(d->baseline_age_s))
+		buf_addf(out, ", %.0f s old", d->baseline_age_s);
+}
+
+static void say_throttle(struct buf *out, const struct result_device *d)
+{
+	const struct {
+		const char *name;
+		double seconds;
+	} causes[] = { { "power cap", d->throttle_power_s },
+		       { "sync boost", d->throttle_sync_s },
+		       { "software thermal", d->throttle_software_s },
+		       { "hardware thermal", d->throttle_hardware_s },
+		       { "power brake", d->throttle_brake_s } };
+	unsigned held = 0, known = 0;
+
+	for (size_t i = 0; i < sizeof(causes) / sizeof(causes[0]); i++) {
+		known += isnan(causes[i].seconds) ? 0 : 1;
+		if (causes[i].seconds > 0)
+			buf_addf(out, "%s%s %.2f s", held++ ? ", " : "", causes[i].name,
+				 causes[i].seconds);
+	}
+	if (!held)
+		buf_adds(out, known ? "none" : "–");
+	if (known && d->throttle_source) {
+		buf_adds(out, " (");
+		markup_text(out, d->throttle_source);
+		buf_adds(out, ")");
+	}
+}
+
+static void say_temperature(struct buf *out, const struct result_device *d)
+{
+	add_plain(out, 0, d->temperature_begin_c, "");
+	buf_adds(out, " to ");
+	add_plain(out, 0, d->temperature_end_c, "°C");
+	buf_adds(out, ", at most ");
+	add_plain(out, 0, d->temperature_max_c, "°C");
+}
+
+static void say_load(struct buf *out, const struct result_device *d)
+{
+	buf_adds(out, "SM clock ");
+	add_plain(out, 0, d->clock_sm_hz / 1e6, "MHz");
+	buf_adds(out, ", utilisation ");
+	add_plain(out, 0, 100 * d->utilization_ratio, "%");
+	buf_adds(out, ", power limit ");
+	add_plain(out, 0, d->power_limit_w, "W");
+}
+
+static void say_sensor(struct buf *out, const struct result_device *d)
+{
+	for (size_t i = 0; i < d->sensor.n; i++) {
+		buf_adds(out, i ? ", " : "");
+		markup_text(out, d->sensor.v[i].key);
+		buf_adds(out, " ");
+		markup_text(out, d->sensor.v[i].text);
+	}
+	if (d->sensor.n == 0)
+		buf_adds(out, "–");
+}
+
+static const struct {
+	const char *title;
+	void (*say)(struct buf *out, const struct result_device *d);
+} provenance[] = {
+	{ "GPU", say_gpu },
+	{ "Figures come from", say_source },
+	{ "Meter", say_meter },
+	{ "Verdict of the two meters", say_verdict },
+	{ "Energy, 95 %", say_energy },
+	{ "Energy for comparisons", say_fair },
+	{ "Completeness", say_coverage },
+	{ "Baseline", say_baseline },
+	{ "Throttled", say_throttle },
+	{ "Temperature", say_temperature },
+	{ "Load", say_load },
+	{ "Sensor", say_sensor },
+};
+
+static void how_got(struct buf *out, const struct result_run *run)
+{
+	if (run->ndevices == 0) {
+		buf_adds(out, "<p class=\"quiet\">The result names no GPU.</p>\n");
+		return;
+	}
+	buf_adds(out,
+		 "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"How these "
+		 "numbers were got\"><table class=\"facts\"><caption>How these numbers were "
+		 "got</caption>\n");
+	if (run->ndevices > 1) {
+		buf_adds(out, "<thead><tr><td></td>");
+		for (size_t i = 0; i < run->ndevices; i++)
+			buf_addf(out, "<th scope=\"col\">GPU %.0f</th>", run->devices[i].index);
+		buf_adds(out, "</tr></thead>\n");
+	}
+	buf_adds(out, "<tbody>\n");
+	for (size_t r = 0; r < sizeof(provenance) / sizeof(provenance[0]); r++) {
+		buf_addf(out, "<tr><th scope=\"row\">%s</th>", provenance[r].title);
+		for (size_t i = 0; i < run->ndevices; i++) {
+			buf_adds(out, "<td>");
+			provenance[r].say(out, &run->devices[i]);
+			buf_adds(out, "</td>");
+		}
+		buf_adds(out, "</tr>\n");
+	}
+	buf_adds(out, "</tbody></table></div>\n");
+}
+
+/* ---- a run ---- */
+
+static void draw_twice(struct buf *out, struct plot_time *p, unsigned height)
+{
+	p->width = REPORT_WIDE;
+	p->height = height;
+	buf_adds(out, "<div class=\"wide\">");
+	plot_time(out, p);
+	p->width = REPORT_NARROW;
+	p->height = height * 3 / 4;
+	buf_adds(out, "</div><div class=\"narrow\">");
+	plot_time(out, p);
+	buf_adds(out, "</div>");
+}
+
+static void draw_power(struct buf *out, const struct result *file, const struct chart *power,
+		       const struct chart *heat)
+{
+	char title[256];
+	double from, to, heat_from, heat_to;
+	struct plot_time p = { .title = title,
+			       .description = "Figures are in the table below.",
+			       .quantity = "Power",
+			       .unit = "W",
+			       .lines = power->lines,
+			       .nlines = power->n,
+			       .limit = power->limit_w,
+			       .zero = true,
+			       .strips = true };
+
+	plot_range(power->lines, power->n, &from, &to);
+	plot_range(heat->lines, heat->n, &heat_from, &heat_to);
+	p.from = fmin(from, heat_from);
+	p.to = fmax(to, heat_to);
+	snprintf(title, sizeof(title), "Power over time, %s", file->label);
+	if (power->n)
+		draw_twice(out, &p, 200);
+	p.lines = heat->lines;
+	p.nlines = heat->n;
+	p.quantity = "Temperature";
+	p.unit = "°C";
+	p.zero = p.strips = false;
+	p.least_span = 10;
+	p.limit = NAN;
+	snprintf(title, sizeof(title), "Temperature over time, %s", file->label);
+	if (heat->n)
+		draw_twice(out, &p, 90);
+}
+
+static void caption(struct buf *out, const struct chart *power, const struct chart *heat)
+{
+	bool known = false;
+
+	for (size_t i = 0; i < power->n; i++)
+		known |= power->lines[i].strip != NULL;
+	buf_addf(out,
+		 "<figcaption>%s%s over time. The window that was measured is shaded. %s Long "
+		 "series are thinned; peaks and dips are kept.</figcaption>",
+		 power->n ? "Power" : "Temperature",
+		 power->n && heat->n ? " and temperature" : "",
+		 !power->n ? ""
+		 : known   ? "The strip shows when the clocks were held back."
+			   : "When the clocks were held back is not known.");
+}
+
+static void run_figure(struct buf *out, const struct result *file, const struct result_run *run)
+{
+	struct chart power, heat;
+
+	if (chart_init(&power, run->ndevices) != 0) {
+		out->err = -GW_E_NOMEM;
+		return;
+	}
+	if (chart_init(&heat, run->ndevices) != 0) {
+		chart_done(&power);
+		out->err = -GW_E_NOMEM;
+		return;
+	}
+	chart_add_power(&power, file, run, CHART_GPUS);
+	chart_add_temperature(&heat, file, run, CHART_GPUS);
+	if (power.n || heat.n) {
+		buf_adds(out, "<figure>");
+		draw_power(out, file, &power, &heat);
+		caption(out, &power, &heat);
+		buf_adds(out, "</figure>\n");
+	} else {
+		buf_adds(out,
+			 "<p class=\"quiet\">The result holds no readings over time.</p>\n");
+	}
+	chart_done(&power);
+	chart_done(&heat);
+}
+
+static void run_codes(struct buf *out, const struct result_run *run)
+{
+	if (run->ncodes == 0)
+		return;
+	buf_adds(out, "<ul>\n");
+	for (size_t i = 0; i < run->ncodes; i++) {
+		const struct result_code *c = &run->codes[i];
+
+		buf_adds(out, "<li><strong>");
+		add_word(out, c->code);
+		buf_adds(out, "</strong> (");
+		markup_text(out, result_level(c));
+		if (!isnan(c->device))
+			buf_addf(out, ", GPU %.0f", c->device);
+		buf_adds(out, "): ");
+		add_word(out, c->sentence);
+		if (c->evidence) {
+			buf_adds(out, "; ");
+			markup_text(out, c->evidence);
+		}
+		buf_adds(out, "</li>\n");
+	}
+	buf_adds(out, "</ul>\n");
+}
+
+static void fact_band(struct buf *out, const char *title, const struct result_band *b)
+{
+	if (isnan(b->best))
+		return;
+	buf_addf(out, "<tr><th scope=\"row\">%s</th><td>", title);
+	add_band(out, b, "J");
+	buf_adds(out, "</td></tr>\n");
+}
+
+static void fact_number(struct buf *out, const char *title, double v, const char *unit)
+{
+	if (isnan(v))
+		return;
+	buf_addf(out, "<tr><th scope=\"row\">%s</th><td>", title);
+	add_number(out, v, unit);
+	buf_adds(out, "</td></tr>\n");
+}
+
+static void run_figures(struct buf *out, const struct result_run *run)
+{
+	buf_adds(out, "<table class=\"facts\"><tbody>\n");
+	fact_number(out, "Time", run->seconds, "s");
+	fact_number(out, "Latency", run->latency_s, "s");
+	fact_number(out, "Latency, median", run->latency_p50_s, "s");
+	fact_number(out, "Latency, 95th percentile", run->latency_p95_s, "s");
+	fact_number(out, "Power, mean", run->power_mean_w, "W");
+	fact_number(out, "Power, s.d. of the load", run->power_sd_w, "W");
+	fact_band(out, "Energy", &run->energy_j);
+	fact_band(out, "Energy per inference", &run->energy_per_iteration_j);
+	fact_band(out, "Energy per token", &run->energy_per_token_j);
+	fact_band(out, "Energy above the baseline", &run->energy_net_j);
+	if (run->energy_adjusted_was_floored)
+		buf_adds(out, "<tr><th scope=\"row\">Adjusted energy</th><td>0 J: below the "
+			      "baseline and floored</td></tr>\n");
+	fact_number(out, "CPU and memory", run->host_j, "J");
+	buf_adds(out, "</tbody></table>\n");
+}
+
+static void run_windows(struct buf *out, const struct result_run *run)
+{
+	if (run->nwindows == 0)
+		return;
+	buf_adds(out, "<table><caption>Windows inside the run</caption><thead><tr>"
+		      "<th scope=\"col\">Window</th><th scope=\"col\" class=\"n\">Begins</th>"
+		      "<th scope=\"col\" class=\"n\">Lasts</th>"
+		      "<th scope=\"col\" class=\"n\">Energy</th></tr></thead><tbody>\n");
+	for (size_t i = 0; i < run->nwindows; i++) {
+		const struct result_window *w = &run->windows[i];
+
+		buf_adds(out, "<tr><th scope=\"row\">");
+		add_word(out, w->label);
+		if (w->unfinished)
+			buf_adds(out, " (unfinished)");
+		buf_adds(out, "</th><td class=\"n\">");
+		add_number(out, w->begin_s, "s");
+		buf_adds(out, "</td><td class=\"n\">");
+		add_number(out, w->seconds, "s");
+		buf_adds(out, "</td><td class=\"n\">");
+		add_number(out, w->energy_best_j, "J");
+		buf_adds(out, "</td></tr>\n");
+	}
+	buf_adds(out, "</tbody></table>\n");
+}
+
+static void run_section(struct buf *out, const struct result *file, size_t i)
+{
+	const struct result_run *run = &file->runs[i];
+
+	buf_adds(out, "<h3>");
+	if (isnan(run->trial))
+		buf_addf(out, "Run %zu ", i + 1);
+	else
+		buf_addf(out, "Trial %.0f ", run->trial);
+	report_badge(out, run->validity ? run->validity : "validity unknown");
+	buf_adds(out, "</h3>\n");
+	run_codes(out, run);
+	run_figure(out, file, run);
+	run_figures(out, run);
+	run_windows(out, run);
+	how_got(out, run);
+}
+
+/* ---- a result ---- */
+
+static bool same_facts(const struct result_facts *a, const struct result_facts *b)
+{
+	if (a->n != b->n)
+		return false;
+	for (size_t i = 0; i < a->n; i++)
+		if (strcmp(a->v[i].key, b->v[i].key) != 0 ||
+		    strcmp(a->v[i].text, b->v[i].text) != 0)
+			return false;
+	return true;
+}
+
+static void environment(struct buf *out, const struct result *results, size_t i)
+{
+	const struct result_facts *f = &results[i].environment;
+
+	for (size_t k = 0; k < i && f->n; k++) {
+		if (!same_facts(f, &results[k].environment))
+			continue;
+		buf_adds(out, "<p class=\"quiet\">Environment: the same as that of “");
+		markup_text(out, results[k].label);
+		buf_adds(out, "”.</p>\n");
+		return;
+	}
+	if (f->n == 0) {
+		buf_adds(out, "<p class=\"quiet\">Environment: not recorded.</p>\n");
+		return;
+	}
+	buf_adds(out, "<table class=\"facts\"><caption>Environment</caption><tbody>\n");
+	for (size_t k = 0; k < f->n; k++) {
+		buf_adds(out, "<tr><th scope=\"row\">");
+		markup_text(out, f->v[k].key);
+		buf_adds(out, "</th><td>");
+		markup_text(out, f->v[k].text);
+		buf_adds(out, "</td></tr>\n");
+	}
+	buf_adds(out, "</tbody></table>\n");
+}
+
+static void about(struct buf *out, const struct result *r)
+{
+	const char *base = strrchr(r->path, '/');
+
+	buf_adds(out, "<p class=\"quiet\">");
+	markup_text(out, base ? base + 1 : r->path);
+	if (r->time) {
+		buf_adds(out, ", measured ");
+		markup_text(out, r->time);
+	}
+	if (r->command_name) {
+		buf_adds(out, ", command ");
+		markup_text(out, r->command_name);
+	}
+	if (r->iterations > 0)
+		buf_addf(out, ", %.0f iterations", r->iterations);
+	if (r->tokens > 0)
+		buf_addf(out, ", %.0f tokens", r->tokens);
+	for (size_t i = 0; i < r->tags.n; i++) {
+		buf_adds(out, ", ");
+		markup_text(out, r->tags.v[i].key);
+		buf_adds(out, "=");
+		markup_text(out, r->tags.v[i].text);
+	}
+	if (r->tool_version) {
+		buf_adds(out, ", gpuward ");
+		markup_text(out, r->tool_version);
+	}
+	buf_adds(out, "</p>\n");
+}
+
+void report_result(struct buf *out, const struct result *results, size_t i)
+{
+	const struct result *r = &results[i];
+
+	buf_adds(out, "<section>\n<h2>");
+	markup_text(out, r->label);
+	if (r->simulated)
+		buf_adds(out, " <span class=\"badge warn\">simulated</span>");
+	buf_adds(out, "</h2>\n");
+	about(out, r);
+	if (r->nruns == 0)
+		buf_adds(out, "<p>This result holds no run.</p>\n");
+	for (size_t k = 0; k < r->nruns; k++)
+		run_section(out, r, k);
+	environment(out, results, i);
+	buf_adds(out, "</section>\n");
+}

@@ -1,0 +1,652 @@
+/* jansson has functions of the names of base/json.h (json_object, json_string, ...).  Ours are
+ * hidden symbols, so each side calls its own; this file includes jansson's header alone, and the
+ * two must not be linked statically into one program. */
+#include "result.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <jansson.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* ---- memory: everything of a result goes at once ---- */
+
+struct block {
+	struct block *next;
+	_Alignas(max_align_t) char data[];
+};
+
+struct result_memory {
+	json_t *document; /* texts point into it */
+	struct block *blocks;
+};
+
+struct reader {
+	struct result *r;
+	char where[160]; /* "runs[0].devices[1]." */
+	char *error;
+	size_t size;
+	bool failed;
+};
+
+static void fail(struct reader *rd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void fail(struct reader *rd, const char *fmt, ...)
+{
+	va_list ap;
+	int n;
+
+	if (rd->failed)
+		return;
+	rd->failed = true;
+	n = snprintf(rd->error, rd->size, "%s: ", rd->r->path);
+	if (n < 0 || (size_t)n >= rd->size)
+		return;
+	va_start(ap, fmt);
+	vsnprintf(rd->error + n, rd->size - (size_t)n, fmt, ap);
+	va_end(ap);
+}
+
+/* Zeroed memory for count things, NULL where there is none or after a failure. */
+static void *take(struct reader *rd, size_t count, size_t size)
+{
+	struct block *b;
+
+	if (rd->failed || count == 0)
+		return NULL;
+	b = calloc(1, sizeof(*b) + count * size);
+	if (!b) {
+		fail(rd, "out of memory");
+		return NULL;
+	}
+	b->next = rd->r->memory->blocks;
+	rd->r->memory->blocks = b;
+	return b->data;
+}
+
+/* ---- fields by table ---- */
+
+enum field_type { NUMBER, TEXT, TRUTH, BAND };
+
+struct field {
+	const char *key;
+	enum field_type type;
+	size_t offset;
+};
+
+static const char *type_word(const json_t *v)
+{
+	switch (json_typeof(v)) {
+	case JSON_OBJECT: return "an object";
+	case JSON_ARRAY: return "an array";
+	case JSON_STRING: return "a text";
+	case JSON_TRUE:
+	case JSON_FALSE: return "true or false";
+	case JSON_NULL: return "null";
+	default: return "a number";
+	}
+}
+
+static void wrong_type(struct reader *rd, const char *key, const json_t *v, const char *wanted)
+{
+	fail(rd, "%s%s is %s, not %s", rd->where, key, type_word(v), wanted);
+}
+
+/* The member, NULL where it is absent or null. */
+static json_t *member(const json_t *o, const char *key)
+{
+	json_t *v = json_object_get(o, key);
+
+	return v && !json_is_null(v) ? v : NULL;
+}
+
+static double number(struct reader *rd, const json_t *o, const char *key)
+{
+	const json_t *v = member(o, key);
+
+	if (v && !json_is_number(v))
+		wrong_type(rd, key, v, "a number");
+	return v && json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+static const char *text(struct reader *rd, const json_t *o, const char *key)
+{
+	const json_t *v = member(o, key);
+
+	if (v && !json_is_string(v))
+		wrong_type(rd, key, v, "a text");
+	return v && json_is_string(v) ? json_string_value(v) : NULL;
+}
+
+static bool truth(struct reader *rd, const json_t *o, const char *key)
+{
+	const json_t *v = member(o, key);
+
+	if (v && !json_is_boolean(v))
+		wrong_type(rd, key, v, "true or false");
+	return v && json_is_true(v);
+}
+
+/* The member as an object, or as an array; NULL where it is absent or null. */
+static json_t *object(struct reader *rd, const json_t *o, const char *key)
+{
+	json_t *v = member(o, key);
+
+	if (v && !json_is_object(v))
+		wrong_type(rd, key, v, "an object");
+	return v && json_is_object(v) ? v : NULL;
+}
+
+static const json_t *array(struct reader *rd, const json_t *o, const char *key)
+{
+	const json_t *v = member(o, key);
+
+	if (v && !json_is_array(v))
+		wrong_type(rd, key, v, "an array");
+	return v && json_is_array(v) ? v : NULL;
+}
+
+static struct result_band band(struct reader *rd, const json_t *o, const char *key)
+{
+	const json_t *v = object(rd, o, key);
+
+	return (struct result_band){ number(rd, v, "low"), number(rd, v, "best"),
+				     number(rd, v, "high") };
+}
+
+/* o may be NULL: every field is then absent. */
+static void fill(struct reader *rd, const json_t *o, const struct field *f, void *target)
+{
+	for (; f->key; f++) {
+		void *at = (char *)target + f->offset;
+
+		switch (f->type) {
+		case NUMBER: *(double *)at = number(rd, o, f->key); break;
+		case TEXT: *(const char **)at = text(rd, o, f->key); break;
+		case TRUTH: *(bool *)at = truth(rd, o, f->key); break;
+		case BAND: *(struct result_band *)at = band(rd, o, f->key); break;
+		}
+	}
+}
+
+#define R(member) offsetof(struct result, member)
+static const struct field result_fields[] = {
+	{ "label", TEXT, R(label) },
+	{ "time", TEXT, R(time) },
+	{ "command_name", TEXT, R(command_name) },
+	{ "validity", TEXT, R(validity) },
+	{ "simulated", TRUTH, R(simulated) },
+	{ "model_size_bytes", NUMBER, R(model_size_bytes) },
+	{ "iterations", NUMBER, R(iterations) },
+	{ "tokens", NUMBER, R(tokens) },
+	{ NULL, 0, 0 },
+};
+
+#define N(member) offsetof(struct result_run, member)
+static const struct field run_fields[] = {
+	{ "trial", NUMBER, N(trial) },
+	{ "seconds", NUMBER, N(seconds) },
+	{ "exit_status", NUMBER, N(exit_status) },
+	{ "exit_signal", NUMBER, N(exit_signal) },
+	{ "begin_time", TEXT, N(begin_time) },
+	{ "validity", TEXT, N(validity) },
+	{ "baseline_kind", TEXT, N(baseline_kind) },
+	{ "energy_joules", BAND, N(energy_j) },
+	{ "energy_relative_joules", BAND, N(energy_relative_j) },
+	{ "energy_net_joules", BAND, N(energy_net_j) },
+	{ "energy_adjusted_joules", NUMBER, N(energy_adjusted_j) },
+	{ "energy_adjusted_was_floored", TRUTH, N(energy_adjusted_was_floored) },
+	{ "power_mean_watts", NUMBER, N(power_mean_w) },
+	{ "power_sd_watts", NUMBER, N(power_sd_w) },
+	{ "iterations", NUMBER, N(iterations) },
+	{ "tokens", NUMBER, N(tokens) },
+	{ "latency_seconds", NUMBER, N(latency_s) },
+	{ "latency_p50_seconds", NUMBER, N(latency_p50_s) },
+	{ "latency_p95_seconds", NUMBER, N(latency_p95_s) },
+	{ "energy_per_iteration_joules", BAND, N(energy_per_iteration_j) },
+	{ "energy_per_token_joules", BAND, N(energy_per_token_j) },
+	{ NULL, 0, 0 },
+};
+
+#define C(member) offsetof(struct result_code, member)
+static const struct field code_fields[] = {
+	{ "code", TEXT, C(code) },         { "level", TEXT, C(level) },
+	{ "sentence", TEXT, C(sentence) }, { "evidence", TEXT, C(evidence) },
+	{ "device", NUMBER, C(device) },   { NULL, 0, 0 },
+};
+
+/* Fields of a device, by the object inside it that holds them ("" is the device itself). */
+#define D(member) offsetof(struct result_device, member)
+static const struct field device_fields[] = {
+	{ "index", NUMBER, D(index) },
+	{ "uuid", TEXT, D(uuid) },
+	{ "name", TEXT, D(name) },
+	{ "provenance", TEXT, D(provenance) },
+	{ "driver_version", TEXT, D(driver_version) },
+	{ "validity", TEXT, D(validity) },
+	{ "meter", TEXT, D(meter) },
+	{ "rung", TEXT, D(rung) },
+	{ "verdict", TEXT, D(verdict) },
+	{ "energy_joules", BAND, D(energy_j) },
+	{ "energy_relative_joules", BAND, D(energy_relative_j) },
+	{ "energy_net_joules", BAND, D(energy_net_j) },
+	{ "counter_joules", NUMBER, D(counter_j) },
+	{ "samples_joules", NUMBER, D(samples_j) },
+	{ "residual_ratio", NUMBER, D(residual_ratio) },
+	{ "power_limit_watts", NUMBER, D(power_limit_w) },
+	{ "clock_sm_mean_hertz", NUMBER, D(clock_sm_hz) },
+	{ "utilization_mean_ratio", NUMBER, D(utilization_ratio) },
+	{ NULL, 0, 0 },
+};
+static const struct field baseline_fields[] = {
+	{ "kind", TEXT, D(baseline_kind) },
+	{ "power_watts", NUMBER, D(baseline_w) },
+	{ "age_seconds", NUMBER, D(baseline_age_s) },
+	{ NULL, 0, 0 },
+};
+static const struct field power_fields[] = {
+	{ "mean", NUMBER, D(power_mean_w) },
+	{ "sd", NUMBER, D(power_sd_w) },
+	{ "max", NUMBER, D(power_max_w) },
+	{ NULL, 0, 0 },
+};
+static const struct field samples_fields[] = {
+	{ "expected", NUMBER, D(samples_expected) },
+	{ "collected", NUMBER, D(samples_collected) },
+	{ "missed", NUMBER, D(samples_missed) },
+	{ "longest_gap_seconds", NUMBER, D(longest_gap_s) },
+	{ "coverage_ratio", NUMBER, D(coverage_ratio) },
+	{ NULL, 0, 0 },
+};
+static const struct field throttle_fields[] = {
+	{ "source", TEXT, D(throttle_source) },
+	{ "power_cap_seconds", NUMBER, D(throttle_power_s) },
+	{ "sync_boost_seconds", NUMBER, D(throttle_sync_s) },
+	{ "thermal_software_seconds", NUMBER, D(throttle_software_s) },
+	{ "thermal_hardware_seconds", NUMBER, D(throttle_hardware_s) },
+	{ "power_brake_seconds", NUMBER, D(throttle_brake_s) },
+	{ NULL, 0, 0 },
+};
+static const struct field temperature_fields[] = {
+	{ "begin", NUMBER, D(temperature_begin_c) },
+	{ "end", NUMBER, D(temperature_end_c) },
+	{ "max", NUMBER, D(temperature_max_c) },
+	{ NULL, 0, 0 },
+};
+static const struct {
+	const char *key;
+	const struct field *fields;
+} device_parts[] = {
+	{ "baseline", baseline_fields },
+	{ "power_watts", power_fields },
+	{ "samples", samples_fields },
+	{ "throttle", throttle_fields },
+	{ "temperature_celsius", temperature_fields },
+};
+
+/* ---- facts: scalars of any object, with dotted keys ---- */
+
+#define FACTS_DEPTH 4
+
+/* What changes by itself, and what stands elsewhere or says only what is not there. */
+static bool no_fact(const char *key)
+{
+	static const char *const skipped[] = {
+		"absent",   "devices",           "schema_version",
+		"time_utc", "monotonic_seconds", "uptime_seconds"
+	};
+
+	for (size_t i = 0; i < sizeof(skipped) / sizeof(skipped[0]); i++)
+		if (strcmp(key, skipped[i]) == 0)
+			return true;
+	return false;
+}
+
+static size_t count_facts(json_t *o, unsigned depth)
+{
+	const char *key;
+	json_t *v;
+	size_t n = 0;
+
+	json_object_foreach(o, key, v)
+	{
+		if (no_fact(key))
+			continue;
+		if (json_is_object(v) && depth < FACTS_DEPTH)
+			n += count_facts(v, depth + 1);
+		else if (json_is_string(v) || json_is_number(v) || json_is_boolean(v))
+			n++;
+	}
+	return n;
+}
+
+static const char *fact_text(struct reader *rd, const json_t *v)
+{
+	char *s;
+
+	if (json_is_string(v))
+		return json_string_value(v);
+	if (json_is_boolean(v))
+		return json_is_true(v) ? "yes" : "no";
+	s = take(rd, 32, 1);
+	if (s)
+		snprintf(s, 32, "%.10g", json_number_value(v));
+	return s ? s : "";
+}
+
+static void add_facts(struct reader *rd, json_t *o, const char *prefix, unsigned depth,
+		      struct result_fact *facts, size_t *n)
+{
+	const char *key;
+	json_t *v;
+
+	json_object_foreach(o, key, v)
+	{
+		size_t size = strlen(prefix) + strlen(key) + 2;
+		char *name;
+		bool deeper = json_is_object(v) && depth < FACTS_DEPTH;
+
+		if (no_fact(key) || (!deeper && !json_is_string(v) && !json_is_number(v) &&
+				     !json_is_boolean(v)))
+			continue;
+		name = take(rd, size, 1);
+		if (!name)
+			return;
+		snprintf(name, size, "%s%s%s", prefix, *prefix ? "." : "", key);
+		if (deeper)
+			add_facts(rd, v, name, depth + 1, facts, n);
+		else
+			facts[(*n)++] = (struct result_fact){ name, fact_text(rd, v) };
+	}
+}
+
+static struct result_facts facts_of(struct reader *rd, const json_t *o, const char *key)
+{
+	json_t *v = object(rd, o, key);
+	struct result_facts ret = { NULL, 0 };
+	struct result_fact *facts = take(rd, count_facts(v, 0), sizeof(*facts));
+
+	if (facts)
+		add_facts(rd, v, "", 0, facts, &ret.n);
+	ret.v = facts;
+	return ret;
+}
+
+/* ---- series ---- */
+
+/* n numbers of an array, NAN for what is not there; NULL where there is no such array. */
+static double *numbers(struct reader *rd, const json_t *o, const char *key, size_t n)
+{
+	const json_t *a = array(rd, o, key);
+	double *v = a ? take(rd, n, sizeof(*v)) : NULL;
+
+	for (size_t i = 0; v && i < n; i++) {
+		const json_t *e = json_array_get(a, i);
+
+		v[i] = json_is_number(e) ? json_number_value(e) : NAN;
+	}
+	return v;
+}
+
+static double begin_of(struct reader *rd, const json_t *o, double otherwise)
+{
+	double begin = number(rd, o, "begin_seconds");
+
+	return isnan(begin) ? otherwise : begin;
+}
+
+static const double *times(struct reader *rd, const json_t *o, double begin, size_t n)
+{
+	double *t = numbers(rd, o, "t_seconds", n);
+
+	for (size_t i = 0; t && i < n; i++)
+		t[i] += begin;
+	return t;
+}
+
+static const char *const *words(struct reader *rd, const json_t *o, const char *key, size_t n)
+{
+	const json_t *a = array(rd, o, key);
+	const char **v = a ? take(rd, n, sizeof(*v)) : NULL;
+
+	for (size_t i = 0; v && i < n; i++) {
+		const char *s = json_string_value(json_array_get(a, i));
+
+		v[i] = s && *s ? s : NULL;
+	}
+	return v;
+}
+
+/* t_seconds of both count from begin_seconds of the power, which is counted from the window's
+ * begin: readings before it have negative times. */
+static void read_series(struct reader *rd, const json_t *device, struct result_series *s)
+{
+	const json_t *series = object(rd, device, "series");
+	const json_t *power = object(rd, series, "power"), *ticks = object(rd, series, "ticks");
+	double begin = begin_of(rd, power, 0);
+
+	s->power_n = json_array_size(array(rd, power, "t_seconds"));
+	s->power_t = times(rd, power, begin, s->power_n);
+	s->power_w = numbers(rd, power, "watts", s->power_n);
+	if (!s->power_t || !s->power_w)
+		s->power_n = 0;
+	s->tick_n = json_array_size(array(rd, ticks, "t_seconds"));
+	s->tick_t = times(rd, ticks, begin_of(rd, ticks, begin), s->tick_n);
+	s->temperature_c = numbers(rd, ticks, "temperature_celsius", s->tick_n);
+	s->throttle = words(rd, ticks, "throttle", s->tick_n);
+	if (!s->tick_t)
+		s->tick_n = 0;
+}
+
+/* ---- the parts of a result ---- */
+
+/* Elements of an array of objects.  What stands before them in rd->where is the caller's. */
+typedef void read_one(struct reader *rd, const json_t *o, void *target);
+
+static const void *read_all(struct reader *rd, const json_t *o, const char *key, size_t size,
+			    read_one *one, size_t *ret_n)
+{
+	const json_t *a = array(rd, o, key);
+	size_t n = json_array_size(a), length = strlen(rd->where);
+	char *v = take(rd, n, size);
+
+	*ret_n = v ? n : 0;
+	for (size_t i = 0; v && i < n; i++) {
+		const json_t *e = json_array_get(a, i);
+
+		snprintf(rd->where + length, sizeof(rd->where) - length, "%s[%zu].", key, i);
+		if (!json_is_object(e))
+			fail(rd, "%s[%zu] is %s, not an object", key, i, type_word(e));
+		one(rd, e, v + i * size);
+		rd->where[length] = '\0';
+	}
+	return v;
+}
+
+static void read_code(struct reader *rd, const json_t *o, void *target)
+{
+	fill(rd, o, code_fields, target);
+}
+
+static void read_device(struct reader *rd, const json_t *o, void *target)
+{
+	struct result_device *d = target;
+
+	fill(rd, o, device_fields, d);
+	for (size_t i = 0; i < sizeof(device_parts) / sizeof(device_parts[0]); i++)
+		fill(rd, object(rd, o, device_parts[i].key), device_parts[i].fields, d);
+	d->sensor = facts_of(rd, o, "sensor");
+	read_series(rd, o, &d->series);
+}
+
+static void read_window(struct reader *rd, const json_t *o, void *target)
+{
+	struct result_window *w = target;
+	const json_t *devices = array(rd, o, "devices");
+	double sum = json_array_size(devices) ? 0 : NAN;
+
+	w->label = text(rd, o, "label");
+	w->begin_s = number(rd, o, "begin_seconds");
+	w->seconds = number(rd, o, "seconds");
+	w->unfinished = truth(rd, o, "unfinished");
+	for (size_t i = 0; i < json_array_size(devices); i++)
+		sum += band(rd, json_array_get(devices, i), "energy_joules").best;
+	w->energy_best_j = sum;
+}
+
+static void read_run(struct reader *rd, const json_t *o, void *target)
+{
+	struct result_run *run = target;
+	const json_t *host = object(rd, o, "host");
+
+	fill(rd, o, run_fields, run);
+	if (isnan(run->iterations))
+		run->iterations = rd->r->iterations;
+	if (isnan(run->tokens))
+		run->tokens = rd->r->tokens;
+	run->host_j = number(rd, host, "joules");
+	run->host_absence = text(rd, host, "absence");
+	run->codes = read_all(rd, o, "codes", sizeof(*run->codes), read_code, &run->ncodes);
+	run->devices =
+		read_all(rd, o, "devices", sizeof(*run->devices), read_device, &run->ndevices);
+	run->windows =
+		read_all(rd, o, "windows", sizeof(*run->windows), read_window, &run->nwindows);
+}
+
+/* "fp16" for "runs/fp16.json". */
+static const char *name_of_file(struct reader *rd)
+{
+	const char *path = rd->r->path, *base = strrchr(path, '/');
+	char *name = take(rd, strlen(path) + 1, 1);
+	size_t n;
+
+	base = base && base[1] ? base + 1 : path;
+	n = strlen(base);
+	if (n > 5 && strcmp(base + n - 5, ".json") == 0)
+		n -= 5;
+	if (name)
+		memcpy(name, base, n);
+	return name ? name : path;
+}
+
+static void read_result(struct reader *rd, const json_t *o)
+{
+	struct result *r = rd->r;
+
+	fill(rd, o, result_fields, r);
+	if (!r->label || !*r->label)
+		r->label = name_of_file(rd);
+	r->tool_version = text(rd, object(rd, o, "tool"), "version");
+	r->tags = facts_of(rd, o, "tags");
+	r->environment = facts_of(rd, o, "environment");
+	r->runs = read_all(rd, o, "runs", sizeof(*r->runs), read_run, &r->nruns);
+}
+
+/* ---- files ---- */
+
+static bool is_ours(struct reader *rd, const json_t *o)
+{
+	const json_t *version = json_object_get(o, "schema_version");
+	const char *kind = json_string_value(json_object_get(o, "kind"));
+
+	if (!json_is_object(o) || !kind || !json_is_number(version))
+		fail(rd, "this is JSON, but no result of gpuward measure");
+	else if (strcmp(kind, "measurement") != 0)
+		fail(rd, "this is a %.40s, not a result of gpuward measure", kind);
+	else if (json_number_value(version) > RESULT_SCHEMA_VERSION)
+		fail(rd,
+		     "its schema_version is %.15g, and this gpuward reads up to %d: read it "
+		     "with "
+		     "a newer gpuward",
+		     json_number_value(version), RESULT_SCHEMA_VERSION);
+	return !rd->failed;
+}
+
+static FILE *open_file(struct reader *rd)
+{
+	int fd = open(rd->r->path, O_RDONLY | O_CLOEXEC);
+	struct stat st;
+	FILE *f = NULL;
+
+	if (fd < 0 || fstat(fd, &st) != 0)
+		fail(rd, "%s", strerror(errno));
+	else if (S_ISDIR(st.st_mode))
+		fail(rd, "%s", strerror(EISDIR));
+	else if (!(f = fdopen(fd, "r")))
+		fail(rd, "%s", strerror(errno));
+	if (fd >= 0 && !f)
+		close(fd);
+	return f;
+}
+
+static json_t *parse(struct reader *rd)
+{
+	FILE *f = open_file(rd);
+	json_error_t e;
+	json_t *o;
+	bool broken;
+
+	if (!f)
+		return NULL;
+	/* Every number as a double: what is larger than 2^63 is then no error. */
+	o = json_loadf(f, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e);
+	broken = ferror(f);
+	fclose(f);
+	if (o)
+		return o;
+	if (broken) {
+		fail(rd, "cannot be read");
+	} else {
+		snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s",
+			 rd->r->path, e.line > 0 ? e.line : 1, e.column > 0 ? e.column : 1,
+			 e.text);
+		rd->failed = true;
+	}
+	return NULL;
+}
+
+int result_load(struct result *ret, const char *path, char *error, size_t size)
+{
+	struct reader rd = { .r = ret, .error = error, .size = size };
+
+	*ret = (struct result){ .path = path };
+	ret->memory = calloc(1, sizeof(*ret->memory));
+	if (!ret->memory) {
+		fail(&rd, "out of memory");
+		return -1;
+	}
+	ret->memory->document = parse(&rd);
+	if (ret->memory->document && is_ours(&rd, ret->memory->document))
+		read_result(&rd, ret->memory->document);
+	if (!rd.failed)
+		return 0;
+	result_free(ret);
+	return -1;
+}
+
+void result_free(struct result *r)
+{
+	if (!r->memory)
+		return;
+	for (struct block *b = r->memory->blocks, *next; b; b = next) {
+		next = b->next;
+		free(b);
+	}
+	json_decref(r->memory->document);
+	free(r->memory);
+	r->memory = NULL;
+}
+
+const char *result_level(const struct result_code *code)
+{
+	return !code->level || strcmp(code->level, "valid") == 0 ? "note" : code->level;
+}
+
+bool result_usable(const struct result_run *run)
+{
+	return !run->validity || strcmp(run->validity, "invalid") != 0;
+}

@@ -1,0 +1,115 @@
+/* result: a result file of `gpuward measure` as plain structs.
+ *
+ * Hides JSON.  What the file does not say, or says as null, is NAN or NULL here; keys that we do
+ * not know are passed over, so a newer gpuward may add some.  The schema is
+ * docs/schema/measurement.json. */
+#ifndef GW_CLI_RESULT_H
+#define GW_CLI_RESULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#define RESULT_SCHEMA_VERSION 1
+
+/* A value and its 95 % interval. */
+struct result_band {
+	double low, best, high;
+};
+
+/* What was wrong with a run. */
+struct result_code {
+	const char *code, *level, *sentence, *evidence;
+	double device; /* its index; NAN: of the whole run */
+};
+
+/* One fact of the environment or of a sensor, for people: "host.kernel", "6.1.0". */
+struct result_fact {
+	const char *key, *text;
+};
+
+struct result_facts {
+	const struct result_fact *v;
+	size_t n;
+};
+
+/* Power and what was read at each tick, in seconds since the window began; a value may be NAN.
+ * ticks.throttle[i] is NULL or the causes, joined by commas. */
+struct result_series {
+	const double *power_t, *power_w;
+	size_t power_n;
+	const double *tick_t, *temperature_c;
+	const char *const *throttle;
+	size_t tick_n;
+};
+
+struct result_device {
+	double index;
+	const char *uuid, *name, *provenance, *driver_version;
+	const char *validity, *meter, *rung, *verdict;
+	struct result_band energy_j, energy_relative_j, energy_net_j;
+	double counter_j, samples_j, residual_ratio;
+	const char *baseline_kind;
+	double baseline_w, baseline_age_s;
+	double power_mean_w, power_sd_w, power_max_w, power_limit_w;
+	double samples_expected, samples_collected, samples_missed, longest_gap_s,
+		coverage_ratio;
+	const char *throttle_source;
+	double throttle_power_s, throttle_sync_s, throttle_software_s, throttle_hardware_s,
+		throttle_brake_s;
+	double temperature_begin_c, temperature_end_c, temperature_max_c;
+	double clock_sm_hz, utilization_ratio;
+	struct result_facts sensor;
+	struct result_series series;
+};
+
+/* Part of a run that the program marked. */
+struct result_window {
+	const char *label;
+	double begin_s, seconds;
+	bool unfinished;      /* its end was never marked */
+	double energy_best_j; /* sum over the devices; NAN where one is not known */
+};
+
+struct result_run {
+	double trial, seconds, exit_status, exit_signal;
+	const char *begin_time, *validity, *baseline_kind;
+	struct result_band energy_j, energy_relative_j, energy_net_j;
+	double energy_adjusted_j;
+	bool energy_adjusted_was_floored;
+	double power_mean_w, power_sd_w;
+	double iterations, tokens; /* its own count, else that of the result */
+	double latency_s, latency_p50_s, latency_p95_s;
+	struct result_band energy_per_iteration_j, energy_per_token_j;
+	double host_j;
+	const char *host_absence;
+	const struct result_code *codes;
+	const struct result_device *devices;
+	const struct result_window *windows;
+	size_t ncodes, ndevices, nwindows;
+};
+
+struct result {
+	const char *path;  /* as given */
+	const char *label; /* never NULL: the file's name where it has none */
+	const char *time, *tool_version, *command_name, *validity;
+	bool simulated;
+	double model_size_bytes, iterations, tokens;
+	struct result_facts tags, environment;
+	const struct result_run *runs;
+	size_t nruns;
+	struct result_memory *memory; /* owns all of it */
+};
+
+/* Reads a file.  0, or -1 with a sentence in error that begins with the path (and the line and
+ * column, where the fault has one).  path is borrowed for the life of the result, which ends
+ * with result_free(); after -1 there is nothing to free. */
+int result_load(struct result *ret, const char *path, char *error, size_t size);
+void result_free(struct result *r);
+
+/* What the code means for its run: "suspect", "invalid", or "note" where it means nothing. */
+const char *result_level(const struct result_code *code);
+
+/* May the run enter statistics?  (It is not "invalid".) */
+bool result_usable(const struct result_run *run);
+
+#endif

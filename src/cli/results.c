@@ -1,0 +1,83 @@
+#include "results.h"
+
+#include "comparison.h"
+
+#include "base/utf8.h"
+
+#include <stdlib.h>
+#include <sys/stat.h>
+
+/* A file given twice would count as two trials and make intervals too narrow. */
+static bool given_twice(const struct cli *c, int i)
+{
+	struct stat a, b;
+
+	if (stat(c->argv[i], &a) != 0 || !S_ISREG(a.st_mode))
+		return false;
+	for (int k = 0; k < i; k++)
+		if (stat(c->argv[k], &b) == 0 && a.st_dev == b.st_dev && a.st_ino == b.st_ino)
+			return true;
+	return false;
+}
+
+/* Sentences may quote what files hold, which must not speak to the terminal. */
+static void complain(const char *sentence)
+{
+	char clean[4096];
+
+	utf8_clean(clean, sizeof(clean), sentence);
+	cli_error("%s", clean);
+}
+
+static int refuse_mixture(const struct results *r)
+{
+	struct buf b;
+	int code = EXIT_OK;
+
+	buf_init(&b, 1u << 16);
+	if (comparison_mixes_gpus(r->v, r->n, &b)) {
+		buf_adds(&b,
+			 ": results of different GPUs are compared only with --across-gpus");
+		complain(b.p);
+		code = EXIT_USAGE;
+	}
+	buf_done(&b);
+	return code;
+}
+
+int results_load(struct results *r, const struct cli *c, bool across)
+{
+	char error[512];
+	int code = EXIT_OK;
+
+	*r = (struct results){ .v = NULL };
+	if (c->argc == 0) {
+		cli_error("name at least one result file, as gpuward measure writes them");
+		return EXIT_USAGE;
+	}
+	r->v = calloc((size_t)c->argc, sizeof(*r->v));
+	if (!r->v) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	for (int i = 0; i < c->argc; i++) {
+		if (given_twice(c, i)) {
+			cli_error("%s is given twice: a run counts once", c->argv[i]);
+			return EXIT_USAGE;
+		}
+		if (result_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {
+			r->n++;
+		} else {
+			complain(error);
+			code = EXIT_FAILED;
+		}
+	}
+	return code == EXIT_OK && !across ? refuse_mixture(r) : code;
+}
+
+void results_done(struct results *r)
+{
+	for (size_t i = 0; i < r->n; i++)
+		result_free(&r->v[i]);
+	free(r->v);
+}

@@ -1,0 +1,18 @@
+/* results: the result files that compare, report and plot were given. */
+#ifndef GW_CLI_RESULTS_H
+#define GW_CLI_RESULTS_H
+
+#include "cli.h"
+#include "result.h"
+
+struct results {
+	struct result *v;
+	size_t n;
+};
+
+/* Loads the files that the command line names, all or none.  `across`: those of different GPUs
+ * are welcome.  An exit code, having said what is wrong with each; results_done() in any case. */
+int results_load(struct results *r, const struct cli *c, bool across);
+void results_done(struct results *r);
+
+#endif

@@ -1,0 +1,408 @@
+"""compare: what it says follows from the results, and bad results are refused in a sentence."""
+import csv
+import io
+import json
+import math
+import random
+
+import pytest
+
+from support import FAILED, OK, USAGE, check, environment, gpuward
+from synthetic import UUID, needs_reader, result, save
+
+pytestmark = needs_reader
+
+WIDE = environment(COLUMNS=300)
+
+
+def compare(*args, code=OK, env=WIDE):
+    done = gpuward("compare", *args, env=env)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def rows(*args):
+    doc = json.loads(compare(*args, "--json").stdout)
+    check("compare", doc)
+    return {r["label"]: r for r in doc["rows"]}, doc
+
+
+# ---- a second way to the same figures
+
+
+def student_factor(df, alpha=0.05):
+    """By summing the density, nothing of which the program does."""
+    if df == math.inf:
+        return 1.959963984540054
+    c = math.exp(math.lgamma((df + 1) / 2) - math.lgamma(df / 2)) / math.sqrt(df * math.pi)
+    inside, t, step = 0.0, 0.0, 1e-3
+    density = lambda x: c * (1 + x * x / df) ** (-(df + 1) / 2)
+    while inside < (1 - alpha) / 2:
+        inside += step * density(t + step / 2)
+        t += step
+    return t - (inside - (1 - alpha) / 2) / density(t)
+
+
+def log_moments(values):
+    logs = [math.log(v) for v in values]
+    mean = sum(logs) / len(logs)
+    return mean, sum((v - mean) ** 2 for v in logs) / max(1, len(logs) - 1)
+
+
+def expected_change(a, b, extra):
+    """Welch on logarithms, with a part that more runs do not lessen."""
+    (ma, va), (mb, vb) = log_moments(a), log_moments(b)
+    ua, ub = va / len(a), vb / len(b)
+    u2 = ua + ub + extra**2
+    df = u2**2 / (ua**2 / (len(a) - 1) + ub**2 / (len(b) - 1))
+    reach = student_factor(df) * math.sqrt(u2)
+    return [math.expm1(mb - ma + k * reach) for k in (-1, 0, 1)]
+
+
+def energies(doc):
+    return [r["energy_per_iteration_joules"]["best"] for r in doc["runs"]]
+
+
+def mean_power(doc):
+    return sum(r["power_mean_watts"] for r in doc["runs"]) / len(doc["runs"])
+
+
+def test_changes_of_trials_are_those_of_welch_on_logarithms(tmp_path):
+    seed = random.randrange(10**6)
+    print("seed", seed)
+    r = random.Random(seed)
+    for _ in range(5):
+        a = result("a", power=r.uniform(100, 700), trials=r.randint(2, 6), spread=0.02,
+                   seed=r.random(), series=False)
+        b = result("b", power=r.uniform(100, 700), trials=r.randint(2, 6), spread=0.01,
+                   seed=r.random(), series=False, seconds=r.uniform(5, 20))
+        got, _ = rows(save(tmp_path, "a.json", a), save(tmp_path, "b.json", b))
+        extra = 2.5 * abs(1 / mean_power(a) - 1 / mean_power(b))
+        low, best, high = expected_change(energies(a), energies(b), extra)
+        change = got["b"]["energy_per_iteration_joules"]["change_ratio"]
+        assert change["best"] == pytest.approx(best, rel=1e-9)
+        assert change["low"] == pytest.approx(low, abs=2e-5)
+        assert change["high"] == pytest.approx(high, abs=2e-5)
+        assert got["b"]["energy_per_iteration_joules"]["change_basis"] == "trials"
+
+
+def test_one_run_each_has_the_meters_uncertainty_and_the_offset(tmp_path):
+    a = result("a", power=400, u=0.003)
+    b = result("b", power=200, u=0.004)
+    got, _ = rows(save(tmp_path, "a.json", a), save(tmp_path, "b.json", b))
+    u = math.sqrt(0.003**2 + 0.004**2 + (2.5 * abs(1 / 400 - 1 / 200)) ** 2)
+    change = got["b"]["energy_per_iteration_joules"]["change_ratio"]
+    assert change["best"] == pytest.approx(-0.5)
+    assert change["low"] == pytest.approx(0.5 * math.exp(-1.96 * u) - 1, abs=1e-6)
+    assert change["high"] == pytest.approx(0.5 * math.exp(1.96 * u) - 1, abs=1e-6)
+    # How long a single run took is known, how runs differ is not.
+    assert got["b"]["latency_seconds"]["change_ratio"]["low"] is None
+
+
+def test_the_gain_is_in_the_energy_but_not_in_its_change(tmp_path):
+    a = save(tmp_path, "a.json", result("a", power=300, u=0.001))
+    b = save(tmp_path, "b.json", result("b", power=301, u=0.001))
+    got, _ = rows(a, b)
+    figure = got["b"]["energy_per_iteration_joules"]
+    value, fair, change = figure["value"], figure["comparable"], figure["change_ratio"]
+    assert (value["high"] - value["low"]) / value["best"] > 0.09
+    assert (fair["high"] - fair["low"]) / fair["best"] < 0.005
+    assert change["high"] - change["low"] < 0.007
+
+
+def test_the_true_value_is_never_known_better_than_a_comparison(tmp_path):
+    for spread in (0.0, 0.001, 0.02, 0.3):
+        doc = result("a", trials=2, spread=spread, seed=4)
+        figure = rows(save(tmp_path, "a.json", doc))[0]["a"]["energy_per_iteration_joules"]
+        assert figure["value"]["high"] >= figure["comparable"]["high"] - 1e-12
+
+
+def test_a_run_may_count_its_own_iterations(tmp_path):
+    doc = result("a", iterations=None, trials=2)
+    for run, n in zip(doc["runs"], (10, 20)):
+        run["iterations"] = n
+    got, _ = rows(save(tmp_path, "a.json", doc))
+    assert got["a"]["latency_seconds"]["value"]["best"] == pytest.approx((1.25 + 0.625) / 2)
+
+
+def test_a_remark_is_no_doubt(tmp_path):
+    doc = result("a", codes=("short",))
+    doc["runs"][0]["codes"][0]["level"] = "valid"
+    assert "a: note: short" in compare(save(tmp_path, "a.json", doc)).stdout
+
+
+def test_rows_come_in_order_of_first_sight_and_files_of_a_label_are_trials(tmp_path):
+    paths = [
+        save(tmp_path, "1.json", result("zebra", trials=2, spread=0.01)),
+        save(tmp_path, "2.json", result("apple")),
+        save(tmp_path, "3.json", result("zebra", seed=7, power=310)),
+    ]
+    got, doc = rows(*paths)
+    assert list(got) == ["zebra", "apple"]
+    assert got["zebra"]["runs"] == 3 and got["zebra"]["files"] == [str(paths[0]), str(paths[2])]
+    assert doc["reference"] == "zebra"
+    assert got["zebra"]["energy_per_iteration_joules"]["change_ratio"] is None
+
+
+def test_invalid_runs_are_left_out_and_said_so(tmp_path):
+    good = result("a", trials=2, spread=0.01)
+    bad = result("b", trials=3, codes=[(), ("throttle-power",), ("child-failed",)])
+    bad["runs"][2]["energy_per_iteration_joules"]["best"] = 1e6  # must not count
+    paths = save(tmp_path, "a.json", good), save(tmp_path, "b.json", bad)
+    got, doc = rows(*paths)
+    assert got["b"]["runs"] == 3 and got["b"]["runs_used"] == 2
+    assert got["b"]["energy_per_iteration_joules"]["value"]["best"] == pytest.approx(3.75)
+    notes = " / ".join(doc["notes"])
+    assert "b: 1 of 3 runs is invalid and left out" in notes
+    assert "invalid: child-failed in 1 of 3 runs: the program ended with an error" in notes
+    assert "suspect: throttle-power" in notes and "24.8 %" in notes
+    text = compare(*paths).stdout
+    assert "2 of 3" in text and "! suspect" in text
+
+
+def test_all_invalid_fails_after_it_was_shown(tmp_path):
+    path = save(tmp_path, "a.json", result("a", codes=("child-failed",)))
+    done = compare(path, code=FAILED)
+    assert "! invalid" in done.stdout and "0 of 1" in done.stdout
+    assert "no run is left to compare" in done.stderr
+
+
+def test_different_gpus_are_refused_unless_asked_for(tmp_path):
+    a = save(tmp_path, "a.json", result("a", power=300))
+    b = save(tmp_path, "b.json", result("b", power=300, uuid="GPU-other", name="NVIDIA L4"))
+    done = compare(a, b, code=USAGE)
+    assert done.stdout == ""
+    assert f"{a} was measured on NVIDIA H200 ({UUID}, driver 580.159.04)" in done.stderr
+    assert f"{b} was measured on NVIDIA L4 (GPU-other" in done.stderr
+    assert "--across-gpus" in done.stderr
+    got, doc = rows(a, b, "--across-gpus")
+    change = got["b"]["energy_per_iteration_joules"]["change_ratio"]
+    assert change["high"] - change["low"] > 0.13  # two gains of 2.5 % that do not cancel
+    assert got["b"]["other_gpu"] is True
+    assert any("gain" in n for n in doc["notes"])
+
+
+@pytest.mark.parametrize("key", ["uuid", "driver"])
+def test_another_board_or_driver_is_another_gpu(tmp_path, key):
+    a = save(tmp_path, "a.json", result("a"))
+    b = save(tmp_path, "b.json", result("b", **{key: "590.1"}))
+    compare(a, b, code=USAGE)
+
+
+def test_simulated_results_are_marked_in_every_format(tmp_path):
+    path = save(tmp_path, "a.json", result("a", simulated=True))
+    assert "SIMULATED" in compare(path).stdout
+    assert "valid, simulated" in compare(path, "--format=markdown").stdout
+    assert ",true," in compare(path, "--format=csv").stdout
+    assert rows(path)[0]["a"]["simulated"] is True
+
+
+def test_without_iterations_whole_runs_are_compared(tmp_path):
+    a = save(tmp_path, "a.json", result("a", iterations=None, size=None))
+    b = save(tmp_path, "b.json", result("b"))
+    got, doc = rows(a, b)
+    assert got["b"]["seconds"]["value"]["best"] == 12.5
+    assert got["b"]["energy_joules"]["value"]["best"] == 3750
+    assert got["a"]["model_size_bytes"]["value"] is None
+    assert any("whole runs" in n for n in doc["notes"])
+
+
+def test_energy_per_token_is_there_where_it_is_known(tmp_path):
+    a = save(tmp_path, "a.json", result("a", tokens=500))
+    b = save(tmp_path, "b.json", result("b", tokens=1000))
+    got, _ = rows(a, b)
+    assert got["a"]["energy_per_token_joules"]["value"]["best"] == 7.5
+    assert got["b"]["energy_per_token_joules"]["change_ratio"]["best"] == pytest.approx(-0.5)
+    assert "PER TOKEN" in compare(a, b).stdout
+    assert "PER TOKEN" not in compare(save(tmp_path, "c.json", result("c"))).stdout
+
+
+def test_csv_reads_back(tmp_path):
+    label = 'a,"b"\nc'
+    a = save(tmp_path, "a.json", result(label, trials=2, spread=0.01))
+    b = save(tmp_path, "b.json", result("plain"))
+    got = list(csv.DictReader(io.StringIO(compare(a, b, "-f", "csv").stdout, newline="")))
+    assert [r["label"] for r in got] == [label, "plain"]
+    assert float(got[1]["power_mean_watts"]) == pytest.approx(300)
+    assert got[0]["energy_per_iteration_joules_change_ratio"] == ""
+    assert float(got[1]["energy_per_iteration_joules_change_ratio"]) != 0
+    assert None not in got[0] and None not in got[0].values()
+
+
+def test_markdown_keeps_its_columns_whatever_the_label(tmp_path):
+    a = save(tmp_path, "a.json", result("a|b `c` <d>\n| e"))
+    lines = compare(a, "--format=markdown").stdout.splitlines()
+    table = [l for l in lines if l.startswith("|")]
+    assert len(table) == 3
+    bars = [l.replace("\\|", "").count("|") for l in table]
+    assert len(set(bars)) == 1
+
+
+def test_metric_chooses_columns(tmp_path):
+    a = save(tmp_path, "a.json", result("a"))
+    text = compare(a, "--metric=power").stdout
+    assert "POWER" in text and "LATENCY" not in text
+    assert "not 'joules'" in compare(a, "--metric=joules", code=USAGE).stderr
+
+
+def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
+    paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01)) for n in ("a", "b")]
+    for columns in (40, 60, 80, 120):
+        out = compare(*paths, env=environment(COLUMNS=columns)).stdout
+        assert "\x1b" not in out
+        assert "ENERGY" in out and ("CHANGE" in out or columns < 60)
+        assert max(len(l) for l in out.splitlines()) <= columns
+    coloured = compare(*paths, "--color=always", env=WIDE).stdout
+    assert "\x1b[" in coloured
+    assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
+
+
+def test_a_label_cannot_speak_to_the_terminal(tmp_path):
+    path = save(tmp_path, "a.json", result("\x1b[31mred\x07", codes=("short",)))
+    assert "\x1b" not in compare(path).stdout and "\x07" not in compare(path).stdout
+    other = save(tmp_path, "b.json", result("b", name="\x1b[31mred"))
+    assert "\x1b" not in compare(path, other, code=USAGE).stderr
+    raw = nothing(tmp_path, "raw.json", "\x1b[31m")
+    assert "\x1b" not in compare(raw, code=FAILED).stderr
+
+
+def test_the_same_file_twice_is_no_second_trial(tmp_path):
+    path = save(tmp_path, "a.json", result("a"))
+    assert "is given twice" in compare(path, path, code=USAGE).stderr
+
+
+def test_output_goes_to_a_file_and_never_over_an_input(tmp_path):
+    path = save(tmp_path, "a.json", result("a"))
+    before = path.read_bytes()
+    out = tmp_path / "table.txt"
+    done = compare(path, "-o", out, "--color=always")
+    assert done.stdout == "" and "ENERGY" in out.read_text() and "\x1b" not in out.read_text()
+    assert "would be overwritten" in compare(path, "-o", path, code=USAGE).stderr
+    assert path.read_bytes() == before
+
+
+def test_a_full_disk_or_a_place_that_is_not_there_is_said(tmp_path):
+    path = save(tmp_path, "a.json", result("a"))
+    for out, why in (("/dev/full", "No space left"), (tmp_path / "no" / "x", "No such file"),
+                     (tmp_path, "Is a directory")):
+        done = compare(path, "-o", out, "--format=csv", code=FAILED)
+        assert f"{out}: cannot be written: {why}" in done.stderr
+    with open("/dev/full", "w") as full:
+        done = gpuward("compare", path, stdout=full, capture_output=False, stderr=-1)
+    assert done.returncode == FAILED and "No space left" in done.stderr
+
+
+def test_a_pipe_that_closes_is_no_error(tmp_path):
+    import subprocess
+    from support import PROGRAM
+
+    path = save(tmp_path, "a.json", result("a"))
+    done = subprocess.run(f"{PROGRAM} compare {path} --json | head -1", shell=True,
+                          capture_output=True, text=True)
+    assert done.stdout.strip() == "{" and done.stderr == ""
+
+
+# ---- files that are not results
+
+
+def nothing(tmp_path, name, text):
+    path = tmp_path / name
+    path.write_text(text)
+    return path
+
+
+def test_what_is_no_result_is_refused_in_a_sentence(tmp_path):
+    whole = json.dumps(result("a"), indent=1)
+    cut = nothing(tmp_path, "cut.json", whole[:1000])
+    line = whole[:1000].count("\n") + 1
+    rows = [
+        (tmp_path / "none.json", ": No such file or directory"),
+        (tmp_path, ": Is a directory"),
+        (cut, f":{line}:"),
+        (nothing(tmp_path, "empty.json", ""), ":1:1: not a whole JSON document"),
+        (nothing(tmp_path, "text.json", "watts\n"), ":1:"),
+        (nothing(tmp_path, "two.json", "{} {}"), ":1:"),
+        (nothing(tmp_path, "list.json", "[1]"), ": this is JSON, but no result"),
+        (nothing(tmp_path, "other.json", '{"schema_version":1,"kind":"comparison"}'),
+         ": this is a comparison, not a result"),
+        (nothing(tmp_path, "new.json", '{"schema_version":2,"kind":"measurement"}'),
+         ": its schema_version is 2, and this gpuward reads up to 1"),
+        (nothing(tmp_path, "type.json",
+                 '{"schema_version":1,"kind":"measurement","runs":[{"seconds":"5"}]}'),
+         ": runs[0].seconds is a text, not a number"),
+        (nothing(tmp_path, "deep.json", "[" * 100000), ":1:"),
+    ]
+    for path, sentence in rows:
+        for command in ("compare", "report", "plot"):
+            done = gpuward(command, path)
+            assert done.returncode == FAILED, (command, path)
+            assert done.stdout == ""
+            assert done.stderr.startswith(f"gpuward: {path}{sentence}"), done.stderr
+            assert len(done.stderr.splitlines()) == 1
+
+
+def test_bytes_that_are_no_text_are_refused_with_their_place(tmp_path):
+    path = tmp_path / "latin1.json"
+    path.write_bytes(json.dumps(result("LABEL")).encode().replace(b"LABEL", b"\xe9t\xe9"))
+    assert f"{path}:1:" in compare(path, code=FAILED).stderr
+
+
+def test_every_bad_file_is_named(tmp_path):
+    a, b = tmp_path / "a.json", tmp_path / "b.json"
+    done = compare(a, b, code=FAILED)
+    assert str(a) in done.stderr and str(b) in done.stderr
+
+
+@pytest.mark.parametrize("command", ["compare", "report", "plot"])
+def test_no_file_is_a_usage_error(command):
+    done = gpuward(command)
+    assert done.returncode == USAGE and "at least one result file" in done.stderr
+
+
+def every_leaf(value, path=()):
+    if isinstance(value, dict):
+        for k, v in value.items():
+            yield from every_leaf(v, (*path, k))
+    elif isinstance(value, list):
+        for i, v in enumerate(value):
+            yield from every_leaf(v, (*path, i))
+    if path:
+        yield path
+
+
+def test_every_figure_may_be_null_and_every_list_empty(tmp_path):
+    doc = result("a", series=False, codes=("short",), tokens=5)
+    for path in every_leaf(doc):
+        if path[0] in ("schema_version", "kind"):
+            continue
+        bad = json.loads(json.dumps(doc))
+        part = bad
+        for step in path[:-1]:
+            part = part[step]
+        if isinstance(path[-1], int):
+            continue
+        part[path[-1]] = [] if isinstance(part[path[-1]], list) else None
+        file = save(tmp_path, "x.json", bad)
+        for command in ("compare", "report"):
+            done = gpuward(command, file)
+            assert done.returncode in (OK, FAILED), (command, path, done.stderr)
+            assert "nan" not in done.stdout.lower().replace("nanosecond", ""), (command, path)
+            if done.returncode == FAILED:
+                assert path == ("runs",), (path, done.stderr)
+
+
+def test_keys_that_come_later_are_borne(tmp_path):
+    doc = result("a")
+    doc["later"] = {"x": 1}
+    doc["runs"][0]["later"] = [1]
+    doc["runs"][0]["devices"][0]["later"] = "x"
+    compare(save(tmp_path, "a.json", doc))
+
+
+def test_synthetic_results_are_as_the_schema_says():
+    check("measurement", result("a", tokens=5, codes=("short",), gpus=2))
+
+
+def test_a_result_without_label_goes_by_the_name_of_its_file(tmp_path):
+    got, _ = rows(save(tmp_path, "resnet.json", result(None)))
+    assert list(got) == ["resnet"]

@@ -1,0 +1,255 @@
+"""report and plot: one file, well formed, that shows what the results hold."""
+import re
+import subprocess
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+
+import pytest
+
+from support import FAILED, OK, PROGRAM, USAGE, environment, gpuward
+from synthetic import needs_reader, result, save
+
+pytestmark = needs_reader
+
+VOID = {"meta"}
+SVG = "{http://www.w3.org/2000/svg}"
+EVIL = "<script>alert('x')</script> & \"quoted\" ]]> \u2028 \u202e"
+
+
+def run(command, *args, code=OK):
+    done = gpuward(command, *args)
+    assert done.returncode == code, done.stderr
+    return done
+
+
+class Page(HTMLParser):
+    """Tags that open and close in order; what a test wants to know of them."""
+
+    def __init__(self, text):
+        super().__init__(convert_charrefs=True)
+        self.open, self.tags, self.text, self.attrs = [], [], [], []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attrs.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.tags.append(tag)
+        self.attrs.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open.pop() == tag, tag
+
+    def handle_data(self, data):
+        if not self.open or self.open[-1] != "style":
+            self.text.append(data)
+
+    def words(self):
+        return " ".join(self.text)
+
+
+@pytest.fixture
+def pair(tmp_path):
+    return [
+        save(tmp_path, "a.json", result("fp32", power=400, trials=2, spread=0.01)),
+        save(tmp_path, "b.json", result("fp16", power=300, codes=("throttle-power",))),
+    ]
+
+
+def test_the_page_is_whole_and_needs_nothing_else(tmp_path, pair):
+    out = tmp_path / "report.html"
+    done = run("report", *pair, "-o", out)
+    assert done.stdout == "" and done.stderr == ""
+    text = out.read_text()
+    page = Page(text)
+    assert "script" not in page.tags and "link" not in page.tags and "img" not in page.tags
+    for tag, attrs in page.attrs:
+        assert not {"src", "href", "onload", "onclick"} & set(attrs), tag
+    assert not re.search(r"url\(|@import", text)
+    assert "default-src 'none'" in text
+    for media in ("prefers-color-scheme:dark", "@media print", "max-width:40rem"):
+        assert media in text
+
+
+def test_the_page_says_how_the_numbers_were_got(pair):
+    words = Page(run("report", *pair).stdout).words()
+    for part in ("fp32", "fp16", "counter+ring", "agree", "NVIDIA H200", "580.159.04",
+                 "throttle-power", "the power limit slowed the clocks", "24.8 %", "no-context",
+                 "coverage", "100.0 %", "assumed", "6.1.0", "prefill", "Trial 2",
+                 "Environment: the same as that of", "3.750 J"):
+        assert part in words, part
+
+
+def test_charts_and_tables_speak_to_those_who_do_not_see_them(pair):
+    page = Page(run("report", *pair).stdout)
+    svgs = [a for t, a in page.attrs if t == "svg"]
+    # energy once, power and temperature for each of three runs, each for screen and phone
+    assert len(svgs) == 2 * (1 + 2 * 3)
+    assert all(a.get("role") == "img" for a in svgs)
+    assert page.tags.count("desc") == len(svgs)
+    assert page.tags.count("figcaption") == page.tags.count("figure") == 4
+    assert all("scope" in a for t, a in page.attrs if t == "th")
+    assert [a.get("lang") for t, a in page.attrs if t == "html"] == ["en"]
+
+
+def test_no_text_of_a_result_becomes_markup(tmp_path):
+    doc = result(EVIL, codes=("short",), simulated=True)
+    doc["tags"] = {EVIL: EVIL}
+    doc["command_name"] = EVIL
+    doc["environment"]["host"]["kernel"] = EVIL
+    doc["runs"][0]["codes"][0]["evidence"] = EVIL
+    doc["runs"][0]["windows"][0]["label"] = EVIL
+    for key in ("name", "uuid", "meter", "rung", "verdict", "driver_version", "provenance"):
+        doc["runs"][0]["devices"][0][key] = EVIL
+    doc["runs"][0]["devices"][0]["sensor"] = {EVIL: EVIL}
+    ticks = doc["runs"][0]["devices"][0]["series"]["ticks"]
+    ticks["throttle"] = [EVIL] * len(ticks["t_seconds"])
+    path = save(tmp_path, "a.json", doc)
+    page = Page(run("report", path, "--title", EVIL).stdout)
+    assert "script" not in page.tags
+    assert EVIL in page.words()
+    ET.fromstring(run("plot", path, "--title", EVIL).stdout.encode())
+
+
+def test_bytes_that_are_no_text_are_replaced(tmp_path):
+    path = save(tmp_path, "a.json", result("a\u0001b\u007f"))
+    for command in ("report", "plot"):
+        done = subprocess.run([PROGRAM, command, path, "--title", b"x\xff\xc3<\x1by"],
+                              capture_output=True, env=environment())
+        assert done.returncode == OK
+        text = done.stdout.decode("utf-8")  # or it raises
+        assert "x\ufffd\ufffd&lt;\ufffdy" in text
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f]", text)
+    ET.fromstring(done.stdout)
+
+
+def points(svg, line=0):
+    root = ET.fromstring(svg.encode())
+    paths = [p for p in root.iter(SVG + "path") if p.get("class", "").startswith("line")]
+    numbers = re.findall(r"[ML]([\d.-]+) ([\d.-]+)", paths[line].get("d"))
+    return [(float(x), float(y)) for x, y in numbers], root
+
+
+def with_power(watts, step=0.02, seconds=None):
+    doc = result("a")
+    run_ = doc["runs"][0]
+    run_["seconds"] = seconds or len(watts) * step
+    run_["devices"][0]["series"]["power"] = {
+        "t_seconds": [i * step for i in range(len(watts))], "watts": watts, "begin_seconds": 0,
+    }
+    return doc
+
+
+def test_a_single_sample_in_a_day_of_them_stays_visible(tmp_path):
+    watts = [100.0] * 200000
+    watts[123456] = 650.0
+    watts[60000] = 2.0
+    svg = run("plot", save(tmp_path, "a.json", with_power(watts))).stdout
+    kept, _ = points(svg)
+    ys = [y for _, y in kept]
+    usual = sorted(ys)[len(ys) // 2]
+    assert min(ys) < usual - 100 and max(ys) > usual + 20
+    peak = min(kept, key=lambda p: p[1])[0]
+    left, right = kept[0][0], kept[-1][0]
+    assert (peak - left) / (right - left) == pytest.approx(123456 / 199999, abs=0.002)
+    assert len(svg) < 100000
+
+
+def test_short_series_are_drawn_point_by_point(tmp_path):
+    watts = [100.0, 300.0, 200.0, 250.0]
+    kept, _ = points(run("plot", save(tmp_path, "a.json", with_power(watts, step=1))).stdout)
+    assert len(kept) == 4
+    ys = [y for _, y in kept]
+    assert [sorted(ys, reverse=True).index(y) for y in ys] == [0, 3, 1, 2]
+
+
+def test_a_hole_is_not_bridged(tmp_path):
+    doc = with_power([100.0] * 100, step=0.1)
+    power = doc["runs"][0]["devices"][0]["series"]["power"]
+    power["t_seconds"] = [t if t < 5 else t + 50 for t in power["t_seconds"]]
+    power["watts"][20] = None
+    svg = run("plot", save(tmp_path, "a.json", doc)).stdout
+    root = points(svg)[1]
+    line = [p for p in root.iter(SVG + "path") if p.get("class", "").startswith("line")][0]
+    assert line.get("d").count("M") == 3
+
+
+def test_trials_share_a_colour_and_labels_do_not_overlap(tmp_path):
+    paths = [
+        save(tmp_path, f"{i}.json", result(f"label {i}", power=300 + i / 10, trials=2))
+        for i in range(9)
+    ]
+    _, root = points(run("plot", *paths).stdout)
+    classes = [p.get("class") for p in root.iter(SVG + "path")]
+    assert sum(c.startswith("line") for c in classes) == 18
+    texts = [t for t in root.iter(SVG + "text") if "".join(t.itertext()).count("label") > 0]
+    assert len(texts) == 9
+    ys = sorted(float(t.get("y")) for t in texts)
+    assert all(b - a >= 12 for a, b in zip(ys, ys[1:]))
+
+
+def test_axis_numbers_do_not_overlap(tmp_path):
+    for seconds in (0.005, 1, 12.5, 700, 90000):
+        doc = with_power([100.0, 200.0, 300.0], step=seconds / 2, seconds=seconds)
+        _, root = points(run("plot", save(tmp_path, "a.json", doc)).stdout)
+        middle = [t for t in root.iter(SVG + "text") if t.get("text-anchor") == "middle"]
+        assert 3 <= len(middle) <= 20
+        spans = [(float(t.get("x")), 3.5 * len(t.text)) for t in middle]
+        for (a, wa), (b, wb) in zip(spans, spans[1:]):
+            assert a + wa < b - wb
+
+
+def test_throttling_is_a_strip_below(tmp_path):
+    held = save(tmp_path, "a.json", result("a", codes=("throttle-power",)))
+    free = save(tmp_path, "b.json", result("b"))
+    for path, count in ((held, 1), (free, 0)):
+        _, root = points(run("plot", path).stdout)
+        rects = [r for r in root.iter(SVG + "rect") if r.get("class") == "held"]
+        assert len(rects) == count
+    doc = result("c")
+    ticks = doc["runs"][0]["devices"][0]["series"]["ticks"]
+    n = 50000
+    ticks["t_seconds"] = [i * 12.5 / n for i in range(n)]
+    ticks["throttle"] = ["power_cap" if i % 3 else "" for i in range(n)]
+    svg = run("plot", save(tmp_path, "c.json", doc)).stdout
+    assert svg.count('class="held"') < 1000
+
+
+@pytest.mark.parametrize("command", ["report", "plot"])
+def test_output_that_cannot_be_written_is_said(command, tmp_path, pair):
+    done = run(command, pair[0], "-o", "/dev/full", code=FAILED)
+    assert done.stderr == "gpuward: /dev/full: cannot be written: No space left on device\n"
+    old = tmp_path / "old.html"
+    old.write_text("old")
+    run(command, pair[0], "-o", old)
+    assert "<svg" in old.read_text()
+    assert [p.name for p in tmp_path.iterdir() if "old" in p.name] == ["old.html"]
+    run(command, pair[0], "-o", pair[0], code=USAGE)
+
+
+def test_nothing_to_plot_is_said(tmp_path):
+    path = save(tmp_path, "a.json", result("a", series=False))
+    assert "nothing to plot" in run("plot", path, code=FAILED).stderr
+    assert "no readings over time" in Page(run("report", path).stdout).words()
+
+
+def test_report_of_different_gpus_needs_to_be_asked_for(tmp_path, pair):
+    other = save(tmp_path, "c.json", result("c", name="NVIDIA L4", uuid="GPU-x"))
+    run("report", *pair, other, code=USAGE)
+    assert "does not cancel" in run("report", *pair, other, "--across-gpus").stdout
+    run("plot", *pair, other)  # lays over, compares nothing
+
+
+def test_simulated_is_said_first(tmp_path):
+    words = Page(run("report", save(tmp_path, "a.json", result("a", simulated=True))).stdout).words()
+    assert words.index("No figure of this page is real") < words.index("Comparison")
+
+
+def test_a_report_of_long_runs_stays_small(tmp_path):
+    doc = with_power([300.0 + (i * 7919 % 100) for i in range(300000)])
+    assert len(run("report", save(tmp_path, "a.json", doc)).stdout) < 150000
