@@ -1,7 +1,7 @@
 # bash completion for gpuward.  tools/check-docs tells when this and `gpuward --help` disagree.
 _gpuward() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands="list snapshot env doctor help"
+	local commands="list snapshot env doctor measure help"
 	local options="--gpu --json --backend --nvml-library --simulate --wake --timeout --root
 		--color --quiet --verbose --help --version"
 	local word command="" i
@@ -17,6 +17,14 @@ _gpuward() {
 		[[ " $commands " == *" $word "* ]] && command=$word && break
 	done
 	[[ $command == snapshot ]] && options="$options --watch --settle --all --no-processes"
+	[[ $command == measure ]] && options="$options --label --trial --trials --iterations --tokens
+		--model-size --tag --interval --baseline --require-exclusive --warmup --cooldown-to --output
+		--bundle --keep-command --progress"
+	if [[ $command == measure ]]; then
+		for ((i = 2; i < COMP_CWORD; i++)); do # after "--" it is another program's line
+			[[ ${COMP_WORDS[i]} == -- ]] && { COMPREPLY=(); compopt -o default; return; }
+		done
+	fi
 
 	case $prev in
 	--gpu)
@@ -33,13 +41,20 @@ _gpuward() {
 		word=$("${COMP_WORDS[0]}" list --simulate=help 2>/dev/null | sed -n 's/^  \([a-z0-9-]\{1,\}\) .*/\1/p')
 		mapfile -t COMPREPLY < <(compgen -W "help $word" -- "$cur"; compgen -f -X '!*.toml' -- "$cur")
 		;;
-	--nvml-library)
+	--baseline)
+		mapfile -t COMPREPLY < <(compgen -W "auto new kept none" -- "$cur")
+		;;
+	--bundle)
+		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
+		;;
+	--output | -o | --nvml-library)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
 	--root)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		;;
-	--timeout | --settle | --watch) ;;
+	--timeout | --settle | --watch | --label | --trial | --trials | --iterations | --tokens | --model-size) ;;
+	--tag | --interval | --warmup | --cooldown-to) ;;
 	*)
 		if [[ $cur == -* || -n $command ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")

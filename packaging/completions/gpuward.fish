@@ -1,8 +1,9 @@
 # fish completion for gpuward.  tools/check-docs tells when this and `gpuward --help` disagree.
 complete -c gpuward -f
-set -l commands list snapshot env doctor help
+set -l commands list snapshot env doctor measure help
 set -l none "not __fish_seen_subcommand_from $commands"
 set -l snapshot "__fish_seen_subcommand_from snapshot"
+set -l measure "__fish_seen_subcommand_from measure"
 set -l uuids "gpuward list --json 2>/dev/null | sed -n 's/^ *\"uuid\": \"\(GPU-[^\"]*\)\".*/\1/p'"
 set -l scenarios "gpuward list --simulate=help 2>/dev/null | sed -n 's/^  \([a-z0-9-]\{1,\}\) .*/\1/p'"
 
@@ -10,6 +11,7 @@ complete -c gpuward -n $none -a list -d "the GPUs of this machine"
 complete -c gpuward -n $none -a snapshot -d "the machine and its GPUs now"
 complete -c gpuward -n $none -a env -d "what a published result should say about this machine"
 complete -c gpuward -n $none -a doctor -d "what is missing on this machine and how to mend it"
+complete -c gpuward -n $none -a measure -d "the energy that a command takes"
 complete -c gpuward -n $none -a help -d "the help"
 
 complete -c gpuward -l gpu -x -a "visible ($uuids)" -d "only these GPUs"
@@ -30,3 +32,20 @@ complete -c gpuward -n $snapshot -s w -l watch -d "again and again"
 complete -c gpuward -n $snapshot -l settle -x -d "wait before the second CPU reading"
 complete -c gpuward -n $snapshot -s a -l all -d "also what is costly to ask"
 complete -c gpuward -n $snapshot -l no-processes -d "do not list processes"
+
+complete -c gpuward -n $measure -l label -x -d "what is measured"
+complete -c gpuward -n $measure -l trial -x -d "number of the first run"
+complete -c gpuward -n $measure -l trials -x -d "run it so many times"
+complete -c gpuward -n $measure -l iterations -x -d "iterations of a run"
+complete -c gpuward -n $measure -l tokens -x -d "tokens of a run"
+complete -c gpuward -n $measure -l model-size -x -d "for the result"
+complete -c gpuward -n $measure -l tag -x -d "for the result"
+complete -c gpuward -n $measure -s i -l interval -x -d "between readings"
+complete -c gpuward -n $measure -l baseline -a "auto new kept none" -d "energy above idle"
+complete -c gpuward -n $measure -l require-exclusive -d "nobody else may be on the GPUs"
+complete -c gpuward -n $measure -l warmup -x -d "runs that do not count"
+complete -c gpuward -n $measure -l cooldown-to -x -d "wait for this temperature"
+complete -c gpuward -n $measure -s o -l output -r -F -d "write the result there"
+complete -c gpuward -n $measure -l bundle -x -a "(__fish_complete_directories)" -d "keep every reading there"
+complete -c gpuward -n $measure -l keep-command -d "the result holds the command line"
+complete -c gpuward -n $measure -l progress -d "tell how far it is"

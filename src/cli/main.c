@@ -15,6 +15,7 @@ static const struct command *const commands[] = {
 	&command_snapshot,
 	&command_env,
 	&command_doctor,
+	&command_measure,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
@@ -182,7 +183,7 @@ int main(int argc, char **argv)
 	bool stalled;        /* a driver call hangs */
 	int code;
 
-	signal(SIGPIPE, SIG_IGN);
+	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
 	finish_output();

@@ -95,13 +95,16 @@ static char **with_mark(const char *variable)
 
 /* ---- signals ---- */
 
+/* One that is ignored (nohup, a background job of sh) stays so, for us and for the command. */
 static void wanted_signals(sigset_t *set)
 {
 	static const int signals[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGCHLD };
+	struct sigaction now;
 
 	sigemptyset(set);
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaddset(set, signals[i]);
+		if (sigaction(signals[i], NULL, &now) == 0 && now.sa_handler != SIG_IGN)
+			sigaddset(set, signals[i]);
 }
 
 int runner_begin(struct runner *r)
@@ -109,12 +112,12 @@ int runner_begin(struct runner *r)
 	sigset_t set;
 
 	r->interrupted = 0;
+	/* Whoever started us may ignore SIGCHLD, and then no status of a child can be had. */
+	signal(SIGCHLD, SIG_DFL);
 	wanted_signals(&set);
 	r->signal_fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (r->signal_fd < 0)
 		return -GW_E_IO;
-	/* Whoever started us may ignore SIGCHLD, and then no status of a child can be had. */
-	signal(SIGCHLD, SIG_DFL);
 	pthread_sigmask(SIG_BLOCK, &set, &r->mask);
 	return 0;
 }

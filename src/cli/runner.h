@@ -13,7 +13,7 @@
 #define GW_CLI_RUNNER_H
 
 #include "marks.h"
-#include "series.h"
+#include "measure/series.h"
 
 #include <gpuward.h>
 

@@ -4,10 +4,10 @@
  * a device.  When that is full, power is thinned so that of each group of samples the lowest
  * and the highest stay, and of the other figures every second reading stays.  Joules are never
  * made of it. */
-#ifndef GW_CLI_SERIES_H
-#define GW_CLI_SERIES_H
+#ifndef GW_MEASURE_SERIES_H
+#define GW_MEASURE_SERIES_H
 
-#include "measure/event.h"
+#include "event.h"
 
 #include <stddef.h>
 #include <stdint.h>
