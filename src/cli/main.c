@@ -11,11 +11,7 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_list,
-	&command_snapshot,
-	&command_env,
-	&command_doctor,
-	&command_measure,
+	&command_list, &command_snapshot, &command_env, &command_doctor, &command_measure,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
