@@ -87,7 +87,7 @@ struct measurement {
 	struct plan plan;
 	struct runner_inherit inherit;
 	struct runner runner;
-	struct series *series;
+	struct course *series;
 	struct host_meter *host;
 	struct run_baseline *baseline; /* one a device           */
 	struct progress progress;
@@ -519,7 +519,7 @@ static void listen(void *arg, unsigned i, const struct event *e)
 {
 	struct measurement *m = arg;
 
-	series_event(m->series, i, e);
+	course_event(m->series, i, e);
 }
 
 static int start_meter(struct measurement *m)
@@ -535,7 +535,7 @@ static int start_meter(struct measurement *m)
 
 	for (unsigned i = 0; i < m->c->gpu.count; i++)
 		gpus[i] = m->c->gpu.item[i];
-	m->series = series_new(n);
+	m->series = course_new(n);
 	m->baseline = calloc(n + 1, sizeof(*m->baseline));
 	m->host = host_meter_new(m->c->ctx);
 	m->run = calloc(m->plan.trials, sizeof(*m->run));
@@ -591,7 +591,7 @@ static void let_go(struct measurement *m)
 	gw_meter_stop(m->runner.meter);
 	free(m->result.run);
 	free(m->run);
-	series_free(m->series);
+	course_free(m->series);
 	free(m->baseline);
 	host_meter_free(m->host);
 }

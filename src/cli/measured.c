@@ -107,7 +107,7 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	ret->who = *who;
 	ret->processes = who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
 	run_baseline_net(&from->baseline[i], &ret->energy, &ret->baseline);
-	return from->series ? series_copy(from->series, i, run->end_ns, &ret->series) : 0;
+	return from->series ? course_copy(from->series, i, run->end_ns, &ret->series) : 0;
 }
 
 /* ---- sums over the devices ---- */
@@ -250,7 +250,7 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 void measured_run_done(struct measured_run *r)
 {
 	for (unsigned i = 0; i < r->devices; i++)
-		series_copy_done(&r->device[i].series);
+		course_copy_done(&r->device[i].series);
 	free(r->device);
 	free(r->window);
 	memset(r, 0, sizeof(*r));

@@ -12,7 +12,7 @@
 struct measured_from {
 	const struct cli *c;
 	struct gw_meter *meter;
-	struct series *series;
+	struct course *series;
 	const struct run_baseline *baseline; /* one a device of the meter */
 	bool exclusive;
 	double iterations, tokens; /* as given; NAN: as marked */

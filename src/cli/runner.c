@@ -307,7 +307,7 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 	run->begin_ns = clock_mono_ns(clock_real());
 	err = gw_window_open(r->meter, label, run->begin_ns, &run->window);
 	if (!err && r->series)
-		series_begin(r->series, run->begin_ns);
+		course_begin(r->series, run->begin_ns);
 	if (!err)
 		run->error = spawn(r, argv, mark_fd, &s->pid);
 	close(mark_fd);

@@ -13,7 +13,7 @@
 #define GW_CLI_RUNNER_H
 
 #include "marks.h"
-#include "measure/series.h"
+#include "measure/course.h"
 
 #include <gpuward.h>
 
@@ -35,7 +35,7 @@ void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
 struct runner {
 	const struct runner_inherit *inherit;
 	struct gw_meter *meter;
-	struct series *series; /* NULL: none are wanted */
+	struct course *series; /* NULL: none are wanted */
 	/* Called about every watch_ns while the command runs; NULL: nobody looks. */
 	void (*watch)(void *arg, struct gw_window *window, const struct marks *marks);
 	void *arg;

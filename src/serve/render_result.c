@@ -211,7 +211,7 @@ static double since(uint64_t t_ns, uint64_t from_ns)
 	return rounded((double)((int64_t)t_ns - (int64_t)from_ns), 1000) / 1e9;
 }
 
-static void power_series(struct json *j, const struct series_copy *s, uint64_t begin_ns)
+static void power_series(struct json *j, const struct course_copy *s, uint64_t begin_ns)
 {
 	uint64_t first = s->powers ? s->power[0].t_ns : begin_ns;
 	bool pretty;
@@ -229,22 +229,22 @@ static void power_series(struct json *j, const struct series_copy *s, uint64_t b
 	json_object_end(j);
 }
 
-static double tick_temperature(const struct series_tick *t)
+static double tick_temperature(const struct course_tick *t)
 {
 	return (double)t->temperature_c;
 }
 
-static double tick_clock(const struct series_tick *t)
+static double tick_clock(const struct course_tick *t)
 {
 	return (double)t->clock_sm_hz;
 }
 
-static double tick_utilization(const struct series_tick *t)
+static double tick_utilization(const struct course_tick *t)
 {
 	return round((double)t->utilization * 1e4) / 1e4;
 }
 
-static double tick_memory(const struct series_tick *t)
+static double tick_memory(const struct course_tick *t)
 {
 	return t->memory_bytes;
 }
@@ -263,11 +263,11 @@ static void throttle_words(struct json *j, double reasons)
 	json_string(j, NULL, text);
 }
 
-static void tick_series(struct json *j, const struct series_copy *s, uint64_t begin_ns)
+static void tick_series(struct json *j, const struct course_copy *s, uint64_t begin_ns)
 {
 	static const struct {
 		const char *key;
-		double (*of)(const struct series_tick *t);
+		double (*of)(const struct course_tick *t);
 	} columns[] = {
 		{ "temperature_celsius", tick_temperature },
 		{ "clock_sm_hertz", tick_clock },

@@ -10,7 +10,7 @@
 #include "measure/attribute.h"
 #include "measure/host_energy.h"
 #include "measure/sensor.h"
-#include "measure/series.h"
+#include "measure/course.h"
 
 #include <gpuward.h>
 
@@ -41,7 +41,7 @@ struct measured_device {
 	struct sensor sensor;
 	bool processes; /* who was there was asked */
 	struct attribute who;
-	struct series_copy series;
+	struct course_copy series;
 };
 
 /* A part of a run that the command marked. */

@@ -1,4 +1,4 @@
-#include "series.h"
+#include "course.h"
 
 #include "base/clock.h"
 
@@ -8,30 +8,30 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define AROUND_NS  ((uint64_t)(SERIES_AROUND_S * 1e9))
+#define AROUND_NS  ((uint64_t)(COURSE_AROUND_S * 1e9))
 #define WAITING_NS (4 * AROUND_NS) /* before a run: no more than this is kept */
 
 struct device {
 	pthread_mutex_t lock;
 	bool running;
-	struct series_power power[SERIES_POINTS];
+	struct course_power power[COURSE_POINTS];
 	size_t powers;
 	unsigned group; /* samples that two points stand for; 1: each sample is a point */
 	unsigned seen;  /* of the group under way */
-	struct series_power low, high;
-	struct series_tick tick[SERIES_POINTS];
+	struct course_power low, high;
+	struct course_tick tick[COURSE_POINTS];
 	size_t ticks;
 	unsigned stride, passed; /* one in `stride` readings is kept */
 };
 
-struct series {
+struct course {
 	unsigned count;
 	struct device *device;
 };
 
-struct series *series_new(unsigned devices)
+struct course *course_new(unsigned devices)
 {
-	struct series *s = calloc(1, sizeof(*s));
+	struct course *s = calloc(1, sizeof(*s));
 
 	if (s)
 		s->device = calloc(devices ? devices : 1, sizeof(*s->device));
@@ -47,7 +47,7 @@ struct series *series_new(unsigned devices)
 	return s;
 }
 
-void series_free(struct series *s)
+void course_free(struct course *s)
 {
 	if (!s)
 		return;
@@ -59,7 +59,7 @@ void series_free(struct series *s)
 
 /* ---- power ---- */
 
-static void take_extremes(struct device *d, const struct series_power *p)
+static void take_extremes(struct device *d, const struct course_power *p)
 {
 	if (d->seen == 0)
 		d->low = d->high = *p;
@@ -100,9 +100,9 @@ static void thin_power(struct device *d)
 
 static void add_power(struct device *d, uint64_t t_ns, double w)
 {
-	struct series_power p = { t_ns, (float)w };
+	struct course_power p = { t_ns, (float)w };
 
-	if (d->powers + 2 > SERIES_POINTS)
+	if (d->powers + 2 > COURSE_POINTS)
 		thin_power(d);
 	if (d->group == 1) {
 		d->power[d->powers++] = p;
@@ -121,14 +121,14 @@ static void add_tick(struct device *d, const struct event *e)
 
 	if (d->passed++ % d->stride != 0)
 		return;
-	if (d->ticks == SERIES_POINTS) {
+	if (d->ticks == COURSE_POINTS) {
 		d->ticks = 0;
-		for (size_t i = 0; i < SERIES_POINTS; i += 2)
+		for (size_t i = 0; i < COURSE_POINTS; i += 2)
 			d->tick[d->ticks++] = d->tick[i];
 		d->stride *= 2;
 		d->passed = 1;
 	}
-	d->tick[d->ticks++] = (struct series_tick){
+	d->tick[d->ticks++] = (struct course_tick){
 		.t_ns = e->t_ns,
 		.temperature_c = (float)f[FIGURE_TEMPERATURE_GPU],
 		.clock_sm_hz = (float)f[FIGURE_CLOCK_SM],
@@ -154,9 +154,9 @@ static void forget_before(struct device *d, uint64_t t_ns)
 	d->ticks -= t;
 }
 
-void series_event(void *arg, unsigned i, const struct event *e)
+void course_event(void *arg, unsigned i, const struct event *e)
 {
-	struct series *s = arg;
+	struct course *s = arg;
 	struct device *d;
 
 	if (i >= s->count || (e->type != EVENT_POWER && e->type != EVENT_TICK))
@@ -172,7 +172,7 @@ void series_event(void *arg, unsigned i, const struct event *e)
 	pthread_mutex_unlock(&d->lock);
 }
 
-void series_begin(struct series *s, uint64_t begin_ns)
+void course_begin(struct course *s, uint64_t begin_ns)
 {
 	for (unsigned i = 0; i < s->count; i++) {
 		struct device *d = &s->device[i];
@@ -186,18 +186,18 @@ void series_begin(struct series *s, uint64_t begin_ns)
 	}
 }
 
-int series_copy(struct series *s, unsigned i, uint64_t end_ns, struct series_copy *ret)
+int course_copy(struct course *s, unsigned i, uint64_t end_ns, struct course_copy *ret)
 {
 	struct device *d = &s->device[i];
-	struct series_copy c = { .power = malloc(sizeof(d->power)),
+	struct course_copy c = { .power = malloc(sizeof(d->power)),
 				 .tick = malloc(sizeof(d->tick)) };
 
 	if (!c.power || !c.tick) {
-		series_copy_done(&c);
+		course_copy_done(&c);
 		return -GW_E_NOMEM;
 	}
 	pthread_mutex_lock(&d->lock);
-	if (d->seen > 0 && d->powers + 2 <= SERIES_POINTS)
+	if (d->seen > 0 && d->powers + 2 <= COURSE_POINTS)
 		put_extremes(d);
 	while (c.powers < d->powers && d->power[c.powers].t_ns <= end_ns + AROUND_NS)
 		c.powers++;
@@ -212,7 +212,7 @@ int series_copy(struct series *s, unsigned i, uint64_t end_ns, struct series_cop
 	return 0;
 }
 
-void series_copy_done(struct series_copy *c)
+void course_copy_done(struct course_copy *c)
 {
 	free(c->power);
 	free(c->tick);
