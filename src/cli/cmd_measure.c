@@ -1,6 +1,6 @@
 /* measure: the energy of a command. */
 #include "measured.h"
-#include "progress.h"
+#include "run_progress.h"
 #include "save.h"
 
 #include "base/clock.h"
@@ -90,7 +90,7 @@ struct measurement {
 	struct course *series;
 	struct host_meter *host;
 	struct run_baseline *baseline; /* one a device           */
-	struct progress progress;
+	struct run_progress progress;
 	double start_c[256];    /* temperature at the first start, NAN unknown */
 	bool shared_told;       /* that somebody else is here                  */
 	struct measured result; /* its runs ...                                */
@@ -307,14 +307,14 @@ static void watch(void *arg, struct gw_window *window, const struct marks *marks
 
 		if (!pid || m->shared_told)
 			continue;
-		progress_clear(&m->progress);
+		run_progress_clear(&m->progress);
 		cli_error("process %lld, which is not of the command, is on GPU %u",
 			  (long long)pid,
 			  gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i))
 				  ->index);
 		m->shared_told = true;
 	}
-	progress_show(&m->progress, window, marks);
+	run_progress_show(&m->progress, window, marks);
 }
 
 static void say_marks(const struct marks *k)
@@ -353,12 +353,12 @@ static int run_once(struct measurement *m, unsigned number)
 	int err;
 
 	m->progress.trial = number - m->plan.first + 1;
-	progress_begin(&m->progress);
+	run_progress_begin(&m->progress);
 	host_meter_read(m->host, &before);
 	err = runner_run(&m->runner, m->c->argv, m->o->label ? m->o->label : m->c->argv[0],
 			 run);
 	host_meter_read(m->host, &after);
-	progress_clear(&m->progress);
+	run_progress_clear(&m->progress);
 	if (!err && run->error)
 		return say_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, &host);
@@ -382,9 +382,9 @@ static int warm_up(struct measurement *m)
 		struct runner_run run;
 		int err;
 
-		progress_begin(&m->progress);
+		run_progress_begin(&m->progress);
 		err = runner_run(&m->runner, m->c->argv, "warm-up", &run);
-		progress_clear(&m->progress);
+		run_progress_clear(&m->progress);
 		if (err) {
 			cli_error("cannot run: %s", gw_strerror(err));
 			return EXIT_FAILED;
@@ -570,7 +570,7 @@ static int measure(struct measurement *m)
 		cli_error("cannot watch for signals: %s", strerror(errno));
 		return EXIT_FAILED;
 	}
-	progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
+	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
 	m->progress.trials = m->plan.trials;
 	m->progress.iterations = m->plan.iterations;
 	get_baselines(m);

@@ -1,4 +1,4 @@
-#include "progress.h"
+#include "run_progress.h"
 
 #include "term.h"
 
@@ -18,7 +18,7 @@
 #define FIRST_S      0.5 /* a shorter run needs no line */
 #define BAR          16
 
-void progress_init(struct progress *p, struct gw_meter *meter, bool asked, bool quiet)
+void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool asked, bool quiet)
 {
 	const char *kind = getenv("TERM");
 
@@ -36,7 +36,7 @@ struct state {
 	uint64_t codes;
 };
 
-static uint64_t samples_of(const struct progress *p)
+static uint64_t samples_of(const struct run_progress *p)
 {
 	struct meter_progress m;
 	uint64_t n = 0;
@@ -48,14 +48,14 @@ static uint64_t samples_of(const struct progress *p)
 	return n;
 }
 
-void progress_begin(struct progress *p)
+void run_progress_begin(struct run_progress *p)
 {
 	p->begin_ns = clock_mono_ns(clock_real());
 	p->samples = samples_of(p);
 	p->lines = 0;
 }
 
-static void look(const struct progress *p, struct gw_window *window, struct state *s)
+static void look(const struct run_progress *p, struct gw_window *window, struct state *s)
 {
 	struct meter_progress m;
 
@@ -76,7 +76,8 @@ static void look(const struct progress *p, struct gw_window *window, struct stat
 }
 
 /* 0 to 1, or NAN: nobody knows. */
-static double share(const struct progress *p, const struct state *s, const struct marks *marks)
+static double share(const struct run_progress *p, const struct state *s,
+		    const struct marks *marks)
 {
 	double done = NAN;
 
@@ -97,8 +98,8 @@ static void add_bar(struct buf *b, double done)
 	buf_addf(b, "] %3.0f %%  ", 100 * done);
 }
 
-static void describe(const struct progress *p, const struct state *s, const struct marks *marks,
-		     struct buf *b)
+static void describe(const struct run_progress *p, const struct state *s,
+		     const struct marks *marks, struct buf *b)
 {
 	double done = share(p, s, marks);
 
@@ -132,7 +133,7 @@ static bool may_draw(void)
 }
 
 /* The cursor stays at the line's beginning, so that what the command prints goes over it. */
-static void draw(struct progress *p, const char *text)
+static void draw(struct run_progress *p, const char *text)
 {
 	unsigned width = term_width();
 	char cut[512];
@@ -146,7 +147,8 @@ static void draw(struct progress *p, const char *text)
 	p->shown = true;
 }
 
-void progress_show(struct progress *p, struct gw_window *window, const struct marks *marks)
+void run_progress_show(struct run_progress *p, struct gw_window *window,
+		       const struct marks *marks)
 {
 	uint64_t lines = (samples_of(p) - p->samples) / LINE_SAMPLES;
 	char text[512];
@@ -165,7 +167,7 @@ void progress_show(struct progress *p, struct gw_window *window, const struct ma
 		draw(p, text);
 }
 
-void progress_clear(struct progress *p)
+void run_progress_clear(struct run_progress *p)
 {
 	if (p->shown && may_draw())
 		fputs("\r\033[K", stderr);

@@ -1,9 +1,9 @@
-/* progress: how far a measurement is, on standard error.
+/* run_progress: how far a measurement is, on standard error.
  *
  * On a terminal one line that is drawn over itself, and not at all while the command uses the
  * terminal for more than lines.  Elsewhere one line for each hundred samples, when asked for. */
-#ifndef GW_CLI_PROGRESS_H
-#define GW_CLI_PROGRESS_H
+#ifndef GW_CLI_RUN_PROGRESS_H
+#define GW_CLI_RUN_PROGRESS_H
 
 #include "marks.h"
 
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct progress {
+struct run_progress {
 	struct gw_meter *meter;
 	unsigned trial, trials; /* 1 of 3                                       */
 	double expected_s;      /* how long a run takes, from the last; NAN     */
@@ -24,15 +24,16 @@ struct progress {
 };
 
 /* asked: --progress was given; quiet: nothing at all. */
-void progress_init(struct progress *p, struct gw_meter *meter, bool asked, bool quiet);
+void run_progress_init(struct run_progress *p, struct gw_meter *meter, bool asked, bool quiet);
 
 /* A run begins. */
-void progress_begin(struct progress *p);
+void run_progress_begin(struct run_progress *p);
 
 /* While it runs: draws, if it is time. */
-void progress_show(struct progress *p, struct gw_window *window, const struct marks *marks);
+void run_progress_show(struct run_progress *p, struct gw_window *window,
+		       const struct marks *marks);
 
 /* Takes the line away, before anything else is said and at the end. */
-void progress_clear(struct progress *p);
+void run_progress_clear(struct run_progress *p);
 
 #endif
