@@ -58,6 +58,8 @@ static void text(struct buf *out, const char *s)
 /* What stands before any value: the comma, the line break, the key. */
 static void lead(struct json *j, const char *key)
 {
+	key = key ? key : j->next;
+	j->next = NULL;
 	assert(j->depth == 0 || (j->kind[j->depth - 1] == '{') == (key != NULL));
 	if (!j->first)
 		buf_addc(j->out, ',');
@@ -87,6 +89,11 @@ static void close_level(struct json *j, char kind, char mark)
 		line(j);
 	buf_addc(j->out, mark);
 	j->first = false;
+}
+
+void json_next_key(struct json *j, const char *key)
+{
+	j->next = key;
 }
 
 void json_object(struct json *j, const char *key)

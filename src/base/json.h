@@ -19,6 +19,7 @@ struct json {
 	unsigned depth;
 	bool first; /* nothing written yet at this level     */
 	char kind[JSON_DEPTH];
+	const char *next; /* key of the next value that is given none */
 };
 
 /* Writes onto out (borrowed).  pretty: two-space indent and line breaks. */
@@ -26,6 +27,10 @@ void json_init(struct json *j, struct buf *out, bool pretty);
 
 /* Ends the document with a newline.  0 or what the buf says went wrong. */
 int json_end(struct json *j);
+
+/* Borrowed key for the next value, which is written as if it were a document: so that whole
+ * documents can stand inside others. */
+void json_next_key(struct json *j, const char *key);
 
 /* key NULL: an element of an array or the document itself. */
 void json_object(struct json *j, const char *key);

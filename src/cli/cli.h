@@ -16,6 +16,7 @@ enum exit_code {
 	EXIT_USAGE = 2,
 	EXIT_NO_GPU = 3,  /* none where one was needed, or its driver is broken */
 	EXIT_PARTIAL = 4, /* some GPU failed                                    */
+	EXIT_SHARED = 13, /* somebody else was on a GPU that had to be ours     */
 };
 
 struct cli {
@@ -23,6 +24,7 @@ struct cli {
 	const char *color, *backend, *nvml_library, *simulate, *root;
 	uint64_t timeout_ns;
 	struct option_list gpu;
+	bool pipe_ignored; /* SIGPIPE was when the program was started */
 	void *own; /* the command's own options: `options_size` bytes, zero where not given */
 	int argc;  /* the words that are no options, when the command takes any */
 	char **argv;
@@ -45,8 +47,9 @@ struct command {
 
 extern const struct option cli_common_options[];
 extern const struct command *const cli_commands[]; /* all of them, ending with NULL */
-extern const struct command command_list, command_snapshot, command_env, command_doctor,
-	command_characterise, command_compare, command_report, command_plot, command_completion;
+#define C(name) extern const struct command command_##name;
+#include "commands.def"
+#undef C
 
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

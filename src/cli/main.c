@@ -11,11 +11,10 @@
 #include <unistd.h>
 
 const struct command *const cli_commands[] = {
-	&command_list,         &command_snapshot,
-	&command_env,          &command_doctor,
-	&command_characterise, &command_compare,
-	&command_report,       &command_plot,
-	&command_completion,   NULL,
+#define C(name) &command_##name,
+#include "commands.def"
+#undef C
+	NULL,
 };
 #define COMMANDS (sizeof(cli_commands) / sizeof(cli_commands[0]) - 1)
 
@@ -183,7 +182,7 @@ int main(int argc, char **argv)
 	bool stalled;        /* a driver call hangs */
 	int code;
 
-	signal(SIGPIPE, SIG_IGN);
+	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
 	finish_output();

@@ -11,7 +11,14 @@
 
 static struct {
 	bool color, utf8, tty;
+	bool error;       /* the text is for standard error */
+	const char *mode; /* as term_init() was told        */
 } term;
+
+static FILE *out(void)
+{
+	return term.error ? stderr : stdout;
+}
 
 static bool is_set(const char *name)
 {
@@ -55,8 +62,16 @@ static bool want_utf8(void)
 void term_init(const char *color_mode)
 {
 	term.utf8 = want_utf8();
-	term.tty = isatty(STDOUT_FILENO);
+	term.mode = color_mode;
+	term.tty = isatty(fileno(out()));
 	term.color = want_color(color_mode);
+}
+
+void term_to_stderr(bool on)
+{
+	fflush(stdout);
+	term.error = on;
+	term_init(term.mode);
 }
 
 unsigned term_width(void)
@@ -65,7 +80,7 @@ unsigned term_width(void)
 	const char *columns = getenv("COLUMNS");
 	unsigned long n = 0;
 
-	if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
+	if (ioctl(fileno(out()), TIOCGWINSZ, &ws) == 0 && ws.ws_col > 0)
 		n = ws.ws_col;
 	else if (columns)
 		n = strtoul(columns, NULL, 10);
@@ -132,31 +147,31 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 	size_t most = term.tty ? width - indent : SIZE_MAX;
 	bool fresh = true;
 
-	fputs(left, stdout);
+	fputs(left, out());
 	if (column > 0 && column + 2 > indent) {
-		putchar('\n');
+		putc('\n', out());
 		column = 0;
 	}
-	printf("%*s", (int)(indent - column), "");
+	fprintf(out(), "%*s", (int)(indent - column), "");
 	column = indent;
 	while (*text) {
 		size_t columns, bytes = next_word(text, most, &columns);
 
 		if (!fresh && column + 1 + columns > width) {
-			printf("\n%*s", (int)indent, "");
+			fprintf(out(), "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
 		}
-		printf("%s%.*s", fresh ? "" : " ", (int)bytes, text);
+		fprintf(out(), "%s%.*s", fresh ? "" : " ", (int)bytes, text);
 		column += columns + (fresh ? 0 : 1);
 		fresh = false;
 		text += bytes;
 		if (*text && *text != ' ') { /* the rest of a word that no line holds */
-			printf("\n%*s", (int)indent, "");
+			fprintf(out(), "\n%*s", (int)indent, "");
 			column = indent;
 			fresh = true;
 		}
 		text += strspn(text, " ");
 	}
-	putchar('\n');
+	putc('\n', out());
 }

@@ -10,7 +10,11 @@ enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BA
  * FORCE_COLOR, TERM=dumb and whether standard output is a terminal. */
 void term_init(const char *color_mode);
 
-/* Columns of standard output: of the terminal, else COLUMNS, else 80; 40 to 500. */
+/* From now on the text is for standard error (or for standard output again): where it goes, what
+ * colours and how many columns it has. */
+void term_to_stderr(bool on);
+
+/* Columns of standard output (or error): of the terminal, else COLUMNS, else 80; 40 to 500. */
 unsigned term_width(void);
 
 bool term_utf8(void);

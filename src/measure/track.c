@@ -12,8 +12,7 @@
 #define DRIFT_C          10.0
 #define SHORT_S          10.0
 
-/* Bits of GW_Q_CLOCK_REASONS for each cause. */
-static const uint64_t reason_bits[GW_THROTTLES] = {
+const uint64_t track_reason_bits[GW_THROTTLES] = {
 	[GW_THROTTLE_POWER] = 0x4,
 	[GW_THROTTLE_SYNC_BOOST] = 0x10,
 	[GW_THROTTLE_THERMAL_SOFTWARE] = 0x20,
@@ -98,7 +97,7 @@ static void throttle_ticks(struct track_window *w, uint64_t reasons, double dt, 
 
 	w->reasons_seen = true;
 	for (unsigned i = 0; i < GW_THROTTLES; i++)
-		if (reasons & reason_bits[i]) {
+		if (reasons & track_reason_bits[i]) {
 			w->sampled_s[i] += dt;
 			held = true;
 		}

@@ -10,6 +10,9 @@
 #include "energy.h"
 #include "event.h"
 
+/* Bits of GW_Q_CLOCK_REASONS for each cause. */
+extern const uint64_t track_reason_bits[GW_THROTTLES];
+
 struct track_window {
 	struct track_window *next;
 	unsigned id;

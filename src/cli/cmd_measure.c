@@ -1,0 +1,661 @@
+/* measure: the energy of a command. */
+#include "measured.h"
+#include "run_progress.h"
+#include "save.h"
+
+#include "base/clock.h"
+#include "base/number.h"
+#include "measure/host_energy.h"
+#include "measure/meter.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TRIALS_MAX    1000
+#define WATCH_NS      (250 * NS_PER_MS)
+#define COOL_S        60  /* longest wait for a temperature             */
+#define COOL_MARGIN_C 2.0 /* as cool as at the first start, within this */
+
+struct options {
+	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
+	const char *warmup, *cooldown_to, *output, *bundle;
+	struct option_list tag;
+	uint64_t interval_ns;
+	bool require_exclusive, progress, keep_command;
+};
+
+#define AT(member) offsetof(struct options, member)
+static const struct option options[] = {
+	{ "label", 0, OPTION_TEXT, AT(label), "NAME", "what is measured: fp16, batch-8, ...",
+	  NULL, NULL },
+	{ "trial", 0, OPTION_TEXT, AT(trial), "N", "number of the (first) run (default: 1)",
+	  NULL, NULL },
+	{ "trials", 0, OPTION_TEXT, AT(trials), "N", "run it so many times (default: 1)", NULL,
+	  NULL },
+	{ "iterations", 0, OPTION_TEXT, AT(iterations), "N",
+	  "iterations that a run makes, for latency and energy of each", NULL, NULL },
+	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens that a run makes", NULL, NULL },
+	{ "model-size", 0, OPTION_TEXT, AT(model_size), "SIZE",
+	  "for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
+	{ "tag", 0, OPTION_LIST, AT(tag), "KEY=VALUE", "for the result; may repeat", NULL,
+	  NULL },
+	{ "interval", 'i', OPTION_DURATION, AT(interval_ns), "TIME",
+	  "between readings of clocks, heat, memory (default: 100ms); power comes as fast as "
+	  "the "
+	  "sensor tells it",
+	  NULL, NULL },
+	{ "baseline", 0, OPTION_OPTIONAL, AT(baseline), "WHICH",
+	  "energy above idle: auto takes the idle power first (up to 30 s) unless it is known, "
+	  "new "
+	  "takes it anyhow, kept uses what is known (the default), none",
+	  NULL, "auto" },
+	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
+	  "somebody else on a GPU makes the result invalid, and the exit status 13", NULL,
+	  NULL },
+	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N", "runs before it that do not count", NULL,
+	  NULL },
+	{ "cooldown-to", 0, OPTION_TEXT, AT(cooldown_to), "CELSIUS",
+	  "before each run wait until no GPU is warmer, a minute at most (default with "
+	  "--trials: "
+	  "as at the first start)",
+	  NULL, NULL },
+	{ "output", 'o', OPTION_TEXT, AT(output), "FILE", "write the result there; -: print it",
+	  NULL, NULL },
+	{ "bundle", 0, OPTION_TEXT, AT(bundle), "DIR", "keep every reading there", NULL, NULL },
+	{ "keep-command", 0, OPTION_FLAG, AT(keep_command), NULL,
+	  "the result holds the whole command line, not its name alone", NULL, NULL },
+	{ "progress", 0, OPTION_FLAG, AT(progress), NULL,
+	  "tell how far it is even where that is no terminal", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+/* The options as numbers. */
+struct plan {
+	unsigned first, trials, warmup;
+	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
+	enum run_baseline_mode baseline;
+};
+
+struct measurement {
+	struct cli *c;
+	const struct options *o;
+	struct plan plan;
+	struct runner_inherit inherit;
+	struct runner runner;
+	struct course *series;
+	struct host_meter *host;
+	struct run_baseline *baseline; /* one a device           */
+	struct run_progress progress;
+	double start_c[256];    /* temperature at the first start, NAN unknown */
+	bool shared_told;       /* that somebody else is here                  */
+	struct measured result; /* its runs ...                                */
+	struct runner_run *run; /* ... and what they were made of              */
+	int status;             /* of the last command                         */
+};
+
+/* ---- the options ---- */
+
+static int parse_count(const char *name, const char *text, double least, double most,
+		       double *ret)
+{
+	const char *end;
+	double v = number_parse(text, &end);
+
+	if (end == text || *end || v != floor(v) || !(v >= least && v <= most)) {
+		cli_error("--%s takes a whole number from %.0f to %.0f, not '%s'", name, least,
+			  most, text);
+		return EXIT_USAGE;
+	}
+	*ret = v;
+	return EXIT_OK;
+}
+
+static int parse_size(const char *text, double *ret)
+{
+	static const struct {
+		const char *unit;
+		double bytes;
+	} units[] = { { "", 1 },         { "B", 1 },        { "KB", 1e3 },    { "kB", 1e3 },
+		      { "K", 1e3 },      { "MB", 1e6 },     { "M", 1e6 },     { "GB", 1e9 },
+		      { "G", 1e9 },      { "TB", 1e12 },    { "T", 1e12 },    { "KiB", 1024 },
+		      { "MiB", 0x1p20 }, { "GiB", 0x1p30 }, { "TiB", 0x1p40 } };
+	const char *end;
+	double v = number_parse(text, &end);
+
+	if (end != text && v >= 0 && v < 1e15) {
+		end += strspn(end, " ");
+		for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+			if (strcmp(end, units[i].unit) == 0) {
+				*ret = v * units[i].bytes;
+				return EXIT_OK;
+			}
+	}
+	cli_error("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
+	return EXIT_USAGE;
+}
+
+static int parse_celsius(const char *text, double *ret)
+{
+	const char *end;
+	double v = number_parse(text, &end);
+
+	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120)) {
+		cli_error("--cooldown-to takes degrees Celsius from 0 to 120, not '%s'", text);
+		return EXIT_USAGE;
+	}
+	*ret = v;
+	return EXIT_OK;
+}
+
+static int parse_baseline(const char *text, enum run_baseline_mode *ret)
+{
+	static const char *const words[] = { "kept", "auto", "new", "none" };
+
+	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
+		if (strcmp(text, words[i]) == 0) {
+			*ret = (enum run_baseline_mode)i;
+			return EXIT_OK;
+		}
+	cli_error("--baseline takes auto, new, kept or none, not '%s'", text);
+	return EXIT_USAGE;
+}
+
+static int check_tags(const struct option_list *tags)
+{
+	for (unsigned i = 0; i < tags->count; i++) {
+		size_t key = strcspn(tags->item[i], "=");
+
+		if (key == 0 || key > 60 || !tags->item[i][key]) {
+			cli_error("--tag takes KEY=VALUE, not '%s'", tags->item[i]);
+			return EXIT_USAGE;
+		}
+	}
+	return EXIT_OK;
+}
+
+static int parse_plan(const struct options *o, struct plan *p)
+{
+	double first = 1, trials = 1, warmup = 0;
+	const struct {
+		const char *name, *text;
+		double least, most, *ret;
+	} counts[] = {
+		{ "trial", o->trial, 1, 1e6, &first },
+		{ "trials", o->trials, 1, TRIALS_MAX, &trials },
+		{ "warmup", o->warmup, 0, TRIALS_MAX, &warmup },
+		{ "iterations", o->iterations, 1, 1e15, &p->iterations },
+		{ "tokens", o->tokens, 1, 1e15, &p->tokens },
+	};
+	int code = check_tags(&o->tag);
+
+	*p = (struct plan){ .iterations = NAN,
+			    .tokens = NAN,
+			    .model_bytes = NAN,
+			    .cool_c = NAN,
+			    .baseline = RUN_BASELINE_KEPT };
+	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && code == EXIT_OK; i++)
+		if (counts[i].text)
+			code = parse_count(counts[i].name, counts[i].text, counts[i].least,
+					   counts[i].most, counts[i].ret);
+	if (code == EXIT_OK && o->model_size)
+		code = parse_size(o->model_size, &p->model_bytes);
+	if (code == EXIT_OK && o->cooldown_to)
+		code = parse_celsius(o->cooldown_to, &p->cool_c);
+	if (code == EXIT_OK && o->baseline)
+		code = parse_baseline(o->baseline, &p->baseline);
+	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
+		cli_error("--interval is a millisecond or more");
+		code = EXIT_USAGE;
+	}
+	p->first = (unsigned)first;
+	p->trials = (unsigned)trials;
+	p->warmup = (unsigned)warmup;
+	return code;
+}
+
+static int check(const struct cli *c, const struct options *o)
+{
+	char error[512];
+
+	if (c->argc == 0) {
+		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
+		return EXIT_USAGE;
+	}
+	if (o->bundle) {
+		cli_error("--bundle is not in this build");
+		return EXIT_USAGE;
+	}
+	if (o->output && strcmp(o->output, "-") != 0 &&
+	    save_possible(o->output, error, sizeof(error)) != 0) {
+		cli_error("%s", error);
+		return EXIT_FAILED;
+	}
+	return EXIT_OK;
+}
+
+/* ---- cooling ---- */
+
+/* How much the warmest GPU is above its mark; at or below 0: cool.  NAN: no temperature. */
+static double excess(struct measurement *m, struct gw_snapshot *snap, unsigned *ret_gpu,
+		     double *ret_c)
+{
+	double most = NAN, c;
+
+	if (gw_snapshot_take(snap, GW_TIER_FAST) != 0)
+		return NAN;
+	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter) && i < 256; i++) {
+		const struct gw_device *d =
+			gw_snapshot_device(snap, gw_meter_device(m->runner.meter, i));
+		double mark =
+			isnan(m->plan.cool_c) ? m->start_c[i] + COOL_MARGIN_C : m->plan.cool_c;
+
+		if (!d || gw_device_value(d, GW_Q_TEMPERATURE_GPU, &c) != GW_HAVE)
+			continue;
+		if (isnan(m->start_c[i])) { /* the first start */
+			m->start_c[i] = c;
+			mark = isnan(m->plan.cool_c) ? c : mark;
+		}
+		if (!(c - mark <= most)) {
+			most = c - mark;
+			*ret_gpu = d->index;
+			*ret_c = c;
+		}
+	}
+	return most;
+}
+
+static void cool_down(struct measurement *m)
+{
+	uint64_t begin = clock_mono_ns(clock_real()), now = begin;
+	struct gw_snapshot *snap;
+	double over, c = NAN;
+	unsigned gpu = 0;
+
+	if ((m->plan.trials == 1 && isnan(m->plan.cool_c)) ||
+	    gw_snapshot_new(m->c->ctx, &snap) != 0)
+		return;
+	over = excess(m, snap, &gpu, &c);
+	if (over > 0 && !m->c->quiet)
+		fprintf(stderr, "gpuward: GPU %u is at %.0f C, waiting for %.0f C\n", gpu, c,
+			c - over);
+	while (over > 0 && now - begin < COOL_S * NS_PER_S &&
+	       !runner_sleep(&m->runner, now + NS_PER_S)) {
+		over = excess(m, snap, &gpu, &c);
+		now = clock_mono_ns(clock_real());
+	}
+	if (over > 0 && !m->runner.interrupted)
+		cli_error("GPU %u is still at %.0f C after %d s: the next run starts warmer",
+			  gpu, c, COOL_S);
+	gw_snapshot_free(snap);
+}
+
+/* ---- while it runs ---- */
+
+static void watch(void *arg, struct gw_window *window, const struct marks *marks)
+{
+	struct measurement *m = arg;
+	struct host_energy host;
+
+	host_meter_read(m->host, &host); /* its counters wrap */
+	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
+		int64_t pid = window_foreign(window, i);
+
+		if (!pid || m->shared_told)
+			continue;
+		run_progress_clear(&m->progress);
+		cli_error("process %lld, which is not of the command, is on GPU %u",
+			  (long long)pid,
+			  gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i))
+				  ->index);
+		m->shared_told = true;
+	}
+	run_progress_show(&m->progress, window, marks);
+}
+
+static void say_marks(const struct marks *k)
+{
+	if (k->bad)
+		cli_error("%llu line%s on GPUWARD_MARK_FD %s passed over; the first: %s",
+			  (unsigned long long)k->bad, k->bad == 1 ? "" : "s",
+			  k->bad == 1 ? "was" : "were", k->reason);
+	if (k->refused)
+		cli_error("the command marked more than %d parts: %llu were not measured",
+			  MARKS_WINDOWS, (unsigned long long)k->refused);
+}
+
+static int say_not_started(const char *name, const struct runner_run *run)
+{
+	if (run->error == ENOENT && !strchr(name, '/'))
+		cli_error("'%s': no such command; nothing was measured", name);
+	else
+		cli_error("cannot start '%s': %s; nothing was measured", name,
+			  strerror(run->error));
+	return runner_status(run);
+}
+
+/* One run that counts.  EXIT_OK, or an exit code, having said why. */
+static int run_once(struct measurement *m, unsigned number)
+{
+	struct runner_run *run = &m->run[m->result.runs];
+	struct host_energy before, after, host;
+	struct measured_from from = { .c = m->c,
+				      .meter = m->runner.meter,
+				      .series = m->series,
+				      .baseline = m->baseline,
+				      .exclusive = m->o->require_exclusive,
+				      .iterations = m->plan.iterations,
+				      .tokens = m->plan.tokens };
+	int err;
+
+	m->progress.trial = number - m->plan.first + 1;
+	run_progress_begin(&m->progress);
+	host_meter_read(m->host, &before);
+	err = runner_run(&m->runner, m->c->argv, m->o->label ? m->o->label : m->c->argv[0],
+			 run);
+	host_meter_read(m->host, &after);
+	run_progress_clear(&m->progress);
+	if (!err && run->error)
+		return say_not_started(m->c->argv[0], run);
+	host_energy_between(&before, &after, &host);
+	if (!err)
+		err = measured_run(&from, run, number, &host, &m->result.run[m->result.runs]);
+	if (err) {
+		cli_error("cannot measure: %s", gw_strerror(err));
+		return EXIT_FAILED;
+	}
+	m->result.runs++;
+	m->status = runner_status(run);
+	m->progress.expected_s = run->seconds;
+	say_marks(&run->marks);
+	return EXIT_OK;
+}
+
+/* Runs that do not count.  As run_once. */
+static int warm_up(struct measurement *m)
+{
+	for (unsigned i = 0; i < m->plan.warmup && !m->runner.interrupted; i++) {
+		struct runner_run run;
+		int err;
+
+		run_progress_begin(&m->progress);
+		err = runner_run(&m->runner, m->c->argv, "warm-up", &run);
+		run_progress_clear(&m->progress);
+		if (err) {
+			cli_error("cannot run: %s", gw_strerror(err));
+			return EXIT_FAILED;
+		}
+		if (run.error)
+			return say_not_started(m->c->argv[0], &run);
+		m->status = runner_status(&run);
+		runner_run_done(&run);
+		if (m->status != 0) {
+			cli_error("the warm-up ended with status %d: nothing was measured",
+				  m->status);
+			return m->status;
+		}
+	}
+	return EXIT_OK;
+}
+
+static int run_all(struct measurement *m)
+{
+	int code = warm_up(m);
+
+	for (unsigned i = 0; i < m->plan.trials && code == EXIT_OK; i++) {
+		cool_down(m);
+		if (m->runner.interrupted)
+			break;
+		code = run_once(m, m->plan.first + i);
+		if (code == EXIT_OK && m->status != 0)
+			break; /* one that fails is not run again */
+	}
+	if (m->result.runs && m->result.runs < m->plan.trials)
+		cli_error("%u of %u runs were made", m->result.runs, m->plan.trials);
+	return code;
+}
+
+/* ---- the result ---- */
+
+static void join(char *out, size_t size, char *const *argv)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	for (unsigned i = 0; argv[i]; i++)
+		buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
+}
+
+static void describe(struct measurement *m, char *command, size_t size)
+{
+	struct measured *r = &m->result;
+	const char *slash = strrchr(m->c->argv[0], '/');
+
+	r->wall_ns = m->result.run[0].begin_wall_ns;
+	r->simulated = gw_snapshot_status(m->c->snap)->simulated;
+	r->label = m->o->label;
+	r->tags = m->o->tag.item;
+	r->tag_count = m->o->tag.count;
+	r->model_size_bytes = m->plan.model_bytes;
+	r->iterations = r->run[0].iterations;
+	r->tokens = r->run[0].tokens;
+	r->command_name = slash && slash[1] ? slash + 1 : m->c->argv[0];
+	if (m->o->keep_command) {
+		join(command, size, m->c->argv);
+		r->command = command;
+	}
+	for (unsigned i = 0; i < r->runs; i++)
+		r->validity =
+			r->run[i].validity > r->validity ? r->run[i].validity : r->validity;
+}
+
+static int write_out(struct measurement *m, const struct cli_document *doc)
+{
+	bool print = m->c->json || (m->o->output && strcmp(m->o->output, "-") == 0);
+	char error[512];
+	int code = EXIT_OK;
+
+	if (m->o->output && strcmp(m->o->output, "-") != 0 &&
+	    save_file(m->o->output, doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
+		cli_error("%s", error);
+		code = EXIT_FAILED;
+	}
+	if (print && save_print(doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
+		cli_error("%s", error);
+		code = EXIT_FAILED;
+	}
+	return code;
+}
+
+static int save_result(struct measurement *m)
+{
+	struct gw_environment *env = NULL;
+	struct cli_document doc;
+	int err = gw_environment_new(m->c->ctx, &env), code = EXIT_FAILED;
+
+	cli_document_begin(&doc, true);
+	render_result(&doc.json, &m->result, env, m->c->snap, &m->c->filter);
+	gw_environment_free(env);
+	if (!err)
+		err = json_end(&doc.json);
+	if (err)
+		cli_error("cannot build the result: %s", gw_strerror(err));
+	else
+		code = write_out(m, &doc);
+	buf_done(&doc.buf);
+	return code;
+}
+
+static int finish(struct measurement *m)
+{
+	bool wanted = m->c->json || m->o->output, shared = false;
+	char command[4096];
+	int code = EXIT_OK;
+
+	if (m->result.runs == 0)
+		return m->runner.interrupted ? 128 + m->runner.interrupted : EXIT_FAILED;
+	describe(m, command, sizeof(command));
+	if (!m->c->quiet || !wanted)
+		measured_print(&m->result, m->c);
+	if (wanted)
+		code = save_result(m);
+	for (unsigned i = 0; i < m->result.runs; i++)
+		shared = shared || measured_shared(&m->result.run[i]);
+	if (code != EXIT_OK)
+		return code;
+	if (shared && m->o->require_exclusive)
+		return EXIT_SHARED;
+	return m->status;
+}
+
+/* ---- beginning and ending ---- */
+
+/* Every event of device i, on the thread that read it.  --bundle is to keep them all: here. */
+static void listen(void *arg, unsigned i, const struct event *e)
+{
+	struct measurement *m = arg;
+
+	course_event(m->series, i, e);
+}
+
+static int start_meter(struct measurement *m)
+{
+	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .interval_ns = m->o->interval_ns,
+				      .gpus = m->c->gpu.count ? gpus : NULL,
+				      .flags = GW_METER_PROCESSES };
+	struct meter_config config = { .options = &o, .listen = listen, .arg = m };
+	unsigned n = gw_snapshot_device_count(m->c->snap);
+	int err;
+
+	for (unsigned i = 0; i < m->c->gpu.count; i++)
+		gpus[i] = m->c->gpu.item[i];
+	m->series = course_new(n);
+	m->baseline = calloc(n + 1, sizeof(*m->baseline));
+	m->host = host_meter_new(m->c->ctx);
+	m->run = calloc(m->plan.trials, sizeof(*m->run));
+	m->result.run = calloc(m->plan.trials, sizeof(*m->result.run));
+	if (!m->series || !m->baseline || !m->host || !m->run || !m->result.run)
+		return -GW_E_NOMEM;
+	err = meter_start(m->c->ctx, &config, &m->runner.meter);
+	if (!err)
+		meter_exclusive(m->runner.meter, m->o->require_exclusive);
+	return err;
+}
+
+static void get_baselines(struct measurement *m)
+{
+	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
+		const struct gw_device *d =
+			gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i));
+
+		if (m->plan.baseline == RUN_BASELINE_NEW && !m->c->quiet)
+			fprintf(stderr, "gpuward: taking the idle power of GPU %u\n", d->index);
+		run_baseline_get(&m->runner, i, d, m->plan.baseline, &m->baseline[i]);
+		if (*m->baseline[i].why && m->plan.baseline != RUN_BASELINE_KEPT)
+			cli_error("GPU %u has no baseline: %s", d->index, m->baseline[i].why);
+	}
+}
+
+static int measure(struct measurement *m)
+{
+	int code;
+
+	if (runner_begin(&m->runner) != 0) {
+		cli_error("cannot watch for signals: %s", strerror(errno));
+		return EXIT_FAILED;
+	}
+	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
+	m->progress.trials = m->plan.trials;
+	m->progress.iterations = m->plan.iterations;
+	get_baselines(m);
+	runner_ready(&m->runner);
+	code = run_all(m);
+	if (code == EXIT_OK)
+		code = finish(m);
+	runner_end(&m->runner);
+	return code;
+}
+
+static void let_go(struct measurement *m)
+{
+	for (unsigned i = 0; m->result.run && i < m->result.runs; i++) {
+		measured_run_done(&m->result.run[i]);
+		runner_run_done(&m->run[i]);
+	}
+	gw_meter_stop(m->runner.meter);
+	free(m->result.run);
+	free(m->run);
+	course_free(m->series);
+	free(m->baseline);
+	host_meter_free(m->host);
+}
+
+/* The options are in order and the GPUs open. */
+static int run_open(struct measurement *m)
+{
+	int err = start_meter(m), code = EXIT_FAILED;
+
+	m->runner.series = m->series;
+	if (err)
+		cli_error("cannot measure: %s", gw_strerror(err));
+	else
+		code = measure(m);
+	let_go(m);
+	return code;
+}
+
+static int run(struct cli *c)
+{
+	struct measurement *m = calloc(1, sizeof(*m));
+	int code;
+
+	if (!m) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	m->c = c;
+	m->o = c->own;
+	runner_inherit(&m->inherit, c->pipe_ignored);
+	m->runner = (struct runner){
+		.inherit = &m->inherit, .watch = watch, .arg = m, .watch_ns = WATCH_NS
+	};
+	for (unsigned i = 0; i < 256; i++)
+		m->start_c[i] = NAN;
+	term_to_stderr(true);
+	code = parse_plan(m->o, &m->plan);
+	if (code == EXIT_OK)
+		code = check(c, m->o);
+	if (code == EXIT_OK)
+		code = cli_open(c, GW_TIERS_COMMON);
+	if (code == EXIT_OK)
+		code = run_open(m);
+	free(m);
+	return code;
+}
+
+const struct command command_measure = {
+	.name = "measure",
+	.summary = "the energy that a command takes",
+	.description =
+		"Runs a command and measures what the GPUs take meanwhile: joules with their "
+		"uncertainty, power, time, heat, throttling, who else was there. The command "
+		"has "
+		"the terminal, its output is untouched, and its exit status is passed on. The "
+		"result is told on standard error and written as JSON with -o or --json. A "
+		"command can mark parts, iterations and tokens: gpuward-measure(1).",
+	.examples =
+		"  gpuward measure -- python train.py --epochs 1\n"
+		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "
+		"fp16\n"
+		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n",
+	.arguments = "-- COMMAND",
+	.options = options,
+	.options_size = sizeof(struct options),
+	.run = run,
+};

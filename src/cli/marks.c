@@ -1,0 +1,231 @@
+#include "marks.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "measure/stat.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SETTLED_NS (3 * NS_PER_S) /* after this the samples of an end are there */
+
+void marks_init(struct marks *m, struct gw_meter *meter, uint64_t begin_ns)
+{
+	memset(m, 0, sizeof(*m));
+	m->meter = meter;
+	m->begin_ns = begin_ns;
+	random_init(&m->random, begin_ns);
+}
+
+static void refuse(struct marks *m, const char *line, const char *why)
+{
+	char text[64];
+
+	if (m->bad++ > 0)
+		return;
+	utf8_clean(text, sizeof(text), line);
+	snprintf(m->reason, sizeof(m->reason), "'%s' %s", text, why);
+}
+
+/* ---- windows ---- */
+
+/* Takes the figures out of the window and gives it back. */
+static void work_out(struct marks *m, struct marks_window *w, uint64_t timeout_ns)
+{
+	unsigned n = gw_meter_device_count(m->meter);
+
+	gw_window_wait(w->live, timeout_ns); /* one that is late is coded so */
+	w->energy = calloc(n ? n : 1, sizeof(*w->energy));
+	for (unsigned i = 0; w->energy && i < n; i++)
+		w->energy[i] = *gw_window_energy(w->live, i);
+	gw_window_free(w->live);
+	w->live = NULL;
+}
+
+static struct marks_window *add_window(struct marks *m)
+{
+	if (!m->window) /* as many as there can be: pages that are not used cost nothing */
+		m->window = calloc(MARKS_WINDOWS, sizeof(*m->window));
+	if (!m->window || m->count == MARKS_WINDOWS) {
+		m->refused++;
+		return NULL;
+	}
+	return &m->window[m->count];
+}
+
+static void begin(struct marks *m, const char *line, const char *name, uint64_t t_ns)
+{
+	struct marks_window *w;
+
+	if (t_ns < m->begin_ns) {
+		refuse(m, line, "begins before the run");
+		return;
+	}
+	w = add_window(m);
+	if (!w)
+		return;
+	memset(w, 0, sizeof(*w));
+	utf8_clean(w->label, sizeof(w->label), name);
+	w->begin_ns = t_ns;
+	if (gw_window_open(m->meter, w->label, t_ns, &w->live) == 0)
+		m->count++;
+	else
+		refuse(m, line, "begins in the future or too long ago");
+}
+
+static void end(struct marks *m, const char *line, const char *name, uint64_t t_ns)
+{
+	char label[sizeof(m->window->label)];
+	struct marks_window *w = NULL;
+
+	utf8_clean(label, sizeof(label), name);
+	for (unsigned i = m->count; i-- > 0 && !w;)
+		if (!m->window[i].end_ns && strcmp(m->window[i].label, label) == 0)
+			w = &m->window[i];
+	if (!w) {
+		if (!m->refused) /* it may be the end of one of those */
+			refuse(m, line, "ends what has not begun");
+	} else if (t_ns < w->begin_ns || gw_window_close(w->live, t_ns) != 0) {
+		refuse(m, line, "ends before it begins, or in the future");
+	} else {
+		w->end_ns = t_ns > w->begin_ns ? t_ns : t_ns + 1;
+	}
+}
+
+void marks_tend(struct marks *m, uint64_t now_ns)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		struct marks_window *w = &m->window[i];
+
+		if (w->live && w->end_ns && w->end_ns + SETTLED_NS < now_ns)
+			work_out(m, w, 0);
+	}
+}
+
+void marks_finish(struct marks *m, uint64_t end_ns)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		struct marks_window *w = &m->window[i];
+
+		if (!w->end_ns) {
+			w->end_ns = end_ns > w->begin_ns ? end_ns : w->begin_ns + 1;
+			w->unfinished = true;
+			gw_window_close(w->live, w->end_ns);
+		}
+		if (w->live)
+			work_out(m, w, SETTLED_NS);
+	}
+}
+
+/* ---- iterations and tokens ---- */
+
+static void iteration(struct marks *m, uint64_t t_ns)
+{
+	double s = (double)(t_ns - m->last_ns) * 1e-9;
+	bool first = m->last_ns == 0;
+	uint64_t place = m->latency_count;
+
+	m->iterations++;
+	m->last_ns = t_ns;
+	if (first)
+		return; /* what was before it is the start of the program */
+	if (!m->latency)
+		m->latency = malloc(MARKS_LATENCIES * sizeof(*m->latency));
+	if (!m->latency)
+		return;
+	m->latency_count++;
+	if (m->latencies < MARKS_LATENCIES)
+		m->latencies++;
+	else if (m->latency_count <= UINT32_MAX)
+		place = random_below(&m->random, (uint32_t)m->latency_count);
+	if (place < MARKS_LATENCIES)
+		m->latency[place] = s;
+}
+
+double marks_latency(struct marks *m, double p)
+{
+	return m->latencies ? stat_percentile(m->latency, m->latencies, p) : NAN;
+}
+
+/* ---- lines ---- */
+
+/* A number of decimal digits alone; false: none. */
+static bool whole(const char *word, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (!*word || strlen(word) > 19)
+		return false;
+	for (; *word; word++) {
+		if (*word < '0' || *word > '9')
+			return false;
+		v = v * 10 + (uint64_t)(*word - '0');
+	}
+	*ret = v;
+	return true;
+}
+
+static void take_line(struct marks *m, const char *line, uint64_t now_ns)
+{
+	char copy[MARKS_LINE], *word[4] = { 0 }, *save = NULL;
+	unsigned n = 0;
+	uint64_t v = now_ns;
+
+	snprintf(copy, sizeof(copy), "%s", line);
+	for (char *w = strtok_r(copy, " \t\r", &save); w && n < 4;
+	     w = strtok_r(NULL, " \t\r", &save))
+		word[n++] = w;
+	if (n == 0)
+		return;
+	if (strcmp(word[0], "iteration") == 0 && n <= 2 && (n < 2 || whole(word[1], &v))) {
+		iteration(m, now_ns);
+	} else if (strcmp(word[0], "tokens") == 0 && n == 2 && whole(word[1], &v) &&
+		   v <= UINT64_MAX - m->tokens) {
+		m->tokens += v;
+		m->tokens_told = true;
+	} else if ((n == 2 || (n == 3 && whole(word[2], &v))) &&
+		   strcmp(word[0], "begin") == 0) {
+		begin(m, line, word[1], v);
+	} else if ((n == 2 || (n == 3 && whole(word[2], &v))) && strcmp(word[0], "end") == 0) {
+		end(m, line, word[1], v);
+	} else {
+		refuse(m, line, "is no mark");
+	}
+}
+
+static void take_byte(struct marks *m, char c, uint64_t now_ns)
+{
+	if (c != '\n') {
+		if (m->fill + 1 < sizeof(m->line))
+			m->line[m->fill++] = c ? c : '?';
+		else
+			m->skipping = true;
+		return;
+	}
+	m->line[m->fill] = '\0';
+	if (m->skipping)
+		refuse(m, m->line, "is too long");
+	else
+		take_line(m, m->line, now_ns);
+	m->fill = 0;
+	m->skipping = false;
+}
+
+void marks_feed(struct marks *m, const char *text, size_t n, uint64_t now_ns)
+{
+	for (size_t i = 0; i < n; i++)
+		take_byte(m, text[i], now_ns);
+}
+
+void marks_done(struct marks *m)
+{
+	for (unsigned i = 0; i < m->count; i++) {
+		gw_window_free(m->window[i].live);
+		free(m->window[i].energy);
+	}
+	free(m->window);
+	free(m->latency);
+	memset(m, 0, sizeof(*m));
+}

@@ -1,0 +1,71 @@
+/* marks: what a command tells of itself while it is measured.
+ *
+ * Lines on an inherited descriptor, one mark each:
+ *   begin NAME [T]   a part of the run begins     end NAME [T]   and ends
+ *   iteration [N]    one more iteration is done (N is for people)
+ *   tokens N         N more tokens were made
+ * T is a moment of CLOCK_MONOTONIC in nanoseconds; without it the line's arrival counts.  A line
+ * that is none of these is counted and passed over; nothing that a command writes can do harm. */
+#ifndef GW_CLI_MARKS_H
+#define GW_CLI_MARKS_H
+
+#include "measure/random.h"
+
+#include <gpuward.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define MARKS_WINDOWS   1000  /* more are counted, not measured                     */
+#define MARKS_LATENCIES 50000 /* of more, so many are kept, each as likely          */
+#define MARKS_LINE      256
+
+struct marks_window {
+	char label[64];
+	uint64_t begin_ns, end_ns; /* end 0: open                          */
+	bool unfinished;           /* the run ended before it did          */
+	struct gw_window *live;    /* NULL: worked out                     */
+	struct gw_energy *energy;  /* one a device of the meter; NULL: none */
+};
+
+struct marks {
+	struct marks_window *window; /* in the order of their beginnings */
+	unsigned count;
+	uint64_t iterations, tokens;
+	bool tokens_told;
+	uint64_t bad;     /* lines that were no marks       */
+	char reason[128]; /* what was wrong with the first  */
+	uint64_t refused; /* windows past MARKS_WINDOWS     */
+	/* Its own: */
+	struct gw_meter *meter;
+	uint64_t begin_ns, last_ns; /* of the run; of the last iteration, 0: none */
+	double *latency;            /* between iterations, seconds                */
+	size_t latencies;           /* kept                                       */
+	uint64_t latency_count;     /* seen                                       */
+	struct random random;
+	char line[MARKS_LINE];
+	size_t fill;
+	bool skipping; /* in a line that is too long */
+};
+
+/* For a run that began then.  The meter is borrowed until marks_done(). */
+void marks_init(struct marks *m, struct gw_meter *meter, uint64_t begin_ns);
+
+/* Text as it comes, whole lines or not, and when. */
+void marks_feed(struct marks *m, const char *text, size_t n, uint64_t now_ns);
+
+/* Works out the parts that ended some seconds ago; now and then while the command runs. */
+void marks_tend(struct marks *m, uint64_t now_ns);
+
+/* The run ended: so does what is open, and all is worked out. */
+void marks_finish(struct marks *m, uint64_t end_ns);
+
+/* Time from one iteration to the next that the share p of them did not exceed; NAN: fewer than
+ * two marks.  Reorders what is kept. */
+double marks_latency(struct marks *m, double p);
+
+/* A struct that is zero is fine. */
+void marks_done(struct marks *m);
+
+#endif

@@ -1,0 +1,257 @@
+#include "measured.h"
+
+#include "measure/meter.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct gw_interval unknown = { NAN, NAN, NAN };
+
+/* ---- codes ---- */
+
+static void add_code(struct measured_run *r, unsigned code, enum gw_validity level, int device,
+		     const char *evidence)
+{
+	struct measured_code *c = &r->code[r->codes];
+
+	if (r->codes == sizeof(r->code) / sizeof(r->code[0]))
+		return;
+	r->codes++;
+	*c = (struct measured_code){ .code = code, .level = level, .device = device };
+	snprintf(c->evidence, sizeof(c->evidence), "%s", evidence);
+}
+
+/* A window is worse than its codes say when one of these was seen in a high degree. */
+static bool has_degrees(unsigned code)
+{
+	return code == GW_CODE_FOREIGN_PROCESS || code == GW_CODE_THROTTLE_THERMAL ||
+	       code == GW_CODE_THROTTLE_BRAKE || code == GW_CODE_LOW_COVERAGE;
+}
+
+static void device_codes(struct measured_run *r, const struct gw_window *w, unsigned i,
+			 const struct gw_energy *e)
+{
+	enum gw_validity worst = energy_validity(e->codes);
+	char evidence[200];
+
+	for (unsigned c = 0; c < GW_CODES; c++) {
+		enum gw_validity level = gw_code_info(c)->level;
+
+		if (!(e->codes & UINT64_C(1) << c))
+			continue;
+		if (worst < e->validity && has_degrees(c))
+			level = e->validity;
+		window_evidence(w, i, c, evidence, sizeof(evidence));
+		add_code(r, c, level, (int)i, evidence);
+	}
+}
+
+static void run_codes(struct measured_run *r, const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+	char evidence[200];
+
+	if (r->devices == 0) {
+		add_code(r, GW_CODE_NO_SOURCE, GW_NO_RESULT, -1,
+			 *s->message ? s->message : "there is no GPU");
+		r->validity = GW_NO_RESULT;
+	}
+	if (r->exit_signal)
+		snprintf(evidence, sizeof(evidence), "killed by signal %d (%s)", r->exit_signal,
+			 strsignal(r->exit_signal));
+	else
+		snprintf(evidence, sizeof(evidence), "exit status %d", r->exit_status);
+	if (r->exit_signal || r->exit_status != 0) {
+		add_code(r, GW_CODE_CHILD_FAILED, GW_INVALID, -1, evidence);
+		r->validity = r->validity > GW_INVALID ? r->validity : GW_INVALID;
+	}
+}
+
+bool measured_shared(const struct measured_run *r)
+{
+	for (unsigned i = 0; i < r->codes; i++)
+		if (r->code[i].code == GW_CODE_FOREIGN_PROCESS)
+			return true;
+	return false;
+}
+
+/* ---- devices ---- */
+
+static void identity(const struct gw_device *d, const struct gw_status *s,
+		     struct measured_device *ret)
+{
+	const char *uuid = gw_device_text(d, GW_T_UUID), *name = gw_device_text(d, GW_T_NAME);
+
+	ret->index = d->index;
+	ret->provenance = d->provenance;
+	snprintf(ret->uuid, sizeof(ret->uuid), "%s", uuid ? uuid : "");
+	snprintf(ret->name, sizeof(ret->name), "%s", name ? name : "");
+	snprintf(ret->driver, sizeof(ret->driver), "%s",
+		 s->driver_version ? s->driver_version : "");
+	ret->power_limit_w = NAN;
+	gw_device_value(d, GW_Q_POWER_LIMIT, &ret->power_limit_w);
+}
+
+static int take_device(const struct measured_from *from, const struct runner_run *run,
+		       unsigned i, struct measured_device *ret)
+{
+	const struct gw_snapshot *snap = from->c->snap;
+	const struct attribute *who = window_processes(run->window, i);
+
+	identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
+		 gw_snapshot_status(snap), ret);
+	ret->energy = *gw_window_energy(run->window, i);
+	ret->sensor = meter_setup(from->meter, i)->sensor;
+	ret->who = *who;
+	ret->processes = who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
+	run_baseline_net(&from->baseline[i], &ret->energy, &ret->baseline);
+	return from->series ? course_copy(from->series, i, run->end_ns, &ret->series) : 0;
+}
+
+/* ---- sums over the devices ---- */
+
+/* Widths are added as they are (systematic: boards of one kind err alike), or in quadrature.  One
+ * that is not known makes the sum unknown. */
+static struct gw_interval sum(const struct measured_run *r, bool systematic,
+			      const struct gw_interval *(*of)(const struct measured_device *d))
+{
+	double best = 0, below = 0, above = 0;
+
+	if (r->devices == 0)
+		return unknown;
+	for (unsigned i = 0; i < r->devices; i++) {
+		const struct gw_interval *v = of(&r->device[i]);
+		double low = v->best - v->low, high = v->high - v->best;
+
+		best += v->best;
+		below += systematic ? low : low * low;
+		above += systematic ? high : high * high;
+	}
+	if (!systematic) {
+		below = sqrt(below);
+		above = sqrt(above);
+	}
+	return isnan(best) ? unknown : (struct gw_interval){ best - below, best, best + above };
+}
+
+static const struct gw_interval *joules_of(const struct measured_device *d)
+{
+	return &d->energy.joules;
+}
+
+static const struct gw_interval *relative_of(const struct measured_device *d)
+{
+	return &d->energy.relative;
+}
+
+static const struct gw_interval *net_of(const struct measured_device *d)
+{
+	return &d->baseline.net_joules;
+}
+
+static struct gw_interval each(const struct gw_interval *v, double n)
+{
+	return isnan(n) || isnan(v->best)
+		       ? unknown
+		       : (struct gw_interval){ v->low / n, v->best / n, v->high / n };
+}
+
+static void add_up(struct measured_run *r)
+{
+	r->joules = sum(r, true, joules_of);
+	r->relative_joules = sum(r, false, relative_of);
+	r->net_joules = sum(r, true, net_of);
+	r->adjusted_joules = r->power_mean_w = r->devices ? 0 : NAN;
+	r->power_sd_w = r->devices == 1 ? r->device[0].energy.power_sd : NAN;
+	for (unsigned i = 0; i < r->devices; i++) {
+		const struct measured_device *d = &r->device[i];
+
+		r->adjusted_joules += d->baseline.adjusted_joules;
+		r->floored = r->floored || d->baseline.floored;
+		r->power_mean_w += d->energy.power_mean;
+		r->baseline_kind = d->baseline.kind ? d->baseline.kind : r->baseline_kind;
+		r->validity =
+			d->energy.validity > r->validity ? d->energy.validity : r->validity;
+	}
+}
+
+/* ---- what the command told ---- */
+
+static int take_marks(const struct measured_from *from, struct runner_run *run,
+		      struct measured_run *r)
+{
+	struct marks *m = &run->marks;
+
+	r->iterations = from->iterations;
+	if (isnan(r->iterations) && m->iterations)
+		r->iterations = (double)m->iterations;
+	r->tokens = from->tokens;
+	if (isnan(r->tokens) && m->tokens_told && m->tokens)
+		r->tokens = (double)m->tokens;
+	r->latency_s = run->seconds / r->iterations;
+	r->latency_p50_s = marks_latency(m, 0.50);
+	r->latency_p95_s = marks_latency(m, 0.95);
+	if (m->count == 0)
+		return 0;
+	r->window = calloc(m->count, sizeof(*r->window));
+	if (!r->window)
+		return -GW_E_NOMEM;
+	r->windows = m->count;
+	for (unsigned i = 0; i < m->count; i++) {
+		const struct marks_window *w = &m->window[i];
+
+		r->window[i] = (struct measured_window){
+			.label = w->label,
+			.begin_s = (double)(w->begin_ns - run->begin_ns) * 1e-9,
+			.seconds = (double)(w->end_ns - w->begin_ns) * 1e-9,
+			.unfinished = w->unfinished,
+			.energy = w->energy,
+		};
+	}
+	return 0;
+}
+
+int measured_run(const struct measured_from *from, struct runner_run *run, unsigned trial,
+		 const struct host_energy *host, struct measured_run *ret)
+{
+	struct measured_run r = { .trial = trial,
+				  .begin_ns = run->begin_ns,
+				  .begin_wall_ns = run->begin_wall_ns,
+				  .seconds = run->seconds,
+				  .exit_status = run->exit_status,
+				  .exit_signal = run->exit_signal,
+				  .host = *host };
+	unsigned n = gw_meter_device_count(from->meter);
+	int err = 0;
+
+	r.device = calloc(n ? n : 1, sizeof(*r.device));
+	if (!r.device)
+		return -GW_E_NOMEM;
+	for (unsigned i = 0; i < n && !err; i++) {
+		r.devices++;
+		err = take_device(from, run, i, &r.device[i]);
+		device_codes(&r, run->window, i, &r.device[i].energy);
+	}
+	add_up(&r);
+	run_codes(&r, from->c);
+	if (!err)
+		err = take_marks(from, run, &r);
+	r.iteration_joules = each(&r.relative_joules, r.iterations);
+	r.token_joules = each(&r.relative_joules, r.tokens);
+	if (err)
+		measured_run_done(&r);
+	else
+		*ret = r;
+	return err;
+}
+
+void measured_run_done(struct measured_run *r)
+{
+	for (unsigned i = 0; i < r->devices; i++)
+		course_copy_done(&r->device[i].series);
+	free(r->device);
+	free(r->window);
+	memset(r, 0, sizeof(*r));
+}

@@ -1,0 +1,34 @@
+/* measured: a run that was made becomes a result, for files and for people. */
+#ifndef GW_CLI_MEASURED_H
+#define GW_CLI_MEASURED_H
+
+#include "cli.h"
+#include "run_baseline.h"
+#include "runner.h"
+
+#include "serve/render_result.h"
+
+/* What a result is made from. */
+struct measured_from {
+	const struct cli *c;
+	struct gw_meter *meter;
+	struct course *series;
+	const struct run_baseline *baseline; /* one a device of the meter */
+	bool exclusive;
+	double iterations, tokens; /* as given; NAN: as marked */
+};
+
+/* Takes all that is known of the run; it may be ended afterwards, but for its marks, whose
+ * energies the result borrows.  host: what the machine used meanwhile.  0 or -GW_E_NOMEM; end it
+ * with measured_run_done(). */
+int measured_run(const struct measured_from *from, struct runner_run *run, unsigned trial,
+		 const struct host_energy *host, struct measured_run *ret);
+void measured_run_done(struct measured_run *r);
+
+/* Was somebody else on one of its GPUs? */
+bool measured_shared(const struct measured_run *r);
+
+/* The result on a screen, on standard error. */
+void measured_print(const struct measured *m, const struct cli *c);
+
+#endif

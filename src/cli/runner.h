@@ -1,0 +1,83 @@
+/* runner: starts a command, measures it while it runs, and gives back what came of it.
+ *
+ * The only part of `measure` and `ab` that has effects on processes.  The command finds the
+ * terminal, process group, descriptors, folder, environment, signal mask and ignored signals as
+ * gpuward found them, and beside them GPUWARD_MARK_FD, the number of a descriptor that takes
+ * lines of marks (marks.h).  We sleep in poll() on a pidfd, the marks and the signals.
+ *
+ * From runner_begin() to runner_end() signals do not end gpuward: SIGTERM and SIGHUP are handed
+ * on to the command; SIGINT and SIGQUIT too, unless they come from the terminal, which sends
+ * them to the command by itself.  What was measured is kept, and the caller is told to start
+ * nothing more. */
+#ifndef GW_CLI_RUNNER_H
+#define GW_CLI_RUNNER_H
+
+#include "marks.h"
+#include "measure/course.h"
+
+#include <gpuward.h>
+
+#include <signal.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#define RUNNER_FDS 4096
+
+/* How gpuward itself was started; to be taken before anything is opened. */
+struct runner_inherit {
+	bool pipe_ignored; /* SIGPIPE was                                 */
+	unsigned char
+		open[RUNNER_FDS / 8]; /* descriptors, a bit each; those above count as open */
+};
+void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
+
+struct runner {
+	const struct runner_inherit *inherit;
+	struct gw_meter *meter;
+	struct course *series; /* NULL: none are wanted */
+	/* Called about every watch_ns while the command runs; NULL: nobody looks. */
+	void (*watch)(void *arg, struct gw_window *window, const struct marks *marks);
+	void *arg;
+	uint64_t watch_ns;
+	/* Its own: */
+	sigset_t mask; /* as it was */
+	int signal_fd;
+	int interrupted; /* the signal that asked us to end, 0: none */
+};
+
+/* What came of one run.  Plain data but for the window, which is the meter's. */
+struct runner_run {
+	int error;       /* errno of a command that could not be started, 0: it was        */
+	int exit_status; /* -1: a signal ended it                                          */
+	int exit_signal; /* 0: none                                                        */
+	uint64_t begin_ns,
+		end_ns; /* monotonic: right before it was started, right after it ended */
+	uint64_t begin_wall_ns;
+	double seconds;
+	double wall_step_s;       /* by how much the wall clock was set meanwhile, about    */
+	struct gw_window *window; /* closed and waited for                                  */
+	bool late;                /* the samples of its end did not come in time            */
+	struct marks marks;
+};
+
+/* Blocks the signals.  The caller has filled in what is not its own; inherit, meter and series
+ * are borrowed until runner_end().  0 or -GW_E_IO. */
+int runner_begin(struct runner *r);
+void runner_end(struct runner *r);
+
+/* Waits until every GPU that has a meter gave its first sample, 100 ms at most. */
+void runner_ready(struct runner *r);
+
+/* Runs argv to its end.  0, and *ret is to be ended with runner_run_done() (error set: nothing
+ * was measured), -GW_E_NOMEM or -GW_E_IO. */
+int runner_run(struct runner *r, char *const argv[], const char *label, struct runner_run *ret);
+void runner_run_done(struct runner_run *run);
+
+/* Its status as a shell gives it: 127 not found, 126 not to be started, 128 + signal. */
+int runner_status(const struct runner_run *run);
+
+/* Sleeps; true: a signal asked us to end (r->interrupted). */
+bool runner_sleep(struct runner *r, uint64_t until_ns);
+
+#endif

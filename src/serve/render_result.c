@@ -1,0 +1,498 @@
+#include "render_result.h"
+
+#include "base/clock.h"
+#include "measure/track.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#if __has_include("render_sensor.h")
+#include "render_sensor.h"
+#endif
+
+static const char *given(const char *text)
+{
+	return text && *text ? text : NULL;
+}
+
+static void interval(struct json *j, const char *key, const struct gw_interval *v)
+{
+	if (isnan(v->best)) {
+		json_null(j, key);
+		return;
+	}
+	json_object(j, key);
+	json_double(j, "low", v->low);
+	json_double(j, "best", v->best);
+	json_double(j, "high", v->high);
+	json_object_end(j);
+}
+
+static void when(struct json *j, const char *key, uint64_t wall_ns)
+{
+	char text[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(wall_ns, text);
+	json_string(j, key, text);
+}
+
+/* Numbers in one object. */
+struct row {
+	const char *key;
+	double v;
+};
+
+static void rows(struct json *j, const char *key, const struct row *row, size_t n)
+{
+	if (key)
+		json_object(j, key);
+	for (size_t i = 0; i < n; i++)
+		json_double(j, row[i].key, row[i].v);
+	if (key)
+		json_object_end(j);
+}
+#define ROWS(j, key, ...)                                 \
+	rows(j, key, (const struct row[]){ __VA_ARGS__ }, \
+	     sizeof((const struct row[]){ __VA_ARGS__ }) / sizeof(struct row))
+
+/* ---- a device ---- */
+
+static void code_keys(struct json *j, uint64_t codes)
+{
+	json_array(j, "codes");
+	for (unsigned c = 0; c < GW_CODES; c++)
+		if (codes & UINT64_C(1) << c)
+			json_string(j, NULL, gw_code_info(c)->key);
+	json_array_end(j);
+}
+
+static void baseline(struct json *j, const struct measured_baseline *b)
+{
+	interval(j, "energy_net_joules", &b->net_joules);
+	json_double(j, "energy_adjusted_joules", b->adjusted_joules);
+	json_bool(j, "energy_adjusted_was_floored", b->floored);
+	if (!b->kind) {
+		json_null(j, "baseline");
+		return;
+	}
+	json_object(j, "baseline");
+	json_string(j, "kind", b->kind);
+	ROWS(j, NULL, { "power_watts", b->power_w }, { "standard_uncertainty_watts", b->u_w },
+	     { "age_seconds", b->age_s }, { "seconds", b->seconds });
+	json_object_end(j);
+}
+
+static void uncertainty(struct json *j, const struct gw_energy *e)
+{
+	json_double(j, "uncertainty_absolute_joules", e->u_absolute);
+	json_double(j, "uncertainty_relative_joules", e->u_relative);
+	json_object(j, "budget_joules");
+	for (unsigned i = 0; i < GW_U_COUNT; i++)
+		json_double(j, gw_budget_name(i), e->budget[i]);
+	json_object_end(j);
+	ROWS(j, NULL, { "counter_joules", e->counter_joules },
+	     { "samples_joules", e->samples_joules }, { "residual_ratio", e->residual_ratio },
+	     { "anchor_ratio", e->anchor_ratio }, { "gap_joules", e->gap_joules });
+}
+
+static void completeness(struct json *j, const struct gw_energy *e)
+{
+	ROWS(j, "power_watts", { "mean", e->power_mean }, { "sd", e->power_sd },
+	     { "min", e->power_min }, { "max", e->power_max }, { "p5", e->power_p5 },
+	     { "p50", e->power_p50 }, { "p95", e->power_p95 });
+	ROWS(j, "samples", { "expected", (double)e->samples_expected },
+	     { "collected", (double)e->samples_collected },
+	     { "missed", (double)e->samples_missed },
+	     { "longest_gap_seconds", e->longest_gap_seconds },
+	     { "coverage_ratio", e->coverage_ratio },
+	     { "spacing_seconds", e->sample_spacing_seconds });
+	ROWS(j, "ticks", { "expected", (double)e->ticks_expected },
+	     { "collected", (double)e->ticks_collected },
+	     { "missed", (double)e->ticks_missed });
+}
+
+static void throttle(struct json *j, const struct gw_energy *e)
+{
+	bool known = false;
+
+	for (unsigned i = 0; i < GW_THROTTLES; i++)
+		known = known || !isnan(e->throttle_seconds[i]);
+	json_object(j, "throttle");
+	json_string(j, "source", !known ? NULL : e->throttle_sampled ? "sampled" : "counters");
+	for (unsigned i = 0; i < GW_THROTTLES; i++) {
+		char key[48];
+
+		snprintf(key, sizeof(key), "%s_seconds", gw_throttle_name(i));
+		json_double(j, key, e->throttle_seconds[i]);
+	}
+	json_double(j, "joules", e->throttle_joules);
+	json_object_end(j);
+}
+
+static void sensor(struct json *j, const struct sensor *s)
+{
+#if __has_include("render_sensor.h")
+	sensor_json(j, "sensor", s);
+#else
+	static const char *const origins[] = { "assumed", "passive", "active" };
+
+	json_object(j, "sensor");
+	json_string(j, "origin", origins[s->origin]);
+	json_object_end(j);
+#endif
+}
+
+static void process(struct json *j, const struct attribute_row *r)
+{
+	json_object(j, NULL);
+	json_int(j, "pid", r->pid);
+	if (r->start_ticks)
+		json_uint(j, "start_ticks", r->start_ticks);
+	else
+		json_null(j, "start_ticks");
+	json_string(j, "name", given(r->name));
+	json_double(j, "joules", r->joules);
+	json_string(j, "how", attribute_how_name(r->how));
+	json_object_end(j);
+}
+
+static void nobody(struct json *j, const char *name, double joules)
+{
+	json_object(j, NULL);
+	json_string(j, "name", name);
+	json_double(j, "joules", joules);
+	json_string(j, "how", attribute_how_name(ATTRIBUTE_MEASURED));
+	json_object_end(j);
+}
+
+static void processes(struct json *j, const struct measured_device *d)
+{
+	const struct attribute *a = &d->who;
+
+	if (!d->processes || isnan(d->energy.joules.best)) {
+		json_null(j, "processes");
+		return;
+	}
+	json_array(j, "processes");
+	for (unsigned i = 0; i < a->count; i++)
+		process(j, &a->row[i]);
+	nobody(j, "idle", a->idle_known ? a->idle_joules : NAN);
+	nobody(j, "unattributed", a->unattributed_joules);
+	json_array_end(j);
+}
+
+/* ---- series ---- */
+
+/* Thousands of numbers: all of them on one line. */
+static bool column_begin(struct json *j, const char *key)
+{
+	bool pretty = j->pretty;
+
+	json_array(j, key);
+	j->pretty = false;
+	return pretty;
+}
+
+static void column_end(struct json *j, bool pretty)
+{
+	json_array_end(j);
+	j->pretty = pretty;
+}
+
+/* Digits that mean something: a microsecond, a milliwatt. */
+static double rounded(double v, double step)
+{
+	return round(v / step) * step;
+}
+
+static double since(uint64_t t_ns, uint64_t from_ns)
+{
+	return rounded((double)((int64_t)t_ns - (int64_t)from_ns), 1000) / 1e9;
+}
+
+static void power_series(struct json *j, const struct course_copy *s, uint64_t begin_ns)
+{
+	uint64_t first = s->powers ? s->power[0].t_ns : begin_ns;
+	bool pretty;
+
+	json_object(j, "power");
+	json_double(j, "begin_seconds", since(first, begin_ns));
+	pretty = column_begin(j, "t_seconds");
+	for (size_t i = 0; i < s->powers; i++)
+		json_double(j, NULL, since(s->power[i].t_ns, first));
+	column_end(j, pretty);
+	pretty = column_begin(j, "watts");
+	for (size_t i = 0; i < s->powers; i++)
+		json_double(j, NULL, round((double)s->power[i].w * 1e3) / 1e3);
+	column_end(j, pretty);
+	json_object_end(j);
+}
+
+static double tick_temperature(const struct course_tick *t)
+{
+	return (double)t->temperature_c;
+}
+
+static double tick_clock(const struct course_tick *t)
+{
+	return (double)t->clock_sm_hz;
+}
+
+static double tick_utilization(const struct course_tick *t)
+{
+	return round((double)t->utilization * 1e4) / 1e4;
+}
+
+static double tick_memory(const struct course_tick *t)
+{
+	return t->memory_bytes;
+}
+
+static void throttle_words(struct json *j, double reasons)
+{
+	char text[128] = "";
+
+	for (unsigned i = 0; i < GW_THROTTLES; i++) {
+		size_t n = strlen(text);
+
+		if ((uint64_t)reasons & track_reason_bits[i])
+			snprintf(text + n, sizeof(text) - n, "%s%s", n ? "," : "",
+				 gw_throttle_name(i));
+	}
+	json_string(j, NULL, text);
+}
+
+static void tick_series(struct json *j, const struct course_copy *s, uint64_t begin_ns)
+{
+	static const struct {
+		const char *key;
+		double (*of)(const struct course_tick *t);
+	} columns[] = {
+		{ "temperature_celsius", tick_temperature },
+		{ "clock_sm_hertz", tick_clock },
+		{ "utilization_ratio", tick_utilization },
+		{ "memory_used_bytes", tick_memory },
+	};
+	uint64_t first = s->ticks ? s->tick[0].t_ns : begin_ns;
+	bool pretty;
+
+	json_object(j, "ticks");
+	json_double(j, "begin_seconds", since(first, begin_ns));
+	pretty = column_begin(j, "t_seconds");
+	for (size_t i = 0; i < s->ticks; i++)
+		json_double(j, NULL, since(s->tick[i].t_ns, first));
+	column_end(j, pretty);
+	for (size_t c = 0; c < sizeof(columns) / sizeof(columns[0]); c++) {
+		pretty = column_begin(j, columns[c].key);
+		for (size_t i = 0; i < s->ticks; i++)
+			json_double(j, NULL, columns[c].of(&s->tick[i]));
+		column_end(j, pretty);
+	}
+	pretty = column_begin(j, "throttle");
+	for (size_t i = 0; i < s->ticks; i++)
+		if (isnan(s->tick[i].reasons))
+			json_null(j, NULL);
+		else
+			throttle_words(j, s->tick[i].reasons);
+	column_end(j, pretty);
+	json_object_end(j);
+}
+
+static void device(struct json *j, const struct measured_device *d, uint64_t begin_ns)
+{
+	const struct gw_energy *e = &d->energy;
+
+	json_object(j, NULL);
+	json_uint(j, "index", d->index);
+	json_string(j, "uuid", given(d->uuid));
+	json_string(j, "name", given(d->name));
+	json_string(j, "provenance", gw_provenance_name(d->provenance));
+	json_string(j, "driver_version", given(d->driver));
+	json_string(j, "validity", gw_validity_name(e->validity));
+	code_keys(j, e->codes);
+	json_string(j, "meter", gw_meter_kind_name(e->meter));
+	json_string(j, "rung", gw_rung_name(e->rung));
+	json_string(j, "verdict", gw_verdict_name(e->verdict));
+	interval(j, "energy_joules", &e->joules);
+	interval(j, "energy_relative_joules", &e->relative);
+	baseline(j, &d->baseline);
+	uncertainty(j, e);
+	completeness(j, e);
+	throttle(j, e);
+	ROWS(j, "temperature_celsius", { "begin", e->temperature_begin },
+	     { "end", e->temperature_end }, { "max", e->temperature_max });
+	ROWS(j, NULL, { "clock_sm_mean_hertz", e->clock_sm_mean },
+	     { "utilization_mean_ratio", e->utilization_mean },
+	     { "memory_used_max_bytes", e->memory_used_max },
+	     { "load_period_seconds", e->load_period_seconds },
+	     { "power_limit_watts", d->power_limit_w });
+	sensor(j, &d->sensor);
+	processes(j, d);
+	json_object(j, "series");
+	power_series(j, &d->series, begin_ns);
+	tick_series(j, &d->series, begin_ns);
+	json_object_end(j);
+	json_object_end(j);
+}
+
+/* ---- a run ---- */
+
+static void codes(struct json *j, const struct measured_run *r)
+{
+	json_array(j, "codes");
+	for (unsigned i = 0; i < r->codes; i++) {
+		const struct measured_code *c = &r->code[i];
+		const struct gw_code_info *info = gw_code_info(c->code);
+
+		json_object(j, NULL);
+		json_string(j, "code", info->key);
+		json_string(j, "level", gw_validity_name(c->level));
+		json_string(j, "sentence", info->sentence);
+		json_string(j, "evidence", given(c->evidence));
+		if (c->device >= 0)
+			json_uint(j, "device", r->device[c->device].index);
+		else
+			json_null(j, "device");
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+static void host(struct json *j, const struct host_energy *h)
+{
+	json_object(j, "host");
+	json_double(j, "joules", h->joules);
+	json_string(j, "absence", h->why == GW_HAVE ? NULL : gw_absence_key(h->why));
+	json_string(j, "remedy", h->why == GW_HAVE ? NULL : given(h->remedy));
+	json_array(j, "domains");
+	for (unsigned i = 0; i < h->count; i++) {
+		const struct host_domain *d = &h->domain[i];
+
+		json_object(j, NULL);
+		json_string(j, "name", d->name);
+		json_double(j, "joules", d->joules);
+		json_string(j, "absence", d->why == GW_HAVE ? NULL : gw_absence_key(d->why));
+		json_object_end(j);
+	}
+	json_array_end(j);
+	json_object_end(j);
+}
+
+static void window(struct json *j, const struct measured_run *r,
+		   const struct measured_window *w)
+{
+	json_object(j, NULL);
+	json_string(j, "label", w->label);
+	json_double(j, "begin_seconds", w->begin_s);
+	json_double(j, "seconds", w->seconds);
+	json_bool(j, "unfinished", w->unfinished);
+	json_array(j, "devices");
+	for (unsigned i = 0; w->energy && i < r->devices; i++) {
+		const struct gw_energy *e = &w->energy[i];
+
+		json_object(j, NULL);
+		json_uint(j, "index", r->device[i].index);
+		interval(j, "energy_joules", &e->joules);
+		interval(j, "energy_relative_joules", &e->relative);
+		json_string(j, "meter", gw_meter_kind_name(e->meter));
+		json_string(j, "verdict", gw_verdict_name(e->verdict));
+		json_string(j, "validity", gw_validity_name(e->validity));
+		code_keys(j, e->codes);
+		json_object_end(j);
+	}
+	json_array_end(j);
+	json_object_end(j);
+}
+
+static void outcome(struct json *j, const struct measured_run *r)
+{
+	if (r->exit_status >= 0)
+		json_int(j, "exit_status", r->exit_status);
+	else
+		json_null(j, "exit_status");
+	if (r->exit_signal > 0)
+		json_int(j, "exit_signal", r->exit_signal);
+	else
+		json_null(j, "exit_signal");
+}
+
+static void run(struct json *j, const struct measured_run *r)
+{
+	json_object(j, NULL);
+	json_uint(j, "trial", r->trial);
+	when(j, "begin_time", r->begin_wall_ns);
+	json_double(j, "seconds", r->seconds);
+	outcome(j, r);
+	json_string(j, "validity", gw_validity_name(r->validity));
+	codes(j, r);
+	interval(j, "energy_joules", &r->joules);
+	interval(j, "energy_relative_joules", &r->relative_joules);
+	interval(j, "energy_net_joules", &r->net_joules);
+	json_double(j, "energy_adjusted_joules", r->adjusted_joules);
+	json_bool(j, "energy_adjusted_was_floored", r->floored);
+	json_string(j, "baseline_kind", r->baseline_kind);
+	ROWS(j, NULL, { "power_mean_watts", r->power_mean_w },
+	     { "power_sd_watts", r->power_sd_w }, { "iterations", r->iterations },
+	     { "tokens", r->tokens }, { "latency_seconds", r->latency_s },
+	     { "latency_p50_seconds", r->latency_p50_s },
+	     { "latency_p95_seconds", r->latency_p95_s });
+	interval(j, "energy_per_iteration_joules", &r->iteration_joules);
+	interval(j, "energy_per_token_joules", &r->token_joules);
+	json_array(j, "devices");
+	for (unsigned i = 0; i < r->devices; i++)
+		device(j, &r->device[i], r->begin_ns);
+	json_array_end(j);
+	host(j, &r->host);
+	json_array(j, "windows");
+	for (unsigned i = 0; i < r->windows; i++)
+		window(j, r, &r->window[i]);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+/* ---- the document ---- */
+
+static void tags(struct json *j, const struct measured *m)
+{
+	json_object(j, "tags");
+	for (unsigned i = 0; i < m->tag_count; i++) {
+		char key[64];
+		const char *equals = strchr(m->tags[i], '=');
+
+		snprintf(key, sizeof(key), "%.*s", (int)(equals - m->tags[i]), m->tags[i]);
+		json_string(j, key, equals + 1);
+	}
+	json_object_end(j);
+}
+
+void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
+		   const struct gw_snapshot *snap, const struct render_filter *filter)
+{
+	json_object(j, NULL);
+	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(j, "kind", "measurement");
+	json_object(j, "tool");
+	json_string(j, "name", "gpuward");
+	json_string(j, "version", gw_version());
+	json_object_end(j);
+	when(j, "time", m->wall_ns);
+	json_bool(j, "simulated", m->simulated);
+	json_string(j, "label", m->label);
+	tags(j, m);
+	ROWS(j, NULL, { "model_size_bytes", m->model_size_bytes },
+	     { "iterations", m->iterations }, { "tokens", m->tokens });
+	json_string(j, "command_name", m->command_name);
+	json_string(j, "command", m->command);
+	json_string(j, "validity", gw_validity_name(m->validity));
+	json_array(j, "runs");
+	for (unsigned i = 0; i < m->runs; i++)
+		run(j, &m->run[i]);
+	json_array_end(j);
+	json_next_key(j, "environment");
+	if (env)
+		render_environment(j, env, snap, filter);
+	else
+		json_null(j, NULL);
+	json_object_end(j);
+}

@@ -1,0 +1,213 @@
+/* What a command may write to its descriptor, and what it may not do with that. */
+#include "cli/marks.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static struct gw_ctx *ctx;
+static struct gw_meter *meter;
+static struct marks m;
+
+static int setup(void **state)
+{
+	struct gw_options o = { .size = sizeof(o), .backend = "none" };
+
+	(void)state;
+	if (gw_open(&o, &ctx) != 0)
+		return -1;
+	return gw_meter_start(ctx, NULL, &meter);
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	gw_meter_stop(meter);
+	gw_close(ctx);
+	return 0;
+}
+
+static uint64_t begin_ns;
+
+static int begin(void **state)
+{
+	(void)state;
+	begin_ns = clock_mono_ns(clock_real()) - 10 * NS_PER_S;
+	marks_init(&m, meter, begin_ns);
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	marks_done(&m);
+	return 0;
+}
+
+static void feed(const char *text)
+{
+	marks_feed(&m, text, strlen(text), clock_mono_ns(clock_real()));
+}
+
+/* "begin NAME T", so many seconds after the run began. */
+static void feed_at(const char *mark, double seconds)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s %llu\n", mark,
+		 (unsigned long long)(begin_ns + (uint64_t)(seconds * 1e9)));
+	feed(text);
+}
+
+static void parts_have_the_times_that_were_given(void **state)
+{
+	(void)state;
+	feed_at("begin outer", 1);
+	feed_at("begin inner", 2);
+	feed_at("end inner", 3.5);
+	feed_at("end outer", 5);
+	marks_finish(&m, begin_ns + 6 * NS_PER_S);
+	assert_int_equal(m.count, 2);
+	assert_string_equal(m.window[0].label, "outer");
+	assert_int_equal(m.window[0].end_ns - m.window[0].begin_ns, 4 * NS_PER_S);
+	assert_int_equal(m.window[1].end_ns - m.window[1].begin_ns, 3 * NS_PER_S / 2);
+	assert_int_equal(m.bad, 0);
+}
+
+static void the_last_of_one_name_ends_first(void **state)
+{
+	(void)state;
+	feed_at("begin a", 1);
+	feed_at("begin a", 2);
+	feed_at("end a", 3);
+	marks_finish(&m, begin_ns + 6 * NS_PER_S);
+	assert_int_equal(m.window[1].end_ns, begin_ns + 3 * NS_PER_S);
+	assert_false(m.window[1].unfinished);
+	assert_int_equal(m.window[0].end_ns, begin_ns + 6 * NS_PER_S);
+	assert_true(m.window[0].unfinished);
+}
+
+static void lines_may_come_in_any_pieces(void **state)
+{
+	static const char text[] = "tokens 12\niteration\n\ntokens 30\r\n";
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(text) - 1; i++)
+		marks_feed(&m, &text[i], 1, begin_ns + i);
+	assert_int_equal(m.tokens, 42);
+	assert_int_equal(m.iterations, 1);
+	assert_int_equal(m.bad, 0);
+}
+
+static void times_between_iterations_are_the_latency(void **state)
+{
+	(void)state;
+	assert_true(isnan(marks_latency(&m, 0.5)));
+	for (unsigned i = 0; i <= 100; i++)
+		marks_feed(&m, "iteration\n", 10, begin_ns + (uint64_t)i * i * NS_PER_MS / 2);
+	assert_int_equal(m.iterations, 101);
+	/* (i^2 - (i-1)^2) / 2 ms = i - 0.5 ms for i of 1 to 100: the median lies between the 50th and 51st */
+	assert_float_equal(marks_latency(&m, 0.5), 50e-3, 1e-9);
+	assert_float_equal(marks_latency(&m, 0.95), 94.55e-3, 1e-6);
+}
+
+static void what_is_no_mark_is_counted_and_the_first_told(void **state)
+{
+	static const char *const bad[] = {
+		"nonsense\n",
+		"begin\n",
+		"begin a b\n",
+		"begin a 1 2\n",
+		"end a\n",
+		"tokens\n",
+		"tokens -1\n",
+		"tokens 99999999999999999999\n",
+		"tokens x\n",
+		"iteration x\n",
+		"Begin a\n",
+		"begin a 1\n",
+		"begin a 9999999999999999999\n",
+		"\x1b[2J\xff\n",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		feed(bad[i]);
+		assert_int_equal(m.bad, i + 1);
+	}
+	assert_string_equal(m.reason, "'nonsense' is no mark");
+	assert_int_equal(m.count, 0);
+	assert_int_equal(m.tokens, 0);
+	assert_int_equal(m.iterations, 0);
+}
+
+static void what_is_told_holds_no_control_characters(void **state)
+{
+	(void)state;
+	feed("\x1b[2J\xff\n");
+	for (const char *p = m.reason; *p; p++)
+		assert_true(*p >= ' ' && *p < 127);
+}
+
+static void a_line_without_end_is_one_bad_line(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 100000; i++)
+		feed("xxxxxxxxxx");
+	feed("\ntokens 1\n");
+	assert_int_equal(m.bad, 1);
+	assert_int_equal(m.tokens, 1);
+}
+
+static void more_parts_than_there_is_room_for_are_counted(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < MARKS_WINDOWS + 5; i++)
+		feed("begin a\nend a\n");
+	marks_finish(&m, clock_mono_ns(clock_real()));
+	assert_int_equal(m.count, MARKS_WINDOWS);
+	assert_int_equal(m.refused, 5);
+	assert_int_equal(m.bad, 0);
+}
+
+static void of_too_many_iterations_a_fair_share_is_kept(void **state)
+{
+	uint64_t t = begin_ns;
+
+	(void)state;
+	/* first short ones, then as many long ones */
+	for (unsigned i = 0; i <= 4 * MARKS_LATENCIES; i++) {
+		t += i < 2 * MARKS_LATENCIES ? NS_PER_MS : 3 * NS_PER_MS;
+		marks_feed(&m, "iteration\n", 10, t);
+	}
+	assert_int_equal(m.latencies, MARKS_LATENCIES);
+	assert_float_equal(marks_latency(&m, 0.45), 1e-3, 1e-9);
+	assert_float_equal(marks_latency(&m, 0.55), 3e-3, 1e-9);
+}
+
+#define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(parts_have_the_times_that_were_given),
+		T(the_last_of_one_name_ends_first),
+		T(lines_may_come_in_any_pieces),
+		T(times_between_iterations_are_the_latency),
+		T(what_is_no_mark_is_counted_and_the_first_told),
+		T(what_is_told_holds_no_control_characters),
+		T(a_line_without_end_is_one_bad_line),
+		T(more_parts_than_there_is_room_for_are_counted),
+		T(of_too_many_iterations_a_fair_share_is_kept),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
