@@ -15,6 +15,7 @@ static const struct command *const commands[] = {
 	&command_snapshot,
 	&command_env,
 	&command_doctor,
+	&command_baseline,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 

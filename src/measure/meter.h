@@ -65,9 +65,9 @@ const struct attribute *window_processes(const struct gw_window *w, unsigned dev
 
 /* What was ever seen on device i in this window, open or not: was it idle? */
 struct window_activity {
-	double utilization_max;  /* of any tick; NAN: not told           */
-	uint64_t reasons;        /* every bit of GW_Q_CLOCK_REASONS      */
-	int64_t any, foreign;    /* first pid of anybody, of a stranger; 0: none */
+	double utilization_max; /* of any tick; NAN: not told           */
+	uint64_t reasons;       /* every bit of GW_Q_CLOCK_REASONS      */
+	int64_t any, foreign;   /* first pid of anybody, of a stranger; 0: none */
 	char any_name[32], foreign_name[32];
 	bool hidden; /* there may be others that cannot be seen */
 };

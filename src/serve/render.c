@@ -13,7 +13,7 @@ bool render_shows(const struct render_filter *filter, unsigned device)
 
 /* ---- parts ---- */
 
-static void head(struct json *j, const struct gw_snapshot *snap)
+void render_head(struct json *j, const struct gw_snapshot *snap)
 {
 	char time[CLOCK_RFC3339_SIZE];
 
@@ -24,7 +24,7 @@ static void head(struct json *j, const struct gw_snapshot *snap)
 	json_double(j, "monotonic_seconds", (double)gw_snapshot_mono_ns(snap) / 1e9);
 }
 
-static void status(struct json *j, const struct gw_snapshot *snap)
+void render_source(struct json *j, const struct gw_snapshot *snap)
 {
 	const struct gw_status *s = gw_snapshot_status(snap);
 	const struct gw_cause_info *c = gw_cause_info(s->cause);
@@ -315,23 +315,23 @@ static void processes(struct json *j, const struct gw_process_list *list,
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter)
 {
-	head(j, snap);
+	render_head(j, snap);
 	json_uint(j, "count", gw_snapshot_device_count(snap));
 	devices(j, snap, filter);
-	status(j, snap);
+	render_source(j, snap);
 	json_object_end(j);
 }
 
 void render_snapshot(struct json *j, const struct gw_snapshot *snap,
 		     const struct gw_process_list *list, const struct render_filter *filter)
 {
-	head(j, snap);
+	render_head(j, snap);
 	flat(j, snap);
 	host(j, snap);
 	devices(j, snap, filter);
 	if (list)
 		processes(j, list, snap, filter);
-	status(j, snap);
+	render_source(j, snap);
 	json_object_end(j);
 }
 
@@ -369,7 +369,7 @@ void render_environment(struct json *j, const struct gw_environment *env,
 {
 	unsigned n = gw_environment_count(env), from = 0;
 
-	head(j, snap);
+	render_head(j, snap);
 	for (unsigned i = 1; i <= n; i++) {
 		if (i < n && strcmp(gw_environment_get(env, i)->section,
 				    gw_environment_get(env, from)->section) == 0)
@@ -378,7 +378,7 @@ void render_environment(struct json *j, const struct gw_environment *env,
 		from = i;
 	}
 	devices(j, snap, filter);
-	status(j, snap);
+	render_source(j, snap);
 	json_object_end(j);
 }
 
@@ -387,7 +387,7 @@ void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 {
 	static const char *const severity[] = { "ok", "note", "error" };
 
-	head(j, snap);
+	render_head(j, snap);
 	json_array(j, "findings");
 	for (unsigned i = 0; i < gw_diagnosis_count(diagnosis); i++) {
 		const struct gw_finding *f = gw_diagnosis_get(diagnosis, i);
@@ -405,6 +405,6 @@ void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 		json_object_end(j);
 	}
 	json_array_end(j);
-	status(j, snap);
+	render_source(j, snap);
 	json_object_end(j);
 }

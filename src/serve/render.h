@@ -19,6 +19,10 @@ struct render_filter {
 
 bool render_shows(const struct render_filter *filter, unsigned device);
 
+/* The parts that documents share: opens the object and writes its first keys; the "source" key. */
+void render_head(struct json *j, const struct gw_snapshot *snap);
+void render_source(struct json *j, const struct gw_snapshot *snap);
+
 /* Each writes one whole document. */
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter);
