@@ -1,7 +1,7 @@
 # bash completion for gpuward.  tools/check-docs tells when this and `gpuward --help` disagree.
 _gpuward() {
 	local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}
-	local commands="list snapshot env doctor help"
+	local commands="list snapshot env doctor log baseline help"
 	local options="--gpu --json --backend --nvml-library --simulate --wake --timeout --root
 		--color --quiet --verbose --help --version"
 	local word command="" i
@@ -17,6 +17,8 @@ _gpuward() {
 		[[ " $commands " == *" $word "* ]] && command=$word && break
 	done
 	[[ $command == snapshot ]] && options="$options --watch --settle --all --no-processes"
+	[[ $command == log ]] && options="$options --interval --duration --output --force --append --format --fields"
+	[[ $command == baseline ]] && options="$options --kind --time --pid --show --clear --ttl"
 
 	case $prev in
 	--gpu)
@@ -33,13 +35,19 @@ _gpuward() {
 		word=$("${COMP_WORDS[0]}" list --simulate=help 2>/dev/null | sed -n 's/^  \([a-z0-9-]\{1,\}\) .*/\1/p')
 		mapfile -t COMPREPLY < <(compgen -W "help $word" -- "$cur"; compgen -f -X '!*.toml' -- "$cur")
 		;;
-	--nvml-library)
+	--format)
+		mapfile -t COMPREPLY < <(compgen -W "csv jsonl" -- "$cur")
+		;;
+	--kind)
+		mapfile -t COMPREPLY < <(compgen -W "no-context context-idle hot-idle" -- "$cur")
+		;;
+	--nvml-library | --output)
 		mapfile -t COMPREPLY < <(compgen -f -- "$cur")
 		;;
 	--root)
 		mapfile -t COMPREPLY < <(compgen -d -- "$cur")
 		;;
-	--timeout | --settle | --watch) ;;
+	--timeout | --settle | --watch | --interval | --duration | --fields | --time | --pid | --ttl) ;;
 	*)
 		if [[ $cur == -* || -n $command ]]; then
 			mapfile -t COMPREPLY < <(compgen -W "$options" -- "$cur")

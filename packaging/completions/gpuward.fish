@@ -1,8 +1,10 @@
 # fish completion for gpuward.  tools/check-docs tells when this and `gpuward --help` disagree.
 complete -c gpuward -f
-set -l commands list snapshot env doctor help
+set -l commands list snapshot env doctor log baseline help
 set -l none "not __fish_seen_subcommand_from $commands"
 set -l snapshot "__fish_seen_subcommand_from snapshot"
+set -l log "__fish_seen_subcommand_from log"
+set -l baseline "__fish_seen_subcommand_from baseline"
 set -l uuids "gpuward list --json 2>/dev/null | sed -n 's/^ *\"uuid\": \"\(GPU-[^\"]*\)\".*/\1/p'"
 set -l scenarios "gpuward list --simulate=help 2>/dev/null | sed -n 's/^  \([a-z0-9-]\{1,\}\) .*/\1/p'"
 
@@ -10,6 +12,8 @@ complete -c gpuward -n $none -a list -d "the GPUs of this machine"
 complete -c gpuward -n $none -a snapshot -d "the machine and its GPUs now"
 complete -c gpuward -n $none -a env -d "what a published result should say about this machine"
 complete -c gpuward -n $none -a doctor -d "what is missing on this machine and how to mend it"
+complete -c gpuward -n $none -a log -d "power and other figures as lines, one each tick"
+complete -c gpuward -n $none -a baseline -d "what GPUs draw when they do nothing"
 complete -c gpuward -n $none -a help -d "the help"
 
 complete -c gpuward -l gpu -x -a "visible ($uuids)" -d "only these GPUs"
@@ -30,3 +34,18 @@ complete -c gpuward -n $snapshot -s w -l watch -d "again and again"
 complete -c gpuward -n $snapshot -l settle -x -d "wait before the second CPU reading"
 complete -c gpuward -n $snapshot -s a -l all -d "also what is costly to ask"
 complete -c gpuward -n $snapshot -l no-processes -d "do not list processes"
+
+complete -c gpuward -n $log -s i -l interval -x -d "a line every so often"
+complete -c gpuward -n $log -s d -l duration -x -d "end after this long"
+complete -c gpuward -n $log -s o -l output -r -F -d "write to a file"
+complete -c gpuward -n $log -l force -d "replace the file"
+complete -c gpuward -n $log -l append -d "add to the file"
+complete -c gpuward -n $log -l format -x -a "csv jsonl" -d "CSV or JSON lines"
+complete -c gpuward -n $log -l fields -x -d "these fields"
+
+complete -c gpuward -n $baseline -l kind -x -a "no-context context-idle hot-idle" -d "which"
+complete -c gpuward -n $baseline -l time -x -d "look at most this long"
+complete -c gpuward -n $baseline -l pid -x -a "(__fish_complete_pids)" -d "this process is ours"
+complete -c gpuward -n $baseline -l show -d "show those that are kept"
+complete -c gpuward -n $baseline -l clear -d "forget them"
+complete -c gpuward -n $baseline -l ttl -x -d "how old one may be"

@@ -45,7 +45,7 @@ struct command {
 
 extern const struct option cli_common_options[];
 extern const struct command command_list, command_snapshot, command_env, command_doctor;
-extern const struct command command_baseline;
+extern const struct command command_baseline, command_log;
 
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));

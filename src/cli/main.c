@@ -11,11 +11,8 @@
 #include <unistd.h>
 
 static const struct command *const commands[] = {
-	&command_list,
-	&command_snapshot,
-	&command_env,
-	&command_doctor,
-	&command_baseline,
+	&command_list,   &command_snapshot, &command_env,
+	&command_doctor, &command_log,      &command_baseline,
 };
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
