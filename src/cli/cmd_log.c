@@ -466,6 +466,15 @@ static unsigned long expected(const struct log_run *run, const struct source *s)
 	return n > seen ? n : seen; /* it was stopped */
 }
 
+/* Between two ticks, or from the last one to the end. */
+static double largest_gap_s(const struct source *s)
+{
+	uint64_t end = s->energy.end_ns;
+
+	return end > s->last_ns ? fmax(s->longest_s, (double)(end - s->last_ns) * 1e-9)
+				: s->longest_s;
+}
+
 static void print_source(const struct log_run *run, const struct source *s)
 {
 	unsigned long n = expected(run, s), got = atomic_load(&s->collected);
@@ -474,7 +483,7 @@ static void print_source(const struct log_run *run, const struct source *s)
 	fprintf(stderr, "GPU %u: %lu of %lu samples, %lu missed", s->device->index, got, n,
 		n > got ? n - got : 0);
 	if (got > 1)
-		fprintf(stderr, ", largest gap %.3f s", s->longest_s);
+		fprintf(stderr, ", largest gap %.3f s", largest_gap_s(s));
 	if (dropped)
 		fprintf(stderr, "; %lu lines left out: the reader was too slow", dropped);
 	fputc('\n', stderr);
@@ -489,6 +498,13 @@ static int say_ending(const struct log_run *run)
 	if (run->ending == FAILED)
 		cli_error("cannot write %s: %s", run->name, strerror(run->error));
 	return run->ending == FAILED ? EXIT_FAILED : EXIT_OK;
+}
+
+static bool was_lost(const struct source *s)
+{
+	uint64_t lost = UINT64_C(1) << GW_CODE_GPU_LOST | UINT64_C(1) << GW_CODE_TRUNCATED;
+
+	return s->energy.codes & lost || atomic_load(&s->collected) == 0;
 }
 
 static int conclude(const struct log_run *run)
@@ -506,8 +522,7 @@ static int conclude(const struct log_run *run)
 
 		if (!run->cli->quiet)
 			print_source(run, s);
-		lost |= s->energy.codes & UINT64_C(1) << GW_CODE_GPU_LOST ||
-			atomic_load(&s->collected) == 0;
+		lost |= was_lost(s);
 	}
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
 }
@@ -695,24 +710,55 @@ static int close_output(const struct log_run *run, int code)
 	return EXIT_FAILED;
 }
 
-static int run(struct cli *c)
+/* A thread that hangs in the driver may come back and find its listener: what it would touch is
+ * then left behind, and the program ends without asking the driver again. */
+static void let_go(struct log_run *r)
 {
-	struct log_run r = { .cli = c, .fd = -1, .wake = -1 };
-	int code = check(c);
+	struct cli *c = r->cli;
 
-	if (code == EXIT_OK)
-		code = choose_fields(c, &r.format);
+	if (r->meter && gw_snapshot_take(c->snap, GW_TIER_FAST) == 0 && cli_stalled(c))
+		return;
+	free(r->source);
+	free(r);
+}
+
+static int run_in(struct log_run *r)
+{
+	struct cli *c = r->cli;
+	int code = choose_fields(c, &r->format);
+
 	if (code == EXIT_OK)
 		code = cli_open(c, GW_TIERS_COMMON);
 	if (code == EXIT_OK)
-		code = make_sources(&r);
-	if (code == EXIT_OK) {
-		r.wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-		code = run_log(&r);
-		code = close_output(&r, code);
-		close(r.wake);
+		code = make_sources(r);
+	if (code != EXIT_OK)
+		return code;
+	r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (r->wake < 0) {
+		cli_error("cannot start: %s", strerror(errno));
+		return EXIT_FAILED;
 	}
-	free(r.source);
+	return close_output(r, run_log(r));
+}
+
+static int run(struct cli *c)
+{
+	struct log_run *r;
+	int code = check(c);
+
+	if (code != EXIT_OK)
+		return code;
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	r->cli = c;
+	r->fd = r->wake = -1;
+	code = run_in(r);
+	if (r->wake >= 0)
+		close(r->wake);
+	let_go(r);
 	return code;
 }
 

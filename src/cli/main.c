@@ -10,10 +10,16 @@
 #include <string.h>
 #include <unistd.h>
 
+/* clang-format off */
 static const struct command *const commands[] = {
-	&command_list,   &command_snapshot, &command_env,
-	&command_doctor, &command_log,      &command_baseline,
+	&command_list,
+	&command_snapshot,
+	&command_env,
+	&command_doctor,
+	&command_log,
+	&command_baseline,
 };
+/* clang-format on */
 #define COMMANDS (sizeof(commands) / sizeof(commands[0]))
 
 static int help(void)

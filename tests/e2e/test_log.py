@@ -281,3 +281,15 @@ def test_a_gpu_that_is_lost_is_partial(scenario):
         r"GPU 0: (\d+) of 20 samples, (\d+) missed", done.stderr).groups())
     assert 0 < got < 15 and got + missed == 20
     assert "gpu-lost" in done.stderr
+
+
+def test_a_driver_that_hangs_does_not_hang_it(scenario):
+    world = scenario('[[gpu]]\nprofile = "h100"\n[[fault]]\n'
+                     'call = "nvmlDeviceGetUtilizationRates"\nhang = true\nfrom = 0.5\n')
+    done = gpuward("log", world, "-i", "50ms", "-d", "1s", "--timeout=200ms")
+    assert done.returncode == PARTIAL
+    got, missed, gap = re.search(
+        r"GPU 0: (\d+) of 20 samples, (\d+) missed, largest gap ([\d.]+) s", done.stderr).groups()
+    assert 0 < int(got) < 15 and int(got) + int(missed) == 20
+    assert float(gap) > 0.3
+    assert "truncated" in done.stderr
