@@ -39,7 +39,8 @@ static void print_device(const struct cli *c, const struct gw_device *d)
 	figure_line("state", "%s%s%s", gw_device_state_name(d->state), *d->message ? ": " : "",
 		    d->message);
 	for (unsigned q = 0; q < GW_QUANTITIES; q++)
-		if (gw_quantity_info(q)->tier & (GW_TIER_STATIC | GW_TIER_HEALTH | GW_TIER_LIMITS) ||
+		if (gw_quantity_info(q)->tier &
+			    (GW_TIER_STATIC | GW_TIER_HEALTH | GW_TIER_LIMITS) ||
 		    q == GW_Q_MEMORY_TOTAL || q == GW_Q_TEMPERATURE_GPU || q == GW_Q_CLOCK_SM ||
 		    q == GW_Q_CLOCK_MEMORY)
 			figure_value(d, q, c->verbose);

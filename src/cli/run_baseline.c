@@ -13,8 +13,6 @@ static const struct measured_baseline none = { .power_w = NAN,
 					       .net_joules = { NAN, NAN, NAN },
 					       .adjusted_joules = NAN };
 
-#ifdef GW_HAVE_BASELINE
-
 #define TTL_S 3600.0
 
 static bool go_on(void *ctx, double seconds, double power_w, double half_width_w)
@@ -87,26 +85,3 @@ void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gros
 	ret->adjusted_joules = net.adjusted_joules;
 	ret->floored = net.floored;
 }
-
-#else
-
-void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
-		      enum run_baseline_mode mode, struct run_baseline *ret)
-{
-	(void)r;
-	(void)i;
-	(void)d;
-	*ret = (struct run_baseline){ .have = false };
-	if (mode == RUN_BASELINE_AUTO || mode == RUN_BASELINE_NEW)
-		snprintf(ret->why, sizeof(ret->why), "this build cannot take baselines");
-}
-
-void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
-		      struct measured_baseline *ret)
-{
-	(void)b;
-	(void)gross;
-	*ret = none;
-}
-
-#endif

@@ -12,23 +12,41 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum baseline_kind { BASELINE_NO_CONTEXT, BASELINE_CONTEXT_IDLE, BASELINE_HOT_IDLE, BASELINE_KINDS };
+enum baseline_kind {
+	BASELINE_NO_CONTEXT,
+	BASELINE_CONTEXT_IDLE,
+	BASELINE_HOT_IDLE,
+	BASELINE_KINDS
+};
 
 struct baseline {
 	char uuid[96], driver[96], vbios[96];
 	enum baseline_kind kind;
-	double limit_w;     /* enforced power limit then; NAN unknown     */
-	int persistence;    /* 1, 0, -1 unknown                           */
-	double power_w;     /* mean                                       */
-	double u_w;         /* standard error of the mean                 */
-	double seconds;     /* how long it was looked at                  */
+	double limit_w;  /* enforced power limit then; NAN unknown     */
+	int persistence; /* 1, 0, -1 unknown                           */
+	double power_w;  /* mean                                       */
+	double u_w;      /* standard error of the mean                 */
+	double seconds;  /* how long it was looked at                  */
 	double temperature_c;
 	uint64_t wall_ns;   /* when it was taken                          */
 	uint64_t codes;     /* enum gw_code; baseline-contended: not idle */
+	char evidence[192]; /* what was on it then; "" when it was idle   */
 };
 
 /* "no-context", "context-idle", "hot-idle". */
 const char *baseline_kind_name(unsigned kind);
+
+/* The state of a GPU that a baseline must be of: uuid, driver, vbios, kind, limit, persistence and
+ * temperature, as a snapshot of GW_TIERS_COMMON tells them; all else is cleared. */
+void baseline_key(const struct gw_device *d, enum baseline_kind kind, struct baseline *ret);
+
+/* Mean of n batch means of a second each, its standard error, and the half width of its 95 %
+ * interval by Student's t.  Samples of a sensor that averages are alike, those of neighbouring
+ * seconds hardly: so the seconds are counted, not the samples.  NAN where n is too small. */
+struct baseline_estimate {
+	double power_w, u_w, half_width_w;
+};
+void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estimate *ret);
 
 struct baseline_plan {
 	enum baseline_kind kind;
@@ -40,22 +58,27 @@ struct baseline_plan {
 	void *ctx;
 };
 
-/* Takes one on device i of a running meter (real time).  A foreign process, throttling or a busy
- * GPU during it: 0 with its code set, and it must not be kept.  0, -GW_E_NODEV, -GW_E_LOST or
- * -GW_E_STATE (ended by progress). */
+/* Takes one on device i of a meter that runs with GW_METER_PROCESSES.  Clocks that are held back,
+ * more than 2 % of utilisation at any tick, a changed limit, or somebody on it (no-context: anybody
+ * at all; else: a process that is not the meter's own; context-idle also: nobody) end it: 0 with
+ * its code and evidence set, and it must not be kept.  0, -GW_E_NODEV, -GW_E_NOSUPPORT (it tells no
+ * power), -GW_E_LOST, -GW_E_STATE (ended by progress), -GW_E_ARG (less than 2 s) or -GW_E_NOMEM. */
 int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
 		  struct baseline *ret);
 
 /* $XDG_CACHE_HOME/gpuward/baseline, else ~/.cache/gpuward/baseline.  0 or -GW_E_NOENT. */
 int baseline_directory(char *out, size_t size);
 
-/* Keeps it / finds the one that key (uuid, driver, vbios, kind, limit_w, persistence,
+/* Keeps it (-GW_E_STATE: it was contended; -GW_E_ARG: of a GPU without uuid; -GW_E_IO) / finds the one that key (uuid, driver, vbios, kind, limit_w, persistence,
  * temperature_c filled) may use now: not older than ttl_s by the wall clock, the same limit and
  * persistence, and taken within 10 degrees of it.  load: 0, -GW_E_NOENT with a sentence in why
  * (none, too old, other limit, other temperature, file damaged). */
 int baseline_save(const struct baseline *b, const char *dir, char *message, size_t size);
 int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t wall_now_ns,
 		  char *why, size_t size);
+
+/* Forgets those of a GPU (all kinds and states), or of all where uuid is NULL.  How many. */
+unsigned baseline_clear(const char *uuid, const char *dir);
 
 /* Energy above the baseline. */
 struct baseline_net {

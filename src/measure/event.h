@@ -11,13 +11,13 @@
 #include <stdint.h>
 
 /* Figures read at every tick, in this order in files. */
-#define EVENT_FIGURES(F)                                                                    \
-	F(POWER)                                                                            \
-	F(POWER_AVERAGE)                                                                    \
-	F(POWER_INSTANT)                                                                    \
-	F(TEMPERATURE_GPU)                                                                  \
-	F(UTILIZATION_GPU) F(UTILIZATION_MEMORY) F(CLOCK_SM) F(CLOCK_MEMORY) F(MEMORY_USED) \
-		F(CLOCK_REASONS)
+#define EVENT_FIGURES(F)   \
+	F(POWER)           \
+	F(POWER_AVERAGE)   \
+	F(POWER_INSTANT)   \
+	F(TEMPERATURE_GPU) \
+	F(UTILIZATION_GPU) \
+	F(UTILIZATION_MEMORY) F(CLOCK_SM) F(CLOCK_MEMORY) F(MEMORY_USED) F(CLOCK_REASONS)
 enum event_figure {
 #define F(q) FIGURE_##q,
 	EVENT_FIGURES(F)

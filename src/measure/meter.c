@@ -365,6 +365,28 @@ void meter_baseline(struct gw_meter *m, unsigned i, double no_context_w, double 
 	pthread_mutex_unlock(&d->lock);
 }
 
+struct gw_ctx *meter_context(const struct gw_meter *m)
+{
+	return m->ctx;
+}
+
+const struct clock *meter_clock(const struct gw_meter *m)
+{
+	return m->clock;
+}
+
+void meter_wait(struct gw_meter *m, uint64_t until_ns)
+{
+	while (m->manual) {
+		uint64_t due = gw_meter_poll(m);
+
+		if (due >= until_ns)
+			break;
+		clock_sleep_until(m->clock, due);
+	}
+	clock_sleep_until(m->clock, until_ns);
+}
+
 const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device)
 {
 	return &m->device[device]->sampler.set;
@@ -600,4 +622,20 @@ int64_t window_foreign(struct gw_window *w, unsigned i)
 unsigned window_id(const struct gw_window *w)
 {
 	return w->id;
+}
+
+void window_activity(struct gw_window *w, unsigned i, struct window_activity *ret)
+{
+	struct meter_device *d = w->meter->device[i];
+	const struct track_window *t = &w->track[i];
+
+	pthread_mutex_lock(&d->lock);
+	*ret = (struct window_activity){ .utilization_max = t->util_max,
+					 .reasons = t->reasons,
+					 .any = t->any_pid,
+					 .foreign = t->foreign_pid,
+					 .hidden = t->hidden };
+	memcpy(ret->any_name, t->any_name, sizeof(ret->any_name));
+	memcpy(ret->foreign_name, t->foreign_name, sizeof(ret->foreign_name));
+	pthread_mutex_unlock(&d->lock);
 }

@@ -9,6 +9,8 @@
 #include "sensor.h"
 #include "track.h"
 
+#include "base/clock.h"
+
 #include <gpuward.h>
 
 /* Everything that is read, as it is read, on the thread that read it, in the order in which
@@ -36,6 +38,14 @@ void meter_exclusive(struct gw_meter *m, bool on);
 /* Baselines for sharing energy out among processes; NAN: unknown. */
 void meter_baseline(struct gw_meter *m, unsigned device, double no_context_w, double context_w);
 
+/* Whose GPUs it measures, and its time. */
+struct gw_ctx *meter_context(const struct gw_meter *m);
+const struct clock *meter_clock(const struct gw_meter *m);
+
+/* Lets time pass until then: sleeps while the threads work, or, without threads, does what is due
+ * and moves the clock on. */
+void meter_wait(struct gw_meter *m, uint64_t until_ns);
+
 /* How device i is measured.  Lives as long as the meter. */
 const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device);
 
@@ -56,6 +66,16 @@ void window_period(struct gw_window *w, double period_s);
 void window_evidence(const struct gw_window *w, unsigned device, unsigned code, char *out,
 		     size_t size);
 const struct attribute *window_processes(const struct gw_window *w, unsigned device);
+
+/* What was ever seen on device i in this window, open or not: was it idle? */
+struct window_activity {
+	double utilization_max; /* of any tick; NAN: not told           */
+	uint64_t reasons;       /* every bit of GW_Q_CLOCK_REASONS      */
+	int64_t any, foreign;   /* first pid of anybody, of a stranger; 0: none */
+	char any_name[32], foreign_name[32];
+	bool hidden; /* there may be others that cannot be seen */
+};
+void window_activity(struct gw_window *w, unsigned device, struct window_activity *ret);
 
 /* Is a foreign process known to be on device i in this (open) window?  Its pid, or 0. */
 int64_t window_foreign(struct gw_window *w, unsigned device);

@@ -75,7 +75,7 @@ static void open_window(struct track *t, const struct event *e, struct track_win
 	for (unsigned i = 0; i < GW_THROTTLES; i++)
 		w->limited_begin[i] = w->limited_end[i] = NAN;
 	w->limit_begin_w = w->limit_end_w = NAN;
-	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = NAN;
+	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = w->util_max = NAN;
 	attribute_init(&w->who, t->no_context_w, t->context_w);
 	w->next = t->open;
 	t->open = w;
@@ -127,10 +127,13 @@ static void tick(struct track_window *w, const struct event *e)
 	if (!isnan(f[FIGURE_UTILIZATION_GPU])) {
 		w->util_sum += f[FIGURE_UTILIZATION_GPU];
 		w->utils++;
+		w->util_max = greater(w->util_max, f[FIGURE_UTILIZATION_GPU]);
 	}
-	if (!isnan(f[FIGURE_CLOCK_REASONS]))
+	if (!isnan(f[FIGURE_CLOCK_REASONS])) {
+		w->reasons |= (uint64_t)f[FIGURE_CLOCK_REASONS];
 		throttle_ticks(w, (uint64_t)f[FIGURE_CLOCK_REASONS], seconds(from, e->t_ns),
 			       f[FIGURE_POWER]);
+	}
 }
 
 /* The first reading at or after an edge is the edge's. */
@@ -148,6 +151,14 @@ static void limits(struct track_window *w, const struct event *e)
 	w->limits_ended = w->e.end_ns && e->t_ns >= w->e.end_ns;
 }
 
+static void first_seen(struct track_window *w, const struct event *e)
+{
+	if (w->any_pid)
+		return;
+	w->any_pid = e->u.process.pid;
+	memcpy(w->any_name, e->u.process.name, sizeof(w->any_name));
+}
+
 static void process(struct track *t, const struct event *e)
 {
 	if (t->who.count < TRACK_PROCESSES) {
@@ -161,6 +172,8 @@ static void process(struct track *t, const struct event *e)
 		t->who.hidden = true;
 	}
 	for (struct track_window *w = t->open; w; w = w->next) {
+		if (covers(w, e->t_ns))
+			first_seen(w, e);
 		if (e->u.process.own || !covers(w, e->t_ns) || w->foreign_pid)
 			continue;
 		w->codes |= bit(GW_CODE_FOREIGN_PROCESS);
@@ -199,6 +212,8 @@ static void who(struct track *t, const struct event *e)
 {
 	t->who.t_ns = e->t_ns;
 	t->who.hidden |= e->u.who.hidden;
+	for (struct track_window *w = t->open; w; w = w->next)
+		w->hidden |= covers(w, e->t_ns) && e->u.who.hidden;
 	if (t->whos)
 		for (struct track_window *w = t->open; w; w = w->next)
 			share(t, w, t->before.t_ns, &t->before);

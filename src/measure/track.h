@@ -33,6 +33,12 @@ struct track_window {
 	uint64_t foreign_start, foreign_bytes;
 	char foreign_name[32];
 	bool exclusive;
+	/* Whether it was idle: all that was ever seen. */
+	double util_max;  /* NAN: not told            */
+	uint64_t reasons; /* of the clocks            */
+	int64_t any_pid;  /* first on it, own or not  */
+	char any_name[32];
+	bool hidden; /* there may have been others that cannot be seen */
 	/* Who took what; only where processes are asked for. */
 	struct attribute who;
 	struct energy_point who_from; /* up to where it was shared out */

@@ -1,0 +1,582 @@
+/* baseline: takes, shows and forgets what GPUs draw when they do nothing. */
+#include "cli.h"
+#include "progress.h"
+#include "stop.h"
+#include "table.h"
+
+#include "base/clock.h"
+#include "measure/baseline.h"
+#include "measure/distribution.h"
+#include "measure/meter.h"
+
+#if __has_include("measure/cuda.h")
+#include "measure/cuda.h"
+#define HAVE_CUDA 1
+#endif
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define LEAST_S   10
+#define MOST_S    30
+#define LONGEST_S 600
+#define HALF_W    1.0
+#define DRAW_NS   (200 * NS_PER_MS)
+#define SETTLE_NS \
+	(2 * NS_PER_S) /* making a context is work; utilisation is a mean of a second */
+
+struct given {
+	const char *kind, *pid;
+	uint64_t time_ns, ttl_ns;
+	bool show, clear;
+};
+
+static struct given *given(const struct cli *c)
+{
+	return c->own;
+}
+
+/* One GPU and kind: what came of it. */
+struct job {
+	const struct gw_device *device;
+	struct baseline_plan plan;
+	int64_t own_pid;
+	struct gw_meter *meter;
+	pthread_t thread;
+	bool started, have, kept;
+	struct baseline b;
+	char message[512]; /* why there is none, or it was not kept */
+	/* Under the lock. */
+	pthread_mutex_t lock;
+	bool done;
+	double seconds, power_w, half_width_w;
+};
+
+struct jobs {
+	unsigned count;
+	struct job *job;
+	char dir[512];
+};
+
+static double half_width(const struct baseline *b)
+{
+	return b->seconds >= 2 ? student_factor(0.05, b->seconds - 1) * b->u_w : NAN;
+}
+
+static double age_s(const struct baseline *b)
+{
+	return ((double)clock_wall_ns(clock_real()) - (double)b->wall_ns) * 1e-9;
+}
+
+/* ---- taking ---- */
+
+static bool on_progress(void *ctx, double seconds, double power_w, double half_width_w)
+{
+	struct job *j = ctx;
+
+	pthread_mutex_lock(&j->lock);
+	j->seconds = seconds;
+	j->power_w = power_w;
+	j->half_width_w = half_width_w;
+	pthread_mutex_unlock(&j->lock);
+	return !stop_asked();
+}
+
+#ifdef HAVE_CUDA
+static struct cuda_load *make_context(struct job *j)
+{
+	const char *pci = gw_device_text(j->device, GW_T_PCI);
+	struct cuda_load *load = NULL;
+
+	if (j->plan.kind != BASELINE_CONTEXT_IDLE || j->own_pid != getpid() ||
+	    j->device->provenance == GW_FROM_SIMULATOR || !pci)
+		return NULL;
+	if (cuda_load_open(pci, clock_real(), &load, j->message, sizeof(j->message)) != 0)
+		return NULL;
+	clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + SETTLE_NS);
+	return load;
+}
+#endif
+
+static void say_why(struct job *j, int err)
+{
+	char cuda[256];
+
+	snprintf(cuda, sizeof(cuda), "%s", j->message); /* why there was no context of ours */
+	if (err == -GW_E_STATE)
+		snprintf(j->message, sizeof(j->message), "it was ended before it was known");
+	else if (err == -GW_E_NOSUPPORT)
+		snprintf(j->message, sizeof(j->message), "it does not tell its power");
+	else if (err)
+		snprintf(j->message, sizeof(j->message), "%s", gw_strerror(err));
+	else if (j->plan.kind == BASELINE_CONTEXT_IDLE && j->own_pid == getpid())
+		snprintf(j->message, sizeof(j->message),
+			 "it was not idle: %s%s%s (--pid names a process that holds an idle "
+			 "one)",
+			 j->b.evidence, *cuda ? ": " : "", cuda);
+	else
+		snprintf(j->message, sizeof(j->message), "it was not idle: %s", j->b.evidence);
+}
+
+static void take(struct job *j, const char *dir)
+{
+	int err;
+#ifdef HAVE_CUDA
+	struct cuda_load *load = make_context(j);
+#endif
+	err = baseline_take(j->meter, 0, &j->plan, &j->b);
+#ifdef HAVE_CUDA
+	cuda_load_close(load);
+#endif
+	j->have = err == 0;
+	if (err || j->b.codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED) {
+		say_why(j, err);
+		return;
+	}
+	j->message[0] = '\0';
+	if (!*dir)
+		snprintf(j->message, sizeof(j->message),
+			 "there is no folder to keep it in: HOME is not set");
+	else
+		j->kept = baseline_save(&j->b, dir, j->message, sizeof(j->message)) == 0;
+}
+
+struct work {
+	struct job *job;
+	const char *dir;
+};
+
+static void *run_job(void *arg)
+{
+	struct work *w = arg;
+
+	take(w->job, w->dir);
+	pthread_mutex_lock(&w->job->lock);
+	w->job->done = true;
+	pthread_mutex_unlock(&w->job->lock);
+	free(w);
+	return NULL;
+}
+
+/* A meter of its own for each GPU: windows of one do not read the others. */
+static int start_meter(struct cli *c, struct job *j)
+{
+	const char *uuid = gw_device_text(j->device, GW_T_UUID);
+	char index[16];
+	const char *gpus[] = { uuid ? uuid : index, NULL };
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .gpus = gpus,
+				      .flags = GW_METER_PROCESSES };
+
+	snprintf(index, sizeof(index), "%u", j->device->index);
+	return gw_meter_start(c->ctx, &o, &j->meter);
+}
+
+static void start(struct cli *c, struct jobs *all, struct job *j)
+{
+	struct work *w;
+	int err;
+
+	j->done = true;
+	if (j->device->state != GW_DEVICE_OK) {
+		snprintf(j->message, sizeof(j->message), "it is %s: %s",
+			 gw_device_state_name(j->device->state), j->device->message);
+		return;
+	}
+	w = malloc(sizeof(*w));
+	err = w ? start_meter(c, j) : -GW_E_NOMEM;
+	if (!err) {
+		*w = (struct work){ j, all->dir };
+		meter_own(j->meter, j->own_pid);
+		j->done = false;
+		if (pthread_create(&j->thread, NULL, run_job, w) == 0)
+			j->started = true;
+		else
+			err = -GW_E_NOMEM;
+	}
+	if (err) {
+		j->done = true;
+		free(w);
+		snprintf(j->message, sizeof(j->message), "%s", gw_strerror(err));
+	}
+}
+
+/* How far the slowest is, in one line. */
+static unsigned draw(const struct jobs *all, bool show)
+{
+	unsigned running = 0;
+	double seconds = INFINITY, power = NAN, half = NAN, most = 1;
+	char bar[64], watts[64] = "";
+
+	for (unsigned i = 0; i < all->count; i++) {
+		struct job *j = &all->job[i];
+
+		pthread_mutex_lock(&j->lock);
+		running += !j->done;
+		if (!j->done && j->seconds < seconds) {
+			seconds = j->seconds;
+			power = j->power_w;
+			half = j->half_width_w;
+			most = j->plan.most_s;
+		}
+		pthread_mutex_unlock(&j->lock);
+	}
+	if (!show || running == 0)
+		return running;
+	if (seconds > 0)
+		snprintf(watts, sizeof(watts), "  %.1f W", power);
+	if (!isnan(half) && seconds > 1)
+		snprintf(watts, sizeof(watts), "  %.1f W -+ %.2f W", power, half);
+	progress_bar(bar, 22, seconds / most);
+	progress_show("%s %2.0f s of at most %.0f s%s  (%u of %u GPUs)", bar, seconds, most,
+		      watts, running, all->count);
+	return running;
+}
+
+static void take_all(struct cli *c, struct jobs *all)
+{
+	bool show = progress_possible(c->quiet);
+
+	stop_catch();
+	for (unsigned i = 0; i < all->count; i++)
+		start(c, all, &all->job[i]);
+	while (draw(all, show) > 0)
+		clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + DRAW_NS);
+	if (show)
+		progress_clear();
+	for (unsigned i = 0; i < all->count; i++) {
+		if (all->job[i].started)
+			pthread_join(all->job[i].thread, NULL);
+		gw_meter_stop(all->job[i].meter);
+	}
+}
+
+/* ---- showing ---- */
+
+static void find(struct jobs *all, double ttl_s)
+{
+	for (unsigned i = 0; i < all->count; i++) {
+		struct job *j = &all->job[i];
+
+		baseline_key(j->device, j->plan.kind, &j->b);
+		if (*all->dir)
+			j->have = j->kept = baseline_load(&j->b, all->dir, ttl_s,
+							  clock_wall_ns(clock_real()),
+							  j->message, sizeof(j->message)) == 0;
+		else
+			snprintf(j->message, sizeof(j->message), "HOME is not set");
+	}
+}
+
+enum { GPU, NAME, KIND, POWER, HALF, SECONDS, TEMPERATURE, LIMIT, AGE, NOTE };
+
+static const struct table_column columns[] = {
+	[GPU] = { "GPU", 0, true, false },
+	[NAME] = { "NAME", 3, false, true },
+	[KIND] = { "KIND", 0, false, false },
+	[POWER] = { "POWER", 0, true, false },
+	[HALF] = { "95 %", 0, true, false },
+	[SECONDS] = { "TAKEN IN", 4, true, false },
+	[TEMPERATURE] = { "AT", 5, true, false },
+	[LIMIT] = { "LIMIT", 6, true, false },
+	[AGE] = { "AGE", 2, true, false },
+	[NOTE] = { "NOTE", 1, false, true },
+	{ NULL, 0, false, false },
+};
+
+static void set_figures(struct table *t, const struct baseline *b)
+{
+	double half = half_width(b);
+
+	table_set(t, POWER, TERM_PLAIN, "%.2f W", b->power_w);
+	if (!isnan(half))
+		table_set(t, HALF, TERM_PLAIN, "%s%.2f W", term_utf8() ? "±" : "-+", half);
+	table_set(t, SECONDS, TERM_PLAIN, "%.0f s", b->seconds);
+	if (!isnan(b->temperature_c))
+		table_set(t, TEMPERATURE, TERM_PLAIN, "%.0f %s", b->temperature_c,
+			  term_plain("°C"));
+	if (!isnan(b->limit_w))
+		table_set(t, LIMIT, TERM_PLAIN, "%.0f W", b->limit_w);
+	table_set(t, AGE, TERM_PLAIN, "%.0f min", fmax(0, age_s(b)) / 60);
+}
+
+static void print_table(const struct cli *c, const struct jobs *all)
+{
+	struct table t;
+
+	cli_preface(c);
+	table_init(&t, columns);
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct job *j = &all->job[i];
+		const char *name = gw_device_text(j->device, GW_T_NAME);
+
+		if (!j->kept && !given(c)->show)
+			continue; /* said as an error */
+		table_row(&t);
+		table_set(&t, GPU, TERM_PLAIN, "%u", j->device->index);
+		if (name)
+			table_set(&t, NAME, TERM_PLAIN, "%s", name);
+		table_set(&t, KIND, TERM_PLAIN, "%s", baseline_kind_name(j->plan.kind));
+		if (j->have)
+			set_figures(&t, &j->b);
+		if (*j->message)
+			table_set(&t, NOTE, TERM_PLAIN, "%s", j->message);
+	}
+	if (t.rows)
+		table_print(&t, term_width());
+	table_done(&t);
+}
+
+static void put_codes(struct json *out, uint64_t codes)
+{
+	json_array(out, "codes");
+	for (unsigned i = 0; i < GW_CODES; i++)
+		if (codes & UINT64_C(1) << i)
+			json_string(out, NULL, gw_code_info(i)->key);
+	json_array_end(out);
+}
+
+static void put_job(struct json *out, const struct job *j)
+{
+	const struct baseline *b = &j->b;
+	char taken[CLOCK_RFC3339_SIZE];
+
+	json_object(out, NULL);
+	json_uint(out, "device_index", j->device->index);
+	json_string(out, "device_uuid", gw_device_text(j->device, GW_T_UUID));
+	json_string(out, "kind", baseline_kind_name(j->plan.kind));
+	json_bool(out, "kept", j->kept);
+	json_string(out, "message", *j->message ? j->message : NULL);
+	json_double(out, "power_watts", j->have ? b->power_w : NAN);
+	json_double(out, "standard_error_watts", j->have ? b->u_w : NAN);
+	json_double(out, "half_width_watts", j->have ? half_width(b) : NAN);
+	json_double(out, "duration_seconds", j->have ? b->seconds : NAN);
+	json_double(out, "temperature_celsius", j->have ? b->temperature_c : NAN);
+	json_double(out, "power_limit_watts", j->have ? b->limit_w : NAN);
+	if (j->have && b->persistence >= 0)
+		json_bool(out, "persistence_mode", b->persistence);
+	else
+		json_null(out, "persistence_mode");
+	if (j->have)
+		clock_format_rfc3339(b->wall_ns, taken);
+	json_string(out, "taken_utc", j->have ? taken : NULL);
+	json_double(out, "age_seconds", j->have ? age_s(b) : NAN);
+	put_codes(out, j->have ? b->codes : 0);
+	json_object_end(out);
+}
+
+static int print_json(const struct cli *c, const struct jobs *all)
+{
+	struct cli_document doc;
+
+	cli_document_begin(&doc, true);
+	render_head(&doc.json, c->snap);
+	json_array(&doc.json, "baselines");
+	for (unsigned i = 0; i < all->count; i++)
+		put_job(&doc.json, &all->job[i]);
+	json_array_end(&doc.json);
+	render_source(&doc.json, c->snap);
+	json_object_end(&doc.json);
+	return cli_document_end(&doc);
+}
+
+/* ---- the command ---- */
+
+static int add_job(struct jobs *all, const struct gw_device *d, enum baseline_kind kind)
+{
+	struct job *more = realloc(all->job, (all->count + 1) * sizeof(*more));
+
+	if (!more)
+		return -GW_E_NOMEM;
+	all->job = more;
+	memset(&more[all->count], 0, sizeof(*more));
+	more[all->count].device = d;
+	more[all->count].plan.kind = kind;
+	all->count++;
+	return 0;
+}
+
+/* What is asked for: one kind when taking, all of them when showing and none is named. */
+static int list_jobs(struct cli *c, struct jobs *all)
+{
+	int err = 0;
+
+	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
+		for (unsigned k = 0; k < BASELINE_KINDS && !err; k++) {
+			const char *kind = given(c)->kind;
+			bool wanted = kind ? strcmp(kind, baseline_kind_name(k)) == 0
+					   : given(c)->show || k == BASELINE_NO_CONTEXT;
+
+			if (wanted && render_shows(&c->filter, i))
+				err = add_job(all, gw_snapshot_device(c->snap, i),
+					      (enum baseline_kind)k);
+		}
+	if (err)
+		cli_error("%s", gw_strerror(err));
+	return err ? EXIT_FAILED : EXIT_OK;
+}
+
+static void plan_jobs(const struct cli *c, struct jobs *all, int64_t own_pid)
+{
+	uint64_t ns = given(c)->time_ns;
+	double most = ns ? (double)ns * 1e-9 : MOST_S;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		struct job *j = &all->job[i];
+
+		j->own_pid = own_pid;
+		j->plan.most_s = most;
+		j->plan.least_s = LEAST_S;
+		j->plan.half_width_w = HALF_W;
+		j->plan.progress = on_progress;
+		j->plan.ctx = j;
+		pthread_mutex_init(&j->lock, NULL);
+	}
+}
+
+static int complain(const struct jobs *all)
+{
+	bool bad = false;
+
+	for (unsigned i = 0; i < all->count; i++) {
+		const struct job *j = &all->job[i];
+
+		if (j->kept)
+			continue;
+		bad = true;
+		cli_error("GPU %u has no %s baseline: %s", j->device->index,
+			  baseline_kind_name(j->plan.kind), j->message);
+	}
+	return bad ? EXIT_FAILED : EXIT_OK;
+}
+
+static int take_or_show(struct cli *c, struct jobs *all, int64_t own_pid)
+{
+	double ttl_s = given(c)->ttl_ns ? (double)given(c)->ttl_ns * 1e-9 : 3600;
+	int code, failed = EXIT_OK;
+
+	if (given(c)->show) {
+		find(all, ttl_s);
+	} else {
+		plan_jobs(c, all, own_pid);
+		take_all(c, all);
+	}
+	code = c->json ? print_json(c, all) : (print_table(c, all), EXIT_OK);
+	if (!given(c)->show)
+		failed = complain(all);
+	return code != EXIT_OK ? code : failed;
+}
+
+static int clear(const struct cli *c, const char *dir)
+{
+	unsigned gone = 0;
+
+	if (c->gpu.count == 0)
+		gone = baseline_clear(NULL, dir);
+	for (unsigned i = 0; c->gpu.count && i < gw_snapshot_device_count(c->snap); i++) {
+		const char *uuid = gw_device_text(gw_snapshot_device(c->snap, i), GW_T_UUID);
+
+		if (render_shows(&c->filter, i) && uuid)
+			gone += baseline_clear(uuid, dir);
+	}
+	if (!c->quiet)
+		printf("%u forgotten\n", gone);
+	return EXIT_OK;
+}
+
+static int no_gpu(const struct cli *c)
+{
+	const struct gw_status *s = gw_snapshot_status(c->snap);
+
+	cli_error("no GPU to take a baseline of%s%s", *s->message ? ": " : "", s->message);
+	return EXIT_NO_GPU;
+}
+
+/* EXIT_OK or EXIT_USAGE, having said why. */
+static int check(const struct given *g, int64_t *ret_pid)
+{
+	char *end;
+
+	*ret_pid = getpid();
+	if (g->show && g->clear) {
+		cli_error("--show and --clear exclude each other: give one of them");
+		return EXIT_USAGE;
+	}
+	if (g->time_ns && (g->time_ns < 2 * NS_PER_S || g->time_ns > LONGEST_S * NS_PER_S)) {
+		cli_error("--time is from 2s to %um", LONGEST_S / 60);
+		return EXIT_USAGE;
+	}
+	if (g->pid) {
+		*ret_pid = strtoll(g->pid, &end, 10);
+		if (*end || *ret_pid <= 0) {
+			cli_error("--pid takes the number of a process, not '%s'", g->pid);
+			return EXIT_USAGE;
+		}
+	}
+	return EXIT_OK;
+}
+
+static int run(struct cli *c)
+{
+	struct jobs all = { 0 };
+	int64_t own_pid;
+	int code = check(given(c), &own_pid);
+
+	if (code == EXIT_OK)
+		code = cli_open(c, GW_TIERS_COMMON);
+	if (code != EXIT_OK)
+		return code;
+	if (baseline_directory(all.dir, sizeof(all.dir)) != 0)
+		all.dir[0] = '\0';
+	if (given(c)->clear)
+		return clear(c, all.dir);
+	code = list_jobs(c, &all);
+	if (code == EXIT_OK)
+		code = all.count ? take_or_show(c, &all, own_pid) : no_gpu(c);
+	free(all.job);
+	return code;
+}
+
+static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", NULL };
+
+static const struct option options[] = {
+	{ "kind", 0, OPTION_CHOICE, offsetof(struct given, kind), "KIND",
+	  "no-context (the default: no program is on the GPU), context-idle (one of ours is, "
+	  "and "
+	  "does nothing) or hot-idle (just after a load)",
+	  kinds, NULL },
+	{ "time", 0, OPTION_DURATION, offsetof(struct given, time_ns), "TIME",
+	  "look at most this long (default: 30s); it ends from 10 s on when the mean is known "
+	  "within 1 W",
+	  NULL, NULL },
+	{ "pid", 0, OPTION_TEXT, offsetof(struct given, pid), "PID",
+	  "this process and those below it are ours, and may be on the GPU; not for no-context",
+	  NULL, NULL },
+	{ "show", 0, OPTION_FLAG, offsetof(struct given, show), NULL,
+	  "show those that are kept and may be used now, take none", NULL, NULL },
+	{ "clear", 0, OPTION_FLAG, offsetof(struct given, clear), NULL,
+	  "forget those of the selected GPUs, or all", NULL, NULL },
+	{ "ttl", 0, OPTION_DURATION, offsetof(struct given, ttl_ns), "TIME",
+	  "with --show: how old one may be (default: 1h)", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+const struct command command_baseline = {
+	.name = "baseline",
+	.summary = "what GPUs draw when they do nothing",
+	.description = "Takes the idle power of the selected GPUs and keeps it for an hour, so "
+		       "that the "
+		       "energy of a program can be told from that of the idle board. A GPU "
+		       "that was not "
+		       "idle has no baseline: the command says who was on it and ends with 1.",
+	.examples = "  gpuward baseline\n"
+		    "  gpuward baseline --kind context-idle --pid $PID\n"
+		    "  gpuward baseline --show --json\n",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.run = run,
+};

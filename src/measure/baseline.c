@@ -1,0 +1,284 @@
+#include "baseline.h"
+
+#include "distribution.h"
+#include "meter.h"
+#include "stat.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define BATCH_NS   NS_PER_S
+#define BATCHES    600
+#define WAIT_NS    (5 * NS_PER_S) /* for the sample that covers the end of a batch */
+#define BUSY_RATIO 0.02
+#define K95        1.96
+
+/* Clocks that are held back: power cap, slowdown, sync boost, heat, brake.  Idle, application clocks
+ * and the display's are how a GPU may well idle. */
+#define HELD_BACK UINT64_C(0xfc)
+
+static uint64_t bit(unsigned code)
+{
+	return UINT64_C(1) << code;
+}
+
+const char *baseline_kind_name(unsigned kind)
+{
+	static const char *const names[BASELINE_KINDS] = {
+		[BASELINE_NO_CONTEXT] = "no-context",
+		[BASELINE_CONTEXT_IDLE] = "context-idle",
+		[BASELINE_HOT_IDLE] = "hot-idle",
+	};
+
+	return kind < BASELINE_KINDS ? names[kind] : "";
+}
+
+static void copy_text(char *out, size_t size, const struct gw_device *d, unsigned text)
+{
+	const char *s = gw_device_text(d, text);
+
+	snprintf(out, size, "%s", s ? s : "");
+}
+
+static double value(const struct gw_device *d, unsigned quantity)
+{
+	double v = NAN;
+
+	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : NAN;
+}
+
+void baseline_key(const struct gw_device *d, enum baseline_kind kind, struct baseline *ret)
+{
+	double persistence = value(d, GW_Q_PERSISTENCE);
+
+	memset(ret, 0, sizeof(*ret));
+	copy_text(ret->uuid, sizeof(ret->uuid), d, GW_T_UUID);
+	copy_text(ret->driver, sizeof(ret->driver), d, GW_T_DRIVER);
+	copy_text(ret->vbios, sizeof(ret->vbios), d, GW_T_VBIOS);
+	ret->kind = kind;
+	ret->limit_w = value(d, GW_Q_POWER_LIMIT);
+	ret->persistence = isnan(persistence) ? -1 : persistence != 0;
+	ret->temperature_c = value(d, GW_Q_TEMPERATURE_GPU);
+	ret->power_w = ret->u_w = ret->seconds = NAN;
+}
+
+/* ---- the estimate ---- */
+
+void baseline_estimate(const double *batch_w, unsigned n, struct baseline_estimate *ret)
+{
+	struct moments m;
+
+	moments_init(&m);
+	for (unsigned i = 0; i < n; i++)
+		moments_add(&m, batch_w[i]);
+	ret->power_w = moments_mean(&m);
+	ret->u_w = sqrt(moments_variance(&m) / n);
+	ret->half_width_w = n > 1 ? student_factor(0.05, n - 1) * ret->u_w : NAN;
+}
+
+/* ---- taking one ---- */
+
+struct taking {
+	struct gw_meter *meter;
+	unsigned device;
+	struct baseline_plan plan;
+	struct gw_window *whole;
+	uint64_t begin_ns;
+	unsigned batches;
+	double batch_w[BATCHES];
+	struct baseline_estimate now;
+	struct baseline *ret;
+};
+
+static void contend(struct taking *t, const char *what)
+{
+	t->ret->codes |= bit(GW_CODE_BASELINE_CONTENDED);
+	snprintf(t->ret->evidence, sizeof(t->ret->evidence), "%s", what);
+}
+
+static void contend_process(struct taking *t, const char *name, int64_t pid)
+{
+	char text[128];
+
+	snprintf(text, sizeof(text), "%s (pid %lld) was on it", *name ? name : "a process",
+		 (long long)pid);
+	contend(t, text);
+}
+
+static void contend_reasons(struct taking *t, uint64_t reasons)
+{
+	char text[160], names[96];
+
+	if (gw_quantity_name(GW_Q_CLOCK_REASONS, (double)reasons, names, sizeof(names)) != 0)
+		names[0] = '\0';
+	snprintf(text, sizeof(text), "its clocks were held back (%s)", names);
+	contend(t, text);
+}
+
+/* Was it idle so far? */
+static bool idle(struct taking *t)
+{
+	struct window_activity a;
+	char text[96];
+
+	window_activity(t->whole, t->device, &a);
+	if (t->plan.kind == BASELINE_NO_CONTEXT && a.any)
+		contend_process(t, a.any_name, a.any);
+	else if (a.foreign)
+		contend_process(t, a.foreign_name, a.foreign);
+	else if (t->plan.kind == BASELINE_CONTEXT_IDLE && !a.any)
+		contend(t, "no process of ours had a context on it");
+	else if (a.reasons & HELD_BACK)
+		contend_reasons(t, a.reasons & HELD_BACK);
+	else if (a.utilization_max > BUSY_RATIO) {
+		snprintf(text, sizeof(text), "its utilisation was %.0f %%",
+			 100 * a.utilization_max);
+		contend(t, text);
+	}
+	return !(t->ret->codes & bit(GW_CODE_BASELINE_CONTENDED));
+}
+
+static int judge_batch(struct taking *t, const struct gw_energy *r)
+{
+	if (r->codes & (bit(GW_CODE_GPU_LOST) | bit(GW_CODE_DRIVER_RELOADED)))
+		return -GW_E_LOST;
+	if (isnan(r->power_mean))
+		return r->samples_collected == 0 && t->batches > 0 ? -GW_E_LOST
+								   : -GW_E_NOSUPPORT;
+	t->batch_w[t->batches++] = r->power_mean;
+	return 0;
+}
+
+/* The next second.  Batches join without a gap, however long the last one was waited for. */
+static int take_batch(struct taking *t)
+{
+	uint64_t begin = t->begin_ns + t->batches * BATCH_NS;
+	struct gw_window *w;
+	int err = gw_window_open(t->meter, "", begin, &w);
+
+	if (err)
+		return err;
+	meter_wait(t->meter, begin + BATCH_NS);
+	err = gw_window_close(w, begin + BATCH_NS);
+	if (!err)
+		err = gw_window_wait(w, WAIT_NS);
+	if (!err || err == -GW_E_TIMEOUT)
+		err = judge_batch(t, gw_window_energy(w, t->device));
+	gw_window_free(w);
+	return err;
+}
+
+static bool enough(const struct taking *t)
+{
+	double s = t->batches;
+
+	return s + 1 > t->plan.most_s || t->batches == BATCHES ||
+	       (s >= t->plan.least_s && t->now.half_width_w <= t->plan.half_width_w);
+}
+
+static int take_batches(struct taking *t)
+{
+	int err;
+
+	do {
+		err = take_batch(t);
+		if (err)
+			return err;
+		baseline_estimate(t->batch_w, t->batches, &t->now);
+		if (!idle(t))
+			return 0;
+		if (t->plan.progress && !t->plan.progress(t->plan.ctx, t->batches,
+							  t->now.power_w, t->now.half_width_w))
+			return -GW_E_STATE;
+	} while (!enough(t));
+	return 0;
+}
+
+static void fill(struct taking *t)
+{
+	const struct gw_energy *r;
+	struct baseline *b = t->ret;
+
+	gw_window_close(t->whole, 0);
+	gw_window_wait(t->whole, WAIT_NS);
+	r = gw_window_energy(t->whole, t->device);
+	b->power_w = t->now.power_w;
+	b->u_w = t->now.u_w;
+	b->seconds = t->batches;
+	b->codes |= r->codes & ~bit(GW_CODE_SHORT);
+	if (!isnan(r->temperature_begin))
+		b->temperature_c = 0.5 * (r->temperature_begin + r->temperature_end);
+	if (b->codes & bit(GW_CODE_LIMIT_CHANGED) && !*b->evidence)
+		contend(t, "its power limit was changed");
+	b->wall_ns = clock_wall_ns(meter_clock(t->meter));
+}
+
+/* The state that it is taken in. */
+static int state_now(struct gw_meter *m, unsigned i, enum baseline_kind kind,
+		     struct baseline *ret)
+{
+	const struct gw_device *d;
+	struct gw_snapshot *snap;
+	int err = gw_snapshot_new(meter_context(m), &snap);
+
+	if (err)
+		return err;
+	err = gw_snapshot_take(snap, GW_TIERS_COMMON);
+	d = err ? NULL : gw_snapshot_device(snap, gw_meter_device(m, i));
+	if (!err && !d)
+		err = -GW_E_NODEV;
+	else if (!err && d->state != GW_DEVICE_OK)
+		err = -GW_E_LOST;
+	if (!err)
+		baseline_key(d, kind, ret);
+	gw_snapshot_free(snap);
+	return err;
+}
+
+int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
+		  struct baseline *ret)
+{
+	struct baseline b;
+	struct taking t = { .meter = m, .device = i, .plan = *plan, .ret = &b };
+	int err;
+
+	if (i >= gw_meter_device_count(m))
+		return -GW_E_NODEV;
+	if (!(plan->most_s >= 2) || plan->kind >= BASELINE_KINDS)
+		return -GW_E_ARG;
+	err = state_now(m, i, plan->kind, &b);
+	if (err)
+		return err;
+	t.begin_ns = clock_mono_ns(meter_clock(m));
+	err = gw_window_open(m, "baseline", t.begin_ns, &t.whole);
+	if (err)
+		return err;
+	err = take_batches(&t);
+	if (!err) {
+		fill(&t);
+		*ret = b;
+	}
+	gw_window_free(t.whole);
+	return err;
+}
+
+/* ---- net of it ---- */
+
+void baseline_net(const struct gw_energy *gross, const struct baseline *before,
+		  const struct baseline *after, struct baseline_net *ret)
+{
+	double s = gross->seconds, base_w = before->power_w, u_w = before->u_w, drift_w = 0;
+	double best, u;
+
+	if (after) { /* a straight line between the two has their mean */
+		base_w = 0.5 * (before->power_w + after->power_w);
+		u_w = 0.5 * hypot(before->u_w, after->u_w);
+		drift_w = 0.5 * fabs(after->power_w - before->power_w);
+	}
+	best = gross->joules.best - base_w * s;
+	u = hypot(gross->u_absolute, hypot(u_w * s, drift_w * s));
+	ret->joules = (struct gw_interval){ best - K95 * u, best, best + K95 * u };
+	ret->floored = best < 0;
+	ret->adjusted_joules = ret->floored ? 0 : best;
+}

@@ -1,0 +1,433 @@
+/* Baselines in files: one for each state that a GPU was idle in.
+ *
+ * The name has the GPU, the kind and a hash of the rest of the key, so that looking one up is
+ * opening one file, and the others of that GPU are beside it for saying what is different.  The
+ * first line is a hash of all that follows: a file that was cut is ignored, not believed. */
+#include "baseline.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/number.h"
+#include "base/toml.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_BYTES 4096
+#define PATH_BYTES 1024
+#define DEGREES    10.0
+#define SAME_W     0.5
+#define HEAD       "# gpuward baseline "
+#define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1) /* hash in hex, newline */
+
+static uint64_t fnv1a(const char *p, size_t n)
+{
+	uint64_t h = UINT64_C(0xcbf29ce484222325);
+
+	while (n--)
+		h = (h ^ (unsigned char)*p++) * UINT64_C(0x100000001b3);
+	return h;
+}
+
+int baseline_directory(char *out, size_t size)
+{
+	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
+	int n;
+
+	if (cache &&
+	    *cache == '/') /* a relative one is to be ignored, says the specification */
+		n = snprintf(out, size, "%s/gpuward/baseline", cache);
+	else if (home && *home == '/')
+		n = snprintf(out, size, "%s/.cache/gpuward/baseline", home);
+	else
+		return -GW_E_NOENT;
+	return n >= 0 && (size_t)n < size ? 0 : -GW_E_NOENT;
+}
+
+/* ---- names ---- */
+
+static void file_prefix(const char *uuid, struct buf *b)
+{
+	for (; *uuid; uuid++) {
+		bool plain = (*uuid >= '0' && *uuid <= '9') || (*uuid >= 'a' && *uuid <= 'z') ||
+			     (*uuid >= 'A' && *uuid <= 'Z') || *uuid == '-';
+
+		buf_addc(b, plain ? *uuid : '_');
+	}
+	buf_addc(b, '.');
+}
+
+/* "DIR/UUID.KIND.HASH.toml".  0 or -GW_E_SIZE. */
+static int file_path(const struct baseline *key, const char *dir, char out[static PATH_BYTES])
+{
+	char state[512];
+	struct buf b;
+	long long deciwatts = isnan(key->limit_w) ? -1 : llround(10 * key->limit_w);
+	int n = snprintf(state, sizeof(state), "%s\n%s\n%s\n%lld\n%d", key->uuid, key->driver,
+			 key->vbios, deciwatts, key->persistence);
+
+	buf_init_fixed(&b, out, PATH_BYTES);
+	buf_addf(&b, "%s/", dir);
+	file_prefix(key->uuid, &b);
+	buf_addf(&b, "%s.%016" PRIx64 ".toml", baseline_kind_name(key->kind),
+		 fnv1a(state, (size_t)n));
+	return b.err;
+}
+
+/* ---- writing ---- */
+
+static void put_text(struct buf *b, const char *key, const char *text)
+{
+	buf_addf(b, "%s = \"", key);
+	for (; *text; text++) {
+		if (*text == '"' || *text == '\\')
+			buf_addf(b, "\\%c", *text);
+		else if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			buf_addf(b, "\\u%04x", (unsigned)(unsigned char)*text);
+		else
+			buf_addc(b, *text);
+	}
+	buf_adds(b, "\"\n");
+}
+
+static void put_number(struct buf *b, const char *key, double v)
+{
+	char text[NUMBER_SIZE];
+
+	if (isnan(v)) {
+		buf_addf(b, "%s = nan\n", key);
+		return;
+	}
+	number_format(v, text);
+	/* A whole number is a float all the same. */
+	buf_addf(b, "%s = %s%s\n", key, text, strpbrk(text, ".e") ? "" : ".0");
+}
+
+static void put(struct buf *b, const struct baseline *v)
+{
+	put_text(b, "uuid", v->uuid);
+	put_text(b, "driver", v->driver);
+	put_text(b, "vbios", v->vbios);
+	put_text(b, "kind", baseline_kind_name(v->kind));
+	put_number(b, "limit_watts", v->limit_w);
+	buf_addf(b, "persistence = %d\n", v->persistence);
+	put_number(b, "power_watts", v->power_w);
+	put_number(b, "standard_error_watts", v->u_w);
+	put_number(b, "seconds", v->seconds);
+	put_number(b, "temperature_celsius", v->temperature_c);
+	buf_addf(b, "taken_unix_ns = %" PRIu64 "\n", v->wall_ns);
+	buf_addf(b, "codes = %" PRIu64 "\n", v->codes);
+}
+
+static int make_directories(const char *dir)
+{
+	char path[PATH_BYTES];
+	int n = snprintf(path, sizeof(path), "%s", dir);
+
+	if (n < 0 || (size_t)n >= sizeof(path))
+		return -GW_E_SIZE;
+	for (char *p = path + 1; p && *p; p++) {
+		p = strchr(p, '/');
+		if (p)
+			*p = '\0';
+		if (mkdir(path, 0700) != 0 && errno != EEXIST)
+			return -GW_E_IO;
+		if (!p)
+			break;
+		*p = '/';
+	}
+	return 0;
+}
+
+static int write_all(int fd, const char *p, size_t n)
+{
+	while (n > 0) {
+		ssize_t done = write(fd, p, n);
+
+		if (done < 0 && errno == EINTR)
+			continue;
+		if (done <= 0)
+			return -GW_E_IO;
+		p += done;
+		n -= (size_t)done;
+	}
+	return 0;
+}
+
+/* Whole or not at all: beside it, then renamed. */
+static int write_file(const char *path, const char *text, size_t n)
+{
+	char temp[PATH_BYTES + 8];
+	int err, fd;
+
+	snprintf(temp, sizeof(temp), "%s.XXXXXX", path);
+	fd = mkstemp(temp);
+	if (fd < 0)
+		return -GW_E_IO;
+	err = write_all(fd, text, n);
+	if (!err && fsync(fd) != 0)
+		err = -GW_E_IO;
+	if (close(fd) != 0 && !err)
+		err = -GW_E_IO;
+	if (!err && rename(temp, path) != 0)
+		err = -GW_E_IO;
+	if (err) {
+		int why = errno;
+
+		unlink(temp);
+		errno = why;
+	}
+	return err;
+}
+
+int baseline_save(const struct baseline *v, const char *dir, char *message, size_t size)
+{
+	char path[PATH_BYTES], text[FILE_BYTES], head[HEAD_BYTES + 1];
+	struct buf b;
+	int err;
+
+	if (v->codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED) {
+		snprintf(message, size, "the GPU was not idle: %s", v->evidence);
+		return -GW_E_STATE;
+	}
+	if (!*v->uuid) {
+		snprintf(message, size, "the GPU has no UUID to keep it under");
+		return -GW_E_ARG;
+	}
+	buf_init_fixed(&b, text, sizeof(text));
+	snprintf(head, sizeof(head), HEAD "%016x\n", 0u);
+	buf_adds(&b, head);
+	put(&b, v);
+	err = b.err ? b.err : file_path(v, dir, path);
+	if (err) {
+		snprintf(message, size, "a name is too long");
+		return err;
+	}
+	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
+		 fnv1a(text + HEAD_BYTES, b.len - HEAD_BYTES));
+	memcpy(text, head, HEAD_BYTES);
+	err = make_directories(dir);
+	if (!err)
+		err = write_file(path, text, b.len);
+	if (err)
+		snprintf(message, size, "cannot write %s: %s", path, strerror(errno));
+	return err;
+}
+
+/* ---- reading ---- */
+
+static bool get_text(const struct toml_node *top, const char *key, char *out, size_t size)
+{
+	const struct toml_node *n = toml_get(top, key);
+
+	if (!n || n->type != TOML_STRING || n->v.string.len >= size)
+		return false;
+	memcpy(out, n->v.string.text, n->v.string.len);
+	out[n->v.string.len] = '\0';
+	return true;
+}
+
+static bool get_number(const struct toml_node *top, const char *key, double *ret)
+{
+	const struct toml_node *n = toml_get(top, key);
+
+	if (!n || n->type != TOML_FLOAT)
+		return false;
+	*ret = n->v.real;
+	return true;
+}
+
+static bool get_count(const struct toml_node *top, const char *key, int64_t least, int64_t *ret)
+{
+	const struct toml_node *n = toml_get(top, key);
+
+	if (!n || n->type != TOML_INTEGER || n->v.integer < least)
+		return false;
+	*ret = n->v.integer;
+	return true;
+}
+
+static bool get_kind(const struct toml_node *top, enum baseline_kind *ret)
+{
+	char name[32];
+
+	if (!get_text(top, "kind", name, sizeof(name)))
+		return false;
+	for (unsigned k = 0; k < BASELINE_KINDS; k++)
+		if (strcmp(name, baseline_kind_name(k)) == 0) {
+			*ret = (enum baseline_kind)k;
+			return true;
+		}
+	return false;
+}
+
+static bool get(const struct toml_node *top, struct baseline *v)
+{
+	int64_t persistence, wall, codes;
+
+	memset(v, 0, sizeof(*v));
+	if (!get_text(top, "uuid", v->uuid, sizeof(v->uuid)) ||
+	    !get_text(top, "driver", v->driver, sizeof(v->driver)) ||
+	    !get_text(top, "vbios", v->vbios, sizeof(v->vbios)) || !get_kind(top, &v->kind) ||
+	    !get_number(top, "limit_watts", &v->limit_w) ||
+	    !get_count(top, "persistence", -1, &persistence) ||
+	    !get_number(top, "power_watts", &v->power_w) ||
+	    !get_number(top, "standard_error_watts", &v->u_w) ||
+	    !get_number(top, "seconds", &v->seconds) ||
+	    !get_number(top, "temperature_celsius", &v->temperature_c) ||
+	    !get_count(top, "taken_unix_ns", 0, &wall) || !get_count(top, "codes", 0, &codes))
+		return false;
+	v->persistence = (int)persistence;
+	v->wall_ns = (uint64_t)wall;
+	v->codes = (uint64_t)codes;
+	return v->power_w >= 0 && v->power_w < 1e5 && v->u_w >= 0 && v->seconds > 0;
+}
+
+/* 0, -GW_E_NOENT or -GW_E_PARSE. */
+static int read_file(const char *path, struct baseline *ret)
+{
+	char text[FILE_BYTES], head[HEAD_BYTES + 1];
+	struct toml_error error;
+	struct toml *doc;
+	int err = 0, fd = open(path, O_RDONLY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return -GW_E_NOENT;
+	n = read(fd, text, sizeof(text));
+	close(fd);
+	if (n <= (ssize_t)HEAD_BYTES)
+		return -GW_E_PARSE;
+	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
+		 fnv1a(text + HEAD_BYTES, (size_t)n - HEAD_BYTES));
+	if (memcmp(text, head, HEAD_BYTES) != 0 ||
+	    toml_parse(text, (size_t)n, &doc, &error) != 0)
+		return -GW_E_PARSE;
+	if (!get(toml_top(doc), ret))
+		err = -GW_E_PARSE;
+	toml_free(doc);
+	return err;
+}
+
+static bool same_limit(double a, double b)
+{
+	return (isnan(a) && isnan(b)) || fabs(a - b) <= SAME_W;
+}
+
+static bool same_card(const struct baseline *a, const struct baseline *b)
+{
+	return strcmp(a->uuid, b->uuid) == 0 && strcmp(a->driver, b->driver) == 0 &&
+	       strcmp(a->vbios, b->vbios) == 0;
+}
+
+/* What keeps a from being used for the state of key; "" nothing. */
+static void difference(const struct baseline *a, const struct baseline *key, double ttl_s,
+		       uint64_t now_ns, char *why, size_t size)
+{
+	double age_s = ((double)now_ns - (double)a->wall_ns) * 1e-9;
+
+	why[0] = '\0';
+	if (a->kind != key->kind || !same_card(a, key))
+		snprintf(why, size, "the one there is of another driver (%s, now %s)",
+			 a->driver, key->driver);
+	else if (!same_limit(a->limit_w, key->limit_w))
+		snprintf(why, size,
+			 "the one there is of a limit of %.0f W, and it is %.0f W now",
+			 a->limit_w, key->limit_w);
+	else if (a->persistence != key->persistence)
+		snprintf(why, size, "persistence mode was switched since");
+	else if (age_s < 0)
+		snprintf(why, size, "the wall clock was set back since it was taken");
+	else if (age_s > ttl_s)
+		snprintf(why, size, "it is %.0f minutes old, and good for %.0f", age_s / 60,
+			 ttl_s / 60);
+	else if (fabs(a->temperature_c - key->temperature_c) > DEGREES)
+		snprintf(why, size, "it was taken at %.0f degrees Celsius, and it is %.0f now",
+			 a->temperature_c, key->temperature_c);
+}
+
+/* Is this a file of that GPU and kind?  uuid NULL: of any. */
+static bool file_matches(const char *name, const char *uuid, const char *kind)
+{
+	char start[256];
+	size_t n = strlen(name);
+	struct buf b;
+
+	if (n < 5 || strcmp(name + n - 5, ".toml") != 0)
+		return false;
+	if (!uuid)
+		return true;
+	buf_init_fixed(&b, start, sizeof(start));
+	file_prefix(uuid, &b);
+	buf_adds(&b, kind);
+	return !b.err && strncmp(name, start, b.len) == 0;
+}
+
+/* Why there is none for this state: what is different about one that is there. */
+static void explain(const struct baseline *key, const char *dir, double ttl_s, uint64_t now_ns,
+		    char *why, size_t size)
+{
+	char path[PATH_BYTES];
+	struct baseline other;
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	snprintf(why, size, "none was taken");
+	while (d && (e = readdir(d))) {
+		int n = snprintf(path, sizeof(path), "%s/%s", dir, e->d_name);
+
+		if (file_matches(e->d_name, key->uuid, baseline_kind_name(key->kind)) &&
+		    n > 0 && (size_t)n < sizeof(path) && read_file(path, &other) == 0) {
+			difference(&other, key, ttl_s, now_ns, why, size);
+			break;
+		}
+	}
+	if (d)
+		closedir(d);
+}
+
+int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t wall_now_ns,
+		  char *why, size_t size)
+{
+	char path[PATH_BYTES];
+	struct baseline found;
+	int err = file_path(key, dir, path);
+
+	if (!err)
+		err = read_file(path, &found);
+	if (err == -GW_E_PARSE) {
+		snprintf(why, size, "%s is damaged and was ignored", path);
+		return -GW_E_NOENT;
+	}
+	if (err) {
+		explain(key, dir, ttl_s, wall_now_ns, why, size);
+		return -GW_E_NOENT;
+	}
+	difference(&found, key, ttl_s, wall_now_ns, why, size);
+	if (*why)
+		return -GW_E_NOENT;
+	*key = found;
+	return 0;
+}
+
+unsigned baseline_clear(const char *uuid, const char *dir)
+{
+	unsigned gone = 0;
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && (e = readdir(d)))
+		if (file_matches(e->d_name, uuid, "") && unlinkat(dirfd(d), e->d_name, 0) == 0)
+			gone++;
+	if (d)
+		closedir(d);
+	return gone;
+}

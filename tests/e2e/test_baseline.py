@@ -1,0 +1,156 @@
+"""gpuward baseline on the simulator: taken, kept, refused, shown, forgotten."""
+import json
+import signal
+import subprocess
+import time
+
+import pytest
+
+from support import FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward
+from test_terminal import on_terminal
+
+IDLE = "--simulate=idle-h200"
+SHORT = ("--time", "2s")
+
+
+@pytest.fixture
+def env(tmp_path):
+    return environment(XDG_CACHE_HOME=tmp_path / "cache")
+
+
+def kept(env):
+    folder = env["XDG_CACHE_HOME"] + "/gpuward/baseline"
+    return subprocess.run(["ls", folder], capture_output=True, text=True).stdout.split()
+
+
+def test_an_idle_gpu_has_one_and_it_is_kept(env):
+    [b] = document("baseline", IDLE, *SHORT, env=env)["baselines"]
+    assert b["kept"] and b["message"] is None
+    assert b["kind"] == "no-context"
+    assert abs(b["power_watts"] - 80) < 3
+    assert b["duration_seconds"] == 2
+    assert b["half_width_watts"] > b["standard_error_watts"] > 0
+    assert len(kept(env)) == 1
+    shown = document("baseline", IDLE, "--show", env=env)["baselines"]
+    assert [s["kind"] for s in shown] == ["no-context", "context-idle", "hot-idle"]
+    assert shown[0]["power_watts"] == b["power_watts"]
+    assert shown[0]["taken_utc"] == b["taken_utc"]
+    assert shown[1]["power_watts"] is None
+    assert shown[1]["message"] == "none was taken"
+
+
+def test_kinds_are_kept_apart(env):
+    document("baseline", IDLE, *SHORT, env=env)
+    document("baseline", IDLE, *SHORT, "--kind=hot-idle", env=env)
+    shown = document("baseline", IDLE, "--show", env=env)["baselines"]
+    assert [s["kept"] for s in shown] == [True, False, True]
+    [one] = document("baseline", IDLE, "--show", "--kind=hot-idle", env=env)["baselines"]
+    assert one["kind"] == "hot-idle" and one["kept"]
+
+
+def test_who_was_on_the_gpu_is_named_and_nothing_is_kept(env):
+    done = gpuward("baseline", "--simulate", *SHORT, env=env)
+    assert done.returncode == FAILED
+    assert "GPU 0 has no no-context baseline: it was not idle: python train.py (pid" in done.stderr
+    assert "GPU 1 has no no-context baseline" in done.stderr
+    assert kept(env) == []
+
+
+def test_json_of_a_busy_gpu_says_so(env):
+    done = gpuward("baseline", "--simulate", "--gpu=0", *SHORT, "--json", env=env)
+    assert done.returncode == FAILED
+    doc = json.loads(done.stdout)
+    check("baseline", doc)
+    [b] = doc["baselines"]
+    assert not b["kept"]
+    assert "python train.py" in b["message"]
+    assert "baseline-contended" in b["codes"]
+
+
+def test_context_idle_wants_a_context_of_ours(env, scenario):
+    done = gpuward("baseline", IDLE, *SHORT, "--kind=context-idle", env=env)
+    assert done.returncode == FAILED
+    assert "no process of ours had a context on it" in done.stderr
+    assert "--pid" in done.stderr
+    own = scenario('[[gpu]]\nprofile = "h200"\n[[gpu.process]]\npid = "self"\nshare = 0\n')
+    [b] = document("baseline", own, *SHORT, "--kind=context-idle", env=env)["baselines"]
+    assert b["kept"] and abs(b["power_watts"] - 124) < 3
+
+
+def test_a_process_that_is_named_is_ours(env, scenario):
+    holder = subprocess.Popen(["sleep", str(TIMEOUT)])
+    try:
+        world = scenario(
+            f'[[gpu]]\nprofile = "h200"\n[[gpu.process]]\npid = {holder.pid}\nshare = 0\n'
+        )
+        args = ("baseline", world, *SHORT, "--kind=context-idle")
+        assert gpuward(*args, env=env).returncode == FAILED
+        assert gpuward(*args, f"--pid={holder.pid}", env=env).returncode == OK
+    finally:
+        holder.kill()
+        holder.wait()
+
+
+def test_a_damaged_file_is_ignored_and_named(env):
+    document("baseline", IDLE, *SHORT, env=env)
+    [name] = kept(env)
+    path = env["XDG_CACHE_HOME"] + "/gpuward/baseline/" + name
+    with open(path, "r+") as f:
+        f.truncate(100)
+    [b] = document("baseline", IDLE, "--show", "--kind=no-context", env=env)["baselines"]
+    assert not b["kept"] and b["message"] == f"{path} is damaged and was ignored"
+
+
+def test_one_that_is_too_old_is_not_shown(env):
+    document("baseline", IDLE, *SHORT, env=env)
+    args = ("baseline", IDLE, "--show", "--kind=no-context")
+    [b] = document(*args, "--ttl=1ms", env=env)["baselines"]
+    assert not b["kept"] and "old" in b["message"]
+    [b] = document(*args, env=env)["baselines"]
+    assert b["kept"]
+
+
+def test_clear_forgets(env):
+    document("baseline", IDLE, *SHORT, env=env)
+    done = gpuward("baseline", IDLE, "--clear", "--gpu=0", env=env)
+    assert (done.returncode, done.stdout) == (OK, "1 forgotten\n")
+    assert kept(env) == []
+
+
+def test_a_folder_that_cannot_be_written_is_told(env):
+    env["XDG_CACHE_HOME"] = "/proc/none"
+    done = gpuward("baseline", IDLE, *SHORT, env=env)
+    assert done.returncode == FAILED
+    assert "cannot write /proc/none/gpuward/baseline/" in done.stderr
+
+
+def test_ctrl_c_ends_it_and_keeps_nothing(env):
+    p = subprocess.Popen([str(PROGRAM), "baseline", IDLE], env=env, stderr=subprocess.PIPE, text=True)
+    time.sleep(0.5)
+    p.send_signal(signal.SIGINT)
+    _, err = p.communicate(timeout=TIMEOUT)
+    assert p.returncode == FAILED
+    assert "it was ended before it was known" in err
+    assert kept(env) == []
+
+
+def test_a_terminal_sees_how_far_it_is(env):
+    out, code = on_terminal(80, "baseline", IDLE, *SHORT, XDG_CACHE_HOME=env["XDG_CACHE_HOME"])
+    assert code == OK
+    assert "0 s of at most 2 s" in out and "no-context" in out
+    quiet, _ = on_terminal(80, "baseline", IDLE, *SHORT, "-q", XDG_CACHE_HOME=env["XDG_CACHE_HOME"])
+    assert "of at most" not in quiet
+
+
+@pytest.mark.parametrize(
+    "args",
+    [("--time=1s",), ("--time=11m",), ("--show", "--clear"), ("--kind=warm",), ("--pid=me",)],
+)
+def test_wrong_usage(env, args):
+    assert gpuward("baseline", IDLE, *args, env=env).returncode == USAGE
+
+
+def test_no_gpu_is_told(env, bare):
+    done = gpuward("baseline", *bare, env=env)
+    assert done.returncode == NO_GPU
+    assert "no GPU to take a baseline of" in done.stderr

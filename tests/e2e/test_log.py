@@ -1,0 +1,295 @@
+"""gpuward log on the simulator: every line, every ending."""
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+
+import jsonschema
+import pytest
+
+from support import (
+    FAILED, NO_GPU, OK, PARTIAL, PROGRAM, TIMEOUT, USAGE, environment, gpuward, validator,
+)
+from test_terminal import ESCAPE, on_terminal
+
+IDLE = "--simulate=idle-h200"
+BRIEF = ("-i", "20ms", "-d", "400ms")
+HEADING = (
+    "time_utc,elapsed_seconds,device_index,power_watts,power_average_watts,power_instant_watts,"
+    "temperature_gpu_celsius,utilization_gpu_ratio,memory_used_bytes,clock_sm_hertz,"
+    "clock_event_reasons,missed"
+)
+
+
+def rows(text):
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def accounted(lines):
+    """Ticks that the lines tell of: their own and those they say are missing."""
+    return len(lines) + sum(int(l["missed"]) for l in lines)
+
+
+def test_csv_has_a_heading_and_a_line_for_each_gpu_and_tick():
+    done = gpuward("log", "--simulate=two-gpus", *BRIEF)
+    assert done.returncode == OK
+    assert done.stdout.splitlines()[0] == HEADING
+    lines = rows(done.stdout)
+    for index in "01":
+        own = [l for l in lines if l["device_index"] == index]
+        assert 20 <= accounted(own) <= 22
+        at = [float(l["elapsed_seconds"]) for l in own]
+        assert at == sorted(at) and at[0] >= 0
+    for l in lines:
+        assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", l["time_utc"])
+        assert float(l["power_watts"]) > 0
+    assert f"GPU 0: {len([l for l in lines if l['device_index'] == '0'])} of 20 samples" in done.stderr
+
+
+def test_json_lines_follow_the_schema():
+    done = gpuward("log", IDLE, *BRIEF, "--format=jsonl")
+    lines = [json.loads(l) for l in done.stdout.splitlines()]
+    assert 20 <= accounted(lines) <= 22
+    for l in lines:
+        validator("log").validate(l)
+    assert lines[0]["device_uuid"].startswith("GPU-")
+    assert lines[0]["clock_event_reasons"] == ["idle"]
+    broken = dict(lines[0], power_watts="80 W")
+    with pytest.raises(jsonschema.ValidationError):
+        validator("log").validate(broken)
+    assert gpuward("log", IDLE, *BRIEF, "--json").stdout[0] == "{"
+
+
+def test_the_unknown_is_empty_or_null_and_none_is_a_word(scenario):
+    world = scenario('[[gpu]]\nprofile = "h200"\n[gpu.sensor]\nno_average = true\n'
+                     '[[fault]]\ncall = "nvmlDeviceGetTemperature"\ncode = 3\n'
+                     '[[fault]]\ncall = "nvmlDeviceGetTemperatureV"\ncode = 3\n'
+                     '[[fault]]\ncall = "nvmlDeviceGetCurrentClocksEventReasons"\nvalue = 0\n')
+    line = rows(gpuward("log", world, *BRIEF).stdout)[0]
+    assert line["temperature_gpu_celsius"] == ""
+    assert line["clock_event_reasons"] == "none"
+    line = json.loads(gpuward("log", world, *BRIEF, "--json").stdout.splitlines()[0])
+    assert line["temperature_gpu_celsius"] is None
+    assert line["clock_event_reasons"] == []
+
+
+def test_several_reasons_are_quoted(scenario):
+    world = scenario('[[gpu]]\nprofile = "h200"\n'
+                     '[[fault]]\ncall = "nvmlDeviceGetCurrentClocksEventReasons"\nvalue = 36\n')
+    done = gpuward("log", world, *BRIEF, "--fields=clock_event_reasons,missed")
+    assert done.stdout.splitlines()[1] == '"sw_power_cap,sw_thermal",0'
+    assert rows(done.stdout)[0]["clock_event_reasons"] == "sw_power_cap,sw_thermal"
+
+
+def test_fields_are_those_that_were_named_in_that_order():
+    out = gpuward("log", IDLE, *BRIEF, "--fields=power_watts,device_uuid", "--fields=missed").stdout
+    assert out.splitlines()[0] == "power_watts,device_uuid,missed"
+    assert set(rows(out)[0]) == {"power_watts", "device_uuid", "missed"}
+
+
+@pytest.mark.parametrize(
+    "args,words",
+    [
+        (["--fields=power_wats"], "did you mean 'power_watts'?"),
+        (["--fields=nothing_like_it"], "there are time_utc, elapsed_seconds"),
+        (["--fields=missed,missed"], "named twice"),
+        (["-i", "10us"], "1ms or more"),
+        (["-i", "1s", "-d", "100ms"], "shorter than the interval"),
+        (["--force", "--append"], "exclude each other"),
+        (["--json", "--format=csv"], "exclude each other"),
+        (["--format=xml"], "xml"),
+    ],
+)
+def test_wrong_usage(args, words):
+    done = gpuward("log", IDLE, *args)
+    assert done.returncode == USAGE
+    assert words in done.stderr
+
+
+def test_only_the_selected_gpu_is_logged():
+    done = gpuward("log", "--simulate=two-gpus", *BRIEF, "--gpu=1")
+    assert {l["device_index"] for l in rows(done.stdout)} == {"1"}
+    assert "GPU 1: " in done.stderr and "GPU 0: " not in done.stderr
+
+
+def test_no_gpu_is_told(bare):
+    done = gpuward("log", *bare)
+    assert (done.returncode, done.stdout) == (NO_GPU, "")
+    assert "no GPU to log" in done.stderr
+
+
+# ---- the summary
+
+
+def test_the_summary_agrees_with_the_lines_and_with_the_load(scenario):
+    world = scenario('[time]\nbegin = 20\n[[gpu]]\nprofile = "h200"\n'
+                     '[[gpu.load]]\nkind = "constant"\nlevel = 0.5\n')
+    done = gpuward("log", world, "-i", "50ms", "-d", "2s")
+    power = [float(l["power_watts"]) for l in rows(done.stdout)]
+    mean, low, high = map(float, re.search(
+        r"mean ([\d.]+) W, s.d. [\d.]+ W, ([\d.]+) to ([\d.]+) W", done.stderr).groups())
+    assert abs(mean - sum(power) / len(power)) < 0.01 * mean
+    assert abs(low - min(power)) < 0.01 and abs(high - max(power)) < 0.01
+    best, least, most = map(float, re.search(
+        r"energy +([\d.]+) J \(([\d.]+) to ([\d.]+) J\) in 2.00 s", done.stderr).groups())
+    assert least < best < most
+    assert abs(best / 2 - mean) < 0.05 * mean
+    assert "throttle  none" in done.stderr
+
+
+def test_the_summary_names_what_held_the_clocks_back(scenario):
+    world = scenario('[time]\nbegin = 20\n[[gpu]]\nprofile = "h200"\nlimit_w = 400\n'
+                     '[[gpu.load]]\nkind = "constant"\nlevel = 1\n')
+    done = gpuward("log", world, "-d", "1.5s")
+    assert re.search(r"throttle .*power_cap [\d.]+ s", done.stderr)
+
+
+def test_quiet_says_nothing():
+    done = gpuward("log", IDLE, *BRIEF, "-q")
+    assert done.stderr == "" and done.returncode == OK
+
+
+def test_one_line_each_hundred_samples_where_there_is_no_terminal():
+    done = gpuward("log", IDLE, "-i", "2ms", "-d", "600ms")
+    assert len(re.findall(r"^gpuward: \d+ of 300 samples", done.stderr, re.M)) in (2, 3)
+
+
+def test_a_terminal_sees_a_bar_when_the_lines_go_elsewhere(tmp_path):
+    out, code = on_terminal(100, "log", IDLE, "-d", "1s", "-o", tmp_path / "a.csv")
+    assert code == OK
+    assert re.search(r"\[#*\.*\] \d+ of 10 samples  [\d.]+ W  [\d.]+ s", ESCAPE.sub("", out))
+    assert "GPU 0: 10 of 10 samples" in out
+    out, _ = on_terminal(200, "log", IDLE, *BRIEF)
+    assert "[#" not in out and HEADING in out
+
+
+# ---- files
+
+
+def test_a_file_that_is_there_is_left_alone(tmp_path):
+    path = tmp_path / "log.csv"
+    path.write_text("precious")
+    done = gpuward("log", IDLE, *BRIEF, "-o", path)
+    assert done.returncode == FAILED
+    assert "is there already; --append adds to it, --force replaces it" in done.stderr
+    assert path.read_text() == "precious"
+    assert gpuward("log", IDLE, *BRIEF, "-o", path, "--force").returncode == OK
+    assert path.read_text().splitlines()[0] == HEADING
+
+
+def test_append_adds_lines_without_a_second_heading(tmp_path):
+    path = tmp_path / "log.csv"
+    for _ in range(2):
+        assert gpuward("log", IDLE, *BRIEF, "-o", path, "--append").returncode == OK
+    text = path.read_text()
+    assert text.count("time_utc") == 1
+    assert accounted(rows(text)) >= 40
+    done = gpuward("log", IDLE, *BRIEF, "-o", path, "--append", "--fields=missed")
+    assert done.returncode == FAILED and "has other columns" in done.stderr
+    assert path.read_text() == text
+
+
+def test_a_file_that_cannot_be_opened_is_told(tmp_path):
+    done = gpuward("log", IDLE, *BRIEF, "-o", tmp_path / "no" / "log.csv")
+    assert done.returncode == FAILED and "No such file" in done.stderr
+
+
+def test_a_full_disk_is_told(tmp_path):
+    done = gpuward("log", IDLE, *BRIEF, "-o", "/dev/full", "--force")
+    assert done.returncode == FAILED
+    assert "cannot write /dev/full: No space left on device" in done.stderr
+
+
+def test_a_disk_that_fills_up_ends_it_with_its_summary(tmp_path):
+    command = f'ulimit -f 8; trap "" XFSZ; exec "{PROGRAM}" log {IDLE} -i 2ms -d 20s -o "{tmp_path}/l.csv"'
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True,
+                          text=True, timeout=TIMEOUT)
+    assert done.returncode == FAILED
+    assert "cannot write" in done.stderr and "File too large" in done.stderr
+    assert "GPU 0: " in done.stderr and "energy" in done.stderr
+
+
+# ---- endings
+
+
+def test_a_reader_that_goes_ends_it_quietly():
+    command = f'"{PROGRAM}" log {IDLE} -i 10ms | head -2; echo "${{PIPESTATUS[0]}}"'
+    done = subprocess.run(["bash", "-c", command], env=environment(), capture_output=True,
+                          text=True, timeout=TIMEOUT)
+    assert done.stdout.splitlines()[0] == HEADING
+    assert done.stdout.splitlines()[-1] == "0"
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_whole_lines_and_a_summary(number):
+    p = subprocess.Popen([str(PROGRAM), "log", IDLE, "-i", "20ms"], env=environment(),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    for _ in range(5):
+        p.stdout.readline()
+    p.send_signal(number)
+    out, err = p.communicate(timeout=TIMEOUT)
+    assert p.returncode == OK
+    assert out == "" or out.endswith("\n")
+    got, expected = map(int, re.search(r"GPU 0: (\d+) of (\d+) samples", err).groups())
+    assert 4 <= got <= expected
+
+
+def test_lines_come_one_by_one():
+    p = subprocess.Popen([str(PROGRAM), "log", IDLE, "-i", "100ms"], env=environment(),
+                         stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    assert p.stdout.readline().decode().strip() == HEADING
+    first = os.read(p.stdout.fileno(), 65536)
+    assert first.count(b"\n") <= 2 and first.endswith(b"\n")
+    p.terminate()
+    p.wait(TIMEOUT)
+
+
+def test_a_slow_reader_costs_lines_and_not_samples():
+    p = subprocess.Popen([str(PROGRAM), "log", IDLE, "-i", "1ms", "-d", "7s"], env=environment(),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    time.sleep(6)
+    out, err = p.communicate(timeout=TIMEOUT)
+    assert p.returncode == OK
+    assert "whoever reads the log is too slow" in err
+    left_out = int(re.search(r"(\d+) lines left out: the reader was too slow", err).group(1))
+    collected = int(re.search(r"GPU 0: (\d+) of 7000 samples", err).group(1))
+    lines = rows(out)
+    assert left_out > 0
+    assert collected == len(lines) + left_out
+    assert int(max(lines, key=lambda l: int(l["missed"]))["missed"]) >= left_out
+
+
+def test_a_reader_that_never_reads_does_not_hold_it():
+    p = subprocess.Popen([str(PROGRAM), "log", IDLE, "-i", "1ms", "-d", "1s"], env=environment(),
+                         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    err = p.stderr.read()  # until it has ended
+    assert p.wait(TIMEOUT) == OK
+    assert "lines left out" in err
+    p.stdout.close()
+
+
+def test_a_gpu_that_is_lost_is_partial(scenario):
+    world = scenario('[[gpu]]\nprofile = "h200"\n[[timeline]]\nat = 0.3\ndo = "lose"\ngpu = 0\n')
+    done = gpuward("log", world, "-i", "50ms", "-d", "1s")
+    assert done.returncode == PARTIAL
+    got, missed = map(int, re.search(
+        r"GPU 0: (\d+) of 20 samples, (\d+) missed", done.stderr).groups())
+    assert 0 < got < 15 and got + missed == 20
+    assert "gpu-lost" in done.stderr
+
+
+def test_a_driver_that_hangs_does_not_hang_it(scenario):
+    world = scenario('[[gpu]]\nprofile = "h100"\n[[fault]]\n'
+                     'call = "nvmlDeviceGetUtilizationRates"\nhang = true\nfrom = 0.5\n')
+    done = gpuward("log", world, "-i", "50ms", "-d", "1s", "--timeout=200ms")
+    assert done.returncode == PARTIAL
+    got, missed, gap = re.search(
+        r"GPU 0: (\d+) of 20 samples, (\d+) missed, largest gap ([\d.]+) s", done.stderr).groups()
+    assert 0 < int(got) < 15 and int(got) + int(missed) == 20
+    assert float(gap) > 0.3
+    assert "truncated" in done.stderr

@@ -1,0 +1,609 @@
+/* Baselines: the estimate against brute force, taken on the simulator in stepped time, kept in
+ * files, and taken off energies. */
+#include "simtest.h"
+
+#include "measure/baseline.h"
+#include "measure/meter.h"
+#include "measure/random.h"
+
+#include <dirent.h>
+#include <math.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define HOUR 3600.0
+#define DAY  (86400 * NS_PER_S)
+
+static struct gw_meter *meter;
+static char folder[256];
+
+static void start(const char *world)
+{
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
+				      .cache_dir = "" };
+
+	sim_text(world);
+	sim_step(5 * NS_PER_S); /* the ring is full */
+	sim_open();
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+}
+
+static int stop(void **state)
+{
+	gw_meter_stop(meter);
+	meter = NULL;
+	return sim_teardown(state);
+}
+
+static bool goes_on(void *ctx, double seconds, double power_w, double half_width_w)
+{
+	unsigned *calls = ctx;
+
+	(void)power_w;
+	(void)half_width_w;
+	++*calls;
+	assert_int_equal(*calls, (unsigned)seconds);
+	return true;
+}
+
+static bool ends_at_three(void *ctx, double seconds, double power_w, double half_width_w)
+{
+	(void)ctx;
+	(void)power_w;
+	(void)half_width_w;
+	return seconds < 3;
+}
+
+static int take(enum baseline_kind kind, struct baseline *ret)
+{
+	struct baseline_plan plan = {
+		.kind = kind, .most_s = 30, .least_s = 10, .half_width_w = 1
+	};
+
+	return baseline_take(meter, 0, &plan, ret);
+}
+
+static bool contended(const struct baseline *b)
+{
+	return b->codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
+}
+
+/* ---- the estimate ---- */
+
+static double two_pass(const double *x, unsigned n, double *ret_u)
+{
+	double sum = 0, squares = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		sum += x[i];
+	for (unsigned i = 0; i < n; i++)
+		squares += (x[i] - sum / n) * (x[i] - sum / n);
+	*ret_u = sqrt(squares / (n - 1) / n);
+	return sum / n;
+}
+
+static void the_estimate_is_mean_standard_error_and_student_t(void **state)
+{
+	/* Two-sided 95 % factors from a table. */
+	static const double factor[] = {
+		[2] = 12.706, [3] = 4.303, [10] = 2.262, [30] = 2.045
+	};
+	static const unsigned counts[] = { 2, 3, 10, 30 };
+	uint64_t seed = (uint64_t)time(NULL);
+	struct random r;
+
+	(void)state;
+	printf("seed %llu\n", (unsigned long long)seed);
+	random_init(&r, seed);
+	for (unsigned trial = 0; trial < 400; trial++) {
+		unsigned n = counts[trial % 4];
+		double x[30], u, mean;
+		struct baseline_estimate e;
+
+		for (unsigned i = 0; i < n; i++)
+			x[i] = 80 + 5 * random_unit(&r);
+		mean = two_pass(x, n, &u);
+		baseline_estimate(x, n, &e);
+		assert_true(fabs(e.power_w - mean) < 1e-9);
+		assert_true(fabs(e.u_w - u) < 1e-9);
+		assert_true(fabs(e.half_width_w / u - factor[n]) < 1e-3);
+	}
+}
+
+static void one_second_has_no_error_yet(void **state)
+{
+	double x = 80;
+	struct baseline_estimate e;
+
+	(void)state;
+	baseline_estimate(&x, 1, &e);
+	assert_true(e.power_w == 80 && isnan(e.u_w) && isnan(e.half_width_w));
+}
+
+/* ---- taking one ---- */
+
+static void an_idle_gpu_is_taken_in_ten_seconds(void **state)
+{
+	struct baseline b;
+	double joules;
+	uint64_t begin;
+	unsigned calls = 0;
+	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, goes_on, &calls };
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\nnoise = 0\n");
+	joules = sim_true_joules(0);
+	begin = sim_now_ns();
+	assert_int_equal(baseline_take(meter, 0, &plan, &b), 0);
+	joules = (sim_true_joules(0) - joules) / ((double)(sim_now_ns() - begin) * 1e-9);
+	printf("true %.3f W, taken %.3f W, s.e. %.4f W\n", joules, b.power_w, b.u_w);
+	assert_false(contended(&b));
+	assert_string_equal(b.evidence, "");
+	assert_true(fabs(b.power_w - joules) < 0.2);
+	assert_true(b.u_w < 0.1);
+	assert_true(b.seconds == 10 && calls == 10);
+	assert_true(b.limit_w == 700 && b.persistence >= 0 && b.temperature_c > 10);
+	assert_true(*b.uuid && *b.driver && *b.vbios);
+	assert_int_equal(b.wall_ns, sim_wall_ns());
+}
+
+static void an_unsteady_gpu_takes_all_the_time_it_may(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	/* Ten seconds at one level, ten at another: no steady mean within 1 W in thirty. */
+	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"steps\"\nunit = \"watts\"\n"
+	      "points = [[0, 80], [10, 95], [20, 80]]\nperiod = 20\n");
+	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	printf("s.e. %.3f W after %.0f s: %s\n", b.u_w, b.seconds, b.evidence);
+	assert_false(contended(&b));
+	assert_true(b.seconds == 30);
+	assert_true(b.u_w > 0.5);
+}
+
+static void a_process_on_the_gpu_spoils_it_at_once(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\nname = \"squatter\"\npid = "
+	      "4100000\n");
+	for (unsigned kind = 0; kind < BASELINE_KINDS; kind++) {
+		assert_int_equal(take((enum baseline_kind)kind, &b), 0);
+		assert_true(contended(&b));
+		assert_string_equal(b.evidence, "squatter (pid 4100000) was on it");
+		assert_true(b.seconds < 3);
+	}
+}
+
+static void a_process_that_comes_later_spoils_it_too(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\nname = \"late\"\npid = 4100000\n"
+	      "from = 9.5\nuntil = 11\n");
+	assert_int_equal(take(BASELINE_HOT_IDLE, &b), 0);
+	assert_true(contended(&b));
+	assert_string_equal(b.evidence, "late (pid 4100000) was on it");
+	assert_true(b.seconds >= 4 && b.seconds <= 7);
+}
+
+static void our_own_context_is_what_context_idle_wants_and_no_context_not(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.process]]\npid = \"self\"\nshare = 0\n");
+	assert_int_equal(take(BASELINE_CONTEXT_IDLE, &b), 0);
+	printf("context-idle %.2f W %s\n", b.power_w, b.evidence);
+	assert_false(contended(&b));
+	assert_true(fabs(b.power_w - 124) < 3);
+	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_true(contended(&b));
+}
+
+static void context_idle_without_a_context_is_none(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n");
+	assert_int_equal(take(BASELINE_CONTEXT_IDLE, &b), 0);
+	assert_true(contended(&b));
+	assert_string_equal(b.evidence, "no process of ours had a context on it");
+}
+
+static void a_busy_gpu_is_not_idle(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n");
+	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_true(contended(&b));
+	assert_non_null(strstr(b.evidence, "its utilisation was"));
+}
+
+static void clocks_that_are_held_back_are_not_idle(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n[[fault]]\n"
+	      "call = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n");
+	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_true(contended(&b));
+	assert_string_equal(b.evidence, "its clocks were held back (hw_thermal)");
+}
+
+static void its_owner_may_end_it(void **state)
+{
+	struct baseline b = { .power_w = 7 };
+	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, ends_at_three, NULL };
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n");
+	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_STATE);
+	assert_true(b.power_w == 7);
+	assert_int_equal(baseline_take(meter, 1, &plan, &b), -GW_E_NODEV);
+	plan.most_s = 1;
+	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_ARG);
+}
+
+static void a_gpu_that_is_lost_meanwhile_has_none(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n[[timeline]]\nat = 8.5\ndo = \"lose\"\ngpu = 0\n");
+	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), -GW_E_LOST);
+}
+
+/* ---- files ---- */
+
+static int folder_setup(void **state)
+{
+	(void)state;
+	snprintf(folder, sizeof(folder), "/tmp/gpuward-baseline-XXXXXX");
+	if (!mkdtemp(folder))
+		return -1;
+	strcat(folder, "/a/b");
+	return 0;
+}
+
+static unsigned files_there(char *name, size_t size)
+{
+	DIR *d = opendir(folder);
+	struct dirent *e;
+	unsigned n = 0;
+
+	while (d && (e = readdir(d)))
+		if (e->d_name[0] != '.') {
+			n++;
+			snprintf(name, size, "%s/%s", folder, e->d_name);
+		}
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static int folder_teardown(void **state)
+{
+	char name[1024];
+
+	(void)state;
+	while (files_there(name, sizeof(name)))
+		unlink(name);
+	for (unsigned i = 0; i < 3; i++) {
+		rmdir(folder);
+		*strrchr(folder, '/') = '\0';
+	}
+	return 0;
+}
+
+static const struct baseline good = {
+	.uuid = "GPU-1/\"2\"",
+	.driver = "580.1",
+	.vbios = "96\t.A",
+	.kind = BASELINE_NO_CONTEXT,
+	.limit_w = 700,
+	.persistence = 1,
+	.power_w = 78.25,
+	.u_w = 0.125,
+	.seconds = 12,
+	.temperature_c = 30,
+	.wall_ns = 100 * DAY,
+	.codes = UINT64_C(1) << GW_CODE_CLOCK_STEP,
+};
+
+static void save(const struct baseline *b)
+{
+	char message[256] = "";
+
+	if (baseline_save(b, folder, message, sizeof(message)) != 0)
+		fail_msg("%s", message);
+}
+
+/* Looks for one in a state that differs from the good one, a second after it was taken. */
+static int look(struct baseline *key, double later_s, char why[static 256])
+{
+	why[0] = '\0';
+	return baseline_load(key, folder, HOUR,
+			     (uint64_t)((int64_t)good.wall_ns + (int64_t)(later_s * 1e9)), why,
+			     256);
+}
+
+static void what_was_kept_is_found_again(void **state)
+{
+	struct baseline key = good;
+	char why[256], name[1024];
+
+	(void)state;
+	save(&good);
+	assert_int_equal(files_there(name, sizeof(name)), 1);
+	key.power_w = key.u_w = key.seconds = NAN;
+	key.wall_ns = key.codes = 0;
+	key.temperature_c = 39;
+	assert_int_equal(look(&key, 1, why), 0);
+	assert_true(key.power_w == 78.25 && key.u_w == 0.125 && key.seconds == 12);
+	assert_true(key.temperature_c == 30 && key.wall_ns == good.wall_ns);
+	assert_true(key.codes == good.codes);
+	assert_string_equal(key.uuid, good.uuid);
+	assert_string_equal(key.vbios, good.vbios);
+}
+
+static void an_unknown_limit_is_kept_as_unknown(void **state)
+{
+	struct baseline b = good, key;
+	char why[256];
+
+	(void)state;
+	b.limit_w = b.temperature_c = NAN;
+	b.persistence = -1;
+	save(&b);
+	key = b;
+	assert_int_equal(look(&key, 1, why), 0);
+	assert_true(isnan(key.limit_w) && isnan(key.temperature_c) && key.persistence == -1);
+	key = good;
+	assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
+}
+
+static void each_state_that_differs_is_refused_with_its_reason(void **state)
+{
+	static const struct {
+		struct baseline change;
+		double later_s;
+		const char *why;
+	} cases[] = {
+		{ { .limit_w = 500 }, 1, "limit of 700 W, and it is 500 W" },
+		{ { .persistence = -1 }, 1, "persistence mode" },
+		{ { .temperature_c = 41 }, 1, "taken at 30 degrees Celsius, and it is 41" },
+		{ { .temperature_c = 19 }, 1, "taken at 30 degrees Celsius" },
+		{ { .driver = "590" }, 1, "another driver (580.1, now 590)" },
+		{ { .uuid = "GPU-2" }, 1, "none was taken" },
+		{ { .kind = BASELINE_HOT_IDLE }, 1, "none was taken" },
+		{ { .limit_w = 0 }, 3601, "60 minutes old, and good for 60" },
+		{ { .limit_w = 0 }, -1, "the wall clock was set back" },
+	};
+	char why[256];
+
+	(void)state;
+	save(&good);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct baseline *c = &cases[i].change;
+		struct baseline key = good;
+
+		key.limit_w = c->limit_w > 0 ? c->limit_w : key.limit_w;
+		key.persistence = c->persistence ? c->persistence : key.persistence;
+		key.temperature_c = c->temperature_c > 0 ? c->temperature_c : key.temperature_c;
+		key.kind = c->kind ? c->kind : key.kind;
+		if (*c->driver)
+			snprintf(key.driver, sizeof(key.driver), "%s", c->driver);
+		if (*c->uuid)
+			snprintf(key.uuid, sizeof(key.uuid), "%s", c->uuid);
+		assert_int_equal(look(&key, cases[i].later_s, why), -GW_E_NOENT);
+		if (!strstr(why, cases[i].why))
+			fail_msg("'%s' does not say '%s'", why, cases[i].why);
+	}
+}
+
+static void kinds_and_limits_are_kept_apart(void **state)
+{
+	struct baseline b = good, key;
+	char why[256], name[1024];
+
+	(void)state;
+	save(&good);
+	b.limit_w = 500;
+	b.power_w = 70;
+	save(&b);
+	b = good;
+	b.kind = BASELINE_CONTEXT_IDLE;
+	b.power_w = 120;
+	save(&b);
+	assert_int_equal(files_there(name, sizeof(name)), 3);
+	key = good;
+	assert_int_equal(look(&key, 1, why), 0);
+	assert_true(key.power_w == 78.25);
+	key = good;
+	key.kind = BASELINE_CONTEXT_IDLE;
+	assert_int_equal(look(&key, 1, why), 0);
+	assert_true(key.power_w == 120);
+}
+
+static void a_damaged_file_is_ignored_and_named(void **state)
+{
+	char name[1024], why[256], text[4096];
+	struct baseline key;
+	size_t n;
+	FILE *f;
+
+	(void)state;
+	save(&good);
+	files_there(name, sizeof(name));
+	f = fopen(name, "r");
+	n = fread(text, 1, sizeof(text), f);
+	fclose(f);
+	for (size_t i = 0; i < 2 * n; i++) { /* cut after i bytes; then: byte i changed */
+		f = fopen(name, "w");
+		fwrite(text, 1, i < n ? i : n, f);
+		if (i >= n) {
+			fseek(f, (long)(i - n), SEEK_SET);
+			fputc(text[i - n] ^ 1, f);
+		}
+		fclose(f);
+		key = good;
+		assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
+		assert_non_null(strstr(why, "is damaged and was ignored"));
+	}
+}
+
+static void a_contended_one_is_not_kept(void **state)
+{
+	struct baseline b = good;
+	char message[256], name[1024];
+
+	(void)state;
+	b.codes = UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
+	strcpy(b.evidence, "game.exe (pid 7) was on it");
+	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_STATE);
+	assert_string_equal(message, "the GPU was not idle: game.exe (pid 7) was on it");
+	b = good;
+	b.uuid[0] = '\0';
+	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_ARG);
+	assert_int_equal(files_there(name, sizeof(name)), 0);
+	assert_int_equal(baseline_save(&good, "/proc/none", message, sizeof(message)),
+			 -GW_E_IO);
+	assert_non_null(strstr(message, "cannot write /proc/none/"));
+}
+
+static void clearing_forgets_one_gpu_or_all(void **state)
+{
+	struct baseline b = good, key = good;
+	char why[256], name[1024];
+
+	(void)state;
+	save(&good);
+	b.kind = BASELINE_HOT_IDLE;
+	save(&b);
+	strcpy(b.uuid, "GPU-1"); /* the beginning of the other's */
+	save(&b);
+	assert_int_equal(baseline_clear("GPU-1", folder), 1);
+	assert_int_equal(look(&key, 1, why), 0);
+	save(&b);
+	assert_int_equal(baseline_clear(NULL, folder), 3);
+	assert_int_equal(files_there(name, sizeof(name)), 0);
+}
+
+static void the_folder_is_where_xdg_says(void **state)
+{
+	char out[128], small[8];
+
+	(void)state;
+	setenv("XDG_CACHE_HOME", "/x", 1);
+	assert_int_equal(baseline_directory(out, sizeof(out)), 0);
+	assert_string_equal(out, "/x/gpuward/baseline");
+	assert_int_equal(baseline_directory(small, sizeof(small)), -GW_E_NOENT);
+	setenv("XDG_CACHE_HOME", "x", 1);
+	setenv("HOME", "/h", 1);
+	assert_int_equal(baseline_directory(out, sizeof(out)), 0);
+	assert_string_equal(out, "/h/.cache/gpuward/baseline");
+	unsetenv("XDG_CACHE_HOME");
+	unsetenv("HOME");
+	assert_int_equal(baseline_directory(out, sizeof(out)), -GW_E_NOENT);
+}
+
+/* ---- net ---- */
+
+/* Ten thousand steps of a line from before to after. */
+static double integral(double before_w, double after_w, double s)
+{
+	double sum = 0;
+	unsigned n = 10000;
+
+	for (unsigned i = 0; i < n; i++)
+		sum += (before_w + (after_w - before_w) * (i + 0.5) / n) * s / n;
+	return sum;
+}
+
+static void net_is_gross_less_the_line_between_the_baselines(void **state)
+{
+	uint64_t seed = (uint64_t)time(NULL);
+	struct random r;
+
+	(void)state;
+	printf("seed %llu\n", (unsigned long long)seed);
+	random_init(&r, seed);
+	for (unsigned trial = 0; trial < 200; trial++) {
+		struct baseline a = { .power_w = 150 * random_unit(&r),
+				      .u_w = random_unit(&r) };
+		struct baseline b = { .power_w = 150 * random_unit(&r),
+				      .u_w = random_unit(&r) };
+		struct gw_energy g = { .seconds = 0.1 + 50 * random_unit(&r),
+				       .u_absolute = 100 * random_unit(&r) };
+		const struct baseline *after = trial % 2 ? &b : NULL;
+		double end_w = after ? b.power_w : a.power_w, expect, var;
+		struct baseline_net net;
+
+		g.joules.best = 150 * random_unit(&r) * g.seconds;
+		baseline_net(&g, &a, after, &net);
+		expect = g.joules.best - integral(a.power_w, end_w, g.seconds);
+		assert_true(fabs(net.joules.best - expect) < 1e-6 * (1 + fabs(expect)));
+		assert_int_equal(net.floored, expect < 0);
+		assert_true(net.adjusted_joules == (expect < 0 ? 0 : net.joules.best));
+		/* The line's mean is half of each end. */
+		var = after ? (a.u_w * a.u_w + b.u_w * b.u_w) / 4 : a.u_w * a.u_w;
+		var += (end_w - a.power_w) * (end_w - a.power_w) / 4;
+		var = var * g.seconds * g.seconds + g.u_absolute * g.u_absolute;
+		assert_true(fabs(net.joules.high - net.joules.best - 1.96 * sqrt(var)) < 1e-6);
+		assert_true(fabs(net.joules.best - net.joules.low - 1.96 * sqrt(var)) < 1e-6);
+	}
+}
+
+static void net_of_the_unknown_is_unknown(void **state)
+{
+	struct gw_energy g = { .seconds = 1, .joules = { NAN, NAN, NAN }, .u_absolute = NAN };
+	struct baseline b = { .power_w = 80, .u_w = 0.1 };
+	struct baseline_net net;
+
+	(void)state;
+	baseline_net(&g, &b, NULL, &net);
+	assert_true(isnan(net.joules.best) && isnan(net.joules.low) && isnan(net.joules.high));
+	assert_true(isnan(net.adjusted_joules) && !net.floored);
+}
+
+#define on_files(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_estimate_is_mean_standard_error_and_student_t),
+		cmocka_unit_test(one_second_has_no_error_yet),
+		cmocka_unit_test_teardown(an_idle_gpu_is_taken_in_ten_seconds, stop),
+		cmocka_unit_test_teardown(an_unsteady_gpu_takes_all_the_time_it_may, stop),
+		cmocka_unit_test_teardown(a_process_on_the_gpu_spoils_it_at_once, stop),
+		cmocka_unit_test_teardown(a_process_that_comes_later_spoils_it_too, stop),
+		cmocka_unit_test_teardown(
+			our_own_context_is_what_context_idle_wants_and_no_context_not, stop),
+		cmocka_unit_test_teardown(context_idle_without_a_context_is_none, stop),
+		cmocka_unit_test_teardown(a_busy_gpu_is_not_idle, stop),
+		cmocka_unit_test_teardown(clocks_that_are_held_back_are_not_idle, stop),
+		cmocka_unit_test_teardown(its_owner_may_end_it, stop),
+		cmocka_unit_test_teardown(a_gpu_that_is_lost_meanwhile_has_none, stop),
+		on_files(what_was_kept_is_found_again),
+		on_files(an_unknown_limit_is_kept_as_unknown),
+		on_files(each_state_that_differs_is_refused_with_its_reason),
+		on_files(kinds_and_limits_are_kept_apart),
+		on_files(a_damaged_file_is_ignored_and_named),
+		on_files(a_contended_one_is_not_kept),
+		on_files(clearing_forgets_one_gpu_or_all),
+		cmocka_unit_test(the_folder_is_where_xdg_says),
+		cmocka_unit_test(net_is_gross_less_the_line_between_the_baselines),
+		cmocka_unit_test(net_of_the_unknown_is_unknown),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}
