@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/number.h"
+#include "measure/bundle.h"
 #include "measure/host_energy.h"
 #include "measure/meter.h"
 
@@ -93,6 +94,7 @@ struct measurement {
 	struct run_progress progress;
 	double start_c[256];    /* temperature at the first start, NAN unknown */
 	bool shared_told;       /* that somebody else is here                  */
+	struct bundle *bundle;  /* NULL: none is kept                          */
 	struct measured result; /* its runs ...                                */
 	struct runner_run *run; /* ... and what they were made of              */
 	int status;             /* of the last command                         */
@@ -224,10 +226,6 @@ static int check(const struct cli *c, const struct options *o)
 
 	if (c->argc == 0) {
 		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
-		return EXIT_USAGE;
-	}
-	if (o->bundle) {
-		cli_error("--bundle is not in this build");
 		return EXIT_USAGE;
 	}
 	if (o->output && strcmp(o->output, "-") != 0 &&
@@ -476,6 +474,7 @@ static int save_result(struct measurement *m)
 	struct gw_environment *env = NULL;
 	struct cli_document doc;
 	int err = gw_environment_new(m->c->ctx, &env), code = EXIT_FAILED;
+	char message[512];
 
 	cli_document_begin(&doc, true);
 	render_result(&doc.json, &m->result, env, m->c->snap, &m->c->filter);
@@ -486,13 +485,16 @@ static int save_result(struct measurement *m)
 		cli_error("cannot build the result: %s", gw_strerror(err));
 	else
 		code = write_out(m, &doc);
+	if (m->bundle && !err)
+		bundle_file(m->bundle, "result.json", doc.buf.p, doc.buf.len, message,
+			    sizeof(message));
 	buf_done(&doc.buf);
 	return code;
 }
 
 static int finish(struct measurement *m)
 {
-	bool wanted = m->c->json || m->o->output, shared = false;
+	bool wanted = m->c->json || m->o->output || m->bundle, shared = false;
 	char command[4096];
 	int code = EXIT_OK;
 
@@ -514,12 +516,68 @@ static int finish(struct measurement *m)
 
 /* ---- beginning and ending ---- */
 
-/* Every event of device i, on the thread that read it.  --bundle is to keep them all: here. */
+/* Every event of device i, on the thread that read it. */
 static void listen(void *arg, unsigned i, const struct event *e)
 {
 	struct measurement *m = arg;
 
 	course_event(m->series, i, e);
+	if (m->bundle)
+		bundle_event(m->bundle, i, e);
+}
+
+static void window_result(void *arg, unsigned i, unsigned id, const char *label,
+			  const struct gw_energy *e)
+{
+	struct measurement *m = arg;
+
+	if (m->bundle)
+		bundle_window(m->bundle, i, id, label, e);
+}
+
+static void about(void *arg, unsigned i, unsigned position, const struct energy_setup *setup)
+{
+	struct measurement *m = arg;
+	const struct gw_device *d = gw_snapshot_device(m->c->snap, position);
+	struct bundle_gpu gpu = { .uuid = gw_device_text(d, GW_T_UUID),
+				  .name = gw_device_text(d, GW_T_NAME),
+				  .driver = gw_device_text(d, GW_T_DRIVER),
+				  .setup = setup,
+				  .interval_s = (double)m->o->interval_ns * 1e-9 };
+	char message[512];
+
+	if (m->bundle) /* what fails is told when it is closed */
+		bundle_add(m->bundle, i, &gpu, message, sizeof(message));
+}
+
+static int open_bundle(struct measurement *m)
+{
+	struct bundle_about what = { .label = m->o->label,
+				     .command = m->c->argv[0],
+				     .wall_ns = clock_wall_ns(clock_real()) };
+	char joined[4096], message[5000];
+
+	if (!m->o->bundle)
+		return EXIT_OK;
+	if (m->o->keep_command) {
+		join(joined, sizeof(joined), m->c->argv);
+		what.command = joined;
+	}
+	if (bundle_create(m->o->bundle, &what, &m->bundle, message, sizeof(message)) == 0)
+		return EXIT_OK;
+	cli_error("--bundle: %s", message);
+	return EXIT_FAILED;
+}
+
+/* After the meter has stopped: nothing more is written to it. */
+static int close_bundle(struct measurement *m)
+{
+	char message[5000];
+
+	if (!m->bundle || bundle_close(m->bundle, message, sizeof(message)) == 0)
+		return EXIT_OK;
+	cli_error("the bundle is not whole: %s", message);
+	return EXIT_FAILED;
 }
 
 static int start_meter(struct measurement *m)
@@ -529,7 +587,11 @@ static int start_meter(struct measurement *m)
 				      .interval_ns = m->o->interval_ns,
 				      .gpus = m->c->gpu.count ? gpus : NULL,
 				      .flags = GW_METER_PROCESSES };
-	struct meter_config config = { .options = &o, .listen = listen, .arg = m };
+	struct meter_config config = { .options = &o,
+				       .about = about,
+				       .listen = listen,
+				       .result = window_result,
+				       .arg = m };
 	unsigned n = gw_snapshot_device_count(m->c->snap);
 	int err;
 
@@ -599,15 +661,18 @@ static void let_go(struct measurement *m)
 /* The options are in order and the GPUs open. */
 static int run_open(struct measurement *m)
 {
-	int err = start_meter(m), code = EXIT_FAILED;
+	int err, code = open_bundle(m), closed;
 
+	if (code != EXIT_OK)
+		return code;
+	err = start_meter(m);
 	m->runner.series = m->series;
 	if (err)
 		cli_error("cannot measure: %s", gw_strerror(err));
-	else
-		code = measure(m);
+	code = err ? EXIT_FAILED : measure(m);
 	let_go(m);
-	return code;
+	closed = close_bundle(m);
+	return closed != EXIT_OK ? closed : code;
 }
 
 static int run(struct cli *c)

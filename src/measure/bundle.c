@@ -23,13 +23,13 @@
 struct writer {
 	int fd; /* -1: none */
 	struct buf pending;
+	struct buf windows;
 	uint64_t flushed_ns;
 };
 
 struct bundle {
 	char dir[3072];
 	struct writer events[DEVICES];
-	struct buf windows;
 	int error;
 	char message[4400];
 };
@@ -145,10 +145,10 @@ int bundle_create(const char *dir, const struct bundle_about *about, struct bund
 		return -GW_E_NOMEM;
 	}
 	snprintf(b->dir, sizeof(b->dir), "%s", dir);
-	buf_init(&b->windows, 1 << 20);
 	for (unsigned i = 0; i < DEVICES; i++) {
 		b->events[i].fd = -1;
 		buf_init(&b->events[i].pending, 4 * FLUSH_AT);
+		buf_init(&b->events[i].windows, 1 << 20);
 	}
 	err = write_manifest(b, about, message, size);
 	if (err) {
@@ -249,22 +249,26 @@ void bundle_event(void *bundle, unsigned device, const struct event *e)
 void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *label,
 		   const struct gw_energy *e)
 {
+	struct buf *out;
 	const double v[] = { e->joules.low,     e->joules.best,    e->joules.high,
 			     e->counter_joules, e->samples_joules, e->seconds };
 
-	buf_addf(&b->windows, "%u\t%u", device, id);
+	if (device >= DEVICES)
+		return;
+	out = &b->events[device].windows;
+	buf_addf(out, "%u\t%u", device, id);
 	for (unsigned i = 0; i < sizeof(v) / sizeof(v[0]); i++) {
 		char text[NUMBER_SIZE] = "-";
 
 		if (isfinite(v[i]))
 			number_format(v[i], text);
-		buf_addf(&b->windows, "\t%s", text);
+		buf_addf(out, "\t%s", text);
 	}
-	buf_addf(&b->windows, "\t%s\t%s\t", gw_meter_kind_name(e->meter),
+	buf_addf(out, "\t%s\t%s\t", gw_meter_kind_name(e->meter),
 		 gw_validity_name(e->validity));
 	for (const char *s = label; *s; s++)
-		buf_addc(&b->windows, (unsigned char)*s < 0x20 ? ' ' : *s);
-	buf_addc(&b->windows, '\n');
+		buf_addc(out, (unsigned char)*s < 0x20 ? ' ' : *s);
+	buf_addc(out, '\n');
 }
 
 int bundle_file(struct bundle *b, const char *name, const char *text, size_t n, char *message,
@@ -321,6 +325,20 @@ static void write_sums(struct bundle *b)
 	    sizeof(message));
 }
 
+static void write_windows(struct bundle *b)
+{
+	char path[4096], message[4400];
+	struct buf all;
+
+	buf_init(&all, DEVICES << 20);
+	for (unsigned i = 0; i < DEVICES; i++) {
+		buf_add(&all, b->events[i].windows.p, b->events[i].windows.len);
+		buf_done(&b->events[i].windows);
+	}
+	put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_WINDOWS, -1), &all, message,
+	    sizeof(message));
+}
+
 int bundle_close(struct bundle *b, char *message, size_t size)
 {
 	char path[4096], text[4400];
@@ -338,8 +356,7 @@ int bundle_close(struct bundle *b, char *message, size_t size)
 		}
 		buf_done(&b->events[i].pending);
 	}
-	put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_WINDOWS, -1), &b->windows, text,
-	    sizeof(text));
+	write_windows(b);
 	if (!b->error)
 		write_sums(b);
 	err = b->error;

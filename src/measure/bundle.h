@@ -46,7 +46,8 @@ int bundle_add(struct bundle *b, unsigned number, const struct bundle_gpu *gpu, 
 /* A meter_listener with the bundle as its argument.  Failures are remembered for bundle_close. */
 void bundle_event(void *bundle, unsigned device, const struct event *e);
 
-/* What a window gave, to be compared by bundle_recompute. */
+/* What a window gave, to be compared by bundle_recompute.  Each device by one thread at a time, as
+ * bundle_event. */
 void bundle_window(struct bundle *b, unsigned device, unsigned id, const char *label,
 		   const struct gw_energy *e);
 

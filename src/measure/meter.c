@@ -37,7 +37,11 @@ struct gw_meter {
 	struct gw_ctx *ctx;
 	const struct clock *clock;
 	bool manual, exclusive;
+	void (*about)(void *arg, unsigned device, unsigned position,
+		      const struct energy_setup *setup);
 	meter_listener *listen;
+	void (*result)(void *arg, unsigned device, unsigned id, const char *label,
+		       const struct gw_energy *e);
 	void *arg;
 	unsigned count;
 	struct meter_device **device;
@@ -189,6 +193,8 @@ static int add_device(struct gw_meter *m, unsigned position, const struct sample
 	}
 	track_init(&d->track, &d->sampler.set, (double)opt->interval_ns * 1e-9);
 	m->device[m->count++] = d;
+	if (m->about)
+		m->about(m->arg, d->number, position, &d->sampler.set);
 	return m->manual ? 0 : start_thread(d);
 }
 
@@ -271,7 +277,9 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	m->ctx = ctx;
 	m->clock = ctx->clock;
 	m->manual = o.flags & GW_METER_MANUAL;
+	m->about = config->about;
 	m->listen = config->listen;
+	m->result = config->result;
 	m->arg = config->arg;
 	pthread_mutex_init(&m->lock, NULL);
 	so.interval_ns = o.interval_ns;
@@ -525,6 +533,8 @@ static void work_out(struct gw_window *w, unsigned i, bool last)
 		       NULL);
 	track_result(&d->track, &w->track[i], &w->energy[i]);
 	if (last) {
+		if (w->meter->result)
+			w->meter->result(w->meter->arg, i, w->id, w->label, &w->energy[i]);
 		track_share(&d->track, &w->track[i], &w->energy[i]);
 		track_forget(&d->track, &w->track[i]);
 	}

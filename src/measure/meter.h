@@ -19,7 +19,14 @@ typedef void meter_listener(void *arg, unsigned device, const struct event *e);
 
 struct meter_config {
 	const struct gw_meter_options *options; /* NULL: defaults */
-	meter_listener *listen;                 /* NULL: nobody   */
+	/* How each device will be measured, before its first event; position as in snapshots.  NULL:
+	 * nobody asks. */
+	void (*about)(void *arg, unsigned device, unsigned position,
+		      const struct energy_setup *setup);
+	meter_listener *listen; /* NULL: nobody */
+	/* What a window gave, when it was waited for, on the thread that did; NULL: nobody asks. */
+	void (*result)(void *arg, unsigned device, unsigned id, const char *label,
+		       const struct gw_energy *e);
 	void *arg;
 	bool always;                 /* figures at the interval even without a window */
 	const struct sensor *sensor; /* of every device, in place of what is known; for tests */
