@@ -137,7 +137,7 @@ static void take(struct job *j, const char *dir)
 		say_why(j, err);
 		return;
 	}
-	j->message[0] = '\0';
+	snprintf(j->message, sizeof(j->message), "%s", j->b.evidence);
 	if (!*dir)
 		snprintf(j->message, sizeof(j->message),
 			 "there is no folder to keep it in: HOME is not set");

@@ -198,6 +198,7 @@ static int take_batches(struct taking *t)
 static void fill(struct taking *t)
 {
 	const struct gw_energy *r;
+	struct window_activity a;
 	struct baseline *b = t->ret;
 
 	gw_window_close(t->whole, 0);
@@ -211,6 +212,10 @@ static void fill(struct taking *t)
 		b->temperature_c = 0.5 * (r->temperature_begin + r->temperature_end);
 	if (b->codes & bit(GW_CODE_LIMIT_CHANGED) && !*b->evidence)
 		contend(t, "its power limit was changed");
+	window_activity(t->whole, t->device, &a);
+	if (a.hidden && !*b->evidence)
+		snprintf(b->evidence, sizeof(b->evidence),
+			 "who is on it cannot be seen; by its utilisation it was idle");
 	b->wall_ns = clock_wall_ns(meter_clock(t->meter));
 }
 

@@ -28,9 +28,10 @@ struct baseline {
 	double u_w;      /* standard error of the mean                 */
 	double seconds;  /* how long it was looked at                  */
 	double temperature_c;
-	uint64_t wall_ns;   /* when it was taken                          */
-	uint64_t codes;     /* enum gw_code; baseline-contended: not idle */
-	char evidence[192]; /* what was on it then; "" when it was idle   */
+	uint64_t wall_ns; /* when it was taken                          */
+	uint64_t codes;   /* enum gw_code; baseline-contended: not idle */
+	char evidence
+		[192]; /* what was on it then, or that nobody could see who was; "" when it was idle */
 };
 
 /* "no-context", "context-idle", "hot-idle". */

@@ -33,8 +33,8 @@ struct sampler {
 	void (*emit)(void *arg, const struct event *e);
 	void *arg;
 	struct report r;
-	bool answers; /* the device did, last time */
-	bool broken;  /* its ring stopped answering */
+	_Atomic bool answers; /* the device did, last time; read by those who wait */
+	bool broken;          /* its ring stopped answering */
 	unsigned opened;
 	bool polled;       /* no ring: the shape comes from reading a figure */
 	unsigned quantity; /* which */
@@ -57,7 +57,8 @@ struct sampler {
 	uint64_t uses_ns; /* when they were told */
 	struct usage_list usage;
 	/* Its own cost. */
-	uint64_t ticks, missed, calls;
+	_Atomic uint64_t ticks, missed; /* read for a progress line */
+	uint64_t calls;
 };
 
 /* Looks at the device and decides how to measure it.  0 or -GW_E_NODEV. */

@@ -239,6 +239,20 @@ static void clocks_that_are_held_back_are_not_idle(void **state)
 	assert_string_equal(b.evidence, "its clocks were held back (hw_thermal)");
 }
 
+static void where_nobody_can_see_who_is_there_it_says_so(void **state)
+{
+	struct baseline b;
+
+	(void)state;
+	start("[[gpu]]\nprofile = \"h200\"\n"
+	      "[[fault]]\ncall = \"nvmlDeviceGetComputeRunningProcesses_v3\"\ncode = 4\n"
+	      "[[fault]]\ncall = \"nvmlDeviceGetGraphicsRunningProcesses_v3\"\ncode = 4\n"
+	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
+	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
+	assert_false(contended(&b));
+	assert_non_null(strstr(b.evidence, "who is on it cannot be seen"));
+}
+
 static void its_owner_may_end_it(void **state)
 {
 	struct baseline b = { .power_w = 7 };
@@ -591,6 +605,7 @@ int main(void)
 		cmocka_unit_test_teardown(context_idle_without_a_context_is_none, stop),
 		cmocka_unit_test_teardown(a_busy_gpu_is_not_idle, stop),
 		cmocka_unit_test_teardown(clocks_that_are_held_back_are_not_idle, stop),
+		cmocka_unit_test_teardown(where_nobody_can_see_who_is_there_it_says_so, stop),
 		cmocka_unit_test_teardown(its_owner_may_end_it, stop),
 		cmocka_unit_test_teardown(a_gpu_that_is_lost_meanwhile_has_none, stop),
 		on_files(what_was_kept_is_found_again),
