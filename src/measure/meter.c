@@ -30,7 +30,7 @@ struct meter_device {
 	struct track track;
 	bool edge; /* a window began or ended            */
 	bool stop, gone;
-	uint64_t samples;
+	uint64_t samples, ticks, missed;
 };
 
 struct gw_meter {
@@ -66,6 +66,8 @@ static void take(void *arg, const struct event *e)
 	pthread_mutex_lock(&d->lock);
 	track_feed(&d->track, e, NULL);
 	d->samples += e->type == EVENT_POWER;
+	d->ticks += e->type == EVENT_TICK;
+	d->missed += e->type == EVENT_TICK ? e->u.tick.missed : 0;
 	if (d->meter->listen)
 		d->meter->listen(d->meter->arg, d->number, e);
 	pthread_cond_broadcast(&d->news);
@@ -364,8 +366,7 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 	struct meter_device *d = m->device[i];
 
 	pthread_mutex_lock(&d->lock);
-	*ret = (struct meter_progress){ d->samples, d->sampler.ticks, d->sampler.missed,
-					d->track.last_tick_w };
+	*ret = (struct meter_progress){ d->samples, d->ticks, d->missed, d->track.last_tick_w };
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -451,7 +452,8 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 
 static bool done(struct meter_device *d, const struct track_window *w)
 {
-	return track_done(&d->track, w) || !d->sampler.answers;
+	return track_done(&d->track, w) ||
+	       !__atomic_load_n(&d->sampler.answers, __ATOMIC_RELAXED);
 }
 
 /* Waits for the sample that covers its end, on device i. */

@@ -261,7 +261,7 @@ static void read_figures(struct sampler *s, unsigned tiers)
 	}
 	if (s->answers && !answered)
 		note(s, now_ns(s), GW_CODE_GPU_LOST);
-	s->answers = answered;
+	__atomic_store_n(&s->answers, answered, __ATOMIC_RELAXED); /* others look */
 }
 
 static void tick(struct sampler *s, unsigned missed)
