@@ -550,8 +550,9 @@ struct gw_window;
 GW_API int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 			  struct gw_meter **ret_meter);
 
-/* Ends the threads and frees the meter and its windows.  NULL is fine. */
-GW_API void gw_meter_stop(struct gw_meter *meter);
+/* Ends the threads and frees the meter and its windows.  NULL is fine.  0, or -GW_E_STATE: a driver
+ * call has not returned; its thread is left behind with the meter, which must not be used. */
+GW_API int gw_meter_stop(struct gw_meter *meter);
 
 /* Devices it measures, and what each is called in the context's snapshots. */
 GW_API unsigned gw_meter_device_count(const struct gw_meter *meter);

@@ -30,7 +30,7 @@ struct meter_device {
 	struct track track;
 	bool edge; /* a window began or ended            */
 	bool stop, gone;
-	uint64_t samples;
+	uint64_t samples, ticks, missed;
 };
 
 struct gw_meter {
@@ -78,6 +78,8 @@ static void take(void *arg, const struct event *e)
 	pthread_mutex_lock(&d->lock);
 	record(d, e, NULL);
 	d->samples += e->type == EVENT_POWER;
+	d->ticks += e->type == EVENT_TICK;
+	d->missed += e->type == EVENT_TICK ? e->u.tick.missed : 0;
 	pthread_cond_broadcast(&d->news);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -303,16 +305,16 @@ int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 	return meter_start(ctx, &(struct meter_config){ .options = options }, ret_meter);
 }
 
-void gw_meter_stop(struct gw_meter *m)
+int gw_meter_stop(struct gw_meter *m)
 {
 	bool all = true;
 
 	if (!m)
-		return;
+		return 0;
 	for (unsigned i = 0; i < m->count; i++)
 		all = end_thread(m->device[i]) && all;
 	if (!all)
-		return; /* a call under way still uses what we would free */
+		return -GW_E_STATE; /* a call under way still uses what we would free */
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {
@@ -325,6 +327,7 @@ void gw_meter_stop(struct gw_meter *m)
 	pthread_mutex_destroy(&m->lock);
 	free(m->device);
 	free(m);
+	return 0;
 }
 
 unsigned gw_meter_device_count(const struct gw_meter *m)
@@ -405,8 +408,7 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 	struct meter_device *d = m->device[i];
 
 	pthread_mutex_lock(&d->lock);
-	*ret = (struct meter_progress){ d->samples, d->sampler.ticks, d->sampler.missed,
-					d->track.last_tick_w };
+	*ret = (struct meter_progress){ d->samples, d->ticks, d->missed, d->track.last_tick_w };
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -490,7 +492,8 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 
 static bool done(struct meter_device *d, const struct track_window *w)
 {
-	return track_done(&d->track, w) || !d->sampler.answers;
+	return track_done(&d->track, w) ||
+	       !d->sampler.answers;
 }
 
 /* Waits for the sample that covers its end, on device i. */

@@ -76,7 +76,7 @@ def resolve(schema, name):
         where, _, path = schema["$ref"].partition("#")
         name = where or name
         part = load_once(name)
-        for step in path.strip("/").split("/"):
+        for step in filter(None, path.split("/")):
             part = part[step]
         yield from resolve(part, name)
     for part in schema.get("allOf", []) + schema.get("anyOf", []):

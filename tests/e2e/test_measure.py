@@ -15,7 +15,7 @@ import time
 
 import pytest
 
-from support import PROGRAM, TIMEOUT, USAGE, environment, gpuward
+from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
 
 WATTS = 400
 CONSTANT = f"""
@@ -44,7 +44,11 @@ def measure(tmp_path):
 
     def run(options, *command, **kw):
         done = gpuward("measure", "-o", out, *options, "--", *command, **kw)
-        return done, json.loads(out.read_text()) if out.exists() else None
+        if not out.exists():
+            return done, None
+        doc = json.loads(out.read_text())
+        check("measure", doc)
+        return done, doc
 
     return run
 
