@@ -1,0 +1,142 @@
+/* replay: turns a bundle's power into a scenario for the simulator. */
+#include "cli.h"
+#include "output.h"
+
+#include "measure/bundle.h"
+
+#include "base/number.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct given {
+	const char *output, *device;
+};
+
+#define AT(member) offsetof(struct given, member)
+static const struct option options[] = {
+	{ "output", 'o', OPTION_TEXT, AT(output), "FILE",
+	  "write the scenario there, and not to standard output", NULL, NULL },
+	{ "device", 0, OPTION_TEXT, AT(device), "N",
+	  "this GPU of the bundle, from 0 (default: all of them)", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+/* Profiles of the simulator by what the name of a card holds; the first that fits. */
+static const struct {
+	const char *word, *profile;
+} profiles[] = {
+	{ "GH200", "gh200" }, { "H200", "h200" },    { "H100", "h100" }, { "A100", "a100" },
+	{ "A10", "a10" },     { "4090", "rtx4090" }, { "T4", "t4" },     { "V100", "v100" },
+	{ "P100", "p100" },   { "K40", "k40" },
+};
+
+static const char *profile_of(const char *name)
+{
+	for (size_t i = 0; i < sizeof(profiles) / sizeof(profiles[0]); i++)
+		if (strstr(name, profiles[i].word))
+			return profiles[i].profile;
+	return "h200";
+}
+
+struct points {
+	struct buf text;
+	unsigned count;
+};
+
+static void add(void *arg, double seconds, double watts)
+{
+	struct points *p = arg;
+	char s[NUMBER_SIZE], w[NUMBER_SIZE];
+
+	number_format((double)(long long)(seconds * 1e6 + 0.5) / 1e6, s);
+	number_format(watts, w);
+	buf_addf(&p->text, "%s[%s, %s]", p->count ? ", " : "", s, w);
+	if (++p->count % 8 == 0)
+		buf_adds(&p->text, "\n  ");
+}
+
+static int add_gpu(struct buf *out, const char *dir, unsigned n, char *message, size_t size)
+{
+	struct points p = { .count = 0 };
+	char name[96];
+	int err;
+
+	buf_init(&p.text, 64 << 20);
+	err = bundle_power(dir, n, add, &p, name, sizeof(name), message, size);
+	if (!err && p.text.err) {
+		snprintf(message, size, "%s", gw_strerror(p.text.err));
+		err = p.text.err;
+	}
+	if (!err) {
+		buf_addf(out, "\n[[gpu]]\nprofile = \"%s\"\nnoise = 0\n", profile_of(name));
+		if (p.count)
+			buf_addf(out, "\n[[gpu.load]]\nkind = \"trace\"\npoints = [\n  %s]\n",
+				 p.text.p);
+	}
+	buf_done(&p.text);
+	return err;
+}
+
+static int add_all(struct buf *out, const char *dir, char *message, size_t size)
+{
+	int err = add_gpu(out, dir, 0, message, size);
+
+	for (unsigned n = 1; !err; n++) {
+		err = add_gpu(out, dir, n, message, size);
+		if (err == -GW_E_NODEV)
+			return 0;
+	}
+	return err;
+}
+
+static int run(struct cli *c)
+{
+	const struct given *g = c->own;
+	char message[5000], *end = NULL;
+	unsigned long n = g->device ? strtoul(g->device, &end, 10) : 0;
+	struct buf out;
+	int err, code;
+
+	if (c->argc != 1) {
+		cli_error("replay wants the folder of one bundle");
+		return EXIT_USAGE;
+	}
+	if (g->device && (*g->device < '0' || *g->device > '9' || *end || n > 63)) {
+		cli_error("--device takes the number of a GPU in the bundle, not '%s'",
+			  g->device);
+		return EXIT_USAGE;
+	}
+	buf_init(&out, 256 << 20);
+	buf_adds(&out, "# Power of a bundle, for gpuward --simulate=FILE\n");
+	err = g->device ? add_gpu(&out, c->argv[0], (unsigned)n, message, sizeof(message))
+			: add_all(&out, c->argv[0], message, sizeof(message));
+	if (err) {
+		cli_error("%s", message);
+		code = EXIT_FAILED;
+	} else {
+		code = output_write(g->output, &out);
+	}
+	buf_done(&out);
+	return code;
+}
+
+const struct command command_replay = {
+	.name = "replay",
+	.summary = "the power of a bundle as a scenario for the simulator",
+	.description = "Writes a scenario in which simulated GPUs draw what the GPUs of the "
+		       "bundle drew, "
+		       "so that a measurement can be done again without the hardware, by "
+		       "gpuward or by "
+		       "any program that uses NVML. The card is simulated as its name says; "
+		       "its power is "
+		       "what the sensor saw, already smoothed by it.",
+	.examples = "  gpuward replay run1 -o again.toml\n"
+		    "  gpuward measure --simulate=again.toml -- sleep 10\n",
+	.arguments = "BUNDLE",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.run = run,
+};

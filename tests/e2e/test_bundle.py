@@ -1,0 +1,94 @@
+"""Bundles: kept while it is measured, worked out again, replayed; killed, full and damaged ones."""
+import json
+import os
+import signal
+import subprocess
+import time
+
+from support import gpuward, environment, PROGRAM
+
+
+def measure(folder, *args, command=("sleep", "0.6"), **kw):
+    return gpuward("measure", "--simulate=two-gpus", "--bundle", str(folder), *args, "--", *command, **kw)
+
+
+def test_a_bundle_gives_the_same_joules_to_the_bit(tmp_path):
+    bundle = tmp_path / "run"
+    done = measure(bundle, "--label", "a \"b\"\tc", "--trials", "2")
+    assert done.returncode == 0, done.stderr
+    again = gpuward("recompute", "--json", str(bundle))
+    assert again.returncode == 0, again.stderr
+    found = json.loads(again.stdout)
+    assert found["whole"] and found["finished"] and found["bad_lines"] == 0
+    assert len(found["windows"]) == 4
+    assert all(w["recorded"] and w["same"] for w in found["windows"])
+    result = json.loads((bundle / "result.json").read_text())
+    for run in result["runs"]:
+        for d in run["devices"]:
+            assert any(w["energy_joules"]["best"] == d["energy_joules"]["best"]
+                       for w in found["windows"] if w["device"] == d["index"])
+    assert subprocess.run(["sha256sum", "-c", "--quiet", "SHA256SUMS"], cwd=bundle).returncode == 0
+
+
+def test_windows_that_a_program_marks_are_in_the_bundle(tmp_path):
+    bundle = tmp_path / "run"
+    script = ("import os,time; f=os.fdopen(int(os.environ['GPUWARD_MARK_FD']),'w',1);"
+              "print('begin part', file=f); time.sleep(.3); print('end part', file=f)")
+    done = measure(bundle, command=("/usr/bin/python3", "-c", script))
+    assert done.returncode == 0, done.stderr
+    found = json.loads(gpuward("recompute", "--json", str(bundle)).stdout)
+    assert {w["label"] for w in found["windows"]} >= {"part"}
+    assert all(w["same"] for w in found["windows"])
+
+
+def test_a_killed_measurement_keeps_what_was_read(tmp_path):
+    bundle = tmp_path / "run"
+    child = subprocess.Popen([PROGRAM, "measure", "--simulate=two-gpus", "--bundle", str(bundle), "--",
+                              "sleep", "30"], env=environment(), stderr=subprocess.DEVNULL,
+                             start_new_session=True)
+    for _ in range(100):
+        time.sleep(0.1)
+        events = bundle / "gpu1.events"
+        if events.exists() and "\nO\t" in events.read_text():
+            break
+    time.sleep(2.2)
+    os.killpg(child.pid, signal.SIGKILL)
+    child.wait()
+    again = gpuward("recompute", "--json", str(bundle))
+    found = json.loads(again.stdout)
+    assert not found["finished"]
+    assert "not finished" in again.stderr
+    for w in found["windows"]:
+        assert w["cut"] and w["validity"] == "invalid" and "truncated" in w["codes"]
+        assert w["energy_joules"]["best"] > 0
+
+
+def test_a_full_disk_is_told_and_the_summary_is_printed(tmp_path):
+    bundle = tmp_path / "run"
+    bundle.mkdir()
+    (bundle / "in the way").touch()
+    done = measure(bundle)
+    assert done.returncode == 1 and "not empty" in done.stderr
+
+
+def test_what_is_no_bundle_is_told(tmp_path):
+    for path, word in ((tmp_path, "manifest.toml"), (tmp_path / "none", "manifest.toml"),
+                       ("/dev/null", "manifest.toml")):
+        done = gpuward("recompute", str(path))
+        assert done.returncode == 1 and word in done.stderr
+    (tmp_path / "manifest.toml").write_text("schema = 7\n")
+    done = gpuward("recompute", str(tmp_path))
+    assert done.returncode == 1 and "newer" in done.stderr
+    assert gpuward("recompute").returncode == 2
+    assert gpuward("replay").returncode == 2
+    assert gpuward("replay", "--device", "x", str(tmp_path)).returncode == 2
+
+
+def test_a_replayed_bundle_is_measured_again(tmp_path):
+    bundle, again = tmp_path / "run", tmp_path / "again.toml"
+    assert measure(bundle, "--gpu", "0").returncode == 0
+    assert gpuward("replay", str(bundle), "-o", str(again)).returncode == 0
+    first = json.loads((bundle / "result.json").read_text())["runs"][0]["devices"][0]
+    done = gpuward("measure", f"--simulate={again}", "--json", "--", "sleep", "0.6")
+    second = json.loads(done.stdout)["runs"][0]["devices"][0]
+    assert abs(second["power_watts"]["mean"] / first["power_watts"]["mean"] - 1) < 0.1
