@@ -345,7 +345,6 @@ static int run_once(struct measurement *m, unsigned number)
 				      .meter = m->runner.meter,
 				      .series = m->series,
 				      .baseline = m->baseline,
-				      .exclusive = m->o->require_exclusive,
 				      .iterations = m->plan.iterations,
 				      .tokens = m->plan.tokens };
 	int err;

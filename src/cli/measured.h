@@ -14,8 +14,7 @@ struct measured_from {
 	struct gw_meter *meter;
 	struct course *series;
 	const struct run_baseline *baseline; /* one a device of the meter */
-	bool exclusive;
-	double iterations, tokens; /* as given; NAN: as marked */
+	double iterations, tokens;           /* as given; NAN: as marked */
 };
 
 /* Takes all that is known of the run; it may be ended afterwards, but for its marks, whose

@@ -27,8 +27,8 @@
 /* How gpuward itself was started; to be taken before anything is opened. */
 struct runner_inherit {
 	bool pipe_ignored; /* SIGPIPE was                                 */
-	unsigned char
-		open[RUNNER_FDS / 8]; /* descriptors, a bit each; those above count as open */
+	/* Descriptors, a bit each; those above count as open. */
+	unsigned char open[RUNNER_FDS / 8];
 };
 void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
 
@@ -51,13 +51,11 @@ struct runner_run {
 	int error;       /* errno of a command that could not be started, 0: it was        */
 	int exit_status; /* -1: a signal ended it                                          */
 	int exit_signal; /* 0: none                                                        */
-	uint64_t begin_ns,
-		end_ns; /* monotonic: right before it was started, right after it ended */
+	/* Monotonic: right before it was started, right after it ended. */
+	uint64_t begin_ns, end_ns;
 	uint64_t begin_wall_ns;
 	double seconds;
-	double wall_step_s;       /* by how much the wall clock was set meanwhile, about    */
 	struct gw_window *window; /* closed and waited for                                  */
-	bool late;                /* the samples of its end did not come in time            */
 	struct marks marks;
 };
 

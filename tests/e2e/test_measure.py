@@ -144,6 +144,14 @@ def test_a_sum_over_gpus_is_that_of_its_parts(measure):
     assert [d["index"] for d in one["runs"][0]["devices"]] == [1]
 
 
+def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
+    hot = CONSTANT.replace("[[gpu.load]]", "thermal_s = 0.3\n[[gpu.load]]\nuntil = 31")
+    done, doc = measure([scenario(hot), "--cooldown-to=42"], "sleep", "0.1")
+    assert done.returncode == 0
+    assert "waiting for 42 C" in done.stderr
+    assert doc["runs"][0]["devices"][0]["temperature_celsius"]["begin"] <= 42
+
+
 # ---- marks
 
 MARKS = """
