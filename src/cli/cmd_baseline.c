@@ -7,12 +7,8 @@
 #include "base/clock.h"
 #include "measure/baseline.h"
 #include "measure/distribution.h"
-#include "measure/meter.h"
-
-#if __has_include("measure/cuda.h")
 #include "measure/cuda.h"
-#define HAVE_CUDA 1
-#endif
+#include "measure/meter.h"
 
 #include <math.h>
 #include <pthread.h>
@@ -86,7 +82,6 @@ static bool on_progress(void *ctx, double seconds, double power_w, double half_w
 	return !stop_asked();
 }
 
-#ifdef HAVE_CUDA
 static struct cuda_load *make_context(struct job *j)
 {
 	const char *pci = gw_device_text(j->device, GW_T_PCI);
@@ -100,7 +95,6 @@ static struct cuda_load *make_context(struct job *j)
 	clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + SETTLE_NS);
 	return load;
 }
-#endif
 
 static void say_why(struct job *j, int err)
 {
@@ -124,14 +118,10 @@ static void say_why(struct job *j, int err)
 
 static void take(struct job *j, const char *dir)
 {
-	int err;
-#ifdef HAVE_CUDA
 	struct cuda_load *load = make_context(j);
-#endif
-	err = baseline_take(j->meter, 0, &j->plan, &j->b);
-#ifdef HAVE_CUDA
+	int err = baseline_take(j->meter, 0, &j->plan, &j->b);
+
 	cuda_load_close(load);
-#endif
 	j->have = err == 0;
 	if (err || j->b.codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED) {
 		say_why(j, err);

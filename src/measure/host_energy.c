@@ -1,14 +1,12 @@
 #include "host_energy.h"
 
 #include "device/context.h"
+#include "device/rapl.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#if __has_include("device/rapl.h")
-#include "device/rapl.h"
 
 struct host_meter {
 	struct rapl rapl;
@@ -43,32 +41,6 @@ void host_meter_read(struct host_meter *m, struct host_energy *ret)
 		d->joules = c->why == GW_HAVE ? c->joules : NAN;
 	}
 }
-
-#else
-
-struct host_meter {
-	struct gw_ctx *ctx;
-};
-
-static void begin(struct host_meter *m, struct gw_ctx *ctx)
-{
-	m->ctx = ctx;
-}
-
-static void end(struct host_meter *m)
-{
-	(void)m;
-}
-
-void host_meter_read(struct host_meter *m, struct host_energy *ret)
-{
-	(void)m;
-	*ret = (struct host_energy){ .joules = NAN,
-				     .why = GW_ABSENT_NOT_SUPPORTED,
-				     .remedy = "" };
-}
-
-#endif
 
 struct host_meter *host_meter_new(struct gw_ctx *ctx)
 {

@@ -7,9 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#if __has_include("render_sensor.h")
 #include "render_sensor.h"
-#endif
 
 static const char *given(const char *text)
 {
@@ -128,19 +126,6 @@ static void throttle(struct json *j, const struct gw_energy *e)
 	}
 	json_double(j, "joules", e->throttle_joules);
 	json_object_end(j);
-}
-
-static void sensor(struct json *j, const struct sensor *s)
-{
-#if __has_include("render_sensor.h")
-	sensor_json(j, "sensor", s);
-#else
-	static const char *const origins[] = { "assumed", "passive", "active" };
-
-	json_object(j, "sensor");
-	json_string(j, "origin", origins[s->origin]);
-	json_object_end(j);
-#endif
 }
 
 static void process(struct json *j, const struct attribute_row *r)
@@ -327,7 +312,7 @@ static void device(struct json *j, const struct measured_device *d, uint64_t beg
 	     { "memory_used_max_bytes", e->memory_used_max },
 	     { "load_period_seconds", e->load_period_seconds },
 	     { "power_limit_watts", d->power_limit_w });
-	sensor(j, &d->sensor);
+	sensor_json(j, "sensor", &d->sensor);
 	processes(j, d);
 	json_object(j, "series");
 	power_series(j, &d->series, begin_ns);

@@ -1,0 +1,82 @@
+/* The load's own period, and whether it beats with the sensor. */
+#include "energy_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#define SPECTRUM 512
+
+/* Strongest line of the spectrum of the last samples in the window; NAN when none stands out.
+ * Samples are spaced evenly enough: single gaps of a ring are 9 to 30 ms about a mean of 20. */
+double energy_period(const struct energy *e, const struct energy_window *w)
+{
+	double x[SPECTRUM], mean = 0, total = 0, best = 0, period = NAN, spacing;
+	uint64_t end = energy_find(e, w->end_ns), first = energy_find(e, w->begin_ns), n;
+
+	if (end < first + 32)
+		return NAN;
+	if (end - first > SPECTRUM)
+		first = end - SPECTRUM;
+	n = end - first;
+	spacing = span_s(energy_number(e, first)->t_ns, energy_number(e, end - 1)->t_ns) /
+		  (double)(n - 1);
+	for (uint64_t i = 0; i < n; i++)
+		mean += x[i] = energy_number(e, first + i)->w;
+	mean /= (double)n;
+	for (uint64_t i = 0; i < n; i++) {
+		x[i] -= mean;
+		total += sq(x[i]);
+		x[i] *= 0.5 - 0.5 * cos(2 * M_PI * ((double)i + 0.5) / (double)n);
+	}
+	if (sqrt(total / (double)n) < 0.03 * mean)
+		return NAN; /* steady */
+	/* Three cycles at least, or it is a trend. */
+	for (uint64_t k = 3; k <= n / 2; k++) {
+		double c = 2 * cos(2 * M_PI * (double)k / (double)n), s0 = 0, s1 = 0, s2 = 0, p;
+
+		for (uint64_t i = 0; i < n; i++) { /* Goertzel */
+			s0 = x[i] + c * s1 - s2;
+			s2 = s1;
+			s1 = s0;
+		}
+		p = s1 * s1 + s2 * s2 - c * s1 * s2;
+		if (p > best) {
+			best = p;
+			period = (double)n * spacing / (double)k;
+		}
+	}
+	/* Of the variance (Hann: 3/8), a line holds n/4 x 3/8 x amplitude^2/2 ...: a fifth will do. */
+	return best > 0.2 * total * (double)n * 3 / 32 ? period : NAN;
+}
+
+/* Within 3 % of a simple ratio of the sensor's period? */
+static bool resonant(double period_s, double sensor_s)
+{
+	for (int m = 1; m <= 4; m++)
+		for (int n = 1; n <= 4; n++)
+			if (fabs(period_s * n / (sensor_s * m) - 1) < 0.03)
+				return true;
+	return false;
+}
+
+bool energy_alias(const struct energy *e, const struct energy_window *w,
+		  const struct gw_energy *r)
+{
+	double period = isnan(w->hint_period_s) ? w->period_s : w->hint_period_s;
+	double sensor = e->set.sensor.instant.period_s;
+
+	switch (e->set.shape) {
+	case SHAPE_RING: return period <= 3 * e->set.spacing_s;
+	case SHAPE_INSTANT:
+	case SHAPE_TEXT:
+		if (e->set.look_ratio >= 1)
+			return false;
+		/* Polled at odd phases, a load that beats shows as a spread. */
+		if (r->power_sd > 0.05 * r->power_mean)
+			return true;
+		if (fabs(r->residual_ratio) > 0.05)
+			return true;
+		return sensor > 0 && (period < 2 * sensor || resonant(period, sensor));
+	default: return false;
+	}
+}

@@ -1,0 +1,458 @@
+/* Two meters, what each is sure of, and the choice between them. */
+#include "energy_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#define AGREE_RATIO   0.02 /* meters agree within this, or three sigma                     */
+#define UNANCHORED    0.01 /* the two meters of a card differed by up to 1.5 % (H200)      */
+#define ANCHOR_NS     (10 * NS_PER_S)
+#define COVERAGE_LOW  0.98
+#define COVERAGE_FILL 0.90 /* below it missing samples are not made up for                 */
+#define K95           1.96
+#define LAG_U_S       0.003 /* how late a counter or a sample is, is known to a few ms      */
+
+enum gw_validity energy_validity(uint64_t codes)
+{
+	enum gw_validity worst = GW_VALID;
+
+	for (unsigned c = 0; c < GW_CODES; c++)
+		if (codes >> c & 1 && gw_code_info(c)->level > worst)
+			worst = gw_code_info(c)->level;
+	return worst;
+}
+
+static void code(struct gw_energy *r, unsigned c)
+{
+	r->codes |= UINT64_C(1) << c;
+}
+
+static bool has(const struct gw_energy *r, unsigned c)
+{
+	return r->codes >> c & 1;
+}
+
+static double percentile(const struct energy_window *w, double share)
+{
+	double want = share * w->seen_s, sum = 0;
+
+	if (!(w->seen_s > 0))
+		return NAN;
+	for (unsigned b = 0; b < ENERGY_BUCKETS; b++) {
+		sum += (double)w->bucket[b];
+		if (sum >= want && sum > 0)
+			return fmin(fmax(energy_bucket_watts(b), w->min_w), w->max_w);
+	}
+	return w->max_w;
+}
+
+struct meters {                      /* what each of the two says, and how sure */
+	double counter_j, samples_j; /* NAN: it says nothing   */
+	double counter_u, samples_u; /* edges, gaps, coverage  */
+	double edges_counter, edges_samples, gaps, coverage, anchor_u;
+};
+
+static void notes_inside(const struct energy *e, const struct energy_window *w,
+			 struct gw_energy *r)
+{
+	uint64_t n = e->notes < ENERGY_NOTES ? e->notes : ENERGY_NOTES;
+
+	for (uint64_t i = 0; i < n; i++)
+		if (e->note[i].t_ns >= w->begin_ns &&
+		    (!w->end_ns || e->note[i].t_ns <= r->end_ns + NS_PER_S))
+			code(r, e->note[i].code);
+}
+
+static void power_figures(const struct energy *e, struct energy_window *w, struct gw_energy *r)
+{
+	double seen = r->seconds - (w->end.hole_s - w->begin.hole_s);
+	double joules = w->end.joules - w->begin.joules;
+	double expected = r->seconds / e->set.spacing_s;
+
+	r->coverage_ratio = fmax(0, fmin(1, seen / r->seconds));
+	r->longest_gap_seconds = w->longest_s;
+	r->sample_spacing_seconds = e->set.spacing_s;
+	r->samples_collected = w->collected;
+	r->samples_expected = (uint64_t)llround(expected);
+	r->samples_missed =
+		(uint64_t)llround((w->end.hole_s - w->begin.hole_s) / e->set.spacing_s);
+	if (!(seen > 0))
+		return;
+	r->power_mean = joules / seen;
+	r->power_sd =
+		sqrt(fmax(0, (w->end.square - w->begin.square) / seen - sq(r->power_mean)));
+	r->power_min = fmin(w->min_w, r->power_mean); /* edges lie between samples */
+	r->power_max = fmax(w->max_w, r->power_mean);
+	r->power_p5 = percentile(w, 0.05);
+	r->power_p50 = percentile(w, 0.5);
+	r->power_p95 = percentile(w, 0.95);
+}
+
+/* Counter over the anchors around the window, or the nearest before it. */
+static double anchor_ratio(const struct energy *e, const struct energy_window *w,
+			   uint64_t end_ns, double *ret_u)
+{
+	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
+	uint64_t half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
+	double best_u = INFINITY, ratio = 1;
+
+	for (uint64_t i = 0; i < n; i++)
+		for (uint64_t k = 0; k < n; k++) {
+			const struct energy_read *a = &e->read[i], *b = &e->read[k];
+			struct energy_point pa, pb;
+			uint64_t ta, tb;
+			double span, joules, u;
+
+			if (a->epoch != b->epoch || a->epoch != e->epoch ||
+			    b->before_ns < a->before_ns + ANCHOR_NS)
+				continue;
+			/* They span the window, or end no longer ago than they are long. */
+			if (a->before_ns > w->begin_ns ||
+			    (b->before_ns < end_ns &&
+			     end_ns - b->before_ns > b->before_ns - a->before_ns))
+				continue;
+			ta = e->phase_known
+				     ? energy_tick_before(e, energy_middle(a), e->phase_s)
+				     : energy_middle(a) - half;
+			tb = e->phase_known
+				     ? energy_tick_before(e, energy_middle(b), e->phase_s)
+				     : energy_middle(b) - half;
+			if (energy_at(e, ta, &pa) != 0 || energy_at(e, tb, &pb) != 0 ||
+			    pb.hole_s > pa.hole_s)
+				continue;
+			span = span_s(ta, tb);
+			joules = pb.joules - pa.joules;
+			if (!(joules > 0))
+				continue;
+			u = M_SQRT2 *
+			    (e->phase_known ? e->phase_u_s : e->set.sensor.tick_s / sqrt(12)) /
+			    span;
+			if (u < best_u) {
+				best_u = u;
+				ratio = (b->joules - a->joules) / joules;
+			}
+		}
+	*ret_u = isinf(best_u) ? UNANCHORED : best_u;
+	return isinf(best_u) || fabs(ratio - 1) > 0.1 ? 1 : ratio;
+}
+
+static double edge_u(const struct energy *e, const struct energy_read *r, bool phase_known,
+		     double slope_w, double watts)
+{
+	double width = span_s(r->before_ns, r->after_ns) / sqrt(12) * watts;
+	double tick = e->set.sensor.tick_s;
+	double phase = phase_known ? hypot(slope_w * tick / sqrt(12), watts * e->phase_u_s)
+				   : watts * tick / sqrt(12);
+
+	return hypot(width, phase);
+}
+
+/* A window that is shifted as a whole gains at one end what it loses at the other. */
+static double lateness_u(const struct energy *e, const struct energy_window *w)
+{
+	double change = fabs(energy_watts(e, w->end_ns) - w->begin_w);
+
+	return isnan(change) ? 0 : change * LAG_U_S;
+}
+
+/* What the counter says of the window, with the samples between ticks and edges. */
+static void counter_meter(const struct energy *e, const struct energy_window *w,
+			  const struct gw_energy *r, struct meters *m)
+{
+	const struct energy_read *a = &w->begin_read, *b = &w->end_read;
+	double tail_a, tail_b, watts;
+
+	if (!e->set.counter || !a->before_ns || !b->before_ns || a->epoch != b->epoch ||
+	    b->before_ns <= a->before_ns)
+		return;
+	tail_a =
+		w->begin.joules - w->begin_tick.joules + w->begin.hole_j - w->begin_tick.hole_j;
+	tail_b = w->end.joules - w->end_tick.joules + w->end.hole_j - w->end_tick.hole_j;
+	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
+	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
+	m->edges_counter =
+		hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w, watts),
+		      edge_u(e, b, w->end_tick_known, w->end_tick_slope_w, watts));
+	/* Readings shared with somebody else lie off the edge; the samples fill in, and may be off. */
+	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
+	m->edges_counter = hypot(m->edges_counter, lateness_u(e, w));
+	m->counter_u = m->edges_counter;
+}
+
+/* A counter without samples at all: its readings are the window. */
+static void bare_counter(const struct energy *e, const struct energy_window *w,
+			 const struct gw_energy *r, struct meters *m)
+{
+	const struct energy_read *a = energy_nearest(e, w->begin_ns);
+	const struct energy_read *b = energy_nearest(e, r->end_ns);
+	double apart, watts;
+
+	if (!e->set.counter || !a || !b || a->epoch != b->epoch || b->before_ns <= a->before_ns)
+		return;
+	apart = span_s(energy_middle(a), energy_middle(b));
+	watts = (b->joules - a->joules) / apart;
+	m->counter_j = watts * r->seconds;
+	m->edges_counter = M_SQRT2 * watts * e->set.sensor.tick_s / sqrt(12) +
+			   watts * fabs(apart - r->seconds);
+	m->counter_u = m->edges_counter;
+}
+
+/* What missing samples may have held: the mean of both sides; where more than a tenth is missing
+ * nothing, and the interval reaches up to what they can have been. */
+static void fill_gaps(const struct energy_window *w, struct gw_energy *r)
+{
+	r->gap_joules =
+		r->coverage_ratio >= COVERAGE_FILL ? w->end.hole_j - w->begin.hole_j : 0;
+}
+
+/* A sum of samples mistakes for a mean only what swings at the sampling rate itself; the sensor's
+ * own filter lets this share of it through. */
+static double leak(const struct energy *e)
+{
+	double x = e->set.window_s / e->set.spacing_s;
+
+	if (e->set.shape == SHAPE_RING && e->set.sensor.ring.model == SENSOR_LOWPASS)
+		return 1 / sqrt(1 + sq(2 * M_PI * x));
+	return x > 1e-3 && x < 1 ? fabs(sin(M_PI * x) / (M_PI * x)) : x < 1 ? 1 : 0.1;
+}
+
+static void samples_meter(const struct energy *e, const struct energy_window *w,
+			  const struct gw_energy *r, struct meters *m)
+{
+	double reach = energy_reach_s(e), n = fmax(1, (double)w->collected), sampling;
+
+	if (!w->begun || !(r->coverage_ratio > 0))
+		return;
+	m->samples_j = w->end.joules - w->begin.joules;
+	m->edges_samples = hypot(hypot(w->begin_slope_w, w->end_slope_w) * reach / sqrt(12),
+				 lateness_u(e, w));
+	m->gaps = sqrt(fmax(0, w->end.hole_var - w->begin.hole_var));
+	if (r->coverage_ratio < COVERAGE_FILL)
+		m->gaps = fmax(m->gaps, (w->end.hole_j - w->begin.hole_j) / sqrt(3));
+	sampling = leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
+	m->coverage =
+		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
+	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
+}
+
+static enum gw_rung rung_of(const struct energy *e, bool counter)
+{
+	switch (e->set.shape) {
+	case SHAPE_RING: return counter ? GW_RUNG_COUNTER_RING : GW_RUNG_RING;
+	case SHAPE_INSTANT: return counter ? GW_RUNG_COUNTER_POLLED : GW_RUNG_POLLED;
+	case SHAPE_MEAN: return counter ? GW_RUNG_COUNTER_POLLED : GW_RUNG_MEAN;
+	case SHAPE_TEXT: return GW_RUNG_TEXT;
+	case SHAPE_SYSFS: return GW_RUNG_SYSFS;
+	case SHAPE_NONE: break;
+	}
+	return counter ? GW_RUNG_COUNTER_POLLED : GW_RUNG_NONE;
+}
+
+static enum gw_verdict single_verdict(const struct energy *e, bool counter)
+{
+	static const enum gw_verdict of[] = {
+		[SHAPE_NONE] = GW_VERDICT_COUNTER_ONLY, [SHAPE_RING] = GW_VERDICT_SAMPLES_ONLY,
+		[SHAPE_INSTANT] = GW_VERDICT_POLLED,    [SHAPE_MEAN] = GW_VERDICT_MEAN_ONLY,
+		[SHAPE_TEXT] = GW_VERDICT_TEXT,         [SHAPE_SYSFS] = GW_VERDICT_SYSFS,
+	};
+
+	if (e->set.shape == SHAPE_SYSFS)
+		return GW_VERDICT_SYSFS;
+	return counter ? GW_VERDICT_COUNTER_ONLY : of[e->set.shape];
+}
+
+/* Neither is asked for more than it can know: the smaller uncertainty wins, ties and quarrels go
+ * to the counter, which is only here when it is safe and kept its order. */
+static void choose(const struct energy *e, const struct energy_window *w, struct gw_energy *r,
+		   struct meters *m)
+{
+	bool counter = !isnan(m->counter_j), samples = !isnan(m->samples_j);
+	double filled = samples ? m->samples_j + r->gap_joules : NAN;
+
+	r->counter_joules = m->counter_j;
+	r->samples_joules = m->samples_j;
+	if (counter && samples) {
+		double sigma = hypot(m->counter_u, m->samples_u) / fmax(m->counter_j, 1e-9);
+
+		r->residual_ratio = m->counter_j > 0 ? filled / m->counter_j - 1 : NAN;
+		if (fabs(r->residual_ratio) <= fmax(AGREE_RATIO, 3 * sigma)) {
+			r->verdict = GW_VERDICT_AGREE;
+		} else {
+			r->verdict = GW_VERDICT_DISAGREE;
+			code(r, GW_CODE_METERS_DISAGREE);
+		}
+		if (fabs(m->counter_j - filled) > 2 * sigma * m->counter_j)
+			r->budget[GW_U_RESIDUAL] = fabs(m->counter_j - filled) / sqrt(3);
+	} else {
+		r->verdict = counter || samples ? single_verdict(e, counter) : GW_VERDICT_NONE;
+	}
+	if (samples) {
+		r->anchor_ratio =
+			e->set.counter ? anchor_ratio(e, w, r->end_ns, &m->anchor_u) : 1;
+		if (!e->set.counter)
+			m->anchor_u = 0; /* nothing to anchor to: the gain is all there is */
+		m->samples_u = hypot(m->samples_u, m->anchor_u * filled);
+	}
+	if (counter &&
+	    (!samples || r->verdict == GW_VERDICT_DISAGREE || m->counter_u <= m->samples_u)) {
+		r->meter = GW_METER_COUNTER;
+		r->joules.best = m->counter_j;
+		r->budget[GW_U_EDGES] = m->edges_counter;
+	} else if (samples) {
+		r->meter = GW_METER_SAMPLES;
+		r->joules.best = filled * r->anchor_ratio;
+		r->budget[GW_U_EDGES] = m->edges_samples;
+		r->budget[GW_U_GAPS] = m->gaps;
+		r->budget[GW_U_COVERAGE] = m->coverage;
+		r->budget[GW_U_RESIDUAL] = fmax(r->budget[GW_U_RESIDUAL], m->anchor_u * filled);
+	}
+}
+
+static void sum_up(const struct energy *e, struct gw_energy *r)
+{
+	double best = r->joules.best;
+
+	r->budget[GW_U_GAIN] = e->set.sensor.gain_u * best;
+	r->budget[GW_U_OFFSET] = e->set.sensor.offset_u_w * r->seconds;
+	r->u_relative = r->u_absolute = 0;
+	for (unsigned i = 0; i < GW_U_COUNT; i++) {
+		r->u_absolute = hypot(r->u_absolute, r->budget[i]);
+		if (i != GW_U_GAIN && i != GW_U_OFFSET)
+			r->u_relative = hypot(r->u_relative, r->budget[i]);
+	}
+	r->relative = (struct gw_interval){ fmax(0, best - K95 * r->u_relative), best,
+					    best + K95 * r->u_relative };
+	r->joules = (struct gw_interval){ fmax(0, best - K95 * r->u_absolute), best,
+					  best + K95 * r->u_absolute };
+}
+
+/* Shorter than the sensor can see: local power, and bounds from all that was near. */
+static void below_period(const struct energy *e, struct energy_window *w, struct gw_energy *r)
+{
+	double floor_w, ceiling_w, watts;
+
+	code(r, GW_CODE_SUB_PERIOD);
+	if (!energy_extremes(e, w->begin_ns > ENERGY_NEAR_NS ? w->begin_ns - ENERGY_NEAR_NS : 0,
+			     w->begin_ns + ENERGY_NEAR_NS, &floor_w, &ceiling_w))
+		return;
+	watts = w->begun && w->ended && r->seconds > 0
+			? (w->end.joules - w->begin.joules + r->gap_joules) / r->seconds
+			: energy_watts(e, w->begin_ns);
+	if (isnan(watts))
+		watts = 0.5 * (floor_w + ceiling_w);
+	/* Samples are smoothed: the truth may lie a little beyond them. */
+	floor_w *= 0.98;
+	ceiling_w *= 1.02;
+	r->meter = GW_METER_SAMPLES;
+	r->joules.best = watts * r->seconds;
+	sum_up(e, r);
+	r->relative.low = fmin(r->relative.low, floor_w * r->seconds);
+	r->relative.high = fmax(r->relative.high, ceiling_w * r->seconds);
+	r->joules.low = fmin(r->joules.low, r->relative.low);
+	r->joules.high = fmax(r->joules.high, r->relative.high);
+}
+
+static void unknown(struct gw_energy *r)
+{
+	static const struct gw_interval none = { NAN, NAN, NAN };
+
+	r->joules = r->relative = none;
+	r->u_absolute = r->u_relative = NAN;
+	r->counter_joules = r->samples_joules = r->residual_ratio = NAN;
+	r->power_mean = r->power_sd = r->power_min = r->power_max = NAN;
+	r->power_p5 = r->power_p50 = r->power_p95 = NAN;
+	r->load_period_seconds = NAN;
+	r->anchor_ratio = 1;
+	r->gap_joules = 0;
+}
+
+/* Did the counter stand still where the samples saw energy? */
+static bool frozen(const struct energy *e, const struct energy_window *w, uint64_t end_ns)
+{
+	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
+
+	for (uint64_t i = 0; i + 1 < n; i++) {
+		const struct energy_read *a = &e->read[(e->reads - n + i) % ENERGY_READS];
+		const struct energy_read *b = &e->read[(e->reads - n + i + 1) % ENERGY_READS];
+		struct energy_point pa, pb;
+
+		if (a->epoch != b->epoch || b->joules > a->joules ||
+		    b->after_ns < w->begin_ns || a->before_ns > end_ns ||
+		    span_s(a->after_ns, b->before_ns) < 3 * e->set.sensor.tick_s)
+			continue;
+		if (energy_at(e, a->after_ns, &pa) == 0 &&
+		    energy_at(e, b->before_ns, &pb) == 0 && pb.joules - pa.joules > 1)
+			return true;
+	}
+	return false;
+}
+
+static void judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
+{
+	if (r->coverage_ratio < COVERAGE_LOW)
+		code(r, GW_CODE_LOW_COVERAGE);
+	if (w->cut)
+		code(r, GW_CODE_TRUNCATED);
+	if (energy_alias(e, w, r))
+		code(r, GW_CODE_ALIAS_SUSPECTED);
+	if (e->set.mig)
+		code(r, GW_CODE_MIG_WHOLE_BOARD);
+	if (e->set.sensor.module_scope)
+		code(r, GW_CODE_MODULE_SCOPE);
+	if (e->set.sensor.counter == GW_HAVE && e->set.sensor.counter_unsafe)
+		code(r, GW_CODE_COUNTER_RATE_UNSAFE);
+	if (e->set.sensor.counter == GW_ABSENT_INVALID)
+		code(r, GW_CODE_COUNTER_INVALID);
+}
+
+void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *r)
+{
+	struct energy_window now; /* of an open window, as if it ended with the last sample */
+	struct meters m = { .counter_j = NAN, .samples_j = NAN };
+
+	unknown(r);
+	if (!w->end_ns) {
+		if (e->samples == 0 || energy_number(e, e->samples - 1)->t_ns <= w->begin_ns)
+			return;
+		now = *w;
+		energy_close(&now, energy_number(e, e->samples - 1)->t_ns);
+		w = &now;
+	}
+	energy_follow(e, w);
+	r->begin_ns = w->begin_ns;
+	r->end_ns = w->end_ns;
+	r->seconds = span_s(w->begin_ns, w->end_ns);
+	notes_inside(e, w, r);
+	r->rung = rung_of(e, e->set.counter);
+	r->sample_spacing_seconds = e->set.spacing_s;
+	if (!(r->seconds > 0))
+		return;
+	if (w->begun && w->ended) {
+		energy_take_read(e, w->end_ns, &w->end_read, &w->end_tick, &w->end_tick_known,
+				 &w->end_tick_slope_w);
+		w->end_slope_w = energy_swing(e, w->end_ns, energy_reach_s(e));
+		power_figures(e, w, r);
+		fill_gaps(w, r);
+		w->period_s = energy_period(e, w);
+		r->load_period_seconds = w->period_s;
+		samples_meter(e, w, r, &m);
+		counter_meter(e, w, r, &m);
+	} else if (e->samples == 0) {
+		bare_counter(e, w, r, &m);
+	}
+	if (!isnan(m.counter_j) && frozen(e, w, r->end_ns)) {
+		code(r, GW_CODE_COUNTER_FROZEN);
+		m.counter_j = NAN;
+	}
+	if (e->samples && r->seconds < e->set.spacing_s) {
+		below_period(e, w, r);
+	} else {
+		choose(e, w, r, &m);
+		if (!isnan(r->joules.best))
+			sum_up(e, r);
+	}
+	judge(e, w, r);
+	if (isnan(r->joules.best) && !has(r, GW_CODE_NO_SOURCE))
+		code(r, e->set.shape == SHAPE_NONE && !e->set.counter ? GW_CODE_NO_SOURCE
+								      : GW_CODE_NO_DATA);
+}

@@ -1,0 +1,207 @@
+/* Counter readings: which are good, and where in time the counter's ticks lie. */
+#include "energy_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#define FIT_NS    (60 * NS_PER_S) /* ticks drift by 1e-4 of the time: 6 ms in this */
+#define FIT_READS 6
+#define FIT_STEPS 100
+
+void energy_tell(struct energy *e, uint64_t t_ns, unsigned code)
+{
+	e->note[e->notes++ % ENERGY_NOTES] = (struct energy_note){ t_ns, code };
+}
+
+uint64_t energy_middle(const struct energy_read *r)
+{
+	return r->before_ns + (r->after_ns - r->before_ns) / 2;
+}
+
+static int fault_of(const struct energy *e, const struct energy_read *last,
+		    const struct energy_read *now)
+{
+	double dt = span_s(last->before_ns, now->after_ns) + e->set.sensor.tick_s;
+	double most =
+		isnan(e->set.limit_w) ? ENERGY_MOST_W : ENERGY_OVER_LIMIT * e->set.limit_w;
+
+	if (now->joules < last->joules)
+		return now->joules < 0.5 * last->joules ? GW_CODE_COUNTER_RESET
+							: GW_CODE_COUNTER_BACKWARDS;
+	if (now->joules - last->joules > most * dt)
+		return GW_CODE_COUNTER_JUMP;
+	return -1;
+}
+
+uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s)
+{
+	double tick = e->set.sensor.tick_s, t = (double)t_ns * 1e-9;
+	double age = fmod(t - phase_s, tick);
+
+	if (age < 0)
+		age += tick;
+	return t_ns - (uint64_t)llround(age * 1e9) -
+	       (uint64_t)llround(e->set.sensor.counter_lag_s * 1e9);
+}
+
+/* Readings that a phase can be fitted to: of this epoch, lately, with samples around them. */
+static unsigned fit_readings(const struct energy *e, const struct energy_read *out[])
+{
+	uint64_t first = e->reads > ENERGY_READS ? e->reads - ENERGY_READS : 0;
+	const struct energy_read *last = &e->read[(e->reads - 1) % ENERGY_READS];
+	uint64_t tick = (uint64_t)(e->set.sensor.tick_s * 1e9);
+	unsigned n = 0;
+
+	for (uint64_t i = first; i < e->reads; i++) {
+		const struct energy_read *r = &e->read[i % ENERGY_READS];
+
+		if (r->epoch == e->epoch && last->before_ns - r->before_ns < FIT_NS &&
+		    e->samples &&
+		    r->before_ns > energy_number(e, energy_oldest(e))->t_ns + 2 * tick &&
+		    r->after_ns < energy_number(e, e->samples - 1)->t_ns)
+			out[n++] = r;
+	}
+	return n;
+}
+
+struct fit {
+	double error_s; /* s.d. of the ticks' times left over */
+	double gain;
+};
+
+/* Were the ticks at this phase, how well would C = c + gain I(tick) hold? */
+static struct fit fit_phase(const struct energy *e, const struct energy_read *const r[],
+			    unsigned n, double phase_s)
+{
+	double si = 0, sc = 0, sii = 0, sic = 0, scc = 0, rest, watts;
+	struct energy_point first = { 0 }, p = { 0 };
+
+	for (unsigned k = 0; k < n; k++) {
+		double i, c;
+
+		if (energy_at(e, energy_tick_before(e, energy_middle(r[k]), phase_s), &p) != 0)
+			return (struct fit){ INFINITY, NAN };
+		if (k == 0)
+			first = p;
+		i = p.joules - first.joules + p.hole_j - first.hole_j;
+		c = r[k]->joules - r[0]->joules;
+		si += i;
+		sc += c;
+		sii += i * i;
+		sic += i * c;
+		scc += c * c;
+	}
+	sii -= si * si / n;
+	sic -= si * sc / n;
+	scc -= sc * sc / n;
+	watts = (p.joules - first.joules) /
+		fmax(1e-9, span_s(energy_middle(r[0]), energy_middle(r[n - 1])));
+	if (!(sii > 0) || !(watts > 0))
+		return (struct fit){ INFINITY, NAN };
+	rest = fmax(0, scc - sic * sic / sii);
+	return (struct fit){ sqrt(rest / (n - 2)) / watts, sic / sii };
+}
+
+/* Ticks come at a fixed phase of the monotonic clock (H200: 1 ms of jitter); which, follows from
+ * readings made at odd moments: at the right one, counter and integral lie on a line. */
+static void track_phase(struct energy *e)
+{
+	const struct energy_read *r[ENERGY_READS];
+	unsigned n = e->reads ? fit_readings(e, r) : 0;
+	double tick = e->set.sensor.tick_s, best = INFINITY, at = 0, age_min = tick,
+	       age_max = 0;
+
+	e->phase_known = false;
+	if (n < FIT_READS || !(tick > 0))
+		return;
+	for (unsigned k = 0; k < FIT_STEPS; k++) {
+		double phase = tick * k / FIT_STEPS;
+		struct fit f = fit_phase(e, r, n, phase);
+
+		if (f.error_s < best) {
+			best = f.error_s;
+			at = phase;
+		}
+	}
+	for (int k = -9; k <= 9; k++) { /* and finer around it */
+		double phase = at + tick * k / (10 * FIT_STEPS);
+		struct fit f = fit_phase(e, r, n, phase);
+
+		if (f.error_s < best) {
+			best = f.error_s;
+			at = phase;
+		}
+	}
+	for (unsigned k = 0; k < n; k++) {
+		double age = fmod((double)energy_middle(r[k]) * 1e-9 - at + tick, tick);
+
+		age_min = fmin(age_min, age);
+		age_max = fmax(age_max, age);
+	}
+	/* Readings that are all of one age fit every phase. */
+	if (best > tick / 20 || age_max - age_min < tick / 3)
+		return;
+	e->phase_known = true;
+	e->phase_s = fmod(at + tick, tick);
+	/* No reading can tell where in the widest stretch without one a tick lies. */
+	e->phase_u_s = fmax(best, tick / (2 * FIT_READS * sqrt(12)) * FIT_READS / n);
+}
+
+int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double joules)
+{
+	struct energy_read now = { before_ns, after_ns, joules, e->epoch };
+	int code = -1;
+
+	if (e->reads) {
+		const struct energy_read *last = &e->read[(e->reads - 1) % ENERGY_READS];
+
+		if (before_ns <= last->after_ns)
+			return -1;
+		code = fault_of(e, last, &now);
+	}
+	if (code >= 0) {
+		now.epoch = ++e->epoch;
+		e->phase_known = false;
+		energy_tell(e, after_ns, (unsigned)code);
+	}
+	e->read[e->reads++ % ENERGY_READS] = now;
+	if (code < 0)
+		track_phase(e);
+	return code;
+}
+
+const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns)
+{
+	const struct energy_read *best = NULL;
+	uint64_t n = e->reads < ENERGY_READS ? e->reads : ENERGY_READS;
+	uint64_t apart = 0;
+
+	for (uint64_t i = 0; i < n; i++) {
+		const struct energy_read *r = &e->read[i];
+		uint64_t m = energy_middle(r), d = m > t_ns ? m - t_ns : t_ns - m;
+
+		if (!best || d < apart) {
+			best = r;
+			apart = d;
+		}
+	}
+	return best;
+}
+
+void energy_take_read(const struct energy *e, uint64_t edge_ns, struct energy_read *read,
+		      struct energy_point *tick, bool *known, double *slope_w)
+{
+	const struct energy_read *r = energy_nearest(e, edge_ns);
+	uint64_t t, half = (uint64_t)(e->set.sensor.tick_s * 0.5e9);
+
+	if (!r)
+		return;
+	*read = *r;
+	*known = e->phase_known;
+	t = e->phase_known
+		    ? energy_tick_before(e, energy_middle(r), e->phase_s)
+		    : energy_middle(r) - half - (uint64_t)(e->set.sensor.counter_lag_s * 1e9);
+	if (energy_at(e, t, tick) != 0)
+		read->before_ns = 0;
+	*slope_w = energy_swing(e, t, fmax(energy_reach_s(e), e->set.sensor.tick_s));
+}

@@ -1,0 +1,115 @@
+/* What a window takes in while samples come. */
+#include "energy_parts.h"
+
+#include <math.h>
+#include <string.h>
+
+#define BUCKET_MIN_W 0.01
+#define BUCKET_STEP  0.005
+
+void energy_open(struct energy_window *w, uint64_t begin_ns, double hint_period_s)
+{
+	memset(w, 0, sizeof(*w));
+	w->begin_ns = begin_ns;
+	w->hint_period_s = hint_period_s;
+	w->period_s = w->min_w = w->max_w = w->begin_w = NAN;
+}
+
+void energy_close(struct energy_window *w, uint64_t end_ns)
+{
+	w->end_ns = end_ns;
+}
+
+static unsigned bucket_of(double w)
+{
+	double b = log(fmax(w, BUCKET_MIN_W) / BUCKET_MIN_W) / log1p(BUCKET_STEP);
+
+	return b < ENERGY_BUCKETS - 1 ? (unsigned)b : ENERGY_BUCKETS - 1;
+}
+
+double energy_bucket_watts(unsigned b)
+{
+	return BUCKET_MIN_W * exp((b + 0.5) * log1p(BUCKET_STEP));
+}
+
+/* The stretch that ends with sample n, as far as it lies in the window. */
+static void take_sample(const struct energy *e, struct energy_window *w, uint64_t n)
+{
+	const struct energy_sample *s = energy_number(e, n);
+	const struct energy_sample *before =
+		n > energy_oldest(e) ? energy_number(e, n - 1) : NULL;
+	uint64_t from = before && before->t_ns > w->begin_ns ? before->t_ns : w->begin_ns;
+	uint64_t to = w->end_ns && s->t_ns > w->end_ns ? w->end_ns : s->t_ns;
+	double dt = to > from ? span_s(from, to) : 0;
+	bool hole = before && s->hole_s > before->hole_s;
+
+	if (dt > w->longest_s)
+		w->longest_s = dt;
+	if (to < s->t_ns)
+		return; /* beyond the end */
+	w->collected++;
+	w->min_w = isnan(w->min_w) ? s->w : fmin(w->min_w, s->w);
+	w->max_w = isnan(w->max_w) ? s->w : fmax(w->max_w, s->w);
+	if (before && !hole && w->collected > 1)
+		w->noise_square += sq(s->w - before->w);
+	if (hole)
+		return;
+	w->bucket[bucket_of(s->w)] += (float)dt;
+	w->seen_s += dt;
+}
+
+bool energy_follow(const struct energy *e, struct energy_window *w)
+{
+	uint64_t n;
+
+	if (w->ended)
+		return true;
+	if (!w->begun) {
+		if (energy_at(e, w->begin_ns, &w->begin) != 0)
+			return false;
+		w->begun = true;
+		w->next = w->begin.number;
+		w->begin_slope_w = energy_swing(e, w->begin_ns, energy_reach_s(e));
+		w->begin_w = energy_watts(e, w->begin_ns);
+	}
+	/* Readings near the edge may come after it; later ones are never nearer. */
+	if (e->reads && e->samples &&
+	    energy_number(e, e->samples - 1)->t_ns <
+		    w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S)
+		energy_take_read(e, w->begin_ns, &w->begin_read, &w->begin_tick,
+				 &w->begin_tick_known, &w->begin_tick_slope_w);
+	if (w->next < energy_oldest(e))
+		w->next = energy_oldest(e);
+	for (n = w->next; n < e->samples; n++) {
+		take_sample(e, w, n);
+		if (w->end_ns && energy_number(e, n)->t_ns >= w->end_ns)
+			break;
+	}
+	w->next = n;
+	if (!w->end_ns || energy_at(e, w->end_ns, &w->end) != 0)
+		return false;
+	w->ended = true;
+	return true;
+}
+
+void energy_cut(const struct energy *e, struct energy_window *w)
+{
+	const struct energy_sample *last;
+	double missing;
+
+	if (energy_follow(e, w) || e->samples == 0)
+		return;
+	last = energy_number(e, e->samples - 1);
+	if (!w->begun) { /* it began after the last sample */
+		energy_at_sample(last, e->samples - 1, &w->begin);
+		w->begun = true;
+	}
+	energy_at_sample(last, e->samples - 1, &w->end);
+	missing = span_s(last->t_ns > w->begin_ns ? last->t_ns : w->begin_ns, w->end_ns);
+	w->end.hole_s += missing;
+	w->end.hole_j += missing * last->w;
+	w->end.hole_var += sq(missing * last->w) / 12;
+	if (missing > w->longest_s)
+		w->longest_s = missing;
+	w->ended = w->cut = true;
+}
