@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# FP32, FP16 and INT8 of one layer side by side: latency, power, energy per inference, size.
+#
+#   examples/precision/run.sh --gpu cuda:0                 on a GPU; takes about five minutes
+#   FAST=1 examples/precision/run.sh --simulate=idle-h200  seconds, without a GPU
+#
+# Words after the name go to `gpuward measure`.  From the environment:
+#   GPUWARD  the program (default: build/gpuward of this tree, else gpuward)
+#   PYTHON   python3 with PyTorch (default: python3)
+#   OUT      folder for the results (default: precision-results)
+#   TRIALS   runs of each precision (default: 5; FAST: 1)
+#   FAST=1   small and short
+set -euo pipefail
+here=$(dirname "$(realpath "$0")")
+out=${OUT:-precision-results}
+python=${PYTHON:-python3}
+gpuward=${GPUWARD:-$here/../../build/gpuward}
+command -v "$gpuward" >/dev/null || gpuward=gpuward
+
+# About 15 s each on an H200: the sensor wants ten, and loading weighs less the longer it is.
+declare -A iterations=([fp32]=700 [fp16]=8000 [int8]=8000)
+trials=${TRIALS:-5}
+warmup=1
+if [ "${FAST:-0}" != 0 ]; then
+	iterations=([fp32]=400 [fp16]=400 [int8]=400)
+	trials=${TRIALS:-1}
+	warmup=0
+fi
+
+mkdir -p "$out"
+for precision in fp32 fp16 int8; do
+	"$gpuward" measure --label "$precision" --iterations "${iterations[$precision]}" \
+		--model-size "$("$python" "$here/infer.py" "$precision" --model-bytes)" \
+		--trials "$trials" --warmup "$warmup" "$@" -o "$out/$precision.json" -- \
+		"$python" "$here/infer.py" "$precision" --iterations "${iterations[$precision]}"
+done
+"$gpuward" compare "$out/fp32.json" "$out/fp16.json" "$out/int8.json"

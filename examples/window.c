@@ -1,0 +1,98 @@
+/* The energy of a piece of work, from C.
+ *
+ *	cc window.c $(pkg-config --cflags --libs gpuward) -o window && ./window
+ *
+ * In the build tree: build/examples/window.  On a simulated H200:
+ *	LD_LIBRARY_PATH=build/sim GPUWARD_SIM=h200 build/examples/window */
+#define _POSIX_C_SOURCE 200809L
+#include <gpuward.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define SECOND UINT64_C(1000000000)
+
+/* Stands for whatever keeps the GPU busy.  Wait for the GPU before the window is closed: calls
+ * that start work return before it is done. */
+static void work(double seconds)
+{
+	struct timespec t = { .tv_sec = (time_t)seconds,
+			      .tv_nsec = (long)(fmod(seconds, 1) * 1e9) };
+
+	nanosleep(&t, NULL);
+}
+
+static void show(const char *label, const struct gw_energy *e)
+{
+	if (isnan(e->joules.best))
+		printf("%s, GPU %u: energy unknown\n", label, e->device);
+	else
+		printf("%s, GPU %u: %.1f J (%.1f to %.1f) in %.2f s; against other runs here "
+		       "%.1f to %.1f\n",
+		       label, e->device, e->joules.best, e->joules.low, e->joules.high,
+		       e->seconds, e->relative.low, e->relative.high);
+	printf("\t%s, %s, two meters: %s, %" PRIu64 " of %" PRIu64 " samples\n",
+	       gw_validity_name(e->validity), gw_rung_name(e->rung),
+	       gw_verdict_name(e->verdict), e->samples_collected, e->samples_expected);
+	for (unsigned c = 0; gw_code_info(c); c++)
+		if (e->codes >> c & 1)
+			printf("\t%s: %s\n", gw_code_info(c)->key, gw_code_info(c)->sentence);
+}
+
+static void finish(struct gw_window *w)
+{
+	int err = gw_window_wait(w, 5 * SECOND);
+
+	if (err)
+		fprintf(stderr, "window: %s\n", gw_strerror(err));
+	for (unsigned i = 0; gw_window_energy(w, i); i++)
+		show(gw_window_label(w), gw_window_energy(w, i));
+	gw_window_free(w);
+}
+
+static int measure(struct gw_meter *meter, double seconds)
+{
+	struct gw_window *all, *half;
+
+	if (gw_window_open(meter, "all", 0, &all))
+		return 1;
+	work(seconds / 2);
+	if (gw_window_open(meter, "second half", 0, &half)) {
+		gw_window_free(all);
+		return 1;
+	}
+	work(seconds / 2);
+	gw_window_close(half, 0);
+	gw_window_close(all, 0);
+	finish(all);
+	finish(half);
+	return 0;
+}
+
+int main(int argc, char **argv)
+{
+	double seconds = argc > 1 ? atof(argv[1]) : 2;
+	struct gw_ctx *ctx;
+	struct gw_meter *meter;
+	int err = gw_open(NULL, &ctx);
+
+	if (!err) {
+		err = gw_meter_start(ctx, NULL, &meter);
+		if (err)
+			gw_close(ctx);
+	}
+	if (err) {
+		fprintf(stderr, "window: %s\n", gw_strerror(err));
+		return 1;
+	}
+	if (gw_meter_device_count(meter) == 0)
+		printf("no GPU here\n");
+	else
+		err = measure(meter, seconds);
+	gw_meter_stop(meter);
+	gw_close(ctx);
+	return err;
+}
