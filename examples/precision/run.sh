@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # FP32, FP16 and INT8 of one layer side by side: latency, power, energy per inference, size.
 #
-#   examples/precision/run.sh --gpu cuda:0                 on a GPU; takes about five minutes
+#   examples/precision/run.sh --gpu cuda:0                 on a GPU; takes some minutes
 #   FAST=1 examples/precision/run.sh --simulate=idle-h200  seconds, without a GPU
 #
 # Words after the name go to `gpuward measure`.  From the environment:
@@ -17,7 +17,8 @@ python=${PYTHON:-python3}
 gpuward=${GPUWARD:-$here/../../build/gpuward}
 command -v "$gpuward" >/dev/null || gpuward=gpuward
 
-# About 15 s each on an H200: the sensor wants ten, and loading weighs less the longer it is.
+# The sensor wants ten seconds, and loading weighs less the longer a run is.  By their peak rates
+# these last that long on an H200; look at Time, and at the part `inference`, and change them.
 declare -A iterations=([fp32]=700 [fp16]=8000 [int8]=8000)
 trials=${TRIALS:-5}
 warmup=1
