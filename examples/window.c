@@ -92,7 +92,7 @@ int main(int argc, char **argv)
 		printf("no GPU here\n");
 	else
 		err = measure(meter, seconds);
-	gw_meter_stop(meter);
-	gw_close(ctx);
+	if (gw_meter_stop(meter) == 0) /* else a driver call hangs, and still uses ctx */
+		gw_close(ctx);
 	return err;
 }
