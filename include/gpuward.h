@@ -403,7 +403,7 @@ GW_API const struct gw_fact *gw_environment_get(const struct gw_environment *env
 
 /* ---- energy -------------------------------------------------------------------------- */
 
-/* What can be wrong with a window: bit 1 << GW_CODE_x of a set; gpuward/code.def. */
+/* What can be wrong with a window: bit GW_CODE_x of a 64-bit set; gpuward/code.def. */
 enum gw_code {
 #define R(symbol, key, level, sentence) GW_CODE_##symbol,
 #include <gpuward/code.def>
@@ -492,7 +492,7 @@ struct gw_energy {
 	uint64_t begin_ns, end_ns; /* monotonic */
 	double seconds;
 	enum gw_validity validity;
-	uint64_t codes;        /* set of 1 << enum gw_code */
+	uint64_t codes;        /* set of UINT64_C(1) << enum gw_code */
 	enum gw_meter_kind meter;
 	enum gw_rung rung;
 	enum gw_verdict verdict;
@@ -535,7 +535,6 @@ struct gw_meter_options {
 };
 
 enum gw_meter_flag {
-	GW_METER_HOST = 1 << 0,      /* the machine's own energy too (RAPL)        */
 	GW_METER_PROCESSES = 1 << 1, /* who was on the GPUs, and each one's share  */
 	GW_METER_MANUAL = 1 << 2,    /* no threads: the caller calls gw_meter_poll() */
 };

@@ -24,7 +24,7 @@
 
 struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
-	const char *warmup, *cooldown_to, *output, *bundle;
+	const char *warmup, *cooldown_to, *output, *bundle, *part;
 	struct option_list tag;
 	uint64_t interval_ns;
 	bool require_exclusive, progress, keep_command;
@@ -43,6 +43,10 @@ static const struct option options[] = {
 	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens that a run makes", NULL, NULL },
 	{ "model-size", 0, OPTION_TEXT, AT(model_size), "SIZE",
 	  "for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
+	{ "part", 0, OPTION_TEXT, AT(part), "NAME",
+	  "the figures are of this part, which the command marks (its first, when it marks "
+	  "several of that name), not of the whole run with its loading",
+	  NULL, NULL },
 	{ "tag", 0, OPTION_LIST, AT(tag), "KEY=VALUE", "for the result; may repeat", NULL,
 	  NULL },
 	{ "interval", 'i', OPTION_DURATION, AT(interval_ns), "TIME",
@@ -90,6 +94,7 @@ struct measurement {
 	struct runner runner;
 	struct course *series;
 	struct host_meter *host;
+	uint64_t host_ns;              /* when it was last read meanwhile */
 	struct run_baseline *baseline; /* one a device           */
 	struct run_progress progress;
 	double start_c[256];    /* temperature at the first start, NAN unknown */
@@ -299,7 +304,10 @@ static void watch(void *arg, struct gw_window *window, const struct marks *marks
 	struct measurement *m = arg;
 	struct host_energy host;
 
-	host_meter_read(m->host, &host); /* its counters wrap */
+	if (clock_mono_ns(clock_real()) - m->host_ns > 10 * NS_PER_S) { /* its counters wrap */
+		host_meter_read(m->host, &host);
+		m->host_ns = clock_mono_ns(clock_real());
+	}
 	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
 		int64_t pid = window_foreign(window, i);
 
@@ -346,7 +354,8 @@ static int run_once(struct measurement *m, unsigned number)
 				      .series = m->series,
 				      .baseline = m->baseline,
 				      .iterations = m->plan.iterations,
-				      .tokens = m->plan.tokens };
+				      .tokens = m->plan.tokens,
+				      .part = m->o->part };
 	int err;
 
 	m->progress.trial = number - m->plan.first + 1;
@@ -365,6 +374,9 @@ static int run_once(struct measurement *m, unsigned number)
 		cli_error("cannot measure: %s", gw_strerror(err));
 		return EXIT_FAILED;
 	}
+	if (m->o->part && !m->result.run[m->result.runs].part)
+		cli_error("the command marked no part '%s': the figures are of the whole run",
+			  m->o->part);
 	m->result.runs++;
 	m->status = runner_status(run);
 	m->progress.expected_s = run->seconds;

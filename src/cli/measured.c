@@ -94,15 +94,27 @@ static void identity(const struct gw_device *d, const struct gw_status *s,
 	gw_device_value(d, GW_Q_POWER_LIMIT, &ret->power_limit_w);
 }
 
+/* The part that is the run; NULL: all of it is. */
+static const struct marks_window *part_of(const struct measured_from *from,
+					  const struct runner_run *run)
+{
+	for (unsigned i = 0; from->part && i < run->marks.count; i++)
+		if (run->marks.window[i].energy &&
+		    strcmp(run->marks.window[i].label, from->part) == 0)
+			return &run->marks.window[i];
+	return NULL;
+}
+
 static int take_device(const struct measured_from *from, const struct runner_run *run,
 		       unsigned i, struct measured_device *ret)
 {
+	const struct marks_window *part = part_of(from, run);
 	const struct gw_snapshot *snap = from->c->snap;
 	const struct attribute *who = window_processes(run->window, i);
 
 	identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
 		 gw_snapshot_status(snap), ret);
-	ret->energy = *gw_window_energy(run->window, i);
+	ret->energy = part ? part->energy[i] : *gw_window_energy(run->window, i);
 	ret->sensor = meter_setup(from->meter, i)->sensor;
 	ret->who = *who;
 	ret->processes = who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
@@ -190,7 +202,7 @@ static int take_marks(const struct measured_from *from, struct runner_run *run,
 	r->tokens = from->tokens;
 	if (isnan(r->tokens) && m->tokens_told && m->tokens)
 		r->tokens = (double)m->tokens;
-	r->latency_s = run->seconds / r->iterations;
+	r->latency_s = r->seconds / r->iterations;
 	r->latency_p50_s = marks_latency(m, 0.50);
 	r->latency_p95_s = marks_latency(m, 0.95);
 	if (m->count == 0)
@@ -223,9 +235,14 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 				  .exit_status = run->exit_status,
 				  .exit_signal = run->exit_signal,
 				  .host = *host };
+	const struct marks_window *part = part_of(from, run);
 	unsigned n = gw_meter_device_count(from->meter);
 	int err = 0;
 
+	if (part) {
+		r.part = part->label;
+		r.seconds = (double)(part->end_ns - part->begin_ns) * 1e-9;
+	}
 	r.device = calloc(n ? n : 1, sizeof(*r.device));
 	if (!r.device)
 		return -GW_E_NOMEM;
@@ -238,8 +255,8 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 	run_codes(&r, from->c);
 	if (!err)
 		err = take_marks(from, run, &r);
-	r.iteration_joules = each(&r.relative_joules, r.iterations);
-	r.token_joules = each(&r.relative_joules, r.tokens);
+	r.iteration_joules = each(&r.joules, r.iterations);
+	r.token_joules = each(&r.joules, r.tokens);
 	if (err)
 		measured_run_done(&r);
 	else

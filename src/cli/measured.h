@@ -15,6 +15,7 @@ struct measured_from {
 	struct course *series;
 	const struct run_baseline *baseline; /* one a device of the meter */
 	double iterations, tokens;           /* as given; NAN: as marked */
+	const char *part; /* the run is this marked part of it; NULL: all of it */
 };
 
 /* Takes all that is known of the run; it may be ended afterwards, but for its marks, whose

@@ -41,6 +41,7 @@ struct energy_setup {
 	double lag_s;      /* samples are late by this                              */
 	double look_ratio; /* share of the time that the sensor looks at, 0 to 1   */
 	bool counter;      /* there is one, and it may be trusted                   */
+	enum gw_absence why; /* there is neither shape nor counter: why          */
 	bool mig;          /* the board is split                                    */
 	double limit_w;    /* NAN: unknown                                          */
 };

@@ -1,5 +1,6 @@
 /* Two meters, what each is sure of, and the choice between them. */
 #include "energy_parts.h"
+#include "stat.h"
 
 #include <math.h>
 #include <string.h>
@@ -8,7 +9,11 @@
 #define UNANCHORED    0.01 /* the two meters of a card differed by up to 1.5 % (H200)      */
 #define ANCHOR_NS     (10 * NS_PER_S)
 #define COVERAGE_LOW  0.98
-#define COVERAGE_FILL 0.90 /* below it missing samples are not made up for                 */
+#define COVERAGE_FILL 0.90  /* below it missing samples are not made up for                 */
+#define FLOOR_RATIO   0.003 /* meters of an H200 differ by this between loads of one power  */
+#define STEADY_MEANS  64
+#define STEADY_LEAST  20   /* seconds */
+#define STEADY_RATIO  0.02 /* a trend above this much of the mean is told                  */
 #define K95           1.96
 #define LAG_U_S       0.003 /* how late a counter or a sample is, is known to a few ms      */
 
@@ -25,11 +30,6 @@ enum gw_validity energy_validity(uint64_t codes)
 static void code(struct gw_energy *r, unsigned c)
 {
 	r->codes |= UINT64_C(1) << c;
-}
-
-static bool has(const struct gw_energy *r, unsigned c)
-{
-	return r->codes >> c & 1;
 }
 
 static double percentile(const struct energy_window *w, double share)
@@ -304,7 +304,8 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 		r->budget[GW_U_EDGES] = m->edges_samples;
 		r->budget[GW_U_GAPS] = m->gaps;
 		r->budget[GW_U_COVERAGE] = m->coverage;
-		r->budget[GW_U_RESIDUAL] = fmax(r->budget[GW_U_RESIDUAL], m->anchor_u * filled);
+		r->budget[GW_U_RESIDUAL] = fmax(r->budget[GW_U_RESIDUAL],
+						hypot(m->anchor_u, FLOOR_RATIO) * filled);
 	}
 }
 
@@ -387,6 +388,31 @@ static bool frozen(const struct energy *e, const struct energy_window *w, uint64
 	return false;
 }
 
+/* Does power still have a trend: over the last seconds of the window that are kept, in means of a
+ * second, by the test of Mann and Kendall, and by more than matters? */
+static bool drifting(const struct energy *e, const struct energy_window *w,
+		     const struct gw_energy *r)
+{
+	double mean[STEADY_MEANS], first = 0, last = 0;
+	struct trend trend;
+	struct energy_point a, b;
+	unsigned n = 0, half;
+
+	for (uint64_t t = w->end_ns;
+	     n < STEADY_MEANS && t >= w->begin_ns + NS_PER_S && energy_at(e, t, &b) == 0 &&
+	     energy_at(e, t - NS_PER_S, &a) == 0;
+	     t -= NS_PER_S)
+		mean[n++] = b.joules - a.joules;
+	if (n < STEADY_LEAST || stat_trend(mean, n, &trend) != 0 || !(trend.p < 0.05))
+		return false;
+	half = n / 2;
+	for (unsigned i = 0; i < half; i++) {
+		last += mean[i] / half;
+		first += mean[n - 1 - i] / half;
+	}
+	return fabs(last - first) > STEADY_RATIO * r->power_mean;
+}
+
 static void judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	if (r->coverage_ratio < COVERAGE_LOW)
@@ -395,6 +421,8 @@ static void judge(const struct energy *e, struct energy_window *w, struct gw_ene
 		code(r, GW_CODE_TRUNCATED);
 	if (energy_alias(e, w, r))
 		code(r, GW_CODE_ALIAS_SUSPECTED);
+	if (drifting(e, w, r))
+		code(r, GW_CODE_NOT_STEADY);
 	if (e->set.mig)
 		code(r, GW_CODE_MIG_WHOLE_BOARD);
 	if (e->set.sensor.module_scope)
@@ -403,6 +431,20 @@ static void judge(const struct energy *e, struct energy_window *w, struct gw_ene
 		code(r, GW_CODE_COUNTER_RATE_UNSAFE);
 	if (e->set.sensor.counter == GW_ABSENT_INVALID)
 		code(r, GW_CODE_COUNTER_INVALID);
+}
+
+/* Why there is no figure at all. */
+static unsigned why_none(const struct energy *e)
+{
+	if (e->set.shape != SHAPE_NONE || e->set.counter)
+		return GW_CODE_NO_DATA;
+	switch (e->set.why) {
+	case GW_ABSENT_ASLEEP: return GW_CODE_ASLEEP;
+	case GW_ABSENT_NO_PERMISSION: return GW_CODE_NO_PERMISSION;
+	case GW_ABSENT_NOT_SUPPORTED:
+	case GW_ABSENT_NO_SYMBOL: return GW_CODE_NOT_SUPPORTED;
+	default: return GW_CODE_NO_SOURCE;
+	}
 }
 
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *r)
@@ -452,7 +494,6 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 			sum_up(e, r);
 	}
 	judge(e, w, r);
-	if (isnan(r->joules.best) && !has(r, GW_CODE_NO_SOURCE))
-		code(r, e->set.shape == SHAPE_NONE && !e->set.counter ? GW_CODE_NO_SOURCE
-								      : GW_CODE_NO_DATA);
+	if (isnan(r->joules.best))
+		code(r, why_none(e));
 }

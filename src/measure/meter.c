@@ -248,7 +248,7 @@ static int take_options(const struct gw_meter_options *given, struct gw_meter_op
 	if (!known->anchor_ns)
 		known->anchor_ns = ANCHOR_NS;
 	if (known->interval_ns < INTERVAL_MIN || known->anchor_ns < NS_PER_S ||
-	    known->flags & ~(unsigned)(GW_METER_HOST | GW_METER_PROCESSES | GW_METER_MANUAL))
+	    known->flags & ~(unsigned)(GW_METER_PROCESSES | GW_METER_MANUAL))
 		return -GW_E_ARG;
 	return 0;
 }
@@ -492,8 +492,7 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 
 static bool done(struct meter_device *d, const struct track_window *w)
 {
-	return track_done(&d->track, w) ||
-	       !d->sampler.answers;
+	return track_done(&d->track, w) || !d->sampler.answers;
 }
 
 /* Waits for the sample that covers its end, on device i. */

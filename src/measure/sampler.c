@@ -152,7 +152,9 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->set.shape = SHAPE_NONE;
 	s->set.spacing_s = 0.1;
 	s->set.look_ratio = 1;
+	s->set.why = device_silence(s->r.state, s->r.cause);
 	if (s->answers) {
+		s->set.why = (enum gw_absence)s->r.why[GW_Q_POWER];
 		choose_shape(s);
 		tap_counter(&s->tap, &c);
 		s->set.sensor.counter = c.why;

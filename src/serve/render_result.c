@@ -407,6 +407,7 @@ static void run(struct json *j, const struct measured_run *r)
 	json_object(j, NULL);
 	json_uint(j, "trial", r->trial);
 	when(j, "begin_time", r->begin_wall_ns);
+	json_string(j, "part", r->part);
 	json_double(j, "seconds", r->seconds);
 	outcome(j, r);
 	json_string(j, "validity", gw_validity_name(r->validity));

@@ -161,6 +161,9 @@ static void what_was_cut_off_is_kept_and_said_so(void **state)
 		assert_int_equal(found[i].energy.validity, GW_INVALID);
 		assert_true(found[i].energy.joules.best > 0);
 	}
+	gw_meter_stop(meter);
+	meter = NULL;
+	bundle_close(bundle, message, sizeof(message));
 }
 
 static void a_changed_file_is_named(void **state)

@@ -439,7 +439,35 @@ static void nothing_measured_is_no_zero(void **state)
 	print("nothing", r, truth);
 	assert_true(isnan(r->joules.best) && isnan(r->power_mean));
 	assert_int_equal(r->validity, GW_NO_RESULT);
-	assert_true(r->codes >> GW_CODE_NO_SOURCE & 1);
+	assert_true(r->codes >> GW_CODE_NOT_SUPPORTED & 1);
+}
+
+static void a_trend_in_power_is_told(void **state)
+{
+	static const struct {
+		const char *world;
+		bool told;
+	} rows[] = {
+		{ WATTS("kind = \"ramp\"\nlow = 300\nhigh = 330\nfrom = 5\nlength = 40\n"),
+		  true },
+		{ WATTS("kind = \"constant\"\nlevel = 300\n"), false },
+		{ WATTS("kind = \"square\"\nhigh = 400\nlow = 100\nperiod = 0.9\n"), false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < 3; i++) {
+		const struct gw_energy *r;
+		double truth;
+
+		start(rows[i].world);
+		begin();
+		run_for(35);
+		r = end(&truth);
+		assert_int_equal(r->codes >> GW_CODE_NOT_STEADY & 1, rows[i].told);
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
+	}
 }
 
 /* ---- the ladder ---- */
@@ -730,6 +758,7 @@ int main(int argc, char **argv)
 		T(windows_nest_and_overlap),
 		T(a_lost_gpu_keeps_what_was_measured),
 		T(nothing_measured_is_no_zero),
+		T(a_trend_in_power_is_told),
 		T(every_sensor_finds_its_rung),
 		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
 		T(a_counter_that_readings_hurt_is_found_and_spared),
