@@ -26,9 +26,10 @@ test:
 	@tools/deps test
 	@tools/test
 
-## make test-gpu  compares with nvidia-smi where there is a GPU
+## make test-gpu  compares with nvidia-smi, and measures energy, where there is a GPU
 test-gpu:
 	@tests/gpu/run
+	@tests/gpu/energy
 
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build

@@ -1,6 +1,7 @@
 /* probe: windows on the first GPU, one JSON line each, for tests on real hardware.
  *
  *	probe windows COUNT SECONDS [WARM_S]   one window after the other, and one around them all
+ *	probe engine SECONDS                   one window, figures once a second: the engine's own cost
  *	probe record SECONDS INTERVAL_MS FILE  every event of a meter, as lines
  *
  * Uses the library as any program would; record listens as a bundle does. */
@@ -69,12 +70,14 @@ static void pause_for(double s)
 	clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + (uint64_t)(s * 1e9));
 }
 
-static int windows(struct gw_ctx *ctx, unsigned count, double seconds, double warm)
+static int windows(struct gw_ctx *ctx, unsigned count, double seconds, double warm,
+		   uint64_t interval_ns)
 {
+	struct gw_meter_options o = { .size = sizeof(o), .interval_ns = interval_ns };
 	struct gw_meter *m;
 	struct gw_window *all, *w;
 
-	if (gw_meter_start(ctx, NULL, &m) != 0 || gw_meter_device_count(m) == 0)
+	if (gw_meter_start(ctx, &o, &m) != 0 || gw_meter_device_count(m) == 0)
 		return 1;
 	pause_for(warm);
 	gw_window_open(m, "all", 0, &all);
@@ -135,7 +138,9 @@ int main(int argc, char **argv)
 		return 1;
 	if (argc > 3 && strcmp(argv[1], "windows") == 0)
 		code = windows(ctx, (unsigned)atoi(argv[2]), atof(argv[3]),
-			       argc > 4 ? atof(argv[4]) : 0);
+			       argc > 4 ? atof(argv[4]) : 0, 0);
+	else if (argc > 2 && strcmp(argv[1], "engine") == 0)
+		code = windows(ctx, 1, atof(argv[2]), 0, NS_PER_S);
 	else if (argc > 4 && strcmp(argv[1], "record") == 0)
 		code = record(ctx, atof(argv[2]), atof(argv[3]), argv[4]);
 	gw_close(ctx);
