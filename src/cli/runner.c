@@ -211,6 +211,9 @@ static int spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t 
 		return ENOMEM;
 	each_descriptor(keep_ours, (void *)(uintptr_t)r->inherit);
 	posix_spawn_file_actions_init(&actions);
+	for (int fd = 0; fd < 3; fd++)
+		if (r->stdio[fd] > 0)
+			posix_spawn_file_actions_adddup2(&actions, r->stdio[fd], fd);
 	posix_spawn_file_actions_adddup2(&actions, mark_fd, number); /* and it stays open */
 	posix_spawnattr_init(&attr);
 	sigemptyset(&reset);
@@ -263,12 +266,15 @@ static uint64_t follow(struct runner *r, struct started *s, struct runner_run *r
 	for (;;) {
 		struct pollfd fds[] = { { s->pid_fd, POLLIN, 0 },
 					{ r->signal_fd, POLLIN, 0 },
-					{ s->mark_fd, POLLIN, 0 } };
-		int n = poll_until(fds, 3, due);
+					{ s->mark_fd, POLLIN, 0 },
+					{ r->drain ? r->drain_fd : -1, POLLIN, 0 } };
+		int n = poll_until(fds, 4, due);
 		uint64_t now = clock_mono_ns(clock_real());
 
 		if (n > 0 && fds[2].revents)
 			read_marks(s, &run->marks);
+		if (n > 0 && fds[3].revents)
+			r->drain(r->arg);
 		if (n > 0 && fds[1].revents)
 			take_signals(r, s->pid);
 		if (n > 0 && has_ended(s, &fds[0]))

@@ -40,6 +40,11 @@ struct runner {
 	void (*watch)(void *arg, struct gw_window *window, const struct marks *marks);
 	void *arg;
 	uint64_t watch_ns;
+	/* What the command has as descriptors 0, 1 and 2; 0: what we have. */
+	int stdio[3];
+	/* Called when there is something to read on drain_fd; NULL: there is no such descriptor. */
+	void (*drain)(void *arg);
+	int drain_fd;
 	/* Its own: */
 	sigset_t mask; /* as it was */
 	int signal_fd;

@@ -453,8 +453,10 @@ void sampler_edge(struct sampler *s)
 	if (s->opt.processes)
 		read_processes(s);
 	soon = now_ns(s) + (uint64_t)((s->set.lag_s + s->set.spacing_s) * 1e9) + RING_AGE_NS;
-	if (!s->polled)
+	if (!s->polled) {
 		s->drain_ns = earliest(s->drain_ns, soon);
+		s->drain_again_ns = soon;
+	}
 	next_anchor(s);
 }
 
@@ -498,7 +500,9 @@ uint64_t sampler_step(struct sampler *s, bool active)
 		emit_tick(s, missed);
 	}
 	if (ring && s->drain_ns <= now) {
-		s->drain_ns = now + drain_period(s);
+		/* One that was due before an edge's own does not hold the edge's samples. */
+		s->drain_ns =
+			s->drain_again_ns > now ? s->drain_again_ns : now + drain_period(s);
 		drain(s);
 	}
 	if (active && s->anchor_due_ns <= now) {

@@ -308,8 +308,9 @@ static void throttling(const struct track_window *w, struct gw_energy *r)
 			   : w->reasons_seen ? w->sampled_s[i]
 					     : NAN;
 
-		/* The counters of a driver that was loaded anew are no difference. */
-		r->throttle_seconds[i] = s < 0 ? NAN : fmin(s, r->seconds);
+		/* The counters of a driver that was loaded anew are no difference; and fmin()
+		 * takes unknown for the whole window. */
+		r->throttle_seconds[i] = !(s >= 0) ? NAN : fmin(s, r->seconds);
 		if (s > THROTTLE_SHARE * r->seconds)
 			r->codes |= bit(throttle_code[i]);
 	}

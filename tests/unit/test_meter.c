@@ -744,6 +744,28 @@ static void threads_share_a_meter(void **state)
 	}
 }
 
+/* The drain of its beginning falls between its end and that of its end. */
+static void a_short_window_is_known_soon_after_its_end(void **state)
+{
+	(void)state;
+	start(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"));
+	for (unsigned ms = 1; ms < 120; ms += 7) {
+		const struct gw_energy *r;
+		uint64_t ended;
+		double truth;
+
+		begin();
+		run_for(ms * 1e-3);
+		ended = clock_mono_ns(&sim.clock);
+		r = end(&truth);
+		assert_true(clock_mono_ns(&sim.clock) - ended < 200 * NS_PER_MS);
+		/* Nobody looked at the throttling within it: unknown, and no reason to refuse. */
+		assert_true(r->validity < GW_INVALID);
+		gw_window_free(window);
+		run_for(0.013);
+	}
+}
+
 int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_teardown(f, stop)
@@ -755,6 +777,7 @@ int main(int argc, char **argv)
 		T(setting_the_wall_clock_changes_nothing),
 		T(a_ring_that_repeats_itself_is_read_once),
 		T(a_window_below_the_period_is_an_interval),
+		T(a_short_window_is_known_soon_after_its_end),
 		T(windows_nest_and_overlap),
 		T(a_lost_gpu_keeps_what_was_measured),
 		T(nothing_measured_is_no_zero),

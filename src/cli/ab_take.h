@@ -1,0 +1,20 @@
+/* ab_take: what one run of a comparison gave, summed over its GPUs. */
+#ifndef GW_CLI_AB_TAKE_H
+#define GW_CLI_AB_TAKE_H
+
+#include "runner.h"
+
+#include "serve/render_ab.h"
+
+#include <stddef.h>
+
+/* Fills in what was measured: of the whole run, or of the parts that the command marked so (NULL:
+ * the whole).  0, or -GW_E_NOENT: it marked no such part from beginning to end. */
+int ab_take(struct gw_meter *meter, const char *part, const struct runner_run *run,
+	    struct ab_record *r);
+
+/* All that speaks against the run, with the evidence. */
+void ab_take_reason(struct gw_meter *meter, const struct gw_snapshot *snap,
+		    const struct runner_run *run, char *out, size_t size);
+
+#endif

@@ -1,0 +1,289 @@
+#include "ab_text.h"
+
+#include "table.h"
+
+#include "base/buf.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define COLUMN 11
+
+static const char *const titles[] = {
+	[AB_ENERGY] = "energy",
+	[AB_TIME] = "time",
+	[AB_POWER] = "mean power",
+	[AB_EDP] = "energy x delay",
+};
+
+static void __attribute__((format(printf, 2, 3))) row(const char *title, const char *fmt, ...)
+{
+	char text[1024], left[64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(left, sizeof(left), "%s%s%s", *title ? term_on(TERM_BOLD) : "", title,
+		 *title ? term_off() : "");
+	term_wrap(left, COLUMN, text, term_width());
+}
+
+/* Four digits in a unit that fits. */
+static const char *quantity(char out[static 32], double v, const char *unit)
+{
+	static const struct {
+		double scale;
+		const char *prefix;
+	} steps[] = { { 1e9, "G" }, { 1e6, "M" }, { 1e3, "k" }, { 1, "" }, { 1e-3, "m" } };
+	unsigned i = 0;
+
+	if (isnan(v))
+		return "unknown";
+	while (i < 4 && fabs(v) < steps[i].scale)
+		i++;
+	snprintf(out, 32, "%.4g %s%s", v / steps[i].scale, steps[i].prefix, unit);
+	return out;
+}
+
+/* Percent, with as many digits as a difference of that size deserves. */
+static int digits_of(double ratio)
+{
+	double percent = fabs(100 * ratio);
+
+	return percent >= 10 ? 1 : percent >= 0.1 || !(percent > 0) ? 2 : 3;
+}
+
+static void add_interval(struct buf *b, const struct ab_interval *i)
+{
+	int digits = digits_of(fmax(fabs(i->low - 1), fabs(i->high - 1)));
+
+	buf_addf(b, "%+.*f to %+.*f %%", digits, 100 * (i->low - 1), digits,
+		 100 * (i->high - 1));
+}
+
+void ab_text_change(char *out, size_t size, const struct ab_estimate *e)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	if (isnan(e->ratio)) {
+		buf_adds(&b, "unknown");
+		return;
+	}
+	buf_addf(&b, "%+.*f %%", digits_of(e->ratio - 1), 100 * (e->ratio - 1));
+	if (!isnan(e->interval.low)) {
+		buf_adds(&b, " (");
+		add_interval(&b, &e->interval);
+		buf_adds(&b, ")");
+	}
+}
+
+static enum ab_metric deciding(const struct ab_report *r)
+{
+	return r->config->gated ? r->config->gate.metric : AB_ENERGY;
+}
+
+void ab_text_noise(char *out, size_t size, const struct ab_report *r)
+{
+	const struct ab_estimate *aa = &r->result.aa[deciding(r)];
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	if (isnan(aa->sd_log))
+		return;
+	buf_addf(&b,
+		 "A against itself: %s differs by %.2g %% from pair to pair (s.d. of %u); the "
+		 "smallest effect that %u pairs can show here is %.2g %%",
+		 titles[deciding(r)], 100 * aa->sd_log, aa->n, r->config->pairs_max,
+		 100 * r->result.mde_budget_ratio);
+	if (r->result.aa_alarm) {
+		char change[80];
+
+		ab_text_change(change, sizeof(change), aa);
+		buf_addf(&b,
+			 "; A differs from itself by %s: something drifts, or chance (1 in 20)",
+			 change);
+	}
+}
+
+/* ---- the table ---- */
+
+static void set_verdict(struct table *t, const struct ab_report *r, enum ab_metric m)
+{
+	static const char *const words[] = { "cannot tell", "better", "worse" };
+	static const char *const gate[] = { "cannot tell", "gate passed", "gate failed" };
+	static const enum term_style styles[] = { TERM_WARN, TERM_GOOD, TERM_BAD };
+	enum ab_verdict v = r->result.ab[m].verdict;
+
+	table_set(t, 5, styles[v], "%s",
+		  r->config->gated && r->config->gate.metric == m ? gate[v] : words[v]);
+}
+
+static void print_table(const struct ab_report *r)
+{
+	static const struct table_column columns[] = {
+		{ "METRIC", 0, false, false }, { "A", 1, true, false },
+		{ "B", 1, true, false },       { "B/A", 0, true, false },
+		{ "CHANGE", 0, true, false },  { "VERDICT", 0, false, false },
+		{ NULL, 0, false, false },
+	};
+	static const char *const units[] = { "J", "s", "W", "Js" };
+	struct table t;
+
+	table_init(&t, columns);
+	for (unsigned i = 0; i < AB_METRICS; i++) {
+		enum ab_metric m = (enum ab_metric)i;
+		const struct ab_estimate *e = &r->result.ab[m];
+		char a[32], text[80];
+		struct buf b;
+
+		table_row(&t);
+		table_set(&t, 0, m == deciding(r) ? TERM_BOLD : TERM_PLAIN, "%s", titles[m]);
+		table_set(&t, 1, TERM_PLAIN, "%s",
+			  quantity(a, ab_report_mean(r, AB_ARM_A, m), units[m]));
+		table_set(&t, 2, TERM_PLAIN, "%s",
+			  quantity(a, ab_report_mean(r, AB_ARM_B, m), units[m]));
+		table_set(&t, 3, TERM_PLAIN, "%.4f", e->ratio);
+		buf_init_fixed(&b, text, sizeof(text));
+		if (isnan(e->interval.low))
+			buf_adds(&b, "unknown");
+		else
+			add_interval(&b, &e->interval);
+		table_set(&t, 4, TERM_PLAIN, "%s", text);
+		set_verdict(&t, r, m);
+	}
+	table_print(&t, term_width());
+	table_done(&t);
+}
+
+/* ---- the lines below it ---- */
+
+static void print_iteration(const struct ab_report *r)
+{
+	char text[4][32];
+
+	if (isnan(r->iterations))
+		return;
+	row("Iteration", "A %s in %s, B %s in %s",
+	    quantity(text[0], ab_report_mean(r, AB_ARM_A, AB_ENERGY) / r->iterations, "J"),
+	    quantity(text[1], ab_report_mean(r, AB_ARM_A, AB_TIME) / r->iterations, "s"),
+	    quantity(text[2], ab_report_mean(r, AB_ARM_B, AB_ENERGY) / r->iterations, "J"),
+	    quantity(text[3], ab_report_mean(r, AB_ARM_B, AB_TIME) / r->iterations, "s"));
+}
+
+static void print_gate(const struct ab_report *r)
+{
+	const char *outcome = ab_report_gate(r);
+
+	if (!outcome)
+		return;
+	row("Gate", "fail if %s: %s%s%s", r->gate,
+	    term_on(strcmp(outcome, "passed") == 0   ? TERM_GOOD
+		    : strcmp(outcome, "failed") == 0 ? TERM_BAD
+						     : TERM_WARN),
+	    strcmp(outcome, "cannot-tell") == 0 ? "cannot tell" : outcome, term_off());
+}
+
+static void print_ending(const struct ab_report *r)
+{
+	static const char *const why[] = {
+		[AB_DECIDED] = "the interval decides",
+		[AB_PRECISE] = "the interval is as narrow as --target asks",
+		[AB_BUDGET] = "--pairs-max was reached",
+		[AB_INVALID] = "too many runs were not valid",
+		[AB_SHARED] = "somebody else used a GPU",
+	};
+	const struct ab_result *x = &r->result;
+	const char *reason = r->failed                ? "a run failed"
+			     : x->outcome == AB_GOING ? "it was interrupted"
+						      : why[x->outcome];
+	char dropped[64] = "", plan[64] = "";
+
+	if (x->repeats)
+		snprintf(dropped, sizeof(dropped), "; %u pair%s dropped", x->repeats,
+			 x->repeats == 1 ? "" : "s");
+	if (x->outcome == AB_BUDGET && x->planned_pairs > r->config->pairs_max)
+		snprintf(plan, sizeof(plan), "; about %.0f pairs would be needed",
+			 x->planned_pairs);
+	row("Ended", "after %u of at most %u pairs: %s%s%s", x->ab[deciding(r)].n,
+	    r->config->pairs_max, reason, dropped, plan);
+}
+
+static void print_interval(const struct ab_report *r)
+{
+	const struct ab_estimate *e = &r->result.ab[deciding(r)];
+
+	if (e->n < 2)
+		return;
+	row("Interval",
+	    "%s, %.2f %% at each look so that all looks together miss in 5 of 100; these %u "
+	    "pairs show an effect of %.2g %% four times in five",
+	    e->skewed
+		    ? "Student's t, widened to hold the bootstrap's (BCa): the pairs are skewed"
+		    : "Student's t",
+	    100 * (1 - e->alpha), e->n, 100 * e->mde_ratio);
+}
+
+static void print_meters(const struct ab_report *r)
+{
+	double mean, sd;
+	unsigned n = ab_report_residual(r, &mean, &sd);
+
+	if (n == 0)
+		row("Meters", "one only, or runs too short for two");
+	else
+		row("Meters", "counter and samples %+.2f %% apart, %.2f %% s.d. over %u runs",
+		    100 * mean, n > 1 ? 100 * sd : 0, n);
+}
+
+static void print_codes(const struct ab_report *r)
+{
+	enum gw_validity worst = GW_VALID;
+	unsigned used = 0;
+
+	for (unsigned i = 0; i < r->runs; i++)
+		if (r->run[i].used) {
+			used++;
+			worst = r->run[i].validity > worst ? r->run[i].validity : worst;
+		}
+	if (used == 0)
+		row("Validity", "%sno pair counts%s", term_on(TERM_BAD), term_off());
+	else
+		row("Validity", "%s%s%s", term_on(worst == GW_VALID ? TERM_GOOD : TERM_WARN),
+		    gw_validity_name(worst), term_off());
+	for (unsigned c = 0; c < GW_CODES; c++) {
+		unsigned n = ab_report_code(r, c);
+
+		if (n)
+			row("", "%s in %u of %u runs: %s", gw_code_info(c)->key, n, r->runs,
+			    gw_code_info(c)->sentence);
+	}
+}
+
+void ab_text_print(const struct ab_report *r, const char *a, const char *b, const struct cli *c)
+{
+	char noise[400];
+
+	if (r->simulated)
+		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
+		       term_off());
+	row("A", "%s", a);
+	row("B", "%s", b);
+	if (r->result.ab[deciding(r)].n > 0) {
+		print_table(r);
+		print_iteration(r);
+	}
+	print_gate(r);
+	print_ending(r);
+	ab_text_noise(noise, sizeof(noise), r);
+	row("Noise", "%s",
+	    *noise ? noise : "unknown: there was no A/A pass of two pairs or more");
+	print_interval(r);
+	print_meters(r);
+	if (!c->quiet)
+		print_codes(r);
+	row("Seed", "%llu", (unsigned long long)r->config->seed);
+}

@@ -1,0 +1,623 @@
+/* ab: which of two commands costs less.
+ *
+ * What is run next, when it is enough and what it means is decided in measure/ab.c; here the
+ * commands are run, one after the other, and what was measured is told. */
+#include "ab_plan.h"
+#include "ab_take.h"
+#include "ab_text.h"
+#include "cool.h"
+#include "progress.h"
+#include "runner.h"
+#include "save.h"
+#include "tail.h"
+
+#include "base/clock.h"
+#include "measure/meter.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define WATCH_NS     (250 * NS_PER_MS)
+#define TAIL_LINES   5
+#define EXIT_INVALID 12
+
+struct comparison {
+	struct cli *c;
+	const struct ab_options *o;
+	char **argv[2]; /* the commands */
+	char command[2][4096];
+	struct ab_plan plan;
+	struct ab *ab;
+	struct ab_report report;
+	unsigned capacity; /* of report.run */
+	int half;          /* the first run of the pair under way, -1: none */
+
+	struct runner_inherit inherit;
+	struct runner runner;
+	struct tail tail;
+	struct cool cool;
+	bool terminal,
+		lines;     /* how progress is told: one line drawn over itself, a line a pair */
+	uint64_t begin_ns; /* of the run */
+	char line[160];    /* what the progress line begins with     */
+	char why[512];     /* the last run that was no use was so by */
+};
+
+static const char letters[] = { 'A', 'B' };
+
+static void show_line(const struct comparison *x, const char *text)
+{
+	if (x->terminal)
+		progress_show("%s", text);
+}
+
+/* Before anything else is said. */
+static void clear_line(const struct comparison *x)
+{
+	if (x->terminal)
+		progress_clear();
+}
+
+/* ---- one run ---- */
+
+static const struct gw_device *device_of(const struct comparison *x, unsigned i)
+{
+	return gw_snapshot_device(x->c->snap, gw_meter_device(x->runner.meter, i));
+}
+
+/* A command failed: that is told, with what it said last, and kept. */
+static void __attribute__((format(printf, 4, 5)))
+fail(struct comparison *x, enum ab_arm arm, int status, const char *fmt, ...)
+{
+	struct ab_report *r = &x->report;
+	char said[TAIL_BYTES + 64] = "";
+	va_list ap;
+
+	r->failed = true;
+	r->failed_arm = arm;
+	r->failed_status = status;
+	va_start(ap, fmt);
+	vsnprintf(r->failure, sizeof(r->failure), fmt, ap);
+	va_end(ap);
+	if (!x->o->show_output)
+		tail_lines(&x->tail, TAIL_LINES, said, sizeof(said));
+	clear_line(x);
+	cli_error("command %c, '%s', %s%s%s", letters[arm], x->argv[arm][0], r->failure,
+		  *said ? "; it said:" : "", said);
+}
+
+/* EXIT_OK, or an exit code, having said why. */
+static int check_run(struct comparison *x, enum ab_arm arm, const struct runner_run *run)
+{
+	int status = runner_status(run);
+
+	if (run->error) {
+		fail(x, arm, status, "cannot be started: %s", strerror(run->error));
+		return status;
+	}
+	if (run->exit_signal)
+		fail(x, arm, status, "was ended by signal %d (%s); what fails is not compared",
+		     run->exit_signal, strsignal(run->exit_signal));
+	else if (status != 0)
+		fail(x, arm, status, "ended with status %d; what fails is not compared",
+		     status);
+	return status ? EXIT_INVALID : EXIT_OK;
+}
+
+/* Runs a command to its end.  EXIT_OK, and *run is to be ended, or an exit code, having said
+ * why.  Where a signal came, what came of the command says nothing. */
+static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run *run)
+{
+	int err, code;
+
+	tail_clear(&x->tail);
+	x->begin_ns = clock_mono_ns(clock_real());
+	err = runner_run(&x->runner, x->argv[arm], arm == AB_ARM_A ? "A" : "B", run);
+	if (err) {
+		clear_line(x);
+		cli_error("cannot measure: %s", gw_strerror(err));
+		return EXIT_FAILED;
+	}
+	if (x->runner.interrupted)
+		return EXIT_OK;
+	code = check_run(x, arm, run);
+	if (code != EXIT_OK)
+		runner_run_done(run);
+	return code;
+}
+
+/* ---- what is told on the way ---- */
+
+static void describe_so_far(struct comparison *x, char *out, size_t size)
+{
+	enum ab_metric m = x->plan.config.gated ? x->plan.config.gate.metric : AB_ENERGY;
+	char change[80];
+
+	out[0] = '\0';
+	if (x->report.result.ab[m].n == 0)
+		return;
+	ab_text_change(change, sizeof(change), &x->report.result.ab[m]);
+	snprintf(out, size, "; %s of B so far %s", ab_metric_name(m), change);
+}
+
+static void begin_line(struct comparison *x, const struct ab_step *step)
+{
+	bool aa = step->phase == AB_PHASE_AA;
+	char so_far[120];
+
+	describe_so_far(x, so_far, sizeof(so_far));
+	snprintf(x->line, sizeof(x->line), "%s %u of %s%u: run of %c%s",
+		 aa ? "A/A pair" : "pair", step->pair + 1, aa ? "" : "at most ",
+		 aa ? x->plan.config.aa_pairs : x->plan.config.pairs_max,
+		 letters[step->command], so_far);
+	show_line(x, x->line);
+}
+
+static void watch(void *arg, struct gw_window *window, const struct marks *marks)
+{
+	struct comparison *x = arg;
+	char text[256];
+	double seconds = (double)(clock_mono_ns(clock_real()) - x->begin_ns) * 1e-9;
+
+	(void)window;
+	(void)marks;
+	snprintf(text, sizeof(text), "%s; %.1f s", x->line, seconds);
+	show_line(x, text);
+}
+
+static void drain(void *arg)
+{
+	struct comparison *x = arg;
+
+	tail_drain(&x->tail);
+}
+
+static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
+{
+	struct comparison *x = arg;
+	char text[256];
+
+	snprintf(text, sizeof(text), "%s; GPU %u is at %.0f C, waiting for %.0f C", x->line,
+		 gpu, now_c, mark_c);
+	show_line(x, text);
+}
+
+static void tell_noise(struct comparison *x)
+{
+	char text[400];
+
+	ab_text_noise(text, sizeof(text), &x->report);
+	if (!*text || x->c->quiet)
+		return;
+	clear_line(x);
+	fprintf(stderr, "gpuward: %s\n", text);
+}
+
+static void tell_pair(struct comparison *x, const struct ab_step *step)
+{
+	bool aa = step->phase == AB_PHASE_AA;
+	char so_far[120];
+
+	if (!x->lines)
+		return;
+	describe_so_far(x, so_far, sizeof(so_far));
+	fprintf(stderr, "gpuward: %s %u of %s%u%s\n", aa ? "A/A pair" : "pair", step->pair + 1,
+		aa ? "" : "at most ", aa ? x->plan.config.aa_pairs : x->plan.config.pairs_max,
+		so_far);
+}
+
+static void tell_dropped(struct comparison *x, const struct ab_step *step)
+{
+	if (x->c->quiet)
+		return;
+	clear_line(x);
+	fprintf(stderr, "gpuward: a run of %c is no use, its pair is dropped: %s\n",
+		letters[step->command], x->why);
+}
+
+/* ---- the comparison ---- */
+
+static void keep_look(struct comparison *x)
+{
+	const struct ab_estimate *e = ab_last_look(x->ab);
+	struct ab_report *r = &x->report;
+
+	if (e && r->looks < AB_LOOKS && (!r->looks || r->look[r->looks - 1].n != e->n))
+		r->look[r->looks++] = *e;
+}
+
+/* A run is there: does it count, and is its pair complete? */
+static void add_run(struct comparison *x, unsigned at)
+{
+	struct ab_record *r = &x->report.run[at];
+	bool foreign = r->codes & UINT64_C(1) << GW_CODE_FOREIGN_PROCESS;
+	struct ab_run run = { .energy_j = r->energy.best,
+			      .seconds = r->seconds,
+			      .power_w = r->power_w,
+			      .valid = r->validity < GW_INVALID,
+			      .exclusive = !(foreign && x->plan.config.require_exclusive) };
+	int dropped = ab_add(x->ab, r->step.phase, r->step.arm, &run);
+
+	if (dropped) {
+		x->half = -1;
+		tell_dropped(x, &r->step);
+	} else if (x->half < 0) {
+		x->half = (int)at;
+	} else {
+		x->report.run[x->half].used = r->used = true;
+		x->half = -1;
+		keep_look(x);
+		ab_result(x->ab, &x->report.result);
+		tell_pair(x, &r->step);
+		if (r->step.phase == AB_PHASE_AA && r->step.pair + 1 == x->plan.config.aa_pairs)
+			tell_noise(x);
+	}
+}
+
+static int run_step(struct comparison *x, const struct ab_step *step)
+{
+	struct ab_report *report = &x->report;
+	struct ab_record *r = &report->run[report->runs];
+	struct runner_run run;
+	int code = run_command(x, step->command, &run);
+
+	if (code != EXIT_OK)
+		return code;
+	*r = (struct ab_record){ .step = *step, .begin_wall_ns = run.begin_wall_ns };
+	if (x->runner.interrupted) {
+		/* half a run, or one that was told to end */
+	} else if (ab_take(x->runner.meter, x->o->part, &run, r) != 0) {
+		fail(x, step->command, 0,
+		     "marked no part '%.60s' from its beginning to its end; "
+		     "gpuward-measure(1) tells how",
+		     x->o->part);
+		code = EXIT_INVALID;
+	} else {
+		if (isnan(r->temperature_c)) /* shorter than the interval of such readings */
+			r->temperature_c = x->cool.now_c;
+		ab_take_reason(x->runner.meter, x->c->snap, &run, x->why, sizeof(x->why));
+		add_run(x, report->runs++);
+	}
+	runner_run_done(&run);
+	return code;
+}
+
+static int warm_up(struct comparison *x)
+{
+	for (unsigned i = 0; i < 2 * x->plan.warmup; i++) {
+		enum ab_arm arm = i % 2 ? AB_ARM_B : AB_ARM_A;
+		struct runner_run run;
+		int code;
+
+		snprintf(x->line, sizeof(x->line), "warming up, run of %c", letters[arm]);
+		show_line(x, x->line);
+		code = run_command(x, arm, &run);
+		if (code != EXIT_OK)
+			return code;
+		runner_run_done(&run);
+		if (x->runner.interrupted)
+			break;
+	}
+	return EXIT_OK;
+}
+
+/* True: a signal asked us to end. */
+static bool cool_down(struct comparison *x)
+{
+	bool ended;
+
+	if (!x->plan.cooled)
+		return false;
+	ended = cool_wait(&x->cool);
+	if (x->cool.late_gpu >= 0) {
+		clear_line(x);
+		cli_error("GPU %d does not get cooler than %.0f C within a minute; that is its "
+			  "mark from now on",
+			  x->cool.late_gpu, x->cool.late_c);
+	}
+	return ended;
+}
+
+static int compare(struct comparison *x)
+{
+	struct ab_step step;
+	int code = warm_up(x);
+
+	while (code == EXIT_OK && !x->runner.interrupted && ab_next(x->ab, &step)) {
+		if (x->report.runs == x->capacity) { /* ab.h bounds them: our bug */
+			cli_error("too many runs");
+			return EXIT_FAILED;
+		}
+		begin_line(x, &step);
+		if (!cool_down(x))
+			code = run_step(x, &step);
+	}
+	clear_line(x);
+	return code;
+}
+
+/* ---- the result ---- */
+
+static void join(char *out, size_t size, char *const *argv)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	for (unsigned i = 0; argv[i]; i++)
+		buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
+}
+
+static void describe(struct comparison *x)
+{
+	struct ab_report *r = &x->report;
+
+	for (unsigned i = 0; i < 2; i++) {
+		const char *slash = strrchr(x->argv[i][0], '/');
+
+		r->side[i].name = slash && slash[1] ? slash + 1 : x->argv[i][0];
+		join(x->command[i], sizeof(x->command[i]), x->argv[i]);
+		r->side[i].command = x->o->keep_command ? x->command[i] : NULL;
+	}
+	r->iterations = x->plan.iterations;
+	r->warmup = x->plan.warmup;
+	r->cooled = x->plan.cooled;
+	r->cool_to_c = x->plan.cool_to_c;
+	r->simulated = gw_snapshot_status(x->c->snap)->simulated;
+	r->gate = x->o->fail_if;
+	r->part = x->o->part;
+	r->interrupted = x->runner.interrupted;
+	r->cool_s = x->cool.waited_s;
+	r->cool_late = x->cool.late;
+	ab_result(x->ab, &r->result);
+}
+
+static int write_out(const struct comparison *x, const struct cli_document *doc)
+{
+	const char *path = x->o->output;
+	bool print = x->c->json || (path && strcmp(path, "-") == 0);
+	char error[512];
+
+	if (path && strcmp(path, "-") != 0 &&
+	    save_file(path, doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
+		cli_error("%s", error);
+		return EXIT_FAILED;
+	}
+	if (print && save_print(doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
+		cli_error("%s", error);
+		return EXIT_FAILED;
+	}
+	return EXIT_OK;
+}
+
+static int save_result(const struct comparison *x)
+{
+	struct gw_environment *env = NULL;
+	struct cli_document doc;
+	int err = gw_environment_new(x->c->ctx, &env), code = EXIT_FAILED;
+
+	cli_document_begin(&doc, true);
+	render_ab(&doc.json, &x->report, env, x->c->snap, &x->c->filter);
+	gw_environment_free(env);
+	if (!err)
+		err = json_end(&doc.json);
+	if (err)
+		cli_error("cannot build the result: %s", gw_strerror(err));
+	else
+		code = write_out(x, &doc);
+	buf_done(&doc.buf);
+	return code;
+}
+
+static void say_ending(const struct comparison *x)
+{
+	switch (x->report.result.outcome) {
+	case AB_INVALID:
+		cli_error("nothing can be concluded, too many runs were no use; the last: %s",
+			  x->why);
+		break;
+	case AB_SHARED: cli_error("the GPUs were not ours alone: %s", x->why); break;
+	case AB_GOING:
+		if (x->runner.interrupted)
+			cli_error("interrupted by signal %d (%s)", x->runner.interrupted,
+				  strsignal(x->runner.interrupted));
+		break;
+	default: break;
+	}
+}
+
+/* Tells and writes what is known; the exit code. */
+static int finish(struct comparison *x, int code)
+{
+	bool print = x->c->json || (x->o->output && strcmp(x->o->output, "-") == 0);
+	int saved = EXIT_OK;
+
+	describe(x);
+	if (code == EXIT_OK)
+		code = x->runner.interrupted ? 128 + x->runner.interrupted
+					     : ab_exit_code(x->ab);
+	x->report.exit_code = code;
+	say_ending(x);
+	if (!print && x->report.runs > 0)
+		ab_text_print(&x->report, x->command[0], x->command[1], x->c);
+	if (x->c->json || x->o->output)
+		saved = save_result(x);
+	return saved == EXIT_OK ? code : saved;
+}
+
+/* ---- beginning and ending ---- */
+
+/* Every GPU that is compared must have a meter: a sum with an unknown part says nothing. */
+static int check_meters(const struct comparison *x)
+{
+	const struct gw_status *s = gw_snapshot_status(x->c->snap);
+	unsigned n = gw_meter_device_count(x->runner.meter);
+
+	if (n == 0) {
+		cli_error("there is no GPU whose energy could be compared: %s",
+			  *s->message ? s->message : "none was found");
+		if (*gw_cause_info(s->cause)->remedy)
+			cli_error("%s", gw_cause_info(s->cause)->remedy);
+		return EXIT_NO_GPU;
+	}
+	for (unsigned i = 0; i < n; i++) {
+		const struct energy_setup *set = meter_setup(x->runner.meter, i);
+
+		if (set->shape != SHAPE_NONE || set->counter)
+			continue;
+		cli_error("GPU %u is %s and its energy cannot be read; name others with "
+			  "--gpu, gpuward doctor says more",
+			  device_of(x, i)->index, gw_device_state_name(device_of(x, i)->state));
+		return EXIT_NO_GPU;
+	}
+	return EXIT_OK;
+}
+
+static int start_meter(struct comparison *x)
+{
+	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .gpus = x->c->gpu.count ? gpus : NULL,
+				      .flags = GW_METER_PROCESSES };
+	struct meter_config config = { .options = &o };
+	int err;
+
+	for (unsigned i = 0; i < x->c->gpu.count; i++)
+		gpus[i] = x->c->gpu.item[i];
+	err = meter_start(x->c->ctx, &config, &x->runner.meter);
+	if (err) {
+		cli_error("cannot measure: %s", gw_strerror(err));
+		return EXIT_FAILED;
+	}
+	meter_exclusive(x->runner.meter, x->o->require_exclusive);
+	return check_meters(x);
+}
+
+static int start_comparison(struct comparison *x)
+{
+	const struct ab_config *c = &x->plan.config;
+	int err;
+
+	/* Boards of one kind err alike. */
+	x->plan.config.offset_w *= gw_meter_device_count(x->runner.meter);
+	x->report.config = c;
+	x->report.wall_ns = clock_wall_ns(clock_real());
+	x->capacity = 2 * (c->aa_pairs + c->pairs_max + c->repeats_max + 1);
+	x->report.run = calloc(x->capacity, sizeof(*x->report.run));
+	err = x->report.run ? ab_new(c, &x->ab) : -GW_E_NOMEM;
+	x->cool.to_c = x->plan.cool_to_c;
+	if (!err)
+		err = cool_init(&x->cool);
+	if (err)
+		cli_error("cannot compare: %s", gw_strerror(err));
+	return err ? EXIT_FAILED : EXIT_OK;
+}
+
+/* The commands read nothing and, unless asked for, say nothing; of what they say of errors the
+ * last is kept. */
+static int start_runner(struct comparison *x)
+{
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+	if (null < 0 || tail_open(&x->tail) != 0) {
+		cli_error("cannot start: %s", strerror(errno));
+		if (null >= 0)
+			close(null);
+		return EXIT_FAILED;
+	}
+	x->runner.stdio[0] = null;
+	if (!x->o->show_output) {
+		x->runner.stdio[1] = null;
+		x->runner.stdio[2] = x->tail.write_fd;
+	}
+	x->runner.drain = drain;
+	x->runner.drain_fd = x->tail.read_fd;
+	if (runner_begin(&x->runner) == 0)
+		return EXIT_OK;
+	cli_error("cannot watch for signals: %s", strerror(errno));
+	close(null);
+	tail_close(&x->tail);
+	return EXIT_FAILED;
+}
+
+static int run_open(struct comparison *x)
+{
+	int code = start_meter(x);
+
+	if (code == EXIT_OK)
+		code = start_comparison(x);
+	if (code == EXIT_OK)
+		code = start_runner(x);
+	if (code == EXIT_OK) {
+		runner_ready(&x->runner);
+		code = finish(x, compare(x));
+		runner_end(&x->runner);
+		close(x->runner.stdio[0]);
+		tail_close(&x->tail);
+	}
+	cool_done(&x->cool);
+	ab_free(x->ab);
+	free(x->report.run);
+	gw_meter_stop(x->runner.meter);
+	return code;
+}
+
+static int run(struct cli *c)
+{
+	struct comparison *x = calloc(1, sizeof(*x));
+	int code;
+
+	if (!x) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	x->c = c;
+	x->o = c->own;
+	x->half = -1;
+	runner_inherit(&x->inherit, c->pipe_ignored);
+	x->runner = (struct runner){
+		.inherit = &x->inherit, .watch = watch, .arg = x, .watch_ns = WATCH_NS
+	};
+	x->cool = (struct cool){ .runner = &x->runner, .tell = tell_heat, .arg = x };
+	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
+	x->lines = x->o->progress && !x->terminal && !c->quiet;
+	code = ab_plan_parse(x->o, &x->plan);
+	if (code == EXIT_OK)
+		code = ab_plan_split(c->argv, c->argc, x->argv);
+	if (code == EXIT_OK)
+		code = ab_plan_output(x->o->output);
+	if (code == EXIT_OK)
+		code = cli_open(c, GW_TIERS_COMMON);
+	x->cool.ctx = c->ctx;
+	if (code == EXIT_OK)
+		code = run_open(x);
+	free(x);
+	return code;
+}
+
+const struct command command_ab = {
+	.name = "ab",
+	.summary = "which of two commands costs less energy",
+	.description =
+		"Runs two commands in turn, in random order and from the same temperature, and "
+		"tells the ratio of their energy (time, mean power, energy times delay) with "
+		"an "
+		"interval that holds the truth 95 times in 100, however often it looked. First "
+		"A "
+		"is run against itself: what differs then is noise. It ends as soon as the "
+		"interval decides. With --fail-if the exit status is the verdict: 0 passed, 10 "
+		"failed, 11 cannot tell; 12 the data are no use, 13 the GPUs were shared.",
+	.examples = "  gpuward ab -- ./infer fp16 -- ./infer int8\n"
+		    "  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"
+		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"
+		    "  gpuward ab --simulate=h200 --no-cooldown -- sleep 0.5 -- sleep 0.6\n",
+	.arguments = "-- A... -- B...",
+	.options = ab_plan_options,
+	.options_size = sizeof(struct ab_options),
+	.run = run,
+};

@@ -1,0 +1,85 @@
+/* render_ab: the document of a comparison of two commands.
+ *
+ * The structs here are all that a comparison holds, as plain data; NAN and NULL become null.
+ * schema_version as in render.h. */
+#ifndef GW_SERVE_RENDER_AB_H
+#define GW_SERVE_RENDER_AB_H
+
+#include "render.h"
+
+#include "measure/ab.h"
+
+#include <gpuward.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define AB_LOOKS 16 /* more than there can be */
+
+/* One run of one of the commands. */
+struct ab_record {
+	struct ab_step step;
+	bool used; /* its pair counts */
+	uint64_t begin_wall_ns;
+	double seconds, power_w;
+	struct gw_interval energy; /* of all GPUs, for comparing: without gain and offset */
+	double u_j;                /* standard uncertainty of its best                    */
+	double residual_ratio;     /* samples / counter - 1; NAN: not two meters          */
+	double temperature_c;      /* of the warmest GPU at the beginning                 */
+	enum gw_validity validity; /* the worst of the GPUs                               */
+	uint64_t codes;            /* of any GPU                                          */
+};
+
+struct ab_side {
+	const char *name;    /* of the program                  */
+	const char *command; /* NULL: not to be kept            */
+};
+
+struct ab_report {
+	uint64_t wall_ns;
+	bool simulated;
+	struct ab_side side[2];
+	const struct ab_config *config;
+	const char *gate;  /* as written, NULL: none             */
+	const char *part;  /* that is compared; NULL: whole runs */
+	double iterations; /* of a run, NAN: not given           */
+	unsigned warmup;
+	bool cooled;
+	double cool_to_c; /* NAN: as at the first start         */
+	double cool_s;    /* waited in all                      */
+	unsigned cool_late;
+	struct ab_result result;
+	struct ab_estimate look[AB_LOOKS];
+	unsigned looks;
+	struct ab_record *run; /* in the order in which they were made */
+	unsigned runs;
+	bool failed; /* a command did: */
+	enum ab_arm failed_arm;
+	int failed_status; /* as a shell gives it; 0: it ended well, and yet its run is no use */
+	char failure[160]; /* what it did */
+	int interrupted;   /* by this signal, 0: by none         */
+	int exit_code;
+};
+
+/* Why it ended, in one word: "decided", "precise", "budget", "invalid", "shared", "failed",
+ * "interrupted". */
+const char *ab_report_ending(const struct ab_report *r);
+
+/* "passed", "failed", "cannot-tell"; NULL without a gate. */
+const char *ab_report_gate(const struct ab_report *r);
+
+/* Mean of what the runs of an arm gave in the pairs that count; NAN without one. */
+double ab_report_mean(const struct ab_report *r, enum ab_arm arm, enum ab_metric metric);
+
+/* How far the two meters were apart in the runs that count: mean and s.d. of residual_ratio; the
+ * number of runs that have one. */
+unsigned ab_report_residual(const struct ab_report *r, double *ret_mean, double *ret_sd);
+
+/* Runs with this code. */
+unsigned ab_report_code(const struct ab_report *r, unsigned code);
+
+/* The whole document.  env may be NULL. */
+void render_ab(struct json *j, const struct ab_report *r, const struct gw_environment *env,
+	       const struct gw_snapshot *snap, const struct render_filter *filter);
+
+#endif

@@ -1,0 +1,393 @@
+"""gpuward ab: the verdict of known differences, and every way in which there is none.
+
+The load is constant, so a command that takes 50 % longer takes 50 % more energy.
+"""
+import fcntl
+import json
+import os
+import pty
+import signal
+import struct
+import subprocess
+import termios
+
+import pytest
+
+from support import FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
+
+GATE_FAILED, CANNOT_TELL, INVALID, SHARED = 10, 11, 12, 13
+WATTS = 400
+CONSTANT = f"""
+[time]
+begin = 30
+[[gpu]]
+profile = "h200"
+[[gpu.load]]
+kind = "constant"
+unit = "watts"
+level = {WATTS}
+"""
+STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
+QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
+A, LONGER = ["sleep", "0.05"], ["sleep", "0.075"]
+
+
+@pytest.fixture
+def load(scenario):
+    """One GPU that draws WATTS and has nobody on it."""
+    return scenario(CONSTANT)
+
+
+@pytest.fixture
+def ab(tmp_path):
+    """Runs `gpuward ab OPTIONS -- A -- B`; what came of it and the document, None without one."""
+    out = tmp_path / "ab.json"
+
+    def run(options, a, b, **kw):
+        done = gpuward("ab", "-o", out, *options, "--", *a, "--", *b, **kw)
+        doc = json.loads(out.read_text()) if out.exists() else None
+        if doc:
+            check("ab", doc)
+        return done, doc
+
+    return run
+
+
+# ---- verdicts
+
+
+def test_a_longer_command_is_worse_and_fails_the_gate(ab, load):
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], A, LONGER)
+    assert done.returncode == GATE_FAILED, done.stderr
+    energy = doc["ab"]["energy"]
+    assert 1.2 < energy["interval"]["low"] < energy["ratio"] < energy["interval"]["high"] < 1.7
+    assert energy["verdict"] == "worse" and energy["pairs"] == 6
+    assert doc["ab"]["time"]["verdict"] == "worse"
+    assert energy["a_mean"] == pytest.approx(WATTS * 0.052, rel=0.2)
+    assert doc["ab"]["power"]["a_mean"] == pytest.approx(WATTS, rel=0.03)
+    assert doc["gate"]["outcome"] == "failed" and doc["ending"] == "decided"
+    assert doc["exit_code"] == GATE_FAILED
+    assert "gate failed" in done.stdout and "SIMULATED" in done.stdout
+
+
+def test_a_shorter_command_passes_the_gate(ab, load):
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], LONGER, A)
+    assert done.returncode == OK
+    assert doc["gate"]["outcome"] == "passed" and doc["ab"]["energy"]["ratio"] < 0.9
+    assert "gate passed" in done.stdout
+
+
+def test_without_a_gate_a_finished_comparison_is_no_failure(ab, load):
+    done, doc = ab([load, *QUICK], A, LONGER)
+    assert done.returncode == OK and doc["gate"] is None
+    assert doc["ab"]["energy"]["verdict"] == "worse" and "worse" in done.stdout
+
+
+def test_what_the_interval_holds_cannot_be_told(ab, load, tmp_path):
+    # The second run of every pair takes twice as long, and the order is balanced.
+    n = tmp_path / "n"
+    second = ["sh", "-c", f"echo >>{n}; sleep 0.0$((4 - 2 * ($(wc -l <{n}) % 2)))"]
+    done, doc = ab([load, *QUICK, "--fail-if=time > +3%"], second, second)
+    assert done.returncode == CANNOT_TELL and doc["gate"]["outcome"] == "cannot-tell"
+    low, high = doc["ab"]["time"]["interval"].values()
+    assert low < 1 < 1.03 < high
+    assert doc["ending"] == "budget" and doc["planned_pairs"] > 6
+    told = " ".join(done.stdout.split())
+    assert "cannot tell" in told and "pairs would be needed" in told
+
+
+def test_a_command_is_no_better_than_itself_by_much(ab, load):
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +25%"], A, A)
+    assert done.returncode == OK, done.stdout
+    assert 0.8 < doc["ab"]["energy"]["ratio"] < 1.25
+
+
+# ---- the record
+
+
+def test_the_document_holds_every_run_and_agrees_with_itself(ab, load):
+    _, doc = ab([load, *QUICK, "--iterations=10", "--keep-command"], A, LONGER)
+    assert doc["kind"] == "comparison" and doc["simulated"] is True
+    assert (doc["a"]["command"], doc["b"]["command_name"]) == ("sleep 0.05", "sleep")
+    assert (doc["config"]["seed"], doc["config"]["iterations"]) == (7, 10)
+    pairs = [p for p in doc["pairs"] if p["phase"] == "ab"]
+    assert [p["number"] for p in pairs] == [1, 2, 3, 4, 5, 6]
+    assert {p["phase"] for p in doc["pairs"]} == {"aa", "ab"}
+    # Balanced every two pairs.
+    firsts = [p["first"] for p in pairs]
+    assert all({firsts[i], firsts[i + 1]} == {"a", "b"} for i in (0, 2, 4))
+    runs = [r for r in doc["runs"] if r["used"]]
+    assert len(runs) == 2 * len(doc["pairs"]) == 16
+    assert {r["command"] for r in runs if r["phase"] == "aa"} == {"a"}
+    by = {(r["phase"], r["pair"], r["arm"]): r for r in runs}
+    product = 1
+    for p in pairs:
+        a, b = by["ab", p["number"], "a"], by["ab", p["number"], "b"]
+        ratio = b["energy_relative_joules"]["best"] / a["energy_relative_joules"]["best"]
+        assert p["energy"] == pytest.approx(ratio)
+        product *= ratio
+    assert doc["ab"]["energy"]["ratio"] == pytest.approx(product ** (1 / 6))
+    assert [l["pairs"] for l in doc["looks"]] == [6]
+    assert doc["looks"][0]["interval"] == doc["ab"]["energy"]["interval"]
+    for r in runs:
+        assert r["power_mean_watts"] == pytest.approx(WATTS, rel=0.05)
+
+
+def test_the_seed_gives_the_order(ab, load):
+    orders = []
+    for seed in (3, 3, 4, 5, 6):
+        _, doc = ab([load, "--pairs-max=4", "--aa-pairs=0", "--warmup=0", "--no-cooldown", f"--seed={seed}"],
+                    ["true"], ["true"])
+        orders.append([p["first"] for p in doc["pairs"]])
+    assert orders[0] == orders[1]
+    assert len({tuple(o) for o in orders}) > 1
+
+
+def test_the_command_lines_are_kept_only_when_asked_for(ab, load):
+    done, doc = ab([load, *QUICK, "--pairs-max=2"], ["true", "secret"], ["true"])
+    assert doc["a"] == {"command_name": "true", "command": None}
+
+
+def test_the_noise_floor_comes_first(load):
+    done = gpuward("ab", load, *QUICK, "--progress", "--", *A, "--", *A)
+    lines = done.stderr.splitlines()
+    noise = next(i for i, l in enumerate(lines) if "A against itself" in l)
+    assert lines[0].startswith("gpuward: A/A pair 1 of 2")
+    assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
+    assert "smallest effect that 6 pairs can show" in lines[noise]
+    quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")
+    assert quiet.stderr == "" and "energy" in quiet.stdout
+
+
+def test_json_is_all_that_is_printed(load):
+    done = gpuward("ab", load, *QUICK, "--pairs-max=2", "--json", "-q", "--", "true", "--", "true")
+    assert done.stderr == ""
+    check("ab", json.loads(done.stdout))
+
+
+def test_several_gpus_are_added_up(ab):
+    _, doc = ab(["--simulate=two-gpus", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
+                ["sleep", "0.05"], ["sleep", "0.05"])
+    _, one = ab(["--simulate=two-gpus", "--gpu=1", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"],
+                ["sleep", "0.05"], ["sleep", "0.05"])
+    assert doc["ab"]["power"]["a_mean"] > one["ab"]["power"]["a_mean"]
+    assert doc["config"]["offset_watts"] == 2 * one["config"]["offset_watts"]
+    assert doc["aa"]["energy"]["ratio"] is None and "noise" not in doc
+
+
+PART = 'sleep 0.05; echo begin work >&$GPUWARD_MARK_FD; sleep {}; echo end work >&$GPUWARD_MARK_FD'
+
+
+def test_a_part_is_compared_without_what_is_around_it(ab, load):
+    done, doc = ab([load, *QUICK, "--part=work"],
+                   ["sh", "-c", PART.format(0.04)], ["sh", "-c", PART.format(0.08)])
+    assert done.returncode == OK, done.stderr
+    assert 1.6 < doc["ab"]["energy"]["ratio"] < 2.2
+    assert doc["ab"]["time"]["a_mean"] < 0.06 and doc["config"]["part"] == "work"
+    done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
+    assert done.returncode == INVALID and "command A, 'sh', marked no part 'other'" in done.stderr
+    assert doc["ending"] == "failed" and "marked no part" in doc["failure"]["reason"]
+
+
+# ---- output of the commands
+
+
+def test_the_commands_read_nothing_and_their_output_is_shown_only_when_asked_for(load):
+    words = ["--pairs-max=2", "--aa-pairs=0", "--no-cooldown", "--", "sh", "-c", "cat; echo loud; echo err >&2",
+             "--", "echo", "other"]
+    done = gpuward("ab", load, *words, stdin=None, input="typed")
+    assert "loud" not in done.stdout.replace("echo loud", "") and "err" not in done.stderr
+    done = gpuward("ab", load, "--show-output", *words, stdin=None, input="typed")
+    assert done.stdout.count("loud\n") >= 3 and done.stderr.count("err\n") >= 3
+    assert "typed" not in done.stdout
+
+
+def test_a_command_that_says_a_lot_is_not_held_up(ab, load):
+    many = ["sh", "-c", "head -c 3000000 /dev/zero | tr '\\0' x >&2"]
+    done, _ = ab([load, "--pairs-max=2", "--aa-pairs=0", "--no-cooldown"], many, ["true"])
+    assert done.returncode == OK
+
+
+# ---- what can go wrong
+
+
+@pytest.mark.parametrize("script, told", [
+    ("for i in 1 2 3 4 5 6 7; do echo line $i >&2; done; exit 3", "ended with status 3"),
+    ("kill -KILL $$", "was ended by signal 9"),
+])
+def test_a_command_that_fails_ends_it(ab, load, script, told):
+    done, doc = ab([load, *QUICK], A, ["sh", "-c", script])
+    assert done.returncode == INVALID and done.stdout == ""
+    assert f"command B, 'sh', {told}" in done.stderr
+    assert doc["ending"] == "failed" and doc["failure"]["command"] == "b"
+    if "line" in script:
+        assert done.stderr.endswith("\n  line 3\n  line 4\n  line 5\n  line 6\n  line 7\n")
+        assert doc["failure"]["status"] == 3
+
+
+def test_one_that_fails_later_leaves_what_was_known(ab, load, tmp_path):
+    n = tmp_path / "n"
+    script = f"echo >>{n}; sleep 0.05; [ $(wc -l <{n}) -lt 4 ] || {{ printf 'bad \\033[31mred' >&2; exit 1; }}"
+    done, doc = ab([load, *QUICK, "--aa-pairs=0"], A, ["sh", "-c", script])
+    assert done.returncode == INVALID
+    assert done.stderr.endswith("it said:\n  bad [31mred\n")
+    assert doc["ab"]["energy"]["pairs"] == 2 and doc["ab"]["energy"]["verdict"] == "cannot-tell"
+    assert "after 2 of at most 6 pairs: a run failed" in done.stdout
+
+
+@pytest.mark.parametrize("b, status, told", [
+    ("no-such-command", 127, "command B, 'no-such-command', cannot be started: No such file"),
+    ("/etc/passwd", 126, "command B, '/etc/passwd', cannot be started: Permission denied"),
+])
+def test_a_command_that_is_not_there_is_found_before_the_pairs(ab, load, b, status, told):
+    done, doc = ab([load, *QUICK], A, [b])
+    assert done.returncode == status and told in done.stderr
+    assert doc["runs"] == []
+
+
+def test_a_stranger_is_told_or_where_asked_ends_it(ab, scenario):
+    shared = scenario(CONSTANT + STRANGER)
+    done, doc = ab([shared, *QUICK], A, LONGER)
+    assert done.returncode == OK and doc["ab"]["energy"]["verdict"] == "worse"
+    assert "foreign-process" in {c["code"] for c in doc["codes"]}
+    done, doc = ab([shared, *QUICK, "--require-exclusive", "--fail-if=energy > +10%"], A, A)
+    assert done.returncode == SHARED and doc["ending"] == "shared"
+    assert "stranger (pid 4000000)" in done.stderr
+    assert doc["gate"]["outcome"] == "cannot-tell" and len(doc["runs"]) == 1
+
+
+LOST = CONSTANT + '[[timeline]]\nat = 30.6\ndo = "lose"\ngpu = 0\n'
+
+
+def test_a_gpu_that_goes_away_leaves_nothing_to_conclude(ab, scenario):
+    done, doc = ab([scenario(LOST), *QUICK, "--fail-if=energy > +10%"], ["sleep", "0.1"], A)
+    assert done.returncode == INVALID, done.stderr
+    assert doc["ending"] == "invalid" and doc["pairs_dropped"] == 4
+    assert "nothing can be concluded" in done.stderr and "the GPU went away" in done.stderr
+
+
+def test_no_gpu_is_an_error_with_its_reason(bare, scenario):
+    done = gpuward("ab", *bare, "--", "echo", "ran", "--", "true")
+    assert done.returncode == NO_GPU and done.stdout == ""
+    assert "no GPU was found" in done.stderr
+    dumb = scenario(
+        CONSTANT + "[gpu.sensor]\nno_ring = true\nno_counter = true\nno_instant = true\n"
+        'no_average = true\n[[fault]]\ncall = "nvmlDeviceGetPowerUsage"\ncode = 3\n'
+    )
+    done = gpuward("ab", dumb, "--", "true", "--", "true")
+    assert done.returncode == NO_GPU and "its energy cannot be read" in done.stderr
+
+
+@pytest.mark.parametrize("words, told", [
+    ([], "two commands are missing"),
+    (["--", "sleep", "1"], "the second command is missing: put -- and B after '1'"),
+    (["--", "true", "--"], "command B is empty"),
+    (["--", "--", "true"], "command A is empty"),
+    (["--", "", "--", "true"], "command A is empty"),
+    (["--", "true", "--", "x", "--", "y"], "there is a third -- after 'x'"),
+    (["--fail-if=enery > 2%", "--", "a", "--", "b"], "column 1: no metric is called 'enery'; did you mean 'energy'?"),
+    (["--fail-if=energy > 2", "--", "a", "--", "b"], "no % after the number"),
+    (["--pairs-max=1", "--", "a", "--", "b"], "--pairs-max takes a whole number from 2 to 400"),
+    (["--aa-pairs=-1", "--", "a", "--", "b"], "--aa-pairs takes a whole number from 0 to 400"),
+    (["--target=1", "--", "a", "--", "b"], "--target takes a percentage above 0 such as 1%"),
+    (["--target=0%", "--", "a", "--", "b"], "--target takes a percentage above 0"),
+    (["--seed=x", "--", "a", "--", "b"], "--seed takes a whole number"),
+    (["--warmup=-1", "--", "a", "--", "b"], "--warmup takes a whole number"),
+    (["--cooldown-to=hot", "--", "a", "--", "b"], "--cooldown-to takes degrees"),
+    (["--cooldown-to=40", "--no-cooldown", "--", "a", "--", "b"], "exclude each other"),
+    (["--part=", "--", "a", "--", "b"], "--part takes the name"),
+])
+def test_wrong_usage_runs_nothing(words, told):
+    done = gpuward("ab", "--simulate=idle-h200", *words)
+    assert done.returncode == USAGE and told in done.stderr
+    assert done.stdout == ""
+
+
+def test_a_result_that_could_not_be_written_is_told_before_anything_runs(load, tmp_path):
+    ran = tmp_path / "ran"
+    done = gpuward("ab", load, "-o", tmp_path / "no" / "r.json", "--", "touch", ran, "--", "true")
+    assert done.returncode == FAILED and not ran.exists()
+    done = gpuward("ab", load, *QUICK, "--pairs-max=2", "-o", "/dev/full", "--", "true", "--", "true")
+    assert done.returncode == FAILED and "No space left on device" in done.stderr
+
+
+# ---- signals, heat, terminal
+
+
+def start(*words, **kw):
+    return subprocess.Popen(
+        [str(w) for w in (PROGRAM, "ab", *words)], env=environment(), text=True,
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **kw,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_what_is_known(load, tmp_path, number):
+    out = tmp_path / "r.json"
+    p = start(load, "--progress", "--aa-pairs=0", "--target=0.0001%", "--no-cooldown", "-o", out,
+              "--", *A, "--", *A)
+    seen = ""
+    while "pair 3 of at most 40" not in seen:
+        seen += p.stderr.readline()
+    p.send_signal(number)
+    stdout, stderr = p.communicate(timeout=TIMEOUT)
+    assert p.returncode == 128 + number
+    doc = json.loads(out.read_text())
+    check("ab", doc)
+    assert doc["ending"] == "interrupted" and doc["interrupted_by"] == number
+    assert doc["ab"]["energy"]["pairs"] >= 3 and doc["ab"]["energy"]["verdict"] == "cannot-tell"
+    assert "it was interrupted" in stdout and f"signal {int(number)}" in stderr
+
+
+# The load ends a second after the start, and the GPU cools from 76 C with 1.5 s.
+COOLING = """
+[time]
+begin = 30
+[[gpu]]
+profile = "h200"
+thermal_s = 1.5
+[[gpu.load]]
+kind = "steps"
+unit = "watts"
+points = [[0, 650], [31, 80]]
+"""
+
+
+def test_a_run_waits_until_the_gpus_are_cool(ab, scenario):
+    _, doc = ab([scenario(COOLING), "--pairs-max=2", "--aa-pairs=0", "--warmup=0", "--cooldown-to=45"],
+                ["sleep", "0.02"], ["sleep", "0.02"])
+    assert 0.5 < doc["cooldown_seconds"] < 30 and doc["cooldown_timeouts"] == 0
+    assert all(r["temperature_begin_celsius"] <= 45 for r in doc["runs"])
+    assert doc["config"]["cooldown_to_celsius"] == 45
+
+
+def test_a_gpu_that_stays_as_it_is_is_not_waited_for(ab, load):
+    _, doc = ab([load, "--pairs-max=2", "--aa-pairs=0"], ["true"], ["true"])
+    assert doc["cooldown_seconds"] == 0 and doc["config"]["cooldown"] is True
+
+
+def test_a_terminal_shows_what_is_known_so_far(load):
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 100, 0, 0))
+
+    def lead():
+        os.setsid()
+        fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+    p = subprocess.Popen(
+        [str(w) for w in (PROGRAM, "ab", load, *QUICK, "--", *A, "--", *LONGER)],
+        env=environment(), preexec_fn=lead, stdin=slave, stdout=slave, stderr=slave,
+    )
+    os.close(slave)
+    shown = b""
+    try:
+        while True:
+            shown += os.read(master, 65536)
+    except OSError:  # EIO: nobody has it open any more
+        pass
+    os.close(master)
+    shown = shown.decode()
+    assert p.wait(TIMEOUT) == OK
+    assert "A/A pair 2 of 2: run of A" in shown
+    assert "pair 4 of at most 6: run of " in shown and "energy of B so far +" in shown
+    assert "\r\x1b[K" in shown

@@ -1,0 +1,89 @@
+/* The last of what came, whatever the pieces that it came in. */
+#include "cli/tail.h"
+
+#include "measure/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static void put(const struct tail *t, const char *text)
+{
+	assert_int_equal(write(t->write_fd, text, strlen(text)), strlen(text));
+}
+
+static void the_last_lines_are_those_that_came_last(void **state)
+{
+	static const struct {
+		const char *text;
+		unsigned lines;
+		const char *shown;
+	} cases[] = {
+		{ "", 5, "" },
+		{ "\n\n", 5, "" },
+		{ "one", 5, "\n  one" },
+		{ "one\n", 1, "\n  one" },
+		{ "one\ntwo\nthree\n", 2, "\n  two\n  three" },
+		{ "one\n\ntwo\n\n\n", 3, "\n  one\n  \n  two" },
+		{ "a\033[31mb\a\r\tc\177\n", 5, "\n  a[31mbc" },
+		{ "gr\303\274n\n", 1, "\n  gr\303\274n" },
+	};
+	char out[TAIL_BYTES + 64];
+	struct tail t;
+
+	(void)state;
+	assert_int_equal(tail_open(&t), 0);
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		tail_clear(&t);
+		put(&t, cases[i].text);
+		tail_lines(&t, cases[i].lines, out, sizeof(out));
+		assert_string_equal(out, cases[i].shown);
+	}
+	tail_close(&t);
+}
+
+static void what_is_too_much_goes_from_the_front(void **state)
+{
+	const uint64_t seed = 20;
+	char all[200000], piece[8192];
+	size_t n = 0;
+	struct random r;
+	struct tail t;
+
+	(void)state;
+	printf("seed %llu\n", (unsigned long long)seed);
+	random_init(&r, seed);
+	assert_int_equal(tail_open(&t), 0);
+	while (n < sizeof(all) - sizeof(piece)) {
+		size_t size = 1 + random_below(&r, sizeof(piece)), keep;
+
+		for (size_t i = 0; i < size; i++)
+			piece[i] = all[n + i] = (char)('a' + random_below(&r, 26));
+		n += size;
+		assert_int_equal(write(t.write_fd, piece, size), size);
+		if (random_below(&r, 2))
+			tail_drain(&t);
+		else
+			continue;
+		keep = n < TAIL_BYTES ? n : TAIL_BYTES;
+		assert_int_equal(t.fill, keep);
+		assert_memory_equal(t.text, all + n - keep, keep);
+	}
+	tail_close(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_last_lines_are_those_that_came_last),
+		cmocka_unit_test(what_is_too_much_goes_from_the_front),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
