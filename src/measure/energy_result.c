@@ -333,6 +333,8 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	double floor_w, ceiling_w, watts;
 
 	code(r, GW_CODE_SUB_PERIOD);
+	if (!w->ended)
+		r->coverage_ratio = 1; /* no sample was due in it */
 	if (!energy_extremes(e, w->begin_ns > ENERGY_NEAR_NS ? w->begin_ns - ENERGY_NEAR_NS : 0,
 			     w->begin_ns + ENERGY_NEAR_NS, &floor_w, &ceiling_w))
 		return;

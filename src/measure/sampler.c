@@ -133,7 +133,6 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 		 const struct sampler_options *options,
 		 void (*emit_fn)(void *arg, const struct event *e), void *arg)
 {
-	struct tap_counter c;
 	int err;
 
 	memset(s, 0, sizeof(*s));
@@ -156,9 +155,9 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	if (s->answers) {
 		s->set.why = (enum gw_absence)s->r.why[GW_Q_POWER];
 		choose_shape(s);
-		tap_counter(&s->tap, &c);
-		s->set.sensor.counter = c.why;
-		s->set.counter = c.why == GW_HAVE && !s->set.sensor.counter_unsafe;
+		tap_counter(&s->tap, &s->first);
+		s->set.sensor.counter = s->first.why;
+		s->set.counter = s->first.why == GW_HAVE && !s->set.sensor.counter_unsafe;
 	}
 	return 0;
 }
@@ -309,6 +308,15 @@ static void poll_power(struct sampler *s)
 					 .u.power_w = w });
 }
 
+static void emit_counter(struct sampler *s, const struct tap_counter *c)
+{
+	s->counter_ns = c->before_ns;
+	if (c->why == GW_HAVE)
+		emit(s, &(struct event){ .type = EVENT_COUNTER,
+					 .t_ns = c->before_ns,
+					 .u.counter = { c->after_ns, c->joules } });
+}
+
 static void read_counter(struct sampler *s)
 {
 	uint64_t safe = (uint64_t)(fmax(1, s->set.sensor.counter_safe_s) * 1e9);
@@ -318,11 +326,7 @@ static void read_counter(struct sampler *s)
 		return;
 	tap_counter(&s->tap, &c);
 	s->calls++;
-	s->counter_ns = c.before_ns;
-	if (c.why == GW_HAVE)
-		emit(s, &(struct event){ .type = EVENT_COUNTER,
-					 .t_ns = c.before_ns,
-					 .u.counter = { c.after_ns, c.joules } });
+	emit_counter(s, &c);
 }
 
 static void read_limits(struct sampler *s)
@@ -484,6 +488,8 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	if (!s->tick_ns) { /* the first time */
 		s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
 		next_anchor(s);
+		if (s->set.counter) /* read when we looked whether there is one */
+			emit_counter(s, &s->first);
 	}
 	if (active && !s->active && s->tick_ns > now + every)
 		s->tick_ns = s->polled ? s->poll_due_ns : now;

@@ -40,9 +40,10 @@ struct sampler {
 	unsigned quantity; /* which */
 	uint64_t poll_ns;  /* and how often */
 	uint64_t tick_ns, poll_due_ns, drain_ns, anchor_due_ns, who_ns; /* next due */
-	uint64_t drain_again_ns; /* when the samples of the last edge will be there */
-	bool active;             /* somebody has a window open */
-	uint64_t counter_ns;     /* last reading of the energy counter; 0: none */
+	uint64_t drain_again_ns;  /* when the samples of the last edge will be there */
+	bool active;              /* somebody has a window open */
+	struct tap_counter first; /* reading of the energy counter, made by init */
+	uint64_t counter_ns;      /* last reading of the energy counter; 0: none */
 	unsigned anchors;
 	uint64_t limits_ns; /* and of the throttle counters                */
 	/* Joining one fetch of the ring to the next. */

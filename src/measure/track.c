@@ -290,7 +290,14 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 
 bool track_done(const struct track *t, const struct track_window *w)
 {
-	return w->e.end_ns && (w->e.ended || t->energy.set.shape == SHAPE_NONE);
+	const struct energy_setup *set = &t->energy.set;
+
+	if (!w->e.end_ns)
+		return false;
+	/* One that is shorter than the sensor can see is told from what is around it: no sample of its
+	 * end would make it better. */
+	return w->e.ended || set->shape == SHAPE_NONE ||
+	       (t->energy.samples && seconds(w->e.begin_ns, w->e.end_ns) < set->spacing_s);
 }
 
 /* ---- results ---- */

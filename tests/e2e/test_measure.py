@@ -367,7 +367,7 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
     assert 1 <= len(lines) <= 2
 
 
-LOSE = CONSTANT + '[[timeline]]\nat = 30.8\ndo = "{what}"\n{more}'
+LOSE = CONSTANT + '[[timeline]]\nat = 31.6\ndo = "{what}"\n{more}'
 
 
 @pytest.mark.parametrize("what, more, code", [
@@ -375,14 +375,16 @@ LOSE = CONSTANT + '[[timeline]]\nat = 30.8\ndo = "{what}"\n{more}'
     ("reload", "length = 0.3", "driver-reloaded"),
 ])
 def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, more, code):
-    done, doc = measure([scenario(LOSE.format(what=what, more=more))], "sleep", "2.2")
+    done, doc = measure([scenario(LOSE.format(what=what, more=more))], "sleep", "3")
     assert done.returncode == 0
     run = doc["runs"][0]
     assert doc["validity"] == run["validity"] == "invalid"
     assert code in codes(run) and code in done.stderr
     device = run["devices"][0]
     assert device["samples"]["missed"] > 0
-    assert run["energy_joules"] is None or run["energy_joules"]["best"] > WATTS * 0.5
+    # Up to a second before the end was still in the driver; what is not known is not made up.
+    assert run["energy_joules"]["low"] < WATTS * 0.7 < run["energy_joules"]["high"]
+    assert run["energy_joules"]["best"] > WATTS * 0.5
     assert device["series"]["power"]["watts"][0] == WATTS
 
 
