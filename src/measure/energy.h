@@ -36,14 +36,14 @@ enum energy_shape {
 struct energy_setup {
 	struct sensor sensor;
 	enum energy_shape shape;
-	double spacing_s;  /* between samples, as planned                           */
-	double window_s;   /* time that one sample tells of, or its time constant   */
-	double lag_s;      /* samples are late by this                              */
-	double look_ratio; /* share of the time that the sensor looks at, 0 to 1   */
-	bool counter;      /* there is one, and it may be trusted                   */
+	double spacing_s;    /* between samples, as planned                           */
+	double window_s;     /* time that one sample tells of, or its time constant   */
+	double lag_s;        /* samples are late by this                              */
+	double look_ratio;   /* share of the time that the sensor looks at, 0 to 1   */
+	bool counter;        /* there is one, and it may be trusted                   */
 	enum gw_absence why; /* there is neither shape nor counter: why          */
-	bool mig;          /* the board is split                                    */
-	double limit_w;    /* NAN: unknown                                          */
+	bool mig;            /* the board is split                                    */
+	double limit_w;      /* NAN: unknown                                          */
 };
 
 struct energy_sample {
