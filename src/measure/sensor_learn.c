@@ -82,8 +82,7 @@ static void learn_ring(struct learn *l)
 {
 	const struct watch_trace *t = &l->w.ring;
 	struct sensor *s = &l->s;
-	double middle, sum = 0;
-	unsigned n = 0, kept = 0;
+	unsigned n = 0, distinct = 1;
 
 	watch_drain(&l->w);
 	s->ring_entries = l->w.ring_count;
@@ -99,16 +98,13 @@ static void learn_ring(struct learn *l)
 			 1e-6;
 	for (unsigned i = 1; i < t->n; i++)
 		l->work[n++] = t->p[i].t_s - t->p[i - 1].t_s;
-	middle = fit_quantile(l->work, n, 0.5);
 	s->ring_gap_p10_s = fit_quantile(l->work, n, 0.1);
 	s->ring_gap_p90_s = fit_quantile(l->work, n, 0.9);
-	for (unsigned i = 0; i < n; i++)
-		if (l->work[i] < 3 * middle) { /* a drain that came too late is no spacing */
-			sum += l->work[i];
-			kept++;
-		}
-	s->ring.period_s = kept ? sum / kept : middle;
-	s->ring.changes = kept;
+	/* By the driver's own stamps within one fetch: gaps across two hang on our clocks too. */
+	for (unsigned i = 1; i < l->w.ring_count; i++)
+		distinct += l->w.ring_before[i].wall_us != l->w.ring_before[i - 1].wall_us;
+	s->ring.period_s = distinct > 1 ? s->ring_span_s / (distinct - 1) : NAN;
+	s->ring.changes = n;
 	s->ring_wall = fabs(l->w.ring_age_s) < STAMPS_AGREE_S + 3 * s->ring.period_s;
 }
 

@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static void number(const char *key, double v)
 {
@@ -23,7 +24,7 @@ static void number(const char *key, double v)
 		printf(", \"%s\": null", key);
 }
 
-static void line(const char *what, const struct gw_energy *e)
+static void line(const char *what, const struct gw_energy *e, double cpu_s)
 {
 	bool first = true;
 
@@ -55,6 +56,7 @@ static void line(const char *what, const struct gw_energy *e)
 	number("throttle_power", e->throttle_seconds[GW_THROTTLE_POWER]);
 	number("throttle_joules", e->throttle_joules);
 	number("period", e->load_period_seconds);
+	number("cpu", cpu_s);
 	printf(", \"codes\": [");
 	for (unsigned c = 0; c < GW_CODES; c++)
 		if (e->codes >> c & 1) {
@@ -63,6 +65,15 @@ static void line(const char *what, const struct gw_energy *e)
 		}
 	printf("]}\n");
 	fflush(stdout);
+}
+
+/* CPU time of this process so far, all threads. */
+static double cpu(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
 static void pause_for(double s)
@@ -76,23 +87,26 @@ static int windows(struct gw_ctx *ctx, unsigned count, double seconds, double wa
 	struct gw_meter_options o = { .size = sizeof(o), .interval_ns = interval_ns };
 	struct gw_meter *m;
 	struct gw_window *all, *w;
+	double used;
 
 	if (gw_meter_start(ctx, &o, &m) != 0 || gw_meter_device_count(m) == 0)
 		return 1;
 	pause_for(warm);
 	gw_window_open(m, "all", 0, &all);
+	used = cpu();
 	for (unsigned i = 0; i < count; i++) {
 		gw_window_open(m, "one", 0, &w);
 		pause_for(seconds);
 		gw_window_close(w, 0);
 		gw_window_wait(w, 5 * NS_PER_S);
-		line("one", gw_window_energy(w, 0));
+		line("one", gw_window_energy(w, 0), NAN);
 		gw_window_free(w);
 		pause_for(0.001 * (rand() % 100));
 	}
+	used = cpu() - used;
 	gw_window_close(all, 0);
 	gw_window_wait(all, 5 * NS_PER_S);
-	line("all", gw_window_energy(all, 0));
+	line("all", gw_window_energy(all, 0), used);
 	gw_meter_stop(m);
 	return 0;
 }
@@ -124,7 +138,7 @@ static int record(struct gw_ctx *ctx, double seconds, double interval_ms, const 
 	pause_for(seconds);
 	gw_window_close(w, 0);
 	gw_window_wait(w, 5 * NS_PER_S);
-	line("record", gw_window_energy(w, 0));
+	line("record", gw_window_energy(w, 0), NAN);
 	gw_meter_stop(m);
 	return fclose(c.arg);
 }
