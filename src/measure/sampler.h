@@ -45,7 +45,6 @@ struct sampler {
 	struct tap_counter first; /* reading of the energy counter, made by init */
 	uint64_t counter_ns;      /* last reading of the energy counter; 0: none */
 	unsigned anchors;
-	uint64_t limits_ns; /* and of the throttle counters                */
 	/* Joining one fetch of the ring to the next. */
 	struct power_sample ring[SAMPLER_RING];
 	struct power_sample tail[SAMPLER_TAIL]; /* newest of what was taken, oldest first */

@@ -302,22 +302,28 @@ bool track_done(const struct track *t, const struct track_window *w)
 
 /* ---- results ---- */
 
+/* Seconds by the driver's counters, NAN where they were not read at both edges. */
+static double counted_s(const struct track_window *w, unsigned cause)
+{
+	if (!w->limits_begun || (w->e.end_ns && !w->limits_ended))
+		return NAN;
+	return w->limited_end[cause] - w->limited_begin[cause];
+}
+
 static void throttling(const struct track_window *w, struct gw_energy *r)
 {
-	bool counted = w->limits_begun;
-
-	for (unsigned i = 0; i < GW_THROTTLES; i++)
-		counted = counted && (i != GW_THROTTLE_POWER || !isnan(w->limited_end[i]));
-	r->throttle_sampled = !counted;
 	r->throttle_joules = w->reasons_seen ? w->held_j : NAN;
 	for (unsigned i = 0; i < GW_THROTTLES; i++) {
-		double s = counted           ? w->limited_end[i] - w->limited_begin[i]
-			   : w->reasons_seen ? w->sampled_s[i]
-					     : NAN;
+		double s = counted_s(w, i), seen = w->reasons_seen ? w->sampled_s[i] : NAN;
 
-		/* The counters of a driver that was loaded anew are no difference; and fmin()
-		 * takes unknown for the whole window. */
-		r->throttle_seconds[i] = !(s >= 0) ? NAN : fmin(s, r->seconds);
+		/* The counters of a driver that was loaded anew are no difference, and ones that
+		 * stand still while every tick sees it are no evidence. */
+		if (!(s >= 0) || (seen > 0.1 * r->seconds && s < 0.2 * seen)) {
+			r->throttle_sampled |= !isnan(seen);
+			s = seen;
+		}
+		/* fmin() would take unknown for the whole window. */
+		r->throttle_seconds[i] = isnan(s) ? NAN : fmin(s, r->seconds);
 		if (s > THROTTLE_SHARE * r->seconds)
 			r->codes |= bit(throttle_code[i]);
 	}

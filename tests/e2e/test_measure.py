@@ -383,7 +383,7 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, 
     device = run["devices"][0]
     assert device["samples"]["missed"] > 0
     # Up to a second before the end was still in the driver; what is not known is not made up.
-    assert run["energy_joules"]["low"] < WATTS * 0.7 < run["energy_joules"]["high"]
+    assert run["energy_joules"]["low"] < WATTS * 3 < run["energy_joules"]["high"]
     assert run["energy_joules"]["best"] > WATTS * 0.5
     assert device["series"]["power"]["watts"][0] == WATTS
 

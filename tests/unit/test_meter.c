@@ -470,6 +470,27 @@ static void a_trend_in_power_is_told(void **state)
 	}
 }
 
+static void every_window_of_a_row_knows_its_throttling(void **state)
+{
+	(void)state;
+	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"));
+	for (unsigned i = 0; i < 5; i++) { /* one right after the other, as trials are */
+		const struct gw_energy *r;
+		double truth;
+
+		begin();
+		run_for(i < 3 ? 3 : 12);
+		r = end(&truth);
+		printf("throttled %.2f of %.2f s, %s\n", r->throttle_seconds[GW_THROTTLE_POWER],
+		       r->seconds, r->throttle_sampled ? "sampled" : "counted");
+		assert_true(r->throttle_seconds[GW_THROTTLE_POWER] > 0.95 * r->seconds);
+		assert_false(r->throttle_sampled);
+		assert_true(r->codes >> GW_CODE_THROTTLE_POWER & 1);
+		gw_window_free(window);
+		run_for(0.01);
+	}
+}
+
 /* ---- the ladder ---- */
 
 static void every_sensor_finds_its_rung(void **state)
@@ -782,6 +803,7 @@ int main(int argc, char **argv)
 		T(a_lost_gpu_keeps_what_was_measured),
 		T(nothing_measured_is_no_zero),
 		T(a_trend_in_power_is_told),
+		T(every_window_of_a_row_knows_its_throttling),
 		T(every_sensor_finds_its_rung),
 		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
 		T(a_counter_that_readings_hurt_is_found_and_spared),
