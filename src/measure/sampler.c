@@ -299,7 +299,7 @@ static void poll_power(struct sampler *s)
 	uint64_t before = now_ns(s), after;
 	double w;
 
-	read_figures(s, GW_TIER_FAST | GW_TIER_SLOW);
+	read_figures(s, GW_TIER_FAST);
 	after = now_ns(s);
 	w = figure(&s->r, s->quantity);
 	if (!isnan(w))
@@ -506,7 +506,7 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	if (s->tick_ns <= now) {
 		s->tick_ns = after(s->tick_ns, every, now, &missed);
 		if (!read)
-			read_figures(s, GW_TIER_FAST | GW_TIER_SLOW);
+			read_figures(s, GW_TIER_FAST);
 		emit_tick(s, missed);
 	}
 	if (ring && s->drain_ns <= now) {
