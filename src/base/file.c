@@ -80,9 +80,11 @@ static void sync_directory_of(const char *path)
 
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size)
 {
-	char temp[PATH_BYTES];
+	char temp[PATH_BYTES], real[PATH_BYTES];
 	int fd, err;
 
+	if (realpath(path, real)) /* the target of a link is replaced, not the link */
+		path = real;
 	if (snprintf(temp, sizeof(temp), "%s.XXXXXX", path) >= (int)sizeof(temp)) {
 		snprintf(message, size, "the path of a file is too long");
 		return -GW_E_SIZE;

@@ -2,6 +2,7 @@
 #include "cli.h"
 #include "table.h"
 
+#include "base/utf8.h"
 #include "measure/bundle.h"
 
 #include <math.h>
@@ -34,6 +35,8 @@ static const char *change_of(const struct bundle_found *f, char *out, size_t siz
 		snprintf(out, size, "not told then");
 	else if (f->same)
 		snprintf(out, size, "none, to the bit");
+	else if (isnan(f->energy.joules.best) || !(f->then.best > 0))
+		snprintf(out, size, "not the same");
 	else
 		snprintf(out, size, "%+.3g %%",
 			 100 * (f->energy.joules.best / f->then.best - 1));
@@ -50,11 +53,12 @@ static void joules(struct table *t, unsigned column, double j)
 
 static void add_row(struct table *t, const struct bundle_found *f)
 {
-	char change[32];
+	char change[32], label[64];
 
 	table_row(t);
 	table_set(t, GPU, TERM_PLAIN, "%u", f->device);
-	table_set(t, WINDOW, TERM_PLAIN, "%s", *f->label ? f->label : "-");
+	utf8_clean(label, sizeof(label), f->label);
+	table_set(t, WINDOW, TERM_PLAIN, "%s", *label ? label : "-");
 	if (f->recorded)
 		joules(t, THEN, f->then.best);
 	joules(t, NOW, f->energy.joules.best);

@@ -70,11 +70,14 @@ static int add_gpu(struct buf *out, const char *dir, unsigned n, char *message, 
 		snprintf(message, size, "%s", gw_strerror(p.text.err));
 		err = p.text.err;
 	}
+	if (!err && p.count == 0) {
+		snprintf(message, size, "GPU %u of %s has no power sample to replay", n, dir);
+		err = -GW_E_NOENT;
+	}
 	if (!err) {
 		buf_addf(out, "\n[[gpu]]\nprofile = \"%s\"\nnoise = 0\n", profile_of(name));
-		if (p.count)
-			buf_addf(out, "\n[[gpu.load]]\nkind = \"trace\"\npoints = [\n  %s]\n",
-				 p.text.p);
+		buf_addf(out, "\n[[gpu.load]]\nkind = \"trace\"\npoints = [\n  %s]\n",
+			 p.text.p);
 	}
 	buf_done(&p.text);
 	return err;

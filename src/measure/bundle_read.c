@@ -6,11 +6,14 @@
 #include "base/file.h"
 #include "base/number.h"
 #include "base/toml.h"
+#include "base/utf8.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const char *const shapes[] = {
 	[SHAPE_NONE] = "none", [SHAPE_RING] = "ring", [SHAPE_INSTANT] = "instant",
@@ -46,6 +49,18 @@ struct reader {
 	struct track *track;
 	uint64_t last_ns;
 };
+
+/* A plain file: a pipe of that name would be waited for. */
+static FILE *open_plain(const char *path)
+{
+	struct stat st;
+
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	return fopen(path, "re");
+}
 
 /* ---- TOML ---- */
 
@@ -170,7 +185,7 @@ static bool same_bits(double a, double b)
 static void look_up(const struct reader *r, struct bundle_found *f)
 {
 	char path[4096], line[1024];
-	FILE *in = fopen(bundle_path(path, sizeof(path), r->dir, BUNDLE_WINDOWS, -1), "re");
+	FILE *in = open_plain(bundle_path(path, sizeof(path), r->dir, BUNDLE_WINDOWS, -1));
 
 	while (in && fgets(line, sizeof(line), in)) {
 		double v[3] = { NAN, NAN, NAN };
@@ -296,7 +311,7 @@ static int each_event(struct reader *r, int (*fn)(struct reader *r, const struct
 static bool device_exists(const char *dir, unsigned n)
 {
 	char path[4096];
-	FILE *f = fopen(bundle_path(path, sizeof(path), dir, BUNDLE_SETUP, (int)n), "re");
+	FILE *f = open_plain(bundle_path(path, sizeof(path), dir, BUNDLE_SETUP, (int)n));
 
 	if (f)
 		fclose(f);
@@ -325,26 +340,45 @@ static int recompute_device(struct reader *r)
 
 /* ---- sums ---- */
 
+static void spoilt(struct reader *r, const char *name)
+{
+	r->sum->whole = false;
+	if (!r->sum->spoilt[0])
+		utf8_clean(r->sum->spoilt, sizeof(r->sum->spoilt), name);
+}
+
+/* The files that figures are made of: manifest, and three for each GPU. */
+static unsigned files_due(const struct reader *r)
+{
+	return 1 + 3 * r->sum->devices;
+}
+
 static void check_sums(struct reader *r)
 {
 	char path[4096], line[512], sum[65];
-	FILE *in = fopen(bundle_path(path, sizeof(path), r->dir, BUNDLE_SUMS, -1), "re");
+	FILE *in = open_plain(bundle_path(path, sizeof(path), r->dir, BUNDLE_SUMS, -1));
+	unsigned own = 0;
 
 	r->sum->sums = in;
 	r->sum->whole = in;
 	while (in && fgets(line, sizeof(line), in)) {
+		const char *name = line + 66;
+
 		line[strcspn(line, "\n")] = '\0';
-		if (strlen(line) < 67 || strchr(line + 66, '/'))
+		if (strlen(line) < 67 || strchr(name, '/')) {
+			spoilt(r, BUNDLE_SUMS);
 			continue;
-		snprintf(path, sizeof(path), "%s/%s", r->dir, line + 66);
-		if (bundle_sum(path, sum) == 0 && memcmp(sum, line, 64) == 0)
-			continue;
-		r->sum->whole = false;
-		if (!r->sum->spoilt[0])
-			snprintf(r->sum->spoilt, sizeof(r->sum->spoilt), "%.60s", line + 66);
+		}
+		snprintf(path, sizeof(path), "%s/%s", r->dir, name);
+		own += strncmp(name, "gpu", 3) == 0 || strcmp(name, BUNDLE_MANIFEST) == 0;
+		if (bundle_sum(path, sum) != 0 || memcmp(sum, line, 64) != 0)
+			spoilt(r, name);
 	}
-	if (in)
+	if (in) {
 		fclose(in);
+		if (own < files_due(r))
+			spoilt(r, BUNDLE_SUMS);
+	}
 }
 
 static int begin(struct reader *r)

@@ -85,6 +85,8 @@ int energy_add(struct energy *e, uint64_t stamp_ns, double w)
 		s->square += (sq(last.w) + last.w * w + sq(w)) / 3 * dt;
 	}
 	e->samples++;
+	if (!e->fitted && e->reads && t > e->read[(e->reads - 1) % ENERGY_READS].after_ns)
+		energy_find_phase(e);
 	return 0;
 }
 

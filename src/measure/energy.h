@@ -77,6 +77,7 @@ struct energy {
 	struct energy_note note[ENERGY_NOTES];
 	uint64_t notes;
 	/* Ticks of the counter: tick_s apart, one of them at phase_ns; found by fitting. */
+	bool fitted; /* to all readings that there are */
 	bool phase_known;
 	double phase_s;   /* of the ticks, within tick_s, on the monotonic clock     */
 	double phase_u_s; /* its standard uncertainty                                */

@@ -53,6 +53,9 @@ double energy_reach_s(const struct energy *e);
 uint64_t energy_middle(const struct energy_read *r);
 const struct energy_read *energy_nearest(const struct energy *e, uint64_t t_ns);
 
+/* Finds the phase of the ticks anew, when samples cover the last reading. */
+void energy_find_phase(struct energy *e);
+
 /* Time of the last tick that a reading made at t holds, were the ticks at this phase. */
 uint64_t energy_tick_before(const struct energy *e, uint64_t t_ns, double phase_s);
 

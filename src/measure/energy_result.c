@@ -132,8 +132,12 @@ static double anchor_ratio(const struct energy *e, const struct energy_window *w
 				ratio = (b->joules - a->joules) / joules;
 			}
 		}
-	*ret_u = isinf(best_u) ? UNANCHORED : best_u;
-	return isinf(best_u) || fabs(ratio - 1) > 0.1 ? 1 : ratio;
+	if (isinf(best_u) || fabs(ratio - 1) > 0.1) { /* none, or none to be believed */
+		*ret_u = UNANCHORED;
+		return 1;
+	}
+	*ret_u = best_u;
+	return ratio;
 }
 
 static double edge_u(const struct energy *e, const struct energy_read *r, bool phase_known,
@@ -170,9 +174,11 @@ static void counter_meter(const struct energy *e, const struct energy_window *w,
 	tail_b = w->end.joules - w->end_tick.joules + w->end.hole_j - w->end_tick.hole_j;
 	m->counter_j = fmax(0, b->joules - a->joules + tail_b - tail_a);
 	watts = isnan(r->power_mean) ? m->counter_j / r->seconds : r->power_mean;
-	m->edges_counter =
-		hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w, watts),
-		      edge_u(e, b, w->end_tick_known, w->end_tick_slope_w, watts));
+	/* By the power at each edge: a window may end hotter than its mean. */
+	m->edges_counter = hypot(edge_u(e, a, w->begin_tick_known, w->begin_tick_slope_w,
+					fmax(watts, w->begin_w)),
+				 edge_u(e, b, w->end_tick_known, w->end_tick_slope_w,
+					fmax(watts, energy_watts(e, w->end_ns))));
 	/* Readings shared with somebody else lie off the edge; the samples fill in, and may be off. */
 	m->edges_counter = hypot(m->edges_counter, UNANCHORED * hypot(tail_a, tail_b));
 	m->edges_counter = hypot(m->edges_counter, lateness_u(e, w));
@@ -271,7 +277,7 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 
 	r->counter_joules = m->counter_j;
 	r->samples_joules = m->samples_j;
-	if (counter && samples) {
+	if (counter && samples && r->coverage_ratio >= COVERAGE_FILL) {
 		double sigma = hypot(m->counter_u, m->samples_u) / fmax(m->counter_j, 1e-9);
 
 		r->residual_ratio = m->counter_j > 0 ? filled / m->counter_j - 1 : NAN;
@@ -284,7 +290,9 @@ static void choose(const struct energy *e, const struct energy_window *w, struct
 		if (fabs(m->counter_j - filled) > 2 * sigma * m->counter_j)
 			r->budget[GW_U_RESIDUAL] = fabs(m->counter_j - filled) / sqrt(3);
 	} else {
+		/* Samples of which much is missing are no witness. */
 		r->verdict = counter || samples ? single_verdict(e, counter) : GW_VERDICT_NONE;
+		samples = samples && !counter;
 	}
 	if (samples) {
 		r->anchor_ratio =
@@ -333,8 +341,6 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	double floor_w, ceiling_w, watts;
 
 	code(r, GW_CODE_SUB_PERIOD);
-	if (!w->ended)
-		r->coverage_ratio = 1; /* no sample was due in it */
 	if (!energy_extremes(e, w->begin_ns > ENERGY_NEAR_NS ? w->begin_ns - ENERGY_NEAR_NS : 0,
 			     w->begin_ns + ENERGY_NEAR_NS, &floor_w, &ceiling_w))
 		return;
@@ -417,6 +423,8 @@ static bool drifting(const struct energy *e, const struct energy_window *w,
 
 static void judge(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
+	if (e->set.shape == SHAPE_NONE)
+		r->coverage_ratio = NAN; /* there are no samples to miss */
 	if (r->coverage_ratio < COVERAGE_LOW)
 		code(r, GW_CODE_LOW_COVERAGE);
 	if (w->cut)
@@ -481,9 +489,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		r->load_period_seconds = w->period_s;
 		samples_meter(e, w, r, &m);
 		counter_meter(e, w, r, &m);
-	} else if (e->samples == 0) {
-		bare_counter(e, w, r, &m);
 	}
+	if (isnan(m.counter_j)) /* no samples at its edges to fill in with */
+		bare_counter(e, w, r, &m);
 	if (!isnan(m.counter_j) && frozen(e, w, r->end_ns)) {
 		code(r, GW_CODE_COUNTER_FROZEN);
 		m.counter_j = NAN;

@@ -104,13 +104,14 @@ static struct fit fit_phase(const struct energy *e, const struct energy_read *co
 
 /* Ticks come at a fixed phase of the monotonic clock (H200: 1 ms of jitter); which, follows from
  * readings made at odd moments: at the right one, counter and integral lie on a line. */
-static void track_phase(struct energy *e)
+void energy_find_phase(struct energy *e)
 {
 	const struct energy_read *r[ENERGY_READS];
 	unsigned n = e->reads ? fit_readings(e, r) : 0;
-	double tick = e->set.sensor.tick_s, best = INFINITY, at = 0, age_min = tick,
-	       age_max = 0;
+	double tick = e->set.sensor.tick_s, best = INFINITY, at = 0, coarse;
+	double age_min = tick, age_max = 0, before, after;
 
+	e->fitted = true;
 	e->phase_known = false;
 	if (n < FIT_READS || !(tick > 0))
 		return;
@@ -123,8 +124,9 @@ static void track_phase(struct energy *e)
 			at = phase;
 		}
 	}
+	coarse = at;
 	for (int k = -9; k <= 9; k++) { /* and finer around it */
-		double phase = at + tick * k / (10 * FIT_STEPS);
+		double phase = coarse + tick * k / (10 * FIT_STEPS);
 		struct fit f = fit_phase(e, r, n, phase);
 
 		if (f.error_s < best) {
@@ -141,10 +143,13 @@ static void track_phase(struct energy *e)
 	/* Readings that are all of one age fit every phase. */
 	if (best > tick / 20 || age_max - age_min < tick / 3)
 		return;
+	/* The tick lies between the oldest reading before it and the youngest after it; where, no
+	 * reading can tell: in the middle, then, and uncertain by the width of that stretch. */
+	before = tick - age_max;
+	after = age_min;
 	e->phase_known = true;
-	e->phase_s = fmod(at + tick, tick);
-	/* No reading can tell where in the widest stretch without one a tick lies. */
-	e->phase_u_s = fmax(best, tick / (2 * FIT_READS * sqrt(12)) * FIT_READS / n);
+	e->phase_s = fmod(at + 0.5 * (after - before) + tick, tick);
+	e->phase_u_s = fmax(best, (before + after) / sqrt(12));
 }
 
 int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double joules)
@@ -165,8 +170,7 @@ int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double
 		energy_tell(e, after_ns, (unsigned)code);
 	}
 	e->read[e->reads++ % ENERGY_READS] = now;
-	if (code < 0)
-		track_phase(e);
+	e->fitted = false; /* until samples cover it */
 	return code;
 }
 

@@ -58,12 +58,27 @@ static void take_sample(const struct energy *e, struct energy_window *w, uint64_
 	w->seen_s += dt;
 }
 
+/* Its end was told after samples beyond it were taken in: all of it again, as far as it is kept. */
+static void start_over(const struct energy *e, struct energy_window *w)
+{
+	if (!w->end_ns || !w->begun || w->next == 0 || w->begin.number < energy_oldest(e) ||
+	    energy_number(e, w->next - 1)->t_ns <= w->end_ns)
+		return;
+	memset(w->bucket, 0, sizeof(w->bucket));
+	w->collected = 0;
+	w->longest_s = w->seen_s = w->noise_square = 0;
+	w->min_w = w->max_w = NAN;
+	w->next = w->begin.number;
+}
+
 bool energy_follow(const struct energy *e, struct energy_window *w)
 {
+	bool first = !w->begun;
 	uint64_t n;
 
 	if (w->ended)
 		return true;
+	start_over(e, w);
 	if (!w->begun) {
 		if (energy_at(e, w->begin_ns, &w->begin) != 0)
 			return false;
@@ -74,8 +89,8 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 	}
 	/* Readings near the edge may come after it; later ones are never nearer. */
 	if (e->reads && e->samples &&
-	    energy_number(e, e->samples - 1)->t_ns <
-		    w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S)
+	    (first || energy_number(e, e->samples - 1)->t_ns <
+			      w->begin_ns + 2 * ENERGY_NEAR_NS + NS_PER_S))
 		energy_take_read(e, w->begin_ns, &w->begin_read, &w->begin_tick,
 				 &w->begin_tick_known, &w->begin_tick_slope_w);
 	if (w->next < energy_oldest(e))

@@ -21,6 +21,7 @@ struct meter_device {
 	struct gw_meter *meter;
 	unsigned number;   /* in the meter                           */
 	unsigned position; /* in snapshots                           */
+	bool stalled;      /* it hung when we came: no thread, no meter */
 	struct sampler sampler;
 	pthread_t thread;
 	bool started;
@@ -30,7 +31,13 @@ struct meter_device {
 	struct track track;
 	bool edge; /* a window began or ended            */
 	bool stop, gone;
+	bool deaf; /* whoever listened is gone */
 	uint64_t samples, ticks, missed;
+};
+
+struct chosen { /* a device that is to be measured */
+	unsigned position;
+	bool stalled;
 };
 
 struct gw_meter {
@@ -66,7 +73,7 @@ struct gw_window {
 static void record(struct meter_device *d, const struct event *e, struct track_window *w)
 {
 	track_feed(&d->track, e, w);
-	if (d->meter->listen)
+	if (d->meter->listen && !d->deaf)
 		d->meter->listen(d->meter->arg, d->number, e);
 }
 
@@ -89,6 +96,8 @@ static uint64_t step(struct meter_device *d)
 {
 	bool edge, active;
 
+	if (d->stalled)
+		return UINT64_MAX;
 	pthread_mutex_lock(&d->lock);
 	edge = d->edge;
 	d->edge = false;
@@ -150,21 +159,28 @@ static bool wait_news(struct meter_device *d, uint64_t until_ns)
 	return pthread_cond_clockwait(&d->news, &d->lock, CLOCK_MONOTONIC, &until) == 0;
 }
 
-/* True: the thread has ended and been joined; false: it hangs in the driver and is left behind,
- * with all that it holds. */
-static bool end_thread(struct meter_device *d)
+static void ask_to_end(struct meter_device *d)
 {
-	uint64_t until = clock_mono_ns(clock_real()) + JOIN_NS;
+	pthread_mutex_lock(&d->lock);
+	d->stop = true;
+	pthread_cond_signal(&d->wake);
+	pthread_mutex_unlock(&d->lock);
+}
+
+/* True: the thread has ended and been joined; false: it hangs in the driver and is left behind,
+ * with all that it holds, and tells nobody anything more. */
+static bool end_thread(struct meter_device *d, uint64_t until_ns)
+{
 	bool gone;
 
 	if (!d->started)
 		return true;
 	pthread_mutex_lock(&d->lock);
-	d->stop = true;
-	pthread_cond_signal(&d->wake);
-	while (!d->gone && wait_news(d, until))
+	while (!d->gone && wait_news(d, until_ns))
 		;
 	gone = d->gone;
+	if (!gone)
+		d->deaf = true;
 	pthread_mutex_unlock(&d->lock);
 	if (gone)
 		pthread_join(d->thread, NULL);
@@ -175,20 +191,36 @@ static bool end_thread(struct meter_device *d)
 
 /* ---- the meter ---- */
 
-static int add_device(struct gw_meter *m, unsigned position, const struct sampler_options *opt)
+/* A call on it has not returned: nothing is asked of it, or we would hang with it. */
+static void stalled_setup(struct energy_setup *set)
+{
+	*set = (struct energy_setup){ .shape = SHAPE_NONE,
+				      .spacing_s = 0.1,
+				      .look_ratio = 1,
+				      .why = GW_ABSENT_STALLED,
+				      .limit_w = NAN };
+	set->sensor.counter = GW_ABSENT_STALLED;
+}
+
+static int add_device(struct gw_meter *m, const struct chosen *c,
+		      const struct sampler_options *opt)
 {
 	struct meter_device *d = calloc(1, sizeof(*d));
-	int err;
+	int err = 0;
 
 	if (!d)
 		return -GW_E_NOMEM;
 	d->meter = m;
 	d->number = m->count;
-	d->position = position;
+	d->position = c->position;
+	d->stalled = c->stalled;
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->wake, NULL);
 	pthread_cond_init(&d->news, NULL);
-	err = sampler_init(&d->sampler, m->ctx, position, opt, take, d);
+	if (d->stalled)
+		stalled_setup(&d->sampler.set);
+	else
+		err = sampler_init(&d->sampler, m->ctx, c->position, opt, take, d);
 	if (err) {
 		free(d);
 		return err;
@@ -196,16 +228,17 @@ static int add_device(struct gw_meter *m, unsigned position, const struct sample
 	track_init(&d->track, &d->sampler.set, (double)opt->interval_ns * 1e-9);
 	m->device[m->count++] = d;
 	if (m->about)
-		m->about(m->arg, d->number, position, &d->sampler.set);
-	return m->manual ? 0 : start_thread(d);
+		m->about(m->arg, d->number, c->position, &d->sampler.set);
+	return m->manual || d->stalled ? 0 : start_thread(d);
 }
 
 /* Positions in a snapshot of the devices that the selectors name. */
-static int select_devices(struct gw_ctx *ctx, const char *const *gpus, unsigned **ret,
+static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct chosen **ret,
 			  unsigned *ret_count)
 {
 	struct gw_snapshot *snap;
-	unsigned n = 0, *list;
+	struct chosen *list;
+	unsigned n = 0;
 	int err = gw_snapshot_new(ctx, &snap);
 
 	if (err)
@@ -215,12 +248,13 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, unsigned 
 	if (!err && !list)
 		err = -GW_E_NOMEM;
 	for (unsigned i = 0; !err && i < gw_snapshot_device_count(snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(snap, i);
 		bool wanted = !gpus;
 
 		for (unsigned k = 0; gpus && gpus[k]; k++)
-			wanted |= gw_device_matches(gw_snapshot_device(snap, i), gpus[k]) == 1;
+			wanted |= gw_device_matches(d, gpus[k]) == 1;
 		if (wanted)
-			list[n++] = i;
+			list[n++] = (struct chosen){ i, d->state == GW_DEVICE_STALLED };
 	}
 	gw_snapshot_free(snap);
 	if (!err && gpus && gpus[0] && n == 0)
@@ -260,7 +294,8 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	struct sampler_options so = { .own_pid = getpid(),
 				      .always = config->always,
 				      .sensor = config->sensor };
-	unsigned *list = NULL, count = 0;
+	struct chosen *list = NULL;
+	unsigned count = 0;
 	struct gw_meter *m;
 	int err = take_options(config->options, &o);
 
@@ -289,7 +324,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	so.processes = o.flags & GW_METER_PROCESSES;
 	so.cache_dir = o.cache_dir;
 	for (unsigned i = 0; i < count && !err; i++)
-		err = add_device(m, list[i], &so);
+		err = add_device(m, &list[i], &so);
 	free(list);
 	if (err) {
 		gw_meter_stop(m);
@@ -302,17 +337,22 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 int gw_meter_start(struct gw_ctx *ctx, const struct gw_meter_options *options,
 		   struct gw_meter **ret_meter)
 {
+	if (!ctx || !ret_meter)
+		return -GW_E_ARG;
 	return meter_start(ctx, &(struct meter_config){ .options = options }, ret_meter);
 }
 
 int gw_meter_stop(struct gw_meter *m)
 {
+	uint64_t until = clock_mono_ns(clock_real()) + JOIN_NS;
 	bool all = true;
 
 	if (!m)
 		return 0;
 	for (unsigned i = 0; i < m->count; i++)
-		all = end_thread(m->device[i]) && all;
+		ask_to_end(m->device[i]);
+	for (unsigned i = 0; i < m->count; i++)
+		all = end_thread(m->device[i], until) && all;
 	if (!all)
 		return -GW_E_STATE; /* a call under way still uses what we would free */
 	while (m->windows)
@@ -440,10 +480,10 @@ int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 		   struct gw_window **ret_window)
 {
 	struct event e = { .type = EVENT_OPEN };
-	uint64_t now = clock_mono_ns(m->clock);
+	uint64_t now = m ? clock_mono_ns(m->clock) : 0;
 	struct gw_window *w;
 
-	if (begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
+	if (!m || !ret_window || begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
 		return -GW_E_ARG;
 	w = calloc(1, sizeof(*w));
 	if (w) {
@@ -545,7 +585,8 @@ static void work_out(struct gw_window *w, unsigned i, bool last)
 
 int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
 {
-	uint64_t until = clock_mono_ns(w->meter->clock) + timeout_ns;
+	uint64_t now = clock_mono_ns(w->meter->clock);
+	uint64_t until = timeout_ns < UINT64_MAX / 2 - now ? now + timeout_ns : UINT64_MAX / 2;
 	int err = 0;
 
 	if (!w->closed)

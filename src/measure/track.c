@@ -237,6 +237,7 @@ static void settle(struct track *t, struct track_window *w, const struct event *
 void track_feed(struct track *t, const struct event *e, struct track_window *memory)
 {
 	struct track_window *w;
+	int code;
 
 	switch (e->type) {
 	case EVENT_POWER:
@@ -245,7 +246,11 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 				energy_follow(&t->energy, &w->e);
 		break;
 	case EVENT_COUNTER:
-		energy_count(&t->energy, e->t_ns, e->u.counter.after_ns, e->u.counter.joules);
+		code = energy_count(&t->energy, e->t_ns, e->u.counter.after_ns,
+				    e->u.counter.joules);
+		for (w = t->open; code >= 0 && w; w = w->next)
+			if (covers(w, e->t_ns))
+				w->codes |= bit((unsigned)code);
 		break;
 	case EVENT_TICK:
 		for (w = t->open; w; w = w->next)
@@ -254,12 +259,19 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
 		break;
 	case EVENT_LIMITS:
-		if (!isnan(e->u.limits.limit_w))
+		/* Samples of before it was lowered are still to come: the highest stands. */
+		if (!(e->u.limits.limit_w <= t->energy.set.limit_w) &&
+		    !isnan(e->u.limits.limit_w))
 			t->energy.set.limit_w = e->u.limits.limit_w;
 		for (w = t->open; w; w = w->next)
 			limits(w, e);
 		break;
-	case EVENT_NOTE: energy_tell(&t->energy, e->t_ns, e->u.code); break;
+	case EVENT_NOTE:
+		energy_tell(&t->energy, e->t_ns, e->u.code);
+		for (w = t->open; w; w = w->next)
+			if (covers(w, e->t_ns))
+				w->codes |= bit(e->u.code);
+		break;
 	case EVENT_PROCESS: process(t, e); break;
 	case EVENT_WHO: who(t, e); break;
 	case EVENT_OPEN: open_window(t, e, memory); break;
@@ -290,14 +302,12 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 
 bool track_done(const struct track *t, const struct track_window *w)
 {
-	const struct energy_setup *set = &t->energy.set;
+	const struct energy *e = &t->energy;
 
-	if (!w->e.end_ns)
-		return false;
-	/* One that is shorter than the sensor can see is told from what is around it: no sample of its
-	 * end would make it better. */
-	return w->e.ended || set->shape == SHAPE_NONE ||
-	       (t->energy.samples && seconds(w->e.begin_ns, w->e.end_ns) < set->spacing_s);
+	if (!w->e.end_ns || e->set.shape == SHAPE_NONE)
+		return w->e.end_ns;
+	/* And the counter's reading for the end is covered too, so that its tick is known. */
+	return w->e.ended && (e->fitted || !e->reads);
 }
 
 /* ---- results ---- */

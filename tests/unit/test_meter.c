@@ -491,6 +491,142 @@ static void every_window_of_a_row_knows_its_throttling(void **state)
 	}
 }
 
+/* ---- edges told afterwards ---- */
+
+static void an_end_told_late_takes_nothing_from_after_it(void **state)
+{
+	const struct gw_energy *r;
+	uint64_t ended;
+
+	(void)state;
+	start(WATTS("kind = \"steps\"\npoints = [[0, 120], [10, 600]]\n"));
+	begin();
+	run_for(4);
+	ended = clock_mono_ns(&sim.clock);
+	run_for(5); /* 600 W meanwhile */
+	assert_int_equal(gw_window_close(window, ended), 0);
+	assert_int_equal(gw_window_wait(window, UINT64_MAX), 0);
+	r = gw_window_energy(window, 0);
+	print("late end", r, 480);
+	assert_true(fabs(r->joules.best - 480) < 10);
+	assert_true(r->power_max < 130 && r->power_p95 < 130);
+	assert_true(r->samples_collected <= 201);
+}
+
+static void a_begin_told_late_still_has_its_counter(void **state)
+{
+	const struct gw_energy *r;
+	uint64_t began;
+
+	(void)state;
+	start(WATTS("kind = \"constant\"\nlevel = 300\n"));
+	learn_phase(3);
+	began = clock_mono_ns(&sim.clock);
+	run_for(8);
+	assert_int_equal(gw_window_open(meter, "late", began, &window), 0);
+	run_for(4);
+	gw_window_close(window, 0);
+	assert_int_equal(gw_window_wait(window, 5 * NS_PER_S), 0);
+	r = gw_window_energy(window, 0);
+	print("late begin", r, 3600);
+	assert_true(r->counter_joules > 0);
+	assert_true(fabs(r->joules.best / 3600 - 1) < 0.01);
+}
+
+/* Few readings leave a stretch in which the tick may lie: no window may be a tick off unawares. */
+static void a_tick_is_not_mistaken_for_its_neighbour(void **state)
+{
+	unsigned off = 0, outside = 0, quarrels = 0;
+	const unsigned n = 300;
+
+	(void)state;
+	printf("seed %llu\n", (unsigned long long)seed);
+	start(WATTS("kind = \"constant\"\nlevel = 600\n"));
+	for (unsigned i = 0; i < n; i++) {
+		const struct gw_energy *r;
+		double truth;
+
+		begin();
+		run_for(1.5 + 3 * uniform());
+		r = end(&truth);
+		off += fabs(r->joules.best - truth) > 30;
+		outside += !(r->relative.low <= truth && truth <= r->relative.high);
+		quarrels += r->verdict == GW_VERDICT_DISAGREE;
+		gw_window_free(window);
+		run_for(4 * uniform());
+	}
+	printf("%u of %u off by half a tick, %u outside, %u quarrels\n", off, n, outside,
+	       quarrels);
+	assert_true(off <= n / 100 && outside <= n / 20 && quarrels <= n / 100);
+}
+
+/* ---- meters that fail ---- */
+
+static void a_silent_ring_leaves_the_counter(void **state)
+{
+	const struct gw_energy *r;
+	double truth;
+
+	(void)state;
+	start(WATTS("kind = \"constant\"\nlevel = 400\n"));
+	begin();
+	run_for(3);
+	sim_fault("nvmlDeviceGetSamples", 0, 3);
+	run_for(17);
+	truth = sim_true_joules(0) - true_begin;
+	gw_window_close(window, 0);
+	gw_window_wait(window, 3 * NS_PER_S);
+	r = gw_window_energy(window, 0);
+	print("silent ring", r, truth);
+	assert_int_equal(r->meter, GW_METER_COUNTER);
+	assert_int_equal(r->verdict, GW_VERDICT_COUNTER_ONLY);
+	assert_true(isnan(r->residual_ratio));
+	assert_true(fabs(r->joules.best / truth - 1) < 0.02);
+	assert_true(r->joules.low < truth && truth < r->joules.high);
+}
+
+static void a_gpu_that_hangs_from_the_start_hangs_nobody(void **state)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "nvml",
+				.nvml_library = sim_path,
+				.deadline_ns = 200 * NS_PER_MS };
+	struct gw_meter_options mo = { .size = sizeof(mo), .cache_dir = "" };
+	char error[256];
+
+	(void)state;
+	assert_int_equal(sim_load_text("test", TWO_GPUS, error, sizeof(error)), 0);
+	sim_hang("nvmlDeviceGetPowerUsage", 0);
+	assert_int_equal(gw_open(&o, &sim.ctx), 0);
+	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
+	assert_int_equal(gw_snapshot_take(sim.snap, GW_TIERS_COMMON), 0);
+	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
+	assert_int_equal(gw_window_open(meter, "hung", 0, &window), 0);
+	usleep(300000);
+	assert_int_equal(gw_window_close(window, 0), 0);
+	gw_window_wait(window, 2 * NS_PER_S);
+	assert_int_equal(gw_window_energy(window, 0)->validity, GW_NO_RESULT);
+	assert_true(isnan(gw_window_energy(window, 0)->joules.best));
+	assert_true(gw_window_energy(window, 1)->joules.best > 0);
+	assert_int_equal(gw_meter_stop(meter), 0);
+	meter = NULL;
+	sim_unhang();
+	do /* until it is back: whoever closes before leaves the driver open */
+		gw_snapshot_take(sim.snap, GW_TIER_FAST);
+	while (gw_snapshot_device(sim.snap, 0)->state == GW_DEVICE_STALLED);
+}
+
+static void nonsense_is_refused(void **state)
+{
+	(void)state;
+	start(ONE(""));
+	assert_int_equal(gw_meter_start(NULL, NULL, &meter), -GW_E_ARG);
+	assert_int_equal(gw_window_open(NULL, "x", 0, &window), -GW_E_ARG);
+	assert_int_equal(gw_window_open(meter, "x", 0, NULL), -GW_E_ARG);
+	assert_int_equal(gw_window_open(meter, "x", UINT64_MAX, &window), -GW_E_ARG);
+	assert_int_equal(gw_meter_stop(NULL), 0);
+}
+
 /* ---- the ladder ---- */
 
 static void every_sensor_finds_its_rung(void **state)
@@ -803,6 +939,12 @@ int main(int argc, char **argv)
 		T(a_lost_gpu_keeps_what_was_measured),
 		T(nothing_measured_is_no_zero),
 		T(a_trend_in_power_is_told),
+		T(an_end_told_late_takes_nothing_from_after_it),
+		T(a_begin_told_late_still_has_its_counter),
+		T(a_tick_is_not_mistaken_for_its_neighbour),
+		T(a_silent_ring_leaves_the_counter),
+		T(a_gpu_that_hangs_from_the_start_hangs_nobody),
+		T(nonsense_is_refused),
 		T(every_window_of_a_row_knows_its_throttling),
 		T(every_sensor_finds_its_rung),
 		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
