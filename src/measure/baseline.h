@@ -67,10 +67,10 @@ struct baseline_plan {
 int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *plan,
 		  struct baseline *ret);
 
-/* $XDG_CACHE_HOME/gpuward/baseline, else ~/.cache/gpuward/baseline.  0 or -GW_E_NOENT. */
+/* As file_cache_directory("baseline"). */
 int baseline_directory(char *out, size_t size);
 
-/* Keeps it (-GW_E_STATE: it was contended; -GW_E_ARG: of a GPU without uuid; -GW_E_IO) / finds the one that key (uuid, driver, vbios, kind, limit_w, persistence,
+/* Keeps it (-GW_E_STATE: it was contended; -GW_E_ARG: of a GPU without uuid; else as file_replace) / finds the one that key (uuid, driver, vbios, kind, limit_w, persistence,
  * temperature_c filled) may use now: not older than ttl_s by the wall clock, the same limit and
  * persistence, and taken within 10 degrees of it.  load: 0, -GW_E_NOENT with a sentence in why
  * (none, too old, other limit, other temperature, file damaged). */

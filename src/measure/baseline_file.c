@@ -7,8 +7,9 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
-#include "base/number.h"
+#include "base/file.h"
 #include "base/toml.h"
+#include "base/toml_write.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -28,28 +29,9 @@
 #define HEAD       "# gpuward baseline "
 #define HEAD_BYTES (sizeof(HEAD) - 1 + 16 + 1) /* hash in hex, newline */
 
-static uint64_t fnv1a(const char *p, size_t n)
-{
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-	while (n--)
-		h = (h ^ (unsigned char)*p++) * UINT64_C(0x100000001b3);
-	return h;
-}
-
 int baseline_directory(char *out, size_t size)
 {
-	const char *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-	int n;
-
-	if (cache &&
-	    *cache == '/') /* a relative one is to be ignored, says the specification */
-		n = snprintf(out, size, "%s/gpuward/baseline", cache);
-	else if (home && *home == '/')
-		n = snprintf(out, size, "%s/.cache/gpuward/baseline", home);
-	else
-		return -GW_E_NOENT;
-	return n >= 0 && (size_t)n < size ? 0 : -GW_E_NOENT;
+	return file_cache_directory("baseline", out, size);
 }
 
 /* ---- names ---- */
@@ -78,114 +60,26 @@ static int file_path(const struct baseline *key, const char *dir, char out[stati
 	buf_addf(&b, "%s/", dir);
 	file_prefix(key->uuid, &b);
 	buf_addf(&b, "%s.%016" PRIx64 ".toml", baseline_kind_name(key->kind),
-		 fnv1a(state, (size_t)n));
+		 toml_sum(TOML_SUM_START, state, (size_t)n));
 	return b.err;
 }
 
 /* ---- writing ---- */
 
-static void put_text(struct buf *b, const char *key, const char *text)
-{
-	buf_addf(b, "%s = \"", key);
-	for (; *text; text++) {
-		if (*text == '"' || *text == '\\')
-			buf_addf(b, "\\%c", *text);
-		else if ((unsigned char)*text < 0x20 || *text == 0x7f)
-			buf_addf(b, "\\u%04x", (unsigned)(unsigned char)*text);
-		else
-			buf_addc(b, *text);
-	}
-	buf_adds(b, "\"\n");
-}
-
-static void put_number(struct buf *b, const char *key, double v)
-{
-	char text[NUMBER_SIZE];
-
-	if (isnan(v)) {
-		buf_addf(b, "%s = nan\n", key);
-		return;
-	}
-	number_format(v, text);
-	/* A whole number is a float all the same. */
-	buf_addf(b, "%s = %s%s\n", key, text, strpbrk(text, ".e") ? "" : ".0");
-}
-
 static void put(struct buf *b, const struct baseline *v)
 {
-	put_text(b, "uuid", v->uuid);
-	put_text(b, "driver", v->driver);
-	put_text(b, "vbios", v->vbios);
-	put_text(b, "kind", baseline_kind_name(v->kind));
-	put_number(b, "limit_watts", v->limit_w);
+	toml_write_text(b, "uuid", v->uuid);
+	toml_write_text(b, "driver", v->driver);
+	toml_write_text(b, "vbios", v->vbios);
+	toml_write_text(b, "kind", baseline_kind_name(v->kind));
+	toml_write_real(b, "limit_watts", v->limit_w);
 	buf_addf(b, "persistence = %d\n", v->persistence);
-	put_number(b, "power_watts", v->power_w);
-	put_number(b, "standard_error_watts", v->u_w);
-	put_number(b, "seconds", v->seconds);
-	put_number(b, "temperature_celsius", v->temperature_c);
+	toml_write_real(b, "power_watts", v->power_w);
+	toml_write_real(b, "standard_error_watts", v->u_w);
+	toml_write_real(b, "seconds", v->seconds);
+	toml_write_real(b, "temperature_celsius", v->temperature_c);
 	buf_addf(b, "taken_unix_ns = %" PRIu64 "\n", v->wall_ns);
 	buf_addf(b, "codes = %" PRIu64 "\n", v->codes);
-}
-
-static int make_directories(const char *dir)
-{
-	char path[PATH_BYTES];
-	int n = snprintf(path, sizeof(path), "%s", dir);
-
-	if (n < 0 || (size_t)n >= sizeof(path))
-		return -GW_E_SIZE;
-	for (char *p = path + 1; p && *p; p++) {
-		p = strchr(p, '/');
-		if (p)
-			*p = '\0';
-		if (mkdir(path, 0700) != 0 && errno != EEXIST)
-			return -GW_E_IO;
-		if (!p)
-			break;
-		*p = '/';
-	}
-	return 0;
-}
-
-static int write_all(int fd, const char *p, size_t n)
-{
-	while (n > 0) {
-		ssize_t done = write(fd, p, n);
-
-		if (done < 0 && errno == EINTR)
-			continue;
-		if (done <= 0)
-			return -GW_E_IO;
-		p += done;
-		n -= (size_t)done;
-	}
-	return 0;
-}
-
-/* Whole or not at all: beside it, then renamed. */
-static int write_file(const char *path, const char *text, size_t n)
-{
-	char temp[PATH_BYTES + 8];
-	int err, fd;
-
-	snprintf(temp, sizeof(temp), "%s.XXXXXX", path);
-	fd = mkstemp(temp);
-	if (fd < 0)
-		return -GW_E_IO;
-	err = write_all(fd, text, n);
-	if (!err && fsync(fd) != 0)
-		err = -GW_E_IO;
-	if (close(fd) != 0 && !err)
-		err = -GW_E_IO;
-	if (!err && rename(temp, path) != 0)
-		err = -GW_E_IO;
-	if (err) {
-		int why = errno;
-
-		unlink(temp);
-		errno = why;
-	}
-	return err;
 }
 
 int baseline_save(const struct baseline *v, const char *dir, char *message, size_t size)
@@ -212,14 +106,10 @@ int baseline_save(const struct baseline *v, const char *dir, char *message, size
 		return err;
 	}
 	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
-		 fnv1a(text + HEAD_BYTES, b.len - HEAD_BYTES));
+		 toml_sum(TOML_SUM_START, text + HEAD_BYTES, b.len - HEAD_BYTES));
 	memcpy(text, head, HEAD_BYTES);
-	err = make_directories(dir);
-	if (!err)
-		err = write_file(path, text, b.len);
-	if (err)
-		snprintf(message, size, "cannot write %s: %s", path, strerror(errno));
-	return err;
+	err = file_make_directory(dir, message, size);
+	return err ? err : file_replace(path, text, b.len, message, size);
 }
 
 /* ---- reading ---- */
@@ -307,7 +197,7 @@ static int read_file(const char *path, struct baseline *ret)
 	if (n <= (ssize_t)HEAD_BYTES)
 		return -GW_E_PARSE;
 	snprintf(head, sizeof(head), HEAD "%016" PRIx64 "\n",
-		 fnv1a(text + HEAD_BYTES, (size_t)n - HEAD_BYTES));
+		 toml_sum(TOML_SUM_START, text + HEAD_BYTES, (size_t)n - HEAD_BYTES));
 	if (memcmp(text, head, HEAD_BYTES) != 0 ||
 	    toml_parse(text, (size_t)n, &doc, &error) != 0)
 		return -GW_E_PARSE;

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/number.h"
 #include "base/sha256.h"
+#include "base/toml_write.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -54,28 +55,10 @@ static int remember(struct bundle *b, int err, const char *message)
 
 /* ---- TOML ---- */
 
-static void add_text(struct buf *b, const char *key, const char *text)
+static void add_known(struct buf *b, const char *key, const char *text)
 {
-	if (!text)
-		return;
-	buf_addf(b, "%s = \"", key);
-	for (; *text; text++) {
-		if ((unsigned char)*text < 0x20 || *text == '"' || *text == '\\' ||
-		    *text == 0x7f)
-			buf_addf(b, "\\u%04x", (unsigned char)*text);
-		else
-			buf_addc(b, *text);
-	}
-	buf_adds(b, "\"\n");
-}
-
-static void add_real(struct buf *b, const char *key, double v)
-{
-	char text[NUMBER_SIZE] = "nan";
-
-	if (!isnan(v))
-		number_format(v, text);
-	buf_addf(b, "%s = %s%s\n", key, text, strpbrk(text, ".ena") ? "" : ".0");
+	if (text)
+		toml_write_text(b, key, text);
 }
 
 static int put(struct bundle *b, const char *path, struct buf *text, char *message, size_t size)
@@ -115,8 +98,8 @@ static int write_manifest(struct bundle *b, const struct bundle_about *about, ch
 	clock_format_rfc3339(about->wall_ns, time);
 	buf_addf(&t, "schema = %d\ntool = \"gpuward\"\nversion = \"%s\"\ncreated = %s\n",
 		 BUNDLE_SCHEMA, gw_version(), time);
-	add_text(&t, "label", about->label);
-	add_text(&t, "command", about->command);
+	add_known(&t, "label", about->label);
+	add_known(&t, "command", about->command);
 	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_MANIFEST, -1), &t, message,
 		   size);
 }
@@ -168,16 +151,16 @@ static int write_setup(struct bundle *b, unsigned n, const struct bundle_gpu *gp
 
 	buf_init(&t, 65536);
 	buf_addf(&t, "schema = %d\n", BUNDLE_SCHEMA);
-	add_text(&t, "uuid", gpu->uuid);
-	add_text(&t, "name", gpu->name);
-	add_text(&t, "driver", gpu->driver);
-	add_text(&t, "shape", bundle_shape_name(s->shape));
-	add_real(&t, "spacing_s", s->spacing_s);
-	add_real(&t, "window_s", s->window_s);
-	add_real(&t, "lag_s", s->lag_s);
-	add_real(&t, "look_ratio", s->look_ratio);
-	add_real(&t, "limit_w", s->limit_w);
-	add_real(&t, "interval_s", gpu->interval_s);
+	add_known(&t, "uuid", gpu->uuid);
+	add_known(&t, "name", gpu->name);
+	add_known(&t, "driver", gpu->driver);
+	add_known(&t, "shape", bundle_shape_name(s->shape));
+	toml_write_real(&t, "spacing_s", s->spacing_s);
+	toml_write_real(&t, "window_s", s->window_s);
+	toml_write_real(&t, "lag_s", s->lag_s);
+	toml_write_real(&t, "look_ratio", s->look_ratio);
+	toml_write_real(&t, "limit_w", s->limit_w);
+	toml_write_real(&t, "interval_s", gpu->interval_s);
 	buf_addf(&t, "counter = %s\nmig = %s\n", s->counter ? "true" : "false",
 		 s->mig ? "true" : "false");
 	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_SETUP, (int)n), &t,

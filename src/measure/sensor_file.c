@@ -7,8 +7,8 @@
 
 #include "base/buf.h"
 #include "base/file.h"
-#include "base/number.h"
 #include "base/toml.h"
+#include "base/toml_write.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -84,14 +84,6 @@ static const struct field fields[] = {
 
 /* ---- where ---- */
 
-static uint64_t fnv1a(uint64_t h, const char *p, size_t n)
-{
-	while (n--)
-		h = (h ^ (unsigned char)*p++) * UINT64_C(0x100000001b3);
-	return h;
-}
-#define FNV_START UINT64_C(0xcbf29ce484222325)
-
 int sensor_directory(char *out, size_t size)
 {
 	return file_cache_directory("sensor", out, size);
@@ -100,7 +92,7 @@ int sensor_directory(char *out, size_t size)
 int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 {
 	char name[sizeof(s->uuid)];
-	uint64_t h = FNV_START;
+	uint64_t h = TOML_SUM_START;
 	size_t i;
 
 	if (!*s->uuid)
@@ -113,9 +105,9 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 		name[i] = plain ? c : '_';
 	}
 	name[i] = '\0';
-	h = fnv1a(h, s->uuid, strlen(s->uuid) + 1);
-	h = fnv1a(h, s->driver, strlen(s->driver) + 1);
-	h = fnv1a(h, s->vbios, strlen(s->vbios) + 1);
+	h = toml_sum(h, s->uuid, strlen(s->uuid) + 1);
+	h = toml_sum(h, s->driver, strlen(s->driver) + 1);
+	h = toml_sum(h, s->vbios, strlen(s->vbios) + 1);
 	return snprintf(out, size, "%s/%s.%016" PRIx64 ".v%d.toml", dir, name, h,
 			SENSOR_SCHEMA) < (int)size
 		       ? 0
@@ -124,44 +116,26 @@ int sensor_key(const struct sensor *s, const char *dir, char *out, size_t size)
 
 /* ---- writing ---- */
 
-static void add_text(struct buf *b, const char *s)
-{
-	buf_addc(b, '"');
-	for (; *s; s++)
-		if (*s == '"' || *s == '\\' || (unsigned char)*s < 0x20 || *s == 0x7f)
-			buf_addf(b, "\\u%04x", (unsigned char)*s);
-		else
-			buf_addc(b, *s);
-	buf_addc(b, '"');
-}
-
-static void add_real(struct buf *b, double v)
-{
-	char text[NUMBER_SIZE];
-
-	if (isfinite(v))
-		number_format(v, text);
-	else
-		snprintf(text, sizeof(text), "%s", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
-	buf_adds(b, text);
-}
-
 static void add_field(struct buf *b, const struct field *f, const struct sensor *s)
 {
 	const void *p = (const char *)s + f->offset;
 
-	buf_addf(b, "%s = ", f->key);
 	switch (f->type) {
-	case TEXT: add_text(b, p); break;
-	case REAL: add_real(b, *(const double *)p); break;
-	case COUNT: buf_addf(b, "%u", *(const unsigned *)p); break;
-	case TIME: buf_addf(b, "%" PRIu64, *(const uint64_t *)p); break;
-	case FLAG: buf_adds(b, *(const bool *)p ? "true" : "false"); break;
-	case WHY: add_text(b, gw_absence_key(*(const enum gw_absence *)p)); break;
-	case MODEL: add_text(b, sensor_model_name(*(const enum sensor_model *)p)); break;
-	case ORIGIN: add_text(b, sensor_origin_name(*(const enum sensor_origin *)p)); break;
+	case TEXT: toml_write_text(b, f->key, p); break;
+	case REAL: toml_write_real(b, f->key, *(const double *)p); break;
+	case COUNT: buf_addf(b, "%s = %u\n", f->key, *(const unsigned *)p); break;
+	case TIME: buf_addf(b, "%s = %" PRIu64 "\n", f->key, *(const uint64_t *)p); break;
+	case FLAG: buf_addf(b, "%s = %s\n", f->key, *(const bool *)p ? "true" : "false"); break;
+	case WHY:
+		toml_write_text(b, f->key, gw_absence_key(*(const enum gw_absence *)p));
+		break;
+	case MODEL:
+		toml_write_text(b, f->key, sensor_model_name(*(const enum sensor_model *)p));
+		break;
+	case ORIGIN:
+		toml_write_text(b, f->key, sensor_origin_name(*(const enum sensor_origin *)p));
+		break;
 	}
-	buf_addc(b, '\n');
 }
 
 /* The whole text: the line of the hash, then what it is of. */
@@ -181,7 +155,7 @@ int sensor_compose(struct buf *b, const struct sensor *s)
 		section = fields[i].section;
 		add_field(&body, &fields[i], s);
 	}
-	buf_addf(b, "hash = \"%016" PRIx64 "\"\n", fnv1a(FNV_START, body.p, body.len));
+	buf_addf(b, "hash = \"%016" PRIx64 "\"\n", toml_sum(TOML_SUM_START, body.p, body.len));
 	buf_add(b, body.p, body.len);
 	buf_done(&body);
 	return body.err ? body.err : b->err;
@@ -309,7 +283,7 @@ static const char *checked_body(const char *text, size_t n)
 		return NULL;
 	body++;
 	snprintf(line, sizeof(line), "hash = \"%016" PRIx64 "\"\n",
-		 fnv1a(FNV_START, body, n - (size_t)(body - text)));
+		 toml_sum(TOML_SUM_START, body, n - (size_t)(body - text)));
 	if (strlen(line) != (size_t)(body - text) || memcmp(line, text, strlen(line)) != 0)
 		return NULL;
 	return body;
