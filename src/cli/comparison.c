@@ -98,26 +98,29 @@ static double larger(double a, double b)
 	return isnan(a) || b > a ? b : a;
 }
 
-/* Relative standard uncertainty of the energy (and so of the mean power) of a run, for ratios
- * and of the true value.  A count of iterations or tokens may have its own part. */
+static bool sensed(enum comparison_metric m)
+{
+	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
+}
+
+/* Relative standard uncertainty of the energy of a run, and so of its mean power and of what falls
+ * to an iteration or a token: for ratios on one GPU ... */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
-	double u = u_of(&r->run->energy_relative_j);
+	return sensed(m) ? u_of(&r->run->energy_relative_j) : NAN;
+}
 
-	if (m == METRIC_TIME || m == METRIC_SIZE)
-		return NAN;
+/* ... and of the true value.  The stated energies per iteration and per token are of this kind: a
+ * result has no relative ones of them. */
+static double u_true(const struct comparison_run *r, enum comparison_metric m)
+{
+	double u = larger(u_fair(r, m), u_of(&r->run->energy_j));
+
 	if (m == METRIC_ENERGY)
 		u = larger(u, u_of(&r->run->energy_per_iteration_j));
 	if (m == METRIC_TOKEN)
 		u = larger(u, u_of(&r->run->energy_per_token_j));
-	return u;
-}
-
-static double u_true(const struct comparison_run *r, enum comparison_metric m)
-{
-	if (m == METRIC_TIME || m == METRIC_SIZE)
-		return NAN;
-	return larger(u_fair(r, m), u_of(&r->run->energy_j));
+	return sensed(m) ? u : NAN;
 }
 
 /* ---- a row ---- */
@@ -157,49 +160,47 @@ static struct sums collect(const struct comparison_row *row, enum comparison_met
 	return s;
 }
 
-/* Half the width of the 95 % interval of the mean; `lasting` is a variance of the mean that more
- * runs do not lessen. */
-static double reach(const struct sums *s, double lasting)
+/* Half the width of the 95 % interval of the mean against other runs: from the scatter of the
+ * runs, or of one run from what its meter states. */
+static double fair_reach(const struct sums *s)
 {
-	double scatter = s->variance / (double)s->n;
-	double all = scatter + lasting;
-
 	if (s->n < 2)
-		return Z95 * sqrt(s->fair2 * s->mean * s->mean + lasting);
-	if (!(scatter > 0))
-		return Z95 * sqrt(lasting);
-	return student_factor(ALPHA, all * all / (scatter * scatter / ((double)s->n - 1))) *
-	       sqrt(all);
+		return Z95 * sqrt(s->fair2) * fabs(s->mean);
+	return student_factor(ALPHA, (double)s->n - 1) * sqrt(s->variance / (double)s->n);
 }
 
-/* The square of what is in the true value's uncertainty but not in that of ratios. */
+/* The square of what is in the true value's uncertainty but not in that of ratios: gain and
+ * offset.  Where that of ratios is not known, all of it. */
 static double lasting2(const struct sums *s)
 {
-	return isnan(s->true2) || isnan(s->fair2) ? NAN : fmax(0, s->true2 - s->fair2);
+	return isnan(s->true2) ? NAN : fmax(0, s->true2 - (isnan(s->fair2) ? 0 : s->fair2));
+}
+
+/* The same of the true value.  Gain and offset are the same in every run: no number of runs
+ * lessens them, so their part stands beside that of the scatter, whole. */
+static double true_reach(const struct sums *s, double fair)
+{
+	double lasting = Z95 * sqrt(lasting2(s)) * fabs(s->mean);
+
+	return s->n == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
 }
 
 static void figure_fill(struct comparison_figure *f, const struct sums *s,
 			enum comparison_metric m)
 {
-	double fair = reach(s, 0), true_reach;
-	bool sensed = m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
+	double fair = fair_reach(s), whole = sensed(m) ? true_reach(s, fair) : fair;
 
-	true_reach = sensed ? reach(s, lasting2(s) * s->mean * s->mean) : fair;
-	/* With few runs the larger part has the more degrees of freedom, and Student's factor falls
-	 * faster than the sum grows: what is known less well must not look better known. */
-	if (true_reach < fair)
-		true_reach = fair;
 	*f = (struct comparison_figure){ .n = s->n,
 					 .mean = s->mean,
-					 .low = fmax(0, s->mean - true_reach),
-					 .high = s->mean + true_reach,
+					 .low = fmax(0, s->mean - whole),
+					 .high = s->mean + whole,
 					 .fair_low = fmax(0, s->mean - fair),
 					 .fair_high = s->mean + fair,
 					 .change = { .basis = COMPARE_NONE,
 						     .change = NAN,
 						     .change_low = NAN,
 						     .change_high = NAN } };
-	if (isnan(true_reach))
+	if (isnan(whole))
 		f->low = f->high = NAN; /* fmax() would make it 0 */
 	if (isnan(fair))
 		f->fair_low = f->fair_high = NAN;
@@ -592,7 +593,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		      void *ctx)
 {
 	struct notes n = { .say = say, .ctx = ctx };
-	bool once = false, others = false, counts = false, sensed;
+	bool once = false, others = false, counts = false;
 
 	buf_init(&n.b, 1u << 16);
 	for (size_t i = 0; i < c->nrows; i++) {
@@ -602,7 +603,6 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		for (size_t k = 0; k < c->rows[i].nruns; k++)
 			counts |= has_iterations(&c->rows[i].runs[k]);
 	}
-	sensed = comparison_has(c, METRIC_ENERGY);
 	note(&n, counts && !c->per_iteration,
 	     "Not every run knows its iterations: whole runs are compared.");
 	note(&n, once,
@@ -614,12 +614,12 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	     "intervals of the changes.");
 	if (c->nrows > 1) {
 		note_begin(&n);
-		buf_addf(
-			&n.b, "Changes are against '%s'. Intervals are 95 %%%s.",
-			c->rows[0].label,
-			sensed ? "; those of energy hold the gain of the sensor, which cancels "
-				 "in changes on one GPU"
-			       : "");
+		buf_addf(&n.b, "Changes are against '%s'. Intervals are 95 %%%s.",
+			 c->rows[0].label,
+			 comparison_has(c, METRIC_ENERGY) ? "; those of energy hold the gain "
+							    "of the sensor, which cancels "
+							    "in changes on one GPU"
+							  : "");
 		note_end(&n);
 	}
 	buf_done(&n.b);

@@ -37,6 +37,11 @@ def band(best, u):
     return {"low": max(0.0, best * (1 - 1.96 * u)), "best": best, "high": best * (1 + 1.96 * u)}
 
 
+def each(energy, count, u):
+    """Of one iteration or token: gain and offset are in it, as in energy_joules."""
+    return band(energy / count, math.hypot(u, 0.025)) if count else None
+
+
 def worst(codes):
     levels = [CODES[c][0] for c in codes]
     return "invalid" if "invalid" in levels else "suspect" if levels else "valid"
@@ -142,8 +147,8 @@ def run(trial, power, seconds, iterations, tokens, codes, u, devices):
         "power_mean_watts": power * len(devices), "power_sd_watts": 12.0,
         "latency_seconds": seconds / iterations if iterations else None,
         "latency_p50_seconds": None, "latency_p95_seconds": None,
-        "energy_per_iteration_joules": band(energy / iterations, u) if iterations else None,
-        "energy_per_token_joules": band(energy / tokens, u) if tokens else None,
+        "energy_per_iteration_joules": each(energy, iterations, u),
+        "energy_per_token_joules": each(energy, tokens, u),
         "devices": devices,
         "host": {"joules": None, "absence": "not_present", "remedy": None, "domains": []},
         "windows": [

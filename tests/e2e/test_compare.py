@@ -117,6 +117,39 @@ def test_the_true_value_is_never_known_better_than_a_comparison(tmp_path):
         assert figure["value"]["high"] >= figure["comparable"]["high"] - 1e-12
 
 
+@pytest.mark.parametrize("key, count", [("energy_per_iteration_joules", 1000),
+                                        ("energy_per_token_joules", 500),
+                                        ("energy_joules", 1), ("power_mean_watts", 12.5)])
+def test_no_number_of_trials_lessens_gain_and_offset(tmp_path, key, count):
+    """The interval of each run holds the gain: that of their mean cannot be without it."""
+    given = dict(iterations=None) if key == "energy_joules" else dict(tokens=500)
+    for trials in (1, 2, 5, 20):
+        doc = result("a", trials=trials, spread=0.001, u=0.002, seed=trials, **given)
+        got, _ = rows(save(tmp_path, f"{trials}.json", doc))
+        value, fair = got["a"][key]["value"], got["a"][key]["comparable"]
+        each = [r["energy_joules"]["best"] / count for r in doc["runs"]]
+        mean = sum(each) / trials
+        sd = math.sqrt(sum((v - mean) ** 2 for v in each) / (trials - 1)) if trials > 1 else 0
+        half = student_factor(trials - 1) * sd / math.sqrt(trials) if trials > 1 \
+            else 1.96 * 0.002 * mean
+        whole = math.hypot(half, 1.96 * 0.025 * mean)
+        assert value["best"] == pytest.approx(mean)
+        assert fair["high"] - mean == pytest.approx(half, rel=1e-4)
+        assert value["high"] - mean == pytest.approx(whole, rel=1e-4)
+        assert mean - value["low"] == pytest.approx(whole, rel=1e-4)
+
+
+def test_every_format_has_the_whole_interval(tmp_path):
+    path = save(tmp_path, "a.json", result("a", power=16, seconds=1, iterations=1, trials=2))
+    low, high = 16 * (1 - 1.96 * 0.025), 16 * (1 + 1.96 * 0.025)
+    text = f"[{low:.2f}, {high:.2f}]"
+    assert text in compare(path).stdout
+    assert text in compare(path, "--format=markdown").stdout.replace("\\", "")
+    read = list(csv.DictReader(io.StringIO(compare(path, "-f", "csv").stdout)))[0]
+    assert float(read["energy_per_iteration_joules_low"]) == pytest.approx(low, abs=1e-3)
+    assert f"{low:.2f} – {high:.2f}" in gpuward("report", path).stdout
+
+
 def test_a_run_may_count_its_own_iterations(tmp_path):
     doc = result("a", iterations=None, trials=2)
     for run, n in zip(doc["runs"], (10, 20)):
