@@ -393,6 +393,7 @@ static void json_row(struct json *j, const struct view *v, const struct comparis
 {
 	json_object(j, NULL);
 	json_string(j, "label", row->label);
+	json_string(j, "part", row->part);
 	json_files(j, row);
 	json_uint(j, "runs", row->nruns);
 	json_uint(j, "runs_used", row->used);

@@ -329,13 +329,29 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 
 /* ---- rows ---- */
 
-static struct comparison_row *row_of(struct comparison *c, const char *label)
+static bool same_part(const char *a, const char *b)
 {
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* The row of a label and a part, a new one where there is none yet; NULL without memory. */
+static struct comparison_row *row_of(struct comparison *c, const char *name, const char *part)
+{
+	size_t size = strlen(name) + (part ? strlen(part) : 0) + 4;
+	struct comparison_row *row = &c->rows[c->nrows];
+
 	for (size_t i = 0; i < c->nrows; i++)
-		if (strcmp(c->rows[i].label, label) == 0)
+		if (strcmp(c->rows[i].name, name) == 0 && same_part(c->rows[i].part, part))
 			return &c->rows[i];
-	c->rows[c->nrows].label = label;
-	return &c->rows[c->nrows++];
+	row->label = malloc(size);
+	if (!row->label)
+		return NULL;
+	snprintf(row->label, size, "%s%s%s%s", name, part ? " (" : "", part ? part : "",
+		 part ? ")" : "");
+	row->name = name;
+	row->part = part;
+	c->nrows++;
+	return row;
 }
 
 static int rank(const char *validity)
@@ -348,28 +364,46 @@ static int rank(const char *validity)
 	return 1; /* a word that we do not know is no promise */
 }
 
-static int row_add(struct comparison_row *row, const struct result *file)
+static int row_add(struct comparison_row *row, const struct result *file,
+		   const struct result_run *run)
 {
-	size_t n = row->nruns + file->nruns;
-	struct comparison_run *runs = realloc(row->runs, (n ? n : 1) * sizeof(*runs));
+	const char *validity = run->validity ? run->validity : "unknown";
+	struct comparison_run *runs = realloc(row->runs, (row->nruns + 1) * sizeof(*runs));
 
 	if (!runs)
 		return -GW_E_NOMEM;
 	row->runs = runs;
-	row->simulated |= file->simulated;
-	for (size_t i = 0; i < file->nruns; i++) {
-		const struct result_run *run = &file->runs[i];
-		const char *validity = run->validity ? run->validity : "unknown";
+	row->runs[row->nruns++] = (struct comparison_run){ file, run };
+	if (!result_usable(run) && row->used > 0)
+		return 0;
+	if (result_usable(run) && row->used++ == 0)
+		row->validity = NULL; /* those before were invalid: not used */
+	if (!row->validity || rank(validity) > rank(row->validity))
+		row->validity = validity;
+	return 0;
+}
 
-		row->runs[row->nruns++] = (struct comparison_run){ file, run };
-		if (!result_usable(run) && row->used > 0)
-			continue;
-		if (result_usable(run) && row->used++ == 0)
-			row->validity = NULL; /* those before were invalid: not used */
-		if (!row->validity || rank(validity) > rank(row->validity))
-			row->validity = validity;
+/* Every run to its row; a result without runs has a row too. */
+static int add_file(struct comparison *c, const struct result *file)
+{
+	for (size_t i = 0; i < file->nruns || i == 0; i++) {
+		const struct result_run *run = file->nruns ? &file->runs[i] : NULL;
+		struct comparison_row *row = row_of(c, file->label, run ? run->part : NULL);
+
+		if (!row || (run && row_add(row, file, run) != 0))
+			return -GW_E_NOMEM;
+		row->simulated |= file->simulated;
 	}
 	return 0;
+}
+
+static size_t most_rows(const struct result *results, size_t n)
+{
+	size_t most = 0;
+
+	for (size_t i = 0; i < n; i++)
+		most += results[i].nruns ? results[i].nruns : 1;
+	return most;
 }
 
 /* Over all runs, as of one long run: the mean of the squares. */
@@ -409,11 +443,11 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 {
 	int err = 0;
 
-	*c = (struct comparison){ .rows = calloc(n, sizeof(*c->rows)) };
+	*c = (struct comparison){ .rows = calloc(most_rows(results, n), sizeof(*c->rows)) };
 	if (!c->rows)
 		return -GW_E_NOMEM;
 	for (size_t i = 0; i < n && !err; i++)
-		err = row_add(row_of(c, results[i].label), &results[i]);
+		err = add_file(c, &results[i]);
 	c->per_iteration = all_count(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		struct comparison_row *row = &c->rows[i];
@@ -429,8 +463,10 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 
 void comparison_done(struct comparison *c)
 {
-	for (size_t i = 0; i < c->nrows; i++)
+	for (size_t i = 0; i < c->nrows; i++) {
+		free(c->rows[i].label);
 		free(c->rows[i].runs);
+	}
 	free(c->rows);
 	*c = (struct comparison){ .rows = NULL };
 }
@@ -558,6 +594,29 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 	note_end(n);
 }
 
+/* Means over runs of unlike work are no trials of one thing. */
+static void note_iterations(struct notes *n, const struct comparison_row *row)
+{
+	double least = INFINITY, most = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		double v = row->runs[i].run->iterations;
+
+		if (!result_usable(row->runs[i].run) || isnan(v))
+			continue;
+		least = fmin(least, v);
+		most = fmax(most, v);
+	}
+	note_begin(n);
+	if (most > least)
+		buf_addf(&n->b,
+			 "%s: its runs do not have the same iterations (%.0f to %.0f): the row "
+			 "is "
+			 "a mean of unlike runs; give them labels of their own",
+			 row->label, least, most);
+	note_end(n);
+}
+
 static void note_row(struct notes *n, const struct comparison_row *row)
 {
 	for (size_t i = 0; i < row->nruns; i++) {
@@ -598,6 +657,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	buf_init(&n.b, 1u << 16);
 	for (size_t i = 0; i < c->nrows; i++) {
 		note_row(&n, &c->rows[i]);
+		note_iterations(&n, &c->rows[i]);
 		once |= c->rows[i].used == 1;
 		others |= c->rows[i].other_gpu;
 		for (size_t k = 0; k < c->rows[i].nruns; k++)

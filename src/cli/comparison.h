@@ -1,6 +1,7 @@
 /* comparison: results laid side by side: rows of trials, their means, intervals and changes.
  *
- * A row is a label; files with the same label, and the runs inside a file, are its trials.  Runs
+ * A row is a label and, where runs are of a marked part of the command, that part; files with the
+ * same label, and the runs inside a file, are its trials.  Runs
  * that are invalid are left out of every figure.  Changes are against the first row, from the
  * energies in which the gain of the sensor cancels; rows of another GPU than the first get the
  * whole uncertainty instead, since there it does not. */
@@ -36,7 +37,8 @@ struct comparison_run {
 };
 
 struct comparison_row {
-	const char *label;
+	char *label;                 /* as it is shown: "fp16", "fp16 (inference)" */
+	const char *name, *part;     /* of which it is made; part is NULL for whole runs */
 	struct comparison_run *runs; /* all, also those left out */
 	size_t nruns, used;
 	const char *validity; /* the worst of the runs that are used; "invalid" where none is */

@@ -194,6 +194,7 @@ static const struct field run_fields[] = {
 	{ "exit_signal", NUMBER, N(exit_signal) },
 	{ "begin_time", TEXT, N(begin_time) },
 	{ "validity", TEXT, N(validity) },
+	{ "part", TEXT, N(part) },
 	{ "baseline_kind", TEXT, N(baseline_kind) },
 	{ "energy_joules", BAND, N(energy_j) },
 	{ "energy_relative_joules", BAND, N(energy_relative_j) },

@@ -177,6 +177,31 @@ def test_rows_come_in_order_of_first_sight_and_files_of_a_label_are_trials(tmp_p
     assert got["zebra"]["energy_per_iteration_joules"]["change_ratio"] is None
 
 
+def test_parts_of_a_command_are_rows_of_their_own(tmp_path):
+    whole, one, other = result("B", trials=2), result("B", power=350), result("B", power=320)
+    one["runs"][0]["part"] = "inference"
+    other["runs"][0]["part"] = "load"
+    paths = [save(tmp_path, f"{i}.json", d) for i, d in enumerate((whole, one, other))]
+    got, _ = rows(*paths)
+    assert list(got) == ["B", "B (inference)", "B (load)"]
+    assert [r["part"] for r in got.values()] == [None, "inference", "load"]
+    assert [r["runs"] for r in got.values()] == [2, 1, 1]
+    for args in ((), ("--format=markdown",), ("--format=csv",)):
+        assert "B (inference)" in compare(*paths, *args).stdout
+    assert "B (inference)" in gpuward("report", *paths).stdout
+    assert "B (inference)" in gpuward("plot", *paths).stdout
+
+
+def test_different_iterations_under_one_label_are_said(tmp_path):
+    a = save(tmp_path, "a.json", result("B", iterations=10))
+    b = save(tmp_path, "b.json", result("B", iterations=1000))
+    assert "B: its runs do not have the same iterations (10 to 1000)" in compare(a, b).stdout
+    bad = save(tmp_path, "b.json", result("B", iterations=1000, codes=("child-failed",)))
+    assert "same iterations" not in compare(a, bad).stdout
+    same = save(tmp_path, "b.json", result("B", iterations=10))
+    assert "same iterations" not in compare(a, same).stdout
+
+
 def test_invalid_runs_are_left_out_and_said_so(tmp_path):
     good = result("a", trials=2, spread=0.01)
     bad = result("b", trials=3, codes=[(), ("throttle-power",), ("child-failed",)])
