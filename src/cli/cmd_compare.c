@@ -417,7 +417,7 @@ static void write_json(const struct view *v, struct buf *out)
 	json_uint(&j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(&j, "kind", "comparison");
 	json_string(&j, "time_utc", time);
-	json_string(&j, "reference", v->c->rows[0].label);
+	json_string(&j, "reference", v->c->reference->label);
 	json_array(&j, "rows");
 	for (size_t i = 0; i < v->c->nrows; i++)
 		json_row(&j, v, &v->c->rows[i]);
@@ -535,10 +535,8 @@ const struct command command_compare = {
 	.description =
 		"Puts results of gpuward measure into one table: a row for each label, in the "
 		"order in which they come; files of the same label are trials of one row. "
-		"Changes "
-		"are against the first row, with 95 % intervals. Runs that are invalid are "
-		"left "
-		"out and named below the table.",
+		"Changes are against the first row that has a usable run, with 95 % intervals. "
+		"Runs that are invalid are left out and named below the table.",
 	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
 		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"
 		    "  gpuward compare --metric=energy --json a.json b.json\n",

@@ -241,20 +241,30 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 		row->figure[m].change = change;
 }
 
-static int row_fill(struct comparison_row *row, const struct comparison_row *first,
-		    bool per_iteration)
+static int row_figures(struct comparison_row *row, bool per_iteration)
 {
-	double *value = calloc(first->nruns + row->nruns, sizeof(*value));
+	double *value = calloc(row->nruns + 1, sizeof(*value));
 
 	if (!value)
 		return -GW_E_NOMEM;
-	/* Changes of the others need the mean powers. */
 	for (unsigned m = 0; m < METRICS; m++) {
 		struct sums s = collect(row, m, per_iteration, value);
 
 		figure_fill(&row->figure[m], &s, m);
 	}
-	for (unsigned m = 0; m < METRICS && row != first; m++) {
+	free(value);
+	return 0;
+}
+
+/* Needs the figures of both. */
+static int row_changes(struct comparison_row *row, const struct comparison_row *first,
+		       bool per_iteration)
+{
+	double *value = calloc(first->nruns + row->nruns + 1, sizeof(*value));
+
+	if (!value)
+		return -GW_E_NOMEM;
+	for (unsigned m = 0; m < METRICS; m++) {
 		struct sums a = collect(first, m, per_iteration, value);
 		struct sums b = collect(row, m, per_iteration, value + first->nruns);
 
@@ -439,6 +449,18 @@ static bool all_count(const struct comparison *c)
 	return used > 0;
 }
 
+/* The first row that knows its energy, else the first that has a usable run. */
+static const struct comparison_row *choose_reference(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].figure[METRIC_ENERGY].n > 0)
+			return &c->rows[i];
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].used > 0)
+			return &c->rows[i];
+	return c->rows;
+}
+
 int comparison_init(struct comparison *c, const struct result *results, size_t n)
 {
 	int err = 0;
@@ -450,11 +472,16 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 		err = add_file(c, &results[i]);
 	c->per_iteration = all_count(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
+		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
+		err = row_figures(&c->rows[i], c->per_iteration);
+	}
+	c->reference = choose_reference(c);
+	for (size_t i = 0; i < c->nrows && !err; i++) {
 		struct comparison_row *row = &c->rows[i];
 
-		row->other_gpu = !same_gpus(row, &c->rows[0]);
-		row->power_sd_w = load_sd(row);
-		err = row_fill(row, &c->rows[0], c->per_iteration);
+		row->other_gpu = !same_gpus(row, c->reference);
+		if (row != c->reference)
+			err = row_changes(row, c->reference, c->per_iteration);
 	}
 	if (err)
 		comparison_done(c);
@@ -648,6 +675,23 @@ static void note(struct notes *n, bool when, const char *sentence)
 		n->say(n->ctx, sentence);
 }
 
+static void note_reference(struct notes *n, const struct comparison *c)
+{
+	if (c->nrows < 2 || c->reference->used == 0)
+		return;
+	note_begin(n);
+	buf_addf(&n->b, "Changes are against '%s'", c->reference->label);
+	if (c->reference != c->rows)
+		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
+			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
+	buf_addf(&n->b, ". Intervals are 95 %%%s.",
+		 comparison_has(c, METRIC_ENERGY)
+			 ? "; those of energy hold the gain of the sensor, which cancels in "
+			   "changes on one GPU"
+			 : "");
+	note_end(n);
+}
+
 void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
 		      void *ctx)
 {
@@ -672,15 +716,6 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	note(&n, others,
 	     "Rows of different GPUs: the gain of their sensors does not cancel and is in the "
 	     "intervals of the changes.");
-	if (c->nrows > 1) {
-		note_begin(&n);
-		buf_addf(&n.b, "Changes are against '%s'. Intervals are 95 %%%s.",
-			 c->rows[0].label,
-			 comparison_has(c, METRIC_ENERGY) ? "; those of energy hold the gain "
-							    "of the sensor, which cancels "
-							    "in changes on one GPU"
-							  : "");
-		note_end(&n);
-	}
+	note_reference(&n, c);
 	buf_done(&n.b);
 }

@@ -1,10 +1,10 @@
 /* comparison: results laid side by side: rows of trials, their means, intervals and changes.
  *
  * A row is a label and, where runs are of a marked part of the command, that part; files with the
- * same label, and the runs inside a file, are its trials.  Runs
- * that are invalid are left out of every figure.  Changes are against the first row, from the
- * energies in which the gain of the sensor cancels; rows of another GPU than the first get the
- * whole uncertainty instead, since there it does not. */
+ * same label, and the runs inside a file, are its trials.  Runs that are invalid are left out of
+ * every figure.  Changes are against the reference, the first row that knows its energy, from the
+ * energies in which the gain of the sensor cancels; rows of another GPU than it get the whole
+ * uncertainty instead, since there it does not. */
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
@@ -28,7 +28,7 @@ struct comparison_figure {
 	double mean;      /* over them                                                */
 	double low, high; /* 95 %, of the true value: gain and offset included        */
 	double fair_low, fair_high;   /* 95 %, against other runs on the same GPU       */
-	struct compare_change change; /* against the first row; NAN in the first row   */
+	struct compare_change change; /* against the reference; NAN in that itself   */
 };
 
 struct comparison_run {
@@ -43,7 +43,7 @@ struct comparison_row {
 	size_t nruns, used;
 	const char *validity; /* the worst of the runs that are used; "invalid" where none is */
 	bool simulated;
-	bool other_gpu;    /* than the first row's */
+	bool other_gpu;    /* than the reference's */
 	double power_sd_w; /* of the load inside a run, over all runs */
 	struct comparison_figure figure[METRICS];
 };
@@ -51,6 +51,7 @@ struct comparison_row {
 struct comparison {
 	struct comparison_row *rows;
 	size_t nrows;
+	const struct comparison_row *reference; /* what changes are against */
 	bool per_iteration; /* every run knows its iterations; else whole runs are compared */
 };
 

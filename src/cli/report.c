@@ -136,7 +136,7 @@ static void comparison_table(struct buf *out, const struct comparison *c)
 	buf_adds(out, "<p id=\"means\" class=\"quiet\">Means, below them 95 % intervals");
 	if (c->nrows > 1) {
 		buf_adds(out, " and changes against “");
-		markup_text(out, c->rows[0].label);
+		markup_text(out, c->reference->label);
 		buf_adds(out, "”");
 	}
 	buf_adds(out, ".</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "

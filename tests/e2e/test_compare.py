@@ -218,6 +218,22 @@ def test_invalid_runs_are_left_out_and_said_so(tmp_path):
     assert "2 of 3" in text and "! suspect" in text
 
 
+def test_the_first_row_with_a_usable_run_is_the_reference(tmp_path):
+    paths = [save(tmp_path, "a.json", result("A", codes=("child-failed",))),
+             save(tmp_path, "b.json", result("B", power=300)),
+             save(tmp_path, "c.json", result("C", power=150))]
+    got, doc = rows(*paths)
+    assert doc["reference"] == "B"
+    assert got["C"]["energy_per_iteration_joules"]["change_ratio"]["best"] == pytest.approx(-0.5)
+    assert got["B"]["energy_per_iteration_joules"]["change_ratio"] is None
+    assert got["A"]["energy_per_iteration_joules"]["change_ratio"] is None
+    said = "Changes are against 'B', the first row that can be compared: 'A' has no usable run"
+    assert said in compare(*paths).stdout
+    assert "changes against “B”" in gpuward("report", *paths).stdout
+    plain = compare(*paths[1:]).stdout
+    assert "Changes are against 'B'. " in plain and "no usable run" not in plain
+
+
 def test_all_invalid_fails_after_it_was_shown(tmp_path):
     path = save(tmp_path, "a.json", result("a", codes=("child-failed",)))
     done = compare(path, code=FAILED)
