@@ -171,12 +171,13 @@ static void text_note(void *ctx, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-static bool any_simulated(const struct comparison *c)
+static size_t count_simulated(const struct comparison *c)
 {
+	size_t n = 0;
+
 	for (size_t i = 0; i < c->nrows; i++)
-		if (c->rows[i].simulated)
-			return true;
-	return false;
+		n += c->rows[i].simulated;
+	return n;
 }
 
 /* To a terminal directly, since notes are wrapped there; to a file by way of out. */
@@ -184,14 +185,16 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 {
 	int code = EXIT_OK;
 	struct text_out notes = { out, !file };
+	size_t simulated = count_simulated(v->c);
 	struct table t;
 
 	table_init(&t, columns);
 	for (size_t i = 0; i < v->c->nrows; i++)
 		text_row(&t, v, &v->c->rows[i]);
-	if (any_simulated(v->c))
-		buf_addf(out, "%s SIMULATED %s some figures are of simulated GPUs\n",
-			 file ? "" : term_on(TERM_MARK), file ? "" : term_off());
+	if (simulated)
+		buf_addf(out, "%s SIMULATED %s no figure %s is real\n",
+			 file ? "" : term_on(TERM_MARK), file ? "" : term_off(),
+			 simulated == v->c->nrows ? "here" : "of the rows marked so");
 	if (t.error)
 		out->err = t.error;
 	else

@@ -271,6 +271,15 @@ def test_simulated_results_are_marked_in_every_format(tmp_path):
     assert rows(path)[0]["a"]["simulated"] is True
 
 
+def test_how_much_is_simulated_is_said(tmp_path):
+    a = save(tmp_path, "a.json", result("a", simulated=True))
+    b = save(tmp_path, "b.json", result("b", simulated=True))
+    c = save(tmp_path, "c.json", result("c"))
+    assert "no figure here is real" in compare(a, b).stdout
+    assert "no figure of the rows marked so is real" in compare(a, c).stdout
+    assert "real" not in compare(c).stdout
+
+
 def test_without_iterations_whole_runs_are_compared(tmp_path):
     a = save(tmp_path, "a.json", result("a", iterations=None, size=None))
     b = save(tmp_path, "b.json", result("b"))
