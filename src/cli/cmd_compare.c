@@ -85,26 +85,27 @@ static const char *row_state(const struct comparison_row *row)
 
 enum { LABEL, N, STATE, FIRST_METRIC };
 
-/* Each metric has three columns: value, interval, change. */
+/* Each metric has three columns: value, interval, change.  A value goes with its change; joules and
+ * their interval are what the table is for. */
 static const struct table_column columns[] = {
 	[LABEL] = { "LABEL", 0, false, true },
-	[N] = { "RUNS", 2, true, false },
+	[N] = { "RUNS", 3, true, false },
 	[STATE] = { "VALIDITY", 0, false, false },
-	{ "LATENCY", 3, true, false },
-	{ "95 %", 12, true, false },
+	{ "LATENCY", 4, true, false },
+	{ "95 %", 9, true, false },
 	{ "CHANGE", 4, true, false },
-	{ "POWER", 5, true, false },
-	{ "95 %", 13, true, false },
-	{ "CHANGE", 8, true, false },
+	{ "POWER", 6, true, false },
+	{ "95 %", 10, true, false },
+	{ "CHANGE", 6, true, false },
 	{ "ENERGY", 0, true, false },
-	{ "95 %", 6, true, false },
-	{ "CHANGE", 1, true, false },
-	{ "PER TOKEN", 3, true, false },
-	{ "95 %", 11, true, false },
-	{ "CHANGE", 3, true, false },
+	{ "95 %", 1, true, false },
+	{ "CHANGE", 2, true, false },
+	{ "PER TOKEN", 5, true, false },
+	{ "95 %", 8, true, false },
+	{ "CHANGE", 5, true, false },
 	{ "SIZE", 7, true, false },
-	{ "", 14, true, false },
-	{ "CHANGE", 9, true, false },
+	{ "", 7, true, false },
+	{ "CHANGE", 7, true, false },
 	{ NULL, 0, false, false },
 };
 
@@ -133,8 +134,19 @@ static void text_metric(struct table *t, const struct view *v, const struct comp
 		table_set(t, column + 2, change_style(&f->change, m), "%s", cell);
 }
 
+static size_t count_simulated(const struct comparison *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		n += c->rows[i].simulated;
+	return n;
+}
+
 static void text_row(struct table *t, const struct view *v, const struct comparison_row *row)
 {
+	bool marked =
+		row->simulated && count_simulated(v->c) < v->c->nrows; /* else said above */
 	bool valid = strcmp(row_state(row), "valid") == 0;
 	char label[CELL];
 
@@ -147,8 +159,7 @@ static void text_row(struct table *t, const struct view *v, const struct compari
 		  valid       ? TERM_GOOD
 		  : row->used ? TERM_WARN
 			      : TERM_BAD,
-		  "%s%s%s", valid ? "" : "! ", row_state(row),
-		  row->simulated ? ", simulated" : "");
+		  "%s%s%s", valid ? "" : "! ", row_state(row), marked ? ", simulated" : "");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
 			text_metric(t, v, row, m);
@@ -159,9 +170,8 @@ struct text_out {
 	bool wrap; /* to the terminal */
 };
 
-static void text_note(void *ctx, const char *sentence)
+static void text_say(const struct text_out *o, const char *sentence)
 {
-	const struct text_out *o = ctx;
 	char clean[4096];
 
 	utf8_clean(clean, sizeof(clean), sentence);
@@ -171,13 +181,38 @@ static void text_note(void *ctx, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-static size_t count_simulated(const struct comparison *c)
+static void text_note(void *ctx, const char *sentence)
 {
-	size_t n = 0;
+	text_say(ctx, sentence);
+}
 
-	for (size_t i = 0; i < c->nrows; i++)
-		n += c->rows[i].simulated;
-	return n;
+/* Names what the terminal has no room for, and where it is to be seen. */
+static void note_left_out(const struct table *t, unsigned width, const struct text_out *notes)
+{
+	bool left[TABLE_COLUMNS_MAX];
+	unsigned whole = table_left_out(t, width, left), n = 0;
+	char sentence[512];
+	struct buf b;
+
+	if (whole == 0)
+		return;
+	buf_init_fixed(&b, sentence, sizeof(sentence));
+	buf_adds(&b, "Left out for want of room: ");
+	if (left[N])
+		buf_addf(&b, "%snumber of runs", n++ ? ", " : "");
+	for (unsigned m = 0; m < METRICS; m++) {
+		const bool *l = &left[FIRST_METRIC + 3 * m];
+		const char *name = comparison_metric_name(m);
+
+		if (l[0])
+			buf_addf(&b, "%s%s", n++ ? ", " : "", name);
+		else if (l[1] || l[2])
+			buf_addf(&b, "%s%s%s%s of %s", n++ ? ", " : "", l[1] ? "interval" : "",
+				 l[1] && l[2] ? " and " : "", l[2] ? "change" : "", name);
+	}
+	buf_addf(&b, ". All is shown on %u columns, by --format=markdown and by --format=csv.",
+		 whole);
+	text_say(notes, b.p);
 }
 
 /* To a terminal directly, since notes are wrapped there; to a file by way of out. */
@@ -185,6 +220,7 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 {
 	int code = EXIT_OK;
 	struct text_out notes = { out, !file };
+	unsigned width = file ? 500 : term_width();
 	size_t simulated = count_simulated(v->c);
 	struct table t;
 
@@ -198,12 +234,14 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 	if (t.error)
 		out->err = t.error;
 	else
-		table_format(&t, file ? 500 : term_width(), !file, out);
-	table_done(&t);
+		table_format(&t, width, !file, out);
 	if (!file) {
 		code = output_write(NULL, out);
 		buf_clear(out);
 	}
+	if (!quiet && !t.error)
+		note_left_out(&t, width, &notes);
+	table_done(&t);
 	if (!quiet)
 		comparison_notes(v->c, text_note, &notes);
 	return code;

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import random
+import re
 
 import pytest
 
@@ -333,11 +334,37 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
     for columns in (40, 60, 80, 120):
         out = compare(*paths, env=environment(COLUMNS=columns)).stdout
         assert "\x1b" not in out
-        assert "ENERGY" in out and ("CHANGE" in out or columns < 60)
+        assert "ENERGY" in out and ("CHANGE" in out or columns < 80)
         assert max(len(l) for l in out.splitlines()) <= columns
     coloured = compare(*paths, "--color=always", env=WIDE).stdout
     assert "\x1b[" in coloured
     assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
+
+
+@pytest.mark.parametrize("columns", range(40, 260, 10))
+def test_a_value_goes_with_its_change_and_energy_keeps_its_interval(tmp_path, columns):
+    paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500))
+             for n in ("a", "b")]
+    out = compare(*paths, env=environment(COLUMNS=columns)).stdout
+    head = out.splitlines()[0]
+    names = re.findall(r"LATENCY|POWER|ENERGY|PER TOKEN|SIZE|95 %|CHANGE", head)
+    values = [n for n in names if n not in ("95 %", "CHANGE")]
+    if "CHANGE" in names:
+        assert names.count("CHANGE") == len(values)
+        assert "ENERGY  95 %  CHANGE" in "  ".join(names)
+    elif columns >= 50:
+        assert names == ["ENERGY", "95 %"]
+    words = " ".join(out.split())
+    left = re.search(r"Left out for want of room: (.*?)\. All is shown on (\d+) columns", words)
+    missing = {"LATENCY": "latency", "POWER": "power", "PER TOKEN": "token", "SIZE": "size"}
+    for name, word in missing.items():
+        assert (name in values) != bool(left and word in left[1].split(", ")), (name, out)
+    if left:
+        wide = compare(*paths, env=environment(COLUMNS=left[2])).stdout
+        assert "Left out" not in wide
+        narrow = compare(*paths, env=environment(COLUMNS=int(left[2]) - 1)).stdout
+        assert "Left out" in narrow
+    assert "Left out" not in compare(*paths, "-q", env=environment(COLUMNS=columns)).stdout
 
 
 def test_a_label_cannot_speak_to_the_terminal(tmp_path):
