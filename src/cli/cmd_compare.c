@@ -48,14 +48,12 @@ static void cell_value(const struct view *v, const struct comparison_row *row,
 	const struct comparison_figure *f = &row->figure[m];
 	const struct comparison_scale *s = &v->scale[m];
 	const char *unit = unit_text(s->unit);
-	char bytes[16];
 
 	*out = '\0';
 	if (isnan(f->mean))
 		return;
 	if (m == METRIC_SIZE) {
-		cli_bytes(bytes, f->mean);
-		snprintf(out, CELL, "%s", bytes);
+		comparison_size_text(f->mean, out, CELL);
 	} else if (m == METRIC_POWER && !isnan(row->power_sd_w)) {
 		snprintf(out, CELL, "%.*f %s %.*f %s", s->decimals, f->mean * s->factor,
 			 term_utf8() ? "±" : "+-", s->decimals, row->power_sd_w * s->factor,

@@ -554,6 +554,41 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 											: "J");
 }
 
+/* A number of the largest unit of which there is at least one, as short as it goes: six digits, or
+ * four where they are not the whole number.  Were they?  */
+static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
+		    size_t size)
+{
+	unsigned u = 0;
+	char text[32];
+	bool exact;
+
+	while (bytes >= base && u < 4) {
+		bytes /= base;
+		u++;
+	}
+	snprintf(text, sizeof(text), "%.6g", bytes);
+	exact = strtod(text, NULL) == bytes;
+	if (!exact)
+		snprintf(text, sizeof(text), "%.4g", bytes);
+	snprintf(out, size, "%s %s", text, units[u]);
+	return exact;
+}
+
+void comparison_size_text(double bytes, char *out, size_t size)
+{
+	static const char *const tens[] = { "B", "kB", "MB", "GB", "TB" };
+	static const char *const twos[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	char decimal[48];
+	bool ten = size_in(bytes, 1000, tens, decimal, sizeof(decimal));
+	bool two = size_in(bytes, 1024, twos, out, size);
+
+	/* 1 MiB is 1048.58 kB, 1 MB is 976.562 KiB: of two exact ones the shorter was meant.  A
+	 * binary unit has one letter more. */
+	if (ten && (!two || strlen(decimal) < strlen(out)))
+		snprintf(out, size, "%s", decimal);
+}
+
 void comparison_change_text(const struct compare_change *change, char *out, size_t size)
 {
 	double widest = fmax(fabs(change->change),

@@ -82,6 +82,10 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 /* The same for any numbers of this size; unit is "s", "W" or "J". */
 struct comparison_scale comparison_scale_of(double typical, const char *unit);
 
+/* Bytes in the units in which they were likely given: "128 MB" where that is exact, else "128 MiB"
+ * or, of no round number, "117.7 MiB". */
+void comparison_size_text(double bytes, char *out, size_t size);
+
 /* "-12.3 % [-13.1, -11.5]"; empty where there is no change to tell. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);
 

@@ -71,11 +71,13 @@ static void value_text(const struct comparison *c, const struct comparison_row *
 {
 	const struct comparison_figure *f = &row->figure[m];
 	struct comparison_scale s = comparison_scale(c, m);
+	char size[48];
 
+	comparison_size_text(f->mean, size, sizeof(size));
 	if (isnan(f->mean))
 		buf_adds(out, "–");
 	else if (m == METRIC_SIZE)
-		buf_addf(out, "%.4g MiB", f->mean / (1 << 20));
+		buf_adds(out, size);
 	else if (m == METRIC_POWER && !isnan(row->power_sd_w))
 		buf_addf(out,
 			 "%.*f <span title=\"standard deviation of the load\">± %.*f</span> %s",

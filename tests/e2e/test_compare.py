@@ -301,6 +301,17 @@ def test_energy_per_token_is_there_where_it_is_known(tmp_path):
     assert "PER TOKEN" not in compare(save(tmp_path, "c.json", result("c"))).stdout
 
 
+@pytest.mark.parametrize("size, text", [
+    (128e6, "128 MB"), (128 * 2**20, "128 MiB"), (1.5e9, "1.5 GB"), (1.5 * 2**30, "1.5 GiB"),
+    (13.476e9, "13.476 GB"), (123456789, "117.7 MiB"), (7, "7 B"), (2**20, "1 MiB"),
+    (1e6, "1 MB"), (1000 * 2**20, "1000 MiB"), (0, "0 B"), (999999, "999.999 kB")])
+def test_a_size_reads_back_as_it_was_given(tmp_path, size, text):
+    path = save(tmp_path, "a.json", result("a", size=size))
+    assert f" {text}\n" in compare(path, "--metric=size").stdout
+    assert f" {text} |" in compare(path, "--format=markdown").stdout
+    assert f">{text}</td>" in gpuward("report", path).stdout
+
+
 def test_csv_reads_back(tmp_path):
     label = 'a,"b"\nc'
     a = save(tmp_path, "a.json", result(label, trials=2, spread=0.01))
