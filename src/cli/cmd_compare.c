@@ -55,9 +55,8 @@ static void cell_value(const struct view *v, const struct comparison_row *row,
 	if (m == METRIC_SIZE) {
 		comparison_size_text(f->mean, out, CELL);
 	} else if (m == METRIC_POWER && !isnan(row->power_sd_w)) {
-		snprintf(out, CELL, "%.*f %s %.*f %s", s->decimals, f->mean * s->factor,
-			 term_utf8() ? "±" : "+-", s->decimals, row->power_sd_w * s->factor,
-			 unit);
+		snprintf(out, CELL, "%.*f %s (%.*f)", s->decimals, f->mean * s->factor, unit,
+			 s->decimals, row->power_sd_w * s->factor);
 	} else {
 		snprintf(out, CELL, "%.*f %s", s->decimals, f->mean * s->factor, unit);
 	}
@@ -92,7 +91,7 @@ static const struct table_column columns[] = {
 	{ "LATENCY", 4, true, false },
 	{ "95 %", 9, true, false },
 	{ "CHANGE", 4, true, false },
-	{ "POWER", 6, true, false },
+	{ "POWER (S.D.)", 6, true, false },
 	{ "95 %", 10, true, false },
 	{ "CHANGE", 6, true, false },
 	{ "ENERGY", 0, true, false },

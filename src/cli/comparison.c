@@ -28,11 +28,19 @@ enum comparison_metric comparison_metric_find(const char *name)
 	return (enum comparison_metric)m;
 }
 
+static bool knows_sd(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (!isnan(c->rows[i].power_sd_w))
+			return true;
+	return false;
+}
+
 const char *comparison_title(const struct comparison *c, enum comparison_metric m)
 {
 	switch (m) {
 	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
-	case METRIC_POWER: return "Power";
+	case METRIC_POWER: return knows_sd(c) ? "Power (s.d. of the load)" : "Power";
 	case METRIC_ENERGY: return c->per_iteration ? "Energy per inference" : "Energy per run";
 	case METRIC_TOKEN: return "Energy per token";
 	default: return "Model size";

@@ -66,7 +66,8 @@ bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *s
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
-/* "Latency", "Energy per inference" and the like. */
+/* "Latency", "Energy per inference" and the like; that of power says what stands in brackets behind
+ * the mean: how the load varied, which is no interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 
 /* Does any row have it? */

@@ -80,9 +80,9 @@ static void value_text(const struct comparison *c, const struct comparison_row *
 		buf_adds(out, size);
 	else if (m == METRIC_POWER && !isnan(row->power_sd_w))
 		buf_addf(out,
-			 "%.*f <span title=\"standard deviation of the load\">± %.*f</span> %s",
-			 s.decimals, f->mean * s.factor, s.decimals, row->power_sd_w * s.factor,
-			 s.unit);
+			 "%.*f %s <span title=\"standard deviation of the load\">(%.*f)</span>",
+			 s.decimals, f->mean * s.factor, s.unit, s.decimals,
+			 row->power_sd_w * s.factor);
 	else
 		buf_addf(out, "%.*f %s", s.decimals, f->mean * s.factor, s.unit);
 	if (!isnan(f->low))

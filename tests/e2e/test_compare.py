@@ -291,6 +291,18 @@ def test_without_iterations_whole_runs_are_compared(tmp_path):
     assert any("whole runs" in n for n in doc["notes"])
 
 
+def test_the_spread_of_the_load_is_not_shown_as_an_interval(tmp_path):
+    path = save(tmp_path, "a.json", result("a"))
+    text = compare(path).stdout
+    assert "POWER (S.D.)" in text and " 300.0 W (12.0) " in text
+    marked = compare(path, "--format=markdown").stdout
+    assert "Power (s.d. of the load)" in marked and " 300.0 W (12.0) " in marked
+    page = gpuward("report", path).stdout
+    assert "Power (s.d. of the load)" in page and ">(12.0)<" in page
+    for out in (text, marked, page):
+        assert "±" not in out
+
+
 def test_energy_per_token_is_there_where_it_is_known(tmp_path):
     a = save(tmp_path, "a.json", result("a", tokens=500))
     b = save(tmp_path, "b.json", result("b", tokens=1000))
