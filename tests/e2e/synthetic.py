@@ -109,7 +109,15 @@ def device(index, power, seconds, codes, uuid, name, driver, u, seed, series, si
         "clock_sm_mean_hertz": 1980000000, "utilization_mean_ratio": 0.98,
         "memory_used_max_bytes": 2000000000, "load_period_seconds": None,
         "power_limit_watts": 700,
-        "sensor": {"origin": "assumed", "period_seconds": 0.1, "window_seconds": 0.025},
+        "sensor": {
+            "uuid": uuid, "driver_version": driver, "vbios_version": "96.00.A5.00.1A",
+            "origin": "assumed", "learned_utc": None, "scope": "board", "calibrated": False,
+            "ring": {"supported": True, "model": "lowpass", "entries": 119,
+                     "period_seconds": 0.02, "window_seconds": 0.0135, "lag_seconds": 0.017},
+            "instant": {"supported": True, "model": "boxcar", "period_seconds": 0.1,
+                        "window_seconds": 0.025, "lag_seconds": 0.0125},
+            "counter": {"supported": True, "tick_seconds": 0.099, "safe_seconds": 1},
+        },
         "processes": [
             {"pid": 4711, "start_ticks": 123, "name": "python3", "joules": energy * 0.75,
              "how": "measured"},
