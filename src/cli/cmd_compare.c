@@ -581,5 +581,6 @@ const struct command command_compare = {
 	.arguments = "RESULT...",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.offline = true,
 	.run = run,
 };

@@ -273,5 +273,7 @@ const struct command command_completion = {
 	.examples = "  source <(gpuward completion bash)\n"
 		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
 	.arguments = "bash|zsh|fish",
+	.offline = true,
+	.one_form = true,
 	.run = run,
 };

@@ -138,5 +138,7 @@ const struct command command_replay = {
 	.arguments = "BUNDLE",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.offline = true,
+	.one_form = true,
 	.run = run,
 };
