@@ -413,7 +413,7 @@ static void run_windows(struct buf *out, const struct result_run *run)
 		if (w->unfinished)
 			buf_adds(out, " (unfinished)");
 		buf_adds(out, "</th><td class=\"n\">");
-		add_number(out, w->begin_s, "s");
+		add_number(out, w->begin_s - run->zero_s, "s");
 		buf_adds(out, "</td><td class=\"n\">");
 		add_number(out, w->seconds, "s");
 		buf_adds(out, "</td><td class=\"n\">");

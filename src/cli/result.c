@@ -560,7 +560,7 @@ static void read_run(struct reader *rd, const json_t *o, void *target)
 	run->codes = read_all(rd, o, "codes", sizeof(*run->codes), read_code, &run->ncodes);
 	run->windows =
 		read_all(rd, o, "windows", sizeof(*run->windows), read_window, &run->nwindows);
-	rd->zero_s = part_begin(run);
+	rd->zero_s = run->zero_s = part_begin(run);
 	run->devices =
 		read_all(rd, o, "devices", sizeof(*run->devices), read_device, &run->ndevices);
 }

@@ -83,6 +83,7 @@ struct result_run {
 	double trial, seconds, exit_status, exit_signal;
 	const char *begin_time, *validity, *baseline_kind;
 	const char *part; /* the run is this marked part of the command; NULL: all of it */
+	double zero_s;    /* where that begins on the clock of the windows, else 0 */
 	struct result_band energy_j, energy_relative_j, energy_net_j;
 	double energy_adjusted_j;
 	bool energy_adjusted_was_floored;

@@ -134,7 +134,9 @@ def test_a_part_is_what_is_shaded_and_begins_at_zero(tmp_path, zero):
     rect = [r for r in ET.fromstring(svg.encode()).iter(SVG + "rect")
             if r.get("class") == "win"][0]
     assert rise == pytest.approx(float(rect.get("x")), abs=2)
-    assert "Trial 1 (inference)" in Page(run("report", path).stdout).words()
+    words = " ".join(Page(run("report", path).stdout).words().split())
+    assert "Trial 1 (inference)" in words
+    assert "load -3.500 s 3.000 s" in words and "inference 0.000 s 5.000 s" in words
 
 
 def test_charts_and_tables_speak_to_those_who_do_not_see_them(pair):
