@@ -65,6 +65,14 @@ bool cli_option_fits(const struct command *cmd, const struct option *o)
 	return true;
 }
 
+void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX])
+{
+	for (const struct option *o = cli_common_options; o->name; o++)
+		if (cli_option_fits(cmd, o))
+			*ret++ = *o;
+	*ret = (struct option){ .name = NULL };
+}
+
 void cli_error(const char *fmt, ...)
 {
 	va_list ap;

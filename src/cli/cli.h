@@ -51,6 +51,8 @@ struct command {
 extern const struct option cli_common_options[];
 /* Does the option, one of those above, mean anything to the command? */
 bool cli_option_fits(const struct command *cmd, const struct option *o);
+/* A table of those that do. */
+void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX]);
 extern const struct command *const cli_commands[]; /* all of them, ending with NULL */
 #define C(name) extern const struct command command_##name;
 #include "commands.def"

@@ -39,22 +39,12 @@ static int help(void)
 	return EXIT_OK;
 }
 
-/* Those common options that mean something to the command. */
-static void common_help(const struct command *cmd)
-{
-	struct option fitting[CLI_COMMON_MAX] = { { .name = NULL } };
-	unsigned n = 0;
-
-	for (const struct option *o = cli_common_options; o->name; o++)
-		if (cli_option_fits(cmd, o))
-			fitting[n++] = *o;
-	option_help(fitting, term_width());
-}
-
 static int command_help(const struct command *cmd)
 {
+	struct option common[CLI_COMMON_MAX];
 	char title[160];
 
+	cli_options_of(cmd, common);
 	snprintf(title, sizeof(title), "gpuward %s: %s", cmd->name, cmd->summary);
 	term_wrap("", 0, title, term_width());
 	printf("\nUsage: gpuward %s [OPTIONS]%s%s\n\n", cmd->name, cmd->arguments ? " " : "",
@@ -65,7 +55,7 @@ static int command_help(const struct command *cmd)
 		option_help(cmd->options, term_width());
 	}
 	printf("\nOptions of every command:\n");
-	common_help(cmd);
+	option_help(common, term_width());
 	printf("\nExamples:\n%s", cmd->examples);
 	return EXIT_OK;
 }

@@ -1,6 +1,7 @@
 """Wrong input gets one sentence that names what is wrong, on the right stream (R6.3)."""
 import json
 import shutil
+import subprocess
 
 import pytest
 
@@ -246,3 +247,21 @@ def test_the_help_of_what_asks_no_gpu_has_no_options_about_gpus():
         assert ("--json" in text) == (command in ("compare", "recompute"))
     text = gpuward("list", "--help").stdout
     assert all(o in text for o in about) and "--json" in text
+
+
+def test_completion_offers_no_option_that_is_refused(tmp_path):
+    script = tmp_path / "bash"
+    script.write_text(gpuward("completion", "bash").stdout + """
+offer() {
+	COMP_WORDS=(gpuward "$1" --) COMP_CWORD=2
+	_gpuward
+	echo "$1 ${COMPREPLY[*]}"
+}
+for c in list compare plot; do offer $c; done
+""")
+    done = subprocess.run(["bash", script], capture_output=True, text=True, timeout=60)
+    offered = {l.split()[0]: l.split()[1:] for l in done.stdout.splitlines()}
+    assert {"--gpu", "--json", "--simulate"} <= set(offered["list"]), done.stderr
+    assert "--json" in offered["compare"] and "--metric" in offered["compare"]
+    assert not {"--gpu", "--simulate", "--wake"} & set(offered["compare"])
+    assert not {"--gpu", "--json"} & set(offered["plot"]) and "--output" in offered["plot"]
