@@ -35,9 +35,14 @@ static void name_line(char out[static CHART_NAME], const struct result *file,
 	char label[CHART_NAME - 16]; /* room for the GPU */
 	struct buf b;
 
-	utf8_clean(label, sizeof(label), names == CHART_RUNS ? file->label : "");
+	utf8_clean(label, run->part ? sizeof(label) / 2 : sizeof(label),
+		   names == CHART_RUNS ? file->label : "");
 	buf_init_fixed(&b, out, CHART_NAME);
 	buf_adds(&b, label);
+	if (run->part && names == CHART_RUNS) {
+		utf8_clean(label, sizeof(label) - b.len, run->part);
+		buf_addf(&b, " (%s)", label);
+	}
 	if (run->ndevices > 1 || names == CHART_GPUS)
 		buf_addf(&b, "%sGPU %.0f", b.len ? " " : "", d->index);
 }

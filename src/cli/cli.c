@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "simulate.h"
 
+#include <assert.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -46,6 +47,31 @@ const struct option cli_common_options[] = {
 	{ "version", 'V', OPTION_FLAG, AT(version), NULL, "print the version", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
+
+static_assert(sizeof(cli_common_options) / sizeof(cli_common_options[0]) <= CLI_COMMON_MAX,
+	      "CLI_COMMON_MAX is too small");
+
+bool cli_option_fits(const struct command *cmd, const struct option *o)
+{
+	static const size_t of_gpus[] = { AT(gpu),      AT(backend), AT(nvml_library),
+					  AT(simulate), AT(wake),    AT(timeout_ns),
+					  AT(root) };
+
+	if (cmd->one_form && o->offset == AT(json))
+		return false;
+	for (size_t i = 0; cmd->offline && i < sizeof(of_gpus) / sizeof(of_gpus[0]); i++)
+		if (o->offset == of_gpus[i])
+			return false;
+	return true;
+}
+
+void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX])
+{
+	for (const struct option *o = cli_common_options; o->name; o++)
+		if (cli_option_fits(cmd, o))
+			*ret++ = *o;
+	*ret = (struct option){ .name = NULL };
+}
 
 void cli_error(const char *fmt, ...)
 {

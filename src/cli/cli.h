@@ -42,10 +42,17 @@ struct command {
 	const char *arguments;        /* for the usage line, "RESULT..."; NULL: takes none */
 	const struct option *options; /* offsets into the command's own struct ... */
 	size_t options_size;          /* ... of this size, reached through cli.own */
+	bool offline;                 /* asks no GPU: what is about GPUs means nothing to it */
+	bool one_form;                /* its output has one form: --json means nothing to it */
 	int (*run)(struct cli *c);    /* returns an exit code                   */
 };
 
+#define CLI_COMMON_MAX 16
 extern const struct option cli_common_options[];
+/* Does the option, one of those above, mean anything to the command? */
+bool cli_option_fits(const struct command *cmd, const struct option *o);
+/* A table of those that do. */
+void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMMON_MAX]);
 extern const struct command *const cli_commands[]; /* all of them, ending with NULL */
 #define C(name) extern const struct command command_##name;
 #include "commands.def"

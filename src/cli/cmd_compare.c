@@ -48,18 +48,15 @@ static void cell_value(const struct view *v, const struct comparison_row *row,
 	const struct comparison_figure *f = &row->figure[m];
 	const struct comparison_scale *s = &v->scale[m];
 	const char *unit = unit_text(s->unit);
-	char bytes[16];
 
 	*out = '\0';
 	if (isnan(f->mean))
 		return;
 	if (m == METRIC_SIZE) {
-		cli_bytes(bytes, f->mean);
-		snprintf(out, CELL, "%s", bytes);
+		comparison_size_text(f->mean, out, CELL);
 	} else if (m == METRIC_POWER && !isnan(row->power_sd_w)) {
-		snprintf(out, CELL, "%.*f %s %.*f %s", s->decimals, f->mean * s->factor,
-			 term_utf8() ? "±" : "+-", s->decimals, row->power_sd_w * s->factor,
-			 unit);
+		snprintf(out, CELL, "%.*f %s (%.*f)", s->decimals, f->mean * s->factor, unit,
+			 s->decimals, row->power_sd_w * s->factor);
 	} else {
 		snprintf(out, CELL, "%.*f %s", s->decimals, f->mean * s->factor, unit);
 	}
@@ -85,26 +82,27 @@ static const char *row_state(const struct comparison_row *row)
 
 enum { LABEL, N, STATE, FIRST_METRIC };
 
-/* Each metric has three columns: value, interval, change. */
+/* Each metric has three columns: value, interval, change.  A value goes with its change; joules and
+ * their interval are what the table is for. */
 static const struct table_column columns[] = {
 	[LABEL] = { "LABEL", 0, false, true },
-	[N] = { "RUNS", 2, true, false },
+	[N] = { "RUNS", 3, true, false },
 	[STATE] = { "VALIDITY", 0, false, false },
-	{ "LATENCY", 3, true, false },
-	{ "95 %", 12, true, false },
+	{ "LATENCY", 4, true, false },
+	{ "95 %", 9, true, false },
 	{ "CHANGE", 4, true, false },
-	{ "POWER", 5, true, false },
-	{ "95 %", 13, true, false },
-	{ "CHANGE", 8, true, false },
+	{ "POWER (S.D.)", 6, true, false },
+	{ "95 %", 10, true, false },
+	{ "CHANGE", 6, true, false },
 	{ "ENERGY", 0, true, false },
-	{ "95 %", 6, true, false },
-	{ "CHANGE", 1, true, false },
-	{ "PER TOKEN", 3, true, false },
-	{ "95 %", 11, true, false },
-	{ "CHANGE", 3, true, false },
+	{ "95 %", 1, true, false },
+	{ "CHANGE", 2, true, false },
+	{ "PER TOKEN", 5, true, false },
+	{ "95 %", 8, true, false },
+	{ "CHANGE", 5, true, false },
 	{ "SIZE", 7, true, false },
-	{ "", 14, true, false },
-	{ "CHANGE", 9, true, false },
+	{ "", 7, true, false },
+	{ "CHANGE", 7, true, false },
 	{ NULL, 0, false, false },
 };
 
@@ -133,8 +131,19 @@ static void text_metric(struct table *t, const struct view *v, const struct comp
 		table_set(t, column + 2, change_style(&f->change, m), "%s", cell);
 }
 
+static size_t count_simulated(const struct comparison *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		n += c->rows[i].simulated;
+	return n;
+}
+
 static void text_row(struct table *t, const struct view *v, const struct comparison_row *row)
 {
+	bool marked =
+		row->simulated && count_simulated(v->c) < v->c->nrows; /* else said above */
 	bool valid = strcmp(row_state(row), "valid") == 0;
 	char label[CELL];
 
@@ -147,8 +156,7 @@ static void text_row(struct table *t, const struct view *v, const struct compari
 		  valid       ? TERM_GOOD
 		  : row->used ? TERM_WARN
 			      : TERM_BAD,
-		  "%s%s%s", valid ? "" : "! ", row_state(row),
-		  row->simulated ? ", simulated" : "");
+		  "%s%s%s", valid ? "" : "! ", row_state(row), marked ? ", simulated" : "");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
 			text_metric(t, v, row, m);
@@ -159,9 +167,8 @@ struct text_out {
 	bool wrap; /* to the terminal */
 };
 
-static void text_note(void *ctx, const char *sentence)
+static void text_say(const struct text_out *o, const char *sentence)
 {
-	const struct text_out *o = ctx;
 	char clean[4096];
 
 	utf8_clean(clean, sizeof(clean), sentence);
@@ -171,12 +178,38 @@ static void text_note(void *ctx, const char *sentence)
 		buf_addf(o->out, "%s\n", clean);
 }
 
-static bool any_simulated(const struct comparison *c)
+static void text_note(void *ctx, const char *sentence)
 {
-	for (size_t i = 0; i < c->nrows; i++)
-		if (c->rows[i].simulated)
-			return true;
-	return false;
+	text_say(ctx, sentence);
+}
+
+/* Names what the terminal has no room for, and where it is to be seen. */
+static void note_left_out(const struct table *t, unsigned width, const struct text_out *notes)
+{
+	bool left[TABLE_COLUMNS_MAX];
+	unsigned whole = table_left_out(t, width, left), n = 0;
+	char sentence[512];
+	struct buf b;
+
+	if (whole == 0)
+		return;
+	buf_init_fixed(&b, sentence, sizeof(sentence));
+	buf_adds(&b, "Left out for want of room: ");
+	if (left[N])
+		buf_addf(&b, "%snumber of runs", n++ ? ", " : "");
+	for (unsigned m = 0; m < METRICS; m++) {
+		const bool *l = &left[FIRST_METRIC + 3 * m];
+		const char *name = comparison_metric_name(m);
+
+		if (l[0])
+			buf_addf(&b, "%s%s", n++ ? ", " : "", name);
+		else if (l[1] || l[2])
+			buf_addf(&b, "%s%s%s%s of %s", n++ ? ", " : "", l[1] ? "interval" : "",
+				 l[1] && l[2] ? " and " : "", l[2] ? "change" : "", name);
+	}
+	buf_addf(&b, ". All is shown on %u columns, by --format=markdown and by --format=csv.",
+		 whole);
+	text_say(notes, b.p);
 }
 
 /* To a terminal directly, since notes are wrapped there; to a file by way of out. */
@@ -184,23 +217,28 @@ static int write_text(const struct view *v, struct buf *out, bool file, bool qui
 {
 	int code = EXIT_OK;
 	struct text_out notes = { out, !file };
+	unsigned width = file ? 500 : term_width();
+	size_t simulated = count_simulated(v->c);
 	struct table t;
 
 	table_init(&t, columns);
 	for (size_t i = 0; i < v->c->nrows; i++)
 		text_row(&t, v, &v->c->rows[i]);
-	if (any_simulated(v->c))
-		buf_addf(out, "%s SIMULATED %s some figures are of simulated GPUs\n",
-			 file ? "" : term_on(TERM_MARK), file ? "" : term_off());
+	if (simulated)
+		buf_addf(out, "%s SIMULATED %s no figure %s is real\n",
+			 file ? "" : term_on(TERM_MARK), file ? "" : term_off(),
+			 simulated == v->c->nrows ? "here" : "of the rows marked so");
 	if (t.error)
 		out->err = t.error;
 	else
-		table_format(&t, file ? 500 : term_width(), !file, out);
-	table_done(&t);
+		table_format(&t, width, !file, out);
 	if (!file) {
 		code = output_write(NULL, out);
 		buf_clear(out);
 	}
+	if (!quiet && !t.error)
+		note_left_out(&t, width, &notes);
+	table_done(&t);
 	if (!quiet)
 		comparison_notes(v->c, text_note, &notes);
 	return code;
@@ -393,6 +431,7 @@ static void json_row(struct json *j, const struct view *v, const struct comparis
 {
 	json_object(j, NULL);
 	json_string(j, "label", row->label);
+	json_string(j, "part", row->part);
 	json_files(j, row);
 	json_uint(j, "runs", row->nruns);
 	json_uint(j, "runs_used", row->used);
@@ -416,7 +455,7 @@ static void write_json(const struct view *v, struct buf *out)
 	json_uint(&j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(&j, "kind", "comparison");
 	json_string(&j, "time_utc", time);
-	json_string(&j, "reference", v->c->rows[0].label);
+	json_string(&j, "reference", v->c->reference->label);
 	json_array(&j, "rows");
 	for (size_t i = 0; i < v->c->nrows; i++)
 		json_row(&j, v, &v->c->rows[i]);
@@ -534,15 +573,14 @@ const struct command command_compare = {
 	.description =
 		"Puts results of gpuward measure into one table: a row for each label, in the "
 		"order in which they come; files of the same label are trials of one row. "
-		"Changes "
-		"are against the first row, with 95 % intervals. Runs that are invalid are "
-		"left "
-		"out and named below the table.",
+		"Changes are against the first row that has a usable run, with 95 % intervals. "
+		"Runs that are invalid are left out and named below the table.",
 	.examples = "  gpuward compare fp32.json fp16.json int8.json\n"
 		    "  gpuward compare --format=markdown runs/*.json >> RESULTS.md\n"
 		    "  gpuward compare --metric=energy --json a.json b.json\n",
 	.arguments = "RESULT...",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.offline = true,
 	.run = run,
 };

@@ -109,9 +109,11 @@ static void bash(void)
 	       "\t\t[[ -z $command && \" $commands \" == *\" ${COMP_WORDS[i]} \"* ]] && "
 	       "command=${COMP_WORDS[i]}\n\tdone\n\tcase $command in\n");
 	for (unsigned i = 0; cli_commands[i]; i++) {
-		if (!cli_commands[i]->options)
-			continue;
-		printf("\t%s) options=\"$options", cli_commands[i]->name);
+		struct option common[CLI_COMMON_MAX];
+
+		cli_options_of(cli_commands[i], common);
+		printf("\t%s) options=\"", cli_commands[i]->name);
+		bash_names(common);
 		bash_names(cli_commands[i]->options);
 		printf("\" ;;\n");
 	}
@@ -180,9 +182,11 @@ static void zsh(void)
 		printf("%s%s", i ? "|" : "", cli_commands[i]->name);
 	printf(")]} in\n");
 	for (unsigned i = 0; cli_commands[i]; i++) {
-		if (!cli_commands[i]->options)
-			continue;
-		printf("\t%s) options+=(\n", cli_commands[i]->name);
+		struct option common[CLI_COMMON_MAX];
+
+		cli_options_of(cli_commands[i], common);
+		printf("\t%s) options=(\n", cli_commands[i]->name);
+		zsh_options(common);
 		zsh_options(cli_commands[i]->options);
 		printf("\t\t) ;;\n");
 	}
@@ -197,12 +201,30 @@ static void zsh(void)
 
 /* ---- fish ---- */
 
+/* The commands to which a common option means nothing. */
+static void fish_unless(const struct option *o)
+{
+	bool any = false;
+
+	for (unsigned i = 0; cli_commands[i]; i++) {
+		if (cli_option_fits(cli_commands[i], o))
+			continue;
+		printf("%s %s", any ? "" : " -n 'not __fish_seen_subcommand_from",
+		       cli_commands[i]->name);
+		any = true;
+	}
+	if (any)
+		putchar('\'');
+}
+
 static void fish_options(const struct option *t, const char *command)
 {
 	for (; t && t->name; t++) {
 		printf("complete -c gpuward");
 		if (command)
 			printf(" -n '__fish_seen_subcommand_from %s'", command);
+		else
+			fish_unless(t);
 		if (t->letter)
 			printf(" -s %c", t->letter);
 		printf(" -l %s", t->name);
@@ -273,5 +295,7 @@ const struct command command_completion = {
 	.examples = "  source <(gpuward completion bash)\n"
 		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
 	.arguments = "bash|zsh|fish",
+	.offline = true,
+	.one_form = true,
 	.run = run,
 };

@@ -118,5 +118,7 @@ const struct command command_plot = {
 	.arguments = "RESULT...",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.offline = true,
+	.one_form = true,
 	.run = run,
 };

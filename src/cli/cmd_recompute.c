@@ -198,5 +198,6 @@ const struct command command_recompute = {
 		"bundle that was cut off is worked out as far as it goes.",
 	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n",
 	.arguments = "BUNDLE",
+	.offline = true,
 	.run = run,
 };

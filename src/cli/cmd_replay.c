@@ -6,6 +6,7 @@
 
 #include "base/number.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,8 +52,9 @@ static void add(void *arg, double seconds, double watts)
 	struct points *p = arg;
 	char s[NUMBER_SIZE], w[NUMBER_SIZE];
 
-	number_format((double)(long long)(seconds * 1e6 + 0.5) / 1e6, s);
-	number_format(watts, w);
+	/* Finer than any sensor, and without the digits that are only binary fractions. */
+	number_format(round(seconds * 1e6) / 1e6, s);
+	number_format(round(watts * 1e6) / 1e6, w);
 	buf_addf(&p->text, "%s[%s, %s]", p->count ? ", " : "", s, w);
 	if (++p->count % 8 == 0)
 		buf_adds(&p->text, "\n  ");
@@ -141,5 +143,7 @@ const struct command command_replay = {
 	.arguments = "BUNDLE",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.offline = true,
+	.one_form = true,
 	.run = run,
 };

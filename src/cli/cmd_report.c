@@ -74,5 +74,7 @@ const struct command command_report = {
 	.arguments = "RESULT...",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.offline = true,
+	.one_form = true,
 	.run = run,
 };

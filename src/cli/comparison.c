@@ -28,11 +28,19 @@ enum comparison_metric comparison_metric_find(const char *name)
 	return (enum comparison_metric)m;
 }
 
+static bool knows_sd(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (!isnan(c->rows[i].power_sd_w))
+			return true;
+	return false;
+}
+
 const char *comparison_title(const struct comparison *c, enum comparison_metric m)
 {
 	switch (m) {
 	case METRIC_TIME: return c->per_iteration ? "Latency" : "Time per run";
-	case METRIC_POWER: return "Power";
+	case METRIC_POWER: return knows_sd(c) ? "Power (s.d. of the load)" : "Power";
 	case METRIC_ENERGY: return c->per_iteration ? "Energy per inference" : "Energy per run";
 	case METRIC_TOKEN: return "Energy per token";
 	default: return "Model size";
@@ -98,26 +106,29 @@ static double larger(double a, double b)
 	return isnan(a) || b > a ? b : a;
 }
 
-/* Relative standard uncertainty of the energy (and so of the mean power) of a run, for ratios
- * and of the true value.  A count of iterations or tokens may have its own part. */
+static bool sensed(enum comparison_metric m)
+{
+	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
+}
+
+/* Relative standard uncertainty of the energy of a run, and so of its mean power and of what falls
+ * to an iteration or a token: for ratios on one GPU ... */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
-	double u = u_of(&r->run->energy_relative_j);
+	return sensed(m) ? u_of(&r->run->energy_relative_j) : NAN;
+}
 
-	if (m == METRIC_TIME || m == METRIC_SIZE)
-		return NAN;
+/* ... and of the true value.  The stated energies per iteration and per token are of this kind: a
+ * result has no relative ones of them. */
+static double u_true(const struct comparison_run *r, enum comparison_metric m)
+{
+	double u = larger(u_fair(r, m), u_of(&r->run->energy_j));
+
 	if (m == METRIC_ENERGY)
 		u = larger(u, u_of(&r->run->energy_per_iteration_j));
 	if (m == METRIC_TOKEN)
 		u = larger(u, u_of(&r->run->energy_per_token_j));
-	return u;
-}
-
-static double u_true(const struct comparison_run *r, enum comparison_metric m)
-{
-	if (m == METRIC_TIME || m == METRIC_SIZE)
-		return NAN;
-	return larger(u_fair(r, m), u_of(&r->run->energy_j));
+	return sensed(m) ? u : NAN;
 }
 
 /* ---- a row ---- */
@@ -157,49 +168,47 @@ static struct sums collect(const struct comparison_row *row, enum comparison_met
 	return s;
 }
 
-/* Half the width of the 95 % interval of the mean; `lasting` is a variance of the mean that more
- * runs do not lessen. */
-static double reach(const struct sums *s, double lasting)
+/* Half the width of the 95 % interval of the mean against other runs: from the scatter of the
+ * runs, or of one run from what its meter states. */
+static double fair_reach(const struct sums *s)
 {
-	double scatter = s->variance / (double)s->n;
-	double all = scatter + lasting;
-
 	if (s->n < 2)
-		return Z95 * sqrt(s->fair2 * s->mean * s->mean + lasting);
-	if (!(scatter > 0))
-		return Z95 * sqrt(lasting);
-	return student_factor(ALPHA, all * all / (scatter * scatter / ((double)s->n - 1))) *
-	       sqrt(all);
+		return Z95 * sqrt(s->fair2) * fabs(s->mean);
+	return student_factor(ALPHA, (double)s->n - 1) * sqrt(s->variance / (double)s->n);
 }
 
-/* The square of what is in the true value's uncertainty but not in that of ratios. */
+/* The square of what is in the true value's uncertainty but not in that of ratios: gain and
+ * offset.  Where that of ratios is not known, all of it. */
 static double lasting2(const struct sums *s)
 {
-	return isnan(s->true2) || isnan(s->fair2) ? NAN : fmax(0, s->true2 - s->fair2);
+	return isnan(s->true2) ? NAN : fmax(0, s->true2 - (isnan(s->fair2) ? 0 : s->fair2));
+}
+
+/* The same of the true value.  Gain and offset are the same in every run: no number of runs
+ * lessens them, so their part stands beside that of the scatter, whole. */
+static double true_reach(const struct sums *s, double fair)
+{
+	double lasting = Z95 * sqrt(lasting2(s)) * fabs(s->mean);
+
+	return s->n == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
 }
 
 static void figure_fill(struct comparison_figure *f, const struct sums *s,
 			enum comparison_metric m)
 {
-	double fair = reach(s, 0), true_reach;
-	bool sensed = m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
+	double fair = fair_reach(s), whole = sensed(m) ? true_reach(s, fair) : fair;
 
-	true_reach = sensed ? reach(s, lasting2(s) * s->mean * s->mean) : fair;
-	/* With few runs the larger part has the more degrees of freedom, and Student's factor falls
-	 * faster than the sum grows: what is known less well must not look better known. */
-	if (true_reach < fair)
-		true_reach = fair;
 	*f = (struct comparison_figure){ .n = s->n,
 					 .mean = s->mean,
-					 .low = fmax(0, s->mean - true_reach),
-					 .high = s->mean + true_reach,
+					 .low = fmax(0, s->mean - whole),
+					 .high = s->mean + whole,
 					 .fair_low = fmax(0, s->mean - fair),
 					 .fair_high = s->mean + fair,
 					 .change = { .basis = COMPARE_NONE,
 						     .change = NAN,
 						     .change_low = NAN,
 						     .change_high = NAN } };
-	if (isnan(true_reach))
+	if (isnan(whole))
 		f->low = f->high = NAN; /* fmax() would make it 0 */
 	if (isnan(fair))
 		f->fair_low = f->fair_high = NAN;
@@ -240,20 +249,30 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 		row->figure[m].change = change;
 }
 
-static int row_fill(struct comparison_row *row, const struct comparison_row *first,
-		    bool per_iteration)
+static int row_figures(struct comparison_row *row, bool per_iteration)
 {
-	double *value = calloc(first->nruns + row->nruns, sizeof(*value));
+	double *value = calloc(row->nruns + 1, sizeof(*value));
 
 	if (!value)
 		return -GW_E_NOMEM;
-	/* Changes of the others need the mean powers. */
 	for (unsigned m = 0; m < METRICS; m++) {
 		struct sums s = collect(row, m, per_iteration, value);
 
 		figure_fill(&row->figure[m], &s, m);
 	}
-	for (unsigned m = 0; m < METRICS && row != first; m++) {
+	free(value);
+	return 0;
+}
+
+/* Needs the figures of both. */
+static int row_changes(struct comparison_row *row, const struct comparison_row *first,
+		       bool per_iteration)
+{
+	double *value = calloc(first->nruns + row->nruns + 1, sizeof(*value));
+
+	if (!value)
+		return -GW_E_NOMEM;
+	for (unsigned m = 0; m < METRICS; m++) {
 		struct sums a = collect(first, m, per_iteration, value);
 		struct sums b = collect(row, m, per_iteration, value + first->nruns);
 
@@ -328,13 +347,29 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 
 /* ---- rows ---- */
 
-static struct comparison_row *row_of(struct comparison *c, const char *label)
+static bool same_part(const char *a, const char *b)
 {
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+/* The row of a label and a part, a new one where there is none yet; NULL without memory. */
+static struct comparison_row *row_of(struct comparison *c, const char *name, const char *part)
+{
+	size_t size = strlen(name) + (part ? strlen(part) : 0) + 4;
+	struct comparison_row *row = &c->rows[c->nrows];
+
 	for (size_t i = 0; i < c->nrows; i++)
-		if (strcmp(c->rows[i].label, label) == 0)
+		if (strcmp(c->rows[i].name, name) == 0 && same_part(c->rows[i].part, part))
 			return &c->rows[i];
-	c->rows[c->nrows].label = label;
-	return &c->rows[c->nrows++];
+	row->label = malloc(size);
+	if (!row->label)
+		return NULL;
+	snprintf(row->label, size, "%s%s%s%s", name, part ? " (" : "", part ? part : "",
+		 part ? ")" : "");
+	row->name = name;
+	row->part = part;
+	c->nrows++;
+	return row;
 }
 
 static int rank(const char *validity)
@@ -347,28 +382,46 @@ static int rank(const char *validity)
 	return 1; /* a word that we do not know is no promise */
 }
 
-static int row_add(struct comparison_row *row, const struct result *file)
+static int row_add(struct comparison_row *row, const struct result *file,
+		   const struct result_run *run)
 {
-	size_t n = row->nruns + file->nruns;
-	struct comparison_run *runs = realloc(row->runs, (n ? n : 1) * sizeof(*runs));
+	const char *validity = run->validity ? run->validity : "unknown";
+	struct comparison_run *runs = realloc(row->runs, (row->nruns + 1) * sizeof(*runs));
 
 	if (!runs)
 		return -GW_E_NOMEM;
 	row->runs = runs;
-	row->simulated |= file->simulated;
-	for (size_t i = 0; i < file->nruns; i++) {
-		const struct result_run *run = &file->runs[i];
-		const char *validity = run->validity ? run->validity : "unknown";
+	row->runs[row->nruns++] = (struct comparison_run){ file, run };
+	if (!result_usable(run) && row->used > 0)
+		return 0;
+	if (result_usable(run) && row->used++ == 0)
+		row->validity = NULL; /* those before were invalid: not used */
+	if (!row->validity || rank(validity) > rank(row->validity))
+		row->validity = validity;
+	return 0;
+}
 
-		row->runs[row->nruns++] = (struct comparison_run){ file, run };
-		if (!result_usable(run) && row->used > 0)
-			continue;
-		if (result_usable(run) && row->used++ == 0)
-			row->validity = NULL; /* those before were invalid: not used */
-		if (!row->validity || rank(validity) > rank(row->validity))
-			row->validity = validity;
+/* Every run to its row; a result without runs has a row too. */
+static int add_file(struct comparison *c, const struct result *file)
+{
+	for (size_t i = 0; i < file->nruns || i == 0; i++) {
+		const struct result_run *run = file->nruns ? &file->runs[i] : NULL;
+		struct comparison_row *row = row_of(c, file->label, run ? run->part : NULL);
+
+		if (!row || (run && row_add(row, file, run) != 0))
+			return -GW_E_NOMEM;
+		row->simulated |= file->simulated;
 	}
 	return 0;
+}
+
+static size_t most_rows(const struct result *results, size_t n)
+{
+	size_t most = 0;
+
+	for (size_t i = 0; i < n; i++)
+		most += results[i].nruns ? results[i].nruns : 1;
+	return most;
 }
 
 /* Over all runs, as of one long run: the mean of the squares. */
@@ -404,22 +457,39 @@ static bool all_count(const struct comparison *c)
 	return used > 0;
 }
 
+/* The first row that knows its energy, else the first that has a usable run. */
+static const struct comparison_row *choose_reference(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].figure[METRIC_ENERGY].n > 0)
+			return &c->rows[i];
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].used > 0)
+			return &c->rows[i];
+	return c->rows;
+}
+
 int comparison_init(struct comparison *c, const struct result *results, size_t n)
 {
 	int err = 0;
 
-	*c = (struct comparison){ .rows = calloc(n, sizeof(*c->rows)) };
+	*c = (struct comparison){ .rows = calloc(most_rows(results, n), sizeof(*c->rows)) };
 	if (!c->rows)
 		return -GW_E_NOMEM;
 	for (size_t i = 0; i < n && !err; i++)
-		err = row_add(row_of(c, results[i].label), &results[i]);
+		err = add_file(c, &results[i]);
 	c->per_iteration = all_count(c);
+	for (size_t i = 0; i < c->nrows && !err; i++) {
+		c->rows[i].power_sd_w = load_sd(&c->rows[i]);
+		err = row_figures(&c->rows[i], c->per_iteration);
+	}
+	c->reference = choose_reference(c);
 	for (size_t i = 0; i < c->nrows && !err; i++) {
 		struct comparison_row *row = &c->rows[i];
 
-		row->other_gpu = !same_gpus(row, &c->rows[0]);
-		row->power_sd_w = load_sd(row);
-		err = row_fill(row, &c->rows[0], c->per_iteration);
+		row->other_gpu = !same_gpus(row, c->reference);
+		if (row != c->reference)
+			err = row_changes(row, c->reference, c->per_iteration);
 	}
 	if (err)
 		comparison_done(c);
@@ -428,8 +498,10 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 
 void comparison_done(struct comparison *c)
 {
-	for (size_t i = 0; i < c->nrows; i++)
+	for (size_t i = 0; i < c->nrows; i++) {
+		free(c->rows[i].label);
 		free(c->rows[i].runs);
+	}
 	free(c->rows);
 	*c = (struct comparison){ .rows = NULL };
 }
@@ -488,6 +560,41 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 	return comparison_scale_of(n ? exp(logs / (double)n) : NAN, m == METRIC_TIME    ? "s"
 								    : m == METRIC_POWER ? "W"
 											: "J");
+}
+
+/* A number of the largest unit of which there is at least one, as short as it goes: six digits, or
+ * four where they are not the whole number.  Were they?  */
+static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
+		    size_t size)
+{
+	unsigned u = 0;
+	char text[32];
+	bool exact;
+
+	while (bytes >= base && u < 4) {
+		bytes /= base;
+		u++;
+	}
+	snprintf(text, sizeof(text), "%.6g", bytes);
+	exact = strtod(text, NULL) == bytes;
+	if (!exact)
+		snprintf(text, sizeof(text), "%.4g", bytes);
+	snprintf(out, size, "%s %s", text, units[u]);
+	return exact;
+}
+
+void comparison_size_text(double bytes, char *out, size_t size)
+{
+	static const char *const tens[] = { "B", "kB", "MB", "GB", "TB" };
+	static const char *const twos[] = { "B", "KiB", "MiB", "GiB", "TiB" };
+	char decimal[48];
+	bool ten = size_in(bytes, 1000, tens, decimal, sizeof(decimal));
+	bool two = size_in(bytes, 1024, twos, out, size);
+
+	/* 1 MiB is 1048.58 kB, 1 MB is 976.562 KiB: of two exact ones the shorter was meant.  A
+	 * binary unit has one letter more. */
+	if (ten && (!two || strlen(decimal) < strlen(out)))
+		snprintf(out, size, "%s", decimal);
 }
 
 void comparison_change_text(const struct compare_change *change, char *out, size_t size)
@@ -557,6 +664,29 @@ static void note_code(struct notes *n, const struct comparison_row *row, size_t 
 	note_end(n);
 }
 
+/* Means over runs of unlike work are no trials of one thing. */
+static void note_iterations(struct notes *n, const struct comparison_row *row)
+{
+	double least = INFINITY, most = 0;
+
+	for (size_t i = 0; i < row->nruns; i++) {
+		double v = row->runs[i].run->iterations;
+
+		if (!result_usable(row->runs[i].run) || isnan(v))
+			continue;
+		least = fmin(least, v);
+		most = fmax(most, v);
+	}
+	note_begin(n);
+	if (most > least)
+		buf_addf(&n->b,
+			 "%s: its runs do not have the same iterations (%.0f to %.0f): the row "
+			 "is "
+			 "a mean of unlike runs; give them labels of their own",
+			 row->label, least, most);
+	note_end(n);
+}
+
 static void note_row(struct notes *n, const struct comparison_row *row)
 {
 	for (size_t i = 0; i < row->nruns; i++) {
@@ -588,21 +718,38 @@ static void note(struct notes *n, bool when, const char *sentence)
 		n->say(n->ctx, sentence);
 }
 
+static void note_reference(struct notes *n, const struct comparison *c)
+{
+	if (c->nrows < 2 || c->reference->used == 0)
+		return;
+	note_begin(n);
+	buf_addf(&n->b, "Changes are against '%s'", c->reference->label);
+	if (c->reference != c->rows)
+		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
+			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
+	buf_addf(&n->b, ". Intervals are 95 %%%s.",
+		 comparison_has(c, METRIC_ENERGY)
+			 ? "; those of energy hold the gain of the sensor, which cancels in "
+			   "changes on one GPU"
+			 : "");
+	note_end(n);
+}
+
 void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const char *sentence),
 		      void *ctx)
 {
 	struct notes n = { .say = say, .ctx = ctx };
-	bool once = false, others = false, counts = false, sensed;
+	bool once = false, others = false, counts = false;
 
 	buf_init(&n.b, 1u << 16);
 	for (size_t i = 0; i < c->nrows; i++) {
 		note_row(&n, &c->rows[i]);
+		note_iterations(&n, &c->rows[i]);
 		once |= c->rows[i].used == 1;
 		others |= c->rows[i].other_gpu;
 		for (size_t k = 0; k < c->rows[i].nruns; k++)
 			counts |= has_iterations(&c->rows[i].runs[k]);
 	}
-	sensed = comparison_has(c, METRIC_ENERGY);
 	note(&n, counts && !c->per_iteration,
 	     "Not every run knows its iterations: whole runs are compared.");
 	note(&n, once,
@@ -612,15 +759,6 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	note(&n, others,
 	     "Rows of different GPUs: the gain of their sensors does not cancel and is in the "
 	     "intervals of the changes.");
-	if (c->nrows > 1) {
-		note_begin(&n);
-		buf_addf(
-			&n.b, "Changes are against '%s'. Intervals are 95 %%%s.",
-			c->rows[0].label,
-			sensed ? "; those of energy hold the gain of the sensor, which cancels "
-				 "in changes on one GPU"
-			       : "");
-		note_end(&n);
-	}
+	note_reference(&n, c);
 	buf_done(&n.b);
 }

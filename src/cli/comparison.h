@@ -1,9 +1,10 @@
 /* comparison: results laid side by side: rows of trials, their means, intervals and changes.
  *
- * A row is a label; files with the same label, and the runs inside a file, are its trials.  Runs
- * that are invalid are left out of every figure.  Changes are against the first row, from the
- * energies in which the gain of the sensor cancels; rows of another GPU than the first get the
- * whole uncertainty instead, since there it does not. */
+ * A row is a label and, where runs are of a marked part of the command, that part; files with the
+ * same label, and the runs inside a file, are its trials.  Runs that are invalid are left out of
+ * every figure.  Changes are against the reference, the first row that knows its energy, from the
+ * energies in which the gain of the sensor cancels; rows of another GPU than it get the whole
+ * uncertainty instead, since there it does not. */
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
@@ -27,7 +28,7 @@ struct comparison_figure {
 	double mean;      /* over them                                                */
 	double low, high; /* 95 %, of the true value: gain and offset included        */
 	double fair_low, fair_high;   /* 95 %, against other runs on the same GPU       */
-	struct compare_change change; /* against the first row; NAN in the first row   */
+	struct compare_change change; /* against the reference; NAN in that itself   */
 };
 
 struct comparison_run {
@@ -36,12 +37,13 @@ struct comparison_run {
 };
 
 struct comparison_row {
-	const char *label;
+	char *label;                 /* as it is shown: "fp16", "fp16 (inference)" */
+	const char *name, *part;     /* of which it is made; part is NULL for whole runs */
 	struct comparison_run *runs; /* all, also those left out */
 	size_t nruns, used;
 	const char *validity; /* the worst of the runs that are used; "invalid" where none is */
 	bool simulated;
-	bool other_gpu;    /* than the first row's */
+	bool other_gpu;    /* than the reference's */
 	double power_sd_w; /* of the load inside a run, over all runs */
 	struct comparison_figure figure[METRICS];
 };
@@ -49,6 +51,7 @@ struct comparison_row {
 struct comparison {
 	struct comparison_row *rows;
 	size_t nrows;
+	const struct comparison_row *reference; /* what changes are against */
 	bool per_iteration; /* every run knows its iterations; else whole runs are compared */
 };
 
@@ -63,7 +66,8 @@ bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *s
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
-/* "Latency", "Energy per inference" and the like. */
+/* "Latency", "Energy per inference" and the like; that of power says what stands in brackets behind
+ * the mean: how the load varied, which is no interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 
 /* Does any row have it? */
@@ -78,6 +82,10 @@ struct comparison_scale {
 struct comparison_scale comparison_scale(const struct comparison *c, enum comparison_metric m);
 /* The same for any numbers of this size; unit is "s", "W" or "J". */
 struct comparison_scale comparison_scale_of(double typical, const char *unit);
+
+/* Bytes in the units in which they were likely given: "128 MB" where that is exact, else "128 MiB"
+ * or, of no round number, "117.7 MiB". */
+void comparison_size_text(double bytes, char *out, size_t size);
 
 /* "-12.3 % [-13.1, -11.5]"; empty where there is no change to tell. */
 void comparison_change_text(const struct compare_change *change, char *out, size_t size);

@@ -41,8 +41,10 @@ static int help(void)
 
 static int command_help(const struct command *cmd)
 {
+	struct option common[CLI_COMMON_MAX];
 	char title[160];
 
+	cli_options_of(cmd, common);
 	snprintf(title, sizeof(title), "gpuward %s: %s", cmd->name, cmd->summary);
 	term_wrap("", 0, title, term_width());
 	printf("\nUsage: gpuward %s [OPTIONS]%s%s\n\n", cmd->name, cmd->arguments ? " " : "",
@@ -53,7 +55,7 @@ static int command_help(const struct command *cmd)
 		option_help(cmd->options, term_width());
 	}
 	printf("\nOptions of every command:\n");
-	option_help(cli_common_options, term_width());
+	option_help(common, term_width());
 	printf("\nExamples:\n%s", cmd->examples);
 	return EXIT_OK;
 }
@@ -93,10 +95,29 @@ static int refuse_argument(const struct command *cmd, const char *word,
 	return EXIT_USAGE;
 }
 
+/* An option that would do nothing was meant to do something. */
+static int refuse_options(const struct command *cmd, const struct cli *c)
+{
+	for (const struct option *o = cli_common_options; o->name; o++) {
+		if (cli_option_fits(cmd, o) || !option_given(o, c))
+			continue;
+		if (strcmp(o->name, "json") == 0)
+			cli_error("%s has no JSON to print: --json means nothing to it",
+				  cmd->name);
+		else
+			cli_error("%s asks no GPU: --%s means nothing to it", cmd->name,
+				  o->name);
+		return EXIT_USAGE;
+	}
+	return EXIT_OK;
+}
+
 static int run(const struct command *cmd, struct cli *c, const struct option_table *tables)
 {
 	if (c->help)
 		return command_help(cmd);
+	if (refuse_options(cmd, c) != EXIT_OK)
+		return EXIT_USAGE;
 	if (c->argc > 0 && !cmd->arguments)
 		return refuse_argument(cmd, c->argv[0], tables);
 	return cmd->run(c);

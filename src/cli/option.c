@@ -235,6 +235,20 @@ int option_parse(int *argc, char **argv, const struct option_table *tables, char
 	return 0;
 }
 
+bool option_given(const struct option *o, const void *target)
+{
+	const char *at = (const char *)target + o->offset;
+	const char *text;
+	uint64_t ns;
+
+	switch (o->type) {
+	case OPTION_FLAG: return *(const bool *)at;
+	case OPTION_LIST: return ((const struct option_list *)(const void *)at)->count > 0;
+	case OPTION_DURATION: memcpy(&ns, at, sizeof(ns)); return ns != 0;
+	default: memcpy(&text, at, sizeof(text)); return text != NULL;
+	}
+}
+
 const struct option *option_without_value(const struct option_table *tables)
 {
 	for (const struct option_table *t = tables; t->options; t++) {

@@ -48,6 +48,9 @@ struct option_table {
 int option_parse(int *argc, char **argv, const struct option_table *tables, char *error,
 		 size_t size);
 
+/* Was it given?  target is the struct that its offset is of. */
+bool option_given(const struct option *o, const void *target);
+
 /* The first OPTION_OPTIONAL that was given without a value, else NULL: a word that nobody
  * expects was perhaps meant for it. */
 const struct option *option_without_value(const struct option_table *tables);

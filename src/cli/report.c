@@ -71,16 +71,18 @@ static void value_text(const struct comparison *c, const struct comparison_row *
 {
 	const struct comparison_figure *f = &row->figure[m];
 	struct comparison_scale s = comparison_scale(c, m);
+	char size[48];
 
+	comparison_size_text(f->mean, size, sizeof(size));
 	if (isnan(f->mean))
 		buf_adds(out, "–");
 	else if (m == METRIC_SIZE)
-		buf_addf(out, "%.4g MiB", f->mean / (1 << 20));
+		buf_adds(out, size);
 	else if (m == METRIC_POWER && !isnan(row->power_sd_w))
 		buf_addf(out,
-			 "%.*f <span title=\"standard deviation of the load\">± %.*f</span> %s",
-			 s.decimals, f->mean * s.factor, s.decimals, row->power_sd_w * s.factor,
-			 s.unit);
+			 "%.*f %s <span title=\"standard deviation of the load\">(%.*f)</span>",
+			 s.decimals, f->mean * s.factor, s.unit, s.decimals,
+			 row->power_sd_w * s.factor);
 	else
 		buf_addf(out, "%.*f %s", s.decimals, f->mean * s.factor, s.unit);
 	if (!isnan(f->low))
@@ -136,7 +138,7 @@ static void comparison_table(struct buf *out, const struct comparison *c)
 	buf_adds(out, "<p id=\"means\" class=\"quiet\">Means, below them 95 % intervals");
 	if (c->nrows > 1) {
 		buf_adds(out, " and changes against “");
-		markup_text(out, c->rows[0].label);
+		markup_text(out, c->reference->label);
 		buf_adds(out, "”");
 	}
 	buf_adds(out, ".</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" "

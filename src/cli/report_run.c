@@ -173,16 +173,25 @@ static void say_load(struct buf *out, const struct result_device *d)
 	add_plain(out, 0, d->power_limit_w, "W");
 }
 
+static void say_seconds(struct buf *out, const char *before, double s, const char *after)
+{
+	if (isnan(s))
+		return;
+	buf_adds(out, before);
+	buf_addf(out, "%.4g ms%s", 1e3 * s, after);
+}
+
 static void say_sensor(struct buf *out, const struct result_device *d)
 {
-	for (size_t i = 0; i < d->sensor.n; i++) {
-		buf_adds(out, i ? ", " : "");
-		markup_text(out, d->sensor.v[i].key);
-		buf_adds(out, " ");
-		markup_text(out, d->sensor.v[i].text);
-	}
-	if (d->sensor.n == 0)
-		buf_adds(out, "–");
+	const struct result_sensor *s = &d->sensor;
+
+	add_word(out, s->origin);
+	if (s->source)
+		buf_addf(out, ", %s", s->source);
+	say_seconds(out, ", a value every ", s->period_s, "");
+	say_seconds(out, ", of the last ", s->window_s, "");
+	say_seconds(out, ", ", s->lag_s, " late");
+	say_seconds(out, ", counter every ", s->tick_s, "");
 }
 
 static const struct {
@@ -404,7 +413,7 @@ static void run_windows(struct buf *out, const struct result_run *run)
 		if (w->unfinished)
 			buf_adds(out, " (unfinished)");
 		buf_adds(out, "</th><td class=\"n\">");
-		add_number(out, w->begin_s, "s");
+		add_number(out, w->begin_s - run->zero_s, "s");
 		buf_adds(out, "</td><td class=\"n\">");
 		add_number(out, w->seconds, "s");
 		buf_adds(out, "</td><td class=\"n\">");
@@ -423,6 +432,11 @@ static void run_section(struct buf *out, const struct result *file, size_t i)
 		buf_addf(out, "Run %zu ", i + 1);
 	else
 		buf_addf(out, "Trial %.0f ", run->trial);
+	if (run->part) {
+		buf_adds(out, "(");
+		markup_text(out, run->part);
+		buf_adds(out, ") ");
+	}
 	report_badge(out, run->validity ? run->validity : "validity unknown");
 	buf_adds(out, "</h3>\n");
 	run_codes(out, run);

@@ -32,6 +32,7 @@ struct reader {
 	char *error;
 	size_t size;
 	bool failed;
+	double zero_s; /* of the run that is read, on the clock of its series */
 };
 
 static void fail(struct reader *rd, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
@@ -194,6 +195,7 @@ static const struct field run_fields[] = {
 	{ "exit_signal", NUMBER, N(exit_signal) },
 	{ "begin_time", TEXT, N(begin_time) },
 	{ "validity", TEXT, N(validity) },
+	{ "part", TEXT, N(part) },
 	{ "baseline_kind", TEXT, N(baseline_kind) },
 	{ "energy_joules", BAND, N(energy_j) },
 	{ "energy_relative_joules", BAND, N(energy_relative_j) },
@@ -404,7 +406,7 @@ static const double *times(struct reader *rd, const json_t *o, double begin, siz
 	double *t = numbers(rd, o, "t_seconds", n);
 
 	for (size_t i = 0; t && i < n; i++)
-		t[i] += begin;
+		t[i] += begin - rd->zero_s;
 	return t;
 }
 
@@ -472,6 +474,33 @@ static void read_code(struct reader *rd, const json_t *o, void *target)
 	fill(rd, o, code_fields, target);
 }
 
+/* Where the power came from, by the rung that was used.  Instant power is polled, and the mean
+ * where there is none. */
+static const char *source_of(struct reader *rd, const json_t *sensor, const char *rung)
+{
+	if (!rung)
+		return NULL;
+	if (strstr(rung, "ring"))
+		return "ring";
+	if (strstr(rung, "polled") && truth(rd, object(rd, sensor, "instant"), "supported"))
+		return "instant";
+	return strstr(rung, "polled") || strcmp(rung, "mean") == 0 ? "average" : NULL;
+}
+
+static void read_sensor(struct reader *rd, const json_t *device, const char *rung,
+			struct result_sensor *s)
+{
+	const json_t *sensor = object(rd, device, "sensor"), *used;
+
+	s->source = source_of(rd, sensor, rung);
+	used = s->source ? object(rd, sensor, s->source) : NULL;
+	s->origin = text(rd, sensor, "origin");
+	s->period_s = number(rd, used, "period_seconds");
+	s->window_s = number(rd, used, "window_seconds");
+	s->lag_s = number(rd, used, "lag_seconds");
+	s->tick_s = number(rd, object(rd, sensor, "counter"), "tick_seconds");
+}
+
 static void read_device(struct reader *rd, const json_t *o, void *target)
 {
 	struct result_device *d = target;
@@ -479,7 +508,7 @@ static void read_device(struct reader *rd, const json_t *o, void *target)
 	fill(rd, o, device_fields, d);
 	for (size_t i = 0; i < sizeof(device_parts) / sizeof(device_parts[0]); i++)
 		fill(rd, object(rd, o, device_parts[i].key), device_parts[i].fields, d);
-	d->sensor = facts_of(rd, o, "sensor");
+	read_sensor(rd, o, d->rung, &d->sensor);
 	read_series(rd, o, &d->series);
 }
 
@@ -498,6 +527,24 @@ static void read_window(struct reader *rd, const json_t *o, void *target)
 	w->energy_best_j = sum;
 }
 
+/* Where the part that the run is of begins, on the clock of the series: both count from one zero,
+ * which may be the begin of the command or already that of the part. */
+static double part_begin(const struct result_run *run)
+{
+	const struct result_window *first = NULL;
+
+	for (size_t i = 0; run->part && i < run->nwindows; i++) {
+		const struct result_window *w = &run->windows[i];
+
+		if (!w->label || strcmp(w->label, run->part) != 0 || isnan(w->begin_s))
+			continue;
+		if (fabs(w->seconds - run->seconds) < 1e-6)
+			return w->begin_s;
+		first = first ? first : w;
+	}
+	return first ? first->begin_s : 0;
+}
+
 static void read_run(struct reader *rd, const json_t *o, void *target)
 {
 	struct result_run *run = target;
@@ -511,10 +558,11 @@ static void read_run(struct reader *rd, const json_t *o, void *target)
 	run->host_j = number(rd, host, "joules");
 	run->host_absence = text(rd, host, "absence");
 	run->codes = read_all(rd, o, "codes", sizeof(*run->codes), read_code, &run->ncodes);
-	run->devices =
-		read_all(rd, o, "devices", sizeof(*run->devices), read_device, &run->ndevices);
 	run->windows =
 		read_all(rd, o, "windows", sizeof(*run->windows), read_window, &run->nwindows);
+	rd->zero_s = run->zero_s = part_begin(run);
+	run->devices =
+		read_all(rd, o, "devices", sizeof(*run->devices), read_device, &run->ndevices);
 }
 
 /* "fp16" for "runs/fp16.json". */

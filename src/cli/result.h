@@ -32,7 +32,8 @@ struct result_facts {
 	size_t n;
 };
 
-/* Power and what was read at each tick, in seconds since the window began; a value may be NAN.
+/* Power and what was read at each tick, in seconds since the window began (of a run that is a part:
+ * since that part began); a value may be NAN.
  * ticks.throttle[i] is NULL or the causes, joined by commas. */
 struct result_series {
 	const double *power_t, *power_w;
@@ -40,6 +41,14 @@ struct result_series {
 	const double *tick_t, *temperature_c;
 	const char *const *throttle;
 	size_t tick_n;
+};
+
+/* What is known of the sensor, of the source that was used. */
+struct result_sensor {
+	const char *origin; /* "assumed", "learned", ... */
+	const char *source; /* "ring", "instant" or "average"; NULL: none, or not told */
+	double period_s, window_s, lag_s; /* of that */
+	double tick_s;                    /* of the counter */
 };
 
 struct result_device {
@@ -58,7 +67,7 @@ struct result_device {
 		throttle_brake_s;
 	double temperature_begin_c, temperature_end_c, temperature_max_c;
 	double clock_sm_hz, utilization_ratio;
-	struct result_facts sensor;
+	struct result_sensor sensor;
 	struct result_series series;
 };
 
@@ -73,6 +82,8 @@ struct result_window {
 struct result_run {
 	double trial, seconds, exit_status, exit_signal;
 	const char *begin_time, *validity, *baseline_kind;
+	const char *part; /* the run is this marked part of the command; NULL: all of it */
+	double zero_s;    /* where that begins on the clock of the windows, else 0 */
 	struct result_band energy_j, energy_relative_j, energy_net_j;
 	double energy_adjusted_j;
 	bool energy_adjusted_was_floored;

@@ -115,18 +115,18 @@ static bool cut_widest(const struct table *t, struct layout *l, size_t excess)
 	return true;
 }
 
+/* All columns of the highest rank. */
 static bool drop_least(const struct table *t, struct layout *l)
 {
-	unsigned least = t->ncolumns;
+	unsigned rank = 0;
 
 	for (unsigned c = 0; c < t->ncolumns; c++)
-		if (l->shown[c] && t->columns[c].rank > 0 &&
-		    (least == t->ncolumns || t->columns[c].rank > t->columns[least].rank))
-			least = c;
-	if (least == t->ncolumns)
-		return false;
-	l->shown[least] = false;
-	return true;
+		if (l->shown[c] && t->columns[c].rank > rank)
+			rank = t->columns[c].rank;
+	for (unsigned c = 0; c < t->ncolumns && rank > 0; c++)
+		if (t->columns[c].rank == rank)
+			l->shown[c] = false;
+	return rank > 0;
 }
 
 static void fit(const struct table *t, struct layout *l, size_t width)
@@ -224,6 +224,22 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
 		}
 		buf_addc(out, '\n');
 	}
+}
+
+unsigned table_left_out(const struct table *t, unsigned width,
+			bool left[static TABLE_COLUMNS_MAX])
+{
+	struct layout all, l;
+	bool any = false;
+
+	measure(t, &all);
+	l = all;
+	fit(t, &l, width);
+	for (unsigned c = 0; c < t->ncolumns; c++) {
+		left[c] = all.shown[c] && !l.shown[c];
+		any |= left[c];
+	}
+	return any ? (unsigned)total(t, &all) : 0;
 }
 
 void table_print(const struct table *t, unsigned width)

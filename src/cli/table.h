@@ -2,7 +2,8 @@
  *
  * Every column says how much it matters.  Where the whole is too wide, the text of the column
  * that may be cut is cut first, down to a readable rest, then the least important columns go,
- * one by one.  On a wide terminal all are shown. */
+ * rank by rank: columns of one rank say something together and go together.  On a wide terminal
+ * all are shown. */
 #ifndef GW_CLI_TABLE_H
 #define GW_CLI_TABLE_H
 
@@ -41,7 +42,12 @@ void table_set(struct table *t, unsigned column, enum term_style style, const ch
  * left out. */
 void table_format(const struct table *t, unsigned width, bool colour, struct buf *out);
 
-/* The same to standard output, in colour where term.h has it. */
+/* Which columns table_format() leaves out for want of room: left[i] says it of each.  Returns the
+ * width at which it would leave out none, 0 where that is so. */
+unsigned table_left_out(const struct table *t, unsigned width,
+			bool left[static TABLE_COLUMNS_MAX]);
+
+/* table_format() to standard output, in colour where term.h has it. */
 void table_print(const struct table *t, unsigned width);
 
 #endif

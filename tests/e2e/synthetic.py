@@ -37,6 +37,11 @@ def band(best, u):
     return {"low": max(0.0, best * (1 - 1.96 * u)), "best": best, "high": best * (1 + 1.96 * u)}
 
 
+def each(energy, count, u):
+    """Of one iteration or token: gain and offset are in it, as in energy_joules."""
+    return band(energy / count, math.hypot(u, 0.025)) if count else None
+
+
 def worst(codes):
     levels = [CODES[c][0] for c in codes]
     return "invalid" if "invalid" in levels else "suspect" if levels else "valid"
@@ -104,7 +109,15 @@ def device(index, power, seconds, codes, uuid, name, driver, u, seed, series, si
         "clock_sm_mean_hertz": 1980000000, "utilization_mean_ratio": 0.98,
         "memory_used_max_bytes": 2000000000, "load_period_seconds": None,
         "power_limit_watts": 700,
-        "sensor": {"origin": "assumed", "period_seconds": 0.1, "window_seconds": 0.025},
+        "sensor": {
+            "uuid": uuid, "driver_version": driver, "vbios_version": "96.00.A5.00.1A",
+            "origin": "assumed", "learned_utc": None, "scope": "board", "calibrated": False,
+            "ring": {"supported": True, "model": "lowpass", "entries": 119,
+                     "period_seconds": 0.02, "window_seconds": 0.0135, "lag_seconds": 0.017},
+            "instant": {"supported": True, "model": "boxcar", "period_seconds": 0.1,
+                        "window_seconds": 0.025, "lag_seconds": 0.0125},
+            "counter": {"supported": True, "tick_seconds": 0.099, "safe_seconds": 1},
+        },
         "processes": [
             {"pid": 4711, "start_ticks": 123, "name": "python3", "joules": energy * 0.75,
              "how": "measured"},
@@ -142,8 +155,8 @@ def run(trial, power, seconds, iterations, tokens, codes, u, devices):
         "power_mean_watts": power * len(devices), "power_sd_watts": 12.0,
         "latency_seconds": seconds / iterations if iterations else None,
         "latency_p50_seconds": None, "latency_p95_seconds": None,
-        "energy_per_iteration_joules": band(energy / iterations, u) if iterations else None,
-        "energy_per_token_joules": band(energy / tokens, u) if tokens else None,
+        "energy_per_iteration_joules": each(energy, iterations, u),
+        "energy_per_token_joules": each(energy, tokens, u),
         "devices": devices,
         "host": {"joules": None, "absence": "not_present", "remedy": None, "domains": []},
         "windows": [

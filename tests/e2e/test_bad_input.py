@@ -1,6 +1,7 @@
 """Wrong input gets one sentence that names what is wrong, on the right stream (R6.3)."""
 import json
 import shutil
+import subprocess
 
 import pytest
 
@@ -25,6 +26,15 @@ REFUSED = [
     (["list", "--qqqqqqqq"], "unknown option '--qqqqqqqq'"),
     (["list", "-x"], "unknown option '-x'"),
     (["list", "extra"], "list takes no argument 'extra'"),
+    (["compare", "--gpu=0", "x.json"], "compare asks no GPU: --gpu means nothing to it"),
+    (["report", "--simulate", "x.json"], "report asks no GPU: --simulate means nothing to it"),
+    (["plot", "--wake", "x.json"], "plot asks no GPU: --wake means nothing to it"),
+    (["replay", "--backend=nvml", "x"], "replay asks no GPU: --backend means nothing to it"),
+    (["recompute", "--timeout=1s", "x"], "recompute asks no GPU: --timeout means nothing"),
+    (["completion", "--root=/", "bash"], "completion asks no GPU: --root means nothing to it"),
+    (["--nvml-library=/x", "compare", "x.json"], "--nvml-library means nothing to it"),
+    (["report", "--json", "x.json"], "report has no JSON to print: --json means nothing to it"),
+    (["plot", "-j", "x.json"], "plot has no JSON to print"),
     (["list", "--json=1"], "--json takes no value"),
     (["list", "--gpu"], "--gpu needs a value (SEL)"),
     (["list", "--gpu="], "--gpu: an empty value"),
@@ -226,3 +236,32 @@ def test_help_and_version_succeed_on_stdout(words):
 @pytest.mark.parametrize("words", [["--json", "list"], ["--simulate", "list", "--json"]])
 def test_options_may_stand_before_the_command(words):
     assert gpuward(*words).returncode == OK
+
+
+def test_the_help_of_what_asks_no_gpu_has_no_options_about_gpus():
+    about = ("--gpu", "--simulate", "--wake", "--backend", "--nvml-library", "--timeout", "--root")
+    for command in ("compare", "report", "plot", "recompute", "replay", "completion"):
+        text = gpuward(command, "--help").stdout.split("Examples:")[0]
+        assert not [o for o in about if f"{o} " in text or f"{o}[" in text], command
+        assert "--quiet" in text and "--version" in text
+        assert ("--json" in text) == (command in ("compare", "recompute"))
+    text = gpuward("list", "--help").stdout
+    assert all(o in text for o in about) and "--json" in text
+
+
+def test_completion_offers_no_option_that_is_refused(tmp_path):
+    script = tmp_path / "bash"
+    script.write_text(gpuward("completion", "bash").stdout + """
+offer() {
+	COMP_WORDS=(gpuward "$1" --) COMP_CWORD=2
+	_gpuward
+	echo "$1 ${COMPREPLY[*]}"
+}
+for c in list compare plot; do offer $c; done
+""")
+    done = subprocess.run(["bash", script], capture_output=True, text=True, timeout=60)
+    offered = {l.split()[0]: l.split()[1:] for l in done.stdout.splitlines()}
+    assert {"--gpu", "--json", "--simulate"} <= set(offered["list"]), done.stderr
+    assert "--json" in offered["compare"] and "--metric" in offered["compare"]
+    assert not {"--gpu", "--simulate", "--wake"} & set(offered["compare"])
+    assert not {"--gpu", "--json"} & set(offered["plot"]) and "--output" in offered["plot"]

@@ -1,11 +1,12 @@
 """Bundles: kept while it is measured, worked out again, replayed; killed, full and damaged ones."""
 import json
 import os
+import re
 import signal
 import subprocess
 import time
 
-from support import gpuward, environment, PROGRAM
+from support import FIXTURES, gpuward, environment, PROGRAM
 
 
 def measure(folder, *args, command=("sleep", "0.6"), **kw):
@@ -82,6 +83,14 @@ def test_what_is_no_bundle_is_told(tmp_path):
     assert gpuward("recompute").returncode == 2
     assert gpuward("replay").returncode == 2
     assert gpuward("replay", "--device", "x", str(tmp_path)).returncode == 2
+
+
+def test_points_of_a_replay_have_no_more_digits_than_a_millionth(tmp_path):
+    bundle = FIXTURES / "bundle-h200"
+    text = gpuward("replay", str(bundle)).stdout
+    numbers = [n for pair in re.findall(r"\[([\d.e+-]+), ([\d.e+-]+)\]", text) for n in pair]
+    assert len(numbers) > 100
+    assert [n for n in numbers if len(n.partition(".")[2]) > 6 or "e" in n] == []
 
 
 def test_a_replayed_bundle_is_measured_again(tmp_path):

@@ -4,6 +4,7 @@ import io
 import json
 import math
 import random
+import re
 
 import pytest
 
@@ -117,6 +118,39 @@ def test_the_true_value_is_never_known_better_than_a_comparison(tmp_path):
         assert figure["value"]["high"] >= figure["comparable"]["high"] - 1e-12
 
 
+@pytest.mark.parametrize("key, count", [("energy_per_iteration_joules", 1000),
+                                        ("energy_per_token_joules", 500),
+                                        ("energy_joules", 1), ("power_mean_watts", 12.5)])
+def test_no_number_of_trials_lessens_gain_and_offset(tmp_path, key, count):
+    """The interval of each run holds the gain: that of their mean cannot be without it."""
+    given = dict(iterations=None) if key == "energy_joules" else dict(tokens=500)
+    for trials in (1, 2, 5, 20):
+        doc = result("a", trials=trials, spread=0.001, u=0.002, seed=trials, **given)
+        got, _ = rows(save(tmp_path, f"{trials}.json", doc))
+        value, fair = got["a"][key]["value"], got["a"][key]["comparable"]
+        each = [r["energy_joules"]["best"] / count for r in doc["runs"]]
+        mean = sum(each) / trials
+        sd = math.sqrt(sum((v - mean) ** 2 for v in each) / (trials - 1)) if trials > 1 else 0
+        half = student_factor(trials - 1) * sd / math.sqrt(trials) if trials > 1 \
+            else 1.96 * 0.002 * mean
+        whole = math.hypot(half, 1.96 * 0.025 * mean)
+        assert value["best"] == pytest.approx(mean)
+        assert fair["high"] - mean == pytest.approx(half, rel=1e-4)
+        assert value["high"] - mean == pytest.approx(whole, rel=1e-4)
+        assert mean - value["low"] == pytest.approx(whole, rel=1e-4)
+
+
+def test_every_format_has_the_whole_interval(tmp_path):
+    path = save(tmp_path, "a.json", result("a", power=16, seconds=1, iterations=1, trials=2))
+    low, high = 16 * (1 - 1.96 * 0.025), 16 * (1 + 1.96 * 0.025)
+    text = f"[{low:.2f}, {high:.2f}]"
+    assert text in compare(path).stdout
+    assert text in compare(path, "--format=markdown").stdout.replace("\\", "")
+    read = list(csv.DictReader(io.StringIO(compare(path, "-f", "csv").stdout)))[0]
+    assert float(read["energy_per_iteration_joules_low"]) == pytest.approx(low, abs=1e-3)
+    assert f"{low:.2f} – {high:.2f}" in gpuward("report", path).stdout
+
+
 def test_a_run_may_count_its_own_iterations(tmp_path):
     doc = result("a", iterations=None, trials=2)
     for run, n in zip(doc["runs"], (10, 20)):
@@ -144,6 +178,31 @@ def test_rows_come_in_order_of_first_sight_and_files_of_a_label_are_trials(tmp_p
     assert got["zebra"]["energy_per_iteration_joules"]["change_ratio"] is None
 
 
+def test_parts_of_a_command_are_rows_of_their_own(tmp_path):
+    whole, one, other = result("B", trials=2), result("B", power=350), result("B", power=320)
+    one["runs"][0]["part"] = "inference"
+    other["runs"][0]["part"] = "load"
+    paths = [save(tmp_path, f"{i}.json", d) for i, d in enumerate((whole, one, other))]
+    got, _ = rows(*paths)
+    assert list(got) == ["B", "B (inference)", "B (load)"]
+    assert [r["part"] for r in got.values()] == [None, "inference", "load"]
+    assert [r["runs"] for r in got.values()] == [2, 1, 1]
+    for args in ((), ("--format=markdown",), ("--format=csv",)):
+        assert "B (inference)" in compare(*paths, *args).stdout
+    assert "B (inference)" in gpuward("report", *paths).stdout
+    assert "B (inference)" in gpuward("plot", *paths).stdout
+
+
+def test_different_iterations_under_one_label_are_said(tmp_path):
+    a = save(tmp_path, "a.json", result("B", iterations=10))
+    b = save(tmp_path, "b.json", result("B", iterations=1000))
+    assert "B: its runs do not have the same iterations (10 to 1000)" in compare(a, b).stdout
+    bad = save(tmp_path, "b.json", result("B", iterations=1000, codes=("child-failed",)))
+    assert "same iterations" not in compare(a, bad).stdout
+    same = save(tmp_path, "b.json", result("B", iterations=10))
+    assert "same iterations" not in compare(a, same).stdout
+
+
 def test_invalid_runs_are_left_out_and_said_so(tmp_path):
     good = result("a", trials=2, spread=0.01)
     bad = result("b", trials=3, codes=[(), ("throttle-power",), ("child-failed",)])
@@ -158,6 +217,22 @@ def test_invalid_runs_are_left_out_and_said_so(tmp_path):
     assert "suspect: throttle-power" in notes and "24.8 %" in notes
     text = compare(*paths).stdout
     assert "2 of 3" in text and "! suspect" in text
+
+
+def test_the_first_row_with_a_usable_run_is_the_reference(tmp_path):
+    paths = [save(tmp_path, "a.json", result("A", codes=("child-failed",))),
+             save(tmp_path, "b.json", result("B", power=300)),
+             save(tmp_path, "c.json", result("C", power=150))]
+    got, doc = rows(*paths)
+    assert doc["reference"] == "B"
+    assert got["C"]["energy_per_iteration_joules"]["change_ratio"]["best"] == pytest.approx(-0.5)
+    assert got["B"]["energy_per_iteration_joules"]["change_ratio"] is None
+    assert got["A"]["energy_per_iteration_joules"]["change_ratio"] is None
+    said = "Changes are against 'B', the first row that can be compared: 'A' has no usable run"
+    assert said in compare(*paths).stdout
+    assert "changes against “B”" in gpuward("report", *paths).stdout
+    plain = compare(*paths[1:]).stdout
+    assert "Changes are against 'B'. " in plain and "no usable run" not in plain
 
 
 def test_all_invalid_fails_after_it_was_shown(tmp_path):
@@ -197,6 +272,15 @@ def test_simulated_results_are_marked_in_every_format(tmp_path):
     assert rows(path)[0]["a"]["simulated"] is True
 
 
+def test_how_much_is_simulated_is_said(tmp_path):
+    a = save(tmp_path, "a.json", result("a", simulated=True))
+    b = save(tmp_path, "b.json", result("b", simulated=True))
+    c = save(tmp_path, "c.json", result("c"))
+    assert "no figure here is real" in compare(a, b).stdout
+    assert "no figure of the rows marked so is real" in compare(a, c).stdout
+    assert "real" not in compare(c).stdout
+
+
 def test_without_iterations_whole_runs_are_compared(tmp_path):
     a = save(tmp_path, "a.json", result("a", iterations=None, size=None))
     b = save(tmp_path, "b.json", result("b"))
@@ -207,6 +291,18 @@ def test_without_iterations_whole_runs_are_compared(tmp_path):
     assert any("whole runs" in n for n in doc["notes"])
 
 
+def test_the_spread_of_the_load_is_not_shown_as_an_interval(tmp_path):
+    path = save(tmp_path, "a.json", result("a"))
+    text = compare(path).stdout
+    assert "POWER (S.D.)" in text and " 300.0 W (12.0) " in text
+    marked = compare(path, "--format=markdown").stdout
+    assert "Power (s.d. of the load)" in marked and " 300.0 W (12.0) " in marked
+    page = gpuward("report", path).stdout
+    assert "Power (s.d. of the load)" in page and ">(12.0)<" in page
+    for out in (text, marked, page):
+        assert "±" not in out
+
+
 def test_energy_per_token_is_there_where_it_is_known(tmp_path):
     a = save(tmp_path, "a.json", result("a", tokens=500))
     b = save(tmp_path, "b.json", result("b", tokens=1000))
@@ -215,6 +311,17 @@ def test_energy_per_token_is_there_where_it_is_known(tmp_path):
     assert got["b"]["energy_per_token_joules"]["change_ratio"]["best"] == pytest.approx(-0.5)
     assert "PER TOKEN" in compare(a, b).stdout
     assert "PER TOKEN" not in compare(save(tmp_path, "c.json", result("c"))).stdout
+
+
+@pytest.mark.parametrize("size, text", [
+    (128e6, "128 MB"), (128 * 2**20, "128 MiB"), (1.5e9, "1.5 GB"), (1.5 * 2**30, "1.5 GiB"),
+    (13.476e9, "13.476 GB"), (123456789, "117.7 MiB"), (7, "7 B"), (2**20, "1 MiB"),
+    (1e6, "1 MB"), (1000 * 2**20, "1000 MiB"), (0, "0 B"), (999999, "999.999 kB")])
+def test_a_size_reads_back_as_it_was_given(tmp_path, size, text):
+    path = save(tmp_path, "a.json", result("a", size=size))
+    assert f" {text}\n" in compare(path, "--metric=size").stdout
+    assert f" {text} |" in compare(path, "--format=markdown").stdout
+    assert f">{text}</td>" in gpuward("report", path).stdout
 
 
 def test_csv_reads_back(tmp_path):
@@ -250,11 +357,37 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
     for columns in (40, 60, 80, 120):
         out = compare(*paths, env=environment(COLUMNS=columns)).stdout
         assert "\x1b" not in out
-        assert "ENERGY" in out and ("CHANGE" in out or columns < 60)
+        assert "ENERGY" in out and ("CHANGE" in out or columns < 80)
         assert max(len(l) for l in out.splitlines()) <= columns
     coloured = compare(*paths, "--color=always", env=WIDE).stdout
     assert "\x1b[" in coloured
     assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
+
+
+@pytest.mark.parametrize("columns", range(40, 260, 10))
+def test_a_value_goes_with_its_change_and_energy_keeps_its_interval(tmp_path, columns):
+    paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500))
+             for n in ("a", "b")]
+    out = compare(*paths, env=environment(COLUMNS=columns)).stdout
+    head = out.splitlines()[0]
+    names = re.findall(r"LATENCY|POWER|ENERGY|PER TOKEN|SIZE|95 %|CHANGE", head)
+    values = [n for n in names if n not in ("95 %", "CHANGE")]
+    if "CHANGE" in names:
+        assert names.count("CHANGE") == len(values)
+        assert "ENERGY  95 %  CHANGE" in "  ".join(names)
+    elif columns >= 50:
+        assert names == ["ENERGY", "95 %"]
+    words = " ".join(out.split())
+    left = re.search(r"Left out for want of room: (.*?)\. All is shown on (\d+) columns", words)
+    missing = {"LATENCY": "latency", "POWER": "power", "PER TOKEN": "token", "SIZE": "size"}
+    for name, word in missing.items():
+        assert (name in values) != bool(left and word in left[1].split(", ")), (name, out)
+    if left:
+        wide = compare(*paths, env=environment(COLUMNS=left[2])).stdout
+        assert "Left out" not in wide
+        narrow = compare(*paths, env=environment(COLUMNS=int(left[2]) - 1)).stdout
+        assert "Left out" in narrow
+    assert "Left out" not in compare(*paths, "-q", env=environment(COLUMNS=columns)).stdout
 
 
 def test_a_label_cannot_speak_to_the_terminal(tmp_path):

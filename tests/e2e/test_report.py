@@ -85,6 +85,60 @@ def test_the_page_says_how_the_numbers_were_got(pair):
         assert part in words, part
 
 
+def test_the_sensor_is_one_short_line_about_the_source_that_was_used(tmp_path):
+    doc = result("a")
+    device = doc["runs"][0]["devices"][0]
+    words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
+    assert ("assumed, ring, a value every 20 ms, of the last 13.5 ms, 17 ms late, "
+            "counter every 99 ms") in words
+    assert "vbios" not in words and "lowpass" not in words
+    device["rung"] = "counter+polled"
+    device["sensor"]["counter"]["tick_seconds"] = None
+    words = Page(run("report", save(tmp_path, "a.json", doc)).stdout).words()
+    assert "assumed, instant, a value every 100 ms, of the last 25 ms, 12.5 ms late" in words
+    assert "counter every" not in words
+
+
+def shaded(svg):
+    """Where the shaded stretch lies, as a time on the axis, and what the axis says there."""
+    root = ET.fromstring(svg.encode())
+    ticks = sorted((float(t.get("x")), float(t.text)) for t in root.iter(SVG + "text")
+                   if t.get("text-anchor") == "middle" and re.fullmatch(r"-?[\d.]+", t.text or ""))
+    (x0, t0), (x1, t1) = ticks[0], ticks[-1]
+    rect = [r for r in root.iter(SVG + "rect") if r.get("class") == "win"][0]
+    at = lambda x: t0 + (x - x0) * (t1 - t0) / (x1 - x0)
+    left = float(rect.get("x"))
+    return at(left), at(left + float(rect.get("width")))
+
+
+@pytest.mark.parametrize("zero", [0.0, 4.0])
+def test_a_part_is_what_is_shaded_and_begins_at_zero(tmp_path, zero):
+    """Series and windows of a file count from one zero: the command's begin or the part's."""
+    doc = result("a", seconds=12.0)
+    one = doc["runs"][0]
+    one["part"], one["seconds"] = "inference", 5.0
+    one["windows"] = [
+        {"label": "load", "begin_seconds": 0.5 - zero, "seconds": 3.0, "devices": []},
+        {"label": "inference", "begin_seconds": 4.0 - zero, "seconds": 5.0, "devices": []},
+        {"label": "inference", "begin_seconds": 10.0 - zero, "seconds": 1.0, "devices": []}]
+    watts = [300.0 if 4 <= i * 0.1 < 9 else 100.0 for i in range(120)]
+    one["devices"][0]["series"]["power"] = {
+        "t_seconds": [round(i * 0.1, 6) for i in range(120)], "watts": watts,
+        "begin_seconds": -zero}
+    path = save(tmp_path, "a.json", doc)
+    svg = run("plot", path).stdout
+    begin, end = shaded(svg)
+    assert begin == pytest.approx(0, abs=0.05) and end == pytest.approx(5, abs=0.05)
+    kept, _ = points(svg)
+    rise = min(x for x, y in kept if y < min(p[1] for p in kept) + 1)
+    rect = [r for r in ET.fromstring(svg.encode()).iter(SVG + "rect")
+            if r.get("class") == "win"][0]
+    assert rise == pytest.approx(float(rect.get("x")), abs=2)
+    words = " ".join(Page(run("report", path).stdout).words().split())
+    assert "Trial 1 (inference)" in words
+    assert "load -3.500 s 3.000 s" in words and "inference 0.000 s 5.000 s" in words
+
+
 def test_charts_and_tables_speak_to_those_who_do_not_see_them(pair):
     page = Page(run("report", *pair).stdout)
     svgs = [a for t, a in page.attrs if t == "svg"]
@@ -106,7 +160,8 @@ def test_no_text_of_a_result_becomes_markup(tmp_path):
     doc["runs"][0]["windows"][0]["label"] = EVIL
     for key in ("name", "uuid", "meter", "rung", "verdict", "driver_version", "provenance"):
         doc["runs"][0]["devices"][0][key] = EVIL
-    doc["runs"][0]["devices"][0]["sensor"] = {EVIL: EVIL}
+    doc["runs"][0]["devices"][0]["sensor"] = {EVIL: EVIL, "origin": EVIL}
+    doc["runs"][0]["part"] = EVIL
     ticks = doc["runs"][0]["devices"][0]["series"]["ticks"]
     ticks["throttle"] = [EVIL] * len(ticks["t_seconds"])
     path = save(tmp_path, "a.json", doc)

@@ -114,6 +114,31 @@ static void long_text_is_cut_before_a_column_goes(void **state)
 	table_done(&t);
 }
 
+static void columns_of_one_rank_go_together(void **state)
+{
+	static const struct table_column pairs[] = {
+		{ "ENERGY", 0, true, false }, { "TIME", 2, true, false },
+		{ "CHANGE", 2, true, false }, { "SIZE", 1, true, false },
+		{ NULL, 0, false, false },
+	};
+	bool left[TABLE_COLUMNS_MAX];
+	struct table t;
+	char *out;
+
+	(void)state;
+	table_init(&t, pairs);
+	table_row(&t);
+	for (unsigned c = 0; c < 4; c++)
+		table_set(&t, c, TERM_PLAIN, "1");
+	assert_int_equal(table_left_out(&t, 26, left), 0);
+	assert_int_equal(table_left_out(&t, 25, left), 26);
+	assert_true(!left[0] && left[1] && left[2] && !left[3]);
+	out = printed(&t, 25);
+	assert_string_equal(out, "ENERGY  SIZE\n     1     1\n");
+	free(out);
+	table_done(&t);
+}
+
 static void fill_randomly(struct table *t, unsigned rows)
 {
 	static const char *const bits[] = { "a", "bc", "型", "é", " ", "word", "\xff", "…" };
@@ -195,6 +220,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(columns_line_up),
 		cmocka_unit_test(long_text_is_cut_before_a_column_goes),
+		cmocka_unit_test(columns_of_one_rank_go_together),
 		cmocka_unit_test(nothing_is_wider_than_the_terminal),
 		cmocka_unit_test(words_wrap_between_indent_and_width),
 		cmocka_unit_test(styles_take_no_columns),
