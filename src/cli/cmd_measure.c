@@ -103,6 +103,7 @@ struct measurement {
 	struct measured result; /* its runs ...                                */
 	struct runner_run *run; /* ... and what they were made of              */
 	int status;             /* of the last command                         */
+	bool part_missing;      /* some run did not mark the part asked for    */
 };
 
 /* ---- the options ---- */
@@ -344,6 +345,21 @@ static int say_not_started(const char *name, const struct runner_run *run)
 	return runner_status(run);
 }
 
+static void say_part(struct measurement *m, const struct measured_run *r)
+{
+	if (!m->o->part)
+		return;
+	if (!r->part) {
+		cli_error("the command marked no part '%s' from its beginning to its end: the "
+			  "figures are of the whole run",
+			  m->o->part);
+		m->part_missing = true;
+	} else if (r->parts > 1) {
+		cli_error("the command marked %u parts '%s': the figures are of the first",
+			  r->parts, m->o->part);
+	}
+}
+
 /* One run that counts.  EXIT_OK, or an exit code, having said why. */
 static int run_once(struct measurement *m, unsigned number)
 {
@@ -374,9 +390,7 @@ static int run_once(struct measurement *m, unsigned number)
 		cli_error("cannot measure: %s", gw_strerror(err));
 		return EXIT_FAILED;
 	}
-	if (m->o->part && !m->result.run[m->result.runs].part)
-		cli_error("the command marked no part '%s': the figures are of the whole run",
-			  m->o->part);
+	say_part(m, &m->result.run[m->result.runs]);
 	m->result.runs++;
 	m->status = runner_status(run);
 	m->progress.expected_s = run->seconds;
@@ -522,7 +536,7 @@ static int finish(struct measurement *m)
 		return code;
 	if (shared && m->o->require_exclusive)
 		return EXIT_SHARED;
-	return m->status;
+	return m->status == 0 && m->part_missing ? EXIT_FAILED : m->status;
 }
 
 /* ---- beginning and ending ---- */
@@ -678,6 +692,7 @@ static int run_open(struct measurement *m)
 		return code;
 	err = start_meter(m);
 	m->runner.series = m->series;
+	m->runner.part = m->o->part;
 	if (err)
 		cli_error("cannot measure: %s", gw_strerror(err));
 	code = err ? EXIT_FAILED : measure(m);

@@ -192,6 +192,13 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
 # ---- output of the commands
 
 
+def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
+    twice = PART.format(0.04) + "; " + PART.format(0.2)
+    done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
+    assert doc["ab"]["time"]["a_mean"] < 0.1
+    assert done.stderr.count("command A marked 2 parts 'work': the first is taken") == 1
+
+
 def test_the_commands_read_nothing_and_their_output_is_shown_only_when_asked_for(load):
     words = ["--pairs-max=2", "--aa-pairs=0", "--no-cooldown", "--", "sh", "-c", "cat; echo loud; echo err >&2",
              "--", "echo", "other"]

@@ -188,6 +188,51 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
     assert "3 lines on GPUWARD_MARK_FD were passed over; the first: 'nonsense'" in done.stderr
 
 
+PARTS = """
+import os, time
+f = os.fdopen(int(os.environ["GPUWARD_MARK_FD"]), "w", 1)
+for i in range(4):
+    time.sleep(0.1)
+    print("iteration\\ntokens 100", file=f)
+for name in ("work", "work", "open"):
+    print("begin", name, file=f)
+    for i in range(6):
+        time.sleep(0.04)
+        print("iteration\\ntokens 2", file=f)
+    name == "open" or print("end", name, file=f)
+"""
+
+
+def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
+    whole = measure([load], PYTHON, "-c", PARTS)[1]["runs"][0]
+    done, doc = measure([load, "--part=work", "--iterations=22"], PYTHON, "-c", PARTS)
+    assert done.returncode == 0
+    run = doc["runs"][0]
+    assert "marked 2 parts 'work': the figures are of the first" in done.stderr
+    assert whole["iterations"] == 22 and whole["tokens"] == 436
+    assert run["part"] == "work" and run["iterations"] == 6 and run["tokens"] == 12
+    assert 0.24 <= run["seconds"] < 0.4 and run["latency_seconds"] == pytest.approx(run["seconds"] / 6)
+    assert 0.04 <= run["latency_p95_seconds"] < 0.1 <= whole["latency_p95_seconds"]
+    assert run["energy_per_iteration_joules"]["best"] == pytest.approx(run["energy_joules"]["best"] / 6)
+    assert run["energy_joules"]["best"] == pytest.approx(WATTS * run["seconds"], rel=0.05)
+    assert codes(run)["short"]["evidence"] == f'{run["seconds"]:.2f} s'
+    assert [w["begin_seconds"] >= 0 for w in run["windows"]] == [True] * 3
+    assert run["windows"][0]["begin_seconds"] == 0
+    power = run["devices"][0]["series"]["power"]
+    times = [power["begin_seconds"] + t for t in power["t_seconds"]]
+    assert -1.01 <= times[0] < 0 and 0.2 < times[-1] < run["seconds"] + 1.01
+    shares = [p["joules"] for p in run["devices"][0]["processes"]]
+    assert sum(filter(None, shares)) == pytest.approx(run["energy_joules"]["best"])
+    assert run["host"]["joules"] is None and run["host"]["absence"] == "not_read"
+
+
+@pytest.mark.parametrize("name", ["nothing", "open"])
+def test_a_part_that_was_not_marked_to_its_end_is_a_failure(measure, load, name):
+    done, doc = measure([load, f"--part={name}"], PYTHON, "-c", PARTS)
+    assert done.returncode == 1 and doc["runs"][0]["part"] is None
+    assert f"marked no part '{name}'" in done.stderr and "Energy" in done.stderr
+
+
 def test_a_flood_of_marks_is_bounded_and_told(measure, load):
     flood = 'i=0; while [ $i -lt 1500 ]; do echo "begin a"; echo "end a"; i=$((i+1)); done'
     done, doc = measure([load], "sh", "-c", f"({flood}) >&$GPUWARD_MARK_FD")
