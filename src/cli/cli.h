@@ -42,7 +42,9 @@ struct command {
 	const char *arguments;        /* for the usage line, "RESULT..."; NULL: takes none */
 	const struct option *options; /* offsets into the command's own struct ... */
 	size_t options_size;          /* ... of this size, reached through cli.own */
-	int (*run)(struct cli *c);    /* returns an exit code                   */
+	unsigned
+		runs; /* its arguments are so many commands: our options end where one begins */
+	int (*run)(struct cli *c); /* returns an exit code */
 };
 
 extern const struct option cli_common_options[];

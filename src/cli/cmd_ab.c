@@ -632,6 +632,7 @@ const struct command command_ab = {
 		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"
 		    "  gpuward ab --simulate=h200 --no-cooldown -- sleep 0.5 -- sleep 0.6\n",
 	.arguments = "-- A... -- B...",
+	.runs = 2,
 	.options = ab_plan_options,
 	.options_size = sizeof(struct ab_options),
 	.run = run,

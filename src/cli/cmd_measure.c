@@ -746,6 +746,7 @@ const struct command command_measure = {
 		"fp16\n"
 		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n",
 	.arguments = "-- COMMAND",
+	.runs = 1,
 	.options = options,
 	.options_size = sizeof(struct options),
 	.run = run,

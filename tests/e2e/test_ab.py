@@ -310,6 +310,13 @@ def test_wrong_usage_runs_nothing(words, told):
     assert done.stdout == ""
 
 
+def test_the_first_word_begins_the_first_command(load):
+    done = gpuward("ab", load, "--json", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown", "--keep-command",
+                   "sh", "-c", "sleep 0.02", "--", "sleep", "0.01")
+    doc = json.loads(done.stdout)
+    assert [doc[k]["command"] for k in "ab"] == ["sh -c sleep 0.02", "sleep 0.01"]
+
+
 def test_a_result_that_could_not_be_written_is_told_before_anything_runs(load, tmp_path):
     ran = tmp_path / "ran"
     done = gpuward("ab", load, "-o", tmp_path / "no" / "r.json", "--", "touch", ran, "--", "true")

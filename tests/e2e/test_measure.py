@@ -522,10 +522,25 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
+    (["--simulate", "idle-h200", "--", "true"], "the value of --simulate stands after '=': --simulate=idle-h200"),
+    (["--simulate", "idle-h200", "true"], "the value of --simulate stands after '='"),
+    (["--simulate", "h200", "--", "true"], "the value of --simulate stands after '='"),
 ])
 def test_wrong_usage_runs_nothing(words, told):
     done = gpuward("measure", "--simulate=idle-h200", *words)
     assert done.returncode == USAGE and told in done.stderr
+
+
+@pytest.mark.parametrize("words", [
+    ["measure", "LOAD", "-q"], ["measure", "-q", "LOAD", "--"], ["-q", "measure", "LOAD", "--label=y"],
+])
+def test_the_first_word_begins_the_command_and_keeps_its_options(load, tmp_path, words):
+    out = tmp_path / "r.json"
+    words = [load if w == "LOAD" else w for w in words]
+    at = words.index("measure") + 1
+    done = gpuward(*words[:at], "-o", out, *words[at:], "echo", "--label", "foo", "-c", "--json", "--", "x")
+    assert done.returncode == 0 and done.stdout == "--label foo -c --json -- x\n", done.stderr
+    assert json.loads(out.read_text())["label"] != "foo"
 
 
 def test_a_gpu_that_is_not_there_is_an_error_before_the_command_runs(load):
