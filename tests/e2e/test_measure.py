@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -132,6 +133,48 @@ def test_trials_are_runs_of_one_result(measure, load):
     for run in doc["runs"]:
         assert run["energy_joules"]["best"] == pytest.approx(WATTS * run["seconds"], rel=0.03)
         assert run["devices"][0]["series"]["power"]["begin_seconds"] >= -1
+
+
+def test_trials_are_told_as_one_mean_with_an_interval(measure, load):
+    options = [load, "--trials=3", "--iterations=10", "--tokens=20", "--no-cooldown"]
+    done, doc = measure(options, "sleep", "0.2")
+    mean = sum(r["energy_joules"]["best"] for r in doc["runs"]) / 3
+    told = re.search(r"Mean of 3 +([\d.]+) (?:±|\+-) ([\d.]+) J", done.stderr)
+    assert told, done.stderr
+    assert float(told[1]) == pytest.approx(mean, abs=float(told[2]) / 5)
+    # What the sensor may be off by, 2.5 % and 2.5 W each as standard uncertainty, stays.
+    least = 1.96 * (0.025**2 + (2.5 / WATTS) ** 2) ** 0.5 * mean
+    assert 0.9 * least < float(told[2]) < 3 * least
+    each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 of them a run\)", done.stderr)
+    assert float(each[1]) == pytest.approx(mean / 10, rel=0.1)
+    assert "(20 of them a run)" in done.stderr and "short in 3 of 3 runs" in done.stderr
+    verbose = gpuward("measure", "-v", *options, "--", "sleep", "0.1").stderr
+    assert "Trial        2, 2 of 3" in verbose
+
+
+def test_what_a_paper_must_state_is_told(measure, load):
+    done, _ = measure([load], "sleep", "1.2")
+    assert re.search(r"Source +counter\+ring, its sensor's delays assumed; power limit 700 W",
+                     " ".join(done.stderr.split())), done.stderr
+    assert re.search(r"(all|\d+) of \d+ samples", done.stderr)
+
+
+def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
+    idle = "--simulate=idle-h200"
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert gpuward("baseline", idle, "--time=2s", env=environment(**cache)).returncode == 0
+    done, doc = measure([idle], "sleep", "0.2", env=environment(**cache))
+    watts = doc["runs"][0]["devices"][0]["baseline"]["power_watts"]
+    text = " ".join(done.stderr.split())
+    assert re.search(rf"\(no-context baseline of {watts:.1f} W, \d+ s old\)", text), done.stderr
+    # In one unit, that of the larger, without digits that say nothing.
+    assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
+
+
+def test_another_number_of_iterations_than_is_marked_is_told(measure, load):
+    done, doc = measure([load, "--iterations=7"], PYTHON, "-c", MARKS)
+    assert doc["iterations"] == 7
+    assert "--iterations says 7, the command marked 5: the result has 7" in done.stderr
 
 
 def test_a_sum_over_gpus_is_that_of_its_parts(measure):
@@ -519,6 +562,7 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--model-size=big", "--", "true"], "--model-size takes a size"),
     (["--tag=batch", "--", "true"], "--tag takes KEY=VALUE"),
     (["--cooldown-to=hot", "--", "true"], "--cooldown-to takes degrees"),
+    (["--cooldown-to=40", "--no-cooldown", "--", "true"], "exclude each other"),
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
