@@ -189,11 +189,11 @@ static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 	show_line(x, text);
 }
 
-static void tell_noise(struct comparison *x)
+static void tell_plan(struct comparison *x)
 {
 	char text[400];
 
-	ab_text_noise(text, sizeof(text), &x->report);
+	ab_text_plan(text, sizeof(text), &x->report);
 	if (!*text || x->c->quiet)
 		return;
 	clear_line(x);
@@ -268,7 +268,7 @@ static void add_run(struct comparison *x, unsigned at)
 		ab_result(x->ab, &x->report.result);
 		tell_pair(x, &r->step);
 		if (r->step.phase == AB_PHASE_AA && r->step.pair + 1 == x->plan.config.aa_pairs)
-			tell_noise(x);
+			tell_plan(x);
 	}
 }
 

@@ -155,6 +155,10 @@ def test_the_noise_floor_comes_first(load):
     assert lines[0].startswith("gpuward: A/A pair 1 of 2")
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
     assert "smallest effect that 6 pairs can show" in lines[noise]
+    said = " ".join((done.stderr + done.stdout).split())
+    assert said.count("of A against itself differs by") == 1  # the noise, once
+    assert said.count("the smallest effect that 6 pairs can show") == 1
+    assert said.count("the smallest effect that these") == 1
     quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")
     assert quiet.stderr == "" and "energy" in quiet.stdout
 
