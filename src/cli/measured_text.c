@@ -56,6 +56,8 @@ static const char *quantity(char out[static 32], double v, const char *unit)
 	size = fabs(v) / scale;
 	if (isnan(v))
 		snprintf(out, 32, "unknown");
+	else if (v == 0)
+		snprintf(out, 32, "0 %s", unit);
 	else
 		snprintf(out, 32, "%.*f %s%s",
 			 size >= 1000  ? 0
@@ -181,7 +183,9 @@ static void print_net(const struct measured_run *r)
 
 static const char *samples(char out[static 64], const struct gw_energy *e)
 {
-	if (e->samples_collected >= e->samples_expected)
+	if (e->samples_collected == 0 && e->samples_expected == 0)
+		snprintf(out, 64, "no sample");
+	else if (e->samples_collected >= e->samples_expected)
 		snprintf(out, 64, "all of %llu samples",
 			 (unsigned long long)e->samples_expected);
 	else

@@ -458,11 +458,11 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
 LOSE = CONSTANT + '[[timeline]]\nat = 31.6\ndo = "{what}"\n{more}'
 
 
-@pytest.mark.parametrize("what, more, code", [
-    ("lose", "gpu = 0", "gpu-lost"),
-    ("reload", "length = 0.3", "driver-reloaded"),
+@pytest.mark.parametrize("what, more, code, seconds", [
+    ("lose", "gpu = 0", "gpu-lost", 0.7),
+    ("reload", "length = 0.3", "driver-reloaded", 3),  # read again before the end, or not
 ])
-def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, more, code):
+def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, more, code, seconds):
     done, doc = measure([scenario(LOSE.format(what=what, more=more))], "sleep", "3")
     assert done.returncode == 0
     run = doc["runs"][0]
@@ -471,7 +471,7 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, 
     device = run["devices"][0]
     assert device["samples"]["missed"] > 0
     # Up to a second before the end was still in the driver; what is not known is not made up.
-    assert run["energy_joules"]["low"] < WATTS * 0.7 < run["energy_joules"]["high"]
+    assert run["energy_joules"]["low"] < WATTS * seconds < run["energy_joules"]["high"]
     assert run["energy_joules"]["best"] > WATTS * 0.5
     assert device["series"]["power"]["watts"][0] == WATTS
 
