@@ -17,8 +17,9 @@ python=${PYTHON:-python3}
 gpuward=${GPUWARD:-$here/../../build/gpuward}
 command -v "$gpuward" >/dev/null || gpuward=gpuward
 
-# The sensor wants ten seconds, and loading weighs less the longer a run is.  By their peak rates
-# these last that long on an H200; look at Time, and at the part `inference`, and change them.
+# Measured is the part that infer.py marks as `inference`, without loading and warming up.  The
+# sensor wants ten seconds of it; by their peak rates these last that long on an H200: look at Time,
+# and change them.
 declare -A iterations=([fp32]=700 [fp16]=8000 [int8]=8000)
 trials=${TRIALS:-5}
 warmup=1
@@ -32,7 +33,7 @@ mkdir -p "$out"
 for precision in fp32 fp16 int8; do
 	"$gpuward" measure --label "$precision" --iterations "${iterations[$precision]}" \
 		--model-size "$("$python" "$here/infer.py" "$precision" --model-bytes)" \
-		--trials "$trials" --warmup "$warmup" "$@" -o "$out/$precision.json" -- \
+		--part inference --trials "$trials" --warmup "$warmup" "$@" -o "$out/$precision.json" -- \
 		"$python" "$here/infer.py" "$precision" --iterations "${iterations[$precision]}"
 done
 "$gpuward" compare "$out/fp32.json" "$out/fp16.json" "$out/int8.json"

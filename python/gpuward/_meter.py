@@ -45,10 +45,12 @@ class Energy:
     meter, rung, verdict  which readings it stands on
     budget                {share: joules} of the uncertainty
     throttle_seconds      {cause: seconds} that the clocks were held back
+    simulated             True: the GPU is not real, and no figure of it is
     """
 
-    def __init__(self, lib, c):
+    def __init__(self, lib, c, simulated=False):
         self.device = c.device
+        self.simulated = simulated
         for name, _ in _native.CEnergy._fields_:
             value = getattr(c, name)
             if isinstance(value, float):
@@ -78,8 +80,9 @@ class Energy:
         return self.joules / self.seconds if self.joules is not None and self.seconds else None
 
     def __repr__(self):
-        return "<gpuward.Energy gpu %d: %s, %s>" % (
-            self.device, "unknown" if self.joules is None else "%s J" % (self.interval,),
+        return "<gpuward.Energy gpu %d%s: %s, %s>" % (
+            self.device, " (simulated)" if self.simulated else "",
+            "unknown" if self.joules is None else "%s J" % (self.interval,),
             " ".join((self.validity,) + self.codes),
         )
 
@@ -91,6 +94,7 @@ class Result:
         self.label = label
         self.seconds = seconds
         self.devices = devices
+        self.simulated = any(d.simulated for d in devices)
         self.why = {}
         for d in devices:
             self.why.update(d.why)
@@ -120,6 +124,7 @@ class Window:
     seconds, watts      its length and the mean power
     validity, codes     of the worst GPU, and all codes; why: {code: sentence}
     devices             an Energy for each GPU
+    simulated           True: some GPU of it is not real
     """
 
     def __init__(self, meter, label):
@@ -231,13 +236,18 @@ class Window:
     def devices(self):
         return self.result().devices
 
+    @property
+    def simulated(self):
+        return self.result().simulated
+
     def __repr__(self):
         if self._result is None:
             return "<gpuward.Window %r: %s>" % (self.label, self._state)
         known = "unknown" if self.joules is None else "%s J" % (self.interval,)
         words = (self.validity,) + self.codes
-        return "<gpuward.Window %r: %s in %.6g s, %s>" % (
-            self.label, known, self.seconds, " ".join(words))
+        return "<gpuward.Window %r%s: %s in %.6g s, %s>" % (
+            self.label, " (simulated)" if self.simulated else "", known, self.seconds,
+            " ".join(words))
 
 
 class _Running:
@@ -260,21 +270,27 @@ class _Running:
             )
             del keep
             self.count = lib.meter_device_count(self.handle)
-            self.reason = None if self.count else self._why_none(lib)
+            self.reason, self.simulated = self._look(lib)
         except BaseException:
             lib.close(self.ctx)
             raise
 
-    def _why_none(self, lib):
+    def _look(self, lib):
+        """Why there is no GPU, or None, and which of them are simulated."""
         snap = c_void_p()
         lib.check(lib.snapshot_new(self.ctx, byref(snap)), "the GPUs could not be read")
         try:
             lib.check(lib.snapshot_take(snap, 0), "the GPUs could not be read")
             status = lib.snapshot_status(snap).contents
             key, sentence = _native.cause(status.cause)
-            return key, text(status.message) or sentence
+            reason = None if self.count else (key, text(status.message) or sentence)
+            return reason, [self._simulated(lib, snap, i) for i in range(self.count)]
         finally:
             lib.snapshot_free(snap)
+
+    def _simulated(self, lib, snap, i):
+        device = lib.snapshot_device(snap, lib.meter_device(self.handle, i))
+        return bool(device) and device.contents.provenance == _native.FROM_SIMULATOR
 
     def free_window(self, handle):
         with self.lock:
@@ -436,7 +452,7 @@ class Meter:
         for i in range(running.count):
             energy = lib.window_energy(window._handle, i)
             if energy:
-                devices.append(Energy(lib, energy.contents))
+                devices.append(Energy(lib, energy.contents, running.simulated[i]))
                 seconds = devices[-1].seconds
         window._finalizer.detach()
         running.live.discard(window)

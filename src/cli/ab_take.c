@@ -4,9 +4,8 @@
 #include "measure/meter.h"
 
 #include <math.h>
-#include <string.h>
 
-/* Energies of several windows and GPUs, added up. */
+/* Energies of several GPUs, added up. */
 struct sum {
 	double best, variance, below, above; /* J, J^2 */
 	double counter_j, samples_j, warmest_c;
@@ -52,55 +51,52 @@ static void take_whole(struct gw_meter *meter, const struct runner_run *run, str
 	*ret_seconds = run->seconds;
 }
 
-/* How many parts of that name there were. */
-static unsigned take_part(struct gw_meter *meter, const char *part,
-			  const struct runner_run *run, struct sum *s, double *ret_seconds)
+static void take_part(struct gw_meter *meter, const struct marks_window *w, struct sum *s,
+		      double *ret_seconds)
 {
-	unsigned found = 0;
-
-	*ret_seconds = 0;
-	for (unsigned w = 0; w < run->marks.count; w++) {
-		const struct marks_window *m = &run->marks.window[w];
-
-		if (strcmp(m->label, part) != 0 || m->unfinished || !m->energy)
-			continue;
-		found++;
-		*ret_seconds += (double)(m->end_ns - m->begin_ns) * 1e-9;
-		for (unsigned i = 0; i < gw_meter_device_count(meter); i++)
-			add_energy(s, &m->energy[i]);
-	}
-	return found;
+	*ret_seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
+	for (unsigned i = 0; i < gw_meter_device_count(meter); i++)
+		add_energy(s, &w->energy[i]);
 }
 
 int ab_take(struct gw_meter *meter, const char *part, const struct runner_run *run,
 	    struct ab_record *r)
 {
 	struct sum s = { .warmest_c = NAN };
+	const struct marks_window *w;
+	unsigned found = 1;
 
-	if (!part)
+	if (!part) {
 		take_whole(meter, run, &s, &r->seconds);
-	else if (take_part(meter, part, run, &s, &r->seconds) == 0)
-		return -GW_E_NOENT;
+	} else {
+		w = marks_find(&run->marks, part, &found);
+		if (!w)
+			return -GW_E_NOENT;
+		take_part(meter, w, &s, &r->seconds);
+	}
 	finish_sum(&s, r);
-	return 0;
+	return (int)found;
 }
 
-void ab_take_reason(struct gw_meter *meter, const struct gw_snapshot *snap,
+void ab_take_reason(struct gw_meter *meter, const char *part, const struct gw_snapshot *snap,
 		    const struct runner_run *run, char *out, size_t size)
 {
+	unsigned found;
+	const struct marks_window *w = part ? marks_find(&run->marks, part, &found) : NULL;
 	char evidence[200];
 	struct buf b;
 
 	buf_init_fixed(&b, out, size);
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++) {
-		uint64_t codes = gw_window_energy(run->window, i)->codes;
+		const struct gw_energy *e =
+			w ? &w->energy[i] : gw_window_energy(run->window, i);
 
 		for (unsigned c = 0; c < GW_CODES; c++) {
 			const struct gw_code_info *info = gw_code_info(c);
 
-			if (!(codes & UINT64_C(1) << c) || info->level == GW_VALID)
+			if (!(e->codes & UINT64_C(1) << c) || info->level == GW_VALID)
 				continue;
-			window_evidence(run->window, i, c, evidence, sizeof(evidence));
+			window_evidence(run->window, i, e, c, evidence, sizeof(evidence));
 			buf_addf(&b, "%sGPU %u: %s%s%s", b.len ? "; " : "",
 				 gw_snapshot_device(snap, gw_meter_device(meter, i))->index,
 				 info->sentence, *evidence ? ", " : "", evidence);

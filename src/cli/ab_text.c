@@ -9,7 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COLUMN 11
+#define COLUMN 12
 
 static const char *const titles[] = {
 	[AB_ENERGY] = "energy",
@@ -86,27 +86,46 @@ static enum ab_metric deciding(const struct ab_report *r)
 	return r->config->gated ? r->config->gate.metric : AB_ENERGY;
 }
 
-void ab_text_noise(char *out, size_t size, const struct ab_report *r)
+static void add_alarm(struct buf *b, const struct ab_report *r)
 {
-	const struct ab_estimate *aa = &r->result.aa[deciding(r)];
+	char change[80];
+
+	if (!r->result.aa_alarm)
+		return;
+	ab_text_change(change, sizeof(change), &r->result.aa[deciding(r)]);
+	buf_addf(b, "; A differs from itself by %s: something drifts, or chance (1 in 20)",
+		 change);
+}
+
+void ab_text_plan(char *out, size_t size, const struct ab_report *r)
+{
 	struct buf b;
 
 	buf_init_fixed(&b, out, size);
-	if (isnan(aa->sd_log))
+	if (isnan(r->result.aa[deciding(r)].sd_log))
 		return;
 	buf_addf(&b,
-		 "A against itself: %s differs by %.2g %% from pair to pair (s.d. of %u); the "
-		 "smallest effect that %u pairs can show here is %.2g %%",
-		 titles[deciding(r)], 100 * aa->sd_log, aa->n, r->config->pairs_max,
-		 100 * r->result.mde_budget_ratio);
-	if (r->result.aa_alarm) {
-		char change[80];
+		 "A against itself: the smallest effect that %u pairs can show here is about "
+		 "%.2g %%",
+		 r->config->pairs_max, 100 * r->result.mde_budget_ratio);
+	add_alarm(&b, r);
+}
 
-		ab_text_change(change, sizeof(change), aa);
-		buf_addf(&b,
-			 "; A differs from itself by %s: something drifts, or chance (1 in 20)",
-			 change);
+static void print_noise(const struct ab_report *r)
+{
+	const struct ab_estimate *aa = &r->result.aa[deciding(r)];
+	char text[400];
+	struct buf b;
+
+	if (isnan(aa->sd_log)) {
+		row("Noise", "unknown: there was no A/A pass of two pairs or more");
+		return;
 	}
+	buf_init_fixed(&b, text, sizeof(text));
+	buf_addf(&b, "%s of A against itself differs by %.2g %% from pair to pair (s.d. of %u)",
+		 titles[deciding(r)], 100 * aa->sd_log, aa->n);
+	add_alarm(&b, r);
+	row("Noise", "%s", text);
 }
 
 /* ---- the table ---- */
@@ -218,13 +237,14 @@ static void print_interval(const struct ab_report *r)
 
 	if (e->n < 2)
 		return;
-	row("Interval",
-	    "%s, %.2f %% at each look so that all looks together miss in 5 of 100; these %u "
-	    "pairs show an effect of %.2g %% four times in five",
+	row("Interval", "%s, %.2f %% at each look so that all looks together miss in 5 of 100",
 	    e->skewed
 		    ? "Student's t, widened to hold the bootstrap's (BCa): the pairs are skewed"
 		    : "Student's t",
-	    100 * (1 - e->alpha), e->n, 100 * e->mde_ratio);
+	    100 * (1 - e->alpha));
+	row("Resolution",
+	    "the smallest effect that these %u pairs show four times in five: %.2g %%", e->n,
+	    100 * e->mde_ratio);
 }
 
 static void print_meters(const struct ab_report *r)
@@ -265,8 +285,6 @@ static void print_codes(const struct ab_report *r)
 
 void ab_text_print(const struct ab_report *r, const char *a, const char *b, const struct cli *c)
 {
-	char noise[400];
-
 	if (r->simulated)
 		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
 		       term_off());
@@ -278,9 +296,7 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 	}
 	print_gate(r);
 	print_ending(r);
-	ab_text_noise(noise, sizeof(noise), r);
-	row("Noise", "%s",
-	    *noise ? noise : "unknown: there was no A/A pass of two pairs or more");
+	print_noise(r);
 	print_interval(r);
 	print_meters(r);
 	if (!c->quiet)

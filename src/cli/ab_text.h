@@ -11,9 +11,8 @@
 /* "+2.1 % (+1.0 to +3.2 %)": a ratio and its interval as changes. */
 void ab_text_change(char *out, size_t size, const struct ab_estimate *e);
 
-/* What the A/A pass says: the noise of a pair and the smallest effect in sight.  "" where it says
- * nothing. */
-void ab_text_noise(char *out, size_t size, const struct ab_report *r);
+/* What the A/A pass lets expect, before the comparison begins; "" where nothing. */
+void ab_text_plan(char *out, size_t size, const struct ab_report *r);
 
 /* The whole result, on standard output.  a, b: the command lines. */
 void ab_text_print(const struct ab_report *r, const char *a, const char *b,

@@ -44,6 +44,8 @@ struct command {
 	size_t options_size;          /* ... of this size, reached through cli.own */
 	bool offline;                 /* asks no GPU: what is about GPUs means nothing to it */
 	bool one_form;                /* its output has one form: --json means nothing to it */
+	unsigned runs;                /* its arguments are so many commands: our options end
+					 where one begins */
 	int (*run)(struct cli *c);    /* returns an exit code                   */
 };
 

@@ -47,6 +47,7 @@ struct comparison {
 	uint64_t begin_ns; /* of the run */
 	char line[160];    /* what the progress line begins with     */
 	char why[512];     /* the last run that was no use was so by */
+	bool parts_told[2]; /* that a command marks several of that name */
 };
 
 static const char letters[] = { 'A', 'B' };
@@ -188,11 +189,11 @@ static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 	show_line(x, text);
 }
 
-static void tell_noise(struct comparison *x)
+static void tell_plan(struct comparison *x)
 {
 	char text[400];
 
-	ab_text_noise(text, sizeof(text), &x->report);
+	ab_text_plan(text, sizeof(text), &x->report);
 	if (!*text || x->c->quiet)
 		return;
 	clear_line(x);
@@ -219,6 +220,17 @@ static void tell_dropped(struct comparison *x, const struct ab_step *step)
 	clear_line(x);
 	fprintf(stderr, "gpuward: a run of %c is no use, its pair is dropped: %s\n",
 		letters[step->command], x->why);
+}
+
+/* Once for each command: its later runs do the same. */
+static void tell_parts(struct comparison *x, enum ab_arm command, unsigned parts)
+{
+	if (parts < 2 || x->parts_told[command])
+		return;
+	x->parts_told[command] = true;
+	clear_line(x);
+	cli_error("command %c marked %u parts '%s': the first is taken", letters[command],
+		  parts, x->o->part);
 }
 
 /* ---- the comparison ---- */
@@ -256,7 +268,7 @@ static void add_run(struct comparison *x, unsigned at)
 		ab_result(x->ab, &x->report.result);
 		tell_pair(x, &r->step);
 		if (r->step.phase == AB_PHASE_AA && r->step.pair + 1 == x->plan.config.aa_pairs)
-			tell_noise(x);
+			tell_plan(x);
 	}
 }
 
@@ -265,14 +277,14 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 	struct ab_report *report = &x->report;
 	struct ab_record *r = &report->run[report->runs];
 	struct runner_run run;
-	int code = run_command(x, step->command, &run);
+	int code = run_command(x, step->command, &run), parts = 0;
 
 	if (code != EXIT_OK)
 		return code;
 	*r = (struct ab_record){ .step = *step, .begin_wall_ns = run.begin_wall_ns };
 	if (x->runner.interrupted) {
 		/* half a run, or one that was told to end */
-	} else if (ab_take(x->runner.meter, x->o->part, &run, r) != 0) {
+	} else if ((parts = ab_take(x->runner.meter, x->o->part, &run, r)) < 0) {
 		fail(x, step->command, 0,
 		     "marked no part '%.60s' from its beginning to its end; "
 		     "gpuward-measure(1) tells how",
@@ -281,7 +293,9 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 	} else {
 		if (isnan(r->temperature_c)) /* shorter than the interval of such readings */
 			r->temperature_c = x->cool.now_c;
-		ab_take_reason(x->runner.meter, x->c->snap, &run, x->why, sizeof(x->why));
+		tell_parts(x, step->command, (unsigned)parts);
+		ab_take_reason(x->runner.meter, x->o->part, x->c->snap, &run, x->why,
+			       sizeof(x->why));
 		add_run(x, report->runs++);
 	}
 	runner_run_done(&run);
@@ -583,6 +597,7 @@ static int run(struct cli *c)
 	x->runner = (struct runner){
 		.inherit = &x->inherit, .watch = watch, .arg = x, .watch_ns = WATCH_NS
 	};
+	x->runner.part = x->o->part;
 	x->cool = (struct cool){ .runner = &x->runner, .tell = tell_heat, .arg = x };
 	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
 	x->lines = x->o->progress && !x->terminal && !c->quiet;
@@ -617,6 +632,7 @@ const struct command command_ab = {
 		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"
 		    "  gpuward ab --simulate=h200 --no-cooldown -- sleep 0.5 -- sleep 0.6\n",
 	.arguments = "-- A... -- B...",
+	.runs = 2,
 	.options = ab_plan_options,
 	.options_size = sizeof(struct ab_options),
 	.run = run,

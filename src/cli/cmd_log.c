@@ -34,6 +34,7 @@
 #define LATE_NS      (500 * NS_PER_MS) /* for the last tick                       */
 #define GRACE_NS     (2 * NS_PER_S)    /* for a slow reader, when all was sampled */
 #define COVER_NS     (5 * NS_PER_S)    /* for the sample that covers the end      */
+#define HOLD_NS      (100 * NS_PER_MS) /* a line waits for those of its tick      */
 #define TELL_EVERY   100
 #define NICE         (-5)
 
@@ -46,6 +47,7 @@ struct given {
 
 struct row {
 	uint64_t t_ns, wall_ns, missed;
+	unsigned long tick; /* its number, from 1 */
 	double figure[FIGURES];
 };
 
@@ -56,6 +58,7 @@ struct source {
 	const struct gw_device *device;
 	atomic_uint head, tail; /* rows written and read, ever */
 	atomic_ulong collected, slots, dropped;
+	unsigned long written; /* tick of the last line, on the writing thread */
 	struct row ring[ROWS];
 	bool begun;
 	uint64_t last_ns;
@@ -148,6 +151,7 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 	row->t_ns = e->t_ns;
 	row->wall_ns = clock_wall_ns(clock_real()) - (now_ns() - e->t_ns);
 	row->missed = s->gone;
+	row->tick = atomic_load(&s->slots);
 	memcpy(row->figure, e->u.tick.figure, sizeof(row->figure));
 	s->gone = 0;
 	atomic_store_explicit(&s->head, head + 1, memory_order_release);
@@ -226,6 +230,7 @@ static void write_row(struct log_run *run, const struct source *s, const struct 
 			     .elapsed_s = (double)((int64_t)(row->t_ns - run->begin_ns)) * 1e-9,
 			     .index = s->device->index,
 			     .uuid = gw_device_text(s->device, GW_T_UUID),
+			     .provenance = gw_provenance_name(s->device->provenance),
 			     .missed = row->missed };
 	struct buf b;
 
@@ -235,31 +240,64 @@ static void write_row(struct log_run *run, const struct source *s, const struct 
 	write_text(run, b.p, b.len);
 }
 
-static bool write_one(struct log_run *run, struct source *s)
+/* The next row of a source, NULL: none is there. */
+static const struct row *peek(const struct source *s)
 {
 	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
-	struct row row;
 
-	if (tail == atomic_load_explicit(&s->head, memory_order_acquire))
-		return false;
-	row = s->ring[tail % ROWS];
+	return tail == atomic_load_explicit(&s->head, memory_order_acquire)
+		       ? NULL
+		       : &s->ring[tail % ROWS];
+}
+
+static void write_one(struct log_run *run, struct source *s)
+{
+	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
+	struct row row = s->ring[tail % ROWS];
+
 	atomic_store_explicit(&s->tail, tail + 1, memory_order_release);
+	s->written = row.tick;
 	write_row(run, s, &row);
 	if (run->ending == DONE) /* nobody took it in time */
 		atomic_fetch_add(&s->dropped, 1);
-	return true;
 }
 
-/* GPU by GPU, so that lines of one tick stand together. */
+/* May a GPU that has no row yet still bring one that belongs before this one? */
+static bool awaited(const struct log_run *run, const struct row *row)
+{
+	if (atomic_load(&run->closing) || now_ns() - row->t_ns >= HOLD_NS)
+		return false;
+	for (unsigned i = 0; i < run->count; i++)
+		if (!peek(&run->source[i]) && run->source[i].written < row->tick)
+			return true;
+	return false;
+}
+
+/* The source whose row comes next: the earliest tick, in it the first GPU.  NULL: none, or it
+ * waits for others. */
+static struct source *next_source(struct log_run *run)
+{
+	const struct row *first = NULL;
+	struct source *next = NULL;
+
+	for (unsigned i = 0; i < run->count; i++) {
+		const struct row *row = peek(&run->source[i]);
+
+		if (row && (!first || row->tick < first->tick)) {
+			first = row;
+			next = &run->source[i];
+		}
+	}
+	return first && !awaited(run, first) ? next : NULL;
+}
+
+/* Lines of one tick stand together, in the order of the GPUs. */
 static void write_rows(struct log_run *run)
 {
-	bool any = true;
+	struct source *s;
 
-	while (any && run->ending == RUNNING) {
-		any = false;
-		for (unsigned i = 0; i < run->count && run->ending == RUNNING; i++)
-			any |= write_one(run, &run->source[i]);
-	}
+	while (run->ending == RUNNING && (s = next_source(run)))
+		write_one(run, s);
 }
 
 /* ---- how far it is ---- */
@@ -423,7 +461,9 @@ static void print_energy(const struct gw_energy *e)
 	if (isnan(e->joules.best))
 		fputs("  energy    not known", stderr);
 	else
-		fprintf(stderr, "  energy    %.1f J (%.1f to %.1f J) in %.2f s, %.2f W, by %s",
+		fprintf(stderr,
+			"  energy    %.1f J (%.1f to %.1f J) in %.2f s, %.2f W, of the window "
+			"by %s",
 			e->joules.best, e->joules.low, e->joules.high, e->seconds,
 			e->joules.best / e->seconds, gw_rung_name(e->rung));
 	for (unsigned i = 0; i < GW_CODES; i++)
@@ -517,6 +557,9 @@ static int conclude(const struct log_run *run)
 	code = say_ending(run);
 	if (run->ending == CLOSED)
 		return code;
+	if (gw_snapshot_status(run->cli->snap)->simulated && !run->cli->quiet)
+		fprintf(stderr, "%s SIMULATED %s no figure of these GPUs is real\n",
+			term_on(TERM_MARK), term_off());
 	for (unsigned i = 0; i < run->count; i++) {
 		const struct source *s = &run->source[i];
 
@@ -524,6 +567,11 @@ static int conclude(const struct log_run *run)
 			print_source(run, s);
 		lost |= was_lost(s);
 	}
+	if (!run->cli->quiet)
+		fputs("power is what the lines say, as the driver tells it: often the mean of "
+		      "a "
+		      "second; energy is of all samples of the window\n",
+		      stderr);
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
 }
 

@@ -1,4 +1,5 @@
 /* measure: the energy of a command. */
+#include "cool.h"
 #include "measured.h"
 #include "run_progress.h"
 #include "save.h"
@@ -17,17 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-#define TRIALS_MAX    1000
-#define WATCH_NS      (250 * NS_PER_MS)
-#define COOL_S        60  /* longest wait for a temperature             */
-#define COOL_MARGIN_C 2.0 /* as cool as at the first start, within this */
+#define WATCH_NS (250 * NS_PER_MS)
 
 struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
 	const char *warmup, *cooldown_to, *output, *bundle, *part;
 	struct option_list tag;
 	uint64_t interval_ns;
-	bool require_exclusive, progress, keep_command;
+	bool require_exclusive, progress, keep_command, no_cooldown;
 };
 
 #define AT(member) offsetof(struct options, member)
@@ -69,6 +67,8 @@ static const struct option options[] = {
 	  "--trials: "
 	  "as at the first start)",
 	  NULL, NULL },
+	{ "no-cooldown", 0, OPTION_FLAG, AT(no_cooldown), NULL, "do not wait for it", NULL,
+	  NULL },
 	{ "output", 'o', OPTION_TEXT, AT(output), "FILE", "write the result there; -: print it",
 	  NULL, NULL },
 	{ "bundle", 0, OPTION_TEXT, AT(bundle), "DIR", "keep every reading there", NULL, NULL },
@@ -97,12 +97,14 @@ struct measurement {
 	uint64_t host_ns;              /* when it was last read meanwhile */
 	struct run_baseline *baseline; /* one a device           */
 	struct run_progress progress;
-	double start_c[256];    /* temperature at the first start, NAN unknown */
+	struct cool cool;
+	bool cool_told;         /* what is waited for                          */
 	bool shared_told;       /* that somebody else is here                  */
 	struct bundle *bundle;  /* NULL: none is kept                          */
 	struct measured result; /* its runs ...                                */
 	struct runner_run *run; /* ... and what they were made of              */
 	int status;             /* of the last command                         */
+	bool part_missing;      /* some run did not mark the part asked for    */
 };
 
 /* ---- the options ---- */
@@ -193,8 +195,8 @@ static int parse_plan(const struct options *o, struct plan *p)
 		double least, most, *ret;
 	} counts[] = {
 		{ "trial", o->trial, 1, 1e6, &first },
-		{ "trials", o->trials, 1, TRIALS_MAX, &trials },
-		{ "warmup", o->warmup, 0, TRIALS_MAX, &warmup },
+		{ "trials", o->trials, 1, MEASURED_TRIALS, &trials },
+		{ "warmup", o->warmup, 0, MEASURED_TRIALS, &warmup },
 		{ "iterations", o->iterations, 1, 1e15, &p->iterations },
 		{ "tokens", o->tokens, 1, 1e15, &p->tokens },
 	};
@@ -213,6 +215,11 @@ static int parse_plan(const struct options *o, struct plan *p)
 		code = parse_size(o->model_size, &p->model_bytes);
 	if (code == EXIT_OK && o->cooldown_to)
 		code = parse_celsius(o->cooldown_to, &p->cool_c);
+	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
+		cli_error("--cooldown-to and --no-cooldown exclude each other: give one of "
+			  "them");
+		code = EXIT_USAGE;
+	}
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
 	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
@@ -243,58 +250,27 @@ static int check(const struct cli *c, const struct options *o)
 
 /* ---- cooling ---- */
 
-/* How much the warmest GPU is above its mark; at or below 0: cool.  NAN: no temperature. */
-static double excess(struct measurement *m, struct gw_snapshot *snap, unsigned *ret_gpu,
-		     double *ret_c)
+static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 {
-	double most = NAN, c;
+	struct measurement *m = arg;
 
-	if (gw_snapshot_take(snap, GW_TIER_FAST) != 0)
-		return NAN;
-	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter) && i < 256; i++) {
-		const struct gw_device *d =
-			gw_snapshot_device(snap, gw_meter_device(m->runner.meter, i));
-		double mark =
-			isnan(m->plan.cool_c) ? m->start_c[i] + COOL_MARGIN_C : m->plan.cool_c;
-
-		if (!d || gw_device_value(d, GW_Q_TEMPERATURE_GPU, &c) != GW_HAVE)
-			continue;
-		if (isnan(m->start_c[i])) { /* the first start */
-			m->start_c[i] = c;
-			mark = isnan(m->plan.cool_c) ? c : mark;
-		}
-		if (!(c - mark <= most)) {
-			most = c - mark;
-			*ret_gpu = d->index;
-			*ret_c = c;
-		}
-	}
-	return most;
+	if (!m->cool_told && !m->c->quiet)
+		fprintf(stderr, "gpuward: GPU %u is at %.0f C, waiting for %.0f C\n", gpu,
+			now_c, mark_c);
+	m->cool_told = true;
 }
 
+/* One run alone starts as it is, unless a temperature was asked for. */
 static void cool_down(struct measurement *m)
 {
-	uint64_t begin = clock_mono_ns(clock_real()), now = begin;
-	struct gw_snapshot *snap;
-	double over, c = NAN;
-	unsigned gpu = 0;
-
-	if ((m->plan.trials == 1 && isnan(m->plan.cool_c)) ||
-	    gw_snapshot_new(m->c->ctx, &snap) != 0)
+	if (m->o->no_cooldown || (m->plan.trials == 1 && isnan(m->plan.cool_c)))
 		return;
-	over = excess(m, snap, &gpu, &c);
-	if (over > 0 && !m->c->quiet)
-		fprintf(stderr, "gpuward: GPU %u is at %.0f C, waiting for %.0f C\n", gpu, c,
-			c - over);
-	while (over > 0 && now - begin < COOL_S * NS_PER_S &&
-	       !runner_sleep(&m->runner, now + NS_PER_S)) {
-		over = excess(m, snap, &gpu, &c);
-		now = clock_mono_ns(clock_real());
-	}
-	if (over > 0 && !m->runner.interrupted)
-		cli_error("GPU %u is still at %.0f C after %d s: the next run starts warmer",
-			  gpu, c, COOL_S);
-	gw_snapshot_free(snap);
+	m->cool_told = false;
+	cool_wait(&m->cool);
+	if (m->cool.late_gpu >= 0)
+		cli_error("GPU %d does not get cooler than %.0f C within a minute; that is its "
+			  "mark from now on",
+			  m->cool.late_gpu, m->cool.late_c);
 }
 
 /* ---- while it runs ---- */
@@ -323,6 +299,25 @@ static void watch(void *arg, struct gw_window *window, const struct marks *marks
 	run_progress_show(&m->progress, window, marks);
 }
 
+/* Two counts of one thing: which is meant? */
+static void say_count(const char *name, double given, uint64_t marked, double used)
+{
+	if (!isnan(given) && marked && given != (double)marked)
+		cli_error("--%s says %.0f, the command marked %llu: the result has %.0f", name,
+			  given, (unsigned long long)marked, used);
+}
+
+static void say_counts(const struct measurement *m, const struct marks *k,
+		       const struct measured_run *r)
+{
+	unsigned n;
+	const struct marks_window *w = r->part ? marks_find(k, r->part, &n) : NULL;
+
+	say_count("iterations", m->plan.iterations, w ? w->iterations : k->iterations,
+		  r->iterations);
+	say_count("tokens", m->plan.tokens, w ? w->tokens : k->tokens, r->tokens);
+}
+
 static void say_marks(const struct marks *k)
 {
 	if (k->bad)
@@ -342,6 +337,21 @@ static int say_not_started(const char *name, const struct runner_run *run)
 		cli_error("cannot start '%s': %s; nothing was measured", name,
 			  strerror(run->error));
 	return runner_status(run);
+}
+
+static void say_part(struct measurement *m, const struct measured_run *r)
+{
+	if (!m->o->part)
+		return;
+	if (!r->part) {
+		cli_error("the command marked no part '%s' from its beginning to its end: the "
+			  "figures are of the whole run",
+			  m->o->part);
+		m->part_missing = true;
+	} else if (r->parts > 1) {
+		cli_error("the command marked %u parts '%s': the figures are of the first",
+			  r->parts, m->o->part);
+	}
 }
 
 /* One run that counts.  EXIT_OK, or an exit code, having said why. */
@@ -374,9 +384,8 @@ static int run_once(struct measurement *m, unsigned number)
 		cli_error("cannot measure: %s", gw_strerror(err));
 		return EXIT_FAILED;
 	}
-	if (m->o->part && !m->result.run[m->result.runs].part)
-		cli_error("the command marked no part '%s': the figures are of the whole run",
-			  m->o->part);
+	say_part(m, &m->result.run[m->result.runs]);
+	say_counts(m, &run->marks, &m->result.run[m->result.runs]);
 	m->result.runs++;
 	m->status = runner_status(run);
 	m->progress.expected_s = run->seconds;
@@ -522,7 +531,7 @@ static int finish(struct measurement *m)
 		return code;
 	if (shared && m->o->require_exclusive)
 		return EXIT_SHARED;
-	return m->status;
+	return m->status == 0 && m->part_missing ? EXIT_FAILED : m->status;
 }
 
 /* ---- beginning and ending ---- */
@@ -615,7 +624,14 @@ static int start_meter(struct measurement *m)
 	m->result.run = calloc(m->plan.trials, sizeof(*m->result.run));
 	if (!m->series || !m->baseline || !m->host || !m->run || !m->result.run)
 		return -GW_E_NOMEM;
-	err = meter_start(m->c->ctx, &config, &m->runner.meter);
+	m->cool = (struct cool){ .ctx = m->c->ctx,
+				 .runner = &m->runner,
+				 .to_c = m->plan.cool_c,
+				 .tell = tell_heat,
+				 .arg = m };
+	err = cool_init(&m->cool);
+	if (!err)
+		err = meter_start(m->c->ctx, &config, &m->runner.meter);
 	if (!err)
 		meter_exclusive(m->runner.meter, m->o->require_exclusive);
 	return err;
@@ -662,6 +678,7 @@ static void let_go(struct measurement *m)
 		runner_run_done(&m->run[i]);
 	}
 	gw_meter_stop(m->runner.meter);
+	cool_done(&m->cool);
 	free(m->result.run);
 	free(m->run);
 	course_free(m->series);
@@ -678,6 +695,7 @@ static int run_open(struct measurement *m)
 		return code;
 	err = start_meter(m);
 	m->runner.series = m->series;
+	m->runner.part = m->o->part;
 	if (err)
 		cli_error("cannot measure: %s", gw_strerror(err));
 	code = err ? EXIT_FAILED : measure(m);
@@ -701,8 +719,6 @@ static int run(struct cli *c)
 	m->runner = (struct runner){
 		.inherit = &m->inherit, .watch = watch, .arg = m, .watch_ns = WATCH_NS
 	};
-	for (unsigned i = 0; i < 256; i++)
-		m->start_c[i] = NAN;
 	term_to_stderr(true);
 	code = parse_plan(m->o, &m->plan);
 	if (code == EXIT_OK)
@@ -731,6 +747,7 @@ const struct command command_measure = {
 		"fp16\n"
 		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n",
 	.arguments = "-- COMMAND",
+	.runs = 1,
 	.options = options,
 	.options_size = sizeof(struct options),
 	.run = run,

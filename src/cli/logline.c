@@ -10,12 +10,20 @@
 #include <string.h>
 
 /* The figures of a tick are fields too, from FIELD_FIGURE on, under the keys of the tables. */
-enum { FIELD_TIME, FIELD_ELAPSED, FIELD_INDEX, FIELD_UUID, FIELD_MISSED, FIELD_FIGURE };
+enum {
+	FIELD_TIME,
+	FIELD_ELAPSED,
+	FIELD_INDEX,
+	FIELD_UUID,
+	FIELD_MISSED,
+	FIELD_PROVENANCE,
+	FIELD_FIGURE
+};
 
 static const char *const names[] = {
 	[FIELD_TIME] = "time_utc",      [FIELD_ELAPSED] = "elapsed_seconds",
 	[FIELD_INDEX] = "device_index", [FIELD_UUID] = "device_uuid",
-	[FIELD_MISSED] = "missed",
+	[FIELD_MISSED] = "missed",      [FIELD_PROVENANCE] = "provenance",
 };
 
 const char *logline_field_name(unsigned i)
@@ -49,6 +57,7 @@ void logline_defaults(struct logline_format *f, bool json)
 	for (size_t i = 0; i < sizeof(usual) / sizeof(usual[0]); i++)
 		add(f, FIELD_FIGURE + usual[i]);
 	add(f, FIELD_MISSED);
+	add(f, FIELD_PROVENANCE);
 }
 
 int logline_add_field(struct logline_format *f, const char *name)
@@ -122,6 +131,7 @@ static void csv_field(struct buf *out, unsigned field, const struct logline *l)
 	case FIELD_ELAPSED: csv_number(out, elapsed(l)); break;
 	case FIELD_INDEX: buf_addf(out, "%u", l->index); break;
 	case FIELD_UUID: csv_text(out, l->uuid ? l->uuid : ""); break;
+	case FIELD_PROVENANCE: csv_text(out, l->provenance); break;
 	case FIELD_MISSED: buf_addf(out, "%llu", (unsigned long long)l->missed); break;
 	default:
 		if (is_reasons(field) && !isnan(l->figure[FIGURE_CLOCK_REASONS])) {
@@ -185,6 +195,7 @@ static void json_field(struct json *j, unsigned field, const struct logline *l)
 	case FIELD_ELAPSED: json_double(j, key, elapsed(l)); break;
 	case FIELD_INDEX: json_uint(j, key, l->index); break;
 	case FIELD_UUID: json_string(j, key, l->uuid); break;
+	case FIELD_PROVENANCE: json_string(j, key, l->provenance); break;
 	case FIELD_MISSED: json_uint(j, key, l->missed); break;
 	default:
 		if (is_reasons(field))

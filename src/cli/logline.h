@@ -10,7 +10,7 @@
 
 #include <stdint.h>
 
-#define LOGLINE_FIELDS 16
+#define LOGLINE_FIELDS 24
 
 /* What is known of a tick. */
 struct logline {
@@ -18,6 +18,7 @@ struct logline {
 	double elapsed_s;
 	unsigned index;         /* of the GPU              */
 	const char *uuid;       /* NULL: unknown           */
+	const char *provenance; /* "driver", "simulated", ... */
 	double figure[FIGURES]; /* NAN: unknown           */
 	uint64_t missed;        /* ticks before this one that have no line */
 };

@@ -1,5 +1,6 @@
 /* The program: one table of commands. */
 #include "cli.h"
+#include "simulate.h"
 
 #include "base/suggest.h"
 
@@ -112,8 +113,28 @@ static int refuse_options(const struct command *cmd, const struct cli *c)
 	return EXIT_OK;
 }
 
+/* `--simulate h200 -- COMMAND`: was the first word of a command meant for an option? */
+static int check_first_word(const struct command *cmd, const struct cli *c,
+			    const struct option_table *tables)
+{
+	const struct option *near = option_without_value(tables);
+	const char *word = c->argv[0];
+
+	if (!near || c->argc < 1 ||
+	    !((cmd->runs == 1 && c->argc > 1 && strcmp(c->argv[1], "--") == 0) ||
+	      (strcmp(near->name, "simulate") == 0 && simulate_known(word))))
+		return EXIT_OK;
+	cli_error("'%s' would be the command; the value of --%s stands after '=': --%s=%s",
+		  word, near->name, near->name, word);
+	return EXIT_USAGE;
+}
+
 static int run(const struct command *cmd, struct cli *c, const struct option_table *tables)
 {
+	int code = cmd->runs && !c->help ? check_first_word(cmd, c, tables) : EXIT_OK;
+
+	if (code != EXIT_OK)
+		return code;
 	if (c->help)
 		return command_help(cmd);
 	if (refuse_options(cmd, c) != EXIT_OK)
@@ -143,55 +164,71 @@ static int own_options(struct cli *c, const struct command *cmd)
 	return c->own ? 0 : -1;
 }
 
+static int parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
+		 const struct command *cmd)
+{
+	char error[256];
+
+	if (option_parse(argc, argv, tables, ahead, error, sizeof(error)) == 0)
+		return EXIT_OK;
+	cli_error("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
+		  cmd ? cmd->name : "");
+	return EXIT_USAGE;
+}
+
+/* There is no command: what then? */
+static int without_command(struct cli *c, const struct option_table *tables)
+{
+	if (c->help)
+		return help();
+	if (c->simulate && strcmp(c->simulate, "help") == 0 &&
+	    own_options(c, &command_list) == 0)
+		return run(&command_list, c, tables); /* it will list the scenarios */
+	cli_error("a command is missing; gpuward --help lists them");
+	return EXIT_USAGE;
+}
+
+static int version(void)
+{
+	printf("gpuward %s\n", gw_version());
+	return EXIT_OK;
+}
+
 /* Parses the words after `gpuward`, finds the command and runs it.  c->own is the caller's to
  * free. */
 static int dispatch(struct cli *c, int argc, char **argv)
 {
-	/* The command is the first word; options may stand before it, but not its own. */
-	const struct command *cmd = argc > 1 && argv[1][0] != '-' ? find(argv[1]) : NULL;
 	struct option_table tables[3] = { { cli_common_options, c } };
-	char error[256];
+	const struct command *cmd = NULL;
+	int code;
 
+	/* Options may stand before the command, but not its own. */
+	code = parse(&argc, argv, tables, true, NULL);
+	term_init(c->color);
+	if (code != EXIT_OK)
+		return code;
 	if (argc > 1 && strcmp(argv[1], "help") == 0) {
 		cmd = argc > 2 ? find(argv[2]) : NULL;
 		return cmd ? command_help(cmd) : argc > 2 ? unknown_command(argv[2]) : help();
 	}
-	if (argc > 1 && argv[1][0] != '-' && !cmd)
+	if (c->version)
+		return version();
+	if (argc < 2)
+		return without_command(c, tables);
+	cmd = find(argv[1]);
+	if (!cmd)
 		return unknown_command(argv[1]);
-	if (cmd) {
-		argv++;
-		argc--;
-		if (own_options(c, cmd) != 0)
-			return EXIT_FAILED;
-		tables[1] = (struct option_table){ cmd->options, c->own };
-	}
-	if (option_parse(&argc, argv, tables, error, sizeof(error)) != 0) {
-		cli_error("%s; gpuward%s%s --help lists the options", error, cmd ? " " : "",
-			  cmd ? cmd->name : "");
-		return EXIT_USAGE;
-	}
-	term_init(c->color);
-	if (c->version) {
-		printf("gpuward %s\n", gw_version());
-		return EXIT_OK;
-	}
-	if (!cmd && argc > 1) {
-		cmd = find(argv[1]);
-		if (!cmd)
-			return unknown_command(argv[1]);
-		argv++;
-		argc--;
-	}
-	if (!cmd && c->help)
-		return help();
-	if (!cmd && c->simulate && strcmp(c->simulate, "help") == 0)
-		cmd = &command_list; /* it will list the scenarios */
-	if (!cmd) {
-		cli_error("a command is missing; gpuward --help lists them");
-		return EXIT_USAGE;
-	}
 	if (own_options(c, cmd) != 0)
 		return EXIT_FAILED;
+	tables[1] = (struct option_table){ cmd->options, c->own };
+	argv++;
+	argc--;
+	code = parse(&argc, argv, tables, cmd->runs > 0, cmd);
+	if (code != EXIT_OK)
+		return code;
+	term_init(c->color);
+	if (c->version)
+		return version();
 	c->argc = argc - 1;
 	c->argv = argv + 1;
 	return run(cmd, c, tables);

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/utf8.h"
+#include "measure/meter.h"
 #include "measure/stat.h"
 
 #include <math.h>
@@ -11,10 +12,11 @@
 
 #define SETTLED_NS (3 * NS_PER_S) /* after this the samples of an end are there */
 
-void marks_init(struct marks *m, struct gw_meter *meter, uint64_t begin_ns)
+void marks_init(struct marks *m, struct gw_meter *meter, const char *part, uint64_t begin_ns)
 {
 	memset(m, 0, sizeof(*m));
 	m->meter = meter;
+	m->part = part;
 	m->begin_ns = begin_ns;
 	random_init(&m->random, begin_ns);
 }
@@ -40,6 +42,10 @@ static void work_out(struct marks *m, struct marks_window *w, uint64_t timeout_n
 	w->energy = calloc(n ? n : 1, sizeof(*w->energy));
 	for (unsigned i = 0; w->energy && i < n; i++)
 		w->energy[i] = *gw_window_energy(w->live, i);
+	if (m->part && strcmp(w->label, m->part) == 0)
+		w->who = calloc(n ? n : 1, sizeof(*w->who));
+	for (unsigned i = 0; w->who && i < n; i++)
+		w->who[i] = *window_processes(w->live, i);
 	gw_window_free(w->live);
 	w->live = NULL;
 }
@@ -69,10 +75,18 @@ static void begin(struct marks *m, const char *line, const char *name, uint64_t 
 	memset(w, 0, sizeof(*w));
 	utf8_clean(w->label, sizeof(w->label), name);
 	w->begin_ns = t_ns;
+	w->first = m->iterations;
+	w->first_tokens = m->tokens;
 	if (gw_window_open(m->meter, w->label, t_ns, &w->live) == 0)
 		m->count++;
 	else
 		refuse(m, line, "begins in the future or too long ago");
+}
+
+static void stop_counting(const struct marks *m, struct marks_window *w)
+{
+	w->iterations = m->iterations - w->first;
+	w->tokens = m->tokens - w->first_tokens;
 }
 
 static void end(struct marks *m, const char *line, const char *name, uint64_t t_ns)
@@ -91,6 +105,7 @@ static void end(struct marks *m, const char *line, const char *name, uint64_t t_
 		refuse(m, line, "ends before it begins, or in the future");
 	} else {
 		w->end_ns = t_ns > w->begin_ns ? t_ns : t_ns + 1;
+		stop_counting(m, w);
 	}
 }
 
@@ -112,11 +127,29 @@ void marks_finish(struct marks *m, uint64_t end_ns)
 		if (!w->end_ns) {
 			w->end_ns = end_ns > w->begin_ns ? end_ns : w->begin_ns + 1;
 			w->unfinished = true;
+			stop_counting(m, w);
 			gw_window_close(w->live, w->end_ns);
 		}
 		if (w->live)
 			work_out(m, w, SETTLED_NS);
 	}
+}
+
+const struct marks_window *marks_find(const struct marks *m, const char *name,
+				      unsigned *ret_count)
+{
+	const struct marks_window *first = NULL;
+
+	*ret_count = 0;
+	for (unsigned i = 0; i < m->count; i++) {
+		const struct marks_window *w = &m->window[i];
+
+		if (!w->energy || w->unfinished || strcmp(w->label, name) != 0)
+			continue;
+		first = first ? first : w;
+		++*ret_count;
+	}
+	return first;
 }
 
 /* ---- iterations and tokens ---- */
@@ -141,12 +174,25 @@ static void iteration(struct marks *m, uint64_t t_ns)
 	else if (m->latency_count <= UINT32_MAX)
 		place = random_below(&m->random, (uint32_t)m->latency_count);
 	if (place < MARKS_LATENCIES)
-		m->latency[place] = s;
+		m->latency[place] = (struct marks_latency){ m->iterations, s };
 }
 
-double marks_latency(struct marks *m, double p)
+double marks_latency(const struct marks *m, const struct marks_window *w, double p)
 {
-	return m->latencies ? stat_percentile(m->latency, m->latencies, p) : NAN;
+	double *own = malloc((m->latencies + 1) * sizeof(*own)), v = NAN;
+	size_t n = 0;
+
+	for (size_t i = 0; own && i < m->latencies; i++) {
+		uint64_t number = m->latency[i].number;
+
+		/* both marks, this one and the one before, stand in the part */
+		if (!w || (number > w->first + 1 && number <= w->first + w->iterations))
+			own[n++] = m->latency[i].seconds;
+	}
+	if (n > 0)
+		v = stat_percentile(own, n, p);
+	free(own);
+	return v;
 }
 
 /* ---- lines ---- */
@@ -224,6 +270,7 @@ void marks_done(struct marks *m)
 	for (unsigned i = 0; i < m->count; i++) {
 		gw_window_free(m->window[i].live);
 		free(m->window[i].energy);
+		free(m->window[i].who);
 	}
 	free(m->window);
 	free(m->latency);

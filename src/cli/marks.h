@@ -9,6 +9,7 @@
 #ifndef GW_CLI_MARKS_H
 #define GW_CLI_MARKS_H
 
+#include "measure/attribute.h"
 #include "measure/random.h"
 
 #include <gpuward.h>
@@ -27,6 +28,18 @@ struct marks_window {
 	bool unfinished;           /* the run ended before it did          */
 	struct gw_window *live;    /* NULL: worked out                     */
 	struct gw_energy *energy;  /* one a device of the meter; NULL: none */
+	struct attribute *who;     /* the same, of marks.part alone        */
+	/* Marked between its begin and its end, in the order of the lines: a command that writes
+	 * them late, many at once, still counts right. */
+	uint64_t iterations, tokens;
+	uint64_t first; /* its own: iterations and tokens before it */
+	uint64_t first_tokens;
+};
+
+/* From the iteration before to this one. */
+struct marks_latency {
+	uint64_t number; /* of this one, from 1 */
+	double seconds;
 };
 
 struct marks {
@@ -39,18 +52,20 @@ struct marks {
 	uint64_t refused; /* windows past MARKS_WINDOWS     */
 	/* Its own: */
 	struct gw_meter *meter;
-	uint64_t begin_ns, last_ns; /* of the run; of the last iteration, 0: none */
-	double *latency;            /* between iterations, seconds                */
-	size_t latencies;           /* kept                                       */
-	uint64_t latency_count;     /* seen                                       */
+	const char *part;              /* whose processes are kept too; NULL: none           */
+	uint64_t begin_ns, last_ns;    /* of the run; of the last iteration, 0: none */
+	struct marks_latency *latency; /* between iterations                         */
+	size_t latencies;              /* kept                                       */
+	uint64_t latency_count;        /* seen                                       */
 	struct random random;
 	char line[MARKS_LINE];
 	size_t fill;
 	bool skipping; /* in a line that is too long */
 };
 
-/* For a run that began then.  The meter is borrowed until marks_done(). */
-void marks_init(struct marks *m, struct gw_meter *meter, uint64_t begin_ns);
+/* For a run that began then.  The meter and part, the name of the part that the run is about
+ * (NULL: all of it), are borrowed until marks_done(). */
+void marks_init(struct marks *m, struct gw_meter *meter, const char *part, uint64_t begin_ns);
 
 /* Text as it comes, whole lines or not, and when. */
 void marks_feed(struct marks *m, const char *text, size_t n, uint64_t now_ns);
@@ -61,9 +76,14 @@ void marks_tend(struct marks *m, uint64_t now_ns);
 /* The run ended: so does what is open, and all is worked out. */
 void marks_finish(struct marks *m, uint64_t end_ns);
 
-/* Time from one iteration to the next that the share p of them did not exceed; NAN: fewer than
- * two marks.  Reorders what is kept. */
-double marks_latency(struct marks *m, double p);
+/* The first part of that name that has begun and ended; *ret_count: how many there are.  NULL:
+ * none. */
+const struct marks_window *marks_find(const struct marks *m, const char *name,
+				      unsigned *ret_count);
+
+/* Time from one iteration to the next that the share p of them did not exceed, in w (NULL: in the
+ * whole run); NAN: fewer than two marks there, or no memory. */
+double marks_latency(const struct marks *m, const struct marks_window *w, double p);
 
 /* A struct that is zero is fine. */
 void marks_done(struct marks *m);

@@ -43,7 +43,7 @@ static void device_codes(struct measured_run *r, const struct gw_window *w, unsi
 			continue;
 		if (worst < e->validity && has_degrees(c))
 			level = e->validity;
-		window_evidence(w, i, c, evidence, sizeof(evidence));
+		window_evidence(w, i, e, c, evidence, sizeof(evidence));
 		add_code(r, c, level, (int)i, evidence);
 	}
 }
@@ -94,32 +94,50 @@ static void identity(const struct gw_device *d, const struct gw_status *s,
 	gw_device_value(d, GW_Q_POWER_LIMIT, &ret->power_limit_w);
 }
 
-/* The part that is the run; NULL: all of it is. */
-static const struct marks_window *part_of(const struct measured_from *from,
-					  const struct runner_run *run)
+/* What is long before a part is no part of its course. */
+static void trim_series(struct course_copy *s, uint64_t begin_ns)
 {
-	for (unsigned i = 0; from->part && i < run->marks.count; i++)
-		if (run->marks.window[i].energy &&
-		    strcmp(run->marks.window[i].label, from->part) == 0)
-			return &run->marks.window[i];
-	return NULL;
+	uint64_t from_ns = begin_ns - (uint64_t)(COURSE_AROUND_S * 1e9);
+	size_t power = 0, tick = 0;
+
+	while (power < s->powers && s->power[power].t_ns < from_ns)
+		power++;
+	while (tick < s->ticks && s->tick[tick].t_ns < from_ns)
+		tick++;
+	s->powers -= power;
+	s->ticks -= tick;
+	if (s->powers)
+		memmove(s->power, s->power + power, s->powers * sizeof(*s->power));
+	if (s->ticks)
+		memmove(s->tick, s->tick + tick, s->ticks * sizeof(*s->tick));
 }
 
+/* part: NULL: all of the run. */
 static int take_device(const struct measured_from *from, const struct runner_run *run,
-		       unsigned i, struct measured_device *ret)
+		       const struct marks_window *part, unsigned i, struct measured_device *ret)
 {
-	const struct marks_window *part = part_of(from, run);
 	const struct gw_snapshot *snap = from->c->snap;
-	const struct attribute *who = window_processes(run->window, i);
+	const struct attribute *who = !part       ? window_processes(run->window, i)
+				      : part->who ? &part->who[i]
+						  : NULL;
+	int err;
 
 	identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
 		 gw_snapshot_status(snap), ret);
 	ret->energy = part ? part->energy[i] : *gw_window_energy(run->window, i);
 	ret->sensor = meter_setup(from->meter, i)->sensor;
-	ret->who = *who;
-	ret->processes = who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
+	if (who) {
+		ret->who = *who;
+		ret->processes =
+			who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
+	}
 	run_baseline_net(&from->baseline[i], &ret->energy, &ret->baseline);
-	return from->series ? course_copy(from->series, i, run->end_ns, &ret->series) : 0;
+	if (!from->series)
+		return 0;
+	err = course_copy(from->series, i, part ? part->end_ns : run->end_ns, &ret->series);
+	if (!err && part)
+		trim_series(&ret->series, part->begin_ns);
+	return err;
 }
 
 /* ---- sums over the devices ---- */
@@ -191,20 +209,27 @@ static void add_up(struct measured_run *r)
 
 /* ---- what the command told ---- */
 
-static int take_marks(const struct measured_from *from, struct runner_run *run,
-		      struct measured_run *r)
+/* As given; of a part, as it was marked in it, for what is given may be of the whole run. */
+static double count_of(double given, uint64_t whole, bool in_part, uint64_t part)
 {
-	struct marks *m = &run->marks;
+	if (in_part && whole)
+		return part ? (double)part : NAN;
+	return isnan(given) && whole ? (double)whole : given;
+}
 
-	r->iterations = from->iterations;
-	if (isnan(r->iterations) && m->iterations)
-		r->iterations = (double)m->iterations;
-	r->tokens = from->tokens;
-	if (isnan(r->tokens) && m->tokens_told && m->tokens)
-		r->tokens = (double)m->tokens;
+static void take_counts(const struct measured_from *from, const struct marks *m,
+			const struct marks_window *part, struct measured_run *r)
+{
+	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
+				 part ? part->iterations : 0);
+	r->tokens = count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
 	r->latency_s = r->seconds / r->iterations;
-	r->latency_p50_s = marks_latency(m, 0.50);
-	r->latency_p95_s = marks_latency(m, 0.95);
+	r->latency_p50_s = marks_latency(m, part, 0.50);
+	r->latency_p95_s = marks_latency(m, part, 0.95);
+}
+
+static int take_windows(const struct marks *m, struct measured_run *r)
+{
 	if (m->count == 0)
 		return 0;
 	r->window = calloc(m->count, sizeof(*r->window));
@@ -216,13 +241,24 @@ static int take_marks(const struct measured_from *from, struct runner_run *run,
 
 		r->window[i] = (struct measured_window){
 			.label = w->label,
-			.begin_s = (double)(w->begin_ns - run->begin_ns) * 1e-9,
+			.begin_s = (double)(int64_t)(w->begin_ns - r->begin_ns) * 1e-9,
 			.seconds = (double)(w->end_ns - w->begin_ns) * 1e-9,
 			.unfinished = w->unfinished,
 			.energy = w->energy,
 		};
 	}
 	return 0;
+}
+
+/* The run is about this part of it. */
+static void narrow(struct measured_run *r, const struct marks_window *part)
+{
+	r->part = part->label;
+	r->begin_wall_ns += part->begin_ns - r->begin_ns;
+	r->begin_ns = part->begin_ns;
+	r->seconds = (double)(part->end_ns - part->begin_ns) * 1e-9;
+	/* The machine's counters were read around the whole run. */
+	r->host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 }
 
 int measured_run(const struct measured_from *from, struct runner_run *run, unsigned trial,
@@ -235,26 +271,26 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 				  .exit_status = run->exit_status,
 				  .exit_signal = run->exit_signal,
 				  .host = *host };
-	const struct marks_window *part = part_of(from, run);
+	const struct marks_window *part =
+		from->part ? marks_find(&run->marks, from->part, &r.parts) : NULL;
 	unsigned n = gw_meter_device_count(from->meter);
 	int err = 0;
 
-	if (part) {
-		r.part = part->label;
-		r.seconds = (double)(part->end_ns - part->begin_ns) * 1e-9;
-	}
+	if (part)
+		narrow(&r, part);
 	r.device = calloc(n ? n : 1, sizeof(*r.device));
 	if (!r.device)
 		return -GW_E_NOMEM;
 	for (unsigned i = 0; i < n && !err; i++) {
 		r.devices++;
-		err = take_device(from, run, i, &r.device[i]);
+		err = take_device(from, run, part, i, &r.device[i]);
 		device_codes(&r, run->window, i, &r.device[i].energy);
 	}
 	add_up(&r);
 	run_codes(&r, from->c);
+	take_counts(from, &run->marks, part, &r);
 	if (!err)
-		err = take_marks(from, run, &r);
+		err = take_windows(&run->marks, &r);
 	r.iteration_joules = each(&r.joules, r.iterations);
 	r.token_joules = each(&r.joules, r.tokens);
 	if (err)

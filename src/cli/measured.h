@@ -8,6 +8,8 @@
 
 #include "serve/render_result.h"
 
+#define MEASURED_TRIALS 1000 /* runs of one result */
+
 /* What a result is made from. */
 struct measured_from {
 	const struct cli *c;

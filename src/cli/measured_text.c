@@ -2,7 +2,7 @@
  * output is the command's. */
 #include "measured.h"
 
-#include "measure/stat.h"
+#include "trials.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -56,6 +56,8 @@ static const char *quantity(char out[static 32], double v, const char *unit)
 	size = fabs(v) / scale;
 	if (isnan(v))
 		snprintf(out, 32, "unknown");
+	else if (v == 0)
+		snprintf(out, 32, "0 %s", unit);
 	else
 		snprintf(out, 32, "%.*f %s%s",
 			 size >= 1000  ? 0
@@ -71,20 +73,43 @@ static double half_width(const struct gw_interval *v)
 	return (v->high - v->low) / 2;
 }
 
-/* "4003 J ± 102 J": in one unit, and no digit that the width makes void. */
+/* So many digits after the point leave two of a width. */
+static int digits_of(double width)
+{
+	int digits = width > 0 ? 1 - (int)floor(log10(width)) : 3;
+
+	return digits < 0 ? 0 : digits > 6 ? 6 : digits;
+}
+
+/* "4003 ± 102 J": in one unit, that of the larger, and no digit that the width makes void. */
 static const char *interval(char out[static 80], const struct gw_interval *v)
 {
-	double scale, width;
-	unsigned step = step_of(v->best, &scale);
+	double scale, width, best;
+	unsigned step = step_of(fmax(fabs(v->best), half_width(v)), &scale);
 	int digits;
 
 	if (isnan(v->best))
 		return "unknown";
 	width = half_width(v) / scale;
-	digits = width > 0 ? 1 - (int)floor(log10(width)) : 3;
-	digits = digits < 0 ? 0 : digits > 6 ? 6 : digits;
-	snprintf(out, 80, "%.*f %s %.*f %sJ", digits, v->best / scale, plus_minus(), digits,
-		 width, prefixes[step]);
+	digits = digits_of(width);
+	best = v->best / scale;
+	if (fabs(best) < 0.5 * pow(10, -digits))
+		best = 0; /* not "-0" */
+	snprintf(out, 80, "%.*f %s %.*f %sJ", digits, best, plus_minus(), digits, width,
+		 prefixes[step]);
+	return out;
+}
+
+/* A width on its own. */
+static const char *width_text(char out[static 32], double joules)
+{
+	double scale;
+	unsigned step = step_of(joules, &scale);
+
+	if (isnan(joules))
+		return "unknown";
+	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale,
+		 prefixes[step]);
 	return out;
 }
 
@@ -105,7 +130,7 @@ static void print_energy(const struct measured_run *r)
 	}
 	row("Energy", "%s; %s %s when compared with runs on the same GPU%s",
 	    interval(a, &r->joules), plus_minus(),
-	    quantity(b, half_width(&r->relative_joules), "J"), r->devices > 1 ? "s" : "");
+	    width_text(b, half_width(&r->relative_joules)), r->devices > 1 ? "s" : "");
 }
 
 static void print_items(const struct measured_run *r)
@@ -125,21 +150,73 @@ static void print_items(const struct measured_run *r)
 		row("  token", "%s (%.0f of them)", interval(a, &r->token_joules), r->tokens);
 }
 
+/* "12 min": of something that was kept. */
+static const char *age(char out[static 32], double seconds)
+{
+	if (seconds < 90)
+		snprintf(out, 32, "%.0f s", fmax(seconds, 0));
+	else
+		snprintf(out, 32, "%.0f min", seconds / 60);
+	return out;
+}
+
 static void print_net(const struct measured_run *r)
 {
-	char a[80], b[32];
+	double watts = 0, oldest_s = 0;
+	char a[80], b[32], old[32];
 
 	if (!r->baseline_kind)
 		return;
-	row("Above idle", "%s (%s baseline)%s%s", interval(a, &r->net_joules), r->baseline_kind,
+	for (unsigned i = 0; i < r->devices; i++) {
+		watts += r->device[i].baseline.power_w;
+		oldest_s = fmax(oldest_s, r->device[i].baseline.age_s);
+	}
+	if (isnan(watts)) {
+		row("Above idle", "unknown: not every GPU has a baseline");
+		return;
+	}
+	row("Above idle", "%s (%s baseline of %.1f W, %s old)%s%s", interval(a, &r->net_joules),
+	    r->baseline_kind, watts, age(old, oldest_s),
 	    r->floored ? "; below idle, counted as " : "",
 	    r->floored ? quantity(b, r->adjusted_joules, "J") : "");
+}
+
+static const char *samples(char out[static 64], const struct gw_energy *e)
+{
+	if (e->samples_collected == 0 && e->samples_expected == 0)
+		snprintf(out, 64, "no sample");
+	else if (e->samples_collected >= e->samples_expected)
+		snprintf(out, 64, "all of %llu samples",
+			 (unsigned long long)e->samples_expected);
+	else
+		snprintf(out, 64, "%llu of %llu samples",
+			 (unsigned long long)e->samples_collected,
+			 (unsigned long long)e->samples_expected);
+	return out;
+}
+
+/* What a paper must state of how it was measured, beside the figures. */
+static void print_source(const struct measured_device *d, bool several)
+{
+	static const char *const origins[] = {
+		[SENSOR_ASSUMED] = "its sensor's delays assumed",
+		[SENSOR_PASSIVE] = "its sensor's periods measured, delays assumed",
+		[SENSOR_ACTIVE] = "its sensor characterised",
+	};
+	char limit[48] = "";
+
+	if (d->energy.meter == GW_METER_NONE)
+		return;
+	if (!isnan(d->power_limit_w))
+		snprintf(limit, sizeof(limit), "; power limit %.0f W", d->power_limit_w);
+	row(several ? "" : "Source", "%s, %s%s", gw_rung_name(d->energy.rung),
+	    origins[d->sensor.origin], limit);
 }
 
 static void print_device(const struct measured_device *d, bool several)
 {
 	const struct gw_energy *e = &d->energy;
-	char title[32], a[80];
+	char title[32], a[80], n[64];
 
 	if (several) {
 		snprintf(title, sizeof(title), "GPU %u", d->index);
@@ -151,16 +228,13 @@ static void print_device(const struct measured_device *d, bool several)
 	if (e->meter == GW_METER_NONE)
 		row(several ? "" : "Meter", "none");
 	else if (isnan(e->residual_ratio))
-		row(several ? "" : "Meter", "%s (%s), %llu of %llu samples",
-		    gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
-		    (unsigned long long)e->samples_collected,
-		    (unsigned long long)e->samples_expected);
+		row(several ? "" : "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
+		    gw_verdict_name(e->verdict), samples(n, e));
 	else
-		row(several ? "" : "Meter",
-		    "%s; two meters %s, %+.2f %% apart; %llu of %llu samples",
+		row(several ? "" : "Meter", "%s; two meters %s, %+.2f %% apart; %s",
 		    gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
-		    100 * e->residual_ratio, (unsigned long long)e->samples_collected,
-		    (unsigned long long)e->samples_expected);
+		    100 * e->residual_ratio, samples(n, e));
+	print_source(d, several);
 	if (!isnan(e->temperature_max))
 		row(several ? "" : "Temperature", "%.0f to %.0f %s, at most %.0f %s",
 		    e->temperature_begin, e->temperature_end, term_plain("°C"),
@@ -191,7 +265,12 @@ static void print_host(const struct measured_run *r)
 		row("Host", "%s (CPU packages and memory of the whole machine)",
 		    quantity(a, r->host.joules, "J"));
 	else if (r->devices == 0)
-		row("Host", "unknown: %s%s%s", gw_absence_text(r->host.why),
+		row("Host", "unknown: %s%s%s",
+		    r->host.why == GW_ABSENT_NOT_PRESENT ||
+				    r->host.why == GW_ABSENT_NOT_SUPPORTED
+			    ? "no CPU energy counter (RAPL)"
+		    : r->part ? "it is read around the whole run, not the part"
+			      : gw_absence_text(r->host.why),
 		    r->host.remedy && *r->host.remedy ? "; " : "",
 		    r->host.remedy ? r->host.remedy : "");
 }
@@ -217,6 +296,8 @@ static void print_run(const struct measured_run *r)
 {
 	char a[32];
 
+	if (r->part)
+		row("Part", "%s", r->part);
 	print_energy(r);
 	print_items(r);
 	print_net(r);
@@ -230,14 +311,93 @@ static void print_run(const struct measured_run *r)
 
 /* ---- several ---- */
 
+static bool counts(const struct measured_run *r)
+{
+	return !isnan(r->joules.best) && r->validity < GW_INVALID;
+}
+
+/* Mean over the runs that count of energy / of(run); 1 where of is NULL. */
+static struct gw_interval mean_joules(const struct measured *m,
+				      double (*of)(const struct measured_run *r),
+				      double *ret_sd)
+{
+	struct trials_value v[MEASURED_TRIALS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < m->runs && n < MEASURED_TRIALS; i++) {
+		const struct measured_run *r = &m->run[i];
+		double by = of ? of(r) : 1;
+
+		if (counts(r))
+			v[n++] = (struct trials_value){
+				r->joules.best / by,
+				trials_shared(&r->joules, &r->relative_joules) / by
+			};
+	}
+	return trials_mean(v, n, ret_sd);
+}
+
+static double mean_of(const struct measured *m, double (*of)(const struct measured_run *r))
+{
+	double sum = 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < m->runs; i++)
+		if (counts(&m->run[i])) {
+			sum += of(&m->run[i]);
+			n++;
+		}
+	return n ? sum / n : NAN;
+}
+
+static double iterations_of(const struct measured_run *r)
+{
+	return r->iterations;
+}
+
+static double tokens_of(const struct measured_run *r)
+{
+	return r->tokens;
+}
+
+static double seconds_of(const struct measured_run *r)
+{
+	return r->seconds;
+}
+
+static double latency_of(const struct measured_run *r)
+{
+	return r->latency_s;
+}
+
+static void print_mean(const struct measured *m, unsigned n)
+{
+	double sd;
+	struct gw_interval all = mean_joules(m, NULL, &sd);
+	char a[80], b[32], c[32], title[32];
+
+	snprintf(title, sizeof(title), "Mean of %u", n);
+	row(title,
+	    "%s (95 %%, with what the sensor may be off by); %s s.d. from run to run; "
+	    "in %s",
+	    interval(a, &all), width_text(b, sd), quantity(c, mean_of(m, seconds_of), "s"));
+	all = mean_joules(m, iterations_of, &sd);
+	if (!isnan(all.best))
+		row("  iteration", "%s in %s (%.0f of them a run)", interval(a, &all),
+		    quantity(b, mean_of(m, latency_of), "s"), mean_of(m, iterations_of));
+	all = mean_joules(m, tokens_of, &sd);
+	if (!isnan(all.best))
+		row("  token", "%s (%.0f of them a run)", interval(a, &all),
+		    mean_of(m, tokens_of));
+}
+
 static void print_trials(const struct measured *m)
 {
-	struct moments joules, seconds;
-	char a[80], b[32], c[32];
+	char a[80], b[32];
 	unsigned used = 0;
 
-	moments_init(&joules);
-	moments_init(&seconds);
+	if (m->run[0].part)
+		row("Part", "%s", m->run[0].part);
 	for (unsigned i = 0; i < m->runs; i++) {
 		const struct measured_run *r = &m->run[i];
 		char title[32];
@@ -246,19 +406,43 @@ static void print_trials(const struct measured *m)
 		row(title, "%s, %s, %s%s%s", interval(a, &r->joules),
 		    quantity(b, r->seconds, "s"), term_on(validity_style(r->validity)),
 		    gw_validity_name(r->validity), term_off());
-		if (isnan(r->joules.best) || r->validity >= GW_INVALID)
-			continue;
-		moments_add(&joules, r->joules.best);
-		moments_add(&seconds, r->seconds);
-		used++;
+		used += counts(r);
 	}
 	if (used > 1)
-		row("All", "%s mean, %s s.d. from run to run; %s mean",
-		    quantity(a, moments_mean(&joules), "J"),
-		    quantity(b, sqrt(moments_variance(&joules)), "J"),
-		    quantity(c, moments_mean(&seconds), "s"));
+		print_mean(m, used);
 	if (used < m->runs)
 		row("", "%u of %u runs count: the others are not valid", used, m->runs);
+}
+
+/* The first code of its kind in a run; NULL: none. */
+static const struct measured_code *code_of(const struct measured_run *r, unsigned code)
+{
+	for (unsigned i = 0; i < r->codes; i++)
+		if (r->code[i].code == code)
+			return &r->code[i];
+	return NULL;
+}
+
+/* Of all runs, each code once. */
+static void print_all_codes(const struct measured *m)
+{
+	row("Validity", "%s%s%s", term_on(validity_style(m->validity)),
+	    gw_validity_name(m->validity), term_off());
+	for (unsigned code = 0; code < GW_CODES; code++) {
+		const struct measured_code *first = NULL;
+		unsigned n = 0;
+
+		for (unsigned i = 0; i < m->runs; i++) {
+			const struct measured_code *c = code_of(&m->run[i], code);
+
+			first = first ? first : c;
+			n += c != NULL;
+		}
+		if (n)
+			row("", "%s in %u of %u runs: %s%s%s", gw_code_info(code)->key, n,
+			    m->runs, gw_code_info(code)->sentence,
+			    *first->evidence ? "; first: " : "", first->evidence);
+	}
 }
 
 void measured_print(const struct measured *m, const struct cli *c)
@@ -268,12 +452,17 @@ void measured_print(const struct measured *m, const struct cli *c)
 			term_on(TERM_MARK), term_off());
 	if (m->label)
 		row("Label", "%s", m->label);
-	if (m->runs > 1)
-		print_trials(m);
-	if (m->runs > 1 && !c->verbose) {
-		print_codes(&m->run[m->runs - 1]);
+	if (m->runs == 1) {
+		print_run(&m->run[0]);
 		return;
 	}
-	for (unsigned i = 0; i < m->runs; i++)
+	print_trials(m);
+	for (unsigned i = 0; i < m->run[0].devices; i++) /* the same for all of them */
+		print_source(&m->run[0].device[i], i > 0);
+	print_all_codes(m);
+	for (unsigned i = 0; i < m->runs && c->verbose; i++) {
+		row("", "%s", "");
+		row("Trial", "%u, %u of %u", m->run[i].trial, i + 1, m->runs);
 		print_run(&m->run[i]);
+	}
 }

@@ -203,8 +203,8 @@ static int parse_short(const struct parser *p, const char *word, const char *nex
 	return 0;
 }
 
-int option_parse(int *argc, char **argv, const struct option_table *tables, char *error,
-		 size_t size)
+int option_parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
+		 char *error, size_t size)
 {
 	const struct parser p = { tables, error, size };
 	int words = 0, i = 1;
@@ -222,6 +222,8 @@ int option_parse(int *argc, char **argv, const struct option_table *tables, char
 			used = parse_long(&p, word + 2, next);
 		else if (word[0] == '-' && word[1])
 			used = parse_short(&p, word + 1, next);
+		else if (ahead)
+			break;
 		else
 			argv[1 + words++] = word;
 		if (used < 0)

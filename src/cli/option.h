@@ -44,9 +44,10 @@ struct option_table {
 };
 
 /* Parses argv[1..] into the targets.  Words that are no options, and all that stand after "--",
- * are left in argv[1..], counted by *argc.  0, or -1 with a sentence in error. */
-int option_parse(int *argc, char **argv, const struct option_table *tables, char *error,
-		 size_t size);
+ * are left in argv[1..], counted by *argc.  ahead: the first word that is no option ends them too,
+ * and what follows it is left as it is: it is a command's.  0, or -1 with a sentence in error. */
+int option_parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
+		 char *error, size_t size);
 
 /* Was it given?  target is the struct that its offset is of. */
 bool option_given(const struct option *o, const void *target);

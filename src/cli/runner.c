@@ -314,7 +314,7 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 	if (err || run->error)
 		return err;
 	s->pid_fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-	marks_init(&run->marks, r->meter, run->begin_ns);
+	marks_init(&run->marks, r->meter, r->part, run->begin_ns);
 	run->end_ns = follow(r, s, run);
 	gw_window_close(run->window, run->end_ns);
 	reap(s, run);

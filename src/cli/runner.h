@@ -36,6 +36,7 @@ struct runner {
 	const struct runner_inherit *inherit;
 	struct gw_meter *meter;
 	struct course *series; /* NULL: none are wanted */
+	const char *part; /* the runs are about this part that is marked; NULL: all of them */
 	/* Called about every watch_ns while the command runs; NULL: nobody looks. */
 	void (*watch)(void *arg, struct gw_window *window, const struct marks *marks);
 	void *arg;
@@ -64,8 +65,8 @@ struct runner_run {
 	struct marks marks;
 };
 
-/* Blocks the signals.  The caller has filled in what is not its own; inherit, meter and series
- * are borrowed until runner_end().  0 or -GW_E_IO. */
+/* Blocks the signals.  The caller has filled in what is not its own; inherit, meter, series
+ * and part are borrowed until runner_end().  0 or -GW_E_IO. */
 int runner_begin(struct runner *r);
 void runner_end(struct runner *r);
 

@@ -99,3 +99,17 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	*ret_library = library;
 	return EXIT_OK;
 }
+
+bool simulate_known(const char *name)
+{
+	void *lib = find_library() ? dlopen(library, RTLD_NOW | RTLD_LOCAL) : NULL;
+	struct simulator s;
+	bool known = false;
+
+	if (lib && look_up(lib, &s))
+		for (const char *const *n = s.scenarios(); *n; n++)
+			known = known || strcmp(*n, name) == 0;
+	if (lib)
+		dlclose(lib);
+	return known;
+}

@@ -650,10 +650,10 @@ void window_period(struct gw_window *w, double period_s)
 	}
 }
 
-void window_evidence(const struct gw_window *w, unsigned i, unsigned code, char *out,
-		     size_t size)
+void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,
+		     unsigned code, char *out, size_t size)
 {
-	track_evidence(&w->track[i], &w->energy[i], code, out, size);
+	track_evidence(&w->track[i], e, code, out, size);
 }
 
 const struct attribute *window_processes(const struct gw_window *w, unsigned i)

@@ -69,9 +69,10 @@ unsigned window_id(const struct gw_window *w);
 /* Period of the load, where its owner knows it, for telling aliases; before the window's end. */
 void window_period(struct gw_window *w, double period_s);
 
-/* Evidence for a code, and who took what, of a window that was waited for. */
-void window_evidence(const struct gw_window *w, unsigned device, unsigned code, char *out,
-		     size_t size);
+/* Evidence for a code, and who took what, of a window that was waited for.  e: its energy, or that
+ * of a part of it, whose figures are then told. */
+void window_evidence(const struct gw_window *w, unsigned device, const struct gw_energy *e,
+		     unsigned code, char *out, size_t size);
 const struct attribute *window_processes(const struct gw_window *w, unsigned device);
 
 /* What was ever seen on device i in this window, open or not: was it idle? */

@@ -56,6 +56,7 @@ struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
 	const char *part; /* it is this marked part of a run; NULL: all of one */
+	unsigned parts;   /* so many of that name were marked; the first is told */
 	double seconds;
 	int exit_status, exit_signal; /* -1, 0: none */
 	enum gw_validity validity;

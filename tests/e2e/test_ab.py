@@ -155,6 +155,10 @@ def test_the_noise_floor_comes_first(load):
     assert lines[0].startswith("gpuward: A/A pair 1 of 2")
     assert noise == 2 and lines[3].startswith("gpuward: pair 1 of at most 6; energy of B so far")
     assert "smallest effect that 6 pairs can show" in lines[noise]
+    said = " ".join((done.stderr + done.stdout).split())
+    assert said.count("of A against itself differs by") == 1  # the noise, once
+    assert said.count("the smallest effect that 6 pairs can show") == 1
+    assert said.count("the smallest effect that these") == 1
     quiet = gpuward("ab", load, *QUICK, "--pairs-max=2", "-q", "--", "true", "--", "true")
     assert quiet.stderr == "" and "energy" in quiet.stdout
 
@@ -190,6 +194,13 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
 
 
 # ---- output of the commands
+
+
+def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
+    twice = PART.format(0.04) + "; " + PART.format(0.2)
+    done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
+    assert doc["ab"]["time"]["a_mean"] < 0.1
+    assert done.stderr.count("command A marked 2 parts 'work': the first is taken") == 1
 
 
 def test_the_commands_read_nothing_and_their_output_is_shown_only_when_asked_for(load):
@@ -301,6 +312,13 @@ def test_wrong_usage_runs_nothing(words, told):
     done = gpuward("ab", "--simulate=idle-h200", *words)
     assert done.returncode == USAGE and told in done.stderr
     assert done.stdout == ""
+
+
+def test_the_first_word_begins_the_first_command(load):
+    done = gpuward("ab", load, "--json", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown", "--keep-command",
+                   "sh", "-c", "sleep 0.02", "--", "sleep", "0.01")
+    doc = json.loads(done.stdout)
+    assert [doc[k]["command"] for k in "ab"] == ["sh -c sleep 0.02", "sleep 0.01"]
 
 
 def test_a_result_that_could_not_be_written_is_told_before_anything_runs(load, tmp_path):

@@ -81,3 +81,5 @@ def test_the_precision_example_compares_three_results(tmp_path):
         assert once["latency_p50_seconds"] > 0
         assert once["energy_joules"]["low"] < once["energy_joules"]["best"]
         assert [w["label"] for w in once["windows"]] == ["warm-up", "inference"]
+        assert once["part"] == "inference" and once["iterations"] == 400
+        assert once["seconds"] == once["windows"][1]["seconds"]

@@ -21,7 +21,7 @@ BRIEF = ("-i", "20ms", "-d", "400ms")
 HEADING = (
     "time_utc,elapsed_seconds,device_index,power_watts,power_average_watts,power_instant_watts,"
     "temperature_gpu_celsius,utilization_gpu_ratio,memory_used_bytes,clock_sm_hertz,"
-    "clock_event_reasons,missed"
+    "clock_event_reasons,missed,provenance"
 )
 
 
@@ -62,6 +62,25 @@ def test_json_lines_follow_the_schema():
     with pytest.raises(jsonschema.ValidationError):
         validator("log").validate(broken)
     assert gpuward("log", IDLE, *BRIEF, "--json").stdout[0] == "{"
+
+
+def test_every_line_and_the_summary_say_that_it_is_simulated():
+    done = gpuward("log", IDLE, *BRIEF)
+    assert {l["provenance"] for l in rows(done.stdout)} == {"simulated"}
+    assert done.stderr.count(" SIMULATED ") == 1
+    done = gpuward("log", IDLE, *BRIEF, "--json", "-q")
+    assert {json.loads(l)["provenance"] for l in done.stdout.splitlines()} == {"simulated"}
+    assert done.stderr == ""
+
+
+def test_lines_of_a_tick_stand_in_the_order_of_the_gpus():
+    lines = rows(gpuward("log", "--simulate=eight-gpus", "-i", "20ms", "-d", "1s").stdout)
+    ticks, order = [0] * 8, []
+    for l in lines:
+        index = int(l["device_index"])
+        ticks[index] += 1 + int(l["missed"])
+        order.append((ticks[index], index))
+    assert len(order) > 100 and order == sorted(order)
 
 
 def test_the_unknown_is_empty_or_null_and_none_is_a_word(scenario):

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import pty
+import re
 import signal
 import struct
 import subprocess
@@ -134,6 +135,48 @@ def test_trials_are_runs_of_one_result(measure, load):
         assert run["devices"][0]["series"]["power"]["begin_seconds"] >= -1
 
 
+def test_trials_are_told_as_one_mean_with_an_interval(measure, load):
+    options = [load, "--trials=3", "--iterations=10", "--tokens=20", "--no-cooldown"]
+    done, doc = measure(options, "sleep", "0.2")
+    mean = sum(r["energy_joules"]["best"] for r in doc["runs"]) / 3
+    told = re.search(r"Mean of 3 +([\d.]+) (?:±|\+-) ([\d.]+) J", done.stderr)
+    assert told, done.stderr
+    assert float(told[1]) == pytest.approx(mean, abs=float(told[2]) / 5)
+    # What the sensor may be off by, 2.5 % and 2.5 W each as standard uncertainty, stays.
+    least = 1.96 * (0.025**2 + (2.5 / WATTS) ** 2) ** 0.5 * mean
+    assert 0.9 * least < float(told[2]) < 3 * least
+    each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 of them a run\)", done.stderr)
+    assert float(each[1]) == pytest.approx(mean / 10, rel=0.1)
+    assert "(20 of them a run)" in done.stderr and "short in 3 of 3 runs" in done.stderr
+    verbose = gpuward("measure", "-v", *options, "--", "sleep", "0.1").stderr
+    assert "Trial        2, 2 of 3" in verbose
+
+
+def test_what_a_paper_must_state_is_told(measure, load):
+    done, _ = measure([load], "sleep", "1.2")
+    assert re.search(r"Source +counter\+ring, its sensor's delays assumed; power limit 700 W",
+                     " ".join(done.stderr.split())), done.stderr
+    assert re.search(r"(all|\d+) of \d+ samples", done.stderr)
+
+
+def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
+    idle = "--simulate=idle-h200"
+    cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
+    assert gpuward("baseline", idle, "--time=2s", env=environment(**cache)).returncode == 0
+    done, doc = measure([idle], "sleep", "0.2", env=environment(**cache))
+    watts = doc["runs"][0]["devices"][0]["baseline"]["power_watts"]
+    text = " ".join(done.stderr.split())
+    assert re.search(rf"\(no-context baseline of {watts:.1f} W, \d+ s old\)", text), done.stderr
+    # In one unit, that of the larger, without digits that say nothing.
+    assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
+
+
+def test_another_number_of_iterations_than_is_marked_is_told(measure, load):
+    done, doc = measure([load, "--iterations=7"], PYTHON, "-c", MARKS)
+    assert doc["iterations"] == 7
+    assert "--iterations says 7, the command marked 5: the result has 7" in done.stderr
+
+
 def test_a_sum_over_gpus_is_that_of_its_parts(measure):
     _, doc = measure(["--simulate=two-gpus"], "sleep", "0.3")
     run = doc["runs"][0]
@@ -186,6 +229,51 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
         run["energy_joules"]["best"] / 42
     )
     assert "3 lines on GPUWARD_MARK_FD were passed over; the first: 'nonsense'" in done.stderr
+
+
+PARTS = """
+import os, time
+f = os.fdopen(int(os.environ["GPUWARD_MARK_FD"]), "w", 1)
+for i in range(4):
+    time.sleep(0.1)
+    print("iteration\\ntokens 100", file=f)
+for name in ("work", "work", "open"):
+    print("begin", name, file=f)
+    for i in range(6):
+        time.sleep(0.04)
+        print("iteration\\ntokens 2", file=f)
+    name == "open" or print("end", name, file=f)
+"""
+
+
+def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
+    whole = measure([load], PYTHON, "-c", PARTS)[1]["runs"][0]
+    done, doc = measure([load, "--part=work", "--iterations=22"], PYTHON, "-c", PARTS)
+    assert done.returncode == 0
+    run = doc["runs"][0]
+    assert "marked 2 parts 'work': the figures are of the first" in done.stderr
+    assert whole["iterations"] == 22 and whole["tokens"] == 436
+    assert run["part"] == "work" and run["iterations"] == 6 and run["tokens"] == 12
+    assert 0.24 <= run["seconds"] < 0.4 and run["latency_seconds"] == pytest.approx(run["seconds"] / 6)
+    assert 0.04 <= run["latency_p95_seconds"] < 0.1 <= whole["latency_p95_seconds"]
+    assert run["energy_per_iteration_joules"]["best"] == pytest.approx(run["energy_joules"]["best"] / 6)
+    assert run["energy_joules"]["best"] == pytest.approx(WATTS * run["seconds"], rel=0.05)
+    assert codes(run)["short"]["evidence"] == f'{run["seconds"]:.2f} s'
+    assert [w["begin_seconds"] >= 0 for w in run["windows"]] == [True] * 3
+    assert run["windows"][0]["begin_seconds"] == 0
+    power = run["devices"][0]["series"]["power"]
+    times = [power["begin_seconds"] + t for t in power["t_seconds"]]
+    assert -1.01 <= times[0] < 0 and 0.2 < times[-1] < run["seconds"] + 1.01
+    shares = [p["joules"] for p in run["devices"][0]["processes"]]
+    assert sum(filter(None, shares)) == pytest.approx(run["energy_joules"]["best"])
+    assert run["host"]["joules"] is None and run["host"]["absence"] == "not_read"
+
+
+@pytest.mark.parametrize("name", ["nothing", "open"])
+def test_a_part_that_was_not_marked_to_its_end_is_a_failure(measure, load, name):
+    done, doc = measure([load, f"--part={name}"], PYTHON, "-c", PARTS)
+    assert done.returncode == 1 and doc["runs"][0]["part"] is None
+    assert f"marked no part '{name}'" in done.stderr and "Energy" in done.stderr
 
 
 def test_a_flood_of_marks_is_bounded_and_told(measure, load):
@@ -370,11 +458,11 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
 LOSE = CONSTANT + '[[timeline]]\nat = 31.6\ndo = "{what}"\n{more}'
 
 
-@pytest.mark.parametrize("what, more, code", [
-    ("lose", "gpu = 0", "gpu-lost"),
-    ("reload", "length = 0.3", "driver-reloaded"),
+@pytest.mark.parametrize("what, more, code, seconds", [
+    ("lose", "gpu = 0", "gpu-lost", 0.7),
+    ("reload", "length = 0.3", "driver-reloaded", 3),  # read again before the end, or not
 ])
-def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, more, code):
+def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, more, code, seconds):
     done, doc = measure([scenario(LOSE.format(what=what, more=more))], "sleep", "3")
     assert done.returncode == 0
     run = doc["runs"][0]
@@ -383,7 +471,7 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, 
     device = run["devices"][0]
     assert device["samples"]["missed"] > 0
     # Up to a second before the end was still in the driver; what is not known is not made up.
-    assert run["energy_joules"]["low"] < WATTS * 3 < run["energy_joules"]["high"]
+    assert run["energy_joules"]["low"] < WATTS * seconds < run["energy_joules"]["high"]
     assert run["energy_joules"]["best"] > WATTS * 0.5
     assert device["series"]["power"]["watts"][0] == WATTS
 
@@ -474,13 +562,29 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--model-size=big", "--", "true"], "--model-size takes a size"),
     (["--tag=batch", "--", "true"], "--tag takes KEY=VALUE"),
     (["--cooldown-to=hot", "--", "true"], "--cooldown-to takes degrees"),
+    (["--cooldown-to=40", "--no-cooldown", "--", "true"], "exclude each other"),
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
+    (["--simulate", "idle-h200", "--", "true"], "the value of --simulate stands after '=': --simulate=idle-h200"),
+    (["--simulate", "idle-h200", "true"], "the value of --simulate stands after '='"),
+    (["--simulate", "h200", "--", "true"], "the value of --simulate stands after '='"),
 ])
 def test_wrong_usage_runs_nothing(words, told):
     done = gpuward("measure", "--simulate=idle-h200", *words)
     assert done.returncode == USAGE and told in done.stderr
+
+
+@pytest.mark.parametrize("words", [
+    ["measure", "LOAD", "-q"], ["measure", "-q", "LOAD", "--"], ["-q", "measure", "LOAD", "--label=y"],
+])
+def test_the_first_word_begins_the_command_and_keeps_its_options(load, tmp_path, words):
+    out = tmp_path / "r.json"
+    words = [load if w == "LOAD" else w for w in words]
+    at = words.index("measure") + 1
+    done = gpuward(*words[:at], "-o", out, *words[at:], "echo", "--label", "foo", "-c", "--json", "--", "x")
+    assert done.returncode == 0 and done.stdout == "--label foo -c --json -- x\n", done.stderr
+    assert json.loads(out.read_text())["label"] != "foo"
 
 
 def test_a_gpu_that_is_not_there_is_an_error_before_the_command_runs(load):

@@ -81,6 +81,7 @@ def test_structs_are_laid_out_as_in_c(tmp_path):
 def test_numbers_are_those_of_the_header(tmp_path):
     names = {"GW_U_COUNT": _native.BUDGET, "GW_THROTTLES": _native.THROTTLES,
              "GW_NO_RESULT": _native.NO_RESULT, "GW_E_TIMEOUT": _native.E_TIMEOUT,
+             "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR,
              "GW_TIERS_COMMON": _native.TIERS_COMMON, "GW_TIER_ENERGY": _native.TIER_ENERGY,
              "GW_KIND_FLAG": _snapshot.KIND_FLAG, "GW_KIND_ENUM": _snapshot.KIND_ENUM,
              "GW_KIND_MASK": _snapshot.KIND_MASK}
@@ -194,11 +195,13 @@ with gpuward.Meter(nvml_library=SIM) as m:
     print(json.dumps([show(w),
                       [[d.joules, d.low, d.high, d.watts, d.power_mean] for d in w.devices],
                       [hasattr(d, f) for d in w.devices for f in fields], w.per(10),
-                      [sorted(d.budget) for d in w.devices], len(m), repr(w), repr(w.devices)]))
+                      [sorted(d.budget) for d in w.devices], len(m),
+                      [w.simulated] + [d.simulated for d in w.devices], repr(w), repr(w.devices)]))
 """)
-    w, devices, fields, per, budgets, count, *shown = got
-    assert re.match(r"<gpuward.Window 'whole': [\d.]+ \[[\d.]+, [\d.]+\] J in 1\.\d+ s, ", shown[0])
-    assert re.match(r"\[<gpuward.Energy gpu 0: [\d.]+ \[", shown[1])
+    w, devices, fields, per, budgets, count, simulated, *shown = got
+    assert simulated == [True] * 3
+    assert re.match(r"<gpuward.Window 'whole' \(simulated\): [\d.]+ \[[\d.]+, [\d.]+\] J in 1\.\d+ s, ", shown[0])
+    assert re.match(r"\[<gpuward.Energy gpu 0 \(simulated\): [\d.]+ \[", shown[1])
     assert count == 2 and len(devices) == 2
     assert all(fields)
     assert w["label"] == "whole"

@@ -41,7 +41,7 @@ static int begin(void **state)
 {
 	(void)state;
 	begin_ns = clock_mono_ns(clock_real()) - 10 * NS_PER_S;
-	marks_init(&m, meter, begin_ns);
+	marks_init(&m, meter, NULL, begin_ns);
 	return 0;
 }
 
@@ -107,16 +107,48 @@ static void lines_may_come_in_any_pieces(void **state)
 	assert_int_equal(m.bad, 0);
 }
 
+static void a_part_counts_its_own_iterations_and_tokens(void **state)
+{
+	const struct marks_window *w;
+	unsigned n;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) /* loading: slow ones, 1 s each */
+		marks_feed(&m, "iteration\ntokens 100\n", 21, begin_ns + i * NS_PER_S);
+	feed_at("begin work", 4);
+	for (unsigned i = 0; i < 11; i++)
+		marks_feed(&m, "iteration\ntokens 3\n", 19,
+			   begin_ns + 4 * NS_PER_S + (i + 1) * 10 * NS_PER_MS);
+	feed_at("end work", 5);
+	feed_at("begin work", 5.5);
+	feed("iteration\n");
+	feed_at("end work", 6);
+	feed_at("begin open", 7);
+	marks_finish(&m, begin_ns + 8 * NS_PER_S);
+	w = marks_find(&m, "work", &n);
+	assert_ptr_equal(w, &m.window[0]);
+	assert_int_equal(n, 2);
+	assert_int_equal(w->iterations, 11);
+	assert_int_equal(w->tokens, 33);
+	/* the step from the last slow one into the part is not of the part */
+	assert_float_equal(marks_latency(&m, w, 0.95), 10e-3, 1e-9);
+	assert_int_equal(m.window[1].iterations, 1);
+	assert_true(isnan(marks_latency(&m, &m.window[1], 0.5)));
+	assert_int_equal(m.iterations, 16);
+	assert_null(marks_find(&m, "open", &n)); /* it never ended */
+	assert_null(marks_find(&m, "other", &n));
+}
+
 static void times_between_iterations_are_the_latency(void **state)
 {
 	(void)state;
-	assert_true(isnan(marks_latency(&m, 0.5)));
+	assert_true(isnan(marks_latency(&m, NULL, 0.5)));
 	for (unsigned i = 0; i <= 100; i++)
 		marks_feed(&m, "iteration\n", 10, begin_ns + (uint64_t)i * i * NS_PER_MS / 2);
 	assert_int_equal(m.iterations, 101);
 	/* (i^2 - (i-1)^2) / 2 ms = i - 0.5 ms for i of 1 to 100: the median lies between the 50th and 51st */
-	assert_float_equal(marks_latency(&m, 0.5), 50e-3, 1e-9);
-	assert_float_equal(marks_latency(&m, 0.95), 94.55e-3, 1e-6);
+	assert_float_equal(marks_latency(&m, NULL, 0.5), 50e-3, 1e-9);
+	assert_float_equal(marks_latency(&m, NULL, 0.95), 94.55e-3, 1e-6);
 }
 
 static void what_is_no_mark_is_counted_and_the_first_told(void **state)
@@ -189,8 +221,8 @@ static void of_too_many_iterations_a_fair_share_is_kept(void **state)
 		marks_feed(&m, "iteration\n", 10, t);
 	}
 	assert_int_equal(m.latencies, MARKS_LATENCIES);
-	assert_float_equal(marks_latency(&m, 0.45), 1e-3, 1e-9);
-	assert_float_equal(marks_latency(&m, 0.55), 3e-3, 1e-9);
+	assert_float_equal(marks_latency(&m, NULL, 0.45), 1e-3, 1e-9);
+	assert_float_equal(marks_latency(&m, NULL, 0.55), 3e-3, 1e-9);
 }
 
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -201,6 +233,7 @@ int main(void)
 		T(parts_have_the_times_that_were_given),
 		T(the_last_of_one_name_ends_first),
 		T(lines_may_come_in_any_pieces),
+		T(a_part_counts_its_own_iterations_and_tokens),
 		T(times_between_iterations_are_the_latency),
 		T(what_is_no_mark_is_counted_and_the_first_told),
 		T(what_is_told_holds_no_control_characters),

@@ -45,7 +45,7 @@ static char *words[16];
 static int count;
 
 /* Parses a line split at blanks; "_" stands for the empty word. */
-static int parse(const char *line)
+static int parse_line(const char *line, bool ahead)
 {
 	static char copy[256];
 	char *save = NULL;
@@ -59,7 +59,12 @@ static int parse(const char *line)
 	snprintf(copy, sizeof(copy), "%s", line);
 	for (char *w = strtok_r(copy, " ", &save); w; w = strtok_r(NULL, " ", &save))
 		words[count++] = strcmp(w, "_") == 0 ? w + 1 : w;
-	return option_parse(&count, words, tables, error, sizeof(error));
+	return option_parse(&count, words, tables, ahead, error, sizeof(error));
+}
+
+static int parse(const char *line)
+{
+	return parse_line(line, false);
 }
 
 static void reads_times_in_every_unit(void **state)
@@ -91,6 +96,21 @@ static void refuses_what_is_no_time(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		assert_int_equal(option_duration(rows[i], &ns), -1);
 	assert_int_equal(ns, 77);
+}
+
+static void a_command_keeps_its_own_options(void **state)
+{
+	(void)state;
+	assert_int_equal(parse_line("-f --text=a sh -c x --flag -- --text=b", true), 0);
+	assert_true(got.flag);
+	assert_string_equal(got.text, "a");
+	assert_int_equal(count, 7);
+	assert_string_equal(words[1], "sh");
+	assert_string_equal(words[2], "-c");
+	assert_string_equal(words[5], "--");
+	assert_int_equal(parse_line("-f -- --text=b", true), 0);
+	assert_int_equal(count, 2);
+	assert_null(got.text);
 }
 
 static void takes_values_after_equals_blank_and_letter(void **state)
@@ -207,6 +227,7 @@ int main(void)
 		cmocka_unit_test(names_the_option_whose_value_may_stand_elsewhere),
 		cmocka_unit_test(reads_times_in_every_unit),
 		cmocka_unit_test(refuses_what_is_no_time),
+		cmocka_unit_test(a_command_keeps_its_own_options),
 		cmocka_unit_test(takes_values_after_equals_blank_and_letter),
 		cmocka_unit_test(an_optional_value_stands_only_after_equals),
 		cmocka_unit_test(leaves_words_and_all_behind_two_dashes),
