@@ -240,6 +240,11 @@ static int check(const struct cli *c, const struct options *o)
 		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
 		return EXIT_USAGE;
 	}
+	if ((o->output && !*o->output) || (o->bundle && !*o->bundle)) {
+		cli_error("--%s wants a name, and '' is none",
+			  o->output && !*o->output ? "output" : "bundle");
+		return EXIT_USAGE;
+	}
 	if (o->output && strcmp(o->output, "-") != 0 &&
 	    save_possible(o->output, error, sizeof(error)) != 0) {
 		cli_error("%s", error);
@@ -525,12 +530,16 @@ static int finish(struct measurement *m)
 		measured_print(&m->result, m->c);
 	if (wanted)
 		code = save_result(m);
+	if (code != EXIT_OK && m->c->quiet) /* nothing is lost */
+		measured_print(&m->result, m->c);
 	for (unsigned i = 0; i < m->result.runs; i++)
 		shared = shared || measured_shared(&m->result.run[i]);
 	if (code != EXIT_OK)
 		return code;
 	if (shared && m->o->require_exclusive)
 		return EXIT_SHARED;
+	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
+		return 128 + m->runner.interrupted;
 	return m->status == 0 && m->part_missing ? EXIT_FAILED : m->status;
 }
 
@@ -563,7 +572,9 @@ static void about(void *arg, unsigned i, unsigned position, const struct energy_
 				  .name = gw_device_text(d, GW_T_NAME),
 				  .driver = gw_device_text(d, GW_T_DRIVER),
 				  .setup = setup,
-				  .interval_s = (double)m->o->interval_ns * 1e-9 };
+				  .interval_s = m->o->interval_ns
+							? (double)m->o->interval_ns * 1e-9
+							: 0.1 };
 	char message[512];
 
 	if (m->bundle) /* what fails is told when it is closed */
@@ -664,7 +675,7 @@ static int measure(struct measurement *m)
 	m->progress.iterations = m->plan.iterations;
 	get_baselines(m);
 	runner_ready(&m->runner);
-	code = run_all(m);
+	code = m->runner.interrupted ? 128 + m->runner.interrupted : run_all(m);
 	if (code == EXIT_OK)
 		code = finish(m);
 	runner_end(&m->runner);

@@ -241,6 +241,7 @@ int main(int argc, char **argv)
 	int code;
 
 	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
+	signal(SIGXFSZ, SIG_IGN); /* writing fails instead */
 	term_init(NULL);
 	code = dispatch(&c, argc, argv);
 	finish_output();

@@ -121,6 +121,9 @@ void marks_tend(struct marks *m, uint64_t now_ns)
 
 void marks_finish(struct marks *m, uint64_t end_ns)
 {
+	/* One deadline for all: a GPU that is silent is silent for each of them. */
+	uint64_t until = clock_mono_ns(clock_real()) + SETTLED_NS, now;
+
 	for (unsigned i = 0; i < m->count; i++) {
 		struct marks_window *w = &m->window[i];
 
@@ -130,8 +133,9 @@ void marks_finish(struct marks *m, uint64_t end_ns)
 			stop_counting(m, w);
 			gw_window_close(w->live, w->end_ns);
 		}
+		now = clock_mono_ns(clock_real());
 		if (w->live)
-			work_out(m, w, SETTLED_NS);
+			work_out(m, w, until > now ? until - now : 0);
 	}
 }
 
@@ -192,7 +196,7 @@ double marks_latency(const struct marks *m, const struct marks_window *w, double
 	if (n > 0)
 		v = stat_percentile(own, n, p);
 	free(own);
-	return v;
+	return v > 0 ? v : NAN; /* marks that came all at once tell no time */
 }
 
 /* ---- lines ---- */

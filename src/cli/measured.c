@@ -16,7 +16,8 @@ static void add_code(struct measured_run *r, unsigned code, enum gw_validity lev
 {
 	struct measured_code *c = &r->code[r->codes];
 
-	if (r->codes == sizeof(r->code) / sizeof(r->code[0]))
+	/* Room for what concerns the whole run stays. */
+	if (r->codes + (device >= 0 ? 2 : 0) >= MEASURED_CODES)
 		return;
 	r->codes++;
 	*c = (struct measured_code){ .code = code, .level = level, .device = device };
@@ -71,8 +72,8 @@ static void run_codes(struct measured_run *r, const struct cli *c)
 
 bool measured_shared(const struct measured_run *r)
 {
-	for (unsigned i = 0; i < r->codes; i++)
-		if (r->code[i].code == GW_CODE_FOREIGN_PROCESS)
+	for (unsigned i = 0; i < r->devices; i++)
+		if (r->device[i].energy.codes & UINT64_C(1) << GW_CODE_FOREIGN_PROCESS)
 			return true;
 	return false;
 }

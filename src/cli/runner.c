@@ -158,12 +158,12 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 
 bool runner_sleep(struct runner *r, uint64_t until_ns)
 {
-	while (!r->interrupted && clock_mono_ns(clock_real()) < until_ns) {
+	do { /* once in any case: whoever does not sleep asks whether a signal came */
 		struct pollfd fd = { r->signal_fd, POLLIN, 0 };
 
 		if (poll_until(&fd, 1, until_ns) > 0)
 			take_signals(r, 0);
-	}
+	} while (!r->interrupted && clock_mono_ns(clock_real()) < until_ns);
 	return r->interrupted != 0;
 }
 
@@ -219,6 +219,7 @@ static int spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t 
 	sigemptyset(&reset);
 	if (!r->inherit->pipe_ignored)
 		sigaddset(&reset, SIGPIPE);
+	sigaddset(&reset, SIGXFSZ); /* main() ignores it: a file that grows too long is told */
 	posix_spawnattr_setsigdefault(&attr, &reset);
 	posix_spawnattr_setsigmask(&attr, &r->mask);
 	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK);

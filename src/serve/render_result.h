@@ -52,6 +52,9 @@ struct measured_window {
 	const struct gw_energy *energy; /* one a device */
 };
 
+/* Enough for every code on eight GPUs; of more the first are told, and child-failed always. */
+#define MEASURED_CODES (8 * GW_CODES)
+
 struct measured_run {
 	unsigned trial;
 	uint64_t begin_ns, begin_wall_ns; /* monotonic, wall */
@@ -60,7 +63,7 @@ struct measured_run {
 	double seconds;
 	int exit_status, exit_signal; /* -1, 0: none */
 	enum gw_validity validity;
-	struct measured_code code[64];
+	struct measured_code code[MEASURED_CODES];
 	unsigned codes;
 	/* Sums over the devices. */
 	struct gw_interval joules, relative_joules, net_joules;

@@ -590,3 +590,43 @@ def test_the_first_word_begins_the_command_and_keeps_its_options(load, tmp_path,
 def test_a_gpu_that_is_not_there_is_an_error_before_the_command_runs(load):
     done = gpuward("measure", load, "--gpu=7", "--", "echo", "ran")
     assert done.returncode == 3 and done.stdout == ""
+
+
+def test_ctrl_c_while_the_baseline_is_taken_starts_nothing(tmp_path):
+    started = tmp_path / "started"
+    p = subprocess.Popen([str(PROGRAM), "measure", "--simulate=idle-h200", "--baseline=new", "--", "touch",
+                          str(started)], env=environment(), stderr=subprocess.PIPE, text=True)
+    time.sleep(1)
+    p.send_signal(signal.SIGINT)
+    p.communicate(timeout=20)
+    assert p.returncode == 130 and not started.exists()
+
+
+def test_quiet_tells_the_result_when_it_cannot_be_written(load):
+    done = gpuward("measure", load, "-q", "-o", "/dev/full", "--", "sleep", "0.1")
+    assert done.returncode == 1
+    assert "cannot" in done.stderr and "Energy" in done.stderr
+
+
+def test_a_file_size_limit_is_told(load, tmp_path):
+    done = subprocess.run(["sh", "-c", 'ulimit -f 1; exec "$@"', "sh", str(PROGRAM), "measure", load, "-o",
+                           str(tmp_path / "x.json"), "--", "sleep", "0.1"],
+                          env=environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "x.json" in done.stderr
+    assert os.listdir(tmp_path) == ["scenario.toml"]
+
+
+def test_an_empty_name_of_a_file_is_refused_before_the_run(load, tmp_path):
+    started = tmp_path / "started"
+    for option in "-o", "--bundle":
+        done = gpuward("measure", load, option, "", "--", "touch", str(started))
+        assert done.returncode == 2 and not started.exists()
+
+
+def test_marks_that_come_all_at_once_tell_no_latency(measure, load):
+    script = ("import os; f = os.fdopen(int(os.environ['GPUWARD_MARK_FD']), 'w');"
+              "f.write('iteration\\n' * 50); f.flush()")
+    _, doc = measure([load], "/usr/bin/python3", "-c", script)
+    run = doc["runs"][0]
+    assert run["iterations"] == 50
+    assert run["latency_p50_seconds"] is None
