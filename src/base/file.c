@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -78,22 +79,57 @@ static void sync_directory_of(const char *path)
 	close(fd);
 }
 
+/* A new file beside path, with the permissions that the user's new files have. */
+static int open_beside(const char *path, char *out, size_t size)
+{
+	int fd = -1;
+
+	for (unsigned i = 0; fd < 0 && i < 100; i++) {
+		if (snprintf(out, size, "%s.%ld-%u.tmp", path, (long)getpid(), i) >=
+		    (int)size) {
+			errno = ENAMETOOLONG;
+			return -1;
+		}
+		fd = open(out, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+		if (fd < 0 && errno != EEXIST)
+			return -1;
+	}
+	return fd;
+}
+
+/* A pipe, a terminal, /dev/null: written to, never replaced. */
+static bool is_special(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+static int write_special(const char *path, const char *text, size_t n, char *message,
+			 size_t size)
+{
+	int fd = open(path, O_WRONLY | O_CLOEXEC | O_NOCTTY), err = 0;
+
+	if (fd < 0 || file_write_all(fd, text, n) != 0)
+		err = file_failed(message, size, path, "written");
+	if (fd >= 0 && close(fd) != 0 && !err)
+		err = file_failed(message, size, path, "written");
+	return err;
+}
+
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size)
 {
-	char temp[PATH_BYTES], real[PATH_BYTES];
-	int fd, err;
+	char temp[PATH_BYTES + 32], real[PATH_BYTES];
+	int fd, err = 0;
 
+	if (is_special(path))
+		return write_special(path, text, n, message, size);
 	if (realpath(path, real)) /* the target of a link is replaced, not the link */
 		path = real;
-	if (snprintf(temp, sizeof(temp), "%s.XXXXXX", path) >= (int)sizeof(temp)) {
-		snprintf(message, size, "the path of a file is too long");
-		return -GW_E_SIZE;
-	}
-	fd = mkostemp(temp, O_CLOEXEC);
+	fd = open_beside(path, temp, sizeof(temp));
 	if (fd < 0)
 		return file_failed(message, size, path, "written");
-	err = fchmod(fd, 0644) != 0 || file_write_all(fd, text, n) != 0 || fsync(fd) != 0;
-	if (err)
+	if (file_write_all(fd, text, n) != 0 || fsync(fd) != 0)
 		err = file_failed(message, size, path, "written");
 	if (close(fd) != 0 && !err)
 		err = file_failed(message, size, path, "written");
@@ -105,6 +141,27 @@ int file_replace(const char *path, const char *text, size_t n, char *message, si
 	}
 	sync_directory_of(path);
 	return 0;
+}
+
+int file_possible(const char *path, char *message, size_t size)
+{
+	char folder[PATH_BYTES];
+	struct stat st;
+	char *slash;
+
+	if (stat(path, &st) == 0 && S_ISDIR(st.st_mode)) {
+		errno = EISDIR;
+		return file_failed(message, size, path, "written");
+	}
+	if (is_special(path))
+		return 0;
+	snprintf(folder, sizeof(folder), "%s", path);
+	slash = strrchr(folder, '/');
+	if (slash)
+		slash[slash == folder] = '\0';
+	if (access(slash ? folder : ".", W_OK) == 0)
+		return 0;
+	return file_failed(message, size, path, "written");
 }
 
 ssize_t file_read(const char *path, char *out, size_t size, char *message, size_t message_size)

@@ -9,9 +9,13 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-/* Replaces path by n bytes: a new file beside it, synced, then renamed.  0, -GW_E_NOENT, -GW_E_PERM,
+/* Replaces path by n bytes: a new file beside it, synced, then renamed; where it is a link, its
+ * target.  What is no plain file (a pipe, a terminal) is written to.  0, -GW_E_NOENT, -GW_E_PERM,
  * -GW_E_SIZE (a path too long) or -GW_E_IO, with a sentence in message. */
 int file_replace(const char *path, const char *text, size_t n, char *message, size_t size);
+
+/* Could it be written there?  Before hours of work are lost.  As file_replace. */
+int file_possible(const char *path, char *message, size_t size);
 
 /* Makes dir and what is above it.  As file_replace. */
 int file_make_directory(const char *dir, char *message, size_t size);

@@ -1,7 +1,6 @@
 #include "ab_plan.h"
 
 #include "cli.h"
-#include "save.h"
 
 #include "base/clock.h"
 #include "base/number.h"
@@ -208,14 +207,4 @@ int ab_plan_split(char **argv, int argc, char **ret[2])
 			return EXIT_USAGE;
 		}
 	return EXIT_OK;
-}
-
-int ab_plan_output(const char *path)
-{
-	char error[512];
-
-	if (!path || strcmp(path, "-") == 0 || save_possible(path, error, sizeof(error)) == 0)
-		return EXIT_OK;
-	cli_error("%s", error);
-	return EXIT_FAILED;
 }

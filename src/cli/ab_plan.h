@@ -31,7 +31,4 @@ int ab_plan_parse(const struct ab_options *o, struct ab_plan *ret);
 /* The two commands, parted by "--", each ended by NULL; argv is changed. */
 int ab_plan_split(char **argv, int argc, char **ret[2]);
 
-/* Can the result be written there? */
-int ab_plan_output(const char *path);
-
 #endif

@@ -8,7 +8,7 @@
 #include "cool.h"
 #include "progress.h"
 #include "runner.h"
-#include "save.h"
+#include "output.h"
 #include "tail.h"
 
 #include "base/clock.h"
@@ -391,24 +391,6 @@ static void describe(struct comparison *x)
 	ab_result(x->ab, &r->result);
 }
 
-static int write_out(const struct comparison *x, const struct cli_document *doc)
-{
-	const char *path = x->o->output;
-	bool print = x->c->json || (path && strcmp(path, "-") == 0);
-	char error[512];
-
-	if (path && strcmp(path, "-") != 0 &&
-	    save_file(path, doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
-		cli_error("%s", error);
-		return EXIT_FAILED;
-	}
-	if (print && save_print(doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
-		cli_error("%s", error);
-		return EXIT_FAILED;
-	}
-	return EXIT_OK;
-}
-
 static int save_result(const struct comparison *x)
 {
 	struct gw_environment *env = NULL;
@@ -423,7 +405,7 @@ static int save_result(const struct comparison *x)
 	if (err)
 		cli_error("cannot build the result: %s", gw_strerror(err));
 	else
-		code = write_out(x, &doc);
+		code = output_result(x->o->output, x->c->json, &doc.buf);
 	buf_done(&doc.buf);
 	return code;
 }
@@ -605,7 +587,7 @@ static int run(struct cli *c)
 	if (code == EXIT_OK)
 		code = ab_plan_split(c->argv, c->argc, x->argv);
 	if (code == EXIT_OK)
-		code = ab_plan_output(x->o->output);
+		code = output_possible(x->o->output);
 	if (code == EXIT_OK)
 		code = cli_open(c, GW_TIERS_COMMON);
 	x->cool.ctx = c->ctx;

@@ -2,7 +2,7 @@
 #include "cool.h"
 #include "measured.h"
 #include "run_progress.h"
-#include "save.h"
+#include "output.h"
 
 #include "base/clock.h"
 #include "base/number.h"
@@ -234,8 +234,6 @@ static int parse_plan(const struct options *o, struct plan *p)
 
 static int check(const struct cli *c, const struct options *o)
 {
-	char error[512];
-
 	if (c->argc == 0) {
 		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
 		return EXIT_USAGE;
@@ -245,12 +243,7 @@ static int check(const struct cli *c, const struct options *o)
 			  o->output && !*o->output ? "output" : "bundle");
 		return EXIT_USAGE;
 	}
-	if (o->output && strcmp(o->output, "-") != 0 &&
-	    save_possible(o->output, error, sizeof(error)) != 0) {
-		cli_error("%s", error);
-		return EXIT_FAILED;
-	}
-	return EXIT_OK;
+	return output_possible(o->output);
 }
 
 /* ---- cooling ---- */
@@ -476,24 +469,6 @@ static void describe(struct measurement *m, char *command, size_t size)
 			r->run[i].validity > r->validity ? r->run[i].validity : r->validity;
 }
 
-static int write_out(struct measurement *m, const struct cli_document *doc)
-{
-	bool print = m->c->json || (m->o->output && strcmp(m->o->output, "-") == 0);
-	char error[512];
-	int code = EXIT_OK;
-
-	if (m->o->output && strcmp(m->o->output, "-") != 0 &&
-	    save_file(m->o->output, doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
-		cli_error("%s", error);
-		code = EXIT_FAILED;
-	}
-	if (print && save_print(doc->buf.p, doc->buf.len, error, sizeof(error)) != 0) {
-		cli_error("%s", error);
-		code = EXIT_FAILED;
-	}
-	return code;
-}
-
 static int save_result(struct measurement *m)
 {
 	struct gw_environment *env = NULL;
@@ -509,7 +484,7 @@ static int save_result(struct measurement *m)
 	if (err)
 		cli_error("cannot build the result: %s", gw_strerror(err));
 	else
-		code = write_out(m, &doc);
+		code = output_result(m->o->output, m->c->json, &doc.buf);
 	if (m->bundle && !err)
 		bundle_file(m->bundle, "result.json", doc.buf.p, doc.buf.len, message,
 			    sizeof(message));

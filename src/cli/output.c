@@ -2,10 +2,10 @@
 
 #include "cli.h"
 
+#include "base/file.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -15,70 +15,44 @@ static bool is_standard(const char *path)
 	return !path || strcmp(path, "-") == 0;
 }
 
-static int write_all(int fd, const struct buf *text)
+int output_print(const char *text, size_t n)
 {
-	for (size_t done = 0; done < text->len;) {
-		ssize_t n = write(fd, text->p + done, text->len - done);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return -1;
-		done += (size_t)n;
-	}
-	return 0;
+	fflush(stdout);
+	if (file_write_all(STDOUT_FILENO, text, n) == 0 || errno == EPIPE)
+		return EXIT_OK; /* nobody reading it any more is no error */
+	cli_error("cannot write the output: %s", strerror(errno));
+	return EXIT_FAILED;
 }
 
-/* Closes fd; errno is that of the first failure. */
-static int write_and_close(int fd, const struct buf *text)
+int output_save(const char *path, const char *text, size_t n)
 {
-	int bad = write_all(fd, text), was = errno;
+	char message[512];
 
-	if (close(fd) != 0 && bad == 0)
-		return -1;
-	errno = was;
-	return bad;
+	if (file_replace(path, text, n, message, sizeof(message)) == 0)
+		return EXIT_OK;
+	cli_error("%s", message);
+	return EXIT_FAILED;
 }
 
-/* A new file beside the old one, which it then replaces. */
-static int replace(const char *path, const struct buf *text)
+int output_result(const char *path, bool print, const struct buf *text)
 {
-	size_t size = strlen(path) + 8;
-	char *other = malloc(size);
-	mode_t mask = umask(0);
-	int fd, bad = -1, was;
+	bool file = path && strcmp(path, "-") != 0;
+	int code = file ? output_save(path, text->p, text->len) : EXIT_OK;
 
-	umask(mask);
-	if (!other)
-		return -1;
-	snprintf(other, size, "%s.XXXXXX", path);
-	fd = mkstemp(other);
-	if (fd >= 0) {
-		bad = fchmod(fd, 0666 & ~mask) != 0;
-		bad = write_and_close(fd, text) != 0 || bad || rename(other, path) != 0;
-		was = errno;
-		if (bad)
-			unlink(other);
-		errno = was;
-	}
-	free(other);
-	return bad ? -1 : 0;
+	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)
+		code = EXIT_FAILED;
+	return code;
 }
 
-static int write_file(const char *path, const struct buf *text)
+int output_possible(const char *path)
 {
-	char *real = realpath(path, NULL); /* where a link points; NULL: nothing is there */
-	struct stat st;
-	int fd, bad;
+	char message[512];
 
-	if (real && stat(real, &st) == 0 && !S_ISREG(st.st_mode)) {
-		fd = open(real, O_WRONLY | O_CLOEXEC);
-		bad = fd < 0 || write_and_close(fd, text) != 0;
-	} else {
-		bad = replace(real ? real : path, text) != 0;
-	}
-	free(real);
-	return bad ? -1 : 0;
+	if (!path || strcmp(path, "-") == 0 ||
+	    file_possible(path, message, sizeof(message)) == 0)
+		return EXIT_OK;
+	cli_error("%s", message);
+	return EXIT_FAILED;
 }
 
 int output_write(const char *path, const struct buf *text)
@@ -91,10 +65,7 @@ int output_write(const char *path, const struct buf *text)
 		fwrite(text->p, 1, text->len, stdout); /* main() looks whether it went well */
 		return EXIT_OK;
 	}
-	if (write_file(path, text) == 0)
-		return EXIT_OK;
-	cli_error("%s: cannot be written: %s", path, strerror(errno));
-	return EXIT_FAILED;
+	return output_save(path, text->p, text->len);
 }
 
 int output_spares(const char *path, char **inputs, int n)

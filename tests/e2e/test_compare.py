@@ -419,7 +419,7 @@ def test_a_full_disk_or_a_place_that_is_not_there_is_said(tmp_path):
     for out, why in (("/dev/full", "No space left"), (tmp_path / "no" / "x", "No such file"),
                      (tmp_path, "Is a directory")):
         done = compare(path, "-o", out, "--format=csv", code=FAILED)
-        assert f"{out}: cannot be written: {why}" in done.stderr
+        assert f"{out} cannot be written: {why}" in done.stderr
     with open("/dev/full", "w") as full:
         done = gpuward("compare", path, stdout=full, capture_output=False, stderr=-1)
     assert done.returncode == FAILED and "No space left" in done.stderr

@@ -479,7 +479,7 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, 
 def test_a_full_disk_is_told_and_the_summary_is_shown(load):
     done = gpuward("measure", load, "-o", "/dev/full", "--", "sleep", "0.1")
     assert done.returncode == 1
-    assert "cannot write '/dev/full': No space left on device" in done.stderr
+    assert "/dev/full cannot be written: No space left on device" in done.stderr
     assert "Energy" in done.stderr
     with open("/dev/full", "w") as full:
         done = subprocess.run(

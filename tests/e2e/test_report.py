@@ -278,7 +278,7 @@ def test_throttling_is_a_strip_below(tmp_path):
 @pytest.mark.parametrize("command", ["report", "plot"])
 def test_output_that_cannot_be_written_is_said(command, tmp_path, pair):
     done = run(command, pair[0], "-o", "/dev/full", code=FAILED)
-    assert done.stderr == "gpuward: /dev/full: cannot be written: No space left on device\n"
+    assert done.stderr == "gpuward: /dev/full cannot be written: No space left on device\n"
     old = tmp_path / "old.html"
     old.write_text("old")
     run(command, pair[0], "-o", old)
