@@ -5,6 +5,7 @@
 #include "base/number.h"
 #include "serve/render.h"
 
+#include <assert.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -37,6 +38,7 @@ const char *logline_field_name(unsigned i)
 
 static void add(struct logline_format *f, unsigned field)
 {
+	assert(f->count < LOGLINE_FIELDS); /* make it larger */
 	f->field[f->count++] = field;
 }
 

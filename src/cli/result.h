@@ -2,7 +2,7 @@
  *
  * Hides JSON.  What the file does not say, or says as null, is NAN or NULL here; keys that we do
  * not know are passed over, so a newer gpuward may add some.  The schema is
- * docs/schema/measurement.json. */
+ * docs/schema/measure.json, of which every key may be missing or null. */
 #ifndef GW_CLI_RESULT_H
 #define GW_CLI_RESULT_H
 

@@ -532,10 +532,6 @@ def test_keys_that_come_later_are_borne(tmp_path):
     compare(save(tmp_path, "a.json", doc))
 
 
-def test_synthetic_results_are_as_the_schema_says():
-    check("measurement", result("a", tokens=5, codes=("short",), gpus=2))
-
-
 def test_a_result_without_label_goes_by_the_name_of_its_file(tmp_path):
     got, _ = rows(save(tmp_path, "resnet.json", result(None)))
     assert list(got) == ["resnet"]
