@@ -70,8 +70,8 @@ def test_the_precision_example_compares_three_results(tmp_path):
                OUT=tmp_path, GPUWARD=PROGRAM,
                PYTHON=sys.executable, XDG_CACHE_HOME=tmp_path, COLUMNS="200")
     assert done.returncode == OK, done.stderr
-    rows = [line.split()[0] for line in done.stdout.splitlines() if line.strip()]
-    assert [r for r in rows if r in PRECISIONS] == list(PRECISIONS)
+    rows = [line.split()[:2] for line in done.stdout.splitlines() if line.strip()]
+    assert [r[0] for r in rows if r[1:] == ["(inference)"]] == list(PRECISIONS)
     for precision in PRECISIONS:
         result = json.loads((tmp_path / f"{precision}.json").read_text())
         assert result["label"] == precision
