@@ -11,6 +11,7 @@
 #define COARSE_S     0.5                  /* a ring with wider spacing shows no shape */
 #define RING_AGE_NS  (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
 #define SETTLE_TRIES 5
+#define EDGE_STEP_NS (8 * NS_PER_MS)
 #define RING_FEW     10 /* readings say nothing about their spacing */
 
 static void emit(struct sampler *s, const struct event *e)
@@ -454,17 +455,18 @@ static void next_anchor(struct sampler *s)
 
 void sampler_edge(struct sampler *s)
 {
-	uint64_t soon;
+	uint64_t lag = (uint64_t)(s->set.lag_s * 1e9);
 
 	read_counter(s);
+	s->covered_ns = now_ns(s) + lag; /* a sample stamped so tells of now */
+	if (!s->polled) {
+		s->drain_ns = earliest(s->drain_ns, s->covered_ns + RING_AGE_NS / 2);
+		s->drain_until_ns =
+			s->covered_ns + (uint64_t)(s->set.spacing_s * 1e9) + RING_AGE_NS;
+	}
 	read_limits(s);
 	if (s->opt.processes)
 		read_processes(s);
-	soon = now_ns(s) + (uint64_t)((s->set.lag_s + s->set.spacing_s) * 1e9) + RING_AGE_NS;
-	if (!s->polled) {
-		s->drain_ns = earliest(s->drain_ns, soon);
-		s->drain_again_ns = soon;
-	}
 	next_anchor(s);
 }
 
@@ -510,10 +512,11 @@ uint64_t sampler_step(struct sampler *s, bool active)
 		emit_tick(s, missed);
 	}
 	if (ring && s->drain_ns <= now) {
-		/* One that was due before an edge's own does not hold the edge's samples. */
-		s->drain_ns =
-			s->drain_again_ns > now ? s->drain_again_ns : now + drain_period(s);
 		drain(s);
+		s->drain_ns = now + drain_period(s);
+		/* Somebody may wait for the sample that covers the last edge. */
+		if (s->last_ns < s->covered_ns && now < s->drain_until_ns)
+			s->drain_ns = earliest(now + EDGE_STEP_NS, s->drain_until_ns);
 	}
 	if (active && s->anchor_due_ns <= now) {
 		next_anchor(s);

@@ -40,7 +40,8 @@ struct sampler {
 	unsigned quantity; /* which */
 	uint64_t poll_ns;  /* and how often */
 	uint64_t tick_ns, poll_due_ns, drain_ns, anchor_due_ns, who_ns; /* next due */
-	uint64_t drain_again_ns;  /* when the samples of the last edge will be there */
+	uint64_t covered_ns;      /* a sample with this stamp covers the last edge ... */
+	uint64_t drain_until_ns;  /* ... and is there by then */
 	bool active;              /* somebody has a window open */
 	struct tap_counter first; /* reading of the energy counter, made by init */
 	uint64_t counter_ns;      /* last reading of the energy counter; 0: none */
