@@ -56,23 +56,6 @@ const struct option ab_plan_options[] = {
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
-static int parse_count(const char *name, const char *text, double least, double most,
-		       double *ret)
-{
-	const char *end;
-	double v = text ? number_parse(text, &end) : *ret;
-
-	if (!text)
-		return EXIT_OK;
-	if (end == text || *end || v != floor(v) || !(v >= least && v <= most)) {
-		cli_error("--%s takes a whole number from %.0f to %.0f, not '%s'", name, least,
-			  most, text);
-		return EXIT_USAGE;
-	}
-	*ret = v;
-	return EXIT_OK;
-}
-
 static int parse_target(const char *text, double *ret)
 {
 	const char *end;
@@ -96,19 +79,6 @@ static int parse_gate(const char *text, struct ab_config *config)
 		return EXIT_USAGE;
 	}
 	config->gated = true;
-	return EXIT_OK;
-}
-
-static int parse_celsius(const char *text, double *ret)
-{
-	const char *end;
-	double v = number_parse(text, &end);
-
-	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120)) {
-		cli_error("--cooldown-to takes degrees Celsius from 0 to 120, not '%s'", text);
-		return EXIT_USAGE;
-	}
-	*ret = v;
 	return EXIT_OK;
 }
 
@@ -137,8 +107,8 @@ static int parse_counts(const struct ab_options *o, struct ab_plan *p)
 	int code = EXIT_OK;
 
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && code == EXIT_OK; i++)
-		code = parse_count(counts[i].name, counts[i].text, counts[i].least,
-				   counts[i].most, counts[i].ret);
+		code = cli_count(counts[i].name, counts[i].text, counts[i].least,
+				 counts[i].most, counts[i].ret);
 	p->config.pairs_max = (unsigned)pairs;
 	p->config.aa_pairs = (unsigned)aa;
 	p->config.seed = (uint64_t)seed;
@@ -160,7 +130,7 @@ int ab_plan_parse(const struct ab_options *o, struct ab_plan *p)
 	if (code == EXIT_OK && o->target)
 		code = parse_target(o->target, &p->config.target_ratio);
 	if (code == EXIT_OK && o->cooldown_to)
-		code = parse_celsius(o->cooldown_to, &p->cool_to_c);
+		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_to_c);
 	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
 		cli_error("--cooldown-to and --no-cooldown exclude each other: give one of "
 			  "them");

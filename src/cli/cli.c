@@ -1,9 +1,12 @@
 #include "cli.h"
 
+#include "base/number.h"
+
 #include "base/clock.h"
 #include "simulate.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -280,4 +283,43 @@ enum term_style cli_state_style(enum gw_device_state state)
 	case GW_DEVICE_CLOSED: return TERM_WARN;
 	default: return TERM_BAD;
 	}
+}
+
+int cli_count(const char *name, const char *text, double least, double most, double *ret)
+{
+	const char *end;
+	double v;
+
+	if (!text)
+		return EXIT_OK;
+	v = number_parse(text, &end);
+	if (end == text || *end || v != floor(v) || !(v >= least && v <= most)) {
+		cli_error("--%s takes a whole number from %.0f to %.0f, not '%s'", name, least,
+			  most, text);
+		return EXIT_USAGE;
+	}
+	*ret = v;
+	return EXIT_OK;
+}
+
+int cli_celsius(const char *name, const char *text, double *ret)
+{
+	const char *end;
+	double v = number_parse(text, &end);
+
+	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120)) {
+		cli_error("--%s takes degrees Celsius from 0 to 120, not '%s'", name, text);
+		return EXIT_USAGE;
+	}
+	*ret = v;
+	return EXIT_OK;
+}
+
+void cli_join(char *out, size_t size, char *const *argv)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	for (unsigned i = 0; argv[i]; i++)
+		buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
 }

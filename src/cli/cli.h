@@ -94,4 +94,12 @@ int cli_document_end(struct cli_document *doc);
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
+/* Values of options.  A count: text NULL (not given) leaves *ret alone.  EXIT_OK, or EXIT_USAGE having
+ * said what --name takes. */
+int cli_count(const char *name, const char *text, double least, double most, double *ret);
+int cli_celsius(const char *name, const char *text, double *ret);
+
+/* The words of a command parted by blanks, cut at size. */
+void cli_join(char *out, size_t size, char *const *argv);
+
 #endif

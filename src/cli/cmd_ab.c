@@ -358,15 +358,6 @@ static int compare(struct comparison *x)
 
 /* ---- the result ---- */
 
-static void join(char *out, size_t size, char *const *argv)
-{
-	struct buf b;
-
-	buf_init_fixed(&b, out, size);
-	for (unsigned i = 0; argv[i]; i++)
-		buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
-}
-
 static void describe(struct comparison *x)
 {
 	struct ab_report *r = &x->report;
@@ -375,7 +366,7 @@ static void describe(struct comparison *x)
 		const char *slash = strrchr(x->argv[i][0], '/');
 
 		r->side[i].name = slash && slash[1] ? slash + 1 : x->argv[i][0];
-		join(x->command[i], sizeof(x->command[i]), x->argv[i]);
+		cli_join(x->command[i], sizeof(x->command[i]), x->argv[i]);
 		r->side[i].command = x->o->keep_command ? x->command[i] : NULL;
 	}
 	r->iterations = x->plan.iterations;

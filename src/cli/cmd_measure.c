@@ -109,21 +109,6 @@ struct measurement {
 
 /* ---- the options ---- */
 
-static int parse_count(const char *name, const char *text, double least, double most,
-		       double *ret)
-{
-	const char *end;
-	double v = number_parse(text, &end);
-
-	if (end == text || *end || v != floor(v) || !(v >= least && v <= most)) {
-		cli_error("--%s takes a whole number from %.0f to %.0f, not '%s'", name, least,
-			  most, text);
-		return EXIT_USAGE;
-	}
-	*ret = v;
-	return EXIT_OK;
-}
-
 static int parse_size(const char *text, double *ret)
 {
 	static const struct {
@@ -146,19 +131,6 @@ static int parse_size(const char *text, double *ret)
 	}
 	cli_error("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
 	return EXIT_USAGE;
-}
-
-static int parse_celsius(const char *text, double *ret)
-{
-	const char *end;
-	double v = number_parse(text, &end);
-
-	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120)) {
-		cli_error("--cooldown-to takes degrees Celsius from 0 to 120, not '%s'", text);
-		return EXIT_USAGE;
-	}
-	*ret = v;
-	return EXIT_OK;
 }
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
@@ -209,12 +181,12 @@ static int parse_plan(const struct options *o, struct plan *p)
 			    .baseline = RUN_BASELINE_KEPT };
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]) && code == EXIT_OK; i++)
 		if (counts[i].text)
-			code = parse_count(counts[i].name, counts[i].text, counts[i].least,
-					   counts[i].most, counts[i].ret);
+			code = cli_count(counts[i].name, counts[i].text, counts[i].least,
+					 counts[i].most, counts[i].ret);
 	if (code == EXIT_OK && o->model_size)
 		code = parse_size(o->model_size, &p->model_bytes);
 	if (code == EXIT_OK && o->cooldown_to)
-		code = parse_celsius(o->cooldown_to, &p->cool_c);
+		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_c);
 	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
 		cli_error("--cooldown-to and --no-cooldown exclude each other: give one of "
 			  "them");
@@ -437,15 +409,6 @@ static int run_all(struct measurement *m)
 
 /* ---- the result ---- */
 
-static void join(char *out, size_t size, char *const *argv)
-{
-	struct buf b;
-
-	buf_init_fixed(&b, out, size);
-	for (unsigned i = 0; argv[i]; i++)
-		buf_addf(&b, "%s%s", i ? " " : "", argv[i]);
-}
-
 static void describe(struct measurement *m, char *command, size_t size)
 {
 	struct measured *r = &m->result;
@@ -461,7 +424,7 @@ static void describe(struct measurement *m, char *command, size_t size)
 	r->tokens = r->run[0].tokens;
 	r->command_name = slash && slash[1] ? slash + 1 : m->c->argv[0];
 	if (m->o->keep_command) {
-		join(command, size, m->c->argv);
+		cli_join(command, size, m->c->argv);
 		r->command = command;
 	}
 	for (unsigned i = 0; i < r->runs; i++)
@@ -566,7 +529,7 @@ static int open_bundle(struct measurement *m)
 	if (!m->o->bundle)
 		return EXIT_OK;
 	if (m->o->keep_command) {
-		join(joined, sizeof(joined), m->c->argv);
+		cli_join(joined, sizeof(joined), m->c->argv);
 		what.command = joined;
 	}
 	if (bundle_create(m->o->bundle, &what, &m->bundle, message, sizeof(message)) == 0)
