@@ -1,0 +1,36 @@
+/* api: the answers.  Each row of routes.def has a handler here (api_*.c).
+ *
+ * Handlers see the view of the latest tick and nothing else of the daemon. */
+#ifndef GW_SERVE_API_H
+#define GW_SERVE_API_H
+
+#include "http.h"
+#include "stream.h"
+#include "view.h"
+
+#include "base/clock.h"
+
+struct windows; /* energy windows that were opened over HTTP: windows.h */
+struct http;
+
+struct api {
+	struct view view;
+	const struct clock *clock;
+	struct stream *stream;
+	struct windows *windows;
+	struct http *http;  /* for its counts; NULL in tests */
+	unsigned top;       /* processes in /metrics, at most; 0: none */
+	bool manage;        /* /api/gpu/manage is on */
+};
+
+/* The table, made of routes.def. */
+extern const struct route api_routes[];
+extern const unsigned api_route_count;
+
+/* A new tick: the stream's message of it. */
+void api_tick_json(struct buf *out, const struct view *v);
+
+/* An event as JSON, one line, for the stream and for lists. */
+void api_event_json(struct buf *out, const struct view_event *e);
+
+#endif

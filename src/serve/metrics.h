@@ -1,0 +1,18 @@
+/* metrics: the view as Prometheus text or OpenMetrics.
+ *
+ * Names, types and help are rows of metric.def; GPU figures are a loop over quantity.def.  A figure
+ * that is not known has no sample; a GPU that does not answer has its up and its counters alone. */
+#ifndef GW_SERVE_METRICS_H
+#define GW_SERVE_METRICS_H
+
+#include "api.h"
+
+enum metrics_form { METRICS_PROMETHEUS, METRICS_OPENMETRICS };
+
+/* What an Accept header asks for. */
+enum metrics_form metrics_negotiate(const char *accept);
+const char *metrics_type(enum metrics_form form);
+
+void metrics_render(struct buf *out, const struct api *a, enum metrics_form form);
+
+#endif
