@@ -73,6 +73,8 @@ struct view_point { /* of the past; wall time, because it outlives a boot */
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 struct view;
+struct manage_order;
+struct manage_result;
 struct view_ops {
 	/* Points of a figure of a GPU, oldest first: as series_query(), in wall time, from memory or
 	 * the database.  Number of points, -GW_E_NODEV, -GW_E_ARG, -GW_E_NOSUPPORT (no history of this
@@ -91,6 +93,11 @@ struct view_ops {
 		    void (*each)(void *arg, const char *id, const char *json), void *arg);
 	/* Asks for something that takes time; its outcome is in a later view. */
 	int (*ask)(void *engine, enum view_request what);
+	/* Changes a setting of a GPU (device/manage.h), on the thread that reads it.  A ticket above 0,
+	 * or -GW_E_NOSUPPORT (management is off), -GW_E_STATE (too many under way). */
+	int (*manage)(void *engine, const struct manage_order *order);
+	/* 1 and *ret when it is done, 0 not yet, -GW_E_NOENT no such ticket.  Asked until 1. */
+	int (*managed)(void *engine, int ticket, struct manage_result *ret);
 };
 
 struct view {
