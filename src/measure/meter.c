@@ -293,6 +293,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	struct gw_meter_options o;
 	struct sampler_options so = { .own_pid = getpid(),
 				      .always = config->always,
+				      .anchored = config->anchored,
 				      .sensor = config->sensor };
 	struct chosen *list = NULL;
 	unsigned count = 0;

@@ -29,6 +29,7 @@ struct meter_config {
 		       const struct gw_energy *e);
 	void *arg;
 	bool always;                 /* figures at the interval even without a window */
+	bool anchored;               /* counter readings even without one, hardly any figures */
 	const struct sensor *sensor; /* of every device, in place of what is known; for tests */
 };
 

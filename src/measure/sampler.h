@@ -21,6 +21,7 @@ struct sampler_options {
 	uint64_t interval_ns, anchor_ns;
 	bool processes;
 	bool always;     /* figures at the interval even while nobody has a window open */
+	bool anchored;   /* counter readings even then, and hardly any figures: a service's */
 	int64_t own_pid; /* whose processes are not foreign */
 	const char *cache_dir;
 	const struct sensor *sensor; /* NULL: what is known of the card; borrowed for init */

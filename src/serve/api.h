@@ -21,6 +21,7 @@ struct api {
 	struct http *http;  /* for its counts; NULL in tests */
 	unsigned top;       /* processes in /metrics, at most; 0: none */
 	bool manage;        /* /api/gpu/manage is on */
+	void *daemon;       /* of whoever serves; not looked at here */
 };
 
 /* The table, made of routes.def. */

@@ -1,0 +1,445 @@
+#include "engine.h"
+
+#include "reader.h"
+#include "self.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DEVICES_MAX 256
+#define TEXT_MAX    400
+
+/* What is remembered of a GPU from tick to tick. */
+struct seen {
+	char uuid[96]; /* "": it has none */
+	enum gw_device_state state;
+	double base_j, base_s; /* energy before the meter that runs now */
+	bool known;            /* it was there before */
+};
+
+struct engine {
+	struct engine_config config;
+	struct reader *reader;
+	const struct clock *clock;
+	struct view view;
+	struct view_device *device; /* DEVICES_MAX, parallel to seen */
+	struct seen *seen;
+	struct metering *metering; /* of the view */
+	bool retiring;
+	enum gw_cause cause; /* of the last tick */
+	bool simulated;
+	uint64_t next_event;
+};
+
+/* ---- what happens ---- */
+
+static void tell(struct engine *e, const struct view_event *given)
+{
+	struct view_event x = *given;
+
+	x.id = ++e->next_event;
+	x.wall_ns = clock_wall_ns(e->clock);
+	store_add_event(e->config.store, &x);
+	e->config.happened(e->config.arg, &x);
+}
+
+void engine_tell(struct engine *e, const char *kind, const char *uuid, const char *severity,
+		 const char *fmt, ...)
+{
+	char text[TEXT_MAX];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	tell(e, &(struct view_event){
+			.kind = kind, .uuid = uuid, .severity = severity, .text = text });
+}
+
+static const char *name_of(const struct gw_device *d)
+{
+	const char *name = gw_device_text(d, GW_T_NAME);
+
+	return name ? name : "GPU";
+}
+
+static void tell_state(struct engine *e, const struct gw_device *d, const struct seen *s)
+{
+	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP ||
+		    e->view.let_go;
+
+	if (!s->known && d->state == GW_DEVICE_OK)
+		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
+			    "GPU %u (%s) is there", d->index, name_of(d));
+	else if (d->state == GW_DEVICE_OK)
+		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
+			    "GPU %u (%s) answers again", d->index, name_of(d));
+	else
+		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL,
+			    well ? "info" : "error", "GPU %u (%s) is %s%s%s", d->index,
+			    name_of(d), gw_device_state_name(d->state),
+			    *d->message ? ": " : "", d->message);
+}
+
+static void tell_driver(struct engine *e, const struct gw_status *s)
+{
+	const struct gw_cause_info *c = gw_cause_info(s->cause);
+
+	if (s->cause == GW_CAUSE_NONE) {
+		engine_tell(e, "driver", NULL, "info", "%s is open with %u GPU%s%s%s",
+			    s->backend, gw_snapshot_device_count(e->view.snap),
+			    gw_snapshot_device_count(e->view.snap) == 1 ? "" : "s",
+			    s->driver_version ? ", driver " : "",
+			    s->driver_version ? s->driver_version : "");
+		return;
+	}
+	if (s->cause != GW_CAUSE_LET_GO)
+		store_set_count(e->config.store, "init_failures",
+				(double)++e->view.init_failures);
+	engine_tell(e, "driver", NULL, c->severity == GW_SEVERITY_ERROR ? "warning" : "info",
+		    "%s", *s->message ? s->message : c->sentence);
+}
+
+/* ---- counts ---- */
+
+static void count_key(char *out, size_t size, const char *what, const char *uuid,
+		      const char *more)
+{
+	snprintf(out, size, "%s/%s%s%s", what, uuid, *more ? "/" : "", more);
+}
+
+static double kept(struct engine *e, const char *what, const char *uuid, const char *more)
+{
+	char key[256];
+
+	count_key(key, sizeof(key), what, uuid, more);
+	return store_count(e->config.store, key);
+}
+
+static void keep(struct engine *e, const char *what, const char *uuid, const char *more, double v)
+{
+	char key[256];
+
+	count_key(key, sizeof(key), what, uuid, more);
+	store_set_count(e->config.store, key, v);
+}
+
+/* A GPU that was not at this place before: its counts go on where they were. */
+static void recall(struct engine *e, unsigned i, const char *uuid)
+{
+	struct view_device *v = &e->device[i];
+	struct seen *s = &e->seen[i];
+
+	memset(v, 0, sizeof(*v));
+	memset(s, 0, sizeof(*s));
+	v->meter = -1;
+	snprintf(s->uuid, sizeof(s->uuid), "%s", uuid ? uuid : "");
+	if (!uuid)
+		return;
+	s->base_j = kept(e, "energy", uuid, "joules");
+	s->base_s = kept(e, "energy", uuid, "seconds");
+	v->state_changes = (uint64_t)kept(e, "state_changes", uuid, "");
+	for (unsigned a = 0; a < GW_ABSENCES; a++)
+		if (view_is_error(a))
+			v->errors[a] = (uint64_t)kept(e, "errors", uuid, gw_absence_key(a));
+}
+
+static void count_errors(struct engine *e, unsigned i, const struct gw_device *d)
+{
+	struct view_device *v = &e->device[i];
+	uint64_t before;
+
+	for (unsigned a = 0; a < GW_ABSENCES; a++) {
+		if (!view_is_error(a))
+			continue;
+		before = v->errors[a];
+		for (unsigned q = 0; q < d->value_count; q++)
+			v->errors[a] += d->value_absence[q] == a;
+		if (v->errors[a] != before && e->seen[i].uuid[0])
+			keep(e, "errors", e->seen[i].uuid, gw_absence_key(a),
+			     (double)v->errors[a]);
+	}
+}
+
+static void count_energy(struct engine *e, unsigned i)
+{
+	struct view_device *v = &e->device[i];
+	struct seen *s = &e->seen[i];
+	double seconds, joules;
+
+	v->meter = e->metering && i < e->metering->count ? (int)i : -1;
+	if (v->meter >= 0) {
+		joules = metering_joules(e->metering, i, &seconds);
+		v->energy_joules = s->base_j + joules;
+		v->energy_seconds = s->base_s + seconds;
+	} else {
+		v->energy_joules = s->base_j;
+		v->energy_seconds = s->base_s;
+	}
+	if (s->uuid[0]) {
+		keep(e, "energy", s->uuid, "joules", v->energy_joules);
+		keep(e, "energy", s->uuid, "seconds", v->energy_seconds);
+	}
+	if (v->energy_seconds == 0 && v->energy_joules == 0)
+		v->energy_joules = NAN; /* nothing was ever measured on it */
+}
+
+/* ---- a tick ---- */
+
+static void keep_reading(struct engine *e, unsigned i, const struct gw_device *d)
+{
+	double value[VIEW_HISTORIES];
+	bool any = false;
+
+	for (unsigned h = 0; h < VIEW_HISTORIES; h++) {
+		value[h] = NAN;
+		any |= gw_device_value(d, view_history_quantity[h], &value[h]) == GW_HAVE;
+	}
+	if (any && e->seen[i].uuid[0])
+		store_add_reading(e->config.store, e->seen[i].uuid,
+				  gw_snapshot_wall_ns(e->view.snap), value);
+}
+
+static void follow_device(struct engine *e, unsigned i)
+{
+	const struct gw_device *d = gw_snapshot_device(e->view.snap, i);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+	struct view_device *v = &e->device[i];
+	struct seen *s = &e->seen[i];
+
+	if (!s->known || (uuid && strcmp(uuid, s->uuid) != 0))
+		recall(e, i, uuid);
+	if (!s->known || s->state != d->state) {
+		if (s->known && s->uuid[0])
+			keep(e, "state_changes", s->uuid, "", (double)++v->state_changes);
+		tell_state(e, d, s);
+	}
+	s->known = true;
+	s->state = d->state;
+	if (d->state == GW_DEVICE_OK) {
+		v->seen_ns = d->end_ns;
+		keep_reading(e, i, d);
+	}
+	count_errors(e, i, d);
+	count_energy(e, i);
+}
+
+/* What a meter that goes away has measured stays. */
+static void settle_meter(struct engine *e)
+{
+	double seconds;
+
+	for (unsigned i = 0; i < e->view.devices && i < e->metering->count; i++) {
+		e->seen[i].base_j += metering_joules(e->metering, i, &seconds);
+		e->seen[i].base_s += seconds;
+	}
+	e->metering = NULL;
+}
+
+static void follow_meter(struct engine *e, const struct reading *r)
+{
+	if (!r->retire) {
+		e->retiring = false;
+		e->metering = r->metering;
+		e->view.meter = r->metering ? r->metering->meter : NULL;
+		return;
+	}
+	if (e->retiring)
+		return;
+	e->retiring = true;
+	if (e->metering) {
+		e->config.meter_gone(e->config.arg);
+		settle_meter(e);
+		e->view.meter = NULL;
+	}
+	reader_ask(e->reader, READER_RETIRED);
+}
+
+static void follow_driver(struct engine *e)
+{
+	const struct gw_status *s = gw_snapshot_status(e->view.snap);
+
+	if (e->view.tick == 1 || s->cause != e->cause)
+		tell_driver(e, s);
+	e->cause = s->cause;
+}
+
+static void count_self(struct engine *e, const struct reading *r)
+{
+	struct view_self *s = &e->view.self;
+
+	self_read(s, e->view.tick % 10 == 1);
+	s->wakeups = loop_wakeups(e->config.loop);
+	s->ticks++;
+	s->ticks_missed = r->missed;
+	s->tick_seconds = (double)(r->end_ns - r->begin_ns) * 1e-9;
+	s->tick_max_seconds = fmax(s->tick_max_seconds, s->tick_seconds);
+	s->store_bytes = store_bytes(e->config.store);
+	s->store_dropped = store_dropped(e->config.store);
+	s->store_state = store_state(e->config.store);
+}
+
+static void came(void *arg, const struct reading *r)
+{
+	struct engine *e = arg;
+	struct view *v = &e->view;
+
+	if (!r) {
+		v->opening = false;
+		engine_tell(e, "service", NULL, "error",
+			    "there is no memory to watch the GPUs: end something and start anew");
+		return;
+	}
+	v->tick++;
+	v->opening = false;
+	follow_meter(e, r);
+	v->snap = r->snap;
+	v->processes = r->processes;
+	v->env = r->env;
+	v->ctx = r->ctx;
+	v->let_go = r->let_go;
+	v->asks = r->asks;
+	v->ask_error = r->ask_error;
+	v->devices = gw_snapshot_device_count(r->snap);
+	if (v->devices > DEVICES_MAX)
+		v->devices = DEVICES_MAX;
+	follow_driver(e);
+	for (unsigned i = 0; i < v->devices; i++)
+		follow_device(e, i);
+	count_self(e, r);
+	e->config.ticked(e->config.arg);
+	store_commit(e->config.store);
+}
+
+/* ---- operations ---- */
+
+static int history(void *arg, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
+		   uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out, unsigned max,
+		   uint64_t *ret_step_ns)
+{
+	struct engine *e = arg;
+
+	for (unsigned h = 0; h < VIEW_HISTORIES; h++)
+		if (view_history_quantity[h] == quantity)
+			return store_history(e->config.store, uuid, h, from_wall_ns, to_wall_ns,
+					     step_ns, out, max, ret_step_ns);
+	return -GW_E_NOSUPPORT;
+}
+
+static int events(void *arg, uint64_t after, unsigned max,
+		  void (*each)(void *arg, const struct view_event *x), void *each_arg)
+{
+	struct engine *e = arg;
+
+	return store_events(e->config.store, after, max, each, each_arg);
+}
+
+static void op_tell(void *arg, const struct view_event *x)
+{
+	tell(arg, x);
+}
+
+static int op_keep(void *arg, const char *kind, const char *id, const char *json, size_t size)
+{
+	struct engine *e = arg;
+
+	store_keep(e->config.store, kind, id, json, size);
+	return 0;
+}
+
+static int op_kept(void *arg, const char *kind, unsigned max,
+		   void (*each)(void *arg, const char *id, const char *json), void *each_arg)
+{
+	struct engine *e = arg;
+
+	return store_kept(e->config.store, kind, max, each, each_arg);
+}
+
+static int op_ask(void *arg, enum view_request what)
+{
+	struct engine *e = arg;
+
+	reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
+	return 0;
+}
+
+static const struct view_ops operations = {
+	.history = history,
+	.events = events,
+	.tell = op_tell,
+	.keep = op_keep,
+	.kept = op_kept,
+	.ask = op_ask,
+};
+
+const struct view *engine_view(struct engine *e)
+{
+	return &e->view;
+}
+
+void engine_set_interval(struct engine *e, uint64_t interval_ns)
+{
+	e->view.interval_ns = interval_ns;
+	reader_set_interval(e->reader, interval_ns);
+}
+
+int engine_new(const struct engine_config *config, struct engine **ret)
+{
+	struct engine *e = calloc(1, sizeof(*e));
+	int err = -GW_E_NOMEM;
+
+	if (e) {
+		e->device = calloc(DEVICES_MAX, sizeof(*e->device));
+		e->seen = calloc(DEVICES_MAX, sizeof(*e->seen));
+	}
+	if (e && e->device && e->seen) {
+		e->config = *config;
+		e->clock = clock_real();
+		e->next_event = store_last_event(config->store);
+		e->view = (struct view){ .interval_ns = config->interval_ns,
+					 .opening = true,
+					 .device = e->device,
+					 .ops = &operations,
+					 .engine = e };
+		e->view.init_failures = (uint64_t)store_count(config->store, "init_failures");
+		e->view.self.start_wall_ns = clock_wall_ns(e->clock);
+		e->view.self.store_state = store_state(config->store);
+		err = reader_new(config->loop,
+				 &(struct reader_config){ .options = config->options,
+							  .interval_ns = config->interval_ns,
+							  .cache_dir = config->cache_dir,
+							  .came = came,
+							  .arg = e },
+				 &e->reader);
+	}
+	if (err) {
+		if (e) {
+			free(e->device);
+			free(e->seen);
+		}
+		free(e);
+		return err;
+	}
+	*ret = e;
+	return 0;
+}
+
+int engine_free(struct engine *e, uint64_t timeout_ns)
+{
+	int err;
+
+	if (!e)
+		return 0;
+	err = reader_free(e->reader, timeout_ns);
+	if (err)
+		return err; /* what hangs may still use it */
+	free(e->device);
+	free(e->seen);
+	free(e);
+	return 0;
+}

@@ -1,0 +1,46 @@
+/* engine: owns the GPUs, the history and the counts, and makes the view of each tick.
+ *
+ * On the main thread.  The reader hands it what the GPUs said; it compares with what was before
+ * (and tells of what changed), adds up what grows for ever, keeps the past in the store, and
+ * offers the operations of view.h. */
+#ifndef GW_DAEMON_ENGINE_H
+#define GW_DAEMON_ENGINE_H
+
+#include "store.h"
+
+#include "base/loop.h"
+#include "serve/view.h"
+
+struct engine;
+
+struct engine_config {
+	const struct gw_options *options; /* of the context */
+	uint64_t interval_ns;
+	const char *cache_dir; /* of sensor profiles; NULL: as XDG says */
+	struct loop *loop;
+	struct store *store; /* borrowed */
+	void (*ticked)(void *arg); /* there is a new view */
+	/* The meter goes away: windows on it must end now. */
+	void (*meter_gone)(void *arg);
+	/* Something happened; it has its id, and is kept already. */
+	void (*happened)(void *arg, const struct view_event *e);
+	void *arg;
+};
+
+/* Returns at once; the first tick comes when the drivers are open.  0, -GW_E_NOMEM or -GW_E_IO. */
+int engine_new(const struct engine_config *config, struct engine **ret);
+
+/* 0, or -GW_E_STATE as reader_free(). */
+int engine_free(struct engine *e, uint64_t timeout_ns);
+
+/* As of the last tick; what of it changes between ticks (how old it is, whether a call hangs) is
+ * brought up to date by this call. */
+const struct view *engine_view(struct engine *e);
+
+void engine_set_interval(struct engine *e, uint64_t interval_ns);
+
+/* Tells of something: keeps it and calls `happened`. */
+void engine_tell(struct engine *e, const char *kind, const char *uuid, const char *severity,
+		 const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+
+#endif

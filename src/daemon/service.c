@@ -1,0 +1,486 @@
+#include "service.h"
+
+#include "engine.h"
+#include "notify.h"
+#include "store.h"
+#include "textfile.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "serve/api.h"
+#include "serve/windows.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MESSAGE_MAX   2000
+#define END_NS        (5 * NS_PER_S)    /* after this we end even if a driver call has not */
+#define STREAM_BYTES  (256 * 1024)
+#define MEMORY_BYTES  (8 * 1024 * 1024) /* of history, when there is no file for it */
+#define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS_MAX)
+
+struct service {
+	const struct service_options *options;
+	struct config config;
+	struct log log;
+	struct loop *loop;
+	struct loop_source *signals, *watchdog;
+	struct store *store;
+	struct engine *engine;
+	struct api api;
+	struct textfile *textfile;
+	struct log_latch store_bad, textfile_bad;
+	uint64_t watchdog_ns;
+	uint64_t init_failures;
+	bool announced; /* systemd knows that the GPUs were read */
+	int end;
+};
+
+/* ---- logging ---- */
+
+static enum log_level level_of(const char *severity)
+{
+	return strcmp(severity, "error") == 0	? LOG_ERROR
+	       : strcmp(severity, "warning") == 0 ? LOG_WARNING
+						  : LOG_INFO;
+}
+
+/* One line of the log for each line of a message. */
+static void log_lines(struct service *s, enum log_level level, char *message)
+{
+	for (char *line = message, *end; line && *line; line = end) {
+		end = strchr(line, '\n');
+		if (end)
+			*end++ = '\0';
+		if (*line)
+			log_write(&s->log, level, line, NULL, 0);
+	}
+}
+
+static void log_request(void *arg, const struct request *q, const struct reply *r, double seconds)
+{
+	struct service *s = ((struct api *)arg)->daemon;
+
+	LOG(&s->log, r->status >= 500 ? LOG_WARNING : LOG_DEBUG, "request",
+	    LOG_S("path", q->path), LOG_I("status", r->status), LOG_S("who", q->who),
+	    LOG_S("id", q->id), LOG_D("seconds", seconds));
+}
+
+/* ---- ticks ---- */
+
+static void happened(void *arg, const struct view_event *e)
+{
+	struct service *s = arg;
+	struct buf line;
+
+	if (e->uuid)
+		LOG(&s->log, level_of(e->severity), e->text, LOG_S("event", e->kind),
+		    LOG_S("uuid", e->uuid));
+	else
+		LOG(&s->log, level_of(e->severity), e->text, LOG_S("event", e->kind));
+	buf_init(&line, 4096);
+	api_event_json(&line, e);
+	if (!line.err)
+		stream_push(s->api.stream, STREAM_EVENT, "event", e->id, line.p, line.len);
+	buf_done(&line);
+}
+
+static void push_tick(struct service *s)
+{
+	struct buf line;
+
+	if (stream_followers(s->api.stream) == 0)
+		return;
+	buf_init(&line, 1 << 20);
+	api_tick_json(&line, &s->api.view);
+	if (!line.err)
+		stream_push(s->api.stream, STREAM_TICK, "tick", 0, line.p, line.len);
+	buf_done(&line);
+}
+
+static void write_textfile(struct service *s)
+{
+	char message[MESSAGE_MAX] = "";
+	int err;
+
+	if (!s->config.metrics_textfile)
+		return;
+	err = textfile_write(s->config.metrics_textfile, &s->api, message, sizeof(message));
+	if (log_latch(&s->textfile_bad, err != 0))
+		LOG(&s->log, err ? LOG_ERROR : LOG_INFO,
+		    err ? message : "metrics are written to the file again",
+		    LOG_S("path", s->config.metrics_textfile));
+}
+
+static void look_at_store(struct service *s)
+{
+	const char *state = s->api.view.self.store_state;
+	bool bad = strcmp(state, "ok") != 0;
+
+	if (log_latch(&s->store_bad, bad))
+		log_write(&s->log, bad ? LOG_ERROR : LOG_INFO,
+			  bad ? state : "history is kept again", NULL, 0);
+}
+
+/* The first time we know what there is. */
+static void announce(struct service *s)
+{
+	const struct gw_status *status = gw_snapshot_status(s->api.view.snap);
+	char text[200];
+
+	s->announced = true;
+	snprintf(text, sizeof(text), "%u GPUs over %s", s->api.view.devices, status->backend);
+	notify_status(text);
+	if (s->api.view.devices == 0)
+		LOG(&s->log, LOG_DEBUG, "no GPUs to watch",
+		    LOG_S("cause", gw_cause_info(status->cause)->key));
+	if (s->config.device_require_nvml && !strstr(status->backend, "nvml")) {
+		LOG(&s->log, LOG_ERROR,
+		    "NVML is required (require_nvml) and cannot be used: the service ends",
+		    LOG_S("why", *status->message ? status->message : status->backend),
+		    LOG_S("remedy", gw_cause_info(status->cause)->remedy));
+		s->end = SERVICE_REFUSED;
+		loop_stop(s->loop);
+	}
+}
+
+static void ticked(void *arg)
+{
+	struct service *s = arg;
+
+	s->api.view = *engine_view(s->engine);
+	windows_tick(s->api.windows, &s->api.view, clock_mono_ns(s->api.clock));
+	http_tick(s->api.http);
+	push_tick(s);
+	write_textfile(s);
+	look_at_store(s);
+	if (!s->announced)
+		announce(s);
+}
+
+static void meter_gone(void *arg)
+{
+	struct service *s = arg;
+
+	windows_meter_gone(s->api.windows, &s->api.view);
+	s->api.view.meter = NULL;
+}
+
+static void feed_watchdog(void *arg, uint64_t now_ns)
+{
+	struct service *s = arg;
+
+	notify_watchdog();
+	loop_set_time(s->watchdog, now_ns + s->watchdog_ns / 2);
+}
+
+/* ---- configuration ---- */
+
+static void apply_log(struct service *s)
+{
+	enum log_level level = LOG_INFO;
+	enum log_format format = LOG_LOGFMT;
+
+	log_level_parse(s->config.log_level, &level);
+	log_format_parse(s->config.log_format, &format);
+	s->log.level = level;
+	s->log.format = format;
+}
+
+struct listening { /* where to, and what else http_config points to */
+	struct http_listener listener[LISTENERS_MAX];
+	unsigned count;
+	struct notify_socket given[NOTIFY_SOCKETS_MAX];
+};
+
+static void listeners(struct listening *l, const struct config *c)
+{
+	int given = notify_sockets(l->given);
+
+	for (int i = 0; i < given; i++)
+		l->listener[l->count++] =
+			(struct http_listener){ l->given[i].address, l->given[i].fd };
+	if (given <= 0)
+		for (unsigned i = 0; i < c->service_listen.count; i++)
+			l->listener[l->count++] =
+				(struct http_listener){ c->service_listen.item[i], -1 };
+}
+
+static struct http_config http_settings(struct service *s, const struct listening *l)
+{
+	const struct config *c = &s->config;
+
+	return (struct http_config){
+		.listener = l ? l->listener : NULL,
+		.listeners = l ? l->count : 0,
+		.token_file = c->service_token_file,
+		.tls_cert = c->service_tls_cert,
+		.tls_key = c->service_tls_key,
+		.insecure = c->service_insecure,
+		.hosts = c->service_hosts.item,
+		.origins = c->service_origins.item,
+		.connections = (unsigned)c->service_connections,
+		.streams = (unsigned)c->service_streams,
+		.header_ns = c->service_header_timeout,
+		.body_ns = c->service_body_timeout,
+		.idle_ns = c->service_idle_timeout,
+		.unix_mode = (unsigned)strtoul(c->service_unix_mode, NULL, 8),
+		.route = api_routes,
+		.routes = api_route_count,
+		.arg = &s->api,
+		.log = log_request,
+	};
+}
+
+static void apply(struct service *s)
+{
+	apply_log(s);
+	s->api.top = (unsigned)s->config.metrics_processes;
+	s->api.manage = s->config.manage_enabled;
+}
+
+/* Settings that are looked at only when we start. */
+static bool needs_restart(const struct config *a, const struct config *b)
+{
+	bool same = a->service_listen.count == b->service_listen.count &&
+		    strcmp(a->device_backend, b->device_backend) == 0 &&
+		    strcmp(a->history_path, b->history_path) == 0 &&
+		    a->device_timeout == b->device_timeout &&
+		    a->device_enable_nvml == b->device_enable_nvml;
+
+	for (unsigned i = 0; same && i < a->service_listen.count; i++)
+		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;
+	return !same;
+}
+
+/* The old configuration stays in force unless all of the new one is good. */
+static void reload(struct service *s)
+{
+	char message[MESSAGE_MAX] = "";
+	struct config fresh, old = s->config;
+	struct http_config h;
+
+	notify_reloading();
+	if (config_load(&fresh, s->options->config_path, s->options->flags,
+			s->options->flag_count, message, sizeof(message)) != 0) {
+		log_lines(s, LOG_ERROR, message);
+		engine_tell(s->engine, "config", NULL, "error",
+			    "the new configuration is wrong; the old one stays in force");
+		notify_ready();
+		return;
+	}
+	log_lines(s, LOG_WARNING, message);
+	s->config = fresh;
+	h = http_settings(s, NULL);
+	if (http_reload(s->api.http, &h, message, sizeof(message)) != 0) {
+		s->config = old;
+		config_done(&fresh);
+		log_lines(s, LOG_ERROR, message);
+		engine_tell(s->engine, "config", NULL, "error",
+			    "the new configuration cannot be used; the old one stays in force");
+	} else {
+		apply(s);
+		engine_set_interval(s->engine, s->config.service_interval);
+		engine_tell(s->engine, "config", NULL, "info", "the configuration was read anew%s",
+			    needs_restart(&old, &fresh)
+				    ? "; addresses, drivers and the database change with the next start"
+				    : "");
+		config_done(&old);
+	}
+	notify_ready();
+}
+
+static void signalled(void *arg, int signal)
+{
+	struct service *s = arg;
+
+	if (signal == SIGHUP) {
+		reload(s);
+		return;
+	}
+	LOG(&s->log, LOG_INFO, "ending", LOG_S("signal", strsignal(signal)));
+	loop_stop(s->loop);
+}
+
+/* ---- beginning and end ---- */
+
+/* Where history is kept: as told, else where systemd says, else the user's state folder. */
+static const char *store_path(const struct config *c, char *out, size_t size)
+{
+	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
+		   *home = getenv("HOME");
+
+	if (strcmp(c->history_path, "none") == 0)
+		return NULL;
+	if (strcmp(c->history_path, "auto") != 0)
+		snprintf(out, size, "%s", c->history_path);
+	else if (state && *state)
+		snprintf(out, size, "%.*s/gpuward.db", (int)strcspn(state, ":"), state);
+	else if (geteuid() == 0)
+		snprintf(out, size, "/var/lib/gpuward/gpuward.db");
+	else if (xdg && *xdg == '/')
+		snprintf(out, size, "%s/gpuward/gpuward.db", xdg);
+	else if (home && *home == '/')
+		snprintf(out, size, "%s/.local/state/gpuward/gpuward.db", home);
+	else
+		return NULL;
+	return out;
+}
+
+static int open_store(struct service *s)
+{
+	char path[4096], message[MESSAGE_MAX] = "";
+	const char *where = store_path(&s->config, path, sizeof(path));
+	int err = store_open(where, where ? s->config.history_limit : MEMORY_BYTES, &s->store,
+			     message, sizeof(message));
+
+	log_lines(s, LOG_WARNING, message);
+	return err;
+}
+
+static int open_engine(struct service *s)
+{
+	const struct service_options *o = s->options;
+	const struct config *c = &s->config;
+	struct gw_options g = {
+		.size = sizeof(g),
+		.flags = GW_ALLOW_EXEC | o->open_flags,
+		.backend = o->backend ? o->backend
+			   : c->device_enable_nvml || strcmp(c->device_backend, "auto") != 0
+				   ? c->device_backend
+				   : "none",
+		.nvml_library = o->nvml_library ? o->nvml_library : c->device_nvml_library,
+		.root = o->root,
+		.deadline_ns = c->device_timeout,
+	};
+
+	return engine_new(&(struct engine_config){ .options = &g,
+						   .interval_ns = c->service_interval,
+						   .loop = s->loop,
+						   .store = s->store,
+						   .ticked = ticked,
+						   .meter_gone = meter_gone,
+						   .happened = happened,
+						   .arg = s },
+			  &s->engine);
+}
+
+static int open_http(struct service *s)
+{
+	char message[MESSAGE_MAX] = "";
+	struct listening l = { .count = 0 };
+	struct http_config h;
+	int err;
+
+	listeners(&l, &s->config);
+	h = http_settings(s, &l);
+	err = http_new(s->loop, &h, &s->api.http, message, sizeof(message));
+	log_lines(s, err ? LOG_ERROR : LOG_WARNING, message);
+	if (err)
+		return err == -GW_E_ARG || err == -GW_E_PERM ? SERVICE_REFUSED : SERVICE_FAILED;
+	for (unsigned i = 0; http_address(s->api.http, i); i++) {
+		LOG(&s->log, LOG_INFO, "listening",
+		    LOG_S("address", http_address(s->api.http, i)));
+		if (!s->options->quiet)
+			printf("gpuward is at %s\n", http_address(s->api.http, i));
+	}
+	fflush(stdout);
+	return SERVICE_OK;
+}
+
+/* HTTP first: who asks is answered while the drivers are still being opened. */
+static int begin(struct service *s)
+{
+	static const int signals[] = { SIGHUP, SIGTERM, SIGINT, 0 };
+	int end;
+
+	signal(SIGPIPE, SIG_IGN);
+	s->api.clock = clock_real();
+	s->api.daemon = s;
+	if (loop_new(&s->loop) != 0 ||
+	    loop_add_signals(s->loop, signals, signalled, s, &s->signals) != 0 ||
+	    loop_add_timer(s->loop, feed_watchdog, s, &s->watchdog) != 0 ||
+	    stream_new(STREAM_BYTES, &s->api.stream) != 0 ||
+	    windows_new(&s->api.windows) != 0 || open_store(s) != 0) {
+		LOG(&s->log, LOG_ERROR, "there is no memory to start with");
+		return SERVICE_FAILED;
+	}
+	apply(s);
+	end = open_http(s);
+	if (end != SERVICE_OK)
+		return end;
+	if (open_engine(s) != 0) {
+		LOG(&s->log, LOG_ERROR, "there is no memory to start with");
+		return SERVICE_FAILED;
+	}
+	s->api.view = *engine_view(s->engine);
+	engine_tell(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
+	s->watchdog_ns = notify_watchdog_ns();
+	if (s->watchdog_ns)
+		loop_set_time(s->watchdog, clock_mono_ns(s->api.clock));
+	notify_ready();
+	return SERVICE_OK;
+}
+
+static void finish(struct service *s)
+{
+	bool hangs = false;
+
+	notify_stopping();
+	if (s->engine && s->api.windows)
+		windows_meter_gone(s->api.windows, &s->api.view);
+	if (s->engine)
+		engine_tell(s->engine, "service", NULL, "info", "gpuward ended");
+	http_free(s->api.http);
+	if (s->engine && engine_free(s->engine, END_NS) != 0) {
+		LOG(&s->log, LOG_WARNING,
+		    "a driver call has not returned: it is left behind");
+		hangs = true;
+	}
+	if (s->store)
+		store_close(s->store);
+	if (hangs) {
+		fflush(NULL);
+		_exit(s->end); /* exit handlers of the driver's library may wait for it */
+	}
+	windows_free(s->api.windows);
+	stream_free(s->api.stream);
+	loop_remove(s->signals);
+	loop_remove(s->watchdog);
+	loop_free(s->loop);
+	config_done(&s->config);
+}
+
+int service_run(const struct service_options *options)
+{
+	char message[MESSAGE_MAX] = "";
+	struct service *s = calloc(1, sizeof(*s));
+	int err;
+
+	if (!s)
+		return SERVICE_FAILED;
+	s->options = options;
+	log_init(&s->log, STDERR_FILENO, LOG_INFO, LOG_LOGFMT, clock_real());
+	err = config_load(&s->config, options->config_path, options->flags, options->flag_count,
+			  message, sizeof(message));
+	if (err) {
+		fprintf(stderr, "%s", message);
+		free(s);
+		return SERVICE_USAGE;
+	}
+	apply_log(s);
+	log_lines(s, LOG_WARNING, message);
+	if (*config_files(&s->config))
+		LOG(&s->log, LOG_INFO, "configuration", LOG_S("files", config_files(&s->config)));
+	s->end = begin(s);
+	if (s->end == SERVICE_OK)
+		loop_run(s->loop);
+	err = s->end;
+	finish(s);
+	free(s);
+	return err;
+}
