@@ -99,14 +99,14 @@ static bool one_was_named(const struct cli *c)
 	return c->backend != NULL;
 }
 
-int cli_open(struct cli *c, unsigned tiers)
+int cli_how(const struct cli *c, struct gw_options *ret)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.flags = GW_ALLOW_EXEC | (c->wake ? GW_WAKE : 0),
 				.backend = c->backend,
 				.nvml_library = c->nvml_library,
 				.root = c->root,
-				.deadline_ns = c->timeout_ns ? c->timeout_ns : 10 * NS_PER_S };
+				.deadline_ns = c->timeout_ns };
 	int err;
 
 	if (c->simulate) {
@@ -129,6 +129,19 @@ int cli_open(struct cli *c, unsigned tiers)
 	if (c->nvml_library && !o.backend)
 		o.backend =
 			"nvml"; /* who names the library does not want another way around it */
+	*ret = o;
+	return EXIT_OK;
+}
+
+int cli_open(struct cli *c, unsigned tiers)
+{
+	struct gw_options o;
+	int err = cli_how(c, &o);
+
+	if (err)
+		return err;
+	if (!o.deadline_ns)
+		o.deadline_ns = 10 * NS_PER_S;
 	err = gw_open(&o, &c->ctx);
 	if (err) {
 		if (c->root && err == -GW_E_NOENT) {

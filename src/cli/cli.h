@@ -63,6 +63,10 @@ extern const struct command *const cli_commands[]; /* all of them, ending with N
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* What the options that all commands have mean for opening the GPUs; deadline_ns 0: not given.
+ * EXIT_OK or an exit code, having said why (-1: a list was asked for and printed). */
+int cli_how(const struct cli *c, struct gw_options *ret);
+
 /* Opens the context and takes a snapshot of the tiers.  EXIT_OK or an exit code, having said
  * why.  cli_close() in any case. */
 int cli_open(struct cli *c, unsigned tiers);
