@@ -159,8 +159,7 @@ static int run(struct cli *c)
 		code = json_form(r, print);
 	else
 		code = check ? check_text(c, r) : print_text(c, r);
-	if (!r->err)
-		config_done(&r->config);
+	config_done(&r->config);
 	config_faults_done(&r->faults);
 	free(r);
 	return code;

@@ -316,7 +316,6 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 {
 	struct config_reader r = { .c = c, .faults = faults };
 	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
-	int err;
 
 	*c = (struct config){ .memory = calloc(1, sizeof(struct config_memory)) };
 	r.m = c->memory;
@@ -334,10 +333,7 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 		flag(&r, &flags[i]);
 	config_check(&r);
 	join_files(&r);
-	err = faults->err;
-	if (err)
-		config_done(c);
-	return err;
+	return faults->err;
 }
 
 /* Whole lines; those that do not fit are counted. */
@@ -371,10 +367,13 @@ int config_load(struct config *c, const char *path, const struct config_flag *fl
 	int err;
 
 	if (!f) {
+		*c = (struct config){ 0 };
 		snprintf(message, size, "there is no memory for the configuration");
 		return -GW_E_NOMEM;
 	}
 	err = config_read(c, path, flags, n, f);
+	if (err)
+		config_done(c);
 	lines(f, err == 0, message, size);
 	config_faults_done(f);
 	free(f);

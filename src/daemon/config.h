@@ -86,12 +86,13 @@ void config_fault_text(struct buf *out, const struct config_fault *f);
 /* Reads everything.  path: of --config, NULL: the usual places.  0, -GW_E_NOENT (path is not there),
  * -GW_E_PARSE (a file), -GW_E_ARG (environment, flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or
  * -GW_E_NOMEM; faults (zeroed by the caller, ended with config_faults_done()) hold every error, and
- * warnings on success too.  On failure c needs no config_done(). */
+ * warnings on success too.  config_done() in any case: a failure leaves the files that were read. */
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
 /* The same with the faults as lines of text: the errors, or on success the warnings or ""
- * ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?"). */
+ * ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?").  On failure c is empty and
+ * needs no config_done(). */
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size);
 void config_done(struct config *c);

@@ -127,26 +127,42 @@ static void assign(const struct file *f, const struct config_row *row,
 	*given = f->r->m->place[id] = key_place(f, n);
 }
 
+/* The nearest key of the table, else the nearest of all with its section. */
+static const char *nearest(const char *table, const char *name,
+			   char out[static CONFIG_MEANT_MAX])
+{
+	const char *keys[CONFIG_ROWS], *near;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (has_row(table, i))
+			keys[count++] = config_rows[i].key;
+	near = suggest(name, keys, count, sizeof(keys[0]));
+	if (near)
+		return config_meant(near, out);
+	near = suggest(name, &config_rows[0].key, CONFIG_ROWS, sizeof(config_rows[0]));
+	config_meant(NULL, out);
+	for (unsigned i = 0; near && i < CONFIG_ROWS; i++)
+		if (config_rows[i].key == near)
+			snprintf(out, CONFIG_MEANT_MAX, "; did you mean \"%s\" in [%s]?", near,
+				 config_rows[i].section);
+	return out;
+}
+
 static void unknown_key(const struct file *f, const char *table, const struct toml_node *n)
 {
 	const struct config_place at = key_place(f, n);
-	const char *keys[CONFIG_ROWS];
 	char meant[CONFIG_MEANT_MAX], name[SHOWN_MAX];
-	unsigned count = 0;
 
 	shown(n, name);
-	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
 		if (is_key(n, config_rows[i].key)) {
 			config_complain(f->r, &at, "\"%s\" belongs in [%s]", name,
 					config_rows[i].section);
 			return;
 		}
-		if (has_row(table, i))
-			keys[count++] = config_rows[i].key;
-	}
 	config_complain(f->r, &at, "no such key \"%s\"%s%s%s%s", name, *table ? " in [" : "",
-			table, *table ? "]" : "",
-			config_meant(suggest(name, keys, count, sizeof(keys[0])), meant));
+			table, *table ? "]" : "", nearest(table, name, meant));
 }
 
 static void read_table(const struct file *f, const char *table, const struct toml_node *top)
