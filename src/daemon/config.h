@@ -3,12 +3,13 @@
  * config.def has a row for each: section, key, type, default, what it is called in the environment
  * and on the command line, help.  Made of it: the struct below, the reader of the file (which refuses
  * with file:line:column and a suggestion), the environment, the flags of `gpuward serve`, `config
- * print`, and the table of gpuward.toml(5).  Later wins: defaults, /etc/gpuward/gpuward.toml, the
- * user's file, --config (in place of both), environment, flags. */
+ * print`, and the table of gpuward.toml(5).  Later wins: defaults, /etc/gpuward/gpuward.toml, what
+ * is in /etc/gpuward/gpuward.d, the user's file (--config stands in place of all these files),
+ * environment, flags. */
 #ifndef GW_DAEMON_CONFIG_H
 #define GW_DAEMON_CONFIG_H
 
-#include "base/buf.h"
+#include "base/json.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -34,38 +35,78 @@ enum config_type {
 
 /* Members are named section_key; generated from config.def. */
 struct config {
-#define CONFIG_C_BOOL bool
-#define CONFIG_C_COUNT uint64_t
-#define CONFIG_C_NUMBER double
+#define CONFIG_C_BOOL     bool
+#define CONFIG_C_COUNT    uint64_t
+#define CONFIG_C_NUMBER   double
 #define CONFIG_C_DURATION uint64_t
-#define CONFIG_C_BYTES uint64_t
-#define CONFIG_C_TEXT const char *
-#define CONFIG_C_CHOICE const char *
-#define CONFIG_C_LIST struct config_list
+#define CONFIG_C_BYTES    uint64_t
+#define CONFIG_C_TEXT     const char *
+#define CONFIG_C_CHOICE   const char *
+#define CONFIG_C_LIST     struct config_list
 #define O(section, key, type, standard, least, most, choices, flag, help) \
 	CONFIG_C_##type section##_##key;
 #include "config.def"
 #undef O
-	void *memory; /* all texts; config_done() */
+	void *memory; /* all texts, and where each value came from; config_done() */
 };
 
-/* A flag of the command line: name as in the table, value as typed. */
+/* A flag of the command line: name as in the table, value as typed (a BOOL: NULL is true).  A list
+ * may be given again.  A name "section.key" is a setting without a flag of its own. */
 struct config_flag {
 	const char *name, *value;
 };
 
+/* Something wrong, or worth a warning, and where it stands. */
+enum config_source { CONFIG_STANDARD, CONFIG_FILE, CONFIG_VARIABLE, CONFIG_FLAG };
+
+struct config_place {
+	enum config_source from;
+	const char *name; /* the file, the variable, the flag with its dashes; NULL: standard */
+	unsigned line, column; /* of a file, from 1; 0: the whole file */
+};
+
+struct config_fault {
+	struct config_place at;
+	bool warning;
+	char *text; /* a sentence without full stop */
+};
+
+/* All that was found, up to CONFIG_FAULTS; the rest is counted. */
+#define CONFIG_FAULTS 100
+struct config_faults {
+	struct config_fault fault[CONFIG_FAULTS];
+	unsigned count, more, errors;
+	int err; /* of the first error: what config_read() returns */
+};
+void config_faults_done(struct config_faults *f);
+
+/* "file:line:column: sentence", "GPUWARD_LISTEN: sentence", "--listen: sentence". */
+void config_fault_text(struct buf *out, const struct config_fault *f);
+
 /* Reads everything.  path: of --config, NULL: the usual places.  0, -GW_E_NOENT (path is not there),
- * -GW_E_PARSE, -GW_E_ARG or -GW_E_NOMEM; then message holds one or several lines
- * ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?").  On success message holds
- * warnings, or "". */
+ * -GW_E_PARSE (a file), -GW_E_ARG (environment, flags), -GW_E_PERM, -GW_E_IO, -GW_E_SIZE or
+ * -GW_E_NOMEM; faults (zeroed by the caller, ended with config_faults_done()) hold every error, and
+ * warnings on success too.  config_done() in any case: a failure leaves the files that were read. */
+int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
+		struct config_faults *faults);
+
+/* The same with the faults as lines of text: the errors, or on success the warnings or ""
+ * ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?").  On failure c is empty and
+ * needs no config_done(). */
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size);
 void config_done(struct config *c);
 
-/* As a commented TOML file; origin: beside each value where it came from. */
+/* As a commented TOML file, which reads back to the same values; origin: beside each value where
+ * it came from. */
 void config_print(struct buf *out, const struct config *c, bool origin);
+
+/* As members of the object that is open: values (durations in seconds) and origins. */
+void config_json(struct json *j, const struct config *c);
 
 /* Files that were read, for a log line: joined by ", ", or "". */
 const char *config_files(const struct config *c);
+/* One by one; NULL past the last. */
+const char *config_file(const struct config *c, unsigned i);
 
 #endif

@@ -1,0 +1,184 @@
+/* config: is the configuration of the service good, and what does it come to? */
+#include "cli.h"
+#include "output.h"
+
+#include "daemon/config.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct given {
+	bool origin;
+};
+
+static const struct option options[] = {
+	{ "origin", 0, OPTION_FLAG, offsetof(struct given, origin), NULL,
+	  "print: beside each value where it came from", NULL, NULL },
+	{ .name = NULL },
+};
+
+/* What was read, and all that was found. */
+struct reading {
+	struct config config;
+	struct config_faults faults;
+	int err;
+};
+
+/* ---- for people ---- */
+
+static void tell(const struct config_faults *f, bool warnings)
+{
+	for (unsigned i = 0; i < f->count; i++) {
+		struct buf line;
+
+		if (f->fault[i].warning && !warnings)
+			continue;
+		buf_init(&line, 8192);
+		config_fault_text(&line, &f->fault[i]);
+		fprintf(stderr, "%s\n", line.p);
+		buf_done(&line);
+	}
+	if (f->more)
+		fprintf(stderr, "and %u more\n", f->more);
+}
+
+static int check_text(const struct cli *c, const struct reading *r)
+{
+	const char *files = config_files(&r->config);
+
+	tell(&r->faults, !c->quiet);
+	if (r->err)
+		return EXIT_USAGE;
+	if (!c->quiet && *files)
+		printf("%s: good\n", files);
+	else if (!c->quiet)
+		printf("no file was found; the defaults are good\n");
+	return EXIT_OK;
+}
+
+static int print_text(const struct cli *c, const struct reading *r)
+{
+	const struct given *g = c->own;
+	struct buf out;
+	int code;
+
+	tell(&r->faults, !c->quiet);
+	if (r->err)
+		return EXIT_USAGE;
+	buf_init(&out, (size_t)1 << 24);
+	config_print(&out, &r->config, g->origin);
+	code = output_write(NULL, &out);
+	buf_done(&out);
+	return code;
+}
+
+/* ---- JSON ---- */
+
+static void fault_json(struct json *j, const struct config_fault *f)
+{
+	struct config_fault bare = *f;
+	struct buf text;
+	bool file = f->at.from == CONFIG_FILE;
+
+	buf_init(&text, 8192);
+	bare.warning = false;
+	if (file)
+		bare.at = (struct config_place){ 0 };
+	config_fault_text(&text, &bare); /* a variable or a flag is named by the message */
+	json_object(j, NULL);
+	json_string(j, "file", file ? f->at.name : NULL);
+	if (f->at.line) {
+		json_uint(j, "line", f->at.line);
+		json_uint(j, "column", f->at.column);
+	} else {
+		json_null(j, "line");
+		json_null(j, "column");
+	}
+	json_string(j, "message", text.p);
+	json_object_end(j);
+	buf_done(&text);
+}
+
+static void faults_json(struct json *j, const char *key, const struct config_faults *f,
+			bool warnings)
+{
+	json_array(j, key);
+	for (unsigned i = 0; i < f->count; i++)
+		if (f->fault[i].warning == warnings)
+			fault_json(j, &f->fault[i]);
+	json_array_end(j);
+}
+
+static int json_form(const struct reading *r, bool values)
+{
+	struct cli_document doc;
+	int code;
+
+	cli_document_begin(&doc, true);
+	json_object(&doc.json, NULL);
+	json_int(&doc.json, "schema_version", 1);
+	json_bool(&doc.json, "ok", r->err == 0);
+	json_array(&doc.json, "files");
+	for (unsigned i = 0; config_file(&r->config, i); i++)
+		json_string(&doc.json, NULL, config_file(&r->config, i));
+	json_array_end(&doc.json);
+	faults_json(&doc.json, "errors", &r->faults, false);
+	faults_json(&doc.json, "warnings", &r->faults, true);
+	json_uint(&doc.json, "more", r->faults.more);
+	if (values && r->err == 0)
+		config_json(&doc.json, &r->config);
+	json_object_end(&doc.json);
+	code = cli_document_end(&doc);
+	return code == EXIT_OK && r->err ? EXIT_USAGE : code;
+}
+
+static int run(struct cli *c)
+{
+	bool check = c->argc >= 1 && strcmp(c->argv[0], "check") == 0;
+	bool print = c->argc >= 1 && strcmp(c->argv[0], "print") == 0;
+	const struct given *g = c->own;
+	struct reading *r;
+	int code;
+
+	if ((!check && !print) || c->argc > 2) {
+		cli_error("config wants check or print, and perhaps a file");
+		return EXIT_USAGE;
+	}
+	if (check && g->origin) {
+		cli_error("--origin is for config print");
+		return EXIT_USAGE;
+	}
+	r = calloc(1, sizeof(*r));
+	if (!r) {
+		cli_error("there is no memory");
+		return EXIT_FAILED;
+	}
+	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : NULL, NULL, 0, &r->faults);
+	if (c->json)
+		code = json_form(r, print);
+	else
+		code = check ? check_text(c, r) : print_text(c, r);
+	config_done(&r->config);
+	config_faults_done(&r->faults);
+	free(r);
+	return code;
+}
+
+const struct command command_config = {
+	.name = "config",
+	.summary = "checks and prints the configuration of the service",
+	.description =
+		"Reads the configuration as gpuward serve does: FILE, or without one the "
+		"files in their usual places, then the environment. check says what is wrong "
+		"with it, all of it, each with its line; print writes what it comes to as a "
+		"file with comments.",
+	.examples = "  gpuward config check\n"
+		    "  gpuward config check /tmp/gpuward.toml\n"
+		    "  gpuward config print --origin\n",
+	.arguments = "check|print [FILE]",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.offline = true,
+	.run = run,
+};

@@ -1,0 +1,34 @@
+/* serve_options: the flags of `gpuward serve`, made of the table of settings. */
+#ifndef GW_CLI_SERVE_OPTIONS_H
+#define GW_CLI_SERVE_OPTIONS_H
+
+#include "option.h"
+#include "daemon/config.h"
+
+/* What was given: a text, a list or true for each setting that has a flag. */
+#define SERVE_C_BOOL     bool
+#define SERVE_C_COUNT    const char *
+#define SERVE_C_NUMBER   const char *
+#define SERVE_C_DURATION const char *
+#define SERVE_C_BYTES    const char *
+#define SERVE_C_TEXT     const char *
+#define SERVE_C_CHOICE   const char *
+#define SERVE_C_LIST     struct option_list
+struct serve_flags {
+	const char *config; /* --config FILE */
+#define O(section, key, type, standard, least, most, choices, flag, help)
+#define F(section, key, type, standard, least, most, choices, flag, help) \
+	SERVE_C_##type section##_##key;
+#include "daemon/config.def"
+#undef O
+};
+
+/* Parses into a struct serve_flags; ends with a row without a name. */
+extern const struct option serve_options[];
+
+/* Those that were given, for config_load(): at most max; how many.  They borrow from given. */
+#define SERVE_FLAGS_MAX 128
+unsigned serve_config_flags(const struct serve_flags *given, struct config_flag *out,
+			    unsigned max);
+
+#endif

@@ -1,0 +1,381 @@
+/* The layers of the configuration, one after the other, and what is kept of them. */
+#include "config_read.h"
+
+#include "base/suggest.h"
+
+#include <gpuward.h>
+
+#include <ctype.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+const struct config_row config_rows[CONFIG_ROWS] = {
+#define O(section, key, type, standard, least, most, choices, flag, help) \
+	{                                                                 \
+		#section,      #key,                                      \
+		CONFIG_##type, standard,                                  \
+		least,         most,                                      \
+		choices,       flag,                                      \
+		help,          offsetof(struct config, section##_##key)   \
+	},
+#include "config.def"
+#undef O
+};
+
+struct config_text {
+	struct config_text *next;
+	char text[];
+};
+
+void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX])
+{
+	bool bare = strcmp(row->section, "service") == 0;
+
+	snprintf(out, CONFIG_NAME_MAX, "GPUWARD_%s%s%s", bare ? "" : row->section,
+		 bare ? "" : "_", row->key);
+	for (char *p = out; *p; p++)
+		*p = (char)toupper((unsigned char)*p);
+}
+
+const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX])
+{
+	out[0] = '\0';
+	if (word)
+		snprintf(out, CONFIG_MEANT_MAX, "; did you mean \"%s\"?", word);
+	return out;
+}
+
+/* ---- faults ---- */
+
+static void add_fault(struct config_reader *r, const struct config_place *at, bool warning,
+		      const char *text)
+{
+	struct config_faults *f = r->faults;
+	struct config_fault *fault = &f->fault[f->count];
+
+	f->errors += !warning;
+	if (f->count == CONFIG_FAULTS) {
+		f->more++;
+		return;
+	}
+	*fault = (struct config_fault){ .at = *at, .warning = warning, .text = strdup(text) };
+	fault->at.name = at->name ? strdup(at->name) : NULL;
+	if (fault->text && (fault->at.name || !at->name)) {
+		f->count++;
+		return;
+	}
+	free(fault->text);
+	free((char *)(uintptr_t)fault->at.name);
+	f->more++;
+	f->err = f->err ? f->err : -GW_E_NOMEM;
+}
+
+void config_fail(struct config_reader *r, int err, const struct config_place *at,
+		 const char *sentence)
+{
+	if (!r->faults->err)
+		r->faults->err = err;
+	add_fault(r, at, false, sentence);
+}
+
+void config_complain(struct config_reader *r, const struct config_place *at, const char *fmt,
+		     ...)
+{
+	char text[600];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	config_fail(r, at->from == CONFIG_FILE ? -GW_E_PARSE : -GW_E_ARG, at, text);
+}
+
+void config_warn(struct config_reader *r, const struct config_place *at, const char *fmt, ...)
+{
+	char text[600];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	add_fault(r, at, true, text);
+}
+
+void config_faults_done(struct config_faults *f)
+{
+	for (unsigned i = 0; i < f->count; i++) {
+		free((char *)(uintptr_t)f->fault[i].at.name);
+		free(f->fault[i].text);
+	}
+	*f = (struct config_faults){ 0 };
+}
+
+void config_fault_text(struct buf *out, const struct config_fault *f)
+{
+	if (f->at.name)
+		buf_adds(out, f->at.name);
+	if (f->at.line)
+		buf_addf(out, ":%u:%u", f->at.line, f->at.column);
+	buf_addf(out, "%s%s%s", f->at.name ? ": " : "", f->warning ? "warning: " : "", f->text);
+}
+
+/* ---- memory ---- */
+
+const char *config_keep(struct config_reader *r, const char *s, size_t n)
+{
+	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
+	struct config_text *t = malloc(sizeof(*t) + n + 1);
+
+	if (!t) {
+		config_fail(r, -GW_E_NOMEM, &nowhere,
+			    "there is no memory for the configuration");
+		return NULL;
+	}
+	memcpy(t->text, s, n);
+	t->text[n] = '\0';
+	t->next = r->m->texts;
+	r->m->texts = t;
+	return t->text;
+}
+
+void config_done(struct config *c)
+{
+	struct config_memory *m = c->memory;
+
+	while (m && m->texts) {
+		struct config_text *next = m->texts->next;
+
+		free(m->texts);
+		m->texts = next;
+	}
+	free(m);
+	*c = (struct config){ 0 };
+}
+
+const char *config_file(const struct config *c, unsigned i)
+{
+	const struct config_memory *m = c->memory;
+
+	return m && i < m->files ? m->file[i] : NULL;
+}
+
+const char *config_files(const struct config *c)
+{
+	const struct config_memory *m = c->memory;
+
+	return m && m->joined ? m->joined : "";
+}
+
+static void join_files(struct config_reader *r)
+{
+	struct buf b;
+
+	buf_init(&b, (size_t)1 << 20);
+	for (unsigned i = 0; i < r->m->files; i++)
+		buf_addf(&b, "%s%s", i ? ", " : "", r->m->file[i]);
+	r->m->joined = config_keep(r, b.p, b.len);
+	buf_done(&b);
+}
+
+/* ---- standards, environment, flags ---- */
+
+static void standards(struct config_reader *r)
+{
+	struct config_value v;
+
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (config_value_standard(r, &config_rows[i], &v))
+			config_value_set(r->c, &config_rows[i], &v);
+}
+
+/* Those that other parts of the program read. */
+static const char *const other_variables[] = {
+	"GPUWARD_SIM",   "GPUWARD_SIM_LIBRARY", "GPUWARD_MARK_FD", "GPUWARD_LIBRARY",
+	"GPUWARD_BUILD", "GPUWARD_GOLDEN",      "GPUWARD_A",       "GPUWARD_B",
+	"GPUWARD_AB",    "GPUWARD_CONFIG_ROOT",
+};
+#define OTHERS (sizeof(other_variables) / sizeof(other_variables[0]))
+
+static void variables(struct config_reader *r)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		char name[CONFIG_NAME_MAX];
+		struct config_place at = { CONFIG_VARIABLE, name, 0, 0 };
+		struct config_value v;
+		const char *text;
+
+		config_variable(&config_rows[i], name);
+		text = getenv(name);
+		/* An empty one counts as not set, as container files often leave them. */
+		if (!text || !*text || !config_value_text(r, &config_rows[i], &at, text, &v))
+			continue;
+		config_value_set(r->c, &config_rows[i], &v);
+		r->m->place[i] = at;
+		r->m->place[i].name = config_keep(r, name, strlen(name));
+	}
+}
+
+static void unknown_variable(struct config_reader *r, const char *word)
+{
+	char names[CONFIG_ROWS][CONFIG_NAME_MAX], meant[CONFIG_MEANT_MAX];
+	const struct config_place at = { CONFIG_VARIABLE, word, 0, 0 };
+	const char *known[CONFIG_ROWS + OTHERS];
+
+	if (strncmp(word, "GPUWARD_TEST_", 13) == 0)
+		return;
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		config_variable(&config_rows[i], names[i]);
+		known[i] = names[i];
+	}
+	memcpy(known + CONFIG_ROWS, other_variables, sizeof(other_variables));
+	for (unsigned i = 0; i < CONFIG_ROWS + OTHERS; i++)
+		if (strcmp(known[i], word) == 0)
+			return;
+	config_warn(r, &at, "no such setting: it is ignored%s",
+		    config_meant(suggest(word, known, CONFIG_ROWS + OTHERS, sizeof(known[0])),
+				 meant));
+}
+
+static void unknown_variables(struct config_reader *r)
+{
+	for (char **e = environ; e && *e; e++) {
+		char word[CONFIG_NAME_MAX];
+
+		if (strncmp(*e, "GPUWARD_", 8) != 0)
+			continue;
+		snprintf(word, sizeof(word), "%.*s", (int)strcspn(*e, "="), *e);
+		unknown_variable(r, word);
+	}
+}
+
+/* By the name of its flag, or "section.key". */
+static const struct config_row *find_flag(const char *name)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		const struct config_row *row = &config_rows[i];
+		size_t n = strlen(row->section);
+
+		if (row->flag && strcmp(row->flag, name) == 0)
+			return row;
+		if (strncmp(row->section, name, n) == 0 && name[n] == '.' &&
+		    strcmp(row->key, name + n + 1) == 0)
+			return row;
+	}
+	return NULL;
+}
+
+/* A list that is given again goes on. */
+static void append(struct config_reader *r, const struct config_row *row,
+		   const struct config_place *at, struct config_value *v)
+{
+	struct config_value before;
+	const unsigned id = (unsigned)(row - config_rows);
+
+	if (row->type != CONFIG_LIST || r->given[id].from != CONFIG_FLAG)
+		return;
+	config_value_get(r->c, row, &before);
+	if (before.list.count + v->list.count > CONFIG_LIST_MAX) {
+		config_complain(r, at, "must be a list of at most %d items", CONFIG_LIST_MAX);
+		return;
+	}
+	memcpy(before.list.item + before.list.count, v->list.item,
+	       v->list.count * sizeof(v->list.item[0]));
+	before.list.count += v->list.count;
+	*v = before;
+}
+
+static void flag(struct config_reader *r, const struct config_flag *f)
+{
+	const struct config_row *row = find_flag(f->name);
+	struct config_place at = { CONFIG_FLAG, NULL, 0, 0 };
+	struct config_value v;
+	char name[CONFIG_NAME_MAX];
+
+	snprintf(name, sizeof(name), "%s%s", row && !row->flag ? "" : "--", f->name);
+	at.name = name;
+	if (!row) {
+		config_complain(r, &at, "no such setting");
+		return;
+	}
+	if (!config_value_text(r, row, &at, f->value ? f->value : "true", &v))
+		return;
+	append(r, row, &at, &v);
+	config_value_set(r->c, row, &v);
+	at.name = config_keep(r, name, strlen(name));
+	r->given[row - config_rows] = at;
+	r->m->place[row - config_rows] = at;
+}
+
+/* ---- all of it ---- */
+
+int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
+		struct config_faults *faults)
+{
+	struct config_reader r = { .c = c, .faults = faults };
+	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
+
+	*c = (struct config){ .memory = calloc(1, sizeof(struct config_memory)) };
+	r.m = c->memory;
+	if (!r.m) {
+		config_fail(&r, -GW_E_NOMEM, &nowhere,
+			    "there is no memory for the configuration");
+		return faults->err;
+	}
+	standards(&r);
+	config_files_read(&r, path);
+	variables(&r);
+	unknown_variables(&r);
+	memset(r.given, 0, sizeof(r.given));
+	for (unsigned i = 0; i < n; i++)
+		flag(&r, &flags[i]);
+	config_check(&r);
+	join_files(&r);
+	return faults->err;
+}
+
+/* Whole lines; those that do not fit are counted. */
+static void lines(const struct config_faults *f, bool warnings, char *message, size_t size)
+{
+	char text[8192], last[64];
+	unsigned left = f->more;
+	struct buf out, line;
+
+	buf_init_fixed(&out, message, size);
+	for (unsigned i = 0; i < f->count; i++) {
+		if (f->fault[i].warning != warnings)
+			continue;
+		buf_init_fixed(&line, text, sizeof(text));
+		config_fault_text(&line, &f->fault[i]);
+		if (out.len + line.len + 2 + sizeof(last) < size)
+			buf_addf(&out, "%s%s", out.len ? "\n" : "", line.p);
+		else
+			left++;
+	}
+	if (left) {
+		snprintf(last, sizeof(last), "%sand %u more", out.len ? "\n" : "", left);
+		buf_adds(&out, last);
+	}
+}
+
+int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
+		char *message, size_t size)
+{
+	struct config_faults *f = calloc(1, sizeof(*f));
+	int err;
+
+	if (!f) {
+		*c = (struct config){ 0 };
+		snprintf(message, size, "there is no memory for the configuration");
+		return -GW_E_NOMEM;
+	}
+	err = config_read(c, path, flags, n, f);
+	if (err)
+		config_done(c);
+	lines(f, err == 0, message, size);
+	config_faults_done(f);
+	free(f);
+	return err;
+}

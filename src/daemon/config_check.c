@@ -1,0 +1,204 @@
+/* What values mean together, and texts that have a form of their own. */
+#include "config_read.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/un.h>
+
+/* ---- addresses ---- */
+
+static bool is_port(const char *s)
+{
+	size_t n = strspn(s, "0123456789");
+
+	return n >= 1 && n <= 5 && !s[n] && strtoul(s, NULL, 10) <= 65535;
+}
+
+static const char *check_unix(const char *path)
+{
+	if (*path != '/')
+		return "the path after unix: must begin with /";
+	if (strlen(path) >= sizeof(((struct sockaddr_un *)0)->sun_path))
+		return "the path of a UNIX socket has at most 107 bytes";
+	return NULL;
+}
+
+static const char *check_ipv6(const char *text)
+{
+	const char *end = strchr(text, ']');
+	char address[INET6_ADDRSTRLEN];
+	struct in6_addr in6;
+	size_t n;
+
+	if (!end || end[1] != ':' || !is_port(end + 2))
+		return "an IPv6 address is written [ADDRESS]:PORT, such as [::1]:9490";
+	n = strcspn(text + 1, "%]"); /* without the interface */
+	if (n >= sizeof(address))
+		return "this is no IPv6 address";
+	memcpy(address, text + 1, n);
+	address[n] = '\0';
+	return inet_pton(AF_INET6, address, &in6) == 1 ? NULL : "this is no IPv6 address";
+}
+
+/* All digits and dots: it was meant as an address. */
+static const char *check_host(const char *host)
+{
+	struct in_addr in;
+
+	if (!*host)
+		return "the host is missing: write 127.0.0.1:PORT, or 0.0.0.0:PORT for all "
+		       "addresses";
+	if (!host[strspn(host, "0123456789.")])
+		return inet_pton(AF_INET, host, &in) == 1 ? NULL : "this is no IPv4 address";
+	for (const char *p = host; *p; p++)
+		if (!isalnum((unsigned char)*p) && *p != '-' && *p != '.' && *p != '_')
+			return "a host name has letters, digits, dots and dashes";
+	return NULL;
+}
+
+const char *config_check_address(const char *text)
+{
+	const char *colon = strrchr(text, ':');
+	char host[256];
+	size_t n;
+
+	if (strncmp(text, "unix:", 5) == 0)
+		return check_unix(text + 5);
+	if (*text == '[')
+		return check_ipv6(text);
+	if (!colon)
+		return "the port is missing: write HOST:PORT, [IPV6]:PORT or unix:PATH";
+	if (strchr(text, ':') != colon)
+		return "an IPv6 address is written [ADDRESS]:PORT, such as [::1]:9490";
+	if (!is_port(colon + 1))
+		return "the port after the colon must be a number up to 65535";
+	n = (size_t)(colon - text);
+	if (n >= sizeof(host))
+		return "the host name is too long";
+	memcpy(host, text, n);
+	host[n] = '\0';
+	return check_host(host);
+}
+
+static const char *check_host_name(const char *text)
+{
+	struct in6_addr in6;
+
+	if (inet_pton(AF_INET6, text, &in6) == 1)
+		return NULL;
+	if (strpbrk(text, ":/"))
+		return "write the host name alone, without scheme and port";
+	return check_host(text);
+}
+
+static const char *check_origin(const char *text)
+{
+	const char *host = strstr(text, "://");
+
+	if (!host || (strncmp(text, "http://", 7) != 0 && strncmp(text, "https://", 8) != 0))
+		return "an origin is written http://HOST or https://HOST:PORT";
+	if (!host[3] || strpbrk(host + 3, "/?#@ *"))
+		return "an origin is scheme, host and port, without a path and without *";
+	return NULL;
+}
+
+/* ---- the checks ---- */
+
+static const struct config_place *place(const struct config_reader *r, enum config_id id)
+{
+	return &r->m->place[id];
+}
+
+static bool is_set(const struct config_reader *r, enum config_id id)
+{
+	return place(r, id)->from != CONFIG_STANDARD;
+}
+
+static void check_list(struct config_reader *r, enum config_id id,
+		       const struct config_list *list, const char *(*wrong)(const char *text))
+{
+	for (unsigned i = 0; i < list->count; i++) {
+		const char *why = wrong(list->item[i]);
+
+		if (why)
+			config_complain(r, place(r, id), "%s: \"%.100s\": %s",
+					config_rows[id].key, list->item[i], why);
+		for (unsigned k = 0; k < i; k++)
+			if (strcasecmp(list->item[k], list->item[i]) == 0)
+				config_complain(r, place(r, id), "%s: \"%.100s\" stands twice",
+						config_rows[id].key, list->item[i]);
+	}
+}
+
+/* What was refused stands at another value: judging that would only confuse. */
+static bool understood(const struct config_reader *r, enum config_id a, enum config_id b)
+{
+	return !r->bad[a] && !r->bad[b];
+}
+
+static void check_tls(struct config_reader *r)
+{
+	const char *cert = r->c->service_tls_cert, *key = r->c->service_tls_key;
+
+	if (!understood(r, CONFIG_ID_service_tls_cert, CONFIG_ID_service_tls_key))
+		return;
+	if (cert && !key)
+		config_complain(r, place(r, CONFIG_ID_service_tls_cert),
+				"tls_cert is set and tls_key is not; TLS needs both");
+	if (key && !cert)
+		config_complain(r, place(r, CONFIG_ID_service_tls_key),
+				"tls_key is set and tls_cert is not; TLS needs both");
+}
+
+static void check_unix_mode(struct config_reader *r)
+{
+	const char *mode = r->c->service_unix_mode ? r->c->service_unix_mode : "";
+	size_t n = strspn(mode, "01234567");
+
+	if (n < 3 || n > 4 || mode[n] || strtoul(mode, NULL, 8) > 0777)
+		config_complain(r, place(r, CONFIG_ID_service_unix_mode),
+				"unix_mode must be octal permissions such as \"0660\", not "
+				"\"%.20s\"",
+				mode);
+}
+
+static void check_streams(struct config_reader *r)
+{
+	const struct config *c = r->c;
+
+	if (c->service_streams > c->service_connections &&
+	    understood(r, CONFIG_ID_service_streams, CONFIG_ID_service_connections))
+		config_complain(r,
+				place(r, is_set(r, CONFIG_ID_service_streams)
+						 ? CONFIG_ID_service_streams
+						 : CONFIG_ID_service_connections),
+				"streams (%llu) are connections too: they must be at most "
+				"connections (%llu)",
+				(unsigned long long)c->service_streams,
+				(unsigned long long)c->service_connections);
+}
+
+static void check_nvml(struct config_reader *r)
+{
+	if (r->c->device_require_nvml && !r->c->device_enable_nvml &&
+	    understood(r, CONFIG_ID_device_require_nvml, CONFIG_ID_device_enable_nvml))
+		config_complain(r, place(r, CONFIG_ID_device_require_nvml),
+				"require_nvml is true and enable_nvml is false; they exclude "
+				"each other");
+}
+
+void config_check(struct config_reader *r)
+{
+	const struct config *c = r->c;
+
+	check_list(r, CONFIG_ID_service_listen, &c->service_listen, config_check_address);
+	check_list(r, CONFIG_ID_service_hosts, &c->service_hosts, check_host_name);
+	check_list(r, CONFIG_ID_service_origins, &c->service_origins, check_origin);
+	check_tls(r);
+	check_unix_mode(r);
+	check_streams(r);
+	check_nvml(r);
+}

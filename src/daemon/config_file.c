@@ -1,0 +1,353 @@
+/* Files of the configuration: where they lie, and what stands in them.
+ *
+ * The keys of the guard's first design were flat or in [guard] or [gpu]; such files are read as they
+ * are. */
+#include "config_read.h"
+
+#include "base/suggest.h"
+
+#include <gpuward.h>
+
+#include <dirent.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Keys that the first design had, and the tables in which such a file may have them. */
+static const enum config_id original[] = {
+	CONFIG_ID_device_enable_nvml,
+	CONFIG_ID_device_require_nvml,
+	CONFIG_ID_guard_auto_evict_for_user_apps,
+	CONFIG_ID_guard_process_check_interval_secs,
+	CONFIG_ID_health_enable_health_monitoring,
+	CONFIG_ID_health_health_check_interval_secs,
+	CONFIG_ID_health_temperature_threshold_celsius,
+	CONFIG_ID_capacity_enable_capacity_tracking,
+};
+static const char *const original_tables[] = { "", "guard", "gpu" };
+
+/* What a later version has. */
+static const char *const later[] = { "worker", "rule", "schedule" };
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Keys come from the file: control characters and NUL are shown as '?', long ones cut. */
+#define SHOWN_MAX 64
+static const char *shown(const struct toml_node *n, char out[static SHOWN_MAX])
+{
+	size_t len = n->key_len < SHOWN_MAX - 1 ? n->key_len : SHOWN_MAX - 1;
+
+	for (size_t i = 0; i < len; i++)
+		out[i] = (unsigned char)n->key[i] < 0x20 || n->key[i] == 0x7f ? '?' : n->key[i];
+	/* Not in the middle of a character. */
+	while (len && len < n->key_len && ((unsigned char)n->key[len] & 0xc0) == 0x80)
+		len--;
+	out[len] = '\0';
+	return out;
+}
+
+static bool is_key(const struct toml_node *n, const char *name)
+{
+	return n->key_len == strlen(name) && memcmp(n->key, name, n->key_len) == 0;
+}
+
+static bool is_one_of(const struct toml_node *n, const char *const *names, size_t count)
+{
+	for (size_t i = 0; i < count; i++)
+		if (is_key(n, names[i]))
+			return true;
+	return false;
+}
+
+static bool is_original(unsigned id)
+{
+	for (size_t i = 0; i < COUNT(original); i++)
+		if (original[i] == id)
+			return true;
+	return false;
+}
+
+/* Does the table, "" at the top, have the row? */
+static bool has_row(const char *table, unsigned id)
+{
+	if (strcmp(config_rows[id].section, table) == 0)
+		return true;
+	for (size_t i = 0; i < COUNT(original_tables); i++)
+		if (strcmp(original_tables[i], table) == 0)
+			return is_original(id);
+	return false;
+}
+
+static const struct config_row *find_row(const char *table, const struct toml_node *n)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (has_row(table, i) && is_key(n, config_rows[i].key))
+			return &config_rows[i];
+	return NULL;
+}
+
+/* ---- what stands in it ---- */
+
+struct file {
+	struct config_reader *r;
+	const char *name;
+};
+
+static struct config_place key_place(const struct file *f, const struct toml_node *n)
+{
+	return (struct config_place){ CONFIG_FILE, f->name, n->key_line, n->key_column };
+}
+
+/* The table may have the same setting twice: in its place and where it once was. */
+static void assign(const struct file *f, const struct config_row *row,
+		   const struct toml_node *n)
+{
+	const unsigned id = (unsigned)(row - config_rows);
+	const struct config_place at = { CONFIG_FILE, f->name, n->line, n->column };
+	struct config_place *given = &f->r->given[id];
+	struct config_value v, before;
+
+	if (!config_value_node(f->r, row, &at, n, &v))
+		return;
+	config_value_get(f->r->c, row, &before);
+	if (given->line && !config_value_same(row, &v, &before)) {
+		const struct config_place here = key_place(f, n);
+
+		config_complain(f->r, &here,
+				"%s has one value in line %u and another in line %u; keep one "
+				"of them",
+				row->key, given->line, n->key_line);
+		return;
+	}
+	config_value_set(f->r->c, row, &v);
+	*given = f->r->m->place[id] = key_place(f, n);
+}
+
+/* The nearest key of the table, else the nearest of all with its section. */
+static const char *nearest(const char *table, const char *name,
+			   char out[static CONFIG_MEANT_MAX])
+{
+	const char *keys[CONFIG_ROWS], *near;
+	unsigned count = 0;
+
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (has_row(table, i))
+			keys[count++] = config_rows[i].key;
+	near = suggest(name, keys, count, sizeof(keys[0]));
+	if (near)
+		return config_meant(near, out);
+	near = suggest(name, &config_rows[0].key, CONFIG_ROWS, sizeof(config_rows[0]));
+	config_meant(NULL, out);
+	for (unsigned i = 0; near && i < CONFIG_ROWS; i++)
+		if (config_rows[i].key == near)
+			snprintf(out, CONFIG_MEANT_MAX, "; did you mean \"%s\" in [%s]?", near,
+				 config_rows[i].section);
+	return out;
+}
+
+static void unknown_key(const struct file *f, const char *table, const struct toml_node *n)
+{
+	const struct config_place at = key_place(f, n);
+	char meant[CONFIG_MEANT_MAX], name[SHOWN_MAX];
+
+	shown(n, name);
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (is_key(n, config_rows[i].key)) {
+			config_complain(f->r, &at, "\"%s\" belongs in [%s]", name,
+					config_rows[i].section);
+			return;
+		}
+	config_complain(f->r, &at, "no such key \"%s\"%s%s%s%s", name, *table ? " in [" : "",
+			table, *table ? "]" : "", nearest(table, name, meant));
+}
+
+static void read_table(const struct file *f, const char *table, const struct toml_node *top)
+{
+	for (const struct toml_node *n = top->child; n; n = n->next) {
+		const struct config_row *row = find_row(table, n);
+
+		if (row)
+			assign(f, row, n);
+		else
+			unknown_key(f, table, n);
+	}
+}
+
+static const char *find_section(const struct toml_node *n)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (is_key(n, config_rows[i].section))
+			return config_rows[i].section;
+	return is_key(n, "gpu") ? "gpu" : NULL;
+}
+
+static void unknown_section(const struct file *f, const struct toml_node *n)
+{
+	const struct config_place at = key_place(f, n);
+	char meant[CONFIG_MEANT_MAX], name[SHOWN_MAX];
+
+	shown(n, name);
+	config_complain(f->r, &at, "no such section \"%s\"%s", name,
+			config_meant(suggest(name, &config_rows[0].section, CONFIG_ROWS,
+					     sizeof(config_rows[0])),
+				     meant));
+}
+
+static void read_member(const struct file *f, const struct toml_node *n)
+{
+	const struct config_place at = key_place(f, n);
+	const char *section = find_section(n);
+	const struct config_row *row = find_row("", n);
+
+	if (is_one_of(n, later, COUNT(later)))
+		config_complain(f->r, &at,
+				"the guard is not in this version, so there is no \"%s\": take "
+				"it out",
+				n->key);
+	else if (section && n->type == TOML_TABLE)
+		read_table(f, section, n);
+	else if (section)
+		config_complain(f->r, &at, "\"%s\" must be a table ([%s]), not %s %s", section,
+				section, n->type == TOML_ARRAY ? "an" : "a",
+				n->type == TOML_ARRAY ? "array" : "value");
+	else if (row)
+		assign(f, row, n);
+	else if (n->type == TOML_TABLE ||
+		 (n->type == TOML_ARRAY && n->child && n->child->type == TOML_TABLE))
+		unknown_section(f, n);
+	else
+		unknown_key(f, "", n);
+}
+
+static void read_document(const struct file *f, const struct toml *doc)
+{
+	memset(f->r->given, 0, sizeof(f->r->given));
+	for (const struct toml_node *n = toml_top(doc)->child; n; n = n->next)
+		read_member(f, n);
+}
+
+static void fail(const struct file *f, int rc, const struct toml_error *err)
+{
+	const struct config_place at = { CONFIG_FILE, f->name, err->line, err->column };
+
+	config_fail(f->r, rc, &at, err->text);
+}
+
+void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size)
+{
+	const struct file f = { r, name };
+	struct toml_error err = { 0 };
+	struct toml *doc;
+	int rc = toml_parse(text, size, &doc, &err);
+
+	if (rc) {
+		fail(&f, rc, &err);
+		return;
+	}
+	read_document(&f, doc);
+	toml_free(doc);
+}
+
+/* ---- where they lie ---- */
+
+/* Who may write the file may say what the service does. */
+static void look_at_rights(const struct file *f)
+{
+	const struct config_place at = { CONFIG_FILE, f->name, 0, 0 };
+	struct stat st;
+
+	if (stat(f->name, &st) == 0 && S_ISREG(st.st_mode) && (st.st_mode & S_IWOTH))
+		config_warn(f->r, &at, "everybody may write this file; chmod o-w it");
+}
+
+static void read_file(struct config_reader *r, const char *path)
+{
+	struct file f = { r, config_keep(r, path, strlen(path)) };
+	struct toml_error err = { 0 };
+	struct toml *doc;
+	int rc;
+
+	if (!f.name)
+		return;
+	rc = toml_parse_file(f.name, &doc, &err);
+	if (rc) {
+		fail(&f, rc, &err);
+		return;
+	}
+	if (r->m->files < CONFIG_FILES_MAX)
+		r->m->file[r->m->files++] = f.name;
+	look_at_rights(&f);
+	read_document(&f, doc);
+	toml_free(doc);
+}
+
+/* One of the usual places: it need not be there, nor need we be let as far. */
+static void read_usual(struct config_reader *r, const char *path)
+{
+	if (access(path, F_OK) == 0)
+		read_file(r, path);
+}
+
+static int is_drop_in(const struct dirent *d)
+{
+	size_t n = strlen(d->d_name);
+
+	return d->d_name[0] != '.' && n > 5 && strcmp(d->d_name + n - 5, ".toml") == 0;
+}
+
+/* By bytes: the order must not hang on the locale. */
+static int by_name(const struct dirent **a, const struct dirent **b)
+{
+	return strcmp((*a)->d_name, (*b)->d_name);
+}
+
+static void read_drop_ins(struct config_reader *r, const char *root)
+{
+	char dir[PATH_MAX], path[PATH_MAX + 256];
+	struct dirent **entry;
+	int n;
+
+	snprintf(dir, sizeof(dir), "%s/etc/gpuward/gpuward.d", root);
+	n = scandir(dir, &entry, is_drop_in, by_name);
+	for (int i = 0; i < n; i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, entry[i]->d_name);
+		read_usual(r, path);
+		free(entry[i]);
+	}
+	if (n >= 0)
+		free(entry);
+}
+
+static void read_users(struct config_reader *r)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	char path[PATH_MAX];
+
+	if (config && *config == '/')
+		snprintf(path, sizeof(path), "%s/gpuward/gpuward.toml", config);
+	else if (home && *home == '/')
+		snprintf(path, sizeof(path), "%s/.config/gpuward/gpuward.toml",
+			 home[1] ? home : "");
+	else
+		return;
+	read_usual(r, path);
+}
+
+void config_files_read(struct config_reader *r, const char *path)
+{
+	const char *root = getenv("GPUWARD_CONFIG_ROOT");
+	char etc[PATH_MAX];
+
+	if (path) {
+		read_file(r, path);
+		return;
+	}
+	snprintf(etc, sizeof(etc), "%s/etc/gpuward/gpuward.toml", root ? root : "");
+	read_usual(r, etc);
+	read_drop_ins(r, root ? root : "");
+	read_users(r);
+}

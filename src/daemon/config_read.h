@@ -1,0 +1,110 @@
+/* config_read: what the parts of the reader share.
+ *
+ * config.c goes through the layers and keeps what was found; config_file.c knows files and where
+ * they lie; config_value.c knows types; config_check.c what values mean together. */
+#ifndef GW_DAEMON_CONFIG_READ_H
+#define GW_DAEMON_CONFIG_READ_H
+
+#include "config.h"
+
+#include "base/toml.h"
+
+enum config_id {
+#define O(section, key, type, standard, least, most, choices, flag, help) \
+	CONFIG_ID_##section##_##key,
+#include "config.def"
+#undef O
+	CONFIG_ROWS,
+};
+
+struct config_row {
+	const char *section, *key;
+	enum config_type type;
+	const char *standard;
+	double least, most; /* seconds, bytes or what it counts */
+	const char *choices, *flag, *help;
+	size_t offset; /* in struct config */
+};
+extern const struct config_row config_rows[CONFIG_ROWS];
+
+/* GPUWARD_LISTEN, GPUWARD_LOG_LEVEL. */
+#define CONFIG_NAME_MAX 80
+void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
+
+/* What struct config.memory is. */
+#define CONFIG_FILES_MAX 64
+struct config_memory {
+	struct config_text *texts;
+	struct config_place place[CONFIG_ROWS];
+	const char *file[CONFIG_FILES_MAX + 1];
+	unsigned files;
+	const char *joined;
+};
+
+/* One reading under way. */
+struct config_reader {
+	struct config *c;
+	struct config_memory *m;
+	struct config_faults *faults;
+	struct config_place given[CONFIG_ROWS]; /* in the file or the flags at hand */
+	bool bad[CONFIG_ROWS]; /* was refused: what it stands at means nothing */
+};
+
+/* A copy that lives as long as the configuration; NULL, having complained, without memory. */
+const char *config_keep(struct config_reader *r, const char *s, size_t n);
+
+void config_complain(struct config_reader *r, const struct config_place *at, const char *fmt,
+		     ...) __attribute__((format(printf, 3, 4)));
+void config_warn(struct config_reader *r, const struct config_place *at, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+/* Without a place, or with a code of its own. */
+void config_fail(struct config_reader *r, int err, const struct config_place *at,
+		 const char *sentence);
+
+/* "; did you mean \"word\"?", or "" where word is NULL. */
+#define CONFIG_MEANT_MAX 100
+const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX]);
+
+/* ---- config_value.c ---- */
+struct config_value {
+	bool yes;
+	uint64_t count; /* COUNT, DURATION (ns), BYTES */
+	double number;
+	const char *text;
+	struct config_list list;
+};
+
+/* false having complained. */
+bool config_value_node(struct config_reader *r, const struct config_row *row,
+		       const struct config_place *at, const struct toml_node *n,
+		       struct config_value *ret);
+bool config_value_text(struct config_reader *r, const struct config_row *row,
+		       const struct config_place *at, const char *text,
+		       struct config_value *ret);
+bool config_value_standard(struct config_reader *r, const struct config_row *row,
+			   struct config_value *ret);
+
+void config_value_set(struct config *c, const struct config_row *row,
+		      const struct config_value *v);
+void config_value_get(const struct config *c, const struct config_row *row,
+		      struct config_value *ret);
+bool config_value_same(const struct config_row *row, const struct config_value *a,
+		       const struct config_value *b);
+
+/* As TOML that reads back to the same. */
+void config_value_print(struct buf *out, const struct config_row *row,
+			const struct config_value *v);
+
+/* ---- config_file.c ---- */
+/* The usual places, or path alone. */
+void config_files_read(struct config_reader *r, const char *path);
+/* The text of a file; name for the faults, and lives as long as the configuration. */
+void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
+
+/* ---- config_check.c ---- */
+/* What the values mean together. */
+void config_check(struct config_reader *r);
+/* Is it HOST:PORT, [IPV6]:PORT or unix:PATH?  NULL, or what is wrong with it. */
+const char *config_check_address(const char *text);
+
+#endif

@@ -1,0 +1,478 @@
+/* Values of settings: out of TOML, out of text as typed, and back. */
+#include "config_read.h"
+
+#include "base/number.h"
+#include "base/suggest.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* Largest first: what is printed is a whole number of the largest that fits. */
+struct unit {
+	const char *name;
+	double size;
+};
+static const struct unit times[] = { { "h", 3600e9 }, { "m", 60e9 }, { "s", 1e9 },
+				     { "ms", 1e6 },   { "us", 1e3 }, { "ns", 1 },
+				     { "", 1e9 },     { NULL, 0 } };
+static const struct unit sizes[] = {
+	{ "TiB", 0x1p40 }, { "GiB", 0x1p30 }, { "MiB", 0x1p20 }, { "KiB", 0x1p10 },
+	{ "B", 1 },        { "TB", 1e12 },    { "GB", 1e9 },     { "MB", 1e6 },
+	{ "kB", 1e3 },     { "", 1 },         { NULL, 0 },
+};
+
+static const char *const wanted[] = {
+	[CONFIG_BOOL] = "true or false",
+	[CONFIG_COUNT] = "a whole number",
+	[CONFIG_NUMBER] = "a number",
+	[CONFIG_DURATION] = "a time such as \"1s\" or \"500ms\", or a number of seconds",
+	[CONFIG_BYTES] = "a size such as \"512MiB\", or a number of bytes",
+	[CONFIG_TEXT] = "a string",
+	[CONFIG_CHOICE] = "a string",
+	[CONFIG_LIST] = "an array of strings",
+};
+
+/* What stands before the place is the file, which does not name the key; variables and flags do. */
+static void refuse(struct config_reader *r, const struct config_row *row,
+		   const struct config_place *at, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static void refuse(struct config_reader *r, const struct config_row *row,
+		   const struct config_place *at, const char *fmt, ...)
+{
+	char text[400];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	r->bad[row - config_rows] = true;
+	if (at->from == CONFIG_FILE)
+		config_complain(r, at, "%s must be %s", row->key, text);
+	else
+		config_complain(r, at, "must be %s", text);
+}
+
+/* ---- numbers with units ---- */
+
+/* strtod() reads it; nobody means it. */
+static bool hexadecimal(const char *text)
+{
+	return strpbrk(text, "xX") != NULL;
+}
+
+static bool scaled(const char *text, const struct unit *units, double *ret)
+{
+	const char *end;
+	double v = number_parse(text, &end);
+
+	if (end == text || !isfinite(v) || v < 0 || hexadecimal(text))
+		return false;
+	while (*end == ' ')
+		end++;
+	for (; units->name; units++)
+		if (strcmp(end, units->name) == 0) {
+			*ret = v * units->size;
+			return true;
+		}
+	return false;
+}
+
+static void print_scaled(struct buf *out, uint64_t v, const struct unit *units)
+{
+	const struct unit *u = units;
+
+	while (v == 0 ? strcmp(u->name, "s") != 0 && strcmp(u->name, "B") != 0
+		      : v % (uint64_t)u->size != 0)
+		u++;
+	buf_addf(out, "%llu%s", (unsigned long long)(v / (uint64_t)u->size), u->name);
+}
+
+/* A figure of the row's type, as a person would write it: for the sentence about its range. */
+static void figure(const struct config_row *row, double v, char *out, size_t size)
+{
+	struct buf b;
+	char text[NUMBER_SIZE];
+
+	buf_init_fixed(&b, out, size);
+	if (row->type == CONFIG_DURATION && v >= 0 && v < 1e9) {
+		print_scaled(&b, (uint64_t)(v * 1e9 + 0.5), times);
+	} else if (row->type == CONFIG_BYTES && v >= 0 && v < 1e18) {
+		print_scaled(&b, (uint64_t)v, sizes);
+	} else {
+		number_format(v, text);
+		buf_adds(&b, text);
+	}
+}
+
+/* v in the unit of least and most. */
+static bool in_range(struct config_reader *r, const struct config_row *row,
+		     const struct config_place *at, double v)
+{
+	char least[40], most[40], is[40];
+
+	if (v >= row->least && v <= row->most)
+		return true;
+	figure(row, row->least, least, sizeof(least));
+	figure(row, row->most, most, sizeof(most));
+	figure(row, fabs(v) < 1e300 ? v : copysign(1e300, v), is, sizeof(is));
+	refuse(r, row, at, "from %s to %s, not %s", least, most, is);
+	return false;
+}
+
+static bool take_number(struct config_reader *r, const struct config_row *row,
+			const struct config_place *at, double v, struct config_value *ret)
+{
+	if (!in_range(r, row, at, v))
+		return false;
+	ret->number = v;
+	ret->count = (uint64_t)(row->type == CONFIG_DURATION ? v * 1e9 + 0.5 : v);
+	return true;
+}
+
+/* ---- texts, words, lists ---- */
+
+static bool take_text(struct config_reader *r, const char *text, size_t n,
+		      struct config_value *ret)
+{
+	ret->text = n ? config_keep(r, text, n) : NULL;
+	return n == 0 || ret->text;
+}
+
+/* The words of "a|b|c", in mem. */
+#define WORDS_MAX 16
+static unsigned split(const char *choices, char *mem, size_t size, const char *words[WORDS_MAX])
+{
+	unsigned n = 0;
+
+	snprintf(mem, size, "%s", choices);
+	for (char *save, *w = strtok_r(mem, "|", &save); w && n < WORDS_MAX;
+	     w = strtok_r(NULL, "|", &save))
+		words[n++] = w;
+	return n;
+}
+
+static bool take_choice(struct config_reader *r, const struct config_row *row,
+			const struct config_place *at, const char *text,
+			struct config_value *ret)
+{
+	char mem[128], list[160], meant[CONFIG_MEANT_MAX];
+	const char *words[WORDS_MAX];
+	unsigned n = split(row->choices, mem, sizeof(mem), words);
+	struct buf b;
+
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(words[i], text) == 0)
+			return take_text(r, text, strlen(text), ret);
+	buf_init_fixed(&b, list, sizeof(list));
+	for (unsigned i = 0; i < n; i++)
+		buf_addf(&b, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", words[i]);
+	refuse(r, row, at, "%s, not \"%.60s\"%s", list, text,
+	       config_meant(suggest(text, words, n, sizeof(words[0])), meant));
+	return false;
+}
+
+static bool add_item(struct config_reader *r, const struct config_row *row,
+		     const struct config_place *at, const char *text, size_t n,
+		     struct config_list *list)
+{
+	if (n == 0) {
+		refuse(r, row, at, "a list without empty items");
+		return false;
+	}
+	if (list->count == CONFIG_LIST_MAX) {
+		refuse(r, row, at, "a list of at most %d items", CONFIG_LIST_MAX);
+		return false;
+	}
+	list->item[list->count] = config_keep(r, text, n);
+	return list->item[list->count++] != NULL;
+}
+
+/* ---- out of TOML ---- */
+
+static bool has_nul(const struct toml_node *n)
+{
+	return memchr(n->v.string.text, '\0', n->v.string.len) != NULL;
+}
+
+static bool wrong_type(struct config_reader *r, const struct config_row *row,
+		       const struct config_place *at, const struct toml_node *n)
+{
+	refuse(r, row, at, "%s, not %s %s", wanted[row->type],
+	       strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a", toml_type_name(n->type));
+	return false;
+}
+
+static bool list_node(struct config_reader *r, const struct config_row *row,
+		      const struct config_place *at, const struct toml_node *n,
+		      struct config_value *ret)
+{
+	if (n->type != TOML_ARRAY)
+		return wrong_type(r, row, at, n);
+	for (const struct toml_node *i = n->child; i; i = i->next) {
+		struct config_place there = *at;
+
+		there.line = i->line;
+		there.column = i->column;
+		if (i->type != TOML_STRING || has_nul(i)) {
+			refuse(r, row, &there, "an array of strings, and this is %s",
+			       i->type == TOML_STRING ? "one with a NUL in it" : "none");
+			return false;
+		}
+		if (!add_item(r, row, &there, i->v.string.text, i->v.string.len, &ret->list))
+			return false;
+	}
+	return true;
+}
+
+static bool string_node(struct config_reader *r, const struct config_row *row,
+			const struct config_place *at, const struct toml_node *n,
+			struct config_value *ret)
+{
+	if (has_nul(n)) {
+		refuse(r, row, at, "a string without NUL");
+		return false;
+	}
+	if (row->type == CONFIG_TEXT)
+		return take_text(r, n->v.string.text, n->v.string.len, ret);
+	return config_value_text(r, row, at, n->v.string.text, ret);
+}
+
+bool config_value_node(struct config_reader *r, const struct config_row *row,
+		       const struct config_place *at, const struct toml_node *n,
+		       struct config_value *ret)
+{
+	static const unsigned takes[] = {
+		[CONFIG_BOOL] = 1U << TOML_BOOL,
+		[CONFIG_COUNT] = 1U << TOML_INTEGER,
+		[CONFIG_NUMBER] = 1U << TOML_INTEGER | 1U << TOML_FLOAT,
+		[CONFIG_DURATION] = 1U << TOML_INTEGER | 1U << TOML_FLOAT | 1U << TOML_STRING,
+		[CONFIG_BYTES] = 1U << TOML_INTEGER | 1U << TOML_STRING,
+		[CONFIG_TEXT] = 1U << TOML_STRING,
+		[CONFIG_CHOICE] = 1U << TOML_STRING,
+		[CONFIG_LIST] = 1U << TOML_ARRAY,
+	};
+
+	*ret = (struct config_value){ 0 };
+	if (!(takes[row->type] & 1U << n->type))
+		return wrong_type(r, row, at, n);
+	switch (n->type) {
+	case TOML_BOOL: ret->yes = n->v.boolean; return true;
+	case TOML_INTEGER: return take_number(r, row, at, (double)n->v.integer, ret);
+	case TOML_FLOAT:
+		if (isfinite(n->v.real))
+			return take_number(r, row, at, n->v.real, ret);
+		refuse(r, row, at, "a finite number");
+		return false;
+	case TOML_STRING: return string_node(r, row, at, n, ret);
+	default: return list_node(r, row, at, n, ret);
+	}
+}
+
+/* ---- out of text ---- */
+
+static bool bool_text(const char *text, bool *ret)
+{
+	static const char *const words[] = {
+		"false", "true", "no", "yes", "off", "on", "0", "1"
+	};
+
+	for (unsigned i = 0; i < COUNT(words); i++)
+		if (strcasecmp(words[i], text) == 0) {
+			*ret = i % 2 == 1;
+			return true;
+		}
+	return false;
+}
+
+static bool number_text(const struct config_row *row, const char *text, double *ret)
+{
+	static const struct unit plain[] = { { "", 1 }, { NULL, 0 } };
+	const char *end;
+
+	switch (row->type) {
+	case CONFIG_DURATION:
+		if (!scaled(text, times, ret))
+			return false;
+		*ret /= 1e9;
+		return true;
+	case CONFIG_BYTES: return scaled(text, sizes, ret);
+	case CONFIG_COUNT:
+		end = text + strspn(text, "0123456789");
+		return *text && !*end && scaled(text, plain, ret);
+	default:
+		*ret = number_parse(text, &end);
+		return end != text && !*end && isfinite(*ret) && !hexadecimal(text);
+	}
+}
+
+static bool list_text(struct config_reader *r, const struct config_row *row,
+		      const struct config_place *at, const char *text, struct config_value *ret)
+{
+	for (;;) {
+		size_t n = strcspn(text, ",");
+
+		if (!add_item(r, row, at, text, n, &ret->list))
+			return false;
+		if (!text[n])
+			return true;
+		text += n + 1;
+	}
+}
+
+bool config_value_text(struct config_reader *r, const struct config_row *row,
+		       const struct config_place *at, const char *text,
+		       struct config_value *ret)
+{
+	double v;
+
+	*ret = (struct config_value){ 0 };
+	switch (row->type) {
+	case CONFIG_TEXT: return take_text(r, text, strlen(text), ret);
+	case CONFIG_CHOICE: return take_choice(r, row, at, text, ret);
+	case CONFIG_LIST: return list_text(r, row, at, text, ret);
+	case CONFIG_BOOL:
+		if (bool_text(text, &ret->yes))
+			return true;
+		break;
+	default:
+		if (number_text(row, text, &v))
+			return take_number(r, row, at, v, ret);
+	}
+	refuse(r, row, at, "%s, not \"%.60s\"", wanted[row->type], text);
+	return false;
+}
+
+/* As it would stand in the file; a text without its quotes. */
+bool config_value_standard(struct config_reader *r, const struct config_row *row,
+			   struct config_value *ret)
+{
+	const struct config_place at = { CONFIG_STANDARD, NULL, 0, 0 };
+	struct toml_error err;
+	struct toml *doc;
+	char line[512];
+	bool good;
+	int rc;
+
+	if (row->type != CONFIG_LIST)
+		return config_value_text(r, row, &at, row->standard, ret);
+	snprintf(line, sizeof(line), "v = %s", row->standard);
+	rc = toml_parse(line, strlen(line), &doc, &err);
+	if (rc) {
+		config_fail(r, rc, &at, "a standard value cannot be read");
+		return false;
+	}
+	good = config_value_node(r, row, &at, toml_top(doc)->child, ret);
+	toml_free(doc);
+	return good;
+}
+
+/* ---- in the struct ---- */
+
+void config_value_set(struct config *c, const struct config_row *row,
+		      const struct config_value *v)
+{
+	void *at = (char *)c + row->offset;
+
+	switch (row->type) {
+	case CONFIG_BOOL: *(bool *)at = v->yes; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
+	case CONFIG_NUMBER: *(double *)at = v->number; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: *(const char **)at = v->text; break;
+	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
+	}
+}
+
+void config_value_get(const struct config *c, const struct config_row *row,
+		      struct config_value *ret)
+{
+	const void *at = (const char *)c + row->offset;
+
+	*ret = (struct config_value){ 0 };
+	switch (row->type) {
+	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
+	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
+	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
+	}
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool config_value_same(const struct config_row *row, const struct config_value *a,
+		       const struct config_value *b)
+{
+	if (row->type == CONFIG_BOOL)
+		return a->yes == b->yes;
+	if (row->type == CONFIG_NUMBER)
+		return a->number == b->number;
+	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
+		return same_text(a->text, b->text);
+	if (row->type != CONFIG_LIST)
+		return a->count == b->count;
+	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
+		if (!same_text(a->list.item[i], b->list.item[i]))
+			return false;
+	return true;
+}
+
+/* ---- as TOML ---- */
+
+static void quoted(struct buf *out, const char *s)
+{
+	buf_addc(out, '"');
+	for (; s && *s; s++) {
+		if (*s == '"' || *s == '\\')
+			buf_addf(out, "\\%c", *s);
+		else if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			buf_addf(out, "\\u%04x", (unsigned)(unsigned char)*s);
+		else
+			buf_addc(out, *s);
+	}
+	buf_addc(out, '"');
+}
+
+void config_value_print(struct buf *out, const struct config_row *row,
+			const struct config_value *v)
+{
+	char text[NUMBER_SIZE];
+
+	switch (row->type) {
+	case CONFIG_BOOL: buf_adds(out, v->yes ? "true" : "false"); break;
+	case CONFIG_COUNT: buf_addf(out, "%llu", (unsigned long long)v->count); break;
+	case CONFIG_NUMBER:
+		number_format(v->number, text);
+		buf_adds(out, text);
+		break;
+	case CONFIG_DURATION:
+	case CONFIG_BYTES:
+		buf_addc(out, '"');
+		print_scaled(out, v->count, row->type == CONFIG_BYTES ? sizes : times);
+		buf_addc(out, '"');
+		break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: quoted(out, v->text); break;
+	case CONFIG_LIST:
+		buf_addc(out, '[');
+		for (unsigned i = 0; i < v->list.count; i++) {
+			buf_adds(out, i ? ", " : "");
+			quoted(out, v->list.item[i]);
+		}
+		buf_addc(out, ']');
+	}
+}
