@@ -571,20 +571,26 @@ static void http(struct page *p)
 	one(p, M_HTTP_SENT, (double)c.bytes_sent);
 }
 
+/* Of what cannot be 0: 0 says that nobody could tell. */
+static double told(double v)
+{
+	return v > 0 ? v : NAN;
+}
+
 static void self(struct page *p)
 {
 	const struct view_self *s = &p->v->self;
 
 	one(p, M_STORE_UP, s->store_state && strcmp(s->store_state, "ok") == 0);
-	one(p, M_STORE_BYTES, (double)s->store_bytes);
+	one(p, M_STORE_BYTES, told((double)s->store_bytes));
 	one(p, M_STORE_DROPPED, (double)s->store_dropped);
 	one(p, M_WAKEUPS, (double)s->wakeups);
-	one(p, M_RSS_PEAK, (double)s->rss_peak_bytes);
+	one(p, M_RSS_PEAK, told((double)s->rss_peak_bytes));
 	one(p, M_CPU, s->cpu_seconds);
-	one(p, M_RSS, (double)s->rss_bytes);
-	one(p, M_START, wall_seconds(s->start_wall_ns));
-	one(p, M_FDS, s->descriptors);
-	one(p, M_THREADS, s->threads);
+	one(p, M_RSS, told((double)s->rss_bytes));
+	one(p, M_START, told(wall_seconds(s->start_wall_ns)));
+	one(p, M_FDS, told(s->descriptors));
+	one(p, M_THREADS, told(s->threads));
 }
 
 /* ---- the compatibility set ---- */
