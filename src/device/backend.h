@@ -11,12 +11,15 @@
 #include "base/clock.h"
 #include "base/root.h"
 
+struct cost_table;
+
 struct backend_env { /* what every backend of a context is given; outlives them */
 	const struct clock *clock;
 	const struct root *root;
 	const char *nvml_library; /* NULL: search */
 	unsigned flags;           /* enum gw_flag */
 	uint64_t deadline_ns;     /* as of gw_options; 0: none */
+	struct cost_table *cost;        /* where calls are counted (cost.h); NULL: nowhere */
 };
 
 /* One process on one device as the driver lists it. */
@@ -128,6 +131,7 @@ struct backend {
 	unsigned opened;            /* times it was opened; whoever holds a device may look */
 	atomic_bool reopen;         /* the driver went away under us */
 	_Atomic(const char *) call; /* the vendor call of open or close under way */
+	uint64_t began_ns;          /* when it was made; of the thread that makes it */
 	void *priv;
 };
 

@@ -517,7 +517,8 @@ static int prepare(struct gw_ctx *ctx, const struct gw_options *o)
 					 .root = &ctx->root,
 					 .nvml_library = ctx->nvml_library,
 					 .flags = o->flags,
-					 .deadline_ns = ctx->deadline_ns };
+					 .deadline_ns = ctx->deadline_ns,
+					 .cost = &ctx->cost };
 	host_init(&ctx->host, &ctx->root);
 	err = choose_backends(ctx, o->backend);
 	return err ? err : context_refresh(ctx);

@@ -10,6 +10,7 @@
 #define GW_DEVICE_CONTEXT_H
 
 #include "backend.h"
+#include "cost.h"
 #include "host.h"
 #include "lane.h"
 #include "proc.h"
@@ -69,6 +70,7 @@ struct gw_ctx {
 	struct host host;
 	struct host_report host_report;
 	uint64_t host_ns;
+	struct cost_table cost; /* of NVML calls; atomics, beside the lock */
 };
 
 /* gw_open with a clock of the caller's (borrowed; outlives the context). */

@@ -41,6 +41,7 @@ struct device {
 	_Atomic(const char *) *call; /* where the vendor call under way is named, NULL
 					when none: own_call, or the backend's while it opens */
 	_Atomic(const char *) own_call;
+	uint64_t began_ns; /* when the call under way was made; of the thread that makes it */
 	bool fresh; /* just opened: to be read once whatever the tiers, for its name     */
 	void *priv; /* the backend's, freed by its close                                 */
 };

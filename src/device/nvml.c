@@ -83,9 +83,22 @@ const char *nvml_code_name(abi_return code, char out[static 24])
 }
 
 /* A call that concerns no device yet, named in b->call meanwhile. */
-#define NVML_B(b, fn, ...)                                                                \
-	(atomic_store_explicit(&(b)->call, nvml_symbol[CALL_##fn], memory_order_relaxed), \
-	 nvml_called(&(b)->call, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
+static void calling(struct backend *b, enum nvml_call call)
+{
+	atomic_store_explicit(&b->call, nvml_symbol[call], memory_order_relaxed);
+	b->began_ns = cost_now_ns();
+}
+
+static abi_return called(struct backend *b, enum nvml_call call, abi_return code)
+{
+	cost_add(b->env->cost, call, code, b->began_ns);
+	atomic_store_explicit(&b->call, NULL, memory_order_relaxed);
+	return code;
+}
+
+#define NVML_B(b, fn, ...)      \
+	(calling(b, CALL_##fn), \
+	 called(b, CALL_##fn, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
 
 /* ---- finding and loading the library ---- */
 
@@ -269,9 +282,10 @@ static void read_text(struct device *d, enum gw_text t, enum nvml_call call, uin
 	abi_return code = ABI_FUNCTION_NOT_FOUND;
 
 	if (nvml_of(d)->any[call]) {
-		atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
-		code = nvml_called(d->call, ((fn_text *)nvml_of(d)->any[call])(
-						    nvml_device_of(d)->handle, text, size));
+		nvml_calling(d, call);
+		code = nvml_called(d, call,
+				   ((fn_text *)nvml_of(d)->any[call])(nvml_device_of(d)->handle,
+								      text, size));
 	}
 	text[sizeof(text) - 1] = '\0';
 	if (code == ABI_SUCCESS)
@@ -522,14 +536,14 @@ static void read_versions(struct backend *b)
 	int cuda = 0;
 
 	if (!n->call.driver_version ||
-	    n->call.driver_version(said, sizeof(said)) != ABI_SUCCESS)
+	    NVML_B(b, driver_version, said, sizeof(said)) != ABI_SUCCESS)
 		said[0] = '\0';
 	utf8_clean(b->driver_version, sizeof(b->driver_version), said);
-	if (!n->call.nvml_version || n->call.nvml_version(said, sizeof(said)) != ABI_SUCCESS)
+	if (!n->call.nvml_version || NVML_B(b, nvml_version, said, sizeof(said)) != ABI_SUCCESS)
 		said[0] = '\0';
 	utf8_clean(b->nvml_version, sizeof(b->nvml_version), said);
 	b->cuda_version[0] = '\0';
-	if (n->call.cuda_version && n->call.cuda_version(&cuda) == ABI_SUCCESS && cuda > 0)
+	if (n->call.cuda_version && NVML_B(b, cuda_version, &cuda) == ABI_SUCCESS && cuda > 0)
 		snprintf(b->cuda_version, sizeof(b->cuda_version), "%d.%d", cuda / 1000,
 			 cuda % 1000 / 10);
 }

@@ -8,6 +8,7 @@
 #define GW_DEVICE_NVML_H
 
 #include "backend.h"
+#include "cost.h"
 #include "nvml_abi.h"
 
 enum nvml_call {
@@ -82,17 +83,25 @@ static inline struct nvml_device *nvml_device_of(struct device *d)
 	return d->priv;
 }
 
-static inline abi_return nvml_called(_Atomic(const char *) *call, abi_return code)
+/* Around every call: its name stands in d->call meanwhile, so that one that never returns can be
+ * named, and what it cost is added up when it does. */
+static inline void nvml_calling(struct device *d, enum nvml_call call)
 {
-	atomic_store_explicit(call, NULL, memory_order_relaxed);
+	atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
+	d->began_ns = cost_now_ns();
+}
+
+static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_return code)
+{
+	cost_add(d->backend->env->cost, call, code, d->began_ns);
+	atomic_store_explicit(d->call, NULL, memory_order_relaxed);
 	return code;
 }
 
-/* Calls the library, with the name of the call standing in d->call meanwhile, so that a call
- * that never returns can be named.  The pointer must not be NULL. */
-#define NVML(d, fn, ...)                                                                 \
-	(atomic_store_explicit((d)->call, nvml_symbol[CALL_##fn], memory_order_relaxed), \
-	 nvml_called((d)->call, nvml_of(d)->call.fn(__VA_ARGS__)))
+/* Calls the library.  The pointer must not be NULL. */
+#define NVML(d, fn, ...)             \
+	(nvml_calling(d, CALL_##fn), \
+	 nvml_called(d, CALL_##fn, nvml_of(d)->call.fn(__VA_ARGS__)))
 
 /* nvml_read.c */
 void nvml_plan(struct device *d); /* every row is worth asking again */

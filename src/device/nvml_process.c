@@ -72,9 +72,10 @@ static abi_return ask(struct device *d, enum nvml_call call, uint32_t *ret_n, in
 		}
 		memset(nd->processes, PATTERN, (size_t)nd->processes_cap * STRIDE_MAX);
 		n = nd->processes_cap;
-		atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
-		code = nvml_called(d->call, ((fn_list *)nvml_of(d)->any[call])(nd->handle, &n,
-									       nd->processes));
+		nvml_calling(d, call);
+		code = nvml_called(
+			d, call,
+			((fn_list *)nvml_of(d)->any[call])(nd->handle, &n, nd->processes));
 		*ret_n = n <= nd->processes_cap ? n : nd->processes_cap;
 		/* A driver that finds no room whatever it is given is not believed for ever. */
 		if (nd->processes_cap >= PROCESSES_MAX)

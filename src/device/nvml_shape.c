@@ -60,10 +60,10 @@ static void put_u64(struct device *d, const struct reader *row, unsigned i, uint
 }
 
 /* Calls through a pointer chosen by the row.  `type` is the shape's function type. */
-#define ROW_CALL(type, d, which, ...)                                                       \
-	(atomic_store_explicit((d)->call, nvml_symbol[which], memory_order_relaxed),        \
-	 nvml_called((d)->call, ((type *)nvml_of(d)->any[which])(nvml_device_of(d)->handle, \
-								 __VA_ARGS__)))
+#define ROW_CALL(type, d, which, ...)                                          \
+	(nvml_calling(d, which), nvml_called(d, which,                         \
+					     ((type *)nvml_of(d)->any[which])( \
+						     nvml_device_of(d)->handle, __VA_ARGS__)))
 
 typedef abi_return fn_u32(abi_device, uint32_t *);
 typedef abi_return fn_u32_of(abi_device, uint32_t, uint32_t *);

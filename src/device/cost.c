@@ -1,0 +1,59 @@
+#include "cost.h"
+
+#include "context.h"
+#include "nvml.h"
+
+_Static_assert(CALL_COUNT <= COST_CALLS, "a row for each call");
+
+uint64_t cost_now_ns(void)
+{
+	return clock_mono_ns(clock_real());
+}
+
+void cost_add(struct cost_table *c, unsigned call, int code, uint64_t began_ns)
+{
+	uint64_t ns = cost_now_ns() - began_ns, most;
+	struct cost_row *r;
+
+	if (!c)
+		return;
+	r = &c->row[call];
+	atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&r->total_ns, ns, memory_order_relaxed);
+	atomic_fetch_add_explicit(
+		&r->code[code >= 0 && code < COST_CODES - 1 ? code : COST_CODES - 1], 1,
+		memory_order_relaxed);
+	most = atomic_load_explicit(&r->max_ns, memory_order_relaxed);
+	while (ns > most && !atomic_compare_exchange_weak_explicit(&r->max_ns, &most, ns,
+								   memory_order_relaxed,
+								   memory_order_relaxed))
+		;
+}
+
+static void copy_row(struct call_cost *out, const char *name, struct cost_row *r)
+{
+	*out = (struct call_cost){ .name = name };
+	out->total_ns = atomic_load_explicit(&r->total_ns, memory_order_relaxed);
+	out->max_ns = atomic_load_explicit(&r->max_ns, memory_order_relaxed);
+	for (unsigned i = 0; i < COST_CODES; i++) {
+		out->code[i] = atomic_load_explicit(&r->code[i], memory_order_relaxed);
+		out->errors += i ? out->code[i] : 0;
+	}
+	/* The sum of the codes, for a call that returns meanwhile may be in one and not the other. */
+	out->count = out->errors + out->code[0];
+}
+
+unsigned cost_list(struct gw_ctx *ctx, struct call_cost *out, unsigned max)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; ctx && i < CALL_COUNT && n < max; i++)
+		if (atomic_load_explicit(&ctx->cost.row[i].count, memory_order_relaxed))
+			copy_row(&out[n++], nvml_symbol[i], &ctx->cost.row[i]);
+	return n;
+}
+
+const char *cost_code_name(unsigned code)
+{
+	return nvml_meaning(code < COST_CODES - 1 ? (abi_return)code : ABI_UNKNOWN)->name;
+}

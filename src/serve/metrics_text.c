@@ -1,0 +1,250 @@
+#include "metrics_text.h"
+
+#include "base/number.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- numbers ---- */
+
+static char *put_integer(char *at, uint64_t v)
+{
+	char digit[20];
+	unsigned n = 0;
+
+	do
+		digit[n++] = (char)('0' + v % 10);
+	while (v /= 10);
+	while (n)
+		*at++ = digit[--n];
+	return at;
+}
+
+/* v as the decimal fraction k / 10^places, where that reads back to v: k and the power are exact, so
+ * that their quotient is rounded as the reader rounds.  NULL: it is no such fraction. */
+static char *put_fraction(char *at, double v)
+{
+	double power = 10;
+
+	for (unsigned places = 1; places <= 9; places++, power *= 10) {
+		double k = rint(v * power);
+		uint64_t whole, rest;
+
+		if (k >= 9007199254740992.0)
+			return NULL;
+		if (k / power != v)
+			continue;
+		whole = (uint64_t)k / (uint64_t)power;
+		rest = (uint64_t)k % (uint64_t)power;
+		at = put_integer(at, whole);
+		*at = '.';
+		for (unsigned i = places; i > 0; i--, rest /= 10)
+			at[i] = (char)('0' + rest % 10);
+		return at + places + 1;
+	}
+	return NULL;
+}
+
+/* The shortest text that reads back to v; the usual cases without printf, which costs the most of
+ * a page of metrics. */
+static char *put_number(char *at, double v)
+{
+	double size = fabs(v);
+	char *begin = at, *end;
+
+	if (v < 0)
+		*at++ = '-';
+	if (size < 9007199254740992.0 && size == trunc(size))
+		return put_integer(at, (uint64_t)size);
+	end = put_fraction(at, size);
+	if (end)
+		return end;
+	number_format(v, begin);
+	return begin + strlen(begin);
+}
+
+/* ---- labels ---- */
+
+/* The character at *s as it stands between quotes, and how many bytes of it there are. */
+static unsigned escape(const char **s, char out[static 4])
+{
+	size_t n = utf8_length(*s);
+	char c = **s;
+
+	*s += n ? n : 1;
+	if (n == 0) {
+		memcpy(out, "\xef\xbf\xbd", 3);
+		return 3;
+	}
+	if (c == '\\' || c == '"' || c == '\n') {
+		out[0] = '\\';
+		out[1] = c == '\n' ? 'n' : c;
+		return 2;
+	}
+	memcpy(out, *s - n, n);
+	return (unsigned)n;
+}
+
+void labels_clear(struct labels *l)
+{
+	l->len = 0;
+	l->text[0] = '\0';
+}
+
+/* Most values are plain words: they are copied as they are. */
+static bool plain(char c)
+{
+	return c >= ' ' && c <= '~' && c != '"' && c != '\\';
+}
+
+static unsigned put_value(char *at, unsigned room, const char *value)
+{
+	unsigned used = 0, n;
+	char c[4];
+
+	while (*value) {
+		if (plain(*value)) {
+			c[0] = *value++;
+			n = 1;
+		} else {
+			n = escape(&value, c);
+		}
+		if (used + n > room)
+			break;
+		for (unsigned i = 0; i < n; i++)
+			at[used++] = c[i];
+	}
+	return used;
+}
+
+void labels_add(struct labels *l, const char *name, const char *value)
+{
+	unsigned n = (unsigned)strlen(name);
+	char *at = l->text + l->len;
+
+	if (l->len + n + 5 > METRIC_LABELS_SIZE)
+		return;
+	if (l->len)
+		*at++ = ',';
+	memcpy(at, name, n);
+	at += n;
+	*at++ = '=';
+	*at++ = '"';
+	at += put_value(at, (unsigned)(l->text + METRIC_LABELS_SIZE - 2 - at),
+			value ? value : "");
+	*at++ = '"';
+	*at = '\0';
+	l->len = (unsigned)(at - l->text);
+}
+
+void labels_add_number(struct labels *l, const char *name, uint64_t value)
+{
+	char text[24];
+
+	*put_integer(text, value) = '\0';
+	labels_add(l, name, text);
+}
+
+/* ---- families and samples ---- */
+
+const char *metric_unit(const char *name)
+{
+	static const char *const units[] = { "bytes",  "watts", "joules",  "celsius",
+					     "hertz",  "ratio", "seconds", "bytes_per_second",
+					     "percent" };
+	size_t n = strlen(name);
+
+	for (size_t i = 0; i < COUNT(units); i++) {
+		size_t u = strlen(units[i]);
+
+		if (n > u && name[n - u - 1] == '_' && strcmp(name + n - u, units[i]) == 0)
+			return units[i];
+	}
+	return "";
+}
+
+const char *metric_suffix(enum metric_type type)
+{
+	return type == METRIC_COUNTER ? "_total" : type == METRIC_INFO ? "_info" : "";
+}
+
+const char *metric_type_name(enum metric_type type, enum metrics_form form)
+{
+	static const char *const names[][2] = { { "gauge", "gauge" },
+						{ "counter", "counter" },
+						{ "gauge", "info" },
+						{ "untyped", "unknown" } };
+
+	return names[type][form == METRICS_OPENMETRICS];
+}
+
+void metrics_family(struct metrics_text *t, const struct metric *m)
+{
+	t->family = m;
+	t->begun = false;
+}
+
+/* Prometheus knows a family by the name of its samples, OpenMetrics by the name without suffix. */
+static void head_line(struct metrics_text *t, const char *what, const char *text)
+{
+	buf_adds(t->out, what);
+	buf_adds(t->out, t->family->name);
+	if (t->form == METRICS_PROMETHEUS)
+		buf_adds(t->out, metric_suffix(t->family->type));
+	buf_addc(t->out, ' ');
+	buf_adds(t->out, text);
+	buf_addc(t->out, '\n');
+}
+
+static void head(struct metrics_text *t)
+{
+	const struct metric *m = t->family;
+
+	head_line(t, "# TYPE ", metric_type_name(m->type, t->form));
+	if (t->form == METRICS_OPENMETRICS && *metric_unit(m->name))
+		head_line(t, "# UNIT ", metric_unit(m->name));
+	head_line(t, "# HELP ", m->help);
+	t->begun = true;
+}
+
+static char *put_text(char *at, const char *s)
+{
+	size_t n = strlen(s);
+
+	memcpy(at, s, n);
+	return at + n;
+}
+
+void metrics_sample(struct metrics_text *t, const char *base, const char *more, double value)
+{
+	char line[128 + 2 * METRIC_LABELS_SIZE + NUMBER_SIZE], *at = line;
+	bool some = base && *base, others = more && *more;
+
+	if (!isfinite(value))
+		return;
+	if (!t->begun)
+		head(t);
+	at = put_text(at, t->family->name);
+	at = put_text(at, metric_suffix(t->family->type));
+	if (some || others) {
+		*at++ = '{';
+		at = put_text(at, some ? base : "");
+		if (some && others)
+			*at++ = ',';
+		at = put_text(at, others ? more : "");
+		*at++ = '}';
+	}
+	*at++ = ' ';
+	at = put_number(at, value);
+	*at++ = '\n';
+	buf_add(t->out, line, (size_t)(at - line));
+}
+
+void metrics_end(struct metrics_text *t)
+{
+	if (t->form == METRICS_OPENMETRICS)
+		buf_adds(t->out, "# EOF\n");
+}

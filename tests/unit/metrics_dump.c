@@ -1,0 +1,138 @@
+/* Prints the metrics of a scenario of the simulator as the service would serve them.
+ *
+ *	metrics_dump [-o] [-t TOP] [-n ROUNDS] SIMULATOR SCENARIO
+ *	metrics_dump -l     name, type and labels of every family, for the golden list
+ *	metrics_dump -m     the same with help, as the table of docs/METRICS.md
+ *
+ * -o: OpenMetrics.  -n: renders so often and tells how long one took, on stderr. */
+#include "serve/metrics_text.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define GPUS 256
+
+static struct view_device known[GPUS];
+
+static int fail(const char *what)
+{
+	fprintf(stderr, "metrics_dump: %s\n", what);
+	return 1;
+}
+
+static void fill(struct api *a)
+{
+	struct view *v = &a->view;
+
+	v->devices = gw_snapshot_device_count(v->snap);
+	v->device = known;
+	for (unsigned i = 0; i < v->devices && i < GPUS; i++) {
+		const struct gw_device *d = gw_snapshot_device(v->snap, i);
+
+		known[i].seen_ns = d->state == GW_DEVICE_OK ? d->end_ns : 0;
+		known[i].energy_joules = NAN;
+		if (gw_device_value(d, GW_Q_ENERGY, &known[i].energy_joules) == GW_HAVE)
+			known[i].energy_seconds = 12.5;
+	}
+	v->tick = 1;
+	v->interval_ns = NS_PER_S;
+	v->self = (struct view_self){ .start_wall_ns = gw_snapshot_wall_ns(v->snap),
+				      .cpu_seconds = 0.123456,
+				      .rss_bytes = 6 << 20,
+				      .rss_peak_bytes = 7 << 20,
+				      .wakeups = 12,
+				      .ticks = 1,
+				      .tick_seconds = 0.000731245,
+				      .tick_max_seconds = 0.0015,
+				      .threads = 3,
+				      .descriptors = 11,
+				      .store_bytes = 4096,
+				      .store_state = "ok" };
+}
+
+static int look(struct api *a, const char *library, const char *scenario)
+{
+	struct gw_options o = { .size = sizeof(o),
+				.backend = "nvml",
+				.nvml_library = library,
+				.deadline_ns = 500 * NS_PER_MS };
+	struct gw_snapshot *snap;
+	struct gw_process_list *list;
+
+	setenv("GPUWARD_SIM", scenario, 1);
+	if (gw_open(&o, &a->view.ctx) != 0 || gw_snapshot_new(a->view.ctx, &snap) != 0 ||
+	    gw_process_list_new(a->view.ctx, &list) != 0)
+		return fail("the simulator does not open");
+	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
+	usleep(20000); /* for what is a difference of two readings */
+	gw_process_list_take(list);
+	gw_snapshot_take(snap, GW_TIERS_COMMON | GW_TIER_ENERGY);
+	a->view.snap = snap;
+	a->view.processes = list;
+	fill(a);
+	return 0;
+}
+
+static int list_names(bool markdown)
+{
+	struct metric m;
+
+	for (unsigned i = 0; metrics_table(i, &m); i++) {
+		const char *type = metric_type_name(m.type, METRICS_PROMETHEUS);
+
+		if (m.name && markdown)
+			printf("| `%s%s` | %s | %s | %s |\n", m.name, metric_suffix(m.type),
+			       type, m.labels, m.help);
+		else if (m.name)
+			printf("%s%s %s {%s}\n", m.name, metric_suffix(m.type), type, m.labels);
+	}
+	return 0;
+}
+
+static void render(struct buf *out, const struct api *a, enum metrics_form form, unsigned n)
+{
+	uint64_t begin = clock_mono_ns(clock_real());
+
+	for (unsigned i = 0; i < n; i++) {
+		buf_clear(out);
+		metrics_render(out, a, form);
+	}
+	if (n > 1)
+		fprintf(stderr, "%.1f us each, %zu bytes\n",
+			(double)(clock_mono_ns(clock_real()) - begin) / 1e3 / n, out->len);
+}
+
+int main(int argc, char **argv)
+{
+	enum metrics_form form = METRICS_PROMETHEUS;
+	struct api a = { .clock = clock_real() };
+	unsigned rounds = 1;
+	struct buf out;
+	int opt;
+
+	while ((opt = getopt(argc, argv, "olmt:n:")) != -1) {
+		switch (opt) {
+		case 'o': form = METRICS_OPENMETRICS; break;
+		case 'l': return list_names(false);
+		case 'm': return list_names(true);
+		case 't': a.top = (unsigned)atoi(optarg); break;
+		case 'n': rounds = (unsigned)atoi(optarg); break;
+		default: return 2;
+		}
+	}
+	if (argc - optind != 2)
+		return fail("what it takes stands at the top of metrics_dump.c");
+	if (look(&a, argv[optind], argv[optind + 1]) != 0)
+		return 1;
+	a.http = (struct http *)&a; /* the counts of metrics_stub.c */
+	buf_init(&out, 16 << 20);
+	render(&out, &a, form, rounds);
+	fwrite(out.p, 1, out.len, stdout);
+	if (out.err)
+		return fail("the page is too large");
+	buf_done(&out);
+	return fflush(stdout) == 0 ? 0 : 1;
+}
