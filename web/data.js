@@ -1,0 +1,304 @@
+// data: what the service tells, kept up to date.
+//
+// Hides the stream and its reconnects, what is asked beside it, and which of several signs makes
+// the state that people see.  Others listen: on("tick"), "snapshot", "events", "windows",
+// "link", "gap" (time was missed: ask for the past again), "self".
+
+const SPARK_SECONDS = 120;
+const BACKOFF = [500, 1000, 2000, 4000, 8000];
+const EVENTS_KEPT = 200;
+
+export const model = {
+	snapshot: null, tick: null, devices: [], host: null, hostname: "", self: null, selfBefore: null,
+	events: [], windows: new Map(), sparks: new Map(), interval: 1000,
+	link: { state: "connecting", why: "" }, heard: 0,
+};
+
+const listeners = {};
+export function on(name, fn) {
+	(listeners[name] ||= []).push(fn);
+}
+function emit(name) {
+	for (const fn of listeners[name] || [])
+		fn();
+}
+
+export class Problem extends Error {
+	constructor(status, body) {
+		super([body?.detail, body?.remedy].filter(Boolean).join(" ") || `The service answered ${status}.`);
+		this.status = status;
+	}
+}
+
+export async function ask(path, options) {
+	const reply = await fetch(`api/v1/${path}`, { cache: "no-cache", headers: { Accept: "application/json" }, ...options });
+	const body = await reply.json().catch(() => null);
+	if (!reply.ok)
+		throw new Problem(reply.status, body);
+	return body;
+}
+
+export const token = {
+	get: () => sessionStorage.getItem("token") || "",
+	set: (t) => (t ? sessionStorage.setItem("token", t) : sessionStorage.removeItem("token")),
+};
+
+export function post(path, body) {
+	const headers = { "Content-Type": "application/json" };
+	if (token.get())
+		headers.Authorization = `Bearer ${token.get()}`;
+	return ask(path, { method: "POST", headers, body: JSON.stringify(body ?? {}) });
+}
+
+// ---- the state of the link, from several signs
+
+let open = false, notReady = "";
+
+export const age = () => (model.heard ? performance.now() - model.heard : Infinity);
+const late = () => age() > Math.max(5000, 3.5 * model.interval);
+
+function judge() {
+	if (!open)
+		return model.heard ? ["reconnecting", "The service does not answer; trying again."] : ["connecting", ""];
+	if (notReady || model.tick?.ready === false)
+		return [/not returned|hang/i.test(notReady) || model.devices.some((d) => d.state === "stalled") ?
+			"hangs" : "stale", notReady || "The readings are not of now."];
+	if (model.tick?.let_go)
+		return ["let-go", "The drivers were let go on request; nothing is read until they are resumed."];
+	if (late() && model.heard)
+		return ["stale", "The service is connected but sends no readings."];
+	const stalled = model.devices.filter((d) => d.state === "stalled");
+	if (stalled.length)
+		return ["hangs", `A driver call for GPU ${stalled.map((d) => d.index).join(", ")} has not returned.`];
+	return model.heard ? ["live", ""] : ["connecting", ""];
+}
+
+function rejudge() {
+	const [state, why] = judge();
+	if (state === model.link.state && why === model.link.why)
+		return;
+	model.link = { state, why };
+	emit("link");
+}
+
+// What /readyz says is the sentence that names the call that hangs.
+let readyAsked = -Infinity;
+async function askReady() {
+	if (performance.now() - readyAsked < 3000)
+		return;
+	readyAsked = performance.now();
+	try {
+		const reply = await fetch("readyz", { cache: "no-store" });
+		const body = reply.ok ? null : await reply.json().catch(() => null);
+		notReady = reply.ok ? "" : body?.detail || "The service is not ready.";
+	} catch {
+		notReady = "";
+	}
+	rejudge();
+}
+
+// ---- readings
+
+function spark(uuid) {
+	if (!model.sparks.has(uuid))
+		model.sparks.set(uuid, { time: [], value: [] });
+	return model.sparks.get(uuid);
+}
+
+function addSpark(uuid, t, v) {
+	const s = spark(uuid);
+	if (s.time.length && t <= s.time[s.time.length - 1])
+		return;
+	s.time.push(t);
+	s.value.push(v ?? null);
+	while (s.time[0] < t - SPARK_SECONDS - 5) {
+		s.time.shift();
+		s.value.shift();
+	}
+}
+
+function merge() {
+	const late = new Map((model.tick?.devices || []).map((d) => [d.uuid, d]));
+	const base = model.snapshot?.devices || model.tick?.devices || [];
+	model.devices = base.map((d) => {
+		const now = late.get(d.uuid);
+		if (!now)
+			return { ...d, absent: d.absent || {} };
+		const absent = { ...d.absent, ...now.absent };
+		for (const key of Object.keys(now))
+			if (now[key] !== null && key !== "absent")
+				delete absent[key];
+		return { ...d, ...now, absent };
+	});
+}
+
+function onTick(data) {
+	const before = model.tick;
+	model.tick = data;
+	model.heard = performance.now();
+	const t = Date.parse(data.time_utc) / 1000;
+	if (before)
+		model.interval = Math.max(200, Math.min(60000, t * 1000 - Date.parse(before.time_utc) || 1000));
+	for (const d of data.devices)
+		addSpark(d.uuid, t, d.power_watts);
+	model.host = data.host || model.host;
+	merge();
+	const known = model.snapshot?.devices;
+	if (!known || known.length !== data.devices.length ||
+			data.devices.some((d) => !known.some((k) => k.uuid === d.uuid && k.state === d.state)))
+		refresh();
+	if (data.ready === false || notReady)
+		askReady();
+	rejudge();
+	emit("tick");
+}
+
+function onEvent(e) {
+	if (model.events.some((x) => x.id === e.id))
+		return;
+	model.events.unshift(e);
+	model.events.sort((a, b) => b.id - a.id);
+	model.events.length = Math.min(model.events.length, EVENTS_KEPT);
+	emit("events");
+}
+
+let refreshing = null;
+export function refresh() {
+	refreshing ||= ask("snapshot").then((s) => {
+		model.snapshot = s;
+		model.host ||= s.host;
+		merge();
+		emit("snapshot");
+	}).catch((e) => {
+		if (e.status === 503)
+			askReady();
+	}).finally(() => {
+		setTimeout(() => { refreshing = null; }, 500);
+	});
+	return refreshing;
+}
+
+async function refreshWindows() {
+	const list = (await ask("windows")).windows;
+	model.windows = new Map(list.map((w) => [String(w.id), w]));
+	emit("windows");
+}
+
+async function refreshSelf() {
+	const s = await ask("self");
+	model.selfBefore = model.self;
+	model.self = { ...s, at: performance.now() };
+	emit("self");
+}
+
+async function refreshEvents() {
+	for (const e of (await ask("events?limit=100")).events)
+		onEvent(e);
+}
+
+async function fillSparks() {
+	for (const d of model.snapshot?.devices || []) {
+		const q = `series?gpu=${encodeURIComponent(d.uuid)}&quantity=power_watts&from=-2m&step=1`;
+		const s = (await ask(q)).series.find((x) => x.quantity === "power_watts");
+		const old = spark(d.uuid), last = s?.time.at(-1) ?? 0;
+		if (!s?.time.length)
+			continue;
+		const keep = old.time.findIndex((t) => t > last + 0.5);
+		model.sparks.set(d.uuid, {
+			time: [...s.time, ...(keep < 0 ? [] : old.time.slice(keep))],
+			value: [...s.mean, ...(keep < 0 ? [] : old.value.slice(keep))],
+		});
+	}
+	emit("tick");
+}
+
+// ---- the stream
+
+let source = null, tries = 0, retry = 0;
+
+function lost() {
+	source?.close();
+	source = null;
+	open = false;
+	rejudge();
+	clearTimeout(retry);
+	const wait = BACKOFF[Math.min(tries++, BACKOFF.length - 1)];
+	retry = setTimeout(connect, wait * (0.8 + 0.4 * Math.random()));
+}
+
+function greet() {
+	tries = 0;
+	if (open)
+		return;
+	open = true;
+	notReady = "";
+	// After a pause: what was missed comes from the service's own memory.
+	refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});
+	for (const fn of [refreshWindows, refreshSelf, refreshEvents])
+		fn().catch(() => {});
+	ask("environment").then((e) => {
+		model.hostname = e.host?.hostname || location.hostname;
+		emit("link");
+	}).catch(() => {});
+	askReady();
+}
+
+function connect() {
+	source = new EventSource("api/v1/events?topics=tick,event,window");
+	const hear = (name, fn) => source.addEventListener(name, (m) => {
+		greet();
+		fn(JSON.parse(m.data));
+	});
+	source.onopen = greet;
+	source.onerror = lost;
+	hear("tick", onTick);
+	hear("event", onEvent);
+	hear("window", (w) => {
+		model.windows.set(String(w.id), w);
+		emit("windows");
+	});
+	source.addEventListener("gap", () => emit("gap"));
+}
+
+export function start() {
+	connect();
+	addEventListener("online", () => {
+		if (!open) {
+			tries = 0;
+			clearTimeout(retry);
+			connect();
+		}
+	});
+	setInterval(() => {
+		rejudge();
+		if (open && late())
+			askReady();
+		// A connection can die without a word (a laptop that slept).
+		if (open && model.heard && age() > Math.max(20000, 10 * model.interval)) {
+			model.heard = performance.now() - Math.max(5000, 3.5 * model.interval);
+			lost();
+		}
+	}, 1000);
+	setInterval(() => {
+		if (!open || document.hidden)
+			return;
+		refresh();
+		for (const fn of [refreshSelf, refreshWindows])
+			fn().catch(() => {});
+	}, 5000);
+	document.addEventListener("visibilitychange", () => {
+		if (!document.hidden && open)
+			refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});
+	});
+}
+
+const DAY = 86400;
+export const ranges = [
+	["5 min", "-5m", 300, 1], ["15 min", "-15m", 900, 1], ["1 h", "-1h", 3600, 5], ["6 h", "-6h", 21600, 30],
+	["24 h", "-24h", DAY, 120], ["7 d", "-7d", 7 * DAY, 900], ["30 d", "-30d", 30 * DAY, 3600],
+].map(([label, from, length, step]) => ({ label, from, seconds: length, step }));
+
+export function history(uuid, quantities, range) {
+	return ask(`series?gpu=${encodeURIComponent(uuid)}&quantity=${quantities.join(",")}&from=${range.from}&step=${range.step}`)
+		.then((r) => r.series);
+}

@@ -1,0 +1,24 @@
+// docs: Swagger UI over our own description, without any other host.
+import { packages } from "./words.js";
+
+const note = document.getElementById("docs-note");
+
+function load(tag, props) {
+	return new Promise((done, fail) => {
+		document.head.append(Object.assign(document.createElement(tag), props, {
+			onload: done, onerror: () => fail(new Error("Swagger UI could not be loaded.")),
+		}));
+	});
+}
+
+async function show() {
+	if (!packages.docs)
+		throw new Error("Swagger UI was left out of this build: npm was not there. The description is at openapi.json.");
+	await Promise.all([load("link", { rel: "stylesheet", href: "docs/swagger-ui.css" }), load("script", { src: "docs/swagger-ui.js" })]);
+	window.SwaggerUIBundle({
+		url: new URL("openapi.json", document.baseURI).href, dom_id: "#docs", deepLinking: true, validatorUrl: null,
+		docExpansion: "list", defaultModelsExpandDepth: 0, presets: [window.SwaggerUIBundle.presets.apis], layout: "BaseLayout",
+	});
+}
+
+show().catch((e) => { note.textContent = e.message; });

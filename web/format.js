@@ -1,0 +1,104 @@
+// format: figures as people read them.  Unknown is "–", and says why.
+import { absences, quantities } from "./words.js";
+
+export const DASH = "–";
+
+const SI = ["", "k", "M", "G", "T", "P"];
+const IEC = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+
+// Three significant digits, but whole numbers stay whole and never lose a digit.
+export function digits(v) {
+	const a = Math.abs(v);
+	if (Number.isInteger(v) || a >= 100)
+		return v.toFixed(0);
+	if (a === 0 || a >= 10)
+		return v.toFixed(1);
+	return a >= 0.01 ? v.toFixed(2) : v.toPrecision(2);
+}
+
+export function si(v, unit, from = 0) {
+	let i = from;
+	while (Math.abs(v) >= 1000 && i < SI.length - 1) {
+		v /= 1000;
+		i++;
+	}
+	return `${digits(i === from ? v : Number(v.toPrecision(4)))} ${SI[i]}${unit}`;
+}
+
+export function bytes(v) {
+	let i = 0;
+	while (Math.abs(v) >= 1024 && i < IEC.length - 1) {
+		v /= 1024;
+		i++;
+	}
+	return `${i && Math.abs(v) < 100 ? v.toFixed(1) : v.toFixed(0)} ${IEC[i]}`;
+}
+
+export const gib = (v) => (v / 2 ** 30).toFixed(v >= 100 * 2 ** 30 ? 0 : 1);
+export const percent = (r) => `${Math.round(r * 100)} %`;
+export const watts = (v) => `${v.toFixed(0)} W`;
+export const celsius = (v) => `${v.toFixed(0)} °C`;
+export const hertz = (v) => `${(v / 1e6).toFixed(0)} MHz`;
+export const joules = (v) => (v < 1000 ? `${v.toFixed(0)} J` : si(v, "J"));
+
+export function wattHours(j) {
+	return si(j / 3600, "Wh");
+}
+
+export function seconds(v) {
+	if (v < 1e-3)
+		return `${digits(v * 1e6)} µs`;
+	if (v < 1)
+		return `${digits(v * 1e3)} ms`;
+	return v < 120 ? `${digits(v)} s` : span(v);
+}
+
+export function span(v) {
+	const s = Math.floor(v), d = Math.floor(s / 86400), h = Math.floor(s / 3600) % 24;
+	const m = Math.floor(s / 60) % 60, two = (n) => String(n).padStart(2, "0");
+	if (d)
+		return `${d} d ${h} h`;
+	if (h)
+		return `${h} h ${two(m)} min`;
+	return m ? `${m} min ${two(s % 60)} s` : `${s} s`;
+}
+
+export function clock(t, withSeconds = true) {
+	const d = new Date(t), two = (n) => String(n).padStart(2, "0");
+	const text = `${two(d.getHours())}:${two(d.getMinutes())}`;
+	return withSeconds ? `${text}:${two(d.getSeconds())}` : text;
+}
+
+export function day(t) {
+	return new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
+}
+
+export const when = (t) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t));
+
+export const absence = (key) => absences[key] || (key ? words(key) : "not told");
+export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
+
+const BY_UNIT = {
+	watts: (v) => `${v.toFixed(1)} W`, bytes, celsius, joules, ratio: percent, rpm: (v) => `${v} rpm`,
+	hertz, seconds: (v) => (v ? seconds(v) : "0 s"), second: (v) => `${bytes(v)}/s`,
+};
+
+// The unit ends the name of a quantity: power_watts, memory_used_bytes.
+export function quantity(key, v) {
+	const kind = quantities[key]?.[0];
+	if (Array.isArray(v))
+		return v.length ? v.map((x) => (typeof x === "object" ? x.name ?? "…" : words(x))).join(", ") : "none";
+	if (typeof v === "boolean")
+		return v ? "yes" : "no";
+	if (typeof v !== "number")
+		return kind ? words(v) : String(v);
+	const unit = BY_UNIT[key.slice(key.lastIndexOf("_") + 1)];
+	return unit ? unit(v) : digits(v);
+}
+
+const UNITS = /_(watts|bytes|celsius|joules|ratio|hertz|seconds)$/;
+export function title(key) {
+	const text = words(key.replace(UNITS, "")).replace(/\b(gpu|sm|ecc|pcie|mig|cuda|ofa|jpeg|bar1|pci|gpm|tpc|uuid|sram|dram|fp\d+|nvlink)\b/g,
+		(w) => w.toUpperCase());
+	return text[0].toUpperCase() + text.slice(1);
+}

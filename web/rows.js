@@ -1,0 +1,241 @@
+// rows: one row a GPU.  Cells are made once and only their texts and widths change.
+import { model } from "./data.js";
+import * as f from "./format.js";
+
+const REASONS = {
+	sw_power_cap: "power limit", hw_slowdown: "hardware slowdown", sync_boost: "sync boost",
+	sw_thermal: "heat", hw_thermal: "heat (hardware)", power_brake: "power brake",
+	application_clocks: "clocks set by user", display: "display", idle: "idle",
+};
+const CALM = new Set(["idle", "application_clocks", "display"]);
+const STATES = {
+	ok: ["ok", "good"], asleep: ["asleep", "calm"], lost: ["lost", "bad"], fault: ["fault", "bad"],
+	denied: ["no permission", "warn"], stalled: ["driver hangs", "bad"], closed: ["closed", "calm"],
+};
+
+export function el(tag, props = {}, ...children) {
+	const e = document.createElement(tag);
+	for (const [k, v] of Object.entries(props)) {
+		if (k.includes("-") || k === "role" || k === "scope")
+			e.setAttribute(k, v);
+		else
+			e[k] = v;
+	}
+	e.append(...children);
+	return e;
+}
+
+export function put(e, text) {
+	if (e.textContent !== text)
+		e.textContent = text;
+}
+
+// A figure or its absence: the reason is the title and, for those who hear, part of the text.
+export function figure(e, d, key, show) {
+	const v = d[key];
+	if (v !== null && v !== undefined) {
+		put(e, show(v));
+		if (e.title)
+			e.removeAttribute("title");
+		return v;
+	}
+	unknown(e, d.absent?.[key]);
+	return null;
+}
+
+export function unknown(e, key) {
+	const why = f.absence(key);
+	if (e.title === why && e.querySelector(".unseen"))
+		return;
+	e.title = why;
+	e.replaceChildren(el("span", { className: "none", ariaHidden: "true", textContent: f.DASH }),
+		el("span", { className: "unseen", textContent: `unknown: ${why}` }));
+}
+
+export function width(bar, ratio) {
+	const p = `${(Math.max(0, Math.min(1, ratio || 0)) * 100).toFixed(1)}%`;
+	if (bar.style.width !== p)
+		bar.style.width = p;
+}
+
+function meter(hue) {
+	const value = el("span", { className: "v" }), of = el("span", { className: "of" });
+	const fill = el("i", { className: `fill ${hue}` }), mark = el("i", { className: "mark", hidden: true });
+	const bar = el("span", { className: "bar", ariaHidden: "true" }, fill, mark);
+	const cell = el("td", { className: `meter m-${hue}`, role: "cell" }, el("span", { className: "pair" }, value, of), bar);
+	return { cell, value, of, fill, mark };
+}
+
+function makeRow(d, toggle) {
+	const r = { uuid: d.uuid, open: false };
+	const id = `detail-${d.index}`;
+	r.number = el("span", { className: "index" });
+	r.name = el("span", { className: "name" });
+	r.button = el("button", { type: "button", className: "opener", "aria-expanded": "false", "aria-controls": id },
+		el("span", { className: "chevron", ariaHidden: "true" }), r.number, r.name);
+	r.badge = el("span", { className: "badge" });
+	r.canvas = el("canvas", { className: "spark", width: 1, height: 1, ariaHidden: "true" });
+	r.sparkText = el("span", { className: "unseen" });
+	r.power = meter("power");
+	r.temperature = meter("heat");
+	r.use = meter("use");
+	r.memory = meter("memory");
+	r.clock = el("td", { className: "num c-clock", role: "cell" });
+	r.reasons = el("td", { className: "reasons", role: "cell" });
+	r.energy = el("td", { className: "num c-energy", role: "cell" });
+	r.tr = el("tr", { className: "gpu", role: "row" }, el("th", { scope: "row", role: "rowheader" }, r.button),
+		el("td", { className: "c-state", role: "cell" }, r.badge), el("td", { className: "c-spark", role: "cell" }, r.canvas, r.sparkText),
+		r.power.cell, r.temperature.cell, r.use.cell, r.memory.cell, r.clock, r.reasons, r.energy);
+	r.place = el("td", { colSpan: 10, role: "cell" });
+	r.detailRow = el("tr", { id, className: "detail", hidden: true, role: "row" }, r.place);
+	r.button.addEventListener("click", (e) => {
+		e.stopPropagation();
+		toggle(r);
+	});
+	r.tr.addEventListener("click", () => getSelection().isCollapsed && toggle(r));
+	return r;
+}
+
+function fillMeter(m, d, key, show, of, ratio, hot) {
+	const v = figure(m.value, d, key, show);
+	put(m.of, v === null ? "" : of);
+	width(m.fill, v === null ? 0 : ratio);
+	m.fill.classList.toggle("hot", Boolean(hot));
+}
+
+function mark(m, ratio) {
+	m.mark.hidden = !(ratio > 0 && ratio <= 1);
+	if (!m.mark.hidden)
+		m.mark.style.left = `${(ratio * 100).toFixed(1)}%`;
+}
+
+export const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
+
+function fillReasons(cell, d) {
+	const list = d.clock_event_reasons;
+	if (!list)
+		return unknown(cell, d.absent?.clock_event_reasons);
+	const key = list.join();
+	if (cell.dataset.key === key && cell.childElementCount)
+		return;
+	cell.dataset.key = key;
+	cell.removeAttribute("title");
+	cell.replaceChildren(...(list.length ? list.map((x) =>
+		el("span", { className: CALM.has(x) ? "tag calm" : "tag warn", textContent: REASONS[x] || f.words(x) })) :
+		[el("span", { className: "none", textContent: "nothing" })]));
+}
+
+export function stateWord(d) {
+	return STATES[d.state] || [f.words(d.state), "warn"];
+}
+
+function fillRow(r, d) {
+	const [word, tone] = stateWord(d), limit = d.power_limit_watts, max = heatLimit(d);
+	put(r.number, String(d.index));
+	put(r.name, d.name || d.uuid);
+	r.name.title = `${d.name || ""} ${d.uuid}`;
+	put(r.badge, word);
+	r.badge.className = `badge ${tone}`;
+	r.badge.title = d.message || "";
+	r.tr.classList.toggle("down", d.state !== "ok");
+	fillMeter(r.power, d, "power_watts", f.watts, limit ? `/ ${limit.toFixed(0)}` : "", d.power_watts / limit,
+		d.power_watts > limit * 0.98);
+	fillMeter(r.temperature, d, "temperature_gpu_celsius", f.celsius, max ? `/ ${max}` : "", d.temperature_gpu_celsius / (max || 100),
+		max && d.temperature_gpu_celsius >= max - 3);
+	fillMeter(r.use, d, "utilization_gpu_ratio", f.percent, "", d.utilization_gpu_ratio);
+	fillMeter(r.memory, d, "memory_used_bytes", (v) => f.gib(v), d.memory_total_bytes ? `/ ${f.gib(d.memory_total_bytes)} GiB` : "GiB",
+		d.memory_used_bytes / d.memory_total_bytes);
+	mark(r.power, d.power_limit_default_watts > limit ? limit / d.power_limit_default_watts : 0);
+	figure(r.clock, d, "clock_sm_hertz", f.hertz);
+	fillReasons(r.reasons, d);
+	const total = d.energy_joules_total !== undefined ? "energy_joules_total" : "energy_joules";
+	if (figure(r.energy, d, total, f.joules) !== null)
+		r.energy.title = f.wattHours(d[total]);
+	drawSpark(r, d);
+}
+
+// ---- sparkline
+
+function drawSpark(r, d) {
+	const s = model.sparks.get(r.uuid), c = r.canvas, ratio = devicePixelRatio || 1;
+	const w = c.clientWidth, h = c.clientHeight;
+	if (!s || !w || document.hidden)
+		return;
+	if (c.width !== Math.round(w * ratio) || c.height !== Math.round(h * ratio)) {
+		c.width = Math.round(w * ratio);
+		c.height = Math.round(h * ratio);
+	}
+	const g = c.getContext("2d"), style = getComputedStyle(c);
+	const known = s.value.filter((v) => v !== null);
+	const top = Math.max(d.power_limit_watts || 0, ...known, 1), end = s.time.at(-1), begin = end - 120;
+	const x = (t) => (t - begin) / 120 * w, y = (v) => h - 1.5 - v / top * (h - 3);
+	g.setTransform(ratio, 0, 0, ratio, 0, 0);
+	g.clearRect(0, 0, w, h);
+	g.lineWidth = 1.5;
+	g.lineJoin = "round";
+	for (const run of runs(s, begin)) {
+		const line = new Path2D();
+		run.forEach(([t, v], i) => (i ? line.lineTo(x(t), y(v)) : line.moveTo(x(t), y(v))));
+		const area = new Path2D(line);
+		area.lineTo(x(run.at(-1)[0]), h);
+		area.lineTo(x(run[0][0]), h);
+		g.globalAlpha = 0.16;
+		g.fillStyle = style.color;
+		g.fill(area);
+		g.globalAlpha = 1;
+		g.strokeStyle = style.color;
+		g.stroke(line);
+	}
+	put(r.sparkText, known.length ? `power of the last two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "no power figures");
+}
+
+// Pieces without a hole: what was not measured is not drawn.
+function runs(s, begin) {
+	const out = [];
+	let run = [], last = 0;
+	const hole = Math.max(3, 2.5 * model.interval / 1000);
+	s.time.forEach((t, i) => {
+		if (t < begin)
+			return;
+		if (run.length && (t - last > hole || s.value[i] === null)) {
+			out.push(run);
+			run = [];
+		}
+		if (s.value[i] !== null)
+			run.push([t, s.value[i]]);
+		last = t;
+	});
+	if (run.length)
+		out.push(run);
+	return out;
+}
+
+// ---- the table
+
+export const rows = new Map();
+
+export function drawRows(body, toggle) {
+	const seen = new Set();
+	let made = false;
+	for (const d of model.devices) {
+		seen.add(d.uuid);
+		let r = rows.get(d.uuid);
+		if (!r) {
+			r = makeRow(d, toggle);
+			rows.set(d.uuid, r);
+			body.append(r.tr, r.detailRow);
+			made = true;
+		}
+		r.device = d;
+		fillRow(r, d);
+	}
+	for (const [uuid, r] of rows)
+		if (!seen.has(uuid)) {
+			r.detail?.close();
+			r.tr.remove();
+			r.detailRow.remove();
+			rows.delete(uuid);
+		}
+	body.closest("table").classList.toggle("many", model.devices.length > 8);
+	return made;
+}
