@@ -21,7 +21,7 @@
 #define END_NS        (5 * NS_PER_S)    /* after this we end even if a driver call has not */
 #define STREAM_BYTES  (256 * 1024)
 #define MEMORY_BYTES  (8 * 1024 * 1024) /* of history, when there is no file for it */
-#define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS_MAX)
+#define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS)
 
 struct service {
 	const struct service_options *options;
@@ -34,8 +34,7 @@ struct service {
 	struct api api;
 	struct textfile *textfile;
 	struct log_latch store_bad, textfile_bad;
-	uint64_t watchdog_ns;
-	uint64_t init_failures;
+	struct notify notify;
 	bool announced; /* systemd knows that the GPUs were read */
 	int end;
 };
@@ -130,11 +129,9 @@ static void look_at_store(struct service *s)
 static void announce(struct service *s)
 {
 	const struct gw_status *status = gw_snapshot_status(s->api.view.snap);
-	char text[200];
 
 	s->announced = true;
-	snprintf(text, sizeof(text), "%u GPUs over %s", s->api.view.devices, status->backend);
-	notify_status(text);
+	notify_status(&s->notify, "%u GPUs over %s", s->api.view.devices, status->backend);
 	if (s->api.view.devices == 0)
 		LOG(&s->log, LOG_DEBUG, "no GPUs to watch",
 		    LOG_S("cause", gw_cause_info(status->cause)->key));
@@ -174,8 +171,8 @@ static void feed_watchdog(void *arg, uint64_t now_ns)
 {
 	struct service *s = arg;
 
-	notify_watchdog();
-	loop_set_time(s->watchdog, now_ns + s->watchdog_ns / 2);
+	notify_watchdog(&s->notify);
+	loop_set_time(s->watchdog, now_ns + s->notify.watchdog_ns / 2);
 }
 
 /* ---- configuration ---- */
@@ -194,16 +191,18 @@ static void apply_log(struct service *s)
 struct listening { /* where to, and what else http_config points to */
 	struct http_listener listener[LISTENERS_MAX];
 	unsigned count;
-	struct notify_socket given[NOTIFY_SOCKETS_MAX];
+	struct notify_socket given[NOTIFY_SOCKETS];
 };
 
-static void listeners(struct listening *l, const struct config *c)
+static void listeners(struct service *s, struct listening *l)
 {
-	int given = notify_sockets(l->given);
+	const struct config *c = &s->config;
+	char message[MESSAGE_MAX] = "";
+	int given = notify_sockets(l->given, message, sizeof(message));
 
+	log_lines(s, LOG_WARNING, message);
 	for (int i = 0; i < given; i++)
-		l->listener[l->count++] =
-			(struct http_listener){ l->given[i].address, l->given[i].fd };
+		l->listener[l->count++] = (struct http_listener){ NULL, l->given[i].fd };
 	if (given <= 0)
 		for (unsigned i = 0; i < c->service_listen.count; i++)
 			l->listener[l->count++] =
@@ -264,13 +263,13 @@ static void reload(struct service *s)
 	struct config fresh, old = s->config;
 	struct http_config h;
 
-	notify_reloading();
+	notify_reloading(&s->notify, clock_mono_ns(s->api.clock));
 	if (config_load(&fresh, s->options->config_path, s->options->flags,
 			s->options->flag_count, message, sizeof(message)) != 0) {
 		log_lines(s, LOG_ERROR, message);
 		engine_tell(s->engine, "config", NULL, "error",
 			    "the new configuration is wrong; the old one stays in force");
-		notify_ready();
+		notify_ready(&s->notify);
 		return;
 	}
 	log_lines(s, LOG_WARNING, message);
@@ -291,7 +290,7 @@ static void reload(struct service *s)
 				    : "");
 		config_done(&old);
 	}
-	notify_ready();
+	notify_ready(&s->notify);
 }
 
 static void signalled(void *arg, int signal)
@@ -355,7 +354,7 @@ static int open_engine(struct service *s)
 				   : "none",
 		.nvml_library = o->nvml_library ? o->nvml_library : c->device_nvml_library,
 		.root = o->root,
-		.deadline_ns = c->device_timeout,
+		.deadline_ns = o->deadline_ns ? o->deadline_ns : c->device_timeout,
 	};
 
 	return engine_new(&(struct engine_config){ .options = &g,
@@ -376,7 +375,7 @@ static int open_http(struct service *s)
 	struct http_config h;
 	int err;
 
-	listeners(&l, &s->config);
+	listeners(s, &l);
 	h = http_settings(s, &l);
 	err = http_new(s->loop, &h, &s->api.http, message, sizeof(message));
 	log_lines(s, err ? LOG_ERROR : LOG_WARNING, message);
@@ -396,9 +395,12 @@ static int open_http(struct service *s)
 static int begin(struct service *s)
 {
 	static const int signals[] = { SIGHUP, SIGTERM, SIGINT, 0 };
+	char message[MESSAGE_MAX] = "";
 	int end;
 
 	signal(SIGPIPE, SIG_IGN);
+	if (notify_init(&s->notify, message, sizeof(message)) != 0)
+		log_lines(s, LOG_WARNING, message);
 	s->api.clock = clock_real();
 	s->api.daemon = s;
 	if (loop_new(&s->loop) != 0 ||
@@ -419,10 +421,9 @@ static int begin(struct service *s)
 	}
 	s->api.view = *engine_view(s->engine);
 	engine_tell(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
-	s->watchdog_ns = notify_watchdog_ns();
-	if (s->watchdog_ns)
+	if (s->notify.watchdog_ns)
 		loop_set_time(s->watchdog, clock_mono_ns(s->api.clock));
-	notify_ready();
+	notify_ready(&s->notify);
 	return SERVICE_OK;
 }
 
@@ -430,7 +431,7 @@ static void finish(struct service *s)
 {
 	bool hangs = false;
 
-	notify_stopping();
+	notify_stopping(&s->notify);
 	if (s->engine && s->api.windows)
 		windows_meter_gone(s->api.windows, &s->api.view);
 	if (s->engine)
@@ -452,6 +453,7 @@ static void finish(struct service *s)
 	loop_remove(s->signals);
 	loop_remove(s->watchdog);
 	loop_free(s->loop);
+	notify_done(&s->notify);
 	config_done(&s->config);
 }
 

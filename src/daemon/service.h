@@ -16,6 +16,7 @@ struct service_options {
 	/* From the options that all commands have; NULL or 0: as configured. */
 	const char *backend, *nvml_library, *root;
 	unsigned open_flags; /* enum gw_flag */
+	uint64_t deadline_ns;
 	bool quiet;          /* no line on standard output */
 };
 
