@@ -12,14 +12,14 @@
 #define OPTION_OF_CHOICE   OPTION_TEXT
 #define OPTION_OF_LIST     OPTION_LIST
 
-#define METAVAR_BOOL     NULL
-#define METAVAR_COUNT    "N"
-#define METAVAR_NUMBER   "X"
-#define METAVAR_DURATION "TIME"
-#define METAVAR_BYTES    "SIZE"
-#define METAVAR_TEXT     "FILE"
-#define METAVAR_CHOICE   "WORD"
-#define METAVAR_LIST     "ADDRESS"
+#define METAVAR_BOOL(choices)     NULL
+#define METAVAR_COUNT(choices)    "N"
+#define METAVAR_NUMBER(choices)   "X"
+#define METAVAR_DURATION(choices) "TIME"
+#define METAVAR_BYTES(choices)    "SIZE"
+#define METAVAR_TEXT(choices)     "FILE"
+#define METAVAR_CHOICE(choices)   choices
+#define METAVAR_LIST(choices)     "ADDRESS"
 
 const struct option serve_options[] = {
 	{ "config", 'c', OPTION_TEXT, offsetof(struct serve_flags, config), "FILE",
@@ -30,7 +30,7 @@ const struct option serve_options[] = {
 	  0,                                                              \
 	  OPTION_OF_##type,                                               \
 	  offsetof(struct serve_flags, section##_##key),                  \
-	  METAVAR_##type,                                                 \
+	  METAVAR_##type(choices),                                        \
 	  help,                                                           \
 	  NULL,                                                           \
 	  NULL },

@@ -1,7 +1,7 @@
 /* The configuration as a commented TOML file and as JSON. */
 #include "config_read.h"
 
-#include <stdio.h>
+#include <ctype.h>
 #include <string.h>
 
 static void add_place(struct buf *out, const struct config_place *p)
@@ -34,7 +34,7 @@ static void add_origin(struct buf *out, const struct config_place *p)
 
 static void print_help(struct buf *out, const struct config_row *row)
 {
-	buf_addf(out, "# %s", row->help);
+	buf_addf(out, "# %c%s", toupper((unsigned char)row->help[0]), row->help + 1);
 	if (row->choices)
 		buf_addf(out, " (%s)", row->choices);
 	buf_addc(out, '\n');

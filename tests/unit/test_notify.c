@@ -1,0 +1,279 @@
+#include "daemon/notify.h"
+
+#include <gpuward.h>
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static char message[300];
+
+static int set_up(void **state)
+{
+	static const char *const variables[] = { "NOTIFY_SOCKET", "WATCHDOG_USEC",
+						 "WATCHDOG_PID",  "LISTEN_FDS",
+						 "LISTEN_PID",    "LISTEN_FDNAMES" };
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++)
+		unsetenv(variables[i]);
+	return 0;
+}
+
+/* A socket in systemd's stead; name begins with '@' or '/'. */
+static int manager(const char *name)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	socklen_t n = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + strlen(name));
+
+	snprintf(a.sun_path, sizeof(a.sun_path), "%s", name);
+	if (*name == '@')
+		a.sun_path[0] = '\0';
+	assert_int_equal(bind(fd, (struct sockaddr *)&a, n + (*name == '/')), 0);
+	setenv("NOTIFY_SOCKET", name, 1);
+	return fd;
+}
+
+static const char *heard(int fd)
+{
+	static char text[600];
+	ssize_t n = recv(fd, text, sizeof(text) - 1, 0);
+
+	text[n > 0 ? n : 0] = '\0';
+	return text;
+}
+
+static void says_everything_in_the_words_of_the_protocol(void **state)
+{
+	char dir[] = "/tmp/gpuward-notify-XXXXXX", names[2][80];
+	struct notify n;
+
+	(void)state;
+	assert_non_null(mkdtemp(dir));
+	snprintf(names[0], sizeof(names[0]), "@gpuward-test-%d", (int)getpid());
+	snprintf(names[1], sizeof(names[1]), "%s/socket", dir);
+	for (unsigned i = 0; i < 2; i++) {
+		int fd = manager(names[i]);
+
+		assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
+		assert_true(notify_ready(&n));
+		assert_string_equal(heard(fd), "READY=1");
+		assert_true(notify_reloading(&n, 5000123));
+		assert_string_equal(heard(fd), "RELOADING=1\nMONOTONIC_USEC=5000");
+		assert_true(notify_stopping(&n));
+		assert_string_equal(heard(fd), "STOPPING=1");
+		assert_true(notify_watchdog(&n));
+		assert_string_equal(heard(fd), "WATCHDOG=1");
+		assert_true(notify_status(&n, "%d GPUs\nREADY=0", 2));
+		assert_string_equal(heard(fd), "STATUS=2 GPUs READY=0");
+		notify_done(&n);
+		assert_false(notify_ready(&n));
+		close(fd);
+	}
+	unlink(names[1]);
+	rmdir(dir);
+}
+
+static void without_a_manager_it_does_nothing(void **state)
+{
+	struct notify n;
+
+	(void)state;
+	setenv("WATCHDOG_USEC", "1000", 1);
+	assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
+	assert_string_equal(message, "");
+	assert_int_equal(n.watchdog_ns, 0);
+	assert_false(notify_ready(&n));
+	notify_done(&n);
+}
+
+static void a_manager_that_went_away_does_not_matter(void **state)
+{
+	char name[80];
+	struct notify n;
+
+	(void)state;
+	snprintf(name, sizeof(name), "@gpuward-gone-%d", (int)getpid());
+	close(manager(name));
+	assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
+	assert_false(notify_ready(&n));
+	notify_done(&n);
+}
+
+static void names_that_are_none_are_refused_and_told(void **state)
+{
+	static const char *const names[] = { "vsock:2:1", "relative", "/", "@" };
+	char long_name[200];
+	struct notify n;
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		setenv("NOTIFY_SOCKET", names[i], 1);
+		assert_true(notify_init(&n, message, sizeof(message)) < 0);
+		assert_non_null(strstr(message, "NOTIFY_SOCKET: "));
+		assert_false(notify_ready(&n));
+	}
+	memset(long_name, 'a', sizeof(long_name));
+	long_name[0] = '/';
+	long_name[199] = '\0';
+	setenv("NOTIFY_SOCKET", long_name, 1);
+	assert_int_equal(notify_init(&n, message, sizeof(message)), -GW_E_ARG);
+}
+
+static uint64_t watchdog_of(const char *usec, const char *pid)
+{
+	struct notify n;
+	char name[80];
+	int fd;
+
+	snprintf(name, sizeof(name), "@gpuward-dog-%d", (int)getpid());
+	fd = manager(name);
+	setenv("WATCHDOG_USEC", usec, 1);
+	if (pid)
+		setenv("WATCHDOG_PID", pid, 1);
+	notify_init(&n, message, sizeof(message));
+	notify_done(&n);
+	/* Programs that we start must not speak for us. */
+	assert_null(getenv("NOTIFY_SOCKET"));
+	assert_null(getenv("WATCHDOG_USEC"));
+	assert_null(getenv("WATCHDOG_PID"));
+	close(fd);
+	return n.watchdog_ns;
+}
+
+static void the_watchdog_is_ours_or_none(void **state)
+{
+	char name[80], pid[20];
+	struct notify n;
+	int fd;
+
+	(void)state;
+	snprintf(name, sizeof(name), "@gpuward-kept-%d", (int)getpid());
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	fd = manager(name);
+	setenv("WATCHDOG_USEC", "30000000", 1);
+	setenv("WATCHDOG_PID", pid, 1);
+	assert_int_equal(notify_init(&n, message, sizeof(message)), 0);
+	assert_int_equal(n.watchdog_ns, 30000000000);
+	notify_done(&n);
+	close(fd);
+	assert_int_equal(watchdog_of("1000", "1"), 0);
+	assert_int_equal(watchdog_of("0", NULL), 0);
+	assert_int_equal(watchdog_of("-5", NULL), 0);
+	assert_int_equal(watchdog_of("soon", NULL), 0);
+	assert_int_equal(watchdog_of("99999999999999999999", NULL), 0);
+}
+
+/* ---- sockets ---- */
+
+static void none_are_ours_when_they_are_for_another_process(void **state)
+{
+	struct notify_socket s[NOTIFY_SOCKETS];
+
+	(void)state;
+	assert_int_equal(notify_sockets(s, message, sizeof(message)), 0);
+	setenv("LISTEN_FDS", "1", 1);
+	setenv("LISTEN_PID", "1", 1);
+	assert_int_equal(notify_sockets(s, message, sizeof(message)), 0);
+	assert_null(getenv("LISTEN_FDS"));
+}
+
+static int sockets_with(const char *count, struct notify_socket *s)
+{
+	char pid[20];
+
+	snprintf(pid, sizeof(pid), "%d", (int)getpid());
+	setenv("LISTEN_PID", pid, 1);
+	setenv("LISTEN_FDS", count, 1);
+	setenv("LISTEN_FDNAMES", "http:socket", 1);
+	return notify_sockets(s, message, sizeof(message));
+}
+
+/* In a child, where descriptors from 3 on can be what they must be. */
+static int child_takes_two(void)
+{
+	struct notify_socket s[NOTIFY_SOCKETS];
+
+	for (int fd = 3; fd <= 4; fd++) {
+		int sock = socket(AF_UNIX, SOCK_STREAM, 0);
+		struct sockaddr_un a = { .sun_family = AF_UNIX };
+
+		if (bind(sock, (struct sockaddr *)&a, sizeof(sa_family_t)) != 0 ||
+		    listen(sock, 1) != 0 || (sock != fd && dup2(sock, fd) != fd))
+			return 1;
+	}
+	if (sockets_with("2", s) != 2)
+		return 2;
+	if (s[0].fd != 3 || s[1].fd != 4 || strcmp(s[0].name, "http") != 0 ||
+	    strcmp(s[1].name, "socket") != 0)
+		return 3;
+	if (!(fcntl(3, F_GETFD) & FD_CLOEXEC) || !(fcntl(4, F_GETFD) & FD_CLOEXEC))
+		return 4;
+	return getenv("LISTEN_PID") || getenv("LISTEN_FDNAMES") ? 5 : 0;
+}
+
+static int child_refuses(void)
+{
+	struct notify_socket s[NOTIFY_SOCKETS];
+
+	if (sockets_with("17", s) != -GW_E_ARG || !strstr(message, "LISTEN_FDS must be"))
+		return 1;
+	if (sockets_with("x", s) != -GW_E_ARG)
+		return 2;
+	close(3);
+	if (sockets_with("1", s) != -GW_E_ARG || !strstr(message, "descriptor 3"))
+		return 3;
+	dup2(0, 3); /* there, and no socket */
+	return sockets_with("1", s) == -GW_E_ARG ? 0 : 4;
+}
+
+static void in_a_child(int (*body)(void))
+{
+	int status;
+	pid_t pid = fork();
+
+	if (pid == 0)
+		_exit(body());
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	assert_true(WIFEXITED(status));
+	assert_int_equal(WEXITSTATUS(status), 0);
+}
+
+static void sockets_are_taken_with_their_names(void **state)
+{
+	(void)state;
+	in_a_child(child_takes_two);
+}
+
+static void what_is_no_socket_is_refused(void **state)
+{
+	(void)state;
+	in_a_child(child_refuses);
+}
+
+#define T(f) cmocka_unit_test_setup(f, set_up)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(says_everything_in_the_words_of_the_protocol),
+		T(without_a_manager_it_does_nothing),
+		T(a_manager_that_went_away_does_not_matter),
+		T(names_that_are_none_are_refused_and_told),
+		T(the_watchdog_is_ours_or_none),
+		T(none_are_ours_when_they_are_for_another_process),
+		T(sockets_are_taken_with_their_names),
+		T(what_is_no_socket_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
