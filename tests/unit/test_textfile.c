@@ -1,0 +1,141 @@
+/* The file that node_exporter reads. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include "daemon/textfile.h"
+
+#include "base/file.h"
+
+#include <gpuward.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+static char folder[] = "/tmp/gpuward-textfile-XXXXXX";
+static char path[256], message[512];
+static struct textfile file;
+static bool news;
+
+static int setup(void **state)
+{
+	(void)state;
+	if (!mkdtemp(folder))
+		return -1;
+	snprintf(path, sizeof(path), "%s/gpuward.prom", folder);
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	return rmdir(folder);
+}
+
+static const char *content(void)
+{
+	static char text[256];
+	ssize_t n = file_read(path, text, sizeof(text) - 1, message, sizeof(message));
+
+	assert_true(n >= 0);
+	text[n] = '\0';
+	return text;
+}
+
+static int put(const char *text)
+{
+	return textfile_write(&file, text, strlen(text), &news, message, sizeof(message));
+}
+
+static unsigned files(void)
+{
+	DIR *d = opendir(folder);
+	unsigned n = 0;
+
+	assert_non_null(d);
+	for (struct dirent *e = readdir(d); e; e = readdir(d))
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+static void the_file_is_replaced_whole_and_readable_by_others(void **state)
+{
+	struct stat first, second;
+
+	(void)state;
+	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
+	umask(022);
+	assert_int_equal(put("a 1\nb 2\n"), 0);
+	assert_string_equal(content(), "a 1\nb 2\n");
+	assert_int_equal(stat(path, &first), 0);
+	assert_int_equal(first.st_mode & 0777, 0644);
+	assert_int_equal(put("a 3\n"), 0);
+	assert_string_equal(content(), "a 3\n");
+	assert_int_equal(stat(path, &second), 0);
+	assert_true(first.st_ino !=
+		    second.st_ino); /* who has the old one open reads on in it */
+	assert_int_equal(files(), 1);
+	assert_false(news);
+	textfile_done(&file);
+	assert_int_equal(files(), 0);
+}
+
+static void what_fails_is_news_once_and_so_is_its_end(void **state)
+{
+	(void)state;
+	assert_int_equal(textfile_init(&file, path, message, sizeof(message)), 0);
+	assert_int_equal(mkdir(path, 0755), 0); /* in the way, for root too */
+	assert_int_equal(put("a 1\n"), -GW_E_IO);
+	assert_true(news);
+	assert_non_null(strstr(message, path));
+	assert_int_equal(put("a 1\n"), -GW_E_IO);
+	assert_false(news);
+	assert_int_equal(files(), 1); /* nothing is left beside it */
+	assert_int_equal(rmdir(path), 0);
+	assert_int_equal(put("a 1\n"), 0);
+	assert_true(news);
+	assert_string_equal(message, "");
+	textfile_done(&file);
+}
+
+static void a_folder_that_is_not_there_is_named(void **state)
+{
+	(void)state;
+	assert_int_equal(
+		textfile_init(&file, "/nowhere/at/all/x.prom", message, sizeof(message)), 0);
+	assert_int_equal(put("a 1\n"), -GW_E_NOENT);
+	assert_non_null(strstr(message, "/nowhere/at/all/x.prom"));
+	textfile_done(&file);
+}
+
+static void a_name_that_would_not_be_collected_is_refused(void **state)
+{
+	static char longest[5000];
+
+	(void)state;
+	assert_int_equal(textfile_init(&file, "/tmp/x.txt", message, sizeof(message)),
+			 -GW_E_ARG);
+	assert_non_null(strstr(message, ".prom"));
+	assert_int_equal(textfile_init(&file, ".prom", message, sizeof(message)), -GW_E_ARG);
+	memset(longest, 'x', sizeof(longest) - 1);
+	assert_int_equal(textfile_init(&file, longest, message, sizeof(message)), -GW_E_SIZE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_file_is_replaced_whole_and_readable_by_others),
+		cmocka_unit_test(what_fails_is_news_once_and_so_is_its_end),
+		cmocka_unit_test(a_folder_that_is_not_there_is_named),
+		cmocka_unit_test(a_name_that_would_not_be_collected_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}
