@@ -163,6 +163,12 @@ void json_null(struct json *j, const char *key)
 	buf_adds(j->out, "null");
 }
 
+void json_raw(struct json *j, const char *key, const char *value)
+{
+	lead(j, key);
+	buf_adds(j->out, value);
+}
+
 int json_end(struct json *j)
 {
 	assert(j->depth == 0);

@@ -45,6 +45,9 @@ void json_uint(struct json *j, const char *key, uint64_t v);
 void json_double(struct json *j, const char *key, double v);
 void json_null(struct json *j, const char *key);
 
+/* A value that is JSON already, as it stands; it must be well-formed. */
+void json_raw(struct json *j, const char *key, const char *text);
+
 /* The character at s (no NUL) as it stands between quotes, at most JSON_ESCAPE_MAX bytes.
  * Returns the bytes of s that it was. */
 #define JSON_ESCAPE_MAX 6

@@ -560,6 +560,20 @@ static bool wait_device(struct gw_window *w, unsigned i, uint64_t until_ns)
 	return ok;
 }
 
+bool window_done(struct gw_window *w)
+{
+	bool all = w->closed;
+
+	for (unsigned i = 0; all && !w->waited && i < w->meter->count; i++) {
+		struct meter_device *d = w->meter->device[i];
+
+		pthread_mutex_lock(&d->lock);
+		all = done(d, &w->track[i]);
+		pthread_mutex_unlock(&d->lock);
+	}
+	return all;
+}
+
 static void work_out(struct gw_window *w, unsigned i, bool last)
 {
 	struct meter_device *d = w->meter->device[i];

@@ -64,6 +64,10 @@ struct meter_progress {
 };
 void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *ret);
 
+/* Is all there that gw_window_wait() would wait for?  Takes no time.  A GPU that does not answer is
+ * waited for by nobody.  False while the window is open. */
+bool window_done(struct gw_window *w);
+
 /* Its number among the meter's windows, as events have it. */
 unsigned window_id(const struct gw_window *w);
 

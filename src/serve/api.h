@@ -22,13 +22,18 @@ struct api {
 	unsigned top;       /* processes in /metrics, at most; 0: none */
 	bool manage;        /* /api/gpu/manage is on */
 	void *daemon;       /* of whoever serves; not looked at here */
+	bool windows_open;  /* anybody may open and end energy windows, not only who is trusted */
+	struct buf openapi; /* made at the first question; zero at first */
 };
+
+/* Frees what the answers keep; the rest is the caller's. */
+void api_done(struct api *a);
 
 /* The table, made of routes.def. */
 extern const struct route api_routes[];
 extern const unsigned api_route_count;
 
-/* A new tick: the stream's message of it. */
+/* A new tick: the stream's message of it, one line without a line break. */
 void api_tick_json(struct buf *out, const struct view *v);
 
 /* An event as JSON, one line, for the stream and for lists. */

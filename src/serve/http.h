@@ -38,6 +38,9 @@ struct request {
 const char *request_param(const struct request *q, const char *name);
 const char *request_header(const struct request *q, const char *name);
 
+/* Names of the query's parameters as they came, i from 0; NULL past the end. */
+const char *request_param_name(const struct request *q, unsigned i);
+
 struct reply {
 	int status;       /* 200 */
 	const char *type; /* "application/json" */
@@ -78,7 +81,7 @@ enum route_flag {
 
 struct route {
 	unsigned method;  /* one enum http_method */
-	const char *path; /* "/api/v1/devices/{uuid}": braces match one segment; "/*" at the end: the rest */
+	const char *path; /* "/api/v1/devices/{uuid}": braces match one segment; an asterisk at the end: the rest */
 	route_fn *answer;
 	unsigned flags;
 };

@@ -137,7 +137,7 @@ static void absent(struct json *j, const struct gw_device *d)
 	json_object_end(j);
 }
 
-static void device(struct json *j, const struct gw_device *d)
+void render_device(struct json *j, const struct gw_device *d)
 {
 	json_object(j, NULL);
 	json_uint(j, "index", d->index);
@@ -162,7 +162,16 @@ static void device(struct json *j, const struct gw_device *d)
 			json_null(j, gw_quantity_info(q)->key);
 	mig(j, d);
 	absent(j, d);
-	json_object_end(j);
+}
+
+void render_figure(struct json *j, const struct gw_device *d, unsigned quantity)
+{
+	double v;
+
+	if (gw_device_value(d, quantity, &v) == GW_HAVE)
+		value(j, quantity, v);
+	else
+		json_null(j, gw_quantity_info(quantity)->key);
 }
 
 static void devices(struct json *j, const struct gw_snapshot *snap,
@@ -170,8 +179,10 @@ static void devices(struct json *j, const struct gw_snapshot *snap,
 {
 	json_array(j, "devices");
 	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++)
-		if (render_shows(filter, i))
-			device(j, gw_snapshot_device(snap, i));
+		if (render_shows(filter, i)) {
+			render_device(j, gw_snapshot_device(snap, i));
+			json_object_end(j);
+		}
 	json_array_end(j);
 }
 
@@ -288,7 +299,7 @@ static void process(struct json *j, const struct gw_process *p, const struct gw_
 	json_object_end(j);
 }
 
-static void processes(struct json *j, const struct gw_process_list *list,
+void render_processes(struct json *j, const struct gw_process_list *list,
 		      const struct gw_snapshot *snap, const struct render_filter *filter)
 {
 	json_array(j, "processes");
@@ -330,7 +341,7 @@ void render_snapshot(struct json *j, const struct gw_snapshot *snap,
 	host(j, snap);
 	devices(j, snap, filter);
 	if (list)
-		processes(j, list, snap, filter);
+		render_processes(j, list, snap, filter);
 	render_source(j, snap);
 	json_object_end(j);
 }

@@ -23,6 +23,15 @@ bool render_shows(const struct render_filter *filter, unsigned device);
 void render_head(struct json *j, const struct gw_snapshot *snap);
 void render_source(struct json *j, const struct gw_snapshot *snap);
 
+/* A GPU; its object stays open. */
+void render_device(struct json *j, const struct gw_device *d);
+/* The keys "processes" and "processes_absent". */
+void render_processes(struct json *j, const struct gw_process_list *list,
+		      const struct gw_snapshot *snap, const struct render_filter *filter);
+
+/* A figure of a GPU under its key; null when it is absent. */
+void render_figure(struct json *j, const struct gw_device *d, unsigned quantity);
+
 /* Each writes one whole document. */
 void render_list(struct json *j, const struct gw_snapshot *snap,
 		 const struct render_filter *filter);

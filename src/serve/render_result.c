@@ -14,7 +14,7 @@ static const char *given(const char *text)
 	return text && *text ? text : NULL;
 }
 
-static void interval(struct json *j, const char *key, const struct gw_interval *v)
+void render_interval(struct json *j, const char *key, const struct gw_interval *v)
 {
 	if (isnan(v->best)) {
 		json_null(j, key);
@@ -56,7 +56,7 @@ static void rows(struct json *j, const char *key, const struct row *row, size_t 
 
 /* ---- a device ---- */
 
-static void code_keys(struct json *j, uint64_t codes)
+void render_codes(struct json *j, uint64_t codes)
 {
 	json_array(j, "codes");
 	for (unsigned c = 0; c < GW_CODES; c++)
@@ -67,7 +67,7 @@ static void code_keys(struct json *j, uint64_t codes)
 
 static void baseline(struct json *j, const struct measured_baseline *b)
 {
-	interval(j, "energy_net_joules", &b->net_joules);
+	render_interval(j, "energy_net_joules", &b->net_joules);
 	json_double(j, "energy_adjusted_joules", b->adjusted_joules);
 	json_bool(j, "energy_adjusted_was_floored", b->floored);
 	if (!b->kind) {
@@ -284,6 +284,40 @@ static void tick_series(struct json *j, const struct course_copy *s, uint64_t be
 	json_object_end(j);
 }
 
+void render_energy(struct json *j, const struct gw_energy *e)
+{
+	json_string(j, "validity", gw_validity_name(e->validity));
+	render_codes(j, e->codes);
+	json_string(j, "meter", gw_meter_kind_name(e->meter));
+	json_string(j, "rung", gw_rung_name(e->rung));
+	json_string(j, "verdict", gw_verdict_name(e->verdict));
+	render_interval(j, "energy_joules", &e->joules);
+	render_interval(j, "energy_relative_joules", &e->relative);
+}
+
+void render_energy_detail(struct json *j, const struct gw_energy *e)
+{
+	uncertainty(j, e);
+	completeness(j, e);
+	throttle(j, e);
+	ROWS(j, "temperature_celsius", { "begin", e->temperature_begin },
+	     { "end", e->temperature_end }, { "max", e->temperature_max });
+	ROWS(j, NULL, { "clock_sm_mean_hertz", e->clock_sm_mean },
+	     { "utilization_mean_ratio", e->utilization_mean },
+	     { "memory_used_max_bytes", e->memory_used_max },
+	     { "load_period_seconds", e->load_period_seconds });
+}
+
+void render_energy_part(struct json *j, const struct gw_energy *e)
+{
+	render_interval(j, "energy_joules", &e->joules);
+	render_interval(j, "energy_relative_joules", &e->relative);
+	json_string(j, "meter", gw_meter_kind_name(e->meter));
+	json_string(j, "verdict", gw_verdict_name(e->verdict));
+	json_string(j, "validity", gw_validity_name(e->validity));
+	render_codes(j, e->codes);
+}
+
 static void device(struct json *j, const struct measured_device *d, uint64_t begin_ns)
 {
 	const struct gw_energy *e = &d->energy;
@@ -294,24 +328,10 @@ static void device(struct json *j, const struct measured_device *d, uint64_t beg
 	json_string(j, "name", given(d->name));
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
 	json_string(j, "driver_version", given(d->driver));
-	json_string(j, "validity", gw_validity_name(e->validity));
-	code_keys(j, e->codes);
-	json_string(j, "meter", gw_meter_kind_name(e->meter));
-	json_string(j, "rung", gw_rung_name(e->rung));
-	json_string(j, "verdict", gw_verdict_name(e->verdict));
-	interval(j, "energy_joules", &e->joules);
-	interval(j, "energy_relative_joules", &e->relative);
+	render_energy(j, e);
 	baseline(j, &d->baseline);
-	uncertainty(j, e);
-	completeness(j, e);
-	throttle(j, e);
-	ROWS(j, "temperature_celsius", { "begin", e->temperature_begin },
-	     { "end", e->temperature_end }, { "max", e->temperature_max });
-	ROWS(j, NULL, { "clock_sm_mean_hertz", e->clock_sm_mean },
-	     { "utilization_mean_ratio", e->utilization_mean },
-	     { "memory_used_max_bytes", e->memory_used_max },
-	     { "load_period_seconds", e->load_period_seconds },
-	     { "power_limit_watts", d->power_limit_w });
+	render_energy_detail(j, e);
+	json_double(j, "power_limit_watts", d->power_limit_w);
 	sensor_json(j, "sensor", &d->sensor);
 	processes(j, d);
 	json_object(j, "series");
@@ -374,16 +394,9 @@ static void window(struct json *j, const struct measured_run *r,
 	json_bool(j, "unfinished", w->unfinished);
 	json_array(j, "devices");
 	for (unsigned i = 0; w->energy && i < r->devices; i++) {
-		const struct gw_energy *e = &w->energy[i];
-
 		json_object(j, NULL);
 		json_uint(j, "index", r->device[i].index);
-		interval(j, "energy_joules", &e->joules);
-		interval(j, "energy_relative_joules", &e->relative);
-		json_string(j, "meter", gw_meter_kind_name(e->meter));
-		json_string(j, "verdict", gw_verdict_name(e->verdict));
-		json_string(j, "validity", gw_validity_name(e->validity));
-		code_keys(j, e->codes);
+		render_energy_part(j, &w->energy[i]);
 		json_object_end(j);
 	}
 	json_array_end(j);
@@ -412,9 +425,9 @@ static void run(struct json *j, const struct measured_run *r)
 	outcome(j, r);
 	json_string(j, "validity", gw_validity_name(r->validity));
 	codes(j, r);
-	interval(j, "energy_joules", &r->joules);
-	interval(j, "energy_relative_joules", &r->relative_joules);
-	interval(j, "energy_net_joules", &r->net_joules);
+	render_interval(j, "energy_joules", &r->joules);
+	render_interval(j, "energy_relative_joules", &r->relative_joules);
+	render_interval(j, "energy_net_joules", &r->net_joules);
 	json_double(j, "energy_adjusted_joules", r->adjusted_joules);
 	json_bool(j, "energy_adjusted_was_floored", r->floored);
 	json_string(j, "baseline_kind", r->baseline_kind);
@@ -423,8 +436,8 @@ static void run(struct json *j, const struct measured_run *r)
 	     { "tokens", r->tokens }, { "latency_seconds", r->latency_s },
 	     { "latency_p50_seconds", r->latency_p50_s },
 	     { "latency_p95_seconds", r->latency_p95_s });
-	interval(j, "energy_per_iteration_joules", &r->iteration_joules);
-	interval(j, "energy_per_token_joules", &r->token_joules);
+	render_interval(j, "energy_per_iteration_joules", &r->iteration_joules);
+	render_interval(j, "energy_per_token_joules", &r->token_joules);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < r->devices; i++)
 		device(j, &r->device[i], r->begin_ns);

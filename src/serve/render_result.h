@@ -96,6 +96,18 @@ struct measured {
 	unsigned runs;
 };
 
+/* {low, best, high}, or null where it is not known. */
+void render_interval(struct json *j, const char *key, const struct gw_interval *v);
+
+/* The keys of an energy: how good it is, where it comes from and how much it is; then what it is made
+ * of and what went on meanwhile.  As in a part of a run: the first few alone. */
+void render_energy(struct json *j, const struct gw_energy *e);
+void render_energy_detail(struct json *j, const struct gw_energy *e);
+void render_energy_part(struct json *j, const struct gw_energy *e);
+
+/* Keys of a set of codes, as the array "codes". */
+void render_codes(struct json *j, uint64_t codes);
+
 /* The whole document.  env may be NULL. */
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
 		   const struct gw_snapshot *snap, const struct render_filter *filter);

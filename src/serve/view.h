@@ -91,6 +91,7 @@ struct view_ops {
 	int (*keep)(void *engine, const char *kind, const char *id, const char *json, size_t size);
 	int (*kept)(void *engine, const char *kind, unsigned max,
 		    void (*each)(void *arg, const char *id, const char *json), void *arg);
+	void (*forget)(void *engine, const char *kind, const char *id);
 	/* Asks for something that takes time; its outcome is in a later view. */
 	int (*ask)(void *engine, enum view_request what);
 	/* Changes a setting of a GPU (device/manage.h), on the thread that reads it.  A ticket above 0,
@@ -124,5 +125,9 @@ struct view {
 /* Is what it says of now?  NULL: yes; else the sentence why not, which names the driver call that
  * hangs, if one does.  now_ns: monotonic. */
 const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size);
+
+/* As view_stale(), and where no driver answers that counts too: /readyz.  A machine that has a
+ * driver and no GPU, or was told to use none, is ready. */
+const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
 #endif

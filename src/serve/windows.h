@@ -1,8 +1,10 @@
 /* windows: energy windows that somebody opened over HTTP and will end or forget.
  *
  * They live on the meter of the view.  One that nobody ends is ended after its limit; when the meter
- * goes away they end as they stand.  Ended ones are kept (view_ops.keep) as the document that
- * `gpuward measure` writes for a part of a run, and the latest in memory. */
+ * goes away they end as they stand.  A window is cut by marks into parts that follow each other
+ * without a gap and have their own energy.  Ended ones are kept (view_ops.keep) as the document
+ * that they answered with, and the latest in memory.  Only the main thread comes here; nothing
+ * waits. */
 #ifndef GW_SERVE_WINDOWS_H
 #define GW_SERVE_WINDOWS_H
 
@@ -10,7 +12,12 @@
 
 #include "base/json.h"
 
-#define WINDOWS_OPEN_MAX 64
+#define WINDOWS_OPEN_MAX  64
+#define WINDOWS_ENDED_MAX 64   /* in memory and kept */
+#define WINDOWS_MARKS_MAX 256  /* of one window      */
+#define WINDOWS_PARTS_MAX 2048 /* of all that are open */
+#define WINDOWS_TAGS_MAX  16
+#define WINDOWS_WAIT_NS   (3 * UINT64_C(1000000000)) /* for the sample that covers the end */
 
 struct windows;
 struct windows_entry;
@@ -18,10 +25,51 @@ struct windows_entry;
 int windows_new(struct windows **ret);
 void windows_free(struct windows *w);
 
+/* What somebody asks for.  Texts are borrowed for the call. */
+struct windows_ask {
+	const char *label;   /* may be NULL                                     */
+	const char *key;     /* Idempotency-Key; NULL: none                     */
+	const char *request; /* what came with the key, to tell whether it is the same again */
+	size_t request_size;
+	const bool *position; /* for each device of the snapshot: measured?  NULL: all */
+	uint64_t limit_ns;
+	const char *tag[WINDOWS_TAGS_MAX], *value[WINDOWS_TAGS_MAX];
+	unsigned tags;
+};
+
+/* 0, -GW_E_SIZE (too many are open), -GW_E_NODEV (there is no meter, or none of the devices is on
+ * it), -GW_E_ARG (the key came with another request) or -GW_E_NOMEM.  *ret_new: false when the
+ * key was known and *ret is the window of then. */
+int windows_open(struct windows *w, const struct view *v, const struct windows_ask *ask,
+		 uint64_t now_ns, struct windows_entry **ret, bool *ret_new);
+
+/* NULL: there is none. */
+struct windows_entry *windows_find(struct windows *w, const char *id);
+
+/* Ends the part before and begins one.  0, -GW_E_STATE (it has ended), -GW_E_SIZE or -GW_E_NOMEM. */
+int windows_mark(struct windows *w, const struct view *v, struct windows_entry *e,
+		 const char *label, uint64_t now_ns);
+
+/* Ends it now; nothing happens to one that has ended.  True: the result is there.  False: ask again. */
+bool windows_stop(struct windows *w, const struct view *v, struct windows_entry *e,
+		  uint64_t now_ns);
+
+void windows_forget(struct windows *w, const struct view *v, struct windows_entry *e);
+
 /* A view came: follows a changed meter, ends what is past its limit, finishes what can be. */
 void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns);
 
 /* The meter is about to go away: ends every open window now, with what is known. */
 void windows_meter_gone(struct windows *w, const struct view *v);
+
+const char *windows_id(const struct windows_entry *e);
+unsigned windows_open_count(const struct windows *w);
+
+/* One as a document, as far as it is known. */
+void windows_json(struct json *j, struct windows_entry *e, uint64_t now_ns);
+
+/* The latest first: open ones, then those that ended; at most max. */
+void windows_each(struct windows *w, unsigned max,
+		  void (*each)(void *arg, struct windows_entry *e), void *arg);
 
 #endif

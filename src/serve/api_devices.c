@@ -1,0 +1,171 @@
+/* What the GPUs and the machine are and do, as of the latest reading. */
+#include "api_parts.h"
+
+#include "render_sensor.h"
+
+#include "measure/meter.h"
+
+#include <math.h>
+
+/* What the service counts of a GPU beside its figures. */
+static void counted(struct json *j, const struct api *a, unsigned i)
+{
+	const struct view_device *d = i < a->view.devices ? &a->view.device[i] : NULL;
+	uint64_t now = api_now(a);
+
+	json_double(j, "energy_joules_total", d ? d->energy_joules : (double)NAN);
+	json_double(j, "energy_measured_seconds_total", d ? d->energy_seconds : (double)NAN);
+	if (d && d->seen_ns)
+		json_double(j, "seen_age_seconds",
+			    now > d->seen_ns ? (double)(now - d->seen_ns) / 1e9 : 0);
+	else
+		json_null(j, "seen_age_seconds");
+	json_bool(j, "metered", d && d->meter >= 0);
+	json_uint(j, "state_changes_total", d ? d->state_changes : 0);
+	json_object(j, "errors_total");
+	for (unsigned why = 1; why < GW_ABSENCES; why++)
+		if (view_is_error(why))
+			json_uint(j, gw_absence_key(why), d ? d->errors[why] : 0);
+	json_object_end(j);
+}
+
+static void full_device(struct json *j, const struct api *a, unsigned i)
+{
+	render_device(j, gw_snapshot_device(a->view.snap, i));
+	counted(j, a, i);
+	json_object_end(j);
+}
+
+void api_snapshot(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct render_filter f;
+	const struct render_filter *filter;
+	struct json j;
+
+	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+		return;
+	json_init(&j, &r->body, false);
+	render_snapshot(&j, a->view.snap,
+			api_flag(q, "processes", true) ? a->view.processes : NULL, filter);
+	json_end(&j);
+}
+
+void api_devices(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct render_filter f;
+	const struct render_filter *filter;
+	struct json j;
+	unsigned n;
+
+	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+		return;
+	n = gw_snapshot_device_count(a->view.snap);
+	json_init(&j, &r->body, false);
+	render_head(&j, a->view.snap);
+	json_uint(&j, "count", n);
+	json_array(&j, "devices");
+	for (unsigned i = 0; i < n; i++)
+		if (render_shows(filter, i))
+			full_device(&j, a, i);
+	json_array_end(&j);
+	render_source(&j, a->view.snap);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_device(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	char time[CLOCK_RFC3339_SIZE];
+	struct json j;
+	int i;
+
+	if (!api_has_reading(a, r) || (i = api_find(a, r, q->arg[0])) < 0)
+		return;
+	clock_format_rfc3339(gw_snapshot_wall_ns(a->view.snap), time);
+	json_init(&j, &r->body, false);
+	render_device(&j, gw_snapshot_device(a->view.snap, (unsigned)i));
+	counted(&j, a, (unsigned)i);
+	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(&j, "time_utc", time);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_processes(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct render_filter f;
+	const struct render_filter *filter;
+	struct json j;
+
+	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+		return;
+	if (!a->view.processes) {
+		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
+			      "the processes were not listed yet");
+		return;
+	}
+	json_init(&j, &r->body, false);
+	render_head(&j, a->view.snap);
+	render_processes(&j, a->view.processes, a->view.snap, filter);
+	render_source(&j, a->view.snap);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_environment(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct render_filter f;
+	const struct render_filter *filter;
+	struct json j;
+
+	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+		return;
+	if (!a->view.env) {
+		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
+			      "the machine was not described yet");
+		return;
+	}
+	json_init(&j, &r->body, false);
+	render_environment(&j, a->view.env, a->view.snap, filter);
+	json_end(&j);
+}
+
+static void sensor_of(struct json *j, const struct api *a, unsigned i)
+{
+	unsigned position = gw_meter_device(a->view.meter, i);
+	const struct gw_device *d = gw_snapshot_device(a->view.snap, position);
+
+	if (!d)
+		return;
+	json_object(j, NULL);
+	json_uint(j, "index", d->index);
+	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
+	json_string(j, "name", gw_device_text(d, GW_T_NAME));
+	json_string(j, "provenance", gw_provenance_name(d->provenance));
+	sensor_json(j, "sensor", &meter_setup(a->view.meter, i)->sensor);
+	json_object_end(j);
+}
+
+void api_sensors(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct json j;
+
+	(void)q;
+	if (!api_has_reading(a, r))
+		return;
+	json_init(&j, &r->body, false);
+	render_head(&j, a->view.snap);
+	json_array(&j, "devices");
+	for (unsigned i = 0; a->view.meter && i < gw_meter_device_count(a->view.meter); i++)
+		sensor_of(&j, a, i);
+	json_array_end(&j);
+	render_source(&j, a->view.snap);
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -1,0 +1,221 @@
+/* What happened, as a list and as a stream; and the stream's message of a tick. */
+#include "api_parts.h"
+
+#include "base/suggest.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EVENTS_STANDARD 100
+#define EVENTS_MOST     1000
+
+/* ---- messages ---- */
+
+/* What a line on a chart needs, and no more: this goes to every follower every tick. */
+static const unsigned tick_figures[] = {
+	GW_Q_POWER,           GW_Q_POWER_LIMIT,        GW_Q_TEMPERATURE_GPU,
+	GW_Q_UTILIZATION_GPU, GW_Q_UTILIZATION_MEMORY, GW_Q_MEMORY_USED,
+	GW_Q_MEMORY_TOTAL,    GW_Q_CLOCK_SM,           GW_Q_CLOCK_REASONS,
+};
+
+static void tick_device(struct json *j, const struct view *v, unsigned i)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+
+	json_object(j, NULL);
+	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
+	json_uint(j, "index", d->index);
+	json_string(j, "state", gw_device_state_name(d->state));
+	for (size_t k = 0; k < sizeof(tick_figures) / sizeof(tick_figures[0]); k++)
+		render_figure(j, d, tick_figures[k]);
+	if (i < v->devices)
+		json_double(j, "energy_joules_total", v->device[i].energy_joules);
+	else
+		json_null(j, "energy_joules_total");
+	json_object_end(j);
+}
+
+static void tick_host(struct json *j, const struct view *v)
+{
+	double value;
+
+	json_object(j, "host");
+	for (unsigned h = 0; h < GW_HOST_QUANTITIES; h++)
+		if (gw_snapshot_host(v->snap, h, &value) == GW_HAVE)
+			json_double(j, gw_host_quantity_info(h)->key, value);
+		else
+			json_null(j, gw_host_quantity_info(h)->key);
+	json_object_end(j);
+}
+
+/* Without the line break that json_end() adds: a message is one line. */
+static void end_line(struct json *j)
+{
+	if (json_end(j) == 0)
+		j->out->p[--j->out->len] = '\0';
+}
+
+void api_tick_json(struct buf *out, const struct view *v)
+{
+	char time[CLOCK_RFC3339_SIZE] = "", why[512];
+	struct json j;
+
+	if (!v->tick || !v->snap)
+		return;
+	clock_format_rfc3339(gw_snapshot_wall_ns(v->snap), time);
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_uint(&j, "tick", v->tick);
+	json_string(&j, "time_utc", time);
+	json_bool(&j, "let_go", v->let_go);
+	/* It was just read: of now means of the reading. */
+	json_bool(&j, "ready",
+		  !view_unready(v, gw_snapshot_mono_ns(v->snap), why, sizeof(why)));
+	json_array(&j, "devices");
+	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++)
+		tick_device(&j, v, i);
+	json_array_end(&j);
+	tick_host(&j, v);
+	json_object_end(&j);
+	end_line(&j);
+}
+
+static void event_object(struct json *j, const struct view_event *e)
+{
+	char time[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(e->wall_ns, time);
+	json_object(j, NULL);
+	json_uint(j, "id", e->id);
+	json_string(j, "time_utc", time);
+	json_string(j, "kind", e->kind);
+	json_string(j, "severity", e->severity);
+	json_string(j, "uuid", e->uuid);
+	json_string(j, "text", e->text);
+	json_object_end(j);
+}
+
+void api_event_json(struct buf *out, const struct view_event *e)
+{
+	struct json j;
+
+	json_init(&j, out, false);
+	event_object(&j, e);
+	end_line(&j);
+}
+
+/* ---- the route ---- */
+
+static const struct {
+	const char *word;
+	enum stream_topic bit;
+} topic_table[] = {
+	{ "tick", STREAM_TICK },
+	{ "event", STREAM_EVENT },
+	{ "window", STREAM_WINDOW },
+	{ "guard", STREAM_GUARD },
+};
+#define TOPICS (sizeof(topic_table) / sizeof(topic_table[0]))
+
+static unsigned topic_bit(const char *word)
+{
+	for (size_t i = 0; i < TOPICS; i++)
+		if (strcmp(topic_table[i].word, word) == 0)
+			return topic_table[i].bit;
+	return 0;
+}
+
+/* ?topics=a,b: all without.  False: replied. */
+static bool topics_of(const struct request *q, struct reply *r, unsigned *ret)
+{
+	const char *list = request_param(q, "topics");
+	char word[32];
+
+	*ret = list ? 0 : STREAM_TICK | STREAM_EVENT | STREAM_WINDOW | STREAM_GUARD;
+	while (list) {
+		size_t n = strcspn(list, ",");
+		unsigned bit;
+
+		snprintf(word, sizeof(word), "%.*s", (int)(n < 31 ? n : 31), list);
+		bit = topic_bit(word);
+		if (!bit) {
+			const char *near = suggest(word, &topic_table[0].word, TOPICS,
+						   sizeof(topic_table[0]));
+
+			reply_problem(r, 400, "bad-parameter",
+				      "Topics are tick, event, window and guard.",
+				      "there is no topic \"%s\"%s%s%s", word,
+				      near ? "; did you mean \"" : "", near ? near : "",
+				      near ? "\"?" : "");
+			return false;
+		}
+		*ret |= bit;
+		list = list[n] ? list + n + 1 : NULL;
+	}
+	return true;
+}
+
+static bool wants_stream(const struct request *q)
+{
+	const char *accept = request_header(q, "Accept");
+
+	return accept && strstr(accept, "text/event-stream");
+}
+
+/* What a client that comes back has seen; the browser's word counts before the address's. */
+static bool seen(const struct request *q, struct reply *r, uint64_t standard, uint64_t *ret)
+{
+	const char *last = request_header(q, "Last-Event-ID");
+	char *end;
+
+	if (!api_number(q, r, "after", standard, INT64_MAX, ret))
+		return false;
+	if (last && *last >= '0' && *last <= '9') {
+		unsigned long long v = strtoull(last, &end, 10);
+
+		if (!*end)
+			*ret = v;
+	}
+	return true;
+}
+
+static void add_event(void *arg, const struct view_event *e)
+{
+	event_object(arg, e);
+}
+
+static void list_events(const struct api *a, const struct request *q, struct reply *r)
+{
+	const struct view_ops *ops = a->view.ops;
+	uint64_t after, limit;
+	struct json j;
+
+	if (!seen(q, r, 0, &after) ||
+	    !api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit))
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_array(&j, "events");
+	if (ops && ops->events && limit)
+		ops->events(a->view.engine, after, (unsigned)limit, add_event, &j);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_events(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	unsigned topics;
+	uint64_t after;
+
+	if (!topics_of(q, r, &topics))
+		return;
+	if (!wants_stream(q) || !a->stream) {
+		list_events(a, q, r);
+		return;
+	}
+	if (seen(q, r, UINT64_MAX, &after))
+		reply_stream(r, a->stream, after, topics);
+}

@@ -1,0 +1,80 @@
+/* What the service itself costs. */
+#include "api_parts.h"
+
+/* What each driver call costs us: connect with device/cost.h, through v->ctx. */
+static void self_calls(struct json *j, const struct view *v)
+{
+	(void)v;
+	json_array(j, "calls");
+	json_array_end(j);
+}
+
+static void requests(struct json *j, const struct api *a)
+{
+	static const char *const keys[6] = { "torn", "1xx", "2xx", "3xx", "4xx", "5xx" };
+	struct http_counts c = { 0 };
+
+	if (a->http)
+		http_counts(a->http, &c);
+	json_object(j, "http");
+	json_object(j, "requests_total");
+	for (unsigned i = 0; i < 6; i++)
+		json_uint(j, keys[i], c.requests[i]);
+	json_object_end(j);
+	json_uint(j, "connections", c.connections);
+	json_uint(j, "streams", c.streams);
+	json_uint(j, "accepted_total", c.accepted);
+	json_uint(j, "refused_total", c.refused);
+	json_uint(j, "timeouts_total", c.timeouts);
+	json_uint(j, "sent_bytes_total", c.bytes_sent);
+	json_object_end(j);
+}
+
+static void uptime(struct json *j, const struct api *a)
+{
+	char time[CLOCK_RFC3339_SIZE];
+	uint64_t now = clock_wall_ns(a->clock), start = a->view.self.start_wall_ns;
+	double seconds = now > start ? (double)(now - start) / 1e9 : 0;
+
+	clock_format_rfc3339(start, time);
+	json_string(j, "start_time_utc", time);
+	json_double(j, "uptime_seconds", seconds);
+	json_double(j, "cpu_seconds_total", a->view.self.cpu_seconds);
+	if (seconds > 0)
+		json_double(j, "cpu_mean_ratio", a->view.self.cpu_seconds / seconds);
+	else
+		json_null(j, "cpu_mean_ratio");
+}
+
+void api_self(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct view_self *s = &a->view.self;
+	struct json j;
+
+	(void)q;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "version", gw_version());
+	uptime(&j, a);
+	json_uint(&j, "rss_bytes", s->rss_bytes);
+	json_uint(&j, "rss_peak_bytes", s->rss_peak_bytes);
+	json_uint(&j, "threads", s->threads);
+	json_uint(&j, "descriptors", s->descriptors);
+	json_uint(&j, "wakeups_total", s->wakeups);
+	json_double(&j, "interval_seconds", (double)a->view.interval_ns / 1e9);
+	json_uint(&j, "ticks_total", s->ticks);
+	json_uint(&j, "ticks_missed_total", s->ticks_missed);
+	json_double(&j, "tick_seconds", s->tick_seconds);
+	json_double(&j, "tick_max_seconds", s->tick_max_seconds);
+	json_uint(&j, "init_failures_total", a->view.init_failures);
+	json_object(&j, "store");
+	json_uint(&j, "bytes", s->store_bytes);
+	json_uint(&j, "dropped_total", s->store_dropped);
+	json_string(&j, "state", s->store_state);
+	json_object_end(&j);
+	requests(&j, a);
+	self_calls(&j, &a->view);
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -1,0 +1,324 @@
+/* The past: ranges, steps, and columns. */
+#include "api_parts.h"
+
+#include "moment.h"
+
+#include "base/suggest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define POINTS_AUTO  1000  /* of an automatic step */
+#define POINTS_MOST  11000 /* of one block         */
+#define POINTS_TOTAL 100000
+#define RANGE_NS     (15 * 60 * NS_PER_S)
+
+struct ask {
+	uint64_t from_ns, to_ns, step_ns;
+	unsigned quantity[VIEW_HISTORIES];
+	unsigned quantities;
+	unsigned points; /* of a block, at most */
+};
+
+/* ---- which quantities ---- */
+
+static bool has_history(unsigned quantity)
+{
+	for (unsigned i = 0; i < VIEW_HISTORIES; i++)
+		if (view_history_quantity[i] == quantity)
+			return true;
+	return false;
+}
+
+static void no_quantity(struct reply *r, const char *word)
+{
+	const char *keys[VIEW_HISTORIES], *near;
+	char list[512];
+	size_t len = 0;
+
+	for (unsigned i = 0; i < VIEW_HISTORIES; i++) {
+		keys[i] = gw_quantity_info(view_history_quantity[i])->key;
+		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "",
+					keys[i]);
+	}
+	near = suggest(word, keys, VIEW_HISTORIES, sizeof(keys[0]));
+	if (near)
+		reply_problem(r, 404, "no-such-quantity", NULL,
+			      "there is no history of \"%.64s\"; did you mean \"%s\"?", word,
+			      near);
+	else
+		reply_problem(r, 404, "no-such-quantity", NULL,
+			      "there is no history of \"%.64s\"; there is of %s", word, list);
+}
+
+static bool quantities(const struct request *q, struct reply *r, struct ask *ask)
+{
+	const char *list = request_param(q, "quantity");
+	char word[65];
+
+	if (!list)
+		list = gw_quantity_info(GW_Q_POWER)->key;
+	do {
+		size_t n = strcspn(list, ",");
+		int found;
+
+		snprintf(word, sizeof(word), "%.*s", (int)(n < 64 ? n : 64), list);
+		found = gw_quantity_find(word);
+		if (found < 0 || !has_history((unsigned)found)) {
+			no_quantity(r, word);
+			return false;
+		}
+		if (ask->quantities < VIEW_HISTORIES)
+			ask->quantity[ask->quantities++] = (unsigned)found;
+		list += n;
+	} while (*list++);
+	return true;
+}
+
+/* ---- which time ---- */
+
+static bool moment(const struct api *a, const struct request *q, struct reply *r,
+		   const char *name, uint64_t standard, uint64_t *ret)
+{
+	const char *text = request_param(q, name);
+
+	*ret = standard;
+	if (!text || moment_parse(text, clock_wall_ns(a->clock), ret) == 0)
+		return true;
+	reply_problem(r, 400, "bad-parameter",
+		      "Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for an hour ago; "
+		      "in an address + is written %2B.",
+		      "%s=\"%.64s\" is no time", name, text);
+	return false;
+}
+
+/* The next that a person would choose. */
+static uint64_t nice_step(uint64_t least_ns)
+{
+	static const unsigned steps[] = {
+		1,   2,   5,    10,   15,   30,    60,    120,   300,
+		600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400
+	};
+
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		if (steps[i] * NS_PER_S >= least_ns)
+			return steps[i] * NS_PER_S;
+	return (least_ns + 86400 * NS_PER_S - 1) / (86400 * NS_PER_S) * (86400 * NS_PER_S);
+}
+
+static const struct {
+	const char *word;
+	uint64_t step_ns;
+} tier_table[] = {
+	{ "auto", 0 },
+	{ "second", NS_PER_S },
+	{ "minute", 60 * NS_PER_S },
+	{ "hour", 3600 * NS_PER_S },
+};
+#define TIERS (sizeof(tier_table) / sizeof(tier_table[0]))
+
+/* ?tier=: a step by name.  False: replied. */
+static bool tier(const struct request *q, struct reply *r, uint64_t *ret)
+{
+	const char *word = request_param(q, "tier");
+
+	*ret = 0;
+	if (!word)
+		return true;
+	for (size_t i = 0; i < TIERS; i++)
+		if (strcmp(word, tier_table[i].word) == 0) {
+			*ret = tier_table[i].step_ns;
+			return true;
+		}
+	reply_problem(r, 400, "bad-parameter", "Tiers are auto, second, minute and hour.",
+		      "there is no tier \"%.64s\"", word);
+	return false;
+}
+
+static bool step(const struct api *a, const struct request *q, struct reply *r, struct ask *ask)
+{
+	const char *text = request_param(q, "step");
+	uint64_t span = ask->to_ns - ask->from_ns, interval = a->view.interval_ns;
+
+	if (!tier(q, r, &ask->step_ns))
+		return false;
+	if (text && (moment_span(text, &ask->step_ns) != 0 || ask->step_ns == 0)) {
+		reply_problem(r, 400, "bad-parameter", "Write 10s, 1m or a number of seconds.",
+			      "step=\"%.64s\" is no length of time", text);
+		return false;
+	}
+	if (ask->step_ns == 0)
+		ask->step_ns = span / POINTS_AUTO <= interval ? interval
+							      : nice_step(span / POINTS_AUTO);
+	if (ask->step_ns == 0 || span / ask->step_ns >= POINTS_MOST) {
+		reply_problem(
+			r, 400, "too-many-points", NULL,
+			"a range of %.0f s in steps of %g s has too many points; take a step "
+			"of at least %.0f s, or leave it out",
+			(double)span / 1e9, (double)ask->step_ns / 1e9,
+			ceil((double)span / 1e9 / (POINTS_MOST - 1)));
+		return false;
+	}
+	ask->points = (unsigned)(span / ask->step_ns) + 2;
+	return true;
+}
+
+static bool range(const struct api *a, const struct request *q, struct reply *r,
+		  struct ask *ask)
+{
+	uint64_t now = clock_wall_ns(a->clock);
+
+	if (!moment(a, q, r, "to", now, &ask->to_ns) ||
+	    !moment(a, q, r, "from", ask->to_ns > RANGE_NS ? ask->to_ns - RANGE_NS : 0,
+		    &ask->from_ns))
+		return false;
+	if (ask->from_ns < ask->to_ns)
+		return true;
+	reply_problem(r, 400, "bad-parameter", "from is the earlier of the two.",
+		      "the range is empty: from is not before to");
+	return false;
+}
+
+/* ---- the answer ---- */
+
+enum column { COLUMN_TIME, COLUMN_MEAN, COLUMN_MIN, COLUMN_MAX, COLUMNS };
+
+/* Digits that mean something: a float was kept. */
+static double digits(double v)
+{
+	char text[32];
+
+	if (!isfinite(v))
+		return v;
+	snprintf(text, sizeof(text), "%.7g", v);
+	return strtod(text, NULL);
+}
+
+static double cell(const struct view_point *p, enum column c)
+{
+	switch (c) {
+	case COLUMN_TIME: return (double)(p->begin_wall_ns / NS_PER_MS) / 1e3;
+	case COLUMN_MEAN: return digits(p->mean);
+	case COLUMN_MIN: return digits(p->min);
+	default: return digits(p->max);
+	}
+}
+
+static void columns(struct json *j, const struct view_point *p, unsigned n)
+{
+	static const char *const names[COLUMNS] = { "time", "mean", "min", "max" };
+
+	for (unsigned c = 0; c < COLUMNS; c++) {
+		json_array(j, names[c]);
+		for (unsigned i = 0; i < n; i++)
+			if (p[i].count)
+				json_double(j, NULL, cell(&p[i], (enum column)c));
+		json_array_end(j);
+	}
+}
+
+static void block(struct json *j, const struct api *a, const struct gw_device *d,
+		  unsigned quantity, const struct ask *ask, struct view_point *points)
+{
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+	uint64_t step_ns = ask->step_ns;
+	int n = -GW_E_NOSUPPORT;
+
+	if (uuid && a->view.ops && a->view.ops->history)
+		n = a->view.ops->history(a->view.engine, uuid, quantity, ask->from_ns,
+					 ask->to_ns, ask->step_ns, points, ask->points,
+					 &step_ns);
+	json_object(j, NULL);
+	json_string(j, "quantity", gw_quantity_info(quantity)->key);
+	json_string(j, "gpu", uuid);
+	json_uint(j, "index", d->index);
+	json_double(j, "step_seconds", (double)step_ns / 1e9);
+	json_string(j, "error", n < 0 && n != -GW_E_NODEV ? gw_strerror(n) : NULL);
+	columns(j, points, n > 0 ? (unsigned)n : 0);
+	json_object_end(j);
+}
+
+static void when(struct json *j, const char *key, uint64_t wall_ns)
+{
+	char text[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(wall_ns, text);
+	json_string(j, key, text);
+}
+
+static void blocks(const struct api *a, struct reply *r, const struct ask *ask,
+		   const struct render_filter *filter, struct view_point *points)
+{
+	struct json j;
+
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	when(&j, "from", ask->from_ns);
+	when(&j, "to", ask->to_ns);
+	json_array(&j, "series");
+	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++)
+		for (unsigned k = 0; render_shows(filter, i) && k < ask->quantities; k++)
+			block(&j, a, gw_snapshot_device(a->view.snap, i), ask->quantity[k], ask,
+			      points);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static unsigned shown(const struct api *a, const struct render_filter *filter)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++)
+		n += render_shows(filter, i);
+	return n;
+}
+
+static void answer(const struct api *a, const struct request *q, struct reply *r,
+		   const struct render_filter *filter)
+{
+	struct ask ask = { 0 };
+	struct view_point *points;
+
+	if (!quantities(q, r, &ask) || !range(a, q, r, &ask) || !step(a, q, r, &ask))
+		return;
+	if (shown(a, filter) * ask.quantities * ask.points > POINTS_TOTAL) {
+		reply_problem(
+			r, 400, "too-many-points",
+			"Ask for fewer GPUs or quantities at a time, or for longer steps.",
+			"%u GPUs with %u quantities of up to %u points are more than %u",
+			shown(a, filter), ask.quantities, ask.points, POINTS_TOTAL);
+		return;
+	}
+	points = calloc(ask.points, sizeof(*points));
+	if (!points) {
+		reply_problem(r, 503, "no-memory", NULL, "there is no memory for the points");
+		return;
+	}
+	blocks(a, r, &ask, filter, points);
+	free(points);
+}
+
+void api_series(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct render_filter f;
+	const struct render_filter *filter;
+
+	if (api_has_reading(a, r) && api_filter(a, q, r, &f, &filter))
+		answer(a, q, r, filter);
+}
+
+void api_device_series(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct render_filter f = { { false } };
+	int i;
+
+	if (!api_has_reading(a, r) || (i = api_find(a, r, q->arg[0])) < 0)
+		return;
+	f.selected[i] = true;
+	answer(a, q, r, &f);
+}

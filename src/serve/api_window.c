@@ -1,0 +1,310 @@
+/* Energy windows over HTTP: reading what is asked, and saying what is wrong with it. */
+#include "api_parts.h"
+#include "body.h"
+#include "windows.h"
+
+#include "measure/meter.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+
+#define LOOK_NS    (20 * NS_PER_MS)
+#define LIMIT_S    3600.0
+#define LIMIT_MOST (7 * 86400.0)
+#define GPUS_MAX   64
+#define LABEL_MAX  63
+#define LIST_LIMIT 50
+
+/* ---- who may ---- */
+
+static bool is_json(const struct request *q)
+{
+	const char *type = request_header(q, "Content-Type");
+
+	return type && strncasecmp(type, "application/json", 16) == 0 &&
+	       (type[16] == '\0' || type[16] == ';' || type[16] == ' ');
+}
+
+bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
+{
+	const char *site = request_header(q, "Sec-Fetch-Site");
+
+	if (!q->trusted && !a->windows_open) {
+		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
+		reply_problem(r, 401, "token-needed",
+			      "Send Authorization: Bearer TOKEN, or use the UNIX socket.",
+			      "energy windows are not open to everybody here");
+		return false;
+	}
+	if (!q->trusted && site && strcmp(site, "cross-site") == 0) {
+		reply_header(r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
+		reply_problem(r, 401, "token-needed", "Send Authorization: Bearer TOKEN.",
+			      "pages of other sites may not do this without a token");
+		return false;
+	}
+	if (q->size && !is_json(q)) {
+		reply_problem(r, 415, "not-json",
+			      "Send Content-Type: application/json (curl --json does).",
+			      "the body is not said to be JSON");
+		return false;
+	}
+	return true;
+}
+
+static struct windows_entry *entry(const struct api *a, const struct request *q,
+				   struct reply *r)
+{
+	struct windows_entry *e = windows_find(a->windows, q->arg[0]);
+
+	if (!e)
+		reply_problem(r, 404, "no-such-window", "GET /api/v1/windows lists them.",
+			      "there is no window \"%.64s\": the latest %u that ended are kept",
+			      q->arg[0], WINDOWS_ENDED_MAX);
+	return e;
+}
+
+static void answer(const struct api *a, struct reply *r, struct windows_entry *e)
+{
+	struct json j;
+
+	json_init(&j, &r->body, false);
+	windows_json(&j, e, api_now(a));
+	json_end(&j);
+}
+
+/* ---- opening ---- */
+
+struct wish { /* what the body asks for, as it was written */
+	struct windows_ask ask;
+	const char *gpu[GPUS_MAX];
+	unsigned gpus;
+	struct render_filter chosen;
+};
+
+static bool read_wish(struct body *b, struct wish *w, char *message, size_t size)
+{
+	double limit_s = LIMIT_S;
+
+	if (!body_text(b, "label", &w->ask.label, message, size) ||
+	    !body_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus, message, size) ||
+	    !body_number(b, "limit_seconds", &limit_s, message, size) ||
+	    !body_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX, &w->ask.tags,
+			message, size))
+		return false;
+	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX) {
+		snprintf(message, size, "\"label\" is longer than %d bytes", LABEL_MAX);
+		return false;
+	}
+	if (!(limit_s > 0 && limit_s <= LIMIT_MOST)) {
+		snprintf(message, size, "\"limit_seconds\" must be above 0 and at most %.0f",
+			 LIMIT_MOST);
+		return false;
+	}
+	w->ask.limit_ns = (uint64_t)(limit_s * 1e9);
+	return true;
+}
+
+/* Which GPUs it names; false: replied. */
+static bool choose(const struct api *a, struct reply *r, struct wish *w)
+{
+	for (unsigned i = 0; i < w->gpus; i++) {
+		int at = api_find(a, r, w->gpu[i]);
+
+		if (at < 0) {
+			r->status = 400; /* the address is right, the body is not */
+			return false;
+		}
+		w->chosen.selected[at] = true;
+	}
+	w->ask.position = w->gpus ? w->chosen.selected : NULL;
+	return true;
+}
+
+static void no_meter(const struct api *a, struct reply *r)
+{
+	const struct gw_status *s = gw_snapshot_status(a->view.snap);
+	const char *remedy = gw_cause_info(s->cause)->remedy;
+
+	if (a->view.let_go)
+		reply_problem(r, 503, "let-go", "POST /api/v1/resume first.",
+			      "nothing can be measured: the drivers were let go on request");
+	else
+		reply_problem(r, 503, "no-gpu", *remedy ? remedy : NULL,
+			      "nothing can be measured: %s",
+			      *s->message ? s->message : "there is no GPU that has a meter");
+}
+
+static void not_opened(const struct api *a, struct reply *r, int error)
+{
+	switch (error) {
+	case -GW_E_NODEV: no_meter(a, r); break;
+	case -GW_E_SIZE:
+		reply_problem(r, 429, "too-many-windows", "End or forget some.",
+			      "%u windows are open, and that is the most",
+			      windows_open_count(a->windows));
+		break;
+	case -GW_E_ARG:
+		reply_problem(r, 422, "key-used", "Take another Idempotency-Key.",
+			      "this Idempotency-Key came with another request before");
+		break;
+	default:
+		reply_problem(r, 503, "not-opened", "Try again.",
+			      "the window could not be opened: %s", gw_strerror(error));
+	}
+}
+
+static void open_wish(const struct api *a, const struct request *q, struct reply *r,
+		      struct wish *w)
+{
+	struct windows_entry *e;
+	char where[64];
+	bool fresh;
+	int err;
+
+	w->ask.key = request_header(q, "Idempotency-Key");
+	w->ask.request = q->body;
+	w->ask.request_size = q->size;
+	err = windows_open(a->windows, &a->view, &w->ask, api_now(a), &e, &fresh);
+	if (err) {
+		not_opened(a, r, err);
+		return;
+	}
+	snprintf(where, sizeof(where), "/api/v1/windows/%s", windows_id(e));
+	reply_header(r, "Location", where);
+	r->status = fresh ? 201 : 200;
+	answer(a, r, e);
+}
+
+void api_window_open(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct wish w = { .gpus = 0 };
+	char message[256];
+	struct body *b;
+
+	if (!api_may_measure(a, q, r) || !api_has_reading(a, r))
+		return;
+	if (body_open(q->body, q->size, "label gpus limit_seconds tags", &b, message,
+		      sizeof(message)) != 0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (!read_wish(b, &w, message, sizeof(message)))
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	else if (!a->view.meter || gw_meter_device_count(a->view.meter) == 0)
+		no_meter(a, r);
+	else if (choose(a, r, &w))
+		open_wish(a, q, r, &w);
+	body_close(b);
+}
+
+/* ---- the rest of its life ---- */
+
+struct list {
+	const struct api *a;
+	struct json *j;
+};
+
+static void list_one(void *arg, struct windows_entry *e)
+{
+	struct list *l = arg;
+
+	windows_json(l->j, e, api_now(l->a));
+}
+
+void api_windows_list(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	uint64_t limit;
+	struct json j;
+
+	if (!api_number(q, r, "limit", LIST_LIMIT, WINDOWS_OPEN_MAX + WINDOWS_ENDED_MAX,
+			&limit))
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_uint(&j, "open", windows_open_count(a->windows));
+	json_array(&j, "windows");
+	windows_each(a->windows, (unsigned)limit, list_one, &(struct list){ a, &j });
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_window_get(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct windows_entry *e = entry(a, q, r);
+
+	if (e)
+		answer(a, r, e);
+}
+
+void api_window_forget(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct windows_entry *e;
+
+	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
+		return;
+	windows_forget(a->windows, &a->view, e);
+	r->status = 204;
+}
+
+static void cut(const struct api *a, struct reply *r, struct windows_entry *e,
+		const char *label)
+{
+	int err = windows_mark(a->windows, &a->view, e, label, api_now(a));
+
+	if (err == -GW_E_STATE)
+		reply_problem(r, 409, "window-ended", NULL, "window %s has ended",
+			      windows_id(e));
+	else if (err == -GW_E_SIZE)
+		reply_problem(r, 429, "too-many-marks", "Open another window.",
+			      "a window has at most %u marks, and all open ones %u together",
+			      WINDOWS_MARKS_MAX, WINDOWS_PARTS_MAX);
+	else if (err)
+		reply_problem(r, 503, "not-marked", "Try again.", "it could not be marked: %s",
+			      gw_strerror(err));
+	else {
+		r->status = 201;
+		answer(a, r, e);
+	}
+}
+
+void api_window_mark(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const char *label = NULL;
+	struct windows_entry *e;
+	char message[256] = "";
+	struct body *b;
+
+	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
+		return;
+	if (body_open(q->body, q->size, "label", &b, message, sizeof(message)) != 0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (!body_text(b, "label", &label, message, sizeof(message)) || !label || !*label ||
+	    strlen(label) > LABEL_MAX)
+		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
+			      *message ? message : "\"label\" must be a text of 1 to 63 bytes");
+	else
+		cut(a, r, e, label);
+	body_close(b);
+}
+
+void api_window_stop(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct windows_entry *e;
+
+	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
+		return;
+	if (windows_stop(a->windows, &a->view, e, api_now(a)))
+		answer(a, r, e);
+	else
+		reply_again(r, api_now(a) + LOOK_NS);
+}

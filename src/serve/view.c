@@ -1,0 +1,95 @@
+#include "view.h"
+
+#include <stdio.h>
+
+const unsigned view_history_quantity[VIEW_HISTORIES] = {
+#define X(q) GW_Q_##q,
+	VIEW_HISTORY(X)
+#undef X
+};
+
+bool view_is_error(unsigned absence)
+{
+	switch (absence) {
+	case GW_ABSENT_INVALID:
+	case GW_ABSENT_ERROR:
+	case GW_ABSENT_LOST:
+	case GW_ABSENT_STALLED:
+	case GW_ABSENT_NO_DRIVER: return true;
+	default: return false; /* how the device, the machine or the user's choice is */
+	}
+}
+
+/* A GPU whose driver call has not come back; NULL: none. */
+static const struct gw_device *hanging(const struct view *v)
+{
+	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(v->snap, i);
+
+		if (d->state == GW_DEVICE_STALLED)
+			return d;
+	}
+	return NULL;
+}
+
+static const char *first_reading(const struct view *v, char *out, size_t size)
+{
+	snprintf(out, size, "%s",
+		 v->opening ? "the drivers are being opened for the first time"
+			    : "no reading was done yet");
+	return out;
+}
+
+/* Older than two intervals: one is normal just before the next reading. */
+static bool old(const struct view *v, uint64_t now_ns, double *ret_age_s)
+{
+	uint64_t read_ns = gw_snapshot_mono_ns(v->snap);
+	uint64_t age_ns = now_ns > read_ns ? now_ns - read_ns : 0;
+
+	*ret_age_s = (double)age_ns / 1e9;
+	return age_ns > 2 * v->interval_ns;
+}
+
+const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t size)
+{
+	const struct gw_device *d;
+	double age_s;
+
+	if (v->tick == 0 || !v->snap)
+		return first_reading(v, out, size);
+	if (v->let_go) {
+		snprintf(out, size, "the drivers were let go on request");
+		return out;
+	}
+	if (gw_snapshot_status(v->snap)->cause == GW_CAUSE_STALLED) {
+		snprintf(out, size, "%s", gw_snapshot_status(v->snap)->message);
+		return out;
+	}
+	d = hanging(v);
+	if (d) {
+		snprintf(out, size, "GPU %u: %s", d->index, d->message);
+		return out;
+	}
+	if (old(v, now_ns, &age_s)) {
+		snprintf(out, size,
+			 "the latest reading is %.1f s old and one is due every %g s", age_s,
+			 (double)v->interval_ns / 1e9);
+		return out;
+	}
+	return NULL;
+}
+
+const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size)
+{
+	const char *why = view_stale(v, now_ns, out, size);
+	const struct gw_status *s;
+
+	if (why)
+		return why;
+	s = gw_snapshot_status(v->snap);
+	if (gw_snapshot_device_count(v->snap) || s->cause == GW_CAUSE_NONE ||
+	    s->cause == GW_CAUSE_NO_GPU)
+		return NULL;
+	snprintf(out, size, "%s", s->message);
+	return out;
+}
