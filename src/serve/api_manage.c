@@ -29,6 +29,7 @@ R(restoreSetting, DELETE, "/api/gpu/manage/{uuid}/{setting}", manage_restore, RO
 #include "render.h"
 
 #include "base/suggest.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -271,13 +272,15 @@ static bool begin_order(const struct api *a, const struct request *q, struct rep
 			struct manage_order *o)
 {
 	const struct gw_device *d;
+	char path[160];
 
 	*o = (struct manage_order){ .value = { NAN, NAN },
 				    .ours = { NAN, NAN },
 				    .earlier = { NAN, NAN } };
 	snprintf(o->who, sizeof(o->who), "%s", q->who);
 	if (!a->manage) {
-		tell(a, NULL, "warning", "%s asked for %s, which is off", q->who, q->path);
+		utf8_clean(path, sizeof(path), q->path);
+		tell(a, NULL, "warning", "%s asked for %s, which is off", q->who, path);
 		reply_problem(
 			r, 403, "management-off",
 			"Set [manage] enabled = true in gpuward.toml and start the service "

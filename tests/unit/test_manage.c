@@ -396,6 +396,38 @@ static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
 	assert_false(got.uncertain);
 	slot_give(s);
 	assert_true(lane_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* nor looked at */
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+/* The look is done; then a sampler's call hangs, before the setting is changed. */
+static int keep_and_hold(void *arg, const struct manage_order *o, const double before[2])
+{
+	slot_take(arg);
+	return keep(NULL, o, before);
+}
+
+static void an_order_given_up_between_its_steps_is_never_carried_out(void **state)
+{
+	struct manage_keeper holding;
+	struct manage_order o;
+	struct slot *s;
+
+	(void)state;
+	keeps = 0;
+	keep_answer = 0;
+	sim_text(H200);
+	sim_open_with(NULL, 0, 100 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	s = sim.ctx->slot[0];
+	holding = (struct manage_keeper){ keep_and_hold, s };
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	assert_int_equal(manage_run(sim.ctx, &o, &holding, &got), -GW_E_TIMEOUT);
+	assert_false(got.uncertain);
+	assert_says("nothing was changed");
+	slot_give(s);
+	assert_true(lane_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
@@ -443,6 +475,7 @@ int main(void)
 		sim_test(without_a_kept_value_the_drivers_own_is_set),
 		sim_test(a_setter_that_hangs_does_not_hang_the_caller),
 		sim_test(an_order_given_up_while_it_waits_is_never_carried_out),
+		sim_test(an_order_given_up_between_its_steps_is_never_carried_out),
 		cmocka_unit_test(words_and_texts_belong_together),
 	};
 
