@@ -375,7 +375,8 @@ abi_return nvmlDeviceGetTotalEccErrors(abi_device h, uint32_t kind, uint32_t cou
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (!HAS(TRAIT_ECC))
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	*out = abi_u64(&c, kind == 0 ? c.d->ecc_corrected : c.d->ecc_uncorrected);
+	*out = abi_u64(&c, (kind == 0 ? c.d->ecc_corrected : c.d->ecc_uncorrected) -
+				   c.d->ecc_cleared[counter][kind]);
 	return abi_leave(&c, ABI_SUCCESS);
 }
 

@@ -1,4 +1,5 @@
-/* NVML: calls that change the device.  All need a privileged caller (scenario). */
+/* NVML: calls that change the device.  All need a privileged caller (scenario).  A fault with a
+ * `value` makes a driver that says yes and sets that instead of what it was asked. */
 #include <string.h>
 
 #include "abi.h"
@@ -27,7 +28,7 @@ static abi_return set_limit(struct ctx *c, uint32_t milliwatts)
 		return abi_leave(c, ABI_NOT_SUPPORTED);
 	if (watts < c->d->p.limit_min_w || watts > c->d->p.limit_max_w)
 		return abi_leave(c, ABI_INVALID_ARGUMENT);
-	c->d->limit_w = watts;
+	c->d->limit_w = abi_u32(c, milliwatts) * 1e-3;
 	return done(c);
 }
 
@@ -64,7 +65,7 @@ abi_return nvmlDeviceSetPersistenceMode(abi_device h, uint32_t mode)
 		return code;
 	if (mode > 1)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
-	c.d->persistence = mode != 0;
+	c.d->persistence = abi_u32(&c, mode) != 0;
 	return done(&c);
 }
 
@@ -79,7 +80,7 @@ abi_return nvmlDeviceSetComputeMode(abi_device h, uint32_t mode)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (c.d->mig_enabled)
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	c.d->compute_mode = mode;
+	c.d->compute_mode = abi_u32(&c, mode);
 	return done(&c);
 }
 
@@ -94,7 +95,10 @@ abi_return nvmlDeviceClearEccErrorCounts(abi_device h, uint32_t counter)
 		return abi_leave(&c, ABI_INVALID_ARGUMENT);
 	if (!(c.d->p.traits & TRAIT_ECC))
 		return abi_leave(&c, ABI_NOT_SUPPORTED);
-	c.d->ecc_corrected = c.d->ecc_uncorrected = 0;
+	if (!c.fault.has_value) {
+		c.d->ecc_cleared[counter][0] = c.d->ecc_corrected;
+		c.d->ecc_cleared[counter][1] = c.d->ecc_uncorrected;
+	}
 	return done(&c);
 }
 

@@ -68,6 +68,7 @@ struct device {
 	uint64_t base_bytes;         /* used by nobody in the lists        */
 	unsigned list_growth, grown; /* entries more after each refused list; so far */
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
+	unsigned ecc_cleared[2][2]; /* of volatile and aggregate: counts that were cleared */
 	unsigned replays, recovery_action;
 
 	struct load *loads;

@@ -7,6 +7,7 @@
 #define GW_DEVICE_BACKEND_H
 
 #include "device.h"
+#include "manage.h"
 
 #include "base/clock.h"
 #include "base/root.h"
@@ -114,6 +115,16 @@ struct backend_ops {
 	int (*events_wait)(struct backend *b, void *events, unsigned timeout_ms,
 			   struct device_event *ret);
 	void (*events_close)(struct backend *b, void *events);
+
+	/* Settings, for manage.c alone: it has checked the value.  Whether the call exists; what is
+	 * set now (NAN where the driver does not tell); sets it, value NULL: as the driver itself
+	 * would.  0, or -GW_E_NOSUPPORT, -GW_E_PERM, -GW_E_ARG, -GW_E_STATE, -GW_E_TIMEOUT, -GW_E_LOST,
+	 * -GW_E_IO with what the driver said in said ("nvmlDevice...: NO_PERMISSION"). */
+	bool (*can_set)(struct device *d, enum manage_what what);
+	int (*get)(struct device *d, enum manage_what what, double ret[2], char *said,
+		   size_t size);
+	int (*set)(struct device *d, enum manage_what what, const double value[2], char *said,
+		   size_t size);
 };
 
 struct backend {

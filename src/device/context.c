@@ -405,6 +405,19 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 	}
 }
 
+int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot))
+{
+	s->stalled = s->lane && (opener_of(s->d->backend)->stalled || !lane_wait(s->lane, 0));
+	if (s->stalled)
+		return -GW_E_STATE;
+	s->fn = fn;
+	s->stalled = !run_on(ctx, s->lane, run_slot, s);
+	if (s->stalled)
+		return -GW_E_TIMEOUT;
+	s->last = s->done;
+	return 0;
+}
+
 /* ---- why there is nothing ---- */
 
 static enum gw_cause say(char *out, size_t size, enum gw_cause cause, const char *detail)
@@ -478,6 +491,7 @@ static void free_ctx(struct gw_ctx *ctx)
 		usage_done(&ctx->slot[i]->usage);
 		sem_destroy(&ctx->slot[i]->use);
 		free(ctx->slot[i]->who);
+		free(ctx->slot[i]->job);
 		free(ctx->slot[i]);
 	}
 	for (unsigned i = 0; i < ctx->openers; i++) {

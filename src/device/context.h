@@ -37,6 +37,7 @@ struct slot {
 	unsigned who_cap;
 	enum gw_absence usage_why;
 	int usage_error;
+	struct manage_job *job; /* of manage.c, where a call of it has not returned; likewise */
 };
 
 struct opener { /* a backend and when to try it */
@@ -88,6 +89,10 @@ void slot_give(struct slot *s);
  * `tiers` and `now_ns` where the lane is idle, `stalled`, and `last` where it is idle again.
  * Under the lock. */
 void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, uint64_t now_ns);
+
+/* The same for one slot.  0, -GW_E_STATE (an earlier call has not returned: nothing was begun) or
+ * -GW_E_TIMEOUT (fn is still under way, or still to come). */
+int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot));
 
 /* What is known of a slot's device.  Under the lock. */
 static inline const struct report *slot_report(const struct slot *s)

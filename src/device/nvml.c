@@ -674,4 +674,7 @@ const struct backend_ops backend_nvml = {
 	.events_open = nvml_events_open,
 	.events_wait = nvml_events_wait,
 	.events_close = nvml_events_close,
+	.can_set = nvml_can_set,
+	.get = nvml_get,
+	.set = nvml_set,
 };

@@ -3,7 +3,7 @@
  * nvml.c loads, opens and closes; nvml_read.c reads figures by the table nvml_readers.def, with
  * nvml_shape.c and nvml_gpm.c making the calls; nvml_process.c lists
  * processes in whatever layout the driver writes; nvml_event.c waits for events and drains
- * the driver's sample ring.  Nothing outside these includes this header but tests. */
+ * the driver's sample ring; nvml_set.c changes settings.  Nothing outside these includes this header but tests. */
 #ifndef GW_DEVICE_NVML_H
 #define GW_DEVICE_NVML_H
 
@@ -132,5 +132,11 @@ int nvml_events_open(struct backend *b, void **ret_events);
 int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,
 		     struct device_event *ret);
 void nvml_events_close(struct backend *b, void *events);
+
+/* nvml_set.c: see backend.h */
+bool nvml_can_set(struct device *d, enum manage_what what);
+int nvml_get(struct device *d, enum manage_what what, double ret[2], char *said, size_t size);
+int nvml_set(struct device *d, enum manage_what what, const double value[2], char *said,
+	     size_t size);
 
 #endif

@@ -1,0 +1,330 @@
+#include "manage_journal.h"
+
+#include "base/buf.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DOC_MAX 4096
+
+struct row {
+	struct manage_entry e;
+	bool pending;             /* an order is under way, for which ...  */
+	bool fresh;               /* ... the entry was made                */
+	struct manage_entry undo; /* ... or changed: what it was before    */
+};
+
+struct manage_journal {
+	const struct manage_journal_ops *ops;
+	void *arg;
+	const struct clock *clock;
+	pthread_mutex_t lock;
+	struct row *row;
+	unsigned count, cap;
+};
+
+/* ---- the rules ---- */
+
+struct manage_entry manage_entry_begin(const struct manage_entry *old,
+				       const struct manage_order *o, const double before[2],
+				       uint64_t wall_ns)
+{
+	struct manage_entry e = { .what = o->what,
+				  .earlier = { NAN, NAN },
+				  .wall_ns = wall_ns };
+	bool ours = old && (!manage_info(o->what)->readable ||
+			    manage_same(o->what, before, old->after) ||
+			    manage_same(o->what, before, old->earlier) ||
+			    manage_same(o->what, before, old->before));
+
+	snprintf(e.uuid, sizeof(e.uuid), "%s", o->uuid);
+	snprintf(e.who, sizeof(e.who), "%s", o->who);
+	memcpy(e.after, o->value, sizeof(e.after));
+	/* Changed twice by us, the first value is the old one.  Where somebody else changed it
+	 * in between, theirs is. */
+	memcpy(e.before, ours ? old->before : before, sizeof(e.before));
+	if (ours)
+		memcpy(e.earlier, old->after, sizeof(e.earlier));
+	return e;
+}
+
+enum manage_fate manage_entry_fate(const struct manage_order *o, const struct manage_result *r)
+{
+	if (o->restore)
+		return r->error == 0 || r->foreign ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
+	if (r->error == 0)
+		return o->keep ? MANAGE_FATE_ENDS : MANAGE_FATE_STAYS;
+	/* The driver said yes, or never answered: what it did is found out when it is put back. */
+	return r->changed || r->uncertain ? MANAGE_FATE_STAYS : MANAGE_FATE_UNDONE;
+}
+
+struct manage_order manage_entry_order(const struct manage_entry *e)
+{
+	struct manage_order o = { .what = e->what, .restore = true, .kept = true };
+
+	snprintf(o.uuid, sizeof(o.uuid), "%s", e->uuid);
+	snprintf(o.who, sizeof(o.who), "gpuward");
+	memcpy(o.value, e->before, sizeof(o.value));
+	memcpy(o.ours, e->after, sizeof(o.ours));
+	memcpy(o.earlier, e->earlier, sizeof(o.earlier));
+	return o;
+}
+
+/* ---- rows ---- */
+
+int manage_journal_new(const struct manage_journal_ops *ops, void *arg,
+		       const struct clock *clock, struct manage_journal **ret)
+{
+	struct manage_journal *j = calloc(1, sizeof(*j));
+
+	if (!j)
+		return -GW_E_NOMEM;
+	j->ops = ops;
+	j->arg = arg;
+	j->clock = clock;
+	pthread_mutex_init(&j->lock, NULL);
+	*ret = j;
+	return 0;
+}
+
+void manage_journal_free(struct manage_journal *j)
+{
+	if (!j)
+		return;
+	pthread_mutex_destroy(&j->lock);
+	free(j->row);
+	free(j);
+}
+
+static struct row *find(struct manage_journal *j, const char *uuid, enum manage_what what)
+{
+	for (unsigned i = 0; i < j->count; i++)
+		if (j->row[i].e.what == what && strcmp(j->row[i].e.uuid, uuid) == 0)
+			return &j->row[i];
+	return NULL;
+}
+
+static struct row *add(struct manage_journal *j)
+{
+	if (j->count == j->cap) {
+		unsigned cap = j->cap ? 2 * j->cap : 8;
+		struct row *p = realloc(j->row, cap * sizeof(*p));
+
+		if (!p)
+			return NULL;
+		j->row = p;
+		j->cap = cap;
+	}
+	return &j->row[j->count++];
+}
+
+static void drop(struct manage_journal *j, struct row *w)
+{
+	*w = j->row[--j->count];
+}
+
+static int keep(struct manage_journal *j, const struct manage_entry *e)
+{
+	char id[MANAGE_DOC_ID_SIZE], text[DOC_MAX];
+	struct buf doc;
+
+	manage_entry_id(e, id);
+	buf_init_fixed(&doc, text, sizeof(text));
+	manage_entry_write(&doc, e);
+	return doc.err ? doc.err : j->ops->keep(j->arg, id, doc.p, doc.len);
+}
+
+static void forget(struct manage_journal *j, const struct manage_entry *e)
+{
+	char id[MANAGE_DOC_ID_SIZE];
+
+	manage_entry_id(e, id);
+	j->ops->forget(j->arg, id);
+}
+
+/* ---- from start to end ---- */
+
+int manage_journal_load(struct manage_journal *j, const char *id, const char *json)
+{
+	struct manage_entry e;
+	struct row *w = NULL;
+	char text[256];
+	int err = manage_entry_read(id, json, &e);
+
+	if (err) {
+		snprintf(text, sizeof(text),
+			 "what is kept of a changed setting cannot be read, and is not put "
+			 "back: %s",
+			 id);
+		j->ops->tell(j->arg, NULL, "warning", text);
+		return err;
+	}
+	pthread_mutex_lock(&j->lock);
+	w = find(j, e.uuid, e.what);
+	w = w ? w : add(j);
+	if (w)
+		*w = (struct row){ .e = e };
+	pthread_mutex_unlock(&j->lock);
+	return w ? 0 : -GW_E_NOMEM;
+}
+
+unsigned manage_journal_count(struct manage_journal *j)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&j->lock);
+	n = j->count;
+	pthread_mutex_unlock(&j->lock);
+	return n;
+}
+
+static int later_first(const void *a, const void *b)
+{
+	const struct row *x = a, *y = b;
+
+	return (x->e.wall_ns < y->e.wall_ns) - (x->e.wall_ns > y->e.wall_ns);
+}
+
+unsigned manage_journal_orders(struct manage_journal *j, struct manage_order *out, unsigned max)
+{
+	unsigned n = 0;
+
+	pthread_mutex_lock(&j->lock);
+	if (j->count)
+		qsort(j->row, j->count, sizeof(*j->row), later_first);
+	while (n < j->count && n < max) {
+		out[n] = manage_entry_order(&j->row[n].e);
+		n++;
+	}
+	pthread_mutex_unlock(&j->lock);
+	return n;
+}
+
+void manage_journal_fill(struct manage_journal *j, struct manage_order *o)
+{
+	struct row *w;
+
+	if (!o->restore)
+		return;
+	pthread_mutex_lock(&j->lock);
+	w = find(j, o->uuid, o->what);
+	if (w) {
+		struct manage_order known = manage_entry_order(&w->e);
+
+		memcpy(known.who, o->who, sizeof(known.who));
+		*o = known;
+	}
+	pthread_mutex_unlock(&j->lock);
+}
+
+/* ---- around a change ---- */
+
+static int keep_old(void *arg, const struct manage_order *o, const double before[2])
+{
+	struct manage_journal *j = arg;
+	struct row *w;
+	int err = -GW_E_NOMEM;
+
+	pthread_mutex_lock(&j->lock);
+	w = find(j, o->uuid, o->what);
+	if (w) {
+		w->undo = w->e;
+		w->fresh = false;
+	} else {
+		w = add(j);
+		if (!w)
+			goto out;
+		*w = (struct row){ .fresh = true };
+	}
+	w->pending = true;
+	w->e = manage_entry_begin(w->fresh ? NULL : &w->undo, o, before,
+				  clock_wall_ns(j->clock));
+	err = keep(j, &w->e);
+	if (!err)
+		goto out;
+	if (w->fresh)
+		drop(j, w);
+	else
+		*w = (struct row){ .e = w->undo };
+out:
+	pthread_mutex_unlock(&j->lock);
+	return err;
+}
+
+struct manage_keeper manage_journal_keeper(struct manage_journal *j)
+{
+	return (struct manage_keeper){ keep_old, j };
+}
+
+static void end(struct manage_journal *j, struct row *w)
+{
+	forget(j, &w->e);
+	drop(j, w);
+}
+
+/* The order was not carried out.  One that was refused before anything was kept is not pending. */
+static void undo(struct manage_journal *j, struct row *w)
+{
+	if (!w->pending)
+		return;
+	if (w->fresh) {
+		end(j, w);
+		return;
+	}
+	*w = (struct row){ .e = w->undo };
+	keep(j, &w->e); /* where it fails, the later document does as well: see `earlier` */
+}
+
+/* The order was carried out, or may have been. */
+static void settle(struct manage_journal *j, struct row *w, const struct manage_result *r)
+{
+	enum manage_what what = w->e.what;
+
+	if (!w->pending)
+		return;
+	w->pending = false;
+	if (r->error == 0 && manage_info(what)->readable &&
+	    manage_same(what, w->e.before, w->e.after)) {
+		end(j, w); /* it is again as it was */
+	} else if (r->changed && r->error && !isnan(r->after[0])) {
+		/* The driver set something else than it was asked: that is ours too. */
+		memcpy(w->e.after, r->after, sizeof(w->e.after));
+		keep(j, &w->e);
+	}
+}
+
+static void tell(struct manage_journal *j, const struct manage_order *o,
+		 const struct manage_result *r)
+{
+	char text[512];
+
+	if (r->error)
+		snprintf(text, sizeof(text), "%s: %s", o->who, r->message);
+	else
+		snprintf(text, sizeof(text), "%s: %s%s", o->who, r->message,
+			 r->restored_on_exit ? "; put back when the service ends"
+			 : o->keep           ? "; it stays when the service ends"
+					     : "");
+	j->ops->tell(j->arg, o->uuid, r->error ? "warning" : "info", text);
+}
+
+void manage_journal_done(struct manage_journal *j, const struct manage_order *o,
+			 struct manage_result *r)
+{
+	struct row *w;
+
+	pthread_mutex_lock(&j->lock);
+	w = find(j, o->uuid, o->what);
+	switch (w ? manage_entry_fate(o, r) : MANAGE_FATE_NONE) {
+	case MANAGE_FATE_ENDS: end(j, w); break;
+	case MANAGE_FATE_UNDONE: undo(j, w); break;
+	case MANAGE_FATE_STAYS: settle(j, w, r); break;
+	case MANAGE_FATE_NONE: break;
+	}
+	r->restored_on_exit = find(j, o->uuid, o->what) != NULL;
+	pthread_mutex_unlock(&j->lock);
+	tell(j, o, r);
+}

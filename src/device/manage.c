@@ -1,0 +1,485 @@
+#include "manage.h"
+
+#include "context.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NONE          GW_QUANTITIES
+#define HZ_PER_MHZ    1e6
+#define CAP_SYS_ADMIN 21
+
+const char *const manage_reset_explained = "A GPU is not reset from here: NVML has no call for "
+					   "it, and a reset ends whatever runs on the "
+					   "GPU. Stop every program that uses the GPU (gpuward "
+					   "processes), make gpuward let it go, then "
+					   "run 'nvidia-smi --gpu-reset -i UUID' as root. GPUs "
+					   "that are linked are reset together; where "
+					   "the driver refuses, restart the machine.";
+
+static const struct manage_info infos[MANAGE_WHATS] = {
+	[MANAGE_PERSISTENCE] = { "persistence-mode", "persistence mode", 1, true,
+				 GW_Q_PERSISTENCE, NONE, NONE, NONE },
+	[MANAGE_POWER_LIMIT] = { "power-limit", "the power limit", 1, true, GW_Q_POWER_LIMIT,
+				 GW_Q_POWER_LIMIT_MIN, GW_Q_POWER_LIMIT_MAX,
+				 GW_Q_POWER_LIMIT_DEFAULT },
+	[MANAGE_COMPUTE_MODE] = { "compute-mode", "compute mode", 1, true, GW_Q_COMPUTE_MODE,
+				  NONE, NONE, NONE },
+	[MANAGE_GPU_CLOCKS] = { "gpu-clocks", "the lock of the GPU clocks", 2, false, NONE,
+				NONE, GW_Q_CLOCK_SM_MAX, NONE },
+	[MANAGE_MEMORY_CLOCKS] = { "memory-clocks", "the lock of the memory clocks", 2, false,
+				   NONE, NONE, GW_Q_CLOCK_MEMORY_MAX, NONE },
+	[MANAGE_CLEAR_ECC] = { "clear-ecc", "the ECC counters since driver load", 0, true,
+			       GW_Q_ECC_CORRECTED, NONE, NONE, NONE },
+};
+
+const struct manage_info *manage_info(enum manage_what what)
+{
+	return (unsigned)what < MANAGE_WHATS ? &infos[what] : NULL;
+}
+
+enum manage_what manage_find(const char *word)
+{
+	unsigned i = 0;
+
+	while (i < MANAGE_WHATS && strcmp(infos[i].word, word) != 0)
+		i++;
+	return (enum manage_what)i;
+}
+
+void manage_text(enum manage_what what, const double v[2], char *out, size_t size)
+{
+	if (isnan(v[0])) {
+		snprintf(out, size, "unknown");
+		return;
+	}
+	switch (what) {
+	case MANAGE_PERSISTENCE: snprintf(out, size, v[0] != 0 ? "on" : "off"); break;
+	case MANAGE_POWER_LIMIT: snprintf(out, size, "%.10g W", v[0]); break;
+	case MANAGE_COMPUTE_MODE: gw_quantity_name(GW_Q_COMPUTE_MODE, v[0], out, size); break;
+	case MANAGE_CLEAR_ECC:
+		snprintf(out, size, "%.0f corrected and %.0f uncorrected errors", v[0], v[1]);
+		break;
+	default:
+		snprintf(out, size, "%.10g MHz to %.10g MHz", v[0] / HZ_PER_MHZ,
+			 v[1] / HZ_PER_MHZ);
+	}
+}
+
+bool manage_same(enum manage_what what, const double a[2], const double b[2])
+{
+	double step = what == MANAGE_POWER_LIMIT ? 1e-3
+		      : infos[what].values == 2  ? HZ_PER_MHZ
+						 : 1;
+	unsigned n = infos[what].values == 1 ? 1 : 2;
+
+	for (unsigned i = 0; i < n; i++)
+		if (isnan(a[i]) != isnan(b[i]) || fabs(a[i] - b[i]) >= 0.75 * step)
+			return false;
+	return true;
+}
+
+bool manage_privileged(const struct root *root, unsigned euid)
+{
+	char text[4096];
+	const char *at;
+	uint64_t set;
+
+	if (euid == 0)
+		return true;
+	if (root_read(root, "proc/self/status", text, sizeof(text)) <= 0)
+		return false;
+	at = strstr(text, "\nCapEff:");
+	return at && sscanf(at + 8, "%" SCNx64, &set) == 1 && set >> CAP_SYS_ADMIN & 1;
+}
+
+/* ---- the two steps, on the lane ---- */
+
+enum step { STEP_LOOK, STEP_SET, STEP_CANCELLED };
+
+struct manage_job {
+	struct manage_order o;
+	struct manage_result r;
+	const struct root *root;
+	double target[2];
+	bool unlock;      /* to no value at all     */
+	bool nothing;     /* is as it should be     */
+	_Atomic int step; /* who waits gave up: what was not begun is not begun any more */
+};
+
+static void refuse(struct manage_job *job, int error, const char *remedy, const char *fmt, ...)
+	__attribute__((format(printf, 4, 5)));
+
+static void refuse(struct manage_job *job, int error, const char *remedy, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(job->r.message, sizeof(job->r.message), fmt, ap);
+	va_end(ap);
+	job->r.error = error;
+	job->r.remedy = remedy;
+}
+
+/* Remedies by error, where the sentence is the driver's. */
+static const char *remedy_of(int error)
+{
+	switch (error) {
+	case -GW_E_PERM:
+		return "run the service as root or with CAP_SYS_ADMIN; in a container give it "
+		       "that "
+		       "capability (--cap-add SYS_ADMIN)";
+	case -GW_E_NOSUPPORT:
+		return "this GPU or its driver has no such setting; GET /api/gpu/manage lists "
+		       "those "
+		       "that it has";
+	case -GW_E_STATE: return "end what uses the GPU (or MIG mode) and try again";
+	case -GW_E_LOST: return "look at GET /api/gpu/devices: the GPU or its driver went away";
+	case -GW_E_TIMEOUT:
+		return "the driver hangs; look at the kernel log (dmesg) for its errors";
+	default: return NULL;
+	}
+}
+
+static void driver_said(struct manage_job *job, int error, const char *verb, const char *said)
+{
+	refuse(job, error, remedy_of(error), "%s could not be %s: %s", infos[job->o.what].name,
+	       verb, *said ? said : gw_strerror(error));
+}
+
+static bool check_device(struct manage_job *job, struct device *d)
+{
+	const struct backend *b = d->backend;
+	const char *name = infos[job->o.what].name;
+
+	if (!b->open) {
+		refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST),
+		       "the driver of this GPU is not open");
+	} else if (!b->ops->set) {
+		refuse(job, -GW_E_NOSUPPORT,
+		       "settings are changed through NVIDIA's library (backend nvml) alone",
+		       "%s cannot be changed through backend %s", name, b->ops->name);
+	} else if (d->r.state == GW_DEVICE_LOST || d->r.state == GW_DEVICE_CLOSED) {
+		refuse(job, -GW_E_LOST, remedy_of(-GW_E_LOST), "the GPU does not answer: %s",
+		       d->r.message);
+	} else if (!b->ops->can_set(d, job->o.what)) {
+		refuse(job, -GW_E_NOSUPPORT, "install a newer driver",
+		       "%s cannot be changed: this driver has no call for it", name);
+	} else if (!atomic_load(&b->simulated) && !manage_privileged(job->root, geteuid())) {
+		refuse(job, -GW_E_PERM, remedy_of(-GW_E_PERM),
+		       "%s can be changed by root alone, and the service does not run as root",
+		       name);
+	}
+	return job->r.error == 0;
+}
+
+static double bound(const struct device *d, unsigned quantity)
+{
+	return quantity != NONE && report_has(&d->r, quantity) ? d->r.v[quantity] : NAN;
+}
+
+static void outside(struct manage_job *job, double low, double high)
+{
+	const struct manage_info *i = &infos[job->o.what];
+	bool clocks = i->values == 2;
+	double unit = clocks ? HZ_PER_MHZ : 1;
+	char value[64];
+
+	manage_text(job->o.what, job->target, value, sizeof(value));
+	refuse(job, -GW_E_ARG, "choose a value within the bounds",
+	       "%s can be from %.10g %s to %.10g %s on this GPU; %s is outside", i->name,
+	       low / unit, clocks ? "MHz" : "W", high / unit, clocks ? "MHz" : "W", value);
+}
+
+static void check_value(struct manage_job *job, const struct device *d)
+{
+	const struct manage_info *i = &infos[job->o.what];
+	double low = bound(d, i->lowest), high = bound(d, i->highest);
+	const double *v = job->target;
+
+	if (i->values == 2 && isnan(low))
+		low = HZ_PER_MHZ;
+	for (unsigned k = 0; k < i->values; k++)
+		if (!isfinite(v[k]) || v[k] < 0 || v[k] > 4e12)
+			refuse(job, -GW_E_ARG, NULL, "%s is no such value", i->name);
+	if (job->r.error)
+		return;
+	if (i->values == 2 && v[0] > v[1])
+		refuse(job, -GW_E_ARG, "give the lower clock as the lowest",
+		       "the lowest clock is above the highest");
+	else if (v[0] < low || v[i->values == 2] > high)
+		outside(job, low, high);
+	else if (job->o.what == MANAGE_COMPUTE_MODE && v[0] != 0 && v[0] != 2 && v[0] != 3)
+		refuse(job, -GW_E_ARG, "choose default, exclusive_process or prohibited",
+		       "there is no compute mode %g", v[0]);
+	else if (job->o.what == MANAGE_PERSISTENCE && v[0] != 0 && v[0] != 1)
+		refuse(job, -GW_E_ARG, NULL, "persistence mode is on or off");
+}
+
+/* Somebody else's value is not ours to undo. */
+static bool is_foreign(const struct manage_job *job)
+{
+	const struct manage_order *o = &job->o;
+
+	return infos[o->what].readable && !manage_same(o->what, job->r.before, o->ours) &&
+	       !manage_same(o->what, job->r.before, o->earlier);
+}
+
+static void leave_alone(struct manage_job *job)
+{
+	char now[64], ours[64];
+
+	manage_text(job->o.what, job->r.before, now, sizeof(now));
+	manage_text(job->o.what, job->o.ours, ours, sizeof(ours));
+	job->r.foreign = true;
+	refuse(job, -GW_E_STATE, "set it to what it should be, or leave it as it is",
+	       "%s was set to %s by somebody else since it was set to %s from here; left alone",
+	       infos[job->o.what].name, now, ours);
+}
+
+/* Finds what to go back to, and whether to. */
+static void choose_restored(struct manage_job *job, const struct device *d)
+{
+	const struct manage_info *i = &infos[job->o.what];
+
+	job->unlock = !i->readable;
+	if (job->o.kept) {
+		memcpy(job->target, job->o.value, sizeof(job->target));
+		if (job->unlock)
+			return;
+		job->nothing = manage_same(job->o.what, job->r.before, job->target);
+		if (!job->nothing && is_foreign(job))
+			leave_alone(job);
+		return;
+	}
+	job->target[1] = NAN;
+	job->target[0] = job->o.what == MANAGE_COMPUTE_MODE ? 0 : bound(d, i->standard);
+	job->nothing =
+		i->readable && isnan(job->target[0]); /* the driver has no value of its own */
+}
+
+static void look(void *arg)
+{
+	struct slot *s = arg;
+	struct device *d = s->d;
+	struct manage_job *job = s->job;
+	char said[96];
+	int err;
+
+	if (atomic_load(&job->step) == STEP_CANCELLED || !check_device(job, d))
+		return;
+	if (report_due(&d->r, GW_TIER_STATIC, clock_mono_ns(d->backend->env->clock)))
+		d->backend->ops->read(d, GW_TIER_STATIC);
+	if (!job->o.restore)
+		check_value(job, d);
+	if (job->r.error)
+		return;
+	err = d->backend->ops->get(d, job->o.what, job->r.before, said, sizeof(said));
+	if (err)
+		driver_said(job, err, "read", said);
+	else if (job->o.restore)
+		choose_restored(job, d);
+	else
+		job->nothing = infos[job->o.what].values && infos[job->o.what].readable &&
+			       manage_same(job->o.what, job->r.before, job->target);
+}
+
+/* The driver said yes: did it? */
+static void verify(struct manage_job *job, struct device *d)
+{
+	struct manage_result *r = &job->r;
+	const struct manage_info *i = &infos[job->o.what];
+	char said[96], now[96];
+	int err = d->backend->ops->get(d, job->o.what, r->after, said, sizeof(said));
+
+	if (err) {
+		driver_said(job, err, "read back", said);
+		r->uncertain = true;
+		return;
+	}
+	if (!i->readable)
+		return;
+	if (job->o.what == MANAGE_CLEAR_ECC) /* new errors may come at any time */
+		r->verified = (r->before[0] == 0 || r->after[0] < r->before[0]) &&
+			      (r->before[1] == 0 || r->after[1] < r->before[1]);
+	else
+		r->verified = manage_same(job->o.what, r->after, job->target);
+	if (r->verified)
+		return;
+	manage_text(job->o.what, r->after, now, sizeof(now));
+	refuse(job, -GW_E_STATE, "another program or the board's firmware may hold it",
+	       "the driver said yes, but %s %s still %s", i->name,
+	       job->o.what == MANAGE_CLEAR_ECC ? "are" : "is", now);
+}
+
+static void apply(void *arg)
+{
+	struct slot *s = arg;
+	struct device *d = s->d;
+	struct manage_job *job = s->job;
+	int look_step = STEP_LOOK, err;
+	char said[96];
+
+	/* The driver may have been closed since the look. */
+	if (!d->backend->open) {
+		check_device(job, d);
+		return;
+	}
+	if (!atomic_compare_exchange_strong(&job->step, &look_step, STEP_SET))
+		return;
+	err = d->backend->ops->set(d, job->o.what, job->unlock ? NULL : job->target, said,
+				   sizeof(said));
+	if (err) {
+		driver_said(job, err, "changed", said);
+		return;
+	}
+	job->r.changed = true;
+	verify(job, d);
+	/* The next snapshot shows it. */
+	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
+}
+
+/* ---- the caller's side ---- */
+
+static struct slot *find(struct gw_ctx *ctx, const char *uuid)
+{
+	for (unsigned i = 0; i < ctx->slots; i++) {
+		const struct report *r = slot_report(ctx->slot[i]);
+
+		if (r->text_why[GW_T_UUID] == GW_HAVE && strcmp(r->text[GW_T_UUID], uuid) == 0)
+			return ctx->slot[i];
+	}
+	return NULL;
+}
+
+/* Runs a step.  False: it is still under way; ret then says so, and the job is the slot's. */
+static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
+		     struct manage_job *job, struct manage_result *ret)
+{
+	const char *call;
+	int err;
+
+	pthread_mutex_lock(&ctx->lock);
+	if (!s->lane || lane_wait(s->lane, 0)) {
+		if (s->job != job)
+			free(s->job); /* of a call that came back late */
+		s->job = job;
+	}
+	err = context_one(ctx, s, fn);
+	call = err ? atomic_load(s->d->call) : NULL;
+	if (err != -GW_E_TIMEOUT && s->job == job)
+		s->job = NULL;
+	pthread_mutex_unlock(&ctx->lock);
+	if (!err)
+		return true;
+	ret->error = -GW_E_TIMEOUT;
+	ret->remedy = remedy_of(-GW_E_TIMEOUT);
+	if (err == -GW_E_TIMEOUT)
+		ret->uncertain = atomic_exchange(&job->step, STEP_CANCELLED) == STEP_SET;
+	else
+		free(job);
+	snprintf(ret->message, sizeof(ret->message), "%s has not returned; %s",
+		 call ? call : "a call on this GPU",
+		 ret->uncertain ? "whether it was changed is not known"
+				: "nothing was changed");
+	return false;
+}
+
+static bool keep_old(struct manage_job *job, const struct manage_keeper *keeper)
+{
+	const struct manage_order *o = &job->o;
+
+	if (!keeper || o->keep || o->restore || infos[o->what].values == 0 ||
+	    keeper->keep(keeper->arg, o, job->r.before) == 0)
+		return true;
+	refuse(job, -GW_E_IO,
+	       "make the state directory writable, or give \"keep\": true so that nothing has "
+	       "to be "
+	       "put back",
+	       "the old value could not be kept, so %s was not changed", infos[o->what].name);
+	return false;
+}
+
+static void say_done(struct manage_job *job)
+{
+	struct manage_result *r = &job->r;
+	const struct manage_info *i = &infos[job->o.what];
+	char was[96], now[96];
+
+	manage_text(job->o.what, r->before, was, sizeof(was));
+	if (!r->changed)
+		memcpy(r->after, r->before, sizeof(r->after));
+	manage_text(job->o.what, i->readable ? r->after : job->target, now, sizeof(now));
+	if (!r->changed && job->o.restore && !job->o.kept && isnan(job->target[0]))
+		snprintf(r->message, sizeof(r->message),
+			 "%s was not changed from here: there is nothing to put back", i->name);
+	else if (!r->changed)
+		snprintf(r->message, sizeof(r->message), "%s is %s already", i->name, now);
+	else if (job->unlock)
+		snprintf(r->message, sizeof(r->message), "%s was removed", i->name);
+	else if (!i->readable)
+		snprintf(r->message, sizeof(r->message),
+			 "%s was set to %s; the driver cannot tell what it was, nor what it is",
+			 i->name, now);
+	else if (job->o.what == MANAGE_CLEAR_ECC)
+		snprintf(r->message, sizeof(r->message), "%s were cleared; there were %s",
+			 i->name, was);
+	else
+		snprintf(r->message, sizeof(r->message), "%s is %s now; it was %s", i->name,
+			 now, was);
+	if (!r->changed && i->readable)
+		r->verified = true;
+}
+
+static int fail(struct manage_result *ret, int error, const char *remedy, const char *message)
+{
+	ret->error = error;
+	ret->remedy = remedy;
+	snprintf(ret->message, sizeof(ret->message), "%s", message);
+	return error;
+}
+
+int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
+	       const struct manage_keeper *keeper, struct manage_result *ret)
+{
+	struct manage_job *job;
+	struct slot *s;
+	bool let_go;
+
+	*ret = (struct manage_result){ .before = { NAN, NAN }, .after = { NAN, NAN } };
+	if ((unsigned)o->what >= MANAGE_WHATS)
+		return fail(ret, -GW_E_ARG, NULL, "there is no such setting");
+	pthread_mutex_lock(&ctx->lock);
+	s = find(ctx, o->uuid);
+	let_go = ctx->let_go;
+	pthread_mutex_unlock(&ctx->lock);
+	if (let_go)
+		return fail(ret, -GW_E_STATE, "resume first",
+			    "the drivers were let go on request");
+	if (!s)
+		return fail(ret, -GW_E_NODEV, "GET /api/gpu/devices lists the GPUs",
+			    "no GPU has this UUID");
+	job = calloc(1, sizeof(*job));
+	if (!job)
+		return fail(ret, -GW_E_NOMEM, NULL, "no memory");
+	job->o = *o;
+	job->r = *ret;
+	job->root = &ctx->root;
+	memcpy(job->target, o->value, sizeof(job->target));
+	if (!run_step(ctx, s, look, job, ret))
+		return ret->error;
+	memcpy(ret->before, job->r.before, sizeof(ret->before));
+	if (!job->r.error && !job->nothing && keep_old(job, keeper) &&
+	    !run_step(ctx, s, apply, job, ret))
+		return ret->error;
+	if (!job->r.error)
+		say_done(job);
+	*ret = job->r;
+	free(job);
+	return ret->error;
+}

@@ -1,0 +1,462 @@
+/* Settings of GPUs: what they are, changing them, putting them back.
+ *
+ * Off unless the service was told so.  A handler reads the request, hands an order to the engine, and
+ * looks every 10 ms whether it was carried out; the engine journals it and tells of its outcome,
+ * whether or not the client is still there.  We tell of what was asked and of what was refused.
+ *
+ * Rows of routes.def:
+R(getManage, GET, "/api/gpu/manage", manage_list, 0, "manage", "", "", "200:manage 400 503",
+  "Tell the settings of the GPUs",
+  "Each setting of each GPU: its value, bounds and default, whether it can be changed, and whether the service "
+  "changed it and what it was before. Says how to reset a GPU, which is not done from here.")
+R(clearEcc, POST, "/api/gpu/manage/{uuid}/clear-ecc", manage_clear_ecc, ROUTE_CHANGE, "manage", "", "",
+  "200:manage_result 400 401 403 404 409 500 501 503", "Clear the ECC counters",
+  "Those since the driver was loaded; the counters of the board's life stay. Cannot be undone.")
+R(setSetting, PUT, "/api/gpu/manage/{uuid}/{setting}", manage_set, ROUTE_CHANGE, "manage", "",
+  "manage_request", "200:manage_result 400 401 403 404 409 415 500 501 503", "Change a setting",
+  "power-limit {watts}, persistence-mode {enabled}, compute-mode {mode}, gpu-clocks and memory-clocks "
+  "{min_hertz, max_hertz}. The old value comes back when the service ends, or after a crash when it starts "
+  "again, unless keep is true. The answer comes when the driver was asked what it set.")
+R(restoreSetting, DELETE, "/api/gpu/manage/{uuid}/{setting}", manage_restore, ROUTE_CHANGE, "manage", "", "",
+  "200:manage_result 400 401 403 404 409 500 501 503", "Put a setting back",
+  "To what it was before the service changed it; where it did not, to the driver's default. What somebody else "
+  "has set since is left alone (409).")
+ */
+#include "api_manage.h"
+
+#include "api.h"
+#include "manage_doc.h"
+#include "render.h"
+
+#include "base/suggest.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#define LOOK_NS (10 * NS_PER_MS)
+#define MOST_NS \
+	(60 * NS_PER_S) /* the engine gives up long before: its deadline is some seconds */
+#define KEPT_MAX 1024
+
+/* ---- what there is ---- */
+
+struct kept { /* changes that are to be put back */
+	struct manage_entry *p;
+	unsigned count;
+};
+
+static void add_kept(void *arg, const char *id, const char *json)
+{
+	struct kept *k = arg;
+
+	if (k->count < KEPT_MAX && manage_entry_read(id, json, &k->p[k->count]) == 0)
+		k->count++;
+}
+
+static const struct manage_entry *find_kept(const struct kept *k, const char *uuid,
+					    enum manage_what what)
+{
+	for (unsigned i = 0; i < k->count; i++)
+		if (k->p[i].what == what && strcmp(k->p[i].uuid, uuid) == 0)
+			return &k->p[i];
+	return NULL;
+}
+
+static double figure(const struct gw_device *d, unsigned quantity)
+{
+	double v = NAN;
+
+	return gw_device_value(d, quantity, &v) == GW_HAVE ? v : NAN;
+}
+
+/* Why this GPU cannot have the setting changed, as far as is known without asking; NULL: it can. */
+static const char *why_not(const struct gw_device *d, enum manage_what what)
+{
+	const struct manage_info *i = manage_info(what);
+	double unused, generation = figure(d, GW_Q_ARCHITECTURE);
+	enum gw_absence why = gw_device_value(d, i->quantity, &unused);
+
+	if (strcmp(d->backend, "nvml") != 0)
+		return "settings are changed through NVIDIA's library (backend nvml) alone";
+	if (d->state != GW_DEVICE_OK)
+		return d->message;
+	if (i->readable && (why == GW_ABSENT_NOT_SUPPORTED || why == GW_ABSENT_NO_SYMBOL))
+		return gw_absence_text(why);
+	if (what == MANAGE_GPU_CLOCKS && generation < 5)
+		return "clocks can be locked on Volta and later";
+	if (what == MANAGE_MEMORY_CLOCKS && generation < 7)
+		return "memory clocks can be locked on Ampere and later";
+	return NULL;
+}
+
+static void current(struct json *j, const struct gw_device *d, enum manage_what what)
+{
+	const struct manage_info *i = manage_info(what);
+	double v[2] = { figure(d, i->quantity), NAN }, unused;
+	enum gw_absence why = gw_device_value(d, i->quantity, &unused);
+
+	if (what == MANAGE_CLEAR_ECC)
+		v[1] = figure(d, GW_Q_ECC_UNCORRECTED);
+	manage_value_write(j, "value", what, v);
+	if (!i->readable)
+		json_string(j, "value_absent",
+			    "the driver does not tell what clocks are locked");
+	else if (why != GW_HAVE)
+		json_string(j, "value_absent", gw_absence_text(why));
+}
+
+static void bounds(struct json *j, const struct gw_device *d, enum manage_what what)
+{
+	const struct manage_info *i = manage_info(what);
+
+	if (i->highest != GW_QUANTITIES) {
+		json_double(j, "lowest", figure(d, i->lowest));
+		json_double(j, "highest", figure(d, i->highest));
+	}
+	if (i->standard != GW_QUANTITIES)
+		json_double(j, "default", figure(d, i->standard));
+	if (what == MANAGE_COMPUTE_MODE) {
+		json_array(j, "choices");
+		json_string(j, NULL, "default");
+		json_string(j, NULL, "exclusive_process");
+		json_string(j, NULL, "prohibited");
+		json_array_end(j);
+	}
+}
+
+static void setting(struct json *j, const struct gw_device *d, enum manage_what what,
+		    const struct kept *kept)
+{
+	const char *uuid = gw_device_text(d, GW_T_UUID), *reason = why_not(d, what);
+	const struct manage_entry *e = uuid ? find_kept(kept, uuid, what) : NULL;
+
+	json_object(j, manage_info(what)->word);
+	json_bool(j, "supported", !reason);
+	if (reason)
+		json_string(j, "reason", reason);
+	current(j, d, what);
+	bounds(j, d, what);
+	if (manage_info(what)->values) {
+		json_bool(j, "changed", e != NULL);
+		if (e) {
+			manage_value_write(j, "before", what, e->before);
+			json_string(j, "who", e->who);
+		}
+	}
+	json_object_end(j);
+}
+
+static void list(const struct api *a, const struct kept *kept, struct buf *out)
+{
+	const struct gw_snapshot *snap = a->view.snap;
+	struct json j;
+
+	json_init(&j, out, false);
+	render_head(&j, snap);
+	json_bool(&j, "enabled", a->manage);
+	if (!a->manage)
+		json_string(&j, "remedy", "[manage] enabled = true in gpuward.toml");
+	json_array(&j, "devices");
+	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(snap, i);
+
+		json_object(&j, NULL);
+		json_uint(&j, "index", d->index);
+		json_string(&j, "uuid", gw_device_text(d, GW_T_UUID));
+		json_string(&j, "name", gw_device_text(d, GW_T_NAME));
+		json_bool(&j, "simulated", d->provenance == GW_FROM_SIMULATOR);
+		json_object(&j, "settings");
+		for (unsigned w = 0; w < MANAGE_WHATS; w++)
+			setting(&j, d, (enum manage_what)w, kept);
+		json_object_end(&j);
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	json_string(&j, "reset", manage_reset_explained);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static bool has_reading(const struct api *a, struct reply *r)
+{
+	if (a->view.snap)
+		return true;
+	reply_problem(r, 503, "no-reading", "Try again in a second.", "no GPU was read yet");
+	return false;
+}
+
+void api_manage_list(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct kept kept = { malloc(KEPT_MAX * sizeof(struct manage_entry)), 0 };
+
+	(void)q;
+	if (!kept.p) {
+		reply_problem(r, 500, "no-memory", NULL, "no memory");
+		return;
+	}
+	if (has_reading(a, r)) {
+		if (a->view.ops && a->view.ops->kept)
+			a->view.ops->kept(a->view.engine, MANAGE_DOC_KIND, KEPT_MAX, add_kept,
+					  &kept);
+		list(a, &kept, &r->body);
+	}
+	free(kept.p);
+}
+
+/* ---- changing ---- */
+
+struct wait {
+	struct manage_order order;
+	int ticket;
+	uint64_t until_ns;
+};
+
+static void tell(const struct api *a, const char *uuid, const char *severity, const char *fmt,
+		 ...) __attribute__((format(printf, 4, 5)));
+
+static void tell(const struct api *a, const char *uuid, const char *severity, const char *fmt,
+		 ...)
+{
+	char text[512];
+	struct view_event e = {
+		.kind = MANAGE_DOC_KIND, .uuid = uuid, .severity = severity, .text = text
+	};
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	if (a->view.ops && a->view.ops->tell)
+		a->view.ops->tell(a->view.engine, &e);
+}
+
+static const struct gw_device *find_device(const struct api *a, const char *selector)
+{
+	const struct gw_device *found = NULL;
+
+	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
+
+		if (gw_device_matches(d, selector) != 1)
+			continue;
+		if (found)
+			return NULL; /* not one alone */
+		found = d;
+	}
+	return found && gw_device_text(found, GW_T_UUID) ? found : NULL;
+}
+
+static bool find_what(const char *word, struct manage_order *o, struct reply *r)
+{
+	const char *words[MANAGE_CLEAR_ECC], *near;
+
+	o->what = manage_find(word);
+	if (o->what < MANAGE_CLEAR_ECC)
+		return true;
+	for (unsigned i = 0; i < MANAGE_CLEAR_ECC; i++)
+		words[i] = manage_info((enum manage_what)i)->word;
+	near = suggest(word, words, MANAGE_CLEAR_ECC, sizeof(words[0]));
+	reply_problem(r, 404, "no-such-setting", "GET /api/gpu/manage lists the settings.",
+		      "there is no setting of this name%s%s%s", near ? "; did you mean " : "",
+		      near ? near : "", near ? "?" : "");
+	return false;
+}
+
+/* Is it on, is there such a GPU?  Everything after this is of a GPU that we know. */
+static bool begin_order(const struct api *a, const struct request *q, struct reply *r,
+			struct manage_order *o)
+{
+	const struct gw_device *d;
+	char path[160];
+
+	*o = (struct manage_order){ .value = { NAN, NAN },
+				    .ours = { NAN, NAN },
+				    .earlier = { NAN, NAN } };
+	snprintf(o->who, sizeof(o->who), "%s", q->who);
+	if (!a->manage) {
+		utf8_clean(path, sizeof(path), q->path);
+		tell(a, NULL, "warning", "%s asked for %s, which is off", q->who, path);
+		reply_problem(
+			r, 403, "management-off",
+			"Set [manage] enabled = true in gpuward.toml and start the service "
+			"again.",
+			"settings of GPUs are not changed by this service");
+		return false;
+	}
+	if (!has_reading(a, r))
+		return false;
+	d = find_device(a, q->arg[0]);
+	if (!d) {
+		reply_problem(r, 404, "no-such-device", "GET /api/gpu/manage lists the GPUs.",
+			      "no GPU, or more than one, goes by this name");
+		return false;
+	}
+	snprintf(o->uuid, sizeof(o->uuid), "%s", gw_device_text(d, GW_T_UUID));
+	return true;
+}
+
+static bool read_body(const struct api *a, const struct request *q, struct reply *r,
+		      struct manage_order *o)
+{
+	const char *type = request_header(q, "Content-Type");
+	char why[200];
+
+	if (!type || strncasecmp(type, "application/json", 16) != 0) {
+		reply_problem(r, 415, "not-json", "Send Content-Type: application/json.",
+			      "the body must be JSON");
+		return false;
+	}
+	if (manage_body_read(q->body, q->size, o, why, sizeof(why)) == 0)
+		return true;
+	tell(a, o->uuid, "warning", "%s asked for %s, refused: %s", q->who,
+	     manage_info(o->what)->word, why);
+	reply_problem(r, 400, "bad-value",
+		      "GET /api/gpu/manage shows each setting as it is to be sent.", "%s", why);
+	return false;
+}
+
+static void tell_asked(const struct api *a, const struct request *q,
+		       const struct manage_order *o)
+{
+	char value[64];
+
+	manage_text(o->what, o->value, value, sizeof(value));
+	if (o->restore)
+		tell(a, o->uuid, "info", "%s asks to put %s back (request %s)", o->who,
+		     manage_info(o->what)->word, q->id);
+	else if (o->what == MANAGE_CLEAR_ECC)
+		tell(a, o->uuid, "info", "%s asks to clear the ECC counters (request %s)",
+		     o->who, q->id);
+	else
+		tell(a, o->uuid, "info", "%s asks for %s %s%s (request %s)", o->who,
+		     manage_info(o->what)->word, value, o->keep ? ", to stay" : "", q->id);
+}
+
+static void start(const struct api *a, const struct request *q, struct reply *r,
+		  const struct manage_order *o)
+{
+	const struct view_ops *ops = a->view.ops;
+	struct wait *w = malloc(sizeof(*w));
+	int ticket = w ? -GW_E_NOSUPPORT : -GW_E_NOMEM;
+
+	tell_asked(a, q, o);
+	if (w && ops && ops->manage)
+		ticket = ops->manage(a->view.engine, o);
+	if (ticket <= 0) {
+		free(w);
+		reply_problem(r, 503, "not-now", "Try again in some seconds.",
+			      "the change could not be handed over: %s",
+			      ticket == -GW_E_STATE ? "too many are under way"
+						    : gw_strerror(ticket));
+		return;
+	}
+	*w = (struct wait){ *o, ticket, clock_mono_ns(a->clock) + MOST_NS };
+	*q->memory = w;
+	reply_again(r, clock_mono_ns(a->clock) + LOOK_NS);
+}
+
+static void problem(const struct manage_result *got, struct reply *r)
+{
+	static const struct {
+		int error, status;
+		const char *word;
+	} rows[] = {
+		{ -GW_E_ARG, 400, "bad-value" },
+		{ -GW_E_PERM, 403, "no-permission" },
+		{ -GW_E_NODEV, 404, "no-such-device" },
+		{ -GW_E_STATE, 409, "not-changed" },
+		{ -GW_E_NOSUPPORT, 501, "not-supported" },
+		{ -GW_E_TIMEOUT, 503, "driver-hangs" },
+		{ -GW_E_LOST, 503, "device-lost" },
+	};
+	unsigned i = 0;
+
+	while (i < sizeof(rows) / sizeof(rows[0]) && rows[i].error != got->error)
+		i++;
+	if (i < sizeof(rows) / sizeof(rows[0]))
+		reply_problem(r, rows[i].status, rows[i].word, got->remedy, "%s", got->message);
+	else
+		reply_problem(r, 500, "driver-error", got->remedy, "%s", got->message);
+}
+
+static void result(const struct api *a, const struct manage_order *o,
+		   const struct manage_result *got, struct reply *r)
+{
+	struct json j;
+
+	json_init(&j, &r->body, false);
+	render_head(&j, a->view.snap);
+	json_string(&j, "uuid", o->uuid);
+	json_string(&j, "setting", manage_info(o->what)->word);
+	manage_value_write(&j, "before", o->what, got->before);
+	manage_value_write(&j, "after", o->what, got->after);
+	if (!manage_info(o->what)->readable && !o->restore)
+		manage_value_write(&j, "asked", o->what, o->value);
+	json_bool(&j, "changed", got->changed);
+	json_bool(&j, "verified", got->verified);
+	json_bool(&j, "restored_on_exit", got->restored_on_exit);
+	json_string(&j, "message", got->message);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static void look(const struct api *a, const struct request *q, struct reply *r)
+{
+	const struct wait *w = *q->memory;
+	struct manage_result got;
+	uint64_t now = clock_mono_ns(a->clock);
+	int done = a->view.ops->managed(a->view.engine, w->ticket, &got);
+
+	if (done == 0 && now < w->until_ns)
+		reply_again(r, now + LOOK_NS);
+	else if (done != 1)
+		reply_problem(r, 503, "driver-hangs", "GET /api/gpu/manage shows what is set.",
+			      "the change was handed over, and its outcome is not known");
+	else if (got.error)
+		problem(&got, r);
+	else
+		result(a, &w->order, &got, r);
+}
+
+void api_manage_set(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct manage_order o;
+
+	if (*q->memory)
+		look(a, q, r);
+	else if (begin_order(a, q, r, &o) && find_what(q->arg[1], &o, r) &&
+		 read_body(a, q, r, &o))
+		start(a, q, r, &o);
+}
+
+void api_manage_restore(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct manage_order o;
+
+	if (*q->memory) {
+		look(a, q, r);
+	} else if (begin_order(a, q, r, &o) && find_what(q->arg[1], &o, r)) {
+		o.restore = true;
+		start(a, q, r, &o);
+	}
+}
+
+void api_manage_clear_ecc(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct manage_order o;
+
+	if (*q->memory) {
+		look(a, q, r);
+	} else if (begin_order(a, q, r, &o)) {
+		o.what = MANAGE_CLEAR_ECC;
+		start(a, q, r, &o);
+	}
+}

@@ -1,0 +1,483 @@
+/* Settings of simulated GPUs: changed, verified, put back, refused. */
+#include "simtest.h"
+#include "tree.h"
+
+#include "device/manage.h"
+
+#include <math.h>
+
+#define H200   "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\necc_uncorrected = 2\n"
+#define LOADED H200 "[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"
+
+static struct manage_result got;
+static unsigned keeps;
+static double kept_before[2];
+static int keep_answer;
+
+static int keep(void *arg, const struct manage_order *o, const double before[2])
+{
+	(void)arg;
+	(void)o;
+	keeps++;
+	memcpy(kept_before, before, sizeof(kept_before));
+	return keep_answer;
+}
+
+static const struct manage_keeper keeper = { keep, NULL };
+
+static void world(const char *text)
+{
+	keeps = 0;
+	keep_answer = 0;
+	sim_text(text);
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+}
+
+static struct manage_order order(enum manage_what what, double a, double b)
+{
+	struct manage_order o = { .what = what,
+				  .value = { a, b },
+				  .ours = { NAN, NAN },
+				  .earlier = { NAN, NAN },
+				  .who = "test" };
+
+	snprintf(o.uuid, sizeof(o.uuid), "%s",
+		 gw_device_text(gw_snapshot_device(sim.snap, 0), GW_T_UUID));
+	return o;
+}
+
+static int set(enum manage_what what, double a, double b)
+{
+	struct manage_order o = order(what, a, b);
+
+	return manage_run(sim.ctx, &o, &keeper, &got);
+}
+
+static int put_back(enum manage_what what, double old, double ours, double earlier)
+{
+	struct manage_order o = order(what, old, NAN);
+
+	o.restore = o.kept = true;
+	o.ours[0] = ours;
+	o.earlier[0] = earlier;
+	return manage_run(sim.ctx, &o, &keeper, &got);
+}
+
+static double now(unsigned q)
+{
+	return sim_value(sim_take(GW_TIERS_COMMON | GW_TIER_HEALTH | GW_TIER_LIMITS, 0), q);
+}
+
+#define assert_says(part)                                                  \
+	do {                                                               \
+		if (!strstr(got.message, part))                            \
+			fail_msg("'%s' is not in: %s", part, got.message); \
+	} while (0)
+
+static void a_power_limit_is_set_and_the_gpu_draws_less(void **state)
+{
+	(void)state;
+	world(LOADED);
+	sim_step(10 * NS_PER_S);
+	assert_true(sim_true_watts(0) > 600);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	assert_true(got.changed && got.verified && !got.uncertain);
+	assert_true(got.before[0] == 700 && got.after[0] == 400);
+	assert_string_equal(got.message, "the power limit is 400 W now; it was 700 W");
+	assert_int_equal(keeps, 1);
+	assert_true(kept_before[0] == 700);
+	/* Without waiting for the cadence of its tier. */
+	assert_true(now(GW_Q_POWER_LIMIT) == 400);
+	sim_step(10 * NS_PER_S);
+	assert_true(sim_true_watts(0) < 410);
+}
+
+static void what_is_set_already_is_not_set_again(void **state)
+{
+	(void)state;
+	world(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
+	assert_false(got.changed);
+	assert_true(got.verified && got.after[0] == 700);
+	assert_says("already");
+	assert_int_equal(keeps, 0);
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 0);
+}
+
+static void a_value_out_of_bounds_is_refused_with_the_bounds(void **state)
+{
+	(void)state;
+	world(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 900, NAN), -GW_E_ARG);
+	assert_says("from 200 W to 700 W");
+	assert_says("900 W is outside");
+	assert_non_null(got.remedy);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 199, NAN), -GW_E_ARG);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, NAN, NAN), -GW_E_ARG);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, -400, NAN), -GW_E_ARG);
+	assert_int_equal(set(MANAGE_GPU_CLOCKS, 210e6, 2500e6), -GW_E_ARG);
+	assert_says("to 1980 MHz");
+	assert_int_equal(set(MANAGE_GPU_CLOCKS, 900e6, 210e6), -GW_E_ARG);
+	assert_int_equal(set(MANAGE_GPU_CLOCKS, 10, 900e6), -GW_E_ARG);
+	assert_int_equal(set(MANAGE_COMPUTE_MODE, 1, NAN), -GW_E_ARG);
+	assert_int_equal(set(MANAGE_PERSISTENCE, 2, NAN), -GW_E_ARG);
+	assert_int_equal(keeps, 0);
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
+	assert_int_equal(sim_calls("nvmlDeviceSetGpuLockedClocks"), 0);
+}
+
+static void modes_are_set(void **state)
+{
+	(void)state;
+	world(H200);
+	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), 0);
+	assert_true(got.before[0] == 1 && got.after[0] == 0 && got.verified);
+	assert_true(now(GW_Q_PERSISTENCE) == 0);
+	assert_int_equal(set(MANAGE_COMPUTE_MODE, 3, NAN), 0);
+	assert_says("compute mode is exclusive_process now; it was default");
+	assert_true(now(GW_Q_COMPUTE_MODE) == 3);
+}
+
+static void locked_clocks_hold_and_are_not_said_to_be_verified(void **state)
+{
+	struct manage_order o;
+
+	(void)state;
+	world(LOADED);
+	sim_step(NS_PER_S);
+	assert_true(now(GW_Q_CLOCK_SM) > 1500e6);
+	assert_int_equal(set(MANAGE_GPU_CLOCKS, 210e6, 900e6), 0);
+	assert_true(got.changed && !got.verified && isnan(got.before[0]));
+	assert_int_equal(keeps, 1);
+	sim_step(NS_PER_S);
+	assert_true(now(GW_Q_CLOCK_SM) == 900e6);
+	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 1500e6, 1500e6), 0);
+	sim_step(NS_PER_S);
+	assert_true(now(GW_Q_CLOCK_MEMORY) == 1500e6);
+
+	o = order(MANAGE_GPU_CLOCKS, NAN, NAN);
+	o.restore = true;
+	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_says("was removed");
+	sim_step(10 * NS_PER_S);
+	assert_true(now(GW_Q_CLOCK_SM) > 1500e6);
+	assert_int_equal(keeps, 2);
+}
+
+static void ecc_counts_since_load_are_cleared_and_those_of_ever_stay(void **state)
+{
+	(void)state;
+	world(H200);
+	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0);
+	assert_true(got.before[0] == 7 && got.before[1] == 2);
+	assert_true(got.after[0] == 0 && got.after[1] == 0 && got.verified);
+	assert_true(now(GW_Q_ECC_CORRECTED) == 0 && now(GW_Q_ECC_UNCORRECTED) == 0);
+	assert_true(now(GW_Q_ECC_CORRECTED_LIFE) == 7);
+	assert_int_equal(keeps, 0);
+	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0); /* again */
+}
+
+static void a_driver_that_says_yes_and_does_nothing_is_found_out(void **state)
+{
+	(void)state;
+	world(H200
+	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 700000\n"
+	      "[[fault]]\ncall = \"nvmlDeviceSetPersistenceMode\"\nvalue = 1\n"
+	      "[[fault]]\ncall = \"nvmlDeviceClearEccErrorCounts\"\nvalue = 1\n");
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_STATE);
+	assert_string_equal(got.message,
+			    "the driver said yes, but the power limit is still 700 W");
+	assert_true(got.changed && !got.verified && got.after[0] == 700);
+	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_STATE);
+	assert_says("persistence mode is still on");
+	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), -GW_E_STATE);
+	assert_says("7 corrected and 2 uncorrected");
+}
+
+static void without_permission_it_says_who_may(void **state)
+{
+	(void)state;
+	world("[driver]\nprivileged = false\n" H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
+	assert_says("nvmlDeviceSetPowerManagementLimit_v2: NO_PERMISSION");
+	assert_non_null(strstr(got.remedy, "root"));
+	assert_false(got.changed);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+static void who_may_is_read_from_the_kernel(void **state)
+{
+	struct tree t;
+
+	(void)state;
+	tree_init(&t);
+	assert_true(manage_privileged(&t.root, 0));
+	assert_false(manage_privileged(&t.root, 1000)); /* no such file */
+	tree_put(&t, "proc/self/status",
+		 "Name:\tx\nCapPrm:\t000001ffffffffff\n"
+		 "CapEff:\t0000000000000000\n");
+	assert_false(manage_privileged(&t.root, 1000));
+	tree_put(&t, "proc/self/status", "Name:\tx\nCapEff:\t0000000000200000\n");
+	assert_true(manage_privileged(&t.root, 1000));
+	tree_done(&t);
+}
+
+static void what_the_gpu_or_driver_lacks_is_not_supported(void **state)
+{
+	(void)state;
+	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\", "
+	      "\"nvmlDeviceSetPowerManagementLimit\"]\n" H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_NOSUPPORT);
+	assert_says("this driver has no call for it");
+	sim_close();
+	world("[[gpu]]\nprofile = \"t4\"\n"); /* Turing: no lock of memory clocks */
+	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 405e6, 405e6), -GW_E_NOSUPPORT);
+	assert_says("NOT_SUPPORTED");
+	assert_false(got.changed);
+}
+
+static void an_older_driver_is_asked_by_its_older_call(void **state)
+{
+	(void)state;
+	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\"]\n" H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 450.5, NAN), 0);
+	assert_true(got.after[0] == 450.5);
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 1);
+}
+
+static void codes_of_setters_become_errors(void **state)
+{
+	static const struct {
+		int code, error;
+	} rows[] = {
+		{ ABI_INVALID_ARGUMENT, -GW_E_ARG }, { ABI_IN_USE, -GW_E_STATE },
+		{ ABI_UNKNOWN, -GW_E_IO },           { ABI_TIMEOUT, -GW_E_TIMEOUT },
+		{ ABI_GPU_IS_LOST, -GW_E_LOST },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		world(H200);
+		sim_fault("nvmlDeviceSetComputeMode", 0, rows[i].code);
+		assert_int_equal(set(MANAGE_COMPUTE_MODE, 2, NAN), rows[i].error);
+		assert_says("nvmlDeviceSetComputeMode: ");
+		sim_close();
+	}
+	world(H200);
+}
+
+static void an_unknown_gpu_is_said_to_be_so(void **state)
+{
+	struct manage_order o;
+
+	(void)state;
+	world(H200);
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	snprintf(o.uuid, sizeof(o.uuid), "GPU-nobody");
+	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_NODEV);
+	o.what = MANAGE_WHATS;
+	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_ARG);
+	assert_int_equal(gw_let_go(sim.ctx), 0);
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
+}
+
+static void what_cannot_be_kept_is_not_changed(void **state)
+{
+	(void)state;
+	world(H200);
+	keep_answer = -GW_E_IO;
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
+	assert_says("could not be kept");
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+static void an_order_to_stay_is_not_kept(void **state)
+{
+	struct manage_order o;
+
+	(void)state;
+	world(H200);
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o.keep = true;
+	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_int_equal(keeps, 0);
+	assert_true(got.changed);
+}
+
+static void the_old_value_is_put_back_unless_somebody_else_set_it(void **state)
+{
+	(void)state;
+	world(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0);
+	assert_true(now(GW_Q_POWER_LIMIT) == 650);
+	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), 0); /* it is already */
+	assert_false(got.changed);
+
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0); /* somebody else */
+	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), -GW_E_STATE);
+	assert_true(got.foreign && !got.changed);
+	assert_says("set to 500 W by somebody else since it was set to 400 W from here");
+	assert_true(now(GW_Q_POWER_LIMIT) == 500);
+	/* A change of ours that was kept and then not made. */
+	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
+	assert_true(now(GW_Q_POWER_LIMIT) == 650);
+}
+
+static void without_a_kept_value_the_drivers_own_is_set(void **state)
+{
+	struct manage_order o;
+
+	(void)state;
+	world(H200);
+	set(MANAGE_POWER_LIMIT, 300, NAN);
+	set(MANAGE_COMPUTE_MODE, 2, NAN);
+	o = order(MANAGE_POWER_LIMIT, NAN, NAN);
+	o.restore = true;
+	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	o.what = MANAGE_COMPUTE_MODE;
+	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_true(now(GW_Q_COMPUTE_MODE) == 0);
+	o.what = MANAGE_PERSISTENCE;
+	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	assert_says("nothing to put back");
+	assert_true(now(GW_Q_PERSISTENCE) == 1);
+}
+
+static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
+{
+	struct manage_order o;
+	uint64_t calls;
+
+	(void)state;
+	keeps = 0;
+	keep_answer = 0;
+	sim_text("[[gpu]]\nprofile = \"h200\"\ncount = 2\n");
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", 0);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
+	assert_true(got.uncertain && got.before[0] == 700);
+	assert_says("nvmlDeviceSetPowerManagementLimit_v2 has not returned");
+	assert_says("whether it was changed is not known");
+	calls = sim_calls(NULL);
+	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
+	assert_false(got.uncertain);
+	assert_says("nothing was changed");
+	assert_int_equal(sim_calls(NULL), calls); /* none behind it */
+	/* The other GPU answers. */
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	snprintf(o.uuid, sizeof(o.uuid), "%s",
+		 gw_device_text(gw_snapshot_device(sim.snap, 1), GW_T_UUID));
+	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
+	sim_unhang();
+	while (set(MANAGE_PERSISTENCE, 0, NAN) == -GW_E_TIMEOUT)
+		;
+	assert_int_equal(got.error, 0);
+}
+
+static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
+{
+	struct slot *s;
+
+	(void)state;
+	keeps = 0;
+	keep_answer = 0;
+	sim_text(H200);
+	sim_open_with(NULL, 0, 100 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	s = sim.ctx->slot[0];
+	slot_take(s); /* as a sampler whose call hangs */
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
+	assert_false(got.uncertain);
+	slot_give(s);
+	assert_true(lane_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* nor looked at */
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+/* The look is done; then a sampler's call hangs, before the setting is changed. */
+static int keep_and_hold(void *arg, const struct manage_order *o, const double before[2])
+{
+	slot_take(arg);
+	return keep(NULL, o, before);
+}
+
+static void an_order_given_up_between_its_steps_is_never_carried_out(void **state)
+{
+	struct manage_keeper holding;
+	struct manage_order o;
+	struct slot *s;
+
+	(void)state;
+	keeps = 0;
+	keep_answer = 0;
+	sim_text(H200);
+	sim_open_with(NULL, 0, 100 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	s = sim.ctx->slot[0];
+	holding = (struct manage_keeper){ keep_and_hold, s };
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	assert_int_equal(manage_run(sim.ctx, &o, &holding, &got), -GW_E_TIMEOUT);
+	assert_false(got.uncertain);
+	assert_says("nothing was changed");
+	slot_give(s);
+	assert_true(lane_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+static void words_and_texts_belong_together(void **state)
+{
+	char text[64];
+
+	(void)state;
+	for (unsigned i = 0; i < MANAGE_WHATS; i++)
+		assert_int_equal(manage_find(manage_info(i)->word), i);
+	assert_int_equal(manage_find("fan"), MANAGE_WHATS);
+	assert_null(manage_info(MANAGE_WHATS));
+	manage_text(MANAGE_GPU_CLOCKS, (double[]){ 210e6, 1980e6 }, text, sizeof(text));
+	assert_string_equal(text, "210 MHz to 1980 MHz");
+	manage_text(MANAGE_PERSISTENCE, (double[]){ NAN, NAN }, text, sizeof(text));
+	assert_string_equal(text, "unknown");
+	assert_true(manage_same(MANAGE_POWER_LIMIT, (double[]){ 400.0004, 0 },
+				(double[]){ 400, NAN }));
+	assert_false(manage_same(MANAGE_POWER_LIMIT, (double[]){ 400.001, 0 },
+				 (double[]){ 400, 0 }));
+	assert_false(
+		manage_same(MANAGE_POWER_LIMIT, (double[]){ NAN, 0 }, (double[]){ 400, 0 }));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		sim_test(a_power_limit_is_set_and_the_gpu_draws_less),
+		sim_test(what_is_set_already_is_not_set_again),
+		sim_test(a_value_out_of_bounds_is_refused_with_the_bounds),
+		sim_test(modes_are_set),
+		sim_test(locked_clocks_hold_and_are_not_said_to_be_verified),
+		sim_test(ecc_counts_since_load_are_cleared_and_those_of_ever_stay),
+		sim_test(a_driver_that_says_yes_and_does_nothing_is_found_out),
+		sim_test(without_permission_it_says_who_may),
+		cmocka_unit_test(who_may_is_read_from_the_kernel),
+		sim_test(what_the_gpu_or_driver_lacks_is_not_supported),
+		sim_test(an_older_driver_is_asked_by_its_older_call),
+		sim_test(codes_of_setters_become_errors),
+		sim_test(an_unknown_gpu_is_said_to_be_so),
+		sim_test(what_cannot_be_kept_is_not_changed),
+		sim_test(an_order_to_stay_is_not_kept),
+		sim_test(the_old_value_is_put_back_unless_somebody_else_set_it),
+		sim_test(without_a_kept_value_the_drivers_own_is_set),
+		sim_test(a_setter_that_hangs_does_not_hang_the_caller),
+		sim_test(an_order_given_up_while_it_waits_is_never_carried_out),
+		sim_test(an_order_given_up_between_its_steps_is_never_carried_out),
+		cmocka_unit_test(words_and_texts_belong_together),
+	};
+
+	return cmocka_run_group_tests_name("manage", tests, sim_setup, NULL);
+}

@@ -1,0 +1,768 @@
+/* The journal of changed settings, on simulated GPUs, and the answers of /api/gpu/manage. */
+#include "simtest.h"
+
+#include "daemon/manage_journal.h"
+#include "serve/api.h"
+#include "serve/api_manage.h"
+
+#include <math.h>
+
+#define H200 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\n"
+
+/* ---- a store, an engine and a client ---- */
+
+static struct {
+	char id[16][128], json[16][1024];
+	unsigned count;
+	int keep_answer;
+	char told[64][600];
+	unsigned tells;
+	struct manage_journal *journal;
+	struct manage_result result;
+	unsigned orders;
+	int not_yet; /* managed() says so that often */
+	int manage_answer;
+} fake;
+
+static int doc_of(const char *id)
+{
+	for (unsigned i = 0; i < fake.count; i++)
+		if (strcmp(fake.id[i], id) == 0)
+			return (int)i;
+	return -1;
+}
+
+static int doc_keep(void *arg, const char *id, const char *json, size_t size)
+{
+	int i = doc_of(id);
+
+	(void)arg;
+	if (fake.keep_answer)
+		return fake.keep_answer;
+	assert_in_range(size, 1, sizeof(fake.json[0]) - 1);
+	if (i < 0)
+		i = (int)fake.count++;
+	snprintf(fake.id[i], sizeof(fake.id[i]), "%s", id);
+	snprintf(fake.json[i], sizeof(fake.json[i]), "%s", json);
+	return 0;
+}
+
+static void doc_forget(void *arg, const char *id)
+{
+	int i = doc_of(id);
+
+	(void)arg;
+	if (i < 0)
+		return;
+	fake.count--;
+	memmove(fake.id[i], fake.id[fake.count], sizeof(fake.id[0]));
+	memmove(fake.json[i], fake.json[fake.count], sizeof(fake.json[0]));
+}
+
+static void note(const char *uuid, const char *severity, const char *text)
+{
+	assert_true(fake.tells < 64);
+	snprintf(fake.told[fake.tells++], sizeof(fake.told[0]), "%s %s %s", severity,
+		 uuid ? "gpu" : "machine", text);
+}
+
+static void doc_tell(void *arg, const char *uuid, const char *severity, const char *text)
+{
+	(void)arg;
+	note(uuid, severity, text);
+}
+
+static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_tell };
+
+static void start(const char *text)
+{
+	memset(&fake, 0, sizeof(fake));
+	sim_text(text);
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
+}
+
+static int stop(void **state)
+{
+	manage_journal_free(fake.journal);
+	fake.journal = NULL;
+	return sim_teardown(state);
+}
+
+static const char *uuid(void)
+{
+	return gw_device_text(gw_snapshot_device(sim.snap, 0), GW_T_UUID);
+}
+
+static int carry_out(struct manage_order *o)
+{
+	struct manage_keeper keeper = manage_journal_keeper(fake.journal);
+
+	fake.orders++;
+	manage_journal_fill(fake.journal, o);
+	manage_run(sim.ctx, o, &keeper, &fake.result);
+	manage_journal_done(fake.journal, o, &fake.result);
+	return fake.result.error;
+}
+
+static struct manage_order order(enum manage_what what, double a, double b)
+{
+	struct manage_order o = { .what = what,
+				  .value = { a, b },
+				  .ours = { NAN, NAN },
+				  .earlier = { NAN, NAN },
+				  .who = "token" };
+
+	snprintf(o.uuid, sizeof(o.uuid), "%s", uuid());
+	return o;
+}
+
+static int set(enum manage_what what, double a, double b)
+{
+	struct manage_order o = order(what, a, b);
+
+	return carry_out(&o);
+}
+
+/* Past the journal, as nvidia-smi would. */
+static void somebody_else_sets(double watts)
+{
+	struct manage_order o = order(MANAGE_POWER_LIMIT, watts, NAN);
+	struct manage_result r;
+
+	assert_int_equal(manage_run(sim.ctx, &o, NULL, &r), 0);
+}
+
+/* As main does at its end, and at its start. */
+static void put_all_back(void)
+{
+	struct manage_order out[16];
+	unsigned n = manage_journal_orders(fake.journal, out, 16);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct manage_result r;
+
+		manage_run(sim.ctx, &out[i], NULL, &r);
+		manage_journal_done(fake.journal, &out[i], &r);
+	}
+}
+
+/* The process dies; another begins with what the store has. */
+static void crash(void)
+{
+	manage_journal_free(fake.journal);
+	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
+	for (unsigned i = 0; i < fake.count; i++)
+		assert_int_equal(manage_journal_load(fake.journal, fake.id[i], fake.json[i]),
+				 0);
+}
+
+static double now(unsigned q)
+{
+	return sim_value(sim_take(GW_TIERS_COMMON | GW_TIER_HEALTH | GW_TIER_LIMITS, 0), q);
+}
+
+static bool told(const char *part)
+{
+	for (unsigned i = 0; i < fake.tells; i++)
+		if (strstr(fake.told[i], part))
+			return true;
+	return false;
+}
+
+/* ---- the journal ---- */
+
+static void what_was_changed_is_put_back_at_the_end(void **state)
+{
+	(void)state;
+	start(H200 "persistence = false\n");
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	assert_true(fake.result.restored_on_exit);
+	assert_int_equal(set(MANAGE_PERSISTENCE, 1, NAN), 0);
+	assert_int_equal(set(MANAGE_COMPUTE_MODE, 3, NAN), 0);
+	assert_int_equal(set(MANAGE_GPU_CLOCKS, 210e6, 900e6), 0);
+	assert_int_equal(fake.count, 4);
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	assert_true(now(GW_Q_PERSISTENCE) == 0);
+	assert_true(now(GW_Q_COMPUTE_MODE) == 0);
+	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
+	assert_int_equal(fake.count, 0);
+	assert_int_equal(manage_journal_count(fake.journal), 0);
+	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; put back "
+			 "when the service ends"));
+	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
+}
+
+static void what_was_changed_is_put_back_after_a_crash(void **state)
+{
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 1500e6, 1500e6), 0);
+	crash();
+	assert_int_equal(manage_journal_count(fake.journal), 2);
+	assert_true(now(GW_Q_POWER_LIMIT) == 400);
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	assert_int_equal(sim_calls("nvmlDeviceResetMemoryLockedClocks"), 1);
+	assert_int_equal(fake.count, 0);
+	crash(); /* nothing is left to be done */
+	put_all_back();
+	assert_int_equal(manage_journal_count(fake.journal), 0);
+}
+
+static void changed_twice_the_first_value_comes_back(void **state)
+{
+	(void)state;
+	start(H200);
+	somebody_else_sets(650);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0);
+	assert_int_equal(fake.count, 1);
+	crash();
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 650);
+}
+
+static void a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else(void **state)
+{
+	struct manage_keeper keeper;
+	struct manage_order o;
+
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	o = order(MANAGE_POWER_LIMIT, 500, NAN);
+	keeper = manage_journal_keeper(fake.journal);
+	assert_int_equal(keeper.keep(keeper.arg, &o, (double[]){ 400, NAN }), 0);
+	crash(); /* 400 W are set, 500 W were to be */
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	assert_int_equal(fake.count, 0);
+}
+
+static void what_somebody_else_set_is_left_alone(void **state)
+{
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	somebody_else_sets(450);
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 450);
+	assert_int_equal(fake.count, 0);
+	assert_true(told("warning gpu gpuward: the power limit was set to 450 W by somebody "
+			 "else since it was set to 400 W from here; left alone"));
+}
+
+static void after_somebody_else_theirs_is_the_old_value(void **state)
+{
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	somebody_else_sets(450);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 300, NAN), 0);
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 450);
+}
+
+static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
+{
+	uint64_t calls;
+
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	somebody_else_sets(700);
+	calls = sim_calls("nvmlDeviceSetPowerManagementLimit_v2");
+	put_all_back();
+	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), calls);
+	assert_int_equal(fake.count, 0);
+	assert_false(told("warning"));
+}
+
+static void an_order_to_stay_stays(void **state)
+{
+	struct manage_order o;
+
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	o = order(MANAGE_POWER_LIMIT, 400, NAN);
+	o.keep = true; /* set already: now it is to stay */
+	assert_int_equal(carry_out(&o), 0);
+	assert_false(fake.result.restored_on_exit);
+	assert_int_equal(fake.count, 0);
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 400);
+}
+
+static void setting_the_old_value_again_ends_the_entry(void **state)
+{
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
+	assert_false(fake.result.restored_on_exit);
+	assert_int_equal(fake.count, 0);
+}
+
+static void what_was_refused_leaves_the_journal_as_it_was(void **state)
+{
+	char before[1024];
+
+	(void)state;
+	start(H200);
+	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
+	assert_int_equal(fake.count, 0);
+	assert_int_equal(manage_journal_count(fake.journal), 0);
+	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	memcpy(before, fake.json[0], sizeof(before));
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 9000, NAN), -GW_E_ARG);
+	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_IN_USE);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), -GW_E_STATE);
+	assert_string_equal(fake.json[0], before);
+	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+static void what_cannot_be_kept_is_not_changed(void **state)
+{
+	(void)state;
+	start(H200);
+	fake.keep_answer = -GW_E_IO;
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	assert_int_equal(manage_journal_count(fake.journal), 0);
+}
+
+static void a_driver_that_set_something_else_is_put_back_too(void **state)
+{
+	(void)state;
+	start(H200
+	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 450000\n"
+	      "until = 5\n");
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_STATE);
+	assert_true(now(GW_Q_POWER_LIMIT) == 450);
+	assert_int_equal(fake.count, 1);
+	sim_step(6 * NS_PER_S);
+	crash();
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
+{
+	(void)state;
+	start(H200);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
+	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
+	put_all_back();
+	assert_int_equal(fake.count, 1);
+	assert_true(told("warning gpu gpuward: the power limit could not be changed"));
+	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
+	crash();
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	assert_int_equal(fake.count, 0);
+}
+
+static void a_setter_that_hung_is_put_back(void **state)
+{
+	(void)state;
+	memset(&fake, 0, sizeof(fake));
+	sim_text(H200);
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
+	sim_hang("nvmlDeviceSetPowerManagementLimit_v2", -1);
+	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
+	assert_int_equal(fake.count, 1);
+	sim_unhang(); /* it comes back late, and sets it */
+	assert_true(
+		lane_wait(sim.ctx->slot[0]->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(now(GW_Q_POWER_LIMIT) == 400);
+	put_all_back();
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	assert_int_equal(fake.count, 0);
+}
+
+static void documents_that_are_not_ours_are_told_and_left(void **state)
+{
+	static const char *const bad[][2] = {
+		{ "GPU-1/power-limit", "{" },
+		{ "GPU-1/power-limit", "[]" },
+		{ "GPU-1/power-limit", "{}" },
+		{ "GPU-1/fan", "{\"before\":{\"watts\":1},\"after\":{\"watts\":2}}" },
+		{ "GPU-1", "{\"before\":{\"watts\":1},\"after\":{\"watts\":2}}" },
+		{ "GPU-1/power-limit",
+		  "{\"before\":{\"watts\":\"1\"},\"after\":{\"watts\":2}}" },
+		{ "GPU-1/compute-mode",
+		  "{\"before\":{\"mode\":\"odd\"},\"after\":{\"mode\":\"default\"}}" },
+	};
+
+	(void)state;
+	start(H200);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_int_equal(manage_journal_load(fake.journal, bad[i][0], bad[i][1]),
+				 -GW_E_PARSE);
+	assert_int_equal(fake.tells, sizeof(bad) / sizeof(bad[0]));
+	assert_int_equal(manage_journal_count(fake.journal), 0);
+}
+
+static void entries_are_read_as_they_were_written(void **state)
+{
+	static const double values[MANAGE_CLEAR_ECC][2][2] = {
+		[MANAGE_PERSISTENCE] = { { 0, NAN }, { 1, NAN } },
+		[MANAGE_POWER_LIMIT] = { { 650.125, NAN }, { 400, NAN } },
+		[MANAGE_COMPUTE_MODE] = { { 2, NAN }, { 3, NAN } },
+		[MANAGE_GPU_CLOCKS] = { { NAN, NAN }, { 210e6, 1980e6 } },
+		[MANAGE_MEMORY_CLOCKS] = { { NAN, NAN }, { 405e6, 1500e6 } },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < MANAGE_CLEAR_ECC; i++) {
+		struct manage_entry e = { .uuid = "GPU-a/b",
+					  .what = (enum manage_what)i,
+					  .wall_ns = 1234567890123456789u,
+					  .earlier = { NAN, NAN },
+					  .who = "uid 1000 \"x\"" },
+				    back;
+		char id[MANAGE_DOC_ID_SIZE], text[1024];
+		struct buf doc;
+
+		memcpy(e.before, values[i][0], sizeof(e.before));
+		memcpy(e.after, values[i][1], sizeof(e.after));
+		if (i == MANAGE_POWER_LIMIT)
+			e.earlier[0] = 500;
+		buf_init_fixed(&doc, text, sizeof(text));
+		manage_entry_write(&doc, &e);
+		manage_entry_id(&e, id);
+		assert_int_equal(manage_entry_read(id, text, &back), 0);
+		assert_string_equal(back.uuid, e.uuid);
+		assert_string_equal(back.who, e.who);
+		assert_int_equal(back.what, i);
+		assert_true(back.wall_ns == e.wall_ns);
+		assert_true(manage_same(e.what, back.before, e.before));
+		assert_true(manage_same(e.what, back.after, e.after));
+		assert_true(manage_same(e.what, back.earlier, e.earlier));
+	}
+}
+
+/* ---- over HTTP ---- */
+
+static struct api api;
+static struct request request;
+static struct reply reply;
+static char problem[512], remedy[256], body[16384];
+static uint64_t again_ns;
+static void *memory;
+static const char *content_type;
+
+void reply_problem(struct reply *r, int status, const char *word, const char *fix,
+		   const char *detail, ...)
+{
+	va_list ap;
+
+	(void)word;
+	r->status = status;
+	snprintf(remedy, sizeof(remedy), "%s", fix ? fix : "");
+	va_start(ap, detail);
+	vsnprintf(problem, sizeof(problem), detail, ap);
+	va_end(ap);
+}
+
+void reply_again(struct reply *r, uint64_t at_ns)
+{
+	(void)r;
+	again_ns = at_ns;
+}
+
+const char *request_header(const struct request *q, const char *name)
+{
+	(void)q;
+	return strcmp(name, "Content-Type") == 0 ? content_type : NULL;
+}
+
+static int engine_manage(void *engine, const struct manage_order *o)
+{
+	struct manage_order mine = *o;
+
+	(void)engine;
+	if (fake.manage_answer)
+		return fake.manage_answer;
+	carry_out(&mine);
+	return 7;
+}
+
+static int engine_managed(void *engine, int ticket, struct manage_result *ret)
+{
+	(void)engine;
+	if (ticket != 7)
+		return -GW_E_NOENT;
+	if (fake.not_yet-- > 0)
+		return 0;
+	*ret = fake.result;
+	return 1;
+}
+
+static int engine_kept(void *engine, const char *kind, unsigned max,
+		       void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	(void)engine;
+	(void)max;
+	assert_string_equal(kind, "manage");
+	for (unsigned i = 0; i < fake.count; i++)
+		each(arg, fake.id[i], fake.json[i]);
+	return 0;
+}
+
+static void engine_tell(void *engine, const struct view_event *e)
+{
+	(void)engine;
+	assert_string_equal(e->kind, "manage");
+	note(e->uuid, e->severity, e->text);
+}
+
+static const struct view_ops view_ops = { .tell = engine_tell,
+					  .kept = engine_kept,
+					  .manage = engine_manage,
+					  .managed = engine_managed };
+
+/* Asks until there is an answer; its status. */
+static int ask(route_fn *fn, const char *gpu, const char *word, const char *text)
+{
+	request = (struct request){ .path = "/api/gpu/manage/...",
+				    .arg = { gpu, word },
+				    .body = text,
+				    .size = strlen(text),
+				    .trusted = true,
+				    .who = "token",
+				    .id = "r1",
+				    .memory = &memory };
+	api.view.snap = sim.snap;
+	api.view.ops = &view_ops;
+	api.clock = &sim.clock;
+	memory = NULL;
+	problem[0] = remedy[0] = '\0';
+	do {
+		reply = (struct reply){ .status = 200 };
+		buf_init_fixed(&reply.body, body, sizeof(body));
+		again_ns = 0;
+		fn(&api, &request, &reply);
+		request.tries++;
+		if (again_ns)
+			sim_step(again_ns - sim_mono(NULL));
+	} while (again_ns);
+	free(memory);
+	return reply.status;
+}
+
+#define assert_in(text, part)                                       \
+	do {                                                        \
+		if (!strstr(text, part))                            \
+			fail_msg("'%s' is not in: %s", part, text); \
+	} while (0)
+
+static void serve(const char *text, bool on)
+{
+	start(text);
+	api = (struct api){ .manage = on };
+	content_type = "application/json; charset=utf-8";
+}
+
+static void without_the_flag_everything_is_refused(void **state)
+{
+	(void)state;
+	serve(H200, false);
+	assert_int_equal(ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
+	assert_in(remedy, "[manage] enabled = true");
+	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
+	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
+	assert_int_equal(fake.orders, 0);
+	assert_true(told("warning machine token asked for"));
+	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
+	assert_in(body, "\"enabled\":false");
+	assert_in(body, "nvidia-smi --gpu-reset");
+}
+
+static void a_change_is_answered_with_evidence(void **state)
+{
+	(void)state;
+	serve(H200, true);
+	fake.not_yet = 3;
+	assert_int_equal(
+		ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400,\"keep\":false}"),
+		200);
+	assert_int_equal(request.tries, 5);
+	assert_in(body, "\"before\":{\"watts\":700},\"after\":{\"watts\":400}");
+	assert_in(body, "\"changed\":true,\"verified\":true,\"restored_on_exit\":true");
+	assert_true(told("info gpu token asks for power-limit 400 W (request r1)"));
+	assert_true(told("info gpu token: the power limit is 400 W now"));
+	assert_true(now(GW_Q_POWER_LIMIT) == 400);
+
+	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
+	assert_in(body, "\"power-limit\":{\"supported\":true,\"value\":{\"watts\":400},"
+			"\"lowest\":200,\"highest\":700,\"default\":700,\"changed\":true,"
+			"\"before\":{\"watts\":700},\"who\":\"token\"}");
+	assert_in(body, "\"simulated\":true");
+
+	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 200);
+	assert_in(body, "\"after\":{\"watts\":700}");
+	assert_in(body, "\"restored_on_exit\":false");
+	assert_int_equal(fake.count, 0);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+}
+
+static void every_setting_can_be_sent(void **state)
+{
+	(void)state;
+	serve(H200, true);
+	assert_int_equal(ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
+			 200);
+	assert_in(body, "\"before\":{\"enabled\":true},\"after\":{\"enabled\":false}");
+	assert_int_equal(ask(api_manage_set, "0", "compute-mode",
+			     "{\"mode\":\"exclusive_process\",\"keep\":true}"),
+			 200);
+	assert_in(body, "\"after\":{\"mode\":\"exclusive_process\"}");
+	assert_in(body, "\"restored_on_exit\":false");
+	assert_int_equal(ask(api_manage_set, "0", "gpu-clocks",
+			     "{\"min_hertz\":210e6,\"max_hertz\":900000000}"),
+			 200);
+	assert_in(body, "\"before\":{\"min_hertz\":null,\"max_hertz\":null}");
+	assert_in(body, "\"asked\":{\"min_hertz\":210000000,\"max_hertz\":900000000}");
+	assert_in(body, "\"verified\":false,\"restored_on_exit\":true");
+	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, ""), 200);
+	assert_in(body, "\"before\":{\"corrected_errors\":7,\"uncorrected_errors\":0}");
+	assert_in(body, "\"after\":{\"corrected_errors\":0,\"uncorrected_errors\":0}");
+	assert_int_equal(fake.count, 2);
+}
+
+static void bad_requests_are_refused_with_a_reason(void **state)
+{
+	static const struct {
+		const char *gpu, *word, *body;
+		int status;
+		const char *says;
+	} rows[] = {
+		{ "0", "power-limit", "{\"watts\":900}", 400, "from 200 W to 700 W" },
+		{ "0", "power-limit", "{\"watts\":\"400\"}", 400, "\"watts\" wants a number" },
+		{ "0", "power-limit", "{\"wats\":400}", 400, "did you mean \"watts\"?" },
+		{ "0", "power-limit", "{}", 400, "power-limit wants \"watts\"" },
+		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" wants" },
+		{ "0", "power-limit", "{\"watts\":400,\"watts\":500}", 400, "duplicate" },
+		{ "0", "power-limit", "[400]", 400, "must be a JSON object" },
+		{ "0", "power-limit", "{\"watts\":", 400, "no JSON: line 1" },
+		{ "0", "power-limit", "", 400, "no JSON" },
+		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
+		  "\"prohibited\"" },
+		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
+		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "wants \"min_hertz\"" },
+		{ "0", "power-limits", "{\"watts\":400}", 404, "did you mean power-limit?" },
+		{ "0", "clear-ecc", "{}", 404, "no setting" },
+		{ "9", "power-limit", "{\"watts\":400}", 404, "no GPU" },
+		{ "GPU-nobody", "power-limit", "{\"watts\":400}", 404, "no GPU" },
+	};
+
+	(void)state;
+	serve(H200, true);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		if (ask(api_manage_set, rows[i].gpu, rows[i].word, rows[i].body) !=
+		    rows[i].status)
+			fail_msg("%s: %d %s", rows[i].body, reply.status, problem);
+		assert_in(problem, rows[i].says);
+	}
+	content_type = "text/plain";
+	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 415);
+	content_type = NULL;
+	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 415);
+	assert_true(now(GW_Q_POWER_LIMIT) == 700);
+	assert_int_equal(fake.count, 0);
+}
+
+static void errors_of_the_driver_have_their_status(void **state)
+{
+	static const struct {
+		int code, status;
+	} rows[] = {
+		{ ABI_NO_PERMISSION, 403 },    { ABI_IN_USE, 409 },  { ABI_NOT_SUPPORTED, 501 },
+		{ ABI_INVALID_ARGUMENT, 400 }, { ABI_TIMEOUT, 503 }, { ABI_UNKNOWN, 500 },
+	};
+
+	(void)state;
+	serve(H200, true);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		sim_fault("nvmlDeviceSetPersistenceMode", -1, rows[i].code);
+		assert_int_equal(
+			ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
+			rows[i].status);
+		assert_in(problem, "nvmlDeviceSetPersistenceMode: ");
+		sim_fault("nvmlDeviceSetPersistenceMode", -1, 0);
+	}
+	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 200);
+	somebody_else_sets(450);
+	assert_int_equal(ask(api_manage_restore, "0", "power-limit", ""), 409);
+	assert_in(problem, "left alone");
+	fake.manage_answer = -GW_E_STATE;
+	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
+	assert_in(problem, "too many");
+}
+
+static void an_outcome_that_never_comes_is_said_to_be_unknown(void **state)
+{
+	(void)state;
+	serve(H200, true);
+	fake.not_yet = 1 << 30;
+	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
+	assert_in(problem, "not known");
+}
+
+static void what_a_gpu_cannot_is_listed_with_the_reason(void **state)
+{
+	(void)state;
+	serve("[[gpu]]\nprofile = \"t4\"\n", true);
+	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
+	assert_in(body,
+		  "\"memory-clocks\":{\"supported\":false,\"reason\":\"memory clocks can be "
+		  "locked on Ampere and later\"");
+	assert_in(body, "\"gpu-clocks\":{\"supported\":true");
+	assert_in(body, "\"value_absent\":\"the driver does not tell what clocks are locked\"");
+}
+
+#define journal_test(f) cmocka_unit_test_teardown(f, stop)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		journal_test(what_was_changed_is_put_back_at_the_end),
+		journal_test(what_was_changed_is_put_back_after_a_crash),
+		journal_test(changed_twice_the_first_value_comes_back),
+		journal_test(
+			a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else),
+		journal_test(what_somebody_else_set_is_left_alone),
+		journal_test(after_somebody_else_theirs_is_the_old_value),
+		journal_test(what_was_put_back_by_a_driver_reload_needs_nothing),
+		journal_test(an_order_to_stay_stays),
+		journal_test(setting_the_old_value_again_ends_the_entry),
+		journal_test(what_was_refused_leaves_the_journal_as_it_was),
+		journal_test(what_cannot_be_kept_is_not_changed),
+		journal_test(a_driver_that_set_something_else_is_put_back_too),
+		journal_test(what_cannot_be_put_back_waits_for_the_next_start),
+		journal_test(a_setter_that_hung_is_put_back),
+		journal_test(documents_that_are_not_ours_are_told_and_left),
+		cmocka_unit_test(entries_are_read_as_they_were_written),
+		journal_test(without_the_flag_everything_is_refused),
+		journal_test(a_change_is_answered_with_evidence),
+		journal_test(every_setting_can_be_sent),
+		journal_test(bad_requests_are_refused_with_a_reason),
+		journal_test(errors_of_the_driver_have_their_status),
+		journal_test(an_outcome_that_never_comes_is_said_to_be_unknown),
+		journal_test(what_a_gpu_cannot_is_listed_with_the_reason),
+	};
+
+	return cmocka_run_group_tests_name("manage_journal", tests, sim_setup, NULL);
+}
