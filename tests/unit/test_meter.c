@@ -923,6 +923,42 @@ static void a_short_window_is_known_soon_after_its_end(void **state)
 	}
 }
 
+/* What takes milliseconds on a real GPU, the counter aside, is asked when nobody waits for it. */
+static void a_meter_starts_with_the_calls_it_needs(void **state)
+{
+	static const char *const late[] = { "nvmlDeviceGetMaxClockInfo",
+					    "nvmlDeviceGetMarginTemperature",
+					    "nvmlDeviceGetTemperatureThreshold",
+					    "nvmlDeviceGetEnforcedPowerLimit",
+					    "nvmlDeviceGetEccMode" };
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .cache_dir = "" };
+	struct meter_config c = { .options = &o, .describe = true };
+	const struct gw_energy *r;
+	double truth;
+
+	(void)state;
+	sim_text(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"));
+	sim_step(5 * NS_PER_S);
+	sim_open();
+	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
+	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
+		assert_true(sim_calls(late[i]) == 0);
+	assert_true(sim_calls("nvmlDeviceGetTotalEnergyConsumption") == 1);
+	assert_true(meter_setup(meter, 0)->shape == SHAPE_RING);
+	assert_true(meter_setup(meter, 0)->sensor.ring.model == SENSOR_LOWPASS);
+	begin();
+	gw_meter_poll(meter);
+	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
+		assert_true(sim_calls(late[i]) > 0);
+	run_for(1);
+	r = end(&truth);
+	assert_true(fabs(r->joules.best / truth - 1) <= 0.01);
+	assert_false(isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
+	gw_window_free(window);
+}
+
 int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_teardown(f, stop)
@@ -952,6 +988,7 @@ int main(int argc, char **argv)
 		T(every_failing_call_costs_no_more_than_its_figures),
 		T(shares_of_processes_close),
 		T(threads_share_a_meter),
+		T(a_meter_starts_with_the_calls_it_needs),
 	};
 
 	if (argc > 1)
