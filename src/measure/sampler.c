@@ -340,7 +340,7 @@ static void read_limits(struct sampler *s)
 	double *v = e.u.limits.seconds;
 	uint64_t read_ns = s->r.tier_ns[__builtin_ctz(GW_TIER_LIMITS)];
 
-	/* They may have been read just before. */
+	/* They may have been read just before.  The power cap and sync boost are of SLOW. */
 	tap_read(&s->tap, GW_TIER_LIMITS | GW_TIER_SLOW,
 		 !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
 	s->calls++;
