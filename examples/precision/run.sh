@@ -5,7 +5,7 @@
 #   FAST=1 examples/precision/run.sh --simulate=idle-h200  seconds, without a GPU
 #
 # Words after the name go to `gpuward measure`.  From the environment:
-#   GPUWARD  the program (default: build/gpuward of this tree, else gpuward)
+#   GPUWARD  the program (default: gpuward in $BUILD, in build of this tree, else in PATH)
 #   PYTHON   python3 with PyTorch (default: python3)
 #   OUT      folder for the results (default: precision-results)
 #   TRIALS   runs of each precision (default: 5; FAST: 1)
@@ -14,8 +14,14 @@ set -euo pipefail
 here=$(dirname "$(realpath "$0")")
 out=${OUT:-precision-results}
 python=${PYTHON:-python3}
-gpuward=${GPUWARD:-$here/../../build/gpuward}
-command -v "$gpuward" >/dev/null || gpuward=gpuward
+gpuward=${GPUWARD:-}
+for where in ${BUILD:+"$BUILD/"} "$here/../../build/" ""; do
+	[ -n "$gpuward" ] || gpuward=$(command -v "${where}gpuward" || true)
+done
+if ! command -v "$gpuward" >/dev/null; then
+	echo "$0: no gpuward: build it (make), or say where it is with BUILD=folder or GPUWARD=program" >&2
+	exit 127
+fi
 
 # Measured is the part that infer.py marks as `inference`, without loading and warming up.  The
 # sensor wants ten seconds of it; by their peak rates these last that long on an H200: look at Time,

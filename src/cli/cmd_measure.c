@@ -98,13 +98,14 @@ struct measurement {
 	struct run_baseline *baseline; /* one a device           */
 	struct run_progress progress;
 	struct cool cool;
-	bool cool_told;         /* what is waited for                          */
-	bool shared_told;       /* that somebody else is here                  */
-	struct bundle *bundle;  /* NULL: none is kept                          */
-	struct measured result; /* its runs ...                                */
-	struct runner_run *run; /* ... and what they were made of              */
-	int status;             /* of the last command                         */
-	bool part_missing;      /* some run did not mark the part asked for    */
+	bool cool_told;             /* what is waited for                          */
+	bool shared_told;           /* that somebody else is here                  */
+	struct bundle *bundle;      /* NULL: none is kept                          */
+	struct gw_environment *env; /* for the result; NULL: not yet           */
+	struct measured result;     /* its runs ...                                */
+	struct runner_run *run;     /* ... and what they were made of              */
+	int status;                 /* of the last command                         */
+	bool part_missing;          /* some run did not mark the part asked for    */
 };
 
 /* ---- the options ---- */
@@ -269,6 +270,29 @@ static void watch(void *arg, struct gw_window *window, const struct marks *marks
 	run_progress_show(&m->progress, window, marks);
 }
 
+/* Is a result to be written? */
+static bool wanted(const struct measurement *m)
+{
+	return m->c->json || m->o->output || m->bundle;
+}
+
+/* The last sample is some 30 ms late: time to look at the machine. */
+static void meanwhile(void *arg)
+{
+	struct measurement *m = arg;
+
+	if (wanted(m) && !m->env)
+		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
+}
+
+/* What the result tells of the GPUs.  It takes 9 ms on an H200, so that it is not asked before
+ * the command starts; the sampler has asked it since, and there it is. */
+static void know_devices(struct measurement *m, const struct runner_run *run)
+{
+	if (m->result.runs == 0 && !run->late)
+		(void)gw_snapshot_take(m->c->snap, GW_TIERS_COMMON); /* or less is told */
+}
+
 /* Two counts of one thing: which is meant? */
 static void say_count(const char *name, double given, uint64_t marked, double used)
 {
@@ -348,6 +372,8 @@ static int run_once(struct measurement *m, unsigned number)
 	if (!err && run->error)
 		return say_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, &host);
+	if (!err)
+		know_devices(m, run);
 	if (!err)
 		err = measured_run(&from, run, number, &host, &m->result.run[m->result.runs]);
 	if (err) {
@@ -434,14 +460,12 @@ static void describe(struct measurement *m, char *command, size_t size)
 
 static int save_result(struct measurement *m)
 {
-	struct gw_environment *env = NULL;
 	struct cli_document doc;
-	int err = gw_environment_new(m->c->ctx, &env), code = EXIT_FAILED;
+	int err = m->env ? 0 : gw_environment_new(m->c->ctx, &m->env), code = EXIT_FAILED;
 	char message[512];
 
 	cli_document_begin(&doc, true);
-	render_result(&doc.json, &m->result, env, m->c->snap, &m->c->filter);
-	gw_environment_free(env);
+	render_result(&doc.json, &m->result, m->env, m->c->snap, &m->c->filter);
 	if (!err)
 		err = json_end(&doc.json);
 	if (err)
@@ -457,16 +481,16 @@ static int save_result(struct measurement *m)
 
 static int finish(struct measurement *m)
 {
-	bool wanted = m->c->json || m->o->output || m->bundle, shared = false;
+	bool shared = false;
 	char command[4096];
 	int code = EXIT_OK;
 
 	if (m->result.runs == 0)
 		return m->runner.interrupted ? 128 + m->runner.interrupted : EXIT_FAILED;
 	describe(m, command, sizeof(command));
-	if (!m->c->quiet || !wanted)
+	if (!m->c->quiet || !wanted(m))
 		measured_print(&m->result, m->c);
-	if (wanted)
+	if (wanted(m))
 		code = save_result(m);
 	if (code != EXIT_OK && m->c->quiet) /* nothing is lost */
 		measured_print(&m->result, m->c);
@@ -560,6 +584,7 @@ static int start_meter(struct measurement *m)
 				       .about = about,
 				       .listen = listen,
 				       .result = window_result,
+				       .describe = true,
 				       .arg = m };
 	unsigned n = gw_snapshot_device_count(m->c->snap);
 	int err;
@@ -586,8 +611,28 @@ static int start_meter(struct measurement *m)
 	return err;
 }
 
+/* Whether a baseline may be used depends on the state of its GPU. */
+static bool state_matters(const struct measurement *m)
+{
+	char dir[512];
+	bool kept = baseline_directory(dir, sizeof(dir)) == 0, any = false;
+
+	if (m->plan.baseline != RUN_BASELINE_KEPT)
+		return m->plan.baseline != RUN_BASELINE_NONE;
+	for (unsigned i = 0; kept && i < gw_meter_device_count(m->runner.meter); i++)
+		any |= baseline_kept(
+			gw_device_text(gw_snapshot_device(m->c->snap,
+							  gw_meter_device(m->runner.meter, i)),
+				       GW_T_UUID),
+			BASELINE_NO_CONTEXT, dir);
+	return any;
+}
+
 static void get_baselines(struct measurement *m)
 {
+	if (state_matters(m)) /* without it none is used */
+		(void)gw_snapshot_take(m->c->snap,
+				       GW_TIER_FAST | GW_TIER_HEALTH | GW_TIER_LIMITS);
 	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
 		const struct gw_device *d =
 			gw_snapshot_device(m->c->snap, gw_meter_device(m->runner.meter, i));
@@ -628,6 +673,7 @@ static void let_go(struct measurement *m)
 	}
 	gw_meter_stop(m->runner.meter);
 	cool_done(&m->cool);
+	gw_environment_free(m->env);
 	free(m->result.run);
 	free(m->run);
 	course_free(m->series);
@@ -665,15 +711,17 @@ static int run(struct cli *c)
 	m->c = c;
 	m->o = c->own;
 	runner_inherit(&m->inherit, c->pipe_ignored);
-	m->runner = (struct runner){
-		.inherit = &m->inherit, .watch = watch, .arg = m, .watch_ns = WATCH_NS
-	};
+	m->runner = (struct runner){ .inherit = &m->inherit,
+				     .watch = watch,
+				     .meanwhile = meanwhile,
+				     .arg = m,
+				     .watch_ns = WATCH_NS };
 	term_to_stderr(true);
 	code = parse_plan(m->o, &m->plan);
 	if (code == EXIT_OK)
 		code = check(c, m->o);
 	if (code == EXIT_OK)
-		code = cli_open(c, GW_TIERS_COMMON);
+		code = cli_open(c, 0);
 	if (code == EXIT_OK)
 		code = run_open(m);
 	free(m);

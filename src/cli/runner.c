@@ -185,7 +185,7 @@ void runner_ready(struct runner *r)
 {
 	uint64_t now = clock_mono_ns(clock_real()), until = now + READY_NS;
 
-	while (!all_ready(r) && now < until && !runner_sleep(r, now + 2 * NS_PER_MS))
+	while (!all_ready(r) && now < until && !runner_sleep(r, now + NS_PER_MS / 4))
 		now = clock_mono_ns(clock_real());
 }
 
@@ -323,7 +323,9 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 		close(s->pid_fd);
 	run->seconds = (double)(run->end_ns - run->begin_ns) * 1e-9;
 	read_marks(s, &run->marks);
-	gw_window_wait(run->window, LAST_NS); /* what is late is coded so */
+	if (r->meanwhile)
+		r->meanwhile(r->arg);
+	run->late = gw_window_wait(run->window, LAST_NS) != 0; /* and coded so */
 	marks_finish(&run->marks, run->end_ns);
 	return 0;
 }

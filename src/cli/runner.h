@@ -41,6 +41,8 @@ struct runner {
 	void (*watch)(void *arg, struct gw_window *window, const struct marks *marks);
 	void *arg;
 	uint64_t watch_ns;
+	/* Called when it has ended, while its last sample is waited for; NULL: nothing to do. */
+	void (*meanwhile)(void *arg);
 	/* What the command has as descriptors 0, 1 and 2; 0: what we have. */
 	int stdio[3];
 	/* Called when there is something to read on drain_fd; NULL: there is no such descriptor. */
@@ -62,6 +64,7 @@ struct runner_run {
 	uint64_t begin_wall_ns;
 	double seconds;
 	struct gw_window *window; /* closed and waited for                                  */
+	bool late; /* its last sample did not come: a GPU may hang                          */
 	struct marks marks;
 };
 

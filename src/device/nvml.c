@@ -380,7 +380,11 @@ void nvml_identify(struct device *d)
 	d->fresh = false;
 	read_ids(d);
 	read_text(d, GW_T_NAME, CALL_name, ABI_NAME_SIZE);
-	if (nvml_read_one(d, GW_Q_MEMORY_TOTAL))
+	/* What its sensors are follows from these; the rest of STATIC takes milliseconds. */
+	read_text(d, GW_T_VBIOS, CALL_vbios, ABI_VBIOS_SIZE);
+	if (nvml_read_one(d, GW_Q_ARCHITECTURE) &&
+	    nvml_read_one(d, GW_Q_COMPUTE_CAPABILITY_MAJOR) &&
+	    nvml_read_one(d, GW_Q_MEMORY_TOTAL))
 		nvml_instances(d);
 }
 

@@ -78,6 +78,9 @@ int baseline_save(const struct baseline *b, const char *dir, char *message, size
 int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t wall_now_ns,
 		  char *why, size_t size);
 
+/* Is one there of this GPU and kind, whatever its state? */
+bool baseline_kept(const char *uuid, enum baseline_kind kind, const char *dir);
+
 /* Forgets those of a GPU (all kinds and states), or of all where uuid is NULL.  How many. */
 unsigned baseline_clear(const char *uuid, const char *dir);
 

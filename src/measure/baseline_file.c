@@ -308,6 +308,19 @@ int baseline_load(struct baseline *key, const char *dir, double ttl_s, uint64_t 
 	return 0;
 }
 
+bool baseline_kept(const char *uuid, enum baseline_kind kind, const char *dir)
+{
+	bool found = false;
+	struct dirent *e;
+	DIR *d = opendir(dir);
+
+	while (d && !found && (e = readdir(d)))
+		found = file_matches(e->d_name, uuid, baseline_kind_name(kind));
+	if (d)
+		closedir(d);
+	return found;
+}
+
 unsigned baseline_clear(const char *uuid, const char *dir)
 {
 	unsigned gone = 0;

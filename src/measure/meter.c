@@ -29,7 +29,8 @@ struct meter_device {
 	pthread_cond_t wake;  /* for the thread                     */
 	pthread_cond_t news;  /* for those who wait for a window    */
 	struct track track;
-	bool edge; /* a window began or ended            */
+	bool edge;       /* a window began or ended            */
+	uint64_t end_ns; /* of the last that ended, to be told; 0: none */
 	bool stop, gone;
 	bool deaf; /* whoever listened is gone */
 	uint64_t samples, ticks, missed;
@@ -94,17 +95,20 @@ static void take(void *arg, const struct event *e)
 /* Does what is due; returns when to come again. */
 static uint64_t step(struct meter_device *d)
 {
+	uint64_t end_ns;
 	bool edge, active;
 
 	if (d->stalled)
 		return UINT64_MAX;
 	pthread_mutex_lock(&d->lock);
 	edge = d->edge;
+	end_ns = d->end_ns;
 	d->edge = false;
+	d->end_ns = 0;
 	active = d->track.open != NULL;
 	pthread_mutex_unlock(&d->lock);
 	if (edge)
-		sampler_edge(&d->sampler);
+		sampler_edge(&d->sampler, end_ns);
 	return sampler_step(&d->sampler, active);
 }
 
@@ -243,7 +247,7 @@ static int select_devices(struct gw_ctx *ctx, const char *const *gpus, struct ch
 
 	if (err)
 		return err;
-	err = gw_snapshot_take(snap, GW_TIER_STATIC);
+	err = gw_snapshot_take(snap, 0);
 	list = calloc(gw_snapshot_device_count(snap) + 1, sizeof(*list));
 	if (!err && !list)
 		err = -GW_E_NOMEM;
@@ -294,6 +298,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	struct sampler_options so = { .own_pid = getpid(),
 				      .always = config->always,
 				      .anchored = config->anchored,
+				      .describe = config->describe,
 				      .sensor = config->sensor };
 	struct chosen *list = NULL;
 	unsigned count = 0;
@@ -461,6 +466,8 @@ static void tell(struct meter_device *d, const struct event *e, struct track_win
 	pthread_mutex_lock(&d->lock);
 	record(d, e, w);
 	d->edge = true;
+	if (e->type == EVENT_CLOSE && e->t_ns > d->end_ns)
+		d->end_ns = e->t_ns;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
 }

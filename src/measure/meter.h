@@ -30,6 +30,8 @@ struct meter_config {
 	void *arg;
 	bool always;                 /* figures at the interval even without a window */
 	bool anchored;               /* counter readings even without one, hardly any figures */
+	bool always; /* figures at the interval even without a window */
+	bool describe; /* the first window's beginning has all read that a result tells of a GPU */
 	const struct sensor *sensor; /* of every device, in place of what is known; for tests */
 };
 

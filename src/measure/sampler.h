@@ -22,6 +22,7 @@ struct sampler_options {
 	bool processes;
 	bool always;     /* figures at the interval even while nobody has a window open */
 	bool anchored;   /* counter readings even then, and hardly any figures: a service's */
+	bool describe;   /* at the first edge all else is read that a result tells of the GPU */
 	int64_t own_pid; /* whose processes are not foreign */
 	const char *cache_dir;
 	const struct sensor *sensor; /* NULL: what is known of the card; borrowed for init */
@@ -73,8 +74,9 @@ void sampler_done(struct sampler *s);
 /* Does what is due and returns when to come again (monotonic ns).  active: a window is open. */
 uint64_t sampler_step(struct sampler *s, bool active);
 
-/* A window begins or ends now: reads what its edge needs, and looks for the sample that covers
- * it as soon as it can be there. */
-void sampler_edge(struct sampler *s);
+/* A window begins or ends now: reads what its edge needs.  end_ns: when it ended; then
+ * somebody waits for the sample that covers it, which is looked for as soon as it can be there
+ * (0: it began). */
+void sampler_edge(struct sampler *s, uint64_t end_ns);
 
 #endif

@@ -199,7 +199,9 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 
 	if (size)
 		note[0] = '\0';
-	tap_read(t, GW_TIER_STATIC | GW_TIER_FAST, false, &r);
+	tap_read(t, GW_TIER_FAST, false, &r);
+	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* else it was told with the name */
+		tap_read(t, GW_TIER_STATIC, false, &r);
 	sensor_assume(ret, &r);
 	if (dir)
 		err = sensor_load(ret, dir, note, size);

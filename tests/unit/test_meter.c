@@ -923,6 +923,86 @@ static void a_short_window_is_known_soon_after_its_end(void **state)
 	}
 }
 
+/* What takes milliseconds on a real GPU, the counter aside, is asked when nobody waits for it. */
+static void a_meter_starts_with_the_calls_it_needs(void **state)
+{
+	static const char *const late[] = { "nvmlDeviceGetMaxClockInfo",
+					    "nvmlDeviceGetMarginTemperature",
+					    "nvmlDeviceGetTemperatureThreshold",
+					    "nvmlDeviceGetEnforcedPowerLimit",
+					    "nvmlDeviceGetEccMode" };
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .cache_dir = "" };
+	struct meter_config c = { .options = &o, .describe = true };
+	const struct gw_energy *r;
+	double truth;
+
+	(void)state;
+	sim_text(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"));
+	sim_step(5 * NS_PER_S);
+	sim_open();
+	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
+	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
+		assert_true(sim_calls(late[i]) == 0);
+	assert_true(sim_calls("nvmlDeviceGetTotalEnergyConsumption") == 1);
+	assert_true(meter_setup(meter, 0)->shape == SHAPE_RING);
+	assert_true(meter_setup(meter, 0)->sensor.origin == SENSOR_ASSUMED &&
+		    meter_setup(meter, 0)->sensor.ring.model == SENSOR_LOWPASS);
+	begin();
+	gw_meter_poll(meter);
+	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
+		assert_true(sim_calls(late[i]) > 0);
+	run_for(1);
+	r = end(&truth);
+	assert_true(fabs(r->joules.best / truth - 1) <= 0.01);
+	assert_true(!isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
+	gw_window_free(window);
+}
+
+/* In calls a second, of a window that lasts: figures once, the ring once, a tenth of the rest. */
+static void an_open_window_costs_few_calls(void **state)
+{
+	static const struct {
+		const char *call;
+		double most;
+	} rows[] = {
+		{ "nvmlDeviceGetPowerUsage", 1 },
+		{ "nvmlDeviceGetFieldValues", 1.2 },
+		{ "nvmlDeviceGetClockInfo", 3.1 },
+		{ "nvmlDeviceGetSamples", 1 },
+		{ "nvmlDeviceGetTotalEnergyConsumption", 0.1 },
+		{ "nvmlDeviceGetEnforcedPowerLimit", 0.1 },
+		{ "nvmlDeviceGetEncoderUtilization", 0.1 },
+		{ "nvmlDeviceGetComputeRunningProcesses_v3", 0 },
+		{ "nvmlDeviceGetMaxClockInfo", 0 },
+		{ "nvmlDeviceGetMarginTemperature", 0 },
+	};
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .interval_ns = NS_PER_S,
+				      .cache_dir = "" };
+	uint64_t before[sizeof(rows) / sizeof(rows[0])];
+
+	(void)state;
+	sim_text(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"));
+	sim_step(5 * NS_PER_S);
+	sim_open();
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
+	begin();
+	run_for(5);
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		before[i] = sim_calls(rows[i].call);
+	run_for(60);
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		double n = (double)(sim_calls(rows[i].call) - before[i]);
+
+		if (n > 60 * rows[i].most + 1)
+			fail_msg("%s: %.0f times in a minute", rows[i].call, n);
+	}
+	gw_window_free(window);
+}
+
 int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_teardown(f, stop)
@@ -952,6 +1032,8 @@ int main(int argc, char **argv)
 		T(every_failing_call_costs_no_more_than_its_figures),
 		T(shares_of_processes_close),
 		T(threads_share_a_meter),
+		T(a_meter_starts_with_the_calls_it_needs),
+		T(an_open_window_costs_few_calls),
 	};
 
 	if (argc > 1)
