@@ -28,9 +28,8 @@ struct meter_config {
 	void (*result)(void *arg, unsigned device, unsigned id, const char *label,
 		       const struct gw_energy *e);
 	void *arg;
-	bool always;                 /* figures at the interval even without a window */
-	bool anchored;               /* counter readings even without one, hardly any figures */
-	bool always; /* figures at the interval even without a window */
+	bool always;   /* figures at the interval even without a window */
+	bool anchored; /* counter readings even without one, hardly any figures */
 	bool describe; /* the first window's beginning has all read that a result tells of a GPU */
 	const struct sensor *sensor; /* of every device, in place of what is known; for tests */
 };
