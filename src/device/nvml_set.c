@@ -84,9 +84,10 @@ static int get_u32(struct device *d, enum nvml_call call, double *ret, char *sai
 	abi_return code = ABI_FUNCTION_NOT_FOUND;
 
 	if (has(nvml_of(d), call)) {
-		atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
-		code = nvml_called(d->call, ((fn_u32 *)nvml_of(d)->any[call])(
-						    nvml_device_of(d)->handle, &v));
+		nvml_calling(d, call);
+		code = nvml_called(d, call,
+				   ((fn_u32 *)nvml_of(d)->any[call])(nvml_device_of(d)->handle,
+								     &v));
 	}
 	if (code == ABI_SUCCESS && v == ABI_NO_U32)
 		code = ABI_NO_DATA;

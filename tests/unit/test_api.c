@@ -122,7 +122,8 @@ static int ask(void *engine, enum view_request what)
 	return t.ask_answer;
 }
 
-static const struct view_ops ops = { history, events, tell, keep, kept, forget, ask };
+static const struct view_ops ops = { .history = history, .events = events, .tell = tell, .keep = keep,
+				     .kept = kept, .forget = forget, .ask = ask };
 
 static void take(void)
 {
