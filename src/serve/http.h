@@ -17,7 +17,7 @@
 
 enum http_method { HTTP_GET = 1, HTTP_POST = 2, HTTP_PUT = 4, HTTP_DELETE = 8 };
 
-#define HTTP_ARGS 4
+#define HTTP_ARGS     4
 #define HTTP_BODY_MAX (64 * 1024)
 
 struct request {
@@ -28,9 +28,10 @@ struct request {
 	size_t size;
 	bool trusted;    /* a good token, or a peer on the UNIX socket who may */
 	const char *who; /* for the audit: "token", "uid 1000", "anyone" */
-	const char *id;  /* of the request: the client's X-Request-Id when it is sane, else ours */
-	unsigned tries;  /* how often the handler was asked before (reply_again) */
-	void **memory;   /* kept between tries, NULL at first; freed with free() at the end */
+	const char
+		*id; /* of the request: the client's X-Request-Id when it is sane, else ours */
+	unsigned tries; /* how often the handler was asked before (reply_again) */
+	void **memory;  /* kept between tries, NULL at first; freed with free() at the end */
 	void *impl;
 };
 
@@ -71,17 +72,22 @@ void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned to
 typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 
 enum route_flag {
-	ROUTE_TICK = 1 << 0,   /* without a query the body is the same for all until http_tick() */
+	ROUTE_TICK =
+		1 << 0, /* without a query the body is the same for all until http_tick() */
 	ROUTE_ALIVE = 1 << 1,  /* never cached, answers whatever happens */
 	ROUTE_CHANGE = 1 << 2, /* changes something: 401 unless trusted */
 	ROUTE_STREAM = 1 << 3, /* text/event-stream: own limit of connections */
 	ROUTE_STATIC = 1 << 4, /* never changes while we run */
-	ROUTE_TEXT = 1 << 5,   /* chooses its type itself by Accept: cached for each Accept class */
+	ROUTE_TEXT =
+		1 << 5, /* chooses its type itself by Accept: cached for each Accept class */
 };
 
+/* A path such as "/api/v1/devices/{uuid}": braces match one segment, a star at the end the rest. */
 struct route {
 	unsigned method;  /* one enum http_method */
 	const char *path; /* "/api/v1/devices/{uuid}": braces match one segment; an asterisk at the end: the rest */
+	unsigned method; /* one enum http_method */
+	const char *path;
 	route_fn *answer;
 	unsigned flags;
 };
@@ -94,18 +100,21 @@ struct http_listener {
 struct http_config {
 	const struct http_listener *listener;
 	unsigned listeners;
-	const char *token_file; /* NULL: none */
+	const char *token_file;         /* NULL: none */
 	const char *tls_cert, *tls_key; /* files; NULL: no TLS.  UNIX sockets never have it */
-	bool insecure;          /* listen beyond loopback without TLS and token */
-	const char *const *hosts;   /* Host names beside localhost and the addresses; NULL-terminated */
+	bool insecure;                  /* listen beyond loopback without TLS and token */
+	const char *const
+		*hosts; /* Host names beside localhost and the addresses; NULL-terminated */
 	const char *const *origins; /* that may ask from other pages (CORS); NULL-terminated */
-	unsigned connections, streams;  /* at most so many */
+	unsigned connections, streams;        /* at most so many */
 	uint64_t header_ns, body_ns, idle_ns; /* deadlines */
-	unsigned unix_mode;     /* of the socket: 0660 */
+	uint64_t beat_ns;                     /* between comments on a silent stream; 0: 15 s */
+	unsigned unix_mode;                   /* of the socket: 0660 */
 	const struct route *route;
 	unsigned routes;
-	void *arg;   /* of the handlers */
-	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds); /* may be NULL */
+	void *arg; /* of the handlers */
+	void (*log)(void *arg, const struct request *q, const struct reply *r,
+		    double seconds); /* may be NULL */
 };
 
 struct http;
@@ -126,10 +135,10 @@ void http_tick(struct http *h);
 /* Where it listens, "http://127.0.0.1:9490", for i < listeners; NULL past the end. */
 const char *http_address(const struct http *h, unsigned i);
 
-struct http_counts { /* since the start */
-	uint64_t requests[6];        /* by hundreds of the status, [0]: torn off */
-	uint64_t accepted, refused;  /* connections */
-	uint64_t timeouts;           /* cut by a deadline */
+struct http_counts {                   /* since the start */
+	uint64_t requests[6];          /* by hundreds of the status, [0]: torn off */
+	uint64_t accepted, refused;    /* connections */
+	uint64_t timeouts;             /* cut by a deadline */
 	unsigned connections, streams; /* now */
 	uint64_t bytes_sent;
 };

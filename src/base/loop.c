@@ -1,0 +1,358 @@
+#include "loop.h"
+
+#include "clock.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#define BATCH 64       /* events taken from the kernel at a time */
+#define OFF   SIZE_MAX /* place of a timer that is not in the heap */
+
+enum kind { KIND_FD, KIND_TIMER, KIND_SIGNALS };
+
+struct loop_source {
+	struct loop *loop;
+	enum kind kind;
+	bool removed; /* freed at the end of the round: events of it may still be in the batch */
+	struct loop_source *next; /* of those to be freed */
+	int fd;
+	union {
+		loop_fd_fn *fd;
+		loop_timer_fn *timer;
+		loop_signal_fn *signal;
+	} fn;
+	void *arg;
+	uint64_t at_ns;
+	size_t place; /* in the heap */
+};
+
+struct loop {
+	int epoll;
+	bool stop;
+	bool in_round;
+	uint64_t wakeups;
+	struct loop_source **heap; /* the earliest first; room for every timer there is */
+	size_t timers, heaped, room;
+	struct loop_source *garbage;
+};
+
+int loop_new(struct loop **ret)
+{
+	struct loop *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -GW_E_NOMEM;
+	l->epoll = epoll_create1(EPOLL_CLOEXEC);
+	if (l->epoll < 0) {
+		free(l);
+		return -GW_E_IO;
+	}
+	*ret = l;
+	return 0;
+}
+
+static void sweep(struct loop *l)
+{
+	while (l->garbage) {
+		struct loop_source *s = l->garbage;
+
+		l->garbage = s->next;
+		free(s);
+	}
+}
+
+void loop_free(struct loop *l)
+{
+	if (!l)
+		return;
+	sweep(l);
+	close(l->epoll);
+	free(l->heap);
+	free(l);
+}
+
+/* ---- descriptors */
+
+static struct loop_source *source_new(struct loop *l, enum kind kind, int fd, void *arg)
+{
+	struct loop_source *s = calloc(1, sizeof(*s));
+
+	if (s) {
+		s->loop = l;
+		s->kind = kind;
+		s->fd = fd;
+		s->arg = arg;
+		s->place = OFF;
+	}
+	return s;
+}
+
+static int watch(struct loop_source *s, int op, uint32_t events)
+{
+	struct epoll_event e = { .events = events, .data.ptr = s };
+
+	if (epoll_ctl(s->loop->epoll, op, s->fd, &e) != 0)
+		return errno == ENOMEM ? -GW_E_NOMEM : -GW_E_IO;
+	return 0;
+}
+
+int loop_add_fd(struct loop *l, int fd, uint32_t events, loop_fd_fn *fn, void *arg,
+		struct loop_source **ret)
+{
+	struct loop_source *s = source_new(l, KIND_FD, fd, arg);
+
+	if (!s)
+		return -GW_E_NOMEM;
+	s->fn.fd = fn;
+
+	int r = watch(s, EPOLL_CTL_ADD, events);
+
+	if (r != 0) {
+		free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+int loop_set_events(struct loop_source *s, uint32_t events)
+{
+	return watch(s, EPOLL_CTL_MOD, events);
+}
+
+/* ---- times: a binary heap */
+
+static void heap_put(struct loop *l, size_t place, struct loop_source *s)
+{
+	l->heap[place] = s;
+	s->place = place;
+}
+
+static void heap_up(struct loop *l, size_t i)
+{
+	struct loop_source *s = l->heap[i];
+
+	for (; i > 0 && l->heap[(i - 1) / 2]->at_ns > s->at_ns; i = (i - 1) / 2)
+		heap_put(l, i, l->heap[(i - 1) / 2]);
+	heap_put(l, i, s);
+}
+
+static void heap_down(struct loop *l, size_t i)
+{
+	struct loop_source *s = l->heap[i];
+	size_t child;
+
+	while ((child = 2 * i + 1) < l->heaped) {
+		if (child + 1 < l->heaped && l->heap[child + 1]->at_ns < l->heap[child]->at_ns)
+			child++;
+		if (s->at_ns <= l->heap[child]->at_ns)
+			break;
+		heap_put(l, i, l->heap[child]);
+		i = child;
+	}
+	heap_put(l, i, s);
+}
+
+static void heap_remove(struct loop *l, struct loop_source *s)
+{
+	size_t i = s->place;
+	struct loop_source *last = l->heap[--l->heaped];
+
+	s->place = OFF;
+	if (last == s)
+		return;
+	heap_put(l, i, last);
+	heap_down(l, i);
+	heap_up(l, last->place);
+}
+
+int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
+{
+	/* Room is made here, so that setting a time cannot fail. */
+	if (l->timers == l->room) {
+		size_t room = l->room ? 2 * l->room : 16;
+		struct loop_source **heap =
+			realloc(l->heap, room * sizeof(struct loop_source *));
+
+		if (!heap)
+			return -GW_E_NOMEM;
+		l->heap = heap;
+		l->room = room;
+	}
+
+	struct loop_source *s = source_new(l, KIND_TIMER, -1, arg);
+
+	if (!s)
+		return -GW_E_NOMEM;
+	s->fn.timer = fn;
+	l->timers++;
+	*ret = s;
+	return 0;
+}
+
+void loop_set_time(struct loop_source *s, uint64_t at_ns)
+{
+	struct loop *l = s->loop;
+
+	if (s->place != OFF)
+		heap_remove(l, s);
+	s->at_ns = at_ns;
+	if (at_ns == 0)
+		return;
+	heap_put(l, l->heaped, s);
+	heap_up(l, l->heaped++);
+}
+
+/* ---- signals */
+
+int loop_add_signals(struct loop *l, const int *signals, loop_signal_fn *fn, void *arg,
+		     struct loop_source **ret)
+{
+	sigset_t set;
+
+	sigemptyset(&set);
+	for (; *signals; signals++)
+		sigaddset(&set, *signals);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+
+	int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+
+	if (fd < 0)
+		return -GW_E_IO;
+
+	struct loop_source *s = source_new(l, KIND_SIGNALS, fd, arg);
+	int r = s ? 0 : -GW_E_NOMEM;
+
+	if (s) {
+		s->fn.signal = fn;
+		r = watch(s, EPOLL_CTL_ADD, EPOLLIN);
+	}
+	if (r != 0) {
+		free(s);
+		close(fd);
+		return r;
+	}
+	*ret = s;
+	return 0;
+}
+
+static void read_signals(struct loop_source *s)
+{
+	struct signalfd_siginfo info;
+
+	while (!s->removed && read(s->fd, &info, sizeof(info)) == sizeof(info))
+		s->fn.signal(s->arg, (int)info.ssi_signo);
+}
+
+/* ---- rounds */
+
+void loop_remove(struct loop_source *s)
+{
+	if (!s || s->removed)
+		return;
+
+	struct loop *l = s->loop;
+
+	if (s->kind == KIND_TIMER) {
+		loop_set_time(s, 0);
+		l->timers--;
+	} else {
+		epoll_ctl(l->epoll, EPOLL_CTL_DEL, s->fd, NULL);
+		if (s->kind == KIND_SIGNALS)
+			close(s->fd);
+	}
+	s->removed = true;
+	s->next = l->garbage;
+	l->garbage = s;
+	if (!l->in_round)
+		sweep(l);
+}
+
+static uint64_t now_ns(void)
+{
+	return clock_mono_ns(clock_real());
+}
+
+/* Rounded up: waking a little before a time would only make another round. */
+static int wait_ms(const struct loop *l, uint64_t timeout_ns)
+{
+	uint64_t now, ms;
+
+	if (l->heaped > 0 && timeout_ns > 0) {
+		now = now_ns();
+		if (l->heap[0]->at_ns <= now)
+			return 0;
+		if (l->heap[0]->at_ns - now < timeout_ns)
+			timeout_ns = l->heap[0]->at_ns - now;
+	}
+	if (timeout_ns == UINT64_MAX)
+		return -1;
+	ms = timeout_ns / NS_PER_MS + (timeout_ns % NS_PER_MS != 0);
+	return ms > 3600000 ? 3600000 : (int)ms;
+}
+
+static void fire_timers(struct loop *l)
+{
+	if (l->heaped == 0)
+		return;
+
+	uint64_t now = now_ns();
+
+	/* A timer that sets itself to a time already past waits for the next round: others come
+	 * first. */
+	for (size_t n = l->heaped; n > 0 && l->heaped > 0 && l->heap[0]->at_ns <= now; n--) {
+		struct loop_source *s = l->heap[0];
+
+		heap_remove(l, s);
+		s->at_ns = 0;
+		s->fn.timer(s->arg, now);
+	}
+}
+
+void loop_once(struct loop *l, uint64_t timeout_ns)
+{
+	struct epoll_event batch[BATCH];
+	int n = epoll_wait(l->epoll, batch, BATCH, wait_ms(l, timeout_ns));
+
+	l->wakeups++;
+	l->in_round = true;
+	for (int i = 0; i < n; i++) {
+		struct loop_source *s = batch[i].data.ptr;
+
+		if (s->removed)
+			continue;
+		if (s->kind == KIND_SIGNALS)
+			read_signals(s);
+		else
+			s->fn.fd(s->arg, s->fd, batch[i].events);
+	}
+	fire_timers(l);
+	l->in_round = false;
+	sweep(l);
+}
+
+void loop_run(struct loop *l)
+{
+	while (!l->stop)
+		loop_once(l, UINT64_MAX);
+	l->stop = false;
+}
+
+void loop_stop(struct loop *l)
+{
+	l->stop = true;
+}
+
+uint64_t loop_wakeups(const struct loop *l)
+{
+	return l->wakeups;
+}

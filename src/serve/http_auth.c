@@ -1,0 +1,103 @@
+/* The token: read from a file that nobody else can read, kept and compared as a digest, so that
+ * the time of a comparison tells nothing of it. */
+#include "http_impl.h"
+
+#include "base/file.h"
+#include "base/sha256.h"
+
+#include <gpuward.h>
+
+#include <stdio.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/stat.h>
+
+#define TOKEN_LEAST 16
+#define FAILURES    10
+#define FAILURES_NS (10 * NS_PER_S)
+
+static void digest(const char *token, size_t n, char out[static 65])
+{
+	struct sha256 s;
+
+	sha256_init(&s);
+	sha256_add(&s, token, n);
+	sha256_end(&s, out);
+}
+
+int auth_load(struct auth *a, const char *path, char *message, size_t size)
+{
+	char text[1024];
+	struct stat st;
+	ssize_t n;
+
+	*a = (struct auth){ 0 };
+	if (!path || !*path)
+		return 0;
+	if (stat(path, &st) != 0)
+		return file_failed(message, size, path, "read");
+	if (st.st_mode & 077) {
+		snprintf(message, size,
+			 "the token file %s can be read by others (mode %03o): chmod 600 %s",
+			 path, (unsigned)(st.st_mode & 0777), path);
+		return -GW_E_PERM;
+	}
+	n = file_read(path, text, sizeof(text) - 1, message, size);
+	if (n < 0)
+		return (int)n;
+	text[n] = '\0';
+	text[strcspn(text, "\r\n")] = '\0';
+	if (strlen(text) < TOKEN_LEAST) {
+		snprintf(message, size,
+			 "the token in %s is shorter than %d characters: write a longer one, "
+			 "such as "
+			 "of \"openssl rand -hex 32\", as its first line",
+			 path, TOKEN_LEAST);
+		return -GW_E_ARG;
+	}
+	digest(text, strlen(text), a->digest);
+	explicit_bzero(text, sizeof(text));
+	a->token = true;
+	return 0;
+}
+
+static bool equal(const char *a, const char *b)
+{
+	unsigned char difference = 0;
+
+	for (unsigned i = 0; i < 64; i++)
+		difference |= (unsigned char)(a[i] ^ b[i]);
+	return difference == 0;
+}
+
+static bool token_good(const struct auth *a, const char *authorization)
+{
+	char given[65];
+
+	if (!a->token || strncasecmp(authorization, "Bearer ", 7) != 0)
+		return false;
+	authorization += 7 + strspn(authorization + 7, " ");
+	digest(authorization, strlen(authorization), given);
+	return equal(a->digest, given);
+}
+
+enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
+			     uint64_t now_ns)
+{
+	unsigned i = (unsigned)(peer % (sizeof(a->blocked) / sizeof(a->blocked[0])));
+
+	if (a->blocked[i].peer != peer || now_ns - a->blocked[i].since_ns > FAILURES_NS) {
+		a->blocked[i].peer = peer;
+		a->blocked[i].since_ns = now_ns;
+		a->blocked[i].failures = 0;
+	}
+	/* Refused before it is compared: guessing gains nothing meanwhile. */
+	if (a->blocked[i].failures >= FAILURES)
+		return AUTH_BLOCKED;
+	if (token_good(a, authorization)) {
+		a->blocked[i].failures = 0;
+		return AUTH_GOOD;
+	}
+	a->blocked[i].failures++;
+	return AUTH_WRONG;
+}

@@ -1,0 +1,255 @@
+#include "http_check.h"
+
+#include "base/number.h"
+#include "base/utf8.h"
+
+#include <arpa/inet.h>
+#include <ctype.h>
+#include <string.h>
+#include <strings.h>
+
+static int hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	c = (char)(c | 0x20);
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* ---- paths and queries */
+
+static const char *decode(const char *raw, char *out, bool path)
+{
+	char *start = out;
+
+	for (; *raw; raw++) {
+		char c = *raw;
+
+		if (c == '%') {
+			int high = hex(raw[1]), low = high < 0 ? -1 : hex(raw[2]);
+
+			if (low < 0)
+				return "a '%' is not followed by two hexadecimal digits";
+			c = (char)(high * 16 + low);
+			if (path && c == '/')
+				return "a '/' inside a segment of a path is not accepted";
+			raw += 2;
+		}
+		if ((unsigned char)c < ' ' || c == 0x7f)
+			return "it holds a control character";
+		*out++ = c;
+	}
+	*out = '\0';
+	for (size_t n; *start; start += n)
+		if ((n = utf8_length(start)) == 0)
+			return "it is not UTF-8";
+	return NULL;
+}
+
+const char *check_decode(const char *raw, char *out)
+{
+	return decode(raw, out, false);
+}
+
+const char *check_path(const char *raw, char *out)
+{
+	if (*raw != '/')
+		return "it does not begin with '/'";
+
+	const char *why = decode(raw, out, true);
+
+	for (const char *s = out; !why && s; s = strchr(s + 1, '/')) {
+		size_t n = strcspn(s + 1, "/");
+
+		if ((n == 1 && s[1] == '.') || (n == 2 && s[1] == '.' && s[2] == '.'))
+			why = "\".\" and \"..\" are not accepted in a path";
+	}
+	return why;
+}
+
+/* ---- Host and lengths */
+
+static bool host_char(char c)
+{
+	return isalnum((unsigned char)c) || c == '-' || c == '.' || c == '_';
+}
+
+static bool parse_port(const char *s, unsigned *ret)
+{
+	unsigned port = 0;
+
+	*ret = 0;
+	if (*s == '\0')
+		return true;
+	if (*s++ != ':')
+		return false;
+	for (; isdigit((unsigned char)*s) && port <= 65535; s++)
+		port = port * 10 + (unsigned)(*s - '0');
+	*ret = port;
+	return *s == '\0' && port <= 65535;
+}
+
+bool check_host(const char *text, char host[static CHECK_HOST_SIZE], unsigned *ret_port)
+{
+	bool bracket = *text == '[';
+	const char *s = text + bracket;
+	struct in6_addr v6;
+	size_t n = 0;
+
+	for (; *s && n < CHECK_HOST_SIZE - 1; s++) {
+		if (!host_char(*s) && !(bracket && *s == ':'))
+			break;
+		host[n++] = (char)tolower((unsigned char)*s);
+	}
+	host[n] = '\0';
+	if (n == 0)
+		return false;
+	if (bracket && (*s++ != ']' || inet_pton(AF_INET6, host, &v6) != 1))
+		return false;
+	return parse_port(s, ret_port);
+}
+
+bool check_length(const char *text, uint64_t *ret)
+{
+	uint64_t n = 0;
+
+	if (!*text)
+		return false;
+	for (; *text; text++) {
+		unsigned digit = (unsigned)(*text - '0');
+
+		if (digit > 9 || n > (UINT64_MAX - digit) / 10)
+			return false;
+		n = n * 10 + digit;
+	}
+	*ret = n;
+	return true;
+}
+
+/* ---- what the client takes */
+
+static size_t skip_space(const char *s)
+{
+	return strspn(s, " \t");
+}
+
+/* Length of the name before its parameters, without the space behind it. */
+static size_t name_length(const char *s)
+{
+	return strcspn(s, "; \t,");
+}
+
+/* An element of a list such as "text/html;q=0.5, *": returns what follows it. */
+struct element {
+	const char *name;
+	size_t n;
+	double q;
+};
+
+static const char *next_element(const char *s, struct element *e)
+{
+	s += strspn(s, " \t,");
+	if (!*s)
+		return NULL;
+	e->name = s;
+	e->n = name_length(s);
+	e->q = 1;
+	s += e->n;
+	while (*s && *s != ',') {
+		const char *end;
+
+		s += strspn(s, "; \t");
+		if ((*s == 'q' || *s == 'Q') && s[1] == '=')
+			e->q = number_parse(s + 2, &end);
+		if (*s == '"') /* a quoted text without a name: no use, but no reason to stop */
+			s++;
+		s += strcspn(s, ";,");
+	}
+	return s;
+}
+
+static bool is(const struct element *e, const char *name, size_t n)
+{
+	return e->n == n && strncasecmp(e->name, name, n) == 0;
+}
+
+bool check_accepts(const char *accept, const char *type)
+{
+	size_t n = name_length(type), major = strcspn(type, "/") + 1;
+	struct element e;
+	int best = 0; /* how exactly something matched: 1 all, 2 the first half, 3 the whole */
+	double q = 0;
+	bool any = false;
+
+	if (!accept || strcmp(accept, "*/*") == 0)
+		return true;
+	for (const char *s = accept; (s = next_element(s, &e));) {
+		int match = 0;
+
+		any = true;
+		if (is(&e, type, n))
+			match = 3;
+		else if (e.n == major + 1 && e.name[major] == '*' &&
+			 strncasecmp(e.name, type, major) == 0)
+			match = 2;
+		else if (is(&e, "*/*", 3) || is(&e, "*", 1))
+			match = 1;
+		if (match > best) {
+			best = match;
+			q = e.q;
+		}
+	}
+	return !any || (best > 0 && q > 0);
+}
+
+bool check_gzip(const char *encoding)
+{
+	struct element e;
+	double all = 0;
+
+	if (!encoding)
+		return false;
+	for (const char *s = encoding; (s = next_element(s, &e));) {
+		if (is(&e, "gzip", 4) || is(&e, "x-gzip", 6))
+			return e.q > 0;
+		if (is(&e, "*", 1))
+			all = e.q;
+	}
+	return all > 0;
+}
+
+bool check_etag(const char *match, const char *etag)
+{
+	size_t n = strlen(etag);
+
+	for (const char *s = match; s && *s; s += strcspn(s, ",")) {
+		s += strspn(s, " \t,");
+		if (strncmp(s, "W/", 2) == 0)
+			s += 2;
+		if (strncmp(s, etag, n) == 0)
+			return true;
+		if (*s == '*' && s[1 + skip_space(s + 1)] == '\0')
+			return true;
+	}
+	return false;
+}
+
+bool check_id(const char *id)
+{
+	size_t n = strlen(id);
+
+	if (n == 0 || n > 64)
+		return false;
+	for (; *id; id++)
+		if (!isalnum((unsigned char)*id) && !strchr("-_.:/+=", *id))
+			return false;
+	return true;
+}
+
+bool check_json(const char *type)
+{
+	size_t n = type ? name_length(type) : 0;
+
+	return (n == 16 && strncasecmp(type, "application/json", n) == 0) ||
+	       (n > 5 && strncasecmp(type + n - 5, "+json", 5) == 0);
+}

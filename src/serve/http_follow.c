@@ -1,0 +1,70 @@
+/* Connections that follow a stream.
+ *
+ * One that has read all sleeps in the library and is woken by the next message.  One that does not
+ * read fills its socket, is then not asked for more bytes, and is cut after a while; nothing is
+ * queued for it, because all read from the ring of the stream. */
+#include "http_impl.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#define BLOCK     1024 /* used for clients of HTTP/1.0 alone: others have their own buffer */
+#define SEND_ROOM (64 * 1024) /* in the kernel: one who does not read holds no more */
+
+static struct conn *conn_of(struct follower *f)
+{
+	return (struct conn *)(void *)((char *)f - offsetof(struct conn, follower));
+}
+
+static void wake(struct follower *f)
+{
+	conn_resume(conn_of(f));
+}
+
+static ssize_t next_bytes(void *arg, uint64_t pos, char *out, size_t max)
+{
+	struct conn *c = arg;
+	long n;
+
+	if (c->cut)
+		return MHD_CONTENT_READER_END_WITH_ERROR;
+	conn_set_state(c, CONN_STREAM);
+	if (pos == 0 && max > 16) {
+		/* So that a browser waits two seconds, and no longer, before it comes again. */
+		static const char hello[] = "retry: 2000\n\n";
+
+		memcpy(out, hello, sizeof(hello) - 1);
+		return sizeof(hello) - 1;
+	}
+	n = follower_read(&c->follower, out, max);
+	if (n < 0)
+		return MHD_CONTENT_READER_END_OF_STREAM;
+	if (n == 0)
+		conn_suspend(c);
+	c->http->counts.bytes_sent += (uint64_t)n;
+	return n;
+}
+
+struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r)
+{
+	struct MHD_Response *m =
+		MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, BLOCK, next_bytes, c, NULL);
+	int room = SEND_ROOM;
+
+	if (!m)
+		return NULL;
+	setsockopt(c->fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof(room));
+	follower_start(&c->follower, r->stream, r->after, r->topics, wake);
+	return m;
+}
+
+void follow_beat(struct http *h, uint64_t now_ns)
+{
+	struct conn *next;
+
+	for (struct conn *c = h->list[CONN_STREAM].first; c; c = next) {
+		next = c->next;
+		if (now_ns - c->since_ns >= h->beat_ns / 2)
+			follower_beat(&c->follower);
+	}
+}
