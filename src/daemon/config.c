@@ -311,20 +311,27 @@ static void flag(struct config_reader *r, const struct config_flag *f)
 
 /* ---- all of it ---- */
 
-int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
-		struct config_faults *faults)
+static int begin(struct config_reader *r, struct config *c, struct config_faults *faults)
 {
-	struct config_reader r = { .c = c, .faults = faults };
 	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 
 	*c = (struct config){ .memory = calloc(1, sizeof(struct config_memory)) };
-	r.m = c->memory;
-	if (!r.m) {
-		config_fail(&r, -GW_E_NOMEM, &nowhere,
+	*r = (struct config_reader){ .c = c, .m = c->memory, .faults = faults };
+	if (!r->m)
+		config_fail(r, -GW_E_NOMEM, &nowhere,
 			    "there is no memory for the configuration");
+	else
+		standards(r);
+	return r->m ? 0 : -GW_E_NOMEM;
+}
+
+int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
+		struct config_faults *faults)
+{
+	struct config_reader r;
+
+	if (begin(&r, c, faults) != 0)
 		return faults->err;
-	}
-	standards(&r);
 	config_files_read(&r, path);
 	variables(&r);
 	unknown_variables(&r);
@@ -333,6 +340,18 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 		flag(&r, &flags[i]);
 	config_check(&r);
 	join_files(&r);
+	return faults->err;
+}
+
+int config_read_text(struct config *c, const char *name, const char *text, size_t size,
+		     struct config_faults *faults)
+{
+	struct config_reader r;
+
+	if (begin(&r, c, faults) == 0) {
+		config_file_text(&r, name, text, size);
+		config_check(&r);
+	}
 	return faults->err;
 }
 
