@@ -50,6 +50,14 @@ const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX])
 
 /* ---- faults ---- */
 
+/* Values are quoted as they stand: they may not begin lines of their own or speak to the terminal. */
+static void one_line(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+}
+
 static void add_fault(struct config_reader *r, const struct config_place *at, bool warning,
 		      const char *text)
 {
@@ -64,6 +72,7 @@ static void add_fault(struct config_reader *r, const struct config_place *at, bo
 	*fault = (struct config_fault){ .at = *at, .warning = warning, .text = strdup(text) };
 	fault->at.name = at->name ? strdup(at->name) : NULL;
 	if (fault->text && (fault->at.name || !at->name)) {
+		one_line(fault->text);
 		f->count++;
 		return;
 	}

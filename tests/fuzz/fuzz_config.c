@@ -14,7 +14,8 @@ static void check_faults(const struct config_faults *f, int err)
 	for (unsigned i = 0; i < f->count; i++) {
 		const struct config_fault *x = &f->fault[i];
 
-		if (!x->at.name || !x->at.line || !x->at.column || !*x->text)
+		if (!x->at.name || !x->at.line || !x->at.column || !*x->text ||
+		    strpbrk(x->text, "\n\r\033"))
 			abort();
 	}
 }

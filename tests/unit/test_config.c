@@ -185,6 +185,8 @@ static const struct {
 	{ "[log]\nlevel = \"warn\"\n",
 	  "2:9: level must be error, warning, info or debug, not \"warn\"; did you mean "
 	  "\"warning\"?" },
+	{ "[log]\nlevel = \"a\\n\\u001bb\"\n",
+	  "2:9: level must be error, warning, info or debug, not \"a??b\"" },
 	{ "[[worker]]\nname = \"x\"\n",
 	  "1:3: the guard is not in this version, so there is no \"worker\": take it out" },
 	{ "[[rule]]\n", "1:3: the guard is not in this version" },
