@@ -157,7 +157,11 @@ function move(by) {
 }
 
 function search() {
-	details()[0]?.figures.search.focus();
+	const figures = details()[0]?.figures;
+	if (figures) {
+		figures.box.open = true;
+		figures.search.focus();
+	}
 }
 
 const KEYS = {

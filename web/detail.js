@@ -13,7 +13,7 @@ const CHARTS = [
 	{
 		title: "Temperature", hue: "heat", show: (v) => `${v.toFixed(0)} °C`, unit: "°C", scale: 1, low: 20,
 		series: [["temperature_gpu_celsius", "GPU"], ["temperature_memory_celsius", "memory", "second"]],
-		top: (d) => Math.max(...limits(d).map((l) => l[0]), 60) + 5, lines: limits,
+		top: (d) => Math.max(...limits(d).map((l) => l[0]), 60) + 9, lines: limits,
 	},
 	{
 		title: "Utilisation", hue: "use", show: (v) => `${v.toFixed(0)} %`, unit: "%", scale: 100,
@@ -200,7 +200,7 @@ class Chart {
 			legend: { show: false }, padding: [8, 8, 0, 0],
 			cursor: { sync: { key: this.detail.row.uuid }, drag: { x: false, y: false }, points: { size: 6 }, y: false },
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
-			axes: [{ ...axis, size: 24, space: 70, values: (u, list) => this.times(list) },
+			axes: [{ ...axis, size: 24, space: 48, values: (u, list) => this.times(list) },
 				{ ...axis, size: 40, space: 28 }],
 			hooks: { setCursor: [(u) => this.say(u.cursor.idx)], draw: [(u) => this.lines(u)] },
 		};
@@ -270,8 +270,8 @@ class Figures {
 		this.list = el("dl", { className: "figures" });
 		this.none = el("p", { className: "empty", textContent: "No figure has this in its name.", hidden: true });
 		this.search.addEventListener("input", () => this.filter());
-		this.box = el("section", { className: "all", ariaLabel: "All figures" },
-			el("label", { className: "search" }, "Figures ", this.search), this.list, this.none);
+		this.box = el("details", { className: "all", open: matchMedia("(min-width: 761px)").matches },
+			el("summary", { textContent: "All figures" }), el("label", { className: "search" }, "Search ", this.search), this.list, this.none);
 	}
 
 	draw() {

@@ -98,7 +98,7 @@ export function quantity(key, v) {
 
 const UNITS = /_(watts|bytes|celsius|joules|ratio|hertz|seconds)$/;
 export function title(key) {
-	const text = words(key.replace(UNITS, "")).replace(/\b(gpu|sm|ecc|pcie|mig|cuda|ofa|jpeg|bar1|pci|gpm|tpc|uuid|sram|dram|fp\d+|nvlink)\b/g,
-		(w) => w.toUpperCase());
+	const text = words(key.replace(UNITS, "")).replace(/\b(gpu|sm|ecc|mig|cuda|ofa|jpeg|bar1|pci|gpm|tpc|uuid|sram|dram|vbios|fp\d+)\b/g,
+		(w) => w.toUpperCase()).replace("pcie", "PCIe");
 	return text[0].toUpperCase() + text.slice(1);
 }

@@ -112,14 +112,15 @@ function mark(m, ratio) {
 export const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
 
 function fillReasons(cell, d) {
-	const list = d.clock_event_reasons;
-	if (!list)
+	const list = d.clock_event_reasons, bad = d.state !== "ok" && d.message, key = bad || list?.join();
+	if (!list && !bad)
 		return unknown(cell, d.absent?.clock_event_reasons);
-	const key = list.join();
-	if (cell.dataset.key === key && cell.childElementCount)
+	if (cell.dataset.key === key && !cell.querySelector(".unseen"))
 		return;
 	cell.dataset.key = key;
-	cell.removeAttribute("title");
+	cell.title = bad || "";
+	if (bad)
+		return put(cell, bad);
 	cell.replaceChildren(...(list.length ? list.map((x) =>
 		el("span", { className: CALM.has(x) ? "tag calm" : "tag warn", textContent: REASONS[x] || f.words(x) })) :
 		[el("span", { className: "none", textContent: "nothing" })]));
@@ -138,8 +139,7 @@ function fillRow(r, d) {
 	r.badge.className = `badge ${tone}`;
 	r.badge.title = d.message || "";
 	r.tr.classList.toggle("down", d.state !== "ok");
-	fillMeter(r.power, d, "power_watts", f.watts, limit ? `/ ${limit.toFixed(0)}` : "", d.power_watts / limit,
-		d.power_watts > limit * 0.98);
+	fillMeter(r.power, d, "power_watts", f.watts, limit ? `/ ${limit.toFixed(0)}` : "", d.power_watts / limit);
 	fillMeter(r.temperature, d, "temperature_gpu_celsius", f.celsius, max ? `/ ${max}` : "", d.temperature_gpu_celsius / (max || 100),
 		max && d.temperature_gpu_celsius >= max - 3);
 	fillMeter(r.use, d, "utilization_gpu_ratio", f.percent, "", d.utilization_gpu_ratio);

@@ -1,0 +1,498 @@
+"""The page in a real Chromium: what people see, hear and type.
+
+The service is `gpuward serve` where the program has it, else mock_service.py; PAGE_SERVICE=mock
+asks for the latter.  No test asserts a time: wait() only keeps a hang from blocking the run.
+"""
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+import support
+
+selenium = pytest.importorskip("selenium", reason="python3-selenium is not installed")
+from selenium import webdriver  # noqa: E402
+from selenium.webdriver.chrome.service import Service as Driver  # noqa: E402
+from selenium.webdriver.common.by import By  # noqa: E402
+from selenium.webdriver.common.keys import Keys  # noqa: E402
+
+if not shutil.which("chromium") or not shutil.which("chromedriver"):
+    pytest.skip("chromium and chromium-driver are not installed", allow_module_level=True)
+
+SIXTEEN = """
+[[gpu]]
+profile = "h100"
+count = 16
+[[gpu.load]]
+kind = "square"
+high = 0.9
+period = 14
+"""
+TOKEN = "a-token-for-this-test-of-some-length"
+
+
+def wait(condition, what, seconds=support.TIMEOUT):
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        found = condition()
+        if found:
+            return found
+        time.sleep(0.1)
+    pytest.fail(f"waited {seconds} s in vain for: {what}")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+# ---- the service
+
+
+def has_serve():
+    return os.environ.get("PAGE_SERVICE") != "mock" and \
+        support.gpuward("serve", "--help").returncode == support.OK
+
+
+class Service:
+    """A service that can be killed and started again at the same address."""
+
+    def __init__(self, folder, simulate, token=None):
+        self.folder, self.simulate, self.token = folder, simulate, token
+        self.port = free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.child = None
+        self.start()
+
+    def command(self):
+        if not has_serve():
+            mock = support.TOP / "tests" / "e2e" / "mock_service.py"
+            token = ["--token", self.token] if self.token else []
+            return [sys.executable, str(mock), "--port", str(self.port),
+                    "--simulate", self.simulate, *token]
+        command = [str(support.PROGRAM), "serve", f"--simulate={self.simulate}",
+                   "--listen", f"127.0.0.1:{self.port}", "--history", str(self.folder / "history.db")]
+        if self.token:
+            file = self.folder / "token"
+            file.write_text(self.token + "\n")
+            file.chmod(0o600)
+            command += ["--token-file", str(file)]
+        return command
+
+    def start(self):
+        self.child = subprocess.Popen(
+            self.command(), env=support.environment(HOME=str(self.folder)),
+            stdout=subprocess.DEVNULL, stderr=open(self.folder / "service.log", "a"),
+            start_new_session=True)
+        wait(self.answers, f"{self.command()} to answer")
+
+    def answers(self):
+        assert self.child.poll() is None, (self.folder / "service.log").read_text()
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1) as s:
+                s.sendall(f"GET /api/v1/snapshot HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n"
+                          "Connection: close\r\n\r\n".encode())
+                return b" 200 " in s.recv(64)
+        except OSError:
+            return False
+
+    def stop(self):
+        if self.child.poll() is None:
+            os.killpg(self.child.pid, signal.SIGKILL)
+        self.child.wait()
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    running = []
+
+    def start(simulate="demo", token=None):
+        running.append(Service(tmp_path_factory.mktemp("service"), simulate, token))
+        return running[-1]
+
+    yield start
+    for s in running:
+        s.stop()
+
+
+@pytest.fixture(scope="module")
+def demo(service):
+    return service()
+
+
+# ---- the browser
+
+
+class Page:
+    def __init__(self, driver):
+        self.driver = driver
+
+    def open(self, url, width=1920, height=1080, scheme="dark", path="/"):
+        self.cdp("Emulation.setDeviceMetricsOverride", width=width, height=height,
+                 deviceScaleFactor=1, mobile=width < 500)
+        self.cdp("Emulation.setEmulatedMedia",
+                 features=[{"name": "prefers-color-scheme", "value": scheme}])
+        self.cdp("Page.addScriptToEvaluateOnNewDocument", source=(
+            "window.violations = []; addEventListener('securitypolicyviolation',"
+            "e => window.violations.push(e.violatedDirective + ' ' + e.blockedURI));"))
+        self.driver.get(url + path)
+        self.driver.execute_script("localStorage.clear(); sessionStorage.clear()")
+        self.driver.get_log("browser")
+        self.driver.get(url + path)
+        return self
+
+    def live(self):
+        wait(lambda: self.text("#status-word") == "Live" and self.count("tr.gpu"), "Live")
+        return self
+
+    def cdp(self, name, **args):
+        return self.driver.execute_cdp_cmd(name, args)
+
+    def js(self, text, *args):
+        return self.driver.execute_script("return " + text, *args)
+
+    def text(self, selector):
+        return self.js("document.querySelector(arguments[0])?.textContent", selector)
+
+    def count(self, selector):
+        return self.js("document.querySelectorAll(arguments[0]).length", selector)
+
+    def find(self, selector):
+        return self.driver.find_element(By.CSS_SELECTOR, selector)
+
+    def key(self, *keys):
+        self.driver.switch_to.active_element.send_keys(*keys)
+
+    def shown(self, selector):
+        return self.find(selector).is_displayed()
+
+    def complaints(self):
+        """What the console said that is no consequence of a service that was taken away."""
+        return [e["message"] for e in self.driver.get_log("browser") if e["level"] == "SEVERE"]
+
+
+@pytest.fixture(scope="module")
+def chromium():
+    options = webdriver.ChromeOptions()
+    for a in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+              "--hide-scrollbars"):
+        options.add_argument(a)
+    options.binary_location = shutil.which("chromium")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    driver = webdriver.Chrome(service=Driver(shutil.which("chromedriver")), options=options)
+    yield driver
+    driver.quit()
+
+
+@pytest.fixture
+def page(chromium):
+    return Page(chromium)
+
+
+def open_first(page):
+    page.js("document.querySelector('.opener').focus()")
+    page.key(Keys.ENTER)
+    wait(lambda: page.count(".plot canvas") == 4, "four charts")
+
+
+# ---- what people see
+
+
+def test_the_page_is_alive_and_its_values_change(page, demo):
+    page.open(demo.url).live()
+    assert page.count("tr.gpu") == 2
+    assert page.text("#total-gpus") == "2"
+    assert re.fullmatch(r"\d+ W of \d+", page.text("#total-power"))
+    before = page.text("#rows")
+    wait(lambda: page.text("#rows") != before, "a figure to change")
+
+
+def test_simulated_gpus_are_unmistakably_marked(page, demo):
+    page.open(demo.url).live()
+    wait(lambda: page.shown("#simulated"), "the banner")
+    assert page.text("#simulated") == "SIMULATED GPUs: nothing here is real"
+
+
+def test_no_complaint_no_violation_no_other_host(page, demo):
+    page.driver.get_log("performance")
+    page.open(demo.url).live()
+    open_first(page)
+    assert page.complaints() == []
+    assert page.js("window.violations") == []
+    messages = [json.loads(e["message"])["message"] for e in page.driver.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages
+             if m["method"] == "Network.requestWillBeSent"]
+    assert len(asked) > 10
+    assert [u for u in asked if not u.startswith((demo.url, "data:"))] == []
+
+
+def test_charts_are_drawn_and_say_what_they_show(page, demo):
+    page.open(demo.url).live()
+    open_first(page)
+
+    def painted(i):
+        return page.js(
+            "(() => { const c = document.querySelectorAll('.plot canvas')[arguments[0]];"
+            "const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+            "const seen = new Set(); for (let n = 0; n < p.length; n += 4) if (p[n + 3])"
+            "seen.add(p[n] << 16 | p[n + 1] << 8 | p[n + 2]); return seen.size; })()", i)
+
+    for i in range(4):
+        wait(lambda: painted(i) > 10, f"chart {i} to have more than a colour")
+    for i, unit in enumerate(("W", "°C", "%", "GiB")):
+        summary = page.js("document.querySelectorAll('.chart p')[arguments[0]].textContent", i)
+        assert re.search(rf" of the last 5 min: .* {unit} to .* {unit}\.", summary), summary
+
+
+def test_ranges_are_chosen_by_key_and_kept(page, demo):
+    page.open(demo.url).live()
+    open_first(page)
+    for key, label in (("3", "1 h"), ("7", "30 d"), ("1", "5 min")):
+        page.key(key)
+        pressed = "document.querySelector('.ranges [aria-pressed=true]').textContent"
+        assert page.js(pressed) == label
+        wait(lambda: f"of the last {label}:" in page.text(".chart p"), f"charts of {label}")
+
+
+def test_sparklines_have_a_line(page, demo):
+    page.open(demo.url).live()
+    wait(lambda: page.js(
+        "[...document.querySelectorAll('canvas.spark')].every(c => c.getContext('2d')"
+        ".getImageData(0, 0, c.width, c.height).data.some(v => v))"), "sparklines")
+
+
+def test_an_unknown_figure_says_why(page, service):
+    page.open(service("mixed").url).live()
+    open_first(page)
+    page.key("/")
+    page.key("fan speed")
+    cell = ".figures div:not([hidden]) dd"
+    wait(lambda: page.count(cell) == 2, "the search to leave two figures")
+    assert page.text(cell) == "–unknown: this device does not have it"
+    assert page.js(f"document.querySelector('{cell}').title") == "this device does not have it"
+
+
+def test_a_lost_gpu_stays_and_says_so(page, service):
+    page.open(service("lost-gpu").url).live()
+    wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the second GPU to be lost")
+    assert page.count("tr.gpu") == 2
+    assert "unknown: " in page.text("tr.gpu.down .m-power .v")
+    assert page.text("#total-gpus") == "2 (1 not ok)"
+
+
+def test_one_gpu_is_open_from_the_start(page, service):
+    page.open(service("idle-h200").url).live()
+    assert page.js("document.querySelector('.opener').ariaExpanded") == "true"
+    wait(lambda: page.count(".plot canvas") == 4, "four charts")
+
+
+def test_sixteen_gpus_fit_without_scrolling(page, service, tmp_path):
+    path = tmp_path / "sixteen.toml"
+    path.write_text(SIXTEEN)
+    page.open(service(str(path)).url).live()
+    assert page.count("tr.gpu") == 16
+    assert page.js("document.querySelector('#gpus').getBoundingClientRect().bottom") < 940
+
+
+@pytest.mark.parametrize("width", [320, 360, 760, 1024, 1280])
+def test_nothing_is_wider_than_the_screen(page, demo, width):
+    page.open(demo.url, width=width, height=780).live()
+    open_first(page)
+    assert page.js("document.documentElement.scrollWidth") <= width
+
+
+def test_processes_can_be_sorted(page, demo):
+    page.open(demo.url).live()
+    wait(lambda: page.count("#processes tbody tr") >= 3, "processes")
+    pids = "[...document.querySelectorAll('#processes tbody tr')].map(r => +r.cells[1].textContent)"
+    button = "[...document.querySelectorAll('#processes button')].find(b => b.textContent === 'PID')"
+    page.js(button + ".click()")
+    assert page.js(pids) == sorted(page.js(pids), reverse=True)
+    page.js(button + ".click()")
+    assert page.js(pids) == sorted(page.js(pids))
+    assert page.js(button + ".parentElement.ariaSort") == "ascending"
+
+
+def test_nothing_moves_when_figures_change(page, demo):
+    page.open(demo.url).live()
+    open_first(page)
+    time.sleep(3)  # fonts and the first figures
+    page.driver.execute_script(
+        "window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e =>"
+        "window.shift += e.value)).observe({type: 'layout-shift'})")
+    seen = page.text("#rows")
+    for _ in range(4):
+        wait(lambda: page.text("#rows") != seen, "a figure to change")
+        seen = page.text("#rows")
+    assert page.js("window.shift") < 0.01
+
+
+# ---- when the service goes away
+
+
+def test_it_comes_back_by_itself(page, service):
+    s = service()
+    page.open(s.url).live()
+    open_first(page)
+    page.driver.execute_script("window.same = true")
+    s.stop()
+    wait(lambda: page.text("#status-word") == "Reconnecting", "Reconnecting")
+    assert page.shown("#problem")
+    assert page.text("#announce").startswith("Reconnecting.")
+    wait(lambda: "old" in page.text("#status-age"), "the age of the figures")
+    s.start()
+    wait(lambda: page.text("#status-word") == "Live", "Live again")
+    assert not page.shown("#problem")
+    assert page.js("window.same") is True, "the page was loaded anew"
+    before = page.text("#rows")
+    wait(lambda: page.text("#rows") != before, "a figure to change")
+
+
+# ---- keyboard, ears, eyes
+
+
+def test_everything_can_be_done_by_keyboard(page, demo):
+    page.open(demo.url).live()
+    focused = "document.activeElement.textContent"
+    page.key("j")
+    assert "0" in page.js(focused)
+    page.key("j")
+    assert "1" in page.js(focused)
+    page.key(Keys.ARROW_UP)
+    assert "0" in page.js(focused)
+    page.key(Keys.ENTER)
+    assert page.js("document.activeElement.ariaExpanded") == "true"
+    assert not page.js("document.getElementById("
+                       "document.activeElement.getAttribute('aria-controls')).hidden")
+    page.key(Keys.ENTER)
+    assert page.js("document.activeElement.ariaExpanded") == "false"
+    page.key("?")
+    assert page.js("document.querySelector('#help').open")
+    page.key(Keys.ESCAPE)
+    assert not page.js("document.querySelector('#help').open")
+
+
+def test_focus_can_be_seen_on_every_stop(page, demo):
+    page.open(demo.url).live()
+    stops = set()
+    for _ in range(14):
+        page.key(Keys.TAB)
+        stops.add(page.js("document.activeElement.outerHTML.slice(0, 80)"))
+        assert page.js("getComputedStyle(document.activeElement).outlineStyle") != "none"
+    assert len(stops) >= 10
+
+
+def test_every_control_has_a_name_and_every_image_a_text(page, demo):
+    page.open(demo.url).live()
+    open_first(page)
+    assert page.js(
+        "[...document.querySelectorAll('input, select, button')].filter(e => !(e.labels?.length"
+        "|| e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)") == []
+    assert page.count("img:not([alt])") == 0
+    assert page.js("[...document.querySelectorAll('canvas')].filter(c =>"
+                   "!c.closest('[aria-hidden=true]')).length") == 0
+    assert page.js("[...document.querySelectorAll('table')].every(t => t.caption)")
+    assert page.count("[style]:not(.plot *, .fill, .mark)") == 0
+    ids = page.js("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+
+
+def test_only_a_change_of_state_is_announced(page, demo):
+    page.open(demo.url).live()
+    assert page.count("[aria-live]") == 1
+    said = page.text("#announce")
+    seen = page.text("#rows")
+    wait(lambda: page.text("#rows") != seen, "a figure to change")
+    assert page.text("#announce") == said
+
+
+def luminance(colour):
+    parts = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    parts = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in parts]
+    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
+
+
+@pytest.mark.parametrize("scheme", ["dark", "light"])
+def test_colours_can_be_read(page, demo, scheme):
+    page.open(demo.url, scheme=scheme).live()
+    assert page.js("document.documentElement.dataset.theme") == scheme
+    value = lambda name: page.js("getComputedStyle(document.documentElement)"
+                                 ".getPropertyValue(arguments[0]).trim()", "--" + name)
+    grounds = ("ground", "card", "raised")
+    pairs = [(t, g) for g in grounds for t in ("text", "text-2", "accent")]
+    pairs += [(t, "card") for t in ("power", "heat", "use", "memory", "good", "warn", "bad")]
+    pairs += [(t, t + "-soft") for t in ("good", "warn", "bad", "calm")]
+    pairs += [("on-accent", "accent")]
+    for front, back in pairs:
+        a, b = sorted((luminance(value(front)), luminance(value(back))), reverse=True)
+        assert (a + 0.05) / (b + 0.05) >= 4.5, (scheme, front, back)
+
+
+def test_the_theme_is_flipped_by_key_and_kept(page, demo):
+    page.open(demo.url, scheme="dark").live()
+    ground = "getComputedStyle(document.documentElement).backgroundColor"
+    dark = page.js(ground)
+    page.key("t")
+    assert page.js("document.documentElement.dataset.theme") == "light"
+    assert page.js(ground) != dark
+    page.driver.refresh()
+    page.live()
+    assert page.js("document.documentElement.dataset.theme") == "light"
+
+
+# ---- energy windows
+
+
+def start_window(page, label):
+    page.find("#window-label").send_keys(label)
+    page.find("#window-form button").click()
+
+
+def test_a_window_is_started_and_stopped(page, demo):
+    page.open(demo.url).live()
+    start_window(page, "first <b>try</b>")
+    row = "document.querySelector('#windows tbody tr')"
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    assert page.js(row + ".cells[0].textContent") == "first <b>try</b>"
+    time.sleep(2)
+    page.js(row + ".querySelector('button').click()")
+    wait(lambda: page.count("#windows tbody button") == 0, "the window to end")
+    wait(lambda: re.search(r"\d (k|M)?J.* … .*J", page.js(row + ".cells[4].textContent")),
+         "joules with their interval")
+    assert page.js(row + ".cells[5].textContent").startswith(("valid", "suspect", "invalid"))
+
+
+def test_the_token_is_asked_for_when_it_is_needed(page, service):
+    page.open(service(token=TOKEN).url).live()
+    start_window(page, "guarded")
+    wait(lambda: page.js("document.querySelector('#token').open"), "the question for the token")
+    page.find("#token-input").send_keys(TOKEN, Keys.ENTER)
+    wait(lambda: not page.js("document.querySelector('#token').open"), "the dialog to close")
+    assert page.js("[sessionStorage.token, Object.values(localStorage).join()]")[0] == TOKEN
+    assert TOKEN not in page.js("JSON.stringify(localStorage)")
+    page.find("#window-form button").click()
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+
+
+# ---- the browser of the API
+
+
+def test_docs_show_the_operations_without_another_host(page, demo):
+    page.driver.get_log("performance")
+    page.open(demo.url, path="/docs")
+    wait(lambda: page.count(".opblock"), "operations")
+    assert "/api/v1/snapshot" in page.text("#docs").replace("\u200b", "")
+    assert page.js("window.violations") == []
+    assert page.complaints() == []
+    messages = [json.loads(e["message"])["message"] for e in page.driver.get_log("performance")]
+    asked = [m["params"]["request"]["url"] for m in messages
+             if m["method"] == "Network.requestWillBeSent"]
+    assert [u for u in asked if not u.startswith((demo.url, "data:", "blob:"))] == []
