@@ -14,14 +14,6 @@
 #define HZ_PER_MHZ    1e6
 #define CAP_SYS_ADMIN 21
 
-const char *const manage_reset_explained = "A GPU is not reset from here: NVML has no call for "
-					   "it, and a reset ends whatever runs on the "
-					   "GPU. Stop every program that uses the GPU (gpuward "
-					   "processes), make gpuward let it go, then "
-					   "run 'nvidia-smi --gpu-reset -i UUID' as root. GPUs "
-					   "that are linked are reset together; where "
-					   "the driver refuses, restart the machine.";
-
 static const struct manage_info infos[MANAGE_WHATS] = {
 	[MANAGE_PERSISTENCE] = { "persistence-mode", "persistence mode", 1, true,
 				 GW_Q_PERSISTENCE, NONE, NONE, NONE },
@@ -131,15 +123,13 @@ static const char *remedy_of(int error)
 {
 	switch (error) {
 	case -GW_E_PERM:
-		return "run the service as root or with CAP_SYS_ADMIN; in a container give it "
-		       "that "
-		       "capability (--cap-add SYS_ADMIN)";
+		return "run the service as root or with CAP_SYS_ADMIN; in a container "
+		       "give it that capability (--cap-add SYS_ADMIN)";
 	case -GW_E_NOSUPPORT:
-		return "this GPU or its driver has no such setting; GET /api/gpu/manage lists "
-		       "those "
-		       "that it has";
+		return "leave it as it is: this GPU or its driver has no such setting";
 	case -GW_E_STATE: return "end what uses the GPU (or MIG mode) and try again";
-	case -GW_E_LOST: return "look at GET /api/gpu/devices: the GPU or its driver went away";
+	case -GW_E_LOST:
+		return "look at the state of the GPU and of its driver (gpuward doctor)";
 	case -GW_E_TIMEOUT:
 		return "the driver hangs; look at the kernel log (dmesg) for its errors";
 	default: return NULL;
@@ -462,7 +452,7 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 		return fail(ret, -GW_E_STATE, "resume first",
 			    "the drivers were let go on request");
 	if (!s)
-		return fail(ret, -GW_E_NODEV, "GET /api/gpu/devices lists the GPUs",
+		return fail(ret, -GW_E_NODEV, "name one of the GPUs that are listed",
 			    "no GPU has this UUID");
 	job = calloc(1, sizeof(*job));
 	if (!job)

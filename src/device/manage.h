@@ -92,7 +92,4 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
  * change settings? */
 bool manage_privileged(const struct root *root, unsigned euid);
 
-/* Why GPUs are not reset here, and what to do instead. */
-extern const char *const manage_reset_explained;
-
 #endif

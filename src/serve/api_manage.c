@@ -44,6 +44,15 @@ R(restoreSetting, DELETE, "/api/gpu/manage/{uuid}/{setting}", manage_restore, RO
 
 /* ---- what there is ---- */
 
+static const char reset_explained[] =
+	"A GPU is not reset from here: NVML has no call for it, and a reset ends whatever runs "
+	"on the "
+	"GPU. Stop every program that uses it (GET /api/v1/processes lists them), let the "
+	"drivers go "
+	"(POST /api/v1/let-go), then run 'nvidia-smi --gpu-reset -i UUID' as root. GPUs that "
+	"are linked "
+	"are reset together; where the driver refuses, restart the machine.";
+
 struct kept { /* changes that are to be put back */
 	struct manage_entry *p;
 	unsigned count;
@@ -176,7 +185,7 @@ static void list(const struct api *a, const struct kept *kept, struct buf *out)
 		json_object_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "reset", manage_reset_explained);
+	json_string(&j, "reset", reset_explained);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -239,6 +248,8 @@ static const struct gw_device *find_device(const struct api *a, const char *sele
 {
 	const struct gw_device *found = NULL;
 
+	if (strncasecmp(selector, "MIG-", 4) == 0)
+		return NULL; /* settings are of the board: who has a part may not change them unawares */
 	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 

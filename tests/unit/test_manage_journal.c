@@ -721,6 +721,27 @@ static void an_outcome_that_never_comes_is_said_to_be_unknown(void **state)
 	assert_in(problem, "not known");
 }
 
+static void a_part_of_a_gpu_does_not_stand_for_all_of_it(void **state)
+{
+	const struct gw_device *d;
+
+	(void)state;
+	memset(&fake, 0, sizeof(fake));
+	sim_scenario("mig");
+	sim_open();
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
+	api = (struct api){ .manage = true };
+	content_type = "application/json";
+	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0].uuid) == 1);
+	assert_int_equal(ask(api_manage_set, d->mig[0].uuid, "power-limit", "{\"watts\":400}"),
+			 404);
+	assert_int_equal(fake.orders, 0);
+	/* Compute mode belongs to the parts. */
+	assert_int_equal(ask(api_manage_set, "0", "compute-mode", "{\"mode\":\"prohibited\"}"),
+			 501);
+}
+
 static void what_a_gpu_cannot_is_listed_with_the_reason(void **state)
 {
 	(void)state;
@@ -761,6 +782,7 @@ int main(void)
 		journal_test(bad_requests_are_refused_with_a_reason),
 		journal_test(errors_of_the_driver_have_their_status),
 		journal_test(an_outcome_that_never_comes_is_said_to_be_unknown),
+		journal_test(a_part_of_a_gpu_does_not_stand_for_all_of_it),
 		journal_test(what_a_gpu_cannot_is_listed_with_the_reason),
 	};
 
