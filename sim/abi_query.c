@@ -212,6 +212,12 @@ static double max_clock_mhz(const struct device *d, uint32_t kind)
 	return kind == ABI_CLOCK_VIDEO ? d->p.video_mhz : d->p.sm_mhz;
 }
 
+/* GeForce has none. */
+static double given_clock_mhz(const struct device *d, uint32_t kind)
+{
+	return d->p.traits & TRAIT_ECC ? max_clock_mhz(d, kind) : (double)NAN;
+}
+
 static double die_c(const struct device *d, uint32_t kind)
 {
 	(void)kind;
@@ -246,6 +252,11 @@ abi_return nvmlDeviceGetClockInfo(abi_device h, uint32_t kind, uint32_t *out)
 abi_return nvmlDeviceGetMaxClockInfo(abi_device h, uint32_t kind, uint32_t *out)
 {
 	return by_kind(CALL_nvmlDeviceGetMaxClockInfo, h, kind, 4, out, max_clock_mhz);
+}
+
+abi_return nvmlDeviceGetApplicationsClock(abi_device h, uint32_t kind, uint32_t *out)
+{
+	return by_kind(CALL_nvmlDeviceGetApplicationsClock, h, kind, 4, out, given_clock_mhz);
 }
 
 abi_return nvmlDeviceGetTemperature(abi_device h, uint32_t kind, uint32_t *out)

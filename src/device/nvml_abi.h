@@ -369,6 +369,7 @@ ABI_SIZE(struct abi_accounting, 56);
 	  (abi_device, uint32_t *, uint32_t *))                                              \
 	N(clock, nvmlDeviceGetClockInfo, (abi_device, uint32_t, uint32_t *))                 \
 	N(max_clock, nvmlDeviceGetMaxClockInfo, (abi_device, uint32_t, uint32_t *))          \
+	N(given_clock, nvmlDeviceGetApplicationsClock, (abi_device, uint32_t, uint32_t *))   \
 	N(pstate, nvmlDeviceGetPerformanceState, (abi_device, uint32_t *))                   \
 	N(reasons, nvmlDeviceGetCurrentClocksEventReasons, (abi_device, uint64_t *))         \
 	N(reasons_old, nvmlDeviceGetCurrentClocksThrottleReasons, (abi_device, uint64_t *))  \

@@ -332,6 +332,18 @@ static void read_counter(struct sampler *s)
 	emit_counter(s, &c);
 }
 
+/* Set since the last edge or anchor, by whom and when in between is not known: it is told of the
+ * windows that were open then. */
+static void watch_clocks(struct sampler *s, uint64_t now)
+{
+	double hz = figure(&s->r, GW_Q_CLOCK_GRAPHICS_APPLICATION);
+
+	if (s->given_ns && fabs(hz - s->given_hz) > 0.5e6)
+		note(s, s->given_ns, GW_CODE_CLOCK_CHANGED);
+	s->given_hz = hz;
+	s->given_ns = now;
+}
+
 /* Edges closer than this share a reading: it costs 2 ms. */
 #define LIMITS_NS (100 * NS_PER_MS)
 
@@ -355,8 +367,10 @@ static void read_limits(struct sampler *s)
 	if (isnan(v[GW_THROTTLE_THERMAL_SOFTWARE]))
 		v[GW_THROTTLE_THERMAL_SOFTWARE] = figure(&s->r, GW_Q_LIMITED_THERMAL);
 	e.u.limits.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
-	if (s->r.state == GW_DEVICE_OK)
-		emit(s, &e);
+	if (s->r.state != GW_DEVICE_OK)
+		return;
+	emit(s, &e);
+	watch_clocks(s, e.t_ns);
 }
 
 /* ---- who ---- */

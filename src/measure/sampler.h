@@ -48,6 +48,8 @@ struct sampler {
 	struct tap_counter first; /* reading of the energy counter, made by init */
 	uint64_t counter_ns;      /* last reading of the energy counter; 0: none */
 	unsigned anchors;
+	double given_hz;   /* application clock at the last edge or anchor; NAN: unknown */
+	uint64_t given_ns; /* when it was read */
 	/* Joining one fetch of the ring to the next. */
 	struct power_sample ring[SAMPLER_RING];
 	struct power_sample tail[SAMPLER_TAIL]; /* newest of what was taken, oldest first */

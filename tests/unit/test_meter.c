@@ -923,6 +923,29 @@ static void a_short_window_is_known_soon_after_its_end(void **state)
 	}
 }
 
+/* Told of the window in which it was done, of none before it and of none after. */
+static void clocks_set_inside_a_window_are_told(void **state)
+{
+	static const bool changed[] = { false, true, false };
+
+	(void)state;
+	start(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
+		  "[[fault]]\ncall = \"nvmlDeviceGetApplicationsClock\"\nfrom = 9\nvalue = "
+		  "1200\n"));
+	for (unsigned i = 0; i < 3; i++) { /* from 5, 8 and 11 s on */
+		const struct gw_energy *r;
+		double truth;
+
+		begin();
+		run_for(2.9);
+		r = end(&truth);
+		assert_true((r->codes >> GW_CODE_CLOCK_CHANGED & 1) == changed[i]);
+		assert_true((r->validity == GW_INVALID) == changed[i]);
+		gw_window_free(window);
+		run_for(0.01);
+	}
+}
+
 /* What takes milliseconds on a real GPU, the counter aside, is asked when nobody waits for it. */
 static void a_meter_starts_with_the_calls_it_needs(void **state)
 {
@@ -1032,6 +1055,7 @@ int main(int argc, char **argv)
 		T(every_failing_call_costs_no_more_than_its_figures),
 		T(shares_of_processes_close),
 		T(threads_share_a_meter),
+		T(clocks_set_inside_a_window_are_told),
 		T(a_meter_starts_with_the_calls_it_needs),
 		T(an_open_window_costs_few_calls),
 	};
