@@ -2,6 +2,7 @@
 
 #include "reader.h"
 #include "self.h"
+#include "settings.h"
 
 #include "base/clock.h"
 
@@ -25,6 +26,7 @@ struct seen {
 struct engine {
 	struct engine_config config;
 	struct reader *reader;
+	struct settings *settings;
 	const struct clock *clock;
 	struct view view;
 	struct view_device *device; /* DEVICES_MAX, parallel to seen */
@@ -312,6 +314,8 @@ static void came(void *arg, const struct reading *r)
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
 	count_self(e, r);
+	if (v->tick == 1)
+		settings_restore(e->settings); /* what an earlier run left changed */
 	e->config.ticked(e->config.arg);
 	store_commit(e->config.store);
 }
@@ -368,18 +372,52 @@ static int op_ask(void *arg, enum view_request what)
 	return 0;
 }
 
+static void op_forget(void *arg, const char *kind, const char *id)
+{
+	struct engine *e = arg;
+
+	store_forget(e->config.store, kind, id);
+}
+
+static int op_manage(void *arg, const struct manage_order *order)
+{
+	struct engine *e = arg;
+
+	return e->config.manage ? settings_order(e->settings, order) : -GW_E_NOSUPPORT;
+}
+
+static int op_managed(void *arg, int ticket, struct manage_result *ret)
+{
+	struct engine *e = arg;
+
+	return settings_result(e->settings, ticket, ret);
+}
+
 static const struct view_ops operations = {
 	.history = history,
 	.events = events,
 	.tell = op_tell,
 	.keep = op_keep,
 	.kept = op_kept,
+	.forget = op_forget,
 	.ask = op_ask,
+	.manage = op_manage,
+	.managed = op_managed,
 };
+
+static void audit(void *arg, const char *uuid, const char *severity, const char *text)
+{
+	engine_tell(arg, "manage", uuid, severity, "%s", text);
+}
 
 const struct view *engine_view(struct engine *e)
 {
 	return &e->view;
+}
+
+void engine_set_manage(struct engine *e, bool on)
+{
+	e->config.manage = on;
 }
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns)
@@ -417,6 +455,16 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 							  .arg = e },
 				 &e->reader);
 	}
+	if (!err) {
+		err = settings_new(&(struct settings_config){ .loop = config->loop,
+							      .store = config->store,
+							      .reader = e->reader,
+							      .tell = audit,
+							      .arg = e },
+				   &e->settings);
+		if (err)
+			reader_free(e->reader, NS_PER_S);
+	}
 	if (err) {
 		if (e) {
 			free(e->device);
@@ -435,9 +483,11 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 
 	if (!e)
 		return 0;
+	settings_restore(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)
 		return err; /* what hangs may still use it */
+	settings_free(e->settings);
 	free(e->device);
 	free(e->seen);
 	free(e);

@@ -16,6 +16,7 @@ struct engine;
 struct engine_config {
 	const struct gw_options *options; /* of the context */
 	uint64_t interval_ns;
+	bool manage;           /* settings of GPUs may be changed */
 	const char *cache_dir; /* of sensor profiles; NULL: as XDG says */
 	struct loop *loop;
 	struct store *store; /* borrowed */
@@ -38,6 +39,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns);
 const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);
+void engine_set_manage(struct engine *e, bool on);
 
 /* Tells of something: keeps it and calls `happened`. */
 void engine_tell(struct engine *e, const char *kind, const char *uuid, const char *severity,

@@ -9,6 +9,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "serve/api.h"
+#include "serve/metrics.h"
 #include "serve/windows.h"
 
 #include <signal.h>
@@ -18,6 +19,7 @@
 #include <unistd.h>
 
 #define MESSAGE_MAX   2000
+#define TEXTFILE_MAX  (4 * 1024 * 1024)
 #define END_NS        (5 * NS_PER_S)    /* after this we end even if a driver call has not */
 #define STREAM_BYTES  (256 * 1024)
 #define MEMORY_BYTES  (8 * 1024 * 1024) /* of history, when there is no file for it */
@@ -32,8 +34,8 @@ struct service {
 	struct store *store;
 	struct engine *engine;
 	struct api api;
-	struct textfile *textfile;
-	struct log_latch store_bad, textfile_bad;
+	struct textfile textfile; /* with a path: it is written */
+	struct log_latch store_bad;
 	struct notify notify;
 	bool announced; /* systemd knows that the GPUs were read */
 	int end;
@@ -104,25 +106,33 @@ static void push_tick(struct service *s)
 static void write_textfile(struct service *s)
 {
 	char message[MESSAGE_MAX] = "";
+	bool news = false;
+	struct buf text;
 	int err;
 
-	if (!s->config.metrics_textfile)
+	if (!*s->textfile.path)
 		return;
-	err = textfile_write(s->config.metrics_textfile, &s->api, message, sizeof(message));
-	if (log_latch(&s->textfile_bad, err != 0))
+	buf_init(&text, TEXTFILE_MAX);
+	metrics_render(&text, &s->api, METRICS_PROMETHEUS);
+	err = textfile_write(&s->textfile, text.p, text.len, &news, message, sizeof(message));
+	buf_done(&text);
+	if (news)
 		LOG(&s->log, err ? LOG_ERROR : LOG_INFO,
-		    err ? message : "metrics are written to the file again",
-		    LOG_S("path", s->config.metrics_textfile));
+		    err ? message : "the metrics are written to their file again",
+		    LOG_S("path", s->textfile.path));
 }
 
 static void look_at_store(struct service *s)
 {
 	const char *state = s->api.view.self.store_state;
 	bool bad = strcmp(state, "ok") != 0;
+	char notice[MESSAGE_MAX];
 
 	if (log_latch(&s->store_bad, bad))
 		log_write(&s->log, bad ? LOG_ERROR : LOG_INFO,
 			  bad ? state : "history is kept again", NULL, 0);
+	if (store_notice(s->store, notice, sizeof(notice)))
+		log_write(&s->log, LOG_WARNING, notice, NULL, 0);
 }
 
 /* The first time we know what there is. */
@@ -235,11 +245,27 @@ static struct http_config http_settings(struct service *s, const struct listenin
 	};
 }
 
+static void apply_textfile(struct service *s)
+{
+	const char *path = s->config.metrics_textfile;
+	char message[MESSAGE_MAX] = "";
+
+	if (strcmp(s->textfile.path, path ? path : "") == 0)
+		return;
+	if (*s->textfile.path)
+		textfile_done(&s->textfile);
+	s->textfile.path[0] = '\0';
+	if (path && textfile_init(&s->textfile, path, message, sizeof(message)) != 0)
+		log_lines(s, LOG_ERROR, message);
+}
+
 static void apply(struct service *s)
 {
 	apply_log(s);
+	apply_textfile(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
 	s->api.manage = s->config.manage_enabled;
+	s->api.windows_open = s->config.service_open_windows;
 }
 
 /* Settings that are looked at only when we start. */
@@ -283,6 +309,7 @@ static void reload(struct service *s)
 			    "the new configuration cannot be used; the old one stays in force");
 	} else {
 		apply(s);
+		engine_set_manage(s->engine, s->config.manage_enabled);
 		engine_set_interval(s->engine, s->config.service_interval);
 		engine_tell(s->engine, "config", NULL, "info", "the configuration was read anew%s",
 			    needs_restart(&old, &fresh)
@@ -359,6 +386,7 @@ static int open_engine(struct service *s)
 
 	return engine_new(&(struct engine_config){ .options = &g,
 						   .interval_ns = c->service_interval,
+						   .manage = c->manage_enabled,
 						   .loop = s->loop,
 						   .store = s->store,
 						   .ticked = ticked,
@@ -408,7 +436,7 @@ static int begin(struct service *s)
 	    loop_add_timer(s->loop, feed_watchdog, s, &s->watchdog) != 0 ||
 	    stream_new(STREAM_BYTES, &s->api.stream) != 0 ||
 	    windows_new(&s->api.windows) != 0 || open_store(s) != 0) {
-		LOG(&s->log, LOG_ERROR, "there is no memory to start with");
+		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
 		return SERVICE_FAILED;
 	}
 	apply(s);
@@ -416,7 +444,7 @@ static int begin(struct service *s)
 	if (end != SERVICE_OK)
 		return end;
 	if (open_engine(s) != 0) {
-		LOG(&s->log, LOG_ERROR, "there is no memory to start with");
+		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
 		return SERVICE_FAILED;
 	}
 	s->api.view = *engine_view(s->engine);
@@ -437,9 +465,11 @@ static void finish(struct service *s)
 	if (s->engine)
 		engine_tell(s->engine, "service", NULL, "info", "gpuward ended");
 	http_free(s->api.http);
+	if (*s->textfile.path)
+		textfile_done(&s->textfile);
 	if (s->engine && engine_free(s->engine, END_NS) != 0) {
-		LOG(&s->log, LOG_WARNING,
-		    "a driver call has not returned: it is left behind");
+		log_write(&s->log, LOG_WARNING, "a driver call has not returned: it is left behind",
+			  NULL, 0);
 		hangs = true;
 	}
 	if (s->store)
@@ -449,6 +479,7 @@ static void finish(struct service *s)
 		_exit(s->end); /* exit handlers of the driver's library may wait for it */
 	}
 	windows_free(s->api.windows);
+	api_done(&s->api);
 	stream_free(s->api.stream);
 	loop_remove(s->signals);
 	loop_remove(s->watchdog);

@@ -3,24 +3,6 @@
  * Off unless the service was told so.  A handler reads the request, hands an order to the engine, and
  * looks every 10 ms whether it was carried out; the engine journals it and tells of its outcome,
  * whether or not the client is still there.  We tell of what was asked and of what was refused.
- *
- * Rows of routes.def:
-R(getManage, GET, "/api/gpu/manage", manage_list, 0, "manage", "", "", "200:manage 400 503",
-  "Tell the settings of the GPUs",
-  "Each setting of each GPU: its value, bounds and default, whether it can be changed, and whether the service "
-  "changed it and what it was before. Says how to reset a GPU, which is not done from here.")
-R(clearEcc, POST, "/api/gpu/manage/{uuid}/clear-ecc", manage_clear_ecc, ROUTE_CHANGE, "manage", "", "",
-  "200:manage_result 400 401 403 404 409 500 501 503", "Clear the ECC counters",
-  "Those since the driver was loaded; the counters of the board's life stay. Cannot be undone.")
-R(setSetting, PUT, "/api/gpu/manage/{uuid}/{setting}", manage_set, ROUTE_CHANGE, "manage", "",
-  "manage_request", "200:manage_result 400 401 403 404 409 415 500 501 503", "Change a setting",
-  "power-limit {watts}, persistence-mode {enabled}, compute-mode {mode}, gpu-clocks and memory-clocks "
-  "{min_hertz, max_hertz}. The old value comes back when the service ends, or after a crash when it starts "
-  "again, unless keep is true. The answer comes when the driver was asked what it set.")
-R(restoreSetting, DELETE, "/api/gpu/manage/{uuid}/{setting}", manage_restore, ROUTE_CHANGE, "manage", "", "",
-  "200:manage_result 400 401 403 404 409 500 501 503", "Put a setting back",
-  "To what it was before the service changed it; where it did not, to the driver's default. What somebody else "
-  "has set since is left alone (409).")
  */
 #include "api_manage.h"
 

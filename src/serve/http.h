@@ -84,8 +84,6 @@ enum route_flag {
 
 /* A path such as "/api/v1/devices/{uuid}": braces match one segment, a star at the end the rest. */
 struct route {
-	unsigned method;  /* one enum http_method */
-	const char *path; /* "/api/v1/devices/{uuid}": braces match one segment; an asterisk at the end: the rest */
 	unsigned method; /* one enum http_method */
 	const char *path;
 	route_fn *answer;

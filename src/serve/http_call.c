@@ -62,6 +62,13 @@ const char *request_param(const struct request *q, const char *name)
 	return NULL;
 }
 
+const char *request_param_name(const struct request *q, unsigned i)
+{
+	const struct call *k = q->impl;
+
+	return i < k->params ? k->param[i].name : NULL;
+}
+
 const char *request_header(const struct request *q, const char *name)
 {
 	const struct call *k = q->impl;
