@@ -137,13 +137,14 @@ static void what_there_is(const struct gw_snapshot *snap, char *out, size_t size
 	}
 }
 
-static void no_such_device(const struct api *a, struct reply *r, const char *selector)
+static void no_such_device(const struct api *a, struct reply *r, int status,
+			   const char *selector)
 {
 	char there[512];
 
 	what_there_is(a->view.snap, there, sizeof(there));
 	reply_problem(
-		r, 404, "no-such-device",
+		r, status, "no-such-device",
 		"Name a GPU by its index, its UUID or the beginning of it, or its PCI id.",
 		"no GPU is called \"%.96s\"; %s", selector, there);
 }
@@ -177,7 +178,7 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 
 		snprintf(word, sizeof(word), "%.*s", (int)(n < 100 ? n : 100), list);
 		if (select_by(a->view.snap, word, filter) == 0) {
-			no_such_device(a, r, word);
+			no_such_device(a, r, 404, word);
 			return false;
 		}
 		list += n;
@@ -186,13 +187,13 @@ bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 	return true;
 }
 
-int api_find(const struct api *a, struct reply *r, const char *selector)
+int api_find(const struct api *a, struct reply *r, int status, const char *selector)
 {
 	struct render_filter f = { { false } };
 	unsigned n = select_by(a->view.snap, selector, &f);
 
 	if (n == 0) {
-		no_such_device(a, r, selector);
+		no_such_device(a, r, status, selector);
 		return -1;
 	}
 	if (n > 1) {

@@ -23,6 +23,10 @@ struct api {
 	bool manage;        /* /api/gpu/manage is on */
 	void *daemon;       /* of whoever serves; not looked at here */
 	bool windows_open;  /* anybody may open and end energy windows, not only who is trusted */
+	struct http *http; /* for its counts; NULL in tests */
+	unsigned top;      /* processes in /metrics, at most; 0: none */
+	bool manage;       /* /api/gpu/manage is on */
+	bool windows_open; /* anybody may open and end energy windows, not only who is trusted */
 	struct buf openapi; /* made at the first question; zero at first */
 };
 

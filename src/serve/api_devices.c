@@ -82,7 +82,7 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 	struct json j;
 	int i;
 
-	if (!api_has_reading(a, r) || (i = api_find(a, r, q->arg[0])) < 0)
+	if (!api_has_reading(a, r) || (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
 	clock_format_rfc3339(gw_snapshot_wall_ns(a->view.snap), time);
 	json_init(&j, &r->body, false);

@@ -18,8 +18,9 @@ bool api_has_reading(const struct api *a, struct reply *r);
 bool api_filter(const struct api *a, const struct request *q, struct reply *r,
 		struct render_filter *filter, const struct render_filter **ret);
 
-/* The position in the snapshot of the one GPU that selector names, or -1: replied. */
-int api_find(const struct api *a, struct reply *r, const char *selector);
+/* The position in the snapshot of the one GPU that selector names, or -1: replied, with this
+ * status where there is none. */
+int api_find(const struct api *a, struct reply *r, int status, const char *selector);
 
 /* A whole number of a parameter, standard where it is not given.  False: 400 was replied. */
 bool api_number(const struct request *q, struct reply *r, const char *name, uint64_t standard,

@@ -17,16 +17,16 @@ static void requests(struct json *j, const struct api *a)
 	if (a->http)
 		http_counts(a->http, &c);
 	json_object(j, "http");
-	json_object(j, "requests_total");
+	json_object(j, "requests");
 	for (unsigned i = 0; i < 6; i++)
 		json_uint(j, keys[i], c.requests[i]);
 	json_object_end(j);
 	json_uint(j, "connections", c.connections);
 	json_uint(j, "streams", c.streams);
-	json_uint(j, "accepted_total", c.accepted);
-	json_uint(j, "refused_total", c.refused);
-	json_uint(j, "timeouts_total", c.timeouts);
-	json_uint(j, "sent_bytes_total", c.bytes_sent);
+	json_uint(j, "accepted", c.accepted);
+	json_uint(j, "refused", c.refused);
+	json_uint(j, "timeouts", c.timeouts);
+	json_uint(j, "sent_bytes", c.bytes_sent);
 	json_object_end(j);
 }
 
@@ -37,9 +37,9 @@ static void uptime(struct json *j, const struct api *a)
 	double seconds = now > start ? (double)(now - start) / 1e9 : 0;
 
 	clock_format_rfc3339(start, time);
-	json_string(j, "start_time_utc", time);
+	json_string(j, "start_utc", time);
 	json_double(j, "uptime_seconds", seconds);
-	json_double(j, "cpu_seconds_total", a->view.self.cpu_seconds);
+	json_double(j, "cpu_seconds", a->view.self.cpu_seconds);
 	if (seconds > 0)
 		json_double(j, "cpu_mean_ratio", a->view.self.cpu_seconds / seconds);
 	else
@@ -61,16 +61,16 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_uint(&j, "rss_peak_bytes", s->rss_peak_bytes);
 	json_uint(&j, "threads", s->threads);
 	json_uint(&j, "descriptors", s->descriptors);
-	json_uint(&j, "wakeups_total", s->wakeups);
+	json_uint(&j, "wakeups", s->wakeups);
 	json_double(&j, "interval_seconds", (double)a->view.interval_ns / 1e9);
-	json_uint(&j, "ticks_total", s->ticks);
-	json_uint(&j, "ticks_missed_total", s->ticks_missed);
+	json_uint(&j, "ticks", s->ticks);
+	json_uint(&j, "ticks_missed", s->ticks_missed);
 	json_double(&j, "tick_seconds", s->tick_seconds);
 	json_double(&j, "tick_max_seconds", s->tick_max_seconds);
-	json_uint(&j, "init_failures_total", a->view.init_failures);
+	json_uint(&j, "init_failures", a->view.init_failures);
 	json_object(&j, "store");
 	json_uint(&j, "bytes", s->store_bytes);
-	json_uint(&j, "dropped_total", s->store_dropped);
+	json_uint(&j, "dropped", s->store_dropped);
 	json_string(&j, "state", s->store_state);
 	json_object_end(&j);
 	requests(&j, a);

@@ -317,7 +317,7 @@ void api_device_series(void *arg, const struct request *q, struct reply *r)
 	struct render_filter f = { { false } };
 	int i;
 
-	if (!api_has_reading(a, r) || (i = api_find(a, r, q->arg[0])) < 0)
+	if (!api_has_reading(a, r) || (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
 	f.selected[i] = true;
 	answer(a, q, r, &f);

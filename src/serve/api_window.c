@@ -109,12 +109,10 @@ static bool read_wish(struct body *b, struct wish *w, char *message, size_t size
 static bool choose(const struct api *a, struct reply *r, struct wish *w)
 {
 	for (unsigned i = 0; i < w->gpus; i++) {
-		int at = api_find(a, r, w->gpu[i]);
+		int at = api_find(a, r, 400, w->gpu[i]);
 
-		if (at < 0) {
-			r->status = 400; /* the address is right, the body is not */
+		if (at < 0)
 			return false;
-		}
 		w->chosen.selected[at] = true;
 	}
 	w->ask.position = w->gpus ? w->chosen.selected : NULL;

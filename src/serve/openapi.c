@@ -1,6 +1,421 @@
+#include "openapi.h"
+
 #include "api_parts.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define DOCUMENT_MAX (1u << 20)
+#define SCHEMA_REF   "#/components/schemas/"
+
+/* ---- tables ---- */
+
+struct operation {
+	const char *id;
+	unsigned method;
+	const char *path;
+	unsigned flags;
+	const char *tag, *params, *body, *answers, *summary, *description;
+};
+
+static const struct operation operations[] = {
+#define R(id, method, path, handler, flags, tag, params, body, answers, summary, description) \
+	{ #id, HTTP_##method, path, flags, tag, params, body, answers, summary, description },
+#include "routes.def"
+#undef R
+};
+#define OPERATIONS (sizeof(operations) / sizeof(operations[0]))
+
+static const struct parameter {
+	const char *in, *name, *schema, *example, *description;
+} parameters[] = {
+	{ "query", "gpu", "{\"type\":\"string\"}", "\"0\"",
+	  "Only these GPUs: index, UUID or its beginning, or PCI id; several joined by "
+	  "commas." },
+	{ "query", "processes", "{\"type\":\"boolean\",\"default\":true}", "false",
+	  "0 or false leaves the processes out." },
+	{ "query", "quantity", "{\"type\":\"string\",\"default\":\"power_watts\"}",
+	  "\"power_watts,temperature_gpu_celsius\"",
+	  "What is told; several joined by commas." },
+	{ "query", "from", "{\"type\":\"string\",\"default\":\"-15m\"}", "\"-1h\"",
+	  "Begin: RFC 3339, seconds since 1970, or back from now such as -1h." },
+	{ "query", "to", "{\"type\":\"string\",\"default\":\"now\"}", "\"now\"",
+	  "End, as from." },
+	{ "query", "step", "{\"type\":\"string\"}", "\"10s\"",
+	  "Distance of the points, such as 10s or 1m; without it one that gives at most "
+	  "1000." },
+	{ "query", "tier",
+	  "{\"type\":\"string\",\"enum\":[\"auto\",\"second\",\"minute\",\"hour\"]}",
+	  "\"minute\"", "A step by name." },
+	{ "query", "after", "{\"type\":\"integer\",\"minimum\":0}", "0",
+	  "Only events with a higher id." },
+	{ "query", "topics", "{\"type\":\"string\"}", "\"tick,event,window\"",
+	  "What is followed, joined by commas: tick, event, window, guard; all without." },
+	{ "query", "limit", "{\"type\":\"integer\",\"minimum\":0}", "10", "At most so many." },
+	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
+	  "UUID or its beginning, index, or PCI id." },
+	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Of the window." },
+	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
+};
+
+/* Headers that an operation looks at. */
+static const struct {
+	const char *operation;
+	struct parameter p;
+} headers[] = {
+	{ "openWindow",
+	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
+	    "The same key with the same body gives the same window again." } },
+	{ "getEvents",
+	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
+	    "What a follower that comes back has seen." } },
+};
+
+static const struct {
+	const char *name, *description;
+} tags[] = {
+	{ "gpu", "Short answers whose form is fixed" },
+	{ "devices", "GPUs, processes and the machine, now" },
+	{ "history", "The past" },
+	{ "energy", "Energy windows and sensors" },
+	{ "events", "What happened" },
+	{ "health", "Alive and ready" },
+	{ "metrics", "For Prometheus" },
+	{ "service", "The service itself" },
+	{ "page", "What people look at" },
+};
+
+static const struct {
+	int status;
+	const char *title, *description, *detail;
+} statuses[] = {
+	{ 200, NULL, "It is so", NULL },
+	{ 201, NULL, "It was made", NULL },
+	{ 204, NULL, "It was done, and there is nothing to say", NULL },
+	{ 400, "Bad Request", "A parameter or the body makes no sense",
+	  "there is no parameter \\\"quantiti\\\" here; did you mean \\\"quantity\\\"?" },
+	{ 401, "Unauthorized", "This needs the token", "this needs the token" },
+	{ 404, "Not Found", "There is no such thing", "there is no window \\\"w1\\\"" },
+	{ 409, "Conflict", "Not in this state", "window w0123456789abcdef has ended" },
+	{ 415, "Unsupported Media Type", "The body is not said to be JSON",
+	  "the body is not said to be JSON" },
+	{ 422, "Unprocessable Content", "The key was used for another request",
+	  "this Idempotency-Key came with another request before" },
+	{ 429, "Too Many Requests", "There are too many of them already",
+	  "64 windows are open, and that is the most" },
+	{ 503, "Service Unavailable", "Not now; Retry-After says when to ask again",
+	  "the drivers are being opened for the first time" },
+};
+#define STATUSES (sizeof(statuses) / sizeof(statuses[0]))
+
+static const char *status_text(int status)
+{
+	for (size_t i = 0; i < STATUSES; i++)
+		if (statuses[i].status == status)
+			return statuses[i].description;
+	return "";
+}
+
+/* ---- parts ---- */
+
+static const char *example_of(const char *operation, const char *suffix)
+{
+	char name[64];
+
+	snprintf(name, sizeof(name), "%s%s", operation, suffix);
+	for (const struct openapi_text *t = openapi_examples; t->name; t++)
+		if (strcmp(t->name, name) == 0)
+			return t->json;
+	return NULL;
+}
+
+static void schema_ref(struct json *j, const char *name, size_t n)
+{
+	char ref[96];
+
+	snprintf(ref, sizeof(ref), SCHEMA_REF "%.*s", (int)n, name);
+	json_object(j, "schema");
+	json_string(j, "$ref", ref);
+	json_object_end(j);
+}
+
+static void parameter(struct json *j, const struct parameter *p)
+{
+	json_object(j, NULL);
+	json_string(j, "name", p->name);
+	json_string(j, "in", p->in);
+	if (strcmp(p->in, "path") == 0)
+		json_bool(j, "required", true);
+	json_string(j, "description", p->description);
+	json_raw(j, "schema", p->schema);
+	json_raw(j, "example", p->example);
+	json_object_end(j);
+}
+
+static void parameter_named(struct json *j, const char *in, const char *name, size_t n)
+{
+	for (size_t i = 0; i < sizeof(parameters) / sizeof(parameters[0]); i++)
+		if (strcmp(parameters[i].in, in) == 0 && strlen(parameters[i].name) == n &&
+		    memcmp(parameters[i].name, name, n) == 0)
+			parameter(j, &parameters[i]);
+}
+
+/* The path as OpenAPI writes it: what stands for the rest has a name. */
+static void path_text(const struct operation *o, char *out, size_t size)
+{
+	size_t n = strcspn(o->path, "*");
+
+	snprintf(out, size, "%.*s%s", (int)n, o->path, o->path[n] ? "{file}" : "");
+}
+
+static void all_parameters(struct json *j, const struct operation *o)
+{
+	char path[96];
+
+	path_text(o, path, sizeof(path));
+	json_array(j, "parameters");
+	for (const char *p = strchr(path, '{'); p; p = strchr(p + 1, '{'))
+		parameter_named(j, "path", p + 1, strcspn(p + 1, "}"));
+	for (const char *p = *o->params == '*' ? "" : o->params; *p;) {
+		size_t n = strcspn(p, " ");
+
+		parameter_named(j, "query", p, n);
+		p += n + (p[n] == ' ');
+	}
+	for (size_t i = 0; i < sizeof(headers) / sizeof(headers[0]); i++)
+		if (strcmp(headers[i].operation, o->id) == 0)
+			parameter(j, &headers[i].p);
+	json_array_end(j);
+}
+
+static void request_body(struct json *j, const struct operation *o)
+{
+	const char *example = example_of(o->id, ".request");
+
+	if (!*o->body)
+		return;
+	json_object(j, "requestBody");
+	json_object(j, "content");
+	json_object(j, "application/json");
+	schema_ref(j, o->body, strlen(o->body));
+	if (example)
+		json_raw(j, "example", example);
+	json_object_end(j);
+	json_object_end(j);
+	json_object_end(j);
+}
+
+/* One form of an answer: a schema, or a media type whose content is text. */
+static void form(struct json *j, const struct operation *o, const char *name, size_t n)
+{
+	const char *example = example_of(o->id, "");
+	bool text = memchr(name, '/', n) != NULL;
+	char type[64];
+
+	snprintf(type, sizeof(type), "%.*s", (int)n, name);
+	json_object(j, text ? type : "application/json");
+	if (text)
+		json_raw(j, "schema", "{\"type\":\"string\"}");
+	else
+		schema_ref(j, name, n);
+	if (example && (*example == '"') == text)
+		json_raw(j, "example", example);
+	json_object_end(j);
+}
+
+/* "STATUS:FORM|FORM", or "STATUS". */
+static void answer(struct json *j, const struct operation *o, const char *text, size_t n)
+{
+	char key[4], ref[64];
+	int status = atoi(text);
+
+	snprintf(key, sizeof(key), "%d", status);
+	json_object(j, key);
+	if (status >= 400) {
+		snprintf(ref, sizeof(ref), "#/components/responses/problem%d", status);
+		json_string(j, "$ref", ref);
+		json_object_end(j);
+		return;
+	}
+	json_string(j, "description", status_text(status));
+	if (n > 4) {
+		json_object(j, "content");
+		for (const char *p = text + 4; p < text + n;) {
+			size_t len = strcspn(p, "| ");
+
+			form(j, o, p, len);
+			p += len + 1;
+		}
+		json_object_end(j);
+	}
+	json_object_end(j);
+}
+
+static void answers(struct json *j, const struct operation *o)
+{
+	json_object(j, "responses");
+	for (const char *p = o->answers; *p;) {
+		size_t n = strcspn(p, " ");
+
+		answer(j, o, p, n);
+		p += n + (p[n] == ' ');
+	}
+	json_object_end(j);
+}
+
+/* Windows may be open to all: with or without. */
+static void security(struct json *j, const struct operation *o)
+{
+	bool measures = o->method != HTTP_GET && !(o->flags & ROUTE_CHANGE);
+
+	if (o->method == HTTP_GET)
+		return;
+	json_raw(j, "security", measures ? "[{},{\"bearer\":[]}]" : "[{\"bearer\":[]}]");
+}
+
+static const char *method_key(unsigned method)
+{
+	switch (method) {
+	case HTTP_POST: return "post";
+	case HTTP_PUT: return "put";
+	case HTTP_DELETE: return "delete";
+	default: return "get";
+	}
+}
+
+static void operation(struct json *j, const struct operation *o)
+{
+	json_object(j, method_key(o->method));
+	json_string(j, "operationId", o->id);
+	json_array(j, "tags");
+	json_string(j, NULL, o->tag);
+	json_array_end(j);
+	json_string(j, "summary", o->summary);
+	json_string(j, "description", o->description);
+	all_parameters(j, o);
+	request_body(j, o);
+	answers(j, o);
+	security(j, o);
+	json_object_end(j);
+}
+
+/* Every method of a path stands below it: at the first row that has it. */
+static void paths(struct json *j)
+{
+	char path[96];
+
+	json_object(j, "paths");
+	for (size_t i = 0; i < OPERATIONS; i++) {
+		bool first = true;
+
+		for (size_t k = 0; k < i; k++)
+			first = first && strcmp(operations[k].path, operations[i].path) != 0;
+		if (!first)
+			continue;
+		path_text(&operations[i], path, sizeof(path));
+		json_object(j, path);
+		for (size_t k = i; k < OPERATIONS; k++)
+			if (strcmp(operations[k].path, operations[i].path) == 0)
+				operation(j, &operations[k]);
+		json_object_end(j);
+	}
+	json_object_end(j);
+}
+
+static void problems(struct json *j)
+{
+	char key[16], example[512];
+
+	json_object(j, "responses");
+	for (size_t i = 0; i < STATUSES; i++) {
+		if (!statuses[i].detail)
+			continue;
+		snprintf(key, sizeof(key), "problem%d", statuses[i].status);
+		snprintf(example, sizeof(example),
+			 "{\"type\":\"about:blank\",\"title\":\"%s\",\"status\":%d,"
+			 "\"detail\":\"%s\"}",
+			 statuses[i].title, statuses[i].status, statuses[i].detail);
+		json_object(j, key);
+		json_string(j, "description", statuses[i].description);
+		json_object(j, "content");
+		json_object(j, "application/problem+json");
+		schema_ref(j, "problem", 7);
+		json_raw(j, "example", example);
+		json_object_end(j);
+		json_object_end(j);
+		json_object_end(j);
+	}
+	json_object_end(j);
+}
+
+static void components(struct json *j)
+{
+	json_object(j, "components");
+	json_object(j, "schemas");
+	for (const struct openapi_text *t = openapi_schemas; t->name; t++)
+		json_raw(j, t->name, t->json);
+	json_object_end(j);
+	problems(j);
+	json_raw(j, "securitySchemes",
+		 "{\"bearer\":{\"type\":\"http\",\"scheme\":\"bearer\","
+		 "\"description\":\"The token of the service's token_file; peers on the UNIX "
+		 "socket need none.\"}}");
+	json_object_end(j);
+}
+
+static void info(struct json *j)
+{
+	json_object(j, "info");
+	json_string(j, "title", "gpuward");
+	json_string(j, "version", gw_version());
+	json_string(j, "summary", "What this machine's GPUs are and do");
+	json_string(
+		j, "description",
+		"Every GET can also be asked with HEAD. What is not known is null, with its "
+		"reason below \"absent\" beside it; units end the key. Errors are "
+		"application/problem+json. Keys may be added at any time; one that changes its "
+		"meaning or goes raises schema_version.");
+	json_raw(j, "license", "{\"name\":\"Apache-2.0\",\"identifier\":\"Apache-2.0\"}");
+	json_object_end(j);
+}
+
+/* ---- the document ---- */
+
+void openapi_render(struct buf *out)
+{
+	struct json j;
+
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_string(&j, "openapi", "3.1.0");
+	info(&j);
+	json_raw(&j, "servers", "[{\"url\":\"/\"}]");
+	json_array(&j, "tags");
+	for (size_t i = 0; i < sizeof(tags) / sizeof(tags[0]); i++) {
+		json_object(&j, NULL);
+		json_string(&j, "name", tags[i].name);
+		json_string(&j, "description", tags[i].description);
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	paths(&j);
+	components(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
 
 void api_openapi(void *arg, const struct request *q, struct reply *r)
 {
-	(void)arg; (void)q; (void)r;
+	struct api *a = arg;
+
+	(void)q;
+	if (!a->openapi.p || a->openapi.len == 0) {
+		buf_init(&a->openapi, DOCUMENT_MAX);
+		openapi_render(&a->openapi);
+	}
+	if (a->openapi.err)
+		reply_problem(r, 503, "no-memory", NULL, "there is no memory for the document");
+	else
+		reply_static(r, "application/json", a->openapi.p, a->openapi.len, NULL, 0);
 }

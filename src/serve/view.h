@@ -85,8 +85,9 @@ struct view_ops {
 	/* Events with an id above `after`, oldest first, at most max; each is good during its call. */
 	int (*events)(void *engine, uint64_t after, unsigned max,
 		      void (*each)(void *arg, const struct view_event *e), void *arg);
-	/* Tells of something that happened: logged, kept, streamed.  e->id and wall_ns are set by it. */
-	void (*tell)(void *engine, const struct view_event *e);
+	/* Tells of something that happened: logged, kept, streamed.  id and wall_ns are set by it; gives
+	 * the id. */
+	uint64_t (*tell)(void *engine, const struct view_event *e);
 	/* Documents that outlive us: energy windows that ended.  id is a word. */
 	int (*keep)(void *engine, const char *kind, const char *id, const char *json, size_t size);
 	int (*kept)(void *engine, const char *kind, unsigned max,
@@ -116,6 +117,7 @@ struct view {
 	int ask_error;        /* of the last view_ops.ask: 0, or why not */
 	unsigned asks;        /* how many were done */
 	uint64_t init_failures; /* drivers that could not be opened; grows for ever */
+	uint64_t last_event;  /* id of the latest */
 	bool opening;         /* the drivers are being opened for the first time */
 	struct view_self self;
 	const struct view_ops *ops;

@@ -1,6 +1,7 @@
 #include "windows.h"
 
 #include "render_result.h"
+#include "stream.h"
 
 #include "base/clock.h"
 #include "base/sha256.h"
@@ -55,12 +56,18 @@ struct windows {
 	struct gw_meter *meter;      /* that the open ones live on */
 	unsigned parts;
 	bool loaded; /* what was kept was read */
+	struct stream *stream;
 };
 
 int windows_new(struct windows **ret)
 {
 	*ret = calloc(1, sizeof(**ret));
 	return *ret ? 0 : -GW_E_NOMEM;
+}
+
+void windows_stream(struct windows *w, struct stream *s)
+{
+	w->stream = s;
 }
 
 /* ---- freeing ---- */
@@ -276,24 +283,43 @@ void windows_json(struct json *j, struct windows_entry *e, uint64_t now_ns)
 
 /* ---- ending ---- */
 
-static void tell(const struct view *v, const struct windows_entry *e, const struct whole *sum)
+static void sentence(const struct windows_entry *e, const struct whole *sum, char *out,
+		     size_t size)
+{
+	size_t n = (size_t)snprintf(out, size, "window %s%s%s ", e->id, *e->label ? " " : "",
+				    e->label);
+
+	if (!sum)
+		snprintf(out + n, size - n, "began");
+	else if (isnan(sum->joules.best))
+		snprintf(out + n, size - n, "ended without a result");
+	else
+		snprintf(out + n, size - n, "ended: %.1f J in %.3f s (%s)", sum->joules.best,
+			 seconds(e->begin_ns, e->end_ns), gw_validity_name(sum->validity));
+}
+
+/* The event, and to those who follow windows the document, under the event's id. */
+static void tell(struct windows *w, const struct view *v, struct windows_entry *e,
+		 const struct whole *sum)
 {
 	char text[256];
 	struct view_event event = { .kind = KIND, .severity = "info", .text = text };
+	struct buf out;
+	struct json j;
+	uint64_t id;
 
 	if (!v->ops || !v->ops->tell)
 		return;
-	if (!sum)
-		snprintf(text, sizeof(text), "window %s%s%s began", e->id, *e->label ? " " : "",
-			 e->label);
-	else if (isnan(sum->joules.best))
-		snprintf(text, sizeof(text), "window %s%s%s ended without a result", e->id,
-			 *e->label ? " " : "", e->label);
-	else
-		snprintf(text, sizeof(text), "window %s%s%s ended: %.1f J in %.3f s (%s)",
-			 e->id, *e->label ? " " : "", e->label, sum->joules.best,
-			 seconds(e->begin_ns, e->end_ns), gw_validity_name(sum->validity));
-	v->ops->tell(v->engine, &event);
+	sentence(e, sum, text, sizeof(text));
+	id = v->ops->tell(v->engine, &event);
+	if (!w->stream || !id)
+		return;
+	buf_init(&out, DOCUMENT_MAX);
+	json_init(&j, &out, false);
+	windows_json(&j, e, e->end_ns ? e->end_ns : e->begin_ns);
+	if (!out.err)
+		stream_push(w->stream, STREAM_WINDOW, "window", id, out.p, out.len);
+	buf_done(&out);
 }
 
 static void to_front(struct windows *w, struct windows_entry *e)
@@ -350,9 +376,9 @@ static void finish(struct windows *w, const struct view *v, struct windows_entry
 	buf_init(&text, DOCUMENT_MAX);
 	json_init(&j, &text, false);
 	windows_json(&j, e, e->end_ns);
-	tell(v, e, &sum);
 	let_loose(w, e);
 	e->document = text.err ? NULL : strdup(text.p);
+	tell(w, v, e, &sum);
 	if (e->document && v->ops && v->ops->keep)
 		v->ops->keep(v->engine, KIND, e->id, text.p, text.len);
 	buf_done(&text);
@@ -668,7 +694,7 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 		return err;
 	}
 	w->meter = v->meter;
-	tell(v, e, NULL);
+	tell(w, v, e, NULL);
 	*ret = e;
 	return 0;
 }

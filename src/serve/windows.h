@@ -25,6 +25,10 @@ struct windows_entry;
 int windows_new(struct windows **ret);
 void windows_free(struct windows *w);
 
+/* Where windows that began or ended are told, as documents; NULL: nowhere. */
+struct stream;
+void windows_stream(struct windows *w, struct stream *s);
+
 /* What somebody asks for.  Texts are borrowed for the call. */
 struct windows_ask {
 	const char *label;   /* may be NULL                                     */

@@ -260,6 +260,7 @@ static void says(const char *part)
 	if (!strstr(t.reply.body.p, part))
 		fail_msg("no \"%s\" in %s", part, t.reply.body.p);
 }
+#include "api_fixture.h"
 
 /* ---- R4.1, R4.2 ---- */
 
@@ -444,6 +445,9 @@ static void events_are_listed_or_followed(void **state)
 {
 	(void)state;
 	begin(TWO_GPUS);
+	t.api.view.last_event = 5;
+	get("/api/v1/events?limit=2", 200); /* the latest */
+	at("events.0.id", "4");
 	get("/api/v1/events?after=3", 200);
 	at("events.0.id", "4");
 	at("events.1.text", "\"a \\\"thing\\\" happened\"");
@@ -585,6 +589,8 @@ static void a_window_measures_the_true_energy(void **state)
 
 	(void)state;
 	begin(TWO_GPUS);
+	memset(&pushed, 0, sizeof(pushed));
+	windows_stream(t.api.windows, (struct stream *)&t);
 	truth = sim_true_joules(1);
 	open_window("{\"label\":\"prefill\",\"gpus\":[\"1\"],\"tags\":{\"model\":\"x\"}}");
 	at("state", "\"open\"");
@@ -607,6 +613,9 @@ static void a_window_measures_the_true_energy(void **state)
 	assert_true(number("energy_joules.low") < joules);
 	assert_true(fabs(number("seconds") - 12) < 0.01);
 	assert_int_equal(t.kept, 1);
+	assert_int_equal(pushed.count, 2); /* it began, it ended */
+	assert_int_equal(pushed.id, 102);
+	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json));
 	assert_non_null(strstr(t.told_text, "prefill ended"));
 	post(below("/stop"), "", 200); /* the same again */
 	assert_true(number("energy_joules.best") == joules);

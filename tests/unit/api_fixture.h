@@ -1,0 +1,287 @@
+/* api_fixture: a view over the simulator in stepped time, and a daemon that is not there, for tests of
+ * what answers. */
+#ifndef TESTS_API_FIXTURE_H
+#define TESTS_API_FIXTURE_H
+
+#include "simtest.h"
+
+#include "http_fake.h"
+
+#include "serve/api_parts.h"
+#include "serve/asset.h"
+#include "serve/windows.h"
+
+#include "measure/meter.h"
+
+#include <math.h>
+
+/* ---- what others write ---- */
+
+static const unsigned char page[] = "<html>";
+const struct asset assets[] = {
+	{ "/", "text/html", page, page + 6, NULL, NULL },
+	{ "/assets/big.js", "text/javascript", NULL, NULL, page, page + 6 },
+};
+const unsigned asset_count = 2;
+
+enum metrics_form metrics_negotiate(const char *accept)
+{
+	return accept && strstr(accept, "openmetrics") ? METRICS_OPENMETRICS
+						       : METRICS_PROMETHEUS;
+}
+
+const char *metrics_type(enum metrics_form form)
+{
+	return form == METRICS_OPENMETRICS ? "application/openmetrics-text" : "text/plain";
+}
+
+void metrics_render(struct buf *out, const struct api *a, enum metrics_form form)
+{
+	(void)a;
+	(void)form;
+	buf_adds(out, "up 1\n");
+}
+
+/* ---- the daemon that is not there ---- */
+
+static struct {
+	struct api api;
+	struct view_device device[64];
+	struct gw_process_list *processes;
+	struct gw_environment *env;
+	struct reply reply;
+	unsigned told, kept, forgotten, asked;
+	int ask_answer, ask_error;
+	bool ask_done; /* the engine does what it is asked, at the next look */
+	enum view_request what;
+	char kept_id[64], kept_json[65536], told_text[256];
+} t;
+
+static inline int history(void *engine, const char *uuid, unsigned quantity, uint64_t from,
+			  uint64_t to, uint64_t step, struct view_point *out, unsigned max,
+			  uint64_t *ret_step)
+{
+	unsigned n = 0;
+
+	(void)engine;
+	(void)uuid;
+	(void)quantity;
+	for (uint64_t at = from; at < to && n < max; at += step, n++)
+		out[n] = (struct view_point){ at, step, 100 + n, 90, 110, n == 1 ? 0 : 5 };
+	*ret_step = step;
+	return (int)n;
+}
+
+static inline int events(void *engine, uint64_t after, unsigned max,
+			 void (*each)(void *arg, const struct view_event *e), void *arg)
+{
+	(void)engine;
+	for (uint64_t id = after + 1; id <= 5 && max--; id++)
+		each(arg, &(struct view_event){ id, 1700000000 * NS_PER_S, "driver", NULL,
+						"info", "a \"thing\" happened" });
+	return 0;
+}
+
+static inline uint64_t tell(void *engine, const struct view_event *e)
+{
+	(void)engine;
+	t.told++;
+	snprintf(t.told_text, sizeof(t.told_text), "%s", e->text);
+	return 100 + t.told;
+}
+
+static inline int keep(void *engine, const char *kind, const char *id, const char *json,
+		       size_t size)
+{
+	(void)engine;
+	assert_string_equal(kind, "window");
+	assert_int_equal(strlen(json), size);
+	t.kept++;
+	snprintf(t.kept_id, sizeof(t.kept_id), "%s", id);
+	snprintf(t.kept_json, sizeof(t.kept_json), "%s", json);
+	return 0;
+}
+
+static inline int kept(void *engine, const char *kind, unsigned max,
+		       void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	(void)engine;
+	(void)kind;
+	if (max && *t.kept_id)
+		each(arg, t.kept_id, t.kept_json);
+	return 0;
+}
+
+static inline void forget(void *engine, const char *kind, const char *id)
+{
+	(void)engine;
+	(void)kind;
+	(void)id;
+	t.forgotten++;
+}
+
+static inline int ask(void *engine, enum view_request what)
+{
+	(void)engine;
+	t.asked++;
+	t.what = what;
+	return t.ask_answer;
+}
+
+static struct {
+	unsigned count;
+	uint64_t id;
+	char json[65536];
+} pushed;
+
+void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
+		 const char *json, size_t size)
+{
+	(void)s;
+	assert_int_equal(topic, STREAM_WINDOW);
+	assert_string_equal(name, "window");
+	assert_null(memchr(json, '\n', size));
+	pushed.count++;
+	pushed.id = id;
+	snprintf(pushed.json, sizeof(pushed.json), "%.*s", (int)size, json);
+}
+
+static const struct view_ops ops = { history, events, tell, keep, kept, forget, ask };
+
+static inline void take(void)
+{
+	struct view *v = &t.api.view;
+
+	assert_int_equal(gw_snapshot_take(sim.snap, GW_TIERS_ALL), 0);
+	v->snap = sim.snap;
+	v->tick++;
+	v->devices = gw_snapshot_device_count(sim.snap);
+	for (unsigned i = 0; i < v->devices; i++)
+		t.device[i] = (struct view_device){ .meter = (int)i,
+						    .seen_ns = clock_mono_ns(&sim.clock),
+						    .energy_joules = 1234.5,
+						    .energy_seconds = 60 };
+	if (t.processes) {
+		assert_int_equal(gw_process_list_take(t.processes), 0);
+		v->processes = t.processes;
+	}
+}
+
+static inline void begin(const char *world)
+{
+	struct gw_meter_options o = { .size = sizeof(o),
+				      .flags = GW_METER_MANUAL,
+				      .cache_dir = "" };
+
+	memset(&t, 0, sizeof(t));
+	memset(&fake, 0, sizeof(fake));
+	sim_text(world);
+	sim_step(5 * NS_PER_S);
+	sim_open();
+	t.api.clock = &sim.clock;
+	t.api.windows_open = true;
+	t.api.view.ops = &ops;
+	t.api.view.device = t.device;
+	t.api.view.interval_ns = NS_PER_S;
+	t.api.view.self = (struct view_self){ .start_wall_ns = clock_wall_ns(&sim.clock),
+					      .rss_bytes = 9 << 20,
+					      .store_state = "ok" };
+	assert_int_equal(windows_new(&t.api.windows), 0);
+	assert_int_equal(gw_process_list_new(sim.ctx, &t.processes), 0);
+	assert_int_equal(gw_environment_new(sim.ctx, &t.env), 0);
+	t.api.view.env = t.env;
+	assert_int_equal(gw_meter_start(sim.ctx, &o, &t.api.view.meter), 0);
+	gw_meter_poll(t.api.view.meter);
+	take();
+}
+
+static inline int end(void **state)
+{
+	buf_done(&t.reply.body);
+	windows_free(t.api.windows);
+	api_done(&t.api);
+	gw_meter_stop(t.api.view.meter);
+	gw_process_list_free(t.processes);
+	gw_environment_free(t.env);
+	memset(&t, 0, sizeof(t));
+	buf_init(&t.reply.body, 1);
+	return sim_teardown(state);
+}
+
+#define api_test(f) cmocka_unit_test_teardown(f, end)
+
+/* Time goes on, the meter works, the engine takes its readings. */
+static inline void pass(uint64_t until_ns)
+{
+	if (t.api.view.meter)
+		meter_wait(t.api.view.meter, until_ns);
+	else
+		clock_sleep_until(&sim.clock, until_ns);
+	if (t.ask_done && t.asked) {
+		t.api.view.asks++;
+		t.api.view.ask_error = t.ask_error;
+		if (!t.ask_error)
+			t.api.view.let_go = t.what == VIEW_LET_GO;
+		t.asked = 0;
+	}
+}
+
+static inline void run_for(double seconds)
+{
+	pass(clock_mono_ns(&sim.clock) + (uint64_t)(seconds * 1e9));
+	take();
+	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+}
+
+static inline const char *request(enum http_method method, const char *target, const char *body,
+				  int status)
+{
+	if (t.reply.body.p)
+		buf_done(&t.reply.body);
+	fake_ask(&t.api, method, target, body, pass, &t.reply);
+	if (t.reply.status != status)
+		fail_msg("%s: %d, not %d: %s", target, t.reply.status, status, t.reply.body.p);
+	return t.reply.body.p;
+}
+
+static inline const char *get(const char *target, int status)
+{
+	return request(HTTP_GET, target, "", status);
+}
+
+static inline const char *post(const char *target, const char *body, int status)
+{
+	if (*body)
+		fake_add(&fake.head, "Content-Type", "application/json");
+	return request(HTTP_POST, target, body, status);
+}
+
+static inline void at(const char *path, const char *value)
+{
+	char *got = json_at(t.reply.body.p, path);
+
+	if (!got || strcmp(got, value) != 0)
+		fail_msg("%s is %s, not %s, in %s", path, got ? got : "absent", value,
+			 t.reply.body.p);
+	free(got);
+}
+
+static inline double number(const char *path)
+{
+	char *got = json_at(t.reply.body.p, path);
+	double v;
+
+	if (!got)
+		fail_msg("%s is absent in %s", path, t.reply.body.p);
+	v = strcmp(got, "null") == 0 ? (double)NAN : strtod(got, NULL);
+	free(got);
+	return v;
+}
+
+static inline void says(const char *part)
+{
+	if (!strstr(t.reply.body.p, part))
+		fail_msg("no \"%s\" in %s", part, t.reply.body.p);
+}
+
+#endif

@@ -1,0 +1,155 @@
+/* The description says what the table dispatches, and is JSON.  tests/e2e/openapi_check.py looks into
+ * it further; GPUWARD_OPENAPI=FILE writes it there, GPUWARD_EXAMPLES=DIR the examples anew. */
+#include "api_fixture.h"
+
+#include "serve/openapi.h"
+
+static void every_route_is_described_with_its_method(void **state)
+{
+	static const char *const methods[] = { [HTTP_GET] = "get",
+					       [HTTP_POST] = "post",
+					       [HTTP_PUT] = "put",
+					       [HTTP_DELETE] = "delete" };
+
+	(void)state;
+	begin(TWO_GPUS);
+	get("/openapi.json", 200);
+	at("openapi", "\"3.1.0\"");
+	for (unsigned i = 0; i < api_route_count; i++) {
+		const char *path = api_routes[i].path;
+		size_t n = strcspn(path, "*");
+		char where[160], *got;
+
+		if (strchr(path, '.')) /* not a word of our paths */
+			continue;
+		snprintf(where, sizeof(where), "paths.%.*s%s.%s.operationId", (int)n, path,
+			 path[n] ? "{file}" : "", methods[api_routes[i].method]);
+		got = json_at(t.reply.body.p, where);
+		if (!got)
+			fail_msg("%s is not described", where);
+		free(got);
+	}
+}
+
+static void it_is_made_once(void **state)
+{
+	const void *first;
+
+	(void)state;
+	begin(TWO_GPUS);
+	get("/openapi.json", 200);
+	first = fake.data;
+	get("/openapi.json", 200);
+	assert_ptr_equal(fake.data, first);
+}
+
+static void no_memory_is_told(void **state)
+{
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 1000);
+	openapi_render(&out);
+	assert_int_equal(out.err, -GW_E_SIZE);
+	buf_done(&out);
+}
+
+/* ---- files for others ---- */
+
+static void write_file(const char *dir, const char *name)
+{
+	char path[512];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s%s%s", dir, *name ? "/" : "", name);
+	f = fopen(path, "w");
+	assert_non_null(f);
+	fputs(t.reply.body.p, f);
+	fclose(f);
+}
+
+static void examples(const char *dir)
+{
+	static const struct {
+		const char *name, *target;
+	} rows[] = {
+		{ "getGpuDevices.json", "/api/gpu/devices" },
+		{ "getGpuDriver.json", "/api/gpu/driver" },
+		{ "getSnapshot.json", "/api/v1/snapshot?gpu=0" },
+		{ "getDevices.json", "/api/v1/devices?gpu=0" },
+		{ "getDevice.json", "/api/v1/devices/0" },
+		{ "getDeviceSeries.json", "/api/v1/devices/0/series?from=-1m&step=10s" },
+		{ "getSeries.json", "/api/v1/series?gpu=0&from=-1m&step=10s" },
+		{ "getProcesses.json", "/api/v1/processes?gpu=0" },
+		{ "getEnvironment.json", "/api/v1/environment?gpu=0" },
+		{ "getSensors.json", "/api/v1/sensors" },
+		{ "getEvents.json", "/api/v1/events?limit=2" },
+		{ "getSelf.json", "/api/v1/self" },
+		{ "getHealthz.txt", "/healthz" },
+		{ "getLivez.txt", "/livez" },
+		{ "getHealthy.txt", "/-/healthy" },
+		{ "getReadyz.txt", "/readyz" },
+		{ "getReady.txt", "/-/ready" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		get(rows[i].target, 200);
+		write_file(dir, rows[i].name);
+	}
+}
+
+static void window_examples(const char *dir)
+{
+	char path[96];
+
+	post("/api/v1/windows", "{\"label\":\"prefill\",\"gpus\":[\"0\"]}", 201);
+	write_file(dir, "openWindow.json");
+	snprintf(path, sizeof(path), "%s/marks", fake_find(&fake.out, "Location"));
+	run_for(8);
+	post(path, "{\"label\":\"decode\"}", 201);
+	write_file(dir, "markWindow.json");
+	run_for(12);
+	strcpy(strrchr(path, '/'), "/stop");
+	post(path, "", 200);
+	write_file(dir, "stopWindow.json");
+	*strrchr(path, '/') = '\0';
+	get(path, 200);
+	write_file(dir, "getWindow.json");
+	get("/api/v1/windows", 200);
+	write_file(dir, "getWindows.json");
+	t.ask_done = true;
+	post("/api/v1/let-go", "", 200);
+	write_file(dir, "letGo.json");
+	post("/api/v1/resume", "", 200);
+	write_file(dir, "resume.json");
+}
+
+static void files_for_others(void **state)
+{
+	const char *out = getenv("GPUWARD_OPENAPI"), *dir = getenv("GPUWARD_EXAMPLES");
+
+	(void)state;
+	begin("[[gpu]]\nprofile = \"h200\"\n"
+	      "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
+	      "[[gpu.process]]\nname = \"worker\"\nmemory = \"2 GiB\"\npid = 4100000\n");
+	if (out) {
+		get("/openapi.json", 200);
+		write_file(out, "");
+	}
+	if (dir) {
+		examples(dir);
+		window_examples(dir);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		api_test(every_route_is_described_with_its_method),
+		api_test(it_is_made_once),
+		api_test(no_memory_is_told),
+		api_test(files_for_others),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}
