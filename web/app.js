@@ -7,7 +7,7 @@ import { drawRows, figure, put, rows, unknown } from "./rows.js";
 
 const $ = (id) => document.getElementById(id);
 const STATES = {
-	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers let go",
+	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers let go", "not-ready": "Not ready",
 };
 let range = Math.min(Number(localStorage.getItem("range")) || 0, ranges.length - 1);
 
@@ -89,6 +89,7 @@ function drawLink() {
 	document.title = `${state === "live" || state === "connecting" ? "" : `${STATES[state]}: `}${model.hostname || "gpuward"} · gpuward`;
 	document.body.classList.toggle("old", !["live", "connecting"].includes(state));
 	$("problem").hidden = !why;
+	$("problem").dataset.state = state;
 	put($("problem"), why);
 	if (said !== state)
 		put($("announce"), `${STATES[state]}. ${why}`);

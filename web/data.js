@@ -44,11 +44,17 @@ export const token = {
 };
 
 export function post(path, body) {
-	const headers = { "Content-Type": "application/json" };
+	const headers = { Accept: "application/json" };
+	if (body)
+		headers["Content-Type"] = "application/json";
 	if (token.get())
 		headers.Authorization = `Bearer ${token.get()}`;
-	return ask(path, { method: "POST", headers, body: JSON.stringify(body ?? {}) });
+	return ask(path, { method: "POST", headers, body: body && JSON.stringify(body) });
 }
+
+// Not every GPU has a UUID; its number always is there.
+export const keyOf = (d) => d.uuid || `#${d.index}`;
+export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 
 // ---- the state of the link, from several signs
 
@@ -60,11 +66,12 @@ const late = () => age() > Math.max(5000, 3.5 * model.interval);
 function judge() {
 	if (!open)
 		return model.heard ? ["reconnecting", "The service does not answer; trying again."] : ["connecting", ""];
-	if (notReady || model.tick?.ready === false)
-		return [/not returned|hang/i.test(notReady) || model.devices.some((d) => d.state === "stalled") ?
-			"hangs" : "stale", notReady || "The readings are not of now."];
 	if (model.tick?.let_go)
 		return ["let-go", "The drivers were let go on request; nothing is read until they are resumed."];
+	if (notReady || model.tick?.ready === false) {
+		const hangs = /not returned|hang/i.test(notReady) || model.devices.some((d) => d.state === "stalled");
+		return [hangs ? "hangs" : late() ? "stale" : "not-ready", notReady || "The service is not ready."];
+	}
 	if (late() && model.heard)
 		return ["stale", "The service is connected but sends no readings."];
 	const stalled = model.devices.filter((d) => d.state === "stalled");
@@ -99,14 +106,14 @@ async function askReady() {
 
 // ---- readings
 
-function spark(uuid) {
-	if (!model.sparks.has(uuid))
-		model.sparks.set(uuid, { time: [], value: [] });
-	return model.sparks.get(uuid);
+function spark(key) {
+	if (!model.sparks.has(key))
+		model.sparks.set(key, { time: [], value: [] });
+	return model.sparks.get(key);
 }
 
-function addSpark(uuid, t, v) {
-	const s = spark(uuid);
+function addSpark(key, t, v) {
+	const s = spark(key);
 	if (s.time.length && t <= s.time[s.time.length - 1])
 		return;
 	s.time.push(t);
@@ -118,10 +125,10 @@ function addSpark(uuid, t, v) {
 }
 
 function merge() {
-	const late = new Map((model.tick?.devices || []).map((d) => [d.uuid, d]));
+	const late = new Map((model.tick?.devices || []).map((d) => [keyOf(d), d]));
 	const base = model.snapshot?.devices || model.tick?.devices || [];
 	model.devices = base.map((d) => {
-		const now = late.get(d.uuid);
+		const now = late.get(keyOf(d));
 		if (!now)
 			return { ...d, absent: d.absent || {} };
 		const absent = { ...d.absent, ...now.absent };
@@ -140,12 +147,12 @@ function onTick(data) {
 	if (before)
 		model.interval = Math.max(200, Math.min(60000, t * 1000 - Date.parse(before.time_utc) || 1000));
 	for (const d of data.devices)
-		addSpark(d.uuid, t, d.power_watts);
+		addSpark(keyOf(d), t, d.power_watts);
 	model.host = data.host || model.host;
 	merge();
 	const known = model.snapshot?.devices;
 	if (!known || known.length !== data.devices.length ||
-			data.devices.some((d) => !known.some((k) => k.uuid === d.uuid && k.state === d.state)))
+			data.devices.some((d) => !known.some((k) => keyOf(k) === keyOf(d) && k.state === d.state)))
 		refresh();
 	if (data.ready === false || notReady)
 		askReady();
@@ -160,6 +167,8 @@ function onEvent(e) {
 	model.events.sort((a, b) => b.id - a.id);
 	model.events.length = Math.min(model.events.length, EVENTS_KEPT);
 	emit("events");
+	if (e.kind === "window")
+		refreshWindows().catch(() => {});
 }
 
 let refreshing = null;
@@ -179,7 +188,7 @@ export function refresh() {
 }
 
 async function refreshWindows() {
-	const list = (await ask("windows")).windows;
+	const list = (await ask("windows?limit=30")).windows;
 	model.windows = new Map(list.map((w) => [String(w.id), w]));
 	emit("windows");
 }
@@ -197,14 +206,12 @@ async function refreshEvents() {
 }
 
 async function fillSparks() {
-	for (const d of model.snapshot?.devices || []) {
-		const q = `series?gpu=${encodeURIComponent(d.uuid)}&quantity=power_watts&from=-2m&step=1`;
-		const s = (await ask(q)).series.find((x) => x.quantity === "power_watts");
-		const old = spark(d.uuid), last = s?.time.at(-1) ?? 0;
-		if (!s?.time.length)
+	for (const s of (await ask("series?quantity=power_watts&from=-2m&step=1")).series) {
+		const key = keyOf({ uuid: s.gpu, index: s.index }), old = spark(key), last = s.time.at(-1);
+		if (!s.time.length)
 			continue;
 		const keep = old.time.findIndex((t) => t > last + 0.5);
-		model.sparks.set(d.uuid, {
+		model.sparks.set(key, {
 			time: [...s.time, ...(keep < 0 ? [] : old.time.slice(keep))],
 			value: [...s.mean, ...(keep < 0 ? [] : old.value.slice(keep))],
 		});
@@ -283,8 +290,9 @@ export function start() {
 		if (!open || document.hidden)
 			return;
 		refresh();
-		for (const fn of [refreshSelf, refreshWindows])
-			fn().catch(() => {});
+		refreshSelf().catch(() => {});
+		if ([...model.windows.values()].some((w) => w.state !== "ended"))
+			refreshWindows().catch(() => {});
 	}, 5000);
 	document.addEventListener("visibilitychange", () => {
 		if (!document.hidden && open)
@@ -298,7 +306,7 @@ export const ranges = [
 	["24 h", "-24h", DAY, 120], ["7 d", "-7d", 7 * DAY, 900], ["30 d", "-30d", 30 * DAY, 3600],
 ].map(([label, from, length, step]) => ({ label, from, seconds: length, step }));
 
-export function history(uuid, quantities, range) {
-	return ask(`series?gpu=${encodeURIComponent(uuid)}&quantity=${quantities.join(",")}&from=${range.from}&step=${range.step}`)
+export function history(device, quantities, range) {
+	return ask(`series?gpu=${selector(device)}&quantity=${quantities.join(",")}&from=${range.from}&step=${range.step}`)
 		.then((r) => r.series);
 }

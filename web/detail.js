@@ -49,6 +49,12 @@ const css = (name) => getComputedStyle(document.documentElement).getPropertyValu
 
 // ---- the past, as columns that share their times
 
+// How far points usually lie apart: a service that reads every 10 s has no holes in between.
+function distance(times) {
+	const steps = times.slice(1).map((t, i) => t - times[i]).sort((a, b) => a - b);
+	return steps[steps.length >> 1] || 0;
+}
+
 class Past {
 	constructor(step) {
 		this.step = step;
@@ -61,9 +67,10 @@ class Past {
 		const times = new Set();
 		for (const s of series) {
 			this.step = Math.max(this.step, s.step_seconds || 0);
+			const hole = 2.5 * Math.max(this.step, distance(s.time));
 			s.time.forEach((t, i) => {
 				times.add(t);
-				if (i && t - s.time[i - 1] > 2.5 * this.step)
+				if (i && t - s.time[i - 1] > hole)
 					times.add(s.time[i - 1] + this.step);
 			});
 		}
@@ -198,7 +205,7 @@ class Chart {
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
 			legend: { show: false }, padding: [8, 8, 0, 0],
-			cursor: { sync: { key: this.detail.row.uuid }, drag: { x: false, y: false }, points: { size: 6 }, y: false },
+			cursor: { sync: { key: this.detail.row.key }, drag: { x: false, y: false }, points: { size: 6 }, y: false },
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
 			axes: [{ ...axis, size: 24, space: 48, values: (u, list) => this.times(list) },
 				{ ...axis, size: 40, space: 28 }],
@@ -335,7 +342,7 @@ export class Detail {
 
 	tell() {
 		const d = this.row.device;
-		put(this.facts, [d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, d.message].filter(Boolean).join(" · "));
+		put(this.facts, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, d.message].filter(Boolean).join(" · "));
 	}
 
 	setRange(i) {
@@ -347,7 +354,7 @@ export class Detail {
 	async load() {
 		const turn = this.turn = (this.turn || 0) + 1;
 		try {
-			const [series] = await Promise.all([history(this.row.uuid, ASKED, this.range), loadCharts()]);
+			const [series] = await Promise.all([history(this.row.device, ASKED, this.range), loadCharts()]);
 			if (turn !== this.turn || this.closed)
 				return;
 			this.past = new Past(this.range.step).load(series);

@@ -1,6 +1,6 @@
 // panels: lists below the GPUs.  Each is a table of columns; rows are kept by key, so that
 // updates move nothing that somebody reads.
-import { model, post } from "./data.js";
+import { keyOf, model, post } from "./data.js";
 import * as f from "./format.js";
 import { codes } from "./words.js";
 import { el, figure, put, stateWord, unknown } from "./rows.js";
@@ -26,7 +26,7 @@ class Table {
 	head(c) {
 		const th = el("th", { scope: "col", className: c.num ? "num" : "" });
 		if (!c.sort)
-			th.textContent = c.name;
+			th.append(c.unseen ? el("span", { className: "unseen", textContent: c.unseen }) : c.name);
 		else
 			th.append(el("button", { type: "button", textContent: c.name, onclick: () => this.sortBy(c) }));
 		return th;
@@ -157,17 +157,18 @@ function fillValidity(cell, w) {
 		el("span", { className: "codes", textContent: list.map((c) => codes[c.code ?? c] || f.words(c.code ?? c)).join("; ") }));
 }
 
-const devicesOf = (w) => (w.devices || w.gpus || []).map((d) => gpuName(d.uuid ?? d));
+const devicesOf = (w) => (w.devices || []).map((d) => d.index ?? gpuName(d));
+const began = (w) => Date.parse(w.begin_time ?? w.begin_utc);
 
 function windowTable(act) {
 	return new Table("windows", [
 		{ name: "Label", wrap: true, fill: text((w) => w.label || w.id) },
 		{ name: "GPUs", fill: (c, w) => put(c, devicesOf(w).join(", ") || "all") },
-		{ name: "Began", num: true, fill: (c, w) => put(c, f.when(Date.parse(w.begin_utc))) },
+		{ name: "Began", num: true, fill: (c, w) => put(c, f.when(began(w))) },
 		{ name: "Duration", num: true, fill: (c, w) => put(c, w.seconds == null ? f.DASH : w.seconds < 60 ? `${w.seconds.toFixed(1)} s` : f.span(w.seconds)) },
 		{ name: "Energy", num: true, fill: fillJoules },
 		{ name: "Validity", wrap: true, fill: fillValidity },
-		{ name: "", fill: (c, w) => {
+		{ name: "", unseen: "Action", fill: (c, w) => {
 			const open = w.state === "open";
 			if (open && !c.childElementCount)
 				c.replaceChildren(el("button", { type: "button", textContent: "Stop", ariaLabel: `Stop ${w.label || w.id}`, onclick: () => act(`windows/${encodeURIComponent(w.id)}/stop`) }));
@@ -217,14 +218,17 @@ const health = () => new Table("health", [
 		const v = figure(c, d, "recovery_action", f.words);
 		c.classList.toggle("alarm", v !== null && v !== "none");
 	} },
-], (d) => d.uuid, "There is no GPU.");
+], keyOf, "There is no GPU.");
 
 // ---- our own cost
 
 const calls = () => new Table("calls", [
-	{ name: "Call", wrap: true, fill: (c, x) => put(c, x.name) },
+	{ name: "Call", fill: (c, x) => {
+		put(c, x.name.replace(/^nvml(Device)?(Get)?/, ""));
+		c.title = x.name;
+	} },
 	{ name: "Count", num: true, sort: (x) => x.count, fill: (c, x) => put(c, String(x.count)) },
-	{ name: "Errors", num: true, sort: (x) => x.errors, fill: (c, x) => put(c, String(x.errors)) },
+	{ name: "Errors", num: true, show: (all) => all.some((x) => x.errors), sort: (x) => x.errors, fill: (c, x) => put(c, String(x.errors)) },
 	{ name: "Mean", num: true, sort: (x) => x.seconds_total / x.count, fill: (c, x) => put(c, x.count ? f.seconds(x.seconds_total / x.count) : f.DASH) },
 	{ name: "Most", num: true, sort: (x) => x.seconds_max, fill: (c, x) => put(c, f.seconds(x.seconds_max)) },
 	{ name: "All", num: true, first: true, sort: (x) => x.seconds_total, fill: (c, x) => put(c, f.seconds(x.seconds_total)) },
@@ -236,13 +240,13 @@ function rate(key) {
 }
 
 function selfTiles() {
-	const s = model.self, cpu = rate("cpu_seconds"), wake = rate("wakeups"), show = (v, fn) => (v == null ? f.DASH : fn(v));
+	const s = model.self, cpu = rate("cpu_seconds_total"), wake = rate("wakeups_total"), show = (v, fn) => (v == null ? f.DASH : fn(v));
 	return [
 		["CPU", show(cpu, (v) => `${(v * 100).toFixed(v < 0.1 ? 2 : 1)} %`), "of one core, in the last seconds"],
 		["Memory", show(s.rss_bytes, f.bytes), "resident"],
 		["Wake-ups", show(wake, (v) => `${v.toFixed(1)} /s`), "rounds of the main loop"],
 		["Reading", show(s.tick_seconds, f.seconds), "how long the last reading of all GPUs took"],
-		["Missed", show(s.ticks_missed, String), "readings that were left out"],
+		["Missed", show(s.ticks_missed_total, String), "readings that were left out"],
 	];
 }
 
@@ -295,7 +299,7 @@ export function panels(needToken) {
 
 	function drawWindows() {
 		const list = [...model.windows.values()].sort((a, b) => (a.state === "ended") - (b.state === "ended") ||
-			Date.parse(b.begin_utc) - Date.parse(a.begin_utc));
+			began(b) - began(a));
 		tables.windows.draw(list.slice(0, 50));
 	}
 
@@ -309,7 +313,7 @@ export function panels(needToken) {
 	});
 
 	function chooseGpus() {
-		const select = $("window-gpus"), want = ["", ...model.devices.map((d) => d.uuid)];
+		const select = $("window-gpus"), want = ["", ...model.devices.map((d) => d.uuid || String(d.index))];
 		if ([...select.options].map((o) => o.value).join() !== want.join())
 			select.replaceChildren(...want.map((u) => el("option", { value: u, textContent: u ? `GPU ${gpuName(u)}` : "all" })));
 	}

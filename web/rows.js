@@ -1,5 +1,5 @@
 // rows: one row a GPU.  Cells are made once and only their texts and widths change.
-import { model } from "./data.js";
+import { keyOf, model } from "./data.js";
 import * as f from "./format.js";
 
 const REASONS = {
@@ -67,7 +67,7 @@ function meter(hue) {
 }
 
 function makeRow(d, toggle) {
-	const r = { uuid: d.uuid, open: false };
+	const r = { key: keyOf(d), open: false };
 	const id = `detail-${d.index}`;
 	r.number = el("span", { className: "index" });
 	r.name = el("span", { className: "name" });
@@ -133,8 +133,8 @@ export function stateWord(d) {
 function fillRow(r, d) {
 	const [word, tone] = stateWord(d), limit = d.power_limit_watts, max = heatLimit(d);
 	put(r.number, String(d.index));
-	put(r.name, d.name || d.uuid);
-	r.name.title = `${d.name || ""} ${d.uuid}`;
+	put(r.name, (d.name || d.uuid || "GPU").replace(/^NVIDIA /, ""));
+	r.name.title = [d.name, d.uuid].filter(Boolean).join(" ");
 	put(r.badge, word);
 	r.badge.className = `badge ${tone}`;
 	r.badge.title = d.message || "";
@@ -157,7 +157,7 @@ function fillRow(r, d) {
 // ---- sparkline
 
 function drawSpark(r, d) {
-	const s = model.sparks.get(r.uuid), c = r.canvas, ratio = devicePixelRatio || 1;
+	const s = model.sparks.get(r.key), c = r.canvas, ratio = devicePixelRatio || 1;
 	const w = c.clientWidth, h = c.clientHeight;
 	if (!s || !w || document.hidden)
 		return;
@@ -216,26 +216,24 @@ export const rows = new Map();
 
 export function drawRows(body, toggle) {
 	const seen = new Set();
-	let made = false;
 	for (const d of model.devices) {
-		seen.add(d.uuid);
-		let r = rows.get(d.uuid);
+		const key = keyOf(d);
+		seen.add(key);
+		let r = rows.get(key);
 		if (!r) {
 			r = makeRow(d, toggle);
-			rows.set(d.uuid, r);
+			rows.set(key, r);
 			body.append(r.tr, r.detailRow);
-			made = true;
 		}
 		r.device = d;
 		fillRow(r, d);
 	}
-	for (const [uuid, r] of rows)
-		if (!seen.has(uuid)) {
+	for (const [key, r] of rows)
+		if (!seen.has(key)) {
 			r.detail?.close();
 			r.tr.remove();
 			r.detailRow.remove();
-			rows.delete(uuid);
+			rows.delete(key);
 		}
 	body.closest("table").classList.toggle("many", model.devices.length > 8);
-	return made;
 }

@@ -119,7 +119,7 @@ class Model:
         begin, step = query.get("from", "-15m"), float(query.get("step", 1))
         start = time.time() - float(begin[1:-1]) * SPAN[begin[-1]]
         out = []
-        for uuid in query["gpu"].split(","):
+        for uuid in query["gpu"].split(",") if "gpu" in query else list(self.past):
             for quantity in query["quantity"].split(","):
                 buckets = {}
                 for t, point in self.past.get(uuid, []):
@@ -139,7 +139,7 @@ class Model:
         joules = sum(self.energy.get(u, 0) - w["energy"].get(u, 0) for u in w["devices"])
         joules = w["joules"] if w["end"] else joules
         return {"id": w["id"], "label": w["label"], "state": "ended" if w["end"] else "open",
-                "begin_utc": utc(w["begin"]), "seconds": end - w["begin"],
+                "begin_time": utc(w["begin"]), "seconds": end - w["begin"],
                 "energy_joules": {"low": joules * 0.97, "best": joules, "high": joules * 1.03},
                 "validity": "suspect" if end - w["begin"] < 10 else "valid",
                 "codes": ["short", "foreign-process"] if end - w["begin"] < 10 else [],
@@ -169,8 +169,8 @@ class Model:
                                  ("nvmlDeviceGetMemoryInfo_v2", 2, 2.5e-5),
                                  ("nvmlDeviceGetTemperature", 2, 1.9e-5))]
         up = time.time() - self.started
-        return {"cpu_seconds": up * 0.0021, "rss_bytes": 6912000, "rss_peak_bytes": 7340032,
-                "wakeups": int(up * 3), "ticks": self.ticks, "ticks_missed": 0,
+        return {"cpu_seconds_total": up * 0.0021, "rss_bytes": 6912000, "rss_peak_bytes": 7340032,
+                "wakeups_total": int(up * 3), "ticks_total": self.ticks, "ticks_missed_total": 0,
                 "tick_seconds": 0.0011, "tick_max_seconds": 0.0042, "threads": 3,
                 "start_utc": utc(self.started), "calls": calls}
 

@@ -63,7 +63,8 @@ def has_serve():
 
 
 class Service:
-    """A service that can be killed and started again at the same address."""
+    """A service that can be killed and started again at the same address.  One that wants a token
+    even for energy windows is always the mock: the daemon lets everybody on this machine measure."""
 
     def __init__(self, folder, simulate, token=None):
         self.folder, self.simulate, self.token = folder, simulate, token
@@ -73,19 +74,13 @@ class Service:
         self.start()
 
     def command(self):
-        if not has_serve():
+        if self.token or not has_serve():
             mock = support.TOP / "tests" / "e2e" / "mock_service.py"
             token = ["--token", self.token] if self.token else []
             return [sys.executable, str(mock), "--port", str(self.port),
                     "--simulate", self.simulate, *token]
-        command = [str(support.PROGRAM), "serve", f"--simulate={self.simulate}",
-                   "--listen", f"127.0.0.1:{self.port}", "--history", str(self.folder / "history.db")]
-        if self.token:
-            file = self.folder / "token"
-            file.write_text(self.token + "\n")
-            file.chmod(0o600)
-            command += ["--token-file", str(file)]
-        return command
+        return [str(support.PROGRAM), "serve", f"--simulate={self.simulate}", "--listen",
+                f"127.0.0.1:{self.port}", "--history", str(self.folder / "history.db")]
 
     def start(self):
         self.child = subprocess.Popen(
