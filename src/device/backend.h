@@ -20,7 +20,7 @@ struct backend_env { /* what every backend of a context is given; outlives them 
 	const char *nvml_library; /* NULL: search */
 	unsigned flags;           /* enum gw_flag */
 	uint64_t deadline_ns;     /* as of gw_options; 0: none */
-	struct cost_table *cost;        /* where calls are counted (cost.h); NULL: nowhere */
+	struct cost_table *cost;  /* where calls are counted (cost.h); NULL: nowhere */
 };
 
 /* One process on one device as the driver lists it. */

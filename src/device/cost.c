@@ -20,9 +20,11 @@ void cost_add(struct cost_table *c, unsigned call, int code, uint64_t began_ns)
 	r = &c->row[call];
 	atomic_fetch_add_explicit(&r->count, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&r->total_ns, ns, memory_order_relaxed);
-	atomic_fetch_add_explicit(
-		&r->code[code >= 0 && code < COST_CODES - 1 ? code : COST_CODES - 1], 1,
-		memory_order_relaxed);
+	if (code != ABI_SUCCESS) {
+		if (code < 0 || code >= COST_CODES)
+			code = COST_CODES - 1;
+		atomic_fetch_add_explicit(&r->code[code], 1, memory_order_relaxed);
+	}
 	most = atomic_load_explicit(&r->max_ns, memory_order_relaxed);
 	while (ns > most && !atomic_compare_exchange_weak_explicit(&r->max_ns, &most, ns,
 								   memory_order_relaxed,
@@ -35,12 +37,11 @@ static void copy_row(struct call_cost *out, const char *name, struct cost_row *r
 	*out = (struct call_cost){ .name = name };
 	out->total_ns = atomic_load_explicit(&r->total_ns, memory_order_relaxed);
 	out->max_ns = atomic_load_explicit(&r->max_ns, memory_order_relaxed);
-	for (unsigned i = 0; i < COST_CODES; i++) {
+	out->count = atomic_load_explicit(&r->count, memory_order_relaxed);
+	for (unsigned i = 1; i < COST_CODES; i++) {
 		out->code[i] = atomic_load_explicit(&r->code[i], memory_order_relaxed);
-		out->errors += i ? out->code[i] : 0;
+		out->errors += out->code[i];
 	}
-	/* The sum of the codes, for a call that returns meanwhile may be in one and not the other. */
-	out->count = out->errors + out->code[0];
 }
 
 unsigned cost_list(struct gw_ctx *ctx, struct call_cost *out, unsigned max)

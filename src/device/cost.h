@@ -20,7 +20,7 @@ struct call_cost {
 	uint64_t count;   /* calls that returned */
 	uint64_t errors;  /* of these, with another code than success */
 	uint64_t total_ns, max_ns;
-	uint32_t code[COST_CODES]; /* how often each code was returned; [0]: success */
+	uint32_t code[COST_CODES]; /* how often each error was returned; [0]: not counted */
 };
 
 /* Calls that were made at least once, in the order of the backend's table; at most max.  ctx NULL:

@@ -408,16 +408,22 @@ static void host(struct page *p)
 
 /* ---- instances and processes ---- */
 
+static void instance_number(struct labels *l, const char *name, unsigned number)
+{
+	if (number == UINT32_MAX)
+		labels_add(l, name, NULL);
+	else
+		labels_add_number(l, name, number);
+}
+
 static void instance_labels(struct labels *l, const struct gw_mig *g)
 {
 	const char *profile = strstr(g->name, "MIG ");
 
 	labels_clear(l);
 	labels_add(l, "mig_uuid", g->uuid);
-	if (g->gpu_instance != UINT32_MAX)
-		labels_add_number(l, "gi", g->gpu_instance);
-	if (g->compute_instance != UINT32_MAX)
-		labels_add_number(l, "ci", g->compute_instance);
+	instance_number(l, "gi", g->gpu_instance);
+	instance_number(l, "ci", g->compute_instance);
 	labels_add(l, "profile", profile ? profile + 4 : "");
 }
 
@@ -429,7 +435,8 @@ static void instances_of(struct page *p, unsigned i, unsigned metric)
 	for (unsigned k = 0; d->state == GW_DEVICE_OK && k < d->mig_count; k++) {
 		const struct gw_mig *g = &d->mig[k];
 
-		if (g->memory_absence != GW_HAVE)
+		if (g->memory_absence != GW_HAVE ||
+		    (!*g->uuid && g->gpu_instance == UINT32_MAX)) /* who would it be? */
 			continue;
 		instance_labels(&l, g);
 		metrics_sample(&p->t, p->base[i], l.text,

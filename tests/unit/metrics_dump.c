@@ -1,10 +1,11 @@
 /* Prints the metrics of a scenario of the simulator as the service would serve them.
  *
- *	metrics_dump [-o] [-t TOP] [-n ROUNDS] SIMULATOR SCENARIO
+ *	metrics_dump [-t TOP] [-n ROUNDS] SIMULATOR SCENARIO
  *	metrics_dump -l     name, type and labels of every family, for the golden list
  *	metrics_dump -m     the same with help, as the table of docs/METRICS.md
  *
- * -o: OpenMetrics.  -n: renders so often and tells how long one took, on stderr. */
+ * Both forms of the same view, the OpenMetrics one after a form feed.  -n: renders so often and
+ * tells how long one took, on stderr. */
 #include "serve/metrics_text.h"
 
 #include <math.h>
@@ -92,30 +93,34 @@ static int list_names(bool markdown)
 	return 0;
 }
 
-static void render(struct buf *out, const struct api *a, enum metrics_form form, unsigned n)
+static int show(const struct api *a, enum metrics_form form, unsigned n)
 {
 	uint64_t begin = clock_mono_ns(clock_real());
+	struct buf out;
 
+	buf_init(&out, 16 << 20);
 	for (unsigned i = 0; i < n; i++) {
-		buf_clear(out);
-		metrics_render(out, a, form);
+		buf_clear(&out);
+		metrics_render(&out, a, form);
 	}
 	if (n > 1)
 		fprintf(stderr, "%.1f us each, %zu bytes\n",
-			(double)(clock_mono_ns(clock_real()) - begin) / 1e3 / n, out->len);
+			(double)(clock_mono_ns(clock_real()) - begin) / 1e3 / n, out.len);
+	fwrite(out.p, 1, out.len, stdout);
+	if (out.err)
+		return fail("the page is too large");
+	buf_done(&out);
+	return 0;
 }
 
 int main(int argc, char **argv)
 {
-	enum metrics_form form = METRICS_PROMETHEUS;
 	struct api a = { .clock = clock_real() };
 	unsigned rounds = 1;
-	struct buf out;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "olmt:n:")) != -1) {
+	while ((opt = getopt(argc, argv, "lmt:n:")) != -1) {
 		switch (opt) {
-		case 'o': form = METRICS_OPENMETRICS; break;
 		case 'l': return list_names(false);
 		case 'm': return list_names(true);
 		case 't': a.top = (unsigned)atoi(optarg); break;
@@ -128,11 +133,10 @@ int main(int argc, char **argv)
 	if (look(&a, argv[optind], argv[optind + 1]) != 0)
 		return 1;
 	a.http = (struct http *)&a; /* the counts of metrics_stub.c */
-	buf_init(&out, 16 << 20);
-	render(&out, &a, form, rounds);
-	fwrite(out.p, 1, out.len, stdout);
-	if (out.err)
-		return fail("the page is too large");
-	buf_done(&out);
+	if (show(&a, METRICS_PROMETHEUS, rounds) != 0)
+		return 1;
+	putchar('\f');
+	if (show(&a, METRICS_OPENMETRICS, rounds) != 0)
+		return 1;
 	return fflush(stdout) == 0 ? 0 : 1;
 }

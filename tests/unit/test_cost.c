@@ -50,8 +50,8 @@ static void every_call_that_was_made_has_a_time(void **state)
 
 		for (unsigned k = 0; k < COST_CODES; k++)
 			sum += cost[i].code[k];
-		assert_int_equal(sum, cost[i].count);
-		assert_int_equal(cost[i].count - cost[i].code[0], cost[i].errors);
+		assert_int_equal(sum, cost[i].errors);
+		assert_true(cost[i].count > 0 && cost[i].count >= sum);
 		assert_true(cost[i].total_ns >= cost[i].max_ns && cost[i].max_ns > 0);
 	}
 	assert_int_equal(cost_list(sim.ctx, cost, 3), 3);
@@ -101,7 +101,7 @@ static void they_can_be_had_while_a_call_hangs(void **state)
 
 	(void)state;
 	sim_text(TWO_GPUS);
-	sim_open_with(NULL, 0, 20 * NS_PER_MS);
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlDeviceGetPowerUsage", 0);
 	sim_step(NS_PER_S);
@@ -109,6 +109,10 @@ static void they_can_be_had_while_a_call_hangs(void **state)
 	c = of("nvmlDeviceGetPowerUsage");
 	assert_non_null(c);
 	assert_int_equal(c->errors, 0); /* it has not returned: nothing is known of it */
+	/* The call comes back, so that the context can be closed. */
+	sim_unhang();
+	while (sim_take(GW_TIER_FAST, 0)->state == GW_DEVICE_STALLED)
+		;
 }
 
 static void codes_have_names(void **state)

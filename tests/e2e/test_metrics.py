@@ -1,0 +1,256 @@
+"""The metrics of every scenario, judged by the tools that will read them: promtool and both parsers
+of python3-prometheus-client; names against tests/golden; what packaging/ names against the names.
+
+GPUWARD_GOLDEN=write writes the list of names anew: names are an interface, so only ever add.
+"""
+import functools
+import json
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+import yaml
+from prometheus_client import parser
+from prometheus_client.openmetrics import parser as openmetrics
+
+from support import BUILD, SENTINELS, SIMULATOR, TIMEOUT, TOP, environment, scenarios
+
+DUMP = BUILD / "tests" / "unit" / "metrics_dump"
+GOLDEN = TOP / "tests" / "golden" / "metric-names.txt"
+PACKAGING = TOP / "packaging"
+PROMTOOL = shutil.which("promtool", path="/usr/bin:/bin")
+SCRAPED = {"up", "scrape_duration_seconds"}  # Prometheus makes them
+
+pytestmark = pytest.mark.skipif(not DUMP.exists(), reason=f"{DUMP} is not built")
+with_promtool = pytest.mark.skipif(not PROMTOOL, reason="promtool (package prometheus) is missing")
+
+
+def dump(*args, **kw):
+    done = subprocess.run([DUMP, *args], env=environment(), timeout=TIMEOUT, encoding="utf-8",
+                          capture_output=True, **kw)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@functools.lru_cache(maxsize=None)
+def pages(scenario):
+    return dump("-t", "3", SIMULATOR, scenario).split("\f")
+
+
+def page(scenario):
+    return pages(scenario)[0]
+
+
+@functools.lru_cache(maxsize=None)
+def names():
+    """The frozen names: {name: (type, labels)}."""
+    rows = (re.fullmatch(r"(\S+) (\w+) \{(.*)\}", l) for l in GOLDEN.read_text().splitlines())
+    return {m[1]: (m[2], tuple(filter(None, m[3].split(",")))) for m in rows}
+
+
+def samples(text):
+    """(name, labels as written, value) of each sample of a page in text format."""
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            series, value = line.rsplit(" ", 1)
+            name, _, labels = series.partition("{")
+            keys = tuple(re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', labels))
+            yield name, keys, series, float(value)
+
+
+# ---- names
+
+
+def test_names_types_and_labels_are_as_frozen():
+    got = dump("-l")
+    if os.environ.get("GPUWARD_GOLDEN") == "write":
+        GOLDEN.write_text(got)
+    assert got == GOLDEN.read_text()
+
+
+def test_the_manual_lists_every_name():
+    manual = (TOP / "docs" / "METRICS.md").read_text()
+    table = [l for l in manual.splitlines() if re.match(r"\| `\w+` \| (gauge|counter|untyped)", l)]
+    assert table == dump("-m").splitlines()
+
+
+def test_the_manual_page_lists_every_name():
+    page = BUILD / "docs" / "man" / "gpuward-metrics.7.scd"
+    if not page.exists():
+        pytest.skip("the manual pages are not built: scdoc is missing")
+    found = re.findall(r"^\*(\S+)\* \((\w+)(?:; (\S+))?\)$", page.read_text(), re.M)
+    listed = {n.replace("\\", ""): (l or "").replace("\\", "") for n, _, l in found}
+    assert listed == {n: ",".join(l) for n, (_, l) in names().items()}
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_samples_have_the_frozen_names_and_labels(scenario):
+    seen = set()
+    for name, keys, series, value in samples(page(scenario)):
+        assert name in names(), name
+        assert keys == names()[name][1], series
+        assert series not in seen
+        seen.add(series)
+        assert not any(abs(value - s) <= s * 1e-15 for s in SENTINELS), series
+        if name.endswith("_ratio") and "fan" not in name:
+            assert 0 <= value <= 1, series
+
+
+# ---- readers
+
+
+@with_promtool
+@pytest.mark.parametrize("scenario", scenarios())
+def test_promtool_has_nothing_to_say(scenario):
+    done = subprocess.run([PROMTOOL, "check", "metrics"], input=page(scenario), encoding="utf-8",
+                          capture_output=True, timeout=TIMEOUT)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+@pytest.mark.parametrize("scenario", scenarios())
+def test_both_parsers_read_the_same(scenario):
+    plain = {}
+    for family in parser.text_string_to_metric_families(page(scenario)):
+        assert family.documentation
+        for s in family.samples:
+            plain[s.name, tuple(sorted(s.labels.items()))] = family.type
+    strict = {}
+    for family in openmetrics.text_string_to_metric_families(pages(scenario)[1]):
+        assert family.documentation
+        if family.type == "counter" or family.type == "gauge":
+            assert not family.unit or family.name.endswith("_" + family.unit)
+        for s in family.samples:
+            strict[s.name, tuple(sorted(s.labels.items()))] = family.type
+    assert set(plain) == set(strict)
+    for (name, labels), kind in strict.items():
+        want = names()[name][0]
+        assert kind == {"untyped": "unknown"}.get(want, want) or (kind, want) == ("info", "gauge")
+
+
+def test_odd_names_come_through_unharmed():
+    families = parser.text_string_to_metric_families(page("odd-names"))
+    info = next(f for f in families if f.name == "gpuward_gpu_info")
+    assert any('"Test" <b>GPU</b> & S\u00f6hne' in s.labels["name"] for s in info.samples)
+
+
+def test_simulated_gpus_say_so():
+    lines = [l for l in page("two-gpus").splitlines() if l.startswith("gpuward_gpu_info{")]
+    assert len(lines) == 2
+    assert all('simulated="true"' in l for l in lines)
+
+
+def test_without_a_driver_there_is_no_series_of_a_gpu():
+    found = {name: value for name, _, _, value in samples(page("no-driver"))}
+    assert found["gpuward_nvml_up"] == 0
+    assert found["gpuward_gpus"] == 0
+    assert not any(n.startswith(("gpuward_gpu_", "gpuward_mig_")) for n in found)
+    assert found["nvml_init_failures_total"] >= 0
+    assert found["gpuward_host_ram_total_bytes"] > 0
+
+
+def test_process_memory_is_bounded_and_has_no_pid():
+    text = page("crowd")
+    lines = [l for l in text.splitlines() if l.startswith("gpuward_process_memory_bytes{")]
+    assert 1 < len(lines) <= 4
+    assert sum('name="other"' in l for l in lines) == 1
+    assert "pid=" not in text and "command=" not in text
+
+
+# ---- what is packaged
+
+
+def named(expression):
+    """Metrics that a PromQL expression names."""
+    bare = re.sub(r'"(?:[^"\\]|\\.)*"', "", expression)
+    bare = re.sub(r"\{[^}]*\}|\[[^\]]*\]", " ", bare)
+    bare = re.sub(r"\b(by|without|on|ignoring|group_left|group_right)\s*\([^)]*\)", " ", bare)
+    words = re.findall(r"(?<![\w:$])[a-zA-Z_:][\w:]*(?!\w*\s*\()", bare)
+    return {w for w in words if "_" in w or ":" in w or w == "up"}
+
+
+def load_rules(name):
+    groups = yaml.safe_load((PACKAGING / "prometheus" / name).read_text())["groups"]
+    return [r for g in groups for r in g["rules"]]
+
+
+def known():
+    recorded = {r["record"] for r in load_rules("gpuward.rules.yml")}
+    return set(names()) | recorded | SCRAPED
+
+
+def test_expressions_are_read_for_their_names():
+    text = 'sum without (uuid) (rate(a_b_total{x="c_d"}[5m])) > on (job) up and time() - e_f'
+    assert named(text) == {"a_b_total", "up", "e_f"}
+
+
+@pytest.mark.parametrize("file", ["gpuward.rules.yml", "alerts.yml"])
+def test_rules_name_what_there_is(file):
+    for rule in load_rules(file):
+        found = named(rule["expr"])
+        assert found and found <= known(), rule
+
+
+def test_every_alert_has_words_and_a_test():
+    cases = (PACKAGING / "prometheus" / "alerts.test.yml").read_text()
+    for rule in load_rules("alerts.yml"):
+        assert rule["labels"]["severity"] in ("info", "warning", "critical")
+        assert rule["annotations"]["summary"] and rule["annotations"]["description"]
+        assert f'alertname="{rule["alert"]}"' in cases
+
+
+@with_promtool
+@pytest.mark.parametrize("command", [
+    ("check", "rules", "gpuward.rules.yml", "alerts.yml"),
+    ("test", "rules", "gpuward.rules.test.yml", "alerts.test.yml"),
+])
+def test_promtool_accepts_the_rules(command):
+    done = subprocess.run([PROMTOOL, *command], cwd=PACKAGING / "prometheus", encoding="utf-8",
+                          capture_output=True, timeout=TIMEOUT)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_the_dashboard_names_what_there_is():
+    board = json.loads((PACKAGING / "grafana" / "gpuward.json").read_text())
+    variables = {v["name"]: v for v in board["templating"]["list"]}
+    assert variables["datasource"]["type"] == "datasource"
+    shown = set()
+    for panel in board["panels"]:
+        for t in panel.get("targets", []):
+            assert t["datasource"]["uid"] == "${datasource}"
+            found = named(t["expr"])
+            assert found and found <= known(), t["expr"]
+            shown |= found
+    for v in variables.values():
+        if v["type"] == "query":
+            metric = re.match(r"label_values\((\w+)", v["definition"])[1]
+            assert metric in names()
+    assert len({p["id"] for p in board["panels"]}) == len(board["panels"])
+    assert any(p.get("repeat") == "uuid" for p in board["panels"])
+    assert len(shown) > 30
+
+
+def test_kubernetes_runs_it_without_rights():
+    pod = yaml.safe_load((PACKAGING / "kubernetes" / "daemonset.yaml").read_text())["spec"]
+    labels = pod["selector"]["matchLabels"]
+    assert pod["template"]["metadata"]["labels"] == labels
+    spec = pod["template"]["spec"]
+    (c,) = spec["containers"]
+    env = {e["name"]: e.get("value") for e in c["env"]}
+    assert env["NVIDIA_VISIBLE_DEVICES"] == "all"
+    assert env["NVIDIA_DRIVER_CAPABILITIES"] == "utility"
+    assert spec["securityContext"]["runAsNonRoot"] is True
+    assert c["securityContext"] == {"allowPrivilegeEscalation": False,
+                                    "readOnlyRootFilesystem": True,
+                                    "capabilities": {"drop": ["ALL"]}}
+    assert "nvidia.com/gpu" not in json.dumps(c["resources"])
+    assert not spec.get("hostPID") and not spec.get("hostNetwork")
+    assert spec["automountServiceAccountToken"] is False
+    service = yaml.safe_load((PACKAGING / "kubernetes" / "service.yaml").read_text())
+    monitor = yaml.safe_load((PACKAGING / "kubernetes" / "podmonitor.yaml").read_text())
+    ports = {p["name"]: p["containerPort"] for p in c["ports"]}
+    assert service["spec"]["selector"] == labels
+    assert service["spec"]["ports"][0]["targetPort"] in ports
+    assert monitor["spec"]["selector"]["matchLabels"] == labels
+    assert monitor["spec"]["podMetricsEndpoints"][0]["port"] in ports

@@ -1,0 +1,173 @@
+"""A real Prometheus scrapes the service, with the packaged rules loaded."""
+import json
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+
+from support import PROGRAM, TIMEOUT, TOP, environment, gpuward
+
+PROMETHEUS = shutil.which("prometheus", path="/usr/bin:/bin")
+RULES = TOP / "packaging" / "prometheus"
+
+pytestmark = pytest.mark.skipif(not PROMETHEUS, reason="prometheus is not installed")
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def get(url, **headers):
+    with urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=TIMEOUT) as r:
+        return r.headers, r.read().decode()
+
+
+def eventually(look, what):
+    """The first answer of look() that is not None or empty; errors of the network are waited out."""
+    end = time.monotonic() + TIMEOUT
+    while time.monotonic() < end:
+        try:
+            found = look()
+            if found:
+                return found
+        except (OSError, urllib.error.URLError):
+            pass
+        time.sleep(0.1)
+    pytest.fail(f"{what} did not come within {TIMEOUT} s")
+
+
+def stop(process):
+    process.send_signal(signal.SIGTERM)
+    try:
+        process.wait(TIMEOUT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        raise
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    """`gpuward serve` over two simulated GPUs; its address."""
+    if gpuward("serve", "--help").returncode != 0:
+        pytest.skip("this gpuward has no serve")
+    home = tmp_path_factory.mktemp("service")
+    address = f"127.0.0.1:{free_port()}"
+    log = (home / "log").open("w")
+    process = subprocess.Popen(
+        [PROGRAM, "serve", "--simulate=two-gpus", "--listen", address, "--history", "none",
+         "--interval", "500ms"],
+        env=environment(HOME=home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+    eventually(lambda: "gpuward_up 1" in get(f"http://{address}/metrics")[1], "the first reading")
+    yield address
+    stop(process)
+    log.close()
+
+
+@pytest.fixture(scope="module")
+def prometheus(service, tmp_path_factory):
+    """Prometheus that scrapes it each second; a function that asks it."""
+    home = tmp_path_factory.mktemp("prometheus")
+    config = home / "prometheus.yml"
+    config.write_text(f"""
+global: {{scrape_interval: 1s, evaluation_interval: 1s}}
+rule_files: [{RULES}/gpuward.rules.yml, {RULES}/alerts.yml]
+scrape_configs:
+  - job_name: gpuward
+    static_configs: [{{targets: ["{service}"]}}]
+""")
+    port = free_port()
+    log = (home / "log").open("w")
+    process = subprocess.Popen(
+        [PROMETHEUS, f"--config.file={config}", f"--storage.tsdb.path={home / 'data'}",
+         f"--web.listen-address=127.0.0.1:{port}"],
+        env=environment(HOME=home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+    def ask(path, **query):
+        url = f"http://127.0.0.1:{port}/api/v1/{path}?{urllib.parse.urlencode(query)}"
+        answer = json.loads(get(url)[1])
+        assert answer["status"] == "success"
+        return answer["data"]
+
+    def values(expression):
+        return [(r["metric"], float(r["value"][1]))
+                for r in ask("query", query=expression)["result"]]
+
+    ask.values = values
+    eventually(lambda: [v for _, v in values('up{job="gpuward"}') if v == 1], "a scrape")
+    yield ask
+    stop(process)
+    log.close()
+
+
+def test_the_scrape_is_healthy(prometheus):
+    (target,) = prometheus("targets")["activeTargets"]
+    assert (target["health"], target["lastError"]) == ("up", "")
+
+
+def test_its_values_are_those_of_the_page(service, prometheus):
+    page = get(f"http://{service}/metrics")[1]
+    totals = [l for l in page.splitlines() if l.startswith("gpuward_gpu_memory_total_bytes{")]
+    assert len(totals) == 2
+    scraped = prometheus.values("gpuward_gpu_memory_total_bytes")
+    assert sorted(v for _, v in scraped) == sorted(float(l.rsplit(" ", 1)[1]) for l in totals)
+    assert {m["gpu"] for m, _ in scraped} == {"0", "1"}
+    assert all(m["uuid"].startswith("GPU-") for m, _ in scraped)
+
+
+def test_every_series_of_the_page_is_stored(service, prometheus):
+    page = get(f"http://{service}/metrics")[1]
+    wanted = {l.split("{")[0].split(" ")[0] for l in page.splitlines() if not l.startswith("#")}
+    stored = set(prometheus("label/__name__/values"))
+    assert wanted <= stored, wanted - stored
+
+
+def test_types_and_help_arrive(prometheus):
+    known = eventually(lambda: prometheus("metadata"), "metadata")
+    # It asks for OpenMetrics, which names a counter without its suffix.
+    energy = known.get("gpuward_energy_joules_total") or known["gpuward_energy_joules"]
+    assert energy[0]["type"] == "counter" and energy[0]["help"]
+
+
+def test_energy_and_ticks_grow(prometheus):
+    def grown(metric):
+        first = dict((m.get("uuid"), v) for m, v in prometheus.values(metric))
+        return eventually(
+            lambda: all(v > first[m.get("uuid")] for m, v in prometheus.values(metric)), metric)
+
+    assert grown("gpuward_ticks_total")
+    assert grown("gpuward_energy_joules_total")
+
+
+def test_rules_are_loaded_and_well(prometheus):
+    def judged():
+        groups = prometheus("rules")["groups"]
+        rules = [r for g in groups for r in g["rules"]]
+        return rules if all(r["health"] == "ok" for r in rules) else None
+
+    rules = eventually(judged, "an evaluation of every rule")
+    assert {r["type"] for r in rules} == {"recording", "alerting"}
+    firing = {r["name"] for r in rules if r.get("state") == "firing"}
+    assert firing <= {"GpuLimitedByPower"}
+
+
+def test_recorded_series_appear(prometheus):
+    found = eventually(lambda: prometheus.values("uuid:gpuward_gpu_power_watts:avg5m"), "a record")
+    assert len(found) == 2 and all(v > 0 for _, v in found)
+
+
+def test_the_form_follows_accept(service):
+    url = f"http://{service}/metrics"
+    headers, text = get(url)
+    assert headers["Content-Type"] == "text/plain; version=0.0.4; charset=utf-8"
+    assert "# EOF" not in text
+    headers, text = get(url, Accept="application/openmetrics-text;version=1.0.0")
+    assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
+    assert text.endswith("# EOF\n")
