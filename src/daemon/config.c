@@ -50,6 +50,14 @@ const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX])
 
 /* ---- faults ---- */
 
+/* Values are quoted as they stand: they may not begin lines of their own or speak to the terminal. */
+static void one_line(char *text)
+{
+	for (; *text; text++)
+		if ((unsigned char)*text < 0x20 || *text == 0x7f)
+			*text = '?';
+}
+
 static void add_fault(struct config_reader *r, const struct config_place *at, bool warning,
 		      const char *text)
 {
@@ -64,6 +72,7 @@ static void add_fault(struct config_reader *r, const struct config_place *at, bo
 	*fault = (struct config_fault){ .at = *at, .warning = warning, .text = strdup(text) };
 	fault->at.name = at->name ? strdup(at->name) : NULL;
 	if (fault->text && (fault->at.name || !at->name)) {
+		one_line(fault->text);
 		f->count++;
 		return;
 	}
@@ -311,20 +320,27 @@ static void flag(struct config_reader *r, const struct config_flag *f)
 
 /* ---- all of it ---- */
 
-int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
-		struct config_faults *faults)
+static int begin(struct config_reader *r, struct config *c, struct config_faults *faults)
 {
-	struct config_reader r = { .c = c, .faults = faults };
 	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 
 	*c = (struct config){ .memory = calloc(1, sizeof(struct config_memory)) };
-	r.m = c->memory;
-	if (!r.m) {
-		config_fail(&r, -GW_E_NOMEM, &nowhere,
+	*r = (struct config_reader){ .c = c, .m = c->memory, .faults = faults };
+	if (!r->m)
+		config_fail(r, -GW_E_NOMEM, &nowhere,
 			    "there is no memory for the configuration");
+	else
+		standards(r);
+	return r->m ? 0 : -GW_E_NOMEM;
+}
+
+int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
+		struct config_faults *faults)
+{
+	struct config_reader r;
+
+	if (begin(&r, c, faults) != 0)
 		return faults->err;
-	}
-	standards(&r);
 	config_files_read(&r, path);
 	variables(&r);
 	unknown_variables(&r);
@@ -333,6 +349,18 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 		flag(&r, &flags[i]);
 	config_check(&r);
 	join_files(&r);
+	return faults->err;
+}
+
+int config_read_text(struct config *c, const char *name, const char *text, size_t size,
+		     struct config_faults *faults)
+{
+	struct config_reader r;
+
+	if (begin(&r, c, faults) == 0) {
+		config_file_text(&r, name, text, size);
+		config_check(&r);
+	}
 	return faults->err;
 }
 

@@ -65,6 +65,10 @@ void config_fail(struct config_reader *r, int err, const struct config_place *at
 #define CONFIG_MEANT_MAX 100
 const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX]);
 
+/* As config_read(), of one file's text alone: no environment, no flags.  name outlives c. */
+int config_read_text(struct config *c, const char *name, const char *text, size_t size,
+		     struct config_faults *faults);
+
 /* ---- config_value.c ---- */
 struct config_value {
 	bool yes;

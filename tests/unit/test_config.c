@@ -185,6 +185,8 @@ static const struct {
 	{ "[log]\nlevel = \"warn\"\n",
 	  "2:9: level must be error, warning, info or debug, not \"warn\"; did you mean "
 	  "\"warning\"?" },
+	{ "[log]\nlevel = \"a\\n\\u001bb\"\n",
+	  "2:9: level must be error, warning, info or debug, not \"a??b\"" },
 	{ "[[worker]]\nname = \"x\"\n",
 	  "1:3: the guard is not in this version, so there is no \"worker\": take it out" },
 	{ "[[rule]]\n", "1:3: the guard is not in this version" },
@@ -448,6 +450,19 @@ static void a_file_that_everybody_may_write_warns(void **state)
 	assert_non_null(strstr(p->message, ": warning: everybody may write this file"));
 }
 
+static void a_file_that_may_not_be_read_is_an_error(void **state)
+{
+	struct place *p = *state;
+	int err;
+
+	tree_put(&p->tree, ETC, "");
+	tree_forbid(&p->tree, ETC);
+	err = load(p);
+	tree_allow();
+	assert_int_equal(err, -GW_E_PERM);
+	assert_non_null(strstr(p->message, ETC ": "));
+}
+
 /* ---- addresses ---- */
 
 static void addresses_are_checked(void **state)
@@ -593,6 +608,7 @@ int main(void)
 		T(unknown_variables_warn_and_those_of_others_do_not),
 		T(flags_are_named_when_wrong_and_lists_go_on),
 		T(a_file_that_everybody_may_write_warns),
+		T(a_file_that_may_not_be_read_is_an_error),
 		T(addresses_are_checked),
 		T(what_is_printed_reads_back_to_the_same),
 		T(the_origin_of_each_value_is_told),

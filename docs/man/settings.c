@@ -1,0 +1,145 @@
+/* Fills a manual page: its text comes in on standard input, and in place of the lines "@settings@"
+ * and "@flags@" go the settings of src/daemon/config.def. */
+#include <ctype.h>
+#include <stdio.h>
+#include <string.h>
+
+/* scdoc's own signs are taken literally. */
+static void text(const char *s)
+{
+	for (; *s; s++) {
+		if (strchr("_*\\#[", *s))
+			putchar('\\');
+		putchar(*s);
+	}
+}
+
+static void upper(const char *s)
+{
+	for (; *s; s++) {
+		if (*s == '_')
+			putchar('\\');
+		putchar(toupper((unsigned char)*s));
+	}
+}
+
+static void sentence(const char *help)
+{
+	putchar(toupper((unsigned char)*help));
+	text(help + 1);
+	printf(".");
+}
+
+struct row {
+	const char *section, *key, *type, *standard;
+	double least, most;
+	const char *choices, *flag, *help;
+};
+
+static const struct row rows[] = {
+#define O(section, key, type, standard, least, most, choices, flag, help) \
+	{ #section, #key, #type, standard, least, most, choices, flag, help },
+#include "daemon/config.def"
+#undef O
+};
+#define ROWS (sizeof(rows) / sizeof(rows[0]))
+
+/* What the file takes, and what a flag is followed by. */
+static const struct {
+	const char *type, *words, *unit, *metavar;
+} types[] = {
+	{ "BOOL", "true or false", "", NULL }, { "COUNT", "whole number", "", "N" },
+	{ "NUMBER", "number", "", "X" },       { "DURATION", "time", " s", "TIME" },
+	{ "BYTES", "size", " MiB", "SIZE" },   { "TEXT", "string", "", "FILE" },
+	{ "CHOICE", "word", "", "WORD" },      { "LIST", "array of strings", "", "ADDRESS" },
+};
+
+static unsigned type_of(const struct row *r)
+{
+	unsigned i = 0;
+
+	while (strcmp(types[i].type, r->type) != 0)
+		i++;
+	return i;
+}
+
+static void choices(const struct row *r)
+{
+	printf(" One of ");
+	for (const char *p = r->choices; *p; p++)
+		*p == '|' ? printf(", ") : putchar(*p);
+	printf(".");
+}
+
+static void about(const struct row *r)
+{
+	sentence(r->help);
+	if (r->choices)
+		choices(r);
+	if (r->most > 0) {
+		double unit = strcmp(r->type, "BYTES") == 0 ? 0x1p20 : 1;
+
+		printf(" From %.15g to %.15g%s.", r->least / unit, r->most / unit,
+		       types[type_of(r)].unit);
+	}
+}
+
+static void setting(const struct row *r)
+{
+	int bare = strcmp(r->section, "service") == 0;
+
+	printf("*");
+	text(r->key);
+	printf("* (%s; default: ", types[type_of(r)].words);
+	text(*r->standard ? r->standard : "empty");
+	printf(")\n\t");
+	about(r);
+	printf(" *GPUWARD\\_");
+	upper(bare ? "" : r->section);
+	printf("%s", bare ? "" : "\\_");
+	upper(r->key);
+	printf("*");
+	if (r->flag)
+		printf(", *--%s*", r->flag);
+	printf(".\n\n");
+}
+
+static void settings(void)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		if (i == 0 || strcmp(rows[i].section, rows[i - 1].section) != 0)
+			printf("## [%s]\n\n", rows[i].section);
+		setting(&rows[i]);
+	}
+}
+
+static void flags(void)
+{
+	for (size_t i = 0; i < ROWS; i++) {
+		const char *metavar = types[type_of(&rows[i])].metavar;
+
+		if (!rows[i].flag)
+			continue;
+		printf("*--%s*", rows[i].flag);
+		if (metavar)
+			printf(" _%s_", metavar);
+		printf("\n\t");
+		about(&rows[i]);
+		printf("\n\n");
+	}
+}
+
+int main(void)
+{
+	char line[4096];
+
+	while (fgets(line, sizeof(line), stdin)) {
+		if (strcmp(line, "@settings@\n") == 0)
+			settings();
+		else if (strcmp(line, "@flags@\n") == 0)
+			flags();
+		else
+			fputs(line, stdout);
+	}
+	return ferror(stdin) ? 1 : 0;
+}

@@ -1,0 +1,211 @@
+"""gpuward config, its files and the units that start the service with them."""
+import configparser
+import json
+import re
+import shutil
+import subprocess
+
+import pytest
+
+from support import OK, PROGRAM, TOP, USAGE, check, environment, gpuward
+
+EXAMPLE = TOP / "packaging" / "gpuward.toml"
+UNITS = TOP / "packaging" / "systemd"
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Runs `gpuward config` where there are no files but those below the returned folder."""
+
+    class World:
+        top = tmp_path
+        etc = tmp_path / "etc" / "gpuward"
+        home = tmp_path / "home" / "gpuward"
+
+        def __call__(self, *words, **variables):
+            env = environment(
+                GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home", **variables
+            )
+            return gpuward("config", *words, env=env)
+
+        def write(self, path, text):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return path
+
+    return World()
+
+
+def test_without_files_the_defaults_are_good(world):
+    done = world("check")
+    assert (done.returncode, done.stderr) == (OK, "")
+    assert done.stdout == "no file was found; the defaults are good\n"
+
+
+def test_check_names_the_files_that_it_read(world):
+    a = world.write(world.etc / "gpuward.toml", "[service]\ninterval = 2\n")
+    b = world.write(world.etc / "gpuward.d" / "50-more.toml", "[log]\nlevel = 'debug'\n")
+    c = world.write(world.home / "gpuward.toml", "")
+    done = world("check")
+    assert done.returncode == OK
+    assert done.stdout == f"{a}, {b}, {c}: good\n"
+
+
+def test_check_tells_all_errors_and_exits_2(world):
+    path = world.write(world.top / "bad.toml", "[service]\nlisen = 1\ninterval = 'soon'\n[lgo]\n")
+    done = world("check", path)
+    assert done.returncode == USAGE
+    assert done.stdout == ""
+    assert done.stderr.splitlines() == [
+        f'{path}:2:1: no such key "lisen" in [service]; did you mean "listen"?',
+        f'{path}:3:12: interval must be a time such as "1s" or "500ms", or a number of seconds, '
+        'not "soon"',
+        f'{path}:4:2: no such section "lgo"; did you mean "log"?',
+    ]
+
+
+def test_check_as_json(world):
+    path = world.write(world.top / "bad.toml", "[service]\nlisen = 1\n")
+    done = world("check", path, "--json", GPUWARD_LOG_LEVEL="loud", GPUWARD_LISEN="1")
+    assert (done.returncode, done.stderr) == (USAGE, "")
+    doc = json.loads(done.stdout)
+    check("config-check", doc)
+    assert doc["ok"] is False
+    assert doc["files"] == [str(path)]
+    assert [(e["file"], e["line"], e["column"]) for e in doc["errors"]] == [
+        (str(path), 2, 1), (None, None, None)]
+    assert doc["errors"][1]["message"].startswith("GPUWARD_LOG_LEVEL: must be error, ")
+    assert doc["warnings"][0]["message"].startswith("GPUWARD_LISEN: no such setting")
+
+
+def test_a_file_that_is_not_there_or_not_to_be_read_is_named(world):
+    done = world("check", world.top / "none.toml")
+    assert done.returncode == USAGE
+    assert "none.toml: " in done.stderr
+    done = world("check", world.top)
+    assert done.returncode == USAGE
+    assert str(world.top) in done.stderr
+
+
+def test_a_file_that_everybody_may_write_is_good_with_a_warning(world):
+    path = world.write(world.top / "open.toml", "")
+    path.chmod(0o666)
+    done = world("check", path)
+    assert done.returncode == OK
+    assert "everybody may write this file" in done.stderr
+    assert world("check", path, "--quiet").stderr == ""
+
+
+def test_what_is_printed_reads_back_to_the_same(world):
+    path = world.write(
+        world.top / "a.toml",
+        'require_nvml = true\n[service]\nlisten = ["[::1]:1", "unix:/run/x"]\n'
+        'interval = 0.123\ntoken_file = "/a \\"b\\""\n[history]\nlimit = "3MiB"\n',
+    )
+    first = world("print", path)
+    assert (first.returncode, first.stderr) == (OK, "")
+    again = world("print", world.write(world.top / "b.toml", first.stdout))
+    assert again.stdout == first.stdout
+    a, b = (json.loads(world("print", world.top / f, "--json").stdout) for f in ("a.toml", "b.toml"))
+    assert a["values"] == b["values"]
+    assert a["values"]["service"]["interval"] == 0.123
+    assert a["values"]["device"]["require_nvml"] is True
+
+
+def test_print_tells_where_values_came_from(world):
+    path = world.write(world.top / "a.toml", "require_nvml = true\n")
+    done = world("print", path, "--origin", GPUWARD_INTERVAL="2s")
+    assert f"require_nvml = true  # {path}:1:1\n" in done.stdout
+    assert 'interval = "2s"  # GPUWARD_INTERVAL\n' in done.stdout
+    assert "insecure = false  # default\n" in done.stdout
+    doc = json.loads(world("print", path, "--json", GPUWARD_INTERVAL="2s").stdout)
+    check("config-print", doc)
+    assert doc["origins"]["device"]["require_nvml"] == f"{path}:1:1"
+    assert doc["origins"]["service"]["interval"] == "GPUWARD_INTERVAL"
+
+
+def test_print_of_a_bad_configuration_prints_none(world):
+    done = world("print", GPUWARD_INTERVAL="soon")
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    assert done.stderr.startswith("GPUWARD_INTERVAL: ")
+    doc = json.loads(world("print", "--json", GPUWARD_INTERVAL="soon").stdout)
+    check("config-print", doc)
+    assert "values" not in doc
+
+
+@pytest.mark.parametrize("words", [[], ["chek"], ["check", "a", "b"], ["check", "--origin"],
+                                   ["print", "--gpu", "0"]])
+def test_wrong_usage_is_told(world, words):
+    done = world(*words)
+    assert done.returncode == USAGE
+    assert done.stderr.startswith("gpuward: ")
+
+
+# ---- what is installed
+
+
+def test_the_example_is_what_the_program_prints(world):
+    assert EXAMPLE.read_text() == world("print").stdout, "gpuward config print >packaging/gpuward.toml"
+
+
+def test_the_manual_names_every_setting(world):
+    page = PROGRAM.parent / "docs" / "man" / "gpuward.toml.5"
+    if not page.exists():
+        pytest.skip("the manual pages were not built")
+    text = re.sub(r"\\f.|\\&|\\", "", page.read_text())
+    values = json.loads(world("print", "--json").stdout)["values"]
+    assert values
+    for section, keys in values.items():
+        assert f"[{section}]" in text
+        for key in keys:
+            variable = f"GPUWARD_{'' if section == 'service' else section + '_'}{key}".upper()
+            assert f"{key} (" in text, key
+            assert variable in text, variable
+
+
+def unit(name, folder=None):
+    parser = configparser.RawConfigParser(strict=False, interpolation=None)
+    parser.optionxform = str
+    text = (UNITS / name).read_text()
+    parser.read_string(text)
+    if folder:
+        made = text.replace("@bindir@/gpuward", str(PROGRAM))
+        (folder / name).write_text(made)
+    return parser
+
+
+def test_the_unit_keeps_the_service_small():
+    service = unit("gpuward.service")["Service"]
+    for key, value in {
+        "Type": "notify",
+        "ExecStart": "@bindir@/gpuward serve",
+        "NoNewPrivileges": "yes",
+        "ProtectSystem": "strict",
+        "ProtectHome": "yes",
+        "CapabilityBoundingSet": "",
+        "PrivateDevices": "no",
+        "DevicePolicy": "closed",
+        "DynamicUser": "yes",
+        "StateDirectory": "gpuward",
+        "RuntimeDirectory": "gpuward",
+        "SupplementaryGroups": "video render",
+    }.items():
+        assert service[key] == value
+    assert "78" in service["RestartPreventExitStatus"].split()
+    for key in ("WatchdogSec", "ExecReload", "MemoryMax", "SystemCallFilter", "DeviceAllow"):
+        assert service[key]
+    assert unit("gpuward.socket")["Socket"]["Service"] == "gpuward.service"
+
+
+@pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
+def test_systemd_finds_no_fault_with_the_units(tmp_path):
+    for name in ("gpuward.service", "gpuward.socket"):
+        unit(name, tmp_path)
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", tmp_path / "gpuward.service",
+         tmp_path / "gpuward.socket"],
+        capture_output=True, text=True, timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    # It only warns about keys that it does not know.
+    assert "gpuward" not in done.stderr, done.stderr
