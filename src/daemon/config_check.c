@@ -153,6 +153,33 @@ static void check_tls(struct config_reader *r)
 				"tls_key is set and tls_cert is not; TLS needs both");
 }
 
+/* Can other machines reach it?  Of a name that is not known here. */
+static bool is_exposed(const char *address)
+{
+	if (strncmp(address, "unix:", 5) == 0 || strncmp(address, "127.", 4) == 0 ||
+	    strncmp(address, "[::1]", 5) == 0)
+		return false;
+	return *address == '[' || !address[strspn(address, "0123456789.:")];
+}
+
+/* The service refuses to open it; here it is only told, since systemd may open other sockets. */
+static void check_exposure(struct config_reader *r)
+{
+	const struct config *c = r->c;
+
+	if (c->service_insecure || (c->service_token_file && c->service_tls_cert))
+		return;
+	for (unsigned i = 0; i < c->service_listen.count; i++)
+		if (is_exposed(c->service_listen.item[i]) &&
+		    !config_check_address(c->service_listen.item[i]))
+			config_warn(
+				r, place(r, CONFIG_ID_service_listen),
+				"listen: \"%.100s\" can be reached from other machines; the "
+				"service refuses that without token_file and tls_cert, unless "
+				"insecure is true",
+				c->service_listen.item[i]);
+}
+
 static void check_unix_mode(struct config_reader *r)
 {
 	const char *mode = r->c->service_unix_mode ? r->c->service_unix_mode : "";
@@ -198,6 +225,7 @@ void config_check(struct config_reader *r)
 	check_list(r, CONFIG_ID_service_hosts, &c->service_hosts, check_host_name);
 	check_list(r, CONFIG_ID_service_origins, &c->service_origins, check_origin);
 	check_tls(r);
+	check_exposure(r);
 	check_unix_mode(r);
 	check_streams(r);
 	check_nvml(r);

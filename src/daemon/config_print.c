@@ -1,8 +1,117 @@
-/* The configuration as a commented TOML file and as JSON. */
+/* Values in their struct, and the configuration as a commented TOML file and as JSON. */
 #include "config_read.h"
+
+#include "base/number.h"
 
 #include <ctype.h>
 #include <string.h>
+
+/* ---- in the struct ---- */
+
+void config_value_set(struct config *c, const struct config_row *row,
+		      const struct config_value *v)
+{
+	void *at = (char *)c + row->offset;
+
+	switch (row->type) {
+	case CONFIG_BOOL: *(bool *)at = v->yes; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
+	case CONFIG_NUMBER: *(double *)at = v->number; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: *(const char **)at = v->text; break;
+	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
+	}
+}
+
+void config_value_get(const struct config *c, const struct config_row *row,
+		      struct config_value *ret)
+{
+	const void *at = (const char *)c + row->offset;
+
+	*ret = (struct config_value){ 0 };
+	switch (row->type) {
+	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
+	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
+	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
+	}
+}
+
+static bool same_text(const char *a, const char *b)
+{
+	return a && b ? strcmp(a, b) == 0 : a == b;
+}
+
+bool config_value_same(const struct config_row *row, const struct config_value *a,
+		       const struct config_value *b)
+{
+	if (row->type == CONFIG_BOOL)
+		return a->yes == b->yes;
+	if (row->type == CONFIG_NUMBER)
+		return a->number == b->number;
+	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
+		return same_text(a->text, b->text);
+	if (row->type != CONFIG_LIST)
+		return a->count == b->count;
+	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
+		if (!same_text(a->list.item[i], b->list.item[i]))
+			return false;
+	return true;
+}
+
+/* ---- as TOML ---- */
+
+static void quoted(struct buf *out, const char *s)
+{
+	buf_addc(out, '"');
+	for (; s && *s; s++) {
+		if (*s == '"' || *s == '\\')
+			buf_addf(out, "\\%c", *s);
+		else if ((unsigned char)*s < 0x20 || *s == 0x7f)
+			buf_addf(out, "\\u%04x", (unsigned)(unsigned char)*s);
+		else
+			buf_addc(out, *s);
+	}
+	buf_addc(out, '"');
+}
+
+void config_value_print(struct buf *out, const struct config_row *row,
+			const struct config_value *v)
+{
+	char text[NUMBER_SIZE];
+
+	switch (row->type) {
+	case CONFIG_BOOL: buf_adds(out, v->yes ? "true" : "false"); break;
+	case CONFIG_COUNT: buf_addf(out, "%llu", (unsigned long long)v->count); break;
+	case CONFIG_NUMBER:
+		number_format(v->number, text);
+		buf_adds(out, text);
+		break;
+	case CONFIG_DURATION:
+	case CONFIG_BYTES:
+		buf_addc(out, '"');
+		config_number_print(out, row, v->count);
+		buf_addc(out, '"');
+		break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: quoted(out, v->text); break;
+	case CONFIG_LIST:
+		buf_addc(out, '[');
+		for (unsigned i = 0; i < v->list.count; i++) {
+			buf_adds(out, i ? ", " : "");
+			quoted(out, v->list.item[i]);
+		}
+		buf_addc(out, ']');
+	}
+}
+
+/* ---- the file ---- */
 
 static void add_place(struct buf *out, const struct config_place *p)
 {

@@ -1,7 +1,8 @@
 /* config_read: what the parts of the reader share.
  *
  * config.c goes through the layers and keeps what was found; config_file.c knows files and where
- * they lie; config_value.c knows types; config_check.c what values mean together. */
+ * they lie, config_given.c the environment and flags; config_value.c and config_number.c know types,
+ * config_check.c what values mean together; config_print.c goes the way back. */
 #ifndef GW_DAEMON_CONFIG_READ_H
 #define GW_DAEMON_CONFIG_READ_H
 
@@ -26,10 +27,6 @@ struct config_row {
 	size_t offset; /* in struct config */
 };
 extern const struct config_row config_rows[CONFIG_ROWS];
-
-/* GPUWARD_LISTEN, GPUWARD_LOG_LEVEL. */
-#define CONFIG_NAME_MAX 80
-void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
 
 /* What struct config.memory is. */
 #define CONFIG_FILES_MAX 64
@@ -88,6 +85,15 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret);
 
+/* ---- config_number.c ---- */
+/* In the unit of least and most; false: it is none. */
+bool config_number_read(const struct config_row *row, const char *text, double *ret);
+/* Likewise, as a person would write it. */
+void config_number_show(const struct config_row *row, double v, char *out, size_t size);
+/* Nanoseconds or bytes as a whole number of the largest unit. */
+void config_number_print(struct buf *out, const struct config_row *row, uint64_t v);
+
+/* ---- config_print.c ---- */
 void config_value_set(struct config *c, const struct config_row *row,
 		      const struct config_value *v);
 void config_value_get(const struct config *c, const struct config_row *row,
@@ -104,6 +110,13 @@ void config_value_print(struct buf *out, const struct config_row *row,
 void config_files_read(struct config_reader *r, const char *path);
 /* The text of a file; name for the faults, and lives as long as the configuration. */
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
+
+/* ---- config_given.c ---- */
+/* GPUWARD_LISTEN, GPUWARD_LOG_LEVEL. */
+#define CONFIG_NAME_MAX 80
+void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
+void config_variables_read(struct config_reader *r);
+void config_flags_read(struct config_reader *r, const struct config_flag *flags, unsigned n);
 
 /* ---- config_check.c ---- */
 /* What the values mean together. */

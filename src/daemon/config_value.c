@@ -1,7 +1,6 @@
-/* Values of settings: out of TOML, out of text as typed, and back. */
+/* Values of settings: out of TOML, and out of text as typed. */
 #include "config_read.h"
 
-#include "base/number.h"
 #include "base/suggest.h"
 
 #include <math.h>
@@ -11,20 +10,6 @@
 #include <strings.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-
-/* Largest first: what is printed is a whole number of the largest that fits. */
-struct unit {
-	const char *name;
-	double size;
-};
-static const struct unit times[] = { { "h", 3600e9 }, { "m", 60e9 }, { "s", 1e9 },
-				     { "ms", 1e6 },   { "us", 1e3 }, { "ns", 1 },
-				     { "", 1e9 },     { NULL, 0 } };
-static const struct unit sizes[] = {
-	{ "TiB", 0x1p40 }, { "GiB", 0x1p30 }, { "MiB", 0x1p20 }, { "KiB", 0x1p10 },
-	{ "B", 1 },        { "TB", 1e12 },    { "GB", 1e9 },     { "MB", 1e6 },
-	{ "kB", 1e3 },     { "", 1 },         { NULL, 0 },
-};
 
 static const char *const wanted[] = {
 	[CONFIG_BOOL] = "true or false",
@@ -58,57 +43,7 @@ static void refuse(struct config_reader *r, const struct config_row *row,
 		config_complain(r, at, "must be %s", text);
 }
 
-/* ---- numbers with units ---- */
-
-/* strtod() reads it; nobody means it. */
-static bool hexadecimal(const char *text)
-{
-	return strpbrk(text, "xX") != NULL;
-}
-
-static bool scaled(const char *text, const struct unit *units, double *ret)
-{
-	const char *end;
-	double v = number_parse(text, &end);
-
-	if (end == text || !isfinite(v) || v < 0 || hexadecimal(text))
-		return false;
-	while (*end == ' ')
-		end++;
-	for (; units->name; units++)
-		if (strcmp(end, units->name) == 0) {
-			*ret = v * units->size;
-			return true;
-		}
-	return false;
-}
-
-static void print_scaled(struct buf *out, uint64_t v, const struct unit *units)
-{
-	const struct unit *u = units;
-
-	while (v == 0 ? strcmp(u->name, "s") != 0 && strcmp(u->name, "B") != 0
-		      : v % (uint64_t)u->size != 0)
-		u++;
-	buf_addf(out, "%llu%s", (unsigned long long)(v / (uint64_t)u->size), u->name);
-}
-
-/* A figure of the row's type, as a person would write it: for the sentence about its range. */
-static void figure(const struct config_row *row, double v, char *out, size_t size)
-{
-	struct buf b;
-	char text[NUMBER_SIZE];
-
-	buf_init_fixed(&b, out, size);
-	if (row->type == CONFIG_DURATION && v >= 0 && v < 1e9) {
-		print_scaled(&b, (uint64_t)(v * 1e9 + 0.5), times);
-	} else if (row->type == CONFIG_BYTES && v >= 0 && v < 1e18) {
-		print_scaled(&b, (uint64_t)v, sizes);
-	} else {
-		number_format(v, text);
-		buf_adds(&b, text);
-	}
-}
+/* ---- numbers ---- */
 
 /* v in the unit of least and most. */
 static bool in_range(struct config_reader *r, const struct config_row *row,
@@ -118,9 +53,9 @@ static bool in_range(struct config_reader *r, const struct config_row *row,
 
 	if (v >= row->least && v <= row->most)
 		return true;
-	figure(row, row->least, least, sizeof(least));
-	figure(row, row->most, most, sizeof(most));
-	figure(row, fabs(v) < 1e300 ? v : copysign(1e300, v), is, sizeof(is));
+	config_number_show(row, row->least, least, sizeof(least));
+	config_number_show(row, row->most, most, sizeof(most));
+	config_number_show(row, fabs(v) < 1e300 ? v : copysign(1e300, v), is, sizeof(is));
 	refuse(r, row, at, "from %s to %s, not %s", least, most, is);
 	return false;
 }
@@ -290,27 +225,6 @@ static bool bool_text(const char *text, bool *ret)
 	return false;
 }
 
-static bool number_text(const struct config_row *row, const char *text, double *ret)
-{
-	static const struct unit plain[] = { { "", 1 }, { NULL, 0 } };
-	const char *end;
-
-	switch (row->type) {
-	case CONFIG_DURATION:
-		if (!scaled(text, times, ret))
-			return false;
-		*ret /= 1e9;
-		return true;
-	case CONFIG_BYTES: return scaled(text, sizes, ret);
-	case CONFIG_COUNT:
-		end = text + strspn(text, "0123456789");
-		return *text && !*end && scaled(text, plain, ret);
-	default:
-		*ret = number_parse(text, &end);
-		return end != text && !*end && isfinite(*ret) && !hexadecimal(text);
-	}
-}
-
 static bool list_text(struct config_reader *r, const struct config_row *row,
 		      const struct config_place *at, const char *text, struct config_value *ret)
 {
@@ -341,7 +255,7 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 			return true;
 		break;
 	default:
-		if (number_text(row, text, &v))
+		if (config_number_read(row, text, &v))
 			return take_number(r, row, at, v, ret);
 	}
 	refuse(r, row, at, "%s, not \"%.60s\"", wanted[row->type], text);
@@ -370,109 +284,4 @@ bool config_value_standard(struct config_reader *r, const struct config_row *row
 	good = config_value_node(r, row, &at, toml_top(doc)->child, ret);
 	toml_free(doc);
 	return good;
-}
-
-/* ---- in the struct ---- */
-
-void config_value_set(struct config *c, const struct config_row *row,
-		      const struct config_value *v)
-{
-	void *at = (char *)c + row->offset;
-
-	switch (row->type) {
-	case CONFIG_BOOL: *(bool *)at = v->yes; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
-	case CONFIG_NUMBER: *(double *)at = v->number; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: *(const char **)at = v->text; break;
-	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
-	}
-}
-
-void config_value_get(const struct config *c, const struct config_row *row,
-		      struct config_value *ret)
-{
-	const void *at = (const char *)c + row->offset;
-
-	*ret = (struct config_value){ 0 };
-	switch (row->type) {
-	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
-	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
-	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
-	}
-}
-
-static bool same_text(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
-bool config_value_same(const struct config_row *row, const struct config_value *a,
-		       const struct config_value *b)
-{
-	if (row->type == CONFIG_BOOL)
-		return a->yes == b->yes;
-	if (row->type == CONFIG_NUMBER)
-		return a->number == b->number;
-	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
-		return same_text(a->text, b->text);
-	if (row->type != CONFIG_LIST)
-		return a->count == b->count;
-	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
-		if (!same_text(a->list.item[i], b->list.item[i]))
-			return false;
-	return true;
-}
-
-/* ---- as TOML ---- */
-
-static void quoted(struct buf *out, const char *s)
-{
-	buf_addc(out, '"');
-	for (; s && *s; s++) {
-		if (*s == '"' || *s == '\\')
-			buf_addf(out, "\\%c", *s);
-		else if ((unsigned char)*s < 0x20 || *s == 0x7f)
-			buf_addf(out, "\\u%04x", (unsigned)(unsigned char)*s);
-		else
-			buf_addc(out, *s);
-	}
-	buf_addc(out, '"');
-}
-
-void config_value_print(struct buf *out, const struct config_row *row,
-			const struct config_value *v)
-{
-	char text[NUMBER_SIZE];
-
-	switch (row->type) {
-	case CONFIG_BOOL: buf_adds(out, v->yes ? "true" : "false"); break;
-	case CONFIG_COUNT: buf_addf(out, "%llu", (unsigned long long)v->count); break;
-	case CONFIG_NUMBER:
-		number_format(v->number, text);
-		buf_adds(out, text);
-		break;
-	case CONFIG_DURATION:
-	case CONFIG_BYTES:
-		buf_addc(out, '"');
-		print_scaled(out, v->count, row->type == CONFIG_BYTES ? sizes : times);
-		buf_addc(out, '"');
-		break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: quoted(out, v->text); break;
-	case CONFIG_LIST:
-		buf_addc(out, '[');
-		for (unsigned i = 0; i < v->list.count; i++) {
-			buf_adds(out, i ? ", " : "");
-			quoted(out, v->list.item[i]);
-		}
-		buf_addc(out, ']');
-	}
 }

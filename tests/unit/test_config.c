@@ -450,6 +450,32 @@ static void a_file_that_everybody_may_write_warns(void **state)
 	assert_non_null(strstr(p->message, ": warning: everybody may write this file"));
 }
 
+static void an_address_that_will_be_refused_warns(void **state)
+{
+	static const char *const exposed[] = { "0.0.0.0:1", "192.0.2.1:1", "[::]:1" };
+	static const char *const closed[] = { "127.0.0.2:1", "[::1]:1", "unix:/run/a",
+					      "localhost:1" };
+	struct place *p = *state;
+
+	for (unsigned i = 0; i < 3; i++) {
+		setenv("GPUWARD_LISTEN", exposed[i], 1);
+		assert_int_equal(load(p), 0);
+		assert_non_null(strstr(p->message, "can be reached from other machines"));
+	}
+	assert_int_equal(load_text(p, "[service]\ninsecure = true\n"), 0);
+	assert_string_equal(p->message, "");
+	assert_int_equal(load_text(p, "[service]\ntoken_file = \"t\"\ntls_cert = \"c\"\n"
+				      "tls_key = \"k\"\n"),
+			 0);
+	assert_string_equal(p->message, "");
+	tree_put(&p->tree, ETC, "");
+	for (unsigned i = 0; i < 4; i++) {
+		setenv("GPUWARD_LISTEN", closed[i], 1);
+		assert_int_equal(load(p), 0);
+		assert_string_equal(p->message, "");
+	}
+}
+
 static void a_file_that_may_not_be_read_is_an_error(void **state)
 {
 	struct place *p = *state;
@@ -608,6 +634,7 @@ int main(void)
 		T(unknown_variables_warn_and_those_of_others_do_not),
 		T(flags_are_named_when_wrong_and_lists_go_on),
 		T(a_file_that_everybody_may_write_warns),
+		T(an_address_that_will_be_refused_warns),
 		T(a_file_that_may_not_be_read_is_an_error),
 		T(addresses_are_checked),
 		T(what_is_printed_reads_back_to_the_same),
