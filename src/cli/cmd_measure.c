@@ -54,8 +54,8 @@ static const struct option options[] = {
 	  NULL, NULL },
 	{ "baseline", 0, OPTION_OPTIONAL, AT(baseline), "WHICH",
 	  "energy above idle: auto takes the idle power first (up to 30 s) unless it is known, "
-	  "new "
-	  "takes it anyhow, kept uses what is known (the default), none",
+	  "new takes it anyhow, kept uses what is known even when it is old or of another "
+	  "temperature, which is told, none; default: what is known, if it fits",
 	  NULL, "auto" },
 	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
 	  "somebody else on a GPU makes the result invalid, and the exit status 13", NULL,
@@ -136,10 +136,14 @@ static int parse_size(const char *text, double *ret)
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 {
-	static const char *const words[] = { "kept", "auto", "new", "none" };
+	/* Who says "kept" wants one in any case; who says nothing wants one that fits. */
+	static const char *const words[] = { [RUN_BASELINE_OLD] = "kept",
+					     [RUN_BASELINE_AUTO] = "auto",
+					     [RUN_BASELINE_NEW] = "new",
+					     [RUN_BASELINE_NONE] = "none" };
 
 	for (unsigned i = 0; i < sizeof(words) / sizeof(words[0]); i++)
-		if (strcmp(text, words[i]) == 0) {
+		if (words[i] && strcmp(text, words[i]) == 0) {
 			*ret = (enum run_baseline_mode)i;
 			return EXIT_OK;
 		}
@@ -617,7 +621,7 @@ static bool state_matters(const struct measurement *m)
 	char dir[512];
 	bool kept = baseline_directory(dir, sizeof(dir)) == 0, any = false;
 
-	if (m->plan.baseline != RUN_BASELINE_KEPT)
+	if (m->plan.baseline != RUN_BASELINE_KEPT && m->plan.baseline != RUN_BASELINE_OLD)
 		return m->plan.baseline != RUN_BASELINE_NONE;
 	for (unsigned i = 0; kept && i < gw_meter_device_count(m->runner.meter); i++)
 		any |= baseline_kept(
@@ -641,7 +645,10 @@ static void get_baselines(struct measurement *m)
 			fprintf(stderr, "gpuward: taking the idle power of GPU %u\n", d->index);
 		run_baseline_get(&m->runner, i, d, m->plan.baseline, &m->baseline[i]);
 		if (*m->baseline[i].why && m->plan.baseline != RUN_BASELINE_KEPT)
-			cli_error("GPU %u has no baseline: %s", d->index, m->baseline[i].why);
+			cli_error("GPU %u has no baseline%s: %s", d->index,
+				  m->baseline[i].stale ? " that fits, and this one is used"
+						       : "",
+				  m->baseline[i].why);
 	}
 }
 

@@ -49,6 +49,18 @@ static void device_codes(struct measured_run *r, const struct gw_window *w, unsi
 	}
 }
 
+/* What is above a baseline that does not fit is suspect. */
+static void baseline_code(struct measured_run *r, const struct run_baseline *b, int device)
+{
+	struct gw_energy *e = &r->device[device].energy;
+
+	if (!b->have || !b->stale)
+		return;
+	e->codes |= UINT64_C(1) << GW_CODE_BASELINE_STALE;
+	e->validity = e->validity > GW_SUSPECT ? e->validity : GW_SUSPECT;
+	add_code(r, GW_CODE_BASELINE_STALE, GW_SUSPECT, device, b->why);
+}
+
 static void run_codes(struct measured_run *r, const struct cli *c)
 {
 	const struct gw_status *s = gw_snapshot_status(c->snap);
@@ -286,6 +298,7 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 		r.devices++;
 		err = take_device(from, run, part, i, &r.device[i]);
 		device_codes(&r, run->window, i, &r.device[i].energy);
+		baseline_code(&r, &from->baseline[i], (int)i);
 	}
 	add_up(&r);
 	run_codes(&r, from->c);

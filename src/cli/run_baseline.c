@@ -25,6 +25,20 @@ static bool go_on(void *ctx, double seconds, double power_w, double half_width_w
 	return !runner_sleep(r, 0);
 }
 
+/* One of this card, driver, limit and mode, however old and whatever its temperature. */
+static void load_old(const char *dir, struct run_baseline *ret)
+{
+	struct baseline any = ret->b;
+	char why[200];
+
+	any.temperature_c = NAN;
+	if (baseline_load(&any, dir, INFINITY, clock_wall_ns(clock_real()), why, sizeof(why)) !=
+	    0)
+		return;
+	ret->b = any;
+	ret->have = ret->stale = true;
+}
+
 static void take(struct runner *r, unsigned i, const char *dir, struct run_baseline *ret)
 {
 	struct baseline_plan plan = { .kind = BASELINE_NO_CONTEXT,
@@ -61,7 +75,9 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 	if (mode != RUN_BASELINE_NEW && kept)
 		ret->have = baseline_load(&ret->b, dir, TTL_S, clock_wall_ns(clock_real()),
 					  ret->why, sizeof(ret->why)) == 0;
-	if (!ret->have && mode != RUN_BASELINE_KEPT)
+	if (!ret->have && mode == RUN_BASELINE_OLD && kept)
+		load_old(dir, ret);
+	if (!ret->have && (mode == RUN_BASELINE_AUTO || mode == RUN_BASELINE_NEW))
 		take(r, i, kept ? dir : NULL, ret);
 	if (ret->have)
 		meter_baseline(r->meter, i, ret->b.power_w, NAN);

@@ -14,11 +14,13 @@ enum run_baseline_mode {
 	RUN_BASELINE_AUTO, /* else take one               */
 	RUN_BASELINE_NEW,  /* take one in any case        */
 	RUN_BASELINE_NONE,
+	RUN_BASELINE_OLD, /* one that was kept, too old or too cold as it may be, or none */
 };
 
 struct run_baseline {
 	bool have;
 	struct baseline b;
+	bool stale;    /* it is too old or of another temperature: why says it */
 	char why[200]; /* why there is none; "" nobody asked */
 };
 

@@ -21,8 +21,8 @@ def bare(tmp_path):
 def scenario(tmp_path):
     """Writes a scenario and returns the option that uses it."""
 
-    def write(text):
-        path = tmp_path / "scenario.toml"
+    def write(text, name="scenario.toml"):
+        path = tmp_path / name
         path.write_text(text)
         return f"--simulate={path}"
 

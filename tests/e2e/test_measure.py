@@ -167,8 +167,29 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     watts = doc["runs"][0]["devices"][0]["baseline"]["power_watts"]
     text = " ".join(done.stderr.split())
     assert re.search(rf"\(no-context baseline of {watts:.1f} W, \d+ s old\)", text), done.stderr
+    assert "baseline-stale" not in codes(doc["runs"][0])
     # In one unit, that of the larger, without digits that say nothing.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
+
+
+def test_a_baseline_that_does_not_fit_is_used_only_where_asked_for_and_told(measure, scenario, tmp_path):
+    idle = '[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\nambient_c = {}\n'
+    cool, warm = (scenario(idle.format(c), f"{c}.toml") for c in (25, 45))
+    env = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
+    assert gpuward("baseline", cool, "--time=2s", env=env).returncode == 0
+    _, doc = measure([warm], "sleep", "0.2", env=env)
+    assert doc["runs"][0]["devices"][0]["baseline"] is None
+    assert "baseline-stale" not in codes(doc["runs"][0])
+    done, doc = measure([warm, "--baseline=kept"], "sleep", "0.2", env=env)
+    [run] = doc["runs"]
+    [device] = run["devices"]
+    assert device["baseline"]["power_watts"] > 0 and run["energy_net_joules"]["best"] is not None
+    assert "baseline-stale" in device["codes"] and run["validity"] == "suspect"
+    assert "degrees Celsius" in codes(run)["baseline-stale"]["evidence"]
+    assert "GPU 0 has no baseline that fits, and this one is used: it was taken at" in done.stderr
+    # One of this state needs no excuse.
+    _, doc = measure([cool, "--baseline=kept"], "sleep", "0.2", env=env)
+    assert "baseline-stale" not in codes(doc["runs"][0])
 
 
 def test_another_number_of_iterations_than_is_marked_is_told(measure, load):
