@@ -40,7 +40,7 @@ struct engine {
 
 /* ---- what happens ---- */
 
-static void tell(struct engine *e, const struct view_event *given)
+static uint64_t tell(struct engine *e, const struct view_event *given)
 {
 	struct view_event x = *given;
 
@@ -48,6 +48,7 @@ static void tell(struct engine *e, const struct view_event *given)
 	x.wall_ns = clock_wall_ns(e->clock);
 	store_add_event(e->config.store, &x);
 	e->config.happened(e->config.arg, &x);
+	return x.id;
 }
 
 void engine_tell(struct engine *e, const char *kind, const char *uuid, const char *severity,
@@ -343,9 +344,9 @@ static int events(void *arg, uint64_t after, unsigned max,
 	return store_events(e->config.store, after, max, each, each_arg);
 }
 
-static void op_tell(void *arg, const struct view_event *x)
+static uint64_t op_tell(void *arg, const struct view_event *x)
 {
-	tell(arg, x);
+	return tell(arg, x);
 }
 
 static int op_keep(void *arg, const char *kind, const char *id, const char *json, size_t size)

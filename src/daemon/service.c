@@ -265,7 +265,8 @@ static void apply(struct service *s)
 	apply_textfile(s);
 	s->api.top = (unsigned)s->config.metrics_processes;
 	s->api.manage = s->config.manage_enabled;
-	s->api.windows_open = s->config.service_open_windows;
+	/* They change nothing on a GPU; where there is a token, who has it decides. */
+	s->api.windows_open = !s->config.service_token_file;
 }
 
 /* Settings that are looked at only when we start. */

@@ -18,11 +18,7 @@ struct api {
 	const struct clock *clock;
 	struct stream *stream;
 	struct windows *windows;
-	struct http *http;  /* for its counts; NULL in tests */
-	unsigned top;       /* processes in /metrics, at most; 0: none */
-	bool manage;        /* /api/gpu/manage is on */
-	void *daemon;       /* of whoever serves; not looked at here */
-	bool windows_open;  /* anybody may open and end energy windows, not only who is trusted */
+	void *daemon;      /* of whoever serves; not looked at here */
 	struct http *http; /* for its counts; NULL in tests */
 	unsigned top;      /* processes in /metrics, at most; 0: none */
 	bool manage;       /* /api/gpu/manage is on */

@@ -1,11 +1,28 @@
 /* What the service itself costs. */
 #include "api_parts.h"
 
-/* What each driver call costs us: connect with device/cost.h, through v->ctx. */
-static void self_calls(struct json *j, const struct view *v)
+#include "device/cost.h"
+
+static void call(struct json *j, const struct call_cost *c)
 {
-	(void)v;
+	json_object(j, NULL);
+	json_string(j, "name", c->name);
+	json_uint(j, "count", c->count);
+	json_uint(j, "errors", c->errors);
+	json_double(j, "seconds_total", (double)c->total_ns * 1e-9);
+	json_double(j, "seconds_max", (double)c->max_ns * 1e-9);
+	json_object_end(j);
+}
+
+/* What each driver call costs us. */
+static void calls(struct json *j, const struct view *v)
+{
+	struct call_cost cost[COST_CALLS];
+	unsigned n = cost_list(v->ctx, cost, COST_CALLS);
+
 	json_array(j, "calls");
+	for (unsigned i = 0; i < n; i++)
+		call(j, &cost[i]);
 	json_array_end(j);
 }
 
@@ -74,7 +91,7 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_string(&j, "state", s->store_state);
 	json_object_end(&j);
 	requests(&j, a);
-	self_calls(&j, &a->view);
+	calls(&j, &a->view);
 	json_object_end(&j);
 	json_end(&j);
 }

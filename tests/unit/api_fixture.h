@@ -146,7 +146,13 @@ void stream_push(struct stream *s, enum stream_topic topic, const char *name, ui
 	snprintf(pushed.json, sizeof(pushed.json), "%.*s", (int)size, json);
 }
 
-static const struct view_ops ops = { history, events, tell, keep, kept, forget, ask };
+static const struct view_ops ops = { .history = history,
+				     .events = events,
+				     .tell = tell,
+				     .keep = keep,
+				     .kept = kept,
+				     .forget = forget,
+				     .ask = ask };
 
 static inline void take(void)
 {
