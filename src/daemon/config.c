@@ -166,11 +166,14 @@ const char *config_files(const struct config *c)
 
 static void join_files(struct config_reader *r)
 {
+	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 	struct buf b;
 
 	buf_init(&b, (size_t)1 << 20);
 	for (unsigned i = 0; i < r->m->files; i++)
 		buf_addf(&b, "%s%s", i ? ", " : "", r->m->file[i]);
+	if (b.err)
+		config_fail(r, b.err, &nowhere, "there is no memory for the configuration");
 	r->m->joined = config_keep(r, b.p, b.len);
 	buf_done(&b);
 }

@@ -1,0 +1,93 @@
+/* The configuration where allocations fail, one after the other: it is refused with a code, nothing
+ * leaks and nothing is used that is not there. */
+#include "daemon/config.h"
+
+#include "tree.h"
+
+#include <gpuward.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+static long left = -1; /* allocations until one fails; -1: none does */
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+char *__real_strdup(const char *s);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+char *__wrap_strdup(const char *s);
+
+static bool fails(void)
+{
+	return left >= 0 && left-- == 0;
+}
+
+void *__wrap_malloc(size_t size)
+{
+	return fails() ? NULL : __real_malloc(size);
+}
+
+void *__wrap_calloc(size_t n, size_t size)
+{
+	return fails() ? NULL : __real_calloc(n, size);
+}
+
+char *__wrap_strdup(const char *s)
+{
+	return fails() ? NULL : __real_strdup(s);
+}
+
+/* How many allocations could fail before it was done; `expected` is what it returns at last. */
+static unsigned until_done(const char *path, int expected)
+{
+	const struct config_flag flags[] = { { "listen", "127.0.0.1:1" },
+					     { "log-level", "debug" } };
+	char message[4096];
+	struct config c;
+	int err;
+
+	for (unsigned i = 0; i < 10000; i++) {
+		left = (long)i;
+		err = config_load(&c, path, flags, 2, message, sizeof(message));
+		if (left >= 0) {
+			left = -1;
+			assert_int_equal(err, expected);
+			config_done(&c);
+			return i;
+		}
+		left = -1;
+		assert_true(err < 0);
+		assert_null(c.memory);
+	}
+	return 0;
+}
+
+static void a_failed_allocation_is_an_error(void **state)
+{
+	struct tree t;
+	char path[200];
+
+	(void)state;
+	tree_init(&t);
+	setenv("GPUWARD_INTERVAL", "2s", 1);
+	setenv("GPUWARD_LISEN", "x", 1);
+	tree_put(&t, "a.toml", "[service]\nhosts = [\"a\", \"b\"]\ntoken_file = \"t\"\n");
+	snprintf(path, sizeof(path), "%s/a.toml", t.path);
+	assert_true(until_done(path, 0) > 20);
+	tree_put(&t, "a.toml", "[service]\nhots = [\"a\", \"b\"]\nlisten = [\"a\"]\n");
+	assert_true(until_done(path, -GW_E_PARSE) > 20);
+	tree_done(&t);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_failed_allocation_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
