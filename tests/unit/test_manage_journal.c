@@ -521,11 +521,12 @@ static int engine_kept(void *engine, const char *kind, unsigned max,
 	return 0;
 }
 
-static void engine_tell(void *engine, const struct view_event *e)
+static uint64_t engine_tell(void *engine, const struct view_event *e)
 {
 	(void)engine;
 	assert_string_equal(e->kind, "manage");
 	note(e->uuid, e->severity, e->text);
+	return 1;
 }
 
 static const struct view_ops view_ops = { .tell = engine_tell,
