@@ -123,6 +123,9 @@ static struct metering *metering_new(struct reader *r, unsigned count)
 		metering_free(m);
 		return NULL;
 	}
+	/* Nobody is a stranger to a service: who opened a window says what it is of, and the shares of
+	 * the processes are told.  All descend from the first one. */
+	meter_own(m->meter, 1);
 	return m;
 }
 
