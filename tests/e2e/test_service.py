@@ -1,0 +1,308 @@
+"""The service as a whole: it begins, it goes on whatever the driver does, and it ends."""
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import time
+
+import pytest
+import requests
+
+import service
+import support
+from service import Service
+
+HANG = """
+[[gpu]]
+profile = "h200"
+[[gpu]]
+profile = "h200"
+[[fault]]
+gpu = 1
+call = "nvmlDeviceGetTemperature"
+from = 1.0
+hang = true
+"""
+
+
+def scenario(path, text):
+    name = os.path.join(path, "scenario.toml")
+    with open(name, "w") as f:
+        f.write(text)
+    return name
+
+
+def metric(s, name):
+    """Samples of a metric: labels text to value."""
+    found = {}
+    for line in s.get("/metrics").text.splitlines():
+        if re.match(name + r"[ {]", line):
+            labels, _, value = line[len(name):].rpartition(" ")
+            found[labels] = float(value)
+    return found
+
+
+# ---- beginning and end
+
+
+def test_it_says_where_it_is_and_ends_on_sigterm():
+    with Service() as s:
+        assert s.url.startswith("http://127.0.0.1:")
+        assert s.get("/healthz").status_code == 200
+        assert s.stop() == 0
+        assert "listening" in s.messages() and "ended" in s.messages()
+
+
+def test_ctrl_c_ends_it_as_well():
+    with Service() as s:
+        assert s.stop(signal.SIGINT) == 0
+
+
+def test_a_port_in_use_is_told_with_its_address():
+    with Service() as s:
+        port = s.url.rsplit(":", 1)[1]
+        done = support.gpuward("serve", "--simulate", "--history", "none", "--listen", f"127.0.0.1:{port}")
+        assert done.returncode == 1
+        assert f"127.0.0.1:{port}" in done.stderr and "another program uses" in done.stderr
+
+
+def test_the_network_is_refused_without_token_and_tls():
+    done = support.gpuward("serve", "--simulate", "--history", "none", "--listen", "0.0.0.0:0")
+    assert done.returncode == 78
+    assert "0.0.0.0" in done.stderr and "insecure" in done.stderr
+
+
+@pytest.mark.parametrize("args, words", [
+    (("--lisen", "x"), "did you mean"),
+    (("--interval", "soon"), "interval"),
+    (("--listen", "nowhere"), "nowhere"),
+    (("--gpu", "0"), "--gpu"),
+    (("--config", "/nonexistent.toml"), "/nonexistent.toml"),
+])
+def test_a_wrong_option_is_refused(args, words):
+    done = support.gpuward("serve", "--simulate", "--history", "none", *args)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+
+
+def test_require_nvml_ends_with_78(tmp_path):
+    done = support.gpuward("serve", "--simulate=no-driver", "--history", "none", "--require-nvml", "--listen",
+                           "127.0.0.1:0")
+    assert done.returncode == 78
+    assert "require_nvml" in done.stderr
+
+
+def test_it_answers_before_the_driver_is_open():
+    s = Service("slow-open")
+    s.start(ready=False)
+    try:
+        assert s.get("/healthz").status_code == 200
+        r = s.get("/api/gpu/devices")
+        assert r.status_code == 200 and set(r.json()) == {"devices", "count"}
+        assert s.get("/metrics").status_code == 200
+    finally:
+        s.__exit__()
+
+
+# ---- a machine without GPUs
+
+
+@pytest.mark.parametrize("name", ["no-gpu", "no-driver"])
+def test_no_gpu_is_an_empty_list_and_not_ready(name):
+    s = Service(name)
+    s.start(ready=False)
+    try:
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 0)
+        assert s.get("/api/gpu/devices").json() == {"devices": [], "count": 0}
+        driver = s.get("/api/gpu/driver")
+        assert driver.status_code == 200
+        assert s.get("/healthz").status_code == 200
+        if name == "no-driver":
+            assert driver.json()["driver_version"] is None and driver.json()["error_message"]
+            assert s.get("/readyz").status_code == 503
+    finally:
+        s.__exit__()
+
+
+# ---- drivers that misbehave
+
+
+def test_a_call_that_hangs_harms_nobody_else(tmp_path):
+    s = Service(scenario(tmp_path, HANG), config="[device]\ntimeout = '500ms'\n")
+    with s:
+        s.wait(lambda: s.get("/readyz").status_code == 503)
+        s.wait(lambda: "nvmlDeviceGetTemperature" in s.get("/readyz").text)
+        assert s.get("/healthz").status_code == 200
+        a, b = s.get("/api/gpu/devices").json()["devices"]
+        assert a["is_available"] and not b["is_available"] and b["error_message"]
+        up = metric(s, "gpuward_gpu_up")
+        assert sorted(up.values()) == [0, 1]
+        ticks = s.get("/api/v1/self").json()["ticks"]
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > ticks + 2)  # the other GPU is still read
+        threads = s.get("/api/v1/self").json()["threads"]
+        time.sleep(1)
+        assert s.get("/api/v1/self").json()["threads"] == threads
+        assert s.stop() == 0  # even so
+
+
+def test_a_lost_gpu_stays_listed_and_is_told():
+    with Service("lost-gpu") as s:
+        s.wait(lambda: any(not d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"]))
+        gone = [d for d in s.get("/api/gpu/devices").json()["devices"] if not d["is_available"]]
+        assert gone and all(d["error_message"] for d in gone)
+        events = s.get("/api/v1/events").json()["events"]
+        assert any(e["kind"] == "device-state" and e["severity"] == "error" for e in events)
+
+
+def test_let_go_closes_the_driver_and_resume_opens_it():
+    with Service(token=True) as s:
+        assert s.post("/api/v1/let-go").status_code == 401
+        r = s.post("/api/v1/let-go", token=True)
+        assert r.status_code == 200, r.text
+        s.wait(lambda: not any(d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"]))
+        assert len(s.get("/api/gpu/devices").json()["devices"]) == 2
+        assert s.post("/api/v1/resume", token=True).status_code == 200
+        s.wait(lambda: all(d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"]))
+
+
+# ---- configuration
+
+
+def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong():
+    with Service(config="[log]\nlevel = 'info'\n") as s:
+        with open(s.config, "w") as f:
+            f.write("[log]\nlevel = 'debug'\n[service]\ninterval = '200ms'\n")
+        s.child.send_signal(signal.SIGHUP)
+        s.wait(lambda: "read anew" in s.messages())
+        s.wait(lambda: s.get("/api/v1/self").json()["interval_seconds"] == 0.2)
+        with open(s.config, "w") as f:
+            f.write("[log]\nlevle = 'info'\n")
+        s.child.send_signal(signal.SIGHUP)
+        s.wait(lambda: "stays in force" in s.messages())
+        assert "gpuward.toml:2:1" in s.messages() and "level" in s.messages()
+        assert s.get("/api/v1/self").json()["interval_seconds"] == 0.2
+
+
+# ---- what outlives it
+
+
+def test_counts_never_fall_over_kill_9():
+    with Service(config="[service]\ninterval = '100ms'\n") as s:
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 30)
+        for _ in range(3):
+            before = metric(s, "gpuward_energy_joules_total")
+            last = s.get("/api/v1/events").json()["events"][-1]["id"]
+            s.restart(signal.SIGKILL)
+            after = metric(s, "gpuward_energy_joules_total")
+            assert before and set(before) == set(after)
+            for labels, joules in before.items():
+                assert after[labels] >= joules, labels
+            assert s.get("/api/v1/events").json()["events"][-1]["id"] > last
+
+
+def test_history_outlives_it():
+    with Service(config="[service]\ninterval = '100ms'\n") as s:
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 30)
+        s.restart(signal.SIGTERM)
+        series = s.get("/api/v1/series?gpu=0&quantity=power_watts&from=-5m").json()["series"][0]
+        assert len(series["time"]) >= 3 and all(w > 0 for w in series["mean"])
+
+
+def test_a_file_that_is_no_database_is_moved_aside(tmp_path):
+    path = tmp_path / "history.db"
+    path.write_bytes(os.urandom(10000))
+    with Service(state=str(path)) as s:
+        assert any(n.name.startswith("history.db.corrupt") for n in tmp_path.iterdir())
+        assert "corrupt" in s.messages()
+        assert s.get("/api/v1/self").json()["store"]["state"] == "ok"
+
+
+def test_a_place_that_cannot_be_written_is_told_and_it_runs(tmp_path):
+    with Service(state="/proc/gpuward/history.db") as s:
+        assert "/proc/gpuward" in s.messages()
+        assert s.get("/api/v1/series?gpu=0&quantity=power_watts").status_code == 200
+
+
+# ---- systemd
+
+
+def test_systemd_is_told(tmp_path):
+    path = str(tmp_path / "notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as n:
+        n.bind(path)
+        n.settimeout(support.TIMEOUT)
+        with Service(env={"NOTIFY_SOCKET": path, "WATCHDOG_USEC": "200000"}) as s:
+            heard = ""
+            while "WATCHDOG=1" not in heard or "READY=1" not in heard:
+                heard += n.recv(4096).decode() + "\n"
+            s.stop()
+            while "STOPPING=1" not in heard:
+                heard += n.recv(4096).decode() + "\n"
+
+
+def test_a_socket_that_systemd_opened_is_served(tmp_path):
+    with socket.socket() as given:
+        given.bind(("127.0.0.1", 0))
+        given.listen()
+        port = given.getsockname()[1]
+        s = Service(listen=None)
+        # exec through a shell that knows its own pid, as systemd does
+        s.argv = ["/bin/sh", "-c", 'exec 3<&"$1"; shift; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "sh",
+                  str(given.fileno()), *s.argv]
+        real = subprocess.Popen
+        try:
+            subprocess.Popen = lambda *a, **k: real(*a, pass_fds=[given.fileno()], **k)
+            s.start()
+        finally:
+            subprocess.Popen = real
+        try:
+            assert requests.get(f"http://127.0.0.1:{port}/healthz", timeout=10).status_code == 200
+        finally:
+            s.__exit__()
+
+
+# ---- files
+
+
+def test_metrics_are_written_for_node_exporter(tmp_path):
+    path = tmp_path / "gpuward.prom"
+    with Service("two-gpus", "--textfile", str(path)) as s:
+        s.wait(lambda: path.exists() and "gpuward_up 1" in path.read_text())
+        s.stop()
+        assert not path.exists()
+
+
+def test_logs_are_json_when_asked():
+    with Service("two-gpus", "--log-format", "json") as s:
+        lines = [json.loads(t) for t in s.messages().splitlines()]
+        assert any(x["msg"].startswith("nvml is open with 2 GPUs") for x in lines)
+
+
+# ---- settings of GPUs
+
+
+def test_settings_change_only_when_enabled_and_come_back():
+    with Service(token=True) as s:
+        uuid = s.get("/api/v1/devices").json()["devices"][0]["uuid"]
+        path = f"/api/gpu/manage/{uuid}/power-limit"
+        assert s.ask("PUT", path, json={"watts": 400}).status_code == 401
+        r = s.ask("PUT", path, token=True, json={"watts": 400})
+        assert r.status_code == 403 and "manage" in r.text
+    with Service("two-gpus", "--manage", token=True) as s:
+        uuid = s.get("/api/v1/devices").json()["devices"][0]["uuid"]
+        path = f"/api/gpu/manage/{uuid}/power-limit"
+
+        def limit():
+            return s.get(f"/api/v1/devices/{uuid}").json()["power_limit_watts"]
+
+        r = s.ask("PUT", path, token=True, json={"watts": 1})
+        assert r.status_code == 400 and "W" in r.text
+        r = s.ask("PUT", path, token=True, json={"watts": 400})
+        assert r.status_code == 200, r.text
+        assert s.ask("DELETE", path, token=True).status_code == 200
+        s.ask("PUT", path, token=True, json={"watts": 350})
+        assert any(e["kind"] == "manage" for e in s.get("/api/v1/events").json()["events"])
+        s.stop()
+        assert "350 W" in s.messages()
