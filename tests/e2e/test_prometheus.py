@@ -1,5 +1,7 @@
 """A real Prometheus scrapes the service, with the packaged rules loaded."""
+import contextlib
 import json
+import re
 import shutil
 import signal
 import socket
@@ -10,13 +12,14 @@ import urllib.parse
 import urllib.request
 
 import pytest
+from prometheus_client.openmetrics import parser as openmetrics
 
 from support import PROGRAM, TIMEOUT, TOP, environment, gpuward
 
 PROMETHEUS = shutil.which("prometheus", path="/usr/bin:/bin")
 RULES = TOP / "packaging" / "prometheus"
 
-pytestmark = pytest.mark.skipif(not PROMETHEUS, reason="prometheus is not installed")
+NAMES = TOP / "tests" / "golden" / "metric-names.txt"
 
 
 def free_port():
@@ -53,27 +56,39 @@ def stop(process):
         raise
 
 
-@pytest.fixture(scope="module")
-def service(tmp_path_factory):
-    """`gpuward serve` over two simulated GPUs; its address."""
+@contextlib.contextmanager
+def serving(home, scenario, *options):
+    """`gpuward serve` over a scenario; its address."""
     if gpuward("serve", "--help").returncode != 0:
         pytest.skip("this gpuward has no serve")
-    home = tmp_path_factory.mktemp("service")
     address = f"127.0.0.1:{free_port()}"
-    log = (home / "log").open("w")
-    process = subprocess.Popen(
-        [PROGRAM, "serve", "--simulate=two-gpus", "--listen", address, "--history", "none",
-         "--interval", "500ms"],
-        env=environment(HOME=home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
-    eventually(lambda: "gpuward_up 1" in get(f"http://{address}/metrics")[1], "the first reading")
-    yield address
-    stop(process)
-    log.close()
+    with (home / "log").open("w") as log:
+        process = subprocess.Popen(
+            [PROGRAM, "serve", f"--simulate={scenario}", "--listen", address, "--history", "none",
+             "--interval", "500ms", *options],
+            env=environment(HOME=home), stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+        try:
+            eventually(lambda: "gpuward_up 1" in metrics(address), "the first reading")
+            yield address
+        finally:
+            stop(process)
+
+
+def metrics(address):
+    return get(f"http://{address}/metrics")[1]
+
+
+@pytest.fixture(scope="module")
+def service(tmp_path_factory):
+    with serving(tmp_path_factory.mktemp("service"), "two-gpus") as address:
+        yield address
 
 
 @pytest.fixture(scope="module")
 def prometheus(service, tmp_path_factory):
     """Prometheus that scrapes it each second; a function that asks it."""
+    if not PROMETHEUS:
+        pytest.skip("prometheus is not installed")
     home = tmp_path_factory.mktemp("prometheus")
     config = home / "prometheus.yml"
     config.write_text(f"""
@@ -113,7 +128,7 @@ def test_the_scrape_is_healthy(prometheus):
 
 
 def test_its_values_are_those_of_the_page(service, prometheus):
-    page = get(f"http://{service}/metrics")[1]
+    page = metrics(service)
     totals = [l for l in page.splitlines() if l.startswith("gpuward_gpu_memory_total_bytes{")]
     assert len(totals) == 2
     scraped = prometheus.values("gpuward_gpu_memory_total_bytes")
@@ -123,7 +138,7 @@ def test_its_values_are_those_of_the_page(service, prometheus):
 
 
 def test_every_series_of_the_page_is_stored(service, prometheus):
-    page = get(f"http://{service}/metrics")[1]
+    page = metrics(service)
     wanted = {l.split("{")[0].split(" ")[0] for l in page.splitlines() if not l.startswith("#")}
     stored = set(prometheus("label/__name__/values"))
     assert wanted <= stored, wanted - stored
@@ -171,3 +186,45 @@ def test_the_form_follows_accept(service):
     headers, text = get(url, Accept="application/openmetrics-text;version=1.0.0")
     assert headers["Content-Type"].startswith("application/openmetrics-text; version=1.0.0")
     assert text.endswith("# EOF\n")
+
+
+# ---- the page of the service itself
+
+
+def test_the_page_is_clean_and_has_the_frozen_names(service):
+    page = metrics(service)
+    if PROMETHEUS:
+        done = subprocess.run(["/usr/bin/promtool", "check", "metrics"], input=page,
+                              capture_output=True, encoding="utf-8", timeout=TIMEOUT)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    frozen = {l.split(" ")[0] for l in NAMES.read_text().splitlines()}
+    assert set(re.findall(r"^(\w+)", page, re.M)) <= frozen
+    strict = get(f"http://{service}/metrics", Accept="application/openmetrics-text")[1]
+    assert len(list(openmetrics.text_string_to_metric_families(strict))) > 100
+
+
+def test_a_gpu_whose_call_hangs_has_no_figures_and_the_other_has(tmp_path):
+    def gpu(page, metric):
+        return set(re.findall(rf'^{metric}{{.*gpu="(\d)".*}}', page, re.M))
+
+    def stalled():
+        page = metrics(address)
+        return page if re.search(r'^gpuward_gpu_up{.*gpu="1"} 0$', page, re.M) else None
+
+    with serving(tmp_path, "hung-call") as address:
+        assert gpu(metrics(address), "gpuward_gpu_power_watts") == {"0", "1"}
+        page = eventually(stalled, "the hang")
+    assert gpu(page, "gpuward_gpu_power_watts") == {"0"}
+    assert gpu(page, "gpuward_energy_joules_total") == {"0", "1"}
+    assert gpu(page, "gpuward_gpu_info") == {"0", "1"}
+    assert re.search(r'^gpuward_gpu_state{.*gpu="1",state="stalled"} 1$', page, re.M)
+
+
+def test_the_textfile_is_the_page_and_goes_with_the_service(tmp_path):
+    path = tmp_path / "gpuward.prom"
+    with serving(tmp_path, "two-gpus", "--textfile", path) as address:
+        eventually(path.exists, "the file")
+        served, written = metrics(address), path.read_text()
+        heads = [[l for l in t.splitlines() if l.startswith("# TYPE")] for t in (served, written)]
+        assert heads[0] == heads[1]
+    assert not path.exists()
