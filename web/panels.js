@@ -289,8 +289,8 @@ export function panels(needToken) {
 			drawWindows();
 			return true;
 		} catch (e) {
-			if (e.status === 401 || e.status === 403)
-				needToken(e.message);
+			if (e.status === 401 && await needToken(e.message))
+				return act(path, body);
 			put(note, e.message);
 			return false;
 		}

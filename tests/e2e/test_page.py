@@ -502,12 +502,15 @@ def test_the_token_is_asked_for_when_it_is_needed(page, service):
     page.open(service(token=TOKEN).url).live()
     start_window(page, "guarded")
     wait(lambda: page.js("document.querySelector('#token').open"), "the question for the token")
+    page.find("#token-input").send_keys("a wrong one", Keys.ENTER)
+    wait(lambda: page.js("document.querySelector('#token').open") and
+         page.js("document.querySelector('#token-input').value") == "a wrong one", "it again")
+    page.find("#token-input").clear()
     page.find("#token-input").send_keys(TOKEN, Keys.ENTER)
     wait(lambda: not page.js("document.querySelector('#token').open"), "the dialog to close")
     assert page.js("[sessionStorage.token, Object.values(localStorage).join()]")[0] == TOKEN
     assert TOKEN not in page.js("JSON.stringify(localStorage)")
-    page.find("#window-form button").click()
-    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window, without another click")
 
 
 # ---- the browser of the API
