@@ -4,6 +4,7 @@ import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
 import { drawRows, figure, put, rows, unknown } from "./rows.js";
+import { packages } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const STATES = {
@@ -129,10 +130,15 @@ function flipTheme() {
 
 // ---- dialogs
 
+// Resolves to whether there is a token to try now.
 function needToken(why) {
 	put($("token-why"), why);
+	$("token").returnValue = "";
 	$("token-input").value = token.get();
 	$("token").showModal();
+	return new Promise((done) => {
+		$("token").addEventListener("close", () => done($("token").returnValue === "keep"), { once: true });
+	});
 }
 
 $("token").addEventListener("close", () => {
@@ -211,5 +217,6 @@ document.addEventListener("visibilitychange", () => {
 	lists.events();
 });
 setInterval(drawAge, 1000);
+$("licences").hidden = !packages.charts;
 applyTheme();
 start();

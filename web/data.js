@@ -58,13 +58,13 @@ export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 
 // ---- the state of the link, from several signs
 
-let open = false, notReady = "";
+let open = false, opened = 0, fresh = false, notReady = "";
 
 export const age = () => (model.heard ? performance.now() - model.heard : Infinity);
 const late = () => age() > Math.max(5000, 3.5 * model.interval);
 
 function judge() {
-	if (!open)
+	if (!open || (!fresh && performance.now() - opened < 5000))
 		return model.heard ? ["reconnecting", "The service does not answer; trying again."] : ["connecting", ""];
 	if (model.tick?.let_go)
 		return ["let-go", "The drivers were let go on request; nothing is read until they are resumed."];
@@ -143,6 +143,7 @@ function onTick(data) {
 	const before = model.tick;
 	model.tick = data;
 	model.heard = performance.now();
+	fresh = true;
 	const t = Date.parse(data.time_utc) / 1000;
 	if (before)
 		model.interval = Math.max(200, Math.min(60000, t * 1000 - Date.parse(before.time_utc) || 1000));
@@ -226,7 +227,7 @@ let source = null, tries = 0, retry = 0;
 function lost() {
 	source?.close();
 	source = null;
-	open = false;
+	open = fresh = false;
 	rejudge();
 	clearTimeout(retry);
 	const wait = BACKOFF[Math.min(tries++, BACKOFF.length - 1)];
@@ -238,6 +239,7 @@ function greet() {
 	if (open)
 		return;
 	open = true;
+	opened = performance.now();
 	notReady = "";
 	// After a pause: what was missed comes from the service's own memory.
 	refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});

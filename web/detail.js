@@ -55,7 +55,7 @@ function distance(times) {
 	return steps[steps.length >> 1] || 0;
 }
 
-class Past {
+export class Past {
 	constructor(step) {
 		this.step = step;
 		this.time = [];

@@ -3,7 +3,7 @@
 import { keyOf, model, post } from "./data.js";
 import * as f from "./format.js";
 import { codes } from "./words.js";
-import { el, figure, put, stateWord, unknown } from "./rows.js";
+import { el, figure, put, shortName, stateWord, unknown } from "./rows.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -190,7 +190,7 @@ const flag = (key, bad = true) => (c, d) => {
 };
 
 const health = () => new Table("health", [
-	{ name: "GPU", fill: text((d) => `${d.index} ${d.name || ""}`) },
+	{ name: "GPU", fill: text((d) => `${d.index} ${shortName(d)}`) },
 	{ name: "State", fill: (c, d) => {
 		const [word, tone] = stateWord(d);
 		c.replaceChildren(el("span", { className: `badge ${tone}`, textContent: word }));
@@ -289,8 +289,8 @@ export function panels(needToken) {
 			drawWindows();
 			return true;
 		} catch (e) {
-			if (e.status === 401 || e.status === 403)
-				needToken(e.message);
+			if (e.status === 401 && await needToken(e.message))
+				return act(path, body);
 			put(note, e.message);
 			return false;
 		}

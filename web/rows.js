@@ -53,7 +53,7 @@ export function unknown(e, key) {
 }
 
 export function width(bar, ratio) {
-	const p = `${(Math.max(0, Math.min(1, ratio || 0)) * 100).toFixed(1)}%`;
+	const known = Number.isFinite(ratio) ? ratio : 0, p = `${(Math.max(0, Math.min(1, known)) * 100).toFixed(1)}%`;
 	if (bar.style.width !== p)
 		bar.style.width = p;
 }
@@ -126,6 +126,8 @@ function fillReasons(cell, d) {
 		[el("span", { className: "none", textContent: "nothing" })]));
 }
 
+export const shortName = (d) => (d.name || d.uuid || "GPU").replace(/^NVIDIA /, "");
+
 export function stateWord(d) {
 	return STATES[d.state] || [f.words(d.state), "warn"];
 }
@@ -133,7 +135,7 @@ export function stateWord(d) {
 function fillRow(r, d) {
 	const [word, tone] = stateWord(d), limit = d.power_limit_watts, max = heatLimit(d);
 	put(r.number, String(d.index));
-	put(r.name, (d.name || d.uuid || "GPU").replace(/^NVIDIA /, ""));
+	put(r.name, shortName(d));
 	r.name.title = [d.name, d.uuid].filter(Boolean).join(" ");
 	put(r.badge, word);
 	r.badge.className = `badge ${tone}`;

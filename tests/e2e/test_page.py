@@ -233,15 +233,19 @@ def test_charts_are_drawn_and_say_what_they_show(page, demo):
     page.open(demo.url).live()
     open_first(page)
 
-    def painted(i):
-        return page.js(
-            "(() => { const c = document.querySelectorAll('.plot canvas')[arguments[0]];"
+    def columns(i, hue):
+        """Columns of pixels that have the colour of the line."""
+        return page.driver.execute_script(
+            "const c = document.querySelectorAll('.plot canvas')[arguments[0]];"
+            "const hex = getComputedStyle(document.documentElement).getPropertyValue(arguments[1]);"
+            "const want = [1, 3, 5].map(n => parseInt(hex.trim().slice(n, n + 2), 16));"
             "const p = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
-            "const seen = new Set(); for (let n = 0; n < p.length; n += 4) if (p[n + 3])"
-            "seen.add(p[n] << 16 | p[n + 1] << 8 | p[n + 2]); return seen.size; })()", i)
+            "const seen = new Set(); for (let n = 0; n < p.length; n += 4)"
+            "if (p[n + 3] > 200 && want.every((v, k) => Math.abs(v - p[n + k]) < 12))"
+            "seen.add(n / 4 % c.width); return seen.size;", i, hue)
 
-    for i in range(4):
-        wait(lambda: painted(i) > 10, f"chart {i} to have more than a colour")
+    for i, hue in enumerate(("--power", "--heat", "--use", "--memory")):
+        wait(lambda: columns(i, hue) > 3, f"a line in chart {i}")
     for i, unit in enumerate(("W", "°C", "%", "GiB")):
         summary = page.js("document.querySelectorAll('.chart p')[arguments[0]].textContent", i)
         assert re.search(rf" of the last 5 min: .* {unit} to .* {unit}\.", summary), summary
@@ -255,6 +259,35 @@ def test_ranges_are_chosen_by_key_and_kept(page, demo):
         pressed = "document.querySelector('.ranges [aria-pressed=true]').textContent"
         assert page.js(pressed) == label
         wait(lambda: f"of the last {label}:" in page.text(".chart p"), f"charts of {label}")
+
+
+PAST = """
+const done = arguments[arguments.length - 1];
+import('/assets/detail.js').then(({ Past }) => {
+    const key = 'power_watts', point = (t) => ({ [key]: t });
+    const column = (time) => ({ quantity: key, step_seconds: 10, time, mean: time, min: time, max: time });
+    const p = new Past(10).load([column([0, 10, 20, 100, 110])]);
+    const loaded = [...p.column(key).mean];
+    p.add(121, point(121), 1000);
+    p.add(125, point(125), 1000);
+    const more = [p.column(key).mean.at(-1), p.column(key).min.at(-1), p.column(key).max.at(-1)];
+    p.add(300, point(300), 1000);
+    const hole = p.column(key).mean.slice(-3);
+    p.add(310, point(310), 60);
+    const slow = new Past(1).load([column([0, 10, 20, 30])]);
+    done({ loaded, more, hole, left: p.time.length, slow: slow.column(key).mean });
+}).catch((e) => done(String(e)));
+"""
+
+
+def test_holes_stay_holes_and_readings_are_gathered_into_steps(page, demo):
+    page.open(demo.url).live()
+    got = page.driver.execute_async_script(PAST)
+    assert got["loaded"] == [0, 10, 20, None, 100, 110]
+    assert got["more"] == [123, 121, 125]
+    assert got["hole"] == [123, None, 300]
+    assert got["left"] == 2, "what is older than the range goes"
+    assert got["slow"] == [0, 10, 20, 30], "a service that reads every 10 s has no holes"
 
 
 def test_sparklines_have_a_line(page, demo):
@@ -469,12 +502,15 @@ def test_the_token_is_asked_for_when_it_is_needed(page, service):
     page.open(service(token=TOKEN).url).live()
     start_window(page, "guarded")
     wait(lambda: page.js("document.querySelector('#token').open"), "the question for the token")
+    page.find("#token-input").send_keys("a wrong one", Keys.ENTER)
+    wait(lambda: page.js("document.querySelector('#token').open") and
+         page.js("document.querySelector('#token-input').value") == "a wrong one", "it again")
+    page.find("#token-input").clear()
     page.find("#token-input").send_keys(TOKEN, Keys.ENTER)
     wait(lambda: not page.js("document.querySelector('#token').open"), "the dialog to close")
     assert page.js("[sessionStorage.token, Object.values(localStorage).join()]")[0] == TOKEN
     assert TOKEN not in page.js("JSON.stringify(localStorage)")
-    page.find("#window-form button").click()
-    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window, without another click")
 
 
 # ---- the browser of the API
