@@ -1,5 +1,6 @@
 /* measure: the energy of a command. */
 #include "cool.h"
+#include "count.h"
 #include "measured.h"
 #include "run_progress.h"
 #include "output.h"
@@ -22,11 +23,13 @@
 
 struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
-	const char *warmup, *cooldown_to, *output, *bundle, *part;
+	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count;
 	struct option_list tag;
 	uint64_t interval_ns;
 	bool require_exclusive, progress, keep_command, no_cooldown;
 };
+
+static const char *const count_choices[] = { "tokens", "iterations", NULL };
 
 #define AT(member) offsetof(struct options, member)
 static const struct option options[] = {
@@ -39,6 +42,12 @@ static const struct option options[] = {
 	{ "iterations", 0, OPTION_TEXT, AT(iterations), "N",
 	  "iterations that a run makes, for latency and energy of each", NULL, NULL },
 	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens that a run makes", NULL, NULL },
+	{ "count-cmd", 0, OPTION_TEXT, AT(count_cmd), "COMMAND",
+	  "a shell command that prints how many there are so far, asked before and after each "
+	  "run",
+	  NULL, NULL },
+	{ "count", 0, OPTION_CHOICE, AT(count), "WHAT",
+	  "what it counts: tokens (the default) or iterations", count_choices, NULL },
 	{ "model-size", 0, OPTION_TEXT, AT(model_size), "SIZE",
 	  "for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
 	{ "part", 0, OPTION_TEXT, AT(part), "NAME",
@@ -84,6 +93,7 @@ struct plan {
 	unsigned first, trials, warmup;
 	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
 	enum run_baseline_mode baseline;
+	bool counts_iterations; /* and no tokens */
 };
 
 struct measurement {
@@ -106,6 +116,9 @@ struct measurement {
 	struct runner_run *run;     /* ... and what they were made of              */
 	int status;                 /* of the last command                         */
 	bool part_missing;          /* some run did not mark the part asked for    */
+	bool count_missing;         /* or its count is not known                   */
+	bool counting;              /* this run is one that counts                 */
+	struct count_reading count_first, count_last;
 };
 
 /* ---- the options ---- */
@@ -164,6 +177,23 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
+/* One count of a thing, and of the whole run. */
+static int check_count(const struct options *o, struct plan *p)
+{
+	p->counts_iterations = o->count && strcmp(o->count, "iterations") == 0;
+	if (o->count && !o->count_cmd)
+		cli_error("--count says what --count-cmd counts, and that is missing");
+	else if (o->count_cmd && o->part)
+		cli_error("--count-cmd counts over a whole run, and --part is about a part of "
+			  "it: the command can mark tokens instead");
+	else if (o->count_cmd && (p->counts_iterations ? o->iterations : o->tokens))
+		cli_error("--count-cmd and --%s are two counts of one thing: give one of them",
+			  p->counts_iterations ? "iterations" : "tokens");
+	else
+		return EXIT_OK;
+	return EXIT_USAGE;
+}
+
 static int parse_plan(const struct options *o, struct plan *p)
 {
 	double first = 1, trials = 1, warmup = 0;
@@ -197,6 +227,8 @@ static int parse_plan(const struct options *o, struct plan *p)
 			  "them");
 		code = EXIT_USAGE;
 	}
+	if (code == EXIT_OK)
+		code = check_count(o, p);
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
 	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
@@ -285,6 +317,8 @@ static void meanwhile(void *arg)
 {
 	struct measurement *m = arg;
 
+	if (m->o->count_cmd && m->counting) /* it counts on: first */
+		count_read(m->o->count_cmd, &m->count_last);
 	if (wanted(m) && !m->env)
 		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
 }
@@ -352,6 +386,35 @@ static void say_part(struct measurement *m, const struct measured_run *r)
 	}
 }
 
+/* What was counted around the run, into what its result is made from. */
+static void take_count(struct measurement *m, const struct runner_run *run,
+		       struct measured_from *from)
+{
+	struct count c;
+
+	if (!m->o->count_cmd)
+		return;
+	count_between(&m->count_first, &m->count_last, run->begin_ns, run->end_ns, &c);
+	*(m->plan.counts_iterations ? &from->iterations : &from->tokens) = c.number;
+	*(m->plan.counts_iterations ? &from->iterations_over : &from->tokens_over) = c.edge;
+	if (!isnan(c.number))
+		return;
+	cli_error("--count-cmd: %s: how many there were is not known", c.why);
+	m->count_missing = true;
+}
+
+/* Before anything is started: a command that cannot count is found out now. */
+static int begin_count(struct measurement *m)
+{
+	if (!m->o->count_cmd)
+		return EXIT_OK;
+	count_read(m->o->count_cmd, &m->count_first);
+	if (!*m->count_first.why)
+		return EXIT_OK;
+	cli_error("--count-cmd: %s; nothing was measured", m->count_first.why);
+	return EXIT_FAILED;
+}
+
 /* One run that counts.  EXIT_OK, or an exit code, having said why. */
 static int run_once(struct measurement *m, unsigned number)
 {
@@ -364,13 +427,17 @@ static int run_once(struct measurement *m, unsigned number)
 				      .iterations = m->plan.iterations,
 				      .tokens = m->plan.tokens,
 				      .part = m->o->part };
-	int err;
+	int err = begin_count(m);
 
+	if (err)
+		return err;
 	m->progress.trial = number - m->plan.first + 1;
 	run_progress_begin(&m->progress);
 	host_meter_read(m->host, &before);
+	m->counting = true;
 	err = runner_run(&m->runner, m->c->argv, m->o->label ? m->o->label : m->c->argv[0],
 			 run);
+	m->counting = false;
 	host_meter_read(m->host, &after);
 	run_progress_clear(&m->progress);
 	if (!err && run->error)
@@ -378,6 +445,8 @@ static int run_once(struct measurement *m, unsigned number)
 	host_energy_between(&before, &after, &host);
 	if (!err)
 		know_devices(m, run);
+	if (!err)
+		take_count(m, run, &from);
 	if (!err)
 		err = measured_run(&from, run, number, &host, &m->result.run[m->result.runs]);
 	if (err) {
@@ -506,7 +575,8 @@ static int finish(struct measurement *m)
 		return EXIT_SHARED;
 	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
 		return 128 + m->runner.interrupted;
-	return m->status == 0 && m->part_missing ? EXIT_FAILED : m->status;
+	return m->status == 0 && (m->part_missing || m->count_missing) ? EXIT_FAILED
+								       : m->status;
 }
 
 /* ---- beginning and ending ---- */

@@ -194,11 +194,12 @@ static const struct gw_interval *net_of(const struct measured_device *d)
 	return &d->baseline.net_joules;
 }
 
-static struct gw_interval each(const struct gw_interval *v, double n)
+/* too_many: of n, perhaps. */
+static struct gw_interval each(const struct gw_interval *v, double n, double too_many)
 {
-	return isnan(n) || isnan(v->best)
-		       ? unknown
-		       : (struct gw_interval){ v->low / n, v->best / n, v->high / n };
+	return isnan(n) || isnan(v->best) ? unknown
+					  : (struct gw_interval){ v->low / n, v->best / n,
+								  v->high / (n - too_many) };
 }
 
 static void add_up(struct measured_run *r)
@@ -305,8 +306,8 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
 		err = take_windows(&run->marks, &r);
-	r.iteration_joules = each(&r.joules, r.iterations);
-	r.token_joules = each(&r.joules, r.tokens);
+	r.iteration_joules = each(&r.joules, r.iterations, from->iterations_over);
+	r.token_joules = each(&r.joules, r.tokens, from->tokens_over);
 	if (err)
 		measured_run_done(&r);
 	else

@@ -159,6 +159,43 @@ def test_what_a_paper_must_state_is_told(measure, load):
     assert re.search(r"(all|\d+) of \d+ samples", done.stderr)
 
 
+def test_what_a_command_counts_before_and_after_is_the_count(measure, load, tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("100")
+    for words, name in (((), "tokens"), (("--count", "iterations"), "iterations")):
+        done, doc = measure([load, "--count-cmd", f"cat {counter}", *words], "sh", "-c",
+                            f"sleep 0.3; echo $(($(cat {counter}) + 400)) > {counter}")
+        [run] = doc["runs"]
+        other = "iterations" if name == "tokens" else "tokens"
+        assert done.returncode == 0 and run[name] == 400 and run[other] is None
+        each = run[f"energy_per_{name[:-1]}_joules"]
+        best, high = run["energy_joules"]["best"], run["energy_joules"]["high"]
+        assert each["best"] == pytest.approx(best / 400)
+        # What may have been made before the beginning and after the end.
+        assert high / 400 < each["high"] < high / 100
+
+
+def test_each_run_has_its_own_count(measure, load, tmp_path):
+    counter = tmp_path / "counter"
+    counter.write_text("0")
+    add = f"n=$(cat {counter}); echo $((n + n + 10)) > {counter}"
+    _, doc = measure([load, "--trials=3", "--no-cooldown", "--warmup=1", "--count-cmd", f"cat {counter}"], "sh", "-c", add)
+    assert [r["tokens"] for r in doc["runs"]] == [20, 40, 80]
+
+
+def test_a_command_that_cannot_count_starts_nothing(measure, load, tmp_path):
+    done, doc = measure([load, "--count-cmd", "echo many"], "touch", tmp_path / "started")
+    assert done.returncode == 1 and doc is None and not (tmp_path / "started").exists()
+    assert "--count-cmd: it printed 'many', and not one number; nothing was measured" in done.stderr
+
+
+def test_a_count_that_stood_still_is_not_known(measure, load):
+    done, doc = measure([load, "--count-cmd", "echo 7"], "sleep", "0.2")
+    assert done.returncode == 1
+    assert doc["runs"][0]["tokens"] is None and doc["runs"][0]["energy_joules"]["best"] > 0
+    assert "--count-cmd: it said 7 before and 7 after: how many there were is not known" in done.stderr
+
+
 def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     idle = "--simulate=idle-h200"
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
@@ -584,6 +621,9 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--tag=batch", "--", "true"], "--tag takes KEY=VALUE"),
     (["--cooldown-to=hot", "--", "true"], "--cooldown-to takes degrees"),
     (["--cooldown-to=40", "--no-cooldown", "--", "true"], "exclude each other"),
+    (["--count=tokens", "--", "true"], "--count says what --count-cmd counts"),
+    (["--count-cmd=echo 1", "--tokens=5", "--", "true"], "two counts of one thing"),
+    (["--count-cmd=echo 1", "--part=x", "--", "true"], "--count-cmd counts over a whole run"),
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
