@@ -20,39 +20,56 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 /* Writes what is queued, for at most a second, and closes. */
 void store_close(struct store *s);
 
-/* "ok", or the sentence why nothing is kept (disk full, read-only, ...). */
+/* These three from any thread.  "ok", or the sentence why nothing is kept (disk full, read-only, ...),
+ * good until store_close(). */
 const char *store_state(struct store *s);
 uint64_t store_bytes(struct store *s);
 uint64_t store_dropped(struct store *s);
 
+/* What happened to the file since the last call (it was corrupt and was moved aside); false: nothing. */
+bool store_notice(struct store *s, char *out, size_t size);
+
 /* ---- counts ---- */
 /* As of the start: 0 when there was none. */
 double store_count(struct store *s, const char *key);
-/* For the next batch. */
+/* For the next batch.  One that is lower than before is left out. */
 void store_set_count(struct store *s, const char *key, double value);
 
 /* ---- events and documents ---- */
 /* The id of the last event there is. */
 uint64_t store_last_event(struct store *s);
-void store_add_event(struct store *s, const struct view_event *e);
+/* Its id: e->id where that is above the last, else the next. */
+uint64_t store_add_event(struct store *s, const struct view_event *e);
+/* Those above `after`, oldest first.  How many, or -GW_E_IO. */
 int store_events(struct store *s, uint64_t after, unsigned max,
 		 void (*each)(void *arg, const struct view_event *e), void *arg);
-void store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size);
+void store_keep(struct store *s, const char *kind, const char *id, const char *json,
+		size_t size);
+/* The latest max of a kind, oldest first.  How many, or -GW_E_IO. */
 int store_kept(struct store *s, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);
 void store_forget(struct store *s, const char *kind, const char *id);
 
 /* ---- history ---- */
 /* One reading of one GPU: a value for each of VIEW_HISTORIES, NAN unknown.  Readings of a minute
- * become one row; minutes and hours are rolled up (mean, smallest, largest). */
-void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns, const double *values);
+ * become one row; minutes and hours are rolled up (mean, smallest, largest).  Times are kept to the
+ * millisecond.  A reading that is not later than the one before is left out; where the clock was set
+ * back and stays so for 60 readings, time goes on from there. */
+void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
+		       const double *values);
 
-/* As view_ops.history, from the file and what was not yet written. */
+/* As view_ops.history, from the file and what was not yet written.  Seconds are kept a day, minutes
+ * 30 days, hours five years.  step_ns 0: readings as they came, each with span 0; otherwise buckets of
+ * step_ns, aligned to 1970, or of what is kept of that time where that is coarser. */
 int store_history(struct store *s, const char *uuid, enum view_history column,
 		  uint64_t from_wall_ns, uint64_t to_wall_ns, uint64_t step_ns,
 		  struct view_point *out, unsigned max, uint64_t *ret_step_ns);
 
 /* Hands what was set and added since the last call to the thread, as one transaction. */
 void store_commit(struct store *s);
+
+/* Waits until all that was committed is in the file; a file that failed is tried again at once.  0,
+ * -GW_E_IO (it could not be written: see store_state) or -GW_E_TIMEOUT. */
+int store_flush(struct store *s, uint64_t timeout_ns);
 
 #endif

@@ -1,0 +1,252 @@
+#include "store_db.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#define COUNT(a)       (sizeof(a) / sizeof((a)[0]))
+#define APPLICATION_ID 0x47505744 /* "GPWD" */
+#define TEXT(x)        TEXT_(x)
+#define TEXT_(x)       #x
+
+/* Row n brings a file of version n to version n + 1.  Rows are added, never changed. */
+static const char *const migrations[] = {
+	/* history: tier 0 seconds, 1 minutes, 2 hours; begin in ms of wall time; data is a block
+	 * (store_block.h).  A plain table with an index of its own, not WITHOUT ROWID: rows are
+	 * then laid down in the order they come, which fills pages; blobs of 1 kB in the leaves
+	 * of a clustered index leave half of them empty. */
+	"CREATE TABLE gpu(id INTEGER PRIMARY KEY, uuid TEXT NOT NULL UNIQUE);"
+	"CREATE TABLE history(tier INTEGER NOT NULL, gpu INTEGER NOT NULL,"
+	" begin INTEGER NOT NULL, data BLOB NOT NULL, PRIMARY KEY(tier, gpu, begin));"
+	"CREATE TABLE count(key TEXT PRIMARY KEY, value REAL NOT NULL) WITHOUT ROWID;"
+	"CREATE TABLE event(id INTEGER PRIMARY KEY AUTOINCREMENT, wall_ns INTEGER NOT NULL,"
+	" kind TEXT NOT NULL, uuid TEXT, severity TEXT NOT NULL, text TEXT NOT NULL);"
+	"CREATE TABLE document(seq INTEGER PRIMARY KEY AUTOINCREMENT, kind TEXT NOT NULL,"
+	" id TEXT NOT NULL, json TEXT NOT NULL, UNIQUE(kind, id));",
+};
+
+/* Before there is a page; then, the size of the cache counts for each connection.  The log is
+ * written back every 128 pages and does not stay larger. */
+static const char settings[] = "PRAGMA page_size=4096;"
+			       "PRAGMA auto_vacuum=INCREMENTAL;"
+			       "PRAGMA journal_mode=WAL;"
+			       "PRAGMA synchronous=NORMAL;"
+			       "PRAGMA cache_size=-256;"
+			       "PRAGMA mmap_size=0;"
+			       "PRAGMA temp_store=MEMORY;"
+			       "PRAGMA wal_autocheckpoint=128;"
+			       "PRAGMA journal_size_limit=524288;";
+
+enum db_trouble db_trouble(int rc)
+{
+	switch (rc & 0xff) {
+	case SQLITE_OK:
+	case SQLITE_ROW:
+	case SQLITE_DONE: return DB_OK;
+	case SQLITE_CORRUPT:
+	case SQLITE_NOTADB: return DB_CORRUPT;
+	case SQLITE_FULL: return DB_FULL;
+	case SQLITE_READONLY:
+	case SQLITE_PERM:
+	case SQLITE_AUTH: return DB_READ_ONLY;
+	case SQLITE_NOMEM: return DB_MEMORY;
+	default: return DB_OTHER;
+	}
+}
+
+int db_run(sqlite3 *db, const char *sql)
+{
+	return sqlite3_exec(db, sql, NULL, NULL, NULL);
+}
+
+sqlite3_stmt *db_statement(sqlite3 *db, const char *sql)
+{
+	sqlite3_stmt *s = NULL;
+
+	sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s, NULL);
+	return s;
+}
+
+sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise)
+{
+	sqlite3_stmt *s = db_statement(db, sql);
+	sqlite3_int64 n = otherwise;
+
+	if (s && sqlite3_step(s) == SQLITE_ROW && sqlite3_column_type(s, 0) != SQLITE_NULL)
+		n = sqlite3_column_int64(s, 0);
+	sqlite3_finalize(s);
+	return n;
+}
+
+static int migrate(sqlite3 *db, sqlite3_int64 version)
+{
+	int rc = db_run(db, "BEGIN IMMEDIATE;");
+	char end[64];
+
+	for (; rc == SQLITE_OK && version < (sqlite3_int64)COUNT(migrations); version++)
+		rc = db_run(db, migrations[version]);
+	if (rc != SQLITE_OK)
+		return rc;
+	snprintf(end, sizeof(end), "PRAGMA user_version=%d;", (int)COUNT(migrations));
+	rc = db_run(db, end);
+	if (rc == SQLITE_OK)
+		rc = db_run(db, "PRAGMA application_id=" TEXT(APPLICATION_ID) "; COMMIT;");
+	return rc;
+}
+
+/* The small tables whole; the history, which may have a gigabyte, is looked at when it is read. */
+static bool is_sound(sqlite3 *db)
+{
+	static const char *const checks[] = { "PRAGMA quick_check(count)",
+					      "PRAGMA quick_check(gpu)",
+					      "PRAGMA quick_check(event)" };
+
+	for (size_t i = 0; i < COUNT(checks); i++) {
+		sqlite3_stmt *s = db_statement(db, checks[i]);
+		bool ok = s && sqlite3_step(s) == SQLITE_ROW &&
+			  strcmp((const char *)sqlite3_column_text(s, 0), "ok") == 0;
+
+		sqlite3_finalize(s);
+		if (!ok)
+			return false;
+	}
+	return true;
+}
+
+/* Whose is it?  Reads the first page, so it is here that what is no database shows. */
+static enum db_trouble look(sqlite3 *db, sqlite3_int64 *ret_version)
+{
+	int rc = db_run(db, "SELECT count(*) FROM sqlite_master");
+	sqlite3_int64 tables;
+
+	if (rc != SQLITE_OK)
+		return db_trouble(rc);
+	*ret_version = db_number(db, "PRAGMA user_version", 0);
+	tables = db_number(db, "SELECT count(*) FROM sqlite_master", 0);
+	if (tables && db_number(db, "PRAGMA application_id", 0) != APPLICATION_ID)
+		return DB_FOREIGN;
+	return *ret_version > (sqlite3_int64)COUNT(migrations) ? DB_NEWER : DB_OK;
+}
+
+static enum db_trouble prepare(sqlite3 *db)
+{
+	sqlite3_int64 version = 0;
+	enum db_trouble t = look(db, &version);
+	int rc;
+
+	if (t != DB_OK)
+		return t;
+	rc = db_run(db, settings);
+	if (rc == SQLITE_OK && version < (sqlite3_int64)COUNT(migrations))
+		rc = migrate(db, version);
+	if (rc != SQLITE_OK)
+		return db_trouble(rc);
+	return version == 0 || is_sound(db) ? DB_OK : DB_CORRUPT;
+}
+
+static int open_with(const char *path, int flags, sqlite3 **ret)
+{
+	int rc = sqlite3_open_v2(path ? path : ":memory:", ret, flags | SQLITE_OPEN_NOMUTEX,
+				 NULL);
+
+	if (rc == SQLITE_OK) {
+		sqlite3_busy_timeout(*ret, 2000);
+		/* The log goes by its name: one that is closed late, after its file was moved
+		 * aside, must not take away the log of the new file. */
+		sqlite3_db_config(*ret, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
+		sqlite3_extended_result_codes(*ret, 1);
+	}
+	return rc;
+}
+
+enum db_trouble db_open(const char *path, sqlite3 **ret)
+{
+	sqlite3 *db = NULL;
+	enum db_trouble t =
+		db_trouble(open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db));
+
+	if (t == DB_OK)
+		t = prepare(db);
+	/* SQLite opens what it may not write for reading, and says nothing. */
+	if (t == DB_OK && path && sqlite3_db_readonly(db, "main"))
+		t = DB_READ_ONLY;
+	if (t != DB_OK) {
+		sqlite3_close(db);
+		db = NULL;
+	}
+	*ret = db;
+	return t;
+}
+
+enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
+{
+	int rc = open_with(path, SQLITE_OPEN_READWRITE, ret);
+
+	if (rc == SQLITE_OK)
+		rc = db_run(*ret, "PRAGMA cache_size=-256; PRAGMA mmap_size=0;"
+				  "PRAGMA temp_store=MEMORY; PRAGMA query_only=1;"
+				  "PRAGMA wal_autocheckpoint=0;");
+	if (rc != SQLITE_OK) {
+		sqlite3_close(*ret);
+		*ret = NULL;
+	}
+	return db_trouble(rc);
+}
+
+void db_close(sqlite3 *db)
+{
+	sqlite3_close(db);
+}
+
+int db_lock(const char *path)
+{
+	char name[DB_PATH + 8];
+	int fd;
+
+	snprintf(name, sizeof(name), "%s.lock", path);
+	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0)
+		return -1;
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0) {
+		int e = errno;
+
+		close(fd);
+		errno = e;
+		return e == EWOULDBLOCK ? -2 : -1;
+	}
+	return fd;
+}
+
+static void move_part(const char *path, const char *to, const char *part)
+{
+	char from_name[DB_PATH + 8], to_name[DB_PATH + 48];
+
+	snprintf(from_name, sizeof(from_name), "%s%s", path, part);
+	snprintf(to_name, sizeof(to_name), "%s%s", to, part);
+	(void)rename(from_name, to_name);
+}
+
+int db_move_aside(const char *path, char *out, size_t size)
+{
+	time_t now = time(NULL);
+	char stamp[32], name[DB_PATH + 8];
+	struct tm tm;
+	struct stat st;
+
+	gmtime_r(&now, &tm);
+	strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &tm);
+	snprintf(out, size, "%s.corrupt-%s", path, stamp);
+	for (unsigned i = 2; stat(out, &st) == 0 && i < 100; i++)
+		snprintf(out, size, "%s.corrupt-%s-%u", path, stamp, i);
+	if (rename(path, out) != 0)
+		return -1;
+	move_part(path, out, "-wal"); /* with what a repair would need */
+	snprintf(name, sizeof(name), "%s-shm", path);
+	unlink(name);
+	return 0;
+}

@@ -1,0 +1,49 @@
+/* store_db: the SQLite file: opening, its schema, what is wrong with it.
+ *
+ * Knows nothing of history and events.  A connection belongs to one thread. */
+#ifndef GW_DAEMON_STORE_DB_H
+#define GW_DAEMON_STORE_DB_H
+
+#include <sqlite3.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+#define DB_PATH 4096
+
+enum db_trouble {
+	DB_OK,
+	DB_CORRUPT, /* move it aside and begin a new one */
+	DB_NEWER,   /* not ours to touch: a later version's */
+	DB_FOREIGN, /* not ours to touch: another program's */
+	DB_FULL,
+	DB_READ_ONLY,
+	DB_MEMORY, /* none left */
+	DB_OTHER,  /* input or output failed */
+	DB_TROUBLES
+};
+
+/* Of an SQLite result code. */
+enum db_trouble db_trouble(int rc);
+
+/* Opens for writing, makes or migrates the tables, and looks at what is cheap to look at.  NULL:
+ * in memory.  *ret is NULL unless DB_OK. */
+enum db_trouble db_open(const char *path, sqlite3 **ret);
+/* For reading beside the writer. */
+enum db_trouble db_open_reader(const char *path, sqlite3 **ret);
+void db_close(sqlite3 *db);
+
+/* One that is kept until db_finalize() over all of them. */
+sqlite3_stmt *db_statement(sqlite3 *db, const char *sql);
+/* Runs statements that give nothing; the result code. */
+int db_run(sqlite3 *db, const char *sql);
+/* First figure of the first row; otherwise when there is none. */
+sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise);
+
+/* Takes PATH.lock for this process, so that no two share a file.  A descriptor, -1 with errno, or
+ * -2: another process holds it. */
+int db_lock(const char *path);
+
+/* Moves PATH (and its log) to PATH.corrupt-YYYYMMDD-HHMMSS, whose name goes to out.  0 or -1. */
+int db_move_aside(const char *path, char *out, size_t size);
+
+#endif

@@ -1,0 +1,446 @@
+/* Points out of rows: those in memory, those that wait to be written, those in the file.
+ *
+ * What waits is looked at first and the file after it: what is written in between is met twice
+ * rather than not at all.  Of rows with the same begin the newest counts. */
+#include "store_parts.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define YEAR_NS (UINT64_C(366) * 24 * 3600 * NS_PER_S)
+
+/* ---- rows ---- */
+
+/* A row that is not (only) in the file. */
+struct overlay {
+	uint64_t begin_ms;
+	const struct block *block; /* in memory; NULL: as bytes */
+	const char *data;
+	size_t size;
+};
+
+struct overlays {
+	struct overlay *row;
+	size_t count, room;
+};
+
+/* Ascending; the later call wins. */
+static void put_overlay(struct overlays *o, const struct overlay *row)
+{
+	size_t at = o->count;
+
+	while (at && o->row[at - 1].begin_ms >= row->begin_ms)
+		at--;
+	if (at < o->count && o->row[at].begin_ms == row->begin_ms) {
+		o->row[at] = *row;
+		return;
+	}
+	if (o->count == o->room) {
+		size_t room = o->room ? o->room * 2 : 16;
+		struct overlay *p = realloc(o->row, room * sizeof(*p));
+
+		if (!p)
+			return;
+		o->row = p;
+		o->room = room;
+	}
+	memmove(&o->row[at + 1], &o->row[at], (o->count - at) * sizeof(*row));
+	o->row[at] = *row;
+	o->count++;
+}
+
+static bool is_of(const struct record *r, const char *uuid, unsigned tier)
+{
+	return r->kind == RECORD_HISTORY && r->a == tier && strcmp(r->text[0], uuid) == 0;
+}
+
+/* Copies the records of a GPU's tier that wait, oldest first. */
+static void waiting(struct store *s, const char *uuid, unsigned tier, struct buf *out)
+{
+	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
+
+	buf_clear(out);
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < 3; i++) {
+		struct record r;
+
+		for (size_t at = 0; record_next(&batches[i]->part[PART_HISTORY], &at, &r);)
+			if (is_of(&r, uuid, tier))
+				record_add(out, &r);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void put_waiting(struct overlays *o, const struct buf *records, uint64_t low_ms,
+			uint64_t to_ms)
+{
+	struct record r;
+
+	for (size_t at = 0; record_next(records, &at, &r);)
+		if (r.b >= low_ms && r.b <= to_ms)
+			put_overlay(o, &(struct overlay){ r.b, NULL, r.text[1], r.length[1] });
+}
+
+struct walk {
+	struct overlays over;
+	size_t next; /* of over */
+	struct block row;
+	store_row_fn *each;
+	void *arg;
+};
+
+static bool give_bytes(struct walk *w, uint64_t begin_ms, const void *data, size_t size)
+{
+	w->row.begin_ms = begin_ms;
+	if (block_decode(&w->row, data, size) < 0)
+		return true; /* damaged: left out */
+	return w->each(w->arg, &w->row);
+}
+
+/* Rows of memory and queue that begin before this. */
+static bool give_overlays(struct walk *w, uint64_t before_ms)
+{
+	for (; w->next < w->over.count; w->next++) {
+		const struct overlay *o = &w->over.row[w->next];
+
+		if (o->begin_ms >= before_ms)
+			return true;
+		if (o->block ? !w->each(w->arg, o->block)
+			     : !give_bytes(w, o->begin_ms, o->data, o->size))
+			return false;
+	}
+	return true;
+}
+
+static int walk_file(struct walk *w, sqlite3_stmt *q)
+{
+	int rc;
+
+	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
+		uint64_t begin_ms = (uint64_t)sqlite3_column_int64(q, 0);
+		const void *data = sqlite3_column_blob(q, 1);
+		int size = sqlite3_column_bytes(q, 1);
+
+		if (!give_overlays(w, begin_ms))
+			return SQLITE_ABORT;
+		if (w->next < w->over.count && w->over.row[w->next].begin_ms == begin_ms)
+			continue;
+		if (data && !give_bytes(w, begin_ms, data, (size_t)size))
+			return SQLITE_ABORT;
+	}
+	return rc;
+}
+
+/* Where each was told to stop it is not asked again. */
+static bool walk(struct store *s, struct walk *w, const char *uuid, unsigned tier,
+		 uint64_t low_ms, uint64_t to_ms)
+{
+	sqlite3 *db = store_reader(s);
+	sqlite3_stmt *q = NULL;
+	int rc = SQLITE_DONE;
+
+	if (db) {
+		q = db_statement(db, "SELECT begin, data FROM history WHERE tier=?1 AND"
+				     " gpu=(SELECT id FROM gpu WHERE uuid=?2) AND"
+				     " begin BETWEEN ?3 AND ?4 ORDER BY begin");
+		sqlite3_bind_int(q, 1, (int)tier);
+		sqlite3_bind_text(q, 2, uuid, -1, SQLITE_STATIC);
+		sqlite3_bind_int64(q, 3, (sqlite3_int64)low_ms);
+		sqlite3_bind_int64(q, 4, (sqlite3_int64)to_ms);
+		rc = q ? walk_file(w, q) : sqlite3_errcode(db);
+		sqlite3_finalize(q);
+	}
+	if (rc == SQLITE_ABORT)
+		return true;
+	if (rc != SQLITE_DONE)
+		store_read_failed(s, rc);
+	give_overlays(w, UINT64_MAX);
+	return rc == SQLITE_DONE;
+}
+
+bool store_rows(struct store *s, const struct history *h, const char *uuid, unsigned tier,
+		uint64_t from_ms, uint64_t to_ms, store_row_fn *each, void *arg)
+{
+	float value[BLOCK_MOMENTS * VIEW_HISTORIES * FIGURES];
+	float open_value[VIEW_HISTORIES * FIGURES];
+	struct walk w = { .each = each, .arg = arg };
+	struct block open = { .value = open_value };
+	uint64_t low_ms = from_ms - from_ms % store_tiers[tier].row_ms;
+	struct buf records;
+	bool ok;
+
+	w.row.value = value;
+	w.row.columns = VIEW_HISTORIES * store_tiers[tier].figures;
+	to_ms = to_ms > INT64_MAX ? INT64_MAX : to_ms;
+	buf_init(&records, 4 << 20);
+	waiting(s, uuid, tier, &records);
+	put_waiting(&w.over, &records, low_ms, to_ms);
+	if (h && h->row[tier].count)
+		put_overlay(&w.over, &(struct overlay){ .begin_ms = h->row[tier].begin_ms,
+							.block = &h->row[tier] });
+	if (h && store_open_bucket(h, tier, &open))
+		put_overlay(&w.over,
+			    &(struct overlay){ .begin_ms = open.begin_ms, .block = &open });
+	ok = walk(s, &w, uuid, tier, low_ms, to_ms);
+	free(w.over.row);
+	buf_done(&records);
+	return ok;
+}
+
+static uint64_t file_edge(struct store *s, const char *uuid, unsigned tier, uint64_t until_ms,
+			  bool last)
+{
+	sqlite3 *db = store_reader(s);
+	sqlite3_stmt *q;
+	uint64_t edge = 0;
+
+	if (!db)
+		return 0;
+	q = db_statement(db, last ? "SELECT max(begin) FROM history WHERE tier=?1 AND"
+				    " gpu=(SELECT id FROM gpu WHERE uuid=?2) AND begin<=?3"
+				  : "SELECT min(begin) FROM history WHERE tier=?1 AND"
+				    " gpu=(SELECT id FROM gpu WHERE uuid=?2) AND begin<=?3");
+	sqlite3_bind_int(q, 1, (int)tier);
+	sqlite3_bind_text(q, 2, uuid, -1, SQLITE_STATIC);
+	sqlite3_bind_int64(q, 3, (sqlite3_int64)until_ms);
+	if (sqlite3_step(q) == SQLITE_ROW)
+		edge = (uint64_t)sqlite3_column_int64(q, 0);
+	else
+		store_read_failed(s, sqlite3_errcode(db));
+	sqlite3_finalize(q);
+	return edge;
+}
+
+uint64_t store_edge(struct store *s, const char *uuid, unsigned tier, uint64_t until_ms,
+		    bool last)
+{
+	struct buf records;
+	struct record r;
+	uint64_t edge = 0;
+
+	until_ms = until_ms > INT64_MAX ? INT64_MAX : until_ms;
+	buf_init(&records, 4 << 20);
+	waiting(s, uuid, tier, &records);
+	for (size_t at = 0; record_next(&records, &at, &r);)
+		if (r.b <= until_ms && (edge == 0 || (last ? r.b > edge : r.b < edge)))
+			edge = r.b;
+	buf_done(&records);
+
+	uint64_t file = file_edge(s, uuid, tier, until_ms, last);
+
+	if (edge == 0 || file == 0)
+		return edge + file;
+	return (file > edge) == last ? file : edge;
+}
+
+/* ---- points ---- */
+
+struct query {
+	struct store *s;
+	struct history *h;
+	unsigned column, tier;
+	uint64_t from_ns, to_ns, step_ns; /* step 0: readings as they came */
+	struct view_point *out;
+	unsigned max, count;
+	uint64_t last_ms; /* begin of the last moment: none goes back */
+	bool too_many;
+};
+
+static struct view_point moment(const struct query *q, const struct block *row, unsigned i)
+{
+	unsigned figures = store_tiers[q->tier].figures;
+	const float *v = &row->value[i * row->columns + q->column * figures];
+	struct view_point p = { .mean = (double)v[0],
+				.min = (double)v[0],
+				.max = (double)v[0] };
+
+	p.count = isnan(p.mean) ? 0u : 1u;
+	if (figures == FIGURES) {
+		p.min = (double)v[FIGURE_MIN];
+		p.max = (double)v[FIGURE_MAX];
+		p.count = p.count ? (unsigned)v[FIGURE_COUNT] : 0;
+	}
+	return p;
+}
+
+static void merge(struct view_point *to, const struct view_point *p)
+{
+	if (p->count == 0)
+		return;
+	if (to->count == 0) {
+		to->mean = p->mean;
+		to->min = p->min;
+		to->max = p->max;
+	} else {
+		to->mean += (p->mean - to->mean) * p->count / ((double)to->count + p->count);
+		to->min = fmin(to->min, p->min);
+		to->max = fmax(to->max, p->max);
+	}
+	to->count += p->count;
+}
+
+/* False: it does not fit any more. */
+static bool add_point(struct query *q, uint64_t begin_ns, const struct view_point *p)
+{
+	struct view_point *last = q->count ? &q->out[q->count - 1] : NULL;
+
+	if (last && q->step_ns && last->begin_wall_ns == begin_ns) {
+		merge(last, p);
+		return true;
+	}
+	if (q->count == q->max) {
+		q->too_many = true;
+		return false;
+	}
+	q->out[q->count] = *p;
+	q->out[q->count].begin_wall_ns = begin_ns;
+	q->out[q->count++].span_ns = q->step_ns;
+	return true;
+}
+
+static bool add_row(void *arg, const struct block *row)
+{
+	struct query *q = arg;
+
+	for (unsigned i = 0; i < row->count; i++) {
+		uint64_t t_ms = row->begin_ms + row->offset[i] * store_tiers[q->tier].unit_ms;
+		uint64_t begin_ns = t_ms * NS_PER_MS;
+		struct view_point p;
+
+		if (q->step_ns)
+			begin_ns -= begin_ns % q->step_ns;
+		if (t_ms <= q->last_ms || begin_ns > q->to_ns ||
+		    (q->step_ns ? begin_ns + q->step_ns <= q->from_ns : begin_ns < q->from_ns))
+			continue;
+		q->last_ms = t_ms;
+		p = moment(q, row, i);
+		if (!add_point(q, begin_ns, &p))
+			return false;
+	}
+	return true;
+}
+
+static uint64_t span_ns(unsigned tier)
+{
+	return tier == TIER_READINGS ? 0 : store_tiers[tier].unit_ms * NS_PER_MS;
+}
+
+/* Points of one tier, at the distance that was asked for or the next that it can give. */
+static bool ask(struct query *q, unsigned tier, uint64_t step_ns)
+{
+	uint64_t span = span_ns(tier), from, to;
+
+	q->tier = tier;
+	q->step_ns =
+		span ? (step_ns > span ? (step_ns + span - 1) / span * span : span) : step_ns;
+	q->count = 0;
+	q->last_ms = 0;
+	q->too_many = false;
+	from = q->step_ns ? q->from_ns - q->from_ns % q->step_ns : q->from_ns;
+	to = q->to_ns > UINT64_MAX - q->step_ns ? UINT64_MAX : q->to_ns + q->step_ns;
+	return store_rows(q->s, q->h, q->h->uuid, tier, from / NS_PER_MS, to / NS_PER_MS,
+			  add_row, q);
+}
+
+/* The coarsest that is as fine as the step and divides it. */
+static unsigned finest(uint64_t step_ns)
+{
+	unsigned tier = TIER_READINGS;
+
+	for (unsigned t = TIER_MINUTES; t < TIERS; t++)
+		if (step_ns >= span_ns(t) && step_ns % span_ns(t) == 0)
+			tier = t;
+	return tier;
+}
+
+/* Begin of what each tier tells of; UINT64_MAX: nothing. */
+static void find_first(struct query *q, uint64_t first[TIERS])
+{
+	for (unsigned t = 0; t < TIERS; t++) {
+		uint64_t ms = store_edge(q->s, q->h->uuid, t, INT64_MAX, false);
+		const struct block *row = &q->h->row[t];
+
+		if (ms == 0)
+			ms = row->count ? row->begin_ms : q->h->last_ms;
+		ms -= ms % store_tiers[t].unit_ms;
+		first[t] = ms ? ms * NS_PER_MS : UINT64_MAX;
+	}
+}
+
+/* Does a tier reach back to from_ns, or has no coarser one anything that it lacks?  The first bucket of
+ * a coarser one holds the first moment of a finer one, where that has forgotten nothing. */
+static bool reaches(const uint64_t first[TIERS], unsigned tier, uint64_t from_ns)
+{
+	if (first[tier] <= from_ns)
+		return true;
+	for (unsigned t = tier + 1; t < TIERS; t++)
+		if (first[t] != UINT64_MAX && first[tier] >= first[t] + span_ns(t))
+			return false;
+	return true;
+}
+
+static int points(struct query *q, uint64_t step_ns)
+{
+	uint64_t first[TIERS], furthest = UINT64_MAX;
+	unsigned best = TIERS;
+
+	find_first(q, first);
+	for (unsigned t = finest(step_ns); t < TIERS; t++) {
+		if (!ask(q, t, step_ns))
+			return -GW_E_IO;
+		if (q->too_many)
+			continue;
+		if (reaches(first, t, q->from_ns))
+			return (int)q->count;
+		if (best == TIERS || first[t] < furthest) {
+			best = t;
+			furthest = first[t];
+		}
+	}
+	if (best == TIERS)
+		return -GW_E_SIZE;
+	return ask(q, best, step_ns) ? (int)q->count : -GW_E_IO;
+}
+
+/* A name that somebody made up must not take memory. */
+static bool is_known(struct store *s, const char *uuid)
+{
+	for (unsigned i = 0; i < s->histories; i++)
+		if (strcmp(s->history[i]->uuid, uuid) == 0)
+			return true;
+	for (unsigned t = 0; t < TIERS; t++)
+		if (store_edge(s, uuid, t, INT64_MAX, false))
+			return true;
+	return false;
+}
+
+int store_history(struct store *s, const char *uuid, enum view_history column,
+		  uint64_t from_wall_ns, uint64_t to_wall_ns, uint64_t step_ns,
+		  struct view_point *out, unsigned max, uint64_t *ret_step_ns)
+{
+	struct query q = {
+		.s = s,
+		.column = column,
+		.from_ns = from_wall_ns,
+		.to_ns = to_wall_ns,
+		.out = out,
+		.max = max,
+	};
+	int n;
+
+	if ((unsigned)column >= VIEW_HISTORIES || to_wall_ns < from_wall_ns ||
+	    step_ns > 100 * YEAR_NS)
+		return -GW_E_ARG;
+	if (!is_known(s, uuid))
+		return -GW_E_NODEV;
+	q.h = store_history_of(s, uuid);
+	if (!q.h)
+		return -GW_E_NOMEM;
+	n = points(&q, step_ns);
+	if (n >= 0)
+		*ret_step_ns = q.step_ns;
+	return n;
+}

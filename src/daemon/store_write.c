@@ -1,0 +1,441 @@
+/* Batches into the file, one transaction each, on a thread of its own.
+ *
+ * When it fails, counts, events and documents are kept and tried again after 1 s, 2 s, ... 60 s;
+ * history is dropped and counted.
+ *
+ * What is old goes a few rows a batch, so that no transaction is long.  "Old" is said against a
+ * horizon that follows the readings at most sixty times as fast as time passes: a clock that is a year
+ * ahead for a minute costs an hour of the oldest seconds, not all of the past; a machine that was
+ * off for a month has caught up in half a day. */
+#include "store_parts.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+
+#define BACKOFF_S     1
+#define BACKOFF_MAX_S 60
+#define HORIZON_MS    (UINT64_C(600) * 1000) /* a batch, that is every ten seconds */
+#define OLD_ROWS      "64"                   /* that go in a batch, of a tier */
+#define LARGE_BUFFER  (64u << 10)
+
+/* ---- statements ---- */
+
+/* Binds by the letters of how: i int64, d double, t text (NULL: none), b bytes and size. */
+static int run(sqlite3 *db, const char *sql, const char *how, ...)
+{
+	sqlite3_stmt *s = NULL;
+	int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+	va_list ap;
+
+	if (rc != SQLITE_OK)
+		return rc;
+	va_start(ap, how);
+	for (int i = 1; *how; how++, i++) {
+		if (*how == 'i') {
+			sqlite3_bind_int64(s, i, (sqlite3_int64)va_arg(ap, uint64_t));
+		} else if (*how == 'd') {
+			sqlite3_bind_double(s, i, va_arg(ap, double));
+		} else if (*how == 't') {
+			sqlite3_bind_text(s, i, va_arg(ap, const char *), -1, SQLITE_STATIC);
+		} else {
+			const void *p = va_arg(ap, const void *);
+
+			sqlite3_bind_blob(s, i, p, (int)va_arg(ap, uint32_t), SQLITE_STATIC);
+		}
+	}
+	va_end(ap);
+	while ((rc = sqlite3_step(s)) == SQLITE_ROW)
+		;
+	sqlite3_finalize(s);
+	return rc == SQLITE_DONE ? SQLITE_OK : rc;
+}
+
+/* ---- records ---- */
+
+static int write_event(sqlite3 *db, const struct record *r)
+{
+	return run(db, "INSERT OR IGNORE INTO event VALUES(?,?,?,?,?,?)", "iitttt", r->a, r->b,
+		   r->text[0], r->text[1], r->text[2], r->text[3]);
+}
+
+static int write_document(sqlite3 *db, const struct record *r)
+{
+	int rc = run(db, "INSERT OR REPLACE INTO document(kind,id,json) VALUES(?,?,?)", "ttt",
+		     r->text[0], r->text[1], r->text[2]);
+
+	if (rc != SQLITE_OK)
+		return rc;
+	return run(db,
+		   "DELETE FROM document WHERE seq IN (SELECT seq FROM document WHERE kind=?1"
+		   " ORDER BY seq DESC LIMIT -1 OFFSET ?2)",
+		   "ti", r->text[0], (uint64_t)STORE_DOCUMENTS);
+}
+
+static int forget_document(sqlite3 *db, const struct record *r)
+{
+	return run(db, "DELETE FROM document WHERE kind=? AND id=?", "tt", r->text[0],
+		   r->text[1]);
+}
+
+static int write_row(sqlite3 *db, const struct record *r)
+{
+	int rc = run(db, "INSERT OR IGNORE INTO gpu(uuid) VALUES(?)", "t", r->text[0]);
+
+	if (rc != SQLITE_OK)
+		return rc;
+	return run(db,
+		   "INSERT INTO history VALUES(?,(SELECT id FROM gpu WHERE uuid=?),?,?)"
+		   " ON CONFLICT DO UPDATE SET data=excluded.data",
+		   "itib", r->a, r->text[0], r->b, r->text[1], r->length[1]);
+}
+
+static int write_records(sqlite3 *db, const struct buf *records)
+{
+	static int (*const write[])(sqlite3 *, const struct record *) = {
+		[RECORD_HISTORY] = write_row,
+		[RECORD_EVENT] = write_event,
+		[RECORD_KEEP] = write_document,
+		[RECORD_FORGET] = forget_document,
+	};
+	struct record r;
+	int rc = SQLITE_OK;
+
+	for (size_t at = 0; rc == SQLITE_OK && record_next(records, &at, &r);)
+		rc = write[r.kind](db, &r);
+	return rc;
+}
+
+static int write_counts(struct store *s)
+{
+	int rc = SQLITE_OK;
+
+	for (unsigned i = 0; i < s->changes && rc == SQLITE_OK; i++)
+		rc = run(s->db,
+			 "INSERT INTO count VALUES(?,?) ON CONFLICT DO UPDATE SET"
+			 " value=max(value,excluded.value)",
+			 "td", s->changed[i]->key, s->changed[i]->writing);
+	return rc;
+}
+
+/* ---- what goes ---- */
+
+static uint64_t newest_of(const struct buf *records)
+{
+	uint64_t newest = 0;
+	struct record r;
+
+	for (size_t at = 0; record_next(records, &at, &r);)
+		if (r.b > newest)
+			newest = r.b;
+	return newest;
+}
+
+static uint64_t horizon_before(sqlite3 *db, uint64_t newest_ms)
+{
+	char sql[256];
+
+	snprintf(sql, sizeof(sql),
+		 "SELECT max((SELECT max(begin) FROM history WHERE tier=0 AND gpu=g.id AND"
+		 " begin<%llu)) FROM gpu g",
+		 (unsigned long long)newest_ms);
+	return (uint64_t)db_number(db, sql, (sqlite3_int64)newest_ms);
+}
+
+static void move_horizon(struct store *s, uint64_t newest_ms)
+{
+	if (s->horizon_ms == 0)
+		s->horizon_ms = horizon_before(s->db, newest_ms);
+	if (newest_ms > s->horizon_ms + HORIZON_MS)
+		s->horizon_ms += HORIZON_MS;
+	else
+		s->horizon_ms = newest_ms;
+}
+
+static int drop_old(struct store *s, uint64_t newest_ms)
+{
+	int rc = SQLITE_OK;
+
+	move_horizon(s, newest_ms);
+	for (unsigned t = 0; t < TIERS && rc == SQLITE_OK; t++) {
+		if (s->horizon_ms < store_tiers[t].kept_ms)
+			continue;
+		rc = run(s->db,
+			 "DELETE FROM history WHERE rowid IN (SELECT h.rowid FROM gpu g"
+			 " JOIN history h ON h.tier=?1 AND h.gpu=g.id AND h.begin<?2"
+			 " LIMIT " OLD_ROWS ")",
+			 "ii", (uint64_t)t, s->horizon_ms - store_tiers[t].kept_ms);
+	}
+	return rc;
+}
+
+/* Part of the limit is the log's. */
+static uint64_t target_bytes(const struct store *s)
+{
+	uint64_t log = s->limit_bytes / 4 < (1u << 20) ? s->limit_bytes / 4 : 1u << 20;
+
+	return s->limit_bytes - log;
+}
+
+static int drop_beyond_limit(struct store *s)
+{
+	uint64_t page = (uint64_t)db_number(s->db, "PRAGMA page_size", 4096);
+	uint64_t pages = (uint64_t)db_number(s->db, "PRAGMA page_count", 0);
+	uint64_t unused = (uint64_t)db_number(s->db, "PRAGMA freelist_count", 0);
+	int rc = SQLITE_OK, gone = 0;
+
+	if ((pages - unused) * page > target_bytes(s))
+		for (unsigned t = 0; t < TIERS && gone == 0 && rc == SQLITE_OK; t++) {
+			rc = run(s->db,
+				 "DELETE FROM history WHERE rowid IN (SELECT rowid FROM history"
+				 " WHERE tier=? ORDER BY begin LIMIT " OLD_ROWS ")",
+				 "i", (uint64_t)t);
+			gone = sqlite3_changes(s->db);
+		}
+	if (rc == SQLITE_OK && pages * page > target_bytes(s))
+		rc = db_run(s->db, "PRAGMA incremental_vacuum(64)");
+	return rc;
+}
+
+static int drop_events(sqlite3 *db)
+{
+	return run(db, "DELETE FROM event WHERE id<=(SELECT max(id) FROM event)-?", "i",
+		   (uint64_t)STORE_EVENTS);
+}
+
+/* ---- a batch ---- */
+
+static int write_all(struct store *s)
+{
+	const struct buf *history = &s->back.part[PART_HISTORY];
+	const struct buf *durable = &s->back.part[PART_DURABLE];
+	int rc = db_run(s->db, "BEGIN IMMEDIATE");
+
+	if (rc == SQLITE_OK)
+		rc = write_counts(s);
+	if (rc == SQLITE_OK)
+		rc = write_records(s->db, durable);
+	if (rc == SQLITE_OK && durable->len)
+		rc = drop_events(s->db);
+	if (rc == SQLITE_OK)
+		rc = write_records(s->db, history);
+	if (rc == SQLITE_OK && history->len)
+		rc = drop_old(s, newest_of(history));
+	if (rc == SQLITE_OK && history->len)
+		rc = drop_beyond_limit(s);
+	if (rc == SQLITE_OK)
+		rc = db_run(s->db, "COMMIT");
+	if (rc != SQLITE_OK && !sqlite3_get_autocommit(s->db))
+		db_run(s->db, "ROLLBACK");
+	return rc;
+}
+
+static void empty(struct buf *b)
+{
+	if (b->cap > LARGE_BUFFER)
+		buf_done(b);
+	else
+		buf_clear(b);
+}
+
+/* A list of its own: the one by key moves when a key is new. */
+static void take_counts(struct store *s)
+{
+	s->changes = 0;
+	for (unsigned i = 0; i < s->counts; i++) {
+		struct count *c = s->count[i];
+
+		if (c->committed <= c->written)
+			continue;
+		c->writing = c->committed;
+		s->changed[s->changes++] = c;
+	}
+}
+
+/* The front becomes the back, or what fits of it is added. */
+static void take(struct store *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (unsigned p = 0; p < PARTS; p++) {
+		struct buf *front = &s->front.part[p], *back = &s->back.part[p];
+
+		if (back->len == 0) {
+			struct buf swap = *front;
+
+			*front = *back;
+			*back = swap;
+		} else if (back->len + front->len < back->max) {
+			buf_add(back, front->p, front->len);
+			empty(front);
+		}
+	}
+	take_counts(s);
+	s->tried = s->committed;
+	pthread_mutex_unlock(&s->lock);
+}
+
+static void note_bytes(struct store *s)
+{
+	static const char *const parts[] = { "", "-wal" };
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; s->path && i < 2; i++) {
+		char name[DB_PATH + 8];
+		struct stat st;
+
+		snprintf(name, sizeof(name), "%s%s", s->path, parts[i]);
+		if (stat(name, &st) == 0)
+			sum += (uint64_t)st.st_size;
+	}
+	atomic_store(&s->bytes, sum);
+}
+
+static void settle(struct store *s, enum db_trouble t)
+{
+	pthread_mutex_lock(&s->lock);
+	s->attempts++;
+	s->failing = t != DB_OK;
+	if (s->back.part[PART_HISTORY].len && t != DB_OK)
+		atomic_fetch_add(&s->dropped, 1);
+	empty(&s->back.part[PART_HISTORY]);
+	if (t == DB_OK) {
+		empty(&s->back.part[PART_DURABLE]);
+		for (unsigned i = 0; i < s->changes; i++)
+			s->changed[i]->written = s->changed[i]->writing;
+		s->written = s->tried;
+	}
+	if (s->path)
+		atomic_store(&s->state, s->sentence[t]);
+	pthread_cond_broadcast(&s->done);
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* ---- a file that is corrupt ---- */
+
+static void forget_written(struct store *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (unsigned i = 0; i < s->counts; i++)
+		s->count[i]->written = -1; /* into the new file, all of them */
+	take_counts(s);
+	s->corrupt = false;
+	pthread_mutex_unlock(&s->lock);
+	s->horizon_ms = 0;
+}
+
+static void tell(struct store *s, const char *aside)
+{
+	char *text = NULL;
+
+	if (asprintf(&text,
+		     "%s was corrupt; it was moved to %s and a new one was begun: the history"
+		     " before is in that file",
+		     s->path, aside) < 0)
+		return;
+	pthread_mutex_lock(&s->lock);
+	free(s->notice);
+	s->notice = text;
+	pthread_mutex_unlock(&s->lock);
+}
+
+/* Counts, and what waits, go on in a new file. */
+static enum db_trouble begin_anew(struct store *s)
+{
+	char aside[DB_PATH + 48];
+	enum db_trouble t;
+
+	db_close(s->db);
+	s->db = NULL;
+	if (db_move_aside(s->path, aside, sizeof(aside)) == 0)
+		tell(s, aside);
+	forget_written(s);
+	t = db_open(s->path, &s->db);
+	atomic_fetch_add(&s->generation, 1);
+	return t;
+}
+
+static bool met_corrupt(struct store *s)
+{
+	bool corrupt;
+
+	pthread_mutex_lock(&s->lock);
+	corrupt = s->corrupt;
+	pthread_mutex_unlock(&s->lock);
+	return corrupt;
+}
+
+bool store_write(struct store *s)
+{
+	enum db_trouble t = DB_OK;
+
+	take(s);
+	if (!s->db)
+		t = db_open(s->path, &s->db);
+	else if (met_corrupt(s))
+		t = DB_CORRUPT;
+	if (t == DB_OK)
+		t = db_trouble(write_all(s));
+	if (t == DB_CORRUPT && s->path) {
+		t = begin_anew(s);
+		if (t == DB_OK)
+			t = db_trouble(write_all(s));
+	}
+	note_bytes(s);
+	settle(s, t);
+	return t == DB_OK;
+}
+
+/* ---- the thread ---- */
+
+static bool has_work(const struct store *s)
+{
+	return s->written != s->committed || s->corrupt;
+}
+
+/* Waits for work, or for the end of the back-off; false: the end.  Called with the lock. */
+static bool await(struct store *s, unsigned backoff_s)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += backoff_s;
+	while (!s->stop && !s->retry && (backoff_s || !has_work(s))) {
+		if (!backoff_s)
+			pthread_cond_wait(&s->work, &s->lock);
+		else if (pthread_cond_timedwait(&s->work, &s->lock, &until) == ETIMEDOUT)
+			break;
+	}
+	s->retry = false;
+	return !s->stop || (has_work(s) && !backoff_s);
+}
+
+void *store_thread(void *arg)
+{
+	struct store *s = arg;
+	unsigned backoff_s = 0;
+
+	pthread_mutex_lock(&s->lock);
+	while (await(s, backoff_s)) {
+		bool ok;
+
+		pthread_mutex_unlock(&s->lock);
+		ok = store_write(s);
+		pthread_mutex_lock(&s->lock);
+		if (ok)
+			backoff_s = 0;
+		else
+			backoff_s = backoff_s == 0 ? BACKOFF_S : backoff_s * 2;
+		if (backoff_s > BACKOFF_MAX_S)
+			backoff_s = BACKOFF_MAX_S;
+	}
+	s->ended = true;
+	pthread_cond_broadcast(&s->done);
+	pthread_mutex_unlock(&s->lock);
+	return NULL;
+}
