@@ -21,7 +21,7 @@ profile = "h200"
 profile = "h200"
 [[fault]]
 gpu = 1
-call = "nvmlDeviceGetTemperature"
+call = "nvmlDeviceGetUtilizationRates"
 from = 1.0
 hang = true
 """
@@ -133,7 +133,7 @@ def test_a_call_that_hangs_harms_nobody_else(tmp_path):
     s = Service(scenario(tmp_path, HANG), config="[device]\ntimeout = '500ms'\n")
     with s:
         s.wait(lambda: s.get("/readyz").status_code == 503)
-        s.wait(lambda: "nvmlDeviceGetTemperature" in s.get("/readyz").text)
+        s.wait(lambda: "nvmlDeviceGetUtilizationRates" in s.get("/readyz").text)
         assert s.get("/healthz").status_code == 200
         a, b = s.get("/api/gpu/devices").json()["devices"]
         assert a["is_available"] and not b["is_available"] and b["error_message"]
@@ -248,9 +248,10 @@ def test_a_socket_that_systemd_opened_is_served(tmp_path):
         given.listen()
         port = given.getsockname()[1]
         s = Service(listen=None)
-        # exec through a shell that knows its own pid, as systemd does
-        s.argv = ["/bin/sh", "-c", 'exec 3<&"$1"; shift; LISTEN_FDS=1 LISTEN_PID=$$ exec "$@"', "sh",
-                  str(given.fileno()), *s.argv]
+        # a program that knows its own pid begins it, as systemd does
+        begin = ("import os, sys; os.dup2(int(sys.argv[1]), 3); "
+                 "os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid())); os.execv(sys.argv[2], sys.argv[2:])")
+        s.argv = ["/usr/bin/python3", "-c", begin, str(given.fileno()), *s.argv]
         real = subprocess.Popen
         try:
             subprocess.Popen = lambda *a, **k: real(*a, pass_fds=[given.fileno()], **k)
