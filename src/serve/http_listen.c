@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -212,7 +213,9 @@ static int look_at_socket(struct listener *l, const char *address, char *message
 	struct sockaddr_storage a = { 0 };
 	socklen_t n = sizeof(a);
 
-	if (getsockname(l->fd, (struct sockaddr *)&a, &n) != 0)
+	/* One that was given may be blocking, and then so would be waiting for a client. */
+	if (getsockname(l->fd, (struct sockaddr *)&a, &n) != 0 ||
+	    fcntl(l->fd, F_SETFL, fcntl(l->fd, F_GETFL) | O_NONBLOCK) != 0)
 		return fail(message, size, -GW_E_ARG, "the descriptor given is no socket",
 			    address);
 	if (a.ss_family == AF_UNIX) {
