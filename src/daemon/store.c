@@ -769,8 +769,6 @@ void store_close(struct store *s)
 {
 	if (!s)
 		return;
-	store_save_rows(s);
-	store_commit(s);
 	/* What a thread still uses is left to it: the process is about to end. */
 	if (s->threaded && !stop(s))
 		return;

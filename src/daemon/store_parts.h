@@ -146,8 +146,6 @@ void store_read_failed(struct store *s, int rc);
 /* store_history.c: of a GPU, made when there is none; NULL: no memory, or too many. */
 struct history *store_history_of(struct store *s, const char *uuid);
 void store_history_free(struct history *h);
-/* Hands the rows of readings that are under way to the next batch: the end is near. */
-void store_save_rows(struct store *s);
 /* The bucket that is not over, as a row of its own; false: there is none. */
 bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret);
 
