@@ -16,6 +16,8 @@
 
 #include <cmocka.h>
 
+#define TEXT(s) ((void *)(uintptr_t)(s))
+
 static struct loop *loop;
 
 static int set_up(void **state)
@@ -79,7 +81,7 @@ static void tells_who_asked_about_a_descriptor(void **state)
 
 	(void)state;
 	story[0] = '\0';
-	assert_int_equal(loop_add_fd(loop, fd, EPOLLIN, on_fd, "fd ", &s), 0);
+	assert_int_equal(loop_add_fd(loop, fd, EPOLLIN, on_fd, TEXT("fd "), &s), 0);
 	loop_once(loop, 0);
 	assert_string_equal(story, "");
 	eventfd_write(fd, 1);
@@ -142,7 +144,7 @@ static void random_heap_of_timers_stays_in_order(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 300; i++)
-		assert_int_equal(loop_add_timer(loop, on_timer, "", &s[i]), 0);
+		assert_int_equal(loop_add_timer(loop, on_timer, TEXT(""), &s[i]), 0);
 	for (unsigned n = 0; n < 20000; n++) {
 		unsigned i = (seed = seed * 1103515245 + 12345) >> 8 & 0xffff;
 
@@ -153,7 +155,7 @@ static void random_heap_of_timers_stays_in_order(void **state)
 	story[0] = '\0';
 	loop_once(loop, 0);
 	struct loop_source *due;
-	assert_int_equal(loop_add_timer(loop, on_timer, "due", &due), 0);
+	assert_int_equal(loop_add_timer(loop, on_timer, TEXT("due"), &due), 0);
 	loop_set_time(due, 5);
 	loop_once(loop, UINT64_MAX);
 	assert_string_equal(story, "due");
@@ -169,7 +171,7 @@ static void a_timer_ends_the_wait(void **state)
 
 	(void)state;
 	story[0] = '\0';
-	assert_int_equal(loop_add_timer(loop, stops, "stop", &s), 0);
+	assert_int_equal(loop_add_timer(loop, stops, TEXT("stop"), &s), 0);
 	loop_set_time(s, at);
 	loop_run(loop);
 	assert_string_equal(story, "stop");
@@ -185,12 +187,12 @@ static void what_was_removed_is_not_called_even_when_it_was_due(void **state)
 	(void)state;
 	story[0] = '\0';
 	assert_int_equal(loop_add_fd(loop, a, EPOLLIN, removes_the_other, NULL, &first), 0);
-	assert_int_equal(loop_add_timer(loop, on_timer, "timer ", &timer), 0);
+	assert_int_equal(loop_add_timer(loop, on_timer, TEXT("timer "), &timer), 0);
 	loop_set_time(timer, 1);
 	other = timer;
 	loop_once(loop, UINT64_MAX);
 	assert_string_equal(story, "removed ");
-	assert_int_equal(loop_add_fd(loop, b, EPOLLIN, on_fd, "second ", &other), 0);
+	assert_int_equal(loop_add_fd(loop, b, EPOLLIN, on_fd, TEXT("second "), &other), 0);
 	loop_once(loop, UINT64_MAX);
 	assert_string_equal(story, "removed removed ");
 	loop_remove(first);
@@ -211,7 +213,7 @@ static void a_callback_may_remove_itself(void **state)
 {
 	(void)state;
 	story[0] = '\0';
-	assert_int_equal(loop_add_timer(loop, removes_itself, "gone", &own), 0);
+	assert_int_equal(loop_add_timer(loop, removes_itself, TEXT("gone"), &own), 0);
 	loop_set_time(own, 1);
 	loop_once(loop, UINT64_MAX);
 	loop_once(loop, 0);
@@ -232,8 +234,8 @@ static void a_timer_that_restarts_itself_lets_others_in(void **state)
 
 	(void)state;
 	story[0] = '\0';
-	assert_int_equal(loop_add_timer(loop, restarts_itself, "t ", &own), 0);
-	assert_int_equal(loop_add_fd(loop, fd, EPOLLIN, on_fd, "fd ", &s), 0);
+	assert_int_equal(loop_add_timer(loop, restarts_itself, TEXT("t "), &own), 0);
+	assert_int_equal(loop_add_fd(loop, fd, EPOLLIN, on_fd, TEXT("fd "), &s), 0);
 	loop_set_time(own, 1);
 	loop_once(loop, UINT64_MAX);
 	assert_string_equal(story, "fd t ");
@@ -257,7 +259,7 @@ static void signals_come_as_calls(void **state)
 
 	(void)state;
 	story[0] = '\0';
-	assert_int_equal(loop_add_signals(loop, signals, on_signal, "signal ", &s), 0);
+	assert_int_equal(loop_add_signals(loop, signals, on_signal, TEXT("signal "), &s), 0);
 	raise(SIGUSR1);
 	raise(SIGUSR2);
 	loop_once(loop, UINT64_MAX);

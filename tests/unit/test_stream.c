@@ -162,8 +162,8 @@ static void a_message_that_is_being_sent_outlives_the_ring(void **state)
 	assert_int_equal(follower_read(&f, piece, 10), 10);
 	for (unsigned i = 2; i <= 20; i++)
 		push(s, STREAM_EVENT, i, "\"later\"");
-	assert_true(strncmp(read_all(&f, 7), "nt: event\ndata: \"first\"\n\nevent: gap\n",
-			    30) == 0);
+	assert_true(strncmp(read_all(&f, 7), "t: event\ndata: \"first\"\n\nevent: gap\n", 30) ==
+		    0);
 	follower_stop(&f);
 	stream_free(s);
 }
