@@ -28,7 +28,7 @@ struct loop_source {
 	union {
 		loop_fd_fn *fd;
 		loop_timer_fn *timer;
-		loop_signal_fn *signal;
+		loop_signal_fn *on_signal;
 	} fn;
 	void *arg;
 	uint64_t at_ns;
@@ -233,7 +233,7 @@ int loop_add_signals(struct loop *l, const int *signals, loop_signal_fn *fn, voi
 	int r = s ? 0 : -GW_E_NOMEM;
 
 	if (s) {
-		s->fn.signal = fn;
+		s->fn.on_signal = fn;
 		r = watch(s, EPOLL_CTL_ADD, EPOLLIN);
 	}
 	if (r != 0) {
@@ -250,7 +250,7 @@ static void read_signals(struct loop_source *s)
 	struct signalfd_siginfo info;
 
 	while (!s->removed && read(s->fd, &info, sizeof(info)) == sizeof(info))
-		s->fn.signal(s->arg, (int)info.ssi_signo);
+		s->fn.on_signal(s->arg, (int)info.ssi_signo);
 }
 
 /* ---- rounds */

@@ -186,18 +186,22 @@ static void run(struct http *h)
 
 	h->now_ns = mono_ns();
 	h->running = true;
+	h->poked = false;
 	if (h->plain)
 		more |= run_daemon(h->plain);
 	if (h->tls)
 		more |= run_daemon(h->tls);
 	h->running = false;
-	if (more)
+	if (more || h->poked)
 		http_poke(h);
 }
 
 void http_poke(struct http *h)
 {
-	if (!h->running)
+	/* What is woken inside the library is seen by it in its next run. */
+	if (h->running)
+		h->poked = true;
+	else
 		loop_set_time(h->again, 1);
 }
 
@@ -346,6 +350,8 @@ static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 	return strlen(s);
 }
 
+/* Not MHD_OPTION_STRICT_FOR_CLIENT: what it checks (a Host, no spaces in the path) is checked by us
+ * too, and its own refusal of a request without Host sends two heads (0.9.75). */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 			struct loop_source **ret_source, char *message, size_t size)
 {
@@ -362,8 +368,8 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 		NULL, NULL, call_handle, h, MHD_OPTION_NOTIFY_COMPLETED, call_completed, h,
 		MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_CONNECTION_LIMIT,
 		LIBRARY_LIMIT, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
-		MHD_OPTION_STRICT_FOR_CLIENT, 1, MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes,
-		NULL, MHD_OPTION_ARRAY, flags & MHD_USE_TLS ? tls : none, MHD_OPTION_END);
+		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_ARRAY,
+		flags & MHD_USE_TLS ? tls : none, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info;
 
 	if (!d) {

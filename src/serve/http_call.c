@@ -113,16 +113,17 @@ static enum MHD_Result gather(void *arg, enum MHD_ValueKind kind, const char *ke
 
 	if (kind == MHD_GET_ARGUMENT_KIND) {
 		heads->params++;
-		heads->nul |= strlen(key) != key_size || (value && strlen(value) != size);
+		heads->bad |= strlen(key) != key_size || (value && strlen(value) != size);
 		return MHD_YES;
 	}
+	heads->bad |= key_size == 0;
 	for (unsigned i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		if (wanted[i].n != key_size || strncasecmp(wanted[i].name, key, key_size) != 0)
 			continue;
 		*(const char **)(void *)((char *)heads + wanted[i].value) = value ? value : "";
 		if (wanted[i].count)
 			++*(unsigned *)(void *)((char *)heads + wanted[i].count);
-		heads->nul |= value && strlen(value) != size;
+		heads->bad |= value && strlen(value) != size;
 		break;
 	}
 	return MHD_YES;
@@ -423,9 +424,9 @@ static enum check check_framing(struct conn *c, const char *version)
 	const struct heads *heads = &c->heads;
 	uint64_t length = 0;
 
-	if (heads->nul)
+	if (heads->bad)
 		return answered(refuse(c, 400, "bad-header", NULL,
-				       "A header or parameter holds a NUL."));
+				       "A header has no name, or a value holds a NUL."));
 	if (heads->lengths > 1)
 		return answered(
 			refuse(c, 400, "bad-length", NULL, "Content-Length is given twice."));
@@ -845,7 +846,7 @@ static struct entry *cached(struct conn *c, const char *url, const char *method)
 	if (strcmp(method, "GET") != 0 && strcmp(method, "HEAD") != 0)
 		return NULL;
 	if (heads->hosts != 1 || heads->params || heads->authorization || heads->origin ||
-	    heads->id || heads->nul)
+	    heads->id || heads->bad)
 		return NULL;
 	route = router_exact(h->router, url, HTTP_GET);
 	e = route < 0 ? NULL : cache_find(h, route, heads->accept);

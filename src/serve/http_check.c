@@ -34,7 +34,8 @@ static const char *decode(const char *raw, char *out, bool path)
 			if (path && c == '/')
 				return "a '/' inside a segment of a path is not accepted";
 			raw += 2;
-		}
+		} else if (path && c == ' ')
+			return "a space is written as %20";
 		if ((unsigned char)c < ' ' || c == 0x7f)
 			return "it holds a control character";
 		*out++ = c;

@@ -170,7 +170,7 @@ struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
 	unsigned hosts, lengths, transfers, authorizations, params;
-	bool nul; /* in one of them */
+	bool bad; /* a NUL in one of them, or one without a name */
 };
 
 struct call;
@@ -252,6 +252,7 @@ struct http {
 	uint64_t peer_hash;
 	uid_t peer_uid;
 	bool running; /* inside the library */
+	bool poked;   /* meanwhile */
 };
 
 void conn_set_state(struct conn *c, enum conn_state state);

@@ -181,7 +181,7 @@ struct blob *blob_take(struct buf *b)
 
 	if (!blob)
 		return NULL;
-	if (b->heap) {
+	if (b->heap && b->cap > 0) {
 		blob->memory = realloc(b->p, b->len + 1);
 		if (!blob->memory)
 			blob->memory = b->p;

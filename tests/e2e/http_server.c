@@ -209,7 +209,8 @@ int main(int argc, char **argv)
 	struct http_listener listener[8];
 	struct loop_source *source;
 	struct server s = { 0 };
-	char message[512];
+	int status = 0;
+	char message[512], *texts[3];
 
 	(void)argc;
 	s.tick_ns = ms(argv, "tick_ms", "1000");
@@ -231,12 +232,12 @@ int main(int argc, char **argv)
 		.routes = sizeof(routes) / sizeof(routes[0]),
 		.arg = &s,
 	};
-	list(strdup(option(argv, "listen", "127.0.0.1:0")), listen, 8);
+	list(texts[0] = strdup(option(argv, "listen", "127.0.0.1:0")), listen, 8);
 	for (; listen[s.config.listeners]; s.config.listeners++)
 		listener[s.config.listeners] =
 			(struct http_listener){ listen[s.config.listeners], -1 };
-	s.config.hosts = list(strdup(option(argv, "hosts", "")), hosts, 8);
-	s.config.origins = list(strdup(option(argv, "origins", "")), origins, 8);
+	s.config.hosts = list(texts[1] = strdup(option(argv, "hosts", "")), hosts, 8);
+	s.config.origins = list(texts[2] = strdup(option(argv, "origins", "")), origins, 8);
 	signal(SIGPIPE, SIG_IGN);
 	if (loop_new(&s.loop) != 0 ||
 	    loop_add_signals(s.loop, signals, on_signal, &s, &source) != 0 ||
@@ -245,19 +246,22 @@ int main(int argc, char **argv)
 		return 1;
 	if (http_new(s.loop, &s.config, &s.http, message, sizeof(message)) != 0) {
 		printf("refused: %s\n", message);
-		return 2;
+		status = 2;
 	}
-	for (unsigned i = 0; http_address(s.http, i); i++)
+	for (unsigned i = 0; status == 0 && http_address(s.http, i); i++)
 		printf("%s\n", http_address(s.http, i));
 	printf("ready\n");
 	fflush(stdout);
-	if (s.tick_ns)
+	if (status == 0 && s.tick_ns)
 		loop_set_time(s.timer, 1);
-	loop_run(s.loop);
+	if (status == 0)
+		loop_run(s.loop);
 	http_free(s.http);
 	stream_free(s.stream);
 	loop_remove(source);
 	loop_remove(s.timer);
 	loop_free(s.loop);
-	return 0;
+	for (unsigned i = 0; i < 3; i++)
+		free(texts[i]);
+	return status;
 }

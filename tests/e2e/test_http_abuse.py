@@ -1,0 +1,716 @@
+"""What the HTTP server does with good requests, bad ones and worse.
+
+Asks tests/e2e/http_server, which serves a few small answers through the same code as `gpuward
+serve`.  Deadlines are short there; nothing here asserts a time more tightly than TIMEOUT.
+"""
+import contextlib
+import gzip
+import json
+import os
+import resource
+import shutil
+import signal
+import socket
+import ssl
+import stat
+import subprocess
+import time
+
+import pytest
+
+import support
+
+SERVER = support.BUILD / "tests" / "e2e" / "http_server"
+SANITIZED = SERVER.exists() and b"__asan_init" in SERVER.read_bytes()  # takes memory of its own
+TIMEOUT = 20
+TOKEN = "0123456789abcdef-token"
+
+pytestmark = pytest.mark.skipif(not SERVER.exists(), reason="built without the service")
+
+
+class Server:
+    def __init__(self, **options):
+        self.process = subprocess.Popen(
+            [str(SERVER), *(f"{k}={v}" for k, v in options.items())],
+            stdout=subprocess.PIPE, encoding="utf-8", env=support.environment())
+        self.lines = []
+        while (line := self.process.stdout.readline()) and line != "ready\n":
+            self.lines.append(line.strip())
+
+    @property
+    def address(self):
+        host, port = self.lines[0].split("//")[1].rsplit(":", 1)
+        return host.strip("[]"), int(port)
+
+    def connect(self):
+        return socket.create_connection(self.address, timeout=TIMEOUT)
+
+    def raw(self, data, read=True):
+        """Sends bytes, returns all that comes until the end."""
+        with self.connect() as s:
+            with contextlib.suppress(ConnectionError):
+                s.sendall(data)
+            return drain(s) if read else b""
+
+    def ask(self, path, method="GET", headers=(), body=b"", host=None):
+        host = host or "%s:%d" % self.address
+        lines = [f"{method} {path} HTTP/1.1", f"Host: {host}", "Connection: close", *headers]
+        if body:
+            lines.append(f"Content-Length: {len(body)}")
+        return parse(self.raw("\r\n".join(lines).encode() + b"\r\n\r\n" + body))
+
+    def counts(self):
+        return self.ask("/counts").json
+
+    def rss_kib(self):
+        with open(f"/proc/{self.process.pid}/status") as f:
+            return next(int(l.split()[1]) for l in f if l.startswith("VmRSS"))
+
+    def alive(self):
+        return self.process.poll() is None and self.ask("/alive").status == 200
+
+    def stop(self):
+        self.process.send_signal(signal.SIGTERM)
+        try:
+            return self.process.wait(TIMEOUT)
+        finally:
+            self.process.kill()
+            self.process.stdout.close()
+
+
+def drain(s):
+    out = b""
+    with contextlib.suppress(ConnectionError, socket.timeout):
+        while piece := s.recv(65536):
+            out += piece
+    return out
+
+
+class Answer:
+    def __init__(self, head, body):
+        lines = head.decode("latin-1").split("\r\n")
+        self.status = int(lines[0].split()[1])
+        self.headers = {}
+        for line in lines[1:]:
+            name, _, value = line.partition(": ")
+            assert name.lower() not in self.headers, f"{name} is there twice"
+            self.headers[name.lower()] = value
+        self.body = body
+
+    @property
+    def json(self):
+        return json.loads(self.body)
+
+
+def parse(data):
+    assert data, "no answer"
+    head, _, body = data.partition(b"\r\n\r\n")
+    return Answer(head, body)
+
+
+@contextlib.contextmanager
+def serving(**options):
+    server = Server(**options)
+    try:
+        yield server
+    finally:
+        assert server.stop() == 0
+
+
+@pytest.fixture(scope="module")
+def server():
+    with serving(tick_ms=0) as s:
+        yield s
+        assert s.alive()
+
+
+@pytest.fixture
+def token(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(TOKEN + "\nsecond line\n")
+    path.chmod(0o600)
+    return path
+
+
+def bearer(token=TOKEN):
+    return [f"Authorization: Bearer {token}"]
+
+
+# ---- good requests
+
+
+def test_get_and_head_say_the_same(server):
+    get = server.ask("/tick")
+    assert get.status == 200 and len(get.body) == 1024
+    for path in ("/tick", "/", "/alive", "/text", "/echo/a"):
+        get, head = server.ask(path), server.ask(path, "HEAD")
+        assert head.status == 200 and head.body == b""
+        assert head.headers["content-length"] == str(len(get.body))
+        assert head.headers["content-type"] == get.headers["content-type"]
+
+
+def test_every_reply_has_the_security_headers(server):
+    for path in ("/tick", "/", "/nothing", "/echo/%zz", "/problem/503"):
+        for _ in range(2):
+            got = server.ask(path).headers
+            assert got["x-content-type-options"] == "nosniff"
+            assert got["referrer-policy"] == "no-referrer"
+            assert got["x-frame-options"] == "DENY"
+            assert "cache-control" in got
+    policy = server.ask("/").headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy
+
+
+def test_keep_alive_and_pipelined_requests_are_answered_in_order(server):
+    head = b"GET /echo/%d HTTP/1.1\r\nHost: localhost\r\n"
+    with server.connect() as s:
+        s.sendall(b"".join(head % i + b"\r\n" for i in range(20)) + head % 20 +
+                  b"Connection: close\r\n\r\n")
+        got = drain(s)
+    assert [i for i in range(21) if b'"a":"%d"' % i in got] == list(range(21))
+    assert got.count(b"HTTP/1.1 200") == 21
+
+
+def test_what_did_not_change_is_304(server):
+    for path in ("/tick", "/"):
+        first = server.ask(path)
+        tag = first.headers["etag"]
+        for given in (tag, f'"other", {tag}', f"W/{tag}", "*"):
+            again = server.ask(path, headers=[f"If-None-Match: {given}"])
+            assert (again.status, again.body) == (304, b"")
+            assert again.headers["etag"] == tag
+        assert server.ask(path, headers=['If-None-Match: "other"']).status == 200
+
+
+def test_a_tick_makes_it_new():
+    with serving(tick_ms=50) as s:
+        seen = {s.ask("/tick").headers["etag"] for _ in range(5) if not time.sleep(0.06)}
+        assert len(seen) > 1
+
+
+def test_gzip_when_it_is_asked_for(server):
+    plain = server.ask("/tick")
+    for wish in ("gzip", "br, gzip;q=0.5", "*"):
+        packed = server.ask("/tick", headers=[f"Accept-Encoding: {wish}"])
+        assert packed.headers["content-encoding"] == "gzip"
+        assert gzip.decompress(packed.body) == plain.body
+        assert packed.headers["etag"] != plain.headers["etag"]
+        assert "Accept-Encoding" in packed.headers["vary"]
+    for wish in ("gzip;q=0", "br", "identity", "", "gzip;q=0, *"):
+        assert "content-encoding" not in server.ask("/tick", headers=[f"Accept-Encoding: {wish}"]).headers
+    small = server.ask("/text", headers=["Accept-Encoding: gzip"])
+    assert "content-encoding" not in small.headers
+    same = server.ask("/tick", headers=["Accept-Encoding: gzip",
+                                        f"If-None-Match: {packed.headers['etag']}"])
+    assert same.status == 304
+
+
+def test_accept_that_excludes_it_is_406(server):
+    for wish in ("text/html", "application/json;q=0", "image/*", "application/json;q=0, */*"):
+        for _ in range(2):
+            assert server.ask("/tick", headers=[f"Accept: {wish}"]).status == 406, wish
+    for wish in ("*/*", "application/*", "text/html, application/json;q=0.1", "text/html, */*;q=0.1", ""):
+        assert server.ask("/tick", headers=[f"Accept: {wish}"]).status == 200, wish
+
+
+def test_a_route_that_chooses_its_type_is_kept_for_each_accept(server):
+    for _ in range(2):
+        assert server.ask("/text").headers["content-type"].startswith("text/plain")
+        other = server.ask("/text", headers=["Accept: application/openmetrics-text"])
+        assert other.headers["content-type"].startswith("application/openmetrics-text")
+        assert "Accept" in other.headers["vary"].replace("Accept-Encoding", "")
+
+
+def test_parameters_are_decoded(server):
+    got = server.ask("/echo/a%20b/and/%C3%A4?x=1%2B2+3").json
+    assert (got["a"], got["b"], got["x"]) == ("a b", "ä", "1+2 3")
+    assert server.ask("/rest/a/b/c").json["a"] == "a/b/c"
+    assert server.ask("/echo/a?x").json["x"] == ""
+    assert server.ask("/echo/a?y=1").json["x"] == "(none)"
+
+
+def test_request_ids(server):
+    assert server.ask("/tick", headers=["X-Request-Id: mine-1"]).headers["x-request-id"] == "mine-1"
+    assert server.ask("/nothing", headers=["X-Request-Id: mine-2"]).headers["x-request-id"] == "mine-2"
+    for bad in ("a b", "x" * 65, "a\tb", "<script>"):
+        assert server.ask("/echo/a", headers=[f"X-Request-Id: {bad}"]).headers["x-request-id"] != bad
+    ids = {server.ask("/nothing").headers["x-request-id"] for _ in range(3)}
+    assert len(ids) == 3
+
+
+def test_an_answer_that_takes_time(server):
+    assert server.ask("/later").json == {"tries": 3, "memory": "kept"}
+    for _ in range(20):  # and those who do not wait for it
+        server.raw(b"GET /later?tries=5 HTTP/1.1\r\nHost: localhost\r\n\r\n", read=False)
+    assert server.ask("/later?tries=9").json["tries"] == 9
+
+
+# ---- paths and methods
+
+
+def test_unknown_paths_are_404_problems(server):
+    for path in ("/nothing", "/tick/", "//tick", "/echo/", "/echo", "/Tick", "/echo/a/and/"):
+        got = server.ask(path)
+        assert got.status == 404, path
+        assert got.headers["content-type"] == "application/problem+json"
+        assert got.json["status"] == 404 and got.json["detail"] and got.json["type"]
+
+
+@pytest.mark.parametrize("path", [
+    "/rest/../tick", "/rest/..", "/rest/%2e%2e/tick", "/rest/.%2E", "/rest/./a", "/../../etc/passwd",
+    "/echo/a%2Fb", "/echo/%2f..%2f", "/echo/%", "/echo/%4", "/echo/%zz", "/echo/%00", "/echo/a%0ab",
+    "/echo/%ff", "/echo/%c0%af", "/echo/a?x=%", "/echo/a?x=%00", "/echo/a?%zz=1",
+    "http://localhost/tick", "tick", "*", "/echo/a b",
+])
+def test_paths_that_cannot_be_read_are_400(server, path):
+    assert server.ask(path).status == 400
+
+
+def test_long_paths_and_queries(server):
+    assert server.ask("/echo/" + "a" * 2000).status == 200
+    assert server.ask("/echo/" + "%41" * 1000).status == 200
+    assert server.ask("/echo/a?" + "&".join(f"p{i}=1" for i in range(100))).status == 400
+    assert server.ask("/echo/" + "a" * 20000).status in (400, 414, 431)
+
+
+def test_wrong_methods_are_405_with_allow(server):
+    for path, method, allow in (("/tick", "POST", "GET, HEAD, OPTIONS"), ("/tick", "PATCH", "GET, HEAD, OPTIONS"),
+                                ("/change", "GET", "POST, PUT, OPTIONS"), ("/change", "BREW", "POST, PUT, OPTIONS"),
+                                ("/echo/a", "DELETE", "GET, HEAD, OPTIONS")):
+        got = server.ask(path, method)
+        assert (got.status, got.headers["allow"]) == (405, allow)
+    got = server.ask("/change", "OPTIONS")
+    assert (got.status, got.headers["allow"], got.body) == (204, "POST, PUT, OPTIONS", b"")
+    assert server.ask("/nothing", "BREW").status == 404
+
+
+# ---- framing
+
+
+def post(extra, body=b"{}", path="/open", version="1.1", host="Host: localhost\r\n"):
+    return (f"POST {path} HTTP/{version}\r\n{host}Content-Type: application/json\r\n"
+            f"{extra}\r\n").encode() + body
+
+
+SMUGGLED = b"GET /echo/smuggled HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("extra", [
+    "Content-Length: 2\r\nContent-Length: 2\r\n",
+    "Content-Length: 2\r\nContent-Length: 40\r\n",
+    "Content-Length: 0\r\ncontent-length: 40\r\n",
+    "Content-Length: 2\r\nTransfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: chunked\r\nContent-Length: 2\r\n",
+    "Transfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+    "Transfer-Encoding: gzip, chunked\r\n",
+    "Transfer-Encoding: xchunked\r\n",
+    "Content-Length: +2\r\n", "Content-Length: -2\r\n", "Content-Length: 2, 2\r\n", "Content-Length: 0x2\r\n",
+    "Content-Length: 2 2\r\n", "Content-Length: \r\n",
+])
+def test_lengths_that_contradict_are_400_and_end_the_connection(server, extra):
+    got = server.raw(post(extra) + SMUGGLED)
+    assert parse(got).status == 400
+    assert b"smuggled" not in got and b"200 OK" not in got
+
+
+def test_a_get_has_no_body_to_smuggle_with(server):
+    got = server.raw(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED)
+    assert parse(got).status == 400 and got.count(b"HTTP/1.1 ") == 1
+
+
+def test_bodies(server):
+    kind = ["Content-Type: application/json; charset=utf-8"]
+    assert server.ask("/open", "POST", kind, b"{}").json["size"] == 2
+    assert server.ask("/open", "POST", kind, b"x" * 65536).json["size"] == 65536
+    assert server.ask("/open", "POST", kind, b"x" * 65537).status == 413
+    assert server.ask("/open", "POST").json["size"] == 0
+    for other in ([], ["Content-Type: text/plain"], ["Content-Type: application/jsonx"]):
+        assert server.ask("/open", "POST", other, b"{}").status == 415
+    assert parse(server.raw(post("Content-Length: 99999999999999999999999\r\n"))).status in (400, 413)
+    expect = server.raw(post("Content-Length: 2\r\nExpect: 100-continue\r\nConnection: close\r\n"))
+    assert b"100 Continue" in expect and b'"size":2' in expect
+
+
+def test_chunks(server):
+    ending = "Transfer-Encoding: chunked\r\nConnection: close\r\n"
+    assert b'"size":5' in server.raw(post(ending, b"2\r\n{}\r\n3\r\nabc\r\n0\r\n\r\n"))
+    for bad in (b"zz\r\n", b"-1\r\n", b"2\r\n{}x\r\n0\r\n\r\n", b"ffffffffffffffffff\r\n"):
+        assert parse(server.raw(post(ending, bad))).status in (400, 413), bad
+
+
+def test_a_body_of_chunks_that_never_ends_is_413(server):
+    before = server.rss_kib()
+    with server.connect() as s:
+        s.sendall(post("Transfer-Encoding: chunked\r\n", b""))
+        got = b""
+        try:
+            for _ in range(4000):  # 64 MB, if they were taken
+                s.sendall(b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
+            pytest.fail("it took everything")
+        except ConnectionError:
+            got = drain(s)
+    assert got == b"" or parse(got).status == 413
+    assert parse(server.raw(post("Transfer-Encoding: chunked\r\nConnection: close\r\n",
+                                 b"1\r\nx\r\n" * 70000 + b"0\r\n\r\n"))).status == 413
+    assert SANITIZED or server.rss_kib() - before < 4096
+
+
+GARBAGE = (
+    b"\0" * 5000, b"\r\n" * 5000, b"GET\r\n\r\n", b"GET /\r\n\r\n", b"\x16\x03\x01\x02\x00\x01" * 50,
+    b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", b"GET / HTTP/1.1\r\nHost\r\n\r\n",
+    b"GET / HTTP/1.1\r\n: x\r\nHost: localhost\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+)
+
+
+def test_garbage_never_hurts():
+    with serving(header_ms=300, idle_ms=300) as s:
+        for data in (*GARBAGE, *(os.urandom(4096) for _ in range(20))):
+            got = s.raw(data)
+            assert got == b"" or parse(got).status >= 400, data[:40]
+        assert s.alive()
+
+
+def test_huge_headers_are_refused(server):
+    before = server.rss_kib()
+    for line in (b"X: " + b"a" * (1 << 20), b"\r\n".join(b"X-%d: a" % i for i in range(60000)),
+                 b"a" * (1 << 20)):
+        got = server.raw(b"GET /tick HTTP/1.1\r\nHost: localhost\r\n" + line + b"\r\n\r\n")
+        assert got == b"" or parse(got).status in (400, 413, 431)
+    got = server.ask("/tick", headers=["Cookie: " + "c" * 3000])
+    assert got.status == 200
+    assert SANITIZED or server.rss_kib() - before < 4096
+
+
+# ---- who may
+
+
+def test_host_must_be_ours():
+    with serving(hosts="gpu.example,other.example") as s:
+        port = s.address[1]
+        for good in ("localhost", f"localhost:{port}", "LOCALHOST", "127.0.0.1", "[::1]:80", "127.1.2.3",
+                     "gpu.example", "GPU.example:1", "other.example"):
+            for path in ("/tick", "/echo/a"):
+                assert s.ask(path, host=good).status == 200, good
+        for bad in ("evil.example", "localhost.evil.example", "10.0.0.1", "127.0.0.1.evil.example", "xgpu.example"):
+            for path in ("/tick", "/echo/a"):
+                got = s.ask(path, host=bad)
+                assert got.status == 421 and "service.hosts" in got.json["remedy"], bad
+        for bad in ("a b", "localhost:99999", "localhost:x", "[::1", "[zz]", "a/b", "user@localhost"):
+            assert s.ask("/tick", host=bad).status == 400, bad
+        assert parse(s.raw(b"GET /tick HTTP/1.1\r\nConnection: close\r\n\r\n")).status == 400
+        assert parse(s.raw(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nHost: localhost\r\nConnection: close\r\n\r\n")).status == 400
+        assert parse(s.raw(b"GET /tick HTTP/1.0\r\n\r\n")).status == 200
+
+
+def test_without_a_token_nothing_can_be_changed(server):
+    got = server.ask("/change", "POST")
+    assert got.status == 403 and "token_file" in got.json["remedy"]
+    assert server.ask("/tick", headers=bearer()).status == 401
+
+
+def test_a_token_lets_in(token):
+    with serving(token=token) as s:
+        got = s.ask("/change", "POST")
+        assert got.status == 401 and got.headers["www-authenticate"].startswith("Bearer")
+        got = s.ask("/change", "POST", bearer())
+        assert got.status == 200 and got.json["who"] == "token"
+        for bad in (TOKEN + "x", TOKEN[:-1], "", "second line"):
+            assert s.ask("/tick", headers=bearer(bad)).status == 401
+        assert s.ask("/tick", headers=["Authorization: Basic eDp5"]).status == 401
+        assert s.ask("/tick").status == 200
+        token.write_text("another-token-of-some-length\n")
+        s.process.send_signal(signal.SIGHUP)
+        assert s.process.stdout.readline().startswith("reload: 0")
+        assert s.ask("/change", "POST", bearer()).status == 401
+        assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 200
+        token.write_text("short")
+        s.process.send_signal(signal.SIGHUP)
+        assert "shorter than 16" in s.process.stdout.readline()
+        assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 200
+
+
+def test_guessing_tokens_is_slowed(token):
+    with serving(token=token) as s:
+        seen = [s.ask("/tick", headers=bearer("x" * 20)) for _ in range(12)]
+        assert [a.status for a in seen] == [401] * 10 + [429] * 2
+        assert int(seen[-1].headers["retry-after"]) > 0
+        assert s.ask("/tick").status == 200
+
+
+def test_other_origins_may_not_change_anything(token):
+    with serving(token=token, origins="https://dash.example") as s:
+        own = "http://%s:%d" % s.address
+        for origin, status in ((own, 200), ("https://dash.example", 200), ("https://evil.example", 403), ("null", 403)):
+            got = s.ask("/change", "POST", bearer() + [f"Origin: {origin}"])
+            assert got.status == status, origin
+        allowed = "access-control-allow-origin"
+        assert s.ask("/tick", headers=["Origin: https://dash.example"]).headers[allowed] == "https://dash.example"
+        assert allowed not in s.ask("/tick", headers=["Origin: https://evil.example"]).headers
+        assert "Origin" in s.ask("/tick").headers["vary"]
+        ask = ["Access-Control-Request-Method: POST"]
+        got = s.ask("/change", "OPTIONS", ask + ["Origin: https://dash.example"])
+        assert got.status == 204 and "POST" in got.headers["access-control-allow-methods"]
+        assert allowed not in s.ask("/change", "OPTIONS", ask + ["Origin: https://evil.example"]).headers
+    with serving() as s:
+        assert allowed not in s.ask("/tick", headers=["Origin: https://dash.example"]).headers
+
+
+def test_a_unix_socket_knows_who_asks(tmp_path):
+    path = tmp_path / "socket"
+    with serving(listen=f"unix:{path}") as s:
+        assert s.lines == [f"unix:{path}"]
+        assert stat.S_IMODE(path.stat().st_mode) == 0o660
+        with socket.socket(socket.AF_UNIX) as c:
+            c.settimeout(TIMEOUT)
+            c.connect(str(path))
+            c.sendall(post("Content-Length: 2\r\nConnection: close\r\n", path="/change", host="Host: any\r\n"))
+            assert parse(drain(c)).json["who"] == f"uid {os.geteuid()}"
+        second = Server(listen=f"unix:{path}")
+        assert second.process.wait(TIMEOUT) == 2 and "another program answers" in second.lines[0]
+        second.process.stdout.close()
+    assert not path.exists()
+    with socket.socket(socket.AF_UNIX) as left:  # as after a crash
+        left.bind(str(path))
+    with serving(listen=f"unix:{path}"):
+        pass
+    path.write_text("precious")
+    refused = Server(listen=f"unix:{path}")
+    assert refused.process.wait(TIMEOUT) == 2 and "no socket" in refused.lines[0]
+    refused.process.stdout.close()
+    assert path.read_text() == "precious"
+
+
+@pytest.fixture
+def certificate(tmp_path):
+    if not shutil.which("certtool"):
+        pytest.skip("certtool is not here")
+    key, cert, template = tmp_path / "key.pem", tmp_path / "cert.pem", tmp_path / "template"
+    template.write_text("cn = localhost\ndns_name = localhost\nip_address = 127.0.0.1\nexpiration_days = 2\n"
+                        "tls_www_server\nsigning_key\n")
+    quiet = {"check": True, "capture_output": True}
+    subprocess.run(["certtool", "--generate-privkey", "--key-type=ecdsa", "--outfile", key], **quiet)
+    subprocess.run(["certtool", "--generate-self-signed", "--load-privkey", key, "--template", template,
+                    "--outfile", cert], **quiet)
+    return cert, key
+
+
+def ask_tls(server, cert, request):
+    context = ssl.create_default_context(cafile=cert)
+    with server.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as s:
+        s.sendall(request)
+        return parse(drain(s))
+
+
+def test_tls(certificate, token):
+    cert, key = certificate
+    request = b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving(cert=cert, key=key) as s:
+        assert s.lines[0].startswith("https://")
+        assert len(ask_tls(s, cert, request).body) == 1024
+        got = s.raw(request)  # not TLS
+        assert b"200" not in got
+        with s.connect():  # one who never shakes hands
+            assert ask_tls(s, cert, request).status == 200
+    with serving(listen="0.0.0.0:0", cert=cert, key=key, token=token) as s:
+        assert ask_tls(s, cert, request).status == 200
+
+
+def refused(**options):
+    s = Server(**options)
+    assert s.process.wait(TIMEOUT) == 2
+    s.process.stdout.close()
+    return s.lines[0]
+
+
+def test_what_is_not_safe_or_not_possible_is_refused_with_a_sentence(server, token, certificate, tmp_path):
+    cert, key = certificate
+    for options in ({}, {"token": token}, {"cert": cert, "key": key}):
+        text = refused(listen="0.0.0.0:0", **options)
+        assert "0.0.0.0" in text and "service.insecure" in text and "token_file" in text and "tls_cert" in text
+    with serving(listen="0.0.0.0:0", insecure=1) as s:
+        assert s.address[0] == "0.0.0.0"
+    text = refused(listen="%s:%d" % server.address)
+    assert "%s:%d" % server.address in text and "another program uses this port" in text
+    assert "HOST:PORT" in refused(listen="9490")
+    assert "does not have that address" in refused(listen="203.0.113.7:9490", insecure=1)
+    token.chmod(0o644)
+    assert "can be read by others" in refused(token=token)
+    assert "absent" in refused(token=tmp_path / "absent")
+    assert "come together" in refused(cert=cert)
+    assert "certificate" in refused(cert=key, key=key)
+
+
+# ---- too many, too slow
+
+
+def test_one_who_drips_is_cut_and_others_are_served():
+    with serving(header_ms=700, body_ms=700, idle_ms=1000) as s:
+        drips = [s.connect() for _ in range(200)]
+        for i, d in enumerate(drips):
+            d.sendall(b"GET /tick HTTP/1.1\r\n" if i % 2 else post("Content-Length: 50\r\n", b""))
+        end = time.monotonic() + TIMEOUT
+        cut = set()
+        while len(cut) < len(drips) and time.monotonic() < end:
+            for i, d in enumerate(drips):
+                if i in cut:
+                    continue
+                try:
+                    d.send(b"X" if i % 2 == 0 else b"X-A: b\r\n")
+                except ConnectionError:
+                    cut.add(i)
+            assert s.ask("/alive").status == 200
+            time.sleep(0.1)
+        assert len(cut) == len(drips), "some are still there"
+        for d in drips:
+            d.close()
+        assert s.counts()["timeouts"] >= 200
+
+
+def test_an_idle_connection_is_closed_and_a_slow_reader_is_cut():
+    with serving(header_ms=500, body_ms=500, idle_ms=500, size=8 << 20) as s:
+        with s.connect() as idle, s.connect() as deaf:
+            idle.sendall(b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            deaf.sendall(b"GET /tick HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert drain(idle).endswith(b"ok\n")
+            end = time.monotonic() + TIMEOUT
+            while s.counts()["connections"] > 1 and time.monotonic() < end:
+                time.sleep(0.1)
+            assert s.counts()["connections"] == 1
+
+
+def test_at_the_limit_those_without_a_request_go_first():
+    with serving(connections=50) as s:
+        silent = [s.connect() for _ in range(60)]
+        assert s.alive()
+        busy = []
+        for _ in range(50):
+            c = s.connect()
+            c.sendall(b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert c.recv(4096)
+            busy.append(c)
+        assert parse(s.raw(b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n")).status == 503
+        for c in busy:
+            c.sendall(b"GET /alive HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert c.recv(4096).startswith(b"HTTP/1.1 200")
+        for c in silent + busy:
+            c.close()
+        end = time.monotonic() + TIMEOUT
+        while time.monotonic() < end:
+            with contextlib.suppress(AssertionError):
+                if s.alive():
+                    break
+        assert s.counts()["refused"] >= 1
+
+
+def test_three_thousand_connections():
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 3200:
+        pytest.skip("too few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 3200), hard))
+    try:
+        with serving(connections=1000) as s:
+            many = [s.connect() for _ in range(3000)]
+            assert s.alive()
+            assert s.counts()["connections"] <= 1000 + 64
+            if not SANITIZED:
+                assert s.rss_kib() < 24 * 1024
+            for c in many:
+                c.close()
+            assert s.alive()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# ---- streams
+
+
+def events(sock, until):
+    got = b""
+    while until not in got:
+        piece = sock.recv(65536)
+        assert piece, got
+        got += piece
+    return got
+
+
+def follow(server, headers=""):
+    s = server.connect()
+    s.sendall(f"GET /events HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n".encode())
+    return s
+
+
+def push(server, number, text=b'{"n":1}'):
+    got = server.ask(f"/push?id={number}", "POST", ["Content-Type: application/json"], text)
+    assert got.status == 202
+    return got.json["followers"]
+
+
+def test_a_stream_tells_and_can_be_resumed(server):
+    with follow(server) as one:
+        events(one, b"retry: 2000")
+        push(server, 1)
+        assert b'event: event\ndata: {"n":1}' in events(one, b"id: 1\n")
+        push(server, 2)
+        push(server, 3)
+        events(one, b"id: 3\n")
+    with follow(server, "Last-Event-ID: 1\r\n") as two:
+        got = events(two, b"id: 3\n")
+        assert b"id: 1\n" not in got and b"id: 2\n" in got
+    head = server.ask("/events", "HEAD")
+    assert head.status == 200 and head.headers["content-type"].startswith("text/event-stream")
+    assert server.ask("/events", headers=["Accept: application/json"]).status == 406
+
+
+def test_one_who_missed_too_much_is_told(server):
+    for i in range(10, 14):
+        push(server, i, b'"' + b"x" * 30000 + b'"')
+    with follow(server, "Last-Event-ID: 9\r\n") as s:
+        got = events(s, b"id: 13\n")
+        assert b"event: gap\n" in got and b"id: 10\n" not in got
+
+
+def test_streams_have_their_own_limit_and_beat():
+    with serving(streams=3, beat_ms=100, tick_ms=0) as s:
+        open_ = [follow(s) for _ in range(3)]
+        for c in open_:
+            events(c, b"\r\n:\n\n\r\n")
+        got = s.ask("/events")
+        assert got.status == 503 and "retry-after" in got.headers
+        for c in open_:
+            c.close()
+        end = time.monotonic() + TIMEOUT
+        while s.counts()["streams"] and time.monotonic() < end:
+            time.sleep(0.05)
+        assert s.counts()["streams"] == 0
+
+
+def test_a_follower_that_does_not_read_is_cut():
+    with serving(beat_ms=200, tick_ms=0) as s:
+        with follow(s) as deaf, follow(s) as well:
+            deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            before = s.rss_kib()
+            for i in range(1, 200):
+                push(s, i, b'"' + b"x" * 20000 + b'"')
+                events(well, b"id: %d\n" % i)
+            if not SANITIZED:
+                assert s.rss_kib() - before < 2048
+            end = time.monotonic() + TIMEOUT
+            while s.counts()["streams"] > 1 and time.monotonic() < end:
+                time.sleep(0.1)
+                push(s, i := i + 1)
+                events(well, b"id: %d\n" % i)
+            assert s.counts()["streams"] == 1
+
+
+def test_the_end_does_not_wait_for_those_who_follow_or_wait():
+    with serving(tick_ms=0) as s:
+        held = [follow(s) for _ in range(20)]
+        waiting = [s.connect() for _ in range(20)]
+        for c in waiting:
+            c.sendall(b"GET /later?tries=100000 HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        end = time.monotonic() + TIMEOUT
+        while s.counts()["streams"] < 20 and time.monotonic() < end:
+            time.sleep(0.05)
+    for c in held + waiting:
+        c.close()

@@ -1,0 +1,239 @@
+#include "serve/stream.h"
+
+#include <gpuward.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static unsigned woken;
+
+static void wake(struct follower *f)
+{
+	(void)f;
+	woken++;
+}
+
+static struct stream *new_stream(size_t bytes)
+{
+	struct stream *s;
+
+	assert_int_equal(stream_new(bytes, &s), 0);
+	woken = 0;
+	return s;
+}
+
+static void push(struct stream *s, enum stream_topic topic, uint64_t id, const char *json)
+{
+	stream_push(s, topic, id ? "event" : "tick", id, json, strlen(json));
+}
+
+/* All that there is to read, in pieces of n bytes. */
+static const char *read_all(struct follower *f, size_t n)
+{
+	static char text[65536];
+	size_t used = 0;
+	long got;
+
+	while ((got = follower_read(f, text + used, n)) > 0) {
+		assert_true((size_t)got <= n);
+		used += (size_t)got;
+		assert_true(used + n < sizeof(text));
+	}
+	assert_int_equal(got, 0);
+	text[used] = '\0';
+	return text;
+}
+
+static void a_message_has_id_event_and_data(void **state)
+{
+	struct stream *s = new_stream(1000);
+	struct follower f;
+
+	(void)state;
+	follower_start(&f, s, UINT64_MAX, STREAM_EVENT | STREAM_TICK, wake);
+	assert_string_equal(read_all(&f, 100), "");
+	push(s, STREAM_EVENT, 7, "{\"a\":1}\n");
+	assert_int_equal(woken, 1);
+	assert_string_equal(read_all(&f, 100), "id: 7\nevent: event\ndata: {\"a\":1}\n\n");
+	push(s, STREAM_TICK, 0, "{}");
+	assert_string_equal(read_all(&f, 100), "event: tick\ndata: {}\n\n");
+	follower_stop(&f);
+	stream_free(s);
+}
+
+static void pieces_of_any_size_make_the_same_text(void **state)
+{
+	struct stream *s = new_stream(10000);
+
+	(void)state;
+	for (unsigned i = 1; i <= 20; i++)
+		push(s, STREAM_EVENT, i, "{\"some\":\"thing\"}");
+	for (size_t n = 1; n < 200; n += 13) {
+		struct follower f;
+		const char *text;
+
+		follower_start(&f, s, 10, STREAM_EVENT, wake);
+		text = read_all(&f, n);
+		assert_int_equal(strlen(text), 10 * strlen("id: 11\nevent: event\ndata: "
+							   "{\"some\":\"thing\"}\n\n"));
+		assert_true(strncmp(text, "id: 11\n", 7) == 0);
+		follower_stop(&f);
+	}
+	stream_free(s);
+}
+
+static void only_the_latest_tick_is_kept(void **state)
+{
+	struct stream *s = new_stream(1000);
+	struct follower f;
+
+	(void)state;
+	push(s, STREAM_TICK, 0, "1");
+	push(s, STREAM_TICK, 0, "2");
+	follower_start(&f, s, UINT64_MAX, STREAM_TICK, wake);
+	assert_string_equal(read_all(&f, 100), "event: tick\ndata: 2\n\n");
+	push(s, STREAM_TICK, 0, "3");
+	push(s, STREAM_TICK, 0, "4");
+	assert_string_equal(read_all(&f, 100), "event: tick\ndata: 4\n\n");
+	follower_stop(&f);
+	stream_free(s);
+}
+
+static void topics_that_were_not_asked_for_neither_wake_nor_tell(void **state)
+{
+	struct stream *s = new_stream(200);
+	struct follower f;
+
+	(void)state;
+	follower_start(&f, s, UINT64_MAX, STREAM_WINDOW, wake);
+	assert_string_equal(read_all(&f, 100), "");
+	for (unsigned i = 1; i < 100; i++)
+		push(s, STREAM_EVENT, i, "\"much of another topic\"");
+	assert_int_equal(woken, 0);
+	push(s, STREAM_WINDOW, 100, "1");
+	assert_int_equal(woken, 1);
+	assert_string_equal(read_all(&f, 100), "id: 100\nevent: event\ndata: 1\n\n");
+	follower_stop(&f);
+	stream_free(s);
+}
+
+static void one_who_lags_more_than_the_ring_is_told_of_the_gap(void **state)
+{
+	struct stream *s = new_stream(200);
+	struct follower f, late;
+	const char *text;
+
+	(void)state;
+	follower_start(&f, s, UINT64_MAX, STREAM_EVENT, wake);
+	for (unsigned i = 1; i <= 50; i++)
+		push(s, STREAM_EVENT, i, "\"0123456789\"");
+	text = read_all(&f, 100);
+	assert_true(strncmp(text, "event: gap\ndata: {\"lost_until_id\":", 34) == 0);
+	assert_null(strstr(text, "id: 1\n"));
+	assert_non_null(strstr(text, "id: 50\n"));
+	assert_string_equal(read_all(&f, 100), "");
+	/* One who comes back late is told as well; one who was up to date is not. */
+	follower_start(&late, s, 3, STREAM_EVENT, wake);
+	assert_non_null(strstr(read_all(&late, 100), "event: gap"));
+	follower_stop(&late);
+	follower_start(&late, s, 50, STREAM_EVENT, wake);
+	assert_string_equal(read_all(&late, 100), "");
+	follower_stop(&late);
+	follower_stop(&f);
+	stream_free(s);
+}
+
+static void a_message_that_is_being_sent_outlives_the_ring(void **state)
+{
+	struct stream *s = new_stream(100);
+	struct follower f;
+	char piece[16];
+
+	(void)state;
+	follower_start(&f, s, UINT64_MAX, STREAM_EVENT, wake);
+	push(s, STREAM_EVENT, 1, "\"first\"");
+	assert_int_equal(follower_read(&f, piece, 10), 10);
+	for (unsigned i = 2; i <= 20; i++)
+		push(s, STREAM_EVENT, i, "\"later\"");
+	assert_true(strncmp(read_all(&f, 7), "t: event\ndata: \"first\"\n\nevent: gap\n", 30) ==
+		    0);
+	follower_stop(&f);
+	stream_free(s);
+}
+
+static void a_message_larger_than_the_ring_is_still_told(void **state)
+{
+	struct stream *s = new_stream(10);
+	struct follower f;
+
+	(void)state;
+	follower_start(&f, s, UINT64_MAX, STREAM_EVENT, wake);
+	push(s, STREAM_EVENT, 1, "\"much more than ten bytes\"");
+	assert_non_null(strstr(read_all(&f, 100), "much more"));
+	follower_stop(&f);
+	stream_free(s);
+}
+
+static void a_beat_is_for_those_who_wait_alone(void **state)
+{
+	struct stream *s = new_stream(1000);
+	struct follower f;
+
+	(void)state;
+	follower_start(&f, s, UINT64_MAX, STREAM_EVENT, wake);
+	follower_beat(&f); /* it has not read yet: it will */
+	assert_int_equal(woken, 0);
+	assert_string_equal(read_all(&f, 100), "");
+	follower_beat(&f);
+	assert_int_equal(woken, 1);
+	follower_beat(&f);
+	assert_int_equal(woken, 1);
+	assert_string_equal(read_all(&f, 100), ":\n\n");
+	follower_stop(&f);
+	stream_free(s);
+}
+
+static void the_end_of_a_stream_lets_all_go(void **state)
+{
+	struct stream *s = new_stream(1000);
+	struct follower waits, busy;
+	char piece[4];
+
+	(void)state;
+	follower_start(&waits, s, UINT64_MAX, STREAM_EVENT, wake);
+	assert_string_equal(read_all(&waits, 100), "");
+	push(s, STREAM_GUARD, 1, "1");
+	follower_start(&busy, s, 0, STREAM_GUARD, wake);
+	assert_int_equal(follower_read(&busy, piece, 4), 4);
+	assert_int_equal(stream_followers(s), 2);
+	stream_free(s);
+	assert_int_equal(woken, 1);
+	assert_int_equal(follower_read(&waits, piece, 4), -1);
+	assert_int_equal(follower_read(&busy, piece, 4), -1);
+	follower_stop(&waits);
+	follower_stop(&busy);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_message_has_id_event_and_data),
+		cmocka_unit_test(pieces_of_any_size_make_the_same_text),
+		cmocka_unit_test(only_the_latest_tick_is_kept),
+		cmocka_unit_test(topics_that_were_not_asked_for_neither_wake_nor_tell),
+		cmocka_unit_test(one_who_lags_more_than_the_ring_is_told_of_the_gap),
+		cmocka_unit_test(a_message_that_is_being_sent_outlives_the_ring),
+		cmocka_unit_test(a_message_larger_than_the_ring_is_still_told),
+		cmocka_unit_test(a_beat_is_for_those_who_wait_alone),
+		cmocka_unit_test(the_end_of_a_stream_lets_all_go),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
