@@ -533,7 +533,7 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 	s->retry = s->written < wanted;
 	pthread_cond_signal(&s->work);
 	while (s->written < wanted && r == 0) {
-		if (s->attempts > attempts && s->failing && s->tried >= wanted)
+		if (s->attempts > attempts && s->failing)
 			r = -GW_E_IO;
 		else if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
 			r = -GW_E_TIMEOUT;

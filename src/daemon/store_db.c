@@ -31,7 +31,7 @@ static const char *const migrations[] = {
 };
 
 /* Before there is a page; then, the size of the cache counts for each connection.  The log is
- * written back every 128 pages and does not stay larger. */
+ * written back every 64 pages and does not stay larger. */
 static const char settings[] = "PRAGMA page_size=4096;"
 			       "PRAGMA auto_vacuum=INCREMENTAL;"
 			       "PRAGMA journal_mode=WAL;"
@@ -39,8 +39,8 @@ static const char settings[] = "PRAGMA page_size=4096;"
 			       "PRAGMA cache_size=-256;"
 			       "PRAGMA mmap_size=0;"
 			       "PRAGMA temp_store=MEMORY;"
-			       "PRAGMA wal_autocheckpoint=128;"
-			       "PRAGMA journal_size_limit=524288;";
+			       "PRAGMA wal_autocheckpoint=64;"
+			       "PRAGMA journal_size_limit=262144;";
 
 enum db_trouble db_trouble(int rc)
 {

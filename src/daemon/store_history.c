@@ -92,7 +92,7 @@ bool store_open_bucket(const struct history *h, unsigned tier, struct block *ret
 {
 	struct sum all[VIEW_HISTORIES];
 
-	if (tier == TIER_READINGS || h->last_ms == 0)
+	if (tier == TIER_READINGS || h->last_ms == 0 || h->ended[tier])
 		return false;
 	memcpy(all, h->open[tier], sizeof(all));
 	if (tier == TIER_HOURS)
@@ -138,11 +138,17 @@ static bool fits(const struct block *b, unsigned tier, uint64_t begin_ms)
 
 static float *append(struct block *b, unsigned tier, uint64_t begin_ms)
 {
+	uint16_t offset;
+
 	if (!fits(b, tier, begin_ms)) {
 		b->begin_ms = begin_ms;
 		b->count = 0;
 	}
-	b->offset[b->count] = (uint16_t)((begin_ms - b->begin_ms) / store_tiers[tier].unit_ms);
+	offset = (uint16_t)((begin_ms - b->begin_ms) / store_tiers[tier].unit_ms);
+	/* A bucket that was over and comes again, of a clock that went back, takes its place */
+	if (b->count && b->offset[b->count - 1] >= offset)
+		b->count--;
+	b->offset[b->count] = offset;
 	return &b->value[b->count++ * b->columns];
 }
 
@@ -153,13 +159,14 @@ static void end_bucket(struct store *s, struct history *h, unsigned tier)
 	if (tier == TIER_MINUTES)
 		merge(h->open[TIER_HOURS], h->open[TIER_MINUTES]);
 	clear(h->open[tier]);
+	h->ended[tier] = true;
 }
 
 /* Ends the buckets that last_ms is in and t_ms is not. */
 static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 {
 	for (unsigned t = TIER_MINUTES; t < TIERS; t++)
-		if (bucket_of(t, h->last_ms) != bucket_of(t, t_ms))
+		if (!h->ended[t] && bucket_of(t, h->last_ms) != bucket_of(t, t_ms))
 			end_bucket(s, h, t);
 }
 
@@ -168,8 +175,7 @@ static void end_buckets(struct store *s, struct history *h, uint64_t t_ms)
 struct resume {
 	struct history *h;
 	unsigned tier;
-	uint64_t before_ms; /* a bucket from here on was already ended */
-	bool ended;
+	uint64_t before_ms; /* readings from here on, and buckets after it, are of the future */
 };
 
 static void copy_row(struct block *to, const struct block *from)
@@ -210,11 +216,12 @@ static bool resume_buckets(void *arg, const struct block *row)
 	for (unsigned i = 0; i < row->count; i++) {
 		uint64_t t_ms = row->begin_ms + row->offset[i] * store_tiers[r->tier].unit_ms;
 
-		if (t_ms >= r->before_ms) {
-			r->ended = t_ms == r->before_ms;
+		if (t_ms > r->before_ms) { /* as above */
 			h->row[r->tier].count = 0;
 			return false;
 		}
+		if (t_ms == r->before_ms)
+			h->ended[r->tier] = true;
 		if (r->tier == TIER_MINUTES && t_ms >= hour)
 			add_figures(h->open[TIER_HOURS], &row->value[i * row->columns]);
 	}
@@ -231,6 +238,7 @@ static void resume(struct store *s, struct history *h, uint64_t t_ms)
 	h->last_ms = h->saved_ms = 0;
 	for (unsigned t = 0; t < TIERS; t++) {
 		h->row[t].count = 0;
+		h->ended[t] = false;
 		clear(h->open[t]);
 	}
 	if (newest == 0)
@@ -241,11 +249,10 @@ static void resume(struct store *s, struct history *h, uint64_t t_ms)
 		h->last_ms = newest;
 	for (r.tier = TIER_MINUTES; r.tier < TIERS; r.tier++) {
 		r.before_ms = bucket_of(r.tier, h->last_ms);
-		r.ended = false;
 		store_rows(s, NULL, h->uuid, r.tier,
 			   h->last_ms - h->last_ms % store_tiers[r.tier].row_ms, h->last_ms,
 			   resume_buckets, &r);
-		if (r.ended)
+		if (h->ended[r.tier])
 			clear(h->open[r.tier]);
 	}
 	h->saved_ms = h->last_ms;
@@ -308,7 +315,8 @@ static void go_elsewhere(struct store *s, struct history *h, uint64_t t_ms)
 {
 	save(s, h, TIER_READINGS);
 	for (unsigned t = TIER_MINUTES; t < TIERS; t++)
-		end_bucket(s, h, t);
+		if (!h->ended[t])
+			end_bucket(s, h, t);
 	resume(s, h, t_ms);
 }
 
@@ -323,7 +331,9 @@ static bool refuse(struct store *s, struct history *h, uint64_t t_ms)
 			go_elsewhere(s, h, t_ms);
 		return false;
 	}
-	if (!h->fed) { /* rows of a clock that was ahead, left by another process */
+	if (!h->fed &&
+	    h->last_ms - t_ms >
+		    HOUR) { /* rows of a clock that was ahead, left by another process */
 		resume(s, h, t_ms);
 		return false;
 	}
@@ -361,6 +371,7 @@ void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 		v[q] = fabs(values[q]) <= FLT_MAX ? (float)values[q] : NAN;
 	add_values(h->open[TIER_MINUTES], v);
 	h->last_ms = t_ms;
+	h->ended[TIER_MINUTES] = h->ended[TIER_HOURS] = false;
 	if (h->saved_ms == 0 || t_ms - h->saved_ms >= SAVE)
 		save(s, h, TIER_READINGS);
 }

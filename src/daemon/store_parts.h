@@ -78,6 +78,7 @@ struct history {
 	uint64_t refused_ms;     /* the last of these                          */
 	uint64_t saved_ms;       /* when the row of readings was last handed on */
 	struct block row[TIERS]; /* under way                                  */
+	bool ended[TIERS];       /* the bucket of last_ms is in the row already */
 	struct sum open[TIERS][VIEW_HISTORIES]; /* the buckets that last_ms is in: of an hour's,
 						   what its minutes that are over have       */
 };
@@ -117,7 +118,7 @@ struct store {
 	bool failing;       /* the last attempt failed                       */
 	uint64_t attempts;  /* to write                                      */
 	uint64_t committed; /* batches handed over,                          */
-	uint64_t tried;     /* ... of which the last attempt had these,      */
+	uint64_t tried;     /* ... of which the last attempt took these,      */
 	uint64_t written;   /* ... and these are in the file, or were dropped */
 	bool corrupt;       /* the reader met it: the thread begins anew     */
 	struct batch front;

@@ -178,7 +178,7 @@ static int drop_old(struct store *s, uint64_t newest_ms)
 /* Part of the limit is the log's. */
 static uint64_t target_bytes(const struct store *s)
 {
-	uint64_t log = s->limit_bytes / 4 < (1u << 20) ? s->limit_bytes / 4 : 1u << 20;
+	uint64_t log = s->limit_bytes / 2 < (1u << 20) ? s->limit_bytes / 2 : 1u << 20;
 
 	return s->limit_bytes - log;
 }
@@ -261,6 +261,8 @@ static void take_counts(struct store *s)
 /* The front becomes the back, or what fits of it is added. */
 static void take(struct store *s)
 {
+	bool all = true;
+
 	pthread_mutex_lock(&s->lock);
 	for (unsigned p = 0; p < PARTS; p++) {
 		struct buf *front = &s->front.part[p], *back = &s->back.part[p];
@@ -273,10 +275,12 @@ static void take(struct store *s)
 		} else if (back->len + front->len < back->max) {
 			buf_add(back, front->p, front->len);
 			empty(front);
+		} else {
+			all = false; /* in another round */
 		}
 	}
 	take_counts(s);
-	s->tried = s->committed;
+	s->tried = all ? s->committed : s->written;
 	pthread_mutex_unlock(&s->lock);
 }
 

@@ -373,9 +373,575 @@ static void nothing_is_asked_that_makes_no_sense(void **state)
 	store_close(s);
 }
 
+/* ---- against brute force ---- */
+
+static uint64_t next(uint64_t *s)
+{
+	*s ^= *s << 13;
+	*s ^= *s >> 7;
+	*s ^= *s << 17;
+	return *s;
+}
+
+static uint64_t seed_of_run(void)
+{
+	const char *given = getenv("GPUWARD_TEST_SEED");
+	struct timespec now;
+	uint64_t seed;
+
+	clock_gettime(CLOCK_REALTIME, &now);
+	seed = given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec * 2654435761u + 1;
+	print_message("GPUWARD_TEST_SEED=%llu\n", (unsigned long long)seed);
+	return seed;
+}
+
+struct told {
+	uint64_t t_ns;
+	double value;
+};
+
+static void assert_close(double have, double want, double scale)
+{
+	if ((isnan(have) && isnan(want)) || fabs(have - want) <= 1e-5 * (1 + fabs(scale)))
+		return;
+	print_message("have %.17g, want %.17g\n", have, want);
+	fail();
+}
+
+static unsigned brute(const struct told *all, unsigned n, uint64_t from, uint64_t to,
+		      uint64_t step, struct view_point *out)
+{
+	unsigned k = 0;
+
+	for (unsigned i = 0; i < n; i++) {
+		uint64_t b = step ? all[i].t_ns / step * step : all[i].t_ns;
+
+		if (b > to || (step ? b + step <= from : b < from))
+			continue;
+		if (k == 0 || out[k - 1].begin_wall_ns != b)
+			out[k++] = (struct view_point){ b, step, NAN, INFINITY, -INFINITY, 0 };
+		if (isnan(all[i].value))
+			continue;
+		out[k - 1].mean = out[k - 1].count ? out[k - 1].mean : 0;
+		out[k - 1].mean += all[i].value; /* the sum, for now */
+		out[k - 1].min = fmin(out[k - 1].min, all[i].value);
+		out[k - 1].max = fmax(out[k - 1].max, all[i].value);
+		out[k - 1].count++;
+	}
+	return k;
+}
+
+static void assert_same(const struct view_point *want, unsigned n)
+{
+	for (unsigned i = 0; i < n; i++) {
+		assert_int_equal(points[i].begin_wall_ns, want[i].begin_wall_ns);
+		assert_int_equal(points[i].count, want[i].count);
+		if (want[i].count == 0)
+			continue;
+		assert_close(points[i].mean, want[i].mean / want[i].count, 1000);
+		assert_close(points[i].min, want[i].min, 0);
+		assert_close(points[i].max, want[i].max, 0);
+	}
+}
+
+static void history_is_that_of_a_slow_and_plain_count(void **state)
+{
+	static const uint64_t steps[] = { 0, S, 7 * S, MIN, 90 * S, 5 * MIN, HOUR, 6 * HOUR };
+	enum { READINGS = 20000 };
+	struct told *all = calloc(READINGS, sizeof(*all));
+	struct view_point *want = calloc(READINGS, sizeof(*want));
+	struct store *s = open_clean();
+	uint64_t seed = seed_of_run(), t = T0 + next(&seed) % DAY;
+	unsigned n = 0;
+
+	(void)state;
+	assert_true(all && want);
+	while (n < READINGS) {
+		t += 1000000 * (1 + next(&seed) % 2000);
+		if (next(&seed) % 900 == 0)
+			t += next(&seed) % (20 * MIN);
+		t -= t % 1000000;
+		all[n].t_ns = t;
+		all[n].value = next(&seed) % 9
+				       ? (double)(float)((double)(next(&seed) % 700000) / 1000)
+				       : NAN;
+		add(s, t, all[n++].value);
+		if (next(&seed) % 20 == 0)
+			store_commit(s);
+		if (next(&seed) % 500 == 0)
+			commit(s); /* a batch that finds no room is dropped */
+		if (next(&seed) % 400)
+			continue;
+		uint64_t step = steps[next(&seed) % COUNT(steps)];
+		uint64_t from = t - next(&seed) % (23 * HOUR);
+		uint64_t to = from + next(&seed) % (24 * HOUR);
+		int have = ask(s, from, to, step);
+		unsigned k = brute(all, n, from, to, step, want);
+
+		assert_int_equal(have, k);
+		assert_same(want, k);
+	}
+	assert_int_equal(store_dropped(s), 0);
+	store_close(s);
+	free(all);
+	free(want);
+}
+
+/* ---- kill -9 ---- */
+
+static void write_until_killed(int fd)
+{
+	struct store *s = NULL;
+	uint64_t n;
+
+	if (store_open(path, LIMIT, &s, message, sizeof(message)) < 0 || message[0])
+		_exit(3);
+	n = (uint64_t)store_count(s, "batches");
+	for (;;) {
+		n++;
+		store_set_count(s, "batches", (double)n);
+		tell(s, "batch");
+		for (unsigned i = 0; i < 5; i++)
+			add(s, T0 + (n * 5 + i) * S, (double)n);
+		store_commit(s);
+		if (store_flush(s, PATIENCE) < 0 || write(fd, &n, sizeof(n)) != sizeof(n))
+			_exit(4);
+	}
+}
+
+/* A kill costs at most the readings of ten seconds and of the batch under way. */
+static void assert_all_there(uint64_t reported, unsigned kills)
+{
+	struct store *s = open_clean();
+	struct seen v = { 0 };
+	double n = store_count(s, "batches");
+
+	assert_true(n >= (double)reported);
+	assert_true(n <= (double)reported + 1);
+	assert_int_equal(store_last_event(s), (uint64_t)n);
+	store_events(s, 0, UINT32_MAX, see_event, &v);
+	assert_int_equal(v.last, (uint64_t)n);
+	if (n > 2) {
+		int k = ask(s, 0, UINT64_MAX, S);
+
+		assert_true(k >= (int)(5 * n) - 15 * (int)kills && k <= (int)(5 * n));
+		for (int i = 1; i < k; i++)
+			assert_true(points[i].begin_wall_ns > points[i - 1].begin_wall_ns);
+	}
+	store_close(s);
+}
+
+static void killed_at_any_moment_it_has_all_that_was_committed(void **state)
+{
+	uint64_t seed = seed_of_run(), reported = 0;
+
+	(void)state;
+	for (unsigned round = 0; round < 40; round++) {
+		uint64_t n, wanted = 1 + next(&seed) % 12;
+		struct timespec pause = { 0, (long)(next(&seed) % 2000000) };
+		int ends[2];
+		pid_t child;
+
+		assert_int_equal(pipe(ends), 0);
+		child = fork();
+		if (child == 0)
+			write_until_killed(ends[1]);
+		close(ends[1]);
+		for (uint64_t i = 0; i < wanted; i++) {
+			assert_int_equal(read(ends[0], &n, sizeof(n)), sizeof(n));
+			reported = n;
+		}
+		nanosleep(&pause, NULL); /* somewhere in a batch */
+		kill(child, SIGKILL);
+		waitpid(child, NULL, 0);
+		while (read(ends[0], &n, sizeof(n)) == sizeof(n))
+			reported = n;
+		close(ends[0]);
+		assert_all_there(reported, round + 1);
+	}
+}
+
+/* ---- disks that fail ---- */
+
+static struct {
+	sqlite3_vfs vfs, *real;
+	sqlite3_io_methods methods;
+	const sqlite3_io_methods *below;
+	_Atomic int result; /* of every write; 0: as it goes */
+} fault;
+
+static int fault_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
+{
+	int result = atomic_load(&fault.result);
+
+	return result ? result : fault.below->xWrite(f, p, n, at);
+}
+
+static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *out)
+{
+	int rc = fault.real->xOpen(fault.real, name, f, flags, out);
+
+	(void)vfs;
+	if (rc == SQLITE_OK && f->pMethods) {
+		fault.below = f->pMethods;
+		fault.methods = *f->pMethods;
+		fault.methods.xWrite = fault_write;
+		f->pMethods = &fault.methods;
+	}
+	return rc;
+}
+
+static int fault_setup(void **state)
+{
+	fault.real = sqlite3_vfs_find(NULL);
+	fault.vfs = *fault.real;
+	fault.vfs.zName = "fault";
+	fault.vfs.xOpen = fault_open;
+	sqlite3_vfs_register(&fault.vfs, 1);
+	return setup(state);
+}
+
+static int fault_teardown(void **state)
+{
+	sqlite3_vfs_unregister(&fault.vfs);
+	sqlite3_vfs_register(fault.real, 1);
+	return teardown(state);
+}
+
+static void what_cannot_be_written_is_kept_until_it_can(void **state)
+{
+	static const struct {
+		int result;
+		const char *says;
+	} rows[] = { { SQLITE_FULL, "the disk is full" },
+		     { SQLITE_READONLY, "read-only" },
+		     { SQLITE_IOERR_WRITE, "input or output" } };
+	struct store *s = open_clean();
+	struct seen v = { 0 };
+
+	(void)state;
+	for (unsigned i = 0; i < COUNT(rows); i++) {
+		uint64_t dropped = store_dropped(s);
+
+		atomic_store(&fault.result, rows[i].result);
+		store_set_count(s, "n", i + 1);
+		tell(s, "while it failed");
+		add(s, T0 + i * DAY, 1);
+		store_commit(s);
+		assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
+		assert_non_null(strstr(store_state(s), rows[i].says));
+		assert_non_null(strstr(store_state(s), path));
+		assert_int_equal(store_dropped(s), dropped + 1);
+		tell(s, "still");
+		store_commit(s);
+		assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
+		atomic_store(&fault.result, 0);
+		assert_int_equal(store_flush(s, PATIENCE), 0);
+		assert_string_equal(store_state(s), "ok");
+	}
+	store_close(s);
+	s = open_clean();
+	assert_true(store_count(s, "n") == COUNT(rows));
+	assert_int_equal(store_events(s, 0, 100, see_event, &v), 2 * COUNT(rows));
+	store_close(s);
+}
+
+static void a_disk_that_stays_full_takes_no_more_memory(void **state)
+{
+	struct store *s = open_clean();
+
+	(void)state;
+	atomic_store(&fault.result, SQLITE_FULL);
+	for (unsigned i = 0; i < 30000; i++) {
+		tell(s, "a sentence of some length, so that the queue is soon full");
+		store_commit(s);
+	}
+	assert_true(store_dropped(s) > 1000);
+	atomic_store(&fault.result, 0);
+	assert_int_equal(store_flush(s, PATIENCE), 0);
+	tell(s, "after");
+	commit(s);
+	assert_int_equal(store_last_event(s), 30001);
+	store_close(s);
+	assert_int_equal(ask_sql("SELECT max(id) FROM event"), 30001);
+}
+
+static void where_nothing_can_be_written_it_works_in_memory(void **state)
+{
+	struct store *s;
+	struct seen v = { 0 };
+
+	(void)state;
+	atomic_store(&fault.result, SQLITE_READONLY);
+	s = open_limited(LIMIT);
+	assert_non_null(strstr(message, path));
+	assert_non_null(strstr(message, "read-only"));
+	assert_string_equal(store_state(s), message);
+	tell(s, "one");
+	add(s, T0, 5);
+	commit(s);
+	assert_int_equal(store_events(s, 0, 10, see_event, &v), 1);
+	assert_int_equal(ask(s, T0, T0, 0), 1);
+	store_close(s);
+	atomic_store(&fault.result, 0);
+}
+
+/* ---- files that are not ours, or no more ---- */
+
+static unsigned moved_aside(void)
+{
+	char dir[100];
+	struct dirent *e;
+	unsigned n = 0;
+	DIR *d;
+
+	snprintf(dir, sizeof(dir), "%s/state", tree.path);
+	d = opendir(dir);
+	while (d && (e = readdir(d)))
+		n += strstr(e->d_name, "gpuward.db.corrupt-") != NULL &&
+		     !strstr(e->d_name, "-wal");
+	if (d)
+		closedir(d);
+	return n;
+}
+
+static void fill_file(void)
+{
+	struct store *s = open_clean();
+
+	store_set_count(s, "n", 7);
+	for (unsigned i = 0; i < 3 * 3600; i++) {
+		add(s, T0 + i * S, (double)((i * 7919) % 1000) / 7);
+		if (i % 600 == 0) {
+			tell(s, "filling");
+			commit(s);
+		}
+	}
+	commit(s);
+	store_close(s);
+}
+
+static void overwrite(off_t at, size_t n)
+{
+	int fd = open(path, O_WRONLY);
+	char junk[4096];
+
+	memset(junk, 0xa5, sizeof(junk));
+	assert_true(fd >= 0);
+	for (; n; n -= n < sizeof(junk) ? n : sizeof(junk), at += 4096)
+		assert_true(pwrite(fd, junk, n < sizeof(junk) ? n : sizeof(junk), at) > 0);
+	close(fd);
+}
+
+static void what_is_no_database_is_moved_aside(void **state)
+{
+	struct store *s;
+
+	(void)state;
+	fill_file();
+	overwrite(0, 100000);
+	s = open_limited(LIMIT);
+	assert_non_null(strstr(message, ".corrupt-"));
+	assert_string_equal(store_state(s), "ok");
+	assert_int_equal(moved_aside(), 1);
+	store_set_count(s, "n", 1);
+	commit(s);
+	store_close(s);
+	s = open_clean();
+	assert_true(store_count(s, "n") == 1);
+	store_close(s);
+}
+
+static void a_truncated_or_damaged_file_never_ends_us(void **state)
+{
+	struct store *s;
+	struct stat st;
+
+	(void)state;
+	for (unsigned i = 0; i < 24; i++) {
+		fill_file();
+		assert_int_equal(stat(path, &st), 0);
+		if (i < 8)
+			assert_int_equal(truncate(path, st.st_size * i / 8), 0);
+		else
+			overwrite(st.st_size * (i - 8) / 16 / 4096 * 4096, 4096);
+		s = open_limited(LIMIT);
+		for (unsigned k = 0; k < 3; k++) {
+			ask(s, T0, T0 + DAY, k * MIN);
+			store_set_count(s, "n", 100 + k);
+			tell(s, "after");
+			for (unsigned j = 0; j < 70; j++)
+				add(s, T0 + DAY + (k * 100 + j) * S, 1);
+			store_commit(s);
+			assert_int_equal(store_flush(s, PATIENCE), 0);
+		}
+		assert_string_equal(store_state(s), "ok");
+		store_close(s);
+		s = open_limited(LIMIT);
+		assert_true(store_count(s, "n") == 102);
+		store_close(s);
+		tree_remove(&tree, "state");
+	}
+}
+
+static void a_file_of_a_newer_version_is_left_alone(void **state)
+{
+	struct store *s;
+
+	(void)state;
+	fill_file();
+	assert_int_equal(run_sql("PRAGMA user_version=99"), SQLITE_OK);
+	s = open_limited(LIMIT);
+	assert_non_null(strstr(message, "newer"));
+	store_set_count(s, "n", 1000);
+	commit(s);
+	store_close(s);
+	assert_int_equal(moved_aside(), 0);
+	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 7);
+	assert_int_equal(ask_sql("PRAGMA user_version"), 99);
+}
+
+static void two_never_share_a_file(void **state)
+{
+	struct store *first = open_clean(), *second = open_limited(LIMIT);
+
+	(void)state;
+	assert_non_null(strstr(message, "another gpuward"));
+	assert_non_null(strstr(message, path));
+	store_set_count(second, "n", 9);
+	commit(second);
+	store_close(second);
+	store_close(first);
+	first = open_clean();
+	assert_true(store_count(first, "n") == 0);
+	store_close(first);
+}
+
+/* ---- clocks that step ---- */
+
+static void a_clock_that_steps_costs_little(void **state)
+{
+	struct store *s = open_clean();
+	uint64_t t = T0;
+
+	(void)state;
+	for (unsigned i = 0; i < 7200; i++, t += S)
+		add(s, t, 1);
+	commit(s);
+	for (unsigned i = 0; i < 30; i++) /* back a little: kept out until it catches up */
+		add(s, t - 20 * S + i * S, 2);
+	assert_int_equal(ask(s, T0, T0 + DAY, 0), 7200 + 10);
+	commit(s);
+	for (unsigned i = 0; i < 300; i++) { /* five years ahead, for five minutes */
+		add(s, T0 + 5 * 365 * DAY + i * S, 3);
+		if (i % 10 == 0)
+			commit(s);
+	}
+	assert_true(ask(s, T0, T0 + DAY, 0) >= 7000);
+	for (unsigned i = 0; i < 600; i++) { /* and right again */
+		add(s, t + HOUR + i * S, 4);
+		if (i % 10 == 0)
+			commit(s);
+	}
+	assert_true(ask(s, t + HOUR, t + 2 * HOUR, 0) >= 540);
+	store_close(s);
+	s = open_clean();
+	add(s, t + HOUR + 700 * S, 5); /* what lies ahead does not keep this out */
+	assert_int_equal(ask(s, t + HOUR + 700 * S, t + 2 * HOUR, 0), 1);
+	assert_true(points[0].mean == 5);
+	store_close(s);
+}
+
+/* ---- what goes ---- */
+
+static void what_is_old_goes_and_is_rolled_up(void **state)
+{
+	struct store *s = open_clean();
+	int n;
+
+	(void)state;
+	for (unsigned i = 0; i < 3 * 8640; i++) { /* three days of 10 s */
+		add(s, T0 + i * 10 * S, 1);
+		if (i % 30 == 0)
+			commit(s);
+	}
+	commit(s);
+	n = ask(s, T0, T0 + 4 * DAY, 0); /* coarser, because seconds do not reach back */
+	assert_int_equal(n, 3 * 1440);
+	assert_int_equal(points[0].span_ns, MIN);
+	assert_int_equal(points[0].count, 6);
+	n = ask(s, T0 + 2 * DAY + HOUR, T0 + 4 * DAY, 0);
+	assert_int_equal(n, 23 * 360);
+	store_close(s);
+	n = (int)ask_sql("SELECT count(*) FROM history WHERE tier=0");
+	assert_true(n >= 1440 && n < 1460);
+}
+
+static void the_file_stays_below_its_limit(void **state)
+{
+	const uint64_t limit = 1 << 20;
+	struct store *s = open_limited(limit);
+	uint64_t seed = 7, most = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 20 * 3600; i++) {
+		add(s, T0 + i * S, (double)(next(&seed) % 1000000) / 7);
+		if (i % 10)
+			continue;
+		commit(s);
+		most = store_bytes(s) > most ? store_bytes(s) : most;
+	}
+	print_message("most: %llu bytes\n", (unsigned long long)most);
+	assert_true(most <= limit); /* with its log */
+	assert_int_equal(ask(s, T0, T0 + DAY, MIN), 20 * 60);
+	assert_true(ask(s, T0 + 20 * 3600 * S - HOUR, T0 + DAY, 0) > 600);
+	store_close(s);
+	assert_true(ask_sql("PRAGMA page_count") * 4096 <= (sqlite3_int64)limit);
+}
+
+/* ---- rows as bytes ---- */
+
+static void blocks_come_back_bit_by_bit_and_junk_is_refused(void **state)
+{
+	float in[BLOCK_MOMENTS * 8], out[BLOCK_MOMENTS * 8];
+	struct block a = { .columns = 8, .value = in }, b = { .columns = 8, .value = out };
+	uint64_t seed = seed_of_run();
+	char bytes[BLOCK_BYTES + 1];
+	struct buf data;
+
+	(void)state;
+	for (unsigned round = 0; round < 2000; round++) {
+		static const double unit[8] = { 1, 0.01, 1e6, 1048576, 0.001, 0.37, 1, 1 };
+
+		a.count = 1 + (unsigned)(next(&seed) % BLOCK_MOMENTS);
+		for (unsigned i = 0; i < a.count; i++) {
+			a.offset[i] = (uint16_t)(i * 1000 + next(&seed) % 900);
+			for (unsigned c = 0; c < 8; c++) {
+				uint64_t range = c == 6 ? 1 : round % 2 ? 200 : 60000;
+				double v = (double)(next(&seed) % range) * unit[c];
+
+				in[i * 8 + c] = c == 7 || next(&seed) % 5 == 0 ? NAN : (float)v;
+			}
+		}
+		buf_init_fixed(&data, bytes, sizeof(bytes));
+		block_encode(&a, &data);
+		assert_int_equal(data.err, 0);
+		assert_int_equal(block_decode(&b, data.p, data.len), 0);
+		assert_int_equal(b.count, a.count);
+		assert_memory_equal(a.offset, b.offset, a.count * sizeof(a.offset[0]));
+		for (unsigned i = 0; i < a.count * 8; i++)
+			assert_true(in[i] == out[i] || (isnan(in[i]) && isnan(out[i])));
+		assert_int_equal(block_decode(&b, data.p, next(&seed) % data.len), -GW_E_PARSE);
+		for (unsigned k = 0; k < 5; k++)
+			data.p[next(&seed) % data.len] = (char)next(&seed);
+		block_decode(&b, data.p, data.len); /* whatever it says */
+	}
+}
+
 int main(void)
 {
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+#define F(f) cmocka_unit_test_setup_teardown(f, fault_setup, fault_teardown)
 	const struct CMUnitTest tests[] = {
 		T(counts_outlive_the_process_and_never_fall),
 		T(events_have_ids_that_grow_for_ever),
@@ -385,6 +951,19 @@ int main(void)
 		T(readings_come_back_as_they_went_in),
 		T(a_row_under_way_is_continued_after_a_restart),
 		T(nothing_is_asked_that_makes_no_sense),
+		T(history_is_that_of_a_slow_and_plain_count),
+		T(killed_at_any_moment_it_has_all_that_was_committed),
+		F(what_cannot_be_written_is_kept_until_it_can),
+		F(a_disk_that_stays_full_takes_no_more_memory),
+		F(where_nothing_can_be_written_it_works_in_memory),
+		T(what_is_no_database_is_moved_aside),
+		T(a_truncated_or_damaged_file_never_ends_us),
+		T(a_file_of_a_newer_version_is_left_alone),
+		T(two_never_share_a_file),
+		T(a_clock_that_steps_costs_little),
+		T(what_is_old_goes_and_is_rolled_up),
+		T(the_file_stays_below_its_limit),
+		T(blocks_come_back_bit_by_bit_and_junk_is_refused),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
