@@ -56,6 +56,7 @@ static const struct parameter {
 	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
 	  "UUID or its beginning, index, or PCI id." },
 	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Of the window." },
+	{ "path", "setting", "{\"type\":\"string\"}", "\"power-limit\"", "Its name." },
 	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
 };
 
@@ -83,6 +84,7 @@ static const struct {
 	{ "health", "Alive and ready" },
 	{ "metrics", "For Prometheus" },
 	{ "service", "The service itself" },
+	{ "manage", "Settings of GPUs, where the service may change them" },
 	{ "page", "What people look at" },
 };
 
@@ -96,6 +98,8 @@ static const struct {
 	{ 400, "Bad Request", "A parameter or the body makes no sense",
 	  "there is no parameter \\\"quantiti\\\" here; did you mean \\\"quantity\\\"?" },
 	{ 401, "Unauthorized", "This needs the token", "this needs the token" },
+	{ 403, "Forbidden", "The service or the driver does not allow it",
+	  "management is off" },
 	{ 404, "Not Found", "There is no such thing", "there is no window \\\"w1\\\"" },
 	{ 409, "Conflict", "Not in this state", "window w0123456789abcdef has ended" },
 	{ 415, "Unsupported Media Type", "The body is not said to be JSON",
@@ -104,6 +108,10 @@ static const struct {
 	  "this Idempotency-Key came with another request before" },
 	{ 429, "Too Many Requests", "There are too many of them already",
 	  "64 windows are open, and that is the most" },
+	{ 500, "Internal Server Error", "The driver failed",
+	  "the driver answered with an unknown error" },
+	{ 501, "Not Implemented", "This GPU or driver cannot do it",
+	  "this GPU has no such setting" },
 	{ 503, "Service Unavailable", "Not now; Retry-After says when to ask again",
 	  "the drivers are being opened for the first time" },
 };
@@ -323,13 +331,25 @@ static void paths(struct json *j)
 	json_object_end(j);
 }
 
+/* Does any operation answer with it? */
+static bool is_used(int status)
+{
+	char word[4];
+
+	snprintf(word, sizeof(word), "%d", status);
+	for (size_t i = 0; i < OPERATIONS; i++)
+		if (api_word_in(operations[i].answers, word, 3))
+			return true;
+	return false;
+}
+
 static void problems(struct json *j)
 {
 	char key[16], example[512];
 
 	json_object(j, "responses");
 	for (size_t i = 0; i < STATUSES; i++) {
-		if (!statuses[i].detail)
+		if (!statuses[i].detail || !is_used(statuses[i].status))
 			continue;
 		snprintf(key, sizeof(key), "problem%d", statuses[i].status);
 		snprintf(example, sizeof(example),

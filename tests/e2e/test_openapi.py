@@ -1,0 +1,295 @@
+"""/openapi.json of the running service: it holds together, and every path, status and example that it
+promises is real.  A status that no case here provokes may not be documented."""
+import concurrent.futures
+import json
+import shutil
+import subprocess
+
+import pytest
+
+import openapi_check
+from service import Service
+from support import TOP
+
+SLOW_OPENING = """
+[[gpu]]
+profile = "h200"
+[[fault]]
+call = "nvmlInit_v2"
+delay = 60
+"""
+HANGS = """
+[[gpu]]
+profile = "h200"
+[[fault]]
+call = "nvmlDeviceGetUtilizationRates"
+from = 3
+hang = true
+"""
+
+
+@pytest.fixture(scope="module")
+def live():
+    with Service("two-gpus", token=True) as s:
+        yield s
+
+
+@pytest.fixture(scope="module")
+def early(tmp_path_factory):
+    """The driver is still being opened."""
+    scenario = tmp_path_factory.mktemp("early") / "slow.toml"
+    scenario.write_text(SLOW_OPENING)
+    s = Service(scenario, token=True, config="[device]\ntimeout = \"60s\"\n")
+    s.start(ready=False)
+    yield s
+    s.__exit__()
+
+
+@pytest.fixture(scope="module")
+def stuck(tmp_path_factory):
+    """A driver call has not returned."""
+    scenario = tmp_path_factory.mktemp("stuck") / "hangs.toml"
+    scenario.write_text(HANGS)
+    with Service(scenario, token=True, config="[device]\ntimeout = \"0.5s\"\n") as s:
+        s.wait(lambda: s.get("/readyz").status_code == 503)
+        yield s
+
+
+@pytest.fixture(scope="module")
+def document(live):
+    return live.get("/openapi.json").json()
+
+
+def test_it_holds_together(document):
+    assert openapi_check.check(document) > 25
+
+
+def test_the_checks_notice(document):
+    """What openapi_check is for."""
+    def broken(change):
+        doc = json.loads(json.dumps(document))
+        change(doc)
+        with pytest.raises((AssertionError, KeyError)):
+            openapi_check.check(doc)
+
+    broken(lambda d: d["components"]["schemas"].pop("window"))
+    broken(lambda d: d["paths"]["/api/v1/windows/{id}"]["get"].update(parameters=[]))
+    broken(lambda d: d["paths"]["/livez"]["get"].update(operationId="getHealthz"))
+    form = lambda d: d["paths"]["/api/gpu/devices"]["get"]["responses"]["200"]["content"]["application/json"]
+    broken(lambda d: form(d)["example"].update(count="two"))
+    broken(lambda d: form(d).pop("example"))
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="npm is not there")
+def test_a_validator_of_others_accepts_it(document, tmp_path):
+    for name in ("package.json", "package-lock.json"):
+        shutil.copy(TOP / "tests/e2e/node" / name, tmp_path)
+    got = subprocess.run(["npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"],
+                         cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    if got.returncode != 0:
+        pytest.skip("npm could not fetch the validator")
+    (tmp_path / "openapi.json").write_text(json.dumps(document))
+    done = subprocess.run(
+        ["node", "node_modules/@seriousme/openapi-schema-validator/bin/validate-api-cli.js",
+         "openapi.json"], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert '"valid": true' in done.stdout, done.stdout + done.stderr
+
+
+# ---- the contract ----
+
+def opened(s, label="x"):
+    return "/api/v1/windows/" + s.post("/api/v1/windows", token=True, json={"label": label}).json()["id"]
+
+
+def ended(s):
+    path = opened(s)
+    assert s.post(path + "/stop", token=True).status_code == 200
+    return path
+
+
+def once_more(s):
+    key = {"Idempotency-Key": "the same"}
+    first = s.post("/api/v1/windows", token=True, json={"label": "k"}, headers=key)
+    again = s.post("/api/v1/windows", token=True, json={"label": "k"}, headers=key)
+    assert first.json()["id"] == again.json()["id"]
+    return again
+
+
+def key_reused(s):
+    key = {"Idempotency-Key": "another"}
+    s.post("/api/v1/windows", token=True, json={"label": "a"}, headers=key)
+    return s.post("/api/v1/windows", token=True, json={"label": "b"}, headers=key)
+
+
+def too_many(s):
+    paths = []
+    while True:
+        got = s.post("/api/v1/windows", token=True)
+        if got.status_code != 201:
+            break
+        paths.append(got.headers["Location"])
+    for path in paths:
+        assert s.ask("DELETE", path, token=True).status_code == 204
+    assert len(paths) <= 64 and "Retry-After" in got.headers
+    return got
+
+
+def too_many_marks(s):
+    path = opened(s)
+    for i in range(300):
+        got = s.post(path + "/marks", token=True, json={"label": str(i)})
+        if got.status_code != 201:
+            break
+    s.ask("DELETE", path, token=True)
+    return got
+
+
+FOREIGN = {"Sec-Fetch-Site": "cross-site"}  # a page of another site, without a token
+NOT_JSON = {"Content-Type": "text/plain"}
+GETS = {  # operation: path that answers 200
+    "getGpuDevices": "/api/gpu/devices",
+    "getGpuDriver": "/api/gpu/driver",
+    "getSnapshot": "/api/v1/snapshot",
+    "getDevices": "/api/v1/devices",
+    "getDevice": "/api/v1/devices/0",
+    "getDeviceSeries": "/api/v1/devices/1/series",
+    "getSeries": "/api/v1/series",
+    "getProcesses": "/api/v1/processes",
+    "getEnvironment": "/api/v1/environment",
+    "getSensors": "/api/v1/sensors",
+    "getWindows": "/api/v1/windows",
+    "getEvents": "/api/v1/events",
+    "getSelf": "/api/v1/self",
+    "getHealthz": "/healthz",
+    "getLivez": "/livez",
+    "getHealthy": "/-/healthy",
+    "getReadyz": "/readyz",
+    "getReady": "/-/ready",
+    "getMetrics": "/metrics",
+    "getOpenapi": "/openapi.json",
+    "getDocs": "/docs",
+    "getPage": "/",
+    "getManage": "/api/gpu/manage",
+}
+NOT_FOUND = {
+    "getSnapshot": "/api/v1/snapshot?gpu=99",
+    "getDevices": "/api/v1/devices?gpu=GPU-ffffffff",
+    "getDevice": "/api/v1/devices/99",
+    "getDeviceSeries": "/api/v1/devices/99/series",
+    "getSeries": "/api/v1/series?quantity=power_wats",
+    "getProcesses": "/api/v1/processes?gpu=99",
+    "getEnvironment": "/api/v1/environment?gpu=99",
+    "getDocsAsset": "/docs/none.js",
+    "getPageAsset": "/assets/none.js",
+}
+CHANGES = {  # (operation, status): how
+    ("openWindow", 201): lambda s: s.post("/api/v1/windows", json={"label": "x", "gpus": [0]}, token=True),
+    ("openWindow", 200): once_more,
+    ("openWindow", 400): lambda s: s.post("/api/v1/windows", json={"labl": "x"}, token=True),
+    ("openWindow", 401): lambda s: s.post("/api/v1/windows", headers=FOREIGN),
+    ("openWindow", 415): lambda s: s.post("/api/v1/windows", data="{}", headers=NOT_JSON, token=True),
+    ("openWindow", 422): key_reused,
+    ("openWindow", 429): too_many,
+    ("getWindow", 200): lambda s: s.get(opened(s)),
+    ("getWindow", 400): lambda s: s.get(opened(s) + "?x=1"),
+    ("getWindow", 404): lambda s: s.get("/api/v1/windows/w0"),
+    ("forgetWindow", 204): lambda s: s.ask("DELETE", opened(s), token=True),
+    ("forgetWindow", 400): lambda s: s.ask("DELETE", opened(s) + "?x=1", token=True),
+    ("forgetWindow", 401): lambda s: s.ask("DELETE", opened(s), headers=FOREIGN),
+    ("forgetWindow", 404): lambda s: s.ask("DELETE", "/api/v1/windows/w0", token=True),
+    ("markWindow", 201): lambda s: s.post(opened(s) + "/marks", json={"label": "a"}, token=True),
+    ("markWindow", 400): lambda s: s.post(opened(s) + "/marks", json={}, token=True),
+    ("markWindow", 401): lambda s: s.post(opened(s) + "/marks", headers=FOREIGN),
+    ("markWindow", 404): lambda s: s.post("/api/v1/windows/w0/marks", json={"label": "a"}, token=True),
+    ("markWindow", 409): lambda s: s.post(ended(s) + "/marks", json={"label": "a"}, token=True),
+    ("markWindow", 415): lambda s: s.post(opened(s) + "/marks", data="{}", headers=NOT_JSON, token=True),
+    ("markWindow", 429): too_many_marks,
+    ("stopWindow", 200): lambda s: s.post(opened(s) + "/stop", token=True),
+    ("stopWindow", 400): lambda s: s.post(opened(s) + "/stop?x=1", token=True),
+    ("stopWindow", 401): lambda s: s.post(opened(s) + "/stop", headers=FOREIGN),
+    ("stopWindow", 404): lambda s: s.post("/api/v1/windows/w0/stop", token=True),
+    ("letGo", 200): lambda s: s.post("/api/v1/let-go", token=True),
+    ("letGo", 400): lambda s: s.post("/api/v1/let-go?x=1", token=True),
+    ("letGo", 401): lambda s: s.post("/api/v1/let-go"),
+    ("resume", 200): lambda s: s.post("/api/v1/resume", token=True),
+    ("resume", 400): lambda s: s.post("/api/v1/resume?x=1", token=True),
+    ("resume", 401): lambda s: s.post("/api/v1/resume"),
+}
+# Where the reading has not come, or cannot.
+EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses",
+         "getEnvironment", "getSensors", "getReadyz", "getReady")
+# Of the page, which a build may be without, and of management, which has tests of its own.
+ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200)}
+MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
+
+
+def cases(document, live, early, stuck):
+    """(operation, status, how) of everything that is promised here."""
+    documented = {(o["operationId"], int(status)) for _, _, o in openapi_check.operations(document)
+                  for status in o["responses"]}
+    for (name, status), how in CHANGES.items():
+        yield name, status, lambda how=how: how(live)
+    for name, path in GETS.items():
+        yield name, 200, lambda path=path: live.get(path)
+        if (name, 400) in documented:
+            yield name, 400, lambda path=path: live.get(path + "?no-such-parameter=1")
+    for name, path in NOT_FOUND.items():
+        yield name, 404, lambda path=path: live.get(path)
+    for name in EARLY:
+        yield name, 503, lambda path=GETS[name]: early.get(path)
+    yield "openWindow", 503, lambda: early.post("/api/v1/windows", token=True)
+    yield "letGo", 409, lambda: stuck.post("/api/v1/let-go", token=True)
+
+
+def judge(document, operations, name, status, got):
+    """The answer is one that the document promises."""
+    operation = operations[name]
+    assert got.status_code == status, f"{name}: {got.status_code}, not {status}: {got.text[:300]}"
+    promised = openapi_check.whole(document, operation["responses"][str(status)])
+    kind = got.headers.get("Content-Type", "").split(";")[0]
+    if "content" not in promised:
+        assert not got.content, name
+        return
+    form = promised["content"].get(kind) or promised["content"]["*/*"]
+    if kind.endswith("json"):
+        openapi_check.validate(document, form["schema"], got.json(), f"{name} {status}")
+    if status >= 400:
+        assert got.json()["status"] == status and len(got.json()["detail"]) > 10
+
+
+def test_every_promised_status_is_real(document, live, early, stuck):
+    operations = {o["operationId"]: o for _, _, o in openapi_check.operations(document)}
+    seen = set(ELSEWHERE)
+    with concurrent.futures.ThreadPoolExecutor() as pool:  # these take their time to give up
+        waiting = {("letGo", 503): pool.submit(early.post, "/api/v1/let-go", token=True),
+                   ("resume", 503): pool.submit(early.post, "/api/v1/resume", token=True)}
+        for name, status, how in cases(document, live, early, stuck):
+            if name not in operations or (name in MANAGE and str(status) not in operations[name]["responses"]):
+                continue
+            got = how()
+            if (name, status) in ELSEWHERE and got.status_code != status:
+                continue
+            judge(document, operations, name, status, got)
+            seen.add((name, status))
+        for (name, status), got in waiting.items():
+            judge(document, operations, name, status, got.result())
+            seen.add((name, status))
+    documented = {(name, int(s)) for name, o in operations.items() for s in o["responses"]
+                  if name not in MANAGE}
+    assert documented - seen == set(), "documented, and no case provokes it"
+
+
+def test_head_is_get_without_a_body(live):
+    for path in GETS.values():
+        got, head = live.get(path), live.ask("HEAD", path)
+        assert (head.status_code, head.content) == (got.status_code, b""), path
+        assert head.headers["Content-Type"] == got.headers["Content-Type"], path
+
+
+def test_a_method_that_a_path_has_not_is_405_and_names_those_it_has(document, live):
+    for path, item in document["paths"].items():
+        if "{" in path or "put" in item:
+            continue
+        got = live.ask("PUT", path, token=True, data="{}", headers={"Content-Type": "application/json"})
+        assert got.status_code == 405, path
+        assert {m.upper() for m in item} <= set(got.headers["Allow"].replace(" ", "").split(",")), path
