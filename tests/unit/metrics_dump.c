@@ -17,6 +17,8 @@
 #define GPUS 256
 
 static struct view_device known[GPUS];
+static struct gw_snapshot *snap;
+static struct gw_process_list *list;
 
 static int fail(const char *what)
 {
@@ -60,8 +62,6 @@ static int look(struct api *a, const char *library, const char *scenario)
 				.backend = "nvml",
 				.nvml_library = library,
 				.deadline_ns = 500 * NS_PER_MS };
-	struct gw_snapshot *snap;
-	struct gw_process_list *list;
 
 	setenv("GPUWARD_SIM", scenario, 1);
 	if (gw_open(&o, &a->view.ctx) != 0 || gw_snapshot_new(a->view.ctx, &snap) != 0 ||
@@ -138,5 +138,8 @@ int main(int argc, char **argv)
 	putchar('\f');
 	if (show(&a, METRICS_OPENMETRICS, rounds) != 0)
 		return 1;
+	gw_process_list_free(list);
+	gw_snapshot_free(snap);
+	gw_close(a.view.ctx);
 	return fflush(stdout) == 0 ? 0 : 1;
 }

@@ -1,0 +1,250 @@
+/* metrics_gpu: who the GPUs are, how they do, their figures, instances and processes. */
+#include "metrics_page.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- each GPU ---- */
+
+static void put_info(struct page *p, unsigned i)
+{
+	const struct gw_device *d = page_gpu(p, i);
+	static const struct {
+		const char *label;
+		enum gw_text text;
+	} texts[] = {
+		{ "pci", GW_T_PCI },          { "serial", GW_T_SERIAL },
+		{ "part", GW_T_PART_NUMBER }, { "vbios", GW_T_VBIOS },
+		{ "driver", GW_T_DRIVER },
+	};
+	char architecture[32] = "";
+	struct labels l;
+	double v;
+
+	if (gw_device_value(d, GW_Q_ARCHITECTURE, &v) == GW_HAVE)
+		gw_quantity_name(GW_Q_ARCHITECTURE, v, architecture, sizeof(architecture));
+	labels_clear(&l);
+	labels_add(&l, "name", gw_device_text(d, GW_T_NAME));
+	labels_add(&l, "vendor", gw_vendor_name(d->vendor));
+	for (size_t k = 0; k < COUNT(texts); k++)
+		labels_add(&l, texts[k].label, gw_device_text(d, texts[k].text));
+	labels_add(&l, "architecture", architecture);
+	labels_add(&l, "backend", d->backend);
+	labels_add(&l, "provenance", gw_provenance_name(d->provenance));
+	labels_add(&l, "simulated", d->provenance == GW_FROM_SIMULATOR ? "true" : "false");
+	metrics_sample(&p->t, p->base[i], l.text, 1);
+}
+
+static void states(struct page *p)
+{
+	page_family(p, M_GPU);
+	for (unsigned i = 0; i < p->gpus; i++)
+		put_info(p, i);
+	page_family(p, M_GPU_UP);
+	for (unsigned i = 0; i < p->gpus; i++)
+		metrics_sample(&p->t, p->base[i], NULL, page_gpu(p, i)->state == GW_DEVICE_OK);
+	page_family(p, M_GPU_STATE);
+	for (unsigned i = 0; i < p->gpus; i++)
+		for (unsigned s = GW_DEVICE_OK; s <= GW_DEVICE_CLOSED; s++)
+			page_labelled(p, p->base[i], "state", gw_device_state_name(s),
+				      page_gpu(p, i)->state == s);
+}
+
+/* When it last answered: the snapshot has both clocks at one moment. */
+static double seen(const struct page *p, const struct view_device *k)
+{
+	uint64_t now = gw_snapshot_mono_ns(p->v->snap), wall = gw_snapshot_wall_ns(p->v->snap);
+
+	if (!k->seen_ns)
+		return NAN;
+	return page_seconds(k->seen_ns < now ? wall - (now - k->seen_ns) : wall);
+}
+
+static double changes(const struct page *p, const struct view_device *k)
+{
+	(void)p;
+	return (double)k->state_changes;
+}
+
+/* To the microjoule; rounding keeps what grows growing. */
+static double energy(const struct page *p, const struct view_device *k)
+{
+	(void)p;
+	return rint(k->energy_joules * 1e6) / 1e6;
+}
+
+static double energy_seconds(const struct page *p, const struct view_device *k)
+{
+	(void)p;
+	return isnan(k->energy_joules) ? NAN : rint(k->energy_seconds * 1e6) / 1e6;
+}
+
+static void query_errors(struct page *p)
+{
+	page_family(p, M_QUERY_ERRORS);
+	for (unsigned a = GW_HAVE + 1; a < GW_ABSENCES; a++)
+		for (unsigned i = 0; view_is_error(a) && i < p->gpus; i++)
+			if (page_known(p, i))
+				page_labelled(p, p->base[i], "reason", gw_absence_key(a),
+					      (double)page_known(p, i)->errors[a]);
+}
+
+/* What we know of every GPU, whether it answers or not. */
+static void counts(struct page *p)
+{
+	static const struct {
+		unsigned metric;
+		double (*of)(const struct page *p, const struct view_device *k);
+	} rows[] = {
+		{ M_GPU_SEEN, seen },
+		{ M_GPU_CHANGES, changes },
+		{ M_ENERGY, energy },
+		{ M_ENERGY_SECONDS, energy_seconds },
+	};
+
+	for (size_t r = 0; r < COUNT(rows); r++) {
+		page_family(p, rows[r].metric);
+		for (unsigned i = 0; i < p->gpus; i++)
+			if (page_known(p, i))
+				metrics_sample(&p->t, p->base[i], NULL,
+					       rows[r].of(p, page_known(p, i)));
+	}
+	query_errors(p);
+}
+
+/* ---- figures ---- */
+
+static void numbers(struct page *p, unsigned q)
+{
+	for (unsigned i = 0; i < p->gpus; i++)
+		metrics_sample(&p->t, p->base[i], NULL, page_figure(p, i, q));
+}
+
+/* The word for number `at` of an ENUM or bit `at` of a MASK; false: there is none. */
+static bool word(unsigned q, bool mask, unsigned at, char out[static 48])
+{
+	double value = mask ? ldexp(1, (int)at) : at;
+
+	return gw_quantity_name(q, value, out, 48) == 0 && strncmp(out, "unknown", 7) != 0;
+}
+
+static void words(struct page *p, unsigned q)
+{
+	bool mask = gw_quantity_info(q)->kind == GW_KIND_MASK;
+	const char *label = mask ? "reason" : "state";
+	uint64_t all = 0;
+	char name[48];
+	double v;
+
+	for (unsigned at = 0; at < 32; at++) {
+		struct labels l;
+
+		if (!word(q, mask, at, name))
+			continue;
+		all |= UINT64_C(1) << at;
+		labels_clear(&l);
+		labels_add(&l, label, name);
+		for (unsigned i = 0; i < p->gpus; i++)
+			if (!isnan(v = page_figure(p, i, q)))
+				metrics_sample(&p->t, p->base[i], l.text,
+					       mask ? (double)((uint64_t)v >> at & 1)
+						    : v == at);
+	}
+	/* What has no word here yet is told all the same. */
+	for (unsigned i = 0; i < p->gpus; i++) {
+		v = page_figure(p, i, q);
+		if (isnan(v) ||
+		    (mask ? !((uint64_t)v & ~all) : v < 32 && all >> (unsigned)v & 1))
+			continue;
+		page_labelled(p, p->base[i], label, "unknown", 1);
+	}
+}
+
+static void figures(struct page *p)
+{
+	struct metric m;
+	enum metric_how how;
+
+	for (unsigned q = 0; q < GW_QUANTITIES; q++) {
+		m = page_quantity(q, &how);
+		if (!m.name)
+			continue;
+		metrics_family(&p->t, &m);
+		if (how == WORDS)
+			words(p, q);
+		else
+			numbers(p, q);
+	}
+}
+
+/* ---- instances and processes ---- */
+
+static void instance_number(struct labels *l, const char *name, unsigned number)
+{
+	if (number == UINT32_MAX)
+		labels_add(l, name, NULL);
+	else
+		labels_add_number(l, name, number);
+}
+
+static void instance_labels(struct labels *l, const struct gw_mig *g)
+{
+	const char *profile = strstr(g->name, "MIG ");
+
+	labels_clear(l);
+	labels_add(l, "mig_uuid", g->uuid);
+	instance_number(l, "gi", g->gpu_instance);
+	instance_number(l, "ci", g->compute_instance);
+	labels_add(l, "profile", profile ? profile + 4 : "");
+}
+
+static void instances_of(struct page *p, unsigned i, unsigned metric)
+{
+	const struct gw_device *d = page_gpu(p, i);
+	struct labels l;
+
+	for (unsigned k = 0; d->state == GW_DEVICE_OK && k < d->mig_count; k++) {
+		const struct gw_mig *g = &d->mig[k];
+
+		if (g->memory_absence != GW_HAVE ||
+		    (!*g->uuid && g->gpu_instance == UINT32_MAX)) /* who would it be? */
+			continue;
+		instance_labels(&l, g);
+		metrics_sample(&p->t, p->base[i], l.text,
+			       (double)(metric == M_MIG_TOTAL  ? g->memory_total_bytes
+					: metric == M_MIG_USED ? g->memory_used_bytes
+							       : g->memory_free_bytes));
+	}
+}
+
+static void instances(struct page *p)
+{
+	static const unsigned rows[] = { M_MIG_TOTAL, M_MIG_USED, M_MIG_FREE };
+
+	for (size_t r = 0; r < COUNT(rows); r++) {
+		page_family(p, rows[r]);
+		for (unsigned i = 0; i < p->gpus; i++)
+			instances_of(p, i, rows[r]);
+	}
+}
+
+static void processes(struct page *p)
+{
+	page_family(p, M_PROCESSES);
+	page_processes(p, false);
+	page_family(p, M_PROCESS_MEMORY);
+	for (unsigned i = 0; p->a->top && i < p->gpus; i++)
+		if (page_listed(p, i))
+			metrics_processes(&p->t, p->base[i], p->v->processes, i, p->a->top);
+}
+
+void metrics_gpus(struct page *p)
+{
+	states(p);
+	counts(p);
+	figures(p);
+	instances(p);
+	processes(p);
+}
