@@ -110,6 +110,7 @@ struct measurement {
 	struct cool cool;
 	bool cool_told;             /* what is waited for                          */
 	bool shared_told;           /* that somebody else is here                  */
+	bool known;                 /* what the result tells of the GPUs           */
 	struct bundle *bundle;      /* NULL: none is kept                          */
 	struct gw_environment *env; /* for the result; NULL: not yet           */
 	struct measured result;     /* its runs ...                                */
@@ -282,11 +283,35 @@ static void cool_down(struct measurement *m)
 
 /* ---- while it runs ---- */
 
+/* What the result tells of the GPUs.  It takes 9 ms on an H200, so that it is not asked before
+ * the command starts; the sampler has asked it since, and no driver is called here. */
+static void know_devices(struct measurement *m)
+{
+	if (!m->known) /* or less is told */
+		m->known = gw_snapshot_take(m->c->snap,
+					    GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST) == 0;
+}
+
+/* Has the sampler asked it?  It ticks after that, and one that hangs does not. */
+static bool all_asked(const struct measurement *m)
+{
+	struct meter_progress p;
+
+	for (unsigned i = 0; i < gw_meter_device_count(m->runner.meter); i++) {
+		meter_progress(m->runner.meter, i, &p);
+		if (p.ticks < 2)
+			return false;
+	}
+	return true;
+}
+
 static void watch(void *arg, struct gw_window *window, const struct marks *marks)
 {
 	struct measurement *m = arg;
 	struct host_energy host;
 
+	if (!m->known && all_asked(m)) /* a GPU may be lost when the command ends */
+		know_devices(m);
 	if (clock_mono_ns(clock_real()) - m->host_ns > 10 * NS_PER_S) { /* its counters wrap */
 		host_meter_read(m->host, &host);
 		m->host_ns = clock_mono_ns(clock_real());
@@ -321,14 +346,6 @@ static void meanwhile(void *arg)
 		count_read(m->o->count_cmd, &m->count_last);
 	if (wanted(m) && !m->env)
 		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
-}
-
-/* What the result tells of the GPUs.  It takes 9 ms on an H200, so that it is not asked before
- * the command starts; the sampler has asked it since, and there it is. */
-static void know_devices(struct measurement *m, const struct runner_run *run)
-{
-	if (m->result.runs == 0 && !run->late)
-		(void)gw_snapshot_take(m->c->snap, GW_TIERS_COMMON); /* or less is told */
 }
 
 /* Two counts of one thing: which is meant? */
@@ -443,8 +460,8 @@ static int run_once(struct measurement *m, unsigned number)
 	if (!err && run->error)
 		return say_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, &host);
-	if (!err)
-		know_devices(m, run);
+	if (!err && !run->late)
+		know_devices(m);
 	if (!err)
 		take_count(m, run, &from);
 	if (!err)

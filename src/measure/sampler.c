@@ -469,6 +469,12 @@ static void next_anchor(struct sampler *s)
 			   (uint64_t)(part * fmax(0, s->set.sensor.tick_s) * 1e9);
 }
 
+/* From a moment to the stamp of the sample that covers it, at most. */
+static uint64_t reach_ns(const struct sampler *s)
+{
+	return (uint64_t)((s->set.lag_s + s->set.spacing_s) * 1e9);
+}
+
 /* When the sample that covers an end can be there, and when it is there for sure.  Samples come
  * at even steps, give or take some ms: which of them it will be is known. */
 static void look_for(struct sampler *s, uint64_t end_ns)
@@ -481,7 +487,7 @@ static void look_for(struct sampler *s, uint64_t end_ns)
 	if (s->last_ns && s->last_ns < stamp)
 		stamp = s->last_ns + (stamp - s->last_ns + step - 1) / step * step;
 	s->drain_ns = earliest(s->drain_ns, stamp);
-	s->drain_until_ns = s->covered_ns + step + RING_AGE_NS;
+	s->drain_until_ns = end_ns + reach_ns(s) + RING_AGE_NS;
 }
 
 void sampler_edge(struct sampler *s, uint64_t end_ns)
@@ -489,6 +495,8 @@ void sampler_edge(struct sampler *s, uint64_t end_ns)
 	read_counter(s);
 	if (end_ns && !s->polled)
 		look_for(s, end_ns);
+	else if (!s->polled) /* once, for a GPU that is lost before the next drain */
+		s->drain_ns = earliest(s->drain_ns, now_ns(s) + reach_ns(s) + RING_AGE_NS);
 	read_limits(s);
 	if (s->opt.processes)
 		read_processes(s);

@@ -196,6 +196,16 @@ def test_a_count_that_stood_still_is_not_known(measure, load):
     assert "--count-cmd: it said 7 before and 7 after: how many there were is not known" in done.stderr
 
 
+def test_a_gpu_lost_within_the_run_keeps_its_data_and_its_description(measure, scenario):
+    lost = scenario('[time]\nbegin = 10\n[[gpu]]\nprofile = "h200"\n'
+                    '[[timeline]]\nat = 10.8\ndo = "lose"\n')
+    _, doc = measure([lost], "sleep", "1.2")
+    [device] = doc["runs"][0]["devices"]
+    assert "gpu-lost" in device["codes"] and device["validity"] == "invalid"
+    assert device["energy_joules"]["best"] > 0 and device["power_limit_watts"] == 700
+    assert doc["environment"]["devices"][0]["clock_sm_max_hertz"] == 1980e6
+
+
 def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     idle = "--simulate=idle-h200"
     cache = {"XDG_CACHE_HOME": str(tmp_path / "cache")}
