@@ -17,7 +17,7 @@ deps:
 build: deps
 	@tools/build $(BUILD)
 
-## make run       shows this machine's GPUs, or two simulated ones where there are none
+## make run       starts the service on this machine's GPUs, or on two simulated ones
 run: build
 	@tools/run $(BUILD) $(SCENARIO)
 
@@ -33,7 +33,9 @@ test-gpu:
 
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build
+	@tools/deps bench
 	@bench/run
+	@bench/service
 
 ## make fuzz      runs the fuzzers, SECONDS_EACH (default 60) each
 fuzz:
