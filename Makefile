@@ -30,6 +30,7 @@ test:
 test-gpu:
 	@tests/gpu/run
 	@tests/gpu/energy
+	@tests/gpu/service
 
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build
