@@ -11,6 +11,7 @@
 #include <gpuward.h>
 
 #include <errno.h>
+#include <malloc.h>
 #include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,6 +26,7 @@
 #define LIBRARY_LIMIT   200000u    /* ours is lower and counts */
 #define DESCRIPTORS     128        /* for what is no connection */
 #define ACCEPT_BATCH    64         /* then those who are there have their turn */
+#define TRIM_LEAST      128        /* connections */
 #define RUNS            4          /* likewise */
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
@@ -153,6 +155,8 @@ static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
 		list_append(&h->list[CONN_HEAD], c);
 		set_deadline(h, h->now_ns + h->limit_ns[CONN_HEAD]);
 		h->counts.connections++;
+		if (h->counts.connections > h->peak)
+			h->peak = h->counts.connections;
 	} else if (c) {
 		list_remove(&h->list[c->state], c);
 		h->cut -= c->cut;
@@ -224,6 +228,11 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 	h->now_ns = now_ns;
 	follow_beat(h, now_ns);
+	/* The C library keeps what a flood of connections took. */
+	if (h->peak > TRIM_LEAST && h->counts.connections < h->peak / 4) {
+		malloc_trim(0);
+		h->peak = h->counts.connections;
+	}
 	loop_set_time(h->beat, now_ns + h->beat_ns);
 }
 
@@ -464,6 +473,7 @@ static void settings_done(struct settings *s)
 	if (s->key)
 		explicit_bzero(s->key, strlen(s->key));
 	free(s->key);
+	*s = (struct settings){ 0 };
 }
 
 static int settings_read(struct settings *s, const struct http_config *config, char *message,
@@ -654,8 +664,10 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 
 	for (unsigned i = 0; r == 0 && i < h->listeners; i++)
 		r = listen_allowed(&h->listener[i], config, message, size);
-	if (r != 0)
+	if (r != 0) {
+		settings_done(&settings);
 		return r;
+	}
 
 	bool other =
 		!same_text(settings.cert, h->tls_cert) || !same_text(settings.key, h->tls_key);

@@ -115,7 +115,6 @@ struct reply_impl {
 	struct stream *stream;
 	uint64_t after;
 	unsigned topics;
-	char type[96];
 };
 
 void reply_init(struct reply *r, struct reply_impl *impl);
@@ -245,6 +244,7 @@ struct http {
 	struct auth auth;
 	char **hosts, **origins;
 	char *tls_cert, *tls_key; /* the files' texts */
+	unsigned peak;            /* connections since memory was given back */
 	uint64_t id_base, ids;
 	struct http_counts counts;
 	const struct listener *accepting; /* while a connection is handed over */
