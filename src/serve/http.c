@@ -1,165 +1,28 @@
-/* Connections, their deadlines, and the way of a request: checked, told to a handler, answered.
+/* The server as a whole: its settings, the library (libmicrohttpd) and its beginning and end.
  *
- * The library (libmicrohttpd) reads and writes; it is given sockets that are accepted here and is
- * run when its epoll descriptor, which is one more in our loop, has something.  Its own
- * timeouts start again with every byte, so each connection is in a list by what it does, oldest
- * first, and is shut down when it has been there too long. */
+ * The library reads and writes.  It is given sockets that are accepted here (http_conn.c) and is run
+ * when its epoll descriptor, which is one more in our loop, has something. */
 #include "http_impl.h"
 
 #include "base/file.h"
 
 #include <gpuward.h>
 
-#include <errno.h>
-#include <netinet/in.h>
+#include <malloc.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/epoll.h>
 #include <sys/random.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
 #define POOL            (8 * 1024) /* of a connection: its head, and that of the reply */
 #define LIBRARY_LIMIT   200000u    /* ours is lower and counts */
 #define DESCRIPTORS     128        /* for what is no connection */
-#define ACCEPT_BATCH    64         /* then those who are there have their turn */
-#define RUNS            4          /* likewise */
+#define RUNS            4          /* of the library; then others have their turn */
+#define TRIM_LEAST      128        /* connections whose memory is worth giving back */
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
-
-static uint64_t mono_ns(void)
-{
-	return clock_mono_ns(clock_real());
-}
-
-/* ---- lists of connections */
-
-static void list_remove(struct conn_list *l, struct conn *c)
-{
-	if (c->prev)
-		c->prev->next = c->next;
-	else
-		l->first = c->next;
-	if (c->next)
-		c->next->prev = c->prev;
-	else
-		l->last = c->prev;
-	l->count--;
-}
-
-static void list_append(struct conn_list *l, struct conn *c)
-{
-	c->prev = l->last;
-	c->next = NULL;
-	if (l->last)
-		l->last->next = c;
-	else
-		l->first = c;
-	l->last = c;
-	l->count++;
-}
-
-static void set_deadline(struct http *h, uint64_t at_ns)
-{
-	if (h->deadline_at == 0 || at_ns < h->deadline_at) {
-		h->deadline_at = at_ns;
-		loop_set_time(h->deadline, at_ns);
-	}
-}
-
-void conn_set_state(struct conn *c, enum conn_state state)
-{
-	struct http *h = c->http;
-
-	list_remove(&h->list[c->state], c);
-	c->state = state;
-	c->since_ns = h->now_ns;
-	list_append(&h->list[state], c);
-	if (h->limit_ns[state])
-		set_deadline(h, c->since_ns + h->limit_ns[state]);
-}
-
-void conn_suspend(struct conn *c)
-{
-	if (!c->suspended) {
-		c->suspended = true;
-		MHD_suspend_connection(c->mhd);
-	}
-}
-
-void conn_resume(struct conn *c)
-{
-	if (c->suspended) {
-		c->suspended = false;
-		MHD_resume_connection(c->mhd);
-		http_poke(c->http);
-	}
-}
-
-void conn_cut(struct conn *c)
-{
-	if (!c->cut) {
-		c->cut = true;
-		c->http->cut++;
-	}
-	shutdown(c->fd, SHUT_RDWR);
-	conn_set_state(c, c->state); /* no longer the oldest */
-	conn_resume(c);
-	http_poke(c->http);
-}
-
-static void on_deadline(void *arg, uint64_t now_ns)
-{
-	struct http *h = arg;
-	uint64_t next = 0;
-
-	h->now_ns = now_ns;
-	for (unsigned s = 0; s < CONN_STATES; s++) {
-		uint64_t limit = h->limit_ns[s];
-		struct conn *c;
-
-		while (limit && (c = h->list[s].first) && c->since_ns + limit <= now_ns) {
-			h->counts.timeouts += !c->cut;
-			conn_cut(c);
-		}
-		if (limit && c && (next == 0 || c->since_ns + limit < next))
-			next = c->since_ns + limit;
-	}
-	h->deadline_at = next;
-	loop_set_time(h->deadline, next);
-}
-
-static void on_connection(void *arg, struct MHD_Connection *mhd, void **context,
-			  enum MHD_ConnectionNotificationCode code)
-{
-	struct http *h = arg;
-	struct conn *c = *context;
-
-	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-		c = calloc(1, sizeof(*c));
-		*context = c;
-		if (!c)
-			return;
-		c->http = h;
-		c->mhd = mhd;
-		c->fd = h->accepting_fd;
-		c->from = h->accepting;
-		c->tls = h->accepting->tls;
-		c->peer = h->peer_hash;
-		c->uid = h->peer_uid;
-		c->since_ns = h->now_ns;
-		list_append(&h->list[CONN_HEAD], c);
-		set_deadline(h, h->now_ns + h->limit_ns[CONN_HEAD]);
-		h->counts.connections++;
-	} else if (c) {
-		list_remove(&h->list[c->state], c);
-		h->cut -= c->cut;
-		h->counts.connections--;
-		free(c);
-	}
-}
 
 /* ---- running the library */
 
@@ -180,11 +43,11 @@ static bool run_daemon(struct MHD_Daemon *d)
 	return runs == RUNS;
 }
 
-static void run(struct http *h)
+void http_run(struct http *h)
 {
 	bool more = false;
 
-	h->now_ns = mono_ns();
+	h->now_ns = clock_mono_ns(clock_real());
 	h->running = true;
 	h->poked = false;
 	if (h->plain)
@@ -208,14 +71,14 @@ void http_poke(struct http *h)
 static void on_again(void *arg, uint64_t now_ns)
 {
 	(void)now_ns;
-	run(arg);
+	http_run(arg);
 }
 
 static void on_ready(void *arg, int fd, uint32_t events)
 {
 	(void)fd;
 	(void)events;
-	run(arg);
+	http_run(arg);
 }
 
 static void on_beat(void *arg, uint64_t now_ns)
@@ -224,120 +87,12 @@ static void on_beat(void *arg, uint64_t now_ns)
 
 	h->now_ns = now_ns;
 	follow_beat(h, now_ns);
-	loop_set_time(h->beat, now_ns + h->beat_ns);
-}
-
-/* ---- accepting */
-
-static uint64_t peer_hash(const struct sockaddr_storage *a)
-{
-	const struct sockaddr_in6 *six = (const void *)a;
-	const struct sockaddr_in *four = (const void *)a;
-	const unsigned char *p = a->ss_family == AF_INET6 ? six->sin6_addr.s6_addr
-							  : (const void *)&four->sin_addr;
-	/* A host has a whole /64 of IPv6 to choose from. */
-	size_t n = a->ss_family == AF_INET6 ? 8 : a->ss_family == AF_INET ? 4 : 0;
-	uint64_t hash = 14695981039346656037u;
-
-	while (n-- > 0)
-		hash = (hash ^ *p++) * 1099511628211u;
-	return hash;
-}
-
-static uid_t uid_of(int fd)
-{
-	struct ucred who;
-	socklen_t n = sizeof(who);
-
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 ? who.uid : (uid_t)-1;
-}
-
-/* Room for one more: whoever has not even sent a request goes first. */
-static bool make_room(struct http *h)
-{
-	struct conn *oldest = h->list[CONN_HEAD].first;
-
-	if (h->counts.connections - h->cut < h->connections)
-		return true;
-	if (!oldest || oldest->cut)
-		return false;
-	conn_cut(oldest);
-	return true;
-}
-
-static void turn_away(struct http *h, const struct listener *l, int fd)
-{
-	static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
-				   "Connection: close\r\nContent-Length: 0\r\n\r\n";
-
-	if (!l->tls)
-		send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-	close(fd);
-	h->counts.refused++;
-}
-
-static void hand_over(struct http *h, const struct listener *l, int fd,
-		      const struct sockaddr_storage *peer, socklen_t size)
-{
-	struct MHD_Daemon *d = l->tls ? h->tls : h->plain;
-
-	h->accepting = l;
-	h->accepting_fd = fd;
-	h->peer_hash = peer_hash(peer);
-	h->peer_uid = l->unix_socket ? uid_of(fd) : (uid_t)-1;
-	/* It closes the socket when it fails. */
-	if (MHD_add_connection(d, fd, (const struct sockaddr *)peer, size) == MHD_YES)
-		h->counts.accepted++;
-	else
-		h->counts.refused++;
-}
-
-/* No descriptors left: those who drip go, and a moment passes. */
-static void out_of_descriptors(struct http *h)
-{
-	if (h->list[CONN_HEAD].first)
-		conn_cut(h->list[CONN_HEAD].first);
-	for (unsigned i = 0; i < h->listeners; i++)
-		loop_set_events(h->listener[i].source, 0);
-	loop_set_time(h->rest, mono_ns() + 100 * NS_PER_MS);
-}
-
-static void on_rest(void *arg, uint64_t now_ns)
-{
-	struct http *h = arg;
-
-	(void)now_ns;
-	for (unsigned i = 0; i < h->listeners; i++)
-		loop_set_events(h->listener[i].source, EPOLLIN);
-}
-
-static void on_accept(void *arg, int listener, uint32_t events)
-{
-	struct listener *l = arg;
-	struct http *h = l->http;
-
-	(void)events;
-	h->now_ns = mono_ns();
-	for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
-		struct sockaddr_storage peer = { 0 };
-		socklen_t size = sizeof(peer);
-		int fd = accept4(listener, (struct sockaddr *)&peer, &size,
-				 SOCK_CLOEXEC | SOCK_NONBLOCK);
-
-		if (fd < 0) {
-			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
-			    errno == ENOBUFS)
-				out_of_descriptors(h);
-			if (errno == ECONNABORTED || errno == EINTR)
-				continue;
-			break;
-		}
-		if (make_room(h))
-			hand_over(h, l, fd, &peer, size);
-		else
-			turn_away(h, l, fd);
+	/* The C library keeps what a flood of connections took. */
+	if (h->peak > TRIM_LEAST && h->counts.connections < h->peak / 4) {
+		malloc_trim(0);
+		h->peak = h->counts.connections;
 	}
-	run(h);
+	loop_set_time(h->beat, now_ns + h->beat_ns);
 }
 
 /* ---- starting and ending */
@@ -366,7 +121,7 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	struct MHD_Daemon *d = MHD_start_daemon(
 		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | flags, 0,
 		NULL, NULL, call_handle, h, MHD_OPTION_NOTIFY_COMPLETED, call_completed, h,
-		MHD_OPTION_NOTIFY_CONNECTION, on_connection, h, MHD_OPTION_CONNECTION_LIMIT,
+		MHD_OPTION_NOTIFY_CONNECTION, conn_notify, h, MHD_OPTION_CONNECTION_LIMIT,
 		LIBRARY_LIMIT, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
 		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_ARRAY,
 		flags & MHD_USE_TLS ? tls : none, MHD_OPTION_END);
@@ -464,6 +219,7 @@ static void settings_done(struct settings *s)
 	if (s->key)
 		explicit_bzero(s->key, strlen(s->key));
 	free(s->key);
+	*s = (struct settings){ 0 };
 }
 
 static int settings_read(struct settings *s, const struct http_config *config, char *message,
@@ -539,13 +295,13 @@ static int add_sources(struct http *h)
 	int r = loop_add_timer(h->loop, on_again, h, &h->again);
 
 	if (r == 0)
-		r = loop_add_timer(h->loop, on_deadline, h, &h->deadline);
+		r = loop_add_timer(h->loop, conn_deadline, h, &h->deadline);
 	if (r == 0)
-		r = loop_add_timer(h->loop, on_rest, h, &h->rest);
+		r = loop_add_timer(h->loop, conn_rest, h, &h->rest);
 	if (r == 0)
 		r = loop_add_timer(h->loop, on_beat, h, &h->beat);
 	if (r == 0)
-		loop_set_time(h->beat, mono_ns() + h->beat_ns);
+		loop_set_time(h->beat, clock_mono_ns(clock_real()) + h->beat_ns);
 	return r;
 }
 
@@ -562,7 +318,7 @@ static int open_listeners(struct http *h, const struct http_config *config, char
 		h->listeners = i + 1;
 		l->http = h;
 		if (r == 0)
-			r = loop_add_fd(h->loop, l->fd, EPOLLIN, on_accept, l, &l->source);
+			r = loop_add_fd(h->loop, l->fd, EPOLLIN, conn_accept, l, &l->source);
 		if (r != 0)
 			return r;
 	}
@@ -604,7 +360,7 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	h->route = config->route;
 	h->routes = config->routes;
 	h->arg = config->arg;
-	h->now_ns = mono_ns();
+	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));
 	if (h->cache)
 		r = start(h, config, message, size);
@@ -654,8 +410,10 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 
 	for (unsigned i = 0; r == 0 && i < h->listeners; i++)
 		r = listen_allowed(&h->listener[i], config, message, size);
-	if (r != 0)
+	if (r != 0) {
+		settings_done(&settings);
 		return r;
+	}
 
 	bool other =
 		!same_text(settings.cert, h->tls_cert) || !same_text(settings.key, h->tls_key);
@@ -684,7 +442,7 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	settings_take(h, &settings, config);
 	for (unsigned i = 0; i < h->routes; i++) /* headers in it may have changed */
 		cache_drop(h, (int)i, true);
-	on_deadline(h, mono_ns());
+	conn_deadline(h, clock_mono_ns(clock_real()));
 	*message = '\0';
 	return 0;
 }

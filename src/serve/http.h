@@ -42,6 +42,7 @@ const char *request_header(const struct request *q, const char *name);
 /* Names of the query's parameters as they came, i from 0; NULL past the end. */
 const char *request_param_name(const struct request *q, unsigned i);
 
+/* A test may hand in one without impl: headers are then dropped. */
 struct reply {
 	int status;       /* 200 */
 	const char *type; /* "application/json" */
@@ -72,14 +73,13 @@ void reply_stream(struct reply *r, struct stream *s, uint64_t after, unsigned to
 typedef void route_fn(void *arg, const struct request *q, struct reply *r);
 
 enum route_flag {
-	ROUTE_TICK =
-		1 << 0, /* without a query the body is the same for all until http_tick() */
+	ROUTE_TICK = 1 << 0,   /* without a query the same for all until http_tick() */
 	ROUTE_ALIVE = 1 << 1,  /* never cached, answers whatever happens */
-	ROUTE_CHANGE = 1 << 2, /* changes something: 401 unless trusted */
-	ROUTE_STREAM = 1 << 3, /* text/event-stream: own limit of connections */
+	ROUTE_CHANGE = 1 << 2, /* changes something: 401 or 403 unless trusted */
+	ROUTE_STREAM =
+		1 << 3, /* text/event-stream: for the documentation; see reply_stream() */
 	ROUTE_STATIC = 1 << 4, /* never changes while we run */
-	ROUTE_TEXT =
-		1 << 5, /* chooses its type itself by Accept: cached for each Accept class */
+	ROUTE_TEXT = 1 << 5,   /* chooses its type itself by Accept: cached for each Accept */
 };
 
 /* A path such as "/api/v1/devices/{uuid}": braces match one segment, a star at the end the rest. */
@@ -101,18 +101,17 @@ struct http_config {
 	const char *token_file;         /* NULL: none */
 	const char *tls_cert, *tls_key; /* files; NULL: no TLS.  UNIX sockets never have it */
 	bool insecure;                  /* listen beyond loopback without TLS and token */
-	const char *const
-		*hosts; /* Host names beside localhost and the addresses; NULL-terminated */
-	const char *const *origins; /* that may ask from other pages (CORS); NULL-terminated */
-	unsigned connections, streams;        /* at most so many */
+	const char *const *hosts;       /* beside localhost and the addresses; ends with NULL */
+	const char *const *origins;     /* whose pages may ask (CORS); ends with NULL */
+	unsigned connections, streams;  /* at most so many */
 	uint64_t header_ns, body_ns, idle_ns; /* deadlines */
 	uint64_t beat_ns;                     /* between comments on a silent stream; 0: 15 s */
 	unsigned unix_mode;                   /* of the socket: 0660 */
 	const struct route *route;
 	unsigned routes;
 	void *arg; /* of the handlers */
-	void (*log)(void *arg, const struct request *q, const struct reply *r,
-		    double seconds); /* may be NULL */
+	/* For each answer; of r only status, type and body.len are there.  May be NULL. */
+	void (*log)(void *arg, const struct request *q, const struct reply *r, double seconds);
 };
 
 struct http;
@@ -138,7 +137,7 @@ struct http_counts {                   /* since the start */
 	uint64_t accepted, refused;    /* connections */
 	uint64_t timeouts;             /* cut by a deadline */
 	unsigned connections, streams; /* now */
-	uint64_t bytes_sent;
+	uint64_t bytes_sent;           /* of bodies */
 };
 void http_counts(const struct http *h, struct http_counts *ret);
 

@@ -1,11 +1,14 @@
 /* http_impl: what the files of http share, and nobody else sees.
  *
- *   http.c         connections and their deadlines
+ *   http.c         the whole: settings, the library, beginning and end
+ *   http_conn.c    connections and their deadlines
  *   http_call.c    the way of a request through the others
+ *   http_admit.c   which requests are let in
+ *   http_send.c    sending, and the cache
  *   http_route.c   which route a path belongs to
  *   http_auth.c    who asks, and may they
  *   http_listen.c  sockets
- *   http_reply.c   replies: headers, problems, compression, what is kept until the next tick
+ *   http_reply.c   what a reply is made of: headers, problems, compression
  *   http_follow.c  connections that follow a stream
  *   http_check.c   pure checks of texts */
 #ifndef GW_SERVE_HTTP_IMPL_H
@@ -115,7 +118,6 @@ struct reply_impl {
 	struct stream *stream;
 	uint64_t after;
 	unsigned topics;
-	char type[96];
 };
 
 void reply_init(struct reply *r, struct reply_impl *impl);
@@ -245,6 +247,7 @@ struct http {
 	struct auth auth;
 	char **hosts, **origins;
 	char *tls_cert, *tls_key; /* the files' texts */
+	unsigned peak;            /* connections since memory was given back */
 	uint64_t id_base, ids;
 	struct http_counts counts;
 	const struct listener *accepting; /* while a connection is handed over */
@@ -260,8 +263,47 @@ void conn_suspend(struct conn *c);
 void conn_resume(struct conn *c);
 void conn_cut(struct conn *c);
 
-/* The library is run soon. */
+/* Called by the library for a connection that comes or goes, and by the loop. */
+void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
+		 enum MHD_ConnectionNotificationCode code);
+void conn_accept(void *arg, int listener, uint32_t events);
+void conn_deadline(void *arg, uint64_t now_ns);
+void conn_rest(void *arg, uint64_t now_ns); /* accepting goes on */
+
+/* The library is run now; soon. */
+void http_run(struct http *h);
 void http_poke(struct http *h);
+
+/* ---- letting in (http_admit.c) */
+
+enum admitted { PASSED, ANSWERED, FAILED };
+
+/* All checks of a request whose head is there: finds its route, its parameters and who asks. */
+enum admitted admit_all(struct conn *c, const char *url, const char *method,
+			const char *version);
+bool admit_host(const struct http *h, const struct listener *from, const char *text);
+bool admit_body(const struct heads *heads); /* does it have one? */
+bool admit_listed(char *const *list, const char *text);
+
+/* ---- sending (http_send.c) */
+
+/* The answer that is in the cache, for one who has no wishes of their own. */
+enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url);
+enum MHD_Result send_entry(struct conn *c, struct entry *e);
+
+/* Sends what is in r, which is empty then. */
+enum MHD_Result send_reply(struct conn *c, struct reply *r);
+enum MHD_Result send_refusal(struct conn *c, int status, const char *word, const char *remedy,
+			     const char *detail, ...) __attribute__((format(printf, 5, 6)));
+void send_count(struct conn *c, int status, size_t bytes);
+void send_log(struct http *h, const struct request *q, int status, const char *type,
+	      size_t bytes, double seconds);
+
+/* What is kept of a route; all: that of ROUTE_STATIC too. */
+struct entry *cache_find(struct http *h, int route, const char *accept);
+void cache_drop(struct http *h, int route, bool all);
+
+/* ---- the way of a request (http_call.c) */
 
 /* What the library calls: for a request, its body, its end. */
 enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *url,
@@ -269,9 +311,6 @@ enum MHD_Result call_handle(void *arg, struct MHD_Connection *mhd, const char *u
 			    size_t *upload_size, void **request);
 void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		    enum MHD_RequestTerminationCode code);
-
-/* What is kept of a route; all: that of ROUTE_STATIC too. */
-void cache_drop(struct http *h, int route, bool all);
 
 /* The reply that follows a stream; NULL: no memory. */
 struct MHD_Response *follow_response(struct conn *c, const struct reply_impl *r);

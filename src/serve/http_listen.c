@@ -232,6 +232,21 @@ static int look_at_socket(struct listener *l, const char *address, char *message
 	return 0;
 }
 
+/* A socket that the service manager opened: it may block, which would stop everything. */
+static int take_over(int fd, const char *address, char *message, size_t size)
+{
+	int listening = 0;
+	socklen_t n = sizeof(listening);
+
+	if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &n) != 0 || !listening)
+		return fail(message, size, -GW_E_ARG,
+			    "the descriptor given is no listening socket", address);
+	if (fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) | O_NONBLOCK) != 0 ||
+	    fcntl(fd, F_SETFD, FD_CLOEXEC) != 0)
+		return fail_errno(message, size, address);
+	return 0;
+}
+
 int listen_allowed(const struct listener *l, const struct http_config *config, char *message,
 		   size_t size)
 {
@@ -257,7 +272,7 @@ int listen_open(struct listener *l, const struct http_listener *from,
 
 	*l = (struct listener){ .fd = from->fd, .tls = config->tls_cert != NULL };
 	if (from->fd >= 0)
-		r = 0;
+		r = take_over(from->fd, address, message, size);
 	else if (strncmp(address, "unix:", 5) == 0)
 		r = open_unix(l, address, config->unix_mode, message, size);
 	else

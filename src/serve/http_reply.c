@@ -48,7 +48,7 @@ void reply_header(struct reply *r, const char *name, const char *value)
 	struct reply_impl *impl = r->impl;
 	char *n = strdup(name), *v = strdup(value);
 
-	if (!n || !v || impl->headers == REPLY_HEADERS) {
+	if (!n || !v || !impl || impl->headers == REPLY_HEADERS) {
 		free(n);
 		free(v);
 		return;
@@ -111,7 +111,7 @@ static void problem_json(struct buf *out, int status, const char *word, const ch
 
 static bool has_header(const struct reply_impl *impl, const char *name)
 {
-	for (unsigned i = 0; i < impl->headers; i++)
+	for (unsigned i = 0; impl && i < impl->headers; i++)
 		if (strcasecmp(impl->header[i].name, name) == 0)
 			return true;
 	return false;

@@ -2,7 +2,8 @@
  *
  *   http_server KEY=VALUE...   listen=, token=, cert=, key=, hosts=, origins=, insecure=1,
  *                              connections=, streams=, header_ms=, body_ms=, idle_ms=, beat_ms=,
- *                              tick_ms= (0: never), size= of /tick
+ *                              tick_ms= (0: never), size= of /tick, fd= of a socket to take over,
+ *                              log=1 (a line for each answer)
  *
  * Prints a line with each address, then serves until SIGTERM; on SIGHUP the token is read again. */
 #include "base/clock.h"
@@ -151,6 +152,16 @@ static const struct route routes[] = {
 	{ HTTP_GET, "/counts", answer_counts, ROUTE_ALIVE },
 };
 
+static void log_answer(void *arg, const struct request *q, const struct reply *r,
+		       double seconds)
+{
+	(void)arg;
+	printf("log: %d %s %s %s %zu %s\n", r->status, q->path, q->who,
+	       request_header(q, "User-Agent") ? "agent" : "-", r->body.len,
+	       seconds >= 0 && seconds < 60 ? "ok" : "odd");
+	fflush(stdout);
+}
+
 static void on_tick(void *arg, uint64_t now_ns)
 {
 	struct server *s = arg;
@@ -231,11 +242,13 @@ int main(int argc, char **argv)
 		.route = routes,
 		.routes = sizeof(routes) / sizeof(routes[0]),
 		.arg = &s,
+		.log = option(argv, "log", NULL) ? log_answer : NULL,
 	};
 	list(texts[0] = strdup(option(argv, "listen", "127.0.0.1:0")), listen, 8);
 	for (; listen[s.config.listeners]; s.config.listeners++)
 		listener[s.config.listeners] =
-			(struct http_listener){ listen[s.config.listeners], -1 };
+			(struct http_listener){ listen[s.config.listeners],
+						atoi(option(argv, "fd", "-1")) };
 	s.config.hosts = list(texts[1] = strdup(option(argv, "hosts", "")), hosts, 8);
 	s.config.origins = list(texts[2] = strdup(option(argv, "origins", "")), origins, 8);
 	signal(SIGPIPE, SIG_IGN);

@@ -29,9 +29,9 @@ pytestmark = pytest.mark.skipif(not SERVER.exists(), reason="built without the s
 
 
 class Server:
-    def __init__(self, **options):
+    def __init__(self, pass_fds=(), **options):
         self.process = subprocess.Popen(
-            [str(SERVER), *(f"{k}={v}" for k, v in options.items())],
+            [str(SERVER), *(f"{k}={v}" for k, v in options.items())], pass_fds=pass_fds,
             stdout=subprocess.PIPE, encoding="utf-8", env=support.environment())
         self.lines = []
         while (line := self.process.stdout.readline()) and line != "ready\n":
@@ -484,14 +484,18 @@ def test_a_unix_socket_knows_who_asks(tmp_path):
 def certificate(tmp_path):
     if not shutil.which("certtool"):
         pytest.skip("certtool is not here")
-    key, cert, template = tmp_path / "key.pem", tmp_path / "cert.pem", tmp_path / "template"
+    key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
+    make_certificate(cert, key, tmp_path / "template")
+    return cert, key
+
+
+def make_certificate(cert, key, template):
     template.write_text("cn = localhost\ndns_name = localhost\nip_address = 127.0.0.1\nexpiration_days = 2\n"
                         "tls_www_server\nsigning_key\n")
     quiet = {"check": True, "capture_output": True}
     subprocess.run(["certtool", "--generate-privkey", "--key-type=ecdsa", "--outfile", key], **quiet)
     subprocess.run(["certtool", "--generate-self-signed", "--load-privkey", key, "--template", template,
                     "--outfile", cert], **quiet)
-    return cert, key
 
 
 def ask_tls(server, cert, request):
@@ -513,6 +517,67 @@ def test_tls(certificate, token):
             assert ask_tls(s, cert, request).status == 200
     with serving(listen="0.0.0.0:0", cert=cert, key=key, token=token) as s:
         assert ask_tls(s, cert, request).status == 200
+
+
+def test_a_new_certificate_is_used_after_a_reload(certificate, tmp_path):
+    cert, key = certificate
+    request = b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    old = tmp_path / "old.pem"
+    shutil.copy(cert, old)
+    with serving(cert=cert, key=key) as s, follow_tls(s, old):
+        make_certificate(cert, key, tmp_path / "template")
+        s.process.send_signal(signal.SIGHUP)
+        assert s.process.stdout.readline().startswith("reload: 0")
+        assert ask_tls(s, cert, request).status == 200
+        with pytest.raises(ssl.SSLError):
+            ask_tls(s, old, request)
+        good = cert.read_text()
+        cert.write_text("no certificate\n")
+        s.process.send_signal(signal.SIGHUP)
+        assert "certificate" in s.process.stdout.readline()
+        (tmp_path / "good.pem").write_text(good)
+        assert ask_tls(s, tmp_path / "good.pem", request).status == 200
+
+
+@contextlib.contextmanager
+def follow_tls(server, cert):
+    context = ssl.create_default_context(cafile=cert)
+    with server.connect() as plain, context.wrap_socket(plain, server_hostname="localhost") as s:
+        s.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        events(s, b"event: tick")
+        yield s
+
+
+def test_a_socket_that_is_given_is_used():
+    with socket.create_server(("127.0.0.1", 0)) as given:
+        with serving(pass_fds=[given.fileno()], fd=given.fileno()) as s:
+            assert s.address == given.getsockname()
+            assert s.alive()
+    with socket.socket() as given:  # which does not listen
+        s = Server(pass_fds=[given.fileno()], fd=given.fileno())
+        assert s.process.wait(TIMEOUT) == 2 and "no listening socket" in s.lines[0]
+        s.process.stdout.close()
+    with socket.create_server(("0.0.0.0", 0)) as given:
+        s = Server(pass_fds=[given.fileno()], fd=given.fileno())
+        assert s.process.wait(TIMEOUT) == 2 and "service.insecure" in s.lines[0]
+        s.process.stdout.close()
+
+
+def test_every_answer_is_told_to_the_log():
+    with serving(log=1, tick_ms=0) as s:
+        for path, line in (("/tick", "log: 200 /tick anyone - 1024 ok\n"), ("/tick", "log: 200 /tick anyone - 1024 ok\n"),
+                           ("/no%20thing", "log: 404 /no thing anyone - ")):
+            s.ask(path)
+            assert s.process.stdout.readline().startswith(line)
+
+
+def test_those_with_a_token_get_what_everybody_gets(token):
+    with serving(token=token, tick_ms=0) as s:
+        for _ in range(2):
+            tags = {s.ask("/tick", headers=h).headers["etag"]
+                    for h in ((), bearer(), ["X-Request-Id: a"], ["Origin: http://x.example"])}
+            assert len(tags) == 1
+        assert s.ask("/tick", headers=bearer() + ["Accept: text/html"]).status == 406
 
 
 def refused(**options):

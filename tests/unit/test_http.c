@@ -377,6 +377,11 @@ static void a_problem_says_what_and_how_to_mend_it(void **state)
 	assert_non_null(strstr(r.body.p, "\"about:blank\""));
 	assert_null(strstr(r.body.p, "remedy"));
 	reply_done(&r);
+	r = (struct reply){ .status = 200 };
+	buf_init(&r.body, 1000);
+	reply_problem(&r, 503, "x", NULL, "Without impl.");
+	assert_int_equal(r.status, 503);
+	buf_done(&r.body);
 }
 
 static struct entry *entry_of(const char *text, size_t times, unsigned flags)

@@ -1,0 +1,255 @@
+/* Connections: accepting them, making room, and cutting those that take too long.
+ *
+ * The library's own timeouts start again with every byte.  So each connection is in a list by what it
+ * does, oldest first, and is shut down when it has been there too long: one timer serves all. */
+#include "http_impl.h"
+
+#include <errno.h>
+#include <netinet/in.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#define ACCEPT_BATCH 64 /* then those who are there have their turn */
+
+/* ---- lists of connections */
+
+static void list_remove(struct conn_list *l, struct conn *c)
+{
+	if (c->prev)
+		c->prev->next = c->next;
+	else
+		l->first = c->next;
+	if (c->next)
+		c->next->prev = c->prev;
+	else
+		l->last = c->prev;
+	l->count--;
+}
+
+static void list_append(struct conn_list *l, struct conn *c)
+{
+	c->prev = l->last;
+	c->next = NULL;
+	if (l->last)
+		l->last->next = c;
+	else
+		l->first = c;
+	l->last = c;
+	l->count++;
+}
+
+static void set_deadline(struct http *h, uint64_t at_ns)
+{
+	if (h->deadline_at == 0 || at_ns < h->deadline_at) {
+		h->deadline_at = at_ns;
+		loop_set_time(h->deadline, at_ns);
+	}
+}
+
+void conn_set_state(struct conn *c, enum conn_state state)
+{
+	struct http *h = c->http;
+
+	list_remove(&h->list[c->state], c);
+	c->state = state;
+	c->since_ns = h->now_ns;
+	list_append(&h->list[state], c);
+	if (h->limit_ns[state])
+		set_deadline(h, c->since_ns + h->limit_ns[state]);
+}
+
+void conn_suspend(struct conn *c)
+{
+	if (!c->suspended) {
+		c->suspended = true;
+		MHD_suspend_connection(c->mhd);
+	}
+}
+
+void conn_resume(struct conn *c)
+{
+	if (c->suspended) {
+		c->suspended = false;
+		MHD_resume_connection(c->mhd);
+		http_poke(c->http);
+	}
+}
+
+void conn_cut(struct conn *c)
+{
+	if (!c->cut) {
+		c->cut = true;
+		c->http->cut++;
+	}
+	shutdown(c->fd, SHUT_RDWR);
+	conn_set_state(c, c->state); /* no longer the oldest */
+	conn_resume(c);
+	http_poke(c->http);
+}
+
+void conn_deadline(void *arg, uint64_t now_ns)
+{
+	struct http *h = arg;
+	uint64_t next = 0;
+
+	h->now_ns = now_ns;
+	for (unsigned s = 0; s < CONN_STATES; s++) {
+		uint64_t limit = h->limit_ns[s];
+		struct conn *c;
+
+		while (limit && (c = h->list[s].first) && c->since_ns + limit <= now_ns) {
+			h->counts.timeouts += !c->cut;
+			conn_cut(c);
+		}
+		if (limit && c && (next == 0 || c->since_ns + limit < next))
+			next = c->since_ns + limit;
+	}
+	h->deadline_at = next;
+	loop_set_time(h->deadline, next);
+}
+
+void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
+		 enum MHD_ConnectionNotificationCode code)
+{
+	struct http *h = arg;
+	struct conn *c = *context;
+
+	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
+		c = calloc(1, sizeof(*c));
+		*context = c;
+		if (!c)
+			return;
+		c->http = h;
+		c->mhd = mhd;
+		c->fd = h->accepting_fd;
+		c->from = h->accepting;
+		c->tls = h->accepting->tls;
+		c->peer = h->peer_hash;
+		c->uid = h->peer_uid;
+		c->since_ns = h->now_ns;
+		list_append(&h->list[CONN_HEAD], c);
+		set_deadline(h, h->now_ns + h->limit_ns[CONN_HEAD]);
+		h->counts.connections++;
+		if (h->counts.connections > h->peak)
+			h->peak = h->counts.connections;
+	} else if (c) {
+		list_remove(&h->list[c->state], c);
+		h->cut -= c->cut;
+		h->counts.connections--;
+		free(c);
+	}
+}
+
+/* ---- accepting */
+
+static uint64_t peer_hash(const struct sockaddr_storage *a)
+{
+	const struct sockaddr_in6 *six = (const void *)a;
+	const struct sockaddr_in *four = (const void *)a;
+	const unsigned char *p = a->ss_family == AF_INET6 ? six->sin6_addr.s6_addr
+							  : (const void *)&four->sin_addr;
+	/* A host has a whole /64 of IPv6 to choose from. */
+	size_t n = a->ss_family == AF_INET6 ? 8 : a->ss_family == AF_INET ? 4 : 0;
+	uint64_t hash = 14695981039346656037u;
+
+	while (n-- > 0)
+		hash = (hash ^ *p++) * 1099511628211u;
+	return hash;
+}
+
+static uid_t uid_of(int fd)
+{
+	struct ucred who;
+	socklen_t n = sizeof(who);
+
+	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 ? who.uid : (uid_t)-1;
+}
+
+/* Room for one more: whoever has not even sent a request goes first. */
+static bool make_room(struct http *h)
+{
+	struct conn *oldest = h->list[CONN_HEAD].first;
+
+	if (h->counts.connections - h->cut < h->connections)
+		return true;
+	if (!oldest || oldest->cut)
+		return false;
+	conn_cut(oldest);
+	return true;
+}
+
+static void turn_away(struct http *h, const struct listener *l, int fd)
+{
+	static const char text[] = "HTTP/1.1 503 Service Unavailable\r\nRetry-After: 1\r\n"
+				   "Connection: close\r\nContent-Length: 0\r\n\r\n";
+
+	if (!l->tls)
+		send(fd, text, sizeof(text) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
+	close(fd);
+	h->counts.refused++;
+}
+
+static void hand_over(struct http *h, const struct listener *l, int fd,
+		      const struct sockaddr_storage *peer, socklen_t size)
+{
+	struct MHD_Daemon *d = l->tls ? h->tls : h->plain;
+
+	h->accepting = l;
+	h->accepting_fd = fd;
+	h->peer_hash = peer_hash(peer);
+	h->peer_uid = l->unix_socket ? uid_of(fd) : (uid_t)-1;
+	/* It closes the socket when it fails. */
+	if (MHD_add_connection(d, fd, (const struct sockaddr *)peer, size) == MHD_YES)
+		h->counts.accepted++;
+	else
+		h->counts.refused++;
+}
+
+/* No descriptors left: those who drip go, and a moment passes. */
+static void out_of_descriptors(struct http *h)
+{
+	if (h->list[CONN_HEAD].first)
+		conn_cut(h->list[CONN_HEAD].first);
+	for (unsigned i = 0; i < h->listeners; i++)
+		loop_set_events(h->listener[i].source, 0);
+	loop_set_time(h->rest, clock_mono_ns(clock_real()) + 100 * NS_PER_MS);
+}
+
+void conn_rest(void *arg, uint64_t now_ns)
+{
+	struct http *h = arg;
+
+	(void)now_ns;
+	for (unsigned i = 0; i < h->listeners; i++)
+		loop_set_events(h->listener[i].source, EPOLLIN);
+}
+
+void conn_accept(void *arg, int listener, uint32_t events)
+{
+	struct listener *l = arg;
+	struct http *h = l->http;
+
+	(void)events;
+	h->now_ns = clock_mono_ns(clock_real());
+	for (unsigned i = 0; i < ACCEPT_BATCH; i++) {
+		struct sockaddr_storage peer = { 0 };
+		socklen_t size = sizeof(peer);
+		int fd = accept4(listener, (struct sockaddr *)&peer, &size,
+				 SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+		if (fd < 0) {
+			if (errno == EMFILE || errno == ENFILE || errno == ENOMEM ||
+			    errno == ENOBUFS)
+				out_of_descriptors(h);
+			if (errno == ECONNABORTED || errno == EINTR)
+				continue;
+			break;
+		}
+		if (make_room(h))
+			hand_over(h, l, fd, &peer, size);
+		else
+			turn_away(h, l, fd);
+	}
+	http_run(h);
+}

@@ -1,0 +1,193 @@
+/* Sending: what is in the cache, what is kept there, and what is for one request alone. */
+#include "http_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+void send_count(struct conn *c, int status, size_t bytes)
+{
+	struct http *h = c->http;
+
+	c->replied = true;
+	h->counts.requests[status >= 100 && status < 600 ? status / 100 : 5]++;
+	h->counts.bytes_sent += bytes;
+}
+
+void send_log(struct http *h, const struct request *q, int status, const char *type,
+	      size_t bytes, double seconds)
+{
+	struct reply r = { .status = status, .type = type };
+
+	r.body.len = bytes;
+	h->log(h->arg, q, &r, seconds);
+}
+
+/* ---- answering */
+
+static enum MHD_Result queue(struct conn *c, int status, struct MHD_Response *m)
+{
+	return MHD_queue_response(c->mhd, (unsigned)status, m);
+}
+
+/* What everybody gets is made once. */
+static struct MHD_Response *ready_response(struct http *h, struct entry *e, bool gzip,
+					   bool same)
+{
+	struct MHD_Response **m = same ? &e->same[gzip] : &e->ready[gzip];
+
+	if (!*m)
+		*m = entry_response(e, gzip, same, NULL, NULL, h->origins && h->origins[0]);
+	return *m;
+}
+
+/* The answer that is in the cache, for one who has no wishes of their own. */
+enum MHD_Result send_cached(struct conn *c, struct entry *e, const char *url)
+{
+	const struct heads *heads = &c->heads;
+	struct http *h = c->http;
+	bool gzip = entry_wants_gzip(e, heads->encoding);
+	bool same = heads->match && entry_is_same(e, gzip, heads->match);
+	int status = same ? 304 : e->status;
+	size_t bytes = same ? 0 : gzip ? e->gzip->size : e->plain->size;
+	struct MHD_Response *m = ready_response(h, e, gzip, same);
+
+	if (!m)
+		return MHD_NO;
+	conn_set_state(c, CONN_BUSY);
+	send_count(c, status, bytes);
+	if (h->log) {
+		struct request q = {
+			.method = HTTP_GET, .path = url, .body = "", .who = "anyone", .id = ""
+		};
+
+		send_log(h, &q, status, e->type, bytes, 0);
+	}
+	return queue(c, status, m);
+}
+
+struct entry *cache_find(struct http *h, int route, const char *accept)
+{
+	for (struct entry *e = h->cache[route]; e; e = e->next) {
+		if (!(e->flags & ROUTE_STATIC) && e->tick != h->tick)
+			continue;
+		if (!e->accept || strcmp(e->accept, accept ? accept : "") == 0)
+			return e;
+	}
+	return NULL;
+}
+
+void cache_drop(struct http *h, int route, bool all)
+{
+	struct entry **link = &h->cache[route];
+
+	while (*link) {
+		struct entry *e = *link;
+
+		if (all || (!(e->flags & ROUTE_STATIC) && e->tick != h->tick)) {
+			*link = e->next;
+			entry_free(e);
+		} else {
+			link = &e->next;
+		}
+	}
+}
+
+/* Takes the entry if it is to be kept. */
+static bool cache_keep(struct http *h, const struct call *k, struct entry *e)
+{
+	const char *accept = k->conn->heads.accept ? k->conn->heads.accept : "";
+	unsigned count = 0;
+
+	if (k->route < 0 || !(e->flags & (ROUTE_TICK | ROUTE_STATIC)) || e->status != 200 ||
+	    k->q.method != HTTP_GET || k->params > 0 || strchr(h->route[k->route].path, '{') ||
+	    strchr(h->route[k->route].path, '*'))
+		return false;
+	cache_drop(h, k->route, false);
+	for (struct entry *o = h->cache[k->route]; o; o = o->next)
+		count++;
+	if (e->flags & ROUTE_TEXT) {
+		if (count >= 8 || strlen(accept) > 512 || !(e->accept = strdup(accept)))
+			return false;
+	} else if (count > 0) {
+		return false;
+	}
+	e->tick = h->tick;
+	e->next = h->cache[k->route];
+	h->cache[k->route] = e;
+	return true;
+}
+
+enum MHD_Result send_entry(struct conn *c, struct entry *e)
+{
+	struct http *h = c->http;
+	struct call *k = c->call;
+	bool gzip = entry_wants_gzip(e, c->heads.encoding);
+	bool same = k->q.method == HTTP_GET && entry_is_same(e, gzip, c->heads.match);
+	bool cors = c->heads.origin && admit_listed(h->origins, c->heads.origin);
+	int status = same ? 304 : e->status;
+	size_t bytes = same ? 0 : gzip ? e->gzip->size : e->plain->size;
+	struct MHD_Response *m =
+		entry_response(e, gzip, same, k->id, cors ? c->heads.origin : NULL,
+			       h->origins && h->origins[0]);
+	enum MHD_Result r;
+
+	if (!m)
+		return MHD_NO;
+	conn_set_state(c, CONN_BUSY);
+	send_count(c, status, bytes);
+	if (h->log)
+		send_log(h, &k->q, status, e->type, bytes,
+			 (double)(clock_mono_ns(clock_real()) - k->start_ns) * 1e-9);
+	r = queue(c, status, m);
+	MHD_destroy_response(m);
+	return r;
+}
+
+/* Sends what is in r, which is empty then. */
+enum MHD_Result send_reply(struct conn *c, struct reply *r)
+{
+	struct http *h = c->http;
+	struct call *k = c->call;
+	unsigned flags = k->route >= 0 ? h->route[k->route].flags : 0;
+	enum MHD_Result result = MHD_NO;
+	struct entry *e;
+
+	if (r->body.err)
+		reply_problem(r, 500, "no-memory", NULL, "The answer did not fit into memory.");
+	if (r->status == 200 && !check_accepts(c->heads.accept, r->type))
+		reply_problem(r, 406, "not-acceptable", "Leave Accept out, or name that type.",
+			      "This is served as %s, which Accept excludes.", r->type);
+	if (r->status >= 400)
+		((struct reply_impl *)r->impl)->is_static = false;
+	e = entry_new(r, flags);
+	reply_done(r);
+	if (!e)
+		return MHD_NO;
+	bool kept = cache_keep(h, k, e);
+
+	result = send_entry(c, e);
+	if (!kept)
+		entry_free(e);
+	return result;
+}
+
+__attribute__((format(printf, 5, 6))) enum MHD_Result send_refusal(struct conn *c, int status,
+								   const char *word,
+								   const char *remedy,
+								   const char *detail, ...)
+{
+	struct reply_impl impl;
+	struct reply r;
+	char text[1024];
+	va_list ap;
+
+	va_start(ap, detail);
+	vsnprintf(text, sizeof(text), detail, ap);
+	va_end(ap);
+	reply_init(&r, &impl);
+	if (status == 401)
+		reply_header(&r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
+	reply_problem(&r, status, word, remedy, "%s", text);
+	return send_reply(c, &r);
+}
