@@ -99,8 +99,7 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_MEMORY] =
 		"%s cannot be written, there is no memory: nothing is kept until there is",
 	[DB_OTHER] =
-		"%s cannot be written (input or output error): nothing is kept until it can"
-		" be; look at the disk",
+		"%s cannot be written (input or output error): nothing is kept; see the disk",
 };
 
 /* Of one that was not opened. */

@@ -36,7 +36,7 @@ static const char settings[] = "PRAGMA page_size=4096;"
 			       "PRAGMA auto_vacuum=INCREMENTAL;"
 			       "PRAGMA journal_mode=WAL;"
 			       "PRAGMA synchronous=NORMAL;"
-			       "PRAGMA cache_size=-256;"
+			       "PRAGMA cache_size=-96;"
 			       "PRAGMA mmap_size=0;"
 			       "PRAGMA temp_store=MEMORY;"
 			       "PRAGMA wal_autocheckpoint=64;"
@@ -188,7 +188,7 @@ enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 	int rc = open_with(path, SQLITE_OPEN_READWRITE, ret);
 
 	if (rc == SQLITE_OK)
-		rc = db_run(*ret, "PRAGMA cache_size=-256; PRAGMA mmap_size=0;"
+		rc = db_run(*ret, "PRAGMA cache_size=-96; PRAGMA mmap_size=0;"
 				  "PRAGMA temp_store=MEMORY; PRAGMA query_only=1;"
 				  "PRAGMA wal_autocheckpoint=0;");
 	if (rc != SQLITE_OK) {

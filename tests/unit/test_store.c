@@ -563,10 +563,11 @@ static void killed_at_any_moment_it_has_all_that_was_committed(void **state)
 
 /* ---- disks that fail ---- */
 
+/* The main file and the others have methods of their own. */
 static struct {
 	sqlite3_vfs vfs, *real;
-	sqlite3_io_methods methods;
-	const sqlite3_io_methods *below;
+	sqlite3_io_methods methods[2];
+	int (*write[2])(sqlite3_file *f, const void *p, int n, sqlite3_int64 at);
 	_Atomic int result; /* of every write; 0: as it goes */
 } fault;
 
@@ -574,20 +575,23 @@ static int fault_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
 {
 	int result = atomic_load(&fault.result);
 
-	return result ? result : fault.below->xWrite(f, p, n, at);
+	return result ? result : fault.write[f->pMethods == &fault.methods[1]](f, p, n, at);
 }
 
 static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *out)
 {
 	int rc = fault.real->xOpen(fault.real, name, f, flags, out);
+	unsigned kind = flags & SQLITE_OPEN_MAIN_DB ? 0 : 1;
 
 	(void)vfs;
-	if (rc == SQLITE_OK && f->pMethods) {
-		fault.below = f->pMethods;
-		fault.methods = *f->pMethods;
-		fault.methods.xWrite = fault_write;
-		f->pMethods = &fault.methods;
+	if (rc != SQLITE_OK || !f->pMethods)
+		return rc;
+	if (!fault.write[kind]) {
+		fault.methods[kind] = *f->pMethods;
+		fault.write[kind] = f->pMethods->xWrite;
+		fault.methods[kind].xWrite = fault_write;
 	}
+	f->pMethods = &fault.methods[kind];
 	return rc;
 }
 
@@ -894,7 +898,7 @@ static void the_file_stays_below_its_limit(void **state)
 	print_message("most: %llu bytes\n", (unsigned long long)most);
 	assert_true(most <= limit); /* with its log */
 	assert_int_equal(ask(s, T0, T0 + DAY, MIN), 20 * 60);
-	assert_true(ask(s, T0 + 20 * 3600 * S - HOUR, T0 + DAY, 0) > 600);
+	assert_true(ask(s, T0 + 20 * 3600 * S - 5 * MIN, T0 + DAY, 0) >= 300);
 	store_close(s);
 	assert_true(ask_sql("PRAGMA page_count") * 4096 <= (sqlite3_int64)limit);
 }
