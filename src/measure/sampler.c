@@ -514,6 +514,16 @@ static uint64_t drain_period(const struct sampler *s)
 	return earliest(most, DRAIN_NS);
 }
 
+/* Together with a tick where they can be, so that the thread wakes up once for both. */
+static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every)
+{
+	uint64_t due = now + drain_period(s);
+
+	if (DRAIN_NS % every != 0 || s->tick_ns > due)
+		return due;
+	return s->tick_ns + (due - s->tick_ns) / every * every;
+}
+
 uint64_t sampler_step(struct sampler *s, bool active)
 {
 	uint64_t now = now_ns(s);
@@ -550,7 +560,7 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	}
 	if (ring && s->drain_ns <= now) {
 		drain(s);
-		s->drain_ns = now + drain_period(s);
+		s->drain_ns = next_drain(s, now, every);
 		/* Somebody may wait for the sample that covers the last edge. */
 		if (s->last_ns < s->covered_ns && now < s->drain_until_ns)
 			s->drain_ns = earliest(now + EDGE_STEP_NS, s->drain_until_ns);
