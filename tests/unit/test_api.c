@@ -184,7 +184,6 @@ static void events_are_listed_or_followed(void **state)
 {
 	(void)state;
 	begin(TWO_GPUS);
-	t.api.view.last_event = 5;
 	get("/api/v1/events?limit=2", 200); /* the latest */
 	at("events.0.id", "4");
 	get("/api/v1/events?after=3", 200);
@@ -276,6 +275,8 @@ static void letting_go_waits_until_it_is_done(void **state)
 	post("/api/v1/let-go", "", 200); /* again: nothing is asked */
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
+	says("let go");
+	post("/api/v1/windows", "", 503);
 	says("let go");
 	post("/api/v1/resume", "", 200);
 	at("let_go", "false");
