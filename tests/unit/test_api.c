@@ -244,7 +244,10 @@ static void readiness_goes_red_when_readings_stop(void **state)
 	says("[+] GPU 1 ok");
 	take();
 	get("/-/ready?verbose", 200);
-	says("ready");
+	says("[+] history ok");
+	t.api.view.self.store_state = "the disk is full";
+	get("/-/ready?verbose", 200); /* figures are of now all the same */
+	says("[-] history the disk is full");
 }
 
 static void without_a_driver_only_readiness_is_red(void **state)
