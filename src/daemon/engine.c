@@ -341,6 +341,8 @@ static int events(void *arg, uint64_t after, unsigned max,
 {
 	struct engine *e = arg;
 
+	if (after == UINT64_MAX)
+		after = e->next_event > max ? e->next_event - max : 0;
 	return store_events(e->config.store, after, max, each, each_arg);
 }
 

@@ -440,6 +440,7 @@ static int begin(struct service *s)
 		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
 		return SERVICE_FAILED;
 	}
+	windows_stream(s->api.windows, s->api.stream);
 	apply(s);
 	end = open_http(s);
 	if (end != SERVICE_OK)

@@ -188,11 +188,11 @@ static void add_event(void *arg, const struct view_event *e)
 static void list_events(const struct api *a, const struct request *q, struct reply *r)
 {
 	const struct view_ops *ops = a->view.ops;
-	uint64_t after, limit, last = a->view.last_event;
+	uint64_t after, limit;
 	struct json j;
 
 	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
-	    !seen(q, r, last > limit ? last - limit : 0, &after))
+	    !seen(q, r, UINT64_MAX, &after))
 		return;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);

@@ -1,6 +1,8 @@
 /* Alive and ready.  Alive asks nothing of anybody; ready says what is wrong in one sentence. */
 #include "api_parts.h"
 
+#include <string.h>
+
 static void checks(struct buf *out, const struct api *a, const char *unready)
 {
 	const struct view *v = &a->view;
@@ -23,8 +25,10 @@ static void checks(struct buf *out, const struct api *a, const char *unready)
 			 d->index, gw_device_state_name(d->state), *d->message ? ": " : "",
 			 d->message);
 	}
-	buf_addf(out, "[%c] history %s\n", v->self.store_state ? '+' : '-',
-		 v->self.store_state ? v->self.store_state : "not known");
+	if (v->self.store_state)
+		buf_addf(out, "[%c] history %s\n",
+			 strcmp(v->self.store_state, "ok") == 0 ? '+' : '-',
+			 v->self.store_state);
 	if (unready)
 		buf_addf(out, "not ready: %s\n", unready);
 	else

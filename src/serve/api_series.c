@@ -185,15 +185,15 @@ static bool range(const struct api *a, const struct request *q, struct reply *r,
 
 enum column { COLUMN_TIME, COLUMN_MEAN, COLUMN_MIN, COLUMN_MAX, COLUMNS };
 
-/* Digits that mean something: a float was kept. */
+/* Digits that mean something: seven, because a float was kept; whole numbers are left alone. */
 static double digits(double v)
 {
-	char text[32];
+	double scale;
 
-	if (!isfinite(v))
+	if (!isfinite(v) || v == 0 || fabs(v) >= 1e7)
 		return v;
-	snprintf(text, sizeof(text), "%.7g", v);
-	return strtod(text, NULL);
+	scale = pow(10, 6 - floor(log10(fabs(v))));
+	return round(v * scale) / scale;
 }
 
 static double cell(const struct view_point *p, enum column c)

@@ -190,7 +190,7 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 	}
 	if (!read_wish(b, &w, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
-	else if (!a->view.meter || gw_meter_device_count(a->view.meter) == 0)
+	else if (a->view.let_go || !a->view.meter || gw_meter_device_count(a->view.meter) == 0)
 		no_meter(a, r);
 	else if (choose(a, r, &w))
 		open_wish(a, q, r, &w);

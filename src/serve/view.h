@@ -82,7 +82,8 @@ struct view_ops {
 	int (*history)(void *engine, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
 		       uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out, unsigned max,
 		       uint64_t *ret_step_ns);
-	/* Events with an id above `after`, oldest first, at most max; each is good during its call. */
+	/* Events with an id above `after` (UINT64_MAX: the latest there are), oldest first, at most
+	 * max; each is good during its call. */
 	int (*events)(void *engine, uint64_t after, unsigned max,
 		      void (*each)(void *arg, const struct view_event *e), void *arg);
 	/* Tells of something that happened: logged, kept, streamed.  id and wall_ns are set by it; gives
@@ -117,7 +118,6 @@ struct view {
 	int ask_error;        /* of the last view_ops.ask: 0, or why not */
 	unsigned asks;        /* how many were done */
 	uint64_t init_failures; /* drivers that could not be opened; grows for ever */
-	uint64_t last_event;  /* id of the latest */
 	bool opening;         /* the drivers are being opened for the first time */
 	struct view_self self;
 	const struct view_ops *ops;

@@ -184,7 +184,6 @@ static void events_are_listed_or_followed(void **state)
 {
 	(void)state;
 	begin(TWO_GPUS);
-	t.api.view.last_event = 5;
 	get("/api/v1/events?limit=2", 200); /* the latest */
 	at("events.0.id", "4");
 	get("/api/v1/events?after=3", 200);
@@ -245,7 +244,10 @@ static void readiness_goes_red_when_readings_stop(void **state)
 	says("[+] GPU 1 ok");
 	take();
 	get("/-/ready?verbose", 200);
-	says("ready");
+	says("[+] history ok");
+	t.api.view.self.store_state = "the disk is full";
+	get("/-/ready?verbose", 200); /* figures are of now all the same */
+	says("[-] history the disk is full");
 }
 
 static void without_a_driver_only_readiness_is_red(void **state)
@@ -276,6 +278,8 @@ static void letting_go_waits_until_it_is_done(void **state)
 	post("/api/v1/let-go", "", 200); /* again: nothing is asked */
 	assert_int_equal(fake.tries, 0);
 	get("/readyz", 503);
+	says("let go");
+	post("/api/v1/windows", "", 503);
 	says("let go");
 	post("/api/v1/resume", "", 200);
 	at("let_go", "false");

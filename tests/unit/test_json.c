@@ -210,6 +210,20 @@ static void nests_as_deep_as_it_says(void **state)
 	assert_int_equal(out.len, 2 * JSON_DEPTH + 1);
 }
 
+static void what_is_json_already_is_taken_as_it_is(void **state)
+{
+	(void)state;
+	json_object(&j, NULL);
+	json_int(&j, "a", 1);
+	json_raw(&j, "b", "{\"c\":[1,2]}");
+	json_array(&j, "d");
+	json_raw(&j, NULL, "3");
+	json_raw(&j, NULL, "null");
+	json_array_end(&j);
+	json_object_end(&j);
+	assert_document("{\"a\":1,\"b\":{\"c\":[1,2]},\"d\":[3,null]}\n");
+}
+
 #define JSON_TEST(f) cmocka_unit_test_setup_teardown(f, start, finish)
 
 int main(void)
@@ -224,6 +238,7 @@ int main(void)
 		JSON_TEST(a_locale_with_a_decimal_comma_changes_nothing),
 		JSON_TEST(what_is_no_number_is_left_alone),
 		JSON_TEST(a_document_that_does_not_fit_is_told),
+		JSON_TEST(what_is_json_already_is_taken_as_it_is),
 		JSON_TEST(nests_as_deep_as_it_says),
 	};
 

@@ -99,6 +99,21 @@ static void learn_phase(unsigned windows)
 	}
 }
 
+static void a_window_says_when_its_result_is_there(void **state)
+{
+	(void)state;
+	start(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"));
+	begin();
+	run_for(2);
+	assert_false(window_done(window)); /* open */
+	assert_int_equal(gw_window_close(window, 0), 0);
+	assert_false(window_done(window)); /* the sample that covers its end is to come */
+	run_for(2);
+	assert_true(window_done(window));
+	assert_int_equal(gw_window_wait(window, 0), 0);
+	assert_true(window_done(window));
+}
+
 /* ---- C2: shapes without noise ---- */
 
 #define WATTS(rest) ONE("noise = 0\n[[gpu.load]]\nunit = \"watts\"\n" rest)
@@ -1030,6 +1045,7 @@ int main(int argc, char **argv)
 {
 #define T(f) cmocka_unit_test_teardown(f, stop)
 	const struct CMUnitTest tests[] = {
+		T(a_window_says_when_its_result_is_there),
 		T(known_shapes_are_within_a_thousandth),
 		T(edges_between_ticks_are_found),
 		T(a_bad_counter_gets_a_code_and_the_samples_take_over),
