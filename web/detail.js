@@ -150,8 +150,9 @@ class Chart {
 		this.legend = el("span", { className: "legend" });
 		this.summary = el("p", { className: "unseen" });
 		this.place = el("div", { className: "plot", ariaHidden: "true" });
+		this.blank = el("p", { className: "blank", hidden: true });
 		this.box = el("figure", { className: "chart" },
-			el("figcaption", {}, el("b", { className: `h-${spec.hue}`, textContent: spec.title }), this.legend), this.place, this.summary);
+			el("figcaption", {}, el("b", { className: `h-${spec.hue}`, textContent: spec.title }), this.legend), this.place, this.blank, this.summary);
 	}
 
 	data() {
@@ -250,6 +251,9 @@ class Chart {
 			return;
 		const c = p.column(this.spec.series[0][0]), list = (kind) => c[kind].filter((v) => v !== null).map((v) => v * k);
 		const low = list("min"), high = list("max"), least = Math.min(...low), most = Math.max(...high);
+		const key = this.spec.series[0][0], d = this.detail.row.device;
+		this.blank.hidden = low.length > 0;
+		put(this.blank, d[key] == null ? f.absence(d.absent[key]) : `no figures in the last ${this.detail.range.label}`);
 		put(this.summary, low.length ? `${this.spec.title} of the last ${this.detail.range.label}: ${this.spec.show(least)} to ${this.spec.show(most)}.` :
 			`${this.spec.title}: no figures in the last ${this.detail.range.label}.`);
 	}
