@@ -2,7 +2,7 @@
 import { history, model, ranges } from "./data.js";
 import * as f from "./format.js";
 import { packages, quantities } from "./words.js";
-import { el, put, unknown } from "./rows.js";
+import { el, put, unknown, width } from "./rows.js";
 
 const CHARTS = [
 	{
@@ -205,7 +205,7 @@ class Chart {
 		const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
-			legend: { show: false }, padding: [8, 8, 0, 0],
+			legend: { show: false }, padding: [8, 20, 0, 0],
 			cursor: { sync: { key: this.detail.row.key }, drag: { x: false, y: false }, points: { size: 6 }, y: false },
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
 			axes: [{ ...axis, size: 24, space: 48, values: (u, list) => this.times(list) },
@@ -287,6 +287,8 @@ class Figures {
 
 	draw() {
 		const d = this.row.device;
+		if (!("provenance" in d))
+			return; // the stream's few alone: the snapshot gives the order
 		for (const key of Object.keys(d)) {
 			if (SKIP.has(key) || (d[key] === null && !(key in d.absent)))
 				continue;
@@ -335,9 +337,10 @@ export class Detail {
 		}));
 		const group = el("div", { className: "ranges", role: "group", ariaLabel: "Range of the charts" }, ...this.buttons);
 		this.facts = el("p", { className: "facts" });
+		this.parts = el("ul", { className: "mig", ariaLabel: "MIG instances" });
 		this.grid = el("div", { className: "charts" }, ...this.charts.map((c) => c.box));
 		row.place.replaceChildren(el("div", { className: "inside" },
-			el("div", { className: "bar-top" }, this.facts, group), this.note, this.grid, this.figures.box));
+			el("div", { className: "bar-top" }, this.facts, group), this.parts, this.note, this.grid, this.figures.box));
 		this.watch = new ResizeObserver(() => this.charts.forEach((c) => c.resize()));
 		this.watch.observe(this.grid);
 		this.tell();
@@ -347,6 +350,26 @@ export class Detail {
 	tell() {
 		const d = this.row.device;
 		put(this.facts, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, d.message].filter(Boolean).join(" · "));
+		this.instances(d.mig_devices || []);
+	}
+
+	// A board that is split: memory is told per instance, power and energy are of the whole.
+	instances(list) {
+		this.parts.hidden = !list.length;
+		while (this.parts.childElementCount > list.length)
+			this.parts.lastChild.remove();
+		list.forEach((m, i) => {
+			if (!this.parts.children[i])
+				this.parts.append(el("li", {}, el("b"), el("span", { className: "of" }), el("span", { className: "bar", ariaHidden: "true" }, el("i", { className: "fill memory" }))));
+			const [name, memory, bar] = this.parts.children[i].children, known = m.memory_used_bytes !== null;
+			put(name, `${m.index}: ${(m.name || "").replace(/^.*MIG /, "")}`);
+			name.title = m.uuid || "";
+			if (known)
+				put(memory, `${f.gib(m.memory_used_bytes)} of ${f.gib(m.memory_total_bytes)} GiB`);
+			else
+				unknown(memory, m.memory_absent);
+			width(bar.firstChild, known ? m.memory_used_bytes / m.memory_total_bytes : 0);
+		});
 	}
 
 	setRange(i) {
