@@ -1,5 +1,5 @@
 // detail: what opens below a row.  Charts of the past with what comes live, and every figure.
-import { history, model, ranges } from "./data.js";
+import { history, model, now, ranges } from "./data.js";
 import * as f from "./format.js";
 import { packages, quantities } from "./words.js";
 import { el, put, unknown, width } from "./rows.js";
@@ -172,7 +172,7 @@ class Chart {
 			this.plot = new window.uPlot(this.options(), this.data(), this.place);
 		else
 			this.plot.setData(this.data(), false);
-		const end = Math.max(this.detail.past.time.at(-1) || 0, Date.now() / 1000 - 2 * this.detail.past.step);
+		const end = Math.max(this.detail.past.time.at(-1) || 0, now() - 2 * this.detail.past.step);
 		this.plot.batch(() => {
 			this.plot.setScale("x", { min: end - this.detail.range.seconds, max: end });
 			this.plot.setScale("y", this.bounds(d));

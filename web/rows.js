@@ -16,7 +16,9 @@ const STATES = {
 export function el(tag, props = {}, ...children) {
 	const e = document.createElement(tag);
 	for (const [k, v] of Object.entries(props)) {
-		if (k.includes("-") || k === "role" || k === "scope")
+		if (k.startsWith("aria") && !k.includes("-"))
+			e.setAttribute(`aria-${k.slice(4).toLowerCase()}`, v);
+		else if (k.includes("-") || k === "role" || k === "scope")
 			e.setAttribute(k, v);
 		else
 			e[k] = v;

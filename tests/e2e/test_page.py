@@ -349,6 +349,23 @@ def test_processes_can_be_sorted(page, demo):
     assert page.js(button + ".parentElement.ariaSort") == "ascending"
 
 
+def test_nothing_is_drawn_while_nobody_looks(page, demo):
+    page.open(demo.url).live()
+    hide = ("Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
+            "document.dispatchEvent(new Event('visibilitychange'))")
+    page.driver.execute_script(hide, True)
+    before = page.text("#rows")
+    time.sleep(3)
+    assert page.text("#rows") == before
+    page.driver.execute_script(hide, False)
+    wait(lambda: page.text("#rows") != before, "the figures of now")
+
+
+def test_the_page_is_small():
+    scripts = (support.TOP / "web").glob("*.js")
+    assert sum(f.stat().st_size for f in scripts) < 60 * 1024
+
+
 def test_nothing_moves_when_figures_change(page, demo):
     page.open(demo.url).live()
     open_first(page)
