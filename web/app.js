@@ -3,7 +3,7 @@ import { age, model, on, ranges, start, token } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
-import { drawRows, figure, put, rows, unknown } from "./rows.js";
+import { ailments, drawRows, figure, put, rows, unknown } from "./rows.js";
 import { packages } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
@@ -47,8 +47,13 @@ function draw() {
 		toggle([...rows.values()][0], true);
 	$("empty").hidden = rows.size > 0;
 	if (!rows.size && model.snapshot)
-		put($("empty"), model.snapshot.source?.message || "This machine has no GPU that gpuward can see.");
+		put($("empty"), missing(model.snapshot.source));
 	drawTotals();
+}
+
+function missing(source) {
+	const parts = [source?.message || "This machine has no GPU that gpuward can see.", source?.remedy];
+	return parts.filter(Boolean).map((s) => `${s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.]$/, "$&.")).join(" ");
 }
 
 // ---- header
@@ -66,7 +71,7 @@ function total(id, value, missing) {
 
 function drawTotals() {
 	const power = sum("power_watts"), limit = sum("power_limit_watts"), used = sum("memory_used_bytes"), all = sum("memory_total_bytes");
-	const energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter((d) => d.state !== "ok").length;
+	const energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter((d) => d.state !== "ok" || ailments(d).length).length;
 	put($("total-gpus"), `${model.devices.length}${down ? ` (${down} not ok)` : ""}`);
 	$("total-gpus").classList.toggle("alarm", down > 0);
 	total("total-power", power === null ? null : `${power.toFixed(0)} W${limit ? ` of ${limit.toFixed(0)}` : ""}`, "no_data");
@@ -88,8 +93,9 @@ function drawLink() {
 	put($("status-word"), STATES[state]);
 	put($("host"), model.hostname);
 	document.title = `${state === "live" || state === "connecting" ? "" : `${STATES[state]}: `}${model.hostname || "gpuward"} · gpuward`;
-	document.body.classList.toggle("old", !["live", "connecting"].includes(state));
-	$("problem").hidden = !why;
+	document.body.classList.toggle("old", state === "reconnecting" || state === "stale");
+	// Where there is no GPU the place of the rows says why.
+	$("problem").hidden = !why || (state === "not-ready" && !rows.size);
 	$("problem").dataset.state = state;
 	put($("problem"), why);
 	if (said !== state)

@@ -61,6 +61,8 @@ export const selector = (d) => encodeURIComponent(d.uuid || d.index);
 let open = false, opened = 0, fresh = false, notReady = "";
 
 export const age = () => (model.heard ? performance.now() - model.heard : Infinity);
+// The service's clock, in seconds: ours may be wrong.
+export const now = () => (model.tick ? Date.parse(model.tick.time_utc) + age() : Date.now()) / 1000;
 const late = () => age() > Math.max(5000, 3.5 * model.interval);
 
 function judge() {
@@ -128,14 +130,14 @@ function merge() {
 	const late = new Map((model.tick?.devices || []).map((d) => [keyOf(d), d]));
 	const base = model.snapshot?.devices || model.tick?.devices || [];
 	model.devices = base.map((d) => {
-		const now = late.get(keyOf(d));
-		if (!now)
+		const told = late.get(keyOf(d));
+		if (!told)
 			return { ...d, absent: d.absent || {} };
-		const absent = { ...d.absent, ...now.absent };
-		for (const key of Object.keys(now))
-			if (now[key] !== null && key !== "absent")
+		const absent = { ...d.absent, ...told.absent };
+		for (const key of Object.keys(told))
+			if (told[key] !== null && key !== "absent")
 				delete absent[key];
-		return { ...d, ...now, absent };
+		return { ...d, ...told, absent };
 	});
 }
 
@@ -147,6 +149,10 @@ function onTick(data) {
 	const t = Date.parse(data.time_utc) / 1000;
 	if (before)
 		model.interval = Math.max(200, Math.min(60000, t * 1000 - Date.parse(before.time_utc) || 1000));
+	if (before && t * 1000 < Date.parse(before.time_utc)) { // its clock was set back
+		model.sparks.clear();
+		fillSparks().then(() => emit("gap")).catch(() => {});
+	}
 	for (const d of data.devices)
 		addSpark(keyOf(d), t, d.power_watts);
 	model.host = data.host || model.host;

@@ -1,8 +1,8 @@
 // detail: what opens below a row.  Charts of the past with what comes live, and every figure.
-import { history, model, ranges } from "./data.js";
+import { history, model, now, ranges } from "./data.js";
 import * as f from "./format.js";
 import { packages, quantities } from "./words.js";
-import { el, put, unknown } from "./rows.js";
+import { el, put, unknown, width } from "./rows.js";
 
 const CHARTS = [
 	{
@@ -150,8 +150,9 @@ class Chart {
 		this.legend = el("span", { className: "legend" });
 		this.summary = el("p", { className: "unseen" });
 		this.place = el("div", { className: "plot", ariaHidden: "true" });
+		this.blank = el("p", { className: "blank", hidden: true });
 		this.box = el("figure", { className: "chart" },
-			el("figcaption", {}, el("b", { className: `h-${spec.hue}`, textContent: spec.title }), this.legend), this.place, this.summary);
+			el("figcaption", {}, el("b", { className: `h-${spec.hue}`, textContent: spec.title }), this.legend), this.place, this.blank, this.summary);
 	}
 
 	data() {
@@ -171,7 +172,7 @@ class Chart {
 			this.plot = new window.uPlot(this.options(), this.data(), this.place);
 		else
 			this.plot.setData(this.data(), false);
-		const end = Math.max(this.detail.past.time.at(-1) || 0, Date.now() / 1000 - 2 * this.detail.past.step);
+		const end = Math.max(this.detail.past.time.at(-1) || 0, now() - 2 * this.detail.past.step);
 		this.plot.batch(() => {
 			this.plot.setScale("x", { min: end - this.detail.range.seconds, max: end });
 			this.plot.setScale("y", this.bounds(d));
@@ -204,7 +205,7 @@ class Chart {
 		const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
 		return {
 			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
-			legend: { show: false }, padding: [8, 8, 0, 0],
+			legend: { show: false }, padding: [8, 20, 0, 0],
 			cursor: { sync: { key: this.detail.row.key }, drag: { x: false, y: false }, points: { size: 6 }, y: false },
 			scales: { x: { time: true, auto: false }, y: { auto: false } },
 			axes: [{ ...axis, size: 24, space: 48, values: (u, list) => this.times(list) },
@@ -250,6 +251,9 @@ class Chart {
 			return;
 		const c = p.column(this.spec.series[0][0]), list = (kind) => c[kind].filter((v) => v !== null).map((v) => v * k);
 		const low = list("min"), high = list("max"), least = Math.min(...low), most = Math.max(...high);
+		const key = this.spec.series[0][0], d = this.detail.row.device;
+		this.blank.hidden = low.length > 0;
+		put(this.blank, d[key] == null ? f.absence(d.absent[key]) : `no figures in the last ${this.detail.range.label}`);
 		put(this.summary, low.length ? `${this.spec.title} of the last ${this.detail.range.label}: ${this.spec.show(least)} to ${this.spec.show(most)}.` :
 			`${this.spec.title}: no figures in the last ${this.detail.range.label}.`);
 	}
@@ -283,6 +287,8 @@ class Figures {
 
 	draw() {
 		const d = this.row.device;
+		if (!("provenance" in d))
+			return; // the stream's few alone: the snapshot gives the order
 		for (const key of Object.keys(d)) {
 			if (SKIP.has(key) || (d[key] === null && !(key in d.absent)))
 				continue;
@@ -331,9 +337,10 @@ export class Detail {
 		}));
 		const group = el("div", { className: "ranges", role: "group", ariaLabel: "Range of the charts" }, ...this.buttons);
 		this.facts = el("p", { className: "facts" });
+		this.parts = el("ul", { className: "mig", ariaLabel: "MIG instances" });
 		this.grid = el("div", { className: "charts" }, ...this.charts.map((c) => c.box));
 		row.place.replaceChildren(el("div", { className: "inside" },
-			el("div", { className: "bar-top" }, this.facts, group), this.note, this.grid, this.figures.box));
+			el("div", { className: "bar-top" }, this.facts, group), this.parts, this.note, this.grid, this.figures.box));
 		this.watch = new ResizeObserver(() => this.charts.forEach((c) => c.resize()));
 		this.watch.observe(this.grid);
 		this.tell();
@@ -343,6 +350,26 @@ export class Detail {
 	tell() {
 		const d = this.row.device;
 		put(this.facts, [d.name, d.uuid, d.pci_bus_id, d.driver_version && `driver ${d.driver_version}`, d.message].filter(Boolean).join(" · "));
+		this.instances(d.mig_devices || []);
+	}
+
+	// A board that is split: memory is told per instance, power and energy are of the whole.
+	instances(list) {
+		this.parts.hidden = !list.length;
+		while (this.parts.childElementCount > list.length)
+			this.parts.lastChild.remove();
+		list.forEach((m, i) => {
+			if (!this.parts.children[i])
+				this.parts.append(el("li", {}, el("b"), el("span", { className: "of" }), el("span", { className: "bar", ariaHidden: "true" }, el("i", { className: "fill memory" }))));
+			const [name, memory, bar] = this.parts.children[i].children, known = m.memory_used_bytes !== null;
+			put(name, `${m.index}: ${(m.name || "").replace(/^.*MIG /, "")}`);
+			name.title = m.uuid || "";
+			if (known)
+				put(memory, `${f.gib(m.memory_used_bytes)} of ${f.gib(m.memory_total_bytes)} GiB`);
+			else
+				unknown(memory, m.memory_absent);
+			width(bar.firstChild, known ? m.memory_used_bytes / m.memory_total_bytes : 0);
+		});
 	}
 
 	setRange(i) {

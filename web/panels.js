@@ -3,7 +3,7 @@
 import { keyOf, model, post } from "./data.js";
 import * as f from "./format.js";
 import { codes } from "./words.js";
-import { el, figure, put, shortName, stateWord, unknown } from "./rows.js";
+import { ailments, el, figure, put, shortName, stateWord, unknown } from "./rows.js";
 
 const $ = (id) => document.getElementById(id);
 
@@ -148,12 +148,13 @@ function fillJoules(cell, w) {
 }
 
 function fillValidity(cell, w) {
-	const list = w.codes || [], key = `${w.validity} ${list}`;
+	const early = w.state === "open" && interval(w).best == null;
+	const list = early ? [] : w.codes || [], key = `${early} ${w.validity} ${list}`;
 	if (cell.dataset.key === key)
 		return;
 	cell.dataset.key = key;
-	const word = w.validity || (w.state === "open" ? "measuring" : f.DASH);
-	cell.replaceChildren(el("span", { className: `badge ${KINDS[w.validity] || "calm"}`, textContent: f.words(word) }),
+	const word = early ? "measuring" : w.validity || f.DASH;
+	cell.replaceChildren(el("span", { className: `badge ${KINDS[word] || "calm"}`, textContent: f.words(word) }),
 		el("span", { className: "codes", textContent: list.map((c) => codes[c.code ?? c] || f.words(c.code ?? c)).join("; ") }));
 }
 
@@ -194,7 +195,7 @@ const health = () => new Table("health", [
 	{ name: "State", fill: (c, d) => {
 		const [word, tone] = stateWord(d);
 		c.replaceChildren(el("span", { className: `badge ${tone}`, textContent: word }));
-		c.title = d.message || "";
+		c.title = d.message || ailments(d).join("; ");
 	} },
 	{ name: "To slowdown", num: true, fill: (c, d) => {
 		const v = figure(c, d, "temperature_margin_celsius", f.celsius);
@@ -240,13 +241,13 @@ function rate(key) {
 }
 
 function selfTiles() {
-	const s = model.self, cpu = rate("cpu_seconds_total"), wake = rate("wakeups_total"), show = (v, fn) => (v == null ? f.DASH : fn(v));
+	const s = model.self, cpu = rate("cpu_seconds"), wake = rate("wakeups"), show = (v, fn) => (v == null ? f.DASH : fn(v));
 	return [
 		["CPU", show(cpu, (v) => `${(v * 100).toFixed(v < 0.1 ? 2 : 1)} %`), "of one core, in the last seconds"],
 		["Memory", show(s.rss_bytes, f.bytes), "resident"],
 		["Wake-ups", show(wake, (v) => `${v.toFixed(1)} /s`), "rounds of the main loop"],
 		["Reading", show(s.tick_seconds, f.seconds), "how long the last reading of all GPUs took"],
-		["Missed", show(s.ticks_missed_total, String), "readings that were left out"],
+		["Missed", show(s.ticks_missed, String), "readings that were left out"],
 	];
 }
 

@@ -16,7 +16,9 @@ const STATES = {
 export function el(tag, props = {}, ...children) {
 	const e = document.createElement(tag);
 	for (const [k, v] of Object.entries(props)) {
-		if (k.includes("-") || k === "role" || k === "scope")
+		if (k.startsWith("aria") && !k.includes("-"))
+			e.setAttribute(`aria-${k.slice(4).toLowerCase()}`, v);
+		else if (k.includes("-") || k === "role" || k === "scope")
 			e.setAttribute(k, v);
 		else
 			e[k] = v;
@@ -128,7 +130,19 @@ function fillReasons(cell, d) {
 
 export const shortName = (d) => (d.name || d.uuid || "GPU").replace(/^NVIDIA /, "");
 
+// What is wrong with a GPU that works all the same; the table of health has the figures.
+export function ailments(d) {
+	return [
+		d.recovery_action && d.recovery_action !== "none" && `the driver asks for: ${f.words(d.recovery_action)}`,
+		d.ecc_uncorrected_errors > 0 && `${d.ecc_uncorrected_errors} uncorrected memory errors`,
+		d.remapped_rows_pending && "a repair of its memory waits for a reset",
+		d.remapped_rows_failed && "rows of its memory could not be replaced",
+	].filter(Boolean);
+}
+
 export function stateWord(d) {
+	if (d.state === "ok" && ailments(d).length)
+		return ["attention", "warn"];
 	return STATES[d.state] || [f.words(d.state), "warn"];
 }
 
@@ -139,7 +153,7 @@ function fillRow(r, d) {
 	r.name.title = [d.name, d.uuid].filter(Boolean).join(" ");
 	put(r.badge, word);
 	r.badge.className = `badge ${tone}`;
-	r.badge.title = d.message || "";
+	r.badge.title = d.message || ailments(d).join("; ");
 	r.tr.classList.toggle("down", d.state !== "ok");
 	fillMeter(r.power, d, "power_watts", f.watts, limit ? `/ ${limit.toFixed(0)}` : "", d.power_watts / limit);
 	fillMeter(r.temperature, d, "temperature_gpu_celsius", f.celsius, max ? `/ ${max}` : "", d.temperature_gpu_celsius / (max || 100),

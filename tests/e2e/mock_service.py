@@ -169,8 +169,8 @@ class Model:
                                  ("nvmlDeviceGetMemoryInfo_v2", 2, 2.5e-5),
                                  ("nvmlDeviceGetTemperature", 2, 1.9e-5))]
         up = time.time() - self.started
-        return {"cpu_seconds_total": up * 0.0021, "rss_bytes": 6912000, "rss_peak_bytes": 7340032,
-                "wakeups_total": int(up * 3), "ticks_total": self.ticks, "ticks_missed_total": 0,
+        return {"cpu_seconds": up * 0.0021, "rss_bytes": 6912000, "rss_peak_bytes": 7340032,
+                "wakeups": int(up * 3), "ticks": self.ticks, "ticks_missed": 0,
                 "tick_seconds": 0.0011, "tick_max_seconds": 0.0042, "threads": 3,
                 "start_utc": utc(self.started), "calls": calls}
 

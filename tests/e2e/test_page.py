@@ -247,7 +247,7 @@ def test_charts_are_drawn_and_say_what_they_show(page, demo):
     for i, hue in enumerate(("--power", "--heat", "--use", "--memory")):
         wait(lambda: columns(i, hue) > 3, f"a line in chart {i}")
     for i, unit in enumerate(("W", "°C", "%", "GiB")):
-        summary = page.js("document.querySelectorAll('.chart p')[arguments[0]].textContent", i)
+        summary = page.js("document.querySelectorAll('.chart .unseen')[arguments[0]].textContent", i)
         assert re.search(rf" of the last 5 min: .* {unit} to .* {unit}\.", summary), summary
 
 
@@ -258,7 +258,7 @@ def test_ranges_are_chosen_by_key_and_kept(page, demo):
         page.key(key)
         pressed = "document.querySelector('.ranges [aria-pressed=true]').textContent"
         assert page.js(pressed) == label
-        wait(lambda: f"of the last {label}:" in page.text(".chart p"), f"charts of {label}")
+        wait(lambda: f"of the last {label}:" in page.text(".chart .unseen"), f"charts of {label}")
 
 
 PAST = """
@@ -349,6 +349,23 @@ def test_processes_can_be_sorted(page, demo):
     assert page.js(button + ".parentElement.ariaSort") == "ascending"
 
 
+def test_nothing_is_drawn_while_nobody_looks(page, demo):
+    page.open(demo.url).live()
+    hide = ("Object.defineProperty(document, 'hidden', {value: arguments[0], configurable: true});"
+            "document.dispatchEvent(new Event('visibilitychange'))")
+    page.driver.execute_script(hide, True)
+    before = page.text("#rows")
+    time.sleep(3)
+    assert page.text("#rows") == before
+    page.driver.execute_script(hide, False)
+    wait(lambda: page.text("#rows") != before, "the figures of now")
+
+
+def test_the_page_is_small():
+    scripts = (support.TOP / "web").glob("*.js")
+    assert sum(f.stat().st_size for f in scripts) < 60 * 1024
+
+
 def test_nothing_moves_when_figures_change(page, demo):
     page.open(demo.url).live()
     open_first(page)
@@ -361,6 +378,35 @@ def test_nothing_moves_when_figures_change(page, demo):
         wait(lambda: page.text("#rows") != seen, "a figure to change")
         seen = page.text("#rows")
     assert page.js("window.shift") < 0.01
+
+
+def test_instances_of_a_split_board_are_shown(page, service):
+    page.open(service("mig").url).live()
+    wait(lambda: page.count(".mig li") == 3, "three instances")
+    assert re.match(r"0: 3g\.71gb[\d.]+ of [\d.]+ GiB", page.text(".mig li"))
+
+
+def test_our_own_cost_is_told(page, demo):
+    page.open(demo.url).live()
+    cost = "[...document.querySelectorAll('#self dd')].map(e => e.textContent)"
+    want = (r"\d+\.\d+ %", r"\d+\.\d MiB", r"\d+\.\d /s", r"[\d.]+ (µs|ms|s)", r"\d+")
+    wait(lambda: all(map(re.fullmatch, want, page.js(cost))) and page.js(cost), "five figures")
+    page.js("document.querySelector('.card details').open = true")
+    assert page.count("#calls tbody tr") > 3
+
+
+def test_a_gpu_that_asks_for_recovery_stands_out(page, service):
+    page.open(service("xid-storm").url).live()
+    badge = "[...document.querySelectorAll('tr.gpu .badge')].map(e => e.textContent)"
+    wait(lambda: page.js(badge) == ["ok", "attention"], "the second GPU to want attention")
+    wait(lambda: "drain and reset" in page.text("#health .alarm:last-child"), "its recovery")
+    assert page.text("#total-gpus") == "2 (1 not ok)"
+
+
+def test_a_machine_without_a_driver_says_what_to_do(page, service):
+    page.open(service("no-driver").url)
+    wait(lambda: page.shown("#empty") and "modprobe nvidia" in page.text("#empty"), "the remedy")
+    assert not page.shown(".gpus")
 
 
 # ---- when the service goes away
@@ -503,8 +549,8 @@ def test_the_token_is_asked_for_when_it_is_needed(page, service):
     start_window(page, "guarded")
     wait(lambda: page.js("document.querySelector('#token').open"), "the question for the token")
     page.find("#token-input").send_keys("a wrong one", Keys.ENTER)
-    wait(lambda: page.js("document.querySelector('#token').open") and
-         page.js("document.querySelector('#token-input').value") == "a wrong one", "it again")
+    wait(lambda: page.js("sessionStorage.token") == "a wrong one" and
+         page.js("document.querySelector('#token').open"), "the question again")
     page.find("#token-input").clear()
     page.find("#token-input").send_keys(TOKEN, Keys.ENTER)
     wait(lambda: not page.js("document.querySelector('#token').open"), "the dialog to close")
