@@ -474,8 +474,11 @@ static void finish(struct service *s)
 			  NULL, 0);
 		hangs = true;
 	}
-	if (s->store)
+	if (s->store) {
+		store_save(s->store);
+		store_commit(s->store);
 		store_close(s->store);
+	}
 	if (hangs) {
 		fflush(NULL);
 		_exit(s->end); /* exit handlers of the driver's library may wait for it */

@@ -58,6 +58,10 @@ void store_forget(struct store *s, const char *kind, const char *id);
 void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 		       const double *values);
 
+/* Adds the rows that are under way to the next batch, before the end: else only what is older than
+ * ten seconds is sure to be there. */
+void store_save(struct store *s);
+
 /* As view_ops.history, from the file and what was not yet written.  Seconds are kept a day, minutes
  * 30 days, hours five years.  step_ns 0: readings as they came, each with span 0; otherwise buckets of
  * step_ns, aligned to 1970, or of what is kept of that time where that is coarser. */

@@ -375,3 +375,10 @@ void store_add_reading(struct store *s, const char *uuid, uint64_t wall_ns,
 	if (h->saved_ms == 0 || t_ms - h->saved_ms >= SAVE)
 		save(s, h, TIER_READINGS);
 }
+
+void store_save(struct store *s)
+{
+	for (unsigned i = 0; i < s->histories; i++)
+		if (s->history[i]->fed)
+			save(s, s->history[i], TIER_READINGS);
+}

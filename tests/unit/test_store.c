@@ -321,6 +321,32 @@ static void readings_come_back_as_they_went_in(void **state)
 	store_close(s);
 }
 
+static void what_is_under_way_is_kept_when_it_is_saved(void **state)
+{
+	struct store *s = open_clean();
+
+	(void)state;
+	for (unsigned i = 0; i < 7300; i++) {
+		add(s, T0 + i * S, i);
+		if (i % 7 == 0)
+			store_commit(s);
+		if (i % 293 == 292) { /* at other seconds of a minute each time */
+			store_save(s);
+			commit(s);
+			store_close(s);
+			s = open_clean();
+		}
+	}
+	assert_int_equal(ask(s, T0, T0 + DAY, 0), 7300);
+	for (unsigned i = 0; i < 7300; i++)
+		assert_true(points[i].mean == i);
+	assert_int_equal(ask(s, T0, T0 + DAY, HOUR), 3);
+	assert_int_equal(points[0].count, 3600);
+	assert_int_equal(points[1].count, 3600);
+	assert_int_equal(points[2].count, 100);
+	store_close(s);
+}
+
 static void a_row_under_way_is_continued_after_a_restart(void **state)
 {
 	struct store *s = open_clean();
@@ -953,6 +979,7 @@ int main(void)
 		T(documents_are_kept_replaced_and_forgotten),
 		T(a_thousand_documents_of_a_kind_are_kept),
 		T(readings_come_back_as_they_went_in),
+		T(what_is_under_way_is_kept_when_it_is_saved),
 		T(a_row_under_way_is_continued_after_a_restart),
 		T(nothing_is_asked_that_makes_no_sense),
 		T(history_is_that_of_a_slow_and_plain_count),
