@@ -209,7 +209,7 @@ function drawSpark(r, d) {
 function runs(s, begin) {
 	const out = [];
 	let run = [], last = 0;
-	const hole = Math.max(3, 2.5 * model.interval / 1000);
+	const hole = 2.5 * Math.max(1, model.interval / 1000);
 	s.time.forEach((t, i) => {
 		if (t < begin)
 			return;
