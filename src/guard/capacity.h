@@ -1,0 +1,51 @@
+/* capacity: how much memory is truly free, now and lately, and what would fit (guard.md §15).  Pure. */
+#ifndef GW_GUARD_CAPACITY_H
+#define GW_GUARD_CAPACITY_H
+
+#include "guard.h"
+#include "health.h"
+
+struct capacity; /* of one GPU: available bytes at 1 s for 10 min, 10 s for 24 h, 60 s for 7 days */
+
+int capacity_new(struct capacity **ret);
+void capacity_free(struct capacity *c);
+void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes);
+
+struct capacity_past {
+	uint64_t min_bytes, max_bytes;
+	double mean_bytes;
+	double slope_bytes_per_s; /* of the last ten minutes; NAN: too little */
+	double full_s;            /* until nothing is left at that slope; NAN: never */
+	uint64_t span_ns;
+};
+void capacity_past(const struct capacity *c, uint64_t now_ns, uint64_t span_ns,
+		   struct capacity_past *ret);
+
+enum capacity_fit { FIT_NOW, FIT_AFTER_EVICTION, FIT_NEVER };
+struct capacity_gpu { /* what is asked of each GPU */
+	char uuid[96];
+	uint64_t total_bytes, free_bytes, headroom_bytes, reserved_bytes;
+	bool known, quarantine, blind, warm;
+	double margin_c;
+	struct { /* workers on it, lowest priority first */
+		char name[64];
+		uint64_t bytes;
+		double seconds; /* expected to free it; NAN unknown */
+		bool movable;
+	} worker[POLICY_WORKERS];
+	unsigned workers;
+};
+struct capacity_answer {
+	enum capacity_fit fit;
+	uint64_t needed_bytes, available_bytes;
+	unsigned evict[POLICY_WORKERS], evicts; /* positions in worker[] */
+	double seconds;                         /* until it fits; 0 now; NAN unknown */
+	char why[240];
+};
+uint64_t capacity_available(const struct capacity_gpu *g);
+void capacity_fit(const struct capacity_gpu *g, uint64_t bytes, struct capacity_answer *ret);
+/* Best GPU first; order[i]: position in g.  How many can take it at all. */
+unsigned capacity_place(const struct capacity_gpu *g, unsigned n, uint64_t bytes,
+			unsigned *order, struct capacity_answer *answers);
+
+#endif

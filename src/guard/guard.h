@@ -1,0 +1,169 @@
+/* guard: when a worker must leave the GPU and when it may come back.  Pure.
+ *
+ * Fed with scenes, outcomes of orders and what people ask for, each with its time; gives back orders
+ * and decisions.  It keeps the promises of guard.md §7 by deriving a worker's state from a few
+ * facts: its reason mask, the bytes it holds, the order under way, and deadlines.  Nothing here reads
+ * a clock, a file or a process.  The same feed gives the same decisions byte for byte. */
+#ifndef GW_GUARD_GUARD_H
+#define GW_GUARD_GUARD_H
+
+#include "classify.h"
+
+/* Why a worker may not run: bits; guard.md §6. */
+enum guard_reason {
+	REASON_CONTENTION,
+	REASON_MANUAL,
+	REASON_THERMAL,
+	REASON_HEALTH,
+	REASON_SCHEDULE,
+	REASON_BATTERY,
+	REASON_BLIND,
+	REASON_BUDGET,
+	REASON_RESERVED,
+	GUARD_REASONS
+};
+const char *guard_reason_name(unsigned r);
+
+enum guard_state {
+	STATE_RECONCILE,
+	STATE_ACTIVE,
+	STATE_SUSPECT,
+	STATE_DRAIN,
+	STATE_EVICT,
+	STATE_VERIFY,
+	STATE_EVICTED,
+	STATE_QUIET,
+	STATE_PRECHECK,
+	STATE_RESUME,
+	STATE_VERIFY_UP,
+	STATE_STUCK,
+	STATE_ABSENT,
+	GUARD_STATES
+};
+const char *guard_state_name(unsigned s);
+
+enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
+
+/* What must survive a crash: one for each worker, written before the order that it tells of. */
+struct guard_record {
+	char worker[64];
+	uint32_t mask;
+	unsigned level;      /* of the eviction that was made or is being made */
+	bool evicted;        /* it was, or was being, evicted */
+	uint64_t need_bytes; /* peak while it ran */
+	enum guard_hold hold;
+	uint64_t hold_until_wall_ns; /* 0: no end */
+	uint64_t wall_ns;
+	/* Of a checkpoint: who was put away. */
+	struct {
+		int64_t pid;
+		uint64_t start_ticks;
+	} put_away[16];
+	unsigned put_away_count;
+};
+
+enum guard_verb {
+	ORDER_CLOSE,
+	ORDER_DRAIN,
+	ORDER_EVICT,
+	ORDER_OPEN,
+	ORDER_RESUME,
+	ORDER_NOTIFY
+};
+
+/* Something for whoever acts (guard/action.h).  Its outcome comes back through guard_outcome(). */
+struct guard_order {
+	uint64_t id;
+	enum guard_verb verb;
+	unsigned worker;
+	unsigned level; /* of the ladder, guard.md §9 */
+	uint64_t deadline_ns;
+	uint64_t bytes; /* to be freed, or to be restored */
+	/* The worker's processes on GPUs, for signals and checkpoints: identities. */
+	struct {
+		int64_t pid;
+		uint64_t start_ticks;
+	} target[64];
+	unsigned targets;
+};
+
+struct guard_outcome {
+	uint64_t order;
+	bool ok, retry; /* retry: not now, ask again */
+	bool in_flight; /* of DRAIN: something still runs */
+	char message[200];
+};
+
+/* One thing that was decided, with its why: a line of the log, an event, a row of `explain`. */
+struct guard_decision {
+	uint64_t mono_ns;
+	unsigned worker;
+	enum guard_state from, to;
+	uint32_t mask;
+	bool dry;           /* dry-run or observe: nothing is done */
+	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
+	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
+	uint64_t next_ns;   /* when it can change at the earliest; 0: unknown */
+};
+
+enum guard_ask {
+	ASK_EVICT,
+	ASK_RESUME,
+	ASK_HOLD_EVICTED,
+	ASK_HOLD_ACTIVE,
+	ASK_RELEASE,
+	ASK_RESUME_NOW
+};
+
+struct guard_status { /* of one worker, for REST and the page */
+	enum guard_state state;
+	uint32_t mask;
+	enum guard_hold hold;
+	uint64_t hold_until_ns, since_ns, next_ns;
+	uint64_t resident_bytes, need_bytes, residue_bytes;
+	double backoff; /* times the quiet period */
+	unsigned evictions, resumes, would_evict;
+	bool blind, hung, quarantine; /* of any of its GPUs */
+	char why[240];                /* of the state, with what masks what */
+};
+
+struct guard;
+
+/* records: as of the last run, or NULL.  policy is borrowed.  0 or -GW_E_NOMEM. */
+int guard_new(const struct policy *p, const struct guard_record *records, unsigned n,
+	      struct guard **ret);
+void guard_free(struct guard *g);
+
+/* A look.  Orders and decisions that follow are fetched below. */
+void guard_look(struct guard *g, const struct scene *s);
+void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
+
+/* What people ask.  worker -1: all.  0, -GW_E_NOENT, or -GW_E_STATE with a sentence: it cannot be. */
+int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
+	      uint64_t now_ns, char *message, size_t size);
+
+/* Room for somebody: evicts as many as it takes.  *ret_id.  guard_reserved: 1 the room is there, 0 not
+ * yet, -GW_E_SIZE it will never be, with numbers in message. */
+int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
+		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);
+int guard_reserved(struct guard *g, uint64_t id, char *message, size_t size);
+void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
+
+/* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
+void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
+		      const char *evidence, uint64_t now_ns);
+
+/* Fetched until they return false. */
+bool guard_next_order(struct guard *g, struct guard_order *ret);
+bool guard_next_decision(struct guard *g, struct guard_decision *ret);
+/* Must be on the disk before the orders fetched after it are carried out. */
+bool guard_next_record(struct guard *g, struct guard_record *ret);
+
+/* When to look again: guard.md §8. */
+uint64_t guard_next_look(const struct guard *g, uint64_t now_ns);
+
+int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
+/* Verdicts of the last scene, one a process of it. */
+const struct verdict *guard_verdicts(const struct guard *g, const struct scene **ret_scene);
+
+#endif

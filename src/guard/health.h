@@ -1,0 +1,73 @@
+/* health: is a GPU well (guard.md §14)?  Pure: fed with reports and driver events, asked for a verdict.
+ *
+ * Xids are rows of xid.def.  Thermal trips have a margin, a hysteresis and a number of readings; what
+ * quarantined a GPU ends by itself when it is over. */
+#ifndef GW_GUARD_HEALTH_H
+#define GW_GUARD_HEALTH_H
+
+#include <gpuward.h>
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct health_options {
+	double warn_c, throttle_c, evict_c; /* margins: 10, 5, 2 */
+	double clear_c;                     /* above the trip: 5 */
+	uint64_t clear_ns;                  /* for so long: 30 s */
+	unsigned critical;                  /* readings in a row: 4 */
+	double absolute_c; /* override of the original key; NAN: the device's own margins */
+	double fallback_c; /* where the device has none: 85 */
+	uint64_t clean_ns; /* quarantine ends after this: 60 s */
+};
+void health_options_init(struct health_options *o);
+
+enum health_level { HEALTH_OK, HEALTH_WARN, HEALTH_THROTTLE, HEALTH_EVICT, HEALTH_QUARANTINE };
+
+enum xid_class {
+	XID_RESTART_APP,
+	XID_RESET_GPU,
+	XID_REBOOT,
+	XID_RESTART_VM,
+	XID_MECHANICS,
+	XID_UVM,
+	XID_UPDATE,
+	XID_VENDOR,
+	XID_IGNORE,
+	XID_WORKFLOW,
+	XID_RECOVERY,
+	XID_UNKNOWN
+};
+enum xid_class xid_class_of(unsigned xid);
+const char *xid_class_name(unsigned c);
+const char *xid_text(unsigned xid); /* what NVIDIA calls it, short; "unknown" */
+
+struct health_event {
+	uint64_t mono_ns;
+	uint64_t type; /* bits of NVML's event types */
+	uint64_t data; /* of an Xid: its number */
+};
+
+struct health; /* of one GPU */
+
+int health_new(const struct health_options *o, struct health **ret);
+void health_free(struct health *h);
+
+/* A reading of the device (snapshot) or an event of its driver. */
+void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
+void health_event(struct health *h, const struct health_event *e);
+
+struct health_status {
+	enum health_level level;
+	bool thermal, quarantine;
+	double margin_c;              /* NAN: unknown */
+	const char *margin_source;    /* "margin", "thresholds", "override", "fallback" */
+	uint64_t since_ns, clears_ns; /* 0: not known */
+	unsigned xids, last_xid;      /* since the start; 0 */
+	char why[240];                /* one sentence; "" when well */
+	char advice[200];             /* what to do; "" */
+};
+void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
+/* Readings in a row are asked for more often while the margin is small: 10 s or 1 s. */
+uint64_t health_interval_ns(const struct health *h);
+
+#endif

@@ -1,0 +1,137 @@
+/* policy: what the guard was told, as plain data.
+ *
+ * Workers may be moved, rules say who is what, knobs say how patient to be.  Made by whoever reads a
+ * configuration (daemon/guard_config.h) or by a program through the library; never changed by what is
+ * decided.  Texts are the policy's own and live as long as it. */
+#ifndef GW_GUARD_POLICY_H
+#define GW_GUARD_POLICY_H
+
+#include <gpuward.h>
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define POLICY_WORKERS 32
+#define POLICY_RULES   64
+#define POLICY_GPUS    16 /* of one worker */
+
+enum guard_mode { GUARD_OBSERVE, GUARD_DRY_RUN, GUARD_ENFORCE };
+
+enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW };
+
+/* How a process is known; what is NULL, 0 or negative is not looked at, the rest must all hold. */
+struct policy_match {
+	const char *name;      /* comm, 15 bytes, may have * and ?                    */
+	const char *exe;       /* real path, may have * and ?                         */
+	const char *command;   /* extended regular expression over the joined arguments */
+	const char *cgroup;    /* may have * and ?                                    */
+	const char *container; /* id or its beginning                                 */
+	const char *pidfile;   /* of a worker: the process whose number is in it      */
+	const char *unit;      /* of a worker: systemd's; its cgroup                  */
+	unsigned port;         /* of a worker: who listens on it                      */
+	int64_t uid;           /* -1: any                                             */
+	unsigned type;         /* set of enum gw_process_type; 0: any                 */
+	uint64_t vram_ge;      /* bytes */
+	double util_ge;        /* ratio */
+	const char *gpu;       /* a selector as of gw_device_matches()                */
+};
+
+struct policy_rule {
+	struct policy_match match;
+	enum guard_action action;
+	const char *text; /* "rule 3 (gpuward.toml:41)", for explanations */
+};
+
+enum policy_kind {
+	WORKER_OLLAMA,
+	WORKER_LLAMACPP,
+	WORKER_LLAMASWAP,
+	WORKER_VLLM,
+	WORKER_SGLANG,
+	WORKER_TABBY,
+	WORKER_KOBOLD,
+	WORKER_COMFY,
+	WORKER_A1111,
+	WORKER_CHECKPOINT,
+	WORKER_SYSTEMD,
+	WORKER_CONTAINER,
+	WORKER_EXEC,
+	WORKER_SIGNAL,
+	WORKER_CALLBACK, /* in this process: gw_guard_* */
+	WORKER_KINDS
+};
+const char *policy_kind_name(unsigned kind); /* "ollama", ...         */
+int policy_kind_find(const char *name);      /* -GW_E_NOENT: no such  */
+
+enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
+
+/* Moments of a week in which a worker is out: "Fri-Sun 18:00-23:00". */
+struct policy_span {
+	unsigned days; /* bit 0: Monday */
+	unsigned from_min,
+		to_min; /* since midnight, local time; to <= from: into the next day */
+};
+
+/* A worker's numbers; what is NAN or UINT64_MAX is as in policy.standard. */
+struct policy_knobs {
+	uint64_t debounce_ns, quiet_ns, resident_ns, drain_ns, verify_ns, budget_ns, post_ns;
+	uint64_t headroom_bytes; /* at least this ...           */
+	double headroom_ratio;   /* ... and this of the board   */
+	uint64_t min_vram_bytes; /* a contender below it is none, unless it works */
+	double util_ratio;
+	uint64_t util_ns;
+	unsigned max_level;
+	bool allow_kill;
+};
+
+struct policy_worker {
+	const char *name;
+	enum policy_kind kind;
+	const char *url;        /* "http://127.0.0.1:11434" */
+	const char *token_file; /* NULL: none */
+	const char *model;      /* what to load again, where the worker cannot tell; NULL */
+	const char *const *evict_argv, *const *resume_argv; /* of exec; NULL-terminated   */
+	int evict_signal, resume_signal;                    /* of signal                  */
+	const char *gpus[POLICY_GPUS]; /* selectors; none: wherever it is */
+	unsigned gpu_count;
+	struct policy_match match;
+	int priority; /* lowest leaves first */
+	enum policy_resume resume;
+	bool managed;   /* started when it is gone */
+	unsigned level; /* of vLLM sleep and the like; 0: the adapter's own choice */
+	struct policy_span schedule[8];
+	unsigned schedules;
+	bool ac_only;
+	struct policy_knobs knobs;
+	const char *text; /* "[[worker]] ollama (gpuward.toml:12)" */
+};
+
+struct policy {
+	enum guard_mode mode;
+	bool any;              /* demand: any other process, as the original rule had it */
+	bool unknown_contends; /* profile desktop: who no rule knows may contend      */
+	bool by_unattributed;  /* profile container: memory that nobody owns contends */
+	uint64_t unattributed_bytes;
+	bool evict_when_blind;
+	bool restore_on_stop;
+	uint64_t poll_ns; /* 0: as guard.md §8 has it */
+	struct policy_knobs standard;
+	struct policy_rule rule[POLICY_RULES];
+	unsigned rules;
+	struct policy_worker worker[POLICY_WORKERS];
+	unsigned workers;
+	bool simulated_too; /* act on simulated GPUs: tests */
+};
+
+/* Defaults of guard.md §8; no rule, no worker. */
+void policy_init(struct policy *p);
+
+/* A worker's number, or the standard's. */
+uint64_t policy_ns(uint64_t own, uint64_t standard);
+
+/* Is local time t (as of localtime_r) in one of the worker's spans? */
+struct tm;
+bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
+
+#endif

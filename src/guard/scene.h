@@ -1,0 +1,78 @@
+/* scene: who is on the GPUs at one moment, and how much room there is: all that the guard decides on.
+ *
+ * Plain data, made by whoever looked (guard/look.h) or read from a line of a recording: the same scenes
+ * give the same decisions.  Sizes are fixed so that a storm of processes cannot grow it; what does
+ * not fit is counted. */
+#ifndef GW_GUARD_SCENE_H
+#define GW_GUARD_SCENE_H
+
+#include "policy.h"
+
+struct buf;
+
+#define SCENE_GPUS      64
+#define SCENE_PROCESSES 1024
+#define SCENE_ANCESTORS 12
+#define SCENE_ROOTS     128
+
+enum scene_health { SCENE_OK, SCENE_BLIND, SCENE_HUNG, SCENE_LOST, SCENE_ASLEEP };
+
+struct scene_gpu {
+	char uuid[96];
+	unsigned index;
+	enum scene_health health;
+	bool simulated, display;
+	bool hidden; /* others may be there whom we cannot see (namespace) */
+	uint64_t total_bytes, used_bytes, free_bytes; /* v2: the reserve is not in used    */
+	bool memory_known;
+	double temperature_c; /* NAN: unknown */
+	double margin_c;      /* to its own slowdown; NAN: unknown */
+	unsigned errors;      /* readings in a row that failed */
+};
+
+struct scene_process {
+	int64_t pid;
+	uint64_t start_ticks; /* with pid the identity; 0: unknown */
+	int64_t uid;          /* -1: unknown */
+	unsigned gpu;         /* position in scene.gpu */
+	unsigned type;        /* set of enum gw_process_type */
+	uint64_t bytes;
+	bool bytes_known;
+	double sm_ratio; /* over the last seconds; NAN: not asked or not told */
+	bool orphan;     /* the driver lists it, the kernel does not */
+	bool self;       /* of our own tree or cgroup */
+	char name[16], exe[160], command[160], cgroup[160], container[64];
+	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends */
+};
+
+/* A process known to be a worker's, on a GPU or not: found by its port, pidfile, unit or name. */
+struct scene_root {
+	unsigned worker; /* position in the policy */
+	int64_t pid;
+	uint64_t start_ticks;
+};
+
+struct scene {
+	uint64_t mono_ns, wall_ns;
+	int utc_offset_s; /* of local time, then */
+	bool on_battery;
+	uint64_t host_free_bytes;
+	struct scene_gpu gpu[SCENE_GPUS];
+	unsigned gpus;
+	struct scene_process process[SCENE_PROCESSES];
+	unsigned processes;
+	unsigned left_out; /* that did not fit */
+	struct scene_root root[SCENE_ROOTS];
+	unsigned roots;
+	unsigned game_clients; /* of GameMode; 0 also where it is not asked */
+};
+
+/* As lines of words parted by tabs (as measure/event.h has them): a scene, its GPUs, processes and roots,
+ * and a line that ends it.  Numbers read back to the same bits, texts have their tabs and line breaks
+ * escaped. */
+void scene_write(struct buf *out, const struct scene *s);
+
+/* Takes the next line without its newline.  1: the scene is whole; 0: more is to come; -GW_E_PARSE. */
+int scene_read(struct scene *ret, const char *line);
+
+#endif
