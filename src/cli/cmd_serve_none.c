@@ -4,7 +4,8 @@
 static int run(struct cli *c)
 {
 	(void)c;
-	cli_error("this gpuward was built without the service; build it with libmicrohttpd, sqlite3, "
+	cli_error("this gpuward was built without the service; build it with libmicrohttpd, "
+		  "sqlite3, "
 		  "zlib and jansson (make deps build)");
 	return EXIT_FAILED;
 }

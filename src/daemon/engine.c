@@ -73,8 +73,7 @@ static const char *name_of(const struct gw_device *d)
 
 static void tell_state(struct engine *e, const struct gw_device *d, const struct seen *s)
 {
-	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP ||
-		    e->view.let_go;
+	bool well = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_ASLEEP || e->view.let_go;
 
 	if (!s->known && d->state == GW_DEVICE_OK)
 		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL, "info",
@@ -85,8 +84,8 @@ static void tell_state(struct engine *e, const struct gw_device *d, const struct
 	else
 		engine_tell(e, "device-state", s->uuid[0] ? s->uuid : NULL,
 			    well ? "info" : "error", "GPU %u (%s) is %s%s%s", d->index,
-			    name_of(d), gw_device_state_name(d->state),
-			    *d->message ? ": " : "", d->message);
+			    name_of(d), gw_device_state_name(d->state), *d->message ? ": " : "",
+			    d->message);
 }
 
 static void tell_driver(struct engine *e, const struct gw_status *s)
@@ -124,7 +123,8 @@ static double kept(struct engine *e, const char *what, const char *uuid, const c
 	return store_count(e->config.store, key);
 }
 
-static void keep(struct engine *e, const char *what, const char *uuid, const char *more, double v)
+static void keep(struct engine *e, const char *what, const char *uuid, const char *more,
+		 double v)
 {
 	char key[256];
 
@@ -294,8 +294,9 @@ static void came(void *arg, const struct reading *r)
 
 	if (!r) {
 		v->opening = false;
-		engine_tell(e, "service", NULL, "error",
-			    "there is no memory to watch the GPUs: end something and start anew");
+		engine_tell(
+			e, "service", NULL, "error",
+			"there is no memory to watch the GPUs: end something and start anew");
 		return;
 	}
 	v->tick++;

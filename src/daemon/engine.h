@@ -19,7 +19,7 @@ struct engine_config {
 	bool manage;           /* settings of GPUs may be changed */
 	const char *cache_dir; /* of sensor profiles; NULL: as XDG says */
 	struct loop *loop;
-	struct store *store; /* borrowed */
+	struct store *store;       /* borrowed */
 	void (*ticked)(void *arg); /* there is a new view */
 	/* The meter goes away: windows on it must end now. */
 	void (*meter_gone)(void *arg);

@@ -38,7 +38,8 @@ struct reader {
 	pthread_mutex_t lock;
 	pthread_cond_t wake, news;
 	struct reading reading[2];
-	struct reading *empty, *full; /* to be filled, to be looked at; the third place is `shown` */
+	struct reading *empty,
+		*full; /* to be filled, to be looked at; the third place is `shown` */
 	bool stop, gone;
 	bool ask[3];
 	struct job job[JOBS];

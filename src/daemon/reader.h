@@ -23,7 +23,7 @@ struct metering {
 	struct metering_device {
 		pthread_mutex_t lock;
 		struct total total;
-	} *device;
+	} * device;
 };
 
 /* What one round gave.  The main thread's until it takes the next. */
@@ -32,12 +32,12 @@ struct reading {
 	struct gw_process_list *processes;
 	const struct gw_environment *env; /* NULL: not collected yet */
 	struct metering *metering;        /* NULL: none */
-	bool retire;                      /* metering is of other GPUs than there are now: let it go */
+	bool retire; /* metering is of other GPUs than there are now: let it go */
 	bool let_go;
-	unsigned asks;                    /* of reader_ask() that were done, and how the last ended */
+	unsigned asks; /* of reader_ask() that were done, and how the last ended */
 	int ask_error;
-	uint64_t begin_ns, end_ns;        /* of the round */
-	uint64_t missed;                  /* rounds that were left out, ever */
+	uint64_t begin_ns, end_ns; /* of the round */
+	uint64_t missed;           /* rounds that were left out, ever */
 	struct gw_ctx *ctx;
 };
 
@@ -64,7 +64,11 @@ int reader_free(struct reader *r, uint64_t timeout_ns);
 void reader_set_interval(struct reader *r, uint64_t interval_ns);
 
 /* Asks for something between two rounds. */
-enum reader_request { READER_LET_GO, READER_RESUME, READER_RETIRED /* metering is no longer used */ };
+enum reader_request {
+	READER_LET_GO,
+	READER_RESUME,
+	READER_RETIRED /* metering is no longer used */
+};
 void reader_ask(struct reader *r, enum reader_request what);
 
 /* Runs fn(arg, ctx) on the reader's thread, soon.  0, or -GW_E_STATE: too many wait. */

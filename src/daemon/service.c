@@ -20,7 +20,7 @@
 
 #define MESSAGE_MAX   2000
 #define TEXTFILE_MAX  (4 * 1024 * 1024)
-#define END_NS        (5 * NS_PER_S)    /* after this we end even if a driver call has not */
+#define END_NS        (5 * NS_PER_S) /* after this we end even if a driver call has not */
 #define STREAM_BYTES  (256 * 1024)
 #define MEMORY_BYTES  (8 * 1024 * 1024) /* of history, when there is no file for it */
 #define LISTENERS_MAX (CONFIG_LIST_MAX + NOTIFY_SOCKETS)
@@ -45,7 +45,7 @@ struct service {
 
 static enum log_level level_of(const char *severity)
 {
-	return strcmp(severity, "error") == 0	? LOG_ERROR
+	return strcmp(severity, "error") == 0     ? LOG_ERROR
 	       : strcmp(severity, "warning") == 0 ? LOG_WARNING
 						  : LOG_INFO;
 }
@@ -62,7 +62,8 @@ static void log_lines(struct service *s, enum log_level level, char *message)
 	}
 }
 
-static void log_request(void *arg, const struct request *q, const struct reply *r, double seconds)
+static void log_request(void *arg, const struct request *q, const struct reply *r,
+			double seconds)
 {
 	struct service *s = ((struct api *)arg)->daemon;
 
@@ -312,10 +313,11 @@ static void reload(struct service *s)
 		apply(s);
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		engine_set_interval(s->engine, s->config.service_interval);
-		engine_tell(s->engine, "config", NULL, "info", "the configuration was read anew%s",
-			    needs_restart(&old, &fresh)
-				    ? "; addresses, drivers and the database change with the next start"
-				    : "");
+		engine_tell(s->engine, "config", NULL, "info",
+			    "the configuration was read anew%s",
+			    needs_restart(&old, &fresh) ? "; addresses, drivers and the "
+							  "database change with the next start"
+							: "");
 		config_done(&old);
 	}
 	notify_ready(&s->notify);
@@ -470,8 +472,8 @@ static void finish(struct service *s)
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
 	if (s->engine && engine_free(s->engine, END_NS) != 0) {
-		log_write(&s->log, LOG_WARNING, "a driver call has not returned: it is left behind",
-			  NULL, 0);
+		log_write(&s->log, LOG_WARNING,
+			  "a driver call has not returned: it is left behind", NULL, 0);
 		hangs = true;
 	}
 	if (s->store) {
@@ -513,7 +515,8 @@ int service_run(const struct service_options *options)
 	apply_log(s);
 	log_lines(s, LOG_WARNING, message);
 	if (*config_files(&s->config))
-		LOG(&s->log, LOG_INFO, "configuration", LOG_S("files", config_files(&s->config)));
+		LOG(&s->log, LOG_INFO, "configuration",
+		    LOG_S("files", config_files(&s->config)));
 	s->end = begin(s);
 	if (s->end == SERVICE_OK)
 		loop_run(s->loop);

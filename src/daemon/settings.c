@@ -44,7 +44,7 @@ struct settings {
 	pthread_mutex_t lock;
 	pthread_cond_t kept;
 	struct message *first, **last;
-	bool keeping;  /* the reader's thread waits for the store ... */
+	bool keeping;   /* the reader's thread waits for the store ... */
 	int keep_error; /* ... and that came of it */
 	struct order order[ORDERS_MAX];
 	int tickets;
@@ -211,7 +211,8 @@ static void load(void *arg, const char *id, const char *json)
 {
 	struct settings *s = arg;
 
-	manage_journal_load(s->journal, id, json); /* one that cannot be read is told, and stays */
+	manage_journal_load(s->journal, id,
+			    json); /* one that cannot be read is told, and stays */
 }
 
 int settings_new(const struct settings_config *config, struct settings **ret)

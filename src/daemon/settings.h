@@ -15,7 +15,7 @@ struct settings;
 
 struct settings_config {
 	struct loop *loop;
-	struct store *store;   /* borrowed, as the reader is */
+	struct store *store; /* borrowed, as the reader is */
 	struct reader *reader;
 	/* The audit. */
 	void (*tell)(void *arg, const char *uuid, const char *severity, const char *text);

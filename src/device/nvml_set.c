@@ -85,9 +85,9 @@ static int get_u32(struct device *d, enum nvml_call call, double *ret, char *sai
 
 	if (has(nvml_of(d), call)) {
 		nvml_calling(d, call);
-		code = nvml_called(d, call,
-				   ((fn_u32 *)nvml_of(d)->any[call])(nvml_device_of(d)->handle,
-								     &v));
+		code = nvml_called(
+			d, call,
+			((fn_u32 *)nvml_of(d)->any[call])(nvml_device_of(d)->handle, &v));
 	}
 	if (code == ABI_SUCCESS && v == ABI_NO_U32)
 		code = ABI_NO_DATA;

@@ -7,7 +7,7 @@
 #define WHO_NS       NS_PER_S
 #define USE_LASTS_NS (2 * NS_PER_S)
 #define IDLE_NS      NS_PER_S             /* figures, while nobody has a window open */
-#define UNWATCHED_NS (10 * NS_PER_S)       /* the same in a service, which reads them itself */
+#define UNWATCHED_NS (10 * NS_PER_S)      /* the same in a service, which reads them itself */
 #define STEP_NS      ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
 #define COARSE_S     0.5                  /* a ring with wider spacing shows no shape */
 #define RING_AGE_NS  (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
@@ -529,7 +529,8 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	uint64_t now = now_ns(s);
 	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS
 				 ? s->opt.interval_ns
-				 : s->opt.anchored ? UNWATCHED_NS : IDLE_NS;
+			 : s->opt.anchored ? UNWATCHED_NS
+					   : IDLE_NS;
 	bool anchored = active || s->opt.anchored;
 	bool ring = !s->polled && s->set.shape != SHAPE_NONE, read = false;
 	unsigned missed;

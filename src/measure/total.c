@@ -24,8 +24,8 @@ static void sample(struct total *t, uint64_t t_ns, double w)
 		return;
 	if (t->sampled && dt <= HOLE_STEPS * t->spacing_s) {
 		/* The counter has what lies before its last reading. */
-		uint64_t from = t->read && t->reading_ns > t->last_ns ? t->reading_ns
-								       : t->last_ns;
+		uint64_t from =
+			t->read && t->reading_ns > t->last_ns ? t->reading_ns : t->last_ns;
 		double begin_w;
 
 		part = seconds(from, t_ns);

@@ -12,15 +12,15 @@
 #include <stdbool.h>
 
 struct total {
-	double spacing_s;    /* of the samples, as planned; energy_setup.spacing_s */
-	double counted_j;    /* up to the last reading of the counter              */
-	double since_j;      /* from the samples after it                          */
-	double measured_s;   /* time of which samples spoke                        */
-	double shown_j;      /* what was told last: never less                     */
-	bool read, sampled;  /* there was one                                      */
-	double reading_j;    /* of the counter, and when it was made               */
+	double spacing_s;   /* of the samples, as planned; energy_setup.spacing_s */
+	double counted_j;   /* up to the last reading of the counter              */
+	double since_j;     /* from the samples after it                          */
+	double measured_s;  /* time of which samples spoke                        */
+	double shown_j;     /* what was told last: never less                     */
+	bool read, sampled; /* there was one                                      */
+	double reading_j;   /* of the counter, and when it was made               */
 	uint64_t reading_ns;
-	double last_w;       /* the last sample */
+	double last_w; /* the last sample */
 	uint64_t last_ns;
 };
 

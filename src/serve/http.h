@@ -91,8 +91,9 @@ struct route {
 };
 
 struct http_listener {
-	const char *address; /* "127.0.0.1:9490", "[::1]:9490", "unix:/run/gpuward.sock"; NULL with fd */
-	int fd;              /* -1: to be opened; else given (socket activation), whatever it is of */
+	const char *
+		address; /* "127.0.0.1:9490", "[::1]:9490", "unix:/run/gpuward.sock"; NULL with fd */
+	int fd; /* -1: to be opened; else given (socket activation), whatever it is of */
 };
 
 struct http_config {

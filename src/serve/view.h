@@ -14,9 +14,12 @@
 #include <stdint.h>
 
 /* What is kept of the past, in the order of the columns: rows of quantity.def. */
-#define VIEW_HISTORY(X)                                                                     \
-	X(POWER) X(POWER_LIMIT) X(TEMPERATURE_GPU) X(TEMPERATURE_MEMORY) X(UTILIZATION_GPU) \
-	X(UTILIZATION_MEMORY) X(MEMORY_USED) X(CLOCK_SM) X(CLOCK_MEMORY) X(FAN_SPEED)
+#define VIEW_HISTORY(X)                                                               \
+	X(POWER)                                                                      \
+	X(POWER_LIMIT)                                                                \
+	X(TEMPERATURE_GPU)                                                            \
+	X(TEMPERATURE_MEMORY) X(UTILIZATION_GPU) X(UTILIZATION_MEMORY) X(MEMORY_USED) \
+		X(CLOCK_SM) X(CLOCK_MEMORY) X(FAN_SPEED)
 enum view_history {
 #define X(q) VIEW_H_##q,
 	VIEW_HISTORY(X)
@@ -30,8 +33,8 @@ struct view_device {
 	int meter;        /* its number in view.meter; -1: not measured          */
 	uint64_t seen_ns; /* monotonic time of its last answer; 0: never         */
 	/* Counts that grow for ever, over restarts too. */
-	double energy_joules;       /* measured by us; NAN: it has no power figure      */
-	double energy_seconds;      /* time over which that was measured                */
+	double energy_joules;         /* measured by us; NAN: it has no power figure      */
+	double energy_seconds;        /* time over which that was measured                */
 	uint64_t errors[GW_ABSENCES]; /* readings that failed, by reason; see view_is_error() */
 	uint64_t state_changes;
 };
@@ -42,26 +45,26 @@ bool view_is_error(unsigned absence);
 /* Our own cost. */
 struct view_self {
 	uint64_t start_wall_ns;
-	double cpu_seconds;           /* user and system, all threads                  */
+	double cpu_seconds; /* user and system, all threads                  */
 	uint64_t rss_bytes, rss_peak_bytes;
 	uint64_t wakeups;             /* rounds of the main loop                       */
 	uint64_t ticks, ticks_missed; /* readings done; those that were left out       */
 	double tick_seconds;          /* how long the last reading of all GPUs took    */
 	double tick_max_seconds;
 	unsigned threads, descriptors;
-	uint64_t store_bytes;         /* of the database; 0: none                      */
-	uint64_t store_dropped;       /* batches that could not be kept                */
-	const char *store_state;      /* "ok", or the sentence why nothing is kept     */
+	uint64_t store_bytes;    /* of the database; 0: none                      */
+	uint64_t store_dropped;  /* batches that could not be kept                */
+	const char *store_state; /* "ok", or the sentence why nothing is kept     */
 };
 
 /* Something that happened.  Ids grow for ever, over restarts too. */
 struct view_event {
 	uint64_t id;
 	uint64_t wall_ns;
-	const char *kind; /* "device-state", "driver", "window", "config", "service", ... */
-	const char *uuid; /* of the GPU, NULL: the machine */
+	const char *kind;     /* "device-state", "driver", "window", "config", "service", ... */
+	const char *uuid;     /* of the GPU, NULL: the machine */
 	const char *severity; /* "info", "warning", "error" */
-	const char *text; /* one sentence */
+	const char *text;     /* one sentence */
 };
 
 struct view_point { /* of the past; wall time, because it outlives a boot */
@@ -80,8 +83,8 @@ struct view_ops {
 	 * the database.  Number of points, -GW_E_NODEV, -GW_E_ARG, -GW_E_NOSUPPORT (no history of this
 	 * quantity) or -GW_E_SIZE.  *ret_step_ns: distance of the points given. */
 	int (*history)(void *engine, const char *uuid, unsigned quantity, uint64_t from_wall_ns,
-		       uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out, unsigned max,
-		       uint64_t *ret_step_ns);
+		       uint64_t to_wall_ns, uint64_t step_ns, struct view_point *out,
+		       unsigned max, uint64_t *ret_step_ns);
 	/* Events with an id above `after` (UINT64_MAX: the latest there are), oldest first, at most
 	 * max; each is good during its call. */
 	int (*events)(void *engine, uint64_t after, unsigned max,
@@ -90,7 +93,8 @@ struct view_ops {
 	 * the id. */
 	uint64_t (*tell)(void *engine, const struct view_event *e);
 	/* Documents that outlive us: energy windows that ended.  id is a word. */
-	int (*keep)(void *engine, const char *kind, const char *id, const char *json, size_t size);
+	int (*keep)(void *engine, const char *kind, const char *id, const char *json,
+		    size_t size);
 	int (*kept)(void *engine, const char *kind, unsigned max,
 		    void (*each)(void *arg, const char *id, const char *json), void *arg);
 	void (*forget)(void *engine, const char *kind, const char *id);
@@ -113,12 +117,12 @@ struct view {
 	struct gw_ctx *ctx;     /* for device/cost.h alone; NULL before it is open */
 	const struct view_device *device; /* one a device of snap */
 	unsigned devices;
-	uint64_t interval_ns; /* between ticks */
-	bool let_go;          /* the drivers were let go on request */
-	int ask_error;        /* of the last view_ops.ask: 0, or why not */
-	unsigned asks;        /* how many were done */
+	uint64_t interval_ns;   /* between ticks */
+	bool let_go;            /* the drivers were let go on request */
+	int ask_error;          /* of the last view_ops.ask: 0, or why not */
+	unsigned asks;          /* how many were done */
 	uint64_t init_failures; /* drivers that could not be opened; grows for ever */
-	bool opening;         /* the drivers are being opened for the first time */
+	bool opening;           /* the drivers are being opened for the first time */
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
