@@ -14,12 +14,19 @@
 #include <stdint.h>
 
 /* What is kept of the past, in the order of the columns: rows of quantity.def. */
-#define VIEW_HISTORY(X)                                                               \
-	X(POWER)                                                                      \
-	X(POWER_LIMIT)                                                                \
-	X(TEMPERATURE_GPU)                                                            \
-	X(TEMPERATURE_MEMORY) X(UTILIZATION_GPU) X(UTILIZATION_MEMORY) X(MEMORY_USED) \
-		X(CLOCK_SM) X(CLOCK_MEMORY) X(FAN_SPEED)
+/* clang-format off */
+#define VIEW_HISTORY(X) \
+	X(POWER) \
+	X(POWER_LIMIT) \
+	X(TEMPERATURE_GPU) \
+	X(TEMPERATURE_MEMORY) \
+	X(UTILIZATION_GPU) \
+	X(UTILIZATION_MEMORY) \
+	X(MEMORY_USED) \
+	X(CLOCK_SM) \
+	X(CLOCK_MEMORY) \
+	X(FAN_SPEED)
+/* clang-format on */
 enum view_history {
 #define X(q) VIEW_H_##q,
 	VIEW_HISTORY(X)
