@@ -26,7 +26,8 @@ struct cli {
 	struct option_list gpu;
 	bool pipe_ignored; /* SIGPIPE was when the program was started */
 	void *own; /* the command's own options: `options_size` bytes, zero where not given */
-	int argc;  /* the words that are no options, when the command takes any */
+	char **words; /* the command line as it came; ends with NULL */
+	int argc;     /* the words that are no options, when the command takes any */
 	char **argv;
 	/* filled by cli_open() */
 	struct gw_ctx *ctx;

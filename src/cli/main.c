@@ -234,12 +234,23 @@ static int dispatch(struct cli *c, int argc, char **argv)
 	return run(cmd, c, tables);
 }
 
+/* Parsing options puts argv in another order. */
+static char **copy_words(int argc, char **argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+
+	if (copy)
+		memcpy(copy, argv, (size_t)argc * sizeof(*copy));
+	return copy;
+}
+
 int main(int argc, char **argv)
 {
 	static struct cli c; /* zero; too large for a stack */
 	bool stalled;        /* a driver call hangs */
 	int code;
 
+	c.words = copy_words(argc, argv);
 	c.pipe_ignored = signal(SIGPIPE, SIG_IGN) == SIG_IGN;
 	signal(SIGXFSZ, SIG_IGN); /* writing fails instead */
 	term_init(NULL);
@@ -249,6 +260,7 @@ int main(int argc, char **argv)
 	if (!stalled)
 		cli_close(&c);
 	free(c.own);
+	free(c.words);
 	code = code == -1 ? EXIT_OK : code; /* -1: all was said */
 	if (output_error && output_error != EPIPE) {
 		cli_error("cannot write the output: %s", strerror(output_error));

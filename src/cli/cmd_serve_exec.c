@@ -1,0 +1,49 @@
+/* serve: the service is a program of its own, which needs libraries that no other command does.
+ *
+ * It is the same command line, linked with them; it takes this process over, so that whoever started
+ * us (a service manager, a shell) sees one process. */
+#include "cli.h"
+#include "serve_options.h"
+
+#include <errno.h>
+#include <libgen.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define NAME "gpuward-serve"
+
+/* Beside the program, as in the build tree, or installed. */
+static const char *find(char *out, size_t size)
+{
+	char self[4096];
+	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+
+	if (n > 0) {
+		self[n] = '\0';
+		snprintf(out, size, "%s/" NAME, dirname(self));
+		if (access(out, X_OK) == 0)
+			return out;
+	}
+	snprintf(out, size, "%s", GPUWARD_LIBEXECDIR "/gpuward/" NAME);
+	return access(out, X_OK) == 0 ? out : NULL;
+}
+
+static int run(struct cli *c)
+{
+	char path[4096 + sizeof(NAME)];
+
+	if (!find(path, sizeof(path))) {
+		cli_error("this gpuward was built or installed without the service (" NAME
+			  " is not there); build it with libmicrohttpd, sqlite3, zlib and "
+			  "jansson: "
+			  "make build");
+		return EXIT_FAILED;
+	}
+	if (c->words)
+		execv(path, c->words);
+	cli_error("cannot start %s: %s", path, strerror(errno));
+	return EXIT_FAILED;
+}
+
+#include "cmd_serve.h"
