@@ -167,6 +167,25 @@ def test_let_go_closes_the_driver_and_resume_opens_it():
         s.wait(lambda: all(d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"]))
 
 
+def test_the_driver_is_asked_as_often_however_many_ask_us():
+    def rate(s, busy):
+        """Calls of the fast figures for each tick, over some ticks."""
+        def now():
+            x = s.get("/api/v1/self").json()
+            return x["ticks"], sum(c["count"] for c in x["calls"] if c["name"] == "nvmlDeviceGetUtilizationRates")
+        a = now()
+        while now()[0] < a[0] + 20:
+            for _ in range(100 if busy else 1):
+                s.get("/metrics")
+        b = now()
+        return (b[1] - a[1]) / (b[0] - a[0])
+
+    with Service("eight-gpus", config="[service]\ninterval = '100ms'\n") as s:
+        # each GPU once a tick; the meter looks by itself every ten seconds, and a tick may be under way
+        quiet, busy = rate(s, False), rate(s, True)
+        assert 7 < quiet < 10 and 7 < busy < 10, (quiet, busy)
+
+
 # ---- configuration
 
 
