@@ -25,6 +25,7 @@ static int run(struct cli *c)
 	o.open_flags = g.flags;
 	o.deadline_ns = g.deadline_ns;
 	o.quiet = c->quiet;
+	o.simulated = c->simulate != NULL || c->root != NULL;
 	return service_run(&o);
 }
 

@@ -12,8 +12,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES_MAX 256
-#define TEXT_MAX    400
+#define DEVICES_MAX      256
+#define TEXT_MAX         400
+#define UNWRITTEN_EVENTS 64
 
 /* What is remembered of a GPU from tick to tick. */
 struct seen {
@@ -430,6 +431,13 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns)
 	reader_set_interval(e->reader, interval_ns);
 }
 
+/* Ids grow over restarts too, for those who follow and come back: those that were told and not yet
+ * written when we were killed are passed over, and without a file the clock stands for it. */
+static uint64_t first_event(const struct engine *e, uint64_t last)
+{
+	return last ? last + UNWRITTEN_EVENTS : clock_wall_ns(e->clock) / NS_PER_MS;
+}
+
 int engine_new(const struct engine_config *config, struct engine **ret)
 {
 	struct engine *e = calloc(1, sizeof(*e));
@@ -442,7 +450,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	if (e && e->device && e->seen) {
 		e->config = *config;
 		e->clock = clock_real();
-		e->next_event = store_last_event(config->store);
+		e->next_event = first_event(e, store_last_event(config->store));
 		e->view = (struct view){ .interval_ns = config->interval_ns,
 					 .opening = true,
 					 .device = e->device,

@@ -338,7 +338,7 @@ static void signalled(void *arg, int signal)
 /* ---- beginning and end ---- */
 
 /* Where history is kept: as told, else where systemd says, else the user's state folder. */
-static const char *store_path(const struct config *c, char *out, size_t size)
+static const char *store_path(const struct config *c, bool simulated, char *out, size_t size)
 {
 	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
 		   *home = getenv("HOME");
@@ -347,12 +347,14 @@ static const char *store_path(const struct config *c, char *out, size_t size)
 		return NULL;
 	if (strcmp(c->history_path, "auto") != 0)
 		snprintf(out, size, "%s", c->history_path);
+	else if (simulated)
+		return NULL; /* what is not real must not stand beside what is */
 	else if (state && *state)
 		snprintf(out, size, "%.*s/gpuward.db", (int)strcspn(state, ":"), state);
-	else if (geteuid() == 0)
-		snprintf(out, size, "/var/lib/gpuward/gpuward.db");
 	else if (xdg && *xdg == '/')
 		snprintf(out, size, "%s/gpuward/gpuward.db", xdg);
+	else if (geteuid() == 0)
+		snprintf(out, size, "/var/lib/gpuward/gpuward.db");
 	else if (home && *home == '/')
 		snprintf(out, size, "%s/.local/state/gpuward/gpuward.db", home);
 	else
@@ -363,11 +365,15 @@ static const char *store_path(const struct config *c, char *out, size_t size)
 static int open_store(struct service *s)
 {
 	char path[4096], message[MESSAGE_MAX] = "";
-	const char *where = store_path(&s->config, path, sizeof(path));
+	const char *where = store_path(&s->config, s->options->simulated, path, sizeof(path));
 	int err = store_open(where, where ? s->config.history_limit : MEMORY_BYTES, &s->store,
 			     message, sizeof(message));
 
 	log_lines(s, LOG_WARNING, message);
+	if (where)
+		LOG(&s->log, LOG_INFO, "history", LOG_S("path", where));
+	else
+		log_write(&s->log, LOG_INFO, "history is kept in memory alone", NULL, 0);
 	return err;
 }
 
@@ -412,6 +418,11 @@ static int open_http(struct service *s)
 	log_lines(s, err ? LOG_ERROR : LOG_WARNING, message);
 	if (err)
 		return err == -GW_E_ARG || err == -GW_E_PERM ? SERVICE_REFUSED : SERVICE_FAILED;
+	if (s->config.service_insecure)
+		log_write(
+			&s->log, LOG_WARNING,
+			"insecure is set: whoever reaches an address may read all, without TLS",
+			NULL, 0);
 	for (unsigned i = 0; http_address(s->api.http, i); i++) {
 		LOG(&s->log, LOG_INFO, "listening",
 		    LOG_S("address", http_address(s->api.http, i)));

@@ -87,8 +87,9 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	if (why)
 		return why;
 	s = gw_snapshot_status(v->snap);
+	/* A driver without GPUs is as ready as it will be; without a driver nothing can be told. */
 	if (gw_snapshot_device_count(v->snap) || s->cause == GW_CAUSE_NONE ||
-	    s->cause == GW_CAUSE_NO_GPU)
+	    (s->cause == GW_CAUSE_NO_GPU && strcmp(s->backend, "none") != 0))
 		return NULL;
 	snprintf(out, size, "%s", s->message);
 	return out;
