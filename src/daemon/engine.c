@@ -12,9 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES_MAX      256
-#define TEXT_MAX         400
-#define UNWRITTEN_EVENTS 64
+#define DEVICES_MAX 256
+#define TEXT_MAX    400
 
 /* What is remembered of a GPU from tick to tick. */
 struct seen {
@@ -48,6 +47,7 @@ static uint64_t tell(struct engine *e, const struct view_event *given)
 	x.id = ++e->next_event;
 	x.wall_ns = clock_wall_ns(e->clock);
 	store_add_event(e->config.store, &x);
+	store_commit(e->config.store); /* soon: its id must not be given again after kill -9 */
 	e->config.happened(e->config.arg, &x);
 	return x.id;
 }
@@ -431,11 +431,11 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns)
 	reader_set_interval(e->reader, interval_ns);
 }
 
-/* Ids grow over restarts too, for those who follow and come back: those that were told and not yet
- * written when we were killed are passed over, and without a file the clock stands for it. */
+/* Ids grow over restarts too, for those who follow and come back; without a file the clock stands
+ * for what was. */
 static uint64_t first_event(const struct engine *e, uint64_t last)
 {
-	return last ? last + UNWRITTEN_EVENTS : clock_wall_ns(e->clock) / NS_PER_MS;
+	return last || e->config.lasting ? last : clock_wall_ns(e->clock) / NS_PER_MS;
 }
 
 int engine_new(const struct engine_config *config, struct engine **ret)

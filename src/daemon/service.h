@@ -17,7 +17,8 @@ struct service_options {
 	const char *backend, *nvml_library, *root;
 	unsigned open_flags; /* enum gw_flag */
 	uint64_t deadline_ns;
-	bool quiet; /* no line on standard output */
+	bool quiet;     /* no line on standard output */
+	bool simulated; /* the GPUs are */
 };
 
 enum service_end {

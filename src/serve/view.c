@@ -1,6 +1,7 @@
 #include "view.h"
 
 #include <stdio.h>
+#include <string.h>
 
 const unsigned view_history_quantity[VIEW_HISTORIES] = {
 #define X(q) GW_Q_##q,
