@@ -1,7 +1,6 @@
 #include "view.h"
 
 #include <stdio.h>
-#include <string.h>
 
 const unsigned view_history_quantity[VIEW_HISTORIES] = {
 #define X(q) GW_Q_##q,
@@ -90,7 +89,7 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 	s = gw_snapshot_status(v->snap);
 	/* A driver without GPUs is as ready as it will be; without a driver nothing can be told. */
 	if (gw_snapshot_device_count(v->snap) || s->cause == GW_CAUSE_NONE ||
-	    (s->cause == GW_CAUSE_NO_GPU && strcmp(s->backend, "none") != 0))
+	    (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
 		return NULL;
 	snprintf(out, size, "%s", s->message);
 	return out;
