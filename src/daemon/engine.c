@@ -34,7 +34,6 @@ struct engine {
 	struct metering *metering; /* of the view */
 	bool retiring;
 	enum gw_cause cause; /* of the last tick */
-	bool simulated;
 	uint64_t next_event;
 };
 
@@ -176,7 +175,9 @@ static void count_energy(struct engine *e, unsigned i)
 	struct seen *s = &e->seen[i];
 	double seconds, joules;
 
-	v->meter = e->metering && i < e->metering->count ? (int)i : -1;
+	v->meter = e->metering && i < e->metering->count && !e->metering->device[i].hung
+			   ? (int)i
+			   : -1;
 	if (v->meter >= 0) {
 		joules = metering_joules(e->metering, i, &seconds);
 		v->energy_joules = s->base_j + joules;
@@ -373,8 +374,7 @@ static int op_ask(void *arg, enum view_request what)
 {
 	struct engine *e = arg;
 
-	reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
-	return 0;
+	return reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
 }
 
 static void op_forget(void *arg, const char *kind, const char *id)

@@ -35,8 +35,7 @@ int engine_new(const struct engine_config *config, struct engine **ret);
 /* 0, or -GW_E_STATE as reader_free(). */
 int engine_free(struct engine *e, uint64_t timeout_ns);
 
-/* As of the last tick; what of it changes between ticks (how old it is, whether a call hangs) is
- * brought up to date by this call. */
+/* As of the last tick.  Lives as long as the engine; its content changes with the next. */
 const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);

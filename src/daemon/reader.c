@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #define JOBS 16
+#define ASKS 16
 
 struct job {
 	void (*fn)(void *arg, struct gw_ctx *ctx);
@@ -28,7 +29,6 @@ struct reader {
 	struct gw_ctx *ctx;
 	struct gw_environment *env;
 	struct metering *metering;
-	uint64_t signature; /* of the GPUs that it is of */
 	bool retiring;
 	bool let_go;
 	unsigned asks;
@@ -41,11 +41,11 @@ struct reader {
 	struct reading *empty,
 		*full; /* to be filled, to be looked at; the third place is `shown` */
 	bool stop, gone;
-	bool ask[3];
+	enum reader_request ask[ASKS]; /* in the order in which they came */
+	unsigned asks_waiting;
 	struct job job[JOBS];
 	unsigned jobs;
 	uint64_t interval_ns;
-	uint64_t busy_since_ns;
 	/* The main thread's own. */
 	struct reading *shown;
 };
@@ -96,8 +96,11 @@ static void metering_free(struct metering *m)
 	free(m);
 }
 
-static struct metering *metering_new(struct reader *r, unsigned count)
+static uint64_t signature(const struct gw_snapshot *snap);
+
+static struct metering *metering_new(struct reader *r, const struct gw_snapshot *snap)
 {
+	unsigned count = gw_snapshot_device_count(snap);
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .flags = GW_METER_PROCESSES,
 				      .cache_dir = r->config.cache_dir };
@@ -110,9 +113,11 @@ static struct metering *metering_new(struct reader *r, unsigned count)
 		return NULL;
 	}
 	m->count = count;
+	m->signature = signature(snap);
 	for (unsigned i = 0; i < count; i++) {
 		pthread_mutex_init(&m->device[i].lock, NULL);
 		total_init(&m->device[i].total, 0.1);
+		m->device[i].hung = gw_snapshot_device(snap, i)->state == GW_DEVICE_STALLED;
 	}
 	if (meter_start(r->ctx,
 			&(struct meter_config){ .options = &o,
@@ -139,8 +144,7 @@ static uint64_t mix(uint64_t h, const char *text)
 	return (h ^ 0xff) * UINT64_C(0x100000001b3);
 }
 
-/* Another number when there are other GPUs, or when one that hung as the meter was started answers
- * again: such a one is not in it. */
+/* Another number when there are other GPUs. */
 static uint64_t signature(const struct gw_snapshot *snap)
 {
 	uint64_t h = UINT64_C(0xcbf29ce484222325);
@@ -154,10 +158,12 @@ static uint64_t signature(const struct gw_snapshot *snap)
 	return h;
 }
 
-static bool any_stalled(const struct gw_snapshot *snap)
+/* One that hung as the meter was started is not measured by it: is there one that answers again? */
+static bool any_awoke(const struct metering *m, const struct gw_snapshot *snap)
 {
-	for (unsigned i = 0; i < gw_snapshot_device_count(snap); i++)
-		if (gw_snapshot_device(snap, i)->state == GW_DEVICE_STALLED)
+	for (unsigned i = 0; i < m->count && i < gw_snapshot_device_count(snap); i++)
+		if (m->device[i].hung &&
+		    gw_snapshot_device(snap, i)->state != GW_DEVICE_STALLED)
 			return true;
 	return false;
 }
@@ -165,16 +171,16 @@ static bool any_stalled(const struct gw_snapshot *snap)
 static void measure_what_is_there(struct reader *r, const struct gw_snapshot *snap)
 {
 	unsigned count = gw_snapshot_device_count(snap);
+	struct metering *m = r->metering;
 
-	if (r->let_go || r->retiring || any_stalled(snap) || signature(snap) == r->signature)
+	if (r->let_go || r->retiring)
 		return;
-	if (r->metering) {
-		r->retiring = true; /* the main thread has windows on it */
+	if (m) { /* the main thread has windows on it, and lets go of them first */
+		r->retiring = m->signature != signature(snap) || any_awoke(m, snap);
 		return;
 	}
 	if (count > 0)
-		r->metering = metering_new(r, count);
-	r->signature = signature(snap);
+		r->metering = metering_new(r, snap); /* no memory: next time */
 }
 
 /* ---- a round ---- */
@@ -215,7 +221,6 @@ static void do_asked(struct reader *r, enum reader_request what)
 		if (r->retiring)
 			metering_free(r->metering);
 		r->metering = NULL;
-		r->signature = 0;
 		r->retiring = false;
 		break;
 	}
@@ -224,32 +229,29 @@ static void do_asked(struct reader *r, enum reader_request what)
 /* Everything that somebody asked for.  True: there was something, and a round should follow. */
 static bool do_requests(struct reader *r)
 {
-	bool any = false, ask[3];
+	enum reader_request ask[ASKS];
 	struct job job[JOBS];
-	unsigned jobs;
+	unsigned asks, jobs;
 
 	pthread_mutex_lock(&r->lock);
+	asks = r->asks_waiting;
 	memcpy(ask, r->ask, sizeof(ask));
-	memset(r->ask, 0, sizeof(r->ask));
+	r->asks_waiting = 0;
 	jobs = r->jobs;
 	memcpy(job, r->job, sizeof(job));
 	r->jobs = 0;
 	pthread_mutex_unlock(&r->lock);
-	for (unsigned i = 0; i < 3; i++)
-		if (ask[i]) {
-			do_asked(r, i);
-			any = true;
-		}
-	for (unsigned i = 0; i < jobs; i++, any = true)
+	for (unsigned i = 0; i < asks; i++)
+		do_asked(r, ask[i]);
+	for (unsigned i = 0; i < jobs; i++)
 		job[i].fn(job[i].arg, r->ctx);
-	return any;
+	return asks + jobs > 0;
 }
 
 static void hand_over(struct reader *r, struct reading *x)
 {
 	pthread_mutex_lock(&r->lock);
 	r->full = x;
-	r->busy_since_ns = 0;
 	pthread_mutex_unlock(&r->lock);
 	if (eventfd_write(r->event_fd, 1) != 0)
 		return; /* it is full only when it was told already */
@@ -262,15 +264,13 @@ static struct reading *take_empty(struct reader *r)
 	pthread_mutex_lock(&r->lock);
 	x = r->empty;
 	r->empty = NULL;
-	if (x)
-		r->busy_since_ns = clock_mono_ns(r->clock);
 	pthread_mutex_unlock(&r->lock);
 	return x;
 }
 
 static bool asked(const struct reader *r)
 {
-	return r->ask[0] || r->ask[1] || r->ask[2] || r->jobs;
+	return r->asks_waiting || r->jobs;
 }
 
 /* Until due, or something is asked.  True: the end. */
@@ -419,9 +419,11 @@ static void release(struct reader *r)
 	free(r);
 }
 
-static char *copy(const char *text)
+/* False: no memory.  *ret is the caller's to free. */
+static bool copy(const char *text, const char **ret)
 {
-	return text ? strdup(text) : NULL;
+	*ret = text ? strdup(text) : NULL;
+	return *ret || !text;
 }
 
 int reader_new(struct loop *l, const struct reader_config *config, struct reader **ret)
@@ -433,9 +435,10 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 		return -GW_E_NOMEM;
 	r->config = *config;
 	r->options = *config->options;
-	r->options.backend = copy(config->options->backend);
-	r->options.nvml_library = copy(config->options->nvml_library);
-	r->options.root = copy(config->options->root);
+	if (!copy(config->options->backend, &r->options.backend) ||
+	    !copy(config->options->nvml_library, &r->options.nvml_library) ||
+	    !copy(config->options->root, &r->options.root))
+		err = -GW_E_NOMEM;
 	r->clock = clock_real();
 	r->interval_ns = config->interval_ns;
 	pthread_mutex_init(&r->lock, NULL);
@@ -444,7 +447,7 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 	r->empty = &r->reading[0];
 	r->shown = &r->reading[1];
 	r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (r->event_fd < 0)
+	if (!err && r->event_fd < 0)
 		err = -GW_E_IO;
 	if (!err)
 		err = loop_add_fd(l, r->event_fd, EPOLLIN, arrived, r, &r->source);
@@ -497,12 +500,18 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 	pthread_mutex_unlock(&r->lock);
 }
 
-void reader_ask(struct reader *r, enum reader_request what)
+int reader_ask(struct reader *r, enum reader_request what)
 {
+	int err = -GW_E_STATE;
+
 	pthread_mutex_lock(&r->lock);
-	r->ask[what] = true;
+	if (r->asks_waiting < ASKS) {
+		r->ask[r->asks_waiting++] = what;
+		err = 0;
+	}
 	pthread_cond_signal(&r->wake);
 	pthread_mutex_unlock(&r->lock);
+	return err;
 }
 
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg)
@@ -517,14 +526,4 @@ int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void 
 	}
 	pthread_mutex_unlock(&r->lock);
 	return err;
-}
-
-uint64_t reader_busy_ns(struct reader *r, uint64_t now_ns)
-{
-	uint64_t since;
-
-	pthread_mutex_lock(&r->lock);
-	since = r->busy_since_ns;
-	pthread_mutex_unlock(&r->lock);
-	return since && now_ns > since ? now_ns - since : 0;
 }

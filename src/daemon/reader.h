@@ -19,10 +19,12 @@
 /* A meter, and the running energy of each of its GPUs. */
 struct metering {
 	struct gw_meter *meter;
+	uint64_t signature; /* of the GPUs that it is of */
 	unsigned count;
 	struct metering_device {
 		pthread_mutex_t lock;
 		struct total total;
+		bool hung; /* as the meter was started: it is not measured */
 	} * device;
 };
 
@@ -63,19 +65,17 @@ int reader_free(struct reader *r, uint64_t timeout_ns);
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns);
 
-/* Asks for something between two rounds. */
+/* Asks for something between two rounds, done in the order in which it is asked.  0, or -GW_E_STATE: too
+ * many wait. */
 enum reader_request {
 	READER_LET_GO,
 	READER_RESUME,
 	READER_RETIRED /* metering is no longer used */
 };
-void reader_ask(struct reader *r, enum reader_request what);
+int reader_ask(struct reader *r, enum reader_request what);
 
 /* Runs fn(arg, ctx) on the reader's thread, soon.  0, or -GW_E_STATE: too many wait. */
 int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void *arg);
-
-/* How long the round under way has taken; 0: none is. */
-uint64_t reader_busy_ns(struct reader *r, uint64_t now_ns);
 
 /* Joules that device i of a metering took so far, and the time of which its samples spoke. */
 double metering_joules(struct metering *m, unsigned i, double *ret_seconds);

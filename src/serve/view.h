@@ -6,8 +6,6 @@
 #ifndef GW_SERVE_VIEW_H
 #define GW_SERVE_VIEW_H
 
-#include "measure/series.h"
-
 #include <gpuward.h>
 
 #include <stdbool.h>

@@ -147,6 +147,16 @@ def test_a_call_that_hangs_harms_nobody_else(tmp_path):
         assert s.stop() == 0  # even so
 
 
+def test_a_gpu_that_hangs_from_the_start_leaves_the_others_measured(tmp_path):
+    text = HANG.replace("from = 1.0\n", "")
+    with Service(scenario(tmp_path, text), config="[device]\ntimeout = '500ms'\n") as s:
+        def joules():
+            return [d["energy_joules_total"] for d in s.get("/api/v1/devices").json()["devices"]]
+        s.wait(lambda: (joules()[0] or 0) > 100)
+        assert joules()[1] is None
+        assert s.post("/api/v1/windows", json={"label": "x", "gpus": ["0"]}).status_code == 201
+
+
 def test_a_lost_gpu_stays_listed_and_is_told():
     with Service("lost-gpu") as s:
         s.wait(lambda: any(not d["is_available"] for d in s.get("/api/gpu/devices").json()["devices"]))
