@@ -471,6 +471,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 		err = settings_new(&(struct settings_config){ .loop = config->loop,
 							      .store = config->store,
 							      .reader = e->reader,
+							      .lasting = config->lasting,
 							      .tell = audit,
 							      .arg = e },
 				   &e->settings);
@@ -495,7 +496,7 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 
 	if (!e)
 		return 0;
-	settings_restore(e->settings);
+	settings_close(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)
 		return err; /* what hangs may still use it */

@@ -271,14 +271,23 @@ static void apply(struct service *s)
 	s->api.windows_open = !s->config.service_token_file;
 }
 
+static bool same_text(const char *a, const char *b)
+{
+	return strcmp(a ? a : "", b ? b : "") == 0;
+}
+
 /* Settings that are looked at only when we start. */
 static bool needs_restart(const struct config *a, const struct config *b)
 {
 	bool same = a->service_listen.count == b->service_listen.count &&
 		    strcmp(a->device_backend, b->device_backend) == 0 &&
 		    strcmp(a->history_path, b->history_path) == 0 &&
+		    a->history_limit == b->history_limit &&
 		    a->device_timeout == b->device_timeout &&
-		    a->device_enable_nvml == b->device_enable_nvml;
+		    a->device_enable_nvml == b->device_enable_nvml &&
+		    a->device_require_nvml == b->device_require_nvml &&
+		    same_text(a->device_nvml_library, b->device_nvml_library) &&
+		    same_text(a->service_unix_mode, b->service_unix_mode);
 
 	for (unsigned i = 0; same && i < a->service_listen.count; i++)
 		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;
@@ -528,6 +537,11 @@ int service_run(const struct service_options *options)
 	}
 	apply_log(s);
 	log_lines(s, LOG_WARNING, message);
+	if (s->config.guard_auto_evict_for_user_apps)
+		log_write(&s->log, LOG_WARNING,
+			  "auto_evict_for_user_apps is set, and there is no guard in this "
+			  "version yet",
+			  NULL, 0);
 	if (*config_files(&s->config))
 		LOG(&s->log, LOG_INFO, "configuration",
 		    LOG_S("files", config_files(&s->config)));

@@ -40,14 +40,16 @@ struct settings {
 	struct manage_journal *journal;
 	int event_fd;
 	struct loop_source *source, *timer;
-	bool closing; /* the loop runs no more */
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* of what follows */
 	pthread_cond_t kept;
+	bool closing; /* the loop runs no more, and nothing new is changed */
 	struct message *first, **last;
 	bool keeping;   /* the reader's thread waits for the store ... */
 	int keep_error; /* ... and that came of it */
 	struct order order[ORDERS_MAX];
 	int tickets;
+	/* The reader's thread's: room for putting all back, taken while there is memory. */
+	struct manage_order restore[RESTORE_MAX];
 };
 
 /* ---- the reader's thread ---- */
@@ -81,9 +83,11 @@ static int journal_keep(void *arg, const char *id, const char *json, size_t size
 				  .tv_nsec = (long)(until_ns % NS_PER_S) };
 	int err;
 
+	if (!s->config.lasting)
+		return -GW_E_NOSUPPORT; /* what is in memory alone does not outlive a crash */
 	pthread_mutex_lock(&s->lock);
-	s->keeping = true;
-	s->keep_error = -GW_E_TIMEOUT;
+	s->keeping = !s->closing;
+	s->keep_error = s->closing ? -GW_E_STATE : -GW_E_TIMEOUT;
 	pthread_mutex_unlock(&s->lock);
 	post(s, MESSAGE_KEEP, id, "", json, size);
 	pthread_mutex_lock(&s->lock);
@@ -126,8 +130,8 @@ static void carry_out(void *arg, struct gw_ctx *ctx)
 static void put_back(void *arg, struct gw_ctx *ctx)
 {
 	struct settings *s = arg;
-	struct manage_order *orders = calloc(RESTORE_MAX, sizeof(*orders));
-	unsigned n = orders ? manage_journal_orders(s->journal, orders, RESTORE_MAX) : 0;
+	struct manage_order *orders = s->restore;
+	unsigned n = manage_journal_orders(s->journal, orders, RESTORE_MAX);
 
 	for (unsigned i = 0; i < n; i++) {
 		struct manage_result r;
@@ -135,7 +139,6 @@ static void put_back(void *arg, struct gw_ctx *ctx)
 		manage_run(ctx, &orders[i], NULL, &r);
 		manage_journal_done(s->journal, &orders[i], &r);
 	}
-	free(orders);
 }
 
 /* ---- the main thread ---- */
@@ -170,10 +173,7 @@ static void obey(struct settings *s, const struct message *m)
 	case MESSAGE_KEEP:
 		store_keep(store, MANAGE_DOC_KIND, m->id, m->text, m->size);
 		store_commit(store);
-		if (s->closing)
-			answer(s, -GW_E_STATE); /* nothing new is changed at the end */
-		else
-			look(s, clock_mono_ns(clock_real()));
+		look(s, clock_mono_ns(clock_real()));
 		break;
 	case MESSAGE_FORGET: store_forget(store, MANAGE_DOC_KIND, m->id); break;
 	case MESSAGE_TELL:
@@ -244,11 +244,19 @@ int settings_new(const struct settings_config *config, struct settings **ret)
 	return 0;
 }
 
+void settings_close(struct settings *s)
+{
+	pthread_mutex_lock(&s->lock);
+	s->closing = true;
+	pthread_mutex_unlock(&s->lock);
+	answer(s, -GW_E_STATE);
+	settings_restore(s);
+}
+
 void settings_free(struct settings *s)
 {
 	if (!s)
 		return;
-	s->closing = true;
 	obey_all(s);
 	loop_remove(s->source);
 	loop_remove(s->timer);

@@ -17,6 +17,7 @@ struct settings_config {
 	struct loop *loop;
 	struct store *store; /* borrowed, as the reader is */
 	struct reader *reader;
+	bool lasting; /* the store is a file */
 	/* The audit. */
 	void (*tell)(void *arg, const char *uuid, const char *severity, const char *text);
 	void *arg;
@@ -29,9 +30,12 @@ int settings_new(const struct settings_config *config, struct settings **ret);
 /* After the reader has ended: does what is left of its messages. */
 void settings_free(struct settings *s);
 
-/* Puts everything back that is still changed, soon, on the reader's thread: after the first reading,
- * and before the end. */
+/* Puts everything back that is still changed, soon, on the reader's thread: after the first reading. */
 void settings_restore(struct settings *s);
+
+/* The end begins: nothing new is changed, who waits is told so, and everything is put back before the
+ * reader ends. */
+void settings_close(struct settings *s);
 
 /* As view_ops.manage and view_ops.managed. */
 int settings_order(struct settings *s, const struct manage_order *order);

@@ -3,6 +3,15 @@
 
 #include "device/cost.h"
 
+/* Of the process, from /proc; 0 is none of them. */
+static void known(struct json *j, const char *key, uint64_t v)
+{
+	if (v)
+		json_uint(j, key, v);
+	else
+		json_null(j, key);
+}
+
 static void call(struct json *j, const struct call_cost *c)
 {
 	json_object(j, NULL);
@@ -74,10 +83,10 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	api_head(&j, a);
 	json_string(&j, "version", gw_version());
 	uptime(&j, a);
-	json_uint(&j, "rss_bytes", s->rss_bytes);
-	json_uint(&j, "rss_peak_bytes", s->rss_peak_bytes);
-	json_uint(&j, "threads", s->threads);
-	json_uint(&j, "descriptors", s->descriptors);
+	known(&j, "rss_bytes", s->rss_bytes);
+	known(&j, "rss_peak_bytes", s->rss_peak_bytes);
+	known(&j, "threads", s->threads);
+	known(&j, "descriptors", s->descriptors);
 	json_uint(&j, "wakeups", s->wakeups);
 	json_double(&j, "interval_seconds", (double)a->view.interval_ns / 1e9);
 	json_uint(&j, "ticks", s->ticks);
