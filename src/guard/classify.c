@@ -93,7 +93,7 @@ static bool glob(const char *pattern, const char *text)
 }
 
 /* The kernel keeps 15 bytes of a name; a pattern that spells all of it means the same program. */
-static bool name_fits(const char *pattern, const char *name)
+bool classify_name_fits(const char *pattern, const char *name)
 {
 	char cut[NAME_MAX_BYTES + 1];
 
@@ -109,7 +109,7 @@ static bool name_fits(const char *pattern, const char *name)
 }
 
 /* A program that was upgraded while it runs is still what it was: the kernel adds a word. */
-static bool exe_fits(const char *pattern, const char *exe)
+bool classify_exe_fits(const char *pattern, const char *exe)
 {
 	static const char gone[] = " (deleted)";
 	char whole[sizeof(((struct scene_process *)0)->exe)];
@@ -205,8 +205,8 @@ static bool says_anything(const struct policy_match *m)
 static bool who_fits(const struct classifier *c, unsigned pattern, const struct policy_match *m,
 		     const struct scene_process *p)
 {
-	return (!m->name || name_fits(m->name, p->name)) &&
-	       (!m->exe || exe_fits(m->exe, p->exe)) &&
+	return (!m->name || classify_name_fits(m->name, p->name)) &&
+	       (!m->exe || classify_exe_fits(m->exe, p->exe)) &&
 	       (!m->cgroup || cgroup_fits(m->cgroup, p->cgroup)) &&
 	       (!m->container || container_fits(m->container, p->container)) &&
 	       (!m->unit || classify_in_unit(p->cgroup, m->unit)) &&
@@ -328,7 +328,7 @@ static bool lies_so(const char *exe, const char *pattern)
 
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
 		if (strncmp(exe, folders[i], strlen(folders[i])) == 0)
-			return exe_fits(pattern, file + 1);
+			return classify_exe_fits(pattern, file + 1);
 	return false;
 }
 
@@ -349,7 +349,8 @@ static bool lies_where(const struct scene_process *p, const char *pattern)
 static const char *system_of(const struct scene_process *p)
 {
 	for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
-		if (name_fits(systems[i].name, p->name) && lies_where(p, systems[i].exe))
+		if (classify_name_fits(systems[i].name, p->name) &&
+		    lies_where(p, systems[i].exe))
 			return systems[i].why;
 	return NULL;
 }

@@ -52,6 +52,10 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu);
 
+/* One field each, as a match has it: * and ? stand for others; the kernel's 15 bytes of a longer name. */
+bool classify_name_fits(const char *pattern, const char *name);
+bool classify_exe_fits(const char *pattern, const char *exe);
+
 /* Is the control group at path of this unit, or below it?  "ollama" means "ollama.service". */
 bool classify_in_unit(const char *path, const char *unit);
 
