@@ -392,9 +392,14 @@ static bool joined(struct look *l, const struct row *r, int64_t pid)
 	return false;
 }
 
+/* A process of the simulator's that never was in /proc. */
+static bool is_simulated(const struct look *l, const struct row *r, const struct who *w)
+{
+	return l->scene->gpu[r->gpu].simulated && r->name[0] && !w->listed_start;
+}
+
 static void name_row(struct look *l, const struct row *r, bool foreign)
 {
-	const bool simulated = l->scene->gpu[r->gpu].simulated && r->name[0];
 	struct who *w;
 
 	if (foreign) {
@@ -410,8 +415,8 @@ static void name_row(struct look *l, const struct row *r, bool foreign)
 		l->threads |= w->is.pid != r->listed || r->instance >= 0;
 		if (!joined(l, r, w->is.pid))
 			add_process(l, r, &w->is, w);
-	} else if (simulated || w->state == WHO_ORPHAN) {
-		add_nameless(l, r, !simulated);
+	} else if (is_simulated(l, r, w) || w->state == WHO_ORPHAN) {
+		add_nameless(l, r, !is_simulated(l, r, w));
 	} else {
 		l->vanished++;
 	}

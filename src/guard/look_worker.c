@@ -278,8 +278,9 @@ static bool is_searched_for(const struct policy_match *m)
 	       (m->name || m->exe || m->command || m->cgroup || m->container || m->unit);
 }
 
-struct search {
+struct search { /* the kernel tells processes in the order of their numbers */
 	struct finder *f;
+	int64_t after, last;
 	unsigned processes;
 	bool whole;
 };
@@ -305,7 +306,7 @@ static bool try_process(void *arg, const char *name)
 	struct search *s = arg;
 	int64_t pid = walk_number(name);
 
-	if (pid <= s->f->cursor) /* names that are no number, too */
+	if (pid <= s->after) /* names that are no number, too */
 		return true;
 	if (s->processes++ == FINDER_PROCESSES) {
 		s->whole = false;
@@ -315,13 +316,13 @@ static bool try_process(void *arg, const char *name)
 		if (is_searched_for(&s->f->policy->worker[i].match) &&
 		    s->f->target[i].roots < FINDER_ROOTS && may_be(s->f, i, pid))
 			consider(s->f, i, pid);
-	s->f->cursor = pid;
+	s->last = pid;
 	return true;
 }
 
 static void by_search(struct finder *f)
 {
-	struct search s = { .f = f, .whole = true };
+	struct search s = { .f = f, .after = f->cursor, .whole = true };
 	bool wanted = false, missing = false;
 
 	for (unsigned i = 0; i < f->policy->workers; i++) {
@@ -335,8 +336,7 @@ static void by_search(struct finder *f)
 	f->searched_ns = f->now_ns;
 	f->searches++;
 	(void)walk(f->root, "proc", try_process, &s);
-	if (s.whole)
-		f->cursor = 0;
+	f->cursor = s.whole ? 0 : s.last;
 }
 
 /* ---- a look ---- */
