@@ -491,6 +491,7 @@ static void free_ctx(struct gw_ctx *ctx)
 		usage_done(&ctx->slot[i]->usage);
 		sem_destroy(&ctx->slot[i]->use);
 		free(ctx->slot[i]->who);
+		free(ctx->slot[i]->use_of);
 		free(ctx->slot[i]->job);
 		free(ctx->slot[i]);
 	}

@@ -37,6 +37,8 @@ struct slot {
 	unsigned who_cap;
 	enum gw_absence usage_why;
 	int usage_error;
+	struct process_use *use_of; /* of census.c, how busy; likewise */
+	int uses;
 	struct manage_job *job; /* of manage.c, where a call of it has not returned; likewise */
 };
 

@@ -208,6 +208,16 @@ bool proc_in_tree(const struct root *root, int64_t pid, int64_t ancestor)
 	return false;
 }
 
+unsigned proc_ancestors(const struct root *root, int64_t pid, int64_t *out, unsigned cap)
+{
+	struct stat_line s;
+	unsigned n = 0;
+
+	while (n < cap && pid > 0 && read_stat(root, pid, &s) == 0 && s.parent > 0)
+		out[n++] = pid = s.parent;
+	return n;
+}
+
 bool proc_in_cgroup(const char *inner, const char *outer)
 {
 	size_t n = strlen(outer);

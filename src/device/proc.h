@@ -35,6 +35,9 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
 /* Is pid of the tree below ancestor (or it itself)?  Follows at most 64 parents. */
 bool proc_in_tree(const struct root *root, int64_t pid, int64_t ancestor);
 
+/* The parents of pid, nearest first, at most cap; how many. */
+unsigned proc_ancestors(const struct root *root, int64_t pid, int64_t *out, unsigned cap);
+
 /* Is cgroup path `inner` the group `outer` or below it?  "/" holds everything. */
 bool proc_in_cgroup(const char *inner, const char *outer);
 

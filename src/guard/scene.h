@@ -19,7 +19,9 @@ enum scene_health { SCENE_OK, SCENE_BLIND, SCENE_HUNG, SCENE_LOST, SCENE_ASLEEP 
 
 struct scene_gpu {
 	char uuid[96];
+	char pci[16]; /* "0000:01:00.0"; "" unknown */
 	unsigned index;
+	int cuda; /* CUDA's number for it; -1: not visible, -2: unknown */
 	enum scene_health health;
 	bool simulated, display;
 	bool hidden; /* others may be there whom we cannot see (namespace) */
@@ -65,14 +67,24 @@ struct scene {
 	struct scene_root root[SCENE_ROOTS];
 	unsigned roots;
 	unsigned game_clients; /* of GameMode; 0 also where it is not asked */
+	bool reading;          /* of scene_read(): its last line is still to come */
 };
 
+/* Is process p the one of this root? */
+static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)
+{
+	return p->pid == r->pid &&
+	       (p->start_ticks == r->start_ticks || !p->start_ticks || !r->start_ticks);
+}
+
 /* As lines of words parted by tabs (as measure/event.h has them): a scene, its GPUs, processes and roots,
- * and a line that ends it.  Numbers read back to the same bits, texts have their tabs and line breaks
- * escaped. */
+ * and a line that ends it.  Numbers read back to the same bits (of NAN there is one: unknown), texts have
+ * their tabs and line breaks escaped. */
+#define SCENE_LINE_MAX 4096
 void scene_write(struct buf *out, const struct scene *s);
 
-/* Takes the next line without its newline.  1: the scene is whole; 0: more is to come; -GW_E_PARSE. */
+/* Takes the next line without its newline; ret is zeroed by the caller before the first.  1: the scene is
+ * whole; 0: more is to come; -GW_E_PARSE, and then lines are refused until one begins a scene. */
 int scene_read(struct scene *ret, const char *line);
 
 #endif

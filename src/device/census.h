@@ -1,0 +1,26 @@
+/* census: who the driver says is on each GPU, and how busy each keeps it; /proc is not asked.
+ *
+ * For whoever asks ten times a second and remembers the processes.  Calls run on the lanes of the
+ * context: a GPU that hangs holds nobody up longer than the deadline. */
+#ifndef GW_DEVICE_CENSUS_H
+#define GW_DEVICE_CENSUS_H
+
+#include "backend.h"
+
+struct census {
+	unsigned device; /* position as in a snapshot */
+	bool stalled;    /* its call has not returned: nothing else is said */
+	enum gw_absence why;
+	const struct usage *usage;
+	unsigned count;
+	const struct process_use *use;
+	int uses; /* how many, or why not: as backend_ops.process_use; -GW_E_STATE: not asked */
+};
+
+/* Asks every GPU and hands each answer to fn, which copies what it wants and asks nothing of the
+ * context: its lock is held.  since_us: utilisation since then is asked for too (driver stamps, wall
+ * clock); 0: it is not.  0 or -GW_E_NOMEM. */
+int census_take(struct gw_ctx *ctx, uint64_t since_us,
+		void (*fn)(void *arg, const struct census *c), void *arg);
+
+#endif

@@ -1,0 +1,469 @@
+#include "classify.h"
+
+#include <fnmatch.h>
+#include <limits.h>
+#include <math.h>
+#include <regex.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NAME_MAX_BYTES 15 /* of what the kernel keeps */
+#define ID_SHOWN       12 /* of a container's, at least, before it may be cut */
+#define FAR            INT_MAX
+
+enum {
+	RULE_PATTERNS,
+	WORKER_PATTERNS = POLICY_RULES,
+	PATTERNS = POLICY_RULES + POLICY_WORKERS
+};
+
+struct classifier {
+	const struct policy *policy;
+	regex_t pattern[PATTERNS]; /* of rules, then of workers */
+	bool compiled[PATTERNS];
+};
+
+const char *guard_class_name(unsigned c)
+{
+	static const char *const name[GUARD_CLASSES] = {
+		[CLASS_SELF] = "self",           [CLASS_WORKER] = "worker",
+		[CLASS_SYSTEM] = "system",       [CLASS_IGNORED] = "ignored",
+		[CLASS_CONTENDER] = "contender", [CLASS_ORPHAN] = "orphan",
+		[CLASS_UNKNOWN] = "unknown",
+	};
+
+	return c < GUARD_CLASSES ? name[c] : "unknown";
+}
+
+/* ---- regular expressions ---- */
+
+static void compile(struct classifier *c, unsigned i, const char *pattern)
+{
+	if (pattern)
+		c->compiled[i] =
+			regcomp(&c->pattern[i], pattern, REG_EXTENDED | REG_NOSUB) == 0;
+}
+
+static void compile_all(struct classifier *c, const struct policy *p)
+{
+	c->policy = p;
+	for (unsigned i = 0; i < p->rules; i++)
+		compile(c, RULE_PATTERNS + i, p->rule[i].match.command);
+	for (unsigned i = 0; i < p->workers; i++)
+		compile(c, WORKER_PATTERNS + i, p->worker[i].match.command);
+}
+
+static void free_all(struct classifier *c)
+{
+	for (unsigned i = 0; i < PATTERNS; i++)
+		if (c->compiled[i])
+			regfree(&c->pattern[i]);
+}
+
+int classifier_new(const struct policy *p, struct classifier **ret)
+{
+	struct classifier *c = calloc(1, sizeof(*c));
+
+	if (!c)
+		return -GW_E_NOMEM;
+	compile_all(c, p);
+	*ret = c;
+	return 0;
+}
+
+void classifier_free(struct classifier *c)
+{
+	if (!c)
+		return;
+	free_all(c);
+	free(c);
+}
+
+static bool command_fits(const struct classifier *c, unsigned i, const char *text)
+{
+	return c->compiled[i] && regexec(&c->pattern[i], text, 0, NULL, 0) == 0;
+}
+
+/* ---- one thing at a time ---- */
+
+static bool glob(const char *pattern, const char *text)
+{
+	return fnmatch(pattern, text, FNM_NOESCAPE) == 0;
+}
+
+/* The kernel keeps 15 bytes of a name; a pattern that spells all of it means the same program. */
+bool classify_name_fits(const char *pattern, const char *name)
+{
+	char cut[NAME_MAX_BYTES + 1];
+
+	if (!*name)
+		return false;
+	if (glob(pattern, name))
+		return true;
+	if (strlen(pattern) <= NAME_MAX_BYTES || strcspn(pattern, "*?[") < NAME_MAX_BYTES)
+		return false;
+	memcpy(cut, pattern, NAME_MAX_BYTES);
+	cut[NAME_MAX_BYTES] = '\0';
+	return strcmp(cut, name) == 0;
+}
+
+/* A program that was upgraded while it runs is still what it was: the kernel adds a word. */
+bool classify_exe_fits(const char *pattern, const char *exe)
+{
+	static const char gone[] = " (deleted)";
+	char whole[sizeof(((struct scene_process *)0)->exe)];
+	size_t n = strlen(exe);
+
+	if (!n)
+		return false;
+	if (glob(pattern, exe))
+		return true;
+	if (n <= sizeof(gone) - 1 || strcmp(exe + n - (sizeof(gone) - 1), gone) != 0)
+		return false;
+	snprintf(whole, sizeof(whole), "%.*s", (int)(n - (sizeof(gone) - 1)), exe);
+	return glob(pattern, whole);
+}
+
+/* Of the group itself or of one below it. */
+static bool cgroup_fits(const char *pattern, const char *path)
+{
+	char part[sizeof(((struct scene_process *)0)->cgroup)];
+	char *end;
+
+	snprintf(part, sizeof(part), "%s", path);
+	while (*part) {
+		if (glob(pattern, part))
+			return true;
+		end = strrchr(part, '/');
+		if (!end || end == part)
+			return false;
+		*end = '\0';
+	}
+	return false;
+}
+
+static bool container_fits(const char *wanted, const char *id)
+{
+	size_t n = strlen(wanted), m = strlen(id);
+
+	if (!n || !m)
+		return false;
+	return n <= m ? strncmp(wanted, id, n) == 0
+		      : m >= ID_SHOWN && strncmp(wanted, id, m) == 0;
+}
+
+bool classify_in_unit(const char *path, const char *unit)
+{
+	char name[256];
+	size_t n;
+
+	snprintf(name, sizeof(name), "%s%s", unit, strchr(unit, '.') ? "" : ".service");
+	n = strlen(name);
+	while (*path) {
+		size_t part = strcspn(path, "/");
+
+		if (part == n && memcmp(path, name, n) == 0)
+			return true;
+		path += part + (path[part] == '/');
+	}
+	return false;
+}
+
+/* The selector's rules are the device's own: it is asked with what a scene keeps of one. */
+static bool gpu_fits(const char *selector, const struct scene_gpu *g)
+{
+	const char *text[GW_TEXTS] = { [GW_T_UUID] = g->uuid, [GW_T_PCI] = g->pci };
+	uint8_t absence[GW_TEXTS];
+	struct gw_device d = { .index = g->index,
+			       .cuda_ordinal = g->cuda,
+			       .text_count = GW_TEXTS,
+			       .text = text,
+			       .text_absence = absence };
+
+	memset(absence, GW_ABSENT_NOT_READ, sizeof(absence));
+	if (g->uuid[0])
+		absence[GW_T_UUID] = GW_HAVE;
+	if (g->pci[0])
+		absence[GW_T_PCI] = GW_HAVE;
+	return gw_device_matches(&d, selector) == 1;
+}
+
+/* ---- a match ---- */
+
+/* Does m look at anything? */
+static bool says_who(const struct policy_match *m)
+{
+	return m->name || m->exe || m->command || m->cgroup || m->container || m->unit;
+}
+
+static bool says_anything(const struct policy_match *m)
+{
+	return says_who(m) || m->uid >= 0 || m->type || m->vram_ge || m->util_ge > 0 || m->gpu;
+}
+
+static bool who_fits(const struct classifier *c, unsigned pattern, const struct policy_match *m,
+		     const struct scene_process *p)
+{
+	return (!m->name || classify_name_fits(m->name, p->name)) &&
+	       (!m->exe || classify_exe_fits(m->exe, p->exe)) &&
+	       (!m->cgroup || cgroup_fits(m->cgroup, p->cgroup)) &&
+	       (!m->container || container_fits(m->container, p->container)) &&
+	       (!m->unit || classify_in_unit(p->cgroup, m->unit)) &&
+	       (m->uid < 0 || m->uid == p->uid) &&
+	       (!m->command || command_fits(c, pattern, p->command));
+}
+
+/* What is not known does not hold. */
+static bool use_fits(const struct policy_match *m, const struct scene *s,
+		     const struct scene_process *p)
+{
+	return (!m->type || (m->type & p->type)) &&
+	       (!m->vram_ge || (p->bytes_known && p->bytes >= m->vram_ge)) &&
+	       (!(m->util_ge > 0) || (!isnan(p->sm_ratio) && p->sm_ratio >= m->util_ge)) &&
+	       (!m->gpu || (p->gpu < s->gpus && gpu_fits(m->gpu, &s->gpu[p->gpu])));
+}
+
+/* ---- workers ---- */
+
+bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
+		     const struct scene_process *p, bool on_gpu)
+{
+	const struct policy_match *m = &c->policy->worker[worker].match;
+
+	return who_fits(c, WORKER_PATTERNS + worker, m, p) && (!on_gpu || use_fits(m, s, p));
+}
+
+/* A worker with a port or a pidfile is known by its roots: the same program elsewhere is not it.  All
+ * of a unit is its worker's, by whatever name. */
+static bool is_itself(const struct classifier *c, const struct scene *s, unsigned worker,
+		      const struct scene_process *p)
+{
+	const struct policy_match *m = &c->policy->worker[worker].match;
+
+	if (p->orphan)
+		return false;
+	if (m->unit && classify_in_unit(p->cgroup, m->unit))
+		return true;
+	return says_who(m) && !m->pidfile && !m->port && classifier_fits(c, s, worker, p, true);
+}
+
+static int root_distance(const struct scene_root *r, const struct scene_process *p)
+{
+	if (scene_is(p, r))
+		return 0;
+	for (int i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == r->pid)
+			return i + 1;
+	return FAR;
+}
+
+/* Generations up to the nearest root of the worker; 0: it is one itself. */
+static int distance(const struct classifier *c, const struct scene *s, unsigned worker,
+		    const struct scene_process *p)
+{
+	int best = is_itself(c, s, worker, p) ? 0 : FAR;
+
+	for (unsigned i = 0; i < s->roots && best > 0; i++) {
+		int d = s->root[i].worker == worker ? root_distance(&s->root[i], p) : FAR;
+
+		if (d < best)
+			best = d;
+	}
+	return best;
+}
+
+/* The nearest worker, and the second one that is as near, or -1. */
+static int nearest(const struct classifier *c, const struct scene *s,
+		   const struct scene_process *p, int *ret_second)
+{
+	int best = FAR, found = -1;
+
+	*ret_second = -1;
+	for (unsigned i = 0; i < c->policy->workers; i++) {
+		int d = distance(c, s, i, p);
+
+		if (d < best) {
+			best = d;
+			found = (int)i;
+			*ret_second = -1;
+		} else if (d == best && d != FAR && *ret_second < 0) {
+			*ret_second = (int)i;
+		}
+	}
+	return found;
+}
+
+int classifier_worker(const struct classifier *c, const struct scene *s,
+		      const struct scene_process *p)
+{
+	int second;
+
+	return nearest(c, s, p, &second);
+}
+
+/* ---- programs of the machine ---- */
+
+static const struct {
+	const char *name, *exe, *why;
+} systems[] = {
+#define D(folder)
+#define S(name, exe) { name, exe, "built in: " name },
+#include "system.def"
+#undef S
+#undef D
+};
+
+static const char *const folders[] = {
+#define D(folder) folder,
+#define S(name, exe)
+#include "system.def"
+#undef S
+#undef D
+};
+
+static bool lies_so(const char *exe, const char *pattern)
+{
+	const char *file = strrchr(exe, '/');
+
+	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++)
+		if (strncmp(exe, folders[i], strlen(folders[i])) == 0)
+			return classify_exe_fits(pattern, file + 1);
+	return false;
+}
+
+/* Where it lies; a guard without rights cannot see that of other users' programs, and then has to go by
+ * how it was called. */
+static bool lies_where(const struct scene_process *p, const char *pattern)
+{
+	char called[sizeof(p->command)];
+
+	if (p->exe[0])
+		return lies_so(p->exe, pattern);
+	snprintf(called, sizeof(called), "%.*s", (int)strcspn(p->command, " "), p->command);
+	if (called[0] == '/')
+		return lies_so(called, pattern);
+	return !called[0] || glob(pattern, called);
+}
+
+static const char *system_of(const struct scene_process *p)
+{
+	for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
+		if (classify_name_fits(systems[i].name, p->name) &&
+		    lies_where(p, systems[i].exe))
+			return systems[i].why;
+	return NULL;
+}
+
+/* ---- verdicts ---- */
+
+static struct verdict made(enum guard_class class, enum guard_action action, const char *why)
+{
+	return (struct verdict){ class, action, -1, -1, why };
+}
+
+static struct verdict of_worker(const struct policy *p, int worker)
+{
+	const struct policy_worker *w = &p->worker[worker];
+	struct verdict v = made(CLASS_WORKER, GUARD_WATCH, w->text ? w->text : w->name);
+
+	v.worker = worker;
+	return v;
+}
+
+static struct verdict of_rule(const struct policy_rule *r, unsigned i)
+{
+	const bool contends = r->action == GUARD_CONTEND || r->action == GUARD_CONTEND_NOW;
+	struct verdict v = made(contends ? CLASS_CONTENDER : CLASS_IGNORED, r->action,
+				r->text ? r->text : "a rule");
+
+	v.rule = (int)i;
+	return v;
+}
+
+/* First match wins. */
+static int rule_of(const struct classifier *c, const struct scene *s,
+		   const struct scene_process *p)
+{
+	for (unsigned i = 0; i < c->policy->rules; i++) {
+		const struct policy_match *m = &c->policy->rule[i].match;
+
+		if (says_anything(m) && who_fits(c, RULE_PATTERNS + i, m, p) &&
+		    use_fits(m, s, p))
+			return (int)i;
+	}
+	return -1;
+}
+
+static struct verdict verdict_of(const struct classifier *c, const struct scene *s,
+				 const struct scene_process *p)
+{
+	const struct policy *policy = c->policy;
+	const char *system;
+	int i;
+
+	if (p->self)
+		return made(CLASS_SELF, GUARD_IGNORE, "of gpuward itself");
+	if ((i = classifier_worker(c, s, p)) >= 0)
+		return of_worker(policy, i);
+	if (p->orphan)
+		return made(CLASS_ORPHAN, GUARD_WATCH, "the kernel does not know it");
+	if ((i = rule_of(c, s, p)) >= 0)
+		return of_rule(&policy->rule[i], (unsigned)i);
+	if (policy->any)
+		return made(CLASS_CONTENDER, GUARD_CONTEND, "demand = \"any\"");
+	if ((system = system_of(p)))
+		return made(CLASS_SYSTEM, GUARD_IGNORE, system);
+	if (policy->unknown_contends)
+		return made(CLASS_CONTENDER, GUARD_CONTEND, "the profile: no rule knows it");
+	return made(CLASS_UNKNOWN, GUARD_WATCH, "no rule knows it");
+}
+
+void classifier_run(const struct classifier *c, const struct scene *s, struct verdict *ret)
+{
+	for (unsigned i = 0; i < s->processes; i++)
+		ret[i] = verdict_of(c, s, &s->process[i]);
+}
+
+void classify(const struct policy *p, const struct scene *s, struct verdict *ret)
+{
+	struct classifier c = { 0 };
+
+	compile_all(&c, p);
+	classifier_run(&c, s, ret);
+	free_all(&c);
+}
+
+/* ---- conflicts ---- */
+
+static bool seen_before(const struct scene *s, unsigned i)
+{
+	for (unsigned k = 0; k < i; k++)
+		if (s->process[k].pid == s->process[i].pid)
+			return true;
+	return false;
+}
+
+unsigned classify_conflicts(const struct policy *p, const struct scene *s, char out[][200],
+			    unsigned max)
+{
+	struct classifier c = { 0 };
+	unsigned n = 0;
+
+	compile_all(&c, p);
+	for (unsigned i = 0; i < s->processes && n < max; i++) {
+		const struct scene_process *one = &s->process[i];
+		int second, first = nearest(&c, s, one, &second);
+
+		if (second < 0 || seen_before(s, i))
+			continue;
+		snprintf(out[n++], 200,
+			 "process %lld (%s) is of worker %s and of worker %s: narrow the match "
+			 "of "
+			 "one of them",
+			 (long long)one->pid, one->name, p->worker[first].name,
+			 p->worker[second].name);
+	}
+	free_all(&c);
+	return n;
+}

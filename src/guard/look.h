@@ -1,0 +1,44 @@
+/* look: makes a scene out of a context, of /proc and /sys: what the guard decides on.
+ *
+ * GPUs and their memory come from a snapshot, who is on them from the driver's lists (merged, bytes once),
+ * who that is from /proc.  Takes its memory at the start and works within it, however many processes
+ * there are.  A GPU whose list could not be read has no processes in that scene and errors > 0: nothing
+ * is known of it then, which is not the same as nobody. */
+#ifndef GW_GUARD_LOOK_H
+#define GW_GUARD_LOOK_H
+
+#include "classify.h"
+
+struct gw_ctx;
+struct look;
+
+#define LOOK_BLIND 10 /* more errors in a row than this: the GPU is blind */
+
+/* Borrows both; ctx should have a deadline, or a driver that hangs hangs the look.  0 or -GW_E_NOMEM. */
+int look_new(struct gw_ctx *ctx, const struct policy *p, struct look **ret);
+void look_free(struct look *l);
+
+/* Another policy; what was found by the old one is forgotten.  0 or -GW_E_NOMEM: the old one stays. */
+int look_policy(struct look *l, const struct policy *p);
+
+/* Looks.  utilisation: how busy each process was over the last three seconds is asked too (2 ms on an
+ * H200, else sm_ratio is NAN).  One thread at a time.  0 or -GW_E_NOMEM. */
+int look_take(struct look *l, struct scene *ret, bool utilisation);
+
+struct look_stats {
+	uint64_t looks;
+	uint64_t vanished; /* listed processes that were gone when /proc was asked */
+	uint64_t left_out; /* that did not fit */
+	uint64_t searches; /* of /proc, for workers */
+	unsigned nodes;    /* that are watched */
+	uint64_t events;   /* of them */
+};
+void look_stats(const struct look *l, struct look_stats *ret);
+
+/* Readable when somebody opens or closes a GPU; -1: the kernel gives none, poll.  Between two looks, on
+ * whatever thread: look_triggered() takes all that waits and says whether to look now.  An open comes
+ * before its process is in the driver's list (0.1 to 0.3 s): look often for a second after it. */
+int look_watch_fd(const struct look *l);
+bool look_triggered(struct look *l);
+
+#endif

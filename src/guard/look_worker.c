@@ -1,0 +1,378 @@
+#include "look_worker.h"
+
+#include "walk.h"
+#include "who.h"
+
+#include "base/clock.h"
+#include "base/lines.h"
+#include "device/proc.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#define INODES 4 /* that listen on one port: one for each address */
+
+/* How long an answer is good for: where somebody was found, and where nobody was. */
+#define FILE_KEPT_NS   NS_PER_S
+#define PORT_KEPT_NS   (5 * NS_PER_S)
+#define PORT_GONE_NS   NS_PER_S
+#define HOLDER_GONE_NS (30 * NS_PER_S) /* it listens, but we may not see who */
+#define SEARCH_KEPT_NS (30 * NS_PER_S)
+#define SEARCH_GONE_NS (5 * NS_PER_S)
+
+struct known {
+	int64_t pid;
+	uint64_t start_ticks;
+};
+
+struct target { /* one worker */
+	struct known root[FINDER_ROOTS];
+	unsigned roots;
+	uint64_t asked_ns; /* 0: never */
+	/* of a pidfile: when it was written, and by whom */
+	struct timespec written;
+	struct known writer;
+	/* of a port */
+	uint64_t inode[INODES];
+	unsigned inodes;
+	uint64_t held_ns; /* when its holders were looked for; 0: never */
+};
+
+struct finder {
+	const struct root *root;
+	const struct classifier *classifier;
+	const struct policy *policy;
+	const struct scene *scene; /* of the look under way */
+	int64_t self;
+	struct target target[POLICY_WORKERS];
+	uint64_t now_ns, searched_ns, searches;
+	int64_t cursor; /* the last process of a search that was cut short */
+};
+
+int finder_new(const struct root *root, const struct classifier *c, const struct policy *p,
+	       int64_t self, struct finder **ret)
+{
+	struct finder *f = calloc(1, sizeof(*f));
+
+	if (!f)
+		return -GW_E_NOMEM;
+	f->root = root;
+	f->classifier = c;
+	f->policy = p;
+	f->self = self;
+	*ret = f;
+	return 0;
+}
+
+void finder_free(struct finder *f)
+{
+	free(f);
+}
+
+uint64_t finder_searches(const struct finder *f)
+{
+	return f->searches;
+}
+
+/* ---- roots ---- */
+
+static bool lives(const struct finder *f, const struct known *k)
+{
+	uint64_t start;
+
+	return proc_start_ticks(f->root, k->pid, &start) == 0 && start == k->start_ticks;
+}
+
+static void drop_dead(const struct finder *f, struct target *t)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < t->roots; i++)
+		if (lives(f, &t->root[i]))
+			t->root[kept++] = t->root[i];
+	if (t->roots && !kept)
+		t->asked_ns = 0; /* it may have been started anew: at once */
+	t->roots = kept;
+}
+
+/* One that is below another is of the same tree: it needs no place of its own. */
+static bool is_covered(const struct target *t, const struct scene_process *p)
+{
+	for (unsigned i = 0; i < t->roots; i++) {
+		if (t->root[i].pid == p->pid)
+			return true;
+		for (unsigned k = 0; k < SCENE_ANCESTORS && p->ancestor[k]; k++)
+			if (p->ancestor[k] == t->root[i].pid)
+				return true;
+	}
+	return false;
+}
+
+static void add_root(struct target *t, const struct scene_process *p)
+{
+	if (t->roots < FINDER_ROOTS && !is_covered(t, p))
+		t->root[t->roots++] = (struct known){ p->pid, p->start_ticks };
+}
+
+/* Adds pid where it is what the rest of the match says. */
+static void consider(struct finder *f, unsigned worker, int64_t pid)
+{
+	struct scene_process p;
+
+	if (who_read(f->root, pid, &p) == 0 &&
+	    classifier_fits(f->classifier, f->scene, worker, &p, false))
+		add_root(&f->target[worker], &p);
+}
+
+static bool is_due(const struct finder *f, uint64_t last_ns, uint64_t every_ns)
+{
+	return !last_ns || f->now_ns - last_ns >= every_ns;
+}
+
+/* ---- by pidfile ---- */
+
+/* A number that has another owner while the file is as it was, was given away: the file is stale. */
+static bool is_stale(struct target *t, const struct stat *st, const struct known *now)
+{
+	const bool same_file = t->written.tv_sec == st->st_mtim.tv_sec &&
+			       t->written.tv_nsec == st->st_mtim.tv_nsec;
+
+	if (same_file && t->writer.pid == now->pid)
+		return t->writer.start_ticks != now->start_ticks;
+	t->written = st->st_mtim;
+	t->writer = *now;
+	return false;
+}
+
+static void by_pidfile(struct finder *f, unsigned worker)
+{
+	struct target *t = &f->target[worker];
+	const char *path = f->policy->worker[worker].match.pidfile;
+	struct known now = { 0 };
+	struct stat st;
+
+	if (t->roots && !is_due(f, t->asked_ns, FILE_KEPT_NS))
+		return;
+	t->asked_ns = f->now_ns;
+	t->roots = 0;
+	path += strspn(path, "/");
+	if (fstatat(f->root->fd, path, &st, 0) == 0 &&
+	    root_read_i64(f->root, path, &now.pid) == 0 &&
+	    proc_start_ticks(f->root, now.pid, &now.start_ticks) == 0 &&
+	    !is_stale(t, &st, &now))
+		consider(f, worker, now.pid);
+}
+
+/* ---- by port ---- */
+
+#define LISTENS 0x0A
+
+static void read_listeners(const struct root *root, const char *path, unsigned port,
+			   uint64_t *inode, unsigned *count)
+{
+	struct lines l;
+	char *line;
+
+	if (lines_open(&l, root, path) < 0)
+		return;
+	while (*count < INODES && (line = lines_next(&l))) {
+		unsigned at, state;
+		unsigned long long n;
+
+		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %*u %*u %llu", &at,
+			   &state, &n) == 3 &&
+		    at == port && state == LISTENS && n != 0)
+			inode[(*count)++] = n;
+	}
+	lines_close(&l);
+}
+
+struct holders { /* a search for who has a socket open */
+	struct finder *f;
+	unsigned worker;
+	int64_t pid;
+	unsigned processes, files;
+	bool found;
+};
+
+static bool is_wanted_socket(const struct target *t, const char *link)
+{
+	unsigned long long n;
+
+	if (sscanf(link, "socket:[%llu]", &n) != 1)
+		return false;
+	for (unsigned i = 0; i < t->inodes; i++)
+		if (t->inode[i] == n)
+			return true;
+	return false;
+}
+
+static bool try_file(void *arg, const char *name)
+{
+	struct holders *h = arg;
+	char path[64], link[64];
+
+	root_path(path, sizeof(path), "proc/%lld/fd/%.16s", (long long)h->pid, name);
+	h->found = root_readlink(h->f->root, path, link, sizeof(link)) > 0 &&
+		   is_wanted_socket(&h->f->target[h->worker], link);
+	return !h->found && ++h->files < FINDER_FILES;
+}
+
+static bool try_holder(void *arg, const char *name)
+{
+	struct holders *h = arg;
+	char path[64];
+
+	h->pid = walk_number(name);
+	if (!h->pid)
+		return true;
+	h->files = 0;
+	h->found = false;
+	root_path(path, sizeof(path), "proc/%lld/fd", (long long)h->pid);
+	(void)walk(h->f->root, path, try_file, h); /* one that we may not see is passed over */
+	if (h->found)
+		consider(h->f, h->worker, h->pid);
+	return ++h->processes < FINDER_PROCESSES &&
+	       h->f->target[h->worker].roots < FINDER_ROOTS;
+}
+
+static void find_holders(struct finder *f, unsigned worker)
+{
+	struct holders h = { .f = f, .worker = worker };
+
+	f->target[worker].held_ns = f->now_ns;
+	f->searches++;
+	(void)walk(f->root, "proc", try_holder, &h);
+}
+
+static void by_port(struct finder *f, unsigned worker)
+{
+	struct target *t = &f->target[worker];
+	const unsigned port = f->policy->worker[worker].match.port;
+	uint64_t inode[INODES] = { 0 };
+	unsigned count = 0;
+	bool same;
+
+	if (!is_due(f, t->asked_ns, t->roots ? PORT_KEPT_NS : PORT_GONE_NS))
+		return;
+	t->asked_ns = f->now_ns;
+	read_listeners(f->root, "proc/net/tcp", port, inode, &count);
+	read_listeners(f->root, "proc/net/tcp6", port, inode, &count);
+	same = count == t->inodes && memcmp(inode, t->inode, sizeof(inode)) == 0;
+	memcpy(t->inode, inode, sizeof(inode));
+	t->inodes = count;
+	if (!same || !count)
+		t->roots = 0;
+	if (count && !t->roots && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
+		find_holders(f, worker);
+}
+
+/* ---- by name, program, unit ... ---- */
+
+static bool is_searched_for(const struct policy_match *m)
+{
+	return !m->pidfile && !m->port &&
+	       (m->name || m->exe || m->command || m->cgroup || m->container || m->unit);
+}
+
+struct search { /* the kernel tells processes in the order of their numbers */
+	struct finder *f;
+	int64_t after, last;
+	unsigned processes;
+	bool whole;
+};
+
+/* What a match can be refused by with one file instead of eight. */
+static bool may_be(const struct finder *f, unsigned worker, int64_t pid)
+{
+	const struct policy_match *m = &f->policy->worker[worker].match;
+	struct scene_process p = { 0 };
+	char path[64];
+
+	root_path(path, sizeof(path), "proc/%lld/comm", (long long)pid);
+	if (m->name && (root_read_line(f->root, path, p.name, sizeof(p.name)) <= 0 ||
+			!classify_name_fits(m->name, p.name)))
+		return false;
+	root_path(path, sizeof(path), "proc/%lld/exe", (long long)pid);
+	return !m->exe || (root_readlink(f->root, path, p.exe, sizeof(p.exe)) > 0 &&
+			   classify_exe_fits(m->exe, p.exe));
+}
+
+static bool try_process(void *arg, const char *name)
+{
+	struct search *s = arg;
+	int64_t pid = walk_number(name);
+
+	if (pid <= s->after) /* names that are no number, too */
+		return true;
+	if (s->processes++ == FINDER_PROCESSES) {
+		s->whole = false;
+		return false;
+	}
+	for (unsigned i = 0; i < s->f->policy->workers; i++)
+		if (is_searched_for(&s->f->policy->worker[i].match) &&
+		    s->f->target[i].roots < FINDER_ROOTS && may_be(s->f, i, pid))
+			consider(s->f, i, pid);
+	s->last = pid;
+	return true;
+}
+
+static void by_search(struct finder *f)
+{
+	struct search s = { .f = f, .after = f->cursor, .whole = true };
+	bool wanted = false, missing = false;
+
+	for (unsigned i = 0; i < f->policy->workers; i++) {
+		bool searched = is_searched_for(&f->policy->worker[i].match);
+
+		wanted |= searched;
+		missing |= searched && !f->target[i].roots;
+	}
+	if (!wanted || !is_due(f, f->searched_ns, missing ? SEARCH_GONE_NS : SEARCH_KEPT_NS))
+		return;
+	f->searched_ns = f->now_ns;
+	f->searches++;
+	(void)walk(f->root, "proc", try_process, &s);
+	f->cursor = s.whole ? 0 : s.last;
+}
+
+/* ---- a look ---- */
+
+static void by_itself(struct finder *f, unsigned worker)
+{
+	struct scene_process p;
+
+	if (f->self && !f->target[worker].roots && who_read(f->root, f->self, &p) == 0)
+		add_root(&f->target[worker], &p);
+}
+
+static void find(struct finder *f, unsigned worker)
+{
+	const struct policy_worker *w = &f->policy->worker[worker];
+
+	drop_dead(f, &f->target[worker]);
+	if (w->kind == WORKER_CALLBACK)
+		by_itself(f, worker);
+	else if (w->match.pidfile)
+		by_pidfile(f, worker);
+	else if (w->match.port)
+		by_port(f, worker);
+}
+
+void finder_take(struct finder *f, struct scene *s)
+{
+	f->scene = s;
+	f->now_ns = s->mono_ns;
+	for (unsigned i = 0; i < f->policy->workers; i++)
+		find(f, i);
+	by_search(f);
+	for (unsigned i = 0; i < f->policy->workers; i++)
+		for (unsigned k = 0; k < f->target[i].roots && s->roots < SCENE_ROOTS; k++)
+			s->root[s->roots++] =
+				(struct scene_root){ i, f->target[i].root[k].pid,
+						     f->target[i].root[k].start_ticks };
+	f->scene = NULL;
+}

@@ -1,0 +1,29 @@
+/* look_worker: the processes that configured workers are known by, on a GPU or not.
+ *
+ * By pidfile, by who listens on a port, by unit, name and the like.  Finding one reads folders of
+ * /proc; it is done rarely and within bounds, and what was found is kept while it lives. */
+#ifndef GW_GUARD_LOOK_WORKER_H
+#define GW_GUARD_LOOK_WORKER_H
+
+#include "classify.h"
+
+#include "base/root.h"
+
+#define FINDER_ROOTS     4    /* of one worker */
+#define FINDER_PROCESSES 4096 /* looked at by one search; the next goes on from there */
+#define FINDER_FILES     1024 /* open files of one process that are looked at */
+
+struct finder;
+
+/* Borrows both.  self: our own process, for workers that live in it.  0 or -GW_E_NOMEM. */
+int finder_new(const struct root *root, const struct classifier *c, const struct policy *p,
+	       int64_t self, struct finder **ret);
+void finder_free(struct finder *f);
+
+/* Adds the roots that live to s, whose GPUs are there already. */
+void finder_take(struct finder *f, struct scene *s);
+
+/* Folders of /proc that were searched, for those who count. */
+uint64_t finder_searches(const struct finder *f);
+
+#endif

@@ -1,0 +1,374 @@
+/* Scenes as lines of text: one table of fields for each kind of line, read and written by loops. */
+#include "scene.h"
+
+#include "base/buf.h"
+#include "base/number.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum kind { END, U64, I64, REAL, UINT, INT, FLAG, HEALTH, TEXT, CHAIN };
+
+struct field {
+	enum kind kind;
+	unsigned size; /* of a TEXT, with its NUL; of a UINT: it must be below, 0: any */
+	size_t offset;
+};
+
+enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_END, LINES };
+
+/* What the last line says again, so that a scene that lost lines is not taken for whole. */
+struct tally {
+	unsigned gpus, processes, roots;
+};
+
+/* clang-format off */
+#define F(kind, of, name)       { kind, 0, offsetof(struct of, name) }
+#define BELOW(n, of, name)      { UINT, n, offsetof(struct of, name) }
+#define T(of, name)             { TEXT, sizeof(((struct of *)0)->name), offsetof(struct of, name) }
+
+static const struct {
+	char letter;
+	struct field field[18];
+} rows[LINES] = {
+	[LINE_SCENE] = { 'S', { F(U64, scene, mono_ns), F(U64, scene, wall_ns),
+		F(INT, scene, utc_offset_s), F(FLAG, scene, on_battery),
+		F(U64, scene, host_free_bytes), F(UINT, scene, left_out),
+		F(UINT, scene, game_clients) } },
+	[LINE_GPU] = { 'G', { T(scene_gpu, uuid), T(scene_gpu, pci), F(UINT, scene_gpu, index),
+		F(INT, scene_gpu, cuda), F(HEALTH, scene_gpu, health),
+		F(FLAG, scene_gpu, simulated), F(FLAG, scene_gpu, display),
+		F(FLAG, scene_gpu, hidden), F(U64, scene_gpu, total_bytes),
+		F(U64, scene_gpu, used_bytes), F(U64, scene_gpu, free_bytes),
+		F(FLAG, scene_gpu, memory_known), F(REAL, scene_gpu, temperature_c),
+		F(REAL, scene_gpu, margin_c), F(UINT, scene_gpu, errors) } },
+	[LINE_PROCESS] = { 'P', { F(I64, scene_process, pid), F(U64, scene_process, start_ticks),
+		F(I64, scene_process, uid), BELOW(SCENE_GPUS, scene_process, gpu),
+		F(UINT, scene_process, type), F(U64, scene_process, bytes),
+		F(FLAG, scene_process, bytes_known), F(REAL, scene_process, sm_ratio),
+		F(FLAG, scene_process, orphan), F(FLAG, scene_process, self),
+		T(scene_process, name), T(scene_process, exe), T(scene_process, command),
+		T(scene_process, cgroup), T(scene_process, container),
+		F(CHAIN, scene_process, ancestor) } },
+	[LINE_ROOT] = { 'R', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, pid),
+		F(U64, scene_root, start_ticks) } },
+	[LINE_END] = { 'E', { F(UINT, tally, gpus), F(UINT, tally, processes),
+		F(UINT, tally, roots) } },
+};
+static const char *const health[] = { "ok", "blind", "hung", "lost", "asleep" };
+/* clang-format on */
+
+/* ---- writing ---- */
+
+static void add_real(struct buf *out, double v)
+{
+	char text[NUMBER_SIZE] = "-";
+
+	if (isfinite(v))
+		number_format(v, text);
+	buf_adds(out, v == 0 && signbit(v) ? "-0" : text);
+}
+
+/* A text is one word: control characters, backslashes and the dash are spelled in hexadecimal. */
+static void add_text(struct buf *out, const char *s)
+{
+	if (!*s)
+		buf_addc(out, '-');
+	for (; *s; s++) {
+		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == '-' || *s == 0x7f)
+			buf_addf(out, "\\%02x", (unsigned char)*s);
+		else
+			buf_addc(out, *s);
+	}
+}
+
+static void add_chain(struct buf *out, const int64_t *pid)
+{
+	if (!pid[0])
+		buf_addc(out, '-');
+	for (unsigned i = 0; i < SCENE_ANCESTORS && pid[i]; i++)
+		buf_addf(out, "%s%" PRId64, i ? "," : "", pid[i]);
+}
+
+static void add_field(struct buf *out, const void *p, enum kind kind)
+{
+	switch (kind) {
+	case U64: buf_addf(out, "%" PRIu64, *(const uint64_t *)p); break;
+	case I64: buf_addf(out, "%" PRId64, *(const int64_t *)p); break;
+	case UINT: buf_addf(out, "%u", *(const unsigned *)p); break;
+	case INT: buf_addf(out, "%d", *(const int *)p); break;
+	case FLAG: buf_addc(out, *(const bool *)p ? '1' : '0'); break;
+	case HEALTH: buf_adds(out, health[*(const enum scene_health *)p]); break;
+	case REAL: add_real(out, *(const double *)p); break;
+	case TEXT: add_text(out, p); break;
+	case CHAIN: add_chain(out, p); break;
+	case END: break;
+	}
+}
+
+static void add_line(struct buf *out, enum line line, const void *of)
+{
+	buf_addc(out, rows[line].letter);
+	for (const struct field *f = rows[line].field; f->kind != END; f++) {
+		buf_addc(out, '\t');
+		add_field(out, (const char *)of + f->offset, f->kind);
+	}
+	buf_addc(out, '\n');
+}
+
+void scene_write(struct buf *out, const struct scene *s)
+{
+	const struct tally t = { s->gpus, s->processes, s->roots };
+
+	add_line(out, LINE_SCENE, s);
+	for (unsigned i = 0; i < s->gpus; i++)
+		add_line(out, LINE_GPU, &s->gpu[i]);
+	for (unsigned i = 0; i < s->processes; i++)
+		add_line(out, LINE_PROCESS, &s->process[i]);
+	for (unsigned i = 0; i < s->roots; i++)
+		add_line(out, LINE_ROOT, &s->root[i]);
+	add_line(out, LINE_END, &t);
+}
+
+/* ---- reading ---- */
+
+/* The word at *at, copied; *at moves past it and its tab.  False: there is none, or it is too
+ * long. */
+static bool word(const char **at, char *out, size_t size)
+{
+	size_t n = strcspn(*at, "\t");
+
+	if (n == 0 || n >= size)
+		return false;
+	memcpy(out, *at, n);
+	out[n] = '\0';
+	*at += n;
+	if (**at == '\t')
+		(*at)++;
+	return true;
+}
+
+static bool to_u64(const char *s, uint64_t *ret)
+{
+	char *end;
+
+	if (*s < '0' || *s > '9')
+		return false;
+	errno = 0;
+	*ret = strtoull(s, &end, 10);
+	return *end == '\0' && errno == 0;
+}
+
+static bool to_i64(const char *s, int64_t *ret)
+{
+	const bool negative = *s == '-';
+	uint64_t v;
+
+	if (!to_u64(s + negative, &v) || v > (uint64_t)INT64_MAX + negative)
+		return false;
+	*ret = negative ? (int64_t)(0 - v) : (int64_t)v;
+	return true;
+}
+
+static bool to_unsigned(const char *s, unsigned below, unsigned *ret)
+{
+	uint64_t v;
+
+	if (!to_u64(s, &v) || v > UINT32_MAX || (below && v >= below))
+		return false;
+	*ret = (unsigned)v;
+	return true;
+}
+
+static bool to_int(const char *s, int *ret)
+{
+	int64_t v;
+
+	if (!to_i64(s, &v) || v < INT32_MIN || v > INT32_MAX)
+		return false;
+	*ret = (int)v;
+	return true;
+}
+
+static bool to_flag(const char *s, bool *ret)
+{
+	*ret = *s == '1';
+	return (*s == '0' || *s == '1') && !s[1];
+}
+
+static bool to_health(const char *s, enum scene_health *ret)
+{
+	for (unsigned i = 0; i < sizeof(health) / sizeof(health[0]); i++) {
+		*ret = (enum scene_health)i;
+		if (strcmp(s, health[i]) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool to_real(const char *s, double *ret)
+{
+	const char *end;
+
+	*ret = NAN;
+	if (strcmp(s, "-") == 0)
+		return true;
+	*ret = number_parse(s, &end);
+	return end != s && *end == '\0' && isfinite(*ret);
+}
+
+static int hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* One character; how many bytes it was spelled with, 0: none such. */
+static unsigned unescape(const char *s, char *ret)
+{
+	int high, low;
+
+	*ret = *s;
+	if (*s != '\\')
+		return 1;
+	high = hex(s[1]);
+	low = high < 0 ? -1 : hex(s[2]);
+	*ret = (char)(high * 16 + low);
+	return low < 0 || high + low == 0 ? 0 : 3;
+}
+
+static bool to_text(const char *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	if (strcmp(s, "-") == 0)
+		s = "";
+	while (*s && n + 1 < size) {
+		unsigned used = unescape(s, &out[n++]);
+
+		if (!used)
+			return false;
+		s += used;
+	}
+	out[n] = '\0';
+	return *s == '\0';
+}
+
+static bool to_chain(char *s, int64_t *ret)
+{
+	unsigned n = 0;
+
+	if (strcmp(s, "-") == 0)
+		return true;
+	for (char *next; s; s = next) {
+		next = strchr(s, ',');
+		if (next)
+			*next++ = '\0';
+		if (n == SCENE_ANCESTORS || !to_i64(s, &ret[n]) || ret[n++] == 0)
+			return false;
+	}
+	return true;
+}
+
+static bool to_field(char *s, const struct field *f, void *p)
+{
+	switch (f->kind) {
+	case U64: return to_u64(s, p);
+	case I64: return to_i64(s, p);
+	case UINT: return to_unsigned(s, f->size, p);
+	case INT: return to_int(s, p);
+	case FLAG: return to_flag(s, p);
+	case HEALTH: return to_health(s, p);
+	case REAL: return to_real(s, p);
+	case TEXT: return to_text(s, p, f->size);
+	case CHAIN: return to_chain(s, p);
+	case END: break;
+	}
+	return false;
+}
+
+static bool read_fields(const char *line, enum line kind, void *of)
+{
+	char text[SCENE_LINE_MAX];
+	const char *at = line + 2;
+
+	for (const struct field *f = rows[kind].field; f->kind != END; f++)
+		if (!word(&at, text, sizeof(text)) ||
+		    !to_field(text, f, (char *)of + f->offset))
+			return false;
+	return *at == '\0' && at[-1] != '\t';
+}
+
+static enum line line_of(const char *line)
+{
+	enum line l = LINES;
+
+	for (unsigned i = 0; i < LINES; i++)
+		if (line[0] && rows[i].letter == line[0] && line[1] == '\t')
+			l = (enum line)i;
+	return l;
+}
+
+/* What is behind the counts is left as it was: clearing all of it takes longer than reading. */
+static bool read_scene(struct scene *s, const char *line)
+{
+	s->gpus = s->processes = s->roots = 0;
+	s->reading = read_fields(line, LINE_SCENE, s);
+	return s->reading;
+}
+
+static bool read_gpu(struct scene *s, const char *line)
+{
+	if (s->gpus == SCENE_GPUS)
+		return false;
+	memset(&s->gpu[s->gpus], 0, sizeof(s->gpu[0]));
+	return read_fields(line, LINE_GPU, &s->gpu[s->gpus++]);
+}
+
+static bool read_process(struct scene *s, const char *line)
+{
+	struct scene_process *p = &s->process[s->processes];
+
+	if (s->processes == SCENE_PROCESSES)
+		return false;
+	memset(p, 0, sizeof(*p));
+	s->processes++;
+	return read_fields(line, LINE_PROCESS, p) && p->gpu < s->gpus;
+}
+
+static bool read_root(struct scene *s, const char *line)
+{
+	if (s->roots == SCENE_ROOTS)
+		return false;
+	return read_fields(line, LINE_ROOT, &s->root[s->roots++]);
+}
+
+static bool read_end(struct scene *s, const char *line)
+{
+	struct tally t;
+
+	s->reading = false;
+	return read_fields(line, LINE_END, &t) && t.gpus == s->gpus &&
+	       t.processes == s->processes && t.roots == s->roots;
+}
+
+int scene_read(struct scene *ret, const char *line)
+{
+	static bool (*const take[LINES])(struct scene *,
+					 const char *) = { read_scene, read_gpu, read_process,
+							   read_root, read_end };
+	const enum line kind = line_of(line);
+
+	/* A scene that was cut short ends where the next one begins. */
+	if (kind != LINE_SCENE && !ret->reading)
+		return -GW_E_PARSE;
+	if (kind == LINES || !take[kind](ret, line)) {
+		ret->reading = false;
+		return -GW_E_PARSE;
+	}
+	return kind == LINE_END;
+}

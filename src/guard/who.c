@@ -1,0 +1,170 @@
+#include "who.h"
+
+#include "base/utf8.h"
+#include "device/proc.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define CHAINS 1024 /* a power of two */
+
+struct who_table {
+	const struct root *root;
+	int chain[CHAINS];
+	int unused; /* the first of the unused, chained like the others */
+	struct who who[SCENE_PROCESSES];
+};
+
+int who_new(const struct root *root, struct who_table **ret)
+{
+	struct who_table *t = calloc(1, sizeof(*t));
+
+	if (!t)
+		return -GW_E_NOMEM;
+	t->root = root;
+	for (int i = 0; i < CHAINS; i++)
+		t->chain[i] = -1;
+	for (int i = 0; i < SCENE_PROCESSES; i++)
+		t->who[i].next = i + 1 < SCENE_PROCESSES ? i + 1 : -1;
+	*ret = t;
+	return 0;
+}
+
+void who_free(struct who_table *t)
+{
+	free(t);
+}
+
+int who_read(const struct root *root, int64_t pid, struct scene_process *ret)
+{
+	struct proc p;
+
+	if (proc_read(root, pid, &p) != 0)
+		return -GW_E_NOENT;
+	memset(ret, 0, sizeof(*ret));
+	ret->pid = p.pid;
+	ret->start_ticks = p.start_ticks;
+	ret->uid = p.uid;
+	ret->sm_ratio = NAN;
+	utf8_clean(ret->name, sizeof(ret->name), p.name);
+	utf8_clean(ret->exe, sizeof(ret->exe), p.exe);
+	utf8_clean(ret->command, sizeof(ret->command), p.command);
+	utf8_clean(ret->cgroup, sizeof(ret->cgroup), p.cgroup);
+	utf8_clean(ret->container, sizeof(ret->container), p.container);
+	proc_ancestors(root, p.pid, ret->ancestor, SCENE_ANCESTORS);
+	return 0;
+}
+
+/* ---- the table ---- */
+
+static int *chain_of(struct who_table *t, int64_t listed)
+{
+	return &t->chain[(uint64_t)listed & (CHAINS - 1)];
+}
+
+static struct who *add(struct who_table *t, int64_t listed)
+{
+	int *head = chain_of(t, listed), i = t->unused;
+	struct who *w;
+
+	if (i < 0)
+		return NULL;
+	w = &t->who[i];
+	t->unused = w->next;
+	memset(w, 0, sizeof(*w));
+	w->listed = listed;
+	w->worker = -1;
+	w->next = *head;
+	*head = i;
+	return w;
+}
+
+static struct who *look_up(struct who_table *t, int64_t listed)
+{
+	for (int i = *chain_of(t, listed); i >= 0; i = t->who[i].next)
+		if (t->who[i].listed == listed)
+			return &t->who[i];
+	return NULL;
+}
+
+/* Those that were last seen before then. */
+static void forget_chain(struct who_table *t, int *at, uint64_t before_ns)
+{
+	while (*at >= 0) {
+		struct who *w = &t->who[*at];
+		int i = *at;
+
+		if (w->seen_ns >= before_ns) {
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		w->next = t->unused;
+		t->unused = i;
+	}
+}
+
+static void forget_before(struct who_table *t, uint64_t before_ns)
+{
+	for (unsigned i = 0; i < CHAINS; i++)
+		forget_chain(t, &t->chain[i], before_ns);
+}
+
+void who_forget(struct who_table *t, uint64_t now_ns)
+{
+	if (now_ns > WHO_FORGET_NS)
+		forget_before(t, now_ns - WHO_FORGET_NS);
+}
+
+void who_forget_workers(struct who_table *t)
+{
+	for (unsigned i = 0; i < SCENE_PROCESSES; i++)
+		t->who[i].worker = -1;
+}
+
+/* ---- asking /proc ---- */
+
+static void missing(struct who *w, uint64_t now_ns)
+{
+	if (!w->missing_ns)
+		w->missing_ns = now_ns;
+	w->state = now_ns - w->missing_ns >= WHO_ORPHAN_NS ? WHO_ORPHAN : WHO_VANISHED;
+	w->read_ns = 0;
+}
+
+static void read_anew(struct who_table *t, struct who *w, uint64_t start, uint64_t now_ns)
+{
+	if (who_read(t->root, w->listed, &w->is) != 0) {
+		missing(w, now_ns);
+		return;
+	}
+	if (start != w->listed_start)
+		w->worker = -1; /* somebody else has the number now */
+	w->listed_start = start;
+	w->missing_ns = 0;
+	w->read_ns = now_ns;
+	w->state = WHO_HERE;
+}
+
+struct who *who_find(struct who_table *t, int64_t listed, uint64_t now_ns)
+{
+	struct who *w = look_up(t, listed);
+	uint64_t start = 0;
+
+	if (!w)
+		w = add(t, listed);
+	if (!w) { /* those of this look need the room more than those of the last ten seconds */
+		forget_before(t, now_ns);
+		w = add(t, listed);
+	}
+	if (!w)
+		return NULL;
+	w->seen_ns = now_ns;
+	if (proc_start_ticks(t->root, listed, &start) == -GW_E_NOENT)
+		missing(w, now_ns);
+	else if (!w->read_ns || start != w->listed_start ||
+		 now_ns - w->read_ns >= WHO_REFRESH_NS)
+		read_anew(t, w, start, now_ns);
+	return w;
+}

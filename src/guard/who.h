@@ -1,0 +1,47 @@
+/* who: the processes behind the driver's numbers, remembered from one look to the next.
+ *
+ * Reading all of a process takes eight files of /proc; that it is still the same one takes one.  A
+ * number that /proc does not know is at first taken for a process that has just gone (the driver lists
+ * one for 0.12 to 0.17 s after its end), and only after a second for an orphan. */
+#ifndef GW_GUARD_WHO_H
+#define GW_GUARD_WHO_H
+
+#include "scene.h"
+
+#include "base/root.h"
+
+#define WHO_ORPHAN_NS  UINT64_C(1000000000)
+#define WHO_REFRESH_NS UINT64_C(2000000000)  /* a process may become another program */
+#define WHO_FORGET_NS  UINT64_C(10000000000) /* a list may fail for a while           */
+
+enum who_state { WHO_HERE, WHO_VANISHED, WHO_ORPHAN };
+
+struct who {
+	int64_t listed; /* the driver's number: of the process or of one of its threads */
+	uint64_t listed_start; /* when that began */
+	enum who_state state;
+	struct scene_process is; /* what /proc says; nothing of any GPU */
+	uint64_t read_ns, seen_ns, missing_ns;
+	int worker; /* whose it was found to be, -1: nobody's; stays when its parents die */
+	int next;   /* in its chain, -1 ends */
+};
+
+struct who_table;
+
+/* Borrows root.  0 or -GW_E_NOMEM. */
+int who_new(const struct root *root, struct who_table **ret);
+void who_free(struct who_table *t);
+
+/* Who has this number now.  NULL: more than SCENE_PROCESSES at once.  Lives until who_forget(). */
+struct who *who_find(struct who_table *t, int64_t listed, uint64_t now_ns);
+
+/* Lets go of those that were not asked for lately. */
+void who_forget(struct who_table *t, uint64_t now_ns);
+
+/* Nobody is any worker's: the policy changed. */
+void who_forget_workers(struct who_table *t);
+
+/* All that /proc says of pid, as a process of a scene on no GPU.  0 or -GW_E_NOENT. */
+int who_read(const struct root *root, int64_t pid, struct scene_process *ret);
+
+#endif

@@ -1,0 +1,490 @@
+/* Who is who: the order of the classes, each field of a match, and whose a process is. */
+#include "guard/classify.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MIB (UINT64_C(1) << 20)
+
+static struct policy policy;
+static struct scene scene;
+static struct verdict verdict[SCENE_PROCESSES];
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&policy, 0, sizeof(policy));
+	memset(&scene, 0, sizeof(scene));
+	policy.unknown_contends = true;
+	scene.gpus = 2;
+	for (unsigned i = 0; i < 2; i++) {
+		scene.gpu[i].index = i;
+		scene.gpu[i].cuda = 1 - (int)i;
+		snprintf(scene.gpu[i].uuid, sizeof(scene.gpu[i].uuid), "GPU-%u234abcd", i);
+		snprintf(scene.gpu[i].pci, sizeof(scene.gpu[i].pci), "0000:0%u:00.0", i + 1);
+	}
+	return 0;
+}
+
+static struct policy_match *worker(const char *name)
+{
+	struct policy_worker *w = &policy.worker[policy.workers++];
+
+	w->name = name;
+	w->match.uid = -1;
+	return &w->match;
+}
+
+static struct policy_match *rule(enum guard_action action)
+{
+	struct policy_rule *r = &policy.rule[policy.rules++];
+
+	r->action = action;
+	r->match.uid = -1;
+	r->text = "rule 1 (gpuward.toml:3)";
+	return &r->match;
+}
+
+static struct scene_process *process(int64_t pid, const char *exe)
+{
+	struct scene_process *p = &scene.process[scene.processes++];
+	const char *name = strrchr(exe, '/');
+
+	p->pid = pid;
+	p->start_ticks = (uint64_t)pid * 10;
+	p->uid = 1000;
+	p->type = GW_PROCESS_COMPUTE;
+	p->bytes = 600 * MIB;
+	p->bytes_known = true;
+	p->sm_ratio = NAN;
+	snprintf(p->name, sizeof(p->name), "%s", name ? name + 1 : exe);
+	snprintf(p->exe, sizeof(p->exe), "%s", name ? exe : "");
+	snprintf(p->command, sizeof(p->command), "%s --serve", exe);
+	snprintf(p->cgroup, sizeof(p->cgroup), "/user.slice/user-1000.slice/session-2.scope");
+	return p;
+}
+
+static void put_root(unsigned of, int64_t pid)
+{
+	scene.root[scene.roots++] = (struct scene_root){ of, pid, (uint64_t)pid * 10 };
+}
+
+#define assert_class(i, want) \
+	assert_string_equal(guard_class_name(verdict[i].class), guard_class_name(want))
+
+/* The class of one process under the policy of the test. */
+static enum guard_class class_of(const struct scene_process *p)
+{
+	classify(&policy, &scene, verdict);
+	return verdict[p - scene.process].class;
+}
+
+static void we_come_before_workers_orphans_rules_and_the_desktop(void **state)
+{
+	struct scene_process *p = process(1, "/usr/bin/gnome-shell");
+
+	(void)state;
+	worker("w")->name = "gnome-shell";
+	rule(GUARD_CONTEND_NOW)->name = "gnome-shell";
+	p->self = true;
+	assert_int_equal(class_of(p), CLASS_SELF);
+	p->self = false;
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	policy.workers = 0;
+	p->orphan = true;
+	assert_int_equal(class_of(p), CLASS_ORPHAN);
+	p->orphan = false;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	assert_int_equal(verdict[0].action, GUARD_CONTEND_NOW);
+	assert_int_equal(verdict[0].rule, 0);
+	assert_string_equal(verdict[0].why, "rule 1 (gpuward.toml:3)");
+	policy.rules = 0;
+	assert_int_equal(class_of(p), CLASS_SYSTEM);
+	assert_string_equal(verdict[0].why, "built in: gnome-shell");
+	assert_int_equal(verdict[0].rule, -1);
+}
+
+/* A2 */
+static void a_tree_of_three_generations_is_all_of_its_worker(void **state)
+{
+	(void)state;
+	worker("vllm")->port = 8000;
+	put_root(0, 100);
+	process(100, "/usr/bin/python3");
+	process(101, "/usr/bin/python3")->ancestor[0] = 100;
+	struct scene_process *grandchild = process(102, "/usr/bin/python3");
+	grandchild->ancestor[0] = 101;
+	grandchild->ancestor[1] = 100;
+	/* The same program, not of the tree: never told apart by its name. */
+	struct scene_process *stranger = process(200, "/usr/bin/python3");
+	stranger->ancestor[0] = 1;
+	classify(&policy, &scene, verdict);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_class(i, CLASS_WORKER);
+		assert_int_equal(verdict[i].worker, 0);
+	}
+	assert_class(3, CLASS_CONTENDER);
+}
+
+static void a_child_that_left_its_session_is_told_by_its_group(void **state)
+{
+	struct scene_process *p = process(103, "/usr/lib/ollama/runner");
+
+	(void)state;
+	worker("ollama")->unit = "ollama";
+	p->ancestor[0] = 1; /* it forked twice: nothing else is left */
+	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/ollama.service/model.scope");
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/not-ollama.service");
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	policy.worker[0].match.unit = NULL;
+	policy.worker[0].match.cgroup = "/system.slice/*ollama.service";
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/not-ollama.service/inner");
+	assert_int_equal(class_of(p), CLASS_WORKER);
+}
+
+static void a_number_that_was_given_to_another_is_no_root(void **state)
+{
+	struct scene_process *p = process(100, "/usr/bin/game");
+
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	put_root(0, 100);
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	p->start_ticks++;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+}
+
+static void the_nearest_of_two_workers_has_it(void **state)
+{
+	struct scene_process *p = process(300, "/opt/llama-server");
+	char said[4][200];
+
+	(void)state;
+	worker("swap")->port = 1;
+	worker("server")->port = 2;
+	put_root(0, 100);
+	put_root(1, 200);
+	p->ancestor[0] = 200;
+	p->ancestor[1] = 100;
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	assert_int_equal(verdict[0].worker, 1);
+	assert_int_equal(classify_conflicts(&policy, &scene, said, 4), 0);
+}
+
+static void two_workers_of_one_process_are_a_conflict_told_once(void **state)
+{
+	char said[4][200];
+
+	(void)state;
+	worker("one")->exe = "/usr/bin/python3*";
+	worker("two")->name = "python*";
+	process(300, "/usr/bin/python3.11");
+	process(300, "/usr/bin/python3.11")->gpu = 1;
+	process(301, "/usr/bin/other");
+	assert_int_equal(classify_conflicts(&policy, &scene, said, 4), 1);
+	assert_string_equal(said[0], "process 300 (python3.11) is of worker one and of worker "
+				     "two: narrow the match of one of them");
+	assert_int_equal(classify_conflicts(&policy, &scene, said, 0), 0);
+	classify(&policy, &scene, verdict);
+	assert_int_equal(verdict[0].worker, 0);
+}
+
+static void a_worker_with_a_port_is_not_known_by_its_name(void **state)
+{
+	struct policy_match *m = worker("w");
+	struct scene_process *p = process(5, "/usr/bin/ollama");
+
+	(void)state;
+	m->name = "ollama";
+	m->port = 11434;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	m->port = 0;
+	assert_int_equal(class_of(p), CLASS_WORKER);
+	m->name = NULL; /* a worker that says nothing of who it is has nobody */
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	m->vram_ge = 1;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+}
+
+/* A1: the desktop. */
+static void programs_of_the_machine_are_known_by_path_and_name(void **state)
+{
+	static const char *const exe[] = {
+		"/usr/lib/xorg/Xorg",
+		"/usr/bin/Xwayland",
+		"/usr/bin/gnome-shell",
+		"/usr/bin/gnome-shell (deleted)",
+		"/usr/bin/kwin_wayland",
+		"/usr/bin/plasmashell",
+		"/usr/bin/cosmic-comp",
+		"/usr/bin/sway",
+		"/usr/bin/Hyprland",
+		"/usr/bin/niri",
+		"/usr/libexec/gdm-x-session",
+		"/usr/bin/sddm-greeter",
+		"/usr/bin/nvidia-persistenced",
+		"/usr/bin/nvidia-powerd",
+		"/usr/bin/nv-hostengine",
+		"/usr/bin/dcgm-exporter",
+		"/usr/bin/nvidia-cuda-mps-server",
+		"/nix/store/abc-gnome-shell-46/bin/.gnome-shell-wrapped",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(exe) / sizeof(exe[0]); i++) {
+		struct scene_process *p;
+
+		scene.processes = 0;
+		p = process(7, exe[i]);
+		p->name[strcspn(p->name, " ")] = '\0';
+		if (class_of(p) != CLASS_SYSTEM)
+			fail_msg("%s is not of the system", exe[i]);
+	}
+}
+
+static void a_renamed_program_is_not_immune(void **state)
+{
+	struct scene_process *p = process(7, "/home/u/gnome-shell");
+
+	(void)state;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	snprintf(p->exe, sizeof(p->exe), "/usr/bin/python3.11");
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	snprintf(p->exe, sizeof(p->exe), "/usr/bin/gnome-shell");
+	snprintf(p->name, sizeof(p->name), "game");
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	snprintf(p->name, sizeof(p->name), "gnome-shell");
+	assert_int_equal(class_of(p), CLASS_SYSTEM);
+}
+
+static void where_the_path_cannot_be_seen_the_call_must_fit(void **state)
+{
+	struct scene_process *p = process(7, "/usr/bin/gnome-shell");
+
+	(void)state;
+	p->exe[0] = '\0';
+	assert_int_equal(class_of(p), CLASS_SYSTEM);
+	snprintf(p->command, sizeof(p->command), "/home/u/gnome-shell");
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	snprintf(p->command, sizeof(p->command), "python3 train.py");
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+}
+
+static void the_profile_decides_about_strangers(void **state)
+{
+	struct scene_process *p = process(7, "/home/u/game");
+
+	(void)state;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	assert_int_equal(verdict[0].action, GUARD_CONTEND);
+	policy.unknown_contends = false;
+	assert_int_equal(class_of(p), CLASS_UNKNOWN);
+	assert_int_equal(verdict[0].action, GUARD_WATCH);
+}
+
+static void any_makes_all_but_us_and_workers_contend(void **state)
+{
+	(void)state;
+	policy.any = true;
+	policy.unknown_contends = false;
+	worker("w")->name = "ollama";
+	process(1, "/usr/bin/gnome-shell");
+	process(2, "/usr/lib/xorg/Xorg");
+	process(3, "/home/u/x");
+	process(4, "/usr/bin/ollama");
+	process(5, "/usr/bin/gpuward")->self = true;
+	process(6, "/gone")->orphan = true;
+	classify(&policy, &scene, verdict);
+	for (unsigned i = 0; i < 3; i++)
+		assert_class(i, CLASS_CONTENDER);
+	assert_class(3, CLASS_WORKER);
+	assert_class(4, CLASS_SELF);
+	assert_class(5, CLASS_ORPHAN);     /* its bytes never count as demand */
+	rule(GUARD_IGNORE)->name = "Xorg"; /* what the user says himself holds still */
+	classify(&policy, &scene, verdict);
+	assert_class(1, CLASS_IGNORED);
+}
+
+static void the_first_rule_that_matches_wins(void **state)
+{
+	struct scene_process *p = process(7, "/home/u/game");
+
+	(void)state;
+	rule(GUARD_WATCH)->name = "g?me";
+	rule(GUARD_CONTEND_NOW)->exe = "/home/*";
+	assert_int_equal(class_of(p), CLASS_IGNORED);
+	assert_int_equal(verdict[0].action, GUARD_WATCH);
+	assert_int_equal(verdict[0].rule, 0);
+	policy.rule[0].match.name = "other";
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	assert_int_equal(verdict[0].rule, 1);
+}
+
+static void a_rule_that_says_nothing_matches_nobody(void **state)
+{
+	(void)state;
+	rule(GUARD_IGNORE);
+	assert_int_equal(class_of(process(7, "/home/u/game")), CLASS_CONTENDER);
+}
+
+#define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+/* One field of a match each: what holds for the process below, and what does not. */
+static void every_field_of_a_match_is_honoured(void **state)
+{
+#define M(...)                         \
+	{                              \
+		.uid = -1, __VA_ARGS__ \
+	}
+	static const struct {
+		struct policy_match match;
+		bool fits;
+	} rows[] = {
+		{ M(.name = "llama-server"), true },
+		{ M(.name = "llama*"), true },
+		{ M(.name = "LLAMA*"), false },
+		{ M(.name = "llama"), false },
+		{ M(.exe = "/srv/*/llama-server"), true },
+		{ M(.exe = "*"), true },
+		{ M(.exe = "/srv/?/llama-server"), false },
+		{ M(.command = "--model +[a-z]+\\.gguf"), true },
+		{ M(.command = "^--model"), false },
+		{ M(.command = "("), false }, /* does not compile */
+		{ M(.cgroup = "/system.slice/docker-*"), true },
+		{ M(.cgroup = "/system.slice"), true },
+		{ M(.cgroup = "/system"), false },
+		{ M(.container = "0123"), true },
+		{ M(.container = ID), true },
+		{ M(.container = "1234"), false },
+		{ M(.container = ""), false },
+		{ { .uid = 1001 }, true },
+		{ { .uid = 0 }, false },
+		{ M(.type = GW_PROCESS_GRAPHICS), true },
+		{ M(.type = GW_PROCESS_MPS), false },
+		{ M(.type = GW_PROCESS_MPS | GW_PROCESS_COMPUTE), true },
+		{ M(.vram_ge = 100 * MIB), true },
+		{ M(.vram_ge = 100 * MIB + 1), false },
+		{ M(.util_ge = 0.5), true },
+		{ M(.util_ge = 0.51), false },
+		{ M(.gpu = "1"), true },
+		{ M(.gpu = "0"), false },
+		{ M(.gpu = "GPU-1234"), true },
+		{ M(.gpu = "GPU-0234"), false },
+		{ M(.gpu = "02:00.0"), true },
+		{ M(.gpu = "cuda:0"), true },
+		{ M(.gpu = "cuda:1"), false },
+		{ M(.gpu = "nonsense"), false },
+		{ { .name = "llama*", .uid = 0 }, false }, /* all must hold */
+	};
+	struct scene_process *p = process(7, "/srv/llm/bin/llama-server");
+
+	(void)state;
+	snprintf(p->command, sizeof(p->command), "llama-server --model  tiny.gguf");
+	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/docker-" ID ".scope");
+	snprintf(p->container, sizeof(p->container), "0123456789ab");
+	p->uid = 1001;
+	p->gpu = 1;
+	p->type = GW_PROCESS_COMPUTE | GW_PROCESS_GRAPHICS;
+	p->bytes = 100 * MIB;
+	p->sm_ratio = 0.5;
+	policy.rules = 1;
+	policy.rule[0].action = GUARD_IGNORE;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		policy.rule[0].match = rows[i].match;
+		if ((class_of(p) == CLASS_IGNORED) != rows[i].fits)
+			fail_msg("row %zu", i);
+	}
+}
+
+static void what_is_not_known_does_not_hold(void **state)
+{
+	struct policy_match *m = rule(GUARD_IGNORE);
+	struct scene_process *p = process(7, "x");
+
+	(void)state;
+	m->vram_ge = 1;
+	p->bytes_known = false; /* N/A: whatever stands in bytes */
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	*m = (struct policy_match){ .uid = -1, .util_ge = 0.01 };
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	*m = (struct policy_match){ .uid = 1000 };
+	p->uid = -1;
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+	*m = (struct policy_match){ .uid = -1, .exe = "*" };
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+}
+
+static void a_name_longer_than_the_kernel_keeps_means_the_same(void **state)
+{
+	struct scene_process *p = process(7, "nvidia-persistenced");
+
+	(void)state;
+	rule(GUARD_IGNORE)->name = "nvidia-persistenced";
+	assert_string_equal(p->name, "nvidia-persiste");
+	assert_int_equal(class_of(p), CLASS_IGNORED);
+	policy.rule[0].match.name = "nvidia-personal-x";
+	p->command[0] = 'x';
+	assert_int_equal(class_of(p), CLASS_CONTENDER);
+}
+
+static void a_kept_classifier_says_the_same(void **state)
+{
+	static struct verdict again[SCENE_PROCESSES];
+	struct classifier *c;
+
+	(void)state;
+	rule(GUARD_CONTEND_NOW)->command = "^/home/.*--serve$";
+	worker("w")->command = "ollama";
+	for (unsigned i = 0; i < 1000; i++)
+		process(i, i % 3 == 0   ? "/home/u/a"
+			   : i % 3 == 1 ? "/usr/bin/ollama"
+					: "/usr/bin/sway");
+	assert_int_equal(classifier_new(&policy, &c), 0);
+	classify(&policy, &scene, verdict);
+	for (unsigned k = 0; k < 2; k++) {
+		classifier_run(c, &scene, again);
+		assert_memory_equal(verdict, again, sizeof(verdict[0]) * scene.processes);
+	}
+	assert_class(0, CLASS_CONTENDER);
+	assert_class(1, CLASS_WORKER);
+	assert_class(2, CLASS_SYSTEM);
+	classifier_free(c);
+	classifier_free(NULL);
+}
+
+#define row(f) cmocka_unit_test_setup(f, setup)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		row(we_come_before_workers_orphans_rules_and_the_desktop),
+		row(a_tree_of_three_generations_is_all_of_its_worker),
+		row(a_child_that_left_its_session_is_told_by_its_group),
+		row(a_number_that_was_given_to_another_is_no_root),
+		row(the_nearest_of_two_workers_has_it),
+		row(two_workers_of_one_process_are_a_conflict_told_once),
+		row(a_worker_with_a_port_is_not_known_by_its_name),
+		row(programs_of_the_machine_are_known_by_path_and_name),
+		row(a_renamed_program_is_not_immune),
+		row(where_the_path_cannot_be_seen_the_call_must_fit),
+		row(the_profile_decides_about_strangers),
+		row(any_makes_all_but_us_and_workers_contend),
+		row(the_first_rule_that_matches_wins),
+		row(a_rule_that_says_nothing_matches_nobody),
+		row(every_field_of_a_match_is_honoured),
+		row(what_is_not_known_does_not_hold),
+		row(a_name_longer_than_the_kernel_keeps_means_the_same),
+		row(a_kept_classifier_says_the_same),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,1036 @@
+/* Scenes out of the simulator and of small /proc trees: who is seen, whose it is, what cannot be read,
+ * and what makes us look. */
+#include "simtest.h"
+#include "tree.h"
+
+#include "guard/look.h"
+#include "guard/look_watch.h"
+#include "guard/look_worker.h"
+#include "guard/who.h"
+
+#include <math.h>
+#include <poll.h>
+#include <sys/sysmacros.h>
+#include <time.h>
+
+#define MIB  (UINT64_C(1) << 20)
+#define GIB  (UINT64_C(1) << 30)
+#define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
+
+/* ---- what is allocated ---- */
+
+static unsigned allocations;
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__real_realloc(void *p, size_t n);
+char *__real_strdup(const char *s);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t m);
+void *__wrap_realloc(void *p, size_t n);
+char *__wrap_strdup(const char *s);
+
+void *__wrap_malloc(size_t n)
+{
+	allocations++;
+	return __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t m)
+{
+	allocations++;
+	return __real_calloc(n, m);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	allocations++;
+	return __real_realloc(p, n);
+}
+
+char *__wrap_strdup(const char *s)
+{
+	allocations++;
+	return __real_strdup(s);
+}
+
+/* ---- a world ---- */
+
+static struct tree tree;
+static struct policy policy;
+static struct scene scene;
+static struct verdict verdict[SCENE_PROCESSES];
+static struct look *look;
+
+static int begin(void **state)
+{
+	(void)state;
+	memset(&policy, 0, sizeof(policy));
+	memset(&scene, 0xA5, sizeof(scene)); /* whatever it held */
+	policy.unknown_contends = true;
+	look = NULL;
+	tree_init(&tree);
+	tree_put(&tree, "proc/self", "-> 77");
+	return 0;
+}
+
+static int end(void **state)
+{
+	look_free(look);
+	look = NULL;
+	tree_done(&tree);
+	return sim_teardown(state);
+}
+
+static void put_process(int64_t pid, int64_t parent, unsigned start, const char *exe,
+			const char *cgroup)
+{
+	const char *name = strrchr(exe, '/') + 1;
+	char folder[64], stat[256], status[256], link[256], group[256], comm[64];
+	const struct tree_row rows[] = { { "stat", stat },
+					 { "status", status },
+					 { "comm", comm },
+					 { "exe", link },
+					 { "cmdline", exe },
+					 { "cgroup", group },
+					 { 0 } };
+
+	snprintf(folder, sizeof(folder), "proc/%lld/", (long long)pid);
+	snprintf(stat, sizeof(stat), "%lld (%s) S %lld " TAIL "%u 1 2\n", (long long)pid, name,
+		 (long long)parent, start);
+	snprintf(status, sizeof(status), "Name:\t%s\nTgid:\t%lld\nUid:\t1000\t1000\t0\t0\n",
+		 name, (long long)pid);
+	snprintf(comm, sizeof(comm), "%.15s\n", name);
+	snprintf(link, sizeof(link), "-> %s", exe);
+	snprintf(group, sizeof(group), "0::%s\n", cgroup);
+	tree_fill(&tree, folder, rows);
+}
+
+static void open_look(const char *scenario_text)
+{
+	sim_text(scenario_text);
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+}
+
+static void take(void)
+{
+	assert_int_equal(look_take(look, &scene, false), 0);
+	classify(&policy, &scene, verdict);
+}
+
+static bool unknown(double v)
+{
+	return isnan(v) != 0;
+}
+
+static const struct scene_process *process(int64_t pid)
+{
+	for (unsigned i = 0; i < scene.processes; i++)
+		if (scene.process[i].pid == pid)
+			return &scene.process[i];
+	return NULL;
+}
+
+static enum guard_class class_of(int64_t pid)
+{
+	const struct scene_process *p = process(pid);
+
+	assert_non_null(p);
+	return verdict[p - scene.process].class;
+}
+
+static struct policy_match *worker(const char *name)
+{
+	struct policy_worker *w = &policy.worker[policy.workers++];
+
+	w->name = name;
+	w->kind = WORKER_EXEC;
+	w->match.uid = -1;
+	return &w->match;
+}
+
+#define GPU "[[gpu]]\nprofile = \"h200\"\n"
+#define ON(pid, memory) \
+	"[[gpu.process]]\npid = " #pid "\nmemory = \"" memory "\"\nname = \"listed\"\n"
+#define SLICE   "/system.slice/w.service"
+#define SESSION "/user.slice/user-1000.slice/session-2.scope"
+
+/* ---- GPUs and lists ---- */
+
+static void a_game_starts_and_is_seen_with_its_bytes(void **state)
+{
+	const struct scene_process *p;
+
+	(void)state;
+	sim_scenario("game-start");
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_int_equal(scene.gpus, 1);
+	assert_int_equal(scene.processes, 2);
+	assert_true(scene.gpu[0].simulated && scene.gpu[0].memory_known);
+	assert_int_equal(scene.gpu[0].health, SCENE_OK);
+	assert_false(unknown(scene.gpu[0].temperature_c));
+	assert_non_null(strstr(scene.gpu[0].uuid, "GPU-"));
+	assert_true(scene.gpu[0].used_bytes >= 18 * GIB);
+	assert_true(scene.gpu[0].used_bytes + scene.gpu[0].free_bytes <=
+		    scene.gpu[0].total_bytes);
+	assert_string_equal(scene.process[0].name, "ollama");
+	assert_false(scene.process[0].orphan);
+	assert_true(unknown(scene.process[0].sm_ratio));
+	sim_step(12 * NS_PER_S);
+	take();
+	assert_int_equal(scene.processes, 3);
+	p = &scene.process[2];
+	assert_string_equal(p->name, "game.exe");
+	assert_int_equal(p->type, GW_PROCESS_GRAPHICS);
+	assert_true(p->bytes_known && p->bytes > 300 * MIB);
+	assert_int_equal(verdict[2].class, CLASS_CONTENDER);
+	assert_int_equal(verdict[1].class, CLASS_SYSTEM); /* Xorg */
+}
+
+static void memory_shared_with_the_host_is_not_known(void **state)
+{
+	(void)state;
+	sim_scenario("shared-memory");
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_int_equal(scene.gpus, 1);
+	assert_false(scene.gpu[0].memory_known);
+	assert_int_equal(scene.gpu[0].errors, 0); /* which is no failure */
+	assert_int_equal(scene.processes, 1);
+	assert_int_equal(scene.process[0].bytes, 40 * GIB);
+}
+
+/* A5 */
+static void a_process_of_two_lists_is_one_and_unknown_bytes_are_none(void **state)
+{
+	(void)state;
+	open_look(GPU "[[gpu.process]]\npid = 4100001\ntype = \"both\"\nmemory = \"3 GiB\"\n"
+		      "[[gpu.process]]\npid = 4100002\nno_memory = true\n");
+	take();
+	assert_int_equal(scene.processes, 2);
+	assert_int_equal(process(4100001)->type, GW_PROCESS_COMPUTE | GW_PROCESS_GRAPHICS);
+	assert_int_equal(process(4100001)->bytes, 3 * GIB);
+	assert_false(process(4100002)->bytes_known);
+	assert_int_equal(process(4100002)->bytes, 0);
+}
+
+/* So many, of which the last holds most. */
+static void look_at_many(unsigned count)
+{
+	char text[256] = GPU;
+
+	if (count > 1)
+		snprintf(text, sizeof(text),
+			 GPU "[[gpu.process]]\nmemory = \"1 MiB\"\ncount = %u\n", count - 1);
+	if (count > 0)
+		strcat(text, ON(4300000, "9 GiB"));
+	open_look(text);
+	take();
+	assert_int_equal(scene.processes, count < SCENE_PROCESSES ? count : SCENE_PROCESSES);
+	assert_int_equal(scene.left_out, count - scene.processes);
+	if (count > 0) /* not pushed out by the small ones */
+		assert_int_equal(process(4300000)->bytes, 9 * GIB);
+	look_free(look);
+	look = NULL;
+	sim_close();
+}
+
+static void any_number_of_processes_is_borne(void **state)
+{
+	static const unsigned counts[] = { 0, 1, 200, 2000 };
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++)
+		look_at_many(counts[i]);
+}
+
+static void a_crowd_that_comes_and_goes_is_followed(void **state)
+{
+	(void)state;
+	sim_scenario("crowd");
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_int_equal(scene.processes, 80 + 1 + 8);
+	sim_step(2 * NS_PER_S);
+	take();
+	assert_int_equal(process(4200000)->bytes, 300 * MIB);
+	sim_step(3 * NS_PER_S);
+	take();
+	assert_int_equal(process(4200000)->bytes, 900 * MIB);
+}
+
+static void names_that_hurt_are_cleaned(void **state)
+{
+	(void)state;
+	sim_scenario("odd-names");
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_int_equal(scene.gpus, 3);
+	assert_string_equal(scene.process[0].name, "a b?c\"d\\e<scrip");
+}
+
+static void a_thread_and_its_process_are_one(void **state)
+{
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	put_process(4100009, 1, 6, "/usr/bin/game", SESSION);
+	tree_put(&tree, "proc/4100009/status", "Tgid:\t4100001\nUid:\t1\t1\t1\t1\n");
+	open_look(GPU ON(4100009, "2 GiB") ON(4100001, "3 GiB"));
+	take();
+	assert_int_equal(scene.processes, 1);
+	assert_int_equal(scene.process[0].pid, 4100001);
+	assert_int_equal(scene.process[0].start_ticks, 5);
+	assert_int_equal(scene.process[0].bytes, 3 * GIB);
+}
+
+static void how_busy_each_was_is_told_when_asked(void **state)
+{
+	(void)state;
+	open_look(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.8\n"
+		      "[[gpu.process]]\npid = 4100001\nshare = 1.0\n");
+	sim_step(10 * NS_PER_S);
+	assert_int_equal(look_take(look, &scene, true), 0);
+	assert_true(scene.process[0].sm_ratio > 0.3 && scene.process[0].sm_ratio <= 1);
+	assert_int_equal(look_take(look, &scene, false), 0);
+	assert_true(unknown(scene.process[0].sm_ratio));
+}
+
+/* ---- identity ---- */
+
+/* A6 */
+static void a_number_used_again_is_somebody_else(void **state)
+{
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/first", SESSION);
+	open_look(GPU ON(4100001, "1 GiB"));
+	take();
+	assert_string_equal(scene.process[0].name, "first");
+	assert_string_equal(scene.process[0].exe, "/usr/bin/first");
+	assert_string_equal(scene.process[0].cgroup, SESSION);
+	assert_int_equal(scene.process[0].uid, 1000);
+	put_process(4100001, 1, 6, "/usr/bin/second", SESSION);
+	take();
+	assert_string_equal(scene.process[0].name, "second");
+	assert_int_equal(scene.process[0].start_ticks, 6);
+}
+
+static void a_process_that_became_another_program_is_seen_as_that(void **state)
+{
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/sh", SESSION);
+	open_look(GPU ON(4100001, "1 GiB"));
+	take();
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	sim_step(WHO_REFRESH_NS);
+	take();
+	assert_string_equal(scene.process[0].exe, "/usr/bin/game");
+}
+
+static void one_that_has_just_gone_is_counted_and_only_later_an_orphan(void **state)
+{
+	struct look_stats stats;
+
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	open_look(GPU ON(4100001, "1 GiB"));
+	take();
+	tree_remove(&tree, "proc/4100001");
+	take();
+	assert_int_equal(scene.processes, 0);
+	look_stats(look, &stats);
+	assert_int_equal(stats.vanished, 1);
+	sim_step(WHO_ORPHAN_NS);
+	take();
+	assert_int_equal(class_of(4100001), CLASS_ORPHAN);
+	assert_int_equal(process(4100001)->bytes, GIB);
+	put_process(4100001, 1, 9, "/usr/bin/next", SESSION);
+	take();
+	assert_int_equal(class_of(4100001), CLASS_CONTENDER);
+}
+
+static void the_memory_of_processes_never_overflows(void **state)
+{
+	struct who_table *t;
+	uint64_t now = NS_PER_S;
+
+	(void)state;
+	assert_int_equal(who_new(&tree.root, &t), 0);
+	for (int64_t round = 0; round < 5; round++, now += 100 * NS_PER_MS)
+		for (int64_t i = 1; i <= SCENE_PROCESSES; i++)
+			assert_non_null(who_find(t, round * 100000 + i, now));
+	assert_non_null(who_find(t, 1, now));
+	for (int64_t i = 2; i <= SCENE_PROCESSES; i++)
+		assert_non_null(who_find(t, i, now));
+	assert_null(who_find(t, 99999, now)); /* one too many at once */
+	who_forget(t, now + WHO_FORGET_NS + 1);
+	assert_non_null(who_find(t, 99999, now + WHO_FORGET_NS + 1));
+	who_free(t);
+}
+
+/* ---- whose it is ---- */
+
+/* A2 */
+static void a_tree_by_pidfile_is_never_a_contender(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
+	put_process(501, 500, 51, "/usr/bin/python3", SESSION);
+	put_process(502, 501, 52, "/usr/bin/python3", SESSION);
+	put_process(600, 1, 60, "/usr/bin/python3", SESSION);
+	open_look(GPU ON(500, "1 GiB") ON(501, "1 GiB") ON(502, "1 GiB") ON(600, "1 GiB"));
+	take();
+	assert_int_equal(scene.roots, 1);
+	assert_int_equal(scene.root[0].pid, 500);
+	assert_int_equal(scene.root[0].start_ticks, 50);
+	for (int64_t pid = 500; pid <= 502; pid++)
+		assert_int_equal(class_of(pid), CLASS_WORKER);
+	assert_int_equal(class_of(600), CLASS_CONTENDER);
+}
+
+static void a_child_whose_parents_died_stays_the_workers(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/server", SESSION);
+	put_process(501, 500, 51, "/usr/bin/sh", SESSION);
+	put_process(502, 501, 52, "/usr/bin/runner", SESSION);
+	open_look(GPU ON(502, "1 GiB"));
+	take();
+	assert_int_equal(class_of(502), CLASS_WORKER);
+	put_process(502, 1, 52, "/usr/bin/runner", SESSION); /* setsid, and adopted by init */
+	tree_remove(&tree, "proc/501");
+	sim_step(WHO_REFRESH_NS);
+	take();
+	assert_int_equal(process(502)->ancestor[0], 1);
+	assert_int_equal(class_of(502), CLASS_WORKER);
+	tree_remove(&tree, "proc/500");
+	sim_step(WHO_REFRESH_NS);
+	take();
+	assert_int_equal(class_of(502), CLASS_WORKER);
+	put_process(502, 1, 99, "/usr/bin/runner", SESSION); /* another, by the same number */
+	take();
+	assert_int_equal(class_of(502), CLASS_CONTENDER);
+}
+
+static void a_member_of_a_units_group_is_the_workers(void **state)
+{
+	(void)state;
+	worker("w")->unit = "w.service";
+	put_process(500, 1, 50, "/usr/bin/w", SLICE);
+	put_process(502, 1, 52, "/usr/bin/runner", SLICE "/models");
+	put_process(600, 1, 60, "/usr/bin/runner", SESSION);
+	open_look(GPU ON(502, "1 GiB") ON(600, "1 GiB"));
+	take();
+	assert_int_equal(class_of(502), CLASS_WORKER);
+	assert_int_equal(class_of(600), CLASS_CONTENDER);
+	assert_int_equal(scene.roots, 2); /* found though one of them is on no GPU */
+	assert_int_equal(scene.root[0].pid + scene.root[1].pid, 500 + 502);
+}
+
+static void a_stale_pidfile_names_nobody(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	put_process(500, 1, 70, "/usr/bin/game", SESSION); /* the number was given away */
+	sim_step(2 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	assert_int_equal(scene.roots, 0);
+	tree_put(&tree, "run/w.pid", "no number\n");
+	take();
+	assert_int_equal(scene.roots, 0);
+}
+
+#define TCP_HEAD \
+	"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid\n"
+#define TCP_ROW(local, state, inode)                                                           \
+	"   0: " local " 00000000:0000 " state " 00000000:00000000 00:00000000 00000000  1000" \
+	"        0 " inode " 1 0000000000000000 100 0 0 10 0\n"
+#define ANY6 "00000000000000000000000000000000"
+
+static void the_one_that_listens_is_found_by_its_port(void **state)
+{
+	struct look_stats before, after;
+
+	(void)state;
+	worker("w")->port = 0x2CAA; /* 11434 */
+	tree_put(&tree, "proc/net/tcp",
+		 TCP_HEAD TCP_ROW("0100007F:2CAA", "01", "111")
+			 TCP_ROW("0100007F:2CAB", "0A", "222"));
+	tree_put(&tree, "proc/net/tcp6", TCP_HEAD TCP_ROW(ANY6 ":2CAA", "0A", "333"));
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	put_process(501, 500, 51, "/usr/bin/w", SESSION);
+	put_process(600, 1, 60, "/usr/bin/w", SESSION);
+	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
+	tree_put(&tree, "proc/501/fd/3", "-> socket:[333]"); /* inherited */
+	tree_put(&tree, "proc/600/fd/3", "-> socket:[111]"); /* a client of it */
+	tree_put(&tree, "proc/600/fd/4", "-> socket:[222]");
+	open_look(GPU ON(501, "1 GiB") ON(600, "1 GiB"));
+	take();
+	assert_int_equal(class_of(501), CLASS_WORKER);
+	assert_int_equal(class_of(600), CLASS_CONTENDER);
+	look_stats(look, &before);
+	for (unsigned i = 0; i < 30; i++) { /* found once, kept while the socket is there */
+		sim_step(NS_PER_S);
+		take();
+	}
+	look_stats(look, &after);
+	assert_int_equal(after.searches, before.searches);
+	assert_int_equal(class_of(501), CLASS_WORKER);
+	tree_put(&tree, "proc/net/tcp6", TCP_HEAD TCP_ROW(ANY6 ":2CAA", "0A", "444"));
+	tree_put(&tree, "proc/600/fd/5", "-> socket:[444]");
+	sim_step(5 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(600), CLASS_WORKER);
+}
+
+static void a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not(void **state)
+{
+	(void)state;
+	*worker("w") = (struct policy_match){ .uid = -1, .name = "server", .exe = "/srv/*" };
+	put_process(500, 1, 50, "/srv/bin/server", SESSION);
+	put_process(600, 1, 60, "/home/u/server", SESSION);
+	open_look(GPU);
+	take();
+	assert_int_equal(scene.processes, 0);
+	assert_int_equal(scene.roots, 1);
+	assert_int_equal(scene.root[0].pid, 500);
+	tree_remove(&tree, "proc/500");
+	take();
+	assert_int_equal(scene.roots, 0);
+}
+
+static void a_storm_of_processes_is_searched_in_bounds(void **state)
+{
+	struct look_stats stats;
+	char path[64];
+
+	(void)state;
+	worker("w")->name = "server";
+	for (int64_t i = 1; i <= FINDER_PROCESSES + 50; i++) {
+		snprintf(path, sizeof(path), "proc/%lld/comm", (long long)i);
+		tree_put(&tree, path, "x\n");
+	}
+	put_process(9000, 1, 5, "/srv/server", SESSION);
+	open_look(GPU);
+	for (unsigned i = 0; i < 20; i++) { /* two seconds: one search */
+		take();
+		sim_step(100 * NS_PER_MS);
+	}
+	look_stats(look, &stats);
+	assert_int_equal(stats.searches, 1);
+}
+
+static void a_real_proc_is_searched_whole(void **state)
+{
+	char name[32];
+	FILE *f = fopen("/proc/self/comm", "r");
+
+	(void)state;
+	assert_non_null(f);
+	assert_non_null(fgets(name, sizeof(name), f));
+	fclose(f);
+	name[strcspn(name, "\n")] = '\0';
+	worker("w")->name = name;
+	sim_text(GPU);
+	sim_open_with(NULL, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	for (unsigned i = 0; i < scene.roots; i++)
+		if (scene.root[i].pid == getpid())
+			return;
+	fail_msg("we were not found among %u", scene.roots);
+}
+
+/* ---- ourselves ---- */
+
+static void we_are_our_tree_and_our_services_group(void **state)
+{
+	(void)state;
+	worker("w")->name = "started";
+	put_process(77, 1, 7, "/usr/bin/gpuward", "/system.slice/gpuward.service");
+	put_process(78, 77, 8, "/usr/bin/helper", SESSION);
+	put_process(79, 1, 9, "/usr/bin/helper", "/system.slice/gpuward.service");
+	put_process(80, 77, 10, "/usr/bin/started", "/system.slice/gpuward.service");
+	put_process(90, 1, 11, "/usr/bin/game", SESSION);
+	open_look(GPU ON(77, "1 MiB") ON(78, "1 MiB") ON(79, "1 MiB") ON(80, "1 GiB")
+			  ON(90, "1 MiB"));
+	take();
+	assert_int_equal(class_of(77), CLASS_SELF);
+	assert_int_equal(class_of(78), CLASS_SELF);
+	assert_int_equal(class_of(79), CLASS_SELF);
+	assert_int_equal(class_of(80),
+			 CLASS_WORKER); /* that we started it does not make it us */
+	assert_int_equal(class_of(90), CLASS_CONTENDER);
+}
+
+static void the_group_of_a_session_is_not_ours(void **state)
+{
+	(void)state;
+	put_process(77, 1, 7, "/usr/bin/gpuward", SESSION);
+	put_process(90, 1, 11, "/usr/bin/game", SESSION);
+	open_look(GPU ON(77, "1 MiB") ON(90, "1 MiB"));
+	take();
+	assert_int_equal(class_of(77), CLASS_SELF);
+	assert_int_equal(class_of(90), CLASS_CONTENDER);
+}
+
+static void a_worker_that_lives_in_us_is_a_worker(void **state)
+{
+	(void)state;
+	worker("inner");
+	policy.worker[0].kind = WORKER_CALLBACK;
+	put_process(77, 1, 7, "/usr/bin/app", SESSION);
+	open_look(GPU ON(77, "1 GiB"));
+	take();
+	assert_int_equal(class_of(77), CLASS_WORKER);
+}
+
+static void another_policy_finds_others(void **state)
+{
+	static struct policy other;
+
+	(void)state;
+	worker("w")->name = "server";
+	put_process(500, 1, 50, "/srv/server", SESSION);
+	put_process(501, 500, 51, "/srv/runner", SESSION);
+	open_look(GPU ON(501, "1 GiB"));
+	take();
+	assert_int_equal(class_of(501), CLASS_WORKER);
+	other = policy;
+	other.workers = 0;
+	assert_int_equal(look_policy(look, &other), 0);
+	assert_int_equal(look_take(look, &scene, false), 0);
+	assert_int_equal(scene.roots, 0);
+}
+
+/* ---- namespaces: A18 ---- */
+
+static void in_a_namespace_others_are_hidden(void **state)
+{
+	(void)state;
+	tree_remove(&tree, "proc/self");
+	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
+	sim_scenario("container");
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_true(scene.gpu[0].hidden);
+	assert_true(scene.gpu[0].used_bytes > 50 * GIB); /* whoever it is */
+}
+
+static void outside_nobody_is_hidden(void **state)
+{
+	(void)state;
+	tree_remove(&tree, "proc/self");
+	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
+	open_look(GPU);
+	take();
+	assert_false(scene.gpu[0].hidden);
+}
+
+/* An old driver tells the host's numbers: that one of them is somebody's here means nothing. */
+static void numbers_of_the_host_are_not_taken_for_ours(void **state)
+{
+	static const struct {
+		const char *version;
+		bool foreign;
+	} rows[] = { { "535.54.03", true },
+		     { "525.147.05", true },
+		     { "535.113.01", false },
+		     { "580.159.04", false } };
+
+	(void)state;
+	tree_remove(&tree, "proc/self");
+	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
+	put_process(500, 1, 50, "/usr/bin/ours", SESSION);
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char text[256];
+
+		snprintf(text, sizeof(text),
+			 "[driver]\nversion = \"%s\"\n" GPU ON(500, "2 GiB"), rows[i].version);
+		open_look(text);
+		take();
+		assert_int_equal(scene.processes, 1);
+		assert_int_equal(class_of(500),
+				 rows[i].foreign ? CLASS_ORPHAN : CLASS_CONTENDER);
+		look_free(look);
+		look = NULL;
+		sim_close();
+	}
+}
+
+/* ---- what cannot be read ---- */
+
+static void eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again(void **state)
+{
+	(void)state;
+	open_look(GPU GPU ON(4100001, "1 GiB"));
+	take();
+	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, 999);
+	sim_fault("nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 999);
+	sim_fault("nvmlDeviceGetMPSComputeRunningProcesses_v3", 1, 999);
+	for (unsigned i = 1; i <= LOOK_BLIND + 2; i++) {
+		sim_step(100 * NS_PER_MS);
+		take();
+		assert_int_equal(scene.gpu[1].errors, i);
+		assert_int_equal(scene.gpu[1].health, i > LOOK_BLIND ? SCENE_BLIND : SCENE_OK);
+		assert_int_equal(scene.gpu[0].errors, 0);
+		assert_int_equal(scene.processes, 0);
+	}
+	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, 0);
+	sim_fault("nvmlDeviceGetGraphicsRunningProcesses_v3", 1, 0);
+	sim_fault("nvmlDeviceGetMPSComputeRunningProcesses_v3", 1, 0);
+	take();
+	assert_int_equal(scene.gpu[1].errors, 0);
+	assert_int_equal(scene.gpu[1].health, SCENE_OK);
+	assert_int_equal(scene.processes, 1);
+}
+
+static void a_list_that_may_not_be_read_hides_others_and_is_no_error(void **state)
+{
+	(void)state;
+	open_look(GPU);
+	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 0, 4); /* no permission */
+	sim_fault("nvmlDeviceGetGraphicsRunningProcesses_v3", 0, 4);
+	sim_fault("nvmlDeviceGetMPSComputeRunningProcesses_v3", 0, 4);
+	take();
+	assert_true(scene.gpu[0].hidden);
+	assert_int_equal(scene.gpu[0].errors, 0);
+}
+
+static void a_lost_gpu_is_lost_alone_and_comes_back(void **state)
+{
+	(void)state;
+	sim_scenario("lost-gpu");
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_int_equal(scene.gpu[1].health, SCENE_OK);
+	sim_step(6 * NS_PER_S);
+	take();
+	assert_int_equal(scene.gpu[0].health, SCENE_OK);
+	assert_int_equal(scene.gpu[1].health, SCENE_LOST);
+	assert_false(scene.gpu[1].memory_known);
+	for (unsigned i = 0; i < 60 && scene.gpu[1].health != SCENE_OK; i++) {
+		sim_step(NS_PER_S);
+		take();
+	}
+	assert_int_equal(scene.gpu[1].health, SCENE_OK);
+	assert_int_equal(scene.gpu[1].errors, 0);
+}
+
+static void a_hung_list_is_hung_and_the_other_gpu_is_not(void **state)
+{
+	(void)state;
+	sim_text(GPU ON(4100001, "1 GiB") GPU ON(4100002, "1 GiB"));
+	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_int_equal(scene.processes, 2);
+	sim_hang("nvmlDeviceGetComputeRunningProcesses_v3", 1);
+	take();
+	assert_int_equal(scene.gpu[0].health, SCENE_OK);
+	assert_int_equal(scene.gpu[1].health, SCENE_HUNG);
+	assert_int_equal(scene.processes, 1);
+	sim_unhang();
+	assert_true(
+		lane_wait(sim.ctx->slot[1]->lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
+	take();
+	assert_int_equal(scene.gpu[1].health, SCENE_OK);
+	assert_int_equal(scene.processes, 2);
+}
+
+static void a_utilisation_that_hangs_is_hung_as_well(void **state)
+{
+	(void)state;
+	sim_text(GPU ON(4100001, "1 GiB"));
+	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	sim_hang("nvmlDeviceGetProcessUtilization", 0);
+	assert_int_equal(look_take(look, &scene, true), 0);
+	assert_int_equal(scene.gpu[0].health, SCENE_HUNG);
+	look_free(look); /* the call still writes, but not into what was ours */
+	look = NULL;
+	sim_unhang();
+	assert_true(
+		lane_wait(sim.ctx->slot[0]->lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
+}
+
+static void a_gpu_that_sleeps_is_left_asleep(void **state)
+{
+	static const struct tree_row pci[] = {
+		{ "vendor", "0x10de\n" },
+		{ "class", "0x030000\n" },
+		{ "power/runtime_status", "suspended\n" },
+		{ 0 },
+	};
+
+	(void)state;
+	tree_fill(&tree, "sys/bus/pci/devices/0000:01:00.0/", pci);
+	sim_text(GPU);
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	for (unsigned i = 0; i < 20; i++) {
+		take();
+		sim_step(NS_PER_S);
+	}
+	assert_int_equal(scene.gpus, 1);
+	assert_int_equal(scene.gpu[0].health, SCENE_ASLEEP);
+	assert_int_equal(scene.gpu[0].errors, 0);
+	assert_int_equal(sim_calls("nvmlInit_v2"), 0);
+}
+
+/* ---- the machine ---- */
+
+static void a_battery_that_empties_is_told(void **state)
+{
+	(void)state;
+	tree_put(&tree, "proc/meminfo",
+		 "MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable: 1000 kB\n");
+	tree_put(&tree, "sys/class/power_supply/BAT0/type", "Battery\n");
+	tree_put(&tree, "sys/class/power_supply/BAT0/status", "Discharging\n");
+	tree_put(&tree, "sys/class/power_supply/AC/type", "Mains\n");
+	tree_put(&tree, "sys/class/power_supply/AC/online", "0\n");
+	open_look(GPU);
+	take();
+	assert_true(scene.on_battery);
+	assert_int_equal(scene.host_free_bytes, 1000 * 1024);
+	tree_put(&tree, "sys/class/power_supply/AC/online", "1\n");
+	sim_step(5 * NS_PER_S);
+	take();
+	assert_false(scene.on_battery);
+}
+
+static void the_battery_of_a_mouse_does_not_count(void **state)
+{
+	(void)state;
+	tree_put(&tree, "sys/class/power_supply/hid/type", "Battery\n");
+	tree_put(&tree, "sys/class/power_supply/hid/scope", "Device\n");
+	tree_put(&tree, "sys/class/power_supply/hid/status", "Discharging\n");
+	open_look(GPU);
+	take();
+	assert_false(scene.on_battery);
+}
+
+static void local_time_is_told_with_its_offset(void **state)
+{
+	(void)state;
+	setenv("TZ", "XST-5:30", 1);
+	tzset();
+	open_look(GPU);
+	take();
+	unsetenv("TZ");
+	tzset();
+	assert_int_equal(scene.utc_offset_s, 5 * 3600 + 1800);
+}
+
+static void a_look_allocates_nothing_once_it_is_warm(void **state)
+{
+	unsigned before;
+
+	(void)state;
+	worker("w")->port = 11434;
+	worker("v")->name = "server";
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_process(500, 1, 50, "/srv/server", SESSION);
+	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
+	open_look(GPU ON(500, "1 GiB") "[[gpu.process]]\ncount = 300\n");
+	assert_int_equal(look_take(look, &scene, true), 0);
+	sim_step(20 * NS_PER_S);
+	assert_int_equal(look_take(look, &scene, true), 0);
+	before = allocations;
+	for (unsigned i = 0; i < 100; i++) {
+		sim_step(NS_PER_S);
+		assert_int_equal(look_take(look, &scene, i & 1), 0);
+	}
+	assert_int_equal(allocations, before);
+	assert_int_equal(scene.processes, 301);
+}
+
+/* ---- what makes us look: A17 ---- */
+
+/* A character device where we may make one, else a file: inotify sees both. */
+static void put_node(const char *path)
+{
+	tree_folders(&tree, path);
+	unlinkat(tree.root.fd, path, 0);
+	if (mknodat(tree.root.fd, path, S_IFCHR | 0666, makedev(1, 3)) < 0)
+		tree_put(&tree, path, "");
+}
+
+static void touch(const char *path)
+{
+	int fd = openat(tree.root.fd, path, O_RDONLY | O_CLOEXEC);
+
+	if (fd < 0) /* a file system that opens no devices */
+		skip();
+	close(fd);
+}
+
+static bool waits(int fd)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+
+	return poll(&p, 1, 0) == 1;
+}
+
+static void opening_a_gpu_makes_us_look_once(void **state)
+{
+	struct look_stats stats;
+
+	(void)state;
+	put_node("dev/nvidia0");
+	put_node("dev/nvidia-uvm");
+	put_node("dev/dri/renderD128");
+	put_node("dev/null");
+	tree_put(&tree, "dev/nvidia-caps/nvidia-cap1", "");
+	open_look(GPU);
+	look_stats(look, &stats);
+	assert_int_equal(stats.nodes, 3);
+	assert_false(waits(look_watch_fd(look)));
+	assert_false(look_triggered(look));
+	touch("dev/null");
+	assert_false(look_triggered(look));
+	for (unsigned i = 0; i < 90; i++)
+		touch(i & 1 ? "dev/nvidia0" : "dev/dri/renderD128");
+	assert_true(waits(look_watch_fd(look)));
+	assert_true(look_triggered(look));
+	assert_false(waits(look_watch_fd(look)));
+	assert_false(look_triggered(look));
+	touch("dev/nvidia-uvm");
+	assert_true(look_triggered(look));
+}
+
+static void a_node_removed_and_made_again_is_watched_again(void **state)
+{
+	(void)state;
+	put_node("dev/nvidia0");
+	open_look(GPU);
+	for (unsigned i = 0; i < 3; i++) {
+		unlinkat(tree.root.fd, "dev/nvidia0", 0);
+		look_triggered(look);
+		put_node("dev/nvidia0");
+		assert_true(look_triggered(look)); /* a new node is worth a look itself */
+		assert_false(look_triggered(look));
+		touch("dev/nvidia0");
+		assert_true(look_triggered(look));
+	}
+	put_node("dev/other");
+	assert_false(look_triggered(look));
+}
+
+static void nodes_that_come_later_are_watched(void **state)
+{
+	(void)state;
+	tree_put(&tree, "dev/null", "");
+	open_look(GPU);
+	put_node("dev/nvidia1");
+	put_node("dev/dri/renderD129"); /* with its folder */
+	assert_true(look_triggered(look));
+	look_triggered(look);
+	touch("dev/dri/renderD129");
+	assert_true(look_triggered(look));
+	unlinkat(tree.root.fd, "dev/dri/renderD129", 0);
+	unlinkat(tree.root.fd, "dev/dri", AT_REMOVEDIR);
+	look_triggered(look);
+	put_node("dev/dri/renderD129");
+	look_triggered(look);
+	touch("dev/dri/renderD129");
+	assert_true(look_triggered(look));
+}
+
+static void an_overflow_of_events_is_a_reason_to_look(void **state)
+{
+	(void)state;
+	put_node("dev/nvidia0");
+	open_look(GPU);
+	for (unsigned i = 0; i < 20000; i++) {
+		touch("dev/nvidia0");
+		touch("dev/nvidia0");
+	}
+	assert_true(look_triggered(look));
+	assert_false(look_triggered(look));
+	touch("dev/nvidia0");
+	assert_true(look_triggered(look));
+}
+
+static void a_machine_without_gpus_is_an_empty_scene(void **state)
+{
+	(void)state;
+	sim_scenario("no-gpu");
+	sim_open_with(tree.path, 0, 0);
+	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	take();
+	assert_int_equal(scene.gpus, 0);
+	assert_int_equal(scene.processes, 0);
+	assert_false(look_triggered(look));
+	look_free(NULL);
+}
+
+#define row(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		row(a_game_starts_and_is_seen_with_its_bytes),
+		row(memory_shared_with_the_host_is_not_known),
+		row(a_process_of_two_lists_is_one_and_unknown_bytes_are_none),
+		row(any_number_of_processes_is_borne),
+		row(a_crowd_that_comes_and_goes_is_followed),
+		row(names_that_hurt_are_cleaned),
+		row(a_thread_and_its_process_are_one),
+		row(how_busy_each_was_is_told_when_asked),
+		row(a_number_used_again_is_somebody_else),
+		row(a_process_that_became_another_program_is_seen_as_that),
+		row(one_that_has_just_gone_is_counted_and_only_later_an_orphan),
+		row(the_memory_of_processes_never_overflows),
+		row(a_tree_by_pidfile_is_never_a_contender),
+		row(a_child_whose_parents_died_stays_the_workers),
+		row(a_member_of_a_units_group_is_the_workers),
+		row(a_stale_pidfile_names_nobody),
+		row(the_one_that_listens_is_found_by_its_port),
+		row(a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not),
+		row(a_storm_of_processes_is_searched_in_bounds),
+		row(a_real_proc_is_searched_whole),
+		row(we_are_our_tree_and_our_services_group),
+		row(the_group_of_a_session_is_not_ours),
+		row(a_worker_that_lives_in_us_is_a_worker),
+		row(another_policy_finds_others),
+		row(in_a_namespace_others_are_hidden),
+		row(outside_nobody_is_hidden),
+		row(numbers_of_the_host_are_not_taken_for_ours),
+		row(eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again),
+		row(a_list_that_may_not_be_read_hides_others_and_is_no_error),
+		row(a_lost_gpu_is_lost_alone_and_comes_back),
+		row(a_hung_list_is_hung_and_the_other_gpu_is_not),
+		row(a_utilisation_that_hangs_is_hung_as_well),
+		row(a_gpu_that_sleeps_is_left_asleep),
+		row(a_battery_that_empties_is_told),
+		row(the_battery_of_a_mouse_does_not_count),
+		row(local_time_is_told_with_its_offset),
+		row(a_look_allocates_nothing_once_it_is_warm),
+		row(opening_a_gpu_makes_us_look_once),
+		row(a_node_removed_and_made_again_is_watched_again),
+		row(nodes_that_come_later_are_watched),
+		row(an_overflow_of_events_is_a_reason_to_look),
+		row(a_machine_without_gpus_is_an_empty_scene),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}
