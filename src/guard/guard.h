@@ -103,7 +103,7 @@ struct guard_decision {
 	bool dry;           /* dry-run or observe: nothing is done */
 	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
 	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
-	uint64_t next_ns;   /* when it can change at the earliest; 0: unknown */
+	uint64_t next_ns;   /* when it can change by itself at the earliest; 0: unknown */
 };
 
 enum guard_ask {
@@ -138,12 +138,16 @@ void guard_free(struct guard *g);
 void guard_look(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
-/* What people ask.  worker -1: all.  0, -GW_E_NOENT, or -GW_E_STATE with a sentence: it cannot be. */
+/* What people ask.  worker -1: all, or none where one refuses.  ttl_ns of a hold: UINT64_MAX for ever;
+ * of ASK_EVICT 0: until it is resumed.  0, -GW_E_NOENT, -GW_E_ARG (a hold without a time), or
+ * -GW_E_STATE: it cannot be; with a sentence. */
 int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
 	      uint64_t now_ns, char *message, size_t size);
 
-/* Room for somebody: evicts as many as it takes.  *ret_id.  guard_reserved: 1 the room is there, 0 not
- * yet, -GW_E_SIZE it will never be, with numbers in message. */
+/* Room for somebody: evicts as many as it takes.  gpu NULL: where most can be free.  ttl_ns 0: until it
+ * is released, which is also for the caller to do when the owner exits.  0 and *ret_id, -GW_E_NODEV
+ * (no such GPU was seen) or -GW_E_SIZE (too many at once).  guard_reserved: 1 the room is there, 0 not
+ * yet, -GW_E_SIZE it will never be, with numbers in message, -GW_E_NOENT it ended. */
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);
 int guard_reserved(struct guard *g, uint64_t id, char *message, size_t size);
@@ -153,14 +157,20 @@ void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 
-/* Fetched until they return false. */
+/* The end is near: with policy.restore_on_stop, workers that are out for no reason that still holds
+ * get their order to return, if every check passes.  How many; their outcomes are worth waiting for. */
+unsigned guard_stop(struct guard *g, uint64_t now_ns);
+
+/* Fetched until they return false.  An order waits until the record of its worker was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);
 bool guard_next_decision(struct guard *g, struct guard_decision *ret);
 /* Must be on the disk before the orders fetched after it are carried out. */
 bool guard_next_record(struct guard *g, struct guard_record *ret);
 
-/* When to look again: guard.md §8. */
+/* When to look again: guard.md §8.  UINT64_MAX: its GPUs sleep, wait for an event. */
 uint64_t guard_next_look(const struct guard *g, uint64_t now_ns);
+/* Should the next scene have utilisation?  It is dear: only while there is somebody to judge. */
+bool guard_wants_utilisation(const struct guard *g);
 
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Verdicts of the last scene, one a process of it. */

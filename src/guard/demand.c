@@ -1,0 +1,349 @@
+/* demand: the predicate of guard.md §5 and the small history it needs. */
+#include "demand.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB         (UINT64_C(1) << 20)
+#define NEW_NS      (10 * NS_PER_S) /* how long somebody counts as new or grown          */
+#define GROWN_BYTES (16 * MIB)      /* less is the noise of a desktop program            */
+#define SMALL_BYTES (256 * MIB)     /* a program that never held more presses on nobody */
+#define SURE_LOOKS  3
+#define BUSY_SURE   NS_PER_S
+
+const char *demand_kind_name(unsigned k)
+{
+	static const char *const name[DEMAND_KINDS] = {
+		[DEMAND_NONE] = "none",
+		[DEMAND_ANY] = "any process",
+		[DEMAND_UNATTRIBUTED] = "unattributed memory",
+		[DEMAND_PRESSURE] = "memory pressure",
+		[DEMAND_UTILISATION] = "utilisation",
+		[DEMAND_MEMORY] = "memory",
+		[DEMAND_GAME] = "GameMode",
+		[DEMAND_NOW] = "contend-now",
+	};
+
+	return k < DEMAND_KINDS ? name[k] : "?";
+}
+
+void demand_text(char *out, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(out, size, fmt, ap);
+	va_end(ap);
+}
+
+void demand_name(char out[16], const char *name)
+{
+	size_t n = 0;
+
+	for (; n < 15 && name[n]; n++)
+		out[n] = name[n] > ' ' && name[n] < 127 ? name[n] : '?';
+	out[n] = '\0';
+}
+
+uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes)
+{
+	double share = k->headroom_ratio * (double)total_bytes;
+	uint64_t part = share > 0 ? (uint64_t)share : 0;
+
+	return part > k->headroom_bytes ? part : k->headroom_bytes;
+}
+
+/* FNV-1a */
+static uint64_t hash(const char *text)
+{
+	uint64_t h = UINT64_C(14695981039346656037);
+
+	for (; *text; text++)
+		h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
+	return h;
+}
+
+/* ---- history ---- */
+
+static struct demand_life *find(const struct demand *d, const struct scene_process *p,
+				uint64_t gpu)
+{
+	for (unsigned i = 0; i < d->lives; i++) {
+		const struct demand_life *l = &d->life[i];
+
+		if (l->pid == p->pid && l->start_ticks == p->start_ticks && l->gpu == gpu)
+			return (struct demand_life *)l;
+	}
+	return NULL;
+}
+
+static const struct demand_exe *known_exe(const struct demand *d, uint64_t exe)
+{
+	for (unsigned i = 0; i < DEMAND_EXES; i++)
+		if (d->exe[i].used_ns && d->exe[i].exe == exe)
+			return &d->exe[i];
+	return NULL;
+}
+
+/* The oldest is forgotten. */
+static void remember(struct demand *d, const struct demand_life *l, uint64_t now_ns)
+{
+	struct demand_exe *e = (struct demand_exe *)known_exe(d, l->exe);
+
+	if (!e) {
+		e = &d->exe[0];
+		for (unsigned i = 1; i < DEMAND_EXES; i++)
+			if (d->exe[i].used_ns < e->used_ns)
+				e = &d->exe[i];
+		*e = (struct demand_exe){ .exe = l->exe };
+	}
+	if (l->peak_bytes > e->peak_bytes)
+		e->peak_bytes = l->peak_bytes;
+	e->used_ns = now_ns;
+}
+
+static struct demand_life *born(struct demand *d, const struct scene_process *p, uint64_t gpu,
+				uint64_t now_ns)
+{
+	if (d->lives == SCENE_PROCESSES)
+		return NULL;
+
+	struct demand_life *l = &d->life[d->lives++];
+
+	*l = (struct demand_life){ .pid = p->pid,
+				   .start_ticks = p->start_ticks,
+				   .gpu = gpu,
+				   .exe = hash(p->exe[0] ? p->exe : p->name),
+				   .first_ns = d->begun ? now_ns : 0,
+				   .mark_bytes = p->bytes_known ? p->bytes : 0 };
+	return l;
+}
+
+static void live(struct demand_life *l, const struct scene_process *p, uint64_t now_ns)
+{
+	l->seen = true;
+	if (!isnan(p->sm_ratio)) {
+		l->busy_ratio = p->sm_ratio;
+		l->busy_ns = now_ns;
+	}
+	if (!p->bytes_known)
+		return;
+	if (p->bytes >= l->mark_bytes + GROWN_BYTES) {
+		l->grown_ns = now_ns;
+		l->mark_bytes = p->bytes;
+	}
+	if (p->bytes > l->peak_bytes)
+		l->peak_bytes = p->bytes;
+}
+
+/* Was its GPU read this time?  Who is missing from a reading that failed has not left. */
+static bool was_read(const struct scene *s, uint64_t gpu)
+{
+	for (unsigned i = 0; i < s->gpus; i++)
+		if (hash(s->gpu[i].uuid) == gpu)
+			return (s->gpu[i].health == SCENE_OK ||
+				s->gpu[i].health == SCENE_ASLEEP) &&
+			       !s->gpu[i].errors;
+	return false;
+}
+
+void demand_look(struct demand *d, const struct scene *s, const struct verdict *v)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < d->lives; i++)
+		d->life[i].seen = false;
+	for (unsigned i = 0; i < s->processes; i++) {
+		const struct scene_process *p = &s->process[i];
+
+		if (v[i].class != CLASS_CONTENDER || p->gpu >= s->gpus)
+			continue;
+
+		uint64_t gpu = hash(s->gpu[p->gpu].uuid);
+		struct demand_life *l = find(d, p, gpu);
+
+		if (!l)
+			l = born(d, p, gpu, s->mono_ns);
+		if (l)
+			live(l, p, s->mono_ns);
+	}
+	for (unsigned i = 0; i < d->lives; i++) {
+		if (d->life[i].seen || !was_read(s, d->life[i].gpu))
+			d->life[kept++] = d->life[i];
+		else
+			remember(d, &d->life[i], s->mono_ns);
+	}
+	d->lives = kept;
+	d->begun = true;
+}
+
+/* ---- judgement ---- */
+
+static bool recent(uint64_t then_ns, uint64_t now_ns, uint64_t span_ns)
+{
+	return then_ns && now_ns - then_ns <= span_ns;
+}
+
+static bool presses(const struct demand *d, const struct demand_life *l, uint64_t now_ns)
+{
+	const struct demand_exe *e = known_exe(d, l->exe);
+
+	if (!recent(l->first_ns, now_ns, NEW_NS) && !recent(l->grown_ns, now_ns, NEW_NS))
+		return false;
+	/* What a program never did in a life that we saw whole, it is not expected to do. */
+	return !e || e->peak_bytes > SMALL_BYTES || l->peak_bytes > SMALL_BYTES;
+}
+
+static enum demand_kind kind_of(const struct demand *d, const struct policy_knobs *k,
+				const struct scene_process *p, const struct verdict *v,
+				const struct demand_life *l, bool tight, uint64_t now_ns)
+{
+	if (v->action == GUARD_CONTEND_NOW)
+		return DEMAND_NOW;
+	if (p->bytes_known && p->bytes >= k->min_vram_bytes)
+		return DEMAND_MEMORY;
+	if (l && recent(l->busy_ns, now_ns, k->util_ns) && l->busy_ratio >= k->util_ratio)
+		return DEMAND_UTILISATION;
+	if (tight && l && presses(d, l, now_ns))
+		return DEMAND_PRESSURE;
+	return DEMAND_NONE;
+}
+
+/* What it will still take if it does as it did before. */
+static uint64_t more_of(const struct demand *d, enum demand_kind kind,
+			const struct scene_process *p, const struct demand_life *l)
+{
+	const struct demand_exe *e = l ? known_exe(d, l->exe) : NULL;
+
+	if ((kind != DEMAND_MEMORY && kind != DEMAND_PRESSURE) || !e || !p->bytes_known)
+		return UINT64_MAX;
+	return e->peak_bytes > p->bytes ? e->peak_bytes - p->bytes : 0;
+}
+
+static void add_more(struct demand_case *c, uint64_t more)
+{
+	c->more_bytes = more == UINT64_MAX || c->more_bytes == UINT64_MAX
+				? UINT64_MAX
+				: c->more_bytes + more;
+}
+
+static void describe(struct demand_case *c, enum demand_kind kind, const struct scene *s,
+		     const struct scene_process *p, const struct verdict *v,
+		     const struct demand_life *l)
+{
+	const struct scene_gpu *g = &s->gpu[p->gpu];
+	char name[16], held[32] = "unknown memory", busy[24] = "";
+
+	demand_name(name, p->name);
+	if (p->bytes_known)
+		demand_text(held, sizeof(held), "%llu MiB",
+			    (unsigned long long)(p->bytes / MIB));
+	if (l && l->busy_ns)
+		demand_text(busy, sizeof(busy), " %.0f %%", 100 * l->busy_ratio);
+	c->kind = kind;
+	c->pid = p->pid;
+	demand_text(c->rule, sizeof(c->rule), "%s, %s", demand_kind_name(kind),
+		    v->why ? v->why : "no rule");
+	demand_text(c->evidence, sizeof(c->evidence),
+		    "pid %lld %s %s%s on %.48s, free %llu MiB", (long long)p->pid, name, held,
+		    busy, g->uuid, (unsigned long long)(g->free_bytes / MIB));
+}
+
+static void consider(struct demand_case *c, enum demand_kind kind, const char *evidence)
+{
+	c->more_bytes = UINT64_MAX;
+	c->urgent = c->urgent || kind == DEMAND_GAME;
+	if (c->kind >= kind)
+		return;
+	c->kind = kind;
+	c->pid = 0;
+	demand_text(c->rule, sizeof(c->rule), "%s", demand_kind_name(kind));
+	demand_text(c->evidence, sizeof(c->evidence), "%s", evidence);
+}
+
+/* Memory in use that no listed process holds; 0 where one does not tell how much it holds. */
+static uint64_t unattributed(const struct scene *s, unsigned gpu)
+{
+	uint64_t known = 0;
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		if (s->process[i].gpu != gpu)
+			continue;
+		if (!s->process[i].bytes_known)
+			return 0;
+		known += s->process[i].bytes;
+	}
+	return s->gpu[gpu].used_bytes > known ? s->gpu[gpu].used_bytes - known : 0;
+}
+
+static void judge_device(const struct policy *p, const struct scene *s, unsigned gpu,
+			 struct demand_case *c)
+{
+	char text[160];
+
+	if (s->game_clients) {
+		demand_text(text, sizeof(text), "GameMode has %u client%s", s->game_clients,
+			    s->game_clients == 1 ? "" : "s");
+		consider(c, DEMAND_GAME, text);
+	}
+	if (p->by_unattributed && s->gpu[gpu].memory_known &&
+	    unattributed(s, gpu) > p->unattributed_bytes) {
+		demand_text(text, sizeof(text), "%llu MiB on %.48s belong to no process we see",
+			    (unsigned long long)(unattributed(s, gpu) / MIB), s->gpu[gpu].uuid);
+		consider(c, DEMAND_UNATTRIBUTED, text);
+	}
+}
+
+/* Preset any counts whoever is neither ours nor ignored by a rule. */
+static bool anybody(const struct policy *p, const struct verdict *v)
+{
+	return p->any && v->class != CLASS_SELF && v->class != CLASS_WORKER &&
+	       v->class != CLASS_IGNORED && v->class != CLASS_ORPHAN;
+}
+
+void demand_judge(const struct demand *d, const struct policy *p, const struct policy_knobs *k,
+		  const struct scene *s, const struct verdict *v, unsigned gpu,
+		  struct demand_case *ret)
+{
+	const struct scene_gpu *g = &s->gpu[gpu];
+	uint64_t id = hash(g->uuid);
+	bool tight = g->memory_known && g->free_bytes < demand_headroom(k, g->total_bytes);
+
+	*ret = (struct demand_case){ 0 };
+	for (unsigned i = 0; i < s->processes; i++) {
+		const struct scene_process *q = &s->process[i];
+		const struct demand_life *l;
+		enum demand_kind kind = DEMAND_NONE;
+
+		if (q->gpu != gpu || (v[i].class != CLASS_CONTENDER && !anybody(p, &v[i])))
+			continue;
+		l = find(d, q, id);
+		if (v[i].class == CLASS_CONTENDER)
+			kind = kind_of(d, k, q, &v[i], l, tight, s->mono_ns);
+		if (kind == DEMAND_NONE && anybody(p, &v[i]))
+			kind = DEMAND_ANY;
+		if (kind == DEMAND_NONE)
+			continue;
+		add_more(ret, more_of(d, kind, q, l));
+		ret->urgent = ret->urgent || kind == DEMAND_NOW ||
+			      (kind != DEMAND_ANY && (q->type & GW_PROCESS_GRAPHICS));
+		if (kind > ret->kind)
+			describe(ret, kind, s, q, &v[i], l);
+	}
+	judge_device(p, s, gpu, ret);
+}
+
+bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
+		 unsigned samples)
+{
+	switch (c->kind) {
+	case DEMAND_NONE: return false;
+	case DEMAND_NOW: return true;
+	case DEMAND_UTILISATION: return held_ns >= BUSY_SURE;
+	default: return samples >= SURE_LOOKS && held_ns >= k->debounce_ns;
+	}
+}

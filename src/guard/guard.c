@@ -1,0 +1,391 @@
+/* guard: what comes in and what is fetched; see guard_parts.h for the rest. */
+#include "guard_parts.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- begin and end ---- */
+
+static double ratio(double own, double standard)
+{
+	return isnan(own) ? standard : own;
+}
+
+static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
+{
+	k->debounce_ns = policy_ns(k->debounce_ns, s->debounce_ns);
+	k->quiet_ns = policy_ns(k->quiet_ns, s->quiet_ns);
+	k->resident_ns = policy_ns(k->resident_ns, s->resident_ns);
+	k->drain_ns = policy_ns(k->drain_ns, s->drain_ns);
+	k->verify_ns = policy_ns(k->verify_ns, s->verify_ns);
+	k->budget_ns = policy_ns(k->budget_ns, s->budget_ns);
+	k->post_ns = policy_ns(k->post_ns, s->post_ns);
+	k->headroom_bytes = policy_ns(k->headroom_bytes, s->headroom_bytes);
+	k->headroom_ratio = ratio(k->headroom_ratio, s->headroom_ratio);
+	k->min_vram_bytes = policy_ns(k->min_vram_bytes, s->min_vram_bytes);
+	k->util_ratio = ratio(k->util_ratio, s->util_ratio);
+	k->util_ns = policy_ns(k->util_ns, s->util_ns);
+	if (k->max_level == UINT_MAX)
+		k->max_level = s->max_level;
+}
+
+/* As of the last run; what is over by now is dropped at the first look. */
+static void restore(struct guard_worker *w, const struct guard_record *r)
+{
+	const unsigned room = sizeof(w->put_away) / sizeof(w->put_away[0]);
+
+	w->evicted = w->closed = r->evicted;
+	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
+	w->manual = r->hold != HOLD_EVICTED && (r->mask & BIT(REASON_MANUAL));
+	w->hold = r->hold;
+	w->until_wall_ns = r->hold_until_wall_ns;
+	w->level = r->level;
+	w->need_bytes = r->need_bytes;
+	for (; w->put_away_count < r->put_away_count && w->put_away_count < room;
+	     w->put_away_count++) {
+		w->put_away[w->put_away_count].pid = r->put_away[w->put_away_count].pid;
+		w->put_away[w->put_away_count].start_ticks =
+			r->put_away[w->put_away_count].start_ticks;
+	}
+	demand_text(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "before a restart");
+}
+
+static void begin(struct guard *g, unsigned i, const struct guard_record *records, unsigned n)
+{
+	struct guard_worker *w = &g->worker[i];
+	unsigned at = i;
+
+	w->policy = &g->p->worker[i];
+	w->knobs = w->policy->knobs;
+	resolve(&w->knobs, &g->p->standard);
+	w->state = STATE_RECONCILE;
+	w->until_ns = FOR_EVER;
+	w->backoff = 1;
+	w->level = guard_level_first(w);
+	w->dry = g->p->mode != GUARD_ENFORCE;
+	for (unsigned k = 0; records && k < n; k++)
+		if (!strcmp(records[k].worker, w->policy->name))
+			restore(w, &records[k]);
+	/* Lowest priority first; of equals the one that is named first. */
+	for (; at > 0 && g->worker[g->order[at - 1]].policy->priority > w->policy->priority;
+	     at--)
+		g->order[at] = g->order[at - 1];
+	g->order[at] = i;
+}
+
+int guard_new(const struct policy *p, const struct guard_record *records, unsigned n,
+	      struct guard **ret)
+{
+	struct guard *g = calloc(1, sizeof(*g));
+
+	if (!g)
+		return -GW_E_NOMEM;
+	g->p = p;
+	g->workers = p->workers < POLICY_WORKERS ? p->workers : POLICY_WORKERS;
+	for (unsigned i = 0; i < g->workers; i++)
+		begin(g, i, records, n);
+	*ret = g;
+	return 0;
+}
+
+void guard_free(struct guard *g)
+{
+	free(g);
+}
+
+/* ---- what comes in ---- */
+
+/* Of the arrays only what is used: a scene is large, a look is frequent. */
+static void copy_scene(struct scene *to, const struct scene *s)
+{
+	to->mono_ns = s->mono_ns;
+	to->wall_ns = s->wall_ns;
+	to->utc_offset_s = s->utc_offset_s;
+	to->on_battery = s->on_battery;
+	to->host_free_bytes = s->host_free_bytes;
+	to->left_out = s->left_out;
+	to->game_clients = s->game_clients;
+	to->gpus = s->gpus < SCENE_GPUS ? s->gpus : SCENE_GPUS;
+	to->processes = s->processes < SCENE_PROCESSES ? s->processes : SCENE_PROCESSES;
+	to->roots = s->roots < SCENE_ROOTS ? s->roots : SCENE_ROOTS;
+	memcpy(to->gpu, s->gpu, to->gpus * sizeof(s->gpu[0]));
+	memcpy(to->process, s->process, to->processes * sizeof(s->process[0]));
+	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
+}
+
+/* Ends of holds, and the room that a record asks for, find their places when the time and the GPUs
+ * are known. */
+static void first_look(struct guard *g)
+{
+	for (unsigned i = 0; i < g->workers; i++) {
+		struct guard_worker *w = &g->worker[i];
+		uint64_t wall = g->scene.wall_ns;
+
+		if (w->until_wall_ns)
+			w->until_ns = w->until_wall_ns > wall
+					      ? g->now_ns + (w->until_wall_ns - wall)
+					      : g->now_ns;
+		w->until_wall_ns = 0;
+	}
+}
+
+/* Where it came from nobody wrote down: a need without a place is laid on the first GPU it may use. */
+static void place_need(struct guard *g)
+{
+	for (unsigned i = 0; i < g->workers; i++) {
+		struct guard_worker *w = &g->worker[i];
+		uint64_t placed = 0;
+
+		for (unsigned k = 0; k < g->gpus; k++)
+			placed += w->need_on[k];
+		if (placed || !w->need_bytes)
+			continue;
+		if (!w->gpus && g->gpus == 1)
+			w->gpus = w->home = 1;
+		if (!w->home)
+			w->home = w->gpus;
+		for (unsigned k = 0; k < g->gpus; k++)
+			if (has(w->gpus, k)) {
+				w->need_on[k] = w->need_bytes;
+				break;
+			}
+	}
+}
+
+static void answer_dry(struct guard *g)
+{
+	for (unsigned i = 0; i < g->workers; i++) {
+		struct guard_worker *w = &g->worker[i];
+
+		if (!w->pending || !w->dry || w->fresh)
+			continue;
+		w->pending = false;
+		guard_done(g, w);
+	}
+}
+
+void guard_look(struct guard *g, const struct scene *s)
+{
+	copy_scene(&g->scene, s);
+	g->now_ns = s->mono_ns;
+	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
+	classify(g->p, &g->scene, g->verdict);
+	demand_look(&g->demand, &g->scene, g->verdict);
+	if (!g->looked)
+		first_look(g);
+	answer_dry(g);
+	guard_facts(g);
+	if (!g->looked)
+		place_need(g);
+	g->looked = true;
+	guard_steps(g);
+}
+
+void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns)
+{
+	g->now_ns = now_ns;
+	for (unsigned i = 0; i < g->workers; i++) {
+		struct guard_worker *w = &g->worker[i];
+
+		if (!w->pending || w->order.id != o->order)
+			continue;
+		w->pending = w->fresh = false;
+		if (o->ok && o->in_flight && w->order.verb == ORDER_DRAIN)
+			guard_failed(g, w, true, o->message);
+		else if (o->ok)
+			guard_done(g, w);
+		else
+			guard_failed(g, w, o->retry, o->message);
+		guard_steps(g);
+		return;
+	}
+}
+
+void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
+		      const char *evidence, uint64_t now_ns)
+{
+	int slot = guard_slot(g, gpu, true);
+
+	if (slot < 0 || r >= GUARD_REASONS)
+		return;
+
+	struct guard_gpu *u = &g->gpu[slot];
+
+	u->reasons = on ? u->reasons | BIT(r) : u->reasons & ~BIT(r);
+	demand_text(u->evidence[r], sizeof(u->evidence[r]), "%s", evidence ? evidence : "");
+	g->now_ns = now_ns;
+	if (!g->looked)
+		return;
+	guard_masks(g);
+	guard_steps(g);
+}
+
+/* ---- what is fetched ---- */
+
+static void fill_record(const struct guard *g, const struct guard_worker *w,
+			struct guard_record *r)
+{
+	memset(r, 0, sizeof(*r));
+	demand_text(r->worker, sizeof(r->worker), "%s", w->policy->name);
+	r->mask = w->mask;
+	r->level = w->level;
+	r->evicted = w->evicted && !w->dry;
+	r->need_bytes = w->need_bytes;
+	r->hold = w->hold;
+	r->wall_ns = g->now_ns + (uint64_t)g->wall_offset_ns;
+	if (w->until_ns != FOR_EVER)
+		r->hold_until_wall_ns = w->until_ns + (uint64_t)g->wall_offset_ns;
+	for (unsigned i = 0; i < w->put_away_count; i++) {
+		r->put_away[i].pid = w->put_away[i].pid;
+		r->put_away[i].start_ticks = w->put_away[i].start_ticks;
+	}
+	r->put_away_count = w->put_away_count;
+}
+
+bool guard_next_record(struct guard *g, struct guard_record *ret)
+{
+	/* Before the first look the time of day is not known. */
+	for (unsigned i = 0; g->looked && i < g->workers; i++) {
+		if (!g->worker[i].dirty)
+			continue;
+		g->worker[i].dirty = false;
+		fill_record(g, &g->worker[i], ret);
+		return true;
+	}
+	return false;
+}
+
+bool guard_next_order(struct guard *g, struct guard_order *ret)
+{
+	for (unsigned i = 0; i < g->workers; i++) {
+		struct guard_worker *w = &g->worker[i];
+
+		if (!w->fresh || w->dirty) /* its record comes first */
+			continue;
+		w->fresh = false;
+		*ret = w->order;
+		return true;
+	}
+	return false;
+}
+
+bool guard_next_decision(struct guard *g, struct guard_decision *ret)
+{
+	if (!g->waiting)
+		return false;
+	*ret = g->decision[g->first];
+	g->first = (g->first + 1) % GUARD_DECISIONS;
+	g->waiting--;
+	return true;
+}
+
+/* ---- when, and how it stands ---- */
+
+static bool sleeps(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->gpus, i) &&
+		    (!g->gpu[i].now || g->gpu[i].now->health != SCENE_ASLEEP))
+			return false;
+	return w->gpus != 0;
+}
+
+static uint64_t interval(const struct guard *g, const struct guard_worker *w)
+{
+	const uint64_t quick = 100 * NS_PER_MS;
+	const uint64_t poll = g->p->poll_ns;
+	bool settled = w->state == STATE_EVICTED || w->state == STATE_QUIET ||
+		       w->state == STATE_ABSENT || w->state == STATE_STUCK;
+
+	if (w->state == STATE_ACTIVE || settled) {
+		if (sleeps(g, w) && !w->pending)
+			return UINT64_MAX;
+		if (poll)
+			return poll;
+		return settled || !w->bytes ? NS_PER_S : quick;
+	}
+	return poll && poll < quick ? poll : quick;
+}
+
+/* +-10 %, so that looks do not beat with what they look at; the same for the same time. */
+static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
+{
+	uint64_t h = (now_ns ^ now_ns >> 29) * UINT64_C(0x9e3779b97f4a7c15) >> 40;
+
+	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
+}
+
+uint64_t guard_next_look(const struct guard *g, uint64_t now_ns)
+{
+	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S;
+
+	if (!g->looked)
+		return now_ns;
+	for (unsigned i = 0; i < g->workers; i++) {
+		uint64_t ns = interval(g, &g->worker[i]);
+
+		least = ns < least ? ns : least;
+	}
+	return least == UINT64_MAX ? least : now_ns + jitter(least, now_ns);
+}
+
+bool guard_wants_utilisation(const struct guard *g)
+{
+	for (unsigned i = 0; g->looked && i < g->scene.processes; i++)
+		if (g->verdict[i].class == CLASS_CONTENDER)
+			return true;
+	return false;
+}
+
+static void explain(const struct guard_worker *w, struct guard_status *s)
+{
+	char masked[120];
+
+	demand_text(s->why, sizeof(s->why), "%s", w->why);
+	if (w->mask == guard_effective(w))
+		return;
+	guard_mask_text(w->mask & ~guard_effective(w), masked, sizeof(masked));
+	demand_text(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->why);
+}
+
+int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	if (worker >= g->workers)
+		return -GW_E_NOENT;
+	*ret = (struct guard_status){
+		.state = w->state,
+		.mask = w->mask,
+		.hold = w->hold,
+		.hold_until_ns = w->until_ns == FOR_EVER ? 0 : w->until_ns,
+		.since_ns = w->since_ns,
+		.next_ns = guard_next_change(g, w),
+		.resident_bytes = w->bytes,
+		.need_bytes = w->need_bytes,
+		.residue_bytes = guard_is_out(w) ? w->residue_bytes : 0,
+		.backoff = w->backoff,
+		.evictions = w->evictions,
+		.resumes = w->resumes,
+		.would_evict = w->would_evict,
+	};
+	for (unsigned i = 0; i < g->gpus; i++) {
+		if (!has(w->gpus, i))
+			continue;
+		ret->blind = ret->blind || g->gpu[i].blind;
+		ret->hung = ret->hung || g->gpu[i].hung;
+		ret->quarantine = ret->quarantine || g->gpu[i].lost ||
+				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
+	}
+	explain(w, ret);
+	return 0;
+}
+
+const struct verdict *guard_verdicts(const struct guard *g, const struct scene **ret_scene)
+{
+	if (ret_scene)
+		*ret_scene = &g->scene;
+	return g->verdict;
+}

@@ -1,0 +1,104 @@
+/* guard_ask: what people ask: holds with an end, eviction and return by hand.
+ *
+ * The two holds exclude each other, and a hold is ended by release or its time, not by another wish. */
+#include "guard_parts.h"
+
+#include <string.h>
+
+static int refuse(const struct guard_worker *w, enum guard_ask what, uint64_t ttl_ns,
+		  char *message, size_t size)
+{
+	bool hold = what == ASK_HOLD_ACTIVE || what == ASK_HOLD_EVICTED;
+	const char *name = w->policy->name;
+
+	if (hold && !ttl_ns) {
+		demand_text(message, size, "%s: a hold needs a time, or for ever", name);
+		return -GW_E_ARG;
+	}
+	if (w->hold == HOLD_ACTIVE && (what == ASK_HOLD_EVICTED || what == ASK_EVICT)) {
+		demand_text(message, size, "%s is held active: release it first", name);
+		return -GW_E_STATE;
+	}
+	if (w->hold == HOLD_EVICTED && (what == ASK_HOLD_ACTIVE || what == ASK_RESUME)) {
+		demand_text(message, size, "%s is held evicted: release it first", name);
+		return -GW_E_STATE;
+	}
+	return 0;
+}
+
+static void keep(struct guard_worker *w, enum guard_hold hold, bool manual, uint64_t ttl_ns,
+		 uint64_t now_ns)
+{
+	w->hold = hold;
+	w->manual = manual;
+	w->until_ns = !ttl_ns || ttl_ns > FOR_EVER - now_ns ? FOR_EVER : now_ns + ttl_ns;
+	w->masked = false;
+}
+
+static void resume_now(struct guard_worker *w, uint64_t now_ns)
+{
+	if (w->hold == HOLD_EVICTED)
+		w->hold = HOLD_NONE;
+	w->manual = w->contention = false;
+	w->override = guard_is_out(w);
+	w->asked = true;
+	w->resume_after_ns = 0;
+	w->check_ns = now_ns;
+}
+
+static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, uint64_t ttl_ns)
+{
+	static const char *const rule[] = {
+		[ASK_EVICT] = "evict command",       [ASK_RESUME] = "resume command",
+		[ASK_HOLD_EVICTED] = "hold evicted", [ASK_HOLD_ACTIVE] = "hold active",
+		[ASK_RELEASE] = "release command",   [ASK_RESUME_NOW] = "resume now",
+	};
+	char text[120] = "";
+
+	switch (what) {
+	case ASK_EVICT:
+		if (w->hold != HOLD_EVICTED) /* that is more than this */
+			keep(w, HOLD_NONE, true, ttl_ns, g->now_ns);
+		break;
+	case ASK_HOLD_EVICTED: keep(w, HOLD_EVICTED, false, ttl_ns, g->now_ns); break;
+	case ASK_HOLD_ACTIVE: keep(w, HOLD_ACTIVE, false, ttl_ns, g->now_ns); break;
+	case ASK_RELEASE: keep(w, HOLD_NONE, false, 0, g->now_ns); break;
+	case ASK_RESUME:
+		w->manual = false;
+		w->asked = true;
+		w->check_ns = g->now_ns;
+		break;
+	case ASK_RESUME_NOW: resume_now(w, g->now_ns); break;
+	}
+	w->dirty = true;
+	guard_masks(g);
+	guard_mask_text(w->mask, text, sizeof(text));
+	guard_say(g, w, w->state, rule[what], "%s%s", text[0] ? "what speaks against it: " : "",
+		  text);
+}
+
+int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
+	      uint64_t now_ns, char *message, size_t size)
+{
+	unsigned first = worker < 0 ? 0 : (unsigned)worker;
+	unsigned end = worker < 0 ? g->workers : first + 1;
+
+	if (end > g->workers || what > ASK_RESUME_NOW) {
+		demand_text(message, size, "there is no such worker");
+		return -GW_E_NOENT;
+	}
+	for (unsigned i = first; i < end; i++) {
+		int r = refuse(&g->worker[i], what, ttl_ns, message, size);
+
+		if (r)
+			return r; /* all or none */
+	}
+	g->now_ns = now_ns;
+	for (unsigned i = first; i < end; i++)
+		apply(g, &g->worker[i], what, ttl_ns);
+	if (g->looked)
+		guard_steps(g);
+	if (size)
+		message[0] = '\0';
+	return 0;
+}

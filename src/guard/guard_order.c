@@ -1,0 +1,147 @@
+/* guard_order: the ladder of guard.md §9, the orders on it, and the proof that memory was freed. */
+#include "guard_parts.h"
+
+#include <string.h>
+
+/* ---- the ladder ---- */
+
+/* The least that frees memory.  Naming the kind allows it, whatever max_level says. */
+unsigned guard_level_first(const struct guard_worker *w)
+{
+	switch (w->policy->kind) {
+	case WORKER_CHECKPOINT: return 3;
+	case WORKER_SYSTEMD:
+	case WORKER_CONTAINER: return 4;
+	default: return 2;
+	}
+}
+
+static bool can(const struct guard_worker *w, unsigned level)
+{
+	if (level > w->knobs.max_level)
+		return false;
+	switch (level) {
+	case 3: return w->policy->kind == WORKER_CHECKPOINT;
+	case 4: return w->policy->match.unit || w->policy->match.container;
+	case 5:
+	case 6: return w->knobs.allow_kill;
+	default: return true;
+	}
+}
+
+unsigned guard_level_next(const struct guard_worker *w, unsigned level)
+{
+	for (level++; level <= 6; level++)
+		if (can(w, level))
+			return level;
+	return 0;
+}
+
+/* ---- orders ---- */
+
+static void add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
+{
+	/* Without a start time it cannot be told from who comes after it. */
+	if (!start_ticks || o->targets == sizeof(o->target) / sizeof(o->target[0]))
+		return;
+	for (unsigned i = 0; i < o->targets; i++)
+		if (o->target[i].pid == pid && o->target[i].start_ticks == start_ticks)
+			return;
+	o->target[o->targets].pid = pid;
+	o->target[o->targets++].start_ticks = start_ticks;
+}
+
+static void aim(const struct guard *g, const struct guard_worker *w, struct guard_order *o)
+{
+	if (o->verb == ORDER_RESUME && w->put_away_count) {
+		for (unsigned i = 0; i < w->put_away_count; i++)
+			add_target(o, w->put_away[i].pid, w->put_away[i].start_ticks);
+		return;
+	}
+	for (unsigned i = 0; i < g->scene.processes; i++)
+		if (g->verdict[i].class == CLASS_WORKER &&
+		    g->verdict[i].worker == (int)o->worker && !g->scene.process[i].orphan)
+			add_target(o, g->scene.process[i].pid, g->scene.process[i].start_ticks);
+}
+
+static void put_away(struct guard_worker *w)
+{
+	const unsigned room = sizeof(w->put_away) / sizeof(w->put_away[0]);
+
+	w->put_away_count = 0;
+	for (unsigned i = 0; i < w->order.targets && i < room; i++) {
+		w->put_away[i].pid = w->order.target[i].pid;
+		w->put_away[i].start_ticks = w->order.target[i].start_ticks;
+		w->put_away_count++;
+	}
+}
+
+void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
+		 uint64_t deadline_ns)
+{
+	struct guard_order *o = &w->order;
+
+	memset(o, 0, sizeof(*o));
+	o->id = ++g->next_id;
+	o->verb = verb;
+	o->worker = (unsigned)(w - g->worker);
+	o->level = verb == ORDER_CLOSE ? 1 : verb == ORDER_NOTIFY ? 0 : w->level;
+	o->deadline_ns = deadline_ns;
+	o->bytes = verb == ORDER_RESUME ? w->need_bytes : w->bytes;
+	aim(g, w, o);
+	if (verb == ORDER_EVICT) {
+		w->evicted = true;
+		if (w->level == 3)
+			put_away(w);
+	}
+	if (verb == ORDER_CLOSE || verb == ORDER_OPEN)
+		w->closed = verb == ORDER_CLOSE;
+	w->pending = true;
+	w->fresh = !w->dry;
+	if (verb == ORDER_EVICT || verb == ORDER_RESUME)
+		w->dirty = true;
+}
+
+/* Whoever acts answers by the deadline.  Were an answer lost, the worker must not wait for ever; but a
+ * checkpoint that still runs is never taken for failed. */
+void guard_overdue(struct guard *g, struct guard_worker *w)
+{
+	bool checkpoint = w->order.verb == ORDER_EVICT && w->order.level == 3;
+
+	if (!w->pending || w->dry || checkpoint || g->now_ns <= w->order.deadline_ns + CALL_NS)
+		return;
+	w->pending = w->fresh = false;
+	guard_failed(g, w, false, "no answer by the deadline");
+}
+
+/* ---- proof ---- */
+
+void guard_begin_eviction(struct guard *g, struct guard_worker *w)
+{
+	bool known;
+
+	guard_free_and_others(g, w, &w->base_free, &w->base_others, &known);
+	w->base_bytes = w->bytes;
+	w->begun_ns = g->now_ns;
+	w->tries = 0;
+	w->retry_ns = 0;
+}
+
+/* The tree fell by 75 % of what it held, and the device's free memory rose to match: within 64 MiB,
+ * or what others took meanwhile. */
+bool guard_freed(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t free_now, others, gone;
+	bool known;
+
+	if (w->bytes > w->base_bytes / 4)
+		return false;
+	gone = w->base_bytes - w->bytes;
+	guard_free_and_others(g, w, &free_now, &others, &known);
+	if (!known || w->delta || w->dry)
+		return true;
+
+	uint64_t took = others > w->base_others ? others - w->base_others : 0;
+
+	return free_now + took + SLACK_BYTES >= w->base_free + gone;
+}

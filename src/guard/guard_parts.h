@@ -1,0 +1,202 @@
+/* What the files of the guard share; nobody else includes this.
+ *
+ *   guard.c          what comes in (looks, outcomes) and what is fetched
+ *   guard_facts.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
+ *   guard_step.c     facts -> the next state: the machine itself
+ *   guard_order.c    the ladder, orders, and the proof that memory was freed
+ *   guard_ask.c      holds and commands of people
+ *   guard_reserve.c  reservations
+ *   guard_say.c      states, reasons and decisions in words
+ */
+#ifndef GW_GUARD_GUARD_PARTS_H
+#define GW_GUARD_GUARD_PARTS_H
+
+#include "demand.h"
+#include "guard.h"
+
+#include "base/clock.h"
+
+#define GUARD_DECISIONS    512
+#define GUARD_RESERVATIONS 32
+#define GUARD_FLAPS        8
+
+#define MIB       (UINT64_C(1) << 20)
+#define BIT(r)    (UINT32_C(1) << (r))
+#define MASK_SOFT (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
+#define MASK_HOLD                                                               \
+	(BIT(REASON_CONTENTION) | BIT(REASON_RESERVED) | BIT(REASON_SCHEDULE) | \
+	 BIT(REASON_BATTERY) | BIT(REASON_BUDGET))
+#define FOR_EVER     UINT64_MAX
+#define CALM_LOOKS   3
+#define RETRIES      2
+#define RETRY_NS     NS_PER_S
+#define RECHECK_NS   (5 * NS_PER_S)
+#define STUCK_NS     (30 * NS_PER_S)
+#define UP_NS        (120 * NS_PER_S)
+#define LONGEST_NS   (600 * NS_PER_S) /* no back-off is longer */
+#define FLAP_NS      (900 * NS_PER_S)
+#define RELOAD_NS    (300 * NS_PER_S)
+#define CALL_NS      (10 * NS_PER_S) /* a call of an adapter or a hook */
+#define AC_NS        (10 * NS_PER_S)
+#define WELL_NS      (60 * NS_PER_S)
+#define COOL_NS      (30 * NS_PER_S)
+#define BLIND_ERRORS 10
+#define CLEAN_LOOKS  3
+#define THROTTLE_C   5.0
+#define CLEAR_C      5.0 /* above the trip */
+#define SLACK_BYTES  (64 * MIB)
+#define STAGING      (256 * MIB) /* host memory without which nothing can be loaded */
+
+struct guard_gpu {
+	char uuid[96];
+	int at; /* position in the scene; -1: not in it */
+	bool blind, hung, lost;
+	bool stale;       /* this time it could not be read */
+	unsigned clean;   /* good looks since it was blind */
+	uint64_t well_ns; /* answers again since; 0: does not */
+	uint32_t reasons; /* set by others */
+	char evidence[GUARD_REASONS][160];
+	uint64_t acted_ns;     /* when an action on it last ended; 0: never */
+	uint64_t free_bytes;   /* as if dry evictions had been made */
+	uint64_t coming_bytes; /* what leaving workers still hold */
+	uint64_t promised;     /* reservations that are not used yet */
+	uint64_t cool_ns;      /* margin well above the throttle since; 0: it is not */
+	const struct scene_gpu *now;
+};
+
+struct guard_worker {
+	const struct policy_worker *policy;
+	struct policy_knobs knobs; /* none left open */
+	enum guard_state state;
+	uint64_t since_ns;
+
+	/* Facts of the last look. */
+	bool present, dry,
+		delta;       /* delta: judged by the device's memory, its own is not told */
+	bool starting;       /* it was not there and we start it */
+	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
+	uint64_t bytes, held[SCENE_GPUS], need_on[SCENE_GPUS], need_bytes;
+	uint32_t mask;
+	char evidence[GUARD_REASONS][200];
+	struct demand_case demand;
+	bool against; /* the demand is against this one */
+	uint64_t against_ns, calm_ns;
+	unsigned against_looks, calm_looks;
+
+	/* Reasons that are kept. */
+	bool contention, manual, override;
+	uint32_t reserved; /* set of reservations */
+	uint64_t battery_ns;
+	enum guard_hold hold;
+	uint64_t until_ns;      /* of hold or manual; FOR_EVER */
+	uint64_t until_wall_ns; /* from a record, until the first look */
+
+	/* The order under way. */
+	struct guard_order order;
+	bool fresh, pending;
+	uint64_t retry_ns; /* no order before */
+	unsigned level, tries;
+	uint64_t deadline_ns; /* of the state */
+	uint64_t budget_ns;   /* the eviction must have been proven by then */
+
+	/* The eviction. */
+	bool evicted, closed, drained, storm, virtual_out;
+	bool returning; /* a resume was begun and has not been proven */
+	uint64_t base_bytes, base_free, base_others, begun_ns, freed_ns, residue_bytes;
+	uint64_t flap[GUARD_FLAPS], reload[3];
+	unsigned flaps, reloads;
+	double backoff;
+	struct {
+		int64_t pid;
+		uint64_t start_ticks;
+	} put_away[16];
+	unsigned put_away_count;
+
+	/* The way back. */
+	bool asked; /* somebody wants it back, whatever resume says */
+	uint64_t check_ns, resume_after_ns, resume_backoff_ns, resident_until_ns;
+	uint32_t blocked; /* set of failed items that was last told */
+
+	bool frozen, throttled, damped, masked, dirty;
+	unsigned evictions, resumes, would_evict;
+	char why[240];
+};
+
+struct guard_reservation {
+	uint64_t id; /* 0: free */
+	int gpu;     /* slot */
+	uint64_t bytes, until_ns;
+	int64_t pid;
+	bool exhausted; /* nobody is left who could leave */
+	uint64_t most_bytes;
+};
+
+struct guard {
+	const struct policy *p;
+	uint64_t now_ns;
+	bool looked;
+	int64_t wall_offset_ns; /* wall - monotonic */
+	int utc_offset_s;
+	int64_t local_s, local_floor_s;
+	struct scene scene;
+	struct verdict verdict[SCENE_PROCESSES];
+	struct demand demand;
+	struct guard_gpu gpu[SCENE_GPUS];
+	unsigned gpus;
+	unsigned order[POLICY_WORKERS]; /* workers, lowest priority first */
+	struct guard_worker worker[POLICY_WORKERS];
+	unsigned workers;
+	struct guard_reservation reservation[GUARD_RESERVATIONS];
+	uint64_t next_id;
+	struct guard_decision decision[GUARD_DECISIONS];
+	unsigned first, waiting;
+};
+
+static inline bool has(uint64_t set, unsigned i)
+{
+	return set >> i & 1;
+}
+
+/* What keeps it out, after what a hold masks. */
+static inline uint32_t guard_effective(const struct guard_worker *w)
+{
+	return w->hold == HOLD_ACTIVE ? w->mask & ~(uint32_t)MASK_HOLD : w->mask;
+}
+
+/* guard_facts.c */
+int guard_slot(struct guard *g, const char *uuid, bool make);
+void guard_facts(struct guard *g);
+void guard_masks(struct guard *g); /* again, after something was asked */
+bool guard_unseen(const struct guard *g, const struct guard_worker *w);
+bool guard_lost(const struct guard *g, const struct guard_worker *w);
+bool guard_is_out(const struct guard_worker *w);
+bool guard_leaving(const struct guard_worker *w); /* what it holds will be free */
+void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
+			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
+
+/* guard_step.c */
+void guard_steps(struct guard *g);
+void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const char *message);
+void guard_done(struct guard *g, struct guard_worker *w);
+
+/* guard_order.c */
+unsigned guard_level_first(const struct guard_worker *w);
+unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
+void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
+		 uint64_t deadline_ns);
+void guard_overdue(struct guard *g, struct guard_worker *w);
+void guard_begin_eviction(struct guard *g, struct guard_worker *w);
+bool guard_freed(const struct guard *g, const struct guard_worker *w);
+
+/* guard_reserve.c */
+void guard_reserve_look(struct guard *g);
+
+/* guard_say.c */
+void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
+	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
+void guard_mask_text(uint32_t mask, char *out, size_t size);
+void guard_cause(const struct guard_worker *w, const char **ret_rule,
+		 const char **ret_evidence);
+
+#endif

@@ -1,0 +1,126 @@
+/* guard_say: states, reasons and decisions in words.
+ *
+ * Decisions wait in a ring; when nobody fetches them the oldest are lost, the machine goes on. */
+#include "guard_parts.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+const char *guard_reason_name(unsigned r)
+{
+	static const char *const name[GUARD_REASONS] = {
+		[REASON_CONTENTION] = "contention", [REASON_MANUAL] = "manual",
+		[REASON_THERMAL] = "thermal",       [REASON_HEALTH] = "health",
+		[REASON_SCHEDULE] = "schedule",     [REASON_BATTERY] = "battery",
+		[REASON_BLIND] = "blind",           [REASON_BUDGET] = "budget",
+		[REASON_RESERVED] = "reserved",
+	};
+
+	return r < GUARD_REASONS ? name[r] : "?";
+}
+
+const char *guard_state_name(unsigned s)
+{
+	static const char *const name[GUARD_STATES] = {
+		[STATE_RECONCILE] = "reconcile", [STATE_ACTIVE] = "active",
+		[STATE_SUSPECT] = "suspect",     [STATE_DRAIN] = "drain",
+		[STATE_EVICT] = "evict",         [STATE_VERIFY] = "verify",
+		[STATE_EVICTED] = "evicted",     [STATE_QUIET] = "quiet",
+		[STATE_PRECHECK] = "precheck",   [STATE_RESUME] = "resume",
+		[STATE_VERIFY_UP] = "verify-up", [STATE_STUCK] = "stuck",
+		[STATE_ABSENT] = "absent",
+	};
+
+	return s < GUARD_STATES ? name[s] : "?";
+}
+
+void guard_mask_text(uint32_t mask, char *out, size_t size)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!(mask & BIT(r)) || len + 16 > size)
+			continue;
+		demand_text(out + len, size - len, "%s%s", len ? ", " : "",
+			    guard_reason_name(r));
+		len += strlen(out + len);
+	}
+}
+
+/* The first reason that is not masked.  Rule and evidence live as long as the worker. */
+void guard_cause(const struct guard_worker *w, const char **ret_rule, const char **ret_evidence)
+{
+	uint32_t mask = guard_effective(w);
+
+	*ret_rule = "no reason left";
+	*ret_evidence = "";
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!(mask & BIT(r)))
+			continue;
+		*ret_rule = r == REASON_CONTENTION && w->demand.rule[0] ? w->demand.rule
+									: guard_reason_name(r);
+		*ret_evidence = w->evidence[r];
+		return;
+	}
+}
+
+static uint64_t later(uint64_t a, uint64_t b)
+{
+	return a > b ? a : b;
+}
+
+uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
+{
+	uint32_t mask = guard_effective(w);
+
+	switch (w->state) {
+	case STATE_SUSPECT:
+		return w->damped ? w->deadline_ns : w->against_ns + w->knobs.debounce_ns;
+	case STATE_DRAIN:
+	case STATE_VERIFY:
+	case STATE_QUIET:
+	case STATE_VERIFY_UP: return w->deadline_ns;
+	case STATE_EVICT: return w->budget_ns;
+	case STATE_STUCK: return w->retry_ns;
+	case STATE_EVICTED:
+	case STATE_ABSENT:
+		if (!mask)
+			return later(w->check_ns, w->resume_after_ns);
+		if (mask == BIT(REASON_MANUAL) && w->until_ns != FOR_EVER)
+			return w->until_ns;
+		return 0;
+	case STATE_ACTIVE: return w->throttled ? g->now_ns + COOL_NS : 0;
+	case STATE_RESUME: return w->pending ? w->order.deadline_ns : g->now_ns;
+	default: return 0;
+	}
+}
+
+void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
+	       const char *fmt, ...)
+{
+	unsigned at = (g->first + g->waiting) % GUARD_DECISIONS;
+	struct guard_decision *d = &g->decision[at];
+	va_list ap;
+
+	if (g->waiting == GUARD_DECISIONS)
+		g->first = (g->first + 1) % GUARD_DECISIONS;
+	else
+		g->waiting++;
+	/* All of it: what nobody wrote is compared, too, when two runs are. */
+	memset(d, 0, sizeof(*d));
+	d->mono_ns = g->now_ns;
+	d->worker = (unsigned)(w - g->worker);
+	d->from = from;
+	d->to = w->state;
+	d->mask = w->mask;
+	d->dry = w->dry;
+	d->next_ns = guard_next_change(g, w);
+	demand_text(d->rule, sizeof(d->rule), "%s", rule);
+	va_start(ap, fmt);
+	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
+	va_end(ap);
+	demand_text(w->why, sizeof(w->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
+		    d->evidence);
+}

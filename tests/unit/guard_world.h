@@ -1,0 +1,443 @@
+/* A small world for tests of the guard, in stepped time: GPUs with memory, workers that hold it and obey
+ * orders or do not, guests that come and go on a timeline, and a disk for records. */
+#ifndef GUARD_WORLD_H
+#define GUARD_WORLD_H
+
+#include "guard/guard.h"
+
+#include "base/clock.h"
+
+#include <limits.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S      NS_PER_S
+#define MS     NS_PER_MS
+#define MINUTE (60 * S)
+#define MIB    (UINT64_C(1) << 20)
+#define GIB    (UINT64_C(1) << 30)
+
+#define WORLD_GPUS    4
+#define WORLD_WORKERS 4
+#define WORLD_GUESTS  8
+#define WORLD_START   (1000 * S)
+/* A Wednesday at noon UTC: 2026-01-07. */
+#define WORLD_WALL (UINT64_C(1767787200) * S)
+
+struct world_worker {
+	bool alive;
+	int64_t pid;
+	uint64_t start_ticks;
+	uint64_t load[WORLD_GPUS]; /* what it holds when it runs */
+	bool resident;
+	uint64_t residue; /* stays on its first GPU when evicted */
+	bool unknown;     /* its bytes are not told */
+	/* How it takes orders. */
+	unsigned fails;      /* so many evictions fail                    */
+	unsigned lies;       /* so many say done and free nothing         */
+	unsigned fail_level; /* orders up to this level fail              */
+	bool silent, busy;   /* never answers; something is in flight     */
+	bool wont_return;    /* resumes fail                              */
+	bool returns_empty;  /* resumes say done and load nothing         */
+	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
+	bool closed, has_order;
+	uint64_t evicted_at[64];
+};
+
+struct world_guest {
+	const char *name;
+	unsigned gpu;
+	uint64_t bytes, from_ns, until_ns; /* until 0: for ever */
+	uint64_t on_ns, off_ns;            /* 0: always on */
+	unsigned type;
+	double sm_ratio;
+	bool unknown, orphan;
+};
+
+struct world {
+	struct policy p;
+	struct guard *g;
+	struct scene s;
+	uint64_t now;
+	int utc_offset_s;
+	bool adaptive; /* time goes by guard_next_look() */
+	uint64_t step_ns;
+	bool on_battery;
+	unsigned games;
+	unsigned gpus;
+	uint64_t total[WORLD_GPUS];
+	enum scene_health health[WORLD_GPUS];
+	unsigned errors[WORLD_GPUS];
+	double margin[WORLD_GPUS];
+	bool simulated, gone[WORLD_GPUS];
+	struct world_worker w[WORLD_WORKERS];
+	struct world_guest guest[WORLD_GUESTS];
+	unsigned guests;
+	struct guard_outcome outcome[WORLD_WORKERS];
+	unsigned outcomes;
+	struct guard_record disk[WORLD_WORKERS];
+	unsigned on_disk, writes;
+	unsigned cut_at;  /* the machine dies at this write; 0: never */
+	bool cut_written; /* ... after it, else before it */
+	bool dead;
+	struct guard_decision *said;
+	size_t says, room;
+	unsigned orders;
+};
+
+static void world_init(struct world *o, unsigned gpus, unsigned workers)
+{
+	static const char *const name[] = { "w0", "w1", "w2", "w3" };
+
+	memset(o, 0, sizeof(*o));
+	policy_init(&o->p);
+	o->p.mode = GUARD_ENFORCE;
+	o->p.unknown_contends = true;
+	o->now = WORLD_START;
+	o->step_ns = 100 * MS;
+	o->gpus = gpus;
+	for (unsigned i = 0; i < WORLD_GPUS; i++) {
+		o->total[i] = 12 * GIB;
+		o->margin[i] = 40;
+	}
+	o->p.workers = workers;
+	for (unsigned i = 0; i < workers; i++) {
+		struct policy_worker *w = &o->p.worker[i];
+
+		w->name = name[i];
+		w->kind = WORKER_OLLAMA;
+		w->match.uid = -1;
+		w->knobs = (struct policy_knobs){ UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+						  UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+						  NAN,        UINT64_MAX, NAN,        UINT64_MAX,
+						  UINT_MAX,   false };
+		o->w[i] = (struct world_worker){ .alive = true,
+						 .resident = true,
+						 .pid = 100 + i,
+						 .start_ticks = 7 };
+		o->w[i].load[0] = 8 * GIB;
+	}
+}
+
+static void world_begin(struct world *o)
+{
+	assert_int_equal(guard_new(&o->p, o->on_disk ? o->disk : NULL, o->on_disk, &o->g), 0);
+}
+
+static void world_done(struct world *o)
+{
+	guard_free(o->g);
+	free(o->said);
+}
+
+static struct world_guest *world_guest(struct world *o, const char *name, unsigned gpu,
+				       uint64_t bytes, uint64_t from_ns, uint64_t until_ns)
+{
+	struct world_guest *t = &o->guest[o->guests++];
+
+	assert_true(o->guests <= WORLD_GUESTS);
+	*t = (struct world_guest){ .name = name,
+				   .gpu = gpu,
+				   .bytes = bytes,
+				   .from_ns = WORLD_START + from_ns,
+				   .until_ns = until_ns ? WORLD_START + until_ns : UINT64_MAX,
+				   .type = GW_PROCESS_COMPUTE,
+				   .sm_ratio = NAN };
+	return t;
+}
+
+/* ---- what is seen ---- */
+
+static void world_process(struct world *o, const char *name, int64_t pid, uint64_t start,
+			  unsigned gpu, uint64_t bytes, const struct world_guest *t)
+{
+	struct scene_process *p = &o->s.process[o->s.processes++];
+
+	memset(p, 0, sizeof(*p));
+	p->pid = pid;
+	p->start_ticks = start;
+	p->gpu = gpu;
+	p->bytes = bytes;
+	p->bytes_known = !t || !t->unknown;
+	p->type = t ? t->type : GW_PROCESS_COMPUTE;
+	p->sm_ratio = t ? t->sm_ratio : (double)NAN;
+	p->orphan = t && t->orphan;
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	o->s.gpu[gpu].used_bytes += bytes;
+}
+
+static void world_see_workers(struct world *o)
+{
+	for (unsigned i = 0; i < o->p.workers; i++) {
+		struct world_worker *w = &o->w[i];
+
+		if (!w->alive)
+			continue;
+		o->s.root[o->s.roots++] =
+			(struct scene_root){ .worker = i, .pid = w->pid, .start_ticks = w->start_ticks };
+		for (unsigned k = 0; k < o->gpus; k++) {
+			uint64_t bytes = w->resident ? w->load[k] : k == 0 ? w->residue : 0;
+
+			if (!bytes || o->health[k] == SCENE_LOST || o->gone[k] || o->errors[k])
+				continue;
+			world_process(o, o->p.worker[i].name, w->pid, w->start_ticks, k, bytes,
+				      NULL);
+			o->s.process[o->s.processes - 1].bytes_known = !w->unknown;
+		}
+	}
+}
+
+static void world_see_guests(struct world *o)
+{
+	for (unsigned i = 0; i < o->guests; i++) {
+		const struct world_guest *t = &o->guest[i];
+		uint64_t age = o->now - t->from_ns, cycle = t->on_ns + t->off_ns, turn = 0;
+
+		if (!t->name || o->now < t->from_ns || o->now >= t->until_ns)
+			continue;
+		if (cycle && age % cycle >= t->on_ns)
+			continue;
+		if (cycle)
+			turn = age / cycle;
+		if (o->health[t->gpu] != SCENE_LOST && !o->gone[t->gpu] && !o->errors[t->gpu])
+			world_process(o, t->name, (int64_t)(1000 + 1000 * i + turn), 50 + turn,
+				      t->gpu, t->bytes, t);
+	}
+}
+
+static void world_scene(struct world *o)
+{
+	struct scene *s = &o->s;
+
+	s->mono_ns = o->now;
+	s->wall_ns = WORLD_WALL + (o->now - WORLD_START);
+	s->utc_offset_s = o->utc_offset_s;
+	s->on_battery = o->on_battery;
+	s->host_free_bytes = 16 * GIB;
+	s->gpus = s->processes = s->roots = 0;
+	s->game_clients = o->games;
+	for (unsigned i = 0; i < o->gpus; i++) {
+		struct scene_gpu *u = &s->gpu[s->gpus];
+
+		if (o->gone[i])
+			continue;
+		s->gpus++;
+		memset(u, 0, sizeof(*u));
+		snprintf(u->uuid, sizeof(u->uuid), "GPU-%u", i);
+		u->index = i;
+		u->health = o->health[i];
+		u->errors = o->errors[i];
+		u->simulated = o->simulated;
+		u->total_bytes = o->total[i];
+		u->memory_known = u->health == SCENE_OK && !u->errors;
+		u->margin_c = o->margin[i];
+		u->temperature_c = 50;
+	}
+	world_see_workers(o);
+	world_see_guests(o);
+	for (unsigned i = 0; i < s->gpus; i++)
+		s->gpu[i].free_bytes = s->gpu[i].used_bytes < s->gpu[i].total_bytes ?
+					       s->gpu[i].total_bytes - s->gpu[i].used_bytes :
+					       0;
+}
+
+/* ---- what is done ---- */
+
+static bool world_evict(struct world_worker *w, const struct guard_order *d)
+{
+	w->levels[d->level]++;
+	if (d->level <= w->fail_level)
+		return false;
+	if (w->fails) {
+		w->fails -= w->fails != UINT_MAX;
+		return false;
+	}
+	if (w->lies) {
+		w->lies -= w->lies != UINT_MAX;
+		return true;
+	}
+	w->resident = false;
+	if (d->level >= 4)
+		w->alive = false;
+	return true;
+}
+
+static bool world_resume(struct world_worker *w)
+{
+	if (w->wont_return)
+		return false;
+	w->alive = true;
+	w->resident = w->resident || !w->returns_empty;
+	return true;
+}
+
+static void world_obey(struct world *o, const struct guard_order *d)
+{
+	struct world_worker *w = &o->w[d->worker];
+	struct guard_outcome *r = &o->outcome[o->outcomes];
+
+	assert_false(w->has_order); /* one at a time */
+	o->orders++;
+	w->has_order = true;
+	w->verbs[d->verb]++;
+	*r = (struct guard_outcome){ .order = d->id, .ok = true };
+	switch (d->verb) {
+	case ORDER_CLOSE: w->closed = true; break;
+	case ORDER_OPEN: w->closed = false; break;
+	case ORDER_DRAIN: r->in_flight = w->busy; break;
+	case ORDER_EVICT: r->ok = world_evict(w, d); break;
+	case ORDER_RESUME: r->ok = world_resume(w); break;
+	case ORDER_NOTIFY: break;
+	}
+	if (!r->ok)
+		snprintf(r->message, sizeof(r->message), "HTTP 500");
+	if (!w->silent)
+		o->outcomes++;
+}
+
+static void world_write(struct world *o, const struct guard_record *r)
+{
+	unsigned i = 0;
+
+	if (++o->writes == o->cut_at && !o->cut_written) {
+		o->dead = true;
+		return;
+	}
+	while (i < o->on_disk && strcmp(o->disk[i].worker, r->worker))
+		i++;
+	o->disk[i] = *r;
+	o->on_disk = i < o->on_disk ? o->on_disk : i + 1;
+	o->dead = o->dead || o->writes == o->cut_at;
+}
+
+static void world_fetch(struct world *o)
+{
+	struct guard_record r;
+	struct guard_order d;
+	struct guard_decision said;
+
+	while (!o->dead && guard_next_record(o->g, &r))
+		world_write(o, &r);
+	while (!o->dead && guard_next_order(o->g, &d))
+		world_obey(o, &d);
+	while (guard_next_decision(o->g, &said)) {
+		if (o->says == o->room) {
+			o->room = o->room ? 2 * o->room : 256;
+			o->said = realloc(o->said, o->room * sizeof(said));
+			assert_non_null(o->said);
+		}
+		o->said[o->says++] = said;
+	}
+}
+
+/* The guard dies; the machine and its workers live on. */
+static void world_restart(struct world *o)
+{
+	guard_free(o->g);
+	o->outcomes = 0;
+	for (unsigned i = 0; i < o->p.workers; i++)
+		o->w[i].has_order = false;
+	o->dead = false;
+	o->cut_at = 0;
+	world_begin(o);
+}
+
+static void world_step(struct world *o)
+{
+	struct guard_outcome done[WORLD_WORKERS];
+	unsigned n = o->outcomes;
+
+	memcpy(done, o->outcome, sizeof(done));
+	o->outcomes = 0;
+	for (unsigned i = 0; i < o->p.workers; i++)
+		o->w[i].has_order = o->w[i].has_order && o->w[i].silent;
+	for (unsigned i = 0; i < n; i++)
+		guard_outcome(o->g, &done[i], o->now);
+	world_scene(o);
+	guard_look(o->g, &o->s);
+	world_fetch(o);
+	if (o->dead)
+		world_restart(o);
+	o->now = o->adaptive ? guard_next_look(o->g, o->now) : o->now + o->step_ns;
+}
+
+static void world_run(struct world *o, uint64_t span_ns)
+{
+	uint64_t end = o->now + span_ns;
+
+	while (o->now < end)
+		world_step(o);
+}
+
+static void world_until(struct world *o, uint64_t ns)
+{
+	while (o->now < WORLD_START + ns)
+		world_step(o);
+}
+
+/* ---- what is asked ---- */
+
+static struct guard_status world_status(const struct world *o, unsigned worker)
+{
+	struct guard_status s;
+
+	assert_int_equal(guard_status(o->g, worker, &s), 0);
+	return s;
+}
+
+static enum guard_state world_state(const struct world *o, unsigned worker)
+{
+	return world_status(o, worker).state;
+}
+
+/* How often a decision was made; NULL and GUARD_STATES: any. */
+static unsigned world_said(const struct world *o, unsigned worker, enum guard_state from,
+			   enum guard_state to, const char *rule)
+{
+	unsigned n = 0;
+
+	for (size_t i = 0; i < o->says; i++) {
+		const struct guard_decision *d = &o->said[i];
+
+		n += d->worker == worker && (from == GUARD_STATES || d->from == from) &&
+		     (to == GUARD_STATES || d->to == to) &&
+		     (!rule || !strncmp(d->rule, rule, strlen(rule)));
+	}
+	return n;
+}
+
+static const struct guard_decision *world_last(const struct world *o, const char *rule)
+{
+	for (size_t i = o->says; i-- > 0;)
+		if (!strncmp(o->said[i].rule, rule, strlen(rule)))
+			return &o->said[i];
+	return NULL;
+}
+
+static int world_ask(struct world *o, int worker, enum guard_ask what, uint64_t ttl_ns)
+{
+	char message[200];
+	int r = guard_ask(o->g, worker, what, ttl_ns, o->now, message, sizeof(message));
+
+	world_fetch(o);
+	return r;
+}
+
+static void world_print(const struct world *o)
+{
+	for (size_t i = 0; i < o->says; i++)
+		print_message("%8.1f w%u %s -> %s mask %x: %s: %s\n",
+			      (double)(o->said[i].mono_ns - WORLD_START) / 1e9,
+			      o->said[i].worker, guard_state_name(o->said[i].from),
+			      guard_state_name(o->said[i].to), o->said[i].mask, o->said[i].rule,
+			      o->said[i].evidence);
+}
+
+#endif
