@@ -78,7 +78,9 @@ struct guard_order {
 	unsigned worker;
 	unsigned level; /* of the ladder, guard.md §9 */
 	uint64_t deadline_ns;
-	uint64_t bytes; /* to be freed, or to be restored */
+	uint64_t bytes;  /* to be freed, or to be restored */
+	char gpus[256];  /* uuids, parted by commas, and ... */
+	char reason[64]; /* ... names of the reasons, for hooks */
 	/* The worker's processes on GPUs, for signals and checkpoints: identities. */
 	struct {
 		int64_t pid;

@@ -1,40 +1,68 @@
-/* worker: what a kind of worker can do, behind one ops struct.  one file a kind in guard/worker.
+/* worker: what a kind of worker can do, behind one ops struct.  One file a kind in guard/worker.
  *
- * Called on the action thread; may take as long as deadline_ns says.  200 OK is never proof: whether
- * memory is free is for the guard to see. */
+ * Called on a thread of guard/action.c; may take as long as deadline_ns says.  200 OK is never proof:
+ * whether memory is free is for the guard to see. */
 #ifndef GW_GUARD_WORKER_H
 #define GW_GUARD_WORKER_H
 
 #include "guard.h"
 
-struct worker_http; /* worker_http.h: requests with a deadline over libcurl, loaded when first used */
+#include "base/root.h"
+
+struct worker_http; /* guard/worker/http.h: requests with a deadline over libcurl */
+
+/* What a worker that lives in this process gave to be called (WORKER_CALLBACK).  0, -GW_E_STATE (not
+ * now: ask again) or another negative gw_error.  Called on a thread of the guard, one at a time. */
+struct worker_callbacks {
+	int (*evict)(void *ctx, uint64_t bytes, uint64_t deadline_ns);
+	int (*resume)(void *ctx, uint64_t deadline_ns);
+	void *ctx;
+};
+
+/* What must be known of the GPUs before a process may be put away; 1 yes, 0 no, -1 nobody knows. */
+struct worker_facts {
+	int persistence, mps, mig;
+};
+
+/* A worker's own notes between evict and resume: what was loaded, what was done.  Lines "key value". */
+#define WORKER_NOTES_SIZE 4096
 
 struct worker_call {
 	const struct policy_worker *worker;
 	const struct guard_order *order;
 	struct worker_http *http;
 	uint64_t deadline_ns; /* CLOCK_MONOTONIC */
-	char *state; /* the worker's own notes between evict and resume (models that were loaded), */
-	size_t state_size; /* ... a text, kept by the caller with the record */
+	char *state;          /* WORKER_NOTES_SIZE bytes, kept by the caller */
+	size_t state_size;
+	const struct worker_callbacks *callbacks; /* NULL: none were given */
+	struct worker_facts facts;
+	const struct root *root; /* where /proc is */
 };
 
 struct worker_ops {
-	const char *name;
-	unsigned levels; /* bit n: level n of the ladder can be done */
-	/* Each NULL where it cannot.  0; -GW_E_TIMEOUT, -GW_E_IO (refused, broken), -GW_E_STATE (busy: try
-	 * again), -GW_E_NOSUPPORT (the worker was started without it), -GW_E_PERM; with a sentence. */
-	int (*close)(struct worker_call *c, char *message,
-		     size_t size); /* no new work        */
+	unsigned levels; /* bit n: level n of the ladder can be done by evict */
+	bool lazy; /* it loads again when somebody asks it, and cannot be told to: resume has no bytes */
+	bool starts; /* resume starts it: nobody needs to answer before */
+	/* Each NULL where there is nothing to do.  0; -GW_E_TIMEOUT, -GW_E_IO (refused, broken),
+	 * -GW_E_STATE (busy: try again), -GW_E_NOSUPPORT (the worker was started without it),
+	 * -GW_E_PERM; with a sentence.  After 0 message may have a remark. */
+	int (*close)(struct worker_call *c, char *message, size_t size); /* no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy, char *message, size_t size);
-	int (*evict)(struct worker_call *c, char *message,
-		     size_t size); /* order->level       */
+	int (*evict)(struct worker_call *c, char *message, size_t size); /* order->level */
 	int (*resume)(struct worker_call *c, char *message, size_t size);
 	int (*open)(struct worker_call *c, char *message,
 		    size_t size); /* work may come again */
-	int (*alive)(struct worker_call *c, char *message,
-		     size_t size); /* does it answer?     */
+	int (*alive)(struct worker_call *c, char *message, size_t size); /* does it answer? */
 };
 
+/* Never NULL. */
 const struct worker_ops *worker_ops_of(enum policy_kind kind);
+
+/* Levels of the ladder that an order for this worker can carry out, as bits: those of its kind, 4 where
+ * its unit or container is named as well, 5 and 6 with allow_kill. */
+unsigned worker_levels(const struct policy_worker *w);
+
+/* Who carries out level 4 for it; NULL: nobody. */
+const struct worker_ops *worker_stopper(const struct policy_worker *w);
 
 #endif

@@ -1,0 +1,460 @@
+#include "action.h"
+
+#include "guard/worker/common.h"
+#include "guard/worker/signals.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define THREADS_MAX 8
+#define LEVEL_STOP  4
+#define LEVEL_TERM  5
+
+/* How often a worker whose unit was started is asked whether it answers. */
+#define ASK_AGAIN_NS (250 * NS_PER_MS)
+
+enum slot_state { FREE, QUEUED, RUNNING, DONE };
+
+/* One a worker: its order on the way from action_order() to action_next_outcome(). */
+struct slot {
+	enum slot_state state;
+	uint64_t turn; /* who came first */
+	struct guard_order order;
+	struct guard_outcome outcome;
+	char notes[WORKER_NOTES_SIZE];
+	struct worker_callbacks callbacks;
+	bool has_callbacks;
+};
+
+struct action {
+	const struct policy *policy;
+	int notify_fd;
+	struct root root;
+	pthread_mutex_t lock; /* everything below; never held while a worker is called */
+	pthread_cond_t work;  /* something is queued, or it is over                     */
+	pthread_cond_t ended; /* a thread has ended                                     */
+	bool stopping;
+	unsigned threads, idle;
+	uint64_t turn;
+	struct worker_facts facts;
+	struct slot slot[POLICY_WORKERS];
+};
+
+/* ---- one order, on a thread, without the lock */
+
+static int lacks(const char *what, char *message, size_t size)
+{
+	snprintf(message, size, "this kind of worker cannot %s", what);
+	return -GW_E_NOSUPPORT;
+}
+
+static int do_close(struct worker_call *c, bool *busy, char *message, size_t size)
+{
+	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+
+	(void)busy;
+	return ops->close ? ops->close(c, message, size) : 0;
+}
+
+static int do_open(struct worker_call *c, bool *busy, char *message, size_t size)
+{
+	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+
+	(void)busy;
+	return ops->open ? ops->open(c, message, size) : 0;
+}
+
+static int do_drain(struct worker_call *c, bool *busy, char *message, size_t size)
+{
+	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+
+	return ops->drain ? ops->drain(c, busy, message, size) : 0;
+}
+
+static int do_notify(struct worker_call *c, bool *busy, char *message, size_t size)
+{
+	(void)c;
+	(void)busy;
+	(void)message;
+	(void)size;
+	return 0; /* whoever reads the outcome tells people */
+}
+
+/* Level 4 of a worker whose kind does it some other way: its unit or container is stopped, and started
+ * again before anything else is tried. */
+static int stop(struct worker_call *c, char *message, size_t size)
+{
+	const struct worker_ops *stopper = worker_stopper(c->worker);
+
+	if (!stopper)
+		return lacks("be stopped: neither match.unit nor match.container names it",
+			     message, size);
+	worker_note(c, "stopped", "1");
+	return stopper->evict(c, message, size);
+}
+
+static int do_evict(struct worker_call *c, bool *busy, char *message, size_t size)
+{
+	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	unsigned level = c->order->level;
+
+	if (level >= LEVEL_TERM)
+		return worker_kill(c, message, size);
+	if (level <= 1)
+		return level == 0 ? 0 : do_close(c, busy, message, size);
+	if (ops->evict && (ops->levels & 1u << level))
+		return ops->evict(c, message, size);
+	if (level == LEVEL_STOP)
+		return stop(c, message, size);
+	snprintf(message, size, "this kind of worker cannot be moved at level %u", level);
+	return -GW_E_NOSUPPORT;
+}
+
+static void sleep_ns(uint64_t ns)
+{
+	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+
+	nanosleep(&t, NULL);
+}
+
+/* A server that was just started takes a while until it answers. */
+static int wait_alive(struct worker_call *c, const struct worker_ops *ops, char *message,
+		      size_t size)
+{
+	int rc = ops->alive ? ops->alive(c, message, size) : 0;
+
+	while ((rc == -GW_E_IO || rc == -GW_E_STATE) &&
+	       clock_mono_ns(clock_real()) + ASK_AGAIN_NS < c->deadline_ns) {
+		sleep_ns(ASK_AGAIN_NS);
+		rc = ops->alive(c, message, size);
+	}
+	return rc;
+}
+
+static int do_resume(struct worker_call *c, bool *busy, char *message, size_t size)
+{
+	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const struct worker_ops *stopper = worker_stopper(c->worker);
+	char unused[8];
+	int rc = 0;
+
+	(void)busy;
+	if (!ops->resume)
+		return lacks("be brought back", message, size);
+	if (stopper && stopper != ops &&
+	    worker_noted(c, "stopped", 0, unused, sizeof(unused))) {
+		rc = stopper->resume(c, message, size);
+		worker_http_socket(c->http, NULL);
+		rc = rc ? rc : wait_alive(c, ops, message, size);
+	} else if (ops->alive && !ops->starts) {
+		rc = ops->alive(c, message, size);
+	}
+	if (rc)
+		return rc;
+	message[0] = '\0';
+	rc = ops->resume(c, message, size);
+	if (!rc)
+		c->state[0] = '\0';
+	return rc;
+}
+
+static int (*const verbs[])(struct worker_call *c, bool *busy, char *message, size_t size) = {
+	[ORDER_CLOSE] = do_close, [ORDER_DRAIN] = do_drain,   [ORDER_EVICT] = do_evict,
+	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
+};
+
+static void carry_out(const struct action *a, struct worker_call *c, struct guard_outcome *out)
+{
+	int rc;
+
+	*out = (struct guard_outcome){ .order = c->order->id };
+	if (a->policy->mode != GUARD_ENFORCE) {
+		snprintf(out->message, sizeof(out->message),
+			 "nothing is done: mode is not enforce");
+		return;
+	}
+	rc = worker_http_new(c->worker, c->deadline_ns, &c->http);
+	if (!rc)
+		rc = verbs[c->order->verb](c, &out->in_flight, out->message,
+					   sizeof(out->message));
+	if (rc == -GW_E_NOMEM)
+		snprintf(out->message, sizeof(out->message), "no memory");
+	worker_http_free(c->http);
+	out->ok = rc == 0;
+	out->retry = rc == -GW_E_STATE;
+}
+
+/* ---- threads */
+
+/* Told after the outcome is in its slot, under the lock: who was told finds it. */
+static void tell(const struct action *a)
+{
+	uint64_t one = 1;
+
+	/* An eventfd that is full is one that has been told. */
+	if (a->notify_fd >= 0 && write(a->notify_fd, &one, sizeof(one)) < 0)
+		return;
+}
+
+static struct slot *oldest(struct action *a)
+{
+	struct slot *found = NULL;
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (a->slot[i].state == QUEUED && (!found || a->slot[i].turn < found->turn))
+			found = &a->slot[i];
+	return found;
+}
+
+/* With the lock; without it while the worker is called.  The order stays as it is until then. */
+static void serve(struct action *a, struct slot *s)
+{
+	char notes[WORKER_NOTES_SIZE];
+	struct worker_callbacks callbacks = s->callbacks;
+	struct guard_outcome outcome;
+	struct worker_call call = {
+		.worker = &a->policy->worker[s->order.worker],
+		.order = &s->order,
+		.deadline_ns = s->order.deadline_ns,
+		.state = notes,
+		.state_size = sizeof(notes),
+		.callbacks = s->has_callbacks ? &callbacks : NULL,
+		.facts = a->facts,
+		.root = &a->root,
+	};
+
+	memcpy(notes, s->notes, sizeof(notes));
+	s->state = RUNNING;
+	pthread_mutex_unlock(&a->lock);
+	carry_out(a, &call, &outcome);
+	pthread_mutex_lock(&a->lock);
+	memcpy(s->notes, notes, sizeof(notes));
+	s->outcome = outcome;
+	s->state = DONE;
+	tell(a);
+}
+
+static void *run(void *arg)
+{
+	struct action *a = arg;
+	struct slot *s;
+
+	pthread_mutex_lock(&a->lock);
+	while (!a->stopping) {
+		s = oldest(a);
+		if (s) {
+			serve(a, s);
+			continue;
+		}
+		a->idle++;
+		pthread_cond_wait(&a->work, &a->lock);
+		a->idle--;
+	}
+	a->threads--;
+	pthread_cond_broadcast(&a->ended);
+	pthread_mutex_unlock(&a->lock);
+	return NULL;
+}
+
+/* Its signals are the main thread's. */
+static int start_thread(struct action *a)
+{
+	pthread_attr_t attr;
+	sigset_t all, before;
+	pthread_t id;
+	int e;
+
+	sigfillset(&all);
+	if (pthread_attr_init(&attr) != 0)
+		return -GW_E_NOMEM;
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e = pthread_create(&id, &attr, run, a);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	pthread_attr_destroy(&attr);
+	if (e)
+		return -GW_E_NOMEM;
+	a->threads++;
+	return 0;
+}
+
+/* ---- the main thread's side */
+
+static unsigned queued(const struct action *a)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		n += a->slot[i].state == QUEUED;
+	return n;
+}
+
+static int enqueue(struct action *a, const struct guard_order *o)
+{
+	struct slot *s = &a->slot[o->worker];
+	int rc = 0;
+
+	if (s->state != FREE)
+		return -GW_E_STATE;
+	if (a->idle <= queued(a) && a->threads < THREADS_MAX)
+		rc = start_thread(a);
+	if (rc && a->threads == 0)
+		return rc;
+	s->order = *o;
+	s->turn = ++a->turn;
+	s->state = QUEUED;
+	pthread_cond_signal(&a->work);
+	return 0;
+}
+
+int action_order(struct action *a, const struct guard_order *o)
+{
+	int rc;
+
+	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
+		return -GW_E_ARG;
+	pthread_mutex_lock(&a->lock);
+	rc = enqueue(a, o);
+	pthread_mutex_unlock(&a->lock);
+	return rc;
+}
+
+bool action_next_outcome(struct action *a, struct guard_outcome *ret)
+{
+	bool found = false;
+
+	pthread_mutex_lock(&a->lock);
+	for (unsigned i = 0; i < POLICY_WORKERS && !found; i++) {
+		if (a->slot[i].state != DONE)
+			continue;
+		*ret = a->slot[i].outcome;
+		a->slot[i].state = FREE;
+		found = true;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return found;
+}
+
+void action_notes(struct action *a, unsigned worker, char *out, size_t size)
+{
+	pthread_mutex_lock(&a->lock);
+	snprintf(out, size, "%s", worker < POLICY_WORKERS ? a->slot[worker].notes : "");
+	pthread_mutex_unlock(&a->lock);
+}
+
+void action_set_notes(struct action *a, unsigned worker, const char *notes)
+{
+	pthread_mutex_lock(&a->lock);
+	if (worker < POLICY_WORKERS)
+		snprintf(a->slot[worker].notes, sizeof(a->slot[worker].notes), "%s", notes);
+	pthread_mutex_unlock(&a->lock);
+}
+
+int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c)
+{
+	struct slot *s = &a->slot[worker < POLICY_WORKERS ? worker : 0];
+	int rc = worker < POLICY_WORKERS ? 0 : -GW_E_ARG;
+
+	pthread_mutex_lock(&a->lock);
+	if (!rc && s->state == RUNNING)
+		rc = -GW_E_STATE;
+	if (!rc) {
+		s->has_callbacks = c != NULL;
+		if (c)
+			s->callbacks = *c;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return rc;
+}
+
+void action_set_facts(struct action *a, const struct worker_facts *f)
+{
+	pthread_mutex_lock(&a->lock);
+	a->facts = *f;
+	pthread_mutex_unlock(&a->lock);
+}
+
+static int init_locks(struct action *a)
+{
+	pthread_condattr_t attr;
+
+	if (pthread_condattr_init(&attr) != 0)
+		return -GW_E_NOMEM;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&a->lock, NULL);
+	pthread_cond_init(&a->work, NULL);
+	pthread_cond_init(&a->ended, &attr);
+	pthread_condattr_destroy(&attr);
+	return 0;
+}
+
+int action_new(const struct policy *p, int notify_fd, struct action **ret)
+{
+	struct action *a = calloc(1, sizeof(*a));
+	int rc = a ? root_open(&a->root, NULL) : -GW_E_NOMEM;
+
+	if (!rc) {
+		rc = init_locks(a);
+		if (rc)
+			root_close(&a->root);
+	}
+	if (rc) {
+		free(a);
+		return rc;
+	}
+	a->policy = p;
+	a->notify_fd = notify_fd;
+	a->facts = (struct worker_facts){ -1, -1, -1 };
+	*ret = a;
+	return 0;
+}
+
+/* Is a checkpoint under way?  One that is cut short breaks the process that it is of. */
+static bool must_wait(const struct action *a)
+{
+	for (unsigned i = 0; i < POLICY_WORKERS; i++) {
+		const struct slot *s = &a->slot[i];
+
+		if (s->state == RUNNING &&
+		    a->policy->worker[s->order.worker].kind == WORKER_CHECKPOINT)
+			return true;
+	}
+	return false;
+}
+
+int action_free(struct action *a, uint64_t timeout_ns)
+{
+	uint64_t until = clock_mono_ns(clock_real()) + timeout_ns;
+	struct timespec t = { (time_t)(until / NS_PER_S), (long)(until % NS_PER_S) };
+	bool left;
+
+	if (!a)
+		return 0;
+	pthread_mutex_lock(&a->lock);
+	a->stopping = true;
+	pthread_cond_broadcast(&a->work);
+	while (a->threads > 0) {
+		if (must_wait(a))
+			pthread_cond_wait(&a->ended, &a->lock);
+		else if (pthread_cond_timedwait(&a->ended, &a->lock, &t) == ETIMEDOUT)
+			break;
+	}
+	left = a->threads > 0;
+	a->notify_fd = -1; /* the caller may close it now */
+	pthread_mutex_unlock(&a->lock);
+	if (left)
+		return -GW_E_STATE;
+	pthread_cond_destroy(&a->work);
+	pthread_cond_destroy(&a->ended);
+	pthread_mutex_destroy(&a->lock);
+	root_close(&a->root);
+	free(a);
+	return 0;
+}

@@ -1,0 +1,357 @@
+#include "guard/worker/http.h"
+#include "guard/worker/curl_abi.h"
+
+#include "base/clock.h"
+#include "base/file.h"
+
+#include <gpuward.h>
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A host that does not answer at all is given up sooner than one that takes its time to work. */
+#define CONNECT_MS 3000
+
+enum {
+#define NUMBER(ours, theirs, value) ours = value,
+	CURL_NUMBERS(NUMBER)
+#undef NUMBER
+};
+
+struct curl_slist;
+
+/* clang-format off */
+#define CURL_CALLS(C)                                                               \
+	C(int, global_init, "curl_global_init", (long flags))                       \
+	C(void *, easy_init, "curl_easy_init", (void))                              \
+	C(int, setopt, "curl_easy_setopt", (void *handle, int option, ...))         \
+	C(int, getinfo, "curl_easy_getinfo", (void *handle, int info, ...))         \
+	C(int, perform, "curl_easy_perform", (void *handle))                        \
+	C(void, cleanup, "curl_easy_cleanup", (void *handle))                       \
+	C(const char *, strerror, "curl_easy_strerror", (int code))                 \
+	C(struct curl_slist *, slist_append, "curl_slist_append",                   \
+	  (struct curl_slist *list, const char *text))                              \
+	C(void, slist_free, "curl_slist_free_all", (struct curl_slist *list))
+/* clang-format on */
+
+struct curl_library {
+#define POINTER(type, name, symbol, args) type(*name) args;
+	CURL_CALLS(POINTER)
+#undef POINTER
+	char why[200]; /* it cannot be used; "" */
+};
+
+/* One for the process: curl_global_init() must run once, before anything else of it, and a library that
+ * was initialised is not let go. */
+static struct curl_library curl;
+static pthread_once_t curl_once = PTHREAD_ONCE_INIT;
+
+struct worker_http {
+	const struct policy_worker *worker;
+	uint64_t deadline_ns;
+	const char *socket;
+	bool admin_key, token_read;
+	char token[1024];
+	void *handle;
+	struct buf body;
+	int status;
+	char error[CURL_ERROR_SIZE_];
+};
+
+/* ---- the library */
+
+static void load_curl(void)
+{
+	void *library = dlopen("libcurl.so.4", RTLD_NOW | RTLD_LOCAL);
+	void *p;
+
+	if (!library) {
+		snprintf(curl.why, sizeof(curl.why),
+			 "libcurl.so.4 is needed to speak to workers: install libcurl4");
+		return;
+	}
+#define LOOK_UP(type, name, symbol, args)  \
+	p = dlsym(library, symbol);        \
+	memcpy(&curl.name, &p, sizeof(p)); \
+	if (!p)                            \
+		snprintf(curl.why, sizeof(curl.why), "this libcurl.so.4 has no %s", symbol);
+	CURL_CALLS(LOOK_UP)
+#undef LOOK_UP
+	if (!curl.why[0] && curl.global_init(CURL_GLOBAL_EVERYTHING) != 0)
+		snprintf(curl.why, sizeof(curl.why), "libcurl.so.4 cannot be initialised");
+}
+
+int worker_http_new(const struct policy_worker *w, uint64_t deadline_ns,
+		    struct worker_http **ret)
+{
+	struct worker_http *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return -GW_E_NOMEM;
+	h->worker = w;
+	h->deadline_ns = deadline_ns;
+	buf_init(&h->body, WORKER_HTTP_MAX + 1);
+	*ret = h;
+	return 0;
+}
+
+void worker_http_free(struct worker_http *h)
+{
+	if (!h)
+		return;
+	if (h->handle)
+		curl.cleanup(h->handle);
+	explicit_bzero(h->token, sizeof(h->token));
+	buf_done(&h->body);
+	free(h);
+}
+
+void worker_http_admin_key(struct worker_http *h)
+{
+	h->admin_key = true;
+}
+
+void worker_http_socket(struct worker_http *h, const char *path)
+{
+	h->socket = path;
+}
+
+void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns)
+{
+	h->deadline_ns = deadline_ns;
+}
+
+int worker_http_status(const struct worker_http *h)
+{
+	return h->status;
+}
+
+const char *worker_http_body(const struct worker_http *h, size_t *ret_len)
+{
+	*ret_len = h->body.len;
+	return h->body.p;
+}
+
+void worker_http_escape(struct buf *out, const char *s)
+{
+	static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				    "0123456789-._~";
+
+	for (; *s; s++) {
+		if (strchr(plain, *s))
+			buf_addc(out, *s);
+		else
+			buf_addf(out, "%%%02X", (unsigned char)*s);
+	}
+}
+
+/* ---- the token */
+
+static int read_token(struct worker_http *h, char *message, size_t size)
+{
+	const char *path = h->worker->token_file;
+	ssize_t n;
+
+	if (!path || h->token_read)
+		return 0;
+	n = file_read(path, h->token, sizeof(h->token) - 1, message, size);
+	if (n < 0)
+		return -GW_E_PERM;
+	h->token[n] = '\0';
+	h->token[strcspn(h->token, "\r\n")] = '\0';
+	if (!h->token[0]) {
+		snprintf(message, size, "%s has no token in its first line", path);
+		return -GW_E_PERM;
+	}
+	h->token_read = true;
+	return 0;
+}
+
+void worker_http_scrub(const struct worker_http *h, char *text)
+{
+	size_t n = strlen(h->token);
+	char *found;
+
+	if (n == 0)
+		return;
+	while ((found = strstr(text, h->token)))
+		memset(found, '*', n);
+}
+
+/* ---- a request */
+
+/* Only what a person would write: a scheme that we speak, no blanks, no credentials (they would be
+ * shown wherever the address is). */
+static int check_url(const char *url, char *message, size_t size)
+{
+	const char *host = !url                               ? NULL
+			   : strncmp(url, "http://", 7) == 0  ? url + 7
+			   : strncmp(url, "https://", 8) == 0 ? url + 8
+							      : NULL;
+
+	if (!host || !*host || *host == '/' || strpbrk(url, " \t\r\n")) {
+		snprintf(message, size, "url \"%s\": must begin with http:// or https://",
+			 url ? url : "");
+		return -GW_E_ARG;
+	}
+	if (memchr(host, '@', strcspn(host, "/?#"))) {
+		snprintf(message, size, "url: has a password in it; use token_file");
+		return -GW_E_ARG;
+	}
+	return 0;
+}
+
+static int full_url(const struct worker_http *h, const char *path, char *out, size_t out_size,
+		    char *message, size_t size)
+{
+	const char *base = h->socket ? "http://localhost" : h->worker->url;
+	size_t n;
+	int rc = check_url(base, message, size);
+
+	if (rc)
+		return rc;
+	n = strlen(base);
+	while (n > 0 && base[n - 1] == '/')
+		n--;
+	if ((size_t)snprintf(out, out_size, "%.*s%s", (int)n, base, path) < out_size)
+		return 0;
+	snprintf(message, size, "url: too long");
+	return -GW_E_ARG;
+}
+
+static size_t take(char *p, size_t one, size_t n, void *ctx)
+{
+	struct worker_http *h = ctx;
+
+	(void)one;
+	buf_add(&h->body, p, n);
+	return h->body.err ? 0 : n;
+}
+
+/* Headers of a request; NULL where memory is short. */
+static struct curl_slist *headers(const struct worker_http *h, const char *body)
+{
+	struct curl_slist *list = curl.slist_append(NULL, "Accept: application/json");
+	struct curl_slist *more = list;
+	char line[sizeof(h->token) + 32];
+
+	if (list && body)
+		more = curl.slist_append(list, "Content-Type: application/json");
+	if (more && h->token[0] && !h->socket) { /* an engine is not whom it is for */
+		snprintf(line, sizeof(line), "%s%s",
+			 h->admin_key ? "x-admin-key: " : "Authorization: Bearer ", h->token);
+		more = curl.slist_append(list, line);
+		explicit_bzero(line, sizeof(line));
+	}
+	if (!more && list)
+		curl.slist_free(list);
+	return more ? list : NULL;
+}
+
+static long left_ms(const struct worker_http *h)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+
+	return now >= h->deadline_ns ? 0 : (long)((h->deadline_ns - now) / NS_PER_MS);
+}
+
+static void set_fixed(struct worker_http *h)
+{
+	void *e = h->handle;
+
+	curl.setopt(e, CURL_NOSIGNAL, 1L);
+	curl.setopt(e, CURL_PROTOCOLS, (long)CURL_HTTP_AND_HTTPS);
+	curl.setopt(e, CURL_PROXY,
+		    ""); /* not the one of the environment: the token is not for it */
+	curl.setopt(e, CURL_USERAGENT, "gpuward/" GPUWARD_VERSION);
+	curl.setopt(e, CURL_WRITEFUNCTION, take);
+	curl.setopt(e, CURL_WRITEDATA, h);
+	curl.setopt(e, CURL_ERRORBUFFER, h->error);
+	curl.setopt(e, CURL_UNIX_SOCKET, h->socket);
+}
+
+static void set_method(struct worker_http *h, const char *method, const char *body)
+{
+	if (strcmp(method, "GET") == 0) {
+		curl.setopt(h->handle, CURL_HTTPGET, 1L);
+		return;
+	}
+	curl.setopt(h->handle, CURL_POST, 1L);
+	curl.setopt(h->handle, CURL_POSTFIELDSIZE, (long)(body ? strlen(body) : 0));
+	curl.setopt(h->handle, CURL_POSTFIELDS, body ? body : "");
+}
+
+static int transport_failed(const struct worker_http *h, int code, const char *what,
+			    char *message, size_t size)
+{
+	const char *where = h->socket ? h->socket : h->worker->url;
+
+	if (h->body.err == -GW_E_SIZE)
+		snprintf(message, size, "%s: %s answers more than 1 MiB", where, what);
+	else if (code == CURL_TIMED_OUT)
+		snprintf(message, size, "%s: %s: no answer in time", where, what);
+	else
+		snprintf(message, size, "%s: %s: %s", where, what,
+			 h->error[0] ? h->error : curl.strerror(code));
+	switch (code) {
+	case CURL_TIMED_OUT: return -GW_E_TIMEOUT;
+	case CURL_UNSUPPORTED:
+	case CURL_MALFORMED: return -GW_E_ARG;
+	case CURL_NO_MEMORY: return -GW_E_NOMEM;
+	default: return -GW_E_IO;
+	}
+}
+
+static int open_handle(struct worker_http *h, char *message, size_t size)
+{
+	pthread_once(&curl_once, load_curl);
+	if (curl.why[0]) {
+		snprintf(message, size, "%s", curl.why);
+		return -GW_E_NOSUPPORT;
+	}
+	if (!h->handle)
+		h->handle = curl.easy_init();
+	if (!h->handle)
+		return -GW_E_NOMEM;
+	set_fixed(h);
+	return read_token(h, message, size);
+}
+
+int worker_http_do(struct worker_http *h, const char *method, const char *path,
+		   const char *body, char *message, size_t size)
+{
+	char url[2048], what[160];
+	struct curl_slist *list;
+	long status = 0, ms = left_ms(h);
+	int rc = full_url(h, path, url, sizeof(url), message, size);
+
+	snprintf(what, sizeof(what), "%s %.*s", method, (int)strcspn(path, "?"), path);
+	if (!rc)
+		rc = open_handle(h, message, size);
+	if (rc)
+		return rc;
+	buf_clear(&h->body);
+	h->error[0] = '\0';
+	h->status = 0;
+	if (ms == 0)
+		return transport_failed(h, CURL_TIMED_OUT, what, message, size);
+	list = headers(h, body);
+	if (!list)
+		return -GW_E_NOMEM;
+	curl.setopt(h->handle, CURL_URL, url);
+	curl.setopt(h->handle, CURL_HTTPHEADER, list);
+	curl.setopt(h->handle, CURL_TIMEOUT_MS, ms);
+	curl.setopt(h->handle, CURL_CONNECT_MS, ms < CONNECT_MS ? ms : (long)CONNECT_MS);
+	set_method(h, method, body);
+	rc = curl.perform(h->handle);
+	curl.setopt(h->handle, CURL_HTTPHEADER, (struct curl_slist *)NULL);
+	curl.slist_free(list);
+	if (rc)
+		return transport_failed(h, rc, what, message, size);
+	curl.getinfo(h->handle, CURL_RESPONSE_CODE, &status);
+	h->status = (int)status;
+	return 0;
+}

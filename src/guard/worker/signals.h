@@ -1,0 +1,19 @@
+/* signals: the only place that signals a process.
+ *
+ * Through a pidfd, and only where the start time read after the pidfd was opened is the one that the
+ * order names: a number given to another process is never signalled. */
+#ifndef GW_GUARD_WORKER_SIGNALS_H
+#define GW_GUARD_WORKER_SIGNALS_H
+
+#include "guard/worker.h"
+
+/* Sends to each target of the order; *ret_sent: to how many.  Targets that have ended, or whose number
+ * is another's now, are passed over.  0, -GW_E_PERM, -GW_E_STATE or -GW_E_NOSUPPORT, with a sentence. */
+int worker_signal(const struct worker_call *c, int signal, unsigned *ret_sent, char *message,
+		  size_t size);
+
+/* Levels 5 (SIGTERM) and 6 (SIGTERM, then SIGKILL to those who are still there after a grace): with
+ * allow_kill only, else -GW_E_PERM. */
+int worker_kill(const struct worker_call *c, char *message, size_t size);
+
+#endif

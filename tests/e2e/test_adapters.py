@@ -1,0 +1,708 @@
+"""Each adapter against a server that speaks its worker's API, failures included."""
+import json
+import os
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import pytest
+
+import fake_workers as fake
+import support
+
+ADAPTER = support.BUILD / "tests" / "e2e" / "adapter"
+
+
+def orders(*words, env=None, **worker):
+    """Outcomes of the orders, as adapter.c prints them."""
+    argv = [str(ADAPTER)]
+    for key, value in worker.items():
+        argv += [f"{key}={v}" for v in (value if isinstance(value, (list, tuple)) else [value])]
+    done = subprocess.run([*argv, *words], capture_output=True, encoding="utf-8", timeout=support.TIMEOUT,
+                          env=env or support.environment())
+    assert done.stderr == ""
+    assert done.returncode == 0, done.stdout
+    rows = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [r["order"] for r in rows] == list(range(1, len(words) + 1))
+    return rows
+
+
+def order(word, **worker):
+    return orders(word, **worker)[0]
+
+
+@pytest.fixture
+def token_file(tmp_path):
+    path = tmp_path / "token"
+    path.write_text(fake.TOKEN + "\n")
+    return path
+
+
+# Kind, server, a path that its eviction asks, arguments of the server.
+WORKERS = {
+    "ollama": (fake.Ollama, "/api/generate", {"models": ["llama3:8b", "hf.co/x/y:Q4_K_M"]}),
+    "llamacpp": (fake.LlamaCpp, "/models/unload", {"models": ["org/a b", "c"], "known": ["d"]}),
+    "llamaswap": (fake.LlamaSwap, "/api/models/unload", {"models": ["m"]}),
+    "vllm": (fake.VLLM, "/sleep", {}),
+    "sglang": (fake.SGLang, "/release_memory_occupation", {}),
+    "tabby": (fake.Tabby, "/v1/model/unload", {"models": ["m"]}),
+    "kobold": (fake.Kobold, "/api/admin/reload_config", {"models": ["big.kcpps"]}),
+    "comfy": (fake.Comfy, "/free", {"models": ["sdxl"]}),
+    "a1111": (fake.A1111, "/sdapi/v1/unload-checkpoint", {"models": ["checkpoint"]}),
+}
+LAZY = ("llamaswap", "comfy")
+
+
+def worker_of(kind, **more):
+    make, path, args = WORKERS[kind]
+    return make(**{**args, **more}), path
+
+
+# ---- all of them
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+def test_a_worker_leaves_and_comes_back_with_what_it_had(kind):
+    worker, path = worker_of(kind)
+    with worker as w:
+        before = sorted(w.loaded)
+        out, = orders("evict", kind=kind, url=w.url)
+        assert (out["ok"], out["retry"]) == (True, False), out
+        assert w.loaded == []
+        assert path in [p.partition("?")[0] for p in w.asked()]
+        back = order("resume", kind=kind, url=w.url, notes=out["notes"])
+        assert back["ok"], back
+        assert back["notes"] == ""
+        assert sorted(w.loaded) == ([] if kind in LAZY else before)
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+def test_an_eviction_can_be_made_twice(kind):
+    worker, _ = worker_of(kind)
+    with worker as w:
+        first, second, back = orders("evict", "evict", "resume", kind=kind, url=w.url)
+        assert first["ok"] and second["ok"] and back["ok"], (first, second, back)
+        assert w.loaded or kind in LAZY
+
+
+# What an HTTP status means for whoever ordered: (retry, words of the message).
+STATUSES = {400: "answers 400", 401: "token_file", 403: "token_file", 404: "answers 404", 409: "answers 409",
+            429: "answers 429", 500: "answers 500", 502: "answers 502", 503: "answers 503", 307: "redirects are not followed"}
+
+
+@pytest.mark.parametrize("code", STATUSES)
+@pytest.mark.parametrize("kind", WORKERS)
+def test_a_status_that_is_no_success_is_a_failure_with_its_words(kind, code):
+    worker, path = worker_of(kind)
+    with worker as w:
+        w.fail[path] = fake.status(code, Location="http://127.0.0.1:1/") if code == 307 else fake.status(code)
+        before = list(w.loaded)
+        out = order("evict", kind=kind, url=w.url)
+        # Some say by a status that there is nothing to do (a model that has gone), or have an older way.
+        if (kind, code) in (("ollama", 404), ("llamacpp", 400), ("llamacpp", 404), ("llamaswap", 404)):
+            assert out["ok"], out
+            return
+        assert not out["ok"]
+        assert STATUSES[code] in out["message"], out
+        assert out["retry"] == (code in (409, 429, 503) or (kind, code) == ("sglang", 400))
+        assert w.loaded == before or kind == "llamacpp"
+        if code not in (307,):
+            assert f"failure {code}" in out["message"]
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+def test_a_worker_that_hangs_costs_the_deadline_and_no_more(kind):
+    worker, path = worker_of(kind)
+    with worker as w:
+        w.fail[path] = fake.hang
+        begin = time.monotonic()
+        out = order("evict", kind=kind, url=w.url, deadline_ms=400)
+        assert time.monotonic() - begin < 20
+        assert (out["ok"], out["retry"]) == (False, False)
+        assert "no answer in time" in out["message"], out
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+def test_a_slow_worker_is_waited_for(kind):
+    worker, path = worker_of(kind)
+    with worker as w:
+        w.fail[path] = fake.times(1, fake.slow(0.3))
+        assert order("evict", kind=kind, url=w.url, deadline_ms=30000)["ok"]
+        assert w.loaded == []
+
+
+@pytest.mark.parametrize("failure", [fake.reset_mid_body, fake.drop, fake.endless], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", WORKERS)
+def test_a_connection_that_breaks_is_a_failure(kind, failure):
+    worker, path = worker_of(kind)
+    with worker as w:
+        w.fail[path] = failure
+        out = order("evict", kind=kind, url=w.url)
+        assert not out["ok"], out
+        if failure is fake.endless:
+            assert "more than 1 MiB" in out["message"]
+        assert path in out["message"] and w.url in out["message"], out
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+def test_a_worker_that_is_not_there_is_a_failure(kind):
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        url = "http://127.0.0.1:%d" % s.getsockname()[1]
+        out, back = orders("evict", "resume", kind=kind, url=url)
+    for o in (out, back):
+        assert not o["ok"] and url in o["message"], o
+
+
+@pytest.mark.parametrize("kind", WORKERS)
+def test_yes_without_freed_memory_is_left_to_whoever_sees_bytes(kind):
+    worker, _ = worker_of(kind, keeps=True)
+    with worker as w:
+        assert order("evict", kind=kind, url=w.url)["ok"]
+        assert w.loaded
+
+
+@pytest.mark.parametrize("kind", [k for k in WORKERS if k != "kobold"])
+def test_the_token_opens_and_is_nowhere_in_the_messages(kind, tmp_path, token_file):
+    worker, path = worker_of(kind, token=fake.TOKEN)
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong-token-987")
+    with worker as w:
+        out = order("evict", kind=kind, url=w.url, token_file=wrong)
+        assert not out["ok"] and "401" in out["message"] and "wrong-token" not in out["message"], out
+        assert order("evict", kind=kind, url=w.url, token_file=token_file)["ok"]
+        assert w.loaded == []
+        header = "x-admin-key" if kind == "tabby" else "Authorization"
+        assert fake.TOKEN in w.headers[-1][header]
+        w.fail[path] = fake.status(500, {"error": f"bad key {fake.TOKEN} given"})
+        w.loaded = w.loaded or list(WORKERS[kind][2].get("models", ["weights"]))
+        out = order("evict", kind=kind, url=w.url, token_file=token_file)
+        assert "bad key ***" in out["message"] and fake.TOKEN not in out["message"]
+
+
+def test_a_token_that_cannot_be_read_is_said_with_its_file(tmp_path):
+    with fake.Ollama(models=["m"]) as w:
+        out = order("evict", kind="ollama", url=w.url, token_file=tmp_path / "none")
+        assert not out["ok"] and str(tmp_path / "none") in out["message"]
+        (tmp_path / "empty").write_text("\n")
+        out = order("evict", kind="ollama", url=w.url, token_file=tmp_path / "empty")
+        assert not out["ok"] and "no token" in out["message"]
+        assert w.calls == []
+
+
+@pytest.mark.parametrize("url", ["file:///etc/passwd", "ftp://127.0.0.1/", "127.0.0.1:80", "http://", "http:///x",
+                                 "http://user:secret@127.0.0.1/", "http://127.0.0.1/ x", "unix:///run/x", "gopher://x"])
+def test_only_http_addresses_are_called(url):
+    out = order("evict", kind="ollama", url=url)
+    assert not out["ok"] and out["message"].startswith("url"), out
+    assert "secret" not in out["message"]
+
+
+def test_a_proxy_of_the_environment_is_not_used():
+    with fake.Ollama(models=["m"]) as w, fake.Ollama() as proxy:
+        env = support.environment(http_proxy=proxy.url, HTTP_PROXY=proxy.url, ALL_PROXY=proxy.url)
+        assert orders("evict", kind="ollama", url=w.url, env=env)[0]["ok"]
+        assert proxy.calls == []
+
+
+def test_nothing_is_called_unless_the_mode_is_enforce():
+    with fake.Ollama(models=["m"]) as w:
+        for out in orders("close", "drain", "evict", "resume", "open", kind="ollama", url=w.url, observe=1):
+            assert not out["ok"] and "enforce" in out["message"]
+        assert w.calls == []
+
+
+def test_a_worker_is_moved_only_at_levels_of_its_kind():
+    with fake.Ollama(models=["m"]) as w:
+        for level in (3, 4, 5, 6):
+            out = order(f"evict:{level}", kind="ollama", url=w.url)
+            assert not out["ok"], out
+        assert w.calls == [] and w.loaded == ["m"]
+        assert order("evict:0", kind="ollama", url=w.url)["ok"]
+        assert w.calls == []
+
+
+# ---- one by one
+
+
+def test_ollama_unloads_each_model_without_a_prompt():
+    with fake.Ollama(models=["a", "b\"c\n".strip()]) as w:
+        order("evict", kind="ollama", url=w.url)
+        bodies = [b for m, p, b in w.calls if p == "/api/generate"]
+        assert [(b["model"], b["keep_alive"], "prompt" in b) for b in bodies] == [("a", 0, False), ('b"c', 0, False)]
+
+
+def test_ollama_keeps_what_is_in_use_and_lets_go_of_it_when_asked_again():
+    with fake.Ollama(models=["a"], busy=1) as w:
+        assert order("evict", kind="ollama", url=w.url)["ok"]
+        assert w.loaded == ["a"]
+        w.busy = 0
+        assert order("evict", kind="ollama", url=w.url)["ok"]
+        assert w.loaded == []
+
+
+def test_what_clients_loaded_meanwhile_comes_back_too():
+    with fake.Ollama(models=["a"], known=["b"]) as w:
+        first = order("evict", kind="ollama", url=w.url)
+        w.load("b")
+        second = order("evict", kind="ollama", url=w.url, notes=first["notes"])
+        assert w.loaded == []
+        order("resume", kind="ollama", url=w.url, notes=second["notes"])
+        assert w.loaded == ["a", "b"]
+
+
+def test_models_are_remembered_before_anything_is_done():
+    with fake.Ollama(models=["a"]) as w:
+        out = order("drain", kind="ollama", url=w.url)
+        assert out["ok"] and not out["in_flight"] and out["notes"] == "model a\n"
+        assert w.loaded == ["a"]
+
+
+def test_a_model_that_is_gone_does_not_keep_the_others_away():
+    with fake.Ollama(known=["b"]) as w:
+        out = order("resume", kind="ollama", url=w.url, notes="model a\nmodel b\n")
+        assert out["ok"] and "1 of 2" in out["message"] and "a" in out["message"]
+        assert w.loaded == ["b"]
+
+
+def test_a_load_that_fails_fails_the_resume_and_keeps_the_notes():
+    with fake.Ollama(known=["a"]) as w:
+        w.fail["/api/generate"] = fake.status(500, {"error": "model requires more memory than is available"})
+        out = order("resume", kind="ollama", url=w.url, notes="model a\n")
+        assert not out["ok"] and "requires more memory" in out["message"]
+        assert out["notes"] == "model a\n"
+
+
+def test_lazy_loads_nothing_and_the_model_of_the_policy_is_loaded_where_none_was_noted():
+    with fake.Ollama(known=["a"]) as w:
+        assert order("resume", kind="ollama", url=w.url, notes="model a\n", lazy=1)["ok"]
+        assert w.loaded == []
+        assert order("resume", kind="ollama", url=w.url, model="a")["ok"]
+        assert w.loaded == ["a"]
+
+
+def test_an_answer_that_is_no_json_is_a_failure():
+    with fake.Ollama(models=["a"]) as w:
+        for body in (b"<html>", b"", b"{", b"\xff\xfe"):
+            w.fail["/api/ps"] = fake.status(200, body)
+            out = order("evict", kind="ollama", url=w.url)
+            assert not out["ok"] and "JSON" in out["message"], out
+        for body in (b"[]", b"{}", b'{"models":null}', b'{"models":[1,null,{"name":5}]}'):
+            w.fail["/api/ps"] = fake.status(200, body)
+            assert order("evict", kind="ollama", url=w.url)["ok"]
+        assert "/api/generate" not in w.asked()
+
+
+def test_control_characters_of_a_worker_do_not_reach_messages():
+    with fake.Ollama(models=["a"]) as w:
+        w.fail["/api/generate"] = fake.status(500, {"error": "bad\x1b[31m\ttext\nsecond"})
+        out = order("evict", kind="ollama", url=w.url)
+        assert "bad?[31m?text" in out["message"] and "second" not in out["message"]
+
+
+def test_llamacpp_tells_whether_slots_work():
+    with fake.LlamaCpp(models=["org/a b"]) as w:
+        for busy in (0, 1, 2):
+            w.busy = busy
+            out = order("drain", kind="llamacpp", url=w.url)
+            assert out["ok"] and out["in_flight"] == (busy > 0), out
+        assert "model=org%2Fa%20b" in w.asked()[-1] and "autoload=false" in w.asked()[-1]
+        w.slots = False
+        assert order("drain", kind="llamacpp", url=w.url)["in_flight"] is False
+
+
+def test_llamacpp_of_a_single_model_is_refused_with_a_way_out():
+    with fake.LlamaCpp(models=["m"], router=False) as w:
+        out = order("evict", kind="llamacpp", url=w.url)
+        assert not out["ok"] and "max_level 4" in out["message"]
+
+
+def test_an_old_llama_swap_is_asked_in_its_own_way():
+    with fake.LlamaSwap(models=["m"], old=True) as w:
+        assert order("evict", kind="llamaswap", url=w.url)["ok"]
+        assert w.loaded == [] and w.asked() == ["/api/models/unload", "/unload"]
+
+
+def test_vllm_without_dev_mode_says_how_to_start_it():
+    with fake.VLLM(dev=False) as w:
+        for verb in ("evict", "close"):
+            out = order(verb, kind="vllm", url=w.url)
+            assert not out["ok"] and "VLLM_SERVER_DEV_MODE=1" in out["message"], out
+
+
+def test_vllm_drains_by_pausing_and_says_what_is_still_in_flight():
+    with fake.VLLM(busy=1) as w:
+        out = order("drain", kind="vllm", url=w.url, deadline_ms=300)
+        assert out["ok"] and out["in_flight"] and w.paused
+        w.drained.set()
+        out = order("drain", kind="vllm", url=w.url)
+        assert out["ok"] and not out["in_flight"]
+        assert order("open", kind="vllm", url=w.url)["ok"] and not w.paused
+
+
+def test_a_vllm_that_cannot_pause_is_still_put_to_sleep():
+    with fake.VLLM(pauses=False) as w:
+        out, asleep, back = orders("drain", "evict", "resume", kind="vllm", url=w.url)
+        assert out["ok"] and not out["in_flight"] and asleep["ok"] and back["ok"], (out, asleep, back)
+
+
+def test_vllm_is_never_sent_to_level_0():
+    with fake.VLLM() as w:
+        orders("close", "drain", "evict", "resume", "open", kind="vllm", url=w.url)
+        assert not [p for p in w.asked() if "level=0" in p]
+        assert "/sleep?level=1&mode=abort" in w.asked()
+
+
+def test_vllm_level_2_loads_its_weights_anew_before_the_cache():
+    with fake.VLLM() as w:
+        out = order("evict", kind="vllm", url=w.url, level=2)
+        assert w.garbage and out["notes"].endswith("level 2\n")
+        assert order("resume", kind="vllm", url=w.url, notes=out["notes"])["ok"]
+        assert not w.garbage and w.level == 0
+        assert [p for p in w.asked("POST") if p != "/pause"][-4:] == [
+            "/wake_up?tags=weights", "/collective_rpc", "/wake_up?tags=kv_cache", "/resume"]
+
+
+def test_vllm_that_cannot_wake_stays_remembered():
+    with fake.VLLM() as w:
+        out = order("evict", kind="vllm", url=w.url, level=2)
+        w.fail["/collective_rpc"] = fake.status(500, {"detail": "out of memory"})
+        back = order("resume", kind="vllm", url=w.url, notes=out["notes"])
+        assert not back["ok"] and "out of memory" in back["message"] and back["notes"] == out["notes"]
+        assert w.loaded == ["weights"]
+
+
+def test_sglang_is_paused_first_and_asked_again_while_it_is_not_idle():
+    with fake.SGLang(busy=2) as w:
+        out = order("evict", kind="sglang", url=w.url)
+        assert (out["ok"], out["retry"]) == (False, True) and "idle" in out["message"]
+        assert order("evict", kind="sglang", url=w.url)["ok"]
+        assert w.asked("POST")[:2] == ["/pause_generation", "/release_memory_occupation"]
+        assert order("resume", kind="sglang", url=w.url)["ok"] and not w.paused
+
+
+def test_tabby_that_says_200_and_does_not_load_has_failed():
+    with fake.Tabby(breaks=True) as w:
+        out = order("resume", kind="tabby", url=w.url, notes="model m\n")
+        assert not out["ok"] and "not there" in out["message"]
+
+
+def test_kobold_refuses_with_200():
+    with fake.Kobold(models=["big.kcpps"], admin=False) as w:
+        out = order("evict", kind="kobold", url=w.url)
+        assert not out["ok"] and "--admin" in out["message"] and w.loaded
+
+
+def test_kobold_with_a_wrong_password_is_a_failure(token_file):
+    with fake.Kobold(models=["big.kcpps"], token=fake.TOKEN) as w:
+        assert not order("evict", kind="kobold", url=w.url)["ok"]
+        assert order("evict", kind="kobold", url=w.url, token_file=token_file)["ok"]
+
+
+def test_kobold_needs_to_know_which_configuration_to_load():
+    with fake.Kobold(options=["a.kcpps", "b.kcpps"]) as w:
+        out = order("resume", kind="kobold", url=w.url)
+        assert not out["ok"] and "set model" in out["message"]
+        assert order("resume", kind="kobold", url=w.url, model="b.kcpps")["ok"]
+        assert w.loaded == ["b.kcpps"]
+
+
+@pytest.mark.parametrize("kind", ["kobold", "comfy", "a1111"])
+def test_work_in_flight_is_seen_until_it_is_over(kind):
+    worker, _ = worker_of(kind, busy=1)
+    with worker as w:
+        assert order("drain", kind=kind, url=w.url)["in_flight"] is True
+        w.busy = 0
+        assert order("drain", kind=kind, url=w.url)["in_flight"] is False
+
+
+def test_what_waits_in_comfys_queue_is_left_there():
+    with fake.Comfy(models=["sdxl"], busy=3) as w:
+        assert order("evict", kind="comfy", url=w.url)["ok"]
+        assert w.busy == 2 and w.asked("POST") == ["/interrupt", "/free"]
+
+
+# ---- units, containers, programs, signals
+
+
+SYSTEMCTL = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$*" in
+*"stop -- gone"*) exit 5 ;;
+*"stop -- denied"*) exit 1 ;;
+*"stop -- slow"*) sleep 30 ;;
+esac
+"""
+
+
+@pytest.fixture
+def systemctl(tmp_path):
+    path = tmp_path / "systemctl"
+    path.write_text(SYSTEMCTL)
+    path.chmod(0o755)
+    calls = tmp_path / "calls"
+    calls.touch()
+    env = support.environment(PATH=f"{tmp_path}:/usr/bin:/bin", CALLS=calls)
+    return env, lambda: calls.read_text().splitlines()
+
+
+def test_a_unit_is_stopped_and_started(systemctl):
+    env, calls = systemctl
+    out, back = orders("evict:4", "resume", kind="systemd", unit="llm.service", env=env)
+    assert out["ok"] and back["ok"]
+    assert calls() == [f"--no-ask-password --quiet {v} -- llm.service" for v in ("stop", "start")]
+
+
+@pytest.mark.parametrize("url,words", [("user", "--user stop"), ("user@ann", "--user --machine=ann@.host stop"),
+                                       ("system", "--quiet stop")])
+def test_a_unit_of_a_user_is_that_users(systemctl, url, words):
+    env, calls = systemctl
+    orders("evict:4", kind="systemd", unit="llm.service", url=url, env=env)
+    assert words in calls()[0]
+
+
+@pytest.mark.parametrize("unit,words", [("gone.service", "no such unit"), ("denied.service", "polkit")])
+def test_a_unit_that_does_not_stop_is_a_failure(systemctl, unit, words):
+    env, _ = systemctl
+    out, = orders("evict:4", kind="systemd", unit=unit, env=env)
+    assert not out["ok"] and words in out["message"], out
+
+
+def test_a_unit_that_hangs_costs_the_deadline(systemctl):
+    env, _ = systemctl
+    out, = orders("evict:4", kind="systemd", unit="slow.service", env=env, deadline_ms=300)
+    assert not out["ok"] and "in time" in out["message"]
+
+
+def test_a_unit_is_never_an_option(systemctl):
+    env, calls = systemctl
+    assert not orders("evict:4", kind="systemd", unit="--force", env=env)[0]["ok"]
+    assert not orders("evict:4", kind="systemd", env=env)[0]["ok"]
+    assert calls() == []
+
+
+def test_a_worker_with_a_unit_can_be_stopped_and_gets_its_models_back(systemctl):
+    env, calls = systemctl
+    with fake.Ollama(models=["a"]) as w:
+        drained, out, back = orders("drain", "evict:4", "resume", kind="ollama", url=w.url, unit="ollama.service", env=env)
+        assert drained["ok"] and out["ok"] and back["ok"], (drained, out, back)
+        assert [c.split()[2] for c in calls()] == ["stop", "start"]
+        assert [b["model"] for _, p, b in w.calls if p == "/api/generate"] == ["a"]
+        assert back["notes"] == ""
+
+
+def test_a_started_server_is_waited_for(systemctl):
+    env, _ = systemctl
+    with fake.Ollama(known=["a"]) as w:
+        w.fail["/api/ps"] = fake.times(2, fake.status(503))
+        back, = orders("resume", kind="ollama", url=w.url, unit="ollama.service", notes="stopped 1\nmodel a\n", env=env,
+                       deadline_ms=30000)
+        assert back["ok"], back
+        assert w.loaded == ["a"]
+
+
+def test_a_container_is_stopped_and_started(tmp_path):
+    with fake.Engine(tmp_path / "engine.sock", known=["abc", "other"], running=["abc", "other"]) as e:
+        out, again, back = orders("evict:4", "evict:4", "resume", kind="container", url=e.url, container="abc")
+        assert out["ok"] and again["ok"] and back["ok"], (out, again, back)
+        assert sorted(e.loaded) == ["abc", "other"]
+        assert e.asked()[0].startswith("/containers/abc/stop?t=")
+        assert e.asked()[-1] == "/containers/abc/start"
+        assert 0 < int(e.asked()[0].split("=")[1]) < 5
+
+
+def test_a_container_that_is_not_there_is_a_failure(tmp_path):
+    with fake.Engine(tmp_path / "engine.sock", known=["other"], running=["other"]) as e:
+        out = order("evict:4", kind="container", url=e.url, container="abc")
+        assert not out["ok"] and "No such container" in out["message"]
+        out = order("evict:4", kind="container", url=e.url, container="../other")
+        assert not out["ok"] and e.asked()[-1].startswith("/containers/..%2Fother/")
+    out = order("evict:4", kind="container", url=e.url, container="abc")
+    assert not out["ok"] and "engine.sock" in out["message"]
+    assert not order("evict:4", kind="container", url="tcp://127.0.0.1:2375", container="abc")["ok"]
+
+
+HOOK = """#!/usr/bin/python3
+import json, os, sys
+json.dump({"argv": sys.argv[1:], "env": dict(os.environ)}, open(sys.argv[1], "w"))
+print("first")
+print("last \\x1b[1m line")
+sys.exit(int(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def hook(tmp_path):
+    path = tmp_path / "hook"
+    path.write_text(HOOK)
+    path.chmod(0o755)
+    return path
+
+
+def test_a_hook_gets_its_arguments_and_a_fixed_environment(hook, tmp_path):
+    seen = tmp_path / "seen"
+    env = support.environment(GPUWARD_SECRET="do-not-tell", GPUWARD_GPU="wrong")
+    words = [hook, seen, "0", "$(touch /tmp/never); a b"]
+    out, = orders("evict", kind="exec", evict_argv=words, gpus="GPU-1,GPU-2", reason="contention thermal", bytes=5 << 30,
+                  env=env)
+    assert out["ok"] and out["message"] == "last ?[1m line"
+    got = json.loads(seen.read_text())
+    assert got["argv"] == [str(w) for w in words[1:]]
+    assert {k: v for k, v in got["env"].items() if k.startswith("GPUWARD")} == {
+        "GPUWARD_WORKER": "worker-under-test", "GPUWARD_GPU": "GPU-1,GPU-2", "GPUWARD_REASON": "contention thermal",
+        "GPUWARD_BYTES": str(5 << 30)}
+    assert set(got["env"]) - {"LC_CTYPE"} == {"PATH", "LANG", *(k for k in got["env"] if k.startswith("GPUWARD"))}
+
+
+@pytest.mark.parametrize("code,retry", [(1, False), (75, True), (2, False)])
+def test_a_hooks_exit_status_decides(hook, tmp_path, code, retry):
+    out = order("evict", kind="exec", evict_argv=[hook, tmp_path / "seen", code])
+    assert (out["ok"], out["retry"]) == (False, retry)
+    assert f"exit status {code}: last" in out["message"]
+
+
+def test_a_hook_that_hangs_is_ended_with_its_children(tmp_path):
+    out = order("evict", kind="exec", evict_argv=["/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid; wait"],
+                deadline_ms=700)
+    assert not out["ok"] and "in time" in out["message"]
+    child = int((tmp_path / "pid").read_text())
+    for _ in range(200):
+        if not alive(child):
+            break
+        time.sleep(0.05)
+    assert not alive(child)
+
+
+def test_a_hook_that_is_not_there_is_a_failure():
+    assert not order("evict", kind="exec", evict_argv=["/no/such/program"])["ok"]
+    assert not order("evict", kind="exec", evict_argv=["A=b"])["ok"]
+    assert "no program" in order("resume", kind="exec")["message"]
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+CHILD = """
+import os, signal, sys, time
+for s in map(int, sys.argv[2].split()):
+    signal.signal(s, lambda n, f: open(sys.argv[1], "a").write(f"{n}\\n"))
+print("ready", flush=True)
+while True:
+    time.sleep(0.05)
+"""
+
+
+@pytest.fixture
+def process(tmp_path):
+    """Starts processes that write down the signals that they handle."""
+    started = []
+
+    def start(*handled):
+        log = tmp_path / f"signals-{len(started)}"
+        log.touch()
+        p = subprocess.Popen([sys.executable, "-c", CHILD, str(log), " ".join(str(int(s)) for s in handled)],
+                             stdout=subprocess.PIPE)
+        p.stdout.readline()
+        started.append(p)
+        p.signals = lambda: [int(x) for x in log.read_text().split()]
+        return p
+
+    yield start
+    for p in started:
+        p.kill()
+        p.wait()
+
+
+def until(what):
+    for _ in range(400):
+        if what():
+            return True
+        time.sleep(0.025)
+    return False
+
+
+def test_signals_go_to_the_processes_of_the_order_and_back(process):
+    p, other = process(signal.SIGUSR1, signal.SIGUSR2), process(signal.SIGUSR1)
+    out = order("evict", kind="signal", evict_signal=10, resume_signal=12, pid=p.pid)
+    assert out["ok"] and until(lambda: p.signals() == [10])
+    # By then it has left the driver's lists: the order has no targets.
+    back = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"])
+    assert back["ok"] and until(lambda: p.signals() == [10, 12]), back
+    assert other.signals() == []
+
+
+def test_a_process_that_only_has_the_number_is_never_signalled(process):
+    p = process(signal.SIGUSR1)
+    out = order("evict", kind="signal", evict_signal=10, pid=f"{p.pid}:1")
+    assert (out["ok"], out["retry"]) == (False, True)
+    out = order("evict", kind="signal", evict_signal=10, pid=f"{p.pid}:0")
+    assert not out["ok"]
+    order("evict:6", kind="signal", allow_kill=1, pid=f"{p.pid}:1", deadline_ms=500)
+    order("evict:5", kind="signal", allow_kill=1, pid=f"{p.pid}:0")
+    time.sleep(0.2)
+    assert p.poll() is None and p.signals() == []
+
+
+@pytest.mark.parametrize("number", [0, 15, 9, 19, 20, 999])
+def test_signals_that_end_or_stop_are_no_way_to_talk(process, number):
+    p = process()
+    assert not order("evict", kind="signal", evict_signal=number, pid=p.pid)["ok"]
+    time.sleep(0.1)
+    assert p.poll() is None
+
+
+@pytest.mark.parametrize("kind", ["signal", "ollama", "exec"])
+@pytest.mark.parametrize("level", [5, 6])
+def test_nothing_is_killed_without_leave(process, kind, level):
+    p = process()
+    out = order(f"evict:{level}", kind=kind, pid=p.pid)
+    assert not out["ok"] and "allow_kill" in out["message"]
+    time.sleep(0.1)
+    assert p.poll() is None
+
+
+def test_level_5_asks_and_level_6_kills_who_stays(process):
+    polite, stubborn, other = process(), process(signal.SIGTERM), process()
+    assert order("evict:5", kind="ollama", allow_kill=1, pid=[polite.pid, stubborn.pid])["ok"]
+    assert until(lambda: polite.poll() is not None)
+    assert until(lambda: stubborn.signals() == [15]) and stubborn.poll() is None
+    out = order("evict:6", kind="ollama", allow_kill=1, pid=[stubborn.pid], deadline_ms=1000)
+    assert out["ok"] and "SIGKILL" in out["message"]
+    assert until(lambda: stubborn.poll() is not None)
+    assert stubborn.returncode == -9 and polite.returncode == -15 and other.poll() is None
+
+
+def test_level_6_spares_the_signal_that_cannot_be_refused_where_asking_is_enough(process):
+    polite = process()
+    out = order("evict:6", kind="ollama", allow_kill=1, pid=polite.pid, deadline_ms=30000)
+    assert out["ok"] and "SIGKILL" not in out["message"]
+    assert until(lambda: polite.poll() is not None) and polite.returncode == -15
+
+
+def test_a_process_of_another_user_is_said_so(process):
+    if os.geteuid() != 0:
+        out = order("evict:5", kind="ollama", allow_kill=1, pid=1)
+        assert not out["ok"] or "0 processes" in out["message"]
+        return
+    p = process()
+    env = support.environment()
+    done = subprocess.run([str(ADAPTER), "kind=signal", "evict_signal=10", f"pid={p.pid}", "evict"], capture_output=True,
+                          encoding="utf-8", env=env, preexec_fn=lambda: (os.setgid(65534), os.setuid(65534)))
+    if not done.stdout:
+        pytest.skip("another user cannot run the program here")
+    out = json.loads(done.stdout)
+    assert not out["ok"] and "cannot be signalled" in out["message"]
+    assert p.poll() is None
+
+
+def test_a_process_of_this_program_and_init_are_never_signalled():
+    for pid in (1, 0, -1):
+        out = order("evict", kind="signal", evict_signal=10, pid=f"{pid}:1")
+        assert not out["ok"]

@@ -1,0 +1,17 @@
+/* fake_checkpoint: the test's libcuda.so.1 with the checkpoint calls (its symbol fake_checkpoint). */
+#ifndef TESTS_FAKE_CHECKPOINT_H
+#define TESTS_FAKE_CHECKPOINT_H
+
+#define FAKE_PROCESSES 8
+
+struct fake_checkpoint {
+	struct {
+		int pid;
+		int state;
+		int fail_lock, fail_put_away, fail_restore, fail_unlock, fail_state;
+	} process[FAKE_PROCESSES];
+	unsigned timeout_ms; /* of the last lock */
+	char calls[512];     /* "lock 12, checkpoint 12, " */
+};
+
+#endif

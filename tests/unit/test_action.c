@@ -1,0 +1,379 @@
+/* Orders, threads and outcomes, with workers that are functions of this test.  No worker is waited for by
+ * time: they end when the test says so. */
+#include "guard/action.h"
+
+#include "base/clock.h"
+
+#include <poll.h>
+#include <semaphore.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define WORKERS 12
+#define LONG_NS (60 * NS_PER_S) /* never waited for in full */
+
+struct fake {
+	sem_t begun, go;
+	bool waits;
+	int answer;
+	atomic_uint evicted, resumed;
+	uint64_t bytes;
+	sigset_t blocked;
+};
+
+static struct policy policy;
+static struct fake fake[WORKERS];
+static struct action *action;
+static int fd;
+
+static int fake_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
+{
+	struct fake *f = ctx;
+
+	(void)deadline_ns;
+	f->bytes = bytes;
+	pthread_sigmask(SIG_BLOCK, NULL, &f->blocked);
+	atomic_fetch_add(&f->evicted, 1);
+	sem_post(&f->begun);
+	if (f->waits)
+		while (sem_wait(&f->go) != 0)
+			;
+	return f->answer;
+}
+
+static int fake_resume(void *ctx, uint64_t deadline_ns)
+{
+	struct fake *f = ctx;
+
+	(void)deadline_ns;
+	atomic_fetch_add(&f->resumed, 1);
+	return f->answer;
+}
+
+static int setup(void **state)
+{
+	static const char *const names[WORKERS] = { "a", "b", "c", "d", "e", "f",
+						    "g", "h", "i", "j", "k", "l" };
+
+	(void)state;
+	memset(&policy, 0, sizeof(policy));
+	policy.mode = GUARD_ENFORCE;
+	policy.workers = WORKERS;
+	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (action_new(&policy, fd, &action) != 0)
+		return -1;
+	for (unsigned i = 0; i < WORKERS; i++) {
+		struct worker_callbacks c = { fake_evict, fake_resume, &fake[i] };
+
+		policy.worker[i].name = names[i];
+		policy.worker[i].kind = WORKER_CALLBACK;
+		memset(&fake[i], 0, sizeof(fake[i]));
+		sem_init(&fake[i].begun, 0, 0);
+		sem_init(&fake[i].go, 0, 0);
+		if (action_set_callbacks(action, i, &c) != 0)
+			return -1;
+	}
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < WORKERS; i++)
+		sem_post(&fake[i].go);
+	if (action_free(action, LONG_NS) != 0)
+		return -1;
+	close(fd);
+	for (unsigned i = 0; i < WORKERS; i++) {
+		sem_destroy(&fake[i].begun);
+		sem_destroy(&fake[i].go);
+	}
+	return 0;
+}
+
+static int give(unsigned worker, enum guard_verb verb, uint64_t id)
+{
+	struct guard_order o = { .id = id,
+				 .verb = verb,
+				 .worker = worker,
+				 .level = 2,
+				 .bytes = 1000 + id,
+				 .deadline_ns = clock_mono_ns(clock_real()) + LONG_NS };
+
+	return action_order(action, &o);
+}
+
+static struct guard_outcome next(void)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	struct guard_outcome o;
+	uint64_t count;
+
+	while (!action_next_outcome(action, &o)) {
+		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_true(read(fd, &count, sizeof(count)) > 0);
+	}
+	return o;
+}
+
+static void an_order_comes_back_with_its_outcome(void **state)
+{
+	struct guard_outcome o;
+
+	(void)state;
+	assert_int_equal(give(3, ORDER_EVICT, 77), 0);
+	o = next();
+	assert_int_equal(o.order, 77);
+	assert_true(o.ok);
+	assert_false(o.retry);
+	assert_string_equal(o.message, "");
+	assert_int_equal(fake[3].evicted, 1);
+	assert_int_equal(fake[3].bytes, 1077);
+	assert_false(action_next_outcome(action, &o));
+	assert_int_equal(give(3, ORDER_RESUME, 78), 0);
+	assert_int_equal(next().order, 78);
+	assert_int_equal(fake[3].resumed, 1);
+	for (unsigned i = 0; i < WORKERS; i++)
+		if (i != 3)
+			assert_int_equal(fake[i].evicted + fake[i].resumed, 0);
+}
+
+static void what_a_callback_answers_is_the_outcome(void **state)
+{
+	struct guard_outcome o;
+
+	(void)state;
+	fake[0].answer = -GW_E_STATE;
+	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
+	o = next();
+	assert_false(o.ok);
+	assert_true(o.retry);
+	fake[0].answer = -GW_E_IO;
+	assert_int_equal(give(0, ORDER_RESUME, 2), 0);
+	o = next();
+	assert_false(o.ok);
+	assert_false(o.retry);
+	assert_non_null(strstr(o.message, "resume callback failed"));
+	fake[0].answer = 5; /* no such answer */
+	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
+	assert_false(next().ok);
+}
+
+static void a_worker_has_one_order_at_a_time(void **state)
+{
+	(void)state;
+	fake[0].waits = true;
+	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
+	assert_int_equal(give(0, ORDER_RESUME, 2), -GW_E_STATE);
+	sem_wait(&fake[0].begun);
+	assert_int_equal(give(0, ORDER_RESUME, 3), -GW_E_STATE);
+	assert_int_equal(action_set_callbacks(action, 0, NULL), -GW_E_STATE);
+	sem_post(&fake[0].go);
+	assert_int_equal(next().order, 1);
+	assert_int_equal(give(0, ORDER_RESUME, 4), 0);
+	assert_int_equal(next().order, 4);
+}
+
+static void a_worker_that_hangs_holds_up_no_other(void **state)
+{
+	(void)state;
+	fake[0].waits = true;
+	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
+	sem_wait(&fake[0].begun);
+	for (unsigned i = 1; i < WORKERS; i++)
+		assert_int_equal(give(i, ORDER_EVICT, 1 + i), 0);
+	for (unsigned i = 1; i < WORKERS; i++)
+		assert_int_not_equal(next().order, 1);
+	sem_post(&fake[0].go);
+	assert_int_equal(next().order, 1);
+}
+
+static void the_ninth_waits_while_eight_hang(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < WORKERS; i++) {
+		fake[i].waits = true;
+		assert_int_equal(give(i, ORDER_EVICT, 1 + i), 0);
+	}
+	for (unsigned i = 0; i < 8; i++) /* who came first is served first */
+		sem_wait(&fake[i].begun);
+	for (unsigned i = 8; i < WORKERS; i++)
+		assert_int_equal(atomic_load(&fake[i].evicted), 0);
+	sem_post(&fake[5].go);
+	assert_int_equal(next().order, 6);
+	sem_wait(&fake[8].begun);
+	for (unsigned i = 9; i < WORKERS; i++)
+		assert_int_equal(atomic_load(&fake[i].evicted), 0);
+	for (unsigned i = 0; i < WORKERS; i++)
+		sem_post(&fake[i].go);
+	for (unsigned i = 1; i < WORKERS; i++)
+		assert_true(next().ok);
+}
+
+static void orders_come_back_once_each_through_many_rounds(void **state)
+{
+	uint64_t sum = 0, expected = 0;
+
+	(void)state;
+	for (uint64_t round = 0; round < 200; round++) {
+		for (unsigned i = 0; i < WORKERS; i++) {
+			uint64_t id = 1 + round * WORKERS + i;
+
+			assert_int_equal(give(i, round % 2 ? ORDER_RESUME : ORDER_EVICT, id),
+					 0);
+			expected += id;
+		}
+		for (unsigned i = 0; i < WORKERS; i++)
+			sum += next().order;
+	}
+	assert_int_equal(sum, expected);
+	assert_int_equal(fake[7].evicted, 100);
+	assert_int_equal(fake[7].resumed, 100);
+}
+
+static void threads_take_no_signals(void **state)
+{
+	(void)state;
+	give(0, ORDER_EVICT, 1);
+	next();
+	assert_true(sigismember(&fake[0].blocked, SIGTERM));
+	assert_true(sigismember(&fake[0].blocked, SIGHUP));
+}
+
+static void orders_that_make_no_sense_are_refused(void **state)
+{
+	(void)state;
+	assert_int_equal(give(WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
+	assert_int_equal(give(POLICY_WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
+	assert_int_equal(give(0, (enum guard_verb)(ORDER_NOTIFY + 1), 1), -GW_E_ARG);
+	assert_int_equal(action_set_callbacks(action, POLICY_WORKERS, NULL), -GW_E_ARG);
+}
+
+static void nothing_is_done_unless_the_mode_is_enforce(void **state)
+{
+	static const enum guard_mode modes[] = { GUARD_OBSERVE, GUARD_DRY_RUN };
+
+	(void)state;
+	for (unsigned m = 0; m < 2; m++)
+		for (unsigned v = ORDER_CLOSE; v <= ORDER_NOTIFY; v++) {
+			policy.mode = modes[m];
+			assert_int_equal(give(0, (enum guard_verb)v, v), 0);
+			assert_false(next().ok);
+		}
+	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
+}
+
+static void a_worker_without_callbacks_cannot_be_moved(void **state)
+{
+	struct guard_outcome o;
+
+	(void)state;
+	assert_int_equal(action_set_callbacks(action, 2, NULL), 0);
+	give(2, ORDER_EVICT, 1);
+	o = next();
+	assert_false(o.ok);
+	assert_non_null(strstr(o.message, "no callback"));
+	give(2, ORDER_DRAIN,
+	     2); /* what it cannot do is no failure, nor is anything in flight */
+	o = next();
+	assert_true(o.ok);
+	assert_false(o.in_flight);
+}
+
+static void notes_are_kept_until_a_resume_went_well(void **state)
+{
+	char notes[WORKER_NOTES_SIZE];
+
+	(void)state;
+	action_set_notes(action, 1, "model a\nmodel b\n");
+	give(1, ORDER_EVICT, 1);
+	next();
+	action_notes(action, 1, notes, sizeof(notes));
+	assert_string_equal(notes, "model a\nmodel b\n");
+	fake[1].answer = -GW_E_IO;
+	give(1, ORDER_RESUME, 2);
+	next();
+	action_notes(action, 1, notes, sizeof(notes));
+	assert_string_equal(notes, "model a\nmodel b\n");
+	fake[1].answer = 0;
+	give(1, ORDER_RESUME, 3);
+	next();
+	action_notes(action, 1, notes, sizeof(notes));
+	assert_string_equal(notes, "");
+	action_notes(action, POLICY_WORKERS, notes, sizeof(notes));
+	assert_string_equal(notes, "");
+}
+
+static void who_hangs_at_the_end_is_left_behind(void **state)
+{
+	struct action *other;
+	struct fake hung = { .waits = true };
+	struct worker_callbacks c = { fake_evict, fake_resume, &hung };
+	struct guard_order o = { .verb = ORDER_EVICT, .level = 2 };
+
+	(void)state;
+	sem_init(&hung.begun, 0, 0);
+	sem_init(&hung.go, 0, 0);
+	assert_int_equal(action_new(&policy, -1, &other), 0);
+	assert_int_equal(action_set_callbacks(other, 0, &c), 0);
+	assert_int_equal(action_order(other, &o), 0);
+	sem_wait(&hung.begun);
+	assert_int_equal(action_free(other, NS_PER_MS), -GW_E_STATE);
+	sem_post(&hung.go);
+	assert_int_equal(action_free(other, LONG_NS), 0); /* it came back after all */
+	assert_int_equal(action_free(NULL, 0), 0);
+}
+
+static void levels_are_those_of_the_kind_and_of_what_is_named(void **state)
+{
+	struct policy_worker w = { .kind = WORKER_OLLAMA };
+
+	(void)state;
+	assert_int_equal(worker_levels(&w), 1u << 2);
+	w.match.unit = "ollama.service";
+	assert_int_equal(worker_levels(&w), 1u << 2 | 1u << 4);
+	assert_ptr_equal(worker_stopper(&w), worker_ops_of(WORKER_SYSTEMD));
+	w.knobs.allow_kill = true;
+	assert_int_equal(worker_levels(&w), 1u << 2 | 1u << 4 | 1u << 5 | 1u << 6);
+	w = (struct policy_worker){ .kind = WORKER_VLLM, .match.container = "abc" };
+	assert_int_equal(worker_levels(&w), 1u << 1 | 1u << 2 | 1u << 4);
+	for (unsigned k = 0; k < WORKER_KINDS; k++) {
+		const struct worker_ops *ops = worker_ops_of((enum policy_kind)k);
+
+		assert_non_null(ops->evict);
+		assert_non_null(ops->resume);
+		assert_int_equal(!ops->close, !(ops->levels & 1u << 1));
+		assert_int_equal(!ops->close, !ops->open);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+		TEST(an_order_comes_back_with_its_outcome),
+		TEST(what_a_callback_answers_is_the_outcome),
+		TEST(a_worker_has_one_order_at_a_time),
+		TEST(a_worker_that_hangs_holds_up_no_other),
+		TEST(the_ninth_waits_while_eight_hang),
+		TEST(orders_come_back_once_each_through_many_rounds),
+		TEST(threads_take_no_signals),
+		TEST(orders_that_make_no_sense_are_refused),
+		TEST(nothing_is_done_unless_the_mode_is_enforce),
+		TEST(a_worker_without_callbacks_cannot_be_moved),
+		TEST(notes_are_kept_until_a_resume_went_well),
+		TEST(who_hangs_at_the_end_is_left_behind),
+		TEST(levels_are_those_of_the_kind_and_of_what_is_named),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,23 @@
+/* Our numbers of libcurl's interface against its own header: built where that is installed. */
+#include "guard/worker/curl_abi.h"
+
+#define CURL_DISABLE_DEPRECATION /* numbers stay as they are */
+#include <curl/curl.h>
+
+#define CHECK(ours, theirs, value) _Static_assert((long)(theirs) == (long)(value), #theirs);
+CURL_NUMBERS(CHECK)
+
+int main(void)
+{
+	/* That the calls have the shapes that http.c gives them; setopt and getinfo are macros in C. */
+	CURLcode (*perform)(CURL *) = curl_easy_perform;
+	CURL *(*init)(void) = curl_easy_init;
+	CURLcode (*global)(long) = curl_global_init;
+	struct curl_slist *(*append)(struct curl_slist *, const char *) = curl_slist_append;
+	void (*cleanup)(CURL *) = curl_easy_cleanup;
+	void (*slist_free)(struct curl_slist *) = curl_slist_free_all;
+	const char *(*words)(CURLcode) = curl_easy_strerror;
+
+	_Static_assert(sizeof(CURLcode) == sizeof(int), "codes are ints");
+	return perform && init && global && append && cleanup && slist_free && words ? 0 : 1;
+}

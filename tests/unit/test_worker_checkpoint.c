@@ -1,0 +1,302 @@
+/* Putting processes away, on a libcuda that keeps to the driver's rules.  The processes are real: their
+ * start times are. */
+#include "fake_checkpoint/fake_checkpoint.h"
+
+#include "guard/worker.h"
+#include "guard/worker/checkpoint.h"
+
+#include "base/clock.h"
+
+#include "device/proc.h"
+
+#include <dlfcn.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+#define CHILDREN 3
+
+static struct fake_checkpoint *fake;
+static struct root root;
+static pid_t child[CHILDREN];
+static struct policy_worker worker;
+static struct guard_order order;
+static char notes[WORKER_NOTES_SIZE], message[200];
+static struct worker_call call;
+
+static int setup(void **state)
+{
+	void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+	(void)state;
+	fake = library ? dlsym(library, "fake_checkpoint") : NULL;
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		child[i] = fork();
+		if (child[i] == 0)
+			for (;;)
+				pause();
+	}
+	return fake && root_open(&root, NULL) == 0 ? 0 : -1;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		kill(child[i], SIGKILL);
+		waitpid(child[i], NULL, 0);
+	}
+	root_close(&root);
+	return 0;
+}
+
+static int each(void **state)
+{
+	(void)state;
+	memset(fake, 0, sizeof(*fake));
+	memset(&order, 0, sizeof(order));
+	for (unsigned i = 0; i < CHILDREN; i++) {
+		fake->process[i].pid = child[i];
+		order.target[i].pid = child[i];
+		if (proc_start_ticks(&root, child[i], &order.target[i].start_ticks) != 0)
+			return -1;
+	}
+	order.targets = 1;
+	order.level = 3;
+	order.bytes = 1 << 20;
+	notes[0] = '\0';
+	worker = (struct policy_worker){ .name = "w", .kind = WORKER_CHECKPOINT };
+	call = (struct worker_call){ .worker = &worker,
+				     .order = &order,
+				     .state = notes,
+				     .state_size = sizeof(notes),
+				     .deadline_ns = clock_mono_ns(clock_real()) + 5 * NS_PER_S,
+				     .facts = { 1, 0, 0 },
+				     .root = &root };
+	return 0;
+}
+
+static int evict(void)
+{
+	return worker_ops_of(WORKER_CHECKPOINT)->evict(&call, message, sizeof(message));
+}
+
+static int resume(void)
+{
+	return worker_ops_of(WORKER_CHECKPOINT)->resume(&call, message, sizeof(message));
+}
+
+static void a_process_is_put_away_and_brought_back(void **state)
+{
+	(void)state;
+	assert_int_equal(evict(), 0);
+	assert_int_equal(fake->process[0].state, 2);
+	assert_true(fake->timeout_ms > 1000 && fake->timeout_ms <= 5000);
+	order.targets = 0; /* no list of the driver's has it now */
+	assert_int_equal(resume(), 0);
+	assert_int_equal(fake->process[0].state, 0);
+	assert_string_equal(fake->calls, "lock 0, checkpoint 0, restore 0, unlock 0, ");
+	assert_int_equal(fake->process[1].state, 0);
+}
+
+static void the_order_alone_is_enough_to_bring_back(void **state)
+{
+	(void)state;
+	assert_int_equal(evict(), 0);
+	notes[0] = '\0';
+	assert_int_equal(resume(), 0);
+	assert_int_equal(fake->process[0].state, 0);
+}
+
+static void an_eviction_made_twice_does_nothing_more(void **state)
+{
+	(void)state;
+	assert_int_equal(evict(), 0);
+	assert_int_equal(evict(), 0);
+	assert_string_equal(fake->calls, "lock 0, checkpoint 0, ");
+	assert_int_equal(fake->process[0].state, 2);
+}
+
+static void what_cannot_go_well_is_refused_before_anything_is_touched(void **state)
+{
+	static const struct {
+		struct worker_facts facts;
+		unsigned targets;
+		uint64_t bytes;
+		const char *words;
+	} rows[] = {
+		{ { 0, 0, 0 }, 1, 1, "persistence mode is off" },
+		{ { -1, 0, 0 }, 1, 1, "is not known" },
+		{ { 1, 1, 0 }, 1, 1, "MPS" },
+		{ { 1, 0, 1 }, 1, 1, "MIG" },
+		{ { 1, 0, 0 }, 0, 1, "none of its processes" },
+		{ { 1, 0, 0 }, 2, 1, "several of its processes" },
+		{ { 1, 0, 0 }, 1, UINT64_C(1) << 60, "GiB of host memory are needed" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		call.facts = rows[i].facts;
+		order.targets = rows[i].targets;
+		order.bytes = rows[i].bytes;
+		assert_int_equal(evict(), -GW_E_NOSUPPORT);
+		assert_non_null(strstr(message, rows[i].words));
+	}
+	assert_string_equal(fake->calls, "");
+	assert_string_equal(notes, "");
+}
+
+static void all_are_locked_before_the_first_is_put_away(void **state)
+{
+	(void)state;
+	order.targets = 3;
+	worker.level = 2;
+	assert_int_equal(evict(), 0);
+	assert_string_equal(fake->calls, "lock 0, lock 1, lock 2, checkpoint 0, checkpoint 1, "
+					 "checkpoint 2, ");
+}
+
+static void one_that_cannot_be_locked_leaves_none_locked(void **state)
+{
+	(void)state;
+	order.targets = 3;
+	worker.level = 2;
+	fake->process[1].fail_lock = 909;
+	assert_int_equal(evict(), -GW_E_TIMEOUT);
+	assert_string_equal(fake->calls, "lock 0, lock 1, unlock 0, ");
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(fake->process[i].state, 0);
+}
+
+static void managed_memory_is_found_half_way_and_undone(void **state)
+{
+	(void)state;
+	fake->process[0].fail_put_away = 801;
+	assert_int_equal(evict(), -GW_E_NOSUPPORT);
+	assert_non_null(strstr(message, "managed"));
+	assert_string_equal(fake->calls, "lock 0, checkpoint 0, unlock 0, ");
+	assert_int_equal(fake->process[0].state, 0);
+}
+
+static void one_that_fails_brings_those_before_it_back(void **state)
+{
+	(void)state;
+	order.targets = 3;
+	worker.level = 2;
+	fake->process[1].fail_put_away = 999;
+	assert_int_equal(evict(), -GW_E_IO);
+	assert_non_null(strstr(message, "999"));
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(fake->process[i].state, 0);
+}
+
+static void another_users_process_needs_root(void **state)
+{
+	(void)state;
+	fake->process[0].fail_state = 304;
+	assert_int_equal(evict(), -GW_E_PERM);
+	assert_non_null(strstr(message, "root"));
+	assert_string_equal(fake->calls, "");
+}
+
+static void a_number_that_is_anothers_now_is_not_touched(void **state)
+{
+	struct checkpoint_target t = { child[0], order.target[0].start_ticks + 1 };
+
+	(void)state;
+	order.target[0].start_ticks++;
+	assert_int_equal(evict(), -GW_E_STATE);
+	fake->process[0].state = 2;
+	assert_int_equal(checkpoint_restore(&root, &t, 1, message, sizeof(message)), 0);
+	assert_int_equal(fake->process[0].state, 2);
+	assert_string_equal(fake->calls, "");
+}
+
+static void states_that_are_not_ours_to_change_are_left_alone(void **state)
+{
+	(void)state;
+	for (int s = 1; s < 9; s++) {
+		if (s == 2)
+			continue;
+		fake->process[0].state = s;
+		assert_int_equal(evict(), -GW_E_STATE);
+		assert_string_equal(fake->calls, "");
+	}
+	for (int s = 3; s < 9; s++) {
+		fake->process[0].state = s;
+		assert_int_equal(resume(), 0);
+		assert_string_equal(fake->calls, "");
+	}
+}
+
+static void recovery_brings_back_who_is_put_away_or_locked(void **state)
+{
+	struct checkpoint_target t[CHILDREN + 1];
+
+	(void)state;
+	for (unsigned i = 0; i < CHILDREN; i++)
+		t[i] = (struct checkpoint_target){ child[i], order.target[i].start_ticks };
+	t[CHILDREN] = (struct checkpoint_target){ 0x7ffffff0, 5 }; /* has ended */
+	fake->process[0].state = 2;
+	fake->process[1].state = 1;
+	fake->process[2].state = 0;
+	assert_int_equal(checkpoint_restore(&root, t, CHILDREN + 1, message, sizeof(message)),
+			 0);
+	assert_string_equal(fake->calls, "restore 0, unlock 0, unlock 1, ");
+}
+
+static void recovery_goes_on_after_a_failure(void **state)
+{
+	struct checkpoint_target t[2];
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		t[i] = (struct checkpoint_target){ child[i], order.target[i].start_ticks };
+		fake->process[i].state = 2;
+	}
+	fake->process[0].fail_restore = 2;
+	assert_int_equal(checkpoint_restore(&root, t, 2, message, sizeof(message)), -GW_E_IO);
+	assert_non_null(strstr(message, "brought back: CUDA error 2"));
+	assert_int_equal(fake->process[0].state,
+			 2); /* still put away, not unlocked into nothing */
+	assert_int_equal(fake->process[1].state, 0);
+}
+
+static void a_deadline_that_is_over_is_no_lock_without_end(void **state)
+{
+	(void)state;
+	call.deadline_ns = 1;
+	assert_int_equal(evict(), 0);
+	assert_int_equal(fake->timeout_ms, 1);
+	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is not cut short */
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup(name, each)
+		TEST(a_process_is_put_away_and_brought_back),
+		TEST(the_order_alone_is_enough_to_bring_back),
+		TEST(an_eviction_made_twice_does_nothing_more),
+		TEST(what_cannot_go_well_is_refused_before_anything_is_touched),
+		TEST(all_are_locked_before_the_first_is_put_away),
+		TEST(one_that_cannot_be_locked_leaves_none_locked),
+		TEST(managed_memory_is_found_half_way_and_undone),
+		TEST(one_that_fails_brings_those_before_it_back),
+		TEST(another_users_process_needs_root),
+		TEST(a_number_that_is_anothers_now_is_not_touched),
+		TEST(states_that_are_not_ours_to_change_are_left_alone),
+		TEST(recovery_brings_back_who_is_put_away_or_locked),
+		TEST(recovery_goes_on_after_a_failure),
+		TEST(a_deadline_that_is_over_is_no_lock_without_end),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,143 @@
+/* What adapters share: notes, escapes, answers, addresses. */
+#include "guard/worker/common.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+#include <cmocka.h>
+
+static char text[64];
+static struct worker_call call = { .state = text, .state_size = sizeof(text) };
+
+static int each(void **state)
+{
+	(void)state;
+	text[0] = '\0';
+	return 0;
+}
+
+static void notes_are_found_by_key_and_place(void **state)
+{
+	char out[16];
+
+	(void)state;
+	worker_note(&call, "model", "a b");
+	worker_note(&call, "level", "2");
+	worker_note(&call, "model", "c");
+	worker_note(&call, "model", "a b");
+	assert_string_equal(text, "model a b\nlevel 2\nmodel c\n");
+	assert_true(worker_noted(&call, "model", 1, out, sizeof(out)));
+	assert_string_equal(out, "c");
+	assert_true(worker_noted(&call, "level", 0, out, sizeof(out)));
+	assert_string_equal(out, "2");
+	assert_false(worker_noted(&call, "model", 2, out, sizeof(out)));
+	assert_false(worker_noted(&call, "mode", 0, out, sizeof(out)));
+}
+
+static void a_note_that_does_not_fit_or_has_two_lines_is_not_made(void **state)
+{
+	char name[WORKER_MODEL + 1];
+
+	(void)state;
+	memset(name, 'x', sizeof(name));
+	name[sizeof(name) - 1] = '\0';
+	worker_note(&call, "model", name);
+	worker_note(&call, "model", "a\nlevel 2");
+	assert_string_equal(text, "");
+	for (int i = 0; i < 100; i++) {
+		snprintf(name, sizeof(name), "m%d", i);
+		worker_note(&call, "model", name);
+	}
+	assert_true(strlen(text) < sizeof(text));
+	assert_int_equal(text[strlen(text) - 1], '\n');
+}
+
+static void damaged_notes_do_no_harm(void **state)
+{
+	static const char *const bad[] = { "model",   "model ", "\n\n",
+					   "model a", " x",     "modela\n" };
+	char out[16];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+		snprintf(text, sizeof(text), "%s", bad[i]);
+		worker_noted(&call, "model", 3, out, sizeof(out));
+	}
+	snprintf(text, sizeof(text), "model a"); /* cut short: still read */
+	assert_true(worker_noted(&call, "model", 0, out, sizeof(out)));
+	assert_string_equal(out, "a");
+}
+
+static void names_are_escaped_for_a_query(void **state)
+{
+	char out[64];
+	struct buf b;
+
+	(void)state;
+	buf_init_fixed(&b, out, sizeof(out));
+	worker_http_escape(&b, "org/m:Q4_K & \xc3\xa4?#");
+	assert_string_equal(out, "org%2Fm%3AQ4_K%20%26%20%C3%A4%3F%23");
+}
+
+static void an_answer_is_read_by_path(void **state)
+{
+	static const char json[] =
+		"{\"models\":[{\"name\":\"a\",\"status\":{\"value\":\"loaded\"}},"
+		"{\"name\":7}],\"success\":true,\"no\":false,\"idle\":1,"
+		"\"error\":{\"message\":\"m\"}}";
+	struct worker_reply *r;
+	char message[200];
+
+	(void)state;
+	assert_int_equal(worker_reply_new(json, sizeof(json) - 1, &r, message, sizeof(message)),
+			 0);
+	assert_int_equal(worker_reply_count(r, "models"), 2);
+	assert_string_equal(
+		worker_reply_string(worker_reply_at(r, "models", 0), "status.value"), "loaded");
+	assert_null(worker_reply_string(worker_reply_at(r, "models", 1), "name"));
+	assert_null(worker_reply_at(r, "models", 2));
+	assert_null(worker_reply_string(worker_reply_at(r, "models", 2), "name"));
+	assert_true(worker_reply_true(r, "success"));
+	assert_false(worker_reply_true(r, "no"));
+	assert_false(worker_reply_true(r, "idle"));
+	assert_false(worker_reply_true(r, "nothing.at.all"));
+	assert_true(worker_reply_number(r, "idle") > 0.5);
+	assert_string_equal(worker_reply_string(r, "error.message"), "m");
+	assert_int_equal(worker_reply_count(r, "success"), 0);
+	worker_reply_free(r);
+	worker_reply_free(NULL);
+	assert_int_equal(worker_reply_new("{", 1, &r, message, sizeof(message)), -GW_E_PARSE);
+}
+
+static void a_request_after_its_deadline_is_not_made(void **state)
+{
+	struct policy_worker w = { .url = "http://127.0.0.1:1" };
+	struct worker_http *h;
+	char message[200];
+
+	(void)state;
+	assert_int_equal(worker_http_new(&w, 1, &h), 0);
+	assert_int_equal(worker_http_do(h, "GET", "/", NULL, message, sizeof(message)),
+			 -GW_E_TIMEOUT);
+	assert_int_equal(worker_http_status(h), 0);
+	worker_http_free(h);
+	worker_http_free(NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup(name, each)
+		TEST(notes_are_found_by_key_and_place),
+		TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_made),
+		TEST(damaged_notes_do_no_harm),
+		TEST(names_are_escaped_for_a_query),
+		TEST(an_answer_is_read_by_path),
+		TEST(a_request_after_its_deadline_is_not_made),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
