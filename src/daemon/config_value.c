@@ -74,6 +74,8 @@ static bool take_number(struct config_reader *r, const struct config_row *row,
 	if (!in_range(r, row, at, v))
 		return false;
 	ret->number = v;
+	if (row->type == CONFIG_NUMBER)
+		return true; /* may be below 0 */
 	ret->count = (uint64_t)(row->type == CONFIG_DURATION ? v * 1e9 + 0.5 : v);
 	return true;
 }

@@ -93,12 +93,43 @@ static const char *check_comm(const char *s, char out[static WRONG])
 	return out;
 }
 
+/* The largest number of "{3,40}", or 1. */
+static unsigned long repetitions(const char *p)
+{
+	unsigned long most = 1;
+
+	while (*p == ',' || isdigit((unsigned char)*p)) {
+		char *end = NULL;
+		unsigned long n = *p == ',' ? 0 : strtoul(p, &end, 10);
+
+		most = n > most ? n : most;
+		p = end ? end : p + 1;
+	}
+	return most;
+}
+
+/* C libraries unroll repetitions and recurse into parentheses: a short text could take all memory. */
+static bool is_vast(const char *s)
+{
+	unsigned long times = 1;
+
+	for (const char *p = s; times <= 1000 && (p = strchr(p, '{')); p++) {
+		unsigned long n = repetitions(p + 1);
+
+		times = n > 1000 ? n : times * n;
+	}
+	return times > 1000 || strlen(s) > 1000;
+}
+
 static const char *check_regex(const char *s, char out[static WRONG])
 {
-	regex_t re;
-	int rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
 	char why[100];
+	regex_t re;
+	int rc;
 
+	if (is_vast(s))
+		return "it repeats too much, or is longer than 1000 bytes";
+	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
 	if (rc == 0) {
 		regfree(&re);
 		return NULL;

@@ -32,7 +32,8 @@ static void entry_json(struct json *j, const struct guard_entry *e)
 	json_object(j, NULL);
 	for (unsigned k = 0; k < GUARD_KEYS; k++) {
 		const struct config_row *row = &guard_keys[k].row;
-		bool of_match = strncmp(row->key, match, strlen(match)) == 0;
+		bool of_match = e->table != GUARD_SCHEDULE &&
+				strncmp(row->key, match, strlen(match)) == 0;
 
 		if (of_match && !in_match)
 			json_object(j, "match");

@@ -401,6 +401,8 @@ static const struct {
 	  "4:14: match.name: \"0123456789abcdef\": the kernel keeps 15 bytes" },
 	{ WORKER "kind = \"ollama\"\nmatch.command = \"a(\"\n",
 	  "4:17: match.command: \"a(\": this is no extended regular expression: " },
+	{ WORKER "kind = \"ollama\"\nmatch.command = \"((a{9,99}){99}){99}\"\n",
+	  "it repeats too much" },
 	{ WORKER "kind = \"ollama\"\nmatch.container = \"a/b\"\n",
 	  "an id or a name has letters" },
 	/* two of them */
@@ -533,8 +535,8 @@ static const char *const fine[] = {
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"exec\"\nmatch.exe = \"/a\"\n"
 	       "evict_command = [\"/a\"]\nresume = \"never\"\n",
 	/* the narrower first */
-	"[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n"
-	"[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n",
+	("[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n"
+	 "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"),
 	"[[rule]]\nmatch.name = \"0123456789abcde*\"\naction = \"ignore\"\n",
 	"[[rule]]\naction = \"ignore\"\n[rule.match]\nname = \"a\"\n",
 	"rule = [{ action = \"watch\", match = { uid = 0 } }]\n",
