@@ -17,9 +17,9 @@ static void text(const char *s)
 static void upper(const char *s)
 {
 	for (; *s; s++) {
-		if (*s == '_')
+		if (*s == '_' || *s == '.')
 			putchar('\\');
-		putchar(toupper((unsigned char)*s));
+		putchar(*s == '.' ? '_' : toupper((unsigned char)*s));
 	}
 }
 
@@ -39,6 +39,8 @@ struct row {
 static const struct row rows[] = {
 #define O(section, key, type, standard, least, most, choices, flag, help) \
 	{ #section, #key, #type, standard, least, most, choices, flag, help },
+#define D(key, type, standard, least, most, choices, flag, help) \
+	{ "guard.defaults", #key, #type, standard, least, most, choices, flag, help },
 #include "daemon/config.def"
 #undef O
 };

@@ -9,14 +9,11 @@
 #include <string.h>
 
 const struct config_row config_rows[CONFIG_ROWS] = {
-#define O(section, key, type, standard, least, most, choices, flag, help) \
-	{                                                                 \
-		#section,      #key,                                      \
-		CONFIG_##type, standard,                                  \
-		least,         most,                                      \
-		choices,       flag,                                      \
-		help,          offsetof(struct config, section##_##key)   \
-	},
+#define ROW(name, section, key, type, standard, least, most, choices, flag, help) \
+	{ name, #key,    CONFIG_##type, standard, least,                          \
+	  most, choices, flag,          help,     offsetof(struct config, section##_##key) },
+#define O(section, ...) ROW(#section, section, __VA_ARGS__)
+#define D(...)          ROW(CONFIG_DEFAULTS, guard_defaults, __VA_ARGS__)
 #include "config.def"
 #undef O
 };
@@ -146,6 +143,8 @@ void config_done(struct config *c)
 		free(m->texts);
 		m->texts = next;
 	}
+	if (m)
+		guard_config_free(m);
 	free(m);
 	*c = (struct config){ 0 };
 }
@@ -213,6 +212,7 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 	config_files_read(&r, path);
 	config_variables_read(&r);
 	config_flags_read(&r, flags, n);
+	guard_config_profile(&r);
 	config_check(&r);
 	join_files(&r);
 	return faults->err;
@@ -225,6 +225,7 @@ int config_read_text(struct config *c, const char *name, const char *text, size_
 
 	if (begin(&r, c, faults) == 0) {
 		config_file_text(&r, name, text, size);
+		guard_config_profile(&r);
 		config_check(&r);
 	}
 	return faults->err;

@@ -229,4 +229,5 @@ void config_check(struct config_reader *r)
 	check_unix_mode(r);
 	check_streams(r);
 	check_nvml(r);
+	guard_config_check(r);
 }

@@ -21,25 +21,35 @@
 static const enum config_id original[] = {
 	CONFIG_ID_device_enable_nvml,
 	CONFIG_ID_device_require_nvml,
-	CONFIG_ID_guard_auto_evict_for_user_apps,
-	CONFIG_ID_guard_process_check_interval_secs,
-	CONFIG_ID_health_enable_health_monitoring,
-	CONFIG_ID_health_health_check_interval_secs,
-	CONFIG_ID_health_temperature_threshold_celsius,
-	CONFIG_ID_capacity_enable_capacity_tracking,
 };
 static const char *const original_tables[] = { "", "guard", "gpu" };
 
-/* What a later version has. */
-static const char *const later[] = { "worker", "rule", "schedule" };
+/* Those that are called otherwise now: how they are read, and what they come to. */
+static const struct renamed {
+	struct config_row old;
+	enum config_id now;
+	enum { AS_IT_IS, YES_ENFORCES, IN_MS } how;
+} renamed[] = {
+#define R(section, key, type, least, most, now, how)                                       \
+	{                                                                                  \
+		{ #section, #key, CONFIG_##type, NULL, least, most, NULL, NULL, NULL, 0 }, \
+			CONFIG_ID_##section##_##now, how                                   \
+	}
+	R(guard, auto_evict_for_user_apps, BOOL, 0, 0, mode, YES_ENFORCES),
+	R(guard, process_check_interval_secs, NUMBER, 0.01, 3600, poll_ms, IN_MS),
+	R(health, enable_health_monitoring, BOOL, 0, 0, enabled, AS_IT_IS),
+	R(health, health_check_interval_secs, NUMBER, 0.1, 3600, interval_s, AS_IT_IS),
+	R(health, temperature_threshold_celsius, NUMBER, 30, 120, temp_override_c, AS_IT_IS),
+	R(capacity, enable_capacity_tracking, BOOL, 0, 0, enabled, AS_IT_IS),
+#undef R
+};
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
 /* Keys come from the file: control characters and NUL are shown as '?', long ones cut. */
-#define SHOWN_MAX 64
-static const char *shown(const struct toml_node *n, char out[static SHOWN_MAX])
+const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_SHOWN_MAX])
 {
-	size_t len = n->key_len < SHOWN_MAX - 1 ? n->key_len : SHOWN_MAX - 1;
+	size_t len = n->key_len < CONFIG_SHOWN_MAX - 1 ? n->key_len : CONFIG_SHOWN_MAX - 1;
 
 	for (size_t i = 0; i < len; i++)
 		out[i] = (unsigned char)n->key[i] < 0x20 || n->key[i] == 0x7f ? '?' : n->key[i];
@@ -55,14 +65,6 @@ static bool is_key(const struct toml_node *n, const char *name)
 	return n->key_len == strlen(name) && memcmp(n->key, name, n->key_len) == 0;
 }
 
-static bool is_one_of(const struct toml_node *n, const char *const *names, size_t count)
-{
-	for (size_t i = 0; i < count; i++)
-		if (is_key(n, names[i]))
-			return true;
-	return false;
-}
-
 static bool is_original(unsigned id)
 {
 	for (size_t i = 0; i < COUNT(original); i++)
@@ -71,15 +73,28 @@ static bool is_original(unsigned id)
 	return false;
 }
 
+static bool is_original_table(const char *table)
+{
+	for (size_t i = 0; i < COUNT(original_tables); i++)
+		if (strcmp(original_tables[i], table) == 0)
+			return true;
+	return false;
+}
+
 /* Does the table, "" at the top, have the row? */
 static bool has_row(const char *table, unsigned id)
 {
-	if (strcmp(config_rows[id].section, table) == 0)
-		return true;
-	for (size_t i = 0; i < COUNT(original_tables); i++)
-		if (strcmp(original_tables[i], table) == 0)
-			return is_original(id);
-	return false;
+	return strcmp(config_rows[id].section, table) == 0 ||
+	       (is_original_table(table) && is_original(id));
+}
+
+static const struct renamed *find_renamed(const char *table, const struct toml_node *n)
+{
+	for (size_t i = 0; i < COUNT(renamed); i++)
+		if (is_key(n, renamed[i].old.key) &&
+		    (is_original_table(table) || strcmp(renamed[i].old.section, table) == 0))
+			return &renamed[i];
+	return NULL;
 }
 
 static const struct config_row *find_row(const char *table, const struct toml_node *n)
@@ -102,16 +117,33 @@ static struct config_place key_place(const struct file *f, const struct toml_nod
 	return (struct config_place){ CONFIG_FILE, f->name, n->key_line, n->key_column };
 }
 
-/* The table may have the same setting twice: in its place and where it once was. */
+/* A value under an old name, as the setting has it that took its place. */
+static bool read_renamed(const struct file *f, const struct renamed *old,
+			 const struct config_place *at, const struct toml_node *n,
+			 struct config_value *ret)
+{
+	const struct config_row *now = &config_rows[old->now];
+
+	if (!config_value_node(f->r, &old->old, at, n, ret))
+		return false;
+	if (old->how == YES_ENFORCES)
+		return config_value_text(f->r, now, at, ret->yes ? "enforce" : "observe", ret);
+	if (old->how == IN_MS)
+		ret->number *= 1000;
+	return true;
+}
+
+/* The table may have the same setting twice: in its place and where it once was, or what it was
+ * once called (old). */
 static void assign(const struct file *f, const struct config_row *row,
-		   const struct toml_node *n)
+		   const struct renamed *old, const struct toml_node *n)
 {
 	const unsigned id = (unsigned)(row - config_rows);
 	const struct config_place at = { CONFIG_FILE, f->name, n->line, n->column };
 	struct config_place *given = &f->r->given[id];
 	struct config_value v, before;
 
-	if (!config_value_node(f->r, row, &at, n, &v))
+	if (old ? !read_renamed(f, old, &at, n, &v) : !config_value_node(f->r, row, &at, n, &v))
 		return;
 	config_value_get(f->r->c, row, &before);
 	if (given->line && !config_value_same(row, &v, &before)) {
@@ -120,23 +152,38 @@ static void assign(const struct file *f, const struct config_row *row,
 		config_complain(f->r, &here,
 				"%s has one value in line %u and another in line %u; keep one "
 				"of them",
-				row->key, given->line, n->key_line);
+				old ? old->old.key : row->key, given->line, n->key_line);
 		return;
 	}
 	config_value_set(f->r->c, row, &v);
 	*given = f->r->m->place[id] = key_place(f, n);
 }
 
+static bool assign_any(const struct file *f, const char *table, const struct toml_node *n)
+{
+	const struct config_row *row = find_row(table, n);
+	const struct renamed *old = find_renamed(table, n);
+
+	if (row)
+		assign(f, row, NULL, n);
+	else if (old)
+		assign(f, &config_rows[old->now], old, n);
+	return row || old;
+}
+
 /* The nearest key of the table, else the nearest of all with its section. */
 static const char *nearest(const char *table, const char *name,
 			   char out[static CONFIG_MEANT_MAX])
 {
-	const char *keys[CONFIG_ROWS], *near;
+	const char *keys[CONFIG_ROWS + COUNT(renamed)], *near;
 	unsigned count = 0;
 
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
 		if (has_row(table, i))
 			keys[count++] = config_rows[i].key;
+	for (size_t i = 0; i < COUNT(renamed); i++)
+		if (is_original_table(table) || strcmp(renamed[i].old.section, table) == 0)
+			keys[count++] = renamed[i].old.key;
 	near = suggest(name, keys, count, sizeof(keys[0]));
 	if (near)
 		return config_meant(near, out);
@@ -149,30 +196,53 @@ static const char *nearest(const char *table, const char *name,
 	return out;
 }
 
+/* Where a key would be right, had it not been put elsewhere. */
+static const char *section_of(const struct toml_node *n)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (is_key(n, config_rows[i].key))
+			return config_rows[i].section;
+	for (size_t i = 0; i < COUNT(renamed); i++)
+		if (is_key(n, renamed[i].old.key))
+			return renamed[i].old.section;
+	return NULL;
+}
+
 static void unknown_key(const struct file *f, const char *table, const struct toml_node *n)
 {
 	const struct config_place at = key_place(f, n);
-	char meant[CONFIG_MEANT_MAX], name[SHOWN_MAX];
+	const char *section;
+	char meant[CONFIG_MEANT_MAX], name[CONFIG_SHOWN_MAX];
 
-	shown(n, name);
-	for (unsigned i = 0; i < CONFIG_ROWS; i++)
-		if (is_key(n, config_rows[i].key)) {
-			config_complain(f->r, &at, "\"%s\" belongs in [%s]", name,
-					config_rows[i].section);
-			return;
-		}
+	config_key_shown(n, name);
+	section = section_of(n);
+	if (section) {
+		config_complain(f->r, &at, "\"%s\" belongs in [%s]", name, section);
+		return;
+	}
 	config_complain(f->r, &at, "no such key \"%s\"%s%s%s%s", name, *table ? " in [" : "",
 			table, *table ? "]" : "", nearest(table, name, meant));
+}
+
+static void not_a_table(const struct file *f, const char *table, const struct toml_node *n)
+{
+	const struct config_place at = key_place(f, n);
+	bool array = n->type == TOML_ARRAY;
+
+	config_complain(f->r, &at, "\"%.*s\" must be a table ([%s]), not %s", (int)n->key_len,
+			n->key, table, array ? "an array" : "a value");
 }
 
 static void read_table(const struct file *f, const char *table, const struct toml_node *top)
 {
 	for (const struct toml_node *n = top->child; n; n = n->next) {
-		const struct config_row *row = find_row(table, n);
+		bool defaults = strcmp(table, "guard") == 0 && is_key(n, "defaults");
 
-		if (row)
-			assign(f, row, n);
-		else
+		if (defaults && n->type == TOML_TABLE)
+			read_table(f, CONFIG_DEFAULTS, n);
+		else if (defaults)
+			not_a_table(f, CONFIG_DEFAULTS, n);
+		else if (!assign_any(f, table, n))
 			unknown_key(f, table, n);
 	}
 }
@@ -188,9 +258,9 @@ static const char *find_section(const struct toml_node *n)
 static void unknown_section(const struct file *f, const struct toml_node *n)
 {
 	const struct config_place at = key_place(f, n);
-	char meant[CONFIG_MEANT_MAX], name[SHOWN_MAX];
+	char meant[CONFIG_MEANT_MAX], name[CONFIG_SHOWN_MAX];
 
-	shown(n, name);
+	config_key_shown(n, name);
 	config_complain(f->r, &at, "no such section \"%s\"%s", name,
 			config_meant(suggest(name, &config_rows[0].section, CONFIG_ROWS,
 					     sizeof(config_rows[0])),
@@ -199,23 +269,16 @@ static void unknown_section(const struct file *f, const struct toml_node *n)
 
 static void read_member(const struct file *f, const struct toml_node *n)
 {
-	const struct config_place at = key_place(f, n);
 	const char *section = find_section(n);
-	const struct config_row *row = find_row("", n);
 
-	if (is_one_of(n, later, COUNT(later)))
-		config_complain(f->r, &at,
-				"the guard is not in this version, so there is no \"%s\": take "
-				"it out",
-				n->key);
-	else if (section && n->type == TOML_TABLE)
+	if (guard_config_array(f->r, f->name, n))
+		return;
+	if (section && n->type == TOML_TABLE)
 		read_table(f, section, n);
 	else if (section)
-		config_complain(f->r, &at, "\"%s\" must be a table ([%s]), not %s %s", section,
-				section, n->type == TOML_ARRAY ? "an" : "a",
-				n->type == TOML_ARRAY ? "array" : "value");
-	else if (row)
-		assign(f, row, n);
+		not_a_table(f, section, n);
+	else if (assign_any(f, "", n))
+		return;
 	else if (n->type == TOML_TABLE ||
 		 (n->type == TOML_ARRAY && n->child && n->child->type == TOML_TABLE))
 		unknown_section(f, n);

@@ -18,7 +18,7 @@ void config_variable(const struct config_row *row, char out[static CONFIG_NAME_M
 	snprintf(out, CONFIG_NAME_MAX, "GPUWARD_%s%s%s", bare ? "" : row->section,
 		 bare ? "" : "_", row->key);
 	for (char *p = out; *p; p++)
-		*p = (char)toupper((unsigned char)*p);
+		*p = *p == '.' ? '_' : (char)toupper((unsigned char)*p);
 }
 
 /* Those that other parts of the program read. */

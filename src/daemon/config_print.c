@@ -130,7 +130,7 @@ static void comment(struct buf *out, const char *text)
 		buf_addc(out, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
 }
 
-static void add_origin(struct buf *out, const struct config_place *p)
+void config_origin_print(struct buf *out, const struct config_place *p)
 {
 	struct buf place;
 
@@ -167,39 +167,40 @@ void config_print(struct buf *out, const struct config *c, bool origin)
 		buf_addf(out, "%s = ", row->key);
 		config_value_print(out, row, &v);
 		if (origin)
-			add_origin(out, &m->place[i]);
+			config_origin_print(out, &m->place[i]);
 		buf_addc(out, '\n');
 	}
+	guard_config_print(out, m, origin);
 }
 
 /* ---- JSON ---- */
 
-static void value(struct json *j, const struct config_row *row, const struct config_value *v)
+void config_value_json(struct json *j, const char *key, const struct config_row *row,
+		       const struct config_value *v)
 {
 	switch (row->type) {
-	case CONFIG_BOOL: json_bool(j, row->key, v->yes); break;
+	case CONFIG_BOOL: json_bool(j, key, v->yes); break;
 	case CONFIG_COUNT:
-	case CONFIG_BYTES: json_uint(j, row->key, v->count); break;
-	case CONFIG_NUMBER: json_double(j, row->key, v->number); break;
-	case CONFIG_DURATION: json_double(j, row->key, (double)v->count / 1e9); break;
+	case CONFIG_BYTES: json_uint(j, key, v->count); break;
+	case CONFIG_NUMBER: json_double(j, key, v->number); break;
+	case CONFIG_DURATION: json_double(j, key, (double)v->count / 1e9); break;
 	case CONFIG_TEXT:
-	case CONFIG_CHOICE: json_string(j, row->key, v->text); break;
+	case CONFIG_CHOICE: json_string(j, key, v->text); break;
 	case CONFIG_LIST:
-		json_array(j, row->key);
+		json_array(j, key);
 		for (unsigned i = 0; i < v->list.count; i++)
 			json_string(j, NULL, v->list.item[i]);
 		json_array_end(j);
 	}
 }
 
-static void origin_of(struct json *j, const struct config_row *row,
-		      const struct config_place *p)
+void config_origin_json(struct json *j, const char *key, const struct config_place *p)
 {
 	struct buf place;
 
 	buf_init(&place, 8192);
 	add_place(&place, p);
-	json_string(j, row->key, place.p);
+	json_string(j, key, place.p);
 	buf_done(&place);
 }
 
@@ -215,9 +216,9 @@ static void sections(struct json *j, const struct config *c, bool origins)
 			json_object(j, row->section);
 		config_value_get(c, row, &v);
 		if (origins)
-			origin_of(j, row, &m->place[i]);
+			config_origin_json(j, row->key, &m->place[i]);
 		else
-			value(j, row, &v);
+			config_value_json(j, row->key, row, &v);
 		if (i + 1 == CONFIG_ROWS || strcmp(row[1].section, row->section) != 0)
 			json_object_end(j);
 	}
@@ -231,4 +232,5 @@ void config_json(struct json *j, const struct config *c)
 	json_object(j, "origins");
 	sections(j, c, true);
 	json_object_end(j);
+	guard_config_json(j, c->memory);
 }

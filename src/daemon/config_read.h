@@ -2,7 +2,8 @@
  *
  * config.c goes through the layers and keeps what was found; config_file.c knows files and where
  * they lie, config_given.c the environment and flags; config_value.c and config_number.c know types,
- * config_check.c what values mean together; config_print.c goes the way back. */
+ * config_check.c what values mean together; config_print.c goes the way back.  guard_config*.c do all
+ * that for the guard's tables. */
 #ifndef GW_DAEMON_CONFIG_READ_H
 #define GW_DAEMON_CONFIG_READ_H
 
@@ -17,6 +18,8 @@ enum config_id {
 #undef O
 	CONFIG_ROWS,
 };
+
+#define CONFIG_DEFAULTS "guard.defaults"
 
 struct config_row {
 	const char *section, *key;
@@ -36,6 +39,8 @@ struct config_memory {
 	const char *file[CONFIG_FILES_MAX + 1];
 	unsigned files;
 	const char *joined;
+	struct guard_entry
+		*entries; /* [[worker]], [[rule]], [[schedule]]; guard_config_read.h */
 };
 
 /* One reading under way. */
@@ -101,6 +106,12 @@ void config_value_get(const struct config *c, const struct config_row *row,
 bool config_value_same(const struct config_row *row, const struct config_value *a,
 		       const struct config_value *b);
 
+void config_value_json(struct json *j, const char *key, const struct config_row *row,
+		       const struct config_value *v);
+/* "  # file:line:column" */
+void config_origin_print(struct buf *out, const struct config_place *p);
+void config_origin_json(struct json *j, const char *key, const struct config_place *p);
+
 /* As TOML that reads back to the same. */
 void config_value_print(struct buf *out, const struct config_row *row,
 			const struct config_value *v);
@@ -108,6 +119,9 @@ void config_value_print(struct buf *out, const struct config_row *row,
 /* ---- config_file.c ---- */
 /* The usual places, or path alone. */
 void config_files_read(struct config_reader *r, const char *path);
+/* A key as it may be shown, cut. */
+#define CONFIG_SHOWN_MAX 64
+const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_SHOWN_MAX]);
 /* The text of a file; name for the faults, and lives as long as the configuration. */
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
 
@@ -117,6 +131,16 @@ void config_file_text(struct config_reader *r, const char *name, const char *tex
 void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
 void config_variables_read(struct config_reader *r);
 void config_flags_read(struct config_reader *r, const struct config_flag *flags, unsigned n);
+
+/* ---- guard_config*.c ---- */
+/* Is it one of the guard's arrays?  Then all of it is read. */
+bool guard_config_array(struct config_reader *r, const char *file, const struct toml_node *n);
+/* What the profile says, where nobody said anything. */
+void guard_config_profile(struct config_reader *r);
+void guard_config_check(struct config_reader *r);
+void guard_config_print(struct buf *out, const struct config_memory *m, bool origin);
+void guard_config_json(struct json *j, const struct config_memory *m);
+void guard_config_free(struct config_memory *m);
 
 /* ---- config_check.c ---- */
 /* What the values mean together. */

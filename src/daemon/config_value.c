@@ -22,6 +22,14 @@ static const char *const wanted[] = {
 	[CONFIG_LIST] = "an array of strings",
 };
 
+/* Rows of the guard's tables are not of config_rows. */
+static void note_bad(struct config_reader *r, const struct config_row *row)
+{
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if (row == &config_rows[i])
+			r->bad[i] = true;
+}
+
 /* What stands before the place is the file, which does not name the key; variables and flags do. */
 static void refuse(struct config_reader *r, const struct config_row *row,
 		   const struct config_place *at, const char *fmt, ...)
@@ -36,7 +44,7 @@ static void refuse(struct config_reader *r, const struct config_row *row,
 	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	r->bad[row - config_rows] = true;
+	note_bad(r, row);
 	if (at->from == CONFIG_FILE)
 		config_complain(r, at, "%s must be %s", row->key, text);
 	else
@@ -66,6 +74,8 @@ static bool take_number(struct config_reader *r, const struct config_row *row,
 	if (!in_range(r, row, at, v))
 		return false;
 	ret->number = v;
+	if (row->type == CONFIG_NUMBER)
+		return true; /* may be below 0 */
 	ret->count = (uint64_t)(row->type == CONFIG_DURATION ? v * 1e9 + 0.5 : v);
 	return true;
 }

@@ -15,6 +15,7 @@
 #define POLICY_WORKERS 32
 #define POLICY_RULES   64
 #define POLICY_GPUS    16 /* of one worker */
+#define POLICY_SPANS   8  /* likewise */
 
 enum guard_mode { GUARD_OBSERVE, GUARD_DRY_RUN, GUARD_ENFORCE };
 
@@ -61,8 +62,10 @@ enum policy_kind {
 	WORKER_CALLBACK, /* in this process: gw_guard_* */
 	WORKER_KINDS
 };
-const char *policy_kind_name(unsigned kind); /* "ollama", ...         */
+const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: no such  */
+const char *policy_kind_url(unsigned kind);  /* where it listens unless told; NULL: no HTTP */
+unsigned policy_kind_level(unsigned kind); /* of the ladder (guard.md §9), at which it acts */
 
 enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
@@ -73,7 +76,8 @@ struct policy_span {
 		to_min; /* since midnight, local time; to <= from: into the next day */
 };
 
-/* A worker's numbers; what is NAN or UINT64_MAX is as in policy.standard. */
+/* A worker's numbers; what is NAN or UINT64_MAX is as in policy.standard.  max_level and allow_kill are
+ * always its own. */
 struct policy_knobs {
 	uint64_t debounce_ns, quiet_ns, resident_ns, drain_ns, verify_ns, budget_ns, post_ns;
 	uint64_t headroom_bytes; /* at least this ...           */
@@ -100,7 +104,7 @@ struct policy_worker {
 	enum policy_resume resume;
 	bool managed;   /* started when it is gone */
 	unsigned level; /* of vLLM sleep and the like; 0: the adapter's own choice */
-	struct policy_span schedule[8];
+	struct policy_span schedule[POLICY_SPANS];
 	unsigned schedules;
 	bool ac_only;
 	struct policy_knobs knobs;
@@ -122,15 +126,34 @@ struct policy {
 	struct policy_worker worker[POLICY_WORKERS];
 	unsigned workers;
 	bool simulated_too; /* act on simulated GPUs: tests */
+	void *memory;       /* of texts; policy_done() */
 };
 
-/* Defaults of guard.md §8; no rule, no worker. */
+/* Defaults of guard.md §8: observes, knows no rule and no worker. */
 void policy_init(struct policy *p);
+/* A worker that has all numbers from the standard, and no name yet. */
+void policy_worker_init(struct policy_worker *w);
+
+/* Texts.  What policy_keep() returns lives until policy_done(); NULL without memory.  A policy whose texts
+ * are all borrowed from elsewhere needs no policy_done(), but it may be called. */
+const char *policy_keep(struct policy *p, const char *text, size_t n);
+/* *ret owns copies of all texts of p.  0, or -GW_E_NOMEM and *ret is empty. */
+int policy_copy(struct policy *ret, const struct policy *p);
+void policy_done(struct policy *p);
+
+/* Do they say the same?  Where it was said (the members named text) does not matter. */
+bool policy_same(const struct policy *a, const struct policy *b);
 
 /* A worker's number, or the standard's. */
 uint64_t policy_ns(uint64_t own, uint64_t standard);
 
-/* Is local time t (as of localtime_r) in one of the worker's spans? */
+/* "Fri-Sun 18:00-23:00", several parted by ';'.  Days: Mon to Sun, ranges, lists with commas, "daily"; none
+ * is daily.  How many were added to the n of span[POLICY_SPANS], or -GW_E_PARSE with a sentence. */
+int policy_spans_read(const char *text, struct policy_span *span, unsigned n, char *message,
+		      size_t size);
+
+/* Is local time t (as of localtime_r) in one of the worker's spans?  Only the clock on the wall counts:
+ * a span whose end was skipped is over after the jump, an hour that comes twice is in it both times. */
 struct tm;
 bool policy_in_schedule(const struct policy_worker *w, const struct tm *local);
 

@@ -158,7 +158,8 @@ def test_the_manual_names_every_setting(world):
     for section, keys in values.items():
         assert f"[{section}]" in text
         for key in keys:
-            variable = f"GPUWARD_{'' if section == 'service' else section + '_'}{key}".upper()
+            variable = f"GPUWARD_{'' if section == 'service' else section + '_'}{key}"
+            variable = variable.upper().replace(".", "_")
             assert f"{key} (" in text, key
             assert variable in text, variable
 

@@ -1,6 +1,8 @@
 /* Whatever bytes a configuration has: no crash, no leak; errors have a place and a sentence of one
- * line, and what was taken prints as a file that is taken again and prints the same. */
+ * line, and what was taken prints as a file that is taken again, prints the same and makes the same
+ * policy. */
 #include "daemon/config_read.h"
+#include "daemon/guard_config.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -28,6 +30,22 @@ static void print(struct buf *out, const struct config *c)
 		abort();
 }
 
+/* What the guard would follow: of both readings the same. */
+static void check_policy(const struct config *c, const struct config *again)
+{
+	static struct guard_settings a, b;
+
+	if (guard_config_make(c, &a) != 0 || guard_config_make(again, &b) != 0 ||
+	    !policy_same(&a.policy, &b.policy))
+		abort();
+	for (unsigned i = 0; i < a.policy.workers; i++)
+		if (!a.policy.worker[i].name || !a.policy.worker[i].text ||
+		    a.policy.worker[i].schedules > POLICY_SPANS)
+			abort();
+	guard_settings_done(&a);
+	guard_settings_done(&b);
+}
+
 static void check_round(const struct config *c)
 {
 	static struct config_faults faults;
@@ -42,6 +60,7 @@ static void check_round(const struct config *c)
 	config_print(&b, &again, false);
 	if (a.err || b.err || strcmp(a.p, b.p) != 0)
 		abort();
+	check_policy(c, &again);
 	config_done(&again);
 	config_faults_done(&faults);
 	buf_done(&b);

@@ -102,7 +102,9 @@ static void without_files_the_defaults_hold(void **state)
 	assert_int_equal(p->c.history_limit, 1 << 30);
 	assert_string_equal(p->c.device_backend, "auto");
 	assert_true(p->c.device_enable_nvml);
-	assert_true(p->c.guard_process_check_interval_secs == 0.1);
+	assert_true(p->c.guard_poll_ms == 0);
+	assert_string_equal(p->c.guard_mode, "observe");
+	assert_true(p->c.guard_defaults_quiet_s == 30);
 }
 
 static void every_type_is_read_in_each_of_its_forms(void **state)
@@ -129,7 +131,7 @@ static void every_type_is_read_in_each_of_its_forms(void **state)
 	assert_int_equal(p->c.history_limit, 512 << 20);
 	assert_string_equal(p->c.log_level, "debug");
 	assert_true(p->c.manage_enabled);
-	assert_true(p->c.health_health_check_interval_secs == 2.5);
+	assert_true(p->c.health_interval_s == 2.5);
 
 	assert_int_equal(load_text(p, "[history]\nlimit = 2000000\n"), 0);
 	assert_int_equal(p->c.history_limit, 2000000);
@@ -187,10 +189,15 @@ static const struct {
 	  "\"warning\"?" },
 	{ "[log]\nlevel = \"a\\n\\u001bb\"\n",
 	  "2:9: level must be error, warning, info or debug, not \"a??b\"" },
-	{ "[[worker]]\nname = \"x\"\n",
-	  "1:3: the guard is not in this version, so there is no \"worker\": take it out" },
-	{ "[[rule]]\n", "1:3: the guard is not in this version" },
-	{ "[[schedule]]\n", "1:3: the guard is not in this version" },
+	{ "auto_evict_for_user_app = true\n",
+	  "1:1: no such key \"auto_evict_for_user_app\"; did you mean "
+	  "\"auto_evict_for_user_apps\"?" },
+	{ "[service]\nauto_evict_for_user_apps = true\n",
+	  "2:1: \"auto_evict_for_user_apps\" belongs in [guard]" },
+	{ "[guard]\ndefaults = 3\n",
+	  "2:1: \"defaults\" must be a table ([guard.defaults]), not a value" },
+	{ "[guard.defaults]\nquiet = 3\n",
+	  "2:1: no such key \"quiet\" in [guard.defaults]; did you mean \"quiet_s\"?" },
 	{ "[service]\ntls_cert = \"c\"\n",
 	  "2:1: tls_cert is set and tls_key is not; TLS needs both" },
 	{ "[service]\ntls_key = \"k\"\n",
@@ -299,12 +306,12 @@ static void the_original_keys_are_read_wherever_old_files_have_them(void **state
 		assert_int_equal(load_text(p, text), 0);
 		assert_string_equal(p->message, "");
 		assert_true(p->c.device_require_nvml);
-		assert_true(p->c.guard_auto_evict_for_user_apps);
-		assert_true(p->c.guard_process_check_interval_secs == 5);
-		assert_false(p->c.health_enable_health_monitoring);
-		assert_true(p->c.health_health_check_interval_secs == 20);
-		assert_true(p->c.health_temperature_threshold_celsius == 80);
-		assert_false(p->c.capacity_enable_capacity_tracking);
+		assert_string_equal(p->c.guard_mode, "enforce");
+		assert_true(p->c.guard_poll_ms == 5000);
+		assert_false(p->c.health_enabled);
+		assert_true(p->c.health_interval_s == 20);
+		assert_true(p->c.health_temp_override_c == 80);
+		assert_false(p->c.capacity_enabled);
 	}
 }
 
@@ -319,6 +326,14 @@ static void a_key_in_two_places_may_not_contradict_itself(void **state)
 	assert_int_equal(load_text(p, "require_nvml = true\n[device]\nrequire_nvml = true\n"),
 			 0);
 	assert_true(p->c.device_require_nvml);
+	assert_int_equal(load_text(p, "auto_evict_for_user_apps = true\n[guard]\n"
+				      "mode = \"dry-run\"\n"),
+			 -GW_E_PARSE);
+	assert_string_equal(said(p), "3:1: mode has one value in line 1 and another in line 3; "
+				     "keep one of them");
+	assert_int_equal(load_text(p, "auto_evict_for_user_apps = true\n[guard]\n"
+				      "mode = \"enforce\"\n"),
+			 0);
 }
 
 /* ---- layers ---- */

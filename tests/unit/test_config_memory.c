@@ -1,6 +1,6 @@
 /* The configuration where allocations fail, one after the other: it is refused with a code, nothing
  * leaks and nothing is used that is not there. */
-#include "daemon/config.h"
+#include "daemon/guard_config.h"
 
 #include "tree.h"
 
@@ -83,10 +83,52 @@ static void a_failed_allocation_is_an_error(void **state)
 	tree_done(&t);
 }
 
+static const char guarded[] =
+	"[guard]\nmode = \"enforce\"\nstate_dir = \"/s\"\n"
+	"[[worker]]\nname = \"o\"\nkind = \"ollama\"\ngpus = [\"0\"]\nmatch.uid = 3\n"
+	"[[worker]]\nname = \"e\"\nkind = \"exec\"\nmatch.exe = \"/e\"\nresume = \"lazy\"\n"
+	"evict_command = [\"/a\", \"b\"]\n"
+	"[[rule]]\nmatch.name = \"x\"\naction = \"ignore\"\n"
+	"[[schedule]]\nworker = \"o\"\nevict = \"1:00-2:00\"\n";
+
+static void a_policy_without_memory_is_none(void **state)
+{
+	char path[200], message[4096];
+	struct guard_settings s;
+	struct config c;
+	struct tree t;
+	unsigned i;
+
+	(void)state;
+	tree_init(&t);
+	tree_put(&t, "g.toml", guarded);
+	snprintf(path, sizeof(path), "%s/g.toml", t.path);
+	assert_true(until_done(path, 0) > 40);
+	assert_int_equal(config_load(&c, path, NULL, 0, message, sizeof(message)), 0);
+	for (i = 0; i < 1000; i++) {
+		int err;
+
+		left = (long)i;
+		err = guard_config_make(&c, &s);
+		if (left >= 0)
+			break;
+		assert_int_equal(err, -GW_E_NOMEM);
+		assert_null(s.policy.memory);
+		assert_int_equal(s.policy.workers, 0);
+	}
+	left = -1;
+	assert_in_range(i, 15, 999);
+	assert_int_equal(s.policy.workers, 2);
+	guard_settings_done(&s);
+	config_done(&c);
+	tree_done(&t);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_failed_allocation_is_an_error),
+		cmocka_unit_test(a_policy_without_memory_is_none),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

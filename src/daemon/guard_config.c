@@ -1,0 +1,437 @@
+/* A policy out of entries that were found good, and what profiles set. */
+#include "guard_config.h"
+
+#include "guard_config_read.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- profiles ---- */
+
+static const struct {
+	const char *profile;
+	enum config_id id;
+	const char *value;
+} presets[] = {
+	{ "desktop", CONFIG_ID_guard_mode, "enforce" },
+	{ "desktop", CONFIG_ID_guard_unknown, "contend" },
+	{ "desktop", CONFIG_ID_device_require_nvml, "true" },
+	{ "server", CONFIG_ID_guard_mode, "observe" },
+	{ "server", CONFIG_ID_health_enabled, "true" },
+	{ "container", CONFIG_ID_guard_mode, "enforce" },
+	{ "container", CONFIG_ID_guard_by_unattributed, "true" },
+	{ "container", CONFIG_ID_device_require_nvml, "false" },
+};
+
+/* It came from where the profile was named. */
+void guard_config_profile(struct config_reader *r)
+{
+	const struct config_place *at = &r->m->place[CONFIG_ID_guard_profile];
+
+	for (unsigned i = 0; i < COUNT(presets); i++) {
+		const struct config_row *row = &config_rows[presets[i].id];
+		struct config_place *place = &r->m->place[presets[i].id];
+		struct config_value v;
+
+		if (!r->c->guard_profile || r->bad[presets[i].id] ||
+		    strcmp(r->c->guard_profile, presets[i].profile) != 0 ||
+		    place->from != CONFIG_STANDARD ||
+		    !config_value_text(r, row, at, presets[i].value, &v))
+			continue;
+		config_value_set(r->c, row, &v);
+		*place = *at;
+	}
+}
+
+/* ---- what entries say ---- */
+
+int guard_entry_kind(const struct guard_entry *e)
+{
+	return e->given[GUARD_KEY_kind] ? policy_kind_find(e->value[GUARD_KEY_kind].text)
+					: -GW_E_NOENT;
+}
+
+const char *guard_entry_url(const struct guard_entry *e)
+{
+	int kind = guard_entry_kind(e);
+
+	if (e->given[GUARD_KEY_url])
+		return e->value[GUARD_KEY_url].text;
+	return kind >= 0 && !e->refused[GUARD_KEY_url] ? policy_kind_url((unsigned)kind) : NULL;
+}
+
+/* Of an URL on this machine; others' ports are no ports of ours. */
+static unsigned local_port(const char *url)
+{
+	static const char *const local[] = { "127.", "localhost", "[::1]" };
+	bool tls = strncmp(url, "https://", 8) == 0;
+	const char *host = url + (tls ? 8 : 7);
+	size_t n = strcspn(host, "/");
+	const char *colon = memrchr(host, ':', n);
+	bool ours = false;
+
+	for (unsigned i = 0; i < COUNT(local); i++)
+		ours = ours || strncmp(host, local[i], strlen(local[i])) == 0;
+	if (!ours)
+		return 0;
+	if (colon && colon[1] >= '0' && colon[1] <= '9' &&
+	    !memchr(colon, ']', n - (size_t)(colon - host)))
+		return (unsigned)strtoul(colon + 1, NULL, 10);
+	return tls ? 443 : 80;
+}
+
+bool guard_entry_matches(const struct guard_entry *e, bool identity)
+{
+	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++)
+		if ((e->given[k] || e->refused[k]) && !(identity && k == GUARD_KEY_match_uid))
+			return true;
+	return false;
+}
+
+unsigned guard_entry_port(const struct guard_entry *e)
+{
+	const char *url = guard_entry_url(e);
+
+	if (e->given[GUARD_KEY_match_port])
+		return (unsigned)e->value[GUARD_KEY_match_port].count;
+	return url && !guard_entry_matches(e, true) ? local_port(url) : 0;
+}
+
+/* A kind that acts at a higher level than others are allowed was chosen to do that. */
+unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e)
+{
+	int kind = guard_entry_kind(e);
+	unsigned own = kind >= 0 ? policy_kind_level((unsigned)kind) : 0;
+	unsigned most = (unsigned)c->guard_defaults_max_level;
+
+	if (e->given[GUARD_KEY_max_level])
+		return (unsigned)e->value[GUARD_KEY_max_level].count;
+	return own > 2 && most < own ? own : most;
+}
+
+bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e)
+{
+	return e->given[GUARD_KEY_allow_kill] ? e->value[GUARD_KEY_allow_kill].yes
+					      : c->guard_defaults_allow_kill;
+}
+
+int guard_signal(const char *name)
+{
+	static const struct {
+		const char *name;
+		int number;
+	} signals[] = {
+		{ "SIGHUP", SIGHUP },   { "SIGINT", SIGINT },     { "SIGQUIT", SIGQUIT },
+		{ "SIGUSR1", SIGUSR1 }, { "SIGUSR2", SIGUSR2 },   { "SIGTERM", SIGTERM },
+		{ "SIGCONT", SIGCONT }, { "SIGURG", SIGURG },     { "SIGALRM", SIGALRM },
+		{ "SIGPIPE", SIGPIPE }, { "SIGWINCH", SIGWINCH }, { "SIGKILL", SIGKILL },
+		{ "SIGSTOP", SIGSTOP }, { "SIGTSTP", SIGTSTP },
+	};
+
+	for (unsigned i = 0; i < COUNT(signals); i++)
+		if (strcmp(name, signals[i].name) == 0)
+			return signals[i].number;
+	return 0;
+}
+
+unsigned guard_process_type(const char *word)
+{
+	static const char *const words[] = { "compute", "graphics", "mps" };
+
+	for (unsigned i = 0; i < COUNT(words); i++)
+		if (strcmp(words[i], word) == 0)
+			return 1U << i;
+	return 0;
+}
+
+/* ---- knobs ---- */
+
+#define K(key, how, scale, member)                                           \
+	{                                                                    \
+		CONFIG_ID_guard_defaults_##key, GUARD_KEY_##key, how, scale, \
+			offsetof(struct policy_knobs, member)                \
+	}
+static const struct guard_knob knobs[] = {
+	K(debounce_ms, KNOB_SCALED, 1e6, debounce_ns),
+	K(quiet_s, KNOB_SCALED, 1e9, quiet_ns),
+	K(min_resident_s, KNOB_SCALED, 1e9, resident_ns),
+	K(drain_s, KNOB_SCALED, 1e9, drain_ns),
+	K(verify_s, KNOB_SCALED, 1e9, verify_ns),
+	K(budget_s, KNOB_SCALED, 1e9, budget_ns),
+	K(post_action_s, KNOB_SCALED, 1e9, post_ns),
+	K(headroom, KNOB_BYTES, 0, headroom_bytes),
+	K(headroom_percent, KNOB_RATIO, 0, headroom_ratio),
+	K(min_vram, KNOB_BYTES, 0, min_vram_bytes),
+	K(util_percent, KNOB_RATIO, 0, util_ratio),
+	K(util_s, KNOB_SCALED, 1e9, util_ns),
+	K(max_level, KNOB_COUNT, 0, max_level),
+	K(allow_kill, KNOB_BOOL, 0, allow_kill),
+};
+
+static uint64_t scaled(double v, double scale)
+{
+	return (uint64_t)(v * scale + 0.5);
+}
+
+static void set_knob(struct policy_knobs *to, const struct guard_knob *k,
+		     const struct config_value *v)
+{
+	void *at = (char *)to + k->offset;
+
+	switch (k->how) {
+	case KNOB_SCALED: *(uint64_t *)at = scaled(v->number, k->scale); break;
+	case KNOB_BYTES: *(uint64_t *)at = v->count; break;
+	case KNOB_RATIO: *(double *)at = v->number / 100; break;
+	case KNOB_COUNT: *(unsigned *)at = (unsigned)v->count; break;
+	case KNOB_BOOL: *(bool *)at = v->yes; break;
+	}
+}
+
+static void standard_knobs(const struct config *c, struct policy_knobs *to)
+{
+	for (unsigned i = 0; i < COUNT(knobs); i++) {
+		struct config_value v;
+
+		config_value_get(c, &config_rows[knobs[i].id], &v);
+		set_knob(to, &knobs[i], &v);
+	}
+}
+
+static void worker_knobs(const struct config *c, const struct guard_entry *e,
+			 struct policy_knobs *to)
+{
+	for (unsigned i = 0; i < COUNT(knobs); i++)
+		if (e->given[knobs[i].key])
+			set_knob(to, &knobs[i], &e->value[knobs[i].key]);
+	to->max_level = guard_entry_max_level(c, e);
+	to->allow_kill = guard_entry_allow_kill(c, e);
+}
+
+/* ---- entries ---- */
+
+static unsigned choice(const struct guard_entry *e, enum guard_key key, unsigned standard)
+{
+	const char *p = guard_keys[key].row.choices, *text = e->value[key].text;
+
+	if (!e->given[key])
+		return standard;
+	for (unsigned i = 0;; i++, p++) {
+		size_t n = strcspn(p, "|");
+
+		if (strlen(text) == n && memcmp(p, text, n) == 0)
+			return i;
+		p += n;
+		if (!*p)
+			return standard;
+	}
+}
+
+static const char *text(const struct guard_entry *e, enum guard_key key)
+{
+	return e->given[key] ? e->value[key].text : NULL;
+}
+
+/* Texts are borrowed of the entries until all is copied. */
+static void make_match(const struct guard_entry *e, struct policy_match *m)
+{
+	*m = (struct policy_match){
+		.name = text(e, GUARD_KEY_match_name),
+		.exe = text(e, GUARD_KEY_match_exe),
+		.command = text(e, GUARD_KEY_match_command),
+		.cgroup = text(e, GUARD_KEY_match_cgroup),
+		.container = text(e, GUARD_KEY_match_container),
+		.pidfile = text(e, GUARD_KEY_match_pidfile),
+		.unit = text(e, GUARD_KEY_match_unit),
+		.gpu = text(e, GUARD_KEY_match_gpu),
+		.uid = -1,
+		.vram_ge = e->value[GUARD_KEY_match_vram_ge].count,
+		.util_ge = e->value[GUARD_KEY_match_util_ge].number / 100,
+	};
+	if (e->given[GUARD_KEY_match_uid])
+		m->uid = (int64_t)e->value[GUARD_KEY_match_uid].count;
+	for (unsigned i = 0; i < e->value[GUARD_KEY_match_type].list.count; i++)
+		m->type |= guard_process_type(e->value[GUARD_KEY_match_type].list.item[i]);
+}
+
+static const char *where(struct policy *p, const struct guard_entry *e, const char *what)
+{
+	const char *slash = strrchr(e->at.name, '/');
+	char line[200];
+
+	snprintf(line, sizeof(line), "%.80s (%.80s:%u)", what, slash ? slash + 1 : e->at.name,
+		 e->at.line);
+	return policy_keep(p, line, strlen(line));
+}
+
+static bool make_rule(struct policy *p, const struct guard_entry *e)
+{
+	struct policy_rule *rule = &p->rule[p->rules++];
+	char what[40];
+
+	make_match(e, &rule->match);
+	rule->action = choice(e, GUARD_KEY_action, GUARD_WATCH);
+	snprintf(what, sizeof(what), "rule %u", e->number);
+	rule->text = where(p, e, what);
+	return rule->text != NULL;
+}
+
+/* Paths are put behind it. */
+static const char *make_url(struct policy *p, const char *url)
+{
+	size_t n = strlen(url);
+
+	while (n > 0 && url[n - 1] == '/')
+		n--;
+	return policy_keep(p, url, n);
+}
+
+static const char *const *argv(const struct guard_entry *e, enum guard_key key)
+{
+	return e->given[key] ? e->value[key].list.item : NULL;
+}
+
+static bool make_worker(const struct config *c, struct policy *p, const struct guard_entry *e)
+{
+	struct policy_worker *w = &p->worker[p->workers++];
+	const struct config_list *gpus = &e->value[GUARD_KEY_gpus].list;
+	const char *url = guard_entry_url(e);
+	char what[100];
+
+	policy_worker_init(w);
+	w->name = text(e, GUARD_KEY_name);
+	w->kind = (enum policy_kind)guard_entry_kind(e);
+	w->url = url ? make_url(p, url) : NULL;
+	w->token_file = text(e, GUARD_KEY_token_file);
+	w->model = text(e, GUARD_KEY_model);
+	w->evict_argv = argv(e, GUARD_KEY_evict_command);
+	w->resume_argv = argv(e, GUARD_KEY_resume_command);
+	if (e->given[GUARD_KEY_evict_signal])
+		w->evict_signal = guard_signal(text(e, GUARD_KEY_evict_signal));
+	if (e->given[GUARD_KEY_resume_signal])
+		w->resume_signal = guard_signal(text(e, GUARD_KEY_resume_signal));
+	for (; w->gpu_count < gpus->count && w->gpu_count < POLICY_GPUS; w->gpu_count++)
+		w->gpus[w->gpu_count] = gpus->item[w->gpu_count];
+	make_match(e, &w->match);
+	w->match.port = guard_entry_port(e);
+	w->priority = (int)e->value[GUARD_KEY_priority].number;
+	/* ComfyUI loads what the next prompt needs, and nothing else. */
+	w->resume = choice(e, GUARD_KEY_resume,
+			   w->kind == WORKER_COMFY ? RESUME_LAZY : RESUME_RESTORE);
+	w->managed = e->value[GUARD_KEY_managed].yes;
+	w->level = (unsigned)e->value[GUARD_KEY_level].count;
+	w->ac_only = e->value[GUARD_KEY_ac_only].yes;
+	worker_knobs(c, e, &w->knobs);
+	snprintf(what, sizeof(what), "[[worker]] %s", w->name);
+	w->text = where(p, e, what);
+	return w->text && (!url || w->url);
+}
+
+static void make_schedule(struct policy *p, const struct guard_entry *e)
+{
+	const struct config_list *spans = &e->value[GUARD_KEY_evict].list;
+	const char *name = text(e, GUARD_KEY_worker);
+	char message[200];
+
+	for (unsigned i = 0; i < p->workers; i++) {
+		struct policy_worker *w = &p->worker[i];
+
+		if (strcmp(name, "*") != 0 && strcmp(name, w->name) != 0)
+			continue;
+		for (unsigned k = 0; k < spans->count; k++) {
+			int n = policy_spans_read(spans->item[k], w->schedule, w->schedules,
+						  message, sizeof(message));
+
+			w->schedules += n > 0 ? (unsigned)n : 0;
+		}
+	}
+}
+
+static bool make_entries(const struct config *c, struct policy *p)
+{
+	const struct config_memory *m = c->memory;
+
+	for (const struct guard_entry *e = m->entries; e; e = e->next) {
+		if (e->table == GUARD_WORKER && !make_worker(c, p, e))
+			return false;
+		if (e->table == GUARD_RULE && !make_rule(p, e))
+			return false;
+	}
+	/* Hours may stand before the worker whose they are. */
+	for (const struct guard_entry *e = m->entries; e; e = e->next)
+		if (e->table == GUARD_SCHEDULE)
+			make_schedule(p, e);
+	return true;
+}
+
+/* ---- all of it ---- */
+
+static void make_guard(const struct config *c, struct policy *p)
+{
+	policy_init(p);
+	p->mode = strcmp(c->guard_mode, "enforce") == 0   ? GUARD_ENFORCE
+		  : strcmp(c->guard_mode, "dry-run") == 0 ? GUARD_DRY_RUN
+							  : GUARD_OBSERVE;
+	p->any = strcmp(c->guard_demand, "any") == 0;
+	p->unknown_contends = strcmp(c->guard_unknown, "contend") == 0;
+	p->by_unattributed = c->guard_by_unattributed;
+	p->unattributed_bytes = c->guard_unattributed_limit;
+	p->evict_when_blind = strcmp(c->guard_on_blind, "evict") == 0;
+	p->restore_on_stop = strcmp(c->guard_on_stop, "restore") == 0;
+	p->poll_ns = scaled(c->guard_poll_ms, 1e6);
+	p->simulated_too = c->guard_simulated;
+	standard_knobs(c, &p->standard);
+}
+
+static void make_health(const struct config *c, struct guard_settings *ret)
+{
+	ret->health_enabled = c->health_enabled;
+	ret->health_interval_ns = scaled(c->health_interval_s, 1e9);
+	ret->health = (struct health_options){
+		.warn_c = c->health_warn_c,
+		.throttle_c = c->health_throttle_c,
+		.evict_c = c->health_evict_c,
+		.clear_c = c->health_clear_c,
+		.clear_ns = scaled(c->health_clear_s, 1e9),
+		.critical = (unsigned)c->health_critical,
+		.absolute_c = c->health_temp_override_c > 0 ? c->health_temp_override_c : NAN,
+		.fallback_c = c->health_fallback_c,
+		.clean_ns = scaled(c->health_clean_s, 1e9),
+	};
+}
+
+int guard_config_make(const struct config *c, struct guard_settings *ret)
+{
+	struct policy *draft = calloc(1, sizeof(*draft));
+	bool good = draft != NULL;
+
+	*ret = (struct guard_settings){ .capacity_enabled = c->capacity_enabled };
+	make_health(c, ret);
+	if (good) {
+		make_guard(c, draft);
+		good = make_entries(c, draft) && policy_copy(&ret->policy, draft) == 0;
+		policy_done(draft);
+	}
+	free(draft);
+	if (good && c->guard_state_dir) {
+		ret->state_dir = policy_keep(&ret->policy, c->guard_state_dir,
+					     strlen(c->guard_state_dir));
+		good = ret->state_dir != NULL;
+	}
+	if (good)
+		return 0;
+	guard_settings_done(ret);
+	return -GW_E_NOMEM;
+}
+
+void guard_settings_done(struct guard_settings *s)
+{
+	policy_done(&s->policy);
+	*s = (struct guard_settings){ 0 };
+}

@@ -1,0 +1,26 @@
+/* guard_config: what the configuration says of the guard, as the guard wants it.
+ *
+ * config_read() has read and judged the tables [guard], [guard.defaults], [[worker]], [[rule]], [[schedule]],
+ * [health] and [capacity] with everything else; here they become a policy and options.  What is made
+ * owns its texts and outlives the configuration, so that a reload can swap one for the other. */
+#ifndef GW_DAEMON_GUARD_CONFIG_H
+#define GW_DAEMON_GUARD_CONFIG_H
+
+#include "config.h"
+#include "guard/health.h"
+#include "guard/policy.h"
+
+struct guard_settings {
+	struct policy policy;
+	bool health_enabled;
+	struct health_options health;
+	uint64_t health_interval_ns;
+	bool capacity_enabled;
+	const char *state_dir; /* NULL: the service's own */
+};
+
+/* Of a configuration that was read without error.  0, or -GW_E_NOMEM and *ret is empty. */
+int guard_config_make(const struct config *c, struct guard_settings *ret);
+void guard_settings_done(struct guard_settings *s);
+
+#endif

@@ -1,0 +1,683 @@
+/* What is wrong with the guard's tables: texts that have a form, keys that a kind does not have or cannot do
+ * without, and entries that get in each other's way. */
+#include "guard_config_read.h"
+
+#include "base/suggest.h"
+
+#include <ctype.h>
+#include <regex.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define WRONG    200
+
+static const char *text(const struct guard_entry *e, enum guard_key key)
+{
+	return e->given[key] ? e->value[key].text : NULL;
+}
+
+static bool is_there(const struct guard_entry *e, enum guard_key key)
+{
+	return e->given[key] || e->refused[key];
+}
+
+static const char *key_name(enum guard_key key)
+{
+	return guard_keys[key].row.key;
+}
+
+/* ---- texts that have a form: NULL, or what is wrong ---- */
+
+/* It is part of addresses and file names. */
+static const char *check_name(const char *s, char out[static WRONG])
+{
+	(void)out;
+	for (const char *p = s; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+			return "a name has letters, digits, dots, dashes and underscores";
+	return strlen(s) > 63 ? "a name has at most 63 bytes" : NULL;
+}
+
+static const char *check_url(const char *s, char out[static WRONG])
+{
+	bool tls = strncmp(s, "https://", 8) == 0;
+	char host[300];
+
+	if (!tls && strncmp(s, "http://", 7) != 0)
+		return "write http://HOST:PORT or https://HOST:PORT";
+	s += tls ? 8 : 7;
+	if (strpbrk(s, "@?# \t"))
+		return "write it without user, query and blanks; a token belongs in token_file";
+	for (const char *p = s; *p; p++)
+		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
+			return "it has characters that an address cannot have";
+	snprintf(host, sizeof(host), "%.*s", (int)strcspn(s, "/"), s);
+	if (!*host || *host == ':')
+		return "the host is missing";
+	/* Without a port it is the scheme's own. */
+	if (!strchr(host[0] == '[' ? host + strcspn(host, "]") : host, ':'))
+		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":80");
+	snprintf(out, WRONG, "%s", host);
+	return config_check_address(host);
+}
+
+static const char *check_path(const char *s, char out[static WRONG])
+{
+	(void)out;
+	return *s == '/' ? NULL : "write the whole path, from /";
+}
+
+static const char *check_exe(const char *s, char out[static WRONG])
+{
+	(void)out;
+	return *s == '/' || *s == '*' ? NULL
+				      : "write the whole path, from /, or begin with *: a "
+					"program is known by its real path";
+}
+
+static const char *check_comm(const char *s, char out[static WRONG])
+{
+	size_t least = 0;
+
+	for (const char *p = s; *p; p++)
+		least += *p != '*';
+	if (least <= 15)
+		return NULL;
+	snprintf(out, WRONG,
+		 "the kernel keeps 15 bytes of a name, so nothing is ever called that; write "
+		 "\"%.15s\", or use match.exe",
+		 s);
+	return out;
+}
+
+/* The largest number of "{3,40}", or 1. */
+static unsigned long repetitions(const char *p)
+{
+	unsigned long most = 1;
+
+	while (*p == ',' || isdigit((unsigned char)*p)) {
+		char *end = NULL;
+		unsigned long n = *p == ',' ? 0 : strtoul(p, &end, 10);
+
+		most = n > most ? n : most;
+		p = end ? end : p + 1;
+	}
+	return most;
+}
+
+/* C libraries unroll repetitions and recurse into parentheses: a short text could take all memory. */
+static bool is_vast(const char *s)
+{
+	unsigned long times = 1;
+
+	for (const char *p = s; times <= 1000 && (p = strchr(p, '{')); p++) {
+		unsigned long n = repetitions(p + 1);
+
+		times = n > 1000 ? n : times * n;
+	}
+	return times > 1000 || strlen(s) > 1000;
+}
+
+static const char *check_regex(const char *s, char out[static WRONG])
+{
+	char why[100];
+	regex_t re;
+	int rc;
+
+	if (is_vast(s))
+		return "it repeats too much, or is longer than 1000 bytes";
+	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
+	if (rc == 0) {
+		regfree(&re);
+		return NULL;
+	}
+	regerror(rc, &re, why, sizeof(why));
+	snprintf(out, WRONG, "this is no extended regular expression: %s", why);
+	return out;
+}
+
+static const char *check_unit(const char *s, char out[static WRONG])
+{
+	static const char *const ends[] = { ".service", ".scope", ".slice" };
+
+	for (unsigned i = 0; i < COUNT(ends); i++)
+		if (strlen(s) > strlen(ends[i]) &&
+		    strcmp(s + strlen(s) - strlen(ends[i]), ends[i]) == 0)
+			return strchr(s, '/') ? "a unit has no / in its name" : NULL;
+	snprintf(out, WRONG, "write the unit with its end, such as \"%.60s.service\"", s);
+	return out;
+}
+
+static const char *check_container(const char *s, char out[static WRONG])
+{
+	(void)out;
+	for (const char *p = s; *p; p++)
+		if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
+			return "an id or a name has letters, digits, dots, dashes and "
+			       "underscores";
+	return NULL;
+}
+
+/* SIGSTOP keeps the memory where it is; ending the process is a level of its own. */
+static const char *check_signal(const char *s, char out[static WRONG])
+{
+	int n = guard_signal(s);
+
+	if (n == SIGKILL)
+		return "SIGKILL ends the worker: that is max_level = 6 with allow_kill = true";
+	if (n == SIGSTOP || n == SIGTSTP)
+		return "a stopped process keeps its memory on the GPU";
+	if (n)
+		return NULL;
+	snprintf(out, WRONG, "there is no signal of that name: write for example SIGUSR1");
+	return out;
+}
+
+static const struct {
+	enum guard_key key;
+	const char *(*wrong)(const char *s, char out[static WRONG]);
+} forms[] = {
+	{ GUARD_KEY_name, check_name },
+	{ GUARD_KEY_url, check_url },
+	{ GUARD_KEY_token_file, check_path },
+	{ GUARD_KEY_evict_signal, check_signal },
+	{ GUARD_KEY_resume_signal, check_signal },
+	{ GUARD_KEY_match_unit, check_unit },
+	{ GUARD_KEY_match_pidfile, check_path },
+	{ GUARD_KEY_match_name, check_comm },
+	{ GUARD_KEY_match_exe, check_exe },
+	{ GUARD_KEY_match_command, check_regex },
+	{ GUARD_KEY_match_container, check_container },
+};
+
+/* Marks it as refused: nothing is concluded from it any more. */
+static void refuse(struct config_reader *r, struct guard_entry *e, enum guard_key key,
+		   const char *value, const char *why)
+{
+	config_complain(r, &e->place[key], "%s: \"%.100s\": %s", key_name(key), value, why);
+	e->given[key] = false;
+	e->refused[key] = true;
+}
+
+static void check_forms(struct config_reader *r, struct guard_entry *e)
+{
+	char out[WRONG];
+
+	for (unsigned i = 0; i < COUNT(forms); i++) {
+		const char *value = text(e, forms[i].key);
+		const char *why = value ? forms[i].wrong(value, out) : NULL;
+
+		if (why)
+			refuse(r, e, forms[i].key, value, why);
+	}
+}
+
+/* ---- lists ---- */
+
+static void check_program(struct config_reader *r, struct guard_entry *e, enum guard_key key)
+{
+	if (e->given[key] && e->value[key].list.item[0][0] != '/')
+		refuse(r, e, key, e->value[key].list.item[0],
+		       "write the whole path of the program, from /: no shell looks for it");
+}
+
+static void check_types(struct config_reader *r, struct guard_entry *e)
+{
+	const struct config_list *l = &e->value[GUARD_KEY_match_type].list;
+
+	for (unsigned i = 0; e->given[GUARD_KEY_match_type] && i < l->count; i++)
+		if (!guard_process_type(l->item[i]))
+			refuse(r, e, GUARD_KEY_match_type, l->item[i],
+			       "types are compute, graphics and mps");
+}
+
+static bool looks_like_gpu(const char *s)
+{
+	return !s[strspn(s, "0123456789")] || strchr(s, ':') || strchr(s, '-') ||
+	       strcmp(s, "visible") == 0;
+}
+
+static void warn_gpu(struct config_reader *r, const struct guard_entry *e, enum guard_key key,
+		     const char *s)
+{
+	if (!looks_like_gpu(s))
+		config_warn(r, &e->place[key],
+			    "%s: \"%.60s\" looks like no GPU: an index, an UUID (GPU-...) or a "
+			    "PCI id was expected",
+			    key_name(key), s);
+}
+
+static void check_gpus(struct config_reader *r, const struct guard_entry *e)
+{
+	const struct config_list *l = &e->value[GUARD_KEY_gpus].list;
+
+	for (unsigned i = 0; e->given[GUARD_KEY_gpus] && i < l->count; i++)
+		warn_gpu(r, e, GUARD_KEY_gpus, l->item[i]);
+	if (e->given[GUARD_KEY_match_gpu])
+		warn_gpu(r, e, GUARD_KEY_match_gpu, text(e, GUARD_KEY_match_gpu));
+}
+
+/* ---- what a kind has and needs ---- */
+
+#define HTTP                                                                                  \
+	(1U << WORKER_OLLAMA | 1U << WORKER_LLAMACPP | 1U << WORKER_LLAMASWAP |               \
+	 1U << WORKER_VLLM | 1U << WORKER_SGLANG | 1U << WORKER_TABBY | 1U << WORKER_KOBOLD | \
+	 1U << WORKER_COMFY | 1U << WORKER_A1111)
+
+static const struct {
+	enum guard_key key;
+	unsigned kinds;
+} kind_keys[] = {
+	{ GUARD_KEY_url, HTTP },
+	{ GUARD_KEY_token_file, HTTP },
+	{ GUARD_KEY_model, HTTP },
+	{ GUARD_KEY_level, 1U << WORKER_VLLM },
+	{ GUARD_KEY_evict_command, 1U << WORKER_EXEC },
+	{ GUARD_KEY_resume_command, 1U << WORKER_EXEC },
+	{ GUARD_KEY_evict_signal, 1U << WORKER_SIGNAL },
+	{ GUARD_KEY_resume_signal, 1U << WORKER_SIGNAL },
+	{ GUARD_KEY_managed,
+	  1U << WORKER_SYSTEMD | 1U << WORKER_CONTAINER | 1U << WORKER_EXEC },
+};
+
+static void kind_list(unsigned kinds, char *out, size_t size)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, out, size);
+	for (unsigned i = 0; i < WORKER_KINDS; i++)
+		if (kinds >> i & 1)
+			buf_addf(&b, "%s%s", b.len ? ", " : "", policy_kind_name(i));
+}
+
+static void check_kind_keys(struct config_reader *r, const struct guard_entry *e, unsigned kind)
+{
+	char kinds[200];
+
+	for (unsigned i = 0; i < COUNT(kind_keys); i++) {
+		enum guard_key key = kind_keys[i].key;
+
+		if (!e->given[key] || kind_keys[i].kinds >> kind & 1)
+			continue;
+		kind_list(kind_keys[i].kinds, kinds, sizeof(kinds));
+		config_complain(r, &e->place[key], "%s means nothing to kind %s; it is for %s",
+				key_name(key), policy_kind_name(kind), kinds);
+	}
+}
+
+static bool comes_back(const struct guard_entry *e)
+{
+	const char *resume = text(e, GUARD_KEY_resume);
+
+	return !e->refused[GUARD_KEY_resume] && (!resume || strcmp(resume, "restore") == 0);
+}
+
+static const struct {
+	enum policy_kind kind;
+	enum guard_key key;
+	bool to_come_back; /* only where it does */
+	const char *what;
+} needs[] = {
+	{ WORKER_SYSTEMD, GUARD_KEY_match_unit, false, "the unit that is stopped and started" },
+	{ WORKER_CONTAINER, GUARD_KEY_match_container, false,
+	  "the container that is stopped and started" },
+	{ WORKER_EXEC, GUARD_KEY_evict_command, false, "the program that frees the GPU" },
+	{ WORKER_EXEC, GUARD_KEY_resume_command, true,
+	  "the program that takes it again, or resume = \"lazy\" or \"never\"" },
+	{ WORKER_SIGNAL, GUARD_KEY_evict_signal, false, "the signal that frees the GPU" },
+	{ WORKER_SIGNAL, GUARD_KEY_resume_signal, true,
+	  "the signal that takes it again, or resume = \"lazy\" or \"never\"" },
+};
+
+static void check_needs(struct config_reader *r, const struct guard_entry *e, unsigned kind)
+{
+	for (unsigned i = 0; i < COUNT(needs); i++)
+		if (needs[i].kind == kind && !is_there(e, needs[i].key) &&
+		    (!needs[i].to_come_back || comes_back(e)))
+			config_complain(r, &e->at, "a worker of kind %s needs %s: %s",
+					policy_kind_name(kind), key_name(needs[i].key),
+					needs[i].what);
+	if (kind == WORKER_KOBOLD && comes_back(e) && !is_there(e, GUARD_KEY_model))
+		config_warn(r, &e->at,
+			    "KoboldCpp cannot tell what it had loaded: give model, the name of "
+			    "its .kcpps file, or resume = \"lazy\"");
+}
+
+/* ---- levels ---- */
+
+static const struct config_place *level_place(const struct config_reader *r,
+					      const struct guard_entry *e)
+{
+	const struct config_place *standard = &r->m->place[CONFIG_ID_guard_defaults_max_level];
+
+	if (e->given[GUARD_KEY_max_level])
+		return &e->place[GUARD_KEY_max_level];
+	return standard->from == CONFIG_STANDARD ? &e->at : standard;
+}
+
+static void check_levels(struct config_reader *r, const struct guard_entry *e, unsigned kind)
+{
+	unsigned most = guard_entry_max_level(r->c, e), own = policy_kind_level(kind);
+
+	if (e->refused[GUARD_KEY_max_level] || e->refused[GUARD_KEY_allow_kill])
+		return;
+	if (most >= 5 && !guard_entry_allow_kill(r->c, e))
+		config_complain(r, level_place(r, e),
+				"max_level = %u ends the worker's process, which needs "
+				"allow_kill = true",
+				most);
+	if (most < 5 && e->given[GUARD_KEY_allow_kill] && e->value[GUARD_KEY_allow_kill].yes)
+		config_warn(r, &e->place[GUARD_KEY_allow_kill],
+			    "allow_kill changes nothing below max_level = 5, and it is %u",
+			    most);
+	if (e->given[GUARD_KEY_max_level] && most < own && own > 2)
+		config_complain(r, &e->place[GUARD_KEY_max_level],
+				"max_level = %u forbids all that kind %s can do: it acts at "
+				"level %u",
+				most, policy_kind_name(kind), own);
+}
+
+/* ---- workers ---- */
+
+static void check_required(struct config_reader *r, const struct guard_entry *e,
+			   enum guard_key key)
+{
+	if (!is_there(e, key))
+		config_complain(r, &e->at, "this [[%s]] needs %s: %s",
+				guard_table_names[e->table], key_name(key),
+				guard_keys[key].row.help);
+}
+
+static void check_identity(struct config_reader *r, const struct guard_entry *e)
+{
+	bool url = e->given[GUARD_KEY_url];
+
+	if (guard_entry_matches(e, true) || guard_entry_port(e) || e->refused[GUARD_KEY_url])
+		return;
+	config_complain(r, url ? &e->place[GUARD_KEY_url] : &e->at,
+			"nothing says which process this worker is%s: give match.unit, "
+			"match.port, match.pidfile, match.exe or another match",
+			url ? ", and its url is on another machine" : "");
+}
+
+static void check_worker(struct config_reader *r, const struct guard_entry *e)
+{
+	int kind = guard_entry_kind(e);
+
+	check_required(r, e, GUARD_KEY_name);
+	check_required(r, e, GUARD_KEY_kind);
+	if (e->given[GUARD_KEY_priority] &&
+	    e->value[GUARD_KEY_priority].number != (int)e->value[GUARD_KEY_priority].number)
+		config_complain(r, &e->place[GUARD_KEY_priority],
+				"priority must be a whole number");
+	if (e->given[GUARD_KEY_managed] && e->value[GUARD_KEY_managed].yes &&
+	    text(e, GUARD_KEY_resume) && strcmp(text(e, GUARD_KEY_resume), "never") == 0)
+		config_complain(r, &e->place[GUARD_KEY_managed],
+				"managed starts the worker and resume = \"never\" does not; "
+				"they exclude each other");
+	if (kind < 0)
+		return;
+	check_kind_keys(r, e, (unsigned)kind);
+	check_needs(r, e, (unsigned)kind);
+	check_levels(r, e, (unsigned)kind);
+	check_identity(r, e);
+}
+
+/* ---- entries beside each other ---- */
+
+/* "line 3", or with the file where that is another. */
+static const char *line_of(const struct guard_entry *e, const struct guard_entry *from,
+			   char *out, size_t size)
+{
+	if (strcmp(e->at.name, from->at.name) == 0)
+		snprintf(out, size, "line %u", e->at.line);
+	else
+		snprintf(out, size, "%.150s:%u", e->at.name, e->at.line);
+	return out;
+}
+
+static bool same_value(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
+{
+	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
+}
+
+/* Does whatever b matches, match a?  Then all that a asks for, b asks for too. */
+static bool covers(const struct guard_entry *a, const struct guard_entry *b)
+{
+	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++) {
+		if (a->refused[k] || b->refused[k])
+			return false;
+		if (a->given[k] && !(b->given[k] && same_value(a, b, k)))
+			return false;
+	}
+	return true;
+}
+
+/* One process alone listens on a port or has its number in a file. */
+static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
+{
+	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
+		return "the same port";
+	if (a->given[GUARD_KEY_match_pidfile] && b->given[GUARD_KEY_match_pidfile] &&
+	    same_value(a, b, GUARD_KEY_match_pidfile))
+		return "the same match.pidfile";
+	if (guard_entry_matches(a, true) && covers(a, b) && covers(b, a))
+		return "the same match";
+	return NULL;
+}
+
+static void check_worker_pair(struct config_reader *r, const struct guard_entry *a,
+			      const struct guard_entry *b)
+{
+	const char *name = text(a, GUARD_KEY_name), *same = same_process(a, b);
+	char line[200];
+
+	line_of(a, b, line, sizeof(line));
+	if (name && text(b, GUARD_KEY_name) && strcmp(name, text(b, GUARD_KEY_name)) == 0)
+		config_complain(r, &b->place[GUARD_KEY_name],
+				"there is a worker \"%s\" already, in %s", name, line);
+	if (same)
+		config_complain(r, &b->at,
+				"this worker and the one in %s would be one process: they have "
+				"%s; tell them apart with match.unit, match.command or another "
+				"match",
+				line, same);
+}
+
+static void check_rule_pair(struct config_reader *r, const struct guard_entry *a,
+			    const struct guard_entry *b)
+{
+	char line[200];
+
+	if (guard_entry_matches(a, false) && covers(a, b))
+		config_complain(r, &b->at,
+				"this rule is never reached: the one in %s matches all that it "
+				"matches, and the first counts; put this one before it",
+				line_of(a, b, line, sizeof(line)));
+}
+
+static void check_pairs(struct config_reader *r)
+{
+	for (const struct guard_entry *b = r->m->entries; b; b = b->next)
+		for (const struct guard_entry *a = r->m->entries; a != b; a = a->next) {
+			if (a->table != b->table)
+				continue;
+			if (b->table == GUARD_WORKER)
+				check_worker_pair(r, a, b);
+			if (b->table == GUARD_RULE)
+				check_rule_pair(r, a, b);
+		}
+}
+
+/* ---- rules and schedules ---- */
+
+static void check_rule(struct config_reader *r, const struct guard_entry *e)
+{
+	check_required(r, e, GUARD_KEY_action);
+	if (!guard_entry_matches(e, false))
+		config_complain(r, &e->at,
+				"this rule is of nobody: give match.name, match.exe or another "
+				"match; what becomes of all others is unknown in [guard]");
+}
+
+static unsigned worker_names(const struct config_reader *r, const char *names[POLICY_WORKERS])
+{
+	unsigned n = 0;
+
+	for (const struct guard_entry *e = r->m->entries; e; e = e->next)
+		if (e->table == GUARD_WORKER && text(e, GUARD_KEY_name))
+			names[n++] = text(e, GUARD_KEY_name);
+	return n;
+}
+
+static void check_schedule_worker(struct config_reader *r, struct guard_entry *e)
+{
+	const char *names[POLICY_WORKERS], *name = text(e, GUARD_KEY_worker);
+	unsigned n = worker_names(r, names);
+	char meant[CONFIG_MEANT_MAX];
+
+	if (!name || strcmp(name, "*") == 0)
+		return;
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(names[i], name) == 0)
+			return;
+	config_complain(r, &e->place[GUARD_KEY_worker], "there is no worker \"%.63s\"%s", name,
+			config_meant(suggest(name, names, n, sizeof(names[0])), meant));
+	e->refused[GUARD_KEY_worker] = true;
+}
+
+/* How many spans; 0 having complained. */
+static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
+{
+	const struct config_list *l = &e->value[GUARD_KEY_evict].list;
+	struct policy_span span[POLICY_SPANS];
+	char message[WRONG];
+	unsigned n = 0;
+
+	for (unsigned i = 0; e->given[GUARD_KEY_evict] && i < l->count; i++) {
+		int got = policy_spans_read(l->item[i], span, n, message, sizeof(message));
+
+		if (got < 0) {
+			refuse(r, e, GUARD_KEY_evict, l->item[i], message);
+			return 0;
+		}
+		n += (unsigned)got;
+	}
+	return n;
+}
+
+static bool is_of(const struct guard_entry *schedule, const char *worker)
+{
+	const char *name = text(schedule, GUARD_KEY_worker);
+
+	return name && (strcmp(name, "*") == 0 || strcmp(name, worker) == 0);
+}
+
+static void check_schedules(struct config_reader *r)
+{
+	unsigned total[POLICY_WORKERS] = { 0 };
+	const char *names[POLICY_WORKERS];
+	unsigned workers = worker_names(r, names);
+
+	for (struct guard_entry *e = r->m->entries; e; e = e->next) {
+		unsigned n;
+
+		if (e->table != GUARD_SCHEDULE)
+			continue;
+		check_required(r, e, GUARD_KEY_worker);
+		check_required(r, e, GUARD_KEY_evict);
+		check_schedule_worker(r, e);
+		n = count_spans(r, e);
+		for (unsigned i = 0; i < workers; i++) {
+			if (!is_of(e, names[i]))
+				continue;
+			if (total[i] <= POLICY_SPANS && total[i] + n > POLICY_SPANS)
+				config_complain(
+					r, &e->place[GUARD_KEY_evict],
+					"worker \"%s\" would have %u spans; it may have "
+					"%d",
+					names[i], total[i] + n, POLICY_SPANS);
+			total[i] += n;
+		}
+	}
+}
+
+/* ---- settings ---- */
+
+static bool understood(const struct config_reader *r, enum config_id a, enum config_id b)
+{
+	return !r->bad[a] && !r->bad[b];
+}
+
+static void check_order(struct config_reader *r, enum config_id larger, enum config_id smaller,
+			double a, double b)
+{
+	const struct config_place *at = &r->m->place[smaller];
+
+	if (a >= b || !understood(r, larger, smaller))
+		return;
+	config_complain(r, at->from == CONFIG_STANDARD ? &r->m->place[larger] : at,
+			"%s (%g) must not be more than %s (%g): the nearer to the limit, the "
+			"more is done",
+			config_rows[smaller].key, b, config_rows[larger].key, a);
+}
+
+static void check_health(struct config_reader *r)
+{
+	const struct config *c = r->c;
+	double t = c->health_temp_override_c;
+
+	if (t > 0 && t < 30)
+		config_complain(r, &r->m->place[CONFIG_ID_health_temp_override_c],
+				"temp_override_c must be 0 or from 30 to 120, not %g", t);
+	check_order(r, CONFIG_ID_health_warn_c, CONFIG_ID_health_throttle_c, c->health_warn_c,
+		    c->health_throttle_c);
+	check_order(r, CONFIG_ID_health_throttle_c, CONFIG_ID_health_evict_c,
+		    c->health_throttle_c, c->health_evict_c);
+}
+
+static void check_state_dir(struct config_reader *r)
+{
+	const char *dir = r->c->guard_state_dir;
+
+	if (dir && *dir != '/')
+		config_complain(r, &r->m->place[CONFIG_ID_guard_state_dir],
+				"state_dir: \"%.100s\": write the whole path, from /", dir);
+}
+
+/* Without it one would wonder why nothing is ever moved. */
+static void warn_idle(struct config_reader *r)
+{
+	const struct guard_entry *e = r->m->entries;
+
+	while (e && e->table != GUARD_WORKER)
+		e = e->next;
+	if (e && r->m->place[CONFIG_ID_guard_mode].from == CONFIG_STANDARD &&
+	    !r->bad[CONFIG_ID_guard_mode] && !r->bad[CONFIG_ID_guard_profile])
+		config_warn(r, &e->at,
+			    "workers are watched and never moved: set mode in [guard] to "
+			    "\"enforce\", \"dry-run\" or \"observe\", or set a profile");
+}
+
+void guard_config_check(struct config_reader *r)
+{
+	check_health(r);
+	check_state_dir(r);
+	for (struct guard_entry *e = r->m->entries; e; e = e->next) {
+		check_forms(r, e);
+		check_program(r, e, GUARD_KEY_evict_command);
+		check_program(r, e, GUARD_KEY_resume_command);
+		check_types(r, e);
+		check_gpus(r, e);
+		if (e->table == GUARD_WORKER)
+			check_worker(r, e);
+		else if (e->table == GUARD_RULE)
+			check_rule(r, e);
+	}
+	check_pairs(r);
+	check_schedules(r);
+	warn_idle(r);
+}

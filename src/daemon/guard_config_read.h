@@ -1,0 +1,63 @@
+/* guard_config_read: what the parts of the reader of the guard's tables share.
+ *
+ * guard_config.def has every key once.  guard_config_table.c makes an entry of each [[worker]], [[rule]] and
+ * [[schedule]]; guard_config_check.c says what is wrong with them; guard_config_print.c goes the way back;
+ * guard_config.c makes a policy of what was found good. */
+#ifndef GW_DAEMON_GUARD_CONFIG_READ_H
+#define GW_DAEMON_GUARD_CONFIG_READ_H
+
+#include "config_read.h"
+#include "guard/policy.h"
+
+enum guard_table { GUARD_WORKER, GUARD_RULE, GUARD_SCHEDULE, GUARD_TABLES };
+
+enum guard_key {
+#define G(id, of, key, type, least, most, choices, help) GUARD_KEY_##id,
+#include "guard_config.def"
+#define O(...)
+#define F(...)
+#define D(key, ...) GUARD_KEY_##key,
+#include "config.def"
+#undef O
+	GUARD_KEYS
+};
+
+struct guard_key_row {
+	unsigned of; /* bits of enum guard_table */
+	struct config_row row;
+};
+extern const struct guard_key_row guard_keys[GUARD_KEYS];
+extern const char *const guard_table_names[GUARD_TABLES];
+
+/* One [[worker]], [[rule]] or [[schedule]], in the order of files and lines. */
+struct guard_entry {
+	struct guard_entry *next;
+	enum guard_table table;
+	unsigned number; /* of its table, from 1 */
+	struct config_place at;
+	bool given[GUARD_KEYS];
+	bool refused[GUARD_KEYS]; /* was given, and cannot be used */
+	struct config_place place[GUARD_KEYS];
+	struct config_value value[GUARD_KEYS];
+};
+
+/* Knobs: settings of [guard.defaults] and where they go in struct policy_knobs. */
+struct guard_knob {
+	enum config_id id;
+	enum guard_key key;
+	enum { KNOB_SCALED, KNOB_BYTES, KNOB_RATIO, KNOB_COUNT, KNOB_BOOL } how;
+	double scale; /* to ns */
+	size_t offset;
+};
+
+/* What both checking and making want to know of an entry. */
+int guard_entry_kind(const struct guard_entry *e);        /* negative: not known */
+const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */
+unsigned guard_entry_port(const struct guard_entry *e);   /* match.port, or the url's; 0 */
+unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e);
+bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
+bool guard_entry_matches(const struct guard_entry *e, bool identity); /* has match.* */
+int guard_signal(const char *name);                                   /* 0: no such */
+unsigned guard_process_type(const char *word);                        /* 0: no such */
+
+#endif

@@ -1,0 +1,700 @@
+#include "daemon/guard_config_read.h"
+
+#include "daemon/guard_config.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define SECOND   UINT64_C(1000000000)
+
+struct place {
+	struct config c;
+	struct config_faults faults;
+	struct guard_settings s;
+};
+
+static int set_up(void **state)
+{
+	*state = calloc(1, sizeof(struct place));
+	return *state ? 0 : -1;
+}
+
+static int tear_down(void **state)
+{
+	struct place *p = *state;
+
+	guard_settings_done(&p->s);
+	config_done(&p->c);
+	config_faults_done(&p->faults);
+	free(p);
+	return 0;
+}
+
+static int load(struct place *p, const char *text)
+{
+	guard_settings_done(&p->s);
+	config_done(&p->c);
+	config_faults_done(&p->faults);
+	return config_read_text(&p->c, "/etc/g.toml", text, strlen(text), &p->faults);
+}
+
+/* "3:1: sentence", lines joined by newlines. */
+static const char *said(struct place *p)
+{
+	static char out[20000];
+	struct buf b;
+
+	buf_init_fixed(&b, out, sizeof(out));
+	for (unsigned i = 0; i < p->faults.count; i++) {
+		const struct config_fault *f = &p->faults.fault[i];
+
+		buf_addf(&b, "%s%u:%u: %s%s", i ? "\n" : "", f->at.line, f->at.column,
+			 f->warning ? "warning: " : "", f->text);
+	}
+	return out;
+}
+
+/* Loads without a word and becomes a policy. */
+static const struct policy *good(struct place *p, const char *text)
+{
+	if (load(p, text) != 0 || p->faults.count)
+		fail_msg("%s\nsaid: %s", text, said(p));
+	assert_int_equal(guard_config_make(&p->c, &p->s), 0);
+	return &p->s.policy;
+}
+
+static const char everything[] =
+	"[guard]\nmode = \"dry-run\"\ndemand = \"any\"\nunknown = \"watch\"\nby_unattributed = "
+	"true\n"
+	"unattributed_limit = \"1GiB\"\npoll_ms = 250.5\non_blind = \"evict\"\non_stop = "
+	"\"leave\"\n"
+	"state_dir = \"/var/lib/x\"\nsimulated = true\n"
+	"[guard.defaults]\ndebounce_ms = 123.456\nquiet_s = 1\nmin_resident_s = 2\ndrain_s = "
+	"3\n"
+	"verify_s = 4\nbudget_s = 5\npost_action_s = 6\nheadroom = \"7MiB\"\nheadroom_percent "
+	"= 8\n"
+	"min_vram = \"9MiB\"\nutil_percent = 50\nutil_s = 11\nmax_level = 5\nallow_kill = "
+	"true\n"
+	"[[schedule]]\nworker = \"*\"\nevict = [\"Mon 01:00-02:00\", \"daily 22:00-23:00\"]\n"
+	"[[worker]]\nname = \"ollama\"\nkind = \"ollama\"\n"
+	"[[worker]]\nname = \"v.llm-1_\"\nkind = \"vllm\"\nurl = "
+	"\"https://gpu.example:8443/v/\"\n"
+	"token_file = \"/etc/t\"\nmodel = \"m \\\"q\\\"\"\ngpus = [\"GPU-aaaa\", "
+	"\"1\"]\npriority = -7\n"
+	"resume = \"lazy\"\nlevel = 2\nac_only = true\nquiet_s = 99\nutil_percent = "
+	"5\nmax_level = 2\n"
+	"allow_kill = false\nmatch.unit = \"vllm.service\"\nmatch.name = \"vllm*\"\n"
+	"match.exe = \"*/python3\"\nmatch.command = \"^python .*vllm\"\nmatch.cgroup = "
+	"\"/a/*\"\n"
+	"match.container = \"c0ffee\"\nmatch.pidfile = \"/run/v.pid\"\nmatch.port = 8000\n"
+	"match.uid = 0\n"
+	"[[worker]]\nname = \"e\"\nkind = \"exec\"\nmatch.exe = \"/usr/bin/e\"\nmanaged = "
+	"true\n"
+	"evict_command = [\"/usr/bin/evict\", \"a b\", \"-x\"]\nresume_command = "
+	"[\"/usr/bin/r\"]\n"
+	"[[worker]]\nname = \"s\"\nkind = \"signal\"\nmatch.exe = \"/usr/bin/s\"\n"
+	"evict_signal = \"SIGUSR1\"\nresume_signal = \"SIGUSR2\"\n"
+	"[[worker]]\nname = \"u\"\nkind = \"systemd\"\nmatch.unit = \"u.service\"\nresume = "
+	"\"never\"\n"
+	"[[worker]]\nname = \"comfy\"\nkind = \"comfy\"\n"
+	"[[schedule]]\nworker = \"ollama\"\nevict = \"Fri-Sun 18:00-23:00; Tue 0:00-24:00\"\n"
+	"[[rule]]\nmatch.name = \"steam*\"\nmatch.type = [\"graphics\", \"compute\"]\n"
+	"match.vram_ge = \"1GiB\"\nmatch.util_ge = 25\nmatch.gpu = \"0\"\nmatch.uid = 1000\n"
+	"action = \"contend-now\"\n"
+	"[[rule]]\nmatch.exe = \"/usr/bin/x\"\naction = \"ignore\"\n";
+
+static void every_key_lands_in_its_place(void **state)
+{
+	const struct policy *y = good(*state, everything);
+	const struct guard_settings *s = &((struct place *)*state)->s;
+	const struct policy_knobs *k = &y->standard;
+
+	assert_int_equal(y->mode, GUARD_DRY_RUN);
+	assert_true(y->any && !y->unknown_contends && y->by_unattributed);
+	assert_int_equal(y->unattributed_bytes, 1 << 30);
+	assert_true(y->evict_when_blind && !y->restore_on_stop && y->simulated_too);
+	assert_int_equal(y->poll_ns, 250500000);
+	assert_string_equal(s->state_dir, "/var/lib/x");
+	assert_int_equal(k->debounce_ns, 123456000);
+	assert_int_equal(k->quiet_ns, 1 * SECOND);
+	assert_int_equal(k->resident_ns, 2 * SECOND);
+	assert_int_equal(k->drain_ns, 3 * SECOND);
+	assert_int_equal(k->verify_ns, 4 * SECOND);
+	assert_int_equal(k->budget_ns, 5 * SECOND);
+	assert_int_equal(k->post_ns, 6 * SECOND);
+	assert_int_equal(k->headroom_bytes, 7 << 20);
+	assert_true(k->headroom_ratio == 0.08);
+	assert_int_equal(k->min_vram_bytes, 9 << 20);
+	assert_true(k->util_ratio == 0.5);
+	assert_int_equal(k->util_ns, 11 * SECOND);
+	assert_int_equal(k->max_level, 5);
+	assert_true(k->allow_kill);
+	assert_int_equal(y->workers, 6);
+	assert_int_equal(y->rules, 2);
+}
+
+static void a_worker_has_what_its_table_says(void **state)
+{
+	const struct policy *y = good(*state, everything);
+	const struct policy_worker *w = &y->worker[1];
+
+	assert_string_equal(w->name, "v.llm-1_");
+	assert_int_equal(w->kind, WORKER_VLLM);
+	assert_string_equal(w->url, "https://gpu.example:8443/v");
+	assert_string_equal(w->token_file, "/etc/t");
+	assert_string_equal(w->model, "m \"q\"");
+	assert_int_equal(w->gpu_count, 2);
+	assert_string_equal(w->gpus[1], "1");
+	assert_int_equal(w->priority, -7);
+	assert_int_equal(w->resume, RESUME_LAZY);
+	assert_int_equal(w->level, 2);
+	assert_true(w->ac_only && !w->managed);
+	assert_int_equal(w->knobs.quiet_ns, 99 * SECOND);
+	assert_true(w->knobs.util_ratio == 0.05);
+	assert_int_equal(w->knobs.drain_ns, UINT64_MAX);
+	assert_true(isnan(w->knobs.headroom_ratio));
+	assert_int_equal(w->knobs.max_level, 2);
+	assert_false(w->knobs.allow_kill);
+	assert_string_equal(w->match.unit, "vllm.service");
+	assert_string_equal(w->match.name, "vllm*");
+	assert_string_equal(w->match.exe, "*/python3");
+	assert_string_equal(w->match.command, "^python .*vllm");
+	assert_string_equal(w->match.cgroup, "/a/*");
+	assert_string_equal(w->match.container, "c0ffee");
+	assert_string_equal(w->match.pidfile, "/run/v.pid");
+	assert_int_equal(w->match.port, 8000);
+	assert_int_equal(w->match.uid, 0);
+	assert_int_equal(w->schedules, 2);
+	assert_memory_equal(w->text, "[[worker]] v.llm-1_ (g.toml:", 28);
+}
+
+static void kinds_have_what_is_their_own(void **state)
+{
+	const struct policy *y = good(*state, everything);
+	const struct policy_worker *ollama = &y->worker[0], *e = &y->worker[2];
+
+	assert_string_equal(ollama->url, "http://127.0.0.1:11434");
+	assert_int_equal(ollama->match.port, 11434);
+	assert_int_equal(ollama->match.uid, -1);
+	assert_int_equal(ollama->resume, RESUME_RESTORE);
+	assert_int_equal(ollama->schedules, 4);
+	assert_int_equal(ollama->schedule[3].days, 2);
+	assert_int_equal(ollama->knobs.max_level, 5);
+	assert_string_equal(e->evict_argv[1], "a b");
+	assert_null(e->evict_argv[3]);
+	assert_string_equal(e->resume_argv[0], "/usr/bin/r");
+	assert_null(e->url);
+	assert_true(e->managed);
+	assert_int_equal(e->match.port, 0);
+	assert_int_equal(y->worker[3].evict_signal, SIGUSR1);
+	assert_int_equal(y->worker[3].resume_signal, SIGUSR2);
+	assert_int_equal(y->worker[4].resume, RESUME_NEVER);
+	assert_int_equal(y->worker[5].resume, RESUME_LAZY);
+}
+
+static void a_rule_has_what_its_table_says(void **state)
+{
+	const struct policy_rule *rule = good(*state, everything)->rule;
+
+	assert_int_equal(rule->action, GUARD_CONTEND_NOW);
+	assert_int_equal(rule->match.type, GW_PROCESS_GRAPHICS | GW_PROCESS_COMPUTE);
+	assert_int_equal(rule->match.vram_ge, 1 << 30);
+	assert_true(rule->match.util_ge == 0.25);
+	assert_string_equal(rule->match.gpu, "0");
+	assert_int_equal(rule->match.uid, 1000);
+	assert_int_equal(rule[1].action, GUARD_IGNORE);
+	assert_int_equal(rule[1].match.uid, -1);
+	assert_int_equal(rule[1].match.type, 0);
+	assert_memory_equal(rule[1].text, "rule 2 (g.toml:", 15);
+}
+
+static void without_tables_the_policy_is_the_standard_one(void **state)
+{
+	const struct policy *y = good(*state, "");
+	const struct guard_settings *s = &((struct place *)*state)->s;
+	struct policy standard;
+
+	policy_init(&standard);
+	standard.unknown_contends = true;
+	assert_true(policy_same(y, &standard));
+	assert_true(s->health_enabled && s->capacity_enabled);
+	assert_int_equal(s->health_interval_ns, 10 * SECOND);
+	assert_true(s->health.warn_c == 10 && s->health.throttle_c == 5 &&
+		    s->health.evict_c == 2 && s->health.clear_c == 5);
+	assert_int_equal(s->health.clear_ns, 30 * SECOND);
+	assert_int_equal(s->health.clean_ns, 60 * SECOND);
+	assert_int_equal(s->health.critical, 4);
+	assert_true(isnan(s->health.absolute_c));
+	assert_true(s->health.fallback_c == 85);
+	assert_null(s->state_dir);
+}
+
+/* ---- profiles and older files ---- */
+
+static void a_profile_sets_what_is_left_open(void **state)
+{
+	struct place *p = *state;
+
+	good(p, "[guard]\nprofile = \"desktop\"\n");
+	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
+	assert_true(p->s.policy.unknown_contends);
+	assert_true(p->c.device_require_nvml);
+
+	good(p, "[guard]\nprofile = \"server\"\n");
+	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
+	assert_true(p->s.health_enabled);
+	assert_false(p->c.device_require_nvml);
+
+	good(p, "[guard]\nprofile = \"container\"\n");
+	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
+	assert_true(p->s.policy.by_unattributed);
+	assert_false(p->c.device_require_nvml);
+}
+
+static void what_is_said_wins_over_the_profile(void **state)
+{
+	struct place *p = *state;
+
+	good(p, "require_nvml = false\n[guard]\nmode = \"observe\"\nprofile = \"desktop\"\n"
+		"unknown = \"watch\"\n");
+	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
+	assert_false(p->s.policy.unknown_contends);
+	assert_false(p->c.device_require_nvml);
+	good(p, "auto_evict_for_user_apps = false\n[guard]\nprofile = \"desktop\"\n");
+	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
+}
+
+static void a_profile_may_contradict_what_is_said(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(load(p, "enable_nvml = false\n[guard]\nprofile = \"desktop\"\n"),
+			 -GW_E_PARSE);
+	assert_string_equal(said(p), "3:1: require_nvml is true and enable_nvml is false; they "
+				     "exclude each other");
+}
+
+static void the_original_keys_mean_what_they_meant(void **state)
+{
+	struct place *p = *state;
+
+	good(p, "auto_evict_for_user_apps = true\nprocess_check_interval_secs = 5\n"
+		"enable_health_monitoring = false\nhealth_check_interval_secs = 20\n"
+		"temperature_threshold_celsius = 80\nenable_capacity_tracking = false\n"
+		"[guard]\ndemand = \"any\"\n");
+	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
+	assert_int_equal(p->s.policy.poll_ns, 5 * SECOND);
+	assert_true(p->s.policy.any);
+	assert_false(p->s.health_enabled);
+	assert_int_equal(p->s.health_interval_ns, 20 * SECOND);
+	assert_true(p->s.health.absolute_c == 80);
+	assert_false(p->s.capacity_enabled);
+	good(p, "[guard]\nauto_evict_for_user_apps = false\n");
+	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
+}
+
+/* ---- refusals ---- */
+
+/* What a good worker has, on one line, so that the row's own text begins on line 2. */
+#define OLLAMA "guard = { mode = \"enforce\" }\n"
+#define WORKER "[[worker]]\nname = \"w\"\n"
+
+static const struct {
+	const char *text, *says;
+} refused[] = {
+	{ "[worker]\n", "1:2: write [[worker]]: there may be several" },
+	{ "worker = 3\n", "1:1: write [[worker]]" },
+	{ "rule = [3]\n", "1:9: \"rule\" must be tables ([[rule]])" },
+	{ "[[worker]]\n", "1:1: this [[worker]] needs name: " },
+	{ WORKER, "1:1: this [[worker]] needs kind: " },
+	{ WORKER "kind = \"vlm\"\n", "3:8: kind must be ollama, " },
+	{ WORKER "kind = \"vlm\"\n", "did you mean \"vllm\"?" },
+	{ WORKER "kind = \"callback\"\n", "3:8: kind must be ollama, " },
+	{ WORKER "kind = \"ollama\"\nurll = \"x\"\n",
+	  "4:1: no such key \"urll\" in [[worker]]; did you mean \"url\"?" },
+	{ WORKER "kind = \"ollama\"\nunit = \"x\"\n",
+	  "4:1: no such key \"unit\" in [[worker]]; did you mean \"match.unit\"?" },
+	{ WORKER "kind = \"ollama\"\nmatch.vram_ge = 3\n",
+	  "4:7: \"match.vram_ge\" belongs in [[rule]], not in [[worker]]" },
+	{ WORKER "kind = \"ollama\"\naction = \"x\"\n",
+	  "4:1: \"action\" belongs in [[rule]], not in [[worker]]" },
+	{ WORKER "kind = \"ollama\"\nmatch = 3\n", "4:1: match must be a table" },
+	{ WORKER "kind = \"ollama\"\nquiet_s = \"3\"\n",
+	  "4:11: quiet_s must be a number, not a string" },
+	{ WORKER "kind = \"ollama\"\nurl = \"\"\n", "4:7: url is empty" },
+	{ "[[worker]]\nkind = \"ollama\"\nname = \"a b\"\n",
+	  "3:8: name: \"a b\": a name has letters, digits" },
+	{ WORKER "kind = \"ollama\"\nurl = \"ftp://x\"\n",
+	  "4:7: url: \"ftp://x\": write http://HOST:PORT" },
+	{ WORKER "kind = \"ollama\"\nurl = \"127.0.0.1:1\"\n",
+	  "4:7: url: \"127.0.0.1:1\": write" },
+	{ WORKER "kind = \"ollama\"\nurl = \"http://u:p@x\"\n",
+	  "4:7: url: \"http://u:p@x\": write it without user" },
+	{ WORKER "kind = \"ollama\"\nurl = \"http://:80\"\n", "the host is missing" },
+	{ WORKER "kind = \"ollama\"\nurl = \"http://x:99999\"\n", "the port after the colon" },
+	{ WORKER "kind = \"ollama\"\nurl = \"http://x:1\"\n",
+	  "4:7: nothing says which process this worker is, and its url is on another machine" },
+	{ WORKER "kind = \"ollama\"\ntoken_file = \"t\"\n",
+	  "4:14: token_file: \"t\": write the whole path, from /" },
+	{ WORKER "kind = \"ollama\"\npriority = 1.5\n",
+	  "4:12: priority must be a whole number" },
+	{ WORKER "kind = \"ollama\"\npriority = 1e9\n", "priority must be from -1000 to 1000" },
+	{ WORKER "kind = \"ollama\"\nlevel = 1\n",
+	  "4:9: level means nothing to kind ollama; it is for vllm" },
+	{ WORKER "kind = \"ollama\"\nmanaged = true\n",
+	  "4:11: managed means nothing to kind ollama; it is for systemd, container, exec" },
+	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nurl = \"http://x\"\n",
+	  "5:7: url means nothing to kind systemd" },
+	{ WORKER "kind = \"systemd\"\nmatch.exe = \"/a\"\n",
+	  "1:1: a worker of kind systemd needs match.unit" },
+	{ WORKER "kind = \"container\"\nmatch.exe = \"/a\"\n", "needs match.container" },
+	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\n",
+	  "1:1: a worker of kind exec needs evict_command" },
+	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nevict_command = [\"/a\"]\n",
+	  "1:1: a worker of kind exec needs resume_command: the program that takes it again, "
+	  "or" },
+	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nevict_command = [\"a\"]\n",
+	  "5:17: evict_command: \"a\": write the whole path of the program" },
+	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nevict_command = \"/a\"\n",
+	  "5:17: evict_command must be an array of strings" },
+	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nevict_command = []\n",
+	  "5:17: evict_command is empty" },
+	{ WORKER "kind = \"signal\"\nmatch.exe = \"/a\"\n", "needs evict_signal" },
+	{ WORKER "kind = \"signal\"\nmatch.exe = \"/a\"\nevict_signal = \"USR1\"\n",
+	  "5:16: evict_signal: \"USR1\": there is no signal of that name" },
+	{ WORKER "kind = \"signal\"\nmatch.exe = \"/a\"\nevict_signal = \"SIGKILL\"\n",
+	  "SIGKILL ends the worker" },
+	{ WORKER "kind = \"signal\"\nmatch.exe = \"/a\"\nevict_signal = \"SIGSTOP\"\n",
+	  "a stopped process keeps its memory" },
+	{ WORKER "kind = \"checkpoint\"\n", "1:1: nothing says which process this worker is" },
+	{ WORKER "kind = \"checkpoint\"\nmatch.uid = 0\n",
+	  "1:1: nothing says which process this worker is" },
+	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a\"\nmax_level = 2\n",
+	  "5:13: max_level = 2 forbids all that kind checkpoint can do: it acts at level 3" },
+	{ WORKER "kind = \"ollama\"\nmax_level = 5\n",
+	  "4:13: max_level = 5 ends the worker's process, which needs allow_kill = true" },
+	{ "[guard.defaults]\nmax_level = 6\n" WORKER "kind = \"ollama\"\n",
+	  "2:1: max_level = 6 ends the worker's process" },
+	{ WORKER "kind = \"ollama\"\nmax_level = 7\n", "4:13: max_level must be from 0 to 6" },
+	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nmanaged = true\n"
+		 "resume = \"never\"\n",
+	  "5:11: managed starts the worker and resume = \"never\" does not" },
+	{ WORKER "kind = \"ollama\"\nmatch.unit = \"ollama\"\n",
+	  "4:14: match.unit: \"ollama\": write the unit with its end, such as "
+	  "\"ollama.service\"" },
+	{ WORKER "kind = \"ollama\"\nmatch.pidfile = \"p\"\n", "write the whole path" },
+	{ WORKER "kind = \"ollama\"\nmatch.port = 0\n", "match.port must be from 1 to 65535" },
+	{ WORKER "kind = \"ollama\"\nmatch.exe = \"ollama\"\n",
+	  "write the whole path, from /, or" },
+	{ WORKER "kind = \"ollama\"\nmatch.name = \"0123456789abcdef\"\n",
+	  "4:14: match.name: \"0123456789abcdef\": the kernel keeps 15 bytes" },
+	{ WORKER "kind = \"ollama\"\nmatch.command = \"a(\"\n",
+	  "4:17: match.command: \"a(\": this is no extended regular expression: " },
+	{ WORKER "kind = \"ollama\"\nmatch.command = \"((a{9,99}){99}){99}\"\n",
+	  "it repeats too much" },
+	{ WORKER "kind = \"ollama\"\nmatch.container = \"a/b\"\n",
+	  "an id or a name has letters" },
+	/* two of them */
+	{ WORKER "kind = \"ollama\"\n[[worker]]\nname = \"w\"\nkind = \"vllm\"\n",
+	  "5:8: there is a worker \"w\" already, in line 1" },
+	{ WORKER "kind = \"llamacpp\"\n[[worker]]\nname = \"x\"\nkind = \"llamaswap\"\n",
+	  "4:1: this worker and the one in line 1 would be one process: they have the same "
+	  "port" },
+	{ WORKER "kind = \"ollama\"\n[[worker]]\nname = \"x\"\nkind = \"vllm\"\n"
+		 "match.port = 11434\n",
+	  "4:1: this worker and the one in line 1 would be one process: they have the same "
+	  "port" },
+	{ WORKER "kind = \"ollama\"\nmatch.unit = \"a.service\"\n[[worker]]\nname = \"x\"\n"
+		 "kind = \"vllm\"\nmatch.unit = \"a.service\"\n",
+	  "5:1: this worker and the one in line 1 would be one process: they have the same "
+	  "match" },
+	{ WORKER "kind = \"ollama\"\nmatch.pidfile = \"/p\"\n[[worker]]\nname = \"x\"\n"
+		 "kind = \"vllm\"\nmatch.pidfile = \"/p\"\nmatch.uid = 3\n",
+	  "they have the same match.pidfile" },
+	{ WORKER "kind = \"ollama\"\nmatch.exe = \"/p\"\n[[worker]]\nname = \"x\"\n"
+		 "kind = \"vllm\"\nmatch.exe = \"/p\"\n",
+	  "they have the same match" },
+	/* rules */
+	{ "[[rule]]\n", "1:1: this [[rule]] needs action: " },
+	{ "[[rule]]\naction = \"ignore\"\n", "1:1: this rule is of nobody" },
+	{ "[[rule]]\nmatch.name = \"a\"\naction = \"contend_now\"\n",
+	  "did you mean \"contend-now\"?" },
+	{ "[[rule]]\nmatch.port = 1\naction = \"ignore\"\n",
+	  "2:7: \"match.port\" belongs in [[worker]], not in [[rule]]" },
+	{ "[[rule]]\nmatch.type = [\"game\"]\naction = \"ignore\"\n",
+	  "2:14: match.type: \"game\": types are compute, graphics and mps" },
+	{ "[[rule]]\nmatch.util_ge = 101\naction = \"ignore\"\n",
+	  "2:17: match.util_ge must be from 0 to 100, not 101" },
+	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
+	  "[[rule]]\nmatch.name = \"a\"\naction = \"contend\"\n",
+	  "4:1: this rule is never reached: the one in line 1 matches all that it matches" },
+	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
+	  "[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n",
+	  "4:1: this rule is never reached" },
+	/* schedules */
+	{ "[[schedule]]\nevict = \"1:00-2:00\"\n", "1:1: this [[schedule]] needs worker: " },
+	{ "[[schedule]]\nworker = \"*\"\n", "1:1: this [[schedule]] needs evict: " },
+	{ "[[schedule]]\nworker = \"x\"\nevict = \"1:00-2:00\"\n",
+	  "2:10: there is no worker \"x\"" },
+	{ WORKER "kind = \"ollama\"\n[[schedule]]\nworker = \"W\"\nevict = \"1:00-2:00\"\n",
+	  "5:10: there is no worker \"W\"; did you mean \"w\"?" },
+	{ "[[schedule]]\nworker = \"*\"\nevict = \"Fri 24:30-25:00\"\n",
+	  "3:9: evict: \"Fri 24:30-25:00\": there is no 24:30: a day has 00:00 to 23:59" },
+	{ "[[schedule]]\nworker = \"*\"\nevict = [\"1:00-2:00\", \"Fry 1:00-2:00\"]\n",
+	  "\"Fry\" is no day" },
+	{ "[[schedule]]\nworker = \"*\"\nevict = \"18:00-18:00\"\n", "the span is empty" },
+	{ "[[schedule]]\nworker = \"*\"\nevict = \"\"\n", "3:9: evict is empty" },
+	{ "[[schedule]]\nworker = \"*\"\nevict = 3\n",
+	  "3:9: evict must be an array of strings" },
+	{ "[[schedule]]\nworker = \"*\"\nmatch.name = \"x\"\n", "no such key \"match\"" },
+	{ WORKER "kind = \"ollama\"\n[[schedule]]\nworker = \"*\"\n"
+		 "evict = \"1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00\"\n"
+		 "[[schedule]]\nworker = \"w\"\n"
+		 "evict = \"1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00;1:00-2:00\"\n",
+	  "9:9: worker \"w\" would have 10 spans; it may have 8" },
+	/* settings */
+	{ "[guard]\nprofile = \"dekstop\"\n", "did you mean \"desktop\"?" },
+	{ "[guard]\nmode = \"enforced\"\n", "did you mean \"enforce\"?" },
+	{ "[guard]\nstate_dir = \"x\"\n", "2:1: state_dir: \"x\": write the whole path" },
+	{ "[health]\ntemp_override_c = 12\n",
+	  "2:1: temp_override_c must be 0 or from 30 to 120" },
+	{ "temperature_threshold_celsius = 12\n",
+	  "1:33: temperature_threshold_celsius must be from 30 to 120, not 12" },
+	{ "[health]\nevict_c = 7\n", "2:1: evict_c (7) must not be more than throttle_c (5)" },
+	{ "[health]\nwarn_c = 3\n", "2:1: throttle_c (5) must not be more than warn_c (3)" },
+};
+
+static void what_cannot_be_is_refused_with_its_place(void **state)
+{
+	struct place *p = *state;
+
+	for (unsigned i = 0; i < COUNT(refused); i++) {
+		int err = load(p, refused[i].text);
+
+		if (err != -GW_E_PARSE || !strstr(said(p), refused[i].says))
+			fail_msg("%s\nsaid: %s\nnot: %s", refused[i].text, said(p),
+				 refused[i].says);
+	}
+}
+
+/* One mistake is one complaint: what follows from it is not complained of. */
+static void one_mistake_is_told_once(void **state)
+{
+	static const char *const texts[] = {
+		OLLAMA "[[worker]]\nname = \"w\"\nkind = \"olama\"\n",
+		OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"x\"\n",
+		OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.exe = \"x\"\n",
+		OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\nmatch.unit = \"x\"\n",
+		OLLAMA "[[worker]]\nname = \"w\"\nkind = \"exec\"\nmatch.exe = \"/x\"\n"
+		       "evict_command = [\"x\"]\nresume = \"lazy\"\n",
+		"[[rule]]\nmatch.name = 3\naction = \"ignore\"\n",
+		"[[rule]]\nmatch.name = \"a\"\naction = \"nothing\"\n",
+		"[[schedule]]\nworker = \"x\"\nevict = \"1:00-2:00\"\n",
+		"[[schedule]]\nworker = \"*\"\nevict = \"x\"\n",
+	};
+	struct place *p = *state;
+
+	for (unsigned i = 0; i < COUNT(texts); i++) {
+		assert_int_equal(load(p, texts[i]), -GW_E_PARSE);
+		if (p->faults.count != 1)
+			fail_msg("%s\nsaid: %s", texts[i], said(p));
+	}
+}
+
+static void all_mistakes_are_told(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(load(p, "[guard]\nmode = \"x\"\n[[worker]]\nname = \"a b\"\n"
+				 "kind = \"olama\"\n[[rule]]\nmatch.command = \"(\"\n"
+				 "action = \"x\"\n[[schedule]]\nworker = \"q\"\n"
+				 "evict = \"25:00-26:00\"\n"),
+			 -GW_E_PARSE);
+	assert_int_equal(p->faults.errors, 7);
+}
+
+static const char *const fine[] = {
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://[::1]:1/x/\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://localhost\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.exe = \"*/python3*\"\n",
+	/* one unit, two processes */
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.unit = \"a.scope\"\n"
+	       "match.name = \"a\"\n[[worker]]\nname = \"x\"\nkind = \"checkpoint\"\n"
+	       "match.unit = \"a.scope\"\nmatch.name = \"b\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"exec\"\nmatch.exe = \"/a\"\n"
+	       "evict_command = [\"/a\"]\nresume = \"never\"\n",
+	/* the narrower first */
+	("[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n"
+	 "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"),
+	"[[rule]]\nmatch.name = \"0123456789abcde*\"\naction = \"ignore\"\n",
+	"[[rule]]\naction = \"ignore\"\n[rule.match]\nname = \"a\"\n",
+	"rule = [{ action = \"watch\", match = { uid = 0 } }]\n",
+	"worker = []\n",
+};
+
+static void what_can_be_is_taken_without_a_word(void **state)
+{
+	for (unsigned i = 0; i < COUNT(fine); i++)
+		good(*state, fine[i]);
+}
+
+static const struct {
+	const char *text, *says;
+} warned[] = {
+	{ WORKER "kind = \"ollama\"\n",
+	  "1:1: warning: workers are watched and never moved: set mode" },
+	{ OLLAMA WORKER "kind = \"ollama\"\ngpus = [\"big one\"]\n",
+	  "5:8: warning: gpus: \"big one\" looks like no GPU" },
+	{ OLLAMA WORKER "kind = \"ollama\"\nallow_kill = true\n",
+	  "5:14: warning: allow_kill changes nothing below max_level = 5, and it is 2" },
+	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: KoboldCpp cannot tell" },
+};
+
+static void what_is_odd_is_taken_with_a_warning(void **state)
+{
+	struct place *p = *state;
+
+	for (unsigned i = 0; i < COUNT(warned); i++) {
+		if (load(p, warned[i].text) != 0 || !strstr(said(p), warned[i].says))
+			fail_msg("%s\nsaid: %s", warned[i].text, said(p));
+		assert_int_equal(p->faults.count, 1);
+	}
+}
+
+static void a_kind_that_stops_things_may_do_so_unless_forbidden(void **state)
+{
+	const struct policy *y =
+		good(*state, OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\n"
+				    "match.unit = \"a.service\"\n"
+				    "[[worker]]\nname = \"c\"\nkind = \"checkpoint\"\n"
+				    "match.exe = \"/c\"\n");
+
+	assert_int_equal(y->worker[0].knobs.max_level, 4);
+	assert_int_equal(y->worker[1].knobs.max_level, 3);
+	assert_int_equal(y->standard.max_level, 2);
+}
+
+static void there_are_limits_to_how_many(void **state)
+{
+	struct place *p = *state;
+	struct buf b;
+
+	buf_init(&b, 100000);
+	for (unsigned i = 0; i <= POLICY_RULES; i++)
+		buf_addf(&b, "[[rule]]\nmatch.name = \"r%u\"\naction = \"ignore\"\n", i);
+	assert_int_equal(load(p, b.p), -GW_E_PARSE);
+	assert_string_equal(said(p), "193:1: there are at most 64 [[rule]]");
+	buf_clear(&b);
+	buf_adds(&b, OLLAMA);
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		buf_addf(&b, "[[worker]]\nname = \"w%u\"\nkind = \"vllm\"\nmatch.port = %u\n",
+			 i, 1000 + i);
+	assert_int_equal(good(p, b.p)->workers, POLICY_WORKERS);
+	buf_adds(&b, "[[worker]]\nname = \"more\"\nkind = \"ollama\"\n");
+	assert_int_equal(load(p, b.p), -GW_E_PARSE);
+	buf_done(&b);
+}
+
+/* ---- back and forth ---- */
+
+static void what_is_printed_reads_back_to_the_same_policy(void **state)
+{
+	struct place *p = *state;
+	struct guard_settings first;
+	struct buf b, again;
+
+	for (int origin = 0; origin < 2; origin++) {
+		good(p, everything);
+		first = p->s;
+		p->s = (struct guard_settings){ 0 };
+		buf_init(&b, 1 << 20);
+		config_print(&b, &p->c, origin);
+		assert_int_equal(b.err, 0);
+		assert_true(policy_same(&first.policy, good(p, b.p)));
+		assert_string_equal(first.state_dir, p->s.state_dir);
+		first.health.absolute_c = p->s.health.absolute_c = 0;
+		assert_memory_equal(&first.health, &p->s.health, sizeof(first.health));
+		buf_init(&again, 1 << 20);
+		config_print(&again, &p->c, false);
+		if (!origin)
+			assert_string_equal(b.p, again.p);
+		buf_done(&again);
+		buf_done(&b);
+		guard_settings_done(&first);
+	}
+}
+
+static void a_policy_outlives_the_configuration(void **state)
+{
+	struct place *p = *state;
+	struct guard_settings old;
+
+	good(p, everything);
+	old = p->s;
+	p->s = (struct guard_settings){ 0 };
+	good(p, "[guard]\nmode = \"observe\"\n");
+	assert_string_equal(old.policy.worker[1].match.command, "^python .*vllm");
+	assert_string_equal(old.policy.worker[2].evict_argv[2], "-x");
+	assert_string_equal(old.state_dir, "/var/lib/x");
+	assert_false(policy_same(&old.policy, &p->s.policy));
+	guard_settings_done(&old);
+}
+
+static void as_json_keys_of_match_stand_together(void **state)
+{
+	struct place *p = *state;
+	struct json j;
+	struct buf b;
+
+	good(p, "[[rule]]\nmatch.name = \"a\"\nmatch.vram_ge = \"1KiB\"\naction = \"watch\"\n");
+	buf_init(&b, 1 << 20);
+	json_init(&j, &b, false);
+	json_object(&j, NULL);
+	config_json(&j, &p->c);
+	json_object_end(&j);
+	assert_int_equal(json_end(&j), 0);
+	assert_non_null(strstr(b.p, "\"workers\":[],\"rules\":[{\"match\":{\"name\":\"a\","
+				    "\"vram_ge\":1024},\"action\":\"watch\","
+				    "\"origin\":\"/etc/g.toml:1:1\"}],\"schedules\":[]"));
+	buf_done(&b);
+}
+
+#define T(f) cmocka_unit_test_setup_teardown(f, set_up, tear_down)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		T(every_key_lands_in_its_place),
+		T(a_worker_has_what_its_table_says),
+		T(kinds_have_what_is_their_own),
+		T(a_rule_has_what_its_table_says),
+		T(without_tables_the_policy_is_the_standard_one),
+		T(a_profile_sets_what_is_left_open),
+		T(what_is_said_wins_over_the_profile),
+		T(a_profile_may_contradict_what_is_said),
+		T(the_original_keys_mean_what_they_meant),
+		T(what_cannot_be_is_refused_with_its_place),
+		T(one_mistake_is_told_once),
+		T(all_mistakes_are_told),
+		T(what_can_be_is_taken_without_a_word),
+		T(what_is_odd_is_taken_with_a_warning),
+		T(a_kind_that_stops_things_may_do_so_unless_forbidden),
+		T(there_are_limits_to_how_many),
+		T(what_is_printed_reads_back_to_the_same_policy),
+		T(a_policy_outlives_the_configuration),
+		T(as_json_keys_of_match_stand_together),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
