@@ -12,17 +12,20 @@
 #define SLOPE_NS   (600 * NS_PER_S)
 #define SLOPE_MIN  10 /* points, and ... */
 #define SLOPE_SPAN (30 * NS_PER_S)
-/* Ten minutes of seconds, a day of ten seconds, a week of minutes; one more each for the bucket
- * that is open. */
-#define POINTS_1S   601u
-#define POINTS_10S  8641u
-#define POINTS_60S  10081u
-#define POINTS_MOST POINTS_60S
+/* Ten minutes of seconds, a day of ten seconds, a week of minutes, and one more each for what is
+ * begun but not over at the far end. */
+#define POINTS_1S  601u
+#define POINTS_10S 8641u
+#define POINTS_60S 10081u
+#define KEPT_NS    (8 * 86400 * NS_PER_S) /* no tier knows more */
+/* The past is gone through in pieces, which begin and end where buckets of every tier do. */
+#define PIECE_NS     (600 * NS_PER_S)
+#define PIECE_POINTS 602
 
 struct capacity {
 	struct series *series;
-	double low, high;           /* ever: a float rounds, and no answer may be outside   */
-	struct series_point *point; /* scratch for POINTS_MOST */
+	double low, high; /* ever: a float rounds, and no answer may be outside   */
+	struct series_point point[PIECE_POINTS]; /* scratch */
 };
 
 /* ---- the past ---- */
@@ -35,9 +38,8 @@ int capacity_new(struct capacity **ret)
 
 	if (!c)
 		return -GW_E_NOMEM;
-	c->point = malloc(POINTS_MOST * sizeof(*c->point));
-	if (!c->point || series_new(&o, &c->series) != 0) {
-		capacity_free(c);
+	if (series_new(&o, &c->series) != 0) {
+		free(c);
 		return -GW_E_NOMEM;
 	}
 	c->low = INFINITY;
@@ -50,7 +52,6 @@ void capacity_free(struct capacity *c)
 	if (!c)
 		return;
 	series_free(c->series);
-	free(c->point);
 	free(c);
 }
 
@@ -64,9 +65,9 @@ void capacity_add(struct capacity *c, uint64_t mono_ns, uint64_t available_bytes
 	c->high = v > c->high ? v : c->high;
 }
 
-static int points(const struct capacity *c, uint64_t from, uint64_t to)
+static int points(struct capacity *c, uint64_t from, uint64_t to)
 {
-	int n = series_query(c->series, 0, from, to, NS_PER_S, c->point, POINTS_MOST);
+	int n = series_query(c->series, 0, from, to, NS_PER_S, c->point, PIECE_POINTS);
 
 	return n > 0 ? n : 0;
 }
@@ -98,7 +99,7 @@ static double slope_of(const struct series_point *p, int n)
 	return (count * stv - st * sv) / (count * stt - st * st);
 }
 
-static void find_slope(const struct capacity *c, uint64_t now, struct capacity_past *ret)
+static void find_slope(struct capacity *c, uint64_t now, struct capacity_past *ret)
 {
 	int n = points(c, now > SLOPE_NS ? now - SLOPE_NS : 0, now);
 	double slope = slope_of(c->point, n);
@@ -109,40 +110,44 @@ static void find_slope(const struct capacity *c, uint64_t now, struct capacity_p
 		ret->full_s = c->point[n - 1].mean / -slope;
 }
 
-static void find_extremes(const struct capacity *c, int n, struct capacity_past *ret)
+struct tally {
+	double low, high, sum, count;
+	uint64_t first_ns;
+};
+
+static void add_up(struct tally *t, const struct series_point *p, int n)
 {
-	double low = INFINITY, high = 0, sum = 0, count = 0;
-
 	for (int i = 0; i < n; i++) {
-		const struct series_point *p = &c->point[i];
-
-		low = p->min < low ? p->min : low;
-		high = p->max > high ? p->max : high;
-		sum += p->mean * p->count;
-		count += p->count;
+		if (t->count == 0)
+			t->first_ns = p[i].begin_ns;
+		t->low = p[i].min < t->low ? p[i].min : t->low;
+		t->high = p[i].max > t->high ? p[i].max : t->high;
+		t->sum += p[i].mean * p[i].count;
+		t->count += p[i].count;
 	}
-	ret->min_bytes = bytes_of(c, low);
-	ret->max_bytes = bytes_of(c, high);
-	ret->mean_bytes = sum / count;
 }
 
-void capacity_past(const struct capacity *c, uint64_t now_ns, uint64_t span_ns,
+void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		   struct capacity_past *ret)
 {
-	uint64_t from = now_ns > span_ns ? now_ns - span_ns : 0;
-	int n;
+	uint64_t span = span_ns < KEPT_NS ? span_ns : KEPT_NS;
+	uint64_t from = now_ns > span ? now_ns - span : 0, next;
+	struct tally t = { .low = INFINITY };
 
 	*ret = (struct capacity_past){ .mean_bytes = NAN,
 				       .slope_bytes_per_s = NAN,
 				       .full_s = NAN };
-	n = points(c, from, now_ns);
-	if (n > 0) {
-		uint64_t first = c->point[0].begin_ns;
-
-		ret->span_ns = now_ns - (first > from ? first : from);
-		find_extremes(c, n, ret);
-		find_slope(c, now_ns, ret);
+	for (uint64_t at = from; at <= now_ns; at = next) {
+		next = (at / PIECE_NS + 1) * PIECE_NS;
+		add_up(&t, c->point, points(c, at, next <= now_ns ? next - 1 : now_ns));
 	}
+	if (t.count == 0)
+		return;
+	ret->min_bytes = bytes_of(c, t.low);
+	ret->max_bytes = bytes_of(c, t.high);
+	ret->mean_bytes = t.sum / t.count;
+	ret->span_ns = now_ns - (t.first_ns > from ? t.first_ns : from);
+	find_slope(c, now_ns, ret);
 }
 
 /* ---- what fits ---- */

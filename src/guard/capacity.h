@@ -22,7 +22,7 @@ struct capacity_past {
 	uint64_t span_ns;              /* of what is known: at most what was asked for */
 };
 /* The last span_ns before now_ns.  One thread at a time. */
-void capacity_past(const struct capacity *c, uint64_t now_ns, uint64_t span_ns,
+void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		   struct capacity_past *ret);
 
 enum capacity_fit { FIT_NOW, FIT_AFTER_EVICTION, FIT_NEVER };
