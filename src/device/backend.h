@@ -108,10 +108,16 @@ struct backend_ops {
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events of all devices, on a thread of their own: wait blocks in the driver.
-	 * wait: 1 and *ret, 0 when the time passed, -GW_E_LOST when the driver went away.  open:
-	 * 0, -GW_E_NOSUPPORT or -GW_E_NOMEM. */
+	/* Events, for watch.c alone, which holds the backend open meanwhile (context.h) and closes
+	 * the set before the backend is closed.  has_events: does the library have the calls?  It
+	 * makes none.  open, an empty set: 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.
+	 * add, by whoever has the use of d: 1 it is listened to, 0 it cannot be now,
+	 * -GW_E_STATE it was lost and is back: the set must be opened anew.  wait blocks in the
+	 * driver: 1 and *ret, 0 when the time passed (perhaps early), -GW_E_LOST when the driver or a GPU of the
+	 * set went away: close it. */
+	bool (*has_events)(const struct backend *b);
 	int (*events_open)(struct backend *b, void **ret_events);
+	int (*events_add)(struct device *d, void *events);
 	int (*events_wait)(struct backend *b, void *events, unsigned timeout_ms,
 			   struct device_event *ret);
 	void (*events_close)(struct backend *b, void *events);

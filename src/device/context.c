@@ -13,6 +13,8 @@
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
 #define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* only sysfs is read */
+#define EVENTS_ROUND_NS  NS_PER_S
+#define EVENTS_GRACE_NS  (3 * NS_PER_S) /* without a deadline */
 
 /* Runs fn(arg) on the lane, or here where there is none.  False: it has not come back. */
 static bool run_on(const struct gw_ctx *ctx, struct lane *lane, void (*fn)(void *), void *arg)
@@ -47,6 +49,7 @@ static int add_opener(struct gw_ctx *ctx, const struct backend_ops *ops)
 	if (!o)
 		return -GW_E_NOMEM;
 	ctx->opener[ctx->openers++] = o;
+	sem_init(&o->events, 0, 1);
 	o->b.ops = ops;
 	o->b.env = &ctx->env;
 	backend_fail(&o->b, GW_CAUSE_NO_GPU, "not looked yet");
@@ -136,21 +139,81 @@ void slot_give(struct slot *s)
 	sem_post(&s->use);
 }
 
-static bool take_within(struct slot *s, uint64_t ns)
+static bool take_within(sem_t *sem, uint64_t ns)
 {
 	struct timespec until;
 	uint64_t end = clock_mono_ns(clock_real()) + ns;
 
+	if (sem_trywait(sem) == 0)
+		return true;
 	until.tv_sec = (time_t)(end / NS_PER_S);
 	until.tv_nsec = (long)(end % NS_PER_S);
-	while (sem_clockwait(&s->use, CLOCK_MONOTONIC, &until) != 0)
+	while (sem_clockwait(sem, CLOCK_MONOTONIC, &until) != 0)
 		if (errno != EINTR)
 			return false;
 	return true;
 }
 
-static void give_devices(struct gw_ctx *ctx, const struct backend *b)
+bool slot_take_within(struct slot *s, uint64_t ns)
 {
+	return take_within(&s->use, ns);
+}
+
+uint64_t opener_round_ns(const struct gw_ctx *ctx)
+{
+	uint64_t half = ctx->deadline_ns / 2;
+
+	return half && half < EVENTS_ROUND_NS ? half : EVENTS_ROUND_NS;
+}
+
+bool opener_hold(struct opener *o)
+{
+	if (atomic_load(&o->events_leave) || sem_trywait(&o->events) != 0)
+		return false;
+	if (!atomic_load(&o->events_leave))
+		return true;
+	sem_post(&o->events);
+	return false;
+}
+
+bool opener_wanted(struct opener *o)
+{
+	atomic_store(&o->events_late, false);
+	return atomic_load(&o->events_leave);
+}
+
+void opener_release(struct opener *o)
+{
+	atomic_store(&o->events_late, false);
+	sem_post(&o->events);
+}
+
+/* Whoever waits for events is asked to leave; one that hangs is waited for once. */
+static bool take_events(struct gw_ctx *ctx, struct opener *o)
+{
+	uint64_t ns = ctx->deadline_ns ? ctx->deadline_ns : EVENTS_GRACE_NS;
+
+	atomic_store(&o->events_leave, true);
+	o->events_taken = take_within(&o->events, atomic_load(&o->events_late) ? 0 : ns);
+	/* ThreadSanitizer does not know sem_clockwait(); this pairs with opener_release(). */
+	atomic_exchange(&o->events_late, !o->events_taken);
+	if (!o->events_taken)
+		atomic_store(&o->events_leave, false);
+	return o->events_taken;
+}
+
+static void give_events(struct opener *o)
+{
+	if (!o->events_taken)
+		return;
+	o->events_taken = false;
+	atomic_store(&o->events_leave, false);
+	sem_post(&o->events);
+}
+
+static void give_devices(struct gw_ctx *ctx, struct backend *b)
+{
+	give_events(opener_of(b));
 	for (unsigned i = 0; i < ctx->slots; i++)
 		if (ctx->slot[i]->d->backend == b && ctx->slot[i]->opening) {
 			ctx->slot[i]->opening = false;
@@ -158,10 +221,12 @@ static void give_devices(struct gw_ctx *ctx, const struct backend *b)
 		}
 }
 
-/* Sole use of all devices of b, which is about to be opened or closed under them.  False: one of
- * them is in a call that has not returned; it still holds its handle. */
-static bool take_devices(struct gw_ctx *ctx, const struct backend *b)
+/* Sole use of all devices of b, which is about to be opened or closed under them, and of its events.
+ * False: one of them is in a call that has not returned; it still holds its handle. */
+static bool take_devices(struct gw_ctx *ctx, struct backend *b)
 {
+	if (!take_events(ctx, opener_of(b)))
+		return false;
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
@@ -172,7 +237,7 @@ static bool take_devices(struct gw_ctx *ctx, const struct backend *b)
 		else if (!ctx->deadline_ns)
 			slot_take(s), s->opening = true;
 		else
-			s->opening = take_within(s, ctx->deadline_ns);
+			s->opening = take_within(&s->use, ctx->deadline_ns);
 		if (!s->opening) {
 			give_devices(ctx, b);
 			return false;
@@ -473,6 +538,8 @@ static void free_ctx(struct gw_ctx *ctx)
 			return_lane(ctx, o);
 			o->stalled = false;
 		}
+		if (!o->stalled && !o->events_taken && !take_events(ctx, o))
+			all_idle = false; /* a wait for events hangs in the library */
 		if (all_idle && !o->stalled && (o->b.priv || o->b.count)) {
 			/* Without memory for a lane it is closed here, however long it takes. */
 			borrow_lane(ctx, o);
@@ -497,6 +564,7 @@ static void free_ctx(struct gw_ctx *ctx)
 	}
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		backend_done(&ctx->opener[i]->b);
+		sem_destroy(&ctx->opener[i]->events);
 		free(ctx->opener[i]);
 	}
 	free(ctx->slot);
@@ -573,10 +641,25 @@ int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
 	return context_open(options, clock_real(), ret_ctx);
 }
 
+/* A thread that was left behind (watch.c) may still look for the driver, under the lock. */
+static bool nobody_inside(struct gw_ctx *ctx)
+{
+	uint64_t grace = ctx->deadline_ns ? 2 * ctx->deadline_ns : EVENTS_GRACE_NS;
+	uint64_t until = clock_mono_ns(clock_real()) + grace;
+
+	while (pthread_mutex_trylock(&ctx->lock) != 0) {
+		if (clock_mono_ns(clock_real()) > until)
+			return false;
+		usleep(1000);
+	}
+	pthread_mutex_unlock(&ctx->lock);
+	return true;
+}
+
 void gw_close(struct gw_ctx *ctx)
 {
 	/* A forked child has the context but not its threads: there it is left as it is. */
-	if (ctx && ctx->owner == getpid())
+	if (ctx && ctx->owner == getpid() && nobody_inside(ctx))
 		free_ctx(ctx);
 }
 

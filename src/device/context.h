@@ -49,6 +49,12 @@ struct opener { /* a backend and when to try it */
 	bool close_only; /* what the lane is to do  */
 	int error;
 	uint64_t retry_ns, backoff_ns;
+	/* The driver's events (watch.c).  Who waits for them holds `events` for as long as it has
+	 * the set, and so keeps the backend as it is; it leaves when it is told to. */
+	sem_t events;
+	atomic_bool events_leave; /* closes the set and gives `events` back soon              */
+	atomic_bool events_late;  /* it did not in time: not waited for until it has returned */
+	bool events_taken;        /* by us, who open or close                                 */
 };
 
 struct gw_ctx {
@@ -86,6 +92,17 @@ int context_refresh(struct gw_ctx *ctx);
 /* Takes and gives back the sole use of a slot's device, for a tap.  Not under the lock. */
 void slot_take(struct slot *s);
 void slot_give(struct slot *s);
+
+/* The same for one device that is perhaps in a call that does not return.  False: not within ns. */
+bool slot_take_within(struct slot *s, uint64_t ns);
+
+/* Keeps the backend of o as it is until opener_release(), which whoever holds it calls soon when
+ * opener_wanted(): it asks every opener_round_ns().  False: it is being opened or closed, or
+ * another holds it.  Not under the lock; before a slot is taken, not after. */
+bool opener_hold(struct opener *o);
+bool opener_wanted(struct opener *o);
+void opener_release(struct opener *o);
+uint64_t opener_round_ns(const struct gw_ctx *ctx);
 
 /* Runs fn(slot) for every slot, each held by its `use`, on lanes where there are, at most until the deadline; sets
  * `tiers` and `now_ns` where the lane is idle, `stalled`, and `last` where it is idle again.

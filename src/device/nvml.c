@@ -348,6 +348,7 @@ static void attach(struct device *d, abi_device handle)
 	struct nvml_device *nd = nvml_device_of(d);
 
 	nd->handle = handle;
+	nd->attached++;
 	nd->retry_ns = nd->backoff_ns = 0;
 	memset(d->r.tier_ns, 0, sizeof(d->r.tier_ns));
 	report_absent(&d->r, GW_TIERS_ALL, GW_ABSENT_NOT_READ);
@@ -675,7 +676,9 @@ const struct backend_ops backend_nvml = {
 	.processes = nvml_processes,
 	.power_samples = nvml_power_samples,
 	.process_use = nvml_process_use,
+	.has_events = nvml_has_events,
 	.events_open = nvml_events_open,
+	.events_add = nvml_events_add,
 	.events_wait = nvml_events_wait,
 	.events_close = nvml_events_close,
 	.can_set = nvml_can_set,

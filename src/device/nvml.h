@@ -37,6 +37,8 @@ struct nvml {
 
 struct nvml_device {
 	abi_device handle; /* NULL: not to be had                                          */
+	unsigned attached; /* times that a handle was had: what was registered with one of
+			      before is no more                                            */
 	/* Rows of the reader table still worth asking, tier after tier; a refusal that will not
 	 * change until the driver is opened again takes its row out. */
 	uint8_t plan[TIER_COUNT][NVML_READERS_MAX];
@@ -128,7 +130,9 @@ void nvml_read_texts(struct device *d); /* those of the STATIC tier */
 /* nvml_event.c: see backend.h */
 int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample *out,
 		       unsigned cap);
+bool nvml_has_events(const struct backend *b);
 int nvml_events_open(struct backend *b, void **ret_events);
+int nvml_events_add(struct device *d, void *events);
 int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,
 		     struct device_event *ret);
 void nvml_events_close(struct backend *b, void *events);

@@ -36,65 +36,102 @@ int nvml_power_samples(struct device *d, uint64_t since_us, struct power_sample 
 }
 
 /* P-state and clock events come every 100 ms (measured): they would only wake us. */
-#define NOISE (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
+#define NOISE        (ABI_EVENT_PSTATE | ABI_EVENT_CLOCK)
+#define LISTENED_MAX 256 /* as many as open_devices() opens */
+
+/* The driver's set, and whose handles are in it: an event is told by handle, and the handles of
+ * the devices themselves may change meanwhile. */
+struct events {
+	abi_set set;
+	struct {
+		struct device *device;
+		abi_device handle;
+		unsigned attached;
+	} on[LISTENED_MAX];
+	unsigned count;
+};
+
+bool nvml_has_events(const struct backend *b)
+{
+	const struct nvml *n = b->priv;
+
+	return n && n->call.event_set_create && n->call.event_register && n->call.event_wait &&
+	       n->call.event_set_free;
+}
 
 int nvml_events_open(struct backend *b, void **ret_events)
 {
 	struct nvml *n = b->priv;
-	unsigned registered = 0;
-	abi_set set = NULL;
+	struct events *e;
+	abi_return code;
 
-	if (!n || !n->call.event_set_create || !n->call.event_register || !n->call.event_wait ||
-	    !n->call.event_set_free || n->call.event_set_create(&set) != ABI_SUCCESS)
+	if (!nvml_has_events(b))
 		return -GW_E_NOSUPPORT;
-	for (unsigned i = 0; i < b->count; i++) {
-		struct nvml_device *nd = b->slot[i]->priv;
-		uint64_t types = ABI_EVENT_XID;
-
-		if (!nd || !nd->handle)
-			continue;
-		if (n->call.event_types &&
-		    n->call.event_types(nd->handle, &types) != ABI_SUCCESS)
-			continue;
-		types &= ~(uint64_t)NOISE;
-		if (types && n->call.event_register(nd->handle, types, set) == ABI_SUCCESS)
-			registered++;
+	e = calloc(1, sizeof(*e));
+	if (!e)
+		return -GW_E_NOMEM;
+	code = n->call.event_set_create(&e->set);
+	if (code != ABI_SUCCESS) {
+		free(e);
+		return code == ABI_NOT_SUPPORTED ? -GW_E_NOSUPPORT : -GW_E_LOST;
 	}
-	if (registered == 0) {
-		n->call.event_set_free(set);
-		return -GW_E_NOSUPPORT;
-	}
-	*ret_events = set;
+	*ret_events = e;
 	return 0;
 }
 
-static struct device *device_of(struct backend *b, abi_device handle)
+static abi_return listen_to(const struct nvml *n, abi_device handle, abi_set set)
 {
-	for (unsigned i = 0; i < b->count; i++) {
-		struct nvml_device *nd = b->slot[i]->priv;
+	uint64_t types = ABI_EVENT_XID;
+	abi_return code = ABI_SUCCESS;
 
-		if (nd && nd->handle == handle)
-			return b->slot[i];
-	}
-	return NULL;
+	if (n->call.event_types)
+		code = n->call.event_types(handle, &types);
+	if (code != ABI_SUCCESS)
+		return code;
+	types &= ~(uint64_t)NOISE;
+	return types ? n->call.event_register(handle, types, set) : ABI_NOT_SUPPORTED;
+}
+
+int nvml_events_add(struct device *d, void *events)
+{
+	struct nvml_device *nd = nvml_device_of(d);
+	struct events *e = events;
+
+	for (unsigned i = 0; i < e->count; i++)
+		if (e->on[i].device == d) {
+			if (!nd || !nd->handle)
+				return 0; /* lost: it may come back */
+			return e->on[i].attached == nd->attached ? 1 : -GW_E_STATE;
+		}
+	if (!nd || !nd->handle || e->count == LISTENED_MAX ||
+	    listen_to(nvml_of(d), nd->handle, e->set) != ABI_SUCCESS)
+		return 0;
+	e->on[e->count].device = d;
+	e->on[e->count].handle = nd->handle;
+	e->on[e->count++].attached = nd->attached;
+	return 1;
 }
 
 int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,
 		     struct device_event *ret)
 {
 	struct nvml *n = b->priv;
+	struct events *e = events;
 	struct abi_event_data data = { 0 };
 	abi_return code;
 
 	data.gpu_instance = ABI_NO_U32;
-	code = n->call.event_wait(events, &data, timeout_ms);
+	code = n->call.event_wait(e->set, &data, timeout_ms);
 	if (code == ABI_TIMEOUT)
 		return 0;
+	if (nvml_meaning(code)->reaction == REACT_REOPEN)
+		atomic_store(&b->reopen, true);
 	if (code != ABI_SUCCESS)
 		return -GW_E_LOST;
-	ret->device = device_of(b, data.device);
-	ret->type = data.type;
-	ret->data = data.data;
+	*ret = (struct device_event){ .type = data.type, .data = data.data };
+	for (unsigned i = 0; i < e->count && !ret->device; i++)
+		if (e->on[i].handle == data.device)
+			ret->device = e->on[i].device;
 	ret->gpu_instance =
 		data.gpu_instance == ABI_NO_U32 ? -1 : (int)(data.gpu_instance & 0xFFFF);
 	return 1;
@@ -103,7 +140,11 @@ int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,
 void nvml_events_close(struct backend *b, void *events)
 {
 	struct nvml *n = b->priv;
+	struct events *e = events;
 
-	if (n && events)
-		n->call.event_set_free(events);
+	if (!e)
+		return;
+	if (n)
+		n->call.event_set_free(e->set);
+	free(e);
 }

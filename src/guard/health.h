@@ -10,19 +10,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-struct health_options {
-	double warn_c, throttle_c, evict_c; /* margins: 10, 5, 2 */
-	double clear_c;                     /* above the trip: 5 */
-	uint64_t clear_ns;                  /* for so long: 30 s */
-	unsigned critical;                  /* readings in a row: 4 */
-	double absolute_c; /* override of the original key; NAN: the device's own margins */
-	double fallback_c; /* where the device has none: 85 */
-	uint64_t clean_ns; /* quarantine ends after this: 60 s */
-};
-void health_options_init(struct health_options *o);
-
-enum health_level { HEALTH_OK, HEALTH_WARN, HEALTH_THROTTLE, HEALTH_EVICT, HEALTH_QUARANTINE };
-
 enum xid_class {
 	XID_RESTART_APP,
 	XID_RESET_GPU,
@@ -35,15 +22,42 @@ enum xid_class {
 	XID_IGNORE,
 	XID_WORKFLOW,
 	XID_RECOVERY,
-	XID_UNKNOWN
+	XID_UNKNOWN,
+	XID_CLASSES
+};
+struct xid_row {
+	unsigned xid;
+	enum xid_class class;
+	const char *text;
 };
 enum xid_class xid_class_of(unsigned xid);
-const char *xid_class_name(unsigned c);
-const char *xid_text(unsigned xid); /* what NVIDIA calls it, short; "unknown" */
+const char *xid_class_name(unsigned c); /* "reset_gpu", ...                 */
+int xid_class_find(const char *name);   /* -GW_E_NOENT: no such             */
+const char *xid_text(unsigned xid);     /* what NVIDIA calls it; "unknown"  */
+const char *xid_table_version(void);    /* of the catalogue that it follows */
+
+struct health_options {
+	double warn_c, throttle_c, evict_c; /* margins: 10, 5, 2 */
+	double clear_c;                     /* above the trip: 5 */
+	uint64_t clear_ns;                  /* for so long: 30 s */
+	unsigned critical;                  /* readings in a row: 4 */
+	double absolute_c; /* override of the original key; NAN: the device's own margins */
+	double fallback_c; /* where the device has none: 85 */
+	uint64_t clean_ns; /* quarantine ends after this: 60 s */
+	/* Rows that take the place of those of xid.def; borrowed, for as long as the health. */
+	const struct xid_row *xid;
+	unsigned xids;
+};
+void health_options_init(struct health_options *o);
+
+enum health_level { HEALTH_OK, HEALTH_WARN, HEALTH_THROTTLE, HEALTH_EVICT, HEALTH_QUARANTINE };
+
+/* "ok", "warn", "throttle", "evict", "quarantine" */
+const char *health_level_name(unsigned level);
 
 struct health_event {
 	uint64_t mono_ns;
-	uint64_t type; /* bits of NVML's event types */
+	uint64_t type; /* a bit of NVML's event types (enum abi_event) */
 	uint64_t data; /* of an Xid: its number */
 };
 
@@ -58,16 +72,20 @@ void health_event(struct health *h, const struct health_event *e);
 
 struct health_status {
 	enum health_level level;
-	bool thermal, quarantine;
-	double margin_c;              /* NAN: unknown */
-	const char *margin_source;    /* "margin", "thresholds", "override", "fallback" */
+	bool thermal;    /* the evict trip holds: REASON_THERMAL */
+	bool quarantine; /* REASON_HEALTH */
+	double margin_c; /* NAN: unknown */
+	const char *
+		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
 	uint64_t since_ns, clears_ns; /* 0: not known */
 	unsigned xids, last_xid;      /* since the start; 0 */
 	char why[240];                /* one sentence; "" when well */
 	char advice[200];             /* what to do; "" */
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
-/* Readings in a row are asked for more often while the margin is small: 10 s or 1 s. */
+/* When to read it again: 10 s, or 1 s while the margin is small or a recovery action is awaited.  Of a
+ * snapshot the HEALTH tier (margin, recovery action) is renewed every 10 s, FAST (temperature, HW
+ * thermal) each time: what the temperature rose since is taken off the margin. */
 uint64_t health_interval_ns(const struct health *h);
 
 #endif

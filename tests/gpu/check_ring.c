@@ -92,6 +92,8 @@ static void check_events(struct backend *b)
 	printf("events_open %d\n", rc);
 	if (rc != 0)
 		return;
+	for (unsigned i = 0; i < b->count; i++)
+		b->ops->events_add(b->slot[i], events);
 	rc = b->ops->events_wait(b, events, 1000, &e);
 	printf("events_wait %d\n", rc);
 	printf("events_waited_ms %.1f\n", (double)(clock_mono_ns(clock_real()) - start) * 1e-6);

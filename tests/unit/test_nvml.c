@@ -513,6 +513,8 @@ static void xids_arrive_as_events_and_clock_noise_does_not(void **state)
 	sim_open();
 	b = &sim.ctx->opener[0]->b;
 	assert_int_equal(b->ops->events_open(b, &set), 0);
+	for (unsigned i = 0; i < 2; i++)
+		assert_int_equal(b->ops->events_add(b->slot[i], set), 1);
 	assert_int_equal(b->ops->events_wait(b, set, 0, &e), 0);
 	sim_step(5500 * NS_PER_MS);
 	n = b->ops->events_wait(b, set, 0, &e);

@@ -1,0 +1,700 @@
+/* Health is fed by hand: a GPU of the test's own, whose figures are set one by one. */
+#include "guard/health.h"
+
+#include "base/clock.h"
+#include "device/nvml_abi.h"
+#include "measure/random.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define S NS_PER_S
+
+static struct {
+	struct health *h;
+	struct gw_device d;
+	double value[GW_QUANTITIES];
+	uint8_t why[GW_QUANTITIES];
+	uint64_t now;
+	struct health_status s;
+	unsigned changes; /* of thermal */
+} t;
+
+static void set(unsigned q, double v)
+{
+	t.value[q] = v;
+	t.why[q] = isnan(v) ? GW_ABSENT_NOT_SUPPORTED : GW_HAVE;
+}
+
+static int fresh_with(const struct health_options *o)
+{
+	health_free(t.h);
+	memset(&t, 0, sizeof(t));
+	memset(t.why, GW_ABSENT_NOT_SUPPORTED, sizeof(t.why));
+	t.d.state = GW_DEVICE_OK;
+	t.d.message = "";
+	t.d.value_count = GW_QUANTITIES;
+	t.d.value = t.value;
+	t.d.value_absence = t.why;
+	t.now = 1000 * S;
+	return health_new(o, &t.h);
+}
+
+static int fresh(void **state)
+{
+	(void)state;
+	return fresh_with(NULL);
+}
+
+static int done(void **state)
+{
+	(void)state;
+	health_free(t.h);
+	t.h = NULL;
+	return 0;
+}
+
+static void reads_after(uint64_t ns)
+{
+	bool before = t.s.thermal;
+
+	t.now += ns;
+	health_read(t.h, &t.d, t.now);
+	health_status(t.h, t.now, &t.s);
+	t.changes += before != t.s.thermal;
+	if (t.s.level != HEALTH_OK) { /* whatever it is, it is said, and what to do */
+		assert_true(strlen(t.s.why) > 10);
+		assert_true(strlen(t.s.advice) > 10);
+	}
+}
+
+static void reads(void)
+{
+	reads_after(S);
+}
+
+static void reads_times(unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		reads();
+}
+
+static void margin(double c)
+{
+	set(GW_Q_TEMPERATURE_MARGIN, c);
+	set(GW_Q_TEMPERATURE_GPU, 87 - c);
+}
+
+static void event(uint64_t type, uint64_t data)
+{
+	health_event(t.h, &(struct health_event){ t.now, type, data });
+	health_status(t.h, t.now, &t.s);
+}
+
+static void xid(unsigned number)
+{
+	event(ABI_EVENT_XID, number);
+}
+
+/* ---- heat ---- */
+
+static void levels_follow_the_margin(void **state)
+{
+	(void)state;
+	margin(11);
+	reads();
+	assert_int_equal(t.s.level, HEALTH_OK);
+	assert_string_equal(t.s.why, "");
+	assert_string_equal(t.s.margin_source, "margin");
+	assert_int_equal(health_interval_ns(t.h), 10 * S);
+	margin(10);
+	reads();
+	assert_int_equal(t.s.level, HEALTH_WARN);
+	assert_int_equal(health_interval_ns(t.h), S);
+	margin(5);
+	reads();
+	assert_int_equal(t.s.level, HEALTH_THROTTLE);
+	assert_false(t.s.thermal);
+	margin(2);
+	reads_times(4);
+	assert_int_equal(t.s.level, HEALTH_EVICT);
+	assert_true(t.s.thermal);
+	assert_non_null(strstr(t.s.why, "85 C"));
+}
+
+static void three_critical_readings_do_not_act_and_four_do(void **state)
+{
+	(void)state;
+	margin(1);
+	reads_times(3);
+	assert_false(t.s.thermal);
+	margin(3);
+	reads();
+	margin(1);
+	reads_times(3);
+	assert_false(t.s.thermal);
+	reads();
+	assert_true(t.s.thermal);
+}
+
+static void the_hardware_slowing_itself_down_acts_at_once(void **state)
+{
+	(void)state;
+	margin(6);
+	set(GW_Q_CLOCK_REASONS, 0x40);
+	reads();
+	assert_true(t.s.thermal);
+	assert_non_null(strstr(t.s.why, "hardware"));
+}
+
+static void a_power_cap_is_no_fault(void **state)
+{
+	(void)state;
+	margin(40);
+	set(GW_Q_CLOCK_REASONS, 0x4 | 0x8 | 0x80);
+	reads_times(100);
+	assert_int_equal(t.s.level, HEALTH_OK);
+}
+
+static void it_clears_after_half_a_minute_of_being_cool_enough(void **state)
+{
+	uint64_t cool;
+
+	(void)state;
+	margin(2);
+	reads_times(4);
+	margin(6); /* not enough: trip + 5 is 7 */
+	reads_times(100);
+	assert_true(t.s.thermal);
+	assert_int_equal(t.s.clears_ns, 0);
+	margin(7);
+	reads();
+	cool = t.now;
+	assert_int_equal(t.s.clears_ns, cool + 30 * S);
+	reads_times(29);
+	assert_true(t.s.thermal);
+	margin(6.9);
+	reads(); /* begins anew */
+	margin(7);
+	reads_times(30);
+	assert_true(t.s.thermal);
+	reads();
+	assert_false(t.s.thermal);
+	assert_int_equal(t.s.level, HEALTH_THROTTLE); /* 7 < 5 + 5 */
+	margin(15);
+	reads_times(31);
+	assert_int_equal(t.s.level, HEALTH_OK);
+}
+
+static void noise_of_a_degree_makes_one_transition_each_way(void **state)
+{
+	struct random r;
+	uint64_t seed = (uint64_t)time(NULL);
+
+	(void)state;
+	print_message("seed %llu\n", (unsigned long long)seed);
+	random_init(&r, seed);
+	for (unsigned at = 0; at < 2; at++) { /* up at the trip, down at where it clears */
+		for (unsigned i = 0; i < 2000; i++) {
+			margin((at ? 9 : 2) + (double)random_below(&r, 3) - 1);
+			reads();
+		}
+		assert_int_equal(t.changes, at + 1);
+	}
+	assert_false(t.s.thermal);
+}
+
+static void the_temperature_is_newer_than_the_margin(void **state)
+{
+	(void)state;
+	margin(12);
+	reads();
+	set(GW_Q_TEMPERATURE_GPU, 75 + 4); /* the margin is of the last HEALTH reading */
+	reads();
+	assert_true(fabs(t.s.margin_c - 8) < 1e-9);
+	assert_int_equal(t.s.level, HEALTH_WARN);
+	set(GW_Q_TEMPERATURE_GPU, 70); /* cooler: a new margin is awaited */
+	reads();
+	assert_true(fabs(t.s.margin_c - 12) < 1e-9);
+}
+
+static void a_margin_that_contradicts_the_temperature_is_not_believed(void **state)
+{
+	(void)state;
+	set(GW_Q_TEMPERATURE_GPU, 35);
+	set(GW_Q_TEMPERATURE_MARGIN, -3);
+	set(GW_Q_TEMPERATURE_GPU_MAX, 87);
+	set(GW_Q_TEMPERATURE_SLOWDOWN, 89);
+	reads_times(10);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	assert_string_equal(t.s.margin_source, "thresholds");
+	assert_true(t.s.margin_c == 52);
+	set(GW_Q_TEMPERATURE_GPU, 86); /* now it may well be so */
+	reads_times(4);
+	assert_string_equal(t.s.margin_source, "margin");
+	assert_true(t.s.thermal);
+	set(GW_Q_TEMPERATURE_GPU, 35); /* cold, and yet slowed down for heat: believed */
+	set(GW_Q_CLOCK_REASONS, 0x20);
+	reads();
+	assert_string_equal(t.s.margin_source, "margin");
+}
+
+static void thresholds_stand_in_for_the_margin(void **state)
+{
+	(void)state;
+	set(GW_Q_TEMPERATURE_GPU, 80);
+	set(GW_Q_TEMPERATURE_SLOWDOWN, 93);
+	reads();
+	assert_string_equal(t.s.margin_source, "thresholds");
+	assert_true(t.s.margin_c == 13);
+	set(GW_Q_TEMPERATURE_MEMORY, 104);
+	set(GW_Q_TEMPERATURE_MEMORY_MAX, 105);
+	reads();
+	assert_true(t.s.margin_c == 1);
+	assert_int_equal(t.s.level, HEALTH_THROTTLE);
+	set(GW_Q_TEMPERATURE_MEMORY_MAX, 0); /* some say 0 where they know none */
+	reads();
+	assert_true(t.s.margin_c == 13);
+}
+
+static void without_any_limit_it_is_85_degrees(void **state)
+{
+	(void)state;
+	set(GW_Q_TEMPERATURE_GPU, 84);
+	reads_times(10);
+	assert_string_equal(t.s.margin_source, "fallback");
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_TEMPERATURE_GPU, 85);
+	reads_times(3);
+	assert_false(t.s.thermal);
+	reads();
+	assert_true(t.s.thermal);
+}
+
+static void the_users_own_limit_has_five_degrees_of_hysteresis(void **state)
+{
+	struct health_options o;
+
+	(void)state;
+	health_options_init(&o);
+	o.absolute_c = 85;
+	assert_int_equal(fresh_with(&o), 0);
+	set(GW_Q_TEMPERATURE_MARGIN, 1); /* not looked at */
+	set(GW_Q_TEMPERATURE_GPU, 84);
+	reads_times(10);
+	assert_string_equal(t.s.margin_source, "override");
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_TEMPERATURE_GPU, 85);
+	reads_times(4);
+	assert_int_equal(t.s.level, HEALTH_EVICT);
+	set(GW_Q_TEMPERATURE_GPU, 81);
+	reads_times(60);
+	assert_true(t.s.thermal);
+	set(GW_Q_TEMPERATURE_GPU, 80);
+	reads_times(31);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	assert_int_equal(t.changes, 2);
+}
+
+static void what_cannot_be_read_is_unknown_and_changes_nothing(void **state)
+{
+	(void)state;
+	reads();
+	assert_true(isnan(t.s.margin_c));
+	assert_string_equal(t.s.margin_source, "");
+	assert_int_equal(t.s.level, HEALTH_OK);
+	margin(1);
+	reads_times(4);
+	margin(NAN);
+	reads_times(100);
+	assert_true(t.s.thermal);
+	t.d.state = GW_DEVICE_STALLED;
+	reads_times(100);
+	assert_true(t.s.thermal);
+	t.d.state = GW_DEVICE_OK;
+	margin(30);
+	reads_times(31);
+	assert_false(t.s.thermal);
+}
+
+/* ---- memory ---- */
+
+static void flags_of_the_memory_warn_and_do_not_quarantine(void **state)
+{
+	static const unsigned q[] = { GW_Q_ROWS_PENDING, GW_Q_ROWS_FAILED, GW_Q_PAGES_PENDING,
+				      GW_Q_REPAIR_CHANNEL, GW_Q_REPAIR_TPC };
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(q) / sizeof(q[0]); i++) {
+		set(q[i], 1);
+		reads();
+		assert_int_equal(t.s.level, HEALTH_WARN);
+		set(q[i], 0);
+		reads();
+		assert_int_equal(t.s.level, HEALTH_OK);
+	}
+}
+
+static void new_uncorrectable_errors_quarantine_where_no_recovery_action_is_told(void **state)
+{
+	(void)state;
+	set(GW_Q_ECC_UNCORRECTED, 7); /* older than we are */
+	reads();
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_ECC_UNCORRECTED, 0); /* the driver was reloaded */
+	reads();
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_ECC_UNCORRECTED, 2);
+	reads();
+	assert_true(t.s.quarantine);
+	assert_non_null(strstr(t.s.why, "2 uncorrectable"));
+}
+
+static void with_a_recovery_action_new_errors_only_warn(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 0);
+	set(GW_Q_ECC_UNCORRECTED, 0);
+	reads();
+	set(GW_Q_ECC_UNCORRECTED, 1);
+	reads();
+	assert_int_equal(t.s.level, HEALTH_WARN);
+	reads_after(180 * S);
+	assert_int_equal(t.s.level, HEALTH_OK);
+}
+
+/* ---- recovery actions and loss ---- */
+
+static void a_recovery_action_found_at_the_start_quarantines(void **state)
+{
+	(void)state;
+	for (unsigned action = 1; action < 10; action++) {
+		fresh(NULL);
+		set(GW_Q_RECOVERY_ACTION, action);
+		reads();
+		assert_int_equal(t.s.level, HEALTH_QUARANTINE);
+		assert_true(t.s.quarantine);
+	}
+}
+
+static void quarantine_ends_after_a_clean_minute(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 4);
+	reads_times(100);
+	assert_int_equal(t.s.clears_ns, 0);
+	set(GW_Q_RECOVERY_ACTION, 0);
+	reads();
+	assert_int_equal(t.s.clears_ns, t.now + 60 * S);
+	reads_times(30);
+	t.d.state = GW_DEVICE_CLOSED; /* the driver is reloaded: nothing is known */
+	reads();
+	assert_true(t.s.quarantine);
+	t.d.state = GW_DEVICE_OK;
+	reads_times(60);
+	assert_true(t.s.quarantine);
+	reads();
+	assert_int_equal(t.s.level, HEALTH_OK);
+}
+
+static void a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 0);
+	margin(30);
+	reads();
+	t.d.state = GW_DEVICE_LOST;
+	t.d.message = "the GPU is off the bus";
+	reads();
+	assert_true(t.s.quarantine);
+	assert_true(isnan(t.s.margin_c));
+	assert_non_null(strstr(t.s.why, "off the bus"));
+	t.d.state = GW_DEVICE_OK;
+	t.d.message = "";
+	reads_times(61);
+	assert_int_equal(t.s.level, HEALTH_OK);
+}
+
+static void a_fault_that_the_driver_names_warns(void **state)
+{
+	(void)state;
+	t.d.state = GW_DEVICE_FAULT;
+	t.d.message = "the InfoROM is corrupted";
+	reads();
+	assert_int_equal(t.s.level, HEALTH_WARN);
+	assert_non_null(strstr(t.s.why, "InfoROM"));
+}
+
+/* ---- Xids ---- */
+
+/* guard.md has the classes as lists; so has this test, and nothing in common with xid.def. */
+static const char *const lists[XID_CLASSES] = {
+	[XID_RESTART_APP] = "8 11 13 25 31 32 39-41 60 68-72 75-77 80 82-86 88 89 94 96-105 "
+			    "126-135 139",
+	[XID_RESET_GPU] = "46 62 64 95 109 110 119 120 136 140 143 155 156 158",
+	[XID_REBOOT] = "79",
+	[XID_RESTART_VM] = "151",
+	[XID_MECHANICS] = "54",
+	[XID_UVM] = "159",
+	[XID_UPDATE] = "78",
+	[XID_VENDOR] = "142",
+	[XID_IGNORE] = "37 38 43 44 63 66 67 92 93 106 107 121 137 141 152 153 157 160 161",
+	[XID_WORKFLOW] = "45 48 74 144-150",
+	[XID_RECOVERY] = "154",
+};
+
+static enum xid_class listed(unsigned number)
+{
+	for (unsigned c = 0; c < XID_UNKNOWN; c++) {
+		const char *p = lists[c];
+
+		while (p && *p) {
+			char *end;
+			unsigned long from = strtoul(p, &end, 10), to = from;
+
+			if (*end == '-')
+				to = strtoul(end + 1, &end, 10);
+			if (number >= from && number <= to)
+				return (enum xid_class)c;
+			p = *end ? end + 1 : end;
+		}
+	}
+	return XID_UNKNOWN;
+}
+
+static bool quarantines(enum xid_class c, unsigned number, bool action_known)
+{
+	if (c == XID_WORKFLOW)
+		return number == 48 && !action_known;
+	return c == XID_RESET_GPU || c == XID_REBOOT || c == XID_VENDOR;
+}
+
+static void every_xid_is_judged_by_its_class(void **state)
+{
+	(void)state;
+	for (unsigned known = 0; known < 2; known++)
+		for (unsigned n = 0; n <= 1000; n++) {
+			enum xid_class c = listed(n);
+
+			fresh(NULL);
+			if (known)
+				set(GW_Q_RECOVERY_ACTION, 0);
+			reads();
+			xid(n);
+			assert_int_equal(xid_class_of(n), c);
+			assert_int_equal(t.s.quarantine, quarantines(c, n, known));
+			if (c == XID_IGNORE || c == XID_RECOVERY)
+				assert_int_equal(t.s.level, HEALTH_OK);
+			else
+				assert_true(t.s.level >= HEALTH_WARN);
+			assert_int_equal(t.s.xids, 1);
+			assert_int_equal(t.s.last_xid, n);
+			reads(); /* says what to do */
+		}
+	assert_string_equal(xid_text(999), "unknown");
+	assert_string_equal(xid_text(79), "GPU has fallen off the bus");
+	assert_true(strlen(xid_table_version()) > 0);
+}
+
+static void classes_have_names_that_are_found_again(void **state)
+{
+	(void)state;
+	for (unsigned c = 0; c < XID_CLASSES; c++)
+		assert_int_equal(xid_class_find(xid_class_name(c)), (int)c);
+	assert_int_equal(xid_class_find("no such"), -GW_E_NOENT);
+}
+
+static void the_first_reading_decides_about_a_48_that_came_before_it(void **state)
+{
+	(void)state;
+	xid(48);
+	assert_false(t.s.quarantine);
+	reads();
+	assert_true(t.s.quarantine);
+	fresh(NULL);
+	xid(48);
+	set(GW_Q_RECOVERY_ACTION, 0);
+	reads();
+	assert_false(t.s.quarantine);
+	assert_int_equal(t.s.level, HEALTH_WARN);
+}
+
+static void a_154_makes_us_read_again_soon(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 0);
+	reads();
+	assert_int_equal(health_interval_ns(t.h), 10 * S);
+	xid(154);
+	assert_int_equal(health_interval_ns(t.h), S);
+	reads();
+	assert_int_equal(health_interval_ns(t.h), S); /* a reading may be ten seconds old */
+	set(GW_Q_RECOVERY_ACTION, 1);
+	reads();
+	assert_true(t.s.quarantine);
+	set(GW_Q_RECOVERY_ACTION, 0);
+	reads_after(20 * S);
+	assert_int_equal(health_interval_ns(t.h), 10 * S);
+	event(ABI_EVENT_RECOVERY_ACTION, 0);
+	assert_int_equal(health_interval_ns(t.h), S);
+}
+
+static void events_are_one_incident_until_three_minutes_of_silence(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 0);
+	reads();
+	xid(94);
+	for (unsigned i = 0; i < 10; i++) {
+		reads_after(170 * S);
+		xid(63); /* ignored: it does not keep the incident open */
+		assert_int_equal(t.s.level, i == 0 ? HEALTH_WARN : HEALTH_OK);
+	}
+	xid(94);
+	for (unsigned i = 0; i < 10; i++) {
+		reads_after(170 * S);
+		xid(31);
+		assert_int_equal(t.s.level, HEALTH_WARN);
+		assert_int_equal(t.s.clears_ns, t.now + 180 * S);
+	}
+	reads_after(180 * S);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	assert_int_equal(t.s.xids, 21 + 1);
+}
+
+static void the_worst_of_an_incident_is_named(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 0);
+	reads();
+	xid(45);
+	xid(119);
+	xid(45);
+	assert_true(t.s.quarantine);
+	assert_non_null(strstr(t.s.why, "119"));
+	assert_non_null(strstr(t.s.advice, "reset"));
+}
+
+static void without_recovery_actions_quarantine_lasts_as_long_as_the_incident(void **state)
+{
+	(void)state;
+	reads();
+	xid(48);
+	reads();
+	assert_true(t.s.quarantine);
+	reads_times(179);
+	assert_true(t.s.quarantine);
+	reads_times(2);
+	assert_int_equal(t.s.level, HEALTH_OK);
+}
+
+static void rows_of_the_policy_take_the_place_of_ours(void **state)
+{
+	static const struct xid_row rows[] = { { 109, XID_RESTART_APP, NULL },
+					       { 999, XID_VENDOR, "odd" } };
+	struct health_options o;
+
+	(void)state;
+	health_options_init(&o);
+	o.xid = rows;
+	o.xids = 2;
+	assert_int_equal(fresh_with(&o), 0);
+	reads();
+	xid(109);
+	assert_int_equal(t.s.level, HEALTH_WARN);
+	xid(999);
+	assert_true(t.s.quarantine);
+	assert_non_null(strstr(t.s.why, "odd"));
+}
+
+static void other_events_are_judged_too(void **state)
+{
+	static const struct {
+		uint64_t type;
+		enum health_level without, with; /* a recovery action */
+	} rows[] = {
+		{ ABI_EVENT_ECC_SINGLE, HEALTH_OK, HEALTH_OK },
+		{ ABI_EVENT_ECC_DOUBLE, HEALTH_QUARANTINE, HEALTH_WARN },
+		{ ABI_EVENT_ECC_STORM, HEALTH_WARN, HEALTH_WARN },
+		{ ABI_EVENT_DRAM_RETIRED, HEALTH_WARN, HEALTH_WARN },
+		{ ABI_EVENT_DRAM_RETIRE_FAILED, HEALTH_WARN, HEALTH_WARN },
+		{ ABI_EVENT_POISON, HEALTH_WARN, HEALTH_WARN },
+		{ ABI_EVENT_POISON_FATAL, HEALTH_QUARANTINE, HEALTH_WARN },
+		{ ABI_EVENT_GPU_UNAVAILABLE, HEALTH_QUARANTINE, HEALTH_QUARANTINE },
+		{ ABI_EVENT_MIG_CHANGE, HEALTH_OK, HEALTH_OK },
+		{ ABI_EVENT_POWER_SOURCE, HEALTH_OK, HEALTH_OK },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+		fresh(NULL);
+		if (i % 2)
+			set(GW_Q_RECOVERY_ACTION, 0);
+		reads();
+		event(rows[i / 2].type, 0);
+		assert_int_equal(t.s.level, i % 2 ? rows[i / 2].with : rows[i / 2].without);
+		reads();
+	}
+}
+
+static void quarantine_and_heat_are_told_apart(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 1);
+	margin(1);
+	reads_times(4);
+	assert_true(t.s.thermal && t.s.quarantine);
+	assert_int_equal(t.s.level, HEALTH_QUARANTINE);
+	set(GW_Q_RECOVERY_ACTION, 0);
+	reads_times(61);
+	assert_true(t.s.thermal && !t.s.quarantine);
+	assert_int_equal(t.s.level, HEALTH_EVICT);
+}
+
+#define health_test(f) cmocka_unit_test_setup_teardown(f, fresh, done)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		health_test(levels_follow_the_margin),
+		health_test(three_critical_readings_do_not_act_and_four_do),
+		health_test(the_hardware_slowing_itself_down_acts_at_once),
+		health_test(a_power_cap_is_no_fault),
+		health_test(it_clears_after_half_a_minute_of_being_cool_enough),
+		health_test(noise_of_a_degree_makes_one_transition_each_way),
+		health_test(the_temperature_is_newer_than_the_margin),
+		health_test(a_margin_that_contradicts_the_temperature_is_not_believed),
+		health_test(thresholds_stand_in_for_the_margin),
+		health_test(without_any_limit_it_is_85_degrees),
+		health_test(the_users_own_limit_has_five_degrees_of_hysteresis),
+		health_test(what_cannot_be_read_is_unknown_and_changes_nothing),
+		health_test(flags_of_the_memory_warn_and_do_not_quarantine),
+		health_test(
+			new_uncorrectable_errors_quarantine_where_no_recovery_action_is_told),
+		health_test(with_a_recovery_action_new_errors_only_warn),
+		health_test(a_recovery_action_found_at_the_start_quarantines),
+		health_test(quarantine_ends_after_a_clean_minute),
+		health_test(a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean),
+		health_test(a_fault_that_the_driver_names_warns),
+		health_test(every_xid_is_judged_by_its_class),
+		health_test(classes_have_names_that_are_found_again),
+		health_test(the_first_reading_decides_about_a_48_that_came_before_it),
+		health_test(a_154_makes_us_read_again_soon),
+		health_test(events_are_one_incident_until_three_minutes_of_silence),
+		health_test(the_worst_of_an_incident_is_named),
+		health_test(without_recovery_actions_quarantine_lasts_as_long_as_the_incident),
+		health_test(rows_of_the_policy_take_the_place_of_ours),
+		health_test(other_events_are_judged_too),
+		health_test(quarantine_and_heat_are_told_apart),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
