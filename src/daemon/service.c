@@ -537,11 +537,6 @@ int service_run(const struct service_options *options)
 	}
 	apply_log(s);
 	log_lines(s, LOG_WARNING, message);
-	if (s->config.guard_auto_evict_for_user_apps)
-		log_write(&s->log, LOG_WARNING,
-			  "auto_evict_for_user_apps is set, and there is no guard in this "
-			  "version yet",
-			  NULL, 0);
 	if (*config_files(&s->config))
 		LOG(&s->log, LOG_INFO, "configuration",
 		    LOG_S("files", config_files(&s->config)));

@@ -127,7 +127,7 @@ int look_new(struct gw_ctx *ctx, const struct policy *p, struct look **ret)
 	if (!l)
 		return -GW_E_NOMEM;
 	l->ctx = ctx;
-	watch_init(&l->watch, &ctx->root);
+	look_watch_init(&l->watch, &ctx->root);
 	know_ourselves(l);
 	err = gw_snapshot_new(ctx, &l->snap);
 	if (!err)
@@ -150,7 +150,7 @@ void look_free(struct look *l)
 	classifier_free(l->classifier);
 	who_free(l->who);
 	gw_snapshot_free(l->snap);
-	watch_done(&l->watch);
+	look_watch_done(&l->watch);
 	free(l);
 }
 
@@ -171,7 +171,7 @@ int look_watch_fd(const struct look *l)
 
 bool look_triggered(struct look *l)
 {
-	return watch_drain(&l->watch);
+	return look_watch_drain(&l->watch);
 }
 
 /* ---- GPUs ---- */

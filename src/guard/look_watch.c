@@ -57,7 +57,7 @@ static bool try_node(void *arg, const char *name)
 
 /* A node that is watched already is the same watch again; of one that was removed the kernel has
  * dropped it. */
-static void watch_all(struct watch *w)
+static void look_watch_all(struct watch *w)
 {
 	w->nodes = 0;
 	for (unsigned i = 0; i < PLACES; i++) {
@@ -68,14 +68,14 @@ static void watch_all(struct watch *w)
 	}
 }
 
-void watch_init(struct watch *w, const struct root *root)
+void look_watch_init(struct watch *w, const struct root *root)
 {
 	*w = (struct watch){ .root = root, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC) };
 	if (w->fd >= 0)
-		watch_all(w);
+		look_watch_all(w);
 }
 
-void watch_done(struct watch *w)
+void look_watch_done(struct watch *w)
 {
 	if (w->fd >= 0)
 		close(w->fd);
@@ -93,7 +93,7 @@ static bool concerns_us(const char *name)
 	return false;
 }
 
-bool watch_drain(struct watch *w)
+bool look_watch_drain(struct watch *w)
 {
 	_Alignas(struct inotify_event) char buf[8192];
 	bool triggered = false, changed = false;
@@ -112,6 +112,6 @@ bool watch_drain(struct watch *w)
 		}
 	}
 	if (changed)
-		watch_all(w);
+		look_watch_all(w);
 	return triggered || changed;
 }

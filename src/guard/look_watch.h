@@ -17,10 +17,10 @@ struct watch {
 };
 
 /* Borrows root. */
-void watch_init(struct watch *w, const struct root *root);
-void watch_done(struct watch *w);
+void look_watch_init(struct watch *w, const struct root *root);
+void look_watch_done(struct watch *w);
 
 /* Takes all that waits.  Was a GPU opened or closed, or is there a new one? */
-bool watch_drain(struct watch *w);
+bool look_watch_drain(struct watch *w);
 
 #endif

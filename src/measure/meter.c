@@ -19,10 +19,15 @@
 
 struct meter_device {
 	struct gw_meter *meter;
-	unsigned number;   /* in the meter                           */
-	unsigned position; /* in snapshots                           */
-	bool stalled;      /* it hung when we came: no thread, no meter */
+	unsigned number;            /* in the meter                           */
+	unsigned position;          /* in snapshots                           */
+	bool stalled;               /* it hung when we came: it is not measured */
+	struct sampler_options opt; /* for its beginning; with copies of what is borrowed */
+	struct sensor known;
+	char *cache_dir;
 	struct sampler sampler;
+	struct energy_setup hung;       /* how it is measured when stalled: not at all */
+	const struct energy_setup *set; /* that, or the sampler's own                  */
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; /* of all that follows                */
@@ -31,6 +36,9 @@ struct meter_device {
 	struct track track;
 	bool edge;       /* a window began or ended            */
 	uint64_t end_ns; /* of the last that ended, to be told; 0: none */
+	bool begun;      /* the sampler has looked at it, ... */
+	int error;       /* ... with this result             */
+	bool go;         /* it may begin to sample            */
 	bool stop, gone;
 	bool deaf; /* whoever listened is gone */
 	uint64_t samples, ticks, missed;
@@ -122,10 +130,28 @@ static void sleep_or_wake(struct meter_device *d, uint64_t due_ns)
 		;
 }
 
+/* The sampler asks the driver when it begins: here, so that one GPU that hangs holds up no other.  False:
+ * nobody waits for it any more. */
+static bool begin(struct meter_device *d)
+{
+	int error = sampler_init(&d->sampler, d->meter->ctx, d->position, &d->opt, take, d);
+	bool go;
+
+	pthread_mutex_lock(&d->lock);
+	d->begun = true;
+	d->error = error;
+	pthread_cond_broadcast(&d->news);
+	while (!d->go && !d->stop && !d->stalled)
+		pthread_cond_wait(&d->wake, &d->lock);
+	go = d->go && !d->stop;
+	pthread_mutex_unlock(&d->lock);
+	return go;
+}
+
 static void *run(void *arg)
 {
 	struct meter_device *d = arg;
-	bool stop = false;
+	bool stop = !d->begun && !begin(d);
 
 	while (!stop) {
 		uint64_t due = step(d);
@@ -206,11 +232,25 @@ static void stalled_setup(struct energy_setup *set)
 	set->sensor.counter = GW_ABSENT_STALLED;
 }
 
+/* What the options borrow may be gone before a driver that hangs has answered. */
+static int keep_options(struct meter_device *d, const struct sampler_options *opt)
+{
+	d->opt = *opt;
+	if (opt->sensor) {
+		d->known = *opt->sensor;
+		d->opt.sensor = &d->known;
+	}
+	if (opt->cache_dir) {
+		d->cache_dir = strdup(opt->cache_dir);
+		d->opt.cache_dir = d->cache_dir;
+	}
+	return opt->cache_dir && !d->cache_dir ? -GW_E_NOMEM : 0;
+}
+
 static int add_device(struct gw_meter *m, const struct chosen *c,
 		      const struct sampler_options *opt)
 {
 	struct meter_device *d = calloc(1, sizeof(*d));
-	int err = 0;
 
 	if (!d)
 		return -GW_E_NOMEM;
@@ -218,22 +258,55 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	d->number = m->count;
 	d->position = c->position;
 	d->stalled = c->stalled;
+	stalled_setup(&d->hung);
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->wake, NULL);
 	pthread_cond_init(&d->news, NULL);
-	if (d->stalled)
-		stalled_setup(&d->sampler.set);
-	else
-		err = sampler_init(&d->sampler, m->ctx, c->position, opt, take, d);
-	if (err) {
-		free(d);
-		return err;
-	}
-	track_init(&d->track, &d->sampler.set, (double)opt->interval_ns * 1e-9);
 	m->device[m->count++] = d;
+	if (d->stalled)
+		return 0;
+	if (keep_options(d, opt) != 0)
+		return -GW_E_NOMEM;
+	if (!m->manual && m->ctx->deadline_ns)
+		return start_thread(d);
+	/* Who set no deadline waits for the driver himself. */
+	d->begun = true;
+	d->error = sampler_init(&d->sampler, m->ctx, c->position, &d->opt, take, d);
+	return d->error;
+}
+
+/* Waits for its sampler to have begun; one that has not in time is not measured. */
+static int settle_device(struct meter_device *d, uint64_t until_ns)
+{
+	struct gw_meter *m = d->meter;
+	int err;
+
+	pthread_mutex_lock(&d->lock);
+	while (!d->begun && !d->stalled && wait_news(d, until_ns))
+		;
+	d->stalled = d->stalled || !d->begun;
+	err = d->stalled ? 0 : d->error;
+	d->set = d->stalled ? &d->hung : &d->sampler.set;
+	pthread_mutex_unlock(&d->lock);
+	if (err)
+		return err;
+	track_init(&d->track, d->set, (double)d->opt.interval_ns * 1e-9);
 	if (m->about)
-		m->about(m->arg, d->number, c->position, &d->sampler.set);
-	return m->manual || d->stalled ? 0 : start_thread(d);
+		m->about(m->arg, d->number, d->position, d->set);
+	return 0;
+}
+
+static int let_go(struct meter_device *d)
+{
+	if (d->stalled || d->meter->manual)
+		return 0;
+	if (!d->started)
+		return start_thread(d);
+	pthread_mutex_lock(&d->lock);
+	d->go = true;
+	pthread_cond_signal(&d->wake);
+	pthread_mutex_unlock(&d->lock);
+	return 0;
 }
 
 /* Positions in a snapshot of the devices that the selectors name. */
@@ -302,6 +375,7 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 				      .sensor = config->sensor };
 	struct chosen *list = NULL;
 	unsigned count = 0;
+	uint64_t until;
 	struct gw_meter *m;
 	int err = take_options(config->options, &o);
 
@@ -332,6 +406,11 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 	for (unsigned i = 0; i < count && !err; i++)
 		err = add_device(m, &list[i], &so);
 	free(list);
+	until = clock_mono_ns(clock_real()) + ctx->deadline_ns;
+	for (unsigned i = 0; i < m->count && !err; i++)
+		err = settle_device(m->device[i], until);
+	for (unsigned i = 0; i < m->count && !err; i++)
+		err = let_go(m->device[i]);
 	if (err) {
 		gw_meter_stop(m);
 		return err;
@@ -364,7 +443,9 @@ int gw_meter_stop(struct gw_meter *m)
 	while (m->windows)
 		gw_window_free(m->windows);
 	for (unsigned i = 0; i < m->count; i++) {
-		sampler_done(&m->device[i]->sampler);
+		if (m->device[i]->begun && !m->device[i]->error)
+			sampler_done(&m->device[i]->sampler);
+		free(m->device[i]->cache_dir);
 		pthread_cond_destroy(&m->device[i]->wake);
 		pthread_cond_destroy(&m->device[i]->news);
 		pthread_mutex_destroy(&m->device[i]->lock);
@@ -401,7 +482,9 @@ uint64_t gw_meter_poll(struct gw_meter *m)
 void meter_own(struct gw_meter *m, int64_t pid)
 {
 	for (unsigned i = 0; i < m->count; i++)
-		__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid, __ATOMIC_RELAXED);
+		if (!m->device[i]->stalled) /* its sampler may still begin */
+			__atomic_store_n(&m->device[i]->sampler.opt.own_pid, pid,
+					 __ATOMIC_RELAXED);
 }
 
 void meter_exclusive(struct gw_meter *m, bool on)
@@ -446,7 +529,7 @@ void meter_wait(struct gw_meter *m, uint64_t until_ns)
 
 const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device)
 {
-	return &m->device[device]->sampler.set;
+	return m->device[device]->set;
 }
 
 void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
@@ -540,7 +623,7 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 
 static bool done(struct meter_device *d, const struct track_window *w)
 {
-	return track_done(&d->track, w) || !d->sampler.answers;
+	return d->stalled || track_done(&d->track, w) || !d->sampler.answers;
 }
 
 /* Waits for the sample that covers its end, on device i. */

@@ -60,6 +60,9 @@ static const char *no_versions(const struct api *a, char *out, size_t size)
 	if (!a->view.tick || !a->view.snap)
 		return view_stale(&a->view, api_now(a), out, size);
 	s = gw_snapshot_status(a->view.snap);
+	/* One that was there and has gone has no version either. */
+	if (a->view.devices && !view_answers(&a->view))
+		return gw_snapshot_device(a->view.snap, 0)->message;
 	if (s->driver_version || s->nvml_version)
 		return NULL;
 	return *s->message ? s->message : "no NVIDIA driver is in use";

@@ -79,6 +79,17 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 	return NULL;
 }
 
+bool view_answers(const struct view *v)
+{
+	for (unsigned i = 0; i < gw_snapshot_device_count(v->snap); i++) {
+		enum gw_device_state state = gw_snapshot_device(v->snap, i)->state;
+
+		if (state != GW_DEVICE_LOST && state != GW_DEVICE_CLOSED)
+			return true;
+	}
+	return false;
+}
+
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size)
 {
 	const char *why = view_stale(v, now_ns, out, size);
@@ -88,9 +99,9 @@ const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_
 		return why;
 	s = gw_snapshot_status(v->snap);
 	/* A driver without GPUs is as ready as it will be; without a driver nothing can be told. */
-	if (gw_snapshot_device_count(v->snap) || s->cause == GW_CAUSE_NONE ||
+	if (view_answers(v) || (s->cause == GW_CAUSE_NONE && !v->devices) ||
 	    (s->cause == GW_CAUSE_NO_GPU && s->driver_version))
 		return NULL;
-	snprintf(out, size, "%s", s->message);
+	snprintf(out, size, "%s", *s->message ? s->message : "no GPU answers");
 	return out;
 }

@@ -141,4 +141,8 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
  * driver and no GPU, or was told to use none, is ready. */
 const char *view_unready(const struct view *v, uint64_t now_ns, char *out, size_t size);
 
+/* Is there a GPU?  One that sleeps or hangs is there; one that was lost or whose driver went away is
+ * not.  Of a view that has a snapshot. */
+bool view_answers(const struct view *v);
+
 #endif

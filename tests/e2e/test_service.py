@@ -336,3 +336,26 @@ def test_settings_change_only_when_enabled_and_come_back():
         assert any(e["kind"] == "manage" for e in s.get("/api/v1/events").json()["events"])
         s.stop()
         assert "350 W" in s.messages()
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetTotalEnergyConsumption", "nvmlDeviceGetSamples"])
+def test_a_meter_that_hangs_at_the_start_hides_no_gpu(tmp_path, call):
+    text = HANG.replace("from = 1.0\n", "").replace("nvmlDeviceGetUtilizationRates", call)
+    with Service(scenario(tmp_path, text), config="[device]\ntimeout = '500ms'\n") as s:
+        s.wait(lambda: call in s.get("/readyz").text)
+        a, b = s.get("/api/gpu/devices").json()["devices"]
+        assert a["is_available"] and not b["is_available"]
+        s.wait(lambda: (s.get("/api/v1/devices").json()["devices"][0]["energy_joules_total"] or 0) > 100)
+        assert s.stop() == 0
+
+
+def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
+    text = '[[gpu]]\nprofile = "h100"\n[[timeline]]\nat = 2\ndo = "reload"\nlength = 3\nversion = "580.200.01"\n'
+    with Service(scenario(tmp_path, text)) as s:
+        s.wait(lambda: s.get("/readyz").status_code == 503)
+        driver = s.get("/api/gpu/driver").json()
+        if s.get("/readyz").status_code == 503:
+            assert driver["driver_version"] is None and driver["error_message"]
+            assert set(metric(s, "gpuward_gpu_up").values()) == {0}
+        s.wait(lambda: s.get("/readyz").status_code == 200)
+        assert s.get("/api/gpu/driver").json()["driver_version"] == "580.200.01"

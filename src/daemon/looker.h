@@ -1,0 +1,28 @@
+/* looker: the thread that looks who is on the GPUs, as often as the guard wants.
+ *
+ * Lists cost a driver call and /proc, so the main thread never does it.  Looks at a time that it is
+ * told, or at once when somebody opens a GPU; hands the scene over as the reader does its readings. */
+#ifndef GW_DAEMON_LOOKER_H
+#define GW_DAEMON_LOOKER_H
+
+#include "base/loop.h"
+#include "guard/look.h"
+
+struct looker;
+
+/* ctx and policy are borrowed.  came: a scene, on the main thread; it is good until the next; returns when
+ * to look again (monotonic; UINT64_MAX: when somebody opens a GPU) and whether with utilisation.  0,
+ * -GW_E_NOMEM or -GW_E_IO. */
+int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
+	       uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation),
+	       void *arg, struct looker **ret);
+/* 0, or -GW_E_STATE: it hangs in a driver and is left behind with all that it uses. */
+int looker_free(struct looker *k, uint64_t timeout_ns);
+
+/* Look now (somebody asked for something); or not at all for a while (drivers were let go). */
+void looker_now(struct looker *k);
+void looker_pause(struct looker *k, bool on);
+
+void looker_stats(struct looker *k, struct look_stats *ret, uint64_t *ret_triggered);
+
+#endif
