@@ -171,7 +171,12 @@ int look_watch_fd(const struct look *l)
 
 bool look_triggered(struct look *l)
 {
-	return watch_drain(&l->watch);
+	return watch_ask(&l->watch, clock_mono_ns(l->ctx->clock));
+}
+
+uint64_t look_trigger_due_ns(const struct look *l)
+{
+	return watch_due_ns(&l->watch);
 }
 
 /* ---- GPUs ---- */

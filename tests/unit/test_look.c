@@ -890,6 +890,13 @@ static bool waits(int fd)
 	return poll(&p, 1, 0) == 1;
 }
 
+/* After a while in which nothing came. */
+static bool triggered(void)
+{
+	sim_step(2 * NS_PER_S);
+	return look_triggered(look);
+}
+
 static void opening_a_gpu_makes_us_look_once(void **state)
 {
 	struct look_stats stats;
@@ -904,17 +911,41 @@ static void opening_a_gpu_makes_us_look_once(void **state)
 	look_stats(look, &stats);
 	assert_int_equal(stats.nodes, 3);
 	assert_false(waits(look_watch_fd(look)));
-	assert_false(look_triggered(look));
+	assert_false(triggered());
 	touch("dev/null");
-	assert_false(look_triggered(look));
+	assert_false(triggered());
 	for (unsigned i = 0; i < 90; i++)
 		touch(i & 1 ? "dev/nvidia0" : "dev/dri/renderD128");
 	assert_true(waits(look_watch_fd(look)));
-	assert_true(look_triggered(look));
+	assert_true(triggered());
 	assert_false(waits(look_watch_fd(look)));
-	assert_false(look_triggered(look));
+	assert_false(triggered());
 	touch("dev/nvidia-uvm");
-	assert_true(look_triggered(look));
+	assert_true(triggered());
+}
+
+static void many_opens_are_no_more_than_ten_looks_a_second(void **state)
+{
+	unsigned looks = 0;
+
+	(void)state;
+	put_node("dev/nvidia0");
+	open_look(GPU);
+	touch("dev/nvidia0");
+	assert_true(look_triggered(look)); /* the first at once */
+	assert_int_equal(look_trigger_due_ns(look), 0);
+	touch("dev/nvidia0");
+	assert_false(look_triggered(look));
+	assert_int_equal(look_trigger_due_ns(look), sim_mono(NULL) + WATCH_SPACING_NS);
+	sim_step(WATCH_SPACING_NS);
+	assert_true(look_triggered(look)); /* the second is not forgotten */
+	assert_false(look_triggered(look));
+	for (unsigned i = 0; i < 1000; i++) {
+		sim_step(NS_PER_MS);
+		touch("dev/nvidia0");
+		looks += look_triggered(look);
+	}
+	assert_in_range(looks, 9, 12);
 }
 
 static void a_node_removed_and_made_again_is_watched_again(void **state)
@@ -924,15 +955,15 @@ static void a_node_removed_and_made_again_is_watched_again(void **state)
 	open_look(GPU);
 	for (unsigned i = 0; i < 3; i++) {
 		unlinkat(tree.root.fd, "dev/nvidia0", 0);
-		look_triggered(look);
+		triggered();
 		put_node("dev/nvidia0");
-		assert_true(look_triggered(look)); /* a new node is worth a look itself */
-		assert_false(look_triggered(look));
+		assert_true(triggered()); /* a new node is worth a look itself */
+		assert_false(triggered());
 		touch("dev/nvidia0");
-		assert_true(look_triggered(look));
+		assert_true(triggered());
 	}
 	put_node("dev/other");
-	assert_false(look_triggered(look));
+	assert_false(triggered());
 }
 
 static void nodes_that_come_later_are_watched(void **state)
@@ -942,17 +973,17 @@ static void nodes_that_come_later_are_watched(void **state)
 	open_look(GPU);
 	put_node("dev/nvidia1");
 	put_node("dev/dri/renderD129"); /* with its folder */
-	assert_true(look_triggered(look));
-	look_triggered(look);
+	assert_true(triggered());
+	triggered();
 	touch("dev/dri/renderD129");
-	assert_true(look_triggered(look));
+	assert_true(triggered());
 	unlinkat(tree.root.fd, "dev/dri/renderD129", 0);
 	unlinkat(tree.root.fd, "dev/dri", AT_REMOVEDIR);
-	look_triggered(look);
+	triggered();
 	put_node("dev/dri/renderD129");
-	look_triggered(look);
+	triggered();
 	touch("dev/dri/renderD129");
-	assert_true(look_triggered(look));
+	assert_true(triggered());
 }
 
 static void an_overflow_of_events_is_a_reason_to_look(void **state)
@@ -964,10 +995,10 @@ static void an_overflow_of_events_is_a_reason_to_look(void **state)
 		touch("dev/nvidia0");
 		touch("dev/nvidia0");
 	}
-	assert_true(look_triggered(look));
-	assert_false(look_triggered(look));
+	assert_true(triggered());
+	assert_false(triggered());
 	touch("dev/nvidia0");
-	assert_true(look_triggered(look));
+	assert_true(triggered());
 }
 
 static void a_machine_without_gpus_is_an_empty_scene(void **state)
@@ -979,7 +1010,7 @@ static void a_machine_without_gpus_is_an_empty_scene(void **state)
 	take();
 	assert_int_equal(scene.gpus, 0);
 	assert_int_equal(scene.processes, 0);
-	assert_false(look_triggered(look));
+	assert_false(triggered());
 	look_free(NULL);
 }
 
@@ -1026,6 +1057,7 @@ int main(void)
 		row(local_time_is_told_with_its_offset),
 		row(a_look_allocates_nothing_once_it_is_warm),
 		row(opening_a_gpu_makes_us_look_once),
+		row(many_opens_are_no_more_than_ten_looks_a_second),
 		row(a_node_removed_and_made_again_is_watched_again),
 		row(nodes_that_come_later_are_watched),
 		row(an_overflow_of_events_is_a_reason_to_look),
