@@ -561,7 +561,7 @@ int look_take(struct look *l, struct scene *ret, bool utilisation)
 	since_us = ret->wall_ns > BUSY_NS ? (ret->wall_ns - BUSY_NS) / NS_PER_US : 1;
 	err = fill_processes(l, utilisation ? since_us : 0);
 	if (!err) {
-		finder_take(l->finder, ret);
+		finder_take(l->finder, ret, who_news(l->who));
 		mark_ours(l);
 		who_forget(l->who, ret->mono_ns);
 		l->looks++;
