@@ -172,6 +172,12 @@ int look_watch_fd(const struct look *l)
 bool look_triggered(struct look *l)
 {
 	return look_watch_drain(&l->watch);
+	return watch_ask(&l->watch, clock_mono_ns(l->ctx->clock));
+}
+
+uint64_t look_trigger_due_ns(const struct look *l)
+{
+	return watch_due_ns(&l->watch);
 }
 
 /* ---- GPUs ---- */
@@ -556,7 +562,7 @@ int look_take(struct look *l, struct scene *ret, bool utilisation)
 	since_us = ret->wall_ns > BUSY_NS ? (ret->wall_ns - BUSY_NS) / NS_PER_US : 1;
 	err = fill_processes(l, utilisation ? since_us : 0);
 	if (!err) {
-		finder_take(l->finder, ret);
+		finder_take(l->finder, ret, who_news(l->who));
 		mark_ours(l);
 		who_forget(l->who, ret->mono_ns);
 		l->looks++;

@@ -35,10 +35,12 @@ struct look_stats {
 };
 void look_stats(const struct look *l, struct look_stats *ret);
 
-/* Readable when somebody opens or closes a GPU; -1: the kernel gives none, poll.  Between two looks, on
- * whatever thread: look_triggered() takes all that waits and says whether to look now.  An open comes
- * before its process is in the driver's list (0.1 to 0.3 s): look often for a second after it. */
+/* Readable when somebody opens or closes a GPU; -1: the kernel gives none, poll.  Then, on one thread, not
+ * during a look: look_triggered() takes all that waits and says whether to look now.  What follows sooner than
+ * 20 to 100 ms after the last waits until look_trigger_due_ns() (monotonic; 0: nothing waits).  An open
+ * comes before its process is in the driver's list (0.1 to 0.3 s): look often for a second after it. */
 int look_watch_fd(const struct look *l);
 bool look_triggered(struct look *l);
+uint64_t look_trigger_due_ns(const struct look *l);
 
 #endif

@@ -94,6 +94,7 @@ static bool concerns_us(const char *name)
 }
 
 bool look_watch_drain(struct watch *w)
+static bool drain(struct watch *w)
 {
 	_Alignas(struct inotify_event) char buf[8192];
 	bool triggered = false, changed = false;
@@ -114,4 +115,27 @@ bool look_watch_drain(struct watch *w)
 	if (changed)
 		look_watch_all(w);
 	return triggered || changed;
+}
+
+bool watch_ask(struct watch *w, uint64_t now_ns)
+{
+	const uint64_t since_ns = now_ns - w->last_ns;
+
+	w->pending |= drain(w);
+	if (!w->pending || (w->last_ns && since_ns < w->spacing_ns))
+		return false;
+	if (!w->last_ns || since_ns >= WATCH_CALM_NS)
+		w->spacing_ns = WATCH_SPACING_NS;
+	else if (2 * w->spacing_ns <= WATCH_MOST_NS)
+		w->spacing_ns *= 2;
+	else
+		w->spacing_ns = WATCH_MOST_NS;
+	w->pending = false;
+	w->last_ns = now_ns;
+	return true;
+}
+
+uint64_t watch_due_ns(const struct watch *w)
+{
+	return w->pending ? w->last_ns + w->spacing_ns : 0;
 }

@@ -17,9 +17,10 @@
 
 /* How long an answer is good for: where somebody was found, and where nobody was. */
 #define FILE_KEPT_NS   NS_PER_S
-#define PORT_KEPT_NS   (5 * NS_PER_S)
-#define PORT_GONE_NS   NS_PER_S
-#define HOLDER_GONE_NS (30 * NS_PER_S) /* it listens, but we may not see who */
+#define PORT_KEPT_NS   NS_PER_S          /* one link is read */
+#define PORT_GONE_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms to tell who listens */
+#define PORT_NEWS_NS   (200 * NS_PER_MS) /* somebody new is on a GPU: it may be the worker */
+#define HOLDER_GONE_NS (30 * NS_PER_S)   /* it listens, but we may not see who */
 #define SEARCH_KEPT_NS (30 * NS_PER_S)
 #define SEARCH_GONE_NS (5 * NS_PER_S)
 
@@ -39,6 +40,7 @@ struct target { /* one worker */
 	uint64_t inode[INODES];
 	unsigned inodes;
 	uint64_t held_ns; /* when its holders were looked for; 0: never */
+	char held[48];    /* the open file of a root that is one of them */
 };
 
 struct finder {
@@ -48,6 +50,7 @@ struct finder {
 	const struct scene *scene; /* of the look under way */
 	int64_t self;
 	struct target target[POLICY_WORKERS];
+	bool news; /* of the look under way: somebody new is on a GPU */
 	uint64_t now_ns, searched_ns, searches;
 	int64_t cursor; /* the last process of a search that was cut short */
 };
@@ -94,7 +97,7 @@ static void drop_dead(const struct finder *f, struct target *t)
 		if (lives(f, &t->root[i]))
 			t->root[kept++] = t->root[i];
 	if (t->roots && !kept)
-		t->asked_ns = 0; /* it may have been started anew: at once */
+		t->asked_ns = t->held_ns = 0; /* it may have been started anew: at once */
 	t->roots = kept;
 }
 
@@ -194,6 +197,7 @@ struct holders { /* a search for who has a socket open */
 	struct finder *f;
 	unsigned worker;
 	int64_t pid;
+	char file[48];
 	unsigned processes, files;
 	bool found;
 };
@@ -210,20 +214,28 @@ static bool is_wanted_socket(const struct target *t, const char *link)
 	return false;
 }
 
+static bool is_held(const struct finder *f, const struct target *t, const char *file)
+{
+	char link[64];
+
+	return root_readlink(f->root, file, link, sizeof(link)) > 0 &&
+	       is_wanted_socket(t, link);
+}
+
 static bool try_file(void *arg, const char *name)
 {
 	struct holders *h = arg;
-	char path[64], link[64];
 
-	root_path(path, sizeof(path), "proc/%lld/fd/%.16s", (long long)h->pid, name);
-	h->found = root_readlink(h->f->root, path, link, sizeof(link)) > 0 &&
-		   is_wanted_socket(&h->f->target[h->worker], link);
+	root_path(h->file, sizeof(h->file), "proc/%lld/fd/%.16s", (long long)h->pid, name);
+	h->found = is_held(h->f, &h->f->target[h->worker], h->file);
 	return !h->found && ++h->files < FINDER_FILES;
 }
 
 static bool try_holder(void *arg, const char *name)
 {
 	struct holders *h = arg;
+	struct target *t = &h->f->target[h->worker];
+	const unsigned before = t->roots;
 	char path[64];
 
 	h->pid = walk_number(name);
@@ -235,8 +247,9 @@ static bool try_holder(void *arg, const char *name)
 	(void)walk(h->f->root, path, try_file, h); /* one that we may not see is passed over */
 	if (h->found)
 		consider(h->f, h->worker, h->pid);
-	return ++h->processes < FINDER_PROCESSES &&
-	       h->f->target[h->worker].roots < FINDER_ROOTS;
+	if (t->roots > before)
+		memcpy(t->held, h->file, sizeof(t->held));
+	return ++h->processes < FINDER_PROCESSES && t->roots < FINDER_ROOTS;
 }
 
 static void find_holders(struct finder *f, unsigned worker)
@@ -248,6 +261,21 @@ static void find_holders(struct finder *f, unsigned worker)
 	(void)walk(f->root, "proc", try_holder, &h);
 }
 
+/* Is it time to ask who listens?  While one that was found has the socket open, nothing has changed. */
+static bool port_is_due(const struct finder *f, struct target *t)
+{
+	if (t->roots) {
+		if (!is_due(f, t->asked_ns, PORT_KEPT_NS))
+			return false;
+		t->asked_ns = f->now_ns;
+		if (is_held(f, t, t->held))
+			return false;
+		t->held_ns = 0;
+		return true;
+	}
+	return is_due(f, t->asked_ns, f->news ? PORT_NEWS_NS : PORT_GONE_NS);
+}
+
 static void by_port(struct finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
@@ -256,7 +284,7 @@ static void by_port(struct finder *f, unsigned worker)
 	unsigned count = 0;
 	bool same;
 
-	if (!is_due(f, t->asked_ns, t->roots ? PORT_KEPT_NS : PORT_GONE_NS))
+	if (!port_is_due(f, t))
 		return;
 	t->asked_ns = f->now_ns;
 	read_listeners(f->root, "proc/net/tcp", port, inode, &count);
@@ -264,9 +292,8 @@ static void by_port(struct finder *f, unsigned worker)
 	same = count == t->inodes && memcmp(inode, t->inode, sizeof(inode)) == 0;
 	memcpy(t->inode, inode, sizeof(inode));
 	t->inodes = count;
-	if (!same || !count)
-		t->roots = 0;
-	if (count && !t->roots && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
+	t->roots = 0;
+	if (count && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
 		find_holders(f, worker);
 }
 
@@ -362,9 +389,10 @@ static void find(struct finder *f, unsigned worker)
 		by_port(f, worker);
 }
 
-void finder_take(struct finder *f, struct scene *s)
+void finder_take(struct finder *f, struct scene *s, bool news)
 {
 	f->scene = s;
+	f->news = news;
 	f->now_ns = s->mono_ns;
 	for (unsigned i = 0; i < f->policy->workers; i++)
 		find(f, i);

@@ -20,8 +20,9 @@ int finder_new(const struct root *root, const struct classifier *c, const struct
 	       int64_t self, struct finder **ret);
 void finder_free(struct finder *f);
 
-/* Adds the roots that live to s, whose GPUs are there already. */
-void finder_take(struct finder *f, struct scene *s);
+/* Adds the roots that live to s, whose GPUs are there already.  news: somebody is on a GPU who was not at
+ * the last look, so that it is worth asking for those that are missing. */
+void finder_take(struct finder *f, struct scene *s, bool news);
 
 /* Folders of /proc that were searched, for those who count. */
 uint64_t finder_searches(const struct finder *f);

@@ -12,6 +12,7 @@
 struct who_table {
 	const struct root *root;
 	int chain[CHAINS];
+	bool news;
 	int unused; /* the first of the unused, chained like the others */
 	struct who who[SCENE_PROCESSES];
 };
@@ -117,6 +118,14 @@ void who_forget(struct who_table *t, uint64_t now_ns)
 		forget_before(t, now_ns - WHO_FORGET_NS);
 }
 
+bool who_news(struct who_table *t)
+{
+	bool news = t->news;
+
+	t->news = false;
+	return news;
+}
+
 void who_forget_workers(struct who_table *t)
 {
 	for (unsigned i = 0; i < SCENE_PROCESSES; i++)
@@ -139,8 +148,10 @@ static void read_anew(struct who_table *t, struct who *w, uint64_t start, uint64
 		missing(w, now_ns);
 		return;
 	}
-	if (start != w->listed_start)
-		w->worker = -1; /* somebody else has the number now */
+	if (start != w->listed_start) { /* somebody else has the number now */
+		w->worker = -1;
+		t->news = true;
+	}
 	w->listed_start = start;
 	w->missing_ns = 0;
 	w->read_ns = now_ns;

@@ -35,6 +35,9 @@ void who_free(struct who_table *t);
 /* Who has this number now.  NULL: more than SCENE_PROCESSES at once.  Lives until who_forget(). */
 struct who *who_find(struct who_table *t, int64_t listed, uint64_t now_ns);
 
+/* Was somebody met for the first time since this was last asked? */
+bool who_news(struct who_table *t);
+
 /* Lets go of those that were not asked for lately. */
 void who_forget(struct who_table *t, uint64_t now_ns);
 
