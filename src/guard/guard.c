@@ -231,7 +231,8 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	demand_text(r->worker, sizeof(r->worker), "%s", w->policy->name);
 	r->mask = w->mask;
 	r->level = w->level;
-	r->evicted = w->evicted && !w->dry;
+	/* Also while its door is closed: it is owed an order that opens it. */
+	r->evicted = (w->evicted || w->closed) && !w->dry;
 	r->need_bytes = w->need_bytes;
 	r->hold = w->hold;
 	r->wall_ns = g->now_ns + (uint64_t)g->wall_offset_ns;

@@ -94,8 +94,10 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		if (w->level == 3)
 			put_away(w);
 	}
-	if (verb == ORDER_CLOSE || verb == ORDER_OPEN)
-		w->closed = verb == ORDER_CLOSE;
+	if (verb == ORDER_CLOSE) {
+		w->dirty = w->dirty || !w->closed;
+		w->closed = true; /* until it is known to be open again */
+	}
 	w->pending = true;
 	w->fresh = !w->dry;
 	if (verb == ORDER_EVICT || verb == ORDER_RESUME)

@@ -622,6 +622,8 @@ static bool step_out(struct guard *g, struct guard_worker *w)
 		latch(w, false);
 	if (!guard_effective(w))
 		return try_resume(g, w);
+	if (!w->closed && !w->pending && w->present) /* what had to be quick left it open */
+		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
 	only = guard_effective(w) == BIT(REASON_CONTENTION);
 	if (w->state == STATE_EVICTED && only && !w->against && w->calm_looks) {
 		move(g, w, STATE_QUIET, "no demand", "for %llu s before it may come back",
@@ -842,8 +844,9 @@ static bool step(struct guard *g, struct guard_worker *w)
 
 void guard_steps(struct guard *g)
 {
-	for (unsigned i = 0; i < g->workers; i++)
-		for (unsigned n = 0; n < STEPS && step(g, &g->worker[i]); n++)
+	/* Highest priority first: so they return. */
+	for (unsigned i = g->workers; i-- > 0;)
+		for (unsigned n = 0; n < STEPS && step(g, &g->worker[g->order[i]]); n++)
 			;
 }
 
@@ -865,7 +868,6 @@ void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const cha
 			resume_failed(g, w, message);
 		return;
 	case ORDER_OPEN:
-		w->closed = true;
 		w->retry_ns = g->now_ns + RECHECK_NS;
 		if (w->state == STATE_RESUME)
 			resume_failed(g, w, message);
@@ -895,6 +897,10 @@ void guard_done(struct guard *g, struct guard_worker *w)
 		w->virtual_out = false;
 	if (verb == ORDER_DRAIN)
 		w->drained = true;
+	if (verb == ORDER_OPEN) {
+		w->closed = false;
+		w->dirty = true;
+	}
 	if (verb == ORDER_EVICT && w->state == STATE_EVICT)
 		move(g, w, STATE_VERIFY, "done", "level %u; is the memory free?", w->level);
 	if ((verb == ORDER_RESUME || verb == ORDER_OPEN) && w->state == STATE_RESUME)

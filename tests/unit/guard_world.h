@@ -48,7 +48,6 @@ struct world_worker {
 	bool returns_empty;  /* resumes say done and load nothing         */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
-	uint64_t evicted_at[64];
 };
 
 struct world_guest {
@@ -92,7 +91,7 @@ struct world {
 	unsigned orders;
 };
 
-static void world_init(struct world *o, unsigned gpus, unsigned workers)
+static inline void world_init(struct world *o, unsigned gpus, unsigned workers)
 {
 	static const char *const name[] = { "w0", "w1", "w2", "w3" };
 
@@ -114,31 +113,32 @@ static void world_init(struct world *o, unsigned gpus, unsigned workers)
 		w->name = name[i];
 		w->kind = WORKER_OLLAMA;
 		w->match.uid = -1;
-		w->knobs = (struct policy_knobs){ UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-						  UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-						  NAN,        UINT64_MAX, NAN,        UINT64_MAX,
-						  UINT_MAX,   false };
-		o->w[i] = (struct world_worker){ .alive = true,
-						 .resident = true,
-						 .pid = 100 + i,
-						 .start_ticks = 7 };
+		w->knobs =
+			(struct policy_knobs){ UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+					       UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
+					       NAN,        UINT64_MAX, NAN,        UINT64_MAX,
+					       UINT_MAX,   false };
+		o->w[i] = (struct world_worker){
+			.alive = true, .resident = true, .pid = 100 + i, .start_ticks = 7
+		};
 		o->w[i].load[0] = 8 * GIB;
 	}
 }
 
-static void world_begin(struct world *o)
+static inline void world_begin(struct world *o)
 {
 	assert_int_equal(guard_new(&o->p, o->on_disk ? o->disk : NULL, o->on_disk, &o->g), 0);
 }
 
-static void world_done(struct world *o)
+static inline void world_done(struct world *o)
 {
 	guard_free(o->g);
 	free(o->said);
 }
 
-static struct world_guest *world_guest(struct world *o, const char *name, unsigned gpu,
-				       uint64_t bytes, uint64_t from_ns, uint64_t until_ns)
+static inline struct world_guest *world_guest(struct world *o, const char *name, unsigned gpu,
+					      uint64_t bytes, uint64_t from_ns,
+					      uint64_t until_ns)
 {
 	struct world_guest *t = &o->guest[o->guests++];
 
@@ -155,8 +155,8 @@ static struct world_guest *world_guest(struct world *o, const char *name, unsign
 
 /* ---- what is seen ---- */
 
-static void world_process(struct world *o, const char *name, int64_t pid, uint64_t start,
-			  unsigned gpu, uint64_t bytes, const struct world_guest *t)
+static inline void world_process(struct world *o, const char *name, int64_t pid, uint64_t start,
+				 unsigned gpu, uint64_t bytes, const struct world_guest *t)
 {
 	struct scene_process *p = &o->s.process[o->s.processes++];
 
@@ -173,15 +173,16 @@ static void world_process(struct world *o, const char *name, int64_t pid, uint64
 	o->s.gpu[gpu].used_bytes += bytes;
 }
 
-static void world_see_workers(struct world *o)
+static inline void world_see_workers(struct world *o)
 {
 	for (unsigned i = 0; i < o->p.workers; i++) {
 		struct world_worker *w = &o->w[i];
 
 		if (!w->alive)
 			continue;
-		o->s.root[o->s.roots++] =
-			(struct scene_root){ .worker = i, .pid = w->pid, .start_ticks = w->start_ticks };
+		o->s.root[o->s.roots++] = (struct scene_root){ .worker = i,
+							       .pid = w->pid,
+							       .start_ticks = w->start_ticks };
 		for (unsigned k = 0; k < o->gpus; k++) {
 			uint64_t bytes = w->resident ? w->load[k] : k == 0 ? w->residue : 0;
 
@@ -194,7 +195,7 @@ static void world_see_workers(struct world *o)
 	}
 }
 
-static void world_see_guests(struct world *o)
+static inline void world_see_guests(struct world *o)
 {
 	for (unsigned i = 0; i < o->guests; i++) {
 		const struct world_guest *t = &o->guest[i];
@@ -212,7 +213,7 @@ static void world_see_guests(struct world *o)
 	}
 }
 
-static void world_scene(struct world *o)
+static inline void world_scene(struct world *o)
 {
 	struct scene *s = &o->s;
 
@@ -243,14 +244,14 @@ static void world_scene(struct world *o)
 	world_see_workers(o);
 	world_see_guests(o);
 	for (unsigned i = 0; i < s->gpus; i++)
-		s->gpu[i].free_bytes = s->gpu[i].used_bytes < s->gpu[i].total_bytes ?
-					       s->gpu[i].total_bytes - s->gpu[i].used_bytes :
-					       0;
+		s->gpu[i].free_bytes = s->gpu[i].used_bytes < s->gpu[i].total_bytes
+					       ? s->gpu[i].total_bytes - s->gpu[i].used_bytes
+					       : 0;
 }
 
 /* ---- what is done ---- */
 
-static bool world_evict(struct world_worker *w, const struct guard_order *d)
+static inline bool world_evict(struct world_worker *w, const struct guard_order *d)
 {
 	w->levels[d->level]++;
 	if (d->level <= w->fail_level)
@@ -269,7 +270,7 @@ static bool world_evict(struct world_worker *w, const struct guard_order *d)
 	return true;
 }
 
-static bool world_resume(struct world_worker *w)
+static inline bool world_resume(struct world_worker *w)
 {
 	if (w->wont_return)
 		return false;
@@ -278,7 +279,7 @@ static bool world_resume(struct world_worker *w)
 	return true;
 }
 
-static void world_obey(struct world *o, const struct guard_order *d)
+static inline void world_obey(struct world *o, const struct guard_order *d)
 {
 	struct world_worker *w = &o->w[d->worker];
 	struct guard_outcome *r = &o->outcome[o->outcomes];
@@ -302,7 +303,7 @@ static void world_obey(struct world *o, const struct guard_order *d)
 		o->outcomes++;
 }
 
-static void world_write(struct world *o, const struct guard_record *r)
+static inline void world_write(struct world *o, const struct guard_record *r)
 {
 	unsigned i = 0;
 
@@ -317,7 +318,7 @@ static void world_write(struct world *o, const struct guard_record *r)
 	o->dead = o->dead || o->writes == o->cut_at;
 }
 
-static void world_fetch(struct world *o)
+static inline void world_fetch(struct world *o)
 {
 	struct guard_record r;
 	struct guard_order d;
@@ -338,7 +339,7 @@ static void world_fetch(struct world *o)
 }
 
 /* The guard dies; the machine and its workers live on. */
-static void world_restart(struct world *o)
+static inline void world_restart(struct world *o)
 {
 	guard_free(o->g);
 	o->outcomes = 0;
@@ -349,7 +350,7 @@ static void world_restart(struct world *o)
 	world_begin(o);
 }
 
-static void world_step(struct world *o)
+static inline void world_step(struct world *o)
 {
 	struct guard_outcome done[WORLD_WORKERS];
 	unsigned n = o->outcomes;
@@ -368,7 +369,7 @@ static void world_step(struct world *o)
 	o->now = o->adaptive ? guard_next_look(o->g, o->now) : o->now + o->step_ns;
 }
 
-static void world_run(struct world *o, uint64_t span_ns)
+static inline void world_run(struct world *o, uint64_t span_ns)
 {
 	uint64_t end = o->now + span_ns;
 
@@ -376,7 +377,7 @@ static void world_run(struct world *o, uint64_t span_ns)
 		world_step(o);
 }
 
-static void world_until(struct world *o, uint64_t ns)
+static inline void world_until(struct world *o, uint64_t ns)
 {
 	while (o->now < WORLD_START + ns)
 		world_step(o);
@@ -384,7 +385,7 @@ static void world_until(struct world *o, uint64_t ns)
 
 /* ---- what is asked ---- */
 
-static struct guard_status world_status(const struct world *o, unsigned worker)
+static inline struct guard_status world_status(const struct world *o, unsigned worker)
 {
 	struct guard_status s;
 
@@ -392,14 +393,14 @@ static struct guard_status world_status(const struct world *o, unsigned worker)
 	return s;
 }
 
-static enum guard_state world_state(const struct world *o, unsigned worker)
+static inline enum guard_state world_state(const struct world *o, unsigned worker)
 {
 	return world_status(o, worker).state;
 }
 
 /* How often a decision was made; NULL and GUARD_STATES: any. */
-static unsigned world_said(const struct world *o, unsigned worker, enum guard_state from,
-			   enum guard_state to, const char *rule)
+static inline unsigned world_said(const struct world *o, unsigned worker, enum guard_state from,
+				  enum guard_state to, const char *rule)
 {
 	unsigned n = 0;
 
@@ -413,7 +414,7 @@ static unsigned world_said(const struct world *o, unsigned worker, enum guard_st
 	return n;
 }
 
-static const struct guard_decision *world_last(const struct world *o, const char *rule)
+static inline const struct guard_decision *world_last(const struct world *o, const char *rule)
 {
 	for (size_t i = o->says; i-- > 0;)
 		if (!strncmp(o->said[i].rule, rule, strlen(rule)))
@@ -421,7 +422,7 @@ static const struct guard_decision *world_last(const struct world *o, const char
 	return NULL;
 }
 
-static int world_ask(struct world *o, int worker, enum guard_ask what, uint64_t ttl_ns)
+static inline int world_ask(struct world *o, int worker, enum guard_ask what, uint64_t ttl_ns)
 {
 	char message[200];
 	int r = guard_ask(o->g, worker, what, ttl_ns, o->now, message, sizeof(message));
@@ -430,7 +431,7 @@ static int world_ask(struct world *o, int worker, enum guard_ask what, uint64_t 
 	return r;
 }
 
-static void world_print(const struct world *o)
+static inline void world_print(const struct world *o)
 {
 	for (size_t i = 0; i < o->says; i++)
 		print_message("%8.1f w%u %s -> %s mask %x: %s: %s\n",

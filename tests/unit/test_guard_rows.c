@@ -1,0 +1,1080 @@
+/* The rows of the guard's state table (guard.md §7), each in a world that makes it happen. */
+#include "guard_world.h"
+
+#define ANY GUARD_STATES
+
+/* One worker of 8 GiB on a board of 12, looked at once. */
+static void one(struct world *o)
+{
+	world_init(o, 1, 1);
+	world_begin(o);
+	world_step(o);
+}
+
+static void record(struct world *o, uint32_t mask, bool evicted, unsigned level)
+{
+	struct guard_record *r = &o->disk[o->on_disk++];
+
+	memset(r, 0, sizeof(*r));
+	snprintf(r->worker, sizeof(r->worker), "w%u", o->on_disk - 1);
+	r->mask = mask;
+	r->evicted = evicted;
+	r->level = level;
+	r->need_bytes = 8 * GIB;
+}
+
+#define CONTENTION (1u << REASON_CONTENTION)
+#define MANUAL     (1u << REASON_MANUAL)
+
+/* ---- rows 1 to 7: as found ---- */
+
+static void a_worker_found_on_the_gpu_is_active_and_its_need_is_known(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	assert_int_equal(world_said(&o, 0, STATE_RECONCILE, STATE_ACTIVE, NULL), 1);
+	assert_int_equal(world_status(&o, 0).need_bytes, 8 * GIB);
+	assert_int_equal(o.orders, 0);
+	world_done(&o);
+}
+
+static void a_worker_found_with_a_reason_against_it_is_drained(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	record(&o, MANUAL, true, 2);
+	o.disk[0].hold = HOLD_EVICTED;
+	world_begin(&o);
+	world_step(&o);
+	assert_int_equal(world_said(&o, 0, STATE_RECONCILE, STATE_DRAIN, "manual"), 1);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	world_done(&o);
+}
+
+static void a_worker_found_out_by_our_record_stays_out_until_it_may_return(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.w[0].resident = false;
+	record(&o, MANUAL | CONTENTION, true, 2);
+	o.disk[0].hold = HOLD_EVICTED;
+	o.disk[0].hold_until_wall_ns = WORLD_WALL - S; /* over while nobody looked */
+	world_begin(&o);
+	world_step(&o);
+	assert_int_equal(world_said(&o, 0, STATE_RECONCILE, STATE_EVICTED, NULL), 1);
+	assert_int_equal(world_status(&o, 0).mask, CONTENTION);
+	assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
+	world_run(&o, 40 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	world_done(&o);
+}
+
+static void a_worker_found_out_without_a_record_is_lazy(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.w[0].resident = false;
+	world_begin(&o);
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_status(&o, 0).need_bytes, 0);
+	assert_int_equal(o.orders, 0);
+	world_done(&o);
+}
+
+static void a_checkpoint_is_remembered_by_its_identities(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned other = 0; other < 2; other++) {
+		world_init(&o, 1, 1);
+		o.p.worker[0].kind = WORKER_CHECKPOINT;
+		o.w[0].resident = false;
+		record(&o, CONTENTION, true, 3);
+		o.disk[0].put_away_count = 1;
+		o.disk[0].put_away[0].pid = o.w[0].pid;
+		o.disk[0].put_away[0].start_ticks = o.w[0].start_ticks + other;
+		world_begin(&o);
+		world_step(&o);
+		assert_int_equal(world_said(&o, 0, STATE_RECONCILE, STATE_ABSENT, NULL), other);
+		/* Whoever has the number now is another worker: the reason is kept, no more. */
+		assert_int_equal(world_state(&o, 0), STATE_QUIET);
+		assert_int_equal(world_status(&o, 0).mask, CONTENTION);
+		world_run(&o, 32 * S);
+		assert_int_equal(o.disk[0].put_away_count, 0);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		world_done(&o);
+	}
+}
+
+static void the_return_of_a_checkpoint_is_for_who_was_put_away(void **state)
+{
+	struct world o;
+	struct guard_order d;
+
+	(void)state;
+	one(&o);
+	world_done(&o);
+	world_init(&o, 1, 1);
+	o.p.worker[0].kind = WORKER_CHECKPOINT;
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(o.w[0].levels[3], 1);
+	assert_int_equal(o.disk[0].put_away_count, 1);
+	assert_int_equal(o.disk[0].put_away[0].pid, 100);
+	char message[100];
+	assert_int_equal(guard_ask(o.g, 0, ASK_RESUME, 0, o.now, message, sizeof(message)), 0);
+	struct guard_record r;
+	assert_false(guard_next_order(o.g, &d)); /* its record first */
+	while (guard_next_record(o.g, &r))
+		;
+	assert_true(guard_next_order(o.g, &d));
+	assert_int_equal(d.verb, ORDER_RESUME);
+	assert_int_equal(d.targets, 1);
+	assert_int_equal(d.target[0].pid, 100);
+	assert_int_equal(d.target[0].start_ticks, 7);
+	world_done(&o);
+}
+
+static void a_worker_that_is_not_there_is_absent(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.w[0].alive = false;
+	record(&o, CONTENTION, true, 2);
+	world_begin(&o);
+	world_step(&o);
+	assert_int_equal(world_said(&o, 0, STATE_RECONCILE, STATE_ABSENT, NULL), 1);
+	assert_false(o.disk[0].evicted); /* the entry is closed */
+	world_done(&o);
+}
+
+/* ---- rows 8 to 13: on the GPU ---- */
+
+static void a_rule_that_says_now_waits_for_nothing(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "now-game", 0, 20 * MIB, 10 * S, 0);
+	world_begin(&o);
+	world_until(&o, 10 * S + 100 * MS);
+	assert_int_equal(world_said(&o, 0, STATE_SUSPECT, STATE_DRAIN, "contend-now"), 1);
+	assert_int_equal(world_last(&o, "contend-now")->mono_ns, WORLD_START + 10 * S);
+	world_done(&o);
+}
+
+static void hard_reasons_drain_at_once(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (r == REASON_CONTENTION || r == REASON_BLIND || r == REASON_RESERVED)
+			continue;
+		one(&o);
+		o.p.worker[0].ac_only = true;
+		o.p.worker[0].schedule[0] = (struct policy_span){ 127, 0, 1439 };
+		o.on_battery = r == REASON_BATTERY;
+		o.p.worker[0].schedules = r == REASON_SCHEDULE;
+		if (r == REASON_MANUAL)
+			world_ask(&o, 0, ASK_EVICT, 0);
+		if (r == REASON_THERMAL || r == REASON_HEALTH || r == REASON_BUDGET)
+			guard_reason_set(o.g, "GPU-0", r, true, "as a test has it", o.now);
+		world_step(&o);
+		assert_int_equal(
+			world_said(&o, 0, STATE_ACTIVE, STATE_DRAIN, guard_reason_name(r)), 1);
+		world_run(&o, 3 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		assert_int_equal(world_status(&o, 0).mask, 1u << r);
+		assert_false(o.w[0].resident);
+		world_done(&o);
+	}
+}
+
+static void a_demand_that_goes_at_once_is_a_near_miss(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 3 * GIB, 10 * S, 10 * S + 150 * MS);
+	world_begin(&o);
+	world_until(&o, 20 * S);
+	assert_int_equal(world_said(&o, 0, STATE_ACTIVE, STATE_SUSPECT, NULL), 1);
+	assert_int_equal(world_said(&o, 0, STATE_SUSPECT, STATE_ACTIVE, "near miss"), 1);
+	assert_int_equal(o.orders, 0);
+	world_done(&o);
+}
+
+/* Evicted for one guest, returned, and there is the next one. */
+static void returned(struct world *o, const char *next, unsigned type)
+{
+	world_init(o, 1, 1);
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(o, next, 0, 4 * GIB, 60 * S, 0)->type = type;
+	world_begin(o);
+	world_until(o, 61 * S);
+	assert_int_equal(world_status(o, 0).resumes, 1);
+}
+
+static void who_just_returned_is_damped_for_compute_and_not_for_graphics(void **state)
+{
+	struct world o;
+
+	(void)state;
+	returned(&o, "other", GW_PROCESS_COMPUTE);
+	assert_int_equal(world_said(&o, 0, STATE_SUSPECT, STATE_SUSPECT, "damped"), 1);
+	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
+	assert_true(world_last(&o, "damped")->next_ns > WORLD_START + 100 * S);
+	world_until(&o, 120 * S);
+	assert_int_equal(world_status(&o, 0).evictions, 2);
+	world_done(&o);
+	returned(&o, "game", GW_PROCESS_GRAPHICS);
+	world_run(&o, S);
+	assert_int_equal(world_status(&o, 0).evictions, 2);
+	world_done(&o);
+}
+
+static void an_action_on_a_gpu_damps_the_next_one_there(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 2);
+	o.total[0] = 24 * GIB;
+	world_guest(&o, "job", 0, 5 * GIB, 20 * S, 0);
+	world_begin(&o);
+	world_until(&o, 15 * S);
+	world_ask(&o, 1, ASK_EVICT, 0);
+	world_until(&o, 22 * S);
+	assert_int_equal(world_said(&o, 0, STATE_SUSPECT, STATE_SUSPECT, "damped"), 1);
+	world_until(&o, 32 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void a_hold_active_masks_contention_and_says_so_but_never_heat(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 10 * S, 0);
+	world_begin(&o);
+	world_until(&o, 5 * S);
+	assert_int_equal(world_ask(&o, 0, ASK_HOLD_ACTIVE, 3600 * S), 0);
+	world_until(&o, 60 * S);
+	assert_int_equal(world_said(&o, 0, ANY, ANY, "hold active"), 2); /* asked, masked */
+	assert_non_null(strstr(world_last(&o, "hold active")->evidence, "masks contention"));
+	assert_non_null(strstr(world_status(&o, 0).why, "masks contention"));
+	assert_int_equal(o.orders, 0);
+	guard_reason_set(o.g, "GPU-0", REASON_BUDGET, true, "too dear", o.now);
+	world_run(&o, S);
+	assert_int_equal(o.orders, 0);
+	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "too hot", o.now);
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void a_small_thermal_margin_closes_the_door_until_it_is_cool(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.margin[0] = 4.5;
+	world_run(&o, S);
+	assert_true(o.w[0].closed);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	o.margin[0] = 9; /* above the trip, not above where it clears */
+	world_run(&o, 60 * S);
+	assert_true(o.w[0].closed);
+	o.margin[0] = 11;
+	world_run(&o, 29 * S);
+	assert_true(o.w[0].closed);
+	world_run(&o, 2 * S);
+	assert_false(o.w[0].closed);
+	assert_int_equal(world_said(&o, 0, STATE_ACTIVE, STATE_ACTIVE, "throttled"), 2);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+	world_done(&o);
+}
+
+/* ---- rows 14 to 24: leaving ---- */
+
+static void work_in_flight_is_waited_for_as_long_as_the_drain_timeout(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].busy = true;
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 9 * S);
+	assert_int_equal(world_state(&o, 0), STATE_DRAIN);
+	assert_true(o.w[0].closed);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_said(&o, 0, STATE_DRAIN, STATE_EVICT, "drain timeout"), 1);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void heat_does_not_wait_for_work_in_flight(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].busy = true;
+	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void a_cause_that_ends_while_draining_opens_the_door_again(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.w[0].busy = true;
+	world_guest(&o, "game", 0, 3 * GIB, 10 * S, 13 * S);
+	world_begin(&o);
+	world_until(&o, 12 * S);
+	assert_int_equal(world_state(&o, 0), STATE_DRAIN);
+	assert_true(o.w[0].closed);
+	assert_true(o.disk[0].evicted);
+	world_until(&o, 15 * S);
+	assert_int_equal(world_said(&o, 0, STATE_DRAIN, STATE_ACTIVE, "cause gone"), 1);
+	assert_false(o.w[0].closed);
+	assert_false(o.disk[0].evicted);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+	world_done(&o);
+}
+
+static void an_eviction_that_has_begun_is_finished_when_its_cause_ends(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].fails = 1;
+	world_ask(&o, 0, ASK_EVICT, 0);
+	for (unsigned i = 0; i < 50 && world_state(&o, 0) != STATE_EVICT; i++)
+		world_step(&o);
+	world_ask(&o, 0, ASK_RELEASE, 0);
+	world_run(&o, 10 * S);
+	assert_int_equal(world_said(&o, 0, STATE_VERIFY, STATE_EVICTED, NULL), 1);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+	world_done(&o);
+}
+
+static void an_eviction_that_fails_is_tried_twice_more_and_then_stuck(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].fails = 3;
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 10 * S);
+	assert_int_equal(world_said(&o, 0, STATE_EVICT, STATE_EVICT, "try again"), 2);
+	assert_int_equal(world_state(&o, 0), STATE_STUCK);
+	assert_int_equal(o.w[0].levels[2], 3);
+	assert_int_equal(o.w[0].verbs[ORDER_NOTIFY], 1);
+	assert_non_null(strstr(world_last(&o, "stuck")->evidence, "8192 MiB remain"));
+	world_run(&o, 35 * S); /* row 23 */
+	assert_int_equal(world_said(&o, 0, STATE_STUCK, STATE_EVICTED, "freed"), 1);
+	assert_int_equal(o.w[0].levels[2], 4);
+	world_done(&o);
+}
+
+static void a_worker_that_fails_twice_is_evicted_at_the_third(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].fails = 2;
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(o.w[0].levels[2], 3);
+	world_done(&o);
+}
+
+static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 2, 2);
+	o.w[1].load[0] = 0;
+	o.w[1].load[1] = 8 * GIB;
+	world_begin(&o);
+	world_step(&o);
+	o.w[0].silent = true;
+	o.w[0].lies = UINT_MAX;
+	world_ask(&o, -1, ASK_EVICT, 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 1), STATE_EVICTED);
+	o.w[0].has_order =
+		false; /* whoever acts gives up by the deadline, the answer is lost */
+	for (unsigned i = 0; i < 1200; i++) {
+		world_step(&o);
+		o.w[0].has_order = false;
+	}
+	assert_int_equal(world_state(&o, 0), STATE_STUCK);
+	world_done(&o);
+}
+
+static void done_without_free_memory_is_never_evicted(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].lies = UINT_MAX;
+	world_ask(&o, 0, ASK_EVICT, 60 * S);
+	world_run(&o, 4 * S);
+	assert_int_equal(world_state(&o, 0), STATE_VERIFY);
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_STUCK);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_EVICTED, NULL), 0);
+	world_run(&o, 60 * S); /* the reason ends: row 24 */
+	assert_int_equal(world_said(&o, 0, STATE_STUCK, STATE_VERIFY_UP, NULL), 1);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_false(o.w[0].closed);
+	world_done(&o);
+}
+
+static void what_is_not_freed_is_tried_at_the_next_level(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].knobs.max_level = 4;
+	o.p.worker[0].match.unit = "w0.service";
+	world_begin(&o);
+	world_step(&o);
+	o.w[0].lies = 1;
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 8 * S);
+	assert_int_equal(world_said(&o, 0, STATE_VERIFY, STATE_EVICT, "next level"), 1);
+	assert_int_equal(o.w[0].levels[4], 1);
+	/* Its process is gone because it was stopped: it is out, not absent. */
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_ask(&o, 0, ASK_RESUME, 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].alive && o.w[0].resident);
+	world_done(&o);
+}
+
+static void nobody_is_signalled_unless_killing_is_allowed(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned kill = 0; kill < 3; kill++) {
+		world_init(&o, 1, 1);
+		o.p.worker[0].knobs.max_level = kill == 0 ? 2 : 6;
+		o.p.worker[0].knobs.allow_kill = kill == 2;
+		o.w[0].fail_level = 5; /* a KILL alone helps */
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 0);
+		world_run(&o, 120 * S);
+		assert_int_equal(o.w[0].levels[4], 0);
+		assert_int_equal(o.w[0].levels[5] > 0, kill == 2);
+		assert_int_equal(o.w[0].levels[6], kill == 2);
+		assert_int_equal(world_state(&o, 0), kill == 2 ? STATE_ABSENT : STATE_STUCK);
+		world_done(&o);
+	}
+}
+
+static void orders_name_the_processes_of_the_worker_and_nobody_else(void **state)
+{
+	struct world o;
+	struct guard_record r;
+	struct guard_order d;
+	char message[100];
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 0, 0);
+	world_begin(&o);
+	world_scene(&o);
+	guard_look(o.g, &o.s);
+	assert_int_equal(guard_ask(o.g, 0, ASK_EVICT, 0, o.now, message, sizeof(message)), 0);
+	while (guard_next_record(o.g, &r))
+		;
+	assert_true(guard_next_order(o.g, &d));
+	assert_int_equal(d.targets, 1);
+	assert_int_equal(d.target[0].pid, 100);
+	assert_false(guard_next_order(o.g, &d));
+	world_done(&o);
+}
+
+static void freed_bytes_must_be_seen_on_the_device_too(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	world_ask(&o, 0, ASK_EVICT, 0);
+	for (unsigned i = 0; i < 50 && !o.w[0].verbs[ORDER_EVICT]; i++)
+		world_step(&o);
+	/* The tree is gone, but the device still has it: bytes of an orphan that is not listed. */
+	o.total[0] = 4 * GIB;
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_VERIFY);
+	o.total[0] = 12 * GIB;
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void what_others_took_meanwhile_is_no_fault_of_the_worker(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "now", 0, 3 * GIB, 10 * S, 0);
+	world_guest(&o, "now", 0, 7 * GIB, 10 * S + 250 * MS, 0);
+	world_begin(&o);
+	world_until(&o, 13 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void bytes_that_are_not_told_are_judged_by_the_device(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.w[0].unknown = true;
+	world_begin(&o);
+	world_step(&o);
+	assert_int_equal(world_status(&o, 0).resident_bytes, 8 * GIB);
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+/* ---- rows 25 to 32: out ---- */
+
+static void a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].knobs.max_level = 4;
+	o.p.worker[0].match.unit = "w0.service";
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_HOLD_EVICTED, UINT64_MAX);
+	world_run(&o, 3 * S);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		o.w[0].resident = true;
+		world_run(&o, 5 * S);
+	}
+	assert_int_equal(world_said(&o, 0, STATE_EVICTED, STATE_EVICT, "reloaded"), 2);
+	assert_int_equal(world_said(&o, 0, STATE_EVICTED, STATE_EVICT, "reload-storm"), 1);
+	assert_int_equal(o.w[0].levels[2], 3);
+	assert_int_equal(o.w[0].levels[4], 1);
+	world_done(&o);
+}
+
+static void a_storm_without_a_unit_to_stop_has_its_door_closed(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	world_ask(&o, 0, ASK_HOLD_EVICTED, UINT64_MAX);
+	world_run(&o, 3 * S);
+	for (unsigned i = 0; i < 3; i++) {
+		o.w[0].closed = false;
+		o.w[0].resident = true;
+		world_run(&o, 5 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	}
+	assert_true(o.w[0].closed);
+	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 2);
+	world_done(&o);
+}
+
+static void what_remains_is_no_reload(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].residue = 500 * MIB;
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).residue_bytes, 500 * MIB);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	world_done(&o);
+}
+
+static void a_reason_that_is_not_contention_needs_no_quiet(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	world_ask(&o, 0, ASK_EVICT, 20 * S);
+	world_run(&o, 22 * S);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_QUIET, NULL), 0);
+	assert_int_equal(world_said(&o, 0, STATE_EVICTED, STATE_PRECHECK, NULL), 1);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void demand_in_the_quiet_period_begins_it_again(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(&o, "job2", 0, 3 * GIB, 40 * S, 45 * S);
+	world_begin(&o);
+	world_until(&o, 30 * S);
+	assert_int_equal(world_state(&o, 0), STATE_QUIET);
+	world_until(&o, 41 * S);
+	assert_int_equal(world_said(&o, 0, STATE_QUIET, STATE_EVICTED, "memory"), 1);
+	world_until(&o, 74 * S);
+	assert_int_equal(world_state(&o, 0), STATE_QUIET);
+	world_until(&o, 77 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void a_further_reason_ends_the_quiet_period(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(&o);
+	world_until(&o, 30 * S);
+	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
+	world_step(&o);
+	assert_int_equal(world_said(&o, 0, STATE_QUIET, STATE_EVICTED, NULL), 1);
+	world_until(&o, 300 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, false, "", o.now);
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void resume_now_skips_the_quiet_and_ends_contention_and_manual_only(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(&o);
+	world_until(&o, 22 * S);
+	assert_int_equal(world_state(&o, 0), STATE_QUIET);
+	world_ask(&o, 0, ASK_RESUME_NOW, 0);
+	assert_int_equal(world_said(&o, 0, STATE_QUIET, STATE_PRECHECK, NULL), 1);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_ask(&o, 0, ASK_HOLD_EVICTED, UINT64_MAX);
+	guard_reason_set(o.g, "GPU-0", REASON_HEALTH, true, "sick", o.now);
+	world_run(&o, 3 * S);
+	world_ask(&o, 0, ASK_RESUME_NOW, 0);
+	world_run(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_HEALTH);
+	assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
+	world_done(&o);
+}
+
+static void a_worker_returns_only_when_it_fits_and_the_check_is_named(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	/* Never over the threshold of a contender, but the room is gone: 4 GiB free, 8 needed. */
+	world_guest(&o, "ignored", 0, 8 * GIB, 20 * S, 100 * S);
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_EVICT, 30 * S);
+	world_until(&o, 95 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_said(&o, 0, STATE_PRECHECK, STATE_EVICTED, "resume_blocked"), 1);
+	assert_non_null(strstr(world_status(&o, 0).why, "needs 10240 MiB with headroom"));
+	assert_non_null(strstr(world_status(&o, 0).why, "4096 MiB are free"));
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	world_until(&o, 107 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+/* ---- rows 33 to 37: the way back ---- */
+
+static void a_lazy_worker_is_only_let_in_again(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].resume = RESUME_LAZY;
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_EVICT, 10 * S);
+	world_run(&o, 13 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_false(o.w[0].resident);
+	assert_false(o.w[0].closed);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	world_done(&o);
+}
+
+static void a_return_that_fails_waits_twice_as_long_each_time(void **state)
+{
+	struct world o;
+	uint64_t at[8];
+	unsigned n = 0;
+
+	(void)state;
+	one(&o);
+	o.w[0].wont_return = true;
+	world_ask(&o, 0, ASK_EVICT, 10 * S);
+	while (n < 7) {
+		unsigned before = o.w[0].verbs[ORDER_RESUME];
+
+		world_step(&o);
+		if (o.w[0].verbs[ORDER_RESUME] > before)
+			at[n++] = o.now;
+	}
+	for (unsigned i = 1; i < 7; i++) {
+		uint64_t want = 60 * S << (i - 1);
+
+		want = want < 600 * S ? want : 600 * S;
+		assert_in_range(at[i] - at[i - 1], want, want + 6 * S);
+	}
+	assert_true(world_said(&o, 0, STATE_RESUME, STATE_EVICTED, "resume failed") >= 6);
+	o.w[0].wont_return = false;
+	world_run(&o, 601 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].returns_empty = true;
+	world_ask(&o, 0, ASK_EVICT, 10 * S);
+	world_run(&o, 120 * S);
+	assert_int_equal(world_state(&o, 0), STATE_VERIFY_UP);
+	world_run(&o, 15 * S);
+	assert_int_equal(world_said(&o, 0, STATE_VERIFY_UP, STATE_EVICT, "resume failed"), 1);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_run(&o, 50 * S);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	o.w[0].returns_empty = false;
+	world_run(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void on_the_way_back_graphics_turn_it_round_and_compute_waits(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned graphics = 0; graphics < 2; graphics++) {
+		world_init(&o, 1, 1);
+		o.total[0] = 24 * GIB;
+		world_guest(&o, "guest", 0, 3 * GIB, 60 * S, 0)->type =
+			graphics ? GW_PROCESS_GRAPHICS : GW_PROCESS_COMPUTE;
+		world_begin(&o);
+		world_step(&o);
+		o.w[0].returns_empty = true;
+		world_ask(&o, 0, ASK_EVICT, 10 * S);
+		world_until(&o, 59 * S);
+		assert_int_equal(world_state(&o, 0), STATE_VERIFY_UP);
+		world_until(&o, 65 * S);
+		assert_int_equal(world_said(&o, 0, STATE_VERIFY_UP, STATE_DRAIN, NULL),
+				 graphics);
+		assert_int_equal(world_state(&o, 0),
+				 graphics ? STATE_EVICTED : STATE_VERIFY_UP);
+		world_done(&o);
+	}
+}
+
+/* ---- rows 38 to 40: there or not ---- */
+
+static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	world_ask(&o, 0, ASK_HOLD_EVICTED, UINT64_MAX);
+	world_run(&o, 3 * S);
+	o.w[0].alive = false;
+	world_run(&o, 3 * S);
+	assert_int_equal(world_said(&o, 0, STATE_EVICTED, STATE_ABSENT, NULL), 1);
+	assert_int_equal(world_status(&o, 0).mask, MANUAL);
+	o.w[0].alive = o.w[0].resident = true;
+	world_run(&o, 3 * S);
+	assert_int_equal(world_said(&o, 0, STATE_ABSENT, STATE_RECONCILE, NULL), 1);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_false(o.w[0].resident);
+	world_done(&o);
+}
+
+static void only_a_managed_worker_is_started(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned managed = 0; managed < 2; managed++) {
+		world_init(&o, 1, 1);
+		o.p.worker[0].managed = managed;
+		world_begin(&o);
+		world_step(&o);
+		o.w[0].alive = o.w[0].resident = false;
+		world_run(&o, 60 * S);
+		assert_int_equal(o.w[0].alive, managed);
+		assert_int_equal(world_state(&o, 0), managed ? STATE_ACTIVE : STATE_ABSENT);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], managed);
+		world_done(&o);
+	}
+}
+
+/* ---- rows 41 to 47 ---- */
+
+static void ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 3 * GIB, 10 * S, 0);
+	world_begin(&o);
+	world_until(&o, 5 * S);
+	for (unsigned i = 1; i <= 10; i++) {
+		o.errors[0] = i;
+		world_step(&o);
+		assert_false(world_status(&o, 0).blind);
+		assert_int_equal(world_status(&o, 0).resident_bytes, 8 * GIB);
+	}
+	o.errors[0] = 11;
+	world_until(&o, 30 * S);
+	assert_true(world_status(&o, 0).blind);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE); /* the last decision is kept */
+	assert_int_equal(world_said(&o, 0, ANY, ANY, "blind"), 1);
+	assert_int_equal(o.orders, 0);
+	o.errors[0] = 0;
+	world_step(&o);
+	world_step(&o);
+	assert_true(world_status(&o, 0).blind);
+	world_step(&o);
+	assert_false(world_status(&o, 0).blind);
+	assert_int_equal(world_said(&o, 0, STATE_ACTIVE, STATE_RECONCILE, "sight is back"), 1);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED); /* and it guards again */
+	world_done(&o);
+}
+
+static void who_is_told_to_evicts_when_blind_and_proves_it_with_sight(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.evict_when_blind = true;
+	world_begin(&o);
+	world_step(&o);
+	o.errors[0] = 11;
+	world_run(&o, 60 * S);
+	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_BLIND);
+	assert_int_equal(world_state(&o, 0), STATE_VERIFY);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	o.errors[0] = 0;
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	world_done(&o);
+}
+
+static void a_call_that_hangs_freezes_what_is_decided_until_it_returns(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 3 * GIB, 10 * S, 0);
+	world_begin(&o);
+	world_until(&o, 9 * S);
+	o.health[0] = SCENE_HUNG;
+	world_until(&o, 60 * S);
+	assert_true(world_status(&o, 0).hung);
+	assert_int_equal(o.orders, 0);
+	o.health[0] = SCENE_OK;
+	world_step(&o);
+	assert_false(world_status(&o, 0).hung);
+	assert_int_equal(world_said(&o, 0, STATE_ACTIVE, STATE_RECONCILE, NULL), 1);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned gone = 0; gone < 2; gone++) {
+		world_init(&o, 2, 2);
+		o.w[1].load[0] = 0;
+		o.w[1].load[1] = 8 * GIB;
+		world_begin(&o);
+		world_run(&o, S);
+		if (gone)
+			o.gone[1] = true;
+		else
+			o.health[1] = SCENE_LOST;
+		world_run(&o, 60 * S);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		assert_false(world_status(&o, 0).quarantine);
+		assert_true(world_status(&o, 1).quarantine);
+		assert_int_equal(world_state(&o, 1), STATE_EVICTED);
+		assert_int_equal(world_status(&o, 1).mask, 1u << REASON_HEALTH);
+		assert_int_equal(o.w[1].verbs[ORDER_NOTIFY], 1); /* told once */
+		assert_int_equal(o.w[1].verbs[ORDER_EVICT], 0);
+		o.w[1].resident = false; /* the driver took it */
+		o.health[1] = SCENE_OK;
+		o.gone[1] = false;
+		world_run(&o, 59 * S);
+		assert_int_equal(world_state(&o, 1), STATE_EVICTED);
+		world_run(&o, 5 * S);
+		assert_int_equal(world_said(&o, 1, STATE_EVICTED, STATE_RECONCILE, NULL), 1);
+		assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
+		assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+		world_done(&o);
+	}
+}
+
+static void at_the_end_workers_return_if_told_so_and_if_they_fit(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		world_init(&o, 1, 1);
+		o.p.restore_on_stop = i > 0;
+		world_guest(&o, "job", 0, 3 * GIB, 10 * S, i == 2 ? 0 : 20 * S);
+		world_begin(&o);
+		world_until(&o, 25 * S);
+		assert_int_equal(guard_stop(o.g, o.now), i == 1);
+		world_fetch(&o);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], i == 1);
+		assert_int_equal(o.w[0].resident, i == 1);
+		world_done(&o);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_worker_found_on_the_gpu_is_active_and_its_need_is_known),
+		cmocka_unit_test(a_worker_found_with_a_reason_against_it_is_drained),
+		cmocka_unit_test(
+			a_worker_found_out_by_our_record_stays_out_until_it_may_return),
+		cmocka_unit_test(a_worker_found_out_without_a_record_is_lazy),
+		cmocka_unit_test(a_checkpoint_is_remembered_by_its_identities),
+		cmocka_unit_test(the_return_of_a_checkpoint_is_for_who_was_put_away),
+		cmocka_unit_test(a_worker_that_is_not_there_is_absent),
+		cmocka_unit_test(a_rule_that_says_now_waits_for_nothing),
+		cmocka_unit_test(hard_reasons_drain_at_once),
+		cmocka_unit_test(a_demand_that_goes_at_once_is_a_near_miss),
+		cmocka_unit_test(who_just_returned_is_damped_for_compute_and_not_for_graphics),
+		cmocka_unit_test(an_action_on_a_gpu_damps_the_next_one_there),
+		cmocka_unit_test(a_hold_active_masks_contention_and_says_so_but_never_heat),
+		cmocka_unit_test(a_small_thermal_margin_closes_the_door_until_it_is_cool),
+		cmocka_unit_test(work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
+		cmocka_unit_test(heat_does_not_wait_for_work_in_flight),
+		cmocka_unit_test(a_cause_that_ends_while_draining_opens_the_door_again),
+		cmocka_unit_test(an_eviction_that_has_begun_is_finished_when_its_cause_ends),
+		cmocka_unit_test(an_eviction_that_fails_is_tried_twice_more_and_then_stuck),
+		cmocka_unit_test(a_worker_that_fails_twice_is_evicted_at_the_third),
+		cmocka_unit_test(a_worker_that_never_answers_is_stuck_and_the_guard_goes_on),
+		cmocka_unit_test(done_without_free_memory_is_never_evicted),
+		cmocka_unit_test(what_is_not_freed_is_tried_at_the_next_level),
+		cmocka_unit_test(nobody_is_signalled_unless_killing_is_allowed),
+		cmocka_unit_test(orders_name_the_processes_of_the_worker_and_nobody_else),
+		cmocka_unit_test(freed_bytes_must_be_seen_on_the_device_too),
+		cmocka_unit_test(what_others_took_meanwhile_is_no_fault_of_the_worker),
+		cmocka_unit_test(bytes_that_are_not_told_are_judged_by_the_device),
+		cmocka_unit_test(a_client_that_reloads_is_evicted_again_and_a_storm_is_ended),
+		cmocka_unit_test(a_storm_without_a_unit_to_stop_has_its_door_closed),
+		cmocka_unit_test(what_remains_is_no_reload),
+		cmocka_unit_test(a_reason_that_is_not_contention_needs_no_quiet),
+		cmocka_unit_test(demand_in_the_quiet_period_begins_it_again),
+		cmocka_unit_test(a_further_reason_ends_the_quiet_period),
+		cmocka_unit_test(
+			resume_now_skips_the_quiet_and_ends_contention_and_manual_only),
+		cmocka_unit_test(a_worker_returns_only_when_it_fits_and_the_check_is_named),
+		cmocka_unit_test(a_lazy_worker_is_only_let_in_again),
+		cmocka_unit_test(a_return_that_fails_waits_twice_as_long_each_time),
+		cmocka_unit_test(a_return_that_loads_nothing_is_taken_back_after_two_minutes),
+		cmocka_unit_test(on_the_way_back_graphics_turn_it_round_and_compute_waits),
+		cmocka_unit_test(a_worker_that_exits_is_absent_and_its_reasons_are_kept),
+		cmocka_unit_test(only_a_managed_worker_is_started),
+		cmocka_unit_test(ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
+		cmocka_unit_test(who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
+		cmocka_unit_test(a_call_that_hangs_freezes_what_is_decided_until_it_returns),
+		cmocka_unit_test(
+			a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
+		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
