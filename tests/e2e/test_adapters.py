@@ -1,9 +1,12 @@
 """Each adapter against a server that speaks its worker's API, failures included."""
+import functools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -199,6 +202,22 @@ def test_only_http_addresses_are_called(url):
     out = order("evict", kind="ollama", url=url)
     assert not out["ok"] and out["message"].startswith("url"), out
     assert "secret" not in out["message"]
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path):
+    if not shutil.which("certtool"):
+        pytest.skip("needs certtool")
+    template, key, cert = tmp_path / "template", tmp_path / "key.pem", tmp_path / "cert.pem"
+    template.write_text("cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n")
+    run = functools.partial(subprocess.run, check=True, capture_output=True)
+    run(["certtool", "--generate-privkey", "--key-type=ecdsa", "--outfile", key])
+    run(["certtool", "--generate-self-signed", "--load-privkey", key, "--template", template, "--outfile", cert])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with fake.Ollama(models=["m"], context=context) as w:
+        out = order("evict", kind="ollama", url=w.url.replace("127.0.0.1", "localhost"))
+        assert not out["ok"] and "certificate" in out["message"], out
+        assert w.calls == [] and w.loaded == ["m"]
 
 
 def test_a_proxy_of_the_environment_is_not_used():
@@ -574,6 +593,14 @@ def test_a_hook_that_hangs_is_ended_with_its_children(tmp_path):
             break
         time.sleep(0.05)
     assert not alive(child)
+
+
+def test_what_a_hook_started_runs_on(tmp_path):
+    out = order("resume", kind="exec", resume_argv=["/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid"])
+    assert out["ok"], out
+    child = int((tmp_path / "pid").read_text())
+    assert alive(child)
+    os.kill(child, signal.SIGKILL)
 
 
 def test_a_hook_that_is_not_there_is_a_failure():
