@@ -41,7 +41,9 @@ struct action {
 	pthread_cond_t work;  /* something is queued, or it is over                     */
 	pthread_cond_t ended; /* a thread has ended                                     */
 	bool stopping;
-	unsigned threads, idle;
+	unsigned threads, idle; /* that run; of those, that wait */
+	pthread_t id[THREADS_MAX];
+	unsigned started; /* of id[]; none is started anew */
 	uint64_t turn;
 	struct worker_facts facts;
 	struct slot slot[POLICY_WORKERS];
@@ -266,21 +268,16 @@ static void *run(void *arg)
 /* Its signals are the main thread's. */
 static int start_thread(struct action *a)
 {
-	pthread_attr_t attr;
 	sigset_t all, before;
-	pthread_t id;
 	int e;
 
 	sigfillset(&all);
-	if (pthread_attr_init(&attr) != 0)
-		return -GW_E_NOMEM;
-	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e = pthread_create(&id, &attr, run, a);
+	e = pthread_create(&a->id[a->started], NULL, run, a);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
 	if (e)
 		return -GW_E_NOMEM;
+	a->started++;
 	a->threads++;
 	return 0;
 }
@@ -303,9 +300,9 @@ static int enqueue(struct action *a, const struct guard_order *o)
 
 	if (s->state != FREE)
 		return -GW_E_STATE;
-	if (a->idle <= queued(a) && a->threads < THREADS_MAX)
+	if (a->idle <= queued(a) && a->started < THREADS_MAX)
 		rc = start_thread(a);
-	if (rc && a->threads == 0)
+	if (rc && a->started == 0)
 		return rc;
 	s->order = *o;
 	s->turn = ++a->turn;
@@ -451,6 +448,9 @@ int action_free(struct action *a, uint64_t timeout_ns)
 	pthread_mutex_unlock(&a->lock);
 	if (left)
 		return -GW_E_STATE;
+	/* Joined, not only counted: libraries that they used clean up as they end. */
+	for (unsigned i = 0; i < a->started; i++)
+		pthread_join(a->id[i], NULL);
 	pthread_cond_destroy(&a->work);
 	pthread_cond_destroy(&a->ended);
 	pthread_mutex_destroy(&a->lock);

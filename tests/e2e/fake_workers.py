@@ -153,12 +153,13 @@ class Worker:
     """What all have: models that are loaded, work in flight, failures, a record of what was asked."""
     open_paths = ()
 
-    def __init__(self, models=(), known=(), token=None, busy=0, keeps=False):
+    def __init__(self, models=(), known=(), token=None, busy=0, keeps=False, context=None):
         self.loaded = list(models)
         self.known = list(known) + list(models)
         self.token = token
         self.busy = busy    # requests in flight
         self.keeps = keeps  # says yes and frees nothing
+        self.context = context  # of TLS
         self.calls, self.headers, self.fail = [], [], {}
         self.lock = threading.Lock()
         self.stop = threading.Event()
@@ -171,7 +172,9 @@ class Worker:
         self.server = self.serve()
         self.server.worker = self
         if isinstance(self.server.server_address, tuple):
-            self.url = "http://127.0.0.1:%d" % self.server.server_address[1]
+            self.url = "%s://127.0.0.1:%d" % ("https" if self.context else "http", self.server.server_address[1])
+        if self.context:
+            self.server.socket = self.context.wrap_socket(self.server.socket, server_side=True)
         self.thread = threading.Thread(target=self.server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
         self.thread.start()
         return self

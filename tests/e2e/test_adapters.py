@@ -1,9 +1,12 @@
 """Each adapter against a server that speaks its worker's API, failures included."""
+import functools
 import json
 import os
 import pathlib
+import shutil
 import signal
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -199,6 +202,22 @@ def test_only_http_addresses_are_called(url):
     out = order("evict", kind="ollama", url=url)
     assert not out["ok"] and out["message"].startswith("url"), out
     assert "secret" not in out["message"]
+
+
+def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path):
+    if not shutil.which("certtool"):
+        pytest.skip("needs certtool")
+    template, key, cert = tmp_path / "template", tmp_path / "key.pem", tmp_path / "cert.pem"
+    template.write_text("cn = localhost\ndns_name = localhost\ntls_www_server\nsigning_key\n")
+    run = functools.partial(subprocess.run, check=True, capture_output=True)
+    run(["certtool", "--generate-privkey", "--key-type=ecdsa", "--outfile", key])
+    run(["certtool", "--generate-self-signed", "--load-privkey", key, "--template", template, "--outfile", cert])
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(cert, key)
+    with fake.Ollama(models=["m"], context=context) as w:
+        out = order("evict", kind="ollama", url=w.url.replace("127.0.0.1", "localhost"))
+        assert not out["ok"] and "certificate" in out["message"], out
+        assert w.calls == [] and w.loaded == ["m"]
 
 
 def test_a_proxy_of_the_environment_is_not_used():
@@ -514,6 +533,12 @@ def test_a_container_is_stopped_and_started(tmp_path):
         assert 0 < int(e.asked()[0].split("=")[1]) < 5
 
 
+def test_an_engine_is_not_shown_the_token(tmp_path, token_file):
+    with fake.Engine(tmp_path / "engine.sock", known=["abc"], running=["abc"]) as e:
+        assert order("evict:4", kind="container", url=e.url, container="abc", token_file=token_file)["ok"]
+        assert fake.TOKEN not in str(e.headers)
+
+
 def test_a_container_that_is_not_there_is_a_failure(tmp_path):
     with fake.Engine(tmp_path / "engine.sock", known=["other"], running=["other"]) as e:
         out = order("evict:4", kind="container", url=e.url, container="abc")
@@ -574,6 +599,15 @@ def test_a_hook_that_hangs_is_ended_with_its_children(tmp_path):
             break
         time.sleep(0.05)
     assert not alive(child)
+
+
+def test_what_a_hook_started_runs_on(tmp_path):
+    out = order("resume", kind="exec", resume_argv=["/bin/sh", "-c", f"sleep 60 & echo $! > {tmp_path}/pid"])
+    assert out["ok"], out
+    child = int((tmp_path / "pid").read_text())
+    time.sleep(0.3)
+    assert alive(child)
+    os.kill(child, signal.SIGKILL)
 
 
 def test_a_hook_that_is_not_there_is_a_failure():
@@ -702,7 +736,6 @@ def test_a_process_of_another_user_is_said_so(process):
     assert p.poll() is None
 
 
-def test_a_process_of_this_program_and_init_are_never_signalled():
-    for pid in (1, 0, -1):
-        out = order("evict", kind="signal", evict_signal=10, pid=f"{pid}:1")
-        assert not out["ok"]
+def test_init_and_groups_are_never_signalled():
+    for pid in ("1", "0:1", "-1:1"):  # SIGCONT would do no harm
+        assert not order("evict", kind="signal", evict_signal=18, pid=pid)["ok"]

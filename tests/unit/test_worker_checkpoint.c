@@ -1,6 +1,7 @@
 /* Putting processes away, on a libcuda that keeps to the driver's rules.  The processes are real: their
  * start times are. */
 #include "fake_checkpoint/fake_checkpoint.h"
+#include "tree.h"
 
 #include "guard/worker.h"
 #include "guard/worker/checkpoint.h"
@@ -153,6 +154,45 @@ static void what_cannot_go_well_is_refused_before_anything_is_touched(void **sta
 	assert_string_equal(notes, "");
 }
 
+/* A process in a box of 10 GiB on a machine that has 64 left. */
+static void a_limit_of_its_control_group_counts_as_host_memory(void **state)
+{
+#define GIB (UINT64_C(1) << 30)
+	static const struct tree_row rows[] = {
+		{ "proc/meminfo", "MemTotal: 99999999 kB\nMemAvailable:   67108864 kB\n" },
+		{ "proc/4711/stat",
+		  "4711 (w) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 987654 1 2\n" },
+		{ "proc/4711/status", "Name:\tw\nTgid:\t4711\nPid:\t4711\n" },
+		{ "proc/4711/cgroup", "0::/box/inner\n" },
+		{ "sys/fs/cgroup/box/inner/memory.max", "max\n" },
+		{ "sys/fs/cgroup/box/inner/memory.current", "1\n" },
+		{ "sys/fs/cgroup/box/memory.max", "10737418240\n" },
+		{ "sys/fs/cgroup/box/memory.current", "9663676416\n" },
+		{ "sys/fs/cgroup/box/memory.stat",
+		  "anon 5\nfile 4294967296\ninactive_file 7\n" },
+		{ 0 },
+	};
+	struct tree t;
+
+	(void)state;
+	tree_init(&t);
+	tree_fill(&t, "", rows);
+	call.root = &t.root;
+	fake->process[0].pid = 4711;
+	order.target[0].pid = 4711;
+	order.target[0].start_ticks = 987654;
+	order.bytes = 6 * GIB; /* 6.6 are needed; 10 - 9 + 4 of files are free */
+	assert_int_equal(evict(), -GW_E_NOSUPPORT);
+	assert_non_null(strstr(message, "6.6 GiB"));
+	assert_non_null(strstr(message, "5.0 are free"));
+	order.bytes = 4 * GIB;
+	assert_int_equal(evict(), 0);
+	tree_put(&t, "proc/meminfo", "nothing\n");
+	assert_int_equal(evict(), -GW_E_NOSUPPORT);
+	assert_non_null(strstr(message, "cannot be read"));
+	tree_done(&t);
+}
+
 static void all_are_locked_before_the_first_is_put_away(void **state)
 {
 	(void)state;
@@ -286,6 +326,7 @@ int main(void)
 		TEST(the_order_alone_is_enough_to_bring_back),
 		TEST(an_eviction_made_twice_does_nothing_more),
 		TEST(what_cannot_go_well_is_refused_before_anything_is_touched),
+		TEST(a_limit_of_its_control_group_counts_as_host_memory),
 		TEST(all_are_locked_before_the_first_is_put_away),
 		TEST(one_that_cannot_be_locked_leaves_none_locked),
 		TEST(managed_memory_is_found_half_way_and_undone),

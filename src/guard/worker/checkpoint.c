@@ -162,35 +162,42 @@ static uint64_t number_in(const struct root *root, const char *path, const char 
 		       : UINT64_MAX;
 }
 
-/* What a process may still take in its control group and those above it: what is put away counts as
- * its memory. */
+/* What one control group may still take: its limit, less what it has, but for files that the kernel keeps
+ * only as long as nobody wants the room. */
+static uint64_t one_group_free(const struct root *root, const char *group)
+{
+	char path[320];
+	uint64_t max, now, files;
+
+	max = number_in(root,
+			root_path(path, sizeof(path), "sys/fs/cgroup%s/memory.max", group), "");
+	now = number_in(root,
+			root_path(path, sizeof(path), "sys/fs/cgroup%s/memory.current", group),
+			"");
+	files = number_in(root,
+			  root_path(path, sizeof(path), "sys/fs/cgroup%s/memory.stat", group),
+			  "\nfile ");
+	if (max == UINT64_MAX || now == UINT64_MAX)
+		return UINT64_MAX;
+	if (files != UINT64_MAX)
+		now -= files < now ? files : now;
+	return max > now ? max - now : 0;
+}
+
+/* The least of its group and those above it: what is put away counts as memory of the process. */
 static uint64_t group_free(const struct root *root, int64_t pid)
 {
 	uint64_t least = UINT64_MAX;
-	char path[320];
 	struct proc who;
-	size_t n;
 
 	if (proc_read(root, pid, &who) < 0)
 		return least;
-	for (n = strlen(who.cgroup); n > 1;
-	     n = (size_t)(strrchr(who.cgroup, '/') - who.cgroup)) {
-		uint64_t max, now;
+	while (who.cgroup[0] == '/' && who.cgroup[1]) {
+		uint64_t one = one_group_free(root, who.cgroup);
 
-		who.cgroup[n] = '\0';
-		if (who.cgroup[0] != '/')
-			break;
-		max = number_in(
-			root,
-			root_path(path, sizeof(path), "sys/fs/cgroup%s/memory.max", who.cgroup),
-			"");
-		now = number_in(root,
-				root_path(path, sizeof(path), "sys/fs/cgroup%s/memory.current",
-					  who.cgroup),
-				"");
-		if (max != UINT64_MAX && now != UINT64_MAX &&
-		    (max > now ? max - now : 0) < least)
-			least = max > now ? max - now : 0;
+		if (one < least)
+			least = one;
+		*strrchr(who.cgroup, '/') = '\0';
 	}
 	return least;
 }

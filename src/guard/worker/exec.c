@@ -1,5 +1,6 @@
 /* A program of the user's: argv as it stands in the policy, no shell, a fixed environment.  Exit status 0
- * done, 75 (EX_TEMPFAIL) not now, else failed, with the last line that it printed. */
+ * done, 75 (EX_TEMPFAIL) not now, else failed, with the last line that it printed.  One that is not done in
+ * time is ended with all that it started. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 
@@ -7,9 +8,11 @@
 #include "base/clock.h"
 #include "base/utf8.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #define HOOK_NS    (10 * NS_PER_S)
 #define EXIT_RETRY 75
@@ -74,6 +77,17 @@ static int wait_for(struct child *child, uint64_t deadline_ns, char *last, size_
 	return rc ? rc : child_wait(child, deadline_ns, ret_status);
 }
 
+/* One that has ended by itself: what it started and left running is what it was for. */
+static void let_go(struct child *child)
+{
+	while (waitpid(child->pid, NULL, 0) < 0 && errno == EINTR)
+		;
+	if (child->out_fd >= 0)
+		close(child->out_fd);
+	if (child->pidfd >= 0)
+		close(child->pidfd);
+}
+
 static int judge(int status, const char *program, const char *last, char *message, size_t size)
 {
 	int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
@@ -104,9 +118,11 @@ static int run(struct worker_call *c, const char *const *argv, char *message, si
 	}
 	rc = wait_for(&child, limit < c->deadline_ns ? limit : c->deadline_ns, last,
 		      sizeof(last), &status);
-	child_stop(&child);
-	if (rc == 0)
+	if (rc == 0) {
+		let_go(&child);
 		return judge(status, argv[0], last, message, size);
+	}
+	child_stop(&child);
 	snprintf(message, size, "%.60s: %s", argv[0],
 		 rc == -GW_E_TIMEOUT ? "not done in time, ended" : "its output cannot be read");
 	return rc;
