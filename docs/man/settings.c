@@ -1,5 +1,6 @@
 /* Fills a manual page: its text comes in on standard input, and in place of the lines "@settings@"
- * and "@flags@" go the settings of src/daemon/config.def. */
+ * and "@flags@" go the settings of src/daemon/config.def, in place of "@worker@", "@rule@" and
+ * "@schedule@" the keys of these tables. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -115,6 +116,32 @@ static void settings(void)
 	}
 }
 
+/* ---- the guard's tables ---- */
+
+enum { WORKER = 1, RULE = 2, SCHEDULE = 4 };
+
+static const struct {
+	int of;
+	struct row row;
+} keys[] = {
+#define G(id, of, key, type, least, most, choices, help) \
+	{ of, { "", key, #type, "", least, most, choices, NULL, help } },
+#include "daemon/guard_config.def"
+};
+
+static void table(int of)
+{
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++) {
+		if (!(keys[i].of & of))
+			continue;
+		printf("*");
+		text(keys[i].row.key);
+		printf("* (%s)\n\t", types[type_of(&keys[i].row)].words);
+		about(&keys[i].row);
+		printf("\n\n");
+	}
+}
+
 static void flags(void)
 {
 	for (size_t i = 0; i < ROWS; i++) {
@@ -140,6 +167,12 @@ int main(void)
 			settings();
 		else if (strcmp(line, "@flags@\n") == 0)
 			flags();
+		else if (strcmp(line, "@worker@\n") == 0)
+			table(WORKER);
+		else if (strcmp(line, "@rule@\n") == 0)
+			table(RULE);
+		else if (strcmp(line, "@schedule@\n") == 0)
+			table(SCHEDULE);
 		else
 			fputs(line, stdout);
 	}

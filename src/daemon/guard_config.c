@@ -153,12 +153,21 @@ unsigned guard_process_type(const char *word)
 
 /* ---- knobs ---- */
 
+/* Knobs: settings of [guard.defaults] and where they go in struct policy_knobs. */
+struct knob {
+	enum config_id id;
+	enum guard_key key;
+	enum { KNOB_SCALED, KNOB_BYTES, KNOB_RATIO, KNOB_COUNT, KNOB_BOOL } how;
+	double scale; /* to ns */
+	size_t offset;
+};
+
 #define K(key, how, scale, member)                                           \
 	{                                                                    \
 		CONFIG_ID_guard_defaults_##key, GUARD_KEY_##key, how, scale, \
 			offsetof(struct policy_knobs, member)                \
 	}
-static const struct guard_knob knobs[] = {
+static const struct knob knobs[] = {
 	K(debounce_ms, KNOB_SCALED, 1e6, debounce_ns),
 	K(quiet_s, KNOB_SCALED, 1e9, quiet_ns),
 	K(min_resident_s, KNOB_SCALED, 1e9, resident_ns),
@@ -180,7 +189,7 @@ static uint64_t scaled(double v, double scale)
 	return (uint64_t)(v * scale + 0.5);
 }
 
-static void set_knob(struct policy_knobs *to, const struct guard_knob *k,
+static void set_knob(struct policy_knobs *to, const struct knob *k,
 		     const struct config_value *v)
 {
 	void *at = (char *)to + k->offset;

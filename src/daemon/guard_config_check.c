@@ -1,18 +1,14 @@
-/* What is wrong with the guard's tables: texts that have a form, keys that a kind does not have or cannot do
- * without, and entries that get in each other's way. */
+/* What is wrong with the guard's tables: keys that a kind does not have or cannot do without, and entries that
+ * get in each other's way. */
 #include "guard_config_read.h"
 
 #include "base/suggest.h"
 
-#include <ctype.h>
-#include <regex.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
-#define WRONG    200
 
 static const char *text(const struct guard_entry *e, enum guard_key key)
 {
@@ -27,237 +23,6 @@ static bool is_there(const struct guard_entry *e, enum guard_key key)
 static const char *key_name(enum guard_key key)
 {
 	return guard_keys[key].row.key;
-}
-
-/* ---- texts that have a form: NULL, or what is wrong ---- */
-
-/* It is part of addresses and file names. */
-static const char *check_name(const char *s, char out[static WRONG])
-{
-	(void)out;
-	for (const char *p = s; *p; p++)
-		if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
-			return "a name has letters, digits, dots, dashes and underscores";
-	return strlen(s) > 63 ? "a name has at most 63 bytes" : NULL;
-}
-
-static const char *check_url(const char *s, char out[static WRONG])
-{
-	bool tls = strncmp(s, "https://", 8) == 0;
-	char host[300];
-
-	if (!tls && strncmp(s, "http://", 7) != 0)
-		return "write http://HOST:PORT or https://HOST:PORT";
-	s += tls ? 8 : 7;
-	if (strpbrk(s, "@?# \t"))
-		return "write it without user, query and blanks; a token belongs in token_file";
-	for (const char *p = s; *p; p++)
-		if ((unsigned char)*p <= 0x20 || (unsigned char)*p >= 0x7f)
-			return "it has characters that an address cannot have";
-	snprintf(host, sizeof(host), "%.*s", (int)strcspn(s, "/"), s);
-	if (!*host || *host == ':')
-		return "the host is missing";
-	/* Without a port it is the scheme's own. */
-	if (!strchr(host[0] == '[' ? host + strcspn(host, "]") : host, ':'))
-		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":80");
-	snprintf(out, WRONG, "%s", host);
-	return config_check_address(host);
-}
-
-static const char *check_path(const char *s, char out[static WRONG])
-{
-	(void)out;
-	return *s == '/' ? NULL : "write the whole path, from /";
-}
-
-static const char *check_exe(const char *s, char out[static WRONG])
-{
-	(void)out;
-	return *s == '/' || *s == '*' ? NULL
-				      : "write the whole path, from /, or begin with *: a "
-					"program is known by its real path";
-}
-
-static const char *check_comm(const char *s, char out[static WRONG])
-{
-	size_t least = 0;
-
-	for (const char *p = s; *p; p++)
-		least += *p != '*';
-	if (least <= 15)
-		return NULL;
-	snprintf(out, WRONG,
-		 "the kernel keeps 15 bytes of a name, so nothing is ever called that; write "
-		 "\"%.15s\", or use match.exe",
-		 s);
-	return out;
-}
-
-/* The largest number of "{3,40}", or 1. */
-static unsigned long repetitions(const char *p)
-{
-	unsigned long most = 1;
-
-	while (*p == ',' || isdigit((unsigned char)*p)) {
-		char *end = NULL;
-		unsigned long n = *p == ',' ? 0 : strtoul(p, &end, 10);
-
-		most = n > most ? n : most;
-		p = end ? end : p + 1;
-	}
-	return most;
-}
-
-/* C libraries unroll repetitions and recurse into parentheses: a short text could take all memory. */
-static bool is_vast(const char *s)
-{
-	unsigned long times = 1;
-
-	for (const char *p = s; times <= 1000 && (p = strchr(p, '{')); p++) {
-		unsigned long n = repetitions(p + 1);
-
-		times = n > 1000 ? n : times * n;
-	}
-	return times > 1000 || strlen(s) > 1000;
-}
-
-static const char *check_regex(const char *s, char out[static WRONG])
-{
-	char why[100];
-	regex_t re;
-	int rc;
-
-	if (is_vast(s))
-		return "it repeats too much, or is longer than 1000 bytes";
-	rc = regcomp(&re, s, REG_EXTENDED | REG_NOSUB);
-	if (rc == 0) {
-		regfree(&re);
-		return NULL;
-	}
-	regerror(rc, &re, why, sizeof(why));
-	snprintf(out, WRONG, "this is no extended regular expression: %s", why);
-	return out;
-}
-
-static const char *check_unit(const char *s, char out[static WRONG])
-{
-	static const char *const ends[] = { ".service", ".scope", ".slice" };
-
-	for (unsigned i = 0; i < COUNT(ends); i++)
-		if (strlen(s) > strlen(ends[i]) &&
-		    strcmp(s + strlen(s) - strlen(ends[i]), ends[i]) == 0)
-			return strchr(s, '/') ? "a unit has no / in its name" : NULL;
-	snprintf(out, WRONG, "write the unit with its end, such as \"%.60s.service\"", s);
-	return out;
-}
-
-static const char *check_container(const char *s, char out[static WRONG])
-{
-	(void)out;
-	for (const char *p = s; *p; p++)
-		if (!isalnum((unsigned char)*p) && !strchr("._-", *p))
-			return "an id or a name has letters, digits, dots, dashes and "
-			       "underscores";
-	return NULL;
-}
-
-/* SIGSTOP keeps the memory where it is; ending the process is a level of its own. */
-static const char *check_signal(const char *s, char out[static WRONG])
-{
-	int n = guard_signal(s);
-
-	if (n == SIGKILL)
-		return "SIGKILL ends the worker: that is max_level = 6 with allow_kill = true";
-	if (n == SIGSTOP || n == SIGTSTP)
-		return "a stopped process keeps its memory on the GPU";
-	if (n)
-		return NULL;
-	snprintf(out, WRONG, "there is no signal of that name: write for example SIGUSR1");
-	return out;
-}
-
-static const struct {
-	enum guard_key key;
-	const char *(*wrong)(const char *s, char out[static WRONG]);
-} forms[] = {
-	{ GUARD_KEY_name, check_name },
-	{ GUARD_KEY_url, check_url },
-	{ GUARD_KEY_token_file, check_path },
-	{ GUARD_KEY_evict_signal, check_signal },
-	{ GUARD_KEY_resume_signal, check_signal },
-	{ GUARD_KEY_match_unit, check_unit },
-	{ GUARD_KEY_match_pidfile, check_path },
-	{ GUARD_KEY_match_name, check_comm },
-	{ GUARD_KEY_match_exe, check_exe },
-	{ GUARD_KEY_match_command, check_regex },
-	{ GUARD_KEY_match_container, check_container },
-};
-
-/* Marks it as refused: nothing is concluded from it any more. */
-static void refuse(struct config_reader *r, struct guard_entry *e, enum guard_key key,
-		   const char *value, const char *why)
-{
-	config_complain(r, &e->place[key], "%s: \"%.100s\": %s", key_name(key), value, why);
-	e->given[key] = false;
-	e->refused[key] = true;
-}
-
-static void check_forms(struct config_reader *r, struct guard_entry *e)
-{
-	char out[WRONG];
-
-	for (unsigned i = 0; i < COUNT(forms); i++) {
-		const char *value = text(e, forms[i].key);
-		const char *why = value ? forms[i].wrong(value, out) : NULL;
-
-		if (why)
-			refuse(r, e, forms[i].key, value, why);
-	}
-}
-
-/* ---- lists ---- */
-
-static void check_program(struct config_reader *r, struct guard_entry *e, enum guard_key key)
-{
-	if (e->given[key] && e->value[key].list.item[0][0] != '/')
-		refuse(r, e, key, e->value[key].list.item[0],
-		       "write the whole path of the program, from /: no shell looks for it");
-}
-
-static void check_types(struct config_reader *r, struct guard_entry *e)
-{
-	const struct config_list *l = &e->value[GUARD_KEY_match_type].list;
-
-	for (unsigned i = 0; e->given[GUARD_KEY_match_type] && i < l->count; i++)
-		if (!guard_process_type(l->item[i]))
-			refuse(r, e, GUARD_KEY_match_type, l->item[i],
-			       "types are compute, graphics and mps");
-}
-
-static bool looks_like_gpu(const char *s)
-{
-	return !s[strspn(s, "0123456789")] || strchr(s, ':') || strchr(s, '-') ||
-	       strcmp(s, "visible") == 0;
-}
-
-static void warn_gpu(struct config_reader *r, const struct guard_entry *e, enum guard_key key,
-		     const char *s)
-{
-	if (!looks_like_gpu(s))
-		config_warn(r, &e->place[key],
-			    "%s: \"%.60s\" looks like no GPU: an index, an UUID (GPU-...) or a "
-			    "PCI id was expected",
-			    key_name(key), s);
-}
-
-static void check_gpus(struct config_reader *r, const struct guard_entry *e)
-{
-	const struct config_list *l = &e->value[GUARD_KEY_gpus].list;
-
-	for (unsigned i = 0; e->given[GUARD_KEY_gpus] && i < l->count; i++)
-		warn_gpu(r, e, GUARD_KEY_gpus, l->item[i]);
-	if (e->given[GUARD_KEY_match_gpu])
-		warn_gpu(r, e, GUARD_KEY_match_gpu, text(e, GUARD_KEY_match_gpu));
 }
 
 /* ---- what a kind has and needs ---- */
@@ -469,6 +234,20 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 	return NULL;
 }
 
+/* Each would move what the other has. */
+static void warn_same_url(struct config_reader *r, const struct guard_entry *a,
+			  const struct guard_entry *b, const char *line)
+{
+	const char *url = guard_entry_url(a), *other = guard_entry_url(b);
+
+	if (url && other && strcmp(url, other) == 0)
+		config_warn(
+			r, &b->at,
+			"this worker and the one in %s answer at the same url, %.100s: what "
+			"is told to one is told to both",
+			line, url);
+}
+
 static void check_worker_pair(struct config_reader *r, const struct guard_entry *a,
 			      const struct guard_entry *b)
 {
@@ -485,6 +264,8 @@ static void check_worker_pair(struct config_reader *r, const struct guard_entry 
 				"%s; tell them apart with match.unit, match.command or another "
 				"match",
 				line, same);
+	else
+		warn_same_url(r, a, b, line);
 }
 
 static void check_rule_pair(struct config_reader *r, const struct guard_entry *a,
@@ -554,14 +335,14 @@ static unsigned count_spans(struct config_reader *r, struct guard_entry *e)
 {
 	const struct config_list *l = &e->value[GUARD_KEY_evict].list;
 	struct policy_span span[POLICY_SPANS];
-	char message[WRONG];
+	char message[200];
 	unsigned n = 0;
 
 	for (unsigned i = 0; e->given[GUARD_KEY_evict] && i < l->count; i++) {
 		int got = policy_spans_read(l->item[i], span, n, message, sizeof(message));
 
 		if (got < 0) {
-			refuse(r, e, GUARD_KEY_evict, l->item[i], message);
+			guard_config_refuse(r, e, GUARD_KEY_evict, l->item[i], message);
 			return 0;
 		}
 		n += (unsigned)got;
@@ -667,11 +448,7 @@ void guard_config_check(struct config_reader *r)
 	check_health(r);
 	check_state_dir(r);
 	for (struct guard_entry *e = r->m->entries; e; e = e->next) {
-		check_forms(r, e);
-		check_program(r, e, GUARD_KEY_evict_command);
-		check_program(r, e, GUARD_KEY_resume_command);
-		check_types(r, e);
-		check_gpus(r, e);
+		guard_config_forms(r, e);
 		if (e->table == GUARD_WORKER)
 			check_worker(r, e);
 		else if (e->table == GUARD_RULE)

@@ -1,7 +1,8 @@
 /* guard_config_read: what the parts of the reader of the guard's tables share.
  *
  * guard_config.def has every key once.  guard_config_table.c makes an entry of each [[worker]], [[rule]] and
- * [[schedule]]; guard_config_check.c says what is wrong with them; guard_config_print.c goes the way back;
+ * [[schedule]]; guard_config_form.c and guard_config_check.c say what is wrong with values and with what
+ * they come to together; guard_config_print.c goes the way back;
  * guard_config.c makes a policy of what was found good. */
 #ifndef GW_DAEMON_GUARD_CONFIG_READ_H
 #define GW_DAEMON_GUARD_CONFIG_READ_H
@@ -41,15 +42,14 @@ struct guard_entry {
 	struct config_value value[GUARD_KEYS];
 };
 
-/* Knobs: settings of [guard.defaults] and where they go in struct policy_knobs. */
-struct guard_knob {
-	enum config_id id;
-	enum guard_key key;
-	enum { KNOB_SCALED, KNOB_BYTES, KNOB_RATIO, KNOB_COUNT, KNOB_BOOL } how;
-	double scale; /* to ns */
-	size_t offset;
-};
+/* ---- guard_config_form.c ---- */
+/* Looks at each value by itself. */
+void guard_config_forms(struct config_reader *r, struct guard_entry *e);
+/* Complains and marks it as refused: nothing is concluded from it any more. */
+void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum guard_key key,
+			 const char *value, const char *why);
 
+/* ---- guard_config.c ---- */
 /* What both checking and making want to know of an entry. */
 int guard_entry_kind(const struct guard_entry *e);        /* negative: not known */
 const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */

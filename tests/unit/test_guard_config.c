@@ -558,6 +558,9 @@ static const struct {
 	  "5:8: warning: gpus: \"big one\" looks like no GPU" },
 	{ OLLAMA WORKER "kind = \"ollama\"\nallow_kill = true\n",
 	  "5:14: warning: allow_kill changes nothing below max_level = 5, and it is 2" },
+	{ OLLAMA WORKER "kind = \"ollama\"\nmatch.exe = \"/a\"\n[[worker]]\nname = \"x\"\n"
+			"kind = \"ollama\"\nmatch.exe = \"/b\"\n",
+	  "6:1: warning: this worker and the one in line 2 answer at the same url" },
 	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: KoboldCpp cannot tell" },
 };
 
@@ -598,7 +601,9 @@ static void there_are_limits_to_how_many(void **state)
 	buf_clear(&b);
 	buf_adds(&b, OLLAMA);
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
-		buf_addf(&b, "[[worker]]\nname = \"w%u\"\nkind = \"vllm\"\nmatch.port = %u\n",
+		buf_addf(&b,
+			 "[[worker]]\nname = \"w%u\"\nkind = \"vllm\"\nurl = "
+			 "\"http://[::1]:%u\"\n",
 			 i, 1000 + i);
 	assert_int_equal(good(p, b.p)->workers, POLICY_WORKERS);
 	buf_adds(&b, "[[worker]]\nname = \"more\"\nkind = \"ollama\"\n");

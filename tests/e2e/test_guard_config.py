@@ -1,0 +1,240 @@
+"""The guard's tables of gpuward.toml, through gpuward config."""
+import json
+import re
+
+import pytest
+
+from support import OK, PROGRAM, TOP, USAGE, check, environment, gpuward
+
+EXAMPLE = TOP / "packaging" / "gpuward-guard.toml"
+
+GUARD = """\
+[guard]
+profile = "desktop"
+poll_ms = 50
+[guard.defaults]
+quiet_s = 12.5
+headroom = "3GiB"
+[[worker]]
+name = "ollama"
+kind = "ollama"
+match.unit = "ollama.service"
+priority = -2
+quiet_s = 5
+[[worker]]
+name = "batch"
+kind = "exec"
+match.exe = "/opt/batch/bin/worker"
+evict_command = ["/opt/batch/bin/pause", "--wait", "a \\"b\\""]
+resume = "lazy"
+[[rule]]
+match.name = "game*"
+match.vram_ge = "1GiB"
+match.type = ["graphics"]
+action = "contend-now"
+[[schedule]]
+worker = "ollama"
+evict = "Fri-Sun 18:00-23:00; daily 01:00-02:00"
+"""
+
+
+@pytest.fixture
+def world(tmp_path):
+    """Runs `gpuward config` where there are no files but those below the returned folder."""
+
+    class World:
+        def __call__(self, *words, **variables):
+            env = environment(
+                GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home", **variables
+            )
+            return gpuward("config", *words, env=env)
+
+        def write(self, text, name="gpuward.toml"):
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+            return path
+
+    return World()
+
+
+def printed(world, path, **variables):
+    done = world("print", path, "--json", **variables)
+    assert (done.returncode, done.stderr) == (OK, "")
+    doc = json.loads(done.stdout)
+    check("config-print", doc)
+    return doc
+
+
+def plain(entries):
+    """Entries without where they stood."""
+    return [{k: v for k, v in e.items() if k != "origin"} for e in entries]
+
+
+def test_good_tables_are_good(world):
+    path = world.write(GUARD)
+    done = world("check", path)
+    assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: good\n")
+
+
+def test_they_are_printed_as_json(world):
+    path = world.write(GUARD)
+    doc = printed(world, path)
+    assert plain(doc["workers"]) == [
+        {"name": "ollama", "kind": "ollama", "priority": -2, "quiet_s": 5,
+         "match": {"unit": "ollama.service"}},
+        {"name": "batch", "kind": "exec", "resume": "lazy",
+         "evict_command": ["/opt/batch/bin/pause", "--wait", 'a "b"'],
+         "match": {"exe": "/opt/batch/bin/worker"}},
+    ]
+    assert plain(doc["rules"]) == [
+        {"action": "contend-now",
+         "match": {"name": "game*", "vram_ge": 1 << 30, "type": ["graphics"]}}]
+    assert plain(doc["schedules"]) == [
+        {"worker": "ollama", "evict": ["Fri-Sun 18:00-23:00; daily 01:00-02:00"]}]
+    assert doc["workers"][0]["origin"] == f"{path}:7:1"
+    assert doc["values"]["guard.defaults"]["quiet_s"] == 12.5
+    assert doc["values"]["guard"]["mode"] == "enforce"
+    assert doc["origins"]["guard"]["mode"] == f"{path}:2:1", "where the profile was named"
+
+
+def test_what_is_printed_reads_back_to_the_same(world):
+    first = world("print", world.write(GUARD))
+    again_file = world.write(first.stdout, "again.toml")
+    assert world("print", again_file).stdout == first.stdout
+    a, b = printed(world, world.write(GUARD)), printed(world, again_file)
+    assert a["values"] == b["values"]
+    for table in ("workers", "rules", "schedules"):
+        assert plain(a[table]) == plain(b[table])
+
+
+def test_tables_of_several_files_come_together(world):
+    world.write('[[worker]]\nname = "a"\nkind = "ollama"\n', "etc/gpuward/gpuward.toml")
+    world.write('[[worker]]\nname = "b"\nkind = "vllm"\n[guard]\nmode = "dry-run"\n',
+                "etc/gpuward/gpuward.d/b.toml")
+    world.write('[[schedule]]\nworker = "a"\nevict = "1:00-2:00"\n', "home/gpuward/gpuward.toml")
+    done = world("print", "--json")
+    doc = json.loads(done.stdout)
+    assert done.returncode == OK
+    assert [w["name"] for w in doc["workers"]] == ["a", "b"]
+    assert len(doc["schedules"]) == 1
+
+
+def test_a_worker_of_another_file_is_named_with_its_file(world):
+    first = world.write('[guard]\nmode = "enforce"\n[[worker]]\nname = "a"\nkind = "ollama"\n',
+                        "etc/gpuward/gpuward.toml")
+    second = world.write('[[worker]]\nname = "a"\nkind = "vllm"\n', "etc/gpuward/gpuward.d/b.toml")
+    done = world("check")
+    assert done.returncode == USAGE
+    assert done.stderr == f'{second}:2:8: there is a worker "a" already, in {first}:3\n'
+
+
+def test_all_that_is_wrong_is_told_with_its_place(world):
+    path = world.write("""\
+[guard]
+profile = "dekstop"
+[[worker]]
+name = "a"
+kind = "olama"
+[[worker]]
+name = "b"
+kind = "vllm"
+url = "gopher://x"
+[[worker]]
+name = "c"
+kind = "ollama"
+match.unit = "x.service"
+[[worker]]
+name = "c"
+kind = "llamacpp"
+match.unit = "x.service"
+[[rule]]
+match.command = "["
+action = "ignore"
+[[schedule]]
+worker = "d"
+evict = "Fri 24:30-25:00"
+""")
+    done = world("check", path)
+    assert (done.returncode, done.stdout) == (USAGE, "")
+    places = [tuple(map(int, m)) for m in re.findall(r"toml:(\d+):(\d+): ", done.stderr)]
+    assert sorted(places) == [(2, 11), (5, 8), (9, 7), (14, 1), (15, 8), (19, 17), (22, 10), (23, 9)]
+    for word in ('"desktop"?', '"ollama"?', "write http://HOST:PORT", "in line 10",
+                 "regular expression", 'no worker "d"', "there is no 24:30"):
+        assert word in done.stderr
+    doc = json.loads(world("check", path, "--json").stdout)
+    check("config-check", doc)
+    assert len(doc["errors"]) == len(places)
+
+
+def test_names_from_a_file_cannot_speak_to_the_terminal(world):
+    path = world.write('[[worker]]\nname = "a\\u001b[31m\\nb"\nkind = "ollama"\n'
+                       '"\\u001b]0;x" = 1\n')
+    done = world("check", path)
+    assert done.returncode == USAGE
+    assert "\x1b" not in done.stderr
+    assert all(line.startswith(str(path)) for line in done.stderr.splitlines())
+
+
+def test_the_environment_has_the_last_word(world):
+    path = world.write(GUARD)
+    doc = printed(world, path, GPUWARD_GUARD_MODE="dry-run", GPUWARD_GUARD_DEFAULTS_QUIET_S="7")
+    assert doc["values"]["guard"]["mode"] == "dry-run"
+    assert doc["values"]["guard.defaults"]["quiet_s"] == 7
+    assert doc["origins"]["guard.defaults"]["quiet_s"] == "GPUWARD_GUARD_DEFAULTS_QUIET_S"
+    doc = printed(world, world.write(""), GPUWARD_GUARD_PROFILE="container")
+    assert doc["values"]["guard"]["by_unattributed"] is True
+    assert doc["origins"]["guard"]["by_unattributed"] == "GPUWARD_GUARD_PROFILE"
+
+
+def test_the_original_keys_come_to_what_they_were(world):
+    doc = printed(world, world.write(
+        "enable_nvml = true\nrequire_nvml = true\nauto_evict_for_user_apps = true\n"
+        "process_check_interval_secs = 5\nenable_health_monitoring = true\n"
+        "health_check_interval_secs = 10\ntemperature_threshold_celsius = 85\n"
+        "enable_capacity_tracking = true\n"))
+    values = doc["values"]
+    assert values["device"]["require_nvml"] is True
+    assert values["guard"]["mode"] == "enforce"
+    assert values["guard"]["poll_ms"] == 5000
+    assert (values["health"]["enabled"], values["health"]["interval_s"]) == (True, 10)
+    assert values["health"]["temp_override_c"] == 85
+    assert values["capacity"]["enabled"] is True
+
+
+# ---- what is installed
+
+
+def test_the_example_is_good_and_so_is_what_it_has_in_comments(world):
+    done = world("check", EXAMPLE)
+    assert (done.returncode, done.stderr) == (OK, "")
+    server = EXAMPLE.read_text().split("# ---- A server")[1].split("\n\n", 1)[1]
+    text = re.sub(r"^# ?", "", server, flags=re.M)
+    assert "[[worker]]" in text
+    done = world("check", world.write(text))
+    assert (done.returncode, done.stderr) == (OK, "")
+    evening = re.search(r"(?:^# (?:\[\[schedule|worker|evict).*\n)+", EXAMPLE.read_text(), re.M)
+    done = world("check", world.write(
+        EXAMPLE.read_text() + re.sub(r"^# ", "", evening.group(0), flags=re.M)))
+    assert (done.returncode, done.stderr) == (OK, "")
+
+
+def test_what_the_guide_shows_is_good(world):
+    text = (TOP / "docs" / "GUARD.md").read_text()
+    shown = re.findall(r"```toml\n(.*?)```", text, re.S)
+    assert len(shown) >= 3
+    for block in shown:
+        done = world("check", world.write(block))
+        assert (done.returncode, done.stderr) == (OK, ""), block
+
+
+def test_the_manual_names_every_key(world):
+    page = PROGRAM.parent / "docs" / "man" / "gpuward.toml.5"
+    if not page.exists():
+        pytest.skip("the manual pages were not built")
+    text = re.sub(r"\\f.|\\&|\\", "", page.read_text())
+    rows = re.findall(r'^G\(\w+, [A-Z| ]+, "([a-z_.]+)"',
+                      (TOP / "src" / "daemon" / "guard_config.def").read_text(), re.M)
+    assert len(rows) > 30
+    for key in rows:
+        assert f"{key} (" in text, key
