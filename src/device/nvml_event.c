@@ -47,6 +47,7 @@ struct events {
 		struct device *device;
 		abi_device handle;
 		unsigned attached;
+		bool told; /* or it refuses, and is not asked again */
 	} on[LISTENED_MAX];
 	unsigned count;
 };
@@ -96,20 +97,23 @@ int nvml_events_add(struct device *d, void *events)
 {
 	struct nvml_device *nd = nvml_device_of(d);
 	struct events *e = events;
+	abi_return code;
 
+	if (!nd || !nd->handle)
+		return 0; /* lost: it may come back */
 	for (unsigned i = 0; i < e->count; i++)
-		if (e->on[i].device == d) {
-			if (!nd || !nd->handle)
-				return 0; /* lost: it may come back */
-			return e->on[i].attached == nd->attached ? 1 : -GW_E_STATE;
-		}
-	if (!nd || !nd->handle || e->count == LISTENED_MAX ||
-	    listen_to(nvml_of(d), nd->handle, e->set) != ABI_SUCCESS)
+		if (e->on[i].device == d)
+			return e->on[i].attached == nd->attached ? e->on[i].told : -GW_E_STATE;
+	if (e->count == LISTENED_MAX)
+		return 0;
+	code = listen_to(nvml_of(d), nd->handle, e->set);
+	if (code != ABI_SUCCESS && nvml_meaning(code)->reaction != REACT_FORGET)
 		return 0;
 	e->on[e->count].device = d;
 	e->on[e->count].handle = nd->handle;
-	e->on[e->count++].attached = nd->attached;
-	return 1;
+	e->on[e->count].attached = nd->attached;
+	e->on[e->count++].told = code == ABI_SUCCESS;
+	return code == ABI_SUCCESS;
 }
 
 int nvml_events_wait(struct backend *b, void *events, unsigned timeout_ms,

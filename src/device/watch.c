@@ -134,8 +134,11 @@ static bool add_all(struct watch *w)
 	unsigned on = 0;
 
 	for (unsigned i = 0; i < w->gpus; i++) {
-		int r = add(w, &w->gpu[i]);
+		int r;
 
+		if (opener_wanted(w->opener))
+			return true; /* we leave */
+		r = add(w, &w->gpu[i]);
 		if (r < 0)
 			return false;
 		on += r == 1;

@@ -553,7 +553,7 @@ static void read_well(struct health *h, const struct gw_device *d, uint64_t now)
 	read_flags(h, d);
 	read_errors(h, d, now);
 	decide(h);
-	end_quarantine(h, h->action == 0 && !h->fault, now);
+	end_quarantine(h, h->action == 0, now);
 }
 
 /* Nothing can be said of it: what was known stays so. */
@@ -650,6 +650,7 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 	int trip = hottest(h);
 
 	*ret = (struct health_status){ .level = h->level,
+				       .heat = trip >= 0 ? trip_level[trip] : HEALTH_OK,
 				       .thermal = h->trip[TRIP_EVICT].on,
 				       .quarantine = h->quarantine,
 				       .margin_c = h->margin_c,

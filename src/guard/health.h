@@ -72,9 +72,10 @@ void health_event(struct health *h, const struct health_event *e);
 
 struct health_status {
 	enum health_level level;
-	bool thermal;    /* the evict trip holds: REASON_THERMAL */
-	bool quarantine; /* REASON_HEALTH */
-	double margin_c; /* NAN: unknown */
+	enum health_level heat; /* of heat alone: OK to EVICT */
+	bool thermal;           /* the evict trip holds: REASON_THERMAL */
+	bool quarantine;        /* REASON_HEALTH */
+	double margin_c;        /* NAN: unknown */
 	const char *
 		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
 	uint64_t since_ns, clears_ns; /* 0: not known */

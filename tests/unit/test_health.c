@@ -1,4 +1,6 @@
 /* Health is fed by hand: a GPU of the test's own, whose figures are set one by one. */
+#include "simtest.h"
+
 #include "guard/health.h"
 
 #include "base/clock.h"
@@ -6,14 +8,6 @@
 #include "measure/random.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 
 #define S NS_PER_S
@@ -437,8 +431,8 @@ static void a_fault_that_the_driver_names_warns(void **state)
 
 /* guard.md has the classes as lists; so has this test, and nothing in common with xid.def. */
 static const char *const lists[XID_CLASSES] = {
-	[XID_RESTART_APP] = "8 11 13 25 31 32 39-41 60 68-72 75-77 80 82-86 88 89 94 96-105 "
-			    "126-135 139",
+	[XID_RESTART_APP] = ("8 11 13 25 31 32 39-41 60 68-72 75-77 80 82-86 88 89 94 96-105 "
+			     "126-135 139"),
 	[XID_RESET_GPU] = "46 62 64 95 109 110 119 120 136 140 143 155 156 158",
 	[XID_REBOOT] = "79",
 	[XID_RESTART_VM] = "151",
@@ -656,10 +650,113 @@ static void quarantine_and_heat_are_told_apart(void **state)
 	set(GW_Q_RECOVERY_ACTION, 0);
 	reads_times(61);
 	assert_true(t.s.thermal && !t.s.quarantine);
+	assert_int_equal(t.s.heat, HEALTH_EVICT);
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 }
 
-#define health_test(f) cmocka_unit_test_setup_teardown(f, fresh, done)
+/* ---- the simulator ---- */
+
+static struct health *of[2];
+
+static int sim_done(void **state)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		health_free(of[i]);
+		of[i] = NULL;
+	}
+	return sim_teardown(state);
+}
+
+static void sim_begin(unsigned gpus)
+{
+	for (unsigned i = 0; i < gpus; i++)
+		assert_int_equal(health_new(NULL, &of[i]), 0);
+	sim_open();
+}
+
+/* A second goes by in the world. */
+static struct health_status sim_second(unsigned gpu)
+{
+	struct health_status s = { 0 };
+
+	sim_step(S);
+	assert_int_equal(gw_snapshot_take(sim.snap, GW_TIERS_ALL), 0);
+	for (unsigned i = 0; i < 2 && of[i]; i++)
+		health_read(of[i], gw_snapshot_device(sim.snap, i), sim_mono(NULL));
+	health_status(of[gpu], sim_mono(NULL), &s);
+	return s;
+}
+
+static struct health_status sim_seconds(unsigned gpu, unsigned n)
+{
+	struct health_status s = { 0 };
+
+	while (n--)
+		s = sim_second(gpu);
+	return s;
+}
+
+static void a_well_gpu_is_well(void **state)
+{
+	struct health_status s;
+
+	(void)state;
+	sim_scenario("idle-h200");
+	sim_begin(1);
+	for (unsigned i = 0; i < 120; i++) {
+		s = sim_second(0);
+		assert_int_equal(s.level, HEALTH_OK);
+		assert_string_equal(s.margin_source, "margin");
+		assert_true(s.margin_c > 20);
+	}
+}
+
+static void only_the_gpu_that_is_lost_is_in_quarantine(void **state)
+{
+	(void)state;
+	sim_scenario("lost-gpu");
+	sim_begin(2);
+	assert_int_equal(sim_seconds(1, 4).level, HEALTH_OK);
+	assert_true(sim_seconds(1, 3).quarantine);
+	for (unsigned i = 0; i < 10; i++)
+		assert_int_equal(sim_second(0).level, HEALTH_OK);
+	assert_true(sim_second(1).quarantine);
+	assert_true(
+		sim_seconds(1, 40).quarantine); /* back since 25 s, and watched for a minute */
+	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
+}
+
+static void an_action_that_the_driver_asks_for_is_found(void **state)
+{
+	(void)state;
+	sim_scenario("xid-storm");
+	sim_begin(2);
+	assert_int_equal(sim_seconds(1, 4).level, HEALTH_OK);
+	assert_true(sim_seconds(1, 20).quarantine);
+	assert_int_equal(sim_second(0).level, HEALTH_OK);
+	assert_non_null(strstr(sim_second(1).why, "drain and reset"));
+}
+
+static void a_hot_gpu_has_its_work_taken_off_once(void **state)
+{
+	unsigned changes = 0;
+	bool before = false;
+
+	(void)state;
+	sim_scenario("thermal-throttle");
+	sim_begin(1);
+	for (unsigned i = 0; i < 300; i++) {
+		struct health_status s = sim_second(0);
+
+		changes += s.thermal != before;
+		before = s.thermal;
+	}
+	assert_true(before);
+	assert_int_equal(changes, 1);
+}
+
+#define sim_health_test(f) cmocka_unit_test_teardown(f, sim_done)
+#define health_test(f)     cmocka_unit_test_setup_teardown(f, fresh, done)
 
 int main(void)
 {
@@ -694,7 +791,11 @@ int main(void)
 		health_test(rows_of_the_policy_take_the_place_of_ours),
 		health_test(other_events_are_judged_too),
 		health_test(quarantine_and_heat_are_told_apart),
+		sim_health_test(a_well_gpu_is_well),
+		sim_health_test(only_the_gpu_that_is_lost_is_in_quarantine),
+		sim_health_test(an_action_that_the_driver_asks_for_is_found),
+		sim_health_test(a_hot_gpu_has_its_work_taken_off_once),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
 }
