@@ -1,5 +1,6 @@
 #include "engine.h"
 
+#include "guarding.h"
 #include "reader.h"
 #include "self.h"
 #include "settings.h"
@@ -27,6 +28,9 @@ struct engine {
 	struct engine_config config;
 	struct reader *reader;
 	struct settings *settings;
+	struct guard_settings guard; /* until it is begun */
+	bool guarded;                /* there is to be one */
+	struct guarding *guarding;
 	const struct clock *clock;
 	struct view view;
 	struct view_device *device; /* DEVICES_MAX, parallel to seen */
@@ -289,6 +293,35 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->store_state = store_state(e->config.store);
 }
 
+static uint64_t guard_tell(void *arg, const struct view_event *x)
+{
+	return tell(arg, x);
+}
+
+static void begin_guard(struct engine *e)
+{
+	int err;
+
+	if (!e->guarded)
+		return;
+	e->guarded = false;
+	err = guarding_new(&(struct guarding_config){ .loop = e->config.loop,
+						      .store = e->config.store,
+						      .lasting = e->config.lasting,
+						      .ctx = e->view.ctx,
+						      .settings = &e->guard,
+						      .tell = guard_tell,
+						      .arg = e },
+			   &e->guarding);
+	if (err) {
+		engine_tell(e, "guard", NULL, "error", "the guard cannot be started: %s",
+			    gw_strerror(err));
+		return;
+	}
+	e->view.guard_ops = &guarding_ops;
+	e->view.guarding = e->guarding;
+}
+
 static void came(void *arg, const struct reading *r)
 {
 	struct engine *e = arg;
@@ -318,8 +351,14 @@ static void came(void *arg, const struct reading *r)
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
 	count_self(e, r);
-	if (v->tick == 1)
+	if (v->tick == 1) {
 		settings_restore(e->settings); /* what an earlier run left changed */
+		begin_guard(e);
+	}
+	if (e->guarding) {
+		guarding_tick(e->guarding, v);
+		v->guard = guarding_view(e->guarding);
+	}
 	e->config.ticked(e->config.arg);
 	store_commit(e->config.store);
 }
@@ -450,6 +489,10 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	if (e && e->device && e->seen) {
 		e->config = *config;
 		e->clock = clock_real();
+		if (config->guard) {
+			e->guard = *config->guard;
+			e->guarded = true;
+		}
 		e->next_event = first_event(e, store_last_event(config->store));
 		e->view = (struct view){ .interval_ns = config->interval_ns,
 					 .opening = true,
@@ -496,6 +539,12 @@ int engine_free(struct engine *e, uint64_t timeout_ns)
 
 	if (!e)
 		return 0;
+	err = guarding_free(e->guarding, timeout_ns);
+	if (err)
+		return err; /* what hangs may still use it */
+	e->guarding = NULL;
+	if (e->guarded)
+		guard_settings_done(&e->guard);
 	settings_close(e->settings);
 	err = reader_free(e->reader, timeout_ns);
 	if (err)

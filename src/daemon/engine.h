@@ -6,6 +6,7 @@
 #ifndef GW_DAEMON_ENGINE_H
 #define GW_DAEMON_ENGINE_H
 
+#include "guard_config.h"
 #include "store.h"
 
 #include "base/loop.h"
@@ -16,8 +17,9 @@ struct engine;
 struct engine_config {
 	const struct gw_options *options; /* of the context */
 	uint64_t interval_ns;
-	bool manage;           /* settings of GPUs may be changed */
-	const char *cache_dir; /* of sensor profiles; NULL: as XDG says */
+	bool manage;                  /* settings of GPUs may be changed */
+	struct guard_settings *guard; /* taken over; NULL: no guard */
+	const char *cache_dir;        /* of sensor profiles; NULL: as XDG says */
 	struct loop *loop;
 	struct store *store;       /* borrowed */
 	bool lasting;              /* it is a file: what was told once is there */

@@ -39,28 +39,37 @@ struct looker {
 
 /* ---- the thread ---- */
 
+/* Somebody opened or closed a GPU: look now, and often for a while. */
+static void take_trigger(struct looker *k)
+{
+	if (!look_triggered(k->look))
+		return;
+	k->often_until_ns = clock_mono_ns(clock_real()) + AFTER_OPEN_NS;
+	pthread_mutex_lock(&k->lock);
+	k->triggered++;
+	k->due_ns = 0;
+	pthread_mutex_unlock(&k->lock);
+}
+
 /* Until the time has come, somebody opens a GPU, or we are woken. */
 static void wait_for(struct looker *k, uint64_t due_ns)
 {
-	uint64_t now = clock_mono_ns(clock_real());
-	struct pollfd fd[2] = { { k->wake_fd, POLLIN, 0 }, { look_watch_fd(k->look), POLLIN, 0 } };
-	uint64_t ns = due_ns > now ? due_ns - now : 0;
-	struct timespec t = { .tv_sec = (time_t)(ns / NS_PER_S), .tv_nsec = (long)(ns % NS_PER_S) };
+	uint64_t now = clock_mono_ns(clock_real()), waits = look_trigger_due_ns(k->look), ns;
+	struct pollfd fd[2] = { { k->wake_fd, POLLIN, 0 },
+				{ look_watch_fd(k->look), POLLIN, 0 } };
+	struct timespec t;
 	eventfd_t n;
 
-	if (ns == 0)
-		return;
-	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, due_ns == UINT64_MAX ? NULL : &t, NULL) <= 0)
-		return;
-	if (fd[0].revents)
+	if (waits && waits < due_ns)
+		due_ns = waits;
+	ns = due_ns > now ? due_ns - now : 0;
+	t = (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
+			       .tv_nsec = (long)(ns % NS_PER_S) };
+	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, due_ns == UINT64_MAX ? NULL : &t, NULL) > 0 &&
+	    fd[0].revents)
 		eventfd_read(k->wake_fd, &n);
-	if (fd[1].revents && look_triggered(k->look)) {
-		k->often_until_ns = clock_mono_ns(clock_real()) + AFTER_OPEN_NS;
-		pthread_mutex_lock(&k->lock);
-		k->triggered++;
-		k->due_ns = 0;
-		pthread_mutex_unlock(&k->lock);
-	}
+	if (fd[1].fd >= 0 && (fd[1].revents || waits))
+		take_trigger(k);
 }
 
 static struct scene *take_empty(struct looker *k, bool *ret_utilisation)

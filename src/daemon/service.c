@@ -392,6 +392,7 @@ static int open_engine(struct service *s)
 {
 	const struct service_options *o = s->options;
 	const struct config *c = &s->config;
+	struct guard_settings guard;
 	struct gw_options g = {
 		.size = sizeof(g),
 		.flags = GW_ALLOW_EXEC | o->open_flags,
@@ -407,6 +408,9 @@ static int open_engine(struct service *s)
 	return engine_new(&(struct engine_config){ .options = &g,
 						   .interval_ns = c->service_interval,
 						   .manage = c->manage_enabled,
+						   .guard = guard_config_make(c, &guard) == 0
+								    ? &guard
+								    : NULL,
 						   .loop = s->loop,
 						   .store = s->store,
 						   .lasting = s->lasting,

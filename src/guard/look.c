@@ -41,7 +41,7 @@ struct look {
 	struct finder *finder;
 	struct gw_snapshot *snap;
 	struct who_table *who;
-	struct watch watch;
+	struct nodes watch;
 	int64_t self;            /* 0: unknown */
 	char cgroup[256];        /* ours, where it is ours alone; else "" */
 	bool hidden;             /* a namespace, or WSL: others are invisible */
@@ -127,7 +127,7 @@ int look_new(struct gw_ctx *ctx, const struct policy *p, struct look **ret)
 	if (!l)
 		return -GW_E_NOMEM;
 	l->ctx = ctx;
-	look_watch_init(&l->watch, &ctx->root);
+	nodes_init(&l->watch, &ctx->root);
 	know_ourselves(l);
 	err = gw_snapshot_new(ctx, &l->snap);
 	if (!err)
@@ -150,7 +150,7 @@ void look_free(struct look *l)
 	classifier_free(l->classifier);
 	who_free(l->who);
 	gw_snapshot_free(l->snap);
-	look_watch_done(&l->watch);
+	nodes_done(&l->watch);
 	free(l);
 }
 
@@ -171,13 +171,12 @@ int look_watch_fd(const struct look *l)
 
 bool look_triggered(struct look *l)
 {
-	return look_watch_drain(&l->watch);
-	return watch_ask(&l->watch, clock_mono_ns(l->ctx->clock));
+	return nodes_ask(&l->watch, clock_mono_ns(l->ctx->clock));
 }
 
 uint64_t look_trigger_due_ns(const struct look *l)
 {
-	return watch_due_ns(&l->watch);
+	return nodes_due_ns(&l->watch);
 }
 
 /* ---- GPUs ---- */

@@ -24,7 +24,7 @@ static const struct {
 #define PLACES        (sizeof(places) / sizeof(places[0]))
 
 /* inotify wants a path; below another root it goes through our descriptor of it. */
-static void add(struct watch *w, const char *path, uint32_t events)
+static void add(struct nodes *w, const char *path, uint32_t events)
 {
 	char full[600];
 
@@ -37,7 +37,7 @@ static void add(struct watch *w, const char *path, uint32_t events)
 }
 
 struct place {
-	struct watch *w;
+	struct nodes *w;
 	unsigned i;
 };
 
@@ -57,7 +57,7 @@ static bool try_node(void *arg, const char *name)
 
 /* A node that is watched already is the same watch again; of one that was removed the kernel has
  * dropped it. */
-static void look_watch_all(struct watch *w)
+static void nodes_all(struct nodes *w)
 {
 	w->nodes = 0;
 	for (unsigned i = 0; i < PLACES; i++) {
@@ -68,14 +68,14 @@ static void look_watch_all(struct watch *w)
 	}
 }
 
-void look_watch_init(struct watch *w, const struct root *root)
+void nodes_init(struct nodes *w, const struct root *root)
 {
-	*w = (struct watch){ .root = root, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC) };
+	*w = (struct nodes){ .root = root, .fd = inotify_init1(IN_NONBLOCK | IN_CLOEXEC) };
 	if (w->fd >= 0)
-		look_watch_all(w);
+		nodes_all(w);
 }
 
-void look_watch_done(struct watch *w)
+void nodes_done(struct nodes *w)
 {
 	if (w->fd >= 0)
 		close(w->fd);
@@ -93,8 +93,7 @@ static bool concerns_us(const char *name)
 	return false;
 }
 
-bool look_watch_drain(struct watch *w)
-static bool drain(struct watch *w)
+static bool drain(struct nodes *w)
 {
 	_Alignas(struct inotify_event) char buf[8192];
 	bool triggered = false, changed = false;
@@ -113,11 +112,11 @@ static bool drain(struct watch *w)
 		}
 	}
 	if (changed)
-		look_watch_all(w);
+		nodes_all(w);
 	return triggered || changed;
 }
 
-bool watch_ask(struct watch *w, uint64_t now_ns)
+bool nodes_ask(struct nodes *w, uint64_t now_ns)
 {
 	const uint64_t since_ns = now_ns - w->last_ns;
 
@@ -135,7 +134,7 @@ bool watch_ask(struct watch *w, uint64_t now_ns)
 	return true;
 }
 
-uint64_t watch_due_ns(const struct watch *w)
+uint64_t nodes_due_ns(const struct nodes *w)
 {
 	return w->pending ? w->last_ns + w->spacing_ns : 0;
 }

@@ -13,7 +13,7 @@
 #define WATCH_MOST_NS    UINT64_C(100000000) /* ... up to this: the pace of a poll       */
 #define WATCH_CALM_NS    UINT64_C(1000000000)
 
-struct watch {
+struct nodes {
 	const struct root *root;
 	int fd; /* -1: the kernel gives none, and only polling is left */
 	unsigned nodes;
@@ -23,15 +23,13 @@ struct watch {
 };
 
 /* Borrows root. */
-void look_watch_init(struct watch *w, const struct root *root);
-void look_watch_done(struct watch *w);
+void nodes_init(struct nodes *w, const struct root *root);
+void nodes_done(struct nodes *w);
 
-/* Takes all that waits.  Was a GPU opened or closed, or is there a new one? */
-bool look_watch_drain(struct watch *w);
 /* Takes all that waits.  Was a GPU opened or closed, or is there a new one, and is it time to look? */
-bool watch_ask(struct watch *w, uint64_t now_ns);
+bool nodes_ask(struct nodes *w, uint64_t now_ns);
 
 /* When to ask again though nothing new came; 0: no need. */
-uint64_t watch_due_ns(const struct watch *w);
+uint64_t nodes_due_ns(const struct nodes *w);
 
 #endif

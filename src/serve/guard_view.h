@@ -13,7 +13,7 @@
 #define GUARD_VIEW_DECISIONS 128
 
 struct guard_view_decision {
-	uint64_t id;      /* of the event that told of it */
+	uint64_t id; /* of the event that told of it */
 	uint64_t wall_ns;
 	struct guard_decision decision;
 };
@@ -23,15 +23,17 @@ struct guard_view_counts { /* since the start; those of evictions go on over res
 	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
 	uint64_t evictions_ever;
 	double freed_bytes;
-	double decide_seconds_last, decide_seconds_max; /* from the look that saw it to the decision */
-	double free_seconds_last, free_seconds_max;     /* from the order to the memory being free   */
+	double decide_seconds_last,
+		decide_seconds_max; /* from the look that saw it to the decision */
+	double free_seconds_last,
+		free_seconds_max; /* from the order to the memory being free   */
 };
 
 struct guard_view {
 	const struct policy *policy;
 	struct guard *guard;
-	const struct scene *scene; /* the latest; NULL: none yet */
-	struct health *const *health;     /* one a device of the snapshot; NULL where not watched */
+	const struct scene *scene;    /* the latest; NULL: none yet */
+	struct health *const *health; /* one a device of the snapshot; NULL where not watched */
 	struct capacity *const *capacity; /* likewise */
 	unsigned devices;
 	/* The latest, oldest first: number i at ring[(first + i) % GUARD_VIEW_DECISIONS]. */
@@ -44,10 +46,10 @@ struct guard_view {
 /* What people ask; the main thread. */
 struct guard_view_ops {
 	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once. */
-	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
-		   char *message, size_t size);
-	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl_ns,
-		       const char *who, uint64_t *ret_id);
+	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
+		   const char *who, char *message, size_t size);
+	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
+		       uint64_t ttl_ns, const char *who, uint64_t *ret_id);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
 };

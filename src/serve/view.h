@@ -81,6 +81,8 @@ struct view_point { /* of the past; wall time, because it outlives a boot */
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 struct view;
+struct guard_view;
+struct guard_view_ops;
 struct manage_order;
 struct manage_result;
 struct view_ops {
@@ -131,6 +133,9 @@ struct view {
 	struct view_self self;
 	const struct view_ops *ops;
 	void *engine;
+	const struct guard_view *guard; /* NULL: there is none, and nothing else of it is */
+	const struct guard_view_ops *guard_ops;
+	void *guarding; /* their engine */
 };
 
 /* Is what it says of now?  NULL: yes; else the sentence why not, which names the driver call that

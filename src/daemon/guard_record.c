@@ -1,0 +1,30 @@
+#include "guard_record.h"
+
+#include "base/json.h"
+
+void guard_record_write(struct buf *out, const struct guard_record *r, const char *notes)
+{
+	struct json j;
+
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_string(&j, "worker", r->worker);
+	json_uint(&j, "mask", r->mask);
+	json_uint(&j, "level", r->level);
+	json_bool(&j, "evicted", r->evicted);
+	json_uint(&j, "need_bytes", r->need_bytes);
+	json_uint(&j, "hold", r->hold);
+	json_uint(&j, "hold_until_wall_ns", r->hold_until_wall_ns);
+	json_uint(&j, "wall_ns", r->wall_ns);
+	json_array(&j, "put_away");
+	for (unsigned i = 0; i < r->put_away_count; i++) {
+		json_array(&j, NULL);
+		json_int(&j, NULL, r->put_away[i].pid);
+		json_uint(&j, NULL, r->put_away[i].start_ticks);
+		json_array_end(&j);
+	}
+	json_array_end(&j);
+	json_string(&j, "notes", notes);
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -1,0 +1,14 @@
+/* guard_record: what the guard must remember over a crash, as a line of text for the store. */
+#ifndef GW_DAEMON_GUARD_RECORD_H
+#define GW_DAEMON_GUARD_RECORD_H
+
+#include "guard/guard.h"
+
+struct buf;
+
+/* A JSON object whose texts are escaped; notes: of the worker's adapter, may be "". */
+void guard_record_write(struct buf *out, const struct guard_record *r, const char *notes);
+/* 0, or -GW_E_PARSE. */
+int guard_record_read(const char *json, struct guard_record *ret, char *notes, size_t size);
+
+#endif

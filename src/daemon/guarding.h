@@ -1,0 +1,44 @@
+/* guarding: the guard in the service: looks, decides, journals, acts.
+ *
+ * On the main thread, but for the looker's and the action's own threads and the watch's.  An order is given
+ * out only when the record that tells of it is in the file; where nothing can be kept, evictions
+ * above level 2 are refused.  Health and capacity ride on the ticks of the engine. */
+#ifndef GW_DAEMON_GUARDING_H
+#define GW_DAEMON_GUARDING_H
+
+#include "guard_config.h"
+#include "store.h"
+
+#include "base/loop.h"
+#include "serve/guard_view.h"
+#include "serve/view.h"
+
+struct guarding;
+
+struct guarding_config {
+	struct loop *loop;
+	struct store *store;
+	bool lasting; /* the store is a file */
+	struct gw_ctx *ctx;
+	struct guard_settings *settings; /* taken over, also when it fails */
+	/* Tells of something; the event's id. */
+	uint64_t (*tell)(void *arg, const struct view_event *e);
+	void *arg;
+};
+
+/* Needs a context that is open.  0, -GW_E_NOMEM or -GW_E_IO. */
+int guarding_new(const struct guarding_config *config, struct guarding **ret);
+
+/* Ends it: with restore_on_stop workers come back first.  0, or -GW_E_STATE: something hangs and is left
+ * behind with all that it uses. */
+int guarding_free(struct guarding *g, uint64_t timeout_ns);
+
+/* A tick of the engine: health and capacity. */
+void guarding_tick(struct guarding *g, const struct view *v);
+
+/* For the view of this tick. */
+const struct guard_view *guarding_view(struct guarding *g);
+
+extern const struct guard_view_ops guarding_ops; /* their engine is the struct guarding */
+
+#endif

@@ -1,0 +1,105 @@
+#include "guard_view.h"
+
+#include "view.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+static int scene_gpu_of(const struct scene *s, const char *uuid)
+{
+	for (unsigned i = 0; s && i < s->gpus; i++)
+		if (strcmp(s->gpu[i].uuid, uuid) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* Bytes of each worker on a GPU of the scene. */
+static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; v && s && i < s->processes; i++)
+		if (v[i].class == CLASS_WORKER && v[i].worker == (int)worker &&
+		    s->process[i].gpu == gpu && s->process[i].bytes_known)
+			bytes += s->process[i].bytes;
+	return bytes;
+}
+
+static void add_worker(const struct guard_view *g, unsigned w, unsigned gpu,
+		       struct capacity_gpu *ret)
+{
+	const struct policy_worker *p = &g->policy->worker[w];
+	uint64_t bytes = worker_bytes(g, w, gpu);
+	struct guard_status s;
+
+	if (bytes == 0 || ret->workers == POLICY_WORKERS)
+		return;
+	snprintf(ret->worker[ret->workers].name, sizeof(ret->worker[0].name), "%s", p->name);
+	ret->worker[ret->workers].bytes = bytes;
+	ret->worker[ret->workers].seconds =
+		g->counts.free_seconds_last > 0 ? g->counts.free_seconds_last : NAN;
+	ret->worker[ret->workers].movable = g->policy->mode == GUARD_ENFORCE &&
+					    guard_status(g->guard, w, &s) == 0 &&
+					    s.hold != HOLD_ACTIVE && s.state != STATE_STUCK;
+	ret->workers++;
+}
+
+/* Positions of the workers, lowest priority first. */
+static void by_priority(const struct policy *p, unsigned *order)
+{
+	for (unsigned i = 0; i < p->workers; i++) {
+		unsigned k = i;
+
+		for (; k > 0 && p->worker[order[k - 1]].priority > p->worker[i].priority; k--)
+			order[k] = order[k - 1];
+		order[k] = i;
+	}
+}
+
+static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
+		       struct capacity_gpu *ret)
+{
+	struct health_status h;
+
+	ret->margin_c = NAN;
+	if (i >= g->devices || !g->health[i])
+		return;
+	health_status(g->health[i], now_ns, &h);
+	ret->margin_c = h.margin_c;
+	ret->quarantine = h.quarantine;
+	ret->warm = h.level == HEALTH_THROTTLE || h.level == HEALTH_EVICT;
+}
+
+void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *ret)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+	const struct guard_view *g = v->guard;
+	unsigned order[POLICY_WORKERS];
+	double total = 0, free_bytes = 0, headroom;
+	int at;
+
+	memset(ret, 0, sizeof(*ret));
+	snprintf(ret->uuid, sizeof(ret->uuid), "%s", uuid ? uuid : "");
+	ret->known = gw_device_value(d, GW_Q_MEMORY_TOTAL, &total) == GW_HAVE &&
+		     gw_device_value(d, GW_Q_MEMORY_FREE, &free_bytes) == GW_HAVE;
+	ret->total_bytes = (uint64_t)total;
+	ret->free_bytes = (uint64_t)free_bytes;
+	ret->margin_c = NAN;
+	ret->blind = d->state != GW_DEVICE_OK;
+	if (!g)
+		return;
+	headroom = fmax((double)g->policy->standard.headroom_bytes,
+			g->policy->standard.headroom_ratio * total);
+	ret->headroom_bytes = (uint64_t)headroom;
+	add_health(g, i, gw_snapshot_mono_ns(v->snap), ret);
+	at = uuid ? scene_gpu_of(g->scene, uuid) : -1;
+	if (at < 0)
+		return;
+	by_priority(g->policy, order);
+	for (unsigned k = 0; k < g->policy->workers; k++)
+		add_worker(g, order[k], (unsigned)at, ret);
+}
