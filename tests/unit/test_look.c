@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -22,7 +23,13 @@
 
 /* ---- what is allocated ---- */
 
-static unsigned allocations;
+static atomic_uint allocations;
+static unsigned fail_at; /* the allocation that fails; 0: none */
+
+static bool fails(void)
+{
+	return ++allocations == fail_at;
+}
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t m);
@@ -35,26 +42,22 @@ char *__wrap_strdup(const char *s);
 
 void *__wrap_malloc(size_t n)
 {
-	allocations++;
-	return __real_malloc(n);
+	return fails() ? NULL : __real_malloc(n);
 }
 
 void *__wrap_calloc(size_t n, size_t m)
 {
-	allocations++;
-	return __real_calloc(n, m);
+	return fails() ? NULL : __real_calloc(n, m);
 }
 
 void *__wrap_realloc(void *p, size_t n)
 {
-	allocations++;
-	return __real_realloc(p, n);
+	return fails() ? NULL : __real_realloc(p, n);
 }
 
 char *__wrap_strdup(const char *s)
 {
-	allocations++;
-	return __real_strdup(s);
+	return fails() ? NULL : __real_strdup(s);
 }
 
 /* ---- a world ---- */
@@ -965,6 +968,30 @@ static void a_look_allocates_nothing_once_it_is_warm(void **state)
 	assert_int_equal(scene.processes, 301);
 }
 
+static void without_memory_there_is_no_look_and_nothing_leaks(void **state)
+{
+	int err = -GW_E_NOMEM;
+
+	(void)state;
+	worker("w")->command = "x+";
+	sim_text(GPU);
+	sim_open_with(tree.path, 0, 0);
+	for (unsigned n = 1; err == -GW_E_NOMEM; n++) {
+		allocations = 0;
+		fail_at = n;
+		err = look_new(sim.ctx, &policy, &look);
+		fail_at = 0;
+		assert_true(err == 0 || n < 20);
+	}
+	assert_int_equal(err, 0);
+	allocations = 0;
+	fail_at = 1;
+	assert_int_equal(look_policy(look, &policy), -GW_E_NOMEM);
+	fail_at = 0;
+	take(); /* with the old one */
+	assert_int_equal(scene.gpus, 1);
+}
+
 /* ---- what makes us look: A17 ---- */
 
 /* A character device where we may make one, else a file: inotify sees both. */
@@ -1158,6 +1185,7 @@ int main(void)
 		row(the_battery_of_a_mouse_does_not_count),
 		row(local_time_is_told_with_its_offset),
 		row(a_look_allocates_nothing_once_it_is_warm),
+		row(without_memory_there_is_no_look_and_nothing_leaks),
 		row(opening_a_gpu_makes_us_look_once),
 		row(many_opens_are_no_more_than_ten_looks_a_second),
 		row(a_node_removed_and_made_again_is_watched_again),
