@@ -295,6 +295,17 @@ static void a_thread_and_its_process_are_one(void **state)
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
+static void a_process_on_two_instances_of_a_board_holds_the_sum(void **state)
+{
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	open_look(GPU "[[gpu.process]]\npid = 4100001\ngpu_instance = 1\nmemory = \"1 GiB\"\n"
+		      "[[gpu.process]]\npid = 4100001\ngpu_instance = 2\nmemory = \"2 GiB\"\n");
+	take();
+	assert_int_equal(scene.processes, 1);
+	assert_int_equal(scene.process[0].bytes, 3 * GIB);
+}
+
 static void how_busy_each_was_is_told_when_asked(void **state)
 {
 	(void)state;
@@ -680,6 +691,35 @@ static void we_are_our_tree_and_our_services_group(void **state)
 	assert_int_equal(class_of(79), CLASS_SELF);
 	assert_int_equal(class_of(80),
 			 CLASS_WORKER); /* that we started it does not make it us */
+	assert_int_equal(class_of(90), CLASS_CONTENDER);
+}
+
+static void below_a_worker_we_are_still_ourselves(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid"; /* in its container it is the first process */
+	tree_put(&tree, "run/w.pid", "1\n");
+	put_process(1, 0, 1, "/usr/bin/vllm", "/");
+	put_process(77, 1, 7, "/usr/bin/gpuward", "/");
+	put_process(78, 77, 8, "/usr/bin/helper", "/");
+	put_process(90, 1, 9, "/usr/bin/rank", "/");
+	open_look(GPU ON(1, "1 GiB") ON(77, "1 MiB") ON(78, "1 MiB") ON(90, "1 GiB"));
+	take();
+	assert_int_equal(class_of(1), CLASS_WORKER);
+	assert_int_equal(class_of(77), CLASS_SELF);
+	assert_int_equal(class_of(78), CLASS_SELF);
+	assert_int_equal(class_of(90), CLASS_WORKER);
+}
+
+static void as_the_first_process_of_a_container_we_are_alone(void **state)
+{
+	(void)state;
+	tree_put(&tree, "proc/self", "-> 1");
+	put_process(1, 0, 1, "/usr/bin/gpuward", "/");
+	put_process(90, 1, 9, "/usr/bin/game", "/");
+	open_look(GPU ON(1, "1 MiB") ON(90, "1 GiB"));
+	take();
+	assert_int_equal(class_of(1), CLASS_SELF);
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
@@ -1153,6 +1193,7 @@ int main(void)
 		row(a_crowd_that_comes_and_goes_is_followed),
 		row(names_that_hurt_are_cleaned),
 		row(a_thread_and_its_process_are_one),
+		row(a_process_on_two_instances_of_a_board_holds_the_sum),
 		row(how_busy_each_was_is_told_when_asked),
 		row(a_number_used_again_is_somebody_else),
 		row(a_process_that_became_another_program_is_seen_as_that),
@@ -1169,6 +1210,8 @@ int main(void)
 		row(a_real_proc_is_searched_whole),
 		row(a_real_worker_tree_is_known_by_its_port),
 		row(we_are_our_tree_and_our_services_group),
+		row(below_a_worker_we_are_still_ourselves),
+		row(as_the_first_process_of_a_container_we_are_alone),
 		row(the_group_of_a_session_is_not_ours),
 		row(a_worker_that_lives_in_us_is_a_worker),
 		row(another_policy_finds_others),
