@@ -10,6 +10,7 @@
 #include "device/context.h"
 #include "device/environment.h"
 
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -84,16 +85,28 @@ static void know_ourselves(struct look *l)
 	l->hidden = proc_in_child_namespace(root) == 1 || environment_is_wsl(root);
 }
 
+/* How far p is below pid; 0: it is that; FAR: it is not. */
+#define FAR UINT_MAX
+
+static unsigned generations(const struct scene_process *p, int64_t pid)
+{
+	if (p->pid == pid)
+		return 0;
+	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == pid)
+			return i + 1;
+	return FAR;
+}
+
+/* Of a container's first process everybody is a child: that says nothing. */
+static unsigned below_us(const struct look *l, const struct scene_process *p)
+{
+	return l->self > 1 ? generations(p, l->self) : FAR;
+}
+
 static bool is_ours(const struct look *l, const struct scene_process *p)
 {
-	if (l->cgroup[0] && proc_in_cgroup(p->cgroup, l->cgroup))
-		return true;
-	if (!l->self)
-		return false;
-	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
-		if (p->ancestor[i] == l->self)
-			return true;
-	return p->pid == l->self;
+	return (l->cgroup[0] && proc_in_cgroup(p->cgroup, l->cgroup)) || below_us(l, p) != FAR;
 }
 
 /* ---- new and free ---- */
@@ -427,13 +440,17 @@ static void name_row(struct look *l, const struct row *r, bool foreign)
 	}
 }
 
-static bool is_below_root(const struct scene *s, const struct scene_process *p, unsigned worker)
+static unsigned below_root(const struct scene *s, const struct scene_process *p,
+			   unsigned worker)
 {
-	for (unsigned i = 0; i < s->roots; i++)
-		for (unsigned k = 0; k < SCENE_ANCESTORS && p->ancestor[k]; k++)
-			if (s->root[i].worker == worker && p->ancestor[k] == s->root[i].pid)
-				return true;
-	return false;
+	unsigned best = FAR;
+
+	for (unsigned i = 0; i < s->roots; i++) {
+		unsigned n = s->root[i].worker == worker ? generations(p, s->root[i].pid) : FAR;
+
+		best = n < best ? n : best;
+	}
+	return best;
 }
 
 /* What was below a worker's root stays the worker's when its parents die: then it is a root itself. */
@@ -443,7 +460,7 @@ static int worker_of(struct look *l, const struct scene_process *p, struct who *
 	int worker = classifier_worker(l->classifier, s, p);
 
 	if (worker >= 0) {
-		if (w && is_below_root(s, p, (unsigned)worker))
+		if (w && below_root(s, p, (unsigned)worker) != FAR)
 			w->worker = worker;
 		return worker;
 	}
@@ -454,15 +471,29 @@ static int worker_of(struct look *l, const struct scene_process *p, struct who *
 	return w->worker;
 }
 
+/* A worker that we started is a worker, and we below a worker are we: the nearer counts. */
+static bool is_self(const struct look *l, const struct scene_process *p, int worker)
+{
+	unsigned root;
+
+	if (p->orphan)
+		return false;
+	if (l->self && p->pid == l->self)
+		return worker < 0 || l->policy->worker[worker].kind != WORKER_CALLBACK;
+	if (worker < 0)
+		return is_ours(l, p);
+	root = below_root(l->scene, p, (unsigned)worker);
+	return below_us(l, p) < (root == FAR ? 0 : root);
+}
+
 static void mark_ours(struct look *l)
 {
 	struct scene *s = l->scene;
 
 	for (unsigned i = 0; i < s->processes; i++) {
 		struct scene_process *p = &s->process[i];
-		int worker = worker_of(l, p, l->of[i]);
 
-		p->self = worker < 0 && !p->orphan && is_ours(l, p);
+		p->self = is_self(l, p, worker_of(l, p, l->of[i]));
 	}
 }
 

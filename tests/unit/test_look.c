@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <math.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -22,7 +23,13 @@
 
 /* ---- what is allocated ---- */
 
-static unsigned allocations;
+static atomic_uint allocations;
+static unsigned fail_at; /* the allocation that fails; 0: none */
+
+static bool fails(void)
+{
+	return ++allocations == fail_at;
+}
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t m);
@@ -35,26 +42,22 @@ char *__wrap_strdup(const char *s);
 
 void *__wrap_malloc(size_t n)
 {
-	allocations++;
-	return __real_malloc(n);
+	return fails() ? NULL : __real_malloc(n);
 }
 
 void *__wrap_calloc(size_t n, size_t m)
 {
-	allocations++;
-	return __real_calloc(n, m);
+	return fails() ? NULL : __real_calloc(n, m);
 }
 
 void *__wrap_realloc(void *p, size_t n)
 {
-	allocations++;
-	return __real_realloc(p, n);
+	return fails() ? NULL : __real_realloc(p, n);
 }
 
 char *__wrap_strdup(const char *s)
 {
-	allocations++;
-	return __real_strdup(s);
+	return fails() ? NULL : __real_strdup(s);
 }
 
 /* ---- a world ---- */
@@ -289,6 +292,17 @@ static void a_thread_and_its_process_are_one(void **state)
 	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].pid, 4100001);
 	assert_int_equal(scene.process[0].start_ticks, 5);
+	assert_int_equal(scene.process[0].bytes, 3 * GIB);
+}
+
+static void a_process_on_two_instances_of_a_board_holds_the_sum(void **state)
+{
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	open_look(GPU "[[gpu.process]]\npid = 4100001\ngpu_instance = 1\nmemory = \"1 GiB\"\n"
+		      "[[gpu.process]]\npid = 4100001\ngpu_instance = 2\nmemory = \"2 GiB\"\n");
+	take();
+	assert_int_equal(scene.processes, 1);
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
@@ -680,6 +694,35 @@ static void we_are_our_tree_and_our_services_group(void **state)
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
+static void below_a_worker_we_are_still_ourselves(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid"; /* in its container it is the first process */
+	tree_put(&tree, "run/w.pid", "1\n");
+	put_process(1, 0, 1, "/usr/bin/vllm", "/");
+	put_process(77, 1, 7, "/usr/bin/gpuward", "/");
+	put_process(78, 77, 8, "/usr/bin/helper", "/");
+	put_process(90, 1, 9, "/usr/bin/rank", "/");
+	open_look(GPU ON(1, "1 GiB") ON(77, "1 MiB") ON(78, "1 MiB") ON(90, "1 GiB"));
+	take();
+	assert_int_equal(class_of(1), CLASS_WORKER);
+	assert_int_equal(class_of(77), CLASS_SELF);
+	assert_int_equal(class_of(78), CLASS_SELF);
+	assert_int_equal(class_of(90), CLASS_WORKER);
+}
+
+static void as_the_first_process_of_a_container_we_are_alone(void **state)
+{
+	(void)state;
+	tree_put(&tree, "proc/self", "-> 1");
+	put_process(1, 0, 1, "/usr/bin/gpuward", "/");
+	put_process(90, 1, 9, "/usr/bin/game", "/");
+	open_look(GPU ON(1, "1 MiB") ON(90, "1 GiB"));
+	take();
+	assert_int_equal(class_of(1), CLASS_SELF);
+	assert_int_equal(class_of(90), CLASS_CONTENDER);
+}
+
 static void the_group_of_a_session_is_not_ours(void **state)
 {
 	(void)state;
@@ -965,6 +1008,30 @@ static void a_look_allocates_nothing_once_it_is_warm(void **state)
 	assert_int_equal(scene.processes, 301);
 }
 
+static void without_memory_there_is_no_look_and_nothing_leaks(void **state)
+{
+	int err = -GW_E_NOMEM;
+
+	(void)state;
+	worker("w")->command = "x+";
+	sim_text(GPU);
+	sim_open_with(tree.path, 0, 0);
+	for (unsigned n = 1; err == -GW_E_NOMEM; n++) {
+		allocations = 0;
+		fail_at = n;
+		err = look_new(sim.ctx, &policy, &look);
+		fail_at = 0;
+		assert_true(err == 0 || n < 20);
+	}
+	assert_int_equal(err, 0);
+	allocations = 0;
+	fail_at = 1;
+	assert_int_equal(look_policy(look, &policy), -GW_E_NOMEM);
+	fail_at = 0;
+	take(); /* with the old one */
+	assert_int_equal(scene.gpus, 1);
+}
+
 /* ---- what makes us look: A17 ---- */
 
 /* A character device where we may make one, else a file: inotify sees both. */
@@ -1126,6 +1193,7 @@ int main(void)
 		row(a_crowd_that_comes_and_goes_is_followed),
 		row(names_that_hurt_are_cleaned),
 		row(a_thread_and_its_process_are_one),
+		row(a_process_on_two_instances_of_a_board_holds_the_sum),
 		row(how_busy_each_was_is_told_when_asked),
 		row(a_number_used_again_is_somebody_else),
 		row(a_process_that_became_another_program_is_seen_as_that),
@@ -1142,6 +1210,8 @@ int main(void)
 		row(a_real_proc_is_searched_whole),
 		row(a_real_worker_tree_is_known_by_its_port),
 		row(we_are_our_tree_and_our_services_group),
+		row(below_a_worker_we_are_still_ourselves),
+		row(as_the_first_process_of_a_container_we_are_alone),
 		row(the_group_of_a_session_is_not_ours),
 		row(a_worker_that_lives_in_us_is_a_worker),
 		row(another_policy_finds_others),
@@ -1158,6 +1228,7 @@ int main(void)
 		row(the_battery_of_a_mouse_does_not_count),
 		row(local_time_is_told_with_its_offset),
 		row(a_look_allocates_nothing_once_it_is_warm),
+		row(without_memory_there_is_no_look_and_nothing_leaks),
 		row(opening_a_gpu_makes_us_look_once),
 		row(many_opens_are_no_more_than_ten_looks_a_second),
 		row(a_node_removed_and_made_again_is_watched_again),
