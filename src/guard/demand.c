@@ -151,12 +151,9 @@ static bool was_read(const struct scene *s, uint64_t gpu)
 	return false;
 }
 
-void demand_look(struct demand *d, const struct scene *s, const struct verdict *v)
+/* Those who are known, or those who are new. */
+static void meet(struct demand *d, const struct scene *s, const struct verdict *v, bool fresh)
 {
-	unsigned kept = 0;
-
-	for (unsigned i = 0; i < d->lives; i++)
-		d->life[i].seen = false;
 	for (unsigned i = 0; i < s->processes; i++) {
 		const struct scene_process *p = &s->process[i];
 
@@ -166,11 +163,21 @@ void demand_look(struct demand *d, const struct scene *s, const struct verdict *
 		uint64_t gpu = hash(s->gpu[p->gpu].uuid);
 		struct demand_life *l = find(d, p, gpu);
 
-		if (!l)
+		if (!l && fresh)
 			l = born(d, p, gpu, s->mono_ns);
-		if (l)
+		if (l && !l->seen)
 			live(l, p, s->mono_ns);
 	}
+}
+
+void demand_look(struct demand *d, const struct scene *s, const struct verdict *v)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < d->lives; i++)
+		d->life[i].seen = false;
+	meet(d, s, v, false);
+	/* The dead make room before the new ones come. */
 	for (unsigned i = 0; i < d->lives; i++) {
 		if (d->life[i].seen || !was_read(s, d->life[i].gpu))
 			d->life[kept++] = d->life[i];
@@ -178,6 +185,7 @@ void demand_look(struct demand *d, const struct scene *s, const struct verdict *
 			remember(d, &d->life[i], s->mono_ns);
 	}
 	d->lives = kept;
+	meet(d, s, v, true);
 	d->begun = true;
 }
 

@@ -154,15 +154,19 @@ static void place_need(struct guard *g)
 	}
 }
 
+/* A dry order is answered by the next look, as a quick worker would: those that waited when it began. */
 static void answer_dry(struct guard *g)
 {
+	uint64_t last = g->next_id;
+
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
 
-		if (!w->pending || !w->dry || w->fresh)
+		if (!w->pending || !w->dry || w->order.id > last)
 			continue;
 		w->pending = false;
 		guard_done(g, w);
+		guard_steps(g);
 	}
 }
 

@@ -760,8 +760,10 @@ static void tell(struct world *o)
 	world_ask(o, 1, ASK_HOLD_EVICTED, 30 * S);
 	world_until(o, 170 * S);
 	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	world_fetch(o);
 	world_until(o, 180 * S);
 	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
+	world_fetch(o);
 	world_until(o, 600 * S);
 }
 

@@ -1,0 +1,308 @@
+/* The demand predicate: who counts, from when, and how much he will take. */
+#include "guard/demand.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S   NS_PER_S
+#define MS  NS_PER_MS
+#define MIB (UINT64_C(1) << 20)
+#define GIB (UINT64_C(1) << 30)
+
+struct place {
+	struct demand d;
+	struct policy p;
+	struct scene s;
+	struct verdict v[SCENE_PROCESSES];
+};
+
+static struct place *begin(uint64_t total, uint64_t used)
+{
+	struct place *o = calloc(1, sizeof(*o));
+
+	assert_non_null(o);
+	policy_init(&o->p);
+	o->s.mono_ns = 100 * S;
+	o->s.gpus = 1;
+	o->s.gpu[0] = (struct scene_gpu){ .uuid = "GPU-0",
+					  .total_bytes = total,
+					  .used_bytes = used,
+					  .free_bytes = total - used,
+					  .memory_known = true };
+	return o;
+}
+
+static struct scene_process *add(struct place *o, const char *name, int64_t pid, uint64_t bytes)
+{
+	struct scene_process *p = &o->s.process[o->s.processes++];
+
+	memset(p, 0, sizeof(*p));
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	p->pid = pid;
+	p->start_ticks = 5;
+	p->bytes = bytes;
+	p->bytes_known = true;
+	p->sm_ratio = NAN;
+	p->type = GW_PROCESS_COMPUTE;
+	return p;
+}
+
+static struct demand_case look(struct place *o, uint64_t later_ns)
+{
+	struct demand_case c;
+
+	o->s.mono_ns += later_ns;
+	classify(&o->p, &o->s, o->v);
+	demand_look(&o->d, &o->s, o->v);
+	demand_judge(&o->d, &o->p, &o->p.standard, &o->s, o->v, 0, &c);
+	return c;
+}
+
+static void memory_counts_from_the_threshold_on(void **state)
+{
+	struct place *o = begin(24 * GIB, GIB);
+	struct scene_process *p = add(o, "job", 7, 512 * MIB - 1);
+
+	(void)state;
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	p->bytes++;
+	assert_int_equal(look(o, S).kind, DEMAND_MEMORY);
+	p->bytes_known = false; /* not told is not much */
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	free(o);
+}
+
+static void work_counts_for_as_long_as_it_is_fresh(void **state)
+{
+	struct place *o = begin(24 * GIB, GIB);
+	struct scene_process *p = add(o, "job", 7, 20 * MIB);
+	struct demand_case c;
+
+	(void)state;
+	p->sm_ratio = 0.09;
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	p->sm_ratio = 0.5;
+	c = look(o, S);
+	assert_int_equal(c.kind, DEMAND_UTILISATION);
+	assert_non_null(strstr(c.evidence, "pid 7 job 20 MiB 50 % on GPU-0, free 23552 MiB"));
+	p->sm_ratio = NAN; /* not asked this time */
+	assert_int_equal(look(o, 2 * S).kind, DEMAND_UTILISATION);
+	assert_int_equal(look(o, 2 * S).kind, DEMAND_NONE);
+	p->sm_ratio = 0.5;
+	p->bytes_known = false; /* memory that is not told counts with work */
+	assert_int_equal(look(o, S).kind, DEMAND_UTILISATION);
+	free(o);
+}
+
+static void small_ones_press_while_they_are_new_or_grow_and_little_is_free(void **state)
+{
+	struct place *o = begin(12 * GIB, 11 * GIB);
+	struct scene_process *p;
+
+	(void)state;
+	assert_int_equal(look(o, 0).kind, DEMAND_NONE);
+	p = add(o, "job", 7, 14 * MIB);
+	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE);
+	assert_int_equal(look(o, 9 * S).kind, DEMAND_PRESSURE);
+	assert_int_equal(look(o, 2 * S).kind, DEMAND_NONE);
+	p->bytes += 5 * MIB;
+	assert_int_equal(look(o, S).kind, DEMAND_NONE); /* noise */
+	p->bytes += 40 * MIB;
+	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE);
+	o->s.gpu[0].free_bytes = 4 * GIB;
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	free(o);
+}
+
+static void who_was_there_before_us_is_not_new(void **state)
+{
+	struct place *o = begin(12 * GIB, 11 * GIB);
+
+	(void)state;
+	add(o, "terminal", 7, 38 * MIB);
+	assert_int_equal(look(o, 0).kind, DEMAND_NONE);
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	free(o);
+}
+
+static void a_program_that_was_always_small_does_not_press(void **state)
+{
+	struct place *o = begin(12 * GIB, 11 * GIB);
+
+	(void)state;
+	look(o, 0);
+	add(o, "tool", 7, 100 * MIB);
+	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE); /* nobody knows it yet */
+	o->s.processes = 0;
+	look(o, S);
+	add(o, "tool", 8, 100 * MIB);
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	o->s.process[0].bytes = 300 * MIB; /* not this time */
+	assert_int_equal(look(o, S).kind, DEMAND_PRESSURE);
+	free(o);
+}
+
+static void what_a_program_took_before_is_what_it_will_take(void **state)
+{
+	struct place *o = begin(24 * GIB, GIB);
+
+	(void)state;
+	add(o, "render", 7, 6 * GIB);
+	assert_true(look(o, 0).more_bytes == UINT64_MAX);
+	o->s.process[0].bytes = 9 * GIB;
+	look(o, S);
+	o->s.processes = 0;
+	look(o, S);
+	add(o, "render", 8, GIB);
+	assert_int_equal(look(o, S).more_bytes, 8 * GIB);
+	add(o, "other", 9, GIB); /* one of two is unknown */
+	assert_true(look(o, S).more_bytes == UINT64_MAX);
+	free(o);
+}
+
+static void a_reading_that_failed_ends_no_life(void **state)
+{
+	struct place *o = begin(12 * GIB, 11 * GIB);
+
+	(void)state;
+	look(o, 0);
+	add(o, "job", 7, 14 * MIB);
+	look(o, S);
+	o->s.processes = 0;
+	o->s.gpu[0].errors = 1;
+	look(o, S);
+	assert_int_equal(o->d.lives, 1);
+	o->s.gpu[0].errors = 0;
+	look(o, S);
+	assert_int_equal(o->d.lives, 0);
+	free(o);
+}
+
+static void games_and_memory_of_nobody_count(void **state)
+{
+	struct place *o = begin(24 * GIB, 2 * GIB);
+	struct demand_case c;
+
+	(void)state;
+	assert_int_equal(look(o, 0).kind, DEMAND_NONE);
+	o->p.by_unattributed = true;
+	c = look(o, S);
+	assert_int_equal(c.kind, DEMAND_UNATTRIBUTED);
+	assert_non_null(strstr(c.evidence, "2048 MiB on GPU-0"));
+	add(o, "w0", 7, 2 * GIB - 512 * MIB); /* the worker's own is known */
+	assert_int_equal(look(o, S).kind, DEMAND_NONE);
+	o->s.game_clients = 1;
+	c = look(o, S);
+	assert_int_equal(c.kind, DEMAND_GAME);
+	assert_true(c.urgent);
+	free(o);
+}
+
+static void only_some_demand_is_urgent(void **state)
+{
+	struct place *o = begin(24 * GIB, 2 * GIB);
+
+	(void)state;
+	add(o, "job", 7, GIB);
+	assert_false(look(o, 0).urgent);
+	o->s.process[0].type = GW_PROCESS_GRAPHICS;
+	assert_true(look(o, S).urgent);
+	o->s.process[0].type = GW_PROCESS_COMPUTE;
+	add(o, "now", 8, MIB);
+	assert_true(look(o, S).urgent);
+	assert_int_equal(look(o, S).kind, DEMAND_NOW);
+	free(o);
+}
+
+static void debounce_is_looks_and_time(void **state)
+{
+	struct policy p;
+	const struct {
+		enum demand_kind kind;
+		uint64_t held_ns;
+		unsigned looks;
+		bool sure;
+	} row[] = {
+		{ DEMAND_MEMORY, 300 * MS, 2, false },
+		{ DEMAND_MEMORY, 299 * MS, 9, false },
+		{ DEMAND_MEMORY, 300 * MS, 3, true },
+		{ DEMAND_PRESSURE, 300 * MS, 3, true },
+		{ DEMAND_UTILISATION, S - 1, 20, false },
+		{ DEMAND_UTILISATION, S, 3, true },
+		{ DEMAND_NOW, 0, 1, true },
+		{ DEMAND_NONE, 9 * S, 99, false },
+	};
+
+	(void)state;
+	policy_init(&p);
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct demand_case c = { .kind = row[i].kind };
+
+		assert_int_equal(demand_sure(&c, &p.standard, row[i].held_ns, row[i].looks),
+				 row[i].sure);
+	}
+}
+
+static void names_of_the_world_are_made_printable(void **state)
+{
+	struct place *o = begin(24 * GIB, 2 * GIB);
+	struct demand_case c;
+
+	(void)state;
+	add(o, "\x1b[31m;rm -rf\n%s", 7, GIB);
+	c = look(o, 0);
+	for (const char *p = c.evidence; *p; p++)
+		assert_in_range((unsigned char)*p, ' ', '~');
+	free(o);
+}
+
+static void a_storm_of_processes_stays_in_its_bounds(void **state)
+{
+	struct place *o = begin(24 * GIB, 2 * GIB);
+	char name[16];
+
+	(void)state;
+	for (unsigned round = 0; round < 20; round++) {
+		o->s.processes = 0;
+		for (unsigned i = 0; i < SCENE_PROCESSES; i++) {
+			snprintf(name, sizeof(name), "p%u", round * 1000 + i % 400);
+			add(o, name, 10 + round * 2000 + i, MIB);
+		}
+		look(o, 100 * MS);
+		assert_int_equal(o->d.lives, SCENE_PROCESSES);
+	}
+	o->s.processes = 0;
+	look(o, S);
+	assert_int_equal(o->d.lives, 0);
+	free(o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(memory_counts_from_the_threshold_on),
+		cmocka_unit_test(work_counts_for_as_long_as_it_is_fresh),
+		cmocka_unit_test(
+			small_ones_press_while_they_are_new_or_grow_and_little_is_free),
+		cmocka_unit_test(who_was_there_before_us_is_not_new),
+		cmocka_unit_test(a_program_that_was_always_small_does_not_press),
+		cmocka_unit_test(what_a_program_took_before_is_what_it_will_take),
+		cmocka_unit_test(a_reading_that_failed_ends_no_life),
+		cmocka_unit_test(games_and_memory_of_nobody_count),
+		cmocka_unit_test(only_some_demand_is_urgent),
+		cmocka_unit_test(debounce_is_looks_and_time),
+		cmocka_unit_test(names_of_the_world_are_made_printable),
+		cmocka_unit_test(a_storm_of_processes_stays_in_its_bounds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
