@@ -154,9 +154,9 @@ static bool take_within(sem_t *sem, uint64_t ns)
 	return true;
 }
 
-bool slot_take_within(struct slot *s, uint64_t ns)
+bool slot_try(struct slot *s)
 {
-	return take_within(&s->use, ns);
+	return sem_trywait(&s->use) == 0;
 }
 
 uint64_t opener_round_ns(const struct gw_ctx *ctx)

@@ -93,8 +93,8 @@ int context_refresh(struct gw_ctx *ctx);
 void slot_take(struct slot *s);
 void slot_give(struct slot *s);
 
-/* The same for one device that is perhaps in a call that does not return.  False: not within ns. */
-bool slot_take_within(struct slot *s, uint64_t ns);
+/* The same for one that is perhaps in a call that does not return.  False: another has it. */
+bool slot_try(struct slot *s);
 
 /* Keeps the backend of o as it is until opener_release(), which whoever holds it calls soon when
  * opener_wanted(): it asks every opener_round_ns().  False: it is being opened or closed, or

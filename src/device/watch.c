@@ -11,14 +11,13 @@
 
 #define STACK_BYTES (512 * 1024)
 #define JOIN_NS     (3 * NS_PER_S)
-#define SLOT_NS \
-	(20 * NS_PER_MS) /* for a GPU that another uses: it is asked again in a second */
-#define LOOK_NS NS_PER_S /* for a driver that is not there, and for GPUs that came     */
-#define BUSY_NS (100 * NS_PER_MS) /* another has the backend */
-#define NONE_NS (5 * NS_PER_S)    /* no GPU can be listened to */
-#define PAUSE_NS \
-	(10 * NS_PER_MS) /* after a wait that ended early, doubled each time           */
-#define BURST 64         /* events without a wait between them, then a pause           */
+#define SLOT_NS     (2 * NS_PER_MS)   /* for a GPU that another uses ...      */
+#define SLOT_TRIES  50                /* ... and how often                    */
+#define LOOK_NS     NS_PER_S          /* for the driver, and GPUs that came   */
+#define BUSY_NS     (100 * NS_PER_MS) /* another has the backend              */
+#define NONE_NS     (5 * NS_PER_S)    /* no GPU can be listened to            */
+#define PAUSE_NS    (10 * NS_PER_MS)  /* after an early end; twice it next    */
+#define BURST       64                /* events without a wait, then a pause  */
 
 struct heard { /* a GPU of the backend */
 	struct slot *slot;
@@ -112,13 +111,24 @@ static void look(struct watch *w)
 	pthread_mutex_unlock(&ctx->lock);
 }
 
+/* A GPU that is in the set is looked at in passing; for another it is worth to wait a little. */
+static bool take(struct watch *w, struct heard *g)
+{
+	for (unsigned i = g->on ? SLOT_TRIES - 1 : 0; i < SLOT_TRIES; i++) {
+		if (slot_try(g->slot))
+			return true;
+		pause_for(w, SLOT_NS);
+	}
+	return false;
+}
+
 /* 1 it is listened to, 0 not now, -GW_E_STATE the set must be opened anew. */
 static int add(struct watch *w, struct heard *g)
 {
 	struct device *d = g->slot->d;
 	int r;
 
-	if (!slot_take_within(g->slot, SLOT_NS))
+	if (!take(w, g))
 		return g->on; /* in use, perhaps for long: as it was */
 	r = d->backend->ops->events_add(d, w->set);
 	if (d->r.text_why[GW_T_UUID] == GW_HAVE)

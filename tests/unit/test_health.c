@@ -511,8 +511,10 @@ static void the_first_reading_decides_about_a_48_that_came_before_it(void **stat
 	(void)state;
 	xid(48);
 	assert_false(t.s.quarantine);
+	xid(31); /* less grave, and later */
 	reads();
 	assert_true(t.s.quarantine);
+	assert_non_null(strstr(t.s.why, "48"));
 	fresh(NULL);
 	xid(48);
 	set(GW_Q_RECOVERY_ACTION, 0);
