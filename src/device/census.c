@@ -1,3 +1,4 @@
+/* What a lane may still write to when a call comes back late belongs to the slot, not to who asked. */
 #include "census.h"
 
 #include "context.h"

@@ -1,3 +1,4 @@
+/* Each field of a match is one small function; a verdict is the first class that holds, in order. */
 #include "classify.h"
 
 #include <fnmatch.h>

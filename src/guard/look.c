@@ -1,3 +1,5 @@
+/* A look: the snapshot, then the lists, then /proc for each number, then whose each process is.  Everything
+ * a look needs is in struct look, taken once. */
 #include "look.h"
 
 #include "look_watch.h"

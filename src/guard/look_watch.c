@@ -1,3 +1,4 @@
+/* Only folders and nodes are watched: all of /dev would wake us for every terminal. */
 #include "look_watch.h"
 
 #include "walk.h"

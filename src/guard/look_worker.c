@@ -1,3 +1,4 @@
+/* Three ways to find a worker: its pidfile, its port, or a search of /proc; each with its own patience. */
 #include "look_worker.h"
 
 #include "walk.h"

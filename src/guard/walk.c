@@ -1,3 +1,4 @@
+/* getdents64() into the stack. */
 #include "walk.h"
 
 #include <gpuward.h>

@@ -1,3 +1,4 @@
+/* A table of fixed size, chained by number: nothing is allocated after who_new(). */
 #include "who.h"
 
 #include "base/utf8.h"

@@ -11,7 +11,9 @@
 #include <arpa/inet.h>
 #include <math.h>
 #include <poll.h>
+#include <sched.h>
 #include <stdatomic.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -778,6 +780,48 @@ static void in_a_namespace_others_are_hidden(void **state)
 	assert_true(scene.gpu[0].used_bytes > 50 * GIB); /* whoever it is */
 }
 
+/* In a namespace of its own, where it is the first process.  What it found, as an exit status. */
+static int look_as_first_process(void)
+{
+	char place[128];
+
+	snprintf(place, sizeof(place), "%s/proc", tree.path);
+	tree_remove(&tree, "proc");
+	if (mkdir(place, 0755) < 0 || mount("proc", place, "proc", 0, NULL) < 0)
+		return 77;
+	sim_open_with(tree.path, 0, 0);
+	if (look_new(sim.ctx, &policy, &look) != 0 || look_take(look, &scene, false) != 0)
+		return 1;
+	if (!scene.gpu[0].hidden || scene.gpu[0].used_bytes < 2 * GIB)
+		return 2;
+	return scene.processes == 1 && scene.process[0].self ? 0 : 3;
+}
+
+static void in_a_real_namespace_we_see_ourselves_and_know_of_others(void **state)
+{
+	pid_t child, inner;
+	int status = 0;
+
+	(void)state;
+	sim_text(GPU ON(1, "1 MiB")); /* we, as the driver translates it */
+	sim_process(0, 3999999, 3 * GIB, 0);
+	child = fork();
+	if (child == 0) {
+		if (unshare(CLONE_NEWPID | CLONE_NEWNS) < 0 ||
+		    mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0)
+			_exit(77);
+		inner = fork();
+		if (inner == 0)
+			_exit(look_as_first_process());
+		waitpid(inner, &status, 0);
+		_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 4);
+	}
+	assert_int_equal(waitpid(child, &status, 0), child);
+	if (WIFEXITED(status) && WEXITSTATUS(status) == 77)
+		skip(); /* not allowed here */
+	assert_int_equal(status, 0);
+}
+
 static void outside_nobody_is_hidden(void **state)
 {
 	(void)state;
@@ -1216,6 +1260,7 @@ int main(void)
 		row(a_worker_that_lives_in_us_is_a_worker),
 		row(another_policy_finds_others),
 		row(in_a_namespace_others_are_hidden),
+		row(in_a_real_namespace_we_see_ourselves_and_know_of_others),
 		row(outside_nobody_is_hidden),
 		row(numbers_of_the_host_are_not_taken_for_ours),
 		row(eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again),
