@@ -9,6 +9,7 @@
 #include "guard/action.h"
 
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,6 +12,7 @@
 #include "serve/metrics.h"
 #include "serve/windows.h"
 
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -143,6 +144,7 @@ static void announce(struct service *s)
 	const struct gw_status *status = gw_snapshot_status(s->api.view.snap);
 
 	s->announced = true;
+	malloc_trim(0); /* what beginning took and gave back */
 	notify_status(&s->notify, "%u GPUs over %s", s->api.view.devices, status->backend);
 	if (s->api.view.devices == 0)
 		LOG(&s->log, LOG_DEBUG, "no GPUs to watch",
@@ -457,6 +459,9 @@ static int begin(struct service *s)
 	int end;
 
 	signal(SIGPIPE, SIG_IGN);
+#ifdef M_ARENA_MAX
+	mallopt(M_ARENA_MAX, 1); /* our threads hardly allocate: one heap is enough, and smaller */
+#endif
 	if (notify_init(&s->notify, message, sizeof(message)) != 0)
 		log_lines(s, LOG_WARNING, message);
 	s->api.clock = clock_real();
