@@ -51,6 +51,9 @@ static struct {
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned told, kept, forgotten, asked;
+	unsigned begun, done; /* kept and forgotten of those that are open */
+	char begun_id[64], begun_json[4096];
+	int keep_answer;
 	int ask_answer, ask_error;
 	bool ask_done; /* the engine does what it is asked, at the next look */
 	enum view_request what;
@@ -96,8 +99,17 @@ static inline int keep(void *engine, const char *kind, const char *id, const cha
 		       size_t size)
 {
 	(void)engine;
-	assert_string_equal(kind, "window");
 	assert_int_equal(strlen(json), size);
+	assert_true(size <= VIEW_DOCUMENT_MAX);
+	if (strcmp(kind, "window-open") == 0) {
+		t.begun++;
+		snprintf(t.begun_id, sizeof(t.begun_id), "%s", id);
+		snprintf(t.begun_json, sizeof(t.begun_json), "%s", json);
+		return 0;
+	}
+	assert_string_equal(kind, "window");
+	if (t.keep_answer)
+		return t.keep_answer;
 	t.kept++;
 	snprintf(t.kept_id, sizeof(t.kept_id), "%s", id);
 	snprintf(t.kept_json, sizeof(t.kept_json), "%s", json);
@@ -108,18 +120,21 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
 	(void)engine;
-	(void)kind;
-	if (max && *t.kept_id)
+	if (strcmp(kind, "window-open") == 0) {
+		if (max && *t.begun_id)
+			each(arg, t.begun_id, t.begun_json);
+	} else if (max && *t.kept_id) {
 		each(arg, t.kept_id, t.kept_json);
+	}
 	return 0;
 }
 
 static inline void forget(void *engine, const char *kind, const char *id)
 {
 	(void)engine;
-	(void)kind;
 	(void)id;
-	t.forgotten++;
+	t.forgotten += strcmp(kind, "window") == 0;
+	t.done += strcmp(kind, "window-open") == 0;
 }
 
 static inline int ask(void *engine, enum view_request what)
