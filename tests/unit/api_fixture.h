@@ -54,10 +54,11 @@ static struct {
 	unsigned begun, done; /* kept and forgotten of those that are open */
 	char begun_id[64], begun_json[4096];
 	int keep_answer;
+	size_t kept_size;
 	int ask_answer, ask_error;
 	bool ask_done; /* the engine does what it is asked, at the next look */
 	enum view_request what;
-	char kept_id[64], kept_json[65536], told_text[256];
+	char kept_id[64], kept_json[65536], told_text[256], told_severity[16];
 } t;
 
 static inline int history(void *engine, const char *uuid, unsigned quantity, uint64_t from,
@@ -92,6 +93,7 @@ static inline uint64_t tell(void *engine, const struct view_event *e)
 	(void)engine;
 	t.told++;
 	snprintf(t.told_text, sizeof(t.told_text), "%s", e->text);
+	snprintf(t.told_severity, sizeof(t.told_severity), "%s", e->severity);
 	return 100 + t.told;
 }
 
@@ -111,6 +113,7 @@ static inline int keep(void *engine, const char *kind, const char *id, const cha
 	if (t.keep_answer)
 		return t.keep_answer;
 	t.kept++;
+	t.kept_size = size;
 	snprintf(t.kept_id, sizeof(t.kept_id), "%s", id);
 	snprintf(t.kept_json, sizeof(t.kept_json), "%s", json);
 	return 0;
