@@ -397,8 +397,7 @@ static int op_keep(void *arg, const char *kind, const char *id, const char *json
 {
 	struct engine *e = arg;
 
-	store_keep(e->config.store, kind, id, json, size);
-	return 0;
+	return store_keep(e->config.store, kind, id, json, size);
 }
 
 static int op_kept(void *arg, const char *kind, unsigned max,

@@ -43,8 +43,10 @@ uint64_t store_add_event(struct store *s, const struct view_event *e);
 /* Those above `after`, oldest first.  How many, or -GW_E_IO. */
 int store_events(struct store *s, uint64_t after, unsigned max,
 		 void (*each)(void *arg, const struct view_event *e), void *arg);
-void store_keep(struct store *s, const char *kind, const char *id, const char *json,
-		size_t size);
+/* At most VIEW_DOCUMENT_MAX bytes; takes the place of one with this id.  0, or -GW_E_SIZE: it is too
+ * large, or too much waits for a disk that does not take it; nothing was kept. */
+int store_keep(struct store *s, const char *kind, const char *id, const char *json,
+	       size_t size);
 /* The latest max of a kind, oldest first.  How many, or -GW_E_IO. */
 int store_kept(struct store *s, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);

@@ -64,12 +64,32 @@ int db_run(sqlite3 *db, const char *sql)
 	return sqlite3_exec(db, sql, NULL, NULL, NULL);
 }
 
+/* The connection has the list; it is short. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql)
 {
-	sqlite3_stmt *s = NULL;
+	sqlite3_stmt *s = sqlite3_next_stmt(db, NULL);
 
-	sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s, NULL);
+	while (s && (sqlite3_stmt_busy(s) || strcmp(sqlite3_sql(s), sql) != 0))
+		s = sqlite3_next_stmt(db, s);
+	if (!s)
+		sqlite3_prepare_v3(db, sql, -1, SQLITE_PREPARE_PERSISTENT, &s, NULL);
 	return s;
+}
+
+void db_done(sqlite3_stmt *s)
+{
+	if (!s)
+		return;
+	sqlite3_reset(s);
+	sqlite3_clear_bindings(s);
+}
+
+static void forget_statements(sqlite3 *db)
+{
+	sqlite3_stmt *s;
+
+	while ((s = sqlite3_next_stmt(db, NULL)))
+		sqlite3_finalize(s);
 }
 
 sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise)
@@ -79,7 +99,7 @@ sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise)
 
 	if (s && sqlite3_step(s) == SQLITE_ROW && sqlite3_column_type(s, 0) != SQLITE_NULL)
 		n = sqlite3_column_int64(s, 0);
-	sqlite3_finalize(s);
+	db_done(s);
 	return n;
 }
 
@@ -111,7 +131,7 @@ static bool is_sound(sqlite3 *db)
 		bool ok = s && sqlite3_step(s) == SQLITE_ROW &&
 			  strcmp((const char *)sqlite3_column_text(s, 0), "ok") == 0;
 
-		sqlite3_finalize(s);
+		db_done(s);
 		if (!ok)
 			return false;
 	}
@@ -170,8 +190,10 @@ enum db_trouble db_open(const char *path, sqlite3 **ret)
 	enum db_trouble t =
 		db_trouble(open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db));
 
-	if (t == DB_OK)
+	if (t == DB_OK) {
 		t = prepare(db);
+		forget_statements(db); /* none of these comes again */
+	}
 	/* SQLite opens what it may not write for reading, and says nothing. */
 	if (t == DB_OK && path && sqlite3_db_readonly(db, "main"))
 		t = DB_READ_ONLY;
@@ -200,6 +222,9 @@ enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 
 void db_close(sqlite3 *db)
 {
+	if (!db)
+		return;
+	forget_statements(db);
 	sqlite3_close(db);
 }
 

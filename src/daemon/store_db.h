@@ -32,9 +32,11 @@ enum db_trouble db_open(const char *path, sqlite3 **ret);
 enum db_trouble db_open_reader(const char *path, sqlite3 **ret);
 void db_close(sqlite3 *db);
 
-/* One that is kept until db_finalize() over all of them. */
+/* Prepared once and kept until db_close(): sql is a text that comes again.  NULL: it could not be.
+ * Ready to bind; db_done() when it was stepped, so that it holds no lock. */
 sqlite3_stmt *db_statement(sqlite3 *db, const char *sql);
-/* Runs statements that give nothing; the result code. */
+void db_done(sqlite3_stmt *s);
+/* Runs statements that give nothing, and are not kept; the result code. */
 int db_run(sqlite3 *db, const char *sql);
 /* First figure of the first row; otherwise when there is none. */
 sqlite3_int64 db_number(sqlite3 *db, const char *sql, sqlite3_int64 otherwise);

@@ -1,6 +1,8 @@
 /* store_parts: what the files of the store share; nobody else includes it.
  *
- *   store.c          opening and closing, the queue, counts, events, documents
+ *   store.c          opening and closing, its state, counts
+ *   store_batch.c    records, and the queue to the thread
+ *   store_document.c events and documents
  *   store_write.c    the thread: batches into the file, old rows out of it, and what to do when it fails
  *   store_history.c  readings: rows and roll-ups in memory
  *   store_query.c    ... and points out of memory, queue and file
@@ -50,6 +52,8 @@ enum part { PART_HISTORY, PART_DURABLE, PARTS };
 struct batch {
 	struct buf part[PARTS];
 };
+void batch_init(struct batch *b);
+void batch_done(struct batch *b);
 
 /* ---- history in memory ---- */
 
@@ -133,6 +137,12 @@ struct store {
 	_Atomic uint64_t bytes, dropped;
 	_Atomic unsigned generation; /* of the file: one more each time it was begun anew */
 };
+
+/* store_batch.c */
+/* For the next batch, never dropped afterwards; a length of 0 is that of the text.  0, or
+ * -GW_E_SIZE: there is no room, and it was counted. */
+int store_add(struct store *s, struct record *r);
+void store_deadline(struct timespec *ret, uint64_t ns);
 
 /* store_write.c */
 /* Writes what was committed; true when it is in the file. */

@@ -151,7 +151,7 @@ static bool walk(struct store *s, struct walk *w, const char *uuid, unsigned tie
 		sqlite3_bind_int64(q, 3, (sqlite3_int64)low_ms);
 		sqlite3_bind_int64(q, 4, (sqlite3_int64)to_ms);
 		rc = q ? walk_file(w, q) : sqlite3_errcode(db);
-		sqlite3_finalize(q);
+		db_done(q);
 	}
 	if (rc == SQLITE_ABORT)
 		return true;
@@ -210,7 +210,7 @@ static uint64_t file_edge(struct store *s, const char *uuid, unsigned tier, uint
 		edge = (uint64_t)sqlite3_column_int64(q, 0);
 	else
 		store_read_failed(s, sqlite3_errcode(db));
-	sqlite3_finalize(q);
+	db_done(q);
 	return edge;
 }
 

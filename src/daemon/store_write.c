@@ -30,12 +30,12 @@
 /* Binds by the letters of how: i int64, d double, t text (NULL: none), b bytes and size. */
 static int run(sqlite3 *db, const char *sql, const char *how, ...)
 {
-	sqlite3_stmt *s = NULL;
-	int rc = sqlite3_prepare_v2(db, sql, -1, &s, NULL);
+	sqlite3_stmt *s = db_statement(db, sql);
 	va_list ap;
+	int rc;
 
-	if (rc != SQLITE_OK)
-		return rc;
+	if (!s)
+		return sqlite3_errcode(db);
 	va_start(ap, how);
 	for (int i = 1; *how; how++, i++) {
 		if (*how == 'i') {
@@ -53,7 +53,7 @@ static int run(sqlite3 *db, const char *sql, const char *how, ...)
 	va_end(ap);
 	while ((rc = sqlite3_step(s)) == SQLITE_ROW)
 		;
-	sqlite3_finalize(s);
+	db_done(s);
 	return rc == SQLITE_DONE ? SQLITE_OK : rc;
 }
 
@@ -139,13 +139,15 @@ static uint64_t newest_of(const struct buf *records)
 
 static uint64_t horizon_before(sqlite3 *db, uint64_t newest_ms)
 {
-	char sql[256];
+	sqlite3_stmt *s = db_statement(db, "SELECT max((SELECT max(begin) FROM history WHERE"
+					   " tier=0 AND gpu=g.id AND begin<?1)) FROM gpu g");
+	uint64_t before = newest_ms;
 
-	snprintf(sql, sizeof(sql),
-		 "SELECT max((SELECT max(begin) FROM history WHERE tier=0 AND gpu=g.id AND"
-		 " begin<%llu)) FROM gpu g",
-		 (unsigned long long)newest_ms);
-	return (uint64_t)db_number(db, sql, (sqlite3_int64)newest_ms);
+	sqlite3_bind_int64(s, 1, (sqlite3_int64)newest_ms);
+	if (s && sqlite3_step(s) == SQLITE_ROW && sqlite3_column_type(s, 0) != SQLITE_NULL)
+		before = (uint64_t)sqlite3_column_int64(s, 0);
+	db_done(s);
+	return before;
 }
 
 static void move_horizon(struct store *s, uint64_t newest_ms)
@@ -215,7 +217,7 @@ static int write_all(struct store *s)
 {
 	const struct buf *history = &s->back.part[PART_HISTORY];
 	const struct buf *durable = &s->back.part[PART_DURABLE];
-	int rc = db_run(s->db, "BEGIN IMMEDIATE");
+	int rc = run(s->db, "BEGIN IMMEDIATE", "");
 
 	if (rc == SQLITE_OK)
 		rc = write_counts(s);
@@ -230,7 +232,7 @@ static int write_all(struct store *s)
 	if (rc == SQLITE_OK && history->len)
 		rc = drop_beyond_limit(s);
 	if (rc == SQLITE_OK)
-		rc = db_run(s->db, "COMMIT");
+		rc = run(s->db, "COMMIT", "");
 	if (rc != SQLITE_OK && !sqlite3_get_autocommit(s->db))
 		db_run(s->db, "ROLLBACK");
 	return rc;

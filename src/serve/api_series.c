@@ -35,13 +35,13 @@ static bool has_history(unsigned quantity)
 static void no_quantity(struct reply *r, const char *word)
 {
 	const char *keys[VIEW_HISTORIES], *near;
-	char list[512];
-	size_t len = 0;
+	char mem[1024];
+	struct buf list;
 
+	buf_init_fixed(&list, mem, sizeof(mem)); /* what does not fit is not listed */
 	for (unsigned i = 0; i < VIEW_HISTORIES; i++) {
 		keys[i] = gw_quantity_info(view_history_quantity[i])->key;
-		len += (size_t)snprintf(list + len, sizeof(list) - len, "%s%s", i ? ", " : "",
-					keys[i]);
+		buf_addf(&list, "%s%s", i ? ", " : "", keys[i]);
 	}
 	near = suggest(word, keys, VIEW_HISTORIES, sizeof(keys[0]));
 	if (near)
@@ -50,7 +50,7 @@ static void no_quantity(struct reply *r, const char *word)
 			      near);
 	else
 		reply_problem(r, 404, "no-such-quantity", NULL,
-			      "there is no history of \"%.64s\"; there is of %s", word, list);
+			      "there is no history of \"%.64s\"; there is of %s", word, list.p);
 }
 
 static bool quantities(const struct request *q, struct reply *r, struct ask *ask)

@@ -14,7 +14,7 @@
 #define LIMIT_MOST (7 * 86400.0)
 #define GPUS_MAX   64
 #define LABEL_MAX  63
-#define LIST_LIMIT 50
+#define LIST_BYTES (16u << 20) /* a list that is longer ends here */
 
 /* ---- who may ---- */
 
@@ -69,7 +69,7 @@ static void answer(const struct api *a, struct reply *r, struct windows_entry *e
 	struct json j;
 
 	json_init(&j, &r->body, false);
-	windows_json(&j, e, api_now(a));
+	windows_json(&j, e, WINDOWS_WHOLE, api_now(a));
 	json_end(&j);
 }
 
@@ -202,30 +202,52 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 struct list {
 	const struct api *a;
 	struct json *j;
+	bool cut; /* it is long enough */
 };
 
-static void list_one(void *arg, struct windows_entry *e)
+static bool list_one(void *arg, const struct windows_entry *e)
 {
 	struct list *l = arg;
 
-	windows_json(l->j, e, api_now(l->a));
+	l->cut = l->j->out->len > LIST_BYTES;
+	if (l->cut)
+		return false;
+	windows_json(l->j, e, WINDOWS_SHORT, api_now(l->a));
+	return true;
+}
+
+/* ?state=open|ended; both without.  False: replied. */
+static bool wanted(const struct request *q, struct reply *r, bool *ret_open, bool *ret_ended)
+{
+	const char *state = request_param(q, "state");
+
+	*ret_open = !state || strcmp(state, "open") == 0;
+	*ret_ended = !state || strcmp(state, "ended") == 0;
+	if (*ret_open || *ret_ended)
+		return true;
+	reply_problem(r, 400, "bad-parameter", "Write open or ended, or leave it out.",
+		      "state=\"%.64s\" is none that a window has", state);
+	return false;
 }
 
 void api_windows_list(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
+	bool open, ended, more;
 	uint64_t limit;
 	struct json j;
+	struct list l = { a, &j, false };
 
-	if (!api_number(q, r, "limit", LIST_LIMIT, WINDOWS_OPEN_MAX + WINDOWS_ENDED_MAX,
-			&limit))
+	if (!api_number(q, r, "limit", WINDOWS_ENDED_MAX, WINDOWS_ENDED_MAX, &limit) ||
+	    !wanted(q, r, &open, &ended))
 		return;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
 	json_uint(&j, "open", windows_open_count(a->windows));
 	json_array(&j, "windows");
-	windows_each(a->windows, (unsigned)limit, list_one, &(struct list){ a, &j });
+	more = windows_each(a->windows, open, ended ? (unsigned)limit : 0, list_one, &l);
 	json_array_end(&j);
+	json_bool(&j, "more", l.cut || (ended && more));
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -250,6 +272,17 @@ void api_window_forget(void *arg, const struct request *q, struct reply *r)
 	r->status = 204;
 }
 
+/* Its part alone: the document of a window with many marks is long. */
+static void answer_mark(struct reply *r, const struct windows_entry *e)
+{
+	struct json j;
+
+	r->status = 201;
+	json_init(&j, &r->body, false);
+	windows_mark_json(&j, e);
+	json_end(&j);
+}
+
 static void cut(const struct api *a, struct reply *r, struct windows_entry *e,
 		const char *label)
 {
@@ -265,10 +298,8 @@ static void cut(const struct api *a, struct reply *r, struct windows_entry *e,
 	else if (err)
 		reply_problem(r, 503, "not-marked", "Try again.", "it could not be marked: %s",
 			      gw_strerror(err));
-	else {
-		r->status = 201;
-		answer(a, r, e);
-	}
+	else
+		answer_mark(r, e);
 }
 
 void api_window_mark(void *arg, const struct request *q, struct reply *r)

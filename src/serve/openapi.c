@@ -52,6 +52,8 @@ static const struct parameter {
 	  "Only events with a higher id." },
 	{ "query", "topics", "{\"type\":\"string\"}", "\"tick,event,window\"",
 	  "What is followed, joined by commas: tick, event, window, guard; all without." },
+	{ "query", "state", "{\"type\":\"string\",\"enum\":[\"open\",\"ended\"]}", "\"open\"",
+	  "Only windows in this state; both without." },
 	{ "query", "limit", "{\"type\":\"integer\",\"minimum\":0}", "10", "At most so many." },
 	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
 	  "UUID or its beginning, index, or PCI id." },

@@ -1,5 +1,7 @@
 #include "stream.h"
 
+#include "view.h"
+
 #include "base/buf.h"
 
 #include <gpuward.h>
@@ -9,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define MESSAGE_MAX (1024 * 1024)
+#define MESSAGE_MAX (VIEW_DOCUMENT_MAX + 256) /* with its head */
 #define TOPICS      8
 
 struct message {
@@ -164,8 +166,11 @@ static void wake_all(struct stream *s, unsigned topics)
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size)
 {
-	struct message *m = render(name, id, json, size);
+	struct message *m;
 
+	if (size > VIEW_DOCUMENT_MAX)
+		return;
+	m = render(name, id, json, size);
 	s->numbers++;
 	if (!m) { /* no memory: it is lost, and those who follow are told */
 		if (id) {

@@ -78,6 +78,9 @@ struct view_point { /* of the past; wall time, because it outlives a boot */
 	unsigned count;
 };
 
+/* Bytes of a document that is kept or streamed. */
+#define VIEW_DOCUMENT_MAX (1u << 20)
+
 enum view_request { VIEW_LET_GO, VIEW_RESUME };
 
 struct view;
@@ -99,7 +102,9 @@ struct view_ops {
 	/* Tells of something that happened: logged, kept, streamed.  id and wall_ns are set by it; gives
 	 * the id. */
 	uint64_t (*tell)(void *engine, const struct view_event *e);
-	/* Documents that outlive us: energy windows that ended.  id is a word. */
+	/* Documents that outlive us: energy windows.  kind and id are words; one with the same id
+	 * takes its place.  0 or -GW_E_SIZE: it is above VIEW_DOCUMENT_MAX, or too much waits to be
+	 * written already; then nothing was kept. */
 	int (*keep)(void *engine, const char *kind, const char *id, const char *json,
 		    size_t size);
 	int (*kept)(void *engine, const char *kind, unsigned max,

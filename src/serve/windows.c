@@ -1,63 +1,13 @@
-#include "windows.h"
-
-#include "render_result.h"
-#include "stream.h"
+#include "windows_impl.h"
 
 #include "base/clock.h"
 #include "base/sha256.h"
 #include "measure/meter.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-
-#define KIND         "window" /* of what is kept */
-#define DOCUMENT_MAX (4u << 20)
-
-enum state { STATE_OPEN, STATE_ENDING, STATE_ENDED };
-
-struct device {          /* a GPU that is measured, as it was called then */
-	unsigned number; /* in the meter */
-	unsigned index;
-	char uuid[96], name[96];
-	enum gw_provenance provenance;
-};
-
-struct part {
-	struct part *next;
-	char label[64];
-	bool labelled; /* false: what was before the first mark */
-	uint64_t begin_ns, end_ns;
-	struct gw_window *window; /* NULL: worked out */
-	struct buf devices;       /* the array, once it is */
-};
-
-struct windows_entry {
-	struct windows_entry *next;
-	char id[20], label[64];
-	char key[65], request[65]; /* hashes; "": none */
-	enum state state;
-	const char *ended_by; /* "request", "limit", "meter"; NULL: open */
-	struct gw_window *window;
-	struct part *parts, *last;
-	unsigned marks;
-	struct device *device;
-	unsigned devices;
-	char *tags; /* JSON */
-	bool simulated;
-	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, give_up_ns;
-	char *document; /* of one that has ended */
-};
-
-struct windows {
-	struct windows_entry *first; /* the latest first */
-	struct gw_meter *meter;      /* that the open ones live on */
-	unsigned parts;
-	bool loaded; /* what was kept was read */
-	struct stream *stream;
-};
 
 int windows_new(struct windows **ret)
 {
@@ -75,7 +25,7 @@ void windows_stream(struct windows *w, struct stream *s)
 static void free_parts(struct windows *w, struct windows_entry *e)
 {
 	while (e->parts) {
-		struct part *p = e->parts;
+		struct windows_part *p = e->parts;
 
 		e->parts = p->next;
 		gw_window_free(p->window);
@@ -86,12 +36,17 @@ static void free_parts(struct windows *w, struct windows_entry *e)
 	e->last = NULL;
 }
 
-/* What it holds of the meter, and what its document was made of. */
-static void let_loose(struct windows *w, struct windows_entry *e)
+/* What it holds of the meter. */
+static void leave_meter(struct windows *w, struct windows_entry *e)
 {
 	free_parts(w, e);
 	gw_window_free(e->window);
 	e->window = NULL;
+}
+
+/* What a document says as well. */
+static void free_details(struct windows_entry *e)
+{
 	free(e->device);
 	e->device = NULL;
 	e->devices = 0;
@@ -106,7 +61,8 @@ static void unlink_entry(struct windows *w, struct windows_entry *e)
 	while (*at != e)
 		at = &(*at)->next;
 	*at = e->next;
-	let_loose(w, e);
+	leave_meter(w, e);
+	free_details(e);
 	free(e->document);
 	free(e);
 }
@@ -120,207 +76,7 @@ void windows_free(struct windows *w)
 	free(w);
 }
 
-/* ---- documents ---- */
-
-static void when(struct json *j, const char *key, uint64_t wall_ns)
-{
-	char text[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(wall_ns, text);
-	json_string(j, key, wall_ns ? text : NULL);
-}
-
-/* Over the devices, as a run adds them up: widths as they are where boards of one kind err alike,
- * else in quadrature; one that is not known makes the sum unknown. */
-struct total {
-	double best, below, above;
-};
-
-static void add(struct total *t, const struct gw_interval *v, bool alike)
-{
-	double below = v->best - v->low, above = v->high - v->best;
-
-	t->best += v->best;
-	t->below = alike ? t->below + below : hypot(t->below, below);
-	t->above = alike ? t->above + above : hypot(t->above, above);
-}
-
-static void total_json(struct json *j, const char *key, const struct total *t, unsigned devices)
-{
-	struct gw_interval v = { t->best - t->below, t->best, t->best + t->above };
-
-	if (devices == 0)
-		v.best = NAN;
-	render_interval(j, key, &v);
-}
-
-/* What is known of the whole, in one line each. */
-struct whole {
-	struct total joules, relative;
-	double power_w;
-	uint64_t codes;
-	enum gw_validity validity;
-};
-
-static const struct gw_energy *energy_of(struct gw_window *w, const struct device *d)
-{
-	return w ? gw_window_energy(w, d->number) : NULL;
-}
-
-static void sum_up(struct windows_entry *e, struct whole *ret)
-{
-	memset(ret, 0, sizeof(*ret));
-	for (unsigned i = 0; i < e->devices; i++) {
-		const struct gw_energy *x = energy_of(e->window, &e->device[i]);
-
-		if (!x) { /* its meter went away under it */
-			ret->joules.best = ret->relative.best = ret->power_w = NAN;
-			ret->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
-			ret->validity = GW_NO_RESULT;
-			continue;
-		}
-		add(&ret->joules, &x->joules, true);
-		add(&ret->relative, &x->relative, false);
-		ret->power_w += x->power_mean;
-		ret->codes |= x->codes;
-		ret->validity = x->validity > ret->validity ? x->validity : ret->validity;
-	}
-}
-
-static void device_json(struct json *j, const struct device *d, const struct gw_energy *x)
-{
-	json_object(j, NULL);
-	json_uint(j, "index", d->index);
-	json_string(j, "uuid", *d->uuid ? d->uuid : NULL);
-	json_string(j, "name", *d->name ? d->name : NULL);
-	json_string(j, "provenance", gw_provenance_name(d->provenance));
-	if (x) {
-		render_energy(j, x);
-		render_energy_detail(j, x);
-	}
-	json_object_end(j);
-}
-
-static void part_devices(struct json *j, const char *key, const struct windows_entry *e,
-			 struct gw_window *w)
-{
-	json_array(j, key);
-	for (unsigned i = 0; w && i < e->devices; i++) {
-		json_object(j, NULL);
-		json_uint(j, "index", e->device[i].index);
-		render_energy_part(j, energy_of(w, &e->device[i]));
-		json_object_end(j);
-	}
-	json_array_end(j);
-}
-
-static double seconds(uint64_t from_ns, uint64_t to_ns)
-{
-	return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
-}
-
-static void part_json(struct json *j, const struct windows_entry *e, const struct part *p,
-		      uint64_t now_ns)
-{
-	json_object(j, NULL);
-	json_string(j, "label", p->labelled ? p->label : NULL);
-	json_double(j, "begin_seconds", seconds(e->begin_ns, p->begin_ns));
-	json_double(j, "seconds", seconds(p->begin_ns, p->end_ns ? p->end_ns : now_ns));
-	json_bool(j, "unfinished", p->end_ns == 0);
-	if (p->window)
-		part_devices(j, "devices", e, p->window);
-	else
-		json_raw(j, "devices", p->devices.len ? p->devices.p : "[]");
-	json_object_end(j);
-}
-
-static void figures_json(struct json *j, struct windows_entry *e, uint64_t now_ns)
-{
-	struct whole sum;
-
-	sum_up(e, &sum);
-	json_string(j, "validity", gw_validity_name(sum.validity));
-	render_codes(j, sum.codes);
-	total_json(j, "energy_joules", &sum.joules, e->devices);
-	total_json(j, "energy_relative_joules", &sum.relative, e->devices);
-	json_double(j, "power_mean_watts", e->devices ? sum.power_w : (double)NAN);
-	json_array(j, "devices");
-	for (unsigned i = 0; i < e->devices; i++)
-		device_json(j, &e->device[i], energy_of(e->window, &e->device[i]));
-	json_array_end(j);
-	json_array(j, "parts");
-	for (const struct part *p = e->marks ? e->parts : NULL; p; p = p->next)
-		part_json(j, e, p, now_ns);
-	json_array_end(j);
-}
-
-void windows_json(struct json *j, struct windows_entry *e, uint64_t now_ns)
-{
-	static const char *const states[] = { "open", "ending", "ended" };
-	uint64_t end_ns = e->end_ns ? e->end_ns : now_ns;
-
-	if (e->document) {
-		json_raw(j, NULL, e->document);
-		return;
-	}
-	json_object(j, NULL);
-	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(j, "kind", "window");
-	json_string(j, "id", e->id);
-	json_string(j, "label", *e->label ? e->label : NULL);
-	json_string(j, "state", states[e->state]);
-	json_string(j, "ended_by", e->ended_by);
-	when(j, "begin_time", e->begin_wall_ns);
-	/* By the monotonic clock, so that a wall clock that is set makes no window longer. */
-	when(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
-	json_double(j, "seconds", seconds(e->begin_ns, end_ns));
-	json_double(j, "limit_seconds", (double)e->limit_ns / 1e9);
-	json_raw(j, "tags", e->tags ? e->tags : "{}");
-	json_bool(j, "simulated", e->simulated);
-	figures_json(j, e, now_ns);
-	json_object_end(j);
-}
-
 /* ---- ending ---- */
-
-static void sentence(const struct windows_entry *e, const struct whole *sum, char *out,
-		     size_t size)
-{
-	size_t n = (size_t)snprintf(out, size, "window %s%s%s ", e->id, *e->label ? " " : "",
-				    e->label);
-
-	if (!sum)
-		snprintf(out + n, size - n, "began");
-	else if (isnan(sum->joules.best))
-		snprintf(out + n, size - n, "ended without a result");
-	else
-		snprintf(out + n, size - n, "ended: %.1f J in %.3f s (%s)", sum->joules.best,
-			 seconds(e->begin_ns, e->end_ns), gw_validity_name(sum->validity));
-}
-
-/* The event, and to those who follow windows the document, under the event's id. */
-static void tell(struct windows *w, const struct view *v, struct windows_entry *e,
-		 const struct whole *sum)
-{
-	char text[256];
-	struct view_event event = { .kind = KIND, .severity = "info", .text = text };
-	struct buf out;
-	struct json j;
-	uint64_t id;
-
-	if (!v->ops || !v->ops->tell)
-		return;
-	sentence(e, sum, text, sizeof(text));
-	id = v->ops->tell(v->engine, &event);
-	if (!w->stream || !id)
-		return;
-	buf_init(&out, DOCUMENT_MAX);
-	json_init(&j, &out, false);
-	windows_json(&j, e, e->end_ns ? e->end_ns : e->begin_ns);
-	if (!out.err)
-		stream_push(w->stream, STREAM_WINDOW, "window", id, out.p, out.len);
-	buf_done(&out);
-}
 
 static void to_front(struct windows *w, struct windows_entry *e)
 {
@@ -341,64 +97,50 @@ static void trim(struct windows *w, const struct view *v)
 
 	for (; e; e = next) {
 		next = e->next;
-		if (e->state == STATE_ENDED && ++ended > WINDOWS_ENDED_MAX)
+		if (e->state == WINDOWS_HAS_ENDED && ++ended > WINDOWS_ENDED_MAX)
 			windows_forget(w, v, e);
 	}
-}
-
-/* Works a part out once and for all. */
-static void settle_part(const struct windows_entry *e, struct part *p)
-{
-	struct json j;
-
-	if (!p->window)
-		return;
-	gw_window_wait(p->window, 0);
-	json_init(&j, &p->devices, false);
-	part_devices(&j, NULL, e, p->window);
-	gw_window_free(p->window);
-	p->window = NULL;
 }
 
 /* Everything is there, or will never be: the document, and nothing of the meter any more. */
 static void finish(struct windows *w, const struct view *v, struct windows_entry *e)
 {
-	struct whole sum;
-	struct buf text;
-	struct json j;
+	bool kept = false;
 
 	if (e->window)
 		gw_window_wait(e->window, 0);
-	for (struct part *p = e->parts; p; p = p->next)
-		settle_part(e, p);
-	e->state = STATE_ENDED;
-	sum_up(e, &sum);
-	buf_init(&text, DOCUMENT_MAX);
-	json_init(&j, &text, false);
-	windows_json(&j, e, e->end_ns);
-	let_loose(w, e);
-	e->document = text.err ? NULL : strdup(text.p);
-	tell(w, v, e, &sum);
-	if (e->document && v->ops && v->ops->keep)
-		v->ops->keep(v->engine, KIND, e->id, text.p, text.len);
-	buf_done(&text);
+	for (struct windows_part *p = e->parts; p; p = p->next)
+		windows_settle_part(e, p);
+	windows_sum_up(e, &e->sum);
+	e->state = WINDOWS_HAS_ENDED;
+	if (windows_make_document(e) == 0) {
+		kept = windows_keep(v, e) == 0;
+		free_details(e);
+	}
+	leave_meter(w, e);
+	windows_announce(w, v, e, kept);
 	to_front(w, e);
+}
+
+static void set_end(struct windows_entry *e, uint64_t end_ns, const char *by)
+{
+	e->state = WINDOWS_IS_ENDING;
+	e->ended_by = by;
+	e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
+	e->last->end_ns = e->end_ns > e->last->begin_ns ? e->end_ns : e->last->begin_ns + 1;
 }
 
 static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, uint64_t now_ns)
 {
-	e->state = STATE_ENDING;
-	e->ended_by = by;
-	e->end_ns = end_ns > e->begin_ns ? end_ns : e->begin_ns + 1;
+	set_end(e, end_ns, by);
 	e->give_up_ns = now_ns + WINDOWS_WAIT_NS;
 	gw_window_close(e->window, e->end_ns);
-	e->last->end_ns = e->end_ns > e->last->begin_ns ? e->end_ns : e->last->begin_ns + 1;
 	gw_window_close(e->last->window, e->last->end_ns);
 }
 
 static bool all_there(const struct windows_entry *e)
 {
-	for (const struct part *p = e->parts; p; p = p->next)
+	for (const struct windows_part *p = e->parts; p; p = p->next)
 		if (p->window && !window_done(p->window))
 			return false;
 	return window_done(e->window);
@@ -408,22 +150,22 @@ static bool all_there(const struct windows_entry *e)
 static bool move_on(struct windows *w, const struct view *v, struct windows_entry *e,
 		    uint64_t now_ns)
 {
-	if (e->state == STATE_OPEN && now_ns - e->begin_ns >= e->limit_ns)
+	if (e->state == WINDOWS_IS_OPEN && now_ns - e->begin_ns >= e->limit_ns)
 		close_at(e, e->begin_ns + e->limit_ns, "limit", now_ns);
-	for (struct part *p = e->parts; p; p = p->next)
+	for (struct windows_part *p = e->parts; p; p = p->next)
 		if (p->window && p->end_ns && window_done(p->window))
-			settle_part(e, p);
-	if (e->state == STATE_ENDING && (all_there(e) || now_ns >= e->give_up_ns))
+			windows_settle_part(e, p);
+	if (e->state == WINDOWS_IS_ENDING && (all_there(e) || now_ns >= e->give_up_ns))
 		finish(w, v, e);
-	return e->state == STATE_ENDED;
+	return e->state == WINDOWS_HAS_ENDED;
 }
 
 bool windows_stop(struct windows *w, const struct view *v, struct windows_entry *e,
 		  uint64_t now_ns)
 {
-	if (e->state == STATE_OPEN)
+	if (e->state == WINDOWS_IS_OPEN)
 		close_at(e, now_ns, "request", now_ns);
-	if (e->state == STATE_ENDED)
+	if (e->state == WINDOWS_HAS_ENDED)
 		return true;
 	if (!move_on(w, v, e, now_ns))
 		return false;
@@ -437,16 +179,24 @@ void windows_meter_gone(struct windows *w, const struct view *v)
 
 	for (; e; e = next) {
 		next = e->next;
-		if (e->state == STATE_OPEN) {
+		if (e->state == WINDOWS_IS_OPEN) {
 			uint64_t now = clock_mono_ns(meter_clock(w->meter));
 
 			close_at(e, now, "meter", now);
 		}
-		if (e->state == STATE_ENDING)
+		if (e->state == WINDOWS_IS_ENDING)
 			finish(w, v, e);
 	}
 	trim(w, v);
 	w->meter = NULL;
+}
+
+/* The meter has freed them. */
+static void lose_windows(struct windows_entry *e)
+{
+	e->window = NULL;
+	for (struct windows_part *p = e->parts; p; p = p->next)
+		p->window = NULL;
 }
 
 /* Its meter went away and nobody told us: what it held is gone with it. */
@@ -456,69 +206,34 @@ static void orphan(struct windows *w, const struct view *v, uint64_t now_ns)
 
 	for (; e; e = next) {
 		next = e->next;
-		if (e->state == STATE_ENDED)
+		if (e->state == WINDOWS_HAS_ENDED)
 			continue;
-		e->window = NULL;
-		for (struct part *p = e->parts; p; p = p->next) {
-			p->window = NULL;
-			p->end_ns = p->end_ns ? p->end_ns : now_ns;
-		}
-		e->end_ns = e->end_ns ? e->end_ns : now_ns;
-		e->ended_by = "meter";
+		lose_windows(e);
+		if (e->state == WINDOWS_IS_OPEN)
+			set_end(e, now_ns, "meter");
 		finish(w, v, e);
 	}
 }
 
 void windows_forget(struct windows *w, const struct view *v, struct windows_entry *e)
 {
-	if (e->state == STATE_ENDED && v->ops && v->ops->forget)
-		v->ops->forget(v->engine, KIND, e->id);
+	windows_unkeep(v, e);
 	unlink_entry(w, e);
 }
 
-/* ---- what was kept ---- */
-
-static void load_one(void *arg, const char *id, const char *json)
-{
-	struct windows *w = arg;
-	struct windows_entry *e, **at = &w->first;
-
-	if (windows_find(w, id) || strlen(id) >= sizeof(e->id))
-		return;
-	e = calloc(1, sizeof(*e));
-	if (!e)
-		return;
-	e->document = strdup(json);
-	if (!e->document) {
-		free(e);
-		return;
-	}
-	snprintf(e->id, sizeof(e->id), "%s", id);
-	e->state = STATE_ENDED;
-	while (*at)
-		at = &(*at)->next;
-	*at = e;
-}
-
-static void load(struct windows *w, const struct view *v)
-{
-	if (w->loaded || !v->ops || !v->ops->kept)
-		return;
-	w->loaded = true;
-	v->ops->kept(v->engine, KIND, WINDOWS_ENDED_MAX, load_one, w);
-}
+/* ---- every tick ---- */
 
 void windows_tick(struct windows *w, const struct view *v, uint64_t now_ns)
 {
 	struct windows_entry *e, *next;
 
-	load(w, v);
+	windows_load(w, v);
 	if (w->meter && w->meter != v->meter)
 		orphan(w, v, now_ns);
 	w->meter = v->meter;
 	for (e = w->first; e; e = next) {
 		next = e->next;
-		if (e->state != STATE_ENDED)
+		if (e->state != WINDOWS_HAS_ENDED)
 			move_on(w, v, e, now_ns);
 	}
 	trim(w, v);
@@ -531,7 +246,7 @@ unsigned windows_open_count(const struct windows *w)
 	unsigned n = 0;
 
 	for (const struct windows_entry *e = w->first; e; e = e->next)
-		n += e->state != STATE_ENDED;
+		n += e->state != WINDOWS_HAS_ENDED;
 	return n;
 }
 
@@ -575,7 +290,7 @@ static char *tags_json(const struct windows_ask *ask)
 	return copy;
 }
 
-static void remember(struct device *d, unsigned number, const struct gw_device *from)
+static void remember(struct windows_device *d, unsigned number, const struct gw_device *from)
 {
 	const char *uuid = gw_device_text(from, GW_T_UUID);
 	const char *name = gw_device_text(from, GW_T_NAME);
@@ -607,7 +322,7 @@ static int choose(struct windows_entry *e, const struct view *v, const bool *pos
 static int add_part(struct windows *w, struct gw_meter *meter, struct windows_entry *e,
 		    const char *label, uint64_t begin_ns)
 {
-	struct part *p = w->parts < WINDOWS_PARTS_MAX ? calloc(1, sizeof(*p)) : NULL;
+	struct windows_part *p = w->parts < WINDOWS_PARTS_MAX ? calloc(1, sizeof(*p)) : NULL;
 	int err;
 
 	if (!p)
@@ -617,7 +332,7 @@ static int add_part(struct windows *w, struct gw_meter *meter, struct windows_en
 		free(p);
 		return err;
 	}
-	buf_init(&p->devices, DOCUMENT_MAX);
+	buf_init(&p->devices, VIEW_DOCUMENT_MAX);
 	p->labelled = label != NULL;
 	p->begin_ns = begin_ns;
 	snprintf(p->label, sizeof(p->label), "%s", label ? label : "");
@@ -694,7 +409,8 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 		return err;
 	}
 	w->meter = v->meter;
-	tell(w, v, e, NULL);
+	windows_keep(v, e);
+	windows_announce(w, v, e, true);
 	*ret = e;
 	return 0;
 }
@@ -702,10 +418,10 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 int windows_mark(struct windows *w, const struct view *v, struct windows_entry *e,
 		 const char *label, uint64_t now_ns)
 {
-	struct part *before = e->last;
+	struct windows_part *before = e->last;
 	int err;
 
-	if (e->state != STATE_OPEN)
+	if (e->state != WINDOWS_IS_OPEN)
 		return -GW_E_STATE;
 	if (e->marks >= WINDOWS_MARKS_MAX)
 		return -GW_E_SIZE;
@@ -736,11 +452,14 @@ const char *windows_id(const struct windows_entry *e)
 	return e->id;
 }
 
-void windows_each(struct windows *w, unsigned max,
-		  void (*each)(void *arg, struct windows_entry *e), void *arg)
+bool windows_each(struct windows *w, bool open, unsigned ended,
+		  bool (*each)(void *arg, const struct windows_entry *e), void *arg)
 {
-	for (unsigned ended = 0; ended < 2; ended++)
-		for (struct windows_entry *e = w->first; e; e = e->next)
-			if ((e->state == STATE_ENDED) == (ended == 1) && max && max--)
-				each(arg, e);
+	for (const struct windows_entry *e = open ? w->first : NULL; e; e = e->next)
+		if (e->state != WINDOWS_HAS_ENDED && !each(arg, e))
+			return true;
+	for (const struct windows_entry *e = w->first; e; e = e->next)
+		if (e->state == WINDOWS_HAS_ENDED && (ended-- == 0 || !each(arg, e)))
+			return true;
+	return false;
 }

@@ -3,8 +3,9 @@
  * They live on the meter of the view.  One that nobody ends is ended after its limit; when the meter
  * goes away they end as they stand.  A window is cut by marks into parts that follow each other
  * without a gap and have their own energy.  Ended ones are kept (view_ops.keep) as the document
- * that they answered with, and the latest in memory.  Only the main thread comes here; nothing
- * waits. */
+ * that they answered with, and the latest in memory; one that cannot be kept is told so.  Of an open
+ * one it is kept that it began: should we be killed, the next start tells it as ended by "crash".
+ * Only the main thread comes here; nothing waits. */
 #ifndef GW_SERVE_WINDOWS_H
 #define GW_SERVE_WINDOWS_H
 
@@ -69,11 +70,21 @@ void windows_meter_gone(struct windows *w, const struct view *v);
 const char *windows_id(const struct windows_entry *e);
 unsigned windows_open_count(const struct windows *w);
 
-/* One as a document, as far as it is known. */
-void windows_json(struct json *j, struct windows_entry *e, uint64_t now_ns);
+/* One as a document, as far as it is known; at most VIEW_DOCUMENT_MAX bytes: where its parts do not fit
+ * they are left out, and it says so. */
+enum windows_form {
+	WINDOWS_WHOLE,
+	WINDOWS_SHORT, /* for lists and streams: without its parts */
+};
+void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form,
+		  uint64_t now_ns);
 
-/* The latest first: open ones, then those that ended; at most max. */
-void windows_each(struct windows *w, unsigned max,
-		  void (*each)(void *arg, struct windows_entry *e), void *arg);
+/* The latest mark of an open one that has any, as a document. */
+void windows_mark_json(struct json *j, const struct windows_entry *e);
+
+/* The latest first: open ones, then at most `ended` of those that ended.  Until each returns false.
+ * True: there are more that ended. */
+bool windows_each(struct windows *w, bool open, unsigned ended,
+		  bool (*each)(void *arg, const struct windows_entry *e), void *arg);
 
 #endif

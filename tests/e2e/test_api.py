@@ -5,6 +5,7 @@ import signal
 import time
 
 import pytest
+import requests
 
 from service import Service
 from support import TIMEOUT, check
@@ -142,6 +143,53 @@ def test_windows_that_ended_outlive_the_service():
         assert s.get(path).json() == doc
         assert s.ask("DELETE", path).status_code == 204
         assert s.get(path).status_code == 404
+
+
+def test_a_large_window_outlives_the_service_whole():
+    with Service("eight-gpus") as s:
+        path = s.post("/api/v1/windows", json={"label": "large"}).headers["Location"]
+        with requests.Session() as session:
+            for i in range(256):
+                mark = session.post(s.url + path + "/marks", json={"label": f"step {i}"}, timeout=TIMEOUT)
+                assert mark.status_code == 201 and mark.json()["marks"] == i + 1 and len(mark.content) < 500
+        doc = s.post(path + "/stop").json()
+        assert len(doc["parts"]) == 257 and not doc["parts_left_out"] and len(doc["devices"]) == 8
+        listed = s.get("/api/v1/windows").json()["windows"][0]
+        assert listed == {**doc, "parts_left_out": True, "parts": []}
+        time.sleep(1.5)  # it is written in the background
+        s.restart(signal.SIGKILL)
+        s.wait(lambda: s.get(path).status_code == 200)
+        assert s.get(path).json() == doc
+
+
+def test_a_window_too_large_for_its_parts_has_its_result():
+    with Service("sixty-four") as s:
+        path = s.post("/api/v1/windows").headers["Location"]
+        with requests.Session() as session:
+            for i in range(256):
+                assert session.post(s.url + path + "/marks", json={"label": "m"}, timeout=TIMEOUT).status_code == 201
+        s.wait(lambda: s.get(path).json()["energy_joules"])
+        doc = s.post(path + "/stop").json()
+        assert doc["parts_left_out"] and doc["parts"] == [] and doc["marks"] == 256
+        assert doc["energy_joules"]["best"] > 0 and len(doc["devices"]) == 64
+
+
+def test_a_window_that_was_open_at_kill_9_is_told():
+    with Service("two-gpus") as s:
+        doc = s.post("/api/v1/windows", json={"label": "cut short"}).json()
+        path = "/api/v1/windows/" + doc["id"]
+        s.wait(lambda: any(doc["id"] in e["text"] for e in s.get("/api/v1/events").json()["events"]))
+        time.sleep(1.5)  # it is written in the background
+        for _ in range(2):  # and once alone
+            s.restart(signal.SIGKILL)
+            s.wait(lambda: s.get(path).status_code == 200)
+            now = s.get(path).json()
+            assert now["state"] == "ended" and now["ended_by"] == "crash" and now["validity"] == "no-result"
+            assert [now[k] for k in ("label", "begin_time", "simulated")] == ["cut short", doc["begin_time"], True]
+            assert now["end_time"] is None and now["seconds"] is None and now["energy_joules"] is None
+            assert now in s.get("/api/v1/windows").json()["windows"]
+            told = [e for e in s.get("/api/v1/events").json()["events"] if "without warning" in e["text"]]
+            assert len(told) == 1 and doc["id"] in told[0]["text"] and told[0]["severity"] == "warning"
 
 
 def test_a_window_ends_at_its_limit():

@@ -51,10 +51,14 @@ static struct {
 	struct gw_environment *env;
 	struct reply reply;
 	unsigned told, kept, forgotten, asked;
+	unsigned begun, done; /* kept and forgotten of those that are open */
+	char begun_id[64], begun_json[4096];
+	int keep_answer;
+	size_t kept_size;
 	int ask_answer, ask_error;
 	bool ask_done; /* the engine does what it is asked, at the next look */
 	enum view_request what;
-	char kept_id[64], kept_json[65536], told_text[256];
+	char kept_id[64], kept_json[65536], told_text[256], told_severity[16];
 } t;
 
 static inline int history(void *engine, const char *uuid, unsigned quantity, uint64_t from,
@@ -89,6 +93,7 @@ static inline uint64_t tell(void *engine, const struct view_event *e)
 	(void)engine;
 	t.told++;
 	snprintf(t.told_text, sizeof(t.told_text), "%s", e->text);
+	snprintf(t.told_severity, sizeof(t.told_severity), "%s", e->severity);
 	return 100 + t.told;
 }
 
@@ -96,9 +101,19 @@ static inline int keep(void *engine, const char *kind, const char *id, const cha
 		       size_t size)
 {
 	(void)engine;
-	assert_string_equal(kind, "window");
 	assert_int_equal(strlen(json), size);
+	assert_true(size <= VIEW_DOCUMENT_MAX);
+	if (strcmp(kind, "window-open") == 0) {
+		t.begun++;
+		snprintf(t.begun_id, sizeof(t.begun_id), "%s", id);
+		snprintf(t.begun_json, sizeof(t.begun_json), "%s", json);
+		return 0;
+	}
+	assert_string_equal(kind, "window");
+	if (t.keep_answer)
+		return t.keep_answer;
 	t.kept++;
+	t.kept_size = size;
 	snprintf(t.kept_id, sizeof(t.kept_id), "%s", id);
 	snprintf(t.kept_json, sizeof(t.kept_json), "%s", json);
 	return 0;
@@ -108,18 +123,21 @@ static inline int kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
 	(void)engine;
-	(void)kind;
-	if (max && *t.kept_id)
+	if (strcmp(kind, "window-open") == 0) {
+		if (max && *t.begun_id)
+			each(arg, t.begun_id, t.begun_json);
+	} else if (max && *t.kept_id) {
 		each(arg, t.kept_id, t.kept_json);
+	}
 	return 0;
 }
 
 static inline void forget(void *engine, const char *kind, const char *id)
 {
 	(void)engine;
-	(void)kind;
 	(void)id;
-	t.forgotten++;
+	t.forgotten += strcmp(kind, "window") == 0;
+	t.done += strcmp(kind, "window-open") == 0;
 }
 
 static inline int ask(void *engine, enum view_request what)

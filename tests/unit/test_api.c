@@ -381,6 +381,13 @@ static void marks_cut_a_window_into_parts_that_add_up(void **state)
 	post(below("/marks"), "{\"label\":\"a\"}", 201);
 	run_for(11);
 	post(below("/marks"), "{\"label\":\"b\"}", 201);
+	at("kind", "\"mark\"");
+	at("label", "\"b\"");
+	at("marks", "2");
+	assert_true(fabs(number("begin_seconds") - 21) < 0.01);
+	assert_null(json_at(t.reply.body.p, "parts"));
+	get(opened, 200);
+	at("marks", "2");
 	at("parts.2.unfinished", "true");
 	run_for(12);
 	post(below("/stop"), "", 200);
@@ -398,6 +405,12 @@ static void marks_cut_a_window_into_parts_that_add_up(void **state)
 	}
 	assert_true(fabs(sum / number("energy_joules.best") - 1) < 0.01);
 	post(below("/marks"), "{\"label\":\"late\"}", 409);
+	get("/api/v1/windows", 200);
+	at("windows.0.marks", "2");
+	at("windows.0.parts_left_out", "true");
+	at("windows.0.parts", "[]");
+	at("windows.0.simulated", "true");
+	assert_true(number("windows.0.devices.0.energy_joules.best") > 0);
 }
 
 static void a_window_that_nobody_ends_ends_at_its_limit(void **state)

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "daemon/store_block.h"
+#include "daemon/store_db.h"
 #include "tree.h"
 
 #include <dirent.h>
@@ -290,6 +291,64 @@ static void a_thousand_documents_of_a_kind_are_kept(void **state)
 	assert_string_equal(v.id[0], "w5");
 	assert_int_equal(store_kept(s, "other", 5000, see_document, &v), 1);
 	store_close(s);
+}
+
+static char *document_of(size_t size)
+{
+	char *text = malloc(size + 1);
+
+	assert_non_null(text);
+	memset(text, 'x', size);
+	text[size] = '\0';
+	return text;
+}
+
+static void measure_document(void *arg, const char *id, const char *json)
+{
+	(void)id;
+	*(size_t *)arg = strlen(json);
+}
+
+static void a_document_is_kept_up_to_the_stated_size(void **state)
+{
+	struct store *s = open_clean();
+	char *text = document_of(VIEW_DOCUMENT_MAX + 1);
+	size_t size = 0;
+
+	(void)state;
+	assert_int_equal(store_keep(s, "window", "a", text, VIEW_DOCUMENT_MAX), 0);
+	assert_int_equal(store_dropped(s), 0);
+	assert_int_equal(store_keep(s, "window", "b", text, VIEW_DOCUMENT_MAX + 1), -GW_E_SIZE);
+	assert_int_equal(store_dropped(s), 1);
+	commit(s);
+	store_close(s);
+	s = open_clean();
+	assert_int_equal(store_kept(s, "window", 10, measure_document, &size), 1);
+	assert_int_equal(size, VIEW_DOCUMENT_MAX);
+	store_close(s);
+	free(text);
+}
+
+static void a_statement_is_prepared_once(void **state)
+{
+	sqlite3_stmt *first, *second;
+	sqlite3 *db = NULL;
+
+	(void)state;
+	assert_int_equal(db_open(NULL, &db), DB_OK);
+	assert_null(sqlite3_next_stmt(db, NULL));
+	first = db_statement(db, "SELECT 1 UNION SELECT 2");
+	assert_int_equal(sqlite3_step(first), SQLITE_ROW);
+	second = db_statement(db, "SELECT 1 UNION SELECT 2");
+	assert_ptr_not_equal(first, second); /* that one is being read */
+	db_done(second);
+	db_done(first);
+	assert_ptr_not_equal(db_statement(db, "SELECT 3"), first);
+	second = db_statement(db, "SELECT 1 UNION SELECT 2");
+	assert_int_equal(sqlite3_step(second), SQLITE_ROW);
+	assert_int_equal(sqlite3_column_int(second, 0), 1);
+	assert_null(db_statement(db, "SELECT FROM"));
+	db_close(db); /* with all of them */
 }
 
 /* ---- history ---- */
@@ -696,6 +755,35 @@ static void a_disk_that_stays_full_takes_no_more_memory(void **state)
 	assert_int_equal(ask_sql("SELECT max(id) FROM event"), 30001);
 }
 
+static void what_was_taken_is_written_and_what_was_not_is_said(void **state)
+{
+	struct store *s = open_clean();
+	char *text = document_of(100000), id[16];
+	struct seen v = { 0 };
+	int taken = 0, refused = 0;
+
+	(void)state;
+	atomic_store(&fault.result, SQLITE_FULL);
+	for (unsigned i = 0; i < 60; i++) {
+		snprintf(id, sizeof(id), "w%u", i);
+		if (store_keep(s, "window", id, text, 100000) == 0)
+			taken++;
+		else
+			refused++;
+		store_commit(s);
+	}
+	assert_true(taken >= 10);
+	assert_true(refused >= 10);
+	assert_int_equal(store_dropped(s), refused);
+	atomic_store(&fault.result, 0);
+	assert_int_equal(store_flush(s, PATIENCE), 0);
+	store_close(s);
+	s = open_clean();
+	assert_int_equal(store_kept(s, "window", 100, see_document, &v), taken);
+	store_close(s);
+	free(text);
+}
+
 static void where_nothing_can_be_written_it_works_in_memory(void **state)
 {
 	struct store *s;
@@ -978,6 +1066,8 @@ int main(void)
 		T(the_latest_ten_thousand_events_are_kept),
 		T(documents_are_kept_replaced_and_forgotten),
 		T(a_thousand_documents_of_a_kind_are_kept),
+		T(a_document_is_kept_up_to_the_stated_size),
+		T(a_statement_is_prepared_once),
 		T(readings_come_back_as_they_went_in),
 		T(what_is_under_way_is_kept_when_it_is_saved),
 		T(a_row_under_way_is_continued_after_a_restart),
@@ -986,6 +1076,7 @@ int main(void)
 		T(killed_at_any_moment_it_has_all_that_was_committed),
 		F(what_cannot_be_written_is_kept_until_it_can),
 		F(a_disk_that_stays_full_takes_no_more_memory),
+		F(what_was_taken_is_written_and_what_was_not_is_said),
 		F(where_nothing_can_be_written_it_works_in_memory),
 		T(what_is_no_database_is_moved_aside),
 		T(a_truncated_or_damaged_file_never_ends_us),

@@ -1,4 +1,5 @@
 #include "serve/stream.h"
+#include "serve/view.h"
 
 #include <gpuward.h>
 
@@ -181,6 +182,30 @@ static void a_message_larger_than_the_ring_is_still_told(void **state)
 	stream_free(s);
 }
 
+static void a_message_that_is_too_long_harms_nobody(void **state)
+{
+	struct stream *s = new_stream(1000);
+	char *much = malloc(VIEW_DOCUMENT_MAX + 2);
+	struct follower f, late;
+
+	(void)state;
+	assert_non_null(much);
+	memset(much, '1', VIEW_DOCUMENT_MAX + 1);
+	much[VIEW_DOCUMENT_MAX + 1] = '\0';
+	follower_start(&f, s, UINT64_MAX, STREAM_EVENT | STREAM_WINDOW, wake);
+	push(s, STREAM_EVENT, 1, "\"before\"");
+	push(s, STREAM_WINDOW, 2, much);
+	push(s, STREAM_EVENT, 3, "\"after\"");
+	follower_start(&late, s, 0, STREAM_EVENT | STREAM_WINDOW, wake);
+	assert_string_equal(read_all(&f, 100), "id: 1\nevent: event\ndata: \"before\"\n\n"
+					       "id: 3\nevent: event\ndata: \"after\"\n\n");
+	assert_non_null(strstr(read_all(&late, 100), "id: 1\n"));
+	follower_stop(&late);
+	follower_stop(&f);
+	stream_free(s);
+	free(much);
+}
+
 static void a_beat_is_for_those_who_wait_alone(void **state)
 {
 	struct stream *s = new_stream(1000);
@@ -231,6 +256,7 @@ int main(void)
 		cmocka_unit_test(one_who_lags_more_than_the_ring_is_told_of_the_gap),
 		cmocka_unit_test(a_message_that_is_being_sent_outlives_the_ring),
 		cmocka_unit_test(a_message_larger_than_the_ring_is_still_told),
+		cmocka_unit_test(a_message_that_is_too_long_harms_nobody),
 		cmocka_unit_test(a_beat_is_for_those_who_wait_alone),
 		cmocka_unit_test(the_end_of_a_stream_lets_all_go),
 	};

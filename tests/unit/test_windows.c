@@ -2,6 +2,8 @@
  * itself. */
 #include "api_fixture.h"
 
+#include "serve/windows_impl.h"
+
 static struct windows_entry *opened(const char *label)
 {
 	struct windows_ask ask = { .label = label, .limit_ns = 3600 * NS_PER_S };
@@ -21,9 +23,9 @@ static void show(struct windows_entry *e)
 
 	if (t.reply.body.p)
 		buf_done(&t.reply.body);
-	buf_init(&t.reply.body, 1 << 20);
+	buf_init(&t.reply.body, 2 << 20);
 	json_init(&j, &t.reply.body, false);
-	windows_json(&j, e, clock_mono_ns(&sim.clock));
+	windows_json(&j, e, WINDOWS_WHOLE, clock_mono_ns(&sim.clock));
 	json_end(&j);
 }
 
@@ -147,6 +149,220 @@ static void parts_of_all_windows_are_bounded(void **state)
 	assert_int_equal(marks, WINDOWS_MARKS_MAX);
 }
 
+/* One that was cut as often as may be, and ended. */
+static struct windows_entry *cut_and_ended(const char *world)
+{
+	struct windows_entry *e;
+
+	begin(world);
+	memset(&pushed, 0, sizeof(pushed));
+	windows_stream(t.api.windows, (struct stream *)&t);
+	e = opened("cut");
+	for (unsigned i = 0; i < WINDOWS_MARKS_MAX; i++) {
+		char label[64];
+
+		memset(label, '"', sizeof(label)); /* the longest, all of it escaped */
+		label[63] = '\0';
+		sim_step(NS_PER_MS);
+		assert_int_equal(windows_mark(t.api.windows, &t.api.view, e,
+					      i % 2 ? label : "m", clock_mono_ns(&sim.clock)),
+				 0);
+	}
+	run_for(2);
+	windows_meter_gone(t.api.windows, &t.api.view);
+	return e;
+}
+
+static void eight_gpus_with_all_marks_are_kept_whole(void **state)
+{
+	(void)state;
+	show(cut_and_ended("[[gpu]]\nprofile = \"h200\"\ncount = 8\n"));
+	at("parts_left_out", "false");
+	at("marks", "256");
+	at("parts.256.unfinished", "false");
+	at("parts.256.devices.7.index", "7");
+	assert_int_equal(t.kept, 1);
+	assert_int_equal(t.kept_size, t.reply.body.len - 1); /* less the end of line */
+	assert_true(strlen(pushed.json) < 40000); /* followers get it without its parts */
+	assert_non_null(strstr(pushed.json, "\"parts_left_out\":true,\"parts\":[]}"));
+}
+
+static void sixty_four_gpus_with_all_marks_keep_their_result(void **state)
+{
+	(void)state;
+	show(cut_and_ended("[[gpu]]\nprofile = \"h200\"\ncount = 64\n"));
+	at("state", "\"ended\"");
+	at("parts_left_out", "true");
+	at("parts", "[]");
+	at("marks", "256");
+	assert_true(number("energy_joules.best") > 0);
+	assert_true(number("devices.63.energy_joules.best") > 0);
+	assert_int_equal(t.kept, 1);
+	assert_string_equal(t.told_severity, "info");
+}
+
+static void of_no_device_nothing_is_valid(void **state)
+{
+	struct windows_entry e = { .state = WINDOWS_IS_OPEN };
+	struct windows_sum sum;
+
+	(void)state;
+	windows_sum_up(&e, &sum);
+	assert_int_equal(sum.validity, GW_NO_RESULT);
+	assert_true(isnan(sum.joules.best));
+}
+
+/* As where there was no memory for the document. */
+static void a_window_without_a_document_still_tells_its_sum(void **state)
+{
+	struct windows_entry *e;
+	double joules;
+
+	(void)state;
+	begin(TWO_GPUS);
+	e = opened("bare");
+	run_for(5);
+	show(e);
+	joules = number("energy_joules.best");
+	e->sum = (struct windows_sum){ .joules = { 1, 2, 3 }, .validity = GW_SUSPECT };
+	e->state = WINDOWS_HAS_ENDED;
+	gw_window_free(e->window);
+	e->window = NULL;
+	show(e);
+	at("validity", "\"suspect\"");
+	at("energy_joules.best", "2");
+	at("devices.1.index", "1");
+	assert_true(joules > 0);
+}
+
+static void one_that_cannot_be_kept_is_told(void **state)
+{
+	(void)state;
+	begin(TWO_GPUS);
+	opened("lost");
+	t.keep_answer = -GW_E_SIZE;
+	windows_meter_gone(t.api.windows, &t.api.view);
+	assert_string_equal(t.told_severity, "warning");
+	assert_non_null(strstr(t.told_text, "could not be kept"));
+}
+
+static void one_that_was_open_at_a_crash_is_told_at_the_next_start(void **state)
+{
+	struct windows_entry *e;
+	unsigned told;
+
+	(void)state;
+	begin(TWO_GPUS);
+	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+	e = opened("cut short");
+	assert_int_equal(t.begun, 1);
+	windows_free(t.api.windows); /* all that is left is what was kept */
+	assert_int_equal(windows_new(&t.api.windows), 0);
+	told = t.told;
+	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+	assert_int_equal(t.told, told + 1);
+	assert_string_equal(t.told_severity, "warning");
+	assert_non_null(strstr(t.told_text, t.begun_id));
+	assert_int_equal(t.kept, 1);
+	assert_int_equal(t.done, 1);
+	e = windows_find(t.api.windows, t.begun_id);
+	assert_non_null(e);
+	show(e);
+	at("state", "\"ended\"");
+	at("ended_by", "\"crash\"");
+	at("label", "\"cut short\"");
+	at("validity", "\"no-result\"");
+	at("energy_joules", "null");
+	at("seconds", "null");
+	at("end_time", "null");
+	at("simulated", "true");
+	at("devices.1.index", "1");
+	says("\"begin_time\":\"");
+	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+	assert_int_equal(t.told, told + 1);
+}
+
+static void one_that_ended_or_was_forgotten_is_no_crash(void **state)
+{
+	(void)state;
+	begin(TWO_GPUS);
+	opened("ends");
+	windows_meter_gone(t.api.windows, &t.api.view);
+	assert_int_equal(t.done, 1);
+	windows_forget(t.api.windows, &t.api.view, opened("goes"));
+	assert_int_equal(t.done, 2);
+	assert_int_equal(t.begun, 2);
+	assert_int_equal(t.forgotten, 0);
+}
+
+static int three_kept(void *engine, const char *kind, unsigned max,
+		      void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	char id[] = "w1", json[32];
+
+	(void)engine;
+	(void)max;
+	if (strcmp(kind, "window") != 0)
+		return 0;
+	for (; id[1] <= '3'; id[1]++) {
+		snprintf(json, sizeof(json), "{\"id\":\"%s\"}", id);
+		each(arg, id, json);
+	}
+	return 3;
+}
+
+static void what_was_kept_is_listed_latest_first(void **state)
+{
+	struct view_ops mine = ops;
+
+	(void)state;
+	begin(TWO_GPUS);
+	mine.kept = three_kept;
+	t.api.view.ops = &mine;
+	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
+	get("/api/v1/windows?limit=2", 200);
+	at("windows.0.id", "\"w3\"");
+	at("windows.1.id", "\"w2\"");
+	at("more", "true");
+	opened("new");
+	windows_meter_gone(t.api.windows, &t.api.view);
+	get("/api/v1/windows?limit=2", 200);
+	at("windows.0.label", "\"new\"");
+	at("windows.1.id", "\"w3\"");
+}
+
+static void the_list_has_all_that_are_open(void **state)
+{
+	(void)state;
+	begin(TWO_GPUS);
+	for (unsigned i = 0; i < 3; i++) {
+		opened("ended");
+		windows_meter_gone(t.api.windows, &t.api.view);
+	}
+	for (unsigned i = 0; i < WINDOWS_OPEN_MAX; i++)
+		opened("open");
+	get("/api/v1/windows", 200);
+	at("windows.63.state", "\"open\"");
+	at("windows.66.state", "\"ended\"");
+	at("windows.66.simulated", "true");
+	at("more", "false");
+	get("/api/v1/windows?limit=1", 200);
+	at("windows.63.state", "\"open\"");
+	at("windows.64.state", "\"ended\"");
+	assert_null(json_at(t.reply.body.p, "windows.65"));
+	at("more", "true");
+	get("/api/v1/windows?state=ended", 200);
+	at("windows.0.state", "\"ended\"");
+	at("open", "64");
+	assert_null(json_at(t.reply.body.p, "windows.3"));
+	get("/api/v1/windows?state=open", 200);
+	at("windows.63.state", "\"open\"");
+	at("more", "false");
+	assert_null(json_at(t.reply.body.p, "windows.64"));
+	get("/api/v1/windows?state=closed", 400);
+	says("state=\\\"closed\\\"");
+}
+
 static void only_failures_count_as_errors(void **state)
 {
 	(void)state;
@@ -175,6 +391,15 @@ int main(void)
 		api_test(the_oldest_that_ended_are_forgotten),
 		api_test(what_was_kept_is_there_after_a_restart),
 		api_test(parts_of_all_windows_are_bounded),
+		api_test(eight_gpus_with_all_marks_are_kept_whole),
+		api_test(sixty_four_gpus_with_all_marks_keep_their_result),
+		cmocka_unit_test(of_no_device_nothing_is_valid),
+		api_test(a_window_without_a_document_still_tells_its_sum),
+		api_test(one_that_cannot_be_kept_is_told),
+		api_test(one_that_was_open_at_a_crash_is_told_at_the_next_start),
+		api_test(one_that_ended_or_was_forgotten_is_no_crash),
+		api_test(what_was_kept_is_listed_latest_first),
+		api_test(the_list_has_all_that_are_open),
 		cmocka_unit_test(only_failures_count_as_errors),
 		cmocka_unit_test(columns_of_history_are_quantities),
 	};

@@ -1,0 +1,168 @@
+/* Records, and how they get to the thread: pending, front, back (see store_parts.h). */
+#include "store_parts.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define HISTORY_MAX (1u << 20) /* bytes of a batch */
+/* The largest document, beside what else there is. */
+#define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
+
+/* ---- records ---- */
+
+#define HEAD (offsetof(struct record, text))
+
+bool record_add(struct buf *b, const struct record *r)
+{
+	struct record head = *r;
+	uint32_t size = (uint32_t)(HEAD + sizeof(r->length));
+	size_t before;
+
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		head.length[i] = r->text[i] ? r->length[i] : UINT32_MAX;
+		size += r->text[i] ? r->length[i] + 1 : 0;
+	}
+	if (b->err || size >= b->max || b->len >= b->max - size)
+		return false;
+	before = b->len;
+	head.size = size;
+	buf_add(b, (const char *)&head, HEAD);
+	buf_add(b, (const char *)head.length, sizeof(head.length));
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		if (!r->text[i])
+			continue;
+		buf_add(b, r->text[i], r->length[i]);
+		buf_addc(b, '\0');
+	}
+	if (b->err == 0)
+		return true;
+	b->err = 0; /* no memory: what was there stands */
+	b->len = before;
+	return false;
+}
+
+bool record_next(const struct buf *b, size_t *at, struct record *ret)
+{
+	const char *p = b->p + *at;
+
+	if (*at >= b->len)
+		return false;
+	memcpy(ret, p, HEAD);
+	memcpy(ret->length, p + HEAD, sizeof(ret->length));
+	*at += ret->size;
+	p += HEAD + sizeof(ret->length);
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		ret->text[i] = ret->length[i] == UINT32_MAX ? NULL : p;
+		if (ret->text[i])
+			p += ret->length[i] + 1;
+	}
+	return true;
+}
+
+/* Room is asked for in the front, where it goes next, so that what is taken is not lost on the way. */
+static bool has_room(struct store *s, size_t size)
+{
+	const struct buf *pending = &s->pending.part[PART_DURABLE];
+	const struct buf *front = &s->front.part[PART_DURABLE];
+	bool room;
+
+	pthread_mutex_lock(&s->lock);
+	room = pending->len + front->len + size < front->max;
+	pthread_mutex_unlock(&s->lock);
+	return room;
+}
+
+int store_add(struct store *s, struct record *r)
+{
+	size_t size = HEAD + sizeof(r->length);
+
+	for (unsigned i = 0; i < RECORD_TEXTS; i++) {
+		if (r->text[i] && r->length[i] == 0)
+			r->length[i] = (uint32_t)strlen(r->text[i]);
+		size += r->text[i] ? r->length[i] + 1 : 0;
+	}
+	if (has_room(s, size) && record_add(&s->pending.part[PART_DURABLE], r))
+		return 0;
+	atomic_fetch_add(&s->dropped, 1);
+	return -GW_E_SIZE;
+}
+
+void batch_init(struct batch *b)
+{
+	buf_init(&b->part[PART_HISTORY], HISTORY_MAX);
+	buf_init(&b->part[PART_DURABLE], DURABLE_MAX);
+}
+
+void batch_done(struct batch *b)
+{
+	for (unsigned p = 0; p < PARTS; p++)
+		buf_done(&b->part[p]);
+}
+
+/* ---- batches ---- */
+
+static void hand_over(struct store *s)
+{
+	pthread_mutex_lock(&s->lock);
+	for (unsigned p = 0; p < PARTS; p++) {
+		struct buf *from = &s->pending.part[p], *to = &s->front.part[p];
+
+		if (to->len + from->len >= to->max)
+			to->err = -GW_E_SIZE; /* history alone: see has_room() */
+		buf_add(to, from->p, from->len);
+		if (to->err)
+			atomic_fetch_add(&s->dropped, 1);
+		buf_clear(from);
+		to->err = 0;
+	}
+	for (unsigned i = 0; i < s->counts; i++)
+		s->count[i]->committed = s->count[i]->pending;
+	s->committed++;
+	pthread_cond_signal(&s->work);
+	pthread_mutex_unlock(&s->lock);
+}
+
+void store_commit(struct store *s)
+{
+	hand_over(s);
+	if (!s->path && !store_write(s)) {
+		buf_done(&s->back.part[PART_DURABLE]);
+		atomic_fetch_add(&s->dropped, 1);
+	}
+}
+
+void store_deadline(struct timespec *t, uint64_t ns)
+{
+	clock_gettime(CLOCK_MONOTONIC, t);
+	ns += (uint64_t)t->tv_nsec;
+	t->tv_sec += (time_t)(ns / NS_PER_S);
+	t->tv_nsec = (long)(ns % NS_PER_S);
+}
+
+int store_flush(struct store *s, uint64_t timeout_ns)
+{
+	struct timespec until;
+	uint64_t wanted, attempts;
+	int r = 0;
+
+	if (!s->path)
+		return 0;
+	store_deadline(&until, timeout_ns);
+	pthread_mutex_lock(&s->lock);
+	wanted = s->committed;
+	attempts = s->attempts;
+	s->retry = s->written < wanted;
+	pthread_cond_signal(&s->work);
+	while (s->written < wanted && r == 0) {
+		if (s->attempts > attempts && s->failing)
+			r = -GW_E_IO;
+		else if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
+			r = -GW_E_TIMEOUT;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return r;
+}

@@ -1,0 +1,289 @@
+/* What is told of a window: sums over its GPUs, and documents. */
+#include "windows_impl.h"
+
+#include "render_result.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Between the head of a document and its parts.  No text in it can be taken for this: a quote in a
+ * text is escaped. */
+#define NO_PARTS   ",\"parts_left_out\":false,\"parts\":["
+#define LEFT_OUT   ",\"parts_left_out\":true,\"parts\":[]}"
+#define PART_BYTES 200 /* of a part beside label and devices, at most */
+#define OPEN_BYTES 640 /* of a device in a part that is not worked out, at most */
+
+/* ---- sums ---- */
+
+/* Widths as they are where boards of one kind err alike, else in quadrature. */
+static void add(struct gw_interval *to, const struct gw_interval *v, bool alike)
+{
+	double below = to->best - to->low, above = to->high - to->best;
+
+	below = alike ? below + (v->best - v->low) : hypot(below, v->best - v->low);
+	above = alike ? above + (v->high - v->best) : hypot(above, v->high - v->best);
+	to->best += v->best;
+	to->low = to->best - below;
+	to->high = to->best + above;
+}
+
+static const struct gw_energy *energy_of(struct gw_window *w, const struct windows_device *d)
+{
+	return w ? gw_window_energy(w, d->number) : NULL;
+}
+
+static void add_device(struct windows_sum *sum, const struct gw_energy *x)
+{
+	if (!x) { /* its meter went away under it */
+		sum->joules.best = sum->relative.best = sum->power_w = NAN;
+		sum->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
+		sum->validity = GW_NO_RESULT;
+		return;
+	}
+	add(&sum->joules, &x->joules, true);
+	add(&sum->relative, &x->relative, false);
+	sum->power_w += x->power_mean;
+	sum->codes |= x->codes;
+	sum->validity = x->validity > sum->validity ? x->validity : sum->validity;
+}
+
+void windows_sum_up(const struct windows_entry *e, struct windows_sum *ret)
+{
+	*ret = (struct windows_sum){ .validity = GW_VALID };
+	if (e->devices == 0) /* of nothing nothing is known */
+		add_device(ret, NULL);
+	for (unsigned i = 0; i < e->devices; i++)
+		add_device(ret, energy_of(e->window, &e->device[i]));
+}
+
+/* ---- devices and parts ---- */
+
+static void device_json(struct json *j, const struct windows_device *d,
+			const struct gw_energy *x)
+{
+	json_object(j, NULL);
+	json_uint(j, "index", d->index);
+	json_string(j, "uuid", *d->uuid ? d->uuid : NULL);
+	json_string(j, "name", *d->name ? d->name : NULL);
+	json_string(j, "provenance", gw_provenance_name(d->provenance));
+	if (x) {
+		render_energy(j, x);
+		render_energy_detail(j, x);
+	}
+	json_object_end(j);
+}
+
+static void devices_json(struct json *j, const struct windows_entry *e, struct gw_window *w)
+{
+	json_array(j, "devices");
+	for (unsigned i = 0; i < e->devices; i++)
+		device_json(j, &e->device[i], energy_of(w, &e->device[i]));
+	json_array_end(j);
+}
+
+static void part_devices(struct json *j, const char *key, const struct windows_entry *e,
+			 struct gw_window *w)
+{
+	json_array(j, key);
+	for (unsigned i = 0; i < e->devices; i++) {
+		json_object(j, NULL);
+		json_uint(j, "index", e->device[i].index);
+		render_energy_part(j, energy_of(w, &e->device[i]));
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+void windows_settle_part(const struct windows_entry *e, struct windows_part *p)
+{
+	struct json j;
+
+	if (!p->window)
+		return;
+	gw_window_wait(p->window, 0);
+	json_init(&j, &p->devices, false);
+	part_devices(&j, NULL, e, p->window);
+	if (p->devices.err) /* half of it is no JSON */
+		buf_done(&p->devices);
+	gw_window_free(p->window);
+	p->window = NULL;
+}
+
+double windows_seconds(uint64_t from_ns, uint64_t to_ns)
+{
+	return to_ns > from_ns ? (double)(to_ns - from_ns) / 1e9 : 0;
+}
+
+static void part_json(struct json *j, const struct windows_entry *e,
+		      const struct windows_part *p, uint64_t now_ns)
+{
+	json_object(j, NULL);
+	json_string(j, "label", p->labelled ? p->label : NULL);
+	json_double(j, "begin_seconds", windows_seconds(e->begin_ns, p->begin_ns));
+	json_double(j, "seconds", windows_seconds(p->begin_ns, p->end_ns ? p->end_ns : now_ns));
+	json_bool(j, "unfinished", p->end_ns == 0);
+	if (p->window)
+		part_devices(j, "devices", e, p->window);
+	else
+		json_raw(j, "devices", p->devices.len ? p->devices.p : "[]");
+	json_object_end(j);
+}
+
+/* At most so much, before any of it is written. */
+static size_t parts_bytes(const struct windows_entry *e)
+{
+	size_t sum = 0;
+
+	for (const struct windows_part *p = e->parts; p; p = p->next)
+		sum += PART_BYTES + strlen(p->label) * JSON_ESCAPE_MAX +
+		       (p->window ? e->devices * OPEN_BYTES : p->devices.len);
+	return sum;
+}
+
+static void parts_json(struct json *j, const struct windows_entry *e, bool left_out,
+		       uint64_t now_ns)
+{
+	json_bool(j, "parts_left_out", left_out);
+	json_array(j, "parts");
+	for (const struct windows_part *p = left_out || !e->marks ? NULL : e->parts; p;
+	     p = p->next)
+		part_json(j, e, p, now_ns);
+	json_array_end(j);
+}
+
+/* ---- documents ---- */
+
+static void when(struct json *j, const char *key, uint64_t wall_ns)
+{
+	char text[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(wall_ns, text);
+	json_string(j, key, wall_ns ? text : NULL);
+}
+
+static void head_json(struct json *j, const struct windows_entry *e, const char *state,
+		      const char *ended_by)
+{
+	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(j, "kind", "window");
+	json_string(j, "id", e->id);
+	json_string(j, "label", *e->label ? e->label : NULL);
+	json_string(j, "state", state);
+	json_string(j, "ended_by", ended_by);
+	when(j, "begin_time", e->begin_wall_ns);
+}
+
+static void settings_json(struct json *j, const struct windows_entry *e)
+{
+	json_double(j, "limit_seconds", (double)e->limit_ns / 1e9);
+	json_raw(j, "tags", e->tags ? e->tags : "{}");
+	json_bool(j, "simulated", e->simulated);
+	json_uint(j, "marks", e->marks);
+}
+
+static void sum_json(struct json *j, const struct windows_sum *sum)
+{
+	json_string(j, "validity", gw_validity_name(sum->validity));
+	render_codes(j, sum->codes);
+	render_interval(j, "energy_joules", &sum->joules);
+	render_interval(j, "energy_relative_joules", &sum->relative);
+	json_double(j, "power_mean_watts", sum->power_w);
+}
+
+static void render(struct json *j, const struct windows_entry *e, enum windows_form form,
+		   uint64_t now_ns)
+{
+	static const char *const states[] = { "open", "ending", "ended" };
+	size_t begin = j->out->len;
+	struct windows_sum sum = e->sum;
+	bool fits;
+
+	if (e->state != WINDOWS_HAS_ENDED)
+		windows_sum_up(e, &sum);
+	json_object(j, NULL);
+	head_json(j, e, states[e->state], e->ended_by);
+	/* By the monotonic clock, so that a wall clock that is set makes no window longer. */
+	when(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
+	json_double(j, "seconds", windows_seconds(e->begin_ns, e->end_ns ? e->end_ns : now_ns));
+	settings_json(j, e);
+	sum_json(j, &sum);
+	devices_json(j, e, e->window);
+	fits = e->parts && j->out->len - begin + parts_bytes(e) < VIEW_DOCUMENT_MAX;
+	parts_json(j, e, e->marks && (form == WINDOWS_SHORT || !fits), now_ns);
+	json_object_end(j);
+}
+
+void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form,
+		  uint64_t now_ns)
+{
+	if (!e->document) {
+		render(j, e, form, now_ns);
+	} else if (form == WINDOWS_WHOLE || !e->head_bytes) {
+		json_raw(j, NULL, e->document);
+	} else {
+		json_raw(j, NULL, "");
+		buf_add(j->out, e->document, e->head_bytes);
+		buf_adds(j->out, LEFT_OUT);
+	}
+}
+
+void windows_mark_json(struct json *j, const struct windows_entry *e)
+{
+	uint64_t begin_ns = e->last->begin_ns - e->begin_ns;
+
+	json_object(j, NULL);
+	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(j, "kind", "mark");
+	json_string(j, "id", e->id);
+	json_string(j, "label", e->last->label);
+	when(j, "time", e->begin_wall_ns + begin_ns);
+	json_double(j, "begin_seconds", (double)begin_ns / 1e9);
+	json_uint(j, "marks", e->marks);
+	json_object_end(j);
+}
+
+void windows_crash_json(struct json *j, const struct windows_entry *e)
+{
+	struct windows_sum sum = { .validity = GW_VALID };
+
+	add_device(&sum, NULL);
+	json_object(j, NULL);
+	head_json(j, e, "ended", "crash");
+	json_null(j, "end_time"); /* nobody was there to know */
+	json_null(j, "seconds");
+	settings_json(j, e);
+	sum_json(j, &sum);
+	devices_json(j, e, NULL);
+	parts_json(j, e, false, 0);
+	json_object_end(j);
+}
+
+void windows_set_document(struct windows_entry *e, char *document)
+{
+	const char *parts = strstr(document, NO_PARTS "{");
+
+	free(e->document);
+	e->document = document;
+	e->head_bytes = parts ? (size_t)(parts - document) : 0;
+}
+
+int windows_make_document(struct windows_entry *e)
+{
+	struct buf text;
+	struct json j;
+	char *copy;
+	int err;
+
+	buf_init(&text, VIEW_DOCUMENT_MAX + 1);
+	json_init(&j, &text, false);
+	render(&j, e, WINDOWS_WHOLE, e->end_ns);
+	copy = text.err ? NULL : strdup(text.p);
+	err = text.err ? text.err : copy ? 0 : -GW_E_NOMEM;
+	buf_done(&text);
+	if (copy)
+		windows_set_document(e, copy);
+	return err;
+}
