@@ -459,9 +459,6 @@ static int begin(struct service *s)
 	int end;
 
 	signal(SIGPIPE, SIG_IGN);
-#ifdef M_ARENA_MAX
-	mallopt(M_ARENA_MAX, 1); /* our threads hardly allocate: one heap is enough, and smaller */
-#endif
 	if (notify_init(&s->notify, message, sizeof(message)) != 0)
 		log_lines(s, LOG_WARNING, message);
 	s->api.clock = clock_real();
@@ -535,6 +532,10 @@ int service_run(const struct service_options *options)
 
 	if (!s)
 		return SERVICE_FAILED;
+	/* Our threads hardly allocate: one heap is enough.  Large tables come from the kernel, which gives
+	 * memory as it is touched, for ever (else the first one freed would change that). */
+	mallopt(M_ARENA_MAX, 1);
+	mallopt(M_MMAP_THRESHOLD, 64 * 1024);
 	s->options = options;
 	log_init(&s->log, STDERR_FILENO, LOG_INFO, LOG_LOGFMT, clock_real());
 	err = config_load(&s->config, options->config_path, options->flags, options->flag_count,
