@@ -1,0 +1,73 @@
+"""A worker for tests/gpu/guard: holds memory with a pattern, works on it, and answers signals.
+
+  guard_worker.py worker GIB    SIGUSR1: gives its memory back; SIGUSR2: takes it again, from the host
+  guard_worker.py plain GIB     the same without signals: for checkpoints
+  guard_worker.py contender GIB SECONDS
+
+Prints a line with the time (monotonic) of what it did."""
+import os
+import signal
+import sys
+import time
+
+import torch
+
+kind, gib = sys.argv[1], float(sys.argv[2])
+
+
+def say(*words):
+    print(f"{time.monotonic():.6f}", *words, flush=True)
+
+
+def fill():
+    n = int(gib * 2**30 / 4)
+    return torch.arange(n, dtype=torch.int32, device="cuda")
+
+
+def good(x):
+    """The pattern is as it was: looked at in parts, so that this takes little memory."""
+    step = 1 << 26
+    for at in range(0, x.numel(), step):
+        part = x[at:at + step]
+        if not torch.equal(part, torch.arange(at, at + part.numel(), dtype=torch.int32, device="cuda")):
+            return False
+    return True
+
+
+say("start", os.getpid())
+data = fill()
+torch.cuda.synchronize()
+say("holds", torch.cuda.memory_allocated())
+if kind == "contender":
+    time.sleep(float(sys.argv[3]))
+    say("ends")
+    os._exit(0)
+
+asked = []
+if kind == "worker":
+    signal.signal(signal.SIGUSR1, lambda *a: asked.append("out"))
+    signal.signal(signal.SIGUSR2, lambda *a: asked.append("back"))
+signal.signal(signal.SIGTERM, lambda *a: asked.append("end"))
+kept, rounds, last = None, 0, time.monotonic()
+while True:
+    what = asked.pop(0) if asked else None
+    if what == "out" and data is not None:
+        kept = True
+        data = None
+        torch.cuda.empty_cache()
+        say("out")
+    elif what == "back" and data is None:
+        data = fill()
+        torch.cuda.synchronize()
+        say("back")
+    elif what == "end":
+        say("end", "pattern", good(data) if data is not None else "away", "rounds", rounds)
+        os._exit(0)
+    if data is not None:
+        data[:1024].clone().sum().item()
+        rounds += 1
+        now = time.monotonic()
+        if now - last > 1:
+            say("gap", f"{now - last:.3f}")
+        last = now
+    time.sleep(0.01)
