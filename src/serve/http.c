@@ -16,11 +16,13 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define POOL            (8 * 1024) /* of a connection: its head, and that of the reply */
-#define LIBRARY_LIMIT   200000u    /* ours is lower and counts */
-#define DESCRIPTORS     128        /* for what is no connection */
-#define RUNS            4          /* of the library; then others have their turn */
-#define TRIM_LEAST      128        /* connections whose memory is worth giving back */
+#define POOL            (8 * 1024)      /* of a connection: its head, and that of the reply */
+#define LIBRARY_LIMIT   200000u         /* ours is lower and counts */
+#define DESCRIPTORS     128             /* for what is no connection */
+#define RUNS            4               /* of the library; then others have their turn */
+#define SHAKE_NS        (2 * NS_PER_MS) /* between looks at unfinished handshakes */
+#define SHAKE_SHARE     4               /* and so many times what the last look took */
+#define TRIM_LEAST      128             /* connections whose memory is worth giving back */
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
 
@@ -43,20 +45,30 @@ static bool run_daemon(struct MHD_Daemon *d)
 	return runs == RUNS;
 }
 
+/* For the library one whose handshake is not over always has something to read (0.9.75): it would be
+ * run without end.  What does come wakes us through its descriptor; the rest waits, the longer the
+ * more there is of it. */
+static void rest_a_little(struct http *h)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+
+	loop_set_time(h->again, now + SHAKE_NS + SHAKE_SHARE * (now - h->now_ns));
+}
+
 void http_run(struct http *h)
 {
-	bool more = false;
+	bool plain, tls;
 
 	h->now_ns = clock_mono_ns(clock_real());
 	h->running = true;
 	h->poked = false;
-	if (h->plain)
-		more |= run_daemon(h->plain);
-	if (h->tls)
-		more |= run_daemon(h->tls);
+	plain = h->plain && run_daemon(h->plain);
+	tls = h->tls && run_daemon(h->tls);
 	h->running = false;
-	if (more || h->poked)
+	if (plain || h->poked || (tls && h->shaking == 0))
 		http_poke(h);
+	else if (tls)
+		rest_a_little(h);
 }
 
 void http_poke(struct http *h)
@@ -65,7 +77,8 @@ void http_poke(struct http *h)
 	if (h->running)
 		h->poked = true;
 	else
-		loop_set_time(h->again, 1);
+		/* Not a time long past: it would be before all other timers, for ever. */
+		loop_set_time(h->again, clock_mono_ns(clock_real()));
 }
 
 static void on_again(void *arg, uint64_t now_ns)

@@ -244,6 +244,7 @@ struct http {
 	uint64_t beat_ns;
 	uint64_t now_ns;                    /* of this round */
 	unsigned connections, streams, cut; /* at most; at most; shut down and not gone yet */
+	unsigned shaking;                   /* with TLS and no request yet */
 	struct auth auth;
 	char **hosts, **origins;
 	char *tls_cert, *tls_key; /* the files' texts */

@@ -631,6 +631,31 @@ def test_one_who_drips_is_cut_and_others_are_served():
         assert s.counts()["timeouts"] >= 200
 
 
+def cpu_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_one_who_never_ends_the_handshake_is_cut_and_costs_little(certificate):
+    cert, key = certificate
+    request = b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving(cert=cert, key=key, header_ms=2000, tick_ms=50) as s:
+        before = cpu_seconds(s)
+        half = [s.connect() for _ in range(50)]
+        for c in half:
+            c.sendall(bytes.fromhex("16030102000100"))  # the beginning of a hello
+        first = ask_tls(s, cert, request)
+        end = time.monotonic() + TIMEOUT
+        while ask_tls(s, cert, request).body == first.body:
+            assert time.monotonic() < end, "other timers wait for ever"
+        for c in half:
+            assert drain(c) == b"" and time.monotonic() < end, "it is still there"
+        assert SANITIZED or cpu_seconds(s) - before < 1.5  # two seconds, if it were run all the time
+        for c in half:
+            c.close()
+
+
 def test_an_idle_connection_is_closed_and_a_slow_reader_is_cut():
     with serving(header_ms=500, body_ms=500, idle_ms=500, size=8 << 20) as s:
         with s.connect() as idle, s.connect() as deaf:
