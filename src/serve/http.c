@@ -118,6 +118,15 @@ static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 	return strlen(s);
 }
 
+/* A request that the library refuses is told of nowhere else. */
+static void on_library_log(void *arg, const char *format, va_list ap)
+{
+	static const char refusal[] = "Error processing request (HTTP response code is %u";
+
+	if (strncmp(format, refusal, sizeof(refusal) - 1) == 0)
+		send_count_status(arg, va_arg(ap, unsigned));
+}
+
 /* Not MHD_OPTION_STRICT_FOR_CLIENT: what it checks (a Host, no spaces in the path) is checked by us
  * too, and its own refusal of a request without Host sends two heads (0.9.75). */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
@@ -132,12 +141,14 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	};
 	struct MHD_OptionItem none[] = { { MHD_OPTION_END, 0, NULL } };
 	struct MHD_Daemon *d = MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | flags, 0,
-		NULL, NULL, call_handle, h, MHD_OPTION_NOTIFY_COMPLETED, call_completed, h,
-		MHD_OPTION_NOTIFY_CONNECTION, conn_notify, h, MHD_OPTION_CONNECTION_LIMIT,
-		LIBRARY_LIMIT, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
-		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_ARRAY,
-		flags & MHD_USE_TLS ? tls : none, MHD_OPTION_END);
+		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
+			MHD_USE_ERROR_LOG | flags,
+		0, NULL, NULL, call_handle, h, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, h,
+		MHD_OPTION_NOTIFY_COMPLETED, call_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
+		conn_notify, h, MHD_OPTION_CONNECTION_LIMIT, LIBRARY_LIMIT,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL, MHD_OPTION_UNESCAPE_CALLBACK,
+		leave_escapes, NULL, MHD_OPTION_ARRAY, flags & MHD_USE_TLS ? tls : none,
+		MHD_OPTION_END);
 	const union MHD_DaemonInfo *info;
 
 	if (!d) {
@@ -373,6 +384,7 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	h->route = config->route;
 	h->routes = config->routes;
 	h->arg = config->arg;
+	h->in_place = MHD_get_version()[0] == '0'; /* 1.0 has another reader */
 	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));
 	if (h->cache)

@@ -127,8 +127,10 @@ static void answer_counts(void *arg, const struct request *q, struct reply *r)
 	(void)q;
 	http_counts(s->http, &c);
 	buf_addf(&r->body,
-		 "{\"accepted\":%llu,\"refused\":%llu,\"timeouts\":%llu,\"connections\":%u,"
+		 "{\"4xx\":%llu,\"5xx\":%llu,\"accepted\":%llu,\"refused\":%llu,\"timeouts\":%"
+		 "llu,\"connections\":%u,"
 		 "\"streams\":%u,\"torn\":%llu,\"wakeups\":%llu}\n",
+		 (unsigned long long)c.requests[4], (unsigned long long)c.requests[5],
 		 (unsigned long long)c.accepted, (unsigned long long)c.refused,
 		 (unsigned long long)c.timeouts, c.connections, c.streams,
 		 (unsigned long long)c.requests[0], (unsigned long long)loop_wakeups(s->loop));
