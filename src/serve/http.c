@@ -464,11 +464,17 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 		for (unsigned i = 0; i < h->listeners; i++)
 			listen_set_tls(&h->listener[i], tls != NULL);
 	}
+	*message = '\0';
+	if (h->auth.token && !settings.auth.token)
+		snprintf(
+			message, size,
+			"there is no token any more (service.token_file): whoever reaches the "
+			"service may open and end energy windows, and only the UNIX socket can "
+			"change anything");
 	settings_take(h, &settings, config);
 	for (unsigned i = 0; i < h->routes; i++) /* headers in it may have changed */
 		cache_drop(h, (int)i, true);
 	conn_deadline(h, clock_mono_ns(clock_real()));
-	*message = '\0';
 	return 0;
 }
 

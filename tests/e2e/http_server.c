@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct server {
 	struct loop *loop;
@@ -180,6 +181,9 @@ static void on_signal(void *arg, int signal)
 	struct server *s = arg;
 	char message[512];
 
+	/* As if the setting were taken out together with the file. */
+	if (s->config.token_file && access(s->config.token_file, F_OK) != 0)
+		s->config.token_file = NULL;
 	if (signal == SIGHUP)
 		printf("reload: %d %s\n",
 		       http_reload(s->http, &s->config, message, sizeof(message)), message);

@@ -487,6 +487,12 @@ def test_a_token_lets_in(token):
         s.process.send_signal(signal.SIGHUP)
         assert "shorter than 16" in s.process.stdout.readline()
         assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 200
+        token.unlink()
+        for told in ("reload: 0 there is no token any more", "reload: 0 \n"):  # once
+            s.process.send_signal(signal.SIGHUP)
+            assert s.process.stdout.readline().startswith(told)
+        assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 401
+        assert s.ask("/change", "POST").status == 403
 
 
 def test_guessing_tokens_is_slowed(token):
