@@ -81,6 +81,8 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 	const struct wait *w = *q->memory;
 	uint64_t now = api_now(a);
 
+	if (!w && !api_no_body(q, r))
+		return;
 	if (!w && a->view.tick && a->view.let_go == (what == VIEW_LET_GO))
 		state(a, r); /* it is so already */
 	else if (!w)

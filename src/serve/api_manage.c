@@ -6,9 +6,8 @@
  */
 #include "api_manage.h"
 
-#include "api.h"
+#include "api_parts.h"
 #include "manage_doc.h"
-#include "render.h"
 
 #include "base/suggest.h"
 #include "base/utf8.h"
@@ -172,14 +171,6 @@ static void list(const struct api *a, const struct kept *kept, struct buf *out)
 	json_end(&j);
 }
 
-static bool has_reading(const struct api *a, struct reply *r)
-{
-	if (a->view.snap)
-		return true;
-	reply_problem(r, 503, "no-reading", "Try again in a second.", "no GPU was read yet");
-	return false;
-}
-
 void api_manage_list(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
@@ -190,7 +181,7 @@ void api_manage_list(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 500, "no-memory", NULL, "no memory");
 		return;
 	}
-	if (has_reading(a, r)) {
+	if (api_has_reading(a, r)) {
 		if (a->view.ops && a->view.ops->kept)
 			a->view.ops->kept(a->view.engine, MANAGE_DOC_KIND, KEPT_MAX, add_kept,
 					  &kept);
@@ -226,22 +217,25 @@ static void tell(const struct api *a, const char *uuid, const char *severity, co
 		a->view.ops->tell(a->view.engine, &e);
 }
 
-static const struct gw_device *find_device(const struct api *a, const char *selector)
+/* Settings are of the board: who has a part of it may not change them unawares. */
+static const char *find_uuid(const struct api *a, struct reply *r, const char *selector)
 {
-	const struct gw_device *found = NULL;
+	const char *uuid;
+	int i;
 
-	if (strncasecmp(selector, "MIG-", 4) == 0)
-		return NULL; /* settings are of the board: who has a part may not change them unawares */
-	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
-		const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
-
-		if (gw_device_matches(d, selector) != 1)
-			continue;
-		if (found)
-			return NULL; /* not one alone */
-		found = d;
+	if (strncasecmp(selector, "MIG-", 4) == 0) {
+		reply_problem(r, 404, "no-such-device", "GET /api/gpu/manage lists the GPUs.",
+			      "settings are of a whole GPU, not of a MIG instance");
+		return NULL;
 	}
-	return found && gw_device_text(found, GW_T_UUID) ? found : NULL;
+	i = api_find(a, r, 404, selector);
+	if (i < 0)
+		return NULL;
+	uuid = gw_device_text(gw_snapshot_device(a->view.snap, (unsigned)i), GW_T_UUID);
+	if (!uuid)
+		reply_problem(r, 501, "not-supported", NULL,
+			      "this GPU tells no UUID, without which nothing is changed");
+	return uuid;
 }
 
 static bool find_what(const char *word, struct manage_order *o, struct reply *r)
@@ -264,7 +258,7 @@ static bool find_what(const char *word, struct manage_order *o, struct reply *r)
 static bool begin_order(const struct api *a, const struct request *q, struct reply *r,
 			struct manage_order *o)
 {
-	const struct gw_device *d;
+	const char *uuid;
 	char path[160];
 
 	*o = (struct manage_order){ .value = { NAN, NAN },
@@ -274,36 +268,28 @@ static bool begin_order(const struct api *a, const struct request *q, struct rep
 	if (!a->manage) {
 		utf8_clean(path, sizeof(path), q->path);
 		tell(a, NULL, "warning", "%s asked for %s, which is off", q->who, path);
-		reply_problem(
-			r, 403, "management-off",
-			"Set [manage] enabled = true in gpuward.toml and start the service "
-			"again.",
-			"settings of GPUs are not changed by this service");
+		reply_problem(r, 403, "management-off",
+			      "Set [manage] enabled = true in gpuward.toml and let the service "
+			      "read it "
+			      "anew (systemctl reload gpuward, or SIGHUP).",
+			      "settings of GPUs are not changed by this service");
 		return false;
 	}
-	if (!has_reading(a, r))
+	if (!api_has_reading(a, r))
 		return false;
-	d = find_device(a, q->arg[0]);
-	if (!d) {
-		reply_problem(r, 404, "no-such-device", "GET /api/gpu/manage lists the GPUs.",
-			      "no GPU, or more than one, goes by this name");
-		return false;
-	}
-	snprintf(o->uuid, sizeof(o->uuid), "%s", gw_device_text(d, GW_T_UUID));
-	return true;
+	uuid = find_uuid(a, r, q->arg[0]);
+	if (uuid)
+		snprintf(o->uuid, sizeof(o->uuid), "%s", uuid);
+	return uuid != NULL;
 }
 
 static bool read_body(const struct api *a, const struct request *q, struct reply *r,
 		      struct manage_order *o)
 {
-	const char *type = request_header(q, "Content-Type");
 	char why[200];
 
-	if (!type || strncasecmp(type, "application/json", 16) != 0) {
-		reply_problem(r, 415, "not-json", "Send Content-Type: application/json.",
-			      "the body must be JSON");
+	if (!api_says_json(q, r))
 		return false;
-	}
 	if (manage_body_read(q->body, q->size, o, why, sizeof(why)) == 0)
 		return true;
 	tell(a, o->uuid, "warning", "%s asked for %s, refused: %s", q->who,
@@ -435,7 +421,8 @@ void api_manage_restore(void *arg, const struct request *q, struct reply *r)
 
 	if (*q->memory) {
 		look(a, q, r);
-	} else if (begin_order(a, q, r, &o) && find_what(q->arg[1], &o, r)) {
+	} else if (begin_order(a, q, r, &o) && find_what(q->arg[1], &o, r) &&
+		   api_no_body(q, r)) {
 		o.restore = true;
 		start(a, q, r, &o);
 	}
@@ -448,7 +435,7 @@ void api_manage_clear_ecc(void *arg, const struct request *q, struct reply *r)
 
 	if (*q->memory) {
 		look(a, q, r);
-	} else if (begin_order(a, q, r, &o)) {
+	} else if (begin_order(a, q, r, &o) && api_no_body(q, r)) {
 		o.what = MANAGE_CLEAR_ECC;
 		start(a, q, r, &o);
 	}

@@ -35,6 +35,12 @@ void api_head(struct json *j, const struct api *a);
 /* Words that a list, joined by blanks, holds: is word (n bytes) one of them? */
 bool api_word_in(const char *list, const char *word, size_t n);
 
+/* Does the body say that it is JSON?  If not: 415. */
+bool api_says_json(const struct request *q, struct reply *r);
+
+/* For what takes no body: there is none, or an empty object.  If not: 400. */
+bool api_no_body(const struct request *q, struct reply *r);
+
 /* A body must say that it is JSON, so that no foreign page can send one without asking first; and
  * who is not trusted may only where windows are open to all.  False: replied. */
 bool api_may_measure(const struct api *a, const struct request *q, struct reply *r);

@@ -7,7 +7,6 @@
 
 #include <stdio.h>
 #include <string.h>
-#include <strings.h>
 
 #define LOOK_NS    (20 * NS_PER_MS)
 #define LIMIT_S    3600.0
@@ -17,14 +16,6 @@
 #define LIST_BYTES (16u << 20) /* a list that is longer ends here */
 
 /* ---- who may ---- */
-
-static bool is_json(const struct request *q)
-{
-	const char *type = request_header(q, "Content-Type");
-
-	return type && strncasecmp(type, "application/json", 16) == 0 &&
-	       (type[16] == '\0' || type[16] == ';' || type[16] == ' ');
-}
 
 bool api_may_measure(const struct api *a, const struct request *q, struct reply *r)
 {
@@ -43,13 +34,7 @@ bool api_may_measure(const struct api *a, const struct request *q, struct reply 
 			      "pages of other sites may not do this without a token");
 		return false;
 	}
-	if (q->size && !is_json(q)) {
-		reply_problem(r, 415, "not-json",
-			      "Send Content-Type: application/json (curl --json does).",
-			      "the body is not said to be JSON");
-		return false;
-	}
-	return true;
+	return q->size == 0 || api_says_json(q, r);
 }
 
 static struct windows_entry *entry(const struct api *a, const struct request *q,
@@ -330,7 +315,7 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	struct windows_entry *e;
 
-	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
+	if (!api_may_measure(a, q, r) || !api_no_body(q, r) || !(e = entry(a, q, r)))
 		return;
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
 		answer(a, r, e);

@@ -16,11 +16,13 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 
-#define POOL            (8 * 1024) /* of a connection: its head, and that of the reply */
-#define LIBRARY_LIMIT   200000u    /* ours is lower and counts */
-#define DESCRIPTORS     128        /* for what is no connection */
-#define RUNS            4          /* of the library; then others have their turn */
-#define TRIM_LEAST      128        /* connections whose memory is worth giving back */
+#define POOL            (8 * 1024)      /* of a connection: its head, and that of the reply */
+#define LIBRARY_LIMIT   200000u         /* ours is lower and counts */
+#define DESCRIPTORS     128             /* for what is no connection */
+#define RUNS            4               /* of the library; then others have their turn */
+#define SHAKE_NS        (2 * NS_PER_MS) /* between looks at unfinished handshakes */
+#define SHAKE_SHARE     4               /* and so many times what the last look took */
+#define TRIM_LEAST      128             /* connections whose memory is worth giving back */
 #define BEAT_NS         (15 * NS_PER_S)
 #define CERTIFICATE_MAX (256 * 1024)
 
@@ -43,20 +45,30 @@ static bool run_daemon(struct MHD_Daemon *d)
 	return runs == RUNS;
 }
 
+/* For the library one whose handshake is not over always has something to read (0.9.75): it would be
+ * run without end.  What does come wakes us through its descriptor; the rest waits, the longer the
+ * more there is of it. */
+static void rest_a_little(struct http *h)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+
+	loop_set_time(h->again, now + SHAKE_NS + SHAKE_SHARE * (now - h->now_ns));
+}
+
 void http_run(struct http *h)
 {
-	bool more = false;
+	bool plain, tls;
 
 	h->now_ns = clock_mono_ns(clock_real());
 	h->running = true;
 	h->poked = false;
-	if (h->plain)
-		more |= run_daemon(h->plain);
-	if (h->tls)
-		more |= run_daemon(h->tls);
+	plain = h->plain && run_daemon(h->plain);
+	tls = h->tls && run_daemon(h->tls);
 	h->running = false;
-	if (more || h->poked)
+	if (plain || h->poked || (tls && h->shaking == 0))
 		http_poke(h);
+	else if (tls)
+		rest_a_little(h);
 }
 
 void http_poke(struct http *h)
@@ -65,7 +77,8 @@ void http_poke(struct http *h)
 	if (h->running)
 		h->poked = true;
 	else
-		loop_set_time(h->again, 1);
+		/* Not a time long past: it would be before all other timers, for ever. */
+		loop_set_time(h->again, clock_mono_ns(clock_real()));
 }
 
 static void on_again(void *arg, uint64_t now_ns)
@@ -105,6 +118,15 @@ static size_t leave_escapes(void *arg, struct MHD_Connection *c, char *s)
 	return strlen(s);
 }
 
+/* A request that the library refuses is told of nowhere else. */
+static void on_library_log(void *arg, const char *format, va_list ap)
+{
+	static const char refusal[] = "Error processing request (HTTP response code is %u";
+
+	if (strncmp(format, refusal, sizeof(refusal) - 1) == 0)
+		send_count_status(arg, va_arg(ap, unsigned));
+}
+
 /* Not MHD_OPTION_STRICT_FOR_CLIENT: what it checks (a Host, no spaces in the path) is checked by us
  * too, and its own refusal of a request without Host sends two heads (0.9.75). */
 static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
@@ -119,12 +141,14 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 	};
 	struct MHD_OptionItem none[] = { { MHD_OPTION_END, 0, NULL } };
 	struct MHD_Daemon *d = MHD_start_daemon(
-		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME | flags, 0,
-		NULL, NULL, call_handle, h, MHD_OPTION_NOTIFY_COMPLETED, call_completed, h,
-		MHD_OPTION_NOTIFY_CONNECTION, conn_notify, h, MHD_OPTION_CONNECTION_LIMIT,
-		LIBRARY_LIMIT, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL,
-		MHD_OPTION_UNESCAPE_CALLBACK, leave_escapes, NULL, MHD_OPTION_ARRAY,
-		flags & MHD_USE_TLS ? tls : none, MHD_OPTION_END);
+		MHD_USE_EPOLL | MHD_USE_NO_LISTEN_SOCKET | MHD_ALLOW_SUSPEND_RESUME |
+			MHD_USE_ERROR_LOG | flags,
+		0, NULL, NULL, call_handle, h, MHD_OPTION_EXTERNAL_LOGGER, on_library_log, h,
+		MHD_OPTION_NOTIFY_COMPLETED, call_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
+		conn_notify, h, MHD_OPTION_CONNECTION_LIMIT, LIBRARY_LIMIT,
+		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL, MHD_OPTION_UNESCAPE_CALLBACK,
+		leave_escapes, NULL, MHD_OPTION_ARRAY, flags & MHD_USE_TLS ? tls : none,
+		MHD_OPTION_END);
 	const union MHD_DaemonInfo *info;
 
 	if (!d) {
@@ -360,6 +384,7 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	h->route = config->route;
 	h->routes = config->routes;
 	h->arg = config->arg;
+	h->in_place = MHD_get_version()[0] == '0'; /* 1.0 has another reader */
 	h->now_ns = clock_mono_ns(clock_real());
 	h->cache = calloc(config->routes + 1, sizeof(*h->cache));
 	if (h->cache)
@@ -439,11 +464,17 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 		for (unsigned i = 0; i < h->listeners; i++)
 			listen_set_tls(&h->listener[i], tls != NULL);
 	}
+	*message = '\0';
+	if (h->auth.token && !settings.auth.token)
+		snprintf(
+			message, size,
+			"there is no token any more (service.token_file): whoever reaches the "
+			"service may open and end energy windows, and only the UNIX socket can "
+			"change anything");
 	settings_take(h, &settings, config);
 	for (unsigned i = 0; i < h->routes; i++) /* headers in it may have changed */
 		cache_drop(h, (int)i, true);
 	conn_deadline(h, clock_mono_ns(clock_real()));
-	*message = '\0';
 	return 0;
 }
 

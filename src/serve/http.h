@@ -124,7 +124,8 @@ int http_new(struct loop *l, const struct http_config *config, struct http **ret
 	     size_t size);
 void http_free(struct http *h);
 
-/* New token, certificate or limits, on SIGHUP; listeners stay.  As http_new. */
+/* New token, certificate or limits, on SIGHUP; listeners stay.  As http_new; with 0 the message is
+ * empty, or a warning to be told: the token is gone, and more is open than was. */
 int http_reload(struct http *h, const struct http_config *config, char *message, size_t size);
 
 /* What was cached is old. */

@@ -112,38 +112,42 @@ static enum admitted answered(enum MHD_Result r)
 	return r == MHD_YES ? ANSWERED : FAILED;
 }
 
+/* Where the next request begins is not certain: there is none. */
+static enum admitted bad_frame(struct conn *c, const char *word, const char *detail)
+{
+	c->closing = true;
+	return answered(send_refusal(c, 400, word, NULL, "%s", detail));
+}
+
 static enum admitted check_framing(struct conn *c, const char *version)
 {
 	const struct heads *heads = &c->heads;
 	uint64_t length = 0;
 
 	if (heads->bad)
-		return answered(send_refusal(c, 400, "bad-header", NULL,
-					     "A header has no name, or a value holds a NUL."));
+		return bad_frame(
+			c, "bad-header",
+			"The head holds a line that is not \"Name: value\", one that does "
+			"not end with CR LF, or a control character.");
 	if (heads->lengths > 1)
-		return answered(send_refusal(c, 400, "bad-length", NULL,
-					     "Content-Length is given twice."));
+		return bad_frame(c, "bad-length", "Content-Length is given twice.");
 	if (heads->transfers > 0 && heads->lengths > 0)
-		return answered(send_refusal(
-			c, 400, "bad-length", NULL,
-			"Content-Length and Transfer-Encoding contradict each other."));
+		return bad_frame(c, "bad-length",
+				 "Content-Length and Transfer-Encoding contradict each other.");
 	if (heads->transfers > 1 ||
 	    (heads->transfer && strcasecmp(heads->transfer, "chunked") != 0))
-		return answered(send_refusal(c, 400, "bad-encoding", NULL,
-					     "The only Transfer-Encoding is chunked, once."));
+		return bad_frame(c, "bad-encoding",
+				 "The only Transfer-Encoding is chunked, once.");
 	if (heads->transfer && strcmp(version, "HTTP/1.0") == 0)
-		return answered(send_refusal(c, 400, "bad-encoding", NULL,
-					     "HTTP/1.0 has no Transfer-Encoding."));
+		return bad_frame(c, "bad-encoding", "HTTP/1.0 has no Transfer-Encoding.");
 	if (heads->length && !check_length(heads->length, &length))
-		return answered(send_refusal(c, 400, "bad-length", NULL,
-					     "Content-Length is no number."));
+		return bad_frame(c, "bad-length", "Content-Length is no number.");
 	if (length > HTTP_BODY_MAX)
 		return answered(send_refusal(c, 413, "too-large", NULL,
 					     "A body has at most %d bytes, this one %llu.",
 					     HTTP_BODY_MAX, (unsigned long long)length));
 	if (heads->authorizations > 1)
-		return answered(send_refusal(c, 400, "bad-header", NULL,
-					     "Authorization is given twice."));
+		return bad_frame(c, "bad-header", "Authorization is given twice.");
 	return PASSED;
 }
 

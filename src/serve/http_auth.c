@@ -86,18 +86,17 @@ enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t
 {
 	unsigned i = (unsigned)(peer % (sizeof(a->blocked) / sizeof(a->blocked[0])));
 
+	/* First, so that nobody who shares the address (on loopback: everybody) can lock the
+	 * owner out. */
+	if (token_good(a, authorization))
+		return AUTH_GOOD;
 	if (a->blocked[i].peer != peer || now_ns - a->blocked[i].since_ns > FAILURES_NS) {
 		a->blocked[i].peer = peer;
 		a->blocked[i].since_ns = now_ns;
 		a->blocked[i].failures = 0;
 	}
-	/* Refused before it is compared: guessing gains nothing meanwhile. */
 	if (a->blocked[i].failures >= FAILURES)
 		return AUTH_BLOCKED;
-	if (token_good(a, authorization)) {
-		a->blocked[i].failures = 0;
-		return AUTH_GOOD;
-	}
 	a->blocked[i].failures++;
 	return AUTH_WRONG;
 }

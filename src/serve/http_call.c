@@ -32,7 +32,6 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 	struct http *h = arg;
 	struct conn *c = *request;
 
-	(void)mhd;
 	(void)code;
 	if (!c)
 		return;
@@ -40,11 +39,13 @@ void call_completed(void *arg, struct MHD_Connection *mhd, void **request,
 		follower_stop(&c->follower);
 		h->counts.streams--;
 	}
-	if (!c->replied)
+	/* A reply that is not ours is the library's refusal, and counted. */
+	if (!c->replied && !MHD_get_connection_info(mhd, MHD_CONNECTION_INFO_HTTP_STATUS))
 		h->counts.requests[0]++;
 	call_free(c->call);
 	c->call = NULL;
 	c->replied = false;
+	c->closing = false;
 	c->suspended = false;
 	conn_set_state(c, CONN_IDLE);
 	*request = NULL;
@@ -105,6 +106,20 @@ static const struct {
 #undef C
 };
 
+/* The library (0.9.75) ends a line at a bare LF and a value at a NUL, adds a line that begins with a
+ * blank to the name of the header before it, and tells nothing of that.  But the texts lie where they
+ * came, with NULs for the colon, CR and LF: so each line must begin right behind the one before. */
+static bool in_its_place(struct heads *heads, const char *key, size_t key_size,
+			 const char *value, size_t size)
+{
+	const char *begin = heads->next;
+
+	if (!begin)
+		return true;
+	heads->next = value + size + 2;
+	return key == begin && value == key + key_size + 1 + strspn(key + key_size + 1, " \t");
+}
+
 static enum MHD_Result gather(void *arg, enum MHD_ValueKind kind, const char *key,
 			      size_t key_size, const char *value, size_t size)
 {
@@ -115,14 +130,15 @@ static enum MHD_Result gather(void *arg, enum MHD_ValueKind kind, const char *ke
 		heads->bad |= strlen(key) != key_size || (value && strlen(value) != size);
 		return MHD_YES;
 	}
-	heads->bad |= key_size == 0;
+	value = value ? value : "";
+	heads->bad |= !check_token(key, key_size) || !check_value(value, size) ||
+		      !in_its_place(heads, key, key_size, value, size);
 	for (unsigned i = 0; i < sizeof(wanted) / sizeof(wanted[0]); i++) {
 		if (wanted[i].n != key_size || strncasecmp(wanted[i].name, key, key_size) != 0)
 			continue;
-		*(const char **)(void *)((char *)heads + wanted[i].value) = value ? value : "";
+		*(const char **)(void *)((char *)heads + wanted[i].value) = value;
 		if (wanted[i].count)
 			++*(unsigned *)(void *)((char *)heads + wanted[i].count);
-		heads->bad |= value && strlen(value) != size;
 		break;
 	}
 	return MHD_YES;
@@ -327,14 +343,30 @@ static struct entry *cached(struct conn *c, const char *url, const char *method)
 	return c->from->unix_socket || admit_host(h, c->from, heads->host) ? e : NULL;
 }
 
+static void gather_all(struct conn *c, const char *url, const char *method, const char *version)
+{
+	struct heads *heads = &c->heads;
+	const union MHD_ConnectionInfo *size =
+		MHD_get_connection_info(c->mhd, MHD_CONNECTION_INFO_REQUEST_HEADER_SIZE);
+
+	*heads = (struct heads){ 0 };
+	if (c->http->in_place && size) {
+		heads->next = version + strlen(version) + 2;
+		heads->bad = url != method + strlen(method) + 1;
+	}
+	MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, gather,
+				    heads);
+	/* And then an empty line. */
+	if (heads->next && heads->next + 2 != method + size->header_size)
+		heads->bad = true;
+}
+
 /* A reply that is given before the end of the request ends the connection, in this library; so
  * one without a body is answered at the second call. */
 static enum MHD_Result first_call(struct conn *c, const char *url, const char *method,
 				  const char *version)
 {
-	c->heads = (struct heads){ 0 };
-	MHD_get_connection_values_n(c->mhd, MHD_HEADER_KIND | MHD_GET_ARGUMENT_KIND, gather,
-				    &c->heads);
+	gather_all(c, url, method, version);
 	if (!c->heads.lengths && !c->heads.transfers)
 		return MHD_YES;
 	return begin(c, url, method, version);

@@ -127,6 +127,25 @@ bool check_length(const char *text, uint64_t *ret)
 	return true;
 }
 
+/* ---- headers */
+
+bool check_token(const char *name, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (!isalnum((unsigned char)name[i]) &&
+		    (name[i] == '\0' || !strchr("!#$%&'*+-.^_`|~", name[i])))
+			return false;
+	return n > 0;
+}
+
+bool check_value(const char *value, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (((unsigned char)value[i] < ' ' && value[i] != '\t') || value[i] == 0x7f)
+			return false;
+	return true;
+}
+
 /* ---- what the client takes */
 
 static size_t skip_space(const char *s)

@@ -25,6 +25,12 @@ bool check_host(const char *text, char host[static CHECK_HOST_SIZE], unsigned *r
 /* Digits and nothing else, at most UINT64_MAX. */
 bool check_length(const char *text, uint64_t *ret);
 
+/* The name of a header: a token of RFC 9110, so no blank before its colon. */
+bool check_token(const char *name, size_t n);
+
+/* The value of a header: no control character but the tab. */
+bool check_value(const char *value, size_t n);
+
 /* Does Accept (NULL: everything) take this media type?  Parameters of the type do not count. */
 bool check_accepts(const char *accept, const char *type);
 

@@ -47,12 +47,19 @@ static void set_deadline(struct http *h, uint64_t at_ns)
 	}
 }
 
+static unsigned is_shaking(const struct conn *c)
+{
+	return c->tls && c->state == CONN_HEAD;
+}
+
 void conn_set_state(struct conn *c, enum conn_state state)
 {
 	struct http *h = c->http;
 
 	list_remove(&h->list[c->state], c);
+	h->shaking -= is_shaking(c);
 	c->state = state;
+	h->shaking += is_shaking(c);
 	c->since_ns = h->now_ns;
 	list_append(&h->list[state], c);
 	if (h->limit_ns[state])
@@ -129,12 +136,14 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		c->uid = h->peer_uid;
 		c->since_ns = h->now_ns;
 		list_append(&h->list[CONN_HEAD], c);
+		h->shaking += is_shaking(c);
 		set_deadline(h, h->now_ns + h->limit_ns[CONN_HEAD]);
 		h->counts.connections++;
 		if (h->counts.connections > h->peak)
 			h->peak = h->counts.connections;
 	} else if (c) {
 		list_remove(&h->list[c->state], c);
+		h->shaking -= is_shaking(c);
 		h->cut -= c->cut;
 		h->counts.connections--;
 		free(c);

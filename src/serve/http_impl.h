@@ -84,7 +84,8 @@ struct auth {
 /* NULL: no token.  0, -GW_E_ARG, -GW_E_PERM or -GW_E_IO with a sentence. */
 int auth_load(struct auth *a, const char *token_file, char *message, size_t size);
 
-/* Of an Authorization header. */
+/* Of an Authorization header.  A good token is good always; AUTH_BLOCKED: wrong, and not the first
+ * of the last seconds. */
 enum auth_verdict { AUTH_GOOD, AUTH_WRONG, AUTH_BLOCKED };
 enum auth_verdict auth_check(struct auth *a, const char *authorization, uint64_t peer,
 			     uint64_t now_ns);
@@ -172,7 +173,8 @@ struct heads {
 	const char *host, *length, *transfer, *accept, *encoding, *match, *authorization,
 		*origin, *id, *type, *method;
 	unsigned hosts, lengths, transfers, authorizations, params;
-	bool bad; /* a NUL in one of them, or one without a name */
+	const char *next; /* where the next line has to begin; NULL: that is not looked at */
+	bool bad;         /* a line that is no header, or a NUL */
 };
 
 struct call;
@@ -191,7 +193,8 @@ struct conn {
 	bool tls;
 	bool cut; /* it was shut down by us */
 	bool replied;
-	struct heads heads;       /* of the request in hand */
+	bool closing;       /* with the reply: where the next request begins is not certain */
+	struct heads heads; /* of the request in hand */
 	struct follower follower; /* of CONN_STREAM */
 };
 
@@ -244,6 +247,7 @@ struct http {
 	uint64_t beat_ns;
 	uint64_t now_ns;                    /* of this round */
 	unsigned connections, streams, cut; /* at most; at most; shut down and not gone yet */
+	unsigned shaking;                   /* with TLS and no request yet */
 	struct auth auth;
 	char **hosts, **origins;
 	char *tls_cert, *tls_key; /* the files' texts */
@@ -254,8 +258,9 @@ struct http {
 	int accepting_fd;
 	uint64_t peer_hash;
 	uid_t peer_uid;
-	bool running; /* inside the library */
-	bool poked;   /* meanwhile */
+	bool in_place; /* the library leaves heads as they came, and reads them leniently */
+	bool running;  /* inside the library */
+	bool poked;    /* meanwhile */
 };
 
 void conn_set_state(struct conn *c, enum conn_state state);
@@ -296,6 +301,7 @@ enum MHD_Result send_reply(struct conn *c, struct reply *r);
 enum MHD_Result send_refusal(struct conn *c, int status, const char *word, const char *remedy,
 			     const char *detail, ...) __attribute__((format(printf, 5, 6)));
 void send_count(struct conn *c, int status, size_t bytes);
+void send_count_status(struct http *h, unsigned status); /* what the library answered */
 void send_log(struct http *h, const struct request *q, int status, const char *type,
 	      size_t bytes, double seconds);
 

@@ -5,13 +5,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+void send_count_status(struct http *h, unsigned status)
+{
+	h->counts.requests[status >= 100 && status < 600 ? status / 100 : 5]++;
+}
+
 void send_count(struct conn *c, int status, size_t bytes)
 {
-	struct http *h = c->http;
-
 	c->replied = true;
-	h->counts.requests[status >= 100 && status < 600 ? status / 100 : 5]++;
-	h->counts.bytes_sent += bytes;
+	send_count_status(c->http, (unsigned)status);
+	c->http->counts.bytes_sent += bytes;
 }
 
 void send_log(struct http *h, const struct request *q, int status, const char *type,
@@ -20,7 +23,8 @@ void send_log(struct http *h, const struct request *q, int status, const char *t
 	struct reply r = { .status = status, .type = type };
 
 	r.body.len = bytes;
-	h->log(h->arg, q, &r, seconds);
+	/* Whole microseconds: no more is known, and no more is written then. */
+	h->log(h->arg, q, &r, (double)(uint64_t)(seconds * 1e6 + 0.5) / 1e6);
 }
 
 /* ---- answering */
@@ -186,6 +190,8 @@ __attribute__((format(printf, 5, 6))) enum MHD_Result send_refusal(struct conn *
 	vsnprintf(text, sizeof(text), detail, ap);
 	va_end(ap);
 	reply_init(&r, &impl);
+	if (c->closing)
+		reply_header(&r, "Connection", "close");
 	if (status == 401)
 		reply_header(&r, "WWW-Authenticate", "Bearer realm=\"gpuward\"");
 	reply_problem(&r, status, word, remedy, "%s", text);

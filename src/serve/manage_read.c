@@ -107,6 +107,14 @@ int manage_entry_read(const char *id, const char *json, struct manage_entry *ret
 
 /* ---- what a request asks for ---- */
 
+/* The driver takes whole MHz.  What is out of all bounds is refused with these, elsewhere. */
+static bool is_whole(enum manage_what what, double v)
+{
+	if (manage_info(what)->values != 2 || !(v >= 0 && v < 1e15))
+		return true;
+	return v == (double)(uint64_t)(v / 1e6) * 1e6;
+}
+
 static int unknown_key(const char *name, const struct manage_order *o, char *message,
 		       size_t size)
 {
@@ -135,9 +143,14 @@ static int read_key(const char *name, const json_t *v, struct manage_order *o, c
 
 		if (strcmp(name, k->name) != 0)
 			continue;
-		if (read_one(o->what, v, &o->value[k->at]))
+		if (!read_one(o->what, v, &o->value[k->at]))
+			snprintf(message, size, "\"%s\" wants %s", name, wanted(o->what));
+		else if (!is_whole(o->what, o->value[k->at]))
+			snprintf(message, size,
+				 "\"%s\" wants whole MHz: a multiple of 1000000, not %.15g",
+				 name, o->value[k->at]);
+		else
 			return 0;
-		snprintf(message, size, "\"%s\" wants %s", name, wanted(o->what));
 		return -GW_E_ARG;
 	}
 	return unknown_key(name, o, message, size);

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct server {
 	struct loop *loop;
@@ -127,8 +128,10 @@ static void answer_counts(void *arg, const struct request *q, struct reply *r)
 	(void)q;
 	http_counts(s->http, &c);
 	buf_addf(&r->body,
-		 "{\"accepted\":%llu,\"refused\":%llu,\"timeouts\":%llu,\"connections\":%u,"
+		 "{\"4xx\":%llu,\"5xx\":%llu,\"accepted\":%llu,\"refused\":%llu,\"timeouts\":%"
+		 "llu,\"connections\":%u,"
 		 "\"streams\":%u,\"torn\":%llu,\"wakeups\":%llu}\n",
+		 (unsigned long long)c.requests[4], (unsigned long long)c.requests[5],
 		 (unsigned long long)c.accepted, (unsigned long long)c.refused,
 		 (unsigned long long)c.timeouts, c.connections, c.streams,
 		 (unsigned long long)c.requests[0], (unsigned long long)loop_wakeups(s->loop));
@@ -178,6 +181,9 @@ static void on_signal(void *arg, int signal)
 	struct server *s = arg;
 	char message[512];
 
+	/* As if the setting were taken out together with the file. */
+	if (s->config.token_file && access(s->config.token_file, F_OK) != 0)
+		s->config.token_file = NULL;
 	if (signal == SIGHUP)
 		printf("reload: %d %s\n",
 		       http_reload(s->http, &s->config, message, sizeof(message)), message);

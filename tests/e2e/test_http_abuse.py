@@ -313,6 +313,66 @@ def test_lengths_that_contradict_are_400_and_end_the_connection(server, extra):
     assert b"smuggled" not in got and b"200 OK" not in got
 
 
+LENIENT = (  # each a head that another program may read otherwise
+    b"Content-Length : %d\r\n", b"Content-Length\t: %d\r\n", b"X: y\r\nContent-Length: %d\r\n x\r\n",
+    b"Content-Length: %d\r\n x\r\n", b"Content-Length: %d\r\n\t\r\n", b"X: a\r\n \r\n",
+    b"Transfer-Encoding : chunked\r\nContent-Length: %d\r\n", b"Content Length: %d\r\n", b"X(y): %d\r\n",
+    b"X: a\0b\r\n", b"X: a\0\0\0b\r\n", b"X: a\0\r\n", b"X\0y: a\r\n", b"X: a\rb\r\n", b"X: a\x01b\r\n", b"X: a\x7f\r\n",
+    b"X: a\nY: b\r\n", b"X: a\n", b"X: a\r\n\nY: b\r\n", b": a\r\n", b"X\xe4: a\r\n", b"Accept: a\0b\r\n",
+)
+
+
+@pytest.mark.parametrize("line", LENIENT)
+def test_a_head_that_can_be_read_in_two_ways_is_400_and_ends_the_connection(server, line):
+    line = line % len(SMUGGLED) if b"%d" in line else line
+    for first in (b"POST /open HTTP/1.1\r\n", b"GET /tick HTTP/1.1\r\n"):
+        for head in (b"Host: localhost\r\n" + line, line + b"Host: localhost\r\n",
+                     b"Host: localhost\r\n" + line + b"Content-Type: application/json\r\n"):
+            got = server.raw(first + head + b"\r\n" + SMUGGLED)
+            assert parse(got).status == 400 and got.count(b"HTTP/1.1 ") == 1
+            assert b"smuggled" not in got and b"\r\nConnection: close\r\n" in got
+
+
+@pytest.mark.parametrize("head", [
+    b"GET /tick HTTP/1.1\nHost: localhost\r\n\r\n", b"GET /tick HTTP/1.1\r\nHost: localhost\r\n\n",
+    b"GET /tick HTTP/1.1\nHost: localhost\n\n", b"GET  /tick HTTP/1.1\r\nHost: localhost\r\n\r\n",
+    b"GET /tick HTTP/1.0\n\n", b"GET /tick HTTP/1.0\r\n\n",
+])
+def test_lines_of_a_head_end_with_cr_and_lf(server, head):
+    got = server.raw(head + SMUGGLED)
+    assert parse(got).status == 400 and b"smuggled" not in got
+
+
+def test_a_head_that_comes_in_pieces_or_is_odd_but_right_is_read(server):
+    odd = (b"GET /echo/a?x=1&y HTTP/1.1\r\nHost:\t localhost \t\r\nX:\r\nY: \r\nZ!#$%&'*+-.^_`|~0: \xe4 \t: x\r\n"
+           b"Cookie: a=b; c\r\nX: again\r\nConnection: close\r\n\r\n").replace(b" \t\r\nX:", b"\r\nX:")
+    assert parse(server.raw(odd)).json["x"] == "1"
+    long = odd.replace(b"X: again", b"X: " + b"again" * 800)
+    for step in (1, 7, 500):
+        with server.connect() as s:
+            s.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            text = odd if step == 1 else long
+            for i in range(0, len(text), step):
+                s.sendall(text[i:i + step])
+            assert parse(drain(s)).status == 200
+    with server.connect() as s:  # what the library has read already is moved for the next request
+        s.sendall(long.replace(b"Connection: close\r\n", b"") * 5 + odd)
+        assert drain(s).count(b"HTTP/1.1 200") == 6
+
+
+def test_what_the_library_refuses_is_counted():
+    with serving(tick_ms=0) as s:
+        before = s.counts()
+        assert parse(s.raw(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nX: " + b"a" * 20000 + b"\r\n\r\n")).status == 431
+        assert parse(s.raw(b"GET /" + b"a" * 20000 + b" HTTP/1.1\r\n\r\n")).status == 414
+        assert parse(s.raw(post("Content-Length: -1\r\n"))).status == 400
+        assert parse(s.raw(post("Transfer-Encoding: chunked\r\n", b"zz\r\n"))).status == 400
+        assert parse(s.raw(b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n")).status == 505
+        after = s.counts()
+        assert (after["4xx"] - before["4xx"], after["5xx"] - before["5xx"]) == (4, 1)
+        assert after["torn"] == before["torn"]
+
+
 def test_a_get_has_no_body_to_smuggle_with(server):
     got = server.raw(b"GET /tick HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n" % len(SMUGGLED) + SMUGGLED)
     assert parse(got).status == 400 and got.count(b"HTTP/1.1 ") == 1
@@ -427,6 +487,12 @@ def test_a_token_lets_in(token):
         s.process.send_signal(signal.SIGHUP)
         assert "shorter than 16" in s.process.stdout.readline()
         assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 200
+        token.unlink()
+        for told in ("reload: 0 there is no token any more", "reload: 0 \n"):  # once
+            s.process.send_signal(signal.SIGHUP)
+            assert s.process.stdout.readline().startswith(told)
+        assert s.ask("/change", "POST", bearer("another-token-of-some-length")).status == 401
+        assert s.ask("/change", "POST").status == 403
 
 
 def test_guessing_tokens_is_slowed(token):
@@ -434,6 +500,8 @@ def test_guessing_tokens_is_slowed(token):
         seen = [s.ask("/tick", headers=bearer("x" * 20)) for _ in range(12)]
         assert [a.status for a in seen] == [401] * 10 + [429] * 2
         assert int(seen[-1].headers["retry-after"]) > 0
+        assert s.ask("/change", "POST", bearer()).status == 200  # the owner is not locked out
+        assert s.ask("/tick", headers=bearer("x" * 20)).status == 429
         assert s.ask("/tick").status == 200
 
 
@@ -629,6 +697,31 @@ def test_one_who_drips_is_cut_and_others_are_served():
         for d in drips:
             d.close()
         assert s.counts()["timeouts"] >= 200
+
+
+def cpu_seconds(server):
+    with open(f"/proc/{server.process.pid}/stat") as f:
+        fields = f.read().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_one_who_never_ends_the_handshake_is_cut_and_costs_little(certificate):
+    cert, key = certificate
+    request = b"GET /tick HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    with serving(cert=cert, key=key, header_ms=2000, tick_ms=50) as s:
+        before = cpu_seconds(s)
+        half = [s.connect() for _ in range(50)]
+        for c in half:
+            c.sendall(bytes.fromhex("16030102000100"))  # the beginning of a hello
+        first = ask_tls(s, cert, request)
+        end = time.monotonic() + TIMEOUT
+        while ask_tls(s, cert, request).body == first.body:
+            assert time.monotonic() < end, "other timers wait for ever"
+        for c in half:
+            assert drain(c) == b"" and time.monotonic() < end, "it is still there"
+        assert SANITIZED or cpu_seconds(s) - before < 1.5  # two seconds, if it were run all the time
+        for c in half:
+            c.close()
 
 
 def test_an_idle_connection_is_closed_and_a_slow_reader_is_cut():

@@ -271,6 +271,9 @@ static void letting_go_waits_until_it_is_done(void **state)
 	(void)state;
 	begin(TWO_GPUS);
 	t.ask_done = true;
+	post("/api/v1/let-go", "garbage", 400);
+	says("the body is not JSON");
+	assert_int_equal(t.asked, 0);
 	post("/api/v1/let-go", "", 200);
 	at("let_go", "true");
 	assert_true(fake.flags & ROUTE_CHANGE);
@@ -281,7 +284,8 @@ static void letting_go_waits_until_it_is_done(void **state)
 	says("let go");
 	post("/api/v1/windows", "", 503);
 	says("let go");
-	post("/api/v1/resume", "", 200);
+	post("/api/v1/resume", "[]", 400);
+	post("/api/v1/resume", "{}", 200);
 	at("let_go", "false");
 	t.ask_error = -GW_E_STATE;
 	post("/api/v1/let-go", "", 409);
@@ -342,6 +346,7 @@ static void a_window_measures_the_true_energy(void **state)
 	get(opened, 200);
 	assert_true(number("energy_joules.best") > 0); /* so far */
 	truth = sim_true_joules(1) - truth;
+	post(below("/stop"), "garbage", 400);
 	post(below("/stop"), "", 200);
 	at("state", "\"ended\"");
 	at("ended_by", "\"request\"");

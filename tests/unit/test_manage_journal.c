@@ -488,6 +488,13 @@ const char *request_header(const struct request *q, const char *name)
 	return strcmp(name, "Content-Type") == 0 ? content_type : NULL;
 }
 
+const char *request_param(const struct request *q, const char *name)
+{
+	(void)q;
+	(void)name;
+	return NULL;
+}
+
 static int engine_manage(void *engine, const struct manage_order *o)
 {
 	struct manage_order mine = *o;
@@ -546,6 +553,7 @@ static int ask(route_fn *fn, const char *gpu, const char *word, const char *text
 				    .id = "r1",
 				    .memory = &memory };
 	api.view.snap = sim.snap;
+	api.view.tick = 1;
 	api.view.ops = &view_ops;
 	api.clock = &sim.clock;
 	memory = NULL;
@@ -582,6 +590,7 @@ static void without_the_flag_everything_is_refused(void **state)
 	serve(H200, false);
 	assert_int_equal(ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
 	assert_in(remedy, "[manage] enabled = true");
+	assert_in(remedy, "reload");
 	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
 	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
 	assert_int_equal(fake.orders, 0);
@@ -663,6 +672,12 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
 		{ "0", "gpu-clocks", "{\"max_hertz\":9e8}", 400, "wants \"min_hertz\"" },
+		{ "0", "gpu-clocks", "{\"min_hertz\":210000001,\"max_hertz\":9e8}", 400,
+		  "\"min_hertz\" wants whole MHz: a multiple of 1000000, not 210000001" },
+		{ "0", "memory-clocks", "{\"min_hertz\":1593e6,\"max_hertz\":1593000000.5}",
+		  400, "\"max_hertz\" wants whole MHz" },
+		{ "0", "gpu-clocks", "{\"min_hertz\":-5,\"max_hertz\":1e300}", 400,
+		  "no such value" },
 		{ "0", "power-limits", "{\"watts\":400}", 404, "did you mean power-limit?" },
 		{ "0", "clear-ecc", "{}", 404, "no setting" },
 		{ "9", "power-limit", "{\"watts\":400}", 404, "no GPU" },
@@ -683,6 +698,21 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 415);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 	assert_int_equal(fake.count, 0);
+}
+
+static void what_takes_no_body_refuses_one(void **state)
+{
+	static const char *const bad[] = { "garbage", "[]", "1", "{", "{\"watts\":1}" };
+
+	(void)state;
+	serve(H200, true);
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+		assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, bad[i]), 400);
+		assert_in(problem, "the body");
+		assert_int_equal(ask(api_manage_restore, "0", "power-limit", bad[i]), 400);
+	}
+	assert_int_equal(fake.orders, 0);
+	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
 static void errors_of_the_driver_have_their_status(void **state)
@@ -781,6 +811,7 @@ int main(void)
 		journal_test(a_change_is_answered_with_evidence),
 		journal_test(every_setting_can_be_sent),
 		journal_test(bad_requests_are_refused_with_a_reason),
+		journal_test(what_takes_no_body_refuses_one),
 		journal_test(errors_of_the_driver_have_their_status),
 		journal_test(an_outcome_that_never_comes_is_said_to_be_unknown),
 		journal_test(a_part_of_a_gpu_does_not_stand_for_all_of_it),
