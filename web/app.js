@@ -47,7 +47,7 @@ function setRange(i) {
 function keepView() {
 	const open = [...rows.values()].filter((r) => r.open);
 	localStorage.setItem("range", range);
-	localStorage.setItem("open", JSON.stringify(open.map((r) => r.key)));
+	localStorage.setItem("open", open.map((r) => r.key).join());
 	const gpus = open.map((r) => r.device.index).sort((a, b) => a - b).join();
 	history.replaceState(null, "", `#gpu=${gpus}&range=${ranges[range].name}`);
 }
@@ -58,21 +58,12 @@ function asked() {
 	return { gpus: gpus === null ? null : gpus.split(",").filter(Boolean), range: i < 0 ? null : i };
 }
 
-function keptOpen() {
-	try {
-		const list = JSON.parse(localStorage.getItem("open"));
-		return Array.isArray(list) ? list : null;
-	} catch {
-		return null;
-	}
-}
-
 function isAsked(r, gpus) {
 	return gpus.some((g) => g === String(r.device.index) || (g.length > 4 && r.device.uuid?.startsWith(g)));
 }
 
 function openFirst() {
-	const { gpus } = asked(), kept = keptOpen(), all = [...rows.values()];
+	const { gpus } = asked(), kept = localStorage.getItem("open")?.split(","), all = [...rows.values()];
 	const want = gpus ? (r) => isAsked(r, gpus) : kept ? (r) => kept.includes(r.key) : (r) => all.length <= OPEN_FROM_START && r === all[0];
 	all.filter(want).forEach((r) => toggle(r, true, false));
 }
@@ -144,6 +135,9 @@ function sum(key) {
 	return known.length ? { value: known.reduce((a, b) => a + b, 0), lacking: model.devices.length - known.length } : null;
 }
 
+// Both in the unit of the larger.
+const powers = (of) => (of?.value >= 10000 ? (v) => `${(v / 1000).toFixed(1)} kW` : f.watts);
+
 function total(id, s, show, of, title = "") {
 	const place = $(id);
 	if (!s)
@@ -167,7 +161,7 @@ function drawTotals() {
 	const energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter(needsCare).length;
 	put($("total-gpus"), `${model.devices.length}${down ? ` (${down} not ok)` : ""}`);
 	$("total-gpus").classList.toggle("alarm", down > 0);
-	total("total-power", sum("power_watts"), (v) => f.power(v), sum("power_limit_watts"));
+	total("total-power", sum("power_watts"), powers(sum("power_limit_watts") ?? sum("power_watts")), sum("power_limit_watts"));
 	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}${measuredFor()}` : "");
 	total("total-memory", sum("memory_used_bytes"), (v, unit) => `${f.gib(v)}${unit ? " GiB" : ""}`, sum("memory_total_bytes"));
 	const h = model.host;
@@ -320,7 +314,10 @@ on("snapshot", () => {
 	lists.snapshot();
 	energy.chooseGpus();
 });
-on("gap", () => details().forEach((d) => d.load()));
+on("gap", () => {
+	draw(true);
+	details().forEach((d) => d.load());
+});
 on("link", drawLink);
 on("events", lists.events);
 on("windows", energy.draw);

@@ -137,7 +137,7 @@ export class Chart {
 			axes: [{ ...axis, size: 24, space: 56, values: (u, list) => this.times(list) },
 				{ ...axis, size: 56, space: 28, values: (u, list) => list.map((v) => `${v} ${this.spec.unit}`) }],
 			hooks: {
-				setCursor: [(u) => this.say(u.cursor.idx)], drawClear: [(u) => this.ground(u)], draw: [(u) => this.lines(u)],
+				setCursor: [(u) => this.say(u.cursor.idx)], drawClear: [(u) => this.windows(u, false)], draw: [(u) => this.windows(u, true), (u) => this.lines(u)],
 				setSelect: [(u) => u.select.width > 4 && this.detail.zoom([u.select.left, u.select.left + u.select.width].map((x) => u.posToVal(x, "x")))],
 			},
 		};
@@ -148,34 +148,39 @@ export class Chart {
 		return list.map((t) => (long > 1.1 * 86400 ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
 	}
 
-	// Behind the lines: time of which nothing is kept, and energy windows.
-	ground(u) {
-		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1, x = (t) => Math.max(box.left, Math.min(box.left + box.width, u.valToPos(t, "x", true)));
-		const since = this.detail.since();
-		g.save();
-		g.font = `${11 * r}px system-ui, sans-serif`;
+	// Time of which nothing is kept: over the grid, so that no line goes through the words.
+	unkept(u, g, box, r) {
+		const since = this.detail.since(), wide = since ? u.valToPos(since, "x", true) - box.left - 3 * r : 0;
+		const word = since ? `nothing kept before ${f.when(since * 1000, false)}` : "", needs = g.measureText(word).width + 12 * r;
+		if (!since || wide < needs)
+			return;
+		const x = box.left + wide / 2, y = box.top + box.height / 2;
+		g.fillStyle = css("--card");
+		g.fillRect(x - needs / 2, y - 9 * r, needs, 18 * r);
+		g.fillStyle = css("--text-2");
 		g.textBaseline = "middle";
 		g.textAlign = "center";
-		if (since) {
-			const wide = x(since) - box.left, word = `nothing kept before ${f.when(since * 1000, false)}`;
-			g.fillStyle = css("--raised");
-			g.fillRect(box.left, box.top, wide, box.height);
-			g.fillStyle = css("--text-2");
-			if (wide > g.measureText(word).width + 8 * r)
-				g.fillText(word, box.left + wide / 2, box.top + box.height / 2);
-		}
-		g.fillStyle = g.strokeStyle = css("--accent");
-		g.textAlign = "left";
+		g.fillText(word, x, y);
+	}
+
+	// Energy windows of this GPU: a ground behind the grid, later their labels over it.
+	windows(u, labels) {
+		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
+		const x = (t) => Math.max(box.left, Math.min(box.left + box.width, u.valToPos(t, "x", true)));
+		g.save();
+		g.font = `${10.5 * r}px system-ui, sans-serif`;
+		g.fillStyle = css("--accent");
 		g.textBaseline = "bottom";
+		g.textAlign = "left";
+		g.globalAlpha = labels ? 1 : 0.14;
 		for (const w of this.spec.windows ? model.windows.values() : []) {
-			const from = Date.parse(w.begin_time) / 1000, to = w.end_time ? Date.parse(w.end_time) / 1000 : now();
-			if (x(to) > x(from) && w.devices?.some((d) => (d.uuid ?? d) === this.detail.row.device.uuid)) {
-				g.globalAlpha = 0.14;
-				g.fillRect(x(from), box.top, x(to) - x(from), box.height);
-				g.globalAlpha = 1;
-				if (w.label && x(to) - x(from) > g.measureText(w.label).width + 6 * r)
-					g.fillText(w.label, x(from) + 3 * r, box.top + box.height - 2 * r);
-			}
+			const from = x(Date.parse(w.begin_time) / 1000), wide = x(w.end_time ? Date.parse(w.end_time) / 1000 : now()) - from;
+			if (wide <= 0 || !w.devices.some((d) => d.uuid === this.detail.row.device.uuid))
+				continue;
+			if (!labels)
+				g.fillRect(from, box.top, wide, box.height);
+			else if (w.label && wide > g.measureText(w.label).width + 6 * r)
+				g.fillText(w.label, from + 3 * r, box.top + box.height - 2 * r);
 		}
 		g.restore();
 	}
@@ -184,9 +189,10 @@ export class Chart {
 	lines(u) {
 		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
 		g.save();
+		g.font = `${10.5 * r}px system-ui, sans-serif`;
+		this.unkept(u, g, box, r);
 		g.strokeStyle = g.fillStyle = css("--limit");
 		g.lineWidth = r;
-		g.font = `${10 * r}px system-ui, sans-serif`;
 		g.textAlign = "right";
 		const list = this.spec.lines(this.detail.row.device).sort((a, b) => b.at - a.at);
 		list.forEach(({ at, label }, i) => {

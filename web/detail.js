@@ -64,11 +64,10 @@ export class Detail {
 	}
 
 	zoom(part) {
-		const same = part === this.part || (part && this.part && part.every((t, i) => t === this.part[i]));
-		if (same || (part && part[1] - part[0] < SHORTEST))
-			return this.charts.forEach((c) => c.plot?.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false));
-		this.part = part;
 		this.charts.forEach((c) => c.plot?.setSelect({ left: 0, width: 0, top: 0, height: 0 }, false));
+		if (part === this.part || (part && part[1] - part[0] < SHORTEST))
+			return;
+		this.part = part;
 		this.load();
 	}
 

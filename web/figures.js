@@ -1,4 +1,5 @@
 // figures: every figure of a GPU, searchable.
+import { model } from "./data.js";
 import * as f from "./format.js";
 import { el, put, unknown } from "./rows.js";
 import { quantities } from "./words.js";
@@ -13,7 +14,7 @@ export class Figures {
 		this.list = el("dl", { className: "figures" });
 		this.none = el("p", { className: "empty", textContent: "No figure has this in its name.", hidden: true });
 		this.search.addEventListener("input", () => this.filter());
-		this.box = el("details", { className: "all", open: matchMedia("(min-width: 761px)").matches },
+		this.box = el("details", { className: "all", open: model.devices.length === 1 && matchMedia("(min-width: 761px)").matches },
 			el("summary", { textContent: "All figures" }), el("label", { className: "search" }, "Search ", this.search), this.list, this.none);
 	}
 
@@ -31,10 +32,7 @@ export class Figures {
 				unknown(cell, d.absent[key]);
 			else {
 				put(cell, f.quantity(key, d[key]));
-				if (cell.title) {
-					cell.removeAttribute("title");
-					delete cell.dataset.unknown;
-				}
+				cell.removeAttribute("title");
 			}
 		}
 	}

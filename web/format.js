@@ -39,7 +39,6 @@ export const percent = (r) => `${Math.round(r * 100)} %`;
 export const watts = (v) => `${v.toFixed(0)} W`;
 export const celsius = (v) => `${v.toFixed(0)} °C`;
 export const hertz = (v) => `${(v / 1e6).toFixed(0)} MHz`;
-export const power = (v) => (v < 10000 ? watts(v) : si(v, "W"));
 export const joules = (v) => (v < 1000 ? `${v.toFixed(0)} J` : si(v, "J"));
 
 export function wattHours(j) {

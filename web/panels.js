@@ -42,11 +42,13 @@ const flag = (key, bad = true) => (c, d) => {
 	c.classList.toggle("alarm", bad && v === true);
 };
 
+const isHot = (d) => d.temperature_margin_celsius != null && d.temperature_margin_celsius <= 3;
+
 // With many GPUs those that are well are only counted, unless somebody asks for them.
 let everyone = false;
 
 function drawHealth(table) {
-	const all = model.devices, many = all.length > MANY, ill = all.filter((d) => needsCare(d) || d.temperature_margin_celsius <= 3);
+	const all = model.devices, many = all.length > MANY, ill = all.filter((d) => needsCare(d) || isHot(d));
 	table.draw(many && !everyone ? ill : all);
 	$("health-more").hidden = !many;
 	if (!many)
@@ -67,8 +69,8 @@ const health = () => new Table("health", [
 		c.title = d.message || ailments(d).join("; ");
 	} },
 	{ name: "To slowdown", num: true, fill: (c, d) => {
-		const v = figure(c, d, "temperature_margin_celsius", f.celsius);
-		c.classList.toggle("alarm", v !== null && v <= 3);
+		figure(c, d, "temperature_margin_celsius", f.celsius);
+		c.classList.toggle("alarm", isHot(d));
 	} },
 	{ name: "Slowed by power", num: true, fill: (c, d) => figure(c, d, "limited_power_seconds", (v) => (v ? f.seconds(v) : "0 s")) },
 	{ name: "Slowed by heat", num: true, fill: (c, d) => figure(c, d, "limited_thermal_seconds", (v) => (v ? f.seconds(v) : "0 s")) },

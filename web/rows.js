@@ -50,9 +50,9 @@ export function figure(e, d, key, show) {
 
 export function unknown(e, key) {
 	const why = f.absence(key);
-	if (e.dataset.unknown === why && e.firstElementChild)
+	if (e.title === why && e.firstElementChild?.className === "none")
 		return;
-	e.dataset.unknown = why;
+	e.dataset.unknown = "1";
 	e.title = why;
 	e.replaceChildren(el("span", { className: "none", ariaHidden: "true", textContent: f.DASH }),
 		el("span", { className: "unseen", textContent: `unknown: ${why}` }));
@@ -121,7 +121,7 @@ function mark(m, ratio) {
 		m.mark.style.left = `${(ratio * 100).toFixed(1)}%`;
 }
 
-export const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
+const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
 
 function fillReasons(cell, d) {
 	const list = d.clock_event_reasons, bad = d.state !== "ok" && d.message, key = bad || list?.join();
@@ -251,6 +251,7 @@ function runs(s, begin) {
 
 // ---- order and choice
 
+const DENSE = 24; // GPUs: above, rows are as low as they can be read
 const REST = 5; // readings between two drawings of what nobody sees, or of a line that moved a pixel
 const COLUMNS = {
 	index: (d) => d.index, state: (d) => stateWord(d)[0], power: (d) => d.power_watts, temperature: (d) => d.temperature_gpu_celsius,
@@ -355,9 +356,9 @@ export function drawRows(body, toggle, all) {
 			rows.delete(key);
 			changed = true;
 		}
-	const table = body.closest("table");
-	if (table.classList.contains("many") !== many) {
-		table.classList.toggle("many", many);
+	const table = body.closest("table"), kind = `gpus${many ? " many" : ""}${model.devices.length > DENSE ? " dense" : ""}`;
+	if (table.className !== kind) {
+		table.className = kind;
 		restyle();
 	}
 	return changed;

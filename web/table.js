@@ -99,7 +99,7 @@ export class Table {
 export const text = (of) => (cell, item) => {
 	const v = of(item);
 	if (v === null || v === undefined || v === "")
-		unknown(cell, item.absent?.[of.key] || "no_data");
+		unknown(cell, "no_data");
 	else {
 		put(cell, String(v));
 		cell.removeAttribute("title");

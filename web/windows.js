@@ -64,10 +64,8 @@ function fillLabel(cell, w) {
 	});
 }
 
-const devicesOf = (w) => (w.devices || []).map((d) => d.index ?? model.devices.find((x) => x.uuid === d)?.index ?? d);
-
 // 0, 1, 2, 3 and 7 are said as 0–3, 7.
-export function spans(numbers) {
+function spans(numbers) {
 	const out = [];
 	for (const n of numbers) {
 		const last = out.at(-1);
@@ -92,7 +90,7 @@ function fillActions(cell, w, act) {
 function windowTable(act) {
 	return new Table("windows", [
 		{ name: "Label", wrap: true, lead: true, fill: fillLabel },
-		{ name: "GPUs", fill: (c, w) => put(c, spans(devicesOf(w)) || "all") },
+		{ name: "GPUs", fill: (c, w) => put(c, spans(w.devices.map((d) => d.index))) },
 		{ name: "Began", num: true, fill: (c, w) => put(c, f.when(began(w))) },
 		{ name: "Duration", num: true, fill: (c, w) => put(c, w.seconds == null ? f.DASH : duration(secondsOf(w))) },
 		{ name: "Energy", num: true, fill: fillJoules },
