@@ -1,20 +1,22 @@
-// app: puts the parts together.  Header, totals, keyboard, theme, dialogs.
-import { age, model, on, ranges, start, token } from "./data.js";
+// app: puts the parts together.  Header, totals, order of the rows, keyboard, theme, dialogs.
+import { age, MANY, model, now, on, ranges, retryNow, start, token } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
-import { ailments, drawRows, figure, put, rows, unknown } from "./rows.js";
+import { arrange, drawRows, el, figure, needsCare, put, restyle, rows, sortBy, unknown, wanted } from "./rows.js";
+import { windows } from "./windows.js";
 import { packages } from "./words.js";
 
 const $ = (id) => document.getElementById(id);
 const STATES = {
 	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers let go", "not-ready": "Not ready",
 };
+const OPEN_FROM_START = 4; // GPUs: up to so many, the first one's charts are open
 let range = Math.min(Number(localStorage.getItem("range")) || 0, ranges.length - 1);
 
 // ---- rows and their details
 
-function toggle(r, open = !r.open) {
+function toggle(r, open = !r.open, kept = true) {
 	if (r.open === open)
 		return;
 	r.open = open;
@@ -28,23 +30,93 @@ function toggle(r, open = !r.open) {
 		r.detail.close();
 		r.detail = null;
 	}
+	if (kept)
+		keepView();
 }
 
 const details = () => [...rows.values()].map((r) => r.detail).filter(Boolean);
 
 function setRange(i) {
 	range = i;
-	localStorage.setItem("range", i);
 	details().forEach((d) => d.setRange(i));
+	keepView();
 }
 
-function draw() {
+// ---- the view: kept for the next visit, and in the address so that it can be shared
+
+function keepView() {
+	const open = [...rows.values()].filter((r) => r.open);
+	localStorage.setItem("range", range);
+	localStorage.setItem("open", open.map((r) => r.key).join());
+	const gpus = open.map((r) => r.device.index).sort((a, b) => a - b).join();
+	history.replaceState(null, "", `#gpu=${gpus}&range=${ranges[range].name}`);
+}
+
+// { gpus, range } that the address asks for, each null where it does not.
+function asked() {
+	const q = new URLSearchParams(location.hash.slice(1)), gpus = q.get("gpu"), i = ranges.findIndex((r) => r.name === q.get("range"));
+	return { gpus: gpus === null ? null : gpus.split(",").filter(Boolean), range: i < 0 ? null : i };
+}
+
+function isAsked(r, gpus) {
+	return gpus.some((g) => g === String(r.device.index) || (g.length > 4 && r.device.uuid?.startsWith(g)));
+}
+
+function openFirst() {
+	const { gpus } = asked(), kept = localStorage.getItem("open")?.split(","), all = [...rows.values()];
+	const want = gpus ? (r) => isAsked(r, gpus) : kept ? (r) => kept.includes(r.key) : (r) => all.length <= OPEN_FROM_START && r === all[0];
+	all.filter(want).forEach((r) => toggle(r, true, false));
+}
+
+addEventListener("hashchange", () => {
+	const view = asked();
+	if (view.range !== null && view.range !== range)
+		setRange(view.range);
+	if (view.gpus)
+		rows.forEach((r) => toggle(r, isAsked(r, view.gpus), false));
+});
+
+// ---- order
+
+function sortRows() {
+	const shown = arrange($("rows")), all = rows.size;
+	$("choice").hidden = all <= MANY;
+	put($("filter-count"), shown < all ? `${shown} of ${all} shown` : "");
+	$("none-match").hidden = shown > 0 || !all;
+	for (const th of document.querySelectorAll("[data-sort]"))
+		th.setAttribute("aria-sort", th.dataset.sort !== wanted.by ? "none" : wanted.down ? "descending" : "ascending");
+	restyle();
+}
+
+for (const th of document.querySelectorAll("[data-sort]")) {
+	const button = el("button", { type: "button", textContent: th.textContent, onclick: () => {
+		sortBy(th.dataset.sort);
+		sortRows();
+	} });
+	th.replaceChildren(button);
+}
+$("filter").addEventListener("input", () => {
+	wanted.words = $("filter").value;
+	sortRows();
+});
+$("attention").addEventListener("change", () => {
+	wanted.attention = $("attention").checked;
+	localStorage.setItem("attention", wanted.attention ? "1" : "");
+	sortRows();
+});
+$("attention").checked = wanted.attention = Boolean(localStorage.getItem("attention"));
+
+// Rows that change places under a hand or an eye are worse than an order that is some seconds old.
+const busy = () => $("rows").matches(":hover, :focus-within");
+
+function draw(all = false) {
 	if (document.hidden)
 		return;
 	const first = rows.size === 0;
-	drawRows($("rows"), toggle);
-	if (first && rows.size === 1)
-		toggle([...rows.values()][0], true);
+	if (drawRows($("rows"), toggle, all))
+		sortRows();
+	if (first && rows.size)
+		openFirst();
 	$("empty").hidden = rows.size > 0;
 	if (!rows.size && model.snapshot)
 		put($("empty"), missing(model.snapshot.source));
@@ -52,39 +124,52 @@ function draw() {
 }
 
 function missing(source) {
-	const parts = [source?.message || "This machine has no GPU that gpuward can see.", source?.remedy];
-	return parts.filter(Boolean).map((s) => `${s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.]$/, "$&.")).join(" ");
+	return f.sentences(source?.message || "This machine has no GPU that gpuward can see", source?.remedy);
 }
 
 // ---- header
 
-const sum = (key) => model.devices.reduce((s, d) => (d[key] == null ? s : (s ?? 0) + d[key]), null);
+// What the GPUs have together.  A sum without one of them is no total: it is at least that.
+function sum(key) {
+	const known = model.devices.map((d) => d[key]).filter((v) => v != null);
+	return known.length ? { value: known.reduce((a, b) => a + b, 0), lacking: model.devices.length - known.length } : null;
+}
 
-function total(id, value, missing) {
-	if (value === null)
-		unknown($(id), missing);
-	else {
-		put($(id), value);
-		$(id).removeAttribute("title");
+// Both in the unit of the larger.
+const powers = (of) => (of?.value >= 10000 ? (v) => `${(v / 1000).toFixed(1)} kW` : f.watts);
+
+function total(id, s, show, of, title = "") {
+	const place = $(id);
+	if (!s)
+		return unknown(place, "no_data");
+	const whole = s.lacking === 0, rest = whole && of && of.lacking === 0 ? ` of ${show(of.value, true)}` : "";
+	const text = `${whole ? "" : "at least "}${show(s.value, !rest)}${rest}`, lack = whole ? "" : ` (${s.lacking} GPU${s.lacking > 1 ? "s" : ""} unknown)`;
+	if (place.dataset.unknown || place.textContent !== text + lack) {
+		delete place.dataset.unknown;
+		place.replaceChildren(text, ...(lack ? [el("small", { textContent: lack })] : []));
 	}
+	if (place.title !== title)
+		place.title = title;
+}
+
+function measuredFor() {
+	const m = model.measured;
+	return m ? `, during ${f.span(m.seconds + Math.max(0, now() - m.at))} of measuring, over restarts of the service too` : "";
 }
 
 function drawTotals() {
-	const power = sum("power_watts"), limit = sum("power_limit_watts"), used = sum("memory_used_bytes"), all = sum("memory_total_bytes");
-	const energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter((d) => d.state !== "ok" || ailments(d).length).length;
+	const energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter(needsCare).length;
 	put($("total-gpus"), `${model.devices.length}${down ? ` (${down} not ok)` : ""}`);
 	$("total-gpus").classList.toggle("alarm", down > 0);
-	total("total-power", power === null ? null : `${power.toFixed(0)} W${limit ? ` of ${limit.toFixed(0)}` : ""}`, "no_data");
-	total("total-energy", energy === null ? null : f.joules(energy), "no_data");
-	if (energy !== null)
-		$("total-energy").title = f.wattHours(energy);
-	total("total-memory", used === null ? null : `${f.gib(used)} of ${f.gib(all ?? 0)} GiB`, "no_data");
+	total("total-power", sum("power_watts"), powers(sum("power_limit_watts") ?? sum("power_watts")), sum("power_limit_watts"));
+	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}${measuredFor()}` : "");
+	total("total-memory", sum("memory_used_bytes"), (v, unit) => `${f.gib(v)}${unit ? " GiB" : ""}`, sum("memory_total_bytes"));
 	const h = model.host;
 	if (!h)
 		return;
 	const host = { absent: {}, ...h };
 	figure($("total-cpu"), host, "cpu_utilization_ratio", f.percent);
-	figure($("total-ram"), host, "ram_used_bytes", (v) => `${f.gib(v)} of ${f.gib(h.ram_total_bytes ?? 0)} GiB`);
+	figure($("total-ram"), host, "ram_used_bytes", (v) => (h.ram_total_bytes == null ? `${f.gib(v)} GiB` : `${f.gib(v)} of ${f.gib(h.ram_total_bytes)} GiB`));
 }
 
 function drawLink() {
@@ -97,7 +182,8 @@ function drawLink() {
 	// Where there is no GPU the place of the rows says why.
 	$("problem").hidden = !why || (state === "not-ready" && !rows.size);
 	$("problem").dataset.state = state;
-	put($("problem"), why);
+	put($("problem-text"), why);
+	$("retry").hidden = state !== "reconnecting";
 	if (said !== state)
 		put($("announce"), `${STATES[state]}. ${why}`);
 	drawAge();
@@ -106,6 +192,13 @@ function drawLink() {
 function drawAge() {
 	const a = age();
 	put($("status-age"), Number.isFinite(a) ? (a < 1500 ? "now" : `${f.span(a / 1000)} old`) : "");
+}
+
+// A service that cannot keep what it measures says why; the page looks whole without it.
+function drawStore() {
+	const state = model.self?.store?.state, ok = !state || state === "ok";
+	$("store").hidden = ok;
+	put($("store"), ok ? "" : `History is not kept: ${f.sentences(state)}`);
 }
 
 function drawSource() {
@@ -125,8 +218,9 @@ function theme() {
 function applyTheme() {
 	document.documentElement.dataset.theme = theme();
 	$("theme-button").setAttribute("aria-label", `Theme: ${theme()}. Change`);
+	restyle();
 	details().forEach((d) => d.remake());
-	draw();
+	draw(true);
 }
 
 function flipTheme() {
@@ -157,21 +251,25 @@ $("token").addEventListener("close", () => {
 	$("token-button").classList.toggle("set", Boolean(token.get()));
 });
 // Enter in the field keeps the token: the first button of the form is the one that it presses.
-$("token-button").addEventListener("click", () => needToken("Reading needs none. Changes, such as starting an energy window, need the token of the service where it has one."));
+$("token-button").addEventListener("click", () => needToken("Reading needs none. Where the service has a token, changes such as starting an energy window " +
+	"need it: type the text that stands in its token file."));
+$("retry").addEventListener("click", retryNow);
 $("help-button").addEventListener("click", () => $("help").showModal());
 $("theme-button").addEventListener("click", flipTheme);
 
 // ---- keyboard
 
 function move(by) {
-	const list = [...rows.values()].map((r) => r.button), at = list.indexOf(document.activeElement);
+	const list = [...$("rows").querySelectorAll("tr:not([hidden]) > th > .opener")], at = list.indexOf(document.activeElement);
 	const next = at < 0 ? (by > 0 ? 0 : list.length - 1) : Math.max(0, Math.min(list.length - 1, at + by));
 	list[next]?.focus();
 }
 
 function search() {
 	const figures = details()[0]?.figures;
-	if (figures) {
+	if (!$("choice").hidden && !figures)
+		$("filter").focus();
+	else if (figures) {
 		figures.box.open = true;
 		figures.search.focus();
 	}
@@ -200,29 +298,44 @@ addEventListener("keydown", (e) => {
 
 // ---- start
 
-const lists = panels(needToken);
+const lists = panels(), energy = windows(needToken);
 on("tick", () => {
 	draw();
 	details().forEach((d) => d.tick());
+	if (!document.hidden)
+		energy.tick();
 	drawAge();
 });
 on("snapshot", () => {
 	draw();
+	if (!busy())
+		sortRows();
 	drawSource();
 	lists.snapshot();
+	energy.chooseGpus();
 });
-on("gap", () => details().forEach((d) => d.load()));
+on("gap", () => {
+	draw(true);
+	details().forEach((d) => d.load());
+});
 on("link", drawLink);
 on("events", lists.events);
-on("windows", lists.windows);
-on("self", lists.self);
+on("windows", energy.draw);
+on("self", () => {
+	lists.self();
+	drawStore();
+});
 matchMedia("(prefers-color-scheme: light)").addEventListener("change", applyTheme);
-addEventListener("resize", draw);
+addEventListener("resize", () => {
+	restyle();
+	draw(true);
+});
 document.addEventListener("visibilitychange", () => {
 	draw();
 	lists.events();
 });
 setInterval(drawAge, 1000);
 $("licences").hidden = !packages.charts;
+range = asked().range ?? range;
 applyTheme();
 start();

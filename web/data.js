@@ -3,15 +3,18 @@
 // Hides the stream and its reconnects, what is asked beside it, and which of several signs makes
 // the state that people see.  Others listen: on("tick"), "snapshot", "events", "windows",
 // "link", "gap" (time was missed: ask for the past again), "self".
+import { sentences } from "./format.js";
 
+export const MANY = 8; // GPUs; above, rows are denser and lists shorter
 const SPARK_SECONDS = 120;
-const BACKOFF = [500, 1000, 2000, 4000, 8000];
+const BACKOFF = [500, 1000, 2000, 3000]; // people watch: never long
+const OPEN_ASKED = 4; // open windows that are asked for at each reading
 const EVENTS_KEPT = 200;
 
 export const model = {
 	snapshot: null, tick: null, devices: [], host: null, hostname: "", self: null, selfBefore: null,
 	events: [], windows: new Map(), sparks: new Map(), interval: 1000,
-	link: { state: "connecting", why: "" }, heard: 0,
+	link: { state: "connecting", why: "" }, heard: 0, measured: null,
 };
 
 const listeners = {};
@@ -25,8 +28,9 @@ function emit(name) {
 
 export class Problem extends Error {
 	constructor(status, body) {
-		super([body?.detail, body?.remedy].filter(Boolean).join(" ") || `The service answered ${status}.`);
+		super(sentences(body?.detail, body?.remedy) || `The service answered ${status}.`);
 		this.status = status;
+		this.wrong = /wrong-token$/.test(body?.type || "");
 	}
 }
 
@@ -43,13 +47,13 @@ export const token = {
 	set: (t) => (t ? sessionStorage.setItem("token", t) : sessionStorage.removeItem("token")),
 };
 
-export function post(path, body) {
+export function change(method, path, body) {
 	const headers = { Accept: "application/json" };
 	if (body)
 		headers["Content-Type"] = "application/json";
 	if (token.get())
 		headers.Authorization = `Bearer ${token.get()}`;
-	return ask(path, { method: "POST", headers, body: body && JSON.stringify(body) });
+	return ask(path, { method, headers, body: body && JSON.stringify(body) });
 }
 
 // Not every GPU has a UUID; its number always is there.
@@ -165,11 +169,17 @@ function onTick(data) {
 		askReady();
 	rejudge();
 	emit("tick");
+	followWindows();
 }
 
-function onEvent(e) {
+function onEvent(e, live = true) {
 	if (model.events.some((x) => x.id === e.id))
 		return;
+	// One that is new and yet has a lower id: the service began to count anew.
+	if (live && e.id < model.events[0]?.id) {
+		model.events = [];
+		refreshEvents().catch(() => {});
+	}
 	model.events.unshift(e);
 	model.events.sort((a, b) => b.id - a.id);
 	model.events.length = Math.min(model.events.length, EVENTS_KEPT);
@@ -195,21 +205,57 @@ export function refresh() {
 }
 
 async function refreshWindows() {
-	const list = (await ask("windows?limit=30")).windows;
+	const list = (await ask("windows")).windows;
 	model.windows = new Map(list.map((w) => [String(w.id), w]));
 	emit("windows");
 }
 
+export const openWindows = () => [...model.windows.values()].filter((w) => w.state === "open");
+
+// What an open window has measured so far; a few at a time, the documents of many GPUs are long.
+let turn = 0, asking = false;
+async function followWindows() {
+	const all = openWindows();
+	if (asking || !all.length || document.hidden)
+		return;
+	asking = true;
+	const few = all.length <= OPEN_ASKED ? all : Array.from({ length: OPEN_ASKED }, () => all[turn++ % all.length]);
+	await Promise.all(few.map((w) => ask(`windows/${encodeURIComponent(w.id)}`).then((now) => {
+		if (model.windows.get(String(w.id))?.state === "open")
+			model.windows.set(String(w.id), now);
+	}, (e) => e.status === 404 && model.windows.delete(String(w.id)))));
+	asking = false;
+	emit("windows");
+}
+
+export function forget(id) {
+	model.windows.delete(String(id));
+	emit("windows");
+}
+
+// Another start is another service: what the one before told is no longer to be relied on.
 async function refreshSelf() {
-	const s = await ask("self");
-	model.selfBefore = model.self;
+	const s = await ask("self"), anew = model.self && model.self.start_utc !== s.start_utc;
+	model.selfBefore = anew ? null : model.self;
 	model.self = { ...s, at: performance.now() };
+	if (anew) {
+		model.events = [];
+		model.windows.clear();
+		emit("events");
+		await Promise.all([refreshEvents(), refreshWindows()]);
+	}
 	emit("self");
 }
 
 async function refreshEvents() {
 	for (const e of (await ask("events?limit=100")).events)
-		onEvent(e);
+		onEvent(e, false);
+}
+
+// For how long the energy was measured: the longest of any GPU.
+async function refreshMeasured() {
+	const list = (await ask("devices")).devices.map((d) => d.energy_measured_seconds_total).filter(Number.isFinite);
+	model.measured = list.length ? { seconds: Math.max(...list), at: now() } : null;
 }
 
 async function fillSparks() {
@@ -249,7 +295,7 @@ function greet() {
 	notReady = "";
 	// After a pause: what was missed comes from the service's own memory.
 	refresh().then(fillSparks).then(() => emit("gap")).catch(() => {});
-	for (const fn of [refreshWindows, refreshSelf, refreshEvents])
+	for (const fn of [refreshWindows, refreshSelf, refreshEvents, refreshMeasured])
 		fn().catch(() => {});
 	ask("environment").then((e) => {
 		model.hostname = e.host?.hostname || location.hostname;
@@ -275,15 +321,18 @@ function connect() {
 	source.addEventListener("gap", () => emit("gap"));
 }
 
+export function retryNow() {
+	if (open)
+		return;
+	tries = 0;
+	clearTimeout(retry);
+	source?.close();
+	connect();
+}
+
 export function start() {
 	connect();
-	addEventListener("online", () => {
-		if (!open) {
-			tries = 0;
-			clearTimeout(retry);
-			connect();
-		}
-	});
+	addEventListener("online", retryNow);
 	setInterval(() => {
 		rejudge();
 		if (open && late())
@@ -294,13 +343,14 @@ export function start() {
 			lost();
 		}
 	}, 1000);
+	let round = 0;
 	setInterval(() => {
 		if (!open || document.hidden)
 			return;
-		refresh();
+		// The whole of many GPUs is long; the stream brings what changes fast.
+		if (model.devices.length <= MANY || round++ % 3 === 0)
+			refresh();
 		refreshSelf().catch(() => {});
-		if ([...model.windows.values()].some((w) => w.state !== "ended"))
-			refreshWindows().catch(() => {});
 	}, 5000);
 	document.addEventListener("visibilitychange", () => {
 		if (!document.hidden && open)
@@ -310,11 +360,13 @@ export function start() {
 
 const DAY = 86400;
 export const ranges = [
-	["5 min", "-5m", 300, 1], ["15 min", "-15m", 900, 1], ["1 h", "-1h", 3600, 5], ["6 h", "-6h", 21600, 30],
-	["24 h", "-24h", DAY, 120], ["7 d", "-7d", 7 * DAY, 900], ["30 d", "-30d", 30 * DAY, 3600],
-].map(([label, from, length, step]) => ({ label, from, seconds: length, step }));
+	["5 min", "5m", 300, 1], ["15 min", "15m", 900, 1], ["1 h", "1h", 3600, 5], ["6 h", "6h", 21600, 30],
+	["24 h", "24h", DAY, 120], ["7 d", "7d", 7 * DAY, 900], ["30 d", "30d", 30 * DAY, 3600],
+].map(([label, name, length, step]) => ({ label, name, from: `-${name}`, seconds: length, step }));
 
-export function history(device, quantities, range) {
-	return ask(`series?gpu=${selector(device)}&quantity=${quantities.join(",")}&from=${range.from}&step=${range.step}`)
+// range: { from, to, step }; without an end it is now.
+export function history(device, quantities, { from, to, step }) {
+	const end = to ? `&to=${to}` : "";
+	return ask(`series?gpu=${selector(device)}&quantity=${quantities.join(",")}&from=${from}${end}&step=${step}`)
 		.then((r) => r.series);
 }

@@ -73,10 +73,15 @@ export function day(t) {
 	return new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 
-export const when = (t) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t));
+export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t, withSeconds));
 
 export const absence = (key) => absences[key] || (key ? words(key) : "not told");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
+
+// What the service says, as sentences that can follow each other.
+export function sentences(...parts) {
+	return parts.filter(Boolean).map((s) => `${s[0] === "/" ? s[0] : s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.!?:]$/, "$&.")).join(" ");
+}
 
 const BY_UNIT = {
 	watts: (v) => `${v.toFixed(1)} W`, bytes, celsius, joules, ratio: percent, rpm: (v) => `${v} rpm`,

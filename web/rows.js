@@ -1,5 +1,6 @@
-// rows: one row a GPU.  Cells are made once and only their texts and widths change.
-import { keyOf, model } from "./data.js";
+// rows: one row a GPU.  Cells are made once and only their texts and widths change; their order
+// and which of them are shown is the reader's choice.
+import { keyOf, MANY, model } from "./data.js";
 import * as f from "./format.js";
 
 const REASONS = {
@@ -36,9 +37,11 @@ export function put(e, text) {
 export function figure(e, d, key, show) {
 	const v = d[key];
 	if (v !== null && v !== undefined) {
-		put(e, show(v));
-		if (e.title)
+		if (e.dataset.unknown) {
+			delete e.dataset.unknown;
 			e.removeAttribute("title");
+		}
+		put(e, show(v));
 		return v;
 	}
 	unknown(e, d.absent?.[key]);
@@ -47,17 +50,18 @@ export function figure(e, d, key, show) {
 
 export function unknown(e, key) {
 	const why = f.absence(key);
-	if (e.title === why && e.querySelector(".unseen"))
+	if (e.title === why && e.firstElementChild?.className === "none")
 		return;
+	e.dataset.unknown = "1";
 	e.title = why;
 	e.replaceChildren(el("span", { className: "none", ariaHidden: "true", textContent: f.DASH }),
 		el("span", { className: "unseen", textContent: `unknown: ${why}` }));
 }
 
 export function width(bar, ratio) {
-	const known = Number.isFinite(ratio) ? ratio : 0, p = `${(Math.max(0, Math.min(1, known)) * 100).toFixed(1)}%`;
-	if (bar.style.width !== p)
-		bar.style.width = p;
+	const known = Number.isFinite(ratio) ? ratio : 0, p = `scaleX(${Math.max(0, Math.min(1, known)).toFixed(3)})`;
+	if (bar.style.transform !== p) // a width would lay the table out anew
+		bar.style.transform = p;
 }
 
 function meter(hue) {
@@ -102,7 +106,13 @@ function fillMeter(m, d, key, show, of, ratio, hot) {
 	const v = figure(m.value, d, key, show);
 	put(m.of, v === null ? "" : of);
 	width(m.fill, v === null ? 0 : ratio);
-	m.fill.classList.toggle("hot", Boolean(hot));
+	if (m.fill.classList.contains("hot") !== Boolean(hot))
+		m.fill.classList.toggle("hot");
+}
+
+function attribute(e, name, value) {
+	if (e[name] !== value)
+		e[name] = value;
 }
 
 function mark(m, ratio) {
@@ -111,7 +121,7 @@ function mark(m, ratio) {
 		m.mark.style.left = `${(ratio * 100).toFixed(1)}%`;
 }
 
-export const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
+const heatLimit = (d) => d.temperature_gpu_max_celsius ?? d.temperature_slowdown_celsius ?? null;
 
 function fillReasons(cell, d) {
 	const list = d.clock_event_reasons, bad = d.state !== "ok" && d.message, key = bad || list?.join();
@@ -150,10 +160,10 @@ function fillRow(r, d) {
 	const [word, tone] = stateWord(d), limit = d.power_limit_watts, max = heatLimit(d);
 	put(r.number, String(d.index));
 	put(r.name, shortName(d));
-	r.name.title = [d.name, d.uuid].filter(Boolean).join(" ");
+	attribute(r.name, "title", [d.name, d.uuid].filter(Boolean).join(" "));
 	put(r.badge, word);
-	r.badge.className = `badge ${tone}`;
-	r.badge.title = d.message || ailments(d).join("; ");
+	attribute(r.badge, "className", `badge ${tone}`);
+	attribute(r.badge, "title", d.message || ailments(d).join("; "));
 	r.tr.classList.toggle("down", d.state !== "ok");
 	fillMeter(r.power, d, "power_watts", f.watts, limit ? `/ ${limit.toFixed(0)}` : "", d.power_watts / limit);
 	fillMeter(r.temperature, d, "temperature_gpu_celsius", f.celsius, max ? `/ ${max}` : "", d.temperature_gpu_celsius / (max || 100),
@@ -166,29 +176,44 @@ function fillRow(r, d) {
 	fillReasons(r.reasons, d);
 	const total = d.energy_joules_total !== undefined ? "energy_joules_total" : "energy_joules";
 	if (figure(r.energy, d, total, f.joules) !== null)
-		r.energy.title = f.wattHours(d[total]);
-	drawSpark(r, d);
+		attribute(r.energy, "title", f.wattHours(d[total]));
 }
 
 // ---- sparkline
 
+// Asked once, not per row and second: both make the browser lay out or style everything.
+let canvas = null;
+export function restyle() {
+	canvas = null;
+}
+
+function measureCanvas(c) {
+	const ratio = devicePixelRatio || 1;
+	return { w: c.clientWidth, h: c.clientHeight, ratio, colour: getComputedStyle(c).color };
+}
+
 function drawSpark(r, d) {
-	const s = model.sparks.get(r.key), c = r.canvas, ratio = devicePixelRatio || 1;
-	const w = c.clientWidth, h = c.clientHeight;
-	if (!s || !w || document.hidden)
+	const s = model.sparks.get(r.key), c = r.canvas;
+	if (!s?.time.length)
 		return;
+	canvas ||= measureCanvas(c);
+	const { w, h, ratio, colour } = canvas;
+	if (!w) {
+		canvas = null;
+		return;
+	}
 	if (c.width !== Math.round(w * ratio) || c.height !== Math.round(h * ratio)) {
 		c.width = Math.round(w * ratio);
 		c.height = Math.round(h * ratio);
 	}
-	const g = c.getContext("2d"), style = getComputedStyle(c);
-	const known = s.value.filter((v) => v !== null);
+	const g = c.getContext("2d"), known = s.value.filter((v) => v !== null);
 	const top = Math.max(d.power_limit_watts || 0, ...known, 1), end = s.time.at(-1), begin = end - 120;
 	const x = (t) => (t - begin) / 120 * w, y = (v) => h - 1.5 - v / top * (h - 3);
 	g.setTransform(ratio, 0, 0, ratio, 0, 0);
 	g.clearRect(0, 0, w, h);
 	g.lineWidth = 1.5;
 	g.lineJoin = "round";
+	g.fillStyle = g.strokeStyle = colour;
 	for (const run of runs(s, begin)) {
 		const line = new Path2D();
 		run.forEach(([t, v], i) => (i ? line.lineTo(x(t), y(v)) : line.moveTo(x(t), y(v))));
@@ -196,10 +221,8 @@ function drawSpark(r, d) {
 		area.lineTo(x(run.at(-1)[0]), h);
 		area.lineTo(x(run[0][0]), h);
 		g.globalAlpha = 0.16;
-		g.fillStyle = style.color;
 		g.fill(area);
 		g.globalAlpha = 1;
-		g.strokeStyle = style.color;
 		g.stroke(line);
 	}
 	put(r.sparkText, known.length ? `power of the last two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "no power figures");
@@ -226,30 +249,117 @@ function runs(s, begin) {
 	return out;
 }
 
+// ---- order and choice
+
+const DENSE = 24; // GPUs: above, rows are as low as they can be read
+const REST = 5; // readings between two drawings of what nobody sees, or of a line that moved a pixel
+const COLUMNS = {
+	index: (d) => d.index, state: (d) => stateWord(d)[0], power: (d) => d.power_watts, temperature: (d) => d.temperature_gpu_celsius,
+	utilisation: (d) => d.utilization_gpu_ratio, memory: (d) => d.memory_used_bytes, clock: (d) => d.clock_sm_hertz,
+	reasons: (d) => d.clock_event_reasons?.map((x) => REASONS[x] || f.words(x)).join(), energy: (d) => d.energy_joules_total ?? d.energy_joules,
+};
+export const wanted = { by: "index", down: false, attention: false, words: "" };
+
+export const needsCare = (d) => d.state !== "ok" || ailments(d).length > 0;
+
+// Unknown comes last, whichever way; what is alike stays in the order of the numbers.
+function compare(a, b) {
+	if (wanted.attention && needsCare(a.device) !== needsCare(b.device))
+		return needsCare(b.device) - needsCare(a.device);
+	const of = COLUMNS[wanted.by], x = of(a.device) ?? null, y = of(b.device) ?? null;
+	if (x === null || y === null)
+		return (x === null) - (y === null) || a.device.index - b.device.index;
+	const way = wanted.down ? -1 : 1;
+	return way * (typeof x === "number" ? x - y : String(x).localeCompare(String(y))) || a.device.index - b.device.index;
+}
+
+export function sortBy(column) {
+	wanted.down = wanted.by === column ? !wanted.down : !["index", "state", "reasons"].includes(column);
+	wanted.by = column;
+}
+
+// A number or 0-7 is meant as GPUs; other words are looked for in what a row tells, and in who is on it.
+function matches(d, word, users) {
+	const range = word.match(/^(\d+)(?:-(\d+))?$/);
+	if (range)
+		return d.index >= Number(range[1]) && d.index <= Number(range[2] ?? range[1]);
+	const text = [d.name, d.uuid, d.pci_bus_id, stateWord(d)[0], d.message, COLUMNS.reasons(d), ...ailments(d), ...(users.get(d.uuid) || [])];
+	return text.filter(Boolean).join(" ").toLowerCase().includes(word);
+}
+
+// Puts the rows into their order and hides those that are not asked for; how many are shown.
+export function arrange(body) {
+	const words = wanted.words.toLowerCase().split(/\s+/).filter(Boolean), users = new Map();
+	for (const p of words.length ? model.snapshot?.processes || [] : [])
+		users.set(p.device_uuid, [...(users.get(p.device_uuid) || []), p.user, p.name]);
+	const order = [...rows.values()].sort(compare);
+	let shown = 0;
+	order.forEach((r, i) => {
+		const hide = !words.every((w) => matches(r.device, w, users));
+		r.tr.hidden = hide;
+		r.detailRow.hidden = hide || !r.open;
+		shown += !hide;
+		if (body.children[2 * i] !== r.tr)
+			body.insertBefore(r.detailRow, body.insertBefore(r.tr, body.children[2 * i] || null).nextSibling);
+	});
+	return shown;
+}
+
 // ---- the table
 
 export const rows = new Map();
+let round = 0;
 
-export function drawRows(body, toggle) {
-	const seen = new Set();
-	for (const d of model.devices) {
+// What is not on the screen rests: it is filled when it comes into sight.
+const sight = new IntersectionObserver((list) => {
+	for (const { target, isIntersecting } of list) {
+		const r = target.row;
+		r.seen = isIntersecting;
+		if (isIntersecting && r.device && rows.has(r.key)) {
+			fillRow(r, r.device);
+			drawSpark(r, r.device);
+		}
+	}
+}, { rootMargin: "80px" });
+
+// all: at once, as after a change of the theme.  Returns whether rows came or went.
+export function drawRows(body, toggle, all) {
+	const seen = new Set(), many = model.devices.length > MANY;
+	let changed = false;
+	round++;
+	model.devices.forEach((d, i) => {
 		const key = keyOf(d);
 		seen.add(key);
 		let r = rows.get(key);
-		if (!r) {
+		const fresh = !r;
+		if (fresh) {
 			r = makeRow(d, toggle);
+			r.tr.row = r;
 			rows.set(key, r);
 			body.append(r.tr, r.detailRow);
+			sight.observe(r.tr);
+			changed = true;
 		}
 		r.device = d;
-		fillRow(r, d);
-	}
+		const turn = (round + i) % REST === 0;
+		if (fresh || all || turn || r.seen)
+			fillRow(r, d);
+		if (fresh || all || (r.seen && (turn || !many)))
+			drawSpark(r, d);
+	});
 	for (const [key, r] of rows)
 		if (!seen.has(key)) {
 			r.detail?.close();
+			sight.unobserve(r.tr);
 			r.tr.remove();
 			r.detailRow.remove();
 			rows.delete(key);
+			changed = true;
 		}
-	body.closest("table").classList.toggle("many", model.devices.length > 8);
+	const table = body.closest("table"), kind = `gpus${many ? " many" : ""}${model.devices.length > DENSE ? " dense" : ""}`;
+	if (table.className !== kind) {
+		table.className = kind;
+		restyle();
+	}
+	return changed;
 }

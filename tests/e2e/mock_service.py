@@ -138,12 +138,14 @@ class Model:
         end = w["end"] or time.time()
         joules = sum(self.energy.get(u, 0) - w["energy"].get(u, 0) for u in w["devices"])
         joules = w["joules"] if w["end"] else joules
-        return {"id": w["id"], "label": w["label"], "state": "ended" if w["end"] else "open",
-                "begin_time": utc(w["begin"]), "seconds": end - w["begin"],
+        return {"schema_version": 1, "id": w["id"], "label": w["label"], "state": "ended" if w["end"] else "open",
+                "begin_time": utc(w["begin"]), "end_time": w["end"] and utc(w["end"]),
+                "seconds": end - w["begin"],
                 "energy_joules": {"low": joules * 0.97, "best": joules, "high": joules * 1.03},
                 "validity": "suspect" if end - w["begin"] < 10 else "valid",
                 "codes": ["short", "foreign-process"] if end - w["begin"] < 10 else [],
-                "devices": w["devices"]}
+                "devices": [{"index": d["index"], "uuid": d["uuid"]}
+                            for d in self.snapshot["devices"] if d["uuid"] in w["devices"]]}
 
     def start_window(self, body):
         devices = body.get("gpus") or [d["uuid"] for d in self.snapshot["devices"]]
@@ -171,6 +173,8 @@ class Model:
         up = time.time() - self.started
         return {"cpu_seconds": up * 0.0021, "rss_bytes": 6912000, "rss_peak_bytes": 7340032,
                 "wakeups": int(up * 3), "ticks": self.ticks, "ticks_missed": 0,
+                "uptime_seconds": up, "cpu_mean_ratio": 0.0021,
+                "store": {"bytes": 0, "dropped": 0, "state": self.options.store},
                 "tick_seconds": 0.0011, "tick_max_seconds": 0.0042, "threads": 3,
                 "start_utc": utc(self.started), "calls": calls}
 
@@ -191,8 +195,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def problem(self, status, detail):
-        self.answer({"type": "about:blank", "status": status, "title": "Problem",
+    def problem(self, status, detail, kind="problem"):
+        self.answer({"type": f"tag:gpuward,2026:{kind}", "status": status, "title": "Problem",
                      "detail": detail}, "application/problem+json", status)
 
     def stream(self, query):
@@ -231,6 +235,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         with m.lock:
             plain = {
                 "/api/v1/snapshot": lambda: m.snapshot,
+                "/api/v1/devices": lambda: {"devices": [
+                    {**d, "energy_measured_seconds_total": time.time() - m.started}
+                    for d in m.snapshot["devices"]]},
                 "/api/v1/processes": lambda: {"processes": m.snapshot["processes"]},
                 "/api/v1/environment": lambda: {"host": {"hostname": "mock"}},
                 "/api/v1/events": lambda: {"events": m.events[-int(query.get("limit", 100)):]},
@@ -247,13 +254,30 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 if m.snapshot is None:
                     return self.problem(503, "Nothing was read yet.")
                 return self.answer(plain[url.path]())
+            window = m.windows.get(url.path.removeprefix("/api/v1/windows/"))
+            if window:
+                return self.answer(m.window(window))
         return self.file(url.path)
+
+    def may_change(self):
+        token, given = self.model.options.token, self.headers.get("Authorization")
+        if not token or given == f"Bearer {token}":
+            return True
+        self.problem(401, "energy windows are not open to everybody here",
+                     "wrong-token" if given else "token-needed")
+        return False
+
+    def do_DELETE(self):
+        if not self.may_change():
+            return None
+        with self.model.lock:
+            gone = self.model.windows.pop(self.path.removeprefix("/api/v1/windows/"), None)
+        return self.answer(b"") if gone else self.problem(404, f"There is no {self.path}.")
 
     def do_POST(self):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-        token = self.model.options.token
-        if token and self.headers.get("Authorization") != f"Bearer {token}":
-            return self.problem(401, "This changes something and needs the token.")
+        if not self.may_change():
+            return None
         parts = self.path.strip("/").split("/")
         with self.model.lock:
             if parts == ["api", "v1", "windows"]:
@@ -276,6 +300,7 @@ def main():
     p.add_argument("--simulate", default="demo")
     p.add_argument("--token", default="")
     p.add_argument("--past", type=float, default=3 * 3600)
+    p.add_argument("--store", default="ok", help="what is said of the history")
     p.add_argument("--hang", action="store_true", help="as if a driver call had not returned")
     model = Model(p.parse_args())
     Handler.model = model

@@ -20,6 +20,7 @@ import support
 selenium = pytest.importorskip("selenium", reason="python3-selenium is not installed")
 from selenium import webdriver  # noqa: E402
 from selenium.webdriver.chrome.service import Service as Driver  # noqa: E402
+from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 
@@ -66,21 +67,22 @@ class Service:
     """A service that can be killed and started again at the same address.  One that wants a token
     even for energy windows is always the mock: the daemon lets everybody on this machine measure."""
 
-    def __init__(self, folder, simulate, token=None):
+    def __init__(self, folder, simulate, token=None, history=None, mock=()):
         self.folder, self.simulate, self.token = folder, simulate, token
+        self.history, self.mock = history or str(folder / "history.db"), list(mock)
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.child = None
         self.start()
 
     def command(self):
-        if self.token or not has_serve():
+        if self.token or self.mock or not has_serve():
             mock = support.TOP / "tests" / "e2e" / "mock_service.py"
             token = ["--token", self.token] if self.token else []
             return [sys.executable, str(mock), "--port", str(self.port),
-                    "--simulate", self.simulate, *token]
+                    "--simulate", self.simulate, *token, *self.mock]
         return [str(support.PROGRAM), "serve", f"--simulate={self.simulate}", "--listen",
-                f"127.0.0.1:{self.port}", "--history", str(self.folder / "history.db")]
+                f"127.0.0.1:{self.port}", "--history", self.history]
 
     def start(self):
         self.child = subprocess.Popen(
@@ -109,8 +111,8 @@ class Service:
 def service(tmp_path_factory):
     running = []
 
-    def start(simulate="demo", token=None):
-        running.append(Service(tmp_path_factory.mktemp("service"), simulate, token))
+    def start(simulate="demo", **more):
+        running.append(Service(tmp_path_factory.mktemp("service"), simulate, **more))
         return running[-1]
 
     yield start
@@ -194,7 +196,8 @@ def page(chromium):
 
 def open_first(page):
     page.js("document.querySelector('.opener').focus()")
-    page.key(Keys.ENTER)
+    if page.js("document.querySelector('.opener').ariaExpanded") != "true":
+        page.key(Keys.ENTER)
     wait(lambda: page.count(".plot canvas") == 4, "four charts")
 
 
@@ -205,7 +208,7 @@ def test_the_page_is_alive_and_its_values_change(page, demo):
     page.open(demo.url).live()
     assert page.count("tr.gpu") == 2
     assert page.text("#total-gpus") == "2"
-    assert re.fullmatch(r"\d+ W of \d+", page.text("#total-power"))
+    assert re.fullmatch(r"\d+ W of \d+ W", page.text("#total-power"))
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a figure to change")
 
@@ -263,7 +266,7 @@ def test_ranges_are_chosen_by_key_and_kept(page, demo):
 
 PAST = """
 const done = arguments[arguments.length - 1];
-import('/assets/detail.js').then(({ Past }) => {
+import('/assets/past.js').then(({ Past }) => {
     const key = 'power_watts', point = (t) => ({ [key]: t });
     const column = (time) => ({ quantity: key, step_seconds: 10, time, mean: time, min: time, max: time });
     const p = new Past(10).load([column([0, 10, 20, 100, 110])]);
@@ -322,12 +325,179 @@ def test_one_gpu_is_open_from_the_start(page, service):
     wait(lambda: page.count(".plot canvas") == 4, "four charts")
 
 
+def expanded(page):
+    return page.js("[...document.querySelectorAll('.opener')].map(b => b.ariaExpanded)")
+
+
+def test_the_first_of_few_gpus_is_open_and_the_choice_is_kept(page, demo):
+    page.open(demo.url).live()
+    assert expanded(page) == ["true", "false"]
+    page.js("document.querySelectorAll('.opener').forEach(b => b.click())")
+    assert expanded(page) == ["false", "true"]
+    page.driver.get(demo.url)
+    page.live()
+    assert expanded(page) == ["false", "true"]
+
+
+def test_a_view_can_be_shared(page, demo):
+    page.open(demo.url, path="/#gpu=1&range=6h")
+    page.driver.refresh()
+    page.live()
+    assert expanded(page) == ["false", "true"]
+    pressed = "document.querySelector('.ranges [aria-pressed=true]').textContent"
+    assert page.js(pressed) == "6 h"
+    page.key("2")
+    assert page.js("location.hash") == "#gpu=1&range=15m"
+
+
+def test_a_young_service_says_since_when_it_keeps(page, service):
+    page.open(service("two-gpus").url).live()
+    wait(lambda: page.count(".plot canvas") == 4, "four charts")
+    page.key("5")
+    wait(lambda: "of the last 24 h:" in page.text(".chart .unseen"), "charts of a day")
+    since = ("import('/assets/rows.js').then(({ rows }) =>"
+             "arguments[0]([...rows.values()][0].detail.since()))")
+    assert abs(page.driver.execute_async_script(since) - time.time()) < 3600
+    dots = ("const c = document.querySelector('.plot canvas'), g = c.getContext('2d');"
+            "const p = g.getImageData(c.width * 0.9, 0, c.width * 0.1, c.height).data;"
+            "const hex = getComputedStyle(document.documentElement).getPropertyValue('--power');"
+            "const want = [1, 3, 5].map(n => parseInt(hex.trim().slice(n, n + 2), 16));"
+            "let n = 0; for (let i = 0; i < p.length; i += 4)"
+            "n += want.every((v, k) => Math.abs(v - p[i + k]) < 12); return n;")
+    wait(lambda: page.driver.execute_script(dots) > 8, "the lone point")
+
+
+def test_the_head_of_a_chart_tells_now(page, demo):
+    page.open(demo.url).live()
+    open_first(page)
+    page.key("5")
+    wait(lambda: "of the last 24 h:" in page.text(".chart .unseen"), "charts of a day")
+    same = ("document.querySelector('.legend').textContent.includes("
+            "'power ' + document.querySelector('.m-power .v').textContent)")
+    wait(lambda: page.js(same), "the figure of the row")
+
+
+def test_dragging_zooms_and_a_double_click_resets(page, service):
+    page.open(service(mock=("--past", "3600")).url).live()
+    open_first(page)
+    page.key("2")
+    wait(lambda: "of the last 15 min:" in page.text(".chart .unseen"), "charts of 15 min")
+    over = page.find(".plot .u-over")
+    ActionChains(page.driver).move_to_element_with_offset(over, -40, 0).click_and_hold() \
+        .move_by_offset(80, 0).release().perform()
+    wait(lambda: re.search(r"Power from \S+ to \S+: ", page.text(".chart .unseen")), "the part")
+    assert page.shown(".choose .small")
+    page.driver.execute_script("arguments[0].dispatchEvent(new MouseEvent('dblclick', {bubbles: true}))", over)
+    wait(lambda: "of the last 15 min:" in page.text(".chart .unseen"), "the whole again")
+
+
+def test_the_series_can_be_taken_along(page, service):
+    page.open(service(mock=("--past", "3600")).url).live()
+    open_first(page)
+    csv = ("const done = arguments[0]; const make = URL.createObjectURL;"
+           "URL.createObjectURL = b => { b.text().then(done); return make(b); };"
+           "HTMLAnchorElement.prototype.click = () => {};"
+           "document.querySelector('.choose button:last-child').click()")
+    lines = page.driver.execute_async_script(csv).splitlines()
+    assert lines[0].startswith("time_utc,power_watts_mean,power_watts_min,power_watts_max,")
+    assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z,[\d.]+,", lines[5])
+    assert len({line.count(",") for line in lines}) == 1
+
+
+MANY = """
+[[gpu]]
+profile = "h100"
+count = 12
+[[gpu.load]]
+kind = "square"
+high = 0.9
+period = 14
+[[gpu]]
+profile = "a100"
+[[gpu]]
+profile = "h100"
+[[gpu.fault]]
+kind = "lost"
+at = 1
+"""
+
+
+@pytest.fixture(scope="module")
+def many(service, tmp_path_factory):
+    path = tmp_path_factory.mktemp("many") / "many.toml"
+    path.write_text(MANY)
+    return service(str(path))
+
+
+INDICES = "[...document.querySelectorAll('tr.gpu:not([hidden]) .index')].map(e => +e.textContent)"
+
+
+def test_many_gpus_are_sorted_by_their_heads(page, many):
+    page.open(many.url).live()
+    assert page.js(INDICES) == list(range(14))
+    head = "document.querySelector('[data-sort={}]')"
+    page.js(head.format("index") + ".firstChild.click()")
+    assert page.js(INDICES) == list(range(13, -1, -1))
+    assert page.js(head.format("index") + ".ariaSort") == "descending"
+    page.js(head.format("power") + ".firstChild.click()")
+    assert page.js(head.format("power") + ".ariaSort") == "descending"
+    wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
+    wait(lambda: page.js(INDICES)[-1] == 13, "unknown to be last")
+
+
+def test_what_needs_attention_comes_first_where_asked(page, many):
+    page.open(many.url).live()
+    wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
+    page.find("#attention").click()
+    assert page.js(INDICES) == [13, *range(13)]
+    assert page.count("#health tbody tr") == 1
+    assert page.text("#health-count") == "1 of 14 GPUs need attention"
+    page.find("#health-all").click()
+    assert page.count("#health tbody tr") == 14
+
+
+def test_many_gpus_are_filtered(page, many):
+    page.open(many.url).live()
+    wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
+    for words, want in (("2-4", [2, 3, 4]), ("lost", [13]), ("A100", [12]), ("h100 1", [1])):
+        page.find("#filter").clear()
+        page.find("#filter").send_keys(words)
+        assert page.js(INDICES) == want
+    assert page.text("#filter-count") == "1 of 14 shown"
+    page.find("#filter").send_keys(" nothing-like-it")
+    assert page.shown("#none-match")
+
+
+def test_a_total_without_one_gpu_is_no_total(page, many):
+    page.open(many.url).live()
+    wait(lambda: page.text("tr.gpu.down .badge") == "lost", "the last GPU to be lost")
+    wait(lambda: re.fullmatch(r"at least [\d.]+ k?W \(1 GPU unknown\)", page.text("#total-power")),
+         "what is known of the power")
+    assert re.fullmatch(r"at least [\d.]+ GiB \(1 GPU unknown\)", page.text("#total-memory"))
+
+
 def test_sixteen_gpus_fit_without_scrolling(page, service, tmp_path):
     path = tmp_path / "sixteen.toml"
     path.write_text(SIXTEEN)
     page.open(service(str(path)).url).live()
     assert page.count("tr.gpu") == 16
     assert page.js("document.querySelector('#gpus').getBoundingClientRect().bottom") < 940
+
+
+def test_many_gpus_are_low_on_a_phone(page, many):
+    page.open(many.url, width=390, height=844).live()
+    assert page.js("document.querySelector('tr.gpu').getBoundingClientRect().height") < 70
+    assert page.js("document.documentElement.scrollWidth") <= 390
+
+
+def test_lists_keep_their_columns_on_a_phone(page, demo):
+    page.open(demo.url, width=390, height=844).live()
+    wait(lambda: page.count("#processes tbody tr") >= 3, "processes")
+    right = ("[...document.querySelectorAll('#processes td:not([hidden])')]"
+             ".map(c => c.getBoundingClientRect().right)")
+    assert max(page.js(right)) <= 390
+    memory = "document.querySelector('#processes [data-name=Memory]')"
+    assert page.js(f"getComputedStyle({memory}, '::before').content") == '"Memory"'
 
 
 @pytest.mark.parametrize("width", [320, 360, 760, 1024, 1280])
@@ -362,8 +532,8 @@ def test_nothing_is_drawn_while_nobody_looks(page, demo):
 
 
 def test_the_page_is_small():
-    scripts = (support.TOP / "web").glob("*.js")
-    assert sum(f.stat().st_size for f in scripts) < 60 * 1024
+    scripts = [f for f in (support.TOP / "web").glob("*.js") if f.name != "docs.js"]
+    assert sum(f.stat().st_size for f in scripts) < 80 * 1024
 
 
 def test_nothing_moves_when_figures_change(page, demo):
@@ -428,6 +598,44 @@ def test_it_comes_back_by_itself(page, service):
     assert page.js("window.same") is True, "the page was loaded anew"
     before = page.text("#rows")
     wait(lambda: page.text("#rows") != before, "a figure to change")
+
+
+def test_retry_now_is_offered(page, service):
+    s = service()
+    page.open(s.url).live()
+    s.stop()
+    wait(lambda: page.text("#status-word") == "Reconnecting" and page.shown("#retry"), "the button")
+    s.start()
+    page.js("document.querySelector('#retry').click()")
+    wait(lambda: page.text("#status-word") == "Live", "Live again")
+    assert not page.shown("#retry")
+
+
+EVENTS = "[...document.querySelectorAll('#events li')].map(li => li.dataset.id)"
+
+
+def test_events_go_on_when_the_service_counts_anew(page, service):
+    s = service(mock=("--past", "60"))  # counts from 1 at each start
+    page.open(s.url).live()
+    wait(lambda: page.count("#events li"), "an event")
+    for label in ("a", "b"):
+        start_window(page, label)
+        wait(lambda: page.count("#windows tbody tr") == "ab".index(label) + 1, "the window")
+    s.stop()
+    s.start()
+    wait(lambda: page.text("#status-word") == "Live", "Live again")
+    wait(lambda: page.count("#windows tbody tr") == 0, "the windows of the one before to go")
+    wait(lambda: page.count("#events li") == 1, "the events of the new one")
+
+
+def test_a_service_that_keeps_nothing_says_why(page, service):
+    first = service()
+    page.open(service(history=first.history).url).live()
+    wait(lambda: page.shown("#store"), "the notice")
+    assert "is in use by another gpuward" in page.text("#store")
+    page.open(first.url).live()
+    wait(lambda: page.count("#self dd"), "what the service says of itself")
+    assert not page.shown("#store")
 
 
 # ---- keyboard, ears, eyes
@@ -536,21 +744,42 @@ def test_a_window_is_started_and_stopped(page, demo):
     row = "document.querySelector('#windows tbody tr')"
     wait(lambda: page.count("#windows tbody tr") == 1, "the window")
     assert page.js(row + ".cells[0].textContent") == "first <b>try</b>"
-    time.sleep(2)
+    seconds = lambda: float(page.js(row + ".cells[3].textContent").split()[0])
+    wait(lambda: seconds() > 2, "the seconds to be counted")
+    wait(lambda: "J" in page.js(row + ".cells[4].textContent"), "joules while it is open")
     page.js(row + ".querySelector('button').click()")
-    wait(lambda: page.count("#windows tbody button") == 0, "the window to end")
+    wait(lambda: page.count("#windows tbody a") == 1, "the window to end")
     wait(lambda: re.search(r"\d (k|M)?J.* … .*J", page.js(row + ".cells[4].textContent")),
          "joules with their interval")
     assert page.js(row + ".cells[5].textContent").startswith(("valid", "suspect", "invalid"))
+    assert re.search(r"/api/v1/windows/\w+$", page.js(row + ".querySelector('a').href"))
+    page.js(row + ".querySelector('button').click()")
+    wait(lambda: page.count("#windows tbody tr") == 0, "the window to be forgotten")
+
+
+def test_parts_of_a_window_are_shown(page, service):
+    s = service("two-gpus")
+    page.open(s.url).live()
+    start_window(page, "answer")
+    wait(lambda: page.count("#windows tbody tr") == 1, "the window")
+    page.driver.execute_script(
+        "fetch('api/v1/windows').then(r => r.json()).then(r => fetch(`api/v1/windows/${"
+        "r.windows[0].id}/marks`, {method: 'POST', headers: {'Content-Type': 'application/json'},"
+        "body: '{\"label\": \"decode\"}'}))")
+    wait(lambda: re.search(r"decode: [\d.]+ k?J in [\d.]+ s, so far",
+                           page.text("#windows .parts") or ""), "the part of now")
+    assert page.text("#windows summary") == "2 parts"
 
 
 def test_the_token_is_asked_for_when_it_is_needed(page, service):
     page.open(service(token=TOKEN).url).live()
     start_window(page, "guarded")
     wait(lambda: page.js("document.querySelector('#token').open"), "the question for the token")
+    assert "Type the text that stands in its token file" in page.text("#token-why")
     page.find("#token-input").send_keys("a wrong one", Keys.ENTER)
     wait(lambda: page.js("sessionStorage.token") == "a wrong one" and
          page.js("document.querySelector('#token').open"), "the question again")
+    assert page.text("#token-why").startswith("The service refused that token.")
     page.find("#token-input").clear()
     page.find("#token-input").send_keys(TOKEN, Keys.ENTER)
     wait(lambda: page.js("sessionStorage.token") == TOKEN, "the token to be kept")

@@ -1,0 +1,245 @@
+// chart: one quantity of one GPU over time.  Hides the library that draws.
+import { model, now } from "./data.js";
+import * as f from "./format.js";
+import { el, put } from "./rows.js";
+import { packages } from "./words.js";
+
+const GIB = 2 ** 30;
+
+function line(d, key, word, show, scale = 1) {
+	return d[key] == null ? [] : [{ at: d[key] * scale, label: `${word} ${show(d[key] * scale)}` }];
+}
+
+const watts = (v) => `${v.toFixed(0)} W`, degrees = (v) => `${v.toFixed(0)} °C`, gib = (v) => `${v.toFixed(v < 100 ? 1 : 0)} GiB`;
+// series: [quantity, its word, kind]; a "limit" is drawn where it was another than it is now.
+export const CHARTS = [
+	{
+		title: "Power", hue: "power", show: watts, unit: "W", scale: 1, windows: true,
+		series: [["power_watts", "power"], ["power_limit_watts", "limit", "limit"]],
+		lines: (d) => line(d, "power_limit_watts", "limit", watts),
+	},
+	{
+		title: "Temperature", hue: "heat", show: degrees, unit: "°C", scale: 1, low: 20, high: 70,
+		series: [["temperature_gpu_celsius", "GPU"], ["temperature_memory_celsius", "memory", "second"]],
+		lines: (d) => [...line(d, "temperature_gpu_max_celsius", "max", degrees), ...line(d, "temperature_slowdown_celsius", "slowdown", degrees)],
+	},
+	{
+		title: "Utilisation", hue: "use", show: (v) => `${v.toFixed(0)} %`, unit: "%", scale: 100, high: 100, tight: true,
+		series: [["utilization_gpu_ratio", "GPU"], ["utilization_memory_ratio", "memory bus", "second"]],
+		lines: () => [],
+	},
+	{
+		title: "Memory", hue: "memory", show: gib, unit: "GiB", scale: 1 / GIB,
+		series: [["memory_used_bytes", "used"]],
+		lines: (d) => line(d, "memory_total_bytes", "total", gib, 1 / GIB),
+	},
+];
+export const ASKED = CHARTS.flatMap((c) => c.series.map((s) => s[0]));
+const FEW = 12; // points: so few are marked, a line alone would hide how few there are
+
+let library = null;
+export function loadCharts() {
+	library ||= new Promise((done, fail) => {
+		if (!packages.charts)
+			return fail(new Error("Charts were left out of this build: npm was not there. Figures of the past: /api/v1/series."));
+		document.head.append(el("link", { rel: "stylesheet", href: "assets/uplot.css" }));
+		document.head.append(el("script", { src: "assets/uplot.js", onload: done, onerror: () => fail(new Error("The charts could not be loaded.")) }));
+	});
+	return library;
+}
+
+const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+// A point without neighbours makes no line.
+function lonely(u, i) {
+	const list = u.data[i], known = [];
+	list.forEach((v, n) => v !== null && known.push(n));
+	const alone = known.length <= FEW ? known : known.filter((n) => list[n - 1] == null && list[n + 1] == null);
+	return alone.length ? alone : null;
+}
+
+export class Chart {
+	constructor(spec, detail) {
+		this.spec = spec;
+		this.detail = detail;
+		this.legend = el("span", { className: "legend" });
+		this.summary = el("p", { className: "unseen" });
+		this.place = el("div", { className: "plot", ariaHidden: "true" });
+		this.blank = el("p", { className: "blank", hidden: true });
+		this.box = el("figure", { className: "chart" },
+			el("figcaption", {}, el("b", { className: `h-${spec.hue}`, textContent: spec.title }), this.legend), this.place, this.blank, this.summary);
+	}
+
+	data() {
+		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device, out = [p.time];
+		for (const [key, , kind] of this.spec.series) {
+			const c = p.column(key), scale = (list) => list.map((v) => (v === null ? null : v * k));
+			out.push(scale(kind === "limit" ? c.mean.map((v) => (v === d[key] ? null : v)) : c.mean));
+			if (!kind)
+				out.push(scale(c.max), scale(c.min));
+		}
+		return out;
+	}
+
+	draw() {
+		if (!this.plot)
+			this.plot = new window.uPlot(this.options(), this.data(), this.place);
+		else
+			this.plot.setData(this.data(), false);
+		const [min, max] = this.detail.shown();
+		this.plot.batch(() => {
+			this.plot.setScale("x", { min, max });
+			this.plot.setScale("y", this.bounds());
+		});
+		this.say(this.plot.cursor.idx ?? null);
+	}
+
+	// Lines that limit are always in sight, with room for their words.
+	bounds() {
+		let low = this.spec.low || 0, most = this.spec.high || 0;
+		for (const column of this.plot.data.slice(1))
+			for (const v of column)
+				if (v !== null) {
+					most = Math.max(most, v);
+					low = this.spec.low ? Math.min(low, v) : low;
+				}
+		const lines = this.spec.lines(this.detail.row.device).map((l) => l.at), room = this.spec.tight ? 1.02 : 1.05;
+		const top = Math.max(most * room, low + (Math.max(low, ...lines) - low) * (lines.length ? 1.16 : 1));
+		return { min: low, max: Math.max(top, low + 1) };
+	}
+
+	options() {
+		const main = css(`--${this.spec.hue}`), soft = css("--text-2"), grid = css("--line"), font = "11px system-ui, sans-serif";
+		const series = [{}], bands = [];
+		for (const [, label, kind] of this.spec.series) {
+			const n = series.length, plain = { label, spanGaps: false, points: { show: false } };
+			const dots = (colour) => ({ show: false, size: 5, fill: colour, stroke: colour, filter: lonely });
+			if (kind === "limit")
+				series.push({ ...plain, stroke: css("--limit"), width: 1, dash: [5, 4] });
+			else if (kind)
+				series.push({ ...plain, stroke: soft, width: 1, points: dots(soft) });
+			else {
+				series.push({ ...plain, stroke: main, width: 1.75, points: dots(main) });
+				series.push({ ...plain, width: 0, stroke: "transparent" }, { ...plain, width: 0, stroke: "transparent" });
+				bands.push({ series: [n + 1, n + 2], fill: `${main}38` });
+			}
+		}
+		const axis = { stroke: soft, font, grid: { stroke: grid, width: 1 }, ticks: { show: false } };
+		const alone = (type) => type === "mousemove" || type === "mouseleave"; // each zooms by itself
+		return {
+			width: this.place.clientWidth || 300, height: this.place.clientHeight || 160, series, bands,
+			legend: { show: false }, padding: [8, 14, 0, 0],
+			cursor: {
+				sync: { key: this.detail.row.key, filters: { pub: alone } }, drag: { x: true, y: false, setScale: false },
+				points: { size: 6 }, y: false, bind: { dblclick: () => () => this.detail.zoom(null) },
+			},
+			scales: { x: { time: true, auto: false }, y: { auto: false } },
+			axes: [{ ...axis, size: 24, space: 56, values: (u, list) => this.times(list) },
+				{ ...axis, size: 56, space: 28, values: (u, list) => list.map((v) => `${v} ${this.spec.unit}`) }],
+			hooks: {
+				setCursor: [(u) => this.say(u.cursor.idx)], drawClear: [(u) => this.windows(u, false)], draw: [(u) => this.windows(u, true), (u) => this.lines(u)],
+				setSelect: [(u) => u.select.width > 4 && this.detail.zoom([u.select.left, u.select.left + u.select.width].map((x) => u.posToVal(x, "x")))],
+			},
+		};
+	}
+
+	times(list) {
+		const [min, max] = this.detail.shown(), long = max - min;
+		return list.map((t) => (long > 1.1 * 86400 ? f.day(t * 1000) : f.clock(t * 1000, long < 900 && t % 60 !== 0)));
+	}
+
+	// Time of which nothing is kept: over the grid, so that no line goes through the words.
+	unkept(u, g, box, r) {
+		const since = this.detail.since(), wide = since ? u.valToPos(since, "x", true) - box.left - 3 * r : 0;
+		const word = since ? `nothing kept before ${f.when(since * 1000, false)}` : "", needs = g.measureText(word).width + 12 * r;
+		if (!since || wide < needs)
+			return;
+		const x = box.left + wide / 2, y = box.top + box.height / 2;
+		g.fillStyle = css("--card");
+		g.fillRect(x - needs / 2, y - 9 * r, needs, 18 * r);
+		g.fillStyle = css("--text-2");
+		g.textBaseline = "middle";
+		g.textAlign = "center";
+		g.fillText(word, x, y);
+	}
+
+	// Energy windows of this GPU: a ground behind the grid, later their labels over it.
+	windows(u, labels) {
+		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
+		const x = (t) => Math.max(box.left, Math.min(box.left + box.width, u.valToPos(t, "x", true)));
+		g.save();
+		g.font = `${10.5 * r}px system-ui, sans-serif`;
+		g.fillStyle = css("--accent");
+		g.textBaseline = "bottom";
+		g.textAlign = "left";
+		g.globalAlpha = labels ? 1 : 0.14;
+		for (const w of this.spec.windows ? model.windows.values() : []) {
+			const from = x(Date.parse(w.begin_time) / 1000), wide = x(w.end_time ? Date.parse(w.end_time) / 1000 : now()) - from;
+			if (wide <= 0 || !w.devices.some((d) => d.uuid === this.detail.row.device.uuid))
+				continue;
+			if (!labels)
+				g.fillRect(from, box.top, wide, box.height);
+			else if (w.label && wide > g.measureText(w.label).width + 6 * r)
+				g.fillText(w.label, from + 3 * r, box.top + box.height - 2 * r);
+		}
+		g.restore();
+	}
+
+	// The uppermost has its words above, others below: so no line goes through words.
+	lines(u) {
+		const g = u.ctx, box = u.bbox, r = devicePixelRatio || 1;
+		g.save();
+		g.font = `${10.5 * r}px system-ui, sans-serif`;
+		this.unkept(u, g, box, r);
+		g.strokeStyle = g.fillStyle = css("--limit");
+		g.lineWidth = r;
+		g.textAlign = "right";
+		const list = this.spec.lines(this.detail.row.device).sort((a, b) => b.at - a.at);
+		list.forEach(({ at, label }, i) => {
+			const y = Math.round(u.valToPos(at, "y", true)) + 0.5 * r;
+			g.setLineDash([5 * r, 4 * r]);
+			g.beginPath();
+			g.moveTo(box.left, y);
+			g.lineTo(box.left + box.width, y);
+			g.stroke();
+			g.textBaseline = i ? "top" : "bottom";
+			g.fillText(label, box.left + box.width - 4 * r, i ? y + 3 * r : y - 2 * r);
+		});
+		g.restore();
+	}
+
+	// The figures under the cursor, or those of now; for those who hear, the whole in a sentence.
+	say(idx) {
+		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device, range = this.detail.words();
+		const parts = this.spec.series.map(([key, label]) => {
+			const v = idx == null ? d[key] : p.column(key).mean[idx];
+			return v == null ? `${label} ${f.DASH}` : `${label} ${this.spec.show(v * k)}`;
+		});
+		put(this.legend, `${idx == null ? "now" : `${p.step > 1 ? "mean at " : ""}${f.when(p.time[idx] * 1000)}`}  ${parts.join(" · ")}`);
+		if (idx != null)
+			return;
+		const key = this.spec.series[0][0], c = p.column(key), [from, to] = this.detail.shown();
+		let least = Infinity, most = -Infinity;
+		p.time.forEach((t, i) => {
+			if (t >= from && t <= to && c.min[i] !== null) {
+				least = Math.min(least, c.min[i] * k);
+				most = Math.max(most, c.max[i] * k);
+			}
+		});
+		const known = most >= least;
+		this.blank.hidden = known;
+		put(this.blank, d[key] == null ? f.absence(d.absent[key]) : `no figures ${range}`);
+		put(this.summary, known ? `${this.spec.title} ${range}: ${this.spec.show(least)} to ${this.spec.show(most)}.` :
+			`${this.spec.title}: no figures ${range}.`);
+	}
+
+	remake() {
+		this.plot?.destroy();
+		this.plot = null;
+		this.draw();
+	}
+
+	resize() {
+		this.plot?.setSize({ width: this.place.clientWidth, height: this.place.clientHeight });
+	}
+}
