@@ -140,11 +140,15 @@ static void look_for_worker(struct guard *g, struct guard_worker *w)
 	uint64_t home = w->home;
 
 	/* Of a GPU that could not be read this time, what was read last still holds. */
-	for (unsigned i = 0; i < g->gpus; i++)
+	w->home = 0;
+	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!g->gpu[i].stale)
 			w->held[i] = 0;
+		/* Only where it runs can be seen that it is elsewhere now. */
+		if (g->gpu[i].stale || g->gpu[i].lost || guard_is_out(w))
+			w->home |= home & UINT64_C(1) << i;
+	}
 	w->present = w->delta = false;
-	w->home = 0;
 	for (unsigned i = 0; i < g->scene.roots; i++)
 		w->present = w->present || g->scene.root[i].worker == (unsigned)self;
 	for (unsigned i = 0; i < g->scene.processes; i++) {

@@ -103,18 +103,20 @@ static void enter_drain(struct guard *g, struct guard_worker *w)
 	w->dirty = true;
 }
 
+/* A checkpoint writes 1 GB/s: a nanosecond a byte. */
+static uint64_t evict_ns(const struct guard_worker *w)
+{
+	return CALL_NS + (w->level == 3 ? w->base_bytes : 0);
+}
+
 static void enter_evict(struct guard *g, struct guard_worker *w, enum guard_state from)
 {
-	uint64_t out_ns = w->base_bytes; /* at 1 GB/s a byte is a nanosecond */
-
 	if (from == STATE_EVICTED || from == STATE_QUIET || from == STATE_VERIFY_UP) {
 		guard_begin_eviction(g, w);
 		w->level = guard_level_first(w);
-		out_ns = w->base_bytes;
 	}
 	if (from != STATE_VERIFY && from != STATE_EVICT)
-		w->budget_ns =
-			g->now_ns + w->knobs.budget_ns + (w->level == 3 ? out_ns + CALL_NS : 0);
+		w->budget_ns = g->now_ns + w->knobs.budget_ns + evict_ns(w) - CALL_NS;
 	w->tries = 0;
 	w->dirty = true;
 }
@@ -359,8 +361,6 @@ static void escalate(struct guard *g, struct guard_worker *w, const char *why)
 
 static bool step_evict(struct guard *g, struct guard_worker *w)
 {
-	uint64_t deadline = g->now_ns + CALL_NS;
-
 	if (w->bytes > w->base_bytes)
 		w->base_bytes = w->bytes;
 	if (w->pending || g->now_ns < w->retry_ns)
@@ -374,12 +374,10 @@ static bool step_evict(struct guard *g, struct guard_worker *w)
 		return true;
 	}
 	if (w->storm && !w->closed) {
-		guard_issue(g, w, ORDER_CLOSE, deadline);
+		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
 		return false;
 	}
-	if (w->level == 3)
-		deadline += w->base_bytes; /* at 1 GB/s a byte is a nanosecond */
-	guard_issue(g, w, ORDER_EVICT, deadline);
+	guard_issue(g, w, ORDER_EVICT, g->now_ns + evict_ns(w));
 	return false;
 }
 
@@ -416,7 +414,7 @@ static bool step_stuck(struct guard *g, struct guard_worker *w)
 	if (w->pending || g->now_ns < w->retry_ns)
 		return false;
 	w->retry_ns = g->now_ns + STUCK_NS;
-	guard_issue(g, w, ORDER_EVICT, g->now_ns + CALL_NS);
+	guard_issue(g, w, ORDER_EVICT, g->now_ns + evict_ns(w));
 	return false;
 }
 
@@ -585,6 +583,8 @@ static bool try_resume(struct guard *g, struct guard_worker *w)
 	bad = precheck(g, w, why, sizeof(why));
 	w->check_ns = g->now_ns +
 		      (bad == BIT(ITEM_TURN) || bad == BIT(ITEM_BUSY) ? NS_PER_S : RECHECK_NS);
+	if (bad & ~(BIT(ITEM_TURN) | BIT(ITEM_BUSY)))
+		w->override = false;
 	if (bad && bad == w->blocked && w->state != STATE_QUIET)
 		return false;
 
@@ -787,8 +787,8 @@ static bool frozen(struct guard *g, struct guard_worker *w)
 	bool begin = guard_effective(w) & (BIT(REASON_BLIND) | BIT(REASON_MANUAL));
 
 	if (!w->frozen)
-		guard_say(g, w, w->state, "blind",
-			  "a GPU of it cannot be read: nothing is decided");
+		guard_say(g, w, w->state, "no sight",
+			  "a GPU of it is blind or hung: nothing is decided");
 	w->frozen = true;
 	return !begin || (w->state != STATE_ACTIVE && w->state != STATE_SUSPECT &&
 			  w->state != STATE_DRAIN && w->state != STATE_EVICT);
