@@ -149,6 +149,7 @@ static void answer_dry(struct guard *g)
 		if (!w->pending || !w->dry || w->order.id > last)
 			continue;
 		w->pending = false;
+		w->answered = g->looks;
 		guard_done(g, w);
 		guard_steps(g);
 	}
@@ -164,6 +165,7 @@ void guard_look(struct guard *g, const struct scene *s)
 	if (!g->looked)
 		first_look(g);
 	answer_dry(g);
+	g->looks++;
 	guard_facts(g);
 	g->looked = true;
 	guard_steps(g);
@@ -178,6 +180,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!w->pending || w->order.id != o->order)
 			continue;
 		w->pending = w->fresh = false;
+		w->answered = g->looks;
 		if (o->ok && o->in_flight && w->order.verb == ORDER_DRAIN)
 			guard_failed(g, w, true, o->message);
 		else if (o->ok)

@@ -94,6 +94,7 @@ struct guard_worker {
 	/* The order under way. */
 	struct guard_order order;
 	bool fresh, pending;
+	uint64_t answered; /* the look before its last answer: what it says of memory is old */
 	uint64_t retry_ns; /* no order before */
 	unsigned level, tries;
 	uint64_t deadline_ns; /* of the state */
@@ -135,6 +136,7 @@ struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
 	bool looked;
+	uint64_t looks;
 	int64_t wall_offset_ns; /* wall - monotonic */
 	int utc_offset_s;
 	int64_t local_s, local_floor_s;

@@ -47,6 +47,12 @@ static bool calm(const struct guard *g, const struct guard_worker *w)
 	return !w->against && w->calm_looks && g->now_ns - w->calm_ns >= quiet_ns(w);
 }
 
+/* Were the facts seen after the last order was answered, and is none under way? */
+static bool fresh(const struct guard *g, const struct guard_worker *w)
+{
+	return !w->pending && g->looks > w->answered;
+}
+
 static bool lazy(const struct guard_worker *w)
 {
 	return w->policy->resume == RESUME_LAZY;
@@ -400,6 +406,8 @@ static bool step_verify(struct guard *g, struct guard_worker *w)
 
 static bool step_stuck(struct guard *g, struct guard_worker *w)
 {
+	if (!fresh(g, w))
+		return false;
 	if (guard_freed(g, w)) {
 		move(g, w, STATE_EVICTED, "freed", "after it was stuck, %llu MiB remain",
 		     (unsigned long long)(w->bytes / MIB));
@@ -678,6 +686,8 @@ static bool step_verify_up(struct guard *g, struct guard_worker *w)
 {
 	if (turned_back(g, w))
 		return true;
+	if (!fresh(g, w))
+		return false;
 	if (lazy(w) || w->bytes / 3 >= w->need_bytes / 4) {
 		move(g, w, STATE_ACTIVE, "is back", "%llu MiB",
 		     (unsigned long long)(w->bytes / MIB));
@@ -723,7 +733,7 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 {
 	bool resident = w->evicted ? w->bytes > w->need_bytes / 4 : w->bytes > 0;
 
-	if (w->pending)
+	if (!fresh(g, w))
 		return false;
 	if (gone(w) || exchanged(g, w)) {
 		move(g, w, STATE_ABSENT, "not there", "no process of it was found");
