@@ -36,7 +36,7 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 {
 	const unsigned room = sizeof(w->put_away) / sizeof(w->put_away[0]);
 
-	w->evicted = w->closed = r->evicted;
+	w->evicted = w->closed = w->ajar = r->evicted;
 	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
 	w->manual = r->hold != HOLD_EVICTED && (r->mask & BIT(REASON_MANUAL));
 	w->hold = r->hold;

@@ -134,6 +134,33 @@ static void hold_bytes(struct guard *g, struct guard_worker *w, const struct sce
 	w->held[slot] = u->memory_known && u->used_bytes > others ? u->used_bytes - others : 0;
 }
 
+/* Who restarts between two looks has forgotten what it was told. */
+static void look_for_roots(struct guard *g, struct guard_worker *w)
+{
+	unsigned known = w->roots, same = 0;
+	const unsigned room = sizeof(w->root) / sizeof(w->root[0]);
+	const struct scene *s = &g->scene;
+
+	for (unsigned i = 0; i < s->roots; i++) {
+		if (s->root[i].worker != (unsigned)(w - g->worker))
+			continue;
+		w->present = true;
+		for (unsigned k = 0; k < known; k++)
+			same += w->root[k].pid == s->root[i].pid &&
+				w->root[k].start_ticks == s->root[i].start_ticks;
+	}
+	if (!w->present)
+		return;
+	w->replaced = w->replaced || (known && !same);
+	w->roots = 0;
+	for (unsigned i = 0; i < s->roots && w->roots < room; i++) {
+		if (s->root[i].worker != (unsigned)(w - g->worker))
+			continue;
+		w->root[w->roots].pid = s->root[i].pid;
+		w->root[w->roots++].start_ticks = s->root[i].start_ticks;
+	}
+}
+
 static void look_for_worker(struct guard *g, struct guard_worker *w)
 {
 	int self = (int)(w - g->worker);
@@ -149,8 +176,7 @@ static void look_for_worker(struct guard *g, struct guard_worker *w)
 			w->home |= home & UINT64_C(1) << i;
 	}
 	w->present = w->delta = false;
-	for (unsigned i = 0; i < g->scene.roots; i++)
-		w->present = w->present || g->scene.root[i].worker == (unsigned)self;
+	look_for_roots(g, w);
 	for (unsigned i = 0; i < g->scene.processes; i++) {
 		const struct scene_process *p = &g->scene.process[i];
 

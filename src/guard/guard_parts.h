@@ -72,7 +72,13 @@ struct guard_worker {
 
 	/* Facts of the last look. */
 	bool present, dry,
-		delta;       /* delta: judged by the device's memory, its own is not told */
+		delta; /* delta: judged by the device's memory, its own is not told */
+	struct {
+		int64_t pid;
+		uint64_t start_ticks;
+	} root[8]; /* who it was, at the last look */
+	unsigned roots;
+	bool replaced;       /* none of those is left, others are there */
 	bool starting;       /* it was not there and we start it */
 	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
 	uint64_t bytes, held[SCENE_GPUS], need_on[SCENE_GPUS], need_bytes;
@@ -101,6 +107,7 @@ struct guard_worker {
 	uint64_t budget_ns;   /* the eviction must have been proven by then */
 
 	/* The eviction. */
+	bool ajar; /* closed by our books, but nobody saw the door since we began */
 	bool evicted, closed, drained, storm, virtual_out;
 	bool returning; /* a resume was begun and has not been proven */
 	uint64_t base_bytes, base_free, base_others, begun_ns, freed_ns, residue_bytes;

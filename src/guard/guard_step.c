@@ -74,6 +74,7 @@ static void enter_active(struct guard *g, struct guard_worker *w, enum guard_sta
 	if (from == STATE_VERIFY_UP) {
 		w->resident_until_ns = g->now_ns + w->knobs.resident_ns;
 		w->resumes++;
+		w->replaced = false; /* by us */
 		stamp_gpus(g, w);
 	}
 	w->evicted = w->returning = w->override = w->asked = w->damped = w->storm = false;
@@ -155,6 +156,8 @@ static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_st
 	w->freed_ns = g->now_ns - w->begun_ns;
 	w->dirty = true;
 	w->returning = false;
+	w->ajar = w->ajar || w->replaced; /* some unload by starting again */
+	w->replaced = false;
 	stamp_gpus(g, w);
 	if (w->dry)
 		w->would_evict++;
@@ -165,6 +168,7 @@ static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_st
 static void enter_absent(struct guard_worker *w)
 {
 	w->evicted = w->closed = w->virtual_out = w->returning = w->storm = false;
+	w->replaced = w->ajar = false;
 	w->put_away_count = 0;
 	w->residue_bytes = 0;
 	w->dirty = true;
@@ -337,7 +341,7 @@ static bool step_drain(struct guard *g, struct guard_worker *w)
 		     w->level);
 		return true;
 	}
-	if (!w->closed)
+	if (!w->closed || w->ajar)
 		guard_issue(g, w, ORDER_CLOSE, w->deadline_ns);
 	else if (g->now_ns >= w->retry_ns)
 		guard_issue(g, w, ORDER_DRAIN, w->deadline_ns);
@@ -630,7 +634,8 @@ static bool step_out(struct guard *g, struct guard_worker *w)
 		latch(w, false);
 	if (!guard_effective(w))
 		return try_resume(g, w);
-	if (!w->closed && !w->pending && w->present) /* what had to be quick left it open */
+	/* What had to be quick left it open, or nobody knows. */
+	if ((!w->closed || w->ajar) && !w->pending && w->present)
 		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
 	only = guard_effective(w) == BIT(REASON_CONTENTION);
 	if (w->state == STATE_EVICTED && only && !w->against && w->calm_looks) {
@@ -714,6 +719,12 @@ static bool gone_by_us(const struct guard_worker *w)
 
 static bool gone(const struct guard_worker *w)
 {
+	bool settled = w->state == STATE_ACTIVE || w->state == STATE_SUSPECT ||
+		       w->state == STATE_EVICTED || w->state == STATE_QUIET ||
+		       w->state == STATE_STUCK;
+
+	if (w->replaced && settled)
+		return true;
 	return !w->present && !w->starting && !gone_by_us(w);
 }
 
@@ -735,7 +746,7 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 
 	if (!fresh(g, w))
 		return false;
-	if (gone(w) || exchanged(g, w)) {
+	if (gone(w) || w->replaced || exchanged(g, w)) {
 		move(g, w, STATE_ABSENT, "not there", "no process of it was found");
 		return true;
 	}
@@ -750,7 +761,7 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 		     (unsigned long long)(w->bytes / MIB));
 	else {
 		w->residue_bytes = w->bytes;
-		w->evicted = true;
+		w->evicted = w->ajar = true;
 		w->dirty = true;
 		move(g, w, STATE_EVICTED, "as found", "it is out, level %u", w->level);
 	}

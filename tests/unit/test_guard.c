@@ -674,7 +674,7 @@ static void something_happens(struct world *o)
 	struct world_worker *w = &o->w[draw(3)];
 	static uint64_t id;
 
-	switch (draw(14)) {
+	switch (draw(16)) {
 	case 0:
 	case 1: t->until_ns = o->now; break;
 	case 2:
@@ -691,7 +691,13 @@ static void something_happens(struct world *o)
 	case 10: w->lies = draw(2); break;
 	case 11: w->wont_return = draw(2); break;
 	case 12: o->errors[draw(2)] = draw(2) * 11; break;
-	case 13:
+	case 13: world_restart(o); break;
+	case 14:
+		w->alive = w->resident = draw(2); /* it dies, or starts again */
+		w->closed = false;
+		w->start_ticks++;
+		break;
+	case 15:
 		guard_release(o->g, id, o->now);
 		if (draw(2) &&
 		    guard_reserve(o->g, gpu, draw(20) * GIB, 0, 200 * S, o->now, &id))
@@ -704,6 +710,11 @@ static void heal(struct world *o)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		o->w[i].fails = o->w[i].lies = 0;
+		if (!o->w[i].alive) { /* started by hand, with all it had */
+			o->w[i].alive = o->w[i].resident = true;
+			o->w[i].start_ticks++;
+			o->w[i].closed = false;
+		}
 		o->w[i].wont_return = false;
 	}
 	for (unsigned i = 0; i < 2; i++)
@@ -753,8 +764,6 @@ static void at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(void 
 	(void)state;
 	random_state = seed();
 	for (unsigned n = 0; n < 120; n++) {
-		uint64_t begun = random_state;
-
 		random_world(&o);
 		for (unsigned i = 0; i < 60; i++) {
 			world_run(&o, draw(20) * S);
@@ -765,7 +774,6 @@ static void at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(void 
 		for (unsigned i = 0; i < 3; i++)
 			check_rest(&o, i);
 		world_done(&o);
-		(void)begun;
 	}
 }
 
