@@ -422,7 +422,7 @@ static void count_demand(struct guard *g, struct guard_worker *w)
 		w->against_looks = 0;
 }
 
-static bool unread(const struct guard *g, const struct guard_worker *w)
+bool guard_unread(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		if (has(w->gpus, i) && g->gpu[i].stale)
@@ -447,7 +447,7 @@ void guard_facts(struct guard *g)
 
 		demand_on(g, w);
 		/* A reading that failed is neither a sample for nor one against. */
-		if (!unread(g, w))
+		if (!guard_unread(g, w))
 			count_demand(g, w);
 	}
 }

@@ -2,7 +2,10 @@
  *
  *   guard.c          what comes in (looks, outcomes) and what is fetched
  *   guard_facts.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
- *   guard_step.c     facts -> the next state: the machine itself
+ *   guard_step.c     facts -> the next state: the machine itself, with
+ *   guard_enter.c    what entering a state does,
+ *   guard_leave.c    the states on the GPU and on the way off it,
+ *   guard_return.c   those that are out and on the way back
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
  *   guard_reserve.c  reservations
@@ -45,6 +48,7 @@
 #define THROTTLE_C   5.0
 #define CLEAR_C      5.0 /* above the trip */
 #define SLACK_BYTES  (64 * MIB)
+#define LEVEL_STOP   4
 #define STAGING      (256 * MIB) /* host memory without which nothing can be loaded */
 
 struct guard_gpu {
@@ -177,11 +181,37 @@ int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_facts(struct guard *g);
 void guard_masks(struct guard *g); /* again, after something was asked */
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
+bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 bool guard_is_out(const struct guard_worker *w);
 bool guard_leaving(const struct guard_worker *w); /* what it holds will be free */
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
+
+/* guard_enter.c */
+uint64_t guard_quiet_ns(const struct guard_worker *w);
+uint64_t guard_evict_ns(const struct guard_worker *w);
+void guard_latch(struct guard_worker *w, bool on);
+bool guard_sure(const struct guard *g, const struct guard_worker *w);
+bool guard_calm(const struct guard *g, const struct guard_worker *w);
+bool guard_is_fresh(const struct guard *g, const struct guard_worker *w);
+bool guard_lazy(const struct guard_worker *w);
+void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, const char *rule,
+		const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void guard_leave(struct guard *g, struct guard_worker *w);
+
+/* guard_leave.c, guard_return.c: true: something moved, ask again. */
+bool guard_step_running(struct guard *g, struct guard_worker *w);
+bool guard_step_drain(struct guard *g, struct guard_worker *w);
+bool guard_step_evict(struct guard *g, struct guard_worker *w);
+bool guard_step_verify(struct guard *g, struct guard_worker *w);
+bool guard_step_stuck(struct guard *g, struct guard_worker *w);
+bool guard_step_out(struct guard *g, struct guard_worker *w);
+bool guard_step_resume(struct guard *g, struct guard_worker *w);
+bool guard_step_verify_up(struct guard *g, struct guard_worker *w);
+bool guard_try_resume(struct guard *g, struct guard_worker *w);
+void guard_escalate(struct guard *g, struct guard_worker *w, const char *why);
+void guard_back_off(struct guard *g, struct guard_worker *w);
 
 /* guard_step.c */
 void guard_steps(struct guard *g);
