@@ -32,17 +32,25 @@ static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 }
 
 /* As of the last run; what is over by now is dropped at the first look. */
-static void restore(struct guard_worker *w, const struct guard_record *r)
+static void restore(struct guard *g, struct guard_worker *w, const struct guard_record *r)
 {
 	const unsigned room = sizeof(w->put_away) / sizeof(w->put_away[0]);
 
-	w->evicted = w->closed = r->evicted;
+	w->evicted = w->closed = w->ajar = r->evicted;
 	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
 	w->manual = r->hold != HOLD_EVICTED && (r->mask & BIT(REASON_MANUAL));
 	w->hold = r->hold;
 	w->until_wall_ns = r->hold_until_wall_ns;
 	w->level = r->level;
 	w->need_bytes = r->need_bytes;
+	for (unsigned i = 0; i < r->gpus && i < POLICY_GPUS; i++) {
+		int slot = guard_slot(g, r->gpu[i].uuid, true);
+
+		if (slot < 0)
+			continue;
+		w->home |= UINT64_C(1) << slot;
+		w->need_on[slot] = r->gpu[i].need_bytes;
+	}
 	for (; w->put_away_count < r->put_away_count && w->put_away_count < room;
 	     w->put_away_count++) {
 		w->put_away[w->put_away_count].pid = r->put_away[w->put_away_count].pid;
@@ -67,7 +75,7 @@ static void begin(struct guard *g, unsigned i, const struct guard_record *record
 	w->dry = g->p->mode != GUARD_ENFORCE;
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, w->policy->name))
-			restore(w, &records[k]);
+			restore(g, w, &records[k]);
 	/* Lowest priority first; of equals the one that is named first. */
 	for (; at > 0 && g->worker[g->order[at - 1]].policy->priority > w->policy->priority;
 	     at--)
@@ -115,8 +123,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 	memcpy(to->root, s->root, to->roots * sizeof(s->root[0]));
 }
 
-/* Ends of holds, and the room that a record asks for, find their places when the time and the GPUs
- * are known. */
+/* Ends of holds are wall time in a record. */
 static void first_look(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
@@ -131,29 +138,6 @@ static void first_look(struct guard *g)
 	}
 }
 
-/* Where it came from nobody wrote down: a need without a place is laid on the first GPU it may use. */
-static void place_need(struct guard *g)
-{
-	for (unsigned i = 0; i < g->workers; i++) {
-		struct guard_worker *w = &g->worker[i];
-		uint64_t placed = 0;
-
-		for (unsigned k = 0; k < g->gpus; k++)
-			placed += w->need_on[k];
-		if (placed || !w->need_bytes)
-			continue;
-		if (!w->gpus && g->gpus == 1)
-			w->gpus = w->home = 1;
-		if (!w->home)
-			w->home = w->gpus;
-		for (unsigned k = 0; k < g->gpus; k++)
-			if (has(w->gpus, k)) {
-				w->need_on[k] = w->need_bytes;
-				break;
-			}
-	}
-}
-
 /* A dry order is answered by the next look, as a quick worker would: those that waited when it began. */
 static void answer_dry(struct guard *g)
 {
@@ -165,6 +149,7 @@ static void answer_dry(struct guard *g)
 		if (!w->pending || !w->dry || w->order.id > last)
 			continue;
 		w->pending = false;
+		w->answered = g->looks;
 		guard_done(g, w);
 		guard_steps(g);
 	}
@@ -180,9 +165,8 @@ void guard_look(struct guard *g, const struct scene *s)
 	if (!g->looked)
 		first_look(g);
 	answer_dry(g);
+	g->looks++;
 	guard_facts(g);
-	if (!g->looked)
-		place_need(g);
 	g->looked = true;
 	guard_steps(g);
 }
@@ -196,6 +180,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 		if (!w->pending || w->order.id != o->order)
 			continue;
 		w->pending = w->fresh = false;
+		w->answered = g->looks;
 		if (o->ok && o->in_flight && w->order.verb == ORDER_DRAIN)
 			guard_failed(g, w, true, o->message);
 		else if (o->ok)
@@ -238,6 +223,12 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	/* Also while its door is closed: it is owed an order that opens it. */
 	r->evicted = (w->evicted || w->closed) && !w->dry;
 	r->need_bytes = w->need_bytes;
+	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {
+		if (!has(w->home, i))
+			continue;
+		demand_text(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", g->gpu[i].uuid);
+		r->gpu[r->gpus++].need_bytes = w->need_on[i];
+	}
 	r->hold = w->hold;
 	r->wall_ns = g->now_ns + (uint64_t)g->wall_offset_ns;
 	if (w->until_ns != FOR_EVER)

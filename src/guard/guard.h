@@ -51,6 +51,11 @@ struct guard_record {
 	unsigned level;      /* of the eviction that was made or is being made */
 	bool evicted;        /* it was, or was being, evicted */
 	uint64_t need_bytes; /* peak while it ran */
+	struct { /* ... and where; without it nobody could say where it must fit again */
+		char uuid[96];
+		uint64_t need_bytes;
+	} gpu[POLICY_GPUS];
+	unsigned gpus;
 	enum guard_hold hold;
 	uint64_t hold_until_wall_ns; /* 0: no end */
 	uint64_t wall_ns;

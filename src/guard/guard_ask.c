@@ -37,8 +37,10 @@ static void keep(struct guard_worker *w, enum guard_hold hold, bool manual, uint
 
 static void resume_now(struct guard_worker *w, uint64_t now_ns)
 {
-	if (w->hold == HOLD_EVICTED)
+	if (w->hold != HOLD_ACTIVE) {
 		w->hold = HOLD_NONE;
+		w->until_ns = FOR_EVER;
+	}
 	w->manual = w->contention = false;
 	w->override = guard_is_out(w);
 	w->asked = true;
@@ -64,6 +66,8 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, 
 	case ASK_HOLD_ACTIVE: keep(w, HOLD_ACTIVE, false, ttl_ns, g->now_ns); break;
 	case ASK_RELEASE: keep(w, HOLD_NONE, false, 0, g->now_ns); break;
 	case ASK_RESUME:
+		if (w->manual)
+			w->until_ns = FOR_EVER;
 		w->manual = false;
 		w->asked = true;
 		w->check_ns = g->now_ns;
@@ -72,6 +76,8 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, 
 	}
 	w->dirty = true;
 	guard_masks(g);
+	if (guard_effective(w))
+		w->override = false; /* it cannot be now, and later is another matter */
 	guard_mask_text(w->mask, text, sizeof(text));
 	guard_say(g, w, w->state, rule[what], "%s%s", text[0] ? "what speaks against it: " : "",
 		  text);

@@ -134,19 +134,49 @@ static void hold_bytes(struct guard *g, struct guard_worker *w, const struct sce
 	w->held[slot] = u->memory_known && u->used_bytes > others ? u->used_bytes - others : 0;
 }
 
+/* Who restarts between two looks has forgotten what it was told. */
+static void look_for_roots(struct guard *g, struct guard_worker *w)
+{
+	unsigned known = w->roots, same = 0;
+	const unsigned room = sizeof(w->root) / sizeof(w->root[0]);
+	const struct scene *s = &g->scene;
+
+	for (unsigned i = 0; i < s->roots; i++) {
+		if (s->root[i].worker != (unsigned)(w - g->worker))
+			continue;
+		w->present = true;
+		for (unsigned k = 0; k < known; k++)
+			same += w->root[k].pid == s->root[i].pid &&
+				w->root[k].start_ticks == s->root[i].start_ticks;
+	}
+	if (!w->present)
+		return;
+	w->replaced = w->replaced || (known && !same);
+	w->roots = 0;
+	for (unsigned i = 0; i < s->roots && w->roots < room; i++) {
+		if (s->root[i].worker != (unsigned)(w - g->worker))
+			continue;
+		w->root[w->roots].pid = s->root[i].pid;
+		w->root[w->roots++].start_ticks = s->root[i].start_ticks;
+	}
+}
+
 static void look_for_worker(struct guard *g, struct guard_worker *w)
 {
 	int self = (int)(w - g->worker);
 	uint64_t home = w->home;
 
 	/* Of a GPU that could not be read this time, what was read last still holds. */
-	for (unsigned i = 0; i < g->gpus; i++)
+	w->home = 0;
+	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!g->gpu[i].stale)
 			w->held[i] = 0;
+		/* Only where it runs can be seen that it is elsewhere now. */
+		if (g->gpu[i].stale || g->gpu[i].lost || guard_is_out(w))
+			w->home |= home & UINT64_C(1) << i;
+	}
 	w->present = w->delta = false;
-	w->home = 0;
-	for (unsigned i = 0; i < g->scene.roots; i++)
-		w->present = w->present || g->scene.root[i].worker == (unsigned)self;
+	look_for_roots(g, w);
 	for (unsigned i = 0; i < g->scene.processes; i++) {
 		const struct scene_process *p = &g->scene.process[i];
 
@@ -392,7 +422,7 @@ static void count_demand(struct guard *g, struct guard_worker *w)
 		w->against_looks = 0;
 }
 
-static bool unread(const struct guard *g, const struct guard_worker *w)
+bool guard_unread(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		if (has(w->gpus, i) && g->gpu[i].stale)
@@ -417,7 +447,7 @@ void guard_facts(struct guard *g)
 
 		demand_on(g, w);
 		/* A reading that failed is neither a sample for nor one against. */
-		if (!unread(g, w))
+		if (!guard_unread(g, w))
 			count_demand(g, w);
 	}
 }

@@ -97,6 +97,7 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	if (verb == ORDER_CLOSE) {
 		w->dirty = w->dirty || !w->closed;
 		w->closed = true; /* until it is known to be open again */
+		w->ajar = false;
 	}
 	w->pending = true;
 	w->fresh = !w->dry;

@@ -2,7 +2,10 @@
  *
  *   guard.c          what comes in (looks, outcomes) and what is fetched
  *   guard_facts.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
- *   guard_step.c     facts -> the next state: the machine itself
+ *   guard_step.c     facts -> the next state: the machine itself, with
+ *   guard_enter.c    what entering a state does,
+ *   guard_leave.c    the states on the GPU and on the way off it,
+ *   guard_return.c   those that are out and on the way back
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
  *   guard_reserve.c  reservations
@@ -45,6 +48,7 @@
 #define THROTTLE_C   5.0
 #define CLEAR_C      5.0 /* above the trip */
 #define SLACK_BYTES  (64 * MIB)
+#define LEVEL_STOP   4
 #define STAGING      (256 * MIB) /* host memory without which nothing can be loaded */
 
 struct guard_gpu {
@@ -72,7 +76,13 @@ struct guard_worker {
 
 	/* Facts of the last look. */
 	bool present, dry,
-		delta;       /* delta: judged by the device's memory, its own is not told */
+		delta; /* delta: judged by the device's memory, its own is not told */
+	struct {
+		int64_t pid;
+		uint64_t start_ticks;
+	} root[8]; /* who it was, at the last look */
+	unsigned roots;
+	bool replaced;       /* none of those is left, others are there */
 	bool starting;       /* it was not there and we start it */
 	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
 	uint64_t bytes, held[SCENE_GPUS], need_on[SCENE_GPUS], need_bytes;
@@ -94,12 +104,14 @@ struct guard_worker {
 	/* The order under way. */
 	struct guard_order order;
 	bool fresh, pending;
+	uint64_t answered; /* the look before its last answer: what it says of memory is old */
 	uint64_t retry_ns; /* no order before */
 	unsigned level, tries;
 	uint64_t deadline_ns; /* of the state */
 	uint64_t budget_ns;   /* the eviction must have been proven by then */
 
 	/* The eviction. */
+	bool ajar; /* closed by our books, but nobody saw the door since we began */
 	bool evicted, closed, drained, storm, virtual_out;
 	bool returning; /* a resume was begun and has not been proven */
 	uint64_t base_bytes, base_free, base_others, begun_ns, freed_ns, residue_bytes;
@@ -135,6 +147,7 @@ struct guard {
 	const struct policy *p;
 	uint64_t now_ns;
 	bool looked;
+	uint64_t looks;
 	int64_t wall_offset_ns; /* wall - monotonic */
 	int utc_offset_s;
 	int64_t local_s, local_floor_s;
@@ -168,11 +181,37 @@ int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_facts(struct guard *g);
 void guard_masks(struct guard *g); /* again, after something was asked */
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
+bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
 bool guard_is_out(const struct guard_worker *w);
 bool guard_leaving(const struct guard_worker *w); /* what it holds will be free */
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
+
+/* guard_enter.c */
+uint64_t guard_quiet_ns(const struct guard_worker *w);
+uint64_t guard_evict_ns(const struct guard_worker *w);
+void guard_latch(struct guard_worker *w, bool on);
+bool guard_sure(const struct guard *g, const struct guard_worker *w);
+bool guard_calm(const struct guard *g, const struct guard_worker *w);
+bool guard_is_fresh(const struct guard *g, const struct guard_worker *w);
+bool guard_lazy(const struct guard_worker *w);
+void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, const char *rule,
+		const char *fmt, ...) __attribute__((format(printf, 5, 6)));
+void guard_leave(struct guard *g, struct guard_worker *w);
+
+/* guard_leave.c, guard_return.c: true: something moved, ask again. */
+bool guard_step_running(struct guard *g, struct guard_worker *w);
+bool guard_step_drain(struct guard *g, struct guard_worker *w);
+bool guard_step_evict(struct guard *g, struct guard_worker *w);
+bool guard_step_verify(struct guard *g, struct guard_worker *w);
+bool guard_step_stuck(struct guard *g, struct guard_worker *w);
+bool guard_step_out(struct guard *g, struct guard_worker *w);
+bool guard_step_resume(struct guard *g, struct guard_worker *w);
+bool guard_step_verify_up(struct guard *g, struct guard_worker *w);
+bool guard_try_resume(struct guard *g, struct guard_worker *w);
+void guard_escalate(struct guard *g, struct guard_worker *w, const char *why);
+void guard_back_off(struct guard *g, struct guard_worker *w);
 
 /* guard_step.c */
 void guard_steps(struct guard *g);

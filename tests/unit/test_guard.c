@@ -415,6 +415,7 @@ static void a_worker_on_two_gpus_moves_as_one(void **state)
 	(void)state;
 	world_init(&o, 3, 2);
 	o.w[0].load[1] = 6 * GIB;
+	o.w[0].residue = 300 * MIB; /* on the first alone */
 	o.w[1].load[0] = 0;
 	o.w[1].load[2] = 8 * GIB;
 	world_guest(&o, "job", 1, 4 * GIB, 10 * S, 50 * S);
@@ -422,7 +423,7 @@ static void a_worker_on_two_gpus_moves_as_one(void **state)
 	world_until(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
-	assert_non_null(strstr(world_last(&o, "freed")->evidence, "14336 MiB"));
+	assert_non_null(strstr(world_last(&o, "freed")->evidence, "14036 MiB"));
 	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
 	world_until(&o, 150 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED); /* one is cool, one is hot */
@@ -592,6 +593,53 @@ static void a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not(void **sta
 	}
 }
 
+static void a_guard_that_restarts_knows_where_its_worker_must_fit_again(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 2, 1); /* no GPU is declared */
+	o.w[0].load[0] = 0;
+	o.w[0].load[1] = 8 * GIB;
+	world_guest(&o, "job", 1, 4 * GIB, 10 * S, 200 * S);
+	world_begin(&o);
+	world_until(&o, 30 * S);
+	world_restart(&o);
+	world_until(&o, 199 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_CONTENTION);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	world_until(&o, 235 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void a_hold_survives_with_its_end(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_HOLD_ACTIVE, 100 * S);
+	world_until(&o, 50 * S);
+	world_restart(&o);
+	world_until(&o, 99 * S);
+	assert_int_equal(world_status(&o, 0).hold, HOLD_ACTIVE);
+	world_until(&o, 102 * S);
+	assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
+	world_ask(&o, 0, ASK_EVICT, 100 * S);
+	world_until(&o, 150 * S);
+	world_restart(&o);
+	world_until(&o, 200 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_MANUAL);
+	world_until(&o, 206 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
 static void a_record_comes_before_the_order_it_tells_of(void **state)
 {
 	struct world o;
@@ -626,7 +674,7 @@ static void something_happens(struct world *o)
 	struct world_worker *w = &o->w[draw(3)];
 	static uint64_t id;
 
-	switch (draw(14)) {
+	switch (draw(16)) {
 	case 0:
 	case 1: t->until_ns = o->now; break;
 	case 2:
@@ -643,7 +691,13 @@ static void something_happens(struct world *o)
 	case 10: w->lies = draw(2); break;
 	case 11: w->wont_return = draw(2); break;
 	case 12: o->errors[draw(2)] = draw(2) * 11; break;
-	case 13:
+	case 13: world_restart(o); break;
+	case 14:
+		w->alive = w->resident = draw(2); /* it dies, or starts again */
+		w->closed = false;
+		w->start_ticks++;
+		break;
+	case 15:
 		guard_release(o->g, id, o->now);
 		if (draw(2) &&
 		    guard_reserve(o->g, gpu, draw(20) * GIB, 0, 200 * S, o->now, &id))
@@ -656,6 +710,11 @@ static void heal(struct world *o)
 {
 	for (unsigned i = 0; i < 3; i++) {
 		o->w[i].fails = o->w[i].lies = 0;
+		if (!o->w[i].alive) { /* started by hand, with all it had */
+			o->w[i].alive = o->w[i].resident = true;
+			o->w[i].start_ticks++;
+			o->w[i].closed = false;
+		}
 		o->w[i].wont_return = false;
 	}
 	for (unsigned i = 0; i < 2; i++)
@@ -705,8 +764,6 @@ static void at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(void 
 	(void)state;
 	random_state = seed();
 	for (unsigned n = 0; n < 120; n++) {
-		uint64_t begun = random_state;
-
 		random_world(&o);
 		for (unsigned i = 0; i < 60; i++) {
 			world_run(&o, draw(20) * S);
@@ -717,7 +774,6 @@ static void at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(void 
 		for (unsigned i = 0; i < 3; i++)
 			check_rest(&o, i);
 		world_done(&o);
-		(void)begun;
 	}
 }
 
@@ -913,6 +969,8 @@ int main(void)
 		cmocka_unit_test(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner),
 		cmocka_unit_test(a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not),
 		cmocka_unit_test(a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not),
+		cmocka_unit_test(a_guard_that_restarts_knows_where_its_worker_must_fit_again),
+		cmocka_unit_test(a_hold_survives_with_its_end),
 		cmocka_unit_test(a_record_comes_before_the_order_it_tells_of),
 		cmocka_unit_test(
 			at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it),

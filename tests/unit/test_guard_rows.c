@@ -20,7 +20,9 @@ static void record(struct world *o, uint32_t mask, bool evicted, unsigned level)
 	r->mask = mask;
 	r->evicted = evicted;
 	r->level = level;
-	r->need_bytes = 8 * GIB;
+	r->need_bytes = r->gpu[0].need_bytes = 8 * GIB;
+	snprintf(r->gpu[0].uuid, sizeof(r->gpu[0].uuid), "GPU-0");
+	r->gpus = 1;
 }
 
 #define CONTENTION (1u << REASON_CONTENTION)
@@ -909,7 +911,7 @@ static void ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(void **
 	world_until(&o, 30 * S);
 	assert_true(world_status(&o, 0).blind);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE); /* the last decision is kept */
-	assert_int_equal(world_said(&o, 0, ANY, ANY, "blind"), 1);
+	assert_int_equal(world_said(&o, 0, ANY, ANY, "no sight"), 1);
 	assert_int_equal(o.orders, 0);
 	o.errors[0] = 0;
 	world_step(&o);

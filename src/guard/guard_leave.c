@@ -1,0 +1,211 @@
+/* guard_leave: on the GPU and off it: rows 8 to 24 of guard.md §7. */
+#include "guard_parts.h"
+
+/* ---- on the GPU: rows 8 to 13 ---- */
+
+static void throttle(struct guard *g, struct guard_worker *w)
+{
+	bool hot = false, cool = true;
+
+	for (unsigned i = 0; i < g->gpus; i++) {
+		const struct guard_gpu *u = &g->gpu[i];
+
+		if (!has(w->gpus, i) || !u->now)
+			continue;
+		hot = hot || u->now->margin_c <= THROTTLE_C;
+		cool = cool && u->cool_ns && g->now_ns - u->cool_ns >= COOL_NS;
+	}
+	if (hot == w->throttled || (w->throttled && !cool))
+		return;
+	w->throttled = hot;
+	guard_say(g, w, w->state, "throttled",
+		  hot ? "thermal margin is 5 C or less: no new work"
+		      : "cool again for 30 s: work may come");
+}
+
+/* Admission follows from what should be. */
+static void admission(struct guard *g, struct guard_worker *w)
+{
+	if (w->pending || g->now_ns < w->retry_ns || w->throttled == w->closed)
+		return;
+	guard_issue(g, w, w->throttled ? ORDER_CLOSE : ORDER_OPEN, g->now_ns + CALL_NS);
+}
+
+/* 0: nothing keeps it from being evicted for a demand. */
+static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t until = w->resident_until_ns;
+
+	if (w->demand.urgent)
+		return 0;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->gpus, i) && g->gpu[i].acted_ns &&
+		    g->gpu[i].acted_ns + w->knobs.post_ns > until)
+			until = g->gpu[i].acted_ns + w->knobs.post_ns;
+	return until > g->now_ns ? until : 0;
+}
+
+static bool no_demand(struct guard *g, struct guard_worker *w)
+{
+	if (w->calm_looks < CALM_LOOKS)
+		return false;
+	guard_latch(w, false);
+	w->masked = false;
+	if (w->state == STATE_ACTIVE)
+		return false;
+	w->damped = false;
+	guard_move(g, w, STATE_ACTIVE, "near miss", "the demand went away: %s",
+		   w->demand.evidence);
+	return true;
+}
+
+static bool masked(struct guard *g, struct guard_worker *w)
+{
+	if (w->hold != HOLD_ACTIVE)
+		return false;
+	guard_latch(w, true);
+	if (!w->masked)
+		guard_say(g, w, w->state, "hold active", "masks contention: %s",
+			  w->demand.evidence);
+	w->masked = true;
+	return true;
+}
+
+bool guard_step_running(struct guard *g, struct guard_worker *w)
+{
+	throttle(g, w);
+	if (guard_effective(w) & ~MASK_SOFT) {
+		guard_leave(g, w);
+		return true;
+	}
+	admission(g, w);
+	if (!w->against)
+		return no_demand(g, w);
+	if (w->state == STATE_ACTIVE) {
+		guard_move(g, w, STATE_SUSPECT, w->demand.rule, "%s", w->demand.evidence);
+		return true;
+	}
+	if (!guard_sure(g, w) || masked(g, w))
+		return false;
+	if (damped_until(g, w)) {
+		w->deadline_ns = damped_until(g, w);
+		if (!w->damped) {
+			w->damped = true;
+			guard_say(g, w, w->state, "damped", "%s", w->demand.evidence);
+		}
+		return false;
+	}
+	guard_latch(w, true);
+	guard_leave(g, w);
+	return true;
+}
+
+/* ---- leaving: rows 14 to 24 ---- */
+
+bool guard_step_drain(struct guard *g, struct guard_worker *w)
+{
+	if (w->bytes > w->base_bytes)
+		w->base_bytes = w->bytes;
+	if (guard_effective(w) == BIT(REASON_CONTENTION) && w->calm_looks >= CALM_LOOKS)
+		guard_latch(w, false);
+	if (!guard_effective(w)) {
+		guard_move(g, w, w->returning ? STATE_VERIFY_UP : STATE_ACTIVE, "cause gone",
+			   "before anything was unloaded");
+		return true;
+	}
+	if (w->pending)
+		return false;
+	if (w->drained || g->now_ns >= w->deadline_ns) {
+		guard_move(g, w, STATE_EVICT, w->drained ? "drained" : "drain timeout",
+			   "level %u", w->level);
+		return true;
+	}
+	if (!w->closed || w->ajar)
+		guard_issue(g, w, ORDER_CLOSE, w->deadline_ns);
+	else if (g->now_ns >= w->retry_ns)
+		guard_issue(g, w, ORDER_DRAIN, w->deadline_ns);
+	return false;
+}
+
+static void stuck(struct guard *g, struct guard_worker *w, const char *why)
+{
+	guard_move(g, w, STATE_STUCK, "stuck", "%s; %llu MiB remain", why,
+		   (unsigned long long)(w->bytes / MIB));
+	if (!w->pending)
+		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
+}
+
+/* The next level, if there is one and there is time. */
+void guard_escalate(struct guard *g, struct guard_worker *w, const char *why)
+{
+	unsigned level = guard_level_next(w, w->level);
+
+	if (!level || g->now_ns >= w->budget_ns) {
+		stuck(g, w, level ? "the time for it is spent" : why);
+		return;
+	}
+	w->level = level;
+	guard_move(g, w, STATE_EVICT, "next level", "%s: level %u", why, level);
+}
+
+bool guard_step_evict(struct guard *g, struct guard_worker *w)
+{
+	if (w->bytes > w->base_bytes)
+		w->base_bytes = w->bytes;
+	if (w->pending || g->now_ns < w->retry_ns)
+		return false;
+	if (w->tries && w->base_bytes && guard_freed(g, w)) {
+		guard_move(g, w, STATE_VERIFY, "freed", "though the worker did not say so");
+		return true;
+	}
+	if (g->now_ns >= w->budget_ns) {
+		stuck(g, w, "the time for it is spent");
+		return true;
+	}
+	if (w->storm && !w->closed) {
+		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
+		return false;
+	}
+	guard_issue(g, w, ORDER_EVICT, g->now_ns + guard_evict_ns(w));
+	return false;
+}
+
+bool guard_step_verify(struct guard *g, struct guard_worker *w)
+{
+	if (guard_freed(g, w)) {
+		uint64_t freed = w->base_bytes - w->bytes;
+
+		guard_move(g, w, STATE_EVICTED, "freed",
+			   "%llu MiB%s in %.1f s, %llu MiB remain",
+			   (unsigned long long)(freed / MIB), w->delta ? " (device-delta)" : "",
+			   (double)(g->now_ns - w->begun_ns) / (double)NS_PER_S,
+			   (unsigned long long)(w->bytes / MIB));
+		return true;
+	}
+	if (g->now_ns < w->deadline_ns)
+		return false;
+	guard_escalate(g, w, "the worker said done, the memory is not free");
+	return true;
+}
+
+bool guard_step_stuck(struct guard *g, struct guard_worker *w)
+{
+	if (!guard_is_fresh(g, w))
+		return false;
+	if (guard_freed(g, w)) {
+		guard_move(g, w, STATE_EVICTED, "freed", "after it was stuck, %llu MiB remain",
+			   (unsigned long long)(w->bytes / MIB));
+		return true;
+	}
+	if (w->contention && guard_calm(g, w))
+		guard_latch(w, false);
+	if (!guard_effective(w)) {
+		guard_move(g, w, STATE_VERIFY_UP, "no reason left", "it probably never left");
+		return true;
+	}
+	if (w->pending || g->now_ns < w->retry_ns)
+		return false;
+	w->retry_ns = g->now_ns + STUCK_NS;
+	guard_issue(g, w, ORDER_EVICT, g->now_ns + guard_evict_ns(w));
+	return false;
+}

@@ -1,0 +1,306 @@
+/* guard_return: out, and the way back: rows 25 to 37 of guard.md §7. */
+#include "guard_parts.h"
+
+#include <string.h>
+
+/* ---- out: rows 25 to 32 ---- */
+
+static bool storm(struct guard *g, struct guard_worker *w)
+{
+	const unsigned n = sizeof(w->reload) / sizeof(w->reload[0]);
+	unsigned lately = 0;
+
+	w->reload[w->reloads++ % n] = g->now_ns;
+	for (unsigned i = 0; i < n && i < w->reloads; i++)
+		if (g->now_ns - w->reload[i] <= RELOAD_NS)
+			lately++;
+	return lately == n;
+}
+
+static bool came_back(const struct guard_worker *w)
+{
+	uint64_t least_growth =
+		w->need_bytes / 10 > SLACK_BYTES ? w->need_bytes / 10 : SLACK_BYTES;
+
+	return w->bytes > w->residue_bytes + least_growth;
+}
+
+static void reloaded(struct guard *g, struct guard_worker *w)
+{
+	unsigned long long mib = w->bytes / MIB;
+	unsigned stop = guard_level_first(w);
+
+	if (!guard_effective(w)) {
+		guard_move(g, w, STATE_VERIFY_UP, "came back by itself", "%llu MiB", mib);
+		return;
+	}
+	w->storm = storm(g, w);
+	guard_move(g, w, STATE_EVICT, w->storm ? "reload-storm" : "reloaded while evicted",
+		   "%llu MiB, of a need of %llu MiB", mib,
+		   (unsigned long long)(w->need_bytes / MIB));
+	while (w->storm && stop && stop < LEVEL_STOP)
+		stop = guard_level_next(w, stop);
+	if (w->storm && stop == LEVEL_STOP)
+		w->level = stop;
+	else if (w->storm)
+		w->closed = false; /* closed again, and for certain */
+}
+
+enum item {
+	ITEM_BACKOFF,
+	ITEM_ROOM,
+	ITEM_UNKNOWN,
+	ITEM_THERMAL,
+	ITEM_HOST,
+	ITEM_GONE,
+	ITEM_DEMAND,
+	ITEM_TURN,
+	ITEM_BUSY,
+	ITEM_NEVER,
+	ITEMS
+};
+
+static bool waits_too(const struct guard *g, const struct guard_worker *o)
+{
+	return (o->state == STATE_EVICTED || o->state == STATE_QUIET) && !guard_effective(o) &&
+	       g->now_ns >= o->resume_after_ns &&
+	       (o->asked || o->policy->resume != RESUME_NEVER);
+}
+
+/* One at a time, highest priority first: of one's neighbours on a GPU. */
+static bool not_its_turn(const struct guard *g, const struct guard_worker *w)
+{
+	bool after = false;
+
+	for (unsigned i = 0; i < g->workers; i++) {
+		const struct guard_worker *o = &g->worker[g->order[i]];
+
+		if (o == w) {
+			after = true;
+			continue;
+		}
+		if (!(o->gpus & w->gpus))
+			continue;
+		if (o->state == STATE_RESUME || o->state == STATE_VERIFY_UP)
+			return true;
+		if (after && waits_too(g, o))
+			return true;
+	}
+	return false;
+}
+
+static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, char *out,
+			   size_t size)
+{
+	uint32_t bad = 0;
+
+	for (unsigned i = 0; i < g->gpus; i++) {
+		const struct guard_gpu *u = &g->gpu[i];
+		uint64_t need = w->need_on[i] > w->held[i] ? w->need_on[i] - w->held[i] : 0;
+
+		if (!has(w->gpus, i))
+			continue;
+		if (u->now && u->now->margin_c <= 2.0 + CLEAR_C)
+			bad |= BIT(ITEM_THERMAL);
+		if (!need)
+			continue;
+		if (!u->now || !u->now->memory_known) {
+			bad |= BIT(ITEM_UNKNOWN);
+			continue;
+		}
+		need += demand_headroom(&w->knobs, u->now->total_bytes) + u->promised;
+		if (u->free_bytes < need) {
+			bad |= BIT(ITEM_ROOM);
+			demand_text(out, size,
+				    "needs %llu MiB with headroom, %llu MiB are free",
+				    (unsigned long long)(need / MIB),
+				    (unsigned long long)(u->free_bytes / MIB));
+		}
+	}
+	return bad;
+}
+
+static uint32_t precheck(const struct guard *g, const struct guard_worker *w, char *out,
+			 size_t size)
+{
+	static const char *const text[ITEMS] = {
+		[ITEM_BACKOFF] = "waits after a resume that failed",
+		[ITEM_ROOM] = "room",
+		[ITEM_UNKNOWN] = "free memory is not known",
+		[ITEM_THERMAL] = "GPU is warm",
+		[ITEM_HOST] = "host memory",
+		[ITEM_GONE] = "worker does not run",
+		[ITEM_DEMAND] = "demand",
+		[ITEM_TURN] = "another comes first",
+		[ITEM_BUSY] = "an order is under way",
+		[ITEM_NEVER] = "resume = never",
+	};
+	const uint64_t host = g->scene.host_free_bytes;
+	bool demand = w->against && !w->override && w->hold != HOLD_ACTIVE;
+	char room[100] = "";
+	uint32_t bad = check_gpus(g, w, room, sizeof(room));
+	bool gone = !w->present && !w->evicted && !w->policy->managed;
+	bool never = w->policy->resume == RESUME_NEVER && !w->asked;
+	size_t len = 0;
+
+	bad |= (g->now_ns < w->resume_after_ns ? BIT(ITEM_BACKOFF) : 0) |
+	       (host && host < STAGING ? BIT(ITEM_HOST) : 0) | (gone ? BIT(ITEM_GONE) : 0) |
+	       (demand ? BIT(ITEM_DEMAND) : 0) | (not_its_turn(g, w) ? BIT(ITEM_TURN) : 0) |
+	       (w->pending ? BIT(ITEM_BUSY) : 0) | (never ? BIT(ITEM_NEVER) : 0);
+	out[0] = '\0';
+	for (unsigned i = 0; i < ITEMS; i++) {
+		if (!(bad & BIT(i)))
+			continue;
+		demand_text(out + len, size - len, "%s%s", len ? "; " : "",
+			    i == ITEM_ROOM ? room : text[i]);
+		len += strlen(out + len);
+	}
+	return bad;
+}
+
+/* Rows 31 and 32; asked again every 5 s, told again when something else fails. */
+bool guard_try_resume(struct guard *g, struct guard_worker *w)
+{
+	char why[220];
+	uint32_t bad;
+
+	if (w->state != STATE_QUIET && g->now_ns < w->check_ns)
+		return false;
+	bad = precheck(g, w, why, sizeof(why));
+	w->check_ns = g->now_ns +
+		      (bad == BIT(ITEM_TURN) || bad == BIT(ITEM_BUSY) ? NS_PER_S : RECHECK_NS);
+	if (bad & ~(BIT(ITEM_TURN) | BIT(ITEM_BUSY)))
+		w->override = false;
+	if (bad && bad == w->blocked && w->state != STATE_QUIET)
+		return false;
+
+	enum guard_state back = w->state == STATE_ABSENT ? STATE_ABSENT : STATE_EVICTED;
+	uint64_t check_ns = w->check_ns;
+
+	guard_move(g, w, STATE_PRECHECK, "no reason left", "may it come back?");
+	w->blocked = bad;
+	if (!bad) {
+		guard_move(g, w, STATE_RESUME, "precheck", "all passed");
+		return true;
+	}
+	w->state = back;
+	w->since_ns = g->now_ns;
+	w->check_ns = check_ns;
+	guard_say(g, w, STATE_PRECHECK, "resume_blocked", "%s", why);
+	return false;
+}
+
+bool guard_step_out(struct guard *g, struct guard_worker *w)
+{
+	bool only;
+
+	if (w->bytes < w->residue_bytes)
+		w->residue_bytes = w->bytes;
+	if (came_back(w)) {
+		reloaded(g, w);
+		return true;
+	}
+	if (!w->contention && !w->override && w->hold != HOLD_ACTIVE && guard_sure(g, w)) {
+		guard_latch(w, true);
+		guard_say(g, w, w->state, w->demand.rule, "%s", w->demand.evidence);
+	}
+	if (w->contention && guard_calm(g, w))
+		guard_latch(w, false);
+	if (!guard_effective(w))
+		return guard_try_resume(g, w);
+	/* What had to be quick left it open, or nobody knows. */
+	if ((!w->closed || w->ajar) && !w->pending && w->present)
+		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
+	only = guard_effective(w) == BIT(REASON_CONTENTION);
+	if (w->state == STATE_EVICTED && only && !w->against && w->calm_looks) {
+		guard_move(g, w, STATE_QUIET, "no demand", "for %llu s before it may come back",
+			   (unsigned long long)(guard_quiet_ns(w) / NS_PER_S));
+		return false;
+	}
+	if (w->state == STATE_QUIET && (w->against || !only)) {
+		const char *rule, *evidence;
+
+		if (!only)
+			w->calm_ns = g->now_ns;
+		guard_cause(w, &rule, &evidence);
+		guard_move(g, w, STATE_EVICTED, w->against ? w->demand.rule : rule, "%s",
+			   w->against ? w->demand.evidence : evidence);
+	}
+	return false;
+}
+
+/* ---- the way back: rows 33 to 37 ---- */
+
+void guard_back_off(struct guard *g, struct guard_worker *w)
+{
+	w->resume_backoff_ns =
+		w->resume_backoff_ns ? 2 * w->resume_backoff_ns : 2 * w->knobs.quiet_ns;
+	if (w->resume_backoff_ns > LONGEST_NS)
+		w->resume_backoff_ns = LONGEST_NS;
+	w->resume_after_ns = g->now_ns + w->resume_backoff_ns;
+}
+
+static bool turned_back(struct guard *g, struct guard_worker *w)
+{
+	bool pressing =
+		guard_sure(g, w) && w->demand.urgent && !w->override && w->hold != HOLD_ACTIVE;
+
+	if (pressing)
+		guard_latch(w, true);
+	if (!pressing && !guard_effective(w))
+		return false;
+	guard_leave(g, w);
+	return true;
+}
+
+bool guard_step_resume(struct guard *g, struct guard_worker *w)
+{
+	if (turned_back(g, w))
+		return true;
+	if (!w->pending)
+		guard_issue(g, w, guard_lazy(w) ? ORDER_OPEN : ORDER_RESUME, g->now_ns + UP_NS);
+	return false;
+}
+
+bool guard_step_verify_up(struct guard *g, struct guard_worker *w)
+{
+	if (turned_back(g, w))
+		return true;
+	if (!guard_is_fresh(g, w))
+		return false;
+	if (guard_lazy(w) || w->bytes / 3 >= w->need_bytes / 4) {
+		guard_move(g, w, STATE_ACTIVE, "is back", "%llu MiB",
+			   (unsigned long long)(w->bytes / MIB));
+		return true;
+	}
+	if (g->now_ns < w->deadline_ns)
+		return false;
+	guard_back_off(g, w);
+	guard_move(g, w, STATE_EVICT, "resume failed", "%llu of %llu MiB after 120 s",
+		   (unsigned long long)(w->bytes / MIB),
+		   (unsigned long long)(w->need_bytes / MIB));
+	return true;
+}
+
+/* ---- the end ---- */
+
+unsigned guard_stop(struct guard *g, uint64_t now_ns)
+{
+	unsigned n = 0;
+
+	g->now_ns = now_ns;
+	for (unsigned i = 0; g->p->restore_on_stop && i < g->workers; i++) {
+		struct guard_worker *w = &g->worker[i];
+
+		if (w->state != STATE_EVICTED && w->state != STATE_QUIET)
+			continue;
+		if (!w->against)
+			guard_latch(w, false);
+		w->check_ns = now_ns;
+		if (!guard_effective(w) && !guard_unseen(g, w) && guard_try_resume(g, w)) {
+			guard_step_resume(g, w);
+			n++;
+		}
+	}
+	return n;
+}
