@@ -40,6 +40,7 @@ struct loop {
 	bool stop;
 	bool in_round;
 	uint64_t wakeups;
+	uint64_t round_ns;         /* timers up to here are fired in this round */
 	struct loop_source **heap; /* the earliest first; room for every timer there is */
 	size_t timers, heaped, room;
 	struct loop_source *garbage;
@@ -205,6 +206,8 @@ void loop_set_time(struct loop_source *s, uint64_t at_ns)
 
 	if (s->place != OFF)
 		heap_remove(l, s);
+	if (at_ns && l->in_round && at_ns <= l->round_ns)
+		at_ns = l->round_ns + 1;
 	s->at_ns = at_ns;
 	if (at_ns == 0)
 		return;
@@ -307,8 +310,9 @@ static void fire_timers(struct loop *l)
 
 	uint64_t now = now_ns();
 
-	/* A timer that sets itself to a time already past waits for the next round: others come
-	 * first. */
+	/* A timer that sets itself to a time already past waits for the next round (loop_set_time()):
+	 * others come first. */
+	l->round_ns = now;
 	for (size_t n = l->heaped; n > 0 && l->heaped > 0 && l->heap[0]->at_ns <= now; n--) {
 		struct loop_source *s = l->heap[0];
 

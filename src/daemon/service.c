@@ -322,6 +322,7 @@ static void reload(struct service *s)
 		engine_tell(s->engine, "config", NULL, "error",
 			    "the new configuration cannot be used; the old one stays in force");
 	} else {
+		log_lines(s, LOG_WARNING, message);
 		apply(s);
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		engine_set_interval(s->engine, s->config.service_interval);

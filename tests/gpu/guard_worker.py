@@ -20,16 +20,16 @@ def say(*words):
 
 
 def fill():
-    n = int(gib * 2**30 / 4)
-    return torch.arange(n, dtype=torch.int32, device="cuda")
+    n = int(gib * 2**30 / 8)
+    return torch.arange(n, dtype=torch.int64, device="cuda")
 
 
 def good(x):
     """The pattern is as it was: looked at in parts, so that this takes little memory."""
-    step = 1 << 26
+    step = 1 << 25
     for at in range(0, x.numel(), step):
         part = x[at:at + step]
-        if not torch.equal(part, torch.arange(at, at + part.numel(), dtype=torch.int32, device="cuda")):
+        if not torch.equal(part, torch.arange(at, at + part.numel(), dtype=torch.int64, device="cuda")):
             return False
     return True
 
