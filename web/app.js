@@ -106,7 +106,7 @@ $("attention").addEventListener("change", () => {
 });
 $("attention").checked = wanted.attention = Boolean(localStorage.getItem("attention"));
 
-// Rows that change places under a hand or an eye are worse than an order that is some seconds old.
+// Rows that move under a hand are worse than an order that is some seconds old.
 const busy = () => $("rows").matches(":hover, :focus-within");
 
 function draw(all = false) {
@@ -158,10 +158,10 @@ function measuredFor() {
 }
 
 function drawTotals() {
-	const energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter(needsCare).length;
+	const power = sum("power_watts"), limit = sum("power_limit_watts"), energy = sum("energy_joules_total") ?? sum("energy_joules"), down = model.devices.filter(needsCare).length;
 	put($("total-gpus"), `${model.devices.length}${down ? ` (${down} not ok)` : ""}`);
 	$("total-gpus").classList.toggle("alarm", down > 0);
-	total("total-power", sum("power_watts"), powers(sum("power_limit_watts") ?? sum("power_watts")), sum("power_limit_watts"));
+	total("total-power", power, powers(limit ?? power), limit);
 	total("total-energy", energy, f.joules, null, energy ? `${f.wattHours(energy.value)}${measuredFor()}` : "");
 	total("total-memory", sum("memory_used_bytes"), (v, unit) => `${f.gib(v)}${unit ? " GiB" : ""}`, sum("memory_total_bytes"));
 	const h = model.host;

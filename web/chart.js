@@ -91,7 +91,8 @@ export class Chart {
 			this.plot.setScale("x", { min, max });
 			this.plot.setScale("y", this.bounds());
 		});
-		this.say(this.plot.cursor.idx ?? null);
+		this.say(this.plot.cursor.idx);
+		this.sum();
 	}
 
 	// Lines that limit are always in sight, with room for their words.
@@ -208,16 +209,19 @@ export class Chart {
 		g.restore();
 	}
 
-	// The figures under the cursor, or those of now; for those who hear, the whole in a sentence.
+	// The figures under the cursor, or those of now.
 	say(idx) {
-		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device, range = this.detail.words();
+		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device;
 		const parts = this.spec.series.map(([key, label]) => {
 			const v = idx == null ? d[key] : p.column(key).mean[idx];
 			return v == null ? `${label} ${f.DASH}` : `${label} ${this.spec.show(v * k)}`;
 		});
 		put(this.legend, `${idx == null ? "now" : `${p.step > 1 ? "mean at " : ""}${f.when(p.time[idx] * 1000)}`}  ${parts.join(" · ")}`);
-		if (idx != null)
-			return;
+	}
+
+	// For those who hear, the whole in a sentence.
+	sum() {
+		const p = this.detail.past, k = this.spec.scale, d = this.detail.row.device, range = this.detail.words();
 		const key = this.spec.series[0][0], c = p.column(key), [from, to] = this.detail.shown();
 		let least = Infinity, most = -Infinity;
 		p.time.forEach((t, i) => {

@@ -220,16 +220,11 @@ async function followWindows() {
 		return;
 	asking = true;
 	const few = all.length <= OPEN_ASKED ? all : Array.from({ length: OPEN_ASKED }, () => all[turn++ % all.length]);
-	await Promise.all(few.map((w) => ask(`windows/${encodeURIComponent(w.id)}`).then((now) => {
+	await Promise.all(few.map((w) => ask(`windows/${w.id}`).then((now) => {
 		if (model.windows.get(String(w.id))?.state === "open")
 			model.windows.set(String(w.id), now);
 	}, (e) => e.status === 404 && model.windows.delete(String(w.id)))));
 	asking = false;
-	emit("windows");
-}
-
-export function forget(id) {
-	model.windows.delete(String(id));
 	emit("windows");
 }
 

@@ -136,11 +136,12 @@ export class Detail {
 		const t = Date.parse(model.tick?.time_utc) / 1000;
 		if (this.ready && t && !this.part)
 			this.past.add(t, this.row.device, this.range.seconds);
-		if (!document.hidden)
-			this.draw();
+		this.draw();
 	}
 
 	draw() {
+		if (document.hidden)
+			return;
 		this.tell();
 		this.figures.draw();
 		if (this.ready)

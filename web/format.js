@@ -78,7 +78,7 @@ export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${da
 export const absence = (key) => absences[key] || (key ? words(key) : "not told");
 export const words = (key) => String(key).replaceAll("_", " ").replaceAll("-", " ");
 
-// What the service says, as sentences that can follow each other.
+// Sentences that can follow each other.
 export function sentences(...parts) {
 	return parts.filter(Boolean).map((s) => `${s[0] === "/" ? s[0] : s[0].toUpperCase()}${s.slice(1)}`.replace(/[^.!?:]$/, "$&.")).join(" ");
 }

@@ -278,7 +278,7 @@ export function sortBy(column) {
 	wanted.by = column;
 }
 
-// A number or 0-7 is meant as GPUs; other words are looked for in what a row tells, and in who is on it.
+// 3 and 0-7 mean GPUs; other words are looked for in what a row tells and in who is on it.
 function matches(d, word, users) {
 	const range = word.match(/^(\d+)(?:-(\d+))?$/);
 	if (range)
@@ -310,7 +310,7 @@ export function arrange(body) {
 export const rows = new Map();
 let round = 0;
 
-// What is not on the screen rests: it is filled when it comes into sight.
+// What is not on the screen rests.
 const sight = new IntersectionObserver((list) => {
 	for (const { target, isIntersecting } of list) {
 		const r = target.row;

@@ -1,5 +1,5 @@
 // windows: energy windows, from Start to a result that can be taken along.
-import { change, forget, model, now, openWindows } from "./data.js";
+import { change, model, now, openWindows } from "./data.js";
 import * as f from "./format.js";
 import { Table, text } from "./table.js";
 import { codes } from "./words.js";
@@ -8,7 +8,7 @@ import { el, put, unknown } from "./rows.js";
 const $ = (id) => document.getElementById(id);
 const KINDS = { valid: "good", suspect: "warn", invalid: "bad", "no-result": "bad" };
 
-const path = (w) => `windows/${encodeURIComponent(w.id)}`;
+const path = (w) => `windows/${w.id}`;
 const began = (w) => Date.parse(w.begin_time);
 const called = (w) => w.label || w.id;
 const duration = (s) => (s < 60 ? `${s.toFixed(1)} s` : f.span(s));
@@ -54,7 +54,7 @@ function fillLabel(cell, w) {
 	put(name, called(w));
 	name.title = w.id;
 	more.hidden = !parts.length;
-	put(head, `${parts.length} parts`);
+	put(head, parts.length ? `${parts.length} parts` : "");
 	while (list.childElementCount > parts.length)
 		list.lastChild.remove();
 	parts.forEach((p, i) => {
@@ -64,7 +64,7 @@ function fillLabel(cell, w) {
 	});
 }
 
-// 0, 1, 2, 3 and 7 are said as 0–3, 7.
+// 0, 1, 2 and 7 are said as 0–2, 7.
 function spans(numbers) {
 	const out = [];
 	for (const n of numbers) {
@@ -74,7 +74,7 @@ function spans(numbers) {
 		else
 			out.push([n, n]);
 	}
-	return out.map(([a, b]) => (a === b ? String(a) : b === a + 1 ? `${a}, ${b}` : `${a}–${b}`)).join(", ");
+	return out.map(([a, b]) => (a === b ? a : `${a}–${b}`)).join(", ");
 }
 
 function fillActions(cell, w, act) {
@@ -99,7 +99,7 @@ function windowTable(act) {
 	], (w) => String(w.id), "No window is open and none has ended. Start one around the work whose energy you want to know.");
 }
 
-// What a browser's reader can do; the service's own words are for those who write requests.
+// What to type; the service's own words are for those who write requests.
 function tokenText(e) {
 	return (e.wrong ? "The service refused that token. " : "") +
 		"Starting, stopping and forgetting windows needs the token of this service here. Type the text that stands in its token file " +
@@ -113,7 +113,7 @@ export function windows(needToken) {
 		try {
 			const w = await change(method, where, body);
 			if (gone)
-				forget(gone);
+				model.windows.delete(String(gone));
 			else
 				model.windows.set(String(w.id), w);
 			draw();

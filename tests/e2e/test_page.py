@@ -397,7 +397,7 @@ def test_the_series_can_be_taken_along(page, service):
     csv = ("const done = arguments[0]; const make = URL.createObjectURL;"
            "URL.createObjectURL = b => { b.text().then(done); return make(b); };"
            "HTMLAnchorElement.prototype.click = () => {};"
-           "document.querySelector('.choose button:last-child').click()")
+           "document.querySelector('.choose > button:last-child').click()")
     lines = page.driver.execute_async_script(csv).splitlines()
     assert lines[0].startswith("time_utc,power_watts_mean,power_watts_min,power_watts_max,")
     assert re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z,[\d.]+,", lines[5])
@@ -416,9 +416,10 @@ period = 14
 profile = "a100"
 [[gpu]]
 profile = "h100"
-[[gpu.fault]]
-kind = "lost"
+[[timeline]]
 at = 1
+do = "lose"
+gpu = 13
 """
 
 
@@ -561,8 +562,8 @@ def test_our_own_cost_is_told(page, demo):
     cost = "[...document.querySelectorAll('#self dd')].map(e => e.textContent)"
     want = (r"\d+\.\d+ %", r"\d+\.\d MiB", r"\d+\.\d /s", r"[\d.]+ (µs|ms|s)", r"\d+")
     wait(lambda: all(map(re.fullmatch, want, page.js(cost))) and page.js(cost), "five figures")
-    page.js("document.querySelector('.card details').open = true")
-    assert page.count("#calls tbody tr") > 3
+    page.js("document.querySelector('#calls').closest('details').open = true")
+    wait(lambda: page.count("#calls tbody tr") > 3, "the calls")
 
 
 def test_a_gpu_that_asks_for_recovery_stands_out(page, service):
@@ -651,11 +652,11 @@ def test_everything_can_be_done_by_keyboard(page, demo):
     page.key(Keys.ARROW_UP)
     assert "0" in page.js(focused)
     page.key(Keys.ENTER)
+    assert page.js("document.activeElement.ariaExpanded") == "false"
+    page.key(Keys.ENTER)
     assert page.js("document.activeElement.ariaExpanded") == "true"
     assert not page.js("document.getElementById("
                        "document.activeElement.getAttribute('aria-controls')).hidden")
-    page.key(Keys.ENTER)
-    assert page.js("document.activeElement.ariaExpanded") == "false"
     page.key("?")
     assert page.js("document.querySelector('#help').open")
     page.key(Keys.ESCAPE)
