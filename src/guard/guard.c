@@ -324,7 +324,10 @@ uint64_t guard_next_look(const struct guard *g, uint64_t now_ns)
 
 		least = ns < least ? ns : least;
 	}
-	return least == UINT64_MAX ? least : now_ns + jitter(least, now_ns);
+	if (least == UINT64_MAX)
+		return least;
+	/* What was told is kept to. */
+	return now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
 }
 
 bool guard_wants_utilisation(const struct guard *g)

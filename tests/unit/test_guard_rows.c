@@ -516,6 +516,7 @@ static void nobody_is_signalled_unless_killing_is_allowed(void **state)
 		assert_int_equal(o.w[0].levels[5] > 0, kill == 2);
 		assert_int_equal(o.w[0].levels[6], kill == 2);
 		assert_int_equal(world_state(&o, 0), kill == 2 ? STATE_ABSENT : STATE_STUCK);
+		assert_int_equal(world_status(&o, 0).evictions, kill == 2); /* and proven */
 		world_done(&o);
 	}
 }
@@ -803,6 +804,39 @@ static void a_return_that_fails_waits_twice_as_long_each_time(void **state)
 	world_done(&o);
 }
 
+static void resume_now_does_not_wait_after_a_failure(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].wont_return = true;
+	world_ask(&o, 0, ASK_EVICT, 10 * S);
+	world_run(&o, 15 * S);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	o.w[0].wont_return = false;
+	world_ask(&o, 0, ASK_RESUME_NOW, 0);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void resume_now_that_cannot_be_does_not_hide_contention_later(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 0);
+	world_begin(&o);
+	world_until(&o, 20 * S);
+	world_ask(&o, 0, ASK_RESUME_NOW, 0); /* 8 GiB are free, 10 are needed */
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).mask, CONTENTION);
+	world_done(&o);
+}
+
 static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(void **state)
 {
 	struct world o;
@@ -1066,6 +1100,8 @@ int main(void)
 		cmocka_unit_test(a_worker_returns_only_when_it_fits_and_the_check_is_named),
 		cmocka_unit_test(a_lazy_worker_is_only_let_in_again),
 		cmocka_unit_test(a_return_that_fails_waits_twice_as_long_each_time),
+		cmocka_unit_test(resume_now_does_not_wait_after_a_failure),
+		cmocka_unit_test(resume_now_that_cannot_be_does_not_hide_contention_later),
 		cmocka_unit_test(a_return_that_loads_nothing_is_taken_back_after_two_minutes),
 		cmocka_unit_test(on_the_way_back_graphics_turn_it_round_and_compute_waits),
 		cmocka_unit_test(a_worker_that_exits_is_absent_and_its_reasons_are_kept),
