@@ -506,6 +506,10 @@ def test_nothing_is_wider_than_the_screen(page, demo, width):
     page.open(demo.url, width=width, height=780).live()
     open_first(page)
     assert page.js("document.documentElement.scrollWidth") <= width
+    right = ("Math.max(...[...document.querySelectorAll(arguments[0])]"
+             ".map(c => c.getBoundingClientRect().right))")
+    if width > 760:
+        assert abs(page.js(right, ".gpu > *") - page.js(right, ".detail > *")) < 2
 
 
 def test_processes_can_be_sorted(page, demo):
