@@ -212,7 +212,7 @@ async function refreshWindows() {
 
 export const openWindows = () => [...model.windows.values()].filter((w) => w.state === "open");
 
-// What an open window has measured so far; a few at a time, the documents of many GPUs are long.
+// A few at a time: the documents of many GPUs are long.
 let turn = 0, asking = false;
 async function followWindows() {
 	const all = openWindows();
@@ -228,7 +228,7 @@ async function followWindows() {
 	emit("windows");
 }
 
-// Another start is another service: what the one before told is no longer to be relied on.
+// Another start is another service: what the one before told goes.
 async function refreshSelf() {
 	const s = await ask("self"), anew = model.self && model.self.start_utc !== s.start_utc;
 	model.selfBefore = anew ? null : model.self;
@@ -342,7 +342,7 @@ export function start() {
 	setInterval(() => {
 		if (!open || document.hidden)
 			return;
-		// The whole of many GPUs is long; the stream brings what changes fast.
+		// The stream brings what changes fast.
 		if (model.devices.length <= MANY || round++ % 3 === 0)
 			refresh();
 		refreshSelf().catch(() => {});

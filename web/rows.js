@@ -92,7 +92,7 @@ function makeRow(d, toggle) {
 	r.tr = el("tr", { className: "gpu", role: "row" }, el("th", { scope: "row", role: "rowheader" }, r.button),
 		el("td", { className: "c-state", role: "cell" }, r.badge), el("td", { className: "c-spark", role: "cell" }, r.canvas, r.sparkText),
 		r.power.cell, r.temperature.cell, r.use.cell, r.memory.cell, r.clock, r.reasons, r.energy);
-	r.place = el("td", { colSpan: 10, role: "cell" });
+	r.place = el("td", { role: "cell" });
 	r.detailRow = el("tr", { id, className: "detail", hidden: true, role: "row" }, r.place);
 	r.button.addEventListener("click", (e) => {
 		e.stopPropagation();
@@ -225,7 +225,7 @@ function drawSpark(r, d) {
 		g.globalAlpha = 1;
 		g.stroke(line);
 	}
-	put(r.sparkText, known.length ? `power of the last two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "no power figures");
+	put(r.sparkText, known.length ? `power of two minutes: ${Math.min(...known).toFixed(0)} to ${Math.max(...known).toFixed(0)} W` : "no power figures");
 }
 
 // Pieces without a hole: what was not measured is not drawn.
@@ -309,6 +309,7 @@ export function arrange(body) {
 
 export const rows = new Map();
 let round = 0;
+const narrow = matchMedia("(max-width: 1180px)"); // as in style.css
 
 // What is not on the screen rests.
 const sight = new IntersectionObserver((list) => {
@@ -344,6 +345,8 @@ export function drawRows(body, toggle, all) {
 		const turn = (round + i) % REST === 0;
 		if (fresh || all || turn || r.seen)
 			fillRow(r, d);
+		if (fresh || all)
+			r.place.colSpan = narrow.matches ? 8 : 10; // more than there are would take room
 		if (fresh || all || (r.seen && (turn || !many)))
 			drawSpark(r, d);
 	});

@@ -102,7 +102,7 @@ function windowTable(act) {
 // What to type; the service's own words are for those who write requests.
 function tokenText(e) {
 	return (e.wrong ? "The service refused that token. " : "") +
-		"Starting, stopping and forgetting windows needs the token of this service here. Type the text that stands in its token file " +
+		"Changing energy windows needs the token of this service. Type the text that stands in its token file " +
 		"(token_file in gpuward.toml, or --token-file); who runs the service can tell it.";
 }
 
