@@ -295,14 +295,14 @@ static void counts_that_lack_those_of_earlier_runs_are_left_out(void **state)
 
 	(void)state;
 	begin(TWO_GPUS, 0);
-	for (unsigned known = 0; known < 2; known++) {
+	for (unsigned with = 0; with < 2; with++) {
 		const char *text;
 
-		api.view.self.counts_known = known;
+		api.view.self.counts_known = with;
 		text = render(METRICS_OPENMETRICS);
 		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
-			print_message("%s %u\n", names[i], known);
-			assert_int_equal(samples(text, names[i], "") > 0, known);
+			print_message("%s %u\n", names[i], with);
+			assert_int_equal(samples(text, names[i], "") > 0, with);
 		}
 		assert_true(samples(text, "gpuward_gpu_power_watts", "") > 0);
 	}
