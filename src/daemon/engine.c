@@ -156,6 +156,33 @@ static void recall(struct engine *e, unsigned i, const char *uuid)
 			v->errors[a] = (uint64_t)kept(e, "errors", uuid, gw_absence_key(a));
 }
 
+/* The store could be read at last: what was counted meanwhile comes on top. */
+static void recall_late(struct engine *e)
+{
+	if (store_last_event(e->config.store) > e->next_event)
+		e->next_event = store_last_event(e->config.store);
+	e->view.init_failures += (uint64_t)store_count(e->config.store, "init_failures");
+	for (unsigned i = 0; i < DEVICES_MAX; i++) {
+		struct view_device *v = &e->device[i];
+		struct seen *s = &e->seen[i];
+
+		if (!s->known || !s->uuid[0])
+			continue;
+		s->base_j += kept(e, "energy", s->uuid, "joules");
+		s->base_s += kept(e, "energy", s->uuid, "seconds");
+		v->state_changes += (uint64_t)kept(e, "state_changes", s->uuid, "");
+		for (unsigned a = 0; a < GW_ABSENCES; a++)
+			if (view_is_error(a))
+				v->errors[a] +=
+					(uint64_t)kept(e, "errors", s->uuid, gw_absence_key(a));
+	}
+	settings_load(e->settings);
+	settings_restore(e->settings);
+	engine_tell(e, "service", NULL, "info",
+		    "the history can be read now: counts and settings of earlier runs are taken"
+		    " up");
+}
+
 static void count_errors(struct engine *e, unsigned i, const struct gw_device *d)
 {
 	struct view_device *v = &e->device[i];
@@ -291,6 +318,7 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->store_bytes = store_bytes(e->config.store);
 	s->store_dropped = store_dropped(e->config.store);
 	s->store_state = store_state(e->config.store);
+	s->counts_known = store_count_known(e->config.store);
 }
 
 static uint64_t guard_tell(void *arg, const struct view_event *x)
@@ -304,10 +332,17 @@ static void begin_guard(struct engine *e)
 
 	if (!e->guarded)
 		return;
+	/* What it did before it must know: whom it evicted is in the store. */
+	if (!store_count_known(e->config.store)) {
+		if (e->view.tick == 1)
+			engine_tell(e, "guard", NULL, "warning",
+				    "the guard waits until its journal can be read: %s",
+				    store_state(e->config.store));
+		return;
+	}
 	e->guarded = false;
 	err = guarding_new(&(struct guarding_config){ .loop = e->config.loop,
 						      .store = e->config.store,
-						      .lasting = e->config.lasting,
 						      .ctx = e->view.ctx,
 						      .settings = &e->guard,
 						      .tell = guard_tell,
@@ -347,14 +382,15 @@ static void came(void *arg, const struct reading *r)
 	v->devices = gw_snapshot_device_count(r->snap);
 	if (v->devices > DEVICES_MAX)
 		v->devices = DEVICES_MAX;
+	if (store_news(e->config.store))
+		recall_late(e);
 	follow_driver(e);
 	for (unsigned i = 0; i < v->devices; i++)
 		follow_device(e, i);
 	count_self(e, r);
-	if (v->tick == 1) {
+	if (v->tick == 1)
 		settings_restore(e->settings); /* what an earlier run left changed */
-		begin_guard(e);
-	}
+	begin_guard(e);
 	if (e->guarding) {
 		guarding_tick(e->guarding, v);
 		v->guard = guarding_view(e->guarding);
@@ -469,11 +505,12 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns)
 	reader_set_interval(e->reader, interval_ns);
 }
 
-/* Ids grow over restarts too, for those who follow and come back; without a file the clock stands
- * for what was. */
+/* Ids grow over restarts too, for those who follow and come back; without a file, or while it cannot be
+ * read, the clock stands for what was. */
 static uint64_t first_event(const struct engine *e, uint64_t last)
 {
-	return last || e->config.lasting ? last : clock_wall_ns(e->clock) / NS_PER_MS;
+	return last || store_lasting(e->config.store) ? last
+						      : clock_wall_ns(e->clock) / NS_PER_MS;
 }
 
 int engine_new(const struct engine_config *config, struct engine **ret)
@@ -501,6 +538,7 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 		e->view.init_failures = (uint64_t)store_count(config->store, "init_failures");
 		e->view.self.start_wall_ns = clock_wall_ns(e->clock);
 		e->view.self.store_state = store_state(config->store);
+		e->view.self.counts_known = store_count_known(config->store);
 		err = reader_new(config->loop,
 				 &(struct reader_config){ .options = config->options,
 							  .interval_ns = config->interval_ns,
@@ -513,7 +551,6 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 		err = settings_new(&(struct settings_config){ .loop = config->loop,
 							      .store = config->store,
 							      .reader = e->reader,
-							      .lasting = config->lasting,
 							      .tell = audit,
 							      .arg = e },
 				   &e->settings);

@@ -22,7 +22,6 @@ struct engine_config {
 	const char *cache_dir;        /* of sensor profiles; NULL: as XDG says */
 	struct loop *loop;
 	struct store *store;       /* borrowed */
-	bool lasting;              /* it is a file: what was told once is there */
 	void (*ticked)(void *arg); /* there is a new view */
 	/* The meter goes away: windows on it must end now. */
 	void (*meter_gone)(void *arg);

@@ -125,7 +125,7 @@ static void give_orders(struct guarding *g)
 
 	while (guard_next_order(g->guard, &o)) {
 		if (o.level > SAFE_LEVEL && o.verb == ORDER_EVICT &&
-		    (g->failed || !g->config.lasting))
+		    (g->failed || !store_lasting(g->config.store)))
 			refuse(g, &o,
 			       "the journal cannot be written: nothing above level 2 is done");
 		else if (action_order(g->action, &o) != 0)
@@ -139,7 +139,7 @@ static void pump(struct guarding *g);
 static void written(void *arg, uint64_t t_ns)
 {
 	struct guarding *g = arg;
-	int err = g->config.lasting ? store_flush(g->config.store, 0) : 0;
+	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
 
 	if (err == -GW_E_TIMEOUT) {
 		loop_set_time(g->timer, t_ns + LOOK_NS);
@@ -415,7 +415,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 		g->decided < GUARD_VIEW_DECISIONS ? (unsigned)g->decided : GUARD_VIEW_DECISIONS;
 	g->view.first = (unsigned)((g->decided - g->view.decisions) % GUARD_VIEW_DECISIONS);
 	g->view.journal =
-		!g->config.lasting
+		!store_lasting(g->config.store)
 			? "nothing is kept in a file: evictions above level 2 are refused"
 		: g->failed
 			? "the journal cannot be written: evictions above level 2 are refused"

@@ -18,7 +18,6 @@ struct guarding;
 struct guarding_config {
 	struct loop *loop;
 	struct store *store;
-	bool lasting; /* the store is a file */
 	struct gw_ctx *ctx;
 	struct guard_settings *settings; /* taken over, also when it fails */
 	/* Tells of something; the event's id. */

@@ -33,7 +33,6 @@ struct service {
 	struct loop *loop;
 	struct loop_source *signals, *watchdog;
 	struct store *store;
-	bool lasting; /* it is a file */
 	struct engine *engine;
 	struct api api;
 	struct textfile textfile; /* with a path: it is written */
@@ -385,7 +384,6 @@ static int open_store(struct service *s)
 	int err = store_open(where, where ? s->config.history_limit : MEMORY_BYTES, &s->store,
 			     message, sizeof(message));
 
-	s->lasting = where && !*message;
 	log_lines(s, LOG_WARNING, message);
 	if (where)
 		LOG(&s->log, LOG_INFO, "history", LOG_S("path", where));
@@ -419,7 +417,6 @@ static int open_engine(struct service *s)
 								    : NULL,
 						   .loop = s->loop,
 						   .store = s->store,
-						   .lasting = s->lasting,
 						   .ticked = ticked,
 						   .meter_gone = meter_gone,
 						   .happened = happened,

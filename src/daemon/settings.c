@@ -83,7 +83,7 @@ static int journal_keep(void *arg, const char *id, const char *json, size_t size
 				  .tv_nsec = (long)(until_ns % NS_PER_S) };
 	int err;
 
-	if (!s->config.lasting)
+	if (!store_lasting(s->config.store))
 		return -GW_E_NOSUPPORT; /* what is in memory alone does not outlive a crash */
 	pthread_mutex_lock(&s->lock);
 	s->keeping = !s->closing;
@@ -165,16 +165,23 @@ static void look(void *arg, uint64_t now_ns)
 		answer(s, err);
 }
 
+static void keep(struct settings *s, const struct message *m)
+{
+	int err = store_keep(s->config.store, MANAGE_DOC_KIND, m->id, m->text, m->size);
+
+	store_commit(s->config.store);
+	if (err)
+		answer(s, err);
+	else
+		look(s, clock_mono_ns(clock_real()));
+}
+
 static void obey(struct settings *s, const struct message *m)
 {
 	struct store *store = s->config.store;
 
 	switch (m->kind) {
-	case MESSAGE_KEEP:
-		store_keep(store, MANAGE_DOC_KIND, m->id, m->text, m->size);
-		store_commit(store);
-		look(s, clock_mono_ns(clock_real()));
-		break;
+	case MESSAGE_KEEP: keep(s, m); break;
 	case MESSAGE_FORGET: store_forget(store, MANAGE_DOC_KIND, m->id); break;
 	case MESSAGE_TELL:
 		s->config.tell(s->config.arg, *m->id ? m->id : NULL, m->severity, m->text);
@@ -215,6 +222,11 @@ static void load(void *arg, const char *id, const char *json)
 			    json); /* one that cannot be read is told, and stays */
 }
 
+void settings_load(struct settings *s)
+{
+	store_kept(s->config.store, MANAGE_DOC_KIND, RESTORE_MAX, load, s);
+}
+
 int settings_new(const struct settings_config *config, struct settings **ret)
 {
 	struct settings *s = calloc(1, sizeof(*s));
@@ -239,7 +251,7 @@ int settings_new(const struct settings_config *config, struct settings **ret)
 		settings_free(s);
 		return err;
 	}
-	store_kept(config->store, MANAGE_DOC_KIND, RESTORE_MAX, load, s);
+	settings_load(s);
 	*ret = s;
 	return 0;
 }

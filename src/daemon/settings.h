@@ -17,7 +17,6 @@ struct settings_config {
 	struct loop *loop;
 	struct store *store; /* borrowed, as the reader is */
 	struct reader *reader;
-	bool lasting; /* the store is a file */
 	/* The audit. */
 	void (*tell)(void *arg, const char *uuid, const char *severity, const char *text);
 	void *arg;
@@ -26,6 +25,10 @@ struct settings_config {
 /* Takes up what an earlier run left changed: settings_restore() puts it back.  0, -GW_E_NOMEM or
  * -GW_E_IO. */
 int settings_new(const struct settings_config *config, struct settings **ret);
+
+/* Takes it up again, of a store that could not be read then (store_news()).  Nothing was changed
+ * meanwhile: old values are kept in a store that lasts, or nothing is changed. */
+void settings_load(struct settings *s);
 
 /* After the reader has ended: does what is left of its messages. */
 void settings_free(struct settings *s);

@@ -12,9 +12,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define MEMORY_LIMIT (4u << 20) /* of the history where there is no file */
-#define CLOSE_NS     NS_PER_S
-#define STACK_BYTES  (256u << 10)
+#define MEMORY_LIMIT  (4u << 20) /* of the history where there is no file */
+#define CLOSE_NS      NS_PER_S
+#define START_WAIT_MS 2000 /* for one who holds the file */
+#define STACK_BYTES   (256u << 10)
 
 /* ---- state ---- */
 
@@ -24,6 +25,10 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_CORRUPT] = "%s is corrupt and could not be moved aside: nothing is kept",
 	[DB_NEWER] = "%s was replaced by that of a newer gpuward: nothing is kept",
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is kept",
+	[DB_SHARED] = "%s is in use by another gpuward: nothing is kept until it is stopped",
+	[DB_LOCKED] =
+		"%s is locked by another program: nothing is kept until it lets go; end what"
+		" has it open, such as an sqlite3 shell or a backup (fuser tells which)",
 	[DB_FULL] =
 		"%s cannot be written, the disk is full: nothing is kept until there is room",
 	[DB_READ_ONLY] =
@@ -34,7 +39,7 @@ static const char *const failing[DB_TROUBLES] = {
 		"%s cannot be written (input or output error): nothing is kept; see the disk",
 };
 
-/* Of one that was not opened. */
+/* Of one that will not be opened. */
 static const char *const unusable[DB_TROUBLES] = {
 	[DB_CORRUPT] = "%s is corrupt and could not be moved aside; remove it, or set [history]"
 		       " path to another file",
@@ -44,14 +49,8 @@ static const char *const unusable[DB_TROUBLES] = {
 	[DB_FOREIGN] =
 		"%s is a database of another program and is left alone; set [history] path"
 		" to another file",
-	[DB_FULL] = "%s cannot be written: the disk is full; make room and start again",
-	[DB_READ_ONLY] =
-		"%s cannot be written: it is read-only; allow it, or set [history] path to"
-		" another file",
-	[DB_MEMORY] = "%s cannot be opened: there is no memory",
-	[DB_OTHER] =
-		"%s cannot be opened; look at its permissions and at the disk, or set [history]"
-		" path to another file",
+	[DB_SHARED] = "%s is in use by another gpuward; stop it, or set [history] path to "
+		      "another file",
 };
 
 const char *store_state(struct store *s)
@@ -84,34 +83,6 @@ bool store_notice(struct store *s, char *out, size_t size)
 	return true;
 }
 
-/* ---- reading ---- */
-
-sqlite3 *store_reader(struct store *s)
-{
-	unsigned generation = atomic_load(&s->generation);
-
-	if (!s->path)
-		return s->db;
-	if (s->reader && s->reader_generation == generation)
-		return s->reader;
-	db_close(s->reader);
-	s->reader = NULL;
-	s->reader_generation = generation;
-	db_open_reader(s->path, &s->reader);
-	return s->reader;
-}
-
-void store_read_failed(struct store *s, int rc)
-{
-	if (db_trouble(rc) != DB_CORRUPT || !s->path ||
-	    s->reader_generation != atomic_load(&s->generation))
-		return;
-	pthread_mutex_lock(&s->lock);
-	s->corrupt = true;
-	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&s->lock);
-}
-
 /* ---- counts ---- */
 
 /* Where key is, or would be. */
@@ -136,8 +107,7 @@ static unsigned find_count(const struct store *s, const char *key, bool *ret_the
 	return low;
 }
 
-/* Under the lock, once there is a thread. */
-static struct count *get_count(struct store *s, const char *key)
+struct count *store_get_count(struct store *s, const char *key)
 {
 	bool there;
 	unsigned at = find_count(s, key, &there);
@@ -163,9 +133,14 @@ static struct count *get_count(struct store *s, const char *key)
 double store_count(struct store *s, const char *key)
 {
 	bool there;
-	unsigned at = find_count(s, key, &there);
+	unsigned at;
+	double start;
 
-	return there ? s->count[at]->start : 0;
+	pthread_mutex_lock(&s->lock);
+	at = find_count(s, key, &there);
+	start = there && atomic_load(&s->known) ? s->count[at]->start : 0;
+	pthread_mutex_unlock(&s->lock);
+	return start;
 }
 
 void store_set_count(struct store *s, const char *key, double value)
@@ -173,60 +148,42 @@ void store_set_count(struct store *s, const char *key, double value)
 	struct count *c;
 
 	pthread_mutex_lock(&s->lock);
-	c = get_count(s, key);
+	c = store_get_count(s, key);
 	if (!c)
 		atomic_fetch_add(&s->dropped, 1);
-	else if (value > c->pending) /* false for NAN */
-		c->pending = value;
+	else if (value + c->base > c->pending) /* false for NAN */
+		c->pending = value + c->base;
 	pthread_mutex_unlock(&s->lock);
 }
 
-static int load_counts(struct store *s)
+bool store_count_known(struct store *s)
 {
-	sqlite3_stmt *q = db_statement(s->db, "SELECT key, value FROM count");
-	int rc;
+	return atomic_load(&s->known);
+}
 
-	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-		const char *key = (const char *)sqlite3_column_text(q, 0);
-		struct count *c = key ? get_count(s, key) : NULL;
+bool store_lasting(struct store *s)
+{
+	return s->path && atomic_load(&s->known);
+}
 
-		if (!c)
-			continue;
-		c->start = c->pending = sqlite3_column_double(q, 1);
-		c->committed = c->writing = c->written = c->start;
-	}
-	db_done(q);
-	return rc;
+bool store_news(struct store *s)
+{
+	bool news;
+
+	if (atomic_load(&s->known))
+		return false;
+	pthread_mutex_lock(&s->lock);
+	news = s->loaded;
+	for (unsigned i = 0; news && i < s->counts; i++)
+		s->count[i]->base = 0;
+	if (news && s->file_event > s->last_event)
+		s->last_event = s->file_event;
+	atomic_store(&s->known, news);
+	pthread_mutex_unlock(&s->lock);
+	return news;
 }
 
 /* ---- opening ---- */
-
-static void make_folder(const char *path)
-{
-	char dir[DB_PATH], message[DB_PATH + 128];
-	struct stat st;
-	char *slash;
-
-	snprintf(dir, sizeof(dir), "%s", path);
-	slash = strrchr(dir, '/');
-	if (!slash || slash == dir)
-		return;
-	*slash = '\0';
-	if (stat(dir, &st) == 0 || file_make_directory(dir, message, sizeof(message)) < 0)
-		return;
-	(void)chmod(dir, 0700);
-}
-
-/* For the owner alone, and with the reason where it cannot be: SQLite would give none. */
-static int make_file(const char *path, char *message, size_t size)
-{
-	int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOCTTY, 0600);
-
-	if (fd < 0)
-		return file_failed(message, size, path, "written");
-	close(fd);
-	return 0;
-}
 
 /* sentence has one %s. */
 static void say(char *out, size_t size, const char *sentence, const char *path)
@@ -240,42 +197,14 @@ static void say(char *out, size_t size, const char *sentence, const char *path)
 		snprintf(out, size, "%s", sentence);
 }
 
-/* Opens the file.  0, or why not in message. */
-static int open_file(struct store *s, const char *path, char *message, size_t size)
-{
-	char aside[DB_PATH + 48];
-	enum db_trouble t;
-
-	make_folder(path);
-	s->lock_fd = db_lock(path);
-	if (s->lock_fd == -2)
-		say(message, size,
-		    "%s is in use by another gpuward; stop it, or set [history] path to "
-		    "another file",
-		    path);
-	else if (s->lock_fd < 0)
-		file_failed(message, size, path, "written");
-	if (s->lock_fd < 0 || make_file(path, message, size) < 0)
-		return -GW_E_IO;
-	t = db_open(path, &s->db);
-	if (t == DB_CORRUPT && db_move_aside(path, aside, sizeof(aside)) == 0) {
-		snprintf(message, size,
-			 "%s was corrupt; it was moved to %s and a new one was begun", path,
-			 aside);
-		if (make_file(path, message, size) < 0)
-			return -GW_E_IO;
-		t = db_open(path, &s->db);
-	}
-	if (t != DB_OK)
-		say(message, size, unusable[t], path);
-	return t == DB_OK ? 0 : -GW_E_IO;
-}
-
 static int use_memory(struct store *s, char *message, size_t size)
 {
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
 	s->lock_fd = -1;
+	free(s->path);
+	s->path = NULL;
+	atomic_store(&s->known, true);
 	if (s->limit_bytes > MEMORY_LIMIT)
 		s->limit_bytes = MEMORY_LIMIT;
 	if (message[0]) {
@@ -285,7 +214,7 @@ static int use_memory(struct store *s, char *message, size_t size)
 		s->why_memory = strdup(message);
 		atomic_store(&s->state, s->why_memory ? s->why_memory : "no memory");
 	}
-	return db_open(NULL, &s->db) == DB_OK ? 0 : -GW_E_NOMEM;
+	return db_open(NULL, 0, &s->db) == DB_OK ? 0 : -GW_E_NOMEM;
 }
 
 static int make_sentences(struct store *s)
@@ -308,6 +237,7 @@ static void init(struct store *s, uint64_t limit_bytes)
 	s->lock_fd = -1;
 	s->limit_bytes = limit_bytes;
 	atomic_store(&s->state, "ok");
+	pthread_mutex_init(&s->alone_lock, NULL);
 	pthread_mutex_init(&s->lock, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -360,8 +290,55 @@ static void destroy(struct store *s)
 	pthread_cond_destroy(&s->work);
 	pthread_cond_destroy(&s->done);
 	pthread_mutex_destroy(&s->lock);
+	pthread_mutex_destroy(&s->alone_lock);
 	free(s->path);
 	free(s);
+}
+
+/* Will it be opened once something else has changed, without a person who decides? */
+static bool may_come(const struct store *s, enum db_trouble t)
+{
+	struct stat st;
+
+	return !unusable[t] && (t == DB_FULL || stat(s->path, &st) == 0);
+}
+
+static enum db_trouble open_or_begin(struct store *s, char *message, size_t size)
+{
+	enum db_trouble t = store_file_open(s, START_WAIT_MS);
+	char aside[DB_PATH + 48];
+
+	if (t == DB_CORRUPT && db_move_aside(s->path, aside, sizeof(aside)) == 0) {
+		snprintf(message, size,
+			 "%s was corrupt; it was moved to %s and a new one was begun", s->path,
+			 aside);
+		t = store_file_open(s, START_WAIT_MS);
+	}
+	return t;
+}
+
+/* 0, or -GW_E_IO with the reason: it is none that can be used.  One that can be used later is. */
+static int use_file(struct store *s, char *message, size_t size)
+{
+	enum db_trouble t = open_or_begin(s, message, size);
+	int error = errno;
+
+	if (t != DB_OK && !may_come(s, t)) {
+		if (unusable[t])
+			say(message, size, unusable[t], s->path);
+		errno = error;
+		if (!unusable[t])
+			file_failed(message, size, s->path, "written");
+		return -GW_E_IO;
+	}
+	if (make_sentences(s) < 0)
+		return -GW_E_NOMEM;
+	if (t != DB_OK) {
+		snprintf(message, size, "%s", s->sentence[t]);
+		atomic_store(&s->state, s->sentence[t]);
+	}
+	store_file_load(s);
+	return start(s);
 }
 
 int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char *message,
@@ -376,21 +353,13 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 	init(s, limit_bytes);
 	s->count = calloc(STORE_KEYS, sizeof(struct count *));
 	s->changed = calloc(STORE_KEYS, sizeof(struct count *));
-	if (!s->count || !s->changed)
+	s->path = path ? strdup(path) : NULL;
+	if (!s->count || !s->changed || (path && !s->path))
 		r = -GW_E_NOMEM;
-	if (r == 0 && path && open_file(s, path, message, size) == 0) {
-		s->path = strdup(path);
-		r = s->path ? make_sentences(s) : -GW_E_NOMEM;
-	} else if (r == 0) {
+	if (r == 0)
+		r = path ? use_file(s, message, size) : -GW_E_IO;
+	if (r == -GW_E_IO)
 		r = use_memory(s, message, size);
-	}
-	if (r == 0) {
-		load_counts(s);
-		s->last_event = (uint64_t)db_number(
-			s->db, "SELECT seq FROM sqlite_sequence WHERE name='event'", 0);
-	}
-	if (r == 0 && s->path)
-		r = start(s);
 	if (r < 0)
 		destroy(s);
 	else

@@ -4,8 +4,9 @@
  * of its own, one transaction a batch, so that a slow disk never holds the loop up: a batch that
  * does not fit the queue is dropped and counted.  What is read is read from a connection of
  * its own, on the caller's thread.  kill -9 loses at most the batch under way; a file that is not
- * a database is moved aside and said so; where nothing can be written it all works in memory, and
- * store_state() says why. */
+ * a database is moved aside and said so.  One that cannot be written now is tried again and again,
+ * and read meanwhile where it can be; store_state() says why.  Where there is none, and none can be
+ * made, it all works in memory. */
 #ifndef GW_DAEMON_STORE_H
 #define GW_DAEMON_STORE_H
 
@@ -29,9 +30,19 @@ uint64_t store_dropped(struct store *s);
 /* What happened to the file since the last call (it was corrupt and was moved aside); false: nothing. */
 bool store_notice(struct store *s, char *out, size_t size);
 
+/* Is it a file, and known what is in it?  From any thread.  False where what is kept would not outlive
+ * the process; a file that cannot be read at the start may become one that lasts. */
+bool store_lasting(struct store *s);
+
 /* ---- counts ---- */
-/* As of the start: 0 when there was none. */
+/* As of the start: 0 when there was none, or while it is not known. */
 double store_count(struct store *s, const char *key);
+/* False: the file could not be read yet.  What is set meanwhile is added to what it has. */
+bool store_count_known(struct store *s);
+/* True once, when a file could be read that could not be at the start: store_count(), the documents,
+ * the events and their ids are those of the file now.  From here on what is set is taken as it is: the
+ * caller adds store_count() to what it counted. */
+bool store_news(struct store *s);
 /* For the next batch.  One that is lower than before is left out. */
 void store_set_count(struct store *s, const char *key, double value);
 

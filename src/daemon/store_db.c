@@ -11,6 +11,8 @@
 
 #define COUNT(a)       (sizeof(a) / sizeof((a)[0]))
 #define APPLICATION_ID 0x47505744 /* "GPWD" */
+#define WRITE_WAIT_MS  2000
+#define ALONE_WAIT_MS  100
 #define TEXT(x)        TEXT_(x)
 #define TEXT_(x)       #x
 
@@ -30,11 +32,12 @@ static const char *const migrations[] = {
 	" id TEXT NOT NULL, json TEXT NOT NULL, UNIQUE(kind, id));",
 };
 
-/* Before there is a page; then, the size of the cache counts for each connection.  The log is
- * written back every 64 pages and does not stay larger. */
-static const char settings[] = "PRAGMA page_size=4096;"
-			       "PRAGMA auto_vacuum=INCREMENTAL;"
-			       "PRAGMA journal_mode=WAL;"
+/* Before there is a page.  Never again: setting auto_vacuum writes, and on a full disk fails. */
+static const char new_settings[] = "PRAGMA page_size=4096;"
+				   "PRAGMA auto_vacuum=INCREMENTAL;";
+
+/* Of each connection.  The log is written back every 64 pages and does not stay larger. */
+static const char settings[] = "PRAGMA journal_mode=WAL;"
 			       "PRAGMA synchronous=NORMAL;"
 			       "PRAGMA cache_size=-96;"
 			       "PRAGMA mmap_size=0;"
@@ -44,6 +47,8 @@ static const char settings[] = "PRAGMA page_size=4096;"
 
 enum db_trouble db_trouble(int rc)
 {
+	if (rc == SQLITE_IOERR_SHMSIZE)
+		return DB_FULL; /* the index of the log did not find room */
 	switch (rc & 0xff) {
 	case SQLITE_OK:
 	case SQLITE_ROW:
@@ -54,6 +59,8 @@ enum db_trouble db_trouble(int rc)
 	case SQLITE_READONLY:
 	case SQLITE_PERM:
 	case SQLITE_AUTH: return DB_READ_ONLY;
+	case SQLITE_BUSY:
+	case SQLITE_LOCKED: return DB_LOCKED;
 	case SQLITE_NOMEM: return DB_MEMORY;
 	default: return DB_OTHER;
 	}
@@ -161,7 +168,9 @@ static enum db_trouble prepare(sqlite3 *db)
 
 	if (t != DB_OK)
 		return t;
-	rc = db_run(db, settings);
+	rc = version == 0 ? db_run(db, new_settings) : SQLITE_OK;
+	if (rc == SQLITE_OK)
+		rc = db_run(db, settings);
 	if (rc == SQLITE_OK && version < (sqlite3_int64)COUNT(migrations))
 		rc = migrate(db, version);
 	if (rc != SQLITE_OK)
@@ -169,13 +178,13 @@ static enum db_trouble prepare(sqlite3 *db)
 	return version == 0 || is_sound(db) ? DB_OK : DB_CORRUPT;
 }
 
-static int open_with(const char *path, int flags, sqlite3 **ret)
+static int open_with(const char *path, int flags, int wait_ms, sqlite3 **ret)
 {
 	int rc = sqlite3_open_v2(path ? path : ":memory:", ret, flags | SQLITE_OPEN_NOMUTEX,
 				 NULL);
 
 	if (rc == SQLITE_OK) {
-		sqlite3_busy_timeout(*ret, 2000);
+		sqlite3_busy_timeout(*ret, wait_ms);
 		/* The log goes by its name: one that is closed late, after its file was moved
 		 * aside, must not take away the log of the new file. */
 		sqlite3_db_config(*ret, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);
@@ -184,22 +193,25 @@ static int open_with(const char *path, int flags, sqlite3 **ret)
 	return rc;
 }
 
-enum db_trouble db_open(const char *path, sqlite3 **ret)
+enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 {
 	sqlite3 *db = NULL;
-	enum db_trouble t =
-		db_trouble(open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, &db));
+	enum db_trouble t = db_trouble(
+		open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, wait_ms, &db));
 
 	if (t == DB_OK) {
 		t = prepare(db);
 		forget_statements(db); /* none of these comes again */
 	}
-	/* SQLite opens what it may not write for reading, and says nothing. */
-	if (t == DB_OK && path && sqlite3_db_readonly(db, "main"))
+	/* SQLite opens what it may not write for reading, and says nothing; or that a log, which it
+	 * may not make, is missing. */
+	if ((t == DB_OK || t == DB_OTHER) && path && sqlite3_db_readonly(db, "main") == 1)
 		t = DB_READ_ONLY;
 	if (t != DB_OK) {
 		sqlite3_close(db);
 		db = NULL;
+	} else {
+		sqlite3_busy_timeout(db, WRITE_WAIT_MS);
 	}
 	*ret = db;
 	return t;
@@ -207,7 +219,7 @@ enum db_trouble db_open(const char *path, sqlite3 **ret)
 
 enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 {
-	int rc = open_with(path, SQLITE_OPEN_READWRITE, ret);
+	int rc = open_with(path, SQLITE_OPEN_READWRITE, WRITE_WAIT_MS, ret);
 
 	if (rc == SQLITE_OK)
 		rc = db_run(*ret, "PRAGMA cache_size=-96; PRAGMA mmap_size=0;"
@@ -218,6 +230,70 @@ enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 		*ret = NULL;
 	}
 	return db_trouble(rc);
+}
+
+/* Is there nothing in the log?  Only then does the file alone say what is. */
+static bool has_empty_log(const char *path)
+{
+	char name[DB_PATH + 8];
+	struct stat st;
+
+	snprintf(name, sizeof(name), "%s-wal", path);
+	return stat(name, &st) != 0 ? errno == ENOENT : st.st_size == 0;
+}
+
+/* As a URI that says that nobody changes it. */
+static int open_immutable(const char *path, sqlite3 **ret)
+{
+	char uri[3 * DB_PATH + 32] = "file:";
+	size_t n = strlen(uri);
+
+	for (; *path && n < 3 * DB_PATH; path++)
+		n += (size_t)snprintf(uri + n, sizeof(uri) - n,
+				      strchr("%?#", *path) ? "%%%02x" : "%c", *path);
+	snprintf(uri + n, sizeof(uri) - n, "?immutable=1");
+	return open_with(uri, SQLITE_OPEN_READONLY | SQLITE_OPEN_URI, 0, ret);
+}
+
+static int open_exclusive(const char *path, sqlite3 **ret)
+{
+	int rc = open_with(path, SQLITE_OPEN_READWRITE, ALONE_WAIT_MS, ret);
+
+	/* The index of the log is then in our memory, not in a file that a full disk refuses. */
+	return rc == SQLITE_OK ? db_run(*ret, "PRAGMA locking_mode=EXCLUSIVE") : rc;
+}
+
+static int open_read_only(const char *path, sqlite3 **ret)
+{
+	return open_with(path, SQLITE_OPEN_READONLY, ALONE_WAIT_MS, ret);
+}
+
+enum db_trouble db_open_alone(const char *path, sqlite3 **ret)
+{
+	static int (*const ways[])(const char *, sqlite3 **) = { open_exclusive, open_read_only,
+								 open_immutable };
+	enum db_trouble t = DB_OTHER;
+
+	*ret = NULL;
+	for (size_t i = 0; i < COUNT(ways); i++) {
+		sqlite3_int64 version;
+		sqlite3 *db = NULL;
+
+		/* Of one that is locked the file alone is not the truth, whatever it says. */
+		if (ways[i] == open_immutable && (t == DB_LOCKED || !has_empty_log(path)))
+			break;
+		t = db_trouble(ways[i](path, &db));
+		if (t == DB_OK)
+			t = look(db, &version);
+		if (t == DB_OK) {
+			db_run(db, "PRAGMA cache_size=-96; PRAGMA temp_store=MEMORY;"
+				   "PRAGMA query_only=1;");
+			*ret = db;
+			return DB_OK;
+		}
+		db_close(db);
+	}
+	return t;
 }
 
 void db_close(sqlite3 *db)
@@ -235,6 +311,12 @@ int db_lock(const char *path)
 
 	snprintf(name, sizeof(name), "%s.lock", path);
 	fd = open(name, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+	if (fd < 0) { /* where nothing can be written it can still be held */
+		int e = errno;
+
+		fd = open(name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+		errno = e;
+	}
 	if (fd < 0)
 		return -1;
 	if (flock(fd, LOCK_EX | LOCK_NB) != 0) {

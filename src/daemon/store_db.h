@@ -15,8 +15,10 @@ enum db_trouble {
 	DB_CORRUPT, /* move it aside and begin a new one */
 	DB_NEWER,   /* not ours to touch: a later version's */
 	DB_FOREIGN, /* not ours to touch: another program's */
+	DB_SHARED,  /* not ours to touch: another gpuward's */
 	DB_FULL,
 	DB_READ_ONLY,
+	DB_LOCKED, /* another program holds it */
 	DB_MEMORY, /* none left */
 	DB_OTHER,  /* input or output failed */
 	DB_TROUBLES
@@ -26,10 +28,14 @@ enum db_trouble {
 enum db_trouble db_trouble(int rc);
 
 /* Opens for writing, makes or migrates the tables, and looks at what is cheap to look at.  NULL:
- * in memory.  *ret is NULL unless DB_OK. */
-enum db_trouble db_open(const char *path, sqlite3 **ret);
+ * in memory.  Waits at most wait_ms for one who holds it.  A file that has its tables is not written,
+ * so that it opens on a full disk too.  *ret is NULL unless DB_OK. */
+enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret);
 /* For reading beside the writer. */
 enum db_trouble db_open_reader(const char *path, sqlite3 **ret);
+/* For reading what cannot be opened for writing: the disk is full, or it is read-only.  No other
+ * connection of this process may be open, or be opened meanwhile. */
+enum db_trouble db_open_alone(const char *path, sqlite3 **ret);
 void db_close(sqlite3 *db);
 
 /* Prepared once and kept until db_close(): sql is a text that comes again.  NULL: it could not be.

@@ -99,6 +99,7 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 
 	waiting(s, &records); /* before the file: see store_query.c */
 	rc = file_events(s, &v);
+	store_reader_done(s);
 	if (rc != SQLITE_DONE)
 		store_read_failed(s, rc);
 	for (size_t at = 0; record_next(&records, &at, &r);) {
@@ -197,6 +198,7 @@ int store_kept(struct store *s, const char *kind, unsigned max,
 	fresh = count_waiting(&records, kind);
 	skip = fresh > max ? fresh - max : 0;
 	rc = file_documents(s, kind, fresh < max ? max - fresh : 0, &records, &n, each, arg);
+	store_reader_done(s);
 	if (rc != SQLITE_DONE)
 		store_read_failed(s, rc);
 	for (size_t at = 0; record_next(&records, &at, &r);) {

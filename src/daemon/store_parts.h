@@ -1,6 +1,7 @@
 /* store_parts: what the files of the store share; nobody else includes it.
  *
- *   store.c          opening and closing, its state, counts
+ *   store.c          beginning and end, its state, counts
+ *   store_file.c     opening the file, now or later, and what it has
  *   store_batch.c    records, and the queue to the thread
  *   store_document.c events and documents
  *   store_write.c    the thread: batches into the file, old rows out of it, and what to do when it fails
@@ -92,15 +93,17 @@ struct history {
 struct count {
 	char *key;
 	double start, pending, committed;
+	double base; /* what the file has and the caller does not know of: see store_news() */
 	double writing, written; /* below zero: none is in the file */
 };
 
 struct store {
 	/* The caller's alone. */
-	char *path; /* NULL: in memory */
-	int lock_fd;
+	char *path; /* NULL: in memory; after the start everybody's to read */
 	uint64_t limit_bytes;
 	sqlite3 *reader;
+	sqlite3 *alone; /* while a file that cannot be written is read */
+	unsigned alone_depth;
 	unsigned reader_generation;
 	struct batch pending;
 	struct history *history[STORE_GPUS];
@@ -109,22 +112,30 @@ struct store {
 
 	/* The thread's alone (in memory: the caller's). */
 	sqlite3 *db;
+	int lock_fd;
 	uint64_t horizon_ms; /* see store_write.c */
 	struct batch back;
 	struct count **changed; /* counts of the batch under way */
 	unsigned changes;
 
+	/* Held while the file is opened for writing, or read alone: db_open_alone(). */
+	pthread_mutex_t alone_lock;
+	_Atomic bool usable; /* it was opened for writing */
+	_Atomic bool known;  /* the caller knows what the file has */
+
 	pthread_mutex_t lock; /* for what follows */
 	pthread_cond_t work, done;
 	pthread_t thread;
 	bool threaded, stop, ended;
-	bool retry;         /* now, whatever the back-off says               */
-	bool failing;       /* the last attempt failed                       */
-	uint64_t attempts;  /* to write                                      */
-	uint64_t committed; /* batches handed over,                          */
-	uint64_t tried;     /* ... of which the last attempt took these,      */
-	uint64_t written;   /* ... and these are in the file, or were dropped */
-	bool corrupt;       /* the reader met it: the thread begins anew     */
+	bool retry;          /* now, whatever the back-off says               */
+	bool failing;        /* the last attempt failed                       */
+	uint64_t attempts;   /* to write                                      */
+	uint64_t committed;  /* batches handed over,                          */
+	uint64_t tried;      /* ... of which the last attempt took these,      */
+	uint64_t written;    /* ... and these are in the file, or were dropped */
+	bool loaded;         /* what the file has is in the counts            */
+	uint64_t file_event; /* ... and its last event here                  */
+	bool corrupt;        /* the reader met it: the thread begins anew     */
 	struct batch front;
 	struct count **count; /* by key */
 	unsigned counts;
@@ -149,8 +160,20 @@ void store_deadline(struct timespec *ret, uint64_t ns);
 bool store_write(struct store *s);
 void *store_thread(void *arg);
 
-/* store.c: the connection to read with, or NULL. */
+/* store.c: under the lock, once there is a thread; made when there is none.  NULL: no room. */
+struct count *store_get_count(struct store *s, const char *key);
+
+/* store_file.c */
+/* Takes the lock, makes what is missing and opens s->db.  errno is that of DB_READ_ONLY, DB_FULL and
+ * DB_OTHER where the system refused. */
+enum db_trouble store_file_open(struct store *s, int wait_ms);
+/* On the thread: again, and takes over what it has; where it can only be read, that alone. */
+enum db_trouble store_file_open_again(struct store *s);
+/* At the start: what it has, if it can be read. */
+void store_file_load(struct store *s);
+/* The connection to read with, or NULL; store_reader_done() after it. */
 sqlite3 *store_reader(struct store *s);
+void store_reader_done(struct store *s);
 /* Of a failed read; looks whether the file is corrupt. */
 void store_read_failed(struct store *s, int rc);
 

@@ -153,6 +153,7 @@ static bool walk(struct store *s, struct walk *w, const char *uuid, unsigned tie
 		rc = q ? walk_file(w, q) : sqlite3_errcode(db);
 		db_done(q);
 	}
+	store_reader_done(s);
 	if (rc == SQLITE_ABORT)
 		return true;
 	if (rc != SQLITE_DONE)
@@ -197,8 +198,10 @@ static uint64_t file_edge(struct store *s, const char *uuid, unsigned tier, uint
 	sqlite3_stmt *q;
 	uint64_t edge = 0;
 
-	if (!db)
+	if (!db) {
+		store_reader_done(s);
 		return 0;
+	}
 	q = db_statement(db, last ? "SELECT max(begin) FROM history WHERE tier=?1 AND"
 				    " gpu=(SELECT id FROM gpu WHERE uuid=?2) AND begin<=?3"
 				  : "SELECT min(begin) FROM history WHERE tier=?1 AND"
@@ -211,6 +214,7 @@ static uint64_t file_edge(struct store *s, const char *uuid, unsigned tier, uint
 	else
 		store_read_failed(s, sqlite3_errcode(db));
 	db_done(q);
+	store_reader_done(s);
 	return edge;
 }
 

@@ -331,6 +331,7 @@ static void forget_written(struct store *s)
 		s->count[i]->written = -1; /* into the new file, all of them */
 	take_counts(s);
 	s->corrupt = false;
+	s->loaded = true; /* what was in it is lost to us */
 	pthread_mutex_unlock(&s->lock);
 	s->horizon_ms = 0;
 }
@@ -361,7 +362,9 @@ static enum db_trouble begin_anew(struct store *s)
 	if (db_move_aside(s->path, aside, sizeof(aside)) == 0)
 		tell(s, aside);
 	forget_written(s);
-	t = db_open(s->path, &s->db);
+	pthread_mutex_lock(&s->alone_lock);
+	t = store_file_open(s, 0);
+	pthread_mutex_unlock(&s->alone_lock);
 	atomic_fetch_add(&s->generation, 1);
 	return t;
 }
@@ -380,11 +383,12 @@ bool store_write(struct store *s)
 {
 	enum db_trouble t = DB_OK;
 
-	take(s);
+	/* Before the counts are taken: it may have some. */
 	if (!s->db)
-		t = db_open(s->path, &s->db);
+		t = store_file_open_again(s);
 	else if (met_corrupt(s))
 		t = DB_CORRUPT;
+	take(s);
 	if (t == DB_OK)
 		t = db_trouble(write_all(s));
 	if (t == DB_CORRUPT && s->path) {

@@ -7,25 +7,35 @@
 
 #include <math.h>
 
+static void count(struct json *j, const char *key, uint64_t n, bool known)
+{
+	if (known)
+		json_uint(j, key, n);
+	else
+		json_null(j, key);
+}
+
 /* What the service counts of a GPU beside its figures. */
 static void counted(struct json *j, const struct api *a, unsigned i)
 {
 	const struct view_device *d = i < a->view.devices ? &a->view.device[i] : NULL;
 	uint64_t now = api_now(a);
+	bool known = a->view.self.counts_known; /* else what earlier runs counted is not */
 
-	json_double(j, "energy_joules_total", d ? d->energy_joules : (double)NAN);
-	json_double(j, "energy_measured_seconds_total", d ? d->energy_seconds : (double)NAN);
+	json_double(j, "energy_joules_total", d && known ? d->energy_joules : (double)NAN);
+	json_double(j, "energy_measured_seconds_total",
+		    d && known ? d->energy_seconds : (double)NAN);
 	if (d && d->seen_ns)
 		json_double(j, "seen_age_seconds",
 			    now > d->seen_ns ? (double)(now - d->seen_ns) / 1e9 : 0);
 	else
 		json_null(j, "seen_age_seconds");
 	json_bool(j, "metered", d && d->meter >= 0);
-	json_uint(j, "state_changes_total", d ? d->state_changes : 0);
+	count(j, "state_changes_total", d ? d->state_changes : 0, known);
 	json_object(j, "errors_total");
 	for (unsigned why = 1; why < GW_ABSENCES; why++)
 		if (view_is_error(why))
-			json_uint(j, gw_absence_key(why), d ? d->errors[why] : 0);
+			count(j, gw_absence_key(why), d ? d->errors[why] : 0, known);
 	json_object_end(j);
 }
 

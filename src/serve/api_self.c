@@ -93,7 +93,10 @@ void api_self(void *arg, const struct request *q, struct reply *r)
 	json_uint(&j, "ticks_missed", s->ticks_missed);
 	json_double(&j, "tick_seconds", s->tick_seconds);
 	json_double(&j, "tick_max_seconds", s->tick_max_seconds);
-	json_uint(&j, "init_failures", a->view.init_failures);
+	if (s->counts_known)
+		json_uint(&j, "init_failures", a->view.init_failures);
+	else
+		json_null(&j, "init_failures");
 	json_object(&j, "store");
 	json_uint(&j, "bytes", s->store_bytes);
 	json_uint(&j, "dropped", s->store_dropped);

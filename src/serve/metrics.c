@@ -212,6 +212,8 @@ static void compatible(struct page *p)
 	page_processes(p, true);
 	page_one(p, M_OLD_EVICTIONS, 0); /* nobody is evicted: there is no guard yet */
 	old_figures(p);
+	if (!p->v->self.counts_known)
+		return;
 	page_one(p, M_OLD_ERRORS, all_errors(p));
 	page_one(p, M_OLD_INIT, (double)p->v->init_failures);
 }

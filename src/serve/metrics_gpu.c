@@ -64,25 +64,24 @@ static double seen(const struct page *p, const struct view_device *k)
 
 static double changes(const struct page *p, const struct view_device *k)
 {
-	(void)p;
-	return (double)k->state_changes;
+	return p->v->self.counts_known ? (double)k->state_changes : (double)NAN;
 }
 
 /* To the microjoule; rounding keeps what grows growing. */
 static double energy(const struct page *p, const struct view_device *k)
 {
-	(void)p;
-	return rint(k->energy_joules * 1e6) / 1e6;
+	return p->v->self.counts_known ? rint(k->energy_joules * 1e6) / 1e6 : (double)NAN;
 }
 
 static double energy_seconds(const struct page *p, const struct view_device *k)
 {
-	(void)p;
-	return isnan(k->energy_joules) ? NAN : rint(k->energy_seconds * 1e6) / 1e6;
+	return isnan(energy(p, k)) ? NAN : rint(k->energy_seconds * 1e6) / 1e6;
 }
 
 static void query_errors(struct page *p)
 {
+	if (!p->v->self.counts_known)
+		return;
 	page_family(p, M_QUERY_ERRORS);
 	for (unsigned a = GW_HAVE + 1; a < GW_ABSENCES; a++)
 		for (unsigned i = 0; view_is_error(a) && i < p->gpus; i++)

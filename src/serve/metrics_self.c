@@ -123,7 +123,8 @@ static void nvml(struct page *p)
 	const char *backend = p->v->snap ? gw_snapshot_status(p->v->snap)->backend : "none";
 
 	page_one(p, M_NVML_UP, strstr(backend, "nvml") != NULL);
-	page_one(p, M_NVML_INIT, (double)p->v->init_failures);
+	if (p->v->self.counts_known)
+		page_one(p, M_NVML_INIT, (double)p->v->init_failures);
 	calls(p);
 }
 

@@ -60,6 +60,7 @@ struct view_self {
 	uint64_t store_bytes;    /* of the database; 0: none                      */
 	uint64_t store_dropped;  /* batches that could not be kept                */
 	const char *store_state; /* "ok", or the sentence why nothing is kept     */
+	bool counts_known;       /* false: counts lack those of earlier runs      */
 };
 
 /* Something that happened.  Ids grow for ever, over restarts too. */

@@ -4,6 +4,7 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import subprocess
 import time
 
@@ -359,3 +360,146 @@ def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
             assert set(metric(s, "gpuward_gpu_up").values()) == {0}
         s.wait(lambda: s.get("/readyz").status_code == 200)
         assert s.get("/api/gpu/driver").json()["driver_version"] == "580.200.01"
+
+
+# ---- a database that cannot be used at the start
+
+
+def holder(path):
+    """Locks the whole file, readers too."""
+    db = sqlite3.connect(path, isolation_level=None)
+    db.execute("PRAGMA locking_mode=EXCLUSIVE")
+    db.execute("BEGIN EXCLUSIVE")
+    db.execute("DELETE FROM count WHERE 0")
+    return db
+
+
+def last_event(s):
+    return s.get("/api/v1/events").json()["events"][-1]["id"]
+
+
+def state_of(s):
+    return s.get("/api/v1/self").json()["store"]["state"]
+
+
+def assert_no_less(after, before):
+    assert before and set(before) == set(after)
+    for labels, joules in before.items():
+        assert after[labels] >= joules, labels
+
+
+def test_a_database_that_is_locked_at_the_start_is_taken_up_later():
+    with Service("two-gpus", "--manage", token=True, config="[service]\ninterval = '100ms'\n") as s:
+        uuid = s.get("/api/v1/devices").json()["devices"][0]["uuid"]
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 20)
+        r = s.ask("PUT", f"/api/gpu/manage/{uuid}/power-limit", token=True, json={"watts": 350})
+        assert r.status_code == 200, r.text
+        before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        s.stop(signal.SIGKILL)
+        db = holder(s.state)
+        try:
+            assert db.execute("SELECT count(*) FROM document WHERE kind='manage'").fetchone() == (1,)
+            s.start()
+            assert "locked by another program" in state_of(s)
+            assert metric(s, "gpuward_energy_joules_total") == {}
+            device = s.get(f"/api/v1/devices/{uuid}").json()
+            assert device["energy_joules_total"] is None and device["state_changes_total"] is None
+            assert last_event(s) > last
+            r = s.ask("PUT", f"/api/gpu/manage/{uuid}/power-limit", token=True, json={"watts": 300})
+            assert r.status_code >= 400, r.text  # its old value could not be kept
+            shown = last_event(s)
+        finally:
+            db.close()
+        s.wait(lambda: metric(s, "gpuward_energy_joules_total"))
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
+        s.wait(lambda: state_of(s) == "ok")
+        # What the run before had changed is put back, and nothing of it is left to do.
+        with sqlite3.connect(s.state) as look:
+            s.wait(lambda: look.execute("SELECT count(*) FROM document WHERE kind='manage'").fetchone() == (0,))
+        assert last_event(s) > shown
+        before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        s.restart(signal.SIGTERM)
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
+        assert last_event(s) > last
+
+
+def test_one_who_writes_to_the_database_hides_nothing():
+    with Service(config="[service]\ninterval = '100ms'\n") as s:
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 20)
+        before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        s.stop()
+        db = sqlite3.connect(s.state, isolation_level=None)
+        db.execute("BEGIN EXCLUSIVE")
+        s.start()
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
+        assert last_event(s) > last
+        db.close()
+        s.wait(lambda: state_of(s) == "ok")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A disk of its own, and functions that fill it and make room."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "none", place],
+                                      capture_output=True).returncode:
+        pytest.skip("needs to mount a tmpfs")
+
+    def fill():
+        with open(place / "filler", "ab", buffering=0) as f:
+            try:
+                while f.write(bytes(4096)):
+                    pass
+            except OSError:
+                pass
+
+    try:
+        yield place, fill, (place / "filler").unlink
+    finally:
+        subprocess.run(["umount", "-l", place], check=True)
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_counts_never_fall_when_the_disk_is_full_at_the_start(small_disk, how):
+    place, fill, empty = small_disk
+    with Service(state=str(place / "history.db"), config="[service]\ninterval = '100ms'\n") as s:
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 20)
+        before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        s.stop(how)
+        for name in place.glob("*-shm"):
+            name.unlink()  # so that the log's index needs room
+        fill()
+        s.start()
+        now = metric(s, "gpuward_energy_joules_total")
+        assert_no_less(now, before)
+        s.wait(lambda: "the disk is full" in state_of(s))
+        assert last_event(s) > last
+        last = last_event(s)
+        empty()
+        s.wait(lambda: state_of(s) == "ok")
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), now)
+        before = metric(s, "gpuward_energy_joules_total")
+        s.restart(signal.SIGTERM)
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
+        assert last_event(s) > last
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
+def test_a_disk_that_is_read_only_is_read(small_disk, how):
+    place, _, _ = small_disk
+    with Service(state=str(place / "history.db"), config="[service]\ninterval = '100ms'\n") as s:
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 20)
+        before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        s.stop(how)
+        subprocess.run(["mount", "-o", "remount,ro", place], check=True)
+        s.start()
+        assert "read-only" in state_of(s)
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
+        assert last_event(s) > last
+        subprocess.run(["mount", "-o", "remount,rw", place], check=True)
+        s.wait(lambda: state_of(s) == "ok")
+        before, last = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        s.restart(signal.SIGKILL)
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
+        assert last_event(s) > last

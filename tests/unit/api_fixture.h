@@ -211,7 +211,8 @@ static inline void begin(const char *world)
 	t.api.view.interval_ns = NS_PER_S;
 	t.api.view.self = (struct view_self){ .start_wall_ns = clock_wall_ns(&sim.clock),
 					      .rss_bytes = 9 << 20,
-					      .store_state = "ok" };
+					      .store_state = "ok",
+					      .counts_known = true };
 	assert_int_equal(windows_new(&t.api.windows), 0);
 	assert_int_equal(gw_process_list_new(sim.ctx, &t.processes), 0);
 	assert_int_equal(gw_environment_new(sim.ctx, &t.env), 0);

@@ -53,7 +53,8 @@ static void fill(struct api *a)
 				      .threads = 3,
 				      .descriptors = 11,
 				      .store_bytes = 4096,
-				      .store_state = "ok" };
+				      .store_state = "ok",
+				      .counts_known = true };
 }
 
 static int look(struct api *a, const char *library, const char *scenario)

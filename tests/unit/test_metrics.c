@@ -41,7 +41,8 @@ static void begin(const char *scenario, uint64_t deadline_ns)
 			    .view = { .ctx = sim.ctx,
 				      .device = known,
 				      .interval_ns = NS_PER_S,
-				      .self.store_state = "ok" } };
+				      .self.store_state = "ok",
+				      .self.counts_known = true } };
 	look(GW_TIERS_COMMON | GW_TIER_ENERGY);
 }
 
@@ -267,7 +268,8 @@ static void a_stalled_gpu_likewise(void **state)
 
 static void before_the_first_reading_there_is_no_gpu(void **state)
 {
-	struct api empty = { .clock = clock_real(), .view.interval_ns = NS_PER_S };
+	struct api empty = { .clock = clock_real(),
+			     .view = { .interval_ns = NS_PER_S, .self.counts_known = true } };
 	const char *text;
 
 	(void)state;
@@ -281,6 +283,29 @@ static void before_the_first_reading_there_is_no_gpu(void **state)
 	assert_int_equal(samples(text, "process_resident_memory_bytes", ""), 0);
 	assert_int_equal(samples(text, "gpuward_http", ""), 0);
 	assert_non_null(strstr(text, "gpuward_build_info{version=\""));
+}
+
+static void counts_that_lack_those_of_earlier_runs_are_left_out(void **state)
+{
+	static const char *const names[] = {
+		"gpuward_energy_joules_total",      "gpuward_energy_measured_seconds_total",
+		"gpuward_gpu_state_changes_total",  "gpuward_query_errors_total",
+		"gpuward_nvml_init_failures_total", "nvml_init_failures_total"
+	};
+
+	(void)state;
+	begin(TWO_GPUS, 0);
+	for (unsigned with = 0; with < 2; with++) {
+		const char *text;
+
+		api.view.self.counts_known = with;
+		text = render(METRICS_OPENMETRICS);
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			print_message("%s %u\n", names[i], with);
+			assert_int_equal(samples(text, names[i], "") > 0, with);
+		}
+		assert_true(samples(text, "gpuward_gpu_power_watts", "") > 0);
+	}
 }
 
 static void up_falls_when_the_reading_is_old(void **state)
@@ -623,6 +648,7 @@ int main(void)
 		metrics_test(a_lost_gpu_has_its_up_its_name_and_its_counts_alone),
 		metrics_test(a_stalled_gpu_likewise),
 		metrics_test(before_the_first_reading_there_is_no_gpu),
+		metrics_test(counts_that_lack_those_of_earlier_runs_are_left_out),
 		metrics_test(up_falls_when_the_reading_is_old),
 		metrics_test(energy_that_is_not_known_has_no_sample),
 		metrics_test(known_errors_begin_at_0),

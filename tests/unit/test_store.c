@@ -335,7 +335,7 @@ static void a_statement_is_prepared_once(void **state)
 	sqlite3 *db = NULL;
 
 	(void)state;
-	assert_int_equal(db_open(NULL, &db), DB_OK);
+	assert_int_equal(db_open(NULL, 0, &db), DB_OK);
 	assert_null(sqlite3_next_stmt(db, NULL));
 	first = db_statement(db, "SELECT 1 UNION SELECT 2");
 	assert_int_equal(sqlite3_step(first), SQLITE_ROW);
@@ -653,7 +653,9 @@ static struct {
 	sqlite3_vfs vfs, *real;
 	sqlite3_io_methods methods[2];
 	int (*write[2])(sqlite3_file *f, const void *p, int n, sqlite3_int64 at);
-	_Atomic int result; /* of every write; 0: as it goes */
+	int (*map)(sqlite3_file *f, int page, int size, int extend, void volatile **ret);
+	_Atomic int result;     /* of every write; 0: as it goes         */
+	_Atomic bool read_only; /* nothing can be opened for writing     */
 } fault;
 
 static int fault_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
@@ -663,21 +665,40 @@ static int fault_write(sqlite3_file *f, const void *p, int n, sqlite3_int64 at)
 	return result ? result : fault.write[f->pMethods == &fault.methods[1]](f, p, n, at);
 }
 
+static int fault_map(sqlite3_file *f, int page, int size, int extend, void volatile **ret)
+{
+	if (extend && atomic_load(&fault.result) == SQLITE_FULL)
+		return SQLITE_IOERR_SHMSIZE;
+	return fault.map(f, page, size, extend, ret);
+}
+
 static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int flags, int *out)
 {
-	int rc = fault.real->xOpen(fault.real, name, f, flags, out);
 	unsigned kind = flags & SQLITE_OPEN_MAIN_DB ? 0 : 1;
+	int rc;
 
 	(void)vfs;
+	if (atomic_load(&fault.read_only)) /* as for a file that may not be written */
+		flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) |
+			SQLITE_OPEN_READONLY;
+	rc = fault.real->xOpen(fault.real, name, f, flags, out);
 	if (rc != SQLITE_OK || !f->pMethods)
 		return rc;
 	if (!fault.write[kind]) {
 		fault.methods[kind] = *f->pMethods;
 		fault.write[kind] = f->pMethods->xWrite;
 		fault.methods[kind].xWrite = fault_write;
+		fault.map = kind == 0 ? f->pMethods->xShmMap : fault.map;
+		fault.methods[kind].xShmMap = fault_map;
 	}
 	f->pMethods = &fault.methods[kind];
 	return rc;
+}
+
+static void no_fault(void)
+{
+	atomic_store(&fault.result, 0);
+	atomic_store(&fault.read_only, false);
 }
 
 static int fault_setup(void **state)
@@ -692,6 +713,7 @@ static int fault_setup(void **state)
 
 static int fault_teardown(void **state)
 {
+	no_fault();
 	sqlite3_vfs_unregister(&fault.vfs);
 	sqlite3_vfs_register(fault.real, 1);
 	return teardown(state);
@@ -790,18 +812,218 @@ static void where_nothing_can_be_written_it_works_in_memory(void **state)
 	struct seen v = { 0 };
 
 	(void)state;
-	atomic_store(&fault.result, SQLITE_READONLY);
+	tree_put(&tree, "state", "a file where a folder should be");
 	s = open_limited(LIMIT);
 	assert_non_null(strstr(message, path));
-	assert_non_null(strstr(message, "read-only"));
+	assert_non_null(strstr(message, "in memory alone"));
 	assert_string_equal(store_state(s), message);
+	assert_false(store_lasting(s));
+	assert_true(store_count_known(s));
 	tell(s, "one");
 	add(s, T0, 5);
 	commit(s);
 	assert_int_equal(store_events(s, 0, 10, see_event, &v), 1);
 	assert_int_equal(ask(s, T0, T0, 0), 1);
 	store_close(s);
-	atomic_store(&fault.result, 0);
+}
+
+/* ---- files that cannot be used at the start, but later ---- */
+
+/* As one that was killed leaves it: all of it in the log. */
+static void leave_behind(void)
+{
+	pid_t child = fork();
+	int status = -1;
+
+	if (child == 0) {
+		struct store *s = open_clean();
+
+		store_set_count(s, "n", 7);
+		store_set_count(s, "only before", 3);
+		tell(s, "before");
+		store_keep(s, "manage", "a", "{}", 2);
+		add(s, T0, 5);
+		commit(s);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	assert_int_equal(status, 0);
+}
+
+/* It is read though it cannot be written, and goes on when it can. */
+static void assert_is_read_and_goes_on(struct store *s, const char *why, void (*better)(void))
+{
+	struct seen v = { 0 };
+
+	assert_non_null(strstr(message, why));
+	assert_non_null(strstr(message, path));
+	assert_string_equal(store_state(s), message);
+	assert_true(store_count_known(s));
+	assert_true(store_lasting(s));
+	assert_true(store_count(s, "n") == 7);
+	assert_int_equal(store_last_event(s), 1);
+	assert_int_equal(store_events(s, 0, 10, see_event, &v), 1);
+	assert_int_equal(store_kept(s, "manage", 10, see_document, &v), 1);
+	assert_int_equal(ask(s, T0, T0, 0), 1);
+	store_set_count(s, "n", 9);
+	assert_int_equal(tell(s, "meanwhile"), 2);
+	store_forget(s, "manage", "a");
+	store_keep(s, "manage", "b", "{}", 2);
+	store_commit(s);
+	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
+	assert_non_null(strstr(store_state(s), why));
+	assert_int_equal(ask(s, T0, T0, 0), 1);
+	better();
+	assert_int_equal(store_flush(s, PATIENCE), 0);
+	assert_string_equal(store_state(s), "ok");
+	assert_false(store_news(s));
+	store_close(s);
+	s = open_clean();
+	assert_true(store_count(s, "n") == 9);
+	assert_true(store_count(s, "only before") == 3);
+	assert_int_equal(store_last_event(s), 2);
+	v = (struct seen){ 0 };
+	assert_int_equal(store_kept(s, "manage", 10, see_document, &v), 1);
+	assert_string_equal(v.id[0], "b");
+	store_close(s);
+}
+
+static void on_a_full_disk_it_is_read_and_goes_on(void **state)
+{
+	(void)state;
+	leave_behind();
+	atomic_store(&fault.result, SQLITE_FULL);
+	assert_is_read_and_goes_on(open_limited(LIMIT), "the disk is full", no_fault);
+}
+
+static void a_read_only_file_is_read_and_goes_on(void **state)
+{
+	(void)state;
+	leave_behind();
+	atomic_store(&fault.read_only, true);
+	assert_is_read_and_goes_on(open_limited(LIMIT), "read-only", no_fault);
+}
+
+static void a_read_only_file_without_a_log_is_read_and_goes_on(void **state)
+{
+	static const char *const parts[] = { "state/gpuward.db-wal", "state/gpuward.db-shm" };
+
+	(void)state;
+	leave_behind();
+	store_close(open_clean());
+	for (unsigned i = 0; i < COUNT(parts); i++)
+		tree_remove(&tree, parts[i]);
+	atomic_store(&fault.read_only, true);
+	assert_is_read_and_goes_on(open_limited(LIMIT), "read-only", no_fault);
+}
+
+static sqlite3 *hold(void)
+{
+	sqlite3 *db = NULL;
+
+	assert_int_equal(sqlite3_open(path, &db), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(db,
+				      "PRAGMA locking_mode=EXCLUSIVE; BEGIN EXCLUSIVE;"
+				      "DELETE FROM count WHERE 0",
+				      NULL, NULL, NULL),
+			 SQLITE_OK);
+	return db;
+}
+
+static void what_was_counted_while_it_was_locked_is_added(void **state)
+{
+	struct seen v = { 0 };
+	struct store *s;
+	sqlite3 *holder;
+
+	(void)state;
+	leave_behind();
+	holder = hold();
+	s = open_limited(LIMIT);
+	assert_non_null(strstr(message, "locked by another program"));
+	assert_false(store_count_known(s));
+	assert_false(store_lasting(s));
+	assert_true(store_count(s, "n") == 0);
+	store_set_count(s, "n", 2);
+	store_set_count(s, "new", 4);
+	store_add_event(s, &(struct view_event){
+				   .id = 1000, .kind = "a", .severity = "info", .text = "b" });
+	store_commit(s);
+	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
+	assert_non_null(strstr(store_state(s), "locked by another program"));
+	assert_false(store_news(s));
+	store_set_count(s, "n", 3);
+	store_commit(s);
+	sqlite3_close(holder);
+	assert_int_equal(store_flush(s, PATIENCE), 0);
+	assert_string_equal(store_state(s), "ok");
+	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 10);
+	store_set_count(s, "n", 4); /* it was not told yet that there is more */
+	commit(s);
+	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 11);
+	assert_false(store_lasting(s));
+	assert_true(store_news(s));
+	assert_false(store_news(s));
+	assert_true(store_lasting(s));
+	assert_true(store_count(s, "n") == 7);
+	assert_true(store_count(s, "only before") == 3);
+	assert_int_equal(store_last_event(s), 1000);
+	assert_int_equal(store_kept(s, "manage", 10, see_document, &v), 1);
+	v = (struct seen){ 0 };
+	assert_int_equal(store_events(s, 0, 10, see_event, &v), 2);
+	store_set_count(s, "n", 7 + 5);
+	commit(s);
+	store_close(s);
+	s = open_clean();
+	assert_true(store_count(s, "n") == 12);
+	assert_true(store_count(s, "new") == 4);
+	assert_true(store_count(s, "only before") == 3);
+	assert_int_equal(store_last_event(s), 1000);
+	store_close(s);
+}
+
+static void one_who_writes_does_not_hide_what_is_there(void **state)
+{
+	sqlite3 *writer = NULL;
+	struct store *s;
+
+	(void)state;
+	leave_behind();
+	assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
+	assert_int_equal(sqlite3_exec(writer, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
+	s = open_limited(LIMIT);
+	assert_true(store_lasting(s));
+	assert_true(store_count(s, "n") == 7);
+	store_set_count(s, "n", 8);
+	store_commit(s);
+	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
+	assert_non_null(strstr(store_state(s), "locked by another program"));
+	sqlite3_close(writer);
+	assert_int_equal(store_flush(s, PATIENCE), 0);
+	store_close(s);
+	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 8);
+}
+
+static void a_full_disk_takes_a_new_file_later(void **state)
+{
+	struct store *s;
+
+	(void)state;
+	atomic_store(&fault.result, SQLITE_FULL);
+	s = open_limited(LIMIT);
+	assert_non_null(strstr(message, "the disk is full"));
+	assert_true(store_lasting(s));
+	store_set_count(s, "n", 1);
+	tell(s, "one");
+	store_commit(s);
+	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
+	no_fault();
+	assert_int_equal(store_flush(s, PATIENCE), 0);
+	store_close(s);
+	s = open_clean();
+	assert_true(store_count(s, "n") == 1);
+	assert_int_equal(store_last_event(s), 1);
+	store_close(s);
 }
 
 /* ---- files that are not ours, or no more ---- */
@@ -861,6 +1083,7 @@ static void what_is_no_database_is_moved_aside(void **state)
 	s = open_limited(LIMIT);
 	assert_non_null(strstr(message, ".corrupt-"));
 	assert_string_equal(store_state(s), "ok");
+	assert_true(store_lasting(s));
 	assert_int_equal(moved_aside(), 1);
 	store_set_count(s, "n", 1);
 	commit(s);
@@ -1077,7 +1300,13 @@ int main(void)
 		F(what_cannot_be_written_is_kept_until_it_can),
 		F(a_disk_that_stays_full_takes_no_more_memory),
 		F(what_was_taken_is_written_and_what_was_not_is_said),
-		F(where_nothing_can_be_written_it_works_in_memory),
+		T(where_nothing_can_be_written_it_works_in_memory),
+		F(on_a_full_disk_it_is_read_and_goes_on),
+		F(a_read_only_file_is_read_and_goes_on),
+		F(a_read_only_file_without_a_log_is_read_and_goes_on),
+		T(what_was_counted_while_it_was_locked_is_added),
+		T(one_who_writes_does_not_hide_what_is_there),
+		F(a_full_disk_takes_a_new_file_later),
 		T(what_is_no_database_is_moved_aside),
 		T(a_truncated_or_damaged_file_never_ends_us),
 		T(a_file_of_a_newer_version_is_left_alone),
