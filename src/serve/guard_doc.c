@@ -226,16 +226,14 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 {
 	if (a->view.guard && a->view.guard->guard)
 		return a->view.guard;
-	if (a->view.guarding)
+	if (a->view.guarding || !a->view.tick)
 		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the guard has just begun");
+			      "the guard has not begun: the drivers are not open yet");
 	else
-		reply_problem(
-			r, 503, "no-guard",
-			"Add [guard] and a [[worker]] to gpuward.toml (docs/GUARD.md) and "
-			"reload the service.",
-			"there is no guard: no worker is configured, or the drivers are not "
-			"open");
+		reply_problem(r, 503, "no-guard",
+			      "GET /api/v1/events tells why; gpuward config check looks at the "
+			      "configuration.",
+			      "there is no guard: it was not started");
 	return NULL;
 }
 
