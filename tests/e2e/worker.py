@@ -119,11 +119,7 @@ def runner(args):
                 str(args.server), "--generations", str(args.generations - 1)]
         child = subprocess.Popen(argv + ["--detached"] * args.detached, start_new_session=args.detached)
 
-        def end(*_):
-            child.terminate()
-            child.wait()
-            os._exit(0)
-        signal.signal(signal.SIGTERM, end)
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
         sys.exit(child.wait())
     path = pathlib.Path(args.world) / "held" / str(os.getpid())
 
