@@ -89,7 +89,10 @@ static void happened(void *arg, const struct view_event *e)
 	buf_init(&line, 4096);
 	api_event_json(&line, e);
 	if (!line.err)
-		stream_push(s->api.stream, STREAM_EVENT, "event", e->id, line.p, line.len);
+		stream_push(s->api.stream,
+			    strcmp(e->kind, "guard") == 0 ? STREAM_EVENT | STREAM_GUARD
+							  : STREAM_EVENT,
+			    "event", e->id, line.p, line.len);
 	buf_done(&line);
 }
 

@@ -155,6 +155,17 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 int guard_reserved(struct guard *g, uint64_t id, char *message, size_t size);
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
 
+struct guard_room {  /* a reservation */
+	uint64_t id; /* 0: this place is free */
+	char gpu[96];
+	uint64_t bytes, left_bytes; /* left: what its owner has not taken yet */
+	uint64_t most_bytes;        /* what can be free for it at best */
+	uint64_t until_ns;          /* UINT64_MAX: until it is released */
+	int64_t pid;                /* 0: nobody's */
+};
+/* Of place i; false past the last. */
+bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
+
 /* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);

@@ -208,3 +208,22 @@ void guard_release(struct guard *g, uint64_t id, uint64_t now_ns)
 	guard_masks(g);
 	guard_steps(g);
 }
+
+bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret)
+{
+	const struct guard_reservation *r = &g->reservation[i];
+
+	if (i >= GUARD_RESERVATIONS)
+		return false;
+	memset(ret, 0, sizeof(*ret));
+	if (!r->id)
+		return true;
+	*ret = (struct guard_room){ .id = r->id,
+				    .bytes = r->bytes,
+				    .left_bytes = outstanding(g, r),
+				    .most_bytes = r->most_bytes,
+				    .until_ns = r->until_ns,
+				    .pid = r->pid };
+	demand_text(ret->gpu, sizeof(ret->gpu), "%s", g->gpu[r->gpu].uuid);
+	return true;
+}

@@ -1,5 +1,5 @@
 /* What happened, as a list and as a stream; and the stream's message of a tick. */
-#include "api_parts.h"
+#include "guard_doc.h"
 
 #include "base/suggest.h"
 
@@ -218,4 +218,58 @@ void api_events(void *arg, const struct request *q, struct reply *r)
 	}
 	if (seen(q, r, UINT64_MAX, &after))
 		reply_stream(r, a->stream, after, topics);
+}
+
+/* ---- those of the guard alone ---- */
+
+struct chosen {
+	struct json *j;         /* NULL: they are only counted */
+	unsigned count, unsaid; /* unsaid: so many of the oldest are left out */
+};
+
+static void add_chosen(void *arg, const struct view_event *e)
+{
+	struct chosen *c = arg;
+
+	if (strcmp(e->kind, "guard") != 0)
+		return;
+	if (c->j && c->count >= c->unsaid)
+		event_object(c->j, e);
+	c->count++;
+}
+
+static void list_guard_events(const struct api *a, const struct request *q, struct reply *r)
+{
+	const struct view_ops *ops = a->view.ops;
+	uint64_t after, limit;
+	struct chosen c = { .j = NULL };
+	struct json j;
+
+	if (!api_number(q, r, "limit", EVENTS_STANDARD, EVENTS_MOST, &limit) ||
+	    !seen(q, r, UINT64_MAX, &after))
+		return;
+	if (ops && ops->events)
+		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
+	c = (struct chosen){ &j, 0, c.count > limit ? c.count - (unsigned)limit : 0 };
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_array(&j, "events");
+	if (ops && ops->events)
+		ops->events(a->view.engine, after, EVENTS_MOST, add_chosen, &c);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_guard_events(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	uint64_t after;
+
+	if (!guard_doc_there(a, r))
+		return;
+	if (!wants_stream(q) || !a->stream)
+		list_guard_events(a, q, r);
+	else if (seen(q, r, UINT64_MAX, &after))
+		reply_stream(r, a->stream, after, STREAM_GUARD);
 }

@@ -118,6 +118,18 @@ bool body_number(struct body *b, const char *key, double *ret, char *message, si
 	return true;
 }
 
+bool body_flag(struct body *b, const char *key, bool *ret, char *message, size_t size)
+{
+	json_t *v = json_object_get(b->root, key);
+
+	if (!v || json_is_null(v))
+		return true;
+	if (!json_is_boolean(v))
+		return wrong(key, "true or false", message, size);
+	*ret = json_is_true(v);
+	return true;
+}
+
 /* A text, or a whole number as one; NULL: neither. */
 static const char *as_text(struct body *b, json_t *v)
 {
@@ -128,6 +140,16 @@ static const char *as_text(struct body *b, json_t *v)
 	snprintf(b->text[b->texts], sizeof(b->text[0]), "%lld",
 		 (long long)json_integer_value(v));
 	return b->text[b->texts++];
+}
+
+bool body_word(struct body *b, const char *key, const char **ret, char *message, size_t size)
+{
+	json_t *v = json_object_get(b->root, key);
+
+	if (!v || json_is_null(v))
+		return true;
+	*ret = as_text(b, v);
+	return *ret || wrong(key, "a text or a whole number", message, size);
 }
 
 bool body_texts(struct body *b, const char *key, const char **out, unsigned max,

@@ -20,6 +20,9 @@ void body_close(struct body *b);
  * another kind, with a sentence in message.  Texts live as long as the body. */
 bool body_text(struct body *b, const char *key, const char **ret, char *message, size_t size);
 bool body_number(struct body *b, const char *key, double *ret, char *message, size_t size);
+bool body_flag(struct body *b, const char *key, bool *ret, char *message, size_t size);
+/* A text, or a whole number as one. */
+bool body_word(struct body *b, const char *key, const char **ret, char *message, size_t size);
 /* An array of texts (or of whole numbers, as text), at most max.  *ret_count: how many. */
 bool body_texts(struct body *b, const char *key, const char **out, unsigned max,
 		unsigned *ret_count, char *message, size_t size);

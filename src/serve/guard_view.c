@@ -6,14 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static int scene_gpu_of(const struct scene *s, const char *uuid)
-{
-	for (unsigned i = 0; s && i < s->gpus; i++)
-		if (strcmp(s->gpu[i].uuid, uuid) == 0)
-			return (int)i;
-	return -1;
-}
-
 /* Bytes of each worker on a GPU of the scene. */
 static uint64_t worker_bytes(const struct guard_view *g, unsigned worker, unsigned gpu)
 {
@@ -73,6 +65,18 @@ static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
 	ret->warm = h.level == HEALTH_THROTTLE || h.level == HEALTH_EVICT;
 }
 
+/* What is promised to others on it and not taken yet. */
+static uint64_t reserved(const struct guard_view *g, const char *uuid)
+{
+	struct guard_room room;
+	uint64_t bytes = 0;
+
+	for (unsigned i = 0; guard_room(g->guard, i, &room); i++)
+		if (room.id && strcmp(room.gpu, uuid) == 0)
+			bytes += room.left_bytes;
+	return bytes;
+}
+
 void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *ret)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
@@ -95,8 +99,9 @@ void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *
 	headroom = fmax((double)g->policy->standard.headroom_bytes,
 			g->policy->standard.headroom_ratio * total);
 	ret->headroom_bytes = (uint64_t)headroom;
+	ret->reserved_bytes = reserved(g, ret->uuid);
 	add_health(g, i, gw_snapshot_mono_ns(v->snap), ret);
-	at = uuid ? scene_gpu_of(g->scene, uuid) : -1;
+	at = guard_view_gpu(g->scene, uuid);
 	if (at < 0)
 		return;
 	by_priority(g->policy, order);

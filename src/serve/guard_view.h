@@ -10,6 +10,9 @@
 #include "guard/guard.h"
 #include "guard/health.h"
 
+#include <math.h>
+#include <string.h>
+
 #define GUARD_VIEW_DECISIONS 128
 
 struct guard_view_decision {
@@ -53,6 +56,32 @@ struct guard_view_ops {
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
 };
+
+/* Position in a scene of the GPU with this uuid; -1: it is not there.  s may be NULL. */
+static inline int guard_view_gpu(const struct scene *s, const char *uuid)
+{
+	for (unsigned i = 0; s && uuid && i < s->gpus; i++)
+		if (strcmp(s->gpu[i].uuid, uuid) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* Memory in use that no listed process holds; NAN: unknown, as where one does not tell what it holds. */
+static inline double guard_view_unattributed(const struct scene *s, unsigned gpu)
+{
+	double left = (double)s->gpu[gpu].used_bytes;
+
+	if (!s->gpu[gpu].memory_known)
+		return (double)NAN;
+	for (unsigned i = 0; i < s->processes; i++) {
+		if (s->process[i].gpu != gpu)
+			continue;
+		if (!s->process[i].bytes_known)
+			return (double)NAN;
+		left -= (double)s->process[i].bytes;
+	}
+	return left > 0 ? left : 0;
+}
 
 /* What capacity.h wants to know of device i of the view. */
 struct view;

@@ -58,6 +58,12 @@ static const struct parameter {
 	{ "path", "uuid", "{\"type\":\"string\"}", "\"0\"",
 	  "UUID or its beginning, index, or PCI id." },
 	{ "path", "id", "{\"type\":\"string\"}", "\"w0123456789abcdef\"", "Of the window." },
+	{ "query", "worker", "{\"type\":\"string\"}", "\"ollama\"", "Only this worker." },
+	{ "query", "bytes", "{\"type\":\"integer\",\"minimum\":1}", "8589934592",
+	  "How much memory is wanted." },
+	{ "path", "worker", "{\"type\":\"string\"}", "\"ollama\"",
+	  "Its name in the configuration." },
+	{ "path", "reservation", "{\"type\":\"string\"}", "\"1\"", "Its id." },
 	{ "path", "setting", "{\"type\":\"string\"}", "\"power-limit\"", "Its name." },
 	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
 };
@@ -71,6 +77,9 @@ static const struct {
 	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
 	    "The same key with the same body gives the same window again." } },
 	{ "getEvents",
+	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
+	    "What a follower that comes back has seen." } },
+	{ "getGuardEvents",
 	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
 	    "What a follower that comes back has seen." } },
 };
@@ -87,6 +96,7 @@ static const struct {
 	{ "metrics", "For Prometheus" },
 	{ "service", "The service itself" },
 	{ "manage", "Settings of GPUs, where the service may change them" },
+	{ "guard", "Workers that make room, health and capacity" },
 	{ "page", "What people look at" },
 };
 
@@ -96,6 +106,7 @@ static const struct {
 } statuses[] = {
 	{ 200, NULL, "It is so", NULL },
 	{ 201, NULL, "It was made", NULL },
+	{ 202, NULL, "It was begun; the state is that of now", NULL },
 	{ 204, NULL, "It was done, and there is nothing to say", NULL },
 	{ 400, "Bad Request", "A parameter or the body makes no sense",
 	  "there is no parameter \\\"quantiti\\\" here; did you mean \\\"quantity\\\"?" },

@@ -82,7 +82,9 @@ static uint64_t lost_number(const struct stream *s, unsigned topics)
 
 static void lose(struct stream *s, unsigned topic, uint64_t number, uint64_t id)
 {
-	s->lost[__builtin_ctz(topic) % TOPICS] = number;
+	for (unsigned i = 0; i < TOPICS; i++)
+		if (topic & 1U << i)
+			s->lost[i] = number;
 	s->lost_id = id;
 }
 

@@ -25,7 +25,7 @@ int stream_new(size_t bytes, struct stream **ret);
 /* Those who follow are let go of: what they read is the end. */
 void stream_free(struct stream *s);
 
-/* id 0: none (a tick).  name: of the event; json: one line of at most VIEW_DOCUMENT_MAX bytes, a
+/* topic: one, or several joined.  id 0: none (a tick).  name: of the event; json: one line of at most VIEW_DOCUMENT_MAX bytes, a
  * longer one is not told.  Wakes those who follow. */
 void stream_push(struct stream *s, enum stream_topic topic, const char *name, uint64_t id,
 		 const char *json, size_t size);

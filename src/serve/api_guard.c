@@ -1,0 +1,350 @@
+/* The guard: what it is doing, and why.  Nothing here changes anything. */
+#include "guard_doc.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define DECISIONS  20
+#define CONTENDERS 8
+
+/* ---- all of it ---- */
+
+static void counts(struct json *j, const struct guard_view_counts *c)
+{
+	json_object(j, "counts");
+	json_uint(j, "looks_total", c->looks);
+	json_uint(j, "looks_triggered_total", c->triggered);
+	json_uint(j, "evictions_total", c->evictions);
+	json_uint(j, "evictions_ever_total", c->evictions_ever);
+	json_uint(j, "resumes_total", c->resumes);
+	json_uint(j, "would_evict_total", c->would_evict);
+	json_uint(j, "stuck", c->stuck);
+	json_double(j, "decide_seconds_last", c->looks ? c->decide_seconds_last : (double)NAN);
+	json_double(j, "decide_seconds_max", c->looks ? c->decide_seconds_max : (double)NAN);
+	json_double(j, "free_seconds_last",
+		    c->free_seconds_last > 0 ? c->free_seconds_last : (double)NAN);
+	json_double(j, "free_seconds_max",
+		    c->free_seconds_max > 0 ? c->free_seconds_max : (double)NAN);
+	json_object_end(j);
+}
+
+static void rooms(struct json *j, const struct guard_view *g, struct guard_moment now)
+{
+	struct guard_room room;
+
+	json_array(j, "reservations");
+	for (unsigned i = 0; guard_room(g->guard, i, &room); i++) {
+		if (!room.id)
+			continue;
+		json_object(j, NULL);
+		guard_doc_room(j, &room, now);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+/* The latest `limit`, of this worker or (-1) of all, oldest first. */
+static void decisions(struct json *j, const struct guard_view *g, int worker, uint64_t limit,
+		      struct guard_moment now)
+{
+	unsigned from = g->decisions;
+	uint64_t n = 0;
+
+	for (; from > 0 && n < limit; from--) {
+		const struct guard_view_decision *d =
+			&g->ring[(g->first + from - 1) % GUARD_VIEW_DECISIONS];
+
+		n += worker < 0 || d->decision.worker == (unsigned)worker;
+	}
+	json_array(j, "decisions");
+	for (unsigned i = from; i < g->decisions; i++) {
+		const struct guard_view_decision *d =
+			&g->ring[(g->first + i) % GUARD_VIEW_DECISIONS];
+
+		if (worker < 0 || d->decision.worker == (unsigned)worker)
+			guard_doc_decision(j, g, d, now);
+	}
+	json_array_end(j);
+}
+
+static void workers(struct json *j, const struct guard_view *g, struct guard_moment now)
+{
+	json_array(j, "workers");
+	for (unsigned i = 0; i < g->policy->workers; i++) {
+		json_object(j, NULL);
+		guard_doc_worker(j, g, i, now);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
+void api_guard(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	struct guard_moment now = guard_moment(a);
+	uint64_t limit;
+	struct json j;
+
+	if (!g || !api_number(q, r, "limit", DECISIONS, GUARD_VIEW_DECISIONS, &limit))
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_string(&j, "journal", g->journal);
+	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
+	workers(&j, g, now);
+	rooms(&j, g, now);
+	counts(&j, &g->counts);
+	decisions(&j, g, -1, limit, now);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_guard_worker(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	struct guard_moment now = guard_moment(a);
+	struct json j;
+	int w;
+
+	if (!g || (w = guard_doc_find(g, r, q->arg[0])) < 0)
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	guard_doc_worker(&j, g, (unsigned)w, now);
+	decisions(&j, g, w, DECISIONS, now);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+/* ---- one GPU ---- */
+
+static const char *health_word(enum scene_health h)
+{
+	static const char *const words[] = { "ok", "blind", "hung", "lost", "asleep" };
+
+	return words[h];
+}
+
+static void memory(struct json *j, const struct scene *s, unsigned at,
+		   const struct capacity_gpu *c)
+{
+	const struct scene_gpu *x = &s->gpu[at];
+	double total = x->memory_known ? (double)x->total_bytes : (double)NAN;
+	double used = x->memory_known ? (double)x->used_bytes : (double)NAN;
+	double free_bytes = x->memory_known ? (double)x->free_bytes : (double)NAN;
+
+	json_double(j, "memory_total_bytes", total);
+	json_double(j, "memory_used_bytes", used);
+	json_double(j, "memory_free_bytes", free_bytes);
+	json_double(j, "unattributed_bytes", guard_view_unattributed(s, at));
+	json_uint(j, "headroom_bytes", c->headroom_bytes);
+	json_uint(j, "reserved_bytes", c->reserved_bytes);
+	json_double(j, "available_bytes",
+		    c->known ? (double)capacity_available(c) : (double)NAN);
+	guard_doc_old_names(j, total, used, free_bytes);
+}
+
+void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	const struct scene *s;
+	struct capacity_gpu c;
+	struct json j;
+	int i, at;
+
+	if (!g || !api_has_reading(a, r) || (i = api_find(a, r, 404, q->arg[0])) < 0)
+		return;
+	guard_verdicts(g->guard, &s);
+	guard_view_capacity(&a->view, (unsigned)i, &c);
+	at = guard_view_gpu(s, c.uuid);
+	if (at < 0) {
+		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
+			      "the guard has not looked at this GPU yet");
+		return;
+	}
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "uuid", c.uuid);
+	json_uint(&j, "index", gw_snapshot_device(a->view.snap, (unsigned)i)->index);
+	json_string(&j, "state", health_word(s->gpu[at].health));
+	guard_doc_time(&j, "looked", s->mono_ns, guard_moment(a));
+	json_bool(&j, "hidden_processes", s->gpu[at].hidden);
+	json_double(&j, "temperature_celsius", s->gpu[at].temperature_c);
+	json_double(&j, "margin_celsius", s->gpu[at].margin_c);
+	memory(&j, s, (unsigned)at, &c);
+	guard_doc_processes(&j, g, (unsigned)at);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+/* ---- why ---- */
+
+static void say(struct json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct json *j, const char *fmt, ...)
+{
+	char text[768];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	json_string(j, NULL, text);
+}
+
+static void list_reasons(uint32_t mask, char *out, size_t size)
+{
+	size_t len = 0;
+
+	*out = '\0';
+	for (unsigned i = 0; i < GUARD_REASONS && len < size; i++)
+		if (mask >> i & 1)
+			len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "",
+						guard_reason_name(i));
+}
+
+static double seconds_to(uint64_t at_ns, uint64_t now_ns)
+{
+	return at_ns > now_ns ? (double)(at_ns - now_ns) * 1e-9 : 0;
+}
+
+static void say_overrides(struct json *j, const struct guard_status *s, uint64_t now_ns)
+{
+	char until[64] = "until it is released";
+
+	if (s->hold_until_ns)
+		snprintf(until, sizeof(until), "for %.0f s more",
+			 seconds_to(s->hold_until_ns, now_ns));
+	if (s->hold == HOLD_ACTIVE)
+		say(j,
+		    "Override: it is held active %s; contention, reservations, schedules, "
+		    "battery and budget do not move it, heat and faults do.",
+		    until);
+	else if (s->hold == HOLD_EVICTED)
+		say(j, "Override: it is held evicted %s.", until);
+	else if (s->mask >> REASON_MANUAL & 1)
+		say(j, "Override: somebody evicted it, %s.",
+		    s->hold_until_ns ? until : "until it is resumed");
+	else
+		say(j, "Nobody overrides the rules.");
+}
+
+static void say_last(struct json *j, const struct guard_view *g, unsigned worker)
+{
+	for (unsigned i = g->decisions; i > 0; i--) {
+		const struct guard_view_decision *d =
+			&g->ring[(g->first + i - 1) % GUARD_VIEW_DECISIONS];
+		char time[CLOCK_RFC3339_SIZE];
+
+		if (d->decision.worker != worker)
+			continue;
+		clock_format_rfc3339(d->wall_ns, time);
+		say(j, "Last decision, %s: %s to %s. Rule: %s. Evidence: %s%s", time,
+		    guard_state_name(d->decision.from), guard_state_name(d->decision.to),
+		    *d->decision.rule ? d->decision.rule : "none",
+		    *d->decision.evidence ? d->decision.evidence : "none",
+		    d->decision.dry ? ". Nothing was done." : ".");
+		return;
+	}
+	say(j, "Nothing was decided about it since the service started.");
+}
+
+/* Who is beside it: all contenders, whether or not they move it. */
+static void say_contenders(struct json *j, const struct guard_view *g)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
+		const struct scene_process *p = &s->process[i];
+		char busy[32] = "", size[32] = "an unknown amount";
+
+		if (v[i].class != CLASS_CONTENDER || p->gpu >= s->gpus)
+			continue;
+		if (p->bytes_known)
+			snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / 1048576);
+		if (!isnan(p->sm_ratio))
+			snprintf(busy, sizeof(busy), ", %.0f %% busy", p->sm_ratio * 100);
+		say(j, "Contender: pid %lld %s with %s%s on %s (%s).", (long long)p->pid,
+		    p->name, size, busy, s->gpu[p->gpu].uuid,
+		    v[i].why ? v[i].why : "the profile");
+		n++;
+	}
+	if (!n)
+		say(j, "No contender is on any GPU.");
+}
+
+static void say_next(struct json *j, const struct guard_status *s, uint64_t now_ns)
+{
+	if (s->next_ns > now_ns)
+		say(j, "Next possible change by itself: in %.1f s.",
+		    seconds_to(s->next_ns, now_ns));
+	else if (s->state == STATE_ACTIVE)
+		say(j, "It stays until somebody needs the GPU.");
+	else
+		say(j, "It changes when what is above does; no timer runs.");
+}
+
+static void explain(struct json *j, const struct guard_view *g, unsigned worker,
+		    struct guard_moment now)
+{
+	const char *name = g->policy->worker[worker].name;
+	char mask[160];
+	struct guard_status s;
+
+	if (guard_status(g->guard, worker, &s) != 0)
+		return;
+	list_reasons(s.mask, mask, sizeof(mask));
+	json_object(j, NULL);
+	guard_doc_worker(j, g, worker, now);
+	json_array(j, "sentences");
+	say(j, "%s is in state %s for %.1f s and holds %.0f MiB.", name,
+	    guard_state_name(s.state), seconds_to(now.mono_ns, s.since_ns),
+	    (double)s.resident_bytes / 1048576);
+	if (g->policy->mode != GUARD_ENFORCE)
+		say(j, "Mode is %s: what is decided is told, and nothing is done.",
+		    guard_doc_mode(g->policy->mode));
+	if (s.mask)
+		say(j, "Reasons against it: %s.", mask);
+	else
+		say(j, "Nothing speaks against it.");
+	say_last(j, g, worker);
+	say_contenders(j, g);
+	say_overrides(j, &s, now.mono_ns);
+	if (s.backoff > 1)
+		say(j, "It came and went often: it waits %.1f times the quiet period.",
+		    s.backoff);
+	say_next(j, &s, now.mono_ns);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+void api_guard_explain(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	const char *name = request_param(q, "worker");
+	struct guard_moment now = guard_moment(a);
+	struct json j;
+	int only = -1;
+
+	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_array(&j, "workers");
+	for (unsigned i = 0; i < g->policy->workers; i++)
+		if (only < 0 || i == (unsigned)only)
+			explain(&j, g, i, now);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -1,0 +1,127 @@
+/* Are the GPUs well?  What the guard's health says of each. */
+#include "guard_doc.h"
+
+static void last_xid(struct json *j, unsigned xid)
+{
+	if (!xid) {
+		json_null(j, "last_xid");
+		return;
+	}
+	json_object(j, "last_xid");
+	json_uint(j, "xid", xid);
+	json_string(j, "class", xid_class_name(xid_class_of(xid)));
+	json_string(j, "text", xid_text(xid));
+	json_object_end(j);
+}
+
+static void known(struct json *j, const struct health_status *s, struct guard_moment now)
+{
+	json_string(j, "level", health_level_name(s->level));
+	json_string(j, "heat", health_level_name(s->heat));
+	json_bool(j, "thermal", s->thermal);
+	json_bool(j, "quarantine", s->quarantine);
+	json_double(j, "margin_celsius", s->margin_c);
+	guard_doc_text(j, "margin_source", s->margin_source);
+	guard_doc_time(j, "since", s->since_ns, now);
+	guard_doc_time(j, "clears", s->clears_ns > now.mono_ns ? s->clears_ns : 0, now);
+	json_uint(j, "xids_total", s->xids);
+	last_xid(j, s->last_xid);
+	guard_doc_text(j, "why", s->why);
+	guard_doc_text(j, "advice", s->advice);
+}
+
+/* Nobody watches it: nothing is known, and why. */
+static void unknown(struct json *j, struct guard_moment now)
+{
+	static const char *const keys[] = { "level",      "heat",           "thermal",
+					    "quarantine", "margin_celsius", "margin_source" };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		json_null(j, keys[i]);
+	guard_doc_time(j, "since", 0, now);
+	guard_doc_time(j, "clears", 0, now);
+	json_null(j, "xids_total");
+	json_null(j, "last_xid");
+	json_string(j, "why", "the health of this GPU is not watched");
+	json_string(j, "advice", "Set enabled = true below [health].");
+}
+
+static void one(struct json *j, const struct api *a, unsigned i, struct guard_moment now)
+{
+	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
+	const struct guard_view *g = a->view.guard;
+	struct health_status s;
+
+	json_uint(j, "index", d->index);
+	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
+	json_string(j, "name", gw_device_text(d, GW_T_NAME));
+	json_string(j, "state", gw_device_state_name(d->state));
+	if (i >= g->devices || !g->health[i]) {
+		unknown(j, now);
+		return;
+	}
+	health_status(g->health[i], now.mono_ns, &s);
+	known(j, &s, now);
+}
+
+/* The worst of those that are watched; NULL: none is. */
+static const char *worst(const struct api *a, uint64_t now_ns)
+{
+	const struct guard_view *g = a->view.guard;
+	unsigned n = gw_snapshot_device_count(a->view.snap);
+	int level = -1;
+
+	for (unsigned i = 0; i < n && i < g->devices; i++) {
+		struct health_status s;
+
+		if (!g->health[i])
+			continue;
+		health_status(g->health[i], now_ns, &s);
+		level = (int)s.level > level ? (int)s.level : level;
+	}
+	return level < 0 ? NULL : health_level_name((unsigned)level);
+}
+
+void api_health(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct guard_moment now = guard_moment(a);
+	struct render_filter f;
+	const struct render_filter *filter;
+	struct json j;
+
+	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
+	    !api_filter(a, q, r, &f, &filter))
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "level", worst(a, now.mono_ns));
+	json_string(&j, "xid_catalogue", xid_table_version());
+	json_array(&j, "gpus");
+	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
+		if (!render_shows(filter, i))
+			continue;
+		json_object(&j, NULL);
+		one(&j, a, i, now);
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_health_gpu(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	struct json j;
+	int i;
+
+	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
+	    (i = api_find(a, r, 404, q->arg[0])) < 0)
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	one(&j, a, (unsigned)i, guard_moment(a));
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -1,0 +1,257 @@
+#include "guard_doc.h"
+
+#include "base/suggest.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define MIB 1048576.0
+#define GIB 1073741824.0
+
+struct guard_moment guard_moment(const struct api *a)
+{
+	return (struct guard_moment){ clock_mono_ns(a->clock), clock_wall_ns(a->clock) };
+}
+
+void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct guard_moment now)
+{
+	int64_t off = (int64_t)(at_ns - now.mono_ns);
+	char utc[64], seconds[64], text[CLOCK_RFC3339_SIZE];
+
+	snprintf(utc, sizeof(utc), "%s_utc", name);
+	snprintf(seconds, sizeof(seconds), "%s_seconds", name);
+	if (at_ns == 0 || at_ns == UINT64_MAX) {
+		json_null(j, utc);
+		json_null(j, seconds);
+		return;
+	}
+	clock_format_rfc3339(now.wall_ns + (uint64_t)off, text);
+	json_string(j, utc, text);
+	json_double(j, seconds, rint(fabs((double)off) / 1e6) / 1e3);
+}
+
+void guard_doc_mask(struct json *j, const char *key, uint32_t mask)
+{
+	json_array(j, key);
+	for (unsigned r = 0; r < GUARD_REASONS; r++)
+		if (mask >> r & 1)
+			json_string(j, NULL, guard_reason_name(r));
+	json_array_end(j);
+}
+
+void guard_doc_text(struct json *j, const char *key, const char *text)
+{
+	json_string(j, key, text && *text ? text : NULL);
+}
+
+const char *guard_doc_mode(enum guard_mode mode)
+{
+	static const char *const words[] = { "observe", "dry-run", "enforce" };
+
+	return words[mode];
+}
+
+const char *guard_doc_hold(enum guard_hold hold)
+{
+	static const char *const words[] = { "none", "evicted", "active" };
+
+	return words[hold];
+}
+
+/* ---- workers ---- */
+
+static void who_it_is(struct json *j, const struct policy_worker *p)
+{
+	json_string(j, "name", p->name);
+	json_string(j, "kind", policy_kind_name(p->kind));
+	json_int(j, "priority", p->priority);
+	json_array(j, "gpus");
+	for (unsigned i = 0; i < p->gpu_count; i++)
+		json_string(j, NULL, p->gpus[i]);
+	json_array_end(j);
+	guard_doc_text(j, "configured", p->text);
+}
+
+static void what_it_holds(struct json *j, const struct guard_status *s)
+{
+	json_uint(j, "resident_bytes", s->resident_bytes);
+	json_uint(j, "need_bytes", s->need_bytes);
+	json_uint(j, "residue_bytes", s->residue_bytes);
+	json_double(j, "backoff", s->backoff);
+	json_uint(j, "evictions_total", s->evictions);
+	json_uint(j, "resumes_total", s->resumes);
+	json_uint(j, "would_evict_total", s->would_evict);
+	json_bool(j, "blind", s->blind);
+	json_bool(j, "hung", s->hung);
+	json_bool(j, "quarantine", s->quarantine);
+}
+
+void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worker,
+		      struct guard_moment now)
+{
+	struct guard_status s;
+	bool timed;
+
+	who_it_is(j, &g->policy->worker[worker]);
+	if (guard_status(g->guard, worker, &s) != 0)
+		return;
+	timed = s.hold != HOLD_NONE || s.mask >> REASON_MANUAL & 1;
+	json_string(j, "state", guard_state_name(s.state));
+	guard_doc_time(j, "since", s.since_ns, now);
+	guard_doc_mask(j, "mask", s.mask);
+	json_string(j, "hold", guard_doc_hold(s.hold));
+	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
+	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
+	guard_doc_text(j, "why", s.why);
+	what_it_holds(j, &s);
+}
+
+void guard_doc_decision(struct json *j, const struct guard_view *g,
+			const struct guard_view_decision *d, struct guard_moment now)
+{
+	const struct guard_decision *x = &d->decision;
+	char time[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(d->wall_ns, time);
+	json_object(j, NULL);
+	json_uint(j, "id", d->id);
+	json_string(j, "time_utc", time);
+	json_string(j, "worker",
+		    x->worker < g->policy->workers ? g->policy->worker[x->worker].name : NULL);
+	json_string(j, "from", guard_state_name(x->from));
+	json_string(j, "to", guard_state_name(x->to));
+	guard_doc_mask(j, "mask", x->mask);
+	json_bool(j, "dry_run", x->dry);
+	guard_doc_text(j, "rule", x->rule);
+	guard_doc_text(j, "evidence", x->evidence);
+	guard_doc_time(j, "next", x->next_ns > now.mono_ns ? x->next_ns : 0, now);
+	json_object_end(j);
+}
+
+void guard_doc_room(struct json *j, const struct guard_room *room, struct guard_moment now)
+{
+	char id[24];
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)room->id);
+	json_string(j, "id", id);
+	json_string(j, "gpu", room->gpu);
+	json_uint(j, "bytes", room->bytes);
+	json_uint(j, "left_bytes", room->left_bytes);
+	if (room->pid > 0)
+		json_int(j, "pid", room->pid);
+	else
+		json_null(j, "pid");
+	guard_doc_time(j, "until", room->until_ns, now);
+}
+
+/* ---- who is on a GPU ---- */
+
+static void process_types(struct json *j, unsigned type)
+{
+	static const char *const names[] = { "compute", "graphics", "mps" };
+
+	json_array(j, "types");
+	for (unsigned i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		if (type >> i & 1)
+			json_string(j, NULL, names[i]);
+	json_array_end(j);
+}
+
+static const char *action_word(const struct verdict *v)
+{
+	static const char *const words[] = { "ignore", "watch", "contend", "contend-now" };
+
+	return words[v->action];
+}
+
+static void process(struct json *j, const struct guard_view *g, const struct scene_process *p,
+		    const struct verdict *v)
+{
+	json_object(j, NULL);
+	json_int(j, "pid", p->pid);
+	guard_doc_text(j, "name", p->name);
+	if (p->uid >= 0)
+		json_int(j, "uid", p->uid);
+	else
+		json_null(j, "uid");
+	process_types(j, p->type);
+	json_string(j, "class", guard_class_name(v->class));
+	json_string(j, "action", action_word(v));
+	json_string(j, "worker",
+		    v->worker >= 0 && (unsigned)v->worker < g->policy->workers
+			    ? g->policy->worker[v->worker].name
+			    : NULL);
+	guard_doc_text(j, "rule", v->why);
+	if (p->bytes_known)
+		json_uint(j, "memory_bytes", p->bytes);
+	else
+		json_null(j, "memory_bytes");
+	json_double(j, "utilization_sm_ratio", p->sm_ratio);
+	json_object_end(j);
+}
+
+void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+
+	json_array(j, "processes");
+	for (unsigned i = 0; i < s->processes; i++)
+		if (s->process[i].gpu == gpu)
+			process(j, g, &s->process[i], &v[i]);
+	json_array_end(j);
+}
+
+static void whole(struct json *j, const char *key, double v)
+{
+	if (isnan(v))
+		json_null(j, key);
+	else
+		json_int(j, key, (int64_t)llround(v));
+}
+
+/* "mb" is 2^20 bytes and "gb" 2^30, as in the callers that these keys come from. */
+void guard_doc_old_names(struct json *j, double total, double used, double free_bytes)
+{
+	whole(j, "total_memory_mb", total / MIB);
+	whole(j, "used_memory_mb", used / MIB);
+	whole(j, "free_memory_mb", free_bytes / MIB);
+	json_double(j, "gpu_vram_gb", rint(total / GIB * 100) / 100);
+}
+
+/* ---- what is there ---- */
+
+const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
+{
+	if (a->view.guard && a->view.guard->guard)
+		return a->view.guard;
+	if (a->view.guarding)
+		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
+			      "the guard has just begun");
+	else
+		reply_problem(
+			r, 503, "no-guard",
+			"Add [guard] and a [[worker]] to gpuward.toml (docs/GUARD.md) and "
+			"reload the service.",
+			"there is no guard: no worker is configured, or the drivers are not "
+			"open");
+	return NULL;
+}
+
+int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name)
+{
+	const char *names[POLICY_WORKERS], *near;
+	unsigned n = g->policy->workers;
+
+	for (unsigned i = 0; i < n; i++) {
+		names[i] = g->policy->worker[i].name;
+		if (strcmp(names[i], name) == 0)
+			return (int)i;
+	}
+	near = n ? suggest(name, names, n, sizeof(names[0])) : NULL;
+	reply_problem(r, 404, "no-such-worker", "GET /api/v1/guard lists them.",
+		      "there is no worker \"%.64s\"%s%s%s", name,
+		      near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
+	return -1;
+}

@@ -1,0 +1,48 @@
+/* guard_doc: what the guard knows and decides, as JSON.
+ *
+ * Each writes members of an object that is open, or a whole element of an array.  Times come twice: UTC,
+ * and in seconds from now, for whoever has no clock that agrees. */
+#ifndef GW_SERVE_GUARD_DOC_H
+#define GW_SERVE_GUARD_DOC_H
+
+#include "api_parts.h"
+#include "guard_view.h"
+
+/* Now, on both clocks. */
+struct guard_moment {
+	uint64_t mono_ns, wall_ns;
+};
+struct guard_moment guard_moment(const struct api *a);
+
+/* "NAME_utc" and "NAME_seconds", which count from or until now; null where at_ns is 0 or UINT64_MAX. */
+void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct guard_moment now);
+
+/* An array of the names of reasons. */
+void guard_doc_mask(struct json *j, const char *key, uint32_t mask);
+
+/* Members of a worker. */
+void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worker,
+		      struct guard_moment now);
+/* An element. */
+void guard_doc_decision(struct json *j, const struct guard_view *g,
+			const struct guard_view_decision *d, struct guard_moment now);
+/* Members of a reservation. */
+void guard_doc_room(struct json *j, const struct guard_room *room, struct guard_moment now);
+/* The array "processes" of a GPU of the scene. */
+void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu);
+
+/* total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb of bytes; null where NAN. */
+void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
+
+const char *guard_doc_mode(enum guard_mode mode);
+const char *guard_doc_hold(enum guard_hold hold);
+
+/* A text, or null where it is empty. */
+void guard_doc_text(struct json *j, const char *key, const char *text);
+
+/* Is there a guard?  If not: 503, which says how to have one. */
+const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
+/* The worker of this name; -1: 404 was replied. */
+int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
+
+#endif
