@@ -32,8 +32,8 @@ static const struct option options[] = {
 	  NULL },
 	{ "now", 0, OPTION_FLAG, AT(now), NULL,
 	  "resume: without the quiet time, and also when somebody evicted it", NULL, NULL },
-	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT",
-	  "why, for the events of the service", NULL, NULL },
+	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT", "why, for the events of the service",
+	  NULL, NULL },
 	{ "policy", 0, OPTION_TEXT, AT(policy), "FILE",
 	  "replay: decide with the [guard] of this configuration, without acting", NULL, NULL },
 	REMOTE_OPTIONS(remote),
@@ -203,10 +203,9 @@ static int explain(struct cli *c, struct remote *r, const char *name)
 		if (i)
 			putchar('\n');
 		for (size_t k = 0; k < worker_reply_count(w, "sentences"); k++)
-			term_wrap(
-				"", k ? 2 : 0,
-				worker_reply_string(worker_reply_at(w, "sentences", k), ""),
-				term_width());
+			term_wrap("", k ? 2 : 0,
+				  worker_reply_string(worker_reply_at(w, "sentences", k), ""),
+				  term_width());
 	}
 	return EXIT_OK;
 }
@@ -405,7 +404,8 @@ const struct command command_guard = {
 	.summary = "moves workers off GPUs that others need, and says why",
 	.description =
 		"Asks the guard of gpuward serve. status: state, reasons, memory and timers of "
-		"each worker. explain: rule, evidence and next possible change. evict and resume "
+		"each worker. explain: rule, evidence and next possible change. evict and "
+		"resume "
 		"move a worker; hold keeps it evicted or active for a time, release ends that. "
 		"learn watches an idle machine and proposes rules. replay decides again on a "
 		"recording, without a service. recover brings back processes that a checkpoint "

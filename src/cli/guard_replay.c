@@ -38,7 +38,8 @@ static int read_policy(struct replay *r, const char *path)
 		r->settings.policy.mode = GUARD_DRY_RUN;
 	if (r->settings.policy.workers)
 		return EXIT_OK;
-	cli_error("%s names no worker: there is nothing to decide", path ? path : "the configuration");
+	cli_error("%s names no worker: there is nothing to decide",
+		  path ? path : "the configuration");
 	return EXIT_USAGE;
 }
 
@@ -129,9 +130,10 @@ static void sum_up(const struct replay *r)
 		evictions += s.evictions;
 		would += s.would_evict;
 	}
-	fprintf(stderr, "%llu looks in %llu run%s; last run: %u eviction%s, %u that would have been\n",
-		(unsigned long long)n.scenes, (unsigned long long)n.runs, n.runs == 1 ? "" : "s",
-		evictions, evictions == 1 ? "" : "s", would);
+	fprintf(stderr,
+		"%llu looks in %llu run%s; last run: %u eviction%s, %u that would have been\n",
+		(unsigned long long)n.scenes, (unsigned long long)n.runs,
+		n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
 }
 
 int guard_replay(const struct cli *c, const char *policy, const char *trace)
@@ -141,7 +143,8 @@ int guard_replay(const struct cli *c, const char *policy, const char *trace)
 	int code = read_policy(&r, policy);
 
 	buf_init(&r.out, 16384);
-	if (code == EXIT_OK && guard_trace_new(&r.settings.policy, policy != NULL, &r.trace) != 0) {
+	if (code == EXIT_OK &&
+	    guard_trace_new(&r.settings.policy, policy != NULL, &r.trace) != 0) {
 		cli_error("%s", gw_strerror(-GW_E_NOMEM));
 		code = EXIT_FAILED;
 	}
