@@ -90,6 +90,7 @@ static bool resolve(struct ctx *c, abi_device handle)
 	c->d = &c->w->devices[device - 1];
 	c->mig = NULL;
 	device_advance(c->w, c->d, c->now_ns);
+	device_follow(c->d);
 	if (handle != abi_handle(c, device - 1, mig))
 		return false;
 	if (mig > c->d->n_migs || (mig != 0 && !c->d->mig_enabled))

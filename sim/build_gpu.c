@@ -107,6 +107,7 @@ static const struct key gpu_keys[] = {
 	{ .name = "serial", .kind = KEY_TEXT, .offset = GPU(serial), .max = 30 },
 	{ .name = "memory", .kind = KEY_READ, .read = read_memory },
 	{ .name = "used", .kind = KEY_BYTES, .offset = GPU(base_bytes) },
+	{ .name = "follow", .kind = KEY_TEXT, .offset = GPU(follow), .max = 256 },
 	GPU_UINT("minor", minor, 255),
 	GPU_UINT("domain", domain, 0xffff),
 	GPU_UINT("bus", bus, 255),

@@ -36,6 +36,7 @@ struct process {
 	double encoder, decoder;
 	unsigned sm_percent;   /* reported utilisation in place of the true; 0: true */
 	bool hidden;           /* holds memory, is in no list (namespaces)     */
+	bool followed;         /* a file says what it holds (device.follow)    */
 	bool no_memory;        /* memory is reported as not available          */
 	unsigned copies;       /* how often it is listed                       */
 	uint32_t gpu_instance; /* UINT32_MAX: none                             */
@@ -66,6 +67,7 @@ struct device {
 	unsigned domain, bus, slot;
 	double noise;                /* share of power that wobbles        */
 	uint64_t base_bytes;         /* used by nobody in the lists        */
+	char follow[256];            /* folder in which real processes say what they hold; "": none */
 	unsigned list_growth, grown; /* entries more after each refused list; so far */
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
 	unsigned ecc_cleared[2][2]; /* of volatile and aggregate: counts that were cleared */
@@ -187,6 +189,9 @@ uint64_t device_reserved_bytes(const struct device *d);
 
 /* Sets what pid holds now, as gpuward_sim_process(). */
 int device_set_process(struct device *d, uint32_t pid, uint64_t bytes, bool graphics);
+
+/* Reads the folder of its real processes, if it has one. */
+void device_follow(struct device *d);
 
 uint64_t device_counter_mj(struct device *d);
 double device_memory_mhz(const struct device *d);

@@ -62,6 +62,8 @@ bool cli_option_fits(const struct command *cmd, const struct option *o)
 
 	if (cmd->one_form && o->offset == AT(json))
 		return false;
+	if (cmd->names_gpu && o->offset == AT(gpu))
+		return true;
 	for (size_t i = 0; cmd->offline && i < sizeof(of_gpus) / sizeof(of_gpus[0]); i++)
 		if (o->offset == of_gpus[i])
 			return false;

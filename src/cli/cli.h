@@ -14,9 +14,10 @@ enum exit_code {
 	EXIT_OK = 0,
 	EXIT_FAILED = 1,
 	EXIT_USAGE = 2,
-	EXIT_NO_GPU = 3,  /* none where one was needed, or its driver is broken */
-	EXIT_PARTIAL = 4, /* some GPU failed                                    */
-	EXIT_SHARED = 13, /* somebody else was on a GPU that had to be ours     */
+	EXIT_NO_GPU = 3,   /* none where one was needed, or its driver is broken */
+	EXIT_PARTIAL = 4,  /* some GPU failed                                    */
+	EXIT_SHARED = 13,  /* somebody else was on a GPU that had to be ours     */
+	EXIT_NO_ROOM = 14, /* not as much memory of a GPU as was asked for      */
 };
 
 struct cli {
@@ -44,6 +45,7 @@ struct command {
 	const struct option *options; /* offsets into the command's own struct ... */
 	size_t options_size;          /* ... of this size, reached through cli.own */
 	bool offline;                 /* asks no GPU: what is about GPUs means nothing to it */
+	bool names_gpu;               /* it is, but --gpu names the one that it is about */
 	bool one_form;                /* its output has one form: --json means nothing to it */
 	unsigned runs;                /* its arguments are so many commands: our options end
 					 where one begins */

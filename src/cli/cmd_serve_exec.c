@@ -2,7 +2,7 @@
  *
  * It is the same command line, linked with them; it takes this process over, so that whoever started
  * us (a service manager, a shell) sees one process. */
-#include "cli.h"
+#include "serve_exec.h"
 #include "serve_options.h"
 
 #include <errno.h>
@@ -29,7 +29,7 @@ static const char *find(char *out, size_t size)
 	return access(out, X_OK) == 0 ? out : NULL;
 }
 
-static int run(struct cli *c)
+int serve_exec(const struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
@@ -44,6 +44,11 @@ static int run(struct cli *c)
 		execv(path, c->words);
 	cli_error("cannot start %s: %s", path, strerror(errno));
 	return EXIT_FAILED;
+}
+
+static int run(struct cli *c)
+{
+	return serve_exec(c);
 }
 
 #include "cmd_serve.h"

@@ -23,8 +23,9 @@ void config_variable(const struct config_row *row, char out[static CONFIG_NAME_M
 
 /* Those that other parts of the program read. */
 static const char *const other_variables[] = {
-	"GPUWARD_SIM",   "GPUWARD_SIM_LIBRARY", "GPUWARD_MARK_FD",     "GPUWARD_LIBRARY",
-	"GPUWARD_BUILD", "GPUWARD_GOLDEN",      "GPUWARD_CONFIG_ROOT",
+	"GPUWARD_SIM",         "GPUWARD_SIM_LIBRARY", "GPUWARD_MARK_FD",
+	"GPUWARD_LIBRARY",     "GPUWARD_BUILD",       "GPUWARD_GOLDEN",
+	"GPUWARD_CONFIG_ROOT", "GPUWARD_ADDRESS",     "GPUWARD_GPU",
 };
 #define OTHERS (sizeof(other_variables) / sizeof(other_variables[0]))
 

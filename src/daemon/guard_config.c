@@ -428,6 +428,11 @@ int guard_config_make(const struct config *c, struct guard_settings *ret)
 		policy_done(draft);
 	}
 	free(draft);
+	if (good && c->guard_record) {
+		ret->record =
+			policy_keep(&ret->policy, c->guard_record, strlen(c->guard_record));
+		good = ret->record != NULL;
+	}
 	if (good && c->guard_state_dir) {
 		ret->state_dir = policy_keep(&ret->policy, c->guard_state_dir,
 					     strlen(c->guard_state_dir));

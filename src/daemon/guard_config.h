@@ -17,6 +17,7 @@ struct guard_settings {
 	uint64_t health_interval_ns;
 	bool capacity_enabled;
 	const char *state_dir; /* NULL: the service's own */
+	const char *record;    /* NULL: nothing is recorded */
 };
 
 /* Of a configuration that was read without error.  0, or -GW_E_NOMEM and *ret is empty. */

@@ -1,13 +1,17 @@
 #include "guarding.h"
 
 #include "guard_record.h"
+#include "guard_trace.h"
 #include "looker.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "device/watch.h"
 #include "guard/action.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -15,6 +19,7 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define KIND        "guard" /* of its documents in the store */
@@ -23,6 +28,15 @@
 #define LOOK_NS     (5 * NS_PER_MS)
 #define SAFE_LEVEL  2 /* what a worker does by itself and takes back: no journal is needed */
 #define RESTORE_NS  (10 * NS_PER_S)
+#define OWNERS      32 /* of reservations: as many as there can be */
+
+/* A process for which room is kept: the room goes when it ends. */
+struct owner {
+	struct guarding *g;
+	uint64_t id; /* of the reservation; 0: none */
+	int fd;      /* its pidfd */
+	struct loop_source *source;
+};
 
 struct guarding {
 	struct guarding_config config;
@@ -47,6 +61,9 @@ struct guarding {
 	struct guard_view view;
 	uint64_t evictions_before; /* of earlier runs */
 	uint64_t ordered_ns[POLICY_WORKERS];
+	struct owner owner[OWNERS];
+	int record_fd; /* -1: nothing is recorded */
+	struct buf line;
 	/* From the watch's thread. */
 	pthread_mutex_t lock;
 	struct watch_event event[EVENTS];
@@ -56,6 +73,69 @@ struct guarding {
 static uint64_t now_ns(void)
 {
 	return clock_mono_ns(clock_real());
+}
+
+/* ---- what is recorded ---- */
+
+/* Adds what is in g->line to the recording; one that cannot be written ends, the guard goes on. */
+static void record(struct guarding *g)
+{
+	char text[600];
+
+	if (g->record_fd >= 0 &&
+	    (g->line.err || file_write_all(g->record_fd, g->line.p, g->line.len) != 0)) {
+		snprintf(text, sizeof(text), "%.400s cannot be written (%s): recording ends",
+			 g->settings.record, g->line.err ? "no memory" : strerror(errno));
+		g->config.tell(g->config.arg, &(struct view_event){ .kind = "guard",
+								    .severity = "warning",
+								    .text = text });
+		close(g->record_fd);
+		g->record_fd = -1;
+	}
+	buf_clear(&g->line);
+}
+
+static void begin_recording(struct guarding *g)
+{
+	if (!g->settings.record)
+		return;
+	/* It tells who runs what on this machine: for its owner alone. */
+	g->record_fd =
+		open(g->settings.record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (g->record_fd < 0) {
+		char text[600];
+
+		snprintf(text, sizeof(text),
+			 "%.400s cannot be opened (%s): nothing is recorded",
+			 g->settings.record, strerror(errno));
+		g->config.tell(g->config.arg, &(struct view_event){ .kind = "guard",
+								    .severity = "warning",
+								    .text = text });
+		return;
+	}
+	guard_trace_begin(&g->line);
+	record(g);
+}
+
+static void take_outcome(struct guarding *g, const struct guard_outcome *o)
+{
+	uint64_t now = now_ns();
+
+	if (g->record_fd >= 0) {
+		guard_trace_outcome(&g->line, o, now);
+		record(g);
+	}
+	guard_outcome(g->guard, o, now);
+}
+
+static void set_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
+		       const char *why, uint64_t now)
+{
+	if (g->record_fd >= 0) {
+		guard_trace_reason(&g->line, uuid, r, on, why, now);
+		record(g);
+	}
+	guard_reason_set(g->guard, uuid, r, on, why, now);
 }
 
 /* ---- what is decided ---- */
@@ -125,7 +205,7 @@ static void refuse(struct guarding *g, const struct guard_order *o, const char *
 	struct guard_outcome out = { .order = o->id };
 
 	snprintf(out.message, sizeof(out.message), "%s", why);
-	guard_outcome(g->guard, &out, now_ns());
+	take_outcome(g, &out);
 }
 
 static void give_orders(struct guarding *g)
@@ -189,6 +269,10 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 
 	g->view.scene = s;
 	g->view.counts.looks++;
+	if (g->record_fd >= 0) {
+		scene_write(&g->line, s);
+		record(g);
+	}
 	guard_look(g->guard, s);
 	pump(g);
 	now = now_ns();
@@ -213,7 +297,7 @@ static void outcomes(void *arg, int fd, uint32_t events)
 	if (eventfd_read(fd, &n) != 0)
 		return;
 	while (action_next_outcome(g->action, &o))
-		guard_outcome(g->guard, &o, now_ns());
+		take_outcome(g, &o);
 	pump(g);
 	looker_now(g->looker);
 }
@@ -300,9 +384,9 @@ static void judge(struct guarding *g, unsigned i)
 	char text[500];
 
 	health_status(g->health[i], now, &s);
-	guard_reason_set(g->guard, g->uuid[i], REASON_THERMAL,
-			 s.level == HEALTH_EVICT && s.thermal, s.why, now);
-	guard_reason_set(g->guard, g->uuid[i], REASON_HEALTH, s.quarantine, s.why, now);
+	set_reason(g, g->uuid[i], REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal, s.why,
+		   now);
+	set_reason(g, g->uuid[i], REASON_HEALTH, s.quarantine, s.why, now);
 	if (s.level == g->told[i])
 		return;
 	snprintf(text, sizeof(text), "GPU is %s%s%s%s%s", level_word(s.level),
@@ -447,9 +531,15 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 	static const char *const words[] = { "evict",       "resume",  "hold evicted",
 					     "hold active", "release", "resume now" };
 	struct guarding *g = engine;
+	uint64_t now = now_ns();
 	char text[160];
-	int err = guard_ask(g->guard, worker, what, ttl_ns, now_ns(), message, size);
+	int err;
 
+	if (g->record_fd >= 0) {
+		guard_trace_ask(&g->line, worker, what, ttl_ns, now);
+		record(g);
+	}
+	err = guard_ask(g->guard, worker, what, ttl_ns, now, message, size);
 	if (!err) {
 		snprintf(text, sizeof(text), "worker %s: %s",
 			 worker < 0 ? "(all)" : g->settings.policy.worker[worker].name,
@@ -461,17 +551,81 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 	return err;
 }
 
+static void release_room(void *engine, uint64_t id);
+
+static void forget_owner(struct owner *o)
+{
+	loop_remove(o->source);
+	close(o->fd);
+	*o = (struct owner){ .id = 0 };
+}
+
+static void owner_ended(void *arg, int fd, uint32_t events)
+{
+	struct owner *o = arg;
+	struct guarding *g = o->g;
+	uint64_t id = o->id;
+
+	(void)fd;
+	(void)events;
+	forget_owner(o);
+	release_room(g, id);
+}
+
+/* One whose reservation ended by its time leaves its place. */
+static struct owner *place_for_owner(struct guarding *g)
+{
+	char ignored[300];
+
+	for (unsigned i = 0; i < OWNERS; i++) {
+		struct owner *o = &g->owner[i];
+
+		if (o->id &&
+		    guard_reserved(g->guard, o->id, ignored, sizeof(ignored)) == -GW_E_NOENT)
+			forget_owner(o);
+		if (!o->id)
+			return o;
+	}
+	return NULL;
+}
+
+/* Where the kernel cannot watch it, the room lasts until it is released or its time is over. */
+static void watch_owner(struct guarding *g, uint64_t id, int fd)
+{
+	struct owner *o = fd >= 0 ? place_for_owner(g) : NULL;
+
+	if (!o || loop_add_fd(g->config.loop, fd, EPOLLIN, owner_ended, o, &o->source) != 0) {
+		if (fd >= 0)
+			close(fd);
+		return;
+	}
+	o->g = g;
+	o->id = id;
+	o->fd = fd;
+}
+
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl_ns,
 		   const char *who, uint64_t *ret_id)
 {
 	struct guarding *g = engine;
+	uint64_t now = now_ns();
+	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1, err;
 	char text[160];
-	int err = guard_reserve(g->guard, gpu, bytes, pid, ttl_ns, now_ns(), ret_id);
 
+	if (fd < 0 && pid > 0 && errno == ESRCH)
+		return -GW_E_ARG; /* nobody is there to have it */
+	if (g->record_fd >= 0) {
+		guard_trace_reserve(&g->line, gpu, bytes, pid, ttl_ns, now);
+		record(g);
+	}
+	err = guard_reserve(g->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
 	if (!err) {
+		watch_owner(g, *ret_id, fd);
 		snprintf(text, sizeof(text), "room for %.0f MiB is wanted",
 			 (double)bytes / 1048576);
 		audit(g, who, text);
+	} else if (fd >= 0) {
+		close(fd);
 	}
 	pump(g);
 	looker_now(g->looker);
@@ -488,8 +642,16 @@ static int reserved(void *engine, uint64_t id, char *message, size_t size)
 static void release_room(void *engine, uint64_t id)
 {
 	struct guarding *g = engine;
+	uint64_t now = now_ns();
 
-	guard_release(g->guard, id, now_ns());
+	for (unsigned i = 0; i < OWNERS; i++)
+		if (id && g->owner[i].id == id)
+			forget_owner(&g->owner[i]);
+	if (g->record_fd >= 0) {
+		guard_trace_release(&g->line, id, now);
+		record(g);
+	}
+	guard_release(g->guard, id, now);
 	pump(g);
 	looker_now(g->looker);
 }
@@ -546,6 +708,9 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	g->settings = *config->settings;
 	g->evictions_before = (uint64_t)store_count(config->store, "evictions");
 	pthread_mutex_init(&g->lock, NULL);
+	g->record_fd = -1;
+	buf_init(&g->line,
+		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
 	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (g->outcome_fd < 0 || g->event_fd < 0)
@@ -569,6 +734,7 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 		guarding_free(g, 0);
 		return err;
 	}
+	begin_recording(g);
 	/* Where drivers tell no events, there are none. */
 	watch_new(config->ctx, heard, g, &g->watch);
 	*ret = g;
@@ -588,7 +754,7 @@ static void restore(struct guarding *g)
 		if (g->writing)
 			written(g, now_ns());
 		while (waiting && action_next_outcome(g->action, &o)) {
-			guard_outcome(g->guard, &o, now_ns());
+			take_outcome(g, &o);
 			waiting--;
 		}
 		pump(g);
@@ -623,6 +789,12 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 		health_free(g->health[i]);
 		capacity_free(g->capacity[i]);
 	}
+	for (unsigned i = 0; i < OWNERS; i++)
+		if (g->owner[i].id)
+			forget_owner(&g->owner[i]);
+	if (g->record_fd >= 0)
+		close(g->record_fd);
+	buf_done(&g->line);
 	guard_free(g->guard);
 	guard_settings_done(&g->settings);
 	pthread_mutex_destroy(&g->lock);

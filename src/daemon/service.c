@@ -352,8 +352,8 @@ static void signalled(void *arg, int signal)
 
 /* ---- beginning and end ---- */
 
-/* Where history is kept: as told, else where systemd says, else the user's state folder. */
-static const char *store_path(const struct config *c, bool simulated, char *out, size_t size)
+/* As told, else where systemd says, else the user's state folder. */
+const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size)
 {
 	const char *state = getenv("STATE_DIRECTORY"), *xdg = getenv("XDG_STATE_HOME"),
 		   *home = getenv("HOME");
@@ -380,7 +380,8 @@ static const char *store_path(const struct config *c, bool simulated, char *out,
 static int open_store(struct service *s)
 {
 	char path[4096], message[MESSAGE_MAX] = "";
-	const char *where = store_path(&s->config, s->options->simulated, path, sizeof(path));
+	const char *where =
+		service_store_path(&s->config, s->options->simulated, path, sizeof(path));
 	int err = store_open(where, where ? s->config.history_limit : MEMORY_BYTES, &s->store,
 			     message, sizeof(message));
 

@@ -31,4 +31,7 @@ enum service_end {
 /* Runs until SIGTERM or SIGINT.  An enum service_end, having said why. */
 int service_run(const struct service_options *options);
 
+/* Where history and journals are kept, in out or borrowed from it; NULL: in memory alone. */
+const char *service_store_path(const struct config *c, bool simulated, char *out, size_t size);
+
 #endif

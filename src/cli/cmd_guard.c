@@ -1,0 +1,424 @@
+/* guard: what the service's guard does and why, and what people want of it. */
+#include "cli.h"
+#include "guard_learn.h"
+#include "guard_recover.h"
+#include "guard_replay.h"
+#include "output.h"
+#include "remote.h"
+#include "table.h"
+
+#include "base/clock.h"
+#include "base/suggest.h"
+#include "guard/worker/reply.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ALL "all"
+
+struct given {
+	struct remote_flags remote;
+	uint64_t for_ns;
+	bool forever, now;
+	const char *reason, *policy;
+};
+
+#define AT(member) offsetof(struct given, member)
+static const struct option options[] = {
+	{ "for", 0, OPTION_DURATION, AT(for_ns), "TIME",
+	  "evict, hold: until then; learn: how long to watch (default: 1m)", NULL, NULL },
+	{ "forever", 0, OPTION_FLAG, AT(forever), NULL, "hold: until it is released", NULL,
+	  NULL },
+	{ "now", 0, OPTION_FLAG, AT(now), NULL,
+	  "resume: without the quiet time, and also when somebody evicted it", NULL, NULL },
+	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT", "why, for the events of the service",
+	  NULL, NULL },
+	{ "policy", 0, OPTION_TEXT, AT(policy), "FILE",
+	  "replay: decide with the [guard] of this configuration, without acting", NULL, NULL },
+	REMOTE_OPTIONS(remote),
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+/* ---- what it is doing ---- */
+
+static const struct table_column columns[] = {
+	{ "WORKER", 0, false, false }, { "STATE", 0, false, false },
+	{ "SINCE", 2, true, false },   { "REASONS", 1, false, false },
+	{ "HOLD", 1, false, false },   { "MEMORY", 1, true, false },
+	{ "NEED", 3, true, false },    { "NEXT", 2, true, false },
+	{ "WHY", 4, false, true },     { NULL, 0, false, false },
+};
+enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
+
+/* "12 s", "3 min", "2.5 h" */
+static void add_time(struct table *t, unsigned column, const struct worker_reply *w,
+		     const char *key, const char *zero)
+{
+	double s = worker_reply_number(w, key);
+
+	if (s <= 0)
+		table_set(t, column, TERM_PLAIN, "%s", zero);
+	else if (s < 120)
+		table_set(t, column, TERM_PLAIN, "%.0f s", s);
+	else if (s < 7200)
+		table_set(t, column, TERM_PLAIN, "%.0f min", s / 60);
+	else
+		table_set(t, column, TERM_PLAIN, "%.1f h", s / 3600);
+}
+
+static enum term_style state_style(const char *state)
+{
+	if (strcmp(state, "active") == 0)
+		return TERM_GOOD;
+	if (strcmp(state, "stuck") == 0)
+		return TERM_BAD;
+	return strcmp(state, "absent") == 0 ? TERM_DIM : TERM_WARN;
+}
+
+static void add_reasons(struct table *t, const struct worker_reply *w)
+{
+	char text[TABLE_CELL] = "";
+	size_t n = worker_reply_count(w, "mask"), len = 0;
+
+	for (size_t i = 0; i < n && len < sizeof(text); i++) {
+		const char *s = worker_reply_string(worker_reply_at(w, "mask", i), "");
+
+		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? "," : "",
+					s ? s : "?");
+	}
+	if (*text)
+		table_set(t, REASONS, TERM_PLAIN, "%s", text);
+}
+
+static void add_worker(struct table *t, const struct worker_reply *w)
+{
+	const char *state = worker_reply_string(w, "state"),
+		   *hold = worker_reply_string(w, "hold"), *why = worker_reply_string(w, "why");
+	char bytes[16];
+
+	table_row(t);
+	table_set(t, WORKER, TERM_BOLD, "%s", worker_reply_string(w, "name"));
+	table_set(t, STATE, state_style(state ? state : ""), "%s", state ? state : "?");
+	add_time(t, SINCE, w, "since_seconds", "0 s");
+	add_reasons(t, w);
+	if (hold && strcmp(hold, "none") != 0) {
+		double left = worker_reply_number(w, "hold_until_seconds");
+
+		if (left > 0)
+			table_set(t, HOLD, TERM_MARK, "%s, %.0f s more", hold, left);
+		else
+			table_set(t, HOLD, TERM_MARK, "%s, for ever", hold);
+	}
+	cli_bytes(bytes, worker_reply_number(w, "resident_bytes"));
+	table_set(t, MEMORY, TERM_PLAIN, "%s", bytes);
+	cli_bytes(bytes, worker_reply_number(w, "need_bytes"));
+	table_set(t, NEED, TERM_PLAIN, "%s", bytes);
+	add_time(t, NEXT, w, "next_seconds", "-");
+	if (why)
+		table_set(t, WHY, TERM_PLAIN, "%s", why);
+}
+
+/* What a reader must know before the table. */
+static void say_mode(const struct worker_reply *r)
+{
+	const char *mode = worker_reply_string(r, "mode"),
+		   *journal = worker_reply_string(r, "journal");
+
+	if (mode && strcmp(mode, "enforce") != 0)
+		printf("Mode %s: what is decided is told, and nothing is done.\n", mode);
+	if (journal && strcmp(journal, "ok") != 0)
+		printf("Journal: %s.\n", journal);
+}
+
+static int print_body(const struct remote *r)
+{
+	return output_print(r->body.p, r->body.len);
+}
+
+/* Is it the worker that was named, or was none? */
+static bool is_wanted(const struct worker_reply *w, const char *name)
+{
+	const char *own = worker_reply_string(w, "name");
+
+	return !name || strcmp(name, ALL) == 0 || (own && strcmp(own, name) == 0);
+}
+
+static void print_table(const struct remote *r, const char *name)
+{
+	struct table t;
+
+	table_init(&t, columns);
+	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
+		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
+
+		if (is_wanted(w, name))
+			add_worker(&t, w);
+	}
+	table_print(&t, term_width());
+	table_done(&t);
+}
+
+static int status(struct cli *c, struct remote *r, const char *name)
+{
+	struct buf path;
+	int code;
+
+	buf_init(&path, 1024);
+	buf_adds(&path, "/api/v1/guard");
+	if (name && strcmp(name, ALL) != 0 && c->json) {
+		buf_adds(&path, "/workers/");
+		remote_escape(&path, name);
+	}
+	code = remote_want(r, "GET", path.p, NULL);
+	buf_done(&path);
+	if (code != EXIT_OK)
+		return code;
+	if (c->json)
+		return print_body(r);
+	if (!c->quiet)
+		say_mode(r->reply);
+	print_table(r, name);
+	return EXIT_OK;
+}
+
+static int explain(struct cli *c, struct remote *r, const char *name)
+{
+	struct buf path;
+	int code;
+
+	buf_init(&path, 1024);
+	buf_adds(&path, "/api/v1/guard/explain");
+	if (name && strcmp(name, ALL) != 0) {
+		buf_adds(&path, "?worker=");
+		remote_escape(&path, name);
+	}
+	code = remote_want(r, "GET", path.p, NULL);
+	buf_done(&path);
+	if (code != EXIT_OK || c->json)
+		return code == EXIT_OK ? print_body(r) : code;
+	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
+		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
+
+		if (i)
+			putchar('\n');
+		for (size_t k = 0; k < worker_reply_count(w, "sentences"); k++)
+			term_wrap("", k ? 2 : 0,
+				  worker_reply_string(worker_reply_at(w, "sentences", k), ""),
+				  term_width());
+	}
+	return EXIT_OK;
+}
+
+/* ---- what people want ---- */
+
+static void wish(struct buf *out, const struct given *g, const char *verb, const char *state)
+{
+	struct json j;
+
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	if (state)
+		json_string(&j, "state", state);
+	if (g->for_ns)
+		json_double(&j, "ttl_s", (double)g->for_ns * 1e-9);
+	else if (g->forever)
+		json_int(&j, "ttl_s", 0);
+	if (g->now)
+		json_bool(&j, "force", true);
+	if (g->reason)
+		json_string(&j, "reason", g->reason);
+	json_object_end(&j);
+	json_end(&j);
+	(void)verb;
+}
+
+static int ask_one(struct cli *c, struct remote *r, const char *verb, const char *state,
+		   const char *name)
+{
+	const struct given *g = c->own;
+	struct buf path, body;
+	int code;
+
+	buf_init(&path, 1024);
+	buf_init(&body, 8192);
+	buf_adds(&path, "/api/v1/guard/workers/");
+	remote_escape(&path, name);
+	buf_addf(&path, "/%s", verb);
+	wish(&body, g, verb, state);
+	code = remote_want(r, "POST", path.p, body.p);
+	buf_done(&path);
+	buf_done(&body);
+	if (code == EXIT_OK && c->json)
+		return print_body(r);
+	if (code == EXIT_OK && !c->quiet) {
+		const char *now = worker_reply_string(r->reply, "state");
+
+		printf("%s: asked to %s%s%s; it is %s now\n", name, verb, state ? " " : "",
+		       state ? state : "", now ? now : "unknown");
+	}
+	return code;
+}
+
+#define NAMES 32 /* POLICY_WORKERS */
+
+static int ask(struct cli *c, struct remote *r, const char *verb, const char *state,
+	       const char *name)
+{
+	char names[NAMES][128];
+	size_t n;
+	int code;
+
+	if (strcmp(name, ALL) != 0)
+		return ask_one(c, r, verb, state, name);
+	code = remote_want(r, "GET", "/api/v1/guard", NULL);
+	if (code != EXIT_OK)
+		return code;
+	n = worker_reply_count(r->reply, "workers");
+	n = n < NAMES ? n : NAMES;
+	for (size_t i = 0; i < n; i++)
+		snprintf(names[i], sizeof(names[i]), "%s",
+			 worker_reply_string(worker_reply_at(r->reply, "workers", i), "name"));
+	for (size_t i = 0; i < n; i++) {
+		int one = ask_one(c, r, verb, state, names[i]);
+
+		code = one != EXIT_OK ? one : code;
+	}
+	return code;
+}
+
+/* ---- the verbs ---- */
+
+enum form { READS, ASKS, HOLDS, LEARNS, REPLAYS, RECOVERS };
+
+static const struct verb {
+	const char *name;
+	enum form form;
+	int least, most; /* words after it */
+	const char *wants;
+	const char *options; /* that mean something to it */
+} verbs[] = {
+	{ "status", READS, 0, 1, "perhaps a WORKER", "" },
+	{ "explain", READS, 0, 1, "perhaps a WORKER", "" },
+	{ "evict", ASKS, 1, 1, "a WORKER, or all", "for reason" },
+	{ "resume", ASKS, 1, 1, "a WORKER, or all", "now reason" },
+	{ "hold", HOLDS, 2, 2, "evicted or active, and a WORKER, or all",
+	  "for forever reason" },
+	{ "release", ASKS, 1, 1, "a WORKER, or all", "reason" },
+	{ "learn", LEARNS, 0, 0, "no further word", "for" },
+	{ "replay", REPLAYS, 1, 1, "the file of a recording", "policy" },
+	{ "recover", RECOVERS, 0, 0, "no further word", "" },
+};
+#define VERBS (sizeof(verbs) / sizeof(verbs[0]))
+
+static const struct verb *find(const char *word)
+{
+	const char *near;
+
+	for (size_t i = 0; word && i < VERBS; i++)
+		if (strcmp(verbs[i].name, word) == 0)
+			return &verbs[i];
+	near = word ? suggest(word, &verbs[0].name, VERBS, sizeof(verbs[0])) : NULL;
+	if (near)
+		cli_error("guard does not know '%s' (did you mean '%s'?)", word, near);
+	else
+		cli_error("guard wants status, explain, evict, resume, hold, release, learn, "
+			  "replay or recover");
+	return NULL;
+}
+
+static bool has_word(const char *list, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = list; (p = strstr(p, word)); p += n)
+		if ((p == list || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
+			return true;
+	return false;
+}
+
+/* An option that would do nothing was meant to do something. */
+static int check(const struct cli *c, const struct verb *v)
+{
+	const struct given *g = c->own;
+
+	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
+		if (option_given(o, g) && !has_word(v->options, o->name)) {
+			cli_error("--%s means nothing to guard %s", o->name, v->name);
+			return EXIT_USAGE;
+		}
+	if (c->argc - 1 < v->least || c->argc - 1 > v->most) {
+		cli_error("guard %s wants %s", v->name, v->wants);
+		return EXIT_USAGE;
+	}
+	if (v->form != HOLDS)
+		return EXIT_OK;
+	if (strcmp(c->argv[1], "evicted") != 0 && strcmp(c->argv[1], "active") != 0) {
+		cli_error("a worker is held evicted or active, not '%s'", c->argv[1]);
+		return EXIT_USAGE;
+	}
+	if (!g->for_ns == !g->forever) {
+		cli_error("a hold ends: --for TIME says when, or --forever that it does not");
+		return EXIT_USAGE;
+	}
+	return EXIT_OK;
+}
+
+static int with_service(struct cli *c, const struct verb *v)
+{
+	const struct given *g = c->own;
+	const char *name = c->argc > 1 ? c->argv[c->argc - 1] : NULL;
+	struct remote r;
+	int code = remote_open(&r, &g->remote);
+
+	if (code != EXIT_OK)
+		;
+	else if (v->form == LEARNS)
+		code = guard_learn(c, &r, g->for_ns ? g->for_ns : 60 * NS_PER_S);
+	else if (v->form == READS)
+		code = strcmp(v->name, "status") == 0 ? status(c, &r, name)
+						      : explain(c, &r, name);
+	else
+		code = ask(c, &r, v->name, v->form == HOLDS ? c->argv[1] : NULL, name);
+	remote_close(&r);
+	return code;
+}
+
+static int run(struct cli *c)
+{
+	const struct given *g = c->own;
+	const struct verb *v = find(c->argc > 0 ? c->argv[0] : NULL);
+	int code = v ? check(c, v) : EXIT_USAGE;
+
+	if (code != EXIT_OK)
+		return code;
+	if (v->form == REPLAYS)
+		return guard_replay(c, g->policy, c->argv[1]);
+	if (v->form == RECOVERS)
+		return guard_recover(c);
+	return with_service(c, v);
+}
+
+const struct command command_guard = {
+	.name = "guard",
+	.summary = "moves workers off GPUs that others need, and says why",
+	.description =
+		"Asks the guard of gpuward serve. status: state, reasons, memory and timers of "
+		"each worker. explain: rule, evidence and next possible change. evict and "
+		"resume "
+		"move a worker; hold keeps it evicted or active for a time, release ends that. "
+		"learn watches an idle machine and proposes rules. replay decides again on a "
+		"recording, without a service. recover brings back processes that a checkpoint "
+		"put away and a crash left there. What changes something needs the service's "
+		"token.",
+	.examples = "  gpuward guard status\n"
+		    "  gpuward guard explain ollama\n"
+		    "  gpuward guard hold active ollama --for 2h\n"
+		    "  gpuward guard resume all --now\n"
+		    "  gpuward guard replay --policy new.toml guard.trace\n",
+	.arguments = "status|explain|evict|resume|hold|release|learn|replay|recover [WORKER]",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.offline = true,
+	.run = run,
+};

@@ -1,0 +1,145 @@
+#include "guard_learn.h"
+
+#include "base/clock.h"
+#include "base/toml_write.h"
+#include "guard/worker/reply.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#define SEEN_MAX 128
+#define EVERY_NS NS_PER_S
+#define GPUS_MAX 64
+
+/* Somebody whom no rule knows, by name. */
+struct seen {
+	char name[32], exe[512];
+	double most_bytes;
+	unsigned gpus;
+};
+
+struct learning {
+	struct seen seen[SEEN_MAX];
+	unsigned count, left_out;
+	char gpu[GPUS_MAX][96];
+	unsigned gpus;
+};
+
+static struct seen *find(struct learning *l, const char *name)
+{
+	for (unsigned i = 0; i < l->count; i++)
+		if (strcmp(l->seen[i].name, name) == 0)
+			return &l->seen[i];
+	if (l->count == SEEN_MAX) {
+		l->left_out++;
+		return NULL;
+	}
+	snprintf(l->seen[l->count].name, sizeof(l->seen[0].name), "%s", name);
+	return &l->seen[l->count++];
+}
+
+/* The service does not tell paths of others' programs; on this machine we may look. */
+static void look_up(struct seen *s, long long pid)
+{
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/%lld/exe", pid);
+	n = readlink(link, s->exe, sizeof(s->exe) - 1);
+	s->exe[n > 0 ? n : 0] = '\0';
+	if (strchr(s->exe, ' ')) /* "PATH (deleted)" */
+		s->exe[0] = '\0';
+}
+
+static void take_process(struct learning *l, const struct worker_reply *p)
+{
+	const char *class = worker_reply_string(p, "class"),
+		   *name = worker_reply_string(p, "name");
+	double bytes = worker_reply_number(p, "memory_bytes");
+	struct seen *s;
+
+	if (!class || !name ||
+	    (strcmp(class, "contender") != 0 && strcmp(class, "unknown") != 0))
+		return;
+	s = find(l, name);
+	if (!s)
+		return;
+	if (!*s->exe)
+		look_up(s, (long long)worker_reply_number(p, "pid"));
+	s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
+}
+
+static int list_gpus(struct learning *l, struct remote *r)
+{
+	int code = remote_want(r, "GET", "/api/v1/capacity", NULL);
+
+	for (size_t i = 0; code == EXIT_OK && i < worker_reply_count(r->reply, "gpus"); i++) {
+		const char *uuid =
+			worker_reply_string(worker_reply_at(r->reply, "gpus", i), "uuid");
+
+		if (uuid && l->gpus < GPUS_MAX)
+			snprintf(l->gpu[l->gpus++], sizeof(l->gpu[0]), "%s", uuid);
+	}
+	return code;
+}
+
+static int look(struct learning *l, struct remote *r)
+{
+	for (unsigned i = 0; i < l->gpus; i++) {
+		char path[160];
+
+		snprintf(path, sizeof(path), "/api/v1/guard/gpus/%s", l->gpu[i]);
+		if (remote_want(r, "GET", path, NULL) != EXIT_OK)
+			return EXIT_FAILED;
+		for (size_t k = 0; k < worker_reply_count(r->reply, "processes"); k++)
+			take_process(l, worker_reply_at(r->reply, "processes", k));
+	}
+	return EXIT_OK;
+}
+
+static void print_rules(const struct learning *l)
+{
+	struct buf out;
+
+	buf_init(&out, 1u << 20);
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct seen *s = &l->seen[i];
+		char bytes[16];
+
+		cli_bytes(bytes, s->most_bytes);
+		buf_addf(&out, "%s[[rule]]\n# %s at most\n", i ? "\n" : "", bytes);
+		toml_write_text(&out, *s->exe ? "match.exe" : "match.name",
+				*s->exe ? s->exe : s->name);
+		toml_write_text(&out, "action", "ignore");
+	}
+	fputs(out.p, stdout);
+	buf_done(&out);
+}
+
+int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
+{
+	static struct learning l; /* too large for a stack */
+	uint64_t next = clock_mono_ns(clock_real()), end = next + for_ns;
+	int code = list_gpus(&l, r);
+
+	if (code == EXIT_OK && !c->quiet)
+		fprintf(stderr,
+			"gpuward: leave the machine idle, with what always runs, for %.0f s\n",
+			(double)for_ns * 1e-9);
+	while (code == EXIT_OK) {
+		code = look(&l, r);
+		next += EVERY_NS;
+		if (next > end)
+			break;
+		clock_sleep_until(clock_real(), next);
+	}
+	if (code != EXIT_OK)
+		return code;
+	print_rules(&l);
+	if (!c->quiet && !l.count)
+		fprintf(stderr, "gpuward: nobody is there whom no rule knows\n");
+	if (!c->quiet && l.left_out)
+		fprintf(stderr, "gpuward: %u more are left out\n", l.left_out);
+	return EXIT_OK;
+}

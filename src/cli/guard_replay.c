@@ -1,0 +1,165 @@
+#include "guard_replay.h"
+
+#include "daemon/guard_config.h"
+#include "daemon/guard_trace.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct replay {
+	const struct cli *cli;
+	const char *path;
+	struct guard_settings settings;
+	struct guard_trace *trace;
+	struct buf out; /* of one line */
+};
+
+static int read_policy(struct replay *r, const char *path)
+{
+	struct config c;
+	char message[4000];
+	int err = config_load(&c, path, NULL, 0, message, sizeof(message));
+
+	if (err) {
+		cli_error("%s", message);
+		return EXIT_USAGE;
+	}
+	err = guard_config_make(&c, &r->settings);
+	config_done(&c);
+	if (err) {
+		cli_error("%s", gw_strerror(err));
+		return EXIT_FAILED;
+	}
+	if (path)
+		r->settings.policy.mode = GUARD_DRY_RUN;
+	if (r->settings.policy.workers)
+		return EXIT_OK;
+	cli_error("%s names no worker: there is nothing to decide",
+		  path ? path : "the configuration");
+	return EXIT_USAGE;
+}
+
+static void say_json(struct replay *r, const struct guard_decision *d, const char *time)
+{
+	struct json j;
+
+	json_init(&j, &r->out, false);
+	json_object(&j, NULL);
+	json_string(&j, "time_utc", time);
+	json_string(&j, "worker", r->settings.policy.worker[d->worker].name);
+	json_string(&j, "from", guard_state_name(d->from));
+	json_string(&j, "to", guard_state_name(d->to));
+	json_array(&j, "mask");
+	for (unsigned i = 0; i < GUARD_REASONS; i++)
+		if (d->mask >> i & 1)
+			json_string(&j, NULL, guard_reason_name(i));
+	json_array_end(&j);
+	json_bool(&j, "dry_run", d->dry);
+	json_string(&j, "rule", *d->rule ? d->rule : NULL);
+	json_string(&j, "evidence", *d->evidence ? d->evidence : NULL);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+static void say_text(struct replay *r, const struct guard_decision *d, const char *time)
+{
+	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time,
+		 r->settings.policy.worker[d->worker].name, guard_state_name(d->from),
+		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
+		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+}
+
+static void say_decisions(struct replay *r)
+{
+	struct guard_decision d;
+	uint64_t wall_ns;
+
+	while (guard_trace_decision(r->trace, &d, &wall_ns)) {
+		char time[CLOCK_RFC3339_SIZE];
+
+		clock_format_rfc3339(wall_ns, time);
+		buf_clear(&r->out);
+		if (r->cli->json)
+			say_json(r, &d, time);
+		else
+			say_text(r, &d, time);
+		fputs(r->out.p, stdout);
+	}
+}
+
+static int read_lines(struct replay *r, FILE *f)
+{
+	char *line = NULL;
+	size_t cap = 0;
+	ssize_t n;
+	unsigned long number = 0;
+	int err = 0;
+
+	while (!err && (n = getline(&line, &cap, f)) > 0) {
+		number++;
+		if (line[n - 1] != '\n')
+			break; /* the service was writing it when it ended */
+		line[n - 1] = '\0';
+		err = guard_trace_line(r->trace, line);
+		if (!err)
+			say_decisions(r);
+	}
+	free(line);
+	if (err)
+		cli_error("%s:%lu: %s", r->path, number,
+			  err == -GW_E_PARSE ? "this is no line of a recording of the guard"
+					     : gw_strerror(err));
+	return err ? EXIT_FAILED : EXIT_OK;
+}
+
+static void sum_up(const struct replay *r)
+{
+	struct guard_trace_counts n = guard_trace_counts(r->trace);
+	const struct guard *g = guard_trace_guard(r->trace);
+	unsigned evictions = 0, would = 0;
+
+	for (unsigned i = 0; g && i < r->settings.policy.workers; i++) {
+		struct guard_status s;
+
+		if (guard_status(g, i, &s) != 0)
+			continue;
+		evictions += s.evictions;
+		would += s.would_evict;
+	}
+	fprintf(stderr,
+		"%llu looks in %llu run%s; last run: %u eviction%s, %u that would have been\n",
+		(unsigned long long)n.scenes, (unsigned long long)n.runs,
+		n.runs == 1 ? "" : "s", evictions, evictions == 1 ? "" : "s", would);
+}
+
+int guard_replay(const struct cli *c, const char *policy, const char *trace)
+{
+	struct replay r = { .cli = c, .path = trace };
+	FILE *f = NULL;
+	int code = read_policy(&r, policy);
+
+	buf_init(&r.out, 16384);
+	if (code == EXIT_OK &&
+	    guard_trace_new(&r.settings.policy, policy != NULL, &r.trace) != 0) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		code = EXIT_FAILED;
+	}
+	if (code == EXIT_OK && !(f = fopen(trace, "re"))) {
+		cli_error("%s cannot be read: %s", trace, strerror(errno));
+		code = EXIT_FAILED;
+	}
+	if (code == EXIT_OK)
+		code = read_lines(&r, f);
+	if (code == EXIT_OK && !c->quiet)
+		sum_up(&r);
+	if (f)
+		fclose(f);
+	guard_trace_free(r.trace);
+	guard_settings_done(&r.settings);
+	buf_done(&r.out);
+	return code;
+}

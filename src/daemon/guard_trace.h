@@ -1,0 +1,44 @@
+/* guard_trace: all that the guard is told, as lines of a file: what was seen, asked and done, in its order.
+ *
+ * The guard is pure, so that what was told it decides the same again.  Scenes are written by guard/scene.h; here
+ * are the lines between them.  A file may hold several runs of the service: each begins anew. */
+#ifndef GW_DAEMON_GUARD_TRACE_H
+#define GW_DAEMON_GUARD_TRACE_H
+
+#include "guard/guard.h"
+
+#include "base/buf.h"
+
+/* ---- writing: each adds its line ---- */
+void guard_trace_begin(struct buf *out);
+void guard_trace_outcome(struct buf *out, const struct guard_outcome *o, uint64_t now_ns);
+void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t ttl_ns,
+		     uint64_t now_ns);
+void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, bool on,
+			const char *evidence, uint64_t now_ns);
+void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
+			 uint64_t ttl_ns, uint64_t now_ns);
+void guard_trace_release(struct buf *out, uint64_t id, uint64_t now_ns);
+
+/* ---- reading ---- */
+struct guard_trace; /* a reader */
+
+/* policy is borrowed.  dry: outcomes are left out, as nothing is done.  0 or -GW_E_NOMEM. */
+int guard_trace_new(const struct policy *p, bool dry, struct guard_trace **ret);
+void guard_trace_free(struct guard_trace *t);
+
+/* Tells the guard what a line (without its newline) says.  0, -GW_E_PARSE or -GW_E_NOMEM. */
+int guard_trace_line(struct guard_trace *t, const char *line);
+
+/* What was decided since; until it returns false.  wall_ns: by the clock of the last scene. */
+bool guard_trace_decision(struct guard_trace *t, struct guard_decision *ret,
+			  uint64_t *ret_wall_ns);
+
+struct guard_trace_counts {
+	uint64_t scenes, runs;
+};
+struct guard_trace_counts guard_trace_counts(const struct guard_trace *t);
+/* For guard_status(); NULL: nothing was told yet. */
+const struct guard *guard_trace_guard(const struct guard_trace *t);
+
+#endif

@@ -1,0 +1,199 @@
+"""A worker as real as it can be without a GPU: a server process that speaks an inference server's API, with a runner
+below it for each model that is loaded, which says in the simulated world what memory it holds.
+
+    with Worker(world, models=["llama3:8b"]) as w:
+        w.url, w.pid        # the server process
+        w.calls()           # ["POST /api/generate", ...]: what it was asked
+        w.resident()        # bytes that its runners hold
+
+The simulated world follows a folder (docs/SIMULATOR.md, `follow`): World makes it and the scenario.  Contender is a
+process that is nobody's worker.  Run as a program this file is the server, or a runner.
+"""
+import argparse
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+HERE = pathlib.Path(__file__).resolve()
+GIB = 1 << 30
+UUID = "GPU-51000000-51d0-4000-8000-000000000001"
+
+
+class World:
+    """A card of 24 GiB whose memory is what real processes say."""
+
+    def __init__(self, path, more="", gpu=""):
+        self.held = pathlib.Path(path) / "held"
+        self.held.mkdir()
+        self.scenario = pathlib.Path(path) / "world.toml"
+        self.scenario.write_text(f'[[gpu]]\nprofile = "rtx4090"\nfollow = "{self.held}"\n{gpu}\n{more}')
+
+    def hold(self, pid, size, kind="compute"):
+        """What pid holds from now on; the file is never seen half written."""
+        if size == 0:
+            (self.held / str(pid)).unlink(missing_ok=True)
+            return
+        new = self.held / f".{pid}"
+        new.write_text(f"{size} {kind}\n")
+        new.rename(self.held / str(pid))
+
+    def holds(self, pid):
+        try:
+            return int((self.held / str(pid)).read_text().split()[0])
+        except FileNotFoundError:
+            return 0
+
+
+class Process:
+    def __init__(self, world, argv, **kw):
+        self.world = world
+        self.child = subprocess.Popen(argv, stdin=subprocess.DEVNULL, **kw)
+        self.pid = self.child.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.end()
+
+    def end(self, how=signal.SIGTERM):
+        if self.child.poll() is None:
+            self.child.send_signal(how)
+        self.child.wait()
+        self.world.hold(self.pid, 0)
+
+
+class Contender(Process):
+    """Somebody else's process with memory on the card; exe: the file that it runs."""
+
+    def __init__(self, world, size, kind="compute", exe="/bin/sleep"):
+        super().__init__(world, [str(exe), "1000"])
+        world.hold(self.pid, size, kind)
+
+
+class Worker(Process):
+    """keeps: it says yes and frees nothing.  generations: processes between the server and what holds the memory."""
+
+    def __init__(self, world, kind="Ollama", models=("llama3:8b",), size=10 * GIB, keeps=False, detached=False,
+                 port=0):
+        self.log = world.held.parent / f"calls-{time.monotonic_ns()}"
+        argv = [sys.executable, str(HERE), "serve", "--world", str(world.held.parent), "--kind", kind, "--bytes",
+                str(size), "--log", str(self.log), "--port", str(port)]
+        argv += [f"--model={m}" for m in models]
+        argv += ["--keeps"] * keeps + ["--detached"] * detached
+        super().__init__(world, argv, stdout=subprocess.PIPE, text=True)
+        self.url = self.child.stdout.readline().strip()
+        assert self.url.startswith("http://"), "the worker did not start"
+
+    def end(self, how=signal.SIGTERM):
+        super().end(how)
+        self.child.stdout.close()
+
+    def calls(self):
+        return self.log.read_text().splitlines() if self.log.exists() else []
+
+    def acted(self):
+        """Requests that ask it to do something."""
+        return [c for c in self.calls() if c.startswith("POST")]
+
+    def runners(self):
+        return [int(p.name) for p in self.world.held.iterdir()
+                if p.name.isdigit() and p.read_text().split()[2:] == [str(self.pid)]]
+
+    def resident(self):
+        return sum(self.world.holds(pid) for pid in self.runners())
+
+
+# ---- the processes themselves
+
+
+def runner(args):
+    """Holds memory until it is told to end; below a process between, as runners are."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM, signal.SIGINT})
+    if args.generations:
+        argv = [sys.executable, str(HERE), "runner", "--world", args.world, "--bytes", str(args.bytes), "--server",
+                str(args.server), "--generations", str(args.generations - 1)]
+        child = subprocess.Popen(argv + ["--detached"] * args.detached, start_new_session=args.detached)
+
+        signal.signal(signal.SIGTERM, lambda *_: child.terminate())
+        sys.exit(child.wait())
+    path = pathlib.Path(args.world) / "held" / str(os.getpid())
+
+    def leave(*_):
+        path.unlink(missing_ok=True)
+        os._exit(0)
+    signal.signal(signal.SIGTERM, leave)
+    new = path.with_name("." + path.name)
+    new.write_text(f"{args.bytes} compute {args.server}\n")
+    new.rename(path)
+    while os.getppid() != 1:  # nobody is left behind when a test dies
+        time.sleep(0.2)
+    leave()
+
+
+def serve(args):
+    import fake_workers
+
+    base = getattr(fake_workers, args.kind)
+    running = {}
+
+    class Real(base):
+        """What is loaded is a process; what is unloaded is its end."""
+
+        def load(self, model):
+            super().load(model)
+            if model not in running:
+                argv = [sys.executable, str(HERE), "runner", "--world", args.world, "--bytes", str(args.bytes),
+                        "--server", str(os.getpid()), "--generations", "1"]
+                running[model] = subprocess.Popen(argv + ["--detached"] * args.detached, stdout=subprocess.DEVNULL)
+
+        def unload(self, model=None):
+            super().unload(model)
+            for m in [m for m in running if m not in self.loaded]:
+                child = running.pop(m)
+                child.terminate()
+                child.wait()
+
+        def respond(self, method, path, query, body, headers):
+            with open(args.log, "a") as f:
+                f.write(f"{method} {path} {json.dumps(body)}\n")
+            return super().respond(method, path, query, body, headers)
+
+        def serve(self):
+            return fake_workers.Server(("127.0.0.1", args.port), fake_workers.Handler)
+
+    own = {} if args.kind in ("VLLM", "SGLang") else {"known": args.model}
+    with Real(keeps=args.keeps, **own) as w:
+        for model in args.model:
+            w.load(model)
+        print(w.url, flush=True)
+        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+        w.keeps = False
+        w.unload()
+
+
+def main():
+    p = argparse.ArgumentParser()
+    p.add_argument("what", choices=("serve", "runner"))
+    p.add_argument("--world", required=True)
+    p.add_argument("--bytes", type=int, required=True)
+    p.add_argument("--kind", default="Ollama")
+    p.add_argument("--model", action="append", default=[])
+    p.add_argument("--log")
+    p.add_argument("--port", type=int, default=0)
+    p.add_argument("--server", type=int, default=0)
+    p.add_argument("--generations", type=int, default=0)
+    p.add_argument("--keeps", action="store_true")
+    p.add_argument("--detached", action="store_true")
+    args = p.parse_args()
+    if args.what == "serve":
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+    return {"serve": serve, "runner": runner}[args.what](args)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
