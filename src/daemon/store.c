@@ -391,6 +391,17 @@ static bool stop(struct store *s)
 	return ended;
 }
 
+/* All ids that were given are in the file: the next run goes on after them. */
+static void end_reserve(struct store *s)
+{
+	char sql[128];
+
+	snprintf(sql, sizeof(sql), "UPDATE sqlite_sequence SET seq=%llu WHERE name='event'",
+		 (unsigned long long)s->last_event);
+	if (s->written == s->committed)
+		db_run(s->db, sql);
+}
+
 void store_close(struct store *s)
 {
 	if (!s)
@@ -401,6 +412,7 @@ void store_close(struct store *s)
 	if (s->path && s->db) {
 		db_close(s->reader);
 		s->reader = NULL;
+		end_reserve(s);
 		sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	}
 	destroy(s);
