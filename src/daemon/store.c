@@ -27,8 +27,7 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is kept",
 	[DB_SHARED] = "%s is in use by another gpuward: nothing is kept until it is stopped",
 	[DB_LOCKED] =
-		"%s is locked by another program: nothing is kept until it lets go; end what"
-		" has it open, such as an sqlite3 shell or a backup (fuser tells which)",
+		"%s is locked by another program: nothing is kept until that ends (see fuser)",
 	[DB_FULL] =
 		"%s cannot be written, the disk is full: nothing is kept until there is room",
 	[DB_READ_ONLY] =
