@@ -420,7 +420,7 @@ static int events(void *arg, uint64_t after, unsigned max,
 	struct engine *e = arg;
 
 	if (after == UINT64_MAX)
-		after = e->next_event > max ? e->next_event - max : 0;
+		after = store_events_after(e->config.store, max);
 	return store_events(e->config.store, after, max, each, each_arg);
 }
 

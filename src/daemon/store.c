@@ -27,8 +27,7 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is kept",
 	[DB_SHARED] = "%s is in use by another gpuward: nothing is kept until it is stopped",
 	[DB_LOCKED] =
-		"%s is locked by another program: nothing is kept until it lets go; end what"
-		" has it open, such as an sqlite3 shell or a backup (fuser tells which)",
+		"%s is locked by another program: nothing is kept until that ends (see fuser)",
 	[DB_FULL] =
 		"%s cannot be written, the disk is full: nothing is kept until there is room",
 	[DB_READ_ONLY] =
@@ -391,6 +390,17 @@ static bool stop(struct store *s)
 	return ended;
 }
 
+/* All ids that were given are in the file: the next run goes on after them. */
+static void end_reserve(struct store *s)
+{
+	char sql[128];
+
+	snprintf(sql, sizeof(sql), "UPDATE sqlite_sequence SET seq=%llu WHERE name='event'",
+		 (unsigned long long)s->last_event);
+	if (s->written == s->committed)
+		db_run(s->db, sql);
+}
+
 void store_close(struct store *s)
 {
 	if (!s)
@@ -401,6 +411,7 @@ void store_close(struct store *s)
 	if (s->path && s->db) {
 		db_close(s->reader);
 		s->reader = NULL;
+		end_reserve(s);
 		sqlite3_wal_checkpoint_v2(s->db, NULL, SQLITE_CHECKPOINT_TRUNCATE, NULL, NULL);
 	}
 	destroy(s);

@@ -47,10 +47,13 @@ bool store_news(struct store *s);
 void store_set_count(struct store *s, const char *key, double value);
 
 /* ---- events and documents ---- */
-/* The id of the last event there is. */
+/* The id of the last event there is.  After kill -9 some more: ids that were given and could not be
+ * written are not given again. */
 uint64_t store_last_event(struct store *s);
 /* Its id: e->id where that is above the last, else the next. */
 uint64_t store_add_event(struct store *s, const struct view_event *e);
+/* The id after which the last max events are: ids have gaps. */
+uint64_t store_events_after(struct store *s, unsigned max);
 /* Those above `after`, oldest first.  How many, or -GW_E_IO. */
 int store_events(struct store *s, uint64_t after, unsigned max,
 		 void (*each)(void *arg, const struct view_event *e), void *arg);

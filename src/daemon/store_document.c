@@ -89,6 +89,46 @@ static int file_events(struct store *s, struct events *v)
 	return rc;
 }
 
+/* The id of the last event but `skip` of those below `below`; 0: there is none. */
+static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip)
+{
+	sqlite3 *db = store_reader(s);
+	sqlite3_stmt *q = db ? db_statement(db, "SELECT id FROM event WHERE id<?1"
+						" ORDER BY id DESC LIMIT 1 OFFSET ?2")
+			     : NULL;
+	uint64_t id = 0;
+
+	if (q) {
+		sqlite3_bind_int64(q, 1, (sqlite3_int64)below);
+		sqlite3_bind_int64(q, 2, skip);
+		if (sqlite3_step(q) == SQLITE_ROW)
+			id = (uint64_t)sqlite3_column_int64(q, 0);
+		db_done(q);
+	}
+	store_reader_done(s);
+	return id;
+}
+
+uint64_t store_events_after(struct store *s, unsigned max)
+{
+	uint64_t first = INT64_MAX;
+	unsigned waits = 0, skip;
+	struct buf records;
+	struct record r;
+
+	waiting(s, &records);
+	for (size_t at = 0; record_next(&records, &at, &r);)
+		waits += r.kind == RECORD_EVENT;
+	skip = waits > max ? waits - max : 0;
+	for (size_t at = 0; first == INT64_MAX && record_next(&records, &at, &r);)
+		if (r.kind == RECORD_EVENT && skip-- == 0)
+			first = r.a;
+	buf_done(&records);
+	if (waits < max)
+		return file_event_before(s, first, max - waits);
+	return first - 1;
+}
+
 int store_events(struct store *s, uint64_t after, unsigned max,
 		 void (*each)(void *arg, const struct view_event *e), void *arg)
 {

@@ -25,6 +25,7 @@
 #include <stdatomic.h>
 
 #define STORE_EVENTS    10000 /* kept in the file    */
+#define STORE_RESERVE   1000  /* ids of events ahead */
 #define STORE_DOCUMENTS 1000  /* of a kind, likewise */
 #define STORE_KEYS      8192  /* counts              */
 #define STORE_GPUS      256

@@ -205,10 +205,24 @@ static int drop_beyond_limit(struct store *s)
 	return rc;
 }
 
+/* Ids that are given while nothing can be written must not be given again after kill -9. */
+static int reserve_ids(sqlite3 *db)
+{
+	return run(db,
+		   "UPDATE sqlite_sequence SET seq=(SELECT max(id) FROM event)+?"
+		   " WHERE name='event' AND EXISTS (SELECT * FROM event)",
+		   "i", (uint64_t)STORE_RESERVE);
+}
+
+/* By their number: ids have gaps.  The first look is cheap, and mostly enough. */
 static int drop_events(sqlite3 *db)
 {
-	return run(db, "DELETE FROM event WHERE id<=(SELECT max(id) FROM event)-?", "i",
-		   (uint64_t)STORE_EVENTS);
+	if (db_number(db, "SELECT max(id)-min(id) FROM event", 0) < STORE_EVENTS)
+		return SQLITE_OK;
+	return run(db,
+		   "DELETE FROM event WHERE id<=(SELECT id FROM event ORDER BY id DESC"
+		   " LIMIT 1 OFFSET ?)",
+		   "i", (uint64_t)STORE_EVENTS);
 }
 
 /* ---- a batch ---- */
@@ -225,6 +239,8 @@ static int write_all(struct store *s)
 		rc = write_records(s->db, durable);
 	if (rc == SQLITE_OK && durable->len)
 		rc = drop_events(s->db);
+	if (rc == SQLITE_OK && durable->len)
+		rc = reserve_ids(s->db);
 	if (rc == SQLITE_OK)
 		rc = write_records(s->db, history);
 	if (rc == SQLITE_OK && history->len)

@@ -503,3 +503,26 @@ def test_a_disk_that_is_read_only_is_read(small_disk, how):
         s.restart(signal.SIGKILL)
         assert_no_less(metric(s, "gpuward_energy_joules_total"), before)
         assert last_event(s) > last
+
+
+def test_ids_grow_when_the_disk_becomes_full_and_it_is_killed(small_disk):
+    place, fill, empty = small_disk
+    with Service("two-gpus", state=str(place / "history.db"), token=True,
+                 config="[service]\ninterval = '100ms'\n") as s:
+        s.wait(lambda: s.get("/api/v1/self").json()["ticks"] > 20)
+        kept, first = metric(s, "gpuward_energy_joules_total"), last_event(s)
+        fill()
+        s.wait(lambda: "the disk is full" in state_of(s))
+        for what in ("let-go", "resume"):  # each is told
+            assert s.post(f"/api/v1/{what}", token=True).status_code == 200
+        s.wait(lambda: last_event(s) > first)
+        last = last_event(s)
+        s.restart(signal.SIGKILL)
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), kept)
+        assert last_event(s) > last
+        last = last_event(s)
+        empty()
+        s.wait(lambda: state_of(s) == "ok")
+        assert_no_less(metric(s, "gpuward_energy_joules_total"), kept)
+        assert last_event(s) >= last
+        assert any(e["id"] <= first for e in s.get("/api/v1/events").json()["events"])
