@@ -89,26 +89,44 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 	}
 }
 
+static void states(struct page *p, const struct worker *w)
+{
+	for (unsigned i = 0; i < GUARD_STATES; i++)
+		page_labelled(p, w->base.text, "state", guard_state_name(i), w->s.state == i);
+}
+
+static void reasons(struct page *p, const struct worker *w)
+{
+	for (unsigned i = 0; i < GUARD_REASONS; i++)
+		page_labelled(p, w->base.text, "reason", guard_reason_name(i),
+			      w->s.mask >> i & 1);
+}
+
+static void holds(struct page *p, const struct worker *w)
+{
+	page_labelled(p, w->base.text, "hold", "evicted", w->s.hold == HOLD_EVICTED);
+	page_labelled(p, w->base.text, "hold", "active", w->s.hold == HOLD_ACTIVE);
+}
+
 /* One series a word, 0 or 1. */
 static void worker_words(struct page *p, const struct guard_view *g)
 {
-	static const char *const holds[] = { "none", "evicted", "active" };
+	static const struct {
+		unsigned metric;
+		void (*put)(struct page *p, const struct worker *w);
+	} rows[] = {
+		{ M_GUARD_STATE, states },
+		{ M_GUARD_REASON, reasons },
+		{ M_GUARD_HOLD, holds },
+	};
 	struct worker w;
 
-	page_family(p, M_GUARD_STATE);
-	for (unsigned i = 0; i < g->policy->workers; i++)
-		for (unsigned s = 0; worker(g, i, &w) && s < GUARD_STATES; s++)
-			page_labelled(p, w.base.text, "state", guard_state_name(s),
-				      w.s.state == s);
-	page_family(p, M_GUARD_REASON);
-	for (unsigned i = 0; i < g->policy->workers; i++)
-		for (unsigned r = 0; worker(g, i, &w) && r < GUARD_REASONS; r++)
-			page_labelled(p, w.base.text, "reason", guard_reason_name(r),
-				      w.s.mask >> r & 1);
-	page_family(p, M_GUARD_HOLD);
-	for (unsigned i = 0; i < g->policy->workers; i++)
-		for (unsigned h = HOLD_EVICTED; worker(g, i, &w) && h < COUNT(holds); h++)
-			page_labelled(p, w.base.text, "hold", holds[h], w.s.hold == h);
+	for (size_t r = 0; r < COUNT(rows); r++) {
+		page_family(p, rows[r].metric);
+		for (unsigned i = 0; i < g->policy->workers; i++)
+			if (worker(g, i, &w))
+				rows[r].put(p, &w);
+	}
 }
 
 /* ---- all of it ---- */
@@ -225,10 +243,13 @@ static void wellness(struct page *p, const struct guard_view *g)
 				metrics_sample(&p->t, p->base[i], NULL, rows[r].of(&h));
 	}
 	page_family(p, M_GPU_HEALTH);
-	for (unsigned i = 0; i < p->gpus; i++)
-		for (unsigned l = 0; health(p, g, i, &h) && l <= HEALTH_QUARANTINE; l++)
+	for (unsigned i = 0; i < p->gpus; i++) {
+		bool known = health(p, g, i, &h);
+
+		for (unsigned l = 0; known && l <= HEALTH_QUARANTINE; l++)
 			page_labelled(p, p->base[i], "level", health_level_name(l),
 				      h.level == l);
+	}
 }
 
 void metrics_guard(struct page *p)
