@@ -163,6 +163,11 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 								    .severity = severity_of(d),
 								    .text = text });
 	g->decided++;
+	/* Who asks between two ticks finds it too. */
+	g->view.ring = g->ring;
+	g->view.decisions =
+		g->decided < GUARD_VIEW_DECISIONS ? (unsigned)g->decided : GUARD_VIEW_DECISIONS;
+	g->view.first = (unsigned)((g->decided - g->view.decisions) % GUARD_VIEW_DECISIONS);
 	if (d->to == STATE_DRAIN || d->to == STATE_EVICT)
 		g->ordered_ns[d->worker] = d->mono_ns;
 	if (d->to == STATE_EVICTED && d->from == STATE_VERIFY && g->ordered_ns[d->worker]) {
@@ -494,10 +499,6 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.health = g->health;
 	g->view.capacity = g->capacity;
 	g->view.devices = g->devices;
-	g->view.ring = g->ring;
-	g->view.decisions =
-		g->decided < GUARD_VIEW_DECISIONS ? (unsigned)g->decided : GUARD_VIEW_DECISIONS;
-	g->view.first = (unsigned)((g->decided - g->view.decisions) % GUARD_VIEW_DECISIONS);
 	g->view.journal =
 		!g->config.lasting
 			? "nothing is kept in a file: evictions above level 2 are refused"
