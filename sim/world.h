@@ -65,9 +65,9 @@ struct device {
 	unsigned index, minor;
 	char name[96], uuid[64], serial[32];
 	unsigned domain, bus, slot;
-	double noise;                /* share of power that wobbles        */
-	uint64_t base_bytes;         /* used by nobody in the lists        */
-	char follow[256];            /* folder in which real processes say what they hold; "": none */
+	double noise;        /* share of power that wobbles        */
+	uint64_t base_bytes; /* used by nobody in the lists        */
+	char follow[256];    /* folder in which real processes say what they hold; "": none */
 	unsigned list_growth, grown; /* entries more after each refused list; so far */
 	unsigned ecc_corrected, ecc_uncorrected, remapped, remap_pending, remap_failed;
 	unsigned ecc_cleared[2][2]; /* of volatile and aggregate: counts that were cleared */
