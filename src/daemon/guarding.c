@@ -147,6 +147,14 @@ static const char *severity_of(const struct guard_decision *d)
 							      : "info";
 }
 
+/* Whoever asks between ticks sees it too. */
+static void show_ring(struct guarding *g)
+{
+	g->view.decisions =
+		g->decided < GUARD_VIEW_DECISIONS ? (unsigned)g->decided : GUARD_VIEW_DECISIONS;
+	g->view.first = (unsigned)((g->decided - g->view.decisions) % GUARD_VIEW_DECISIONS);
+}
+
 static void tell_decision(struct guarding *g, const struct guard_decision *d)
 {
 	const char *name = g->settings.policy.worker[d->worker].name;
@@ -163,11 +171,7 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 								    .severity = severity_of(d),
 								    .text = text });
 	g->decided++;
-	/* Who asks between two ticks finds it too. */
-	g->view.ring = g->ring;
-	g->view.decisions =
-		g->decided < GUARD_VIEW_DECISIONS ? (unsigned)g->decided : GUARD_VIEW_DECISIONS;
-	g->view.first = (unsigned)((g->decided - g->view.decisions) % GUARD_VIEW_DECISIONS);
+	show_ring(g);
 	if (d->to == STATE_DRAIN || d->to == STATE_EVICT)
 		g->ordered_ns[d->worker] = d->mono_ns;
 	if (d->to == STATE_EVICTED && d->from == STATE_VERIFY && g->ordered_ns[d->worker]) {
@@ -431,7 +435,7 @@ static void read_device(struct guarding *g, const struct view *v, unsigned i)
 						 ? every
 						 : g->settings.health_interval_ns);
 	}
-	if (g->capacity[i]) {
+	if (g->capacity[i] && v->guard) { /* else the headroom is not known */
 		guard_view_capacity(v, i, &c);
 		if (c.known)
 			capacity_add(g->capacity[i], now, capacity_available(&c));
@@ -499,6 +503,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.health = g->health;
 	g->view.capacity = g->capacity;
 	g->view.devices = g->devices;
+	g->view.ring = g->ring;
 	g->view.journal =
 		!g->config.lasting
 			? "nothing is kept in a file: evictions above level 2 are refused"

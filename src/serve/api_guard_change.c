@@ -1,53 +1,13 @@
-/* What people ask of the guard: a worker to leave, to come back or to stay, and room for themselves.
- *
- * What is asked is begun at once and done later: 202.  Room is told of when it is there. */
+/* What people ask of the guard about a worker: to leave, to come back or to stay.  It is begun at once and
+ * done later: 202. */
 #include "body.h"
 #include "guard_doc.h"
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 
-#define REASON_MAX 120
-#define TTL_MOST   (365 * 86400.0)
-#define LOOK_NS    (20 * NS_PER_MS)
-#define WAIT_MOST  60.0
-#define ROOM_TTL_S 300.0 /* of one who does not say how long */
-#define BYTES_MOST 9.0e15
-
-static bool is_json(const struct request *q, struct reply *r)
-{
-	const char *type = request_header(q, "Content-Type");
-
-	if (!q->size || (type && strncasecmp(type, "application/json", 16) == 0))
-		return true;
-	reply_problem(r, 415, "not-json",
-		      "Send Content-Type: application/json (curl --json does).",
-		      "the body is not said to be JSON");
-	return false;
-}
-
-static const struct guard_view *may_ask(const struct api *a, const struct request *q,
-					struct reply *r)
-{
-	const struct guard_view *g = is_json(q, r) ? guard_doc_there(a, r) : NULL;
-
-	if (g && !a->view.guard_ops) {
-		reply_problem(r, 503, "no-guard", NULL, "nothing can be asked of the guard");
-		return NULL;
-	}
-	return g;
-}
-
-/* "token: maintenance" */
-static void who(const struct request *q, const char *reason, char *out, size_t size)
-{
-	snprintf(out, size, "%.60s%s%s", q->who, *reason ? ": " : "", reason);
-}
-
-/* ---- workers ---- */
+#define TTL_MOST (365 * 86400.0)
 
 enum verb { EVICT, RESUME, HOLD, RELEASE };
 static const char *const verb_word[] = { "evict", "resume", "hold", "release" };
@@ -87,8 +47,8 @@ static bool read_wish(struct body *b, enum verb verb, struct wish *w, char *mess
 	else if (w->state && strcmp(w->state, "evicted") != 0 &&
 		 strcmp(w->state, "active") != 0)
 		snprintf(message, size, "\"state\" must be \"evicted\" or \"active\"");
-	else if (strlen(w->reason) > REASON_MAX)
-		snprintf(message, size, "\"reason\" is longer than %d bytes", REASON_MAX);
+	else if (strlen(w->reason) > GUARD_REASON_MAX)
+		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
 		return true;
 	return false;
@@ -138,7 +98,7 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 
 	if (verb == HOLD && ttl == 0)
 		ttl = UINT64_MAX;
-	who(q, w->reason, name, sizeof(name));
+	guard_doc_who(q, w->reason, name, sizeof(name));
 	err = a->view.guard_ops->ask(a->view.guarding, worker, ask_of(verb, w), ttl, name,
 				     message, sizeof(message));
 	if (!err)
@@ -155,7 +115,7 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 static void change(const struct api *a, const struct request *q, struct reply *r,
 		   enum verb verb)
 {
-	const struct guard_view *g = may_ask(a, q, r);
+	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct wish w = { .ttl_s = (double)NAN, .reason = "" };
 	char message[256] = "";
 	struct body *b;
@@ -193,211 +153,4 @@ void api_guard_hold(void *arg, const struct request *q, struct reply *r)
 void api_guard_release(void *arg, const struct request *q, struct reply *r)
 {
 	change(arg, q, r, RELEASE);
-}
-
-/* ---- reservations ---- */
-
-struct room_wish {
-	const char *gpu, *reason;
-	double bytes, ttl_s, pid, wait_s;
-};
-
-struct room_wait {
-	uint64_t id, until_ns;
-};
-
-static bool find_room(const struct guard_view *g, uint64_t id, struct guard_room *ret)
-{
-	for (unsigned i = 0; guard_room(g->guard, i, ret); i++)
-		if (ret->id == id)
-			return id != 0;
-	return false;
-}
-
-/* Asks for less, or elsewhere, or later: with numbers. */
-static void insufficient(const struct api *a, const struct guard_view *g,
-			 const struct room_wait *w, const char *detail, struct reply *r)
-{
-	struct guard_room room = { .id = 0 };
-	double retry = rint((double)g->policy->standard.quiet_ns * 1e-9), now_free = NAN;
-	const struct scene *s;
-	char text[32];
-	struct json j;
-	int at;
-
-	find_room(g, w->id, &room);
-	guard_verdicts(g->guard, &s);
-	at = guard_view_gpu(s, room.gpu);
-	if (at >= 0 && s->gpu[at].memory_known)
-		now_free = (double)s->gpu[at].free_bytes;
-	a->view.guard_ops->release(a->view.guarding, w->id);
-	retry = retry < 1 ? 1 : retry;
-	snprintf(text, sizeof(text), "%.0f", retry);
-	reply_header(r, "Retry-After", text);
-	r->status = 409;
-	r->type = "application/problem+json";
-	buf_clear(&r->body);
-	json_init(&j, &r->body, false);
-	json_object(&j, NULL);
-	json_string(&j, "type", "tag:gpuward,2026:insufficient_vram");
-	json_string(&j, "title", "Conflict");
-	json_int(&j, "status", 409);
-	json_string(&j, "detail", detail);
-	json_string(&j, "remedy",
-		    "Ask again later, for less, or on another GPU: GET /api/v1/capacity/fit.");
-	json_string(&j, "code", "insufficient_vram");
-	guard_doc_text(&j, "gpu", room.gpu);
-	json_uint(&j, "needed", room.bytes);
-	json_double(&j, "available", now_free);
-	json_uint(&j, "available_at_most", room.most_bytes);
-	json_double(&j, "retry_after_s", retry);
-	json_object_end(&j);
-	json_end(&j);
-}
-
-static void made(const struct api *a, const struct guard_view *g, const struct room_wait *w,
-		 const char *message, struct reply *r)
-{
-	struct guard_room room = { .id = 0 };
-	char where[64];
-	struct json j;
-
-	find_room(g, w->id, &room);
-	snprintf(where, sizeof(where), "/api/v1/guard/reservations/%llu",
-		 (unsigned long long)w->id);
-	reply_header(r, "Location", where);
-	r->status = 201;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
-	guard_doc_room(&j, &room, guard_moment(a));
-	guard_doc_text(&j, "why", message);
-	json_object_end(&j);
-	json_end(&j);
-}
-
-static void look_for_room(const struct api *a, const struct guard_view *g,
-			  const struct room_wait *w, struct reply *r)
-{
-	uint64_t now = api_now(a);
-	char message[256] = "", text[400];
-	int got =
-		a->view.guard_ops->reserved(a->view.guarding, w->id, message, sizeof(message));
-
-	if (got == 1) {
-		made(a, g, w, message, r);
-	} else if (got == 0 && g->policy->mode == GUARD_ENFORCE && now < w->until_ns) {
-		reply_again(r, now + LOOK_NS);
-	} else {
-		snprintf(text, sizeof(text), "%s%s", message,
-			 got != 0                           ? ""
-			 : g->policy->mode != GUARD_ENFORCE ? ", but the guard does not enforce"
-							    : ", and not in time");
-		insufficient(a, g, w, text, r);
-	}
-}
-
-static bool read_room(struct body *b, struct room_wish *w, char *message, size_t size)
-{
-	if (!body_word(b, "gpu", &w->gpu, message, size) ||
-	    !body_number(b, "bytes", &w->bytes, message, size) ||
-	    !body_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !body_number(b, "pid", &w->pid, message, size) ||
-	    !body_number(b, "wait_s", &w->wait_s, message, size) ||
-	    !body_text(b, "reason", &w->reason, message, size))
-		return false;
-	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
-		snprintf(message, size, "\"bytes\" must be there and above 0");
-	else if (!(w->ttl_s > 0 && w->ttl_s <= TTL_MOST))
-		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f", TTL_MOST);
-	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
-		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
-	else if (!(w->pid >= 0 && w->pid <= INT32_MAX))
-		snprintf(message, size, "\"pid\" must be the number of a process");
-	else if (strlen(w->reason) > REASON_MAX)
-		snprintf(message, size, "\"reason\" is longer than %d bytes", REASON_MAX);
-	else
-		return true;
-	return false;
-}
-
-static void begin_room(const struct api *a, const struct request *q, struct reply *r,
-		       const struct guard_view *g, const struct room_wish *w)
-{
-	struct room_wait *wait;
-	const char *uuid = NULL;
-	char name[256];
-	int i, err;
-
-	if (w->gpu) {
-		if (!api_has_reading(a, r) || (i = api_find(a, r, 400, w->gpu)) < 0)
-			return;
-		uuid = gw_device_text(gw_snapshot_device(a->view.snap, (unsigned)i), GW_T_UUID);
-	}
-	who(q, w->reason, name, sizeof(name));
-	wait = malloc(sizeof(*wait));
-	err = wait ? a->view.guard_ops->reserve(a->view.guarding, uuid, (uint64_t)w->bytes,
-						(int64_t)w->pid, (uint64_t)(w->ttl_s * 1e9),
-						name, &wait->id)
-		   : -GW_E_NOMEM;
-	if (err) {
-		free(wait);
-		if (err == -GW_E_SIZE)
-			reply_problem(r, 429, "too-many-reservations",
-				      "End some: DELETE /api/v1/guard/reservations/ID.",
-				      "there are as many reservations as there can be");
-		else
-			reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-				      "the guard has not looked at this GPU yet");
-		return;
-	}
-	*q->memory = wait;
-	wait->until_ns = api_now(a) + (uint64_t)(w->wait_s * 1e9);
-	look_for_room(a, g, wait, r);
-}
-
-void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
-{
-	const struct api *a = arg;
-	const struct guard_view *g = may_ask(a, q, r);
-	struct room_wish w = { .reason = "", .ttl_s = ROOM_TTL_S, .wait_s = WAIT_MOST };
-	char message[256] = "";
-	struct body *b;
-
-	if (!g)
-		return;
-	if (*q->memory) {
-		look_for_room(a, g, *q->memory, r);
-		return;
-	}
-	if (body_open(q->body, q->size, "gpu bytes ttl_s pid wait_s reason", &b, message,
-		      sizeof(message)) != 0) {
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
-		return;
-	}
-	if (read_room(b, &w, message, sizeof(message)))
-		begin_room(a, q, r, g, &w);
-	else
-		reply_problem(r, 400, "bad-body", NULL, "%s", message);
-	body_close(b);
-}
-
-void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)
-{
-	const struct api *a = arg;
-	const struct guard_view *g = may_ask(a, q, r);
-	struct guard_room room;
-	char *end;
-	uint64_t id;
-
-	if (!g)
-		return;
-	id = strtoull(q->arg[0], &end, 10);
-	if (*end || !find_room(g, id, &room)) {
-		reply_problem(r, 404, "no-such-reservation", "GET /api/v1/guard lists them.",
-			      "there is no reservation \"%.64s\": it ended or never was",
-			      q->arg[0]);
-		return;
-	}
-	a->view.guard_ops->release(a->view.guarding, id);
-	r->status = 204;
 }

@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #define MIB 1048576.0
 #define GIB 1073741824.0
@@ -226,16 +227,14 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r)
 {
 	if (a->view.guard && a->view.guard->guard)
 		return a->view.guard;
-	if (a->view.guarding)
+	if (a->view.guarding || !a->view.tick)
 		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the guard has just begun");
+			      "the guard has not begun: the drivers are not open yet");
 	else
-		reply_problem(
-			r, 503, "no-guard",
-			"Add [guard] and a [[worker]] to gpuward.toml (docs/GUARD.md) and "
-			"reload the service.",
-			"there is no guard: no worker is configured, or the drivers are not "
-			"open");
+		reply_problem(r, 503, "no-guard",
+			      "GET /api/v1/events tells why; gpuward config check looks at the "
+			      "configuration.",
+			      "there is no guard: it was not started");
 	return NULL;
 }
 
@@ -254,4 +253,35 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 		      "there is no worker \"%.64s\"%s%s%s", name,
 		      near ? "; did you mean \"" : "", near ? near : "", near ? "\"?" : "");
 	return -1;
+}
+
+/* ---- who asks ---- */
+
+static bool is_json(const struct request *q, struct reply *r)
+{
+	const char *type = request_header(q, "Content-Type");
+
+	if (!q->size || (type && strncasecmp(type, "application/json", 16) == 0))
+		return true;
+	reply_problem(r, 415, "not-json",
+		      "Send Content-Type: application/json (curl --json does).",
+		      "the body is not said to be JSON");
+	return false;
+}
+
+const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
+					   struct reply *r)
+{
+	const struct guard_view *g = is_json(q, r) ? guard_doc_there(a, r) : NULL;
+
+	if (g && !a->view.guard_ops) {
+		reply_problem(r, 503, "no-guard", NULL, "nothing can be asked of the guard");
+		return NULL;
+	}
+	return g;
+}
+
+void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size)
+{
+	snprintf(out, size, "%.60s%s%s", q->who, *reason ? ": " : "", reason);
 }

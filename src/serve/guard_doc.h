@@ -45,4 +45,12 @@ const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
 /* The worker of this name; -1: 404 was replied. */
 int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name);
 
+/* For what changes something: the guard, if the body is said to be JSON and it can be asked; NULL: replied. */
+const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
+					   struct reply *r);
+
+/* Who asks and why, for the audit: "token: maintenance". */
+#define GUARD_REASON_MAX 120
+void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);
+
 #endif

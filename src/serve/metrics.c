@@ -3,6 +3,8 @@
  * Samples of a family stand together, so every function goes over the GPUs by itself. */
 #include "metrics_page.h"
 
+#include "guard_view.h"
+
 #include <assert.h>
 #include <math.h>
 #include <string.h>
@@ -149,9 +151,13 @@ void page_processes(struct page *p, bool not_ours)
 		if (x->device < PAGE_GPUS && !(not_ours && x->pid == self))
 			n[x->device]++;
 	}
-	for (unsigned i = 0; i < p->gpus; i++)
+	for (unsigned i = 0; i < p->gpus; i++) {
+		int others = not_ours ? metrics_guard_others(p, i) : -1;
+
 		if (page_listed(p, i))
-			metrics_sample(&p->t, p->base[i], NULL, n[i]);
+			metrics_sample(&p->t, p->base[i], NULL,
+				       others >= 0 ? (double)others : (double)n[i]);
+	}
 }
 
 static void host(struct page *p)
@@ -210,7 +216,8 @@ static void compatible(struct page *p)
 {
 	page_family(p, M_OLD_OTHERS);
 	page_processes(p, true);
-	page_one(p, M_OLD_EVICTIONS, 0); /* nobody is evicted: there is no guard yet */
+	page_one(p, M_OLD_EVICTIONS,
+		 p->v->guard ? (double)p->v->guard->counts.evictions_ever : 0);
 	old_figures(p);
 	page_one(p, M_OLD_ERRORS, all_errors(p));
 	page_one(p, M_OLD_INIT, (double)p->v->init_failures);
@@ -224,6 +231,7 @@ void metrics_render(struct buf *out, const struct api *a, enum metrics_form form
 	metrics_service(&p);
 	if (p.v->snap) {
 		metrics_gpus(&p);
+		metrics_guard(&p);
 		host(&p);
 	}
 	metrics_cost(&p);

@@ -59,11 +59,14 @@ double page_figure(const struct page *p, unsigned i, unsigned q);
 /* Is the list of processes of this GPU of now? */
 bool page_listed(const struct page *p, unsigned i);
 
-/* A sample for each GPU: its processes; not_ours: without this one. */
+/* A sample for each GPU: its processes; not_ours: without this one and the guard's workers. */
 void page_processes(struct page *p, bool not_ours);
 
 /* The parts.  metrics_gpus: there is a snapshot. */
-void metrics_gpus(struct page *p);    /* metrics_gpu.c */
+void metrics_gpus(struct page *p);  /* metrics_gpu.c */
+void metrics_guard(struct page *p); /* metrics_guard.c; nothing where there is none */
+/* Processes on a GPU that are neither this one nor a worker's; -1: no guard has looked at it. */
+int metrics_guard_others(const struct page *p, unsigned i);
 void metrics_service(struct page *p); /* metrics_self.c */
 void metrics_cost(struct page *p);
 

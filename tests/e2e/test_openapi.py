@@ -7,6 +7,7 @@ import subprocess
 
 import pytest
 
+import guarded
 import openapi_check
 from service import Service
 from support import TOP
@@ -53,6 +54,13 @@ def stuck(tmp_path_factory):
     with Service(scenario, token=True, config="[device]\ntimeout = \"0.5s\"\n") as s:
         s.wait(lambda: s.get("/readyz").status_code == 503)
         yield s
+
+
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory):
+    """There is a guard."""
+    with guarded.service(tmp_path_factory.mktemp("guard")) as s:
+        yield guarded.looked(s)
 
 
 @pytest.fixture(scope="module")
@@ -144,6 +152,35 @@ def too_many_marks(s):
     return got
 
 
+WORKER = "/api/v1/guard/workers/ollama"
+ROOMS = "/api/v1/guard/reservations"
+
+
+def wished(s, verb, *before, **kw):
+    """What a worker is asked after it was released and asked for `before`."""
+    assert s.post(WORKER + "/release", token=True).status_code == 202
+    for word, body in before:
+        assert s.post(f"{WORKER}/{word}", token=True, json=body).status_code == 202
+    return s.post(f"{WORKER}/{verb}", token=True, **kw)
+
+
+def too_many_rooms(s):
+    paths = []
+    while True:
+        got = s.post(ROOMS, token=True, json={"bytes": 1})
+        if got.status_code != 201:
+            break
+        paths.append(got.headers["Location"])
+    for path in paths:
+        assert s.ask("DELETE", path, token=True).status_code == 204
+    return got
+
+
+def given_back(s, **kw):
+    path = s.post(ROOMS, token=True, json={"bytes": 1}).headers["Location"]
+    return s.ask("DELETE", path + kw.pop("query", ""), **kw)
+
+
 FOREIGN = {"Sec-Fetch-Site": "cross-site"}  # a page of another site, without a token
 NOT_JSON = {"Content-Type": "text/plain"}
 GETS = {  # operation: path that answers 200
@@ -215,6 +252,51 @@ CHANGES = {  # (operation, status): how
     ("resume", 400): lambda s: s.post("/api/v1/resume?x=1", token=True),
     ("resume", 401): lambda s: s.post("/api/v1/resume"),
 }
+# Of the guard: paths that answer 200 where it knows a worker, and 503 before it has begun.
+GUARD_GETS = {
+    "getGuard": "/api/v1/guard",
+    "getGuardGpu": "/api/v1/guard/gpus/0",
+    "getGuardWorker": WORKER,
+    "explainGuard": "/api/v1/guard/explain",
+    "getGuardEvents": "/api/v1/guard/events",
+    "getHealth": "/api/v1/health",
+    "getHealthGpu": "/api/v1/health/gpus/0",
+    "getCapacity": "/api/v1/capacity",
+    "getCapacityFit": "/api/v1/capacity/fit?bytes=1",
+}
+GUARD_NOT_FOUND = {
+    "getGuardGpu": "/api/v1/guard/gpus/99",
+    "getGuardWorker": "/api/v1/guard/workers/none",
+    "explainGuard": "/api/v1/guard/explain?worker=none",
+    "getHealth": "/api/v1/health?gpu=99",
+    "getHealthGpu": "/api/v1/health/gpus/99",
+    "getCapacity": "/api/v1/capacity?gpu=99",
+    "getCapacityFit": "/api/v1/capacity/fit?bytes=1&gpu=99",
+}
+VERBS = ("evict", "resume", "hold", "release")
+HELD = {"evict": "active", "resume": "evicted", "hold": "active"}  # what stands against it
+GUARD_CHANGES = {
+    ("reserveMemory", 201): lambda s: s.post(ROOMS, json={"bytes": 1, "ttl_s": 1}, token=True),
+    ("reserveMemory", 400): lambda s: s.post(ROOMS, json={}, token=True),
+    ("reserveMemory", 401): lambda s: s.post(ROOMS, json={"bytes": 1}),
+    ("reserveMemory", 409): lambda s: s.post(ROOMS, json={"bytes": 1 << 50}, token=True),
+    ("reserveMemory", 415): lambda s: s.post(ROOMS, data="{}", headers=NOT_JSON, token=True),
+    ("reserveMemory", 429): too_many_rooms,
+    ("releaseMemory", 204): lambda s: given_back(s, token=True),
+    ("releaseMemory", 400): lambda s: given_back(s, token=True, query="?x=1"),
+    ("releaseMemory", 401): lambda s: given_back(s),
+    ("releaseMemory", 404): lambda s: s.ask("DELETE", ROOMS + "/0", token=True),
+    ("holdWorker", 202): lambda s: wished(s, "hold", json={"ttl_s": 1, "state": "active"}),
+    **{(v + "Worker", 202): lambda s, v=v: wished(s, v, ("hold", {"ttl_s": 1, "state": "evicted"}),
+                                                  ("release", {})) for v in ("evict", "resume", "release")},
+    **{(v + "Worker", 400): lambda s, v=v: wished(s, v, json={"no": 1}) for v in VERBS},
+    **{(v + "Worker", 401): lambda s, v=v: s.post(f"{WORKER}/{v}") for v in VERBS},
+    **{(v + "Worker", 404): lambda s, v=v: s.post(f"/api/v1/guard/workers/none/{v}", token=True) for v in VERBS},
+    **{(v + "Worker", 409): lambda s, v=v, h=h: wished(s, v, ("hold", {"ttl_s": 60, "state": h}),
+                                                       json={"ttl_s": 60} if v == "hold" else {})
+       for v, h in HELD.items()},
+    **{(v + "Worker", 415): lambda s, v=v: wished(s, v, data="{}", headers=NOT_JSON) for v in VERBS},
+}
 # Where the reading has not come, or cannot.
 EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries", "getProcesses",
          "getEnvironment", "getSensors", "getReadyz", "getReady")
@@ -224,7 +306,22 @@ ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPag
 MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
 
 
-def cases(document, live, early, stuck):
+def guard_cases(early, watched):
+    for (name, status), how in GUARD_CHANGES.items():
+        yield name, status, lambda how=how: how(watched)
+    for name, path in GUARD_GETS.items():
+        yield name, 200, lambda path=path: watched.get(path)
+        yield name, 400, lambda path=path: watched.get(path.partition("?")[0] + "?no-such-parameter=1")
+        yield name, 503, lambda path=path: early.get(path)
+    for name, path in GUARD_NOT_FOUND.items():
+        yield name, 404, lambda path=path: watched.get(path)
+    for verb in VERBS:
+        yield verb + "Worker", 503, lambda verb=verb: early.post(f"{WORKER}/{verb}", token=True)
+    yield "reserveMemory", 503, lambda: early.post(ROOMS, token=True, json={"bytes": 1})
+    yield "releaseMemory", 503, lambda: early.ask("DELETE", ROOMS + "/1", token=True)
+
+
+def cases(document, live, early, stuck, watched):
     """(operation, status, how) of everything that is promised here."""
     documented = {(o["operationId"], int(status)) for _, _, o in openapi_check.operations(document)
                   for status in o["responses"]}
@@ -240,6 +337,7 @@ def cases(document, live, early, stuck):
         yield name, 503, lambda path=GETS[name]: early.get(path)
     yield "openWindow", 503, lambda: early.post("/api/v1/windows", token=True)
     yield "letGo", 409, lambda: stuck.post("/api/v1/let-go", token=True)
+    yield from guard_cases(early, watched)
 
 
 def judge(document, operations, name, status, got):
@@ -258,13 +356,13 @@ def judge(document, operations, name, status, got):
         assert got.json()["status"] == status and len(got.json()["detail"]) > 10
 
 
-def test_every_promised_status_is_real(document, live, early, stuck):
+def test_every_promised_status_is_real(document, live, early, stuck, watched):
     operations = {o["operationId"]: o for _, _, o in openapi_check.operations(document)}
     seen = set(ELSEWHERE)
     with concurrent.futures.ThreadPoolExecutor() as pool:  # these take their time to give up
         waiting = {("letGo", 503): pool.submit(early.post, "/api/v1/let-go", token=True),
                    ("resume", 503): pool.submit(early.post, "/api/v1/resume", token=True)}
-        for name, status, how in cases(document, live, early, stuck):
+        for name, status, how in cases(document, live, early, stuck, watched):
             if name not in operations or (name in MANAGE and str(status) not in operations[name]["responses"]):
                 continue
             got = how()
@@ -279,9 +377,9 @@ def test_every_promised_status_is_real(document, live, early, stuck):
     assert documented - seen == set(), "documented, and no case provokes it"
 
 
-def test_head_is_get_without_a_body(live):
-    for path in GETS.values():
-        got, head = live.get(path), live.ask("HEAD", path)
+def test_head_is_get_without_a_body(live, watched):
+    for s, path in [*((live, p) for p in GETS.values()), *((watched, p) for p in GUARD_GETS.values())]:
+        got, head = s.get(path), s.ask("HEAD", path)
         assert (head.status_code, head.content) == (got.status_code, b""), path
         assert head.headers["Content-Type"] == got.headers["Content-Type"], path
 

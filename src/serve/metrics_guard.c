@@ -1,0 +1,262 @@
+/* metrics_guard: what the guard does, who is on the GPUs by its classes, and how well they are.
+ *
+ * Nothing is written where no guard runs, so that its absence can be told from a quiet one. */
+#include "metrics_page.h"
+
+#include "guard_view.h"
+
+#include <math.h>
+#include <string.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- workers ---- */
+
+/* The labels of a worker, and its status. */
+struct worker {
+	struct labels base;
+	struct guard_status s;
+	double quiet_s;
+};
+
+static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
+{
+	const struct policy_worker *w = &g->policy->worker[i];
+
+	labels_clear(&ret->base);
+	labels_add(&ret->base, "worker", w->name);
+	ret->quiet_s =
+		(double)policy_ns(w->knobs.quiet_ns, g->policy->standard.quiet_ns) * 1e-9;
+	return guard_status(g->guard, i, &ret->s) == 0;
+}
+
+static double evictions(const struct worker *w)
+{
+	return w->s.evictions;
+}
+
+static double resumes(const struct worker *w)
+{
+	return w->s.resumes;
+}
+
+static double would_evict(const struct worker *w)
+{
+	return w->s.would_evict;
+}
+
+static double resident(const struct worker *w)
+{
+	return (double)w->s.resident_bytes;
+}
+
+static double residue(const struct worker *w)
+{
+	return (double)w->s.residue_bytes;
+}
+
+static double backoff(const struct worker *w)
+{
+	return w->s.backoff * w->quiet_s;
+}
+
+static double blind(const struct worker *w)
+{
+	return w->s.blind;
+}
+
+static void worker_figures(struct page *p, const struct guard_view *g)
+{
+	static const struct {
+		unsigned metric;
+		double (*of)(const struct worker *w);
+	} rows[] = {
+		{ M_GUARD_EVICTIONS, evictions },
+		{ M_GUARD_RESUMES, resumes },
+		{ M_GUARD_WOULD_EVICT, would_evict },
+		{ M_GUARD_RESIDENT, resident },
+		{ M_GUARD_RESIDUE, residue },
+		{ M_GUARD_BACKOFF, backoff },
+		{ M_GUARD_BLIND, blind },
+	};
+	struct worker w;
+
+	for (size_t r = 0; r < COUNT(rows); r++) {
+		page_family(p, rows[r].metric);
+		for (unsigned i = 0; i < g->policy->workers; i++)
+			if (worker(g, i, &w))
+				metrics_sample(&p->t, w.base.text, NULL, rows[r].of(&w));
+	}
+}
+
+/* One series a word, 0 or 1. */
+static void worker_words(struct page *p, const struct guard_view *g)
+{
+	static const char *const holds[] = { "none", "evicted", "active" };
+	struct worker w;
+
+	page_family(p, M_GUARD_STATE);
+	for (unsigned i = 0; i < g->policy->workers; i++)
+		for (unsigned s = 0; worker(g, i, &w) && s < GUARD_STATES; s++)
+			page_labelled(p, w.base.text, "state", guard_state_name(s),
+				      w.s.state == s);
+	page_family(p, M_GUARD_REASON);
+	for (unsigned i = 0; i < g->policy->workers; i++)
+		for (unsigned r = 0; worker(g, i, &w) && r < GUARD_REASONS; r++)
+			page_labelled(p, w.base.text, "reason", guard_reason_name(r),
+				      w.s.mask >> r & 1);
+	page_family(p, M_GUARD_HOLD);
+	for (unsigned i = 0; i < g->policy->workers; i++)
+		for (unsigned h = HOLD_EVICTED; worker(g, i, &w) && h < COUNT(holds); h++)
+			page_labelled(p, w.base.text, "hold", holds[h], w.s.hold == h);
+}
+
+/* ---- all of it ---- */
+
+static double above_zero(double v)
+{
+	return v > 0 ? v : (double)NAN; /* it did not happen yet */
+}
+
+static void whole(struct page *p, const struct guard_view *g)
+{
+	static const char *const modes[] = { "observe", "dry-run", "enforce" };
+	const struct guard_view_counts *c = &g->counts;
+
+	page_family(p, M_GUARD_MODE);
+	for (unsigned m = 0; m < COUNT(modes); m++)
+		page_labelled(p, NULL, "mode", modes[m], g->policy->mode == m);
+	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
+	page_one(p, M_GUARD_LOOKS, (double)c->looks);
+	page_one(p, M_GUARD_DECIDE, above_zero(c->decide_seconds_last));
+	page_one(p, M_GUARD_DECIDE_MAX, above_zero(c->decide_seconds_max));
+	page_one(p, M_GUARD_FREE, above_zero(c->free_seconds_last));
+	page_one(p, M_GUARD_FREE_MAX, above_zero(c->free_seconds_max));
+}
+
+/* ---- GPUs ---- */
+
+/* Position in the scene that was judged; -1: it is not in it. */
+static int seen(const struct page *p, const struct guard_view *g, unsigned i,
+		const struct scene **ret)
+{
+	guard_verdicts(g->guard, ret);
+	return guard_view_gpu(*ret, gw_device_text(page_gpu(p, i), GW_T_UUID));
+}
+
+static bool listed_before(const struct scene *s, unsigned i)
+{
+	for (unsigned k = 0; k < i; k++)
+		if (s->process[k].gpu == s->process[i].gpu &&
+		    s->process[k].pid == s->process[i].pid)
+			return true;
+	return false;
+}
+
+static void classes(struct page *p, const struct guard_view *g)
+{
+	page_family(p, M_GUARD_PROCESSES);
+	for (unsigned i = 0; i < p->gpus; i++) {
+		unsigned n[GUARD_CLASSES] = { 0 };
+		const struct scene *s;
+		const struct verdict *v = guard_verdicts(g->guard, &s);
+		int at = seen(p, g, i, &s);
+
+		for (unsigned k = 0; at >= 0 && k < s->processes; k++)
+			n[v[k].class] += s->process[k].gpu == (unsigned)at;
+		for (unsigned c = 0; at >= 0 && c < GUARD_CLASSES; c++)
+			page_labelled(p, p->base[i], "class", guard_class_name(c), n[c]);
+	}
+}
+
+static void unattributed(struct page *p, const struct guard_view *g)
+{
+	page_family(p, M_GPU_UNATTRIBUTED);
+	for (unsigned i = 0; i < p->gpus; i++) {
+		const struct scene *s;
+		int at = seen(p, g, i, &s);
+
+		if (at >= 0)
+			metrics_sample(&p->t, p->base[i], NULL,
+				       guard_view_unattributed(s, (unsigned)at));
+	}
+}
+
+static bool health(const struct page *p, const struct guard_view *g, unsigned i,
+		   struct health_status *ret)
+{
+	if (i >= g->devices || !g->health[i])
+		return false;
+	health_status(g->health[i], gw_snapshot_mono_ns(p->v->snap), ret);
+	return true;
+}
+
+static double margin(const struct health_status *h)
+{
+	return h->margin_c;
+}
+
+static double quarantine(const struct health_status *h)
+{
+	return h->quarantine;
+}
+
+static double xids(const struct health_status *h)
+{
+	return h->xids;
+}
+
+static void wellness(struct page *p, const struct guard_view *g)
+{
+	static const struct {
+		unsigned metric;
+		double (*of)(const struct health_status *h);
+	} rows[] = {
+		{ M_GPU_THERMAL_MARGIN, margin },
+		{ M_GPU_QUARANTINE, quarantine },
+		{ M_GPU_XIDS, xids },
+	};
+	struct health_status h;
+
+	for (size_t r = 0; r < COUNT(rows); r++) {
+		page_family(p, rows[r].metric);
+		for (unsigned i = 0; i < p->gpus; i++)
+			if (health(p, g, i, &h))
+				metrics_sample(&p->t, p->base[i], NULL, rows[r].of(&h));
+	}
+	page_family(p, M_GPU_HEALTH);
+	for (unsigned i = 0; i < p->gpus; i++)
+		for (unsigned l = 0; health(p, g, i, &h) && l <= HEALTH_QUARANTINE; l++)
+			page_labelled(p, p->base[i], "level", health_level_name(l),
+				      h.level == l);
+}
+
+void metrics_guard(struct page *p)
+{
+	const struct guard_view *g = p->v->guard;
+
+	if (!g || !g->guard)
+		return;
+	whole(p, g);
+	worker_words(p, g);
+	worker_figures(p, g);
+	classes(p, g);
+	unattributed(p, g);
+	wellness(p, g);
+}
+
+int metrics_guard_others(const struct page *p, unsigned i)
+{
+	const struct guard_view *g = p->v->guard;
+	const struct verdict *v;
+	const struct scene *s;
+	int at, n = 0;
+
+	if (!g || !g->guard || (at = seen(p, g, i, &s)) < 0)
+		return -1;
+	v = guard_verdicts(g->guard, NULL);
+	for (unsigned k = 0; k < s->processes; k++)
+		n += s->process[k].gpu == (unsigned)at && v[k].class != CLASS_SELF &&
+		     v[k].class != CLASS_WORKER && !listed_before(s, k);
+	return n;
+}

@@ -1,0 +1,407 @@
+/* The guard's answers over a guard that a test feeds: what is unknown, what is waited for, and what is
+ * refused.  tests/e2e/test_guard_api.py asks the whole service. */
+#include "api_fixture.h"
+
+#include "serve/guard_view.h"
+
+#include <limits.h>
+
+#define GIB (UINT64_C(1) << 30)
+
+static struct {
+	struct policy policy;
+	struct guard *guard;
+	struct scene scene;
+	struct guard_view view;
+	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
+	struct health *health[1];
+	struct capacity *capacity[1];
+	char who[256];
+	uint64_t leaves_ns; /* the worker lets go then; 0: never */
+	unsigned releases;
+} w;
+
+static uint64_t now(void)
+{
+	return clock_mono_ns(&sim.clock);
+}
+
+/* ---- a world of one GPU ---- */
+
+static void put(const char *name, int64_t pid, uint64_t bytes)
+{
+	struct scene_process *p = &w.scene.process[w.scene.processes++];
+
+	memset(p, 0, sizeof(*p));
+	p->pid = pid;
+	p->start_ticks = 1;
+	p->uid = -1;
+	p->type = 1;
+	p->bytes = bytes;
+	p->bytes_known = bytes != UINT64_MAX;
+	p->sm_ratio = NAN;
+	snprintf(p->name, sizeof(p->name), "%s", name);
+	if (p->bytes_known)
+		w.scene.gpu[0].used_bytes += bytes;
+}
+
+static void begin_scene(void)
+{
+	struct scene_gpu *g = &w.scene.gpu[0];
+	const struct gw_device *d = gw_snapshot_device(t.api.view.snap, 0);
+
+	memset(&w.scene, 0, sizeof(w.scene));
+	w.scene.mono_ns = now();
+	w.scene.wall_ns = clock_wall_ns(&sim.clock);
+	w.scene.host_free_bytes = 64 * GIB;
+	w.scene.gpus = 1;
+	snprintf(g->uuid, sizeof(g->uuid), "%s", gw_device_text(d, GW_T_UUID));
+	g->memory_known = true;
+	g->total_bytes = 24 * GIB;
+	g->used_bytes = GIB;
+	g->temperature_c = 40;
+	g->margin_c = NAN;
+}
+
+static void look(void)
+{
+	struct guard_decision d;
+	struct guard_record record;
+	struct guard_order o;
+
+	w.scene.gpu[0].free_bytes = w.scene.gpu[0].total_bytes - w.scene.gpu[0].used_bytes;
+	guard_look(w.guard, &w.scene);
+	while (guard_next_decision(w.guard, &d))
+		w.ring[w.view.decisions++] =
+			(struct guard_view_decision){ w.view.decisions, w.scene.wall_ns, d };
+	while (guard_next_record(w.guard, &record))
+		;
+	while (guard_next_order(w.guard, &o))
+		guard_outcome(w.guard, &(struct guard_outcome){ .order = o.id, .ok = true },
+			      now());
+}
+
+static void world(const char *guest)
+{
+	begin_scene();
+	if (!w.leaves_ns || now() < w.leaves_ns)
+		put("ollama", 100, 18 * GIB);
+	if (guest)
+		put(guest, 200, GIB / 2);
+	look();
+}
+
+/* ---- the engine of it ---- */
+
+static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t ttl,
+		       const char *who, char *message, size_t size)
+{
+	assert_ptr_equal(engine, &w);
+	snprintf(w.who, sizeof(w.who), "%s", who);
+	return guard_ask(w.guard, worker, what, ttl, now(), message, size);
+}
+
+static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl,
+		   const char *who, uint64_t *ret)
+{
+	(void)engine;
+	snprintf(w.who, sizeof(w.who), "%s", who);
+	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
+}
+
+/* Time has gone on: the guard looks again first. */
+static int reserved(void *engine, uint64_t id, char *message, size_t size)
+{
+	(void)engine;
+	world(NULL);
+	return guard_reserved(w.guard, id, message, size);
+}
+
+static void release_room(void *engine, uint64_t id)
+{
+	(void)engine;
+	w.releases++;
+	guard_release(w.guard, id, now());
+}
+
+static const struct guard_view_ops guard_ops = { guard_asked, reserve, reserved, release_room };
+
+static void begin_guard(enum guard_mode mode)
+{
+	struct policy_worker *p = &w.policy.worker[0];
+
+	memset(&w, 0, sizeof(w));
+	begin(TWO_GPUS);
+	policy_init(&w.policy);
+	policy_worker_init(p);
+	w.policy.mode = mode;
+	w.policy.unknown_contends = true;
+	w.policy.workers = 1;
+	p->name = "ollama";
+	p->kind = WORKER_OLLAMA;
+	p->match.name = "ollama";
+	p->text = "[[worker]] ollama (guard.toml:1)";
+	assert_int_equal(guard_new(&w.policy, NULL, 0, &w.guard), 0);
+	w.view = (struct guard_view){ .policy = &w.policy,
+				      .guard = w.guard,
+				      .scene = &w.scene,
+				      .health = w.health,
+				      .capacity = w.capacity,
+				      .devices = 1,
+				      .ring = w.ring,
+				      .journal = "ok" };
+	t.api.view.guard = &w.view;
+	t.api.view.guard_ops = &guard_ops;
+	t.api.view.guarding = &w;
+	fake.trusted = true;
+	world(NULL);
+}
+
+static int end_guard(void **state)
+{
+	guard_free(w.guard);
+	health_free(w.health[0]);
+	capacity_free(w.capacity[0]);
+	memset(&w, 0, sizeof(w));
+	return end(state);
+}
+
+#define guard_test(f) cmocka_unit_test_teardown(f, end_guard)
+
+/* ---- what it tells ---- */
+
+static void before_it_has_begun_every_answer_is_503_with_a_remedy(void **state)
+{
+	static const char *const paths[] = { "guard",        "guard/gpus/0",
+					     "guard/events", "guard/workers/ollama",
+					     "health",       "guard/explain",
+					     "capacity",     "capacity/fit?bytes=1" };
+	char path[64];
+
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	t.api.view.guard = NULL;
+	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+		snprintf(path, sizeof(path), "/api/v1/%s", paths[i]);
+		get(path, 503);
+		assert_true(number("status") == 503);
+		at("remedy", "\"Ask again in a moment.\"");
+	}
+	t.api.view.guarding = NULL;
+	get("/api/v1/guard", 503);
+	at("word", "\"no-guard\"");
+}
+
+static void a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	get("/api/v1/guard/gpus/0", 200);
+	assert_true(number("unattributed_bytes") == (double)GIB);
+	begin_scene();
+	put("ollama", 100, 18 * GIB);
+	put("secret", 200, UINT64_MAX);
+	look();
+	get("/api/v1/guard/gpus/0", 200);
+	at("unattributed_bytes", "null");
+	at("processes.1.memory_bytes", "null");
+	at("processes.1.utilization_sm_ratio", "null");
+	at("processes.1.uid", "null");
+	at("margin_celsius", "null");
+}
+
+static void a_gpu_that_was_not_looked_at_is_503(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	get("/api/v1/guard/gpus/1", 503);
+	says("has not looked");
+	get("/api/v1/guard/gpus/7", 404);
+}
+
+static void health_that_is_not_watched_is_null_with_a_reason(void **state)
+{
+	struct health_options o;
+
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	get("/api/v1/health", 200);
+	at("level", "null");
+	at("gpus.0.level", "null");
+	says("is not watched");
+	health_options_init(&o);
+	assert_int_equal(health_new(&o, &w.health[0]), 0);
+	health_read(w.health[0], gw_snapshot_device(t.api.view.snap, 0), now());
+	health_event(w.health[0], &(struct health_event){ now(), 8, 79 });
+	get("/api/v1/health/gpus/0", 200);
+	at("last_xid.xid", "79");
+	assert_true(number("xids_total") == 1);
+	get("/api/v1/health", 200);
+	at("gpus.1.level", "null");
+	assert_true(number("gpus.0.xids_total") == 1);
+}
+
+static void explain_names_the_contender_and_the_reason(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	get("/api/v1/guard/explain?worker=ollama", 200);
+	says("No contender is on any GPU.");
+	for (unsigned i = 0; i < 20; i++) {
+		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
+		world("game.exe");
+	}
+	get("/api/v1/guard/explain?worker=ollama", 200);
+	says("Contender: pid 200 game.exe with 512 MiB on GPU-");
+	says("Reasons against it: contention.");
+	says("Last decision, ");
+	get("/api/v1/guard/explain?worker=none", 404);
+}
+
+static void explain_says_that_nothing_is_done(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_DRY_RUN);
+	get("/api/v1/guard/explain", 200);
+	says("Mode is dry-run: what is decided is told, and nothing is done.");
+}
+
+static void the_latest_decisions_come_oldest_first(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	/* A ring that has gone round: 3 is the oldest. */
+	for (unsigned i = 0; i < GUARD_VIEW_DECISIONS; i++) {
+		w.ring[i] = w.ring[0];
+		w.ring[i].id = i < 3 ? 1000 + i : i;
+	}
+	w.view.first = 3;
+	w.view.decisions = GUARD_VIEW_DECISIONS;
+	get("/api/v1/guard?limit=4", 200);
+	at("decisions.0.id", "127");
+	at("decisions.3.id", "1002");
+	get("/api/v1/guard?limit=128", 200);
+	at("decisions.0.id", "3");
+}
+
+/* ---- what it is asked ---- */
+
+static void who_asks_and_why_is_handed_on(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/workers/ollama/evict", "{\"reason\":\"a film\",\"ttl_s\":60}", 202);
+	assert_string_equal(w.who, "test: a film");
+	at("mask.0", "\"manual\"");
+	assert_true(fabs(number("hold_until_seconds") - 60) < 0.01);
+	post("/api/v1/guard/workers/ollama/release", "", 202);
+	assert_string_equal(w.who, "test");
+}
+
+static void a_hold_without_end_has_no_time(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":0}", 202);
+	at("hold", "\"evicted\"");
+	at("hold_until_utc", "null");
+	at("hold_until_seconds", "null");
+	post("/api/v1/guard/workers/ollama/resume", "", 409);
+	says("held evicted");
+	post("/api/v1/guard/workers/ollama/resume", "{\"force\":true}", 202);
+	at("hold", "\"none\"");
+}
+
+static void a_body_that_is_not_said_to_be_json_is_refused(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	request(HTTP_POST, "/api/v1/guard/workers/ollama/evict", "{}", 415);
+	request(HTTP_POST, "/api/v1/guard/reservations", "{}", 415);
+	assert_string_equal(w.who, "");
+}
+
+/* ---- room ---- */
+
+static void room_is_answered_when_the_worker_has_gone(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	w.leaves_ns = now() + NS_PER_S;
+	post("/api/v1/guard/reservations", "{\"gpu\":0,\"bytes\":12884901888}", 201);
+	assert_true(now() >= w.leaves_ns);
+	assert_true(fake.tries > 10);
+	assert_string_equal(fake_find(&fake.out, "Location"), "/api/v1/guard/reservations/1");
+	at("id", "\"1\"");
+	get("/api/v1/guard", 200);
+	at("reservations.0.bytes", "12884901888");
+	request(HTTP_DELETE, "/api/v1/guard/reservations/1", "", 204);
+	request(HTTP_DELETE, "/api/v1/guard/reservations/1", "", 404);
+	request(HTTP_DELETE, "/api/v1/guard/reservations/0", "", 404);
+	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
+}
+
+static void room_that_does_not_come_in_time_is_given_up(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	before = now();
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888,\"wait_s\":1}", 409);
+	assert_true(now() - before >= NS_PER_S && now() - before < 2 * NS_PER_S);
+	at("code", "\"insufficient_vram\"");
+	says("and not in time");
+	assert_true(number("needed") == 12.0 * (double)GIB);
+	assert_true(number("available") == 5.0 * (double)GIB);
+	assert_true(number("available_at_most") == 23.0 * (double)GIB);
+	assert_int_equal(w.releases, 1);
+	get("/api/v1/guard", 200);
+	at("reservations", "[]");
+}
+
+static void room_where_nothing_is_done_is_refused_at_once(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_OBSERVE);
+	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
+	says("the guard does not enforce");
+	assert_int_equal(fake.tries, 0);
+}
+
+static void what_is_promised_is_not_available(void **state)
+{
+	double before;
+
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	get("/api/v1/capacity?gpu=0", 200);
+	before = number("gpus.0.available_bytes");
+	post("/api/v1/guard/reservations", "{\"bytes\":1073741824}", 201);
+	get("/api/v1/capacity?gpu=0", 200);
+	assert_true(number("gpus.0.available_bytes") == before - (double)GIB);
+	at("gpus.0.past.last_10m", "null");
+	at("gpus.0.workers.0.name", "\"ollama\"");
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		guard_test(before_it_has_begun_every_answer_is_503_with_a_remedy),
+		guard_test(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown),
+		guard_test(a_gpu_that_was_not_looked_at_is_503),
+		guard_test(health_that_is_not_watched_is_null_with_a_reason),
+		guard_test(explain_names_the_contender_and_the_reason),
+		guard_test(explain_says_that_nothing_is_done),
+		guard_test(the_latest_decisions_come_oldest_first),
+		guard_test(who_asks_and_why_is_handed_on),
+		guard_test(a_hold_without_end_has_no_time),
+		guard_test(a_body_that_is_not_said_to_be_json_is_refused),
+		guard_test(room_is_answered_when_the_worker_has_gone),
+		guard_test(room_that_does_not_come_in_time_is_given_up),
+		guard_test(room_where_nothing_is_done_is_refused_at_once),
+		guard_test(what_is_promised_is_not_available),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}
