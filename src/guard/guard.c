@@ -364,7 +364,9 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.next_ns = guard_next_change(g, w),
 		.resident_bytes = w->bytes,
 		.need_bytes = w->need_bytes,
-		.residue_bytes = guard_is_out(w) ? w->residue_bytes : 0,
+		.residue_bytes = w->state == STATE_STUCK ? w->bytes
+				 : guard_is_out(w)       ? w->residue_bytes
+							 : 0,
 		.backoff = w->backoff,
 		.evictions = w->evictions,
 		.resumes = w->resumes,
