@@ -158,6 +158,9 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 			return GW_ABSENT_ERROR;
 		if (nvml_react(d, code))
 			return nvml_meaning(code)->absence;
+		/* A list that failed this time would let those on it seem gone. */
+		if (nvml_meaning(code)->absence == GW_ABSENT_ERROR)
+			return GW_ABSENT_ERROR;
 		/* One list that can be had is enough; of several refusals the compute list's counts. */
 		if (code == ABI_SUCCESS || why == GW_ABSENT_NO_SYMBOL)
 			why = why == GW_HAVE ? GW_HAVE : nvml_meaning(code)->absence;

@@ -26,11 +26,11 @@ UUID = "GPU-51000000-51d0-4000-8000-000000000001"
 class World:
     """A card of 24 GiB whose memory is what real processes say."""
 
-    def __init__(self, path, more="", gpu=""):
+    def __init__(self, path, more="", gpu="", profile="rtx4090"):
         self.held = pathlib.Path(path) / "held"
         self.held.mkdir()
         self.scenario = pathlib.Path(path) / "world.toml"
-        self.scenario.write_text(f'[[gpu]]\nprofile = "rtx4090"\nfollow = "{self.held}"\n{gpu}\n{more}')
+        self.scenario.write_text(f'[[gpu]]\nprofile = "{profile}"\nfollow = "{self.held}"\n{gpu}\n{more}')
 
     def hold(self, pid, size, kind="compute"):
         """What pid holds from now on; the file is never seen half written."""
