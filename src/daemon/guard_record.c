@@ -16,6 +16,14 @@ void guard_record_write(struct buf *out, const struct guard_record *r, const cha
 	json_uint(&j, "hold", r->hold);
 	json_uint(&j, "hold_until_wall_ns", r->hold_until_wall_ns);
 	json_uint(&j, "wall_ns", r->wall_ns);
+	json_array(&j, "gpus");
+	for (unsigned i = 0; i < r->gpus; i++) {
+		json_array(&j, NULL);
+		json_string(&j, NULL, r->gpu[i].uuid);
+		json_uint(&j, NULL, r->gpu[i].need_bytes);
+		json_array_end(&j);
+	}
+	json_array_end(&j);
 	json_array(&j, "put_away");
 	for (unsigned i = 0; i < r->put_away_count; i++) {
 		json_array(&j, NULL);

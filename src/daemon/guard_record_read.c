@@ -24,6 +24,20 @@ static void read_put_away(const json_t *list, struct guard_record *r)
 	}
 }
 
+static void read_gpus(const json_t *list, struct guard_record *r)
+{
+	size_t n = json_array_size(list);
+
+	for (size_t i = 0; i < n && i < sizeof(r->gpu) / sizeof(r->gpu[0]); i++) {
+		const json_t *pair = json_array_get(list, i);
+		const char *uuid = json_string_value(json_array_get(pair, 0));
+
+		snprintf(r->gpu[i].uuid, sizeof(r->gpu[i].uuid), "%s", uuid ? uuid : "");
+		r->gpu[i].need_bytes = (uint64_t)json_integer_value(json_array_get(pair, 1));
+		r->gpus++;
+	}
+}
+
 int guard_record_read(const char *text, struct guard_record *ret, char *notes, size_t size)
 {
 	json_t *o = json_loads(text, 0, NULL);
@@ -43,6 +57,7 @@ int guard_record_read(const char *text, struct guard_record *ret, char *notes, s
 	ret->hold = (enum guard_hold)number(o, "hold");
 	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns");
 	ret->wall_ns = number(o, "wall_ns");
+	read_gpus(json_object_get(o, "gpus"), ret);
 	read_put_away(json_object_get(o, "put_away"), ret);
 	snprintf(notes, size, "%s", said ? said : "");
 	json_decref(o);
