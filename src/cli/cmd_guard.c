@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/suggest.h"
+#include "guard/policy.h"
 #include "guard/worker/reply.h"
 
 #include <math.h>
@@ -212,7 +213,7 @@ static int explain(struct cli *c, struct remote *r, const char *name)
 
 /* ---- what people want ---- */
 
-static void wish(struct buf *out, const struct given *g, const char *verb, const char *state)
+static void wish(struct buf *out, const struct given *g, const char *state)
 {
 	struct json j;
 
@@ -230,7 +231,6 @@ static void wish(struct buf *out, const struct given *g, const char *verb, const
 		json_string(&j, "reason", g->reason);
 	json_object_end(&j);
 	json_end(&j);
-	(void)verb;
 }
 
 static int ask_one(struct cli *c, struct remote *r, const char *verb, const char *state,
@@ -245,7 +245,7 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	buf_adds(&path, "/api/v1/guard/workers/");
 	remote_escape(&path, name);
 	buf_addf(&path, "/%s", verb);
-	wish(&body, g, verb, state);
+	wish(&body, g, state);
 	code = remote_want(r, "POST", path.p, body.p);
 	buf_done(&path);
 	buf_done(&body);
@@ -260,12 +260,10 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	return code;
 }
 
-#define NAMES 32 /* POLICY_WORKERS */
-
 static int ask(struct cli *c, struct remote *r, const char *verb, const char *state,
 	       const char *name)
 {
-	char names[NAMES][128];
+	char names[POLICY_WORKERS][128];
 	size_t n;
 	int code;
 
@@ -275,7 +273,7 @@ static int ask(struct cli *c, struct remote *r, const char *verb, const char *st
 	if (code != EXIT_OK)
 		return code;
 	n = worker_reply_count(r->reply, "workers");
-	n = n < NAMES ? n : NAMES;
+	n = n < POLICY_WORKERS ? n : POLICY_WORKERS;
 	for (size_t i = 0; i < n; i++)
 		snprintf(names[i], sizeof(names[i]), "%s",
 			 worker_reply_string(worker_reply_at(r->reply, "workers", i), "name"));

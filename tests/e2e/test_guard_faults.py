@@ -6,10 +6,9 @@ import pytest
 import requests
 
 import support
-from test_guard import Guarded, SHORT, configure, in_order, worker, world  # noqa: F401 (fixtures)
+from test_guard import Guarded, SHORT, configure, worker, world  # noqa: F401 (fixtures)
 from worker import GIB, Contender, Worker, World
 
-SECOND = "GPU-52010101-51d0-4000-8000-000000000002"
 LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"
 
 

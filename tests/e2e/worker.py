@@ -76,7 +76,7 @@ class Contender(Process):
 
 
 class Worker(Process):
-    """keeps: it says yes and frees nothing.  generations: processes between the server and what holds the memory."""
+    """keeps: it says yes and frees nothing.  detached: its runners have a session of their own."""
 
     def __init__(self, world, kind="Ollama", models=("llama3:8b",), size=10 * GIB, keeps=False, detached=False,
                  port=0):

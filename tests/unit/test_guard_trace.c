@@ -1,0 +1,133 @@
+#include "daemon/guard_trace.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+#define SECOND   UINT64_C(1000000000)
+
+static void make_policy(struct policy *p)
+{
+	policy_init(p);
+	p->mode = GUARD_ENFORCE;
+	policy_worker_init(&p->worker[0]);
+	p->worker[0].name = "one";
+	p->worker[0].kind = WORKER_EXEC;
+	p->workers = 1;
+}
+
+/* Feeds every line of text; the first error. */
+static int feed(struct guard_trace *t, char *text)
+{
+	int err = 0;
+
+	for (char *line = strtok(text, "\n"); line && !err; line = strtok(NULL, "\n"))
+		err = guard_trace_line(t, line);
+	return err;
+}
+
+static void what_is_written_is_read(void **state)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	struct scene *s = calloc(1, sizeof(*s));
+	struct guard_trace *t;
+	struct guard_decision d;
+	struct buf out;
+	uint64_t wall_ns;
+	bool held = false;
+
+	(void)state;
+	make_policy(p);
+	buf_init(&out, 1 << 20);
+	guard_trace_begin(&out);
+	s->mono_ns = SECOND;
+	s->wall_ns = 100 * SECOND;
+	scene_write(&out, s);
+	guard_trace_ask(&out, 0, ASK_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
+	guard_trace_outcome(
+		&out, &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" },
+		2 * SECOND);
+	guard_trace_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
+	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 3 * SECOND);
+	guard_trace_release(&out, 9, 4 * SECOND);
+	assert_int_equal(out.err, 0);
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(feed(t, out.p), 0);
+	while (guard_trace_decision(t, &d, &wall_ns))
+		if (strcmp(d.rule, "hold evicted") == 0) {
+			held = true;
+			assert_int_equal(wall_ns, 101 * SECOND);
+		}
+	assert_true(held);
+	assert_int_equal(guard_trace_counts(t).scenes, 1);
+	assert_int_equal(guard_trace_counts(t).runs, 1);
+	guard_trace_free(t);
+	buf_done(&out);
+	free(s);
+	free(p);
+}
+
+static void lines_that_say_nothing_are_refused(void **state)
+{
+	static const char *const lines[] = {
+		"begin\t2",
+		"hello",
+		"outcome",
+		"outcome\t1\t2\t1\t0\t0",
+		"outcome\t1\t2\tyes\t0\t0\tdone",
+		"outcome\t-1\t2\t1\t0\t0\tdone",
+		"ask\t1\t0\t99\t0",
+		"ask\t1\t0\t0",
+		"reason\t1\tGPU-1\t99\t1\thot",
+		"reserve\t1\tmuch\t0\t0\t",
+		"release\t1",
+		"release\t1\t2\t3",
+		"release\t1\t2\t3\t4\t5\t6\t7\t8\t9",
+		"G\tGPU-1",
+	};
+	struct policy *p = calloc(1, sizeof(*p));
+	struct guard_trace *t;
+
+	(void)state;
+	make_policy(p);
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	for (size_t i = 0; i < COUNT(lines); i++)
+		if (guard_trace_line(t, lines[i]) != -GW_E_PARSE)
+			fail_msg("'%s' was taken", lines[i]);
+	assert_int_equal(guard_trace_line(t, ""), 0);
+	guard_trace_free(t);
+	free(p);
+}
+
+static void a_worker_that_is_not_there_any_more_was_not_asked(void **state)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	struct guard_trace *t;
+	struct guard_decision d;
+	uint64_t wall_ns;
+
+	(void)state;
+	make_policy(p);
+	assert_int_equal(guard_trace_new(p, true, &t), 0);
+	assert_int_equal(guard_trace_line(t, "ask\t5\t3\t0\t0"), 0);
+	assert_false(guard_trace_decision(t, &d, &wall_ns));
+	guard_trace_free(t);
+	free(p);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(lines_that_say_nothing_are_refused),
+		cmocka_unit_test(a_worker_that_is_not_there_any_more_was_not_asked),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
