@@ -14,7 +14,8 @@ struct who_table {
 	const struct root *root;
 	int chain[CHAINS];
 	bool news;
-	int unused; /* the first of the unused, chained like the others */
+	int unused; /* the first of those given back, chained like the others; -1: none */
+	int fresh;  /* those from here on were never used, nor touched */
 	struct who who[SCENE_PROCESSES];
 };
 
@@ -27,8 +28,7 @@ int who_new(const struct root *root, struct who_table **ret)
 	t->root = root;
 	for (int i = 0; i < CHAINS; i++)
 		t->chain[i] = -1;
-	for (int i = 0; i < SCENE_PROCESSES; i++)
-		t->who[i].next = i + 1 < SCENE_PROCESSES ? i + 1 : -1;
+	t->unused = -1;
 	*ret = t;
 	return 0;
 }
@@ -70,10 +70,13 @@ static struct who *add(struct who_table *t, int64_t listed)
 	int *head = chain_of(t, listed), i = t->unused;
 	struct who *w;
 
-	if (i < 0)
+	if (i >= 0)
+		t->unused = t->who[i].next;
+	else if (t->fresh < SCENE_PROCESSES)
+		i = t->fresh++;
+	else
 		return NULL;
 	w = &t->who[i];
-	t->unused = w->next;
 	memset(w, 0, sizeof(*w));
 	w->listed = listed;
 	w->worker = -1;
