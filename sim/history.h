@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define HISTORY_PIECES 16384u
+#define HISTORY_PIECES 4096u
 
 /* Two low-passes: what power readings are made of, and what the ring holds. */
 enum history_filter { FILTER_READING, FILTER_RING, HISTORY_FILTERS };
