@@ -230,7 +230,7 @@ def test_no_complaint_no_violation_no_other_host(page, demo):
     assert page.js("window.violations") == []
     messages = [json.loads(e["message"])["message"] for e in page.driver.get_log("performance")]
     asked = [m["params"]["request"]["url"] for m in messages
-             if m["method"] == "Network.requestWillBeSent"]
+             if m["method"] == "Network.requestWillBeSent" and m["params"]["documentURL"].startswith(demo.url)]
     assert len(asked) > 10
     assert [u for u in asked if not u.startswith((demo.url, "data:"))] == []
 
