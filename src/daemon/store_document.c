@@ -8,8 +8,8 @@ static void waiting(struct store *s, struct buf *out)
 {
 	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
 
-	buf_init(out, 4 * s->front.part[PART_DURABLE].max);
 	pthread_mutex_lock(&s->lock);
+	buf_init(out, 4 * s->front.part[PART_DURABLE].max);
 	for (unsigned i = 0; i < 3; i++) {
 		const struct buf *b = &batches[i]->part[PART_DURABLE];
 
