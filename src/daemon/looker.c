@@ -31,6 +31,7 @@ struct looker {
 	uint64_t due_ns;
 	bool utilisation, stop, gone, paused;
 	uint64_t triggered;
+	struct look_stats stats; /* as of the last look */
 	/* The thread's own. */
 	uint64_t often_until_ns;
 	/* The main thread's. */
@@ -89,6 +90,7 @@ static struct scene *take_empty(struct looker *k, bool *ret_utilisation)
 static void round_of(struct looker *k)
 {
 	bool utilisation;
+	struct look_stats stats;
 	struct scene *s = take_empty(k, &utilisation);
 
 	if (!s)
@@ -100,8 +102,10 @@ static void round_of(struct looker *k)
 		pthread_mutex_unlock(&k->lock);
 		return;
 	}
+	look_stats(k->look, &stats);
 	pthread_mutex_lock(&k->lock);
 	k->full = s;
+	k->stats = stats;
 	pthread_mutex_unlock(&k->lock);
 	eventfd_write(k->news_fd, 1);
 }
@@ -286,8 +290,8 @@ void looker_pause(struct looker *k, bool on)
 
 void looker_stats(struct looker *k, struct look_stats *ret, uint64_t *ret_triggered)
 {
-	look_stats(k->look, ret);
 	pthread_mutex_lock(&k->lock);
+	*ret = k->stats;
 	*ret_triggered = k->triggered;
 	pthread_mutex_unlock(&k->lock);
 }
