@@ -26,11 +26,12 @@ test:
 	@tools/deps test
 	@tools/test
 
-## make test-gpu  compares with nvidia-smi, and measures energy, where there is a GPU
+## make test-gpu  compares with nvidia-smi, measures energy, serves and guards, where there is a GPU
 test-gpu:
 	@tests/gpu/run
 	@tests/gpu/energy
 	@tests/gpu/service
+	@tests/gpu/guard
 
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build

@@ -6,16 +6,6 @@
 
 #define LOOK_NS NS_PER_S /* for a driver that went away, at most this often */
 
-unsigned tap_count(struct gw_ctx *ctx)
-{
-	unsigned n;
-
-	pthread_mutex_lock(&ctx->lock);
-	n = ctx->slots;
-	pthread_mutex_unlock(&ctx->lock);
-	return n;
-}
-
 int tap_init(struct tap *t, struct gw_ctx *ctx, unsigned position)
 {
 	*t = (struct tap){ .ctx = ctx, .clock = ctx->clock };
@@ -24,11 +14,6 @@ int tap_init(struct tap *t, struct gw_ctx *ctx, unsigned position)
 		t->slot = ctx->slot[position];
 	pthread_mutex_unlock(&ctx->lock);
 	return t->slot ? 0 : -GW_E_NODEV;
-}
-
-const char *tap_backend(const struct tap *t)
-{
-	return t->slot->d->backend->ops->name;
 }
 
 /* The device, held, and with a driver behind it; NULL: there is none, and it is not held. */

@@ -23,12 +23,6 @@ struct tap {
 /* Position as in a snapshot.  0 or -GW_E_NODEV. */
 int tap_init(struct tap *t, struct gw_ctx *ctx, unsigned position);
 
-/* Devices the context knows. */
-unsigned tap_count(struct gw_ctx *ctx);
-
-/* Name of the backend: "nvml", ... */
-const char *tap_backend(const struct tap *t);
-
 /* Reads the tiers that are due, or, with force, all of them, and copies what is known.  A driver
  * that went away is looked for again, at most once a second. */
 void tap_read(struct tap *t, unsigned tiers, bool force, struct report *ret);

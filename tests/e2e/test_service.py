@@ -207,6 +207,11 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
         s.child.send_signal(signal.SIGHUP)
         s.wait(lambda: "read anew" in s.messages())
         s.wait(lambda: s.get("/api/v1/self").json()["interval_seconds"] == 0.2)
+        assert "next start" not in s.messages()
+        with open(s.config, "w") as f:
+            f.write("[service]\ninterval = '200ms'\n[guard]\nmode = 'dry-run'\n")
+        s.child.send_signal(signal.SIGHUP)
+        s.wait(lambda: "next start" in s.messages())  # the guard's tables are not swapped, and that is told
         with open(s.config, "w") as f:
             f.write("[log]\nlevle = 'info'\n")
         s.child.send_signal(signal.SIGHUP)
