@@ -147,8 +147,8 @@ static int start_daemon(struct http *h, unsigned flags, struct MHD_Daemon **ret,
 		MHD_OPTION_NOTIFY_COMPLETED, call_completed, h, MHD_OPTION_NOTIFY_CONNECTION,
 		conn_notify, h, MHD_OPTION_CONNECTION_LIMIT, LIBRARY_LIMIT,
 		MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t)POOL, MHD_OPTION_UNESCAPE_CALLBACK,
-		leave_escapes, NULL, MHD_OPTION_ARRAY, flags & MHD_USE_TLS ? tls : none,
-		MHD_OPTION_END);
+		leave_escapes, NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP, 1, MHD_OPTION_ARRAY,
+		flags & MHD_USE_TLS ? tls : none, MHD_OPTION_END);
 	const union MHD_DaemonInfo *info;
 
 	if (!d) {

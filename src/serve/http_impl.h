@@ -144,9 +144,10 @@ struct entry {
 struct entry *entry_new(struct reply *r, unsigned flags);
 void entry_free(struct entry *e);
 
-/* The library's reply with what every reply has; id, origin: NULL for none.  NULL: no memory. */
-struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
-				    const char *origin, bool vary_origin);
+/* The library's reply with what every reply has; paged: a large body is sent without copying, which
+ * needs connections without TLS; id, origin: NULL for none.  NULL: no memory. */
+struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, bool paged,
+				    const char *id, const char *origin, bool vary_origin);
 
 /* The form that the client wants: gzip? and 304? */
 bool entry_wants_gzip(struct entry *e, const char *encoding);

@@ -12,7 +12,11 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <zlib.h>
+
+#define PAGED_LEAST 32768 /* smaller ones are copied faster than they are mapped */
 
 static const char csp[] =
 	"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -353,12 +357,33 @@ static void drop_blob(void *b)
 	blob_drop(b);
 }
 
-static struct MHD_Response *response_of(struct blob *b)
+/* A large body that many will ask for goes into a file that is nowhere but in memory: the kernel
+ * hands its pages to the socket, and nothing is copied for each of them.  NULL: it cannot. */
+static struct MHD_Response *paged_response(const struct blob *b)
 {
-	/* The library does not write to it. */
-	struct MHD_Response *m = MHD_create_response_from_buffer_with_free_callback_cls(
-		b->size, (void *)(uintptr_t)b->p, drop_blob, b);
+	int fd = memfd_create("gpuward-reply", MFD_CLOEXEC);
+	struct MHD_Response *m = NULL;
 
+	if (fd < 0)
+		return NULL;
+	if (write(fd, b->p, b->size) == (ssize_t)b->size)
+		m = MHD_create_response_from_fd64(b->size, fd); /* which closes it */
+	if (!m)
+		close(fd);
+	return m;
+}
+
+static struct MHD_Response *response_of(struct blob *b, bool paged)
+{
+	struct MHD_Response *m = NULL;
+
+	if (paged && b->size >= PAGED_LEAST)
+		m = paged_response(b);
+	if (m)
+		return m;
+	/* The library does not write to it. */
+	m = MHD_create_response_from_buffer_with_free_callback_cls(
+		b->size, (void *)(uintptr_t)b->p, drop_blob, b);
 	if (m)
 		b->refs++;
 	return m;
@@ -369,11 +394,11 @@ static struct MHD_Response *empty_response(void)
 	return MHD_create_response_from_buffer(0, NULL, MHD_RESPMEM_PERSISTENT);
 }
 
-struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, const char *id,
-				    const char *origin, bool vary_origin)
+struct MHD_Response *entry_response(struct entry *e, bool gzip, bool same, bool paged,
+				    const char *id, const char *origin, bool vary_origin)
 {
 	struct MHD_Response *m =
-		same ? empty_response() : response_of(gzip ? e->gzip : e->plain);
+		same ? empty_response() : response_of(gzip ? e->gzip : e->plain, paged);
 
 	if (!m)
 		return NULL;

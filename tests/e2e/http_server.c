@@ -11,6 +11,7 @@
 #include "serve/http.h"
 #include "serve/stream.h"
 
+#include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,18 @@ static void answer_text(void *arg, const struct request *q, struct reply *r)
 			  ? "application/openmetrics-text; version=1.0.0"
 			  : "text/plain; version=0.0.4";
 	buf_addf(&r->body, "# %s\n", r->type);
+}
+
+/* Large enough to be sent without copying, and to outlive a tick on its way to a slow reader. */
+static void answer_large(void *arg, const struct request *q, struct reply *r)
+{
+	const struct server *s = arg;
+
+	(void)q;
+	r->type = "text/plain";
+	for (unsigned i = 0; i < 400000; i++)
+		buf_addf(&r->body, "%06u\n", i);
+	buf_addf(&r->body, "tick %" PRIu64 "\n", s->ticks);
 }
 
 static void answer_echo(void *arg, const struct request *q, struct reply *r)
@@ -141,6 +154,7 @@ static const struct route routes[] = {
 	{ HTTP_GET, "/tick", answer_tick, ROUTE_TICK },
 	{ HTTP_GET, "/alive", answer_alive, ROUTE_ALIVE },
 	{ HTTP_GET, "/", answer_page, ROUTE_STATIC },
+	{ HTTP_GET, "/large", answer_large, ROUTE_TICK },
 	{ HTTP_GET, "/text", answer_text, ROUTE_TICK | ROUTE_TEXT },
 	{ HTTP_GET, "/echo/{a}", answer_echo, 0 },
 	{ HTTP_GET, "/echo/{a}/and/{b}", answer_echo, 0 },

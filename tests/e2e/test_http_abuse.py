@@ -188,6 +188,24 @@ def test_a_tick_makes_it_new():
         assert len(seen) > 1
 
 
+def test_a_large_answer_is_whole_though_its_reader_is_slow_and_its_tick_over():
+    lines = b"".join(b"%06d\n" % i for i in range(400000))
+    with serving(tick_ms=50) as s:
+        s.ask("/large")  # the second in a tick comes from what was kept
+        with s.connect() as slow, s.connect() as gone:
+            for c in (slow, gone):
+                c.sendall(b"GET /large HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            gone.recv(1000)
+            gone.close()
+            time.sleep(0.3)
+            got = parse(drain(slow))
+        assert len(got.body) == int(got.headers["content-length"])
+        assert got.body.startswith(lines) and got.body[len(lines):].startswith(b"tick ")
+        for _ in range(200):  # no pages and no descriptors are left behind
+            s.ask("/large", method="HEAD")
+        assert len(os.listdir(f"/proc/{s.process.pid}/fd")) < 30
+
+
 def test_gzip_when_it_is_asked_for(server):
     plain = server.ask("/tick")
     for wish in ("gzip", "br, gzip;q=0.5", "*"):

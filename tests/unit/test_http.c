@@ -490,7 +490,7 @@ static void etags_tell_bodies_and_codings_apart(void **state)
 static void a_reply_outlives_its_place_in_the_cache(void **state)
 {
 	struct entry *e = entry_of("text", 200, ROUTE_TICK);
-	struct MHD_Response *m = entry_response(e, false, false, "id", NULL, false);
+	struct MHD_Response *m = entry_response(e, false, false, false, "id", NULL, false);
 	struct blob *body = e->plain;
 
 	(void)state;
@@ -503,9 +503,32 @@ static void a_reply_outlives_its_place_in_the_cache(void **state)
 	MHD_destroy_response(m);
 }
 
+/* What is sent without copying has pages of its own; what is small is not worth them. */
+static void a_large_reply_has_pages_of_its_own(void **state)
+{
+	static const struct {
+		size_t times;
+		bool paged;
+		unsigned refs;
+	} cases[] = { { 10, true, 2 }, { 100000, true, 1 }, { 100000, false, 2 } };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct entry *e = entry_of("x", cases[i].times, ROUTE_TICK);
+		struct MHD_Response *m =
+			entry_response(e, false, false, cases[i].paged, NULL, NULL, false);
+
+		assert_non_null(m);
+		assert_int_equal(e->plain->refs, cases[i].refs);
+		entry_free(e);
+		MHD_destroy_response(m);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_large_reply_has_pages_of_its_own),
 		cmocka_unit_test(paths_are_decoded_or_refused),
 		cmocka_unit_test(hosts_are_names_and_addresses),
 		cmocka_unit_test(lengths_are_digits_alone),
