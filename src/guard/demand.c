@@ -336,7 +336,8 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 			kind = DEMAND_ANY;
 		if (kind == DEMAND_NONE)
 			continue;
-		add_more(ret, more_of(d, kind, q, l));
+		/* Under preset any it does not matter whether there is room for both. */
+		add_more(ret, anybody(p, &v[i]) ? UINT64_MAX : more_of(d, kind, q, l));
 		ret->urgent = ret->urgent || kind == DEMAND_NOW ||
 			      (kind != DEMAND_ANY && (q->type & GW_PROCESS_GRAPHICS));
 		if (kind > ret->kind)

@@ -2,6 +2,7 @@
 
   guard_worker.py worker GIB    SIGUSR1: gives its memory back; SIGUSR2: takes it again, from the host
   guard_worker.py plain GIB     the same without signals: for checkpoints
+  guard_worker.py family GIB    as worker, with two children that are on the GPU too and two that only load data
   guard_worker.py contender GIB SECONDS
 
 Prints a line with the time (monotonic) of what it did."""
@@ -44,7 +45,13 @@ if kind == "contender":
     os._exit(0)
 
 asked = []
-if kind == "worker":
+if kind == "family":  # forked before there is a context, as data loaders are; the others by a fresh interpreter
+    import subprocess
+    for _ in range(2):
+        subprocess.Popen([sys.executable, __file__, "contender", "0.7", "600"], stdout=subprocess.DEVNULL,
+                         preexec_fn=lambda: __import__("ctypes").CDLL(None).prctl(1, signal.SIGKILL))
+    loader = iter(torch.utils.data.DataLoader(range(10 ** 9), num_workers=2))
+if kind in ("worker", "family"):
     signal.signal(signal.SIGUSR1, lambda *a: asked.append("out"))
     signal.signal(signal.SIGUSR2, lambda *a: asked.append("back"))
 signal.signal(signal.SIGTERM, lambda *a: asked.append("end"))

@@ -164,6 +164,10 @@ static void what_a_program_took_before_is_what_it_will_take(void **state)
 	look(o, S);
 	add(o, "render", 8, GIB);
 	assert_int_equal(look(o, S).more_bytes, 8 * GIB);
+	o->p.any = true; /* whether there is room for both is not asked */
+	assert_true(look(o, S).more_bytes == UINT64_MAX);
+	o->p.any = false;
+	assert_int_equal(look(o, S).more_bytes, 8 * GIB);
 	add(o, "other", 9, GIB); /* one of two is unknown */
 	assert_true(look(o, S).more_bytes == UINT64_MAX);
 	free(o);
