@@ -1,13 +1,12 @@
 // app: puts the parts together.  Header, totals, order of the rows, keyboard, theme, dialogs.
-import { age, MANY, model, now, on, ranges, retryNow, start, token } from "./data.js";
+import { age, ask, MANY, model, now, on, ranges, retryNow, start, token } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
-import { arrange, drawRows, el, figure, needsCare, put, restyle, rows, sortBy, unknown, wanted } from "./rows.js";
+import { $, arrange, drawRows, el, figure, needsCare, put, restyle, rows, sortBy, unknown, wanted } from "./rows.js";
 import { windows } from "./windows.js";
 import { packages } from "./words.js";
 
-const $ = (id) => document.getElementById(id);
 const STATES = {
 	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers let go", "not-ready": "Not ready",
 };
@@ -313,6 +312,13 @@ on("snapshot", () => {
 	drawSource();
 	lists.snapshot();
 	energy.chooseGpus();
+});
+// Its panel is fetched where there is a guard that has something to do.
+let guard = null;
+on("snapshot", async () => {
+	const g = guard || await ask("guard").catch(() => null);
+	if (!guard && (g?.workers.length || g?.reservations.length))
+		guard = import("./guard.js").then((m) => m.guard(needToken), () => { guard = null; });
 });
 on("gap", () => {
 	draw(true);

@@ -2,9 +2,7 @@
 import { keyOf, MANY, model } from "./data.js";
 import * as f from "./format.js";
 import { Table, text } from "./table.js";
-import { ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
-
-const $ = (id) => document.getElementById(id);
+import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
 
 const gpuOf = (uuid) => model.devices.find((d) => d.uuid === uuid);
 const gpuName = (uuid) => String(gpuOf(uuid)?.index ?? uuid);
@@ -21,7 +19,6 @@ const processes = () => new Table("processes", [
 			c.title = p.command;
 	} },
 	{ name: "Type", sort: (p) => p.types?.join(), fill: text((p) => p.types?.join(", ")) },
-	{ name: "Class", show: (all) => all.some((p) => p.class), fill: (c, p) => put(c, p.class ? f.words(p.class) : "") },
 	{ name: "Memory", num: true, first: true, sort: (p) => p.memory_bytes, fill: (c, p) =>
 		figure(c, { memory_bytes: p.memory_bytes, absent: { memory_bytes: p.memory_absent } }, "memory_bytes", f.bytes) },
 	{ name: "Container", show: (all) => all.some((p) => p.container), fill: (c, p) => put(c, p.container || "") },

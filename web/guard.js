@@ -1,0 +1,401 @@
+// guard: which worker must leave its GPU, why, until when; and what people may ask for.  Fetched where there is a guard.
+import { ask, change, keyOf, model, on, refresh, selector, token } from "./data.js";
+import * as f from "./format.js";
+import { $, el, figure, put, unknown, width } from "./rows.js";
+import { Table, text } from "./table.js";
+import { permitted } from "./windows.js";
+
+const MODES = {
+	enforce: ["enforce", "good"],
+	"dry-run": ["dry run", "warn", "Dry run: what is decided is told and counted, and nothing is done. No worker is moved."],
+	observe: ["observe", "warn", "Observing: who is on the GPUs is told, and nothing is done. No worker is moved."],
+};
+// [tone, what it means, what next_seconds counts to]
+const STATES = {
+	active: ["good", "It may use the GPU.", "looked at again"],
+	suspect: ["warn", "Somebody may need the GPU; it is looked at closely.", "decided"],
+	drain: ["warn", "It takes no new work; what is under way may end.", "told to leave"],
+	evict: ["warn", "It was told to leave.", "given up"],
+	verify: ["warn", "It says that it left; its memory is watched.", "must be free"],
+	evicted: ["calm", "It is out, and its memory is free.", "may come back"],
+	quiet: ["calm", "Nobody needs the GPU any more; waiting whether it stays so.", "quiet until"],
+	precheck: ["calm", "May it come back? Room, heat and the worker are checked.", "checked again"],
+	resume: ["calm", "It was told to come back.", "given up"],
+	"verify-up": ["calm", "It says that it is back; its memory is watched.", "must be back"],
+	stuck: ["bad", "It did not leave.", "tried again"],
+	absent: ["calm", "There is no such process.", "looked at again"],
+	reconcile: ["calm", "After a start: what was, and what is?", "looked at again"],
+};
+const REASONS = {
+	contention: "somebody needs the GPU", manual: "a person asked for it", thermal: "the GPU is too hot", health: "the GPU is not well",
+	schedule: "its hours", battery: "the machine is on battery", blind: "the GPU cannot be seen", budget: "power or energy is above its cap",
+	reserved: "the room is reserved",
+};
+const OVERLAYS = {
+	blind: "its GPU cannot be seen: the driver fails", hung: "a call of the driver has not returned", quarantine: "its GPU must be reset before it can be used",
+};
+const CLASSES = [
+	["contender", "warn"], ["unknown", "warn"], ["orphan", "warn"], ["worker", "good"], ["ignored", "calm"], ["system", "calm"], ["self", "calm"],
+];
+const LEVELS = { ok: "good", warn: "warn", throttle: "warn", evict: "bad", quarantine: "bad" };
+const TIMES = [[900, "15 minutes"], [3600, "1 hour"], [7200, "2 hours"], [28800, "8 hours"], [86400, "1 day"], [0, "no end: until it is released"]];
+const DECISIONS = 40;
+const LEAVES = new Set(["active", "suspect", "reconcile", "absent"]); // where Evict is the wish, not Resume
+
+let doc = null, at = 0, looks = [], health = [];
+
+// ---- words
+
+const passed = () => (performance.now() - at) / 1000;
+// What is left of a time that was told, counted on; null: there is none.
+const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
+const span = (seconds) => f.span(Math.ceil(seconds));
+const gpu = (d) => `GPU ${d.index}`;
+// A UUID tells people nothing.
+const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, gpu(d)) : t), s || "");
+const device = (name) => model.devices.find((d) => d.uuid === name || String(d.index) === name || (name.length > 4 && d.uuid?.startsWith(name)));
+const badge = (tone, word, title = "") => el("span", { className: `badge ${tone}`, textContent: word, title });
+const cause = (d) => named([d.rule, d.evidence].filter(Boolean).join(": "));
+
+// Where it is; else where it may be.
+function where(w) {
+	const on = looks.filter((g) => g.processes.some((p) => p.worker === w.name)).map(gpu);
+	return (on.length ? on : w.gpus.map((n) => (device(n) ? gpu(device(n)) : n))).join(", ");
+}
+
+// The decision that brought a reason: the first of those since when it has held without a break.
+function origin(w, reason) {
+	let found = null;
+	for (const d of [...doc.decisions].reverse().filter((x) => x.worker === w.name)) {
+		if (!d.mask.includes(reason))
+			break;
+		found = d;
+	}
+	return found;
+}
+
+// Replaced only when it says something else: what somebody reads or has marked stays.
+function fill(cell, key, make) {
+	if (cell.dataset.key === key)
+		return;
+	cell.dataset.key = key;
+	cell.replaceChildren(...make().filter(Boolean));
+}
+
+// ---- workers
+
+function fillName(c, w) {
+	const more = [w.kind, `priority ${w.priority}`, where(w) || "any GPU"].join(" · ");
+	fill(c, more, () => [el("b", { textContent: w.name, title: w.configured || "" }), el("small", { textContent: more })]);
+}
+
+function fillState(c, w) {
+	const over = Object.keys(OVERLAYS).filter((k) => w[k]), held = w.hold === "none" ? "" : `held ${w.hold}`;
+	fill(c, [w.state, over, held].join(), () => [
+		badge(STATES[w.state]?.[0] || "calm", w.state), ...over.map((k) => badge("bad", k, OVERLAYS[k])), held && badge("calm", held), el("small"),
+	]);
+	put(c.lastChild, w.since_seconds == null ? "" : `for ${f.span(w.since_seconds + passed())}`);
+}
+
+function fillWhy(c, w) {
+	const why = w.mask.map((r) => [r, cause(origin(w, r) || {}) || REASONS[r] || ""]), said = named(w.why);
+	const more = said && !why.some(([, s]) => s === said) && w.state !== "active" ? said : "";
+	fill(c, JSON.stringify([w.state, why, more, w.blind, w.hung, w.quarantine]), () => [
+		el("span", { className: "said", textContent: STATES[w.state]?.[1] || f.words(w.state) }),
+		...Object.keys(OVERLAYS).filter((k) => w[k]).map((k) => el("span", { className: "reason alarm", textContent: f.sentences(OVERLAYS[k]) })),
+		...why.map(([r, s]) => el("span", { className: "reason" }, badge("warn", r, REASONS[r]), ` ${s}`)),
+		more && el("span", { className: "reason", textContent: more }),
+	]);
+}
+
+function fillMemory(c, w) {
+	fill(c, "made", () => [el("span", { className: "pair" }, el("span", { className: "v" }), el("span", { className: "of" })),
+		el("span", { className: "bar", ariaHidden: "true" }, el("i", { className: "fill memory" })), el("small")]);
+	const [pair, bar, more] = c.children, out = !w.resident_bytes && w.residue_bytes;
+	put(pair.firstChild, f.bytes(w.resident_bytes));
+	put(pair.lastChild, w.need_bytes ? `of ${f.bytes(w.need_bytes)} needed` : "");
+	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
+	put(more, out ? `${f.bytes(w.residue_bytes)} stayed` : "");
+}
+
+// What runs out, with what it means: "may come back in 12 s".
+function timers(w) {
+	const next = left(w.next_seconds), hold = left(w.hold_until_seconds), out = w.mask.includes("manual");
+	return [
+		next !== null && `${STATES[w.state]?.[2] || "can change"} in ${span(next)}`.replace("until in", "for"),
+		w.hold !== "none" || out ? `${w.hold === "none" ? "evicted" : "held"} ${hold === null ? "until it is " + (w.hold === "none" ? "resumed" : "released") : `for ${span(hold)}`}` : "",
+		w.backoff > 1 && `quiet time ×${f.digits(w.backoff)}: it came and went often`,
+	].filter(Boolean);
+}
+
+function fillTimers(c, w) {
+	const list = timers(w);
+	while (c.childElementCount > list.length)
+		c.lastChild.remove();
+	list.forEach((s, i) => put(c.children[i] || c.appendChild(el("span", { className: "timer" })), s));
+	if (!list.length)
+		put(c, w.state === "active" ? "stays until somebody needs the GPU" : f.DASH);
+	else if (c.firstChild.nodeType === Node.TEXT_NODE)
+		c.firstChild.remove();
+}
+
+function fillMoves(c, w) {
+	const would = w.would_evict_total ? `, would have been ${w.would_evict_total} ×` : "";
+	put(c, `${w.evictions_total} × out, ${w.resumes_total} × back${would}`);
+}
+
+// Two buttons that stay: who has the focus on one keeps it.
+function fillActions(c, w) {
+	if (!c.firstChild)
+		c.append(el("span", { className: "actions" }, ...[0, 1].map((i) => el("button", { type: "button", onclick: () => wish(c.wishes[i], c.worker) }))));
+	c.worker = w.name;
+	c.wishes = [LEAVES.has(w.state) && !w.mask.length ? "evict" : "resume", w.hold === "none" ? "hold" : "release"];
+	c.wishes.forEach((verb, i) => {
+		const button = c.firstChild.children[i], word = VERBS[verb][0];
+		put(button, word);
+		if (button.ariaLabel !== `${word} ${w.name}`)
+			button.ariaLabel = `${word} ${w.name}`;
+	});
+}
+
+const workerTable = () => new Table("guard-workers", [
+	{ name: "Worker", lead: true, fill: fillName },
+	{ name: "State", fill: fillState },
+	{ name: "Why", wrap: true, fill: fillWhy },
+	{ name: "Memory", fill: fillMemory },
+	{ name: "Next change", fill: fillTimers },
+	{ name: "Moved", fill: fillMoves },
+	{ name: "", unseen: "Action", fill: fillActions },
+], (w) => w.name, "No worker is configured: the guard only looks.");
+
+// ---- who is on the GPUs
+
+const rank = (p) => CLASSES.findIndex(([name]) => name === p.class);
+
+const processTable = () => new Table("guard-processes", [
+	{ name: "GPU", num: true, fill: text((p) => p.index) },
+	{ name: "Process", lead: true, fill: (c, p) => fill(c, `${p.pid} ${p.name}`, () => [p.name || "?", el("small", { textContent: ` ${p.pid}` })]) },
+	{ name: "Class", fill: (c, p) => fill(c, p.class, () => [badge(CLASSES[rank(p)]?.[1] || "calm", p.class)]) },
+	{ name: "Memory", num: true, fill: (c, p) => figure(c, { ...p, absent: { memory_bytes: "no_data" } }, "memory_bytes", f.bytes) },
+	{ name: "Busy", num: true, fill: (c, p) => (p.utilization_sm_ratio == null ? unknown(c, "asked only while there is somebody to judge") :
+		figure(c, p, "utilization_sm_ratio", f.percent)) },
+	{ name: "Rule", wrap: true, fill: (c, p) => put(c, `${f.words(p.action)}: ${named(p.rule) || "the profile"}`) },
+], (p) => `${p.uuid} ${p.pid}`, "No process is on a GPU.");
+
+// ---- GPUs and reservations: sentences
+
+function lines(list, rows) {
+	const have = new Map([...list.children].map((li) => [li.dataset.id, li]));
+	list.replaceChildren(...rows.map(({ id, tone, word, say }) => {
+		const li = have.get(id) || el("li", {}, badge("", ""), el("span"));
+		li.dataset.id = id;
+		li.firstChild.className = `badge ${tone}`;
+		put(li.firstChild, word);
+		put(li.lastChild, say);
+		return li;
+	}));
+	list.hidden = !rows.length;
+}
+
+// Those that are well are only counted.
+function drawGpus() {
+	const blind = new Map(looks.filter((g) => ["blind", "hung", "lost"].includes(g.state)).map((g) => [g.uuid, g.state]));
+	const ill = health.filter((h) => blind.has(h.uuid) || (h.level && h.level !== "ok")), well = health.filter((h) => h.level === "ok" && !blind.has(h.uuid));
+	const margin = well.map((h) => h.margin_celsius).filter((v) => v != null), least = margin.length ? `, ${Math.min(...margin).toFixed(0)} °C or more below the limit` : "";
+	lines($("guard-gpus"), [
+		...ill.map((h) => ({
+			id: h.uuid, tone: blind.has(h.uuid) ? "bad" : LEVELS[h.level] || "warn", word: `${gpu(h)}: ${blind.get(h.uuid) || h.level}`,
+			say: f.sentences(named(h.why), h.advice, left(h.clears_seconds) > 0 && `can be over in ${span(left(h.clears_seconds))}`),
+		})),
+		...(well.length ? [{ id: "well", tone: "good", word: well.length > 1 ? `${well.length} GPUs ok` : `${gpu(well[0])} ok`, say: `Healthy${least.replace(" or more", margin.length > 1 ? " or more" : "")}.` }] : []),
+	]);
+}
+
+function drawRooms() {
+	lines($("guard-rooms"), doc.reservations.map((r) => ({
+		id: r.id, tone: "calm", word: `${named(r.gpu)} reserved`,
+		say: `${f.bytes(r.bytes)}${r.pid ? ` for process ${r.pid}` : ""}${r.left_bytes < r.bytes ? `, of which ${f.bytes(r.left_bytes)} are not taken yet` : ""}, ` +
+			`${r.until_seconds == null ? "until it is given back" : `for ${span(left(r.until_seconds))} more`}.`,
+	})));
+}
+
+// ---- decisions
+
+function drawDecisions() {
+	const list = $("guard-decisions"), have = new Map([...list.children].map((li) => [li.dataset.id, li]));
+	list.replaceChildren(...[...doc.decisions].reverse().map((d) => have.get(String(d.id)) || decision(d)));
+	$("guard-quiet").hidden = doc.decisions.length > 0;
+}
+
+function decision(d) {
+	const t = Date.parse(d.time_utc), li = el("li", {}, el("time", { dateTime: d.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
+		badge(STATES[d.to]?.[0] || "calm", d.to), el("span", {}, el("b", { textContent: `${d.worker} ` }),
+			d.from === d.to ? "" : `from ${d.from}. `, cause(d), d.dry_run ? " (nothing was done)" : ""));
+	li.dataset.id = d.id;
+	return li;
+}
+
+// ---- what people ask for
+
+const VERBS = { evict: ["Evict"], resume: ["Resume"], hold: ["Hold …"], release: ["Release"] };
+let needToken = null;
+
+// What will happen, in a sentence or two.
+function outlook(verb, w, state) {
+	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `${w.name} is told to free ${size}; what is under way may end first.` : `${w.name} holds nothing now.`;
+	const others = w.mask.filter((r) => r !== "manual").join(", ");
+	const say = {
+		evict: [free, "It stays out for this time, or until somebody resumes it."],
+		resume: [`${w.name} may come back ${others ? `when ${others} is over` : "when nothing speaks against it"}.`,
+			"Resume now passes over contention and the quiet time. Room, heat and faults are checked in any case."],
+		hold: state === "active" ? [`${w.name} stays on the GPU, whoever needs it${w.state === "active" ? "" : "; it comes back when there is room"}.`, "Heat and a broken GPU still move it."] :
+			[free, "It stays out, whatever happens."],
+		release: [`What a person asked about ${w.name} ends.`, "From then on the rules decide again, at once."],
+	}[verb];
+	return f.sentences(...say, doc.mode !== "enforce" && `The guard's mode is ${doc.mode}: this is told, and no worker is moved`);
+}
+
+function wish(verb, name) {
+	const w = doc.workers.find((x) => x.name === name), box = $("wish"), form = box.querySelector("form"), timed = verb === "evict" || verb === "hold";
+	const last = TIMES.length - 1, tell = () => put($("wish-what"), outlook(verb, w, form.elements.state.value));
+	if (!w)
+		return;
+	put($("wish-title"), `${VERBS[verb][0].replace(" …", "")} ${w.name}?`);
+	put($("wish-go"), VERBS[verb][0].replace(" …", ""));
+	$("wish-states").hidden = verb !== "hold";
+	$("wish-time").hidden = !timed;
+	$("wish-now").hidden = verb !== "resume";
+	$("wish-token").hidden = Boolean(token.get());
+	$("wish-ttl").replaceChildren(...TIMES.map(([s, word], i) => el("option", { value: s, selected: i === (verb === "evict" ? last : 2),
+		textContent: i === last && verb === "evict" ? "no end: until it is resumed" : word })));
+	form.elements.state.value = "evicted";
+	$("wish-reason").value = box.returnValue = "";
+	form.onchange = tell;
+	tell();
+	box.showModal();
+	box.onclose = () => {
+		const body = {}, reason = $("wish-reason").value.trim();
+		if (box.returnValue !== "go" && box.returnValue !== "now")
+			return;
+		if (timed)
+			body.ttl_s = Number($("wish-ttl").value);
+		if (verb === "hold")
+			body.state = form.elements.state.value;
+		if (reason)
+			body.reason = reason;
+		if (box.returnValue === "now")
+			body.force = true;
+		send(verb, name, body);
+	};
+}
+
+async function send(verb, name, body) {
+	const note = $("guard-note");
+	try {
+		const w = await permitted(needToken, "Moving a worker", () => change("POST", `guard/workers/${encodeURIComponent(name)}/${verb}`, body));
+		note.className = "answer";
+		put(note, `Accepted: ${verb} ${name}. Its state is ${w.state}${w.mask.length ? ` (${w.mask.join(", ")})` : ""}.`);
+	} catch (e) {
+		note.className = "answer bad";
+		put(note, named(e.message));
+	}
+	note.hidden = false;
+	load();
+}
+
+// ---- what the service tells
+
+let tables = null, asking = false, again = false, heard = 0;
+
+async function load() {
+	if (asking) {
+		again = true;
+		return;
+	}
+	asking = true;
+	try {
+		const g = await ask(`guard?limit=${DECISIONS}`), before = doc;
+		doc = g;
+		at = performance.now();
+		announce(before);
+		draw();
+	} catch (e) {
+		if (e.type === "no-guard" || e.status === 404)
+			$("guard").hidden = true;
+	}
+	asking = false;
+	if (again) {
+		again = false;
+		load();
+	}
+}
+
+// GPUs that nobody is on are not asked for.
+async function loadGpus() {
+	const used = new Set((model.snapshot?.processes || []).map((p) => p.device_uuid)), ill = new Set(looks.filter((g) => g.state !== "ok").map((g) => g.uuid));
+	const wanted = model.devices.filter((d) => used.has(d.uuid) || ill.has(d.uuid) || d.state !== "ok" || model.devices.length === 1);
+	const answers = await Promise.all([ask("health"), ...wanted.map((d) => ask(`guard/gpus/${selector(d)}`).catch(() => null))]).catch(() => null);
+	if (!answers)
+		return;
+	health = answers[0].gpus;
+	looks = answers.slice(1).filter(Boolean);
+	draw();
+}
+
+// Those who hear are told of states, not of seconds.
+function announce(before) {
+	const news = doc.workers.filter((w) => before?.workers.some((b) => b.name === w.name && b.state !== w.state));
+	if (news.length)
+		put($("announce"), news.map((w) => `${w.name}: ${w.state}. ${STATES[w.state]?.[1] || ""} ${w.mask.map((r) => REASONS[r]).join(", ")}`).join(" "));
+}
+
+function draw() {
+	if (!doc || document.hidden)
+		return;
+	const [word, tone, mark] = MODES[doc.mode] || [doc.mode, "warn"], c = doc.counts, list = [...doc.workers].sort((a, b) => b.priority - a.priority);
+	$("guard").hidden = !doc.workers.length && !doc.reservations.length;
+	put($("guard-mode"), word);
+	$("guard-mode").className = `badge ${tone}`;
+	$("guard-mark").hidden = !mark;
+	put($("guard-mark"), mark || "");
+	$("guard-journal").hidden = doc.journal === "ok";
+	put($("guard-journal"), doc.journal === "ok" ? "" : f.sentences(`the journal cannot be written: ${doc.journal}`));
+	put($("guard-facts"), [`${list.length} worker${list.length === 1 ? "" : "s"}`, `${c.evictions_total} evictions, ${c.resumes_total} returns`,
+		c.would_evict_total ? `${c.would_evict_total} would have been evicted` : "", c.free_seconds_last != null ? `memory last free after ${f.seconds(c.free_seconds_last)}` : "",
+		doc.journal === "ok" ? "journal ok" : ""].filter(Boolean).join(" · "));
+	$("guard-token").hidden = Boolean(token.get()) || !list.length;
+	tables.workers.draw(list);
+	tables.processes.draw(looks.flatMap((g) => g.processes.map((p) => ({ ...p, uuid: g.uuid, index: g.index })))
+		.sort((a, b) => rank(a) - rank(b) || (b.memory_bytes ?? 0) - (a.memory_bytes ?? 0)));
+	drawGpus();
+	drawRooms();
+	drawDecisions();
+}
+
+export function guard(askToken) {
+	needToken = askToken;
+	tables = { workers: workerTable(), processes: processTable() };
+	$("guard-token").querySelector("button").addEventListener("click", async () => {
+		await needToken("Moving a worker needs the token of this service. Type the text that stands in its token file " +
+			"(token_file in gpuward.toml, or --token-file); who runs the service can tell it.");
+		draw();
+	});
+	on("snapshot", loadGpus);
+	// What it decides it tells at once.
+	on("events", () => {
+		const last = model.events.find((e) => e.kind === "guard")?.id ?? 0;
+		if (last === heard)
+			return;
+		heard = last;
+		load();
+		refresh();
+	});
+	setInterval(() => {
+		if (!document.hidden && model.link.state !== "reconnecting")
+			load();
+		else
+			draw();
+	}, 1000);
+	load();
+	return loadGpus();
+}
