@@ -118,12 +118,8 @@ function draw(all = false) {
 		openFirst();
 	$("empty").hidden = rows.size > 0;
 	if (!rows.size && model.snapshot)
-		put($("empty"), missing(model.snapshot.source));
+		put($("empty"), f.sentences(model.snapshot.source?.message || "This machine has no GPU that gpuward can see", model.snapshot.source?.remedy));
 	drawTotals();
-}
-
-function missing(source) {
-	return f.sentences(source?.message || "This machine has no GPU that gpuward can see", source?.remedy);
 }
 
 // ---- header
@@ -209,10 +205,7 @@ function drawSource() {
 
 // ---- theme
 
-function theme() {
-	const kept = localStorage.getItem("theme");
-	return kept || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
-}
+const theme = () => localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
 
 function applyTheme() {
 	document.documentElement.dataset.theme = theme();
@@ -313,10 +306,10 @@ on("snapshot", () => {
 	lists.snapshot();
 	energy.chooseGpus();
 });
-// Its panel is fetched where there is a guard that has something to do.
+// The panel of the guard is fetched where there is one.
 let guard = null;
 on("snapshot", async () => {
-	const g = guard || await ask("guard").catch(() => null);
+	const g = guard || await ask("guard").catch(() => {});
 	if (!guard && (g?.workers.length || g?.reservations.length))
 		guard = import("./guard.js").then((m) => m.guard(needToken), () => { guard = null; });
 });

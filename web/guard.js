@@ -3,7 +3,7 @@ import { ask, change, keyOf, model, on, refresh, selector, token } from "./data.
 import * as f from "./format.js";
 import { $, el, figure, put, unknown, width } from "./rows.js";
 import { Table, text } from "./table.js";
-import { permitted } from "./windows.js";
+import { permitted, TYPE } from "./windows.js";
 
 const MODES = {
 	enforce: ["enforce", "good"],
@@ -18,7 +18,7 @@ const STATES = {
 	evict: ["warn", "It was told to leave.", "given up"],
 	verify: ["warn", "It says that it left; its memory is watched.", "must be free"],
 	evicted: ["calm", "It is out, and its memory is free.", "may come back"],
-	quiet: ["calm", "Nobody needs the GPU any more; waiting whether it stays so.", "quiet until"],
+	quiet: ["calm", "Nobody needs the GPU any more; waiting whether it stays so.", "may come back"],
 	precheck: ["calm", "May it come back? Room, heat and the worker are checked.", "checked again"],
 	resume: ["calm", "It was told to come back.", "given up"],
 	"verify-up": ["calm", "It says that it is back; its memory is watched.", "must be back"],
@@ -55,13 +55,21 @@ const gpu = (d) => `GPU ${d.index}`;
 const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, gpu(d)) : t), s || "");
 const device = (name) => model.devices.find((d) => d.uuid === name || String(d.index) === name || (name.length > 4 && d.uuid?.startsWith(name)));
 const badge = (tone, word, title = "") => el("span", { className: `badge ${tone}`, textContent: word, title });
-const cause = (d) => named([d.rule, d.evidence].filter(Boolean).join(": "));
+const cause = (d) => named(d.evidence ? `${d.rule} (${d.evidence})` : d.rule);
+const count = (n, word) => `${n} ${word}${n === 1 ? "" : "s"}`;
+const dry = () => doc.mode !== "enforce";
 
-// Where it is; else where it may be.
+// Where it is, or was when it was seen; else where it may be.
+const places = new Map();
 function where(w) {
 	const on = looks.filter((g) => g.processes.some((p) => p.worker === w.name)).map(gpu);
-	return (on.length ? on : w.gpus.map((n) => (device(n) ? gpu(device(n)) : n))).join(", ");
+	if (on.length)
+		places.set(w.name, on);
+	return (places.get(w.name) || w.gpus.map((n) => (device(n) ? gpu(device(n)) : n))).join(", ");
 }
+
+// Without enforcement the guard goes through its states as if workers did what it would tell them.
+const pretends = (w) => dry() && !LEAVES.has(w.state);
 
 // The decision that brought a reason: the first of those since when it has held without a break.
 function origin(w, reason) {
@@ -85,23 +93,23 @@ function fill(cell, key, make) {
 // ---- workers
 
 function fillName(c, w) {
-	const more = [w.kind, `priority ${w.priority}`, where(w) || "any GPU"].join(" · ");
+	const more = [w.kind, `priority ${w.priority}`, where(w) || "on no GPU"].join(" · ");
 	fill(c, more, () => [el("b", { textContent: w.name, title: w.configured || "" }), el("small", { textContent: more })]);
 }
 
 function fillState(c, w) {
 	const over = Object.keys(OVERLAYS).filter((k) => w[k]), held = w.hold === "none" ? "" : `held ${w.hold}`;
-	fill(c, [w.state, over, held].join(), () => [
-		badge(STATES[w.state]?.[0] || "calm", w.state), ...over.map((k) => badge("bad", k, OVERLAYS[k])), held && badge("calm", held), el("small"),
+	fill(c, [w.state, over, held, dry()].join(), () => [
+		badge(STATES[w.state]?.[0] || "calm", pretends(w) ? `would be: ${w.state}` : w.state), ...over.map((k) => badge("bad", k, OVERLAYS[k])), held && badge("calm", held), el("small"),
 	]);
 	put(c.lastChild, w.since_seconds == null ? "" : `for ${f.span(w.since_seconds + passed())}`);
 }
 
 function fillWhy(c, w) {
 	const why = w.mask.map((r) => [r, cause(origin(w, r) || {}) || REASONS[r] || ""]), said = named(w.why);
-	const more = said && !why.some(([, s]) => s === said) && w.state !== "active" ? said : "";
-	fill(c, JSON.stringify([w.state, why, more, w.blind, w.hung, w.quarantine]), () => [
-		el("span", { className: "said", textContent: STATES[w.state]?.[1] || f.words(w.state) }),
+	const more = said && !why.some(([, s]) => s.split(" (")[0] === said.split(": ")[0]) && w.state !== "active" ? said : "";
+	fill(c, JSON.stringify([w.state, why, more, w.blind, w.hung, w.quarantine, dry()]), () => [
+		el("span", { className: "said", textContent: pretends(w) ? "Only decided: nothing was done." : STATES[w.state]?.[1] || f.words(w.state) }),
 		...Object.keys(OVERLAYS).filter((k) => w[k]).map((k) => el("span", { className: "reason alarm", textContent: f.sentences(OVERLAYS[k]) })),
 		...why.map(([r, s]) => el("span", { className: "reason" }, badge("warn", r, REASONS[r]), ` ${s}`)),
 		more && el("span", { className: "reason", textContent: more }),
@@ -113,16 +121,16 @@ function fillMemory(c, w) {
 		el("span", { className: "bar", ariaHidden: "true" }, el("i", { className: "fill memory" })), el("small")]);
 	const [pair, bar, more] = c.children, out = !w.resident_bytes && w.residue_bytes;
 	put(pair.firstChild, f.bytes(w.resident_bytes));
-	put(pair.lastChild, w.need_bytes ? `of ${f.bytes(w.need_bytes)} needed` : "");
+	put(pair.lastChild, w.need_bytes ? `/ ${f.bytes(w.need_bytes)}` : "");
 	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
-	put(more, out ? `${f.bytes(w.residue_bytes)} stayed` : "");
+	put(more, pretends(w) ? "as if it had left" : out ? `${f.bytes(w.residue_bytes)} stayed` : "");
 }
 
 // What runs out, with what it means: "may come back in 12 s".
 function timers(w) {
 	const next = left(w.next_seconds), hold = left(w.hold_until_seconds), out = w.mask.includes("manual");
 	return [
-		next !== null && `${STATES[w.state]?.[2] || "can change"} in ${span(next)}`.replace("until in", "for"),
+		next !== null && !(Math.abs(next - hold) < 1) && `${STATES[w.state]?.[2] || "can change"} in ${span(next)}`,
 		w.hold !== "none" || out ? `${w.hold === "none" ? "evicted" : "held"} ${hold === null ? "until it is " + (w.hold === "none" ? "resumed" : "released") : `for ${span(hold)}`}` : "",
 		w.backoff > 1 && `quiet time ×${f.digits(w.backoff)}: it came and went often`,
 	].filter(Boolean);
@@ -130,18 +138,18 @@ function timers(w) {
 
 function fillTimers(c, w) {
 	const list = timers(w);
-	while (c.childElementCount > list.length)
+	while (c.childElementCount > list.length || (c.firstChild && !list.length))
 		c.lastChild.remove();
 	list.forEach((s, i) => put(c.children[i] || c.appendChild(el("span", { className: "timer" })), s));
 	if (!list.length)
-		put(c, w.state === "active" ? "stays until somebody needs the GPU" : f.DASH);
-	else if (c.firstChild.nodeType === Node.TEXT_NODE)
-		c.firstChild.remove();
+		c.append(el("span", { className: "timer none", textContent: f.DASH, title: "no timer runs: it changes when somebody needs the GPU, or a reason ends" }));
+	else
+		c.firstChild.className = "timer";
+	c.classList.toggle("idle", !list.length);
 }
 
 function fillMoves(c, w) {
-	const would = w.would_evict_total ? `, would have been ${w.would_evict_total} ×` : "";
-	put(c, `${w.evictions_total} × out, ${w.resumes_total} × back${would}`);
+	put(c, dry() ? `${w.would_evict_total} × would have left` : `${w.evictions_total} × out, ${w.resumes_total} × back`);
 }
 
 // Two buttons that stay: who has the focus on one keeps it.
@@ -162,7 +170,7 @@ const workerTable = () => new Table("guard-workers", [
 	{ name: "Worker", lead: true, fill: fillName },
 	{ name: "State", fill: fillState },
 	{ name: "Why", wrap: true, fill: fillWhy },
-	{ name: "Memory", fill: fillMemory },
+	{ name: "Memory held / need", fill: fillMemory },
 	{ name: "Next change", fill: fillTimers },
 	{ name: "Moved", fill: fillMoves },
 	{ name: "", unseen: "Action", fill: fillActions },
@@ -179,7 +187,7 @@ const processTable = () => new Table("guard-processes", [
 	{ name: "Memory", num: true, fill: (c, p) => figure(c, { ...p, absent: { memory_bytes: "no_data" } }, "memory_bytes", f.bytes) },
 	{ name: "Busy", num: true, fill: (c, p) => (p.utilization_sm_ratio == null ? unknown(c, "asked only while there is somebody to judge") :
 		figure(c, p, "utilization_sm_ratio", f.percent)) },
-	{ name: "Rule", wrap: true, fill: (c, p) => put(c, `${f.words(p.action)}: ${named(p.rule) || "the profile"}`) },
+	{ name: "Rule", wrap: true, fill: (c, p) => put(c, [p.worker ? "" : f.words(p.action), named(p.rule)].filter(Boolean).join(": ")) },
 ], (p) => `${p.uuid} ${p.pid}`, "No process is on a GPU.");
 
 // ---- GPUs and reservations: sentences
@@ -230,7 +238,7 @@ function drawDecisions() {
 function decision(d) {
 	const t = Date.parse(d.time_utc), li = el("li", {}, el("time", { dateTime: d.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
 		badge(STATES[d.to]?.[0] || "calm", d.to), el("span", {}, el("b", { textContent: `${d.worker} ` }),
-			d.from === d.to ? "" : `from ${d.from}. `, cause(d), d.dry_run ? " (nothing was done)" : ""));
+			d.from === d.to ? "" : `from ${d.from}: `, cause(d), d.dry_run ? "; nothing was done" : ""));
 	li.dataset.id = d.id;
 	return li;
 }
@@ -242,17 +250,17 @@ let needToken = null;
 
 // What will happen, in a sentence or two.
 function outlook(verb, w, state) {
-	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `${w.name} is told to free ${size}; what is under way may end first.` : `${w.name} holds nothing now.`;
+	const size = w.resident_bytes ? `the ${f.bytes(w.resident_bytes)} that it holds${where(w) ? ` on ${where(w)}` : ""}` : "", free = size ? `it is told to free ${size}; what is under way may end first` : "it holds nothing now";
 	const others = w.mask.filter((r) => r !== "manual").join(", ");
 	const say = {
-		evict: [free, "It stays out for this time, or until somebody resumes it."],
-		resume: [`${w.name} may come back ${others ? `when ${others} is over` : "when nothing speaks against it"}.`,
+		evict: [free, "it stays out for this time, or until somebody resumes it"],
+		resume: [`it comes back ${others ? `when this is over: ${others}` : "when the checks pass: nothing else speaks against it"}`,
 			"Resume now passes over contention and the quiet time. Room, heat and faults are checked in any case."],
-		hold: state === "active" ? [`${w.name} stays on the GPU, whoever needs it${w.state === "active" ? "" : "; it comes back when there is room"}.`, "Heat and a broken GPU still move it."] :
-			[free, "It stays out, whatever happens."],
-		release: [`What a person asked about ${w.name} ends.`, "From then on the rules decide again, at once."],
+		hold: state === "active" ? [`it stays on the GPU, whoever needs it${w.state === "active" ? "" : "; it comes back when there is room"}`, "Heat and a broken GPU still move it."] :
+			[free, "it stays out, whatever happens"],
+		release: ["the hold ends, and the rules decide again at once"],
 	}[verb];
-	return f.sentences(...say, doc.mode !== "enforce" && `The guard's mode is ${doc.mode}: this is told, and no worker is moved`);
+	return f.sentences(...say, dry() && `the guard's mode is ${doc.mode}: this is told, and no worker is moved`);
 }
 
 function wish(verb, name) {
@@ -349,6 +357,14 @@ function announce(before) {
 		put($("announce"), news.map((w) => `${w.name}: ${w.state}. ${STATES[w.state]?.[1] || ""} ${w.mask.map((r) => REASONS[r]).join(", ")}`).join(" "));
 }
 
+// Where everybody looks first.
+function drawTile(list) {
+	const runs = list.filter((w) => LEAVES.has(w.state) && w.state !== "absent"), tile = $("total-guard");
+	$("guard-tile").hidden = !list.length;
+	put(tile, list.length === 1 ? `${list[0].name} ${dry() ? `in ${MODES[doc.mode][0]}` : list[0].state}` : dry() ? `${count(list.length, "worker")} in ${MODES[doc.mode][0]}` : `${runs.length} of ${list.length} active`);
+	tile.classList.toggle("alarm", list.some((w) => w.state === "stuck" || w.quarantine || w.blind || w.hung));
+}
+
 function draw() {
 	if (!doc || document.hidden)
 		return;
@@ -360,9 +376,10 @@ function draw() {
 	put($("guard-mark"), mark || "");
 	$("guard-journal").hidden = doc.journal === "ok";
 	put($("guard-journal"), doc.journal === "ok" ? "" : f.sentences(`the journal cannot be written: ${doc.journal}`));
-	put($("guard-facts"), [`${list.length} worker${list.length === 1 ? "" : "s"}`, `${c.evictions_total} evictions, ${c.resumes_total} returns`,
-		c.would_evict_total ? `${c.would_evict_total} would have been evicted` : "", c.free_seconds_last != null ? `memory last free after ${f.seconds(c.free_seconds_last)}` : "",
-		doc.journal === "ok" ? "journal ok" : ""].filter(Boolean).join(" · "));
+	put($("guard-facts"), [count(list.length, "worker"), count(c.evictions_total, "eviction"), count(c.resumes_total, "return"),
+		c.would_evict_total && `${count(c.would_evict_total, "eviction")} not done`,
+		!dry() && c.free_seconds_last != null && `memory last free after ${f.seconds(c.free_seconds_last)}`, doc.journal === "ok" && "journal ok"].filter(Boolean).join(" · "));
+	drawTile(list);
 	$("guard-token").hidden = Boolean(token.get()) || !list.length;
 	tables.workers.draw(list);
 	tables.processes.draw(looks.flatMap((g) => g.processes.map((p) => ({ ...p, uuid: g.uuid, index: g.index })))
@@ -376,9 +393,13 @@ export function guard(askToken) {
 	needToken = askToken;
 	tables = { workers: workerTable(), processes: processTable() };
 	$("guard-token").querySelector("button").addEventListener("click", async () => {
-		await needToken("Moving a worker needs the token of this service. Type the text that stands in its token file " +
-			"(token_file in gpuward.toml, or --token-file); who runs the service can tell it.");
+		await needToken(`Moving a worker needs the token of this service. ${TYPE}`);
 		draw();
+	});
+	$("total-guard").addEventListener("click", (e) => {
+		e.preventDefault(); // the address is of the view
+		$("guard").scrollIntoView();
+		$("guard").focus();
 	});
 	on("snapshot", loadGpus);
 	// What it decides it tells at once.

@@ -98,8 +98,9 @@ function windowTable(act) {
 	], (w) => String(w.id), "No window is open and none has ended. Start one around the work whose energy you want to know.");
 }
 
-// A change that may need the token: then people are asked for it, as often as it is wrong.  What to
-// type; the service's own words are for those who write requests.
+export const TYPE = "Type the text that stands in its token file (token_file in gpuward.toml, or --token-file); who runs the service can tell it.";
+
+// A change that may need the token: people are asked for it, as often as it is wrong.
 export async function permitted(needToken, what, go) {
 	try {
 		return await go();
@@ -107,7 +108,7 @@ export async function permitted(needToken, what, go) {
 		if (e.status !== 401)
 			throw e;
 		if (!await needToken(`${e.type === "wrong-token" ? "The service refused that token. " : ""}${what} needs the token of this service. ` +
-				"Type the text that stands in its token file (token_file in gpuward.toml, or --token-file); who runs the service can tell it."))
+				TYPE))
 			throw new Error("Nothing was changed: that needs the token.");
 		return permitted(needToken, what, go);
 	}
