@@ -120,8 +120,9 @@ function fillMemory(c, w) {
 	fill(c, "made", () => [el("span", { className: "pair" }, el("span", { className: "v" }), el("span", { className: "of" })),
 		el("span", { className: "bar", ariaHidden: "true" }, el("i", { className: "fill memory" })), el("small")]);
 	const [pair, bar, more] = c.children, out = !w.resident_bytes && w.residue_bytes;
-	put(pair.firstChild, f.bytes(w.resident_bytes));
-	put(pair.lastChild, w.need_bytes ? `/ ${f.bytes(w.need_bytes)}` : "");
+	const [held, unit] = f.bytes(w.resident_bytes).split(" "), need = f.bytes(w.need_bytes);
+	put(pair.firstChild, w.need_bytes && (need.endsWith(` ${unit}`) || !w.resident_bytes) ? held : `${held} ${unit}`);
+	put(pair.lastChild, w.need_bytes ? `/ ${need}` : "");
 	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
 	put(more, pretends(w) ? "as if it had left" : out ? `${f.bytes(w.residue_bytes)} stayed` : "");
 }
@@ -149,7 +150,7 @@ function fillTimers(c, w) {
 }
 
 function fillMoves(c, w) {
-	put(c, dry() ? `${w.would_evict_total} × would have left` : `${w.evictions_total} × out, ${w.resumes_total} × back`);
+	put(c, dry() ? `${w.would_evict_total}\u00a0× would have left` : `${w.evictions_total}\u00a0×\u00a0out, ${w.resumes_total}\u00a0×\u00a0back`);
 }
 
 // Two buttons that stay: who has the focus on one keeps it.
