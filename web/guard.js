@@ -266,7 +266,7 @@ function outlook(verb, w, state) {
 
 function wish(verb, name) {
 	const w = doc.workers.find((x) => x.name === name), box = $("wish"), form = box.querySelector("form"), timed = verb === "evict" || verb === "hold";
-	const last = TIMES.length - 1, tell = () => put($("wish-what"), outlook(verb, w, form.elements.state.value));
+	const last = TIMES.length - 1, explain = () => put($("wish-what"), outlook(verb, w, form.elements.state.value));
 	if (!w)
 		return;
 	put($("wish-title"), `${VERBS[verb][0].replace(" …", "")} ${w.name}?`);
@@ -279,8 +279,8 @@ function wish(verb, name) {
 		textContent: i === last && verb === "evict" ? "no end: until it is resumed" : word })));
 	form.elements.state.value = "evicted";
 	$("wish-reason").value = box.returnValue = "";
-	form.onchange = tell;
-	tell();
+	form.onchange = explain;
+	explain();
 	box.showModal();
 	box.onclose = () => {
 		const body = {}, reason = $("wish-reason").value.trim();
@@ -298,18 +298,34 @@ function wish(verb, name) {
 	};
 }
 
-async function send(verb, name, body) {
+function tell(text, bad) {
 	const note = $("guard-note");
+	note.className = bad ? "answer bad" : "answer";
+	note.hidden = false;
+	put(note, named(text));
+}
+
+let sent = 0;
+async function send(verb, name, body) {
+	const mine = ++sent;
 	try {
 		const w = await permitted(needToken, "Moving a worker", () => change("POST", `guard/workers/${encodeURIComponent(name)}/${verb}`, body));
-		note.className = "answer";
-		put(note, `Accepted: ${verb} ${name}. Its state is ${w.state}${w.mask.length ? ` (${w.mask.join(", ")})` : ""}.`);
+		tell(`Accepted: ${verb} ${name}. Its state is ${w.state}${w.mask.length ? ` (${w.mask.join(", ")})` : ""}.`);
+		load();
+		follow(w.operation, `${verb} ${name}`, () => mine === sent);
 	} catch (e) {
-		note.className = "answer bad";
-		put(note, named(e.message));
+		tell(e.message, true);
 	}
-	note.hidden = false;
-	load();
+}
+
+// What becomes of it, until it is done or somebody asks for something else.
+async function follow(op, what, wanted) {
+	while (op?.state === "running" && wanted()) {
+		await new Promise((done) => { setTimeout(done, 500); });
+		op = await ask(`guard/operations/${op.id}`).catch(() => null);
+	}
+	if (op && wanted())
+		tell(f.sentences(`${op.state}: ${what}`, op.message), op.state === "failed");
 }
 
 // ---- what the service tells
@@ -376,7 +392,7 @@ function draw() {
 	$("guard-mark").hidden = !mark;
 	put($("guard-mark"), mark || "");
 	$("guard-journal").hidden = doc.journal === "ok";
-	put($("guard-journal"), doc.journal === "ok" ? "" : f.sentences(`the journal cannot be written: ${doc.journal}`));
+	put($("guard-journal"), doc.journal === "ok" ? "" : f.sentences(doc.journal));
 	put($("guard-facts"), [count(list.length, "worker"), count(c.evictions_total, "eviction"), count(c.resumes_total, "return"),
 		c.would_evict_total && `${count(c.would_evict_total, "eviction")} not done`,
 		!dry() && c.free_seconds_last != null && `memory last free after ${f.seconds(c.free_seconds_last)}`, doc.journal === "ok" && "journal ok"].filter(Boolean).join(" · "));
