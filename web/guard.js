@@ -107,9 +107,12 @@ function fillState(c, w) {
 
 function fillWhy(c, w) {
 	const why = w.mask.map((r) => [r, cause(origin(w, r) || {}) || REASONS[r] || ""]), said = named(w.why);
-	const more = said && !why.some(([, s]) => s.split(" (")[0] === said.split(": ")[0]) && w.state !== "active" ? said : "";
-	fill(c, JSON.stringify([w.state, why, more, w.blind, w.hung, w.quarantine, dry()]), () => [
-		el("span", { className: "said", textContent: pretends(w) ? "Only decided: nothing was done." : STATES[w.state]?.[1] || f.words(w.state) }),
+	// Of one that simply runs the last decision is no news.
+	const news = w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
+	const more = said && news && !why.some(([, s]) => s.split(" (")[0] === said.split(": ")[0]) ? said : "";
+	const state = pretends(w) ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, whoever needs it." : STATES[w.state]?.[1] || f.words(w.state);
+	fill(c, JSON.stringify([state, why, more, w.blind, w.hung, w.quarantine]), () => [
+		el("span", { className: "said", textContent: state }),
 		...Object.keys(OVERLAYS).filter((k) => w[k]).map((k) => el("span", { className: "reason alarm", textContent: f.sentences(OVERLAYS[k]) })),
 		...why.map(([r, s]) => el("span", { className: "reason" }, badge("warn", r, REASONS[r]), ` ${s}`)),
 		more && el("span", { className: "reason", textContent: more }),
