@@ -213,14 +213,20 @@ function lines(list, rows) {
 function drawGpus() {
 	const blind = new Map(looks.filter((g) => ["blind", "hung", "lost"].includes(g.state)).map((g) => [g.uuid, g.state]));
 	const ill = health.filter((h) => blind.has(h.uuid) || (h.level && h.level !== "ok")), well = health.filter((h) => h.level === "ok" && !blind.has(h.uuid));
-	const margin = well.map((h) => h.margin_celsius).filter((v) => v != null), least = margin.length ? `, ${Math.min(...margin).toFixed(0)} °C or more below the limit` : "";
+	const margin = well.map((h) => h.margin_celsius).filter((v) => v != null), least = margin.length ? `, ${Math.min(...margin).toFixed(0)} °C${margin.length > 1 ? " or more" : ""} below the limit` : "";
+	const dim = health.filter((h) => !h.level && !blind.has(h.uuid)), some = (list, word) => `${list.length > 1 ? `${list.length} GPUs` : gpu(list[0])} ${word}`;
 	lines($("guard-gpus"), [
 		...ill.map((h) => ({
 			id: h.uuid, tone: blind.has(h.uuid) ? "bad" : LEVELS[h.level] || "warn", word: `${gpu(h)}: ${blind.get(h.uuid) || h.level}`,
 			say: f.sentences(named(h.why), h.advice, left(h.clears_seconds) > 0 && `can be over in ${span(left(h.clears_seconds))}`),
 		})),
-		...(well.length ? [{ id: "well", tone: "good", word: well.length > 1 ? `${well.length} GPUs ok` : `${gpu(well[0])} ok`, say: `Healthy${least.replace(" or more", margin.length > 1 ? " or more" : "")}.` }] : []),
-	]);
+		...looks.filter((g) => g.hidden_processes).map((g) => ({
+			id: `${g.uuid} hidden`, tone: "warn", word: `${gpu(g)}: hidden processes`,
+			say: f.sentences("not every process on it can be seen from here", g.unattributed_bytes > 0 && `${f.bytes(g.unattributed_bytes)} have no owner that can be seen`),
+		})),
+		well.length && { id: "well", tone: "good", word: some(well, "ok"), say: `Healthy${least}.` },
+		dim.length && { id: "dim", tone: "calm", word: some(dim, "not watched"), say: "Heat and faults are not looked at ([health] enabled)." },
+	].filter(Boolean));
 }
 
 function drawRooms() {
@@ -430,6 +436,7 @@ export function guard(askToken) {
 		heard = last;
 		load();
 		refresh();
+		setTimeout(refresh, 800); // what follows from it
 	});
 	setInterval(() => {
 		if (!document.hidden && model.link.state !== "reconnecting")
