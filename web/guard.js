@@ -225,7 +225,7 @@ function drawGpus() {
 			say: f.sentences("not every process on it can be seen from here", g.unattributed_bytes > 0 && `${f.bytes(g.unattributed_bytes)} have no owner that can be seen`),
 		})),
 		well.length && { id: "well", tone: "good", word: some(well, "ok"), say: `Healthy${least}.` },
-		dim.length && { id: "dim", tone: "calm", word: some(dim, "not watched"), say: "Heat and faults are not looked at ([health] enabled)." },
+		dim.length && { id: "dim", tone: "calm", word: some(dim, "not watched"), say: "Heat and faults are not looked at." },
 	].filter(Boolean));
 }
 
