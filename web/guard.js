@@ -49,7 +49,7 @@ let doc = null, at = 0, looks = [], health = [];
 const passed = () => (performance.now() - at) / 1000;
 // What is left of a time that was told, counted on; null: there is none.
 const left = (seconds) => (seconds == null ? null : Math.max(0, seconds - passed()));
-const span = (seconds) => f.span(Math.ceil(seconds));
+const span = (seconds) => f.span(Math.ceil(seconds)).replaceAll(" ", "\u00a0");
 const gpu = (d) => `GPU ${d.index}`;
 // A UUID tells people nothing.
 const named = (s) => model.devices.reduce((t, d) => (d.uuid ? t.replaceAll(d.uuid, gpu(d)) : t), s || "");
@@ -88,6 +88,19 @@ function fill(cell, key, make) {
 		return;
 	cell.dataset.key = key;
 	cell.replaceChildren(...make().filter(Boolean));
+}
+
+// The items of a list by their ids, made where they are new; nothing that stays is taken out.
+function items(list, rows, make, update = () => {}) {
+	const have = new Map([...list.children].map((li) => [li.dataset.id, li]));
+	const nodes = rows.map((r) => {
+		const li = have.get(String(r.id)) || make(r);
+		li.dataset.id = r.id;
+		update(li, r);
+		return li;
+	});
+	if (nodes.length !== list.childElementCount || nodes.some((n, i) => n !== list.children[i]))
+		list.replaceChildren(...nodes);
 }
 
 // ---- workers
@@ -197,15 +210,11 @@ const processTable = () => new Table("guard-processes", [
 // ---- GPUs and reservations: sentences
 
 function lines(list, rows) {
-	const have = new Map([...list.children].map((li) => [li.dataset.id, li]));
-	list.replaceChildren(...rows.map(({ id, tone, word, say }) => {
-		const li = have.get(id) || el("li", {}, badge("", ""), el("span"));
-		li.dataset.id = id;
+	items(list, rows, () => el("li", {}, badge("", ""), el("span")), (li, { tone, word, say }) => {
 		li.firstChild.className = `badge ${tone}`;
 		put(li.firstChild, word);
 		put(li.lastChild, say);
-		return li;
-	}));
+	});
 	list.hidden = !rows.length;
 }
 
@@ -240,17 +249,15 @@ function drawRooms() {
 // ---- decisions
 
 function drawDecisions() {
-	const list = $("guard-decisions"), have = new Map([...list.children].map((li) => [li.dataset.id, li]));
-	list.replaceChildren(...[...doc.decisions].reverse().map((d) => have.get(String(d.id)) || decision(d)));
+	items($("guard-decisions"), [...doc.decisions].reverse(), decision);
 	$("guard-quiet").hidden = doc.decisions.length > 0;
 }
 
 function decision(d) {
-	const t = Date.parse(d.time_utc), li = el("li", {}, el("time", { dateTime: d.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
+	const t = Date.parse(d.time_utc);
+	return el("li", {}, el("time", { dateTime: d.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
 		badge(STATES[d.to]?.[0] || "calm", d.to), el("span", {}, el("b", { textContent: `${d.worker} ` }),
 			d.from === d.to ? "" : `from ${d.from}: `, cause(d), d.dry_run ? "; nothing was done" : ""));
-	li.dataset.id = d.id;
-	return li;
 }
 
 // ---- what people ask for

@@ -32,7 +32,7 @@ class Panel(Page):
         return self
 
     def cell(self, i, row=1):
-        return self.text(f"{ROW}:nth-child({row}) > :nth-child({i})")
+        return self.text(f"{ROW}:nth-child({row}) > :nth-child({i})").replace("\u00a0", " ")
 
     def state(self, row=1):
         return self.text(f"{ROW}:nth-child({row}) > :nth-child(2) .badge")
@@ -119,7 +119,7 @@ def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):
         assert "evicted" in panel.text("#guard-decisions li")
     wait(lambda: re.search(r"may come back in \d s", panel.cell(5)), "a countdown")
     panel.until("active")
-    wait(lambda: re.match(r"[1-9]\d*\s×\sout, [1-9]\d*\s×\sback", panel.cell(6)), "what it did")
+    wait(lambda: re.match(r"[1-9]\d* × out, [1-9]\d* × back", panel.cell(6)), "what it did")
 
 
 def test_timers_count_down(panel, guarded):
@@ -276,6 +276,25 @@ def test_nothing_is_wider_than_the_screen(panel, twelve):
         wait(lambda: panel.js("innerWidth") == width, "the width")
         assert panel.js("document.documentElement.scrollWidth") <= width
         assert panel.js(right) <= width
+
+
+def test_nothing_moves_when_seconds_are_counted(panel, twelve):
+    panel.open(twelve.url)
+    wait(lambda: panel.count("#guard-processes tbody tr") >= 12, "the processes")
+    panel.js("document.querySelector('#guard').scrollIntoView()")
+    time.sleep(1)
+    panel.driver.execute_script(
+        "window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e =>"
+        "window.shift += e.value)).observe({type: 'layout-shift'});"
+        "window.item = document.querySelector('#guard-decisions li'); window.gone = 0;"
+        "new MutationObserver(l => window.gone += l.length).observe(document.querySelector('#guard-decisions'), {childList: true})")
+    seen = panel.cell(2)
+    for _ in range(3):
+        wait(lambda: panel.cell(2) != seen, "a second")
+        seen = panel.cell(2)
+    assert panel.js("window.shift") < 0.01
+    before = panel.text("#guard-decisions li")
+    assert panel.js("window.gone") == 0 or panel.js("window.item.textContent") != before, "items were taken out for nothing"
 
 
 def test_every_control_has_a_name_and_no_id_comes_twice(panel, twelve):
