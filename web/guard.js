@@ -120,8 +120,8 @@ function fillState(c, w) {
 
 function fillWhy(c, w) {
 	const why = w.mask.map((r) => [r, cause(origin(w, r) || {}) || REASONS[r] || ""]), said = named(w.why);
-	// Of one that simply runs the last decision is no news.
-	const news = w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
+	// Of one that simply runs, or only would have left, the last decision is no news.
+	const news = pretends(w) ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
 	const more = said && news && !why.some(([, s]) => s.split(" (")[0] === said.split(": ")[0]) ? said : "";
 	const state = pretends(w) ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, whoever needs it." : STATES[w.state]?.[1] || f.words(w.state);
 	fill(c, JSON.stringify([state, why, more, w.blind, w.hung, w.quarantine]), () => [
