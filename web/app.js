@@ -1,13 +1,12 @@
 // app: puts the parts together.  Header, totals, order of the rows, keyboard, theme, dialogs.
-import { age, MANY, model, now, on, ranges, retryNow, start, token } from "./data.js";
+import { age, ask, MANY, model, now, on, ranges, retryNow, start, token } from "./data.js";
 import { Detail } from "./detail.js";
 import * as f from "./format.js";
 import { panels } from "./panels.js";
-import { arrange, drawRows, el, figure, needsCare, put, restyle, rows, sortBy, unknown, wanted } from "./rows.js";
+import { $, arrange, drawRows, el, figure, needsCare, put, restyle, rows, sortBy, unknown, wanted } from "./rows.js";
 import { windows } from "./windows.js";
 import { packages } from "./words.js";
 
-const $ = (id) => document.getElementById(id);
 const STATES = {
 	connecting: "Connecting", live: "Live", reconnecting: "Reconnecting", stale: "Stale", hangs: "Driver hangs", "let-go": "Drivers let go", "not-ready": "Not ready",
 };
@@ -119,12 +118,8 @@ function draw(all = false) {
 		openFirst();
 	$("empty").hidden = rows.size > 0;
 	if (!rows.size && model.snapshot)
-		put($("empty"), missing(model.snapshot.source));
+		put($("empty"), f.sentences(model.snapshot.source?.message || "This machine has no GPU that gpuward can see", model.snapshot.source?.remedy));
 	drawTotals();
-}
-
-function missing(source) {
-	return f.sentences(source?.message || "This machine has no GPU that gpuward can see", source?.remedy);
 }
 
 // ---- header
@@ -210,10 +205,7 @@ function drawSource() {
 
 // ---- theme
 
-function theme() {
-	const kept = localStorage.getItem("theme");
-	return kept || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
-}
+const theme = () => localStorage.getItem("theme") || (matchMedia("(prefers-color-scheme: light)").matches ? "light" : "dark");
 
 function applyTheme() {
 	document.documentElement.dataset.theme = theme();
@@ -313,6 +305,13 @@ on("snapshot", () => {
 	drawSource();
 	lists.snapshot();
 	energy.chooseGpus();
+});
+// The panel of the guard is fetched where there is one.
+let guard = null;
+on("snapshot", async () => {
+	const g = guard || await ask("guard").catch(() => {});
+	if (!guard && (g?.workers.length || g?.reservations.length))
+		guard = import("./guard.js").then((m) => m.guard(needToken), () => { guard = null; });
 });
 on("gap", () => {
 	draw(true);

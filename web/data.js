@@ -30,7 +30,7 @@ export class Problem extends Error {
 	constructor(status, body) {
 		super(sentences(body?.detail, body?.remedy) || `The service answered ${status}.`);
 		this.status = status;
-		this.wrong = /wrong-token$/.test(body?.type || "");
+		this.type = body?.type?.split(":").pop();
 	}
 }
 

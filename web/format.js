@@ -41,9 +41,7 @@ export const celsius = (v) => `${v.toFixed(0)} °C`;
 export const hertz = (v) => `${(v / 1e6).toFixed(0)} MHz`;
 export const joules = (v) => (v < 1000 ? `${v.toFixed(0)} J` : si(v, "J"));
 
-export function wattHours(j) {
-	return si(j / 3600, "Wh");
-}
+export const wattHours = (j) => si(j / 3600, "Wh");
 
 export function seconds(v) {
 	if (v < 1e-3)
@@ -69,10 +67,7 @@ export function clock(t, withSeconds = true) {
 	return withSeconds ? `${text}:${two(d.getSeconds())}` : text;
 }
 
-export function day(t) {
-	return new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
-}
-
+export const day = (t) => new Date(t).toLocaleDateString(undefined, { day: "numeric", month: "short" });
 export const when = (t, withSeconds = true) => (Date.now() - t > 64800e3 ? `${day(t)} ${clock(t, false)}` : clock(t, withSeconds));
 
 export const absence = (key) => absences[key] || (key ? words(key) : "not told");

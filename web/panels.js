@@ -2,34 +2,27 @@
 import { keyOf, MANY, model } from "./data.js";
 import * as f from "./format.js";
 import { Table, text } from "./table.js";
-import { ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
-
-const $ = (id) => document.getElementById(id);
+import { $, ailments, el, figure, needsCare, put, shortName, stateWord, unknown } from "./rows.js";
 
 const gpuOf = (uuid) => model.devices.find((d) => d.uuid === uuid);
-const gpuName = (uuid) => String(gpuOf(uuid)?.index ?? uuid);
 
 // ---- processes
 
 const processes = () => new Table("processes", [
 	{ name: "GPU", num: true, sort: (p) => p.device_index, fill: text((p) => p.device_index) },
 	{ name: "PID", num: true, sort: (p) => p.pid, fill: text((p) => p.pid) },
-	{ name: "User", sort: (p) => p.user, fill: (c, p) => (p.user || p.uid != null ? put(c, p.user || `uid ${p.uid}`) : hidden(c, p)) },
+	{ name: "User", sort: (p) => p.user, fill: (c, p) => (p.user || p.uid != null ? put(c, p.user || `uid ${p.uid}`) :
+		unknown(c, p.orphan ? "the process is not visible from here" : "no_permission")) },
 	{ name: "Name", wrap: true, lead: true, sort: (p) => p.name, fill: (c, p) => {
 		text((x) => x.name)(c, p);
 		if (p.command)
 			c.title = p.command;
 	} },
 	{ name: "Type", sort: (p) => p.types?.join(), fill: text((p) => p.types?.join(", ")) },
-	{ name: "Class", show: (all) => all.some((p) => p.class), fill: (c, p) => put(c, p.class ? f.words(p.class) : "") },
 	{ name: "Memory", num: true, first: true, sort: (p) => p.memory_bytes, fill: (c, p) =>
 		figure(c, { memory_bytes: p.memory_bytes, absent: { memory_bytes: p.memory_absent } }, "memory_bytes", f.bytes) },
 	{ name: "Container", show: (all) => all.some((p) => p.container), fill: (c, p) => put(c, p.container || "") },
 ], (p) => `${p.device_uuid} ${p.pid} ${p.start_ticks} ${p.gpu_instance ?? ""}`, "No process is on a GPU.");
-
-function hidden(cell, p) {
-	unknown(cell, p.orphan ? "the process is not visible from here" : "no_permission");
-}
 
 // ---- health
 
@@ -37,9 +30,9 @@ const count = (key) => (c, d) => {
 	const v = figure(c, d, key, String);
 	c.classList.toggle("alarm", v > 0);
 };
-const flag = (key, bad = true) => (c, d) => {
+const flag = (key) => (c, d) => {
 	const v = figure(c, d, key, (x) => (x ? "yes" : "no"));
-	c.classList.toggle("alarm", bad && v === true);
+	c.classList.toggle("alarm", v === true);
 };
 
 const isHot = (d) => d.temperature_margin_celsius != null && d.temperature_margin_celsius <= 3;
@@ -147,10 +140,10 @@ function drawEvents() {
 }
 
 function eventItem(e) {
-	const [word, tone] = SEVERITY[e.severity] || [f.words(e.severity), "calm"], t = Date.parse(e.time_utc);
+	const [word, tone] = SEVERITY[e.severity] || [f.words(e.severity), "calm"], t = Date.parse(e.time_utc), gpu = e.uuid && gpuOf(e.uuid);
 	const li = el("li", {}, el("time", { dateTime: e.time_utc, textContent: f.when(t), title: new Date(t).toLocaleString() }),
 		el("span", { className: `badge ${tone}`, textContent: word }),
-		el("span", {}, e.uuid && gpuOf(e.uuid) && !/^GPU \d/.test(e.text) ? el("b", { textContent: `GPU ${gpuName(e.uuid)} ` }) : "", e.text));
+		el("span", {}, gpu && !/^GPU \d/.test(e.text) ? el("b", { textContent: `GPU ${gpu.index} ` }) : "", e.text));
 	li.dataset.id = e.id;
 	return li;
 }

@@ -14,6 +14,8 @@ const STATES = {
 	denied: ["no permission", "warn"], stalled: ["driver hangs", "bad"], closed: ["closed", "calm"],
 };
 
+export const $ = (id) => document.getElementById(id);
+
 export function el(tag, props = {}, ...children) {
 	const e = document.createElement(tag);
 	for (const [k, v] of Object.entries(props)) {

@@ -1,8 +1,6 @@
 // table: a list of columns whose rows are kept by key, so that updates move nothing that somebody
 // reads.  On a phone each row becomes a card; cells then say the name of their column themselves.
-import { el, put, unknown } from "./rows.js";
-
-const $ = (id) => document.getElementById(id);
+import { $, el, put, unknown } from "./rows.js";
 
 // columns: { name, num, wrap, lead, fill(cell, item), sort(item), first, show(items), unseen }
 export class Table {

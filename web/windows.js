@@ -1,11 +1,10 @@
 // windows: energy windows, from Start to a result that can be taken along.
 import { change, model, now, openWindows } from "./data.js";
 import * as f from "./format.js";
-import { Table, text } from "./table.js";
+import { Table } from "./table.js";
 import { codes } from "./words.js";
-import { el, put, unknown } from "./rows.js";
+import { $, el, put, unknown } from "./rows.js";
 
-const $ = (id) => document.getElementById(id);
 const KINDS = { valid: "good", suspect: "warn", invalid: "bad", "no-result": "bad" };
 
 const path = (w) => `windows/${w.id}`;
@@ -99,11 +98,20 @@ function windowTable(act) {
 	], (w) => String(w.id), "No window is open and none has ended. Start one around the work whose energy you want to know.");
 }
 
-// What to type; the service's own words are for those who write requests.
-function tokenText(e) {
-	return (e.wrong ? "The service refused that token. " : "") +
-		"Changing energy windows needs the token of this service. Type the text that stands in its token file " +
-		"(token_file in gpuward.toml, or --token-file); who runs the service can tell it.";
+export const TYPE = "Type the text that stands in its token file (token_file in gpuward.toml, or --token-file); who runs the service can tell it.";
+
+// A change that may need the token: people are asked for it, as often as it is wrong.
+export async function permitted(needToken, what, go) {
+	try {
+		return await go();
+	} catch (e) {
+		if (e.status !== 401)
+			throw e;
+		if (!await needToken(`${e.type === "wrong-token" ? "The service refused that token. " : ""}${what} needs the token of this service. ` +
+				TYPE))
+			throw new Error("Nothing was changed: that needs the token.");
+		return permitted(needToken, what, go);
+	}
 }
 
 export function windows(needToken) {
@@ -111,7 +119,7 @@ export function windows(needToken) {
 	async function act(method, where, body, gone) {
 		put(note, "");
 		try {
-			const w = await change(method, where, body);
+			const w = await permitted(needToken, "Changing energy windows", () => change(method, where, body));
 			if (gone)
 				model.windows.delete(String(gone));
 			else
@@ -119,9 +127,7 @@ export function windows(needToken) {
 			draw();
 			return true;
 		} catch (e) {
-			if (e.status === 401 && await needToken(tokenText(e)))
-				return act(method, where, body, gone);
-			put(note, e.status === 401 ? "Nothing was changed: that needs the token." : e.message);
+			put(note, e.message);
 			return false;
 		}
 	}

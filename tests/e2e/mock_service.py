@@ -242,6 +242,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 "/api/v1/environment": lambda: {"host": {"hostname": "mock"}},
                 "/api/v1/events": lambda: {"events": m.events[-int(query.get("limit", 100)):]},
                 "/api/v1/self": m.self_cost,
+                "/api/v1/guard": lambda: {"workers": [], "reservations": []},
                 "/api/v1/windows": lambda: {"windows": [m.window(w) for w in m.windows.values()]},
                 "/api/v1/series": lambda: m.series(query),
                 "/openapi.json": lambda: OPENAPI,

@@ -540,8 +540,11 @@ def test_nothing_is_drawn_while_nobody_looks(page, demo):
 
 
 def test_the_page_is_small():
-    scripts = [f for f in (support.TOP / "web").glob("*.js") if f.name != "docs.js"]
-    assert sum(f.stat().st_size for f in scripts) < 80 * 1024
+    size = {f.name: f.stat().st_size for f in (support.TOP / "web").glob("*.js")}
+    assert size.pop("docs.js") < 2 * 1024
+    # Fetched only where workers are guarded.
+    assert size.pop("guard.js") < 22 * 1024
+    assert sum(size.values()) < 80 * 1024
 
 
 def test_nothing_moves_when_figures_change(page, demo):

@@ -1,0 +1,309 @@
+"""The guard's panel in a real Chromium, of a real service whose worker is a real process tree on a simulated card."""
+import re
+import time
+
+import pytest
+
+import service
+import support
+from test_guard import Guarded, configure
+from test_page import Page, chromium, page, wait  # noqa: F401: fixtures
+from worker import GIB, Contender, Worker, World
+
+DEFAULTS = """
+[guard.defaults]
+quiet_s = 2
+min_resident_s = 0
+post_action_s = 0
+verify_s = 3
+drain_s = 1
+budget_s = 8
+"""
+ROW = "#guard-workers tbody tr"
+
+
+class Panel(Page):
+    def open(self, url, token=None, **kw):
+        super().open(url, **kw)
+        if token:
+            self.driver.execute_script("sessionStorage.token = arguments[0]", token)
+        self.live()
+        wait(lambda: self.shown("#guard") and self.count(ROW), "the panel")
+        return self
+
+    def cell(self, i, row=1):
+        return self.text(f"{ROW}:nth-child({row}) > :nth-child({i})").replace("\u00a0", " ")
+
+    def state(self, row=1):
+        return self.text(f"{ROW}:nth-child({row}) > :nth-child(2) .badge")
+
+    def until(self, *states):
+        wait(lambda: self.state() in states, f"state {states}")
+
+    def press(self, word):
+        """The button of the worker that has this word; its dialog is open then."""
+        wait(lambda: word in self.js(f"[...document.querySelectorAll('{ROW} button')].map(b => b.textContent)"), word)
+        self.driver.execute_script(
+            f"const b = [...document.querySelectorAll('{ROW} button')].find(b => b.textContent === arguments[0]);"
+            "b.focus(); b.click();", word)
+        assert self.js("document.querySelector('#wish').open")
+
+    def confirm(self, button="#wish-go"):
+        self.find(button).click()
+
+
+@pytest.fixture
+def panel(chromium):  # noqa: F811
+    return Panel(chromium)
+
+
+@pytest.fixture(scope="module")
+def world(tmp_path_factory):
+    return World(tmp_path_factory.mktemp("world"))
+
+
+@pytest.fixture(scope="module")
+def worker(world):
+    with Worker(world) as w:
+        service.Service.wait(lambda: w.resident() == 10 * GIB)
+        yield w
+
+
+@pytest.fixture(scope="module")
+def guarded(world, worker):
+    with Guarded(world, configure(("ollama", worker), defaults=DEFAULTS)) as s:
+        s.until("active")
+        yield s
+
+
+# ---- what is shown
+
+
+def test_there_is_no_panel_and_no_script_without_a_worker(page):  # noqa: F811
+    with service.Service("two-gpus") as s:
+        page.open(s.url).live()
+        asked = "performance.getEntriesByType('resource').map(e => e.name)"
+        wait(lambda: any(u.endswith("/api/v1/guard") for u in page.js(asked)), "the question for a guard")
+        time.sleep(0.5)
+        assert not page.shown("#guard") and not page.shown("#guard-tile")
+        assert not any("guard.js" in u for u in page.js(asked))
+
+
+def test_a_worker_is_shown_with_what_it_holds(panel, guarded):
+    panel.open(guarded.url)
+    panel.until("active")
+    wait(lambda: "GPU 0" in panel.cell(1), "where it is")
+    assert panel.cell(1).startswith("ollama") and "priority 0" in panel.cell(1)
+    assert panel.cell(4).startswith("10.0/ 10.0 GiB")
+    assert panel.text("#guard-mode") == "enforce"
+    assert not panel.shown("#guard-mark") and not panel.shown("#guard-journal")
+    assert "journal ok" in panel.text("#guard-facts")
+    assert panel.text("#total-guard") == "ollama active"
+    assert panel.text("#guard-processes .badge") == "worker"
+    assert panel.text("#guard-gpus .badge") == "GPU 0 ok"
+    assert panel.complaints() == [] and panel.js("window.violations") == []
+
+
+def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):
+    panel.open(guarded.url)
+    panel.until("active")
+    with Contender(world, 12 * GIB) as game:
+        panel.until("evicted")
+        wait(lambda: panel.text(f"{ROW} .reason .badge") == "contention", "the reason")
+        assert f"pid {game.pid} sleep" in panel.cell(3)
+        assert "GPU-" not in panel.cell(3), "a UUID where the number of the GPU is meant"
+        wait(lambda: panel.text("#announce").startswith("ollama: evicted."), "it to be said")
+        wait(lambda: panel.text("#guard-processes .badge") == "contender", "the contender in the list")
+        assert panel.cell(4).startswith("0/ 10.0 GiB")
+        assert panel.text("#total-guard") == "ollama evicted"
+        assert "evicted" in panel.text("#guard-decisions li")
+    wait(lambda: re.search(r"may come back in \d s", panel.cell(5)), "a countdown")
+    panel.until("active")
+    wait(lambda: re.match(r"[1-9]\d* × out, [1-9]\d* × back", panel.cell(6)), "what it did")
+
+
+# ---- what may be asked for
+
+
+def test_without_the_token_the_buttons_say_what_they_need(panel, guarded):
+    panel.open(guarded.url)
+    panel.until("active")
+    assert panel.shown("#guard-token")
+    panel.press("Evict")
+    assert panel.shown("#wish-token")
+    assert "free the 10.0 GiB that it holds on GPU 0" in panel.text("#wish-what")
+    panel.confirm()
+    wait(lambda: panel.js("document.querySelector('#token').open"), "the question for the token")
+    assert panel.text("#token-why").startswith("Moving a worker needs the token of this service.")
+    panel.find("#token button[value=cancel]").click()
+    wait(lambda: panel.text("#guard-note") == "Nothing was changed: that needs the token.", "a sentence")
+    assert guarded.now() == "active"
+
+
+def test_evict_and_resume_with_the_token(panel, guarded):
+    panel.open(guarded.url, token=service.TOKEN)
+    panel.until("active")
+    panel.press("Evict")
+    assert not panel.shown("#wish-token")
+    panel.find("#wish button[value=cancel]").click()
+    time.sleep(0.3)
+    assert not panel.shown("#guard-note") and guarded.now() == "active", "what was cancelled was done"
+    panel.press("Evict")
+    panel.confirm()
+    wait(lambda: re.match("Accepted: evict ollama. Its state is |Done: evict ollama", panel.text("#guard-note")), "the answer")
+    panel.until("evicted")
+    wait(lambda: "evicted until it is resumed" in panel.cell(5), "until when")
+    assert panel.js("document.activeElement.ariaLabel") == "Resume ollama", "the focus was lost"
+    panel.press("Resume")
+    assert panel.shown("#wish-now")
+    panel.confirm("#wish-now")
+    wait(lambda: re.match("(Accepted|Done): resume ollama", panel.text("#guard-note")), "the answer")
+    panel.until("active")
+
+
+def test_a_hold_stands_against_others_until_it_is_released(panel, guarded):
+    panel.open(guarded.url, token=service.TOKEN)
+    panel.until("active")
+    panel.press("Hold …")
+    panel.find("#wish input[value=active]").click()
+    assert panel.text("#wish-what").startswith("It stays on the GPU, whoever needs it.")
+    panel.driver.execute_script("document.querySelector('#wish-ttl').value = 900")
+    panel.find("#wish-reason").send_keys("a <b>demo</b>")
+    panel.confirm()
+    left = lambda: re.search(r"held for (\d+) min (\d+) s", panel.cell(5))
+    seconds = lambda: int(left()[1]) * 60 + int(left()[2])
+    wait(left, "the time of the hold")
+    first = seconds()
+    assert 800 < first <= 900 and guarded.worker()["hold"] == "active"
+    wait(lambda: seconds() <= first - 2, "two seconds less")
+    panel.press("Evict")
+    panel.confirm()
+    wait(lambda: "release" in panel.text("#guard-note"), "cause and remedy")
+    assert panel.js("document.querySelector('#guard-note').className") == "answer bad"
+    panel.press("Release")
+    panel.confirm()
+    wait(lambda: guarded.worker()["hold"] == "none", "the release")
+    wait(lambda: "Hold …" in panel.cell(7), "the button of before")
+
+
+def test_a_service_without_a_token_says_how_to_have_one(panel, world, worker):
+    with service.Service(world.scenario, config=configure(("ollama", worker), mode="dry-run")) as s:
+        panel.open(s.url)
+        assert panel.text("#guard-mode") == "dry run"
+        assert panel.text("#guard-mark").startswith("Dry run: ")
+        panel.press("Evict")
+        assert "no worker is moved" in panel.text("#wish-what")
+        panel.confirm()
+        wait(lambda: "This service is read-only: no token is configured." in panel.text("#guard-note"), "the cause")
+        assert "Set service.token_file" in panel.text("#guard-note")
+
+
+def test_it_outlives_the_service(panel, world, worker):
+    with Guarded(world, configure(("ollama", worker), defaults=DEFAULTS)) as s:
+        s.until("active")
+        panel.open(s.url)
+        panel.until("active")
+        panel.driver.execute_script("window.same = true")
+        s.restart()
+        s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"state": "active", "ttl_s": 600})
+        wait(lambda: panel.text("#status-word") == "Live" and "held for" in panel.cell(5), "the news of the new one")
+        assert panel.js("window.same") is True
+
+
+# ---- many
+
+
+TWELVE = "".join(f"""
+[[gpu]]
+profile = "h100"
+[[gpu.process]]
+name = "model-{i}-of-a-long-name"
+memory = "{20 + i} GiB"
+[[gpu.process]]
+name = "train.py"
+memory = "40 GiB"
+from = {2 if i in (2, 5) else 10000}
+""" for i in range(12)) + '[[gpu]]\nprofile = "h100"\ncount = 4\n[[timeline]]\nat = 2\ndo = "lose"\ngpu = 9\n'
+
+
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory):
+    path = tmp_path_factory.mktemp("twelve") / "world.toml"
+    path.write_text(TWELVE)
+    config = '[guard]\nmode = "enforce"\nsimulated = true\n[guard.defaults]\nverify_s = 1\nbudget_s = 3\ndrain_s = 1\n'
+    for i in range(12):
+        config += f'[[worker]]\nname = "model-{i}"\nkind = "exec"\npriority = {i}\nmatch.name = "model-{i}-*"\n' \
+                  'evict_command = ["/bin/true"]\nresume_command = ["/bin/true"]\n'
+    with service.Service(path, config=config, token=True) as s:
+        s.wait(lambda: sum(w["state"] == "stuck" for w in s.get("/api/v1/guard").json()["workers"]) == 2)
+        yield s
+
+
+def test_what_is_wrong_stands_out_among_many(panel, twelve):
+    panel.open(twelve.url)
+    assert panel.count(ROW) == 12
+    bad = "[...document.querySelectorAll('#guard-workers .badge.bad')].map(b => b.textContent).sort()"
+    wait(lambda: panel.js(bad) == ["blind", "quarantine", "stuck", "stuck"], "what is wrong")
+    wait(lambda: re.match(r"GPU 9: (lost|quarantine)", panel.text("#guard-gpus .badge")), "the lost GPU")
+    assert panel.js("[...document.querySelectorAll('#guard-gpus .badge')].map(b => b.textContent)")[1:] == ["15 GPUs ok"]
+    assert panel.text("#total-guard") == "9 of 12 active"
+    wait(lambda: panel.js("[...document.querySelectorAll('#guard-processes .badge')].slice(0, 3).map(b => b.textContent)")
+         == ["contender", "contender", "worker"], "contenders before others")
+
+
+def test_nothing_is_wider_than_the_screen(panel, twelve):
+    panel.open(twelve.url)
+    wait(lambda: panel.count("#guard-processes tbody tr") >= 12, "the processes")
+    right = "Math.max(...[...document.querySelectorAll('#guard td, #guard button')].map(c => c.getBoundingClientRect().right))"
+    for width in (1280, 1024, 760, 390, 320):
+        panel.cdp("Emulation.setDeviceMetricsOverride", width=width, height=844, deviceScaleFactor=1, mobile=width < 500)
+        wait(lambda: panel.js("innerWidth") == width, "the width")
+        assert panel.js("document.documentElement.scrollWidth") <= width
+        assert panel.js(right) <= width
+
+
+def test_nothing_moves_when_seconds_are_counted(panel, twelve):
+    panel.open(twelve.url)
+    wait(lambda: panel.count("#guard-processes tbody tr") >= 12, "the processes")
+    panel.js("document.querySelector('#guard').scrollIntoView()")
+    time.sleep(1)
+    panel.driver.execute_script(
+        "window.shift = 0; new PerformanceObserver(l => l.getEntries().forEach(e =>"
+        "window.shift += e.value)).observe({type: 'layout-shift'});"
+        "window.item = document.querySelector('#guard-decisions li'); window.gone = 0;"
+        "new MutationObserver(l => window.gone += l.length).observe(document.querySelector('#guard-decisions'), {childList: true})")
+    seen = panel.cell(2)
+    for _ in range(3):
+        wait(lambda: panel.cell(2) != seen, "a second")
+        seen = panel.cell(2)
+    assert panel.js("window.shift") < 0.01
+    before = panel.text("#guard-decisions li")
+    assert panel.js("window.gone") == 0 or panel.js("window.item.textContent") != before, "items were taken out for nothing"
+
+
+def test_every_control_has_a_name_and_no_id_comes_twice(panel, twelve):
+    panel.open(twelve.url)
+    panel.press("Hold …")
+    assert panel.js(
+        "[...document.querySelectorAll('input, select, button')].filter(e => !(e.labels?.length"
+        "|| e.ariaLabel || e.textContent.trim())).map(e => e.outerHTML)") == []
+    labels = panel.js(f"[...document.querySelectorAll('{ROW} button')].map(b => b.ariaLabel)")
+    assert len(set(labels)) == 24, "buttons that say the same of different workers"
+    ids = panel.js("[...document.querySelectorAll('[id]')].map(e => e.id)")
+    assert len(ids) == len(set(ids))
+    assert panel.count("[aria-live]") == 1
+    assert panel.js("[...document.querySelectorAll('table')].every(t => t.caption)")
+    assert panel.count("[style]:not(.plot *, .fill, .mark)") == 0
+    panel.find("#wish button[value=cancel]").click()
+
+
+def test_hostile_names_are_text(panel, tmp_path):
+    path = tmp_path / "world.toml"
+    path.write_text('[[gpu]]\nprofile = "rtx4090"\n[[gpu.process]]\nname = "<img src=x>"\nmemory = "9 GiB"\n')
+    config = '[guard]\nmode = "observe"\nsimulated = true\n[[worker]]\nname = "w"\nkind = "exec"\nmatch.name = "nobody"\n' \
+             'evict_command = ["/bin/true"]\nresume_command = ["/bin/true"]\n'
+    with service.Service(path, config=config, token=True) as s:
+        panel.open(s.url)
+        wait(lambda: "<img src=x>" in (panel.text("#guard-processes tbody") or ""), "the process")
+        assert panel.count("#guard img") == 0
+        assert panel.text("#guard-mode") == "observe"
