@@ -10,11 +10,14 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
 import pytest
 
+import service
 import support
+from worker import GIB, World
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: users other than our own")
 
@@ -424,3 +427,101 @@ def test_systemd_hands_over_the_socket(companion):
         assert companion.stop() == 0
     done = subprocess.run([COMPANION], capture_output=True, text=True, timeout=support.TIMEOUT)
     assert done.returncode == 1 and "--socket" in done.stderr
+
+
+# ---- the service as a user without privileges
+
+CONFIG = """
+[guard]
+mode = "enforce"
+simulated = true
+companion = "{socket}"
+[guard.defaults]
+quiet_s = 0.3
+min_resident_s = 0
+post_action_s = 0
+verify_s = 2
+drain_s = 0
+budget_s = 30
+[[worker]]
+name = "w"
+kind = "checkpoint"
+match.name = "python3*"
+match.uid = {uid}
+max_level = 3
+"""
+
+
+class Unprivileged(service.Service):
+    """Its folder and its process are NOBODY's; what is put away leaves the simulated card."""
+
+    def __init__(self, world, companion):
+        self.text = CONFIG.format(socket=companion.socket, uid=OWNER)
+        super().__init__(world.scenario, config=self.text, token=True)
+        for path in [self.path, *(os.path.join(self.path, f) for f in os.listdir(self.path))]:
+            os.chown(path, NOBODY, NOBODY)
+        self.argv = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *self.argv]
+
+    def state_of(self, name="w"):
+        got = self.get(f"/api/v1/guard/workers/{name}")
+        return got.json()["state"] if got.status_code == 200 else None
+
+    def recover(self):
+        """gpuward guard recover, as the unit runs it: the same user, the same configuration."""
+        etc = pathlib.Path(self.path, "root", "etc", "gpuward")
+        etc.mkdir(parents=True)
+        (etc / "gpuward.toml").write_text(f'[history]\npath = "{self.state}"\n{self.text}')
+        env = support.environment(HOME=self.path, GPUWARD_CONFIG_ROOT=pathlib.Path(self.path, "root"))
+        return support.gpuward("guard", "recover", env=env, user=NOBODY, group=NOBODY, extra_groups=[])
+
+
+@pytest.fixture
+def world(companion):
+    folder = companion.path / "world"
+    folder.mkdir()
+    return World(folder)
+
+
+@contextlib.contextmanager
+def following(world, companion, pid):
+    """The card has the process's memory while it is not put away."""
+    over = threading.Event()
+
+    def follow():
+        while not over.wait(0.02):
+            with contextlib.suppress(ValueError):  # the file is being written
+                world.hold(pid, 0 if companion.state(pid) == 2 else 10 * GIB)
+    world.hold(pid, 10 * GIB)
+    thread = threading.Thread(target=follow)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(companion, worker, world):
+    companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
+    companion.cuda_process(worker.pid)
+    with following(world, companion, worker.pid), Unprivileged(world, companion) as s:
+        s.wait(lambda: s.state_of() == "active")
+        assert s.post("/api/v1/guard/workers/w/evict", token=True, json={"ttl_s": 600}).status_code == 202
+        s.wait(lambda: s.state_of() == "evicted")
+        assert companion.state(worker.pid) == 2
+        s.stop(signal.SIGKILL)
+        done = s.recover()
+        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert companion.state(worker.pid) == 0
+        assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
+
+
+def test_a_service_whose_companion_refuses_says_which_line_is_missing(companion, worker, world):
+    companion.cuda_process(worker.pid)
+    with following(world, companion, worker.pid), Unprivileged(world, companion) as s:
+        s.wait(lambda: s.state_of() == "active")
+        s.post("/api/v1/guard/workers/w/evict", token=True, json={"ttl_s": 600})
+        s.wait(lambda: f"{companion.file}: checkpoint " in s.get("/api/v1/guard?limit=128").text)
+        # Mended while it runs: it is tried again, and goes well.
+        companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
+        s.wait(lambda: s.state_of() == "evicted")
