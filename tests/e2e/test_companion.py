@@ -525,3 +525,34 @@ def test_a_service_whose_companion_refuses_says_which_line_is_missing(companion,
         # Mended while it runs: it is tried again, and goes well.
         companion.allow(f"checkpoint exe={EXE} uid={OWNER}")
         s.wait(lambda: s.state_of() == "evicted")
+
+
+# ---- what doctor says of it
+
+
+def privileges(companion, uid, socket):
+    """As a user; on this machine, whatever GPUs it has."""
+    etc = companion.path / "root" / "etc" / "gpuward"
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "gpuward.toml").write_text(f'[guard]\ncompanion = "{socket}"\n' if socket else "")
+    env = support.environment(GPUWARD_CONFIG_ROOT=companion.path / "root", LD_LIBRARY_PATH=companion.cuda)
+    done = support.gpuward("doctor", "--json", "--backend=none", env=env, user=uid, group=uid, extra_groups=[])
+    doc = json.loads(done.stdout)
+    support.check("doctor", doc)
+    return {p["privilege"]: p for p in doc["privileges"]}
+
+
+def test_doctor_names_each_right_that_is_missing(companion):
+    mine = privileges(companion, NOBODY, companion.socket)
+    assert all(mine[p]["have"] for p in ("companion", "signal", "unit", "checkpoint", "device_opens"))
+    assert not mine["programs"]["have"] and "match.unit" in mine["programs"]["remedy"]
+    strangers = privileges(companion, OTHER, companion.socket)
+    assert f"client {OTHER}" in strangers["companion"]["message"]
+    for name in ("companion", "signal", "unit", "checkpoint"):
+        assert not strangers[name]["have"] and strangers[name]["remedy"]
+    alone = privileges(companion, NOBODY, None)
+    assert "CAP_KILL" in alone["signal"]["message"] and "guard.companion" in alone["signal"]["remedy"]
+    companion.stop()
+    gone = privileges(companion, NOBODY, companion.socket)
+    assert "gpuward-companion.socket" in gone["companion"]["message"]
+    assert f"uid {NOBODY}" not in companion.log(), "looking is no request"
