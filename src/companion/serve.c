@@ -6,6 +6,7 @@
 
 #include "base/child.h"
 #include "base/clock.h"
+#include "base/utf8.h"
 
 #include <gpuward.h>
 
@@ -34,15 +35,17 @@ struct serving {
 
 static void say(int fd, uid_t uid, const char *what, const struct wire_reply *r)
 {
-	char text[WIRE_SIZE], line[2 * WIRE_WORDS];
+	char text[WIRE_SIZE], line[2 * WIRE_WORDS], words[WIRE_WORDS];
 	size_t n = wire_reply_write(r, text);
 	int length;
 
 	/* Whoever hung up does not want to know; the log does. */
 	send(fd, text, n, MSG_NOSIGNAL | MSG_DONTWAIT);
+	/* Names of processes are their own to choose: the log keeps to one line. */
+	utf8_clean(words, sizeof(words), r->words);
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
-			  what, r->rc ? "refused or failed" : "done", r->words[0] ? ": " : "",
-			  r->words);
+			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
+			  words);
 	if (write(STDERR_FILENO, line, (size_t)length) < 0)
 		return;
 }

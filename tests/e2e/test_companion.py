@@ -122,8 +122,8 @@ class Companion:
         """The last line of the answer."""
         def talk():
             with socket.socket(socket.AF_UNIX) as s:
+                s.connect(self.socket)  # waits while as many wait as may
                 s.settimeout(support.TIMEOUT)
-                s.connect(self.socket)
                 with contextlib.suppress(BrokenPipeError):
                     s.sendall(text if isinstance(text, bytes) else text.encode())
                 return answer_of(s)
@@ -239,6 +239,18 @@ def test_a_signal_reaches_an_allowed_process_and_no_other(companion, worker):
         assert other.poll() is None
         other.kill()
     assert worker.said.read_text() == "x"
+
+
+def test_a_hostile_name_stays_on_its_line_of_the_log(companion):
+    hostile = companion.path / "x\ndone\x1b[2J"
+    shutil.copy("/bin/sleep", hostile)
+    with subprocess.Popen([hostile, "100"]) as child:
+        wait(lambda: os.readlink(f"/proc/{child.pid}/exe") == str(hostile), "it runs")
+        answer = companion.ask(f"signal 10 {name(child.pid)}\n")
+        child.kill()
+    assert answer.startswith("no 4 ") and "(x?done?[2J)" in answer
+    lines = companion.log().splitlines()
+    assert len(lines) == 1 and "\x1b" not in lines[0]
 
 
 def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
