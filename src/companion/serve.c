@@ -33,21 +33,20 @@ struct serving {
 
 /* ---- words */
 
+/* The log first: who has an answer finds it there. */
 static void say(int fd, uid_t uid, const char *what, const struct wire_reply *r)
 {
 	char text[WIRE_SIZE], line[2 * WIRE_WORDS], words[WIRE_WORDS];
-	size_t n = wire_reply_write(r, text);
 	int length;
 
-	/* Whoever hung up does not want to know; the log does. */
-	send(fd, text, n, MSG_NOSIGNAL | MSG_DONTWAIT);
 	/* Names of processes are their own to choose: the log keeps to one line. */
 	utf8_clean(words, sizeof(words), r->words);
 	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
 			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
 			  words);
-	if (write(STDERR_FILENO, line, (size_t)length) < 0)
-		return;
+	/* A log that is gone, or a client that is, keeps the other from nothing. */
+	(void)!write(STDERR_FILENO, line, (size_t)length);
+	send(fd, text, wire_reply_write(r, text), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 void serve_refuse(int fd, uid_t uid, int rc, const char *why)
