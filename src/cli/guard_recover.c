@@ -6,15 +6,10 @@
 #include "guard/worker.h"
 #include "guard/worker/companion.h"
 
-#include "base/clock.h"
-
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #define TARGETS (POLICY_WORKERS * 16)
-
-#define COMPANION_WITHIN_NS (30 * NS_PER_S) /* to take a request up */
 
 struct recovering {
 	struct checkpoint_target target[TARGETS];
@@ -48,8 +43,8 @@ static int read_journal(struct recovering *r)
 		cli_error("%s", message);
 		return EXIT_USAGE;
 	}
-	if (c.guard_companion)
-		snprintf(r->companion, sizeof(r->companion), "%s", c.guard_companion);
+	snprintf(r->companion, sizeof(r->companion), "%s",
+		 c.guard_companion ? c.guard_companion : "");
 	where = service_store_path(&c, false, path, sizeof(path));
 	if (where && store_open(where, c.history_limit, &s, message, sizeof(message)) == 0) {
 		if (*message)
@@ -59,20 +54,6 @@ static int read_journal(struct recovering *r)
 	}
 	config_done(&c);
 	return EXIT_OK;
-}
-
-/* Through the companion where one is named; root can do without. */
-static int restore(const struct root *root, const struct recovering *r, char *message,
-		   size_t size)
-{
-	uint64_t until = clock_mono_ns(clock_real()) + COMPANION_WITHIN_NS;
-	int err = r->companion[0] ? companion_restore(r->companion, r->target, r->count, until,
-						      message, size)
-				  : 0;
-
-	if (r->companion[0] && (err == 0 || geteuid() != 0))
-		return err;
-	return checkpoint_restore(root, r->target, r->count, message, size);
 }
 
 static int bring_back(const struct cli *c, const struct recovering *r)
@@ -90,7 +71,8 @@ static int bring_back(const struct cli *c, const struct recovering *r)
 		cli_error("/proc cannot be read");
 		return EXIT_FAILED;
 	}
-	err = restore(&root, r, message, sizeof(message));
+	err = companion_recover(r->companion, &root, r->target, r->count, message,
+				sizeof(message));
 	root_close(&root);
 	if (err)
 		cli_error("not all of %u processes are back: %s", r->count, message);

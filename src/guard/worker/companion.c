@@ -15,9 +15,10 @@
 #include <time.h>
 #include <unistd.h>
 
-#define NO_END         UINT64_MAX
-#define TRY_AGAIN_NS   (20 * NS_PER_MS) /* while the companion has too many to serve */
-#define UNDO_WITHIN_NS (10 * NS_PER_S)
+#define NO_END            UINT64_MAX
+#define TRY_AGAIN_NS      (20 * NS_PER_MS) /* while the companion has too many to serve */
+#define UNDO_WITHIN_NS    (10 * NS_PER_S)
+#define RECOVER_WITHIN_NS (30 * NS_PER_S) /* for a request to be taken up */
 
 /* ---- a connection */
 
@@ -228,6 +229,17 @@ int companion_restore(const char *path, const struct checkpoint_target *t, unsig
 		}
 	}
 	return first;
+}
+
+int companion_recover(const char *path, const struct root *root,
+		      const struct checkpoint_target *t, unsigned n, char *message, size_t size)
+{
+	uint64_t until = clock_mono_ns(clock_real()) + RECOVER_WITHIN_NS;
+	int rc = *path ? companion_restore(path, t, n, until, message, size) : 0;
+
+	if (*path && (rc == 0 || geteuid() != 0))
+		return rc;
+	return checkpoint_restore(root, t, n, message, size);
 }
 
 /* A process that was locked by a companion which then ended would wait for ever. */

@@ -29,6 +29,12 @@ int companion_put_away(const char *path, const struct checkpoint_target *t, unsi
 int companion_restore(const char *path, const struct checkpoint_target *t, unsigned n,
 		      uint64_t deadline_ns, char *message, size_t size);
 
+/* Brings back through the companion at path, or by ourselves where path is "", or where it cannot and we
+ * are root.  For after a crash: errors as those two. */
+int companion_recover(const char *path, const struct root *root,
+		      const struct checkpoint_target *t, unsigned n, char *message,
+		      size_t size);
+
 /* *ret_sent: to how many; those who have ended are passed over. */
 int companion_signal(const char *path, int signal, const struct checkpoint_target *t,
 		     unsigned n, uint64_t deadline_ns, unsigned *ret_sent, char *message,
