@@ -140,9 +140,9 @@ static int hold(struct serving *s, unsigned i, enum allow_kind kind)
 	if (t->pid <= 1 || t->pid == getpid() || t->pid == getppid())
 		return refuse(s, -GW_E_PERM, t->pid, "is never touched");
 	s->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)t->pid, 0);
-	if (s->pidfd[i] < 0 && errno == ENOSYS)
+	if (s->pidfd[i] < 0 && errno != ESRCH && errno != EINVAL)
 		return refuse(s, -GW_E_NOSUPPORT, t->pid,
-			      "cannot be held: this kernel has no pidfd_open (Linux 5.3)");
+			      "cannot be held by a pidfd, which Linux has since 5.3");
 	if (s->pidfd[i] < 0 || proc_read(&s->root, t->pid, &p) != 0)
 		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
 	if (p.start_ticks != t->start_ticks || p.pid != t->pid)
@@ -181,10 +181,19 @@ static int hold_living(struct serving *s, enum allow_kind kind)
 	return first;
 }
 
-/* From here on it is done, whoever listens. */
-static void taken(const struct serving *s)
+/* From here on it is done, whoever listens.  Who has hung up before has waited too long, and goes by what
+ * is now: nothing is done for them.  0, or -GW_E_TIMEOUT. */
+static int take_up(struct serving *s)
 {
+	struct pollfd p = { .fd = s->fd };
+
+	if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) {
+		snprintf(s->reply.words, sizeof(s->reply.words),
+			 "nobody waits for it any more: not begun");
+		return -GW_E_TIMEOUT;
+	}
 	send(s->fd, WIRE_TAKEN, strlen(WIRE_TAKEN), MSG_NOSIGNAL | MSG_DONTWAIT);
+	return 0;
 }
 
 /* ---- the four verbs */
@@ -198,7 +207,9 @@ static int do_checkpoint(struct serving *s)
 		rc = hold(s, i, ALLOW_CHECKPOINT);
 	if (rc)
 		return rc == -GW_E_NOENT ? -GW_E_STATE : rc;
-	taken(s);
+	rc = take_up(s);
+	if (rc)
+		return rc;
 	s->reply.count = r->targets;
 	return checkpoint_put_away(&s->root, r->target, r->targets, in_ms(r->timeout_ms),
 				   s->reply.words, sizeof(s->reply.words));
@@ -209,12 +220,11 @@ static int do_restore(struct serving *s)
 {
 	struct wire_request *r = &s->request;
 	char words[WIRE_WORDS] = "";
-	int rc, held = hold_living(s, ALLOW_CHECKPOINT);
+	int held = hold_living(s, ALLOW_CHECKPOINT), rc = take_up(s);
 
-	taken(s);
+	if (rc || r->targets == 0)
+		return rc ? rc : held;
 	s->reply.count = r->targets;
-	if (r->targets == 0)
-		return held;
 	rc = checkpoint_restore(&s->root, r->target, r->targets, words, sizeof(words));
 	if (rc)
 		memcpy(s->reply.words, words, sizeof(words));
@@ -226,7 +236,7 @@ static int do_signal(struct serving *s)
 	struct wire_request *r = &s->request;
 	int rc = hold_living(s, ALLOW_SIGNAL);
 
-	taken(s);
+	rc = rc ? rc : take_up(s);
 	for (unsigned i = 0; i < r->targets && !rc; i++) {
 		if (syscall(SYS_pidfd_send_signal, s->pidfd[i], (int)r->signal, NULL, 0) == 0)
 			s->reply.count++;
@@ -248,9 +258,9 @@ static int do_unit(struct serving *s)
 	char out[64];
 	int rc = allow_unit(&s->allow, r->unit, s->reply.words, sizeof(s->reply.words));
 
+	rc = rc ? rc : take_up(s);
 	if (rc)
 		return rc;
-	taken(s);
 	rc = child_run(argv, in_ms(r->timeout_ms), out, sizeof(out));
 	if (rc == -GW_E_TIMEOUT)
 		snprintf(s->reply.words, sizeof(s->reply.words),

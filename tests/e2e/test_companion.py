@@ -401,6 +401,21 @@ def test_a_request_that_does_not_come_whole_is_given_up(companion):
     assert companion.ask("unit 1000 stop a.service\n") == "ok 1 "
 
 
+def test_what_nobody_waits_for_any_more_is_not_begun(companion, worker):
+    companion.allow("unit a.service", f"signal exe={EXE}", f"checkpoint exe={EXE}")
+    companion.cuda_process(worker.pid)
+    requests = ["unit 1000 stop a.service\n", f"signal 10 {name(worker.pid)}\n", f"checkpoint 1000 {name(worker.pid)}\n"]
+    companion.child.send_signal(signal.SIGSTOP)
+    for text in requests:
+        with socket.socket(socket.AF_UNIX) as s:
+            s.connect(companion.socket)
+            s.sendall(text.encode())
+    companion.child.send_signal(signal.SIGCONT)
+    wait(lambda: companion.log().count("nobody waits for it any more") == 3, "all three are refused")
+    assert not (companion.path / "units").exists()
+    assert worker.said.read_text() == "" and companion.calls() == []
+
+
 def test_a_flood_of_connections_is_bounded_and_over_when_it_ends(companion):
     companion.allow("unit a.service")
     most = 0
