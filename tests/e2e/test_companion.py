@@ -1,6 +1,7 @@
 """The companion: who is served, whom it touches, and that nothing which it is sent breaks it.  Real processes of real
 users; a libcuda.so.1 whose processes are files; a systemctl that writes down what it was asked."""
 import contextlib
+import functools
 import json
 import os
 import pathlib
@@ -63,6 +64,13 @@ def as_user(uid, function):
     return got
 
 
+@functools.lru_cache(maxsize=None)
+def as_packaged():
+    """The capabilities of the unit, where this machine lets us give others up."""
+    argv = ["setpriv", "--no-new-privs", "--bounding-set", "-all,+kill,+sys_ptrace,+dac_override"]
+    return argv if subprocess.run([*argv, "true"], capture_output=True).returncode == 0 else []
+
+
 def answer_of(s):
     """All that comes; who has not read everything resets the connection after its answer."""
     got = b""
@@ -97,7 +105,7 @@ class Companion:
 
     def start(self):
         self.child = subprocess.Popen(
-            [COMPANION, "--file", self.file, "--socket", self.socket, "--systemctl", self.systemctl],
+            [*as_packaged(), COMPANION, "--file", self.file, "--socket", self.socket, "--systemctl", self.systemctl],
             env=support.environment(LD_LIBRARY_PATH=self.cuda), stdin=subprocess.DEVNULL,
             stderr=open(self.log_path, "a"))
         wait(lambda: self.reachable(), "it listens")
@@ -370,6 +378,35 @@ def test_one_that_is_not_there_is_named_with_what_starts_it(companion):
     os.chmod(companion.socket, 0o600)
     outcome = companion.order("evict:4", kind="systemd", unit="w.service")
     assert not outcome["ok"] and "may not speak to the companion" in outcome["message"]
+
+
+@pytest.mark.parametrize("answer, retry, words", [
+    (b"", True, "ended before it had answered"),
+    (b"taken\n", True, "ended before it had answered"),
+    (b"taken\nperhaps\n", True, "ended before it had answered"),
+    (b"x" * 9000, True, "ended before it had answered"),
+    (b"no 8 \x1b[31mlate\n", False, "?[31mlate"),
+    (b"no 12 busy\n", True, "busy"),
+    (None, False, "did not answer in time"),
+])
+def test_the_guard_bears_a_companion_that_answers_badly(companion, answer, retry, words):
+    """answer None: nothing comes, and it does not hang up."""
+    companion.stop()
+    os.unlink(companion.socket)
+    with socket.socket(socket.AF_UNIX) as listening:
+        listening.bind(companion.socket)
+        os.chmod(companion.socket, 0o666)
+        listening.listen()
+        guard = companion.begin("evict:4", kind="systemd", unit="w.service", deadline_ms=60000 if answer is not None else 300)
+        connection, _ = listening.accept()
+        with connection:
+            assert connection.recv(4096).endswith(b" stop w.service\n")
+            if answer is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    connection.sendall(answer)
+                connection.close()
+            outcome = json.loads(guard.communicate(timeout=support.TIMEOUT)[0])
+    assert not outcome["ok"] and outcome["retry"] == retry and words in outcome["message"], outcome
 
 
 # ---- bad input
