@@ -1,5 +1,5 @@
 /* doctor: what is wrong and what to do, worded by the table of causes. */
-#include "cli.h"
+#include "privileges.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -66,8 +66,30 @@ static unsigned problems(const struct gw_diagnosis *g)
 	return n;
 }
 
+/* What is there is one line; what is missing says what it disables and what to do. */
+static void print_privileges(const struct render_privilege *p, unsigned n)
+{
+	char text[700];
+
+	if (n > 0)
+		printf("\nThe guard, as this user:\n");
+	for (unsigned i = 0; i < n; i++) {
+		const char *word = p[i].have ? "ok" : "missing";
+		char left[64];
+
+		snprintf(left, sizeof(left), "%s%s%s",
+			 term_on(p[i].have ? TERM_GOOD : TERM_WARN), word, term_off());
+		snprintf(text, sizeof(text), "%s: %s", p[i].feature, p[i].message);
+		term_wrap(left, REMEDY_COLUMN, text, term_width());
+		if (!p[i].have)
+			term_wrap("", REMEDY_COLUMN, p[i].remedy, term_width());
+	}
+}
+
 static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 {
+	struct render_privilege row[PRIVILEGES];
+
 	if (gw_snapshot_status(c->snap)->simulated)
 		printf("%s SIMULATED %s nothing below is about real GPUs\n", term_on(TERM_MARK),
 		       term_off());
@@ -77,6 +99,7 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 
 		print_finding(c, f);
 	}
+	print_privileges(row, privileges_look(c, row));
 	if (problems(g) == 0)
 		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());
 	return EXIT_OK;
@@ -84,12 +107,13 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 
 static int show(const struct cli *c, const struct gw_diagnosis *g)
 {
+	struct render_privilege row[PRIVILEGES];
 	struct cli_document doc;
 
 	if (!c->json)
 		return print_text(c, g);
 	cli_document_begin(&doc, true);
-	render_diagnosis(&doc.json, g, c->snap);
+	render_diagnosis(&doc.json, g, c->snap, row, privileges_look(c, row));
 	return cli_document_end(&doc);
 }
 
@@ -117,8 +141,8 @@ const struct command command_doctor = {
 	.name = "doctor",
 	.summary = "what is missing on this machine and how to mend it",
 	.description =
-		"Looks at the library, the driver, the devices, permissions, containers "
-		"and sensors, and "
+		"Looks at the library, the driver, the devices, permissions, containers, "
+		"sensors and what the guard may do as this user, and "
 		"says for each thing that is not as it should be what to do about it. Exit "
 		"status: "
 		"0 when nothing is broken (no GPU at all is not broken), 3 when no GPU can be "

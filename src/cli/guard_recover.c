@@ -4,7 +4,7 @@
 #include "daemon/service.h"
 #include "daemon/store.h"
 #include "guard/worker.h"
-#include "guard/worker/checkpoint.h"
+#include "guard/worker/companion.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,6 +14,7 @@
 struct recovering {
 	struct checkpoint_target target[TARGETS];
 	unsigned count;
+	char companion[256]; /* "": there is none */
 };
 
 static void take(void *arg, const char *id, const char *json)
@@ -42,6 +43,8 @@ static int read_journal(struct recovering *r)
 		cli_error("%s", message);
 		return EXIT_USAGE;
 	}
+	snprintf(r->companion, sizeof(r->companion), "%s",
+		 c.guard_companion ? c.guard_companion : "");
 	where = service_store_path(&c, false, path, sizeof(path));
 	if (where && store_open(where, c.history_limit, &s, message, sizeof(message)) == 0) {
 		if (*message)
@@ -68,7 +71,8 @@ static int bring_back(const struct cli *c, const struct recovering *r)
 		cli_error("/proc cannot be read");
 		return EXIT_FAILED;
 	}
-	err = checkpoint_restore(&root, r->target, r->count, message, sizeof(message));
+	err = companion_recover(r->companion, &root, r->target, r->count, message,
+				sizeof(message));
 	root_close(&root);
 	if (err)
 		cli_error("not all of %u processes are back: %s", r->count, message);

@@ -395,6 +395,7 @@ static void make_guard(const struct config *c, struct policy *p)
 	p->restore_on_stop = strcmp(c->guard_on_stop, "restore") == 0;
 	p->poll_ns = scaled(c->guard_poll_ms, 1e6);
 	p->simulated_too = c->guard_simulated;
+	p->companion = c->guard_companion && *c->guard_companion ? c->guard_companion : NULL;
 	standard_knobs(c, &p->standard);
 }
 

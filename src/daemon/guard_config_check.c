@@ -39,7 +39,7 @@ static const struct {
 	{ GUARD_KEY_url, HTTP },
 	{ GUARD_KEY_token_file, HTTP },
 	{ GUARD_KEY_model, HTTP },
-	{ GUARD_KEY_level, 1U << WORKER_VLLM },
+	{ GUARD_KEY_level, 1U << WORKER_VLLM | 1U << WORKER_CHECKPOINT },
 	{ GUARD_KEY_evict_command, 1U << WORKER_EXEC },
 	{ GUARD_KEY_resume_command, 1U << WORKER_EXEC },
 	{ GUARD_KEY_evict_signal, 1U << WORKER_SIGNAL },
@@ -420,13 +420,21 @@ static void check_health(struct config_reader *r)
 		    c->health_throttle_c, c->health_evict_c);
 }
 
-static void check_state_dir(struct config_reader *r)
+#define SOCKET_PATH 108 /* of an address, with its end */
+
+static void check_paths(struct config_reader *r)
 {
-	const char *dir = r->c->guard_state_dir;
+	const char *dir = r->c->guard_state_dir, *socket = r->c->guard_companion;
 
 	if (dir && *dir != '/')
 		config_complain(r, &r->m->place[CONFIG_ID_guard_state_dir],
 				"state_dir: \"%.100s\": write the whole path, from /", dir);
+	if (socket && *socket && (*socket != '/' || strlen(socket) >= SOCKET_PATH))
+		config_complain(
+			r, &r->m->place[CONFIG_ID_guard_companion],
+			"companion: \"%.120s\": write the whole path of a socket, from /, in "
+			"less than 108 bytes",
+			socket);
 }
 
 /* Without it one would wonder why nothing is ever moved. */
@@ -446,7 +454,7 @@ static void warn_idle(struct config_reader *r)
 void guard_config_check(struct config_reader *r)
 {
 	check_health(r);
-	check_state_dir(r);
+	check_paths(r);
 	for (struct guard_entry *e = r->m->entries; e; e = e->next) {
 		guard_config_forms(r, e);
 		if (e->table == GUARD_WORKER)

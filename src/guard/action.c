@@ -230,6 +230,7 @@ static void serve(struct action *a, struct slot *s)
 		.callbacks = s->has_callbacks ? &callbacks : NULL,
 		.facts = a->facts,
 		.root = &a->root,
+		.companion = a->policy->companion,
 	};
 
 	memcpy(notes, s->notes, sizeof(notes));

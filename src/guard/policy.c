@@ -180,6 +180,7 @@ static const struct member policy_members[] = {
 	M(INT, policy, rules),
 	M(INT, policy, workers),
 	M(BOOL, policy, simulated_too),
+	M(TEXT, policy, companion),
 };
 
 _Static_assert(sizeof(enum guard_mode) == sizeof(unsigned), "enums are compared as INT");
@@ -347,6 +348,8 @@ static bool own(struct policy *p, const struct member *m, size_t n, void *of)
 
 static bool own_all(struct policy *p)
 {
+	if (!OWN(p, policy_members, p))
+		return false;
 	for (unsigned i = 0; i < p->rules; i++)
 		if (!OWN(p, rule_members, &p->rule[i]) ||
 		    !OWN(p, match_members, &p->rule[i].match))

@@ -125,8 +125,9 @@ struct policy {
 	unsigned rules;
 	struct policy_worker worker[POLICY_WORKERS];
 	unsigned workers;
-	bool simulated_too; /* act on simulated GPUs: tests */
-	void *memory;       /* of texts; policy_done() */
+	bool simulated_too;    /* act on simulated GPUs: tests */
+	const char *companion; /* socket of gpuward-companion; NULL: acts are our own */
+	void *memory;          /* of texts; policy_done() */
 };
 
 /* Defaults of guard.md §8: observes, knows no rule and no worker. */

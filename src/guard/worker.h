@@ -37,6 +37,7 @@ struct worker_call {
 	const struct worker_callbacks *callbacks; /* NULL: none were given */
 	struct worker_facts facts;
 	const struct root *root; /* where /proc is */
+	const char *companion;   /* socket of who has the privileges; NULL: we act ourselves */
 };
 
 struct worker_ops {

@@ -393,8 +393,26 @@ void render_environment(struct json *j, const struct gw_environment *env,
 	json_object_end(j);
 }
 
+static void privileges(struct json *j, const struct render_privilege *p, unsigned n)
+{
+	if (n > 0)
+		json_array(j, "privileges");
+	for (unsigned i = 0; i < n; i++) {
+		json_object(j, NULL);
+		json_string(j, "privilege", p[i].key);
+		json_bool(j, "have", p[i].have);
+		json_string(j, "feature", p[i].feature);
+		json_string(j, "message", p[i].message);
+		json_string(j, "remedy", p[i].have ? "" : p[i].remedy);
+		json_object_end(j);
+	}
+	if (n > 0)
+		json_array_end(j);
+}
+
 void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
-		      const struct gw_snapshot *snap)
+		      const struct gw_snapshot *snap, const struct render_privilege *p,
+		      unsigned n)
 {
 	static const char *const severity[] = { "ok", "note", "error" };
 
@@ -416,6 +434,7 @@ void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
 		json_object_end(j);
 	}
 	json_array_end(j);
+	privileges(j, p, n);
 	render_source(j, snap);
 	json_object_end(j);
 }

@@ -40,7 +40,16 @@ void render_snapshot(struct json *j, const struct gw_snapshot *snap,
 		     const struct render_filter *filter);
 void render_environment(struct json *j, const struct gw_environment *env,
 			const struct gw_snapshot *snap, const struct render_filter *filter);
+/* A right that a part of the guard needs. */
+struct render_privilege {
+	const char *key, *feature, *remedy; /* remedy: where it is missing */
+	bool have;
+	char message[500];
+};
+
+/* n 0: nobody looked at privileges. */
 void render_diagnosis(struct json *j, const struct gw_diagnosis *diagnosis,
-		      const struct gw_snapshot *snap);
+		      const struct gw_snapshot *snap, const struct render_privilege *p,
+		      unsigned n);
 
 #endif

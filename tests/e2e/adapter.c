@@ -125,6 +125,8 @@ static void describe(const char *key, const char *value)
 		deadline_ns = (uint64_t)number * NS_PER_MS;
 	else if (IS("notes"))
 		notes = value;
+	else if (IS("companion"))
+		policy.companion = value;
 	else if (IS("persistence"))
 		facts.persistence = (int)number;
 	else

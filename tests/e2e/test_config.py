@@ -171,6 +171,7 @@ def unit(name, folder=None):
     parser.read_string(text)
     if folder:
         made = text.replace("@bindir@/gpuward", str(PROGRAM))
+        made = made.replace("@libexecdir@/gpuward/gpuward-companion", str(PROGRAM) + "-companion")
         (folder / name).write_text(made)
     return parser
 
@@ -196,15 +197,27 @@ def test_the_unit_keeps_the_service_small():
     for key in ("WatchdogSec", "ExecReload", "MemoryMax", "SystemCallFilter", "DeviceAllow"):
         assert service[key]
     assert unit("gpuward.socket")["Socket"]["Service"] == "gpuward.service"
+    assert service["ExecStopPost"] == "-@bindir@/gpuward guard recover"
+
+
+def test_the_companions_unit_has_three_capabilities_and_waits_for_what_is_under_way():
+    service = unit("gpuward-companion.service")["Service"]
+    assert service["CapabilityBoundingSet"] == "CAP_KILL CAP_SYS_PTRACE CAP_DAC_OVERRIDE"
+    for key in ("NoNewPrivileges", "ProtectHome", "PrivateNetwork", "MemoryDenyWriteExecute", "RestrictNamespaces"):
+        assert service[key] == "yes"
+    assert service["KillMode"] == "mixed" and service["Restart"] == "no"
+    socket = unit("gpuward-companion.socket")["Socket"]
+    assert (socket["SocketMode"], socket["SocketGroup"]) == ("0660", "gpuward")
+    assert socket["ListenStream"] == "/run/gpuward-companion.sock"
 
 
 @pytest.mark.skipif(not shutil.which("systemd-analyze"), reason="systemd is not installed")
 def test_systemd_finds_no_fault_with_the_units(tmp_path):
-    for name in ("gpuward.service", "gpuward.socket"):
+    names = ("gpuward.service", "gpuward.socket", "gpuward-companion.service", "gpuward-companion.socket")
+    for name in names:
         unit(name, tmp_path)
     done = subprocess.run(
-        ["systemd-analyze", "verify", "--man=no", tmp_path / "gpuward.service",
-         tmp_path / "gpuward.socket"],
+        ["systemd-analyze", "verify", "--man=no", *(tmp_path / name for name in names)],
         capture_output=True, text=True, timeout=60,
     )
     assert done.returncode == 0, done.stderr

@@ -79,7 +79,7 @@ static const char everything[] =
 	"true\n"
 	"unattributed_limit = \"1GiB\"\npoll_ms = 250.5\non_blind = \"evict\"\non_stop = "
 	"\"leave\"\n"
-	"state_dir = \"/var/lib/x\"\nsimulated = true\n"
+	"state_dir = \"/var/lib/x\"\ncompanion = \"/run/c.sock\"\nsimulated = true\n"
 	"[guard.defaults]\ndebounce_ms = 123.456\nquiet_s = 1\nmin_resident_s = 2\ndrain_s = "
 	"3\n"
 	"verify_s = 4\nbudget_s = 5\npost_action_s = 6\nheadroom = \"7MiB\"\nheadroom_percent "
@@ -126,6 +126,7 @@ static void every_key_lands_in_its_place(void **state)
 	assert_true(y->evict_when_blind && !y->restore_on_stop && y->simulated_too);
 	assert_int_equal(y->poll_ns, 250500000);
 	assert_string_equal(s->state_dir, "/var/lib/x");
+	assert_string_equal(s->policy.companion, "/run/c.sock");
 	assert_int_equal(k->debounce_ns, 123456000);
 	assert_int_equal(k->quiet_ns, 1 * SECOND);
 	assert_int_equal(k->resident_ns, 2 * SECOND);
@@ -238,6 +239,7 @@ static void without_tables_the_policy_is_the_standard_one(void **state)
 	assert_true(isnan(s->health.absolute_c));
 	assert_true(s->health.fallback_c == 85);
 	assert_null(s->state_dir);
+	assert_null(s->policy.companion);
 }
 
 /* ---- profiles and older files ---- */
@@ -467,6 +469,8 @@ static const struct {
 	{ "[guard]\nprofile = \"dekstop\"\n", "did you mean \"desktop\"?" },
 	{ "[guard]\nmode = \"enforced\"\n", "did you mean \"enforce\"?" },
 	{ "[guard]\nstate_dir = \"x\"\n", "2:1: state_dir: \"x\": write the whole path" },
+	{ "[guard]\ncompanion = \"x.sock\"\n",
+	  "2:1: companion: \"x.sock\": write the whole path" },
 	{ "[health]\ntemp_override_c = 12\n",
 	  "2:1: temp_override_c must be 0 or from 30 to 120" },
 	{ "temperature_threshold_celsius = 12\n",

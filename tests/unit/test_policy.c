@@ -426,6 +426,7 @@ static void change(struct policy *p, unsigned which)
 	case 12: p->workers = 1; break;
 	case 13: p->worker[1].match.uid = 0; break;
 	case 14: p->worker[1].knobs.allow_kill = true; break;
+	case 15: p->companion = "/s"; break;
 	default: p->poll_ns = 5; break;
 	}
 }
@@ -436,7 +437,7 @@ static void what_differs_is_seen_but_where_it_stood_is_not(void **state)
 
 	(void)state;
 	fill(&a);
-	for (unsigned i = 0; i < 16; i++) {
+	for (unsigned i = 0; i < 17; i++) {
 		fill(&b);
 		assert_true(policy_same(&a, &b));
 		change(&b, i);

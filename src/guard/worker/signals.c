@@ -1,5 +1,7 @@
 #include "guard/worker/signals.h"
 
+#include "guard/worker/companion.h"
+
 #include "base/clock.h"
 
 #include "device/proc.h"
@@ -21,7 +23,7 @@
 /* The targets that are still who they were, each held by a pidfd. */
 struct held {
 	struct pollfd fd[TARGETS];
-	int64_t pid[TARGETS];
+	struct checkpoint_target who[TARGETS];
 	unsigned count;
 };
 
@@ -49,8 +51,9 @@ static int hold(const struct worker_call *c, struct held *ret, char *message, si
 
 	ret->count = 0;
 	for (unsigned i = 0; i < n && i < TARGETS; i++) {
-		int64_t pid = c->order->target[i].pid;
-		int fd = hold_one(c, pid, c->order->target[i].start_ticks);
+		struct checkpoint_target t = { c->order->target[i].pid,
+					       c->order->target[i].start_ticks };
+		int fd = hold_one(c, t.pid, t.start_ticks);
 
 		if (fd == -ENOSYS) {
 			snprintf(message, size,
@@ -60,7 +63,7 @@ static int hold(const struct worker_call *c, struct held *ret, char *message, si
 		}
 		if (fd < 0)
 			continue;
-		ret->pid[ret->count] = pid;
+		ret->who[ret->count] = t;
 		ret->fd[ret->count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
 	}
 	return 0;
@@ -73,13 +76,28 @@ static void let_go(struct held *h)
 	h->count = 0;
 }
 
+static int companion_sends(const struct worker_call *c, const struct held *h, int signal,
+			   unsigned *ret_sent, char *message, size_t size)
+{
+	struct checkpoint_target t[TARGETS];
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < h->count; i++)
+		if (h->fd[i].fd >= 0)
+			t[n++] = h->who[i];
+	return companion_signal(c->companion, signal, t, n, c->deadline_ns, ret_sent, message,
+				size);
+}
+
 /* To those who have not ended. */
-static int send_all(const struct held *h, int signal, unsigned *ret_sent, char *message,
-		    size_t size)
+static int send_all(const struct worker_call *c, const struct held *h, int signal,
+		    unsigned *ret_sent, char *message, size_t size)
 {
 	int rc = 0;
 
 	*ret_sent = 0;
+	if (c->companion)
+		return companion_sends(c, h, signal, ret_sent, message, size);
 	for (unsigned i = 0; i < h->count; i++) {
 		if (h->fd[i].fd < 0)
 			continue;
@@ -87,8 +105,10 @@ static int send_all(const struct held *h, int signal, unsigned *ret_sent, char *
 			++*ret_sent;
 		} else if (errno != ESRCH) {
 			rc = errno == EPERM ? -GW_E_PERM : -GW_E_IO;
-			snprintf(message, size, "process %lld cannot be signalled: %s",
-				 (long long)h->pid[i], strerror(errno));
+			snprintf(message, size, "process %lld cannot be signalled: %s%s",
+				 (long long)h->who[i].pid, strerror(errno),
+				 errno == EPERM ? " (it needs CAP_KILL or guard.companion)"
+						: "");
 		}
 	}
 	return rc;
@@ -103,7 +123,7 @@ int worker_signal(const struct worker_call *c, int signal, unsigned *ret_sent, c
 	*ret_sent = 0;
 	if (rc)
 		return rc;
-	rc = send_all(&h, signal, ret_sent, message, size);
+	rc = send_all(c, &h, signal, ret_sent, message, size);
 	let_go(&h);
 	return rc;
 }
@@ -133,11 +153,11 @@ static int kill_held(const struct worker_call *c, struct held *h, char *message,
 	uint64_t now = clock_mono_ns(clock_real());
 	uint64_t half = c->deadline_ns > now ? (c->deadline_ns - now) / 2 : 0;
 	unsigned asked, killed = 0;
-	int rc = send_all(h, SIGTERM, &asked, message, size);
+	int rc = send_all(c, h, SIGTERM, &asked, message, size);
 
 	if (!rc && c->order->level >= 6) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
-		rc = send_all(h, SIGKILL, &killed, message, size);
+		rc = send_all(c, h, SIGKILL, &killed, message, size);
 	}
 	if (!rc)
 		snprintf(message, size, "SIGTERM to %u processes%s", asked,

@@ -1,4 +1,4 @@
-/* signals: the only place that signals a process.
+/* signals: the only place that signals a process, itself or through the companion.
  *
  * Through a pidfd, and only where the start time read after the pidfd was opened is the one that the
  * order names: a number given to another process is never signalled. */

@@ -1,7 +1,9 @@
 /* A unit of systemd, stopped and started through systemctl: D-Bus by hand would be a library of its
  * own.  Only the unit that the policy names.  url "user" means the manager of the user that we run as,
- * "user@NAME" that of another. */
+ * "user@NAME" that of another.  Units of the system are the companion's to stop and start where there is
+ * one; whether they run anybody may ask. */
 #include "guard/worker/common.h"
+#include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
 
 #include "base/child.h"
@@ -63,22 +65,36 @@ static int systemctl(struct worker_call *c, const char *verb, char *message, siz
 		snprintf(message, size,
 			 "systemctl %s %s: exit status %d%s; see systemctl status %s", verb,
 			 unit, rc,
-			 rc == EXIT_NO_UNIT      ? " (no such unit)"
-			 : rc == EXIT_NOT_ACTIVE ? " (not active)"
-						 : " (it needs root or a rule of polkit)",
+			 rc == EXIT_NO_UNIT ? " (no such unit)"
+			 : rc == EXIT_NOT_ACTIVE
+				 ? " (not active)"
+				 : " (it needs root, a rule of polkit or guard.companion)",
 			 unit);
 	if (rc < 0)
 		return rc == -GW_E_NOENT ? -GW_E_NOSUPPORT : rc;
 	return rc == EXIT_NO_UNIT ? -GW_E_NOSUPPORT : -GW_E_IO;
 }
 
+static bool by_companion(const struct worker_call *c)
+{
+	const char *url = c->worker->kind == WORKER_SYSTEMD ? c->worker->url : NULL;
+
+	return c->companion && c->worker->match.unit && !(url && strncmp(url, "user", 4) == 0);
+}
+
 static int evict(struct worker_call *c, char *message, size_t size)
 {
+	if (by_companion(c))
+		return companion_unit(c->companion, c->worker->match.unit, false,
+				      c->deadline_ns, message, size);
 	return systemctl(c, "stop", message, size);
 }
 
 static int resume(struct worker_call *c, char *message, size_t size)
 {
+	if (by_companion(c))
+		return companion_unit(c->companion, c->worker->match.unit, true, c->deadline_ns,
+				      message, size);
 	return systemctl(c, "start", message, size);
 }
 

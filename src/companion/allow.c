@@ -1,0 +1,229 @@
+#include "allow.h"
+
+#include "guard/worker/wire.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define FILE_MAX 65536
+#define UID_MOST (UINT32_MAX - 1) /* the last number is nobody's */
+#define BLANKS   " \t"
+#define NO_SUCH  (-2)
+
+static const char *const kinds[] = { "client", "unit", "checkpoint", "signal" };
+
+/* ---- lines */
+
+/* NO_SUCH where it is no number of a user. */
+static int64_t uid_number(const char *text)
+{
+	char *end;
+	unsigned long v;
+
+	if (text[0] < '0' || text[0] > '9')
+		return NO_SUCH;
+	errno = 0;
+	v = strtoul(text, &end, 10);
+	return errno || *end || v > UID_MOST ? NO_SUCH : (int64_t)v;
+}
+
+/* From /etc/passwd alone: other ways to know users would load libraries into a program of root's. */
+static int64_t uid_of(const char *name)
+{
+	size_t n = strlen(name);
+	char line[1024], *number;
+	int64_t found = uid_number(name);
+	FILE *f = found == NO_SUCH ? fopen("/etc/passwd", "re") : NULL;
+
+	while (f && found == NO_SUCH && fgets(line, sizeof(line), f)) {
+		if (strncmp(line, name, n) != 0 || line[n] != ':')
+			continue;
+		number = strchr(line + n + 1, ':');
+		if (number) {
+			number[1 + strcspn(number + 1, ":\n")] = '\0';
+			found = uid_number(number + 1);
+		}
+	}
+	if (f)
+		fclose(f);
+	return found;
+}
+
+static bool keep(char out[static 256], const char *value)
+{
+	size_t n = strlen(value);
+
+	if (value[0] != '/' || n >= 256)
+		return false;
+	memcpy(out, value, n + 1);
+	return true;
+}
+
+static const char *read_key(struct allow_rule *r, const char *word)
+{
+	if (strncmp(word, "exe=", 4) == 0)
+		return keep(r->exe, word + 4) ? NULL : "exe= wants a whole path";
+	if (strncmp(word, "cgroup=", 7) == 0)
+		return keep(r->cgroup, word + 7) && r->cgroup[1]
+			       ? NULL
+			       : "cgroup= wants a path that begins with /, and more than /";
+	if (strncmp(word, "uid=", 4) != 0)
+		return "a process is told by exe=, cgroup= and uid=";
+	r->uid = uid_of(word + 4);
+	return r->uid == NO_SUCH ? "there is no such user" : NULL;
+}
+
+static const char *read_words(struct allow_rule *r, char *rest)
+{
+	char *word = strtok_r(NULL, BLANKS, &rest), *more;
+	const char *why = NULL;
+
+	if (!word)
+		return "something is missing behind the first word";
+	if (r->kind == ALLOW_CHECKPOINT || r->kind == ALLOW_SIGNAL) {
+		for (; word && !why; word = strtok_r(NULL, BLANKS, &rest))
+			why = read_key(r, word);
+		return why;
+	}
+	more = strtok_r(NULL, BLANKS, &rest);
+	if (more)
+		return "there is more than one word behind the first";
+	if (r->kind == ALLOW_UNIT && !wire_is_unit(word))
+		return "this is not the name of a unit";
+	if (r->kind == ALLOW_UNIT)
+		snprintf(r->name, sizeof(r->name), "%s", word);
+	else
+		r->uid = uid_of(word);
+	return r->uid == NO_SUCH ? "there is no such user in /etc/passwd" : NULL;
+}
+
+static const char *read_line(struct allow *a, char *line)
+{
+	struct allow_rule r = { .uid = -1 };
+	char *rest, *word = strtok_r(line, BLANKS, &rest);
+	const char *why;
+	unsigned kind = 0;
+
+	if (!word || word[0] == '#')
+		return NULL;
+	while (kind < sizeof(kinds) / sizeof(*kinds) && strcmp(word, kinds[kind]) != 0)
+		kind++;
+	if (kind == sizeof(kinds) / sizeof(*kinds))
+		return "a line begins with client, unit, checkpoint or signal";
+	r.kind = (enum allow_kind)kind;
+	why = read_words(&r, rest);
+	if (!why && a->rules == ALLOW_RULES)
+		return "there are too many lines";
+	if (!why)
+		a->rule[a->rules++] = r;
+	return why;
+}
+
+int allow_read(struct allow *ret, const char *path, char *text, char *message, size_t size)
+{
+	ret->path = path;
+	ret->rules = 0;
+	for (unsigned number = 1; text; number++) {
+		char *line = strsep(&text, "\n");
+		const char *why = read_line(ret, line);
+
+		if (!why)
+			continue;
+		snprintf(message, size, "%s:%u: %s; nothing is allowed until it is mended",
+			 path, number, why);
+		ret->rules = 0;
+		return -GW_E_PARSE;
+	}
+	return 0;
+}
+
+/* ---- the file */
+
+static const char *refuse_file(int fd)
+{
+	struct stat st;
+
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+		return "is no plain file";
+	if (st.st_uid != 0 || (st.st_mode & (S_IWGRP | S_IWOTH)))
+		return "can be written by others than root: chown root, chmod go-w";
+	return st.st_size >= FILE_MAX ? "is too large" : NULL;
+}
+
+int allow_load(struct allow *ret, const char *path, char *message, size_t size)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+	const char *why = fd < 0 ? strerror(errno) : refuse_file(fd);
+	static char text[FILE_MAX]; /* one request a process */
+	ssize_t n = -1;
+
+	ret->path = path;
+	ret->rules = 0;
+	if (!why)
+		n = read(fd, text, sizeof(text) - 1);
+	if (fd >= 0)
+		close(fd);
+	if (!why && n >= 0 && !memchr(text, '\0', (size_t)n)) {
+		text[n] = '\0';
+		return allow_read(ret, path, text, message, size);
+	}
+	snprintf(message, size, "%s: %s; nothing is allowed", path,
+		 why ? why : "cannot be read as text");
+	return -GW_E_PERM;
+}
+
+/* ---- asking */
+
+int allow_client(const struct allow *a, uid_t uid, char *message, size_t size)
+{
+	for (unsigned i = 0; i < a->rules; i++)
+		if (a->rule[i].kind == ALLOW_CLIENT && a->rule[i].uid == (int64_t)uid)
+			return 0;
+	if (uid == 0)
+		return 0;
+	snprintf(message, size,
+		 "user %u is not served; the line that allows it in %s: client %u", uid,
+		 a->path, uid);
+	return -GW_E_PERM;
+}
+
+int allow_unit(const struct allow *a, const char *unit, char *message, size_t size)
+{
+	for (unsigned i = 0; i < a->rules; i++)
+		if (a->rule[i].kind == ALLOW_UNIT && strcmp(a->rule[i].name, unit) == 0)
+			return 0;
+	snprintf(message, size, "%s may not be touched; the line that allows it in %s: unit %s",
+		 unit, a->path, unit);
+	return -GW_E_PERM;
+}
+
+static bool fits(const struct allow_rule *r, const struct proc *p)
+{
+	return (!r->exe[0] || strcmp(r->exe, p->exe) == 0) &&
+	       (!r->cgroup[0] || (p->cgroup[0] && proc_in_cgroup(p->cgroup, r->cgroup))) &&
+	       (r->uid < 0 || r->uid == p->uid);
+}
+
+int allow_process(const struct allow *a, enum allow_kind kind, const struct proc *p,
+		  char *message, size_t size)
+{
+	bool grouped = p->cgroup[0] == '/' && p->cgroup[1];
+
+	for (unsigned i = 0; i < a->rules; i++)
+		if (a->rule[i].kind == kind && fits(&a->rule[i], p))
+			return 0;
+	snprintf(message, size,
+		 "process %" PRId64
+		 " (%s) may not be touched; the line that allows it in %s: %s %s%s",
+		 p->pid, p->name, a->path, kinds[kind],
+		 grouped ? "cgroup=" : "exe=", grouped ? p->cgroup : p->exe);
+	return -GW_E_PERM;
+}

@@ -1,0 +1,322 @@
+#include "serve.h"
+
+#include "allow.h"
+
+#include "guard/worker/wire.h"
+
+#include "base/child.h"
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+struct serving {
+	const struct serve_options *o;
+	int fd;
+	struct allow allow;
+	struct root root;
+	struct wire_request request;
+	struct wire_reply reply;
+	int pidfd[WIRE_TARGETS]; /* of request.target[] */
+};
+
+/* ---- words */
+
+/* The log first: who has an answer finds it there. */
+static void say(int fd, uid_t uid, const char *what, const struct wire_reply *r)
+{
+	char text[WIRE_SIZE], line[2 * WIRE_WORDS], words[WIRE_WORDS];
+	int length;
+
+	/* Names of processes are their own to choose: the log keeps to one line. */
+	utf8_clean(words, sizeof(words), r->words);
+	length = snprintf(line, sizeof(line), "gpuward-companion: uid %u: %s: %s%s%s\n", uid,
+			  what, r->rc ? "refused or failed" : "done", words[0] ? ": " : "",
+			  words);
+	/* A log that is gone, or a client that is, keeps the other from nothing. */
+	(void)!write(STDERR_FILENO, line, (size_t)length);
+	send(fd, text, wire_reply_write(r, text), MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+void serve_refuse(int fd, uid_t uid, int rc, const char *why)
+{
+	struct wire_reply r = { .rc = rc };
+
+	snprintf(r.words, sizeof(r.words), "%s", why);
+	say(fd, uid, "request", &r);
+}
+
+/* ---- the request */
+
+static uint64_t in_ms(unsigned ms)
+{
+	return clock_mono_ns(clock_real()) + ms * NS_PER_MS;
+}
+
+/* Until a newline came, no more fits, or the time is over; how much came. */
+static size_t receive(int fd, unsigned ms, char text[static WIRE_SIZE])
+{
+	uint64_t now, until = in_ms(ms);
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t n = 0;
+
+	while ((now = clock_mono_ns(clock_real())) < until && n < WIRE_SIZE &&
+	       !memchr(text, '\n', n)) {
+		ssize_t got = recv(fd, text + n, WIRE_SIZE - n, MSG_DONTWAIT);
+
+		if (got > 0)
+			n += (size_t)got;
+		else if (got == 0 || (errno != EAGAIN && errno != EINTR))
+			break;
+		else
+			poll(&p, 1, (int)((until - now) / NS_PER_MS) + 1);
+	}
+	return n;
+}
+
+/* 1: who only looked whether we are there, or said nothing in time. */
+static int read_request(struct serving *s)
+{
+	char text[WIRE_SIZE];
+	size_t n = receive(s->fd, s->o->read_ms, text);
+	const char *why;
+
+	if (n == 0)
+		return 1;
+	if (n < WIRE_SIZE && !memchr(text, '\n', n))
+		snprintf(s->reply.words, sizeof(s->reply.words),
+			 "the request did not arrive whole");
+	else if (wire_read(text, n, &s->request, &why) == 0)
+		return 0;
+	else
+		snprintf(s->reply.words, sizeof(s->reply.words), "not understood: %s", why);
+	return -GW_E_ARG;
+}
+
+/* ---- who is meant */
+
+static int refuse(struct serving *s, int rc, int64_t pid, const char *why)
+{
+	snprintf(s->reply.words, sizeof(s->reply.words), "process %" PRId64 " %s", pid, why);
+	return rc;
+}
+
+static bool has_ended(int pidfd)
+{
+	struct pollfd p = { .fd = pidfd, .events = POLLIN };
+
+	return poll(&p, 1, 0) != 0;
+}
+
+/* One request at a time works on a process; the lock ends with us, however we end. */
+static bool claim(const struct serving *s, int64_t pid)
+{
+	struct flock l = {
+		.l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = (off_t)pid, .l_len = 1
+	};
+
+	return fcntl(s->o->busy_fd, F_SETLK, &l) == 0;
+}
+
+/* The pidfd is opened first and asked last: all that was read between is of one process, which lives.
+ * -GW_E_NOENT: it does not, or its number is another's. */
+static int hold(struct serving *s, unsigned i, enum allow_kind kind)
+{
+	const struct checkpoint_target *t = &s->request.target[i];
+	struct proc p;
+	int rc;
+
+	if (t->pid <= 1 || t->pid == getpid() || t->pid == getppid())
+		return refuse(s, -GW_E_PERM, t->pid, "is never touched");
+	s->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)t->pid, 0);
+	if (s->pidfd[i] < 0 && errno != ESRCH && errno != EINVAL)
+		return refuse(s, -GW_E_NOSUPPORT, t->pid,
+			      "cannot be held by a pidfd, which Linux has since 5.3");
+	if (s->pidfd[i] < 0 || proc_read(&s->root, t->pid, &p) != 0)
+		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
+	if (p.start_ticks != t->start_ticks || p.pid != t->pid)
+		return refuse(s, -GW_E_NOENT, t->pid, "is another one now");
+	rc = allow_process(&s->allow, kind, &p, s->reply.words, sizeof(s->reply.words));
+	if (rc)
+		return rc;
+	if (has_ended(s->pidfd[i]))
+		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
+	if (kind == ALLOW_CHECKPOINT && !claim(s, t->pid))
+		return refuse(s, -GW_E_STATE, t->pid, "is being worked on for another request");
+	return 0;
+}
+
+/* Takes those out who have ended or are others by now.  0, or who may not be touched. */
+static int hold_living(struct serving *s, enum allow_kind kind)
+{
+	struct wire_request *r = &s->request;
+	unsigned kept = 0;
+	int first = 0, rc;
+	char words[WIRE_WORDS] = "";
+
+	for (unsigned i = 0; i < r->targets; i++) {
+		rc = hold(s, i, kind);
+		if (rc && rc != -GW_E_NOENT && !first) {
+			first = rc;
+			memcpy(words, s->reply.words, sizeof(words));
+		}
+		if (rc)
+			continue;
+		r->target[kept] = r->target[i];
+		s->pidfd[kept++] = s->pidfd[i];
+	}
+	r->targets = kept;
+	memcpy(s->reply.words, words, sizeof(words));
+	return first;
+}
+
+/* From here on it is done, whoever listens.  Who has hung up before has waited too long, and goes by what
+ * is now: nothing is done for them.  0, or -GW_E_TIMEOUT. */
+static int take_up(struct serving *s)
+{
+	struct pollfd p = { .fd = s->fd };
+
+	if (poll(&p, 1, 0) > 0 && (p.revents & POLLHUP)) {
+		snprintf(s->reply.words, sizeof(s->reply.words),
+			 "nobody waits for it any more: not begun");
+		return -GW_E_TIMEOUT;
+	}
+	send(s->fd, WIRE_TAKEN, strlen(WIRE_TAKEN), MSG_NOSIGNAL | MSG_DONTWAIT);
+	return 0;
+}
+
+/* ---- the four verbs */
+
+static int do_checkpoint(struct serving *s)
+{
+	struct wire_request *r = &s->request;
+	int rc = 0;
+
+	for (unsigned i = 0; i < r->targets && !rc; i++)
+		rc = hold(s, i, ALLOW_CHECKPOINT);
+	if (rc)
+		return rc == -GW_E_NOENT ? -GW_E_STATE : rc;
+	rc = take_up(s);
+	if (rc)
+		return rc;
+	s->reply.count = r->targets;
+	return checkpoint_put_away(&s->root, r->target, r->targets, in_ms(r->timeout_ms),
+				   s->reply.words, sizeof(s->reply.words));
+}
+
+/* Those who may be brought back are, even if another may not. */
+static int do_restore(struct serving *s)
+{
+	struct wire_request *r = &s->request;
+	char words[WIRE_WORDS] = "";
+	int held = hold_living(s, ALLOW_CHECKPOINT), rc = take_up(s);
+
+	if (rc || r->targets == 0)
+		return rc ? rc : held;
+	s->reply.count = r->targets;
+	rc = checkpoint_restore(&s->root, r->target, r->targets, words, sizeof(words));
+	if (rc)
+		memcpy(s->reply.words, words, sizeof(words));
+	return rc ? rc : held;
+}
+
+static int do_signal(struct serving *s)
+{
+	struct wire_request *r = &s->request;
+	int rc = hold_living(s, ALLOW_SIGNAL);
+
+	rc = rc ? rc : take_up(s);
+	for (unsigned i = 0; i < r->targets && !rc; i++) {
+		if (syscall(SYS_pidfd_send_signal, s->pidfd[i], (int)r->signal, NULL, 0) == 0)
+			s->reply.count++;
+		else if (errno != ESRCH)
+			rc = refuse(s, errno == EPERM ? -GW_E_PERM : -GW_E_IO, r->target[i].pid,
+				    errno == EPERM ? "cannot be signalled: it needs CAP_KILL"
+						   : "cannot be signalled");
+	}
+	return rc;
+}
+
+static int do_unit(struct serving *s)
+{
+	const struct wire_request *r = &s->request;
+	const char *verb = r->start ? "start" : "stop";
+	const char *argv[] = {
+		s->o->systemctl, "--no-ask-password", "--quiet", verb, "--", r->unit, NULL
+	};
+	char out[64];
+	int rc = allow_unit(&s->allow, r->unit, s->reply.words, sizeof(s->reply.words));
+
+	rc = rc ? rc : take_up(s);
+	if (rc)
+		return rc;
+	rc = child_run(argv, in_ms(r->timeout_ms), out, sizeof(out));
+	if (rc == -GW_E_TIMEOUT)
+		snprintf(s->reply.words, sizeof(s->reply.words),
+			 "systemctl %s %s: not done in time", verb, r->unit);
+	else if (rc < 0)
+		snprintf(s->reply.words, sizeof(s->reply.words), "%s cannot be run",
+			 s->o->systemctl);
+	else if (rc > 0)
+		snprintf(s->reply.words, sizeof(s->reply.words),
+			 "systemctl %s %s: exit status %d; see systemctl status %s", verb,
+			 r->unit, rc, r->unit);
+	s->reply.count = rc == 0;
+	return rc < 0 ? rc : rc > 0 ? -GW_E_IO : 0;
+}
+
+static int (*const verbs[])(struct serving *s) = {
+	[WIRE_CHECKPOINT] = do_checkpoint,
+	[WIRE_RESTORE] = do_restore,
+	[WIRE_SIGNAL] = do_signal,
+	[WIRE_UNIT_VERB] = do_unit,
+};
+
+/* "signal 15 of 812 and 2 more", "stop ollama.service": for the log. */
+static void describe(const struct wire_request *r, char *out, size_t size)
+{
+	int n;
+
+	if (r->verb == WIRE_UNIT_VERB) {
+		snprintf(out, size, "%s %s", r->start ? "start" : "stop", r->unit);
+		return;
+	}
+	n = snprintf(out, size, "%s", wire_verb_name(r->verb));
+	if (r->verb == WIRE_SIGNAL)
+		n += snprintf(out + n, size - (size_t)n, " %u", r->signal);
+	n += snprintf(out + n, size - (size_t)n, " of %" PRId64, r->target[0].pid);
+	if (r->targets > 1)
+		snprintf(out + n, size - (size_t)n, " and %u more", r->targets - 1);
+}
+
+void serve(int fd, uid_t uid, const struct serve_options *o)
+{
+	static struct serving s; /* one request a process */
+	char what[WIRE_UNIT + 32] = "request";
+	int rc;
+
+	s.o = o;
+	s.fd = fd;
+	rc = read_request(&s);
+	if (rc == 1)
+		return;
+	if (!rc) {
+		describe(&s.request, what, sizeof(what));
+		rc = allow_load(&s.allow, o->file, s.reply.words, sizeof(s.reply.words));
+	}
+	rc = rc ? rc : root_open(&s.root, NULL);
+	rc = rc ? rc : verbs[s.request.verb](&s);
+	s.reply.rc = rc;
+	say(fd, uid, what, &s.reply);
+}

@@ -1,0 +1,305 @@
+#include "guard/worker/companion.h"
+
+#include "guard/worker/wire.h"
+
+#include "base/clock.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#define NO_END            UINT64_MAX
+#define TRY_AGAIN_NS      (20 * NS_PER_MS) /* while the companion has too many to serve */
+#define UNDO_WITHIN_NS    (10 * NS_PER_S)
+#define RECOVER_WITHIN_NS (30 * NS_PER_S) /* for a request to be taken up */
+
+/* ---- a connection */
+
+static int not_there(const char *path, int e, char *message, size_t size)
+{
+	if (e == EACCES || e == EPERM) {
+		snprintf(message, size,
+			 "this user may not speak to the companion at %s: it needs the group "
+			 "of that "
+			 "socket",
+			 path);
+		return -GW_E_PERM;
+	}
+	snprintf(message, size,
+		 "the companion is not there (%s: %s): systemctl enable --now "
+		 "gpuward-companion.socket",
+		 path, strerror(e));
+	return -GW_E_IO;
+}
+
+static int connect_once(const struct sockaddr_un *a, int *ret_fd)
+{
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0), e;
+
+	if (fd < 0)
+		return errno;
+	if (connect(fd, (const struct sockaddr *)a, sizeof(*a)) == 0) {
+		*ret_fd = fd;
+		return 0;
+	}
+	e = errno;
+	close(fd);
+	return e;
+}
+
+/* A descriptor, or a negative gw_error.  EAGAIN: as many wait as may. */
+static int reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
+{
+	struct timespec pause = { 0, TRY_AGAIN_NS };
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int fd = -1, e;
+
+	if (strlen(path) >= sizeof(a.sun_path))
+		return not_there(path, ENAMETOOLONG, message, size);
+	memcpy(a.sun_path, path, strlen(path) + 1);
+	while ((e = connect_once(&a, &fd)) == EAGAIN || e == EINTR) {
+		if (clock_mono_ns(clock_real()) >= deadline_ns) {
+			snprintf(message, size, "the companion at %s has too much to do", path);
+			return -GW_E_TIMEOUT;
+		}
+		nanosleep(&pause, NULL);
+	}
+	return e ? not_there(path, e, message, size) : fd;
+}
+
+static int wait_ms(uint64_t deadline_ns)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+
+	if (deadline_ns == NO_END)
+		return -1;
+	if (now >= deadline_ns)
+		return 0;
+	return (deadline_ns - now) / NS_PER_MS > 1000000
+		       ? 1000000
+		       : (int)((deadline_ns - now) / NS_PER_MS) + 1;
+}
+
+/* ---- a reply */
+
+/* One line without its newline; byte by byte, for lines are short and few.  0, -GW_E_TIMEOUT, or
+ * -GW_E_STATE at the end of what comes. */
+static int read_line(int fd, uint64_t deadline_ns, char line[static WIRE_SIZE])
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	size_t n = 0;
+
+	for (;;) {
+		ssize_t got = recv(fd, line + n, 1, 0);
+
+		if (got == 1 && line[n] == '\n')
+			break;
+		if (got == 0 || (got == 1 && ++n == WIRE_SIZE))
+			return -GW_E_STATE;
+		if (got == 1 || errno == EINTR)
+			continue;
+		if (errno != EAGAIN)
+			return -GW_E_STATE;
+		if (poll(&p, 1, wait_ms(deadline_ns)) == 0)
+			return -GW_E_TIMEOUT;
+	}
+	line[n] = '\0';
+	return 0;
+}
+
+static int read_reply(int fd, const struct wire_request *r, uint64_t deadline_ns,
+		      struct wire_reply *ret)
+{
+	bool long_one = r->verb == WIRE_CHECKPOINT || r->verb == WIRE_RESTORE;
+	char line[WIRE_SIZE];
+	int rc = read_line(fd, deadline_ns, line);
+
+	if (!rc && strcmp(line, "taken") == 0)
+		rc = read_line(fd, long_one ? NO_END : deadline_ns, line);
+	if (!rc && wire_reply_read(line, ret) != 0)
+		rc = -GW_E_STATE;
+	return rc;
+}
+
+static int ask(const char *path, const struct wire_request *r, uint64_t deadline_ns,
+	       struct wire_reply *ret)
+{
+	char text[WIRE_SIZE];
+	size_t n = wire_write(r, text);
+	int fd, rc;
+
+	*ret = (struct wire_reply){ 0 };
+	if (n == 0) {
+		snprintf(ret->words, sizeof(ret->words),
+			 "this cannot be asked of the companion");
+		return -GW_E_ARG;
+	}
+	fd = reach(path, deadline_ns, ret->words, sizeof(ret->words));
+	if (fd < 0)
+		return fd;
+	/* A socket that is new has room for it.  One who has hung up has perhaps said why. */
+	rc = send(fd, text, n, MSG_NOSIGNAL) == (ssize_t)n || errno == EPIPE ? 0 : -GW_E_STATE;
+	rc = rc ? rc : read_reply(fd, r, deadline_ns, ret);
+	close(fd);
+	if (rc)
+		snprintf(ret->words, sizeof(ret->words),
+			 rc == -GW_E_TIMEOUT
+				 ? "the companion did not answer in time"
+				 : "the companion ended before it had answered (see "
+				   "journalctl -u gpuward-companion)");
+	return rc ? rc : ret->rc;
+}
+
+/* Whoever is not served is told so before they have asked. */
+int companion_reach(const char *path, uint64_t deadline_ns, char *message, size_t size)
+{
+	int fd = reach(path, deadline_ns, message, size), rc;
+	char line[WIRE_SIZE];
+	struct wire_reply reply;
+
+	if (fd < 0)
+		return fd;
+	shutdown(fd, SHUT_WR);
+	rc = read_line(fd, deadline_ns, line);
+	close(fd);
+	if (rc == -GW_E_TIMEOUT)
+		snprintf(message, size, "the companion at %s does not answer", path);
+	if (rc)
+		return rc == -GW_E_TIMEOUT ? rc : 0;
+	rc = wire_reply_read(line, &reply);
+	snprintf(message, size, "%s", rc ? "it is no companion" : reply.words);
+	return rc ? rc : reply.rc;
+}
+
+/* ---- what it is asked for */
+
+static unsigned timeout_of(uint64_t deadline_ns)
+{
+	int ms = wait_ms(deadline_ns);
+
+	return ms < 1 ? 1 : ms > WIRE_TIMEOUT_MS ? WIRE_TIMEOUT_MS : (unsigned)ms;
+}
+
+static bool has(const struct wire_request *r, int64_t pid)
+{
+	for (unsigned i = 0; i < r->targets; i++)
+		if (r->target[i].pid == pid)
+			return true;
+	return false;
+}
+
+/* Takes from t what has a place and an identity; how many of t were seen. */
+static unsigned fill(struct wire_request *r, const struct checkpoint_target *t, unsigned n)
+{
+	unsigned seen = 0;
+
+	for (r->targets = 0; seen < n && r->targets < WIRE_TARGETS; seen++)
+		if (t[seen].pid > 1 && t[seen].pid <= INT32_MAX && t[seen].start_ticks != 0 &&
+		    !has(r, t[seen].pid))
+			r->target[r->targets++] = t[seen];
+	return seen;
+}
+
+int companion_restore(const char *path, const struct checkpoint_target *t, unsigned n,
+		      uint64_t deadline_ns, char *message, size_t size)
+{
+	struct wire_request r = { .verb = WIRE_RESTORE };
+	struct wire_reply reply;
+	int first = 0, rc;
+
+	while (n > 0) {
+		unsigned seen = fill(&r, t, n);
+
+		t += seen;
+		n -= seen;
+		if (r.targets == 0)
+			continue;
+		r.timeout_ms = timeout_of(deadline_ns);
+		rc = ask(path, &r, deadline_ns, &reply);
+		if (rc && !first) {
+			snprintf(message, size, "%s", reply.words);
+			first = rc;
+		}
+	}
+	return first;
+}
+
+int companion_recover(const char *path, const struct root *root,
+		      const struct checkpoint_target *t, unsigned n, char *message, size_t size)
+{
+	uint64_t until = clock_mono_ns(clock_real()) + RECOVER_WITHIN_NS;
+	int rc = *path ? companion_restore(path, t, n, until, message, size) : 0;
+
+	if (*path && (rc == 0 || geteuid() != 0))
+		return rc;
+	return checkpoint_restore(root, t, n, message, size);
+}
+
+/* A process that was locked by a companion which then ended would wait for ever. */
+static void undo(const char *path, const struct wire_request *r)
+{
+	uint64_t until = clock_mono_ns(clock_real()) + UNDO_WITHIN_NS;
+	char unused[200];
+
+	companion_restore(path, r->target, r->targets, until, unused, sizeof(unused));
+}
+
+int companion_put_away(const char *path, const struct checkpoint_target *t, unsigned n,
+		       uint64_t deadline_ns, char *message, size_t size)
+{
+	struct wire_request r = { .verb = WIRE_CHECKPOINT,
+				  .timeout_ms = timeout_of(deadline_ns) };
+	struct wire_reply reply;
+	int rc;
+
+	if (fill(&r, t, n) != n || r.targets == 0) {
+		snprintf(message, size, "none of its processes, or too many, can be named");
+		return -GW_E_STATE;
+	}
+	rc = ask(path, &r, deadline_ns, &reply);
+	if (rc)
+		snprintf(message, size, "%s", reply.words);
+	if (rc == -GW_E_STATE && reply.rc == 0)
+		undo(path, &r);
+	return rc;
+}
+
+int companion_signal(const char *path, int signal, const struct checkpoint_target *t,
+		     unsigned n, uint64_t deadline_ns, unsigned *ret_sent, char *message,
+		     size_t size)
+{
+	struct wire_request r = { .verb = WIRE_SIGNAL, .signal = (unsigned)signal };
+	struct wire_reply reply = { 0 };
+	int rc = 0;
+
+	fill(&r, t, n);
+	if (r.targets > 0)
+		rc = ask(path, &r, deadline_ns, &reply);
+	*ret_sent = reply.count;
+	if (rc)
+		snprintf(message, size, "%s", reply.words);
+	return rc;
+}
+
+int companion_unit(const char *path, const char *unit, bool start, uint64_t deadline_ns,
+		   char *message, size_t size)
+{
+	struct wire_request r = { .verb = WIRE_UNIT_VERB,
+				  .start = start,
+				  .timeout_ms = timeout_of(deadline_ns) };
+	struct wire_reply reply;
+	int rc;
+
+	snprintf(r.unit, sizeof(r.unit), "%s", strlen(unit) < WIRE_UNIT ? unit : "");
+	rc = ask(path, &r, deadline_ns, &reply);
+	if (rc)
+		snprintf(message, size, "%s", reply.words);
+	return rc;
+}
