@@ -201,11 +201,12 @@ class Guard:
                  contend=None, nvml_library=None, backend=None):
         if mode not in MODES:
             raise ValueError("mode is %r and none of %s" % (mode, ", ".join(MODES)))
-        given = (any, named, unattributed, leave_blind, health, simulated)
+        given = dict(any=any, named=named, unattributed=unattributed, leave_blind=leave_blind,
+                     health=health, simulated=simulated)
         lists = [_names(v) for v in (gpus, ignore, contend_now, contend)]
         self._options = _native.GuardOptions(
             size=sizeof(_native.GuardOptions), name=str(name).encode(), gpus=lists[0],
-            mode=MODES.index(mode), flags=sum(1 << i for i, on in enumerate(given) if on),
+            mode=MODES.index(mode), flags=sum(1 << i for i, f in enumerate(FLAGS) if given[f]),
             min_vram_bytes=min_vram or 0, headroom_bytes=headroom or 0,
             debounce_ns=_ns(debounce, "debounce"), quiet_ns=_ns(quiet, "quiet"),
             resident_ns=_ns(resident, "resident"), poll_ns=_ns(poll, "poll"),
