@@ -406,6 +406,31 @@ static void a_gpu_that_is_not_its_own_is_nobodys_business(void **state)
 	assert_string_equal(status().why, "none of the GPUs that it is guarded on is here");
 }
 
+static void of_several_gpus_each_can_have_its_own_guard(void **state)
+{
+	static const char *const first[] = { "0", NULL }, *const second[] = { "1", NULL };
+	struct gw_guard_options o = standard;
+	char more[400];
+
+	(void)state;
+	snprintf(more, sizeof(more),
+		 GAME("1", "60") "[[gpu]]\nprofile = \"rtx4090\"\nnoise = 0\n"
+				 "[[gpu.process]]\npid = %d\nmemory = \"3 GiB\"\n",
+		 (int)getpid());
+	hold(getpid(), 10 * GIB);
+	world(more);
+	o.gpus = second;
+	open_guard(&o);
+	until(GW_WORKER_ACTIVE, 1);
+	stays(GW_WORKER_ACTIVE, 3);
+	assert_int_equal(status().resident_bytes, 3 * GIB);
+	assert_int_equal(guard_api_free(guard, LONG_NS), 0);
+	o.gpus = first;
+	open_guard(&o);
+	until(GW_WORKER_EVICTED, 3);
+	assert_int_equal(worker.bytes, 10 * GIB);
+}
+
 /* ---- callbacks that do not do what they should ---- */
 
 static void an_eviction_that_fails_is_tried_again(void **state)
@@ -701,6 +726,7 @@ int main(void)
 		guard_test(who_is_named_is_ignored_or_hurries),
 		guard_test(with_named_alone_a_stranger_is_nobody),
 		guard_test(a_gpu_that_is_not_its_own_is_nobodys_business),
+		guard_test(of_several_gpus_each_can_have_its_own_guard),
 		guard_test(an_eviction_that_fails_is_tried_again),
 		guard_test(one_that_is_not_ready_is_asked_again),
 		guard_test(yes_is_not_believed),
