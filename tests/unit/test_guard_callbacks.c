@@ -16,6 +16,40 @@
 	"[[gpu.process]]\nname = \"game\"\nmemory = \"12 GiB\"\nfrom = " from \
 	"\nuntil = " until "\n"
 
+/* ---- what is allocated ---- */
+
+static atomic_uint allocations;
+static unsigned fail_at; /* the allocation that fails; 0: none */
+
+static bool fails(void)
+{
+	return fail_at && ++allocations == fail_at;
+}
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t m);
+void *__wrap_realloc(void *p, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+	return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t m)
+{
+	return fails() ? NULL : __real_calloc(n, m);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __real_realloc(p, n);
+}
+
+/* ---- the worker ---- */
+
 static struct tree tree;
 static struct gw_guard *guard;
 
@@ -711,6 +745,32 @@ static void a_hundred_guards_begin_and_end(void **state)
 	assert_int_equal(gw_guard_stop(NULL, 0), 0);
 }
 
+static void without_memory_it_does_not_begin(void **state)
+{
+	static const char *const game[] = { "game", NULL }, *const first[] = { "0", NULL };
+	struct gw_guard_options o = standard;
+	struct gw_guard *g = NULL;
+	int err;
+
+	(void)state;
+	o.ignore = game;
+	o.gpus = first;
+	o.flags |= GW_GUARD_HEALTH;
+	world("");
+	for (unsigned n = 1;; n++) {
+		fail_at = n;
+		allocations = 0;
+		err = guard_api_new(sim.ctx, &o, &g);
+		fail_at = 0;
+		if (!err)
+			break;
+		assert_int_equal(err, -GW_E_NOMEM);
+		assert_null(g);
+	}
+	assert_true(allocations > 10);
+	assert_int_equal(guard_api_free(g, 0), 0);
+}
+
 #define guard_test(f) cmocka_unit_test_setup_teardown(f, begin, end)
 
 int main(void)
@@ -742,6 +802,7 @@ int main(void)
 		guard_test(a_gpu_that_needs_a_reset_is_left),
 		guard_test(others_may_ask_while_it_works),
 		guard_test(a_hundred_guards_begin_and_end),
+		guard_test(without_memory_it_does_not_begin),
 	};
 
 	return cmocka_run_group_tests(tests, sim_setup, NULL);
