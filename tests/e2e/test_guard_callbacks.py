@@ -195,7 +195,6 @@ s = g.status()
 say(s.call, s.overdue, g.allowed)
 say(g.stop(timeout=0.2), g.allowed)
 hold(0)
-os._exit(0)
 """
     begin = time.monotonic()
     with Program(world, code) as p:
