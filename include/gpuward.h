@@ -690,7 +690,8 @@ struct gw_guard_options {
 	uint64_t quiet_ns;        /* nobody must have needed it for so long; 0: 30 s; doubled, up to
 	                             10 min, for who comes and goes */
 	uint64_t resident_ns;     /* once back it stays so long, unless pressed; 0: 60 s */
-	uint64_t poll_ns;         /* between looks; 0: 100 ms, 1 s while it holds nothing */
+	uint64_t poll_ns;         /* between looks, 1 ms or more; 0: 100 ms, 1 s while it holds
+	                             nothing */
 	/* Names of processes, the kernel's 15 bytes, may have * and ?; NULL-terminated or NULL.
 	 * A name counts in the first list that has it. */
 	const char *const *ignore;      /* never contend */

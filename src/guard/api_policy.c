@@ -10,7 +10,8 @@
 	(GW_GUARD_ANY | GW_GUARD_NAMED | GW_GUARD_UNATTRIBUTED | GW_GUARD_LEAVE_BLIND | \
 	 GW_GUARD_HEALTH | GW_GUARD_SIMULATED)
 
-#define PREFIX_LEAST 4 /* of a UUID */
+#define PREFIX_LEAST  4 /* of a UUID */
+#define POLL_LEAST_NS NS_PER_MS
 
 int guard_api_options(const struct gw_guard_options *given, struct gw_guard_options *ret)
 {
@@ -23,7 +24,7 @@ int guard_api_options(const struct gw_guard_options *given, struct gw_guard_opti
 	if (!ret->name)
 		ret->name = "worker";
 	if (!ret->name[0] || (unsigned)ret->mode > GW_GUARD_OBSERVE ||
-	    ret->flags & ~(unsigned)ALL_FLAGS)
+	    ret->flags & ~(unsigned)ALL_FLAGS || (ret->poll_ns && ret->poll_ns < POLL_LEAST_NS))
 		return -GW_E_ARG;
 	return 0;
 }

@@ -245,6 +245,7 @@ static void options_that_make_no_sense_are_refused(void **state)
 	REFUSED(flags, 1u << 20, GW_E_ARG);
 	REFUSED(mode, (enum gw_guard_mode)3, GW_E_ARG);
 	REFUSED(name, "", GW_E_ARG);
+	REFUSED(poll_ns, NS_PER_MS - 1, GW_E_ARG);
 	REFUSED(ignore, none, GW_E_ARG);
 	REFUSED(gpus, none, GW_E_ARG);
 	REFUSED(ignore, many, GW_E_SIZE);
@@ -730,6 +731,31 @@ static void others_may_ask_while_it_works(void **state)
 	guard = NULL;
 }
 
+static void stop_on_decision(void *arg, const struct gw_guard_decision *d)
+{
+	(void)arg;
+	(void)d;
+	sem_wait(&worker.go); /* until gw_guard_start() has told its guard */
+	worker.stopped = gw_guard_stop(guard, 0);
+	sem_post(&worker.begun);
+	sem_post(&worker.go);
+}
+
+static void who_is_told_may_not_end_its_guard(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.decided = stop_on_decision;
+	world("");
+	assert_int_equal(gw_guard_start(sim.ctx, &o, &guard), 0);
+	sem_post(&worker.go);
+	sem_wait(&worker.begun);
+	assert_int_equal(worker.stopped, -GW_E_ARG);
+	assert_int_equal(gw_guard_stop(guard, LONG_NS), 0);
+	guard = NULL;
+}
+
 static void a_hundred_guards_begin_and_end(void **state)
 {
 	struct gw_guard *g;
@@ -801,6 +827,7 @@ int main(void)
 		guard_test(a_status_of_an_older_program_gets_what_fits),
 		guard_test(a_gpu_that_needs_a_reset_is_left),
 		guard_test(others_may_ask_while_it_works),
+		guard_test(who_is_told_may_not_end_its_guard),
 		guard_test(a_hundred_guards_begin_and_end),
 		guard_test(without_memory_it_does_not_begin),
 	};
