@@ -263,10 +263,11 @@ class Guard:
         # In pieces, so that Ctrl-C is heard.
         until = time.monotonic() + ns * 1e-9
         while not self.allowed:
-            left = until - time.monotonic()
+            left, running = until - time.monotonic(), self._running
             if left <= 0:
                 return False
-            self._use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
+            if running:  # else it was stopped just now
+                running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
         return True
 
     def status(self):

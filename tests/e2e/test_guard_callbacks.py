@@ -261,3 +261,78 @@ hold(0)
     with Program(world, code) as p:
         rest, _ = p.ends()
     assert rest == [[True, True, "no GPU can be seen"]]
+
+
+@python
+def test_other_threads_may_wait_and_ask_while_it_is_stopped(world):
+    code = """
+def watch():
+    while running:
+        g.wait(0.05)
+        g.allowed
+        try:
+            g.status()
+        except gpuward.GpuwardError as e:
+            assert str(e) == "the guard does not run"
+
+running = True
+g = gpuward.guard(lambda size, seconds: hold(0), lambda seconds: hold(SIZE), **options)
+threads = [threading.Thread(target=watch) for _ in range(4)]
+for t in threads:
+    t.start()
+for i in range(10):
+    g.start()
+    if i % 2:
+        g.evict()
+        until(lambda: not g.allowed)
+    assert g.stop()
+    hold(SIZE)
+running = False
+for t in threads:
+    t.join()
+say("over")
+hold(0)
+"""
+    with Program(world, code) as p:
+        rest, err = p.ends()
+    assert (rest, err) == ([["over"]], "")
+
+
+@python
+def test_after_fork_the_guard_is_the_parents(world):
+    code = """
+with gpuward.guard(lambda size, seconds: hold(0), lambda seconds: hold(SIZE), **options) as g:
+    until(lambda: g.status().state == "active")
+    child = os.fork()
+    if child == 0:
+        try:
+            g.status()
+        except gpuward.GpuwardError as e:
+            say("child", g.allowed, g.stop(), str(e))
+        sys.stdout.flush()
+        os._exit(0)
+    os.waitpid(child, 0)
+    say("parent", g.status().state)
+hold(0)
+"""
+    with Program(world, code) as p:
+        rest, _ = p.ends()
+    assert rest == [["child", True, True, "the guard does not run"], ["parent", "active"]]
+
+
+@python
+@pytest.mark.parametrize("wrong, error", [
+    ('mode="loud"', "ValueError"), ("quiet=-1", "ValueError"), ("poll=1e-6", "GpuwardError"),
+    ('ignore=["x"] * 65', "GpuwardError"), ('name=""', "GpuwardError"),
+])
+def test_what_makes_no_sense_is_refused(world, wrong, error):
+    code = f"""
+try:
+    gpuward.guard(nvml_library=sys.argv[2], {wrong}).start()
+except (ValueError, gpuward.GpuwardError) as e:
+    say(type(e).__name__)
+hold(0)
+"""
+    with Program(world, code) as p:
+        rest, _ = p.ends()
+    assert rest == [[error]]
