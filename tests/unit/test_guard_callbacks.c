@@ -55,9 +55,9 @@ static struct gw_guard *guard;
 
 static struct {
 	int evict_answer, resume_answer;
-	bool keeps; /* says yes and frees nothing */
-	bool waits; /* until `go` */
-	bool stops; /* tries to end its own guard */
+	bool keeps;        /* says yes and frees nothing */
+	atomic_bool waits; /* until `go` */
+	bool stops;        /* tries to end its own guard */
 	int stopped;
 	atomic_uint evicted, resumed;
 	uint64_t bytes;
@@ -553,6 +553,30 @@ static void one_that_hangs_is_told_and_holds_up_nobody(void **state)
 	sem_post(&worker.go); /* end() finds that it has ended */
 }
 
+static void one_that_is_late_is_believed_when_memory_is_free(void **state)
+{
+	struct pollfd p;
+	eventfd_t n;
+
+	(void)state;
+	worker.waits = true;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "200"));
+	open_guard(&standard);
+	until(GW_WORKER_STUCK, 90);
+	assert_int_equal(worker.evicted, 0);
+	assert_int_equal(status().call, GW_CALL_EVICT);
+	worker.waits = false;
+	while (eventfd_read(guard->wake_fd, &n) == 0)
+		;
+	sem_post(&worker.go);
+	p = (struct pollfd){ .fd = guard->wake_fd, .events = POLLIN };
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	until(GW_WORKER_EVICTED, 40);
+	assert_int_equal(status().call, GW_CALL_NONE);
+	assert_int_equal(gw_guard_allowed(guard), 0);
+}
+
 static void a_callback_may_not_end_its_guard(void **state)
 {
 	(void)state;
@@ -818,6 +842,7 @@ int main(void)
 		guard_test(yes_is_not_believed),
 		guard_test(a_return_that_fails_is_tried_later),
 		guard_test(one_that_hangs_is_told_and_holds_up_nobody),
+		guard_test(one_that_is_late_is_believed_when_memory_is_free),
 		guard_test(a_callback_may_not_end_its_guard),
 		guard_test(a_dry_run_calls_nothing),
 		guard_test(simulated_gpus_are_no_reason_to_leave_a_real_one),
