@@ -645,11 +645,12 @@ enum gw_worker_reason {
 	GW_REASON_MANUAL,     /* gw_guard_ask() */
 	GW_REASON_THERMAL,    /* GW_GUARD_HEALTH: too hot */
 	GW_REASON_HEALTH,     /* the GPU is lost, or GW_GUARD_HEALTH: in quarantine */
-	GW_REASON_SCHEDULE,   /* of the service alone, as BATTERY, BUDGET and RESERVED are */
+	GW_REASON_SCHEDULE,   /* of the service alone, as those are without a word here */
 	GW_REASON_BATTERY,
 	GW_REASON_BLIND,      /* GW_GUARD_LEAVE_BLIND */
 	GW_REASON_BUDGET,
 	GW_REASON_RESERVED,
+	GW_REASON_IDLE,
 	GW_WORKER_REASONS
 };
 
