@@ -1,6 +1,6 @@
 /* The energy of a piece of work, from C.
  *
- *	cc window.c $(pkg-config --cflags --libs gpuward) -o window && ./window
+ *	cc window.c $(pkg-config --cflags --libs gpuward) -lm -o window && ./window
  *
  * In the build tree: build/examples/window.  On a simulated H200:
  *	LD_LIBRARY_PATH=build/sim GPUWARD_SIM=h200 build/examples/window */

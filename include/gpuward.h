@@ -581,6 +581,202 @@ GW_API const struct gw_energy *gw_window_energy(struct gw_window *window, unsign
 GW_API const char *gw_window_label(const struct gw_window *window);
 GW_API void gw_window_free(struct gw_window *window);
 
+/* ---- the guard ----------------------------------------------------------------------- */
+
+/* A program that holds GPU memory and can give it up, such as an inference worker, starts a
+ * guard: it is called back to leave when somebody else needs the GPU, and to come back when they
+ * have gone.
+ *
+ *	static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)  { free the memory; }
+ *	static int resume(void *arg, uint64_t deadline_ns)                 { take it again;   }
+ *
+ *	struct gw_guard_options o = { .size = sizeof(o), .name = "chat", .evict = evict,
+ *				      .resume = resume };
+ *	gw_guard_start(ctx, &o, &guard);
+ *	while (next(&job)) {
+ *		gw_guard_wait(guard, UINT64_MAX);
+ *		run(&job);
+ *	}
+ *	gw_guard_stop(guard, 5000000000);
+ *
+ * One guard is one worker: this process and all below it, which never contend.  Whether memory was
+ * freed is seen in the driver's lists and not believed; whether it fits is checked before resume
+ * is called.  Nothing outlives the process: there is no journal. */
+
+/* What is done with decisions. */
+enum gw_guard_mode {
+	GW_GUARD_ENFORCE, /* callbacks are called */
+	GW_GUARD_DRY_RUN, /* decisions are told, nothing is called, gw_guard_allowed() stays 1 */
+	GW_GUARD_OBSERVE, /* likewise */
+};
+
+enum gw_guard_flag {
+	GW_GUARD_ANY = 1 << 0,          /* any other process is demand, however small, the
+	                                   desktop too, but for those to ignore */
+	GW_GUARD_NAMED = 1 << 1,        /* only who is named to contend does */
+	GW_GUARD_UNATTRIBUTED = 1 << 2, /* memory that no visible process owns contends: for
+	                                   containers, which do not see the others */
+	GW_GUARD_LEAVE_BLIND = 1 << 3,  /* leave a GPU that cannot be read any more; else what
+	                                   was decided last stays */
+	GW_GUARD_HEALTH = 1 << 4,       /* leave a GPU that is too hot or needs a reset */
+	GW_GUARD_SIMULATED = 1 << 5,    /* act on simulated GPUs too, for tests; else dry there */
+};
+
+enum gw_worker_state {
+	GW_WORKER_RECONCILE, /* nothing was seen yet */
+	GW_WORKER_ACTIVE,    /* it may run */
+	GW_WORKER_SUSPECT,   /* somebody came; is it demand? */
+	GW_WORKER_DRAIN,     /* it must leave: no new work */
+	GW_WORKER_EVICT,     /* evict was called */
+	GW_WORKER_VERIFY,    /* evict has returned 0; is the memory free? */
+	GW_WORKER_EVICTED,
+	GW_WORKER_QUIET,     /* nobody needs the GPU any more; is it so for long enough? */
+	GW_WORKER_PRECHECK,  /* would it fit? */
+	GW_WORKER_RESUME,    /* resume was called */
+	GW_WORKER_VERIFY_UP, /* resume has returned 0; is it back? */
+	GW_WORKER_STUCK,     /* evict failed or freed nothing; tried again every 30 s */
+	GW_WORKER_ABSENT,    /* of other processes; never this one's */
+	GW_WORKER_STATES
+};
+
+/* Why it may not run: bits 1 << GW_REASON_x of a set; it may only when the set is empty. */
+enum gw_worker_reason {
+	GW_REASON_CONTENTION, /* somebody else needs the GPU */
+	GW_REASON_MANUAL,     /* gw_guard_ask() */
+	GW_REASON_THERMAL,    /* GW_GUARD_HEALTH: too hot */
+	GW_REASON_HEALTH,     /* the GPU is lost, or GW_GUARD_HEALTH: in quarantine */
+	GW_REASON_SCHEDULE,   /* of the service alone, as those are without a word here */
+	GW_REASON_BATTERY,
+	GW_REASON_BLIND,      /* GW_GUARD_LEAVE_BLIND */
+	GW_REASON_BUDGET,
+	GW_REASON_RESERVED,
+	GW_REASON_IDLE,
+	GW_WORKER_REASONS
+};
+
+/* "active", "contention": the words JSON uses.  "?" past the last. */
+GW_API const char *gw_worker_state_name(unsigned state);
+GW_API const char *gw_worker_reason_name(unsigned reason);
+
+/* One thing that was decided.  Lives for the call. */
+struct gw_guard_decision {
+	uint64_t mono_ns;
+	enum gw_worker_state from, to;
+	unsigned reasons;     /* set of enum gw_worker_reason, after it */
+	int dry;              /* nothing is done */
+	const char *rule;     /* what led to it: "contend-now chrome" */
+	const char *evidence; /* "pid 4711 game 5120 MiB on GPU-..." */
+	const char *text;     /* all of it in one line */
+};
+
+struct gw_guard_options {
+	size_t size;              /* sizeof(struct gw_guard_options) */
+	const char *name;         /* for decisions; NULL: "worker" */
+	const char *const *gpus;  /* it is guarded on these alone, by number, UUID or the beginning
+	                             of one; NULL-terminated; NULL: wherever it holds memory */
+	enum gw_guard_mode mode;
+	unsigned flags;           /* enum gw_guard_flag */
+	/* Leave: free all GPU memory, about so many bytes.  NULL: the program watches
+	 * gw_guard_allowed() and frees it by itself, within five seconds. */
+	int (*evict)(void *arg, uint64_t bytes, uint64_t deadline_ns);
+	/* Come back: take the memory again.  NULL: it does so by itself when it is allowed to. */
+	int (*resume)(void *arg, uint64_t deadline_ns);
+	/* Something was decided; NULL: nobody wants to know.  On the guard's thread, which looks at
+	 * nothing meanwhile: be quick. */
+	void (*decided)(void *arg, const struct gw_guard_decision *decision);
+	void *arg;                /* of all three; borrowed until gw_guard_stop() */
+	uint64_t min_vram_bytes;  /* who holds less and does not work is no contender; 0: 512 MiB */
+	uint64_t headroom_bytes;  /* left free for others; 0: 2 GiB, or 10 % where that is more */
+	uint64_t debounce_ns;     /* demand must last so long; 0: 300 ms */
+	uint64_t quiet_ns;        /* nobody must have needed it for so long; 0: 30 s; doubled, up to
+	                             10 min, for who comes and goes */
+	uint64_t resident_ns;     /* once back it stays so long, unless pressed; 0: 60 s */
+	uint64_t poll_ns;         /* between looks, 1 ms or more; 0: 100 ms, 1 s while it holds
+	                             nothing */
+	/* Names of processes, the kernel's 15 bytes, may have * and ?; NULL-terminated or NULL.
+	 * A name counts in the first list that has it. */
+	const char *const *ignore;      /* never contend */
+	const char *const *contend_now; /* contend at once, without debounce and however small */
+	const char *const *contend;     /* contend, for GW_GUARD_NAMED */
+};
+
+struct gw_guard;
+
+/* Starts guarding: one thread that looks and decides, and with the first order one that calls evict
+ * and resume: never on a caller's thread, and one at a time.  They have until deadline_ns
+ * (monotonic; 10 s for evict, 120 s for resume) and return 0, or a negative number: it failed.  evict
+ * is then tried twice more and, after that, every 30 s; where it returns -GW_E_STATE (not now) as
+ * often as it takes within 30 s; resume is tried again later and later.  options may be NULL, which
+ * calls nothing; strings are copied.  Borrows ctx, which should have a deadline_ns: without one
+ * a driver that hangs hangs the guard.  A machine without a driver or a GPU has a guard that is
+ * blind, allows everything and goes on looking for one.  0 and the caller owns *ret_guard until
+ * gw_guard_stop(); -GW_E_ARG, -GW_E_SIZE (more than 16 GPUs or 64 names), -GW_E_NOMEM (no memory, or
+ * no thread) or -GW_E_IO. */
+GW_API int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
+			  struct gw_guard **ret_guard);
+
+/* Ends the guard and calls nothing: a worker that is out may come back as it likes.  A callback or a
+ * driver call that is under way is waited for, at most timeout_ns.  NULL is fine.  0; -GW_E_STATE:
+ * it has not returned and is left behind, with the guard, which must not be used, with arg and with
+ * ctx; -GW_E_ARG: called by a callback, nothing was done.  No other thread may use the guard. */
+GW_API int gw_guard_stop(struct gw_guard *guard, uint64_t timeout_ns);
+
+/* May it use the GPU now?  1 or 0; NULL is 1.  One atomic read, for a worker's loop.  Not from the
+ * moment that it must leave until resume has returned 0.  Before the first look, and where nobody
+ * can tell, it may. */
+GW_API int gw_guard_allowed(const struct gw_guard *guard);
+
+/* Waits until it may, at most timeout_ns (UINT64_MAX: for ever).  0 or -GW_E_TIMEOUT. */
+GW_API int gw_guard_wait(struct gw_guard *guard, uint64_t timeout_ns);
+
+enum gw_guard_ask {
+	GW_ASK_EVICT,        /* leave; ttl_ns 0: until it is asked back */
+	GW_ASK_RESUME,       /* come back once every check passes */
+	GW_ASK_HOLD_EVICTED, /* stay out, whatever happens */
+	GW_ASK_HOLD_ACTIVE,  /* stay in, but for heat and health */
+	GW_ASK_RELEASE,      /* of a hold */
+	GW_ASK_RESUME_NOW,   /* come back without the quiet period */
+};
+
+/* Asks for something as a person would; a hold needs a time, UINT64_MAX is for ever.  message, of
+ * size bytes, gets a sentence where it is refused; NULL: none.  A callback may call it.  0, -GW_E_ARG,
+ * or -GW_E_STATE: it cannot be now. */
+GW_API int gw_guard_ask(struct gw_guard *guard, enum gw_guard_ask what, uint64_t ttl_ns,
+			char *message, size_t size);
+
+enum gw_worker_hold { GW_HOLD_NONE, GW_HOLD_EVICTED, GW_HOLD_ACTIVE };
+enum gw_worker_call { GW_CALL_NONE, GW_CALL_EVICT, GW_CALL_RESUME };
+
+/* How the worker stands; times are monotonic. */
+struct gw_guard_status {
+	size_t size;                 /* sizeof(struct gw_guard_status), set by the caller */
+	enum gw_worker_state state;
+	unsigned reasons;            /* set of enum gw_worker_reason */
+	enum gw_worker_hold hold;
+	enum gw_worker_call call;    /* the callback that is under way ... */
+	uint64_t call_deadline_ns;   /* ... and when it must have returned */
+	int overdue;                 /* it has not */
+	int allowed;                 /* as gw_guard_allowed() */
+	int dry;                     /* by mode, or because GPUs are simulated */
+	int blind;                   /* a GPU of it, or every GPU, cannot be read: why */
+	int hung;                    /* a driver call has not returned */
+	int quarantine;              /* a GPU of it is lost or needs a reset */
+	uint64_t since_ns;           /* in this state */
+	uint64_t next_ns;            /* it can change by itself then, at the earliest; 0: unknown */
+	uint64_t hold_until_ns;      /* 0: no end, or no hold */
+	uint64_t resident_bytes;     /* that it holds on its GPUs */
+	uint64_t need_bytes;         /* at most while it ran: what must fit */
+	uint64_t residue_bytes;      /* that it kept when it left */
+	double backoff_ratio;        /* times the quiet period */
+	uint64_t looks;              /* since the start */
+	unsigned evictions, resumes; /* likewise, that were proven */
+	unsigned would_evict;        /* likewise, while dry */
+	char why[320];               /* of the state, one sentence */
+};
+
+/* 0 or -GW_E_ARG (a size that no version had). */
+GW_API int gw_guard_status(struct gw_guard *guard, struct gw_guard_status *ret_status);
+
 /* ---- diagnosis ----------------------------------------------------------------------- */
 
 struct gw_finding {

@@ -15,21 +15,23 @@ a machine without a GPU that is all there is.
 
     gpuward.Meter(gpus="0", interval=0.1)    a meter of one's own: with Meter() as m: m.window("a")
     gpuward.snapshot()                       all figures of all GPUs now, as a dict
+    gpuward.guard(evict, resume)             called back when somebody else needs the GPU
     gpuward.mark(name), begin, end,          marks for `gpuward measure`; without it they do
     gpuward.iteration, tokens                nothing
 
 libgpuward is looked for in GPUWARD_LIBRARY, beside this module, in the build folder of the source
 tree, and where the system keeps libraries.  What cannot be done raises GpuwardError.
 """
+from ._guard import Guard, GuardStatus, guard
 from ._mark import begin, end, iteration, mark, tokens, under_measure
 from ._meter import Energy, Interval, Meter, Result, Window, default_meter, window
 from ._native import GpuwardError, library as _library
 from ._snapshot import snapshot
 
 __all__ = [
-    "Energy", "GpuwardError", "Interval", "Meter", "Result", "Window", "begin", "default_meter",
-    "end", "iteration", "library_path", "library_version", "mark", "snapshot", "tokens",
-    "under_measure", "window",
+    "Energy", "GpuwardError", "Guard", "GuardStatus", "Interval", "Meter", "Result", "Window",
+    "begin", "default_meter", "end", "guard", "iteration", "library_path", "library_version",
+    "mark", "snapshot", "tokens", "under_measure", "window",
 ]
 
 

@@ -12,15 +12,17 @@ import pathlib
 import sysconfig
 import threading
 from ctypes import (
-    CDLL, POINTER, Structure, byref, c_char_p, c_double, c_int, c_size_t, c_uint, c_uint8,
-    c_uint64, c_void_p, sizeof,
+    CDLL, CFUNCTYPE, POINTER, Structure, byref, c_char, c_char_p, c_double, c_int, c_size_t,
+    c_uint, c_uint8, c_uint64, c_void_p, sizeof,
 )
 
 SONAME = "libgpuward.so.0"
 BUDGET = 6  # GW_U_COUNT
 THROTTLES = 5  # GW_THROTTLES
 NO_RESULT = 3  # GW_NO_RESULT
+E_IO = 5  # GW_E_IO
 E_TIMEOUT = 8  # GW_E_TIMEOUT
+E_STATE = 12  # GW_E_STATE
 FROM_SIMULATOR = 3  # GW_FROM_SIMULATOR
 TIERS_COMMON = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 4 | 1 << 6  # GW_TIERS_COMMON
 TIER_ENERGY = 1 << 3  # GW_TIER_ENERGY
@@ -53,6 +55,82 @@ class MeterOptions(Structure):
         ("gpus", POINTER(c_char_p)),
         ("flags", c_uint),
         ("cache_dir", c_char_p),
+    ]
+
+
+class GuardDecision(Structure):
+    """struct gw_guard_decision"""
+
+    _fields_ = [
+        ("mono_ns", c_uint64),
+        ("from", c_uint),
+        ("to", c_uint),
+        ("reasons", c_uint),
+        ("dry", c_int),
+        ("rule", c_char_p),
+        ("evidence", c_char_p),
+        ("text", c_char_p),
+    ]
+
+
+EVICT = CFUNCTYPE(c_int, c_void_p, c_uint64, c_uint64)
+RESUME = CFUNCTYPE(c_int, c_void_p, c_uint64)
+DECIDED = CFUNCTYPE(None, c_void_p, POINTER(GuardDecision))
+
+
+class GuardOptions(Structure):
+    """struct gw_guard_options"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("gpus", POINTER(c_char_p)),
+        ("mode", c_uint),
+        ("flags", c_uint),
+        ("evict", EVICT),
+        ("resume", RESUME),
+        ("decided", DECIDED),
+        ("arg", c_void_p),
+        ("min_vram_bytes", c_uint64),
+        ("headroom_bytes", c_uint64),
+        ("debounce_ns", c_uint64),
+        ("quiet_ns", c_uint64),
+        ("resident_ns", c_uint64),
+        ("poll_ns", c_uint64),
+        ("ignore", POINTER(c_char_p)),
+        ("contend_now", POINTER(c_char_p)),
+        ("contend", POINTER(c_char_p)),
+    ]
+
+
+class GuardStatus(Structure):
+    """struct gw_guard_status"""
+
+    _fields_ = [
+        ("size", c_size_t),
+        ("state", c_uint),
+        ("reasons", c_uint),
+        ("hold", c_uint),
+        ("call", c_uint),
+        ("call_deadline_ns", c_uint64),
+        ("overdue", c_int),
+        ("allowed", c_int),
+        ("dry", c_int),
+        ("blind", c_int),
+        ("hung", c_int),
+        ("quarantine", c_int),
+        ("since_ns", c_uint64),
+        ("next_ns", c_uint64),
+        ("hold_until_ns", c_uint64),
+        ("resident_bytes", c_uint64),
+        ("need_bytes", c_uint64),
+        ("residue_bytes", c_uint64),
+        ("backoff_ratio", c_double),
+        ("looks", c_uint64),
+        ("evictions", c_uint),
+        ("resumes", c_uint),
+        ("would_evict", c_uint),
+        ("why", c_char * 320),
     ]
 
 
@@ -191,6 +269,9 @@ STRUCTS = {
     "gw_quantity_info": QuantityInfo,
     "gw_status": Status,
     "gw_device": CDevice,
+    "gw_guard_decision": GuardDecision,
+    "gw_guard_options": GuardOptions,
+    "gw_guard_status": GuardStatus,
 }
 
 # Result and arguments of each function.
@@ -233,6 +314,14 @@ FUNCTIONS = {
     "gw_window_wait": (c_int, c_void_p, c_uint64),
     "gw_window_energy": (POINTER(CEnergy), c_void_p, c_uint),
     "gw_window_free": (None, c_void_p),
+    "gw_worker_state_name": (c_char_p, c_uint),
+    "gw_worker_reason_name": (c_char_p, c_uint),
+    "gw_guard_start": (c_int, c_void_p, POINTER(GuardOptions), POINTER(c_void_p)),
+    "gw_guard_stop": (c_int, c_void_p, c_uint64),
+    "gw_guard_allowed": (c_int, c_void_p),
+    "gw_guard_wait": (c_int, c_void_p, c_uint64),
+    "gw_guard_ask": (c_int, c_void_p, c_uint, c_uint64, c_char_p, c_size_t),
+    "gw_guard_status": (c_int, c_void_p, POINTER(GuardStatus)),
 }
 
 

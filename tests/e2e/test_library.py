@@ -149,6 +149,18 @@ def test_pkg_config_is_enough_to_build_and_run(installed, tmp_path):
     assert out == EXPECTED
 
 
+@plain
+@pytest.mark.skipif(not shutil.which("pkg-config"), reason="no pkg-config here")
+@pytest.mark.parametrize("name", sorted(p.name for p in (TOP / "examples").glob("*.c")))
+def test_pkg_config_is_enough_to_build_an_example(installed, tmp_path, name):
+    pc = find(installed, "gpuward.pc")
+    prefix = find(installed, "gpuward.h").parent.parent
+    flags = run("pkg-config", f"--define-variable=prefix={prefix}", "--cflags", "--libs",
+                "gpuward", env=environment(PKG_CONFIG_PATH=pc.parent)).split()
+    run("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", TOP / "examples" / name, *flags,
+        *(["-lm"] if name == "window.c" else []), "-o", tmp_path / "program")
+
+
 def test_the_installed_program_takes_its_simulator_from_the_environment(installed):
     program = next(p for p in installed.rglob("gpuward") if p.parent.name == "bin")
     sim = find(installed, "libnvidia-ml.so.1")

@@ -20,7 +20,7 @@ PYTHON = TOP / "python"
 sys.dont_write_bytecode = True
 sys.path.insert(0, str(PYTHON))
 
-from gpuward import _native, _snapshot  # noqa: E402
+from gpuward import _guard, _native, _snapshot  # noqa: E402
 
 pytestmark = pytest.mark.skipif(
     sanitized(), reason="Python cannot load a library with a sanitizer in it")
@@ -81,6 +81,14 @@ def test_structs_are_laid_out_as_in_c(tmp_path):
 def test_numbers_are_those_of_the_header(tmp_path):
     names = {"GW_U_COUNT": _native.BUDGET, "GW_THROTTLES": _native.THROTTLES,
              "GW_NO_RESULT": _native.NO_RESULT, "GW_E_TIMEOUT": _native.E_TIMEOUT,
+             "GW_E_IO": _native.E_IO, "GW_E_STATE": _native.E_STATE,
+             "GW_GUARD_OBSERVE": _guard.MODES.index("observe"),
+             "GW_GUARD_HEALTH": 1 << _guard.FLAGS.index("health"),
+             "GW_GUARD_SIMULATED": 1 << _guard.FLAGS.index("simulated"),
+             "GW_ASK_HOLD_EVICTED": _guard.ASKS.index("hold evicted"),
+             "GW_ASK_RESUME_NOW": _guard.ASKS.index("resume now"),
+             "GW_HOLD_ACTIVE": _guard.HOLDS.index("active"),
+             "GW_CALL_RESUME": _guard.CALLS.index("resume"),
              "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR,
              "GW_TIERS_COMMON": _native.TIERS_COMMON, "GW_TIER_ENERGY": _native.TIER_ENERGY,
              "GW_KIND_FLAG": _snapshot.KIND_FLAG, "GW_KIND_ENUM": _snapshot.KIND_ENUM,
@@ -89,12 +97,14 @@ def test_numbers_are_those_of_the_header(tmp_path):
     assert [int(l) for l in out.split()] == list(names.values())
 
 
-def test_every_field_of_the_energy_is_mirrored():
+@pytest.mark.parametrize("struct", ["gw_energy", "gw_guard_options", "gw_guard_status"])
+def test_every_field_of_the_struct_is_mirrored(struct):
     header = (TOP / "include" / "gpuward.h").read_text()
-    body = re.search(r"^struct gw_energy \{\n(.*?)^\};", header, re.M | re.S).group(1)
+    body = re.search(r"^struct %s \{\n(.*?)^\};" % struct, header, re.M | re.S).group(1)
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
+    body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # of a function the name
     names = re.findall(r"(\w+)(?:\[\w+\])?\s*[,;]", body)
-    assert [f for f, _ in _native.CEnergy._fields_] == names
+    assert [f for f, _ in _native.STRUCTS[struct]._fields_] == names
 
 
 def test_functions_are_in_the_header_with_as_many_arguments():

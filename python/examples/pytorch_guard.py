@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""A PyTorch program that leaves the GPU when somebody else needs it, and comes back.
+
+    PYTHONPATH=python python3 python/examples/pytorch_guard.py [GIB [SECONDS]]
+
+Holds so many GiB (4) and works on them.  Start something else on the GPU and watch: the weights go to host
+memory, and back when the GPU has been quiet for five seconds.
+"""
+import sys
+import threading
+import time
+
+try:
+    import torch
+except ImportError:
+    sys.exit("pytorch_guard.py: PyTorch is not installed; examples/guarded.c works without it")
+
+import gpuward
+
+
+class Worker:
+    def __init__(self, gib):
+        self.lock = threading.Lock()  # held by a step: who evicts waits for its end
+        self.steps = 0
+        self.weights = torch.arange(int(gib * 2**30 / 8), dtype=torch.int64, device="cuda")
+
+    def evict(self, size, seconds):
+        with self.lock:
+            self.weights = self.weights.cpu()
+            torch.cuda.empty_cache()  # else PyTorch keeps what was freed
+        print("left: about %d MiB" % (size >> 20), flush=True)
+
+    def resume(self, seconds):
+        with self.lock:
+            self.weights = self.weights.cuda()
+        print("back after %d steps" % self.steps, flush=True)
+
+    def step(self):
+        with self.lock:
+            if self.weights.is_cuda:  # it may have been told to leave in between
+                self.weights.roll(1).sum().item()
+                self.steps += 1
+        time.sleep(0.05)
+
+
+def main():
+    if not torch.cuda.is_available():
+        sys.exit("pytorch_guard.py: PyTorch finds no GPU here")
+    worker = Worker(float(sys.argv[1]) if len(sys.argv) > 1 else 4)
+    until = time.monotonic() + (float(sys.argv[2]) if len(sys.argv) > 2 else 60)
+    with gpuward.guard(worker.evict, worker.resume, name="pytorch", quiet=5,
+                       decided=lambda text: print(text, flush=True)) as guard:
+        while time.monotonic() < until:
+            if guard.wait(0.2):
+                worker.step()
+        print(guard.status())
+    whole = worker.weights.cuda()
+    good = bool((whole == torch.arange(len(whole), device="cuda")).all())
+    print("%d steps, weights %s" % (worker.steps, "as they were" if good else "damaged"))
+
+
+if __name__ == "__main__":
+    main()

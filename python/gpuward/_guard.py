@@ -1,0 +1,319 @@
+"""The guard of this program: called back to leave the GPU when somebody else needs it.
+
+    def evict(size, seconds):           # on a thread of the library
+        with lock:                      # let the work under way finish
+            model.to("cpu")
+            torch.cuda.empty_cache()
+
+    def resume(seconds):
+        with lock:
+            model.to("cuda")
+
+    with gpuward.guard(evict, resume, name="chat") as g:
+        for job in jobs:
+            g.wait()                    # returns at once while the GPU is ours
+            with lock:
+                run(job)
+"""
+import os
+import sys
+import threading
+import time
+import traceback
+import weakref
+from ctypes import byref, c_char_p, c_void_p, create_string_buffer, sizeof
+
+from . import _native
+from ._native import GpuwardError, text
+
+MODES = ("enforce", "dry-run", "observe")  # enum gw_guard_mode
+FLAGS = ("any", "named", "unattributed", "leave_blind", "health", "simulated")  # gw_guard_flag
+ASKS = ("evict", "resume", "hold evicted", "hold active", "release", "resume now")  # gw_guard_ask
+HOLDS = (None, "evicted", "active")  # enum gw_worker_hold
+CALLS = (None, "evict", "resume")  # enum gw_worker_call
+FOR_EVER = (1 << 64) - 1  # UINT64_MAX
+DEADLINE_NS = 5 * 10**9  # of a driver call
+STOP_SECONDS = 10.0
+
+_left = []  # guards whose callback did not return: what it uses must stay
+
+
+class GuardStatus:
+    """How the worker stands: every field of struct gw_guard_status; sets and numbers in words.
+
+    state       "active", "evicted", ...; reasons: why it may not run, ("contention",)
+    why         the same as a sentence
+    call        "evict" or "resume" while that callback runs; overdue: past its deadline
+    """
+
+    def __init__(self, lib, c):
+        for name, _ in _native.GuardStatus._fields_[1:]:
+            setattr(self, name, getattr(c, name))
+        for name in ("overdue", "allowed", "dry", "blind", "hung", "quarantine"):
+            setattr(self, name, bool(getattr(c, name)))
+        self.state = text(lib.worker_state_name(c.state))
+        self.reasons = _reasons(lib, c.reasons)
+        self.hold = HOLDS[c.hold]
+        self.call = CALLS[c.call]
+        self.why = text(c.why)
+
+    def __repr__(self):
+        return "<gpuward.GuardStatus %s: %s>" % (
+            " ".join((self.state,) + self.reasons), self.why)
+
+
+def _reasons(lib, bits):
+    return tuple(text(lib.worker_reason_name(i)) for i in range(32) if bits >> i & 1)
+
+
+def _names(values):
+    """A NULL-terminated list of C strings, or None."""
+    if values is None:
+        return None
+    if isinstance(values, (str, int)):
+        values = [values]
+    names = [str(v).encode() for v in values]
+    return (c_char_p * (len(names) + 1))(*names, None)
+
+
+def _ns(seconds, what):
+    if seconds is None:
+        return 0
+    if not 0 <= seconds <= 10**9:
+        raise ValueError("%s of %r seconds makes no sense" % (what, seconds))
+    return max(1, int(round(seconds * 1e9)))
+
+
+def _left_seconds(deadline_ns):
+    return max(0.0, (deadline_ns - time.monotonic_ns()) * 1e-9)
+
+
+class _Running:
+    """A started guard, and what the library calls.  Knows no Guard, so that one can go away."""
+
+    def __init__(self, evict, resume, decided, nvml_library, backend, options):
+        self.pid = os.getpid()
+        self.handle = c_void_p()
+        self.users = 0  # threads that are in a call with the handle
+        self.free = threading.Condition()
+        self.ctx = None
+        self.error = None
+        self._keep = options  # lists that the options point to
+        c = options[0]
+        if evict:
+            c.evict = _native.EVICT(
+                lambda _, size, deadline: self._call(evict, size, _left_seconds(deadline)))
+        if resume:
+            c.resume = _native.RESUME(
+                lambda _, deadline: self._call(resume, _left_seconds(deadline)))
+        if decided:
+            c.decided = _native.DECIDED(lambda _, d: self._call(decided, text(d.contents.text)))
+        lib = _native.library()
+        self.ctx = _native.open_context(nvml_library, backend, DEADLINE_NS)
+        try:
+            lib.check(lib.guard_start(self.ctx, byref(c), byref(self.handle)),
+                      "the guard could not be started")
+        except BaseException:
+            lib.close(self.ctx)
+            raise
+
+    def _call(self, function, *arguments):
+        """0; False is "not now"; what it raises is a failure, kept and printed as Python prints
+        what nobody catches in a thread."""
+        try:
+            answer = function(*arguments)
+        except Exception as e:  # noqa: B902 (it must not get into the library)
+            self.error = e
+            traceback.print_exc(file=sys.stderr)
+            return -_native.E_IO
+        return -_native.E_STATE if answer is False else 0
+
+    def use(self, function, *arguments):
+        """Calls a function of the library on the guard; None where it has ended."""
+        if self.pid != os.getpid():
+            return None  # after fork() it is the parent's
+        with self.free:
+            handle = self.handle
+            if handle is None:
+                return None
+            self.users += 1
+        try:
+            return function(handle, *arguments)
+        finally:
+            with self.free:
+                self.users -= 1
+                self.free.notify_all()
+
+    def stop(self, seconds):
+        """True, or False: a callback has not returned and is left behind."""
+        lib = _native.library()
+        if self.pid != os.getpid():
+            return True
+        with self.free:
+            handle, self.handle = self.handle, None
+            self.free.wait_for(lambda: self.users == 0)
+        if handle is None:
+            return True
+        result = lib.guard_stop(handle, _ns(seconds, "a timeout"))
+        if result == -_native.E_STATE:
+            _left.append(self)
+            return False
+        if result < 0:
+            self.handle = handle
+            raise GpuwardError("a guard cannot be stopped by its own callback")
+        lib.close(self.ctx)
+        return True
+
+
+def _abandon(running):
+    """A guard went away, or the program ends, without stop()."""
+    if running.handle is not None:
+        running.stop(STOP_SECONDS)
+
+
+class Guard:
+    """Guards this program from start() (or `with`) until stop().
+
+    evict(size, seconds)  free all GPU memory, about so many bytes, within so many seconds;
+                          False: not now, ask again.  None: watch `allowed` instead
+    resume(seconds)       take it again.  None: the program does so when it is allowed to
+    decided(text)         something was decided
+    name                  for decisions
+    gpus                  guarded on these alone: numbers, UUIDs or beginnings of them
+    mode                  "enforce", "dry-run" or "observe"
+    any                   any other process is demand, however small
+    named                 only who is named in contend and contend_now contends
+    unattributed          memory that no visible process owns contends: in a container
+    leave_blind, health   leave a GPU that cannot be read; that is too hot or needs a reset
+    simulated             act on simulated GPUs too
+    min_vram, headroom    bytes; debounce, quiet, resident, poll: seconds; None: as is usual
+    ignore, contend_now, contend   names of processes, may have * and ?
+    nvml_library, backend          as of Meter
+
+    Both callbacks run on a thread of the library, one at a time.  One that raises has failed: the
+    exception is printed, kept as `error`, and the guard tries again.
+    """
+
+    def __init__(self, evict=None, resume=None, *, decided=None, name="worker", gpus=None,
+                 mode="enforce", any=False, named=False, unattributed=False, leave_blind=False,
+                 health=False, simulated=False, min_vram=None, headroom=None, debounce=None,
+                 quiet=None, resident=None, poll=None, ignore=None, contend_now=None,
+                 contend=None, nvml_library=None, backend=None):
+        if mode not in MODES:
+            raise ValueError("mode is %r and none of %s" % (mode, ", ".join(MODES)))
+        given = dict(any=any, named=named, unattributed=unattributed, leave_blind=leave_blind,
+                     health=health, simulated=simulated)
+        lists = [_names(v) for v in (gpus, ignore, contend_now, contend)]
+        self._options = _native.GuardOptions(
+            size=sizeof(_native.GuardOptions), name=str(name).encode(), gpus=lists[0],
+            mode=MODES.index(mode), flags=sum(1 << i for i, f in enumerate(FLAGS) if given[f]),
+            min_vram_bytes=min_vram or 0, headroom_bytes=headroom or 0,
+            debounce_ns=_ns(debounce, "debounce"), quiet_ns=_ns(quiet, "quiet"),
+            resident_ns=_ns(resident, "resident"), poll_ns=_ns(poll, "poll"),
+            ignore=lists[1], contend_now=lists[2], contend=lists[3])
+        self._keep = lists
+        self._calls = (evict, resume, decided)
+        self._nvml = (nvml_library, backend)
+        self._lock = threading.RLock()
+        self._running = None
+
+    # ---- its time
+
+    def start(self):
+        with self._lock:
+            if self._running is None:
+                self._running = _Running(
+                    *self._calls, *self._nvml, (self._options, self._keep))
+                weakref.finalize(self, _abandon, self._running)
+        return self
+
+    def stop(self, timeout=STOP_SECONDS):
+        """Ends it and calls nothing.  False: a callback has not returned in so many seconds."""
+        with self._lock:
+            running = self._running
+            ended = running.stop(timeout) if running else True
+            self._running = None
+        return ended
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, *_):
+        self.stop()
+        return False
+
+    def _use(self, function, *arguments):
+        running = self._running
+        result = running.use(function, *arguments) if running else None
+        if result is None:
+            raise GpuwardError("the guard does not run")
+        return result
+
+    # ---- what it says
+
+    @property
+    def allowed(self):
+        """May the program use the GPU now?  Cheap.  True while no guard runs."""
+        running = self._running
+        return running is None or running.use(_native.library().guard_allowed) != 0
+
+    def wait(self, timeout=None):
+        """Waits until it may; False after so many seconds."""
+        ns = FOR_EVER if timeout is None else _ns(timeout, "a timeout")
+        # In pieces, so that Ctrl-C is heard.
+        until = time.monotonic() + ns * 1e-9
+        while not self.allowed:
+            left, running = until - time.monotonic(), self._running
+            if left <= 0:
+                return False
+            if running:  # else it was stopped just now
+                running.use(_native.library().guard_wait, int(min(left, 0.2) * 1e9))
+        return True
+
+    def status(self):
+        """A GuardStatus."""
+        lib = _native.library()
+        c = _native.GuardStatus(size=sizeof(_native.GuardStatus))
+        lib.check(self._use(lib.guard_status, byref(c)), "the guard could not be asked")
+        return GuardStatus(lib, c)
+
+    @property
+    def error(self):
+        """The last exception of a callback, or None."""
+        return self._running.error if self._running else None
+
+    # ---- what it is asked
+
+    def _ask(self, what, ns=0):
+        message = create_string_buffer(200)
+        result = self._use(
+            _native.library().guard_ask, ASKS.index(what), ns, message, sizeof(message))
+        if result < 0:
+            said = text(message.value) or text(_native.library().strerror(result))
+            raise GpuwardError("%s: %s" % (what, said))
+
+    def evict(self, seconds=None):
+        """Leave now, for so many seconds or until resume()."""
+        self._ask("evict", _ns(seconds, "an eviction"))
+
+    def resume(self, now=False):
+        """Come back; now: without the quiet period."""
+        self._ask("resume now" if now else "resume")
+
+    def hold(self, how, seconds=None):
+        """Stay "evicted" or "active", whatever happens, for so long; None: until release()."""
+        if how not in HOLDS[1:]:
+            raise ValueError("a hold is evicted or active, not %r" % (how,))
+        self._ask("hold " + how, FOR_EVER if seconds is None else _ns(seconds, "a hold"))
+
+    def release(self):
+        self._ask("release")
+
+    def __repr__(self):
+        return "<gpuward.Guard %r: %s>" % (
+            text(self._options.name), self.status() if self._running else "does not run")
+
+
+def guard(evict=None, resume=None, **options):
+    """`with gpuward.guard(evict, resume) as g:` guards the block; options as of Guard."""
+    return Guard(evict, resume, **options)

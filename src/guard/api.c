@@ -1,0 +1,328 @@
+/* gw_guard_*: beginning, end, and what others may ask of a guard while its thread runs. */
+#include "api.h"
+
+#include "device/context.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* The public words are the machine's own. */
+#define SAME(a, b) _Static_assert((int)(a) == (int)(b), #a)
+SAME(GW_WORKER_RECONCILE, STATE_RECONCILE);
+SAME(GW_WORKER_ACTIVE, STATE_ACTIVE);
+SAME(GW_WORKER_EVICTED, STATE_EVICTED);
+SAME(GW_WORKER_STUCK, STATE_STUCK);
+SAME(GW_WORKER_STATES, GUARD_STATES);
+SAME(GW_REASON_CONTENTION, REASON_CONTENTION);
+SAME(GW_REASON_BLIND, REASON_BLIND);
+SAME(GW_REASON_RESERVED, REASON_RESERVED);
+_Static_assert((int)GW_WORKER_REASONS >= (int)GUARD_REASONS, "a reason has no public name");
+SAME(GW_ASK_EVICT, ASK_EVICT);
+SAME(GW_ASK_RESUME_NOW, ASK_RESUME_NOW);
+SAME(GW_HOLD_ACTIVE, HOLD_ACTIVE);
+
+const char *gw_worker_state_name(unsigned state)
+{
+	return guard_state_name(state);
+}
+
+const char *gw_worker_reason_name(unsigned reason)
+{
+	return guard_reason_name(reason);
+}
+
+/* ---- beginning ---- */
+
+static int init_locks(struct gw_guard *g)
+{
+	pthread_condattr_t attr;
+
+	if (pthread_condattr_init(&attr) != 0)
+		return -GW_E_NOMEM;
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&g->lock, NULL);
+	pthread_cond_init(&g->news, &attr);
+	pthread_condattr_destroy(&attr);
+	return 0;
+}
+
+static int open_parts(struct gw_guard *g)
+{
+	struct worker_callbacks callbacks = guard_api_callbacks;
+	int err = 0;
+
+	callbacks.ctx = g;
+	g->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (g->wake_fd < 0)
+		return -GW_E_IO;
+	g->scene = calloc(1, sizeof(*g->scene));
+	if (!g->scene)
+		return -GW_E_NOMEM;
+	err = gw_snapshot_new(g->ctx, &g->snap);
+	if (!err)
+		err = look_new(g->ctx, &g->policy, &g->look);
+	if (!err)
+		err = guard_new(&g->policy, NULL, 0, &g->guard);
+	if (!err)
+		err = action_new(&g->policy, g->wake_fd, &g->action);
+	if (!err)
+		err = action_set_callbacks(g->action, 0, &callbacks);
+	if (!err && g->options.flags & GW_GUARD_HEALTH)
+		err = guard_api_health_new(g->ctx, &g->health);
+	return err;
+}
+
+int guard_api_new(struct gw_ctx *ctx, const struct gw_guard_options *options,
+		  struct gw_guard **ret)
+{
+	struct gw_guard *g = calloc(1, sizeof(*g));
+	int err = g ? guard_api_options(options, &g->options) : -GW_E_NOMEM;
+
+	if (!err)
+		err = guard_api_policy(&g->options, &g->policy);
+	if (!err)
+		err = init_locks(g);
+	if (err) {
+		if (g)
+			policy_done(&g->policy);
+		free(g);
+		return err;
+	}
+	g->ctx = ctx;
+	g->wake_fd = -1;
+	atomic_init(&g->allowed, 1);
+	err = open_parts(g);
+	if (err) {
+		guard_api_free(g, 0);
+		return err;
+	}
+	*ret = g;
+	return 0;
+}
+
+static void *run(void *arg)
+{
+	struct gw_guard *g = arg;
+	bool stop = false;
+
+	while (!stop) {
+		guard_api_wait(g, guard_api_round(g));
+		pthread_mutex_lock(&g->lock);
+		stop = g->stop;
+		pthread_mutex_unlock(&g->lock);
+	}
+	pthread_mutex_lock(&g->lock);
+	g->gone = true;
+	pthread_cond_broadcast(&g->news);
+	pthread_mutex_unlock(&g->lock);
+	return NULL;
+}
+
+/* Its signals are the program's own threads'. */
+static int start_thread(struct gw_guard *g)
+{
+	sigset_t all, before;
+	int e;
+
+	sigfillset(&all);
+	pthread_mutex_lock(&g->lock);
+	pthread_sigmask(SIG_SETMASK, &all, &before);
+	e = pthread_create(&g->thread, NULL, run, g);
+	pthread_sigmask(SIG_SETMASK, &before, NULL);
+	g->started = !e;
+	pthread_mutex_unlock(&g->lock);
+	return e ? -GW_E_NOMEM : 0;
+}
+
+int gw_guard_start(struct gw_ctx *ctx, const struct gw_guard_options *options,
+		   struct gw_guard **ret_guard)
+{
+	struct gw_guard *g;
+	int err;
+
+	if (!ctx || !ret_guard)
+		return -GW_E_ARG;
+	err = guard_api_new(ctx, options, &g);
+	if (err)
+		return err;
+	err = start_thread(g);
+	if (err) {
+		guard_api_free(g, 0);
+		return err;
+	}
+	*ret_guard = g;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static struct timespec moment(uint64_t ns)
+{
+	return (struct timespec){ (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+}
+
+/* Monotonic, and never past the end of time. */
+static uint64_t from_now(uint64_t ns)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+
+	return ns < INT64_MAX - now ? now + ns : INT64_MAX;
+}
+
+static void wake(struct gw_guard *g)
+{
+	eventfd_write(g->wake_fd, 1);
+}
+
+/* Tells the thread to end, and waits until it has. */
+static bool end_thread(struct gw_guard *g, uint64_t until_ns)
+{
+	struct timespec until = moment(until_ns);
+	bool gone;
+
+	pthread_mutex_lock(&g->lock);
+	g->stop = true;
+	wake(g);
+	while (!g->gone && pthread_cond_timedwait(&g->news, &g->lock, &until) != ETIMEDOUT)
+		;
+	gone = g->gone;
+	pthread_mutex_unlock(&g->lock);
+	if (gone)
+		pthread_join(g->thread, NULL);
+	else
+		pthread_detach(g->thread);
+	return gone;
+}
+
+int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
+{
+	if (action_free(g->action, timeout_ns) != 0)
+		return -GW_E_STATE;
+	guard_api_health_free(g->health);
+	guard_free(g->guard);
+	look_free(g->look);
+	gw_snapshot_free(g->snap);
+	free(g->scene);
+	if (g->wake_fd >= 0)
+		close(g->wake_fd);
+	pthread_cond_destroy(&g->news);
+	pthread_mutex_destroy(&g->lock);
+	policy_done(&g->policy);
+	free(g);
+	return 0;
+}
+
+int gw_guard_stop(struct gw_guard *g, uint64_t timeout_ns)
+{
+	uint64_t until = from_now(timeout_ns), now;
+
+	if (!g)
+		return 0;
+	if (guard_api_is_caller(g))
+		return -GW_E_ARG;
+	if (!end_thread(g, until))
+		return -GW_E_STATE; /* it still uses all of this */
+	now = clock_mono_ns(clock_real());
+	return guard_api_free(g, until > now ? until - now : 0);
+}
+
+/* ---- meanwhile ---- */
+
+int gw_guard_allowed(const struct gw_guard *g)
+{
+	return g ? atomic_load(&g->allowed) : 1;
+}
+
+int gw_guard_wait(struct gw_guard *g, uint64_t timeout_ns)
+{
+	struct timespec until;
+	int err = 0;
+
+	if (gw_guard_allowed(g))
+		return 0;
+	until = moment(from_now(timeout_ns));
+	pthread_mutex_lock(&g->lock);
+	while (!atomic_load(&g->allowed) && !err)
+		err = pthread_cond_timedwait(&g->news, &g->lock, &until);
+	err = atomic_load(&g->allowed) ? 0 : -GW_E_TIMEOUT;
+	pthread_mutex_unlock(&g->lock);
+	return err;
+}
+
+int gw_guard_ask(struct gw_guard *g, enum gw_guard_ask what, uint64_t ttl_ns, char *message,
+		 size_t size)
+{
+	char text[300] = "";
+	int err;
+
+	if (!g || (unsigned)what > GW_ASK_RESUME_NOW)
+		return -GW_E_ARG;
+	pthread_mutex_lock(&g->lock);
+	err = guard_ask(g->guard, 0, (enum guard_ask)what, ttl_ns, clock_mono_ns(g->ctx->clock),
+			text, sizeof(text));
+	g->look_now = true;
+	pthread_mutex_unlock(&g->lock);
+	wake(g);
+	if (message && size)
+		snprintf(message, size, "%s", err ? text : "");
+	return err;
+}
+
+static void fill_status(struct gw_guard *g, struct gw_guard_status *ret)
+{
+	struct guard_status s;
+
+	guard_status(g->guard, 0, &s);
+	*ret = (struct gw_guard_status){
+		.state = (enum gw_worker_state)s.state,
+		.reasons = s.mask,
+		.hold = (enum gw_worker_hold)s.hold,
+		.call = g->call,
+		.call_deadline_ns = g->call ? g->call_deadline_ns : 0,
+		.overdue = g->call && clock_mono_ns(g->ctx->clock) > g->call_deadline_ns,
+		.allowed = atomic_load(&g->allowed),
+		.dry = guard_api_is_dry(g),
+		.blind = s.blind || g->no_gpu[0],
+		.hung = s.hung,
+		.quarantine = s.quarantine,
+		.since_ns = s.since_ns,
+		.next_ns = s.next_ns,
+		.hold_until_ns = s.hold ? s.hold_until_ns : 0,
+		.resident_bytes = s.resident_bytes,
+		.need_bytes = s.need_bytes,
+		.residue_bytes = s.residue_bytes,
+		.backoff_ratio = s.backoff,
+		.looks = g->looks,
+		.evictions = s.evictions,
+		.resumes = s.resumes,
+		.would_evict = s.would_evict,
+	};
+	if (ret->overdue)
+		snprintf(ret->why, sizeof(ret->why), "its %s callback is past its deadline; %s",
+			 g->call == GW_CALL_EVICT ? "evict" : "resume", s.why);
+	else
+		snprintf(ret->why, sizeof(ret->why), "%s", g->no_gpu[0] ? g->no_gpu : s.why);
+}
+
+int gw_guard_status(struct gw_guard *g, struct gw_guard_status *ret_status)
+{
+	struct gw_guard_status s;
+	size_t size;
+
+	if (!g || !ret_status || ret_status->size < sizeof(size_t) ||
+	    ret_status->size % sizeof(size_t))
+		return -GW_E_ARG;
+	pthread_mutex_lock(&g->lock);
+	fill_status(g, &s);
+	pthread_mutex_unlock(&g->lock);
+	size = s.size = ret_status->size;
+	if (size > sizeof(s))
+		memset((char *)ret_status + sizeof(s), 0, size - sizeof(s));
+	memcpy(ret_status, &s, size < sizeof(s) ? size : sizeof(s));
+	return 0;
+}

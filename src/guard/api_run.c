@@ -1,0 +1,291 @@
+/* One round of a guard inside a program, and the callbacks around those of the program.
+ *
+ * Three sections: what needs the driver, without the lock; what decides, with it; and what tells the
+ * program, without it again. */
+#include "api.h"
+
+#include "device/context.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/eventfd.h>
+
+/* An open comes 0.1 to 0.3 s before its process is in the driver's list: look often for a second. */
+#define AFTER_OPEN_NS NS_PER_S
+#define OFTEN_NS      (50 * NS_PER_MS)
+
+#define TOLD 32 /* decisions told in one go */
+
+static uint64_t now_ns(const struct gw_guard *g)
+{
+	return clock_mono_ns(g->ctx->clock);
+}
+
+/* ---- callbacks, on a thread of the action ---- */
+
+static void enter(struct gw_guard *g, enum gw_worker_call call, uint64_t deadline_ns)
+{
+	pthread_mutex_lock(&g->lock);
+	g->call = call;
+	g->call_deadline_ns = deadline_ns;
+	g->caller = pthread_self();
+	pthread_mutex_unlock(&g->lock);
+}
+
+static void leave(struct gw_guard *g)
+{
+	pthread_mutex_lock(&g->lock);
+	g->call = GW_CALL_NONE;
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* Without one the worker leaves because it may not stay; the guard sees whether it did. */
+static int call_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
+{
+	struct gw_guard *g = ctx;
+	int rc;
+
+	if (!g->options.evict)
+		return 0;
+	enter(g, GW_CALL_EVICT, deadline_ns);
+	rc = g->options.evict(g->options.arg, bytes, deadline_ns);
+	leave(g);
+	return rc;
+}
+
+static int call_resume(void *ctx, uint64_t deadline_ns)
+{
+	struct gw_guard *g = ctx;
+	int rc;
+
+	enter(g, GW_CALL_RESUME, deadline_ns);
+	rc = g->options.resume(g->options.arg, deadline_ns);
+	leave(g);
+	return rc;
+}
+
+const struct worker_callbacks guard_api_callbacks = { call_evict, call_resume, NULL };
+
+bool guard_api_is_caller(struct gw_guard *g)
+{
+	bool is;
+
+	pthread_mutex_lock(&g->lock);
+	is = (g->call && pthread_equal(g->caller, pthread_self())) ||
+	     (g->started && pthread_equal(g->thread, pthread_self()));
+	pthread_mutex_unlock(&g->lock);
+	return is;
+}
+
+/* ---- deciding, with the lock ---- */
+
+bool guard_api_is_dry(const struct gw_guard *g)
+{
+	return g->policy.mode != GUARD_ENFORCE || (g->simulated && !g->policy.simulated_too);
+}
+
+static bool may_run(const struct gw_guard *g)
+{
+	struct guard_status s;
+
+	if (guard_api_is_dry(g) || guard_status(g->guard, 0, &s) != 0)
+		return true;
+	switch (s.state) {
+	case STATE_RECONCILE: return s.mask == 0;
+	case STATE_VERIFY_UP: return true; /* it may be for its own loop to load */
+	case STATE_ACTIVE:
+	case STATE_SUSPECT: return !g->closed;
+	default: return false;
+	}
+}
+
+static void give_orders(struct gw_guard *g)
+{
+	struct guard_record r;
+	struct guard_order o;
+
+	while (guard_next_record(g->guard, &r))
+		; /* its orders wait for it to be fetched; there is nowhere to keep it */
+	while (guard_next_order(g->guard, &o)) {
+		if (o.verb == ORDER_CLOSE || o.verb == ORDER_OPEN)
+			g->closed = o.verb == ORDER_CLOSE;
+		if (action_order(g->action, &o) == 0)
+			continue;
+		guard_outcome(g->guard,
+			      &(struct guard_outcome){
+				      .order = o.id, .message = "a callback has not returned" },
+			      now_ns(g));
+	}
+}
+
+/* All that follows from what the guard was told. */
+static void settle(struct gw_guard *g)
+{
+	int may;
+
+	give_orders(g);
+	may = may_run(g);
+	if (atomic_exchange(&g->allowed, may) != may)
+		pthread_cond_broadcast(&g->news);
+}
+
+static void take_outcomes(struct gw_guard *g)
+{
+	struct guard_outcome o;
+
+	while (action_next_outcome(g->action, &o)) {
+		guard_outcome(g->guard, &o, now_ns(g));
+		g->look_now = true;
+		settle(g);
+	}
+}
+
+static void take_scene(struct gw_guard *g, const char *no_gpu)
+{
+	g->simulated = false;
+	for (unsigned i = 0; i < g->scene->gpus; i++)
+		g->simulated = g->simulated || g->scene->gpu[i].simulated;
+	snprintf(g->no_gpu, sizeof(g->no_gpu), "%s", no_gpu);
+	g->looks++;
+	guard_look(g->guard, g->scene);
+	if (g->health)
+		guard_api_health_tell(g->health, g->guard, now_ns(g));
+}
+
+/* ---- looking, without the lock ---- */
+
+/* Why nothing can be seen; "" where something can. */
+static void explain_absence(struct gw_guard *g, unsigned seen, char *out, size_t size)
+{
+	const struct gw_status *s;
+
+	out[0] = '\0';
+	if (g->scene->gpus)
+		return;
+	if (seen) {
+		snprintf(out, size, "none of the GPUs that it is guarded on is here");
+		return;
+	}
+	s = gw_snapshot_take(g->snap, GW_TIER_STATIC) == 0 ? gw_snapshot_status(g->snap) : NULL;
+	snprintf(out, size, "no GPU can be seen%s%.150s", s && *s->message ? ": " : "",
+		 s ? s->message : "");
+}
+
+static bool look_is_due(struct gw_guard *g)
+{
+	bool due;
+
+	pthread_mutex_lock(&g->lock);
+	due = g->look_now || now_ns(g) >= g->due_ns;
+	g->look_now = false;
+	pthread_mutex_unlock(&g->lock);
+	return due;
+}
+
+static void look_now(struct gw_guard *g)
+{
+	char no_gpu[200];
+	unsigned seen;
+	uint64_t now;
+
+	if (look_take(g->look, g->scene, g->utilisation) != 0) {
+		g->due_ns = now_ns(g) + NS_PER_S; /* no memory: later */
+		return;
+	}
+	seen = g->scene->gpus;
+	guard_api_narrow(g->scene, &g->policy.worker[0]);
+	explain_absence(g, seen, no_gpu, sizeof(no_gpu));
+	if (g->health)
+		guard_api_health_read(g->health, g->scene, now_ns(g));
+	pthread_mutex_lock(&g->lock);
+	take_scene(g, no_gpu);
+	settle(g);
+	now = now_ns(g);
+	g->due_ns = guard_next_look(g->guard, now);
+	if (g->due_ns == UINT64_MAX && look_watch_fd(g->look) < 0)
+		g->due_ns = now + API_EVERY_NS;
+	g->utilisation = guard_wants_utilisation(g->guard);
+	pthread_mutex_unlock(&g->lock);
+}
+
+/* ---- telling, without the lock ---- */
+
+static void tell(struct gw_guard *g, const struct guard_decision *d)
+{
+	char text[700];
+
+	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
+		 d->dry ? "(nothing is done) " : "", g->policy.worker[0].name,
+		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
+		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	g->options.decided(g->options.arg, &(struct gw_guard_decision){
+						   .mono_ns = d->mono_ns,
+						   .from = (enum gw_worker_state)d->from,
+						   .to = (enum gw_worker_state)d->to,
+						   .reasons = d->mask,
+						   .dry = d->dry,
+						   .rule = d->rule,
+						   .evidence = d->evidence,
+						   .text = text,
+					   });
+}
+
+static void tell_all(struct gw_guard *g)
+{
+	struct guard_decision d;
+	bool more = true;
+
+	for (unsigned i = 0; more && i < TOLD; i++) {
+		pthread_mutex_lock(&g->lock);
+		more = guard_next_decision(g->guard, &d);
+		pthread_mutex_unlock(&g->lock);
+		if (more && g->options.decided)
+			tell(g, &d);
+	}
+}
+
+uint64_t guard_api_round(struct gw_guard *g)
+{
+	pthread_mutex_lock(&g->lock);
+	take_outcomes(g);
+	settle(g); /* what was asked */
+	pthread_mutex_unlock(&g->lock);
+	if (look_is_due(g))
+		look_now(g);
+	tell_all(g);
+	return g->due_ns;
+}
+
+/* ---- waiting ---- */
+
+static uint64_t earliest(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
+{
+	uint64_t waits = look_trigger_due_ns(g->look);
+
+	if (now < g->often_until_ns && due_ns > now + OFTEN_NS)
+		due_ns = now + OFTEN_NS;
+	return waits && waits < due_ns ? waits : due_ns;
+}
+
+void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
+{
+	const uint64_t now = now_ns(g), until = earliest(g, due_ns, now);
+	const uint64_t ns = until > now ? until - now : 0;
+	struct pollfd fd[2] = { { g->wake_fd, POLLIN, 0 },
+				{ look_watch_fd(g->look), POLLIN, 0 } };
+	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+	const bool often = now < g->often_until_ns;
+	eventfd_t n;
+
+	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, until == UINT64_MAX ? NULL : &t, NULL) > 0 &&
+	    fd[0].revents)
+		eventfd_read(g->wake_fd, &n);
+	if (fd[1].fd >= 0 && (fd[1].revents || look_trigger_due_ns(g->look)) &&
+	    look_triggered(g->look)) {
+		g->often_until_ns = now_ns(g) + AFTER_OPEN_NS;
+		g->due_ns = 0;
+	} else if (often && now_ns(g) >= until) {
+		g->due_ns = 0;
+	}
+}

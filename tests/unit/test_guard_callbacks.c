@@ -1,0 +1,861 @@
+/* A guard inside the program that it guards: gw_guard_*, over the simulator in stepped time.  The worker is
+ * this process; what it holds is in the file that the simulated card follows. */
+#include "simtest.h"
+#include "tree.h"
+
+#include "guard/api.h"
+
+#include <poll.h>
+#include <semaphore.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+
+#define GIB     (UINT64_C(1) << 30)
+#define LONG_NS (60 * NS_PER_S) /* never waited for in full */
+#define GAME(from, until)                                                     \
+	"[[gpu.process]]\nname = \"game\"\nmemory = \"12 GiB\"\nfrom = " from \
+	"\nuntil = " until "\n"
+
+/* ---- what is allocated ---- */
+
+static atomic_uint allocations;
+static unsigned fail_at; /* the allocation that fails; 0: none */
+
+static bool fails(void)
+{
+	return fail_at && ++allocations == fail_at;
+}
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t m);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t m);
+void *__wrap_realloc(void *p, size_t n);
+
+void *__wrap_malloc(size_t n)
+{
+	return fails() ? NULL : __real_malloc(n);
+}
+
+void *__wrap_calloc(size_t n, size_t m)
+{
+	return fails() ? NULL : __real_calloc(n, m);
+}
+
+void *__wrap_realloc(void *p, size_t n)
+{
+	return fails() ? NULL : __real_realloc(p, n);
+}
+
+/* ---- the worker ---- */
+
+static struct tree tree;
+static struct gw_guard *guard;
+
+static struct {
+	int evict_answer, resume_answer;
+	bool keeps;        /* says yes and frees nothing */
+	atomic_bool waits; /* until `go` */
+	bool stops;        /* tries to end its own guard */
+	int stopped;
+	atomic_uint evicted, resumed;
+	uint64_t bytes;
+	sem_t begun, go;
+	unsigned decisions;
+	char last[700], moves[2048];
+	bool same_thread;
+	pthread_t test;
+} worker;
+
+/* ---- the world ---- */
+
+static void hold(pid_t pid, uint64_t bytes)
+{
+	char path[32], text[32];
+
+	snprintf(path, sizeof(path), "%d", (int)pid);
+	snprintf(text, sizeof(text), "%llu\n", (unsigned long long)bytes);
+	if (bytes)
+		tree_put(&tree, path, text);
+	else
+		unlinkat(tree.root.fd, path, 0);
+}
+
+static int evict(void *arg, uint64_t bytes, uint64_t deadline_ns)
+{
+	(void)deadline_ns;
+	assert_ptr_equal(arg, &worker);
+	worker.same_thread = worker.same_thread || pthread_equal(pthread_self(), worker.test);
+	worker.bytes = bytes;
+	sem_post(&worker.begun);
+	while (worker.waits && sem_wait(&worker.go) != 0)
+		;
+	if (worker.stops)
+		worker.stopped = gw_guard_stop(guard, 0);
+	if (!worker.keeps && worker.evict_answer == 0)
+		hold(getpid(), 0);
+	atomic_fetch_add(&worker.evicted, 1);
+	return worker.evict_answer;
+}
+
+static int resume(void *arg, uint64_t deadline_ns)
+{
+	(void)deadline_ns;
+	assert_ptr_equal(arg, &worker);
+	if (worker.resume_answer == 0)
+		hold(getpid(), 10 * GIB);
+	atomic_fetch_add(&worker.resumed, 1);
+	return worker.resume_answer;
+}
+
+static void decided(void *arg, const struct gw_guard_decision *d)
+{
+	size_t n = strlen(worker.moves);
+
+	assert_ptr_equal(arg, &worker);
+	worker.decisions++;
+	snprintf(worker.last, sizeof(worker.last), "%s", d->text);
+	if (d->from != d->to)
+		snprintf(worker.moves + n, sizeof(worker.moves) - n, "%s ",
+			 gw_worker_state_name(d->to));
+}
+
+static const struct gw_guard_options standard = { .size = sizeof(standard),
+						  .name = "chat",
+						  .flags = GW_GUARD_SIMULATED,
+						  .evict = evict,
+						  .resume = resume,
+						  .decided = decided,
+						  .arg = &worker,
+						  .quiet_ns = 5 * NS_PER_S };
+
+static int begin(void **state)
+{
+	(void)state;
+	memset(&worker, 0, sizeof(worker));
+	sem_init(&worker.begun, 0, 0);
+	sem_init(&worker.go, 0, 0);
+	worker.test = pthread_self();
+	guard = NULL;
+	tree_init(&tree);
+	return 0;
+}
+
+static int end(void **state)
+{
+	sem_post(&worker.go);
+	if (guard && guard_api_free(guard, LONG_NS) != 0)
+		return -1;
+	sem_destroy(&worker.begun);
+	sem_destroy(&worker.go);
+	tree_done(&tree);
+	return sim_teardown(state);
+}
+
+static void board(const char *profile, const char *more)
+{
+	char text[2048];
+
+	snprintf(text, sizeof(text),
+		 "[[gpu]]\nprofile = \"%s\"\nnoise = 0\nfollow = \"%s\"\n%s", profile,
+		 tree.path, more);
+	sim_text(text);
+	sim_open();
+}
+
+static void world(const char *more)
+{
+	board("rtx4090", more);
+}
+
+static void open_guard(const struct gw_guard_options *o)
+{
+	assert_int_equal(guard_api_new(sim.ctx, o, &guard), 0);
+	guard_api_round(guard);
+}
+
+static struct gw_guard_status status(void)
+{
+	struct gw_guard_status s = { .size = sizeof(s) };
+
+	assert_int_equal(gw_guard_status(guard, &s), 0);
+	return s;
+}
+
+static bool is_ordered(enum gw_worker_state s)
+{
+	return s == GW_WORKER_DRAIN || s == GW_WORKER_EVICT || s == GW_WORKER_RESUME;
+}
+
+/* A tenth of a second; what a callback answers meanwhile is taken. */
+static enum gw_worker_state step(void)
+{
+	struct pollfd p = { .fd = guard->wake_fd, .events = POLLIN };
+	eventfd_t n;
+
+	sim_step(100 * NS_PER_MS);
+	guard->due_ns = 0;
+	guard_api_round(guard);
+	while (is_ordered(status().state) && !status().call && poll(&p, 1, 50) == 1) {
+		eventfd_read(guard->wake_fd, &n);
+		guard_api_round(guard);
+	}
+	return status().state;
+}
+
+static void until(enum gw_worker_state want, unsigned seconds)
+{
+	for (unsigned i = 0; i < seconds * 10; i++)
+		if (step() == want)
+			return;
+	fail_msg("%s and not %s after %u s: %s", gw_worker_state_name(status().state),
+		 gw_worker_state_name(want), seconds, status().why);
+}
+
+static void stays(enum gw_worker_state want, unsigned seconds)
+{
+	for (unsigned i = 0; i < seconds * 10; i++)
+		if (step() != want)
+			fail_msg("%s: %s", gw_worker_state_name(status().state), worker.last);
+}
+
+/* ---- options ---- */
+
+static void options_that_make_no_sense_are_refused(void **state)
+{
+	static const char *many[66], *none[] = { "", NULL };
+	struct gw_guard_options o;
+	struct gw_guard *g = NULL;
+
+	(void)state;
+	for (unsigned i = 0; i < 65; i++)
+		many[i] = "x";
+	world("");
+	assert_int_equal(gw_guard_start(NULL, &standard, &g), -GW_E_ARG);
+	assert_int_equal(gw_guard_start(sim.ctx, &standard, NULL), -GW_E_ARG);
+#define REFUSED(member, value, error)                                      \
+	do {                                                               \
+		o = standard;                                              \
+		o.member = value;                                          \
+		assert_int_equal(gw_guard_start(sim.ctx, &o, &g), -error); \
+	} while (0)
+	REFUSED(size, 0, GW_E_ARG);
+	REFUSED(size, 13, GW_E_ARG);
+	REFUSED(flags, 1u << 20, GW_E_ARG);
+	REFUSED(mode, (enum gw_guard_mode)3, GW_E_ARG);
+	REFUSED(name, "", GW_E_ARG);
+	REFUSED(poll_ns, NS_PER_MS - 1, GW_E_ARG);
+	REFUSED(ignore, none, GW_E_ARG);
+	REFUSED(gpus, none, GW_E_ARG);
+	REFUSED(ignore, many, GW_E_SIZE);
+	REFUSED(gpus, many, GW_E_SIZE);
+	assert_null(g);
+}
+
+static void an_older_programs_options_are_taken(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	world("");
+	o.size = offsetof(struct gw_guard_options, poll_ns);
+	o.poll_ns = 1; /* it does not know this member: whatever is there is not read */
+	open_guard(&o);
+	assert_int_equal(guard->policy.poll_ns, 0);
+	assert_int_equal(guard->policy.standard.quiet_ns, 5 * NS_PER_S);
+}
+
+static void texts_are_copied(void **state)
+{
+	char name[] = "chat", game[] = "game*";
+	const char *names[] = { game, NULL };
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	world("");
+	o.name = name;
+	o.contend_now = names;
+	open_guard(&o);
+	memset(name, 'x', 4);
+	memset(game, 'x', 5);
+	assert_string_equal(guard->policy.worker[0].name, "chat");
+	assert_string_equal(guard->policy.rule[0].match.name, "game*");
+	assert_string_equal(guard->policy.rule[0].text, "contend-now game*");
+}
+
+static void what_is_on_other_gpus_is_left_out(void **state)
+{
+	static struct scene s;
+	struct policy_worker w = { .gpus = { "GPU-bbbb", "2" }, .gpu_count = 2 };
+
+	(void)state;
+	s = (struct scene){ .gpus = 3, .processes = 4 };
+	for (unsigned i = 0; i < 3; i++)
+		s.gpu[i] = (struct scene_gpu){ .index = i };
+	snprintf(s.gpu[0].uuid, sizeof(s.gpu[0].uuid), "GPU-aaaa-1");
+	snprintf(s.gpu[1].uuid, sizeof(s.gpu[1].uuid), "GPU-bbbb-2");
+	snprintf(s.gpu[2].uuid, sizeof(s.gpu[2].uuid), "GPU-cccc-3");
+	for (unsigned i = 0; i < 4; i++)
+		s.process[i] = (struct scene_process){ .pid = 100 + i, .gpu = i % 3 };
+	guard_api_narrow(&s, &w);
+	assert_int_equal(s.gpus, 2);
+	assert_string_equal(s.gpu[0].uuid, "GPU-bbbb-2");
+	assert_int_equal(s.gpu[1].index, 2);
+	assert_int_equal(s.processes, 2);
+	assert_int_equal(s.process[0].pid, 101);
+	assert_int_equal(s.process[0].gpu, 0);
+	assert_int_equal(s.process[1].pid, 102);
+	assert_int_equal(s.process[1].gpu, 1);
+}
+
+/* ---- leaving and coming back ---- */
+
+static void a_contender_comes_and_goes(void **state)
+{
+	struct gw_guard_status s;
+
+	(void)state;
+	hold(getpid(), 10 * GIB);
+	world(GAME("2", "8"));
+	assert_int_equal(guard_api_new(sim.ctx, &standard, &guard), 0);
+	assert_int_equal(gw_guard_allowed(guard), 1);
+	until(GW_WORKER_ACTIVE, 1);
+	assert_int_equal(status().resident_bytes, 10 * GIB);
+	until(GW_WORKER_EVICTED, 4);
+	s = status();
+	assert_int_equal(worker.evicted, 1);
+	assert_int_equal(worker.bytes, 10 * GIB);
+	assert_false(worker.same_thread);
+	assert_int_equal(gw_guard_allowed(guard), 0);
+	assert_int_equal(gw_guard_wait(guard, 1), -GW_E_TIMEOUT);
+	assert_int_equal(s.reasons, 1u << GW_REASON_CONTENTION);
+	assert_int_equal(s.evictions, 1);
+	assert_int_equal(s.resident_bytes, 0);
+	assert_int_equal(s.need_bytes, 10 * GIB);
+	assert_int_equal(s.allowed, 0);
+	until(GW_WORKER_QUIET, 8);
+	assert_int_equal(worker.resumed, 0);
+	until(GW_WORKER_ACTIVE, 8);
+	assert_int_equal(worker.resumed, 1);
+	assert_int_equal(worker.evicted, 1);
+	assert_int_equal(gw_guard_allowed(guard), 1);
+	assert_int_equal(gw_guard_wait(guard, 0), 0);
+	assert_int_equal(status().reasons, 0);
+	assert_string_equal(worker.moves,
+			    "active suspect drain evict verify evicted quiet precheck resume "
+			    "verify-up active ");
+}
+
+static void a_worker_without_callbacks_watches_a_number(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.evict = NULL;
+	o.resume = NULL;
+	hold(getpid(), 10 * GIB);
+	world(GAME("2", "8"));
+	open_guard(&o);
+	until(GW_WORKER_VERIFY, 4);
+	assert_int_equal(gw_guard_allowed(guard), 0);
+	hold(getpid(), 0);
+	until(GW_WORKER_EVICTED, 2);
+	until(GW_WORKER_ACTIVE, 16); /* without memory: it loads when there is work */
+	assert_int_equal(gw_guard_allowed(guard), 1);
+}
+
+static void its_own_tree_never_contends(void **state)
+{
+	struct gw_guard_options o = standard;
+	pid_t child;
+
+	(void)state;
+	o.flags |= GW_GUARD_ANY;
+	hold(getpid(), 4 * GIB);
+	world("");
+	child = fork();
+	if (child == 0) {
+		pause();
+		_exit(0);
+	}
+	hold(child, 16 * GIB);
+	open_guard(&o);
+	until(GW_WORKER_ACTIVE, 1);
+	stays(GW_WORKER_ACTIVE, 3);
+	assert_int_equal(status().resident_bytes, 20 * GIB);
+	hold(child, 0);
+	kill(child, SIGKILL);
+	waitpid(child, NULL, 0);
+}
+
+static void who_is_named_is_ignored_or_hurries(void **state)
+{
+	static const char *const game[] = { "ga*", NULL };
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "60"));
+	o.ignore = game;
+	open_guard(&o);
+	until(GW_WORKER_ACTIVE, 1);
+	stays(GW_WORKER_ACTIVE, 3);
+	assert_int_equal(guard_api_free(guard, LONG_NS), 0);
+	o.ignore = NULL;
+	o.contend_now = game;
+	o.debounce_ns = 50 * NS_PER_S; /* which it does not wait for */
+	open_guard(&o);
+	until(GW_WORKER_EVICTED, 2);
+	assert_non_null(strstr(worker.moves, "drain"));
+}
+
+static void with_named_alone_a_stranger_is_nobody(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.flags |= GW_GUARD_NAMED;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "60"));
+	open_guard(&o);
+	until(GW_WORKER_ACTIVE, 1);
+	stays(GW_WORKER_ACTIVE, 3);
+}
+
+static void a_gpu_that_is_not_its_own_is_nobodys_business(void **state)
+{
+	static const char *const gpus[] = { "7", NULL };
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.gpus = gpus;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "60"));
+	open_guard(&o);
+	for (unsigned i = 0; i < 30; i++)
+		step();
+	assert_int_equal(worker.evicted, 0);
+	assert_int_equal(gw_guard_allowed(guard), 1);
+	assert_int_equal(status().blind, 1);
+	assert_string_equal(status().why, "none of the GPUs that it is guarded on is here");
+}
+
+static void of_several_gpus_each_can_have_its_own_guard(void **state)
+{
+	static const char *const first[] = { "0", NULL }, *const second[] = { "1", NULL };
+	struct gw_guard_options o = standard;
+	char more[400];
+
+	(void)state;
+	snprintf(more, sizeof(more),
+		 GAME("1", "60") "[[gpu]]\nprofile = \"rtx4090\"\nnoise = 0\n"
+				 "[[gpu.process]]\npid = %d\nmemory = \"3 GiB\"\n",
+		 (int)getpid());
+	hold(getpid(), 10 * GIB);
+	world(more);
+	o.gpus = second;
+	open_guard(&o);
+	until(GW_WORKER_ACTIVE, 1);
+	stays(GW_WORKER_ACTIVE, 3);
+	assert_int_equal(status().resident_bytes, 3 * GIB);
+	assert_int_equal(guard_api_free(guard, LONG_NS), 0);
+	o.gpus = first;
+	open_guard(&o);
+	until(GW_WORKER_EVICTED, 3);
+	assert_int_equal(worker.bytes, 10 * GIB);
+}
+
+/* ---- callbacks that do not do what they should ---- */
+
+static void an_eviction_that_fails_is_tried_again(void **state)
+{
+	(void)state;
+	worker.evict_answer = -GW_E_IO;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "100"));
+	open_guard(&standard);
+	until(GW_WORKER_STUCK, 60);
+	assert_int_equal(worker.evicted, 3);
+	assert_int_equal(gw_guard_allowed(guard), 0);
+	assert_int_equal(status().residue_bytes, 10 * GIB);
+	worker.evict_answer = 0;
+	until(GW_WORKER_EVICTED, 40);
+	assert_int_equal(worker.evicted, 4);
+}
+
+static void one_that_is_not_ready_is_asked_again(void **state)
+{
+	(void)state;
+	worker.evict_answer = -GW_E_STATE;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "100"));
+	open_guard(&standard);
+	for (unsigned i = 0; i < 100 && worker.evicted < 5; i++)
+		step();
+	assert_int_equal(worker.evicted, 5); /* which are no failures */
+	worker.evict_answer = 0;
+	until(GW_WORKER_EVICTED, 5);
+}
+
+static void yes_is_not_believed(void **state)
+{
+	(void)state;
+	worker.keeps = true;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "100"));
+	open_guard(&standard);
+	until(GW_WORKER_STUCK, 60);
+	assert_int_equal(status().residue_bytes, 10 * GIB);
+	assert_int_equal(status().evictions, 0);
+}
+
+static void a_return_that_fails_is_tried_later(void **state)
+{
+	(void)state;
+	worker.resume_answer = -1;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "4"));
+	open_guard(&standard);
+	until(GW_WORKER_EVICTED, 4);
+	for (unsigned i = 0; i < 200 && !worker.resumed; i++)
+		step();
+	until(GW_WORKER_EVICTED, 1);
+	assert_int_equal(gw_guard_allowed(guard), 0);
+	worker.resume_answer = 0;
+	until(GW_WORKER_ACTIVE, 30);
+	assert_int_equal(worker.resumed, 2);
+}
+
+static void one_that_hangs_is_told_and_holds_up_nobody(void **state)
+{
+	struct gw_guard_status s;
+
+	(void)state;
+	worker.waits = true;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "100"));
+	open_guard(&standard);
+	for (unsigned i = 0; i < 100 && sem_trywait(&worker.begun) != 0; i++)
+		step();
+	s = status();
+	assert_int_equal(s.call, GW_CALL_EVICT);
+	assert_int_equal(s.overdue, 0);
+	assert_int_equal(s.state, GW_WORKER_EVICT);
+	for (unsigned i = 0; i < 110; i++)
+		step();
+	s = status();
+	assert_int_equal(s.overdue, 1);
+	assert_memory_equal(s.why, "its evict callback is past its deadline", 39);
+	assert_true(s.call_deadline_ns < sim_mono(NULL));
+	assert_int_equal(gw_guard_allowed(guard), 0);
+	assert_int_equal(guard_api_free(guard, 0), -GW_E_STATE);
+	sem_post(&worker.go); /* end() finds that it has ended */
+}
+
+static void one_that_is_late_is_believed_when_memory_is_free(void **state)
+{
+	struct pollfd p;
+	eventfd_t n;
+
+	(void)state;
+	worker.waits = true;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "200"));
+	open_guard(&standard);
+	until(GW_WORKER_STUCK, 90);
+	assert_int_equal(worker.evicted, 0);
+	assert_int_equal(status().call, GW_CALL_EVICT);
+	worker.waits = false;
+	while (eventfd_read(guard->wake_fd, &n) == 0)
+		;
+	sem_post(&worker.go);
+	p = (struct pollfd){ .fd = guard->wake_fd, .events = POLLIN };
+	assert_int_equal(poll(&p, 1, 60000), 1);
+	until(GW_WORKER_EVICTED, 40);
+	assert_int_equal(status().call, GW_CALL_NONE);
+	assert_int_equal(gw_guard_allowed(guard), 0);
+}
+
+static void a_callback_may_not_end_its_guard(void **state)
+{
+	(void)state;
+	worker.stops = true;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "100"));
+	open_guard(&standard);
+	until(GW_WORKER_EVICTED, 5);
+	assert_int_equal(worker.stopped, -GW_E_ARG);
+}
+
+/* ---- nothing is done ---- */
+
+static void dry_goes_on(const struct gw_guard_options *o)
+{
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "100"));
+	open_guard(o);
+	until(GW_WORKER_EVICTED, 5);
+	assert_int_equal(gw_guard_allowed(guard), 1);
+	assert_int_equal(status().dry, 1);
+	assert_int_equal(status().would_evict, 1);
+	assert_int_equal(worker.evicted, 0);
+	assert_memory_equal(worker.last, "(nothing is done) worker chat: ", 31);
+}
+
+static void a_dry_run_calls_nothing(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.mode = GW_GUARD_DRY_RUN;
+	dry_goes_on(&o);
+}
+
+static void simulated_gpus_are_no_reason_to_leave_a_real_one(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.flags = 0;
+	dry_goes_on(&o);
+}
+
+static void without_a_gpu_it_is_blind_and_allows(void **state)
+{
+	struct gw_guard_status s;
+
+	(void)state;
+	sim_text("[driver]\nversion = \"580.159.04\"\n");
+	sim_open();
+	open_guard(&standard);
+	s = status();
+	assert_int_equal(s.blind, 1);
+	assert_int_equal(s.allowed, 1);
+	assert_int_equal(s.looks, 1);
+	assert_memory_equal(s.why, "no GPU can be seen", 18);
+	assert_int_equal(gw_guard_allowed(NULL), 1);
+}
+
+/* ---- asking ---- */
+
+static void it_leaves_when_it_is_asked_to(void **state)
+{
+	char message[200] = "?";
+
+	(void)state;
+	hold(getpid(), 10 * GIB);
+	world("");
+	open_guard(&standard);
+	until(GW_WORKER_ACTIVE, 1);
+	assert_int_equal(gw_guard_ask(guard, GW_ASK_EVICT, 0, message, sizeof(message)), 0);
+	assert_string_equal(message, "");
+	until(GW_WORKER_EVICTED, 2);
+	assert_int_equal(status().reasons, 1u << GW_REASON_MANUAL);
+	stays(GW_WORKER_EVICTED, 3);
+	assert_int_equal(gw_guard_ask(guard, GW_ASK_RESUME_NOW, 0, NULL, 0), 0);
+	until(GW_WORKER_ACTIVE, 8);
+	assert_int_equal(worker.resumed, 1);
+}
+
+static void a_hold_needs_a_time(void **state)
+{
+	char message[200] = "";
+
+	(void)state;
+	hold(getpid(), 10 * GIB);
+	world(GAME("3", "100"));
+	open_guard(&standard);
+	until(GW_WORKER_ACTIVE, 1);
+	assert_int_equal(gw_guard_ask(guard, GW_ASK_HOLD_ACTIVE, 0, message, sizeof(message)),
+			 -GW_E_ARG);
+	assert_true(message[0]);
+	assert_int_equal(gw_guard_ask(guard, (enum gw_guard_ask)9, 0, NULL, 0), -GW_E_ARG);
+	assert_int_equal(gw_guard_ask(guard, GW_ASK_HOLD_ACTIVE, 6 * NS_PER_S, NULL, 0), 0);
+	assert_int_equal(status().hold, GW_HOLD_ACTIVE);
+	for (unsigned i = 0; i < 50; i++)
+		step();
+	assert_int_equal(gw_guard_allowed(guard), 1);
+	until(GW_WORKER_EVICTED, 5);
+	assert_int_equal(status().hold, GW_HOLD_NONE);
+}
+
+static void a_status_of_an_older_program_gets_what_fits(void **state)
+{
+	struct gw_guard_status s;
+
+	(void)state;
+	hold(getpid(), GIB);
+	world("");
+	open_guard(&standard);
+	memset(&s, 0x5a, sizeof(s));
+	s.size = offsetof(struct gw_guard_status, looks);
+	assert_int_equal(gw_guard_status(guard, &s), 0);
+	assert_int_equal(s.resident_bytes, GIB);
+	assert_int_equal(s.looks, UINT64_C(0x5a5a5a5a5a5a5a5a));
+	s.size = 4;
+	assert_int_equal(gw_guard_status(guard, &s), -GW_E_ARG);
+}
+
+/* ---- health ---- */
+
+static void a_gpu_that_needs_a_reset_is_left(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.flags |= GW_GUARD_HEALTH;
+	hold(getpid(), 10 * GIB);
+	board("h200", "recovery_action = 1\n");
+	open_guard(&o);
+	until(GW_WORKER_EVICTED, 5);
+	assert_int_equal(status().reasons, 1u << GW_REASON_HEALTH);
+	assert_int_equal(status().quarantine, 1);
+	assert_int_equal(worker.evicted, 1);
+}
+
+/* ---- with its thread ---- */
+
+static void *ask_all_the_time(void *arg)
+{
+	atomic_bool *over = arg;
+	struct gw_guard_status s = { .size = sizeof(s) };
+
+	while (!atomic_load(over)) {
+		gw_guard_allowed(guard);
+		gw_guard_status(guard, &s);
+		gw_guard_wait(guard, 0);
+		gw_guard_ask(guard, GW_ASK_HOLD_ACTIVE, NS_PER_S, NULL, 0);
+		gw_guard_ask(guard, GW_ASK_RELEASE, 0, NULL, 0);
+		sim_step(10 * NS_PER_MS);
+	}
+	return NULL;
+}
+
+static void others_may_ask_while_it_works(void **state)
+{
+	struct gw_guard_options o = standard;
+	atomic_bool over = false;
+	pthread_t other;
+
+	(void)state;
+	o.decided = NULL;
+	o.poll_ns = NS_PER_MS;
+	hold(getpid(), 10 * GIB);
+	world(GAME("0.05", "1000"));
+	assert_int_equal(gw_guard_start(sim.ctx, &o, &guard), 0);
+	assert_int_equal(pthread_create(&other, NULL, ask_all_the_time, &over), 0);
+	sem_wait(&worker.begun);
+	for (unsigned i = 0; i < 600 && gw_guard_allowed(guard); i++)
+		usleep(10000);
+	assert_int_equal(gw_guard_allowed(guard), 0);
+	atomic_store(&over, true);
+	pthread_join(other, NULL);
+	assert_int_equal(gw_guard_stop(guard, LONG_NS), 0);
+	guard = NULL;
+}
+
+static void stop_on_decision(void *arg, const struct gw_guard_decision *d)
+{
+	(void)arg;
+	(void)d;
+	sem_wait(&worker.go); /* until gw_guard_start() has told its guard */
+	worker.stopped = gw_guard_stop(guard, 0);
+	sem_post(&worker.begun);
+	sem_post(&worker.go);
+}
+
+static void who_is_told_may_not_end_its_guard(void **state)
+{
+	struct gw_guard_options o = standard;
+
+	(void)state;
+	o.decided = stop_on_decision;
+	world("");
+	assert_int_equal(gw_guard_start(sim.ctx, &o, &guard), 0);
+	sem_post(&worker.go);
+	sem_wait(&worker.begun);
+	assert_int_equal(worker.stopped, -GW_E_ARG);
+	assert_int_equal(gw_guard_stop(guard, LONG_NS), 0);
+	guard = NULL;
+}
+
+static void a_hundred_guards_begin_and_end(void **state)
+{
+	struct gw_guard *g;
+
+	(void)state;
+	hold(getpid(), 10 * GIB);
+	world("");
+	for (unsigned i = 0; i < 100; i++) {
+		assert_int_equal(gw_guard_start(sim.ctx, &standard, &g), 0);
+		assert_int_equal(gw_guard_allowed(g), 1);
+		assert_int_equal(gw_guard_stop(g, LONG_NS), 0);
+	}
+	assert_int_equal(gw_guard_stop(NULL, 0), 0);
+}
+
+static void without_memory_it_does_not_begin(void **state)
+{
+	static const char *const game[] = { "game", NULL }, *const first[] = { "0", NULL };
+	struct gw_guard_options o = standard;
+	struct gw_guard *g = NULL;
+	int err;
+
+	(void)state;
+	o.ignore = game;
+	o.gpus = first;
+	o.flags |= GW_GUARD_HEALTH;
+	world("");
+	for (unsigned n = 1;; n++) {
+		fail_at = n;
+		allocations = 0;
+		err = guard_api_new(sim.ctx, &o, &g);
+		fail_at = 0;
+		if (!err)
+			break;
+		assert_int_equal(err, -GW_E_NOMEM);
+		assert_null(g);
+	}
+	assert_true(allocations > 10);
+	assert_int_equal(guard_api_free(g, 0), 0);
+}
+
+#define guard_test(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		guard_test(options_that_make_no_sense_are_refused),
+		guard_test(an_older_programs_options_are_taken),
+		guard_test(texts_are_copied),
+		guard_test(what_is_on_other_gpus_is_left_out),
+		guard_test(a_contender_comes_and_goes),
+		guard_test(a_worker_without_callbacks_watches_a_number),
+		guard_test(its_own_tree_never_contends),
+		guard_test(who_is_named_is_ignored_or_hurries),
+		guard_test(with_named_alone_a_stranger_is_nobody),
+		guard_test(a_gpu_that_is_not_its_own_is_nobodys_business),
+		guard_test(of_several_gpus_each_can_have_its_own_guard),
+		guard_test(an_eviction_that_fails_is_tried_again),
+		guard_test(one_that_is_not_ready_is_asked_again),
+		guard_test(yes_is_not_believed),
+		guard_test(a_return_that_fails_is_tried_later),
+		guard_test(one_that_hangs_is_told_and_holds_up_nobody),
+		guard_test(one_that_is_late_is_believed_when_memory_is_free),
+		guard_test(a_callback_may_not_end_its_guard),
+		guard_test(a_dry_run_calls_nothing),
+		guard_test(simulated_gpus_are_no_reason_to_leave_a_real_one),
+		guard_test(without_a_gpu_it_is_blind_and_allows),
+		guard_test(it_leaves_when_it_is_asked_to),
+		guard_test(a_hold_needs_a_time),
+		guard_test(a_status_of_an_older_program_gets_what_fits),
+		guard_test(a_gpu_that_needs_a_reset_is_left),
+		guard_test(others_may_ask_while_it_works),
+		guard_test(who_is_told_may_not_end_its_guard),
+		guard_test(a_hundred_guards_begin_and_end),
+		guard_test(without_memory_it_does_not_begin),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}
