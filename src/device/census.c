@@ -20,7 +20,17 @@ static void ask_use(struct slot *s, uint64_t since_us)
 			    : -GW_E_NOMEM;
 }
 
-/* now_ns of the slot carries since_us here. */
+static void ask_memory(struct device *d)
+{
+	if (d->r.state != GW_DEVICE_OK || d->fresh)
+		return;
+	if (d->backend->ops->memory)
+		d->backend->ops->memory(d);
+	else
+		d->backend->ops->read(d, GW_TIER_FAST);
+}
+
+/* now_ns of the slot carries since_us here, tiers whether memory is asked. */
 static void ask_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -33,27 +43,34 @@ static void ask_slot(void *arg)
 		s->usage_why = device_silence(d->r.state, d->r.cause);
 		return;
 	}
+	if (s->tiers)
+		ask_memory(d);
 	s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
 	if (s->now_ns && s->usage_why == GW_HAVE)
 		ask_use(s, s->now_ns);
 }
 
-static struct census answer(const struct slot *s, unsigned device)
+static struct census answer(const struct gw_ctx *ctx, unsigned device)
 {
+	const struct slot *s = ctx->slot[device];
+
 	if (s->stalled)
 		return (struct census){ .device = device,
 					.stalled = true,
 					.why = GW_ABSENT_STALLED,
+					.generation = ctx->generation,
 					.uses = -GW_E_STATE };
 	return (struct census){ .device = device,
 				.why = s->usage_why,
+				.generation = ctx->generation,
+				.report = slot_report(s),
 				.usage = s->usage.p,
 				.count = s->usage_why == GW_HAVE ? s->usage.count : 0,
 				.use = s->use_of,
 				.uses = s->uses };
 }
 
-int census_take(struct gw_ctx *ctx, uint64_t since_us,
+int census_take(struct gw_ctx *ctx, bool memory, uint64_t since_us,
 		void (*fn)(void *arg, const struct census *c), void *arg)
 {
 	int err;
@@ -61,12 +78,12 @@ int census_take(struct gw_ctx *ctx, uint64_t since_us,
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err)
-		context_each(ctx, ask_slot, 0, since_us);
+		context_each(ctx, ask_slot, memory ? GW_TIER_FAST : 0, since_us);
 	for (unsigned i = 0; i < ctx->slots && !err; i++)
 		if (!ctx->slot[i]->stalled)
 			err = ctx->slot[i]->usage_error;
 	for (unsigned i = 0; i < ctx->slots && !err; i++) {
-		const struct census c = answer(ctx->slot[i], i);
+		const struct census c = answer(ctx, i);
 
 		fn(arg, &c);
 	}

@@ -1,4 +1,5 @@
-/* census: who the driver says is on each GPU, and how busy each keeps it; /proc is not asked.
+/* census: who the driver says is on each GPU, how much memory is in use, and how busy each keeps it; /proc
+ * is not asked.
  *
  * For whoever asks ten times a second and remembers the processes.  Calls run on the lanes of the
  * context: a GPU that hangs holds nobody up longer than the deadline. */
@@ -11,6 +12,8 @@ struct census {
 	unsigned device; /* position as in a snapshot */
 	bool stalled;    /* its call has not returned: nothing else is said */
 	enum gw_absence why;
+	unsigned generation;         /* of the context: grows when GPUs may have come or gone */
+	const struct report *report; /* what is known of it; not while it is stalled */
 	const struct usage *usage;
 	unsigned count;
 	const struct process_use *use;
@@ -18,9 +21,10 @@ struct census {
 };
 
 /* Asks every GPU and hands each answer to fn, which copies what it wants and asks nothing of the
- * context: its lock is held.  since_us: utilisation since then is asked for too (driver stamps, wall
- * clock); 0: it is not.  0 or -GW_E_NOMEM. */
-int census_take(struct gw_ctx *ctx, uint64_t since_us,
+ * context: its lock is held.  memory: that of each GPU that answers is read first, into its report.
+ * since_us: utilisation since then is asked for too (driver stamps, wall clock); 0: it is not.  0 or
+ * -GW_E_NOMEM. */
+int census_take(struct gw_ctx *ctx, bool memory, uint64_t since_us,
 		void (*fn)(void *arg, const struct census *c), void *arg);
 
 #endif
