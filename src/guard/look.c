@@ -49,6 +49,7 @@ struct look {
 	struct finder *finder;
 	struct gw_snapshot *snap;
 	struct who_table *who;
+	struct alive alive;
 	struct nodes watch;
 	int64_t self;            /* 0: unknown */
 	char cgroup[256];        /* ours, where it is ours alone; else "" */
@@ -134,7 +135,7 @@ int look_policy(struct look *l, const struct policy *p)
 	int err = classifier_new(p, &c);
 
 	if (!err)
-		err = finder_new(&l->ctx->root, c, p, l->self, &f);
+		err = finder_new(&l->ctx->root, c, p, &l->alive, l->self, &f);
 	if (err) {
 		classifier_free(c);
 		return err;
@@ -158,10 +159,11 @@ int look_new(struct gw_ctx *ctx, const struct policy *p, struct look **ret)
 		return -GW_E_NOMEM;
 	l->ctx = ctx;
 	nodes_init(&l->watch, &ctx->root);
+	alive_init(&l->alive, &ctx->root);
 	know_ourselves(l);
 	err = gw_snapshot_new(ctx, &l->snap);
 	if (!err)
-		err = who_new(&ctx->root, &l->who);
+		err = who_new(&ctx->root, &l->alive, &l->who);
 	if (!err)
 		err = look_policy(l, p);
 	if (err) {
@@ -181,6 +183,7 @@ void look_free(struct look *l)
 	who_free(l->who);
 	gw_snapshot_free(l->snap);
 	nodes_done(&l->watch);
+	alive_done(&l->alive);
 	free(l);
 }
 
@@ -690,6 +693,7 @@ int look_take(struct look *l, struct scene *ret, bool utilisation)
 	if (err > 0)
 		err = look_wholly(l, utilisation);
 	if (!err) {
+		alive_ask(&l->alive);
 		fill_processes(l);
 		finder_take(l->finder, ret, who_news(l->who));
 		mark_ours(l);

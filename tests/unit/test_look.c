@@ -379,7 +379,7 @@ static void the_memory_of_processes_never_overflows(void **state)
 	uint64_t now = NS_PER_S;
 
 	(void)state;
-	assert_int_equal(who_new(&tree.root, &t), 0);
+	assert_int_equal(who_new(&tree.root, NULL, &t), 0);
 	for (int64_t round = 0; round < 5; round++, now += 100 * NS_PER_MS)
 		for (int64_t i = 1; i <= SCENE_PROCESSES; i++)
 			assert_non_null(who_find(t, round * 100000 + i, now));
