@@ -41,7 +41,10 @@ static void *run(void *ctx)
 		l->fn(l->arg);
 		pthread_mutex_lock(&l->lock);
 		l->fn = NULL;
+		/* Not with the lock: who is woken wants it. */
+		pthread_mutex_unlock(&l->lock);
 		pthread_cond_broadcast(&l->change);
+		pthread_mutex_lock(&l->lock);
 	}
 	pthread_mutex_unlock(&l->lock);
 	if (l->orphan)
@@ -94,9 +97,10 @@ bool lane_post(struct lane *l, void (*fn)(void *arg), void *arg)
 	if (idle) {
 		l->arg = arg;
 		l->fn = fn;
-		pthread_cond_broadcast(&l->change);
 	}
 	pthread_mutex_unlock(&l->lock);
+	if (idle)
+		pthread_cond_broadcast(&l->change);
 	return idle;
 }
 
