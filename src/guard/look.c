@@ -23,9 +23,10 @@
 #include <string.h>
 #include <time.h>
 
-#define BUSY_NS  (3 * NS_PER_S) /* over which a process's utilisation is told */
-#define WHOLE_NS NS_PER_S       /* between two whole looks */
-#define POWER_NS (5 * NS_PER_S) /* a battery is asked this often */
+#define BUSY_NS  (3 * NS_PER_S)    /* over which a process's utilisation is told */
+#define WHOLE_NS NS_PER_S          /* between two whole looks */
+#define USE_NS   (500 * NS_PER_MS) /* between two askings for utilisation: 2 ms each on an H200 */
+#define POWER_NS (5 * NS_PER_S)    /* a battery is asked this often */
 
 /* Drivers before it tell the host's numbers, wherever they are asked. */
 #define TRANSLATES_MAJOR 535
@@ -62,6 +63,15 @@ struct look {
 	int instance[SCENE_PROCESSES];
 	unsigned rows, left_out;
 	struct scene *scene; /* under way */
+	/* How busy each was when that was last asked. */
+	struct {
+		unsigned gpu;
+		int64_t listed;
+		double sm_ratio;
+	} use[SCENE_PROCESSES];
+	unsigned uses;
+	uint64_t use_ns;
+	bool ask_use, reuse; /* of this look: ask, or say what was said last */
 	/* As of the last whole look. */
 	uint64_t whole_ns; /* 0: there was none, or something is not as it was */
 	unsigned generation;
@@ -345,9 +355,23 @@ static struct row *place_for(struct look *l, uint64_t bytes)
 	return least->bytes < bytes ? least : NULL;
 }
 
-/* Whom the driver tells nothing of did nothing. */
-static double use_of(const struct census *c, int64_t pid)
+/* What was said last.  Lists keep their order, so that it is mostly where it was. */
+static double use_before(const struct look *l, unsigned gpu, int64_t pid)
 {
+	for (unsigned n = 0, i = l->rows; n < l->uses; n++, i++) {
+		if (i >= l->uses)
+			i = 0;
+		if (l->use[i].gpu == gpu && l->use[i].listed == pid)
+			return l->use[i].sm_ratio;
+	}
+	return NAN;
+}
+
+/* Whom the driver tells nothing of did nothing. */
+static double use_of(const struct look *l, const struct census *c, int64_t pid)
+{
+	if (l->reuse)
+		return use_before(l, c->device, pid);
 	if (c->uses < 0)
 		return NAN;
 	for (int i = 0; i < c->uses; i++)
@@ -356,9 +380,21 @@ static double use_of(const struct census *c, int64_t pid)
 	return 0;
 }
 
+static void keep_uses(struct look *l)
+{
+	l->use_ns = l->scene->mono_ns;
+	l->uses = l->rows;
+	for (unsigned i = 0; i < l->rows; i++) {
+		l->use[i].gpu = l->row[i].gpu;
+		l->use[i].listed = l->row[i].listed;
+		l->use[i].sm_ratio = l->row[i].sm_ratio;
+	}
+}
+
 static void take_row(struct look *l, const struct census *c, const struct usage *u)
 {
 	const uint64_t bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
+	const double sm_ratio = use_of(l, c, u->pid);
 	struct row *r = place_for(l, bytes);
 
 	if (!r)
@@ -369,7 +405,7 @@ static void take_row(struct look *l, const struct census *c, const struct usage 
 			   .type = u->type,
 			   .bytes = bytes,
 			   .bytes_known = u->memory_why == GW_HAVE,
-			   .sm_ratio = use_of(c, u->pid) };
+			   .sm_ratio = sm_ratio };
 	memcpy(r->name, u->name, sizeof(r->name));
 }
 
@@ -646,9 +682,13 @@ static void begin_scene(struct look *l, uint64_t mono_ns, uint64_t wall_ns)
 	l->rows = l->left_out = 0;
 }
 
-static uint64_t since(const struct scene *s, bool utilisation)
+static uint64_t since(struct look *l, bool utilisation)
 {
-	if (!utilisation)
+	const struct scene *s = l->scene;
+
+	l->ask_use = utilisation && (!l->use_ns || s->mono_ns - l->use_ns >= USE_NS);
+	l->reuse = utilisation && !l->ask_use;
+	if (!l->ask_use)
 		return 0;
 	return s->wall_ns > BUSY_NS ? (s->wall_ns - BUSY_NS) / NS_PER_US : 1;
 }
@@ -664,7 +704,7 @@ static int look_lightly(struct look *l, bool utilisation)
 		return 1;
 	begin_scene(l, now, clock_wall_ns(clock));
 	l->odd = false;
-	err = census_take(l->ctx, true, since(l->scene, utilisation), take_light, l);
+	err = census_take(l->ctx, true, since(l, utilisation), take_light, l);
 	return err ? err : l->odd;
 }
 
@@ -681,7 +721,7 @@ static int look_wholly(struct look *l, bool utilisation)
 	fill_gpus(l);
 	ask_machine(l, mono_ns, gw_snapshot_wall_ns(l->snap));
 	begin_scene(l, mono_ns, gw_snapshot_wall_ns(l->snap));
-	return census_take(l->ctx, false, since(l->scene, utilisation), take_list, l);
+	return census_take(l->ctx, false, since(l, utilisation), take_list, l);
 }
 
 int look_take(struct look *l, struct scene *ret, bool utilisation)
@@ -693,6 +733,8 @@ int look_take(struct look *l, struct scene *ret, bool utilisation)
 	if (err > 0)
 		err = look_wholly(l, utilisation);
 	if (!err) {
+		if (l->ask_use)
+			keep_uses(l);
 		alive_ask(&l->alive);
 		fill_processes(l);
 		finder_take(l->finder, ret, who_news(l->who));
