@@ -1,10 +1,10 @@
 #include "looker.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -175,18 +175,6 @@ static void arrived(void *arg, int fd, uint32_t events)
 	eventfd_write(k->wake_fd, 1);
 }
 
-static int start(struct looker *k)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&k->thread, NULL, run, k);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err ? -GW_E_NOMEM : 0;
-}
-
 static void release(struct looker *k)
 {
 	loop_remove(k->source);
@@ -231,7 +219,7 @@ int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 	if (!err)
 		err = loop_add_fd(l, k->news_fd, EPOLLIN, arrived, k, &k->source);
 	if (!err)
-		err = start(k);
+		err = thread_start(&k->thread, 0, run, k);
 	if (err) {
 		release(k);
 		return err;

@@ -1,10 +1,10 @@
 #include "lane.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -52,23 +52,6 @@ static void *run(void *ctx)
 	return NULL;
 }
 
-static int start_thread(struct lane *l)
-{
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int err;
-
-	if (pthread_attr_init(&attr) != 0)
-		return -1;
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&l->thread, &attr, run, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
 struct lane *lane_new(void)
 {
 	struct lane *l = calloc(1, sizeof(*l));
@@ -81,7 +64,7 @@ struct lane *lane_new(void)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&l->change, &attr);
 	pthread_condattr_destroy(&attr);
-	if (start_thread(l) != 0) {
+	if (thread_start(&l->thread, STACK_BYTES, run, l) != 0) {
 		dispose(l);
 		return NULL;
 	}

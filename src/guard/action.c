@@ -4,10 +4,10 @@
 #include "guard/worker/signals.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -265,17 +265,9 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Its signals are the main thread's. */
 static int start_thread(struct action *a)
 {
-	sigset_t all, before;
-	int e;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e = pthread_create(&a->id[a->started], NULL, run, a);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (e)
+	if (thread_start(&a->id[a->started], 0, run, a) != 0)
 		return -GW_E_NOMEM;
 	a->started++;
 	a->threads++;

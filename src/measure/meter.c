@@ -2,11 +2,11 @@
 
 #include "sampler.h"
 
+#include "base/thread.h"
 #include "device/context.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,15 +170,10 @@ static void *run(void *arg)
 
 static int start_thread(struct meter_device *d)
 {
-	sigset_t all, old;
-	int err;
+	int err = thread_start(&d->thread, 0, run, d);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&d->thread, NULL, run, d);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	d->started = err == 0;
-	return err ? -GW_E_NOMEM : 0;
+	return err;
 }
 
 static bool wait_news(struct meter_device *d, uint64_t until_ns)
