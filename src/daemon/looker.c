@@ -64,8 +64,7 @@ static void wait_for(struct looker *k, uint64_t due_ns)
 	if (waits && waits < due_ns)
 		due_ns = waits;
 	ns = due_ns > now ? due_ns - now : 0;
-	t = (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
-			       .tv_nsec = (long)(ns % NS_PER_S) };
+	t = clock_timespec(ns);
 	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, due_ns == UINT64_MAX ? NULL : &t, NULL) > 0 &&
 	    fd[0].revents)
 		eventfd_read(k->wake_fd, &n);
@@ -231,8 +230,7 @@ int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 int looker_free(struct looker *k, uint64_t timeout_ns)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
-				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(until_ns);
 	bool gone;
 
 	if (!k)

@@ -276,8 +276,7 @@ static bool asked(const struct reader *r)
 /* Until due, or something is asked.  True: the end. */
 static bool sleep_until(struct reader *r, uint64_t due_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(due_ns / NS_PER_S),
-				  .tv_nsec = (long)(due_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(due_ns);
 	bool stop;
 
 	pthread_mutex_lock(&r->lock);
@@ -455,8 +454,7 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 int reader_free(struct reader *r, uint64_t timeout_ns)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
-				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(until_ns);
 	bool gone;
 
 	if (!r)

@@ -89,8 +89,7 @@ bool lane_post(struct lane *l, void (*fn)(void *arg), void *arg)
 
 bool lane_wait(struct lane *l, uint64_t deadline_ns)
 {
-	struct timespec until = { (time_t)(deadline_ns / NS_PER_S),
-				  (long)(deadline_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(deadline_ns);
 	bool idle;
 
 	pthread_mutex_lock(&l->lock);

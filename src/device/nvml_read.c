@@ -160,7 +160,7 @@ bool nvml_read_one(struct device *d, unsigned quantity)
 	return !o.stop;
 }
 
-void nvml_memory(struct device *d)
+void nvml_read_memory(struct device *d)
 {
 	if (d->priv && nvml_device_of(d)->handle)
 		nvml_read_one(d, GW_Q_MEMORY_USED);

@@ -62,8 +62,7 @@ static bool stopping(struct watch *w)
 static void pause_for(struct watch *w, uint64_t ns)
 {
 	uint64_t end = clock_mono_ns(clock_real()) + ns;
-	struct timespec until = { .tv_sec = (time_t)(end / NS_PER_S),
-				  .tv_nsec = (long)(end % NS_PER_S) };
+	struct timespec until = clock_timespec(end);
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stop &&
@@ -343,8 +342,7 @@ int watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct watch_event
 int watch_free(struct watch *w)
 {
 	uint64_t end = clock_mono_ns(clock_real()) + JOIN_NS;
-	struct timespec until = { .tv_sec = (time_t)(end / NS_PER_S),
-				  .tv_nsec = (long)(end % NS_PER_S) };
+	struct timespec until = clock_timespec(end);
 	pthread_t thread;
 	bool gone;
 

@@ -121,7 +121,7 @@ static int do_evict(struct worker_call *c, bool *busy, char *message, size_t siz
 
 static void sleep_ns(uint64_t ns)
 {
-	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+	struct timespec t = clock_timespec(ns);
 
 	nanosleep(&t, NULL);
 }
@@ -421,7 +421,7 @@ static bool must_wait(const struct action *a)
 int action_free(struct action *a, uint64_t timeout_ns)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec t = { (time_t)(until / NS_PER_S), (long)(until % NS_PER_S) };
+	struct timespec t = clock_timespec(until);
 	bool left;
 
 	if (!a)

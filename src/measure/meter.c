@@ -122,8 +122,7 @@ static uint64_t step(struct meter_device *d)
 
 static void sleep_or_wake(struct meter_device *d, uint64_t due_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(due_ns / NS_PER_S),
-				  .tv_nsec = (long)(due_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(due_ns);
 
 	while (!d->stop && !d->edge &&
 	       pthread_cond_clockwait(&d->wake, &d->lock, CLOCK_MONOTONIC, &until) == 0)
@@ -178,8 +177,7 @@ static int start_thread(struct meter_device *d)
 
 static bool wait_news(struct meter_device *d, uint64_t until_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
-				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(until_ns);
 
 	return pthread_cond_clockwait(&d->news, &d->lock, CLOCK_MONOTONIC, &until) == 0;
 }
