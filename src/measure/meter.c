@@ -735,19 +735,6 @@ void gw_window_free(struct gw_window *w)
 	free(w);
 }
 
-void window_period(struct gw_window *w, double period_s)
-{
-	for (unsigned i = 0; i < w->meter->count; i++) {
-		pthread_mutex_lock(&w->meter->device[i]->lock);
-		record(w->meter->device[i],
-		       &(struct event){ .type = EVENT_PERIOD,
-					.t_ns = clock_mono_ns(w->meter->clock),
-					.u.window = { .id = w->id, .period_s = period_s } },
-		       NULL);
-		pthread_mutex_unlock(&w->meter->device[i]->lock);
-	}
-}
-
 void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,
 		     unsigned code, char *out, size_t size)
 {
