@@ -75,7 +75,8 @@ struct look {
 	/* As of the last whole look. */
 	uint64_t whole_ns; /* 0: there was none, or something is not as it was */
 	unsigned generation;
-	bool odd; /* of this look: a light one is not enough */
+	bool odd;    /* of this look: a light one is not enough */
+	bool afresh; /* somebody opened a GPU since the last look */
 	bool foreign;
 	struct scene_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
@@ -214,7 +215,10 @@ int look_watch_fd(const struct look *l)
 
 bool look_triggered(struct look *l)
 {
-	return nodes_ask(&l->watch, clock_mono_ns(l->ctx->clock));
+	bool triggered = nodes_ask(&l->watch, clock_mono_ns(l->ctx->clock));
+
+	l->afresh |= triggered;
+	return triggered;
 }
 
 uint64_t look_trigger_due_ns(const struct look *l)
@@ -704,7 +708,9 @@ static int look_lightly(struct look *l, bool utilisation)
 		return 1;
 	begin_scene(l, now, clock_wall_ns(clock));
 	l->odd = false;
-	err = census_take(l->ctx, true, since(l, utilisation), take_light, l);
+	err = census_take(l->ctx, CENSUS_MEMORY | (l->afresh ? CENSUS_LISTS : 0),
+			  since(l, utilisation), take_light, l);
+	l->afresh = false;
 	return err ? err : l->odd;
 }
 
@@ -721,7 +727,7 @@ static int look_wholly(struct look *l, bool utilisation)
 	fill_gpus(l);
 	ask_machine(l, mono_ns, gw_snapshot_wall_ns(l->snap));
 	begin_scene(l, mono_ns, gw_snapshot_wall_ns(l->snap));
-	return census_take(l->ctx, false, since(l, utilisation), take_list, l);
+	return census_take(l->ctx, 0, since(l, utilisation), take_list, l);
 }
 
 int look_take(struct look *l, struct scene *ret, bool utilisation)
