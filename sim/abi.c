@@ -102,7 +102,7 @@ static bool resolve(struct ctx *c, abi_device handle)
 
 static void real_sleep(uint64_t ns)
 {
-	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+	struct timespec t = clock_timespec(ns);
 
 	/* The scheduler's own slack is of the order of the small costs: those are burnt. */
 	if (ns < 100 * NS_PER_US) {
@@ -134,7 +134,7 @@ void abi_wait(uint64_t t_ns)
 	if (left_ns > 3600 * NS_PER_S)
 		left_ns = 3600 * NS_PER_S;
 	left_ns += clock_wall_ns(clock_real());
-	until = (struct timespec){ (time_t)(left_ns / NS_PER_S), (long)(left_ns % NS_PER_S) };
+	until = clock_timespec(left_ns);
 	pthread_cond_timedwait(&sim.moved, &sim.lock, &until);
 }
 

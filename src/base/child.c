@@ -190,7 +190,7 @@ static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
 
 	if (c->pidfd < 0 && left > LOOK_NS)
 		left = LOOK_NS;
-	ts = (struct timespec){ (time_t)(left / NS_PER_S), (long)(left % NS_PER_S) };
+	ts = clock_timespec(left);
 	n = ppoll(p, 2, &ts, NULL);
 	if (n < 0)
 		return errno == EINTR ? 0 : -GW_E_IO;

@@ -27,8 +27,7 @@ static uint64_t real_wall(void *ctx)
 
 static void sleep_real(uint64_t mono_ns)
 {
-	struct timespec ts = { .tv_sec = (time_t)(mono_ns / NS_PER_S),
-			       .tv_nsec = (long)(mono_ns % NS_PER_S) };
+	struct timespec ts = clock_timespec(mono_ns);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR)
 		;

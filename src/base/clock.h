@@ -8,6 +8,7 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #define NS_PER_US UINT64_C(1000)
 #define NS_PER_MS UINT64_C(1000000)
@@ -56,6 +57,13 @@ static inline uint64_t clock_wall_ns(const struct clock *c)
 static inline void clock_sleep_until(const struct clock *c, uint64_t mono_ns)
 {
 	c->sleep_until(c->ctx, mono_ns);
+}
+
+/* As the system's calls want a moment or a duration. */
+static inline struct timespec clock_timespec(uint64_t ns)
+{
+	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
+				  .tv_nsec = (long)(ns % NS_PER_S) };
 }
 
 /* "2026-01-31T12:00:00.123Z" (RFC 3339, UTC, milliseconds). */

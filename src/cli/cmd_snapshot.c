@@ -330,7 +330,7 @@ static int show(const struct cli *c, const struct gw_process_list *list)
 
 static void sleep_until(uint64_t ns)
 {
-	struct timespec ts = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+	struct timespec ts = clock_timespec(ns);
 
 	while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &ts, NULL) == EINTR &&
 	       !screen_ended())

@@ -1,5 +1,6 @@
 #include "measured.h"
 
+#include "measure/energy.h"
 #include "measure/meter.h"
 
 #include <math.h>
@@ -155,28 +156,14 @@ static int take_device(const struct measured_from *from, const struct runner_run
 
 /* ---- sums over the devices ---- */
 
-/* Widths are added as they are (systematic: boards of one kind err alike), or in quadrature.  One
- * that is not known makes the sum unknown. */
-static struct gw_interval sum(const struct measured_run *r, bool systematic,
+static struct gw_interval sum(const struct measured_run *r, bool alike,
 			      const struct gw_interval *(*of)(const struct measured_device *d))
 {
-	double best = 0, below = 0, above = 0;
+	struct gw_interval all = { 0, 0, 0 };
 
-	if (r->devices == 0)
-		return unknown;
-	for (unsigned i = 0; i < r->devices; i++) {
-		const struct gw_interval *v = of(&r->device[i]);
-		double low = v->best - v->low, high = v->high - v->best;
-
-		best += v->best;
-		below += systematic ? low : low * low;
-		above += systematic ? high : high * high;
-	}
-	if (!systematic) {
-		below = sqrt(below);
-		above = sqrt(above);
-	}
-	return isnan(best) ? unknown : (struct gw_interval){ best - below, best, best + above };
+	for (unsigned i = 0; i < r->devices; i++)
+		energy_interval_add(&all, of(&r->device[i]), alike);
+	return r->devices == 0 || isnan(all.best) ? unknown : all;
 }
 
 static const struct gw_interval *joules_of(const struct measured_device *d)

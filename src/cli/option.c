@@ -3,9 +3,9 @@
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/suggest.h"
+#include "base/unit.h"
 #include "term.h"
 
-#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -54,25 +54,12 @@ static int unknown(const struct parser *p, const char *name, size_t len)
 
 int option_duration(const char *text, uint64_t *ret_ns)
 {
-	static const struct {
-		const char *unit;
-		double ns;
-	} units[] = { { "", 1e9 },   { "s", 1e9 },  { "ms", 1e6 },
-		      { "us", 1e3 }, { "m", 60e9 }, { "h", 3600e9 } };
-	char *end;
-	double v = strtod(text, &end);
+	double ns;
 
-	if (end == text || !(v >= 0) || !isfinite(v))
+	if (!unit_parse(text, unit_times, &ns) || ns > 1e18)
 		return -1;
-	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++) {
-		if (strcmp(end, units[i].unit) != 0)
-			continue;
-		if (v * units[i].ns > 1e18)
-			return -1;
-		*ret_ns = (uint64_t)(v * units[i].ns + 0.5);
-		return 0;
-	}
-	return -1;
+	*ret_ns = (uint64_t)(ns + 0.5);
+	return 0;
 }
 
 static int set_choice(const struct parser *p, struct found f, const char *value)

@@ -140,7 +140,7 @@ static int wait_for(int fd, short events, uint64_t deadline_ns)
 		uint64_t now = clock_mono_ns(clock_real());
 		struct pollfd p = { fd, events, 0 };
 		uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
-		struct timespec t = { (time_t)(left / NS_PER_S), (long)(left % NS_PER_S) };
+		struct timespec t = clock_timespec(left);
 		int n = ppoll(&p, 1, &t, NULL);
 
 		if (n > 0)

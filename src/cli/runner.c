@@ -151,7 +151,7 @@ static int poll_until(struct pollfd *fds, nfds_t n, uint64_t until_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real());
 	uint64_t left = until_ns > now ? until_ns - now : 0;
-	struct timespec t = { (time_t)(left / NS_PER_S), (long)(left % NS_PER_S) };
+	struct timespec t = clock_timespec(left);
 
 	return ppoll(fds, n, &t, NULL);
 }

@@ -1,10 +1,10 @@
 #include "looker.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -64,8 +64,7 @@ static void wait_for(struct looker *k, uint64_t due_ns)
 	if (waits && waits < due_ns)
 		due_ns = waits;
 	ns = due_ns > now ? due_ns - now : 0;
-	t = (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
-			       .tv_nsec = (long)(ns % NS_PER_S) };
+	t = clock_timespec(ns);
 	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, due_ns == UINT64_MAX ? NULL : &t, NULL) > 0 &&
 	    fd[0].revents)
 		eventfd_read(k->wake_fd, &n);
@@ -175,18 +174,6 @@ static void arrived(void *arg, int fd, uint32_t events)
 	eventfd_write(k->wake_fd, 1);
 }
 
-static int start(struct looker *k)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&k->thread, NULL, run, k);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err ? -GW_E_NOMEM : 0;
-}
-
 static void release(struct looker *k)
 {
 	loop_remove(k->source);
@@ -231,7 +218,7 @@ int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 	if (!err)
 		err = loop_add_fd(l, k->news_fd, EPOLLIN, arrived, k, &k->source);
 	if (!err)
-		err = start(k);
+		err = thread_start(&k->thread, 0, run, k);
 	if (err) {
 		release(k);
 		return err;
@@ -243,8 +230,7 @@ int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 int looker_free(struct looker *k, uint64_t timeout_ns)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
-				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(until_ns);
 	bool gone;
 
 	if (!k)

@@ -1,9 +1,9 @@
 #include "reader.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 #include "measure/meter.h"
 
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -276,8 +276,7 @@ static bool asked(const struct reader *r)
 /* Until due, or something is asked.  True: the end. */
 static bool sleep_until(struct reader *r, uint64_t due_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(due_ns / NS_PER_S),
-				  .tv_nsec = (long)(due_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(due_ns);
 	bool stop;
 
 	pthread_mutex_lock(&r->lock);
@@ -391,18 +390,6 @@ static void arrived(void *arg, int fd, uint32_t events)
 	r->shown = x;
 }
 
-static int start(struct reader *r)
-{
-	sigset_t all, old;
-	int err;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&r->thread, NULL, run, r);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	return err ? -GW_E_NOMEM : 0;
-}
-
 static void release(struct reader *r)
 {
 	for (unsigned i = 0; i < 2; i++) {
@@ -452,7 +439,7 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 	if (!err)
 		err = loop_add_fd(l, r->event_fd, EPOLLIN, arrived, r, &r->source);
 	if (!err)
-		err = start(r);
+		err = thread_start(&r->thread, 0, run, r);
 	if (err) {
 		loop_remove(r->source);
 		if (r->event_fd >= 0)
@@ -467,8 +454,7 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 int reader_free(struct reader *r, uint64_t timeout_ns)
 {
 	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
-				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(until_ns);
 	bool gone;
 
 	if (!r)

@@ -79,8 +79,7 @@ static int journal_keep(void *arg, const char *id, const char *json, size_t size
 {
 	struct settings *s = arg;
 	uint64_t until_ns = clock_mono_ns(clock_real()) + KEEP_NS;
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
-				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(until_ns);
 	int err;
 
 	if (!store_lasting(s->config.store))

@@ -2,10 +2,10 @@
 
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -250,19 +250,10 @@ static void init(struct store *s, uint64_t limit_bytes)
 
 static int start(struct store *s)
 {
-	sigset_t all, before;
-	pthread_attr_t attr;
-	int r;
+	int r = thread_start(&s->thread, STACK_BYTES, store_thread, s);
 
-	sigfillset(&all);
-	pthread_attr_init(&attr);
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	pthread_sigmask(SIG_BLOCK, &all, &before);
-	r = pthread_create(&s->thread, &attr, store_thread, s);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	pthread_attr_destroy(&attr);
 	s->threaded = r == 0;
-	return r == 0 ? 0 : -GW_E_NOMEM;
+	return r;
 }
 
 static void destroy(struct store *s)

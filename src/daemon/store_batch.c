@@ -137,10 +137,7 @@ void store_commit(struct store *s)
 
 void store_deadline(struct timespec *t, uint64_t ns)
 {
-	clock_gettime(CLOCK_MONOTONIC, t);
-	ns += (uint64_t)t->tv_nsec;
-	t->tv_sec += (time_t)(ns / NS_PER_S);
-	t->tv_nsec = (long)(ns % NS_PER_S);
+	*t = clock_timespec(clock_mono_ns(clock_real()) + ns);
 }
 
 int store_flush(struct store *s, uint64_t timeout_ns)

@@ -91,6 +91,10 @@ struct backend_ops {
 
 	/* The rest is optional (NULL: the backend cannot). */
 
+	/* Reads memory (total, reserved, used, free) into d->r and nothing else: for whoever asks ten
+	 * times a second.  Only while d->r.state is OK; NULL: it comes with the FAST tier. */
+	void (*memory)(struct device *d);
+
 	/* Drains the driver's power ring: readings newer than since_us, oldest first, at most cap.
 	 * Where a program prints them, the first call starts it and finds nothing yet.  Never waits
 	 * for a reading; only while that program does not work it runs one for each round.

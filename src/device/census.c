@@ -3,9 +3,12 @@
 
 #include "context.h"
 
+#include <math.h>
 #include <stdlib.h>
 
-#define USES_MAX 1024 /* more than the driver keeps samples of */
+#define USES_MAX    1024              /* more than the driver keeps samples of */
+#define LIST_NS     (500 * NS_PER_MS) /* no list is older */
+#define RESTLESS_NS NS_PER_S          /* after a change lists are asked for so long */
 
 static void ask_use(struct slot *s, uint64_t since_us)
 {
@@ -20,40 +23,88 @@ static void ask_use(struct slot *s, uint64_t since_us)
 			    : -GW_E_NOMEM;
 }
 
-/* now_ns of the slot carries since_us here. */
+static void ask_memory(struct device *d)
+{
+	if (d->r.state != GW_DEVICE_OK || d->fresh)
+		return;
+	if (d->backend->ops->memory)
+		d->backend->ops->memory(d);
+	else
+		d->backend->ops->read(d, GW_TIER_FAST);
+}
+
+static double used_on(const struct device *d)
+{
+	return report_has(&d->r, GW_Q_MEMORY_USED) ? d->r.v[GW_Q_MEMORY_USED] : NAN;
+}
+
+/* Is the list of the last time as good as a new one? */
+static bool is_listed(const struct slot *s, uint64_t now_ns)
+{
+	return s->tiers == CENSUS_MEMORY && s->listed_ns && s->usage_why == GW_HAVE &&
+	       s->usage_error == 0 && s->d->r.state == GW_DEVICE_OK &&
+	       used_on(s->d) == s->listed_used && now_ns - s->listed_ns < LIST_NS &&
+	       now_ns - s->restless_ns >= RESTLESS_NS;
+}
+
+static void ask_list(struct slot *s, uint64_t now_ns)
+{
+	const double used = used_on(s->d);
+	const unsigned count = s->usage.count;
+
+	s->usage.count = 0;
+	s->usage_error = 0;
+	s->usage_why = s->d->backend->ops->processes(s->d, &s->usage, &s->usage_error);
+	if (used != s->listed_used || count != s->usage.count || !s->listed_ns)
+		s->restless_ns = now_ns;
+	s->listed_used = used;
+	s->listed_ns = now_ns;
+}
+
+/* now_ns of the slot carries since_us here, tiers the flags. */
 static void ask_slot(void *arg)
 {
 	struct slot *s = arg;
 	struct device *d = s->d;
+	const uint64_t now_ns = clock_mono_ns(d->backend->env->clock);
 
-	s->usage.count = 0;
-	s->usage_error = 0;
 	s->uses = -GW_E_STATE;
 	if (!d->backend->open) {
+		s->usage.count = 0;
+		s->usage_error = 0;
 		s->usage_why = device_silence(d->r.state, d->r.cause);
+		s->listed_ns = 0;
 		return;
 	}
-	s->usage_why = d->backend->ops->processes(d, &s->usage, &s->usage_error);
+	if (s->tiers & CENSUS_MEMORY)
+		ask_memory(d);
+	if (!is_listed(s, now_ns))
+		ask_list(s, now_ns);
 	if (s->now_ns && s->usage_why == GW_HAVE)
 		ask_use(s, s->now_ns);
 }
 
-static struct census answer(const struct slot *s, unsigned device)
+static struct census answer(const struct gw_ctx *ctx, unsigned device)
 {
+	const struct slot *s = ctx->slot[device];
+
 	if (s->stalled)
 		return (struct census){ .device = device,
 					.stalled = true,
 					.why = GW_ABSENT_STALLED,
+					.generation = ctx->generation,
 					.uses = -GW_E_STATE };
 	return (struct census){ .device = device,
 				.why = s->usage_why,
+				.generation = ctx->generation,
+				.report = slot_report(s),
 				.usage = s->usage.p,
 				.count = s->usage_why == GW_HAVE ? s->usage.count : 0,
 				.use = s->use_of,
 				.uses = s->uses };
 }
 
-int census_take(struct gw_ctx *ctx, uint64_t since_us,
+int census_take(struct gw_ctx *ctx, unsigned flags, uint64_t since_us,
 		void (*fn)(void *arg, const struct census *c), void *arg)
 {
 	int err;
@@ -61,12 +112,12 @@ int census_take(struct gw_ctx *ctx, uint64_t since_us,
 	pthread_mutex_lock(&ctx->lock);
 	err = context_refresh(ctx);
 	if (!err)
-		context_each(ctx, ask_slot, 0, since_us);
+		context_each(ctx, ask_slot, flags, since_us);
 	for (unsigned i = 0; i < ctx->slots && !err; i++)
 		if (!ctx->slot[i]->stalled)
 			err = ctx->slot[i]->usage_error;
 	for (unsigned i = 0; i < ctx->slots && !err; i++) {
-		const struct census c = answer(ctx->slot[i], i);
+		const struct census c = answer(ctx, i);
 
 		fn(arg, &c);
 	}

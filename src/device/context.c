@@ -146,8 +146,7 @@ static bool take_within(sem_t *sem, uint64_t ns)
 
 	if (sem_trywait(sem) == 0)
 		return true;
-	until.tv_sec = (time_t)(end / NS_PER_S);
-	until.tv_nsec = (long)(end % NS_PER_S);
+	until = clock_timespec(end);
 	while (sem_clockwait(sem, CLOCK_MONOTONIC, &until) != 0)
 		if (errno != EINTR)
 			return false;

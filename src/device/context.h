@@ -39,6 +39,8 @@ struct slot {
 	int usage_error;
 	struct process_use *use_of; /* of census.c, how busy; likewise */
 	int uses;
+	double listed_used; /* of census.c, memory in use when usage was asked for; likewise */
+	uint64_t listed_ns, restless_ns;
 	struct manage_job *job; /* of manage.c, where a call of it has not returned; likewise */
 };
 

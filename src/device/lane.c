@@ -1,10 +1,10 @@
 #include "lane.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -41,29 +41,15 @@ static void *run(void *ctx)
 		l->fn(l->arg);
 		pthread_mutex_lock(&l->lock);
 		l->fn = NULL;
+		/* Not with the lock: who is woken wants it. */
+		pthread_mutex_unlock(&l->lock);
 		pthread_cond_broadcast(&l->change);
+		pthread_mutex_lock(&l->lock);
 	}
 	pthread_mutex_unlock(&l->lock);
 	if (l->orphan)
 		dispose(l);
 	return NULL;
-}
-
-static int start_thread(struct lane *l)
-{
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int err;
-
-	if (pthread_attr_init(&attr) != 0)
-		return -1;
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&l->thread, &attr, run, l);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
 }
 
 struct lane *lane_new(void)
@@ -78,7 +64,7 @@ struct lane *lane_new(void)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&l->change, &attr);
 	pthread_condattr_destroy(&attr);
-	if (start_thread(l) != 0) {
+	if (thread_start(&l->thread, STACK_BYTES, run, l) != 0) {
 		dispose(l);
 		return NULL;
 	}
@@ -94,16 +80,16 @@ bool lane_post(struct lane *l, void (*fn)(void *arg), void *arg)
 	if (idle) {
 		l->arg = arg;
 		l->fn = fn;
-		pthread_cond_broadcast(&l->change);
 	}
 	pthread_mutex_unlock(&l->lock);
+	if (idle)
+		pthread_cond_broadcast(&l->change);
 	return idle;
 }
 
 bool lane_wait(struct lane *l, uint64_t deadline_ns)
 {
-	struct timespec until = { (time_t)(deadline_ns / NS_PER_S),
-				  (long)(deadline_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(deadline_ns);
 	bool idle;
 
 	pthread_mutex_lock(&l->lock);

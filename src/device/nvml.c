@@ -674,6 +674,7 @@ const struct backend_ops backend_nvml = {
 	.close = nvml_close,
 	.read = nvml_read,
 	.processes = nvml_processes,
+	.memory = nvml_read_memory,
 	.power_samples = nvml_power_samples,
 	.process_use = nvml_process_use,
 	.has_events = nvml_has_events,

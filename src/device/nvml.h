@@ -110,6 +110,7 @@ void nvml_plan(struct device *d); /* every row is worth asking again */
 void nvml_read(struct device *d, unsigned tiers);
 /* Reads the row of one quantity ahead of its tier.  False: the device is gone. */
 bool nvml_read_one(struct device *d, unsigned quantity);
+void nvml_read_memory(struct device *d);
 bool nvml_mig_memory(struct device *d); /* false: an instance is no longer what it was */
 /* Symbols whose absence costs a figure, joined by blanks. */
 void nvml_missing(const struct nvml *n, char *out, size_t size);

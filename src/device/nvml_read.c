@@ -160,6 +160,12 @@ bool nvml_read_one(struct device *d, unsigned quantity)
 	return !o.stop;
 }
 
+void nvml_read_memory(struct device *d)
+{
+	if (d->priv && nvml_device_of(d)->handle)
+		nvml_read_one(d, GW_Q_MEMORY_USED);
+}
+
 static void judge(struct device *d, const struct outcome *o)
 {
 	abi_return fault = ABI_SUCCESS;

@@ -2,8 +2,9 @@
 
 #include "context.h"
 
+#include "base/thread.h"
+
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -61,8 +62,7 @@ static bool stopping(struct watch *w)
 static void pause_for(struct watch *w, uint64_t ns)
 {
 	uint64_t end = clock_mono_ns(clock_real()) + ns;
-	struct timespec until = { .tv_sec = (time_t)(end / NS_PER_S),
-				  .tv_nsec = (long)(end % NS_PER_S) };
+	struct timespec until = clock_timespec(end);
 
 	pthread_mutex_lock(&w->lock);
 	while (!w->stop &&
@@ -306,23 +306,6 @@ static struct opener *choose(struct gw_ctx *ctx)
 	return NULL;
 }
 
-static int start_thread(struct watch *w)
-{
-	sigset_t all, old;
-	pthread_attr_t attr;
-	int err;
-
-	if (pthread_attr_init(&attr) != 0)
-		return -1;
-	pthread_attr_setstacksize(&attr, STACK_BYTES);
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&w->thread, &attr, run, w);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	pthread_attr_destroy(&attr);
-	return err;
-}
-
 int watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct watch_event *e), void *arg,
 	      struct watch **ret_watch)
 {
@@ -348,7 +331,7 @@ int watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct watch_event
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->wake, NULL);
 	pthread_cond_init(&w->news, NULL);
-	if (start_thread(w) != 0) {
+	if (thread_start(&w->thread, STACK_BYTES, run, w) != 0) {
 		dispose(w);
 		return -GW_E_NOMEM;
 	}
@@ -359,8 +342,7 @@ int watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct watch_event
 int watch_free(struct watch *w)
 {
 	uint64_t end = clock_mono_ns(clock_real()) + JOIN_NS;
-	struct timespec until = { .tv_sec = (time_t)(end / NS_PER_S),
-				  .tv_nsec = (long)(end % NS_PER_S) };
+	struct timespec until = clock_timespec(end);
 	pthread_t thread;
 	bool gone;
 

@@ -4,10 +4,10 @@
 #include "guard/worker/signals.h"
 
 #include "base/clock.h"
+#include "base/thread.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +121,7 @@ static int do_evict(struct worker_call *c, bool *busy, char *message, size_t siz
 
 static void sleep_ns(uint64_t ns)
 {
-	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
+	struct timespec t = clock_timespec(ns);
 
 	nanosleep(&t, NULL);
 }
@@ -266,17 +266,9 @@ static void *run(void *arg)
 	return NULL;
 }
 
-/* Its signals are the main thread's. */
 static int start_thread(struct action *a)
 {
-	sigset_t all, before;
-	int e;
-
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	e = pthread_create(&a->id[a->started], NULL, run, a);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (e)
+	if (thread_start(&a->id[a->started], 0, run, a) != 0)
 		return -GW_E_NOMEM;
 	a->started++;
 	a->threads++;
@@ -430,7 +422,7 @@ static bool must_wait(const struct action *a)
 int action_free(struct action *a, uint64_t timeout_ns)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec t = { (time_t)(until / NS_PER_S), (long)(until % NS_PER_S) };
+	struct timespec t = clock_timespec(until);
 	bool left;
 
 	if (!a)

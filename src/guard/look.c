@@ -1,5 +1,9 @@
-/* A look: the snapshot, then the lists, then /proc for each number, then whose each process is.  Everything
- * a look needs is in struct look, taken once. */
+/* A look: the lists and the memory of each GPU, then /proc for each number that is new, then whose each
+ * process is.  Everything a look needs is in struct look, taken once.
+ *
+ * Ten looks a second must cost little, so most are light: one round of the driver for lists and memory.
+ * What changes slowly (names, health, heat, the machine) comes from a whole look, with a snapshot: once a
+ * second, and whenever something is not as it was. */
 #include "look.h"
 
 #include "look_watch.h"
@@ -19,8 +23,10 @@
 #include <string.h>
 #include <time.h>
 
-#define BUSY_NS  (3 * NS_PER_S) /* over which a process's utilisation is told */
-#define POWER_NS (5 * NS_PER_S) /* a battery is asked this often */
+#define BUSY_NS  (3 * NS_PER_S)    /* over which a process's utilisation is told */
+#define WHOLE_NS NS_PER_S          /* between two whole looks */
+#define USE_NS   (500 * NS_PER_MS) /* between two askings for utilisation: 2 ms each on an H200 */
+#define POWER_NS (5 * NS_PER_S)    /* a battery is asked this often */
 
 /* Drivers before it tell the host's numbers, wherever they are asked. */
 #define TRANSLATES_MAJOR 535
@@ -44,6 +50,7 @@ struct look {
 	struct finder *finder;
 	struct gw_snapshot *snap;
 	struct who_table *who;
+	struct alive alive;
 	struct nodes watch;
 	int64_t self;            /* 0: unknown */
 	char cgroup[256];        /* ours, where it is ours alone; else "" */
@@ -56,6 +63,25 @@ struct look {
 	int instance[SCENE_PROCESSES];
 	unsigned rows, left_out;
 	struct scene *scene; /* under way */
+	/* How busy each was when that was last asked. */
+	struct {
+		unsigned gpu;
+		int64_t listed;
+		double sm_ratio;
+	} use[SCENE_PROCESSES];
+	unsigned uses;
+	uint64_t use_ns;
+	bool ask_use, reuse; /* of this look: ask, or say what was said last */
+	/* As of the last whole look. */
+	uint64_t whole_ns; /* 0: there was none, or something is not as it was */
+	unsigned generation;
+	bool odd;    /* of this look: a light one is not enough */
+	bool afresh; /* somebody opened a GPU since the last look */
+	bool foreign;
+	struct scene_gpu gpu[SCENE_GPUS];
+	unsigned gpus;
+	int utc_offset_s;
+	uint64_t host_free_bytes;
 	uint64_t power_ns;
 	bool on_battery;
 	uint64_t looks, vanished, all_left_out;
@@ -120,7 +146,7 @@ int look_policy(struct look *l, const struct policy *p)
 	int err = classifier_new(p, &c);
 
 	if (!err)
-		err = finder_new(&l->ctx->root, c, p, l->self, &f);
+		err = finder_new(&l->ctx->root, c, p, &l->alive, l->self, &f);
 	if (err) {
 		classifier_free(c);
 		return err;
@@ -129,6 +155,7 @@ int look_policy(struct look *l, const struct policy *p)
 	classifier_free(l->classifier);
 	l->classifier = c;
 	l->finder = f;
+	l->whole_ns = 0;
 	l->policy = p;
 	who_forget_workers(l->who);
 	return 0;
@@ -143,10 +170,11 @@ int look_new(struct gw_ctx *ctx, const struct policy *p, struct look **ret)
 		return -GW_E_NOMEM;
 	l->ctx = ctx;
 	nodes_init(&l->watch, &ctx->root);
+	alive_init(&l->alive, &ctx->root);
 	know_ourselves(l);
 	err = gw_snapshot_new(ctx, &l->snap);
 	if (!err)
-		err = who_new(&ctx->root, &l->who);
+		err = who_new(&ctx->root, &l->alive, &l->who);
 	if (!err)
 		err = look_policy(l, p);
 	if (err) {
@@ -166,6 +194,7 @@ void look_free(struct look *l)
 	who_free(l->who);
 	gw_snapshot_free(l->snap);
 	nodes_done(&l->watch);
+	alive_done(&l->alive);
 	free(l);
 }
 
@@ -186,7 +215,10 @@ int look_watch_fd(const struct look *l)
 
 bool look_triggered(struct look *l)
 {
-	return nodes_ask(&l->watch, clock_mono_ns(l->ctx->clock));
+	bool triggered = nodes_ask(&l->watch, clock_mono_ns(l->ctx->clock));
+
+	l->afresh |= triggered;
+	return triggered;
 }
 
 uint64_t look_trigger_due_ns(const struct look *l)
@@ -252,18 +284,35 @@ static void fill_gpu(const struct look *l, struct scene_gpu *g, const struct gw_
 	g->margin_c = value_of(d, GW_Q_TEMPERATURE_MARGIN);
 }
 
-static void fill_gpus(struct look *l, struct scene *s)
+static void fill_gpus(struct look *l)
 {
 	unsigned n = gw_snapshot_device_count(l->snap);
 
-	s->gpus = n < SCENE_GPUS ? n : SCENE_GPUS;
-	for (unsigned i = 0; i < s->gpus; i++) {
+	l->gpus = n < SCENE_GPUS ? n : SCENE_GPUS;
+	for (unsigned i = 0; i < l->gpus; i++) {
 		const struct gw_device *d = gw_snapshot_device(l->snap, i);
 		double unused;
 
-		fill_gpu(l, &s->gpu[i], d);
+		fill_gpu(l, &l->gpu[i], d);
 		l->failed[i] = gw_device_value(d, GW_Q_MEMORY_USED, &unused) == GW_ABSENT_ERROR;
 	}
+}
+
+static uint64_t bytes_in(const struct report *r, unsigned q)
+{
+	return (uint64_t)r->v[q];
+}
+
+/* Of a light look: what else is known is as it was. */
+static void renew_gpu(struct scene_gpu *g, const struct report *r)
+{
+	g->memory_known = report_has(r, GW_Q_MEMORY_TOTAL) && report_has(r, GW_Q_MEMORY_USED) &&
+			  report_has(r, GW_Q_MEMORY_FREE);
+	g->total_bytes = g->memory_known ? bytes_in(r, GW_Q_MEMORY_TOTAL) : 0;
+	g->used_bytes = g->memory_known ? bytes_in(r, GW_Q_MEMORY_USED) : 0;
+	g->free_bytes = g->memory_known ? bytes_in(r, GW_Q_MEMORY_FREE) : 0;
+	if (report_has(r, GW_Q_TEMPERATURE_GPU))
+		g->temperature_c = r->v[GW_Q_TEMPERATURE_GPU];
 }
 
 /* ---- the driver's lists ---- */
@@ -310,9 +359,23 @@ static struct row *place_for(struct look *l, uint64_t bytes)
 	return least->bytes < bytes ? least : NULL;
 }
 
-/* Whom the driver tells nothing of did nothing. */
-static double use_of(const struct census *c, int64_t pid)
+/* What was said last.  Lists keep their order, so that it is mostly where it was. */
+static double use_before(const struct look *l, unsigned gpu, int64_t pid)
 {
+	for (unsigned n = 0, i = l->rows; n < l->uses; n++, i++) {
+		if (i >= l->uses)
+			i = 0;
+		if (l->use[i].gpu == gpu && l->use[i].listed == pid)
+			return l->use[i].sm_ratio;
+	}
+	return NAN;
+}
+
+/* Whom the driver tells nothing of did nothing. */
+static double use_of(const struct look *l, const struct census *c, int64_t pid)
+{
+	if (l->reuse)
+		return use_before(l, c->device, pid);
 	if (c->uses < 0)
 		return NAN;
 	for (int i = 0; i < c->uses; i++)
@@ -321,9 +384,21 @@ static double use_of(const struct census *c, int64_t pid)
 	return 0;
 }
 
+static void keep_uses(struct look *l)
+{
+	l->use_ns = l->scene->mono_ns;
+	l->uses = l->rows;
+	for (unsigned i = 0; i < l->rows; i++) {
+		l->use[i].gpu = l->row[i].gpu;
+		l->use[i].listed = l->row[i].listed;
+		l->use[i].sm_ratio = l->row[i].sm_ratio;
+	}
+}
+
 static void take_row(struct look *l, const struct census *c, const struct usage *u)
 {
 	const uint64_t bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
+	const double sm_ratio = use_of(l, c, u->pid);
 	struct row *r = place_for(l, bytes);
 
 	if (!r)
@@ -334,7 +409,7 @@ static void take_row(struct look *l, const struct census *c, const struct usage 
 			   .type = u->type,
 			   .bytes = bytes,
 			   .bytes_known = u->memory_why == GW_HAVE,
-			   .sm_ratio = use_of(c, u->pid) };
+			   .sm_ratio = sm_ratio };
 	memcpy(r->name, u->name, sizeof(r->name));
 }
 
@@ -342,11 +417,36 @@ static void take_list(void *arg, const struct census *c)
 {
 	struct look *l = arg;
 
+	if (c->generation != l->generation)
+		l->whole_ns = 0; /* next time */
+	l->generation = c->generation;
 	if (c->device >= l->scene->gpus) /* it came after the snapshot: next time */
 		return;
 	judge(l, &l->scene->gpu[c->device], c);
+	if (l->scene->gpu[c->device].health != SCENE_OK || l->errors[c->device])
+		l->whole_ns = 0;
 	for (unsigned i = 0; i < c->count; i++)
 		take_row(l, c, &c->usage[i]);
+}
+
+/* Is it there, does it answer, and all as at the last whole look? */
+static bool is_as_it_was(const struct look *l, const struct census *c)
+{
+	return c->generation == l->generation && c->device < l->scene->gpus && !c->stalled &&
+	       (c->why == GW_HAVE || is_withheld(c->why)) && c->report->state == GW_DEVICE_OK &&
+	       c->report->why[GW_Q_MEMORY_USED] != GW_ABSENT_ERROR;
+}
+
+/* The same of a light look, which says nothing where anything is new. */
+static void take_light(void *arg, const struct census *c)
+{
+	struct look *l = arg;
+
+	l->odd |= !is_as_it_was(l, c);
+	if (l->odd)
+		return;
+	renew_gpu(&l->scene->gpu[c->device], c->report);
+	take_list(l, c);
 }
 
 /* ---- processes ---- */
@@ -499,22 +599,13 @@ static void mark_ours(struct look *l)
 	}
 }
 
-static int fill_processes(struct look *l, uint64_t since_us)
+static void fill_processes(struct look *l)
 {
-	struct scene *s = l->scene;
-	const bool foreign = tells_foreign_numbers(l);
-	int err;
-
-	l->rows = l->left_out = 0;
 	l->threads = false;
-	err = census_take(l->ctx, since_us, take_list, l);
-	if (err)
-		return err;
 	for (unsigned i = 0; i < l->rows; i++)
-		name_row(l, &l->row[i], foreign);
-	s->left_out = l->left_out;
+		name_row(l, &l->row[i], l->foreign);
+	l->scene->left_out = l->left_out;
 	l->all_left_out += l->left_out;
-	return 0;
 }
 
 /* ---- the machine ---- */
@@ -566,34 +657,92 @@ static int utc_offset(uint64_t wall_ns)
 	return localtime_r(&now, &tm) ? (int)tm.tm_gmtoff : 0;
 }
 
-static void fill_machine(struct look *l, struct scene *s)
+static void ask_machine(struct look *l, uint64_t mono_ns, uint64_t wall_ns)
 {
 	double bytes = 0;
 
-	s->utc_offset_s = utc_offset(s->wall_ns);
-	s->on_battery = on_battery(l, s->mono_ns);
-	s->host_free_bytes = gw_snapshot_host(l->snap, GW_H_RAM_AVAILABLE, &bytes) == GW_HAVE
+	l->utc_offset_s = utc_offset(wall_ns);
+	l->on_battery = on_battery(l, mono_ns);
+	l->host_free_bytes = gw_snapshot_host(l->snap, GW_H_RAM_AVAILABLE, &bytes) == GW_HAVE
 				     ? (uint64_t)bytes
 				     : 0;
 }
 
-int look_take(struct look *l, struct scene *ret, bool utilisation)
+/* ---- a look ---- */
+
+static void begin_scene(struct look *l, uint64_t mono_ns, uint64_t wall_ns)
 {
-	uint64_t since_us;
+	struct scene *s = l->scene;
+
+	s->mono_ns = mono_ns;
+	s->wall_ns = wall_ns;
+	s->utc_offset_s = l->utc_offset_s;
+	s->on_battery = l->on_battery;
+	s->host_free_bytes = l->host_free_bytes;
+	s->processes = s->roots = s->left_out = s->game_clients = 0;
+	s->reading = false;
+	s->gpus = l->gpus;
+	memcpy(s->gpu, l->gpu, l->gpus * sizeof(l->gpu[0]));
+	l->rows = l->left_out = 0;
+}
+
+static uint64_t since(struct look *l, bool utilisation)
+{
+	const struct scene *s = l->scene;
+
+	l->ask_use = utilisation && (!l->use_ns || s->mono_ns - l->use_ns >= USE_NS);
+	l->reuse = utilisation && !l->ask_use;
+	if (!l->ask_use)
+		return 0;
+	return s->wall_ns > BUSY_NS ? (s->wall_ns - BUSY_NS) / NS_PER_US : 1;
+}
+
+/* 1: something is not as it was, and a whole one is due. */
+static int look_lightly(struct look *l, bool utilisation)
+{
+	const struct clock *clock = l->ctx->clock;
+	uint64_t now = clock_mono_ns(clock);
+	int err;
+
+	if (!l->whole_ns || now - l->whole_ns >= WHOLE_NS)
+		return 1;
+	begin_scene(l, now, clock_wall_ns(clock));
+	l->odd = false;
+	err = census_take(l->ctx, CENSUS_MEMORY | (l->afresh ? CENSUS_LISTS : 0),
+			  since(l, utilisation), take_light, l);
+	l->afresh = false;
+	return err ? err : l->odd;
+}
+
+static int look_wholly(struct look *l, bool utilisation)
+{
 	int err = gw_snapshot_take(l->snap, GW_TIER_STATIC | GW_TIER_FAST | GW_TIER_HEALTH);
+	uint64_t mono_ns;
 
 	if (err)
 		return err;
+	mono_ns = gw_snapshot_mono_ns(l->snap);
+	l->whole_ns = mono_ns;
+	l->foreign = tells_foreign_numbers(l);
+	fill_gpus(l);
+	ask_machine(l, mono_ns, gw_snapshot_wall_ns(l->snap));
+	begin_scene(l, mono_ns, gw_snapshot_wall_ns(l->snap));
+	return census_take(l->ctx, 0, since(l, utilisation), take_list, l);
+}
+
+int look_take(struct look *l, struct scene *ret, bool utilisation)
+{
+	int err;
+
 	l->scene = ret;
-	ret->mono_ns = gw_snapshot_mono_ns(l->snap);
-	ret->wall_ns = gw_snapshot_wall_ns(l->snap);
-	ret->processes = ret->roots = ret->left_out = ret->game_clients = 0;
-	ret->reading = false;
-	fill_gpus(l, ret);
-	fill_machine(l, ret);
-	since_us = ret->wall_ns > BUSY_NS ? (ret->wall_ns - BUSY_NS) / NS_PER_US : 1;
-	err = fill_processes(l, utilisation ? since_us : 0);
+	err = look_lightly(l, utilisation);
+	if (err > 0)
+		err = look_wholly(l, utilisation);
 	if (!err) {
+		if (l->ask_use)
+			keep_uses(l);
+		alive_ask(&l->alive);
+		fill_processes(l);
 		finder_take(l->finder, ret, who_news(l->who));
 		mark_ours(l);
 		who_forget(l->who, ret->mono_ns);

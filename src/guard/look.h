@@ -1,7 +1,7 @@
 /* look: makes a scene out of a context, of /proc and /sys: what the guard decides on.
  *
- * GPUs and their memory come from a snapshot, who is on them from the driver's lists (merged, bytes once),
- * who that is from /proc.  Takes its memory at the start and works within it, however many processes
+ * Memory and who is there come from the driver at each look (lists merged, bytes once), what changes slowly
+ * from a snapshot once a second, who that is from /proc.  Takes its memory at the start and works within it, however many processes
  * there are.  A GPU whose list could not be read has no processes in that scene and errors > 0: nothing
  * is known of it then, which is not the same as nobody. */
 #ifndef GW_GUARD_LOOK_H
@@ -21,8 +21,8 @@ void look_free(struct look *l);
 /* Another policy; what was found by the old one is forgotten.  0 or -GW_E_NOMEM: the old one stays. */
 int look_policy(struct look *l, const struct policy *p);
 
-/* Looks.  utilisation: how busy each process was over the last three seconds is asked too (2 ms on an
- * H200, else sm_ratio is NAN).  One thread at a time.  0 or -GW_E_NOMEM. */
+/* Looks.  utilisation: how busy each process was over the last three seconds is told too, else sm_ratio is
+ * NAN; it is asked twice a second at most (2 ms on an H200).  One thread at a time.  0 or -GW_E_NOMEM. */
 int look_take(struct look *l, struct scene *ret, bool utilisation);
 
 struct look_stats {

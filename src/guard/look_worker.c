@@ -49,6 +49,7 @@ struct finder {
 	const struct classifier *classifier;
 	const struct policy *policy;
 	const struct scene *scene; /* of the look under way */
+	struct alive *alive;
 	int64_t self;
 	struct target target[POLICY_WORKERS];
 	bool news; /* of the look under way: somebody new is on a GPU */
@@ -57,7 +58,7 @@ struct finder {
 };
 
 int finder_new(const struct root *root, const struct classifier *c, const struct policy *p,
-	       int64_t self, struct finder **ret)
+	       struct alive *alive, int64_t self, struct finder **ret)
 {
 	struct finder *f = calloc(1, sizeof(*f));
 
@@ -66,6 +67,7 @@ int finder_new(const struct root *root, const struct classifier *c, const struct
 	f->root = root;
 	f->classifier = c;
 	f->policy = p;
+	f->alive = alive;
 	f->self = self;
 	*ret = f;
 	return 0;
@@ -87,7 +89,12 @@ static bool lives(const struct finder *f, const struct known *k)
 {
 	uint64_t start;
 
-	return proc_start_ticks(f->root, k->pid, &start) == 0 && start == k->start_ticks;
+	if (alive_knows(f->alive, k->pid, k->start_ticks))
+		return true;
+	if (proc_start_ticks(f->root, k->pid, &start) != 0 || start != k->start_ticks)
+		return false;
+	alive_keep(f->alive, k->pid, k->start_ticks);
+	return true;
 }
 
 static void drop_dead(const struct finder *f, struct target *t)
@@ -313,20 +320,28 @@ struct search { /* the kernel tells processes in the order of their numbers */
 	bool whole;
 };
 
-/* What a match can be refused by with one file instead of eight. */
+/* What a match can be refused by with one file instead of eight: most of a machine's processes are neither
+ * of that name nor of that program, have no arguments (the kernel's own) or are in no such group. */
 static bool may_be(const struct finder *f, unsigned worker, int64_t pid)
 {
 	const struct policy_match *m = &f->policy->worker[worker].match;
 	struct scene_process p = { 0 };
-	char path[64];
+	char path[64], text[4096];
 
 	root_path(path, sizeof(path), "proc/%lld/comm", (long long)pid);
 	if (m->name && (root_read_line(f->root, path, p.name, sizeof(p.name)) <= 0 ||
 			!classify_name_fits(m->name, p.name)))
 		return false;
 	root_path(path, sizeof(path), "proc/%lld/exe", (long long)pid);
-	return !m->exe || (root_readlink(f->root, path, p.exe, sizeof(p.exe)) > 0 &&
-			   classify_exe_fits(m->exe, p.exe));
+	if (m->exe && (root_readlink(f->root, path, p.exe, sizeof(p.exe)) <= 0 ||
+		       !classify_exe_fits(m->exe, p.exe)))
+		return false;
+	root_path(path, sizeof(path), "proc/%lld/cmdline", (long long)pid);
+	if (m->command && root_read(f->root, path, text, sizeof(text)) <= 0)
+		return false;
+	root_path(path, sizeof(path), "proc/%lld/cgroup", (long long)pid);
+	return !m->unit ||
+	       (root_read(f->root, path, text, sizeof(text)) > 0 && strstr(text, m->unit));
 }
 
 static bool try_process(void *arg, const char *name)

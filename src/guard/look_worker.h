@@ -5,6 +5,7 @@
 #ifndef GW_GUARD_LOOK_WORKER_H
 #define GW_GUARD_LOOK_WORKER_H
 
+#include "alive.h"
 #include "classify.h"
 
 #include "base/root.h"
@@ -15,9 +16,10 @@
 
 struct finder;
 
-/* Borrows both.  self: our own process, for workers that live in it.  0 or -GW_E_NOMEM. */
+/* Borrows them all.  alive was asked before each look.  self: our own process, for workers that live in it.
+ * 0 or -GW_E_NOMEM. */
 int finder_new(const struct root *root, const struct classifier *c, const struct policy *p,
-	       int64_t self, struct finder **ret);
+	       struct alive *alive, int64_t self, struct finder **ret);
 void finder_free(struct finder *f);
 
 /* Adds the roots that live to s, whose GPUs are there already.  news: somebody is on a GPU who was not at

@@ -12,6 +12,8 @@
 
 struct who_table {
 	const struct root *root;
+	struct alive *alive;
+	uint64_t now_ns, before_ns; /* of this look and of the one before */
 	int chain[CHAINS];
 	bool news;
 	int unused; /* the first of those given back, chained like the others; -1: none */
@@ -19,13 +21,14 @@ struct who_table {
 	struct who who[SCENE_PROCESSES];
 };
 
-int who_new(const struct root *root, struct who_table **ret)
+int who_new(const struct root *root, struct alive *alive, struct who_table **ret)
 {
 	struct who_table *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -GW_E_NOMEM;
 	t->root = root;
+	t->alive = alive;
 	for (int i = 0; i < CHAINS; i++)
 		t->chain[i] = -1;
 	t->unused = -1;
@@ -154,19 +157,48 @@ static void read_anew(struct who_table *t, struct who *w, uint64_t start, uint64
 	}
 	if (start != w->listed_start) { /* somebody else has the number now */
 		w->worker = -1;
+		w->met_ns = now_ns;
 		t->news = true;
 	}
 	w->listed_start = start;
+	if (t->alive)
+		alive_keep(t->alive, w->listed, start);
 	w->missing_ns = 0;
 	w->read_ns = now_ns;
 	w->state = WHO_HERE;
 }
 
+/* Is it worth all its files?  One that was off the GPU for a while may be another program by now. */
+static bool is_old(const struct who_table *t, const struct who *w, uint64_t seen_ns)
+{
+	const uint64_t age_ns = t->now_ns - w->read_ns;
+
+	if (!w->read_ns || seen_ns < t->before_ns)
+		return true;
+	return age_ns >=
+	       (t->now_ns - w->met_ns < WHO_YOUNG_NS ? WHO_REFRESH_NS : WHO_SETTLED_NS);
+}
+
+static void ask(struct who_table *t, struct who *w, uint64_t seen_ns)
+{
+	uint64_t start = w->listed_start;
+	const bool lives = w->read_ns && t->alive && alive_knows(t->alive, w->listed, start);
+
+	if (!lives && proc_start_ticks(t->root, w->listed, &start) == -GW_E_NOENT)
+		missing(w, t->now_ns);
+	else if (start != w->listed_start || is_old(t, w, seen_ns))
+		read_anew(t, w, start, t->now_ns);
+}
+
 struct who *who_find(struct who_table *t, int64_t listed, uint64_t now_ns)
 {
 	struct who *w = look_up(t, listed);
-	uint64_t start = 0;
+	uint64_t seen_ns;
 
+	if (now_ns != t->now_ns) {
+		t->before_ns = t->now_ns;
+		t->now_ns = now_ns;
+	}
 	if (!w)
 		w = add(t, listed);
 	if (!w) { /* those of this look need the room more than those of the last ten seconds */
@@ -175,11 +207,8 @@ struct who *who_find(struct who_table *t, int64_t listed, uint64_t now_ns)
 	}
 	if (!w)
 		return NULL;
+	seen_ns = w->seen_ns;
 	w->seen_ns = now_ns;
-	if (proc_start_ticks(t->root, listed, &start) == -GW_E_NOENT)
-		missing(w, now_ns);
-	else if (!w->read_ns || start != w->listed_start ||
-		 now_ns - w->read_ns >= WHO_REFRESH_NS)
-		read_anew(t, w, start, now_ns);
+	ask(t, w, seen_ns);
 	return w;
 }

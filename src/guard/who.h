@@ -1,17 +1,20 @@
 /* who: the processes behind the driver's numbers, remembered from one look to the next.
  *
- * Reading all of a process takes eight files of /proc; that it is still the same one takes one.  A
- * number that /proc does not know is at first taken for a process that has just gone (the driver lists
- * one for 0.12 to 0.17 s after its end), and only after a second for an orphan. */
+ * Reading all of a process takes eight files of /proc; that it is still the same one takes one, or none
+ * (alive.h).  A number that /proc does not know is at first taken for a process that has just gone (the
+ * driver lists one for 0.12 to 0.17 s after its end), and only after a second for an orphan. */
 #ifndef GW_GUARD_WHO_H
 #define GW_GUARD_WHO_H
 
+#include "alive.h"
 #include "scene.h"
 
 #include "base/root.h"
 
 #define WHO_ORPHAN_NS  UINT64_C(1000000000)
-#define WHO_REFRESH_NS UINT64_C(2000000000)  /* a process may become another program */
+#define WHO_REFRESH_NS UINT64_C(2000000000)  /* a process may become another program ...    */
+#define WHO_YOUNG_NS   UINT64_C(10000000000) /* ... but not often after this, so that then  */
+#define WHO_SETTLED_NS UINT64_C(10000000000) /* it is read again more rarely                */
 #define WHO_FORGET_NS  UINT64_C(10000000000) /* a list may fail for a while           */
 
 enum who_state { WHO_HERE, WHO_VANISHED, WHO_ORPHAN };
@@ -22,14 +25,15 @@ struct who {
 	enum who_state state;
 	struct scene_process is; /* what /proc says; nothing of any GPU */
 	uint64_t read_ns, seen_ns, missing_ns;
+	uint64_t met_ns; /* when it was first seen */
 	int worker; /* whose it was found to be, -1: nobody's; stays when its parents die */
 	int next;   /* in its chain, -1 ends */
 };
 
 struct who_table;
 
-/* Borrows root.  0 or -GW_E_NOMEM. */
-int who_new(const struct root *root, struct who_table **ret);
+/* Borrows both.  alive, which may be NULL, was asked before each look.  0 or -GW_E_NOMEM. */
+int who_new(const struct root *root, struct alive *alive, struct who_table **ret);
 void who_free(struct who_table *t);
 
 /* Who has this number now.  NULL: more than SCENE_PROCESSES at once.  Lives until who_forget(). */

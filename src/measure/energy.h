@@ -144,6 +144,10 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 /* Level of a set of codes, each counted as its row in code.def says. */
 enum gw_validity energy_validity(uint64_t codes);
 
+/* Adds what another device took.  Widths as they are where boards of one kind err alike, else in
+ * quadrature; one that is not known makes the sum unknown. */
+void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike);
+
 /* Watts at t, NAN when unknown. */
 double energy_watts(const struct energy *e, uint64_t t_ns);
 

@@ -17,6 +17,17 @@
 #define K95           1.96
 #define LAG_U_S       0.003 /* how late a counter or a sample is, is known to a few ms      */
 
+void energy_interval_add(struct gw_interval *to, const struct gw_interval *v, bool alike)
+{
+	double below = to->best - to->low, above = to->high - to->best;
+
+	below = alike ? below + (v->best - v->low) : hypot(below, v->best - v->low);
+	above = alike ? above + (v->high - v->best) : hypot(above, v->high - v->best);
+	to->best += v->best;
+	to->low = to->best - below;
+	to->high = to->best + above;
+}
+
 enum gw_validity energy_validity(uint64_t codes)
 {
 	enum gw_validity worst = GW_VALID;

@@ -38,7 +38,6 @@ static const struct {
 	[EVENT_OPEN]    = { 'O', { ONE(UINT, window.id), ONE(REAL, window.period_s),
 	                           ONE(TEXT64, window.label) } },
 	[EVENT_CLOSE]   = { 'X', { ONE(UINT, window.id) } },
-	[EVENT_PERIOD]  = { 'H', { ONE(UINT, window.id), ONE(REAL, window.period_s) } },
 	[EVENT_RESULT]  = { 'R', { ONE(UINT, window.id), ONE(INT, window.exclusive) } },
 	[EVENT_IDLE]    = { 'I', { ONE(REAL, idle.no_context_w), ONE(REAL, idle.context_w) } },
 };

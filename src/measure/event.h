@@ -40,7 +40,6 @@ enum event_type {
 	EVENT_WHO,     /* closes the processes of t: how many, and whether all were seen     */
 	EVENT_OPEN,    /* a window begins                                                    */
 	EVENT_CLOSE,   /* it ends                                                            */
-	EVENT_PERIOD,  /* its owner knows the period of the load                             */
 	EVENT_RESULT,  /* its result was asked for: from here on nothing changes it          */
 	EVENT_IDLE,    /* baselines, for sharing energy out                                  */
 	EVENT_TYPES

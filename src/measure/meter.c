@@ -2,11 +2,11 @@
 
 #include "sampler.h"
 
+#include "base/thread.h"
 #include "device/context.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -122,8 +122,7 @@ static uint64_t step(struct meter_device *d)
 
 static void sleep_or_wake(struct meter_device *d, uint64_t due_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(due_ns / NS_PER_S),
-				  .tv_nsec = (long)(due_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(due_ns);
 
 	while (!d->stop && !d->edge &&
 	       pthread_cond_clockwait(&d->wake, &d->lock, CLOCK_MONOTONIC, &until) == 0)
@@ -170,21 +169,15 @@ static void *run(void *arg)
 
 static int start_thread(struct meter_device *d)
 {
-	sigset_t all, old;
-	int err;
+	int err = thread_start(&d->thread, 0, run, d);
 
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&d->thread, NULL, run, d);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	d->started = err == 0;
-	return err ? -GW_E_NOMEM : 0;
+	return err;
 }
 
 static bool wait_news(struct meter_device *d, uint64_t until_ns)
 {
-	struct timespec until = { .tv_sec = (time_t)(until_ns / NS_PER_S),
-				  .tv_nsec = (long)(until_ns % NS_PER_S) };
+	struct timespec until = clock_timespec(until_ns);
 
 	return pthread_cond_clockwait(&d->news, &d->lock, CLOCK_MONOTONIC, &until) == 0;
 }
@@ -740,19 +733,6 @@ void gw_window_free(struct gw_window *w)
 	free(w->track);
 	free(w->energy);
 	free(w);
-}
-
-void window_period(struct gw_window *w, double period_s)
-{
-	for (unsigned i = 0; i < w->meter->count; i++) {
-		pthread_mutex_lock(&w->meter->device[i]->lock);
-		record(w->meter->device[i],
-		       &(struct event){ .type = EVENT_PERIOD,
-					.t_ns = clock_mono_ns(w->meter->clock),
-					.u.window = { .id = w->id, .period_s = period_s } },
-		       NULL);
-		pthread_mutex_unlock(&w->meter->device[i]->lock);
-	}
 }
 
 void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,

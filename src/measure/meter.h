@@ -72,9 +72,6 @@ bool window_done(struct gw_window *w);
 /* Its number among the meter's windows, as events have it. */
 unsigned window_id(const struct gw_window *w);
 
-/* Period of the load, where its owner knows it, for telling aliases; before the window's end. */
-void window_period(struct gw_window *w, double period_s);
-
 /* Evidence for a code, and who took what, of a window that was waited for.  e: its energy, or that
  * of a part of it, whose figures are then told. */
 void window_evidence(const struct gw_window *w, unsigned device, const struct gw_energy *e,

@@ -282,11 +282,6 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 			energy_follow(&t->energy, &w->e);
 		}
 		break;
-	case EVENT_PERIOD:
-		w = track_find(t, e->u.window.id);
-		if (w)
-			w->e.hint_period_s = e->u.window.period_s;
-		break;
 	case EVENT_RESULT:
 		w = track_find(t, e->u.window.id);
 		if (w)

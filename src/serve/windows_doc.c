@@ -4,6 +4,7 @@
 #include "render_result.h"
 
 #include "base/clock.h"
+#include "measure/energy.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,18 +19,6 @@
 
 /* ---- sums ---- */
 
-/* Widths as they are where boards of one kind err alike, else in quadrature. */
-static void add(struct gw_interval *to, const struct gw_interval *v, bool alike)
-{
-	double below = to->best - to->low, above = to->high - to->best;
-
-	below = alike ? below + (v->best - v->low) : hypot(below, v->best - v->low);
-	above = alike ? above + (v->high - v->best) : hypot(above, v->high - v->best);
-	to->best += v->best;
-	to->low = to->best - below;
-	to->high = to->best + above;
-}
-
 static const struct gw_energy *energy_of(struct gw_window *w, const struct windows_device *d)
 {
 	return w ? gw_window_energy(w, d->number) : NULL;
@@ -43,8 +32,8 @@ static void add_device(struct windows_sum *sum, const struct gw_energy *x)
 		sum->validity = GW_NO_RESULT;
 		return;
 	}
-	add(&sum->joules, &x->joules, true);
-	add(&sum->relative, &x->relative, false);
+	energy_interval_add(&sum->joules, &x->joules, true);
+	energy_interval_add(&sum->relative, &x->relative, false);
 	sum->power_w += x->power_mean;
 	sum->codes |= x->codes;
 	sum->validity = x->validity > sum->validity ? x->validity : sum->validity;

@@ -3,6 +3,7 @@
 #include "simtest.h"
 #include "tree.h"
 
+#include "device/cost.h"
 #include "guard/look.h"
 #include "guard/look_watch.h"
 #include "guard/look_worker.h"
@@ -379,7 +380,7 @@ static void the_memory_of_processes_never_overflows(void **state)
 	uint64_t now = NS_PER_S;
 
 	(void)state;
-	assert_int_equal(who_new(&tree.root, &t), 0);
+	assert_int_equal(who_new(&tree.root, NULL, &t), 0);
 	for (int64_t round = 0; round < 5; round++, now += 100 * NS_PER_MS)
 		for (int64_t i = 1; i <= SCENE_PROCESSES; i++)
 			assert_non_null(who_find(t, round * 100000 + i, now));
@@ -1052,6 +1053,104 @@ static void a_look_allocates_nothing_once_it_is_warm(void **state)
 	assert_int_equal(scene.processes, 301);
 }
 
+/* ---- what is asked ---- */
+
+static uint64_t calls_of(const char *name)
+{
+	struct call_cost cost[COST_CALLS];
+	unsigned n = cost_list(sim.ctx, cost, COST_CALLS);
+
+	for (unsigned i = 0; i < n; i++)
+		if (strcmp(cost[i].name, name) == 0)
+			return cost[i].count;
+	return 0;
+}
+
+#define LISTS  calls_of("nvmlDeviceGetComputeRunningProcesses_v3")
+#define MEMORY calls_of("nvmlDeviceGetMemoryInfo_v2")
+#define POWER  calls_of("nvmlDeviceGetPowerUsage")
+
+static void take_every_100_ms(unsigned n)
+{
+	while (n-- > 0) {
+		sim_step(100 * NS_PER_MS);
+		take();
+	}
+}
+
+static void while_nothing_changes_memory_is_asked_and_little_else(void **state)
+{
+	uint64_t lists, memory, power;
+
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	open_look(GPU ON(4100001, "1 GiB"));
+	take_every_100_ms(30);
+	lists = LISTS;
+	memory = MEMORY;
+	power = POWER;
+	take_every_100_ms(100);
+	assert_int_equal(MEMORY - memory, 100);
+	assert_in_range(LISTS - lists, 15, 31); /* every half second, and with whole looks */
+	assert_in_range(POWER - power, 9, 11);  /* of whole looks, once a second */
+	assert_int_equal(scene.processes, 1);
+	assert_int_equal(scene.process[0].bytes, GIB);
+	assert_true(scene.gpu[0].memory_known);
+}
+
+static void who_comes_and_goes_is_seen_at_the_next_look(void **state)
+{
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	put_process(4100002, 1, 5, "/usr/bin/other", SESSION);
+	open_look(GPU ON(4100001, "1 GiB") ON(4100002, "2 GiB") "from = 5.05\nuntil = 8.05\n");
+	for (unsigned i = 1; i <= 100; i++) {
+		double now_s = i * 0.1;
+		bool there = now_s > 5.05 && now_s < 8.05;
+
+		take_every_100_ms(1);
+		assert_int_equal(process(4100002) != NULL, there);
+		assert_int_equal(scene.gpu[0].used_bytes > 2 * GIB, there);
+	}
+}
+
+static void a_trigger_has_the_lists_asked_for(void **state)
+{
+	uint64_t lists;
+
+	(void)state;
+	tree_put(&tree, "dev/nvidia0", "");
+	open_look(GPU ON(4100001, "1 GiB"));
+	take_every_100_ms(30);
+	sim_step(WHO_ORPHAN_NS);
+	take(); /* a whole one */
+	sim_step(NS_PER_MS);
+	lists = LISTS;
+	take();
+	assert_int_equal(LISTS, lists);
+	close(openat(tree.root.fd, "dev/nvidia0", O_RDONLY));
+	assert_true(look_triggered(look));
+	take();
+	assert_int_equal(LISTS, lists + 1);
+}
+
+static void utilisation_is_asked_twice_a_second_and_told_at_each_look(void **state)
+{
+	uint64_t asked;
+
+	(void)state;
+	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
+	open_look(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n" ON(4100001, "1 GiB"));
+	sim_step(10 * NS_PER_S);
+	asked = calls_of("nvmlDeviceGetProcessUtilization");
+	for (unsigned i = 0; i < 50; i++) {
+		sim_step(100 * NS_PER_MS);
+		assert_int_equal(look_take(look, &scene, true), 0);
+		assert_true(scene.process[0].sm_ratio > 0.3);
+	}
+	assert_in_range(calls_of("nvmlDeviceGetProcessUtilization") - asked, 10, 11);
+}
+
 static void without_memory_there_is_no_look_and_nothing_leaks(void **state)
 {
 	int err = -GW_E_NOMEM;
@@ -1273,6 +1372,10 @@ int main(void)
 		row(the_battery_of_a_mouse_does_not_count),
 		row(local_time_is_told_with_its_offset),
 		row(a_look_allocates_nothing_once_it_is_warm),
+		row(while_nothing_changes_memory_is_asked_and_little_else),
+		row(who_comes_and_goes_is_seen_at_the_next_look),
+		row(a_trigger_has_the_lists_asked_for),
+		row(utilisation_is_asked_twice_a_second_and_told_at_each_look),
 		row(without_memory_there_is_no_look_and_nothing_leaks),
 		row(opening_a_gpu_makes_us_look_once),
 		row(many_opens_are_no_more_than_ten_looks_a_second),

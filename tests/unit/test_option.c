@@ -76,6 +76,7 @@ static void reads_times_in_every_unit(void **state)
 		{ "3", 3000000000 },     { "3s", 3000000000 }, { "1.5s", 1500000000 },
 		{ "100ms", 100000000 },  { "20us", 20000 },    { "2m", 120000000000 },
 		{ "1h", 3600000000000 }, { "0", 0 },           { ".5s", 500000000 },
+		{ "1 s", 1000000000 },
 	};
 	uint64_t ns;
 
@@ -88,7 +89,7 @@ static void reads_times_in_every_unit(void **state)
 
 static void refuses_what_is_no_time(void **state)
 {
-	static const char *const rows[] = { "",     "s",    "-1s", "nan", "inf",   "1 s",
+	static const char *const rows[] = { "",     "s",    "-1s", "nan", "inf",   "0x1s",
 					    "1sec", "1e99", "1hh", "ms1", "1e12h", "-inf" };
 	uint64_t ns = 77;
 
