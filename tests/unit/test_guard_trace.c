@@ -45,7 +45,7 @@ static void what_is_written_is_read(void **state)
 	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
-	guard_trace_begin(&out);
+	guard_trace_begin(&out, 0);
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
 	scene_write(&out, s);
