@@ -6,13 +6,19 @@
 #include "guard/worker.h"
 #include "guard/worker/checkpoint.h"
 
+#include "device/proc.h"
+
+#include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #define TARGETS (POLICY_WORKERS * 16)
 
 struct recovering {
 	struct checkpoint_target target[TARGETS];
+	char worker[TARGETS][64]; /* whose each is */
 	unsigned count;
 };
 
@@ -25,39 +31,103 @@ static void take(void *arg, const char *id, const char *json)
 	(void)id;
 	if (guard_record_read(json, &record, notes, sizeof(notes)) != 0)
 		return;
-	for (unsigned i = 0; i < record.put_away_count && r->count < TARGETS; i++)
+	for (unsigned i = 0; i < record.put_away_count && r->count < TARGETS; i++) {
+		snprintf(r->worker[r->count], sizeof(r->worker[0]), "%s", record.worker);
 		r->target[r->count++] =
 			(struct checkpoint_target){ record.put_away[i].pid,
 						    record.put_away[i].start_ticks };
+	}
+}
+
+/* A journal that cannot be read may name somebody: that is not the same as nobody. */
+static int read_store(const char *path, const struct config *c, struct recovering *r)
+{
+	char message[2000] = "";
+	struct store *s;
+	int code = EXIT_OK;
+
+	if (access(path, F_OK) != 0 && errno == ENOENT)
+		return EXIT_OK; /* nothing was ever kept */
+	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0) {
+		cli_error("the journal %s cannot be opened: %s", path, message);
+		return EXIT_FAILED;
+	}
+	if (*message)
+		cli_error("%s", message);
+	if (store_kept(s, "guard", 4 * POLICY_WORKERS, take, r) < 0 || !store_lasting(s)) {
+		cli_error("the journal %s cannot be read: %s", path, store_state(s));
+		code = EXIT_FAILED;
+	}
+	store_close(s);
+	return code;
 }
 
 static int read_journal(struct recovering *r)
 {
 	char path[4096], message[2000] = "";
 	const char *where;
-	struct store *s;
 	struct config c;
+	int code = EXIT_OK;
 
 	if (config_load(&c, NULL, NULL, 0, message, sizeof(message)) != 0) {
 		cli_error("%s", message);
 		return EXIT_USAGE;
 	}
 	where = service_store_path(&c, false, path, sizeof(path));
-	if (where && store_open(where, c.history_limit, &s, message, sizeof(message)) == 0) {
-		if (*message)
-			cli_error("%s", message);
-		store_kept(s, "guard", POLICY_WORKERS, take, r);
-		store_close(s);
-	}
+	if (where)
+		code = read_store(where, &c, r);
 	config_done(&c);
-	return EXIT_OK;
+	return code;
+}
+
+static int restore(const struct root *root, const struct checkpoint_target *t, char *message,
+		   size_t size)
+{
+	return checkpoint_restore(root, t, 1, message, size);
+}
+
+/* Its number may be another's by now, who is left alone. */
+static bool is_there(const struct root *root, const struct checkpoint_target *t,
+		     const char **why)
+{
+	uint64_t ticks;
+
+	*why = "ended";
+	if (proc_start_ticks(root, t->pid, &ticks) != 0)
+		return false;
+	*why = "ended, and its number is another process's now, which is left alone";
+	return ticks == t->start_ticks;
+}
+
+static unsigned restore_all(const struct cli *c, const struct root *root,
+			    const struct recovering *r, unsigned *ret_gone)
+{
+	char message[500];
+	const char *why;
+	unsigned failed = 0;
+
+	for (unsigned i = 0; i < r->count; i++) {
+		const struct checkpoint_target *t = &r->target[i];
+
+		if (!is_there(root, t, &why)) {
+			++*ret_gone;
+			if (!c->quiet)
+				printf("process %" PRId64
+				       " of worker %s %s: nothing to restore\n",
+				       t->pid, r->worker[i], why);
+		} else if (restore(root, t, message, sizeof(message)) != 0) {
+			failed++;
+			cli_error("process %" PRId64 " of worker %s is still put away: %s",
+				  t->pid, r->worker[i], message);
+		}
+	}
+	return failed;
 }
 
 static int bring_back(const struct cli *c, const struct recovering *r)
 {
-	char message[500] = "";
 	struct root root;
-	int err;
+	unsigned failed, gone = 0;
 
 	if (r->count == 0) {
 		if (!c->quiet)
@@ -68,13 +138,15 @@ static int bring_back(const struct cli *c, const struct recovering *r)
 		cli_error("/proc cannot be read");
 		return EXIT_FAILED;
 	}
-	err = checkpoint_restore(&root, r->target, r->count, message, sizeof(message));
+	failed = restore_all(c, &root, r, &gone);
 	root_close(&root);
-	if (err)
-		cli_error("not all of %u processes are back: %s", r->count, message);
-	else if (!c->quiet)
-		printf("of %u processes none is put away any more\n", r->count);
-	return err ? EXIT_FAILED : EXIT_OK;
+	if (failed)
+		cli_error("%u of %u processes are not back; the journal still names them: run "
+			  "it again when that is mended",
+			  failed, r->count);
+	else if (!c->quiet && gone < r->count)
+		printf("of %u processes none is put away any more\n", r->count - gone);
+	return failed ? EXIT_FAILED : EXIT_OK;
 }
 
 int guard_recover(struct cli *c)
