@@ -161,6 +161,19 @@ static void print_table(const struct remote *r, const char *name)
 	table_done(&t);
 }
 
+/* A narrow table has no room for why; which hold masks which rule is always said. */
+static void say_masks(const struct remote *r, const char *name)
+{
+	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
+		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
+		const char *why = worker_reply_string(w, "why");
+
+		if (is_wanted(w, name) && why && strncmp(why, "hold active masks", 17) == 0)
+			printf("%s: %.*s\n", worker_reply_string(w, "name"),
+			       (int)strcspn(why, ";"), why);
+	}
+}
+
 static int status(struct cli *c, struct remote *r, const char *name)
 {
 	struct buf path;
@@ -181,6 +194,8 @@ static int status(struct cli *c, struct remote *r, const char *name)
 	if (!c->quiet)
 		say_mode(r->reply);
 	print_table(r, name);
+	if (!c->quiet)
+		say_masks(r, name);
 	return EXIT_OK;
 }
 

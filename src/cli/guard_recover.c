@@ -5,8 +5,7 @@
 #include "daemon/store.h"
 #include "guard/worker.h"
 #include "guard/worker/checkpoint.h"
-
-#include "device/proc.h"
+#include "guard/worker/identity.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -86,35 +85,27 @@ static int restore(const struct root *root, const struct checkpoint_target *t, c
 	return checkpoint_restore(root, t, 1, message, size);
 }
 
-/* Its number may be another's by now, who is left alone. */
-static bool is_there(const struct root *root, const struct checkpoint_target *t,
-		     const char **why)
-{
-	uint64_t ticks;
-
-	*why = "ended";
-	if (proc_start_ticks(root, t->pid, &ticks) != 0)
-		return false;
-	*why = "ended, and its number is another process's now, which is left alone";
-	return ticks == t->start_ticks;
-}
-
 static unsigned restore_all(const struct cli *c, const struct root *root,
 			    const struct recovering *r, unsigned *ret_gone)
 {
+	static const char *const gone[] = {
+		[IDENTITY_ENDED] = "ended",
+		[IDENTITY_OTHER] =
+			"ended, and its number is another process's now, which is left alone",
+	};
 	char message[500];
-	const char *why;
 	unsigned failed = 0;
 
 	for (unsigned i = 0; i < r->count; i++) {
 		const struct checkpoint_target *t = &r->target[i];
+		enum identity is = identity_of(root, t->pid, t->start_ticks);
 
-		if (!is_there(root, t, &why)) {
+		if (is != IDENTITY_SAME) {
 			++*ret_gone;
 			if (!c->quiet)
 				printf("process %" PRId64
 				       " of worker %s %s: nothing to restore\n",
-				       t->pid, r->worker[i], why);
+				       t->pid, r->worker[i], gone[is]);
 		} else if (restore(root, t, message, sizeof(message)) != 0) {
 			failed++;
 			cli_error("process %" PRId64 " of worker %s is still put away: %s",
