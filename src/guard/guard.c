@@ -83,6 +83,11 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore(g, w, &records[k]);
+	w->owed = w->dry && w->evicted;
+	if (w->owed) {
+		w->state = STATE_EVICTED;
+		demand_text(w->why, sizeof(w->why), GUARD_OWED);
+	}
 }
 
 /* Lowest priority first; of equals the one that is named first. */

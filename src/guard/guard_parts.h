@@ -50,7 +50,10 @@
 #define CLEAR_C      5.0 /* above the trip */
 #define SLACK_BYTES  (64 * MIB)
 #define LEVEL_STOP   4
-#define STAGING      (256 * MIB) /* host memory without which nothing can be loaded */
+/* Of who was moved before the mode changed. */
+#define GUARD_OWED \
+	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back"
+#define STAGING (256 * MIB) /* host memory without which nothing can be loaded */
 
 struct guard_gpu {
 	char uuid[96];

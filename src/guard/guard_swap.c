@@ -48,9 +48,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	if (w->owed) {
 		w->state = STATE_EVICTED;
 		w->since_ns = g->now_ns;
-		guard_say(g, w, w->state, "mode",
-			  "it was moved, and in this mode nothing is done: mode = \"enforce\" "
-			  "brings it back");
+		guard_say(g, w, w->state, "mode", "%s", GUARD_OWED);
 		return;
 	}
 	guard_move(g, w, STATE_RECONCILE, "mode",

@@ -108,26 +108,12 @@ def test_a_worker_that_goes_while_it_is_out_is_told_of_and_comes_back_when_named
         heard(s, "worker ollama is gone from the configuration while it is out (level 2)")
         s.wait(lambda: names(s) == [])
         assert worker.resident() == 0
+        s.restart()  # what is kept of it outlives the service
         give(s, with_it)
         s.until("evicted")
         assert s.worker()["hold"] == "evicted" and 0 < s.worker()["hold_until_seconds"] <= 3600
         s.guard("release", "ollama")
         s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
-
-
-def test_the_record_of_one_that_is_gone_outlives_the_service_too(world, worker):
-    with_it = configure(("ollama", worker))
-    with Guarded(world, with_it) as s:
-        s.until("active")
-        s.guard("hold", "evicted", "ollama", "--forever")
-        s.until("evicted")
-        give(s, f'[guard]\nmode = "enforce"\nsimulated = true\n{SHORT}')
-        heard(s, "is gone from the configuration")
-        s.restart()
-        give(s, with_it)
-        s.until("evicted")
-        s.guard("release", "ollama")
-        s.until("active")
 
 
 def test_a_bad_file_changes_nothing(world, worker):
@@ -240,6 +226,23 @@ def test_a_recording_goes_on_in_a_run_of_its_own(world, worker, tmp_path):
     done = support.gpuward("guard", "replay", "--policy", str(policy), str(trace))
     assert done.returncode == support.OK, done.stderr
     assert "evicted" in done.stdout, done.stdout
+
+
+def test_a_driver_that_hangs_holds_no_reload_up(tmp_path):
+    world = World(tmp_path, more='[[fault]]\ncall = "nvmlDeviceGetComputeRunningProcesses_v3"\nhang = true\nfrom = 2\n'
+                  'until = 4\n')
+    with Worker(world, size=10 * GIB) as w:
+        one = configure(("ollama", w))
+        with Guarded(world, one) as s:
+            s.wait(lambda: s.worker().get("resident_bytes") == 10 * GIB)
+            time.sleep(1.5)
+            for i in range(5):
+                give(s, one + f'[[rule]]\nmatch.name = "nobody{i}"\naction = "ignore"\n')
+                assert s.get("/api/v1/guard").status_code == 200
+                time.sleep(0.1)
+            s.wait(lambda: s.now() == "active" and not s.worker()["hung"])
+            with Contender(world, 8 * GIB):
+                s.until("evicted")
 
 
 def test_fifty_reloads_while_somebody_comes_and_goes(world, worker):

@@ -253,6 +253,27 @@ static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 	end(&o);
 }
 
+static void the_same_holds_for_a_mode_that_came_with_a_restart(void **state)
+{
+	struct world o;
+
+	(void)state;
+	begin(&o, 1);
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
+	world_until(&o, 20 * S);
+	assert_false(o.w[0].resident);
+	o.p.mode = GUARD_DRY_RUN;
+	world_restart(&o);
+	world_run(&o, 5 * MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_non_null(strstr(world_status(&o, 0).why, "enforce"));
+	o.p.mode = GUARD_ENFORCE;
+	world_restart(&o);
+	world_run(&o, MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	end(&o);
+}
+
 static void after_a_restart_one_that_is_out_is_evicted_and_not_quiet(void **state)
 {
 	struct world o;
@@ -314,6 +335,7 @@ int main(void)
 		cmocka_unit_test(what_is_no_longer_allowed_is_not_tried_again),
 		cmocka_unit_test(what_a_dry_run_pretended_is_done_when_it_is_enforced),
 		cmocka_unit_test(one_that_is_out_for_real_waits_for_a_mode_that_acts),
+		cmocka_unit_test(the_same_holds_for_a_mode_that_came_with_a_restart),
 		cmocka_unit_test(after_a_restart_one_that_is_out_is_evicted_and_not_quiet),
 		cmocka_unit_test(many_swaps_end_as_none_would),
 	};
