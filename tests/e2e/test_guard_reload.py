@@ -7,8 +7,16 @@ import pytest
 
 import service
 import support
-from test_guard import SHORT, Guarded, configure
+import test_guard
+from test_guard import Guarded
 from worker import GIB, Contender, Worker, World
+
+SHORT = test_guard.SHORT
+OFTEN = "poll_ms = 50\n"
+
+
+def configure(*workers, guard="", **kw):
+    return test_guard.configure(*workers, guard=OFTEN + guard, **kw)
 
 
 @pytest.fixture
@@ -78,7 +86,7 @@ def test_a_hold_is_kept_over_a_reload(world, worker):
 
 
 def test_the_first_worker_comes_and_the_last_goes(world, worker):
-    none = f'[guard]\nmode = "enforce"\nsimulated = true\n{SHORT}'
+    none = f'[guard]\nmode = "enforce"\nsimulated = true\n{OFTEN}{SHORT}'
     with Guarded(world, none) as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
         assert names(s) == []
@@ -99,7 +107,7 @@ def test_the_first_worker_comes_and_the_last_goes(world, worker):
 
 def test_a_worker_that_goes_while_it_is_out_is_told_of_and_comes_back_when_named_again(world, worker):
     with_it = configure(("ollama", worker))
-    without = f'[guard]\nmode = "enforce"\nsimulated = true\n{SHORT}'
+    without = f'[guard]\nmode = "enforce"\nsimulated = true\n{OFTEN}{SHORT}'
     with Guarded(world, with_it) as s:
         s.until("active")
         s.guard("hold", "evicted", "ollama", "--for", "1h")
@@ -147,8 +155,8 @@ def test_workers_change_places(world):
     with Worker(world, size=2 * GIB) as a, Worker(world, size=3 * GIB) as b:
         both = [("a", a), ("b", b)]
         with Guarded(world, configure(*both)) as s:
-            s.until("active", name="a")
-            s.until("active", name="b")
+            for name, size in (("a", 2 * GIB), ("b", 3 * GIB)):
+                s.wait(lambda n=name, z=size: s.now(n) == "active" and s.worker(n)["resident_bytes"] == z)
             s.guard("hold", "evicted", "b", "--for", "1h")
             s.until("evicted", name="b")
             give(s, configure(*reversed(both)))
@@ -156,8 +164,8 @@ def test_workers_change_places(world):
             s.wait(lambda: s.now("a") == "active" and s.now("b") == "evicted")
             assert {d["worker"] for d in s.decisions() if d["to"] == "evicted"} == {"b"}
             s.guard("release", "b")
-            s.until("active", name="b")
-            assert a.acted() == [] and a.resident() == 2 * GIB and b.resident() == 3 * GIB
+            s.wait(lambda: s.now("b") == "active" and b.resident() == 3 * GIB)
+            assert a.acted() == [] and a.resident() == 2 * GIB
 
 
 def test_an_order_under_way_ends_before_the_tables_change(world, tmp_path):
@@ -170,7 +178,7 @@ def test_an_order_under_way_ends_before_the_tables_change(world, tmp_path):
         text = f"""[guard]
 mode = "enforce"
 simulated = true
-{SHORT}
+{OFTEN}{SHORT}
 [[worker]]
 name = "w"
 kind = "exec"
