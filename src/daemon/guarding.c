@@ -221,8 +221,10 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	guarding_swap_drop(g);
 	if (g->looker)
 		err = looker_free(g->looker, timeout_ns);
-	if (!err)
+	if (!err) {
+		g->looker = NULL;
 		err = guarding_health_stop(g);
+	}
 	if (g->action) {
 		if (g->guard)
 			restore(g);

@@ -228,7 +228,7 @@ static void wait_longer(struct guarding *g)
 
 void guarding_swap_try(struct guarding *g)
 {
-	if (g->retired && looker_settled(g->looker))
+	if (g->retired && g->looker && looker_settled(g->looker))
 		release_retired(g);
 	if (!g->next || g->writing)
 		return;
