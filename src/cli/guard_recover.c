@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #define TARGETS (POLICY_WORKERS * 16)
+#define RECORDS (POLICY_WORKERS * 4) /* also of workers that are gone from the configuration */
 
 struct recovering {
 	struct checkpoint_target target[TARGETS];
@@ -38,7 +39,8 @@ static void take(void *arg, const char *id, const char *json)
 	}
 }
 
-/* A journal that cannot be read may name somebody: that is not the same as nobody. */
+/* A journal that cannot be read may name somebody: that is not the same as nobody.  A service that runs goes on
+ * beside us; what a plain reader cannot open (a full disk, a file of an older version), the store may. */
 static int read_store(const char *path, const struct config *c, struct recovering *r)
 {
 	char message[2000] = "";
@@ -47,13 +49,16 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 
 	if (access(path, F_OK) != 0 && errno == ENOENT)
 		return EXIT_OK; /* nothing was ever kept */
+	if (store_peek(path, "guard", RECORDS, take, r) >= 0)
+		return EXIT_OK;
+	r->count = 0;
 	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0) {
 		cli_error("the journal %s cannot be opened: %s", path, message);
 		return EXIT_FAILED;
 	}
 	if (*message)
 		cli_error("%s", message);
-	if (store_kept(s, "guard", 4 * POLICY_WORKERS, take, r) < 0 || !store_lasting(s)) {
+	if (store_kept(s, "guard", RECORDS, take, r) < 0 || !store_lasting(s)) {
 		cli_error("the journal %s cannot be read: %s", path, store_state(s));
 		code = EXIT_FAILED;
 	}

@@ -133,10 +133,11 @@ static void release_retired(struct guarding *g)
 
 static void tell_news(struct guarding *g, unsigned fresh, unsigned left)
 {
+	unsigned n = g->settings->policy.workers;
+
 	guarding_tell(g, "info",
-		      "the guard goes by the new configuration: %u workers, %u of them new, %u "
-		      "gone",
-		      g->settings->policy.workers, fresh, left);
+		      "the guard goes by the new configuration: %u worker%s, %u new, %u gone",
+		      n, n == 1 ? "" : "s", fresh, left);
 }
 
 static void move_over(struct guarding *g, struct retired *place,

@@ -60,7 +60,7 @@ def test_a_worker_that_is_in_both_goes_on_as_it_was(world, worker):
         before = s.worker()
         told = len(worker.acted())
         give(s, configure(("ollama", worker)))
-        heard(s, "goes by the new configuration: 1 workers, 0 of them new, 0 gone")
+        heard(s, "goes by the new configuration: 1 worker, 0 new, 0 gone")
         s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)  # 0.3 s instead of 600
         assert s.worker()["evictions_total"] == before["evictions_total"] == 1
         assert len(worker.acted()) == told + 1
