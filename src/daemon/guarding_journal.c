@@ -123,9 +123,7 @@ void guarding_written(struct guarding *g, uint64_t now_ns)
 {
 	if (!g->writing || !is_written(g, now_ns))
 		return;
-	guarding_swap_try(g);
-	if (!g->writing)
-		give_orders(g);
+	give_orders(g);
 	guarding_pump(g);
 }
 
@@ -197,7 +195,12 @@ void guarding_forget(struct guarding *g, const char *worker)
 
 static void timer_came(void *arg, uint64_t t_ns)
 {
-	guarding_written(arg, t_ns);
+	struct guarding *g = arg;
+
+	if (g->writing && !is_written(g, t_ns))
+		return;
+	guarding_swap_try(g);
+	guarding_pump(g);
 }
 
 int guarding_journal_open(struct guarding *g)
