@@ -28,9 +28,10 @@ struct given {
 #define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
 	{ "for", 0, OPTION_DURATION, AT(for_ns), "TIME",
-	  "evict, hold: until then; learn: how long to watch (default: 1m)", NULL, NULL },
-	{ "forever", 0, OPTION_FLAG, AT(forever), NULL, "hold: until it is released", NULL,
+	  "evict, hold, pause: until then; learn: how long to watch (default: 1m)", NULL,
 	  NULL },
+	{ "forever", 0, OPTION_FLAG, AT(forever), NULL, "hold, pause: until it is released",
+	  NULL, NULL },
 	{ "now", 0, OPTION_FLAG, AT(now), NULL,
 	  "resume: without the quiet time, and also when somebody evicted it", NULL, NULL },
 	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT", "why, for the events of the service",
@@ -160,6 +161,19 @@ static void print_table(const struct remote *r, const char *name)
 	table_done(&t);
 }
 
+/* A narrow table has no room for why; which hold masks which rule is always said. */
+static void say_masks(const struct remote *r, const char *name)
+{
+	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
+		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
+		const char *why = worker_reply_string(w, "why");
+
+		if (is_wanted(w, name) && why && strncmp(why, "hold active masks", 17) == 0)
+			printf("%s: %.*s\n", worker_reply_string(w, "name"),
+			       (int)strcspn(why, ";"), why);
+	}
+}
+
 static int status(struct cli *c, struct remote *r, const char *name)
 {
 	struct buf path;
@@ -180,6 +194,8 @@ static int status(struct cli *c, struct remote *r, const char *name)
 	if (!c->quiet)
 		say_mode(r->reply);
 	print_table(r, name);
+	if (!c->quiet)
+		say_masks(r, name);
 	return EXIT_OK;
 }
 
@@ -287,7 +303,7 @@ static int ask(struct cli *c, struct remote *r, const char *verb, const char *st
 
 /* ---- the verbs ---- */
 
-enum form { READS, ASKS, HOLDS, LEARNS, REPLAYS, RECOVERS };
+enum form { READS, ASKS, HOLDS, PAUSES, SNOOZES, LEARNS, REPLAYS, RECOVERS };
 
 static const struct verb {
 	const char *name;
@@ -302,7 +318,9 @@ static const struct verb {
 	{ "resume", ASKS, 1, 1, "a WORKER, or all", "now reason" },
 	{ "hold", HOLDS, 2, 2, "evicted or active, and a WORKER, or all",
 	  "for forever reason" },
-	{ "release", ASKS, 1, 1, "a WORKER, or all", "reason" },
+	{ "pause", PAUSES, 0, 1, "perhaps a WORKER", "for forever reason" },
+	{ "snooze", SNOOZES, 1, 2, "a time such as 30m, and perhaps a WORKER", "reason" },
+	{ "release", ASKS, 0, 1, "perhaps a WORKER", "reason" },
 	{ "learn", LEARNS, 0, 0, "no further word", "for" },
 	{ "replay", REPLAYS, 1, 1, "the file of a recording", "policy" },
 	{ "recover", RECOVERS, 0, 0, "no further word", "" },
@@ -320,8 +338,8 @@ static const struct verb *find(const char *word)
 	if (near)
 		cli_error("guard does not know '%s' (did you mean '%s'?)", word, near);
 	else
-		cli_error("guard wants status, explain, evict, resume, hold, release, learn, "
-			  "replay or recover");
+		cli_error("guard wants status, explain, evict, resume, hold, pause, snooze, "
+			  "release, learn, replay or recover");
 	return NULL;
 }
 
@@ -339,6 +357,7 @@ static bool has_word(const char *list, const char *word)
 static int check(const struct cli *c, const struct verb *v)
 {
 	const struct given *g = c->own;
+	uint64_t ns;
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
 		if (option_given(o, g) && !has_word(v->options, o->name)) {
@@ -349,23 +368,39 @@ static int check(const struct cli *c, const struct verb *v)
 		cli_error("guard %s wants %s", v->name, v->wants);
 		return EXIT_USAGE;
 	}
-	if (v->form != HOLDS)
-		return EXIT_OK;
-	if (strcmp(c->argv[1], "evicted") != 0 && strcmp(c->argv[1], "active") != 0) {
+	if (v->form == HOLDS && strcmp(c->argv[1], "evicted") != 0 &&
+	    strcmp(c->argv[1], "active") != 0) {
 		cli_error("a worker is held evicted or active, not '%s'", c->argv[1]);
 		return EXIT_USAGE;
 	}
-	if (!g->for_ns == !g->forever) {
-		cli_error("a hold ends: --for TIME says when, or --forever that it does not");
+	if (v->form == SNOOZES && (option_duration(c->argv[1], &ns) != 0 || ns == 0)) {
+		cli_error("guard snooze takes a time such as 30m or 2h, not '%s'", c->argv[1]);
+		return EXIT_USAGE;
+	}
+	if ((v->form == HOLDS || v->form == PAUSES) && !g->for_ns == !g->forever) {
+		cli_error("a %s ends: --for TIME says when, or --forever that it does not",
+			  v->name);
 		return EXIT_USAGE;
 	}
 	return EXIT_OK;
 }
 
+/* Nobody is moved for a while: hold active, of every worker unless one is named. */
+static int pause_all(struct cli *c, struct remote *r, const char *name)
+{
+	int code = ask(c, r, "hold", "active", name);
+
+	if (code == EXIT_OK && !c->quiet && !c->json)
+		printf("Until then only heat and faults move %s; gpuward guard release ends "
+		       "it.\n",
+		       strcmp(name, ALL) == 0 ? "anybody" : "it");
+	return code;
+}
+
 static int with_service(struct cli *c, const struct verb *v)
 {
-	const struct given *g = c->own;
-	const char *name = c->argc > 1 ? c->argv[c->argc - 1] : NULL;
+	struct given *g = c->own;
+	const char *name = c->argc > (v->form == SNOOZES ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
 	struct remote r;
 	int code = remote_open(&r, &g->remote);
 
@@ -376,8 +411,13 @@ static int with_service(struct cli *c, const struct verb *v)
 	else if (v->form == READS)
 		code = strcmp(v->name, "status") == 0 ? status(c, &r, name)
 						      : explain(c, &r, name);
+	else if (v->form == SNOOZES && option_duration(c->argv[1], &g->for_ns) != 0)
+		code = EXIT_USAGE;
+	else if (v->form == PAUSES || v->form == SNOOZES)
+		code = pause_all(c, &r, name ? name : ALL);
 	else
-		code = ask(c, &r, v->name, v->form == HOLDS ? c->argv[1] : NULL, name);
+		code = ask(c, &r, v->name, v->form == HOLDS ? c->argv[1] : NULL,
+			   name ? name : ALL);
 	remote_close(&r);
 	return code;
 }
@@ -404,7 +444,10 @@ const struct command command_guard = {
 		"Asks the guard of gpuward serve. status: state, reasons, memory and timers of "
 		"each worker. explain: rule, evidence and next possible change. evict and "
 		"resume "
-		"move a worker; hold keeps it evicted or active for a time, release ends that. "
+		"move a worker; hold keeps it evicted or active for a time. pause and snooze "
+		"TIME "
+		"hold every worker active: nobody is moved for others, only for heat and "
+		"faults. release ends holds. "
 		"learn watches an idle machine and proposes rules. replay decides again on a "
 		"recording, without a service. recover brings back processes that a checkpoint "
 		"put away and a crash left there. What changes something needs the service's "
@@ -412,9 +455,12 @@ const struct command command_guard = {
 	.examples = "  gpuward guard status\n"
 		    "  gpuward guard explain ollama\n"
 		    "  gpuward guard hold active ollama --for 2h\n"
+		    "  gpuward guard snooze 30m\n"
 		    "  gpuward guard resume all --now\n"
 		    "  gpuward guard replay --policy new.toml guard.trace\n",
-	.arguments = "status|explain|evict|resume|hold|release|learn|replay|recover [WORKER]",
+	.arguments =
+		"status|explain|evict|resume|hold|pause|snooze|release|learn|replay|recover "
+		"[WORKER]",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,

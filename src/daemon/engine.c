@@ -499,6 +499,18 @@ void engine_set_manage(struct engine *e, bool on)
 	e->config.manage = on;
 }
 
+void engine_set_guard(struct engine *e, struct guard_settings *settings)
+{
+	if (e->guarding) {
+		guarding_swap(e->guarding, settings);
+		return;
+	}
+	if (e->guarded) /* it has not begun yet */
+		guard_settings_done(&e->guard);
+	e->guard = *settings;
+	e->guarded = true;
+}
+
 void engine_set_interval(struct engine *e, uint64_t interval_ns)
 {
 	e->view.interval_ns = interval_ns;

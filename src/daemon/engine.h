@@ -41,6 +41,8 @@ const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);
 void engine_set_manage(struct engine *e, bool on);
+/* Taken over; guarding_swap(). */
+void engine_set_guard(struct engine *e, struct guard_settings *settings);
 
 /* Tells of something: keeps it and calls `happened`. */
 void engine_tell(struct engine *e, const char *kind, const char *uuid, const char *severity,

@@ -18,9 +18,12 @@ static void add_text(struct buf *out, const char *text)
 	buf_addc(out, '\n');
 }
 
-void guard_trace_begin(struct buf *out)
+void guard_trace_begin(struct buf *out, uint64_t last_id)
 {
-	buf_adds(out, "begin\t1\n");
+	buf_adds(out, "begin\t1");
+	if (last_id)
+		buf_addf(out, "\t%" PRIu64, last_id);
+	buf_addc(out, '\n');
 }
 
 void guard_trace_outcome(struct buf *out, const struct guard_outcome *o, uint64_t now_ns)
@@ -65,6 +68,7 @@ struct guard_trace {
 	struct guard *guard;
 	struct scene scene;
 	uint64_t wall_ns, mono_ns; /* of the last scene */
+	uint64_t last_id;          /* before this run */
 	struct guard_trace_counts counts;
 };
 
@@ -127,7 +131,7 @@ static int read_outcome(struct guard_trace *t, const struct words *w)
 
 	if (w->count != 7 || !numbers(w, at, 5, v))
 		return -GW_E_PARSE;
-	o.order = v[1];
+	o.order = v[1] > t->last_id ? v[1] - t->last_id : 0;
 	o.ok = v[2];
 	o.retry = v[3];
 	o.in_flight = v[4];
@@ -181,7 +185,7 @@ static int read_release(struct guard_trace *t, const struct words *w)
 
 	if (w->count != 3 || !numbers(w, at, 2, v))
 		return -GW_E_PARSE;
-	guard_release(t->guard, v[1], v[0]);
+	guard_release(t->guard, v[1] > t->last_id ? v[1] - t->last_id : 0, v[0]);
 	return 0;
 }
 
@@ -211,8 +215,10 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 	struct words w;
 	int err = 0;
 
-	if (strcmp(line, "begin\t1") == 0)
-		return begin(t);
+	if (strncmp(line, "begin\t1", 7) == 0 && (!line[7] || line[7] == '\t')) {
+		t->last_id = 0;
+		return line[7] && !number(line + 8, &t->last_id) ? -GW_E_PARSE : begin(t);
+	}
 	if (!t->guard)
 		err = begin(t); /* a file whose beginning was cut off, or scenes alone */
 	if (err || !*line)

@@ -1,7 +1,8 @@
 /* guard_trace: all that the guard is told, as lines of a file: what was seen, asked and done, in its order.
  *
  * The guard is pure, so that what was told it decides the same again.  Scenes are written by guard/scene.h; here
- * are the lines between them.  A file may hold several runs of the service: each begins anew. */
+ * are the lines between them.  A file may hold several runs, of the service or
+ * of one configuration: each begins anew. */
 #ifndef GW_DAEMON_GUARD_TRACE_H
 #define GW_DAEMON_GUARD_TRACE_H
 
@@ -10,7 +11,8 @@
 #include "base/buf.h"
 
 /* ---- writing: each adds its line ---- */
-void guard_trace_begin(struct buf *out);
+/* last_id: guard_last_id(), 0 at a start: numbers in the lines that follow are larger. */
+void guard_trace_begin(struct buf *out, uint64_t last_id);
 void guard_trace_outcome(struct buf *out, const struct guard_outcome *o, uint64_t now_ns);
 void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t ttl_ns,
 		     uint64_t now_ns);

@@ -32,6 +32,10 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret);
  * behind with all that it uses. */
 int guarding_free(struct guarding *g, uint64_t timeout_ns);
 
+/* Another configuration, taken over.  It comes into force when no order is under way, at most at once: what is
+ * known of workers that are in both stays, and what changed is told. */
+void guarding_swap(struct guarding *g, struct guard_settings *settings);
+
 /* A tick of the engine: health and capacity. */
 void guarding_tick(struct guarding *g, const struct view *v);
 

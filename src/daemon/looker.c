@@ -32,6 +32,8 @@ struct looker {
 	bool utilisation, stop, gone, paused;
 	uint64_t triggered;
 	struct look_stats stats; /* as of the last look */
+	const struct policy *policy;
+	uint64_t wanted, taken; /* turns of policies: this one, and the one that look has */
 	/* The thread's own. */
 	uint64_t often_until_ns;
 	/* The main thread's. */
@@ -88,7 +90,7 @@ static struct scene *take_empty(struct looker *k, bool *ret_utilisation)
 
 static void round_of(struct looker *k)
 {
-	bool utilisation;
+	bool utilisation, fresh;
 	struct look_stats stats;
 	struct scene *s = take_empty(k, &utilisation);
 
@@ -103,10 +105,35 @@ static void round_of(struct looker *k)
 	}
 	look_stats(k->look, &stats);
 	pthread_mutex_lock(&k->lock);
-	k->full = s;
 	k->stats = stats;
+	fresh = k->taken == k->wanted;
+	*(fresh ? &k->full : &k->empty) = s;
+	if (!fresh)
+		k->due_ns = 0;
 	pthread_mutex_unlock(&k->lock);
-	eventfd_write(k->news_fd, 1);
+	if (fresh)
+		eventfd_write(k->news_fd, 1);
+}
+
+/* false: there is no memory for it; the one before stays, and what it sees is of no use. */
+static bool take_policy(struct looker *k)
+{
+	const struct policy *p;
+	uint64_t turn, taken;
+
+	pthread_mutex_lock(&k->lock);
+	p = k->policy;
+	turn = k->wanted;
+	taken = k->taken;
+	pthread_mutex_unlock(&k->lock);
+	if (turn == taken)
+		return true;
+	if (look_policy(k->look, p) != 0)
+		return false;
+	pthread_mutex_lock(&k->lock);
+	k->taken = turn;
+	pthread_mutex_unlock(&k->lock);
+	return true;
 }
 
 static uint64_t next_due(struct looker *k, bool *ret_stop)
@@ -132,7 +159,9 @@ static void *run(void *arg)
 
 		if (stop)
 			break;
-		if (clock_mono_ns(clock_real()) >= due)
+		if (!take_policy(k))
+			wait_for(k, clock_mono_ns(clock_real()) + NS_PER_S);
+		else if (clock_mono_ns(clock_real()) >= due)
 			round_of(k);
 		else
 			wait_for(k, due);
@@ -262,6 +291,30 @@ void looker_now(struct looker *k)
 	k->due_ns = 0;
 	pthread_mutex_unlock(&k->lock);
 	eventfd_write(k->wake_fd, 1);
+}
+
+void looker_policy(struct looker *k, const struct policy *p)
+{
+	pthread_mutex_lock(&k->lock);
+	k->policy = p;
+	k->wanted++;
+	if (k->full) {
+		k->empty = k->full;
+		k->full = NULL;
+	}
+	k->due_ns = 0;
+	pthread_mutex_unlock(&k->lock);
+	eventfd_write(k->wake_fd, 1);
+}
+
+bool looker_settled(struct looker *k)
+{
+	bool is;
+
+	pthread_mutex_lock(&k->lock);
+	is = k->taken == k->wanted;
+	pthread_mutex_unlock(&k->lock);
+	return is;
 }
 
 void looker_pause(struct looker *k, bool on)

@@ -19,6 +19,11 @@ int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 /* 0, or -GW_E_STATE: it hangs in a driver and is left behind with all that it uses. */
 int looker_free(struct looker *k, uint64_t timeout_ns);
 
+/* Another policy, borrowed: no scene of the old one comes any more, and a look is made at once.  The thread may
+ * use the old one until looker_settled(): a driver that hangs can hold it. */
+void looker_policy(struct looker *k, const struct policy *p);
+bool looker_settled(struct looker *k);
+
 /* Look now (somebody asked for something); or not at all for a while (drivers were let go). */
 void looker_now(struct looker *k);
 void looker_pause(struct looker *k, bool on);

@@ -280,25 +280,6 @@ static bool same_text(const char *a, const char *b)
 	return strcmp(a ? a : "", b ? b : "") == 0;
 }
 
-/* Do both say the same of the guard? */
-static bool same_guard(const struct config *a, const struct config *b)
-{
-	struct guard_settings x, y;
-	bool same = false;
-
-	if (guard_config_make(a, &x) != 0)
-		return false;
-	if (guard_config_make(b, &y) == 0) {
-		same = policy_same(&x.policy, &y.policy) &&
-		       x.health_enabled == y.health_enabled &&
-		       x.health_interval_ns == y.health_interval_ns &&
-		       x.capacity_enabled == y.capacity_enabled;
-		guard_settings_done(&y);
-	}
-	guard_settings_done(&x);
-	return same;
-}
-
 /* Settings that are looked at only when we start. */
 static bool needs_restart(const struct config *a, const struct config *b)
 {
@@ -310,11 +291,23 @@ static bool needs_restart(const struct config *a, const struct config *b)
 		    a->device_enable_nvml == b->device_enable_nvml &&
 		    a->device_require_nvml == b->device_require_nvml &&
 		    same_text(a->device_nvml_library, b->device_nvml_library) &&
-		    same_text(a->service_unix_mode, b->service_unix_mode) && same_guard(a, b);
+		    same_text(a->service_unix_mode, b->service_unix_mode);
 
 	for (unsigned i = 0; same && i < a->service_listen.count; i++)
 		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;
 	return !same;
+}
+
+static void reload_guard(struct service *s)
+{
+	struct guard_settings guard;
+
+	if (guard_config_make(&s->config, &guard) == 0)
+		engine_set_guard(s->engine, &guard);
+	else
+		engine_tell(s->engine, "guard", NULL, "error",
+			    "the guard stays with the old configuration: %s",
+			    gw_strerror(-GW_E_NOMEM));
 }
 
 /* The old configuration stays in force unless all of the new one is good. */
@@ -347,12 +340,12 @@ static void reload(struct service *s)
 		apply(s);
 		engine_set_manage(s->engine, s->config.manage_enabled);
 		engine_set_interval(s->engine, s->config.service_interval);
-		engine_tell(s->engine, "config", NULL, "info",
-			    "the configuration was read anew%s",
-			    needs_restart(&old, &fresh)
-				    ? "; what changed of addresses, drivers, "
-				      "database or guard counts from the next start"
-				    : "");
+		engine_tell(
+			s->engine, "config", NULL, "info", "the configuration was read anew%s",
+			needs_restart(&old, &fresh) ? "; what changed of addresses, drivers or "
+						      "database counts from the next start"
+						    : "");
+		reload_guard(s);
 		config_done(&old);
 	}
 	notify_ready(&s->notify);

@@ -64,6 +64,9 @@ int store_keep(struct store *s, const char *kind, const char *id, const char *js
 /* The latest max of a kind, oldest first.  How many, or -GW_E_IO. */
 int store_kept(struct store *s, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg);
+/* Of a file that another process may have open, without a store; nothing is written.  How many, or -GW_E_IO. */
+int store_peek(const char *path, const char *kind, unsigned max,
+	       void (*each)(void *arg, const char *id, const char *json), void *arg);
 void store_forget(struct store *s, const char *kind, const char *id);
 
 /* ---- history ---- */

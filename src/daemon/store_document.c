@@ -202,22 +202,22 @@ static unsigned count_waiting(const struct buf *records, const char *kind)
 	return n;
 }
 
-static int file_documents(struct store *s, const char *kind, unsigned max,
+/* records: what waits to be written; NULL: nothing does. */
+static int read_documents(sqlite3 *db, const char *kind, unsigned max,
 			  const struct buf *records, int *count,
 			  void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	sqlite3 *db = store_reader(s);
-	sqlite3_stmt *q;
+	sqlite3_stmt *q = db_statement(
+		db, "SELECT id, json FROM (SELECT seq, id, json FROM document WHERE"
+		    " kind=?1 ORDER BY seq DESC LIMIT ?2) ORDER BY seq");
 	int rc;
 
-	if (!db)
-		return SQLITE_DONE;
-	q = db_statement(db, "SELECT id, json FROM (SELECT seq, id, json FROM document WHERE"
-			     " kind=?1 ORDER BY seq DESC LIMIT ?2) ORDER BY seq");
+	if (!q)
+		return SQLITE_ERROR;
 	sqlite3_bind_text(q, 1, kind, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(q, 2, max);
 	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-		if (comes_again(records, 0, kind, text_of(q, 0)))
+		if (records && comes_again(records, 0, kind, text_of(q, 0)))
 			continue;
 		each(arg, text_of(q, 0), text_of(q, 1));
 		(*count)++;
@@ -226,18 +226,35 @@ static int file_documents(struct store *s, const char *kind, unsigned max,
 	return rc;
 }
 
+int store_peek(const char *path, const char *kind, unsigned max,
+	       void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	sqlite3 *db;
+	int n = 0, rc;
+
+	if (db_open_reader(path, &db) != DB_OK)
+		return -GW_E_IO;
+	rc = read_documents(db, kind, max, NULL, &n, each, arg);
+	db_close(db);
+	return rc == SQLITE_DONE ? n : -GW_E_IO;
+}
+
 int store_kept(struct store *s, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
 	struct buf records;
 	struct record r;
+	sqlite3 *db;
 	unsigned fresh, skip;
-	int n = 0, rc;
+	int n = 0, rc = SQLITE_DONE;
 
 	waiting(s, &records);
 	fresh = count_waiting(&records, kind);
 	skip = fresh > max ? fresh - max : 0;
-	rc = file_documents(s, kind, fresh < max ? max - fresh : 0, &records, &n, each, arg);
+	db = store_reader(s);
+	if (db)
+		rc = read_documents(db, kind, fresh < max ? max - fresh : 0, &records, &n, each,
+				    arg);
 	store_reader_done(s);
 	if (rc != SQLITE_DONE)
 		store_read_failed(s, rc);

@@ -371,6 +371,77 @@ void action_set_facts(struct action *a, const struct worker_facts *f)
 	pthread_mutex_unlock(&a->lock);
 }
 
+static bool idle(const struct action *a)
+{
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (a->slot[i].state != FREE)
+			return false;
+	return true;
+}
+
+/* Who of those from at on is where: the one that is wanted there, or one that nobody wants. */
+static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
+{
+	for (unsigned k = at; k < POLICY_WORKERS; k++) {
+		bool wanted = false;
+
+		if (from[at] >= 0 && is[k] == from[at])
+			return k;
+		for (unsigned i = at; i < workers; i++)
+			wanted = wanted || is[k] == from[i];
+		if (from[at] < 0 && !wanted)
+			return k;
+	}
+	return at;
+}
+
+/* In place: a slot is large, and this must not fail. */
+static void sort_slots(struct action *a, const int *from, unsigned workers)
+{
+	int is[POLICY_WORKERS];
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		is[i] = (int)i;
+	for (unsigned i = 0; i < workers; i++) {
+		unsigned k = find_slot(is, from, workers, i);
+		struct slot other = a->slot[i];
+		int was = is[i];
+
+		a->slot[i] = a->slot[k];
+		a->slot[k] = other;
+		is[i] = is[k];
+		is[k] = was;
+		if (from[i] < 0)
+			memset(&a->slot[i], 0, sizeof(a->slot[i]));
+	}
+	for (unsigned i = workers; i < POLICY_WORKERS; i++)
+		memset(&a->slot[i], 0, sizeof(a->slot[i]));
+}
+
+bool action_idle(struct action *a)
+{
+	bool is;
+
+	pthread_mutex_lock(&a->lock);
+	is = idle(a);
+	pthread_mutex_unlock(&a->lock);
+	return is;
+}
+
+int action_policy(struct action *a, const struct policy *p, const int *from)
+{
+	int rc = -GW_E_STATE;
+
+	pthread_mutex_lock(&a->lock);
+	if (idle(a)) {
+		sort_slots(a, from, p->workers);
+		a->policy = p;
+		rc = 0;
+	}
+	pthread_mutex_unlock(&a->lock);
+	return rc;
+}
+
 static int init_locks(struct action *a)
 {
 	pthread_condattr_t attr;

@@ -21,6 +21,11 @@ int action_new(const struct policy *p, int notify_fd, struct action **ret);
  * the policy that it uses.  NULL is fine. */
 int action_free(struct action *a, uint64_t timeout_ns);
 
+/* Another policy, borrowed: worker i of it is worker from[i] of the old one (-1: it is new), and has its
+ * notes and callbacks.  0, or -GW_E_STATE: an order is under way, or an outcome was not fetched. */
+int action_policy(struct action *a, const struct policy *p, const int *from);
+bool action_idle(struct action *a); /* none is under way, no outcome waits */
+
 /* Queues an order, which is copied; its deadline_ns is on CLOCK_MONOTONIC.  0; -GW_E_STATE: the worker
  * has one whose outcome was not fetched; -GW_E_ARG: no such worker; -GW_E_NOMEM: no thread. */
 int action_order(struct action *a, const struct guard_order *o);

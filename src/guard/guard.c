@@ -60,27 +60,48 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 	demand_text(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "before a restart");
 }
 
-static void begin(struct guard *g, unsigned i, const struct guard_record *records, unsigned n)
+void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
 {
-	struct guard_worker *w = &g->worker[i];
-	unsigned at = i;
-
-	w->policy = &g->p->worker[i];
-	w->knobs = w->policy->knobs;
+	w->policy = p;
+	w->knobs = p->knobs;
 	resolve(&w->knobs, &g->p->standard);
+}
+
+void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
+		 const struct guard_record *records, unsigned n)
+{
+	struct guard_worker *w = &g->worker[worker];
+
+	memset(w, 0, sizeof(*w));
+	guard_bind(g, w, p);
 	w->state = STATE_RECONCILE;
 	w->until_ns = FOR_EVER;
 	w->backoff = 1;
+	w->answered = g->looks; /* it is judged by the next look */
 	w->level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE;
 	for (unsigned k = 0; records && k < n; k++)
-		if (!strcmp(records[k].worker, w->policy->name))
+		if (!strcmp(records[k].worker, p->name))
 			restore(g, w, &records[k]);
-	/* Lowest priority first; of equals the one that is named first. */
-	for (; at > 0 && g->worker[g->order[at - 1]].policy->priority > w->policy->priority;
-	     at--)
-		g->order[at] = g->order[at - 1];
-	g->order[at] = i;
+	w->owed = w->dry && w->evicted;
+	if (w->owed) {
+		w->state = STATE_EVICTED;
+		demand_text(w->why, sizeof(w->why), GUARD_OWED);
+	}
+}
+
+/* Lowest priority first; of equals the one that is named first. */
+void guard_rank(struct guard *g)
+{
+	for (unsigned i = 0; i < g->workers; i++) {
+		unsigned at = i;
+
+		for (; at > 0 && g->worker[g->order[at - 1]].policy->priority >
+					 g->worker[i].policy->priority;
+		     at--)
+			g->order[at] = g->order[at - 1];
+		g->order[at] = i;
+	}
 }
 
 int guard_new(const struct policy *p, const struct guard_record *records, unsigned n,
@@ -93,7 +114,8 @@ int guard_new(const struct policy *p, const struct guard_record *records, unsign
 	g->p = p;
 	g->workers = p->workers < POLICY_WORKERS ? p->workers : POLICY_WORKERS;
 	for (unsigned i = 0; i < g->workers; i++)
-		begin(g, i, records, n);
+		guard_begin(g, i, &p->worker[i], records, n);
+	guard_rank(g);
 	*ret = g;
 	return 0;
 }
@@ -143,7 +165,7 @@ static void copy_scene(struct scene *to, const struct scene *s)
 }
 
 /* Ends of holds are wall time in a record. */
-static void first_look(struct guard *g)
+static void place_holds(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[i];
@@ -184,8 +206,7 @@ void guard_look(struct guard *g, const struct scene *s)
 	if (!same)
 		classify(g->p, &g->scene, g->verdict);
 	demand_look(&g->demand, &g->scene, g->verdict);
-	if (!g->looked)
-		first_look(g);
+	place_holds(g);
 	answer_dry(g);
 	g->looks++;
 	guard_facts(g);
@@ -235,6 +256,12 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 
 /* ---- what is fetched ---- */
 
+/* Also while its door is closed: it is owed an order that opens it. */
+bool guard_owes(const struct guard_worker *w)
+{
+	return w->owed || ((w->evicted || w->closed) && !w->dry);
+}
+
 static void fill_record(const struct guard *g, const struct guard_worker *w,
 			struct guard_record *r)
 {
@@ -242,8 +269,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	demand_text(r->worker, sizeof(r->worker), "%s", w->policy->name);
 	r->mask = w->mask;
 	r->level = w->level;
-	/* Also while its door is closed: it is owed an order that opens it. */
-	r->evicted = (w->evicted || w->closed) && !w->dry;
+	r->evicted = guard_owes(w);
 	r->need_bytes = w->need_bytes;
 	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {
 		if (!has(w->home, i))
@@ -253,7 +279,9 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	}
 	r->hold = w->hold;
 	r->wall_ns = g->now_ns + (uint64_t)g->wall_offset_ns;
-	if (w->until_ns != FOR_EVER)
+	if (w->until_wall_ns)
+		r->hold_until_wall_ns = w->until_wall_ns;
+	else if (w->until_ns != FOR_EVER)
 		r->hold_until_wall_ns = w->until_ns + (uint64_t)g->wall_offset_ns;
 	for (unsigned i = 0; i < w->put_away_count; i++) {
 		r->put_away[i].pid = w->put_away[i].pid;
@@ -273,6 +301,19 @@ bool guard_next_record(struct guard *g, struct guard_record *ret)
 		return true;
 	}
 	return false;
+}
+
+int guard_record_of(const struct guard *g, unsigned worker, struct guard_record *ret)
+{
+	if (!g->looked || worker >= g->workers)
+		return -GW_E_NOENT;
+	fill_record(g, &g->worker[worker], ret);
+	return 0;
+}
+
+uint64_t guard_last_id(const struct guard *g)
+{
+	return g->next_id;
 }
 
 bool guard_next_order(struct guard *g, struct guard_order *ret)

@@ -141,6 +141,20 @@ int guard_new(const struct policy *p, const struct guard_record *records, unsign
 	      struct guard **ret);
 void guard_free(struct guard *g);
 
+/* Another policy, borrowed, takes the place of the one it has.  Workers that are in both by name keep all that is
+ * known of them; one that is new begins as at a start, with its record if there is one; of one that is gone
+ * nothing is known afterwards (guard_record_of() before).  Orders that were not fetched yet are taken
+ * back and given anew if need be; of those that were fetched the outcomes must have come.  0, or
+ * -GW_E_STATE (guard_acting()) or -GW_E_NOMEM: everything is as before. */
+int guard_swap(struct guard *g, const struct policy *p, const struct guard_record *records,
+	       unsigned n, uint64_t now_ns);
+/* How many orders were fetched whose outcomes have not come. */
+unsigned guard_acting(const struct guard *g);
+/* What is known of a worker, for its record.  0; -GW_E_NOENT: no such, or no look came yet. */
+int guard_record_of(const struct guard *g, unsigned worker, struct guard_record *ret);
+/* The highest number that an order or a reservation has had. */
+uint64_t guard_last_id(const struct guard *g);
+
 /* A look.  Orders and decisions that follow are fetched below. */
 void guard_look(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);

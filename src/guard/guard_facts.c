@@ -200,23 +200,30 @@ static void pretend(struct guard *g, struct guard_worker *w)
 	}
 }
 
-static void add_up(struct guard *g, struct guard_worker *w)
+bool guard_is_dry(const struct guard *g, const struct guard_worker *w)
 {
 	bool simulated = false;
+
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->gpus, i) && g->gpu[i].now)
+			simulated = simulated || g->gpu[i].now->simulated;
+	return g->p->mode != GUARD_ENFORCE || (simulated && !g->p->simulated_too);
+}
+
+static void add_up(struct guard *g, struct guard_worker *w)
+{
 	bool runs = w->state == STATE_ACTIVE || w->state == STATE_SUSPECT;
 
 	w->bytes = 0;
 	for (unsigned i = 0; i < g->gpus; i++) {
 		w->bytes += w->held[i];
-		if (has(w->gpus, i) && g->gpu[i].now)
-			simulated = simulated || g->gpu[i].now->simulated;
 		if (runs && w->held[i] > w->need_on[i])
 			w->need_on[i] = w->held[i];
 	}
 	if (runs && w->bytes > w->need_bytes)
 		w->need_bytes = w->bytes;
 	w->starting = w->starting && !w->present;
-	w->dry = g->p->mode != GUARD_ENFORCE || (simulated && !g->p->simulated_too);
+	w->dry = guard_is_dry(g, w);
 }
 
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
@@ -373,12 +380,13 @@ static bool in_the_way(const struct guard *g, const struct guard_worker *w, unsi
 {
 	const struct guard_gpu *u = &g->gpu[slot];
 	uint64_t have = u->free_bytes + u->coming_bytes, back = 0;
+	bool out = guard_is_out(w) || (w->state == STATE_RECONCILE && w->evicted);
 
-	if (c->kind == DEMAND_NONE || (!w->held[slot] && !guard_is_out(w)))
+	if (c->kind == DEMAND_NONE || (!w->held[slot] && !out))
 		return false;
 	if (c->more_bytes == UINT64_MAX || !u->now->memory_known)
 		return true;
-	if (guard_is_out(w) && w->need_on[slot] > w->held[slot])
+	if (out && w->need_on[slot] > w->held[slot])
 		back = w->need_on[slot] - w->held[slot];
 	return have < back + c->more_bytes + demand_headroom(&w->knobs, u->now->total_bytes);
 }

@@ -37,6 +37,18 @@ unsigned guard_level_next(const struct guard_worker *w, unsigned level)
 	return 0;
 }
 
+/* Where it stands on the ladder, under numbers that came since.  Of who is out it is how that was done. */
+void guard_level_fit(struct guard_worker *w)
+{
+	unsigned first = guard_level_first(w);
+	bool settled = w->state == STATE_RECONCILE || w->state == STATE_EVICTED ||
+		       w->state == STATE_QUIET || w->state == STATE_RESUME ||
+		       w->state == STATE_VERIFY_UP;
+
+	if (!settled && w->level != first && (w->level < first || !can(w, w->level)))
+		w->level = first;
+}
+
 /* ---- orders ---- */
 
 static void add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)

@@ -9,6 +9,7 @@
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
  *   guard_reserve.c  reservations
+ *   guard_swap.c     another policy in the place of the one it has
  *   guard_say.c      states, reasons and decisions in words
  */
 #ifndef GW_GUARD_GUARD_PARTS_H
@@ -49,7 +50,10 @@
 #define CLEAR_C      5.0 /* above the trip */
 #define SLACK_BYTES  (64 * MIB)
 #define LEVEL_STOP   4
-#define STAGING      (256 * MIB) /* host memory without which nothing can be loaded */
+/* Of who was moved before the mode changed. */
+#define GUARD_OWED \
+	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back"
+#define STAGING (256 * MIB) /* host memory without which nothing can be loaded */
 
 struct guard_gpu {
 	char uuid[96];
@@ -113,6 +117,7 @@ struct guard_worker {
 	/* The eviction. */
 	bool ajar; /* closed by our books, but nobody saw the door since we began */
 	bool evicted, closed, drained, storm, virtual_out;
+	bool owed; /* out for real, and the mode that came since lets nobody bring it back */
 	bool returning; /* a resume was begun and has not been proven */
 	uint64_t base_bytes, base_free, base_others, begun_ns, freed_ns, residue_bytes;
 	uint64_t flap[GUARD_FLAPS], reload[3];
@@ -176,7 +181,15 @@ static inline uint32_t guard_effective(const struct guard_worker *w)
 	return w->hold == HOLD_ACTIVE ? w->mask & ~(uint32_t)MASK_HOLD : w->mask;
 }
 
+/* guard.c */
+void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
+		 const struct guard_record *records, unsigned n);
+void guard_rank(struct guard *g); /* order[], by priority */
+void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
+bool guard_owes(const struct guard_worker *w); /* it is out, or its door closed, by us */
+
 /* guard_facts.c */
+bool guard_is_dry(const struct guard *g, const struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_facts(struct guard *g);
 void guard_masks(struct guard *g); /* again, after something was asked */
@@ -221,6 +234,7 @@ void guard_done(struct guard *g, struct guard_worker *w);
 /* guard_order.c */
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
+void guard_level_fit(struct guard_worker *w);                            /* to another policy */
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns);
 void guard_overdue(struct guard *g, struct guard_worker *w);

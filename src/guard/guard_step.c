@@ -146,6 +146,9 @@ static bool step(struct guard *g, struct guard_worker *w)
 	};
 	bool acting = w->state == STATE_VERIFY || (w->state == STATE_EVICT && w->pending);
 
+	if (w->owed && w->dry)
+		return false;
+	w->owed = false;
 	guard_overdue(g, w);
 	if (guard_lost(g, w))
 		return step_lost(g, w);

@@ -204,6 +204,11 @@ void health_free(struct health *h)
 	free(h);
 }
 
+void health_set_options(struct health *h, const struct health_options *o)
+{
+	h->o = *o;
+}
+
 static double value(const struct gw_device *d, unsigned q)
 {
 	double v = NAN;

@@ -65,6 +65,8 @@ struct health; /* of one GPU */
 
 int health_new(const struct health_options *o, struct health **ret);
 void health_free(struct health *h);
+/* Other options; what is known stays. */
+void health_set_options(struct health *h, const struct health_options *o);
 
 /* A reading of the device (snapshot) or an event of its driver. */
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);

@@ -48,7 +48,8 @@ struct guard_view {
 
 /* What people ask; the main thread. */
 struct guard_view_ops {
-	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once. */
+	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once.  reserve:
+	 * also -GW_E_ARG, no such process is seen. */
 	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
 		   const char *who, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,

@@ -189,6 +189,12 @@ def test_room_that_cannot_be_is_told_with_numbers_and_nothing_stays(calm):
     assert calm.get(GUARD).json()["reservations"] == []
 
 
+def test_room_for_a_process_that_the_service_cannot_see_is_refused_and_says_why(calm):
+    got = calm.post(ROOMS, token=True, json={"bytes": GIB, "pid": 2 ** 22 + 5})
+    assert got.status_code == 400 and "namespace" in got.json()["detail"] and "pid" in got.json()["remedy"]
+    assert calm.get(GUARD).json()["reservations"] == []
+
+
 @pytest.mark.parametrize("body", [{}, {"bytes": 0}, {"bytes": 1, "ttl_s": 0}, {"bytes": 1, "wait_s": 61},
                                   {"bytes": 1, "pid": -1}, {"bytes": 1, "gpu": 99}, {"bytes": 1, "gpus": 0}])
 def test_room_that_makes_no_sense_is_refused(calm, body):

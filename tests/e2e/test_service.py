@@ -211,7 +211,8 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
         with open(s.config, "w") as f:
             f.write("[service]\ninterval = '200ms'\n[guard]\nmode = 'dry-run'\n")
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "next start" in s.messages())  # the guard's tables are not swapped, and that is told
+        s.wait(lambda: "the guard goes by the new configuration" in s.messages())
+        assert "next start" not in s.messages()
         with open(s.config, "w") as f:
             f.write("[log]\nlevle = 'info'\n")
         s.child.send_signal(signal.SIGHUP)

@@ -313,6 +313,47 @@ static void notes_are_kept_until_a_resume_went_well(void **state)
 	assert_string_equal(notes, "");
 }
 
+/* From WORKERS to three: one that stays, one that moves up, one that is new. */
+static void notes_and_callbacks_go_with_the_workers_to_another_policy(void **state)
+{
+	static const int from[] = { 5, -1, 0 };
+	static struct policy other; /* it is the action's until its end */
+	struct guard_outcome o;
+	char notes[WORKER_NOTES_SIZE];
+
+	(void)state;
+	other = (struct policy){ .mode = GUARD_ENFORCE, .workers = 3 };
+	for (unsigned i = 0; i < 3; i++)
+		other.worker[i] = policy.worker[i];
+	action_set_notes(action, 0, "of a");
+	action_set_notes(action, 1, "of b");
+	action_set_notes(action, 5, "of f");
+	fake[5].waits = true;
+	assert_int_equal(give(5, ORDER_EVICT, 1), 0);
+	sem_wait(&fake[5].begun);
+	assert_false(action_idle(action));
+	assert_int_equal(action_policy(action, &other, from), -GW_E_STATE);
+	sem_post(&fake[5].go);
+	o = next();
+	assert_true(o.ok);
+	assert_true(action_idle(action));
+	assert_int_equal(action_policy(action, &other, from), 0);
+	action_notes(action, 0, notes, sizeof(notes));
+	assert_string_equal(notes, "of f");
+	action_notes(action, 1, notes, sizeof(notes));
+	assert_string_equal(notes, "");
+	action_notes(action, 2, notes, sizeof(notes));
+	assert_string_equal(notes, "of a");
+	assert_int_equal(give(2, ORDER_EVICT, 2), 0);
+	o = next();
+	assert_int_equal(o.order, 2);
+	assert_int_equal(atomic_load(&fake[0].evicted), 1);
+	assert_int_equal(give(1, ORDER_EVICT, 3), 0); /* it has no callbacks */
+	o = next();
+	assert_false(o.ok);
+	assert_int_equal(give(5, ORDER_EVICT, 4), -GW_E_ARG);
+}
+
 static void who_hangs_at_the_end_is_left_behind(void **state)
 {
 	struct action *other;
@@ -371,6 +412,7 @@ int main(void)
 		TEST(nothing_is_done_unless_the_mode_is_enforce),
 		TEST(a_worker_without_callbacks_cannot_be_moved),
 		TEST(notes_are_kept_until_a_resume_went_well),
+		TEST(notes_and_callbacks_go_with_the_workers_to_another_policy),
 		TEST(who_hangs_at_the_end_is_left_behind),
 		TEST(levels_are_those_of_the_kind_and_of_what_is_named),
 	};

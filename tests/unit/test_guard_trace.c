@@ -45,7 +45,7 @@ static void what_is_written_is_read(void **state)
 	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
-	guard_trace_begin(&out);
+	guard_trace_begin(&out, 0);
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
 	scene_write(&out, s);
@@ -73,10 +73,47 @@ static void what_is_written_is_read(void **state)
 	free(p);
 }
 
+/* The guard that wrote it had given numbers before; the one that reads it begins with 1. */
+static void numbers_of_a_later_run_are_those_of_its_own(void **state)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	struct scene *s = calloc(1, sizeof(*s));
+	struct guard_trace *t;
+	struct guard_room room;
+	struct buf out;
+
+	(void)state;
+	make_policy(p);
+	buf_init(&out, 1 << 20);
+	guard_trace_begin(&out, 100);
+	s->mono_ns = SECOND;
+	s->gpus = 1;
+	snprintf(s->gpu[0].uuid, sizeof(s->gpu[0].uuid), "GPU-1");
+	s->gpu[0].memory_known = true;
+	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
+	scene_write(&out, s);
+	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 3 * SECOND);
+	guard_trace_reserve(&out, NULL, 1 << 21, 7, 0, 3 * SECOND);
+	guard_trace_release(&out, 101, 4 * SECOND);
+	guard_trace_release(&out, 2, 4 * SECOND); /* of the run before */
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(feed(t, out.p), 0);
+	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_int_equal(room.id, 0);
+	assert_true(guard_room(guard_trace_guard(t), 1, &room));
+	assert_int_equal(room.id, 2);
+	guard_trace_free(t);
+	buf_done(&out);
+	free(s);
+	free(p);
+}
+
 static void lines_that_say_nothing_are_refused(void **state)
 {
 	static const char *const lines[] = {
 		"begin\t2",
+		"begin\t1\tlate",
+		"begin\t12",
 		"hello",
 		"outcome",
 		"outcome\t1\t2\t1\t0\t0",
@@ -125,6 +162,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(what_is_written_is_read),
+		cmocka_unit_test(numbers_of_a_later_run_are_those_of_its_own),
 		cmocka_unit_test(lines_that_say_nothing_are_refused),
 		cmocka_unit_test(a_worker_that_is_not_there_any_more_was_not_asked),
 	};

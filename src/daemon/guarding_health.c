@@ -1,0 +1,246 @@
+/* guarding_health: is each GPU well, and how much room is on it: what ticks and drivers tell, and what it
+ * means for the workers. */
+#include "guarding_parts.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+/* ---- what it means ---- */
+
+static const char *level_word(enum health_level l)
+{
+	static const char *const words[] = { "well", "warm", "hot: work is held back",
+					     "too hot: workers leave", "in quarantine" };
+
+	return words[l];
+}
+
+/* What its health means for the workers on it. */
+static void judge(struct guarding *g, unsigned i)
+{
+	struct health_status s;
+	uint64_t now = guarding_now_ns();
+	char text[500];
+
+	health_status(g->health[i], now, &s);
+	guarding_reason(g, g->uuid[i], REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal,
+			s.why, now);
+	guarding_reason(g, g->uuid[i], REASON_HEALTH, s.quarantine, s.why, now);
+	if (s.level == g->told[i])
+		return;
+	snprintf(text, sizeof(text), "GPU is %s%s%s%s%s", level_word(s.level),
+		 *s.why ? ": " : "", s.why, *s.advice ? ". " : "", s.advice);
+	g->config.tell(g->config.arg,
+		       &(struct view_event){ .kind = "health",
+					     .uuid = g->uuid[i],
+					     .severity = s.level >= HEALTH_EVICT ? "error"
+							 : s.level               ? "warning"
+										 : "info",
+					     .text = text });
+	g->told[i] = s.level;
+}
+
+/* ---- what drivers tell ---- */
+
+/* On the watch's thread. */
+static void heard(void *arg, const struct watch_event *e)
+{
+	struct guarding *g = arg;
+
+	pthread_mutex_lock(&g->lock);
+	if (g->events < GUARDING_EVENTS)
+		g->event[g->events++] = *e;
+	pthread_mutex_unlock(&g->lock);
+	eventfd_write(g->event_fd, 1);
+}
+
+static int device_of(const struct guarding *g, const char *uuid)
+{
+	for (unsigned i = 0; i < g->devices; i++)
+		if (strcmp(g->uuid[i], uuid) == 0)
+			return (int)i;
+	return -1;
+}
+
+static void take_event(struct guarding *g, const struct watch_event *e)
+{
+	int i = device_of(g, e->uuid);
+	char text[200];
+
+	if (e->type & 8) { /* an Xid */
+		snprintf(text, sizeof(text), "Xid %u: %s (%s)", (unsigned)e->data,
+			 xid_text((unsigned)e->data),
+			 xid_class_name(xid_class_of((unsigned)e->data)));
+		g->config.tell(g->config.arg,
+			       &(struct view_event){ .kind = "xid",
+						     .uuid = *e->uuid ? e->uuid : NULL,
+						     .severity = "warning",
+						     .text = text });
+	}
+	if (i < 0 || !g->health[i])
+		return;
+	health_event(g->health[i], &(struct health_event){ e->mono_ns, e->type, e->data });
+	g->health_ns[i] = 0; /* read it again with the next tick */
+	judge(g, (unsigned)i);
+}
+
+static void driver_events(void *arg, int fd, uint32_t events)
+{
+	struct guarding *g = arg;
+	struct watch_event e[GUARDING_EVENTS];
+	unsigned count;
+	eventfd_t n;
+
+	(void)events;
+	if (eventfd_read(fd, &n) != 0)
+		return;
+	pthread_mutex_lock(&g->lock);
+	count = g->events;
+	memcpy(e, g->event, count * sizeof(e[0]));
+	g->events = 0;
+	pthread_mutex_unlock(&g->lock);
+	for (unsigned i = 0; i < count; i++)
+		take_event(g, &e[i]);
+	guarding_pump(g);
+}
+
+/* ---- what a tick tells ---- */
+
+/* What the settings want of a device is there, and nothing else. */
+static bool equip(struct guarding *g, unsigned i)
+{
+	const struct guard_settings *s = g->settings;
+
+	if (!s->health_enabled) {
+		health_free(g->health[i]);
+		g->health[i] = NULL;
+		g->told[i] = HEALTH_OK;
+	} else if (!g->health[i] && health_new(&s->health, &g->health[i]) != 0) {
+		return false;
+	}
+	if (!s->capacity_enabled) {
+		capacity_free(g->capacity[i]);
+		g->capacity[i] = NULL;
+	}
+	return !s->capacity_enabled || g->capacity[i] || capacity_new(&g->capacity[i]) == 0;
+}
+
+static void forget_device(struct guarding *g, unsigned i)
+{
+	health_free(g->health[i]);
+	capacity_free(g->capacity[i]);
+	g->health[i] = NULL;
+	g->capacity[i] = NULL;
+	g->told[i] = HEALTH_OK;
+	g->health_ns[i] = 0;
+}
+
+static bool follow_device(struct guarding *g, unsigned i, const char *uuid)
+{
+	if (strcmp(g->uuid[i], uuid) != 0) {
+		forget_device(g, i);
+		snprintf(g->uuid[i], sizeof(g->uuid[i]), "%s", uuid);
+	}
+	return equip(g, i);
+}
+
+static void read_device(struct guarding *g, const struct view *v, unsigned i)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+	uint64_t now = guarding_now_ns();
+	struct capacity_gpu c;
+
+	if (!uuid || !follow_device(g, i, uuid))
+		return;
+	if (g->health[i] && now >= g->health_ns[i]) {
+		uint64_t every = health_interval_ns(g->health[i]);
+
+		health_read(g->health[i], d, now);
+		judge(g, i);
+		g->health_ns[i] = now + (every < g->settings->health_interval_ns
+						 ? every
+						 : g->settings->health_interval_ns);
+	}
+	if (g->capacity[i] && v->guard) { /* else the headroom is not known */
+		guard_view_capacity(v, i, &c);
+		if (c.known)
+			capacity_add(g->capacity[i], now, capacity_available(&c));
+	}
+}
+
+/* What a checkpoint must know; of several GPUs the worst. */
+static void tell_facts(struct guarding *g, const struct view *v)
+{
+	struct worker_facts f = { -1, -1, -1 };
+
+	for (unsigned i = 0; i < v->devices; i++) {
+		const struct gw_device *d = gw_snapshot_device(v->snap, i);
+		double x;
+
+		if (gw_device_value(d, GW_Q_PERSISTENCE, &x) == GW_HAVE)
+			f.persistence = f.persistence == 0 || x == 0 ? 0 : 1;
+		if (gw_device_value(d, GW_Q_MIG_MODE, &x) == GW_HAVE)
+			f.mig = f.mig == 1 || x != 0;
+	}
+	action_set_facts(g->action, &f);
+}
+
+void guarding_health_read(struct guarding *g, const struct view *v)
+{
+	g->devices = v->devices < GUARDING_DEVICES ? v->devices : GUARDING_DEVICES;
+	for (unsigned i = 0; i < g->devices; i++)
+		read_device(g, v, i);
+	tell_facts(g, v);
+}
+
+/* ---- beginning and end ---- */
+
+int guarding_health_open(struct guarding *g)
+{
+	g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (g->event_fd < 0 || loop_add_fd(g->config.loop, g->event_fd, EPOLLIN, driver_events,
+					   g, &g->event_source) != 0)
+		return -GW_E_IO;
+	/* Where drivers tell no events, there are none. */
+	watch_new(g->config.ctx, heard, g, &g->watch);
+	return 0;
+}
+
+int guarding_health_stop(struct guarding *g)
+{
+	return watch_free(g->watch) == 0 ? 0 : -GW_E_STATE;
+}
+
+/* What is known of a GPU stays; where its health is no longer watched, it is no reason any more. */
+void guarding_health_swapped(struct guarding *g)
+{
+	uint64_t now = guarding_now_ns();
+
+	for (unsigned i = 0; i < GUARDING_DEVICES; i++) {
+		if (!g->health[i])
+			continue;
+		g->health_ns[i] = 0;
+		if (g->settings->health_enabled) {
+			health_set_options(g->health[i], &g->settings->health);
+			continue;
+		}
+		guarding_reason(g, g->uuid[i], REASON_THERMAL, false, "", now);
+		guarding_reason(g, g->uuid[i], REASON_HEALTH, false, "", now);
+		equip(g, i);
+	}
+}
+
+void guarding_health_close(struct guarding *g)
+{
+	loop_remove(g->event_source);
+	if (g->event_fd >= 0)
+		close(g->event_fd);
+	for (unsigned i = 0; i < GUARDING_DEVICES; i++)
+		forget_device(g, i);
+}

@@ -1,0 +1,210 @@
+/* guarding_journal: what the guard decides is told, its records are put into the file, and when they are
+ * there its orders are given out.  Where nothing can be kept, what cannot be taken back is refused. */
+#include "guarding_parts.h"
+
+#include "guard_record.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIND       "guard" /* of its documents in the store */
+#define SAFE_LEVEL 2 /* what a worker does by itself and takes back: no journal is needed */
+
+static const char *severity_of(const struct guard_decision *d)
+{
+	return d->to == STATE_STUCK                           ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN ? "warning"
+							      : "info";
+}
+
+/* The place of the next one.  Whoever asks between ticks sees it too. */
+static struct guard_view_decision *next_in_ring(struct guarding *g)
+{
+	struct guard_view *v = &g->view;
+
+	g->decided++;
+	if (v->decisions < GUARD_VIEW_DECISIONS)
+		v->decisions++;
+	else
+		v->first = (v->first + 1) % GUARD_VIEW_DECISIONS;
+	return &g->ring[(v->first + v->decisions - 1) % GUARD_VIEW_DECISIONS];
+}
+
+static void tell_decision(struct guarding *g, const struct guard_decision *d)
+{
+	const char *name = g->settings->policy.worker[d->worker].name;
+	struct guard_view_decision *r = next_in_ring(g);
+	char text[700];
+
+	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
+		 d->dry ? "(nothing is done) " : "", name, guard_state_name(d->from),
+		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
+		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	r->decision = *d;
+	r->wall_ns = clock_wall_ns(clock_real());
+	r->id = guarding_tell(g, severity_of(d), "%s", text);
+	if (d->to == STATE_DRAIN || d->to == STATE_EVICT)
+		g->ordered_ns[d->worker] = d->mono_ns;
+	if (d->to == STATE_EVICTED && d->from == STATE_VERIFY && g->ordered_ns[d->worker]) {
+		double s = (double)(d->mono_ns - g->ordered_ns[d->worker]) * 1e-9;
+
+		g->view.counts.free_seconds_last = s;
+		g->view.counts.free_seconds_max = fmax(g->view.counts.free_seconds_max, s);
+		g->ordered_ns[d->worker] = 0;
+	}
+}
+
+void guarding_keep(struct guarding *g, const struct guard_record *r)
+{
+	char notes[WORKER_NOTES_SIZE] = "";
+	struct buf text;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (strcmp(g->settings->policy.worker[i].name, r->worker) == 0)
+			action_notes(g->action, i, notes, sizeof(notes));
+	buf_init(&text, 64 * 1024);
+	guard_record_write(&text, r, notes);
+	if (!text.err)
+		store_keep(g->config.store, KIND, r->worker, text.p, text.len);
+	buf_done(&text);
+	g->writing = true;
+}
+
+/* An order that cannot be carried out has an outcome all the same. */
+static void refuse(struct guarding *g, const struct guard_order *o, const char *why)
+{
+	struct guard_outcome out = { .order = o->id };
+
+	snprintf(out.message, sizeof(out.message), "%s", why);
+	guarding_outcome(g, &out);
+}
+
+static void give_orders(struct guarding *g)
+{
+	struct guard_order o;
+
+	while (!guarding_swap_waits(g) && guard_next_order(g->guard, &o)) {
+		if (o.level > SAFE_LEVEL && o.verb == ORDER_EVICT &&
+		    (g->failed || !store_lasting(g->config.store)))
+			refuse(g, &o,
+			       "the journal cannot be written: nothing above level 2 is done");
+		else if (action_order(g->action, &o) != 0)
+			refuse(g, &o, "an order for this worker is under way");
+	}
+}
+
+/* Are the records in the file? */
+static bool is_written(struct guarding *g, uint64_t now_ns)
+{
+	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
+
+	if (err == -GW_E_TIMEOUT) {
+		loop_set_time(g->timer, now_ns + GUARDING_LOOK_NS);
+		return false;
+	}
+	g->failed = err != 0;
+	g->writing = false;
+	return true;
+}
+
+void guarding_commit(struct guarding *g)
+{
+	if (!g->writing)
+		return;
+	store_commit(g->config.store);
+	loop_set_time(g->timer, guarding_now_ns());
+}
+
+void guarding_written(struct guarding *g, uint64_t now_ns)
+{
+	if (!g->writing || !is_written(g, now_ns))
+		return;
+	give_orders(g);
+	guarding_pump(g);
+}
+
+void guarding_tell_decisions(struct guarding *g)
+{
+	struct guard_decision d;
+
+	while (guard_next_decision(g->guard, &d))
+		tell_decision(g, &d);
+}
+
+/* Orders wait until what they do is in the file. */
+void guarding_pump(struct guarding *g)
+{
+	struct guard_record r;
+
+	do {
+		guarding_tell_decisions(g);
+		if (g->writing)
+			return;
+		while (guard_next_record(g->guard, &r))
+			guarding_keep(g, &r);
+		if (!g->writing) {
+			give_orders(g);
+			return;
+		}
+		store_commit(g->config.store);
+		if (!is_written(g, guarding_now_ns()))
+			return;
+		give_orders(g);
+	} while (true);
+}
+
+/* ---- what earlier runs left ---- */
+
+static void load(void *arg, const char *id, const char *json)
+{
+	struct guarding_records *l = arg;
+
+	(void)id;
+	if (l->count < sizeof(l->record) / sizeof(l->record[0]) &&
+	    guard_record_read(json, &l->record[l->count], l->notes[l->count],
+			      sizeof(l->notes[0])) == 0)
+		l->count++;
+}
+
+int guarding_records_read(struct guarding *g, struct guarding_records **ret)
+{
+	struct guarding_records *l = calloc(1, sizeof(*l));
+
+	if (!l)
+		return -GW_E_NOMEM;
+	store_kept(g->config.store, KIND, sizeof(l->record) / sizeof(l->record[0]), load, l);
+	*ret = l;
+	return 0;
+}
+
+void guarding_give_notes(struct guarding *g, const struct guarding_records *r, unsigned worker)
+{
+	for (unsigned i = 0; i < r->count; i++)
+		if (strcmp(g->settings->policy.worker[worker].name, r->record[i].worker) == 0)
+			action_set_notes(g->action, worker, r->notes[i]);
+}
+
+void guarding_forget(struct guarding *g, const char *worker)
+{
+	store_forget(g->config.store, KIND, worker);
+}
+
+static void timer_came(void *arg, uint64_t t_ns)
+{
+	struct guarding *g = arg;
+
+	if (g->writing && !is_written(g, t_ns))
+		return;
+	guarding_swap_try(g);
+	guarding_pump(g);
+}
+
+int guarding_journal_open(struct guarding *g)
+{
+	g->evictions_before = (uint64_t)store_count(g->config.store, "evictions");
+	return loop_add_timer(g->config.loop, timer_came, g, &g->timer);
+}

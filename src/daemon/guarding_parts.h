@@ -1,0 +1,139 @@
+/* What the files of the service's guard share; nobody else includes this.
+ *
+ *   guarding.c          looks and outcomes come in, the view goes out; beginning and end
+ *   guarding_journal.c  what is decided is told, kept in the file, and only then ordered
+ *   guarding_trace.c    the recording of all that the guard is told
+ *   guarding_health.c   health and capacity of the GPUs, and what their drivers tell
+ *   guarding_ask.c      what people ask, and who the room is kept for
+ *   guarding_swap.c     another configuration, while it runs
+ */
+#ifndef GW_DAEMON_GUARDING_PARTS_H
+#define GW_DAEMON_GUARDING_PARTS_H
+
+#include "guarding.h"
+#include "looker.h"
+
+#include "base/buf.h"
+#include "device/watch.h"
+#include "guard/action.h"
+
+#include <pthread.h>
+
+#define GUARDING_EVENTS  64 /* of drivers that wait for the main thread */
+#define GUARDING_DEVICES SCENE_GPUS
+#define GUARDING_LOOK_NS (5 * NS_PER_MS)
+#define GUARDING_OWNERS  32 /* of reservations: as many as there can be */
+
+/* A process for which room is kept: the room goes when it ends. */
+struct owner {
+	struct guarding *g;
+	uint64_t id; /* of the reservation; 0: none */
+	int fd;      /* its pidfd */
+	struct loop_source *source;
+};
+
+/* What workers did that are gone. */
+struct guarding_gone {
+	unsigned evictions, resumes, would_evict;
+};
+
+struct retired; /* a configuration that a thread may still read */
+
+struct guarding {
+	struct guarding_config config;
+	struct guard_settings *settings;
+	struct guard *guard;
+	struct action *action;
+	struct looker *looker;
+	int outcome_fd;
+	struct loop_source *outcome_source;
+	bool paused;
+	struct guard_view view;
+
+	/* The journal. */
+	struct loop_source *timer;
+	bool writing; /* orders wait for records to be in the file */
+	bool failed;  /* the last record could not be kept */
+	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
+	uint64_t decided; /* ever */
+	uint64_t ordered_ns[POLICY_WORKERS];
+	uint64_t evictions_before; /* of earlier runs */
+
+	/* The recording. */
+	int record_fd; /* -1: nothing is recorded */
+	struct buf line;
+
+	/* Health and capacity. */
+	struct health *health[GUARDING_DEVICES];
+	struct capacity *capacity[GUARDING_DEVICES];
+	char uuid[GUARDING_DEVICES][96];
+	uint64_t health_ns[GUARDING_DEVICES]; /* next due */
+	enum health_level told[GUARDING_DEVICES];
+	unsigned devices;
+	struct watch *watch;
+	int event_fd;
+	struct loop_source *event_source;
+	pthread_mutex_t lock; /* what comes from the watch's thread: */
+	struct watch_event event[GUARDING_EVENTS];
+	unsigned events;
+
+	/* Room. */
+	struct owner owner[GUARDING_OWNERS];
+
+	/* Another configuration. */
+	struct guard_settings *next; /* waits until no order is under way; NULL: none */
+	uint64_t next_ns;            /* since */
+	bool next_told;
+	struct retired *retired;
+	struct guarding_gone gone;
+};
+
+uint64_t guarding_now_ns(void);
+/* Tells people; fmt makes one sentence.  The event's id. */
+uint64_t guarding_tell(struct guarding *g, const char *severity, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
+/* guarding_journal.c */
+/* All that follows from what the guard was told. */
+void guarding_pump(struct guarding *g);
+void guarding_tell_decisions(struct guarding *g);
+void guarding_keep(struct guarding *g, const struct guard_record *r);
+void guarding_forget(struct guarding *g, const char *worker);
+void guarding_commit(struct guarding *g); /* what was kept without guarding_pump() */
+/* Is the file written by now?  Then what waited for it goes on. */
+void guarding_written(struct guarding *g, uint64_t now_ns);
+int guarding_journal_open(struct guarding *g); /* the timer */
+/* Those of earlier runs. */
+struct guarding_records {
+	struct guard_record record[4 * POLICY_WORKERS]; /* also of workers that are gone */
+	char notes[4 * POLICY_WORKERS][WORKER_NOTES_SIZE];
+	unsigned count;
+};
+int guarding_records_read(struct guarding *g, struct guarding_records **ret); /* free() */
+void guarding_give_notes(struct guarding *g, const struct guarding_records *r, unsigned worker);
+
+/* guarding_trace.c: what the guard is told goes through here. */
+void guarding_record_open(struct guarding *g);
+void guarding_record_close(struct guarding *g);
+void guarding_record(struct guarding *g); /* g->line */
+void guarding_outcome(struct guarding *g, const struct guard_outcome *o);
+void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
+		     const char *why, uint64_t now);
+
+/* guarding_health.c */
+int guarding_health_open(struct guarding *g);
+int guarding_health_stop(struct guarding *g); /* its thread; -GW_E_STATE: it hangs */
+void guarding_health_read(struct guarding *g, const struct view *v);
+void guarding_health_swapped(struct guarding *g); /* g->settings are others */
+void guarding_health_close(struct guarding *g);
+
+/* guarding_ask.c */
+void guarding_ask_close(struct guarding *g);
+
+/* guarding_swap.c: only from where nobody holds the number of a worker. */
+void guarding_swap_try(struct guarding *g);
+bool guarding_swap_waits(const struct guarding *g); /* no new orders, so that it can be */
+void guarding_swap_drop(struct guarding *g);        /* it is not wanted any more */
+void guarding_swap_close(struct guarding *g);       /* when no thread is left */
+
+#endif

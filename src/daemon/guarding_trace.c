@@ -1,0 +1,67 @@
+/* guarding_trace: all that the guard is told is told here, and written down where it is recorded. */
+#include "guarding_parts.h"
+
+#include "guard_trace.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Adds what is in g->line; a recording that cannot be written ends, the guard goes on. */
+void guarding_record(struct guarding *g)
+{
+	if (g->record_fd >= 0 &&
+	    (g->line.err || file_write_all(g->record_fd, g->line.p, g->line.len) != 0)) {
+		guarding_tell(g, "warning", "%.400s cannot be written (%s): recording ends",
+			      g->settings->record, g->line.err ? "no memory" : strerror(errno));
+		guarding_record_close(g);
+	}
+	buf_clear(&g->line);
+}
+
+void guarding_record_open(struct guarding *g)
+{
+	if (!g->settings->record)
+		return;
+	/* It tells who runs what on this machine: for its owner alone. */
+	g->record_fd =
+		open(g->settings->record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (g->record_fd < 0) {
+		guarding_tell(g, "warning", "%.400s cannot be opened (%s): nothing is recorded",
+			      g->settings->record, strerror(errno));
+		return;
+	}
+	guard_trace_begin(&g->line, guard_last_id(g->guard));
+	guarding_record(g);
+}
+
+void guarding_record_close(struct guarding *g)
+{
+	if (g->record_fd >= 0)
+		close(g->record_fd);
+	g->record_fd = -1;
+}
+
+void guarding_outcome(struct guarding *g, const struct guard_outcome *o)
+{
+	uint64_t now = guarding_now_ns();
+
+	if (g->record_fd >= 0) {
+		guard_trace_outcome(&g->line, o, now);
+		guarding_record(g);
+	}
+	guard_outcome(g->guard, o, now);
+}
+
+void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
+		     const char *why, uint64_t now)
+{
+	if (g->record_fd >= 0) {
+		guard_trace_reason(&g->line, uuid, r, on, why, now);
+		guarding_record(g);
+	}
+	guard_reason_set(g->guard, uuid, r, on, why, now);
+}

@@ -1,0 +1,82 @@
+"""pause and snooze: nobody is moved for others until their time is over or somebody says release."""
+import time
+
+import pytest
+
+import service
+import support
+from test_guard import Guarded, configure
+from worker import GIB, Contender, Worker, World
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+@pytest.fixture
+def workers(world):
+    with Worker(world, size=4 * GIB) as a, Worker(world, size=4 * GIB) as b:
+        service.Service.wait(lambda: a.resident() == b.resident() == 4 * GIB)
+        yield [("a", a), ("b", b)]
+
+
+@pytest.fixture
+def s(world, workers):
+    with Guarded(world, configure(*workers)) as running:
+        for name, _ in workers:
+            running.until("active", name=name)
+        yield running
+
+
+def test_while_it_is_paused_nobody_moves_and_the_status_says_why(world, workers, s):
+    said = s.guard("pause", "--forever", "--reason", "a demonstration").stdout
+    assert "gpuward guard release ends it" in said
+    with Contender(world, 14 * GIB):
+        s.wait(lambda: all("hold active masks contention" in s.worker(n)["why"] for n in ("a", "b")))
+        assert all(w.acted() == [] for _, w in workers)
+        table = s.guard("status").stdout
+        assert "active, for ever" in table and "hold active masks contention" in table
+        s.restart()  # it outlives the service
+        s.wait(lambda: s.worker("a")["hold"] == "active")
+        assert all(w.acted() == [] for _, w in workers)
+        s.guard("release")
+        s.until("evicted", name="a")
+    s.until("active", name="a")
+
+
+def test_a_snooze_ends_by_itself(world, workers, s):
+    s.guard("snooze", "1.5s")
+    assert 0 < s.worker("b")["hold_until_seconds"] <= 1.5
+    with Contender(world, 14 * GIB):
+        time.sleep(0.8)
+        assert all(w.acted() == [] for _, w in workers)
+        s.until("evicted", name="a")
+        assert s.worker("a")["hold"] == "none"
+
+
+def test_one_alone_can_be_snoozed(world, workers, s):
+    s.guard("snooze", "10m", "b")
+    assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("none", "active")
+    with Contender(world, 14 * GIB):
+        s.until("evicted", name="a")
+        assert s.now("b") in ("active", "suspect") and workers[1][1].acted() == []
+    s.guard("release", "b")
+    assert s.worker("b")["hold"] == "none"
+
+
+def test_one_that_is_held_evicted_stays_so_and_that_is_told(world, workers, s):
+    s.guard("hold", "evicted", "a", "--for", "1h")
+    done = s.guard("pause", "--for", "10m", code=support.FAILED)
+    assert "a is held evicted: release it first" in done.stderr
+    assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("evicted", "active")
+
+
+@pytest.mark.parametrize("words,why", [
+    (["pause"], "--forever"), (["pause", "--for", "1h", "--forever"], "--forever"), (["snooze"], "a time"),
+    (["snooze", "a"], "a time such as 30m"), (["snooze", "0s"], "a time such as 30m"),
+    (["snooze", "30m", "--for", "1h"], "--for means nothing"), (["pause", "a", "b", "--for", "1h"], "perhaps a WORKER"),
+    (["snoze", "30m"], "did you mean 'snooze'")])
+def test_without_an_end_or_with_a_wrong_word_it_is_refused(words, why):
+    done = support.gpuward("guard", *words)
+    assert done.returncode == support.USAGE and why in done.stderr

@@ -1,0 +1,196 @@
+"""gpuward guard recover: processes that a service which was killed left put away.  The journal is the one that it wrote; the driver
+is a libcuda whose processes outlive the programs that ask it (fake_cuda)."""
+import contextlib
+import json
+import pathlib
+import shutil
+import signal
+import sqlite3
+import threading
+
+import pytest
+
+import service
+import support
+from test_guard import SHORT, Guarded
+from worker import GIB, Contender, World
+
+CUDA = support.BUILD / "tests" / "e2e" / "fake_cuda" / "libcuda.so.1"
+CONFIG = f"""[guard]
+mode = "enforce"
+simulated = true
+{SHORT}
+[[worker]]
+name = "w"
+kind = "checkpoint"
+match.name = "holder"
+max_level = 3
+"""
+
+
+@pytest.fixture
+def world(tmp_path):
+    return World(tmp_path)
+
+
+class Driver:
+    """What it knows of each process stands in a file beside the library."""
+
+    def __init__(self, path):
+        self.path = pathlib.Path(path)
+        self.path.mkdir()
+        shutil.copy(CUDA, self.path / "libcuda.so.1")
+        self.env = {"LD_LIBRARY_PATH": str(self.path)}
+
+    def knows(self, pid):
+        (self.path / str(pid)).write_text("0")
+
+    def state(self, pid):
+        return int((self.path / str(pid)).read_text() or -1)
+
+    def calls(self):
+        with contextlib.suppress(FileNotFoundError):
+            return (self.path / "calls").read_text().splitlines()
+        return []
+
+
+@pytest.fixture
+def driver(tmp_path):
+    return Driver(tmp_path / "cuda")
+
+
+@contextlib.contextmanager
+def held(world, driver, tmp_path, size=4 * GIB):
+    """A process whose memory is on the card while it is not put away."""
+    over = threading.Event()
+    program = tmp_path / "holder"
+    if not program.exists():
+        shutil.copy("/bin/sleep", program)
+    with Contender(world, size, exe=program) as p:
+        driver.knows(p.pid)
+
+        def follow():
+            while not over.wait(0.02):
+                with contextlib.suppress(ValueError, OSError):  # it is being written, or not known
+                    world.hold(p.pid, 0 if driver.state(p.pid) == 2 else size)
+        thread = threading.Thread(target=follow)
+        thread.start()
+        try:
+            yield p
+        finally:
+            over.set()
+            thread.join()
+
+
+def recover(s, driver=None, *args):
+    """As the unit runs it: after the service, with its configuration."""
+    etc = pathlib.Path(s.path, "root", "etc", "gpuward")
+    etc.mkdir(parents=True, exist_ok=True)
+    (etc / "gpuward.toml").write_text(f'[history]\npath = "{s.state}"\n{CONFIG}')
+    env = support.environment(HOME=s.path, GPUWARD_CONFIG_ROOT=pathlib.Path(s.path, "root"),
+                              **(driver.env if driver else {}))
+    return support.gpuward("guard", "recover", *args, env=env)
+
+
+def journal(s):
+    with contextlib.closing(sqlite3.connect(s.state)) as db:
+        return {i: json.loads(j) for i, j in db.execute("SELECT id, json FROM document WHERE kind='guard'")}
+
+
+def change(s, record):
+    with contextlib.closing(sqlite3.connect(s.state)) as db, db:
+        db.execute("UPDATE document SET json=? WHERE kind='guard' AND id='w'", (json.dumps(record),))
+
+
+@contextlib.contextmanager
+def killed(world, driver, tmp_path):
+    """A service that put its worker away and was killed then."""
+    with held(world, driver, tmp_path) as p, Guarded(world, CONFIG, env=driver.env) as s:
+        s.until("active", name="w")
+        s.guard("hold", "evicted", "w", "--for", "1h")
+        s.until("evicted", name="w")
+        assert driver.state(p.pid) == 2 and world.holds(p.pid) == 0
+        s.stop(signal.SIGKILL)
+        assert [pid for pid, _ in journal(s)["w"]["put_away"]] == [p.pid]
+        yield s, p
+
+
+def test_a_process_that_a_killed_service_put_away_comes_back(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        done = recover(s, driver)
+        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert driver.state(p.pid) == 0
+        assert driver.calls() == [f"{c} {p.pid}" for c in ("lock", "checkpoint", "restore", "unlock")]
+        service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
+        done = recover(s, driver)  # once more does nothing
+        assert done.returncode == 0 and len(driver.calls()) == 4
+
+
+def test_a_service_that_starts_again_brings_it_back_itself(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        s.start()
+        s.until("evicted", name="w")
+        assert driver.state(p.pid) == 2
+        s.guard("release")
+        s.wait(lambda: s.now("w") == "active" and driver.state(p.pid) == 0)
+
+
+def test_where_no_driver_is_each_is_told_and_the_record_kept(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        before = journal(s)
+        done = recover(s)
+        assert done.returncode == 1 and done.stdout == ""
+        assert f"process {p.pid} of worker w is still put away: " in done.stderr and "libcuda" in done.stderr
+        assert "1 of 1 processes are not back; the journal still names them" in done.stderr
+        assert journal(s) == before and driver.state(p.pid) == 2
+        assert recover(s, driver).returncode == 0  # when that is mended
+        assert driver.state(p.pid) == 0
+
+
+def test_one_that_the_driver_refuses_does_not_keep_the_others_back(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p), held(world, driver, tmp_path) as other:
+        record = journal(s)["w"]
+        ticks = int(pathlib.Path(f"/proc/{other.pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+        record["put_away"].insert(0, [other.pid, ticks])
+        change(s, record)
+        (driver.path / str(other.pid)).unlink()  # the driver knows nothing of it
+        done = recover(s, driver)
+        (driver.path / str(other.pid)).write_text("0")
+        assert done.returncode == 1
+        assert f"process {other.pid} of worker w is still put away: " in done.stderr
+        assert driver.state(p.pid) == 0
+
+
+def test_one_that_ended_or_whose_number_is_anothers_is_left_alone(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        record = journal(s)["w"]
+        record["put_away"] = [[p.pid, record["put_away"][0][1] - 1], [2 ** 22 + 1, 5]]
+        change(s, record)
+        done = recover(s, driver)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout == (f"process {p.pid} of worker w ended, and its number is another process's now, which is left "
+                               f"alone: nothing to restore\nprocess {2 ** 22 + 1} of worker w ended: nothing to restore\n")
+        assert driver.state(p.pid) == 2  # not the one that was meant
+
+
+def test_one_that_went_from_the_configuration_is_still_brought_back(world, driver, tmp_path):
+    with held(world, driver, tmp_path) as p, Guarded(world, CONFIG, env=driver.env) as s:
+        s.until("active", name="w")
+        s.guard("hold", "evicted", "w", "--for", "1h")
+        s.until("evicted", name="w")
+        with open(s.config, "w") as f:
+            f.write(CONFIG[:CONFIG.index("[[worker]]")])
+        s.child.send_signal(signal.SIGHUP)
+        s.wait(lambda: "gpuward guard recover brings it back" in s.messages())
+        done = recover(s, driver)  # the service runs, and no longer knows the worker
+        assert (done.returncode, done.stderr) == (0, "") and driver.state(p.pid) == 0
+        assert s.get("/api/v1/events").status_code == 200 and s.stop() == 0
+
+
+def test_a_journal_that_cannot_be_read_is_not_taken_for_an_empty_one(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, _):
+        for path in pathlib.Path(s.path).glob("history.db*"):
+            path.unlink()
+        pathlib.Path(s.state).mkdir()
+        done = recover(s, driver)
+        assert done.returncode == 1 and "journal" in done.stderr, done.stdout + done.stderr

@@ -1,0 +1,344 @@
+/* Another policy for a guard that runs, in a small world and stepped time. */
+#include "guard_world.h"
+
+/* The old one is freed at once: nothing may point to it. */
+static struct policy *given;
+
+static int swap(struct world *o, const struct policy *p)
+{
+	struct policy *old = given;
+	int err;
+
+	given = malloc(sizeof(*given));
+	assert_non_null(given);
+	*given = *p;
+	err = guard_swap(o->g, given, o->disk, o->on_disk, o->now);
+	if (err) {
+		free(given);
+		given = old;
+		return err;
+	}
+	o->p = *p;
+	if (old)
+		memset(old, 0x5a, sizeof(*old));
+	free(old);
+	return 0;
+}
+
+static void begin(struct world *o, unsigned workers)
+{
+	world_init(o, 1, workers);
+	given = malloc(sizeof(*given));
+	assert_non_null(given);
+	*given = o->p;
+	assert_int_equal(guard_new(given, NULL, 0, &o->g), 0);
+}
+
+static void end(struct world *o)
+{
+	world_done(o);
+	free(given);
+	given = NULL;
+}
+
+static bool said(const struct world *o, enum guard_state to, const char *rule)
+{
+	for (size_t i = 0; i < o->says; i++)
+		if (o->said[i].to == to && !strcmp(o->said[i].rule, rule))
+			return true;
+	return false;
+}
+
+static void a_worker_in_both_keeps_its_state_and_gets_the_new_numbers(void **state)
+{
+	struct world o;
+	struct policy p;
+	struct guard_status before, now;
+
+	(void)state;
+	begin(&o, 1);
+	world_guest(&o, "game", 0, 4 * GIB, 5 * S, 20 * S);
+	world_until(&o, 25 * S);
+	assert_int_equal(world_state(&o, 0), STATE_QUIET);
+	before = world_status(&o, 0);
+	p = o.p;
+	p.worker[0].knobs.quiet_ns = 6 * S;
+	assert_int_equal(swap(&o, &p), 0);
+	now = world_status(&o, 0);
+	assert_int_equal(now.state, STATE_QUIET);
+	assert_int_equal(now.evictions, 1);
+	assert_true(now.since_ns == before.since_ns && now.need_bytes == before.need_bytes);
+	assert_true(now.next_ns < before.next_ns);
+	world_run(&o, 4 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE); /* after 6 s, not 30 */
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	end(&o);
+}
+
+static void a_new_worker_is_judged_by_the_next_look(void **state)
+{
+	struct world o;
+	struct policy p;
+
+	(void)state;
+	begin(&o, 2);
+	o.p.workers = 1;
+	assert_int_equal(swap(&o, &o.p), 0);
+	world_run(&o, S);
+	p = o.p;
+	p.workers = 2;
+	assert_int_equal(swap(&o, &p), 0);
+	/* What others find meanwhile makes steps too. */
+	guard_reason_set(o.g, "GPU-0", REASON_BUDGET, false, "", o.now);
+	assert_int_equal(world_state(&o, 1), STATE_RECONCILE);
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
+	assert_false(said(&o, STATE_ABSENT, "not there"));
+	end(&o);
+}
+
+static void one_that_goes_leaves_a_record_and_comes_back_with_it(void **state)
+{
+	char message[200];
+	struct guard_record r;
+	struct world o;
+	struct policy with, without;
+
+	(void)state;
+	begin(&o, 1);
+	world_run(&o, S);
+	assert_int_equal(guard_ask(o.g, 0, ASK_HOLD_EVICTED, 60 * MINUTE, o.now, message,
+				   sizeof(message)),
+			 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_true(r.evicted && r.hold == HOLD_EVICTED && r.need_bytes == 8 * GIB);
+	with = without = o.p;
+	without.workers = 0;
+	assert_int_equal(swap(&o, &without), 0);
+	assert_int_equal(guard_record_of(o.g, 0, &r), -GW_E_NOENT);
+	world_run(&o, 5 * S);
+	assert_int_equal(swap(&o, &with), 0);
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).hold, HOLD_EVICTED);
+	assert_true(world_status(&o, 0).hold_until_ns > o.now + 59 * MINUTE);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	guard_ask(o.g, 0, ASK_RELEASE, 0, o.now, message, sizeof(message));
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	end(&o);
+}
+
+static void an_order_under_way_refuses_the_swap(void **state)
+{
+	struct world o;
+
+	(void)state;
+	begin(&o, 1);
+	world_guest(&o, "now-game", 0, 4 * GIB, 2 * S, 0);
+	o.w[0].silent = true;
+	world_until(&o, 3 * S);
+	assert_int_equal(guard_acting(o.g), 1);
+	assert_int_equal(swap(&o, &o.p), -GW_E_STATE);
+	end(&o);
+}
+
+static void an_order_that_nobody_fetched_is_given_again(void **state)
+{
+	struct guard_order d;
+	struct guard_record r;
+	struct world o;
+	uint64_t first;
+
+	(void)state;
+	begin(&o, 1);
+	world_run(&o, S);
+	world_guest(&o, "now-game", 0, 4 * GIB, 0, 0);
+	world_scene(&o);
+	guard_look(o.g, &o.s);
+	first = guard_last_id(o.g);
+	assert_int_equal(swap(&o, &o.p), 0);
+	assert_int_equal(guard_acting(o.g), 0);
+	while (guard_next_record(o.g, &r))
+		;
+	assert_false(guard_next_order(o.g, &d));
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_true(guard_last_id(o.g) > first);
+	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 1);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	end(&o);
+}
+
+static void what_is_no_longer_allowed_is_not_tried_again(void **state)
+{
+	struct world o;
+	struct policy p;
+	unsigned before;
+
+	(void)state;
+	begin(&o, 1);
+	p = o.p;
+	p.worker[0].knobs.max_level = 5;
+	p.worker[0].knobs.allow_kill = true;
+	assert_int_equal(swap(&o, &p), 0);
+	o.w[0].fail_level = 6;
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
+	world_until(&o, 90 * S);
+	assert_int_equal(world_state(&o, 0), STATE_STUCK);
+	before = o.w[0].levels[5];
+	assert_true(before > 0);
+	p.worker[0].knobs.max_level = 2;
+	p.worker[0].knobs.allow_kill = false;
+	while (swap(&o, &p) != 0)
+		world_step(&o);
+	world_run(&o, 3 * MINUTE);
+	assert_int_equal(o.w[0].levels[5], before);
+	assert_true(o.w[0].levels[2] > 0);
+	end(&o);
+}
+
+static void what_a_dry_run_pretended_is_done_when_it_is_enforced(void **state)
+{
+	struct world o;
+	struct policy p;
+
+	(void)state;
+	begin(&o, 1);
+	p = o.p;
+	p.mode = GUARD_DRY_RUN;
+	assert_int_equal(swap(&o, &p), 0);
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
+	world_until(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).would_evict, 1);
+	assert_true(o.w[0].resident);
+	p.mode = GUARD_ENFORCE;
+	assert_int_equal(swap(&o, &p), 0);
+	assert_int_equal(world_state(&o, 0), STATE_RECONCILE);
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_false(o.w[0].resident);
+	end(&o);
+}
+
+static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
+{
+	struct guard_record r;
+	struct world o;
+	struct policy p;
+
+	(void)state;
+	begin(&o, 1);
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
+	world_until(&o, 20 * S);
+	assert_false(o.w[0].resident);
+	p = o.p;
+	p.mode = GUARD_OBSERVE;
+	assert_int_equal(swap(&o, &p), 0);
+	world_run(&o, 5 * MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_non_null(strstr(world_status(&o, 0).why, "enforce"));
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_true(r.evicted); /* a restart knows it too */
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	p.mode = GUARD_ENFORCE;
+	assert_int_equal(swap(&o, &p), 0);
+	world_run(&o, MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+	end(&o);
+}
+
+static void the_same_holds_for_a_mode_that_came_with_a_restart(void **state)
+{
+	struct world o;
+
+	(void)state;
+	begin(&o, 1);
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
+	world_until(&o, 20 * S);
+	assert_false(o.w[0].resident);
+	o.p.mode = GUARD_DRY_RUN;
+	world_restart(&o);
+	world_run(&o, 5 * MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_non_null(strstr(world_status(&o, 0).why, "enforce"));
+	o.p.mode = GUARD_ENFORCE;
+	world_restart(&o);
+	world_run(&o, MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	end(&o);
+}
+
+static void after_a_restart_one_that_is_out_is_evicted_and_not_quiet(void **state)
+{
+	struct world o;
+
+	(void)state;
+	begin(&o, 1);
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
+	world_until(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_restart(&o);
+	world_step(&o);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	end(&o);
+}
+
+/* Workers come and go in any order while guests do: whoever is alone on the card in the end runs. */
+static void many_swaps_end_as_none_would(void **state)
+{
+	struct world o;
+	struct policy p;
+	unsigned left = 0;
+
+	(void)state;
+	begin(&o, 3);
+	for (unsigned i = 0; i < 3; i++)
+		o.w[i].load[0] = 2 * GIB;
+	struct world_guest *t = world_guest(&o, "game", 0, 4 * GIB, 2 * S, 300 * S);
+
+	t->on_ns = 7 * S;
+	t->off_ns = 11 * S;
+	for (unsigned i = 0; i < 200; i++) {
+		p = o.p;
+		p.workers = 1 + i * 7 % 3;
+		p.worker[0].knobs.quiet_ns = (1 + i % 5) * S;
+		p.worker[0].priority = (int)(i % 3);
+		left += swap(&o, &p) != 0;
+		world_run(&o, S);
+	}
+	assert_true(left < 100);
+	p.workers = 3;
+	while (swap(&o, &p) != 0)
+		world_step(&o);
+	world_run(&o, 20 * MINUTE);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_int_equal(world_state(&o, i), STATE_ACTIVE);
+		assert_true(o.w[i].resident && !o.w[i].closed);
+	}
+	end(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers),
+		cmocka_unit_test(a_new_worker_is_judged_by_the_next_look),
+		cmocka_unit_test(one_that_goes_leaves_a_record_and_comes_back_with_it),
+		cmocka_unit_test(an_order_under_way_refuses_the_swap),
+		cmocka_unit_test(an_order_that_nobody_fetched_is_given_again),
+		cmocka_unit_test(what_is_no_longer_allowed_is_not_tried_again),
+		cmocka_unit_test(what_a_dry_run_pretended_is_done_when_it_is_enforced),
+		cmocka_unit_test(one_that_is_out_for_real_waits_for_a_mode_that_acts),
+		cmocka_unit_test(the_same_holds_for_a_mode_that_came_with_a_restart),
+		cmocka_unit_test(after_a_restart_one_that_is_out_is_evicted_and_not_quiet),
+		cmocka_unit_test(many_swaps_end_as_none_would),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
