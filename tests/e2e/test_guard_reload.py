@@ -216,6 +216,14 @@ def test_reservations_last_over_a_reload(world, worker):
         s.until("active")
 
 
+def test_health_that_is_no_longer_watched_is_no_reason_any_more(world, worker):
+    hot = "[health]\ntemp_override_c = 30\ninterval_s = 0.2\n"
+    with Guarded(world, configure(("ollama", worker), more=hot)) as s:
+        s.wait(lambda: s.now() == "evicted" and s.worker()["mask"] == ["thermal"])
+        give(s, configure(("ollama", worker), more="[health]\nenabled = false\n"))
+        s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
+
+
 def test_a_recording_goes_on_in_a_run_of_its_own(world, worker, tmp_path):
     trace = tmp_path / "trace"
     text = configure(("ollama", worker), guard=f'record = "{trace}"')
