@@ -57,6 +57,11 @@ void guard_trace_release(struct buf *out, uint64_t id, uint64_t now_ns)
 	buf_addf(out, "release\t%" PRIu64 "\t%" PRIu64 "\n", now_ns, id);
 }
 
+void guard_trace_games(struct buf *out, unsigned count, uint64_t now_ns)
+{
+	buf_addf(out, "games\t%" PRIu64 "\t%u\n", now_ns, count);
+}
+
 /* ---- reading ---- */
 
 struct guard_trace {
@@ -185,6 +190,17 @@ static int read_release(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_games(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	uint64_t v[2];
+
+	if (w->count != 3 || !numbers(w, at, 2, v) || v[1] > UINT32_MAX)
+		return -GW_E_PARSE;
+	guard_games(t->guard, (unsigned)v[1]);
+	return 0;
+}
+
 static int read_scene(struct guard_trace *t, const char *line)
 {
 	int r = scene_read(&t->scene, line);
@@ -203,11 +219,9 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 	static const struct {
 		const char *word;
 		int (*read)(struct guard_trace *t, const struct words *w);
-	} kinds[] = { { "outcome", read_outcome },
-		      { "ask", read_ask },
-		      { "reason", read_reason },
-		      { "reserve", read_reserve },
-		      { "release", read_release } };
+	} kinds[] = { { "outcome", read_outcome }, { "ask", read_ask },
+		      { "reason", read_reason },   { "reserve", read_reserve },
+		      { "release", read_release }, { "games", read_games } };
 	struct words w;
 	int err = 0;
 

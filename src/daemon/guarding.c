@@ -1,14 +1,17 @@
 #include "guarding.h"
 
+#include "games.h"
 #include "guard_record.h"
 #include "guard_trace.h"
 #include "looker.h"
+#include "xid_log.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "device/watch.h"
 #include "guard/action.h"
+#include "guard/ghost.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -45,6 +48,10 @@ struct guarding {
 	struct action *action;
 	struct looker *looker;
 	struct watch *watch;
+	struct xid_log *xids;
+	struct games *games;
+	struct ghost ghost[DEVICES_MAX];
+	char ghost_why[DEVICES_MAX][200];
 	int outcome_fd, event_fd;
 	struct loop_source *outcome_source, *event_source, *timer;
 	bool writing; /* orders wait for records to be in the file */
@@ -346,6 +353,21 @@ static void take_event(struct guarding *g, const struct watch_event *e)
 	judge(g, (unsigned)i);
 }
 
+/* From the kernel's log. */
+static void found_xid(void *arg, const struct watch_event *e, bool past)
+{
+	struct guarding *g = arg;
+	int i = device_of(g, e->uuid);
+
+	if (!past) {
+		take_event(g, e);
+	} else if (i >= 0 && g->health[i]) {
+		health_past(g->health[i],
+			    &(struct health_event){ e->mono_ns, e->type, e->data });
+		judge(g, (unsigned)i);
+	}
+}
+
 static void driver_events(void *arg, int fd, uint32_t events)
 {
 	struct guarding *g = arg;
@@ -362,7 +384,8 @@ static void driver_events(void *arg, int fd, uint32_t events)
 	g->events = 0;
 	pthread_mutex_unlock(&g->lock);
 	for (unsigned i = 0; i < count; i++)
-		take_event(g, &e[i]);
+		if (!(e[i].type & 8) || xid_log_heard(g->xids, &e[i]))
+			take_event(g, &e[i]);
 	pump(g);
 }
 
@@ -442,6 +465,33 @@ static void read_device(struct guarding *g, const struct view *v, unsigned i)
 	}
 }
 
+/* Use that nobody is seen to make. */
+static void look_for_ghost(struct guarding *g, const struct view *v, unsigned i)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const struct scene *s;
+	struct ghost_facts f = { .busy_ratio = NAN, .unattributed_bytes = NAN };
+	char why[sizeof(g->ghost_why[0])];
+	int at;
+
+	guard_verdicts(g->guard, &s);
+	at = guard_view_gpu(s, g->uuid[i]);
+	if (at < 0 || d->state != GW_DEVICE_OK)
+		return;
+	(void)gw_device_value(d, GW_Q_UTILIZATION_GPU, &f.busy_ratio);
+	f.unattributed_bytes = guard_view_unattributed(s, (unsigned)at);
+	f.hidden = s->gpu[at].hidden;
+	for (unsigned k = 0; k < s->processes; k++)
+		f.processes += s->process[k].gpu == (unsigned)at;
+	ghost_look(&g->ghost[i], &f, now_ns(), why, sizeof(why));
+	if (*why && !*g->ghost_why[i])
+		g->config.tell(g->config.arg, &(struct view_event){ .kind = "health",
+								    .uuid = g->uuid[i],
+								    .severity = "warning",
+								    .text = why });
+	memcpy(g->ghost_why[i], why, sizeof(why));
+}
+
 /* What a checkpoint must know; of several GPUs the worst. */
 static void tell_facts(struct guarding *g, const struct view *v)
 {
@@ -464,6 +514,9 @@ void guarding_tick(struct guarding *g, const struct view *v)
 	g->devices = v->devices < DEVICES_MAX ? v->devices : DEVICES_MAX;
 	for (unsigned i = 0; i < g->devices; i++)
 		read_device(g, v, i);
+	for (unsigned i = 0; i < g->devices; i++)
+		look_for_ghost(g, v, i);
+	xid_log_tick(g->xids, v, now_ns(), found_xid, g);
 	tell_facts(g, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
@@ -502,8 +555,11 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.guard = g->guard;
 	g->view.health = g->health;
 	g->view.capacity = g->capacity;
+	g->view.ghost = (const char(*)[200])g->ghost_why;
 	g->view.devices = g->devices;
+	g->view.games = games_list(g->games);
 	g->view.ring = g->ring;
+	g->view.kernel_log = xid_log_state(g->xids);
 	g->view.journal =
 		!store_lasting(g->config.store)
 			? "nothing is kept in a file: evictions above level 2 are refused"
@@ -656,7 +712,39 @@ static void release_room(void *engine, uint64_t id)
 	looker_now(g->looker);
 }
 
-const struct guard_view_ops guarding_ops = { ask, reserve, reserved, release_room };
+static void games_changed(void *arg, unsigned count)
+{
+	struct guarding *g = arg;
+
+	if (g->record_fd >= 0) {
+		guard_trace_games(&g->line, count, now_ns());
+		record(g);
+	}
+	guard_games(g->guard, count);
+	looker_now(g->looker);
+}
+
+static int game(void *engine, int64_t pid, uint64_t ttl_ns, const char *who)
+{
+	struct guarding *g = engine;
+	int err = games_begin(g->games, pid, ttl_ns, who, now_ns());
+	char text[80];
+
+	snprintf(text, sizeof(text), "process %lld plays", (long long)pid);
+	if (!err)
+		audit(g, who, text);
+	return err;
+}
+
+static int game_end(void *engine, int64_t pid)
+{
+	struct guarding *g = engine;
+
+	return games_end(g->games, pid);
+}
+
+const struct guard_view_ops guarding_ops = { ask,          reserve, reserved,
+					     release_room, game,    game_end };
 
 /* ---- beginning and end ---- */
 
@@ -715,6 +803,10 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (g->outcome_fd < 0 || g->event_fd < 0)
 		err = -GW_E_IO;
+	if (!err)
+		err = games_new(config->loop, games_changed, g, &g->games);
+	if (!err)
+		err = xid_log_new(config->ctx, &g->xids);
 	if (!err)
 		err = action_new(&g->settings.policy, g->outcome_fd, &g->action);
 	if (!err)
@@ -794,6 +886,8 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 			forget_owner(&g->owner[i]);
 	if (g->record_fd >= 0)
 		close(g->record_fd);
+	xid_log_free(g->xids);
+	games_free(g->games);
 	buf_done(&g->line);
 	guard_free(g->guard);
 	guard_settings_done(&g->settings);

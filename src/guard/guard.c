@@ -158,6 +158,7 @@ static void answer_dry(struct guard *g)
 void guard_look(struct guard *g, const struct scene *s)
 {
 	copy_scene(&g->scene, s);
+	g->scene.game_clients += g->games;
 	g->now_ns = s->mono_ns;
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	classify(g->p, &g->scene, g->verdict);
@@ -209,6 +210,11 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 		return;
 	guard_masks(g);
 	guard_steps(g);
+}
+
+void guard_games(struct guard *g, unsigned count)
+{
+	g->games = count;
 }
 
 /* ---- what is fetched ---- */

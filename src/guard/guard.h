@@ -175,6 +175,9 @@ bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 
+/* How many tell that they play, beside those of the scenes; counts from the next look on. */
+void guard_games(struct guard *g, unsigned count);
+
 /* The end is near: with policy.restore_on_stop, workers that are out for no reason that still holds
  * get their order to return, if every check passes.  How many; their outcomes are worth waiting for. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);

@@ -161,6 +161,7 @@ struct guard {
 	unsigned workers;
 	struct guard_reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id;
+	unsigned games;
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, waiting;
 };

@@ -1,0 +1,113 @@
+"""Games that are told of, and the kernel's log, through the real service."""
+import os
+import subprocess
+import time
+
+import pytest
+
+import service
+import support
+from test_guard import Guarded, configure, world, worker  # noqa: F401 (fixtures)
+from worker import UUID, World
+
+PCI = "0000:01:00"
+
+
+# ---- games
+
+
+def sleeper():
+    return subprocess.Popen(["/bin/sleep", "1000"])
+
+
+def test_workers_leave_until_the_last_game_is_over(world, worker):  # noqa: F811
+    with Guarded(world, configure(("ollama", worker))) as s, sleeper() as one, sleeper() as two:
+        try:
+            s.until("active")
+            s.guard("game", "start", "--pid", str(one.pid), "--reason", "gamemode")
+            s.guard("game", "start", "--pid", str(two.pid))
+            s.guard("game", "start", "--pid", str(two.pid))  # again is not twice
+            s.until("evicted")
+            assert s.worker()["mask"] == ["contention"]
+            assert any("2 games are told of" in (d["evidence"] or "") or "1 game is" in (d["evidence"] or "")
+                       for d in s.decisions())
+            games = s.get("/api/v1/guard/games").json()["games"]
+            assert {g["pid"] for g in games} == {one.pid, two.pid} and all(g["until_seconds"] is None for g in games)
+            s.guard("game", "end", "--pid", str(one.pid))
+            time.sleep(1)
+            assert s.now() == "evicted"
+            two.kill()  # it crashed: nobody says so
+            two.wait()
+            s.until("active")
+            assert s.get("/api/v1/guard/games").json()["games"] == []
+            s.guard("game", "end", "--pid", str(one.pid), code=support.FAILED)
+        finally:
+            one.kill()
+            two.kill()
+
+
+def test_a_game_ends_with_its_time(world, worker):  # noqa: F811
+    with Guarded(world, configure(("ollama", worker))) as s:
+        s.until("active")
+        s.guard("game", "start", "--pid", str(os.getpid()), "--for", "1s")
+        s.until("evicted")
+        s.until("active")
+
+
+def test_a_game_that_cannot_be_is_refused(world, worker):  # noqa: F811
+    with Guarded(world, configure(("ollama", worker))) as s:
+        s.guard("game", "start", "--pid", "2147483647", code=support.FAILED)
+        for words in (("start",), ("start", "--pid", "x"), ("pause", "--pid", "1"), ()):
+            s.guard("game", *words, code=support.USAGE)
+
+
+# ---- the kernel's log
+
+
+def rooted(path, lines):
+    """A root like the machine's own, with a log of its own."""
+    root = path / "root"
+    (root / "dev").mkdir(parents=True)
+    for name in ("proc", "sys", "etc", "run"):
+        (root / name).symlink_to("/" + name)
+    (root / "dev" / "kmsg").write_text("".join(line + "\n" for line in lines))
+    return root
+
+
+def xid(number, pci=PCI, us=None):
+    us = int(time.monotonic() * 1e6) if us is None else us
+    return f"3,1,{us},-;NVRM: Xid (PCI:{pci}): {number}, pid=1, name=x, text"
+
+
+def watched(path, lines, profile="h200", **kw):
+    made = World(path, profile=profile)
+    root = rooted(path, lines)
+    return root, service.Service(made.scenario, "--root", root, config='[guard]\nmode = "observe"\n', token=True, **kw)
+
+
+def health(s):
+    return s.get(f"/api/v1/health/gpus/{UUID}").json()
+
+
+def test_xids_of_before_the_start_are_counted_and_quarantine_nothing(tmp_path):
+    loaded = "5,1,1000,-;NVRM: loading NVIDIA UNIX x86_64 Kernel Module  580.159.04"
+    root, s = watched(tmp_path, [xid(79, us=10), loaded, xid(62), xid(13, "0000:77:00"), xid(13)])
+    with s:
+        s.wait(lambda: health(s)["xids_before_start"] == 2)
+        h = health(s)
+        assert (h["level"], h["xids_total"], h["last_xid_before_start"]["xid"]) == ("ok", 0, 13)
+        assert h["last_xid_before_start_at_seconds"] < 60
+        assert s.get("/api/v1/health").json()["kernel_log"] == "ok"
+        with open(root / "dev" / "kmsg", "a") as f:
+            f.write(xid(62) + "\n")
+        s.wait(lambda: health(s)["quarantine"])
+        assert health(s)["xids_total"] == 1 and "Xid 62" in health(s)["why"]
+
+
+def test_a_log_that_cannot_be_read_is_said(tmp_path):
+    root, s = watched(tmp_path, [])
+    (root / "dev" / "kmsg").unlink()
+    with s:
+        s.wait(lambda: s.get("/api/v1/health").status_code == 200)
+        assert "/dev/kmsg" in s.get("/api/v1/health").json()["kernel_log"]
+        assert health(s)["xids_before_start"] is None
