@@ -10,7 +10,7 @@ import support
 from test_guard import Guarded, configure, world, worker  # noqa: F401 (fixtures)
 from worker import UUID, World
 
-PCI = "0000:01:00"
+PCI = "0000:06:00"  # of the first simulated GPU
 
 
 # ---- games
