@@ -336,6 +336,13 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 	w->managed = e->value[GUARD_KEY_managed].yes;
 	w->level = (unsigned)e->value[GUARD_KEY_level].count;
 	w->ac_only = e->value[GUARD_KEY_ac_only].yes;
+	w->idle_economy = c->guard_idle_economy && policy_kind_lazy(w->kind);
+	if (e->given[GUARD_KEY_idle_after])
+		w->idle_after_ns = scaled(e->value[GUARD_KEY_idle_after].number, 1e9);
+	if (e->given[GUARD_KEY_idle_w])
+		w->idle_w = e->value[GUARD_KEY_idle_w].number;
+	if (e->given[GUARD_KEY_reload_j])
+		w->reload_j = e->value[GUARD_KEY_reload_j].number;
 	worker_knobs(c, e, &w->knobs);
 	snprintf(what, sizeof(what), "[[worker]] %s", w->name);
 	w->text = where(p, e, what);

@@ -1,5 +1,6 @@
 #include "guarding.h"
 
+#include "economies.h"
 #include "games.h"
 #include "guard_record.h"
 #include "guard_trace.h"
@@ -50,6 +51,7 @@ struct guarding {
 	struct watch *watch;
 	struct xid_log *xids;
 	struct games *games;
+	struct economies *economies;
 	struct ghost ghost[DEVICES_MAX];
 	char ghost_why[DEVICES_MAX][200];
 	int outcome_fd, event_fd;
@@ -509,6 +511,20 @@ static void tell_facts(struct guarding *g, const struct view *v)
 	action_set_facts(g->action, &f);
 }
 
+/* What an idling model costs is known better now. */
+static void economy_found(void *arg, unsigned worker, const struct economy_figures *f)
+{
+	struct guarding *g = arg;
+	/* As it is written and told: the same decides again. */
+	double idle_w = rint(f->idle_w), reload_j = rint(f->reload_j);
+
+	if (g->record_fd >= 0) {
+		guard_trace_economy(&g->line, worker, f->after_ns, idle_w, reload_j, now_ns());
+		record(g);
+	}
+	guard_economy(g->guard, worker, f->after_ns, idle_w, reload_j);
+}
+
 void guarding_tick(struct guarding *g, const struct view *v)
 {
 	g->devices = v->devices < DEVICES_MAX ? v->devices : DEVICES_MAX;
@@ -517,6 +533,7 @@ void guarding_tick(struct guarding *g, const struct view *v)
 	for (unsigned i = 0; i < g->devices; i++)
 		look_for_ghost(g, v, i);
 	xid_log_tick(g->xids, v, now_ns(), found_xid, g);
+	economies_tick(g->economies, g->guard, v, now_ns(), economy_found, g);
 	tell_facts(g, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
@@ -558,6 +575,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.ghost = (const char(*)[200])g->ghost_why;
 	g->view.devices = g->devices;
 	g->view.games = games_list(g->games);
+	economies_count(g->economies, &g->view.counts);
 	g->view.ring = g->ring;
 	g->view.kernel_log = xid_log_state(g->xids);
 	g->view.journal =
@@ -806,6 +824,8 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	if (!err)
 		err = games_new(config->loop, games_changed, g, &g->games);
 	if (!err)
+		err = economies_new(&g->settings.policy, &g->economies);
+	if (!err)
 		err = xid_log_new(config->ctx, &g->xids);
 	if (!err)
 		err = action_new(&g->settings.policy, g->outcome_fd, &g->action);
@@ -888,6 +908,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 		close(g->record_fd);
 	xid_log_free(g->xids);
 	games_free(g->games);
+	economies_free(g->economies);
 	buf_done(&g->line);
 	guard_free(g->guard);
 	guard_settings_done(&g->settings);

@@ -38,6 +38,8 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 
 	w->evicted = w->closed = w->ajar = r->evicted;
 	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
+	w->idle = r->evicted && (r->mask & BIT(REASON_IDLE)) &&
+		  (w->policy->idle_economy || w->policy->idle_after_ns);
 	w->manual = r->hold != HOLD_EVICTED && (r->mask & BIT(REASON_MANUAL));
 	w->hold = r->hold;
 	w->until_wall_ns = r->hold_until_wall_ns;
@@ -71,6 +73,9 @@ static void begin(struct guard *g, unsigned i, const struct guard_record *record
 	w->state = STATE_RECONCILE;
 	w->until_ns = FOR_EVER;
 	w->backoff = 1;
+	w->idle_after_ns = w->policy->idle_after_ns ? w->policy->idle_after_ns : UINT64_MAX;
+	w->idle_w = w->policy->idle_w;
+	w->reload_j = w->policy->reload_j;
 	w->level = guard_level_first(w);
 	w->dry = g->p->mode != GUARD_ENFORCE;
 	for (unsigned k = 0; records && k < n; k++)
@@ -341,7 +346,7 @@ bool guard_wants_utilisation(const struct guard *g)
 	for (unsigned i = 0; g->looked && i < g->scene.processes; i++)
 		if (g->verdict[i].class == CLASS_CONTENDER)
 			return true;
-	return false;
+	return g->looked && guard_idle_wants(g);
 }
 
 static void explain(const struct guard_worker *w, struct guard_status *s)

@@ -343,6 +343,8 @@ static void mask_of(struct guard *g, struct guard_worker *w)
 		set(w, REASON_SCHEDULE, "in its quiet hours");
 	if (on_battery(g, w))
 		set(w, REASON_BATTERY, "on battery, and the worker is for AC alone");
+	if (w->idle)
+		w->mask |= BIT(REASON_IDLE); /* likewise */
 	if (w->reserved)
 		set(w, REASON_RESERVED, "somebody reserved the memory");
 	reasons_of_gpus(g, w);
@@ -440,6 +442,8 @@ void guard_facts(struct guard *g)
 	}
 	for (unsigned i = 0; i < g->workers; i++)
 		add_up(g, &g->worker[i]);
+	for (unsigned i = 0; i < g->workers; i++)
+		guard_idle_look(g, &g->worker[i]);
 	guard_reserve_look(g);
 	guard_masks(g);
 	for (unsigned i = 0; i < g->workers; i++) {

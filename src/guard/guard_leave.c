@@ -79,6 +79,11 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 		return true;
 	}
 	admission(g, w);
+	if (guard_idle_due(g, w)) {
+		guard_idle_begin(g, w);
+		guard_leave(g, w);
+		return true;
+	}
 	if (!w->against)
 		return no_demand(g, w);
 	if (w->state == STATE_ACTIVE) {
@@ -108,6 +113,8 @@ bool guard_step_drain(struct guard *g, struct guard_worker *w)
 		w->base_bytes = w->bytes;
 	if (guard_effective(w) == BIT(REASON_CONTENTION) && w->calm_looks >= CALM_LOOKS)
 		guard_latch(w, false);
+	if (w->idle && w->works)
+		guard_idle_end(g, w);
 	if (!guard_effective(w)) {
 		guard_move(g, w, w->returning ? STATE_VERIFY_UP : STATE_ACTIVE, "cause gone",
 			   "before anything was unloaded");
@@ -120,7 +127,7 @@ bool guard_step_drain(struct guard *g, struct guard_worker *w)
 			   "level %u", w->level);
 		return true;
 	}
-	if (!w->closed || w->ajar)
+	if ((!w->closed || w->ajar) && !guard_idle_only(w))
 		guard_issue(g, w, ORDER_CLOSE, w->deadline_ns);
 	else if (g->now_ns >= w->retry_ns)
 		guard_issue(g, w, ORDER_DRAIN, w->deadline_ns);
@@ -138,7 +145,7 @@ static void stuck(struct guard *g, struct guard_worker *w, const char *why)
 /* The next level, if there is one and there is time. */
 void guard_escalate(struct guard *g, struct guard_worker *w, const char *why)
 {
-	unsigned level = guard_level_next(w, w->level);
+	unsigned level = guard_idle_only(w) ? 0 : guard_level_next(w, w->level);
 
 	if (!level || g->now_ns >= w->budget_ns) {
 		stuck(g, w, level ? "the time for it is spent" : why);
@@ -199,6 +206,8 @@ bool guard_step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	if (w->contention && guard_calm(g, w))
 		guard_latch(w, false);
+	if (guard_idle_only(w))
+		guard_idle_end(g, w); /* it was worth a try */
 	if (!guard_effective(w)) {
 		guard_move(g, w, STATE_VERIFY_UP, "no reason left", "it probably never left");
 		return true;

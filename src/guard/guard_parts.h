@@ -9,6 +9,7 @@
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
  *   guard_reserve.c  reservations
+ *   guard_idle.c     models that idle
  *   guard_say.c      states, reasons and decisions in words
  */
 #ifndef GW_GUARD_GUARD_PARTS_H
@@ -28,7 +29,7 @@
 #define MASK_SOFT (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
 #define MASK_HOLD                                                               \
 	(BIT(REASON_CONTENTION) | BIT(REASON_RESERVED) | BIT(REASON_SCHEDULE) | \
-	 BIT(REASON_BATTERY) | BIT(REASON_BUDGET))
+	 BIT(REASON_BATTERY) | BIT(REASON_BUDGET) | BIT(REASON_IDLE))
 #define FOR_EVER     UINT64_MAX
 #define CALM_LOOKS   3
 #define RETRIES      2
@@ -100,6 +101,12 @@ struct guard_worker {
 	enum guard_hold hold;
 	uint64_t until_ns;      /* of hold or manual; FOR_EVER */
 	uint64_t until_wall_ns; /* from a record, until the first look */
+
+	/* Idling. */
+	bool idle, works;
+	uint64_t idle_ns, figure_ns, idle_bytes; /* idles since; utilisation was last told */
+	uint64_t idle_after_ns;                  /* UINT64_MAX: it is left alone */
+	double idle_w, reload_j;
 
 	/* The order under way. */
 	struct guard_order order;
@@ -230,6 +237,19 @@ bool guard_freed(const struct guard *g, const struct guard_worker *w);
 
 /* guard_reserve.c */
 void guard_reserve_look(struct guard *g);
+
+/* guard_idle.c */
+void guard_idle_look(struct guard *g, struct guard_worker *w);
+bool guard_idle_wants(const struct guard *g);
+bool guard_idle_due(const struct guard *g, const struct guard_worker *w);
+void guard_idle_begin(struct guard *g, struct guard_worker *w);
+void guard_idle_end(struct guard *g, struct guard_worker *w);
+
+/* Out for idling and nothing else: it stays open to those who ask it. */
+static inline bool guard_idle_only(const struct guard_worker *w)
+{
+	return guard_effective(w) == BIT(REASON_IDLE);
+}
 
 /* guard_say.c */
 void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,

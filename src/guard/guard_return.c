@@ -5,6 +5,23 @@
 
 /* ---- out: rows 25 to 32 ---- */
 
+static bool came_back(const struct guard_worker *w);
+
+/* Out because it idled, and somebody asks it: that is what it was left open for. */
+static bool asked_for(struct guard *g, struct guard_worker *w)
+{
+	bool back = came_back(w);
+
+	if (!w->idle || (!back && !w->works))
+		return false;
+	guard_idle_end(g, w);
+	if (!back || guard_effective(w))
+		return false;
+	guard_move(g, w, STATE_ACTIVE, "asked for", "it loaded %llu MiB by itself",
+		   (unsigned long long)(w->bytes / MIB));
+	return true;
+}
+
 static bool storm(struct guard *g, struct guard_worker *w)
 {
 	const unsigned n = sizeof(w->reload) / sizeof(w->reload[0]);
@@ -196,6 +213,8 @@ bool guard_step_out(struct guard *g, struct guard_worker *w)
 
 	if (w->bytes < w->residue_bytes)
 		w->residue_bytes = w->bytes;
+	if (asked_for(g, w))
+		return true;
 	if (came_back(w)) {
 		reloaded(g, w);
 		return true;
@@ -209,7 +228,7 @@ bool guard_step_out(struct guard *g, struct guard_worker *w)
 	if (!guard_effective(w))
 		return guard_try_resume(g, w);
 	/* What had to be quick left it open, or nobody knows. */
-	if ((!w->closed || w->ajar) && !w->pending && w->present)
+	if ((!w->closed || w->ajar) && !w->pending && w->present && !guard_idle_only(w))
 		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
 	only = guard_effective(w) == BIT(REASON_CONTENTION);
 	if (w->state == STATE_EVICTED && only && !w->against && w->calm_looks) {

@@ -34,6 +34,8 @@ struct guard_view_counts { /* since the start; those of evictions go on over res
 	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
 	uint64_t evictions_ever;
 	double freed_bytes;
+	/* Of the idle economy: energy that idling models did not draw, and that loading them again took. */
+	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last,
 		decide_seconds_max; /* from the look that saw it to the decision */
 	double free_seconds_last,
