@@ -3,7 +3,7 @@ import os
 import subprocess
 import time
 
-import pytest
+import requests
 
 import service
 import support
@@ -111,3 +111,31 @@ def test_a_log_that_cannot_be_read_is_said(tmp_path):
         s.wait(lambda: s.get("/api/v1/health").status_code == 200)
         assert "/dev/kmsg" in s.get("/api/v1/health").json()["kernel_log"]
         assert health(s)["xids_before_start"] is None
+
+
+# ---- models that idle
+
+
+def test_a_model_that_idles_is_unloaded_and_comes_back_when_it_is_asked_for(world, worker):  # noqa: F811
+    text = configure(("ollama", worker)) + 'resume = "lazy"\nidle_after = 1.5\nidle_w = 30\nreload_j = 600\n'
+    with Guarded(world, text) as s:
+        s.until("evicted")
+        assert s.worker()["mask"] == ["idle"] and worker.resident() == 0
+        said = [d for d in s.decisions() if d["rule"] == "idle"][0]
+        assert "at 30 W" in said["evidence"] and "600 J" in said["evidence"]
+        calls = len(worker.acted())
+        time.sleep(1)
+        assert s.now() == "evicted" and len(worker.acted()) == calls  # it is left in peace
+        requests.post(worker.url + "/api/generate", json={"model": "llama3:8b"}, timeout=10).raise_for_status()
+        s.wait(lambda: s.now() == "active" or s.worker()["evictions_total"] == 2)
+        s.wait(lambda: s.worker()["evictions_total"] == 2 and s.now() == "evicted")
+        rules = [d["rule"] for d in s.decisions()]
+        assert "asked for" in rules and "reload-storm" not in rules and "reloaded while evicted" not in rules
+
+
+def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path):
+    path = tmp_path / "c.toml"
+    path.write_text('[[worker]]\nname = "v"\nkind = "vllm"\nidle_after = 60\n')
+    done = support.gpuward("config", "check", str(path))
+    assert done.returncode != support.OK
+    assert "does not load its model again when it is asked" in done.stdout + done.stderr

@@ -48,6 +48,8 @@ struct world_worker {
 	bool returns_empty;  /* resumes say done and load nothing         */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
+	bool tells; /* how busy it is, when that is asked */
+	double works;
 };
 
 struct world_guest {
@@ -191,6 +193,8 @@ static inline void world_see_workers(struct world *o)
 			world_process(o, o->p.worker[i].name, w->pid, w->start_ticks, k, bytes,
 				      NULL);
 			o->s.process[o->s.processes - 1].bytes_known = !w->unknown;
+			if (w->tells && guard_wants_utilisation(o->g))
+				o->s.process[o->s.processes - 1].sm_ratio = w->works;
 		}
 	}
 }
