@@ -429,6 +429,8 @@ int guard_config_make(const struct config *c, struct guard_settings *ret)
 
 	*ret = (struct guard_settings){ .capacity_enabled = c->capacity_enabled };
 	make_health(c, ret);
+	ret->budget =
+		(struct budget_options){ c->guard_power_cap_w, c->guard_energy_cap_wh * 3600 };
 	if (good) {
 		make_guard(c, draft);
 		good = make_entries(c, draft) && policy_copy(&ret->policy, draft) == 0;

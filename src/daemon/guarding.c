@@ -1,5 +1,6 @@
 #include "guarding.h"
 
+#include "budgets.h"
 #include "economies.h"
 #include "games.h"
 #include "guard_record.h"
@@ -52,6 +53,7 @@ struct guarding {
 	struct xid_log *xids;
 	struct games *games;
 	struct economies *economies;
+	struct budgets *budgets;
 	struct ghost ghost[DEVICES_MAX];
 	char ghost_why[DEVICES_MAX][200];
 	int outcome_fd, event_fd;
@@ -511,6 +513,13 @@ static void tell_facts(struct guarding *g, const struct view *v)
 	action_set_facts(g->action, &f);
 }
 
+static void budget_changed(void *arg, const char *uuid, bool over, const char *why)
+{
+	struct guarding *g = arg;
+
+	set_reason(g, uuid, REASON_BUDGET, over, why, now_ns());
+}
+
 /* What an idling model costs is known better now. */
 static void economy_found(void *arg, unsigned worker, const struct economy_figures *f)
 {
@@ -533,6 +542,7 @@ void guarding_tick(struct guarding *g, const struct view *v)
 	for (unsigned i = 0; i < g->devices; i++)
 		look_for_ghost(g, v, i);
 	xid_log_tick(g->xids, v, now_ns(), found_xid, g);
+	budgets_tick(g->budgets, v, now_ns(), budget_changed, g);
 	economies_tick(g->economies, g->guard, v, now_ns(), economy_found, g);
 	tell_facts(g, v);
 	if (v->let_go != g->paused) {
@@ -826,6 +836,8 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	if (!err)
 		err = economies_new(&g->settings.policy, &g->economies);
 	if (!err)
+		err = budgets_new(&g->settings.budget, config->store, &g->budgets);
+	if (!err)
 		err = xid_log_new(config->ctx, &g->xids);
 	if (!err)
 		err = action_new(&g->settings.policy, g->outcome_fd, &g->action);
@@ -909,6 +921,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	xid_log_free(g->xids);
 	games_free(g->games);
 	economies_free(g->economies);
+	budgets_free(g->budgets);
 	buf_done(&g->line);
 	guard_free(g->guard);
 	guard_settings_done(&g->settings);

@@ -52,6 +52,12 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 			continue;
 		w->home |= UINT64_C(1) << slot;
 		w->need_on[slot] = r->gpu[i].need_bytes;
+		if (r->evicted &&
+		    r->mask & BIT(REASON_BUDGET)) { /* until somebody has counted */
+			g->gpu[slot].reasons |= BIT(REASON_BUDGET);
+			demand_text(g->gpu[slot].evidence[REASON_BUDGET],
+				    sizeof(g->gpu[slot].evidence[0]), "before a restart");
+		}
 	}
 	for (; w->put_away_count < r->put_away_count && w->put_away_count < room;
 	     w->put_away_count++) {

@@ -53,6 +53,13 @@ static void overlay(struct guard *g, struct guard_gpu *u)
 	u->coming_bytes = 0;
 }
 
+/* Some H100 tell a margin of 0 or less while they are cold: as good as none. */
+static void distrust_margin(struct scene_gpu *n)
+{
+	if (n->margin_c <= 0 && n->temperature_c < COLD_C)
+		n->margin_c = NAN;
+}
+
 static void look_at_gpus(struct guard *g)
 {
 	for (unsigned i = 0; i < g->gpus; i++) {
@@ -64,6 +71,7 @@ static void look_at_gpus(struct guard *g)
 
 		if (slot < 0)
 			continue;
+		distrust_margin(&g->scene.gpu[i]);
 		g->gpu[slot].at = (int)i;
 		g->gpu[slot].now = &g->scene.gpu[i];
 	}

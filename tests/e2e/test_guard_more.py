@@ -139,3 +139,19 @@ def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path)
     done = support.gpuward("config", "check", str(path))
     assert done.returncode != support.OK
     assert "does not load its model again when it is asked" in done.stdout + done.stderr
+
+
+# ---- caps
+
+
+def test_a_gpu_that_used_its_energy_has_its_worker_taken_off_and_a_restart_forgets_nothing(world, worker):  # noqa: F811
+    text = configure(("ollama", worker), guard="energy_cap_wh = 0.01")
+    with Guarded(world, text) as s:
+        s.until("evicted")
+        assert s.worker()["mask"] == ["budget"]
+        assert any("are allowed" in (d["evidence"] or "") for d in s.decisions())
+        s.stop()
+        s.start()
+        s.until("evicted")
+        time.sleep(1.5)
+        assert s.worker()["mask"] == ["budget"] and "resume" not in s.course()

@@ -78,6 +78,7 @@ struct world {
 	unsigned errors[WORLD_GPUS];
 	double margin[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
+	bool cold; /* whatever the margin says */
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
 	unsigned guests;
@@ -243,7 +244,7 @@ static inline void world_scene(struct world *o)
 		u->total_bytes = o->total[i];
 		u->memory_known = u->health == SCENE_OK && !u->errors;
 		u->margin_c = o->margin[i];
-		u->temperature_c = 50;
+		u->temperature_c = o->cold ? 50 : 87 - o->margin[i];
 	}
 	world_see_workers(o);
 	world_see_guests(o);

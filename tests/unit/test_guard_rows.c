@@ -1058,6 +1058,22 @@ static void at_the_end_workers_return_if_told_so_and_if_they_fit(void **state)
 	}
 }
 
+static void a_margin_that_cannot_be_is_not_believed(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.cold = true;
+	o.margin[0] = -3;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 0);
+	o.cold = false;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 1);
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1113,6 +1129,7 @@ int main(void)
 		cmocka_unit_test(
 			a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
+		cmocka_unit_test(a_margin_that_cannot_be_is_not_believed),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
