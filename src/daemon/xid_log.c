@@ -89,7 +89,8 @@ static const char *uuid_of(const struct xid_log *l, const struct view *v, const 
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
 		const char *own = gw_device_text(d, GW_T_PCI);
 
-		if (own && kernel_log_same_pci(pci, own) && !(l->real && d->provenance == GW_FROM_SIMULATOR))
+		if (own && kernel_log_same_pci(pci, own) &&
+		    !(l->real && d->provenance == GW_FROM_SIMULATOR))
 			return gw_device_text(d, GW_T_UUID);
 	}
 	return NULL;

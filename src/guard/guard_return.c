@@ -10,6 +10,7 @@ static bool came_back(const struct guard_worker *w);
 /* Out because it idled, and somebody asks it: that is what it was left open for. */
 static bool asked_for(struct guard *g, struct guard_worker *w)
 {
+	double out_s = (double)(g->now_ns - w->since_ns) * 1e-9;
 	bool back = came_back(w);
 
 	if (!w->idle || (!back && !w->works))
@@ -17,8 +18,10 @@ static bool asked_for(struct guard *g, struct guard_worker *w)
 	guard_idle_end(g, w);
 	if (!back || guard_effective(w))
 		return false;
-	guard_move(g, w, STATE_ACTIVE, "asked for", "it loaded %llu MiB by itself",
-		   (unsigned long long)(w->bytes / MIB));
+	guard_move(g, w, STATE_ACTIVE, "asked for",
+		   "it loaded %llu MiB by itself; %.0f s out saved about %.0f J, loading not "
+		   "counted",
+		   (unsigned long long)(w->bytes / MIB), out_s, out_s * w->idle_w);
 	return true;
 }
 

@@ -10,6 +10,7 @@ static int fresh(void **state)
 	o.step_ns = S;
 	o.p.worker[0].resume = RESUME_LAZY;
 	o.p.worker[0].idle_after_ns = 300 * S;
+	o.p.worker[0].idle_w = 43;
 	o.p.worker[0].reload_j = NAN;
 	o.w[0].tells = true;
 	return 0;
@@ -122,6 +123,7 @@ static void being_asked_for_is_its_end_and_no_storm(void **state)
 	}
 	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
 	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "asked for"), 10);
+	assert_non_null(strstr(world_last(&o, "asked for")->evidence, "saved about"));
 }
 
 static void a_smaller_model_than_before_may_stay(void **state)
