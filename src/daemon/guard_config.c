@@ -402,6 +402,9 @@ static void make_guard(const struct config *c, struct policy *p)
 	p->restore_on_stop = strcmp(c->guard_on_stop, "restore") == 0;
 	p->poll_ns = scaled(c->guard_poll_ms, 1e6);
 	p->simulated_too = c->guard_simulated;
+	p->throttle_c = c->health_throttle_c;
+	p->evict_c = c->health_evict_c;
+	p->clear_c = c->health_clear_c;
 	standard_knobs(c, &p->standard);
 }
 

@@ -45,7 +45,7 @@ static void overlay(struct guard *g, struct guard_gpu *u)
 	if (u->lost && u->well_ns && g->now_ns - u->well_ns >= WELL_NS)
 		u->lost = false;
 	u->stale = !good && !u->lost;
-	if (!n || !(n->margin_c <= THROTTLE_C + CLEAR_C))
+	if (!n || !(n->margin_c <= g->p->throttle_c + g->p->clear_c))
 		u->cool_ns = u->cool_ns ? u->cool_ns : g->now_ns;
 	else
 		u->cool_ns = 0;

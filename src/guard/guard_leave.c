@@ -12,15 +12,17 @@ static void throttle(struct guard *g, struct guard_worker *w)
 
 		if (!has(w->gpus, i) || !u->now)
 			continue;
-		hot = hot || u->now->margin_c <= THROTTLE_C;
+		hot = hot || u->now->margin_c <= g->p->throttle_c;
 		cool = cool && u->cool_ns && g->now_ns - u->cool_ns >= COOL_NS;
 	}
 	if (hot == w->throttled || (w->throttled && !cool))
 		return;
 	w->throttled = hot;
-	guard_say(g, w, w->state, "throttled",
-		  hot ? "thermal margin is 5 C or less: no new work"
-		      : "cool again for 30 s: work may come");
+	if (hot)
+		guard_say(g, w, w->state, "throttled",
+			  "thermal margin is %.0f C or less: no new work", g->p->throttle_c);
+	else
+		guard_say(g, w, w->state, "throttled", "cool again for 30 s: work may come");
 }
 
 /* Admission follows from what should be. */

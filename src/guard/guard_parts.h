@@ -46,8 +46,6 @@
 #define COOL_NS      (30 * NS_PER_S)
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
-#define THROTTLE_C   5.0
-#define CLEAR_C      5.0  /* above the trip */
 #define COLD_C       70.0 /* no board slows down below this */
 #define SLACK_BYTES  (64 * MIB)
 #define LEVEL_STOP   4

@@ -120,7 +120,7 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 
 		if (!has(w->gpus, i))
 			continue;
-		if (u->now && u->now->margin_c <= 2.0 + CLEAR_C)
+		if (u->now && u->now->margin_c <= g->p->evict_c + g->p->clear_c)
 			bad |= BIT(ITEM_THERMAL);
 		if (!need)
 			continue;

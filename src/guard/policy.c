@@ -72,6 +72,9 @@ void policy_init(struct policy *p)
 	*p = (struct policy){
 		.unattributed_bytes = 512 * MIB,
 		.restore_on_stop = true,
+		.throttle_c = 5,
+		.evict_c = 2,
+		.clear_c = 5,
 		.standard = {
 			.debounce_ns = SECOND * 3 / 10,
 			.quiet_ns = 30 * SECOND,
@@ -185,6 +188,9 @@ static const struct member policy_members[] = {
 	M(BOOL, policy, unknown_contends),
 	M(BOOL, policy, by_unattributed),
 	M(U64, policy, unattributed_bytes),
+	M(REAL, policy, throttle_c),
+	M(REAL, policy, evict_c),
+	M(REAL, policy, clear_c),
 	M(BOOL, policy, evict_when_blind),
 	M(BOOL, policy, restore_on_stop),
 	M(U64, policy, poll_ns),

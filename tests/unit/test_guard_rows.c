@@ -1074,6 +1074,22 @@ static void a_margin_that_cannot_be_is_not_believed(void **state)
 	world_done(&o);
 }
 
+static void the_margin_that_throttles_is_the_policys(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.margin[0] = 8;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 0);
+	o.p.throttle_c = 8;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 1);
+	assert_non_null(strstr(world_last(&o, "throttled")->evidence, "8 C"));
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1130,6 +1146,7 @@ int main(void)
 			a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
 		cmocka_unit_test(a_margin_that_cannot_be_is_not_believed),
+		cmocka_unit_test(the_margin_that_throttles_is_the_policys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
