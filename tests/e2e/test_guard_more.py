@@ -104,6 +104,17 @@ def test_xids_of_before_the_start_are_counted_and_quarantine_nothing(tmp_path):
         assert health(s)["xids_total"] == 1 and "Xid 62" in health(s)["why"]
 
 
+def test_an_xid_that_driver_and_log_tell_is_counted_once(tmp_path):
+    made = World(tmp_path, profile="h200", more='[[timeline]]\nat = 2\ndo = "xid"\ndata = 31\n')
+    root = rooted(tmp_path, [])
+    with service.Service(made.scenario, "--root", root, config='[guard]\nmode = "observe"\n', token=True) as s:
+        s.wait(lambda: health(s)["xids_total"] == 1)
+        with open(root / "dev" / "kmsg", "a") as f:
+            f.write(xid(31) + "\n" + xid(13) + "\n")
+        s.wait(lambda: health(s)["last_xid"]["xid"] == 13)
+        assert health(s)["xids_total"] == 2
+
+
 def test_a_log_that_cannot_be_read_is_said(tmp_path):
     root, s = watched(tmp_path, [])
     (root / "dev" / "kmsg").unlink()
