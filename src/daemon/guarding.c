@@ -1,19 +1,15 @@
 #include "guarding.h"
 
-#include "budgets.h"
-#include "economies.h"
-#include "games.h"
+#include "beside.h"
 #include "guard_record.h"
 #include "guard_trace.h"
 #include "looker.h"
-#include "xid_log.h"
 
 #include "base/buf.h"
 #include "base/clock.h"
 #include "base/file.h"
 #include "device/watch.h"
 #include "guard/action.h"
-#include "guard/ghost.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -50,12 +46,7 @@ struct guarding {
 	struct action *action;
 	struct looker *looker;
 	struct watch *watch;
-	struct xid_log *xids;
-	struct games *games;
-	struct economies *economies;
-	struct budgets *budgets;
-	struct ghost ghost[DEVICES_MAX];
-	char ghost_why[DEVICES_MAX][200];
+	struct beside *beside;
 	int outcome_fd, event_fd;
 	struct loop_source *outcome_source, *event_source, *timer;
 	bool writing; /* orders wait for records to be in the file */
@@ -357,21 +348,6 @@ static void take_event(struct guarding *g, const struct watch_event *e)
 	judge(g, (unsigned)i);
 }
 
-/* From the kernel's log. */
-static void found_xid(void *arg, const struct watch_event *e, bool past)
-{
-	struct guarding *g = arg;
-	int i = device_of(g, e->uuid);
-
-	if (!past) {
-		take_event(g, e);
-	} else if (i >= 0 && g->health[i]) {
-		health_past(g->health[i],
-			    &(struct health_event){ e->mono_ns, e->type, e->data });
-		judge(g, (unsigned)i);
-	}
-}
-
 static void driver_events(void *arg, int fd, uint32_t events)
 {
 	struct guarding *g = arg;
@@ -388,7 +364,7 @@ static void driver_events(void *arg, int fd, uint32_t events)
 	g->events = 0;
 	pthread_mutex_unlock(&g->lock);
 	for (unsigned i = 0; i < count; i++)
-		if (!(e[i].type & 8) || xid_log_heard(g->xids, &e[i]))
+		if (!(e[i].type & 8) || beside_heard(g->beside, &e[i]))
 			take_event(g, &e[i]);
 	pump(g);
 }
@@ -469,33 +445,6 @@ static void read_device(struct guarding *g, const struct view *v, unsigned i)
 	}
 }
 
-/* Use that nobody is seen to make. */
-static void look_for_ghost(struct guarding *g, const struct view *v, unsigned i)
-{
-	const struct gw_device *d = gw_snapshot_device(v->snap, i);
-	const struct scene *s;
-	struct ghost_facts f = { .busy_ratio = NAN, .unattributed_bytes = NAN };
-	char why[sizeof(g->ghost_why[0])];
-	int at;
-
-	guard_verdicts(g->guard, &s);
-	at = guard_view_gpu(s, g->uuid[i]);
-	if (at < 0 || d->state != GW_DEVICE_OK)
-		return;
-	(void)gw_device_value(d, GW_Q_UTILIZATION_GPU, &f.busy_ratio);
-	f.unattributed_bytes = guard_view_unattributed(s, (unsigned)at);
-	f.hidden = s->gpu[at].hidden;
-	for (unsigned k = 0; k < s->processes; k++)
-		f.processes += s->process[k].gpu == (unsigned)at;
-	ghost_look(&g->ghost[i], &f, now_ns(), why, sizeof(why));
-	if (*why && !*g->ghost_why[i])
-		g->config.tell(g->config.arg, &(struct view_event){ .kind = "health",
-								    .uuid = g->uuid[i],
-								    .severity = "warning",
-								    .text = why });
-	memcpy(g->ghost_why[i], why, sizeof(why));
-}
-
 /* What a checkpoint must know; of several GPUs the worst. */
 static void tell_facts(struct guarding *g, const struct view *v)
 {
@@ -513,18 +462,44 @@ static void tell_facts(struct guarding *g, const struct view *v)
 	action_set_facts(g->action, &f);
 }
 
-static void budget_changed(void *arg, const char *uuid, bool over, const char *why)
+/* ---- what comes from beside ---- */
+
+static void found_xid(void *arg, const struct watch_event *e, bool past)
 {
 	struct guarding *g = arg;
+	int i = device_of(g, e->uuid);
 
-	set_reason(g, uuid, REASON_BUDGET, over, why, now_ns());
+	if (!past) {
+		take_event(g, e);
+	} else if (i >= 0 && g->health[i]) {
+		health_past(g->health[i],
+			    &(struct health_event){ e->mono_ns, e->type, e->data });
+		judge(g, (unsigned)i);
+	}
 }
 
-/* What an idling model costs is known better now. */
-static void economy_found(void *arg, unsigned worker, const struct economy_figures *f)
+static void found_reason(void *arg, const char *uuid, enum guard_reason r, bool on,
+			 const char *why)
+{
+	set_reason(arg, uuid, r, on, why, now_ns());
+}
+
+static void found_games(void *arg, unsigned count)
 {
 	struct guarding *g = arg;
-	/* As it is written and told: the same decides again. */
+
+	if (g->record_fd >= 0) {
+		guard_trace_games(&g->line, count, now_ns());
+		record(g);
+	}
+	guard_games(g->guard, count);
+	looker_now(g->looker);
+}
+
+/* What an idling model costs is known better now.  In whole numbers, as it is written: the same decides again. */
+static void found_economy(void *arg, unsigned worker, const struct economy_figures *f)
+{
+	struct guarding *g = arg;
 	double idle_w = rint(f->idle_w), reload_j = rint(f->reload_j);
 
 	if (g->record_fd >= 0) {
@@ -534,16 +509,28 @@ static void economy_found(void *arg, unsigned worker, const struct economy_figur
 	guard_economy(g->guard, worker, f->after_ns, idle_w, reload_j);
 }
 
+static uint64_t tell(void *arg, const struct view_event *e)
+{
+	struct guarding *g = arg;
+
+	return g->config.tell(g->config.arg, e);
+}
+
+static int open_beside(struct guarding *g)
+{
+	const struct beside_calls calls = { found_xid,     found_reason, found_games,
+					    found_economy, tell,         g };
+
+	return beside_new(g->config.loop, g->config.ctx, g->config.store, &g->settings, &calls,
+			  &g->beside);
+}
+
 void guarding_tick(struct guarding *g, const struct view *v)
 {
 	g->devices = v->devices < DEVICES_MAX ? v->devices : DEVICES_MAX;
 	for (unsigned i = 0; i < g->devices; i++)
 		read_device(g, v, i);
-	for (unsigned i = 0; i < g->devices; i++)
-		look_for_ghost(g, v, i);
-	xid_log_tick(g->xids, v, now_ns(), found_xid, g);
-	budgets_tick(g->budgets, v, now_ns(), budget_changed, g);
-	economies_tick(g->economies, g->guard, v, now_ns(), economy_found, g);
+	beside_tick(g->beside, g->guard, v);
 	tell_facts(g, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
@@ -582,12 +569,9 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.guard = g->guard;
 	g->view.health = g->health;
 	g->view.capacity = g->capacity;
-	g->view.ghost = (const char(*)[200])g->ghost_why;
 	g->view.devices = g->devices;
-	g->view.games = games_list(g->games);
-	economies_count(g->economies, &g->view.counts);
 	g->view.ring = g->ring;
-	g->view.kernel_log = xid_log_state(g->xids);
+	beside_show(g->beside, &g->view);
 	g->view.journal =
 		!store_lasting(g->config.store)
 			? "nothing is kept in a file: evictions above level 2 are refused"
@@ -740,22 +724,10 @@ static void release_room(void *engine, uint64_t id)
 	looker_now(g->looker);
 }
 
-static void games_changed(void *arg, unsigned count)
-{
-	struct guarding *g = arg;
-
-	if (g->record_fd >= 0) {
-		guard_trace_games(&g->line, count, now_ns());
-		record(g);
-	}
-	guard_games(g->guard, count);
-	looker_now(g->looker);
-}
-
 static int game(void *engine, int64_t pid, uint64_t ttl_ns, const char *who)
 {
 	struct guarding *g = engine;
-	int err = games_begin(g->games, pid, ttl_ns, who, now_ns());
+	int err = beside_game(g->beside, pid, ttl_ns, who);
 	char text[80];
 
 	snprintf(text, sizeof(text), "process %lld plays", (long long)pid);
@@ -768,7 +740,7 @@ static int game_end(void *engine, int64_t pid)
 {
 	struct guarding *g = engine;
 
-	return games_end(g->games, pid);
+	return beside_game_end(g->beside, pid);
 }
 
 const struct guard_view_ops guarding_ops = { ask,          reserve, reserved,
@@ -832,17 +804,11 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	if (g->outcome_fd < 0 || g->event_fd < 0)
 		err = -GW_E_IO;
 	if (!err)
-		err = games_new(config->loop, games_changed, g, &g->games);
-	if (!err)
-		err = economies_new(&g->settings.policy, &g->economies);
-	if (!err)
-		err = budgets_new(&g->settings.budget, config->store, &g->budgets);
-	if (!err)
-		err = xid_log_new(config->ctx, &g->xids);
-	if (!err)
 		err = action_new(&g->settings.policy, g->outcome_fd, &g->action);
 	if (!err)
 		err = open_guard(g);
+	if (!err)
+		err = open_beside(g);
 	if (!err)
 		err = loop_add_timer(config->loop, written, g, &g->timer);
 	if (!err)
@@ -918,10 +884,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 			forget_owner(&g->owner[i]);
 	if (g->record_fd >= 0)
 		close(g->record_fd);
-	xid_log_free(g->xids);
-	games_free(g->games);
-	economies_free(g->economies);
-	budgets_free(g->budgets);
+	beside_free(g->beside);
 	buf_done(&g->line);
 	guard_free(g->guard);
 	guard_settings_done(&g->settings);
