@@ -45,17 +45,18 @@ void guard_idle_look(struct guard *g, struct guard_worker *w)
 	    g->now_ns - w->figure_ns > UNSEEN_NS)
 		w->idle_ns = g->now_ns;
 	w->idle_bytes = w->bytes;
+	/* What was wanted was asked for this look, whether it was told or not. */
+	if (w->wants_figure)
+		w->asked_ns = g->now_ns;
+	w->wants_figure = takes_part(w) && (w->bytes || w->virtual_out) &&
+			  (!w->asked_ns || g->now_ns - w->asked_ns >= ASK_NS);
 }
 
 bool guard_idle_wants(const struct guard *g)
 {
-	for (unsigned i = 0; i < g->workers; i++) {
-		const struct guard_worker *w = &g->worker[i];
-
-		if (takes_part(w) && (w->bytes || w->virtual_out) &&
-		    (!w->figure_ns || g->now_ns - w->figure_ns >= ASK_NS))
+	for (unsigned i = 0; i < g->workers; i++)
+		if (g->worker[i].wants_figure)
 			return true;
-	}
 	return false;
 }
 

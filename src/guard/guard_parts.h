@@ -102,9 +102,10 @@ struct guard_worker {
 	uint64_t until_wall_ns; /* from a record, until the first look */
 
 	/* Idling. */
-	bool idle, works;
+	bool idle, works, wants_figure;
 	uint64_t idle_ns, figure_ns, idle_bytes; /* idles since; utilisation was last told */
 	uint64_t idle_after_ns;                  /* UINT64_MAX: it is left alone */
+	uint64_t asked_ns;                       /* for utilisation; 0: never */
 	double idle_w, reload_j;
 
 	/* The order under way. */

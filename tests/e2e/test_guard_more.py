@@ -41,24 +41,15 @@ def test_workers_leave_until_the_last_game_is_over(world, worker):  # noqa: F811
             s.until("active")
             assert s.get("/api/v1/guard/games").json()["games"] == []
             s.guard("game", "end", "--pid", str(one.pid), code=support.FAILED)
+            s.guard("game", "start", "--pid", str(os.getpid()), "--for", "1s")  # over with its time
+            s.until("evicted")
+            s.until("active")
+            s.guard("game", "start", "--pid", "2147483647", code=support.FAILED)  # nobody's
+            for words in (("start",), ("start", "--pid", "x"), ("pause", "--pid", "1"), ()):
+                s.guard("game", *words, code=support.USAGE)
         finally:
             one.kill()
             two.kill()
-
-
-def test_a_game_ends_with_its_time(world, worker):  # noqa: F811
-    with Guarded(world, configure(("ollama", worker))) as s:
-        s.until("active")
-        s.guard("game", "start", "--pid", str(os.getpid()), "--for", "1s")
-        s.until("evicted")
-        s.until("active")
-
-
-def test_a_game_that_cannot_be_is_refused(world, worker):  # noqa: F811
-    with Guarded(world, configure(("ollama", worker))) as s:
-        s.guard("game", "start", "--pid", "2147483647", code=support.FAILED)
-        for words in (("start",), ("start", "--pid", "x"), ("pause", "--pid", "1"), ()):
-            s.guard("game", *words, code=support.USAGE)
 
 
 # ---- the kernel's log

@@ -93,18 +93,30 @@ static void who_does_not_tell_its_work_never_idles(void **state)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 }
 
-static void utilisation_is_asked_for_seldom(void **state)
+static unsigned asked_in_100_s(void)
 {
 	unsigned asked = 0;
 
-	(void)state;
 	o.step_ns = 100 * MS;
 	world_begin(&o);
 	for (unsigned i = 0; i < 1000; i++) {
 		asked += guard_wants_utilisation(o.g);
 		world_step(&o);
 	}
-	assert_in_range(asked, 15, 25);
+	return asked;
+}
+
+static void utilisation_is_asked_for_seldom(void **state)
+{
+	(void)state;
+	assert_in_range(asked_in_100_s(), 15, 25);
+}
+
+static void utilisation_that_is_never_told_is_asked_for_seldom_too(void **state)
+{
+	(void)state;
+	o.w[0].tells = false;
+	assert_in_range(asked_in_100_s(), 15, 25);
 }
 
 static void being_asked_for_is_its_end_and_no_storm(void **state)
@@ -263,6 +275,7 @@ int main(void)
 		idle_test(work_now_and_then_keeps_it),
 		idle_test(who_does_not_tell_its_work_never_idles),
 		idle_test(utilisation_is_asked_for_seldom),
+		idle_test(utilisation_that_is_never_told_is_asked_for_seldom_too),
 		idle_test(being_asked_for_is_its_end_and_no_storm),
 		idle_test(a_smaller_model_than_before_may_stay),
 		idle_test(contention_that_comes_meanwhile_holds_it_out),
