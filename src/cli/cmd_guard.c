@@ -1,5 +1,6 @@
 /* guard: what the service's guard does and why, and what people want of it. */
 #include "cli.h"
+#include "guard_game.h"
 #include "guard_learn.h"
 #include "guard_recover.h"
 #include "guard_replay.h"
@@ -22,7 +23,7 @@ struct given {
 	struct remote_flags remote;
 	uint64_t for_ns;
 	bool forever, now;
-	const char *reason, *policy;
+	const char *reason, *policy, *pid;
 };
 
 #define AT(member) offsetof(struct given, member)
@@ -35,6 +36,8 @@ static const struct option options[] = {
 	{ "now", 0, OPTION_FLAG, AT(now), NULL,
 	  "resume: without the quiet time, and also when somebody evicted it", NULL, NULL },
 	{ "reason", 0, OPTION_TEXT, AT(reason), "TEXT", "why, for the events of the service",
+	  NULL, NULL },
+	{ "pid", 0, OPTION_TEXT, AT(pid), "PID", "game: whose it is; it is over when that ends",
 	  NULL, NULL },
 	{ "policy", 0, OPTION_TEXT, AT(policy), "FILE",
 	  "replay: decide with the [guard] of this configuration, without acting", NULL, NULL },
@@ -303,7 +306,7 @@ static int ask(struct cli *c, struct remote *r, const char *verb, const char *st
 
 /* ---- the verbs ---- */
 
-enum form { READS, ASKS, HOLDS, PAUSES, SNOOZES, LEARNS, REPLAYS, RECOVERS };
+enum form { READS, ASKS, HOLDS, PAUSES, SNOOZES, GAMES, LEARNS, REPLAYS, RECOVERS };
 
 static const struct verb {
 	const char *name;
@@ -321,6 +324,7 @@ static const struct verb {
 	{ "pause", PAUSES, 0, 1, "perhaps a WORKER", "for forever reason" },
 	{ "snooze", SNOOZES, 1, 2, "a time such as 30m, and perhaps a WORKER", "reason" },
 	{ "release", ASKS, 0, 1, "perhaps a WORKER", "reason" },
+	{ "game", GAMES, 1, 1, "start or end, and --pid PID", "pid for reason" },
 	{ "learn", LEARNS, 0, 0, "no further word", "for" },
 	{ "replay", REPLAYS, 1, 1, "the file of a recording", "policy" },
 	{ "recover", RECOVERS, 0, 0, "no further word", "" },
@@ -339,7 +343,7 @@ static const struct verb *find(const char *word)
 		cli_error("guard does not know '%s' (did you mean '%s'?)", word, near);
 	else
 		cli_error("guard wants status, explain, evict, resume, hold, pause, snooze, "
-			  "release, learn, replay or recover");
+			  "release, game, learn, replay or recover");
 	return NULL;
 }
 
@@ -368,6 +372,13 @@ static int check(const struct cli *c, const struct verb *v)
 		cli_error("guard %s wants %s", v->name, v->wants);
 		return EXIT_USAGE;
 	}
+	if (v->form == GAMES && strcmp(c->argv[1], "start") != 0 &&
+	    strcmp(c->argv[1], "end") != 0) {
+		cli_error("guard game wants start or end, not '%s'", c->argv[1]);
+		return EXIT_USAGE;
+	}
+	if (v->form == GAMES)
+		return guard_game_pid(g->pid) > 0 ? EXIT_OK : EXIT_USAGE;
 	if (v->form == HOLDS && strcmp(c->argv[1], "evicted") != 0 &&
 	    strcmp(c->argv[1], "active") != 0) {
 		cli_error("a worker is held evicted or active, not '%s'", c->argv[1]);
@@ -408,6 +419,9 @@ static int with_service(struct cli *c, const struct verb *v)
 		;
 	else if (v->form == LEARNS)
 		code = guard_learn(c, &r, g->for_ns ? g->for_ns : 60 * NS_PER_S);
+	else if (v->form == GAMES)
+		code = guard_game(c, &r, strcmp(name, "start") == 0, guard_game_pid(g->pid),
+				  g->for_ns, g->reason);
 	else if (v->form == READS)
 		code = strcmp(v->name, "status") == 0 ? status(c, &r, name)
 						      : explain(c, &r, name);
@@ -448,6 +462,8 @@ const struct command command_guard = {
 		"TIME "
 		"hold every worker active: nobody is moved for others, only for heat and "
 		"faults. release ends holds. "
+		"game start tells that somebody plays, until game end or the end of process "
+		"--pid. "
 		"learn watches an idle machine and proposes rules. replay decides again on a "
 		"recording, without a service. recover brings back processes that a checkpoint "
 		"put away and a crash left there. What changes something needs the service's "
@@ -458,9 +474,8 @@ const struct command command_guard = {
 		    "  gpuward guard snooze 30m\n"
 		    "  gpuward guard resume all --now\n"
 		    "  gpuward guard replay --policy new.toml guard.trace\n",
-	.arguments =
-		"status|explain|evict|resume|hold|pause|snooze|release|learn|replay|recover "
-		"[WORKER]",
+	.arguments = "status|explain|evict|resume|hold|pause|snooze|release|game|learn|replay|"
+		     "recover [WORKER]",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,

@@ -336,6 +336,13 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 	w->managed = e->value[GUARD_KEY_managed].yes;
 	w->level = (unsigned)e->value[GUARD_KEY_level].count;
 	w->ac_only = e->value[GUARD_KEY_ac_only].yes;
+	w->idle_economy = c->guard_idle_economy && policy_kind_lazy(w->kind);
+	if (e->given[GUARD_KEY_idle_after])
+		w->idle_after_ns = scaled(e->value[GUARD_KEY_idle_after].number, 1e9);
+	if (e->given[GUARD_KEY_idle_w])
+		w->idle_w = e->value[GUARD_KEY_idle_w].number;
+	if (e->given[GUARD_KEY_reload_j])
+		w->reload_j = e->value[GUARD_KEY_reload_j].number;
 	worker_knobs(c, e, &w->knobs);
 	snprintf(what, sizeof(what), "[[worker]] %s", w->name);
 	w->text = where(p, e, what);
@@ -396,6 +403,9 @@ static void make_guard(const struct config *c, struct policy *p)
 	p->poll_ns = scaled(c->guard_poll_ms, 1e6);
 	p->simulated_too = c->guard_simulated;
 	p->companion = c->guard_companion && *c->guard_companion ? c->guard_companion : NULL;
+	p->throttle_c = c->health_throttle_c;
+	p->evict_c = c->health_evict_c;
+	p->clear_c = c->health_clear_c;
 	standard_knobs(c, &p->standard);
 }
 
@@ -423,6 +433,8 @@ int guard_config_make(const struct config *c, struct guard_settings *ret)
 
 	*ret = (struct guard_settings){ .capacity_enabled = c->capacity_enabled };
 	make_health(c, ret);
+	ret->budget =
+		(struct budget_options){ c->guard_power_cap_w, c->guard_energy_cap_wh * 3600 };
 	if (good) {
 		make_guard(c, draft);
 		good = make_entries(c, draft) && policy_copy(&ret->policy, draft) == 0;

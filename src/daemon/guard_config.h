@@ -7,6 +7,7 @@
 #define GW_DAEMON_GUARD_CONFIG_H
 
 #include "config.h"
+#include "guard/budget.h"
 #include "guard/health.h"
 #include "guard/policy.h"
 
@@ -16,6 +17,7 @@ struct guard_settings {
 	struct health_options health;
 	uint64_t health_interval_ns;
 	bool capacity_enabled;
+	struct budget_options budget;
 	const char *state_dir; /* NULL: the service's own */
 	const char *record;    /* NULL: nothing is recorded */
 };

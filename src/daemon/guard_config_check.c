@@ -73,6 +73,21 @@ static void check_kind_keys(struct config_reader *r, const struct guard_entry *e
 	}
 }
 
+/* Whoever is unloaded for idling must come back by itself when somebody asks it: nobody else would know. */
+static void check_idle(struct config_reader *r, const struct guard_entry *e, unsigned kind)
+{
+	static const enum guard_key keys[] = { GUARD_KEY_idle_after, GUARD_KEY_idle_w,
+					       GUARD_KEY_reload_j };
+
+	for (unsigned i = 0; i < COUNT(keys); i++)
+		if (e->given[keys[i]] && !policy_kind_lazy(kind))
+			config_complain(r, &e->place[keys[i]],
+					"%s: kind %s does not load its model again when it is "
+					"asked, and would stay unloaded; it is for ollama, "
+					"llamaswap and comfy",
+					key_name(keys[i]), policy_kind_name(kind));
+}
+
 static bool comes_back(const struct guard_entry *e)
 {
 	const char *resume = text(e, GUARD_KEY_resume);
@@ -188,6 +203,7 @@ static void check_worker(struct config_reader *r, const struct guard_entry *e)
 	check_kind_keys(r, e, (unsigned)kind);
 	check_needs(r, e, (unsigned)kind);
 	check_levels(r, e, (unsigned)kind);
+	check_idle(r, e, (unsigned)kind);
 	check_identity(r, e);
 }
 

@@ -2,6 +2,7 @@
 #include "guard_trace.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +59,19 @@ void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64
 void guard_trace_release(struct buf *out, uint64_t id, uint64_t now_ns)
 {
 	buf_addf(out, "release\t%" PRIu64 "\t%" PRIu64 "\n", now_ns, id);
+}
+
+void guard_trace_games(struct buf *out, unsigned count, uint64_t now_ns)
+{
+	buf_addf(out, "games\t%" PRIu64 "\t%u\n", now_ns, count);
+}
+
+/* Figures are of evidence alone, and are written as they are told there: in whole numbers. */
+void guard_trace_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
+			 double reload_j, uint64_t now_ns)
+{
+	buf_addf(out, "economy\t%" PRIu64 "\t%u\t%" PRIu64 "\t%.0f\t%.0f\n", now_ns, worker,
+		 after_ns, idle_w, isnan(reload_j) ? 0 : reload_j);
 }
 
 /* ---- reading ---- */
@@ -189,6 +203,29 @@ static int read_release(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_games(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	uint64_t v[2];
+
+	if (w->count != 3 || !numbers(w, at, 2, v) || v[1] > UINT32_MAX)
+		return -GW_E_PARSE;
+	guard_games(t->guard, (unsigned)v[1]);
+	return 0;
+}
+
+static int read_economy(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2, 3, 4, 5 };
+	uint64_t v[5];
+
+	if (w->count != 6 || !numbers(w, at, 5, v) || v[1] > UINT32_MAX)
+		return -GW_E_PARSE;
+	guard_economy(t->guard, (unsigned)v[1], v[2], (double)v[3],
+		      v[4] ? (double)v[4] : (double)NAN);
+	return 0;
+}
+
 static int read_scene(struct guard_trace *t, const char *line)
 {
 	int r = scene_read(&t->scene, line);
@@ -207,11 +244,10 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 	static const struct {
 		const char *word;
 		int (*read)(struct guard_trace *t, const struct words *w);
-	} kinds[] = { { "outcome", read_outcome },
-		      { "ask", read_ask },
-		      { "reason", read_reason },
-		      { "reserve", read_reserve },
-		      { "release", read_release } };
+	} kinds[] = { { "outcome", read_outcome }, { "ask", read_ask },
+		      { "reason", read_reason },   { "reserve", read_reserve },
+		      { "release", read_release }, { "games", read_games },
+		      { "economy", read_economy } };
 	struct words w;
 	int err = 0;
 

@@ -21,6 +21,9 @@ void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, b
 void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
 			 uint64_t ttl_ns, uint64_t now_ns);
 void guard_trace_release(struct buf *out, uint64_t id, uint64_t now_ns);
+void guard_trace_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
+			 double reload_j, uint64_t now_ns);
+void guard_trace_games(struct buf *out, unsigned count, uint64_t now_ns);
 
 /* ---- reading ---- */
 struct guard_trace; /* a reader */

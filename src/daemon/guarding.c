@@ -79,6 +79,7 @@ static void outcomes(void *arg, int fd, uint32_t events)
 void guarding_tick(struct guarding *g, const struct view *v)
 {
 	guarding_health_read(g, v);
+	beside_tick(g->beside, g->guard, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
 		looker_pause(g->looker, g->paused);
@@ -122,6 +123,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.capacity = g->capacity;
 	g->view.devices = g->devices;
 	g->view.ring = g->ring;
+	beside_show(g->beside, &g->view);
 	g->view.journal =
 		!store_lasting(g->config.store)
 			? "nothing is kept in a file: evictions above level 2 are refused"
@@ -153,6 +155,8 @@ static int open_all(struct guarding *g)
 
 	if (!err)
 		err = open_guard(g);
+	if (!err)
+		err = guarding_beside_open(g);
 	if (!err)
 		err = guarding_journal_open(g);
 	if (!err)
@@ -240,6 +244,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	guarding_health_close(g);
 	guarding_ask_close(g);
 	guarding_record_close(g);
+	beside_free(g->beside);
 	guarding_swap_close(g);
 	buf_done(&g->line);
 	guard_free(g->guard);

@@ -147,7 +147,27 @@ static void release_room(void *engine, uint64_t id)
 	looker_now(g->looker);
 }
 
-const struct guard_view_ops guarding_ops = { ask, reserve, reserved, release_room };
+static int game(void *engine, int64_t pid, uint64_t ttl_ns, const char *who)
+{
+	struct guarding *g = engine;
+	int err = beside_game(g->beside, pid, ttl_ns, who);
+	char text[80];
+
+	snprintf(text, sizeof(text), "process %lld plays", (long long)pid);
+	if (!err)
+		audit(g, who, text);
+	return err;
+}
+
+static int game_end(void *engine, int64_t pid)
+{
+	struct guarding *g = engine;
+
+	return beside_game_end(g->beside, pid);
+}
+
+const struct guard_view_ops guarding_ops = { ask,          reserve, reserved,
+					     release_room, game,    game_end };
 
 void guarding_ask_close(struct guarding *g)
 {

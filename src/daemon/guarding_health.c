@@ -105,8 +105,22 @@ static void driver_events(void *arg, int fd, uint32_t events)
 	g->events = 0;
 	pthread_mutex_unlock(&g->lock);
 	for (unsigned i = 0; i < count; i++)
-		take_event(g, &e[i]);
+		if (!(e[i].type & 8) || beside_heard(g->beside, &e[i]))
+			take_event(g, &e[i]);
 	guarding_pump(g);
+}
+
+void guarding_xid(struct guarding *g, const struct watch_event *e, bool past)
+{
+	int i = device_of(g, e->uuid);
+
+	if (!past) {
+		take_event(g, e);
+	} else if (i >= 0 && g->health[i]) {
+		health_past(g->health[i],
+			    &(struct health_event){ e->mono_ns, e->type, e->data });
+		judge(g, (unsigned)i);
+	}
 }
 
 /* ---- what a tick tells ---- */

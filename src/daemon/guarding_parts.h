@@ -4,12 +4,14 @@
  *   guarding_journal.c  what is decided is told, kept in the file, and only then ordered
  *   guarding_trace.c    the recording of all that the guard is told
  *   guarding_health.c   health and capacity of the GPUs, and what their drivers tell
+ *   guarding_beside.c   what is found beside the looks: Xids of the log, games, idling models, caps
  *   guarding_ask.c      what people ask, and who the room is kept for
  *   guarding_swap.c     another configuration, while it runs
  */
 #ifndef GW_DAEMON_GUARDING_PARTS_H
 #define GW_DAEMON_GUARDING_PARTS_H
 
+#include "beside.h"
 #include "guarding.h"
 #include "looker.h"
 
@@ -77,6 +79,8 @@ struct guarding {
 	struct watch_event event[GUARDING_EVENTS];
 	unsigned events;
 
+	struct beside *beside;
+
 	/* Room. */
 	struct owner owner[GUARDING_OWNERS];
 
@@ -126,6 +130,11 @@ int guarding_health_stop(struct guarding *g); /* its thread; -GW_E_STATE: it han
 void guarding_health_read(struct guarding *g, const struct view *v);
 void guarding_health_swapped(struct guarding *g); /* g->settings are others */
 void guarding_health_close(struct guarding *g);
+/* past: of before this run; only its GPU's health is told of it. */
+void guarding_xid(struct guarding *g, const struct watch_event *e, bool past);
+
+/* guarding_beside.c */
+int guarding_beside_open(struct guarding *g);
 
 /* guarding_ask.c */
 void guarding_ask_close(struct guarding *g);

@@ -185,6 +185,8 @@ static void swap(struct guarding *g)
 	int err = place ? guarding_records_read(g, &records) : -GW_E_NOMEM;
 
 	guarding_tell_decisions(g);
+	if (!err)
+		err = beside_swap(g->beside, g->next);
 	for (unsigned i = 0; !err && i < old->workers; i++)
 		if (find(&g->next->policy, old->worker[i].name) < 0)
 			part(g, i);
@@ -194,6 +196,7 @@ static void swap(struct guarding *g)
 	if (err) {
 		guarding_tell(g, "error", "the guard stays with the old configuration: %s",
 			      gw_strerror(err));
+		beside_swap(g->beside, g->settings);
 		g->gone = gone;
 		guarding_swap_drop(g);
 		free(place);

@@ -294,8 +294,8 @@ static void judge_device(const struct policy *p, const struct scene *s, unsigned
 	char text[160];
 
 	if (s->game_clients) {
-		demand_text(text, sizeof(text), "GameMode has %u client%s", s->game_clients,
-			    s->game_clients == 1 ? "" : "s");
+		demand_text(text, sizeof(text), "%u game%s told of", s->game_clients,
+			    s->game_clients == 1 ? " is" : "s are");
 		consider(c, DEMAND_GAME, text);
 	}
 	if (p->by_unattributed && s->gpu[gpu].memory_known &&

@@ -38,6 +38,8 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 
 	w->evicted = w->closed = w->ajar = r->evicted;
 	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
+	w->idle = r->evicted && (r->mask & BIT(REASON_IDLE)) &&
+		  (w->policy->idle_economy || w->policy->idle_after_ns);
 	w->manual = r->hold != HOLD_EVICTED && (r->mask & BIT(REASON_MANUAL));
 	w->hold = r->hold;
 	w->until_wall_ns = r->hold_until_wall_ns;
@@ -50,6 +52,12 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 			continue;
 		w->home |= UINT64_C(1) << slot;
 		w->need_on[slot] = r->gpu[i].need_bytes;
+		if (r->evicted &&
+		    r->mask & BIT(REASON_BUDGET)) { /* until somebody has counted */
+			g->gpu[slot].reasons |= BIT(REASON_BUDGET);
+			demand_text(g->gpu[slot].evidence[REASON_BUDGET],
+				    sizeof(g->gpu[slot].evidence[0]), "before a restart");
+		}
 	}
 	for (; w->put_away_count < r->put_away_count && w->put_away_count < room;
 	     w->put_away_count++) {
@@ -65,6 +73,10 @@ void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_wor
 	w->policy = p;
 	w->knobs = p->knobs;
 	resolve(&w->knobs, &g->p->standard);
+	w->idle_after_ns = p->idle_after_ns ? p->idle_after_ns : UINT64_MAX;
+	w->idle_w = p->idle_w;
+	w->reload_j = p->reload_j;
+	w->idle = w->idle && (p->idle_economy || p->idle_after_ns);
 }
 
 void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p,
@@ -201,6 +213,7 @@ void guard_look(struct guard *g, const struct scene *s)
 	const bool same = g->looked && same_people(&g->scene, s);
 
 	copy_scene(&g->scene, s);
+	g->scene.game_clients += g->games;
 	g->now_ns = s->mono_ns;
 	g->wall_offset_ns = (int64_t)(s->wall_ns - s->mono_ns);
 	if (!same)
@@ -252,6 +265,11 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 		return;
 	guard_masks(g);
 	guard_steps(g);
+}
+
+void guard_games(struct guard *g, unsigned count)
+{
+	g->games = count;
 }
 
 /* ---- what is fetched ---- */
@@ -398,7 +416,7 @@ bool guard_wants_utilisation(const struct guard *g)
 	for (unsigned i = 0; g->looked && i < g->scene.processes; i++)
 		if (g->verdict[i].class == CLASS_CONTENDER)
 			return true;
-	return false;
+	return g->looked && guard_idle_wants(g);
 }
 
 static void explain(const struct guard_worker *w, struct guard_status *s)

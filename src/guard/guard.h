@@ -20,6 +20,7 @@ enum guard_reason {
 	REASON_BLIND,
 	REASON_BUDGET,
 	REASON_RESERVED,
+	REASON_IDLE, /* its model idled, and it loads it again when somebody asks */
 	GUARD_REASONS
 };
 const char *guard_reason_name(unsigned r);
@@ -188,6 +189,16 @@ bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
 /* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
+
+/* How many tell that they play, beside those of the scenes; counts from the next look on. */
+void guard_games(struct guard *g, unsigned count);
+
+/* Of a worker that takes part in the idle economy: it is unloaded when it has idled for after_ns (UINT64_MAX:
+ * never), because of these figures (guard/economy.h; reload_j NAN: not known).  Since when it idles: 0 for
+ * others. */
+void guard_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
+		   double reload_j);
+uint64_t guard_idle_since(const struct guard *g, unsigned worker);
 
 /* The end is near: with policy.restore_on_stop, workers that are out for no reason that still holds
  * get their order to return, if every check passes.  How many; their outcomes are worth waiting for. */

@@ -41,7 +41,7 @@ static void resume_now(struct guard_worker *w, uint64_t now_ns)
 		w->hold = HOLD_NONE;
 		w->until_ns = FOR_EVER;
 	}
-	w->manual = w->contention = false;
+	w->manual = w->contention = w->idle = false;
 	w->override = guard_is_out(w);
 	w->asked = true;
 	w->resume_after_ns = 0;
@@ -68,7 +68,7 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, 
 	case ASK_RESUME:
 		if (w->manual)
 			w->until_ns = FOR_EVER;
-		w->manual = false;
+		w->manual = w->idle = false;
 		w->asked = true;
 		w->check_ns = g->now_ns;
 		break;

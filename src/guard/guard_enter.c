@@ -156,7 +156,7 @@ static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_st
 static void enter_absent(struct guard_worker *w)
 {
 	w->evicted = w->closed = w->virtual_out = w->returning = w->storm = false;
-	w->replaced = w->ajar = false;
+	w->replaced = w->ajar = w->idle = false;
 	w->put_away_count = 0;
 	w->residue_bytes = 0;
 	w->dirty = true;

@@ -45,12 +45,19 @@ static void overlay(struct guard *g, struct guard_gpu *u)
 	if (u->lost && u->well_ns && g->now_ns - u->well_ns >= WELL_NS)
 		u->lost = false;
 	u->stale = !good && !u->lost;
-	if (!n || !(n->margin_c <= THROTTLE_C + CLEAR_C))
+	if (!n || !(n->margin_c <= g->p->throttle_c + g->p->clear_c))
 		u->cool_ns = u->cool_ns ? u->cool_ns : g->now_ns;
 	else
 		u->cool_ns = 0;
 	u->free_bytes = n && n->memory_known ? n->free_bytes : 0;
 	u->coming_bytes = 0;
+}
+
+/* Some H100 tell a margin of 0 or less while they are cold: as good as none. */
+static void distrust_margin(struct scene_gpu *n)
+{
+	if (n->margin_c <= 0 && n->temperature_c < COLD_C)
+		n->margin_c = NAN;
 }
 
 static void look_at_gpus(struct guard *g)
@@ -64,6 +71,7 @@ static void look_at_gpus(struct guard *g)
 
 		if (slot < 0)
 			continue;
+		distrust_margin(&g->scene.gpu[i]);
 		g->gpu[slot].at = (int)i;
 		g->gpu[slot].now = &g->scene.gpu[i];
 	}
@@ -350,6 +358,8 @@ static void mask_of(struct guard *g, struct guard_worker *w)
 		set(w, REASON_SCHEDULE, "in its quiet hours");
 	if (on_battery(g, w))
 		set(w, REASON_BATTERY, "on battery, and the worker is for AC alone");
+	if (w->idle)
+		w->mask |= BIT(REASON_IDLE); /* likewise */
 	if (w->reserved)
 		set(w, REASON_RESERVED, "somebody reserved the memory");
 	reasons_of_gpus(g, w);
@@ -448,6 +458,8 @@ void guard_facts(struct guard *g)
 	}
 	for (unsigned i = 0; i < g->workers; i++)
 		add_up(g, &g->worker[i]);
+	for (unsigned i = 0; i < g->workers; i++)
+		guard_idle_look(g, &g->worker[i]);
 	guard_reserve_look(g);
 	guard_masks(g);
 	for (unsigned i = 0; i < g->workers; i++) {

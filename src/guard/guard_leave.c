@@ -12,15 +12,17 @@ static void throttle(struct guard *g, struct guard_worker *w)
 
 		if (!has(w->gpus, i) || !u->now)
 			continue;
-		hot = hot || u->now->margin_c <= THROTTLE_C;
+		hot = hot || u->now->margin_c <= g->p->throttle_c;
 		cool = cool && u->cool_ns && g->now_ns - u->cool_ns >= COOL_NS;
 	}
 	if (hot == w->throttled || (w->throttled && !cool))
 		return;
 	w->throttled = hot;
-	guard_say(g, w, w->state, "throttled",
-		  hot ? "thermal margin is 5 C or less: no new work"
-		      : "cool again for 30 s: work may come");
+	if (hot)
+		guard_say(g, w, w->state, "throttled",
+			  "thermal margin is %.0f C or less: no new work", g->p->throttle_c);
+	else
+		guard_say(g, w, w->state, "throttled", "cool again for 30 s: work may come");
 }
 
 /* Admission follows from what should be. */
@@ -79,6 +81,11 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 		return true;
 	}
 	admission(g, w);
+	if (guard_idle_due(g, w)) {
+		guard_idle_begin(g, w);
+		guard_leave(g, w);
+		return true;
+	}
 	if (!w->against)
 		return no_demand(g, w);
 	if (w->state == STATE_ACTIVE) {
@@ -108,6 +115,8 @@ bool guard_step_drain(struct guard *g, struct guard_worker *w)
 		w->base_bytes = w->bytes;
 	if (guard_effective(w) == BIT(REASON_CONTENTION) && w->calm_looks >= CALM_LOOKS)
 		guard_latch(w, false);
+	if (w->idle && w->works)
+		guard_idle_end(g, w);
 	if (!guard_effective(w)) {
 		guard_move(g, w, w->returning ? STATE_VERIFY_UP : STATE_ACTIVE, "cause gone",
 			   "before anything was unloaded");
@@ -120,7 +129,7 @@ bool guard_step_drain(struct guard *g, struct guard_worker *w)
 			   "level %u", w->level);
 		return true;
 	}
-	if (!w->closed || w->ajar)
+	if ((!w->closed || w->ajar) && !guard_idle_only(w))
 		guard_issue(g, w, ORDER_CLOSE, w->deadline_ns);
 	else if (g->now_ns >= w->retry_ns)
 		guard_issue(g, w, ORDER_DRAIN, w->deadline_ns);
@@ -138,7 +147,7 @@ static void stuck(struct guard *g, struct guard_worker *w, const char *why)
 /* The next level, if there is one and there is time. */
 void guard_escalate(struct guard *g, struct guard_worker *w, const char *why)
 {
-	unsigned level = guard_level_next(w, w->level);
+	unsigned level = guard_idle_only(w) ? 0 : guard_level_next(w, w->level);
 
 	if (!level || g->now_ns >= w->budget_ns) {
 		stuck(g, w, level ? "the time for it is spent" : why);
@@ -199,6 +208,8 @@ bool guard_step_stuck(struct guard *g, struct guard_worker *w)
 	}
 	if (w->contention && guard_calm(g, w))
 		guard_latch(w, false);
+	if (guard_idle_only(w))
+		guard_idle_end(g, w); /* it was worth a try */
 	if (!guard_effective(w)) {
 		guard_move(g, w, STATE_VERIFY_UP, "no reason left", "it probably never left");
 		return true;

@@ -10,6 +10,7 @@
  *   guard_ask.c      holds and commands of people
  *   guard_reserve.c  reservations
  *   guard_swap.c     another policy in the place of the one it has
+ *   guard_idle.c     models that idle
  *   guard_say.c      states, reasons and decisions in words
  */
 #ifndef GW_GUARD_GUARD_PARTS_H
@@ -29,7 +30,7 @@
 #define MASK_SOFT (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
 #define MASK_HOLD                                                               \
 	(BIT(REASON_CONTENTION) | BIT(REASON_RESERVED) | BIT(REASON_SCHEDULE) | \
-	 BIT(REASON_BATTERY) | BIT(REASON_BUDGET))
+	 BIT(REASON_BATTERY) | BIT(REASON_BUDGET) | BIT(REASON_IDLE))
 #define FOR_EVER     UINT64_MAX
 #define CALM_LOOKS   3
 #define RETRIES      2
@@ -46,8 +47,7 @@
 #define COOL_NS      (30 * NS_PER_S)
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
-#define THROTTLE_C   5.0
-#define CLEAR_C      5.0 /* above the trip */
+#define COLD_C       70.0 /* no board slows down below this */
 #define SLACK_BYTES  (64 * MIB)
 #define LEVEL_STOP   4
 /* Of who was moved before the mode changed. */
@@ -104,6 +104,13 @@ struct guard_worker {
 	enum guard_hold hold;
 	uint64_t until_ns;      /* of hold or manual; FOR_EVER */
 	uint64_t until_wall_ns; /* from a record, until the first look */
+
+	/* Idling. */
+	bool idle, works, wants_figure;
+	uint64_t idle_ns, figure_ns, idle_bytes; /* idles since; utilisation was last told */
+	uint64_t idle_after_ns;                  /* UINT64_MAX: it is left alone */
+	uint64_t asked_ns;                       /* for utilisation; 0: never */
+	double idle_w, reload_j;
 
 	/* The order under way. */
 	struct guard_order order;
@@ -166,6 +173,7 @@ struct guard {
 	unsigned workers;
 	struct guard_reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id;
+	unsigned games;
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, waiting;
 };
@@ -243,6 +251,19 @@ bool guard_freed(const struct guard *g, const struct guard_worker *w);
 
 /* guard_reserve.c */
 void guard_reserve_look(struct guard *g);
+
+/* guard_idle.c */
+void guard_idle_look(struct guard *g, struct guard_worker *w);
+bool guard_idle_wants(const struct guard *g);
+bool guard_idle_due(const struct guard *g, const struct guard_worker *w);
+void guard_idle_begin(struct guard *g, struct guard_worker *w);
+void guard_idle_end(struct guard *g, struct guard_worker *w);
+
+/* Out for idling and nothing else: it stays open to those who ask it. */
+static inline bool guard_idle_only(const struct guard_worker *w)
+{
+	return guard_effective(w) == BIT(REASON_IDLE);
+}
 
 /* guard_say.c */
 void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,

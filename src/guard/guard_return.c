@@ -5,6 +5,26 @@
 
 /* ---- out: rows 25 to 32 ---- */
 
+static bool came_back(const struct guard_worker *w);
+
+/* Out because it idled, and somebody asks it: that is what it was left open for. */
+static bool asked_for(struct guard *g, struct guard_worker *w)
+{
+	double out_s = (double)(g->now_ns - w->since_ns) * 1e-9;
+	bool back = came_back(w);
+
+	if (!w->idle || (!back && !w->works))
+		return false;
+	guard_idle_end(g, w);
+	if (!back || guard_effective(w))
+		return false;
+	guard_move(g, w, STATE_ACTIVE, "asked for",
+		   "it loaded %llu MiB by itself; %.0f s out saved about %.0f J, loading not "
+		   "counted",
+		   (unsigned long long)(w->bytes / MIB), out_s, out_s * w->idle_w);
+	return true;
+}
+
 static bool storm(struct guard *g, struct guard_worker *w)
 {
 	const unsigned n = sizeof(w->reload) / sizeof(w->reload[0]);
@@ -100,7 +120,7 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 
 		if (!has(w->gpus, i))
 			continue;
-		if (u->now && u->now->margin_c <= 2.0 + CLEAR_C)
+		if (u->now && u->now->margin_c <= g->p->evict_c + g->p->clear_c)
 			bad |= BIT(ITEM_THERMAL);
 		if (!need)
 			continue;
@@ -196,6 +216,8 @@ bool guard_step_out(struct guard *g, struct guard_worker *w)
 
 	if (w->bytes < w->residue_bytes)
 		w->residue_bytes = w->bytes;
+	if (asked_for(g, w))
+		return true;
 	if (came_back(w)) {
 		reloaded(g, w);
 		return true;
@@ -209,7 +231,7 @@ bool guard_step_out(struct guard *g, struct guard_worker *w)
 	if (!guard_effective(w))
 		return guard_try_resume(g, w);
 	/* What had to be quick left it open, or nobody knows. */
-	if ((!w->closed || w->ajar) && !w->pending && w->present)
+	if ((!w->closed || w->ajar) && !w->pending && w->present && !guard_idle_only(w))
 		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
 	only = guard_effective(w) == BIT(REASON_CONTENTION);
 	if (w->state == STATE_EVICTED && only && !w->against && w->calm_looks) {

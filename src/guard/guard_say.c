@@ -14,7 +14,7 @@ const char *guard_reason_name(unsigned r)
 		[REASON_THERMAL] = "thermal",       [REASON_HEALTH] = "health",
 		[REASON_SCHEDULE] = "schedule",     [REASON_BATTERY] = "battery",
 		[REASON_BLIND] = "blind",           [REASON_BUDGET] = "budget",
-		[REASON_RESERVED] = "reserved",
+		[REASON_RESERVED] = "reserved",     [REASON_IDLE] = "idle",
 	};
 
 	return r < GUARD_REASONS ? name[r] : "?";
@@ -91,7 +91,10 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 		if (mask == BIT(REASON_MANUAL) && w->until_ns != FOR_EVER)
 			return w->until_ns;
 		return 0;
-	case STATE_ACTIVE: return w->throttled ? g->now_ns + COOL_NS : 0;
+	case STATE_ACTIVE:
+		if (w->bytes && w->idle_after_ns != UINT64_MAX && !w->throttled)
+			return w->idle_ns + w->idle_after_ns;
+		return w->throttled ? g->now_ns + COOL_NS : 0;
 	case STATE_RESUME: return w->pending ? w->order.deadline_ns : g->now_ns;
 	default: return 0;
 	}

@@ -56,6 +56,8 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 		resident = false;
 	if (resident && w->contention && !w->against)
 		guard_latch(w, false);
+	if (resident && w->idle)
+		guard_idle_end(g, w);
 	if (resident && guard_effective(w))
 		guard_leave(g, w);
 	else if (resident || (!w->evicted && !guard_effective(w)))
@@ -181,7 +183,11 @@ static void resume_failed(struct guard *g, struct guard_worker *w, const char *m
 void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const char *message)
 {
 	switch (w->order.verb) {
-	case ORDER_DRAIN: w->retry_ns = g->now_ns + DRAIN_NS; return;
+	case ORDER_DRAIN:
+		w->retry_ns = g->now_ns + DRAIN_NS;
+		if (retry && guard_idle_only(w))
+			guard_idle_end(g, w); /* something is in flight: it does not idle */
+		return;
 	case ORDER_RESUME:
 		if (w->state == STATE_RESUME)
 			resume_failed(g, w, message);

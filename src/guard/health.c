@@ -12,6 +12,9 @@
 #define SILENCE_NS    (180 * NS_PER_S) /* events closer than this are one incident */
 #define SLOW_NS       (10 * NS_PER_S)
 #define QUICK_NS      NS_PER_S
+#define PASTS         8
+#define RATE_NS       (1800 * NS_PER_S) /* corrected errors are counted over one or two of these */
+#define RATE_WATCH    60                /* one a minute: far above what a sound board shows */
 #define TIER_NS       (10 * NS_PER_S) /* what a snapshot tells of HEALTH may be as old */
 #define HW_THERMAL    0x40u           /* of GW_Q_CLOCK_REASONS */
 #define ANY_THERMAL   0x60u
@@ -142,7 +145,13 @@ struct health {
 	/* Memory. */
 	unsigned flag; /* bits: rows of flags */
 	double uncorrected;
-	bool fault; /* the driver names a hardware fault */
+	struct {
+		uint64_t ns; /* 0: nothing was read yet */
+		double count;
+	} corrected[2]; /* some time ago, and later */
+	double corrected_new,
+		corrected_min; /* since the first of these, and in how many minutes */
+	bool fault;            /* the driver names a hardware fault */
 	char fault_why[200];
 
 	/* Recovery action. */
@@ -156,6 +165,11 @@ struct health {
 	uint64_t event_ns;
 	char event_why[240], event_advice[200];
 	unsigned xids, last_xid;
+
+	/* Before the start. */
+	struct health_event past[PASTS]; /* of which the recovery action is not known yet */
+	unsigned pasts, past_xids, last_past_xid;
+	uint64_t last_past_ns, read_ns;
 
 	/* Quarantine. */
 	bool quarantine;
@@ -375,19 +389,21 @@ static void end_quarantine(struct health *h, bool clean, uint64_t now)
 static void read_action(struct health *h, const struct gw_device *d)
 {
 	double action = value(d, GW_Q_RECOVERY_ACTION);
-	char why[200];
+	char why[200], before[40] = "";
 
 	h->action_known = !isnan(action);
 	h->action = isnan(action) ? 0 : (unsigned)action;
 	if (h->action == 0)
 		return;
+	if (h->past_xids)
+		snprintf(before, sizeof(before), ", after Xid %u", h->last_past_xid);
 	if (h->action < COUNT(actions)) {
-		snprintf(why, sizeof(why), "The driver asks to %s (recovery action %u).",
-			 actions[h->action].what, h->action);
+		snprintf(why, sizeof(why), "The driver asks to %s (recovery action %u%s).",
+			 actions[h->action].what, h->action, before);
 		quarantine(h, why, actions[h->action].advice);
 	} else {
-		snprintf(why, sizeof(why), "The driver asks for recovery action %u.",
-			 h->action);
+		snprintf(why, sizeof(why), "The driver asks for recovery action %u%s.",
+			 h->action, before);
 		quarantine(h, why,
 			   "Look it up in NVIDIA's documents of the driver; a reset or "
 			   "a reboot may be needed.");
@@ -462,15 +478,13 @@ static enum xid_class class_of(const struct health *h, unsigned xid, const char 
 	return xid_class_of(xid);
 }
 
-static void take_xid(struct health *h, unsigned xid, uint64_t now)
+static void judge_xid(struct health *h, unsigned xid, uint64_t now)
 {
 	const char *text, *advice;
 	enum xid_class class = class_of(h, xid, &text);
 	enum verdict v = classes[class].verdict;
 	char why[200];
 
-	h->xids++;
-	h->last_xid = xid;
 	advice = classes[class].advice;
 	if (class == XID_WORKFLOW && xid == 48) {
 		v = VERDICT_ASK_HARD;
@@ -478,6 +492,35 @@ static void take_xid(struct health *h, unsigned xid, uint64_t now)
 	}
 	snprintf(why, sizeof(why), "Xid %u: %s.", xid, text);
 	judge(h, v, why, advice, now);
+}
+
+static unsigned xid_of(const struct health_event *e)
+{
+	return e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data;
+}
+
+static void take_xid(struct health *h, const struct health_event *e)
+{
+	h->xids++;
+	h->last_xid = xid_of(e);
+	judge_xid(h, h->last_xid, e->mono_ns);
+}
+
+/* A GPU that was reset or whose driver was loaded again since has no trace of it, and must not be kept
+ * from work for it. */
+static void judge_past(struct health *h, const struct health_event *e)
+{
+	bool over = h->read_ns > e->mono_ns && h->read_ns - e->mono_ns >= SILENCE_NS;
+
+	if (!h->action_known && !over)
+		judge_xid(h, xid_of(e), e->mono_ns);
+}
+
+static void read_past(struct health *h)
+{
+	for (unsigned i = 0; i < h->pasts; i++)
+		judge_past(h, &h->past[i]);
+	h->pasts = 0;
 }
 
 /* ---- memory ---- */
@@ -513,6 +556,32 @@ static void read_errors(struct health *h, const struct gw_device *d, uint64_t no
 	h->uncorrected = n;
 }
 
+/* Each of them was repaired; many in a short time are the sign of a board that wears out. */
+static void read_corrected(struct health *h, const struct gw_device *d, uint64_t now)
+{
+	double n = value(d, GW_Q_ECC_CORRECTED);
+
+	if (isnan(n))
+		return;
+	if (!h->corrected[0].ns || n < h->corrected[1].count) { /* the driver counts anew */
+		for (unsigned i = 0; i < 2; i++) {
+			h->corrected[i].ns = now;
+			h->corrected[i].count = n;
+		}
+	} else if (now - h->corrected[1].ns >= RATE_NS) {
+		h->corrected[0] = h->corrected[1];
+		h->corrected[1].ns = now;
+		h->corrected[1].count = n;
+	}
+	h->corrected_new = n - h->corrected[0].count;
+	h->corrected_min = (double)(now - h->corrected[0].ns) / (60. * (double)NS_PER_S);
+}
+
+static bool wears(const struct health *h)
+{
+	return h->corrected_new >= RATE_WATCH;
+}
+
 /* ---- readings ---- */
 
 static enum health_level level_of(const struct health *h)
@@ -522,7 +591,8 @@ static enum health_level level_of(const struct health *h)
 	for (unsigned i = TRIPS; i-- > 0;)
 		if (h->trip[i].on)
 			return trip_level[i];
-	return h->flag || h->fault || h->worst >= VERDICT_ALERT ? HEALTH_WARN : HEALTH_OK;
+	return h->flag || h->fault || wears(h) || h->worst >= VERDICT_ALERT ? HEALTH_WARN
+									    : HEALTH_OK;
 }
 
 static void settle(struct health *h, uint64_t now)
@@ -554,9 +624,12 @@ static void read_well(struct health *h, const struct gw_device *d, uint64_t now)
 						   : "The driver names a hardware fault.");
 	read_action(h, d);
 	h->read = true;
+	h->read_ns = now;
+	read_past(h);
 	read_heat(h, d, now);
 	read_flags(h, d);
 	read_errors(h, d, now);
+	read_corrected(h, d, now);
 	decide(h);
 	end_quarantine(h, h->action == 0, now);
 }
@@ -591,7 +664,7 @@ void health_event(struct health *h, const struct health_event *e)
 	char why[200];
 
 	if (e->type & ABI_EVENT_XID)
-		take_xid(h, e->data > UINT32_MAX ? UINT32_MAX : (unsigned)e->data, e->mono_ns);
+		take_xid(h, e);
 	for (unsigned i = 0; i < COUNT(kinds); i++) {
 		if (!(e->type & kinds[i].type))
 			continue;
@@ -599,6 +672,23 @@ void health_event(struct health *h, const struct health_event *e)
 		judge(h, kinds[i].verdict, why, kinds[i].advice, e->mono_ns);
 	}
 	settle(h, e->mono_ns);
+}
+
+void health_past(struct health *h, const struct health_event *e)
+{
+	if (!(e->type & ABI_EVENT_XID))
+		return;
+	h->past_xids++;
+	h->last_past_xid = xid_of(e);
+	h->last_past_ns = e->mono_ns;
+	if (h->read) {
+		judge_past(h, e);
+		settle(h, h->read_ns);
+		return;
+	}
+	if (h->pasts == PASTS) /* the latest are those that may matter */
+		memmove(h->past, h->past + 1, --h->pasts * sizeof(h->past[0]));
+	h->past[h->pasts++] = *e;
 }
 
 /* ---- what is told ---- */
@@ -648,6 +738,12 @@ static void tell_rest(const struct health *h, struct health_status *s)
 			snprintf(s->advice, sizeof(s->advice), "%s", flags[i].advice);
 			return;
 		}
+	if (wears(h)) {
+		snprintf(s->why, sizeof(s->why), "%.0f corrected memory errors in %.0f min.",
+			 h->corrected_new, ceil(h->corrected_min));
+		snprintf(s->advice, sizeof(s->advice),
+			 "Watch it; run the vendor's diagnosis if it goes on.");
+	}
 }
 
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret)
@@ -662,7 +758,10 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 				       .margin_source = source_name[h->source],
 				       .since_ns = h->since_ns,
 				       .xids = h->xids,
-				       .last_xid = h->last_xid };
+				       .last_xid = h->last_xid,
+				       .past_xids = h->past_xids,
+				       .last_past_xid = h->last_past_xid,
+				       .last_past_ns = h->last_past_ns };
 	if (h->quarantine) {
 		snprintf(ret->why, sizeof(ret->why), "%s", h->why);
 		snprintf(ret->advice, sizeof(ret->advice), "%s", h->advice);

@@ -72,6 +72,11 @@ void health_set_options(struct health *h, const struct health_options *o);
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns);
 void health_event(struct health *h, const struct health_event *e);
 
+/* An Xid of before the start, with its own time.  It is counted apart.  Where the driver tells a recovery
+ * action, that says whether it still matters; where it cannot, an Xid is judged by the table until it is
+ * three minutes old, as it would be had we been there, and not after. */
+void health_past(struct health *h, const struct health_event *e);
+
 struct health_status {
 	enum health_level level;
 	enum health_level heat; /* of heat alone: OK to EVICT */
@@ -82,8 +87,11 @@ struct health_status {
 		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
 	uint64_t since_ns, clears_ns; /* 0: not known */
 	unsigned xids, last_xid;      /* since the start; 0 */
-	char why[240];                /* one sentence; "" when well */
-	char advice[200];             /* what to do; "" */
+	unsigned past_xids,
+		last_past_xid; /* of before the start, as far as the kernel's log tells */
+	uint64_t last_past_ns; /* when that was */
+	char why[240];         /* one sentence; "" when well */
+	char advice[200];      /* what to do; "" */
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
 /* When to read it again: 10 s, or 1 s while the margin is small or a recovery action is awaited.  Of a

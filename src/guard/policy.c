@@ -4,6 +4,8 @@
  * can forget one that the other knows. */
 #include "policy.h"
 
+#include "economy.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -58,6 +60,11 @@ unsigned policy_kind_level(unsigned kind)
 	return kind < WORKER_KINDS ? kinds[kind].level : 0;
 }
 
+bool policy_kind_lazy(unsigned kind)
+{
+	return kind == WORKER_OLLAMA || kind == WORKER_LLAMASWAP || kind == WORKER_COMFY;
+}
+
 /* ---- numbers ---- */
 
 void policy_init(struct policy *p)
@@ -65,6 +72,9 @@ void policy_init(struct policy *p)
 	*p = (struct policy){
 		.unattributed_bytes = 512 * MIB,
 		.restore_on_stop = true,
+		.throttle_c = 5,
+		.evict_c = 2,
+		.clear_c = 5,
 		.standard = {
 			.debounce_ns = SECOND * 3 / 10,
 			.quiet_ns = 30 * SECOND,
@@ -87,6 +97,8 @@ void policy_worker_init(struct policy_worker *w)
 {
 	*w = (struct policy_worker){
 		.match.uid = -1,
+		.idle_w = ECONOMY_IDLE_W,
+		.reload_j = NAN,
 		.knobs = {
 			.debounce_ns = UINT64_MAX,
 			.quiet_ns = UINT64_MAX,
@@ -146,14 +158,16 @@ static const struct member knob_members[] = {
 };
 
 static const struct member worker_members[] = {
-	M(TEXT, policy_worker, name),        M(TEXT, policy_worker, url),
-	M(TEXT, policy_worker, token_file),  M(TEXT, policy_worker, model),
-	M(ARGV, policy_worker, evict_argv),  M(ARGV, policy_worker, resume_argv),
-	M(INT, policy_worker, evict_signal), M(INT, policy_worker, resume_signal),
-	M(INT, policy_worker, gpu_count),    M(INT, policy_worker, kind),
-	M(INT, policy_worker, priority),     M(INT, policy_worker, resume),
-	M(BOOL, policy_worker, managed),     M(INT, policy_worker, level),
-	M(INT, policy_worker, schedules),    M(BOOL, policy_worker, ac_only),
+	M(TEXT, policy_worker, name),         M(TEXT, policy_worker, url),
+	M(TEXT, policy_worker, token_file),   M(TEXT, policy_worker, model),
+	M(ARGV, policy_worker, evict_argv),   M(ARGV, policy_worker, resume_argv),
+	M(INT, policy_worker, evict_signal),  M(INT, policy_worker, resume_signal),
+	M(INT, policy_worker, gpu_count),     M(INT, policy_worker, kind),
+	M(INT, policy_worker, priority),      M(INT, policy_worker, resume),
+	M(BOOL, policy_worker, managed),      M(INT, policy_worker, level),
+	M(INT, policy_worker, schedules),     M(BOOL, policy_worker, ac_only),
+	M(BOOL, policy_worker, idle_economy), M(U64, policy_worker, idle_after_ns),
+	M(REAL, policy_worker, idle_w),       M(REAL, policy_worker, reload_j),
 	M(WHERE, policy_worker, text),
 };
 
@@ -174,6 +188,9 @@ static const struct member policy_members[] = {
 	M(BOOL, policy, unknown_contends),
 	M(BOOL, policy, by_unattributed),
 	M(U64, policy, unattributed_bytes),
+	M(REAL, policy, throttle_c),
+	M(REAL, policy, evict_c),
+	M(REAL, policy, clear_c),
 	M(BOOL, policy, evict_when_blind),
 	M(BOOL, policy, restore_on_stop),
 	M(U64, policy, poll_ns),

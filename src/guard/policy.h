@@ -65,6 +65,7 @@ enum policy_kind {
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: no such  */
 const char *policy_kind_url(unsigned kind);  /* where it listens unless told; NULL: no HTTP */
+bool policy_kind_lazy(unsigned kind);        /* loads again by itself when somebody asks it */
 unsigned policy_kind_level(unsigned kind); /* of the ladder (guard.md §9), at which it acts */
 
 enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
@@ -107,6 +108,10 @@ struct policy_worker {
 	struct policy_span schedule[POLICY_SPANS];
 	unsigned schedules;
 	bool ac_only;
+	/* Idle economy: unloaded when it idles (guard/economy.h). */
+	bool idle_economy;       /* when that saves energy */
+	uint64_t idle_after_ns;  /* after so long; 0: not by time */
+	double idle_w, reload_j; /* until they are learned; reload_j NAN: not known */
 	struct policy_knobs knobs;
 	const char *text; /* "[[worker]] ollama (gpuward.toml:12)" */
 };
@@ -119,7 +124,9 @@ struct policy {
 	uint64_t unattributed_bytes;
 	bool evict_when_blind;
 	bool restore_on_stop;
-	uint64_t poll_ns; /* 0: as guard.md §8 has it */
+	uint64_t poll_ns;           /* 0: as guard.md §8 has it */
+	double throttle_c, evict_c; /* margins at which a worker gets no new work, and leaves */
+	double clear_c;             /* above these it is over */
 	struct policy_knobs standard;
 	struct policy_rule rule[POLICY_RULES];
 	unsigned rules;

@@ -1,20 +1,23 @@
 /* Are the GPUs well?  What the guard's health says of each. */
 #include "guard_doc.h"
 
-static void last_xid(struct json *j, unsigned xid)
+#include <math.h>
+
+static void last_xid(struct json *j, const char *key, unsigned xid)
 {
 	if (!xid) {
-		json_null(j, "last_xid");
+		json_null(j, key);
 		return;
 	}
-	json_object(j, "last_xid");
+	json_object(j, key);
 	json_uint(j, "xid", xid);
 	json_string(j, "class", xid_class_name(xid_class_of(xid)));
 	json_string(j, "text", xid_text(xid));
 	json_object_end(j);
 }
 
-static void known(struct json *j, const struct health_status *s, struct guard_moment now)
+static void known(struct json *j, const struct health_status *s, bool read_log,
+		  struct guard_moment now)
 {
 	json_string(j, "level", health_level_name(s->level));
 	json_string(j, "heat", health_level_name(s->heat));
@@ -25,7 +28,10 @@ static void known(struct json *j, const struct health_status *s, struct guard_mo
 	guard_doc_time(j, "since", s->since_ns, now);
 	guard_doc_time(j, "clears", s->clears_ns > now.mono_ns ? s->clears_ns : 0, now);
 	json_uint(j, "xids_total", s->xids);
-	last_xid(j, s->last_xid);
+	last_xid(j, "last_xid", s->last_xid);
+	json_double(j, "xids_before_start", read_log ? s->past_xids : (double)NAN);
+	last_xid(j, "last_xid_before_start", s->last_past_xid);
+	guard_doc_time(j, "last_xid_before_start_at", s->last_past_ns, now);
 	guard_doc_text(j, "why", s->why);
 	guard_doc_text(j, "advice", s->advice);
 }
@@ -42,8 +48,12 @@ static void unknown(struct json *j, struct guard_moment now)
 	guard_doc_time(j, "clears", 0, now);
 	json_null(j, "xids_total");
 	json_null(j, "last_xid");
+	json_null(j, "xids_before_start");
+	json_null(j, "last_xid_before_start");
+	guard_doc_time(j, "last_xid_before_start_at", 0, now);
 	json_string(j, "why", "the health of this GPU is not watched");
 	json_string(j, "advice", "Set enabled = true below [health].");
+	json_null(j, "ghost");
 }
 
 static void one(struct json *j, const struct api *a, unsigned i, struct guard_moment now)
@@ -61,7 +71,8 @@ static void one(struct json *j, const struct api *a, unsigned i, struct guard_mo
 		return;
 	}
 	health_status(g->health[i], now.mono_ns, &s);
-	known(j, &s, now);
+	known(j, &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
+	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 
 /* The worst of those that are watched; NULL: none is. */
@@ -97,6 +108,7 @@ void api_health(void *arg, const struct request *q, struct reply *r)
 	api_head(&j, a);
 	json_string(&j, "level", worst(a, now.mono_ns));
 	json_string(&j, "xid_catalogue", xid_table_version());
+	json_string(&j, "kernel_log", a->view.guard->kernel_log);
 	json_array(&j, "gpus");
 	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
 		if (!render_shows(filter, i))

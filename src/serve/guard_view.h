@@ -21,11 +21,21 @@ struct guard_view_decision {
 	struct guard_decision decision;
 };
 
+/* Somebody who told that it plays. */
+#define GUARD_VIEW_GAMES 32
+struct guard_view_game {
+	int64_t pid;                 /* 0: this place is free */
+	uint64_t since_ns, until_ns; /* UINT64_MAX: as long as the process */
+	char who[256];
+};
+
 struct guard_view_counts { /* since the start; those of evictions go on over restarts */
 	uint64_t looks, triggered;
 	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
 	uint64_t evictions_ever;
 	double freed_bytes;
+	/* Of the idle economy: energy that idling models did not draw, and that loading them again took. */
+	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last,
 		decide_seconds_max; /* from the look that saw it to the decision */
 	double free_seconds_last,
@@ -38,12 +48,15 @@ struct guard_view {
 	const struct scene *scene;    /* the latest; NULL: none yet */
 	struct health *const *health; /* one a device of the snapshot; NULL where not watched */
 	struct capacity *const *capacity; /* likewise */
+	const char (*ghost)[200]; /* likewise: a sentence, or "" (guard/ghost.h); NULL: none */
 	unsigned devices;
+	const struct guard_view_game *games; /* GUARD_VIEW_GAMES places; NULL: none */
 	/* The latest, oldest first: number i at ring[(first + i) % GUARD_VIEW_DECISIONS]. */
 	const struct guard_view_decision *ring;
 	unsigned first, decisions;
 	struct guard_view_counts counts;
-	const char *journal; /* "ok", or why evictions above level 2 are refused */
+	const char *kernel_log; /* "ok", or why Xids of before the start are not known */
+	const char *journal;    /* "ok", or why evictions above level 2 are refused */
 };
 
 /* What people ask; the main thread. */
@@ -56,6 +69,9 @@ struct guard_view_ops {
 		       uint64_t ttl_ns, const char *who, uint64_t *ret_id);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
+	/* As games_begin() and games_end(). */
+	int (*game)(void *engine, int64_t pid, uint64_t ttl_ns, const char *who);
+	int (*game_end)(void *engine, int64_t pid);
 };
 
 /* Position in a scene of the GPU with this uuid; -1: it is not there.  s may be NULL. */

@@ -1,7 +1,9 @@
 """/openapi.json of the running service: it holds together, and every path, status and example that it
 promises is real.  A status that no case here provokes may not be documented."""
 import concurrent.futures
+import contextlib
 import json
+import os
 import shutil
 import subprocess
 
@@ -154,6 +156,7 @@ def too_many_marks(s):
 
 WORKER = "/api/v1/guard/workers/ollama"
 ROOMS = "/api/v1/guard/reservations"
+GAMES = "/api/v1/guard/games"
 
 
 def wished(s, verb, *before, **kw):
@@ -178,6 +181,23 @@ def too_many_rooms(s):
 
 def given_back(s, **kw):
     path = s.post(ROOMS, token=True, json={"bytes": 1}).headers["Location"]
+    return s.ask("DELETE", path + kw.pop("query", ""), **kw)
+
+
+def too_many_games(s):
+    """Each of a process of its own: those of this machine are enough, or as many are started."""
+    with contextlib.ExitStack() as stack:
+        for _ in range(40):
+            child = stack.enter_context(subprocess.Popen(["/bin/sleep", "60"]))
+            stack.callback(child.kill)
+            got = s.post(GAMES, token=True, json={"pid": child.pid})
+            if got.status_code != 201:
+                return got
+    raise AssertionError("there is no end to games")
+
+
+def played(s, **kw):
+    path = s.post(GAMES, token=True, json={"pid": os.getpid()}).headers["Location"]
     return s.ask("DELETE", path + kw.pop("query", ""), **kw)
 
 
@@ -259,6 +279,7 @@ GUARD_GETS = {
     "getGuardWorker": WORKER,
     "explainGuard": "/api/v1/guard/explain",
     "getGuardEvents": "/api/v1/guard/events",
+    "getGuardGames": GAMES,
     "getHealth": "/api/v1/health",
     "getHealthGpu": "/api/v1/health/gpus/0",
     "getCapacity": "/api/v1/capacity",
@@ -286,6 +307,15 @@ GUARD_CHANGES = {
     ("releaseMemory", 400): lambda s: given_back(s, token=True, query="?x=1"),
     ("releaseMemory", 401): lambda s: given_back(s),
     ("releaseMemory", 404): lambda s: s.ask("DELETE", ROOMS + "/0", token=True),
+    ("beginGame", 201): lambda s: s.post(GAMES, json={"pid": os.getpid(), "ttl_s": 1}, token=True),
+    ("beginGame", 400): lambda s: s.post(GAMES, json={}, token=True),
+    ("beginGame", 401): lambda s: s.post(GAMES, json={"pid": 1}),
+    ("beginGame", 415): lambda s: s.post(GAMES, data="{}", headers=NOT_JSON, token=True),
+    ("beginGame", 429): too_many_games,
+    ("endGame", 204): lambda s: played(s, token=True),
+    ("endGame", 400): lambda s: played(s, token=True, query="?x=1"),
+    ("endGame", 401): lambda s: played(s),
+    ("endGame", 404): lambda s: s.ask("DELETE", GAMES + "/1", token=True),
     ("holdWorker", 202): lambda s: wished(s, "hold", json={"ttl_s": 1, "state": "active"}),
     **{(v + "Worker", 202): lambda s, v=v: wished(s, v, ("hold", {"ttl_s": 1, "state": "evicted"}),
                                                   ("release", {})) for v in ("evict", "resume", "release")},
@@ -318,6 +348,8 @@ def guard_cases(early, watched):
     for verb in VERBS:
         yield verb + "Worker", 503, lambda verb=verb: early.post(f"{WORKER}/{verb}", token=True)
     yield "reserveMemory", 503, lambda: early.post(ROOMS, token=True, json={"bytes": 1})
+    yield "beginGame", 503, lambda: early.post(GAMES, token=True, json={"pid": 1})
+    yield "endGame", 503, lambda: early.ask("DELETE", GAMES + "/1", token=True)
     yield "releaseMemory", 503, lambda: early.ask("DELETE", ROOMS + "/1", token=True)
 
 

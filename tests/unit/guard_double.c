@@ -17,6 +17,9 @@ void policy_init(struct policy *p)
 	p->mode = GUARD_ENFORCE;
 	p->unknown_contends = true;
 	p->unattributed_bytes = 512 * MIB;
+	p->throttle_c = 5;
+	p->evict_c = 2;
+	p->clear_c = 5;
 	p->standard = (struct policy_knobs){ .debounce_ns = 300 * NS_PER_MS,
 					     .quiet_ns = 30 * NS_PER_S,
 					     .resident_ns = 60 * NS_PER_S,

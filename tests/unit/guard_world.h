@@ -48,6 +48,8 @@ struct world_worker {
 	bool returns_empty;  /* resumes say done and load nothing         */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
+	bool tells; /* how busy it is, when that is asked */
+	double works;
 };
 
 struct world_guest {
@@ -76,6 +78,7 @@ struct world {
 	unsigned errors[WORLD_GPUS];
 	double margin[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
+	bool cold; /* whatever the margin says */
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
 	unsigned guests;
@@ -191,6 +194,8 @@ static inline void world_see_workers(struct world *o)
 			world_process(o, o->p.worker[i].name, w->pid, w->start_ticks, k, bytes,
 				      NULL);
 			o->s.process[o->s.processes - 1].bytes_known = !w->unknown;
+			if (w->tells && guard_wants_utilisation(o->g))
+				o->s.process[o->s.processes - 1].sm_ratio = w->works;
 		}
 	}
 }
@@ -239,7 +244,7 @@ static inline void world_scene(struct world *o)
 		u->total_bytes = o->total[i];
 		u->memory_known = u->health == SCENE_OK && !u->errors;
 		u->margin_c = o->margin[i];
-		u->temperature_c = 50;
+		u->temperature_c = o->cold ? 50 : 87 - o->margin[i];
 	}
 	world_see_workers(o);
 	world_see_guests(o);

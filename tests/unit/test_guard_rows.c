@@ -191,7 +191,8 @@ static void hard_reasons_drain_at_once(void **state)
 
 	(void)state;
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (r == REASON_CONTENTION || r == REASON_BLIND || r == REASON_RESERVED)
+		if (r == REASON_CONTENTION || r == REASON_BLIND || r == REASON_RESERVED ||
+		    r == REASON_IDLE)
 			continue;
 		one(&o);
 		o.p.worker[0].ac_only = true;
@@ -1057,6 +1058,38 @@ static void at_the_end_workers_return_if_told_so_and_if_they_fit(void **state)
 	}
 }
 
+static void a_margin_that_cannot_be_is_not_believed(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.cold = true;
+	o.margin[0] = -3;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 0);
+	o.cold = false;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 1);
+	world_done(&o);
+}
+
+static void the_margin_that_throttles_is_the_policys(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.margin[0] = 8;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 0);
+	o.p.throttle_c = 8;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 1);
+	assert_non_null(strstr(world_last(&o, "throttled")->evidence, "8 C"));
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1112,6 +1145,8 @@ int main(void)
 		cmocka_unit_test(
 			a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
+		cmocka_unit_test(a_margin_that_cannot_be_is_not_believed),
+		cmocka_unit_test(the_margin_that_throttles_is_the_policys),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

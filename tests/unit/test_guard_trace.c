@@ -1,5 +1,6 @@
 #include "daemon/guard_trace.h"
 
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -56,6 +57,9 @@ static void what_is_written_is_read(void **state)
 	guard_trace_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
 	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 3 * SECOND);
 	guard_trace_release(&out, 9, 4 * SECOND);
+	guard_trace_games(&out, 2, 4 * SECOND);
+	guard_trace_economy(&out, 0, UINT64_MAX, 43, (double)NAN, 4 * SECOND);
+	guard_trace_economy(&out, 7, 60 * SECOND, 43, 2000, 4 * SECOND);
 	assert_int_equal(out.err, 0);
 	assert_int_equal(guard_trace_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);

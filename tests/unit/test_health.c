@@ -757,6 +757,94 @@ static void a_hot_gpu_has_its_work_taken_off_once(void **state)
 	assert_int_equal(changes, 1);
 }
 
+/* ---- before the start ---- */
+
+static void past(unsigned number, uint64_t ago_ns)
+{
+	health_past(t.h, &(struct health_event){ t.now - ago_ns, ABI_EVENT_XID, number });
+	health_status(t.h, t.now, &t.s);
+}
+
+static void a_past_xid_does_not_matter_where_the_driver_asks_for_nothing(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 0);
+	past(62, 10 * S);
+	past(79, 5 * S);
+	reads();
+	past(95, S);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	assert_int_equal(t.s.xids, 0);
+	assert_int_equal(t.s.past_xids, 3);
+	assert_int_equal(t.s.last_past_xid, 95);
+}
+
+static void a_past_xid_is_named_where_the_driver_asks_for_a_reset(void **state)
+{
+	(void)state;
+	set(GW_Q_RECOVERY_ACTION, 1);
+	past(95, 7 * 86400 * S / 1000);
+	reads();
+	assert_true(t.s.quarantine);
+	assert_non_null(strstr(t.s.why, "after Xid 95"));
+}
+
+static void
+without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old(void **state)
+{
+	(void)state;
+	past(62, 200 * S);
+	reads();
+	assert_int_equal(t.s.level, HEALTH_OK);
+	past(62, 100 * S);
+	assert_true(t.s.quarantine);
+	assert_non_null(strstr(t.s.why, "Xid 62"));
+	for (unsigned i = 0; i < 40; i++)
+		reads_after(10 * S);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	assert_int_equal(t.s.past_xids, 2);
+}
+
+static void of_many_past_xids_before_the_first_reading_the_latest_are_judged(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 100; i++)
+		past(13, (200 - i) * S);
+	past(62, S);
+	reads();
+	assert_true(t.s.quarantine);
+	assert_int_equal(t.s.past_xids, 101);
+}
+
+/* ---- corrected errors ---- */
+
+static void corrected_errors_are_watched_by_their_rate(void **state)
+{
+	double n = 1000; /* of long ago */
+
+	(void)state;
+	for (unsigned i = 0; i < 36; i++, n += 5) { /* 30 an hour, for six hours */
+		set(GW_Q_ECC_CORRECTED, n);
+		reads_after(600 * S);
+		assert_int_equal(t.s.level, HEALTH_OK);
+	}
+	set(GW_Q_ECC_CORRECTED, n + 100);
+	reads_after(60 * S);
+	assert_int_equal(t.s.level, HEALTH_WARN);
+	assert_non_null(strstr(t.s.why, "corrected memory errors"));
+	for (unsigned i = 0; i < 8; i++)
+		reads_after(600 * S);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_ECC_CORRECTED, 0); /* the driver was loaded again */
+	reads_after(60 * S);
+	set(GW_Q_ECC_CORRECTED, 59);
+	reads_after(60 * S);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_ECC_CORRECTED, 60);
+	reads_after(60 * S);
+	assert_int_equal(t.s.level, HEALTH_WARN);
+}
+
 #define sim_health_test(f) cmocka_unit_test_teardown(f, sim_done)
 #define health_test(f)     cmocka_unit_test_setup_teardown(f, fresh, done)
 
@@ -793,6 +881,12 @@ int main(void)
 		health_test(rows_of_the_policy_take_the_place_of_ours),
 		health_test(other_events_are_judged_too),
 		health_test(quarantine_and_heat_are_told_apart),
+		health_test(a_past_xid_does_not_matter_where_the_driver_asks_for_nothing),
+		health_test(a_past_xid_is_named_where_the_driver_asks_for_a_reset),
+		health_test(
+			without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old),
+		health_test(of_many_past_xids_before_the_first_reading_the_latest_are_judged),
+		health_test(corrected_errors_are_watched_by_their_rate),
 		sim_health_test(a_well_gpu_is_well),
 		sim_health_test(only_the_gpu_that_is_lost_is_in_quarantine),
 		sim_health_test(an_action_that_the_driver_asks_for_is_found),

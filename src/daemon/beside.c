@@ -1,0 +1,155 @@
+#include "beside.h"
+
+#include "budgets.h"
+#include "economies.h"
+#include "games.h"
+#include "xid_log.h"
+
+#include "base/clock.h"
+#include "guard/ghost.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GPUS SCENE_GPUS
+
+struct beside {
+	struct beside_calls calls;
+	struct store *store;
+	struct xid_log *xids;
+	struct games *games;
+	struct economies *economies;
+	struct budgets *budgets;
+	struct ghost ghost[GPUS];
+	char ghost_why[GPUS][200];
+};
+
+/* ---- ghosts ---- */
+
+static void look_for_ghost(struct beside *b, const struct guard *guard, const struct view *v,
+			   unsigned i, uint64_t now_ns)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+	struct ghost_facts f = { .busy_ratio = NAN, .unattributed_bytes = NAN };
+	char why[sizeof(b->ghost_why[0])];
+	const struct scene *s;
+	int at;
+
+	guard_verdicts(guard, &s);
+	at = guard_view_gpu(s, uuid);
+	if (at < 0 || d->state != GW_DEVICE_OK)
+		return;
+	(void)gw_device_value(d, GW_Q_UTILIZATION_GPU, &f.busy_ratio);
+	f.unattributed_bytes = guard_view_unattributed(s, (unsigned)at);
+	f.hidden = s->gpu[at].hidden;
+	for (unsigned k = 0; k < s->processes; k++)
+		f.processes += s->process[k].gpu == (unsigned)at;
+	ghost_look(&b->ghost[i], &f, now_ns, why, sizeof(why));
+	if (*why && !*b->ghost_why[i])
+		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "health",
+								  .uuid = uuid,
+								  .severity = "warning",
+								  .text = why });
+	memcpy(b->ghost_why[i], why, sizeof(why));
+}
+
+/* ---- ticks ---- */
+
+static void cap_changed(void *arg, const char *uuid, bool over, const char *why)
+{
+	const struct beside *b = arg;
+
+	b->calls.reason(b->calls.arg, uuid, REASON_BUDGET, over, why);
+}
+
+void beside_tick(struct beside *b, const struct guard *guard, const struct view *v)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+
+	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
+		look_for_ghost(b, guard, v, i, now);
+	xid_log_tick(b->xids, v, now, b->calls.xid, b->calls.arg);
+	budgets_tick(b->budgets, v, now, cap_changed, b);
+	economies_tick(b->economies, guard, v, now, b->calls.economy, b->calls.arg);
+}
+
+bool beside_heard(struct beside *b, const struct watch_event *e)
+{
+	return xid_log_heard(b->xids, e);
+}
+
+int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, const char *who)
+{
+	return games_begin(b->games, pid, ttl_ns, who, clock_mono_ns(clock_real()));
+}
+
+int beside_game_end(struct beside *b, int64_t pid)
+{
+	return games_end(b->games, pid);
+}
+
+void beside_show(const struct beside *b, struct guard_view *ret)
+{
+	ret->ghost = (const char(*)[200])b->ghost_why;
+	ret->games = games_list(b->games);
+	ret->kernel_log = xid_log_state(b->xids);
+	economies_count(b->economies, &ret->counts);
+}
+
+/* ---- beginning and end ---- */
+
+int beside_swap(struct beside *b, const struct guard_settings *settings)
+{
+	struct economies *economies = NULL;
+	struct budgets *budgets = NULL;
+	int err = economies_new(&settings->policy, &economies);
+
+	if (!err)
+		err = budgets_new(&settings->budget, b->store, &budgets);
+	if (err) {
+		economies_free(economies);
+		return err;
+	}
+	economies_free(b->economies);
+	budgets_free(b->budgets);
+	b->economies = economies;
+	b->budgets = budgets;
+	return 0;
+}
+
+int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
+	       const struct guard_settings *settings, const struct beside_calls *calls,
+	       struct beside **ret)
+{
+	struct beside *b = calloc(1, sizeof(*b));
+	int err;
+
+	if (!b)
+		return -GW_E_NOMEM;
+	b->calls = *calls;
+	b->store = store;
+	err = beside_swap(b, settings);
+	if (!err)
+		err = games_new(loop, b->calls.games, b->calls.arg, &b->games);
+	if (!err)
+		err = xid_log_new(ctx, &b->xids);
+	if (err) {
+		beside_free(b);
+		return err;
+	}
+	*ret = b;
+	return 0;
+}
+
+void beside_free(struct beside *b)
+{
+	if (!b)
+		return;
+	xid_log_free(b->xids);
+	games_free(b->games);
+	economies_free(b->economies);
+	budgets_free(b->budgets);
+	free(b);
+}

@@ -1,0 +1,29 @@
+/* games: who told that it plays, until it says otherwise, its process ends or its time is over.
+ *
+ * GameMode's scripts and launchers tell through gpuward guard game.  Each is known by its process, so that the
+ * end of one game is not the end of another, and one that crashes is over with its process.  They are not
+ * kept over a restart: a game that is still there is then seen by what it takes. */
+#ifndef GW_DAEMON_GAMES_H
+#define GW_DAEMON_GAMES_H
+
+#include "base/loop.h"
+#include "serve/guard_view.h"
+
+struct games;
+
+/* changed is called when their number has changed.  0 or -GW_E_NOMEM. */
+int games_new(struct loop *loop, void (*changed)(void *arg, unsigned count), void *arg,
+	      struct games **ret);
+void games_free(struct games *g);
+
+/* ttl_ns UINT64_MAX: as long as the process.  One that is known begins anew.  0; -GW_E_ARG: there is no such
+ * process; -GW_E_NOSUPPORT: this kernel cannot watch it and no time was given; -GW_E_SIZE: too many. */
+int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, const char *who,
+		uint64_t now_ns);
+/* 0 or -GW_E_NOENT. */
+int games_end(struct games *g, int64_t pid);
+
+/* Place i of GUARD_VIEW_GAMES; pid 0: it is free. */
+const struct guard_view_game *games_list(const struct games *g);
+
+#endif

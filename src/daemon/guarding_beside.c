@@ -1,0 +1,59 @@
+/* guarding_beside: what is found beside the looks (beside.h) is recorded, and told to the guard. */
+#include "guarding_parts.h"
+
+#include "guard_trace.h"
+
+#include <math.h>
+
+static void found_xid(void *arg, const struct watch_event *e, bool past)
+{
+	guarding_xid(arg, e, past);
+}
+
+static void found_reason(void *arg, const char *uuid, enum guard_reason r, bool on,
+			 const char *why)
+{
+	guarding_reason(arg, uuid, r, on, why, guarding_now_ns());
+}
+
+static void found_games(void *arg, unsigned count)
+{
+	struct guarding *g = arg;
+
+	if (g->record_fd >= 0) {
+		guard_trace_games(&g->line, count, guarding_now_ns());
+		guarding_record(g);
+	}
+	guard_games(g->guard, count);
+	looker_now(g->looker);
+}
+
+/* What an idling model costs is known better now.  In whole numbers, as it is written: the same decides again. */
+static void found_economy(void *arg, unsigned worker, const struct economy_figures *f)
+{
+	struct guarding *g = arg;
+	double idle_w = rint(f->idle_w), reload_j = rint(f->reload_j);
+
+	if (g->record_fd >= 0) {
+		guard_trace_economy(&g->line, worker, f->after_ns, idle_w, reload_j,
+				    guarding_now_ns());
+		guarding_record(g);
+	}
+	guard_economy(g->guard, worker, f->after_ns, idle_w, reload_j);
+}
+
+static uint64_t tell(void *arg, const struct view_event *e)
+{
+	struct guarding *g = arg;
+
+	return g->config.tell(g->config.arg, e);
+}
+
+int guarding_beside_open(struct guarding *g)
+{
+	const struct beside_calls calls = { found_xid,     found_reason, found_games,
+					    found_economy, tell,         g };
+
+	return beside_new(g->config.loop, g->config.ctx, g->config.store, g->settings, &calls,
+			  &g->beside);
+}

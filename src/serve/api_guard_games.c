@@ -1,0 +1,146 @@
+/* Who told that it plays: until its process ends, workers leave the GPUs. */
+#include "body.h"
+#include "guard_doc.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TTL_MOST (365 * 86400.0)
+
+static void game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
+{
+	json_int(j, "pid", g->pid);
+	guard_doc_time(j, "since", g->since_ns, now);
+	guard_doc_time(j, "until", g->until_ns, now);
+	json_string(j, "asked_by", g->who);
+}
+
+void api_guard_games(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	struct json j;
+
+	(void)q;
+	if (!g)
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_array(&j, "games");
+	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++) {
+		if (!g->games[i].pid)
+			continue;
+		json_object(&j, NULL);
+		game(&j, &g->games[i], guard_moment(a));
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+struct game_wish {
+	double pid, ttl_s; /* ttl_s NAN: as long as the process */
+	const char *reason;
+};
+
+static bool read_game(struct body *b, struct game_wish *w, char *message, size_t size)
+{
+	if (!body_number(b, "pid", &w->pid, message, size) ||
+	    !body_number(b, "ttl_s", &w->ttl_s, message, size) ||
+	    !body_text(b, "reason", &w->reason, message, size))
+		return false;
+	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
+		snprintf(message, size, "\"pid\" must be there, the number of a process");
+	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= TTL_MOST))
+		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f", TTL_MOST);
+	else if (strlen(w->reason) > GUARD_REASON_MAX)
+		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
+	else
+		return true;
+	return false;
+}
+
+static void refused(struct reply *r, int err, const struct game_wish *w)
+{
+	if (err == -GW_E_SIZE)
+		reply_problem(r, 429, "too-many-games",
+			      "End some: DELETE /api/v1/guard/games/PID.",
+			      "%d games are told of, and no more can be", GUARD_VIEW_GAMES);
+	else if (err == -GW_E_ARG)
+		reply_problem(r, 400, "no-such-process",
+			      "Give the number as it is where the service runs.",
+			      "there is no process %.0f", w->pid);
+	else
+		reply_problem(r, 400, "bad-body", "Give ttl_s.",
+			      "the end of process %.0f cannot be watched here", w->pid);
+}
+
+static void begin(const struct api *a, const struct request *q, struct reply *r,
+		  const struct guard_view *g, const struct game_wish *w)
+{
+	uint64_t ttl_ns = isnan(w->ttl_s) ? UINT64_MAX : (uint64_t)(w->ttl_s * 1e9);
+	char who[256], where[64];
+	struct json j;
+	int err;
+
+	guard_doc_who(q, w->reason, who, sizeof(who));
+	err = a->view.guard_ops->game(a->view.guarding, (int64_t)w->pid, ttl_ns, who);
+	if (err) {
+		refused(r, err, w);
+		return;
+	}
+	snprintf(where, sizeof(where), "/api/v1/guard/games/%.0f", w->pid);
+	reply_header(r, "Location", where);
+	r->status = 201;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++)
+		if (g->games[i].pid == (int64_t)w->pid)
+			game(&j, &g->games[i], guard_moment(a));
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void api_guard_game(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_may_ask(a, q, r);
+	struct game_wish w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
+	char message[256] = "";
+	struct body *b;
+
+	if (!g)
+		return;
+	if (body_open(q->body, q->size, "pid ttl_s reason", &b, message, sizeof(message)) !=
+	    0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (read_game(b, &w, message, sizeof(message)))
+		begin(a, q, r, g, &w);
+	else
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	body_close(b);
+}
+
+void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	char *end;
+	int64_t pid;
+
+	if (!guard_doc_may_ask(a, q, r))
+		return;
+	pid = strtoll(q->arg[0], &end, 10);
+	if (*end || a->view.guard_ops->game_end(a->view.guarding, pid) != 0) {
+		reply_problem(
+			r, 404, "no-such-game", "GET /api/v1/guard/games lists them.",
+			"no game of process \"%.32s\" is told of: it ended or never began",
+			q->arg[0]);
+		return;
+	}
+	r->status = 204;
+}

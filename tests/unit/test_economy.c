@@ -1,0 +1,169 @@
+/* What an idling model draws and what a load takes is learned from the card's power. */
+#include "guard/economy.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define S   NS_PER_S
+#define GIB (UINT64_C(1) << 30)
+
+static const struct economy_options standard = { ECONOMY_IDLE_W, NAN, 0 };
+
+static struct {
+	struct economy e;
+	uint64_t now;
+} t;
+
+static int fresh(void **state)
+{
+	(void)state;
+	memset(&t, 0, sizeof(t));
+	t.now = 1000 * S;
+	return 0;
+}
+
+/* n seconds of the same. */
+static void looks(unsigned n, struct economy_look l)
+{
+	while (n--) {
+		t.now += S;
+		l.now_ns = t.now;
+		economy_look(&t.e, &standard, &l);
+	}
+}
+
+static struct economy_figures figures(const struct economy_options *o)
+{
+	struct economy_figures f;
+
+	economy_figures(&t.e, o, &f);
+	return f;
+}
+
+static const struct economy_look resident = {
+	.bytes = 20 * GIB, .runs = true, .idles = true, .alone = true, .power_w = 118
+};
+static const struct economy_look out = { .idle_out = true, .alone = true, .power_w = 75 };
+
+static void load(double watts, unsigned seconds)
+{
+	for (unsigned i = 1; i <= seconds; i++)
+		looks(1, (struct economy_look){ .bytes = 20 * GIB * i / seconds,
+						.runs = i > 1,
+						.alone = true,
+						.power_w = watts });
+}
+
+static void until_it_is_learned_the_configuration_counts(void **state)
+{
+	struct economy_options o = standard;
+
+	(void)state;
+	assert_true(figures(&o).after_ns == UINT64_MAX);
+	assert_true(isnan(figures(&o).reload_j));
+	o.reload_j = 8600;
+	assert_true(figures(&o).after_ns == 200 * S);
+	assert_false(figures(&o).idle_learned || figures(&o).reload_learned);
+	o.reload_j = 1;
+	assert_true(figures(&o).after_ns == 60 * S); /* no sooner */
+	o.after_ns = 5 * S;
+	assert_true(figures(&o).after_ns == 5 * S); /* the user's own word */
+}
+
+static void watts_and_joules_are_learned_from_a_round(void **state)
+{
+	struct economy_figures f;
+
+	(void)state;
+	looks(30, resident);
+	looks(100, out);
+	load(275, 10);
+	looks(30, resident);
+	f = figures(&standard);
+	assert_true(f.idle_learned && f.reload_learned);
+	assert_true(fabs(f.idle_w - 43) < 0.01);
+	/* 200 W above the empty card, from a tenth until nine tenths are back. */
+	assert_true(fabs(f.reload_j - 1600) < 1);
+	assert_true(f.after_ns == 60 * S);
+	assert_int_equal(t.e.unloads, 1);
+	assert_int_equal(t.e.reloads, 1);
+	assert_true(fabs(t.e.saved_j - 43 * 100) < 50);
+	assert_true(fabs(t.e.spent_j - 1600) < 1);
+}
+
+static void a_second_load_moves_the_figure(void **state)
+{
+	double first;
+
+	(void)state;
+	looks(30, resident);
+	looks(100, out);
+	load(275, 10);
+	first = figures(&standard).reload_j;
+	looks(30, resident);
+	looks(100, out);
+	load(475, 10);
+	assert_true(figures(&standard).reload_j > first);
+	assert_true(figures(&standard).reload_j < 2 * first);
+	assert_int_equal(t.e.reloads, 2);
+}
+
+static void others_on_the_card_teach_nothing(void **state)
+{
+	struct economy_look a = resident, b = out;
+
+	(void)state;
+	a.alone = b.alone = false;
+	a.power_w = 400;
+	looks(60, a);
+	looks(60, b);
+	assert_false(figures(&standard).idle_learned);
+	assert_true(figures(&standard).idle_w == ECONOMY_IDLE_W);
+}
+
+static void a_card_without_a_power_figure_teaches_nothing(void **state)
+{
+	struct economy_look a = resident, b = out;
+
+	(void)state;
+	a.power_w = b.power_w = NAN;
+	looks(60, a);
+	looks(60, b);
+	load(NAN, 10);
+	looks(60, a);
+	assert_false(figures(&standard).idle_learned || figures(&standard).reload_learned);
+	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) < 1); /* by the configuration */
+}
+
+static void a_hole_in_time_is_not_bridged(void **state)
+{
+	(void)state;
+	looks(30, resident);
+	looks(10, out);
+	t.now += 86400 * S; /* the machine slept */
+	looks(10, out);
+	assert_true(t.e.saved_j < 25 * ECONOMY_IDLE_W);
+}
+
+#define economy_test(f) cmocka_unit_test_setup(f, fresh)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		economy_test(until_it_is_learned_the_configuration_counts),
+		economy_test(watts_and_joules_are_learned_from_a_round),
+		economy_test(a_second_load_moves_the_figure),
+		economy_test(others_on_the_card_teach_nothing),
+		economy_test(a_card_without_a_power_figure_teaches_nothing),
+		economy_test(a_hole_in_time_is_not_bridged),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,292 @@
+/* Models that idle: unloaded after their time, and back when somebody asks for them. */
+#include "guard_world.h"
+
+static struct world o;
+
+static int fresh(void **state)
+{
+	(void)state;
+	world_init(&o, 1, 1);
+	o.step_ns = S;
+	o.p.worker[0].resume = RESUME_LAZY;
+	o.p.worker[0].idle_after_ns = 300 * S;
+	o.p.worker[0].idle_w = 43;
+	o.p.worker[0].reload_j = NAN;
+	o.w[0].tells = true;
+	return 0;
+}
+
+static int done(void **state)
+{
+	(void)state;
+	world_done(&o);
+	return 0;
+}
+
+static uint32_t mask(void)
+{
+	return world_status(&o, 0).mask;
+}
+
+static void idle_out(void)
+{
+	world_begin(&o);
+	world_run(&o, 320 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
+}
+
+static void a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open(void **state)
+{
+	(void)state;
+	world_begin(&o);
+	world_run(&o, 290 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_run(&o, 30 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
+	assert_false(o.w[0].resident);
+	world_run(&o, 3600 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 0);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME] + o.w[0].verbs[ORDER_OPEN], 0);
+	assert_non_null(world_last(&o, "idle"));
+	assert_non_null(strstr(world_last(&o, "idle")->evidence, "idle for 300 s"));
+}
+
+static void energy_decides_when_it_is_told(void **state)
+{
+	(void)state;
+	o.p.worker[0].idle_after_ns = 0;
+	o.p.worker[0].idle_economy = true;
+	world_begin(&o);
+	world_run(&o, 3600 * S); /* what a load takes is not known */
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	guard_economy(o.g, 0, 4000 * S, 43, 172000);
+	world_run(&o, 300 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_run(&o, 200 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_non_null(strstr(world_last(&o, "idle")->evidence, "172000 J"));
+}
+
+static void work_now_and_then_keeps_it(void **state)
+{
+	(void)state;
+	world_begin(&o);
+	for (unsigned i = 0; i < 20; i++) {
+		o.w[0].works = 0;
+		world_run(&o, 200 * S);
+		o.w[0].works = 0.3;
+		world_run(&o, 10 * S);
+	}
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+}
+
+static void who_does_not_tell_its_work_never_idles(void **state)
+{
+	(void)state;
+	o.w[0].tells = false;
+	world_begin(&o);
+	world_run(&o, 3600 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+}
+
+static unsigned asked_in_100_s(void)
+{
+	unsigned asked = 0;
+
+	o.step_ns = 100 * MS;
+	world_begin(&o);
+	for (unsigned i = 0; i < 1000; i++) {
+		asked += guard_wants_utilisation(o.g);
+		world_step(&o);
+	}
+	return asked;
+}
+
+static void utilisation_is_asked_for_seldom(void **state)
+{
+	(void)state;
+	assert_in_range(asked_in_100_s(), 15, 25);
+}
+
+static void utilisation_that_is_never_told_is_asked_for_seldom_too(void **state)
+{
+	(void)state;
+	o.w[0].tells = false;
+	assert_in_range(asked_in_100_s(), 15, 25);
+}
+
+static void being_asked_for_is_its_end_and_no_storm(void **state)
+{
+	(void)state;
+	idle_out();
+	for (unsigned i = 0; i < 10; i++) {
+		o.w[0].resident = true;
+		o.w[0].works = 0.5;
+		world_run(&o, 10 * S);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		assert_int_equal(mask(), 0);
+		o.w[0].works = 0;
+		world_run(&o, 330 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	}
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "reload-storm"), 0);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_ACTIVE, "asked for"), 10);
+	assert_non_null(strstr(world_last(&o, "asked for")->evidence, "saved about"));
+}
+
+static void a_smaller_model_than_before_may_stay(void **state)
+{
+	(void)state;
+	idle_out();
+	o.w[0].load[0] = GIB;
+	o.w[0].resident = true;
+	o.w[0].works = 0.5;
+	world_run(&o, 600 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+}
+
+static void contention_that_comes_meanwhile_holds_it_out(void **state)
+{
+	(void)state;
+	idle_out();
+	world_guest(&o, "game", 0, 6 * GIB, o.now - WORLD_START, o.now - WORLD_START + 60 * S);
+	world_run(&o, 10 * S);
+	assert_true(mask() & UINT32_C(1) << REASON_CONTENTION);
+	assert_int_equal(o.w[0].verbs[ORDER_CLOSE], 1); /* now somebody is in need */
+	o.w[0].resident = true;                         /* a client asks: it must leave again */
+	world_run(&o, 5 * S);
+	assert_false(o.w[0].resident);
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_EVICT, "reloaded"), 1);
+	world_run(&o, 120 * S);
+	/* It was asked for, so it does not idle any more: when the game is over it may come. */
+	assert_int_equal(mask(), 0);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_false(o.w[0].closed);
+}
+
+static void contention_that_ends_leaves_it_idle(void **state)
+{
+	(void)state;
+	idle_out();
+	world_guest(&o, "game", 0, 6 * GIB, o.now - WORLD_START, o.now - WORLD_START + 60 * S);
+	world_run(&o, 300 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
+}
+
+static void what_is_in_flight_is_not_cut_off(void **state)
+{
+	(void)state;
+	o.w[0].busy = true;
+	world_begin(&o);
+	world_run(&o, 320 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+	o.w[0].busy = false;
+	world_run(&o, 320 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+}
+
+static void one_that_does_not_leave_is_let_be(void **state)
+{
+	(void)state;
+	o.w[0].lies = UINT_MAX;
+	o.p.worker[0].knobs.max_level = 4;
+	world_begin(&o);
+	world_run(&o, 400 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	for (unsigned level = 3; level < 8; level++)
+		assert_int_equal(o.w[0].levels[level], 0);
+	assert_true(o.w[0].alive);
+}
+
+static void a_hold_keeps_it_and_a_person_brings_it_back(void **state)
+{
+	char message[200];
+
+	(void)state;
+	idle_out();
+	assert_int_equal(guard_ask(o.g, 0, ASK_RESUME, 0, o.now, message, sizeof(message)), 0);
+	world_run(&o, 30 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	o.w[0].resident = true;
+	assert_int_equal(
+		guard_ask(o.g, 0, ASK_HOLD_ACTIVE, UINT64_MAX, o.now, message, sizeof(message)),
+		0);
+	world_run(&o, 3600 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+}
+
+static void a_restart_knows_that_it_idled(void **state)
+{
+	(void)state;
+	idle_out();
+	world_restart(&o);
+	world_run(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(mask(), UINT32_C(1) << REASON_IDLE);
+	guard_free(o.g);
+	o.w[0].resident = true; /* asked for while nobody looked */
+	world_begin(&o);
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(mask(), 0);
+}
+
+static void a_dry_run_says_so_and_ends_with_work(void **state)
+{
+	(void)state;
+	o.p.mode = GUARD_DRY_RUN;
+	world_begin(&o);
+	world_run(&o, 330 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(o.orders, 0);
+	o.w[0].works = 0.5;
+	world_run(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_status(&o, 0).would_evict, 1);
+}
+
+static void others_are_left_alone(void **state)
+{
+	(void)state;
+	o.p.worker[0].idle_after_ns = 0;
+	world_begin(&o);
+	guard_economy(o.g, 0, 10 * S, 43, 100);
+	world_run(&o, 3600 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(guard_idle_since(o.g, 0), 0);
+	assert_false(guard_wants_utilisation(o.g));
+}
+
+#define idle_test(f) cmocka_unit_test_setup_teardown(f, fresh, done)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		idle_test(a_model_that_idles_for_its_time_is_unloaded_and_its_door_stays_open),
+		idle_test(energy_decides_when_it_is_told),
+		idle_test(work_now_and_then_keeps_it),
+		idle_test(who_does_not_tell_its_work_never_idles),
+		idle_test(utilisation_is_asked_for_seldom),
+		idle_test(utilisation_that_is_never_told_is_asked_for_seldom_too),
+		idle_test(being_asked_for_is_its_end_and_no_storm),
+		idle_test(a_smaller_model_than_before_may_stay),
+		idle_test(contention_that_comes_meanwhile_holds_it_out),
+		idle_test(contention_that_ends_leaves_it_idle),
+		idle_test(what_is_in_flight_is_not_cut_off),
+		idle_test(one_that_does_not_leave_is_let_be),
+		idle_test(a_hold_keeps_it_and_a_person_brings_it_back),
+		idle_test(a_restart_knows_that_it_idled),
+		idle_test(a_dry_run_says_so_and_ends_with_work),
+		idle_test(others_are_left_alone),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
