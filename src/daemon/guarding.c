@@ -1,5 +1,7 @@
 #include "guarding.h"
 
+#include "guard_counts.h"
+#include "guard_line.h"
 #include "guard_record.h"
 #include "guard_trace.h"
 #include "looker.h"
@@ -60,6 +62,8 @@ struct guarding {
 	uint64_t decided;
 	struct guard_view view;
 	uint64_t evictions_before; /* of earlier runs */
+	struct tally tally;        /* with those of earlier runs */
+	struct guard_operations operations;
 	uint64_t ordered_ns[POLICY_WORKERS];
 	struct owner owner[OWNERS];
 	int record_fd; /* -1: nothing is recorded */
@@ -147,6 +151,26 @@ static const char *severity_of(const struct guard_decision *d)
 							      : "info";
 }
 
+/* Where heat begins to move workers, of the GPU of a decision; NAN: health is not watched. */
+static double threshold_c(const struct guarding *g, const struct guard_decision *d);
+
+/* One line of the log, with what it was decided on. */
+static uint64_t announce(struct guarding *g, const struct guard_decision *d, const char *name,
+			 const char *text)
+{
+	struct guard_line line;
+
+	guard_line(&line, d, name, threshold_c(g, d));
+	guard_counts_add(&g->tally, g->config.store, name, d);
+	return g->config.tell(g->config.arg,
+			      &(struct view_event){ .kind = "guard",
+						    .uuid = *d->gpu ? d->gpu : NULL,
+						    .severity = severity_of(d),
+						    .text = text,
+						    .pair = line.pair,
+						    .pairs = line.pairs });
+}
+
 /* Whoever asks between ticks sees it too. */
 static void show_ring(struct guarding *g)
 {
@@ -167,9 +191,8 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(clock_real());
-	r->id = g->config.tell(g->config.arg, &(struct view_event){ .kind = "guard",
-								    .severity = severity_of(d),
-								    .text = text });
+	r->id = announce(g, d, name, text);
+	guard_operation_decided(&g->operations, name, d, r->wall_ns);
 	g->decided++;
 	show_ring(g);
 	if (d->to == STATE_DRAIN || d->to == STATE_EVICT)
@@ -322,6 +345,21 @@ static int device_of(const struct guarding *g, const char *uuid)
 	return -1;
 }
 
+static double threshold_c(const struct guarding *g, const struct guard_decision *d)
+{
+	int i = device_of(g, d->gpu);
+	struct health_status s;
+
+	if (i < 0 || !g->health[i])
+		return (double)NAN;
+	if (!isnan(g->settings.health.absolute_c))
+		return g->settings.health.absolute_c;
+	health_status(g->health[i], d->mono_ns, &s);
+	if (isnan(s.margin_c) || isnan(d->temperature_c))
+		return g->settings.health.fallback_c;
+	return d->temperature_c + s.margin_c - g->settings.health.evict_c;
+}
+
 static void judge(struct guarding *g, unsigned i);
 
 static void take_event(struct guarding *g, const struct watch_event *e)
@@ -330,6 +368,9 @@ static void take_event(struct guarding *g, const struct watch_event *e)
 	char text[200];
 
 	if (e->type & 8) { /* an Xid */
+		if (*e->uuid)
+			guard_counts_add_xid(&g->tally, g->config.store, e->uuid,
+					     (unsigned)e->data);
 		snprintf(text, sizeof(text), "Xid %u: %s (%s)", (unsigned)e->data,
 			 xid_text((unsigned)e->data),
 			 xid_class_name(xid_class_of((unsigned)e->data)));
@@ -406,6 +447,7 @@ static bool follow_device(struct guarding *g, unsigned i, const char *uuid)
 	if (strcmp(g->uuid[i], uuid) == 0)
 		return true;
 	snprintf(g->uuid[i], sizeof(g->uuid[i]), "%s", uuid);
+	guard_counts_load_xids(&g->tally, g->config.store, uuid);
 	health_free(g->health[i]);
 	capacity_free(g->capacity[i]);
 	g->health[i] = NULL;
@@ -504,6 +546,8 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.capacity = g->capacity;
 	g->view.devices = g->devices;
 	g->view.ring = g->ring;
+	g->view.tally = &g->tally;
+	g->view.operations = &g->operations;
 	g->view.journal =
 		!store_lasting(g->config.store)
 			? "nothing is kept in a file: evictions above level 2 are refused"
@@ -515,24 +559,38 @@ const struct guard_view *guarding_view(struct guarding *g)
 
 /* ---- what people ask ---- */
 
-static void audit(struct guarding *g, const char *who, const char *what)
+static uint64_t audit(struct guarding *g, const char *who, const char *what)
 {
 	char text[300];
 
 	snprintf(text, sizeof(text), "%s (asked by %s)", what, who);
-	g->config.tell(
+	return g->config.tell(
 		g->config.arg,
 		&(struct view_event){ .kind = "guard", .severity = "info", .text = text });
+}
+
+/* Was accepted: whoever asked can follow it. */
+static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask what,
+			    const char *who)
+{
+	const char *name = g->settings.policy.worker[worker].name;
+	struct guard_status s;
+	char text[160];
+	uint64_t id;
+
+	snprintf(text, sizeof(text), "worker %s: %s", name, guard_operation_word(what));
+	id = audit(g, who, text);
+	if (guard_status(g->guard, worker, &s) == 0 &&
+	    !guard_operation_running(&g->operations, name, what))
+		guard_operation_begin(&g->operations, id, name, what, &s,
+				      clock_wall_ns(clock_real()));
 }
 
 static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
 	       char *message, size_t size)
 {
-	static const char *const words[] = { "evict",       "resume",  "hold evicted",
-					     "hold active", "release", "resume now" };
 	struct guarding *g = engine;
 	uint64_t now = now_ns();
-	char text[160];
 	int err;
 
 	if (g->record_fd >= 0) {
@@ -540,12 +598,9 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 		record(g);
 	}
 	err = guard_ask(g->guard, worker, what, ttl_ns, now, message, size);
-	if (!err) {
-		snprintf(text, sizeof(text), "worker %s: %s",
-			 worker < 0 ? "(all)" : g->settings.policy.worker[worker].name,
-			 words[what]);
-		audit(g, who, text);
-	}
+	for (unsigned i = 0; !err && i < g->settings.policy.workers; i++)
+		if (worker < 0 || i == (unsigned)worker)
+			begin_operation(g, i, what, who);
 	pump(g);
 	looker_now(g->looker);
 	return err;
@@ -707,6 +762,7 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	g->config = *config;
 	g->settings = *config->settings;
 	g->evictions_before = (uint64_t)store_count(config->store, "evictions");
+	guard_counts_load(&g->tally, config->store, &g->settings.policy);
 	pthread_mutex_init(&g->lock, NULL);
 	g->record_fd = -1;
 	buf_init(&g->line,

@@ -42,6 +42,34 @@ enum guard_state {
 };
 const char *guard_state_name(unsigned s);
 
+/* How a try to evict at one level of the ladder ended. */
+enum guard_result {
+	RESULT_NONE,      /* nothing ended                                          */
+	RESULT_FREED,     /* the memory is free; of a dry decision: it would be     */
+	RESULT_NOT_FREED, /* the worker said done, and the memory did not come free */
+	RESULT_FAILED,    /* the worker did not do it, or not in time               */
+	RESULT_WITHHELD,  /* it would have been begun, and a guard rail forbids it  */
+	GUARD_RESULTS
+};
+const char *guard_result_name(unsigned r);
+#define GUARD_LEVELS 7 /* of the ladder: 0 to 6 */
+
+/* What keeps a worker out that nothing speaks against: bits. */
+enum guard_block {
+	BLOCK_BACKOFF,
+	BLOCK_ROOM,
+	BLOCK_UNKNOWN,
+	BLOCK_THERMAL,
+	BLOCK_HOST,
+	BLOCK_GONE,
+	BLOCK_DEMAND,
+	BLOCK_TURN,
+	BLOCK_BUSY,
+	BLOCK_NEVER,
+	GUARD_BLOCKS
+};
+const char *guard_block_name(unsigned b); /* a word */
+
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
 /* What must survive a crash: one for each worker, written before the order that it tells of. */
@@ -111,6 +139,16 @@ struct guard_decision {
 	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
 	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
 	uint64_t next_ns;   /* when it can change by itself at the earliest; 0: unknown */
+	/* Where: the GPU of the demand, else the worker's first. */
+	char gpu[96];         /* its uuid; "": it is on none */
+	unsigned index;       /* its number */
+	unsigned others;      /* processes on it that are neither ours nor a worker's */
+	double temperature_c; /* of it; NAN: unknown */
+	/* What ended with it, for whoever counts. */
+	enum guard_result result;
+	unsigned level;       /* of the result */
+	uint64_t freed_bytes; /* of RESULT_FREED */
+	uint32_t blocked;     /* set of guard_block that keep it from coming back */
 };
 
 enum guard_ask {
@@ -191,6 +229,8 @@ uint64_t guard_next_look(const struct guard *g, uint64_t now_ns);
 bool guard_wants_utilisation(const struct guard *g);
 
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
+/* Levels of the ladder at which it may be evicted: a set; 0: no such worker. */
+unsigned guard_levels(const struct guard *g, unsigned worker);
 /* Verdicts of the last scene, one a process of it. */
 const struct verdict *guard_verdicts(const struct guard *g, const struct scene **ret_scene);
 

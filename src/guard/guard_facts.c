@@ -397,8 +397,10 @@ static void demand_on(struct guard *g, struct guard_worker *w)
 			     (unsigned)u->at, &c);
 		if (!in_the_way(g, w, i, &c))
 			continue;
-		if (!w->against || c.kind > w->demand.kind || c.urgent)
+		if (!w->against || c.kind > w->demand.kind || c.urgent) {
 			w->demand = c;
+			w->where = (int)i;
+		}
 		w->against = true;
 	}
 	/* What it frees need not be freed by those of a higher priority. */

@@ -159,6 +159,7 @@ bool guard_step_evict(struct guard *g, struct guard_worker *w)
 		return true;
 	}
 	if (g->now_ns >= w->budget_ns) {
+		guard_ended(w, RESULT_FAILED);
 		stuck(g, w, "the time for it is spent");
 		return true;
 	}
@@ -184,6 +185,7 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
 	}
 	if (g->now_ns < w->deadline_ns)
 		return false;
+	guard_ended(w, RESULT_NOT_FREED);
 	guard_escalate(g, w, "the worker said done, the memory is not free");
 	return true;
 }

@@ -37,6 +37,18 @@ unsigned guard_level_next(const struct guard_worker *w, unsigned level)
 	return 0;
 }
 
+unsigned guard_levels(const struct guard *g, unsigned worker)
+{
+	unsigned set = 0;
+
+	if (worker >= g->workers)
+		return 0;
+	for (unsigned l = guard_level_first(&g->worker[worker]); l;
+	     l = guard_level_next(&g->worker[worker], l))
+		set |= BIT(l);
+	return set;
+}
+
 /* ---- orders ---- */
 
 static void add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
@@ -147,4 +159,13 @@ bool guard_freed(const struct guard *g, const struct guard_worker *w)
 	uint64_t took = others > w->base_others ? others - w->base_others : 0;
 
 	return free_now + took + SLACK_BYTES >= w->base_free + gone;
+}
+
+void guard_ended(struct guard_worker *w, enum guard_result result)
+{
+	w->ended = result;
+	w->ended_level = w->level;
+	w->ended_bytes = result == RESULT_FREED && w->base_bytes > w->bytes
+				 ? w->base_bytes - w->bytes
+				 : 0;
 }

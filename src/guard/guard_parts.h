@@ -130,6 +130,12 @@ struct guard_worker {
 	uint32_t blocked; /* set of failed items that was last told */
 
 	bool frozen, throttled, damped, masked, dirty;
+	int where; /* slot of the GPU where the demand is */
+	/* Told with the next decision. */
+	enum guard_result ended;
+	unsigned ended_level;
+	uint64_t ended_bytes;
+	uint32_t ended_blocked;
 	unsigned evictions, resumes, would_evict;
 	char why[240];
 };
@@ -226,6 +232,7 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 void guard_overdue(struct guard *g, struct guard_worker *w);
 void guard_begin_eviction(struct guard *g, struct guard_worker *w);
 bool guard_freed(const struct guard *g, const struct guard_worker *w);
+void guard_ended(struct guard_worker *w, enum guard_result result); /* at its level */
 
 /* guard_reserve.c */
 void guard_reserve_look(struct guard *g);

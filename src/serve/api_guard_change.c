@@ -69,21 +69,28 @@ static enum guard_ask ask_of(enum verb verb, const struct wish *w)
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
 		     struct reply *r)
 {
-	char where[256];
+	const struct guard_operation *o =
+		guard_operation_latest(g->operations, g->policy->worker[worker].name);
+	char where[64];
 	struct json j;
 
-	/* A name that is no word of a path would have to be escaped. */
-	snprintf(where, sizeof(where), "/api/v1/guard/workers/%s",
-		 g->policy->worker[worker].name);
-	if (strspn(where,
-		   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/") ==
-	    strlen(where))
+	if (o) {
+		snprintf(where, sizeof(where), "/api/v1/guard/operations/%llu",
+			 (unsigned long long)o->id);
 		reply_header(r, "Location", where);
+	}
 	r->status = 202;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, worker, guard_moment(a));
+	if (o) {
+		json_object(&j, "operation");
+		guard_doc_operation(&j, o);
+		json_object_end(&j);
+	} else {
+		json_null(&j, "operation");
+	}
 	json_object_end(&j);
 	json_end(&j);
 }

@@ -6,9 +6,12 @@
 #ifndef GW_SERVE_GUARD_VIEW_H
 #define GW_SERVE_GUARD_VIEW_H
 
+#include "guard_operation.h"
+
 #include "guard/capacity.h"
 #include "guard/guard.h"
 #include "guard/health.h"
+#include "guard/tally.h"
 
 #include <math.h>
 #include <string.h>
@@ -43,7 +46,9 @@ struct guard_view {
 	const struct guard_view_decision *ring;
 	unsigned first, decisions;
 	struct guard_view_counts counts;
-	const char *journal; /* "ok", or why evictions above level 2 are refused */
+	const struct guard_operations *operations; /* NULL in tests: none */
+	const struct tally *tally; /* over restarts too; NULL in tests: nothing was counted */
+	const char *journal;       /* "ok", or why evictions above level 2 are refused */
 };
 
 /* What people ask; the main thread. */

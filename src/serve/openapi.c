@@ -64,6 +64,7 @@ static const struct parameter {
 	{ "path", "worker", "{\"type\":\"string\"}", "\"ollama\"",
 	  "Its name in the configuration." },
 	{ "path", "reservation", "{\"type\":\"string\"}", "\"1\"", "Its id." },
+	{ "path", "operation", "{\"type\":\"string\"}", "\"1\"", "Its id." },
 	{ "path", "setting", "{\"type\":\"string\"}", "\"power-limit\"", "Its name." },
 	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
 };

@@ -275,7 +275,15 @@ GUARD_NOT_FOUND = {
 }
 VERBS = ("evict", "resume", "hold", "release")
 HELD = {"evict": "active", "resume": "evicted", "hold": "active"}  # what stands against it
+SIMULATE = "/api/v1/guard/simulate"
 GUARD_CHANGES = {
+    ("getGuardOperation", 200): lambda s: s.get(wished(s, "evict", ("release", {})).headers["Location"]),
+    ("getGuardOperation", 400): lambda s: s.get("/api/v1/guard/operations/0?no-such-parameter=1"),
+    ("getGuardOperation", 404): lambda s: s.get("/api/v1/guard/operations/0"),
+    ("simulateGuard", 200): lambda s: s.post(SIMULATE, json={"processes": [{"name": "game"}]}, token=True),
+    ("simulateGuard", 400): lambda s: s.post(SIMULATE, json={"processes": [{"nam": "game"}]}, token=True),
+    ("simulateGuard", 401): lambda s: s.post(SIMULATE, json={}),
+    ("simulateGuard", 415): lambda s: s.post(SIMULATE, data="{}", headers=NOT_JSON, token=True),
     ("reserveMemory", 201): lambda s: s.post(ROOMS, json={"bytes": 1, "ttl_s": 1}, token=True),
     ("reserveMemory", 400): lambda s: s.post(ROOMS, json={}, token=True),
     ("reserveMemory", 401): lambda s: s.post(ROOMS, json={"bytes": 1}),
@@ -318,6 +326,8 @@ def guard_cases(early, watched):
     for verb in VERBS:
         yield verb + "Worker", 503, lambda verb=verb: early.post(f"{WORKER}/{verb}", token=True)
     yield "reserveMemory", 503, lambda: early.post(ROOMS, token=True, json={"bytes": 1})
+    yield "getGuardOperation", 503, lambda: early.get("/api/v1/guard/operations/1")
+    yield "simulateGuard", 503, lambda: early.post(SIMULATE, token=True, json={})
     yield "releaseMemory", 503, lambda: early.ask("DELETE", ROOMS + "/1", token=True)
 
 

@@ -1,0 +1,109 @@
+"""Operations, simulation, the log and counts of the guard, in a running service."""
+import pytest
+
+import guarded
+from test_guard_api import GIB, GUARD, OLLAMA, metric
+
+SIMULATE = GUARD + "/simulate"
+FREED = {"worker": "ollama", "level": "2", "result": "freed"}
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    with guarded.service(tmp_path_factory.mktemp("guard")) as s:
+        yield guarded.looked(s)
+
+
+def simulated(s, status=200, **body):
+    got = s.post(SIMULATE, token=True, json=body)
+    assert got.status_code == status, got.text
+    return got.json()
+
+
+# ---- operations
+
+def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tmp_path):
+    with guarded.service(tmp_path, "4 GiB", 3, state=str(tmp_path / "state")) as s:
+        guarded.looked(s)
+        got = s.post(OLLAMA + "/evict", token=True)
+        where = got.headers["Location"]
+        assert got.json()["operation"]["state"] == "running"
+        again = s.post(OLLAMA + "/evict", token=True)
+        assert again.headers["Location"] == where, "to ask again is not to begin again"
+        s.wait(lambda: s.get(where).json()["state"] != "running")
+        done = s.get(where).json()
+        assert (done["state"], done["what"], done["worker"]) == ("done", "evict", "ollama"), done
+        assert done["ended_utc"] >= done["since_utc"] and "MiB" in done["message"]
+        s.wait(lambda: metric(s, "gpuward_guard_evictions_total", **FREED) == 1)
+        line = next(m for m in s.messages().splitlines() if "result=freed" in m)
+        for key in ("gpu=0", "uuid=GPU-", "worker=ollama", "other_processes=1", "temperature=", "threshold=",
+                    "reason=manual", "state=evicted", "level=2", f"freed_bytes={4 * GIB}"):
+            assert key in line, (key, line)
+        s.restart()
+        guarded.looked(s)
+        assert metric(s, "gpuward_guard_evictions_total", **FREED) == 1
+        assert metric(s, "gpuward_guard_freed_bytes_total", worker="ollama") == 4 * GIB
+        assert s.get(where).status_code == 404
+
+
+def test_a_wish_that_another_takes_the_place_of_has_failed(live):
+    first = live.post(OLLAMA + "/evict", token=True).headers["Location"]
+    then = live.post(OLLAMA + "/release", token=True).json()["operation"]
+    assert then["state"] == "done" and then["what"] == "release"
+    got = live.get(first).json()
+    assert got["state"] == "failed" and then["id"] in got["message"]
+
+
+# ---- simulation
+
+def test_a_game_that_would_come_would_move_the_worker_and_nothing_happens(live):
+    live.post(OLLAMA + "/release", token=True)
+    live.wait(lambda: live.get(OLLAMA).json()["state"] == "active")
+    before = live.get(GUARD).json()
+    got = simulated(live, processes=[{"name": "game", "memory_bytes": 6 * GIB}])
+    assert got["workers"][0]["evicted"] and 0 < got["workers"][0]["evicted_after_seconds"] < 1
+    classes = {p["name"]: p["class"] for p in got["gpus"][0]["processes"]}
+    assert classes == {"ollama": "worker", "Xorg": "system", "game": "contender"}
+    after = live.get(GUARD).json()
+    assert [d["id"] for d in after["decisions"]] == [d["id"] for d in before["decisions"]]
+    assert after["workers"][0]["state"] == "active"
+
+
+def test_a_world_of_its_own_is_judged_without_anybody_of_now(live):
+    gpus = [{"memory_total_bytes": 24 * GIB}]
+    mine = {"name": "server", "worker": "ollama", "memory_bytes": 8 * GIB}
+    small = {"name": "tool", "memory_bytes": 20 << 20, "uid": 1000, "types": ["compute", "graphics"]}
+    got = simulated(live, gpus=gpus, processes=[mine, small], seconds=3)
+    assert not got["workers"][0]["evicted"] and got["workers"][0]["need_bytes"] == 8 * GIB
+    assert [p["class"] for p in got["gpus"][0]["processes"]] == ["worker", "contender"]
+    assert got["gpus"][0]["memory_free_bytes"] == 16 * GIB - (20 << 20)
+    assert got == simulated(live, gpus=gpus, processes=[mine, small], seconds=3) | {"time_utc": got["time_utc"]}
+
+
+def test_an_answer_about_a_gpu_can_be_sent_as_a_question(live):
+    there = live.get(GUARD + "/gpus/0").json()
+    got = simulated(live, gpus=[{"memory_total_bytes": there["memory_total_bytes"]}], processes=there["processes"])
+    assert [p["class"] for p in got["gpus"][0]["processes"]] == [p["class"] for p in there["processes"]]
+
+
+def test_a_scene_of_a_recording_is_a_world(tmp_path):
+    record = tmp_path / "guard.trace"
+    scenario = tmp_path / "world.toml"
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB", until=""))
+    with guarded.Service(scenario, token=True, config=guarded.config(more=f'record = "{record}"')) as s:
+        guarded.looked(s)
+        s.wait(lambda: record.read_text().count("\n") > 10)
+        lines = record.read_text()[:8000].rpartition("\n")[0]
+        got = simulated(s, trace=lines, processes=[{"name": "game", "memory_bytes": 6 * GIB}])
+        assert got["workers"][0]["evicted"]
+
+
+@pytest.mark.parametrize("body, word", [
+    ({"processes": [{"memory_bytes": 1}]}, "processes[0]"), ({"processes": [{"name": "a", "gpu": 7}]}, "gpu"),
+    ({"processes": [{"name": "a", "worker": "nobody"}]}, "worker"), ({"seconds": -1}, "seconds"),
+    ({"process": []}, "did you mean"), ({"gpus": []}, "gpus"), ({"gpus": [{}]}, "memory_total_bytes"),
+    ({"gpus": [1]}, "gpus[0]"), ({"processes": [3]}, "processes[0]"), ({"trace": "g\tx"}, "trace"),
+    ({"processes": [{"name": "a", "types": ["3d"]}]}, "types"), ({"trace": ""}, "whole"),
+    ({"processes": [{"name": "x" * 40}]}, "name")])
+def test_a_question_that_makes_no_sense_is_refused_by_name(live, body, word):
+    assert word in simulated(live, 400, **body)["detail"]
