@@ -569,6 +569,20 @@ static uint64_t audit(struct guarding *g, const char *who, const char *what)
 		&(struct view_event){ .kind = "guard", .severity = "info", .text = text });
 }
 
+/* The user of a peer on the UNIX socket is limited in how often it moves workers; who has the token is not. */
+static void on_behalf_of(struct guarding *g, const char *who, uint64_t now)
+{
+	long long uid = 0;
+
+	if (sscanf(who, "uid %lld", &uid) != 1 || uid <= 0)
+		return;
+	if (g->record_fd >= 0) {
+		guard_trace_for(&g->line, uid, now);
+		record(g);
+	}
+	guard_for(g->guard, uid);
+}
+
 /* Was accepted: whoever asked can follow it. */
 static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask what,
 			    const char *who)
@@ -593,6 +607,7 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 	uint64_t now = now_ns();
 	int err;
 
+	on_behalf_of(g, who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_ask(&g->line, worker, what, ttl_ns, now);
 		record(g);
@@ -669,6 +684,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 
 	if (fd < 0 && pid > 0 && errno == ESRCH)
 		return -GW_E_ARG; /* nobody is there to have it */
+	on_behalf_of(g, who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_reserve(&g->line, gpu, bytes, pid, ttl_ns, now);
 		record(g);

@@ -170,6 +170,7 @@ struct guard_status { /* of one worker, for REST and the page */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
 	char why[240];                /* of the state, with what masks what */
+	char rail[240];               /* why demand does not move it, and the remedy; "" */
 };
 
 struct guard;
@@ -183,15 +184,22 @@ void guard_free(struct guard *g);
 void guard_look(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
+/* Whose wish the next guard_ask() or guard_reserve() is: a user may move workers policy.user_evictions times
+ * an hour, by processes and wishes together.  For that one call; -1, as without: nobody who is limited. */
+void guard_for(struct guard *g, int64_t uid);
+/* Until he may move one again; 0: now. */
+uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);
+
 /* What people ask.  worker -1: all, or none where one refuses.  ttl_ns of a hold: UINT64_MAX for ever;
- * of ASK_EVICT 0: until it is resumed.  0, -GW_E_NOENT, -GW_E_ARG (a hold without a time), or
- * -GW_E_STATE: it cannot be; with a sentence. */
+ * of ASK_EVICT 0: until it is resumed.  0, -GW_E_NOENT, -GW_E_ARG (a hold without a time),
+ * -GW_E_STATE: it cannot be, or -GW_E_PERM: this user asked too often; with a sentence. */
 int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
 	      uint64_t now_ns, char *message, size_t size);
 
 /* Room for somebody: evicts as many as it takes.  gpu NULL: where most can be free.  ttl_ns 0: until it
  * is released, which is also for the caller to do when the owner exits.  0 and *ret_id, -GW_E_NODEV
- * (no such GPU was seen) or -GW_E_SIZE (too many at once).  guard_reserved: 1 the room is there, 0 not
+ * (no such GPU was seen), -GW_E_SIZE (too many at once) or
+ * -GW_E_PERM (workers would have to leave, and this user let them too often).  guard_reserved: 1 the room is there, 0 not
  * yet, -GW_E_SIZE it will never be, with numbers in message, -GW_E_NOENT it ended. */
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);

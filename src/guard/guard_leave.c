@@ -51,6 +51,7 @@ static bool no_demand(struct guard *g, struct guard_worker *w)
 		return false;
 	guard_latch(w, false);
 	w->masked = false;
+	w->limited_ns = 0;
 	if (w->state == STATE_ACTIVE)
 		return false;
 	w->damped = false;
@@ -93,6 +94,10 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 			w->damped = true;
 			guard_say(g, w, w->state, "damped", "%s", w->demand.evidence);
 		}
+		return false;
+	}
+	if (guard_limited(g, w)) {
+		w->deadline_ns = w->limited_ns;
 		return false;
 	}
 	guard_latch(w, true);

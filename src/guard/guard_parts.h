@@ -9,6 +9,7 @@
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
  *   guard_reserve.c  reservations
+ *   guard_rail.c     what is not done though the rules say so; guard_rate.c counts for it
  *   guard_say.c      states, reasons and decisions in words
  */
 #ifndef GW_GUARD_GUARD_PARTS_H
@@ -16,6 +17,7 @@
 
 #include "demand.h"
 #include "guard.h"
+#include "guard_rate.h"
 
 #include "base/clock.h"
 
@@ -130,7 +132,10 @@ struct guard_worker {
 	uint32_t blocked; /* set of failed items that was last told */
 
 	bool frozen, throttled, damped, masked, dirty;
-	int where; /* slot of the GPU where the demand is */
+	bool screen, withheld; /* told: demand on a GPU with a screen does not count */
+	unsigned quiet_looks;  /* without one that was withheld */
+	uint64_t limited_ns;   /* whoever wants it gone may not before; 0: he may */
+	int where;             /* slot of the GPU where the demand is */
 	/* Told with the next decision. */
 	enum guard_result ended;
 	unsigned ended_level;
@@ -167,6 +172,8 @@ struct guard {
 	unsigned workers;
 	struct guard_reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id;
+	struct rate rate;
+	int64_t asker; /* of the next wish; -1: nobody who is limited */
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, waiting;
 };
@@ -233,6 +240,15 @@ void guard_overdue(struct guard *g, struct guard_worker *w);
 void guard_begin_eviction(struct guard *g, struct guard_worker *w);
 bool guard_freed(const struct guard *g, const struct guard_worker *w);
 void guard_ended(struct guard_worker *w, enum guard_result result); /* at its level */
+
+/* guard_rail.c */
+bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
+		     const struct demand_case *c);
+void guard_rail_look(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+bool guard_limited(struct guard *g, struct guard_worker *w);
+int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
+void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *out,
+		     size_t size);
 
 /* guard_reserve.c */
 void guard_reserve_look(struct guard *g);

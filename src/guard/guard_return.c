@@ -230,8 +230,8 @@ void guard_back_off(struct guard *g, struct guard_worker *w)
 
 static bool turned_back(struct guard *g, struct guard_worker *w)
 {
-	bool pressing =
-		guard_sure(g, w) && w->demand.urgent && !w->override && w->hold != HOLD_ACTIVE;
+	bool pressing = guard_sure(g, w) && w->demand.urgent && !w->override &&
+			w->hold != HOLD_ACTIVE && !guard_limited(g, w);
 
 	if (pressing)
 		guard_latch(w, true);

@@ -183,7 +183,7 @@ void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, c
 	d->from = from;
 	d->to = w->state;
 	d->mask = w->mask;
-	d->dry = w->dry;
+	d->dry = w->dry || w->ended == RESULT_WITHHELD;
 	d->next_ns = guard_next_change(g, w);
 	say_where(g, w, d);
 	say_end(w, d);

@@ -64,6 +64,7 @@ void policy_init(struct policy *p)
 {
 	*p = (struct policy){
 		.unattributed_bytes = 512 * MIB,
+		.user_evictions = 12,
 		.restore_on_stop = true,
 		.standard = {
 			.debounce_ns = SECOND * 3 / 10,
@@ -174,6 +175,7 @@ static const struct member policy_members[] = {
 	M(BOOL, policy, unknown_contends),
 	M(BOOL, policy, by_unattributed),
 	M(U64, policy, unattributed_bytes),
+	M(INT, policy, user_evictions),
 	M(BOOL, policy, evict_when_blind),
 	M(BOOL, policy, restore_on_stop),
 	M(U64, policy, poll_ns),

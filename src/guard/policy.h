@@ -119,7 +119,8 @@ struct policy {
 	uint64_t unattributed_bytes;
 	bool evict_when_blind;
 	bool restore_on_stop;
-	uint64_t poll_ns; /* 0: as guard.md §8 has it */
+	unsigned user_evictions; /* that one user may cause in an hour; 0: no limit */
+	uint64_t poll_ns;        /* 0: as guard.md §8 has it */
 	struct policy_knobs standard;
 	struct policy_rule rule[POLICY_RULES];
 	unsigned rules;

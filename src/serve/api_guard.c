@@ -317,6 +317,8 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 		say(j, "Nothing speaks against it.");
 	say_last(j, g, worker);
 	say_contenders(j, g);
+	if (*s.rail)
+		say(j, "Guard rail: %s.", s.rail);
 	say_overrides(j, &s, now.mono_ns);
 	if (s.backoff > 1)
 		say(j, "It came and went often: it waits %.1f times the quiet period.",

@@ -114,6 +114,8 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 		reply_problem(r, 409, "held",
 			      "POST /api/v1/guard/workers/NAME/release ends the hold.", "%s",
 			      message);
+	else if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, message);
 	else
 		reply_problem(r, err == -GW_E_NOENT ? 404 : 400, "not-accepted", NULL, "%s",
 			      *message ? message : gw_strerror(err));

@@ -161,6 +161,13 @@ static void begin_room(const struct api *a, const struct request *q, struct repl
 			reply_problem(r, 429, "too-many-reservations",
 				      "End some: DELETE /api/v1/guard/reservations/ID.",
 				      "there are as many reservations as there can be");
+		else if (err == -GW_E_PERM)
+			guard_doc_too_often(a, g, q, r, "");
+		else if (err == -GW_E_ARG)
+			reply_problem(
+				r, 400, "no-such-process",
+				"Leave \"pid\" out, or name the process that is to have it.",
+				"there is no process %.0f", w->pid);
 		else
 			reply_problem(r, 503, "no-reading", "Ask again in a moment.",
 				      "the guard has not looked at this GPU yet");

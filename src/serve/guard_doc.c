@@ -105,6 +105,7 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	guard_doc_text(j, "why", s.why);
+	guard_doc_text(j, "rail", s.rail);
 	what_it_holds(j, &s);
 }
 
@@ -284,4 +285,23 @@ const struct guard_view *guard_doc_may_ask(const struct api *a, const struct req
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size)
 {
 	snprintf(out, size, "%.60s%s%s", q->who, *reason ? ": " : "", reason);
+}
+
+void guard_doc_too_often(const struct api *a, const struct guard_view *g,
+			 const struct request *q, struct reply *r, const char *message)
+{
+	long long uid = -1;
+	char seconds[24];
+	uint64_t wait;
+
+	if (sscanf(q->who, "uid %lld", &uid) != 1)
+		uid = -1;
+	wait = guard_user_wait_ns(g->guard, uid, clock_mono_ns(a->clock));
+	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(wait / NS_PER_S + 1));
+	reply_header(r, "Retry-After", seconds);
+	reply_problem(r, 429, "too-often",
+		      "Ask again then, or let the operator raise guard.user_evictions.", "%s",
+		      *message ? message
+			       : "workers would have to leave, and this user let them leave as "
+				 "often as it may in an hour");
 }

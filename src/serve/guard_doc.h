@@ -51,6 +51,10 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
 					   struct reply *r);
 
+/* 429 to somebody whose user moved workers too often; says when to ask again.  message: the sentence, or "". */
+void guard_doc_too_often(const struct api *a, const struct guard_view *g,
+			 const struct request *q, struct reply *r, const char *message);
+
 /* Who asks and why, for the audit: "token: maintenance". */
 #define GUARD_REASON_MAX 120
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);

@@ -58,6 +58,7 @@ struct world_guest {
 	unsigned type;
 	double sm_ratio;
 	bool unknown, orphan;
+	int64_t uid; /* 0: root's */
 };
 
 struct world {
@@ -76,6 +77,7 @@ struct world {
 	unsigned errors[WORLD_GPUS];
 	double margin[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
+	bool display[WORLD_GPUS];
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
 	unsigned guests;
@@ -169,6 +171,7 @@ static inline void world_process(struct world *o, const char *name, int64_t pid,
 	p->type = t ? t->type : GW_PROCESS_COMPUTE;
 	p->sm_ratio = t ? t->sm_ratio : (double)NAN;
 	p->orphan = t && t->orphan;
+	p->uid = t ? t->uid : 0;
 	snprintf(p->name, sizeof(p->name), "%s", name);
 	o->s.gpu[gpu].used_bytes += bytes;
 }
@@ -236,6 +239,7 @@ static inline void world_scene(struct world *o)
 		u->health = o->health[i];
 		u->errors = o->errors[i];
 		u->simulated = o->simulated;
+		u->display = o->display[i];
 		u->total_bytes = o->total[i];
 		u->memory_known = u->health == SCENE_OK && !u->errors;
 		u->margin_c = o->margin[i];
