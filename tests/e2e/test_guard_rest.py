@@ -107,3 +107,25 @@ def test_a_scene_of_a_recording_is_a_world(tmp_path):
     ({"processes": [{"name": "x" * 40}]}, "name")])
 def test_a_question_that_makes_no_sense_is_refused_by_name(live, body, word):
     assert word in simulated(live, 400, **body)["detail"]
+
+
+# ---- guard rails
+
+def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_nobody_and_the_remedy_is_told(tmp_path):
+    scenario = tmp_path / "world.toml"
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB", until=""))
+    with guarded.Service(scenario, token=True, config=guarded.config(more='demand = "any"')) as s:
+        guarded.looked(s)
+        s.wait(lambda: "result=withheld" in s.messages())
+        worker = s.get(OLLAMA).json()
+        assert (worker["state"], worker["evictions_total"]) == ("active", 0)
+        assert worker["would_evict_total"] == 1 and "guard learn" in worker["rail"]
+        said = s.get(GUARD + "/explain?worker=ollama").json()["workers"][0]["sentences"]
+        assert any(x.startswith("Guard rail: a screen is on GPU-") for x in said), said
+        # Whom a person wants gone goes all the same.
+        assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
+
+
+def test_a_process_that_is_not_there_can_have_no_room(live):
+    got = live.post(GUARD + "/reservations", token=True, json={"bytes": 1, "pid": 2**31 - 1})
+    assert got.status_code == 400 and "process" in got.json()["detail"]
