@@ -310,7 +310,9 @@ EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries
          "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}
-ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200)}
+# 429 is of users on the UNIX socket: tests/unit/test_api_guard.c.
+ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200),
+             ("evictWorker", 429), ("holdWorker", 429)}
 MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
 
 
