@@ -314,7 +314,7 @@ static void who_asks_and_why_is_handed_on(void **state)
 	assert_string_equal(w.who, "test");
 }
 
-static void pass(uint64_t ns)
+static void live_on(uint64_t ns)
 {
 	for (uint64_t end = now() + ns; now() < end;) {
 		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
@@ -333,7 +333,7 @@ static void an_operation_runs_until_the_worker_is_out_and_stays_done(void **stat
 	at("operation.ended_utc", "null");
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	at("operation.id", "\"1\"");
-	pass(3 * NS_PER_S);
+	live_on(3 * NS_PER_S);
 	get("/api/v1/guard/operations/1", 200);
 	at("state", "\"done\"");
 	post("/api/v1/guard/workers/ollama/release", "", 202);
@@ -350,17 +350,19 @@ static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_pla
 	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
-	pass(20 * NS_PER_S);
+	live_on(20 * NS_PER_S);
 	get("/api/v1/guard/operations/1", 200);
 	at("state", "\"failed\"");
 	says("MiB remain");
 	post("/api/v1/guard/workers/ollama/resume", "", 202);
+	at("operation.state", "\"done\""); /* it never left */
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":9}", 202);
-	get("/api/v1/guard/operations/2", 200);
-	says("operation 3 took its place");
+	get("/api/v1/guard/operations/3", 200);
+	says("operation 4 took its place");
 	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
 		post("/api/v1/guard/workers/ollama/release", "", 202);
-	get("/api/v1/guard/operations/2", 404);
+	get("/api/v1/guard/operations/3", 404);
 }
 
 static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
@@ -371,7 +373,7 @@ static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
 	fake.who = "uid 1000";
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/release", "", 202);
-	pass(NS_PER_S);
+	live_on(NS_PER_S);
 	get("/api/v1/guard/workers/ollama", 200);
 	at("state", "\"active\"");
 	post("/api/v1/guard/workers/ollama/evict", "", 429);
