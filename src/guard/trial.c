@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define BEGIN_NS (3600 * NS_PER_S) /* always the same, and so is what follows */
+
 struct trial {
 	struct policy policy;
 	struct guard *guard;
@@ -25,6 +27,7 @@ int trial_new(const struct policy *p, const struct scene *before, const struct s
 	t->policy.mode = GUARD_DRY_RUN;
 	t->before = *before;
 	t->scene = *s;
+	t->before.mono_ns = t->scene.mono_ns = BEGIN_NS;
 	err = guard_new(&t->policy, NULL, 0, &t->guard);
 	if (err) {
 		free(t);
@@ -65,10 +68,10 @@ static void look(struct trial *t, struct scene *s, uint64_t mono_ns, uint64_t be
 void trial_run(struct trial *t, uint64_t span_ns,
 	       void (*each)(void *arg, const struct guard_decision *d), void *arg)
 {
-	uint64_t begin = t->scene.mono_ns, now = begin;
+	uint64_t begin = BEGIN_NS, now = begin;
 
 	/* Long enough before that nothing of it is still fresh. */
-	look(t, &t->before, begin > NS_PER_S ? begin - NS_PER_S : 0, begin, NULL, NULL);
+	look(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
 	for (; now - begin <= span_ns && t->looks < TRIAL_LOOKS; t->looks++) {
 		uint64_t next;
 

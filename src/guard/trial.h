@@ -12,7 +12,7 @@
 
 struct trial;
 
-/* Of p, which is borrowed, all but its mode counts.  Times of s are the trial's beginning.  0 or -GW_E_NOMEM. */
+/* Of p, which is borrowed, all but its mode counts.  It begins at the time of day of s.  0 or -GW_E_NOMEM. */
 int trial_new(const struct policy *p, const struct scene *before, const struct scene *s,
 	      struct trial **ret);
 void trial_free(struct trial *t);

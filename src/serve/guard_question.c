@@ -1,7 +1,6 @@
 /* The names are those of GET /api/v1/guard/gpus/{uuid}, so that an answer can be changed and asked about. */
 #include "guard_question.h"
 
-#include "base/clock.h"
 #include "base/suggest.h"
 
 #include <jansson.h>
@@ -346,8 +345,6 @@ static int read_world(const json_t *root, const struct policy *p, const struct s
 			ret->scene.gpus = ret->scene.processes = ret->scene.roots = 0;
 	} else if (!trace && !gpus) {
 		return -GW_E_STATE;
-	} else if (!trace) {
-		ret->scene.mono_ns = 10 * NS_PER_S; /* some time, at no time of day */
 	}
 	if (trace) {
 		int err = read_trace(json_string_value(trace), ret, message, size);

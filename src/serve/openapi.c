@@ -77,6 +77,10 @@ static const struct {
 	{ "openWindow",
 	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
 	    "The same key with the same body gives the same window again." } },
+	{ "reserveMemory",
+	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
+	    "The same key with the same body gives the same reservation again while it "
+	    "lasts." } },
 	{ "getEvents",
 	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
 	    "What a follower that comes back has seen." } },

@@ -126,6 +126,20 @@ def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_nobody_and_the_remedy_is
         assert s.post(OLLAMA + "/evict", token=True).json()["state"] == "drain"
 
 
+def test_room_that_is_asked_for_again_with_its_key_is_the_same_room(live):
+    rooms, key = GUARD + "/reservations", {"Idempotency-Key": "render-7"}
+    first = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
+    again = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
+    assert (first.status_code, again.status_code) == (201, 200)
+    assert again.headers["Location"] == first.headers["Location"]
+    assert live.post(rooms, token=True, headers=key, json={"bytes": 2 * GIB}).status_code == 422
+    assert len(live.get(GUARD).json()["reservations"]) == 1
+    assert live.ask("DELETE", first.headers["Location"], token=True).status_code == 204
+    anew = live.post(rooms, token=True, headers=key, json={"bytes": GIB})
+    assert anew.status_code == 201
+    assert live.ask("DELETE", anew.headers["Location"], token=True).status_code == 204
+
+
 def test_a_process_that_is_not_there_can_have_no_room(live):
     got = live.post(GUARD + "/reservations", token=True, json={"bytes": 1, "pid": 2**31 - 1})
     assert got.status_code == 400 and "process" in got.json()["detail"]

@@ -4,6 +4,7 @@ import concurrent.futures
 import json
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -164,6 +165,13 @@ def wished(s, verb, *before, **kw):
     return s.post(f"{WORKER}/{verb}", token=True, **kw)
 
 
+def keyed_room(s, body):
+    """Asked for with a key that had {"bytes": 1, "ttl_s": 1}."""
+    key = {"Idempotency-Key": str(time.monotonic())}
+    assert s.post(ROOMS, token=True, headers=key, json={"bytes": 1, "ttl_s": 1}).status_code == 201
+    return s.post(ROOMS, token=True, headers=key, json=body)
+
+
 def too_many_rooms(s):
     paths = []
     while True:
@@ -285,6 +293,8 @@ GUARD_CHANGES = {
     ("simulateGuard", 401): lambda s: s.post(SIMULATE, json={}),
     ("simulateGuard", 415): lambda s: s.post(SIMULATE, data="{}", headers=NOT_JSON, token=True),
     ("reserveMemory", 201): lambda s: s.post(ROOMS, json={"bytes": 1, "ttl_s": 1}, token=True),
+    ("reserveMemory", 200): lambda s: keyed_room(s, {"bytes": 1, "ttl_s": 1}),
+    ("reserveMemory", 422): lambda s: keyed_room(s, {"bytes": 2, "ttl_s": 1}),
     ("reserveMemory", 400): lambda s: s.post(ROOMS, json={}, token=True),
     ("reserveMemory", 401): lambda s: s.post(ROOMS, json={"bytes": 1}),
     ("reserveMemory", 409): lambda s: s.post(ROOMS, json={"bytes": 1 << 50}, token=True),
