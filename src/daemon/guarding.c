@@ -3,6 +3,7 @@
 #include "guard_counts.h"
 #include "guard_line.h"
 #include "guard_record.h"
+#include "guard_text.h"
 #include "guard_trace.h"
 #include "looker.h"
 
@@ -727,7 +728,8 @@ static void release_room(void *engine, uint64_t id)
 	looker_now(g->looker);
 }
 
-const struct guard_view_ops guarding_ops = { ask, reserve, reserved, release_room };
+const struct guard_view_ops guarding_ops = { ask, reserve, reserved, release_room,
+					     guard_text_policy };
 
 /* ---- beginning and end ---- */
 

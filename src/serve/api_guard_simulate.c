@@ -108,41 +108,89 @@ static void tell(const struct api *a, const struct guard_view *g, struct trial *
 	json_end(&j);
 }
 
-static int begin(const struct guard_view *g, const struct guard_question *q, struct trial **ret)
-{
-	struct scene *before = malloc(sizeof(*before));
-	int err = -GW_E_NOMEM;
+/* ---- by which policy ---- */
 
-	if (before) {
-		if (q->made_up)
-			trial_before(g->policy, &q->scene, before);
-		else
-			*before = *g->scene;
-		err = trial_new(g->policy, before, &q->scene, ret);
+/* Roots are known by the worker's position, which is another in another policy. */
+static void renumber(struct scene *s, const struct policy *from, const struct policy *to)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < s->roots; i++)
+		for (unsigned w = 0; w < to->workers; w++) {
+			if (s->root[i].worker >= from->workers ||
+			    strcmp(from->worker[s->root[i].worker].name, to->worker[w].name) !=
+				    0)
+				continue;
+			s->root[kept] = s->root[i];
+			s->root[kept++].worker = w;
+			break;
+		}
+	s->roots = kept;
+}
+
+/* What is asked: all of it in one piece of memory. */
+struct asked {
+	struct guard_view view; /* the running one's, with the policy that is asked about */
+	struct policy policy;   /* its own; memory NULL: none */
+	struct scene now, before;
+	struct guard_question question;
+};
+
+/* The policy that came with the question, or the running one. */
+static int choose_policy(struct asked *x, const struct api *a, const struct request *q,
+			 char *message, size_t size)
+{
+	char *toml = guard_question_policy(q->body, q->size);
+	int err = 0;
+
+	if (toml && !a->view.guard_ops->policy)
+		err = -GW_E_NOSUPPORT;
+	else if (toml)
+		err = a->view.guard_ops->policy(toml, strlen(toml), &x->policy, message, size);
+	if (toml && !err) {
+		x->view.policy = &x->policy;
+		renumber(&x->now, a->view.guard->policy, &x->policy);
 	}
-	free(before);
+	free(toml);
 	return err;
+}
+
+static int prepare(struct asked *x, const struct api *a, const struct request *q,
+		   struct trial **ret, char *message, size_t size)
+{
+	const struct scene *now = a->view.guard->scene;
+	int err;
+
+	x->view = *a->view.guard;
+	if (now)
+		x->now = *now;
+	err = choose_policy(x, a, q, message, size);
+	if (!err)
+		err = guard_question_read(q->body, q->size, x->view.policy,
+					  now ? &x->now : NULL, &x->question, message, size);
+	if (err)
+		return err;
+	if (x->question.made_up)
+		trial_before(x->view.policy, &x->question.scene, &x->before);
+	else
+		x->before = x->now;
+	return trial_new(x->view.policy, &x->before, &x->question.scene, ret);
 }
 
 void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	const struct guard_view *g = guard_doc_may_ask(a, q, r);
-	struct guard_question *question;
+	struct asked *x = NULL;
 	struct trial *t = NULL;
 	char message[256] = "";
 	int err;
 
-	if (!g)
+	if (!guard_doc_may_ask(a, q, r))
 		return;
-	question = malloc(sizeof(*question));
-	err = question ? guard_question_read(q->body, q->size, g->policy, g->scene, question,
-					     message, sizeof(message))
-		       : -GW_E_NOMEM;
+	x = calloc(1, sizeof(*x));
+	err = x ? prepare(x, a, q, &t, message, sizeof(message)) : -GW_E_NOMEM;
 	if (!err)
-		err = begin(g, question, &t);
-	if (!err)
-		tell(a, g, t, question->seconds, r);
+		tell(a, &x->view, t, x->question.seconds, r);
 	else if (err == -GW_E_PARSE)
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else
@@ -150,5 +198,7 @@ void api_guard_simulate(void *arg, const struct request *q, struct reply *r)
 			r, 503, "no-reading", "Ask again in a moment, or send \"gpus\".", "%s",
 			err == -GW_E_STATE ? "the guard has not looked yet" : gw_strerror(err));
 	trial_free(t);
-	free(question);
+	if (x)
+		policy_done(&x->policy);
+	free(x);
 }

@@ -325,8 +325,8 @@ static int read_trace(const char *lines, struct guard_question *q, char *message
 static int read_world(const json_t *root, const struct policy *p, const struct scene *now,
 		      struct guard_question *ret, char *message, size_t size)
 {
-	static const char *const keys[] = { "seconds", "gpus", "processes", "trace",
-					    "on_battery" };
+	static const char *const keys[] = { "seconds", "gpus",   "processes",
+					    "trace",   "policy", "on_battery" };
 	struct place at = { "", message, size };
 	const json_t *gpus = json_object_get(root, "gpus");
 	const json_t *trace = json_object_get(root, "trace");
@@ -334,6 +334,11 @@ static int read_world(const json_t *root, const struct policy *p, const struct s
 	if (!known(root, keys, sizeof(keys) / sizeof(keys[0]), &at) ||
 	    !number(root, "seconds", 0, SECONDS_MOST, &ret->seconds, &at))
 		return -GW_E_PARSE;
+	if (json_object_get(root, "policy") &&
+	    !json_is_string(json_object_get(root, "policy"))) {
+		wrong(&at, "policy", "a configuration as text");
+		return -GW_E_PARSE;
+	}
 	if (trace && (!json_is_string(trace) || gpus)) {
 		wrong(&at, "trace", "lines of a recording, in the place of \"gpus\"");
 		return -GW_E_PARSE;
@@ -357,6 +362,16 @@ static int read_world(const json_t *root, const struct policy *p, const struct s
 	    !read_processes(json_object_get(root, "processes"), p, &ret->scene, message, size))
 		return -GW_E_PARSE;
 	return 0;
+}
+
+char *guard_question_policy(const char *body, size_t n)
+{
+	json_t *root = n ? json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	const char *toml = json_string_value(json_object_get(root, "policy"));
+	char *copy = toml ? strdup(toml) : NULL;
+
+	json_decref(root);
+	return copy;
 }
 
 int guard_question_read(const char *body, size_t n, const struct policy *p,

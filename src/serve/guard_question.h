@@ -12,6 +12,10 @@ struct guard_question {
 	struct scene scene; /* what is asked about */
 };
 
+/* The text of "policy", which the caller frees; NULL: there is none, or the body is no object, which the
+ * next tells. */
+char *guard_question_policy(const char *text, size_t n);
+
 /* now: the world that what is given is added to, where it brings none of its own; NULL: not known.  0,
  * -GW_E_PARSE with a sentence in message, -GW_E_STATE (there is no world yet) or -GW_E_NOMEM. */
 int guard_question_read(const char *text, size_t n, const struct policy *p,

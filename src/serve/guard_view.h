@@ -60,6 +60,10 @@ struct guard_view_ops {
 		       uint64_t ttl_ns, const char *who, uint64_t *ret_id);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
+	/* A configuration in TOML as a policy of its own, ended with policy_done().  0, -GW_E_PARSE with a
+	 * sentence, or another error.  NULL: cannot be done. */
+	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,
+		      size_t size);
 };
 
 /* Position in a scene of the GPU with this uuid; -1: it is not there.  s may be NULL. */

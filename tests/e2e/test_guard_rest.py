@@ -80,6 +80,19 @@ def test_a_world_of_its_own_is_judged_without_anybody_of_now(live):
     assert got == simulated(live, gpus=gpus, processes=[mine, small], seconds=3) | {"time_utc": got["time_utc"]}
 
 
+def test_another_configuration_can_be_tried_before_it_is_used(live):
+    game = [{"name": "game", "memory_bytes": 6 * GIB}]
+    lenient = guarded.config(worker='[[worker]]\nname = "other"\nkind = "ollama"\nmatch.name = "other"\n' + guarded.WORKER,
+                             more='[[rule]]\nmatch.name = "game"\naction = "ignore"\n')
+    got = simulated(live, processes=game, policy=lenient)
+    assert [(w["name"], w["evicted"]) for w in got["workers"]] == [("other", False), ("ollama", False)]
+    classes = {p["name"]: p["class"] for p in got["gpus"][0]["processes"]}
+    assert (classes["ollama"], classes["game"]) == ("worker", "ignored")
+    assert simulated(live, processes=game)["workers"][0]["evicted"]
+    wrong = simulated(live, 400, policy="[guard]\nmod = 1\n")["detail"]
+    assert wrong.startswith("policy:2") and "mod" in wrong
+
+
 def test_an_answer_about_a_gpu_can_be_sent_as_a_question(live):
     there = live.get(GUARD + "/gpus/0").json()
     got = simulated(live, gpus=[{"memory_total_bytes": there["memory_total_bytes"]}], processes=there["processes"])

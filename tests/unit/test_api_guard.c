@@ -139,7 +139,8 @@ static void release_room(void *engine, uint64_t id)
 	guard_release(w.guard, id, now());
 }
 
-static const struct guard_view_ops guard_ops = { guard_asked, reserve, reserved, release_room };
+static const struct guard_view_ops guard_ops = { guard_asked, reserve, reserved, release_room,
+						 NULL };
 
 static void begin_guard(enum guard_mode mode)
 {
