@@ -21,6 +21,7 @@ static void counts(struct json *j, const struct guard_view_counts *c)
 	json_uint(j, "resumes_total", c->resumes);
 	json_uint(j, "would_evict_total", c->would_evict);
 	json_uint(j, "stuck", c->stuck);
+	json_double(j, "freed_bytes_total", c->freed_bytes);
 	json_double(j, "decide_seconds_last", c->looks ? c->decide_seconds_last : (double)NAN);
 	json_double(j, "decide_seconds_max", c->looks ? c->decide_seconds_max : (double)NAN);
 	json_double(j, "free_seconds_last",

@@ -109,6 +109,28 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	what_it_holds(j, &s);
 }
 
+/* Where it was decided, and what ended with it. */
+static void decision_facts(struct json *j, const struct guard_decision *x)
+{
+	bool ended = x->result != RESULT_NONE;
+
+	guard_doc_text(j, "uuid", x->gpu);
+	if (*x->gpu)
+		json_uint(j, "other_processes", x->others);
+	else
+		json_null(j, "other_processes");
+	json_double(j, "temperature_celsius", x->temperature_c);
+	json_string(j, "result", ended ? guard_result_name(x->result) : NULL);
+	if (ended)
+		json_uint(j, "level", x->level);
+	else
+		json_null(j, "level");
+	if (x->result == RESULT_FREED)
+		json_uint(j, "freed_bytes", x->freed_bytes);
+	else
+		json_null(j, "freed_bytes");
+}
+
 void guard_doc_decision(struct json *j, const struct guard_view *g,
 			const struct guard_view_decision *d, struct guard_moment now)
 {
@@ -127,6 +149,7 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 	json_bool(j, "dry_run", x->dry);
 	guard_doc_text(j, "rule", x->rule);
 	guard_doc_text(j, "evidence", x->evidence);
+	decision_facts(j, x);
 	guard_doc_time(j, "next", x->next_ns > now.mono_ns ? x->next_ns : 0, now);
 	json_object_end(j);
 }

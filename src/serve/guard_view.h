@@ -28,7 +28,7 @@ struct guard_view_counts { /* since the start; those of evictions go on over res
 	uint64_t looks, triggered;
 	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
 	uint64_t evictions_ever;
-	double freed_bytes;
+	double freed_bytes; /* likewise */
 	double decide_seconds_last,
 		decide_seconds_max; /* from the look that saw it to the decision */
 	double free_seconds_last,

@@ -1,4 +1,7 @@
 """Operations, simulation, the log and counts of the guard, in a running service."""
+import shutil
+import subprocess
+
 import pytest
 
 import guarded
@@ -156,3 +159,22 @@ def test_room_that_is_asked_for_again_with_its_key_is_the_same_room(live):
 def test_a_process_that_is_not_there_can_have_no_room(live):
     got = live.post(GUARD + "/reservations", token=True, json={"bytes": 1, "pid": 2**31 - 1})
     assert got.status_code == 400 and "process" in got.json()["detail"]
+
+
+# ---- metrics
+
+def test_xids_are_counted_by_number_over_restarts_and_the_page_is_clean(tmp_path):
+    scenario = tmp_path / "world.toml"
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB", until="")
+                        + "".join(f'[[timeline]]\nat = {t}\ndo = "xid"\ndata = {x}\n' for t, x in ((2, 13), (3, 31), (3, 13))))
+    with guarded.Service(scenario, token=True, config=guarded.config(), state=str(tmp_path / "state")) as s:
+        guarded.looked(s)
+        s.wait(lambda: 'xid="31"' in s.get("/metrics").text and metric(s, "gpuward_gpu_xid_total", xid="13") >= 2)
+        before = metric(s, "gpuward_gpu_xid_total", xid="13")
+        text = s.get("/metrics").text
+        if shutil.which("promtool"):
+            got = subprocess.run(["promtool", "check", "metrics"], input=text, text=True, capture_output=True)
+            assert got.returncode == 0, got.stdout + got.stderr
+        s.restart()
+        guarded.looked(s)
+        assert metric(s, "gpuward_gpu_xid_total", xid="13") >= before
