@@ -95,6 +95,16 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	json_end(&j);
 }
 
+static void held(const struct guard_view *g, int worker, struct reply *r, const char *message)
+{
+	char remedy[160];
+
+	snprintf(remedy, sizeof(remedy),
+		 "POST /api/v1/guard/workers/%.64s/release ends the hold.",
+		 g->policy->worker[worker].name);
+	reply_problem(r, 409, "held", remedy, "%s", message);
+}
+
 static void carry_out(const struct api *a, const struct request *q, struct reply *r,
 		      const struct guard_view *g, int worker, enum verb verb,
 		      const struct wish *w)
@@ -111,9 +121,7 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 	if (!err)
 		accepted(a, g, (unsigned)worker, r);
 	else if (err == -GW_E_STATE)
-		reply_problem(r, 409, "held",
-			      "POST /api/v1/guard/workers/NAME/release ends the hold.", "%s",
-			      message);
+		held(g, worker, r, message);
 	else if (err == -GW_E_PERM)
 		guard_doc_too_often(a, g, q, r, message);
 	else
