@@ -164,6 +164,7 @@ struct guard {
 	int64_t local_s, local_floor_s;
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
+	struct verdict others[SCENE_PROCESSES]; /* of guard_rail.c: without users who may not */
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
@@ -246,6 +247,8 @@ bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsign
 		     const struct demand_case *c);
 void guard_rail_look(struct guard *g, struct guard_worker *w, const struct demand_case *c);
 bool guard_limited(struct guard *g, struct guard_worker *w);
+void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
+		       struct demand_case *c);
 int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
 void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size);

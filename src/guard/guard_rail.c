@@ -114,6 +114,27 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* Whoever may not move workers now must not drown one who may: c becomes the case of the others, if they
+ * have one. */
+void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
+		       struct demand_case *c)
+{
+	struct demand_case other;
+
+	if (guard_is_out(w) || !guard_user_wait_ns(g, c->uid, g->now_ns))
+		return;
+	for (unsigned i = 0; i < g->scene.processes; i++) {
+		g->others[i] = g->verdict[i];
+		if (guard_user_wait_ns(g, g->scene.process[i].uid, g->now_ns) &&
+		    g->verdict[i].class != CLASS_WORKER)
+			g->others[i].class = CLASS_IGNORED;
+	}
+	demand_judge(&g->demand, g->p, &w->knobs, &g->scene, g->others,
+		     (unsigned)g->gpu[slot].at, &other);
+	if (other.kind != DEMAND_NONE)
+		*c = other;
+}
+
 void guard_for(struct guard *g, int64_t uid)
 {
 	g->asker = uid;

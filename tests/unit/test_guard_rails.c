@@ -115,6 +115,26 @@ static void a_limited_demand_is_told_in_the_status_until_it_is_gone(void **state
 	world_done(&o);
 }
 
+static void a_limited_user_does_not_drown_another_who_may(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.user_evictions = 1;
+	o.p.standard.quiet_ns = o.p.standard.resident_ns = S;
+	flapping(&o, 1000);
+	world_guest(&o, "game", 0, GIB, 44 * S, 0)->uid = 1001;
+	world_begin(&o);
+	world_until(&o, 43 * S + 500 * MS); /* in the second visit of the first */
+	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
+	world_until(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_non_null(strstr(world_last(&o, "memory")->evidence, "game"));
+	assert_int_equal(world_status(&o, 0).evictions, 2);
+	world_done(&o);
+}
+
 static int asked_by(struct world *o, int64_t uid, enum guard_ask what)
 {
 	guard_for(o->g, uid);
@@ -421,6 +441,7 @@ int main(void)
 		cmocka_unit_test(
 			one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going),
 		cmocka_unit_test(a_limited_demand_is_told_in_the_status_until_it_is_gone),
+		cmocka_unit_test(a_limited_user_does_not_drown_another_who_may),
 		cmocka_unit_test(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not),
 		cmocka_unit_test(
 			a_reservation_that_moves_workers_counts_and_one_that_fits_does_not),
