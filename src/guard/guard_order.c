@@ -37,18 +37,6 @@ unsigned guard_level_next(const struct guard_worker *w, unsigned level)
 	return 0;
 }
 
-unsigned guard_levels(const struct guard *g, unsigned worker)
-{
-	unsigned set = 0;
-
-	if (worker >= g->workers)
-		return 0;
-	for (unsigned l = guard_level_first(&g->worker[worker]); l;
-	     l = guard_level_next(&g->worker[worker], l))
-		set |= BIT(l);
-	return set;
-}
-
 /* ---- orders ---- */
 
 static void add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
@@ -168,4 +156,16 @@ void guard_ended(struct guard_worker *w, enum guard_result result)
 	w->ended_bytes = result == RESULT_FREED && w->base_bytes > w->bytes
 				 ? w->base_bytes - w->bytes
 				 : 0;
+}
+
+unsigned guard_levels(const struct guard *g, unsigned worker)
+{
+	unsigned set = 0;
+
+	if (worker >= g->workers)
+		return 0;
+	for (unsigned l = guard_level_first(&g->worker[worker]); l;
+	     l = guard_level_next(&g->worker[worker], l))
+		set |= BIT(l);
+	return set;
 }

@@ -8,8 +8,8 @@
  *   guard_return.c   those that are out and on the way back
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
- *   guard_reserve.c  reservations
  *   guard_rail.c     what is not done though the rules say so; guard_rate.c counts for it
+ *   guard_reserve.c  reservations
  *   guard_say.c      states, reasons and decisions in words
  */
 #ifndef GW_GUARD_GUARD_PARTS_H

@@ -223,17 +223,19 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);
-		if (err == -GW_E_SIZE)
+		if (err == -GW_E_PERM)
+			guard_doc_too_often(a, g, q, r, "");
+		else if (err == -GW_E_SIZE)
 			reply_problem(r, 429, "too-many-reservations",
 				      "End some: DELETE /api/v1/guard/reservations/ID.",
 				      "there are as many reservations as there can be");
-		else if (err == -GW_E_PERM)
-			guard_doc_too_often(a, g, q, r, "");
 		else if (err == -GW_E_ARG)
-			reply_problem(
-				r, 400, "no-such-process",
-				"Leave \"pid\" out, or name the process that is to have it.",
-				"there is no process %.0f", w->pid);
+			reply_problem(r, 400, "no-such-process",
+				      "Ask from where the service sees the process, or leave "
+				      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
+				      "the service sees no process %.0f: it has ended, or its "
+				      "number is of another PID namespace, as in a container",
+				      w->pid);
 		else
 			reply_problem(r, 503, "no-reading", "Ask again in a moment.",
 				      "the guard has not looked at this GPU yet");
