@@ -398,6 +398,7 @@ static void make_guard(const struct config *c, struct policy *p)
 	p->unknown_contends = strcmp(c->guard_unknown, "contend") == 0;
 	p->by_unattributed = c->guard_by_unattributed;
 	p->unattributed_bytes = c->guard_unattributed_limit;
+	p->user_evictions = (unsigned)c->guard_user_evictions;
 	p->evict_when_blind = strcmp(c->guard_on_blind, "evict") == 0;
 	p->restore_on_stop = strcmp(c->guard_on_stop, "restore") == 0;
 	p->poll_ns = scaled(c->guard_poll_ms, 1e6);

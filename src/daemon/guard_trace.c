@@ -41,6 +41,11 @@ void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t 
 		 ttl_ns);
 }
 
+void guard_trace_for(struct buf *out, int64_t uid, uint64_t now_ns)
+{
+	buf_addf(out, "for\t%" PRIu64 "\t%" PRId64 "\n", now_ns, uid);
+}
+
 void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, bool on,
 			const char *evidence, uint64_t now_ns)
 {
@@ -169,6 +174,17 @@ static int read_ask(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_for(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	uint64_t v[2];
+
+	if (w->count != 3 || !numbers(w, at, 2, v))
+		return -GW_E_PARSE;
+	guard_for(t->guard, (int64_t)v[1]);
+	return 0;
+}
+
 static int read_reason(struct guard_trace *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 3, 4 };
@@ -245,9 +261,9 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 		const char *word;
 		int (*read)(struct guard_trace *t, const struct words *w);
 	} kinds[] = { { "outcome", read_outcome }, { "ask", read_ask },
-		      { "reason", read_reason },   { "reserve", read_reserve },
-		      { "release", read_release }, { "games", read_games },
-		      { "economy", read_economy } };
+		      { "for", read_for },         { "reason", read_reason },
+		      { "reserve", read_reserve }, { "release", read_release },
+		      { "games", read_games },     { "economy", read_economy } };
 	struct words w;
 	int err = 0;
 

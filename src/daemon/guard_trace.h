@@ -16,6 +16,8 @@ void guard_trace_begin(struct buf *out, uint64_t last_id);
 void guard_trace_outcome(struct buf *out, const struct guard_outcome *o, uint64_t now_ns);
 void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t ttl_ns,
 		     uint64_t now_ns);
+/* Of guard_for(), before the ask or reserve that it is for. */
+void guard_trace_for(struct buf *out, int64_t uid, uint64_t now_ns);
 void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, bool on,
 			const char *evidence, uint64_t now_ns);
 void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,

@@ -109,6 +109,9 @@ static void count(struct guarding *g)
 		c->would_evict += s.would_evict;
 		c->stuck += s.state == STATE_STUCK;
 	}
+	c->freed_bytes = 0;
+	for (unsigned i = 0; i < g->tally.workers; i++)
+		c->freed_bytes += (double)g->tally.worker[i].cell[TALLY_FREED_BYTES];
 	c->evictions_ever = g->evictions_before + c->evictions;
 	store_set_count(g->config.store, "evictions", (double)c->evictions_ever);
 	looker_stats(g->looker, &looks, &c->triggered);
@@ -123,6 +126,8 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.capacity = g->capacity;
 	g->view.devices = g->devices;
 	g->view.ring = g->ring;
+	g->view.tally = &g->tally;
+	g->view.operations = &g->operations;
 	beside_show(g->beside, &g->view);
 	g->view.journal =
 		!store_lasting(g->config.store)

@@ -1,6 +1,7 @@
 /* guarding_ask: what people ask of the guard, and the processes that room is kept for. */
 #include "guarding_parts.h"
 
+#include "guard_text.h"
 #include "guard_trace.h"
 
 #include "base/clock.h"
@@ -11,32 +12,58 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-static void audit(struct guarding *g, const char *who, const char *what)
+static uint64_t audit(struct guarding *g, const char *who, const char *what)
 {
-	guarding_tell(g, "info", "%s (asked by %s)", what, who);
+	return guarding_tell(g, "info", "%s (asked by %s)", what, who);
+}
+
+/* The user of a peer on the UNIX socket is limited in how often it moves workers; who has the token is not. */
+static void on_behalf_of(struct guarding *g, const char *who, uint64_t now)
+{
+	long long uid = 0;
+
+	if (sscanf(who, "uid %lld", &uid) != 1 || uid <= 0)
+		return;
+	if (g->record_fd >= 0) {
+		guard_trace_for(&g->line, uid, now);
+		guarding_record(g);
+	}
+	guard_for(g->guard, uid);
+}
+
+/* Was accepted: whoever asked can follow it. */
+static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask what,
+			    const char *who)
+{
+	const char *name = g->settings->policy.worker[worker].name;
+	struct guard_status s;
+	char text[160];
+	uint64_t id;
+
+	snprintf(text, sizeof(text), "worker %s: %s", name, guard_operation_word(what));
+	id = audit(g, who, text);
+	if (guard_status(g->guard, worker, &s) == 0 &&
+	    !guard_operation_running(&g->operations, name, what))
+		guard_operation_begin(&g->operations, id, name, what, &s,
+				      clock_wall_ns(clock_real()));
 }
 
 static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
 	       char *message, size_t size)
 {
-	static const char *const words[] = { "evict",       "resume",  "hold evicted",
-					     "hold active", "release", "resume now" };
 	struct guarding *g = engine;
 	uint64_t now = guarding_now_ns();
-	char text[160];
 	int err;
 
+	on_behalf_of(g, who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_ask(&g->line, worker, what, ttl_ns, now);
 		guarding_record(g);
 	}
 	err = guard_ask(g->guard, worker, what, ttl_ns, now, message, size);
-	if (!err) {
-		snprintf(text, sizeof(text), "worker %s: %s",
-			 worker < 0 ? "(all)" : g->settings->policy.worker[worker].name,
-			 words[what]);
-		audit(g, who, text);
-	}
+	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
+		if (worker < 0 || i == (unsigned)worker)
+			begin_operation(g, i, what, who);
 	guarding_pump(g);
 	looker_now(g->looker);
 	return err;
@@ -105,6 +132,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 
 	if (fd < 0 && pid > 0 && errno == ESRCH)
 		return -GW_E_ARG; /* nobody is there to have it */
+	on_behalf_of(g, who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_reserve(&g->line, gpu, bytes, pid, ttl_ns, now);
 		guarding_record(g);
@@ -166,8 +194,8 @@ static int game_end(void *engine, int64_t pid)
 	return beside_game_end(g->beside, pid);
 }
 
-const struct guard_view_ops guarding_ops = { ask,          reserve, reserved,
-					     release_room, game,    game_end };
+const struct guard_view_ops guarding_ops = { ask,  reserve,  reserved,         release_room,
+					     game, game_end, guard_text_policy };
 
 void guarding_ask_close(struct guarding *g)
 {

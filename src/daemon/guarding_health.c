@@ -2,8 +2,11 @@
  * means for the workers. */
 #include "guarding_parts.h"
 
+#include "guard_counts.h"
+
 #include "base/clock.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -67,12 +70,30 @@ static int device_of(const struct guarding *g, const char *uuid)
 	return -1;
 }
 
+double guarding_threshold_c(const struct guarding *g, const struct guard_decision *d)
+{
+	int i = device_of(g, d->gpu);
+	struct health_status s;
+
+	if (i < 0 || !g->health[i])
+		return (double)NAN;
+	if (!isnan(g->settings->health.absolute_c))
+		return g->settings->health.absolute_c;
+	health_status(g->health[i], d->mono_ns, &s);
+	if (isnan(s.margin_c) || isnan(d->temperature_c))
+		return g->settings->health.fallback_c;
+	return d->temperature_c + s.margin_c - g->settings->health.evict_c;
+}
+
 static void take_event(struct guarding *g, const struct watch_event *e)
 {
 	int i = device_of(g, e->uuid);
 	char text[200];
 
 	if (e->type & 8) { /* an Xid */
+		if (*e->uuid)
+			guard_counts_add_xid(&g->tally, g->config.store, e->uuid,
+					     (unsigned)e->data);
 		snprintf(text, sizeof(text), "Xid %u: %s (%s)", (unsigned)e->data,
 			 xid_text((unsigned)e->data),
 			 xid_class_name(xid_class_of((unsigned)e->data)));
@@ -159,6 +180,7 @@ static bool follow_device(struct guarding *g, unsigned i, const char *uuid)
 	if (strcmp(g->uuid[i], uuid) != 0) {
 		forget_device(g, i);
 		snprintf(g->uuid[i], sizeof(g->uuid[i]), "%s", uuid);
+		guard_counts_load_xids(&g->tally, g->config.store, uuid);
 	}
 	return equip(g, i);
 }

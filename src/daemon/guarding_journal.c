@@ -2,6 +2,8 @@
  * there its orders are given out.  Where nothing can be kept, what cannot be taken back is refused. */
 #include "guarding_parts.h"
 
+#include "guard_counts.h"
+#include "guard_line.h"
 #include "guard_record.h"
 
 #include "base/clock.h"
@@ -34,6 +36,23 @@ static struct guard_view_decision *next_in_ring(struct guarding *g)
 	return &g->ring[(v->first + v->decisions - 1) % GUARD_VIEW_DECISIONS];
 }
 
+/* One line of the log, with what it was decided on. */
+static uint64_t announce(struct guarding *g, const struct guard_decision *d, const char *name,
+			 const char *text)
+{
+	struct guard_line line;
+
+	guard_line(&line, d, name, guarding_threshold_c(g, d));
+	guard_counts_add(&g->tally, g->config.store, name, d);
+	return g->config.tell(g->config.arg,
+			      &(struct view_event){ .kind = "guard",
+						    .uuid = *d->gpu ? d->gpu : NULL,
+						    .severity = severity_of(d),
+						    .text = text,
+						    .pair = line.pair,
+						    .pairs = line.pairs });
+}
+
 static void tell_decision(struct guarding *g, const struct guard_decision *d)
 {
 	const char *name = g->settings->policy.worker[d->worker].name;
@@ -46,7 +65,8 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
 	r->wall_ns = clock_wall_ns(clock_real());
-	r->id = guarding_tell(g, severity_of(d), "%s", text);
+	r->id = announce(g, d, name, text);
+	guard_operation_decided(&g->operations, name, d, r->wall_ns);
 	if (d->to == STATE_DRAIN || d->to == STATE_EVICT)
 		g->ordered_ns[d->worker] = d->mono_ns;
 	if (d->to == STATE_EVICTED && d->from == STATE_VERIFY && g->ordered_ns[d->worker]) {
@@ -206,5 +226,6 @@ static void timer_came(void *arg, uint64_t t_ns)
 int guarding_journal_open(struct guarding *g)
 {
 	g->evictions_before = (uint64_t)store_count(g->config.store, "evictions");
+	guard_counts_load(&g->tally, g->config.store, &g->settings->policy);
 	return loop_add_timer(g->config.loop, timer_came, g, &g->timer);
 }

@@ -60,6 +60,8 @@ struct guarding {
 	uint64_t decided; /* ever */
 	uint64_t ordered_ns[POLICY_WORKERS];
 	uint64_t evictions_before; /* of earlier runs */
+	struct tally tally;        /* with those of earlier runs */
+	struct guard_operations operations;
 
 	/* The recording. */
 	int record_fd; /* -1: nothing is recorded */
@@ -130,6 +132,8 @@ int guarding_health_stop(struct guarding *g); /* its thread; -GW_E_STATE: it han
 void guarding_health_read(struct guarding *g, const struct view *v);
 void guarding_health_swapped(struct guarding *g); /* g->settings are others */
 void guarding_health_close(struct guarding *g);
+/* Where heat begins to move workers, of the GPU of a decision; NAN: health is not watched. */
+double guarding_threshold_c(const struct guarding *g, const struct guard_decision *d);
 /* past: of before this run; only its GPU's health is told of it. */
 void guarding_xid(struct guarding *g, const struct watch_event *e, bool past);
 

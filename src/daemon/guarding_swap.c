@@ -5,6 +5,8 @@
  * reads is kept until it lets go. */
 #include "guarding_parts.h"
 
+#include "guard_counts.h"
+
 #include "base/clock.h"
 
 #include <stdlib.h>
@@ -164,6 +166,7 @@ static void move_over(struct guarding *g, struct retired *place,
 	looker_policy(g->looker, &next->policy);
 	g->settings = next;
 	g->next = NULL;
+	guard_counts_load(&g->tally, g->config.store, &next->policy);
 	for (unsigned i = 0; i < next->policy.workers; i++)
 		if (from[i] < 0)
 			guarding_give_notes(g, records, i);

@@ -19,6 +19,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#define EVENT_PAIRS   20
 #define MESSAGE_MAX   2000
 #define TEXTFILE_MAX  (4 * 1024 * 1024)
 #define END_NS        (5 * NS_PER_S) /* after this we end even if a driver call has not */
@@ -78,13 +79,16 @@ static void log_request(void *arg, const struct request *q, const struct reply *
 static void happened(void *arg, const struct view_event *e)
 {
 	struct service *s = arg;
+	struct log_pair pair[EVENT_PAIRS];
+	unsigned n = 0;
 	struct buf line;
 
+	pair[n++] = LOG_S("event", e->kind);
 	if (e->uuid)
-		LOG(&s->log, level_of(e->severity), e->text, LOG_S("event", e->kind),
-		    LOG_S("uuid", e->uuid));
-	else
-		LOG(&s->log, level_of(e->severity), e->text, LOG_S("event", e->kind));
+		pair[n++] = LOG_S("uuid", e->uuid);
+	for (unsigned i = 0; i < e->pairs && n < EVENT_PAIRS; i++)
+		pair[n++] = e->pair[i];
+	log_write(&s->log, level_of(e->severity), e->text, pair, n);
 	buf_init(&line, 4096);
 	api_event_json(&line, e);
 	if (!line.err)

@@ -143,7 +143,8 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 	if (rc != SQLITE_DONE)
 		store_read_failed(s, rc);
 	for (size_t at = 0; record_next(&records, &at, &r);) {
-		struct view_event e = { r.a, r.b, r.text[0], r.text[1], r.text[2], r.text[3] };
+		struct view_event e = { r.a,       r.b,       r.text[0], r.text[1],
+					r.text[2], r.text[3], NULL,      0 };
 
 		if (r.kind == RECORD_EVENT)
 			give_event(&v, &e);

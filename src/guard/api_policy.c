@@ -104,6 +104,7 @@ static int fill(const struct gw_guard_options *o, struct policy *p)
 	p->evict_when_blind = o->flags & GW_GUARD_LEAVE_BLIND;
 	p->simulated_too = o->flags & GW_GUARD_SIMULATED;
 	p->restore_on_stop = false;
+	p->user_evictions = 0; /* whose demand it is does not matter inside one program */
 	p->poll_ns = o->poll_ns;
 	take_numbers(o, &p->standard);
 	policy_worker_init(w);

@@ -254,6 +254,7 @@ static void describe(struct demand_case *c, enum demand_kind kind, const struct 
 		demand_text(busy, sizeof(busy), " %.0f %%", 100 * l->busy_ratio);
 	c->kind = kind;
 	c->pid = p->pid;
+	c->uid = p->uid;
 	demand_text(c->rule, sizeof(c->rule), "%s, %s", demand_kind_name(kind),
 		    v->why ? v->why : "no rule");
 	demand_text(c->evidence, sizeof(c->evidence),
@@ -269,6 +270,7 @@ static void consider(struct demand_case *c, enum demand_kind kind, const char *e
 		return;
 	c->kind = kind;
 	c->pid = 0;
+	c->uid = -1;
 	demand_text(c->rule, sizeof(c->rule), "%s", demand_kind_name(kind));
 	demand_text(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
@@ -321,7 +323,7 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 	uint64_t id = hash(g->uuid);
 	bool tight = g->memory_known && g->free_bytes < demand_headroom(k, g->total_bytes);
 
-	*ret = (struct demand_case){ 0 };
+	*ret = (struct demand_case){ .uid = -1 };
 	for (unsigned i = 0; i < s->processes; i++) {
 		const struct scene_process *q = &s->process[i];
 		const struct demand_life *l;

@@ -31,6 +31,7 @@ struct demand_case {
 	 * memory. */
 	uint64_t more_bytes;
 	int64_t pid; /* of the strongest; 0: nobody's */
+	int64_t uid; /* likewise; -1: not known */
 	char rule[64];
 	char evidence[200];
 };

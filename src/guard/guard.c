@@ -124,6 +124,7 @@ int guard_new(const struct policy *p, const struct guard_record *records, unsign
 	if (!g)
 		return -GW_E_NOMEM;
 	g->p = p;
+	g->asker = -1;
 	g->workers = p->workers < POLICY_WORKERS ? p->workers : POLICY_WORKERS;
 	for (unsigned i = 0; i < g->workers; i++)
 		guard_begin(g, i, &p->worker[i], records, n);
@@ -462,6 +463,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
 	}
 	explain(w, ret);
+	guard_rail_text(g, w, ret->rail, sizeof(ret->rail));
 	return 0;
 }
 

@@ -43,6 +43,34 @@ enum guard_state {
 };
 const char *guard_state_name(unsigned s);
 
+/* How a try to evict at one level of the ladder ended. */
+enum guard_result {
+	RESULT_NONE,      /* nothing ended                                          */
+	RESULT_FREED,     /* the memory is free; of a dry decision: it would be     */
+	RESULT_NOT_FREED, /* the worker said done, and the memory did not come free */
+	RESULT_FAILED,    /* the worker did not do it, or not in time               */
+	RESULT_WITHHELD,  /* it would have been begun, and a guard rail forbids it  */
+	GUARD_RESULTS
+};
+const char *guard_result_name(unsigned r);
+#define GUARD_LEVELS 7 /* of the ladder: 0 to 6 */
+
+/* What keeps a worker out that nothing speaks against: bits. */
+enum guard_block {
+	BLOCK_BACKOFF,
+	BLOCK_ROOM,
+	BLOCK_UNKNOWN,
+	BLOCK_THERMAL,
+	BLOCK_HOST,
+	BLOCK_GONE,
+	BLOCK_DEMAND,
+	BLOCK_TURN,
+	BLOCK_BUSY,
+	BLOCK_NEVER,
+	GUARD_BLOCKS
+};
+const char *guard_block_name(unsigned b); /* a word */
+
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 
 /* What must survive a crash: one for each worker, written before the order that it tells of. */
@@ -112,6 +140,16 @@ struct guard_decision {
 	char rule[64];      /* "contend-now, rule 3 (gpuward.toml:41)" */
 	char evidence[240]; /* "pid 4711 game 5120 MiB 43 % on GPU-..., free 1.2 GiB < 2 GiB" */
 	uint64_t next_ns;   /* when it can change by itself at the earliest; 0: unknown */
+	/* Where: the GPU of the demand, else the worker's first. */
+	char gpu[96];         /* its uuid; "": it is on none */
+	unsigned index;       /* its number */
+	unsigned others;      /* processes on it that are neither ours nor a worker's */
+	double temperature_c; /* of it; NAN: unknown */
+	/* What ended with it, for whoever counts. */
+	enum guard_result result;
+	unsigned level;       /* of the result */
+	uint64_t freed_bytes; /* of RESULT_FREED */
+	uint32_t blocked;     /* set of guard_block that keep it from coming back */
 };
 
 enum guard_ask {
@@ -133,6 +171,7 @@ struct guard_status { /* of one worker, for REST and the page */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
 	char why[240];                /* of the state, with what masks what */
+	char rail[240];               /* why demand does not move it, and the remedy; "" */
 };
 
 struct guard;
@@ -160,15 +199,22 @@ uint64_t guard_last_id(const struct guard *g);
 void guard_look(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
+/* Whose wish the next guard_ask() or guard_reserve() is: a user may move workers policy.user_evictions times
+ * an hour, by processes and wishes together.  For that one call; -1, as without: nobody who is limited. */
+void guard_for(struct guard *g, int64_t uid);
+/* Until he may move one again; 0: now. */
+uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns);
+
 /* What people ask.  worker -1: all, or none where one refuses.  ttl_ns of a hold: UINT64_MAX for ever;
- * of ASK_EVICT 0: until it is resumed.  0, -GW_E_NOENT, -GW_E_ARG (a hold without a time), or
- * -GW_E_STATE: it cannot be; with a sentence. */
+ * of ASK_EVICT 0: until it is resumed.  0, -GW_E_NOENT, -GW_E_ARG (a hold without a time),
+ * -GW_E_STATE: it cannot be, or -GW_E_PERM: this user asked too often; with a sentence. */
 int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
 	      uint64_t now_ns, char *message, size_t size);
 
 /* Room for somebody: evicts as many as it takes.  gpu NULL: where most can be free.  ttl_ns 0: until it
  * is released, which is also for the caller to do when the owner exits.  0 and *ret_id, -GW_E_NODEV
- * (no such GPU was seen) or -GW_E_SIZE (too many at once).  guard_reserved: 1 the room is there, 0 not
+ * (no such GPU was seen), -GW_E_SIZE (too many at once) or
+ * -GW_E_PERM (workers would have to leave, and this user let them too often).  guard_reserved: 1 the room is there, 0 not
  * yet, -GW_E_SIZE it will never be, with numbers in message, -GW_E_NOENT it ended. */
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);
@@ -216,6 +262,8 @@ uint64_t guard_next_look(const struct guard *g, uint64_t now_ns);
 bool guard_wants_utilisation(const struct guard *g);
 
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
+/* Levels of the ladder at which it may be evicted: a set; 0: no such worker. */
+unsigned guard_levels(const struct guard *g, unsigned worker);
 /* Verdicts of the last scene, one a process of it. */
 const struct verdict *guard_verdicts(const struct guard *g, const struct scene **ret_scene);
 

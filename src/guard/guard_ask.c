@@ -5,8 +5,14 @@
 
 #include <string.h>
 
-static int refuse(const struct guard_worker *w, enum guard_ask what, uint64_t ttl_ns,
-		  char *message, size_t size)
+/* Would it have to leave? */
+static bool moves(const struct guard_worker *w, enum guard_ask what)
+{
+	return (what == ASK_EVICT || what == ASK_HOLD_EVICTED) && !guard_is_out(w);
+}
+
+static int refuse(const struct guard *g, const struct guard_worker *w, enum guard_ask what,
+		  uint64_t ttl_ns, uint64_t now_ns, char *message, size_t size)
 {
 	bool hold = what == ASK_HOLD_ACTIVE || what == ASK_HOLD_EVICTED;
 	const char *name = w->policy->name;
@@ -23,6 +29,8 @@ static int refuse(const struct guard_worker *w, enum guard_ask what, uint64_t tt
 		demand_text(message, size, "%s is held evicted: release it first", name);
 		return -GW_E_STATE;
 	}
+	if (moves(w, what))
+		return guard_asker_may(g, now_ns, message, size);
 	return 0;
 }
 
@@ -57,6 +65,8 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, 
 	};
 	char text[120] = "";
 
+	if (moves(w, what))
+		rate_take(&g->rate, g->asker, g->now_ns);
 	switch (what) {
 	case ASK_EVICT:
 		if (w->hold != HOLD_EVICTED) /* that is more than this */
@@ -94,14 +104,17 @@ int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
 		return -GW_E_NOENT;
 	}
 	for (unsigned i = first; i < end; i++) {
-		int r = refuse(&g->worker[i], what, ttl_ns, message, size);
+		int r = refuse(g, &g->worker[i], what, ttl_ns, now_ns, message, size);
 
-		if (r)
+		if (r) {
+			g->asker = -1;
 			return r; /* all or none */
+		}
 	}
 	g->now_ns = now_ns;
 	for (unsigned i = first; i < end; i++)
 		apply(g, &g->worker[i], what, ttl_ns);
+	g->asker = -1;
 	if (g->looked)
 		guard_steps(g);
 	if (size)

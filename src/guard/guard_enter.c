@@ -61,7 +61,7 @@ static void enter_active(struct guard *g, struct guard_worker *w, enum guard_sta
 		return;
 	if (from == STATE_VERIFY_UP) {
 		w->resident_until_ns = g->now_ns + w->knobs.resident_ns;
-		w->resumes++;
+		w->resumes += !w->dry;
 		w->replaced = false; /* by us */
 		stamp_gpus(g, w);
 	}
@@ -144,6 +144,7 @@ static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_st
 	w->freed_ns = g->now_ns - w->begun_ns;
 	w->dirty = true;
 	w->returning = false;
+	guard_ended(w, RESULT_FREED);
 	w->ajar = w->ajar || w->replaced; /* some unload by starting again */
 	w->replaced = false;
 	stamp_gpus(g, w);

@@ -403,7 +403,8 @@ static bool in_the_way(const struct guard *g, const struct guard_worker *w, unsi
 
 static void demand_on(struct guard *g, struct guard_worker *w)
 {
-	struct demand_case c;
+	struct demand_case c, told;
+	bool withheld = false;
 
 	w->against = false;
 	for (unsigned i = 0; i < g->gpus; i++) {
@@ -413,12 +414,21 @@ static void demand_on(struct guard *g, struct guard_worker *w)
 			continue;
 		demand_judge(&g->demand, g->p, &w->knobs, &g->scene, g->verdict,
 			     (unsigned)u->at, &c);
+		guard_hear_others(g, w, i, &c);
 		if (!in_the_way(g, w, i, &c))
 			continue;
-		if (!w->against || c.kind > w->demand.kind || c.urgent)
+		if (guard_withholds(g, w, i, &c)) {
+			told = c;
+			withheld = true;
+			continue;
+		}
+		if (!w->against || c.kind > w->demand.kind || c.urgent) {
 			w->demand = c;
+			w->where = (int)i;
+		}
 		w->against = true;
 	}
+	guard_rail_look(g, w, withheld ? &told : NULL);
 	/* What it frees need not be freed by those of a higher priority. */
 	if (guard_leaving(w) || (w->against && w->hold != HOLD_ACTIVE))
 		for (unsigned i = 0; i < g->gpus; i++)

@@ -53,6 +53,7 @@ static bool no_demand(struct guard *g, struct guard_worker *w)
 		return false;
 	guard_latch(w, false);
 	w->masked = false;
+	w->limited_ns = 0;
 	if (w->state == STATE_ACTIVE)
 		return false;
 	w->damped = false;
@@ -100,6 +101,10 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 			w->damped = true;
 			guard_say(g, w, w->state, "damped", "%s", w->demand.evidence);
 		}
+		return false;
+	}
+	if (guard_limited(g, w)) {
+		w->deadline_ns = w->limited_ns;
 		return false;
 	}
 	guard_latch(w, true);
@@ -168,6 +173,7 @@ bool guard_step_evict(struct guard *g, struct guard_worker *w)
 		return true;
 	}
 	if (g->now_ns >= w->budget_ns) {
+		guard_ended(w, RESULT_FAILED);
 		stuck(g, w, "the time for it is spent");
 		return true;
 	}
@@ -193,6 +199,7 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
 	}
 	if (g->now_ns < w->deadline_ns)
 		return false;
+	guard_ended(w, RESULT_NOT_FREED);
 	guard_escalate(g, w, "the worker said done, the memory is not free");
 	return true;
 }

@@ -160,3 +160,24 @@ bool guard_freed(const struct guard *g, const struct guard_worker *w)
 
 	return free_now + took + SLACK_BYTES >= w->base_free + gone;
 }
+
+void guard_ended(struct guard_worker *w, enum guard_result result)
+{
+	w->ended = result;
+	w->ended_level = w->level;
+	w->ended_bytes = result == RESULT_FREED && w->base_bytes > w->bytes
+				 ? w->base_bytes - w->bytes
+				 : 0;
+}
+
+unsigned guard_levels(const struct guard *g, unsigned worker)
+{
+	unsigned set = 0;
+
+	if (worker >= g->workers)
+		return 0;
+	for (unsigned l = guard_level_first(&g->worker[worker]); l;
+	     l = guard_level_next(&g->worker[worker], l))
+		set |= BIT(l);
+	return set;
+}

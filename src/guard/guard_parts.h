@@ -8,6 +8,7 @@
  *   guard_return.c   those that are out and on the way back
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
+ *   guard_rail.c     what is not done though the rules say so; guard_rate.c counts for it
  *   guard_reserve.c  reservations
  *   guard_swap.c     another policy in the place of the one it has
  *   guard_idle.c     models that idle
@@ -18,6 +19,7 @@
 
 #include "demand.h"
 #include "guard.h"
+#include "guard_rate.h"
 
 #include "base/clock.h"
 
@@ -142,6 +144,15 @@ struct guard_worker {
 	uint32_t blocked; /* set of failed items that was last told */
 
 	bool frozen, throttled, damped, masked, dirty;
+	bool screen, withheld; /* told: demand on a GPU with a screen does not count */
+	unsigned quiet_looks;  /* without one that was withheld */
+	uint64_t limited_ns;   /* whoever wants it gone may not before; 0: he may */
+	int where;             /* slot of the GPU where the demand is */
+	/* Told with the next decision. */
+	enum guard_result ended;
+	unsigned ended_level;
+	uint64_t ended_bytes;
+	uint32_t ended_blocked;
 	unsigned evictions, resumes, would_evict;
 	char why[240];
 };
@@ -165,6 +176,7 @@ struct guard {
 	int64_t local_s, local_floor_s;
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
+	struct verdict others[SCENE_PROCESSES]; /* of guard_rail.c: without users who may not */
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
@@ -174,6 +186,8 @@ struct guard {
 	struct guard_reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id;
 	unsigned games;
+	struct rate rate;
+	int64_t asker; /* of the next wish; -1: nobody who is limited */
 	struct guard_decision decision[GUARD_DECISIONS];
 	unsigned first, waiting;
 };
@@ -248,6 +262,18 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 void guard_overdue(struct guard *g, struct guard_worker *w);
 void guard_begin_eviction(struct guard *g, struct guard_worker *w);
 bool guard_freed(const struct guard *g, const struct guard_worker *w);
+void guard_ended(struct guard_worker *w, enum guard_result result); /* at its level */
+
+/* guard_rail.c */
+bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
+		     const struct demand_case *c);
+void guard_rail_look(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+bool guard_limited(struct guard *g, struct guard_worker *w);
+void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
+		       struct demand_case *c);
+int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
+void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *out,
+		     size_t size);
 
 /* guard_reserve.c */
 void guard_reserve_look(struct guard *g);

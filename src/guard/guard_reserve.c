@@ -118,14 +118,25 @@ static int roomiest(const struct guard *g)
 	return best;
 }
 
+/* Is there not enough without anybody leaving? */
+static bool must_leave(const struct guard *g, unsigned slot, uint64_t bytes)
+{
+	return g->gpu[slot].free_bytes < bytes + g->gpu[slot].promised + headroom(g, slot);
+}
+
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id)
 {
 	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : roomiest(g);
 	struct guard_reservation *r = NULL;
+	int64_t uid = g->asker;
 
+	g->asker = -1;
 	if (slot < 0)
 		return -GW_E_NODEV;
+	if (must_leave(g, (unsigned)slot, bytes) &&
+	    rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns))
+		return -GW_E_PERM;
 	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
 		if (!g->reservation[i].id)
 			r = &g->reservation[i];
@@ -139,6 +150,9 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 	*ret_id = r->id;
 	g->now_ns = now_ns;
 	guard_reserve_look(g);
+	for (unsigned i = 0; i < g->workers; i++)
+		if (g->worker[i].reserved & BIT((unsigned)(r - g->reservation)))
+			rate_take(&g->rate, uid, now_ns);
 	guard_masks(g);
 	guard_steps(g);
 	return 0;

@@ -66,20 +66,6 @@ static void reloaded(struct guard *g, struct guard_worker *w)
 		w->closed = false; /* closed again, and for certain */
 }
 
-enum item {
-	ITEM_BACKOFF,
-	ITEM_ROOM,
-	ITEM_UNKNOWN,
-	ITEM_THERMAL,
-	ITEM_HOST,
-	ITEM_GONE,
-	ITEM_DEMAND,
-	ITEM_TURN,
-	ITEM_BUSY,
-	ITEM_NEVER,
-	ITEMS
-};
-
 static bool waits_too(const struct guard *g, const struct guard_worker *o)
 {
 	return (o->state == STATE_EVICTED || o->state == STATE_QUIET) && !guard_effective(o) &&
@@ -121,16 +107,16 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 		if (!has(w->gpus, i))
 			continue;
 		if (u->now && u->now->margin_c <= g->p->evict_c + g->p->clear_c)
-			bad |= BIT(ITEM_THERMAL);
+			bad |= BIT(BLOCK_THERMAL);
 		if (!need)
 			continue;
 		if (!u->now || !u->now->memory_known) {
-			bad |= BIT(ITEM_UNKNOWN);
+			bad |= BIT(BLOCK_UNKNOWN);
 			continue;
 		}
 		need += demand_headroom(&w->knobs, u->now->total_bytes) + u->promised;
 		if (u->free_bytes < need) {
-			bad |= BIT(ITEM_ROOM);
+			bad |= BIT(BLOCK_ROOM);
 			demand_text(out, size,
 				    "needs %llu MiB with headroom, %llu MiB are free",
 				    (unsigned long long)(need / MIB),
@@ -143,17 +129,17 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 static uint32_t precheck(const struct guard *g, const struct guard_worker *w, char *out,
 			 size_t size)
 {
-	static const char *const text[ITEMS] = {
-		[ITEM_BACKOFF] = "waits after a resume that failed",
-		[ITEM_ROOM] = "room",
-		[ITEM_UNKNOWN] = "free memory is not known",
-		[ITEM_THERMAL] = "GPU is warm",
-		[ITEM_HOST] = "host memory",
-		[ITEM_GONE] = "worker does not run",
-		[ITEM_DEMAND] = "demand",
-		[ITEM_TURN] = "another comes first",
-		[ITEM_BUSY] = "an order is under way",
-		[ITEM_NEVER] = "resume = never",
+	static const char *const text[GUARD_BLOCKS] = {
+		[BLOCK_BACKOFF] = "waits after a resume that failed",
+		[BLOCK_ROOM] = "room",
+		[BLOCK_UNKNOWN] = "free memory is not known",
+		[BLOCK_THERMAL] = "GPU is warm",
+		[BLOCK_HOST] = "host memory",
+		[BLOCK_GONE] = "worker does not run",
+		[BLOCK_DEMAND] = "demand",
+		[BLOCK_TURN] = "another comes first",
+		[BLOCK_BUSY] = "an order is under way",
+		[BLOCK_NEVER] = "resume = never",
 	};
 	const uint64_t host = g->scene.host_free_bytes;
 	bool demand = w->against && !w->override && w->hold != HOLD_ACTIVE;
@@ -163,16 +149,16 @@ static uint32_t precheck(const struct guard *g, const struct guard_worker *w, ch
 	bool never = w->policy->resume == RESUME_NEVER && !w->asked;
 	size_t len = 0;
 
-	bad |= (g->now_ns < w->resume_after_ns ? BIT(ITEM_BACKOFF) : 0) |
-	       (host && host < STAGING ? BIT(ITEM_HOST) : 0) | (gone ? BIT(ITEM_GONE) : 0) |
-	       (demand ? BIT(ITEM_DEMAND) : 0) | (not_its_turn(g, w) ? BIT(ITEM_TURN) : 0) |
-	       (w->pending ? BIT(ITEM_BUSY) : 0) | (never ? BIT(ITEM_NEVER) : 0);
+	bad |= (g->now_ns < w->resume_after_ns ? BIT(BLOCK_BACKOFF) : 0) |
+	       (host && host < STAGING ? BIT(BLOCK_HOST) : 0) | (gone ? BIT(BLOCK_GONE) : 0) |
+	       (demand ? BIT(BLOCK_DEMAND) : 0) | (not_its_turn(g, w) ? BIT(BLOCK_TURN) : 0) |
+	       (w->pending ? BIT(BLOCK_BUSY) : 0) | (never ? BIT(BLOCK_NEVER) : 0);
 	out[0] = '\0';
-	for (unsigned i = 0; i < ITEMS; i++) {
+	for (unsigned i = 0; i < GUARD_BLOCKS; i++) {
 		if (!(bad & BIT(i)))
 			continue;
 		demand_text(out + len, size - len, "%s%s", len ? "; " : "",
-			    i == ITEM_ROOM ? room : text[i]);
+			    i == BLOCK_ROOM ? room : text[i]);
 		len += strlen(out + len);
 	}
 	return bad;
@@ -187,9 +173,10 @@ bool guard_try_resume(struct guard *g, struct guard_worker *w)
 	if (w->state != STATE_QUIET && g->now_ns < w->check_ns)
 		return false;
 	bad = precheck(g, w, why, sizeof(why));
-	w->check_ns = g->now_ns +
-		      (bad == BIT(ITEM_TURN) || bad == BIT(ITEM_BUSY) ? NS_PER_S : RECHECK_NS);
-	if (bad & ~(BIT(ITEM_TURN) | BIT(ITEM_BUSY)))
+	w->check_ns =
+		g->now_ns +
+		(bad == BIT(BLOCK_TURN) || bad == BIT(BLOCK_BUSY) ? NS_PER_S : RECHECK_NS);
+	if (bad & ~(BIT(BLOCK_TURN) | BIT(BLOCK_BUSY)))
 		w->override = false;
 	if (bad && bad == w->blocked && w->state != STATE_QUIET)
 		return false;
@@ -206,6 +193,7 @@ bool guard_try_resume(struct guard *g, struct guard_worker *w)
 	w->state = back;
 	w->since_ns = g->now_ns;
 	w->check_ns = check_ns;
+	w->ended_blocked = bad;
 	guard_say(g, w, STATE_PRECHECK, "resume_blocked", "%s", why);
 	return false;
 }
@@ -264,8 +252,8 @@ void guard_back_off(struct guard *g, struct guard_worker *w)
 
 static bool turned_back(struct guard *g, struct guard_worker *w)
 {
-	bool pressing =
-		guard_sure(g, w) && w->demand.urgent && !w->override && w->hold != HOLD_ACTIVE;
+	bool pressing = guard_sure(g, w) && w->demand.urgent && !w->override &&
+			w->hold != HOLD_ACTIVE && !guard_limited(g, w);
 
 	if (pressing)
 		guard_latch(w, true);

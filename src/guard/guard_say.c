@@ -3,6 +3,7 @@
  * Decisions wait in a ring; when nobody fetches them the oldest are lost, the machine goes on. */
 #include "guard_parts.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -33,6 +34,30 @@ const char *guard_state_name(unsigned s)
 	};
 
 	return s < GUARD_STATES ? name[s] : "?";
+}
+
+const char *guard_result_name(unsigned r)
+{
+	static const char *const name[GUARD_RESULTS] = {
+		[RESULT_NONE] = "none",           [RESULT_FREED] = "freed",
+		[RESULT_NOT_FREED] = "not-freed", [RESULT_FAILED] = "failed",
+		[RESULT_WITHHELD] = "withheld",
+	};
+
+	return r < GUARD_RESULTS ? name[r] : "?";
+}
+
+const char *guard_block_name(unsigned b)
+{
+	static const char *const name[GUARD_BLOCKS] = {
+		[BLOCK_BACKOFF] = "backoff",  [BLOCK_ROOM] = "room",
+		[BLOCK_UNKNOWN] = "unknown",  [BLOCK_THERMAL] = "thermal",
+		[BLOCK_HOST] = "host-memory", [BLOCK_GONE] = "gone",
+		[BLOCK_DEMAND] = "demand",    [BLOCK_TURN] = "turn",
+		[BLOCK_BUSY] = "busy",        [BLOCK_NEVER] = "never",
+	};
+
+	return b < GUARD_BLOCKS ? name[b] : "?";
 }
 
 void guard_mask_text(uint32_t mask, char *out, size_t size)
@@ -100,6 +125,49 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	}
 }
 
+/* The GPU that it is about; -1: none that is seen. */
+static int place(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t set = w->home ? w->home : w->gpus;
+
+	if (w->against && g->gpu[w->where].now)
+		return w->where;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(set, i) && g->gpu[i].now)
+			return (int)i;
+	return -1;
+}
+
+static void say_where(const struct guard *g, const struct guard_worker *w,
+		      struct guard_decision *d)
+{
+	int slot = place(g, w);
+	const struct guard_gpu *u = slot < 0 ? NULL : &g->gpu[slot];
+
+	d->temperature_c = (double)NAN;
+	if (!u)
+		return;
+	demand_text(d->gpu, sizeof(d->gpu), "%s", u->uuid);
+	d->index = u->now->index;
+	d->temperature_c = u->now->temperature_c;
+	for (unsigned i = 0; i < g->scene.processes; i++)
+		d->others += (int)g->scene.process[i].gpu == u->at &&
+			     g->verdict[i].class != CLASS_SELF &&
+			     g->verdict[i].class != CLASS_WORKER;
+}
+
+/* What ended is told once. */
+static void say_end(struct guard_worker *w, struct guard_decision *d)
+{
+	d->result = w->ended;
+	d->level = w->ended_level;
+	d->freed_bytes = w->ended_bytes;
+	d->blocked = w->ended_blocked;
+	w->ended = RESULT_NONE;
+	w->ended_level = 0;
+	w->ended_bytes = w->ended_blocked = 0;
+}
+
 void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
 	       const char *fmt, ...)
 {
@@ -118,8 +186,10 @@ void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, c
 	d->from = from;
 	d->to = w->state;
 	d->mask = w->mask;
-	d->dry = w->dry;
+	d->dry = w->dry || w->ended == RESULT_WITHHELD;
 	d->next_ns = guard_next_change(g, w);
+	say_where(g, w, d);
+	say_end(w, d);
 	demand_text(d->rule, sizeof(d->rule), "%s", rule);
 	va_start(ap, fmt);
 	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);

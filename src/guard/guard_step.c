@@ -205,6 +205,7 @@ void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const cha
 	if (!retry)
 		w->tries++;
 	if (w->tries > RETRIES) {
+		guard_ended(w, RESULT_FAILED);
 		guard_escalate(g, w, message);
 		return;
 	}

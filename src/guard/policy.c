@@ -71,6 +71,7 @@ void policy_init(struct policy *p)
 {
 	*p = (struct policy){
 		.unattributed_bytes = 512 * MIB,
+		.user_evictions = 12,
 		.restore_on_stop = true,
 		.throttle_c = 5,
 		.evict_c = 2,
@@ -191,6 +192,7 @@ static const struct member policy_members[] = {
 	M(REAL, policy, throttle_c),
 	M(REAL, policy, evict_c),
 	M(REAL, policy, clear_c),
+	M(INT, policy, user_evictions),
 	M(BOOL, policy, evict_when_blind),
 	M(BOOL, policy, restore_on_stop),
 	M(U64, policy, poll_ns),

@@ -23,6 +23,12 @@ struct api {
 	unsigned top;      /* processes in /metrics, at most; 0: none */
 	bool manage;       /* /api/gpu/manage is on */
 	bool windows_open; /* anybody may open and end energy windows, not only who is trusted */
+	/* Of reservations that were asked for with an Idempotency-Key; a ring. */
+	struct api_key {
+		char key[65], body[65]; /* SHA-256 */
+		uint64_t id;            /* 0: none */
+	} room_key[32];
+	unsigned room_keys; /* so many were kept */
 	struct buf openapi; /* made at the first question; zero at first */
 };
 

@@ -21,6 +21,7 @@ static void counts(struct json *j, const struct guard_view_counts *c)
 	json_uint(j, "resumes_total", c->resumes);
 	json_uint(j, "would_evict_total", c->would_evict);
 	json_uint(j, "stuck", c->stuck);
+	json_double(j, "freed_bytes_total", c->freed_bytes);
 	json_double(j, "decide_seconds_last", c->looks ? c->decide_seconds_last : (double)NAN);
 	json_double(j, "decide_seconds_max", c->looks ? c->decide_seconds_max : (double)NAN);
 	json_double(j, "free_seconds_last",
@@ -317,6 +318,8 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 		say(j, "Nothing speaks against it.");
 	say_last(j, g, worker);
 	say_contenders(j, g);
+	if (*s.rail)
+		say(j, "Guard rail: %s.", s.rail);
 	say_overrides(j, &s, now.mono_ns);
 	if (s.backoff > 1)
 		say(j, "It came and went often: it waits %.1f times the quiet period.",

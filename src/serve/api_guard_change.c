@@ -69,23 +69,40 @@ static enum guard_ask ask_of(enum verb verb, const struct wish *w)
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
 		     struct reply *r)
 {
-	char where[256];
+	const struct guard_operation *o =
+		guard_operation_latest(g->operations, g->policy->worker[worker].name);
+	char where[64];
 	struct json j;
 
-	/* A name that is no word of a path would have to be escaped. */
-	snprintf(where, sizeof(where), "/api/v1/guard/workers/%s",
-		 g->policy->worker[worker].name);
-	if (strspn(where,
-		   "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._/") ==
-	    strlen(where))
+	if (o) {
+		snprintf(where, sizeof(where), "/api/v1/guard/operations/%llu",
+			 (unsigned long long)o->id);
 		reply_header(r, "Location", where);
+	}
 	r->status = 202;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, worker, guard_moment(a));
+	if (o) {
+		json_object(&j, "operation");
+		guard_doc_operation(&j, o);
+		json_object_end(&j);
+	} else {
+		json_null(&j, "operation");
+	}
 	json_object_end(&j);
 	json_end(&j);
+}
+
+static void held(const struct guard_view *g, int worker, struct reply *r, const char *message)
+{
+	char remedy[160];
+
+	snprintf(remedy, sizeof(remedy),
+		 "POST /api/v1/guard/workers/%.64s/release ends the hold.",
+		 g->policy->worker[worker].name);
+	reply_problem(r, 409, "held", remedy, "%s", message);
 }
 
 static void carry_out(const struct api *a, const struct request *q, struct reply *r,
@@ -104,9 +121,9 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 	if (!err)
 		accepted(a, g, (unsigned)worker, r);
 	else if (err == -GW_E_STATE)
-		reply_problem(r, 409, "held",
-			      "POST /api/v1/guard/workers/NAME/release ends the hold.", "%s",
-			      message);
+		held(g, worker, r, message);
+	else if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, message);
 	else
 		reply_problem(r, err == -GW_E_NOENT ? 404 : 400, "not-accepted", NULL, "%s",
 			      *message ? message : gw_strerror(err));

@@ -2,6 +2,8 @@
 #include "body.h"
 #include "guard_doc.h"
 
+#include "base/sha256.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,6 +14,7 @@
 #define LOOK_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
 #define BYTES_MOST 9.0e15
+#define KEYS       (sizeof(((struct api *)0)->room_key) / sizeof(struct api_key))
 
 struct room_wish {
 	const char *gpu, *reason;
@@ -20,6 +23,7 @@ struct room_wish {
 
 struct room_wait {
 	uint64_t id, until_ns;
+	bool again; /* it was asked for before */
 };
 
 static bool find_room(const struct guard_view *g, uint64_t id, struct guard_room *ret)
@@ -82,7 +86,7 @@ static void made(const struct api *a, const struct guard_view *g, const struct r
 	snprintf(where, sizeof(where), "/api/v1/guard/reservations/%llu",
 		 (unsigned long long)w->id);
 	reply_header(r, "Location", where);
-	r->status = 201;
+	r->status = w->again ? 200 : 201;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
 	guard_doc_room(&j, &room, guard_moment(a));
@@ -136,9 +140,71 @@ static bool read_room(struct body *b, struct room_wish *w, char *message, size_t
 	return false;
 }
 
-static void begin_room(const struct api *a, const struct request *q, struct reply *r,
+/* ---- asked again ---- */
+
+static void digest(const char *p, size_t n, char out[static 65])
+{
+	struct sha256 s;
+
+	sha256_init(&s);
+	sha256_add(&s, p, n);
+	sha256_end(&s, out);
+}
+
+/* The reservation that this key was for, if it lasts; NULL: none. */
+static const struct api_key *known_key(const struct api *a, const struct guard_view *g,
+				       const char *key)
+{
+	char name[65];
+	struct guard_room room;
+
+	digest(key, strlen(key), name);
+	for (unsigned i = 0; i < KEYS; i++)
+		if (a->room_key[i].id && strcmp(a->room_key[i].key, name) == 0 &&
+		    find_room(g, a->room_key[i].id, &room))
+			return &a->room_key[i];
+	return NULL;
+}
+
+static void keep_key(struct api *a, const struct request *q, const char *key, uint64_t id)
+{
+	struct api_key *k = &a->room_key[a->room_keys++ % KEYS];
+
+	digest(key, strlen(key), k->key);
+	digest(q->body, q->size, k->body);
+	k->id = id;
+}
+
+/* True: it was asked for before, and this goes on with it or was refused. */
+static bool goes_on(const struct api *a, const struct request *q, struct reply *r,
+		    const struct guard_view *g, double wait_s)
+{
+	const char *key = request_header(q, "Idempotency-Key");
+	const struct api_key *k = key ? known_key(a, g, key) : NULL;
+	char body[65];
+	struct room_wait *wait;
+
+	if (!k)
+		return false;
+	digest(q->body, q->size, body);
+	if (strcmp(body, k->body) != 0) {
+		reply_problem(r, 422, "key-used", "Take another Idempotency-Key.",
+			      "this Idempotency-Key came with another request before");
+		return true;
+	}
+	wait = malloc(sizeof(*wait));
+	if (!wait)
+		return false;
+	*wait = (struct room_wait){ k->id, api_now(a) + (uint64_t)(wait_s * 1e9), true };
+	*q->memory = wait;
+	look_for_room(a, g, wait, r);
+	return true;
+}
+
+static void begin_room(struct api *a, const struct request *q, struct reply *r,
 		       const struct guard_view *g, const struct room_wish *w)
 {
+	const char *key = request_header(q, "Idempotency-Key");
 	struct room_wait *wait;
 	const char *uuid = NULL;
 	char name[256];
@@ -157,7 +223,9 @@ static void begin_room(const struct api *a, const struct request *q, struct repl
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);
-		if (err == -GW_E_SIZE)
+		if (err == -GW_E_PERM)
+			guard_doc_too_often(a, g, q, r, "");
+		else if (err == -GW_E_SIZE)
 			reply_problem(r, 429, "too-many-reservations",
 				      "End some: DELETE /api/v1/guard/reservations/ID.",
 				      "there are as many reservations as there can be");
@@ -174,13 +242,16 @@ static void begin_room(const struct api *a, const struct request *q, struct repl
 		return;
 	}
 	*q->memory = wait;
+	wait->again = false;
+	if (key)
+		keep_key(a, q, key, wait->id);
 	wait->until_ns = api_now(a) + (uint64_t)(w->wait_s * 1e9);
 	look_for_room(a, g, wait, r);
 }
 
 void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 {
-	const struct api *a = arg;
+	struct api *a = arg;
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct room_wish w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
 	char message[256] = "";
@@ -197,10 +268,10 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
-	if (read_room(b, &w, message, sizeof(message)))
-		begin_room(a, q, r, g, &w);
-	else
+	if (!read_room(b, &w, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	else if (!goes_on(a, q, r, g, w.wait_s))
+		begin_room(a, q, r, g, &w);
 	body_close(b);
 }
 

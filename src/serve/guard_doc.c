@@ -105,7 +105,30 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	guard_doc_text(j, "why", s.why);
+	guard_doc_text(j, "rail", s.rail);
 	what_it_holds(j, &s);
+}
+
+/* Where it was decided, and what ended with it. */
+static void decision_facts(struct json *j, const struct guard_decision *x)
+{
+	bool ended = x->result != RESULT_NONE;
+
+	guard_doc_text(j, "uuid", x->gpu);
+	if (*x->gpu)
+		json_uint(j, "other_processes", x->others);
+	else
+		json_null(j, "other_processes");
+	json_double(j, "temperature_celsius", x->temperature_c);
+	json_string(j, "result", ended ? guard_result_name(x->result) : NULL);
+	if (ended)
+		json_uint(j, "level", x->level);
+	else
+		json_null(j, "level");
+	if (x->result == RESULT_FREED)
+		json_uint(j, "freed_bytes", x->freed_bytes);
+	else
+		json_null(j, "freed_bytes");
 }
 
 void guard_doc_decision(struct json *j, const struct guard_view *g,
@@ -126,6 +149,7 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 	json_bool(j, "dry_run", x->dry);
 	guard_doc_text(j, "rule", x->rule);
 	guard_doc_text(j, "evidence", x->evidence);
+	decision_facts(j, x);
 	guard_doc_time(j, "next", x->next_ns > now.mono_ns ? x->next_ns : 0, now);
 	json_object_end(j);
 }
@@ -284,4 +308,23 @@ const struct guard_view *guard_doc_may_ask(const struct api *a, const struct req
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size)
 {
 	snprintf(out, size, "%.60s%s%s", q->who, *reason ? ": " : "", reason);
+}
+
+void guard_doc_too_often(const struct api *a, const struct guard_view *g,
+			 const struct request *q, struct reply *r, const char *message)
+{
+	long long uid = -1;
+	char seconds[24];
+	uint64_t wait;
+
+	if (sscanf(q->who, "uid %lld", &uid) != 1)
+		uid = -1;
+	wait = guard_user_wait_ns(g->guard, uid, clock_mono_ns(a->clock));
+	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(wait / NS_PER_S + 1));
+	reply_header(r, "Retry-After", seconds);
+	reply_problem(r, 429, "too-often",
+		      "Ask again then, or let the operator raise guard.user_evictions.", "%s",
+		      *message ? message
+			       : "workers would have to leave, and this user let them leave as "
+				 "often as it may in an hour");
 }

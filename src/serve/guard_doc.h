@@ -28,6 +28,8 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 			const struct guard_view_decision *d, struct guard_moment now);
 /* Members of a reservation. */
 void guard_doc_room(struct json *j, const struct guard_room *room, struct guard_moment now);
+/* Members of an operation. */
+void guard_doc_operation(struct json *j, const struct guard_operation *o);
 /* The array "processes" of a GPU of the scene. */
 void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gpu);
 
@@ -48,6 +50,10 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 /* For what changes something: the guard, if the body is said to be JSON and it can be asked; NULL: replied. */
 const struct guard_view *guard_doc_may_ask(const struct api *a, const struct request *q,
 					   struct reply *r);
+
+/* 429 to somebody whose user moved workers too often; says when to ask again.  message: the sentence, or "". */
+void guard_doc_too_often(const struct api *a, const struct guard_view *g,
+			 const struct request *q, struct reply *r, const char *message);
 
 /* Who asks and why, for the audit: "token: maintenance". */
 #define GUARD_REASON_MAX 120

@@ -6,9 +6,12 @@
 #ifndef GW_SERVE_GUARD_VIEW_H
 #define GW_SERVE_GUARD_VIEW_H
 
+#include "guard_operation.h"
+
 #include "guard/capacity.h"
 #include "guard/guard.h"
 #include "guard/health.h"
+#include "guard/tally.h"
 
 #include <math.h>
 #include <string.h>
@@ -33,7 +36,7 @@ struct guard_view_counts { /* since the start; those of evictions go on over res
 	uint64_t looks, triggered;
 	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
 	uint64_t evictions_ever;
-	double freed_bytes;
+	double freed_bytes; /* likewise */
 	/* Of the idle economy: energy that idling models did not draw, and that loading them again took. */
 	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last,
@@ -56,7 +59,9 @@ struct guard_view {
 	unsigned first, decisions;
 	struct guard_view_counts counts;
 	const char *kernel_log; /* "ok", or why Xids of before the start are not known */
-	const char *journal;    /* "ok", or why evictions above level 2 are refused */
+	const struct guard_operations *operations; /* NULL in tests: none */
+	const struct tally *tally; /* over restarts too; NULL in tests: nothing was counted */
+	const char *journal;       /* "ok", or why evictions above level 2 are refused */
 };
 
 /* What people ask; the main thread. */
@@ -72,6 +77,10 @@ struct guard_view_ops {
 	/* As games_begin() and games_end(). */
 	int (*game)(void *engine, int64_t pid, uint64_t ttl_ns, const char *who);
 	int (*game_end)(void *engine, int64_t pid);
+	/* A configuration in TOML as a policy of its own, ended with policy_done().  0, -GW_E_PARSE with a
+	 * sentence, or another error.  NULL: cannot be done. */
+	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,
+		      size_t size);
 };
 
 /* Position in a scene of the GPU with this uuid; -1: it is not there.  s may be NULL. */

@@ -6,6 +6,7 @@
 #include "guard_view.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
@@ -16,6 +17,8 @@
 struct worker {
 	struct labels base;
 	struct guard_status s;
+	unsigned levels;                  /* at which it may be evicted */
+	const struct tally_worker *tally; /* NULL: nothing was counted  */
 	double quiet_s;
 };
 
@@ -25,24 +28,30 @@ static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
 
 	labels_clear(&ret->base);
 	labels_add(&ret->base, "worker", w->name);
-	ret->quiet_s =
-		(double)policy_ns(w->knobs.quiet_ns, g->policy->standard.quiet_ns) * 1e-9;
+	ret->quiet_s = (double)policy_ns(w->knobs.quiet_ns, g->policy->standard.quiet_ns) / 1e9;
+	ret->levels = guard_levels(g->guard, i);
+	ret->tally = tally_find(g->tally, w->name);
 	return guard_status(g->guard, i, &ret->s) == 0;
 }
 
-static double evictions(const struct worker *w)
+static double counted(const struct worker *w, unsigned cell)
 {
-	return w->s.evictions;
+	return w->tally ? (double)w->tally->cell[cell] : 0;
 }
 
 static double resumes(const struct worker *w)
 {
-	return w->s.resumes;
+	return counted(w, TALLY_RESUMES);
 }
 
 static double would_evict(const struct worker *w)
 {
-	return w->s.would_evict;
+	return counted(w, TALLY_WOULD_EVICT);
+}
+
+static double freed(const struct worker *w)
+{
+	return counted(w, TALLY_FREED_BYTES);
 }
 
 static double resident(const struct worker *w)
@@ -71,7 +80,7 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 		unsigned metric;
 		double (*of)(const struct worker *w);
 	} rows[] = {
-		{ M_GUARD_EVICTIONS, evictions },
+		{ M_GUARD_FREED, freed },
 		{ M_GUARD_RESUMES, resumes },
 		{ M_GUARD_WOULD_EVICT, would_evict },
 		{ M_GUARD_RESIDENT, resident },
@@ -108,16 +117,40 @@ static void holds(struct page *p, const struct worker *w)
 	page_labelled(p, w->base.text, "hold", "active", w->s.hold == HOLD_ACTIVE);
 }
 
-/* One series a word, 0 or 1. */
+static void blocks(struct page *p, const struct worker *w)
+{
+	for (unsigned i = 0; i < GUARD_BLOCKS; i++)
+		page_labelled(p, w->base.text, "why", guard_block_name(i),
+			      counted(w, TALLY_BLOCKED + i));
+}
+
+/* Of the levels that it may be evicted at, and those at which it once was. */
+static void evictions(struct page *p, const struct worker *w)
+{
+	for (unsigned i = 0; i < GUARD_LEVELS * (RESULT_FAILED + 1); i++) {
+		unsigned level = i / (RESULT_FAILED + 1), result = i % (RESULT_FAILED + 1);
+		double n = counted(w, tally_eviction(level, result));
+		struct labels l;
+
+		if (result == RESULT_NONE || (!(w->levels >> level & 1) && n == 0))
+			continue;
+		labels_clear(&l);
+		labels_add_number(&l, "level", level);
+		labels_add(&l, "result", guard_result_name(result));
+		metrics_sample(&p->t, w->base.text, l.text, n);
+	}
+}
+
+/* One series a word: 0 or 1, or a count. */
 static void worker_words(struct page *p, const struct guard_view *g)
 {
 	static const struct {
 		unsigned metric;
 		void (*put)(struct page *p, const struct worker *w);
 	} rows[] = {
-		{ M_GUARD_STATE, states },
-		{ M_GUARD_REASON, reasons },
-		{ M_GUARD_HOLD, holds },
+		{ M_GUARD_STATE, states },   { M_GUARD_REASON, reasons },
+		{ M_GUARD_HOLD, holds },     { M_GUARD_EVICTIONS, evictions },
+		{ M_GUARD_BLOCKED, blocks },
 	};
 	struct worker w;
 
@@ -252,6 +285,39 @@ static void wellness(struct page *p, const struct guard_view *g)
 	}
 }
 
+static void xids_by_number(struct page *p, const struct guard_view *g)
+{
+	char number[16];
+
+	page_family(p, M_GPU_XID);
+	for (unsigned i = 0; g->tally && i < p->gpus; i++) {
+		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
+
+		for (unsigned k = 0; uuid && k < g->tally->xids; k++) {
+			if (strcmp(g->tally->xid[k].uuid, uuid) != 0)
+				continue;
+			snprintf(number, sizeof(number), "%u", g->tally->xid[k].xid);
+			page_labelled(p, p->base[i], "xid", number,
+				      (double)g->tally->xid[k].count);
+		}
+	}
+}
+
+static void remaps(struct page *p)
+{
+	static const struct {
+		unsigned metric, quantity;
+	} rows[] = { { M_GPU_REMAP_PENDING, GW_Q_ROWS_PENDING },
+		     { M_GPU_REMAP_FAILURE, GW_Q_ROWS_FAILED } };
+
+	for (size_t r = 0; r < COUNT(rows); r++) {
+		page_family(p, rows[r].metric);
+		for (unsigned i = 0; i < p->gpus; i++)
+			metrics_sample(&p->t, p->base[i], NULL,
+				       page_figure(p, i, rows[r].quantity));
+	}
+}
+
 void metrics_guard(struct page *p)
 {
 	const struct guard_view *g = p->v->guard;
@@ -264,6 +330,8 @@ void metrics_guard(struct page *p)
 	classes(p, g);
 	unattributed(p, g);
 	wellness(p, g);
+	xids_by_number(p, g);
+	remaps(p);
 }
 
 int metrics_guard_others(const struct page *p, unsigned i)

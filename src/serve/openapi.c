@@ -65,6 +65,7 @@ static const struct parameter {
 	  "Its name in the configuration." },
 	{ "path", "reservation", "{\"type\":\"string\"}", "\"1\"", "Its id." },
 	{ "path", "game", "{\"type\":\"string\"}", "\"4711\"", "Number of its process." },
+	{ "path", "operation", "{\"type\":\"string\"}", "\"1\"", "Its id." },
 	{ "path", "setting", "{\"type\":\"string\"}", "\"power-limit\"", "Its name." },
 	{ "path", "file", "{\"type\":\"string\"}", "\"app.js\"", "Name of the file." },
 };
@@ -77,6 +78,10 @@ static const struct {
 	{ "openWindow",
 	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
 	    "The same key with the same body gives the same window again." } },
+	{ "reserveMemory",
+	  { "header", "Idempotency-Key", "{\"type\":\"string\"}", "\"run-17\"",
+	    "The same key with the same body gives the same reservation again while it "
+	    "lasts." } },
 	{ "getEvents",
 	  { "header", "Last-Event-ID", "{\"type\":\"integer\"}", "17",
 	    "What a follower that comes back has seen." } },

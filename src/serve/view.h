@@ -63,6 +63,8 @@ struct view_self {
 	bool counts_known;       /* false: counts lack those of earlier runs      */
 };
 
+struct log_pair;
+
 /* Something that happened.  Ids grow for ever, over restarts too. */
 struct view_event {
 	uint64_t id;
@@ -71,6 +73,8 @@ struct view_event {
 	const char *uuid;     /* of the GPU, NULL: the machine */
 	const char *severity; /* "info", "warning", "error" */
 	const char *text;     /* one sentence */
+	const struct log_pair *pair; /* the same in pairs, for the log alone */
+	unsigned pairs;
 };
 
 struct view_point { /* of the past; wall time, because it outlives a boot */

@@ -156,12 +156,13 @@ def test_an_eviction_by_hand_is_begun_and_told(tmp_path):
         assert others == 1  # Xorg, not the worker
         got = s.post(OLLAMA + "/evict", token=True, json={"reason": "a test"})
         assert got.status_code == 202 and got.json()["mask"] == ["manual"]
-        assert got.headers["Location"] == OLLAMA
+        assert got.headers["Location"] == f"{GUARD}/operations/{got.json()['operation']['id']}"
         s.wait(lambda: worker(s)["state"] in ("evicted", "absent"))
         assert worker(s)["resident_bytes"] == 0
         s.wait(lambda: metric(s, "gpuward_guard_suspend_reason", reason="manual") == 1)
         s.wait(lambda: metric(s, "gpu_evictions_total") == 1)
-        assert metric(s, "gpuward_guard_evictions_total", worker="ollama") == 1
+        assert metric(s, "gpuward_guard_evictions_total", worker="ollama", level="2", result="freed") == 1
+        assert metric(s, "gpuward_guard_freed_bytes_total", worker="ollama") == 4 << 30
         assert s.get(GUARD).json()["counts"]["evictions_ever_total"] == 1
         assert metric(s, "gpuward_guard_time_to_free_seconds") > 0
 

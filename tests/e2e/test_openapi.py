@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import time
 
 import pytest
 
@@ -167,6 +168,13 @@ def wished(s, verb, *before, **kw):
     return s.post(f"{WORKER}/{verb}", token=True, **kw)
 
 
+def keyed_room(s, body):
+    """Asked for with a key that had {"bytes": 1, "ttl_s": 1}."""
+    key = {"Idempotency-Key": str(time.monotonic())}
+    assert s.post(ROOMS, token=True, headers=key, json={"bytes": 1, "ttl_s": 1}).status_code == 201
+    return s.post(ROOMS, token=True, headers=key, json=body)
+
+
 def too_many_rooms(s):
     paths = []
     while True:
@@ -296,8 +304,18 @@ GUARD_NOT_FOUND = {
 }
 VERBS = ("evict", "resume", "hold", "release")
 HELD = {"evict": "active", "resume": "evicted", "hold": "active"}  # what stands against it
+SIMULATE = "/api/v1/guard/simulate"
 GUARD_CHANGES = {
+    ("getGuardOperation", 200): lambda s: s.get(wished(s, "evict", ("release", {})).headers["Location"]),
+    ("getGuardOperation", 400): lambda s: s.get("/api/v1/guard/operations/0?no-such-parameter=1"),
+    ("getGuardOperation", 404): lambda s: s.get("/api/v1/guard/operations/0"),
+    ("simulateGuard", 200): lambda s: s.post(SIMULATE, json={"processes": [{"name": "game"}]}, token=True),
+    ("simulateGuard", 400): lambda s: s.post(SIMULATE, json={"processes": [{"nam": "game"}]}, token=True),
+    ("simulateGuard", 401): lambda s: s.post(SIMULATE, json={}),
+    ("simulateGuard", 415): lambda s: s.post(SIMULATE, data="{}", headers=NOT_JSON, token=True),
     ("reserveMemory", 201): lambda s: s.post(ROOMS, json={"bytes": 1, "ttl_s": 1}, token=True),
+    ("reserveMemory", 200): lambda s: keyed_room(s, {"bytes": 1, "ttl_s": 1}),
+    ("reserveMemory", 422): lambda s: keyed_room(s, {"bytes": 2, "ttl_s": 1}),
     ("reserveMemory", 400): lambda s: s.post(ROOMS, json={}, token=True),
     ("reserveMemory", 401): lambda s: s.post(ROOMS, json={"bytes": 1}),
     ("reserveMemory", 409): lambda s: s.post(ROOMS, json={"bytes": 1 << 50}, token=True),
@@ -332,7 +350,9 @@ EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries
          "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}
-ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200)}
+# 429 is of users on the UNIX socket: tests/unit/test_api_guard.c.
+ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200),
+             ("evictWorker", 429), ("holdWorker", 429)}
 MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
 
 
@@ -350,6 +370,8 @@ def guard_cases(early, watched):
     yield "reserveMemory", 503, lambda: early.post(ROOMS, token=True, json={"bytes": 1})
     yield "beginGame", 503, lambda: early.post(GAMES, token=True, json={"pid": 1})
     yield "endGame", 503, lambda: early.ask("DELETE", GAMES + "/1", token=True)
+    yield "getGuardOperation", 503, lambda: early.get("/api/v1/guard/operations/1")
+    yield "simulateGuard", 503, lambda: early.post(SIMULATE, token=True, json={})
     yield "releaseMemory", 503, lambda: early.ask("DELETE", ROOMS + "/1", token=True)
 
 

@@ -60,6 +60,7 @@ struct world_guest {
 	unsigned type;
 	double sm_ratio;
 	bool unknown, orphan;
+	int64_t uid; /* 0: root's */
 };
 
 struct world {
@@ -79,6 +80,7 @@ struct world {
 	double margin[WORLD_GPUS];
 	bool simulated, gone[WORLD_GPUS];
 	bool cold; /* whatever the margin says */
+	bool display[WORLD_GPUS];
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
 	unsigned guests;
@@ -172,6 +174,7 @@ static inline void world_process(struct world *o, const char *name, int64_t pid,
 	p->type = t ? t->type : GW_PROCESS_COMPUTE;
 	p->sm_ratio = t ? t->sm_ratio : (double)NAN;
 	p->orphan = t && t->orphan;
+	p->uid = t ? t->uid : 0;
 	snprintf(p->name, sizeof(p->name), "%s", name);
 	o->s.gpu[gpu].used_bytes += bytes;
 }
@@ -241,6 +244,7 @@ static inline void world_scene(struct world *o)
 		u->health = o->health[i];
 		u->errors = o->errors[i];
 		u->simulated = o->simulated;
+		u->display = o->display[i];
 		u->total_bytes = o->total[i];
 		u->memory_known = u->health == SCENE_OK && !u->errors;
 		u->margin_c = o->margin[i];

@@ -28,7 +28,8 @@ static struct {
 	struct stream *stream;
 	const void *data;
 	bool trusted;
-	unsigned flags; /* of the route */
+	const char *who; /* NULL: "test" */
+	unsigned flags;  /* of the route */
 	unsigned tries;
 } fake;
 
@@ -196,7 +197,7 @@ static inline void fake_ask(struct api *a, enum http_method method, const char *
 	fake_query(strchr(target, '?') ? strchr(target, '?') + 1 : "");
 	q.path = path;
 	q.trusted = fake.trusted;
-	q.who = "test";
+	q.who = fake.who ? fake.who : "test";
 	q.id = "1";
 	q.memory = &memory;
 	fake.out.count = 0;

@@ -19,6 +19,8 @@ static struct {
 	char who[256];
 	uint64_t leaves_ns; /* the worker lets go then; 0: never */
 	unsigned releases;
+	struct guard_operations operations;
+	uint64_t events;
 } w;
 
 static uint64_t now(void)
@@ -71,9 +73,11 @@ static void look(void)
 
 	w.scene.gpu[0].free_bytes = w.scene.gpu[0].total_bytes - w.scene.gpu[0].used_bytes;
 	guard_look(w.guard, &w.scene);
-	while (guard_next_decision(w.guard, &d))
+	while (guard_next_decision(w.guard, &d)) {
 		w.ring[w.view.decisions++] =
 			(struct guard_view_decision){ w.view.decisions, w.scene.wall_ns, d };
+		guard_operation_decided(&w.operations, "ollama", &d, w.scene.wall_ns);
+	}
 	while (guard_next_record(w.guard, &record))
 		;
 	while (guard_next_order(w.guard, &o))
@@ -97,8 +101,19 @@ static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t t
 		       const char *who, char *message, size_t size)
 {
 	assert_ptr_equal(engine, &w);
+	long long uid = -1;
+	struct guard_status s;
+	int err;
+
 	snprintf(w.who, sizeof(w.who), "%s", who);
-	return guard_ask(w.guard, worker, what, ttl, now(), message, size);
+	if (sscanf(who, "uid %lld", &uid) == 1)
+		guard_for(w.guard, uid);
+	err = guard_ask(w.guard, worker, what, ttl, now(), message, size);
+	assert_int_equal(guard_status(w.guard, 0, &s), 0);
+	if (!err && !guard_operation_running(&w.operations, "ollama", what))
+		guard_operation_begin(&w.operations, ++w.events, "ollama", what, &s,
+				      clock_wall_ns(&sim.clock));
+	return err;
 }
 
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl,
@@ -151,6 +166,7 @@ static void begin_guard(enum guard_mode mode)
 				      .capacity = w.capacity,
 				      .devices = 1,
 				      .ring = w.ring,
+				      .operations = &w.operations,
 				      .journal = "ok" };
 	t.api.view.guard = &w.view;
 	t.api.view.guard_ops = &guard_ops;
@@ -300,6 +316,76 @@ static void who_asks_and_why_is_handed_on(void **state)
 	assert_string_equal(w.who, "test");
 }
 
+static void live_on(uint64_t ns)
+{
+	for (uint64_t end = now() + ns; now() < end;) {
+		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
+		world(NULL);
+	}
+}
+
+static void an_operation_runs_until_the_worker_is_out_and_stays_done(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	w.leaves_ns = now() + NS_PER_S;
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	at("operation.id", "\"1\"");
+	at("operation.state", "\"running\"");
+	at("operation.ended_utc", "null");
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	at("operation.id", "\"1\"");
+	live_on(3 * NS_PER_S);
+	get("/api/v1/guard/operations/1", 200);
+	at("state", "\"done\"");
+	post("/api/v1/guard/workers/ollama/release", "", 202);
+	at("operation.state", "\"done\"");
+	get("/api/v1/guard/operations/1", 200);
+	at("state", "\"done\"");
+	get("/api/v1/guard/operations/99", 404);
+	says("forgotten");
+	get("/api/v1/guard/operations/1x", 404);
+}
+
+static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	live_on(20 * NS_PER_S);
+	get("/api/v1/guard/operations/1", 200);
+	at("state", "\"failed\"");
+	says("MiB remain");
+	post("/api/v1/guard/workers/ollama/resume", "", 202);
+	at("operation.state", "\"done\""); /* it never left */
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":9}", 202);
+	get("/api/v1/guard/operations/3", 200);
+	says("operation 4 took its place");
+	for (unsigned i = 0; i < GUARD_OPERATIONS; i++)
+		post("/api/v1/guard/workers/ollama/release", "", 202);
+	get("/api/v1/guard/operations/3", 404);
+}
+
+static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	w.policy.user_evictions = 1;
+	fake.who = "uid 1000";
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	post("/api/v1/guard/workers/ollama/release", "", 202);
+	live_on(NS_PER_S);
+	get("/api/v1/guard/workers/ollama", 200);
+	at("state", "\"active\"");
+	post("/api/v1/guard/workers/ollama/evict", "", 429);
+	says("uid 1000 moved workers 1 times in an hour");
+	assert_true(atoi(fake_find(&fake.out, "Retry-After")) > 3500);
+	fake.who = "token";
+	post("/api/v1/guard/workers/ollama/evict", "", 202);
+	fake.who = NULL;
+}
+
 static void a_hold_without_end_has_no_time(void **state)
 {
 	(void)state;
@@ -397,6 +483,10 @@ int main(void)
 		guard_test(explain_says_that_nothing_is_done),
 		guard_test(the_latest_decisions_come_oldest_first),
 		guard_test(who_asks_and_why_is_handed_on),
+		guard_test(an_operation_runs_until_the_worker_is_out_and_stays_done),
+		guard_test(
+			an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place),
+		guard_test(a_user_who_asks_too_often_is_told_when_to_ask_again),
 		guard_test(a_hold_without_end_has_no_time),
 		guard_test(a_body_that_is_not_said_to_be_json_is_refused),
 		guard_test(room_is_answered_when_the_worker_has_gone),

@@ -79,7 +79,7 @@ static const char everything[] =
 	"true\n"
 	"unattributed_limit = \"1GiB\"\npoll_ms = 250.5\non_blind = \"evict\"\non_stop = "
 	"\"leave\"\n"
-	"state_dir = \"/var/lib/x\"\ncompanion = \"/run/c.sock\"\nsimulated = true\n"
+	"state_dir = \"/var/lib/x\"\ncompanion = \"/run/c.sock\"\nsimulated = true\nuser_evictions = 5\n"
 	"[guard.defaults]\ndebounce_ms = 123.456\nquiet_s = 1\nmin_resident_s = 2\ndrain_s = "
 	"3\n"
 	"verify_s = 4\nbudget_s = 5\npost_action_s = 6\nheadroom = \"7MiB\"\nheadroom_percent "
@@ -122,6 +122,7 @@ static void every_key_lands_in_its_place(void **state)
 
 	assert_int_equal(y->mode, GUARD_DRY_RUN);
 	assert_true(y->any && !y->unknown_contends && y->by_unattributed);
+	assert_int_equal(y->user_evictions, 5);
 	assert_int_equal(y->unattributed_bytes, 1 << 30);
 	assert_true(y->evict_when_blind && !y->restore_on_stop && y->simulated_too);
 	assert_int_equal(y->poll_ns, 250500000);

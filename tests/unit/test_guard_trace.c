@@ -125,6 +125,8 @@ static void lines_that_say_nothing_are_refused(void **state)
 		"outcome\t-1\t2\t1\t0\t0\tdone",
 		"ask\t1\t0\t99\t0",
 		"ask\t1\t0\t0",
+		"for\t1",
+		"for\t1\troot",
 		"reason\t1\tGPU-1\t99\t1\thot",
 		"reserve\t1\tmuch\t0\t0\t",
 		"release\t1",
@@ -143,6 +145,34 @@ static void lines_that_say_nothing_are_refused(void **state)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(guard_trace_line(t, ""), 0);
 	guard_trace_free(t);
+	free(p);
+}
+
+static void who_asked_too_often_is_refused_again(void **state)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	struct guard_decision d;
+	struct guard_trace *t;
+	struct buf out;
+	uint64_t wall_ns;
+	unsigned evicted = 0;
+
+	(void)state;
+	make_policy(p);
+	p->user_evictions = 1;
+	buf_init(&out, 1 << 16);
+	guard_trace_begin(&out, 0);
+	for (uint64_t i = 1; i <= 3; i++) {
+		guard_trace_for(&out, 1000, i * SECOND);
+		guard_trace_ask(&out, 0, ASK_EVICT, 0, i * SECOND);
+	}
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(feed(t, out.p), 0);
+	while (guard_trace_decision(t, &d, &wall_ns))
+		evicted += strcmp(d.rule, "evict command") == 0;
+	assert_int_equal(evicted, 1);
+	guard_trace_free(t);
+	buf_done(&out);
 	free(p);
 }
 
@@ -168,6 +198,7 @@ int main(void)
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(numbers_of_a_later_run_are_those_of_its_own),
 		cmocka_unit_test(lines_that_say_nothing_are_refused),
+		cmocka_unit_test(who_asked_too_often_is_refused_again),
 		cmocka_unit_test(a_worker_that_is_not_there_any_more_was_not_asked),
 	};
 

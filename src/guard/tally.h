@@ -1,0 +1,55 @@
+/* tally: what the guard did, counted for ever: by worker, and Xids by GPU.
+ *
+ * Fed with decisions, so that a guard that is replaced by another (a restart, another configuration) does
+ * not set a count back; whoever keeps counts in a file reads and writes cells by their names.  Plain data
+ * in a fixed amount of memory. */
+#ifndef GW_GUARD_TALLY_H
+#define GW_GUARD_TALLY_H
+
+#include "guard.h"
+
+#define TALLY_XIDS 256 /* pairs of a GPU and a number */
+
+enum tally_cell {
+	TALLY_RESUMES,
+	TALLY_WOULD_EVICT, /* decided where nothing is done */
+	TALLY_FREED_BYTES,
+	TALLY_BLOCKED, /* one for each guard_block */
+	TALLY_EVICTIONS = TALLY_BLOCKED + GUARD_BLOCKS,
+	TALLY_CELLS = TALLY_EVICTIONS + GUARD_LEVELS * GUARD_RESULTS
+};
+
+struct tally_worker {
+	char name[64];
+	uint64_t cell[TALLY_CELLS];
+};
+
+struct tally_xid {
+	char uuid[96];
+	unsigned xid;
+	uint64_t count;
+};
+
+struct tally {
+	struct tally_worker worker[POLICY_WORKERS];
+	unsigned workers;
+	struct tally_xid xid[TALLY_XIDS];
+	unsigned xids;
+};
+
+/* The cell of tries at a level that ended so. */
+unsigned tally_eviction(unsigned level, enum guard_result result);
+/* "resumes", "blocked/room", "evictions/2/freed": a path, for keys in a file. */
+void tally_cell_name(unsigned cell, char *out, size_t size);
+
+/* The worker of this name, made where there is none; NULL: there are too many. */
+struct tally_worker *tally_worker(struct tally *t, const char *name);
+const struct tally_worker *tally_find(const struct tally *t, const char *name);
+
+/* Counts what a decision ended; the worker that it concerns, or NULL: nothing was counted. */
+struct tally_worker *tally_add(struct tally *t, const char *name,
+			       const struct guard_decision *d);
+/* One Xid more; NULL: there are too many. */
+struct tally_xid *tally_xid(struct tally *t, const char *uuid, unsigned xid);
+
+#endif

@@ -1,0 +1,33 @@
+/* trial: what would be decided if this were so?  Pure: a guard of its own, which acts on nothing.
+ *
+ * It sees the scene before, once, so that workers are known and whoever is not in it counts as new; and
+ * then the scene itself, again and again, for a while.  What the running guard remembers (holds, timers,
+ * who came when) is not part of it. */
+#ifndef GW_GUARD_TRIAL_H
+#define GW_GUARD_TRIAL_H
+
+#include "guard.h"
+
+#define TRIAL_LOOKS 300 /* at most so many, however long it is to last */
+
+struct trial;
+
+/* Of p, which is borrowed, all but its mode counts.  It begins at the time of day of s.  0 or -GW_E_NOMEM. */
+int trial_new(const struct policy *p, const struct scene *before, const struct scene *s,
+	      struct trial **ret);
+void trial_free(struct trial *t);
+
+/* Runs it for span_ns, or TRIAL_LOOKS.  each gets every decision; its mono_ns counts from the beginning. */
+void trial_run(struct trial *t, uint64_t span_ns,
+	       void (*each)(void *arg, const struct guard_decision *d), void *arg);
+
+/* After it: for guard_status() and guard_verdicts(). */
+const struct guard *trial_guard(const struct trial *t);
+unsigned trial_looks(const struct trial *t);
+uint64_t trial_span_ns(const struct trial *t); /* what it lasted */
+
+/* A scene that somebody made up has no scene before: *out is s without whom the policy does not know as its
+ * own or the machine's, and their memory is free. */
+void trial_before(const struct policy *p, const struct scene *s, struct scene *out);
+
+#endif

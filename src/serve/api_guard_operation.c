@@ -1,0 +1,50 @@
+/* What became of a wish. */
+#include "guard_doc.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+void guard_doc_operation(struct json *j, const struct guard_operation *o)
+{
+	char id[24], since[CLOCK_RFC3339_SIZE], ended[CLOCK_RFC3339_SIZE];
+
+	snprintf(id, sizeof(id), "%llu", (unsigned long long)o->id);
+	clock_format_rfc3339(o->since_wall_ns, since);
+	clock_format_rfc3339(o->ended_wall_ns, ended);
+	json_string(j, "id", id);
+	json_string(j, "state", guard_operation_state_name(o->state));
+	json_string(j, "worker", o->worker);
+	json_string(j, "what", guard_operation_word(o->what));
+	json_string(j, "since_utc", since);
+	json_string(j, "ended_utc", o->ended_wall_ns ? ended : NULL);
+	guard_doc_text(j, "message", o->message);
+}
+
+void api_guard_operation(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	const struct guard_operation *o;
+	struct json j;
+	char *end;
+	uint64_t id;
+
+	if (!g)
+		return;
+	id = strtoull(q->arg[0], &end, 10);
+	o = *end ? NULL : guard_operation_find(g->operations, id);
+	if (!o) {
+		reply_problem(
+			r, 404, "no-such-operation",
+			"GET /api/v1/guard/workers/NAME tells how the worker stands.",
+			"there is no operation \"%.64s\": it never was, or it is forgotten "
+			"(the latest %d since the service started are kept)",
+			q->arg[0], GUARD_OPERATIONS);
+		return;
+	}
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	guard_doc_operation(&j, o);
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -1,0 +1,400 @@
+/* The names are those of GET /api/v1/guard/gpus/{uuid}, so that an answer can be changed and asked about. */
+#include "guard_question.h"
+
+#include "base/suggest.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define SECONDS_STANDARD 10.0
+#define SECONDS_MOST     600.0
+#define BYTES_MOST       9.0e15
+#define GPUS_MOST        16
+#define PROCESSES_MOST   256
+#define FIRST_PID        4200000 /* of those who are given none: above what Linux gives out */
+
+/* Where a fault is, and room for the sentence. */
+struct place {
+	const char *what; /* "processes[3]" */
+	char *message;
+	size_t size;
+};
+
+static bool wrong(const struct place *at, const char *key, const char *must)
+{
+	snprintf(at->message, at->size, "%s%s\"%s\" must be %s", at->what,
+		 *at->what ? ": " : "", key, must);
+	return false;
+}
+
+static bool known(const json_t *o, const char *const *keys, size_t n, const struct place *at)
+{
+	const char *key, *near;
+	json_t *value;
+
+	json_object_foreach((json_t *)o, key, value)
+	{
+		bool found = false;
+
+		for (size_t i = 0; i < n; i++)
+			found = found || strcmp(keys[i], key) == 0;
+		if (found)
+			continue;
+		near = suggest(key, keys, n, sizeof(keys[0]));
+		snprintf(at->message, at->size, "%s%sthere is no key \"%.64s\"%s%s%s", at->what,
+			 *at->what ? ": " : "", key, near ? "; did you mean \"" : "",
+			 near ? near : "", near ? "\"?" : "");
+		return false;
+	}
+	return true;
+}
+
+/* Each leaves *ret as it is where the key is absent. */
+static bool number(const json_t *o, const char *key, double least, double most, double *ret,
+		   const struct place *at)
+{
+	const json_t *v = json_object_get(o, key);
+	char must[64];
+
+	if (!v || json_is_null(v))
+		return true;
+	if (json_is_number(v) && json_number_value(v) >= least &&
+	    json_number_value(v) <= most) {
+		*ret = json_number_value(v);
+		return true;
+	}
+	snprintf(must, sizeof(must), "a number from %.15g to %.15g", least, most);
+	return wrong(at, key, must);
+}
+
+static bool text(const json_t *o, const char *key, char *out, size_t size,
+		 const struct place *at)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (!v || json_is_null(v))
+		return true;
+	if (!json_is_string(v) || json_string_length(v) >= size)
+		return wrong(at, key, "a text, and not a long one");
+	snprintf(out, size, "%s", json_string_value(v));
+	return true;
+}
+
+static bool flag(const json_t *o, const char *key, bool *ret, const struct place *at)
+{
+	const json_t *v = json_object_get(o, key);
+
+	if (!v)
+		return true;
+	*ret = json_is_true(v);
+	return json_is_boolean(v) || wrong(at, key, "true or false");
+}
+
+/* ---- GPUs ---- */
+
+static bool read_gpu(const json_t *o, struct scene *s, const struct place *at)
+{
+	static const char *const keys[] = { "uuid",
+					    "index",
+					    "memory_total_bytes",
+					    "memory_free_bytes",
+					    "temperature_celsius",
+					    "margin_celsius",
+					    "display" };
+	struct scene_gpu *g = &s->gpu[s->gpus];
+	double index = s->gpus, total = NAN, left = NAN;
+
+	memset(g, 0, sizeof(*g));
+	g->temperature_c = g->margin_c = NAN;
+	g->cuda = -2;
+	snprintf(g->uuid, sizeof(g->uuid), "GPU-%u", s->gpus);
+	if (!known(o, keys, sizeof(keys) / sizeof(keys[0]), at) ||
+	    !text(o, "uuid", g->uuid, sizeof(g->uuid), at) ||
+	    !number(o, "index", 0, 1023, &index, at) ||
+	    !number(o, "memory_total_bytes", 1, BYTES_MOST, &total, at) ||
+	    !number(o, "memory_free_bytes", 0, BYTES_MOST, &left, at) ||
+	    !number(o, "temperature_celsius", -100, 300, &g->temperature_c, at) ||
+	    !number(o, "margin_celsius", -300, 300, &g->margin_c, at) ||
+	    !flag(o, "display", &g->display, at))
+		return false;
+	if (isnan(total))
+		return wrong(at, "memory_total_bytes", "there");
+	g->index = (unsigned)index;
+	g->memory_known = true;
+	g->total_bytes = (uint64_t)total;
+	g->free_bytes = isnan(left) || left > total ? g->total_bytes : (uint64_t)left;
+	g->used_bytes = g->total_bytes - g->free_bytes;
+	s->gpus++;
+	return true;
+}
+
+static bool read_gpus(const json_t *list, struct scene *s, char *message, size_t size)
+{
+	char what[32];
+	size_t n = json_array_size(list);
+
+	if (!json_is_array(list) || n == 0 || n > GPUS_MOST) {
+		snprintf(message, size, "\"gpus\" must be a list of 1 to %d GPUs", GPUS_MOST);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct place at = { what, message, size };
+
+		snprintf(what, sizeof(what), "gpus[%zu]", i);
+		if (!read_gpu(json_array_get(list, i), s, &at))
+			return false;
+	}
+	return true;
+}
+
+/* ---- processes ---- */
+
+static bool on_gpu(const json_t *o, const struct scene *s, unsigned *ret,
+		   const struct place *at)
+{
+	const json_t *v = json_object_get(o, "gpu");
+
+	*ret = 0;
+	if (!v)
+		return s->gpus > 0 || wrong(at, "gpu", "there");
+	for (unsigned i = 0; i < s->gpus; i++)
+		if ((json_is_integer(v) && json_integer_value(v) == s->gpu[i].index) ||
+		    (json_is_string(v) && strcmp(json_string_value(v), s->gpu[i].uuid) == 0)) {
+			*ret = i;
+			return true;
+		}
+	return wrong(at, "gpu", "the index or the UUID of a GPU of this world");
+}
+
+static bool types(const json_t *o, unsigned *ret, const struct place *at)
+{
+	static const char *const names[] = { "compute", "graphics", "mps" };
+	const json_t *list = json_object_get(o, "types");
+	size_t n = json_array_size(list);
+
+	*ret = list ? 0 : 1;
+	if (list && !json_is_array(list))
+		return wrong(at, "types", "a list of compute, graphics and mps");
+	for (size_t i = 0; i < n; i++) {
+		const char *word = json_string_value(json_array_get(list, i));
+		unsigned k = 0;
+
+		while (k < 3 && (!word || strcmp(word, names[k]) != 0))
+			k++;
+		if (k == 3)
+			return wrong(at, "types", "a list of compute, graphics and mps");
+		*ret |= 1u << k;
+	}
+	return true;
+}
+
+/* A process that is said to be a worker's is found as if by its port or unit. */
+static bool worker(const json_t *o, const struct policy *p, const struct scene_process *q,
+		   struct scene *s, const struct place *at)
+{
+	char name[64] = "";
+
+	if (!text(o, "worker", name, sizeof(name), at))
+		return false;
+	if (!*name || s->roots == SCENE_ROOTS)
+		return true;
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0) {
+			s->root[s->roots++] = (struct scene_root){ i, q->pid, q->start_ticks };
+			return true;
+		}
+	return wrong(at, "worker", "the name of a configured worker");
+}
+
+static void take_memory(struct scene *s, const struct scene_process *q)
+{
+	struct scene_gpu *g = &s->gpu[q->gpu];
+	uint64_t bytes = q->bytes < g->free_bytes ? q->bytes : g->free_bytes;
+
+	g->free_bytes -= bytes;
+	g->used_bytes += bytes;
+}
+
+static bool read_process(const json_t *o, const struct policy *p, struct scene *s,
+			 const struct place *at)
+{
+	/* The last three are of an answer that was taken for a question; they are found anew. */
+	static const char *const keys[] = { "gpu",    "pid",          "name",
+					    "exe",    "command",      "cgroup",
+					    "uid",    "types",        "container",
+					    "worker", "class",        "action",
+					    "rule",   "memory_bytes", "utilization_sm_ratio" };
+	struct scene_process *q = &s->process[s->processes];
+	double pid = FIRST_PID + s->processes, uid = -1, bytes = NAN;
+
+	memset(q, 0, sizeof(*q));
+	q->sm_ratio = NAN;
+	if (!json_is_object(o)) {
+		snprintf(at->message, at->size, "%s must be an object", at->what);
+		return false;
+	}
+	if (!known(o, keys, sizeof(keys) / sizeof(keys[0]), at) || !on_gpu(o, s, &q->gpu, at) ||
+	    !types(o, &q->type, at) || !number(o, "pid", 1, INT32_MAX, &pid, at) ||
+	    !number(o, "uid", 0, UINT32_MAX, &uid, at) ||
+	    !number(o, "memory_bytes", 0, BYTES_MOST, &bytes, at) ||
+	    !number(o, "utilization_sm_ratio", 0, 1, &q->sm_ratio, at) ||
+	    !text(o, "name", q->name, sizeof(q->name), at) ||
+	    !text(o, "exe", q->exe, sizeof(q->exe), at) ||
+	    !text(o, "command", q->command, sizeof(q->command), at) ||
+	    !text(o, "cgroup", q->cgroup, sizeof(q->cgroup), at) ||
+	    !text(o, "container", q->container, sizeof(q->container), at))
+		return false;
+	q->pid = (int64_t)pid;
+	q->uid = (int64_t)uid;
+	q->start_ticks = 1;
+	q->bytes_known = !isnan(bytes);
+	q->bytes = q->bytes_known ? (uint64_t)bytes : 0;
+	if (!*q->name && !*q->exe)
+		return wrong(at, "name", "there: who is it?");
+	if (!worker(o, p, q, s, at))
+		return false;
+	take_memory(s, q);
+	s->processes++;
+	return true;
+}
+
+static bool read_processes(const json_t *list, const struct policy *p, struct scene *s,
+			   char *message, size_t size)
+{
+	char what[32];
+	size_t n = json_array_size(list);
+
+	if (!list)
+		return true;
+	if (!json_is_array(list) || n > PROCESSES_MOST || s->processes + n > SCENE_PROCESSES) {
+		snprintf(message, size, "\"processes\" must be a list of at most %d",
+			 PROCESSES_MOST);
+		return false;
+	}
+	for (size_t i = 0; i < n; i++) {
+		struct place at = { what, message, size };
+
+		snprintf(what, sizeof(what), "processes[%zu]", i);
+		if (!read_process(json_array_get(list, i), p, s, &at))
+			return false;
+	}
+	return true;
+}
+
+/* ---- a recording ---- */
+
+/* The last whole scene of it; lines that are not of a scene are passed over. */
+static int read_trace(const char *lines, struct guard_question *q, char *message, size_t size)
+{
+	struct scene *s = calloc(1, sizeof(*s));
+	char line[SCENE_LINE_MAX];
+	unsigned number = 0, whole = 0;
+	int got = 0;
+
+	if (!s)
+		return -GW_E_NOMEM;
+	while (*lines && got >= 0) {
+		size_t n = strcspn(lines, "\n");
+
+		number++;
+		snprintf(line, sizeof(line), "%.*s", (int)(n < sizeof(line) ? n : 0), lines);
+		lines += n + (lines[n] == '\n');
+		if (line[0] == '\0' || line[1] != '\t')
+			continue;
+		got = scene_read(s, line);
+		if (got != 1)
+			continue;
+		q->scene = *s;
+		whole++;
+	}
+	free(s);
+	if (got >= 0 && whole)
+		return 0;
+	if (got < 0)
+		snprintf(message, size, "\"trace\": line %u is no line of a recording", number);
+	else
+		snprintf(message, size, "\"trace\" has no whole scene");
+	return -GW_E_PARSE;
+}
+
+/* ---- all of it ---- */
+
+static int read_world(const json_t *root, const struct policy *p, const struct scene *now,
+		      struct guard_question *ret, char *message, size_t size)
+{
+	static const char *const keys[] = { "seconds", "gpus",   "processes",
+					    "trace",   "policy", "on_battery" };
+	struct place at = { "", message, size };
+	const json_t *gpus = json_object_get(root, "gpus");
+	const json_t *trace = json_object_get(root, "trace");
+
+	if (!known(root, keys, sizeof(keys) / sizeof(keys[0]), &at) ||
+	    !number(root, "seconds", 0, SECONDS_MOST, &ret->seconds, &at))
+		return -GW_E_PARSE;
+	if (json_object_get(root, "policy") &&
+	    !json_is_string(json_object_get(root, "policy"))) {
+		wrong(&at, "policy", "a configuration as text");
+		return -GW_E_PARSE;
+	}
+	if (trace && (!json_is_string(trace) || gpus)) {
+		wrong(&at, "trace", "lines of a recording, in the place of \"gpus\"");
+		return -GW_E_PARSE;
+	}
+	ret->made_up = trace || gpus;
+	if (now && !trace) {
+		ret->scene = *now;
+		if (gpus)
+			ret->scene.gpus = ret->scene.processes = ret->scene.roots = 0;
+	} else if (!trace && !gpus) {
+		return -GW_E_STATE;
+	}
+	if (trace) {
+		int err = read_trace(json_string_value(trace), ret, message, size);
+
+		if (err)
+			return err;
+	}
+	if ((gpus && !read_gpus(gpus, &ret->scene, message, size)) ||
+	    !flag(root, "on_battery", &ret->scene.on_battery, &at) ||
+	    !read_processes(json_object_get(root, "processes"), p, &ret->scene, message, size))
+		return -GW_E_PARSE;
+	return 0;
+}
+
+char *guard_question_policy(const char *body, size_t n)
+{
+	json_t *root = n ? json_loadb(body, n, JSON_REJECT_DUPLICATES, NULL) : NULL;
+	const char *toml = json_string_value(json_object_get(root, "policy"));
+	char *copy = toml ? strdup(toml) : NULL;
+
+	json_decref(root);
+	return copy;
+}
+
+int guard_question_read(const char *body, size_t n, const struct policy *p,
+			const struct scene *now, struct guard_question *ret, char *message,
+			size_t size)
+{
+	json_error_t e;
+	json_t *root =
+		n ? json_loadb(body, n, JSON_REJECT_DUPLICATES, &e) : json_loads("{}", 0, &e);
+	int err;
+
+	memset(ret, 0, sizeof(*ret));
+	ret->seconds = SECONDS_STANDARD;
+	if (!json_is_object(root)) {
+		if (root)
+			snprintf(message, size, "the body must be an object");
+		else
+			snprintf(message, size, "the body is not JSON: line %d, column %d: %s",
+				 e.line, e.column, e.text);
+		json_decref(root);
+		return -GW_E_PARSE;
+	}
+	err = read_world(root, p, now, ret, message, size);
+	json_decref(root);
+	return err;
+}
