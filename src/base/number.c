@@ -1,9 +1,11 @@
 #include "number.h"
 
+#include <errno.h>
 #include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* The C locale is a constant of libc: asking for it allocates nothing and does not fail. */
 static locale_t c_locale(void)
@@ -39,4 +41,37 @@ void number_format(double v, char out[static NUMBER_SIZE])
 	}
 	uselocale(before);
 	freelocale(c);
+}
+
+bool number_u64(const char *text, uint64_t *ret)
+{
+	char *end;
+
+	if (*text < '0' || *text > '9')
+		return false;
+	errno = 0;
+	*ret = strtoull(text, &end, 10);
+	return *end == '\0' && errno == 0;
+}
+
+bool number_i64(const char *text, int64_t *ret)
+{
+	const bool negative = *text == '-';
+	uint64_t v;
+
+	if (!number_u64(text + negative, &v) || v > (uint64_t)INT64_MAX + negative)
+		return false;
+	*ret = negative ? (int64_t)(0 - v) : (int64_t)v;
+	return true;
+}
+
+bool number_real(const char *text, double *ret)
+{
+	const char *end;
+
+	*ret = NAN;
+	if (strcmp(text, "-") == 0)
+		return true;
+	*ret = number_parse(text, &end);
+	return end != text && *end == '\0' && isfinite(*ret);
 }

@@ -5,11 +5,11 @@
 #include "base/buf.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define COLUMN 12
+#define COLUMN   12
+#define row(...) term_row(COLUMN, __VA_ARGS__)
 
 static const char *const titles[] = {
 	[AB_ENERGY] = "energy",
@@ -17,19 +17,6 @@ static const char *const titles[] = {
 	[AB_POWER] = "mean power",
 	[AB_EDP] = "energy x delay",
 };
-
-static void __attribute__((format(printf, 2, 3))) row(const char *title, const char *fmt, ...)
-{
-	char text[1024], left[64];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	snprintf(left, sizeof(left), "%s%s%s", *title ? term_on(TERM_BOLD) : "", title,
-		 *title ? term_off() : "");
-	term_wrap(left, COLUMN, text, term_width());
-}
 
 /* Four digits in a unit that fits. */
 static const char *quantity(char out[static 32], double v, const char *unit)

@@ -5,24 +5,11 @@
 #include "trials.h"
 
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define COLUMN 13
-
-static void __attribute__((format(printf, 2, 3))) row(const char *title, const char *fmt, ...)
-{
-	char text[1024], left[64];
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
-	snprintf(left, sizeof(left), "%s%s%s", *title ? term_on(TERM_BOLD) : "", title,
-		 *title ? term_off() : "");
-	term_wrap(left, COLUMN, text, term_width());
-}
+#define COLUMN   13
+#define row(...) term_row(COLUMN, __VA_ARGS__)
 
 static const char *plus_minus(void)
 {

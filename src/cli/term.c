@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 
+#include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -174,4 +175,17 @@ void term_wrap(const char *left, unsigned indent, const char *text, unsigned wid
 		text += strspn(text, " ");
 	}
 	putc('\n', out());
+}
+
+void term_row(unsigned indent, const char *title, const char *fmt, ...)
+{
+	char text[1024], left[64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(left, sizeof(left), "%s%s%s", *title ? term_on(TERM_BOLD) : "", title,
+		 *title ? term_off() : "");
+	term_wrap(left, indent, text, term_width());
 }

@@ -30,4 +30,8 @@ const char *term_off(void);
  * width.  A word that no line holds is broken on a terminal, and left whole for programs. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
 
+/* The same as wide as the terminal, with a title in bold, or "". */
+void term_row(unsigned indent, const char *title, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+
 #endif

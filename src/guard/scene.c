@@ -4,7 +4,6 @@
 #include "base/buf.h"
 #include "base/number.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
@@ -151,33 +150,11 @@ static bool word(const char **at, char *out, size_t size)
 	return true;
 }
 
-static bool to_u64(const char *s, uint64_t *ret)
-{
-	char *end;
-
-	if (*s < '0' || *s > '9')
-		return false;
-	errno = 0;
-	*ret = strtoull(s, &end, 10);
-	return *end == '\0' && errno == 0;
-}
-
-static bool to_i64(const char *s, int64_t *ret)
-{
-	const bool negative = *s == '-';
-	uint64_t v;
-
-	if (!to_u64(s + negative, &v) || v > (uint64_t)INT64_MAX + negative)
-		return false;
-	*ret = negative ? (int64_t)(0 - v) : (int64_t)v;
-	return true;
-}
-
 static bool to_unsigned(const char *s, unsigned below, unsigned *ret)
 {
 	uint64_t v;
 
-	if (!to_u64(s, &v) || v > UINT32_MAX || (below && v >= below))
+	if (!number_u64(s, &v) || v > UINT32_MAX || (below && v >= below))
 		return false;
 	*ret = (unsigned)v;
 	return true;
@@ -187,7 +164,7 @@ static bool to_int(const char *s, int *ret)
 {
 	int64_t v;
 
-	if (!to_i64(s, &v) || v < INT32_MIN || v > INT32_MAX)
+	if (!number_i64(s, &v) || v < INT32_MIN || v > INT32_MAX)
 		return false;
 	*ret = (int)v;
 	return true;
@@ -207,17 +184,6 @@ static bool to_health(const char *s, enum scene_health *ret)
 			return true;
 	}
 	return false;
-}
-
-static bool to_real(const char *s, double *ret)
-{
-	const char *end;
-
-	*ret = NAN;
-	if (strcmp(s, "-") == 0)
-		return true;
-	*ret = number_parse(s, &end);
-	return end != s && *end == '\0' && isfinite(*ret);
 }
 
 static int hex(char c)
@@ -268,7 +234,7 @@ static bool to_chain(char *s, int64_t *ret)
 		next = strchr(s, ',');
 		if (next)
 			*next++ = '\0';
-		if (n == SCENE_ANCESTORS || !to_i64(s, &ret[n]) || ret[n++] == 0)
+		if (n == SCENE_ANCESTORS || !number_i64(s, &ret[n]) || ret[n++] == 0)
 			return false;
 	}
 	return true;
@@ -277,13 +243,13 @@ static bool to_chain(char *s, int64_t *ret)
 static bool to_field(char *s, const struct field *f, void *p)
 {
 	switch (f->kind) {
-	case U64: return to_u64(s, p);
-	case I64: return to_i64(s, p);
+	case U64: return number_u64(s, p);
+	case I64: return number_i64(s, p);
 	case UINT: return to_unsigned(s, f->size, p);
 	case INT: return to_int(s, p);
 	case FLAG: return to_flag(s, p);
 	case HEALTH: return to_health(s, p);
-	case REAL: return to_real(s, p);
+	case REAL: return number_real(s, p);
 	case TEXT: return to_text(s, p, f->size);
 	case CHAIN: return to_chain(s, p);
 	case END: break;

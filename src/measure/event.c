@@ -113,37 +113,6 @@ static bool word(const char **at, char *out, size_t size)
 	return true;
 }
 
-static bool to_u64(const char *s, uint64_t *ret)
-{
-	char *end;
-
-	if (*s < '0' || *s > '9')
-		return false;
-	*ret = strtoull(s, &end, 10);
-	return *end == '\0';
-}
-
-static bool to_i64(const char *s, int64_t *ret)
-{
-	uint64_t v;
-
-	if (!to_u64(s + (*s == '-'), &v) || v > INT64_MAX)
-		return false;
-	*ret = *s == '-' ? -(int64_t)v : (int64_t)v;
-	return true;
-}
-
-static bool to_real(const char *s, double *ret)
-{
-	const char *end;
-
-	*ret = NAN;
-	if (strcmp(s, "-") == 0)
-		return true;
-	*ret = number_parse(s, &end);
-	return end != s && *end == '\0' && isfinite(*ret);
-}
-
 static bool to_code(const char *s, unsigned *ret)
 {
 	for (*ret = 0; *ret < GW_CODES; (*ret)++)
@@ -185,22 +154,22 @@ static bool to_field(const char *s, void *p, enum kind kind)
 	int64_t i;
 
 	switch (kind) {
-	case U64: return to_u64(s, p);
-	case I64: return to_i64(s, p);
+	case U64: return number_u64(s, p);
+	case I64: return number_i64(s, p);
 	case UINT:
-		if (!to_u64(s, &u) || u > UINT32_MAX)
+		if (!number_u64(s, &u) || u > UINT32_MAX)
 			return false;
 		*(unsigned *)p = (unsigned)u;
 		return true;
 	case INT:
-		if (!to_i64(s, &i) || i < INT32_MIN || i > INT32_MAX)
+		if (!number_i64(s, &i) || i < INT32_MIN || i > INT32_MAX)
 			return false;
 		*(int *)p = (int)i;
 		return true;
 	case CODE: return to_code(s, p);
 	case TEXT32: return to_text(s, p, 32);
 	case TEXT64: return to_text(s, p, 64);
-	case REAL: return to_real(s, p);
+	case REAL: return number_real(s, p);
 	case END: break;
 	}
 	return false;
@@ -232,7 +201,7 @@ int event_read(const char *line, struct event *ret)
 		if (rows[t].letter != line[0])
 			continue;
 		e.type = (enum event_type)t;
-		if (!word(&at, text, sizeof(text)) || !to_u64(text, &e.t_ns) ||
+		if (!word(&at, text, sizeof(text)) || !number_u64(text, &e.t_ns) ||
 		    !read_fields(at, &e))
 			return -GW_E_PARSE;
 		*ret = e;
