@@ -42,3 +42,42 @@ def looked(s):
         return got.status_code == 200 and all(w["state"] != "reconcile" for w in got.json()["workers"])
     s.wait(there)
     return s
+
+
+def held(world, kind, size, **kw):
+    """A fake worker whose models are memory of a process of its own: cheap, and as the driver sees it real.
+
+    Its server is a thread of the test, its process sleeps; worker.py has one where both are one tree.
+    """
+    import fake_workers
+    import worker
+
+    class Held(getattr(fake_workers, kind)):
+        def __enter__(self):
+            self.process = worker.Process(world, ["/bin/sleep", "1000"])
+            self.pid = self.process.pid
+            self.pidfile = world.held.parent / f"pid-{self.pid}"
+            self.pidfile.write_text(f"{self.pid}\n")
+            self.settle()
+            return super().__enter__()
+
+        def __exit__(self, *exc):
+            super().__exit__(*exc)
+            self.process.end()
+
+        def settle(self):
+            world.hold(self.pid, size if self.loaded else 0)
+
+        def respond(self, *args):
+            try:
+                return super().respond(*args)
+            finally:
+                self.settle()
+
+        def resident(self):
+            return world.holds(self.pid)
+
+        def table(self, name, kind, more=""):
+            return (f'[[worker]]\nname = "{name}"\nkind = "{kind}"\nurl = "{self.url}"\n'
+                    f'match.pidfile = "{self.pidfile}"\n{more}\n')
+    return Held(**kw)
