@@ -28,6 +28,7 @@
 #define LOOK_NS     (5 * NS_PER_MS)
 #define SAFE_LEVEL  2 /* what a worker does by itself and takes back: no journal is needed */
 #define RESTORE_NS  (10 * NS_PER_S)
+#define KEEP_NS     (200 * NS_PER_MS)
 #define OWNERS      32 /* of reservations: as many as there can be */
 
 /* A process for which room is kept: the room goes when it ends. */
@@ -525,6 +526,19 @@ static void audit(struct guarding *g, const char *who, const char *what)
 		&(struct view_event){ .kind = "guard", .severity = "info", .text = text });
 }
 
+/* Who is told that it is so may rely on it: his wish is in the file before he is answered.  A disk that
+ * hangs holds us up no longer than this. */
+static void keep_wish(struct guarding *g)
+{
+	uint64_t now = now_ns(), until = now + KEEP_NS;
+
+	for (; g->writing && now < until; now = now_ns()) {
+		if (store_flush(g->config.store, until - now) == -GW_E_TIMEOUT)
+			return;
+		written(g, now);
+	}
+}
+
 static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
 	       char *message, size_t size)
 {
@@ -547,6 +561,7 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 		audit(g, who, text);
 	}
 	pump(g);
+	keep_wish(g);
 	looker_now(g->looker);
 	return err;
 }
