@@ -1,4 +1,9 @@
 """A service whose guard acts on simulated GPUs, for tests."""
+import signal
+import subprocess
+import sys
+
+import worker
 from service import Service
 
 WORLD = """
@@ -44,17 +49,45 @@ def looked(s):
     return s
 
 
-def held(world, kind, size, **kw):
+# A process that writes down each signal that it gets, and lives on.
+RECORDER = """
+import signal, sys
+log = open(sys.argv[1], "a", buffering=1)
+for number in set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP, 32, 33}:
+    signal.signal(number, lambda n, _: log.write(f"{n}\\n"))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+class Recorder(worker.Process):
+    """kind: what it holds bytes as; signals() tells what it got."""
+
+    def __init__(self, world, path, size=0, kind="compute"):
+        self.log = path
+        super().__init__(world, [sys.executable, "-c", RECORDER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert self.child.stdout.readline() == "ready\n"
+        world.hold(self.pid, size, kind)
+
+    def signals(self):
+        return [int(n) for n in self.log.read_text().split()]
+
+    def end(self, how=signal.SIGKILL):
+        super().end(how)
+        self.child.stdout.close()
+
+
+def held(world, kind, size, process=None, **kw):
     """A fake worker whose models are memory of a process of its own: cheap, and as the driver sees it real.
 
     Its server is a thread of the test, its process sleeps; worker.py has one where both are one tree.
     """
     import fake_workers
-    import worker
 
     class Held(getattr(fake_workers, kind)):
         def __enter__(self):
-            self.process = worker.Process(world, ["/bin/sleep", "1000"])
+            self.process = process or worker.Process(world, ["/bin/sleep", "1000"])
             self.pid = self.process.pid
             self.pidfile = world.held.parent / f"pid-{self.pid}"
             self.pidfile.write_text(f"{self.pid}\n")
