@@ -2,6 +2,11 @@
  * the id of its row; tests/e2e/test_guard_accept.py has what needs processes, files and servers. */
 #include "guard_world.h"
 
+#include "device/nvml_abi.h"
+#include "guard/health.h"
+
+#include <malloc.h>
+
 #define ANY GUARD_STATES
 
 static uint64_t random_state;
@@ -553,6 +558,305 @@ static void a14_the_same_feed_gives_the_same_decisions_byte_for_byte(void **stat
 	world_done(&b);
 }
 
+/* ---- A10: what the machine makes of how a worker answers ---- */
+
+static void a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in(void **state)
+{
+	static const enum policy_kind kinds[] = { WORKER_LLAMASWAP, WORKER_COMFY };
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		world_init(&o, 1, 1);
+		o.p.worker[0].kind = kinds[i];
+		o.w[0].returns_empty = true;
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 0);
+		world_run(&o, 10 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		world_ask(&o, 0, ASK_RESUME, 0);
+		world_run(&o, 10 * S);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		assert_false(o.w[0].closed);
+		world_done(&o);
+	}
+}
+
+/* The first order to leave; what comes before it is done. */
+static struct guard_order told_to_leave(struct world *o)
+{
+	struct guard_order d = { .verb = ORDER_NOTIFY };
+	struct guard_record r;
+
+	while (d.verb != ORDER_EVICT) {
+		world_scene(o);
+		guard_look(o->g, &o->s);
+		while (guard_next_record(o->g, &r))
+			;
+		while (d.verb != ORDER_EVICT && guard_next_order(o->g, &d))
+			guard_outcome(o->g,
+				      &(struct guard_outcome){ .order = d.id, .ok = true },
+				      o->now);
+		assert_true(o->now < WORLD_START + 20 * S);
+		o->now += o->step_ns;
+	}
+	return d;
+}
+
+static void a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may(void **state)
+{
+	char message[100];
+	struct world o;
+
+	(void)state;
+	for (unsigned checkpoint = 0; checkpoint < 2; checkpoint++) {
+		struct guard_order d;
+
+		world_init(&o, 1, 1);
+		o.p.standard.budget_ns = 5 * S; /* a call may take 10 */
+		o.p.worker[0].kind = checkpoint ? WORKER_CHECKPOINT : WORKER_OLLAMA;
+		world_begin(&o);
+		world_step(&o);
+		assert_int_equal(
+			guard_ask(o.g, 0, ASK_EVICT, 0, o.now, message, sizeof(message)), 0);
+		d = told_to_leave(&o);
+		if (checkpoint)
+			assert_true(d.deadline_ns > o.now + 15 * S); /* 8 GiB, and 10 s */
+		else
+			assert_in_range(d.deadline_ns, o.now, o.now + 5 * S);
+		world_done(&o);
+	}
+}
+
+/* ---- A15, A16: health, and what follows for a worker ---- */
+
+static struct {
+	struct health *h;
+	struct gw_device d;
+	double value[GW_QUANTITIES];
+	uint8_t why[GW_QUANTITIES];
+} sick;
+
+static void figure(unsigned q, double v)
+{
+	sick.value[q] = v;
+	sick.why[q] = GW_HAVE;
+}
+
+static void margin(double c)
+{
+	figure(GW_Q_TEMPERATURE_MARGIN, c);
+	figure(GW_Q_TEMPERATURE_GPU, 87 - c);
+}
+
+static void patient(struct world *o, const struct health_options *options)
+{
+	health_free(sick.h);
+	memset(&sick, 0, sizeof(sick));
+	memset(sick.why, GW_ABSENT_NOT_SUPPORTED, sizeof(sick.why));
+	sick.d.state = GW_DEVICE_OK;
+	sick.d.message = "";
+	sick.d.value_count = GW_QUANTITIES;
+	sick.d.value = sick.value;
+	sick.d.value_absence = sick.why;
+	assert_int_equal(health_new(options, &sick.h), 0);
+	margin(40);
+	world_init(o, 1, 1);
+	world_begin(o);
+	world_run(o, S);
+}
+
+/* As the service does it: a reading, its verdict, and what it means for the workers. */
+static struct health_status reading(struct world *o)
+{
+	struct health_status s;
+
+	health_read(sick.h, &sick.d, o->now);
+	health_status(sick.h, o->now, &s);
+	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal,
+			 s.why, o->now);
+	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, s.quarantine, s.why, o->now);
+	world_fetch(o);
+	world_run(o, S);
+	return s;
+}
+
+static void readings(struct world *o, unsigned n)
+{
+	while (n--)
+		reading(o);
+}
+
+static void well_again(struct world *o)
+{
+	world_done(o);
+	health_free(sick.h);
+	sick.h = NULL;
+}
+
+static void a15_noise_at_the_trip_moves_a_worker_once_each_way(void **state)
+{
+	struct world o;
+
+	(void)state;
+	random_state = seed();
+	patient(&o, NULL);
+	for (unsigned i = 0; i < 600; i++) { /* 1 to 3 degrees from the limit: the trip is 2 */
+		margin(1 + (double)draw(3));
+		reading(&o);
+	}
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_THERMAL);
+	for (unsigned i = 0; i < 600; i++) { /* and 6 to 8 where it clears at 7 */
+		margin(8 + (double)draw(3));
+		reading(&o);
+	}
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	well_again(&o);
+}
+
+static void a15_three_critical_readings_move_nobody_and_four_do(void **state)
+{
+	struct world o;
+
+	(void)state;
+	patient(&o, NULL);
+	for (unsigned i = 0; i < 20; i++) {
+		margin(1);
+		readings(&o, 3);
+		margin(4);
+		reading(&o);
+	}
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+	margin(1);
+	readings(&o, 5);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	well_again(&o);
+}
+
+static void a15_the_original_85_degrees_take_the_place_of_the_margin(void **state)
+{
+	struct health_options options;
+	struct world o;
+
+	(void)state;
+	health_options_init(&options);
+	options.absolute_c = 85;
+	patient(&o, &options);
+	margin(1);
+	figure(GW_Q_TEMPERATURE_GPU, 84);
+	readings(&o, 20);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	figure(GW_Q_TEMPERATURE_GPU, 85);
+	readings(&o, 6);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	figure(GW_Q_TEMPERATURE_GPU, 81); /* five degrees of hysteresis */
+	readings(&o, 60);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	figure(GW_Q_TEMPERATURE_GPU, 79);
+	readings(&o, 60);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	well_again(&o);
+}
+
+static bool in_list(unsigned x, const unsigned *list, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (list[i] == x)
+			return true;
+	return false;
+}
+
+static void a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert(void **state)
+{
+	static const unsigned moves[] = { 46,  62,  64,  95,  109, 110, 119,
+					  120, 136, 140, 143, 155, 156, 158, /* reset */
+					  79,  142 };
+	struct world o;
+
+	(void)state;
+	for (unsigned x = 0; x <= 1000; x = x == 200 ? 999 : x + 1) {
+		struct health_status s;
+		bool out = in_list(x, moves, sizeof(moves) / sizeof(moves[0]));
+
+		patient(&o, NULL);
+		figure(GW_Q_RECOVERY_ACTION, 0);
+		reading(&o);
+		health_event(sick.h, &(struct health_event){ o.now, ABI_EVENT_XID, x });
+		reading(&o);
+		s = reading(&o);
+		if (s.quarantine != out || (world_state(&o, 0) == STATE_EVICTED) != out)
+			fail_msg("Xid %u: %s, the worker is %s", x, s.why,
+				 guard_state_name(world_state(&o, 0)));
+		if (x == 999 || (x >= 162 && x <= 172))
+			assert_int_equal(s.level, HEALTH_WARN); /* alert only */
+		well_again(&o);
+	}
+}
+
+static void a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned action = 1; action < 9; action++) { /* 8 is not known to anybody yet */
+		patient(&o, NULL);
+		figure(GW_Q_RECOVERY_ACTION, action);
+		readings(&o, 3);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		assert_int_equal(world_status(&o, 0).mask, 1u << REASON_HEALTH);
+		figure(GW_Q_RECOVERY_ACTION, 0);
+		readings(&o, 90);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		well_again(&o);
+	}
+}
+
+/* ---- A19: a day ---- */
+
+static void a19_a_day_of_comings_and_goings_takes_no_memory(void **state)
+{
+	struct guard_decision said;
+	struct world o;
+	size_t before;
+	unsigned evictions;
+
+	(void)state;
+	world_init(&o, 1, 2);
+	o.total[0] = 20 * GIB;
+	for (unsigned i = 0; i < 3; i++) {
+		struct world_guest *t = world_guest(&o, "job", 0, (3 + i) * GIB, i * MINUTE, 0);
+
+		t->on_ns = (60 + 70 * i) * S;
+		t->off_ns = (40 + 13 * i) * MINUTE;
+		t->type = i & 1 ? GW_PROCESS_GRAPHICS : GW_PROCESS_COMPUTE;
+	}
+	world_begin(&o);
+	o.step_ns = S;
+	world_run(&o, 60 * MINUTE);
+	free(o.said); /* the test's own */
+	o.said = NULL;
+	o.says = o.room = 0;
+	evictions = world_status(&o, 0).evictions;
+	before = mallinfo2().uordblks;
+	for (uint64_t end = o.now + 23 * 60 * MINUTE; o.now < end;) {
+		world_step(&o);
+		o.says = 0;
+	}
+	free(o.said);
+	o.said = NULL;
+	assert_int_equal(mallinfo2().uordblks, before);
+	assert_true(world_status(&o, 0).evictions > evictions);
+	assert_false(guard_next_decision(o.g, &said));
+	assert_int_equal(o.on_disk, 2); /* a record a worker, whatever was done */
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -575,6 +879,17 @@ int main(void)
 		cmocka_unit_test(a13_contention_that_ends_does_not_bring_back_who_is_too_hot),
 		cmocka_unit_test(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing),
 		cmocka_unit_test(a14_the_same_feed_gives_the_same_decisions_byte_for_byte),
+		cmocka_unit_test(
+			a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in),
+		cmocka_unit_test(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may),
+		cmocka_unit_test(a15_noise_at_the_trip_moves_a_worker_once_each_way),
+		cmocka_unit_test(a15_three_critical_readings_move_nobody_and_four_do),
+		cmocka_unit_test(a15_the_original_85_degrees_take_the_place_of_the_margin),
+		cmocka_unit_test(
+			a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert),
+		cmocka_unit_test(
+			a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event),
+		cmocka_unit_test(a19_a_day_of_comings_and_goings_takes_no_memory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
