@@ -113,25 +113,6 @@ def test_a12_with_leave_to_kill_the_worker_is_asked_and_then_ended_alone(world, 
                 assert c.child.poll() is None and x.child.poll() is None
 
 
-# ---- A14: a recording
-
-
-def test_a14_what_was_recorded_replays_to_the_same_bytes(world, ollama, tmp_path):
-    trace = tmp_path / "trace"
-    with Guarded(world, text(ollama.table("ollama", "ollama"), guard=f'record = "{trace}"')) as s:
-        s.until("active")
-        with Contender(world, 8 * GIB):
-            s.until("evicted")
-        s.wait(lambda: s.now() == "active" and ollama.resident() == 10 * GIB)
-        was = s.decisions()
-        shutil.copy(s.config, tmp_path / "policy.toml")
-    runs = [support.gpuward("guard", "replay", "--policy", tmp_path / "policy.toml", trace, "--json", "--quiet")
-            for _ in range(2)]
-    assert runs[0].returncode == 0 and runs[0].stdout == runs[1].stdout
-    now = [json.loads(line) for line in runs[0].stdout.splitlines()][:len(was)]
-    assert [(d["from"], d["to"], d["mask"]) for d in now] == [(d["from"], d["to"], d["mask"]) for d in was]
-
-
 # ---- A18: in a pid namespace
 
 
