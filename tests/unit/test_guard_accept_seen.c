@@ -62,6 +62,68 @@ static const struct scene_process *process(int64_t pid)
 	return NULL;
 }
 
+static void put(int64_t pid, int64_t parent, const char *name, const char *tgid,
+		const char *cgroup)
+{
+	char folder[64], stat[160], status[160], comm[32], link[64], group[160];
+	const struct tree_row rows[] = { { "stat", stat },
+					 { "status", status },
+					 { "comm", comm },
+					 { "exe", link },
+					 { "cmdline", name },
+					 { "cgroup", group },
+					 { 0 } };
+
+	snprintf(folder, sizeof(folder), "proc/%lld/", (long long)pid);
+	snprintf(stat, sizeof(stat),
+		 "%lld (%s) S %lld 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 50 1 2\n",
+		 (long long)pid, name, (long long)parent);
+	snprintf(status, sizeof(status), "Name:\t%s\nTgid:\t%s\nUid:\t1\t1\t1\t1\n", name,
+		 tgid);
+	snprintf(comm, sizeof(comm), "%.15s\n", name);
+	snprintf(link, sizeof(link), "-> /opt/%s", name);
+	snprintf(group, sizeof(group), "0::%s\n", cgroup);
+	tree_fill(&tree, folder, rows);
+}
+
+/* ---- A2: who is a worker's ---- */
+
+#define UNIT    "/system.slice/ollama.service"
+#define SESSION "/user.slice/user-1000.slice/session-2.scope"
+
+static void a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers(void **state)
+{
+	static struct verdict verdict[SCENE_PROCESSES];
+	static const enum guard_class wanted[] = { CLASS_WORKER, CLASS_WORKER, CLASS_WORKER,
+						   CLASS_CONTENDER };
+
+	(void)state;
+	policy.workers = 1;
+	policy_worker_init(&policy.worker[0]);
+	policy.worker[0].name = "ollama";
+	policy.worker[0].match.unit = "ollama.service";
+	put(4300010, 1, "ollama", "4300010", UNIT);
+	put(4300011, 4300010, "between", "4300011", UNIT);
+	put(4300000, 4300011, "runner", "4300000", UNIT); /* the third generation */
+	put(4300001, 1, "left", "4300001", UNIT);         /* setsid, and its parents are gone */
+	put(4300002, 4300011, "moved", "4300002", SESSION); /* a descendant in another group */
+	put(4300003, 1, "runner", "4300003", SESSION);      /* only the name is the same */
+	open_look("[[gpu]]\nprofile = \"a100\"\n"
+		  "[[gpu.process]]\npid = 4300000\nmemory = \"1 GiB\"\n"
+		  "[[gpu.process]]\npid = 4300001\nmemory = \"1 GiB\"\n"
+		  "[[gpu.process]]\npid = 4300002\nmemory = \"1 GiB\"\n"
+		  "[[gpu.process]]\npid = 4300003\nmemory = \"1 GiB\"\n");
+	for (unsigned n = 0; n < 3; n++) {
+		sim_step(NS_PER_S);
+		assert_int_equal(look_take(look, &scene, false), 0);
+		classify(&policy, &scene, verdict);
+		assert_int_equal(scene.processes, 4);
+		for (unsigned i = 0; i < 4; i++)
+			assert_int_equal(verdict[process(4300000 + i) - scene.process].class,
+					 wanted[i]);
+	}
+}
+
 /* ---- A5: lists ---- */
 
 /* A worker that is C+G, one whose bytes nobody tells, and `many` small ones in a list that grows while it is
@@ -121,20 +183,6 @@ static void a05_lists_of_every_layout_and_length_are_read_the_same(void **state)
 		}
 }
 
-static void put_process(int64_t pid, const char *tgid)
-{
-	char path[64], text[160];
-
-	snprintf(path, sizeof(path), "proc/%lld/stat", (long long)pid);
-	snprintf(text, sizeof(text),
-		 "%lld (game) S 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 50 1 2\n",
-		 (long long)pid);
-	tree_put(&tree, path, text);
-	snprintf(path, sizeof(path), "proc/%lld/status", (long long)pid);
-	snprintf(text, sizeof(text), "Name:\tgame\nTgid:\t%s\nUid:\t1\t1\t1\t1\n", tgid);
-	tree_put(&tree, path, text);
-}
-
 /* Outside of namespaces all drivers mean the same numbers; older ones may mean a thread's. */
 static void a05_drivers_that_tell_host_numbers_or_translated_ones_agree(void **state)
 {
@@ -144,8 +192,8 @@ static void a05_drivers_that_tell_host_numbers_or_translated_ones_agree(void **s
 	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
-	put_process(4300000, "4300000");
-	put_process(4300001, "4300000"); /* a thread of it */
+	put(4300000, 1, "game", "4300000", SESSION);
+	put(4300001, 1, "game", "4300000", SESSION); /* a thread of it */
 	for (unsigned i = 0; i < sizeof(versions) / sizeof(versions[0]); i++) {
 		char text[1024];
 
@@ -159,6 +207,111 @@ static void a05_drivers_that_tell_host_numbers_or_translated_ones_agree(void **s
 		assert_true(scene.process[0].bytes >= 3 * GIB);
 		close_look();
 	}
+}
+
+/* ---- A7, A9: what cannot be read ---- */
+
+static const char *const lists[] = { "nvmlDeviceGetComputeRunningProcesses_v3",
+				     "nvmlDeviceGetGraphicsRunningProcesses_v3",
+				     "nvmlDeviceGetMPSComputeRunningProcesses_v3" };
+
+static void fetch(struct guard *g, unsigned *ret_orders)
+{
+	struct guard_decision said;
+	struct guard_order order;
+	struct guard_record record;
+
+	while (guard_next_record(g, &record))
+		;
+	while (guard_next_order(g, &order)) {
+		++*ret_orders;
+		guard_outcome(g, &(struct guard_outcome){ .order = order.id, .ok = true },
+			      scene.mono_ns);
+	}
+	while (guard_next_decision(g, &said))
+		;
+}
+
+static struct guard_status step(struct guard *g, unsigned *ret_orders)
+{
+	struct guard_status s;
+
+	sim_step(100 * NS_PER_MS);
+	assert_int_equal(look_take(look, &scene, guard_wants_utilisation(g)), 0);
+	guard_look(g, &scene);
+	fetch(g, ret_orders);
+	assert_int_equal(guard_status(g, 0, &s), 0);
+	return s;
+}
+
+static void worker(const char *name)
+{
+	struct policy_worker *w = &policy.worker[policy.workers++];
+
+	policy.mode = GUARD_ENFORCE;
+	policy.simulated_too = true;
+	policy_worker_init(w);
+	w->kind = WORKER_EXEC;
+	w->name = w->match.name = name;
+}
+
+static void a07_eleven_errors_make_it_blind_and_three_answers_see_again(void **state)
+{
+	unsigned orders = 0;
+	struct guard *g;
+
+	(void)state;
+	worker("w");
+	open_look("[[gpu]]\nprofile = \"a100\"\n[[gpu.process]]\nname = \"w\"\nmemory = \"9 "
+		  "GiB\"\n");
+	assert_int_equal(guard_new(&policy, NULL, 0, &g), 0);
+	assert_int_equal(step(g, &orders).state, STATE_ACTIVE);
+	for (unsigned turn = 0; turn < 3; turn++) { /* never off for good */
+		for (unsigned i = 0; i < 3; i++)
+			sim_fault(lists[i], 0, 999);
+		for (unsigned i = 1; i <= 15; i++) {
+			struct guard_status s = step(g, &orders);
+
+			assert_int_equal(scene.gpu[0].errors, i); /* exactly */
+			assert_int_equal(s.blind, i > 10);
+			assert_int_equal(s.state, STATE_ACTIVE); /* the last decision stands */
+		}
+		for (unsigned i = 0; i < 3; i++)
+			sim_fault(lists[i], 0, 0);
+		assert_true(step(g, &orders).blind);
+		assert_true(step(g, &orders).blind);
+		step(g, &orders);
+		assert_false(step(g, &orders).blind);
+		assert_int_equal(step(g, &orders).state, STATE_ACTIVE);
+	}
+	assert_int_equal(orders, 0);
+	guard_free(g);
+}
+
+static void a09_of_two_gpus_only_the_lost_one_is_quarantined(void **state)
+{
+	struct guard_status one, other;
+	unsigned orders = 0;
+	struct guard *g;
+
+	(void)state;
+	worker("w");
+	worker("v");
+	open_look("[[gpu]]\nprofile = \"a100\"\n[[gpu.process]]\nname = \"w\"\nmemory = \"9 "
+		  "GiB\"\n"
+		  "[[gpu]]\nprofile = \"a100\"\n[[gpu.process]]\nname = \"v\"\nmemory = \"9 "
+		  "GiB\"\n"
+		  "[[timeline]]\nat = 5\ndo = \"lose\"\ngpu = 1\n");
+	assert_int_equal(guard_new(&policy, NULL, 0, &g), 0);
+	for (unsigned i = 0; i < 200; i++)
+		one = step(g, &orders);
+	assert_int_equal(guard_status(g, 1, &other), 0);
+	assert_true(other.quarantine);
+	assert_int_equal(other.mask, 1u << REASON_HEALTH);
+	assert_false(one.quarantine);
+	assert_int_equal(one.mask, 0);
+	assert_int_equal(one.state, STATE_ACTIVE);
+	guard_free(g);
 }
 
 /* ---- A17: device nodes ---- */
@@ -256,29 +409,16 @@ static unsigned open_files(void)
 	return n;
 }
 
-static void fetch(struct guard *g)
-{
-	struct guard_decision said;
-	struct guard_order order;
-	struct guard_record record;
-
-	while (guard_next_record(g, &record))
-		;
-	while (guard_next_order(g, &order))
-		guard_outcome(g, &(struct guard_outcome){ .order = order.id, .ok = true },
-			      scene.mono_ns);
-	while (guard_next_decision(g, &said))
-		;
-}
-
 /* The real reader and the guard, for so many looks ten seconds apart. */
 static void live(struct guard *g, unsigned looks)
 {
+	unsigned orders = 0;
+
 	while (looks--) {
 		sim_step(10 * NS_PER_S);
 		assert_int_equal(look_take(look, &scene, guard_wants_utilisation(g)), 0);
 		guard_look(g, &scene);
-		fetch(g);
+		fetch(g, &orders);
 	}
 }
 
@@ -320,8 +460,11 @@ static void a19_a_day_of_looks_takes_no_memory_and_no_files(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		seen(a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_workers),
 		seen(a05_lists_of_every_layout_and_length_are_read_the_same),
 		seen(a05_drivers_that_tell_host_numbers_or_translated_ones_agree),
+		seen(a07_eleven_errors_make_it_blind_and_three_answers_see_again),
+		seen(a09_of_two_gpus_only_the_lost_one_is_quarantined),
 		seen(a17_an_open_of_a_node_makes_a_scene_within_ten_milliseconds),
 		seen(a17_a_node_removed_and_made_again_is_watched_again),
 		seen(a19_a_day_of_looks_takes_no_memory_and_no_files),
