@@ -4,7 +4,7 @@
  *
  * A record is known by a word that every one has and nothing else in the file.  KILL_WHEN is "before" the write,
  * "torn": half of it is written, or "after" the transaction, when its lock is let go and before anything is done
- * that it tells of.  KILL_LOG names a
+ * that it tells of.  KILL_WHEN=full kills nobody: from that write on the disk is full.  KILL_LOG names a
  * file that gets a byte for each such write, so that a test knows how many there are. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
