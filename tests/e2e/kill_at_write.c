@@ -6,8 +6,11 @@
  * "torn": half of it is written, or "after" the transaction, when its lock is let go and before anything is done
  * that it tells of.  KILL_WHEN=full kills nobody: from that write on the disk is full.  KILL_LOG names a
  * file that gets a byte for each such write, so that a test knows how many there are. */
+#ifndef _GNU_SOURCE
 #define _GNU_SOURCE
+#endif
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -47,10 +50,14 @@ ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at)
 
 	if (!real)
 		*(void **)&real = dlsym(RTLD_NEXT, "pwrite64");
+	if (when && count && strcmp(when, "full") == 0 && writes >= atol(count)) {
+		errno = ENOSPC;
+		return -1;
+	}
 	if (!when || !count || !memmem(p, n, WORD, strlen(WORD)))
 		return real(fd, p, n, at);
 	note();
-	if (++writes != atol(count))
+	if (++writes != atol(count) || strcmp(when, "full") == 0)
 		return real(fd, p, n, at);
 	in_file = strcmp(when, "after") == 0;
 	done = in_file                     ? real(fd, p, n, at)

@@ -132,3 +132,33 @@ def test_a11_killed_at_every_write_of_its_journal(tmp_path, when, every):
     # How many writes there are depends on who was faster; all of the first dozen are there, and none is past the last.
     assert [deaths for n, (deaths, _) in lives.items() if n <= 12] == [1] * len([n for n in numbers if n <= 12]), lives
     assert max(writes for _, writes in lives.values()) <= MOST, lives
+
+
+def test_on_a_full_disk_nothing_above_level_2_is_done(tmp_path):
+    """The worker is asked to leave, which it can take back itself; it is not ended, and the status says why."""
+    if not SHIM.exists():
+        pytest.skip("the shim that fills the disk is not built")
+    world = World(tmp_path)
+    process = guarded.Recorder(world, tmp_path / "signals")
+    kill = TEXT + "max_level = 6\nallow_kill = true\nbudget_s = 8\n"
+    with guarded.held(world, "Ollama", 10 * GIB, process=process, models=["m"], keeps=True) as w:
+        with Mortal(world, kill + w.table("ollama", "ollama"), "full", 1) as s:
+            s.until("active")
+            assert s.post("/api/v1/guard/workers/ollama/evict", token=True, json={}).status_code < 300
+            s.until("stuck")
+            assert asked(w, out=True) >= 1
+            assert process.signals() == [] and process.child.poll() is None
+            assert "journal cannot be written" in s.worker()["why"] + s.get("/api/v1/guard").text
+
+
+def test_two_guards_of_one_state_evict_once(tmp_path):
+    world = World(tmp_path)
+    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
+        text = TEXT + w.table("ollama", "ollama")
+        with Guarded(world, text) as s, Guarded(world, text, state=s.state) as second:
+            s.until("active")
+            second.until("active")
+            with Contender(world, 8 * GIB):
+                s.until("evicted")
+                second.until("evicted")
+                assert asked(w, out=True) == 1
