@@ -721,6 +721,16 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	}
 	g->config = *config;
 	g->settings = *config->settings;
+	if (store_shared(config->store) && g->settings.policy.mode == GUARD_ENFORCE) {
+		/* Two that act would undo each other's work. */
+		g->settings.policy.mode = GUARD_OBSERVE;
+		config->tell(config->arg,
+			     &(struct view_event){
+				     .kind = "guard",
+				     .severity = "warning",
+				     .text = "another gpuward guards with this file: "
+					     "this one observes; stop one of the two" });
+	}
 	g->evictions_before = (uint64_t)store_count(config->store, "evictions");
 	pthread_mutex_init(&g->lock, NULL);
 	g->record_fd = -1;

@@ -151,14 +151,18 @@ def test_on_a_full_disk_nothing_above_level_2_is_done(tmp_path):
             assert "journal cannot be written" in s.worker()["why"] + s.get("/api/v1/guard").text
 
 
-def test_two_guards_of_one_state_evict_once(tmp_path):
+def test_of_two_guards_the_second_observes(tmp_path):
     world = World(tmp_path)
     with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
         text = TEXT + w.table("ollama", "ollama")
         with Guarded(world, text) as s, Guarded(world, text, state=s.state) as second:
             s.until("active")
             second.until("active")
+            assert second.get("/api/v1/guard").json()["mode"] == "observe"
+            assert "another gpuward guards" in second.messages()
+            second.post("/api/v1/guard/workers/ollama/evict", token=True, json={})
+            time.sleep(0.7)
+            assert w.resident() == 10 * GIB and asked(w, out=True) == 0
             with Contender(world, 8 * GIB):
                 s.until("evicted")
-                second.until("evicted")
                 assert asked(w, out=True) == 1
