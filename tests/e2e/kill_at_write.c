@@ -5,7 +5,7 @@
  * A record is known by a word that every one has and nothing else in the file.  KILL_WHEN is "before" the write,
  * "torn": half of it is written, or "after" the transaction, when its lock is let go and before anything is done
  * that it tells of.  KILL_WHEN=full kills nobody: from that write on the disk is full.  KILL_LOG names a
- * file that gets a byte for each such write, so that a test knows how many there are. */
+ * file that gets a w for each such write and an s for each fdatasync. */
 #ifndef _GNU_SOURCE
 #define _GNU_SOURCE
 #endif
@@ -25,14 +25,14 @@
 static atomic_long writes;
 static atomic_bool in_file; /* the write, but not yet its transaction */
 
-static void note(void)
+static void note(const char *what)
 {
 	const char *name = getenv("KILL_LOG");
 	int fd = name ? open(name, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600) : -1;
 
 	if (fd < 0)
 		return;
-	if (write(fd, "w", 1) != 1)
+	if (write(fd, what, 1) != 1)
 		abort();
 	close(fd);
 }
@@ -40,6 +40,7 @@ static void note(void)
 #pragma GCC visibility push(default)
 ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at);
 int fcntl64(int fd, int command, ...);
+int fdatasync(int fd);
 #pragma GCC visibility pop
 
 ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at)
@@ -56,7 +57,7 @@ ssize_t pwrite64(int fd, const void *p, size_t n, off64_t at)
 	}
 	if (!when || !count || !memmem(p, n, WORD, strlen(WORD)))
 		return real(fd, p, n, at);
-	note();
+	note("w");
 	if (++writes != atol(count) || strcmp(when, "full") == 0)
 		return real(fd, p, n, at);
 	in_file = strcmp(when, "after") == 0;
@@ -82,4 +83,14 @@ int fcntl64(int fd, int command, ...)
 	if (in_file && command == F_SETLK && ((const struct flock64 *)arg)->l_type == F_UNLCK)
 		kill(getpid(), SIGKILL);
 	return real(fd, command, arg);
+}
+
+int fdatasync(int fd)
+{
+	static int (*real)(int);
+
+	if (!real)
+		*(void **)&real = dlsym(RTLD_NEXT, "fdatasync");
+	note("s");
+	return real(fd);
 }

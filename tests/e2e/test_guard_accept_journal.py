@@ -6,6 +6,7 @@ brought back twice, and held when a person was told so.
 """
 import concurrent.futures
 import os
+import re
 import time
 
 import pytest
@@ -83,8 +84,12 @@ class Mortal(Guarded):
         except requests.RequestException:
             return False
 
+    def course_of_writes(self):
+        """w: a record was written, s: what was written is on the disk."""
+        return open(self.tally).read() if os.path.exists(self.tally) else ""
+
     def writes(self):
-        return os.path.getsize(self.tally) if os.path.exists(self.tally) else 0
+        return self.course_of_writes().count("w")
 
 
 def asked(w, out):
@@ -134,13 +139,27 @@ def test_a11_killed_at_every_write_of_its_journal(tmp_path, when, every):
     assert max(writes for _, writes in lives.values()) <= MOST, lives
 
 
+def test_a11_a_record_is_on_the_disk_before_its_order_is_given(tmp_path):
+    if not SHIM.exists():
+        pytest.skip("the shim that counts is not built")
+    world = World(tmp_path)
+    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
+        with Mortal(world, TEXT + w.table("ollama", "ollama"), "never", 1000) as s:
+            s.until("active")
+            assert s.tell("hold", state="evicted", ttl_s=0)
+            assert re.fullmatch("s*(w+s+)+", s.course_of_writes()), s.course_of_writes()
+            s.until("evicted")
+            s.wait(lambda: re.fullmatch("s*(w+s+)+", s.course_of_writes()))
+            assert s.course_of_writes().count("ws") >= 3, s.course_of_writes()
+
+
 def test_on_a_full_disk_nothing_above_level_2_is_done(tmp_path):
     """The worker is asked to leave, which it can take back itself; it is not ended, and the status says why."""
     if not SHIM.exists():
         pytest.skip("the shim that fills the disk is not built")
     world = World(tmp_path)
     process = guarded.Recorder(world, tmp_path / "signals")
-    kill = TEXT + "max_level = 6\nallow_kill = true\nbudget_s = 8\n"
+    kill = TEXT + "max_level = 6\nallow_kill = true\nbudget_s = 5\n"
     with guarded.held(world, "Ollama", 10 * GIB, process=process, models=["m"], keeps=True) as w:
         with Mortal(world, kill + w.table("ollama", "ollama"), "full", 1) as s:
             s.until("active")
