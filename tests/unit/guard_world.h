@@ -66,7 +66,8 @@ struct world {
 	struct scene s;
 	uint64_t now;
 	int utc_offset_s;
-	bool adaptive; /* time goes by guard_next_look() */
+	int64_t wall_step_ns; /* the clock on the wall was set */
+	bool adaptive;        /* time goes by guard_next_look() */
 	uint64_t step_ns;
 	bool on_battery;
 	unsigned games;
@@ -222,7 +223,7 @@ static inline void world_scene(struct world *o)
 	struct scene *s = &o->s;
 
 	s->mono_ns = o->now;
-	s->wall_ns = WORLD_WALL + (o->now - WORLD_START);
+	s->wall_ns = WORLD_WALL + (o->now - WORLD_START) + (uint64_t)o->wall_step_ns;
 	s->utc_offset_s = o->utc_offset_s;
 	s->on_battery = o->on_battery;
 	s->host_free_bytes = 16 * GIB;

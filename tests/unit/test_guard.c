@@ -90,6 +90,35 @@ static void a_hold_active_brings_back_who_is_out_for_contention(void **state)
 	world_done(&o);
 }
 
+static void a_clock_that_is_set_moves_no_deadline(void **state)
+{
+	static const int64_t steps[] = { 3600, -3600 };
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		world_init(&o, 1, 1);
+		world_guest(&o, "job", 0, 4 * GIB, 200 * S, 220 * S);
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_HOLD_EVICTED, 100 * S);
+		world_until(&o, 50 * S);
+		o.wall_step_ns = steps[i] * (int64_t)S;
+		world_until(&o, 98 * S);
+		assert_int_equal(world_status(&o, 0).hold, HOLD_EVICTED);
+		world_until(&o, 103 * S);
+		assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
+		world_until(&o, 210 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		o.wall_step_ns = 0; /* and back, in the quiet time */
+		world_until(&o, 245 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+		world_until(&o, 256 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 2);
+		world_done(&o);
+	}
+}
+
 /* ---- schedules ---- */
 
 static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
@@ -452,6 +481,7 @@ int main(void)
 		cmocka_unit_test(orphans_and_the_ignored_are_no_demand),
 		cmocka_unit_test(holds_need_a_time_and_exclude_each_other),
 		cmocka_unit_test(a_hold_active_brings_back_who_is_out_for_contention),
+		cmocka_unit_test(a_clock_that_is_set_moves_no_deadline),
 		cmocka_unit_test(quiet_hours_are_local_hours),
 		cmocka_unit_test(quiet_hours_end_when_clocks_jump_over_their_end),
 		cmocka_unit_test(an_hour_that_comes_twice_counts_once),
