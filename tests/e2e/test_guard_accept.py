@@ -82,21 +82,6 @@ def test_a06_a_number_used_again_is_somebody_else(world, tmp_path):
                 assert [p["class"] for p in found if p["pid"] == second.pid] == ["contender"]
 
 
-# ---- A7: a driver that is loaded anew
-
-
-def test_a07_a_driver_that_is_loaded_anew_moves_nobody(tmp_path):
-    world = World(tmp_path, more='[[timeline]]\nat = 2\ndo = "reload"\nlength = 2\nversion = "580.200.01"\n')
-    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
-        with Guarded(world, text(w.table("ollama", "ollama"))) as s:
-            s.until("active")
-            s.wait(lambda: "580.200.01" in s.get("/api/v1/events").text)  # it was away and is back
-            s.wait(lambda: s.now() == "active" and not s.worker()["blind"])
-            assert [c for c in w.asked("POST")] == [] and w.resident() == 10 * GIB
-            with Contender(world, 8 * GIB):
-                s.until("evicted")
-
-
 # ---- A12: how far it goes
 
 
