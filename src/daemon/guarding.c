@@ -172,6 +172,16 @@ static int open_all(struct guarding *g)
 	return err ? err : guarding_health_open(g);
 }
 
+void guarding_fit(struct guarding *g, struct guard_settings *s)
+{
+	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
+		return;
+	s->policy.mode = GUARD_OBSERVE;
+	guarding_tell(g, "warning",
+		      "another gpuward guards with this file: this one observes; stop one of "
+		      "the two");
+}
+
 int guarding_new(const struct guarding_config *config, struct guarding **ret)
 {
 	struct guarding *g = calloc(1, sizeof(*g));
@@ -187,6 +197,7 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	*settings = *config->settings;
 	g->config = *config;
 	g->settings = settings;
+	guarding_fit(g, settings);
 	pthread_mutex_init(&g->lock, NULL);
 	g->record_fd = g->event_fd = -1;
 	buf_init(&g->line,

@@ -99,6 +99,9 @@ uint64_t guarding_now_ns(void);
 uint64_t guarding_tell(struct guarding *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
+/* Two that act would undo each other's work: beside another one it observes. */
+void guarding_fit(struct guarding *g, struct guard_settings *s);
+
 /* guarding_journal.c */
 /* All that follows from what the guard was told. */
 void guarding_pump(struct guarding *g);

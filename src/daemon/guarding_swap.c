@@ -256,6 +256,7 @@ void guarding_swap(struct guarding *g, struct guard_settings *settings)
 		return;
 	}
 	*next = *settings;
+	guarding_fit(g, next);
 	if (!g->next)
 		g->next_ns = guarding_now_ns();
 	settings_free(g->next);

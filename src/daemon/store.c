@@ -165,6 +165,11 @@ bool store_lasting(struct store *s)
 	return s->path && atomic_load(&s->known);
 }
 
+bool store_shared(const struct store *s)
+{
+	return s->shared;
+}
+
 bool store_news(struct store *s)
 {
 	bool news;
@@ -198,6 +203,7 @@ static void say(char *out, size_t size, const char *sentence, const char *path)
 
 static int use_memory(struct store *s, char *message, size_t size)
 {
+	s->shared = s->lock_fd == -2;
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
 	s->lock_fd = -1;

@@ -34,6 +34,9 @@ bool store_notice(struct store *s, char *out, size_t size);
  * the process; a file that cannot be read at the start may become one that lasts. */
 bool store_lasting(struct store *s);
 
+/* Had another gpuward the file when we began? */
+bool store_shared(const struct store *s);
+
 /* ---- counts ---- */
 /* As of the start: 0 when there was none, or while it is not known. */
 double store_count(struct store *s, const char *key);

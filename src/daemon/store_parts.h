@@ -100,7 +100,8 @@ struct count {
 
 struct store {
 	/* The caller's alone. */
-	char *path; /* NULL: in memory; after the start everybody's to read */
+	char *path;  /* NULL: in memory; after the start everybody's to read */
+	bool shared; /* another gpuward had the file: in memory for that */
 	uint64_t limit_bytes;
 	sqlite3 *reader;
 	sqlite3 *alone; /* while a file that cannot be written is read */

@@ -227,12 +227,27 @@ static int drop_events(sqlite3 *db)
 
 /* ---- a batch ---- */
 
+/* A document is a promise that outlives a power cut; history need not. */
+static bool has_document(const struct buf *b)
+{
+	struct record r;
+	size_t at = 0;
+
+	while (record_next(b, &at, &r))
+		if (r.kind == RECORD_KEEP || r.kind == RECORD_FORGET)
+			return true;
+	return false;
+}
+
 static int write_all(struct store *s)
 {
 	const struct buf *history = &s->back.part[PART_HISTORY];
 	const struct buf *durable = &s->back.part[PART_DURABLE];
-	int rc = run(s->db, "BEGIN IMMEDIATE", "");
+	int rc = db_run(s->db, has_document(durable) ? "PRAGMA synchronous=FULL"
+						     : "PRAGMA synchronous=NORMAL");
 
+	if (rc == SQLITE_OK)
+		rc = run(s->db, "BEGIN IMMEDIATE", "");
 	if (rc == SQLITE_OK)
 		rc = write_counts(s);
 	if (rc == SQLITE_OK)

@@ -1,5 +1,6 @@
 /* guard_enter: what is asked of a worker's facts by every state, and what entering a state does. */
 #include "guard_parts.h"
+#include "worker.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -41,9 +42,10 @@ bool guard_is_fresh(const struct guard *g, const struct guard_worker *w)
 	return !w->pending && g->looks > w->answered;
 }
 
+/* Some kinds cannot be told to load: who waits to see their bytes waits in vain. */
 bool guard_lazy(const struct guard_worker *w)
 {
-	return w->policy->resume == RESUME_LAZY;
+	return w->policy->resume == RESUME_LAZY || worker_ops_of(w->policy->kind)->lazy;
 }
 
 /* ---- entering states ---- */

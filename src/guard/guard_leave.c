@@ -162,6 +162,17 @@ void guard_escalate(struct guard *g, struct guard_worker *w, const char *why)
 	guard_move(g, w, STATE_EVICT, "next level", "%s: level %u", why, level);
 }
 
+/* A call that hangs must not outlast what the eviction may take in all; but a checkpoint is never cut
+ * short, and a call gets the time that a worker needs to answer. */
+static uint64_t evict_until(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t until = g->now_ns + guard_evict_ns(w), least = g->now_ns + LEAST_NS;
+
+	if (w->level == 3 || until <= w->budget_ns)
+		return until;
+	return w->budget_ns > least ? w->budget_ns : least;
+}
+
 bool guard_step_evict(struct guard *g, struct guard_worker *w)
 {
 	if (w->bytes > w->base_bytes)
@@ -181,7 +192,7 @@ bool guard_step_evict(struct guard *g, struct guard_worker *w)
 		guard_issue(g, w, ORDER_CLOSE, g->now_ns + CALL_NS);
 		return false;
 	}
-	guard_issue(g, w, ORDER_EVICT, g->now_ns + guard_evict_ns(w));
+	guard_issue(g, w, ORDER_EVICT, evict_until(g, w));
 	return false;
 }
 

@@ -44,6 +44,7 @@
 #define FLAP_NS      (900 * NS_PER_S)
 #define RELOAD_NS    (300 * NS_PER_S)
 #define CALL_NS      (10 * NS_PER_S) /* a call of an adapter or a hook */
+#define LEAST_NS     (2 * NS_PER_S)  /* and no call of an eviction has less */
 #define AC_NS        (10 * NS_PER_S)
 #define WELL_NS      (60 * NS_PER_S)
 #define COOL_NS      (30 * NS_PER_S)

@@ -257,8 +257,10 @@ static enum scene_health health_of(const struct gw_device *d)
 {
 	switch (d->state) {
 	case GW_DEVICE_ASLEEP: return SCENE_ASLEEP;
-	case GW_DEVICE_LOST:
-	case GW_DEVICE_FAULT: return SCENE_LOST;
+	case GW_DEVICE_LOST: return SCENE_LOST;
+	/* A driver that fails without naming the GPU has not lost it (a container whose device nodes are
+	 * gone is told 999): readings that fail are counted, and make it blind. */
+	case GW_DEVICE_FAULT: return d->cause == GW_CAUSE_DRIVER_ERROR ? SCENE_OK : SCENE_LOST;
 	case GW_DEVICE_STALLED: return SCENE_HUNG;
 	default: return SCENE_OK;
 	}

@@ -1,4 +1,9 @@
 """A service whose guard acts on simulated GPUs, for tests."""
+import signal
+import subprocess
+import sys
+
+import worker
 from service import Service
 
 WORLD = """
@@ -42,3 +47,70 @@ def looked(s):
         return got.status_code == 200 and all(w["state"] != "reconcile" for w in got.json()["workers"])
     s.wait(there)
     return s
+
+
+# A process that writes down each signal that it gets, and lives on.
+RECORDER = """
+import signal, sys
+log = open(sys.argv[1], "a", buffering=1)
+for number in set(range(1, signal.NSIG)) - {signal.SIGKILL, signal.SIGSTOP, 32, 33}:
+    signal.signal(number, lambda n, _: log.write(f"{n}\\n"))
+print("ready", flush=True)
+while True:
+    signal.pause()
+"""
+
+
+class Recorder(worker.Process):
+    """kind: what it holds bytes as; signals() tells what it got."""
+
+    def __init__(self, world, path, size=0, kind="compute"):
+        self.log = path
+        super().__init__(world, [sys.executable, "-c", RECORDER, str(path)], stdout=subprocess.PIPE, text=True)
+        assert self.child.stdout.readline() == "ready\n"
+        world.hold(self.pid, size, kind)
+
+    def signals(self):
+        return [int(n) for n in self.log.read_text().split()]
+
+    def end(self, how=signal.SIGKILL):
+        super().end(how)
+        self.child.stdout.close()
+
+
+def held(world, kind, size, process=None, **kw):
+    """A fake worker whose models are memory of a process of its own: cheap, and as the driver sees it real.
+
+    Its server is a thread of the test, its process sleeps; worker.py has one where both are one tree.
+    """
+    import fake_workers
+
+    class Held(getattr(fake_workers, kind)):
+        def __enter__(self):
+            self.process = process or worker.Process(world, ["/bin/sleep", "1000"])
+            self.pid = self.process.pid
+            self.pidfile = world.held.parent / f"pid-{self.pid}"
+            self.pidfile.write_text(f"{self.pid}\n")
+            self.settle()
+            return super().__enter__()
+
+        def __exit__(self, *exc):
+            super().__exit__(*exc)
+            self.process.end()
+
+        def settle(self):
+            world.hold(self.pid, size if self.loaded else 0)
+
+        def respond(self, *args):
+            try:
+                return super().respond(*args)
+            finally:
+                self.settle()
+
+        def resident(self):
+            return world.holds(self.pid)
+
+        def table(self, name, kind, more=""):
+            return (f'[[worker]]\nname = "{name}"\nkind = "{kind}"\nurl = "{self.url}"\n'
+                    f'match.pidfile = "{self.pidfile}"\n{more}\n')
+    return Held(**kw)

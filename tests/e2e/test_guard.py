@@ -88,7 +88,7 @@ def in_order(wanted, seen):
 # ---- A3: somebody comes and goes
 
 
-def test_a_contender_moves_the_worker_and_it_comes_back(world, worker):
+def test_a03_a_contender_moves_the_worker_and_it_comes_back(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
         with Contender(world, 8 * GIB) as game:
@@ -104,7 +104,7 @@ def test_a_contender_moves_the_worker_and_it_comes_back(world, worker):
         assert len(worker.acted()) == 2
 
 
-def test_the_original_keys_evict_for_any_other_process(world, worker):
+def test_a03_the_original_keys_evict_for_any_other_process(world, worker):
     text = configure(("ollama", worker)).replace('mode = "enforce"', "auto_evict_for_user_apps = true\n"
                                                  'process_check_interval_secs = 1\ndemand = "any"')
     text += '[[rule]]\nmatch.name = "Xorg"\naction = "ignore"\n'  # a screen is on it: without a rule nothing is done
@@ -125,7 +125,7 @@ def test_a_small_process_moves_nobody(world, worker):
 # ---- A1: the desktop
 
 
-def test_the_desktop_never_moves_a_worker(world, worker, tmp_path):
+def test_a01_the_desktop_alone_never_evicts(world, worker, tmp_path):
     """Programs of the desktop are known by name and place: these have both."""
     names = ["Xorg", "gnome-shell", "kwin_wayland"]
     held = [("/usr/local/bin/" + n) for n in names]
@@ -159,7 +159,7 @@ def test_a_program_that_took_a_desktops_name_is_not_immune(world, worker, tmp_pa
 # ---- A2: who belongs to a worker
 
 
-def test_a_runner_in_a_session_of_its_own_is_the_workers(world):
+def test_a02_a_runner_in_a_session_of_its_own_is_the_workers(world):
     with Worker(world, detached=True) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker().get("resident_bytes") == 10 * GIB)
         assert os.getsid(w.runners()[0]) != os.getsid(w.pid)
@@ -214,7 +214,7 @@ def test_a_worker_that_died_is_absent_and_then_found_again(world, worker):
 
 
 @pytest.mark.parametrize("mode", ["dry-run", "observe"])
-def test_without_enforce_nothing_is_done(world, worker, mode):
+def test_a14_without_enforce_nothing_is_done(world, worker, mode):
     with Guarded(world, configure(("ollama", worker), mode=mode)) as s:
         s.until("active")
         with Contender(world, 8 * GIB):
@@ -229,7 +229,7 @@ def test_without_enforce_nothing_is_done(world, worker, mode):
 # ---- A11: the daemon dies
 
 
-def test_a_killed_daemon_knows_whom_it_evicted(world, worker):
+def test_a11_a_killed_daemon_knows_whom_it_evicted(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
         with Contender(world, 8 * GIB):
@@ -244,7 +244,7 @@ def test_a_killed_daemon_knows_whom_it_evicted(world, worker):
         assert len(worker.acted()) == 2  # with what was noted before it died
 
 
-def test_a_hold_outlives_the_daemon(world, worker):
+def test_a11_a_hold_outlives_the_daemon(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
         s.guard("hold", "evicted", "ollama", "--forever")
@@ -406,7 +406,7 @@ def replayed(*args):
     return done.stdout
 
 
-def test_a_recording_replays_to_the_same_decisions(world, worker, tmp_path):
+def test_a14_a_recording_replays_to_the_same_bytes(world, worker, tmp_path):
     trace = tmp_path / "trace"
     text = configure(("ollama", worker), guard=f'record = "{trace}"')
     with Guarded(world, text) as s:

@@ -69,7 +69,8 @@ struct world {
 	struct scene s;
 	uint64_t now;
 	int utc_offset_s;
-	bool adaptive; /* time goes by guard_next_look() */
+	int64_t wall_step_ns; /* the clock on the wall was set */
+	bool adaptive;        /* time goes by guard_next_look() */
 	uint64_t step_ns;
 	bool on_battery;
 	unsigned games;
@@ -104,6 +105,13 @@ static inline void world_init(struct world *o, unsigned gpus, unsigned workers)
 	policy_init(&o->p);
 	o->p.mode = GUARD_ENFORCE;
 	o->p.unknown_contends = true;
+	o->p.restore_on_stop = false;
+	o->p.rules = 2;
+	o->p.rule[0] =
+		(struct policy_rule){ { .name = "now*", .uid = -1 }, GUARD_CONTEND_NOW, "now" };
+	o->p.rule[1] = (struct policy_rule){ { .name = "ignored*", .uid = -1 },
+					     GUARD_IGNORE,
+					     "ignored" };
 	o->now = WORLD_START;
 	o->step_ns = 100 * MS;
 	o->gpus = gpus;
@@ -115,14 +123,10 @@ static inline void world_init(struct world *o, unsigned gpus, unsigned workers)
 	for (unsigned i = 0; i < workers; i++) {
 		struct policy_worker *w = &o->p.worker[i];
 
+		policy_worker_init(w);
 		w->name = name[i];
 		w->kind = WORKER_OLLAMA;
-		w->match.uid = -1;
-		w->knobs =
-			(struct policy_knobs){ UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-					       UINT64_MAX, UINT64_MAX, UINT64_MAX, UINT64_MAX,
-					       NAN,        UINT64_MAX, NAN,        UINT64_MAX,
-					       UINT_MAX,   false };
+		w->knobs.max_level = UINT_MAX; /* the standard's */
 		o->w[i] = (struct world_worker){
 			.alive = true, .resident = true, .pid = 100 + i, .start_ticks = 7
 		};
@@ -176,6 +180,7 @@ static inline void world_process(struct world *o, const char *name, int64_t pid,
 	p->orphan = t && t->orphan;
 	p->uid = t ? t->uid : 0;
 	snprintf(p->name, sizeof(p->name), "%s", name);
+	snprintf(p->exe, sizeof(p->exe), "/usr/bin/%s", name);
 	o->s.gpu[gpu].used_bytes += bytes;
 }
 
@@ -226,7 +231,7 @@ static inline void world_scene(struct world *o)
 	struct scene *s = &o->s;
 
 	s->mono_ns = o->now;
-	s->wall_ns = WORLD_WALL + (o->now - WORLD_START);
+	s->wall_ns = WORLD_WALL + (o->now - WORLD_START) + (uint64_t)o->wall_step_ns;
 	s->utc_offset_s = o->utc_offset_s;
 	s->on_battery = o->on_battery;
 	s->host_free_bytes = 16 * GIB;

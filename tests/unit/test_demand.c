@@ -31,6 +31,14 @@ static struct place *begin(uint64_t total, uint64_t used)
 
 	assert_non_null(o);
 	policy_init(&o->p);
+	o->p.unknown_contends = true;
+	o->p.rules = 1;
+	o->p.rule[0] = (struct policy_rule){ .match = { .name = "now*", .uid = -1 },
+					     .action = GUARD_CONTEND_NOW,
+					     .text = "now" };
+	o->p.workers = 1;
+	policy_worker_init(&o->p.worker[0]);
+	o->p.worker[0].name = o->p.worker[0].match.name = "w0";
 	o->s.mono_ns = 100 * S;
 	o->s.gpus = 1;
 	o->s.gpu[0] = (struct scene_gpu){ .uuid = "GPU-0",

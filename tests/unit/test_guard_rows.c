@@ -325,7 +325,7 @@ static void a_small_thermal_margin_closes_the_door_until_it_is_cool(void **state
 
 /* ---- rows 14 to 24: leaving ---- */
 
-static void work_in_flight_is_waited_for_as_long_as_the_drain_timeout(void **state)
+static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(void **state)
 {
 	struct world o;
 
@@ -395,7 +395,7 @@ static void an_eviction_that_has_begun_is_finished_when_its_cause_ends(void **st
 	world_done(&o);
 }
 
-static void an_eviction_that_fails_is_tried_twice_more_and_then_stuck(void **state)
+static void a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck(void **state)
 {
 	struct world o;
 
@@ -454,7 +454,7 @@ static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(void **st
 	world_done(&o);
 }
 
-static void done_without_free_memory_is_never_evicted(void **state)
+static void a10_done_without_free_memory_is_never_evicted(void **state)
 {
 	struct world o;
 
@@ -499,7 +499,7 @@ static void what_is_not_freed_is_tried_at_the_next_level(void **state)
 	world_done(&o);
 }
 
-static void nobody_is_signalled_unless_killing_is_allowed(void **state)
+static void a12_nobody_is_signalled_unless_killing_is_allowed(void **state)
 {
 	struct world o;
 
@@ -596,7 +596,7 @@ static void bytes_that_are_not_told_are_judged_by_the_device(void **state)
 
 /* ---- rows 25 to 32: out ---- */
 
-static void a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(void **state)
+static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(void **state)
 {
 	struct world o;
 
@@ -927,7 +927,7 @@ static void only_a_managed_worker_is_started(void **state)
 
 /* ---- rows 41 to 47 ---- */
 
-static void ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(void **state)
+static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(void **state)
 {
 	struct world o;
 
@@ -981,7 +981,7 @@ static void who_is_told_to_evicts_when_blind_and_proves_it_with_sight(void **sta
 	world_done(&o);
 }
 
-static void a_call_that_hangs_freezes_what_is_decided_until_it_returns(void **state)
+static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(void **state)
 {
 	struct world o;
 
@@ -1003,7 +1003,8 @@ static void a_call_that_hangs_freezes_what_is_decided_until_it_returns(void **st
 	world_done(&o);
 }
 
-static void a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(void **state)
+static void
+a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(void **state)
 {
 	struct world o;
 
@@ -1108,21 +1109,22 @@ int main(void)
 		cmocka_unit_test(an_action_on_a_gpu_damps_the_next_one_there),
 		cmocka_unit_test(a_hold_active_masks_contention_and_says_so_but_never_heat),
 		cmocka_unit_test(a_small_thermal_margin_closes_the_door_until_it_is_cool),
-		cmocka_unit_test(work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
+		cmocka_unit_test(a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
 		cmocka_unit_test(heat_does_not_wait_for_work_in_flight),
 		cmocka_unit_test(a_cause_that_ends_while_draining_opens_the_door_again),
 		cmocka_unit_test(an_eviction_that_has_begun_is_finished_when_its_cause_ends),
-		cmocka_unit_test(an_eviction_that_fails_is_tried_twice_more_and_then_stuck),
+		cmocka_unit_test(a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck),
 		cmocka_unit_test(a_worker_that_fails_twice_is_evicted_at_the_third),
 		cmocka_unit_test(a_worker_that_never_answers_is_stuck_and_the_guard_goes_on),
-		cmocka_unit_test(done_without_free_memory_is_never_evicted),
+		cmocka_unit_test(a10_done_without_free_memory_is_never_evicted),
 		cmocka_unit_test(what_is_not_freed_is_tried_at_the_next_level),
-		cmocka_unit_test(nobody_is_signalled_unless_killing_is_allowed),
+		cmocka_unit_test(a12_nobody_is_signalled_unless_killing_is_allowed),
 		cmocka_unit_test(orders_name_the_processes_of_the_worker_and_nobody_else),
 		cmocka_unit_test(freed_bytes_must_be_seen_on_the_device_too),
 		cmocka_unit_test(what_others_took_meanwhile_is_no_fault_of_the_worker),
 		cmocka_unit_test(bytes_that_are_not_told_are_judged_by_the_device),
-		cmocka_unit_test(a_client_that_reloads_is_evicted_again_and_a_storm_is_ended),
+		cmocka_unit_test(
+			a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended),
 		cmocka_unit_test(a_storm_without_a_unit_to_stop_has_its_door_closed),
 		cmocka_unit_test(what_remains_is_no_reload),
 		cmocka_unit_test(a_reason_that_is_not_contention_needs_no_quiet),
@@ -1139,11 +1141,13 @@ int main(void)
 		cmocka_unit_test(on_the_way_back_graphics_turn_it_round_and_compute_waits),
 		cmocka_unit_test(a_worker_that_exits_is_absent_and_its_reasons_are_kept),
 		cmocka_unit_test(only_a_managed_worker_is_started),
-		cmocka_unit_test(ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
-		cmocka_unit_test(who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
-		cmocka_unit_test(a_call_that_hangs_freezes_what_is_decided_until_it_returns),
 		cmocka_unit_test(
-			a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
+			a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
+		cmocka_unit_test(who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
+		cmocka_unit_test(
+			a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
+		cmocka_unit_test(
+			a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
 		cmocka_unit_test(a_margin_that_cannot_be_is_not_believed),
 		cmocka_unit_test(the_margin_that_throttles_is_the_policys),
