@@ -7,19 +7,31 @@
 #include "guard/worker/companion.h"
 #include "guard/worker/identity.h"
 
+#include "base/clock.h"
+
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
+#define MIB     1048576.0
 #define TARGETS (POLICY_WORKERS * 16)
 #define RECORDS (POLICY_WORKERS * 4) /* also of workers that are gone from the configuration */
 
+struct put_away {
+	struct checkpoint_target target;
+	char worker[64]; /* whose it is */
+	unsigned record; /* ... by this record */
+};
+
 struct recovering {
-	struct checkpoint_target target[TARGETS];
-	char worker[TARGETS][64]; /* whose each is */
+	struct put_away process[TARGETS];
 	unsigned count;
+	struct guard_record record[RECORDS];
+	unsigned records;
 	char companion[256]; /* "": there is none */
 };
 
@@ -27,17 +39,20 @@ static void take(void *arg, const char *id, const char *json)
 {
 	struct recovering *r = arg;
 	char notes[WORKER_NOTES_SIZE];
-	struct guard_record record;
+	struct guard_record *record = &r->record[r->records];
 
 	(void)id;
-	if (guard_record_read(json, &record, notes, sizeof(notes)) != 0)
+	if (r->records == RECORDS || guard_record_read(json, record, notes, sizeof(notes)) != 0)
 		return;
-	for (unsigned i = 0; i < record.put_away_count && r->count < TARGETS; i++) {
-		snprintf(r->worker[r->count], sizeof(r->worker[0]), "%s", record.worker);
-		r->target[r->count++] =
-			(struct checkpoint_target){ record.put_away[i].pid,
-						    record.put_away[i].start_ticks };
+	for (unsigned i = 0; i < record->put_away_count && r->count < TARGETS; i++) {
+		struct put_away *p = &r->process[r->count++];
+
+		snprintf(p->worker, sizeof(p->worker), "%s", record->worker);
+		p->record = r->records;
+		p->target = (struct checkpoint_target){ record->put_away[i].pid,
+							record->put_away[i].start_ticks };
 	}
+	r->records++;
 }
 
 /* A journal that cannot be read may name somebody: that is not the same as nobody.  A service that runs goes on
@@ -52,7 +67,7 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 		return EXIT_OK; /* nothing was ever kept */
 	if (store_peek(path, "guard", RECORDS, take, r) >= 0)
 		return EXIT_OK;
-	r->count = 0;
+	r->count = r->records = 0;
 	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0) {
 		cli_error("the journal %s cannot be opened: %s", path, message);
 		return EXIT_FAILED;
@@ -87,6 +102,46 @@ static int read_journal(struct recovering *r)
 	return code;
 }
 
+/* A return that finds no room leaves its process broken for good: it is not begun then.  What cannot be
+ * known stops nobody: there may be no NVML here. */
+static bool has_room(const struct gw_snapshot *snap, const struct guard_record *r,
+		     char *message, size_t size)
+{
+	for (unsigned i = 0; snap && i < gw_snapshot_device_count(snap); i++) {
+		const struct gw_device *d = gw_snapshot_device(snap, i);
+		const char *uuid = gw_device_text(d, GW_T_UUID);
+		double free_bytes;
+
+		if (!uuid || gw_device_value(d, GW_Q_MEMORY_FREE, &free_bytes) != GW_HAVE)
+			continue;
+		for (unsigned k = 0; k < r->gpus; k++) {
+			double need = (double)r->gpu[k].need_bytes;
+
+			if (strcmp(r->gpu[k].uuid, uuid) != 0 || free_bytes >= need)
+				continue;
+			snprintf(message, size,
+				 "it needs %.0f MiB on %s, where %.0f are free; one that finds "
+				 "no room does not live. Make room",
+				 need / MIB, uuid, free_bytes / MIB);
+			return false;
+		}
+	}
+	return true;
+}
+
+static bool is_back(const struct cli *c, int64_t pid)
+{
+	struct gw_process_list *list = NULL;
+	bool found = false;
+
+	if (c->ctx && gw_process_list_new(c->ctx, &list) == 0 &&
+	    gw_process_list_take(list) == 0)
+		for (unsigned i = 0; i < gw_process_list_count(list); i++)
+			found = found || gw_process_list_get(list, i)->pid == pid;
+	gw_process_list_free(list);
+	return found;
+}
+
 static unsigned restore_all(const struct cli *c, const struct root *root,
 			    const struct recovering *r, unsigned *ret_gone)
 {
@@ -96,10 +151,12 @@ static unsigned restore_all(const struct cli *c, const struct root *root,
 			"ended, and its number is another process's now, which is left alone",
 	};
 	char message[500];
-	unsigned failed = 0;
+	unsigned failed = 0, judged = UINT_MAX;
+	bool room = true;
 
 	for (unsigned i = 0; i < r->count; i++) {
-		const struct checkpoint_target *t = &r->target[i];
+		const struct put_away *p = &r->process[i];
+		const struct checkpoint_target *t = &p->target;
 		enum identity is = identity_of(root, t->pid, t->start_ticks);
 
 		if (is != IDENTITY_SAME) {
@@ -107,18 +164,36 @@ static unsigned restore_all(const struct cli *c, const struct root *root,
 			if (!c->quiet)
 				printf("process %" PRId64
 				       " of worker %s %s: nothing to restore\n",
-				       t->pid, r->worker[i], gone[is]);
-		} else if (companion_recover(r->companion, root, t, 1, message,
-					     sizeof(message)) != 0) {
+				       t->pid, p->worker, gone[is]);
+			continue;
+		}
+		if (judged != p->record && !is_back(c, t->pid)) /* all of a worker's, or none */
+			room = has_room(c->snap, &r->record[p->record], message,
+					sizeof(message));
+		judged = p->record;
+		if (!room || companion_recover(r->companion, root, t, 1, message,
+					       sizeof(message)) != 0) {
 			failed++;
 			cli_error("process %" PRId64 " of worker %s is still put away: %s",
-				  t->pid, r->worker[i], message);
+				  t->pid, p->worker, message);
 		}
 	}
 	return failed;
 }
 
-static int bring_back(const struct cli *c, const struct recovering *r)
+/* What is free is worth knowing; without a driver it goes on without. */
+static void look(struct cli *c)
+{
+	struct gw_options o;
+
+	if (cli_how(c, &o) != EXIT_OK)
+		return;
+	o.deadline_ns = 10 * NS_PER_S;
+	if (gw_open(&o, &c->ctx) == 0 && gw_snapshot_new(c->ctx, &c->snap) == 0)
+		gw_snapshot_take(c->snap, GW_TIER_STATIC | GW_TIER_FAST);
+}
+
+static int bring_back(struct cli *c, const struct recovering *r)
 {
 	struct root root;
 	unsigned failed, gone = 0;
@@ -132,6 +207,7 @@ static int bring_back(const struct cli *c, const struct recovering *r)
 		cli_error("/proc cannot be read");
 		return EXIT_FAILED;
 	}
+	look(c);
 	failed = restore_all(c, &root, r, &gone);
 	root_close(&root);
 	if (failed)

@@ -82,13 +82,15 @@ def held(world, driver, tmp_path, size=4 * GIB):
             thread.join()
 
 
-def recover(s, driver=None, *args):
-    """As the unit runs it: after the service, with its configuration."""
+def recover(s, driver=None, *args, card=None):
+    """As the unit runs it: after the service, with its configuration; card: the world in which NVML is."""
     etc = pathlib.Path(s.path, "root", "etc", "gpuward")
     etc.mkdir(parents=True, exist_ok=True)
     (etc / "gpuward.toml").write_text(f'[history]\npath = "{s.state}"\n{CONFIG}')
     env = support.environment(HOME=s.path, GPUWARD_CONFIG_ROOT=pathlib.Path(s.path, "root"),
                               **(driver.env if driver else {}))
+    if card:
+        env |= {"GPUWARD_SIM": str(card.scenario), "LD_LIBRARY_PATH": f"{driver.path}:{support.BUILD / 'sim'}"}
     return support.gpuward("guard", "recover", *args, env=env)
 
 
@@ -124,6 +126,20 @@ def test_a_process_that_a_killed_service_put_away_comes_back(world, driver, tmp_
         service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
         done = recover(s, driver)  # once more does nothing
         assert done.returncode == 0 and len(driver.calls()) == 4
+
+
+def test_where_there_is_no_room_it_stays_put_away(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        with Contender(world, 21 * GIB):
+            done = recover(s, driver, card=world)
+            assert done.returncode == 1
+            assert f"process {p.pid} of worker w is still put away: it needs 4096 MiB on GPU-51" in done.stderr
+            assert driver.state(p.pid) == 2
+        done = recover(s, driver, card=world)
+        assert done.returncode == 0, done.stderr
+        service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
+        with Contender(world, 19 * GIB):  # one that is back needs no room
+            assert recover(s, driver, card=world).returncode == 0
 
 
 def test_a_service_that_starts_again_brings_it_back_itself(world, driver, tmp_path):
