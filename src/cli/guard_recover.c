@@ -23,8 +23,7 @@
 
 struct put_away {
 	struct checkpoint_target target;
-	char worker[64]; /* whose it is */
-	unsigned record; /* ... by this record */
+	unsigned record; /* of whose it is */
 };
 
 struct recovering {
@@ -47,7 +46,6 @@ static void take(void *arg, const char *id, const char *json)
 	for (unsigned i = 0; i < record->put_away_count && r->count < TARGETS; i++) {
 		struct put_away *p = &r->process[r->count++];
 
-		snprintf(p->worker, sizeof(p->worker), "%s", record->worker);
 		p->record = r->records;
 		p->target = (struct checkpoint_target){ record->put_away[i].pid,
 							record->put_away[i].start_ticks };
@@ -164,7 +162,7 @@ static unsigned restore_all(const struct cli *c, const struct root *root,
 			if (!c->quiet)
 				printf("process %" PRId64
 				       " of worker %s %s: nothing to restore\n",
-				       t->pid, p->worker, gone[is]);
+				       t->pid, r->record[p->record].worker, gone[is]);
 			continue;
 		}
 		if (judged != p->record && !is_back(c, t->pid)) /* all of a worker's, or none */
@@ -175,7 +173,7 @@ static unsigned restore_all(const struct cli *c, const struct root *root,
 					       sizeof(message)) != 0) {
 			failed++;
 			cli_error("process %" PRId64 " of worker %s is still put away: %s",
-				  t->pid, p->worker, message);
+				  t->pid, r->record[p->record].worker, message);
 		}
 	}
 	return failed;
