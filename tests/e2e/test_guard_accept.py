@@ -198,6 +198,7 @@ def test_a19_the_original_keys_and_metric_names_work(world, ollama):
            "temperature_threshold_celsius = 85\nenable_capacity_tracking = true\n")
     config = old + text(ollama.table("ollama", "ollama"), guard='demand = "any"').replace(
         'mode = "enforce"\n', "").replace("poll_ms = 100\n", "")
+    config += '[[rule]]\nmatch.name = "Xorg"\naction = "ignore"\n'  # the card has a screen
     with Guarded(world, config) as s:
         s.until("active")
         with Contender(world, 14 * MIB):
