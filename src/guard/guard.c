@@ -395,9 +395,24 @@ static uint64_t jitter(uint64_t span_ns, uint64_t now_ns)
 	return span_ns - span_ns / 10 + span_ns / 5 * (h & 1023) / 1023;
 }
 
+/* When a need has lasted long enough to be sure of it; UINT64_MAX: none is under way. */
+static uint64_t sure_ns(const struct guard *g, uint64_t now_ns)
+{
+	uint64_t first = UINT64_MAX;
+
+	for (unsigned i = 0; i < g->workers; i++) {
+		const struct guard_worker *w = &g->worker[i];
+		uint64_t due = w->against_ns + w->knobs.debounce_ns;
+
+		if (w->state == STATE_SUSPECT && due > now_ns && due < first)
+			first = due;
+	}
+	return first;
+}
+
 uint64_t guard_next_look(const struct guard *g, uint64_t now_ns)
 {
-	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S;
+	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S, due = sure_ns(g, now_ns);
 
 	if (!g->looked)
 		return now_ns;
@@ -409,7 +424,8 @@ uint64_t guard_next_look(const struct guard *g, uint64_t now_ns)
 	if (least == UINT64_MAX)
 		return least;
 	/* What was told is kept to. */
-	return now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
+	least = now_ns + (least == g->p->poll_ns ? least : jitter(least, now_ns));
+	return due < least ? due : least;
 }
 
 bool guard_wants_utilisation(const struct guard *g)

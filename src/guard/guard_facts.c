@@ -234,9 +234,19 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	w->dry = guard_is_dry(g, w);
 }
 
+/* Memory is read before the lists: what somebody took in between is in the lists alone. */
+static uint64_t free_at_most(const struct scene_gpu *u, uint64_t held)
+{
+	uint64_t all = u->used_bytes + u->free_bytes;
+
+	return held < all && all - held < u->free_bytes ? all - held : u->free_bytes;
+}
+
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known)
 {
+	uint64_t others;
+
 	*ret_free = *ret_others = 0;
 	*ret_known = true;
 	for (unsigned i = 0; i < g->gpus; i++) {
@@ -246,8 +256,9 @@ void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			*ret_known = false;
 			continue;
 		}
-		*ret_free += g->gpu[i].now->free_bytes;
-		*ret_others += others_on(g, (unsigned)g->gpu[i].at, (int)(w - g->worker));
+		others = others_on(g, (unsigned)g->gpu[i].at, (int)(w - g->worker));
+		*ret_free += free_at_most(g->gpu[i].now, others + w->held[i]);
+		*ret_others += others;
 	}
 }
 

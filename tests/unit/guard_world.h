@@ -82,6 +82,8 @@ struct world {
 	bool simulated, gone[WORLD_GPUS];
 	bool cold; /* whatever the margin says */
 	bool display[WORLD_GPUS];
+	uint64_t
+		missed_bytes; /* on GPU 0: taken between the reading of memory and of the lists */
 	struct world_worker w[WORLD_WORKERS];
 	struct world_guest guest[WORLD_GUESTS];
 	unsigned guests;
@@ -257,6 +259,8 @@ static inline void world_scene(struct world *o)
 	}
 	world_see_workers(o);
 	world_see_guests(o);
+	if (s->gpus)
+		s->gpu[0].used_bytes -= o->missed_bytes;
 	for (unsigned i = 0; i < s->gpus; i++)
 		s->gpu[i].free_bytes = s->gpu[i].used_bytes < s->gpu[i].total_bytes
 					       ? s->gpu[i].total_bytes - s->gpu[i].used_bytes

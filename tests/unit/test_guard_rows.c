@@ -564,6 +564,38 @@ static void freed_bytes_must_be_seen_on_the_device_too(void **state)
 	world_done(&o);
 }
 
+/* Memory is read before the lists: a worker that took its own in between is in the lists alone. */
+static void a_look_that_crosses_with_a_worker_proves_all_the_same(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.missed_bytes = 8 * GIB;
+	world_step(&o);
+	o.missed_bytes = 0;
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void the_look_that_decides_comes_when_the_need_has_lasted(void **state)
+{
+	struct world o;
+	uint64_t from;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "job", 0, 3 * GIB, 70 * S, 0);
+	world_begin(&o);
+	while (world_state(&o, 0) != STATE_SUSPECT && o.now < WORLD_START + 80 * S)
+		world_step(&o);
+	from = o.s.mono_ns;
+	assert_int_equal(guard_next_look(o.g, from + 295 * MS), from + 300 * MS);
+	world_done(&o);
+}
+
 static void what_others_took_meanwhile_is_no_fault_of_the_worker(void **state)
 {
 	struct world o;
@@ -1121,6 +1153,8 @@ int main(void)
 		cmocka_unit_test(a12_nobody_is_signalled_unless_killing_is_allowed),
 		cmocka_unit_test(orders_name_the_processes_of_the_worker_and_nobody_else),
 		cmocka_unit_test(freed_bytes_must_be_seen_on_the_device_too),
+		cmocka_unit_test(a_look_that_crosses_with_a_worker_proves_all_the_same),
+		cmocka_unit_test(the_look_that_decides_comes_when_the_need_has_lasted),
 		cmocka_unit_test(what_others_took_meanwhile_is_no_fault_of_the_worker),
 		cmocka_unit_test(bytes_that_are_not_told_are_judged_by_the_device),
 		cmocka_unit_test(
