@@ -164,13 +164,16 @@ static void print_table(const struct remote *r, const char *name)
 	table_done(&t);
 }
 
-/* A narrow table has no room for why; which hold masks which rule is always said. */
+/* A narrow table has no room for why; which hold masks which rule, and what is only told, is always said. */
 static void say_masks(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
 		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
-		const char *why = worker_reply_string(w, "why");
+		const char *why = worker_reply_string(w, "why"),
+			   *rail = worker_reply_string(w, "rail");
 
+		if (is_wanted(w, name) && rail)
+			printf("%s: %s.\n", worker_reply_string(w, "name"), rail);
 		if (is_wanted(w, name) && why && strncmp(why, "hold active masks", 17) == 0)
 			printf("%s: %.*s\n", worker_reply_string(w, "name"),
 			       (int)strcspn(why, ";"), why);
