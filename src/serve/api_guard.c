@@ -28,6 +28,8 @@ static void counts(struct json *j, const struct guard_view_counts *c)
 		    c->free_seconds_last > 0 ? c->free_seconds_last : (double)NAN);
 	json_double(j, "free_seconds_max",
 		    c->free_seconds_max > 0 ? c->free_seconds_max : (double)NAN);
+	json_double(j, "idle_saved_joules", c->idle_saved_joules);
+	json_double(j, "idle_spent_joules", c->idle_spent_joules);
 	json_object_end(j);
 }
 
