@@ -183,9 +183,12 @@ static struct gw_guard_status status(void)
 	return s;
 }
 
-static bool is_ordered(enum gw_worker_state s)
+/* How long an answer may take: one that is stuck is asked again now and then. */
+static int answer_ms(enum gw_worker_state s)
 {
-	return s == GW_WORKER_DRAIN || s == GW_WORKER_EVICT || s == GW_WORKER_RESUME;
+	if (s == GW_WORKER_DRAIN || s == GW_WORKER_EVICT || s == GW_WORKER_RESUME)
+		return 50;
+	return s == GW_WORKER_STUCK ? 5 : 0;
 }
 
 /* A tenth of a second; what a callback answers meanwhile is taken. */
@@ -197,7 +200,8 @@ static enum gw_worker_state step(void)
 	sim_step(100 * NS_PER_MS);
 	guard->due_ns = 0;
 	guard_api_round(guard);
-	while (is_ordered(status().state) && !status().call && poll(&p, 1, 50) == 1) {
+	while (answer_ms(status().state) && !status().call &&
+	       poll(&p, 1, answer_ms(status().state)) == 1) {
 		eventfd_read(guard->wake_fd, &n);
 		guard_api_round(guard);
 	}
