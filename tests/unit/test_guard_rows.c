@@ -1269,50 +1269,65 @@ static void an_order_names_the_gpus_and_the_reasons_for_hooks(void **state)
 
 /* ---- the end ---- */
 
-/* Neighbours on a board: two of 4 GiB fit beside each other, two of 6 do not with the headroom. */
+/* Two neighbours of 6 GiB, and 2 of headroom: on a board of 16 both have room again, on one of 12 one of them. */
+static const struct {
+	uint64_t total;
+	unsigned back;
+} boards[] = { { 16 * GIB, 2 }, { 12 * GIB, 1 } };
+
+static void two_neighbours(struct world *o)
+{
+	world_init(o, 1, 2);
+	o->p.restore_on_stop = true;
+	o->p.worker[1].priority = 9;
+	o->total[0] = 16 * GIB;
+	o->w[0].load[0] = o->w[1].load[0] = 6 * GIB;
+}
+
 static void at_the_end_all_return_that_fit_together(void **state)
 {
-	static const struct {
-		uint64_t bytes;
-		unsigned back;
-	} row[] = { { 4 * GIB, 2 }, { 6 * GIB, 1 } };
-
 	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		struct world o;
 
-		world_init(&o, 1, 2);
-		o.p.restore_on_stop = true;
-		o.p.worker[1].priority = 9;
-		for (unsigned k = 0; k < 2; k++)
-			o.w[k].load[0] = row[i].bytes;
-		o.w[1].resident = o.w[1].resident && row[i].back == 2;
+		two_neighbours(&o);
+		world_guest(&o, "job", 0, 12 * GIB, 10 * S, 20 * S);
 		world_begin(&o);
+		world_until(&o, 25 * S);
+		assert_int_equal(world_state(&o, 0), STATE_QUIET);
+		assert_int_equal(world_state(&o, 1), STATE_QUIET);
+		o.total[0] = boards[i].total;
 		world_step(&o);
-		o.w[1].resident = true;
-		if (row[i].back == 1) { /* its turn to be seen */
-			o.w[0].resident = false;
-			world_run(&o, S);
-			o.w[0].resident = true;
-			o.total[0] = 16 * GIB;
-			world_run(&o, S);
-			o.total[0] = 12 * GIB;
-		}
-		world_ask(&o, -1, ASK_EVICT, 5 * S);
-		world_run(&o, 4 * S);
-		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-		assert_int_equal(world_state(&o, 1), STATE_EVICTED);
-		/* Their time is over at a moment at which nobody looks. */
-		world_ask(&o, -1, ASK_RELEASE, 0);
-		assert_int_equal(o.w[1].verbs[ORDER_RESUME], 1); /* one at a time, as ever */
-		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
-		assert_int_equal(guard_stop(o.g, o.now), row[i].back - 1);
+		assert_int_equal(guard_stop(o.g, o.now), boards[i].back);
+		assert_int_equal(guard_returning(o.g), boards[i].back);
 		world_fetch(&o);
-		assert_int_equal(guard_returning(o.g), row[i].back);
-		assert_int_equal(o.w[0].verbs[ORDER_RESUME], row[i].back - 1);
+		assert_true(o.w[1].resident); /* of the higher priority */
+		assert_int_equal(o.w[0].resident, boards[i].back == 2);
 		for (unsigned k = 0; k < o.outcomes; k++)
 			guard_outcome(o.g, &o.outcome[k], o.now);
 		assert_int_equal(guard_returning(o.g), 0);
+		world_done(&o);
+	}
+}
+
+static void at_the_end_who_is_on_the_way_back_has_its_room(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct world o;
+
+		two_neighbours(&o);
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, -1, ASK_EVICT, 0);
+		world_run(&o, 4 * S);
+		o.total[0] = boards[i].total;
+		world_step(&o);
+		world_ask(&o, -1, ASK_RELEASE, 0);
+		assert_int_equal(o.w[1].verbs[ORDER_RESUME], 1); /* one at a time, as ever */
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+		assert_int_equal(guard_stop(o.g, o.now), boards[i].back - 1);
+		assert_int_equal(guard_returning(o.g), boards[i].back);
 		world_done(&o);
 	}
 }
@@ -1548,6 +1563,7 @@ int main(void)
 		cmocka_unit_test(a_checkpoint_puts_nobody_away_who_is_not_in_the_journal),
 		cmocka_unit_test(an_order_names_the_gpus_and_the_reasons_for_hooks),
 		cmocka_unit_test(at_the_end_all_return_that_fit_together),
+		cmocka_unit_test(at_the_end_who_is_on_the_way_back_has_its_room),
 		cmocka_unit_test(at_the_end_nobody_waits_for_what_is_only_told),
 		cmocka_unit_test(every_reason_that_a_hold_masks_is_told_once),
 		cmocka_unit_test(a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
