@@ -11,10 +11,13 @@
 /* ---- here or not: rows 2 to 7, 38 to 40 ---- */
 
 /* Some hooks evict by ending it, which may take a moment after its memory is free; one that ends later ended by
- * itself.  Of a record nobody knows: its hook is asked to bring it back. */
+ * itself, and one that no hook brings back is not there until it appears.  Of a record nobody knows: its hook is
+ * asked. */
 static bool ended_by_hook(const struct guard_worker *w)
 {
-	return w->policy->kind == WORKER_EXEC &&
+	const char *const *back = w->policy->resume_argv;
+
+	return w->policy->kind == WORKER_EXEC && back && back[0] &&
 	       w->seen_ns <= w->begun_ns + w->freed_ns + CALL_NS;
 }
 

@@ -1380,16 +1380,26 @@ static void every_reason_that_a_hold_masks_is_told_once(void **state)
 
 /* ---- row 38: who ends by himself ---- */
 
+static const char *const hook[] = { "/usr/bin/back", NULL };
+
+static void of_a_hook(struct world *o, const char *const *back)
+{
+	world_init(o, 1, 1);
+	o->p.worker[0].kind = WORKER_EXEC;
+	o->p.worker[0].resume_argv = back;
+	world_begin(o);
+	world_step(o);
+	world_ask(o, 0, ASK_EVICT, 60 * S);
+	while (!o->w[0].verbs[ORDER_EVICT])
+		world_step(o);
+}
+
 static void a_worker_of_a_hook_that_dies_while_it_is_out_is_absent(void **state)
 {
 	struct world o;
 
 	(void)state;
-	world_init(&o, 1, 1);
-	o.p.worker[0].kind = WORKER_EXEC;
-	world_begin(&o);
-	world_step(&o);
-	world_ask(&o, 0, ASK_EVICT, 0);
+	of_a_hook(&o, hook);
 	world_run(&o, 30 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	o.w[0].alive = false;
@@ -1404,13 +1414,7 @@ static void a_worker_whose_hook_ends_it_is_brought_back_by_its_hook(void **state
 
 	(void)state;
 	for (unsigned late = 0; late < 2; late++) {
-		world_init(&o, 1, 1);
-		o.p.worker[0].kind = WORKER_EXEC;
-		world_begin(&o);
-		world_step(&o);
-		world_ask(&o, 0, ASK_EVICT, 60 * S);
-		while (!o.w[0].verbs[ORDER_EVICT])
-			world_step(&o);
+		of_a_hook(&o, hook);
 		if (late) /* its memory is free first */
 			world_run(&o, 2 * S);
 		o.w[0].alive = false;
@@ -1421,6 +1425,22 @@ static void a_worker_whose_hook_ends_it_is_brought_back_by_its_hook(void **state
 		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 		world_done(&o);
 	}
+}
+
+static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(void **state)
+{
+	struct world o;
+
+	(void)state;
+	of_a_hook(&o, NULL);
+	o.w[0].alive = false;
+	world_run(&o, 70 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	o.w[0].alive = o.w[0].resident = true;
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
 }
 
 /* ---- row 31: what is asked before ---- */
@@ -1568,6 +1588,7 @@ int main(void)
 		cmocka_unit_test(every_reason_that_a_hold_masks_is_told_once),
 		cmocka_unit_test(a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
 		cmocka_unit_test(a_worker_whose_hook_ends_it_is_brought_back_by_its_hook),
+		cmocka_unit_test(a_worker_that_no_hook_brings_back_is_absent_until_it_appears),
 		cmocka_unit_test(a_worker_that_does_not_answer_is_asked_again_and_told_once),
 		cmocka_unit_test(a_worker_that_does_not_answer_holds_up_no_other),
 		cmocka_unit_test(host_memory_is_asked_for_by_those_who_need_it),
