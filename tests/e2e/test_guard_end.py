@@ -55,6 +55,14 @@ def decided(text, name):
     return [[d[k] for k in keys] for d in map(json.loads, text.splitlines()) if d["worker"] == name]
 
 
+def parts(trace):
+    """The beginning of a recording and its last whole scene."""
+    lines = trace.read_text().rpartition("\n")[0].splitlines()
+    head = next(i for i, line in enumerate(lines) if line[1] == "\t")
+    starts = [i for i, line in enumerate(lines) if line[:2] == lines[head][:2]]
+    return "\n".join(lines[:head]), "\n".join(lines[starts[-2]:starts[-1]])
+
+
 def test_a_recording_begins_with_what_the_journal_knew_and_names_its_workers(world, tmp_path):
     trace = tmp_path / "trace"
     with held(world, "Ollama", 4 * GIB, models=["a"]) as a, held(world, "Ollama", 5 * GIB, models=["b"]) as b:
@@ -73,8 +81,13 @@ def test_a_recording_begins_with_what_the_journal_knew_and_names_its_workers(wor
             s.until("active", name="b")
             was = s.decisions()
             files = [open(s.config).read()]
-    files.append(files[0].replace("".join(tables), tables[1] + tables[0]))
-    assert files[0] != files[1]
+            files.append(files[0].replace("".join(tables), tables[1] + tables[0]))
+            assert files[0] != files[1]
+            s.wait(lambda: str(4 * GIB) in parts(trace)[1] and str(5 * GIB) in parts(trace)[1])
+            for text in files:  # who is who does not depend on where they stand
+                told = s.post("/api/v1/guard/simulate", token=True,
+                              json={"trace": "\n".join(parts(trace)) + "\n", "policy": text, "seconds": 1}).json()
+                assert {w["name"]: w["need_bytes"] for w in told["workers"]} == {"a": 4 * GIB, "b": 5 * GIB}
     for i, text in enumerate(files):
         home = tmp_path / f"home{i}"
         (home / ".config/gpuward").mkdir(parents=True)
