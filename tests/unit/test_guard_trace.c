@@ -209,6 +209,39 @@ static void a_worker_that_is_not_there_any_more_was_not_asked(void **state)
 	free(p);
 }
 
+/* Runs of the first form name orders, and workers stand where they stand in the policy. */
+static void a_recording_of_the_first_form_is_read(void **state)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	struct scene *s = calloc(1, sizeof(*s));
+	struct guard_trace *t;
+	struct guard_decision d;
+	struct buf out;
+	uint64_t wall_ns;
+
+	(void)state;
+	make_policy(p);
+	buf_init(&out, 1 << 20);
+	buf_adds(&out, "begin\t1\t100\n");
+	s->mono_ns = SECOND;
+	s->wall_ns = 100 * SECOND;
+	s->roots = 1;
+	s->root[0] = (struct scene_root){ .worker = 0, .pid = 7, .start_ticks = 7 };
+	scene_write(&out, s);
+	guard_trace_ask(&out, 0, ASK_EVICT, 0, 2 * SECOND);
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(feed(t, out.p), 0);
+	while (guard_trace_decision(t, &d, &wall_ns))
+		;
+	assert_int_equal(guard_pending(guard_trace_guard(t), 0), 1);
+	assert_int_equal(guard_trace_line(t, "outcome\t3000000000\t101\t1\t0\t0\tdone"), 0);
+	assert_int_equal(guard_pending(guard_trace_guard(t), 0), 2);
+	guard_trace_free(t);
+	buf_done(&out);
+	free(s);
+	free(p);
+}
+
 /* ---- a world that is recorded ---- */
 
 static int whose(const struct world *o, uint64_t order)
@@ -387,6 +420,7 @@ int main(void)
 		cmocka_unit_test(lines_that_say_nothing_are_refused),
 		cmocka_unit_test(who_asked_too_often_is_refused_again),
 		cmocka_unit_test(a_worker_that_is_not_there_any_more_was_not_asked),
+		cmocka_unit_test(a_recording_of_the_first_form_is_read),
 		cmocka_unit_test(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand),
 		cmocka_unit_test(who_was_out_is_found_as_it_is_by_a_policy_that_only_tells),
 	};
