@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 #define MIB     1048576.0
-#define TARGETS (POLICY_WORKERS * 16)
+#define TARGETS (POLICY_WORKERS * GUARD_TARGETS)
 #define RECORDS (POLICY_WORKERS * 4) /* also of workers that are gone from the configuration */
 
 struct put_away {

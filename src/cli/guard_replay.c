@@ -112,7 +112,10 @@ static int read_lines(struct replay *r, FILE *f)
 	if (err)
 		cli_error("%s:%lu: %s", r->path, number,
 			  err == -GW_E_PARSE ? "this is no line of a recording of the guard"
-					     : gw_strerror(err));
+			  : err == -GW_E_NOSUPPORT
+				  ? "a later version of gpuward recorded this; replay it with "
+				    "that one"
+				  : gw_strerror(err));
 	return err ? EXIT_FAILED : EXIT_OK;
 }
 

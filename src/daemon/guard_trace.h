@@ -13,7 +13,14 @@
 /* ---- writing: each adds its line ---- */
 /* last_id: guard_last_id(), 0 at a start: numbers in the lines that follow are larger. */
 void guard_trace_begin(struct buf *out, uint64_t last_id);
-void guard_trace_outcome(struct buf *out, const struct guard_outcome *o, uint64_t now_ns);
+/* After begin, once a worker: the lines that follow name it by its position, whoever reads them has it elsewhere
+ * perhaps.  record: what the guard was given or knows of it; NULL: nothing. */
+void guard_trace_worker(struct buf *out, unsigned worker, const char *name,
+			const struct guard_record *record);
+/* worker: whose guard_pending() it is; -1: nobody waits for it. */
+void guard_trace_outcome(struct buf *out, const struct guard_outcome *o, int worker,
+			 uint64_t now_ns);
+void guard_trace_stop(struct buf *out, uint64_t now_ns); /* of guard_stop() */
 void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t ttl_ns,
 		     uint64_t now_ns);
 /* Of guard_for(), before the ask or reserve that it is for. */
@@ -34,7 +41,9 @@ struct guard_trace; /* a reader */
 int guard_trace_new(const struct policy *p, bool dry, struct guard_trace **ret);
 void guard_trace_free(struct guard_trace *t);
 
-/* Tells the guard what a line (without its newline) says.  0, -GW_E_PARSE or -GW_E_NOMEM. */
+/* Tells the guard what a line (without its newline) says.  0, -GW_E_PARSE, -GW_E_NOSUPPORT (a run that a later
+ * version wrote) or -GW_E_NOMEM.  Runs of the first form, without names and records, are read as if
+ * workers stood where they stand in the policy. */
 int guard_trace_line(struct guard_trace *t, const char *line);
 
 /* What was decided since; until it returns false.  wall_ns: by the clock of the last scene. */

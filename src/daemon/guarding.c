@@ -217,17 +217,15 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 static void restore(struct guarding *g)
 {
 	uint64_t until = guarding_now_ns() + RESTORE_NS;
-	unsigned waiting = guard_stop(g->guard, guarding_now_ns());
 	struct guard_outcome o;
 
+	guarding_stop(g);
 	guarding_pump(g);
-	while (waiting && guarding_now_ns() < until) {
+	while (guard_returning(g->guard) && guarding_now_ns() < until) {
 		clock_sleep_until(clock_real(), guarding_now_ns() + GUARDING_LOOK_NS);
 		guarding_written(g, guarding_now_ns());
-		while (waiting && action_next_outcome(g->action, &o)) {
+		while (action_next_outcome(g->action, &o))
 			guarding_outcome(g, &o);
-			waiting--;
-		}
 		guarding_pump(g);
 	}
 }

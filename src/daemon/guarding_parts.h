@@ -126,6 +126,7 @@ void guarding_record_open(struct guarding *g);
 void guarding_record_close(struct guarding *g);
 void guarding_record(struct guarding *g); /* g->line */
 void guarding_outcome(struct guarding *g, const struct guard_outcome *o);
+void guarding_stop(struct guarding *g);
 void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
 		     const char *why, uint64_t now);
 

@@ -57,35 +57,32 @@ static int lacks(const char *what, char *message, size_t size)
 	return -GW_E_NOSUPPORT;
 }
 
-static int do_close(struct worker_call *c, bool *busy, char *message, size_t size)
+static int do_close(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
 
-	(void)busy;
-	return ops->close ? ops->close(c, message, size) : 0;
+	return ops->close ? ops->close(c, out->message, sizeof(out->message)) : 0;
 }
 
-static int do_open(struct worker_call *c, bool *busy, char *message, size_t size)
+static int do_open(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
 
-	(void)busy;
-	return ops->open ? ops->open(c, message, size) : 0;
+	return ops->open ? ops->open(c, out->message, sizeof(out->message)) : 0;
 }
 
-static int do_drain(struct worker_call *c, bool *busy, char *message, size_t size)
+static int do_drain(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
 
-	return ops->drain ? ops->drain(c, busy, message, size) : 0;
+	return ops->drain ? ops->drain(c, &out->in_flight, out->message, sizeof(out->message))
+			  : 0;
 }
 
-static int do_notify(struct worker_call *c, bool *busy, char *message, size_t size)
+static int do_notify(struct worker_call *c, struct guard_outcome *out)
 {
 	(void)c;
-	(void)busy;
-	(void)message;
-	(void)size;
+	(void)out;
 	return 0; /* whoever reads the outcome tells people */
 }
 
@@ -102,20 +99,21 @@ static int stop(struct worker_call *c, char *message, size_t size)
 	return stopper->evict(c, message, size);
 }
 
-static int do_evict(struct worker_call *c, bool *busy, char *message, size_t size)
+static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
 	unsigned level = c->order->level;
 
 	if (level >= LEVEL_TERM)
-		return worker_kill(c, message, size);
+		return worker_kill(c, out->message, sizeof(out->message));
 	if (level <= 1)
-		return level == 0 ? 0 : do_close(c, busy, message, size);
+		return level == 0 ? 0 : do_close(c, out);
 	if (ops->evict && (ops->levels & 1u << level))
-		return ops->evict(c, message, size);
+		return ops->evict(c, out->message, sizeof(out->message));
 	if (level == LEVEL_STOP)
-		return stop(c, message, size);
-	snprintf(message, size, "this kind of worker cannot be moved at level %u", level);
+		return stop(c, out->message, sizeof(out->message));
+	snprintf(out->message, sizeof(out->message),
+		 "this kind of worker cannot be moved at level %u", level);
 	return -GW_E_NOSUPPORT;
 }
 
@@ -140,34 +138,57 @@ static int wait_alive(struct worker_call *c, const struct worker_ops *ops, char 
 	return rc;
 }
 
-static int do_resume(struct worker_call *c, bool *busy, char *message, size_t size)
+/* Must its unit or container be started first?  The note may be lost with a guard that was killed while it
+ * stopped it: then the level says so, and starting what runs does nothing. */
+static bool must_start(const struct worker_call *c)
 {
-	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
 	const struct worker_ops *stopper = worker_stopper(c->worker);
 	char unused[8];
+
+	return stopper && stopper != worker_ops_of(c->worker->kind) &&
+	       (c->order->start || c->order->level == LEVEL_STOP ||
+		worker_noted(c, "stopped", 0, unused, sizeof(unused)));
+}
+
+/* Starts it if it must be, and asks whether it answers: 0 it does. */
+static int make_ready(struct worker_call *c, bool start, struct guard_outcome *out)
+{
+	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const size_t size = sizeof(out->message);
+	char *message = out->message;
 	int rc = 0;
 
-	(void)busy;
-	if (!ops->resume)
-		return lacks("be brought back", message, size);
-	if (stopper && stopper != ops &&
-	    worker_noted(c, "stopped", 0, unused, sizeof(unused))) {
-		rc = stopper->resume(c, message, size);
+	if (start) {
+		rc = worker_stopper(c->worker)->resume(c, message, size);
 		worker_http_socket(c->http, NULL);
-		rc = rc ? rc : wait_alive(c, ops, message, size);
-	} else if (ops->alive && !ops->starts) {
-		rc = ops->alive(c, message, size);
+		return rc ? rc : wait_alive(c, ops, message, size);
 	}
+	if (ops->alive && !ops->starts)
+		rc = ops->alive(c, message, size);
+	out->no_answer = rc != 0;
+	return rc;
+}
+
+static int do_resume(struct worker_call *c, struct guard_outcome *out)
+{
+	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	bool start = must_start(c), lazy = c->worker->resume == RESUME_LAZY;
+	int rc;
+
+	if (!ops->resume)
+		return lacks("be brought back", out->message, sizeof(out->message));
+	rc = make_ready(c, start, out);
 	if (rc)
 		return rc;
-	message[0] = '\0';
-	rc = ops->resume(c, message, size);
+	out->message[0] = '\0';
+	if (!start || !lazy) /* else it loads by itself when somebody asks it */
+		rc = ops->resume(c, out->message, sizeof(out->message));
 	if (!rc)
 		c->state[0] = '\0';
 	return rc;
 }
 
-static int (*const verbs[])(struct worker_call *c, bool *busy, char *message, size_t size) = {
+static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = {
 	[ORDER_CLOSE] = do_close, [ORDER_DRAIN] = do_drain,   [ORDER_EVICT] = do_evict,
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
@@ -184,8 +205,7 @@ static void carry_out(const struct action *a, struct worker_call *c, struct guar
 	}
 	rc = worker_http_new(c->worker, c->deadline_ns, &c->http);
 	if (!rc)
-		rc = verbs[c->order->verb](c, &out->in_flight, out->message,
-					   sizeof(out->message));
+		rc = verbs[c->order->verb](c, out);
 	if (rc == -GW_E_NOMEM)
 		snprintf(out->message, sizeof(out->message), "no memory");
 	worker_http_free(c->http);

@@ -34,8 +34,6 @@ static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 /* As of the last run; what is over by now is dropped at the first look. */
 static void restore(struct guard *g, struct guard_worker *w, const struct guard_record *r)
 {
-	const unsigned room = sizeof(w->put_away) / sizeof(w->put_away[0]);
-
 	w->evicted = w->closed = w->ajar = r->evicted;
 	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
 	w->idle = r->evicted && (r->mask & BIT(REASON_IDLE)) &&
@@ -59,7 +57,7 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 				    sizeof(g->gpu[slot].evidence[0]), "before a restart");
 		}
 	}
-	for (; w->put_away_count < r->put_away_count && w->put_away_count < room;
+	for (; w->put_away_count < r->put_away_count && w->put_away_count < GUARD_TARGETS;
 	     w->put_away_count++) {
 		w->put_away[w->put_away_count].pid = r->put_away[w->put_away_count].pid;
 		w->put_away[w->put_away_count].start_ticks =
@@ -238,10 +236,14 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 			continue;
 		w->pending = w->fresh = false;
 		w->answered = g->looks;
+		/* What its adapter noted is kept with its record. */
+		w->dirty = w->dirty || w->order.verb == ORDER_EVICT;
 		if (o->ok && o->in_flight && w->order.verb == ORDER_DRAIN)
 			guard_failed(g, w, true, o->message);
 		else if (o->ok)
 			guard_done(g, w);
+		else if (o->no_answer && w->state == STATE_RESUME)
+			guard_unanswered(g, w, o->message);
 		else
 			guard_failed(g, w, o->retry, o->message);
 		guard_steps(g);

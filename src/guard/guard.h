@@ -67,11 +67,16 @@ enum guard_block {
 	BLOCK_TURN,
 	BLOCK_BUSY,
 	BLOCK_NEVER,
+	BLOCK_ENDPOINT,
 	GUARD_BLOCKS
 };
 const char *guard_block_name(unsigned b); /* a word */
 
 enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
+
+/* Processes of one worker that an order can name: all of them fit into its record, so that none is put
+ * away of which the journal does not know. */
+#define GUARD_TARGETS 64
 
 /* What must survive a crash: one for each worker, written before the order that it tells of. */
 struct guard_record {
@@ -92,7 +97,7 @@ struct guard_record {
 	struct {
 		int64_t pid;
 		uint64_t start_ticks;
-	} put_away[16];
+	} put_away[GUARD_TARGETS];
 	unsigned put_away_count;
 };
 
@@ -119,14 +124,17 @@ struct guard_order {
 	struct {
 		int64_t pid;
 		uint64_t start_ticks;
-	} target[64];
+	} target[GUARD_TARGETS];
 	unsigned targets;
+	bool more;  /* there are more of them than it names */
+	bool start; /* of RESUME: it does not run, and must be started first */
 };
 
 struct guard_outcome {
 	uint64_t order;
 	bool ok, retry; /* retry: not now, ask again */
 	bool in_flight; /* of DRAIN: something still runs */
+	bool no_answer; /* of RESUME: it was asked first whether it answers, and does not */
 	char message[200];
 };
 
@@ -190,6 +198,8 @@ int guard_swap(struct guard *g, const struct policy *p, const struct guard_recor
 	       unsigned n, uint64_t now_ns);
 /* How many orders were fetched whose outcomes have not come. */
 unsigned guard_acting(const struct guard *g);
+/* The number of a worker's order that has no outcome yet; 0: it has none. */
+uint64_t guard_pending(const struct guard *g, unsigned worker);
 /* What is known of a worker, for its record.  0; -GW_E_NOENT: no such, or no look came yet. */
 int guard_record_of(const struct guard *g, unsigned worker, struct guard_record *ret);
 /* The highest number that an order or a reservation has had. */
@@ -247,8 +257,11 @@ void guard_economy(struct guard *g, unsigned worker, uint64_t after_ns, double i
 uint64_t guard_idle_since(const struct guard *g, unsigned worker);
 
 /* The end is near: with policy.restore_on_stop, workers that are out for no reason that still holds
- * get their order to return, if every check passes.  How many; their outcomes are worth waiting for. */
+ * get their order to return, if every check passes: all whose needs fit together, as no look follows by which
+ * one could wait for another.  How many; they are worth waiting for while guard_returning() counts any. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);
+/* How many orders to return have no outcome yet, fetched or not. */
+unsigned guard_returning(const struct guard *g);
 
 /* Fetched until they return false.  An order waits until the record of its worker was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);

@@ -40,7 +40,7 @@ static void keep(struct guard_worker *w, enum guard_hold hold, bool manual, uint
 	w->hold = hold;
 	w->manual = manual;
 	w->until_ns = !ttl_ns || ttl_ns > FOR_EVER - now_ns ? FOR_EVER : now_ns + ttl_ns;
-	w->masked = false;
+	w->masked = 0;
 }
 
 static void resume_now(struct guard_worker *w, uint64_t now_ns)

@@ -96,7 +96,8 @@ static void enter_drain(struct guard *g, struct guard_worker *w)
 	w->level = guard_level_first(w);
 	w->deadline_ns = g->now_ns + (hot ? 0 : w->knobs.drain_ns);
 	w->evicted = true;
-	w->drained = w->damped = w->masked = false;
+	w->drained = w->damped = false;
+	w->masked = 0;
 	w->dirty = true;
 }
 
@@ -186,6 +187,15 @@ static void enter(struct guard *g, struct guard_worker *w, enum guard_state from
 	}
 }
 
+void guard_shift(struct guard *g, struct guard_worker *w, enum guard_state to)
+{
+	enum guard_state from = w->state;
+
+	w->state = to;
+	w->since_ns = g->now_ns;
+	enter(g, w, from);
+}
+
 void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, const char *rule,
 		const char *fmt, ...)
 {
@@ -196,9 +206,7 @@ void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, co
 	va_start(ap, fmt);
 	(void)vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	w->state = to;
-	w->since_ns = g->now_ns;
-	enter(g, w, from);
+	guard_shift(g, w, to);
 	guard_say(g, w, from, rule, "%s", text);
 	if (to == STATE_EVICTED && (from == STATE_VERIFY || from == STATE_STUCK) &&
 	    w->contention && !w->storm)

@@ -231,6 +231,7 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	if (runs && w->bytes > w->need_bytes)
 		w->need_bytes = w->bytes;
 	w->starting = w->starting && !w->present;
+	w->seen_ns = w->present ? g->now_ns : w->seen_ns;
 	w->dry = guard_is_dry(g, w);
 }
 

@@ -52,7 +52,6 @@ static bool no_demand(struct guard *g, struct guard_worker *w)
 	if (w->calm_looks < CALM_LOOKS)
 		return false;
 	guard_latch(w, false);
-	w->masked = false;
 	w->limited_ns = 0;
 	if (w->state == STATE_ACTIVE)
 		return false;
@@ -62,21 +61,31 @@ static bool no_demand(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* Row 13: what would move it, were it not held, is told when it begins. */
+static void tell_masked(struct guard *g, struct guard_worker *w)
+{
+	uint32_t now = w->mask & ~guard_effective(w), news = now & ~w->masked;
+
+	w->masked = now;
+	for (unsigned r = 0; r < GUARD_REASONS; r++)
+		if (news & BIT(r))
+			guard_say(g, w, w->state, "hold active", "masks %s: %s",
+				  guard_reason_name(r), w->evidence[r]);
+}
+
 static bool masked(struct guard *g, struct guard_worker *w)
 {
 	if (w->hold != HOLD_ACTIVE)
 		return false;
 	guard_latch(w, true);
-	if (!w->masked)
-		guard_say(g, w, w->state, "hold active", "masks contention: %s",
-			  w->demand.evidence);
-	w->masked = true;
+	tell_masked(g, w);
 	return true;
 }
 
 bool guard_step_running(struct guard *g, struct guard_worker *w)
 {
 	throttle(g, w);
+	tell_masked(g, w);
 	if (guard_effective(w) & ~MASK_SOFT) {
 		guard_leave(g, w);
 		return true;

@@ -54,11 +54,15 @@ void guard_level_fit(struct guard_worker *w)
 static void add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
 {
 	/* Without a start time it cannot be told from who comes after it. */
-	if (!start_ticks || o->targets == sizeof(o->target) / sizeof(o->target[0]))
+	if (!start_ticks)
 		return;
 	for (unsigned i = 0; i < o->targets; i++)
 		if (o->target[i].pid == pid && o->target[i].start_ticks == start_ticks)
 			return;
+	if (o->targets == GUARD_TARGETS) {
+		o->more = true;
+		return;
+	}
 	o->target[o->targets].pid = pid;
 	o->target[o->targets++].start_ticks = start_ticks;
 }
@@ -76,16 +80,27 @@ static void aim(const struct guard *g, const struct guard_worker *w, struct guar
 			add_target(o, g->scene.process[i].pid, g->scene.process[i].start_ticks);
 }
 
+static void name_gpus(const struct guard *g, const struct guard_worker *w,
+		      struct guard_order *o)
+{
+	size_t len = 0;
+
+	for (unsigned i = 0; i < g->gpus; i++) {
+		if (!has(w->home, i) || len + strlen(g->gpu[i].uuid) + 2 > sizeof(o->gpus))
+			continue;
+		demand_text(o->gpus + len, sizeof(o->gpus) - len, "%s%s", len ? "," : "",
+			    g->gpu[i].uuid);
+		len += strlen(o->gpus + len);
+	}
+}
+
 static void put_away(struct guard_worker *w)
 {
-	const unsigned room = sizeof(w->put_away) / sizeof(w->put_away[0]);
-
-	w->put_away_count = 0;
-	for (unsigned i = 0; i < w->order.targets && i < room; i++) {
+	for (unsigned i = 0; i < w->order.targets; i++) {
 		w->put_away[i].pid = w->order.target[i].pid;
 		w->put_away[i].start_ticks = w->order.target[i].start_ticks;
-		w->put_away_count++;
 	}
+	w->put_away_count = w->order.targets;
 }
 
 void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
@@ -100,6 +115,9 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	o->level = verb == ORDER_CLOSE ? 1 : verb == ORDER_NOTIFY ? 0 : w->level;
 	o->deadline_ns = deadline_ns;
 	o->bytes = verb == ORDER_RESUME ? w->need_bytes : w->bytes;
+	o->start = verb == ORDER_RESUME && !w->present;
+	name_gpus(g, w, o);
+	guard_mask_text(guard_effective(w), o->reason, sizeof(o->reason));
 	aim(g, w, o);
 	if (verb == ORDER_EVICT) {
 		w->evicted = true;

@@ -90,6 +90,7 @@ struct guard_worker {
 	} root[8]; /* who it was, at the last look */
 	unsigned roots;
 	bool replaced;       /* none of those is left, others are there */
+	uint64_t seen_ns;    /* it was last there; 0: nobody saw it */
 	bool starting;       /* it was not there and we start it */
 	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
 	uint64_t bytes, held[SCENE_GPUS], need_on[SCENE_GPUS], need_bytes;
@@ -136,7 +137,7 @@ struct guard_worker {
 	struct {
 		int64_t pid;
 		uint64_t start_ticks;
-	} put_away[16];
+	} put_away[GUARD_TARGETS];
 	unsigned put_away_count;
 
 	/* The way back. */
@@ -144,7 +145,8 @@ struct guard_worker {
 	uint64_t check_ns, resume_after_ns, resume_backoff_ns, resident_until_ns;
 	uint32_t blocked; /* set of failed items that was last told */
 
-	bool frozen, throttled, damped, masked, dirty;
+	bool frozen, throttled, damped, dirty;
+	uint32_t masked;       /* told: reasons that a hold masks */
 	bool screen, withheld; /* told: demand on a GPU with a screen does not count */
 	unsigned quiet_looks;  /* without one that was withheld */
 	uint64_t limited_ns;   /* whoever wants it gone may not before; 0: he may */
@@ -187,6 +189,7 @@ struct guard {
 	struct guard_reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id;
 	unsigned games;
+	bool stopping; /* guard_stop() was called */
 	struct rate rate;
 	int64_t asker; /* of the next wish; -1: nobody who is limited */
 	struct guard_decision decision[GUARD_DECISIONS];
@@ -232,6 +235,7 @@ bool guard_sure(const struct guard *g, const struct guard_worker *w);
 bool guard_calm(const struct guard *g, const struct guard_worker *w);
 bool guard_is_fresh(const struct guard *g, const struct guard_worker *w);
 bool guard_lazy(const struct guard_worker *w);
+void guard_shift(struct guard *g, struct guard_worker *w, enum guard_state to); /* untold */
 void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, const char *rule,
 		const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void guard_leave(struct guard *g, struct guard_worker *w);
@@ -246,6 +250,7 @@ bool guard_step_out(struct guard *g, struct guard_worker *w);
 bool guard_step_resume(struct guard *g, struct guard_worker *w);
 bool guard_step_verify_up(struct guard *g, struct guard_worker *w);
 bool guard_try_resume(struct guard *g, struct guard_worker *w);
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 void guard_escalate(struct guard *g, struct guard_worker *w, const char *why);
 void guard_back_off(struct guard *g, struct guard_worker *w);
 

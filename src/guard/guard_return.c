@@ -68,8 +68,10 @@ static void reloaded(struct guard *g, struct guard_worker *w)
 
 static bool waits_too(const struct guard *g, const struct guard_worker *o)
 {
+	bool deaf = o->blocked == BIT(BLOCK_ENDPOINT) && g->now_ns < o->check_ns;
+
 	return (o->state == STATE_EVICTED || o->state == STATE_QUIET) && !guard_effective(o) &&
-	       g->now_ns >= o->resume_after_ns &&
+	       g->now_ns >= o->resume_after_ns && !deaf &&
 	       (o->asked || o->policy->resume != RESUME_NEVER);
 }
 
@@ -78,7 +80,7 @@ static bool not_its_turn(const struct guard *g, const struct guard_worker *w)
 {
 	bool after = false;
 
-	for (unsigned i = 0; i < g->workers; i++) {
+	for (unsigned i = 0; !g->stopping && i < g->workers; i++) {
 		const struct guard_worker *o = &g->worker[g->order[i]];
 
 		if (o == w) {
@@ -126,6 +128,18 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 	return bad;
 }
 
+/* Host memory without which it cannot be brought back.  Who was put away into host memory (a checkpoint, vLLM
+ * asleep at level 1) takes none: it gives back what it has there, and to want the room a second time
+ * would keep it out for ever on a machine whose memory it fills.  Others read a file through buffers. */
+static uint64_t host_need(const struct guard_worker *w)
+{
+	bool there = w->level != LEVEL_STOP &&
+		     (w->policy->kind == WORKER_CHECKPOINT ||
+		      (w->policy->kind == WORKER_VLLM && w->policy->level < 2));
+
+	return there ? 0 : STAGING;
+}
+
 static uint32_t precheck(const struct guard *g, const struct guard_worker *w, char *out,
 			 size_t size)
 {
@@ -150,9 +164,10 @@ static uint32_t precheck(const struct guard *g, const struct guard_worker *w, ch
 	size_t len = 0;
 
 	bad |= (g->now_ns < w->resume_after_ns ? BIT(BLOCK_BACKOFF) : 0) |
-	       (host && host < STAGING ? BIT(BLOCK_HOST) : 0) | (gone ? BIT(BLOCK_GONE) : 0) |
-	       (demand ? BIT(BLOCK_DEMAND) : 0) | (not_its_turn(g, w) ? BIT(BLOCK_TURN) : 0) |
-	       (w->pending ? BIT(BLOCK_BUSY) : 0) | (never ? BIT(BLOCK_NEVER) : 0);
+	       (host && host < host_need(w) ? BIT(BLOCK_HOST) : 0) |
+	       (gone ? BIT(BLOCK_GONE) : 0) | (demand ? BIT(BLOCK_DEMAND) : 0) |
+	       (not_its_turn(g, w) ? BIT(BLOCK_TURN) : 0) | (w->pending ? BIT(BLOCK_BUSY) : 0) |
+	       (never ? BIT(BLOCK_NEVER) : 0);
 	out[0] = '\0';
 	for (unsigned i = 0; i < GUARD_BLOCKS; i++) {
 		if (!(bad & BIT(i)))
@@ -184,6 +199,10 @@ bool guard_try_resume(struct guard *g, struct guard_worker *w)
 	enum guard_state back = w->state == STATE_ABSENT ? STATE_ABSENT : STATE_EVICTED;
 	uint64_t check_ns = w->check_ns;
 
+	if (!bad && w->blocked == BIT(BLOCK_ENDPOINT)) { /* as it was told */
+		guard_shift(g, w, STATE_RESUME);
+		return true;
+	}
 	guard_move(g, w, STATE_PRECHECK, "no reason left", "may it come back?");
 	w->blocked = bad;
 	if (!bad) {
@@ -196,6 +215,22 @@ bool guard_try_resume(struct guard *g, struct guard_worker *w)
 	w->ended_blocked = bad;
 	guard_say(g, w, STATE_PRECHECK, "resume_blocked", "%s", why);
 	return false;
+}
+
+/* Whether its endpoint answers is an item of the precheck that only a thread which may wait can ask: the order to
+ * return begins with it (guard/action.c).  Where it does not, the precheck failed, row 32. */
+void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
+{
+	bool told = w->blocked == BIT(BLOCK_ENDPOINT);
+
+	w->starting = w->returning = false;
+	guard_shift(g, w, STATE_EVICTED);
+	w->blocked = BIT(BLOCK_ENDPOINT);
+	w->check_ns = g->now_ns + RECHECK_NS;
+	if (told)
+		return;
+	w->ended_blocked = w->blocked;
+	guard_say(g, w, STATE_RESUME, "resume_blocked", "it does not answer: %.180s", message);
 }
 
 bool guard_step_out(struct guard *g, struct guard_worker *w)
@@ -267,8 +302,10 @@ bool guard_step_resume(struct guard *g, struct guard_worker *w)
 {
 	if (turned_back(g, w))
 		return true;
+	/* Who loads by itself needs no more than an open door, but who was stopped must be started. */
 	if (!w->pending)
-		guard_issue(g, w, guard_lazy(w) ? ORDER_OPEN : ORDER_RESUME, g->now_ns + UP_NS);
+		guard_issue(g, w, guard_lazy(w) && w->present ? ORDER_OPEN : ORDER_RESUME,
+			    g->now_ns + UP_NS);
 	return false;
 }
 
@@ -278,7 +315,7 @@ bool guard_step_verify_up(struct guard *g, struct guard_worker *w)
 		return true;
 	if (!guard_is_fresh(g, w))
 		return false;
-	if (guard_lazy(w) || w->bytes / 3 >= w->need_bytes / 4) {
+	if (guard_lazy(w) ? w->present : w->bytes / 3 >= w->need_bytes / 4) {
 		guard_move(g, w, STATE_ACTIVE, "is back", "%llu MiB",
 			   (unsigned long long)(w->bytes / MIB));
 		return true;
@@ -294,23 +331,59 @@ bool guard_step_verify_up(struct guard *g, struct guard_worker *w)
 
 /* ---- the end ---- */
 
+/* No look follows that would show it: what it will take counts as taken. */
+static void take_room(struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++) {
+		struct guard_gpu *u = &g->gpu[i];
+		uint64_t need = w->need_on[i] > w->held[i] ? w->need_on[i] - w->held[i] : 0;
+
+		u->free_bytes -= need < u->free_bytes ? need : u->free_bytes;
+	}
+}
+
+static bool return_last(struct guard *g, struct guard_worker *w)
+{
+	if (w->dry || (w->state != STATE_EVICTED && w->state != STATE_QUIET))
+		return false;
+	if (!w->against)
+		guard_latch(w, false);
+	w->check_ns = g->now_ns;
+	if (guard_effective(w) || guard_unseen(g, w) || !guard_try_resume(g, w))
+		return false;
+	take_room(g, w);
+	guard_step_resume(g, w);
+	return true;
+}
+
 unsigned guard_stop(struct guard *g, uint64_t now_ns)
 {
 	unsigned n = 0;
 
 	g->now_ns = now_ns;
-	for (unsigned i = 0; g->p->restore_on_stop && i < g->workers; i++) {
-		struct guard_worker *w = &g->worker[i];
+	if (!g->p->restore_on_stop)
+		return 0;
+	g->stopping = true;
+	for (unsigned i = 0; i < g->workers; i++) {
+		const struct guard_worker *w = &g->worker[i];
 
-		if (w->state != STATE_EVICTED && w->state != STATE_QUIET)
-			continue;
-		if (!w->against)
-			guard_latch(w, false);
-		w->check_ns = now_ns;
-		if (!guard_effective(w) && !guard_unseen(g, w) && guard_try_resume(g, w)) {
-			guard_step_resume(g, w);
-			n++;
-		}
+		if (!w->dry && (w->state == STATE_RESUME || w->state == STATE_VERIFY_UP))
+			take_room(g, w);
+	}
+	/* Highest priority first: so they return. */
+	for (unsigned i = g->workers; i-- > 0;)
+		n += return_last(g, &g->worker[g->order[i]]);
+	return n;
+}
+
+unsigned guard_returning(const struct guard *g)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < g->workers; i++) {
+		const struct guard_worker *w = &g->worker[i];
+
+		n += w->state == STATE_RESUME && w->pending && !w->dry;
 	}
 	return n;
 }

@@ -50,11 +50,12 @@ const char *guard_result_name(unsigned r)
 const char *guard_block_name(unsigned b)
 {
 	static const char *const name[GUARD_BLOCKS] = {
-		[BLOCK_BACKOFF] = "backoff",  [BLOCK_ROOM] = "room",
-		[BLOCK_UNKNOWN] = "unknown",  [BLOCK_THERMAL] = "thermal",
-		[BLOCK_HOST] = "host-memory", [BLOCK_GONE] = "gone",
-		[BLOCK_DEMAND] = "demand",    [BLOCK_TURN] = "turn",
-		[BLOCK_BUSY] = "busy",        [BLOCK_NEVER] = "never",
+		[BLOCK_BACKOFF] = "backoff",   [BLOCK_ROOM] = "room",
+		[BLOCK_UNKNOWN] = "unknown",   [BLOCK_THERMAL] = "thermal",
+		[BLOCK_HOST] = "host-memory",  [BLOCK_GONE] = "gone",
+		[BLOCK_DEMAND] = "demand",     [BLOCK_TURN] = "turn",
+		[BLOCK_BUSY] = "busy",         [BLOCK_NEVER] = "never",
+		[BLOCK_ENDPOINT] = "endpoint",
 	};
 
 	return b < GUARD_BLOCKS ? name[b] : "?";

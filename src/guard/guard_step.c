@@ -10,13 +10,24 @@
 
 /* ---- here or not: rows 2 to 7, 38 to 40 ---- */
 
+/* Some hooks evict by ending it, which may take a moment after its memory is free; one that ends later ended by
+ * itself, and one that no hook brings back is not there until it appears.  Of a record nobody knows: its hook is
+ * asked. */
+static bool ended_by_hook(const struct guard_worker *w)
+{
+	const char *const *back = w->policy->resume_argv;
+
+	return w->policy->kind == WORKER_EXEC && back && back[0] &&
+	       w->seen_ns <= w->begun_ns + w->freed_ns + CALL_NS;
+}
+
 /* Is it gone because that is how it was evicted? */
 static bool gone_by_us(const struct guard_worker *w)
 {
 	const enum policy_kind k = w->policy->kind;
 
 	return w->evicted && (w->level == LEVEL_STOP || k == WORKER_SYSTEMD ||
-			      k == WORKER_CONTAINER || k == WORKER_EXEC);
+			      k == WORKER_CONTAINER || ended_by_hook(w));
 }
 
 static bool gone(const struct guard_worker *w)
@@ -231,6 +242,6 @@ void guard_done(struct guard *g, struct guard_worker *w)
 		guard_move(g, w, STATE_VERIFY, "done", "level %u; is the memory free?",
 			   w->level);
 	if ((verb == ORDER_RESUME || verb == ORDER_OPEN) && w->state == STATE_RESUME)
-		guard_move(g, w, STATE_VERIFY_UP, guard_lazy(w) ? "opened" : "done",
+		guard_move(g, w, STATE_VERIFY_UP, verb == ORDER_OPEN ? "opened" : "done",
 			   "is it back?");
 }

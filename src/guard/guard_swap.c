@@ -16,6 +16,12 @@ unsigned guard_acting(const struct guard *g)
 	return n;
 }
 
+uint64_t guard_pending(const struct guard *g, unsigned worker)
+{
+	return worker < g->workers && g->worker[worker].pending ? g->worker[worker].order.id
+								: 0;
+}
+
 /* An order that nobody has fetched: the steps give it again if it is still wanted. */
 static void take_back(struct guard_worker *w)
 {

@@ -286,28 +286,71 @@ static bool read_processes(const json_t *list, const struct policy *p, struct sc
 
 /* ---- a recording ---- */
 
-/* The last whole scene of it; lines that are not of a scene are passed over. */
-static int read_trace(const char *lines, struct guard_question *q, char *message, size_t size)
+/* Whom a recording means by a position: it says so after "begin", or they stand as they stand here. */
+struct cast {
+	int position[POLICY_WORKERS]; /* -1: nobody who is here */
+};
+
+static void cast_read(struct cast *c, const struct policy *p, const char *line)
+{
+	char *name;
+	unsigned long at;
+
+	if (strncmp(line, "begin\t", 6) == 0)
+		for (int i = 0; i < POLICY_WORKERS; i++)
+			c->position[i] =
+				strncmp(line, "begin\t1", 7) == 0 && i < (int)p->workers ? i
+											 : -1;
+	if (strncmp(line, "worker\t", 7) != 0)
+		return;
+	at = strtoul(line + 7, &name, 10);
+	for (unsigned i = 0; at < POLICY_WORKERS && *name == '\t' && i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name + 1) == 0)
+			c->position[at] = (int)i;
+}
+
+static void cast_roots(const struct cast *c, struct scene *s)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < s->roots; i++) {
+		struct scene_root root = s->root[i];
+
+		if (root.worker >= POLICY_WORKERS || c->position[root.worker] < 0)
+			continue;
+		root.worker = (unsigned)c->position[root.worker];
+		s->root[kept++] = root;
+	}
+	s->roots = kept;
+}
+
+/* The last whole scene of it; other lines are passed over but for those that say who is who. */
+static int read_trace(const char *lines, const struct policy *p, struct guard_question *q,
+		      char *message, size_t size)
 {
 	struct scene *s = calloc(1, sizeof(*s));
+	struct cast cast;
 	char line[SCENE_LINE_MAX];
 	unsigned number = 0, whole = 0;
 	int got = 0;
 
 	if (!s)
 		return -GW_E_NOMEM;
+	cast_read(&cast, p, "begin\t1");
 	while (*lines && got >= 0) {
 		size_t n = strcspn(lines, "\n");
 
 		number++;
 		snprintf(line, sizeof(line), "%.*s", (int)(n < sizeof(line) ? n : 0), lines);
 		lines += n + (lines[n] == '\n');
+		cast_read(&cast, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
 			continue;
 		got = scene_read(s, line);
 		if (got != 1)
 			continue;
 		q->scene = *s;
+		cast_roots(&cast, &q->scene);
 		whole++;
 	}
 	free(s);
@@ -352,7 +395,7 @@ static int read_world(const json_t *root, const struct policy *p, const struct s
 		return -GW_E_STATE;
 	}
 	if (trace) {
-		int err = read_trace(json_string_value(trace), ret, message, size);
+		int err = read_trace(json_string_value(trace), p, ret, message, size);
 
 		if (err)
 			return err;

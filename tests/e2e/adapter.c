@@ -121,6 +121,8 @@ static void describe(const char *key, const char *value)
 		snprintf(order.gpus, sizeof(order.gpus), "%s", value);
 	else if (IS("reason"))
 		snprintf(order.reason, sizeof(order.reason), "%s", value);
+	else if (IS("start"))
+		order.start = number != 0;
 	else if (IS("deadline_ms"))
 		deadline_ns = (uint64_t)number * NS_PER_MS;
 	else if (IS("notes"))
@@ -149,6 +151,7 @@ static void print(struct action *a, const char *verb, const struct guard_outcome
 	json_bool(&j, "ok", o->ok);
 	json_bool(&j, "retry", o->retry);
 	json_bool(&j, "in_flight", o->in_flight);
+	json_bool(&j, "no_answer", o->no_answer);
 	json_string(&j, "message", o->message);
 	json_string(&j, "notes", now);
 	json_object_end(&j);

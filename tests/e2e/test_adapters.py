@@ -523,6 +523,37 @@ def test_a_started_server_is_waited_for(systemctl):
         assert w.loaded == ["a"]
 
 
+@pytest.mark.parametrize("how", [dict(word="resume:4"), dict(word="resume", start=1)])
+def test_a_unit_is_started_though_the_note_that_it_was_stopped_is_lost(systemctl, how):
+    env, calls = systemctl
+    word = how.pop("word")
+    with fake.Ollama(known=["a"]) as w:
+        back, = orders(word, kind="ollama", url=w.url, unit="ollama.service", model="a", env=env, **how)
+        assert back["ok"], back
+        assert [c.split()[2] for c in calls()] == ["start"] and w.loaded == ["a"]
+
+
+@pytest.mark.parametrize("kind", ["ollama", "comfy", "llamaswap"])
+def test_a_lazy_worker_that_was_stopped_is_started_and_loads_nothing(systemctl, kind):
+    env, calls = systemctl
+    with WORKERS[kind][0](known=["a"]) as w:
+        back, = orders("resume:4", kind=kind, url=w.url, unit="w.service", notes="model a\n", lazy=1, start=1, env=env)
+        assert back["ok"] and back["notes"] == "", back
+        assert [c.split()[2] for c in calls()] == ["start"] and w.loaded == []
+
+
+def test_an_endpoint_that_does_not_answer_is_told_from_a_return_that_failed():
+    with fake.Ollama(known=["a"]) as w:
+        w.fail["/api/generate"] = fake.status(500)
+        out = order("resume", kind="ollama", url=w.url, model="a")
+        assert not out["ok"] and not out["no_answer"]
+        w.fail["/api/ps"] = fake.status(500)
+        out = order("resume", kind="ollama", url=w.url, model="a")
+        assert not out["ok"] and out["no_answer"]
+    out = order("resume", kind="ollama", url=w.url, model="a")
+    assert not out["ok"] and out["no_answer"]
+
+
 def test_a_container_is_stopped_and_started(tmp_path):
     with fake.Engine(tmp_path / "engine.sock", known=["abc", "other"], running=["abc", "other"]) as e:
         out, again, back = orders("evict:4", "evict:4", "resume", kind="container", url=e.url, container="abc")

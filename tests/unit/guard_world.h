@@ -46,6 +46,7 @@ struct world_worker {
 	bool silent, busy;   /* never answers; something is in flight     */
 	bool wont_return;    /* resumes fail                              */
 	bool returns_empty;  /* resumes say done and load nothing         */
+	bool deaf;           /* it does not answer when it is to return   */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
 	bool tells; /* how busy it is, when that is asked */
@@ -74,6 +75,7 @@ struct world {
 	uint64_t step_ns;
 	bool on_battery;
 	unsigned games;
+	uint64_t host_free; /* 0: enough */
 	unsigned gpus;
 	uint64_t total[WORLD_GPUS];
 	enum scene_health health[WORLD_GPUS];
@@ -236,7 +238,7 @@ static inline void world_scene(struct world *o)
 	s->wall_ns = WORLD_WALL + (o->now - WORLD_START) + (uint64_t)o->wall_step_ns;
 	s->utc_offset_s = o->utc_offset_s;
 	s->on_battery = o->on_battery;
-	s->host_free_bytes = 16 * GIB;
+	s->host_free_bytes = o->host_free ? o->host_free : 16 * GIB;
 	s->gpus = s->processes = s->roots = 0;
 	s->game_clients = o->games;
 	for (unsigned i = 0; i < o->gpus; i++) {
@@ -312,7 +314,10 @@ static inline void world_obey(struct world *o, const struct guard_order *d)
 	case ORDER_OPEN: w->closed = false; break;
 	case ORDER_DRAIN: r->in_flight = w->busy; break;
 	case ORDER_EVICT: r->ok = world_evict(w, d); break;
-	case ORDER_RESUME: r->ok = world_resume(w); break;
+	case ORDER_RESUME:
+		r->no_answer = w->deaf;
+		r->ok = !w->deaf && world_resume(w);
+		break;
 	case ORDER_NOTIFY: break;
 	}
 	if (!r->ok)

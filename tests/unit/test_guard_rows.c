@@ -1123,6 +1123,398 @@ static void the_margin_that_throttles_is_the_policys(void **state)
 	world_done(&o);
 }
 
+/* ---- stopped by us: started by us ---- */
+
+static void a_lazy_worker_that_was_stopped_is_started_again(void **state)
+{
+	static const enum policy_kind kind[] = { WORKER_COMFY, WORKER_OLLAMA, WORKER_SYSTEMD };
+
+	(void)state;
+	for (unsigned i = 0; i < 3; i++) {
+		struct world o;
+
+		world_init(&o, 1, 1);
+		o.p.worker[0].kind = kind[i];
+		o.p.worker[0].resume = RESUME_LAZY;
+		o.p.worker[0].match.unit = "w0.service";
+		o.p.standard.max_level = 4;
+		o.w[0].fail_level = 2;
+		o.w[0].returns_empty = true;
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 20 * S);
+		world_run(&o, 19 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		assert_false(o.w[0].alive);
+		world_run(&o, 5 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+		assert_true(o.w[0].alive);
+		assert_false(o.w[0].resident);
+		assert_false(o.w[0].closed);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		world_done(&o);
+	}
+}
+
+/* Killed between the outcome of a stop and its proof, or before that outcome. */
+static void what_an_eviction_noted_is_kept_before_it_is_proven(void **state)
+{
+	struct world o;
+	unsigned writes;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.standard.max_level = 4;
+	o.p.worker[0].match.unit = "w0.service";
+	o.w[0].lies = UINT_MAX; /* so that the proof does not come */
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_EVICT, 0);
+	while (!o.w[0].verbs[ORDER_EVICT])
+		world_step(&o);
+	writes = o.writes;
+	world_step(&o); /* its outcome */
+	assert_int_equal(world_state(&o, 0), STATE_VERIFY);
+	assert_int_equal(o.writes, writes + 1);
+	world_done(&o);
+}
+
+static void a_record_of_a_stop_is_enough_to_start_it(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].match.unit = "w0.service";
+	o.w[0].alive = o.w[0].resident = false;
+	record(&o, 0, true, 4);
+	world_begin(&o);
+	world_run(&o, 3 * S);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+/* ---- all that is put away is in the journal ---- */
+
+static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(void **state)
+{
+	struct world o;
+	struct guard_order order;
+	struct guard_record r;
+	char message[200];
+	bool came = false;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].kind = WORKER_CHECKPOINT;
+	o.w[0].load[0] = MIB;
+	world_begin(&o);
+	world_step(&o);
+	assert_int_equal(guard_ask(o.g, 0, ASK_EVICT, 0, o.now, message, sizeof(message)), 0);
+	for (unsigned look = 0; look < 100 && !came; look++) {
+		o.now += o.step_ns;
+		world_scene(&o);
+		for (unsigned i = 0; i < 70; i++) { /* of a large tree */
+			world_process(&o, "w0", 500 + i, 9, 0, 8 * MIB, NULL);
+			o.s.process[o.s.processes - 1].ancestor[0] = o.w[0].pid;
+		}
+		guard_look(o.g, &o.s);
+		memset(&r, 0, sizeof(r));
+		while (guard_next_record(o.g, &r))
+			;
+		while (!came && guard_next_order(o.g, &order)) {
+			came = order.verb == ORDER_EVICT;
+			if (!came)
+				guard_outcome(o.g,
+					      &(struct guard_outcome){ .order = order.id,
+								       .ok = true },
+					      o.now);
+		}
+	}
+	assert_true(came);
+	assert_int_equal(order.level, 3);
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_int_equal(order.targets, GUARD_TARGETS);
+	assert_true(order.more);
+	assert_int_equal(r.put_away_count, order.targets);
+	for (unsigned i = 0; i < order.targets; i++)
+		assert_int_equal(r.put_away[i].pid, order.target[i].pid);
+	world_done(&o);
+}
+
+static void an_order_names_the_gpus_and_the_reasons_for_hooks(void **state)
+{
+	struct world o;
+	struct guard_order order;
+
+	(void)state;
+	one(&o);
+	world_ask(&o, 0, ASK_EVICT, 0);
+	while (!o.w[0].verbs[ORDER_EVICT])
+		world_step(&o);
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	o.w[0].resident = true; /* it is evicted again, and this time we fetch the order */
+	world_scene(&o);
+	guard_look(o.g, &o.s);
+	while (guard_next_record(o.g, &o.disk[0]))
+		;
+	assert_true(guard_next_order(o.g, &order));
+	assert_int_equal(order.verb, ORDER_EVICT);
+	assert_string_equal(order.gpus, "GPU-0");
+	assert_string_equal(order.reason, "manual");
+	world_done(&o);
+}
+
+/* ---- the end ---- */
+
+/* Two neighbours of 6 GiB, and 2 of headroom: on a board of 16 both have room again, on one of 12 one of them. */
+static const struct {
+	uint64_t total;
+	unsigned back;
+} boards[] = { { 16 * GIB, 2 }, { 12 * GIB, 1 } };
+
+static void two_neighbours(struct world *o)
+{
+	world_init(o, 1, 2);
+	o->p.restore_on_stop = true;
+	o->p.worker[1].priority = 9;
+	o->total[0] = 16 * GIB;
+	o->w[0].load[0] = o->w[1].load[0] = 6 * GIB;
+}
+
+static void at_the_end_all_return_that_fit_together(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct world o;
+
+		two_neighbours(&o);
+		world_guest(&o, "job", 0, 12 * GIB, 10 * S, 20 * S);
+		world_begin(&o);
+		world_until(&o, 25 * S);
+		assert_int_equal(world_state(&o, 0), STATE_QUIET);
+		assert_int_equal(world_state(&o, 1), STATE_QUIET);
+		o.total[0] = boards[i].total;
+		world_step(&o);
+		assert_int_equal(guard_stop(o.g, o.now), boards[i].back);
+		assert_int_equal(guard_returning(o.g), boards[i].back);
+		world_fetch(&o);
+		assert_true(o.w[1].resident); /* of the higher priority */
+		assert_int_equal(o.w[0].resident, boards[i].back == 2);
+		for (unsigned k = 0; k < o.outcomes; k++)
+			guard_outcome(o.g, &o.outcome[k], o.now);
+		assert_int_equal(guard_returning(o.g), 0);
+		world_done(&o);
+	}
+}
+
+static void at_the_end_who_is_on_the_way_back_has_its_room(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct world o;
+
+		two_neighbours(&o);
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, -1, ASK_EVICT, 0);
+		world_run(&o, 4 * S);
+		o.total[0] = boards[i].total;
+		world_step(&o);
+		world_ask(&o, -1, ASK_RELEASE, 0);
+		assert_int_equal(o.w[1].verbs[ORDER_RESUME], 1); /* one at a time, as ever */
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+		assert_int_equal(guard_stop(o.g, o.now), boards[i].back - 1);
+		assert_int_equal(guard_returning(o.g), boards[i].back);
+		world_done(&o);
+	}
+}
+
+static void at_the_end_nobody_waits_for_what_is_only_told(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.mode = GUARD_DRY_RUN;
+	o.p.restore_on_stop = true;
+	world_guest(&o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(&o);
+	world_until(&o, 25 * S);
+	assert_int_equal(world_state(&o, 0), STATE_QUIET);
+	assert_int_equal(guard_stop(o.g, o.now), 0);
+	assert_int_equal(guard_returning(o.g), 0);
+	world_done(&o);
+}
+
+/* ---- what a hold masks ---- */
+
+static void every_reason_that_a_hold_masks_is_told_once(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].ac_only = true;
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_HOLD_ACTIVE, UINT64_MAX);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_said(&o, 0, ANY, ANY, "hold active"), 1); /* asked */
+	o.on_battery = true;
+	guard_reason_set(o.g, "GPU-0", REASON_BUDGET, true, "over 300 W", o.now);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_said(&o, 0, ANY, ANY, "hold active"), 3);
+	assert_string_equal(world_last(&o, "hold active")->evidence,
+			    "masks battery: on battery, and the worker is for AC alone");
+	o.on_battery = false;
+	world_run(&o, 20 * S);
+	o.on_battery = true;
+	world_run(&o, 5 * S); /* it began again */
+	assert_int_equal(world_said(&o, 0, ANY, ANY, "hold active"), 4);
+	world_done(&o);
+}
+
+/* ---- row 38: who ends by himself ---- */
+
+static const char *const hook[] = { "/usr/bin/back", NULL };
+
+static void of_a_hook(struct world *o, const char *const *back)
+{
+	world_init(o, 1, 1);
+	o->p.worker[0].kind = WORKER_EXEC;
+	o->p.worker[0].resume_argv = back;
+	world_begin(o);
+	world_step(o);
+	world_ask(o, 0, ASK_EVICT, 60 * S);
+	while (!o->w[0].verbs[ORDER_EVICT])
+		world_step(o);
+}
+
+static void a_worker_of_a_hook_that_dies_while_it_is_out_is_absent(void **state)
+{
+	struct world o;
+
+	(void)state;
+	of_a_hook(&o, hook);
+	world_run(&o, 30 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	o.w[0].alive = false;
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	world_done(&o);
+}
+
+static void a_worker_whose_hook_ends_it_is_brought_back_by_its_hook(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned late = 0; late < 2; late++) {
+		of_a_hook(&o, hook);
+		if (late) /* its memory is free first */
+			world_run(&o, 2 * S);
+		o.w[0].alive = false;
+		world_run(&o, 30 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		world_run(&o, 40 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		world_done(&o);
+	}
+}
+
+static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(void **state)
+{
+	struct world o;
+
+	(void)state;
+	of_a_hook(&o, NULL);
+	o.w[0].alive = false;
+	world_run(&o, 70 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	o.w[0].alive = o.w[0].resident = true;
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+/* ---- row 31: what is asked before ---- */
+
+static void a_worker_that_does_not_answer_is_asked_again_and_told_once(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.w[0].deaf = true;
+	world_ask(&o, 0, ASK_EVICT, 5 * S);
+	world_run(&o, 27 * S);
+	assert_int_equal(world_said(&o, 0, STATE_RESUME, STATE_EVICTED, "resume_blocked"), 1);
+	assert_int_equal(world_last(&o, "resume_blocked")->blocked, 1u << BLOCK_ENDPOINT);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_RESUME, NULL), 1);
+	assert_in_range(o.w[0].verbs[ORDER_RESUME], 4, 5);
+	o.w[0].deaf = false;
+	world_run(&o, 6 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	world_done(&o);
+}
+
+static void a_worker_that_does_not_answer_holds_up_no_other(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 2);
+	o.w[0].load[0] = o.w[1].load[0] = 4 * GIB;
+	o.w[1].deaf = true;
+	o.p.worker[1].priority = 9;
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, -1, ASK_EVICT, 5 * S);
+	world_run(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_state(&o, 1), STATE_EVICTED);
+	world_done(&o);
+}
+
+/* Of 256 MiB that a loader needs 100 are free. */
+static void host_memory_is_asked_for_by_those_who_need_it(void **state)
+{
+	static const struct {
+		enum policy_kind kind;
+		unsigned level;
+		bool back;
+	} row[] = {
+		{ WORKER_OLLAMA, 0, false },
+		{ WORKER_CHECKPOINT, 0, true },
+		{ WORKER_VLLM, 1, true },
+		{ WORKER_VLLM, 2, false },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct world o;
+
+		world_init(&o, 1, 1);
+		o.p.worker[0].kind = row[i].kind;
+		o.p.worker[0].level = row[i].level;
+		o.host_free = 100 * MIB;
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 5 * S);
+		world_run(&o, 15 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], row[i].back);
+		assert_int_equal(world_said(&o, 0, STATE_PRECHECK, STATE_EVICTED, NULL),
+				 !row[i].back);
+		world_done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1185,6 +1577,21 @@ int main(void)
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
 		cmocka_unit_test(a_margin_that_cannot_be_is_not_believed),
 		cmocka_unit_test(the_margin_that_throttles_is_the_policys),
+		cmocka_unit_test(a_lazy_worker_that_was_stopped_is_started_again),
+		cmocka_unit_test(what_an_eviction_noted_is_kept_before_it_is_proven),
+		cmocka_unit_test(a_record_of_a_stop_is_enough_to_start_it),
+		cmocka_unit_test(a_checkpoint_puts_nobody_away_who_is_not_in_the_journal),
+		cmocka_unit_test(an_order_names_the_gpus_and_the_reasons_for_hooks),
+		cmocka_unit_test(at_the_end_all_return_that_fit_together),
+		cmocka_unit_test(at_the_end_who_is_on_the_way_back_has_its_room),
+		cmocka_unit_test(at_the_end_nobody_waits_for_what_is_only_told),
+		cmocka_unit_test(every_reason_that_a_hold_masks_is_told_once),
+		cmocka_unit_test(a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
+		cmocka_unit_test(a_worker_whose_hook_ends_it_is_brought_back_by_its_hook),
+		cmocka_unit_test(a_worker_that_no_hook_brings_back_is_absent_until_it_appears),
+		cmocka_unit_test(a_worker_that_does_not_answer_is_asked_again_and_told_once),
+		cmocka_unit_test(a_worker_that_does_not_answer_holds_up_no_other),
+		cmocka_unit_test(host_memory_is_asked_for_by_those_who_need_it),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,5 +1,7 @@
 #include "daemon/guard_trace.h"
 
+#include "guard_world.h"
+
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -47,12 +49,13 @@ static void what_is_written_is_read(void **state)
 	make_policy(p);
 	buf_init(&out, 1 << 20);
 	guard_trace_begin(&out, 0);
+	guard_trace_worker(&out, 0, "one", NULL);
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
 	scene_write(&out, s);
 	guard_trace_ask(&out, 0, ASK_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
 	guard_trace_outcome(
-		&out, &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" },
+		&out, &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" }, 0,
 		2 * SECOND);
 	guard_trace_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
 	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 3 * SECOND);
@@ -115,9 +118,21 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 static void lines_that_say_nothing_are_refused(void **state)
 {
 	static const char *const lines[] = {
-		"begin\t2",
+		"begin",
+		"begin\t0",
+		"begin\tone",
 		"begin\t1\tlate",
-		"begin\t12",
+		"begin\t2\t0\t0",
+		"worker\t0",
+		"worker\t99\tone",
+		"record\t0\t2\t1\t0\t0\t0\t0",
+		"record\t0\t9\t1\t0\t0\t0\t0\tone",
+		"record\t0\t2\t1\t0\t7\t0\t0\tone",
+		"record-gpu\t1\tGPU-1",
+		"record-process\t1\t2",
+		"stop",
+		"stop\tnow",
+		"ask\t1\tone\t0\t0",
 		"hello",
 		"outcome",
 		"outcome\t1\t2\t1\t0\t0",
@@ -144,6 +159,7 @@ static void lines_that_say_nothing_are_refused(void **state)
 		if (guard_trace_line(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(guard_trace_line(t, ""), 0);
+	assert_int_equal(guard_trace_line(t, "begin\t3\t0"), -GW_E_NOSUPPORT);
 	guard_trace_free(t);
 	free(p);
 }
@@ -162,6 +178,7 @@ static void who_asked_too_often_is_refused_again(void **state)
 	p->user_evictions = 1;
 	buf_init(&out, 1 << 16);
 	guard_trace_begin(&out, 0);
+	guard_trace_worker(&out, 0, "one", NULL);
 	for (uint64_t i = 1; i <= 3; i++) {
 		guard_trace_for(&out, 1000, i * SECOND);
 		guard_trace_ask(&out, 0, ASK_EVICT, 0, i * SECOND);
@@ -192,6 +209,209 @@ static void a_worker_that_is_not_there_any_more_was_not_asked(void **state)
 	free(p);
 }
 
+/* Runs of the first form name orders, and workers stand where they stand in the policy. */
+static void a_recording_of_the_first_form_is_read(void **state)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	struct scene *s = calloc(1, sizeof(*s));
+	struct guard_trace *t;
+	struct guard_decision d;
+	struct buf out;
+	uint64_t wall_ns;
+
+	(void)state;
+	make_policy(p);
+	buf_init(&out, 1 << 20);
+	buf_adds(&out, "begin\t1\t100\n");
+	s->mono_ns = SECOND;
+	s->wall_ns = 100 * SECOND;
+	s->roots = 1;
+	s->root[0] = (struct scene_root){ .worker = 0, .pid = 7, .start_ticks = 7 };
+	scene_write(&out, s);
+	guard_trace_ask(&out, 0, ASK_EVICT, 0, 2 * SECOND);
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(feed(t, out.p), 0);
+	while (guard_trace_decision(t, &d, &wall_ns))
+		;
+	assert_int_equal(guard_pending(guard_trace_guard(t), 0), 1);
+	assert_int_equal(guard_trace_line(t, "outcome\t3000000000\t101\t1\t0\t0\tdone"), 0);
+	assert_int_equal(guard_pending(guard_trace_guard(t), 0), 2);
+	guard_trace_free(t);
+	buf_done(&out);
+	free(s);
+	free(p);
+}
+
+/* ---- a world that is recorded ---- */
+
+static int whose(const struct world *o, uint64_t order)
+{
+	for (unsigned i = 0; i < o->p.workers; i++)
+		if (guard_pending(o->g, i) == order)
+			return (int)i;
+	return -1;
+}
+
+static void recorded_outcomes(struct world *o, struct buf *out)
+{
+	struct guard_outcome done[WORLD_WORKERS];
+	unsigned n = o->outcomes;
+
+	memcpy(done, o->outcome, sizeof(done));
+	o->outcomes = 0;
+	for (unsigned i = 0; i < o->p.workers; i++)
+		o->w[i].has_order = false;
+	for (unsigned i = 0; i < n; i++) {
+		guard_trace_outcome(out, &done[i], whose(o, done[i].order), o->now);
+		guard_outcome(o->g, &done[i], o->now);
+	}
+	world_fetch(o);
+}
+
+static void recorded_run(struct world *o, struct buf *out, uint64_t span_ns)
+{
+	for (uint64_t end = o->now + span_ns; o->now < end; o->now += o->step_ns) {
+		recorded_outcomes(o, out);
+		world_scene(o);
+		scene_write(out, &o->s);
+		guard_look(o->g, &o->s);
+		world_fetch(o);
+	}
+}
+
+/* Two neighbours: one is out by the journal, the other is held; somebody comes; in the end the service stops. */
+static void record_a_world(struct world *o, struct buf *out)
+{
+	world_init(o, 1, 2);
+	o->p.restore_on_stop = true;
+	o->p.worker[1].priority = 9; /* of equals the first comes first: that is the policy's */
+	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
+	o->w[1].resident = false;
+	o->w[1].deaf = true;
+	o->on_disk = 1;
+	o->disk[0] = (struct guard_record){ .worker = "w1",
+					    .mask = 1u << REASON_CONTENTION,
+					    .level = 2,
+					    .evicted = true,
+					    .need_bytes = 4 * GIB,
+					    .gpu = { { "GPU-0", 4 * GIB } },
+					    .gpus = 1 };
+	world_guest(o, "job", 0, 5 * GIB, 0, 5 * S);
+	world_guest(o, "game", 0, 7 * GIB, 110 * S, 115 * S);
+	guard_trace_begin(out, 0);
+	for (unsigned i = 0; i < 2; i++)
+		guard_trace_worker(out, i, o->p.worker[i].name, i == 1 ? &o->disk[0] : NULL);
+	world_begin(o);
+	recorded_run(o, out, 45 * S);
+	o->w[1].deaf = false;
+	recorded_run(o, out, 55 * S);
+	guard_trace_ask(out, 1, ASK_HOLD_ACTIVE, UINT64_MAX, o->now);
+	world_ask(o, 1, ASK_HOLD_ACTIVE, UINT64_MAX);
+	recorded_run(o, out, 20 * S);
+	guard_trace_stop(out, o->now);
+	assert_int_equal(guard_stop(o->g, o->now), 1);
+	world_fetch(o);
+	recorded_outcomes(o, out);
+	assert_int_equal(out->err, 0);
+}
+
+/* Of one worker the decisions of a replay are those that were made, to the bit. */
+static void assert_same_of(const struct world *o, unsigned worker, const struct policy *p,
+			   struct guard_decision *again, size_t n)
+{
+	size_t k = 0;
+
+	for (size_t i = 0; i < o->says; i++) {
+		struct guard_decision was = o->said[i];
+
+		if (was.worker != worker)
+			continue;
+		while (k < n &&
+		       strcmp(p->worker[again[k].worker].name, o->p.worker[worker].name) != 0)
+			k++;
+		if (k == n)
+			fail_msg("w%u: only %zu of its decisions", worker, i);
+		again[k].worker = worker;
+		if (memcmp(&was, &again[k], sizeof(was)) != 0)
+			fail_msg("w%u: %s became %s (%s)", worker, was.evidence,
+				 again[k].evidence, again[k].rule);
+		again[k].worker =
+			(unsigned)(strcmp(p->worker[0].name, o->p.worker[worker].name) != 0);
+		k++;
+	}
+}
+
+static void a_recording_is_replayed_to_the_bit_wherever_its_workers_stand(void **state)
+{
+	static struct world o;
+	static struct policy other;
+
+	(void)state;
+	for (unsigned turned = 0; turned < 2; turned++) {
+		struct guard_decision *again = calloc(4096, sizeof(*again));
+		struct guard_trace *t;
+		struct buf out;
+		uint64_t wall_ns;
+		size_t n = 0;
+
+		buf_init(&out, 64 << 20);
+		record_a_world(&o, &out);
+		assert_true(world_said(&o, 1, STATE_RECONCILE, STATE_EVICTED, NULL) == 1);
+		assert_true(world_said(&o, 1, STATE_VERIFY_UP, STATE_ACTIVE, NULL) == 1);
+		assert_true(world_said(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
+		other = o.p;
+		other.worker[0] = o.p.worker[turned];
+		other.worker[1] = o.p.worker[!turned];
+		assert_int_equal(guard_trace_new(&other, false, &t), 0);
+		for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
+			assert_int_equal(guard_trace_line(t, line), 0);
+			while (guard_trace_decision(t, &again[n], &wall_ns))
+				assert_true(++n < 4096);
+		}
+		assert_int_equal(n, o.says);
+		assert_same_of(&o, 0, &other, again, n);
+		assert_same_of(&o, 1, &other, again, n);
+		guard_trace_free(t);
+		world_done(&o);
+		buf_done(&out);
+		free(again);
+	}
+}
+
+static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **state)
+{
+	static const char *const lines[] = {
+		"begin\t2\t0",
+		"worker\t0\tone",
+		"record\t1\t2\t1\t4294967296\t2\t0\t5\tone",
+		"record-gpu\t4294967296\tGPU-0",
+		"record-process\t71\t9",
+		"ask\t5\t0\t4\t0",
+	};
+
+	(void)state;
+	for (unsigned dry = 0; dry < 2; dry++) {
+		struct policy *p = calloc(1, sizeof(*p));
+		struct guard_status s;
+		struct guard_trace *t;
+
+		make_policy(p);
+		p->mode = dry ? GUARD_DRY_RUN : GUARD_ENFORCE;
+		assert_int_equal(guard_trace_new(p, dry, &t), 0);
+		for (size_t i = 0; i + 1 < COUNT(lines); i++)
+			assert_int_equal(guard_trace_line(t, lines[i]), 0);
+		assert_null(guard_trace_guard(t)); /* more may come */
+		assert_int_equal(guard_trace_line(t, "games\t5\t0"), 0);
+		assert_int_equal(guard_status(guard_trace_guard(t), 0, &s), 0);
+		assert_int_equal(s.state, STATE_RECONCILE);
+		assert_int_equal(s.hold, HOLD_ACTIVE);
+		assert_int_equal(guard_trace_line(t, lines[2]), -GW_E_PARSE); /* too late */
+		assert_int_equal(guard_trace_counts(t).runs, 1);
+		guard_trace_free(t);
+		free(p);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -200,6 +420,9 @@ int main(void)
 		cmocka_unit_test(lines_that_say_nothing_are_refused),
 		cmocka_unit_test(who_asked_too_often_is_refused_again),
 		cmocka_unit_test(a_worker_that_is_not_there_any_more_was_not_asked),
+		cmocka_unit_test(a_recording_of_the_first_form_is_read),
+		cmocka_unit_test(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand),
+		cmocka_unit_test(who_was_out_is_found_as_it_is_by_a_policy_that_only_tells),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

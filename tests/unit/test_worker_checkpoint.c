@@ -150,6 +150,13 @@ static void what_cannot_go_well_is_refused_before_anything_is_touched(void **sta
 		assert_int_equal(evict(), -GW_E_NOSUPPORT);
 		assert_non_null(strstr(message, rows[i].words));
 	}
+	call.facts = (struct worker_facts){ 1, 0, 0 };
+	order.targets = 1;
+	order.bytes = 1;
+	order.more = true;
+	assert_int_equal(evict(), -GW_E_NOSUPPORT);
+	assert_non_null(strstr(message, "than can be kept in the journal"));
+	order.more = false;
 	assert_string_equal(fake->calls, "");
 	assert_string_equal(notes, "");
 }

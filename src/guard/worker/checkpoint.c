@@ -12,8 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TARGETS 64
-
 /* Host memory that must be free, for each byte that is put away. */
 #define HOST_SHARE 1.1
 
@@ -113,6 +111,9 @@ static int check_machine(const struct worker_call *c, unsigned n, char *message,
 		why = "a process on a MIG instance cannot be put away";
 	else if (n == 0)
 		why = "none of its processes is on a GPU";
+	else if (c->order->more)
+		why = "it has more processes on the GPU than can be kept in the journal (64), "
+		      "and the others would be left behind";
 	else if (n > 1 && c->worker->level < 2)
 		why = "several of its processes are on the GPU, and putting away several is "
 		      "unreliable; level = 2 does it all the same";
@@ -124,7 +125,7 @@ static int check_machine(const struct worker_call *c, unsigned n, char *message,
 
 static unsigned targets_of(const struct worker_call *c, struct checkpoint_target *t)
 {
-	unsigned n = c->order->targets < TARGETS ? c->order->targets : TARGETS;
+	unsigned n = c->order->targets;
 
 	for (unsigned i = 0; i < n; i++)
 		t[i] = (struct checkpoint_target){ c->order->target[i].pid,
@@ -142,7 +143,7 @@ static int put_away(const struct worker_call *c, const struct checkpoint_target 
 
 static int evict(struct worker_call *c, char *message, size_t size)
 {
-	struct checkpoint_target t[TARGETS];
+	struct checkpoint_target t[GUARD_TARGETS];
 	unsigned n = targets_of(c, t);
 	char who[64];
 	int rc = check_machine(c, n, message, size);
@@ -165,12 +166,12 @@ static int evict(struct worker_call *c, char *message, size_t size)
 /* A process that is put away is in no list of the driver's: the order names it, or the notes do. */
 static int resume(struct worker_call *c, char *message, size_t size)
 {
-	struct checkpoint_target t[TARGETS];
+	struct checkpoint_target t[GUARD_TARGETS];
 	unsigned n = targets_of(c, t);
 	char who[64];
 
-	for (unsigned i = 0; n < TARGETS && worker_noted(c, "process", i, who, sizeof(who));
-	     i++)
+	for (unsigned i = 0;
+	     n < GUARD_TARGETS && worker_noted(c, "process", i, who, sizeof(who)); i++)
 		if (sscanf(who, "%" SCNd64 " %" SCNu64, &t[n].pid, &t[n].start_ticks) == 2)
 			n++;
 	if (c->companion)
