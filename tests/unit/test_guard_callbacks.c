@@ -187,7 +187,7 @@ static struct gw_guard_status status(void)
 static int answer_ms(enum gw_worker_state s)
 {
 	if (s == GW_WORKER_DRAIN || s == GW_WORKER_EVICT || s == GW_WORKER_RESUME)
-		return 50;
+		return 500;
 	return s == GW_WORKER_STUCK ? 5 : 0;
 }
 
