@@ -111,7 +111,7 @@ static int do_evict(struct worker_call *c, bool *busy, char *message, size_t siz
 		return worker_kill(c, message, size);
 	if (level <= 1)
 		return level == 0 ? 0 : do_close(c, busy, message, size);
-	if (ops->evict && (ops->levels & 1u << level))
+	if (ops->evict && level == policy_kind_level(c->worker->kind))
 		return ops->evict(c, message, size);
 	if (level == LEVEL_STOP)
 		return stop(c, message, size);
@@ -155,7 +155,7 @@ static int do_resume(struct worker_call *c, bool *busy, char *message, size_t si
 		rc = stopper->resume(c, message, size);
 		worker_http_socket(c->http, NULL);
 		rc = rc ? rc : wait_alive(c, ops, message, size);
-	} else if (ops->alive && !ops->starts) {
+	} else if (ops->alive && !policy_kind_is(c->worker->kind, KIND_ENDS)) {
 		rc = ops->alive(c, message, size);
 	}
 	if (rc)

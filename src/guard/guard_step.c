@@ -13,10 +13,8 @@
 /* Is it gone because that is how it was evicted? */
 static bool gone_by_us(const struct guard_worker *w)
 {
-	const enum policy_kind k = w->policy->kind;
-
-	return w->evicted && (w->level == LEVEL_STOP || k == WORKER_SYSTEMD ||
-			      k == WORKER_CONTAINER || k == WORKER_EXEC);
+	return w->evicted &&
+	       (w->level == LEVEL_STOP || policy_kind_is(w->policy->kind, KIND_ENDS));
 }
 
 static bool gone(const struct guard_worker *w)

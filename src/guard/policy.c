@@ -18,24 +18,17 @@
 
 static const struct {
 	const char *name, *url;
-	unsigned level;
+	unsigned level, traits;
 } kinds[WORKER_KINDS] = {
-	[WORKER_OLLAMA] = { "ollama", "http://127.0.0.1:11434", 2 },
-	[WORKER_LLAMACPP] = { "llamacpp", "http://127.0.0.1:8080", 2 },
-	[WORKER_LLAMASWAP] = { "llamaswap", "http://127.0.0.1:8080", 2 },
-	[WORKER_VLLM] = { "vllm", "http://127.0.0.1:8000", 2 },
-	[WORKER_SGLANG] = { "sglang", "http://127.0.0.1:30000", 2 },
-	[WORKER_TABBY] = { "tabby", "http://127.0.0.1:5000", 2 },
-	[WORKER_KOBOLD] = { "kobold", "http://127.0.0.1:5001", 2 },
-	[WORKER_COMFY] = { "comfy", "http://127.0.0.1:8188", 2 },
-	[WORKER_A1111] = { "a1111", "http://127.0.0.1:7860", 2 },
-	[WORKER_CHECKPOINT] = { "checkpoint", NULL, 3 },
-	[WORKER_SYSTEMD] = { "systemd", NULL, 4 },
-	[WORKER_CONTAINER] = { "container", NULL, 4 },
-	[WORKER_EXEC] = { "exec", NULL, 2 },
-	[WORKER_SIGNAL] = { "signal", NULL, 2 },
-	[WORKER_CALLBACK] = { "callback", NULL, 2 },
+#define K(symbol, name, url, level, traits, help) { #name, url, level, traits },
+#include "kind.def"
 };
+
+const char policy_kind_choices[] =
+#define K(symbol, name, url, level, traits, help) "|" #name
+#define I(symbol, name, url, level, traits, help)
+#include "kind.def"
+	;
 
 const char *policy_kind_name(unsigned kind)
 {
@@ -60,9 +53,9 @@ unsigned policy_kind_level(unsigned kind)
 	return kind < WORKER_KINDS ? kinds[kind].level : 0;
 }
 
-bool policy_kind_lazy(unsigned kind)
+bool policy_kind_is(unsigned kind, enum policy_trait trait)
 {
-	return kind == WORKER_OLLAMA || kind == WORKER_LLAMASWAP || kind == WORKER_COMFY;
+	return kind < WORKER_KINDS && (kinds[kind].traits & trait);
 }
 
 /* ---- numbers ---- */

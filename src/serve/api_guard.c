@@ -227,7 +227,7 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 	if (s->hold == HOLD_ACTIVE)
 		say(j,
 		    "Override: it is held active %s; contention, reservations, schedules, "
-		    "battery and budget do not move it, heat and faults do.",
+		    "battery, budget and idling do not move it, heat and faults do.",
 		    until);
 	else if (s->hold == HOLD_EVICTED)
 		say(j, "Override: it is held evicted %s.", until);

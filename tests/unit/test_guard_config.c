@@ -573,7 +573,7 @@ static const struct {
 	{ OLLAMA WORKER "kind = \"ollama\"\nmatch.exe = \"/a\"\n[[worker]]\nname = \"x\"\n"
 			"kind = \"ollama\"\nmatch.exe = \"/b\"\n",
 	  "6:1: warning: this worker and the one in line 2 answer at the same url" },
-	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: KoboldCpp cannot tell" },
+	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: kind kobold cannot tell" },
 };
 
 static void what_is_odd_is_taken_with_a_warning(void **state)
