@@ -443,7 +443,7 @@ static void explain(const struct guard_worker *w, struct guard_status *s)
 	demand_text(s->why, sizeof(s->why), "%s", w->why);
 	if (w->mask == guard_effective(w))
 		return;
-	guard_mask_text(w->mask & ~guard_effective(w), masked, sizeof(masked));
+	guard_mask_text(w->mask & ~guard_effective(w), ", ", masked, sizeof(masked));
 	demand_text(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->why);
 }
 
