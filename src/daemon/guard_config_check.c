@@ -4,6 +4,7 @@
 
 #include "base/suggest.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -231,19 +232,33 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
+/* Does what a gives as a pattern, or as a beginning, fit what b spells out? */
+static bool fits(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
+{
+	const char *own = text(a, key), *other = text(b, key);
+
+	switch (key) {
+	case GUARD_KEY_match_name:
+	case GUARD_KEY_match_exe:
+		return !strpbrk(other, "*?[") && fnmatch(own, other, FNM_NOESCAPE) == 0;
+	case GUARD_KEY_match_container: return strncmp(own, other, strlen(own)) == 0;
+	default: return false;
+	}
+}
+
 /* Does whatever b matches, match a?  Then all that a asks for, b asks for too. */
 static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 {
 	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++) {
 		if (a->refused[k] || b->refused[k])
 			return false;
-		if (a->given[k] && !(b->given[k] && same_value(a, b, k)))
+		if (a->given[k] && !(b->given[k] && (same_value(a, b, k) || fits(a, b, k))))
 			return false;
 	}
 	return true;
 }
 
-/* One process alone listens on a port or has its number in a file. */
+/* One process alone listens on a port or has its number in a file; all of a unit is its worker's. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -251,8 +266,13 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 	if (a->given[GUARD_KEY_match_pidfile] && b->given[GUARD_KEY_match_pidfile] &&
 	    same_value(a, b, GUARD_KEY_match_pidfile))
 		return "the same match.pidfile";
-	if (guard_entry_matches(a, true) && covers(a, b) && covers(b, a))
-		return "the same match";
+	if (a->given[GUARD_KEY_match_unit] && b->given[GUARD_KEY_match_unit] &&
+	    same_value(a, b, GUARD_KEY_match_unit))
+		return "the same match.unit";
+	if (guard_entry_matches(a, true) && covers(a, b))
+		return covers(b, a) ? "the same match" : "matches of which one is the wider";
+	if (guard_entry_matches(b, true) && covers(b, a))
+		return "matches of which one is the wider";
 	return NULL;
 }
 
@@ -283,8 +303,8 @@ static void check_worker_pair(struct config_reader *r, const struct guard_entry 
 	if (same)
 		config_complain(r, &b->at,
 				"this worker and the one in %s would be one process: they have "
-				"%s; tell them apart with match.unit, match.command or another "
-				"match",
+				"%s; tell them apart with another match.unit, match.port or "
+				"match.command",
 				line, same);
 	else
 		warn_same_url(r, a, b, line);
