@@ -6,6 +6,8 @@
 
 #include "economy.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -199,18 +201,13 @@ _Static_assert(sizeof(enum guard_mode) == sizeof(unsigned), "enums are compared 
 
 /* ---- comparing ---- */
 
-static bool same_text(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 static bool same_argv(const char *const *a, const char *const *b)
 {
 	if (!a || !b)
 		return a == b;
-	while (*a && same_text(*a, *b))
+	while (*a && text_same(*a, *b))
 		a++, b++;
-	return same_text(*a, *b);
+	return text_same(*a, *b);
 }
 
 static bool same_real(double a, double b)
@@ -221,7 +218,7 @@ static bool same_real(double a, double b)
 static bool same_member(enum type type, const void *a, const void *b)
 {
 	switch (type) {
-	case TEXT: return same_text(*(const char *const *)a, *(const char *const *)b);
+	case TEXT: return text_same(*(const char *const *)a, *(const char *const *)b);
 	case WHERE: return true;
 	case ARGV:
 		return same_argv(*(const char *const *const *)a,
@@ -251,7 +248,7 @@ static bool same_worker(const struct policy_worker *a, const struct policy_worke
 	    !SAME(knob_members, &a->knobs, &b->knobs))
 		return false;
 	for (unsigned i = 0; i < a->gpu_count; i++)
-		if (!same_text(a->gpus[i], b->gpus[i]))
+		if (!text_same(a->gpus[i], b->gpus[i]))
 			return false;
 	for (unsigned i = 0; i < a->schedules; i++)
 		if (!SAME(span_members, &a->schedule[i], &b->schedule[i]))
