@@ -232,18 +232,27 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
-/* Does what a gives as a pattern, or as a beginning, fit what b spells out? */
-static bool fits(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
+/* Is whatever one pattern fits fitted by the other?  Where * is all that the wider one has, what stands for any in the
+ * narrower one can only be taken by a *.  Of names the kernel keeps 15 bytes: a longer one is cut before it is compared. */
+static bool wider(const char *a, const char *b, unsigned key)
 {
-	const char *own = text(a, key), *other = text(b, key);
+	const bool plain = !b[strcspn(b, "*?[")];
 
-	switch (key) {
-	case GUARD_KEY_match_name:
-	case GUARD_KEY_match_exe:
-		return !strpbrk(other, "*?[") && fnmatch(own, other, FNM_NOESCAPE) == 0;
-	case GUARD_KEY_match_container: return strncmp(own, other, strlen(own)) == 0;
-	default: return false;
-	}
+	if (strchr(b, '[') || (key == GUARD_KEY_match_name && strlen(b) > 15))
+		return false;
+	return (plain || !a[strcspn(a, "?[")]) && fnmatch(a, b, FNM_NOESCAPE) == 0;
+}
+
+static bool is_pattern(unsigned key)
+{
+	return key == GUARD_KEY_match_name || key == GUARD_KEY_match_exe ||
+	       key == GUARD_KEY_match_cgroup;
+}
+
+static bool covers_key(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
+{
+	return same_value(a, b, key) ||
+	       (is_pattern(key) && wider(text(a, key), text(b, key), key));
 }
 
 /* Does whatever b matches, match a?  Then all that a asks for, b asks for too. */
@@ -252,7 +261,7 @@ static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++) {
 		if (a->refused[k] || b->refused[k])
 			return false;
-		if (a->given[k] && !(b->given[k] && (same_value(a, b, k) || fits(a, b, k))))
+		if (a->given[k] && !(b->given[k] && covers_key(a, b, k)))
 			return false;
 	}
 	return true;

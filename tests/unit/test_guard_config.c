@@ -444,10 +444,6 @@ static const struct {
 		 "kind = \"checkpoint\"\nmatch.exe = \"/a/*\"\n",
 	  "5:1: this worker and the one in line 1 would be one process: they have matches of "
 	  "which one is the wider" },
-	{ WORKER
-	  "kind = \"container\"\nmatch.container = \"abcdef\"\n[[worker]]\nname = \"x\"\n"
-	  "kind = \"container\"\nmatch.container = \"abcdef0123\"\n",
-	  "5:1: this worker and the one in line 1 would be one process" },
 	{ WORKER "kind = \"ollama\"\nmatch.pidfile = \"/p\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"vllm\"\nmatch.pidfile = \"/p\"\nmatch.uid = 3\n",
 	  "they have the same match.pidfile" },
