@@ -113,7 +113,7 @@ void policy_worker_init(struct policy_worker *w)
 	};
 }
 
-uint64_t policy_ns(uint64_t own, uint64_t standard)
+uint64_t policy_number(uint64_t own, uint64_t standard)
 {
 	return own == UINT64_MAX ? standard : own;
 }

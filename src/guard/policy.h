@@ -156,7 +156,7 @@ void policy_done(struct policy *p);
 bool policy_same(const struct policy *a, const struct policy *b);
 
 /* A worker's number, or the standard's. */
-uint64_t policy_ns(uint64_t own, uint64_t standard);
+uint64_t policy_number(uint64_t own, uint64_t standard);
 
 /* "Fri-Sun 18:00-23:00", several parted by ';'.  Days: Mon to Sun, ranges, lists with commas, "daily"; none
  * is daily.  How many were added to the n of span[POLICY_SPANS], or -GW_E_PARSE with a sentence. */
