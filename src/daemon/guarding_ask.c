@@ -20,9 +20,11 @@ static uint64_t audit(struct guarding *g, const char *who, const char *what)
 }
 
 /* The user of a peer on the UNIX socket is limited in how often it moves workers; who has the token is not. */
-static void on_behalf_of(struct guarding *g, int64_t uid, uint64_t now)
+static void on_behalf_of(struct guarding *g, const char *who, uint64_t now)
 {
-	if (uid <= 0)
+	long long uid = 0;
+
+	if (sscanf(who, "uid %lld", &uid) != 1 || uid <= 0)
 		return;
 	if (g->record_fd >= 0) {
 		guard_trace_for(&g->line, uid, now);
@@ -61,14 +63,14 @@ static void keep_wish(struct guarding *g)
 	}
 }
 
-static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
-	       const struct guard_asker *by, char *message, size_t size)
+static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
+	       char *message, size_t size)
 {
 	struct guarding *g = engine;
 	uint64_t now = guarding_now_ns();
 	int err;
 
-	on_behalf_of(g, by->uid, now);
+	on_behalf_of(g, who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_ask(&g->line, worker, what, ttl_ns, now);
 		guarding_record(g);
@@ -76,7 +78,7 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
 	err = guard_ask(g->guard, worker, what, ttl_ns, now, message, size);
 	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
 		if (worker < 0 || i == (unsigned)worker)
-			begin_operation(g, i, what, by->who);
+			begin_operation(g, i, what, who);
 	guarding_pump(g);
 	keep_wish(g);
 	looker_now(g->looker);
@@ -137,7 +139,7 @@ static void watch_owner(struct guarding *g, uint64_t id, int fd)
 }
 
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl_ns,
-		   const struct guard_asker *by, uint64_t *ret_id)
+		   const char *who, uint64_t *ret_id)
 {
 	struct guarding *g = engine;
 	uint64_t now = guarding_now_ns();
@@ -146,7 +148,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 
 	if (fd < 0 && pid > 0 && errno == ESRCH)
 		return -GW_E_ARG; /* nobody is there to have it */
-	on_behalf_of(g, by->uid, now);
+	on_behalf_of(g, who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_reserve(&g->line, gpu, bytes, pid, ttl_ns, now);
 		guarding_record(g);
@@ -156,7 +158,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 		watch_owner(g, *ret_id, fd);
 		snprintf(text, sizeof(text), "room for %.0f MiB is wanted",
 			 (double)bytes / 1048576);
-		audit(g, by->who, text);
+		audit(g, who, text);
 	} else if (fd >= 0) {
 		close(fd);
 	}

@@ -219,8 +219,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	wait = malloc(sizeof(*wait));
 	err = wait ? a->view.guard_ops->reserve(a->view.guarding, uuid, (uint64_t)w->bytes,
 						(int64_t)w->pid, (uint64_t)(w->ttl_s * 1e9),
-						&(struct guard_asker){ name, q->uid },
-						&wait->id)
+						name, &wait->id)
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);

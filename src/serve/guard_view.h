@@ -64,20 +64,14 @@ struct guard_view {
 	const char *journal;       /* "ok", or why evictions above level 2 are refused */
 };
 
-/* Who asks: in words for the audit, and the user who is limited (guard_for()); -1: nobody is. */
-struct guard_asker {
-	const char *who;
-	int64_t uid;
-};
-
 /* What people ask; the main thread. */
 struct guard_view_ops {
 	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once.  reserve:
 	 * also -GW_E_ARG, no such process is seen. */
 	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
-		   const struct guard_asker *by, char *message, size_t size);
+		   const char *who, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
-		       uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id);
+		       uint64_t ttl_ns, const char *who, uint64_t *ret_id);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
 	/* As games_begin() and games_end(). */

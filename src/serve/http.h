@@ -28,7 +28,6 @@ struct request {
 	size_t size;
 	bool trusted;    /* a good token, or a peer on the UNIX socket who may */
 	const char *who; /* for the audit: "token", "uid 1000", "anyone" */
-	int64_t uid;     /* of a peer on the UNIX socket that shows no token; -1: of nobody */
 	const char
 		*id; /* of the request: the client's X-Request-Id when it is sane, else ours */
 	unsigned tries; /* how often the handler was asked before (reply_again) */

@@ -244,7 +244,6 @@ static enum admitted check_who(struct conn *c)
 	snprintf(k->who, sizeof(k->who), "anyone");
 	if (c->from->unix_socket) {
 		snprintf(k->who, sizeof(k->who), "uid %u", (unsigned)c->uid);
-		k->q.uid = (int64_t)c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
 	if (!c->heads.authorization)
@@ -252,7 +251,6 @@ static enum admitted check_who(struct conn *c)
 	switch (auth_check(&h->auth, c->heads.authorization, c->peer, h->now_ns)) {
 	case AUTH_GOOD:
 		snprintf(k->who, sizeof(k->who), "token");
-		k->q.uid = -1;
 		k->q.trusted = true;
 		return PASSED;
 	case AUTH_BLOCKED:

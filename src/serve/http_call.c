@@ -161,7 +161,6 @@ static struct call *call_new(struct conn *c)
 	k->q = (struct request){ .path = "",
 				 .body = "",
 				 .who = k->who,
-				 .uid = -1,
 				 .id = k->id,
 				 .memory = &k->memory,
 				 .impl = k };
