@@ -29,7 +29,7 @@ const STATES = {
 const REASONS = {
 	contention: "somebody needs the GPU", manual: "a person asked for it", thermal: "the GPU is too hot", health: "the GPU is not well",
 	schedule: "its hours", battery: "the machine is on battery", blind: "the GPU cannot be seen", budget: "power or energy is above its cap",
-	reserved: "the room is reserved",
+	reserved: "the room is reserved", idle: "its model idled",
 };
 const OVERLAYS = {
 	blind: "its GPU cannot be seen: the driver fails", hung: "a call of the driver has not returned", quarantine: "its GPU must be reset before it can be used",

@@ -120,6 +120,12 @@ static void settings(void)
 
 enum { WORKER = 1, RULE = 2, SCHEDULE = 4 };
 
+static const char policy_kind_choices[] =
+#define K(symbol, name, url, level, traits, help) "|" #name
+#define I(symbol, name, url, level, traits, help)
+#include "guard/kind.def"
+	;
+
 static const struct {
 	int of;
 	struct row row;
@@ -138,6 +144,25 @@ static void table(int of)
 		text(keys[i].row.key);
 		printf("* (%s)\n\t", types[type_of(&keys[i].row)].words);
 		about(&keys[i].row);
+		printf("\n\n");
+	}
+}
+
+static void kinds(void)
+{
+	static const struct {
+		const char *name, *url, *help;
+		unsigned level;
+	} kind[] = {
+#define K(symbol, name, url, level, traits, help) { #name, url, help, level },
+#define I(symbol, name, url, level, traits, help)
+#include "guard/kind.def"
+	};
+
+	for (size_t i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
+		printf("*%s* (level %u%s%s)\n\t", kind[i].name, kind[i].level,
+		       kind[i].url ? ", " : "", kind[i].url ? kind[i].url : "");
+		sentence(kind[i].help);
 		printf("\n\n");
 	}
 }
@@ -169,6 +194,8 @@ int main(void)
 			flags();
 		else if (strcmp(line, "@worker@\n") == 0)
 			table(WORKER);
+		else if (strcmp(line, "@kinds@\n") == 0)
+			kinds();
 		else if (strcmp(line, "@rule@\n") == 0)
 			table(RULE);
 		else if (strcmp(line, "@schedule@\n") == 0)

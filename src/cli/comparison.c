@@ -1,5 +1,6 @@
 #include "comparison.h"
 
+#include "base/text.h"
 #include "measure/distribution.h"
 
 #include <gpuward.h>
@@ -347,11 +348,6 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 
 /* ---- rows ---- */
 
-static bool same_part(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 /* The row of a label and a part, a new one where there is none yet; NULL without memory. */
 static struct comparison_row *row_of(struct comparison *c, const char *name, const char *part)
 {
@@ -359,7 +355,7 @@ static struct comparison_row *row_of(struct comparison *c, const char *name, con
 	struct comparison_row *row = &c->rows[c->nrows];
 
 	for (size_t i = 0; i < c->nrows; i++)
-		if (strcmp(c->rows[i].name, name) == 0 && same_part(c->rows[i].part, part))
+		if (strcmp(c->rows[i].name, name) == 0 && text_same(c->rows[i].part, part))
 			return &c->rows[i];
 	row->label = malloc(size);
 	if (!row->label)

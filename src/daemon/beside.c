@@ -23,6 +23,8 @@ struct beside {
 	struct budgets *budgets;
 	struct ghost ghost[GPUS];
 	char ghost_why[GPUS][200];
+	uint32_t conflicts
+		[POLICY_WORKERS]; /* bit n: told that one process is its and worker n's */
 };
 
 /* ---- ghosts ---- */
@@ -55,6 +57,26 @@ static void look_for_ghost(struct beside *b, const struct guard *guard, const st
 	memcpy(b->ghost_why[i], why, sizeof(why));
 }
 
+/* ---- conflicts ---- */
+
+/* Two workers that a configuration keeps apart may still match one process; told once. */
+static void look_for_conflicts(struct beside *b, const struct guard_view *g)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	char text[200];
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		if (v[i].also < 0 || b->conflicts[v[i].worker] >> v[i].also & 1)
+			continue;
+		b->conflicts[v[i].worker] |= 1u << v[i].also;
+		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
+		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "guard",
+								  .severity = "warning",
+								  .text = text });
+	}
+}
+
 /* ---- ticks ---- */
 
 static void cap_changed(void *arg, const char *uuid, bool over, const char *why)
@@ -70,6 +92,8 @@ void beside_tick(struct beside *b, const struct guard *guard, const struct view 
 
 	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
 		look_for_ghost(b, guard, v, i, now);
+	if (v->guard)
+		look_for_conflicts(b, v->guard);
 	xid_log_tick(b->xids, v, now, b->calls.xid, b->calls.arg);
 	budgets_tick(b->budgets, v, now, cap_changed, b);
 	economies_tick(b->economies, guard, v, now, b->calls.economy, b->calls.arg);
@@ -116,6 +140,7 @@ int beside_swap(struct beside *b, const struct guard_settings *settings)
 	budgets_free(b->budgets);
 	b->economies = economies;
 	b->budgets = budgets;
+	memset(b->conflicts, 0, sizeof(b->conflicts)); /* its workers are others */
 	return 0;
 }
 

@@ -1,5 +1,5 @@
 /* beside: what the guard is told beside its looks: Xids of the kernel's log, games, what idling models cost,
- * caps of power and energy; and the ghosts that people are told of.
+ * caps of power and energy; and what people are told of alone: ghosts, and processes of two workers.
  *
  * Rides on the ticks of the engine, on the main thread.  Whoever owns the guard hands in how to tell it, so that
  * all that is told is recorded in one place. */

@@ -2,6 +2,7 @@
 #include "config_read.h"
 
 #include "base/number.h"
+#include "base/text.h"
 
 #include <ctype.h>
 #include <string.h>
@@ -43,11 +44,6 @@ void config_value_get(const struct config *c, const struct config_row *row,
 	}
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 bool config_value_same(const struct config_row *row, const struct config_value *a,
 		       const struct config_value *b)
 {
@@ -56,11 +52,11 @@ bool config_value_same(const struct config_row *row, const struct config_value *
 	if (row->type == CONFIG_NUMBER)
 		return a->number == b->number;
 	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
-		return same_text(a->text, b->text);
+		return text_same(a->text, b->text);
 	if (row->type != CONFIG_LIST)
 		return a->count == b->count;
 	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
-		if (!same_text(a->list.item[i], b->list.item[i]))
+		if (!text_same(a->list.item[i], b->list.item[i]))
 			return false;
 	return true;
 }

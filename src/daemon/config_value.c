@@ -90,7 +90,7 @@ static bool take_text(struct config_reader *r, const char *text, size_t n,
 }
 
 /* The words of "a|b|c", in mem. */
-#define WORDS_MAX 16
+#define WORDS_MAX 32
 static unsigned split(const char *choices, char *mem, size_t size, const char *words[WORDS_MAX])
 {
 	unsigned n = 0;
@@ -106,7 +106,7 @@ static bool take_choice(struct config_reader *r, const struct config_row *row,
 			const struct config_place *at, const char *text,
 			struct config_value *ret)
 {
-	char mem[128], list[160], meant[CONFIG_MEANT_MAX];
+	char mem[256], list[320], meant[CONFIG_MEANT_MAX];
 	const char *words[WORDS_MAX];
 	unsigned n = split(row->choices, mem, sizeof(mem), words);
 	struct buf b;

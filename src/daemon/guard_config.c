@@ -330,13 +330,13 @@ static bool make_worker(const struct config *c, struct policy *p, const struct g
 	make_match(e, &w->match);
 	w->match.port = guard_entry_port(e);
 	w->priority = (int)e->value[GUARD_KEY_priority].number;
-	/* ComfyUI loads what the next prompt needs, and nothing else. */
+	/* Who loads what the next request needs, and nothing else, cannot be restored. */
 	w->resume = choice(e, GUARD_KEY_resume,
-			   w->kind == WORKER_COMFY ? RESUME_LAZY : RESUME_RESTORE);
+			   policy_kind_is(w->kind, KIND_UNTOLD) ? RESUME_LAZY : RESUME_RESTORE);
 	w->managed = e->value[GUARD_KEY_managed].yes;
 	w->level = (unsigned)e->value[GUARD_KEY_level].count;
 	w->ac_only = e->value[GUARD_KEY_ac_only].yes;
-	w->idle_economy = c->guard_idle_economy && policy_kind_lazy(w->kind);
+	w->idle_economy = c->guard_idle_economy && policy_kind_is(w->kind, KIND_WAKES);
 	if (e->given[GUARD_KEY_idle_after])
 		w->idle_after_ns = scaled(e->value[GUARD_KEY_idle_after].number, 1e9);
 	if (e->given[GUARD_KEY_idle_w])

@@ -4,6 +4,7 @@
 
 #include "base/suggest.h"
 
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,35 +28,39 @@ static const char *key_name(enum guard_key key)
 
 /* ---- what a kind has and needs ---- */
 
-#define HTTP                                                                                  \
-	(1U << WORKER_OLLAMA | 1U << WORKER_LLAMACPP | 1U << WORKER_LLAMASWAP |               \
-	 1U << WORKER_VLLM | 1U << WORKER_SGLANG | 1U << WORKER_TABBY | 1U << WORKER_KOBOLD | \
-	 1U << WORKER_COMFY | 1U << WORKER_A1111)
+/* Of kinds that are asked over HTTP; beside the traits of policy.h. */
+#define KIND_HTTP (1U << 31)
+
+static bool kind_is(unsigned kind, unsigned traits)
+{
+	return traits == KIND_HTTP ? policy_kind_url(kind) != NULL
+				   : policy_kind_is(kind, (enum policy_trait)traits);
+}
 
 static const struct {
 	enum guard_key key;
-	unsigned kinds;
+	unsigned traits; /* of the kinds that may have it */
 } kind_keys[] = {
-	{ GUARD_KEY_url, HTTP },
-	{ GUARD_KEY_token_file, HTTP },
-	{ GUARD_KEY_model, HTTP },
-	{ GUARD_KEY_level, 1U << WORKER_VLLM | 1U << WORKER_CHECKPOINT },
-	{ GUARD_KEY_evict_command, 1U << WORKER_EXEC },
-	{ GUARD_KEY_resume_command, 1U << WORKER_EXEC },
-	{ GUARD_KEY_evict_signal, 1U << WORKER_SIGNAL },
-	{ GUARD_KEY_resume_signal, 1U << WORKER_SIGNAL },
-	{ GUARD_KEY_managed,
-	  1U << WORKER_SYSTEMD | 1U << WORKER_CONTAINER | 1U << WORKER_EXEC },
+	{ GUARD_KEY_url, KIND_HTTP },
+	{ GUARD_KEY_token_file, KIND_HTTP },
+	{ GUARD_KEY_model, KIND_HTTP },
+	{ GUARD_KEY_level, KIND_DEPTHS },
+	{ GUARD_KEY_evict_command, KIND_COMMANDS },
+	{ GUARD_KEY_resume_command, KIND_COMMANDS },
+	{ GUARD_KEY_evict_signal, KIND_SIGNALS },
+	{ GUARD_KEY_resume_signal, KIND_SIGNALS },
+	{ GUARD_KEY_managed, KIND_ENDS },
 };
 
-static void kind_list(unsigned kinds, char *out, size_t size)
+static const char *kind_list(unsigned traits, char *out, size_t size)
 {
 	struct buf b;
 
 	buf_init_fixed(&b, out, size);
 	for (unsigned i = 0; i < WORKER_KINDS; i++)
-		if (kinds >> i & 1)
+		if (kind_is(i, traits))
 			buf_addf(&b, "%s%s", b.len ? ", " : "", policy_kind_name(i));
+	return out;
 }
 
 static void check_kind_keys(struct config_reader *r, const struct guard_entry *e, unsigned kind)
@@ -65,11 +70,11 @@ static void check_kind_keys(struct config_reader *r, const struct guard_entry *e
 	for (unsigned i = 0; i < COUNT(kind_keys); i++) {
 		enum guard_key key = kind_keys[i].key;
 
-		if (!e->given[key] || kind_keys[i].kinds >> kind & 1)
-			continue;
-		kind_list(kind_keys[i].kinds, kinds, sizeof(kinds));
-		config_complain(r, &e->place[key], "%s means nothing to kind %s; it is for %s",
-				key_name(key), policy_kind_name(kind), kinds);
+		if (e->given[key] && !kind_is(kind, kind_keys[i].traits))
+			config_complain(r, &e->place[key],
+					"%s means nothing to kind %s; it is for %s",
+					key_name(key), policy_kind_name(kind),
+					kind_list(kind_keys[i].traits, kinds, sizeof(kinds)));
 	}
 }
 
@@ -78,14 +83,15 @@ static void check_idle(struct config_reader *r, const struct guard_entry *e, uns
 {
 	static const enum guard_key keys[] = { GUARD_KEY_idle_after, GUARD_KEY_idle_w,
 					       GUARD_KEY_reload_j };
+	char kinds[200];
 
 	for (unsigned i = 0; i < COUNT(keys); i++)
-		if (e->given[keys[i]] && !policy_kind_lazy(kind))
+		if (e->given[keys[i]] && !kind_is(kind, KIND_WAKES))
 			config_complain(r, &e->place[keys[i]],
 					"%s: kind %s does not load its model again when it is "
-					"asked, and would stay unloaded; it is for ollama, "
-					"llamaswap and comfy",
-					key_name(keys[i]), policy_kind_name(kind));
+					"asked, and would stay unloaded; it is for %s",
+					key_name(keys[i]), policy_kind_name(kind),
+					kind_list(KIND_WAKES, kinds, sizeof(kinds)));
 }
 
 static bool comes_back(const struct guard_entry *e)
@@ -96,34 +102,35 @@ static bool comes_back(const struct guard_entry *e)
 }
 
 static const struct {
-	enum policy_kind kind;
+	enum policy_trait trait; /* of the kinds that need it */
 	enum guard_key key;
 	bool to_come_back; /* only where it does */
 	const char *what;
 } needs[] = {
-	{ WORKER_SYSTEMD, GUARD_KEY_match_unit, false, "the unit that is stopped and started" },
-	{ WORKER_CONTAINER, GUARD_KEY_match_container, false,
+	{ KIND_UNIT, GUARD_KEY_match_unit, false, "the unit that is stopped and started" },
+	{ KIND_CONTAINER, GUARD_KEY_match_container, false,
 	  "the container that is stopped and started" },
-	{ WORKER_EXEC, GUARD_KEY_evict_command, false, "the program that frees the GPU" },
-	{ WORKER_EXEC, GUARD_KEY_resume_command, true,
+	{ KIND_COMMANDS, GUARD_KEY_evict_command, false, "the program that frees the GPU" },
+	{ KIND_COMMANDS, GUARD_KEY_resume_command, true,
 	  "the program that takes it again, or resume = \"lazy\" or \"never\"" },
-	{ WORKER_SIGNAL, GUARD_KEY_evict_signal, false, "the signal that frees the GPU" },
-	{ WORKER_SIGNAL, GUARD_KEY_resume_signal, true,
+	{ KIND_SIGNALS, GUARD_KEY_evict_signal, false, "the signal that frees the GPU" },
+	{ KIND_SIGNALS, GUARD_KEY_resume_signal, true,
 	  "the signal that takes it again, or resume = \"lazy\" or \"never\"" },
 };
 
 static void check_needs(struct config_reader *r, const struct guard_entry *e, unsigned kind)
 {
 	for (unsigned i = 0; i < COUNT(needs); i++)
-		if (needs[i].kind == kind && !is_there(e, needs[i].key) &&
+		if (kind_is(kind, needs[i].trait) && !is_there(e, needs[i].key) &&
 		    (!needs[i].to_come_back || comes_back(e)))
 			config_complain(r, &e->at, "a worker of kind %s needs %s: %s",
 					policy_kind_name(kind), key_name(needs[i].key),
 					needs[i].what);
-	if (kind == WORKER_KOBOLD && comes_back(e) && !is_there(e, GUARD_KEY_model))
+	if (kind_is(kind, KIND_FORGETS) && comes_back(e) && !is_there(e, GUARD_KEY_model))
 		config_warn(r, &e->at,
-			    "KoboldCpp cannot tell what it had loaded: give model, the name of "
-			    "its .kcpps file, or resume = \"lazy\"");
+			    "kind %s cannot tell what it had loaded: give model, or resume = "
+			    "\"lazy\"",
+			    policy_kind_name(kind));
 }
 
 /* ---- levels ---- */
@@ -225,19 +232,42 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
+/* Is whatever one pattern fits fitted by the other?  Where * is all that the wider one has, what stands for any in the
+ * narrower one can only be taken by a *.  Of names the kernel keeps 15 bytes: a longer one is cut before it is compared. */
+static bool wider(const char *a, const char *b, unsigned key)
+{
+	const bool plain = !b[strcspn(b, "*?[")];
+
+	if (strchr(b, '[') || (key == GUARD_KEY_match_name && strlen(b) > 15))
+		return false;
+	return (plain || !a[strcspn(a, "?[")]) && fnmatch(a, b, FNM_NOESCAPE) == 0;
+}
+
+static bool is_pattern(unsigned key)
+{
+	return key == GUARD_KEY_match_name || key == GUARD_KEY_match_exe ||
+	       key == GUARD_KEY_match_cgroup;
+}
+
+static bool covers_key(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
+{
+	return same_value(a, b, key) ||
+	       (is_pattern(key) && wider(text(a, key), text(b, key), key));
+}
+
 /* Does whatever b matches, match a?  Then all that a asks for, b asks for too. */
 static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 {
 	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++) {
 		if (a->refused[k] || b->refused[k])
 			return false;
-		if (a->given[k] && !(b->given[k] && same_value(a, b, k)))
+		if (a->given[k] && !(b->given[k] && covers_key(a, b, k)))
 			return false;
 	}
 	return true;
 }
 
-/* One process alone listens on a port or has its number in a file. */
+/* One process alone listens on a port or has its number in a file; all of a unit is its worker's. */
 static const char *same_process(const struct guard_entry *a, const struct guard_entry *b)
 {
 	if (guard_entry_port(a) && guard_entry_port(a) == guard_entry_port(b))
@@ -245,8 +275,13 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 	if (a->given[GUARD_KEY_match_pidfile] && b->given[GUARD_KEY_match_pidfile] &&
 	    same_value(a, b, GUARD_KEY_match_pidfile))
 		return "the same match.pidfile";
-	if (guard_entry_matches(a, true) && covers(a, b) && covers(b, a))
-		return "the same match";
+	if (a->given[GUARD_KEY_match_unit] && b->given[GUARD_KEY_match_unit] &&
+	    same_value(a, b, GUARD_KEY_match_unit))
+		return "the same match.unit";
+	if (guard_entry_matches(a, true) && covers(a, b))
+		return covers(b, a) ? "the same match" : "matches of which one is the wider";
+	if (guard_entry_matches(b, true) && covers(b, a))
+		return "matches of which one is the wider";
 	return NULL;
 }
 
@@ -277,8 +312,8 @@ static void check_worker_pair(struct config_reader *r, const struct guard_entry 
 	if (same)
 		config_complain(r, &b->at,
 				"this worker and the one in %s would be one process: they have "
-				"%s; tell them apart with match.unit, match.command or another "
-				"match",
+				"%s; tell them apart with another match.unit, match.port or "
+				"match.command",
 				line, same);
 	else
 		warn_same_url(r, a, b, line);

@@ -10,17 +10,6 @@ static void add(struct guard_line *l, struct log_pair pair)
 		l->pair[l->pairs++] = pair;
 }
 
-static void list_reasons(uint32_t mask, char *out, size_t size)
-{
-	size_t len = 0;
-
-	*out = '\0';
-	for (unsigned i = 0; i < GUARD_REASONS && len < size; i++)
-		if (mask >> i & 1)
-			len += (size_t)snprintf(out + len, size - len, "%s%s", len ? "," : "",
-						guard_reason_name(i));
-}
-
 static void add_place(struct guard_line *l, const struct guard_decision *d, double threshold_c)
 {
 	add(l, LOG_I("gpu", d->index));
@@ -45,7 +34,7 @@ void guard_line(struct guard_line *ret, const struct guard_decision *d, const ch
 		double threshold_c)
 {
 	ret->pairs = 0;
-	list_reasons(d->mask, ret->reasons, sizeof(ret->reasons));
+	guard_mask_text(d->mask, ",", ret->reasons, sizeof(ret->reasons));
 	add(ret, LOG_S("worker", worker));
 	add(ret, LOG_S("from", guard_state_name(d->from)));
 	add(ret, LOG_S("state", guard_state_name(d->to)));

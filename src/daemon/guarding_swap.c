@@ -8,6 +8,7 @@
 #include "guard_counts.h"
 
 #include "base/clock.h"
+#include "base/text.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -103,17 +104,12 @@ static void move_times(struct guarding *g, const int *from, unsigned workers)
 
 /* ---- the swap ---- */
 
-static bool same_text(const char *a, const char *b)
-{
-	return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
 static bool same(const struct guard_settings *a, const struct guard_settings *b)
 {
 	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
 	       memcmp(&a->health, &b->health, sizeof(a->health)) == 0 &&
 	       a->health_interval_ns == b->health_interval_ns &&
-	       a->capacity_enabled == b->capacity_enabled && same_text(a->record, b->record);
+	       a->capacity_enabled == b->capacity_enabled && text_same(a->record, b->record);
 }
 
 static void retire(struct guarding *g, struct retired *place, struct guard_settings *old)

@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "serve/api.h"
 #include "serve/metrics.h"
 #include "serve/windows.h"
@@ -279,11 +280,6 @@ static void apply(struct service *s)
 	s->api.windows_open = !s->config.service_token_file;
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return strcmp(a ? a : "", b ? b : "") == 0;
-}
-
 /* Settings that are looked at only when we start. */
 static bool needs_restart(const struct config *a, const struct config *b)
 {
@@ -294,8 +290,8 @@ static bool needs_restart(const struct config *a, const struct config *b)
 		    a->device_timeout == b->device_timeout &&
 		    a->device_enable_nvml == b->device_enable_nvml &&
 		    a->device_require_nvml == b->device_require_nvml &&
-		    same_text(a->device_nvml_library, b->device_nvml_library) &&
-		    same_text(a->service_unix_mode, b->service_unix_mode);
+		    text_same(a->device_nvml_library, b->device_nvml_library) &&
+		    text_same(a->service_unix_mode, b->service_unix_mode);
 
 	for (unsigned i = 0; same && i < a->service_listen.count; i++)
 		same = strcmp(a->service_listen.item[i], b->service_listen.item[i]) == 0;

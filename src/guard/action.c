@@ -108,7 +108,7 @@ static int do_evict(struct worker_call *c, struct guard_outcome *out)
 		return worker_kill(c, out->message, sizeof(out->message));
 	if (level <= 1)
 		return level == 0 ? 0 : do_close(c, out);
-	if (ops->evict && (ops->levels & 1u << level))
+	if (ops->evict && level == policy_kind_level(c->worker->kind))
 		return ops->evict(c, out->message, sizeof(out->message));
 	if (level == LEVEL_STOP)
 		return stop(c, out->message, sizeof(out->message));
@@ -163,7 +163,7 @@ static int make_ready(struct worker_call *c, bool start, struct guard_outcome *o
 		worker_http_socket(c->http, NULL);
 		return rc ? rc : wait_alive(c, ops, message, size);
 	}
-	if (ops->alive && !ops->starts)
+	if (ops->alive && !policy_kind_is(c->worker->kind, KIND_ENDS))
 		rc = ops->alive(c, message, size);
 	out->no_answer = rc != 0;
 	return rc;

@@ -360,15 +360,16 @@ static const char *system_of(const struct scene_process *p)
 
 static struct verdict made(enum guard_class class, enum guard_action action, const char *why)
 {
-	return (struct verdict){ class, action, -1, -1, why };
+	return (struct verdict){ class, action, -1, -1, -1, why };
 }
 
-static struct verdict of_worker(const struct policy *p, int worker)
+static struct verdict of_worker(const struct policy *p, int worker, int also)
 {
 	const struct policy_worker *w = &p->worker[worker];
 	struct verdict v = made(CLASS_WORKER, GUARD_WATCH, w->text ? w->text : w->name);
 
 	v.worker = worker;
+	v.also = also;
 	return v;
 }
 
@@ -401,12 +402,12 @@ static struct verdict verdict_of(const struct classifier *c, const struct scene 
 {
 	const struct policy *policy = c->policy;
 	const char *system;
-	int i;
+	int i, also;
 
 	if (p->self)
 		return made(CLASS_SELF, GUARD_IGNORE, "of gpuward itself");
-	if ((i = classifier_worker(c, s, p)) >= 0)
-		return of_worker(policy, i);
+	if ((i = nearest(c, s, p, &also)) >= 0)
+		return of_worker(policy, i, also);
 	if (p->orphan)
 		return made(CLASS_ORPHAN, GUARD_WATCH, "the kernel does not know it");
 	if ((i = rule_of(c, s, p)) >= 0)
@@ -435,36 +436,12 @@ void classify(const struct policy *p, const struct scene *s, struct verdict *ret
 	free_all(&c);
 }
 
-/* ---- conflicts ---- */
-
-static bool seen_before(const struct scene *s, unsigned i)
+void classify_conflict(const struct policy *p, const struct scene_process *one,
+		       const struct verdict *v, char *out, size_t size)
 {
-	for (unsigned k = 0; k < i; k++)
-		if (s->process[k].pid == s->process[i].pid)
-			return true;
-	return false;
-}
-
-unsigned classify_conflicts(const struct policy *p, const struct scene *s, char out[][200],
-			    unsigned max)
-{
-	struct classifier c = { 0 };
-	unsigned n = 0;
-
-	compile_all(&c, p);
-	for (unsigned i = 0; i < s->processes && n < max; i++) {
-		const struct scene_process *one = &s->process[i];
-		int second, first = nearest(&c, s, one, &second);
-
-		if (second < 0 || seen_before(s, i))
-			continue;
-		snprintf(out[n++], 200,
-			 "process %lld (%s) is of worker %s and of worker %s: narrow the match "
-			 "of "
-			 "one of them",
-			 (long long)one->pid, one->name, p->worker[first].name,
-			 p->worker[second].name);
-	}
-	free_all(&c);
-	return n;
+	snprintf(out, size,
+		 "process %lld (%.15s) is of worker %.40s and of worker %.40s: narrow the "
+		 "match of one of them",
+		 (long long)one->pid, one->name, p->worker[v->worker].name,
+		 p->worker[v->also].name);
 }

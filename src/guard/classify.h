@@ -25,6 +25,7 @@ struct verdict {
 	enum guard_action
 		action; /* of a CONTENDER: contend or contend-now; of others: watch or ignore */
 	int worker;     /* of a WORKER: which; else -1 */
+	int also;       /* another worker that it is as much; -1: none */
 	int rule;       /* of the policy; -1: built in or the profile's */
 	const char *why; /* a few words: "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
 };
@@ -59,9 +60,8 @@ bool classify_exe_fits(const char *pattern, const char *exe);
 /* Is the control group at path of this unit, or below it?  "ollama" means "ollama.service". */
 bool classify_in_unit(const char *path, const char *unit);
 
-/* What is wrong with a policy that can be seen on a scene: two workers match one process.  How many
- * sentences, each at most 200 bytes. */
-unsigned classify_conflicts(const struct policy *p, const struct scene *s, char out[][200],
-			    unsigned max);
+/* Of a process that is of two workers (verdict.also): a sentence, at most 200 bytes. */
+void classify_conflict(const struct policy *p, const struct scene_process *one,
+		       const struct verdict *v, char *out, size_t size);
 
 #endif

@@ -46,7 +46,6 @@ static void follow_load(struct economy *e, const struct economy_look *l, double 
 	e->loading = e->out = false;
 	e->reload_j = e->reload_j > 0 ? KEEP * e->reload_j + (1 - KEEP) * e->load_j : e->load_j;
 	e->spent_j += e->load_j;
-	e->reloads++;
 }
 
 static void learn_power(struct economy *e, const struct economy_look *l)
@@ -71,7 +70,6 @@ void economy_look(struct economy *e, const struct economy_options *o,
 	if (l->idle_out && l->bytes <= e->peak_bytes / 10) {
 		economy_figures(e, o, &f);
 		e->saved_j += f.idle_w * seconds;
-		e->unloads += !e->out;
 	}
 	if (!l->runs && l->bytes <= e->peak_bytes / 10)
 		e->out = true;

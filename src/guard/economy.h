@@ -44,7 +44,6 @@ struct economy { /* of one worker; begins zeroed */
 	double load_j;
 	/* Since the start. */
 	double saved_j, spent_j;
-	unsigned unloads, reloads; /* reloads that were measured */
 	bool out;
 };
 

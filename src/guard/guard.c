@@ -15,18 +15,18 @@ static double ratio(double own, double standard)
 
 static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 {
-	k->debounce_ns = policy_ns(k->debounce_ns, s->debounce_ns);
-	k->quiet_ns = policy_ns(k->quiet_ns, s->quiet_ns);
-	k->resident_ns = policy_ns(k->resident_ns, s->resident_ns);
-	k->drain_ns = policy_ns(k->drain_ns, s->drain_ns);
-	k->verify_ns = policy_ns(k->verify_ns, s->verify_ns);
-	k->budget_ns = policy_ns(k->budget_ns, s->budget_ns);
-	k->post_ns = policy_ns(k->post_ns, s->post_ns);
-	k->headroom_bytes = policy_ns(k->headroom_bytes, s->headroom_bytes);
+	k->debounce_ns = policy_number(k->debounce_ns, s->debounce_ns);
+	k->quiet_ns = policy_number(k->quiet_ns, s->quiet_ns);
+	k->resident_ns = policy_number(k->resident_ns, s->resident_ns);
+	k->drain_ns = policy_number(k->drain_ns, s->drain_ns);
+	k->verify_ns = policy_number(k->verify_ns, s->verify_ns);
+	k->budget_ns = policy_number(k->budget_ns, s->budget_ns);
+	k->post_ns = policy_number(k->post_ns, s->post_ns);
+	k->headroom_bytes = policy_number(k->headroom_bytes, s->headroom_bytes);
 	k->headroom_ratio = ratio(k->headroom_ratio, s->headroom_ratio);
-	k->min_vram_bytes = policy_ns(k->min_vram_bytes, s->min_vram_bytes);
+	k->min_vram_bytes = policy_number(k->min_vram_bytes, s->min_vram_bytes);
 	k->util_ratio = ratio(k->util_ratio, s->util_ratio);
-	k->util_ns = policy_ns(k->util_ns, s->util_ns);
+	k->util_ns = policy_number(k->util_ns, s->util_ns);
 	if (k->max_level == UINT_MAX)
 		k->max_level = s->max_level;
 }
@@ -445,7 +445,7 @@ static void explain(const struct guard_worker *w, struct guard_status *s)
 	demand_text(s->why, sizeof(s->why), "%s", w->why);
 	if (w->mask == guard_effective(w))
 		return;
-	guard_mask_text(w->mask & ~guard_effective(w), masked, sizeof(masked));
+	guard_mask_text(w->mask & ~guard_effective(w), ", ", masked, sizeof(masked));
 	demand_text(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->why);
 }
 

@@ -24,6 +24,8 @@ enum guard_reason {
 	GUARD_REASONS
 };
 const char *guard_reason_name(unsigned r);
+/* The names of a set of them, parted by between. */
+void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size);
 
 enum guard_state {
 	STATE_RECONCILE,
@@ -241,6 +243,13 @@ struct guard_room {  /* a reservation */
 };
 /* Of place i; false past the last. */
 bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
+
+/* By what room is made.  Would this worker leave for somebody else's need? */
+bool guard_movable(const struct guard *g, unsigned worker);
+/* Which worker leaves as number i, of as many as the policy has. */
+unsigned guard_leaves_as(const struct guard *g, unsigned i);
+/* What is kept free beside what was asked for, of a GPU with so much memory. */
+uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 
 /* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,

@@ -88,7 +88,7 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, 
 	guard_masks(g);
 	if (guard_effective(w))
 		w->override = false; /* it cannot be now, and later is another matter */
-	guard_mask_text(w->mask, text, sizeof(text));
+	guard_mask_text(w->mask, ", ", text, sizeof(text));
 	guard_say(g, w, w->state, rule[what], "%s%s", text[0] ? "what speaks against it: " : "",
 		  text);
 }

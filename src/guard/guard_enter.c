@@ -1,6 +1,5 @@
 /* guard_enter: what is asked of a worker's facts by every state, and what entering a state does. */
 #include "guard_parts.h"
-#include "worker.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +44,7 @@ bool guard_is_fresh(const struct guard *g, const struct guard_worker *w)
 /* Some kinds cannot be told to load: who waits to see their bytes waits in vain. */
 bool guard_lazy(const struct guard_worker *w)
 {
-	return w->policy->resume == RESUME_LAZY || worker_ops_of(w->policy->kind)->lazy;
+	return w->policy->resume == RESUME_LAZY || policy_kind_is(w->policy->kind, KIND_UNTOLD);
 }
 
 /* ---- entering states ---- */

@@ -8,12 +8,7 @@
 /* The least that frees memory.  Naming the kind allows it, whatever max_level says. */
 unsigned guard_level_first(const struct guard_worker *w)
 {
-	switch (w->policy->kind) {
-	case WORKER_CHECKPOINT: return 3;
-	case WORKER_SYSTEMD:
-	case WORKER_CONTAINER: return 4;
-	default: return 2;
-	}
+	return policy_kind_level(w->policy->kind);
 }
 
 static bool can(const struct guard_worker *w, unsigned level)
@@ -21,7 +16,7 @@ static bool can(const struct guard_worker *w, unsigned level)
 	if (level > w->knobs.max_level)
 		return false;
 	switch (level) {
-	case 3: return w->policy->kind == WORKER_CHECKPOINT;
+	case 3: return guard_level_first(w) == 3;
 	case 4: return w->policy->match.unit || w->policy->match.container;
 	case 5:
 	case 6: return w->knobs.allow_kill;
@@ -117,7 +112,7 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 	o->bytes = verb == ORDER_RESUME ? w->need_bytes : w->bytes;
 	o->start = verb == ORDER_RESUME && !w->present;
 	name_gpus(g, w, o);
-	guard_mask_text(guard_effective(w), o->reason, sizeof(o->reason));
+	guard_mask_text(guard_effective(w), ", ", o->reason, sizeof(o->reason));
 	aim(g, w, o);
 	if (verb == ORDER_EVICT) {
 		w->evicted = true;

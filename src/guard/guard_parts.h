@@ -165,7 +165,6 @@ struct guard_reservation {
 	int gpu;     /* slot */
 	uint64_t bytes, until_ns;
 	int64_t pid;
-	bool exhausted; /* nobody is left who could leave */
 	uint64_t most_bytes;
 };
 
@@ -301,7 +300,6 @@ static inline bool guard_idle_only(const struct guard_worker *w)
 void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
 	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
-void guard_mask_text(uint32_t mask, char *out, size_t size);
 void guard_cause(const struct guard_worker *w, const char **ret_rule,
 		 const char **ret_evidence);
 

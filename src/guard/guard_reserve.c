@@ -31,9 +31,30 @@ static uint64_t outstanding(const struct guard *g, const struct guard_reservatio
 	return r->bytes > taken ? r->bytes - taken : 0;
 }
 
+static bool may_leave(const struct guard_worker *w)
+{
+	return w->hold != HOLD_ACTIVE && w->state != STATE_STUCK;
+}
+
 static bool movable(const struct guard_worker *w, unsigned slot)
 {
-	return w->held[slot] && w->hold != HOLD_ACTIVE && w->state != STATE_STUCK;
+	return w->held[slot] && may_leave(w);
+}
+
+bool guard_movable(const struct guard *g, unsigned worker)
+{
+	return g->p->mode == GUARD_ENFORCE && worker < g->workers &&
+	       may_leave(&g->worker[worker]);
+}
+
+unsigned guard_leaves_as(const struct guard *g, unsigned i)
+{
+	return g->order[i];
+}
+
+uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes)
+{
+	return demand_headroom(&g->p->standard, total_bytes);
 }
 
 static uint64_t most_free(const struct guard *g, unsigned slot)
@@ -50,7 +71,7 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 {
 	const struct scene_gpu *n = g->gpu[slot].now;
 
-	return n ? demand_headroom(&g->p->standard, n->total_bytes) : 0;
+	return n ? guard_headroom(g, n->total_bytes) : 0;
 }
 
 /* Marks enough; r is the i-th.  The bytes promised before it are in u->promised. */
@@ -62,7 +83,6 @@ static void mark(struct guard *g, struct guard_reservation *r, unsigned i)
 
 	r->most_bytes = most_free(g, slot);
 	r->most_bytes -= r->most_bytes < u->promised ? r->most_bytes : u->promised;
-	r->exhausted = false;
 	u->promised = want;
 	if (!u->now || !u->now->memory_known || r->most_bytes < outstanding(g, r))
 		return; /* nobody leaves for what cannot be */
@@ -78,7 +98,6 @@ static void mark(struct guard *g, struct guard_reservation *r, unsigned i)
 		w->reserved |= BIT(i);
 		have += w->held[slot];
 	}
-	r->exhausted = have < want;
 }
 
 static void end(struct guard *g, unsigned i)

@@ -61,7 +61,7 @@ const char *guard_block_name(unsigned b)
 	return b < GUARD_BLOCKS ? name[b] : "?";
 }
 
-void guard_mask_text(uint32_t mask, char *out, size_t size)
+void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 {
 	size_t len = 0;
 
@@ -69,7 +69,7 @@ void guard_mask_text(uint32_t mask, char *out, size_t size)
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (!(mask & BIT(r)) || len + 16 > size)
 			continue;
-		demand_text(out + len, size - len, "%s%s", len ? ", " : "",
+		demand_text(out + len, size - len, "%s%s", len ? between : "",
 			    guard_reason_name(r));
 		len += strlen(out + len);
 	}

@@ -24,10 +24,7 @@ static bool ended_by_hook(const struct guard_worker *w)
 /* Is it gone because that is how it was evicted? */
 static bool gone_by_us(const struct guard_worker *w)
 {
-	const enum policy_kind k = w->policy->kind;
-
-	return w->evicted && (w->level == LEVEL_STOP || k == WORKER_SYSTEMD ||
-			      k == WORKER_CONTAINER || ended_by_hook(w));
+	return w->evicted && (w->level == LEVEL_STOP || ended_by_hook(w));
 }
 
 static bool gone(const struct guard_worker *w)

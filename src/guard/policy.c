@@ -6,6 +6,8 @@
 
 #include "economy.h"
 
+#include "base/text.h"
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,24 +20,17 @@
 
 static const struct {
 	const char *name, *url;
-	unsigned level;
+	unsigned level, traits;
 } kinds[WORKER_KINDS] = {
-	[WORKER_OLLAMA] = { "ollama", "http://127.0.0.1:11434", 2 },
-	[WORKER_LLAMACPP] = { "llamacpp", "http://127.0.0.1:8080", 2 },
-	[WORKER_LLAMASWAP] = { "llamaswap", "http://127.0.0.1:8080", 2 },
-	[WORKER_VLLM] = { "vllm", "http://127.0.0.1:8000", 2 },
-	[WORKER_SGLANG] = { "sglang", "http://127.0.0.1:30000", 2 },
-	[WORKER_TABBY] = { "tabby", "http://127.0.0.1:5000", 2 },
-	[WORKER_KOBOLD] = { "kobold", "http://127.0.0.1:5001", 2 },
-	[WORKER_COMFY] = { "comfy", "http://127.0.0.1:8188", 2 },
-	[WORKER_A1111] = { "a1111", "http://127.0.0.1:7860", 2 },
-	[WORKER_CHECKPOINT] = { "checkpoint", NULL, 3 },
-	[WORKER_SYSTEMD] = { "systemd", NULL, 4 },
-	[WORKER_CONTAINER] = { "container", NULL, 4 },
-	[WORKER_EXEC] = { "exec", NULL, 2 },
-	[WORKER_SIGNAL] = { "signal", NULL, 2 },
-	[WORKER_CALLBACK] = { "callback", NULL, 2 },
+#define K(symbol, name, url, level, traits, help) { #name, url, level, traits },
+#include "kind.def"
 };
+
+const char policy_kind_choices[] =
+#define K(symbol, name, url, level, traits, help) "|" #name
+#define I(symbol, name, url, level, traits, help)
+#include "kind.def"
+	;
 
 const char *policy_kind_name(unsigned kind)
 {
@@ -60,9 +55,9 @@ unsigned policy_kind_level(unsigned kind)
 	return kind < WORKER_KINDS ? kinds[kind].level : 0;
 }
 
-bool policy_kind_lazy(unsigned kind)
+bool policy_kind_is(unsigned kind, enum policy_trait trait)
 {
-	return kind == WORKER_OLLAMA || kind == WORKER_LLAMASWAP || kind == WORKER_COMFY;
+	return kind < WORKER_KINDS && (kinds[kind].traits & trait);
 }
 
 /* ---- numbers ---- */
@@ -118,7 +113,7 @@ void policy_worker_init(struct policy_worker *w)
 	};
 }
 
-uint64_t policy_ns(uint64_t own, uint64_t standard)
+uint64_t policy_number(uint64_t own, uint64_t standard)
 {
 	return own == UINT64_MAX ? standard : own;
 }
@@ -206,18 +201,13 @@ _Static_assert(sizeof(enum guard_mode) == sizeof(unsigned), "enums are compared 
 
 /* ---- comparing ---- */
 
-static bool same_text(const char *a, const char *b)
-{
-	return a && b ? strcmp(a, b) == 0 : a == b;
-}
-
 static bool same_argv(const char *const *a, const char *const *b)
 {
 	if (!a || !b)
 		return a == b;
-	while (*a && same_text(*a, *b))
+	while (*a && text_same(*a, *b))
 		a++, b++;
-	return same_text(*a, *b);
+	return text_same(*a, *b);
 }
 
 static bool same_real(double a, double b)
@@ -228,7 +218,7 @@ static bool same_real(double a, double b)
 static bool same_member(enum type type, const void *a, const void *b)
 {
 	switch (type) {
-	case TEXT: return same_text(*(const char *const *)a, *(const char *const *)b);
+	case TEXT: return text_same(*(const char *const *)a, *(const char *const *)b);
 	case WHERE: return true;
 	case ARGV:
 		return same_argv(*(const char *const *const *)a,
@@ -258,7 +248,7 @@ static bool same_worker(const struct policy_worker *a, const struct policy_worke
 	    !SAME(knob_members, &a->knobs, &b->knobs))
 		return false;
 	for (unsigned i = 0; i < a->gpu_count; i++)
-		if (!same_text(a->gpus[i], b->gpus[i]))
+		if (!text_same(a->gpus[i], b->gpus[i]))
 			return false;
 	for (unsigned i = 0; i < a->schedules; i++)
 		if (!SAME(span_members, &a->schedule[i], &b->schedule[i]))

@@ -45,28 +45,30 @@ struct policy_rule {
 };
 
 enum policy_kind {
-	WORKER_OLLAMA,
-	WORKER_LLAMACPP,
-	WORKER_LLAMASWAP,
-	WORKER_VLLM,
-	WORKER_SGLANG,
-	WORKER_TABBY,
-	WORKER_KOBOLD,
-	WORKER_COMFY,
-	WORKER_A1111,
-	WORKER_CHECKPOINT,
-	WORKER_SYSTEMD,
-	WORKER_CONTAINER,
-	WORKER_EXEC,
-	WORKER_SIGNAL,
-	WORKER_CALLBACK, /* in this process: gw_guard_* */
+#define K(symbol, name, url, level, traits, help) WORKER_##symbol,
+#include "kind.def"
 	WORKER_KINDS
 };
+
+/* What a kind is like, beside its address and its level. */
+enum policy_trait {
+	KIND_WAKES = 1,          /* loads again by itself when somebody asks it             */
+	KIND_UNTOLD = 1 << 1,    /* cannot be told to load: there are no bytes to wait for  */
+	KIND_ENDS = 1 << 2,      /* evicting may end its process, resuming starts it        */
+	KIND_UNIT = 1 << 3,      /* is a unit of systemd                                    */
+	KIND_CONTAINER = 1 << 4, /* is a container                                          */
+	KIND_COMMANDS = 1 << 5,  /* is moved by programs that the configuration names       */
+	KIND_SIGNALS = 1 << 6,   /* likewise by signals                                     */
+	KIND_DEPTHS = 1 << 7,    /* has several ways to be put away: policy_worker.level    */
+	KIND_FORGETS = 1 << 8,   /* cannot tell what it has loaded: policy_worker.model     */
+};
+
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: no such  */
 const char *policy_kind_url(unsigned kind);  /* where it listens unless told; NULL: no HTTP */
-bool policy_kind_lazy(unsigned kind);        /* loads again by itself when somebody asks it */
 unsigned policy_kind_level(unsigned kind); /* of the ladder (guard.md §9), at which it acts */
+bool policy_kind_is(unsigned kind, enum policy_trait trait);
+extern const char policy_kind_choices[]; /* "|ollama|llamacpp...": those of a configuration */
 
 enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
@@ -154,7 +156,7 @@ void policy_done(struct policy *p);
 bool policy_same(const struct policy *a, const struct policy *b);
 
 /* A worker's number, or the standard's. */
-uint64_t policy_ns(uint64_t own, uint64_t standard);
+uint64_t policy_number(uint64_t own, uint64_t standard);
 
 /* "Fri-Sun 18:00-23:00", several parted by ';'.  Days: Mon to Sun, ranges, lists with commas, "daily"; none
  * is daily.  How many were added to the n of span[POLICY_SPANS], or -GW_E_PARSE with a sentence. */

@@ -41,15 +41,12 @@ struct worker_call {
 };
 
 struct worker_ops {
-	unsigned levels; /* bit n: level n of the ladder can be done by evict */
-	bool lazy; /* it loads again when somebody asks it, and cannot be told to: resume has no bytes */
-	bool starts; /* resume starts it: nobody needs to answer before */
 	/* Each NULL where there is nothing to do.  0; -GW_E_TIMEOUT, -GW_E_IO (refused, broken),
 	 * -GW_E_STATE (busy: try again), -GW_E_NOSUPPORT (the worker was started without it),
 	 * -GW_E_PERM; with a sentence.  After 0 message may have a remark. */
 	int (*close)(struct worker_call *c, char *message, size_t size); /* no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy, char *message, size_t size);
-	int (*evict)(struct worker_call *c, char *message, size_t size); /* order->level */
+	int (*evict)(struct worker_call *c, char *message, size_t size); /* at its level */
 	int (*resume)(struct worker_call *c, char *message, size_t size);
 	int (*open)(struct worker_call *c, char *message,
 		    size_t size); /* work may come again */
@@ -58,10 +55,6 @@ struct worker_ops {
 
 /* Never NULL. */
 const struct worker_ops *worker_ops_of(enum policy_kind kind);
-
-/* Levels of the ladder that an order for this worker can carry out, as bits: those of its kind, 4 where
- * its unit or container is named as well, 5 and 6 with allow_kill. */
-unsigned worker_levels(const struct policy_worker *w);
 
 /* Who carries out level 4 for it; NULL: nobody. */
 const struct worker_ops *worker_stopper(const struct policy_worker *w);

@@ -201,17 +201,6 @@ static void say(struct json *j, const char *fmt, ...)
 	json_string(j, NULL, text);
 }
 
-static void list_reasons(uint32_t mask, char *out, size_t size)
-{
-	size_t len = 0;
-
-	*out = '\0';
-	for (unsigned i = 0; i < GUARD_REASONS && len < size; i++)
-		if (mask >> i & 1)
-			len += (size_t)snprintf(out + len, size - len, "%s%s", len ? ", " : "",
-						guard_reason_name(i));
-}
-
 static double seconds_to(uint64_t at_ns, uint64_t now_ns)
 {
 	return at_ns > now_ns ? (double)(at_ns - now_ns) * 1e-9 : 0;
@@ -227,7 +216,7 @@ static void say_overrides(struct json *j, const struct guard_status *s, uint64_t
 	if (s->hold == HOLD_ACTIVE)
 		say(j,
 		    "Override: it is held active %s; contention, reservations, schedules, "
-		    "battery and budget do not move it, heat and faults do.",
+		    "battery, budget and idling do not move it, heat and faults do.",
 		    until);
 	else if (s->hold == HOLD_EVICTED)
 		say(j, "Override: it is held evicted %s.", until);
@@ -284,6 +273,21 @@ static void say_contenders(struct json *j, const struct guard_view *g)
 		say(j, "No contender is on any GPU.");
 }
 
+static void say_conflicts(struct json *j, const struct guard_view *g, int worker)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	char text[200];
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		if (v[i].also < 0 || (v[i].worker != worker && v[i].also != worker))
+			continue;
+		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
+		say(j, "Conflict: %s; until then it is the first one's.", text);
+		return;
+	}
+}
+
 static void say_next(struct json *j, const struct guard_status *s, uint64_t now_ns)
 {
 	if (s->next_ns > now_ns)
@@ -304,7 +308,7 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 
 	if (guard_status(g->guard, worker, &s) != 0)
 		return;
-	list_reasons(s.mask, mask, sizeof(mask));
+	guard_mask_text(s.mask, ", ", mask, sizeof(mask));
 	json_object(j, NULL);
 	guard_doc_worker(j, g, worker, now);
 	json_array(j, "sentences");
@@ -320,6 +324,7 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 		say(j, "Nothing speaks against it.");
 	say_last(j, g, worker);
 	say_contenders(j, g);
+	say_conflicts(j, g, (int)worker);
 	if (*s.rail)
 		say(j, "Guard rail: %s.", s.rail);
 	say_overrides(j, &s, now.mono_ns);

@@ -1,3 +1,4 @@
+/* What the guard decides is asked of it: who would leave, in which order, and how much stays free. */
 #include "guard_view.h"
 
 #include "view.h"
@@ -25,7 +26,6 @@ static void add_worker(const struct guard_view *g, unsigned w, unsigned gpu,
 {
 	const struct policy_worker *p = &g->policy->worker[w];
 	uint64_t bytes = worker_bytes(g, w, gpu);
-	struct guard_status s;
 
 	if (bytes == 0 || ret->workers == POLICY_WORKERS)
 		return;
@@ -33,22 +33,8 @@ static void add_worker(const struct guard_view *g, unsigned w, unsigned gpu,
 	ret->worker[ret->workers].bytes = bytes;
 	ret->worker[ret->workers].seconds =
 		g->counts.free_seconds_last > 0 ? g->counts.free_seconds_last : NAN;
-	ret->worker[ret->workers].movable = g->policy->mode == GUARD_ENFORCE &&
-					    guard_status(g->guard, w, &s) == 0 &&
-					    s.hold != HOLD_ACTIVE && s.state != STATE_STUCK;
+	ret->worker[ret->workers].movable = guard_movable(g->guard, w);
 	ret->workers++;
-}
-
-/* Positions of the workers, lowest priority first. */
-static void by_priority(const struct policy *p, unsigned *order)
-{
-	for (unsigned i = 0; i < p->workers; i++) {
-		unsigned k = i;
-
-		for (; k > 0 && p->worker[order[k - 1]].priority > p->worker[i].priority; k--)
-			order[k] = order[k - 1];
-		order[k] = i;
-	}
 }
 
 static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
@@ -82,8 +68,7 @@ void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	const struct guard_view *g = v->guard;
-	unsigned order[POLICY_WORKERS];
-	double total = 0, free_bytes = 0, headroom;
+	double total = 0, free_bytes = 0;
 	int at;
 
 	memset(ret, 0, sizeof(*ret));
@@ -96,15 +81,12 @@ void guard_view_capacity(const struct view *v, unsigned i, struct capacity_gpu *
 	ret->blind = d->state != GW_DEVICE_OK;
 	if (!g)
 		return;
-	headroom = fmax((double)g->policy->standard.headroom_bytes,
-			g->policy->standard.headroom_ratio * total);
-	ret->headroom_bytes = (uint64_t)headroom;
+	ret->headroom_bytes = guard_headroom(g->guard, ret->total_bytes);
 	ret->reserved_bytes = reserved(g, ret->uuid);
 	add_health(g, i, gw_snapshot_mono_ns(v->snap), ret);
 	at = guard_view_gpu(g->scene, uuid);
 	if (at < 0)
 		return;
-	by_priority(g->policy, order);
 	for (unsigned k = 0; k < g->policy->workers; k++)
-		add_worker(g, order[k], (unsigned)at, ret);
+		add_worker(g, guard_leaves_as(g->guard, k), (unsigned)at, ret);
 }

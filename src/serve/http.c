@@ -5,6 +5,7 @@
 #include "http_impl.h"
 
 #include "base/file.h"
+#include "base/text.h"
 
 #include <gpuward.h>
 
@@ -423,11 +424,6 @@ void http_free(struct http *h)
 	free(h);
 }
 
-static bool same_text(const char *a, const char *b)
-{
-	return a == b || (a && b && strcmp(a, b) == 0);
-}
-
 int http_reload(struct http *h, const struct http_config *config, char *message, size_t size)
 {
 	struct settings settings;
@@ -441,7 +437,7 @@ int http_reload(struct http *h, const struct http_config *config, char *message,
 	}
 
 	bool other =
-		!same_text(settings.cert, h->tls_cert) || !same_text(settings.key, h->tls_key);
+		!text_same(settings.cert, h->tls_cert) || !text_same(settings.key, h->tls_key);
 	struct MHD_Daemon *tls = NULL;
 	struct loop_source *source = NULL;
 	char *cert = h->tls_cert, *key = h->tls_key;

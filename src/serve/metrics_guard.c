@@ -28,7 +28,8 @@ static bool worker(const struct guard_view *g, unsigned i, struct worker *ret)
 
 	labels_clear(&ret->base);
 	labels_add(&ret->base, "worker", w->name);
-	ret->quiet_s = (double)policy_ns(w->knobs.quiet_ns, g->policy->standard.quiet_ns) / 1e9;
+	ret->quiet_s =
+		(double)policy_number(w->knobs.quiet_ns, g->policy->standard.quiet_ns) / 1e9;
 	ret->levels = guard_levels(g->guard, i);
 	ret->tally = tally_find(g->tally, w->name);
 	return guard_status(g->guard, i, &ret->s) == 0;

@@ -19,16 +19,6 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-static const char *const kinds[WORKER_KINDS] = {
-	[WORKER_OLLAMA] = "ollama",       [WORKER_LLAMACPP] = "llamacpp",
-	[WORKER_LLAMASWAP] = "llamaswap", [WORKER_VLLM] = "vllm",
-	[WORKER_SGLANG] = "sglang",       [WORKER_TABBY] = "tabby",
-	[WORKER_KOBOLD] = "kobold",       [WORKER_COMFY] = "comfy",
-	[WORKER_A1111] = "a1111",         [WORKER_CHECKPOINT] = "checkpoint",
-	[WORKER_SYSTEMD] = "systemd",     [WORKER_CONTAINER] = "container",
-	[WORKER_EXEC] = "exec",           [WORKER_SIGNAL] = "signal",
-	[WORKER_CALLBACK] = "callback",
-};
 static const char *const verbs[] = {
 	[ORDER_CLOSE] = "close", [ORDER_DRAIN] = "drain",   [ORDER_EVICT] = "evict",
 	[ORDER_OPEN] = "open",   [ORDER_RESUME] = "resume", [ORDER_NOTIFY] = "notify"
@@ -51,6 +41,17 @@ static int find(const char *const *names, size_t n, const char *name)
 			return (int)i;
 	fprintf(stderr, "adapter: what is %s?\n", name);
 	exit(2);
+}
+
+static void set_kind(const char *name)
+{
+	int kind = policy_kind_find(name);
+
+	if (kind < 0) {
+		fprintf(stderr, "adapter: what is %s?\n", name);
+		exit(2);
+	}
+	worker->kind = (enum policy_kind)kind;
 }
 
 static void add_target(const char *value)
@@ -86,7 +87,7 @@ static void describe(const char *key, const char *value)
 
 #define IS(name) (strcmp(key, name) == 0)
 	if (IS("kind"))
-		worker->kind = (enum policy_kind)find(kinds, WORKER_KINDS, value);
+		set_kind(value);
 	else if (IS("url"))
 		worker->url = value;
 	else if (IS("token_file"))

@@ -157,3 +157,27 @@ def test_a_gpu_that_used_its_energy_has_its_worker_taken_off_and_a_restart_forge
         s.until("evicted")
         time.sleep(1.5)
         assert s.worker()["mask"] == ["budget"] and "resume" not in s.course()
+
+
+# ---- who matches two
+
+
+def test_a_process_of_two_workers_is_told_once(world):  # noqa: F811
+    """One goes by the program and one by the name: that both mean one process shows only when it is there."""
+    table = '[[worker]]\nname = "{}"\nkind = "checkpoint"\nmatch.{}\n'
+    config = ('[guard]\nmode = "observe"\n' + table.format("one", 'exe = "*/sleep"') +
+              table.format("two", 'name = "sleep*"'))
+    with Guarded(world, config) as s, sleeper() as child:
+        try:
+            world.hold(child.pid, 1 << 30)
+            says = f"process {child.pid} (sleep) is of worker one and of worker two: narrow the match of one of them"
+
+            def told():
+                return [e for e in s.get("/api/v1/events").json()["events"] if e["text"] == says]
+            s.wait(told)
+            for name in ("one", "two"):
+                assert f"Conflict: {says}" in " ".join(s.guard("explain", name).stdout.split())
+            time.sleep(1.5)
+            assert len(told()) == 1
+        finally:
+            child.kill()

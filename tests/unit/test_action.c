@@ -374,25 +374,23 @@ static void who_hangs_at_the_end_is_left_behind(void **state)
 	assert_int_equal(action_free(NULL, 0), 0);
 }
 
-static void levels_are_those_of_the_kind_and_of_what_is_named(void **state)
+static void a_kind_can_be_moved_and_brought_back(void **state)
 {
 	struct policy_worker w = { .kind = WORKER_OLLAMA };
 
 	(void)state;
-	assert_int_equal(worker_levels(&w), 1u << 2);
+	assert_null(worker_stopper(&w));
 	w.match.unit = "ollama.service";
-	assert_int_equal(worker_levels(&w), 1u << 2 | 1u << 4);
 	assert_ptr_equal(worker_stopper(&w), worker_ops_of(WORKER_SYSTEMD));
-	w.knobs.allow_kill = true;
-	assert_int_equal(worker_levels(&w), 1u << 2 | 1u << 4 | 1u << 5 | 1u << 6);
 	w = (struct policy_worker){ .kind = WORKER_VLLM, .match.container = "abc" };
-	assert_int_equal(worker_levels(&w), 1u << 1 | 1u << 2 | 1u << 4);
+	assert_ptr_equal(worker_stopper(&w), worker_ops_of(WORKER_CONTAINER));
+	w = (struct policy_worker){ .kind = WORKER_CONTAINER };
+	assert_ptr_equal(worker_stopper(&w), worker_ops_of(WORKER_CONTAINER));
 	for (unsigned k = 0; k < WORKER_KINDS; k++) {
 		const struct worker_ops *ops = worker_ops_of((enum policy_kind)k);
 
 		assert_non_null(ops->evict);
 		assert_non_null(ops->resume);
-		assert_int_equal(!ops->close, !(ops->levels & 1u << 1));
 		assert_int_equal(!ops->close, !ops->open);
 	}
 }
@@ -414,7 +412,7 @@ int main(void)
 		TEST(notes_are_kept_until_a_resume_went_well),
 		TEST(notes_and_callbacks_go_with_the_workers_to_another_policy),
 		TEST(who_hangs_at_the_end_is_left_behind),
-		TEST(levels_are_those_of_the_kind_and_of_what_is_named),
+		TEST(a_kind_can_be_moved_and_brought_back),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

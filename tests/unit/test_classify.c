@@ -166,7 +166,6 @@ static void a_number_that_was_given_to_another_is_no_root(void **state)
 static void the_nearest_of_two_workers_has_it(void **state)
 {
 	struct scene_process *p = process(300, "/opt/llama-server");
-	char said[4][200];
 
 	(void)state;
 	worker("swap")->port = 1;
@@ -177,25 +176,26 @@ static void the_nearest_of_two_workers_has_it(void **state)
 	p->ancestor[1] = 100;
 	assert_int_equal(class_of(p), CLASS_WORKER);
 	assert_int_equal(verdict[0].worker, 1);
-	assert_int_equal(classify_conflicts(&policy, &scene, said, 4), 0);
+	assert_int_equal(verdict[0].also, -1);
 }
 
-static void two_workers_of_one_process_are_a_conflict_told_once(void **state)
+static void a_process_of_two_workers_is_the_firsts_and_says_so(void **state)
 {
-	char said[4][200];
+	char said[200];
 
 	(void)state;
 	worker("one")->exe = "/usr/bin/python3*";
 	worker("two")->name = "python*";
 	process(300, "/usr/bin/python3.11");
-	process(300, "/usr/bin/python3.11")->gpu = 1;
 	process(301, "/usr/bin/other");
-	assert_int_equal(classify_conflicts(&policy, &scene, said, 4), 1);
-	assert_string_equal(said[0], "process 300 (python3.11) is of worker one and of worker "
-				     "two: narrow the match of one of them");
-	assert_int_equal(classify_conflicts(&policy, &scene, said, 0), 0);
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].worker, 0);
+	assert_int_equal(verdict[0].also, 1);
+	assert_int_equal(verdict[1].also, -1);
+	classify_conflict(&policy, &scene.process[0], &verdict[0], said, sizeof(said));
+	assert_string_equal(said,
+			    "process 300 (python3.11) is of worker one and of worker two: "
+			    "narrow the match of one of them");
 }
 
 static void a_worker_with_a_port_is_not_known_by_its_name(void **state)
@@ -471,7 +471,7 @@ int main(void)
 		row(a_child_that_left_its_session_is_told_by_its_group),
 		row(a_number_that_was_given_to_another_is_no_root),
 		row(the_nearest_of_two_workers_has_it),
-		row(two_workers_of_one_process_are_a_conflict_told_once),
+		row(a_process_of_two_workers_is_the_firsts_and_says_so),
 		row(a_worker_with_a_port_is_not_known_by_its_name),
 		row(programs_of_the_machine_are_known_by_path_and_name),
 		row(a_renamed_program_is_not_immune),

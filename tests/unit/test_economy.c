@@ -92,8 +92,6 @@ static void watts_and_joules_are_learned_from_a_round(void **state)
 	/* 200 W above the empty card, from a tenth until nine tenths are back. */
 	assert_true(fabs(f.reload_j - 1600) < 1);
 	assert_true(f.after_ns == 60 * S);
-	assert_int_equal(t.e.unloads, 1);
-	assert_int_equal(t.e.reloads, 1);
 	assert_true(fabs(t.e.saved_j - 43 * 100) < 50);
 	assert_true(fabs(t.e.spent_j - 1600) < 1);
 }
@@ -112,7 +110,7 @@ static void a_second_load_moves_the_figure(void **state)
 	load(475, 10);
 	assert_true(figures(&standard).reload_j > first);
 	assert_true(figures(&standard).reload_j < 2 * first);
-	assert_int_equal(t.e.reloads, 2);
+	assert_true(t.e.spent_j > 2 * first); /* both */
 }
 
 static void others_on_the_card_teach_nothing(void **state)

@@ -429,6 +429,21 @@ static const struct {
 		 "kind = \"vllm\"\nmatch.unit = \"a.service\"\n",
 	  "5:1: this worker and the one in line 1 would be one process: they have the same "
 	  "match" },
+	/* all of a unit is its worker's */
+	{ WORKER
+	  "kind = \"checkpoint\"\nmatch.unit = \"a.service\"\nmatch.name = \"a\"\n[[worker]]\n"
+	  "name = \"x\"\nkind = \"checkpoint\"\nmatch.unit = \"a.service\"\n"
+	  "match.name = \"b\"\n",
+	  "6:1: this worker and the one in line 1 would be one process: they have the same "
+	  "match.unit" },
+	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a\"\n[[worker]]\nname = \"x\"\n"
+		 "kind = \"checkpoint\"\nmatch.exe = \"/a\"\nmatch.uid = 5\n",
+	  "5:1: this worker and the one in line 1 would be one process: they have matches of "
+	  "which one is the wider" },
+	{ WORKER "kind = \"checkpoint\"\nmatch.exe = \"/a/b\"\n[[worker]]\nname = \"x\"\n"
+		 "kind = \"checkpoint\"\nmatch.exe = \"/a/*\"\n",
+	  "5:1: this worker and the one in line 1 would be one process: they have matches of "
+	  "which one is the wider" },
 	{ WORKER "kind = \"ollama\"\nmatch.pidfile = \"/p\"\n[[worker]]\nname = \"x\"\n"
 		 "kind = \"vllm\"\nmatch.pidfile = \"/p\"\nmatch.uid = 3\n",
 	  "they have the same match.pidfile" },
@@ -540,10 +555,10 @@ static const char *const fine[] = {
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://[::1]:1/x/\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://localhost\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.exe = \"*/python3*\"\n",
-	/* one unit, two processes */
-	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.unit = \"a.scope\"\n"
-	       "match.name = \"a\"\n[[worker]]\nname = \"x\"\nkind = \"checkpoint\"\n"
-	       "match.unit = \"a.scope\"\nmatch.name = \"b\"\n",
+	/* one program, two ports */
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"vllm\"\nmatch.exe = \"/a\"\n"
+	       "match.port = 1\n[[worker]]\nname = \"x\"\nkind = \"vllm\"\n"
+	       "url = \"http://127.0.0.1:2\"\nmatch.exe = \"/a\"\nmatch.port = 2\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"exec\"\nmatch.exe = \"/a\"\n"
 	       "evict_command = [\"/a\"]\nresume = \"never\"\n",
 	/* the narrower first */
@@ -573,7 +588,7 @@ static const struct {
 	{ OLLAMA WORKER "kind = \"ollama\"\nmatch.exe = \"/a\"\n[[worker]]\nname = \"x\"\n"
 			"kind = \"ollama\"\nmatch.exe = \"/b\"\n",
 	  "6:1: warning: this worker and the one in line 2 answer at the same url" },
-	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: KoboldCpp cannot tell" },
+	{ OLLAMA WORKER "kind = \"kobold\"\n", "2:1: warning: kind kobold cannot tell" },
 };
 
 static void what_is_odd_is_taken_with_a_warning(void **state)

@@ -51,9 +51,9 @@ static void a_worker_has_its_own_number_or_the_standards(void **state)
 
 	(void)state;
 	policy_worker_init(&w);
-	assert_int_equal(policy_ns(w.knobs.quiet_ns, 30 * SECOND), 30 * SECOND);
+	assert_int_equal(policy_number(w.knobs.quiet_ns, 30 * SECOND), 30 * SECOND);
 	w.knobs.quiet_ns = 0;
-	assert_int_equal(policy_ns(w.knobs.quiet_ns, 30 * SECOND), 0);
+	assert_int_equal(policy_number(w.knobs.quiet_ns, 30 * SECOND), 0);
 	assert_int_equal(w.match.uid, -1);
 	assert_true(isnan(w.knobs.headroom_ratio) && isnan(w.knobs.util_ratio));
 }

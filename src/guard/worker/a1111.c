@@ -38,5 +38,5 @@ static int alive(struct worker_call *c, char *message, size_t size)
 }
 
 const struct worker_ops worker_a1111 = {
-	.levels = 1u << 2, .drain = drain, .evict = evict, .resume = resume, .alive = alive
+	.drain = drain, .evict = evict, .resume = resume, .alive = alive
 };

@@ -37,6 +37,4 @@ static int resume(struct worker_call *c, char *message, size_t size)
 	return judge(b->resume(b->ctx, c->deadline_ns), "resume", message, size);
 }
 
-const struct worker_ops worker_callback = { .levels = 1u << 2,
-					    .evict = evict,
-					    .resume = resume };
+const struct worker_ops worker_callback = { .evict = evict, .resume = resume };

@@ -179,6 +179,4 @@ static int resume(struct worker_call *c, char *message, size_t size)
 	return checkpoint_restore(c->root, t, n, message, size);
 }
 
-const struct worker_ops worker_checkpoint = { .levels = 1u << 3,
-					      .evict = evict,
-					      .resume = resume };
+const struct worker_ops worker_checkpoint = { .evict = evict, .resume = resume };

@@ -41,9 +41,6 @@ static int alive(struct worker_call *c, char *message, size_t size)
 	return worker_ask(c, "GET", "/system_stats", NULL, message, size);
 }
 
-const struct worker_ops worker_comfy = { .levels = 1u << 2,
-					 .lazy = true,
-					 .drain = drain,
-					 .evict = evict,
-					 .resume = resume,
-					 .alive = alive };
+const struct worker_ops worker_comfy = {
+	.drain = drain, .evict = evict, .resume = resume, .alive = alive
+};

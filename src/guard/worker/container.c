@@ -76,6 +76,4 @@ static int alive(struct worker_call *c, char *message, size_t size)
 	return engine(c, "GET", "/json", message, size);
 }
 
-const struct worker_ops worker_container = {
-	.levels = 1u << 4, .starts = true, .evict = evict, .resume = resume, .alive = alive
-};
+const struct worker_ops worker_container = { .evict = evict, .resume = resume, .alive = alive };

@@ -138,6 +138,4 @@ static int resume(struct worker_call *c, char *message, size_t size)
 	return run(c, c->worker->resume_argv, message, size);
 }
 
-const struct worker_ops worker_exec = {
-	.levels = 1u << 2, .starts = true, .evict = evict, .resume = resume
-};
+const struct worker_ops worker_exec = { .evict = evict, .resume = resume };

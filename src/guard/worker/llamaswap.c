@@ -26,6 +26,4 @@ static int alive(struct worker_call *c, char *message, size_t size)
 	return worker_ask(c, "GET", "/running", NULL, message, size);
 }
 
-const struct worker_ops worker_llamaswap = {
-	.levels = 1u << 2, .lazy = true, .evict = evict, .resume = resume, .alive = alive
-};
+const struct worker_ops worker_llamaswap = { .evict = evict, .resume = resume, .alive = alive };

@@ -95,5 +95,5 @@ static int alive(struct worker_call *c, char *message, size_t size)
 }
 
 const struct worker_ops worker_ollama = {
-	.levels = 1u << 2, .drain = drain, .evict = evict, .resume = resume, .alive = alive
+	.drain = drain, .evict = evict, .resume = resume, .alive = alive
 };

@@ -33,7 +33,7 @@ static int check(const struct worker_call *c, int number, char *message, size_t 
 static int send_to(struct worker_call *c, int number, char *message, size_t size)
 {
 	unsigned sent;
-	int rc = worker_signal(c, number, &sent, message, size);
+	int rc = signals_send(c, number, &sent, message, size);
 
 	if (!rc && sent == 0) {
 		snprintf(message, size, "none of its processes is there to be signalled");
@@ -77,6 +77,4 @@ static int resume(struct worker_call *c, char *message, size_t size)
 	return send_to(&call, c->worker->resume_signal, message, size);
 }
 
-const struct worker_ops worker_signal_kind = { .levels = 1u << 2,
-					       .evict = evict,
-					       .resume = resume };
+const struct worker_ops worker_signal = { .evict = evict, .resume = resume };

@@ -114,8 +114,8 @@ static int send_all(const struct worker_call *c, const struct held *h, int signa
 	return rc;
 }
 
-int worker_signal(const struct worker_call *c, int signal, unsigned *ret_sent, char *message,
-		  size_t size)
+int signals_send(const struct worker_call *c, int signal, unsigned *ret_sent, char *message,
+		 size_t size)
 {
 	struct held h;
 	int rc = hold(c, &h, message, size);

@@ -9,8 +9,8 @@
 
 /* Sends to each target of the order; *ret_sent: to how many.  Targets that have ended, or whose number
  * is another's now, are passed over.  0, -GW_E_PERM, -GW_E_STATE or -GW_E_NOSUPPORT, with a sentence. */
-int worker_signal(const struct worker_call *c, int signal, unsigned *ret_sent, char *message,
-		  size_t size);
+int signals_send(const struct worker_call *c, int signal, unsigned *ret_sent, char *message,
+		 size_t size);
 
 /* Levels 5 (SIGTERM) and 6 (SIGTERM, then SIGKILL to those who are still there after a grace): with
  * allow_kill only, else -GW_E_PERM. */

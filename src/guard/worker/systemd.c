@@ -103,6 +103,4 @@ static int alive(struct worker_call *c, char *message, size_t size)
 	return systemctl(c, "is-active", message, size);
 }
 
-const struct worker_ops worker_systemd = {
-	.levels = 1u << 4, .starts = true, .evict = evict, .resume = resume, .alive = alive
-};
+const struct worker_ops worker_systemd = { .evict = evict, .resume = resume, .alive = alive };

@@ -67,6 +67,4 @@ static int alive(struct worker_call *c, char *message, size_t size)
 	return worker_ask(c, "GET", "/health", NULL, message, size);
 }
 
-const struct worker_ops worker_tabby = {
-	.levels = 1u << 2, .evict = evict, .resume = resume, .alive = alive
-};
+const struct worker_ops worker_tabby = { .evict = evict, .resume = resume, .alive = alive };

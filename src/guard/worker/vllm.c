@@ -103,8 +103,7 @@ static int alive(struct worker_call *c, char *message, size_t size)
 	return worker_ask(c, "GET", "/health", NULL, message, size);
 }
 
-const struct worker_ops worker_vllm = { .levels = 1u << 1 | 1u << 2,
-					.close = close_admission,
+const struct worker_ops worker_vllm = { .close = close_admission,
 					.drain = drain,
 					.evict = evict,
 					.resume = resume,

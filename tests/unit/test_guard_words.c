@@ -1,0 +1,179 @@
+/* The guard's words stand in a schema, a page and a manual as well: these are held against the tables. */
+#include "guard/guard.h"
+#include "guard/worker/reply.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* A file of the source, whole; the caller frees it. */
+static char *whole(const char *name)
+{
+	const char *top = getenv("GPUWARD_TEST_SOURCE");
+	char path[4096], *text = calloc(1, 1 << 20);
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", top ? top : ".", name);
+	f = fopen(path, "r");
+	assert_non_null(text);
+	if (!f)
+		fail_msg("%s cannot be read", path);
+	assert_true(fread(text, 1, (1 << 20) - 1, f) < (1 << 20) - 1);
+	fclose(f);
+	return text;
+}
+
+/* ---- docs/schema/api.json ---- */
+
+static void has_these(const struct worker_reply *schema, const char *def,
+		      const char *(*name)(unsigned), unsigned n)
+{
+	char path[100];
+
+	snprintf(path, sizeof(path), "$defs.%s.enum", def);
+	assert_int_equal(worker_reply_count(schema, path), n);
+	for (unsigned i = 0; i < n; i++)
+		assert_string_equal(worker_reply_string(worker_reply_at(schema, path, i), ""),
+				    name(i));
+}
+
+static unsigned times(const char *text, const char *word)
+{
+	unsigned n = 0;
+
+	for (; (text = strstr(text, word)); text += strlen(word))
+		n++;
+	return n;
+}
+
+static void the_schema_has_each_word_once(void **state)
+{
+	char *text = whole("docs/schema/api.json"), message[200];
+	struct worker_reply *schema;
+	int rc = worker_reply_new(text, strlen(text), &schema, message, sizeof(message));
+
+	(void)state;
+	if (rc == -GW_E_NOSUPPORT)
+		skip();
+	assert_int_equal(rc, 0);
+	has_these(schema, "guard_reason", guard_reason_name, GUARD_REASONS);
+	has_these(schema, "guard_state", guard_state_name, GUARD_STATES);
+	has_these(schema, "guard_class", guard_class_name, GUARD_CLASSES);
+	/* Other lists of them would be copies. */
+	assert_int_equal(times(text, "\"contention\",\n"), 1);
+	assert_int_equal(times(text, "\"verify-up\",\n"), 1);
+	worker_reply_free(schema);
+	free(text);
+}
+
+/* ---- web/guard.js ---- */
+
+static bool is_word(char c)
+{
+	return (c >= 'a' && c <= 'z') || c == '-';
+}
+
+/* Is there "word:" in the text, its name in quotes or not? */
+static bool has_key(const char *text, const char *word)
+{
+	size_t n = strlen(word);
+
+	for (const char *p = text; (p = strstr(p, word)); p += n)
+		if (p > text && !is_word(p[-1]) && (p[n] == ':' || !strncmp(p + n, "\":", 2)))
+			return true;
+	return false;
+}
+
+/* The object that follows; ends the text after it. */
+static const char *object(char *text, const char *head)
+{
+	char *begin = strstr(text, head), *end = begin ? strstr(begin, "\n};") : NULL;
+
+	if (!end)
+		fail_msg("there is no \"%s\"", head);
+	*end = '\0';
+	return begin + strlen(head);
+}
+
+static void page_has(const char *head, const char *(*name)(unsigned), unsigned n)
+{
+	char *text = whole("web/guard.js");
+	const char *words = object(text, head);
+
+	for (unsigned i = 0; i < n; i++)
+		if (!has_key(words, name(i)))
+			fail_msg("%s} of web/guard.js lacks %s", head, name(i));
+	free(text);
+}
+
+static void the_page_knows_each_word(void **state)
+{
+	(void)state;
+	page_has("const STATES = {", guard_state_name, GUARD_STATES);
+	page_has("const REASONS = {", guard_reason_name, GUARD_REASONS);
+}
+
+/* ---- docs ---- */
+
+static void every_kind_has_its_row(void **state)
+{
+	char *guard = whole("docs/GUARD.md"), *page = whole("docs/man/gpuward.toml.5.scd");
+	char row[64];
+
+	(void)state;
+	for (unsigned i = 0; i < WORKER_KINDS; i++) {
+		snprintf(row, sizeof(row), "\n| `%s` |", policy_kind_name(i));
+		if (!strstr(guard, row) && i != WORKER_CALLBACK)
+			fail_msg("the table of docs/GUARD.md lacks %s", policy_kind_name(i));
+	}
+	assert_non_null(strstr(page, "\n@kinds@\n")); /* written by docs/man/settings.c */
+	free(page);
+	free(guard);
+}
+
+/* A word in the first column of a table: alone, or beside another. */
+static bool has_row(const char *text, const char *word)
+{
+	static const char *const around[][2] = { { "\n| ", " |" },
+						 { "\n| ", ", " },
+						 { ", ", " |" } };
+	char row[64];
+
+	for (unsigned i = 0; i < sizeof(around) / sizeof(around[0]); i++) {
+		snprintf(row, sizeof(row), "%s%s%s", around[i][0], word, around[i][1]);
+		if (strstr(text, row))
+			return true;
+	}
+	return false;
+}
+
+static void every_state_and_reason_has_its_row(void **state)
+{
+	char *guard = whole("docs/GUARD.md");
+
+	(void)state;
+	for (unsigned i = 0; i < GUARD_STATES; i++)
+		if (!has_row(guard, guard_state_name(i)))
+			fail_msg("the table of docs/GUARD.md lacks %s", guard_state_name(i));
+	for (unsigned i = 0; i < GUARD_REASONS; i++)
+		if (!has_row(guard, guard_reason_name(i)))
+			fail_msg("the table of docs/GUARD.md lacks %s", guard_reason_name(i));
+	free(guard);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_schema_has_each_word_once),
+		cmocka_unit_test(the_page_knows_each_word),
+		cmocka_unit_test(every_kind_has_its_row),
+		cmocka_unit_test(every_state_and_reason_has_its_row),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
