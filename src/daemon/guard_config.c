@@ -404,9 +404,6 @@ static void make_guard(const struct config *c, struct policy *p)
 	p->poll_ns = scaled(c->guard_poll_ms, 1e6);
 	p->simulated_too = c->guard_simulated;
 	p->companion = c->guard_companion && *c->guard_companion ? c->guard_companion : NULL;
-	p->throttle_c = c->health_throttle_c;
-	p->evict_c = c->health_evict_c;
-	p->clear_c = c->health_clear_c;
 	standard_knobs(c, &p->standard);
 }
 

@@ -53,6 +53,13 @@ void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, b
 	add_text(out, evidence);
 }
 
+void guard_trace_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
+		      uint64_t now_ns)
+{
+	buf_addf(out, "heat\t%" PRIu64 "\t%s\t%u", now_ns, gpu, heat);
+	add_text(out, why);
+}
+
 void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
 			 uint64_t ttl_ns, uint64_t now_ns)
 {
@@ -196,6 +203,17 @@ static int read_reason(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_heat(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 3 };
+	uint64_t v[2];
+
+	if (w->count != 5 || !numbers(w, at, 2, v) || v[1] > (HEAT_THROTTLE | HEAT_WARM))
+		return -GW_E_PARSE;
+	guard_heat(t->guard, w->word[2], (unsigned)v[1], w->word[4]);
+	return 0;
+}
+
 static int read_reserve(struct guard_trace *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 4 };
@@ -263,7 +281,8 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 	} kinds[] = { { "outcome", read_outcome }, { "ask", read_ask },
 		      { "for", read_for },         { "reason", read_reason },
 		      { "reserve", read_reserve }, { "release", read_release },
-		      { "games", read_games },     { "economy", read_economy } };
+		      { "games", read_games },     { "economy", read_economy },
+		      { "heat", read_heat } };
 	struct words w;
 	int err = 0;
 

@@ -31,6 +31,7 @@ static void judge(struct guarding *g, unsigned i)
 	char text[500];
 
 	health_status(g->health[i], now, &s);
+	guarding_heat(g, g->uuid[i], health_heat(&s), s.why, now);
 	guarding_reason(g, g->uuid[i], REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal,
 			s.why, now);
 	guarding_reason(g, g->uuid[i], REASON_HEALTH, s.quarantine, s.why, now);
@@ -266,6 +267,7 @@ void guarding_health_swapped(struct guarding *g)
 			health_set_options(g->health[i], &g->settings->health);
 			continue;
 		}
+		guarding_heat(g, g->uuid[i], 0, "", now);
 		guarding_reason(g, g->uuid[i], REASON_THERMAL, false, "", now);
 		guarding_reason(g, g->uuid[i], REASON_HEALTH, false, "", now);
 		equip(g, i);

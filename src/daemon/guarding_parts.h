@@ -128,6 +128,8 @@ void guarding_record(struct guarding *g); /* g->line */
 void guarding_outcome(struct guarding *g, const struct guard_outcome *o);
 void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
 		     const char *why, uint64_t now);
+void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const char *why,
+		   uint64_t now);
 
 /* guarding_health.c */
 int guarding_health_open(struct guarding *g);

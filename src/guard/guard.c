@@ -268,6 +268,16 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 	guard_steps(g);
 }
 
+void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why)
+{
+	int slot = guard_slot(g, gpu, true);
+
+	if (slot < 0)
+		return;
+	g->gpu[slot].heat = heat;
+	demand_text(g->gpu[slot].heat_why, sizeof(g->gpu[slot].heat_why), "%s", why ? why : "");
+}
+
 void guard_games(struct guard *g, unsigned count)
 {
 	g->games = count;

@@ -236,6 +236,13 @@ bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 
+/* How warm a GPU is, as health finds it (health_status): a set of these.  Counts from the next look on. */
+enum guard_heat {
+	HEAT_THROTTLE = 1, /* workers get no new work           */
+	HEAT_WARM = 2,     /* who is out does not come back yet */
+};
+void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why);
+
 /* How many tell that they play, beside those of the scenes; counts from the next look on. */
 void guard_games(struct guard *g, unsigned count);
 

@@ -1,5 +1,7 @@
 #include "health.h"
 
+#include "guard.h"
+
 #include "base/clock.h"
 #include "device/nvml_abi.h"
 
@@ -21,64 +23,61 @@
 #define THRESHOLD_LOW 40. /* a board that slows down below this does not exist */
 
 /* What an event leads to, the worse the higher. */
-enum verdict {
-	VERDICT_NONE,
-	VERDICT_REREAD,   /* the recovery action has changed                            */
-	VERDICT_ALERT,    /* people are told                                            */
-	VERDICT_ASK,      /* the recovery action decides; where it cannot be read: alert */
-	VERDICT_ASK_HARD, /* ... quarantine                                             */
-	VERDICT_QUARANTINE
+enum ruling {
+	RULING_NONE,
+	RULING_REREAD,   /* the recovery action has changed                            */
+	RULING_ALERT,    /* people are told                                            */
+	RULING_ASK,      /* the recovery action decides; where it cannot be read: alert */
+	RULING_ASK_HARD, /* ... quarantine                                             */
+	RULING_QUARANTINE
 };
 
 static const struct {
-	enum verdict verdict;
+	enum ruling verdict;
 	const char *advice;
 } classes[XID_CLASSES] = {
-	[XID_RESTART_APP] = { VERDICT_ALERT, "Start the program that failed again; the GPU is "
-					     "not at fault unless it repeats." },
-	[XID_RESET_GPU] = { VERDICT_QUARANTINE,
-			    "End what runs on it, then reset it: nvidia-smi "
-			    "--gpu-reset -i UUID." },
-	[XID_REBOOT] = { VERDICT_QUARANTINE,
+	[XID_RESTART_APP] = { RULING_ALERT, "Start the program that failed again; the GPU is "
+					    "not at fault unless it repeats." },
+	[XID_RESET_GPU] = { RULING_QUARANTINE, "End what runs on it, then reset it: nvidia-smi "
+					       "--gpu-reset -i UUID." },
+	[XID_REBOOT] = { RULING_QUARANTINE,
 			 "Reboot the machine; if it comes back, check power, "
 			 "slot and cooling." },
-	[XID_RESTART_VM] = { VERDICT_ALERT, "Restart the virtual machine." },
-	[XID_MECHANICS] = { VERDICT_ALERT,
-			    "Check the power cables and the seat of the board." },
-	[XID_UVM] = { VERDICT_ALERT, "If programs use unified memory, reset the GPU." },
-	[XID_UPDATE] = { VERDICT_ALERT, "Update the driver or the firmware." },
-	[XID_VENDOR] = { VERDICT_QUARANTINE, "Contact the vendor with nvidia-bug-report.sh's "
-					     "output." },
-	[XID_IGNORE] = { VERDICT_NONE, "" },
-	[XID_WORKFLOW] = { VERDICT_ASK, "Look at the kernel log for what came before it." },
-	[XID_RECOVERY] = { VERDICT_REREAD, "" },
-	[XID_UNKNOWN] = { VERDICT_ALERT,
-			  "Look at the kernel log, and the number up in NVIDIA's "
-			  "Xid catalogue." },
+	[XID_RESTART_VM] = { RULING_ALERT, "Restart the virtual machine." },
+	[XID_MECHANICS] = { RULING_ALERT, "Check the power cables and the seat of the board." },
+	[XID_UVM] = { RULING_ALERT, "If programs use unified memory, reset the GPU." },
+	[XID_UPDATE] = { RULING_ALERT, "Update the driver or the firmware." },
+	[XID_VENDOR] = { RULING_QUARANTINE, "Contact the vendor with nvidia-bug-report.sh's "
+					    "output." },
+	[XID_IGNORE] = { RULING_NONE, "" },
+	[XID_WORKFLOW] = { RULING_ASK, "Look at the kernel log for what came before it." },
+	[XID_RECOVERY] = { RULING_REREAD, "" },
+	[XID_UNKNOWN] = { RULING_ALERT, "Look at the kernel log, and the number up in NVIDIA's "
+					"Xid catalogue." },
 };
 
 static const char *const drain_advice = "End what runs on it, then reset it.";
 
 static const struct {
 	uint64_t type;
-	enum verdict verdict;
+	enum ruling verdict;
 	const char *what, *advice;
 } kinds[] = {
-	{ ABI_EVENT_ECC_DOUBLE, VERDICT_ASK_HARD, "An uncorrectable memory error",
+	{ ABI_EVENT_ECC_DOUBLE, RULING_ASK_HARD, "An uncorrectable memory error",
 	  "End what runs on it, then reset it; results since the error may be wrong." },
-	{ ABI_EVENT_ECC_STORM, VERDICT_ALERT, "A storm of corrected memory errors",
+	{ ABI_EVENT_ECC_STORM, RULING_ALERT, "A storm of corrected memory errors",
 	  "Watch it; run the vendor's diagnosis if it repeats." },
-	{ ABI_EVENT_DRAM_RETIRED, VERDICT_ALERT, "Memory was retired",
+	{ ABI_EVENT_DRAM_RETIRED, RULING_ALERT, "Memory was retired",
 	  "Reset the GPU when convenient." },
-	{ ABI_EVENT_DRAM_RETIRE_FAILED, VERDICT_ALERT, "Retiring memory failed",
+	{ ABI_EVENT_DRAM_RETIRE_FAILED, RULING_ALERT, "Retiring memory failed",
 	  "Run the vendor's diagnosis; the board may have to be replaced." },
-	{ ABI_EVENT_POISON, VERDICT_ASK, "Poisoned data reached a program",
+	{ ABI_EVENT_POISON, RULING_ASK, "Poisoned data reached a program",
 	  "Start the program that failed again." },
-	{ ABI_EVENT_POISON_FATAL, VERDICT_ASK_HARD, "Poisoned data was not contained",
+	{ ABI_EVENT_POISON_FATAL, RULING_ASK_HARD, "Poisoned data was not contained",
 	  "End what runs on it, then reset it; results since may be wrong." },
-	{ ABI_EVENT_GPU_UNAVAILABLE, VERDICT_QUARANTINE, "The driver says it is not available",
+	{ ABI_EVENT_GPU_UNAVAILABLE, RULING_QUARANTINE, "The driver says it is not available",
 	  "Look at the kernel log; reset it or reboot." },
-	{ ABI_EVENT_RECOVERY_ACTION, VERDICT_REREAD, "", "" },
+	{ ABI_EVENT_RECOVERY_ACTION, RULING_REREAD, "", "" },
 };
 
 static const struct {
@@ -111,7 +110,8 @@ static const struct {
 	  "Reset the GPU when convenient; work may go on." },
 };
 
-enum { TRIP_WARN, TRIP_THROTTLE, TRIP_EVICT, TRIPS };
+/* Beside the levels: whether it is cool enough for a worker to come back, whatever took it away. */
+enum { TRIP_WARN, TRIP_THROTTLE, TRIP_EVICT, TRIPS, TRIP_RETURN = TRIPS, TRIPS_ALL };
 static const enum health_level trip_level[TRIPS] = { HEALTH_WARN, HEALTH_THROTTLE,
 						     HEALTH_EVICT };
 static const char *const trip_advice[TRIPS] = {
@@ -134,7 +134,7 @@ struct health {
 	uint64_t since_ns;
 
 	/* Heat. */
-	struct trip trip[TRIPS];
+	struct trip trip[TRIPS_ALL];
 	enum source source;
 	double margin_c, temperature_c;
 	double told_margin_c, told_at_c; /* the driver's margin, and how hot it was then */
@@ -160,7 +160,7 @@ struct health {
 	uint64_t awaited_ns; /* when the driver said that it changed; 0 */
 
 	/* The incident: events without SILENCE_NS between them, and the worst of them. */
-	enum verdict worst;
+	enum ruling worst;
 	bool undecided; /* the worst is ASK_HARD and nothing has been read yet */
 	uint64_t event_ns;
 	char event_why[240], event_advice[200];
@@ -312,10 +312,11 @@ static void find_margin(struct health *h, const struct gw_device *d, uint64_t no
  * user's, is one limit and not three. */
 static double trip_at(const struct health *h, unsigned i)
 {
-	const double own[TRIPS] = { h->o.warn_c, h->o.throttle_c, h->o.evict_c };
+	const double own[TRIPS_ALL] = { h->o.warn_c, h->o.throttle_c, h->o.evict_c,
+					h->o.evict_c };
 
 	if (h->source == SOURCE_OVERRIDE || h->source == SOURCE_FALLBACK)
-		return i == TRIP_EVICT ? 0 : NAN;
+		return i >= TRIP_EVICT ? 0 : NAN;
 	return own[i];
 }
 
@@ -338,6 +339,23 @@ static void step_trip(struct health *h, unsigned i, bool hot, uint64_t now)
 		*t = (struct trip){ 0 };
 }
 
+static bool is_hot(const struct health *h, unsigned i)
+{
+	double at = trip_at(h, i);
+
+	if (h->hw_thermal)
+		return true;
+	if (i == TRIP_EVICT)
+		return h->criticals >= h->o.critical;
+	return i == TRIP_RETURN ? h->margin_c < at + h->o.clear_c : h->margin_c <= at;
+}
+
+static void not_cooler(struct health *h)
+{
+	for (unsigned i = 0; i < TRIPS_ALL; i++)
+		h->trip[i].cool_ns = 0;
+}
+
 static void read_heat(struct health *h, const struct gw_device *d, uint64_t now)
 {
 	double reasons = value(d, GW_Q_CLOCK_REASONS);
@@ -345,17 +363,12 @@ static void read_heat(struct health *h, const struct gw_device *d, uint64_t now)
 	find_margin(h, d, now);
 	h->hw_thermal = !isnan(reasons) && ((unsigned)reasons & HW_THERMAL);
 	if (isnan(h->margin_c) && !h->hw_thermal) { /* as it was, and not cooler */
-		for (unsigned i = 0; i < TRIPS; i++)
-			h->trip[i].cool_ns = 0;
+		not_cooler(h);
 		return;
 	}
 	h->criticals = h->margin_c <= trip_at(h, TRIP_EVICT) ? h->criticals + 1 : 0;
-	for (unsigned i = 0; i < TRIPS; i++) {
-		bool hot = i == TRIP_EVICT ? h->criticals >= h->o.critical
-					   : h->margin_c <= trip_at(h, i);
-
-		step_trip(h, i, hot || h->hw_thermal, now);
-	}
+	for (unsigned i = 0; i < TRIPS_ALL; i++)
+		step_trip(h, i, is_hot(h, i), now);
 }
 
 /* ---- quarantine ---- */
@@ -382,7 +395,7 @@ static void end_quarantine(struct health *h, bool clean, uint64_t now)
 		h->clean_ns = now;
 	} else if (h->quarantine && now - h->clean_ns >= clean_for(h)) {
 		h->quarantine = false;
-		h->worst = VERDICT_NONE;
+		h->worst = RULING_NONE;
 	}
 }
 
@@ -423,26 +436,26 @@ static void await_action(struct health *h, uint64_t now)
 }
 
 /* What an ASK comes to, now that it is known whether there is a recovery action. */
-static enum verdict decided(const struct health *h, enum verdict v)
+static enum ruling decided(const struct health *h, enum ruling v)
 {
-	if (v == VERDICT_ASK_HARD && !h->action_known)
-		return VERDICT_QUARANTINE;
-	return v == VERDICT_ASK || v == VERDICT_ASK_HARD ? VERDICT_ALERT : v;
+	if (v == RULING_ASK_HARD && !h->action_known)
+		return RULING_QUARANTINE;
+	return v == RULING_ASK || v == RULING_ASK_HARD ? RULING_ALERT : v;
 }
 
-static void judge(struct health *h, enum verdict v, const char *why, const char *advice,
+static void judge(struct health *h, enum ruling v, const char *why, const char *advice,
 		  uint64_t now)
 {
-	bool asks = v == VERDICT_ASK || v == VERDICT_ASK_HARD;
+	bool asks = v == RULING_ASK || v == RULING_ASK_HARD;
 
-	if (v == VERDICT_NONE)
+	if (v == RULING_NONE)
 		return;
-	if (v == VERDICT_REREAD || asks)
+	if (v == RULING_REREAD || asks)
 		await_action(h, now);
-	if (v == VERDICT_REREAD)
+	if (v == RULING_REREAD)
 		return;
 	if (incident_over(h, now))
-		h->worst = VERDICT_NONE;
+		h->worst = RULING_NONE;
 	h->event_ns = now;
 	if (h->read)
 		v = decided(h, v);
@@ -452,7 +465,7 @@ static void judge(struct health *h, enum verdict v, const char *why, const char 
 		snprintf(h->event_advice, sizeof(h->event_advice), "%s", advice);
 	}
 	h->undecided = h->undecided || (asks && !h->read);
-	if (v == VERDICT_QUARANTINE)
+	if (v == RULING_QUARANTINE)
 		quarantine(h, why, advice);
 }
 
@@ -462,7 +475,7 @@ static void decide(struct health *h)
 		return;
 	h->undecided = false;
 	h->worst = decided(h, h->worst);
-	if (h->worst == VERDICT_QUARANTINE)
+	if (h->worst == RULING_QUARANTINE)
 		quarantine(h, h->event_why, h->event_advice);
 }
 
@@ -482,12 +495,12 @@ static void judge_xid(struct health *h, unsigned xid, uint64_t now)
 {
 	const char *text, *advice;
 	enum xid_class class = class_of(h, xid, &text);
-	enum verdict v = classes[class].verdict;
+	enum ruling v = classes[class].verdict;
 	char why[200];
 
 	advice = classes[class].advice;
 	if (class == XID_WORKFLOW && xid == 48) {
-		v = VERDICT_ASK_HARD;
+		v = RULING_ASK_HARD;
 		advice = drain_advice;
 	}
 	snprintf(why, sizeof(why), "Xid %u: %s.", xid, text);
@@ -551,7 +564,7 @@ static void read_errors(struct health *h, const struct gw_device *d, uint64_t no
 	if (n > h->uncorrected) {
 		snprintf(why, sizeof(why), "%.0f uncorrectable memory error%s since %.0f.",
 			 n - h->uncorrected, n - h->uncorrected > 1 ? "s" : "", h->uncorrected);
-		judge(h, VERDICT_ASK_HARD, why, drain_advice, now);
+		judge(h, RULING_ASK_HARD, why, drain_advice, now);
 	}
 	h->uncorrected = n;
 }
@@ -591,8 +604,8 @@ static enum health_level level_of(const struct health *h)
 	for (unsigned i = TRIPS; i-- > 0;)
 		if (h->trip[i].on)
 			return trip_level[i];
-	return h->flag || h->fault || wears(h) || h->worst >= VERDICT_ALERT ? HEALTH_WARN
-									    : HEALTH_OK;
+	return h->flag || h->fault || wears(h) || h->worst >= RULING_ALERT ? HEALTH_WARN
+									   : HEALTH_OK;
 }
 
 static void settle(struct health *h, uint64_t now)
@@ -640,8 +653,7 @@ static void read_nothing(struct health *h)
 	h->margin_c = h->temperature_c = NAN;
 	h->source = SOURCE_NONE;
 	h->clean_ns = 0;
-	for (unsigned i = 0; i < TRIPS; i++)
-		h->trip[i].cool_ns = 0;
+	not_cooler(h);
 }
 
 void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns)
@@ -653,7 +665,7 @@ void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns)
 	else
 		read_nothing(h);
 	if (h->worst && incident_over(h, now_ns))
-		h->worst = VERDICT_NONE;
+		h->worst = RULING_NONE;
 	if (h->awaited_ns && now_ns - h->awaited_ns > TIER_NS + QUICK_NS)
 		h->awaited_ns = 0;
 	settle(h, now_ns);
@@ -720,7 +732,7 @@ static void tell_heat(const struct health *h, int trip, struct health_status *s)
 
 static void tell_rest(const struct health *h, struct health_status *s)
 {
-	if (h->worst >= VERDICT_ALERT) {
+	if (h->worst >= RULING_ALERT) {
 		snprintf(s->why, sizeof(s->why), "%s", h->event_why);
 		snprintf(s->advice, sizeof(s->advice), "%s", h->event_advice);
 		s->clears_ns = h->event_ns + SILENCE_NS;
@@ -753,6 +765,7 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 	*ret = (struct health_status){ .level = h->level,
 				       .heat = trip >= 0 ? trip_level[trip] : HEALTH_OK,
 				       .thermal = h->trip[TRIP_EVICT].on,
+				       .warm = h->trip[TRIP_RETURN].on,
 				       .quarantine = h->quarantine,
 				       .margin_c = h->margin_c,
 				       .margin_source = source_name[h->source],
@@ -774,6 +787,11 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 	}
 	if (ret->clears_ns && ret->clears_ns < now_ns)
 		ret->clears_ns = now_ns; /* it is due at the next reading */
+}
+
+unsigned health_heat(const struct health_status *s)
+{
+	return (s->heat >= HEALTH_THROTTLE ? HEAT_THROTTLE : 0U) | (s->warm ? HEAT_WARM : 0U);
 }
 
 uint64_t health_interval_ns(const struct health *h)

@@ -81,6 +81,7 @@ struct health_status {
 	enum health_level level;
 	enum health_level heat; /* of heat alone: OK to EVICT */
 	bool thermal;           /* the evict trip holds: REASON_THERMAL */
+	bool warm;              /* not as cool as it must be for workers to come back */
 	bool quarantine;        /* REASON_HEALTH */
 	double margin_c;        /* NAN: unknown */
 	const char *
@@ -94,6 +95,8 @@ struct health_status {
 	char advice[200];      /* what to do; "" */
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
+/* What its heat means for the workers on it: a set for guard_heat(). */
+unsigned health_heat(const struct health_status *s);
 /* When to read it again: 10 s, or 1 s while the margin is small or a recovery action is awaited.  Of a
  * snapshot the HEALTH tier (margin, recovery action) is renewed every 10 s, FAST (temperature, HW
  * thermal) each time: what the temperature rose since is taken off the margin. */
