@@ -198,7 +198,7 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	g->config = *config;
 	g->settings = settings;
 	guarding_fit(g, settings);
-	pthread_mutex_init(&g->lock, NULL);
+	event_queue_init(&g->heard);
 	g->record_fd = g->event_fd = -1;
 	buf_init(&g->line,
 		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
@@ -266,7 +266,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	guard_free(g->guard);
 	guard_settings_done(g->settings);
 	free(g->settings);
-	pthread_mutex_destroy(&g->lock);
+	event_queue_done(&g->heard);
 	free(g);
 	return 0;
 }

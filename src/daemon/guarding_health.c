@@ -5,6 +5,7 @@
 #include "guard_counts.h"
 
 #include "base/clock.h"
+#include "guard/mps.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -56,10 +57,7 @@ static void heard(void *arg, const struct watch_event *e)
 {
 	struct guarding *g = arg;
 
-	pthread_mutex_lock(&g->lock);
-	if (g->events < GUARDING_EVENTS)
-		g->event[g->events++] = *e;
-	pthread_mutex_unlock(&g->lock);
+	event_queue_add(&g->heard, e);
 	eventfd_write(g->event_fd, 1);
 }
 
@@ -97,7 +95,8 @@ static void take_event(struct guarding *g, const struct watch_event *e)
 					     (unsigned)e->data);
 		snprintf(text, sizeof(text), "Xid %u: %s (%s)", (unsigned)e->data,
 			 xid_text((unsigned)e->data),
-			 xid_class_name(xid_class_of((unsigned)e->data)));
+			 xid_class_name(health_xid_class(i < 0 ? NULL : g->health[i],
+							 (unsigned)e->data)));
 		g->config.tell(g->config.arg,
 			       &(struct view_event){ .kind = "xid",
 						     .uuid = *e->uuid ? e->uuid : NULL,
@@ -111,24 +110,31 @@ static void take_event(struct guarding *g, const struct watch_event *e)
 	judge(g, (unsigned)i);
 }
 
+/* Told once, counted always. */
+static void lost_events(struct guarding *g, const struct event_batch *b)
+{
+	if (b->lost && !g->view.counts.events_lost)
+		guarding_tell(g, "warning",
+			      "the driver told more events at once than can be kept: %u are "
+			      "lost, %u of them Xids; the kernel log has these",
+			      b->lost, b->lost_xids);
+	g->view.counts.events_lost += b->lost;
+}
+
 static void driver_events(void *arg, int fd, uint32_t events)
 {
 	struct guarding *g = arg;
-	struct watch_event e[GUARDING_EVENTS];
-	unsigned count;
+	struct event_batch b;
 	eventfd_t n;
 
 	(void)events;
 	if (eventfd_read(fd, &n) != 0)
 		return;
-	pthread_mutex_lock(&g->lock);
-	count = g->events;
-	memcpy(e, g->event, count * sizeof(e[0]));
-	g->events = 0;
-	pthread_mutex_unlock(&g->lock);
-	for (unsigned i = 0; i < count; i++)
-		if (!(e[i].type & 8) || beside_heard(g->beside, &e[i]))
-			take_event(g, &e[i]);
+	event_queue_take(&g->heard, &b);
+	lost_events(g, &b);
+	for (unsigned i = 0; i < b.events; i++)
+		if (!(b.event[i].type & 8) || beside_heard(g->beside, &b.event[i]))
+			take_event(g, &b.event[i]);
 	guarding_pump(g);
 }
 
@@ -215,6 +221,8 @@ static void read_device(struct guarding *g, const struct view *v, unsigned i)
 static void tell_facts(struct guarding *g, const struct view *v)
 {
 	struct worker_facts f = { -1, -1, -1 };
+	const struct verdict *verdicts;
+	const struct scene *scene;
 
 	for (unsigned i = 0; i < v->devices; i++) {
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
@@ -225,6 +233,9 @@ static void tell_facts(struct guarding *g, const struct view *v)
 		if (gw_device_value(d, GW_Q_MIG_MODE, &x) == GW_HAVE)
 			f.mig = f.mig == 1 || x != 0;
 	}
+	verdicts = guard_verdicts(g->guard, &scene);
+	if (g->view.scene && scene)
+		f.mps = mps_serves_worker(scene, verdicts);
 	action_set_facts(g->action, &f);
 }
 

@@ -12,6 +12,7 @@
 #define GW_DAEMON_GUARDING_PARTS_H
 
 #include "beside.h"
+#include "event_queue.h"
 #include "guarding.h"
 #include "looker.h"
 
@@ -19,9 +20,6 @@
 #include "device/watch.h"
 #include "guard/action.h"
 
-#include <pthread.h>
-
-#define GUARDING_EVENTS  64 /* of drivers that wait for the main thread */
 #define GUARDING_DEVICES SCENE_GPUS
 #define GUARDING_LOOK_NS (5 * NS_PER_MS)
 #define GUARDING_OWNERS  32 /* of reservations: as many as there can be */
@@ -77,9 +75,7 @@ struct guarding {
 	struct watch *watch;
 	int event_fd;
 	struct loop_source *event_source;
-	pthread_mutex_t lock; /* what comes from the watch's thread: */
-	struct watch_event event[GUARDING_EVENTS];
-	unsigned events;
+	struct event_queue heard; /* what comes from the watch's thread */
 
 	struct beside *beside;
 

@@ -479,31 +479,26 @@ static void decide(struct health *h)
 		quarantine(h, h->event_why, h->event_advice);
 }
 
-static enum xid_class class_of(const struct health *h, unsigned xid, const char **ret_text)
+enum xid_class health_xid_class(const struct health *h, unsigned xid)
 {
-	*ret_text = xid_text(xid);
-	for (unsigned i = 0; i < h->o.xids; i++)
-		if (h->o.xid[i].xid == xid) {
-			if (h->o.xid[i].text)
-				*ret_text = h->o.xid[i].text;
+	for (unsigned i = 0; h && i < h->o.xids; i++)
+		if (h->o.xid[i].xid == xid)
 			return h->o.xid[i].class;
-		}
 	return xid_class_of(xid);
 }
 
 static void judge_xid(struct health *h, unsigned xid, uint64_t now)
 {
-	const char *text, *advice;
-	enum xid_class class = class_of(h, xid, &text);
+	enum xid_class class = health_xid_class(h, xid);
 	enum ruling v = classes[class].verdict;
+	const char *advice = classes[class].advice;
 	char why[200];
 
-	advice = classes[class].advice;
 	if (class == XID_WORKFLOW && xid == 48) {
 		v = RULING_ASK_HARD;
 		advice = drain_advice;
 	}
-	snprintf(why, sizeof(why), "Xid %u: %s.", xid, text);
+	snprintf(why, sizeof(why), "Xid %u: %s.", xid, xid_text(xid));
 	judge(h, v, why, advice, now);
 }
 

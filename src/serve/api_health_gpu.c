@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-static void last_xid(struct json *j, const char *key, unsigned xid)
+static void last_xid(struct json *j, const char *key, const struct health *h, unsigned xid)
 {
 	if (!xid) {
 		json_null(j, key);
@@ -11,13 +11,13 @@ static void last_xid(struct json *j, const char *key, unsigned xid)
 	}
 	json_object(j, key);
 	json_uint(j, "xid", xid);
-	json_string(j, "class", xid_class_name(xid_class_of(xid)));
+	json_string(j, "class", xid_class_name(health_xid_class(h, xid)));
 	json_string(j, "text", xid_text(xid));
 	json_object_end(j);
 }
 
-static void known(struct json *j, const struct health_status *s, bool read_log,
-		  struct guard_moment now)
+static void known(struct json *j, const struct health *h, const struct health_status *s,
+		  bool read_log, struct guard_moment now)
 {
 	json_string(j, "level", health_level_name(s->level));
 	json_string(j, "heat", health_level_name(s->heat));
@@ -28,9 +28,9 @@ static void known(struct json *j, const struct health_status *s, bool read_log,
 	guard_doc_time(j, "since", s->since_ns, now);
 	guard_doc_time(j, "clears", s->clears_ns > now.mono_ns ? s->clears_ns : 0, now);
 	json_uint(j, "xids_total", s->xids);
-	last_xid(j, "last_xid", s->last_xid);
+	last_xid(j, "last_xid", h, s->last_xid);
 	json_double(j, "xids_before_start", read_log ? s->past_xids : (double)NAN);
-	last_xid(j, "last_xid_before_start", s->last_past_xid);
+	last_xid(j, "last_xid_before_start", h, s->last_past_xid);
 	guard_doc_time(j, "last_xid_before_start_at", s->last_past_ns, now);
 	guard_doc_text(j, "why", s->why);
 	guard_doc_text(j, "advice", s->advice);
@@ -71,7 +71,7 @@ static void one(struct json *j, const struct api *a, unsigned i, struct guard_mo
 		return;
 	}
 	health_status(g->health[i], now.mono_ns, &s);
-	known(j, &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
+	known(j, g->health[i], &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
 	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 

@@ -34,6 +34,7 @@ struct guard_view_game {
 
 struct guard_view_counts { /* since the start; those of evictions go on over restarts */
 	uint64_t looks, triggered;
+	uint64_t events_lost; /* of drivers: more at once than could be kept */
 	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
 	uint64_t evictions_ever;
 	double freed_bytes; /* likewise */
