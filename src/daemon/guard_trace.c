@@ -53,6 +53,12 @@ void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, b
 	add_text(out, evidence);
 }
 
+void guard_trace_trust(struct buf *out, const char *gpu, uint64_t now_ns)
+{
+	buf_addf(out, "trust\t%" PRIu64, now_ns);
+	add_text(out, gpu);
+}
+
 void guard_trace_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
 		      uint64_t now_ns)
 {
@@ -203,6 +209,17 @@ static int read_reason(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_trust(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1 };
+	uint64_t now;
+
+	if (w->count != 3 || !numbers(w, at, 1, &now))
+		return -GW_E_PARSE;
+	(void)guard_trust(t->guard, w->word[2], now); /* where it was refused, it is again */
+	return 0;
+}
+
 static int read_heat(struct guard_trace *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 3 };
@@ -282,7 +299,7 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 		      { "for", read_for },         { "reason", read_reason },
 		      { "reserve", read_reserve }, { "release", read_release },
 		      { "games", read_games },     { "economy", read_economy },
-		      { "heat", read_heat } };
+		      { "heat", read_heat },       { "trust", read_trust } };
 	struct words w;
 	int err = 0;
 

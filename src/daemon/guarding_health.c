@@ -151,6 +151,32 @@ void guarding_xid(struct guarding *g, const struct watch_event *e, bool past)
 	}
 }
 
+/* ---- what an operator says ---- */
+
+int guarding_clear(void *engine, const char *uuid, const char *who, char *message, size_t size)
+{
+	struct guarding *g = engine;
+	int i = device_of(g, uuid);
+	uint64_t now = guarding_now_ns();
+	int err;
+
+	if (i < 0 || !g->health[i])
+		return -GW_E_NOENT;
+	err = guarding_trust(g, uuid, now);
+	if (err)
+		snprintf(message, size, "The GPU does not answer.");
+	else
+		err = health_clear(g->health[i], now, message, size);
+	if (err)
+		return err;
+	guarding_tell(g, "info", "%s: quarantine cleared (asked by %s)", uuid, who);
+	judge(g, (unsigned)i);
+	g->health_ns[i] = 0;
+	guarding_pump(g);
+	looker_now(g->looker);
+	return 0;
+}
+
 /* ---- what a tick tells ---- */
 
 /* What the settings want of a device is there, and nothing else. */

@@ -124,6 +124,7 @@ void guarding_record(struct guarding *g); /* g->line */
 void guarding_outcome(struct guarding *g, const struct guard_outcome *o);
 void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
 		     const char *why, uint64_t now);
+int guarding_trust(struct guarding *g, const char *uuid, uint64_t now);
 void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const char *why,
 		   uint64_t now);
 
@@ -135,6 +136,8 @@ void guarding_health_swapped(struct guarding *g); /* g->settings are others */
 void guarding_health_close(struct guarding *g);
 /* Where heat begins to move workers, of the GPU of a decision; NAN: health is not watched. */
 double guarding_threshold_c(const struct guarding *g, const struct guard_decision *d);
+/* As guard_view_ops.clear. */
+int guarding_clear(void *engine, const char *uuid, const char *who, char *message, size_t size);
 /* past: of before this run; only its GPU's health is told of it. */
 void guarding_xid(struct guarding *g, const struct watch_event *e, bool past);
 

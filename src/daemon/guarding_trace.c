@@ -75,3 +75,12 @@ void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const ch
 	}
 	guard_heat(g->guard, uuid, heat, why);
 }
+
+int guarding_trust(struct guarding *g, const char *uuid, uint64_t now)
+{
+	if (g->record_fd >= 0) {
+		guard_trace_trust(&g->line, uuid, now);
+		guarding_record(g);
+	}
+	return guard_trust(g->guard, uuid, now);
+}

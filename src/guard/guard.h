@@ -236,6 +236,10 @@ bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 
+/* An operator trusts a GPU that was lost and answers again: it need not prove itself for a minute.  Also 0
+ * where it was not lost; -GW_E_STATE: it does not answer. */
+int guard_trust(struct guard *g, const char *gpu, uint64_t now_ns);
+
 /* How warm a GPU is, as health finds it (health_status): a set of these.  Counts from the next look on. */
 enum guard_heat {
 	HEAT_THROTTLE = 1, /* workers get no new work           */

@@ -173,6 +173,7 @@ struct health {
 
 	/* Quarantine. */
 	bool quarantine;
+	bool answers;      /* the last reading was of a GPU that could be read */
 	uint64_t clean_ns; /* since when nothing speaks for it; 0 */
 	char why[240], advice[200];
 };
@@ -659,11 +660,27 @@ void health_read(struct health *h, const struct gw_device *d, uint64_t now_ns)
 		read_well(h, d, now_ns);
 	else
 		read_nothing(h);
+	h->answers = d->state == GW_DEVICE_OK || d->state == GW_DEVICE_FAULT;
 	if (h->worst && incident_over(h, now_ns))
 		h->worst = RULING_NONE;
 	if (h->awaited_ns && now_ns - h->awaited_ns > TIER_NS + QUICK_NS)
 		h->awaited_ns = 0;
 	settle(h, now_ns);
+}
+
+int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size)
+{
+	if (!h->quarantine)
+		return 0;
+	if (h->action || !h->answers) {
+		snprintf(message, size, "%s", h->answers ? h->why : "The GPU does not answer.");
+		return -GW_E_STATE;
+	}
+	h->quarantine = h->undecided = false;
+	h->worst = RULING_NONE;
+	h->clean_ns = 0;
+	settle(h, now_ns);
+	return 0;
 }
 
 void health_event(struct health *h, const struct health_event *e)

@@ -82,6 +82,10 @@ void health_past(struct health *h, const struct health_event *e);
 /* By the options, else by the table; h may be NULL. */
 enum xid_class health_xid_class(const struct health *h, unsigned xid);
 
+/* An operator says that a quarantine may end: he has seen to its cause.  Also 0 where there is none; -GW_E_STATE
+ * with a sentence: the driver still asks for something, or the GPU does not answer. */
+int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size);
+
 struct health_status {
 	enum health_level level;
 	enum health_level heat; /* of heat alone: OK to EVICT */

@@ -1,7 +1,9 @@
-/* Are the GPUs well?  What the guard's health says of each. */
+/* Are the GPUs well?  What the guard's health says of each, and the end of a quarantine by hand. */
+#include "body.h"
 #include "guard_doc.h"
 
 #include <math.h>
+#include <string.h>
 
 static void last_xid(struct json *j, const char *key, const struct health *h, unsigned xid)
 {
@@ -122,18 +124,73 @@ void api_health(void *arg, const struct request *q, struct reply *r)
 	json_end(&j);
 }
 
+static void tell_one(const struct api *a, unsigned i, struct reply *r)
+{
+	struct json j;
+
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	one(&j, a, i, guard_moment(a));
+	json_object_end(&j);
+	json_end(&j);
+}
+
 void api_health_gpu(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct json j;
 	int i;
 
-	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
+	if (guard_doc_there(a, r) && api_has_reading(a, r) &&
+	    (i = api_find(a, r, 404, q->arg[0])) >= 0)
+		tell_one(a, (unsigned)i, r);
+}
+
+/* ---- an operator has seen to it ---- */
+
+static void clear(const struct api *a, const struct request *q, struct reply *r, unsigned i,
+		  const char *reason)
+{
+	const char *uuid = gw_device_text(gw_snapshot_device(a->view.snap, i), GW_T_UUID);
+	char message[256] = "", who[256];
+	int err;
+
+	guard_doc_who(q, reason, who, sizeof(who));
+	err = a->view.guard_ops->clear(a->view.guarding, uuid ? uuid : "", who, message,
+				       sizeof(message));
+	if (!err)
+		tell_one(a, i, r);
+	else if (err == -GW_E_STATE)
+		reply_problem(
+			r, 409, "not-past",
+			"See to what it says first; the quarantine then ends by itself, or "
+			"when it is cleared.",
+			"the cause of the quarantine is not past: %s", message);
+	else
+		reply_problem(r, 404, "not-watched", "Set enabled = true below [health].",
+			      "the health of this GPU is not watched");
+}
+
+void api_health_clear(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	char message[256] = "";
+	const char *reason = "";
+	struct body *b;
+	int i;
+
+	if (!guard_doc_may_ask(a, q, r) || !api_has_reading(a, r) ||
 	    (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
-	one(&j, a, (unsigned)i, guard_moment(a));
-	json_object_end(&j);
-	json_end(&j);
+	if (body_open(q->body, q->size, "reason", &b, message, sizeof(message)) != 0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (!body_text(b, "reason", &reason, message, sizeof(message)))
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	else if (strlen(reason) > GUARD_REASON_MAX)
+		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
+			      GUARD_REASON_MAX);
+	else
+		clear(a, q, r, (unsigned)i, reason);
+	body_close(b);
 }

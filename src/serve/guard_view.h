@@ -78,6 +78,10 @@ struct guard_view_ops {
 	/* As games_begin() and games_end(). */
 	int (*game)(void *engine, int64_t pid, uint64_t ttl_ns, const char *who);
 	int (*game_end)(void *engine, int64_t pid);
+	/* Ends the quarantine of a GPU.  0; -GW_E_NOENT: its health is not watched; -GW_E_STATE with a
+	 * sentence: its cause is not past. */
+	int (*clear)(void *engine, const char *uuid, const char *who, char *message,
+		     size_t size);
 	/* A configuration in TOML as a policy of its own, ended with policy_done().  0, -GW_E_PARSE with a
 	 * sentence, or another error.  NULL: cannot be done. */
 	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,

@@ -122,6 +122,10 @@ def test_a16_a_fatal_xid_puts_a_gpu_into_quarantine(tmp_path):
             s.wait(lambda: s.worker()["mask"] == ["health"])
             s.until("evicted")
             assert "Xid 79" in s.get("/api/v1/events").text
+            done = s.guard("clear", "0", "--reason", "reseated")  # long before it would end by itself
+            assert done.returncode == 0 and "in no quarantine" in done.stdout, done.stderr
+            s.wait(lambda: s.worker()["mask"] == [] and resident(s, w)())
+            assert "quarantine cleared (asked by token: reseated)" in s.get("/api/v1/events").text
 
 
 def test_a16_an_application_error_moves_nobody(tmp_path):
@@ -137,6 +141,9 @@ def test_a16_a_fault_older_than_the_service_is_found(tmp_path):
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker()["mask"] == ["health"])
         assert not any(e.get("kind") == "xid" for e in s.get("/api/v1/events").json()["events"])
+        got = s.post("/api/v1/health/gpus/0/clear", json={}, token=True)  # its cause is not past
+        assert got.status_code == 409 and "reset the GPU" in got.json()["detail"]
+        assert s.get("/api/v1/health/gpus/0").json()["quarantine"] is True
 
 
 # ---- A7, A8, A9: the driver

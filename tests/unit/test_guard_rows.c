@@ -1053,6 +1053,26 @@ static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(void 
 	world_done(&o);
 }
 
+static void an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	assert_int_equal(guard_trust(o.g, "GPU-0", o.now), 0); /* it was not lost */
+	o.health[0] = SCENE_LOST;
+	world_run(&o, 10 * S);
+	assert_int_equal(guard_trust(o.g, "GPU-0", o.now), -GW_E_STATE);
+	o.health[0] = SCENE_OK;
+	world_run(&o, 2 * S);
+	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_HEALTH);
+	assert_int_equal(guard_trust(o.g, "GPU-0", o.now), 0);
+	world_fetch(&o);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_status(&o, 0).mask, 0);
+	world_done(&o);
+}
+
 static void
 a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(void **state)
 {
@@ -1167,6 +1187,8 @@ int main(void)
 		cmocka_unit_test(who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
 		cmocka_unit_test(
 			a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
+		cmocka_unit_test(
+			an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute),
 		cmocka_unit_test(
 			a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),

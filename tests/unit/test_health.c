@@ -604,6 +604,37 @@ static void without_recovery_actions_quarantine_lasts_as_long_as_the_incident(vo
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
+static void an_operator_ends_a_quarantine_whose_cause_is_past(void **state)
+{
+	char why[200] = "";
+
+	(void)state;
+	reads();
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0); /* there is none */
+	xid(79);
+	assert_true(t.s.quarantine);
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0);
+	reads();
+	assert_false(t.s.quarantine);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_RECOVERY_ACTION, 1);
+	reads();
+	assert_true(t.s.quarantine);
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
+	assert_non_null(strstr(why, "reset the GPU"));
+	set(GW_Q_RECOVERY_ACTION, 0);
+	t.d.state = GW_DEVICE_LOST;
+	reads();
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
+	assert_non_null(strstr(why, "does not answer"));
+	t.d.state = GW_DEVICE_OK;
+	reads();
+	assert_true(t.s.quarantine);
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0);
+	reads();
+	assert_false(t.s.quarantine);
+}
+
 static void rows_of_the_policy_take_the_place_of_ours(void **state)
 {
 	struct health_options o;
@@ -892,6 +923,7 @@ int main(void)
 		health_test(events_are_one_incident_until_three_minutes_of_silence),
 		health_test(the_worst_of_an_incident_is_named),
 		health_test(without_recovery_actions_quarantine_lasts_as_long_as_the_incident),
+		health_test(an_operator_ends_a_quarantine_whose_cause_is_past),
 		health_test(rows_of_the_policy_take_the_place_of_ours),
 		health_test(other_events_are_judged_too),
 		health_test(quarantine_and_heat_are_told_apart),
