@@ -124,6 +124,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.guard = g->guard;
 	g->view.health = g->health;
 	g->view.capacity = g->capacity;
+	g->view.evictions = g->evictions;
 	g->view.devices = g->devices;
 	g->view.ring = g->ring;
 	g->view.tally = &g->tally;

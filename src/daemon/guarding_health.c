@@ -151,6 +151,36 @@ void guarding_xid(struct guarding *g, const struct watch_event *e, bool past)
 	}
 }
 
+/* ---- who left ---- */
+
+static void key_of_evictions(char *out, size_t size, const char *uuid)
+{
+	snprintf(out, size, "gpu/%s/evictions", uuid);
+}
+
+void guarding_count_eviction(struct guarding *g, const struct guard_decision *d)
+{
+	int i = device_of(g, d->gpu);
+	char key[160];
+	double count;
+
+	if (d->result != RESULT_FREED || d->dry || !*d->gpu)
+		return;
+	key_of_evictions(key, sizeof(key), d->gpu);
+	count = store_count(g->config.store, key) + 1;
+	store_set_count(g->config.store, key, count);
+	if (i >= 0)
+		g->evictions[i] = count;
+}
+
+static void load_evictions(struct guarding *g, unsigned i)
+{
+	char key[160];
+
+	key_of_evictions(key, sizeof(key), g->uuid[i]);
+	g->evictions[i] = store_count(g->config.store, key);
+}
+
 /* ---- what an operator says ---- */
 
 int guarding_clear(void *engine, const char *uuid, const char *who, char *message, size_t size)
@@ -214,6 +244,7 @@ static bool follow_device(struct guarding *g, unsigned i, const char *uuid)
 		forget_device(g, i);
 		snprintf(g->uuid[i], sizeof(g->uuid[i]), "%s", uuid);
 		guard_counts_load_xids(&g->tally, g->config.store, uuid);
+		load_evictions(g, i);
 	}
 	return equip(g, i);
 }

@@ -71,6 +71,7 @@ struct guarding {
 	char uuid[GUARDING_DEVICES][96];
 	uint64_t health_ns[GUARDING_DEVICES]; /* next due */
 	enum health_level told[GUARDING_DEVICES];
+	double evictions[GUARDING_DEVICES]; /* with those of earlier runs */
 	unsigned devices;
 	struct watch *watch;
 	int event_fd;
@@ -136,6 +137,8 @@ void guarding_health_swapped(struct guarding *g); /* g->settings are others */
 void guarding_health_close(struct guarding *g);
 /* Where heat begins to move workers, of the GPU of a decision; NAN: health is not watched. */
 double guarding_threshold_c(const struct guarding *g, const struct guard_decision *d);
+/* Of the GPU that a worker left; of one on several, the one where it was in the way. */
+void guarding_count_eviction(struct guarding *g, const struct guard_decision *d);
 /* As guard_view_ops.clear. */
 int guarding_clear(void *engine, const char *uuid, const char *who, char *message, size_t size);
 /* past: of before this run; only its GPU's health is told of it. */

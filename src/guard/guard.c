@@ -268,6 +268,14 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 	guard_steps(g);
 }
 
+bool guard_blind(const struct guard *g, const char *gpu)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (strcmp(g->gpu[i].uuid, gpu) == 0)
+			return g->gpu[i].blind;
+	return false;
+}
+
 int guard_trust(struct guard *g, const char *gpu, uint64_t now_ns)
 {
 	int slot = guard_slot(g, gpu, false);

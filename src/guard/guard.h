@@ -272,6 +272,8 @@ uint64_t guard_next_look(const struct guard *g, uint64_t now_ns);
 /* Should the next scene have utilisation?  It is dear: only while there is somebody to judge. */
 bool guard_wants_utilisation(const struct guard *g);
 
+/* The GPU cannot be read: what was decided stays. */
+bool guard_blind(const struct guard *g, const char *gpu);
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Levels of the ladder at which it may be evicted: a set; 0: no such worker. */
 unsigned guard_levels(const struct guard *g, unsigned worker);

@@ -53,6 +53,8 @@ struct guard_view {
 	struct health *const *health; /* one a device of the snapshot; NULL where not watched */
 	struct capacity *const *capacity; /* likewise */
 	const char (*ghost)[200]; /* likewise: a sentence, or "" (guard/ghost.h); NULL: none */
+	const double
+		*evictions; /* likewise: workers that left it, over restarts too; NULL: none */
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES places; NULL: none */
 	/* The latest, oldest first: number i at ring[(first + i) % GUARD_VIEW_DECISIONS]. */

@@ -69,11 +69,6 @@ static double backoff(const struct worker *w)
 	return w->s.backoff * w->quiet_s;
 }
 
-static double blind(const struct worker *w)
-{
-	return w->s.blind;
-}
-
 static void worker_figures(struct page *p, const struct guard_view *g)
 {
 	static const struct {
@@ -86,7 +81,6 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 		{ M_GUARD_RESIDENT, resident },
 		{ M_GUARD_RESIDUE, residue },
 		{ M_GUARD_BACKOFF, backoff },
-		{ M_GUARD_BLIND, blind },
 	};
 	struct worker w;
 
@@ -221,6 +215,17 @@ static void classes(struct page *p, const struct guard_view *g)
 	}
 }
 
+static void blind(struct page *p, const struct guard_view *g)
+{
+	page_family(p, M_GUARD_BLIND);
+	for (unsigned i = 0; i < p->gpus; i++) {
+		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
+
+		if (uuid)
+			metrics_sample(&p->t, p->base[i], NULL, guard_blind(g->guard, uuid));
+	}
+}
+
 static void unattributed(struct page *p, const struct guard_view *g)
 {
 	page_family(p, M_GPU_UNATTRIBUTED);
@@ -328,6 +333,7 @@ void metrics_guard(struct page *p)
 	whole(p, g);
 	worker_words(p, g);
 	worker_figures(p, g);
+	blind(p, g);
 	classes(p, g);
 	unattributed(p, g);
 	wellness(p, g);

@@ -1,5 +1,6 @@
 """The guard when things go wrong: drivers that fail, hang or lose a GPU, workers that reload, a daemon that is killed."""
 import os
+import re
 import signal
 import time
 
@@ -154,6 +155,7 @@ def test_a07_a_blind_guard_keeps_still_and_sees_again(tmp_path):
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker().get("resident_bytes") == 10 * GIB)
         s.wait(lambda: s.worker()["blind"])
+        s.wait(lambda: re.search(r"^gpuward_guard_blind\{[^}]*uuid=\"GPU-[^}]*\} 1$", s.get("/metrics").text, re.M))
         assert w.acted() == []
         s.wait(lambda: not s.worker()["blind"] and s.now() == "active")
         assert w.acted() == []
