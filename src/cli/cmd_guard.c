@@ -307,9 +307,33 @@ static int ask(struct cli *c, struct remote *r, const char *verb, const char *st
 	return code;
 }
 
+static int clear(struct cli *c, struct remote *r, const char *gpu)
+{
+	struct buf path, body;
+	const char *level;
+	int code;
+
+	buf_init(&path, 1024);
+	buf_init(&body, 8192);
+	buf_adds(&path, "/api/v1/health/gpus/");
+	remote_escape(&path, gpu);
+	buf_adds(&path, "/clear");
+	wish(&body, c->own, NULL);
+	code = remote_want(r, "POST", path.p, body.p);
+	buf_done(&path);
+	buf_done(&body);
+	if (code != EXIT_OK || c->json)
+		return code == EXIT_OK ? print_body(r) : code;
+	level = worker_reply_string(r->reply, "level");
+	if (!c->quiet)
+		printf("%s: in no quarantine; its health is %s\n",
+		       worker_reply_string(r->reply, "uuid"), level ? level : "not known");
+	return EXIT_OK;
+}
+
 /* ---- the verbs ---- */
 
-enum form { READS, ASKS, HOLDS, PAUSES, SNOOZES, GAMES, LEARNS, REPLAYS, RECOVERS };
+enum form { READS, ASKS, HOLDS, PAUSES, SNOOZES, GAMES, CLEARS, LEARNS, REPLAYS, RECOVERS };
 
 static const struct verb {
 	const char *name;
@@ -328,6 +352,7 @@ static const struct verb {
 	{ "snooze", SNOOZES, 1, 2, "a time such as 30m, and perhaps a WORKER", "reason" },
 	{ "release", ASKS, 0, 1, "perhaps a WORKER", "reason" },
 	{ "game", GAMES, 1, 1, "start or end, and --pid PID", "pid for reason" },
+	{ "clear", CLEARS, 1, 1, "a GPU: its index or UUID", "reason" },
 	{ "learn", LEARNS, 0, 0, "no further word", "for" },
 	{ "replay", REPLAYS, 1, 1, "the file of a recording", "policy" },
 	{ "recover", RECOVERS, 0, 0, "no further word", "" },
@@ -346,7 +371,7 @@ static const struct verb *find(const char *word)
 		cli_error("guard does not know '%s' (did you mean '%s'?)", word, near);
 	else
 		cli_error("guard wants status, explain, evict, resume, hold, pause, snooze, "
-			  "release, game, learn, replay or recover");
+			  "release, game, clear, learn, replay or recover");
 	return NULL;
 }
 
@@ -425,6 +450,8 @@ static int with_service(struct cli *c, const struct verb *v)
 	else if (v->form == GAMES)
 		code = guard_game(c, &r, strcmp(name, "start") == 0, guard_game_pid(g->pid),
 				  g->for_ns, g->reason);
+	else if (v->form == CLEARS)
+		code = clear(c, &r, name);
 	else if (v->form == READS)
 		code = strcmp(v->name, "status") == 0 ? status(c, &r, name)
 						      : explain(c, &r, name);
@@ -467,6 +494,7 @@ const struct command command_guard = {
 		"faults. release ends holds. "
 		"game start tells that somebody plays, until game end or the end of process "
 		"--pid. "
+		"clear ends the quarantine of a GPU whose fault was seen to. "
 		"learn watches an idle machine and proposes rules. replay decides again on a "
 		"recording, without a service. recover brings back processes that a checkpoint "
 		"put away and a crash left there. What changes something needs the service's "
@@ -477,8 +505,8 @@ const struct command command_guard = {
 		    "  gpuward guard snooze 30m\n"
 		    "  gpuward guard resume all --now\n"
 		    "  gpuward guard replay --policy new.toml guard.trace\n",
-	.arguments = "status|explain|evict|resume|hold|pause|snooze|release|game|learn|replay|"
-		     "recover [WORKER]",
+	.arguments = "status|explain|evict|resume|hold|pause|snooze|release|game|clear|learn|"
+		     "replay|recover [WORKER]",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,

@@ -404,9 +404,6 @@ static void make_guard(const struct config *c, struct policy *p)
 	p->poll_ns = scaled(c->guard_poll_ms, 1e6);
 	p->simulated_too = c->guard_simulated;
 	p->companion = c->guard_companion && *c->guard_companion ? c->guard_companion : NULL;
-	p->throttle_c = c->health_throttle_c;
-	p->evict_c = c->health_evict_c;
-	p->clear_c = c->health_clear_c;
 	standard_knobs(c, &p->standard);
 }
 
@@ -415,6 +412,7 @@ static void make_health(const struct config *c, struct guard_settings *ret)
 	ret->health_enabled = c->health_enabled;
 	ret->health_interval_ns = scaled(c->health_interval_s, 1e9);
 	ret->health = (struct health_options){
+		.xids = c->health_xid.count,
 		.warn_c = c->health_warn_c,
 		.throttle_c = c->health_throttle_c,
 		.evict_c = c->health_evict_c,
@@ -425,6 +423,8 @@ static void make_health(const struct config *c, struct guard_settings *ret)
 		.fallback_c = c->health_fallback_c,
 		.clean_ns = scaled(c->health_clean_s, 1e9),
 	};
+	for (unsigned i = 0; i < c->health_xid.count; i++)
+		(void)xid_rule_read(c->health_xid.item[i], &ret->health.xid[i]); /* checked */
 }
 
 int guard_config_make(const struct config *c, struct guard_settings *ret)
@@ -446,11 +446,6 @@ int guard_config_make(const struct config *c, struct guard_settings *ret)
 		ret->record =
 			policy_keep(&ret->policy, c->guard_record, strlen(c->guard_record));
 		good = ret->record != NULL;
-	}
-	if (good && c->guard_state_dir) {
-		ret->state_dir = policy_keep(&ret->policy, c->guard_state_dir,
-					     strlen(c->guard_state_dir));
-		good = ret->state_dir != NULL;
 	}
 	if (good)
 		return 0;

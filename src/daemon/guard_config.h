@@ -18,8 +18,7 @@ struct guard_settings {
 	uint64_t health_interval_ns;
 	bool capacity_enabled;
 	struct budget_options budget;
-	const char *state_dir; /* NULL: the service's own */
-	const char *record;    /* NULL: nothing is recorded */
+	const char *record; /* NULL: nothing is recorded */
 };
 
 /* Of a configuration that was read without error.  0, or -GW_E_NOMEM and *ret is empty. */

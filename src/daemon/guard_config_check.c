@@ -2,6 +2,8 @@
  * get in each other's way. */
 #include "guard_config_read.h"
 
+#include "guard/health.h"
+
 #include "base/suggest.h"
 
 #include <fnmatch.h>
@@ -457,6 +459,20 @@ static void check_order(struct config_reader *r, enum config_id larger, enum con
 			config_rows[smaller].key, b, config_rows[larger].key, a);
 }
 
+static void check_xids(struct config_reader *r)
+{
+	const struct config_list *l = &r->c->health_xid;
+	struct xid_rule rule;
+
+	_Static_assert(CONFIG_LIST_MAX <= HEALTH_XIDS, "all that can be written has a place");
+	for (unsigned i = 0; i < l->count; i++)
+		if (xid_rule_read(l->item[i], &rule) != 0)
+			config_complain(r, &r->m->place[CONFIG_ID_health_xid],
+					"xid: \"%.60s\": write NUMBER=CLASS, such as "
+					"109=restart_app; gpuward.toml(5) has the classes",
+					l->item[i]);
+}
+
 static void check_health(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -465,6 +481,7 @@ static void check_health(struct config_reader *r)
 	if (t > 0 && t < 30)
 		config_complain(r, &r->m->place[CONFIG_ID_health_temp_override_c],
 				"temp_override_c must be 0 or from 30 to 120, not %g", t);
+	check_xids(r);
 	check_order(r, CONFIG_ID_health_warn_c, CONFIG_ID_health_throttle_c, c->health_warn_c,
 		    c->health_throttle_c);
 	check_order(r, CONFIG_ID_health_throttle_c, CONFIG_ID_health_evict_c,

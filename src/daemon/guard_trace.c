@@ -81,6 +81,19 @@ void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, b
 	add_text(out, evidence);
 }
 
+void guard_trace_trust(struct buf *out, const char *gpu, uint64_t now_ns)
+{
+	buf_addf(out, "trust\t%" PRIu64, now_ns);
+	add_text(out, gpu);
+}
+
+void guard_trace_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
+		      uint64_t now_ns)
+{
+	buf_addf(out, "heat\t%" PRIu64 "\t%s\t%u", now_ns, gpu, heat);
+	add_text(out, why);
+}
+
 void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
 			 uint64_t ttl_ns, uint64_t now_ns)
 {
@@ -352,6 +365,28 @@ static int read_reason(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_trust(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1 };
+	uint64_t now;
+
+	if (w->count != 3 || !numbers(w, at, 1, &now))
+		return -GW_E_PARSE;
+	(void)guard_trust(t->guard, w->word[2], now); /* where it was refused, it is again */
+	return 0;
+}
+
+static int read_heat(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 3 };
+	uint64_t v[2];
+
+	if (w->count != 5 || !numbers(w, at, 2, v) || v[1] > (HEAT_THROTTLE | HEAT_WARM))
+		return -GW_E_PARSE;
+	guard_heat(t->guard, w->word[2], (unsigned)v[1], w->word[4]);
+	return 0;
+}
+
 static int read_reserve(struct guard_trace *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 4 };
@@ -449,6 +484,8 @@ static int read_words(struct guard_trace *t, const char *line)
 		{ "release", read_release, false },
 		{ "games", read_games, false },
 		{ "economy", read_economy, false },
+		{ "heat", read_heat, false },
+		{ "trust", read_trust, false },
 		{ "stop", read_stop, false },
 	};
 	struct words w;

@@ -27,6 +27,9 @@ void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t 
 void guard_trace_for(struct buf *out, int64_t uid, uint64_t now_ns);
 void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, bool on,
 			const char *evidence, uint64_t now_ns);
+void guard_trace_trust(struct buf *out, const char *gpu, uint64_t now_ns);
+void guard_trace_heat(struct buf *out, const char *gpu, unsigned heat, const char *why,
+		      uint64_t now_ns);
 void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
 			 uint64_t ttl_ns, uint64_t now_ns);
 void guard_trace_release(struct buf *out, uint64_t id, uint64_t now_ns);

@@ -124,6 +124,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.guard = g->guard;
 	g->view.health = g->health;
 	g->view.capacity = g->capacity;
+	g->view.evictions = g->evictions;
 	g->view.devices = g->devices;
 	g->view.ring = g->ring;
 	g->view.tally = &g->tally;
@@ -198,7 +199,7 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	g->config = *config;
 	g->settings = settings;
 	guarding_fit(g, settings);
-	pthread_mutex_init(&g->lock, NULL);
+	event_queue_init(&g->heard);
 	g->record_fd = g->event_fd = -1;
 	buf_init(&g->line,
 		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
@@ -264,7 +265,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	guard_free(g->guard);
 	guard_settings_done(g->settings);
 	free(g->settings);
-	pthread_mutex_destroy(&g->lock);
+	event_queue_done(&g->heard);
 	free(g);
 	return 0;
 }

@@ -210,8 +210,9 @@ static int game_end(void *engine, int64_t pid)
 	return beside_game_end(g->beside, pid);
 }
 
-const struct guard_view_ops guarding_ops = { ask,  reserve,  reserved,         release_room,
-					     game, game_end, guard_text_policy };
+const struct guard_view_ops guarding_ops = {
+	ask, reserve, reserved, release_room, game, game_end, guarding_clear, guard_text_policy
+};
 
 void guarding_ask_close(struct guarding *g)
 {

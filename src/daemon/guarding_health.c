@@ -5,6 +5,7 @@
 #include "guard_counts.h"
 
 #include "base/clock.h"
+#include "guard/mps.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -31,6 +32,7 @@ static void judge(struct guarding *g, unsigned i)
 	char text[500];
 
 	health_status(g->health[i], now, &s);
+	guarding_heat(g, g->uuid[i], health_heat(&s), s.why, now);
 	guarding_reason(g, g->uuid[i], REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal,
 			s.why, now);
 	guarding_reason(g, g->uuid[i], REASON_HEALTH, s.quarantine, s.why, now);
@@ -55,10 +57,7 @@ static void heard(void *arg, const struct watch_event *e)
 {
 	struct guarding *g = arg;
 
-	pthread_mutex_lock(&g->lock);
-	if (g->events < GUARDING_EVENTS)
-		g->event[g->events++] = *e;
-	pthread_mutex_unlock(&g->lock);
+	event_queue_add(&g->heard, e);
 	eventfd_write(g->event_fd, 1);
 }
 
@@ -96,7 +95,8 @@ static void take_event(struct guarding *g, const struct watch_event *e)
 					     (unsigned)e->data);
 		snprintf(text, sizeof(text), "Xid %u: %s (%s)", (unsigned)e->data,
 			 xid_text((unsigned)e->data),
-			 xid_class_name(xid_class_of((unsigned)e->data)));
+			 xid_class_name(health_xid_class(i < 0 ? NULL : g->health[i],
+							 (unsigned)e->data)));
 		g->config.tell(g->config.arg,
 			       &(struct view_event){ .kind = "xid",
 						     .uuid = *e->uuid ? e->uuid : NULL,
@@ -110,24 +110,31 @@ static void take_event(struct guarding *g, const struct watch_event *e)
 	judge(g, (unsigned)i);
 }
 
+/* Told once, counted always. */
+static void lost_events(struct guarding *g, const struct event_batch *b)
+{
+	if (b->lost && !g->view.counts.events_lost)
+		guarding_tell(g, "warning",
+			      "the driver told more events at once than can be kept: %u are "
+			      "lost, %u of them Xids; the kernel log has these",
+			      b->lost, b->lost_xids);
+	g->view.counts.events_lost += b->lost;
+}
+
 static void driver_events(void *arg, int fd, uint32_t events)
 {
 	struct guarding *g = arg;
-	struct watch_event e[GUARDING_EVENTS];
-	unsigned count;
+	struct event_batch b;
 	eventfd_t n;
 
 	(void)events;
 	if (eventfd_read(fd, &n) != 0)
 		return;
-	pthread_mutex_lock(&g->lock);
-	count = g->events;
-	memcpy(e, g->event, count * sizeof(e[0]));
-	g->events = 0;
-	pthread_mutex_unlock(&g->lock);
-	for (unsigned i = 0; i < count; i++)
-		if (!(e[i].type & 8) || beside_heard(g->beside, &e[i]))
-			take_event(g, &e[i]);
+	event_queue_take(&g->heard, &b);
+	lost_events(g, &b);
+	for (unsigned i = 0; i < b.events; i++)
+		if (!(b.event[i].type & 8) || beside_heard(g->beside, &b.event[i]))
+			take_event(g, &b.event[i]);
 	guarding_pump(g);
 }
 
@@ -142,6 +149,62 @@ void guarding_xid(struct guarding *g, const struct watch_event *e, bool past)
 			    &(struct health_event){ e->mono_ns, e->type, e->data });
 		judge(g, (unsigned)i);
 	}
+}
+
+/* ---- who left ---- */
+
+static void key_of_evictions(char *out, size_t size, const char *uuid)
+{
+	snprintf(out, size, "gpu/%s/evictions", uuid);
+}
+
+void guarding_count_eviction(struct guarding *g, const struct guard_decision *d)
+{
+	int i = device_of(g, d->gpu);
+	char key[160];
+	double count;
+
+	if (d->result != RESULT_FREED || d->dry || !*d->gpu)
+		return;
+	key_of_evictions(key, sizeof(key), d->gpu);
+	count = store_count(g->config.store, key) + 1;
+	store_set_count(g->config.store, key, count);
+	if (i >= 0)
+		g->evictions[i] = count;
+}
+
+static void load_evictions(struct guarding *g, unsigned i)
+{
+	char key[160];
+
+	key_of_evictions(key, sizeof(key), g->uuid[i]);
+	g->evictions[i] = store_count(g->config.store, key);
+}
+
+/* ---- what an operator says ---- */
+
+int guarding_clear(void *engine, const char *uuid, const char *who, char *message, size_t size)
+{
+	struct guarding *g = engine;
+	int i = device_of(g, uuid);
+	uint64_t now = guarding_now_ns();
+	int err;
+
+	if (i < 0 || !g->health[i])
+		return -GW_E_NOENT;
+	err = guarding_trust(g, uuid, now);
+	if (err)
+		snprintf(message, size, "The GPU does not answer.");
+	else
+		err = health_clear(g->health[i], now, message, size);
+	if (err)
+		return err;
+	guarding_tell(g, "info", "%s: quarantine cleared (asked by %s)", uuid, who);
+	judge(g, (unsigned)i);
+	g->health_ns[i] = 0;
+	guarding_pump(g);
+	looker_now(g->looker);
+	return 0;
 }
 
 /* ---- what a tick tells ---- */
@@ -181,6 +244,7 @@ static bool follow_device(struct guarding *g, unsigned i, const char *uuid)
 		forget_device(g, i);
 		snprintf(g->uuid[i], sizeof(g->uuid[i]), "%s", uuid);
 		guard_counts_load_xids(&g->tally, g->config.store, uuid);
+		load_evictions(g, i);
 	}
 	return equip(g, i);
 }
@@ -214,6 +278,8 @@ static void read_device(struct guarding *g, const struct view *v, unsigned i)
 static void tell_facts(struct guarding *g, const struct view *v)
 {
 	struct worker_facts f = { -1, -1, -1 };
+	const struct verdict *verdicts;
+	const struct scene *scene;
 
 	for (unsigned i = 0; i < v->devices; i++) {
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
@@ -224,6 +290,9 @@ static void tell_facts(struct guarding *g, const struct view *v)
 		if (gw_device_value(d, GW_Q_MIG_MODE, &x) == GW_HAVE)
 			f.mig = f.mig == 1 || x != 0;
 	}
+	verdicts = guard_verdicts(g->guard, &scene);
+	if (g->view.scene && scene)
+		f.mps = mps_serves_worker(scene, verdicts);
 	action_set_facts(g->action, &f);
 }
 
@@ -266,6 +335,7 @@ void guarding_health_swapped(struct guarding *g)
 			health_set_options(g->health[i], &g->settings->health);
 			continue;
 		}
+		guarding_heat(g, g->uuid[i], 0, "", now);
 		guarding_reason(g, g->uuid[i], REASON_THERMAL, false, "", now);
 		guarding_reason(g, g->uuid[i], REASON_HEALTH, false, "", now);
 		equip(g, i);

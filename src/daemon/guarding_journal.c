@@ -44,6 +44,7 @@ static uint64_t announce(struct guarding *g, const struct guard_decision *d, con
 
 	guard_line(&line, d, name, guarding_threshold_c(g, d));
 	guard_counts_add(&g->tally, g->config.store, name, d);
+	guarding_count_eviction(g, d);
 	return g->config.tell(g->config.arg,
 			      &(struct view_event){ .kind = "guard",
 						    .uuid = *d->gpu ? d->gpu : NULL,

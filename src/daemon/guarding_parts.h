@@ -12,6 +12,7 @@
 #define GW_DAEMON_GUARDING_PARTS_H
 
 #include "beside.h"
+#include "event_queue.h"
 #include "guarding.h"
 #include "looker.h"
 
@@ -19,9 +20,6 @@
 #include "device/watch.h"
 #include "guard/action.h"
 
-#include <pthread.h>
-
-#define GUARDING_EVENTS  64 /* of drivers that wait for the main thread */
 #define GUARDING_DEVICES SCENE_GPUS
 #define GUARDING_LOOK_NS (5 * NS_PER_MS)
 #define GUARDING_OWNERS  32 /* of reservations: as many as there can be */
@@ -73,13 +71,12 @@ struct guarding {
 	char uuid[GUARDING_DEVICES][96];
 	uint64_t health_ns[GUARDING_DEVICES]; /* next due */
 	enum health_level told[GUARDING_DEVICES];
+	double evictions[GUARDING_DEVICES]; /* with those of earlier runs */
 	unsigned devices;
 	struct watch *watch;
 	int event_fd;
 	struct loop_source *event_source;
-	pthread_mutex_t lock; /* what comes from the watch's thread: */
-	struct watch_event event[GUARDING_EVENTS];
-	unsigned events;
+	struct event_queue heard; /* what comes from the watch's thread */
 
 	struct beside *beside;
 
@@ -129,6 +126,9 @@ void guarding_outcome(struct guarding *g, const struct guard_outcome *o);
 void guarding_stop(struct guarding *g);
 void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
 		     const char *why, uint64_t now);
+int guarding_trust(struct guarding *g, const char *uuid, uint64_t now);
+void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const char *why,
+		   uint64_t now);
 
 /* guarding_health.c */
 int guarding_health_open(struct guarding *g);
@@ -138,6 +138,10 @@ void guarding_health_swapped(struct guarding *g); /* g->settings are others */
 void guarding_health_close(struct guarding *g);
 /* Where heat begins to move workers, of the GPU of a decision; NAN: health is not watched. */
 double guarding_threshold_c(const struct guarding *g, const struct guard_decision *d);
+/* Of the GPU that a worker left; of one on several, the one where it was in the way. */
+void guarding_count_eviction(struct guarding *g, const struct guard_decision *d);
+/* As guard_view_ops.clear. */
+int guarding_clear(void *engine, const char *uuid, const char *who, char *message, size_t size);
 /* past: of before this run; only its GPU's health is told of it. */
 void guarding_xid(struct guarding *g, const struct watch_event *e, bool past);
 

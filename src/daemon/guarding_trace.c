@@ -118,3 +118,22 @@ void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, 
 	}
 	guard_reason_set(g->guard, uuid, r, on, why, now);
 }
+
+void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const char *why,
+		   uint64_t now)
+{
+	if (g->record_fd >= 0) {
+		guard_trace_heat(&g->line, uuid, heat, why, now);
+		guarding_record(g);
+	}
+	guard_heat(g->guard, uuid, heat, why);
+}
+
+int guarding_trust(struct guarding *g, const char *uuid, uint64_t now)
+{
+	if (g->record_fd >= 0) {
+		guard_trace_trust(&g->line, uuid, now);
+		guarding_record(g);
+	}
+	return guard_trust(g->guard, uuid, now);
+}

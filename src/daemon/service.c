@@ -286,6 +286,7 @@ static bool needs_restart(const struct config *a, const struct config *b)
 	bool same = a->service_listen.count == b->service_listen.count &&
 		    strcmp(a->device_backend, b->device_backend) == 0 &&
 		    strcmp(a->history_path, b->history_path) == 0 &&
+		    text_same(a->guard_state_dir, b->guard_state_dir) &&
 		    a->history_limit == b->history_limit &&
 		    a->device_timeout == b->device_timeout &&
 		    a->device_enable_nvml == b->device_enable_nvml &&
@@ -375,6 +376,8 @@ const char *service_store_path(const struct config *c, bool simulated, char *out
 		return NULL;
 	if (strcmp(c->history_path, "auto") != 0)
 		snprintf(out, size, "%s", c->history_path);
+	else if (c->guard_state_dir && *c->guard_state_dir)
+		snprintf(out, size, "%s/gpuward.db", c->guard_state_dir);
 	else if (simulated)
 		return NULL; /* what is not real must not stand beside what is */
 	else if (state && *state)

@@ -1,4 +1,4 @@
-/* The health of the GPUs that a guarded program is on: read at its own pace, told as reasons. */
+/* The health of the GPUs that a guarded program is on: read at its own pace, told as heat and reasons. */
 #include "api.h"
 
 #include <stdio.h>
@@ -103,6 +103,7 @@ void guard_api_health_tell(struct guard_api_health *h, struct guard *g, uint64_t
 		struct health_status s;
 
 		health_status(p->health, now_ns, &s);
+		guard_heat(g, p->uuid, health_heat(&s), s.why);
 		guard_reason_set(g, p->uuid, REASON_THERMAL,
 				 s.level == HEALTH_EVICT && s.thermal, s.why, now_ns);
 		guard_reason_set(g, p->uuid, REASON_HEALTH, s.quarantine, s.why, now_ns);

@@ -270,6 +270,39 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 	guard_steps(g);
 }
 
+bool guard_blind(const struct guard *g, const char *gpu)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (strcmp(g->gpu[i].uuid, gpu) == 0)
+			return g->gpu[i].blind;
+	return false;
+}
+
+int guard_trust(struct guard *g, const char *gpu, uint64_t now_ns)
+{
+	int slot = guard_slot(g, gpu, false);
+
+	if (slot < 0 || !g->gpu[slot].lost)
+		return 0;
+	if (!g->gpu[slot].well_ns)
+		return -GW_E_STATE;
+	g->gpu[slot].lost = false;
+	g->now_ns = now_ns;
+	guard_masks(g);
+	guard_steps(g);
+	return 0;
+}
+
+void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why)
+{
+	int slot = guard_slot(g, gpu, true);
+
+	if (slot < 0)
+		return;
+	g->gpu[slot].heat = heat;
+	demand_text(g->gpu[slot].heat_why, sizeof(g->gpu[slot].heat_why), "%s", why ? why : "");
+}
+
 void guard_games(struct guard *g, unsigned count)
 {
 	g->games = count;

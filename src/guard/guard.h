@@ -255,6 +255,17 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 
+/* An operator trusts a GPU that was lost and answers again: it need not prove itself for a minute.  Also 0
+ * where it was not lost; -GW_E_STATE: it does not answer. */
+int guard_trust(struct guard *g, const char *gpu, uint64_t now_ns);
+
+/* How warm a GPU is, as health finds it (health_status): a set of these.  Counts from the next look on. */
+enum guard_heat {
+	HEAT_THROTTLE = 1, /* workers get no new work           */
+	HEAT_WARM = 2,     /* who is out does not come back yet */
+};
+void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why);
+
 /* How many tell that they play, beside those of the scenes; counts from the next look on. */
 void guard_games(struct guard *g, unsigned count);
 
@@ -283,6 +294,8 @@ uint64_t guard_next_look(const struct guard *g, uint64_t now_ns);
 /* Should the next scene have utilisation?  It is dear: only while there is somebody to judge. */
 bool guard_wants_utilisation(const struct guard *g);
 
+/* The GPU cannot be read: what was decided stays. */
+bool guard_blind(const struct guard *g, const char *gpu);
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Levels of the ladder at which it may be evicted: a set; 0: no such worker. */
 unsigned guard_levels(const struct guard *g, unsigned worker);

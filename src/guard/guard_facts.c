@@ -21,7 +21,6 @@ int guard_slot(struct guard *g, const char *uuid, bool make)
 
 	demand_text(u->uuid, sizeof(u->uuid), "%s", uuid);
 	u->at = -1;
-	u->cool_ns = 1; /* nobody saw it hot */
 	return (int)g->gpus++;
 }
 
@@ -45,19 +44,8 @@ static void overlay(struct guard *g, struct guard_gpu *u)
 	if (u->lost && u->well_ns && g->now_ns - u->well_ns >= WELL_NS)
 		u->lost = false;
 	u->stale = !good && !u->lost;
-	if (!n || !(n->margin_c <= g->p->throttle_c + g->p->clear_c))
-		u->cool_ns = u->cool_ns ? u->cool_ns : g->now_ns;
-	else
-		u->cool_ns = 0;
 	u->free_bytes = n && n->memory_known ? n->free_bytes : 0;
 	u->coming_bytes = 0;
-}
-
-/* Some H100 tell a margin of 0 or less while they are cold: as good as none. */
-static void distrust_margin(struct scene_gpu *n)
-{
-	if (n->margin_c <= 0 && n->temperature_c < COLD_C)
-		n->margin_c = NAN;
 }
 
 static void look_at_gpus(struct guard *g)
@@ -71,7 +59,6 @@ static void look_at_gpus(struct guard *g)
 
 		if (slot < 0)
 			continue;
-		distrust_margin(&g->scene.gpu[i]);
 		g->gpu[slot].at = (int)i;
 		g->gpu[slot].now = &g->scene.gpu[i];
 	}

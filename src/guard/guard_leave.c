@@ -5,24 +5,18 @@
 
 static void throttle(struct guard *g, struct guard_worker *w)
 {
-	bool hot = false, cool = true;
+	const struct guard_gpu *hot = NULL;
 
-	for (unsigned i = 0; i < g->gpus; i++) {
-		const struct guard_gpu *u = &g->gpu[i];
-
-		if (!has(w->gpus, i) || !u->now)
-			continue;
-		hot = hot || u->now->margin_c <= g->p->throttle_c;
-		cool = cool && u->cool_ns && g->now_ns - u->cool_ns >= COOL_NS;
-	}
-	if (hot == w->throttled || (w->throttled && !cool))
+	for (unsigned i = 0; !hot && i < g->gpus; i++)
+		if (has(w->gpus, i) && g->gpu[i].heat & HEAT_THROTTLE)
+			hot = &g->gpu[i];
+	if (w->throttled == (hot != NULL))
 		return;
-	w->throttled = hot;
+	w->throttled = hot != NULL;
 	if (hot)
-		guard_say(g, w, w->state, "throttled",
-			  "thermal margin is %.0f C or less: no new work", g->p->throttle_c);
+		guard_say(g, w, w->state, "throttled", "no new work: %s", hot->heat_why);
 	else
-		guard_say(g, w, w->state, "throttled", "cool again for 30 s: work may come");
+		guard_say(g, w, w->state, "throttled", "cool again: work may come");
 }
 
 /* Admission follows from what should be. */
@@ -84,12 +78,12 @@ static bool masked(struct guard *g, struct guard_worker *w)
 
 bool guard_step_running(struct guard *g, struct guard_worker *w)
 {
-	throttle(g, w);
 	tell_masked(g, w);
 	if (guard_effective(w) & ~MASK_SOFT) {
 		guard_leave(g, w);
 		return true;
 	}
+	throttle(g, w);
 	admission(g, w);
 	if (guard_idle_due(g, w)) {
 		guard_idle_begin(g, w);

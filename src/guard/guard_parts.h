@@ -47,10 +47,8 @@
 #define LEAST_NS     (2 * NS_PER_S)  /* and no call of an eviction has less */
 #define AC_NS        (10 * NS_PER_S)
 #define WELL_NS      (60 * NS_PER_S)
-#define COOL_NS      (30 * NS_PER_S)
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
-#define COLD_C       70.0 /* no board slows down below this */
 #define SLACK_BYTES  (64 * MIB)
 #define LEVEL_STOP   4
 /* Of who was moved before the mode changed. */
@@ -71,7 +69,8 @@ struct guard_gpu {
 	uint64_t free_bytes;   /* as if dry evictions had been made */
 	uint64_t coming_bytes; /* what leaving workers still hold */
 	uint64_t promised;     /* reservations that are not used yet */
-	uint64_t cool_ns;      /* margin well above the throttle since; 0: it is not */
+	unsigned heat;         /* set of guard_heat */
+	char heat_why[160];
 	const struct scene_gpu *now;
 };
 

@@ -108,7 +108,7 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 
 		if (!has(w->gpus, i))
 			continue;
-		if (u->now && u->now->margin_c <= g->p->evict_c + g->p->clear_c)
+		if (u->heat & HEAT_WARM)
 			bad |= BIT(BLOCK_THERMAL);
 		if (!need)
 			continue;

@@ -120,7 +120,7 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	case STATE_ACTIVE:
 		if (w->bytes && w->idle_after_ns != UINT64_MAX && !w->throttled)
 			return w->idle_ns + w->idle_after_ns;
-		return w->throttled ? g->now_ns + COOL_NS : 0;
+		return 0;
 	case STATE_RESUME: return w->pending ? w->order.deadline_ns : g->now_ns;
 	default: return 0;
 	}

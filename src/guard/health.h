@@ -25,16 +25,19 @@ enum xid_class {
 	XID_UNKNOWN,
 	XID_CLASSES
 };
-struct xid_row {
+/* A row that takes the place of the table's, as of "109=restart_app". */
+struct xid_rule {
 	unsigned xid;
 	enum xid_class class;
-	const char *text;
 };
+/* 0, or -GW_E_PARSE: it is not NUMBER=CLASS, or there is no such class. */
+int xid_rule_read(const char *text, struct xid_rule *ret);
 enum xid_class xid_class_of(unsigned xid);
 const char *xid_class_name(unsigned c); /* "reset_gpu", ...                 */
-int xid_class_find(const char *name);   /* -GW_E_NOENT: no such             */
 const char *xid_text(unsigned xid);     /* what NVIDIA calls it; "unknown"  */
 const char *xid_table_version(void);    /* of the catalogue that it follows */
+
+#define HEALTH_XIDS 16
 
 struct health_options {
 	double warn_c, throttle_c, evict_c; /* margins: 10, 5, 2 */
@@ -44,8 +47,7 @@ struct health_options {
 	double absolute_c; /* override of the original key; NAN: the device's own margins */
 	double fallback_c; /* where the device has none: 85 */
 	uint64_t clean_ns; /* quarantine ends after this: 60 s */
-	/* Rows that take the place of those of xid.def; borrowed, for as long as the health. */
-	const struct xid_row *xid;
+	struct xid_rule xid[HEALTH_XIDS];
 	unsigned xids;
 };
 void health_options_init(struct health_options *o);
@@ -77,10 +79,18 @@ void health_event(struct health *h, const struct health_event *e);
  * three minutes old, as it would be had we been there, and not after. */
 void health_past(struct health *h, const struct health_event *e);
 
+/* By the options, else by the table; h may be NULL. */
+enum xid_class health_xid_class(const struct health *h, unsigned xid);
+
+/* An operator says that a quarantine may end: he has seen to its cause.  Also 0 where there is none; -GW_E_STATE
+ * with a sentence: the driver still asks for something, or the GPU does not answer. */
+int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size);
+
 struct health_status {
 	enum health_level level;
 	enum health_level heat; /* of heat alone: OK to EVICT */
 	bool thermal;           /* the evict trip holds: REASON_THERMAL */
+	bool warm;              /* not as cool as it must be for workers to come back */
 	bool quarantine;        /* REASON_HEALTH */
 	double margin_c;        /* NAN: unknown */
 	const char *
@@ -94,6 +104,8 @@ struct health_status {
 	char advice[200];      /* what to do; "" */
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
+/* What its heat means for the workers on it: a set for guard_heat(). */
+unsigned health_heat(const struct health_status *s);
 /* When to read it again: 10 s, or 1 s while the margin is small or a recovery action is awaited.  Of a
  * snapshot the HEALTH tier (margin, recovery action) is renewed every 10 s, FAST (temperature, HW
  * thermal) each time: what the temperature rose since is taken off the margin. */

@@ -126,10 +126,8 @@ struct policy {
 	uint64_t unattributed_bytes;
 	bool evict_when_blind;
 	bool restore_on_stop;
-	unsigned user_evictions;    /* that one user may cause in an hour; 0: no limit */
-	uint64_t poll_ns;           /* 0: as guard.md §8 has it */
-	double throttle_c, evict_c; /* margins at which a worker gets no new work, and leaves */
-	double clear_c;             /* above these it is over */
+	unsigned user_evictions; /* that one user may cause in an hour; 0: no limit */
+	uint64_t poll_ns;        /* 0: as guard.md §8 has it */
 	struct policy_knobs standard;
 	struct policy_rule rule[POLICY_RULES];
 	unsigned rules;

@@ -28,7 +28,7 @@ struct scene_gpu {
 	uint64_t total_bytes, used_bytes, free_bytes; /* v2: the reserve is not in used    */
 	bool memory_known;
 	double temperature_c; /* NAN: unknown */
-	double margin_c;      /* to its own slowdown; NAN: unknown */
+	double margin_c;      /* as the driver tells it, for looking at; NAN: unknown */
 	unsigned errors;      /* readings in a row that failed */
 };
 

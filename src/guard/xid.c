@@ -6,6 +6,12 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
+struct xid_row {
+	unsigned xid;
+	enum xid_class class;
+	const char *text;
+};
+
 static const struct xid_row rows[] = {
 #define XID_TABLE(version)
 #define X(number, class, text) { number, XID_##class, text },
@@ -54,12 +60,22 @@ const char *xid_class_name(unsigned c)
 	return c < XID_CLASSES ? class_names[c] : "unknown";
 }
 
-int xid_class_find(const char *name)
+int xid_rule_read(const char *text, struct xid_rule *ret)
 {
+	char *end;
+	unsigned long xid;
+
+	if (*text < '0' || *text > '9')
+		return -GW_E_PARSE;
+	xid = strtoul(text, &end, 10);
+	if (*end != '=' || xid > UINT32_MAX)
+		return -GW_E_PARSE;
 	for (unsigned i = 0; i < XID_CLASSES; i++)
-		if (strcmp(class_names[i], name) == 0)
-			return (int)i;
-	return -GW_E_NOENT;
+		if (strcmp(class_names[i], end + 1) == 0) {
+			*ret = (struct xid_rule){ (unsigned)xid, (enum xid_class)i };
+			return 0;
+		}
+	return -GW_E_PARSE;
 }
 
 const char *xid_table_version(void)

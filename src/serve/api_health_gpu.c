@@ -1,9 +1,11 @@
-/* Are the GPUs well?  What the guard's health says of each. */
+/* Are the GPUs well?  What the guard's health says of each, and the end of a quarantine by hand. */
+#include "body.h"
 #include "guard_doc.h"
 
 #include <math.h>
+#include <string.h>
 
-static void last_xid(struct json *j, const char *key, unsigned xid)
+static void last_xid(struct json *j, const char *key, const struct health *h, unsigned xid)
 {
 	if (!xid) {
 		json_null(j, key);
@@ -11,13 +13,13 @@ static void last_xid(struct json *j, const char *key, unsigned xid)
 	}
 	json_object(j, key);
 	json_uint(j, "xid", xid);
-	json_string(j, "class", xid_class_name(xid_class_of(xid)));
+	json_string(j, "class", xid_class_name(health_xid_class(h, xid)));
 	json_string(j, "text", xid_text(xid));
 	json_object_end(j);
 }
 
-static void known(struct json *j, const struct health_status *s, bool read_log,
-		  struct guard_moment now)
+static void known(struct json *j, const struct health *h, const struct health_status *s,
+		  bool read_log, struct guard_moment now)
 {
 	json_string(j, "level", health_level_name(s->level));
 	json_string(j, "heat", health_level_name(s->heat));
@@ -28,9 +30,9 @@ static void known(struct json *j, const struct health_status *s, bool read_log,
 	guard_doc_time(j, "since", s->since_ns, now);
 	guard_doc_time(j, "clears", s->clears_ns > now.mono_ns ? s->clears_ns : 0, now);
 	json_uint(j, "xids_total", s->xids);
-	last_xid(j, "last_xid", s->last_xid);
+	last_xid(j, "last_xid", h, s->last_xid);
 	json_double(j, "xids_before_start", read_log ? s->past_xids : (double)NAN);
-	last_xid(j, "last_xid_before_start", s->last_past_xid);
+	last_xid(j, "last_xid_before_start", h, s->last_past_xid);
 	guard_doc_time(j, "last_xid_before_start_at", s->last_past_ns, now);
 	guard_doc_text(j, "why", s->why);
 	guard_doc_text(j, "advice", s->advice);
@@ -71,7 +73,7 @@ static void one(struct json *j, const struct api *a, unsigned i, struct guard_mo
 		return;
 	}
 	health_status(g->health[i], now.mono_ns, &s);
-	known(j, &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
+	known(j, g->health[i], &s, g->kernel_log && strcmp(g->kernel_log, "ok") == 0, now);
 	guard_doc_text(j, "ghost", g->ghost ? g->ghost[i] : "");
 }
 
@@ -122,18 +124,73 @@ void api_health(void *arg, const struct request *q, struct reply *r)
 	json_end(&j);
 }
 
+static void tell_one(const struct api *a, unsigned i, struct reply *r)
+{
+	struct json j;
+
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	one(&j, a, i, guard_moment(a));
+	json_object_end(&j);
+	json_end(&j);
+}
+
 void api_health_gpu(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct json j;
 	int i;
 
-	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
+	if (guard_doc_there(a, r) && api_has_reading(a, r) &&
+	    (i = api_find(a, r, 404, q->arg[0])) >= 0)
+		tell_one(a, (unsigned)i, r);
+}
+
+/* ---- an operator has seen to it ---- */
+
+static void clear(const struct api *a, const struct request *q, struct reply *r, unsigned i,
+		  const char *reason)
+{
+	const char *uuid = gw_device_text(gw_snapshot_device(a->view.snap, i), GW_T_UUID);
+	char message[256] = "", who[256];
+	int err;
+
+	guard_doc_who(q, reason, who, sizeof(who));
+	err = a->view.guard_ops->clear(a->view.guarding, uuid ? uuid : "", who, message,
+				       sizeof(message));
+	if (!err)
+		tell_one(a, i, r);
+	else if (err == -GW_E_STATE)
+		reply_problem(
+			r, 409, "not-past",
+			"See to what it says first; the quarantine then ends by itself, or "
+			"when it is cleared.",
+			"the cause of the quarantine is not past: %s", message);
+	else
+		reply_problem(r, 404, "not-watched", "Set enabled = true below [health].",
+			      "the health of this GPU is not watched");
+}
+
+void api_health_clear(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	char message[256] = "";
+	const char *reason = "";
+	struct body *b;
+	int i;
+
+	if (!guard_doc_may_ask(a, q, r) || !api_has_reading(a, r) ||
 	    (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
-	one(&j, a, (unsigned)i, guard_moment(a));
-	json_object_end(&j);
-	json_end(&j);
+	if (body_open(q->body, q->size, "reason", &b, message, sizeof(message)) != 0) {
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+		return;
+	}
+	if (!body_text(b, "reason", &reason, message, sizeof(message)))
+		reply_problem(r, 400, "bad-body", NULL, "%s", message);
+	else if (strlen(reason) > GUARD_REASON_MAX)
+		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
+			      GUARD_REASON_MAX);
+	else
+		clear(a, q, r, (unsigned)i, reason);
+	body_close(b);
 }

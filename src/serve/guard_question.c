@@ -102,7 +102,6 @@ static bool read_gpu(const json_t *o, struct scene *s, const struct place *at)
 					    "memory_total_bytes",
 					    "memory_free_bytes",
 					    "temperature_celsius",
-					    "margin_celsius",
 					    "display" };
 	struct scene_gpu *g = &s->gpu[s->gpus];
 	double index = s->gpus, total = NAN, left = NAN;
@@ -117,7 +116,6 @@ static bool read_gpu(const json_t *o, struct scene *s, const struct place *at)
 	    !number(o, "memory_total_bytes", 1, BYTES_MOST, &total, at) ||
 	    !number(o, "memory_free_bytes", 0, BYTES_MOST, &left, at) ||
 	    !number(o, "temperature_celsius", -100, 300, &g->temperature_c, at) ||
-	    !number(o, "margin_celsius", -300, 300, &g->margin_c, at) ||
 	    !flag(o, "display", &g->display, at))
 		return false;
 	if (isnan(total))

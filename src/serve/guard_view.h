@@ -34,6 +34,7 @@ struct guard_view_game {
 
 struct guard_view_counts { /* since the start; those of evictions go on over restarts */
 	uint64_t looks, triggered;
+	uint64_t events_lost; /* of drivers: more at once than could be kept */
 	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
 	uint64_t evictions_ever;
 	double freed_bytes; /* likewise */
@@ -52,6 +53,8 @@ struct guard_view {
 	struct health *const *health; /* one a device of the snapshot; NULL where not watched */
 	struct capacity *const *capacity; /* likewise */
 	const char (*ghost)[200]; /* likewise: a sentence, or "" (guard/ghost.h); NULL: none */
+	const double
+		*evictions; /* likewise: workers that left it, over restarts too; NULL: none */
 	unsigned devices;
 	const struct guard_view_game *games; /* GUARD_VIEW_GAMES places; NULL: none */
 	/* The latest, oldest first: number i at ring[(first + i) % GUARD_VIEW_DECISIONS]. */
@@ -77,6 +80,10 @@ struct guard_view_ops {
 	/* As games_begin() and games_end(). */
 	int (*game)(void *engine, int64_t pid, uint64_t ttl_ns, const char *who);
 	int (*game_end)(void *engine, int64_t pid);
+	/* Ends the quarantine of a GPU.  0; -GW_E_NOENT: its health is not watched; -GW_E_STATE with a
+	 * sentence: its cause is not past. */
+	int (*clear)(void *engine, const char *uuid, const char *who, char *message,
+		     size_t size);
 	/* A configuration in TOML as a policy of its own, ended with policy_done().  0, -GW_E_PARSE with a
 	 * sentence, or another error.  NULL: cannot be done. */
 	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,

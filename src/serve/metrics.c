@@ -212,12 +212,21 @@ static void old_figures(struct page *p)
 	}
 }
 
+static void old_evictions(struct page *p)
+{
+	const struct guard_view *g = p->v->guard;
+
+	page_family(p, M_OLD_EVICTIONS);
+	for (unsigned i = 0; i < p->gpus; i++)
+		metrics_sample(&p->t, p->base[i], NULL,
+			       g && g->evictions && i < g->devices ? g->evictions[i] : 0);
+}
+
 static void compatible(struct page *p)
 {
 	page_family(p, M_OLD_OTHERS);
 	page_processes(p, true);
-	page_one(p, M_OLD_EVICTIONS,
-		 p->v->guard ? (double)p->v->guard->counts.evictions_ever : 0);
+	old_evictions(p);
 	old_figures(p);
 	if (!p->v->self.counts_known)
 		return;

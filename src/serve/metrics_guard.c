@@ -70,11 +70,6 @@ static double backoff(const struct worker *w)
 	return w->s.backoff * w->quiet_s;
 }
 
-static double blind(const struct worker *w)
-{
-	return w->s.blind;
-}
-
 static void worker_figures(struct page *p, const struct guard_view *g)
 {
 	static const struct {
@@ -87,7 +82,6 @@ static void worker_figures(struct page *p, const struct guard_view *g)
 		{ M_GUARD_RESIDENT, resident },
 		{ M_GUARD_RESIDUE, residue },
 		{ M_GUARD_BACKOFF, backoff },
-		{ M_GUARD_BLIND, blind },
 	};
 	struct worker w;
 
@@ -180,6 +174,7 @@ static void whole(struct page *p, const struct guard_view *g)
 		page_labelled(p, NULL, "mode", modes[m], g->policy->mode == m);
 	page_one(p, M_GUARD_JOURNAL, strcmp(g->journal, "ok") == 0);
 	page_one(p, M_GUARD_LOOKS, (double)c->looks);
+	page_one(p, M_GUARD_EVENTS_LOST, (double)c->events_lost);
 	page_one(p, M_GUARD_DECIDE, above_zero(c->decide_seconds_last));
 	page_one(p, M_GUARD_DECIDE_MAX, above_zero(c->decide_seconds_max));
 	page_one(p, M_GUARD_FREE, above_zero(c->free_seconds_last));
@@ -218,6 +213,17 @@ static void classes(struct page *p, const struct guard_view *g)
 			n[v[k].class] += s->process[k].gpu == (unsigned)at;
 		for (unsigned c = 0; at >= 0 && c < GUARD_CLASSES; c++)
 			page_labelled(p, p->base[i], "class", guard_class_name(c), n[c]);
+	}
+}
+
+static void blind(struct page *p, const struct guard_view *g)
+{
+	page_family(p, M_GUARD_BLIND);
+	for (unsigned i = 0; i < p->gpus; i++) {
+		const char *uuid = gw_device_text(page_gpu(p, i), GW_T_UUID);
+
+		if (uuid)
+			metrics_sample(&p->t, p->base[i], NULL, guard_blind(g->guard, uuid));
 	}
 }
 
@@ -328,6 +334,7 @@ void metrics_guard(struct page *p)
 	whole(p, g);
 	worker_words(p, g);
 	worker_figures(p, g);
+	blind(p, g);
 	classes(p, g);
 	unattributed(p, g);
 	wellness(p, g);

@@ -4,6 +4,8 @@ import re
 
 import pytest
 
+import service
+
 from support import OK, PROGRAM, TOP, USAGE, check, environment, gpuward
 
 EXAMPLE = TOP / "packaging" / "gpuward-guard.toml"
@@ -238,3 +240,9 @@ def test_the_manual_names_every_key(world):
     assert len(rows) > 30
     for key in rows:
         assert f"{key} (" in text, key
+
+
+def test_the_journal_is_where_state_dir_says(tmp_path):
+    text = f'[guard]\nstate_dir = "{tmp_path}"\n'
+    with service.Service("two-gpus", config=text, state="auto"):
+        assert (tmp_path / "gpuward.db").exists()

@@ -1,5 +1,6 @@
 """The guard when things go wrong: drivers that fail, hang or lose a GPU, workers that reload, a daemon that is killed."""
 import os
+import re
 import signal
 import time
 
@@ -122,6 +123,10 @@ def test_a16_a_fatal_xid_puts_a_gpu_into_quarantine(tmp_path):
             s.wait(lambda: s.worker()["mask"] == ["health"])
             s.until("evicted")
             assert "Xid 79" in s.get("/api/v1/events").text
+            done = s.guard("clear", "0", "--reason", "reseated")  # long before it would end by itself
+            assert done.returncode == 0 and "in no quarantine" in done.stdout, done.stderr
+            s.wait(lambda: s.worker()["mask"] == [] and resident(s, w)())
+            assert "quarantine cleared (asked by token: reseated)" in s.get("/api/v1/events").text
 
 
 def test_a16_an_application_error_moves_nobody(tmp_path):
@@ -137,6 +142,9 @@ def test_a16_a_fault_older_than_the_service_is_found(tmp_path):
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker()["mask"] == ["health"])
         assert not any(e.get("kind") == "xid" for e in s.get("/api/v1/events").json()["events"])
+        got = s.post("/api/v1/health/gpus/0/clear", json={}, token=True)  # its cause is not past
+        assert got.status_code == 409 and "reset the GPU" in got.json()["detail"]
+        assert s.get("/api/v1/health/gpus/0").json()["quarantine"] is True
 
 
 # ---- A7, A8, A9: the driver
@@ -147,6 +155,7 @@ def test_a07_a_blind_guard_keeps_still_and_sees_again(tmp_path):
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker().get("resident_bytes") == 10 * GIB)
         s.wait(lambda: s.worker()["blind"])
+        s.wait(lambda: re.search(r"^gpuward_guard_blind\{[^}]*uuid=\"GPU-[^}]*\} 1$", s.get("/metrics").text, re.M))
         assert w.acted() == []
         s.wait(lambda: not s.worker()["blind"] and s.now() == "active")
         assert w.acted() == []

@@ -210,3 +210,17 @@ def test_a_journal_that_cannot_be_read_is_not_taken_for_an_empty_one(world, driv
         pathlib.Path(s.state).mkdir()
         done = recover(s, driver)
         assert done.returncode == 1 and "journal" in done.stderr, done.stdout + done.stderr
+
+
+# ---- what is never put away
+
+
+def test_a_client_of_mps_is_not_put_away(tmp_path, driver):
+    scenario = tmp_path / "mps.toml"
+    scenario.write_text('[[gpu]]\nprofile = "h200"\npersistence = true\n'
+                        '[[gpu.process]]\nname = "holder"\ntype = "mps"\nmemory = "10 GiB"\n')
+    with service.Service(scenario, config=CONFIG, token=True, env=driver.env) as s:
+        s.wait(lambda: s.get("/api/v1/guard/workers/w").json().get("resident_bytes") == 10 * GIB)
+        s.post("/api/v1/guard/workers/w/evict", token=True, json={})
+        s.wait(lambda: "a client of MPS cannot be put away" in s.get("/api/v1/guard/workers/w").text)
+        assert driver.calls() == []

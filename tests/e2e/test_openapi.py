@@ -305,6 +305,7 @@ GUARD_NOT_FOUND = {
 VERBS = ("evict", "resume", "hold", "release")
 HELD = {"evict": "active", "resume": "evicted", "hold": "active"}  # what stands against it
 SIMULATE = "/api/v1/guard/simulate"
+CLEAR = "/api/v1/health/gpus/0/clear"
 GUARD_CHANGES = {
     ("getGuardOperation", 200): lambda s: s.get(wished(s, "evict", ("release", {})).headers["Location"]),
     ("getGuardOperation", 400): lambda s: s.get("/api/v1/guard/operations/0?no-such-parameter=1"),
@@ -325,6 +326,11 @@ GUARD_CHANGES = {
     ("releaseMemory", 400): lambda s: given_back(s, token=True, query="?x=1"),
     ("releaseMemory", 401): lambda s: given_back(s),
     ("releaseMemory", 404): lambda s: s.ask("DELETE", ROOMS + "/0", token=True),
+    ("clearHealth", 200): lambda s: s.post(CLEAR, json={"reason": "seen to"}, token=True),
+    ("clearHealth", 400): lambda s: s.post(CLEAR, json={"no": 1}, token=True),
+    ("clearHealth", 401): lambda s: s.post(CLEAR, json={}),
+    ("clearHealth", 404): lambda s: s.post("/api/v1/health/gpus/99/clear", json={}, token=True),
+    ("clearHealth", 415): lambda s: s.post(CLEAR, data="{}", headers=NOT_JSON, token=True),
     ("beginGame", 201): lambda s: s.post(GAMES, json={"pid": os.getpid(), "ttl_s": 1}, token=True),
     ("beginGame", 400): lambda s: s.post(GAMES, json={}, token=True),
     ("beginGame", 401): lambda s: s.post(GAMES, json={"pid": 1}),
@@ -352,7 +358,8 @@ EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries
 PAGE = {"getDocs", "getPage"}
 # 429 is of users on the UNIX socket: tests/unit/test_api_guard.c.
 ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200),
-             ("evictWorker", 429), ("holdWorker", 429)}
+             ("evictWorker", 429), ("holdWorker", 429),
+             ("clearHealth", 409)}  # tests/e2e/test_guard_faults.py
 MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
 
 
@@ -369,6 +376,7 @@ def guard_cases(early, watched):
         yield verb + "Worker", 503, lambda verb=verb: early.post(f"{WORKER}/{verb}", token=True)
     yield "reserveMemory", 503, lambda: early.post(ROOMS, token=True, json={"bytes": 1})
     yield "beginGame", 503, lambda: early.post(GAMES, token=True, json={"pid": 1})
+    yield "clearHealth", 503, lambda: early.post(CLEAR, token=True, json={})
     yield "endGame", 503, lambda: early.ask("DELETE", GAMES + "/1", token=True)
     yield "getGuardOperation", 503, lambda: early.get("/api/v1/guard/operations/1")
     yield "simulateGuard", 503, lambda: early.post(SIMULATE, token=True, json={})

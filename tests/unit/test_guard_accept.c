@@ -674,6 +674,7 @@ static struct health_status reading(struct world *o)
 
 	health_read(sick.h, &sick.d, o->now);
 	health_status(sick.h, o->now, &s);
+	guard_heat(o->g, "GPU-0", health_heat(&s), s.why);
 	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal,
 			 s.why, o->now);
 	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, s.quarantine, s.why, o->now);
@@ -715,6 +716,33 @@ static void a15_noise_at_the_trip_moves_a_worker_once_each_way(void **state)
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
 	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	well_again(&o);
+}
+
+static void a_board_that_tells_thresholds_alone_is_throttled_too(void **state)
+{
+	struct world o;
+
+	(void)state;
+	patient(&o, NULL);
+	sick.why[GW_Q_TEMPERATURE_MARGIN] = GW_ABSENT_NOT_SUPPORTED;
+	figure(GW_Q_TEMPERATURE_SLOWDOWN, 90);
+	figure(GW_Q_TEMPERATURE_GPU, 60);
+	reading(&o);
+	assert_false(o.w[0].closed);
+	figure(GW_Q_TEMPERATURE_GPU, 86);
+	reading(&o);
+	assert_true(o.w[0].closed);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	figure(GW_Q_TEMPERATURE_GPU, 81); /* 9 degrees: not where it clears */
+	readings(&o, 60);
+	assert_true(o.w[0].closed);
+	figure(GW_Q_TEMPERATURE_GPU, 79);
+	readings(&o, 29);
+	assert_true(o.w[0].closed);
+	readings(&o, 4);
+	assert_false(o.w[0].closed);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
 	well_again(&o);
 }
 
@@ -883,6 +911,7 @@ int main(void)
 			a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in),
 		cmocka_unit_test(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may),
 		cmocka_unit_test(a15_noise_at_the_trip_moves_a_worker_once_each_way),
+		cmocka_unit_test(a_board_that_tells_thresholds_alone_is_throttled_too),
 		cmocka_unit_test(a15_three_critical_readings_move_nobody_and_four_do),
 		cmocka_unit_test(a15_the_original_85_degrees_take_the_place_of_the_margin),
 		cmocka_unit_test(

@@ -127,7 +127,7 @@ static void every_key_lands_in_its_place(void **state)
 	assert_int_equal(y->unattributed_bytes, 1 << 30);
 	assert_true(y->evict_when_blind && !y->restore_on_stop && y->simulated_too);
 	assert_int_equal(y->poll_ns, 250500000);
-	assert_string_equal(s->state_dir, "/var/lib/x");
+	assert_string_equal(((struct place *)*state)->c.guard_state_dir, "/var/lib/x");
 	assert_string_equal(s->policy.companion, "/run/c.sock");
 	assert_int_equal(k->debounce_ns, 123456000);
 	assert_int_equal(k->quiet_ns, 1 * SECOND);
@@ -222,6 +222,17 @@ static void a_rule_has_what_its_table_says(void **state)
 	assert_memory_equal(rule[1].text, "rule 2 (g.toml:", 15);
 }
 
+static void xids_are_judged_as_the_file_says(void **state)
+{
+	const struct health_options *o = &((struct place *)*state)->s.health;
+
+	good(*state, "[health]\nxid = [\"109=restart_app\", \"31=vendor\"]\n");
+	assert_int_equal(o->xids, 2);
+	assert_int_equal(o->xid[0].xid, 109);
+	assert_int_equal(o->xid[0].class, XID_RESTART_APP);
+	assert_int_equal(o->xid[1].class, XID_VENDOR);
+}
+
 static void without_tables_the_policy_is_the_standard_one(void **state)
 {
 	const struct policy *y = good(*state, "");
@@ -240,7 +251,6 @@ static void without_tables_the_policy_is_the_standard_one(void **state)
 	assert_int_equal(s->health.critical, 4);
 	assert_true(isnan(s->health.absolute_c));
 	assert_true(s->health.fallback_c == 85);
-	assert_null(s->state_dir);
 	assert_null(s->policy.companion);
 }
 
@@ -498,6 +508,7 @@ static const struct {
 	  "2:1: temp_override_c must be 0 or from 30 to 120" },
 	{ "temperature_threshold_celsius = 12\n",
 	  "1:33: temperature_threshold_celsius must be from 30 to 120, not 12" },
+	{ "[health]\nxid = [\"109=alert\"]\n", "2:1: xid: \"109=alert\": write NUMBER=CLASS" },
 	{ "[health]\nevict_c = 7\n", "2:1: evict_c (7) must not be more than throttle_c (5)" },
 	{ "[health]\nwarn_c = 3\n", "2:1: throttle_c (5) must not be more than warn_c (3)" },
 };
@@ -654,7 +665,6 @@ static void what_is_printed_reads_back_to_the_same_policy(void **state)
 		config_print(&b, &p->c, origin);
 		assert_int_equal(b.err, 0);
 		assert_true(policy_same(&first.policy, good(p, b.p)));
-		assert_string_equal(first.state_dir, p->s.state_dir);
 		first.health.absolute_c = p->s.health.absolute_c = 0;
 		assert_memory_equal(&first.health, &p->s.health, sizeof(first.health));
 		buf_init(&again, 1 << 20);
@@ -678,7 +688,6 @@ static void a_policy_outlives_the_configuration(void **state)
 	good(p, "[guard]\nmode = \"observe\"\n");
 	assert_string_equal(old.policy.worker[1].match.command, "^python .*vllm");
 	assert_string_equal(old.policy.worker[2].evict_argv[2], "-x");
-	assert_string_equal(old.state_dir, "/var/lib/x");
 	assert_false(policy_same(&old.policy, &p->s.policy));
 	guard_settings_done(&old);
 }
@@ -711,6 +720,7 @@ int main(void)
 		T(a_worker_has_what_its_table_says),
 		T(kinds_have_what_is_their_own),
 		T(a_rule_has_what_its_table_says),
+		T(xids_are_judged_as_the_file_says),
 		T(without_tables_the_policy_is_the_standard_one),
 		T(a_profile_sets_what_is_left_open),
 		T(what_is_said_wins_over_the_profile),

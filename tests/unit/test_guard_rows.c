@@ -300,26 +300,44 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(void **sta
 	world_done(&o);
 }
 
-static void a_small_thermal_margin_closes_the_door_until_it_is_cool(void **state)
+static void heat_closes_the_door_until_health_says_it_is_over(void **state)
 {
 	struct world o;
 
 	(void)state;
 	one(&o);
-	o.margin[0] = 4.5;
+	guard_heat(o.g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
 	world_run(&o, S);
 	assert_true(o.w[0].closed);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	o.margin[0] = 9; /* above the trip, not above where it clears */
+	assert_non_null(strstr(world_last(&o, "throttled")->evidence, "4 C below its limit"));
 	world_run(&o, 60 * S);
 	assert_true(o.w[0].closed);
-	o.margin[0] = 11;
-	world_run(&o, 29 * S);
-	assert_true(o.w[0].closed);
+	guard_heat(o.g, "GPU-0", 0, "");
 	world_run(&o, 2 * S);
 	assert_false(o.w[0].closed);
 	assert_int_equal(world_said(&o, 0, STATE_ACTIVE, STATE_ACTIVE, "throttled"), 2);
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+	world_done(&o);
+}
+
+static void nobody_comes_back_to_a_warm_gpu(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	assert_int_equal(world_ask(&o, 0, ASK_EVICT, 0), 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	guard_heat(o.g, "GPU-0", HEAT_WARM, "6 C below its limit");
+	assert_int_equal(world_ask(&o, 0, ASK_RESUME_NOW, 0), 0);
+	world_run(&o, 30 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_non_null(strstr(world_last(&o, "resume_blocked")->evidence, "GPU is warm"));
+	guard_heat(o.g, "GPU-0", 0, "");
+	world_run(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	world_done(&o);
 }
 
@@ -1035,6 +1053,26 @@ static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(void 
 	world_done(&o);
 }
 
+static void an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	assert_int_equal(guard_trust(o.g, "GPU-0", o.now), 0); /* it was not lost */
+	o.health[0] = SCENE_LOST;
+	world_run(&o, 10 * S);
+	assert_int_equal(guard_trust(o.g, "GPU-0", o.now), -GW_E_STATE);
+	o.health[0] = SCENE_OK;
+	world_run(&o, 2 * S);
+	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_HEALTH);
+	assert_int_equal(guard_trust(o.g, "GPU-0", o.now), 0);
+	world_fetch(&o);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_status(&o, 0).mask, 0);
+	world_done(&o);
+}
+
 static void
 a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(void **state)
 {
@@ -1089,38 +1127,6 @@ static void at_the_end_workers_return_if_told_so_and_if_they_fit(void **state)
 		assert_int_equal(o.w[0].resident, i == 1);
 		world_done(&o);
 	}
-}
-
-static void a_margin_that_cannot_be_is_not_believed(void **state)
-{
-	struct world o;
-
-	(void)state;
-	one(&o);
-	o.cold = true;
-	o.margin[0] = -3;
-	world_run(&o, 5 * S);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 0);
-	o.cold = false;
-	world_run(&o, 5 * S);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 1);
-	world_done(&o);
-}
-
-static void the_margin_that_throttles_is_the_policys(void **state)
-{
-	struct world o;
-
-	(void)state;
-	one(&o);
-	o.margin[0] = 8;
-	world_run(&o, 5 * S);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 0);
-	o.p.throttle_c = 8;
-	world_run(&o, 5 * S);
-	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "throttled"), 1);
-	assert_non_null(strstr(world_last(&o, "throttled")->evidence, "8 C"));
-	world_done(&o);
 }
 
 /* ---- stopped by us: started by us ---- */
@@ -1532,7 +1538,8 @@ int main(void)
 		cmocka_unit_test(who_just_returned_is_damped_for_compute_and_not_for_graphics),
 		cmocka_unit_test(an_action_on_a_gpu_damps_the_next_one_there),
 		cmocka_unit_test(a_hold_active_masks_contention_and_says_so_but_never_heat),
-		cmocka_unit_test(a_small_thermal_margin_closes_the_door_until_it_is_cool),
+		cmocka_unit_test(heat_closes_the_door_until_health_says_it_is_over),
+		cmocka_unit_test(nobody_comes_back_to_a_warm_gpu),
 		cmocka_unit_test(a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
 		cmocka_unit_test(heat_does_not_wait_for_work_in_flight),
 		cmocka_unit_test(a_cause_that_ends_while_draining_opens_the_door_again),
@@ -1573,10 +1580,10 @@ int main(void)
 		cmocka_unit_test(
 			a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
 		cmocka_unit_test(
+			an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute),
+		cmocka_unit_test(
 			a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
-		cmocka_unit_test(a_margin_that_cannot_be_is_not_believed),
-		cmocka_unit_test(the_margin_that_throttles_is_the_policys),
 		cmocka_unit_test(a_lazy_worker_that_was_stopped_is_started_again),
 		cmocka_unit_test(what_an_eviction_noted_is_kept_before_it_is_proven),
 		cmocka_unit_test(a_record_of_a_stop_is_enough_to_start_it),

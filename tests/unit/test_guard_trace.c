@@ -58,6 +58,8 @@ static void what_is_written_is_read(void **state)
 		&out, &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" }, 0,
 		2 * SECOND);
 	guard_trace_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
+	guard_trace_trust(&out, "GPU-1", 3 * SECOND);
+	guard_trace_heat(&out, "GPU-1", HEAT_WARM, "warm", 3 * SECOND);
 	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 3 * SECOND);
 	guard_trace_release(&out, 9, 4 * SECOND);
 	guard_trace_games(&out, 2, 4 * SECOND);
@@ -121,6 +123,10 @@ static void lines_that_say_nothing_are_refused(void **state)
 		"begin",
 		"begin\t0",
 		"begin\tone",
+		"heat\t1\tGPU-1\t4\twhy",
+		"heat\t1\tGPU-1\t1",
+		"trust\tnow\tGPU-1",
+		"trust\t1",
 		"begin\t1\tlate",
 		"begin\t2\t0\t0",
 		"worker\t0",

@@ -498,12 +498,24 @@ static void every_xid_is_judged_by_its_class(void **state)
 	assert_true(strlen(xid_table_version()) > 0);
 }
 
-static void classes_have_names_that_are_found_again(void **state)
+static void every_class_can_be_written_in_a_rule(void **state)
 {
+	static const char *const wrong[] = { "",          "109",
+					     "109=",      "=ignore",
+					     "109=no",    "-1=ignore",
+					     "1 =vendor", "4294967296=vendor" };
+	struct xid_rule rule;
+	char text[40];
+
 	(void)state;
-	for (unsigned c = 0; c < XID_CLASSES; c++)
-		assert_int_equal(xid_class_find(xid_class_name(c)), (int)c);
-	assert_int_equal(xid_class_find("no such"), -GW_E_NOENT);
+	for (unsigned c = 0; c < XID_CLASSES; c++) {
+		snprintf(text, sizeof(text), "%u=%s", 100 + c, xid_class_name(c));
+		assert_int_equal(xid_rule_read(text, &rule), 0);
+		assert_int_equal(rule.xid, 100 + c);
+		assert_int_equal(rule.class, c);
+	}
+	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		assert_int_equal(xid_rule_read(wrong[i], &rule), -GW_E_PARSE);
 }
 
 static void the_first_reading_decides_about_a_48_that_came_before_it(void **state)
@@ -592,15 +604,45 @@ static void without_recovery_actions_quarantine_lasts_as_long_as_the_incident(vo
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
+static void an_operator_ends_a_quarantine_whose_cause_is_past(void **state)
+{
+	char why[200] = "";
+
+	(void)state;
+	reads();
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0); /* there is none */
+	xid(79);
+	assert_true(t.s.quarantine);
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0);
+	reads();
+	assert_false(t.s.quarantine);
+	assert_int_equal(t.s.level, HEALTH_OK);
+	set(GW_Q_RECOVERY_ACTION, 1);
+	reads();
+	assert_true(t.s.quarantine);
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
+	assert_non_null(strstr(why, "reset the GPU"));
+	set(GW_Q_RECOVERY_ACTION, 0);
+	t.d.state = GW_DEVICE_LOST;
+	reads();
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
+	assert_non_null(strstr(why, "does not answer"));
+	t.d.state = GW_DEVICE_OK;
+	reads();
+	assert_true(t.s.quarantine);
+	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0);
+	reads();
+	assert_false(t.s.quarantine);
+}
+
 static void rows_of_the_policy_take_the_place_of_ours(void **state)
 {
-	static const struct xid_row rows[] = { { 109, XID_RESTART_APP, NULL },
-					       { 999, XID_VENDOR, "odd" } };
 	struct health_options o;
 
 	(void)state;
 	health_options_init(&o);
-	o.xid = rows;
+	o.xid[0] = (struct xid_rule){ 109, XID_RESTART_APP };
+	o.xid[1] = (struct xid_rule){ 999, XID_VENDOR };
 	o.xids = 2;
 	assert_int_equal(fresh_with(&o), 0);
 	reads();
@@ -608,7 +650,10 @@ static void rows_of_the_policy_take_the_place_of_ours(void **state)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 	xid(999);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.why, "odd"));
+	assert_non_null(strstr(t.s.why, "Xid 999"));
+	assert_int_equal(health_xid_class(t.h, 109), XID_RESTART_APP);
+	assert_int_equal(health_xid_class(t.h, 79), XID_REBOOT);
+	assert_int_equal(health_xid_class(NULL, 109), XID_RESET_GPU);
 }
 
 static void other_events_are_judged_too(void **state)
@@ -872,12 +917,13 @@ int main(void)
 		health_test(a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean),
 		health_test(a_fault_that_the_driver_names_warns),
 		health_test(every_xid_is_judged_by_its_class),
-		health_test(classes_have_names_that_are_found_again),
+		health_test(every_class_can_be_written_in_a_rule),
 		health_test(the_first_reading_decides_about_a_48_that_came_before_it),
 		health_test(a_154_makes_us_read_again_soon),
 		health_test(events_are_one_incident_until_three_minutes_of_silence),
 		health_test(the_worst_of_an_incident_is_named),
 		health_test(without_recovery_actions_quarantine_lasts_as_long_as_the_incident),
+		health_test(an_operator_ends_a_quarantine_whose_cause_is_past),
 		health_test(rows_of_the_policy_take_the_place_of_ours),
 		health_test(other_events_are_judged_too),
 		health_test(quarantine_and_heat_are_told_apart),
