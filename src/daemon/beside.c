@@ -14,13 +14,17 @@
 
 #define GPUS SCENE_GPUS
 
+struct beside_parts { /* what is made of the settings */
+	struct economies *economies;
+	struct budgets *budgets;
+};
+
 struct beside {
 	struct beside_calls calls;
 	struct store *store;
 	struct xid_log *xids;
 	struct games *games;
-	struct economies *economies;
-	struct budgets *budgets;
+	struct beside_parts *parts;
 	struct ghost ghost[GPUS];
 	char ghost_why[GPUS][200];
 };
@@ -71,8 +75,8 @@ void beside_tick(struct beside *b, const struct guard *guard, const struct view 
 	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
 		look_for_ghost(b, guard, v, i, now);
 	xid_log_tick(b->xids, v, now, b->calls.xid, b->calls.arg);
-	budgets_tick(b->budgets, v, now, cap_changed, b);
-	economies_tick(b->economies, guard, v, now, b->calls.economy, b->calls.arg);
+	budgets_tick(b->parts->budgets, v, now, cap_changed, b);
+	economies_tick(b->parts->economies, guard, v, now, b->calls.economy, b->calls.arg);
 }
 
 bool beside_heard(struct beside *b, const struct watch_event *e)
@@ -95,28 +99,39 @@ void beside_show(const struct beside *b, struct guard_view *ret)
 	ret->ghost = (const char(*)[200])b->ghost_why;
 	ret->games = games_list(b->games);
 	ret->kernel_log = xid_log_state(b->xids);
-	economies_count(b->economies, &ret->counts);
+	economies_count(b->parts->economies, &ret->counts);
 }
 
 /* ---- beginning and end ---- */
 
-int beside_swap(struct beside *b, const struct guard_settings *settings)
+void beside_parts_free(struct beside_parts *p)
 {
-	struct economies *economies = NULL;
-	struct budgets *budgets = NULL;
-	int err = economies_new(&settings->policy, &economies);
+	if (!p)
+		return;
+	economies_free(p->economies);
+	budgets_free(p->budgets);
+	free(p);
+}
+
+int beside_prepare(const struct beside *b, const struct guard_settings *settings,
+		   struct beside_parts **ret)
+{
+	struct beside_parts *p = calloc(1, sizeof(*p));
+	int err = p ? economies_new(&settings->policy, &p->economies) : -GW_E_NOMEM;
 
 	if (!err)
-		err = budgets_new(&settings->budget, b->store, &budgets);
-	if (err) {
-		economies_free(economies);
-		return err;
-	}
-	economies_free(b->economies);
-	budgets_free(b->budgets);
-	b->economies = economies;
-	b->budgets = budgets;
-	return 0;
+		err = budgets_new(&settings->budget, b->store, &p->budgets);
+	if (err)
+		beside_parts_free(p);
+	else
+		*ret = p;
+	return err;
+}
+
+void beside_change(struct beside *b, struct beside_parts *p)
+{
+	beside_parts_free(b->parts);
+	b->parts = p;
 }
 
 int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
@@ -130,7 +145,7 @@ int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
 		return -GW_E_NOMEM;
 	b->calls = *calls;
 	b->store = store;
-	err = beside_swap(b, settings);
+	err = beside_prepare(b, settings, &b->parts);
 	if (!err)
 		err = games_new(loop, b->calls.games, b->calls.arg, &b->games);
 	if (!err)
@@ -149,7 +164,6 @@ void beside_free(struct beside *b)
 		return;
 	xid_log_free(b->xids);
 	games_free(b->games);
-	economies_free(b->economies);
-	budgets_free(b->budgets);
+	beside_parts_free(b->parts);
 	free(b);
 }

@@ -95,25 +95,13 @@ static void count(struct guarding *g)
 	struct guard_view_counts *c = &g->view.counts;
 	struct look_stats looks;
 
-	c->evictions = g->gone.evictions;
-	c->resumes = g->gone.resumes;
-	c->would_evict = g->gone.would_evict;
 	c->stuck = 0;
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		struct guard_status s;
 
-		if (guard_status(g->guard, i, &s) != 0)
-			continue;
-		c->evictions += s.evictions;
-		c->resumes += s.resumes;
-		c->would_evict += s.would_evict;
-		c->stuck += s.state == STATE_STUCK;
+		if (guard_status(g->guard, i, &s) == 0)
+			c->stuck += s.state == STATE_STUCK;
 	}
-	c->freed_bytes = 0;
-	for (unsigned i = 0; i < g->tally.workers; i++)
-		c->freed_bytes += (double)g->tally.worker[i].cell[TALLY_FREED_BYTES];
-	c->evictions_ever = g->evictions_before + c->evictions;
-	store_set_count(g->config.store, "evictions", (double)c->evictions_ever);
 	looker_stats(g->looker, &looks, &c->triggered);
 }
 
@@ -132,7 +120,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.journal =
 		!store_lasting(g->config.store)
 			? "nothing is kept in a file: evictions above level 2 are refused"
-		: g->failed
+		: g->failed || g->unkept
 			? "the journal cannot be written: evictions above level 2 are refused"
 			: "ok";
 	return &g->view;

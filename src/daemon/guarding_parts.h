@@ -34,11 +34,6 @@ struct owner {
 	struct loop_source *source;
 };
 
-/* What workers did that are gone. */
-struct guarding_gone {
-	unsigned evictions, resumes, would_evict;
-};
-
 struct retired; /* a configuration that a thread may still read */
 
 struct guarding {
@@ -56,11 +51,11 @@ struct guarding {
 	struct loop_source *timer;
 	bool writing; /* orders wait for records to be in the file */
 	bool failed;  /* the last record could not be kept */
+	uint32_t
+		unkept; /* workers whose records found no place: a set, tried again at each pump */
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided; /* ever */
-	uint64_t ordered_ns[POLICY_WORKERS];
-	uint64_t evictions_before; /* of earlier runs */
-	struct tally tally;        /* with those of earlier runs */
+	uint64_t decided;   /* ever */
+	struct tally tally; /* with those of earlier runs */
 	struct guard_operations operations;
 
 	/* The recording. */
@@ -91,7 +86,6 @@ struct guarding {
 	uint64_t next_ns;            /* since */
 	bool next_told;
 	struct retired *retired;
-	struct guarding_gone gone;
 };
 
 uint64_t guarding_now_ns(void);
@@ -106,7 +100,8 @@ void guarding_fit(struct guarding *g, struct guard_settings *s);
 /* All that follows from what the guard was told. */
 void guarding_pump(struct guarding *g);
 void guarding_tell_decisions(struct guarding *g);
-void guarding_keep(struct guarding *g, const struct guard_record *r);
+/* 0, or -GW_E_SIZE: it found no place, what is in the file is older. */
+int guarding_keep(struct guarding *g, const struct guard_record *r);
 void guarding_forget(struct guarding *g, const char *worker);
 void guarding_commit(struct guarding *g); /* what was kept without guarding_pump() */
 /* Is the file written by now?  Then what waited for it goes on. */

@@ -465,6 +465,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.residue_bytes = w->state == STATE_STUCK ? w->bytes
 				 : guard_is_out(w)       ? w->residue_bytes
 							 : 0,
+		.freed_ns = w->freed_ns,
 		.backoff = w->backoff,
 		.evictions = w->evictions,
 		.resumes = w->resumes,

@@ -149,7 +149,8 @@ struct guard_decision {
 	enum guard_result result;
 	unsigned level;       /* of the result */
 	uint64_t freed_bytes; /* of RESULT_FREED */
-	uint32_t blocked;     /* set of guard_block that keep it from coming back */
+	uint64_t freed_ns; /* likewise: since the first order to leave; 0: nothing was done */
+	uint32_t blocked;  /* set of guard_block that keep it from coming back */
 };
 
 enum guard_ask {
@@ -167,7 +168,9 @@ struct guard_status { /* of one worker, for REST and the page */
 	enum guard_hold hold;
 	uint64_t hold_until_ns, since_ns, next_ns;
 	uint64_t resident_bytes, need_bytes, residue_bytes;
-	double backoff; /* times the quiet period */
+	uint64_t
+		freed_ns; /* what its last eviction took, from the first order on; 0: none yet */
+	double backoff;   /* times the quiet period */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
 	char why[240];                /* of the state, with what masks what */

@@ -32,17 +32,15 @@ struct guard_view_game {
 	char who[256];
 };
 
-struct guard_view_counts { /* since the start; those of evictions go on over restarts */
+struct guard_view_counts { /* since the start; what is summed up of the tally is not here */
 	uint64_t looks, triggered;
-	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
-	uint64_t evictions_ever;
-	double freed_bytes; /* likewise */
+	uint64_t stuck; /* workers that are, now */
 	/* Of the idle economy: energy that idling models did not draw, and that loading them again took. */
 	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last,
 		decide_seconds_max; /* from the look that saw it to the decision */
 	double free_seconds_last,
-		free_seconds_max; /* from the order to the memory being free   */
+		free_seconds_max; /* from the first order to the memory being free */
 };
 
 struct guard_view {

@@ -217,7 +217,9 @@ static void compatible(struct page *p)
 	page_family(p, M_OLD_OTHERS);
 	page_processes(p, true);
 	page_one(p, M_OLD_EVICTIONS,
-		 p->v->guard ? (double)p->v->guard->counts.evictions_ever : 0);
+		 p->v->guard && p->v->guard->tally
+			 ? (double)tally_evictions(p->v->guard->tally->all)
+			 : 0);
 	old_figures(p);
 	if (!p->v->self.counts_known)
 		return;
