@@ -45,6 +45,7 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 		scene_write(&g->line, s);
 		guarding_record(g);
 	}
+	guarding_lock_look(g, s);
 	guard_look(g->guard, s);
 	guarding_swap_try(g);
 	guarding_pump(g);
@@ -247,6 +248,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 		close(g->outcome_fd);
 	guarding_health_close(g);
 	guarding_ask_close(g);
+	guarding_lock_close(g);
 	guarding_record_close(g);
 	beside_free(g->beside);
 	guarding_swap_close(g);

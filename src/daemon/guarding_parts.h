@@ -6,6 +6,7 @@
  *   guarding_health.c   health and capacity of the GPUs, and what their drivers tell
  *   guarding_beside.c   what is found beside the looks: Xids of the log, games, idling models, caps
  *   guarding_ask.c      what people ask, and who the room is kept for
+ *   guarding_lock.c     for which GPUs it acts, and for which another service does
  *   guarding_swap.c     another configuration, while it runs
  */
 #ifndef GW_DAEMON_GUARDING_PARTS_H
@@ -32,6 +33,14 @@ struct owner {
 	uint64_t id; /* of the reservation; 0: none */
 	int fd;      /* its pidfd */
 	struct loop_source *source;
+};
+
+/* Of one GPU. */
+struct guarding_lock {
+	char uuid[96];
+	int fd;       /* -1: not held */
+	bool foreign; /* another service acts there */
+	uint64_t retry_ns;
 };
 
 struct retired; /* a configuration that a thread may still read */
@@ -80,6 +89,11 @@ struct guarding {
 
 	/* Room. */
 	struct owner owner[GUARDING_OWNERS];
+
+	/* Which of several services acts. */
+	struct guarding_lock lock_of[GUARDING_DEVICES];
+	unsigned locks;
+	bool unlocked_told;
 
 	/* Another configuration. */
 	struct guard_settings *next; /* waits until no order is under way; NULL: none */
@@ -140,6 +154,10 @@ int guarding_beside_open(struct guarding *g);
 
 /* guarding_ask.c */
 void guarding_ask_close(struct guarding *g);
+
+/* guarding_lock.c */
+void guarding_lock_look(struct guarding *g, const struct scene *s); /* before the guard looks */
+void guarding_lock_close(struct guarding *g);
 
 /* guarding_swap.c: only from where nobody holds the number of a worker. */
 void guarding_swap_try(struct guarding *g);

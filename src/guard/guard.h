@@ -168,9 +168,8 @@ struct guard_status { /* of one worker, for REST and the page */
 	enum guard_hold hold;
 	uint64_t hold_until_ns, since_ns, next_ns;
 	uint64_t resident_bytes, need_bytes, residue_bytes;
-	uint64_t
-		freed_ns; /* what its last eviction took, from the first order on; 0: none yet */
-	double backoff;   /* times the quiet period */
+	uint64_t freed_ns; /* of its last eviction, since its first order; 0: none yet */
+	double backoff;    /* times the quiet period */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
 	char why[240];                /* of the state, with what masks what */
@@ -238,6 +237,10 @@ bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
 /* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
+
+/* Another service acts on this GPU (holder: who, as a part of a sentence): its workers are only observed.  NULL: none
+ * does any more.  Before the first look, too. */
+void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
 
 /* How many tell that they play, beside those of the scenes; counts from the next look on. */
 void guard_games(struct guard *g, unsigned count);
