@@ -84,14 +84,14 @@ bool beside_heard(struct beside *b, const struct watch_event *e)
 	return xid_log_heard(b->xids, e);
 }
 
-int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, const char *who)
+int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who)
 {
-	return games_begin(b->games, pid, ttl_ns, who, clock_mono_ns(clock_real()));
+	return games_begin(b->games, pid, ttl_ns, uid, who, clock_mono_ns(clock_real()));
 }
 
-int beside_game_end(struct beside *b, int64_t pid)
+int beside_game_end(struct beside *b, int64_t pid, int64_t uid)
 {
-	return games_end(b->games, pid);
+	return games_end(b->games, pid, uid);
 }
 
 void beside_show(const struct beside *b, struct guard_view *ret)

@@ -3,6 +3,7 @@
 
 #include "guard_text.h"
 #include "guard_trace.h"
+#include "whose.h"
 
 #include "base/clock.h"
 
@@ -138,17 +139,34 @@ static void watch_owner(struct guarding *g, uint64_t id, int fd)
 	o->fd = fd;
 }
 
+static int find_process(int64_t *pid, const struct guard_asker *by, uint64_t *ret_start_ticks,
+			char *message, size_t size)
+{
+	struct root root;
+	int err = root_open(&root, NULL);
+
+	if (err)
+		return err;
+	err = whose_process(&root, *pid, by, pid, ret_start_ticks, message, size);
+	root_close(&root);
+	return err;
+}
+
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl_ns,
-		   const char *who, uint64_t *ret_id)
+		   const struct guard_asker *by, uint64_t *ret_id, char *message, size_t size)
 {
 	struct guarding *g = engine;
-	uint64_t now = guarding_now_ns();
-	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1, err;
+	uint64_t now = guarding_now_ns(), start_ticks = 0;
 	char text[160];
+	int fd = -1, err;
 
-	if (fd < 0 && pid > 0 && errno == ESRCH)
-		return -GW_E_ARG; /* nobody is there to have it */
-	on_behalf_of(g, who, now);
+	if (pid > 0) {
+		err = find_process(&pid, by, &start_ticks, message, size);
+		if (err)
+			return err;
+		fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+	}
+	on_behalf_of(g, by->who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_reserve(&g->line, gpu, bytes, pid, ttl_ns, now);
 		guarding_record(g);
@@ -158,7 +176,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 		watch_owner(g, *ret_id, fd);
 		snprintf(text, sizeof(text), "room for %.0f MiB is wanted",
 			 (double)bytes / 1048576);
-		audit(g, who, text);
+		audit(g, by->who, text);
 	} else if (fd >= 0) {
 		close(fd);
 	}
@@ -191,23 +209,51 @@ static void release_room(void *engine, uint64_t id)
 	looker_now(g->looker);
 }
 
-static int game(void *engine, int64_t pid, uint64_t ttl_ns, const char *who)
+/* A user whose workers left too often waits with games as with every other wish. */
+static int may_play(struct guarding *g, int64_t *pid, const struct guard_asker *by,
+		    char *message, size_t size)
+{
+	uint64_t ignored;
+	struct root root;
+	int err = find_process(pid, by, &ignored, message, size);
+
+	if (err)
+		return err;
+	err = root_open(&root, NULL);
+	if (err)
+		return err;
+	err = whose_game(&root, *pid, by, message, size);
+	root_close(&root);
+	if (err)
+		return err;
+	return guard_user_wait_ns(g->guard, whose_uid(by), guarding_now_ns()) ? -GW_E_PERM : 0;
+}
+
+static int game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
+		char *message, size_t size)
 {
 	struct guarding *g = engine;
-	int err = beside_game(g->beside, pid, ttl_ns, who);
+	int err = may_play(g, pid, by, message, size);
 	char text[80];
 
-	snprintf(text, sizeof(text), "process %lld plays", (long long)pid);
+	if (err)
+		return err;
+	on_behalf_of(g, by->who, guarding_now_ns());
+	err = beside_game(g->beside, *pid, ttl_ns, whose_uid(by), by->who);
+	guard_for(g->guard, -1); /* where nothing began */
+	snprintf(text, sizeof(text), "process %lld plays", (long long)*pid);
 	if (!err)
-		audit(g, who, text);
+		audit(g, by->who, text);
+	else if (err == -GW_E_ARG)
+		snprintf(message, size, "process %lld has ended", (long long)*pid);
 	return err;
 }
 
-static int game_end(void *engine, int64_t pid)
+static int game_end(void *engine, int64_t pid, const struct guard_asker *by)
 {
 	struct guarding *g = engine;
 
-	return beside_game_end(g->beside, pid);
+	return beside_game_end(g->beside, pid, whose_uid(by));
 }
 
 const struct guard_view_ops guarding_ops = { ask,  reserve,  reserved,         release_room,

@@ -268,11 +268,6 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 	guard_steps(g);
 }
 
-void guard_games(struct guard *g, unsigned count)
-{
-	g->games = count;
-}
-
 /* ---- what is fetched ---- */
 
 /* Also while its door is closed: it is owed an order that opens it. */

@@ -201,7 +201,7 @@ uint64_t guard_last_id(const struct guard *g);
 void guard_look(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
-/* Whose wish the next guard_ask() or guard_reserve() is: a user may move workers policy.user_evictions times
+/* Whose wish the next guard_ask(), guard_reserve() or guard_games() is: a user may move workers policy.user_evictions times
  * an hour, by processes and wishes together.  For that one call; -1, as without: nobody who is limited. */
 void guard_for(struct guard *g, int64_t uid);
 /* Until he may move one again; 0: now. */
@@ -242,7 +242,8 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
  * does any more.  Before the first look, too. */
 void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
 
-/* How many tell that they play, beside those of the scenes; counts from the next look on. */
+/* How many tell that they play, beside those of the scenes; counts from the next look on.  One more counts as a wish
+ * of who guard_for() named that all leave. */
 void guard_games(struct guard *g, unsigned count);
 
 /* Of a worker that takes part in the idle economy: it is unloaded when it has idled for after_ns (UINT64_MAX:

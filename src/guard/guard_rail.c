@@ -140,6 +140,16 @@ void guard_for(struct guard *g, int64_t uid)
 	g->asker = uid;
 }
 
+/* Whose game is one more moves all who run, as one who asks for it would. */
+void guard_games(struct guard *g, unsigned count)
+{
+	for (unsigned i = 0; count > g->games && i < g->workers; i++)
+		if (!guard_is_out(&g->worker[i]))
+			rate_take(&g->rate, g->asker, g->now_ns);
+	g->asker = -1;
+	g->games = count;
+}
+
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 {
 	return rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns);

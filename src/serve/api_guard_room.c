@@ -207,7 +207,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	const char *key = request_header(q, "Idempotency-Key");
 	struct room_wait *wait;
 	const char *uuid = NULL;
-	char name[256];
+	char name[256], message[256] = "";
 	int i, err;
 
 	if (w->gpu) {
@@ -219,7 +219,8 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	wait = malloc(sizeof(*wait));
 	err = wait ? a->view.guard_ops->reserve(a->view.guarding, uuid, (uint64_t)w->bytes,
 						(int64_t)w->pid, (uint64_t)(w->ttl_s * 1e9),
-						name, &wait->id)
+						&(struct guard_asker){ name, q->peer_pid },
+						&wait->id, message, sizeof(message))
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);
@@ -233,9 +234,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 			reply_problem(r, 400, "no-such-process",
 				      "Ask from where the service sees the process, or leave "
 				      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
-				      "the service sees no process %.0f: it has ended, or its "
-				      "number is of another PID namespace, as in a container",
-				      w->pid);
+				      "%s", message);
 		else
 			reply_problem(r, 503, "no-reading", "Ask again in a moment.",
 				      "the guard has not looked at this GPU yet");

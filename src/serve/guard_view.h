@@ -29,7 +29,14 @@ struct guard_view_decision {
 struct guard_view_game {
 	int64_t pid;                 /* 0: this place is free */
 	uint64_t since_ns, until_ns; /* UINT64_MAX: as long as the process */
+	int64_t uid;                 /* who told it; -1: one with the token */
 	char who[256];
+};
+
+/* Who asks. */
+struct guard_asker {
+	const char *who; /* "uid 1000: reason", "token: reason" */
+	int64_t pid; /* of the peer on the UNIX socket, as we see it; 0: outside, -1: unknown */
 };
 
 struct guard_view_counts { /* since the start; what is summed up of the tally is not here */
@@ -64,17 +71,21 @@ struct guard_view {
 
 /* What people ask; the main thread. */
 struct guard_view_ops {
-	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once.  reserve:
-	 * also -GW_E_ARG, no such process is seen. */
+	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once.  ask: 0 with
+	 * a sentence where it is so and is not in the file.  reserve: also -GW_E_ARG, no such process is seen, with a
+	 * sentence. */
 	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
 		   const char *who, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
-		       uint64_t ttl_ns, const char *who, uint64_t *ret_id);
+		       uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,
+		       char *message, size_t size);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
-	/* As games_begin() and games_end(). */
-	int (*game)(void *engine, int64_t pid, uint64_t ttl_ns, const char *who);
-	int (*game_end)(void *engine, int64_t pid);
+	/* As games_begin() and games_end(); *pid becomes the number that it has here.  Also -GW_E_PERM: it is not theirs,
+	 * with a sentence, or (without) this user let workers leave too often. */
+	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
+		    char *message, size_t size);
+	int (*game_end)(void *engine, int64_t pid, const struct guard_asker *by);
 	/* A configuration in TOML as a policy of its own, ended with policy_done().  0, -GW_E_PARSE with a
 	 * sentence, or another error.  NULL: cannot be done. */
 	int (*policy)(const char *toml, size_t n, struct policy *ret, char *message,
