@@ -80,6 +80,7 @@ static void outcomes(void *arg, int fd, uint32_t events)
 void guarding_tick(struct guarding *g, const struct view *v)
 {
 	guarding_health_read(g, v);
+	guarding_rooms_tick(g);
 	beside_tick(g->beside, g->guard, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
@@ -139,6 +140,8 @@ static int open_guard(struct guarding *g)
 	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
 		guarding_give_notes(g, r, i);
 	free(r);
+	if (!err)
+		guarding_rooms_open(g);
 	return err;
 }
 
@@ -247,7 +250,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	if (g->outcome_fd >= 0)
 		close(g->outcome_fd);
 	guarding_health_close(g);
-	guarding_ask_close(g);
+	guarding_rooms_close(g);
 	guarding_lock_close(g);
 	guarding_record_close(g);
 	beside_free(g->beside);

@@ -86,59 +86,6 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 	return err;
 }
 
-static void release_room(void *engine, uint64_t id);
-
-static void forget_owner(struct owner *o)
-{
-	loop_remove(o->source);
-	close(o->fd);
-	*o = (struct owner){ .id = 0 };
-}
-
-static void owner_ended(void *arg, int fd, uint32_t events)
-{
-	struct owner *o = arg;
-	struct guarding *g = o->g;
-	uint64_t id = o->id;
-
-	(void)fd;
-	(void)events;
-	forget_owner(o);
-	release_room(g, id);
-}
-
-/* One whose reservation ended by its time leaves its place. */
-static struct owner *place_for_owner(struct guarding *g)
-{
-	char ignored[300];
-
-	for (unsigned i = 0; i < GUARDING_OWNERS; i++) {
-		struct owner *o = &g->owner[i];
-
-		if (o->id &&
-		    guard_reserved(g->guard, o->id, ignored, sizeof(ignored)) == -GW_E_NOENT)
-			forget_owner(o);
-		if (!o->id)
-			return o;
-	}
-	return NULL;
-}
-
-/* Where the kernel cannot watch it, the room lasts until it is released or its time is over. */
-static void watch_owner(struct guarding *g, uint64_t id, int fd)
-{
-	struct owner *o = fd >= 0 ? place_for_owner(g) : NULL;
-
-	if (!o || loop_add_fd(g->config.loop, fd, EPOLLIN, owner_ended, o, &o->source) != 0) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	o->g = g;
-	o->id = id;
-	o->fd = fd;
-}
-
 static int find_process(int64_t *pid, const struct guard_asker *by, uint64_t *ret_start_ticks,
 			char *message, size_t size)
 {
@@ -173,7 +120,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 	}
 	err = guard_reserve(g->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
 	if (!err) {
-		watch_owner(g, *ret_id, fd);
+		guarding_room_made(g, *ret_id, fd, start_ticks);
 		snprintf(text, sizeof(text), "room for %.0f MiB is wanted",
 			 (double)bytes / 1048576);
 		audit(g, by->who, text);
@@ -194,19 +141,7 @@ static int reserved(void *engine, uint64_t id, char *message, size_t size)
 
 static void release_room(void *engine, uint64_t id)
 {
-	struct guarding *g = engine;
-	uint64_t now = guarding_now_ns();
-
-	for (unsigned i = 0; i < GUARDING_OWNERS; i++)
-		if (id && g->owner[i].id == id)
-			forget_owner(&g->owner[i]);
-	if (g->record_fd >= 0) {
-		guard_trace_release(&g->line, id, now);
-		guarding_record(g);
-	}
-	guard_release(g->guard, id, now);
-	guarding_pump(g);
-	looker_now(g->looker);
+	guarding_room_release(engine, id);
 }
 
 /* A user whose workers left too often waits with games as with every other wish. */
@@ -258,10 +193,3 @@ static int game_end(void *engine, int64_t pid, const struct guard_asker *by)
 
 const struct guard_view_ops guarding_ops = { ask,  reserve,  reserved,         release_room,
 					     game, game_end, guard_text_policy };
-
-void guarding_ask_close(struct guarding *g)
-{
-	for (unsigned i = 0; i < GUARDING_OWNERS; i++)
-		if (g->owner[i].id)
-			forget_owner(&g->owner[i]);
-}

@@ -5,7 +5,8 @@
  *   guarding_trace.c    the recording of all that the guard is told
  *   guarding_health.c   health and capacity of the GPUs, and what their drivers tell
  *   guarding_beside.c   what is found beside the looks: Xids of the log, games, idling models, caps
- *   guarding_ask.c      what people ask, and who the room is kept for
+ *   guarding_ask.c      what people ask
+ *   guarding_room.c     who room is kept for
  *   guarding_lock.c     for which GPUs it acts, and for which another service does
  *   guarding_swap.c     another configuration, while it runs
  */
@@ -89,6 +90,7 @@ struct guarding {
 
 	/* Room. */
 	struct owner owner[GUARDING_OWNERS];
+	uint64_t room[GUARDING_OWNERS]; /* reservations that are in the file; 0: none */
 
 	/* Which of several services acts. */
 	struct guarding_lock lock_of[GUARDING_DEVICES];
@@ -152,8 +154,14 @@ void guarding_xid(struct guarding *g, const struct watch_event *e, bool past);
 /* guarding_beside.c */
 int guarding_beside_open(struct guarding *g);
 
-/* guarding_ask.c */
-void guarding_ask_close(struct guarding *g);
+/* guarding_room.c */
+void guarding_rooms_open(
+	struct guarding *g); /* those of an earlier run, before the first look */
+void guarding_rooms_close(struct guarding *g);
+void guarding_rooms_tick(struct guarding *g); /* forgets those that ended */
+/* fd: the owner's, taken; -1: none. */
+void guarding_room_made(struct guarding *g, uint64_t id, int fd, uint64_t start_ticks);
+void guarding_room_release(struct guarding *g, uint64_t id);
 
 /* guarding_lock.c */
 void guarding_lock_look(struct guarding *g, const struct scene *s); /* before the guard looks */

@@ -231,6 +231,9 @@ struct guard_room {  /* a reservation */
 	uint64_t until_ns;          /* UINT64_MAX: until it is released */
 	int64_t pid;                /* 0: nobody's */
 };
+/* One of an earlier run, with its number and its end: before the first look, so that nobody comes back into it.  0, or
+ * -GW_E_STATE: there is no place, or it is too late. */
+int guard_reserve_again(struct guard *g, const struct guard_room *room);
 /* Of place i; false past the last. */
 bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
 
