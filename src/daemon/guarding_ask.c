@@ -52,16 +52,27 @@ static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask 
 }
 
 /* Who is told that it is so may rely on it: his wish is in the file before he is answered.  A disk that
- * hangs holds us up no longer than this. */
-static void keep_wish(struct guarding *g)
+ * hangs holds us up no longer than this; then, and where nothing can be kept, the answer says so. */
+static void keep_wish(struct guarding *g, char *message, size_t size)
 {
 	uint64_t now = guarding_now_ns(), until = now + KEEP_NS;
 
 	for (; g->writing && now < until; now = guarding_now_ns()) {
 		if (store_flush(g->config.store, until - now) == -GW_E_TIMEOUT)
-			return;
+			break;
 		guarding_written(g, now);
 	}
+	if (!store_lasting(g->config.store))
+		snprintf(message, size,
+			 "nothing is kept in a file: a restart of the service forgets it");
+	else if (g->failed || g->unkept)
+		snprintf(message, size,
+			 "the journal cannot be written (%.100s): a restart of the service "
+			 "forgets it",
+			 store_state(g->config.store));
+	else if (g->writing)
+		snprintf(message, size,
+			 "the disk has not taken it yet: it is lost if the machine ends now");
 }
 
 static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
@@ -81,7 +92,8 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 		if (worker < 0 || i == (unsigned)worker)
 			begin_operation(g, i, what, who);
 	guarding_pump(g);
-	keep_wish(g);
+	if (!err)
+		keep_wish(g, message, size);
 	looker_now(g->looker);
 	return err;
 }
