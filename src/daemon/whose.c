@@ -81,6 +81,13 @@ int whose_process(const struct root *root, int64_t named, const struct guard_ask
 			 (long long)named);
 		return -GW_E_ARG;
 	}
+	if (by->start_ticks && by->start_ticks != *ret_start_ticks) {
+		snprintf(message, size,
+			 "process %lld is another one where the service is, as for one in a "
+			 "container: ask through the UNIX socket",
+			 (long long)named);
+		return -GW_E_ARG;
+	}
 	if (of_the_kernel(root, pid)) {
 		snprintf(message, size,
 			 "process %lld is a thread of the kernel: the number is of another PID "

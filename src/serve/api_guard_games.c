@@ -96,7 +96,7 @@ static void begin(const struct api *a, const struct request *q, struct reply *r,
 
 	guard_doc_who(q, w->reason, who, sizeof(who));
 	err = a->view.guard_ops->game(a->view.guarding, &pid, ttl_ns,
-				      &(struct guard_asker){ who, q->peer_pid }, message,
+				      &(struct guard_asker){ who, q->peer_pid, 0 }, message,
 				      sizeof(message));
 	if (err) {
 		refused(a, g, q, r, err, message, w);
@@ -147,8 +147,9 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 		return;
 	pid = strtoll(q->arg[0], &end, 10);
 	err = *end ? -GW_E_NOENT
-		   : a->view.guard_ops->game_end(a->view.guarding, pid,
-						 &(struct guard_asker){ q->who, q->peer_pid });
+		   : a->view.guard_ops->game_end(
+			     a->view.guarding, pid,
+			     &(struct guard_asker){ q->who, q->peer_pid, 0 });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
 			      "Ask as the user who told of it, or with the token.",

@@ -37,6 +37,7 @@ struct guard_view_game {
 struct guard_asker {
 	const char *who; /* "uid 1000: reason", "token: reason" */
 	int64_t pid; /* of the peer on the UNIX socket, as we see it; 0: outside, -1: unknown */
+	uint64_t start_ticks; /* of the process that they name, by their word; 0: not told */
 };
 
 struct guard_view_counts { /* since the start; what is summed up of the tally is not here */

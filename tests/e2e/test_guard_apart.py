@@ -111,3 +111,11 @@ def test_in_a_container_of_its_own_a_program_is_known_by_who_it_is(world, worker
                 os.kill(pid, signal.SIGKILL)
         s.wait(lambda: rooms(s) == [])
         s.wait(lambda: worker.resident() == 10 * GIB)
+
+
+def test_a_number_of_somebody_else_is_refused(world, worker):  # noqa: F811
+    with Guarded(world, configure(("ollama", worker))) as s:
+        settled(s)
+        done = s.post(ROOMS, token=True, json={"bytes": 16 * GIB, "pid": os.getpid(), "start_ticks": 1})
+        assert done.status_code == 400 and "UNIX socket" in done.json()["detail"], done.text
+        assert rooms(s) == [] and worker.acted() == []

@@ -50,8 +50,8 @@ static int teardown(void **state)
 static int find(int64_t named, int64_t peer, int64_t *ret)
 {
 	uint64_t start = 0;
-	int err = whose_process(&t.root, named, &(struct guard_asker){ "uid 1000", peer }, ret,
-				&start, message, sizeof(message));
+	int err = whose_process(&t.root, named, &(struct guard_asker){ "uid 1000", peer, 0 },
+				ret, &start, message, sizeof(message));
 
 	if (!err)
 		assert_int_equal(start, 100 + *ret);
@@ -88,9 +88,24 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 	}
 }
 
+static void a_number_that_is_another_process_here_is_refused(void **state)
+{
+	uint64_t start;
+	int64_t pid;
+
+	(void)state;
+	assert_int_equal(whose_process(&t.root, 50, &(struct guard_asker){ "token", -1, 150 },
+				       &pid, &start, message, sizeof(message)),
+			 0);
+	assert_int_equal(whose_process(&t.root, 50, &(struct guard_asker){ "token", -1, 151 },
+				       &pid, &start, message, sizeof(message)),
+			 -GW_E_ARG);
+	assert_non_null(strstr(message, "UNIX socket"));
+}
+
 static int plays(int64_t pid, const char *who)
 {
-	return whose_game(&t.root, pid, &(struct guard_asker){ who, -1 }, message,
+	return whose_game(&t.root, pid, &(struct guard_asker){ who, -1, 0 }, message,
 			  sizeof(message));
 }
 
@@ -117,6 +132,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_number_means_what_it_means_where_the_asker_is),
 		cmocka_unit_test(only_its_own_user_root_and_the_token_say_that_a_process_plays),
+		cmocka_unit_test(a_number_that_is_another_process_here_is_refused),
 		cmocka_unit_test(nobody_says_that_the_system_plays),
 	};
 
