@@ -14,13 +14,17 @@
 
 #define GPUS SCENE_GPUS
 
+struct beside_parts { /* what is made of the settings */
+	struct economies *economies;
+	struct budgets *budgets;
+};
+
 struct beside {
 	struct beside_calls calls;
 	struct store *store;
 	struct xid_log *xids;
 	struct games *games;
-	struct economies *economies;
-	struct budgets *budgets;
+	struct beside_parts *parts;
 	struct ghost ghost[GPUS];
 	char ghost_why[GPUS][200];
 	uint32_t conflicts
@@ -95,8 +99,8 @@ void beside_tick(struct beside *b, const struct guard *guard, const struct view 
 	if (v->guard)
 		look_for_conflicts(b, v->guard);
 	xid_log_tick(b->xids, v, now, b->calls.xid, b->calls.arg);
-	budgets_tick(b->budgets, v, now, cap_changed, b);
-	economies_tick(b->economies, guard, v, now, b->calls.economy, b->calls.arg);
+	budgets_tick(b->parts->budgets, v, now, cap_changed, b);
+	economies_tick(b->parts->economies, guard, v, now, b->calls.economy, b->calls.arg);
 }
 
 bool beside_heard(struct beside *b, const struct watch_event *e)
@@ -104,14 +108,14 @@ bool beside_heard(struct beside *b, const struct watch_event *e)
 	return xid_log_heard(b->xids, e);
 }
 
-int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, const char *who)
+int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who)
 {
-	return games_begin(b->games, pid, ttl_ns, who, clock_mono_ns(clock_real()));
+	return games_begin(b->games, pid, ttl_ns, uid, who, clock_mono_ns(clock_real()));
 }
 
-int beside_game_end(struct beside *b, int64_t pid)
+int beside_game_end(struct beside *b, int64_t pid, int64_t uid)
 {
-	return games_end(b->games, pid);
+	return games_end(b->games, pid, uid);
 }
 
 void beside_show(const struct beside *b, struct guard_view *ret)
@@ -119,29 +123,40 @@ void beside_show(const struct beside *b, struct guard_view *ret)
 	ret->ghost = (const char(*)[200])b->ghost_why;
 	ret->games = games_list(b->games);
 	ret->kernel_log = xid_log_state(b->xids);
-	economies_count(b->economies, &ret->counts);
+	economies_count(b->parts->economies, &ret->counts);
 }
 
 /* ---- beginning and end ---- */
 
-int beside_swap(struct beside *b, const struct guard_settings *settings)
+void beside_parts_free(struct beside_parts *p)
 {
-	struct economies *economies = NULL;
-	struct budgets *budgets = NULL;
-	int err = economies_new(&settings->policy, &economies);
+	if (!p)
+		return;
+	economies_free(p->economies);
+	budgets_free(p->budgets);
+	free(p);
+}
+
+int beside_prepare(const struct beside *b, const struct guard_settings *settings,
+		   struct beside_parts **ret)
+{
+	struct beside_parts *p = calloc(1, sizeof(*p));
+	int err = p ? economies_new(&settings->policy, &p->economies) : -GW_E_NOMEM;
 
 	if (!err)
-		err = budgets_new(&settings->budget, b->store, &budgets);
-	if (err) {
-		economies_free(economies);
-		return err;
-	}
-	economies_free(b->economies);
-	budgets_free(b->budgets);
-	b->economies = economies;
-	b->budgets = budgets;
+		err = budgets_new(&settings->budget, b->store, &p->budgets);
+	if (err)
+		beside_parts_free(p);
+	else
+		*ret = p;
+	return err;
+}
+
+void beside_change(struct beside *b, struct beside_parts *p)
+{
+	beside_parts_free(b->parts);
+	b->parts = p;
 	memset(b->conflicts, 0, sizeof(b->conflicts)); /* its workers are others */
-	return 0;
 }
 
 int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
@@ -155,7 +170,7 @@ int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
 		return -GW_E_NOMEM;
 	b->calls = *calls;
 	b->store = store;
-	err = beside_swap(b, settings);
+	err = beside_prepare(b, settings, &b->parts);
 	if (!err)
 		err = games_new(loop, b->calls.games, b->calls.arg, &b->games);
 	if (!err)
@@ -174,7 +189,6 @@ void beside_free(struct beside *b)
 		return;
 	xid_log_free(b->xids);
 	games_free(b->games);
-	economies_free(b->economies);
-	budgets_free(b->budgets);
+	beside_parts_free(b->parts);
 	free(b);
 }

@@ -33,17 +33,21 @@ int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
 	       struct beside **ret);
 void beside_free(struct beside *b);
 
-/* Other settings: what was learned of workers is forgotten, caps are judged anew, games stay.  0, or
- * -GW_E_NOMEM and all is as it was. */
-int beside_swap(struct beside *b, const struct guard_settings *settings);
+/* Other settings, borrowed: what was learned of workers is forgotten, caps are judged anew, games stay.  What can
+ * fail is made first (0 or -GW_E_NOMEM) and then takes the place of what was, or is freed (NULL: nothing). */
+struct beside_parts;
+int beside_prepare(const struct beside *b, const struct guard_settings *settings,
+		   struct beside_parts **ret);
+void beside_change(struct beside *b, struct beside_parts *p); /* takes p */
+void beside_parts_free(struct beside_parts *p);
 
 void beside_tick(struct beside *b, const struct guard *guard, const struct view *v);
 /* A driver told of an Xid: false, if the log already did. */
 bool beside_heard(struct beside *b, const struct watch_event *e);
 
 /* As games_begin() and games_end(). */
-int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, const char *who);
-int beside_game_end(struct beside *b, int64_t pid);
+int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who);
+int beside_game_end(struct beside *b, int64_t pid, int64_t uid);
 
 /* Its part of the view. */
 void beside_show(const struct beside *b, struct guard_view *ret);

@@ -98,7 +98,8 @@ static int watch(struct games *g, unsigned i, int64_t pid, uint64_t ttl_ns)
 	return err ? -GW_E_NOMEM : 0;
 }
 
-int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, const char *who, uint64_t now_ns)
+int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who,
+		uint64_t now_ns)
 {
 	int at = place_of(g, pid), err;
 
@@ -118,6 +119,7 @@ int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, const char *who, 
 	}
 	g->game[at] = (struct guard_view_game){
 		.pid = pid,
+		.uid = uid,
 		.since_ns = now_ns,
 		.until_ns = ttl_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + ttl_ns,
 	};
@@ -126,12 +128,14 @@ int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, const char *who, 
 	return 0;
 }
 
-int games_end(struct games *g, int64_t pid)
+int games_end(struct games *g, int64_t pid, int64_t uid)
 {
 	int at = pid > 0 ? place_of(g, pid) : -1;
 
 	if (at < 0)
 		return -GW_E_NOENT;
+	if (uid > 0 && g->game[at].uid != uid)
+		return -GW_E_PERM;
 	forget(g, (unsigned)at);
 	tell(g);
 	return 0;

@@ -16,12 +16,12 @@ int games_new(struct loop *loop, void (*changed)(void *arg, unsigned count), voi
 	      struct games **ret);
 void games_free(struct games *g);
 
-/* ttl_ns UINT64_MAX: as long as the process.  One that is known begins anew.  0; -GW_E_ARG: there is no such
+/* ttl_ns UINT64_MAX: as long as the process.  One that is known begins anew.  uid: who tells, -1: one with the token.  0; -GW_E_ARG: there is no such
  * process; -GW_E_NOSUPPORT: this kernel cannot watch it and no time was given; -GW_E_SIZE: too many. */
-int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, const char *who,
+int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who,
 		uint64_t now_ns);
-/* 0 or -GW_E_NOENT. */
-int games_end(struct games *g, int64_t pid);
+/* uid: who asks; -1 and 0 may end those of others.  0, -GW_E_NOENT or -GW_E_PERM. */
+int games_end(struct games *g, int64_t pid, int64_t uid);
 
 /* Place i of GUARD_VIEW_GAMES; pid 0: it is free. */
 const struct guard_view_game *games_list(const struct games *g);

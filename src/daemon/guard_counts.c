@@ -6,12 +6,35 @@
 #define XID_MOST           1024 /* NVIDIA's numbers are below 200 ...            */
 #define XID_UNKNOWN_NUMBER 999  /* ... and this stands for one that it has no name for */
 
+/* worker NULL: all of them. */
 static void key_of(char *out, size_t size, const char *worker, unsigned cell)
 {
 	char name[48];
 
 	tally_cell_name(cell, name, sizeof(name));
-	snprintf(out, size, "guard/%s/%s", worker, name);
+	snprintf(out, size, "guard%s%s/%s", worker ? "/" : "-all", worker ? worker : "", name);
+}
+
+static void load(uint64_t *cell, struct store *s, const char *worker)
+{
+	char key[192];
+
+	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+		key_of(key, sizeof(key), worker, c);
+		cell[c] = (uint64_t)store_count_now(s, key);
+	}
+}
+
+static void keep(const uint64_t *cell, struct store *s, const char *worker)
+{
+	char key[192];
+
+	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+		if (!cell[c])
+			continue;
+		key_of(key, sizeof(key), worker, c);
+		store_set_count(s, key, (double)cell[c]);
+	}
 }
 
 static void key_of_xid(char *out, size_t size, const char *uuid, unsigned xid)
@@ -19,19 +42,31 @@ static void key_of_xid(char *out, size_t size, const char *uuid, unsigned xid)
 	snprintf(out, size, "xid/%s/%u", uuid, xid);
 }
 
+/* A file of an earlier version counted no sums: they are those of who is there, at the least. */
+static void sum_up(struct tally *t)
+{
+	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+		uint64_t sum = 0;
+
+		for (unsigned i = 0; i < t->workers; i++)
+			sum += t->worker[i].cell[c];
+		if (t->all[c] < sum)
+			t->all[c] = sum;
+	}
+}
+
 void guard_counts_load(struct tally *t, struct store *s, const struct policy *p)
 {
-	char key[192];
-
+	tally_fit(t, p);
+	load(t->all, s, NULL);
 	for (unsigned i = 0; i < p->workers; i++) {
 		const char *name = p->worker[i].name;
 		struct tally_worker *w = tally_find(t, name) ? NULL : tally_worker(t, name);
 
-		for (unsigned c = 0; w && c < TALLY_CELLS; c++) {
-			key_of(key, sizeof(key), name, c);
-			w->cell[c] = (uint64_t)store_count(s, key);
-		}
+		if (w)
+			load(w->cell, s, name);
 	}
+	sum_up(t);
 }
 
 void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid)
@@ -57,14 +92,10 @@ void guard_counts_add(struct tally *t, struct store *s, const char *worker,
 		      const struct guard_decision *d)
 {
 	const struct tally_worker *w = tally_add(t, worker, d);
-	char key[192];
 
-	for (unsigned c = 0; w && c < TALLY_CELLS; c++) {
-		if (!w->cell[c])
-			continue;
-		key_of(key, sizeof(key), worker, c);
-		store_set_count(s, key, (double)w->cell[c]);
-	}
+	if (w)
+		keep(w->cell, s, worker);
+	keep(t->all, s, NULL);
 }
 
 void guard_counts_add_xid(struct tally *t, struct store *s, const char *uuid, unsigned xid)

@@ -6,7 +6,7 @@
 
 #include "guard/tally.h"
 
-/* What earlier runs counted of the workers of a policy; again after the policy changed. */
+/* What was counted so far of all, and of the workers of a policy; again after the policy changed. */
 void guard_counts_load(struct tally *t, struct store *s, const struct policy *p);
 /* ... and of the Xids of a GPU; once for each. */
 void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid);

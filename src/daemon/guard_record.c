@@ -36,3 +36,19 @@ void guard_record_write(struct buf *out, const struct guard_record *r, const cha
 	json_object_end(&j);
 	json_end(&j);
 }
+
+void guard_room_write(struct buf *out, const struct guard_room_record *r)
+{
+	struct json j;
+
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_uint(&j, "id", r->room.id);
+	json_string(&j, "gpu", r->room.gpu);
+	json_uint(&j, "bytes", r->room.bytes);
+	json_int(&j, "pid", r->room.pid);
+	json_uint(&j, "start_ticks", r->start_ticks);
+	json_uint(&j, "until_wall_ns", r->until_wall_ns);
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -11,4 +11,12 @@ void guard_record_write(struct buf *out, const struct guard_record *r, const cha
 /* 0, or -GW_E_PARSE. */
 int guard_record_read(const char *json, struct guard_record *ret, char *notes, size_t size);
 
+/* A reservation: its owner is a process that began then, its end a time on the wall (0: none). */
+struct guard_room_record {
+	struct guard_room room; /* id, gpu, bytes and pid */
+	uint64_t start_ticks, until_wall_ns;
+};
+void guard_room_write(struct buf *out, const struct guard_room_record *r);
+int guard_room_read(const char *json, struct guard_room_record *ret); /* 0 or -GW_E_PARSE */
+
 #endif

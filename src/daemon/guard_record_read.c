@@ -63,3 +63,19 @@ int guard_record_read(const char *text, struct guard_record *ret, char *notes, s
 	json_decref(o);
 	return 0;
 }
+
+int guard_room_read(const char *text, struct guard_room_record *ret)
+{
+	json_t *o = json_loads(text, 0, NULL);
+	const char *gpu = json_string_value(json_object_get(o, "gpu"));
+
+	memset(ret, 0, sizeof(*ret));
+	snprintf(ret->room.gpu, sizeof(ret->room.gpu), "%s", gpu ? gpu : "");
+	ret->room.id = number(o, "id");
+	ret->room.bytes = number(o, "bytes");
+	ret->room.pid = (int64_t)number(o, "pid");
+	ret->start_ticks = number(o, "start_ticks");
+	ret->until_wall_ns = number(o, "until_wall_ns");
+	json_decref(o);
+	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
+}

@@ -45,6 +45,7 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 		scene_write(&g->line, s);
 		guarding_record(g);
 	}
+	guarding_lock_look(g, s);
 	guard_look(g->guard, s);
 	guarding_swap_try(g);
 	guarding_pump(g);
@@ -79,6 +80,7 @@ static void outcomes(void *arg, int fd, uint32_t events)
 void guarding_tick(struct guarding *g, const struct view *v)
 {
 	guarding_health_read(g, v);
+	guarding_rooms_tick(g);
 	beside_tick(g->beside, g->guard, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
@@ -95,25 +97,13 @@ static void count(struct guarding *g)
 	struct guard_view_counts *c = &g->view.counts;
 	struct look_stats looks;
 
-	c->evictions = g->gone.evictions;
-	c->resumes = g->gone.resumes;
-	c->would_evict = g->gone.would_evict;
 	c->stuck = 0;
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		struct guard_status s;
 
-		if (guard_status(g->guard, i, &s) != 0)
-			continue;
-		c->evictions += s.evictions;
-		c->resumes += s.resumes;
-		c->would_evict += s.would_evict;
-		c->stuck += s.state == STATE_STUCK;
+		if (guard_status(g->guard, i, &s) == 0)
+			c->stuck += s.state == STATE_STUCK;
 	}
-	c->freed_bytes = 0;
-	for (unsigned i = 0; i < g->tally.workers; i++)
-		c->freed_bytes += (double)g->tally.worker[i].cell[TALLY_FREED_BYTES];
-	c->evictions_ever = g->evictions_before + c->evictions;
-	store_set_count(g->config.store, "evictions", (double)c->evictions_ever);
 	looker_stats(g->looker, &looks, &c->triggered);
 }
 
@@ -133,7 +123,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.journal =
 		!store_lasting(g->config.store)
 			? "nothing is kept in a file: evictions above level 2 are refused"
-		: g->failed
+		: g->failed || g->unkept
 			? "the journal cannot be written: evictions above level 2 are refused"
 			: "ok";
 	return &g->view;
@@ -151,6 +141,8 @@ static int open_guard(struct guarding *g)
 	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
 		guarding_give_notes(g, r, i);
 	free(r);
+	if (!err)
+		guarding_rooms_open(g);
 	return err;
 }
 
@@ -257,7 +249,8 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	if (g->outcome_fd >= 0)
 		close(g->outcome_fd);
 	guarding_health_close(g);
-	guarding_ask_close(g);
+	guarding_rooms_close(g);
+	guarding_lock_close(g);
 	guarding_record_close(g);
 	beside_free(g->beside);
 	guarding_swap_close(g);

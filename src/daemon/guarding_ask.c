@@ -3,6 +3,7 @@
 
 #include "guard_text.h"
 #include "guard_trace.h"
+#include "whose.h"
 
 #include "base/clock.h"
 
@@ -51,16 +52,27 @@ static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask 
 }
 
 /* Who is told that it is so may rely on it: his wish is in the file before he is answered.  A disk that
- * hangs holds us up no longer than this. */
-static void keep_wish(struct guarding *g)
+ * hangs holds us up no longer than this; then, and where nothing can be kept, the answer says so. */
+static void keep_wish(struct guarding *g, char *message, size_t size)
 {
 	uint64_t now = guarding_now_ns(), until = now + KEEP_NS;
 
 	for (; g->writing && now < until; now = guarding_now_ns()) {
 		if (store_flush(g->config.store, until - now) == -GW_E_TIMEOUT)
-			return;
+			break;
 		guarding_written(g, now);
 	}
+	if (!store_lasting(g->config.store))
+		snprintf(message, size,
+			 "nothing is kept in a file: a restart of the service forgets it");
+	else if (g->failed || g->unkept)
+		snprintf(message, size,
+			 "the journal cannot be written (%.100s): a restart of the service "
+			 "forgets it",
+			 store_state(g->config.store));
+	else if (g->writing)
+		snprintf(message, size,
+			 "the disk has not taken it yet: it is lost if the machine ends now");
 }
 
 static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
@@ -80,85 +92,50 @@ static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, c
 		if (worker < 0 || i == (unsigned)worker)
 			begin_operation(g, i, what, who);
 	guarding_pump(g);
-	keep_wish(g);
+	if (!err)
+		keep_wish(g, message, size);
 	looker_now(g->looker);
 	return err;
 }
 
-static void release_room(void *engine, uint64_t id);
-
-static void forget_owner(struct owner *o)
+static int find_process(int64_t *pid, const struct guard_asker *by, uint64_t *ret_start_ticks,
+			char *message, size_t size)
 {
-	loop_remove(o->source);
-	close(o->fd);
-	*o = (struct owner){ .id = 0 };
-}
+	struct root root;
+	int err = root_open(&root, NULL);
 
-static void owner_ended(void *arg, int fd, uint32_t events)
-{
-	struct owner *o = arg;
-	struct guarding *g = o->g;
-	uint64_t id = o->id;
-
-	(void)fd;
-	(void)events;
-	forget_owner(o);
-	release_room(g, id);
-}
-
-/* One whose reservation ended by its time leaves its place. */
-static struct owner *place_for_owner(struct guarding *g)
-{
-	char ignored[300];
-
-	for (unsigned i = 0; i < GUARDING_OWNERS; i++) {
-		struct owner *o = &g->owner[i];
-
-		if (o->id &&
-		    guard_reserved(g->guard, o->id, ignored, sizeof(ignored)) == -GW_E_NOENT)
-			forget_owner(o);
-		if (!o->id)
-			return o;
-	}
-	return NULL;
-}
-
-/* Where the kernel cannot watch it, the room lasts until it is released or its time is over. */
-static void watch_owner(struct guarding *g, uint64_t id, int fd)
-{
-	struct owner *o = fd >= 0 ? place_for_owner(g) : NULL;
-
-	if (!o || loop_add_fd(g->config.loop, fd, EPOLLIN, owner_ended, o, &o->source) != 0) {
-		if (fd >= 0)
-			close(fd);
-		return;
-	}
-	o->g = g;
-	o->id = id;
-	o->fd = fd;
+	if (err)
+		return err;
+	err = whose_process(&root, *pid, by, pid, ret_start_ticks, message, size);
+	root_close(&root);
+	return err;
 }
 
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl_ns,
-		   const char *who, uint64_t *ret_id)
+		   const struct guard_asker *by, uint64_t *ret_id, char *message, size_t size)
 {
 	struct guarding *g = engine;
-	uint64_t now = guarding_now_ns();
-	int fd = pid > 0 ? (int)syscall(SYS_pidfd_open, (pid_t)pid, 0) : -1, err;
+	uint64_t now = guarding_now_ns(), start_ticks = 0;
 	char text[160];
+	int fd = -1, err;
 
-	if (fd < 0 && pid > 0 && errno == ESRCH)
-		return -GW_E_ARG; /* nobody is there to have it */
-	on_behalf_of(g, who, now);
+	if (pid > 0) {
+		err = find_process(&pid, by, &start_ticks, message, size);
+		if (err)
+			return err;
+		fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+	}
+	on_behalf_of(g, by->who, now);
 	if (g->record_fd >= 0) {
 		guard_trace_reserve(&g->line, gpu, bytes, pid, ttl_ns, now);
 		guarding_record(g);
 	}
 	err = guard_reserve(g->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
 	if (!err) {
-		watch_owner(g, *ret_id, fd);
+		guarding_room_made(g, *ret_id, fd, start_ticks);
 		snprintf(text, sizeof(text), "room for %.0f MiB is wanted",
 			 (double)bytes / 1048576);
-		audit(g, who, text);
+		audit(g, by->who, text);
 	} else if (fd >= 0) {
 		close(fd);
 	}
@@ -176,47 +153,56 @@ static int reserved(void *engine, uint64_t id, char *message, size_t size)
 
 static void release_room(void *engine, uint64_t id)
 {
-	struct guarding *g = engine;
-	uint64_t now = guarding_now_ns();
-
-	for (unsigned i = 0; i < GUARDING_OWNERS; i++)
-		if (id && g->owner[i].id == id)
-			forget_owner(&g->owner[i]);
-	if (g->record_fd >= 0) {
-		guard_trace_release(&g->line, id, now);
-		guarding_record(g);
-	}
-	guard_release(g->guard, id, now);
-	guarding_pump(g);
-	looker_now(g->looker);
+	guarding_room_release(engine, id);
 }
 
-static int game(void *engine, int64_t pid, uint64_t ttl_ns, const char *who)
+/* A user whose workers left too often waits with games as with every other wish. */
+static int may_play(struct guarding *g, int64_t *pid, const struct guard_asker *by,
+		    char *message, size_t size)
+{
+	uint64_t ignored;
+	struct root root;
+	int err = find_process(pid, by, &ignored, message, size);
+
+	if (err)
+		return err;
+	err = root_open(&root, NULL);
+	if (err)
+		return err;
+	err = whose_game(&root, *pid, by, message, size);
+	root_close(&root);
+	if (err)
+		return err;
+	return guard_user_wait_ns(g->guard, whose_uid(by), guarding_now_ns()) ? -GW_E_PERM : 0;
+}
+
+static int game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
+		char *message, size_t size)
 {
 	struct guarding *g = engine;
-	int err = beside_game(g->beside, pid, ttl_ns, who);
+	int err = may_play(g, pid, by, message, size);
 	char text[80];
 
-	snprintf(text, sizeof(text), "process %lld plays", (long long)pid);
+	if (err)
+		return err;
+	on_behalf_of(g, by->who, guarding_now_ns());
+	err = beside_game(g->beside, *pid, ttl_ns, whose_uid(by), by->who);
+	guard_for(g->guard, -1); /* where nothing began */
+	snprintf(text, sizeof(text), "process %lld plays", (long long)*pid);
 	if (!err)
-		audit(g, who, text);
+		audit(g, by->who, text);
+	else if (err == -GW_E_ARG)
+		snprintf(message, size, "process %lld has ended", (long long)*pid);
 	return err;
 }
 
-static int game_end(void *engine, int64_t pid)
+static int game_end(void *engine, int64_t pid, const struct guard_asker *by)
 {
 	struct guarding *g = engine;
 
-	return beside_game_end(g->beside, pid);
+	return beside_game_end(g->beside, pid, whose_uid(by));
 }
 
 const struct guard_view_ops guarding_ops = {
 	ask, reserve, reserved, release_room, game, game_end, guarding_clear, guard_text_policy
 };
-
-void guarding_ask_close(struct guarding *g)
-{
-	for (unsigned i = 0; i < GUARDING_OWNERS; i++)
-		if (g->owner[i].id)
-			forget_owner(&g->owner[i]);
-}

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define KIND       "guard" /* of its documents in the store */
+#define KIND "guard" /* of its documents in the store */
+_Static_assert(POLICY_WORKERS <= 32, "guarding.unkept has a bit for each");
+
 #define SAFE_LEVEL 2 /* what a worker does by itself and takes back: no journal is needed */
 
 static const char *severity_of(const struct guard_decision *d)
@@ -68,32 +70,78 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 	r->wall_ns = clock_wall_ns(clock_real());
 	r->id = announce(g, d, name, text);
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
-	if (d->to == STATE_DRAIN || d->to == STATE_EVICT)
-		g->ordered_ns[d->worker] = d->mono_ns;
-	if (d->to == STATE_EVICTED && d->from == STATE_VERIFY && g->ordered_ns[d->worker]) {
-		double s = (double)(d->mono_ns - g->ordered_ns[d->worker]) * 1e-9;
+	if (d->freed_ns) {
+		double s = (double)d->freed_ns * 1e-9;
 
 		g->view.counts.free_seconds_last = s;
 		g->view.counts.free_seconds_max = fmax(g->view.counts.free_seconds_max, s);
-		g->ordered_ns[d->worker] = 0;
 	}
 }
 
-void guarding_keep(struct guarding *g, const struct guard_record *r)
+/* ---- records ---- */
+
+int guarding_keep(struct guarding *g, const struct guard_record *r)
 {
 	char notes[WORKER_NOTES_SIZE] = "";
 	struct buf text;
+	int err;
 
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
 		if (strcmp(g->settings->policy.worker[i].name, r->worker) == 0)
 			action_notes(g->action, i, notes, sizeof(notes));
 	buf_init(&text, 64 * 1024);
 	guard_record_write(&text, r, notes);
-	if (!text.err)
-		store_keep(g->config.store, KIND, r->worker, text.p, text.len);
+	err = text.err ? -GW_E_SIZE
+		       : store_keep(g->config.store, KIND, r->worker, text.p, text.len);
 	buf_done(&text);
-	g->writing = true;
+	g->writing = g->writing || !err;
+	return err;
 }
+
+/* One that finds no place is tried again: until then its worker stays where it can come back from by itself. */
+static void keep_of(struct guarding *g, unsigned worker, const struct guard_record *r)
+{
+	uint32_t bit = UINT32_C(1) << worker;
+
+	if (guarding_keep(g, r) == 0)
+		g->unkept &= ~bit;
+	else
+		g->unkept |= bit;
+}
+
+static void keep_again(struct guarding *g)
+{
+	struct guard_record r;
+
+	for (unsigned i = 0; g->unkept && i < POLICY_WORKERS; i++) {
+		if (!(g->unkept >> i & 1))
+			continue;
+		if (i >= g->settings->policy.workers)
+			g->unkept &= ~(UINT32_C(1) << i);
+		else if (guard_record_of(g->guard, i, &r) == 0)
+			keep_of(g, i, &r);
+	}
+}
+
+static void keep_records(struct guarding *g)
+{
+	struct guard_record r;
+
+	keep_again(g);
+	while (guard_next_record(g->guard, &r))
+		for (unsigned i = 0; i < g->settings->policy.workers; i++)
+			if (strcmp(g->settings->policy.worker[i].name, r.worker) == 0)
+				keep_of(g, i, &r);
+}
+
+/* Must the order be in the file, and is not? */
+static bool unrecorded(const struct guarding *g, const struct guard_order *o)
+{
+	return o->level > SAFE_LEVEL && o->verb == ORDER_EVICT &&
+	       (g->failed || g->unkept >> o->worker & 1 || !store_lasting(g->config.store));
+}
+
+/* ---- orders ---- */
 
 /* An order that cannot be carried out has an outcome all the same. */
 static void refuse(struct guarding *g, const struct guard_order *o, const char *why)
@@ -109,8 +157,7 @@ static void give_orders(struct guarding *g)
 	struct guard_order o;
 
 	while (!guarding_swap_waits(g) && guard_next_order(g->guard, &o)) {
-		if (o.level > SAFE_LEVEL && o.verb == ORDER_EVICT &&
-		    (g->failed || !store_lasting(g->config.store)))
+		if (unrecorded(g, &o))
 			refuse(g, &o,
 			       "the journal cannot be written: nothing above level 2 is done");
 		else if (action_order(g->action, &o) != 0)
@@ -159,14 +206,11 @@ void guarding_tell_decisions(struct guarding *g)
 /* Orders wait until what they do is in the file. */
 void guarding_pump(struct guarding *g)
 {
-	struct guard_record r;
-
 	do {
 		guarding_tell_decisions(g);
 		if (g->writing)
 			return;
-		while (guard_next_record(g->guard, &r))
-			guarding_keep(g, &r);
+		keep_records(g);
 		if (!g->writing) {
 			give_orders(g);
 			return;
@@ -226,7 +270,6 @@ static void timer_came(void *arg, uint64_t t_ns)
 
 int guarding_journal_open(struct guarding *g)
 {
-	g->evictions_before = (uint64_t)store_count(g->config.store, "evictions");
 	guard_counts_load(&g->tally, g->config.store, &g->settings->policy);
 	return loop_add_timer(g->config.loop, timer_came, g, &g->timer);
 }

@@ -5,7 +5,9 @@
  *   guarding_trace.c    the recording of all that the guard is told
  *   guarding_health.c   health and capacity of the GPUs, and what their drivers tell
  *   guarding_beside.c   what is found beside the looks: Xids of the log, games, idling models, caps
- *   guarding_ask.c      what people ask, and who the room is kept for
+ *   guarding_ask.c      what people ask
+ *   guarding_room.c     who room is kept for
+ *   guarding_lock.c     for which GPUs it acts, and for which another service does
  *   guarding_swap.c     another configuration, while it runs
  */
 #ifndef GW_DAEMON_GUARDING_PARTS_H
@@ -32,9 +34,12 @@ struct owner {
 	struct loop_source *source;
 };
 
-/* What workers did that are gone. */
-struct guarding_gone {
-	unsigned evictions, resumes, would_evict;
+/* Of one GPU. */
+struct guarding_lock {
+	char uuid[96];
+	int fd;       /* -1: not held */
+	bool foreign; /* another service acts there */
+	uint64_t retry_ns;
 };
 
 struct retired; /* a configuration that a thread may still read */
@@ -54,11 +59,11 @@ struct guarding {
 	struct loop_source *timer;
 	bool writing; /* orders wait for records to be in the file */
 	bool failed;  /* the last record could not be kept */
+	uint32_t
+		unkept; /* workers whose records found no place: a set, tried again at each pump */
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided; /* ever */
-	uint64_t ordered_ns[POLICY_WORKERS];
-	uint64_t evictions_before; /* of earlier runs */
-	struct tally tally;        /* with those of earlier runs */
+	uint64_t decided;   /* ever */
+	struct tally tally; /* with those of earlier runs */
 	struct guard_operations operations;
 
 	/* The recording. */
@@ -82,13 +87,18 @@ struct guarding {
 
 	/* Room. */
 	struct owner owner[GUARDING_OWNERS];
+	uint64_t room[GUARDING_OWNERS]; /* reservations that are in the file; 0: none */
+
+	/* Which of several services acts. */
+	struct guarding_lock lock_of[GUARDING_DEVICES];
+	unsigned locks;
+	bool unlocked_told;
 
 	/* Another configuration. */
 	struct guard_settings *next; /* waits until no order is under way; NULL: none */
 	uint64_t next_ns;            /* since */
 	bool next_told;
 	struct retired *retired;
-	struct guarding_gone gone;
 };
 
 uint64_t guarding_now_ns(void);
@@ -103,7 +113,8 @@ void guarding_fit(struct guarding *g, struct guard_settings *s);
 /* All that follows from what the guard was told. */
 void guarding_pump(struct guarding *g);
 void guarding_tell_decisions(struct guarding *g);
-void guarding_keep(struct guarding *g, const struct guard_record *r);
+/* 0, or -GW_E_SIZE: it found no place, what is in the file is older. */
+int guarding_keep(struct guarding *g, const struct guard_record *r);
 void guarding_forget(struct guarding *g, const char *worker);
 void guarding_commit(struct guarding *g); /* what was kept without guarding_pump() */
 /* Is the file written by now?  Then what waited for it goes on. */
@@ -148,8 +159,18 @@ void guarding_xid(struct guarding *g, const struct watch_event *e, bool past);
 /* guarding_beside.c */
 int guarding_beside_open(struct guarding *g);
 
-/* guarding_ask.c */
-void guarding_ask_close(struct guarding *g);
+/* guarding_room.c */
+void guarding_rooms_open(
+	struct guarding *g); /* those of an earlier run, before the first look */
+void guarding_rooms_close(struct guarding *g);
+void guarding_rooms_tick(struct guarding *g); /* forgets those that ended */
+/* fd: the owner's, taken; -1: none. */
+void guarding_room_made(struct guarding *g, uint64_t id, int fd, uint64_t start_ticks);
+void guarding_room_release(struct guarding *g, uint64_t id);
+
+/* guarding_lock.c */
+void guarding_lock_look(struct guarding *g, const struct scene *s); /* before the guard looks */
+void guarding_lock_close(struct guarding *g);
 
 /* guarding_swap.c: only from where nobody holds the number of a worker. */
 void guarding_swap_try(struct guarding *g);

@@ -49,30 +49,42 @@ static const char *way_back(enum policy_kind kind)
 	}
 }
 
-/* Its record stays where somebody may need it: to bring it back, or because it comes again. */
-static void part(struct guarding *g, unsigned worker)
-{
-	const struct policy_worker *w = &g->settings->policy.worker[worker];
-	struct guard_status s;
-	struct guard_record r;
+/* What is known of workers that leave, from before they do. */
+struct leaving {
+	struct guard_record record[POLICY_WORKERS];
+	enum policy_kind kind[POLICY_WORKERS];
+	unsigned count;
+};
 
-	if (guard_status(g->guard, worker, &s) == 0) {
-		g->gone.evictions += s.evictions;
-		g->gone.resumes += s.resumes;
-		g->gone.would_evict += s.would_evict;
+static void list_leaving(const struct guarding *g, struct leaving *l)
+{
+	const struct policy *old = &g->settings->policy;
+
+	for (unsigned i = 0; i < old->workers; i++) {
+		if (find(&g->next->policy, old->worker[i].name) >= 0 ||
+		    guard_record_of(g->guard, i, &l->record[l->count]) != 0)
+			continue;
+		l->kind[l->count++] = old->worker[i].kind;
 	}
-	if (guard_record_of(g->guard, worker, &r) != 0)
-		return;
-	if (!r.evicted && r.hold == HOLD_NONE) {
-		guarding_forget(g, w->name);
+}
+
+/* Its record stays where somebody may need it: to bring it back, or because it comes again. */
+static void part(struct guarding *g, const struct guard_record *r, enum policy_kind kind)
+{
+	if (!r->evicted && r->hold == HOLD_NONE) {
+		guarding_forget(g, r->worker);
 		return;
 	}
-	guarding_keep(g, &r);
-	if (r.evicted)
+	if (guarding_keep(g, r) != 0)
+		guarding_tell(g, "error",
+			      "what is known of worker %s, which is gone from the "
+			      "configuration, could not be kept: the journal is full",
+			      r->worker);
+	if (r->evicted)
 		guarding_tell(g, "warning",
 			      "worker %s is gone from the configuration while it is out (level "
 			      "%u): %s, or name it again and the guard does",
-			      w->name, r.level, way_back(w->kind));
+			      r->worker, r->level, way_back(kind));
 }
 
 /* ---- what names workers by their position ---- */
@@ -93,13 +105,11 @@ static void move_decisions(struct guarding *g, const int *now)
 	g->view.decisions = n;
 }
 
-static void move_times(struct guarding *g, const int *from, unsigned workers)
+/* The records of all are tried again, where one of those that had none may be among them. */
+static void move_unkept(struct guarding *g)
 {
-	uint64_t was[POLICY_WORKERS];
-
-	memcpy(was, g->ordered_ns, sizeof(was));
-	for (unsigned i = 0; i < POLICY_WORKERS; i++)
-		g->ordered_ns[i] = i < workers && from[i] >= 0 ? was[from[i]] : 0;
+	if (g->unkept)
+		g->unkept = UINT32_MAX;
 }
 
 /* ---- the swap ---- */
@@ -109,7 +119,9 @@ static bool same(const struct guard_settings *a, const struct guard_settings *b)
 	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
 	       memcmp(&a->health, &b->health, sizeof(a->health)) == 0 &&
 	       a->health_interval_ns == b->health_interval_ns &&
-	       a->capacity_enabled == b->capacity_enabled && text_same(a->record, b->record);
+	       a->capacity_enabled == b->capacity_enabled &&
+	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
+	       text_same(a->record, b->record);
 }
 
 static void retire(struct guarding *g, struct retired *place, struct guard_settings *old)
@@ -157,7 +169,7 @@ static void move_over(struct guarding *g, struct retired *place,
 	for (unsigned i = 0; i < old->policy.workers; i++)
 		left += now[i] < 0;
 	move_decisions(g, now);
-	move_times(g, from, next->policy.workers);
+	move_unkept(g);
 	action_policy(g->action, &next->policy, from);
 	looker_policy(g->looker, &next->policy);
 	g->settings = next;
@@ -175,38 +187,57 @@ static void move_over(struct guarding *g, struct retired *place,
 		tell_news(g, fresh, left);
 }
 
+/* All that is needed to change over, so that nothing is half done when something cannot be had. */
+struct change {
+	struct retired *place;
+	struct guarding_records *records;
+	struct leaving *leaving;
+	struct beside_parts *beside;
+};
+
+static int prepare(struct guarding *g, struct change *c)
+{
+	int err;
+
+	c->place = malloc(sizeof(*c->place));
+	c->leaving = calloc(1, sizeof(*c->leaving));
+	if (!c->place || !c->leaving)
+		return -GW_E_NOMEM;
+	err = guarding_records_read(g, &c->records);
+	if (!err)
+		err = beside_prepare(g->beside, g->next, &c->beside);
+	if (err)
+		return err;
+	list_leaving(g, c->leaving);
+	return guard_swap(g->guard, &g->next->policy, c->records->record, c->records->count,
+			  guarding_now_ns());
+}
+
 static void swap(struct guarding *g)
 {
-	struct retired *place = malloc(sizeof(*place));
-	struct guarding_records *records = NULL;
-	const struct policy *old = &g->settings->policy;
-	const struct guarding_gone gone = g->gone;
-	int err = place ? guarding_records_read(g, &records) : -GW_E_NOMEM;
+	struct change c = { .place = NULL };
+	int err;
 
 	guarding_tell_decisions(g);
-	if (!err)
-		err = beside_swap(g->beside, g->next);
-	for (unsigned i = 0; !err && i < old->workers; i++)
-		if (find(&g->next->policy, old->worker[i].name) < 0)
-			part(g, i);
-	if (!err)
-		err = guard_swap(g->guard, &g->next->policy, records->record, records->count,
-				 guarding_now_ns());
+	err = prepare(g, &c);
 	if (err) {
 		guarding_tell(g, "error", "the guard stays with the old configuration: %s",
 			      gw_strerror(err));
-		beside_swap(g->beside, g->settings);
-		g->gone = gone;
 		guarding_swap_drop(g);
-		free(place);
+		beside_parts_free(c.beside);
+		free(c.place);
 	} else {
-		move_over(g, place, records);
+		beside_change(g->beside, c.beside);
+		for (unsigned i = 0; i < c.leaving->count; i++)
+			part(g, &c.leaving->record[i], c.leaving->kind[i]);
+		move_over(g, c.place, c.records);
 		if (g->view.scene) /* the looker's names workers by their old positions */
 			guard_verdicts(g->guard, &g->view.scene);
 		guarding_view(g);
 	}
 	guarding_commit(g);
-	free(records);
+	free(c.records);
+	free(c.leaving);
 }
 
 /* ---- when ---- */

@@ -30,6 +30,7 @@ struct looker {
 	struct scene *empty, *full;
 	uint64_t due_ns;
 	bool utilisation, stop, gone, paused;
+	bool owed; /* a look was due while there was no scene to put it in */
 	uint64_t triggered;
 	struct look_stats stats; /* as of the last look */
 	const struct policy *policy;
@@ -82,6 +83,7 @@ static struct scene *take_empty(struct looker *k, bool *ret_utilisation)
 	s = k->paused ? NULL : k->empty;
 	if (s)
 		k->empty = NULL;
+	k->owed = !s && !k->paused;
 	*ret_utilisation = k->utilisation;
 	k->due_ns = UINT64_MAX; /* until the main thread says otherwise */
 	pthread_mutex_unlock(&k->lock);
@@ -198,6 +200,8 @@ static void arrived(void *arg, int fd, uint32_t events)
 	k->utilisation = utilisation;
 	if (due < k->due_ns)
 		k->due_ns = due;
+	if (k->owed)
+		k->due_ns = 0;
 	pthread_mutex_unlock(&k->lock);
 	k->shown = s;
 	eventfd_write(k->wake_fd, 1);

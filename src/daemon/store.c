@@ -142,6 +142,20 @@ double store_count(struct store *s, const char *key)
 	return start;
 }
 
+double store_count_now(struct store *s, const char *key)
+{
+	double now = store_count(s, key);
+	bool there;
+	unsigned at;
+
+	pthread_mutex_lock(&s->lock);
+	at = find_count(s, key, &there);
+	if (there && s->count[at]->pending - s->count[at]->base > now)
+		now = s->count[at]->pending - s->count[at]->base;
+	pthread_mutex_unlock(&s->lock);
+	return now;
+}
+
 void store_set_count(struct store *s, const char *key, double value)
 {
 	struct count *c;

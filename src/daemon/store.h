@@ -40,6 +40,8 @@ bool store_shared(const struct store *s);
 /* ---- counts ---- */
 /* As of the start: 0 when there was none, or while it is not known. */
 double store_count(struct store *s, const char *key);
+/* What was last set, or as of the start. */
+double store_count_now(struct store *s, const char *key);
 /* False: the file could not be read yet.  What is set meanwhile is added to what it has. */
 bool store_count_known(struct store *s);
 /* True once, when a file could be read that could not be at the start: store_count(), the documents,

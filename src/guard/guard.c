@@ -303,11 +303,6 @@ void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why
 	demand_text(g->gpu[slot].heat_why, sizeof(g->gpu[slot].heat_why), "%s", why ? why : "");
 }
 
-void guard_games(struct guard *g, unsigned count)
-{
-	g->games = count;
-}
-
 /* ---- what is fetched ---- */
 
 /* Also while its door is closed: it is owed an order that opens it. */
@@ -500,6 +495,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.residue_bytes = w->state == STATE_STUCK ? w->bytes
 				 : guard_is_out(w)       ? w->residue_bytes
 							 : 0,
+		.freed_ns = w->freed_ns,
 		.backoff = w->backoff,
 		.evictions = w->evictions,
 		.resumes = w->resumes,

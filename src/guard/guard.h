@@ -159,7 +159,8 @@ struct guard_decision {
 	enum guard_result result;
 	unsigned level;       /* of the result */
 	uint64_t freed_bytes; /* of RESULT_FREED */
-	uint32_t blocked;     /* set of guard_block that keep it from coming back */
+	uint64_t freed_ns; /* likewise: since the first order to leave; 0: nothing was done */
+	uint32_t blocked;  /* set of guard_block that keep it from coming back */
 };
 
 enum guard_ask {
@@ -177,7 +178,8 @@ struct guard_status { /* of one worker, for REST and the page */
 	enum guard_hold hold;
 	uint64_t hold_until_ns, since_ns, next_ns;
 	uint64_t resident_bytes, need_bytes, residue_bytes;
-	double backoff; /* times the quiet period */
+	uint64_t freed_ns; /* of its last eviction, since its first order; 0: none yet */
+	double backoff;    /* times the quiet period */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
 	char why[240];                /* of the state, with what masks what */
@@ -211,7 +213,7 @@ uint64_t guard_last_id(const struct guard *g);
 void guard_look(struct guard *g, const struct scene *s);
 void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_ns);
 
-/* Whose wish the next guard_ask() or guard_reserve() is: a user may move workers policy.user_evictions times
+/* Whose wish the next guard_ask(), guard_reserve() or guard_games() is: a user may move workers policy.user_evictions times
  * an hour, by processes and wishes together.  For that one call; -1, as without: nobody who is limited. */
 void guard_for(struct guard *g, int64_t uid);
 /* Until he may move one again; 0: now. */
@@ -241,6 +243,9 @@ struct guard_room {  /* a reservation */
 	uint64_t until_ns;          /* UINT64_MAX: until it is released */
 	int64_t pid;                /* 0: nobody's */
 };
+/* One of an earlier run, with its number and its end: before the first look, so that nobody comes back into it.  0, or
+ * -GW_E_STATE: there is no place, or it is too late. */
+int guard_reserve_again(struct guard *g, const struct guard_room *room);
 /* Of place i; false past the last. */
 bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret);
 
@@ -266,7 +271,12 @@ enum guard_heat {
 };
 void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why);
 
-/* How many tell that they play, beside those of the scenes; counts from the next look on. */
+/* Another service acts on this GPU (holder: who, as a part of a sentence): its workers are only observed.  NULL: none
+ * does any more.  Before the first look, too. */
+void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
+
+/* How many tell that they play, beside those of the scenes; counts from the next look on.  One more counts as a wish
+ * of who guard_for() named that all leave. */
 void guard_games(struct guard *g, unsigned count);
 
 /* Of a worker that takes part in the idle economy: it is unloaded when it has idled for after_ns (UINT64_MAX:

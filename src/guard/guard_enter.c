@@ -143,7 +143,7 @@ static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_st
 	if (from != STATE_VERIFY && from != STATE_STUCK)
 		return;
 	w->residue_bytes = w->bytes;
-	w->freed_ns = g->now_ns - w->begun_ns;
+	w->freed_ns = w->dry ? 0 : g->now_ns - w->begun_ns;
 	w->dirty = true;
 	w->returning = false;
 	guard_ended(w, RESULT_FREED);

@@ -197,12 +197,14 @@ static void pretend(struct guard *g, struct guard_worker *w)
 
 bool guard_is_dry(const struct guard *g, const struct guard_worker *w)
 {
-	bool simulated = false;
+	bool simulated = false, foreign = false;
 
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->gpus, i) && g->gpu[i].now)
+		if (has(w->gpus, i) && g->gpu[i].now) {
 			simulated = simulated || g->gpu[i].now->simulated;
-	return g->p->mode != GUARD_ENFORCE || (simulated && !g->p->simulated_too);
+			foreign = foreign || g->gpu[i].foreign[0];
+		}
+	return g->p->mode != GUARD_ENFORCE || foreign || (simulated && !g->p->simulated_too);
 }
 
 static void add_up(struct guard *g, struct guard_worker *w)
@@ -220,6 +222,7 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	w->starting = w->starting && !w->present;
 	w->seen_ns = w->present ? g->now_ns : w->seen_ns;
 	w->dry = guard_is_dry(g, w);
+	w->owed = w->owed || (!g->looked && w->dry && w->evicted);
 }
 
 /* Memory is read before the lists: what somebody took in between is in the lists alone. */

@@ -65,6 +65,7 @@ struct guard_gpu {
 	uint64_t well_ns; /* answers again since; 0: does not */
 	uint32_t reasons; /* set by others */
 	char evidence[GUARD_REASONS][160];
+	char foreign[64];      /* who else acts on it; "": nobody */
 	uint64_t acted_ns;     /* when an action on it last ended; 0: never */
 	uint64_t free_bytes;   /* as if dry evictions had been made */
 	uint64_t coming_bytes; /* what leaving workers still hold */

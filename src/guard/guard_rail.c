@@ -140,6 +140,16 @@ void guard_for(struct guard *g, int64_t uid)
 	g->asker = uid;
 }
 
+/* Whose game is one more moves all who run, as one who asks for it would. */
+void guard_games(struct guard *g, unsigned count)
+{
+	for (unsigned i = 0; count > g->games && i < g->workers; i++)
+		if (!guard_is_out(&g->worker[i]))
+			rate_take(&g->rate, g->asker, g->now_ns);
+	g->asker = -1;
+	g->games = count;
+}
+
 uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 {
 	return rate_wait_ns(&g->rate, uid, g->p->user_evictions, now_ns);
@@ -161,13 +171,26 @@ int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_
 
 /* ---- how it stands ---- */
 
+static int foreign_slot(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->home | w->gpus, i) && g->gpu[i].foreign[0])
+			return (int)i;
+	return -1;
+}
+
 void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *out,
 		     size_t size)
 {
-	int slot = unsafe_slot(g, w);
+	int slot = unsafe_slot(g, w), other = foreign_slot(g, w);
 
 	out[0] = '\0';
-	if (slot >= 0)
+	if (other >= 0)
+		demand_text(out, size,
+			    "%s guards %.48s: here it is only told what would be done. Stop "
+			    "one of the two",
+			    g->gpu[other].foreign, g->gpu[other].uuid);
+	else if (slot >= 0)
 		screen_text(g, slot, out, size);
 	else if (w->limited_ns > g->now_ns && w->against)
 		demand_text(out, size,

@@ -260,3 +260,23 @@ bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret)
 	demand_text(ret->gpu, sizeof(ret->gpu), "%s", g->gpu[r->gpu].uuid);
 	return true;
 }
+
+int guard_reserve_again(struct guard *g, const struct guard_room *room)
+{
+	int slot = g->looked ? -1 : guard_slot(g, room->gpu, true);
+	struct guard_reservation *r = NULL;
+
+	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
+		if (!g->reservation[i].id)
+			r = &g->reservation[i];
+	if (slot < 0 || !r || !room->id || find(g, room->id))
+		return -GW_E_STATE;
+	*r = (struct guard_reservation){ .id = room->id,
+					 .gpu = slot,
+					 .bytes = room->bytes,
+					 .pid = room->pid,
+					 .until_ns = room->until_ns };
+	if (room->id > g->next_id)
+		g->next_id = room->id;
+	return 0;
+}

@@ -163,6 +163,7 @@ static void say_end(struct guard_worker *w, struct guard_decision *d)
 	d->result = w->ended;
 	d->level = w->ended_level;
 	d->freed_bytes = w->ended_bytes;
+	d->freed_ns = w->ended == RESULT_FREED ? w->freed_ns : 0;
 	d->blocked = w->ended_blocked;
 	w->ended = RESULT_NONE;
 	w->ended_level = 0;

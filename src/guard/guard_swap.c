@@ -152,3 +152,20 @@ int guard_swap(struct guard *g, const struct policy *p, const struct guard_recor
 		guard_masks(g);
 	return 0;
 }
+
+void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns)
+{
+	int slot = guard_slot(g, gpu, true);
+
+	if (slot < 0)
+		return;
+	demand_text(g->gpu[slot].foreign, sizeof(g->gpu[slot].foreign), "%s",
+		    holder ? holder : "");
+	if (!g->looked)
+		return;
+	g->now_ns = now_ns;
+	for (unsigned i = 0; i < g->workers; i++)
+		change_mode(g, &g->worker[i]);
+	guard_masks(g);
+	guard_steps(g);
+}

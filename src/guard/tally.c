@@ -43,14 +43,50 @@ struct tally_worker *tally_worker(struct tally *t, const char *name)
 	return w;
 }
 
-static void add_result(struct tally_worker *w, const struct guard_decision *d)
+static bool is_named(const struct policy *p, const char *name)
+{
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+void tally_fit(struct tally *t, const struct policy *p)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < t->workers; i++)
+		if (is_named(p, t->worker[i].name))
+			t->worker[n++] = t->worker[i];
+	t->workers = n;
+}
+
+uint64_t tally_evictions(const uint64_t cell[TALLY_CELLS])
+{
+	uint64_t n = 0;
+
+	for (unsigned l = 0; l < GUARD_LEVELS; l++)
+		n += cell[tally_eviction(l, RESULT_FREED)];
+	return n;
+}
+
+static void add_result(uint64_t *cell, const struct guard_decision *d)
 {
 	if (d->result == RESULT_WITHHELD || (d->dry && d->result == RESULT_FREED))
-		w->cell[TALLY_WOULD_EVICT]++;
+		cell[TALLY_WOULD_EVICT]++;
 	if (d->dry || d->result == RESULT_WITHHELD)
 		return;
-	w->cell[tally_eviction(d->level, d->result)]++;
-	w->cell[TALLY_FREED_BYTES] += d->freed_bytes;
+	cell[tally_eviction(d->level, d->result)]++;
+	cell[TALLY_FREED_BYTES] += d->freed_bytes;
+}
+
+static void add(uint64_t *cell, const struct guard_decision *d, bool back)
+{
+	cell[TALLY_RESUMES] += back;
+	for (unsigned b = 0; b < GUARD_BLOCKS; b++)
+		cell[TALLY_BLOCKED + b] += d->blocked >> b & 1;
+	if (d->result != RESULT_NONE)
+		add_result(cell, d);
 }
 
 struct tally_worker *tally_add(struct tally *t, const char *name,
@@ -61,14 +97,10 @@ struct tally_worker *tally_add(struct tally *t, const char *name,
 
 	if (!back && !d->blocked && d->result == RESULT_NONE)
 		return NULL;
+	add(t->all, d, back);
 	w = tally_worker(t, name);
-	if (!w)
-		return NULL;
-	w->cell[TALLY_RESUMES] += back;
-	for (unsigned b = 0; b < GUARD_BLOCKS; b++)
-		w->cell[TALLY_BLOCKED + b] += d->blocked >> b & 1;
-	if (d->result != RESULT_NONE)
-		add_result(w, d);
+	if (w)
+		add(w->cell, d, back);
 	return w;
 }
 

@@ -33,6 +33,7 @@ struct tally_xid {
 struct tally {
 	struct tally_worker worker[POLICY_WORKERS];
 	unsigned workers;
+	uint64_t all[TALLY_CELLS]; /* of all workers, also of those that are gone */
 	struct tally_xid xid[TALLY_XIDS];
 	unsigned xids;
 };
@@ -42,11 +43,19 @@ unsigned tally_eviction(unsigned level, enum guard_result result);
 /* "resumes", "blocked/room", "evictions/2/freed": a path, for keys in a file. */
 void tally_cell_name(unsigned cell, char *out, size_t size);
 
+/* Evictions that freed memory, of the cells of a worker or of all. */
+uint64_t tally_evictions(const uint64_t cell[TALLY_CELLS]);
+
+/* Lets go of workers that a policy does not name, so that there is a place for those that it does.  What they
+ * did stays in `all`. */
+void tally_fit(struct tally *t, const struct policy *p);
+
 /* The worker of this name, made where there is none; NULL: there are too many. */
 struct tally_worker *tally_worker(struct tally *t, const char *name);
 const struct tally_worker *tally_find(const struct tally *t, const char *name);
 
-/* Counts what a decision ended; the worker that it concerns, or NULL: nothing was counted. */
+/* Counts what a decision ended, for its worker and for all; the worker, or NULL: nothing was counted, or there
+ * are too many, and then only for all. */
 struct tally_worker *tally_add(struct tally *t, const char *name,
 			       const struct guard_decision *d);
 /* One Xid more; NULL: there are too many. */

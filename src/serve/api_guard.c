@@ -11,17 +11,20 @@
 
 /* ---- all of it ---- */
 
-static void counts(struct json *j, const struct guard_view_counts *c)
+static void counts(struct json *j, const struct guard_view *g)
 {
+	static const uint64_t none[TALLY_CELLS];
+	const uint64_t *all = g->tally ? g->tally->all : none;
+	const struct guard_view_counts *c = &g->counts;
+
 	json_object(j, "counts");
 	json_uint(j, "looks_total", c->looks);
 	json_uint(j, "looks_triggered_total", c->triggered);
-	json_uint(j, "evictions_total", c->evictions);
-	json_uint(j, "evictions_ever_total", c->evictions_ever);
-	json_uint(j, "resumes_total", c->resumes);
-	json_uint(j, "would_evict_total", c->would_evict);
+	json_uint(j, "evictions_total", tally_evictions(all));
+	json_uint(j, "resumes_total", all[TALLY_RESUMES]);
+	json_uint(j, "would_evict_total", all[TALLY_WOULD_EVICT]);
 	json_uint(j, "stuck", c->stuck);
-	json_double(j, "freed_bytes_total", c->freed_bytes);
+	json_double(j, "freed_bytes_total", (double)all[TALLY_FREED_BYTES]);
 	json_double(j, "decide_seconds_last", c->looks ? c->decide_seconds_last : (double)NAN);
 	json_double(j, "decide_seconds_max", c->looks ? c->decide_seconds_max : (double)NAN);
 	json_double(j, "free_seconds_last",
@@ -100,7 +103,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);
 	workers(&j, g, now);
 	rooms(&j, g, now);
-	counts(&j, &g->counts);
+	counts(&j, g);
 	decisions(&j, g, -1, limit, now);
 	json_object_end(&j);
 	json_end(&j);

@@ -66,8 +66,9 @@ static enum guard_ask ask_of(enum verb verb, const struct wish *w)
 	}
 }
 
+/* unkept: why it is not in the file, "" where it is. */
 static void accepted(const struct api *a, const struct guard_view *g, unsigned worker,
-		     struct reply *r)
+		     const char *unkept, struct reply *r)
 {
 	const struct guard_operation *o =
 		guard_operation_latest(g->operations, g->policy->worker[worker].name);
@@ -84,6 +85,7 @@ static void accepted(const struct api *a, const struct guard_view *g, unsigned w
 	api_head(&j, a);
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	guard_doc_worker(&j, g, worker, guard_moment(a));
+	json_string(&j, "journal", *unkept ? unkept : "ok");
 	if (o) {
 		json_object(&j, "operation");
 		guard_doc_operation(&j, o);
@@ -119,7 +121,7 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 	err = a->view.guard_ops->ask(a->view.guarding, worker, ask_of(verb, w), ttl, name,
 				     message, sizeof(message));
 	if (!err)
-		accepted(a, g, (unsigned)worker, r);
+		accepted(a, g, (unsigned)worker, message, r);
 	else if (err == -GW_E_STATE)
 		held(g, worker, r, message);
 	else if (err == -GW_E_PERM)

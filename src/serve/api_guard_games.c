@@ -63,16 +63,23 @@ static bool read_game(struct body *b, struct game_wish *w, char *message, size_t
 	return false;
 }
 
-static void refused(struct reply *r, int err, const struct game_wish *w)
+static void refused(const struct api *a, const struct guard_view *g, const struct request *q,
+		    struct reply *r, int err, const char *message, const struct game_wish *w)
 {
-	if (err == -GW_E_SIZE)
+	if (err == -GW_E_PERM && *message)
+		reply_problem(r, 403, "not-yours",
+			      "Ask as the user whose process it is, or with the token.", "%s",
+			      message);
+	else if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, "");
+	else if (err == -GW_E_SIZE)
 		reply_problem(r, 429, "too-many-games",
 			      "End some: DELETE /api/v1/guard/games/PID.",
 			      "%d games are told of, and no more can be", GUARD_VIEW_GAMES);
 	else if (err == -GW_E_ARG)
 		reply_problem(r, 400, "no-such-process",
-			      "Give the number as it is where the service runs.",
-			      "there is no process %.0f", w->pid);
+			      "Give the number as it is where the service runs.", "%s",
+			      message);
 	else
 		reply_problem(r, 400, "bad-body", "Give ttl_s.",
 			      "the end of process %.0f cannot be watched here", w->pid);
@@ -82,23 +89,26 @@ static void begin(const struct api *a, const struct request *q, struct reply *r,
 		  const struct guard_view *g, const struct game_wish *w)
 {
 	uint64_t ttl_ns = isnan(w->ttl_s) ? UINT64_MAX : (uint64_t)(w->ttl_s * 1e9);
-	char who[256], where[64];
+	char who[256], where[64], message[256] = "";
+	int64_t pid = (int64_t)w->pid;
 	struct json j;
 	int err;
 
 	guard_doc_who(q, w->reason, who, sizeof(who));
-	err = a->view.guard_ops->game(a->view.guarding, (int64_t)w->pid, ttl_ns, who);
+	err = a->view.guard_ops->game(a->view.guarding, &pid, ttl_ns,
+				      &(struct guard_asker){ who, q->peer_pid, 0 }, message,
+				      sizeof(message));
 	if (err) {
-		refused(r, err, w);
+		refused(a, g, q, r, err, message, w);
 		return;
 	}
-	snprintf(where, sizeof(where), "/api/v1/guard/games/%.0f", w->pid);
+	snprintf(where, sizeof(where), "/api/v1/guard/games/%lld", (long long)pid);
 	reply_header(r, "Location", where);
 	r->status = 201;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
 	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++)
-		if (g->games[i].pid == (int64_t)w->pid)
+		if (g->games[i].pid == pid)
 			game(&j, &g->games[i], guard_moment(a));
 	json_object_end(&j);
 	json_end(&j);
@@ -131,11 +141,23 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	char *end;
 	int64_t pid;
+	int err;
 
 	if (!guard_doc_may_ask(a, q, r))
 		return;
 	pid = strtoll(q->arg[0], &end, 10);
-	if (*end || a->view.guard_ops->game_end(a->view.guarding, pid) != 0) {
+	err = *end ? -GW_E_NOENT
+		   : a->view.guard_ops->game_end(
+			     a->view.guarding, pid,
+			     &(struct guard_asker){ q->who, q->peer_pid, 0 });
+	if (err == -GW_E_PERM) {
+		reply_problem(r, 403, "not-yours",
+			      "Ask as the user who told of it, or with the token.",
+			      "the game of process %.32s was told of by another user",
+			      q->arg[0]);
+		return;
+	}
+	if (err) {
 		reply_problem(
 			r, 404, "no-such-game", "GET /api/v1/guard/games lists them.",
 			"no game of process \"%.32s\" is told of: it ended or never began",

@@ -18,7 +18,7 @@
 
 struct room_wish {
 	const char *gpu, *reason;
-	double bytes, ttl_s, pid, wait_s;
+	double bytes, ttl_s, pid, start_ticks, wait_s;
 };
 
 struct room_wait {
@@ -122,6 +122,7 @@ static bool read_room(struct body *b, struct room_wish *w, char *message, size_t
 	    !body_number(b, "bytes", &w->bytes, message, size) ||
 	    !body_number(b, "ttl_s", &w->ttl_s, message, size) ||
 	    !body_number(b, "pid", &w->pid, message, size) ||
+	    !body_number(b, "start_ticks", &w->start_ticks, message, size) ||
 	    !body_number(b, "wait_s", &w->wait_s, message, size) ||
 	    !body_text(b, "reason", &w->reason, message, size))
 		return false;
@@ -133,6 +134,8 @@ static bool read_room(struct body *b, struct room_wish *w, char *message, size_t
 		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
 	else if (!(w->pid >= 0 && w->pid <= INT32_MAX))
 		snprintf(message, size, "\"pid\" must be the number of a process");
+	else if (!(w->start_ticks >= 0 && w->start_ticks <= BYTES_MOST))
+		snprintf(message, size, "\"start_ticks\" must be a number, 0 or above");
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
 		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else
@@ -207,7 +210,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	const char *key = request_header(q, "Idempotency-Key");
 	struct room_wait *wait;
 	const char *uuid = NULL;
-	char name[256];
+	char name[256], message[256] = "";
 	int i, err;
 
 	if (w->gpu) {
@@ -217,9 +220,12 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	}
 	guard_doc_who(q, w->reason, name, sizeof(name));
 	wait = malloc(sizeof(*wait));
-	err = wait ? a->view.guard_ops->reserve(a->view.guarding, uuid, (uint64_t)w->bytes,
-						(int64_t)w->pid, (uint64_t)(w->ttl_s * 1e9),
-						name, &wait->id)
+	err = wait ? a->view.guard_ops->reserve(
+			     a->view.guarding, uuid, (uint64_t)w->bytes, (int64_t)w->pid,
+			     (uint64_t)(w->ttl_s * 1e9),
+			     &(struct guard_asker){ name, q->peer_pid,
+						    (uint64_t)w->start_ticks },
+			     &wait->id, message, sizeof(message))
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);
@@ -233,9 +239,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 			reply_problem(r, 400, "no-such-process",
 				      "Ask from where the service sees the process, or leave "
 				      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
-				      "the service sees no process %.0f: it has ended, or its "
-				      "number is of another PID namespace, as in a container",
-				      w->pid);
+				      "%s", message);
 		else
 			reply_problem(r, 503, "no-reading", "Ask again in a moment.",
 				      "the guard has not looked at this GPU yet");
@@ -263,8 +267,8 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		look_for_room(a, g, *q->memory, r);
 		return;
 	}
-	if (body_open(q->body, q->size, "gpu bytes ttl_s pid wait_s reason", &b, message,
-		      sizeof(message)) != 0) {
+	if (body_open(q->body, q->size, "gpu bytes ttl_s pid start_ticks wait_s reason", &b,
+		      message, sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}

@@ -74,15 +74,22 @@ static void who_it_is(struct json *j, const struct policy_worker *p)
 	guard_doc_text(j, "configured", p->text);
 }
 
-static void what_it_holds(struct json *j, const struct guard_status *s)
+/* Over restarts, as the metrics count. */
+static void what_it_did(struct json *j, const struct tally_worker *t)
+{
+	json_uint(j, "evictions_total", t ? tally_evictions(t->cell) : 0);
+	json_uint(j, "resumes_total", t ? t->cell[TALLY_RESUMES] : 0);
+	json_uint(j, "would_evict_total", t ? t->cell[TALLY_WOULD_EVICT] : 0);
+}
+
+static void what_it_holds(struct json *j, const struct guard_status *s,
+			  const struct tally_worker *t)
 {
 	json_uint(j, "resident_bytes", s->resident_bytes);
 	json_uint(j, "need_bytes", s->need_bytes);
 	json_uint(j, "residue_bytes", s->residue_bytes);
 	json_double(j, "backoff", s->backoff);
-	json_uint(j, "evictions_total", s->evictions);
-	json_uint(j, "resumes_total", s->resumes);
-	json_uint(j, "would_evict_total", s->would_evict);
+	what_it_did(j, t);
 	json_bool(j, "blind", s->blind);
 	json_bool(j, "hung", s->hung);
 	json_bool(j, "quarantine", s->quarantine);
@@ -106,7 +113,7 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);
 	guard_doc_text(j, "why", s.why);
 	guard_doc_text(j, "rail", s.rail);
-	what_it_holds(j, &s);
+	what_it_holds(j, &s, tally_find(g->tally, g->policy->worker[worker].name));
 }
 
 /* Where it was decided, and what ended with it. */

@@ -26,13 +26,13 @@ static void add_worker(const struct guard_view *g, unsigned w, unsigned gpu,
 {
 	const struct policy_worker *p = &g->policy->worker[w];
 	uint64_t bytes = worker_bytes(g, w, gpu);
+	struct guard_status s;
 
-	if (bytes == 0 || ret->workers == POLICY_WORKERS)
+	if (bytes == 0 || ret->workers == POLICY_WORKERS || guard_status(g->guard, w, &s) != 0)
 		return;
 	snprintf(ret->worker[ret->workers].name, sizeof(ret->worker[0].name), "%s", p->name);
 	ret->worker[ret->workers].bytes = bytes;
-	ret->worker[ret->workers].seconds =
-		g->counts.free_seconds_last > 0 ? g->counts.free_seconds_last : NAN;
+	ret->worker[ret->workers].seconds = s.freed_ns ? (double)s.freed_ns * 1e-9 : NAN;
 	ret->worker[ret->workers].movable = guard_movable(g->guard, w);
 	ret->workers++;
 }

@@ -29,21 +29,27 @@ struct guard_view_decision {
 struct guard_view_game {
 	int64_t pid;                 /* 0: this place is free */
 	uint64_t since_ns, until_ns; /* UINT64_MAX: as long as the process */
+	int64_t uid;                 /* who told it; -1: one with the token */
 	char who[256];
 };
 
-struct guard_view_counts { /* since the start; those of evictions go on over restarts */
+/* Who asks. */
+struct guard_asker {
+	const char *who; /* "uid 1000: reason", "token: reason" */
+	int64_t pid; /* of the peer on the UNIX socket, as we see it; 0: outside, -1: unknown */
+	uint64_t start_ticks; /* of the process that they name, by their word; 0: not told */
+};
+
+struct guard_view_counts { /* since the start; what is summed up of the tally is not here */
 	uint64_t looks, triggered;
 	uint64_t events_lost; /* of drivers: more at once than could be kept */
-	uint64_t evictions, resumes, would_evict, stuck; /* of all workers */
-	uint64_t evictions_ever;
-	double freed_bytes; /* likewise */
+	uint64_t stuck;       /* workers that are, now */
 	/* Of the idle economy: energy that idling models did not draw, and that loading them again took. */
 	double idle_saved_joules, idle_spent_joules;
 	double decide_seconds_last,
 		decide_seconds_max; /* from the look that saw it to the decision */
 	double free_seconds_last,
-		free_seconds_max; /* from the order to the memory being free   */
+		free_seconds_max; /* from the first order to the memory being free */
 };
 
 struct guard_view {
@@ -69,17 +75,21 @@ struct guard_view {
 
 /* What people ask; the main thread. */
 struct guard_view_ops {
-	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once.  reserve:
-	 * also -GW_E_ARG, no such process is seen. */
+	/* As guard_ask(), guard_reserve(), guard_reserved(), guard_release(); what follows is begun at once.  ask: 0 with
+	 * a sentence where it is so and is not in the file.  reserve: also -GW_E_ARG, no such process is seen, with a
+	 * sentence. */
 	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
 		   const char *who, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
-		       uint64_t ttl_ns, const char *who, uint64_t *ret_id);
+		       uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,
+		       char *message, size_t size);
 	int (*reserved)(void *engine, uint64_t id, char *message, size_t size);
 	void (*release)(void *engine, uint64_t id);
-	/* As games_begin() and games_end(). */
-	int (*game)(void *engine, int64_t pid, uint64_t ttl_ns, const char *who);
-	int (*game_end)(void *engine, int64_t pid);
+	/* As games_begin() and games_end(); *pid becomes the number that it has here.  Also -GW_E_PERM: it is not theirs,
+	 * with a sentence, or (without) this user let workers leave too often. */
+	int (*game)(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
+		    char *message, size_t size);
+	int (*game_end)(void *engine, int64_t pid, const struct guard_asker *by);
 	/* Ends the quarantine of a GPU.  0; -GW_E_NOENT: its health is not watched; -GW_E_STATE with a
 	 * sentence: its cause is not past. */
 	int (*clear)(void *engine, const char *uuid, const char *who, char *message,

@@ -161,6 +161,7 @@ static struct call *call_new(struct conn *c)
 	k->q = (struct request){ .path = "",
 				 .body = "",
 				 .who = k->who,
+				 .peer_pid = c->pid,
 				 .id = k->id,
 				 .memory = &k->memory,
 				 .impl = k };

@@ -134,6 +134,7 @@ void conn_notify(void *arg, struct MHD_Connection *mhd, void **context,
 		c->tls = h->accepting->tls;
 		c->peer = h->peer_hash;
 		c->uid = h->peer_uid;
+		c->pid = h->peer_pid;
 		c->since_ns = h->now_ns;
 		list_append(&h->list[CONN_HEAD], c);
 		h->shaking += is_shaking(c);
@@ -167,12 +168,15 @@ static uint64_t peer_hash(const struct sockaddr_storage *a)
 	return hash;
 }
 
-static uid_t uid_of(int fd)
+static void ask_who(struct http *h, int fd)
 {
 	struct ucred who;
 	socklen_t n = sizeof(who);
 
-	return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) == 0 ? who.uid : (uid_t)-1;
+	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &n) != 0)
+		return;
+	h->peer_uid = who.uid;
+	h->peer_pid = who.pid;
 }
 
 /* Room for one more: whoever has not even sent a request goes first. */
@@ -207,7 +211,10 @@ static void hand_over(struct http *h, const struct listener *l, int fd,
 	h->accepting = l;
 	h->accepting_fd = fd;
 	h->peer_hash = peer_hash(peer);
-	h->peer_uid = l->unix_socket ? uid_of(fd) : (uid_t)-1;
+	h->peer_uid = (uid_t)-1;
+	h->peer_pid = -1;
+	if (l->unix_socket)
+		ask_who(h, fd);
 	/* It closes the socket when it fails. */
 	if (MHD_add_connection(d, fd, (const struct sockaddr *)peer, size) == MHD_YES)
 		h->counts.accepted++;

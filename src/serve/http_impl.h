@@ -190,6 +190,7 @@ struct conn {
 	enum conn_state state;
 	int fd;
 	uid_t uid;      /* of a peer on a UNIX socket */
+	int64_t pid;    /* likewise, as we see it; -1: unknown */
 	bool suspended; /* the library does not look at it */
 	bool tls;
 	bool cut; /* it was shut down by us */
@@ -259,6 +260,7 @@ struct http {
 	int accepting_fd;
 	uint64_t peer_hash;
 	uid_t peer_uid;
+	int64_t peer_pid;
 	bool in_place; /* the library leaves heads as they came, and reads them leniently */
 	bool running;  /* inside the library */
 	bool poked;    /* meanwhile */

@@ -216,6 +216,13 @@ def test_reservations_last_over_a_reload(world, worker):
         s.until("active")
 
 
+def test_a_cap_that_is_another_is_told(world, worker):
+    with Guarded(world, configure(("ollama", worker))) as s:
+        s.until("active")
+        give(s, configure(("ollama", worker), guard="power_cap_w = 90000"))
+        heard(s, "goes by the new configuration: 1 worker, 0 new, 0 gone")
+
+
 def test_health_that_is_no_longer_watched_is_no_reason_any_more(world, worker):
     hot = "[health]\ntemp_override_c = 30\ninterval_s = 0.2\n"
     with Guarded(world, configure(("ollama", worker), more=hot)) as s:

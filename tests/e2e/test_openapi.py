@@ -356,9 +356,9 @@ EARLY = ("getSnapshot", "getDevices", "getDevice", "getDeviceSeries", "getSeries
          "getEnvironment", "getSensors", "getReadyz", "getReady")
 # Of the page, which a build may be without; its files and management have tests of their own.
 PAGE = {"getDocs", "getPage"}
-# 429 is of users on the UNIX socket: tests/unit/test_api_guard.c.
+# 429 and 403 are of users on the UNIX socket: tests/unit/test_api_guard.c, test_whose.c.
 ELSEWHERE = {("getDocs", 404), ("getPage", 404), ("getDocsAsset", 200), ("getPageAsset", 200),
-             ("evictWorker", 429), ("holdWorker", 429),
+             ("evictWorker", 429), ("holdWorker", 429), ("beginGame", 403), ("endGame", 403),
              ("clearHealth", 409)}  # tests/e2e/test_guard_faults.py
 MANAGE = {"getManage", "clearEcc", "setSetting", "restoreSetting"}
 

@@ -188,7 +188,9 @@ static inline void fake_query(const char *text)
 static inline void fake_ask(struct api *a, enum http_method method, const char *target,
 			    const char *body, void (*pass)(uint64_t until_ns), struct reply *r)
 {
-	struct request q = { .method = method, .body = body, .size = strlen(body) };
+	struct request q = {
+		.method = method, .body = body, .size = strlen(body), .peer_pid = -1
+	};
 	void *memory = NULL;
 	char path[256];
 	const struct route *route;

@@ -117,10 +117,12 @@ static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t t
 }
 
 static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, uint64_t ttl,
-		   const char *who, uint64_t *ret)
+		   const struct guard_asker *by, uint64_t *ret, char *message, size_t size)
 {
 	(void)engine;
-	snprintf(w.who, sizeof(w.who), "%s", who);
+	(void)message;
+	(void)size;
+	snprintf(w.who, sizeof(w.who), "%s", by->who);
 	return guard_reserve(w.guard, gpu, bytes, pid, ttl, now(), ret);
 }
 

@@ -475,6 +475,36 @@ static void utilisation_is_asked_for_only_while_somebody_is_there(void **state)
 	world_done(&o);
 }
 
+static void a_reservation_of_an_earlier_run_keeps_its_number_and_its_room(void **state)
+{
+	struct guard_room room = {
+		.id = 41, .gpu = "GPU-0", .bytes = 10 * GIB, .until_ns = UINT64_MAX
+	};
+	struct world o;
+	uint64_t id;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_begin(&o);
+	world_until(&o, 5 * S);
+	assert_int_equal(guard_reserve(o.g, "GPU-0", 10 * GIB, 0, 0, o.now, &id), 0);
+	world_run(&o, 10 * S);
+	assert_false(o.w[0].resident);
+	world_restart(&o);
+	assert_int_equal(guard_reserve_again(o.g, &room), 0);
+	assert_int_equal(guard_reserve_again(o.g, &room), -GW_E_STATE);
+	world_run(&o, 300 * S);
+	assert_false(o.w[0].resident);
+	assert_int_equal(guard_reserve(o.g, "GPU-0", GIB, 0, S, o.now, &id), 0);
+	assert_true(id > 41);
+	room.id = 99;
+	assert_int_equal(guard_reserve_again(o.g, &room), -GW_E_STATE); /* too late */
+	guard_release(o.g, 41, o.now);
+	world_run(&o, 300 * S);
+	assert_true(o.w[0].resident);
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -499,6 +529,7 @@ int main(void)
 		cmocka_unit_test(simulated_gpus_are_acted_on_only_when_told),
 		cmocka_unit_test(
 			looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps),
+		cmocka_unit_test(a_reservation_of_an_earlier_run_keeps_its_number_and_its_room),
 		cmocka_unit_test(utilisation_is_asked_for_only_while_somebody_is_there),
 	};
 

@@ -431,6 +431,80 @@ static void a_trial_is_never_longer_than_its_looks(void **state)
 	world_done(&o);
 }
 
+static void games_of_a_user_count_against_his_limit(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 2);
+	o.p.user_evictions = 4;
+	o.w[1].load[0] = GIB;
+	world_begin(&o);
+	world_until(&o, 5 * S);
+	for (unsigned i = 0; i < 2; i++) {
+		assert_int_equal(guard_user_wait_ns(o.g, 1000, o.now), 0);
+		guard_for(o.g, 1000);
+		guard_games(o.g, 1);
+		world_run(&o, 10 * S);
+		assert_false(o.w[0].resident);
+		guard_for(o.g, 1000);
+		guard_games(o.g, 2); /* nobody is left who could go */
+		guard_games(o.g, 0);
+		world_run(&o, 200 * S);
+		assert_true(o.w[0].resident);
+	}
+	assert_true(guard_user_wait_ns(o.g, 1000, o.now) > 0);
+	assert_int_equal(guard_user_wait_ns(o.g, 1001, o.now), 0);
+	world_done(&o);
+}
+
+static void where_another_service_acts_workers_are_only_observed_until_it_ends(void **state)
+{
+	struct guard_status st;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
+	world_begin(&o);
+	guard_foreign(o.g, "GPU-0", "another gpuward (process 7)", o.now);
+	world_until(&o, 30 * S);
+	assert_int_equal(o.orders, 0);
+	assert_true(o.w[0].resident);
+	assert_int_equal(guard_status(o.g, 0, &st), 0);
+	assert_int_equal(st.would_evict, 1);
+	assert_non_null(strstr(st.rail, "process 7"));
+	guard_foreign(o.g, "GPU-0", NULL, o.now);
+	world_until(&o, 60 * S);
+	assert_false(o.w[0].resident);
+	assert_int_equal(guard_status(o.g, 0, &st), 0);
+	assert_int_equal(st.evictions, 1);
+	assert_string_equal(st.rail, "");
+	world_done(&o);
+}
+
+static void one_that_is_out_stays_out_where_another_service_acts(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
+	world_begin(&o);
+	world_until(&o, 19 * S);
+	assert_false(o.w[0].resident);
+	guard_free(o.g);
+	world_begin(&o); /* with its record */
+	guard_foreign(o.g, "GPU-0", "another gpuward", o.now);
+	world_until(&o, 300 * S);
+	assert_false(o.w[0].resident);
+	assert_true(o.disk[0].evicted);
+	guard_foreign(o.g, "GPU-0", NULL, o.now);
+	world_until(&o, 600 * S);
+	assert_true(o.w[0].resident);
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -456,6 +530,10 @@ int main(void)
 		cmocka_unit_test(a_decision_says_where_and_beside_whom),
 		cmocka_unit_test(
 			a_trial_says_when_a_worker_would_leave_and_the_same_every_time),
+		cmocka_unit_test(
+			where_another_service_acts_workers_are_only_observed_until_it_ends),
+		cmocka_unit_test(one_that_is_out_stays_out_where_another_service_acts),
+		cmocka_unit_test(games_of_a_user_count_against_his_limit),
 		cmocka_unit_test(a_trial_is_never_longer_than_its_looks),
 	};
 

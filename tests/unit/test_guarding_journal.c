@@ -1,0 +1,301 @@
+/* What the guard decides goes into a file before it is done: with a store that takes nothing, and one that does. */
+#include "daemon/guarding_parts.h"
+
+#include "daemon/guard_counts.h"
+
+#include "guard_world.h"
+
+/* ---- the file ---- */
+
+static struct {
+	bool full;
+	unsigned kept, tried, orders, refused;
+	unsigned highest; /* level that was ordered */
+} disk;
+
+int store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size)
+{
+	(void)s;
+	(void)kind;
+	(void)id;
+	assert_int_equal(strlen(json), size);
+	disk.tried++;
+	disk.kept += !disk.full;
+	return disk.full ? -GW_E_SIZE : 0;
+}
+
+int store_kept(struct store *s, const char *kind, unsigned max,
+	       void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	(void)s;
+	(void)kind;
+	(void)max;
+	(void)each;
+	(void)arg;
+	return 0;
+}
+
+void store_forget(struct store *s, const char *kind, const char *id)
+{
+	(void)s;
+	(void)kind;
+	(void)id;
+}
+
+void store_commit(struct store *s)
+{
+	(void)s;
+}
+
+/* All that was taken is in the file: that a record was not taken is nothing that it knows of. */
+int store_flush(struct store *s, uint64_t timeout_ns)
+{
+	(void)s;
+	(void)timeout_ns;
+	return 0;
+}
+
+bool store_lasting(struct store *s)
+{
+	(void)s;
+	return true;
+}
+
+static struct {
+	char key[96];
+	double value;
+} count[512];
+static unsigned counts;
+
+double store_count_now(struct store *s, const char *key)
+{
+	(void)s;
+	for (unsigned i = 0; i < counts; i++)
+		if (strcmp(count[i].key, key) == 0)
+			return count[i].value;
+	return 0;
+}
+
+double store_count(struct store *s, const char *key)
+{
+	return store_count_now(s, key);
+}
+
+void store_set_count(struct store *s, const char *key, double value)
+{
+	unsigned i = 0;
+
+	(void)s;
+	while (i < counts && strcmp(count[i].key, key) != 0)
+		i++;
+	assert_true(i < sizeof(count) / sizeof(count[0]));
+	counts += i == counts;
+	snprintf(count[i].key, sizeof(count[i].key), "%s", key);
+	count[i].value = value;
+}
+
+/* ---- who acts ---- */
+
+static struct world o;
+static struct guarding g;
+
+int action_order(struct action *a, const struct guard_order *order)
+{
+	(void)a;
+	disk.orders++;
+	if (order->verb == ORDER_EVICT && order->level > disk.highest)
+		disk.highest = order->level;
+	world_obey(&o, order);
+	return 0;
+}
+
+void action_notes(struct action *a, unsigned worker, char *out, size_t size)
+{
+	(void)a;
+	(void)worker;
+	snprintf(out, size, "%s", "");
+}
+
+void action_set_notes(struct action *a, unsigned worker, const char *notes)
+{
+	(void)a;
+	(void)worker;
+	(void)notes;
+}
+
+/* ---- the rest of the service's guard ---- */
+
+uint64_t guarding_now_ns(void)
+{
+	return o.now;
+}
+
+void guarding_outcome(struct guarding *x, const struct guard_outcome *out)
+{
+	disk.refused += strstr(out->message, "the journal cannot be written") != NULL;
+	guard_outcome(x->guard, out, o.now);
+}
+
+bool guarding_swap_waits(const struct guarding *x)
+{
+	(void)x;
+	return false;
+}
+
+void guarding_swap_try(struct guarding *x)
+{
+	(void)x;
+}
+
+void guarding_count_eviction(struct guarding *x, const struct guard_decision *d)
+{
+	(void)x;
+	(void)d;
+}
+
+double guarding_threshold_c(const struct guarding *x, const struct guard_decision *d)
+{
+	(void)x;
+	(void)d;
+	return (double)NAN;
+}
+
+static uint64_t tell(void *arg, const struct view_event *e)
+{
+	(void)arg;
+	(void)e;
+	return 1;
+}
+
+/* ---- the world with a journal ---- */
+
+static struct guard_settings settings;
+
+static void begin(unsigned level)
+{
+	memset(&disk, 0, sizeof(disk));
+	memset(&g, 0, sizeof(g));
+	counts = 0;
+	world_init(&o, 1, 1);
+	o.p.worker[0].knobs.max_level = level;
+	o.p.worker[0].match.unit = "w0.service";
+	o.w[0].fail_level = level - 1; /* what is gentler does not help */
+	world_begin(&o);
+	settings.policy = o.p;
+	g.settings = &settings;
+	g.guard = o.g;
+	g.config.tell = tell;
+	guard_counts_load(&g.tally, NULL, &o.p);
+}
+
+static void run_for(uint64_t ns)
+{
+	for (uint64_t end = o.now + ns; o.now < end; o.now += o.step_ns) {
+		struct guard_outcome done[WORLD_WORKERS];
+		unsigned n = o.outcomes;
+
+		memcpy(done, o.outcome, sizeof(done));
+		o.outcomes = 0;
+		o.w[0].has_order = false;
+		for (unsigned i = 0; i < n; i++)
+			guard_outcome(o.g, &done[i], o.now);
+		world_scene(&o);
+		guard_look(o.g, &o.s);
+		guarding_pump(&g);
+	}
+}
+
+static void nothing_above_level_2_is_done_whose_record_found_no_place(void **state)
+{
+	(void)state;
+	begin(4);
+	run_for(S);
+	disk.full = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(20 * S);
+	assert_true(disk.orders > 0);
+	assert_true(disk.refused > 0);
+	assert_int_equal(disk.highest, 2);
+	assert_true(o.w[0].alive);
+	assert_int_not_equal(g.unkept, 0);
+	world_done(&o);
+}
+
+static void a_record_that_found_no_place_is_kept_later_and_then_orders_go_on(void **state)
+{
+	unsigned kept;
+
+	(void)state;
+	begin(4);
+	run_for(S);
+	disk.full = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(10 * S);
+	kept = disk.kept;
+	disk.full = false;
+	run_for(120 * S);
+	assert_true(disk.kept > kept);
+	assert_int_equal(g.unkept, 0);
+	assert_int_equal(disk.highest, 4);
+	assert_false(o.w[0].alive);
+	world_done(&o);
+}
+
+static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(void **state)
+{
+	struct guard_status s;
+
+	(void)state;
+	begin(4);
+	o.w[0].busy = true; /* drains as long as it may */
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(120 * S);
+	assert_int_equal(guard_status(o.g, 0, &s), 0);
+	assert_int_equal(s.state, STATE_EVICTED);
+	assert_true(s.freed_ns > o.p.standard.drain_ns);
+	assert_true(fabs(g.view.counts.free_seconds_last - (double)s.freed_ns * 1e-9) < 1e-6);
+	world_done(&o);
+}
+
+static void what_a_worker_did_that_is_gone_is_still_counted(void **state)
+{
+	struct guard_decision d = { .result = RESULT_FREED, .level = 2 };
+	struct policy *p = calloc(1, sizeof(*p));
+	char name[16];
+
+	(void)state;
+	begin(2);
+	assert_non_null(p);
+	memset(&g.tally, 0, sizeof(g.tally));
+	p->workers = 1;
+	for (unsigned i = 0; i < POLICY_WORKERS + 8; i++) {
+		snprintf(name, sizeof(name), "gone%u", i);
+		p->worker[0].name = name;
+		guard_counts_load(&g.tally, NULL, p);
+		guard_counts_add(&g.tally, NULL, name, &d);
+		assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
+	}
+	assert_int_equal(g.tally.workers, 1);
+	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	snprintf(name, sizeof(name), "gone0"); /* it comes again */
+	guard_counts_load(&g.tally, NULL, p);
+	assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
+	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	free(p);
+	world_done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_above_level_2_is_done_whose_record_found_no_place),
+		cmocka_unit_test(
+			a_record_that_found_no_place_is_kept_later_and_then_orders_go_on),
+		cmocka_unit_test(
+			the_time_to_free_begins_with_the_first_order_and_is_the_workers_own),
+		cmocka_unit_test(what_a_worker_did_that_is_gone_is_still_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
