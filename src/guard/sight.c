@@ -6,8 +6,9 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-const char sight_remedy[] = "use match.unit, match.cgroup, match.command or match.name, or give "
-			    "the service CAP_SYS_PTRACE (for ports CAP_DAC_READ_SEARCH too)";
+const char sight_remedy[] =
+	"use match.unit, match.cgroup, match.command or match.name, or give "
+	"the service CAP_SYS_PTRACE (for ports CAP_DAC_READ_SEARCH too)";
 
 unsigned sight_now(void)
 {

@@ -317,8 +317,9 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 		say(j, "Mode is %s: what is decided is told, and nothing is done.",
 		    guard_doc_mode(g->policy->mode));
 	if (s.state == STATE_ABSENT && sight_lacks(g->policy, worker, sight_now()))
-		say(j, "It is known by its %s, which this service may not see of other users' "
-		       "processes: %s.",
+		say(j,
+		    "It is known by its %s, which this service may not see of other users' "
+		    "processes: %s.",
 		    sight_lacks(g->policy, worker, sight_now()), sight_remedy);
 	if (s.mask)
 		say(j, "Reasons against it: %s.", mask);

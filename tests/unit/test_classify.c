@@ -476,7 +476,12 @@ static void a_kept_classifier_says_the_same(void **state)
 	classify(&policy, &scene, verdict);
 	for (unsigned k = 0; k < 2; k++) {
 		classifier_run(c, &scene, again);
-		assert_memory_equal(verdict, again, sizeof(verdict[0]) * scene.processes);
+		for (unsigned i = 0; i < scene.processes; i++)
+			assert_true(verdict[i].class == again[i].class &&
+				    verdict[i].action == again[i].action &&
+				    verdict[i].worker == again[i].worker &&
+				    verdict[i].rule == again[i].rule &&
+				    verdict[i].why == again[i].why);
 	}
 	assert_class(0, CLASS_CONTENDER);
 	assert_class(1, CLASS_WORKER);

@@ -529,8 +529,8 @@ static void put_unseen(int64_t pid, unsigned start, const char *exe)
 	tree_remove(&tree, path);
 }
 
-static void one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found(
-	void **state)
+static void
+one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found(void **state)
 {
 	(void)state;
 	worker("w")->port = 0x2CAA;

@@ -160,9 +160,9 @@ static void assert_same_process(const struct scene_process *x, const struct scen
 	assert_true(SAME(x, y, pid) && SAME(x, y, start_ticks) && SAME(x, y, uid) &&
 		    SAME(x, y, gpu) && SAME(x, y, type) && SAME(x, y, bytes) &&
 		    SAME(x, y, bytes_known) && SAME(x, y, orphan) && SAME(x, y, self) &&
-		    SAME(x, y, veiled) &&
-		    SAME(x, y, name) && SAME(x, y, exe) && SAME(x, y, command) &&
-		    SAME(x, y, cgroup) && SAME(x, y, container) && SAME(x, y, ancestor));
+		    SAME(x, y, veiled) && SAME(x, y, name) && SAME(x, y, exe) &&
+		    SAME(x, y, command) && SAME(x, y, cgroup) && SAME(x, y, container) &&
+		    SAME(x, y, ancestor));
 	assert_true(same_real(x->sm_ratio, y->sm_ratio));
 }
 
@@ -265,7 +265,8 @@ static void junk_is_refused(void **state)
 		S "\nG\tu\\\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t4\t-\t0",
 		S "\nG\tu\\00\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t4\t-\t0",
 		S "\nG\tu\t0123456789abcdef\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t4\t-\t0",
-		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\ta name of 16 byt\t-\t-\t-\t-\t-",
+		S "\n" G
+		  "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\ta name of 16 byt\t-\t-\t-\t-\t-",
 		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\tn\t-\t-\t-\t-\t1,,2",
 		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\tn\t-\t-\t-\t-\t0",
 		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\tn\t-\t-\t-\t-\t"
