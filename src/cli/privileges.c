@@ -134,7 +134,7 @@ static void programs(struct looking *l, struct render_privilege *p)
 	unsigned sight = sight_now();
 
 	say(p, sight == SIGHT_ALL, "%s%s%.300s", which[sight],
-	    sight == SIGHT_ALL && *l->unseen ? "; of a service without rights: " : "",
+	    sight == SIGHT_ALL && *l->unseen ? "; in the packaged service, " : "",
 	    sight == SIGHT_ALL ? l->unseen : "");
 }
 

@@ -4,9 +4,12 @@
 
 #include "base/suggest.h"
 
+#include <errno.h>
+#include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -225,13 +228,36 @@ static bool same_value(const struct guard_entry *a, const struct guard_entry *b,
 	return config_value_same(&guard_keys[key].row, &a->value[key], &b->value[key]);
 }
 
+/* Is whatever one pattern fits fitted by the other?  Where * is all that the wider one has, what stands for any in the
+ * narrower one can only be taken by a *.  Of names the kernel keeps 15 bytes: a longer one is cut before it is compared. */
+static bool wider(const char *a, const char *b, unsigned key)
+{
+	const bool plain = !b[strcspn(b, "*?[")];
+
+	if (strchr(b, '[') || (key == GUARD_KEY_match_name && strlen(b) > 15))
+		return false;
+	return (plain || !a[strcspn(a, "?[")]) && fnmatch(a, b, FNM_NOESCAPE) == 0;
+}
+
+static bool is_pattern(unsigned key)
+{
+	return key == GUARD_KEY_match_name || key == GUARD_KEY_match_exe ||
+	       key == GUARD_KEY_match_cgroup;
+}
+
+static bool covers_key(const struct guard_entry *a, const struct guard_entry *b, unsigned key)
+{
+	return same_value(a, b, key) ||
+	       (is_pattern(key) && wider(text(a, key), text(b, key), key));
+}
+
 /* Does whatever b matches, match a?  Then all that a asks for, b asks for too. */
 static bool covers(const struct guard_entry *a, const struct guard_entry *b)
 {
 	for (unsigned k = GUARD_KEY_match_unit; k <= GUARD_KEY_match_gpu; k++) {
 		if (a->refused[k] || b->refused[k])
 			return false;
-		if (a->given[k] && !(b->given[k] && same_value(a, b, k)))
+		if (a->given[k] && !(b->given[k] && covers_key(a, b, k)))
 			return false;
 	}
 	return true;
@@ -481,4 +507,20 @@ void guard_config_check(struct config_reader *r)
 	check_pairs(r);
 	check_schedules(r);
 	warn_idle(r);
+}
+
+/* The service starts without it, and then cannot speak to the worker. */
+void guard_config_check_files(struct config_reader *r)
+{
+	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {
+		const char *path =
+			e->table == GUARD_WORKER ? text(e, GUARD_KEY_token_file) : NULL;
+
+		if (path && access(path, R_OK) != 0)
+			config_warn(r, &e->place[GUARD_KEY_token_file],
+				    "token_file: %.200s cannot be read: %s%s", path,
+				    strerror(errno),
+				    errno == EACCES ? " (by this user; can the service's?)"
+						    : "");
+	}
 }

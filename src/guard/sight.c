@@ -41,12 +41,12 @@ bool sight_missing(const struct policy *p, unsigned sight, char out[static SIGHT
 	struct buf b;
 
 	buf_init_fixed(&b, out, SIGHT_TEXT);
-	buf_adds(&b, "of other users' processes this one may not see all, so none of them is ");
+	buf_adds(&b, "without the right to see it, processes of other users are not found by ");
 	for (unsigned i = 0; i < p->workers; i++) {
 		const char *by = sight_lacks(p, i, sight);
 
 		if (by && n++ < 4)
-			buf_addf(&b, "%sworker %.40s (by its %s)", n > 1 ? ", " : "",
+			buf_addf(&b, "%sworker %.40s (its %s)", n > 1 ? ", " : "",
 				 p->worker[i].name, by);
 	}
 	for (unsigned i = 0; i < p->rules; i++)

@@ -14,6 +14,7 @@ import worker
 from worker import GIB, UUID
 
 NOBODY = 65534
+UNSEEN = "processes of other users are not found by"
 pytestmark = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root to become another user")
 
 CONFIG = """
@@ -74,9 +75,9 @@ def test_what_cannot_be_seen_is_told_and_is_no_contender(place):
             assert seen[runner]["class"] == "unknown" and seen[runner]["may_be_worker"] and not seen[runner]["program_seen"]
             assert seen[g.pid]["class"] == "unknown"
             events = s.get("/api/v1/events").json()["events"]
-            told = [e["text"] for e in events if "may not see" in e["text"]]
-            assert told and "worker ollama (by its port)" in told[0] and "(match.exe)" in told[0]
-            assert "CAP_SYS_PTRACE" in told[0] and "may not see" in s.messages()
+            told = [e["text"] for e in events if UNSEEN in e["text"]]
+            assert told and "worker ollama (its port)" in told[0] and "(match.exe)" in told[0]
+            assert "CAP_SYS_PTRACE" in told[0] and UNSEEN in s.messages()
             s.wait(lambda: s.get("/api/v1/guard").json()["workers"][0]["state"] == "absent")
             assert re.search(r"known by its port.*match\.unit", " ".join(s.guard("explain").stdout.split()))
             learned = s.guard("learn", "--for", "1s")
@@ -91,7 +92,7 @@ def test_learn_names_what_the_service_can_match(place):
         with Unprivileged(world.scenario, config=config) as s:
             s.wait(lambda: g.pid in s.processes())
             assert 'match.name = "game"' in s.guard("learn", "--for", "1s").stdout
-            assert "may not see" not in s.messages()
+            assert UNSEEN not in s.messages()
 
 
 def test_two_capabilities_show_all_of_it(place):
@@ -103,7 +104,7 @@ def test_two_capabilities_show_all_of_it(place):
                           capabilities="+sys_ptrace,+dac_read_search") as s:
             s.wait(lambda: s.processes().get(runner, {}).get("class") == "worker")
             s.wait(lambda: s.processes().get(g.pid, {}).get("action") == "contend-now")
-            assert "may not see" not in s.messages()
+            assert UNSEEN not in s.messages()
 
 
 def test_doctor_of_root_says_what_a_service_without_rights_would_miss(tmp_path):
@@ -113,4 +114,4 @@ def test_doctor_of_root_says_what_a_service_without_rights_would_miss(tmp_path):
     env = support.environment(GPUWARD_CONFIG_ROOT=tmp_path)
     rows = support.gpuward("doctor", "--json", "--backend=none", env=env)
     message = next(p for p in json.loads(rows.stdout)["privileges"] if p["privilege"] == "programs")["message"]
-    assert "worker ollama (by its port)" in message and "(match.exe)" in message
+    assert "worker ollama (its port)" in message and "(match.exe)" in message
