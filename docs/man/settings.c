@@ -1,6 +1,6 @@
 /* Fills a manual page: its text comes in on standard input, and in place of the lines "@settings@"
  * and "@flags@" go the settings of src/daemon/config.def, in place of "@worker@", "@rule@" and
- * "@schedule@" the keys of these tables. */
+ * "@schedule@" the keys of these tables.  "@docdir@" within a line is the first argument. */
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
@@ -183,7 +183,16 @@ static void flags(void)
 	}
 }
 
-int main(void)
+static void with_folder(const char *line, const char *folder)
+{
+	static const char mark[] = "@docdir@";
+
+	for (const char *at; (at = strstr(line, mark)); line = at + sizeof(mark) - 1)
+		printf("%.*s%s", (int)(at - line), line, folder);
+	fputs(line, stdout);
+}
+
+int main(int argc, char **argv)
 {
 	char line[4096];
 
@@ -201,7 +210,7 @@ int main(void)
 		else if (strcmp(line, "@schedule@\n") == 0)
 			table(SCHEDULE);
 		else
-			fputs(line, stdout);
+			with_folder(line, argc > 1 ? argv[1] : "");
 	}
 	return ferror(stdin) ? 1 : 0;
 }

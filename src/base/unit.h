@@ -9,7 +9,7 @@ struct unit { /* a table of these ends with a NULL name; "" is what a bare numbe
 	double size;
 };
 
-/* Largest first.  Nanoseconds (a bare number is seconds), and bytes. */
+/* Largest first, then other spellings.  Nanoseconds (a bare number is seconds), and bytes: "G" is GiB. */
 extern const struct unit unit_times[], unit_sizes[];
 
 /* All of text must be a number that is not negative and perhaps a unit; false: it is not, *ret is as it was. */

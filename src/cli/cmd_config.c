@@ -10,11 +10,14 @@
 
 struct given {
 	bool origin;
+	const char *config;
 };
 
 static const struct option options[] = {
 	{ "origin", 0, OPTION_FLAG, offsetof(struct given, origin), NULL,
 	  "print: beside each value where it came from", NULL, NULL },
+	{ "config", 0, OPTION_TEXT, offsetof(struct given, config), "FILE",
+	  "the same as FILE, spelled as for gpuward serve", NULL, NULL },
 	{ .name = NULL },
 };
 
@@ -141,8 +144,9 @@ static int run(struct cli *c)
 	struct reading *r;
 	int code;
 
-	if ((!check && !print) || c->argc > 2) {
-		cli_error("config wants check or print, and perhaps a file");
+	if ((!check && !print) || c->argc > 2 || (g->config && c->argc == 2)) {
+		cli_error("config wants check or print, and perhaps one file: gpuward config "
+			  "check FILE");
 		return EXIT_USAGE;
 	}
 	if (check && g->origin) {
@@ -154,7 +158,10 @@ static int run(struct cli *c)
 		cli_error("there is no memory");
 		return EXIT_FAILED;
 	}
-	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : NULL, NULL, 0, &r->faults);
+	r->err = config_read(&r->config, c->argc == 2 ? c->argv[1] : g->config, NULL, 0,
+			     &r->faults);
+	if (check && !r->err)
+		r->err = config_read_files(&r->config, &r->faults);
 	if (c->json)
 		code = json_form(r, print);
 	else

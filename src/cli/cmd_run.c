@@ -5,8 +5,10 @@
 #include "base/clock.h"
 #include "base/number.h"
 #include "base/root.h"
+#include "base/unit.h"
 #include "guard/worker/reply.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <math.h>
 #include <signal.h>
@@ -14,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -46,25 +47,13 @@ static const struct option options[] = {
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
-/* "10G", "10 GiB", "512MiB", a number of bytes; a thousand has 1024. */
+/* As sizes of the configuration are written, but with a unit: a bare number is seldom meant as bytes. */
 static int read_size(const char *text, double *ret)
 {
-	static const char units[] = "KMGTP";
-	const char *end, *unit;
-	double v = number_parse(text, &end), factor = 1;
-
-	if (end == text || !(v > 0))
+	if (!unit_parse(text, unit_sizes, ret) ||
+	    isdigit((unsigned char)text[strlen(text) - 1]))
 		return -1;
-	while (*end == ' ')
-		end++;
-	unit = *end ? strchr(units, *end >= 'a' ? *end - 32 : *end) : NULL;
-	if (unit) {
-		factor = ldexp(1, 10 * (int)(unit - units + 1));
-		end++;
-	}
-	if (*end && strcasecmp(end, "iB") != 0 && strcasecmp(end, "B") != 0)
-		return -1;
-	*ret = floor(v * factor);
+	*ret = floor(*ret);
 	return *ret >= 1 && *ret < 9e15 ? 0 : -1;
 }
 
@@ -280,7 +269,8 @@ static int run(struct cli *c)
 
 	if (!g->vram || read_size(g->vram, &room.bytes) != 0) {
 		cli_error(
-			g->vram ? "--vram takes a size such as 10G or 512MiB, not '%s'"
+			g->vram ? "--vram takes a size with its unit, such as 10G or 512MiB, "
+				  "not '%s'"
 				: "run wants --vram SIZE: how much memory the program needs%s",
 			g->vram ? g->vram : "");
 		return EXIT_USAGE;

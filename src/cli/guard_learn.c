@@ -8,15 +8,20 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SEEN_MAX 128
-#define EVERY_NS NS_PER_S
-#define GPUS_MAX 64
+#define SEEN_MAX   128
+#define EVERY_NS   NS_PER_S
+#define GPUS_MAX   64
+#define ABSENT_MAX 64
 
 /* Somebody whom no rule knows, by name. */
 struct seen {
 	char name[32], exe[512];
 	double most_bytes;
-	unsigned gpus;
+	char worker[64]; /* that is absent and that it may be; "": none */
+};
+
+struct absent {
+	char name[64], kind[16];
 };
 
 struct learning {
@@ -24,6 +29,8 @@ struct learning {
 	unsigned count, left_out;
 	char gpu[GPUS_MAX][96];
 	unsigned gpus;
+	struct absent absent[ABSENT_MAX];
+	unsigned absents;
 };
 
 static struct seen *find(struct learning *l, const char *name)
@@ -39,7 +46,8 @@ static struct seen *find(struct learning *l, const char *name)
 	return &l->seen[l->count++];
 }
 
-/* The service does not tell paths of others' programs; on this machine we may look. */
+/* The service does not tell paths of others' programs; on this machine we may look.  Where the service may not, a rule
+ * with the path would never hold for it. */
 static void look_up(struct seen *s, long long pid)
 {
 	char link[64];
@@ -50,6 +58,17 @@ static void look_up(struct seen *s, long long pid)
 	s->exe[n > 0 ? n : 0] = '\0';
 	if (strchr(s->exe, ' ')) /* "PATH (deleted)" */
 		s->exe[0] = '\0';
+}
+
+/* A worker that is not found may be who is on the GPU: ignored, it would be nobody's for ever.  By its own name or its
+ * kind's, or because the service may not see that it is not. */
+static const char *may_be(const struct learning *l, const struct worker_reply *p,
+			  const char *name)
+{
+	for (unsigned i = 0; i < l->absents; i++)
+		if (strcasestr(name, l->absent[i].name) || strcasestr(name, l->absent[i].kind))
+			return l->absent[i].name;
+	return l->absents && worker_reply_true(p, "may_be_worker") ? l->absent[0].name : "";
 }
 
 static void take_process(struct learning *l, const struct worker_reply *p)
@@ -65,7 +84,9 @@ static void take_process(struct learning *l, const struct worker_reply *p)
 	s = find(l, name);
 	if (!s)
 		return;
-	if (!*s->exe)
+	if (!*s->worker)
+		snprintf(s->worker, sizeof(s->worker), "%s", may_be(l, p, name));
+	if (!*s->exe && worker_reply_true(p, "program_seen"))
 		look_up(s, (long long)worker_reply_number(p, "pid"));
 	s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
 }
@@ -84,8 +105,33 @@ static int list_gpus(struct learning *l, struct remote *r)
 	return code;
 }
 
+static int list_absent(struct learning *l, struct remote *r)
+{
+	int code = remote_want(r, "GET", "/api/v1/guard", NULL);
+
+	l->absents = 0;
+	for (size_t i = 0; code == EXIT_OK && i < worker_reply_count(r->reply, "workers");
+	     i++) {
+		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
+		const char *name = worker_reply_string(w, "name"),
+			   *kind = worker_reply_string(w, "kind"),
+			   *state = worker_reply_string(w, "state");
+		struct absent *a = &l->absent[l->absents];
+
+		if (!name || !kind || !state || strcmp(state, "absent") != 0 ||
+		    l->absents == ABSENT_MAX)
+			continue;
+		snprintf(a->name, sizeof(a->name), "%s", name);
+		snprintf(a->kind, sizeof(a->kind), "%s", kind);
+		l->absents++;
+	}
+	return code;
+}
+
 static int look(struct learning *l, struct remote *r)
 {
+	if (list_absent(l, r) != EXIT_OK)
+		return EXIT_FAILED;
 	for (unsigned i = 0; i < l->gpus; i++) {
 		char path[160];
 
@@ -98,8 +144,21 @@ static int look(struct learning *l, struct remote *r)
 	return EXIT_OK;
 }
 
+/* Said even where little is: it is why a rule is missing. */
+static void tell_left_out(const struct learning *l)
+{
+	for (unsigned i = 0; i < l->count; i++)
+		if (*l->seen[i].worker)
+			fprintf(stderr,
+				"gpuward: no rule for %s: it may be worker %s, which is "
+				"absent; "
+				"\"gpuward guard explain %s\" says more, then learn again\n",
+				l->seen[i].name, l->seen[i].worker, l->seen[i].worker);
+}
+
 static void print_rules(const struct learning *l)
 {
+	unsigned n = 0;
 	struct buf out;
 
 	buf_init(&out, 1u << 20);
@@ -107,8 +166,10 @@ static void print_rules(const struct learning *l)
 		const struct seen *s = &l->seen[i];
 		char bytes[16];
 
+		if (*s->worker)
+			continue;
 		cli_bytes(bytes, s->most_bytes);
-		buf_addf(&out, "%s[[rule]]\n# %s at most\n", i ? "\n" : "", bytes);
+		buf_addf(&out, "%s[[rule]]\n# %s at most\n", n++ ? "\n" : "", bytes);
 		toml_write_text(&out, *s->exe ? "match.exe" : "match.name",
 				*s->exe ? s->exe : s->name);
 		toml_write_text(&out, "action", "ignore");
@@ -137,6 +198,7 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	if (code != EXIT_OK)
 		return code;
 	print_rules(&l);
+	tell_left_out(&l);
 	if (!c->quiet && !l.count)
 		fprintf(stderr, "gpuward: nobody is there whom no rule knows\n");
 	if (!c->quiet && l.left_out)

@@ -1,6 +1,8 @@
 #include "privileges.h"
 
 #include "daemon/config.h"
+#include "daemon/guard_config.h"
+#include "guard/sight.h"
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/companion.h"
 
@@ -18,7 +20,7 @@
 #define ANSWER_WITHIN_NS (3 * NS_PER_S)
 
 /* Of capabilities(7). */
-enum { CAP_KILL = 5, CAP_SYS_PTRACE = 19 };
+enum { CAP_KILL = 5 };
 
 #define USE_COMPANION                                                                    \
 	"Run the service as root, or let gpuward-companion(8) do it: guard.companion = " \
@@ -27,8 +29,9 @@ enum { CAP_KILL = 5, CAP_SYS_PTRACE = 19 };
 struct looking {
 	const struct cli *cli;
 	uint64_t capabilities;
-	char socket[256]; /* "": no companion is named */
-	bool companion;   /* it is there and serves us */
+	char socket[256];        /* "": no companion is named */
+	bool companion;          /* it is there and serves us */
+	char unseen[SIGHT_TEXT]; /* what a service without rights would not see; "": nothing */
 };
 
 static void say(struct render_privilege *p, bool have, const char *fmt, ...)
@@ -119,12 +122,20 @@ static void checkpoints(struct looking *l, struct render_privilege *p)
 	}
 }
 
+/* Whoever asks is often root, and the service is not: what it would miss is told all the same. */
 static void programs(struct looking *l, struct render_privilege *p)
 {
-	if (geteuid() == 0 || has(l, CAP_SYS_PTRACE))
-		say(p, true, "this user has CAP_SYS_PTRACE");
-	else
-		say(p, false, "which program other users run is not visible to this user");
+	static const char *const which[] = {
+		[0] = "this user sees neither which program other users run nor who listens",
+		[SIGHT_PROGRAMS] = "this user sees which program other users run, and not who "
+				   "listens: that needs CAP_DAC_READ_SEARCH too",
+		[SIGHT_ALL] = "this user sees them",
+	};
+	unsigned sight = sight_now();
+
+	say(p, sight == SIGHT_ALL, "%s%s%.300s", which[sight],
+	    sight == SIGHT_ALL && *l->unseen ? "; in the packaged service, " : "",
+	    sight == SIGHT_ALL ? l->unseen : "");
 }
 
 static void kernel_log(struct looking *l, struct render_privilege *p)
@@ -164,8 +175,9 @@ static const struct {
 	  units },
 	{ "checkpoint", "kind \"checkpoint\" for workers of other users", USE_COMPANION,
 	  checkpoints },
-	{ "programs", "match.exe for processes of other users",
-	  "Name workers by match.unit or match.cgroup, or give the service CAP_SYS_PTRACE.",
+	{ "programs", "match.exe and match.port for processes of other users",
+	  "Use match.unit, match.cgroup, match.command or match.name, or give the service "
+	  "CAP_SYS_PTRACE, and for ports CAP_DAC_READ_SEARCH.",
 	  programs },
 	{ "kernel_log", "errors of GPUs (Xid) from before the service started",
 	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", kernel_log },
@@ -195,8 +207,9 @@ static uint64_t capabilities(void)
 }
 
 /* A configuration with faults is told of by `gpuward config check`. */
-static void read_socket(struct looking *l)
+static void read_config(struct looking *l)
 {
+	struct guard_settings guard;
 	char unused[2000];
 	struct config c;
 
@@ -204,6 +217,11 @@ static void read_socket(struct looking *l)
 		return;
 	if (c.guard_companion)
 		snprintf(l->socket, sizeof(l->socket), "%s", c.guard_companion);
+	if (guard_config_make(&c, &guard) == 0) {
+		if (!sight_missing(&guard.policy, 0, l->unseen))
+			l->unseen[0] = '\0';
+		guard_settings_done(&guard);
+	}
 	config_done(&c);
 }
 
@@ -214,7 +232,7 @@ unsigned privileges_look(const struct cli *c, struct render_privilege *row)
 
 	if (c->root || gw_snapshot_status(c->snap)->simulated)
 		return 0;
-	read_socket(&l);
+	read_config(&l);
 	for (; n < sizeof(rights) / sizeof(rights[0]); n++) {
 		row[n] = (struct render_privilege){ .key = rights[n].key,
 						    .feature = rights[n].feature,

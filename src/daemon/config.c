@@ -218,6 +218,16 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 	return faults->err;
 }
 
+int config_read_files(const struct config *c, struct config_faults *faults)
+{
+	struct config_reader r = { .c = (struct config *)(uintptr_t)c,
+				   .m = c->memory,
+				   .faults = faults };
+
+	config_check_files(&r);
+	return faults->err;
+}
+
 int config_read_text(struct config *c, const char *name, const char *text, size_t size,
 		     struct config_faults *faults)
 {

@@ -90,6 +90,10 @@ void config_fault_text(struct buf *out, const struct config_fault *f);
 int config_read(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		struct config_faults *faults);
 
+/* Are the files that a configuration names there, and can they be used?  Of one that was read without error; what the service
+ * would refuse is an error, what it finds out later a warning.  As config_read(). */
+int config_read_files(const struct config *c, struct config_faults *faults);
+
 /* The same with the faults as lines of text: the errors, or on success the warnings or ""
  * ("gpuward.toml:3:1: no such key \"lisen\"; did you mean \"listen\"?").  On failure c is empty and
  * needs no config_done(). */

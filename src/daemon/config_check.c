@@ -1,12 +1,20 @@
 /* What values mean together, and texts that have a form of their own. */
 #include "config_read.h"
 
+#include "base/secret.h"
+
+#include <gpuward.h>
+
 #include <arpa/inet.h>
 #include <ctype.h>
+#include <errno.h>
+#include <pwd.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 /* ---- addresses ---- */
 
@@ -217,6 +225,13 @@ static void check_nvml(struct config_reader *r)
 				"each other");
 }
 
+static void check_history(struct config_reader *r)
+{
+	if (!r->c->history_path && !r->bad[CONFIG_ID_history_path])
+		config_complain(r, place(r, CONFIG_ID_history_path),
+				"history.path is empty: name a file, \"auto\" or \"none\"");
+}
+
 void config_check(struct config_reader *r)
 {
 	const struct config *c = r->c;
@@ -229,5 +244,71 @@ void config_check(struct config_reader *r)
 	check_unix_mode(r);
 	check_streams(r);
 	check_nvml(r);
+	check_history(r);
 	guard_config_check(r);
+}
+
+/* ---- files ---- */
+
+#define SERVICE_USER "gpuward" /* of the packaged unit */
+
+/* Root can read it, and so this check is no help: the service is another user. */
+static void warn_owner(struct config_reader *r, const struct config_place *at, const char *key,
+		       const char *path)
+{
+	const struct passwd *user = getpwnam(SERVICE_USER);
+	struct stat st;
+
+	if (user && stat(path, &st) == 0 && st.st_uid != user->pw_uid && !(st.st_mode & 044))
+		config_warn(
+			r, at,
+			"%s: only the owner of %.200s can read it, and the packaged service "
+			"runs as " SERVICE_USER ": chown " SERVICE_USER " %.200s",
+			key, path, path);
+}
+
+/* Whoever checks may be another user than the service: what it may read is then not known. */
+static void not_ours(struct config_reader *r, const struct config_place *at, const char *key,
+		     const char *path)
+{
+	config_warn(r, at, "%s: %.200s cannot be read by this user; can the service's?", key,
+		    path);
+}
+
+static void check_token_file(struct config_reader *r)
+{
+	const struct config_place *at = place(r, CONFIG_ID_service_token_file);
+	const char *path = r->c->service_token_file;
+	char text[SECRET_MAX], message[400];
+	int err;
+
+	if (!path)
+		return;
+	err = secret_read(path, text, message, sizeof(message));
+	explicit_bzero(text, sizeof(text));
+	if (!err)
+		warn_owner(r, at, "token_file", path);
+	else if (err == -GW_E_PERM && access(path, R_OK) != 0)
+		not_ours(r, at, "token_file", path);
+	else
+		config_complain(r, at, "token_file: %s", message);
+}
+
+static void check_readable(struct config_reader *r, enum config_id id, const char *path)
+{
+	if (!path || access(path, R_OK) == 0)
+		return;
+	if (errno == EACCES)
+		not_ours(r, place(r, id), config_rows[id].key, path);
+	else
+		config_complain(r, place(r, id), "%s: %.200s cannot be read: %s",
+				config_rows[id].key, path, strerror(errno));
+}
+
+void config_check_files(struct config_reader *r)
+{
+	check_token_file(r);
+	check_readable(r, CONFIG_ID_service_tls_cert, r->c->service_tls_cert);
+	check_readable(r, CONFIG_ID_service_tls_key, r->c->service_tls_key);
+	guard_config_check_files(r);
 }

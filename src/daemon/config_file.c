@@ -261,10 +261,11 @@ static void unknown_section(const struct file *f, const struct toml_node *n)
 	char meant[CONFIG_MEANT_MAX], name[CONFIG_SHOWN_MAX];
 
 	config_key_shown(n, name);
+	config_meant(
+		suggest(name, &config_rows[0].section, CONFIG_ROWS, sizeof(config_rows[0])),
+		meant);
 	config_complain(f->r, &at, "no such section \"%s\"%s", name,
-			config_meant(suggest(name, &config_rows[0].section, CONFIG_ROWS,
-					     sizeof(config_rows[0])),
-				     meant));
+			*meant ? meant : guard_config_meant(name, meant));
 }
 
 static void read_member(const struct file *f, const struct toml_node *n)

@@ -135,6 +135,8 @@ void config_flags_read(struct config_reader *r, const struct config_flag *flags,
 /* ---- guard_config*.c ---- */
 /* Is it one of the guard's arrays?  Then all of it is read. */
 bool guard_config_array(struct config_reader *r, const char *file, const struct toml_node *n);
+/* As config_meant(), of the nearest of these arrays. */
+const char *guard_config_meant(const char *name, char out[static CONFIG_MEANT_MAX]);
 /* What the profile says, where nobody said anything. */
 void guard_config_profile(struct config_reader *r);
 void guard_config_check(struct config_reader *r);
@@ -145,6 +147,9 @@ void guard_config_free(struct config_memory *m);
 /* ---- config_check.c ---- */
 /* What the values mean together. */
 void config_check(struct config_reader *r);
+/* The files that they name. */
+void config_check_files(struct config_reader *r);
+void guard_config_check_files(struct config_reader *r);
 /* Is it HOST:PORT, [IPV6]:PORT or unix:PATH?  NULL, or what is wrong with it. */
 const char *config_check_address(const char *text);
 

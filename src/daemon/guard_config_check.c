@@ -6,10 +6,12 @@
 
 #include "base/suggest.h"
 
+#include <errno.h>
 #include <fnmatch.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -533,4 +535,20 @@ void guard_config_check(struct config_reader *r)
 	check_pairs(r);
 	check_schedules(r);
 	warn_idle(r);
+}
+
+/* The service starts without it, and then cannot speak to the worker. */
+void guard_config_check_files(struct config_reader *r)
+{
+	for (const struct guard_entry *e = r->m->entries; e; e = e->next) {
+		const char *path =
+			e->table == GUARD_WORKER ? text(e, GUARD_KEY_token_file) : NULL;
+
+		if (path && access(path, R_OK) != 0)
+			config_warn(r, &e->place[GUARD_KEY_token_file],
+				    "token_file: %.200s cannot be read: %s%s", path,
+				    strerror(errno),
+				    errno == EACCES ? " (by this user; can the service's?)"
+						    : "");
+	}
 }

@@ -241,6 +241,16 @@ bool guard_config_array(struct config_reader *r, const char *file, const struct 
 	return false;
 }
 
+const char *guard_config_meant(const char *name, char out[static CONFIG_MEANT_MAX])
+{
+	const char *near = suggest(name, guard_table_names, GUARD_TABLES, sizeof(near));
+
+	out[0] = '\0';
+	if (near)
+		snprintf(out, CONFIG_MEANT_MAX, "; did you mean [[%s]]?", near);
+	return out;
+}
+
 void guard_config_free(struct config_memory *m)
 {
 	while (m->entries) {

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "guard/scene.h"
+#include "guard/sight.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -165,8 +166,18 @@ static int open_all(struct guarding *g)
 	return err ? err : guarding_health_open(g);
 }
 
+/* Who wonders why a worker is absent or a rule never holds finds it in the log and among the events. */
+static void tell_sight(struct guarding *g, const struct policy *p)
+{
+	char text[SIGHT_TEXT];
+
+	if (sight_missing(p, sight_now(), text))
+		guarding_tell(g, "warning", "%s", text);
+}
+
 void guarding_fit(struct guarding *g, struct guard_settings *s)
 {
+	tell_sight(g, &s->policy);
 	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
 		return;
 	s->policy.mode = GUARD_OBSERVE;

@@ -106,7 +106,8 @@ uint64_t guarding_now_ns(void);
 uint64_t guarding_tell(struct guarding *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Two that act would undo each other's work: beside another one it observes. */
+/* Two that act would undo each other's work: beside another one it observes.  Tells of that, and of what the
+ * configuration names and this process may not see. */
 void guarding_fit(struct guarding *g, struct guard_settings *s);
 
 /* guarding_journal.c */

@@ -158,7 +158,14 @@ static void announce(struct service *s)
 		    LOG_S("cause", gw_cause_info(status->cause)->key));
 	if (s->config.device_require_nvml && !strstr(status->backend, "nvml")) {
 		LOG(&s->log, LOG_ERROR,
-		    "NVML is required (require_nvml) and cannot be used: the service ends",
+		    s->config.guard_profile && strcmp(s->config.guard_profile, "desktop") == 0
+			    ? "NVML is required (guard.profile = \"desktop\" sets "
+			      "device.require_nvml) and cannot be used: the service ends; set "
+			      "require_nvml = false in [device] to do without or to wait for it"
+			    : "NVML is required (device.require_nvml) and cannot be used: the "
+			      "service ends; set require_nvml = false in [device] to do "
+			      "without "
+			      "or to wait for it",
 		    LOG_S("why", *status->message ? status->message : status->backend),
 		    LOG_S("remedy", gw_cause_info(status->cause)->remedy));
 		s->end = SERVICE_REFUSED;

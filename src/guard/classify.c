@@ -356,11 +356,40 @@ static const char *system_of(const struct scene_process *p)
 	return NULL;
 }
 
+/* ---- who cannot be seen ---- */
+
+static bool has_root(const struct scene *s, unsigned worker)
+{
+	for (unsigned i = 0; i < s->roots; i++)
+		if (s->root[i].worker == worker)
+			return true;
+	return false;
+}
+
+/* May it be of a worker that is not found?  Of a process whose program we may not see nobody can say that it is not one
+ * that is known by its program, or by a port of its user. */
+static bool may_be_a_worker(const struct classifier *c, const struct scene *s,
+			    const struct scene_process *p)
+{
+	if (p->veiled)
+		return true;
+	for (unsigned i = 0; !p->exe[0] && i < c->policy->workers; i++) {
+		struct policy_match m = c->policy->worker[i].match;
+
+		if (!m.exe || has_root(s, i))
+			continue;
+		m.exe = NULL;
+		if (who_fits(c, WORKER_PATTERNS + i, &m, p))
+			return true;
+	}
+	return false;
+}
+
 /* ---- verdicts ---- */
 
 static struct verdict made(enum guard_class class, enum guard_action action, const char *why)
 {
-	return (struct verdict){ class, action, -1, -1, -1, why };
+	return (struct verdict){ class, action, -1, -1, -1, why, false };
 }
 
 static struct verdict of_worker(const struct policy *p, int worker, int also)
@@ -370,6 +399,15 @@ static struct verdict of_worker(const struct policy *p, int worker, int also)
 
 	v.worker = worker;
 	v.also = also;
+	return v;
+}
+
+static struct verdict of_maybe_worker(void)
+{
+	struct verdict v = made(CLASS_UNKNOWN, GUARD_WATCH,
+				"it may be a worker's: its program cannot be seen");
+
+	v.maybe_worker = true;
 	return v;
 }
 
@@ -412,6 +450,8 @@ static struct verdict verdict_of(const struct classifier *c, const struct scene 
 		return made(CLASS_ORPHAN, GUARD_WATCH, "the kernel does not know it");
 	if ((i = rule_of(c, s, p)) >= 0)
 		return of_rule(&policy->rule[i], (unsigned)i);
+	if (may_be_a_worker(c, s, p))
+		return of_maybe_worker();
 	if (policy->any)
 		return made(CLASS_CONTENDER, GUARD_CONTEND, "demand = \"any\"");
 	if ((system = system_of(p)))

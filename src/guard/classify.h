@@ -28,6 +28,7 @@ struct verdict {
 	int also;       /* another worker that it is as much; -1: none */
 	int rule;       /* of the policy; -1: built in or the profile's */
 	const char *why; /* a few words: "rule 3 (gpuward.toml:41)", "built in: gnome-shell" */
+	bool maybe_worker; /* of an UNKNOWN: it cannot be seen that it is not a worker's */
 };
 
 /* A policy whose regular expressions are compiled: whoever classifies ten times a second keeps one.

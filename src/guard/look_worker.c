@@ -40,6 +40,7 @@ struct target { /* one worker */
 	/* of a port */
 	uint64_t inode[INODES];
 	unsigned inodes;
+	int64_t uid;      /* whose socket that is */
 	uint64_t held_ns; /* when its holders were looked for; 0: never */
 	char held[48];    /* the open file of a root that is one of them */
 };
@@ -181,22 +182,30 @@ static void by_pidfile(struct finder *f, unsigned worker)
 
 #define LISTENS 0x0A
 
+struct listeners {
+	uint64_t inode[INODES];
+	unsigned count;
+	int64_t uid; /* of the last */
+};
+
 static void read_listeners(const struct root *root, const char *path, unsigned port,
-			   uint64_t *inode, unsigned *count)
+			   struct listeners *ret)
 {
 	struct lines l;
 	char *line;
 
 	if (lines_open(&l, root, path) < 0)
 		return;
-	while (*count < INODES && (line = lines_next(&l))) {
-		unsigned at, state;
+	while (ret->count < INODES && (line = lines_next(&l))) {
+		unsigned at, state, uid;
 		unsigned long long n;
 
-		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %*u %*u %llu", &at,
-			   &state, &n) == 3 &&
-		    at == port && state == LISTENS && n != 0)
-			inode[(*count)++] = n;
+		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u %*u %llu", &at,
+			   &state, &uid, &n) != 4 ||
+		    at != port || state != LISTENS || n == 0)
+			continue;
+		ret->inode[ret->count++] = n;
+		ret->uid = uid;
 	}
 	lines_close(&l);
 }
@@ -288,20 +297,20 @@ static void by_port(struct finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
 	const unsigned port = f->policy->worker[worker].match.port;
-	uint64_t inode[INODES] = { 0 };
-	unsigned count = 0;
+	struct listeners now = { 0 };
 	bool same;
 
 	if (!port_is_due(f, t))
 		return;
 	t->asked_ns = f->now_ns;
-	read_listeners(f->root, "proc/net/tcp", port, inode, &count);
-	read_listeners(f->root, "proc/net/tcp6", port, inode, &count);
-	same = count == t->inodes && memcmp(inode, t->inode, sizeof(inode)) == 0;
-	memcpy(t->inode, inode, sizeof(inode));
-	t->inodes = count;
+	read_listeners(f->root, "proc/net/tcp", port, &now);
+	read_listeners(f->root, "proc/net/tcp6", port, &now);
+	same = now.count == t->inodes && memcmp(now.inode, t->inode, sizeof(now.inode)) == 0;
+	memcpy(t->inode, now.inode, sizeof(now.inode));
+	t->inodes = now.count;
+	t->uid = now.uid;
 	t->roots = 0;
-	if (count && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
+	if (now.count && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
 		find_holders(f, worker);
 }
 
@@ -405,6 +414,17 @@ static void find(struct finder *f, unsigned worker)
 		by_port(f, worker);
 }
 
+/* Somebody listens on the worker's port, and a guard without rights is not told which process of that user: any whose
+ * program it may not see either can be the worker, or below it. */
+static void veil(const struct target *t, struct scene *s)
+{
+	if (!t->inodes || t->roots)
+		return;
+	for (unsigned i = 0; i < s->processes; i++)
+		s->process[i].veiled |= !s->process[i].exe[0] && !s->process[i].orphan &&
+					(s->process[i].uid == t->uid || s->process[i].uid < 0);
+}
+
 void finder_take(struct finder *f, struct scene *s, bool news)
 {
 	f->scene = s;
@@ -413,10 +433,12 @@ void finder_take(struct finder *f, struct scene *s, bool news)
 	for (unsigned i = 0; i < f->policy->workers; i++)
 		find(f, i);
 	by_search(f);
-	for (unsigned i = 0; i < f->policy->workers; i++)
+	for (unsigned i = 0; i < f->policy->workers; i++) {
+		veil(&f->target[i], s);
 		for (unsigned k = 0; k < f->target[i].roots && s->roots < SCENE_ROOTS; k++)
 			s->root[s->roots++] =
 				(struct scene_root){ i, f->target[i].root[k].pid,
 						     f->target[i].root[k].start_ticks };
+	}
 	f->scene = NULL;
 }

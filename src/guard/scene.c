@@ -49,6 +49,7 @@ static const struct {
 		F(UINT, scene_process, type), F(U64, scene_process, bytes),
 		F(FLAG, scene_process, bytes_known), F(REAL, scene_process, sm_ratio),
 		F(FLAG, scene_process, orphan), F(FLAG, scene_process, self),
+		F(FLAG, scene_process, veiled),
 		T(scene_process, name), T(scene_process, exe), T(scene_process, command),
 		T(scene_process, cgroup), T(scene_process, container),
 		F(CHAIN, scene_process, ancestor) } },

@@ -43,6 +43,7 @@ struct scene_process {
 	double sm_ratio; /* over the last seconds; NAN: not asked or not told */
 	bool orphan;     /* the driver lists it, the kernel does not */
 	bool self;       /* of our own tree or cgroup */
+	bool veiled; /* its program is hidden from us, and so is who of its user a worker is */
 	char name[16], exe[160], command[160], cgroup[160], container[64];
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends */
 };

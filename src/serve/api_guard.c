@@ -1,6 +1,8 @@
 /* The guard: what it is doing, and why.  Nothing here changes anything. */
 #include "guard_doc.h"
 
+#include "guard/sight.h"
+
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -321,6 +323,11 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 	if (g->policy->mode != GUARD_ENFORCE)
 		say(j, "Mode is %s: what is decided is told, and nothing is done.",
 		    guard_doc_mode(g->policy->mode));
+	if (s.state == STATE_ABSENT && sight_lacks(g->policy, worker, sight_now()))
+		say(j,
+		    "It is known by its %s, which this service may not see of other users' "
+		    "processes: %s.",
+		    sight_lacks(g->policy, worker, sight_now()), sight_remedy);
 	if (s.mask)
 		say(j, "Reasons against it: %s.", mask);
 	else

@@ -207,6 +207,7 @@ static void process(struct json *j, const struct guard_view *g, const struct sce
 		json_int(j, "uid", p->uid);
 	else
 		json_null(j, "uid");
+	json_bool(j, "program_seen", p->exe[0] != '\0');
 	process_types(j, p->type);
 	json_string(j, "class", guard_class_name(v->class));
 	json_string(j, "action", action_word(v));
@@ -215,6 +216,7 @@ static void process(struct json *j, const struct guard_view *g, const struct sce
 			    ? g->policy->worker[v->worker].name
 			    : NULL);
 	guard_doc_text(j, "rule", v->why);
+	json_bool(j, "may_be_worker", v->maybe_worker);
 	if (p->bytes_known)
 		json_uint(j, "memory_bytes", p->bytes);
 	else

@@ -219,12 +219,14 @@ static void take_memory(struct scene *s, const struct scene_process *q)
 static bool read_process(const json_t *o, const struct policy *p, struct scene *s,
 			 const struct place *at)
 {
-	/* The last three are of an answer that was taken for a question; they are found anew. */
-	static const char *const keys[] = { "gpu",    "pid",          "name",
-					    "exe",    "command",      "cgroup",
-					    "uid",    "types",        "container",
-					    "worker", "class",        "action",
-					    "rule",   "memory_bytes", "utilization_sm_ratio" };
+	/* class, action, rule and the last two are of an answer that was taken for a question; they are found
+	 * anew. */
+	static const char *const keys[] = {
+		"gpu",          "pid",          "name",  "exe",          "command",
+		"cgroup",       "uid",          "types", "container",    "worker",
+		"class",        "action",       "rule",  "memory_bytes", "utilization_sm_ratio",
+		"program_seen", "may_be_worker"
+	};
 	struct scene_process *q = &s->process[s->processes];
 	double pid = FIRST_PID + s->processes, uid = -1, bytes = NAN;
 

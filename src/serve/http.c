@@ -247,6 +247,18 @@ static void settings_done(struct settings *s)
 	*s = (struct settings){ 0 };
 }
 
+/* Which setting it is of; a file that is not there is as wrong as one that cannot be used. */
+static int of_setting(int err, const char *key, char *message, size_t size)
+{
+	char why[512];
+
+	if (!err || err == -GW_E_NOMEM)
+		return err;
+	snprintf(why, sizeof(why), "%s", message);
+	snprintf(message, size, "service.%s: %s", key, why);
+	return err == -GW_E_PERM ? err : -GW_E_ARG;
+}
+
 static int settings_read(struct settings *s, const struct http_config *config, char *message,
 			 size_t size)
 {
@@ -262,11 +274,14 @@ static int settings_read(struct settings *s, const struct http_config *config, c
 			 "the HTTP library of this machine was built without TLS");
 		return -GW_E_NOSUPPORT;
 	}
-	r = auth_load(&s->auth, config->token_file, message, size);
+	r = of_setting(auth_load(&s->auth, config->token_file, message, size), "token_file",
+		       message, size);
 	if (r == 0 && config->tls_cert)
-		r = read_text(config->tls_cert, &s->cert, message, size);
+		r = of_setting(read_text(config->tls_cert, &s->cert, message, size), "tls_cert",
+			       message, size);
 	if (r == 0 && config->tls_key)
-		r = read_text(config->tls_key, &s->key, message, size);
+		r = of_setting(read_text(config->tls_key, &s->key, message, size), "tls_key",
+			       message, size);
 	s->hosts = list_copy(config->hosts);
 	s->origins = list_copy(config->origins);
 	if (r == 0 && (!s->hosts || !s->origins))

@@ -2,17 +2,12 @@
  * the time of a comparison tells nothing of it. */
 #include "http_impl.h"
 
-#include "base/file.h"
+#include "base/secret.h"
 #include "base/sha256.h"
 
-#include <gpuward.h>
-
-#include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
 
-#define TOKEN_LEAST 16
 #define FAILURES    10
 #define FAILURES_NS (10 * NS_PER_S)
 
@@ -27,34 +22,15 @@ static void digest(const char *token, size_t n, char out[static 65])
 
 int auth_load(struct auth *a, const char *path, char *message, size_t size)
 {
-	char text[1024];
-	struct stat st;
-	ssize_t n;
+	char text[SECRET_MAX];
+	int err;
 
 	*a = (struct auth){ 0 };
 	if (!path || !*path)
 		return 0;
-	if (stat(path, &st) != 0)
-		return file_failed(message, size, path, "read");
-	if (st.st_mode & 077) {
-		snprintf(message, size,
-			 "the token file %s can be read by others (mode %03o): chmod 600 %s",
-			 path, (unsigned)(st.st_mode & 0777), path);
-		return -GW_E_PERM;
-	}
-	n = file_read(path, text, sizeof(text) - 1, message, size);
-	if (n < 0)
-		return (int)n;
-	text[n] = '\0';
-	text[strcspn(text, "\r\n")] = '\0';
-	if (strlen(text) < TOKEN_LEAST) {
-		snprintf(message, size,
-			 "the token in %s is shorter than %d characters: write a longer one, "
-			 "such as "
-			 "of \"openssl rand -hex 32\", as its first line",
-			 path, TOKEN_LEAST);
-		return -GW_E_ARG;
-	}
+	err = secret_read(path, text, message, size);
+	if (err)
+		return err;
 	digest(text, strlen(text), a->digest);
 	explicit_bzero(text, sizeof(text));
 	a->token = true;

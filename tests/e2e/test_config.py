@@ -51,6 +51,30 @@ def test_check_names_the_files_that_it_read(world):
     assert done.stdout == f"{a}, {b}, {c}: good\n"
 
 
+@pytest.mark.parametrize("text, mode, says", [
+    (None, 0o600, "cannot be read: No such file"),
+    ("short\n", 0o600, "shorter than 16 characters"),
+    ("0123456789abcdef\n", 0o644, "can be read by others"),
+])
+def test_a_token_that_the_service_would_refuse_is_refused(world, text, mode, says):
+    token = world.top / "token"
+    if text:
+        token.write_text(text)
+        token.chmod(mode)
+    path = world.write(world.top / "a.toml", f"[history]\npath = 'none'\n[service]\nlisten = ['127.0.0.1:0']\ntoken_file = '{token}'\n")
+    done = world("check", path)
+    assert done.returncode == USAGE and f"{path}:5:1: token_file: " in done.stderr and says in done.stderr
+    assert world("check", "--config", path).stderr == done.stderr
+    done = gpuward("serve", "--simulate", "--config", path)
+    assert done.returncode == 78 and "service.token_file: " in done.stderr and says in done.stderr
+
+
+def test_a_token_of_a_worker_that_is_missing_is_told(world):
+    path = world.write(world.top / "a.toml", "[guard]\nmode = 'enforce'\n[[worker]]\nname = 'v'\nkind = 'vllm'\ntoken_file = '/absent'\n")
+    done = world("check", path)
+    assert done.returncode == OK and f"{path}:6:14: warning: token_file: /absent cannot be read" in done.stderr
+
+
 def test_check_tells_all_errors_and_exits_2(world):
     path = world.write(world.top / "bad.toml", "[service]\nlisen = 1\ninterval = 'soon'\n[lgo]\n")
     done = world("check", path)

@@ -92,7 +92,13 @@ def test_require_nvml_ends_with_78(tmp_path):
     done = support.gpuward("serve", "--simulate=no-driver", "--history", "none", "--require-nvml", "--listen",
                            "127.0.0.1:0")
     assert done.returncode == 78
-    assert "require_nvml" in done.stderr
+    assert "require_nvml = false" in done.stderr and "profile" not in done.stderr
+    desktop = tmp_path / "desktop.toml"
+    desktop.write_text('[guard]\nprofile = "desktop"\n')
+    done = support.gpuward("serve", "--simulate=no-driver", "--history", "none", "--config", desktop, "--listen",
+                           "127.0.0.1:0")
+    assert done.returncode == 78
+    assert "guard.profile" in done.stderr and "require_nvml = false" in done.stderr
 
 
 def test_it_answers_before_the_driver_is_open():

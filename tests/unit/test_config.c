@@ -137,6 +137,10 @@ static void every_type_is_read_in_each_of_its_forms(void **state)
 	assert_int_equal(p->c.history_limit, 2000000);
 	assert_int_equal(load_text(p, "[history]\nlimit = \"2 GB\"\n"), 0);
 	assert_int_equal(p->c.history_limit, 2000000000);
+	assert_int_equal(load_text(p, "[history]\nlimit = \"2G\"\n"), 0);
+	assert_int_equal(p->c.history_limit, UINT64_C(2) << 30);
+	assert_int_equal(load_text(p, "[history]\nlimit = \"300m\"\n"), 0);
+	assert_int_equal(p->c.history_limit, 300 << 20);
 }
 
 static const struct {
@@ -151,6 +155,8 @@ static const struct {
 	{ "[servic]\n", "1:2: no such section \"servic\"; did you mean \"service\"?" },
 	{ "[[servic]]\n", "1:3: no such section \"servic\"; did you mean \"service\"?" },
 	{ "[quux]\n", "1:2: no such section \"quux\"" },
+	{ "[[workers]]\n", "1:3: no such section \"workers\"; did you mean [[worker]]?" },
+	{ "[history]\npath = \"\"\n", "2:1: history.path is empty" },
 	{ "[[service]]\n", "1:3: \"service\" must be a table ([service]), not an array" },
 	{ "service = 3\n", "1:1: \"service\" must be a table ([service]), not a value" },
 	{ "\"a\\nb\" = 3\n", "1:1: no such key \"a?b\"" },

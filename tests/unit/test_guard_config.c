@@ -477,6 +477,12 @@ static const struct {
 	{ "[[rule]]\nmatch.name = \"a\"\naction = \"ignore\"\n"
 	  "[[rule]]\nmatch.name = \"a\"\nmatch.uid = 0\naction = \"contend\"\n",
 	  "4:1: this rule is never reached" },
+	{ "[[rule]]\nmatch.name = \"fire*\"\naction = \"ignore\"\n"
+	  "[[rule]]\nmatch.name = \"firefox\"\naction = \"contend\"\n",
+	  "4:1: this rule is never reached" },
+	{ "[[rule]]\nmatch.exe = \"/usr/*\"\naction = \"ignore\"\n"
+	  "[[rule]]\nmatch.exe = \"/usr/bin/?z*\"\naction = \"contend\"\n",
+	  "4:1: this rule is never reached" },
 	/* schedules */
 	{ "[[schedule]]\nevict = \"1:00-2:00\"\n", "1:1: this [[schedule]] needs worker: " },
 	{ "[[schedule]]\nworker = \"*\"\n", "1:1: this [[schedule]] needs evict: " },

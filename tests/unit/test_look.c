@@ -519,6 +519,37 @@ static void the_one_that_listens_is_found_by_its_port(void **state)
 	assert_int_equal(class_of(600), CLASS_WORKER);
 }
 
+/* Of another user's process a guard without rights sees neither the program nor the open files. */
+static void put_unseen(int64_t pid, unsigned start, const char *exe)
+{
+	char path[64];
+
+	put_process(pid, 1, start, exe, SESSION);
+	snprintf(path, sizeof(path), "proc/%lld/exe", (long long)pid);
+	tree_remove(&tree, path);
+}
+
+static void
+one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found(void **state)
+{
+	(void)state;
+	worker("w")->port = 0x2CAA;
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_unseen(500, 50, "/usr/bin/runner");
+	put_unseen(600, 60, "/usr/bin/game");
+	tree_put(&tree, "proc/600/status", "Name:\tgame\nTgid:\t600\nUid:\t7\t7\t7\t7\n");
+	put_process(700, 1, 70, "/usr/bin/seen", SESSION);
+	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_UNKNOWN);   /* of who listens */
+	assert_int_equal(class_of(600), CLASS_CONTENDER); /* of another user */
+	assert_int_equal(class_of(700), CLASS_CONTENDER); /* it is seen not to listen */
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD); /* nobody listens: there is no worker */
+	sim_step(5 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+}
+
 static void a_worker_that_starts_late_is_found_when_it_is_on_a_gpu(void **state)
 {
 	(void)state;
@@ -1347,6 +1378,7 @@ int main(void)
 		row(a_member_of_a_units_group_is_the_workers),
 		row(a_stale_pidfile_names_nobody),
 		row(the_one_that_listens_is_found_by_its_port),
+		row(one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found),
 		row(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu),
 		row(a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not),
 		row(a_storm_of_processes_is_searched_in_bounds),

@@ -89,6 +89,7 @@ static void random_process(struct scene_process *p, unsigned gpus)
 	p->sm_ratio = real();
 	p->orphan = draw() & 1;
 	p->self = draw() & 1;
+	p->veiled = draw() & 1;
 	text(p->name, sizeof(p->name));
 	text(p->exe, sizeof(p->exe));
 	text(p->command, sizeof(p->command));
@@ -159,8 +160,9 @@ static void assert_same_process(const struct scene_process *x, const struct scen
 	assert_true(SAME(x, y, pid) && SAME(x, y, start_ticks) && SAME(x, y, uid) &&
 		    SAME(x, y, gpu) && SAME(x, y, type) && SAME(x, y, bytes) &&
 		    SAME(x, y, bytes_known) && SAME(x, y, orphan) && SAME(x, y, self) &&
-		    SAME(x, y, name) && SAME(x, y, exe) && SAME(x, y, command) &&
-		    SAME(x, y, cgroup) && SAME(x, y, container) && SAME(x, y, ancestor));
+		    SAME(x, y, veiled) && SAME(x, y, name) && SAME(x, y, exe) &&
+		    SAME(x, y, command) && SAME(x, y, cgroup) && SAME(x, y, container) &&
+		    SAME(x, y, ancestor));
 	assert_true(same_real(x->sm_ratio, y->sm_ratio));
 }
 
@@ -202,7 +204,7 @@ static void any_scene_reads_back_to_the_same_bits(void **state)
 
 #define S      "S\t1\t2\t3600\t0\t5\t0\t0"
 #define G      "G\tGPU\\2dx\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t40\t-\t0"
-#define P(gpu) "P\t7\t9\t-1\t" gpu "\t1\t5\t1\t-\t0\t0\tname\t-\t-\t-\t-\t3,1"
+#define P(gpu) "P\t7\t9\t-1\t" gpu "\t1\t5\t1\t-\t0\t0\t0\tname\t-\t-\t-\t-\t3,1"
 #define R      "R\t0\t7\t9"
 
 static void a_scene_is_whole_at_its_last_line(void **state)
@@ -263,10 +265,11 @@ static void junk_is_refused(void **state)
 		S "\nG\tu\\\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t4\t-\t0",
 		S "\nG\tu\\00\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t4\t-\t0",
 		S "\nG\tu\t0123456789abcdef\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t4\t-\t0",
-		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\ta name of 16 byt\t-\t-\t-\t-\t-",
-		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\tn\t-\t-\t-\t-\t1,,2",
-		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\tn\t-\t-\t-\t-\t0",
-		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\tn\t-\t-\t-\t-\t"
+		S "\n" G
+		  "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\ta name of 16 byt\t-\t-\t-\t-\t-",
+		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\tn\t-\t-\t-\t-\t1,,2",
+		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\tn\t-\t-\t-\t-\t0",
+		S "\n" G "\nP\t7\t9\t-1\t0\t1\t5\t1\t-\t0\t0\t0\tn\t-\t-\t-\t-\t"
 		  "1,2,3,4,5,6,7,8,9,10,11,12,13",
 	};
 
