@@ -69,7 +69,8 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
 	if (d->to == STATE_DRAIN || d->to == STATE_EVICT)
 		g->ordered_ns[d->worker] = d->mono_ns;
-	if (d->to == STATE_EVICTED && d->from == STATE_VERIFY && g->ordered_ns[d->worker]) {
+	if (!d->dry && d->to == STATE_EVICTED && d->from == STATE_VERIFY &&
+	    g->ordered_ns[d->worker]) {
 		double s = (double)(d->mono_ns - g->ordered_ns[d->worker]) * 1e-9;
 
 		g->view.counts.free_seconds_last = s;

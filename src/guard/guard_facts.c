@@ -202,8 +202,10 @@ static void look_for_worker(struct guard *g, struct guard_worker *w)
 /* A dry eviction frees memory in our books alone. */
 static void pretend(struct guard *g, struct guard_worker *w)
 {
+	w->pretended = 0;
 	for (unsigned i = 0; w->virtual_out && i < g->gpus; i++) {
 		g->gpu[i].free_bytes += w->held[i];
+		w->pretended += w->held[i];
 		w->held[i] = 0;
 	}
 }
@@ -374,6 +376,7 @@ static void mask_of(struct guard *g, struct guard_worker *w)
 	if (w->reserved)
 		set(w, REASON_RESERVED, "somebody reserved the memory");
 	reasons_of_gpus(g, w);
+	guard_note_since(g, w);
 }
 
 void guard_masks(struct guard *g)

@@ -1,0 +1,321 @@
+/* guard_why: why a worker is kept out, reason by reason, and what the processes beside it mean to it.
+ *
+ * The machine keeps facts; the words, rules and ends of each reason (guard.md §6) are made of them when
+ * somebody asks. */
+#include "guard_parts.h"
+
+#include <math.h>
+#include <string.h>
+#include <time.h>
+
+#define DAY_MIN  1440u
+#define WEEK_MIN (7 * DAY_MIN)
+
+/* Since when each reason holds; after every change of the mask. */
+void guard_note_since(const struct guard *g, struct guard_worker *w)
+{
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!(w->mask & BIT(r)))
+			w->reason_ns[r] = 0;
+		else if (!w->reason_ns[r])
+			w->reason_ns[r] = g->now_ns ? g->now_ns : 1;
+	}
+}
+
+/* ---- hours ---- */
+
+static bool in_span(const struct policy_span *s, int64_t local_s)
+{
+	struct policy_worker one = { .schedule = { *s }, .schedules = 1 };
+	time_t t = (time_t)local_s;
+	struct tm local;
+
+	return gmtime_r(&t, &local) && policy_in_schedule(&one, &local);
+}
+
+static void days_text(unsigned days, char *out, size_t size)
+{
+	static const char *const name[] = { "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun" };
+	size_t len = 0;
+
+	demand_text(out, size, "%s", days == 0x7f ? "daily" : "");
+	for (unsigned i = 0; days != 0x7f && i < 7; i++) {
+		if (!(days >> i & 1))
+			continue;
+		demand_text(out + len, size - len, "%s%s", len ? "," : "", name[i]);
+		len += strlen(out + len);
+	}
+}
+
+static void span_text(const struct policy_span *s, char *out, size_t size)
+{
+	char days[40];
+
+	days_text(s->days, days, sizeof(days));
+	demand_text(out, size, "%s %02u:%02u-%02u:%02u", days, s->from_min / 60,
+		    s->from_min % 60, s->to_min / 60, s->to_min % 60);
+}
+
+/* The first minute that is in none of its spans; 0: there is none within a week. */
+static uint64_t schedule_end(const struct guard *g, const struct guard_worker *w)
+{
+	int64_t minute = g->local_s - g->local_s % 60;
+	bool in = true;
+
+	for (unsigned k = 1; k <= WEEK_MIN; k++) {
+		in = false;
+		for (unsigned i = 0; i < w->policy->schedules; i++)
+			in = in || in_span(&w->policy->schedule[i], minute + 60 * (int64_t)k);
+		if (!in)
+			return g->now_ns +
+			       (uint64_t)(minute + 60 * (int64_t)k - g->local_s) * NS_PER_S;
+	}
+	return 0;
+}
+
+static void why_schedule(const struct guard *g, const struct guard_worker *w,
+			 struct guard_why *ret)
+{
+	char span[64];
+
+	demand_text(ret->evidence, sizeof(ret->evidence), "in its quiet hours");
+	for (unsigned i = 0; i < w->policy->schedules; i++) {
+		if (!in_span(&w->policy->schedule[i], g->local_s))
+			continue;
+		span_text(&w->policy->schedule[i], span, sizeof(span));
+		demand_text(ret->rule, sizeof(ret->rule), "[[schedule]] %s", span);
+		break;
+	}
+	ret->clears_ns = schedule_end(g, w);
+	demand_text(ret->clears, sizeof(ret->clears), "when the span is over");
+}
+
+/* ---- reservations ---- */
+
+static const char *name_of(const struct guard *g, int64_t pid)
+{
+	for (unsigned i = 0; pid > 0 && i < g->scene.processes; i++)
+		if (g->scene.process[i].pid == pid)
+			return g->scene.process[i].name;
+	return "";
+}
+
+static void reservation_text(const struct guard *g, const struct guard_reservation *r,
+			     char *out, size_t size)
+{
+	char owner[64] = "nobody's process", name[16];
+
+	demand_name(name, name_of(g, r->pid));
+	if (r->pid > 0)
+		demand_text(owner, sizeof(owner), "pid %lld%s%s", (long long)r->pid,
+			    *name ? " " : "", name);
+	demand_text(out, size, "reservation %llu: %llu MiB on %.48s for %s",
+		    (unsigned long long)r->id, (unsigned long long)(r->bytes / MIB),
+		    g->gpu[r->gpu].uuid, owner);
+}
+
+static void why_reserved(const struct guard *g, const struct guard_worker *w,
+			 struct guard_why *ret)
+{
+	size_t len = 0;
+	bool owned = false;
+
+	ret->evidence[0] = '\0';
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		const struct guard_reservation *r = &g->reservation[i];
+
+		if (!(w->reserved & BIT(i)) || !r->id || len + 2 > sizeof(ret->evidence))
+			continue;
+		demand_text(ret->evidence + len, sizeof(ret->evidence) - len, "%s",
+			    len ? "; " : "");
+		len += strlen(ret->evidence + len);
+		reservation_text(g, r, ret->evidence + len, sizeof(ret->evidence) - len);
+		len += strlen(ret->evidence + len);
+		owned = owned || r->pid > 0;
+		if (r->until_ns == FOR_EVER || r->until_ns > ret->clears_ns)
+			ret->clears_ns = r->until_ns;
+	}
+	if (ret->clears_ns == FOR_EVER)
+		ret->clears_ns = 0;
+	demand_text(ret->rule, sizeof(ret->rule), "reservation");
+	demand_text(ret->clears, sizeof(ret->clears), "when it is given back%s%s",
+		    owned ? ", its process ends" : "",
+		    ret->clears_ns ? " or its time is over" : "");
+}
+
+/* ---- the others ---- */
+
+static void why_contention(const struct guard *g, const struct guard_worker *w,
+			   struct guard_why *ret)
+{
+	const uint64_t quiet = guard_quiet_ns(w);
+
+	demand_text(ret->rule, sizeof(ret->rule), "%s", w->cause[0] ? w->cause : "contention");
+	demand_text(ret->clears, sizeof(ret->clears), "%llu s after the last need",
+		    (unsigned long long)(quiet / NS_PER_S));
+	ret->clears_ns = w->against || !w->calm_looks ? 0 : w->calm_ns + quiet;
+	(void)g;
+}
+
+static void why_manual(const struct guard *g, const struct guard_worker *w,
+		       struct guard_why *ret)
+{
+	(void)g;
+	demand_text(ret->rule, sizeof(ret->rule), "%s", w->hold ? "hold" : "command");
+	ret->clears_ns = w->until_ns == FOR_EVER ? 0 : w->until_ns;
+	demand_text(ret->clears, sizeof(ret->clears), "%s%s",
+		    w->hold ? "when it is released" : "when it is resumed or released",
+		    ret->clears_ns ? ", or its time is over" : "");
+}
+
+/* The GPU of its own that has the reason; -1: none. */
+static int reason_slot(const struct guard *g, const struct guard_worker *w, enum guard_reason r)
+{
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->gpus, i) && g->gpu[i].reasons & BIT(r))
+			return (int)i;
+	return -1;
+}
+
+/* "GPU-...: ", before what was found there; w->evidence has no GPU. */
+static int on_its_gpu(const struct guard *g, const struct guard_worker *w, enum guard_reason r,
+		      struct guard_why *ret)
+{
+	int slot = reason_slot(g, w, r);
+
+	if (slot >= 0)
+		demand_text(ret->evidence, sizeof(ret->evidence), "%.48s: %s",
+			    g->gpu[slot].uuid, g->gpu[slot].evidence[r]);
+	return slot;
+}
+
+static void why_thermal(const struct guard *g, const struct guard_worker *w,
+			struct guard_why *ret)
+{
+	on_its_gpu(g, w, REASON_THERMAL, ret);
+	demand_text(ret->rule, sizeof(ret->rule), "[health], margin of %.0f C or less",
+		    g->p->evict_c);
+	demand_text(ret->clears, sizeof(ret->clears),
+		    "when it has been %.0f C better for %llu s", g->p->clear_c,
+		    (unsigned long long)(COOL_NS / NS_PER_S));
+}
+
+static void why_health(const struct guard *g, const struct guard_worker *w,
+		       struct guard_why *ret)
+{
+	on_its_gpu(g, w, REASON_HEALTH, ret);
+	demand_text(ret->rule, sizeof(ret->rule), "[health], quarantine");
+	demand_text(ret->clears, sizeof(ret->clears),
+		    "when the driver has been clean for %llu s",
+		    (unsigned long long)(WELL_NS / NS_PER_S));
+}
+
+static void why_battery(const struct guard *g, const struct guard_worker *w,
+			struct guard_why *ret)
+{
+	demand_text(ret->rule, sizeof(ret->rule), "ac_only");
+	if (!g->scene.on_battery)
+		ret->clears_ns = w->battery_ns + AC_NS;
+	demand_text(ret->clears, sizeof(ret->clears), "after %llu s on mains",
+		    (unsigned long long)(AC_NS / NS_PER_S));
+}
+
+static void why_blind(const struct guard *g, const struct guard_worker *w,
+		      struct guard_why *ret)
+{
+	(void)g;
+	(void)w;
+	demand_text(ret->rule, sizeof(ret->rule), "on_blind = \"evict\"");
+	demand_text(ret->clears, sizeof(ret->clears), "after %d good readings", CLEAN_LOOKS);
+}
+
+static void why_budget(const struct guard *g, const struct guard_worker *w,
+		       struct guard_why *ret)
+{
+	on_its_gpu(g, w, REASON_BUDGET, ret);
+	demand_text(ret->rule, sizeof(ret->rule), "power_cap_w or energy_cap_wh");
+	demand_text(ret->clears, sizeof(ret->clears), "when it has been below for a while");
+}
+
+static void why_idle(const struct guard *g, const struct guard_worker *w, struct guard_why *ret)
+{
+	(void)g;
+	demand_text(ret->rule, sizeof(ret->rule), "%s",
+		    w->policy->idle_after_ns ? "idle_after" : "idle_economy");
+	demand_text(ret->clears, sizeof(ret->clears), "when somebody asks it for its model");
+}
+
+bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
+	       struct guard_why *ret)
+{
+	static void (*const tell[GUARD_REASONS])(
+		const struct guard *, const struct guard_worker *, struct guard_why *) = {
+		[REASON_CONTENTION] = why_contention, [REASON_MANUAL] = why_manual,
+		[REASON_THERMAL] = why_thermal,       [REASON_HEALTH] = why_health,
+		[REASON_SCHEDULE] = why_schedule,     [REASON_BATTERY] = why_battery,
+		[REASON_BLIND] = why_blind,           [REASON_BUDGET] = why_budget,
+		[REASON_RESERVED] = why_reserved,     [REASON_IDLE] = why_idle,
+	};
+	const struct guard_worker *w = &g->worker[worker];
+
+	if (worker >= g->workers || r >= GUARD_REASONS || !(w->mask & BIT(r)))
+		return false;
+	*ret = (struct guard_why){ .since_ns = w->reason_ns[r],
+				   .masked = !(guard_effective(w) & BIT(r)) };
+	demand_text(ret->evidence, sizeof(ret->evidence), "%s", w->evidence[r]);
+	tell[r](g, w, ret);
+	return true;
+}
+
+/* ---- who is beside it ---- */
+
+void guard_beside(const struct guard *g, unsigned worker, unsigned process,
+		  struct guard_beside *ret)
+{
+	const struct guard_worker *w = &g->worker[worker];
+
+	*ret = (struct guard_beside){ .kind = DEMAND_NONE };
+	if (worker >= g->workers || process >= g->scene.processes ||
+	    g->scene.process[process].gpu >= g->scene.gpus)
+		return;
+	ret->kind = demand_of(&g->demand, g->p, &w->knobs, &g->scene, g->verdict, process,
+			      &ret->most_bytes);
+	ret->against = w->against;
+	ret->min_vram_bytes = w->knobs.min_vram_bytes;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->home, i) && g->gpu[i].at == (int)g->scene.process[process].gpu)
+			ret->here = true;
+}
+
+/* ---- what is sought ---- */
+
+/* How the worker is known, for one of whom no process is found. */
+void guard_sought(const struct guard_worker *w, char *out, size_t size)
+{
+	const struct policy_match *m = &w->policy->match;
+
+	if (m->unit)
+		demand_text(out, size, "no process is in unit %.80s", m->unit);
+	else if (m->container)
+		demand_text(out, size, "no process is in container %.80s", m->container);
+	else if (m->pidfile)
+		demand_text(out, size, "no process has the number in %.120s", m->pidfile);
+	else if (m->port)
+		demand_text(out, size,
+			    "nobody listens on port %u, or it cannot be seen: another user's "
+			    "sockets need root or CAP_SYS_PTRACE; match.unit needs neither",
+			    m->port);
+	else if (m->cgroup)
+		demand_text(out, size, "no process is in control group %.120s", m->cgroup);
+	else if (m->exe)
+		demand_text(out, size,
+			    "no process runs %.120s, or it cannot be seen: another user's "
+			    "need root or CAP_SYS_PTRACE",
+			    m->exe);
+	else if (m->name)
+		demand_text(out, size, "no process is called %.40s", m->name);
+	else if (m->command)
+		demand_text(out, size, "no command line matches %.120s", m->command);
+	else
+		demand_text(out, size, "no process of it was found");
+}
