@@ -131,6 +131,10 @@ static int ask_once(const struct cli *c, struct remote *r, struct room *room, do
 		return EXIT_NO_ROOM;
 	id = r->reply ? worker_reply_string(r->reply, "id") : NULL;
 	gpu = r->reply ? worker_reply_string(r->reply, "gpu") : NULL;
+	if (r->status == 401 || r->status == 403) {
+		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
+		return EXIT_FAILED;
+	}
 	if (r->status != 201 || !id) {
 		cli_error("no room can be asked for: the service answers %d: %s", r->status,
 			  remote_why(r));

@@ -421,8 +421,7 @@ const char *remote_why(const struct remote *r)
 	return "it does not say why";
 }
 
-/* What to do about a refusal. */
-static const char *hint(const struct remote *r)
+const char *remote_hint(const struct remote *r)
 {
 	const char *type = r->reply ? worker_reply_string(r->reply, "type") : NULL;
 
@@ -443,7 +442,7 @@ int remote_want(struct remote *r, const char *method, const char *path, const ch
 		return EXIT_FAILED;
 	}
 	if (r->status == 401 || r->status == 403) {
-		cli_error("the service refuses: %s (%s)", remote_why(r), hint(r));
+		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
 		return EXIT_FAILED;
 	}
 	if (r->status >= 400) {

@@ -703,13 +703,14 @@ static int hottest(const struct health *h)
 
 static void tell_heat(const struct health *h, int trip, struct health_status *s)
 {
+	const char *side = h->margin_c < 0 ? "above" : "below";
 	char now[80] = "its temperature is not known now";
 
 	if (!isnan(h->margin_c))
-		snprintf(now, sizeof(now), "%.0f C below its limit (%s), at %.0f C",
-			 h->margin_c, source_name[h->source], h->temperature_c);
+		snprintf(now, sizeof(now), "%.0f C %s its limit (%s), at %.0f C",
+			 fabs(h->margin_c), side, source_name[h->source], h->temperature_c);
 	if (!isnan(h->margin_c) && isnan(h->temperature_c))
-		snprintf(now, sizeof(now), "%.0f C below its limit (%s)", h->margin_c,
+		snprintf(now, sizeof(now), "%.0f C %s its limit (%s)", fabs(h->margin_c), side,
 			 source_name[h->source]);
 	snprintf(s->why, sizeof(s->why), "Too hot: %s%s.", now,
 		 h->hw_thermal ? ", and the hardware slows itself down" : "");
