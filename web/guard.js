@@ -69,7 +69,7 @@ function where(w) {
 }
 
 // Without enforcement the guard goes through its states as if workers did what it would tell them.
-const pretends = (w) => dry() && !LEAVES.has(w.state);
+const pretends = (w) => w.dry_run && !LEAVES.has(w.state);
 
 // The decision that brought a reason: the first of those since when it has held without a break.
 function origin(w, reason) {
@@ -140,7 +140,7 @@ function fillMemory(c, w) {
 	put(pair.firstChild, w.need_bytes && (need.endsWith(` ${unit}`) || !w.resident_bytes) ? held : `${held} ${unit}`);
 	put(pair.lastChild, w.need_bytes ? `/ ${need}` : "");
 	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
-	put(more, pretends(w) ? "as if it had left" : out ? `${f.bytes(w.residue_bytes)} stayed` : "");
+	put(more, pretends(w) ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} stayed` : "");
 }
 
 // What runs out, with what it means: "may come back in 12 s".
