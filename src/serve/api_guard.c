@@ -215,14 +215,14 @@ static double seconds_to(uint64_t at_ns, uint64_t now_ns)
 	return at_ns > now_ns ? (double)(at_ns - now_ns) * 1e-9 : 0;
 }
 
-/* "12 s", "3 min", "1 h 59 min": a time that is left or was. */
+/* "12 s", "3 min", "1 h 30 min": a time that is left or was. */
 static const char *span(double s, char out[static 32])
 {
 	unsigned long min = (unsigned long)rint(s / 60);
 
 	if (s < 120)
 		snprintf(out, 32, "%.0f s", s);
-	else if (min < 120)
+	else if (min < 60)
 		snprintf(out, 32, "%lu min", min);
 	else if (min % 60 == 0 || min > 24 * 60)
 		snprintf(out, 32, "%lu h", min / 60);
