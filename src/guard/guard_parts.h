@@ -309,6 +309,11 @@ void guard_cause(struct guard_worker *w, const char **ret_rule, const char **ret
 
 /* guard_why.c */
 void guard_note_since(const struct guard *g, struct guard_worker *w);
+/* Evidence of RESERVED and of SCHEDULE: whose room, which hours. */
+void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char *out,
+		      size_t size);
+void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
+		     size_t size);
 void guard_sought(const struct guard_worker *w, char *out, size_t size);
 
 #endif

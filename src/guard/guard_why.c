@@ -73,19 +73,21 @@ static uint64_t schedule_end(const struct guard *g, const struct guard_worker *w
 	return 0;
 }
 
+void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
+		     size_t size)
+{
+	char span[64] = "";
+
+	for (unsigned i = 0; i < w->policy->schedules && !*span; i++)
+		if (in_span(&w->policy->schedule[i], g->local_s))
+			span_text(&w->policy->schedule[i], span, sizeof(span));
+	demand_text(out, size, "in its quiet hours, %s", span);
+}
+
 static void why_schedule(const struct guard *g, const struct guard_worker *w,
 			 struct guard_why *ret)
 {
-	char span[64];
-
-	demand_text(ret->evidence, sizeof(ret->evidence), "in its quiet hours");
-	for (unsigned i = 0; i < w->policy->schedules; i++) {
-		if (!in_span(&w->policy->schedule[i], g->local_s))
-			continue;
-		span_text(&w->policy->schedule[i], span, sizeof(span));
-		demand_text(ret->rule, sizeof(ret->rule), "[[schedule]] %s", span);
-		break;
-	}
+	demand_text(ret->rule, sizeof(ret->rule), "[[schedule]]");
 	ret->clears_ns = schedule_end(g, w);
 	demand_text(ret->clears, sizeof(ret->clears), "when the span is over");
 }
@@ -114,25 +116,34 @@ static void reservation_text(const struct guard *g, const struct guard_reservati
 		    g->gpu[r->gpu].uuid, owner);
 }
 
+void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char *out,
+		      size_t size)
+{
+	size_t len = 0;
+
+	out[0] = '\0';
+	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
+		if (!(w->reserved & BIT(i)) || !g->reservation[i].id || len + 4 > size)
+			continue;
+		demand_text(out + len, size - len, "%s", len ? "; " : "");
+		len += strlen(out + len);
+		reservation_text(g, &g->reservation[i], out + len, size - len);
+		len += strlen(out + len);
+	}
+}
+
 static void why_reserved(const struct guard *g, const struct guard_worker *w,
 			 struct guard_why *ret)
 {
-	size_t len = 0;
 	bool owned = false;
 
-	ret->evidence[0] = '\0';
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
 		const struct guard_reservation *r = &g->reservation[i];
 
-		if (!(w->reserved & BIT(i)) || !r->id || len + 2 > sizeof(ret->evidence))
+		if (!(w->reserved & BIT(i)) || !r->id)
 			continue;
-		demand_text(ret->evidence + len, sizeof(ret->evidence) - len, "%s",
-			    len ? "; " : "");
-		len += strlen(ret->evidence + len);
-		reservation_text(g, r, ret->evidence + len, sizeof(ret->evidence) - len);
-		len += strlen(ret->evidence + len);
 		owned = owned || r->pid > 0;
-		if (r->until_ns == FOR_EVER || r->until_ns > ret->clears_ns)
+		if (r->until_ns > ret->clears_ns)
 			ret->clears_ns = r->until_ns;
 	}
 	if (ret->clears_ns == FOR_EVER)
@@ -168,31 +179,10 @@ static void why_manual(const struct guard *g, const struct guard_worker *w,
 		    ret->clears_ns ? ", or its time is over" : "");
 }
 
-/* The GPU of its own that has the reason; -1: none. */
-static int reason_slot(const struct guard *g, const struct guard_worker *w, enum guard_reason r)
-{
-	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->gpus, i) && g->gpu[i].reasons & BIT(r))
-			return (int)i;
-	return -1;
-}
-
-/* "GPU-...: ", before what was found there; w->evidence has no GPU. */
-static int on_its_gpu(const struct guard *g, const struct guard_worker *w, enum guard_reason r,
-		      struct guard_why *ret)
-{
-	int slot = reason_slot(g, w, r);
-
-	if (slot >= 0)
-		demand_text(ret->evidence, sizeof(ret->evidence), "%.48s: %s",
-			    g->gpu[slot].uuid, g->gpu[slot].evidence[r]);
-	return slot;
-}
-
 static void why_thermal(const struct guard *g, const struct guard_worker *w,
 			struct guard_why *ret)
 {
-	on_its_gpu(g, w, REASON_THERMAL, ret);
+	(void)w;
 	demand_text(ret->rule, sizeof(ret->rule), "[health], margin of %.0f C or less",
 		    g->p->evict_c);
 	demand_text(ret->clears, sizeof(ret->clears),
@@ -203,7 +193,8 @@ static void why_thermal(const struct guard *g, const struct guard_worker *w,
 static void why_health(const struct guard *g, const struct guard_worker *w,
 		       struct guard_why *ret)
 {
-	on_its_gpu(g, w, REASON_HEALTH, ret);
+	(void)g;
+	(void)w;
 	demand_text(ret->rule, sizeof(ret->rule), "[health], quarantine");
 	demand_text(ret->clears, sizeof(ret->clears),
 		    "when the driver has been clean for %llu s",
@@ -232,7 +223,8 @@ static void why_blind(const struct guard *g, const struct guard_worker *w,
 static void why_budget(const struct guard *g, const struct guard_worker *w,
 		       struct guard_why *ret)
 {
-	on_its_gpu(g, w, REASON_BUDGET, ret);
+	(void)g;
+	(void)w;
 	demand_text(ret->rule, sizeof(ret->rule), "power_cap_w or energy_cap_wh");
 	demand_text(ret->clears, sizeof(ret->clears), "when it has been below for a while");
 }

@@ -61,6 +61,7 @@ static void a_reservation_is_told_with_its_number_size_owner_and_end(void **stat
 	assert_int_equal(guard_reserve(o.g, NULL, 6 * GIB, 1000, 60 * S, o.now, &id), 0);
 	world_until(&o, 10 * S);
 	got = why(&o, REASON_RESERVED);
+	has_text(world_last(&o, "reserved")->evidence, "reservation 1: 6144 MiB on GPU-0");
 	has_text(got.evidence, "reservation 1: 6144 MiB on GPU-0 for pid 1000 owner");
 	assert_true(got.clears_ns > WORLD_START + 64 * S &&
 		    got.clears_ns < WORLD_START + 66 * S);
@@ -83,7 +84,9 @@ static void a_schedule_is_told_with_its_span_and_its_end(void **state)
 	world_begin(&o);
 	world_until(&o, 30 * S);
 	got = why(&o, REASON_SCHEDULE);
-	assert_string_equal(got.rule, "[[schedule]] Mon,Wed 11:00-13:30");
+	assert_string_equal(got.evidence, "in its quiet hours, Mon,Wed 11:00-13:30");
+	assert_int_equal(world_said(&o, 0, GUARD_STATES, STATE_DRAIN, "schedule"), 1);
+	has_text(world_last(&o, "schedule")->evidence, "Mon,Wed 11:00-13:30");
 	assert_true(got.clears_ns > WORLD_START + 90 * MINUTE - 2 * S &&
 		    got.clears_ns < WORLD_START + 90 * MINUTE + 2 * S);
 	world_done(&o);
