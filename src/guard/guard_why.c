@@ -172,7 +172,8 @@ static void why_manual(const struct guard *g, const struct guard_worker *w,
 		       struct guard_why *ret)
 {
 	(void)g;
-	demand_text(ret->rule, sizeof(ret->rule), "%s", w->hold ? "hold" : "command");
+	demand_text(ret->rule, sizeof(ret->rule), "%s", w->evidence[REASON_MANUAL]);
+	demand_text(ret->evidence, sizeof(ret->evidence), "a person asked for it");
 	ret->clears_ns = w->until_ns == FOR_EVER ? 0 : w->until_ns;
 	demand_text(ret->clears, sizeof(ret->clears), "%s%s",
 		    w->hold ? "when it is released" : "when it is resumed or released",

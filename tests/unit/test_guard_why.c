@@ -122,7 +122,7 @@ static void a_hold_is_told_with_its_end_and_masks_what_it_masks(void **state)
 	world_ask(&o, 0, ASK_EVICT, 10 * S);
 	world_until(&o, 7 * S);
 	assert_true(why(&o, REASON_MANUAL).clears_ns <= WORLD_START + 16 * S);
-	assert_string_equal(why(&o, REASON_MANUAL).evidence, "evict command");
+	assert_string_equal(why(&o, REASON_MANUAL).rule, "evict command");
 	world_ask(&o, 0, ASK_RELEASE, 0);
 	world_until(&o, 15 * S);
 	world_ask(&o, 0, ASK_HOLD_ACTIVE, UINT64_MAX);
