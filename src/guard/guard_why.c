@@ -8,8 +8,7 @@
 #include <string.h>
 #include <time.h>
 
-#define DAY_MIN  1440u
-#define WEEK_MIN (7 * DAY_MIN)
+#define DAY_S INT64_C(86400)
 
 /* Since when each reason holds; after every change of the mask. */
 void guard_note_since(const struct guard *g, struct guard_worker *w)
@@ -56,21 +55,29 @@ static void span_text(const struct policy_span *s, char *out, size_t size)
 		    s->from_min % 60, s->to_min / 60, s->to_min % 60);
 }
 
-/* The first minute that is in none of its spans; 0: there is none within a week. */
+static bool in_any(const struct policy_worker *p, int64_t local_s)
+{
+	for (unsigned i = 0; i < p->schedules; i++)
+		if (in_span(&p->schedule[i], local_s))
+			return true;
+	return false;
+}
+
+/* The first end of a span that no other span covers; 0: there is none within a week. */
 static uint64_t schedule_end(const struct guard *g, const struct guard_worker *w)
 {
-	int64_t minute = g->local_s - g->local_s % 60;
-	bool in = true;
+	const struct policy_worker *p = w->policy;
+	int64_t midnight = g->local_s - g->local_s % DAY_S, first = INT64_MAX;
 
-	for (unsigned k = 1; k <= WEEK_MIN; k++) {
-		in = false;
-		for (unsigned i = 0; i < w->policy->schedules; i++)
-			in = in || in_span(&w->policy->schedule[i], minute + 60 * (int64_t)k);
-		if (!in)
-			return g->now_ns +
-			       (uint64_t)(minute + 60 * (int64_t)k - g->local_s) * NS_PER_S;
-	}
-	return 0;
+	for (unsigned i = 0; i < p->schedules; i++)
+		for (int day = 0; day <= 7; day++) {
+			int64_t end =
+				midnight + day * DAY_S + 60 * (int64_t)p->schedule[i].to_min;
+
+			if (end > g->local_s && end < first && !in_any(p, end))
+				first = end;
+		}
+	return first == INT64_MAX ? 0 : g->now_ns + (uint64_t)(first - g->local_s) * NS_PER_S;
 }
 
 void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
@@ -161,11 +168,11 @@ static void why_contention(const struct guard *g, const struct guard_worker *w,
 {
 	const uint64_t quiet = guard_quiet_ns(w);
 
-	demand_text(ret->rule, sizeof(ret->rule), "%s", w->cause[0] ? w->cause : "contention");
-	demand_text(ret->clears, sizeof(ret->clears), "%llu s after the last need",
-		    (unsigned long long)(quiet / NS_PER_S));
-	ret->clears_ns = w->against || !w->calm_looks ? 0 : w->calm_ns + quiet;
 	(void)g;
+	demand_text(ret->rule, sizeof(ret->rule), "%s", w->cause[0] ? w->cause : "contention");
+	demand_text(ret->clears, sizeof(ret->clears), "%.3g s after the last need",
+		    (double)quiet * 1e-9);
+	ret->clears_ns = w->against || !w->calm_looks ? 0 : w->calm_ns + quiet;
 }
 
 static void why_manual(const struct guard *g, const struct guard_worker *w,

@@ -92,6 +92,33 @@ static void a_schedule_is_told_with_its_span_and_its_end(void **state)
 	world_done(&o);
 }
 
+/* The end of one span is not the end where the next begins before it; a day without a gap has none. */
+static void spans_that_follow_one_another_end_with_the_last(void **state)
+{
+	struct world o;
+	char message[100];
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].schedules = (unsigned)policy_spans_read(
+		"11:00-13:00; 12:30-14:00; Wed 14:00-01:00", o.p.worker[0].schedule, 0, message,
+		sizeof(message));
+	world_begin(&o);
+	world_until(&o, 30 * S);
+	assert_true(why(&o, REASON_SCHEDULE).clears_ns >
+		    WORLD_START + 13 * 60 * MINUTE - 2 * S);
+	assert_true(why(&o, REASON_SCHEDULE).clears_ns <
+		    WORLD_START + 13 * 60 * MINUTE + 2 * S);
+	world_done(&o);
+	world_init(&o, 1, 1);
+	o.p.worker[0].schedules = (unsigned)policy_spans_read(
+		"00:00-24:00", o.p.worker[0].schedule, 0, message, sizeof(message));
+	world_begin(&o);
+	world_until(&o, 30 * S);
+	assert_true(why(&o, REASON_SCHEDULE).clears_ns == 0);
+	world_done(&o);
+}
+
 static void heat_is_told_with_its_gpu(void **state)
 {
 	struct guard_why got;
@@ -281,6 +308,7 @@ int main(void)
 			contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends),
 		cmocka_unit_test(a_reservation_is_told_with_its_number_size_owner_and_end),
 		cmocka_unit_test(a_schedule_is_told_with_its_span_and_its_end),
+		cmocka_unit_test(spans_that_follow_one_another_end_with_the_last),
 		cmocka_unit_test(heat_is_told_with_its_gpu),
 		cmocka_unit_test(a_hold_is_told_with_its_end_and_masks_what_it_masks),
 		cmocka_unit_test(
