@@ -9,7 +9,7 @@
  * On a simulated card the memory is a number in the folder that the card follows:
  *	mkdir /tmp/held; printf '[[gpu]]\nprofile = "rtx4090"\nfollow = "/tmp/held"\n' >/tmp/card.toml
  *	LD_LIBRARY_PATH=build/sim GPUWARD_SIM=/tmp/card.toml build/examples/guarded 8192 60 /tmp/held
- * and another process that holds memory there: echo 17179869184 >/tmp/held/$(pidof firefox). */
+ * and another process that holds memory there: echo 12884901888 >/tmp/held/$(pidof firefox). */
 #define _POSIX_C_SOURCE 200809L
 #include <gpuward.h>
 

@@ -310,8 +310,12 @@ on("snapshot", () => {
 let guard = null;
 on("snapshot", async () => {
 	const g = guard || await ask("guard").catch(() => {});
-	if (!guard && (g?.workers.length || g?.reservations.length))
-		guard = import("./guard.js").then((m) => m.guard(needToken), () => { guard = null; });
+	if (guard || !(g?.workers.length || g?.reservations.length))
+		return;
+	guard = import("./guard.js").then((m) => m.guard(needToken), () => { guard = null; });
+	model.guarded = true; // the panel is what people come for: the figures of the one GPU do not push it away
+	for (const box of document.querySelectorAll("details.all"))
+		box.open = false;
 });
 on("gap", () => {
 	draw(true);

@@ -14,7 +14,7 @@ const EVENTS_KEPT = 200;
 export const model = {
 	snapshot: null, tick: null, devices: [], host: null, hostname: "", self: null, selfBefore: null,
 	events: [], windows: new Map(), sparks: new Map(), interval: 1000,
-	link: { state: "connecting", why: "" }, heard: 0, measured: null,
+	link: { state: "connecting", why: "" }, heard: 0, measured: null, guarded: false,
 };
 
 const listeners = {};

@@ -14,7 +14,7 @@ export class Figures {
 		this.list = el("dl", { className: "figures" });
 		this.none = el("p", { className: "empty", textContent: "No figure has this in its name.", hidden: true });
 		this.search.addEventListener("input", () => this.filter());
-		this.box = el("details", { className: "all", open: model.devices.length === 1 && matchMedia("(min-width: 761px)").matches },
+		this.box = el("details", { className: "all", open: model.devices.length === 1 && !model.guarded && matchMedia("(min-width: 761px)").matches },
 			el("summary", { textContent: "All figures" }), el("label", { className: "search" }, "Search ", this.search), this.list, this.none);
 	}
 

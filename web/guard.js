@@ -69,18 +69,7 @@ function where(w) {
 }
 
 // Without enforcement the guard goes through its states as if workers did what it would tell them.
-const pretends = (w) => dry() && !LEAVES.has(w.state);
-
-// The decision that brought a reason: the first of those since when it has held without a break.
-function origin(w, reason) {
-	let found = null;
-	for (const d of [...doc.decisions].reverse().filter((x) => x.worker === w.name)) {
-		if (!d.mask.includes(reason))
-			break;
-		found = d;
-	}
-	return found;
-}
+const pretends = (w) => w.dry_run && !LEAVES.has(w.state);
 
 // Replaced only when it says something else: what somebody reads or has marked stays.
 function fill(cell, key, make) {
@@ -119,7 +108,7 @@ function fillState(c, w) {
 }
 
 function fillWhy(c, w) {
-	const why = w.mask.map((r) => [r, cause(origin(w, r) || {}) || REASONS[r] || ""]), said = named(w.why);
+	const why = w.reasons.map((r) => [r.reason, cause(r) || REASONS[r.reason] || "", r.clears]), said = named(w.why);
 	// Of one that simply runs, or only would have left, the last decision is no news.
 	const news = pretends(w) ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
 	const more = said && news && !why.some(([, s]) => s.split(" (")[0] === said.split(": ")[0]) ? said : "";
@@ -127,7 +116,7 @@ function fillWhy(c, w) {
 	fill(c, JSON.stringify([state, why, more, w.blind, w.hung, w.quarantine]), () => [
 		el("span", { className: "said", textContent: state }),
 		...Object.keys(OVERLAYS).filter((k) => w[k]).map((k) => el("span", { className: "reason alarm", textContent: f.sentences(OVERLAYS[k]) })),
-		...why.map(([r, s]) => el("span", { className: "reason" }, badge("warn", r, REASONS[r]), ` ${s}`)),
+		...why.map(([r, s, ends]) => el("span", { className: "reason", title: ends ? `Ends ${ends}` : "" }, badge("warn", r, REASONS[r]), ` ${s}`)),
 		more && el("span", { className: "reason", textContent: more }),
 	]);
 }
@@ -140,7 +129,7 @@ function fillMemory(c, w) {
 	put(pair.firstChild, w.need_bytes && (need.endsWith(` ${unit}`) || !w.resident_bytes) ? held : `${held} ${unit}`);
 	put(pair.lastChild, w.need_bytes ? `/ ${need}` : "");
 	width(bar.firstChild, w.need_bytes ? w.resident_bytes / w.need_bytes : 0);
-	put(more, pretends(w) ? "as if it had left" : out ? `${f.bytes(w.residue_bytes)} stayed` : "");
+	put(more, pretends(w) ? "it is still there" : out ? `${f.bytes(w.residue_bytes)} stayed` : "");
 }
 
 // What runs out, with what it means: "may come back in 12 s".

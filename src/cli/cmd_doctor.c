@@ -86,9 +86,35 @@ static void print_privileges(const struct render_privilege *p, unsigned n)
 	}
 }
 
+/* Rights that are missing break nothing; which features they take away is not left unsaid. */
+static void print_end(const struct render_privilege *p, unsigned n)
+{
+	char text[700];
+	unsigned missing = 0;
+	size_t len = 0;
+
+	for (unsigned i = 0; i < n; i++)
+		missing += !p[i].have;
+	if (!missing) {
+		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());
+		return;
+	}
+	len = (size_t)snprintf(text, sizeof(text),
+			       "Nothing broken; %u right%s missing for: ", missing,
+			       missing == 1 ? " is" : "s are");
+	for (unsigned i = 0, said = 0; i < n && len < sizeof(text); i++)
+		if (!p[i].have)
+			len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s",
+						said++ ? ", " : "", p[i].key);
+	snprintf(text + (len < sizeof(text) ? len : sizeof(text) - 2), 2, ".");
+	putchar('\n');
+	term_wrap("", 0, text, term_width());
+}
+
 static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 {
 	struct render_privilege row[PRIVILEGES];
+	unsigned n;
 
 	if (gw_snapshot_status(c->snap)->simulated)
 		printf("%s SIMULATED %s nothing below is about real GPUs\n", term_on(TERM_MARK),
@@ -99,9 +125,10 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 
 		print_finding(c, f);
 	}
-	print_privileges(row, privileges_look(c, row));
+	n = privileges_look(c, row);
+	print_privileges(row, n);
 	if (problems(g) == 0)
-		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());
+		print_end(row, n);
 	return EXIT_OK;
 }
 

@@ -57,19 +57,35 @@ static const struct table_column columns[] = {
 enum column { WORKER, STATE, SINCE, REASONS, HOLD, MEMORY, NEED, NEXT, WHY };
 
 /* "12 s", "3 min", "2.5 h" */
+static const char *time_text(double s, char out[static 16])
+{
+	if (s < 120)
+		snprintf(out, 16, "%.0f s", s);
+	else if (s < 3570)
+		snprintf(out, 16, "%.0f min", s / 60);
+	else
+		snprintf(out, 16, "%.3g h", rint(s / 360) / 10);
+	return out;
+}
+
 static void add_time(struct table *t, unsigned column, const struct worker_reply *w,
 		     const char *key, const char *zero)
 {
 	double s = worker_reply_number(w, key);
+	char text[16];
 
-	if (s <= 0)
-		table_set(t, column, TERM_PLAIN, "%s", zero);
-	else if (s < 120)
-		table_set(t, column, TERM_PLAIN, "%.0f s", s);
-	else if (s < 7200)
-		table_set(t, column, TERM_PLAIN, "%.0f min", s / 60);
-	else
-		table_set(t, column, TERM_PLAIN, "%.1f h", s / 3600);
+	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? time_text(s, text) : zero);
+}
+
+/* Is the state only decided?  Who is on its GPU is really there. */
+static bool pretends(const struct worker_reply *w, const char *state)
+{
+	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
+
+	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
+		if (strcmp(state, real[i]) == 0)
+			return false;
+	return worker_reply_true(w, "dry_run");
 }
 
 static enum term_style state_style(const char *state)
@@ -96,32 +112,50 @@ static void add_reasons(struct table *t, const struct worker_reply *w)
 		table_set(t, REASONS, TERM_PLAIN, "%s", text);
 }
 
-static void add_worker(struct table *t, const struct worker_reply *w)
+static void add_hold(struct table *t, const struct worker_reply *w)
+{
+	const char *hold = worker_reply_string(w, "hold");
+	double left = worker_reply_number(w, "hold_until_seconds");
+	char text[16];
+
+	if (!hold || strcmp(hold, "none") == 0)
+		return;
+	if (left > 0)
+		table_set(t, HOLD, TERM_MARK, "%s, %s more", hold, time_text(left, text));
+	else
+		table_set(t, HOLD, TERM_MARK, "%s, for ever", hold);
+}
+
+static void add_worker(struct table *t, const struct worker_reply *w, bool narrow)
 {
 	const char *state = worker_reply_string(w, "state"),
-		   *hold = worker_reply_string(w, "hold"), *why = worker_reply_string(w, "why");
+		   *why = worker_reply_string(w, "why");
 	char bytes[16];
+
+	state = state ? state : "?";
 
 	table_row(t);
 	table_set(t, WORKER, TERM_BOLD, "%s", worker_reply_string(w, "name"));
-	table_set(t, STATE, state_style(state ? state : ""), "%s", state ? state : "?");
+	table_set(t, STATE, state_style(state), "%s%s", pretends(w, state) ? "would be: " : "",
+		  state);
 	add_time(t, SINCE, w, "since_seconds", "0 s");
 	add_reasons(t, w);
-	if (hold && strcmp(hold, "none") != 0) {
-		double left = worker_reply_number(w, "hold_until_seconds");
-
-		if (left > 0)
-			table_set(t, HOLD, TERM_MARK, "%s, %.0f s more", hold, left);
-		else
-			table_set(t, HOLD, TERM_MARK, "%s, for ever", hold);
-	}
+	add_hold(t, w);
 	cli_bytes(bytes, worker_reply_number(w, "resident_bytes"));
 	table_set(t, MEMORY, TERM_PLAIN, "%s", bytes);
 	cli_bytes(bytes, worker_reply_number(w, "need_bytes"));
 	table_set(t, NEED, TERM_PLAIN, "%s", bytes);
 	add_time(t, NEXT, w, "next_seconds", "-");
-	if (why)
+	if (why && !narrow)
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
+}
+
+static bool any_simulated(const struct worker_reply *r)
+{
+	for (size_t i = 0; i < worker_reply_count(r, "workers"); i++)
+		if (worker_reply_true(worker_reply_at(r, "workers", i), "simulated"))
+			return true;
+	return false;
 }
 
 /* What a reader must know before the table. */
@@ -132,6 +166,10 @@ static void say_mode(const struct worker_reply *r)
 
 	if (mode && strcmp(mode, "enforce") != 0)
 		printf("Mode %s: what is decided is told, and nothing is done.\n", mode);
+	else if (any_simulated(r))
+		printf("Simulated GPUs: what is decided is told, and nothing is done "
+		       "(simulated "
+		       "= true in [guard] has it act).\n");
 	if (journal && strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
 }
@@ -149,59 +187,100 @@ static bool is_wanted(const struct worker_reply *w, const char *name)
 	return !name || strcmp(name, ALL) == 0 || (own && strcmp(own, name) == 0);
 }
 
-static void print_table(const struct remote *r, const char *name)
+static void fill_table(struct table *t, const struct remote *r, const char *name, bool narrow)
 {
-	struct table t;
-
-	table_init(&t, columns);
+	table_init(t, columns);
 	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
 		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
 
 		if (is_wanted(w, name))
-			add_worker(&t, w);
+			add_worker(t, w, narrow);
 	}
-	table_print(&t, term_width());
+}
+
+/* Where the whole does not fit, why is told below each worker, all of it. */
+static void print_narrow(const struct table *t, const struct remote *r, const char *name)
+{
+	struct buf text;
+	const char *line, *end;
+	size_t i = 0;
+
+	buf_init(&text, 1u << 20);
+	table_format(t, term_width(), true, &text);
+	for (line = text.p; text.len && (end = strchr(line, '\n')); line = end + 1) {
+		const struct worker_reply *w = NULL;
+		const char *why;
+
+		for (; line != text.p && i < worker_reply_count(r->reply, "workers") && !w; i++)
+			if (is_wanted(worker_reply_at(r->reply, "workers", i), name))
+				w = worker_reply_at(r->reply, "workers", i);
+		printf("%.*s\n", (int)(end - line), line);
+		why = w ? worker_reply_string(w, "why") : NULL;
+		if (why)
+			term_wrap("", 2, why, term_width());
+	}
+	buf_done(&text);
+}
+
+static void print_table(const struct remote *r, const char *name)
+{
+	struct table t;
+
+	fill_table(&t, r, name, false);
+	if (table_width(&t) <= term_table_width()) {
+		table_print(&t, term_table_width());
+	} else {
+		table_done(&t);
+		fill_table(&t, r, name, true);
+		print_narrow(&t, r, name);
+	}
 	table_done(&t);
 }
 
-/* A narrow table has no room for why; which hold masks which rule, and what is only told, is always said. */
-static void say_masks(const struct remote *r, const char *name)
+/* What is only told is said with its remedy. */
+static void say_rails(const struct remote *r, const char *name)
 {
 	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
 		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
-		const char *why = worker_reply_string(w, "why"),
-			   *rail = worker_reply_string(w, "rail");
+		const char *rail = worker_reply_string(w, "rail");
 
 		if (is_wanted(w, name) && rail)
 			printf("%s: %s.\n", worker_reply_string(w, "name"), rail);
-		if (is_wanted(w, name) && why && strncmp(why, "hold active masks", 17) == 0)
-			printf("%s: %.*s\n", worker_reply_string(w, "name"),
-			       (int)strcspn(why, ";"), why);
 	}
 }
 
-static int status(struct cli *c, struct remote *r, const char *name)
+/* Of one worker; a name that is none is refused with what was meant. */
+static int ask_worker(struct remote *r, const char *name)
 {
 	struct buf path;
 	int code;
 
 	buf_init(&path, 1024);
-	buf_adds(&path, "/api/v1/guard");
-	if (name && strcmp(name, ALL) != 0 && c->json) {
-		buf_adds(&path, "/workers/");
-		remote_escape(&path, name);
-	}
+	buf_adds(&path, "/api/v1/guard/workers/");
+	remote_escape(&path, name);
 	code = remote_want(r, "GET", path.p, NULL);
 	buf_done(&path);
-	if (code != EXIT_OK)
-		return code;
-	if (c->json)
-		return print_body(r);
+	return code;
+}
+
+static int status(struct cli *c, struct remote *r, const char *name)
+{
+	bool one = name && strcmp(name, ALL) != 0;
+	int code = one ? ask_worker(r, name) : EXIT_OK;
+
+	if (code == EXIT_OK && (!one || !c->json))
+		code = remote_want(r, "GET", "/api/v1/guard", NULL);
+	if (code != EXIT_OK || c->json)
+		return code == EXIT_OK ? print_body(r) : code;
 	if (!c->quiet)
 		say_mode(r->reply);
+	if (worker_reply_count(r->reply, "workers") == 0) {
+		printf("No [[worker]] is configured: nobody is guarded.\n");
+		return EXIT_OK;
+	}
 	print_table(r, name);
 	if (!c->quiet)
-		say_masks(r, name);
+		say_rails(r, name);
 	return EXIT_OK;
 }
 
@@ -255,11 +334,26 @@ static void wish(struct buf *out, const struct given *g, const char *state)
 	json_end(&j);
 }
 
+/* What is asked where nothing is done. */
+static const char *in_vain(const struct worker_reply *w, char *out, size_t size)
+{
+	const char *mode = worker_reply_string(w, "mode");
+
+	if (!worker_reply_true(w, "dry_run"))
+		return "";
+	if (worker_reply_true(w, "simulated"))
+		snprintf(out, size, " (simulated GPUs: nothing is done)");
+	else
+		snprintf(out, size, " (mode %s: nothing is done)", mode ? mode : "unknown");
+	return out;
+}
+
 static int ask_one(struct cli *c, struct remote *r, const char *verb, const char *state,
 		   const char *name)
 {
 	const struct given *g = c->own;
 	struct buf path, body;
+	char text[96];
 	int code;
 
 	buf_init(&path, 1024);
@@ -276,8 +370,10 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = worker_reply_string(r->reply, "state");
 
-		printf("%s: asked to %s%s%s; it is %s now\n", name, verb, state ? " " : "",
-		       state ? state : "", now ? now : "unknown");
+		printf("%s: asked to %s%s%s; its state %s %s%s\n", name, verb, state ? " " : "",
+		       state ? state : "",
+		       now && pretends(r->reply, now) ? "would be" : "is now",
+		       now ? now : "unknown", in_vain(r->reply, text, sizeof(text)));
 	}
 	return code;
 }
@@ -370,8 +466,10 @@ static const struct verb *find(const char *word)
 	if (near)
 		cli_error("guard does not know '%s' (did you mean '%s'?)", word, near);
 	else
-		cli_error("guard wants status, explain, evict, resume, hold, pause, snooze, "
-			  "release, game, clear, learn, replay or recover");
+		cli_error("guard%s%s%s wants status, explain, evict, resume, hold, pause, "
+			  "snooze, release, game, clear, learn, replay or recover",
+			  word ? " does not know '" : "", word ? word : "",
+			  word ? "': it" : "");
 	return NULL;
 }
 

@@ -66,18 +66,21 @@ struct room {
 
 static void say_insufficient(const struct remote *r, const struct room *room)
 {
-	char needed[16], now[16], most[16];
+	char needed[16], now[16], most[16], later[64] = "";
 	const struct worker_reply *p = r->reply;
 	const char *gpu = worker_reply_string(p, "gpu");
+	double retry = worker_reply_number(p, "retry_after_s");
 
+	if (!(retry > 0)) { /* it is no matter of time, and the service says why */
+		cli_error("insufficient_vram: %s", remote_why(r));
+		return;
+	}
 	cli_bytes(needed, room->bytes);
 	cli_bytes(now, worker_reply_number(p, "available"));
 	cli_bytes(most, worker_reply_number(p, "available_at_most"));
-	cli_error("insufficient_vram: needed %s, available %s now and %s at most%s%s; retry "
-		  "after "
-		  "%.0f s (--wait TIME waits)",
-		  needed, now, most, gpu ? " on " : "", gpu ? gpu : "",
-		  worker_reply_number(p, "retry_after_s"));
+	snprintf(later, sizeof(later), "; retry after %.0f s (--wait TIME waits)", retry);
+	cli_error("insufficient_vram: needed %s, available %s now and %s at most%s%s%s", needed,
+		  now, most, gpu ? " on " : "", gpu ? gpu : "", later);
 }
 
 /* So that a number that is somebody else's where the service is (we are in a container) is seen to be one. */
@@ -139,6 +142,10 @@ static int ask_once(const struct cli *c, struct remote *r, struct room *room, do
 		return EXIT_NO_ROOM;
 	id = r->reply ? worker_reply_string(r->reply, "id") : NULL;
 	gpu = r->reply ? worker_reply_string(r->reply, "gpu") : NULL;
+	if (r->status == 401 || r->status == 403) {
+		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
+		return EXIT_FAILED;
+	}
 	if (r->status != 201 || !id) {
 		cli_error("no room can be asked for: the service answers %d: %s", r->status,
 			  remote_why(r));
@@ -161,10 +168,11 @@ static int take_room(const struct cli *c, struct remote *r, struct room *room)
 
 		code = ask_once(c, r, room, fmin(left, ROUND_S));
 		now = clock_mono_ns(clock_real());
-		if (code != EXIT_NO_ROOM || !g->wait_ns || now >= end)
+		if (code != EXIT_NO_ROOM || !g->wait_ns || now >= end ||
+		    worker_reply_true(r->reply, "never"))
 			break;
-		retry = fmax(worker_reply_number(r->reply, "retry_after_s"), 1);
-		retry = fmin(fmin(retry, 5), (double)(end - now) * 1e-9);
+		retry = worker_reply_number(r->reply, "retry_after_s");
+		retry = fmin(retry >= 1 ? fmin(retry, 5) : 5, (double)(end - now) * 1e-9);
 		clock_sleep_until(clock_real(), now + (uint64_t)(retry * 1e9));
 		now = clock_mono_ns(clock_real());
 		if (now >= end)

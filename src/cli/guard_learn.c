@@ -178,6 +178,30 @@ static void print_rules(const struct learning *l)
 	buf_done(&out);
 }
 
+static int print_json(const struct learning *l)
+{
+	struct cli_document doc;
+
+	cli_document_begin(&doc, true);
+	json_object(&doc.json, NULL);
+	json_int(&doc.json, "schema_version", 1);
+	json_array(&doc.json, "rules");
+	for (unsigned i = 0; i < l->count; i++) {
+		const struct seen *s = &l->seen[i];
+
+		json_object(&doc.json, NULL);
+		json_string(&doc.json, "match.exe", *s->exe ? s->exe : NULL);
+		json_string(&doc.json, "match.name", *s->exe ? NULL : s->name);
+		json_string(&doc.json, "action", "ignore");
+		json_double(&doc.json, "memory_bytes_max", s->most_bytes);
+		json_object_end(&doc.json);
+	}
+	json_array_end(&doc.json);
+	json_uint(&doc.json, "left_out", l->left_out);
+	json_object_end(&doc.json);
+	return cli_document_end(&doc);
+}
+
 int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 {
 	static struct learning l; /* too large for a stack */
@@ -197,6 +221,8 @@ int guard_learn(const struct cli *c, struct remote *r, uint64_t for_ns)
 	}
 	if (code != EXIT_OK)
 		return code;
+	if (c->json)
+		return print_json(&l);
 	print_rules(&l);
 	tell_left_out(&l);
 	if (!c->quiet && !l.count)

@@ -21,9 +21,14 @@
 #define TARGETS (POLICY_WORKERS * GUARD_TARGETS)
 #define RECORDS (POLICY_WORKERS * 4) /* also of workers that are gone from the configuration */
 
+/* What became of one. */
+enum became { RESTORED, GONE, STILL_AWAY };
+
 struct put_away {
 	struct checkpoint_target target;
 	unsigned record; /* of whose it is */
+	enum became became;
+	char message[500]; /* of one that is still put away */
 };
 
 struct recovering {
@@ -140,40 +145,43 @@ static bool is_back(const struct cli *c, int64_t pid)
 	return found;
 }
 
-static unsigned restore_all(const struct cli *c, const struct root *root,
-			    const struct recovering *r, unsigned *ret_gone)
+static unsigned restore_all(const struct cli *c, const struct root *root, struct recovering *r,
+			    unsigned *ret_gone)
 {
 	static const char *const gone[] = {
 		[IDENTITY_ENDED] = "ended",
 		[IDENTITY_OTHER] =
 			"ended, and its number is another process's now, which is left alone",
 	};
-	char message[500];
 	unsigned failed = 0, judged = UINT_MAX;
+	char why[500] = "";
 	bool room = true;
 
 	for (unsigned i = 0; i < r->count; i++) {
-		const struct put_away *p = &r->process[i];
+		struct put_away *p = &r->process[i];
 		const struct checkpoint_target *t = &p->target;
 		enum identity is = identity_of(root, t->pid, t->start_ticks);
 
 		if (is != IDENTITY_SAME) {
 			++*ret_gone;
-			if (!c->quiet)
+			p->became = GONE;
+			if (!c->quiet && !c->json)
 				printf("process %" PRId64
 				       " of worker %s %s: nothing to restore\n",
 				       t->pid, r->record[p->record].worker, gone[is]);
 			continue;
 		}
 		if (judged != p->record && !is_back(c, t->pid)) /* all of a worker's, or none */
-			room = has_room(c->snap, &r->record[p->record], message,
-					sizeof(message));
+			room = has_room(c->snap, &r->record[p->record], why, sizeof(why));
 		judged = p->record;
-		if (!room || companion_recover(r->companion, root, t, 1, message,
-					       sizeof(message)) != 0) {
+		if (!room)
+			snprintf(p->message, sizeof(p->message), "%s", why);
+		if (!room || companion_recover(r->companion, root, t, 1, p->message,
+					       sizeof(p->message)) != 0) {
 			failed++;
+			p->became = STILL_AWAY;
 			cli_error("process %" PRId64 " of worker %s is still put away: %s",
-				  t->pid, r->record[p->record].worker, message);
+				  t->pid, r->record[p->record].worker, p->message);
 		}
 	}
 	return failed;
@@ -191,13 +199,37 @@ static void look(struct cli *c)
 		gw_snapshot_take(c->snap, GW_TIER_STATIC | GW_TIER_FAST);
 }
 
-static int bring_back(struct cli *c, const struct recovering *r)
+static int print_json(const struct recovering *r)
+{
+	static const char *const words[] = { "restored", "gone", "put-away" };
+	struct cli_document doc;
+
+	cli_document_begin(&doc, true);
+	json_object(&doc.json, NULL);
+	json_int(&doc.json, "schema_version", 1);
+	json_array(&doc.json, "processes");
+	for (unsigned i = 0; i < r->count; i++) {
+		const struct put_away *p = &r->process[i];
+
+		json_object(&doc.json, NULL);
+		json_int(&doc.json, "pid", p->target.pid);
+		json_string(&doc.json, "worker", r->record[p->record].worker);
+		json_string(&doc.json, "result", words[p->became]);
+		json_string(&doc.json, "message", p->became == STILL_AWAY ? p->message : NULL);
+		json_object_end(&doc.json);
+	}
+	json_array_end(&doc.json);
+	json_object_end(&doc.json);
+	return cli_document_end(&doc);
+}
+
+static int bring_back(struct cli *c, struct recovering *r)
 {
 	struct root root;
 	unsigned failed, gone = 0;
 
 	if (r->count == 0) {
-		if (!c->quiet)
+		if (!c->quiet && !c->json)
 			printf("no process is put away\n");
 		return EXIT_OK;
 	}
@@ -212,7 +244,7 @@ static int bring_back(struct cli *c, const struct recovering *r)
 		cli_error("%u of %u processes are not back; the journal still names them: run "
 			  "it again when that is mended",
 			  failed, r->count);
-	else if (!c->quiet && gone < r->count)
+	else if (!c->quiet && !c->json && gone < r->count)
 		printf("of %u processes none is put away any more\n", r->count - gone);
 	return failed ? EXIT_FAILED : EXIT_OK;
 }
@@ -227,8 +259,11 @@ int guard_recover(struct cli *c)
 		return EXIT_FAILED;
 	}
 	code = read_journal(r);
-	if (code == EXIT_OK)
+	if (code == EXIT_OK) {
 		code = bring_back(c, r);
+		if (c->json && print_json(r) != EXIT_OK)
+			code = EXIT_FAILED;
+	}
 	free(r);
 	return code;
 }

@@ -325,7 +325,7 @@ static void build(struct buf *out, const struct remote *r, const char *method, c
 	buf_addf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", method, path,
 		 local ? "localhost" : r->address);
 	buf_adds(out, "Accept: application/json\r\nUser-Agent: gpuward\r\n");
-	if (*r->token)
+	if (*r->token && strcmp(method, "GET") != 0) /* to read none is needed */
 		buf_addf(out, "Authorization: Bearer %s\r\n", r->token);
 	if (body)
 		buf_adds(out, "Content-Type: application/json\r\n");
@@ -421,6 +421,18 @@ const char *remote_why(const struct remote *r)
 	return "it does not say why";
 }
 
+const char *remote_hint(const struct remote *r)
+{
+	const char *type = r->reply ? worker_reply_string(r->reply, "type") : NULL;
+
+	if (type && strstr(type, "read-only"))
+		return "set token_file in [service], or ask over a UNIX socket as root";
+	if (type && strstr(type, "wrong-token") && strstr(remote_why(r), "has no token"))
+		return "set token_file in [service], or leave the token out and ask over a "
+		       "UNIX socket as root";
+	return "--token-file names its token";
+}
+
 int remote_want(struct remote *r, const char *method, const char *path, const char *body)
 {
 	char message[700];
@@ -430,8 +442,7 @@ int remote_want(struct remote *r, const char *method, const char *path, const ch
 		return EXIT_FAILED;
 	}
 	if (r->status == 401 || r->status == 403) {
-		cli_error("the service refuses: %s (--token-file names its token)",
-			  remote_why(r));
+		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
 		return EXIT_FAILED;
 	}
 	if (r->status >= 400) {

@@ -57,6 +57,9 @@ int remote_want(struct remote *r, const char *method, const char *path, const ch
 /* What the answer says went wrong. */
 const char *remote_why(const struct remote *r);
 
+/* ... and, of a refusal (401, 403), what to do about it. */
+const char *remote_hint(const struct remote *r);
+
 /* s as a part of a path. */
 void remote_escape(struct buf *out, const char *s);
 

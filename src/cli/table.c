@@ -242,6 +242,14 @@ unsigned table_left_out(const struct table *t, unsigned width,
 	return any ? (unsigned)total(t, &all) : 0;
 }
 
+unsigned table_width(const struct table *t)
+{
+	struct layout all;
+
+	measure(t, &all);
+	return (unsigned)total(t, &all);
+}
+
 void table_print(const struct table *t, unsigned width)
 {
 	struct buf out;

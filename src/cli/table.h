@@ -21,7 +21,7 @@ struct table_column {
 };
 
 #define TABLE_COLUMNS_MAX 24
-#define TABLE_CELL        160
+#define TABLE_CELL        320
 
 struct table {
 	const struct table_column *columns;
@@ -46,6 +46,9 @@ void table_format(const struct table *t, unsigned width, bool colour, struct buf
  * width at which it would leave out none, 0 where that is so. */
 unsigned table_left_out(const struct table *t, unsigned width,
 			bool left[static TABLE_COLUMNS_MAX]);
+
+/* Columns that it takes with nothing cut or left out. */
+unsigned table_width(const struct table *t);
 
 /* table_format() to standard output, in colour where term.h has it. */
 void table_print(const struct table *t, unsigned width);

@@ -2,6 +2,7 @@
 
 #include "base/utf8.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -88,6 +89,11 @@ unsigned term_width(void)
 	if (n == 0)
 		n = 80;
 	return (unsigned)(n < 40 ? 40 : n > 500 ? 500 : n);
+}
+
+unsigned term_table_width(void)
+{
+	return term.tty || is_set("COLUMNS") ? term_width() : INT_MAX;
 }
 
 bool term_utf8(void)

@@ -17,6 +17,9 @@ void term_to_stderr(bool on);
 /* Columns of standard output (or error): of the terminal, else COLUMNS, else 80; 40 to 500. */
 unsigned term_width(void);
 
+/* The same for what need not be cut where a program reads it: without an end, unless COLUMNS says otherwise. */
+unsigned term_table_width(void);
+
 bool term_utf8(void);
 
 /* The text, or without UTF-8 what can be shown of it: "C" for "°C". */

@@ -24,6 +24,14 @@ static const char *level_word(enum health_level l)
 	return words[l];
 }
 
+/* Between two sentences, the first of which may have its full stop. */
+static const char *stop_of(const char *text)
+{
+	size_t n = strlen(text);
+
+	return n && text[n - 1] == '.' ? " " : ". ";
+}
+
 /* What its health means for the workers on it. */
 static void judge(struct guarding *g, unsigned i)
 {
@@ -39,7 +47,7 @@ static void judge(struct guarding *g, unsigned i)
 	if (s.level == g->told[i])
 		return;
 	snprintf(text, sizeof(text), "GPU is %s%s%s%s%s", level_word(s.level),
-		 *s.why ? ": " : "", s.why, *s.advice ? ". " : "", s.advice);
+		 *s.why ? ": " : "", s.why, *s.advice ? stop_of(s.why) : "", s.advice);
 	g->config.tell(g->config.arg,
 		       &(struct view_event){ .kind = "health",
 					     .uuid = g->uuid[i],

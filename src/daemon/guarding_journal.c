@@ -70,7 +70,7 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 	r->wall_ns = clock_wall_ns(clock_real());
 	r->id = announce(g, d, name, text);
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
-	if (d->freed_ns) {
+	if (d->freed_ns && !d->dry) {
 		double s = (double)d->freed_ns * 1e-9;
 
 		g->view.counts.free_seconds_last = s;

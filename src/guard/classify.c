@@ -457,7 +457,8 @@ static struct verdict verdict_of(const struct classifier *c, const struct scene 
 	if ((system = system_of(p)))
 		return made(CLASS_SYSTEM, GUARD_IGNORE, system);
 	if (policy->unknown_contends)
-		return made(CLASS_CONTENDER, GUARD_CONTEND, "the profile: no rule knows it");
+		return made(CLASS_CONTENDER, GUARD_CONTEND,
+			    "no rule knows it (unknown = contend)");
 	return made(CLASS_UNKNOWN, GUARD_WATCH, "no rule knows it");
 }
 

@@ -315,27 +315,54 @@ static bool anybody(const struct policy *p, const struct verdict *v)
 	       v->class != CLASS_IGNORED && v->class != CLASS_ORPHAN;
 }
 
+static enum demand_kind asks(const struct demand *d, const struct policy *p,
+			     const struct policy_knobs *k, const struct scene_process *q,
+			     const struct verdict *v, const struct demand_life *l, bool tight,
+			     uint64_t now_ns)
+{
+	enum demand_kind kind = DEMAND_NONE;
+
+	if (v->class == CLASS_CONTENDER)
+		kind = kind_of(d, k, q, v, l, tight, now_ns);
+	return kind == DEMAND_NONE && anybody(p, v) ? DEMAND_ANY : kind;
+}
+
+static bool is_tight(const struct policy_knobs *k, const struct scene_gpu *g)
+{
+	return g->memory_known && g->free_bytes < demand_headroom(k, g->total_bytes);
+}
+
+enum demand_kind demand_of(const struct demand *d, const struct policy *p,
+			   const struct policy_knobs *k, const struct scene *s,
+			   const struct verdict *v, unsigned process, uint64_t *ret_most)
+{
+	const struct scene_process *q = &s->process[process];
+	const struct scene_gpu *g = &s->gpu[q->gpu];
+	const struct demand_life *l = find(d, q, hash(g->uuid));
+	const struct demand_exe *e = l ? known_exe(d, l->exe) : NULL;
+
+	*ret_most = e ? e->peak_bytes : UINT64_MAX;
+	return asks(d, p, k, q, &v[process], l, is_tight(k, g), s->mono_ns);
+}
+
 void demand_judge(const struct demand *d, const struct policy *p, const struct policy_knobs *k,
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret)
 {
 	const struct scene_gpu *g = &s->gpu[gpu];
 	uint64_t id = hash(g->uuid);
-	bool tight = g->memory_known && g->free_bytes < demand_headroom(k, g->total_bytes);
+	bool tight = is_tight(k, g);
 
 	*ret = (struct demand_case){ .uid = -1 };
 	for (unsigned i = 0; i < s->processes; i++) {
 		const struct scene_process *q = &s->process[i];
 		const struct demand_life *l;
-		enum demand_kind kind = DEMAND_NONE;
+		enum demand_kind kind;
 
 		if (q->gpu != gpu || (v[i].class != CLASS_CONTENDER && !anybody(p, &v[i])))
 			continue;
 		l = find(d, q, id);
-		if (v[i].class == CLASS_CONTENDER)
-			kind = kind_of(d, k, q, &v[i], l, tight, s->mono_ns);
-		if (kind == DEMAND_NONE && anybody(p, &v[i]))
-			kind = DEMAND_ANY;
+		kind = asks(d, p, k, q, &v[i], l, tight, s->mono_ns);
 		if (kind == DEMAND_NONE)
 			continue;
 		/* Under preset any it does not matter whether there is room for both. */

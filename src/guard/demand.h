@@ -70,6 +70,11 @@ void demand_judge(const struct demand *d, const struct policy *p, const struct p
 		  const struct scene *s, const struct verdict *v, unsigned gpu,
 		  struct demand_case *ret);
 
+/* What one process of the scene asks for, and the most that its program ever held (UINT64_MAX: not known). */
+enum demand_kind demand_of(const struct demand *d, const struct policy *p,
+			   const struct policy_knobs *k, const struct scene *s,
+			   const struct verdict *v, unsigned process, uint64_t *ret_most);
+
 /* Debounce met, for a case that has held for `held_ns` in `samples` looks? */
 bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint64_t held_ns,
 		 unsigned samples);

@@ -490,7 +490,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.hold_until_ns = w->until_ns == FOR_EVER ? 0 : w->until_ns,
 		.since_ns = w->since_ns,
 		.next_ns = guard_next_change(g, w),
-		.resident_bytes = w->bytes,
+		.resident_bytes = w->bytes + w->pretended,
 		.need_bytes = w->need_bytes,
 		.residue_bytes = w->state == STATE_STUCK ? w->bytes
 				 : guard_is_out(w)       ? w->residue_bytes
@@ -500,6 +500,9 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.evictions = w->evictions,
 		.resumes = w->resumes,
 		.would_evict = w->would_evict,
+		.dry = w->dry,
+		.simulated = w->dry && g->p->mode == GUARD_ENFORCE,
+		.storm = w->storm,
 	};
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!has(w->gpus, i))

@@ -182,8 +182,11 @@ struct guard_status { /* of one worker, for REST and the page */
 	double backoff;    /* times the quiet period */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
-	char why[240];                /* of the state, with what masks what */
-	char rail[240];               /* why demand does not move it, and the remedy; "" */
+	bool dry;                     /* what is decided of it is not done: the mode, or ... */
+	bool simulated; /* ... its GPUs are simulated, and that is not asked for */
+	bool storm;     /* its clients load it again and again while it is out */
+	char why[240];  /* of the state, with what masks what */
+	char rail[240]; /* why demand does not move it, and the remedy; "" */
 };
 
 struct guard;
@@ -309,6 +312,31 @@ bool guard_blind(const struct guard *g, const char *gpu);
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Levels of the ladder at which it may be evicted: a set; 0: no such worker. */
 unsigned guard_levels(const struct guard *g, unsigned worker);
+/* One reason that holds, with what set it: guard.md §6. */
+struct guard_why {
+	bool masked;       /* a hold keeps it from moving the worker */
+	uint64_t since_ns; /* it holds since */
+	uint64_t
+		clears_ns; /* it can end by itself then at the earliest; 0: no timer runs for it */
+	char rule[64];
+	char evidence[240];
+	char clears[120]; /* what ends it: "when it is released" */
+};
+/* False: it does not hold. */
+bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
+	       struct guard_why *ret);
+
+/* What a process of the last scene is to a worker. */
+struct guard_beside {
+	unsigned kind;           /* enum demand_kind of demand.h; 0: it asks for nothing */
+	bool here;               /* on a GPU of the worker */
+	bool against;            /* and somebody's need is against the worker */
+	uint64_t most_bytes;     /* that its program ever held; UINT64_MAX: not known */
+	uint64_t min_vram_bytes; /* by which it is judged */
+};
+void guard_beside(const struct guard *g, unsigned worker, unsigned process,
+		  struct guard_beside *ret);
+
 /* Verdicts of the last scene, one a process of it. */
 const struct verdict *guard_verdicts(const struct guard *g, const struct scene **ret_scene);
 

@@ -20,6 +20,7 @@ void guard_latch(struct guard_worker *w, bool on)
 	if (!on)
 		return;
 	w->mask |= BIT(REASON_CONTENTION);
+	demand_text(w->cause, sizeof(w->cause), "%s", w->demand.rule);
 	demand_text(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "%s",
 		    w->demand.evidence);
 }

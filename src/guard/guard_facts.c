@@ -189,8 +189,10 @@ static void look_for_worker(struct guard *g, struct guard_worker *w)
 /* A dry eviction frees memory in our books alone. */
 static void pretend(struct guard *g, struct guard_worker *w)
 {
+	w->pretended = 0;
 	for (unsigned i = 0; w->virtual_out && i < g->gpus; i++) {
 		g->gpu[i].free_bytes += w->held[i];
+		w->pretended += w->held[i];
 		w->held[i] = 0;
 	}
 }
@@ -314,16 +316,19 @@ static void set(struct guard_worker *w, enum guard_reason r, const char *evidenc
 
 static void reasons_of_gpus(const struct guard *g, struct guard_worker *w)
 {
-	char text[160];
+	char text[sizeof(w->evidence[0])];
 
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_gpu *u = &g->gpu[i];
 
 		if (!has(w->gpus, i))
 			continue;
-		for (unsigned r = 0; r < GUARD_REASONS; r++)
-			if (u->reasons & BIT(r))
-				set(w, r, u->evidence[r]);
+		for (unsigned r = 0; r < GUARD_REASONS; r++) {
+			if (!(u->reasons & BIT(r)))
+				continue;
+			demand_text(text, sizeof(text), "%.48s: %s", u->uuid, u->evidence[r]);
+			set(w, r, text);
+		}
 		if (u->lost) {
 			demand_text(text, sizeof(text), "%.80s does not answer", u->uuid);
 			set(w, REASON_HEALTH, text);
@@ -350,21 +355,28 @@ static void end_hold(struct guard *g, struct guard_worker *w)
 
 static void mask_of(struct guard *g, struct guard_worker *w)
 {
+	char text[200];
+
 	end_hold(g, w);
 	w->mask = 0;
 	if (w->contention)
 		w->mask |= BIT(REASON_CONTENTION); /* its evidence stays that of the cause */
 	if (w->hold == HOLD_EVICTED || w->manual)
 		set(w, REASON_MANUAL, w->hold ? "hold evicted" : "evict command");
-	if (scheduled(g, w))
-		set(w, REASON_SCHEDULE, "in its quiet hours");
+	if (scheduled(g, w)) {
+		guard_span_text(g, w, text, sizeof(text));
+		set(w, REASON_SCHEDULE, text);
+	}
 	if (on_battery(g, w))
 		set(w, REASON_BATTERY, "on battery, and the worker is for AC alone");
 	if (w->idle)
 		w->mask |= BIT(REASON_IDLE); /* likewise */
-	if (w->reserved)
-		set(w, REASON_RESERVED, "somebody reserved the memory");
+	if (w->reserved) {
+		guard_rooms_text(g, w, text, sizeof(text));
+		set(w, REASON_RESERVED, text);
+	}
 	reasons_of_gpus(g, w);
+	guard_note_since(g, w);
 }
 
 void guard_masks(struct guard *g)

@@ -41,6 +41,22 @@ static uint64_t damped_until(const struct guard *g, const struct guard_worker *w
 	return until > g->now_ns ? until : 0;
 }
 
+/* Whose time it is that it waits for, and how long that is. */
+static void say_damped(struct guard *g, struct guard_worker *w)
+{
+	double left = (double)(w->deadline_ns - g->now_ns) * 1e-9;
+	double stays = (double)w->knobs.resident_ns * 1e-9;
+
+	if (w->deadline_ns == w->resident_until_ns)
+		guard_say(g, w, w->state, "damped",
+			  "came back %.0f s ago, stays until %.0f s (min_resident_s); %s",
+			  stays - left, stays, w->demand.evidence);
+	else
+		guard_say(g, w, w->state, "damped",
+			  "a worker on its GPU was moved just now, stays %.0f s more; %s", left,
+			  w->demand.evidence);
+}
+
 static bool no_demand(struct guard *g, struct guard_worker *w)
 {
 	if (w->calm_looks < CALM_LOOKS)
@@ -102,7 +118,7 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 		w->deadline_ns = damped_until(g, w);
 		if (!w->damped) {
 			w->damped = true;
-			guard_say(g, w, w->state, "damped", "%s", w->demand.evidence);
+			say_damped(g, w);
 		}
 		return false;
 	}
@@ -146,8 +162,19 @@ bool guard_step_drain(struct guard *g, struct guard_worker *w)
 
 static void stuck(struct guard *g, struct guard_worker *w, const char *why)
 {
-	guard_move(g, w, STATE_STUCK, "stuck", "%s; %llu MiB remain", why,
-		   (unsigned long long)(w->bytes / MIB));
+	uint64_t free_now, others, rose;
+	bool known;
+
+	guard_free_and_others(g, w, &free_now, &others, &known);
+	rose = free_now > w->base_free ? free_now - w->base_free : 0;
+	if (known && w->base_bytes && w->bytes <= w->base_bytes / 4)
+		/* It holds next to nothing, and yet the card has not more room. */
+		guard_move(g, w, STATE_STUCK, "stuck", "%s; free rose by %llu of %llu MiB", why,
+			   (unsigned long long)(rose / MIB),
+			   (unsigned long long)((w->base_bytes - w->bytes) / MIB));
+	else
+		guard_move(g, w, STATE_STUCK, "stuck", "%s; %llu MiB remain", why,
+			   (unsigned long long)(w->bytes / MIB));
 	if (!w->pending)
 		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
 }
@@ -204,6 +231,11 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
 	if (guard_freed(g, w)) {
 		uint64_t freed = w->base_bytes - w->bytes;
 
+		if (w->dry) {
+			guard_move(g, w, STATE_EVICTED, "freed", "%llu MiB would be free",
+				   (unsigned long long)(freed / MIB));
+			return true;
+		}
 		guard_move(g, w, STATE_EVICTED, "freed",
 			   "%llu MiB%s in %.1f s, %llu MiB remain",
 			   (unsigned long long)(freed / MIB), w->delta ? " (device-delta)" : "",

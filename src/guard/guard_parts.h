@@ -13,6 +13,7 @@
  *   guard_swap.c     another policy in the place of the one it has
  *   guard_idle.c     models that idle
  *   guard_say.c      states, reasons and decisions in words
+ *   guard_why.c      each reason with rule, evidence and end; who is beside a worker
  */
 #ifndef GW_GUARD_GUARD_PARTS_H
 #define GW_GUARD_GUARD_PARTS_H
@@ -54,6 +55,9 @@
 /* Of who was moved before the mode changed. */
 #define GUARD_OWED \
 	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back"
+/* Of one whose clients load it again and again. */
+#define GUARD_STORM \
+	": hold its clients back, or let the guard stop its unit (kind = \"systemd\")"
 #define STAGING (256 * MIB) /* host memory without which nothing can be loaded */
 
 struct guard_gpu {
@@ -96,6 +100,9 @@ struct guard_worker {
 	uint64_t bytes, held[SCENE_GPUS], need_on[SCENE_GPUS], need_bytes;
 	uint32_t mask;
 	char evidence[GUARD_REASONS][200];
+	uint64_t reason_ns[GUARD_REASONS]; /* it holds since; 0: it does not */
+	char cause[64];                    /* rule of the demand that contention is for */
+	uint64_t pretended;                /* bytes that a dry eviction left where they are */
 	struct demand_case demand;
 	bool against; /* the demand is against this one */
 	uint64_t against_ns, calm_ns;
@@ -158,6 +165,7 @@ struct guard_worker {
 	uint32_t ended_blocked;
 	unsigned evictions, resumes, would_evict;
 	char why[240];
+	char gone[240]; /* what the demand was for; of guard_cause() */
 };
 
 struct guard_reservation {
@@ -300,7 +308,15 @@ static inline bool guard_idle_only(const struct guard_worker *w)
 void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
 	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
-void guard_cause(const struct guard_worker *w, const char **ret_rule,
-		 const char **ret_evidence);
+void guard_cause(struct guard_worker *w, const char **ret_rule, const char **ret_evidence);
+
+/* guard_why.c */
+void guard_note_since(const struct guard *g, struct guard_worker *w);
+/* Evidence of RESERVED and of SCHEDULE: whose room, which hours. */
+void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char *out,
+		      size_t size);
+void guard_span_text(const struct guard *g, const struct guard_worker *w, char *out,
+		     size_t size);
+void guard_sought(const struct guard_worker *w, char *out, size_t size);
 
 #endif

@@ -56,8 +56,8 @@ static void reloaded(struct guard *g, struct guard_worker *w)
 	}
 	w->storm = storm(g, w);
 	guard_move(g, w, STATE_EVICT, w->storm ? "reload-storm" : "reloaded while evicted",
-		   "%llu MiB, of a need of %llu MiB", mib,
-		   (unsigned long long)(w->need_bytes / MIB));
+		   "%llu MiB, of a need of %llu MiB%s", mib,
+		   (unsigned long long)(w->need_bytes / MIB), w->storm ? GUARD_STORM : "");
 	while (w->storm && stop && stop < LEVEL_STOP)
 		stop = guard_level_next(w, stop);
 	if (w->storm && stop == LEVEL_STOP)

@@ -75,18 +75,36 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	}
 }
 
-/* The first reason that is not masked.  Rule and evidence live as long as the worker. */
-void guard_cause(const struct guard_worker *w, const char **ret_rule, const char **ret_evidence)
+/* Nobody needs it any more, and it waits whether that stays so: who was there is the past. */
+static void past_demand(struct guard_worker *w, const char **ret_rule,
+			const char **ret_evidence)
+{
+	*ret_rule = "quiet time";
+	demand_text(w->gone, sizeof(w->gone), "nobody needs it now; before: %s",
+		    w->evidence[REASON_CONTENTION]);
+	*ret_evidence = w->gone;
+}
+
+/* The first reason that is not masked, and contention that is over after all others.  Rule and evidence
+ * live as long as the worker. */
+void guard_cause(struct guard_worker *w, const char **ret_rule, const char **ret_evidence)
 {
 	uint32_t mask = guard_effective(w);
+	bool past = mask & BIT(REASON_CONTENTION) && !w->against;
 
 	*ret_rule = "no reason left";
 	*ret_evidence = "";
+	if (past && mask == BIT(REASON_CONTENTION)) {
+		past_demand(w, ret_rule, ret_evidence);
+		return;
+	}
+	if (past)
+		mask &= ~BIT(REASON_CONTENTION);
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (!(mask & BIT(r)))
 			continue;
-		*ret_rule = r == REASON_CONTENTION && w->demand.rule[0] ? w->demand.rule
-									: guard_reason_name(r);
+		*ret_rule =
+			r == REASON_CONTENTION && w->cause[0] ? w->cause : guard_reason_name(r);
 		*ret_evidence = w->evidence[r];
 		return;
 	}
@@ -181,6 +199,7 @@ void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, c
 		g->first = (g->first + 1) % GUARD_DECISIONS;
 	else
 		g->waiting++;
+	guard_note_since(g, w);
 	/* All of it: what nobody wrote is compared, too, when two runs are. */
 	memset(d, 0, sizeof(*d));
 	d->mono_ns = g->now_ns;

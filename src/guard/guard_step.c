@@ -53,11 +53,13 @@ static bool exchanged(const struct guard *g, const struct guard_worker *w)
 static bool step_reconcile(struct guard *g, struct guard_worker *w)
 {
 	bool resident = w->evicted ? w->bytes > w->need_bytes / 4 : w->bytes > 0;
+	char sought[240];
 
 	if (!guard_is_fresh(g, w))
 		return false;
 	if (gone(w) || w->replaced || exchanged(g, w)) {
-		guard_move(g, w, STATE_ABSENT, "not there", "no process of it was found");
+		guard_sought(w, sought, sizeof(sought));
+		guard_move(g, w, STATE_ABSENT, "not there", "%s", sought);
 		return true;
 	}
 	if (!w->present && w->evicted)

@@ -187,14 +187,15 @@ enum health_level health_heat_level(const struct health *h)
 
 void health_heat_tell(const struct health *h, struct health_status *s)
 {
+	const char *side = h->margin_c < 0 ? "above" : "below";
 	int trip = hottest(h);
 	char now[80] = "its temperature is not known now";
 
 	if (!isnan(h->margin_c))
-		snprintf(now, sizeof(now), "%.0f C below its limit (%s), at %.0f C",
-			 h->margin_c, source_name[h->source], h->temperature_c);
+		snprintf(now, sizeof(now), "%.0f C %s its limit (%s), at %.0f C",
+			 fabs(h->margin_c), side, source_name[h->source], h->temperature_c);
 	if (!isnan(h->margin_c) && isnan(h->temperature_c))
-		snprintf(now, sizeof(now), "%.0f C below its limit (%s)", h->margin_c,
+		snprintf(now, sizeof(now), "%.0f C %s its limit (%s)", fabs(h->margin_c), side,
 			 source_name[h->source]);
 	if (trip < 0)
 		return;

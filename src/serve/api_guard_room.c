@@ -14,6 +14,7 @@
 #define LOOK_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
 #define BYTES_MOST 9.0e15
+#define GIB        1073741824.0
 #define KEYS       (sizeof(((struct api *)0)->room_key) / sizeof(struct api_key))
 
 struct room_wish {
@@ -24,6 +25,7 @@ struct room_wish {
 struct room_wait {
 	uint64_t id, until_ns;
 	bool again; /* it was asked for before */
+	bool named; /* so was the GPU */
 };
 
 static bool find_room(const struct guard_view *g, uint64_t id, struct guard_room *ret)
@@ -34,26 +36,86 @@ static bool find_room(const struct guard_view *g, uint64_t id, struct guard_room
 	return false;
 }
 
-/* Asks for less, or elsewhere, or later: with numbers. */
-static void insufficient(const struct api *a, const struct guard_view *g,
-			 const struct room_wait *w, const char *detail, struct reply *r)
+/* What is free on its GPU and promised to nobody else; NAN: not known. */
+static double free_for(const struct guard_view *g, const struct guard_room *room)
 {
-	struct guard_room room = { .id = 0 };
-	double retry = rint((double)g->policy->standard.quiet_ns * 1e-9), now_free = NAN;
 	const struct scene *s;
-	char text[32];
-	struct json j;
+	struct guard_room other;
+	double left;
 	int at;
 
-	find_room(g, w->id, &room);
 	guard_verdicts(g->guard, &s);
-	at = guard_view_gpu(s, room.gpu);
-	if (at >= 0 && s->gpu[at].memory_known)
-		now_free = (double)s->gpu[at].free_bytes;
+	at = guard_view_gpu(s, room->gpu);
+	if (at < 0 || !s->gpu[at].memory_known)
+		return (double)NAN;
+	left = (double)s->gpu[at].free_bytes;
+	for (unsigned i = 0; guard_room(g->guard, i, &other); i++)
+		if (other.id && other.id != room->id && strcmp(other.gpu, room->gpu) == 0)
+			left -= (double)other.left_bytes;
+	return left > 0 ? left : 0;
+}
+
+/* All the memory of the card that was named, or of the largest; NAN: not known. */
+static double largest(const struct guard_view *g, const struct guard_room *room, bool named)
+{
+	const struct scene *s;
+	double most = (double)NAN;
+
+	guard_verdicts(g->guard, &s);
+	for (unsigned i = 0; i < s->gpus; i++) {
+		if (named && strcmp(s->gpu[i].uuid, room->gpu) != 0)
+			continue;
+		if (!s->gpu[i].memory_known)
+			return (double)NAN;
+		most = fmax(most, (double)s->gpu[i].total_bytes);
+	}
+	return most;
+}
+
+/* Does no worker leave, whatever is decided?  Then asking again is of no use. */
+static const char *nobody_leaves(const struct guard_view *g)
+{
+	struct guard_status s;
+	bool simulated = g->policy->workers > 0;
+
+	if (g->policy->mode == GUARD_DRY_RUN)
+		return ", and the guard is in dry-run: nobody leaves";
+	if (g->policy->mode == GUARD_OBSERVE)
+		return ", and the guard only observes: nobody leaves";
+	for (unsigned i = 0; i < g->policy->workers; i++)
+		simulated = simulated && guard_status(g->guard, i, &s) == 0 && s.simulated;
+	return simulated ? ", and the GPUs are simulated: nobody leaves (simulated = true in "
+			   "[guard] has workers act)"
+			 : NULL;
+}
+
+/* Asks for less, or elsewhere, or later: with numbers.  in_vain: later is of no use. */
+static void insufficient(const struct api *a, const struct guard_view *g,
+			 const struct room_wait *w, const char *detail, bool in_vain,
+			 struct reply *r)
+{
+	struct guard_room room = { .id = 0 };
+	double retry = fmax(rint((double)g->policy->standard.quiet_ns * 1e-9), 1);
+	double total, now_free;
+	char text[400];
+	struct json j;
+	bool never;
+
+	find_room(g, w->id, &room);
+	now_free = free_for(g, &room);
+	total = largest(g, &room, w->named);
+	never = (double)room.bytes > total;
 	a->view.guard_ops->release(a->view.guarding, w->id);
-	retry = retry < 1 ? 1 : retry;
 	snprintf(text, sizeof(text), "%.0f", retry);
-	reply_header(r, "Retry-After", text);
+	if (never || in_vain)
+		retry = (double)NAN;
+	else
+		reply_header(r, "Retry-After", text);
+	snprintf(text, sizeof(text), "%s", detail);
+	if (never)
+		snprintf(text, sizeof(text), "never: needs %.1f GiB, and %s has %.1f GiB",
+			 (double)room.bytes / GIB, w->named ? "this GPU" : "the largest GPU",
+			 total / GIB);
 	r->status = 409;
 	r->type = "application/problem+json";
 	buf_clear(&r->body);
@@ -62,14 +124,17 @@ static void insufficient(const struct api *a, const struct guard_view *g,
 	json_string(&j, "type", "tag:gpuward,2026:insufficient_vram");
 	json_string(&j, "title", "Conflict");
 	json_int(&j, "status", 409);
-	json_string(&j, "detail", detail);
+	json_string(&j, "detail", text);
 	json_string(&j, "remedy",
-		    "Ask again later, for less, or on another GPU: GET /api/v1/capacity/fit.");
+		    never ? "Ask for less: GET /api/v1/capacity tells what there is."
+			  : "Ask again later, for less, or on another GPU: "
+			    "GET /api/v1/capacity/fit.");
 	json_string(&j, "code", "insufficient_vram");
 	guard_doc_text(&j, "gpu", room.gpu);
 	json_uint(&j, "needed", room.bytes);
 	json_double(&j, "available", now_free);
 	json_uint(&j, "available_at_most", room.most_bytes);
+	json_bool(&j, "never", never);
 	json_double(&j, "retry_after_s", retry);
 	json_object_end(&j);
 	json_end(&j);
@@ -100,19 +165,22 @@ static void look_for_room(const struct api *a, const struct guard_view *g,
 {
 	uint64_t now = api_now(a);
 	char message[256] = "", text[400];
+	const char *stays = nobody_leaves(g);
 	int got =
 		a->view.guard_ops->reserved(a->view.guarding, w->id, message, sizeof(message));
 
 	if (got == 1) {
 		made(a, g, w, message, r);
-	} else if (got == 0 && g->policy->mode == GUARD_ENFORCE && now < w->until_ns) {
+	} else if (got == 0 && !stays && now < w->until_ns) {
 		reply_again(r, now + LOOK_NS);
 	} else {
+		if (got == 0 && stays) /* "...: workers leave" is not true then */
+			message[strcspn(message, ":")] = '\0';
 		snprintf(text, sizeof(text), "%s%s", message,
-			 got != 0                           ? ""
-			 : g->policy->mode != GUARD_ENFORCE ? ", but the guard does not enforce"
-							    : ", and not in time");
-		insufficient(a, g, w, text, r);
+			 got != 0 ? ""
+			 : stays  ? stays
+				  : ", and not in time");
+		insufficient(a, g, w, text, got == 0 && stays, r);
 	}
 }
 
@@ -198,7 +266,9 @@ static bool goes_on(const struct api *a, const struct request *q, struct reply *
 	wait = malloc(sizeof(*wait));
 	if (!wait)
 		return false;
-	*wait = (struct room_wait){ k->id, api_now(a) + (uint64_t)(wait_s * 1e9), true };
+	*wait = (struct room_wait){ .id = k->id,
+				    .until_ns = api_now(a) + (uint64_t)(wait_s * 1e9),
+				    .again = true };
 	*q->memory = wait;
 	look_for_room(a, g, wait, r);
 	return true;
@@ -247,6 +317,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 	}
 	*q->memory = wait;
 	wait->again = false;
+	wait->named = w->gpu != NULL;
 	if (key)
 		keep_key(a, q, key, wait->id);
 	wait->until_ns = api_now(a) + (uint64_t)(w->wait_s * 1e9);

@@ -47,7 +47,7 @@ void api_head(struct json *j, const struct api *a)
 
 /* ---- which GPUs ---- */
 
-/* "0 (GPU-...), 1 (GPU-...)", as many as fit. */
+/* "there are GPU 0 (GPU-...), GPU 1 (GPU-...)", as many as fit. */
 static void what_there_is(const struct gw_snapshot *snap, char *out, size_t size)
 {
 	unsigned n = gw_snapshot_device_count(snap);
@@ -62,9 +62,11 @@ static void what_there_is(const struct gw_snapshot *snap, char *out, size_t size
 			snprintf(out + len, size - len, ", ...");
 			break;
 		}
-		len += (size_t)snprintf(out + len, size - len, "%s%u (%s)",
-					i ? ", " : "there are ", d->index,
-					uuid ? uuid : "no uuid");
+		len += (size_t)snprintf(out + len, size - len, "%sGPU %u (%s)",
+					i       ? ", "
+					: n > 1 ? "there are "
+						: "there is ",
+					d->index, uuid ? uuid : "no uuid");
 	}
 }
 

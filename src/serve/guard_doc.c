@@ -53,6 +53,12 @@ const char *guard_doc_mode(enum guard_mode mode)
 	return words[mode];
 }
 
+bool guard_doc_pretends(const struct guard_status *s)
+{
+	return s->dry && s->state != STATE_RECONCILE && s->state != STATE_ACTIVE &&
+	       s->state != STATE_SUSPECT && s->state != STATE_ABSENT;
+}
+
 const char *guard_doc_hold(enum guard_hold hold)
 {
 	static const char *const words[] = { "none", "evicted", "active" };
@@ -95,6 +101,30 @@ static void what_it_holds(struct json *j, const struct guard_status *s,
 	json_bool(j, "quarantine", s->quarantine);
 }
 
+/* Each that holds, with what set it and what ends it. */
+static void reasons(struct json *j, const struct guard_view *g, unsigned worker,
+		    struct guard_moment now)
+{
+	struct guard_why why;
+
+	json_array(j, "reasons");
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!guard_why(g->guard, worker, r, &why))
+			continue;
+		json_object(j, NULL);
+		json_string(j, "reason", guard_reason_name(r));
+		json_bool(j, "masked", why.masked);
+		guard_doc_time(j, "since", why.since_ns, now);
+		guard_doc_text(j, "rule", why.rule);
+		guard_doc_text(j, "evidence", why.evidence);
+		guard_doc_text(j, "clears", why.clears);
+		guard_doc_time(j, "clears", why.clears_ns > now.mono_ns ? why.clears_ns : 0,
+			       now);
+		json_object_end(j);
+	}
+	json_array_end(j);
+}
+
 void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worker,
 		      struct guard_moment now)
 {
@@ -107,7 +137,11 @@ void guard_doc_worker(struct json *j, const struct guard_view *g, unsigned worke
 	timed = s.hold != HOLD_NONE || s.mask >> REASON_MANUAL & 1;
 	json_string(j, "state", guard_state_name(s.state));
 	guard_doc_time(j, "since", s.since_ns, now);
+	json_bool(j, "dry_run", s.dry);
+	json_bool(j, "simulated", s.simulated);
+	json_bool(j, "reload_storm", s.storm);
 	guard_doc_mask(j, "mask", s.mask);
+	reasons(j, g, worker, now);
 	json_string(j, "hold", guard_doc_hold(s.hold));
 	guard_doc_time(j, "hold_until", timed ? s.hold_until_ns : 0, now);
 	guard_doc_time(j, "next", s.next_ns > now.mono_ns ? s.next_ns : 0, now);

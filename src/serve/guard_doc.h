@@ -36,6 +36,9 @@ void guard_doc_processes(struct json *j, const struct guard_view *g, unsigned gp
 /* total_memory_mb, used_memory_mb, free_memory_mb and gpu_vram_gb of bytes; null where NAN. */
 void guard_doc_old_names(struct json *j, double total, double used, double free_bytes);
 
+/* Is the state only decided?  One that is on its GPU is really there. */
+bool guard_doc_pretends(const struct guard_status *s);
+
 const char *guard_doc_mode(enum guard_mode mode);
 const char *guard_doc_hold(enum guard_hold hold);
 

@@ -606,6 +606,15 @@ def privileges(companion, uid, socket):
     return {p["privilege"]: p for p in doc["privileges"]}
 
 
+def test_doctor_sums_up_what_is_missing(companion):
+    env = support.environment(GPUWARD_CONFIG_ROOT=companion.path / "root", LD_LIBRARY_PATH=companion.cuda)
+    done = support.gpuward("doctor", "--backend=none", env=env, user=NOBODY, group=NOBODY, extra_groups=[])
+    end = " ".join(done.stdout.split("Nothing broken; ")[1].split())
+    missing = done.stdout.count("\nmissing ")
+    assert missing > 2 and end.startswith(f"{missing} rights are missing for: companion, signal, unit"), done.stdout
+    assert "Nothing to mend" not in done.stdout
+
+
 def test_doctor_names_each_right_that_is_missing(companion):
     mine = privileges(companion, NOBODY, companion.socket)
     assert all(mine[p]["have"] for p in ("companion", "signal", "unit", "checkpoint", "device_opens"))

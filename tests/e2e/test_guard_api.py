@@ -186,8 +186,19 @@ def test_room_that_cannot_be_is_told_with_numbers_and_nothing_stays(calm):
     doc = got.json()
     assert got.status_code == 409 and doc["code"] == "insufficient_vram"
     assert doc["needed"] == 90 * GIB > doc["available_at_most"] >= doc["available"]
-    assert doc["retry_after_s"] == float(got.headers["Retry-After"]) >= 1
+    assert doc["never"] and doc["detail"] == "never: needs 90.0 GiB, and the largest GPU has 24.0 GiB"
+    assert doc["retry_after_s"] is None and "Retry-After" not in got.headers, "it is no matter of time"
     assert calm.get(GUARD).json()["reservations"] == []
+
+
+def test_what_others_were_promised_is_not_available(calm):
+    first = calm.post(ROOMS, token=True, json={"bytes": 4 * GIB}).json()
+    got = calm.post(ROOMS, token=True, json={"bytes": 23 * GIB, "wait_s": 0})
+    doc = got.json()
+    assert got.status_code == 409 and not doc["never"]
+    assert doc["available"] <= doc["available_at_most"], doc
+    assert doc["retry_after_s"] == float(got.headers["Retry-After"]) >= 1
+    assert calm.ask("DELETE", ROOMS + "/" + first["id"], token=True).status_code == 204
 
 
 def test_room_for_a_process_that_the_service_cannot_see_is_refused_and_says_why(calm):
@@ -216,7 +227,8 @@ def test_who_only_observes_makes_no_room(tmp_path):
     with guarded.service(tmp_path, memory="18 GiB", mode="dry-run") as s:
         guarded.looked(s)
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
-        assert got.status_code == 409 and "does not enforce" in got.json()["detail"]
+        assert got.status_code == 409 and got.json()["detail"].endswith("the guard is in dry-run: nobody leaves")
+        assert got.json()["retry_after_s"] is None and "Retry-After" not in got.headers
 
 
 # ---- the stream

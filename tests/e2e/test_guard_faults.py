@@ -110,6 +110,11 @@ def test_a15_a_hot_gpu_is_left_and_a_hold_does_not_help(tmp_path):
             s.guard("hold", "active", "ollama", "--forever")
             s.until("evicted")
             assert s.worker()["mask"] == ["thermal"] and w.resident() == 0
+            hot, = s.worker()["reasons"]
+            assert re.match(r"GPU-\S+: Too hot: \d+ C above its limit .*, at \d+ C", hot["evidence"]), hot
+            assert "[health]" in hot["rule"] and not hot["masked"]
+            told = [e["text"] for e in s.get("/api/v1/events").json()["events"] if e["kind"] == "health"]
+            assert told and not any(".." in t for t in told), told
 
 
 # ---- A16: faults of the GPU

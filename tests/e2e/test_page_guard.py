@@ -102,6 +102,8 @@ def test_a_worker_is_shown_with_what_it_holds(panel, guarded):
     assert panel.text("#guard-processes .badge") == "worker"
     assert panel.text("#guard-gpus .badge") == "GPU 0 ok"
     assert panel.complaints() == [] and panel.js("window.violations") == []
+    wait(lambda: panel.js("document.querySelector('#guard').getBoundingClientRect().top") < 800,
+         "the panel on the first screen: the figures of the only GPU are closed")
 
 
 def test_a_contender_changes_the_state_before_ones_eyes(panel, guarded, world):

@@ -164,7 +164,7 @@ static void series_refuse_what_makes_no_sense(void **state)
 		{ "step=fast", "no length of time", 400 },
 		{ "from=-30d&step=1", "too many points", 400 },
 		{ "tier=fortnight", "no tier", 400 },
-		{ "gpu=9", "there are 0", 404 },
+		{ "gpu=9", "there are GPU 0 (", 404 },
 	};
 
 	(void)state;
@@ -444,7 +444,7 @@ static void windows_are_refused_with_a_reason(void **state)
 		{ "{\"labl\":\"x\"}", "did you mean \\\"label\\\"" },
 		{ "{\"label\":1}", "must be a text" },
 		{ "{\"gpus\":\"0\"}", "array of texts" },
-		{ "{\"gpus\":[\"9\"]}", "there are 0" },
+		{ "{\"gpus\":[\"9\"]}", "there are GPU 0 (" },
 		{ "{\"limit_seconds\":-1}", "above 0" },
 		{ "{\"limit_seconds\":1e9}", "at most" },
 		{ "{\"tags\":{\"a\":1}}", "object of texts" },

@@ -273,7 +273,13 @@ static void explain_names_the_contender_and_the_reason(void **state)
 	}
 	get("/api/v1/guard/explain?worker=ollama", 200);
 	says("Contender: pid 200 game.exe with 512 MiB on GPU-");
-	says("Reasons against it: contention.");
+	says("needs the GPU: ");
+	says("Reason against it: contention, for ");
+	says("Rule: memory, ");
+	says("Evidence: pid 200 game.exe 512 MiB");
+	at("workers.0.reasons.0.reason", "\"contention\"");
+	at("workers.0.reasons.0.clears", "\"30 s after the last need\"");
+	assert_true(number("workers.0.reasons.0.since_seconds") > 0);
 	says("Last decision, ");
 	get("/api/v1/guard/explain?worker=none", 404);
 }
@@ -455,8 +461,40 @@ static void room_where_nothing_is_done_is_refused_at_once(void **state)
 	(void)state;
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
-	says("the guard does not enforce");
+	says("the guard only observes: nobody leaves");
+	at("retry_after_s", "null");
 	assert_int_equal(fake.tries, 0);
+}
+
+static void room_that_no_card_has_is_never(void **state)
+{
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
+	says("never: needs 90.0 GiB, and the largest GPU has 24.0 GiB");
+	at("never", "true");
+	at("retry_after_s", "null");
+	assert_int_equal(fake.tries, 0);
+}
+
+static void explain_names_the_game(void **state)
+{
+	struct guard_view_game games[GUARD_VIEW_GAMES] = {
+		{ .pid = 4711, .since_ns = now(), .until_ns = UINT64_MAX, .who = "token" }
+	};
+
+	(void)state;
+	begin_guard(GUARD_ENFORCE);
+	guard_games(w.guard, 1);
+	w.view.games = games;
+	for (unsigned i = 0; i < 20; i++) {
+		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);
+		world("firefox");
+	}
+	get("/api/v1/guard/explain", 200);
+	says("Game: pid 4711 plays for ");
+	says("1 game is told of");
+	w.view.games = NULL;
 }
 
 static void what_is_promised_is_not_available(void **state)
@@ -494,6 +532,8 @@ int main(void)
 		guard_test(room_is_answered_when_the_worker_has_gone),
 		guard_test(room_that_does_not_come_in_time_is_given_up),
 		guard_test(room_where_nothing_is_done_is_refused_at_once),
+		guard_test(room_that_no_card_has_is_never),
+		guard_test(explain_names_the_game),
 		guard_test(what_is_promised_is_not_available),
 	};
 

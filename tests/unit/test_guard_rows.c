@@ -665,6 +665,9 @@ static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(void
 	}
 	assert_int_equal(world_said(&o, 0, STATE_EVICTED, STATE_EVICT, "reloaded"), 2);
 	assert_int_equal(world_said(&o, 0, STATE_EVICTED, STATE_EVICT, "reload-storm"), 1);
+	assert_non_null(
+		strstr(world_last(&o, "reload-storm")->evidence, "hold its clients back"));
+	assert_true(world_status(&o, 0).storm);
 	assert_int_equal(o.w[0].levels[2], 3);
 	assert_int_equal(o.w[0].levels[4], 1);
 	world_done(&o);

@@ -122,6 +122,10 @@ static void levels_follow_the_margin(void **state)
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 	assert_true(t.s.thermal);
 	assert_non_null(strstr(t.s.why, "85 C"));
+	assert_non_null(strstr(t.s.why, "2 C below its limit"));
+	margin(-3);
+	reads();
+	assert_non_null(strstr(t.s.why, "3 C above its limit"));
 }
 
 static void three_critical_readings_do_not_act_and_four_do(void **state)
