@@ -8,7 +8,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#define NS          INT64_C(1000000000)
 #define PARENTS_MAX 64
 #define ID_LENGTH   64 /* of a container, in hexadecimal digits */
 #define ID_SHOWN    12
@@ -188,6 +191,47 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret)
 	if (err < 0)
 		return err == -GW_E_NOENT ? err : -GW_E_PARSE;
 	*ret = s.start_ticks;
+	return 0;
+}
+
+/* Of the machine's own /proc the kernel's clock is asked: a container's /proc/stat may tell when the
+ * container began, while ticks are counted from the machine's start. */
+static int boot_ns(const struct root *root, int64_t *ret)
+{
+	struct timespec wall, up;
+	struct lines l;
+	char *line;
+	long long seconds;
+	int err = -GW_E_NOENT;
+
+	if (root->real) {
+		if (clock_gettime(CLOCK_REALTIME, &wall) != 0 ||
+		    clock_gettime(CLOCK_BOOTTIME, &up) != 0)
+			return -GW_E_NOENT;
+		*ret = (wall.tv_sec - up.tv_sec) * NS + wall.tv_nsec - up.tv_nsec;
+		return 0;
+	}
+	if (lines_open(&l, root, "proc/stat") < 0)
+		return -GW_E_NOENT;
+	while (err && (line = lines_next(&l)))
+		if (sscanf(line, "btime %lld", &seconds) == 1) {
+			*ret = seconds * NS;
+			err = 0;
+		}
+	lines_close(&l);
+	return err;
+}
+
+int proc_began_ns(const struct root *root, uint64_t start_ticks, uint64_t *ret)
+{
+	const long hz = sysconf(_SC_CLK_TCK);
+	int64_t boot;
+	double after_s;
+
+	if (hz <= 0 || boot_ns(root, &boot) != 0)
+		return -GW_E_NOENT;
+	after_s = (double)start_ticks / (double)hz;
+	*ret = (uint64_t)(boot + (int64_t)(after_s * (double)NS));
 	return 0;
 }
 
