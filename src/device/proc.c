@@ -16,6 +16,8 @@
 #define ID_LENGTH   64 /* of a container, in hexadecimal digits */
 #define ID_SHOWN    12
 
+#define KERNEL_THREAD 0x00200000u /* PF_KTHREAD of the kernel */
+
 /* PROC_PID_INIT_INO of the kernel: the number of the first pid namespace, for ever. */
 #define ROOT_PID_NAMESPACE UINT64_C(0xEFFFFFFC)
 
@@ -53,6 +55,7 @@ static const char *value_of(const char *text, const char *key)
 struct stat_line {
 	char state;
 	int64_t parent;
+	unsigned flags;
 	uint64_t start_ticks;
 };
 
@@ -63,6 +66,7 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	unsigned long long start;
 	long long parent;
 	const char *p;
+	unsigned flags;
 	char state;
 
 	if (n < 0)
@@ -70,11 +74,11 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	/* The name before it may hold anything, ')' and newlines too; what follows may not. */
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
-			 " %c %lld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			 " %c %lld %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
 			 "%*s %*s %llu",
-			 &state, &parent, &start) != 3)
+			 &state, &parent, &flags, &start) != 4)
 		return -GW_E_PARSE;
-	*ret = (struct stat_line){ state, parent, start };
+	*ret = (struct stat_line){ state, parent, flags, start };
 	return 0;
 }
 
@@ -169,6 +173,7 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	p.state = begin.state;
 	p.parent = begin.parent;
 	p.start_ticks = begin.start_ticks;
+	p.kernel = begin.flags & KERNEL_THREAD;
 	read_name(root, &p);
 	link_of(root, p.pid, "exe", p.exe, sizeof(p.exe));
 	read_command(root, &p);

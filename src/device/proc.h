@@ -16,6 +16,7 @@ struct proc {
 	uint64_t start_ticks; /* clock ticks since boot; 0 unknown                           */
 	int64_t uid;          /* effective; -1 unknown                                       */
 	char state;           /* R S D Z T ...; 0 unknown                                    */
+	bool kernel;          /* a thread of the kernel's                                    */
 	uint64_t pid_ns;      /* inode of its pid namespace; 0 unknown                       */
 	char name[64];        /* comm as it is, not cleaned; "" unknown                      */
 	char exe[256];        /* "" unknown                                                  */
