@@ -5,21 +5,42 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t number(const json_t *o, const char *key)
+#define BYTES_MAX (INT64_C(1) << 60)
+#define NOBODY    INT64_MAX /* a start time that no process has */
+
+/* What a damaged file says instead of a number in its bounds is 0. */
+static uint64_t bounded(const json_t *v, int64_t max)
 {
-	return (uint64_t)json_integer_value(json_object_get(o, key));
+	json_int_t n = json_integer_value(v);
+
+	return n >= 0 && n <= max ? (uint64_t)n : 0;
 }
 
-static void read_put_away(const json_t *list, struct guard_record *r)
+static uint64_t number(const json_t *o, const char *key, int64_t max)
+{
+	return bounded(json_object_get(o, key), max);
+}
+
+/* Of another start of the machine: whoever has that number and time now is a stranger. */
+static bool is_old(const json_t *o)
+{
+	const char *boot = json_string_value(json_object_get(o, "boot"));
+	char now[64];
+
+	guard_record_boot(now);
+	return boot && boot[0] && now[0] && strcmp(boot, now) != 0;
+}
+
+static void read_put_away(const json_t *list, bool old, struct guard_record *r)
 {
 	size_t n = json_array_size(list);
 
 	for (size_t i = 0; i < n && i < sizeof(r->put_away) / sizeof(r->put_away[0]); i++) {
 		const json_t *pair = json_array_get(list, i);
 
-		r->put_away[i].pid = json_integer_value(json_array_get(pair, 0));
+		r->put_away[i].pid = (int64_t)bounded(json_array_get(pair, 0), INT32_MAX);
 		r->put_away[i].start_ticks =
-			(uint64_t)json_integer_value(json_array_get(pair, 1));
+			old ? NOBODY : bounded(json_array_get(pair, 1), INT64_MAX);
 		r->put_away_count++;
 	}
 }
@@ -33,7 +54,7 @@ static void read_gpus(const json_t *list, struct guard_record *r)
 		const char *uuid = json_string_value(json_array_get(pair, 0));
 
 		snprintf(r->gpu[i].uuid, sizeof(r->gpu[i].uuid), "%s", uuid ? uuid : "");
-		r->gpu[i].need_bytes = (uint64_t)json_integer_value(json_array_get(pair, 1));
+		r->gpu[i].need_bytes = bounded(json_array_get(pair, 1), BYTES_MAX);
 		r->gpus++;
 	}
 }
@@ -50,15 +71,16 @@ int guard_record_read(const char *text, struct guard_record *ret, char *notes, s
 	}
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->worker, sizeof(ret->worker), "%s", worker);
-	ret->mask = (uint32_t)number(o, "mask");
-	ret->level = (unsigned)number(o, "level");
+	ret->mask =
+		(uint32_t)number(o, "mask", UINT32_MAX) & ((UINT32_C(1) << GUARD_REASONS) - 1);
+	ret->level = (unsigned)number(o, "level", 6);
 	ret->evicted = json_is_true(json_object_get(o, "evicted"));
-	ret->need_bytes = number(o, "need_bytes");
-	ret->hold = (enum guard_hold)number(o, "hold");
-	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns");
-	ret->wall_ns = number(o, "wall_ns");
+	ret->need_bytes = number(o, "need_bytes", BYTES_MAX);
+	ret->hold = (enum guard_hold)number(o, "hold", HOLD_ACTIVE);
+	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns", INT64_MAX);
+	ret->wall_ns = number(o, "wall_ns", INT64_MAX);
 	read_gpus(json_object_get(o, "gpus"), ret);
-	read_put_away(json_object_get(o, "put_away"), ret);
+	read_put_away(json_object_get(o, "put_away"), is_old(o), ret);
 	snprintf(notes, size, "%s", said ? said : "");
 	json_decref(o);
 	return 0;
