@@ -17,9 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MIB     1048576.0
-#define TARGETS (POLICY_WORKERS * 16)
-#define RECORDS (POLICY_WORKERS * 4) /* also of workers that are gone from the configuration */
+#define MIB       1048576.0
+#define TARGETS   (POLICY_WORKERS * 16)
+#define RECORDS   (POLICY_WORKERS * 4) /* that name somebody, also of workers that are gone */
+#define LOOKED_AT 65536
 
 struct put_away {
 	struct checkpoint_target target;
@@ -41,7 +42,9 @@ static void take(void *arg, const char *id, const char *json)
 	struct guard_record *record = &r->record[r->records];
 
 	(void)id;
-	if (r->records == RECORDS || guard_record_read(json, record, notes, sizeof(notes)) != 0)
+	if (r->records == RECORDS ||
+	    guard_record_read(json, record, notes, sizeof(notes)) != 0 ||
+	    !record->put_away_count)
 		return;
 	for (unsigned i = 0; i < record->put_away_count && r->count < TARGETS; i++) {
 		struct put_away *p = &r->process[r->count++];
@@ -63,7 +66,7 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 
 	if (access(path, F_OK) != 0 && errno == ENOENT)
 		return EXIT_OK; /* nothing was ever kept */
-	if (store_peek(path, "guard", RECORDS, take, r) >= 0)
+	if (store_peek(path, "guard", LOOKED_AT, take, r) >= 0)
 		return EXIT_OK;
 	r->count = r->records = 0;
 	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0) {
@@ -72,7 +75,7 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 	}
 	if (*message)
 		cli_error("%s", message);
-	if (store_kept(s, "guard", RECORDS, take, r) < 0 || !store_lasting(s)) {
+	if (store_kept(s, "guard", LOOKED_AT, take, r) < 0 || !store_lasting(s)) {
 		cli_error("the journal %s cannot be read: %s", path, store_state(s));
 		code = EXIT_FAILED;
 	}

@@ -35,13 +35,16 @@ static void read_put_away(const json_t *list, bool old, struct guard_record *r)
 {
 	size_t n = json_array_size(list);
 
-	for (size_t i = 0; i < n && i < sizeof(r->put_away) / sizeof(r->put_away[0]); i++) {
+	for (size_t i = 0;
+	     i < n && r->put_away_count < sizeof(r->put_away) / sizeof(r->put_away[0]); i++) {
 		const json_t *pair = json_array_get(list, i);
+		uint64_t pid = bounded(json_array_get(pair, 0), INT32_MAX);
+		uint64_t ticks = bounded(json_array_get(pair, 1), INT64_MAX);
 
-		r->put_away[i].pid = (int64_t)bounded(json_array_get(pair, 0), INT32_MAX);
-		r->put_away[i].start_ticks =
-			old ? NOBODY : bounded(json_array_get(pair, 1), INT64_MAX);
-		r->put_away_count++;
+		if (pid <= 1 || !ticks)
+			continue;
+		r->put_away[r->put_away_count].pid = (int64_t)pid;
+		r->put_away[r->put_away_count++].start_ticks = old ? NOBODY : ticks;
 	}
 }
 
@@ -49,13 +52,14 @@ static void read_gpus(const json_t *list, struct guard_record *r)
 {
 	size_t n = json_array_size(list);
 
-	for (size_t i = 0; i < n && i < sizeof(r->gpu) / sizeof(r->gpu[0]); i++) {
+	for (size_t i = 0; i < n && r->gpus < sizeof(r->gpu) / sizeof(r->gpu[0]); i++) {
 		const json_t *pair = json_array_get(list, i);
 		const char *uuid = json_string_value(json_array_get(pair, 0));
 
-		snprintf(r->gpu[i].uuid, sizeof(r->gpu[i].uuid), "%s", uuid ? uuid : "");
-		r->gpu[i].need_bytes = bounded(json_array_get(pair, 1), BYTES_MAX);
-		r->gpus++;
+		if (!uuid || !uuid[0])
+			continue;
+		snprintf(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", uuid);
+		r->gpu[r->gpus++].need_bytes = bounded(json_array_get(pair, 1), BYTES_MAX);
 	}
 }
 
