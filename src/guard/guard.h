@@ -121,7 +121,8 @@ struct guard_order {
 		uint64_t start_ticks;
 	} target[64];
 	unsigned targets;
-	struct { /* its roots of the last look, on a GPU or not: whoever is below one is its own */
+	struct
+	{ /* its roots of the last look, on a GPU or not: whoever is below one is its own */
 		int64_t pid;
 		uint64_t start_ticks;
 	} root[8];
