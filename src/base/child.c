@@ -289,7 +289,7 @@ int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line)
 		if (n == 0) {
 			close(c->out_fd);
 			c->out_fd = -1;
-		} else if (!memchr(c->line, '\n', c->fill) && expired(deadline_ns)) {
+		} else if (expired(deadline_ns) && !memchr(c->line, '\n', c->fill)) {
 			return -GW_E_TIMEOUT;
 		}
 	}

@@ -17,9 +17,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#define MIB     1048576.0
-#define TARGETS (POLICY_WORKERS * GUARD_TARGETS)
-#define RECORDS (POLICY_WORKERS * 4) /* also of workers that are gone from the configuration */
+#define MIB       1048576.0
+#define TARGETS   (POLICY_WORKERS * GUARD_TARGETS)
+#define RECORDS   (POLICY_WORKERS * 4) /* that name somebody, also of workers that are gone */
+#define LOOKED_AT 65536
 
 /* What became of one. */
 enum became { RESTORED, GONE, STILL_AWAY };
@@ -46,7 +47,9 @@ static void take(void *arg, const char *id, const char *json)
 	struct guard_record *record = &r->record[r->records];
 
 	(void)id;
-	if (r->records == RECORDS || guard_record_read(json, record, notes, sizeof(notes)) != 0)
+	if (r->records == RECORDS ||
+	    guard_record_read(json, record, notes, sizeof(notes)) != 0 ||
+	    !record->put_away_count)
 		return;
 	for (unsigned i = 0; i < record->put_away_count && r->count < TARGETS; i++) {
 		struct put_away *p = &r->process[r->count++];
@@ -68,7 +71,7 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 
 	if (access(path, F_OK) != 0 && errno == ENOENT)
 		return EXIT_OK; /* nothing was ever kept */
-	if (store_peek(path, "guard", RECORDS, take, r) >= 0)
+	if (store_peek(path, "guard", LOOKED_AT, take, r) >= 0)
 		return EXIT_OK;
 	r->count = r->records = 0;
 	if (store_open(path, c->history_limit, &s, message, sizeof(message)) != 0) {
@@ -77,7 +80,7 @@ static int read_store(const char *path, const struct config *c, struct recoverin
 	}
 	if (*message)
 		cli_error("%s", message);
-	if (store_kept(s, "guard", RECORDS, take, r) < 0 || !store_lasting(s)) {
+	if (store_kept(s, "guard", LOOKED_AT, take, r) < 0 || !store_lasting(s)) {
 		cli_error("the journal %s cannot be read: %s", path, store_state(s));
 		code = EXIT_FAILED;
 	}
@@ -105,10 +108,60 @@ static int read_journal(struct recovering *r)
 	return code;
 }
 
+/* Is p one of those that were put away? */
+static bool is_of(const struct guard_record *r, const struct gw_process *p)
+{
+	for (unsigned i = 0; i < r->put_away_count; i++)
+		if (r->put_away[i].pid == p->pid &&
+		    r->put_away[i].start_ticks == p->start_ticks)
+			return true;
+	return false;
+}
+
+/* What its processes that are back hold there already. */
+static double held_bytes(const struct gw_process_list *list, unsigned device,
+			 const struct guard_record *r)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; list && i < gw_process_list_count(list); i++) {
+		const struct gw_process *p = gw_process_list_get(list, i);
+
+		if (p->device == device && p->memory_absence == GW_HAVE && is_of(r, p))
+			sum += (double)p->memory_bytes;
+	}
+	return sum;
+}
+
+static bool is_back(const struct gw_process_list *list, int64_t pid, uint64_t start_ticks)
+{
+	for (unsigned i = 0; list && i < gw_process_list_count(list); i++) {
+		const struct gw_process *p = gw_process_list_get(list, i);
+
+		if (p->pid == pid && p->start_ticks == start_ticks)
+			return true;
+	}
+	return false;
+}
+
+static bool all_are_back(const struct root *root, const struct gw_process_list *list,
+			 const struct guard_record *r)
+{
+	for (unsigned i = 0; i < r->put_away_count; i++) {
+		const int64_t pid = r->put_away[i].pid;
+		const uint64_t ticks = r->put_away[i].start_ticks;
+
+		if (identity_of(root, pid, ticks) == IDENTITY_SAME &&
+		    !is_back(list, pid, ticks))
+			return false;
+	}
+	return true;
+}
+
 /* A return that finds no room leaves its process broken for good: it is not begun then.  What cannot be
  * known stops nobody: there may be no NVML here. */
-static bool has_room(const struct gw_snapshot *snap, const struct guard_record *r,
-		     char *message, size_t size)
+static bool has_room(const struct gw_snapshot *snap, const struct gw_process_list *list,
+		     const struct guard_record *r, char *message, size_t size)
 {
 	for (unsigned i = 0; snap && i < gw_snapshot_device_count(snap); i++) {
 		const struct gw_device *d = gw_snapshot_device(snap, i);
@@ -118,7 +171,7 @@ static bool has_room(const struct gw_snapshot *snap, const struct guard_record *
 		if (!uuid || gw_device_value(d, GW_Q_MEMORY_FREE, &free_bytes) != GW_HAVE)
 			continue;
 		for (unsigned k = 0; k < r->gpus; k++) {
-			double need = (double)r->gpu[k].need_bytes;
+			double need = (double)r->gpu[k].need_bytes - held_bytes(list, i, r);
 
 			if (strcmp(r->gpu[k].uuid, uuid) != 0 || free_bytes >= need)
 				continue;
@@ -132,47 +185,56 @@ static bool has_room(const struct gw_snapshot *snap, const struct guard_record *
 	return true;
 }
 
-static bool is_back(const struct cli *c, int64_t pid)
+/* All of a worker's, or none; judged on what is free when its turn comes, since those before it took some. */
+static bool may_return(const struct cli *c, const struct root *root,
+		       const struct guard_record *r, char *message, size_t size)
 {
 	struct gw_process_list *list = NULL;
-	bool found = false;
+	bool may;
 
-	if (c->ctx && gw_process_list_new(c->ctx, &list) == 0 &&
-	    gw_process_list_take(list) == 0)
-		for (unsigned i = 0; i < gw_process_list_count(list); i++)
-			found = found || gw_process_list_get(list, i)->pid == pid;
+	if (c->ctx && gw_process_list_new(c->ctx, &list) == 0)
+		(void)gw_process_list_take(list);
+	if (c->snap)
+		(void)gw_snapshot_take(c->snap, GW_TIER_STATIC | GW_TIER_FAST);
+	may = all_are_back(root, list, r) || has_room(c->snap, list, r, message, size);
 	gw_process_list_free(list);
-	return found;
+	return may;
 }
 
-static unsigned restore_all(const struct cli *c, const struct root *root, struct recovering *r,
-			    unsigned *ret_gone)
+static void say_gone(const struct cli *c, int64_t pid, const char *worker, enum identity is)
 {
 	static const char *const gone[] = {
 		[IDENTITY_ENDED] = "ended",
 		[IDENTITY_OTHER] =
 			"ended, and its number is another process's now, which is left alone",
 	};
+
+	if (!c->quiet && !c->json)
+		printf("process %" PRId64 " of worker %s %s: nothing to restore\n", pid, worker,
+		       gone[is]);
+}
+
+static unsigned restore_all(const struct cli *c, const struct root *root, struct recovering *r,
+			    unsigned *ret_gone)
+{
 	unsigned failed = 0, judged = UINT_MAX;
 	char why[500] = "";
 	bool room = true;
 
 	for (unsigned i = 0; i < r->count; i++) {
 		struct put_away *p = &r->process[i];
+		const struct guard_record *record = &r->record[p->record];
 		const struct checkpoint_target *t = &p->target;
 		enum identity is = identity_of(root, t->pid, t->start_ticks);
 
 		if (is != IDENTITY_SAME) {
 			++*ret_gone;
 			p->became = GONE;
-			if (!c->quiet && !c->json)
-				printf("process %" PRId64
-				       " of worker %s %s: nothing to restore\n",
-				       t->pid, r->record[p->record].worker, gone[is]);
+			say_gone(c, t->pid, record->worker, is);
 			continue;
 		}
-		if (judged != p->record && !is_back(c, t->pid)) /* all of a worker's, or none */
-			room = has_room(c->snap, &r->record[p->record], why, sizeof(why));
+		if (judged != p->record)
+			room = may_return(c, root, record, why, sizeof(why));
 		judged = p->record;
 		if (!room)
 			snprintf(p->message, sizeof(p->message), "%s", why);
@@ -181,7 +243,7 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 			failed++;
 			p->became = STILL_AWAY;
 			cli_error("process %" PRId64 " of worker %s is still put away: %s",
-				  t->pid, r->record[p->record].worker, p->message);
+				  t->pid, record->worker, p->message);
 		}
 	}
 	return failed;

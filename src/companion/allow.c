@@ -67,12 +67,33 @@ static bool keep(char out[static 256], const char *value)
 	return true;
 }
 
+/* One slash between names and none at the end: "//" and "/./" are the root as well, where everybody is. */
+static bool keep_group(char out[static 256], const char *value)
+{
+	size_t n = 0;
+
+	if (value[0] != '/' || strlen(value) >= 256)
+		return false;
+	while (*(value += strspn(value, "/"))) {
+		size_t part = strcspn(value, "/");
+
+		if (strncmp(value, "..", part) == 0) /* "." too */
+			return false;
+		out[n++] = '/';
+		memcpy(out + n, value, part);
+		n += part;
+		value += part;
+	}
+	out[n] = '\0';
+	return n > 0;
+}
+
 static const char *read_key(struct allow_rule *r, const char *word)
 {
 	if (strncmp(word, "exe=", 4) == 0)
 		return keep(r->exe, word + 4) ? NULL : "exe= wants a whole path";
 	if (strncmp(word, "cgroup=", 7) == 0)
-		return keep(r->cgroup, word + 7) && r->cgroup[1]
+		return keep_group(r->cgroup, word + 7)
 			       ? NULL
 			       : "cgroup= wants a path that begins with /, and more than /";
 	if (strncmp(word, "uid=", 4) != 0)

@@ -129,6 +129,14 @@ static bool claim(const struct serving *s, int64_t pid)
 	return fcntl(s->o->busy_fd, F_SETLK, &l) == 0;
 }
 
+static int refuse_thread(struct serving *s, int64_t pid, int64_t process)
+{
+	char why[80];
+
+	snprintf(why, sizeof(why), "is a thread of process %" PRId64 ": name that", process);
+	return refuse(s, -GW_E_ARG, pid, why);
+}
+
 /* The pidfd is opened first and asked last: all that was read between is of one process, which lives.
  * -GW_E_NOENT: it does not, or its number is another's. */
 static int hold(struct serving *s, unsigned i, enum allow_kind kind)
@@ -140,12 +148,18 @@ static int hold(struct serving *s, unsigned i, enum allow_kind kind)
 	if (t->pid <= 1 || t->pid == getpid() || t->pid == getppid())
 		return refuse(s, -GW_E_PERM, t->pid, "is never touched");
 	s->pidfd[i] = (int)syscall(SYS_pidfd_open, (pid_t)t->pid, 0);
-	if (s->pidfd[i] < 0 && errno != ESRCH && errno != EINVAL)
+	if (s->pidfd[i] < 0 && errno == ENOSYS)
 		return refuse(s, -GW_E_NOSUPPORT, t->pid,
 			      "cannot be held by a pidfd, which Linux has since 5.3");
-	if (s->pidfd[i] < 0 || proc_read(&s->root, t->pid, &p) != 0)
+	if (proc_read(&s->root, t->pid, &p) != 0)
 		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
-	if (p.start_ticks != t->start_ticks || p.pid != t->pid)
+	if (p.pid != t->pid)
+		return refuse_thread(s, t->pid, p.pid);
+	if (s->pidfd[i] < 0)
+		return refuse(s, -GW_E_NOENT, t->pid, "has ended");
+	if (p.kernel)
+		return refuse(s, -GW_E_PERM, t->pid, "is the kernel's, and never touched");
+	if (p.start_ticks != t->start_ticks)
 		return refuse(s, -GW_E_NOENT, t->pid, "is another one now");
 	rc = allow_process(&s->allow, kind, &p, s->reply.words, sizeof(s->reply.words));
 	if (rc)

@@ -194,12 +194,32 @@ static void check_identity(struct config_reader *r, const struct guard_entry *e)
 			url ? ", and its url is on another machine" : "");
 }
 
+/* Says everybody who has a name. */
+static bool means_everybody(const char *pattern)
+{
+	return pattern && pattern[0] && pattern[strspn(pattern, "*/")] == '\0';
+}
+
+static void check_breadth(struct config_reader *r, const struct guard_entry *e)
+{
+	static const enum guard_key keys[] = { GUARD_KEY_match_name, GUARD_KEY_match_exe,
+					       GUARD_KEY_match_cgroup };
+
+	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
+		if (means_everybody(text(e, keys[i])))
+			config_complain(r, &e->place[keys[i]],
+					"%s = \"%s\" would make every process this worker, and "
+					"all would be moved for it: say which one it is",
+					key_name(keys[i]), text(e, keys[i]));
+}
+
 static void check_worker(struct config_reader *r, const struct guard_entry *e)
 {
 	int kind = guard_entry_kind(e);
 
 	check_required(r, e, GUARD_KEY_name);
 	check_required(r, e, GUARD_KEY_kind);
+	check_breadth(r, e);
 	if (e->given[GUARD_KEY_priority] &&
 	    e->value[GUARD_KEY_priority].number != (int)e->value[GUARD_KEY_priority].number)
 		config_complain(r, &e->place[GUARD_KEY_priority],

@@ -1,11 +1,26 @@
 #include "guard_record.h"
 
 #include "base/json.h"
+#include "base/root.h"
+
+void guard_record_boot(char out[static 64])
+{
+	struct root root;
+
+	out[0] = '\0';
+	if (root_open(&root, NULL) != 0)
+		return;
+	if (root_read_line(&root, "proc/sys/kernel/random/boot_id", out, 64) < 0)
+		out[0] = '\0';
+	root_close(&root);
+}
 
 void guard_record_write(struct buf *out, const struct guard_record *r, const char *notes)
 {
 	struct json j;
+	char boot[64];
 
+	guard_record_boot(boot);
 	json_init(&j, out, false);
 	json_object(&j, NULL);
 	json_string(&j, "worker", r->worker);
@@ -24,6 +39,7 @@ void guard_record_write(struct buf *out, const struct guard_record *r, const cha
 		json_array_end(&j);
 	}
 	json_array_end(&j);
+	json_string(&j, "boot", boot); /* in which put_away has a meaning */
 	json_array(&j, "put_away");
 	for (unsigned i = 0; i < r->put_away_count; i++) {
 		json_array(&j, NULL);

@@ -6,6 +6,9 @@
 
 struct buf;
 
+/* Of this start of the machine; "" where the kernel does not tell. */
+void guard_record_boot(char out[static 64]);
+
 /* A JSON object whose texts are escaped; notes: of the worker's adapter, may be "". */
 void guard_record_write(struct buf *out, const struct guard_record *r, const char *notes);
 /* 0, or -GW_E_PARSE. */

@@ -5,22 +5,46 @@
 #include <stdio.h>
 #include <string.h>
 
-static uint64_t number(const json_t *o, const char *key)
+#define BYTES_MAX (INT64_C(1) << 60)
+#define NOBODY    INT64_MAX /* a start time that no process has */
+
+/* What a damaged file says instead of a number in its bounds is 0. */
+static uint64_t bounded(const json_t *v, int64_t max)
 {
-	return (uint64_t)json_integer_value(json_object_get(o, key));
+	json_int_t n = json_integer_value(v);
+
+	return n >= 0 && n <= max ? (uint64_t)n : 0;
 }
 
-static void read_put_away(const json_t *list, struct guard_record *r)
+static uint64_t number(const json_t *o, const char *key, int64_t max)
+{
+	return bounded(json_object_get(o, key), max);
+}
+
+/* Of another start of the machine: whoever has that number and time now is a stranger. */
+static bool is_old(const json_t *o)
+{
+	const char *boot = json_string_value(json_object_get(o, "boot"));
+	char now[64];
+
+	guard_record_boot(now);
+	return boot && boot[0] && now[0] && strcmp(boot, now) != 0;
+}
+
+static void read_put_away(const json_t *list, bool old, struct guard_record *r)
 {
 	size_t n = json_array_size(list);
 
-	for (size_t i = 0; i < n && i < sizeof(r->put_away) / sizeof(r->put_away[0]); i++) {
+	for (size_t i = 0;
+	     i < n && r->put_away_count < sizeof(r->put_away) / sizeof(r->put_away[0]); i++) {
 		const json_t *pair = json_array_get(list, i);
+		uint64_t pid = bounded(json_array_get(pair, 0), INT32_MAX);
+		uint64_t ticks = bounded(json_array_get(pair, 1), INT64_MAX);
 
-		r->put_away[i].pid = json_integer_value(json_array_get(pair, 0));
-		r->put_away[i].start_ticks =
-			(uint64_t)json_integer_value(json_array_get(pair, 1));
-		r->put_away_count++;
+		if (pid <= 1 || !ticks)
+			continue;
+		r->put_away[r->put_away_count].pid = (int64_t)pid;
+		r->put_away[r->put_away_count++].start_ticks = old ? NOBODY : ticks;
 	}
 }
 
@@ -28,13 +52,14 @@ static void read_gpus(const json_t *list, struct guard_record *r)
 {
 	size_t n = json_array_size(list);
 
-	for (size_t i = 0; i < n && i < sizeof(r->gpu) / sizeof(r->gpu[0]); i++) {
+	for (size_t i = 0; i < n && r->gpus < sizeof(r->gpu) / sizeof(r->gpu[0]); i++) {
 		const json_t *pair = json_array_get(list, i);
 		const char *uuid = json_string_value(json_array_get(pair, 0));
 
-		snprintf(r->gpu[i].uuid, sizeof(r->gpu[i].uuid), "%s", uuid ? uuid : "");
-		r->gpu[i].need_bytes = (uint64_t)json_integer_value(json_array_get(pair, 1));
-		r->gpus++;
+		if (!uuid || !uuid[0])
+			continue;
+		snprintf(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", uuid);
+		r->gpu[r->gpus++].need_bytes = bounded(json_array_get(pair, 1), BYTES_MAX);
 	}
 }
 
@@ -50,15 +75,16 @@ int guard_record_read(const char *text, struct guard_record *ret, char *notes, s
 	}
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->worker, sizeof(ret->worker), "%s", worker);
-	ret->mask = (uint32_t)number(o, "mask");
-	ret->level = (unsigned)number(o, "level");
+	ret->mask =
+		(uint32_t)number(o, "mask", UINT32_MAX) & ((UINT32_C(1) << GUARD_REASONS) - 1);
+	ret->level = (unsigned)number(o, "level", 6);
 	ret->evicted = json_is_true(json_object_get(o, "evicted"));
-	ret->need_bytes = number(o, "need_bytes");
-	ret->hold = (enum guard_hold)number(o, "hold");
-	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns");
-	ret->wall_ns = number(o, "wall_ns");
+	ret->need_bytes = number(o, "need_bytes", BYTES_MAX);
+	ret->hold = (enum guard_hold)number(o, "hold", HOLD_ACTIVE);
+	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns", INT64_MAX);
+	ret->wall_ns = number(o, "wall_ns", INT64_MAX);
 	read_gpus(json_object_get(o, "gpus"), ret);
-	read_put_away(json_object_get(o, "put_away"), ret);
+	read_put_away(json_object_get(o, "put_away"), is_old(o), ret);
 	snprintf(notes, size, "%s", said ? said : "");
 	json_decref(o);
 	return 0;
@@ -71,11 +97,11 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 
 	memset(ret, 0, sizeof(*ret));
 	snprintf(ret->room.gpu, sizeof(ret->room.gpu), "%s", gpu ? gpu : "");
-	ret->room.id = number(o, "id");
-	ret->room.bytes = number(o, "bytes");
-	ret->room.pid = (int64_t)number(o, "pid");
-	ret->start_ticks = number(o, "start_ticks");
-	ret->until_wall_ns = number(o, "until_wall_ns");
+	ret->room.id = number(o, "id", INT64_MAX);
+	ret->room.bytes = number(o, "bytes", BYTES_MAX);
+	ret->room.pid = (int64_t)number(o, "pid", INT32_MAX);
+	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
+	ret->until_wall_ns = number(o, "until_wall_ns", INT64_MAX);
 	json_decref(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }

@@ -224,25 +224,47 @@ void guarding_pump(struct guarding *g)
 
 /* ---- what earlier runs left ---- */
 
+#define RECORDS_LOOKED_AT 65536
+
+struct loading {
+	struct guarding_records *to;
+	const struct guarding *g;
+	unsigned others; /* of workers that no configuration has */
+};
+
+static bool has(const struct policy *p, const char *name)
+{
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* However many went from the configuration, there is room for those that are in it. */
 static void load(void *arg, const char *id, const char *json)
 {
-	struct guarding_records *l = arg;
+	struct loading *l = arg;
+	struct guarding_records *to = l->to;
+	const bool named = has(&l->g->settings->policy, id) ||
+			   (l->g->next && has(&l->g->next->policy, id));
 
-	(void)id;
-	if (l->count < sizeof(l->record) / sizeof(l->record[0]) &&
-	    guard_record_read(json, &l->record[l->count], l->notes[l->count],
-			      sizeof(l->notes[0])) == 0)
-		l->count++;
+	if (to->count == sizeof(to->record) / sizeof(to->record[0]) ||
+	    (!named && l->others == 2 * POLICY_WORKERS) ||
+	    guard_record_read(json, &to->record[to->count], to->notes[to->count],
+			      sizeof(to->notes[0])) != 0)
+		return;
+	l->others += !named;
+	to->count++;
 }
 
 int guarding_records_read(struct guarding *g, struct guarding_records **ret)
 {
-	struct guarding_records *l = calloc(1, sizeof(*l));
+	struct loading l = { .to = calloc(1, sizeof(*l.to)), .g = g };
 
-	if (!l)
+	if (!l.to)
 		return -GW_E_NOMEM;
-	store_kept(g->config.store, KIND, sizeof(l->record) / sizeof(l->record[0]), load, l);
-	*ret = l;
+	store_kept(g->config.store, KIND, RECORDS_LOOKED_AT, load, &l);
+	*ret = l.to;
 	return 0;
 }
 

@@ -8,10 +8,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#define NS          INT64_C(1000000000)
 #define PARENTS_MAX 64
 #define ID_LENGTH   64 /* of a container, in hexadecimal digits */
 #define ID_SHOWN    12
+
+#define KERNEL_THREAD 0x00200000u /* PF_KTHREAD of the kernel */
 
 /* PROC_PID_INIT_INO of the kernel: the number of the first pid namespace, for ever. */
 #define ROOT_PID_NAMESPACE UINT64_C(0xEFFFFFFC)
@@ -50,6 +55,7 @@ static const char *value_of(const char *text, const char *key)
 struct stat_line {
 	char state;
 	int64_t parent;
+	unsigned flags;
 	uint64_t start_ticks;
 };
 
@@ -60,6 +66,7 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	unsigned long long start;
 	long long parent;
 	const char *p;
+	unsigned flags;
 	char state;
 
 	if (n < 0)
@@ -67,11 +74,11 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	/* The name before it may hold anything, ')' and newlines too; what follows may not. */
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
-			 " %c %lld %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			 " %c %lld %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
 			 "%*s %*s %llu",
-			 &state, &parent, &start) != 3)
+			 &state, &parent, &flags, &start) != 4)
 		return -GW_E_PARSE;
-	*ret = (struct stat_line){ state, parent, start };
+	*ret = (struct stat_line){ state, parent, flags, start };
 	return 0;
 }
 
@@ -166,6 +173,7 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	p.state = begin.state;
 	p.parent = begin.parent;
 	p.start_ticks = begin.start_ticks;
+	p.kernel = begin.flags & KERNEL_THREAD;
 	read_name(root, &p);
 	link_of(root, p.pid, "exe", p.exe, sizeof(p.exe));
 	read_command(root, &p);
@@ -188,6 +196,47 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret)
 	if (err < 0)
 		return err == -GW_E_NOENT ? err : -GW_E_PARSE;
 	*ret = s.start_ticks;
+	return 0;
+}
+
+/* Of the machine's own /proc the kernel's clock is asked: a container's /proc/stat may tell when the
+ * container began, while ticks are counted from the machine's start. */
+static int boot_ns(const struct root *root, int64_t *ret)
+{
+	struct timespec wall, up;
+	struct lines l;
+	char *line;
+	long long seconds;
+	int err = -GW_E_NOENT;
+
+	if (root->real) {
+		if (clock_gettime(CLOCK_REALTIME, &wall) != 0 ||
+		    clock_gettime(CLOCK_BOOTTIME, &up) != 0)
+			return -GW_E_NOENT;
+		*ret = (wall.tv_sec - up.tv_sec) * NS + wall.tv_nsec - up.tv_nsec;
+		return 0;
+	}
+	if (lines_open(&l, root, "proc/stat") < 0)
+		return -GW_E_NOENT;
+	while (err && (line = lines_next(&l)))
+		if (sscanf(line, "btime %lld", &seconds) == 1) {
+			*ret = seconds * NS;
+			err = 0;
+		}
+	lines_close(&l);
+	return err;
+}
+
+int proc_began_ns(const struct root *root, uint64_t start_ticks, uint64_t *ret)
+{
+	const long hz = sysconf(_SC_CLK_TCK);
+	int64_t boot;
+	double after_s;
+
+	if (hz <= 0 || boot_ns(root, &boot) != 0)
+		return -GW_E_NOENT;
+	after_s = (double)start_ticks / (double)hz;
+	*ret = (uint64_t)(boot + (int64_t)(after_s * (double)NS));
 	return 0;
 }
 

@@ -16,6 +16,7 @@ struct proc {
 	uint64_t start_ticks; /* clock ticks since boot; 0 unknown                           */
 	int64_t uid;          /* effective; -1 unknown                                       */
 	char state;           /* R S D Z T ...; 0 unknown                                    */
+	bool kernel;          /* a thread of the kernel's                                    */
 	uint64_t pid_ns;      /* inode of its pid namespace; 0 unknown                       */
 	char name[64];        /* comm as it is, not cleaned; "" unknown                      */
 	char exe[256];        /* "" unknown                                                  */
@@ -31,6 +32,10 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret);
 /* Only the start time, for checking that a number still means the same process.
  * 0, -GW_E_NOENT or -GW_E_PARSE. */
 int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
+
+/* When a process with these start_ticks began, by the clock on the wall as it is set now (ns since 1970).
+ * 0 or -GW_E_NOENT: it cannot be told. */
+int proc_began_ns(const struct root *root, uint64_t start_ticks, uint64_t *ret);
 
 /* Is pid of the tree below ancestor (or it itself)?  Follows at most 64 parents. */
 bool proc_in_tree(const struct root *root, int64_t pid, int64_t ancestor);

@@ -154,7 +154,16 @@ static bool container_fits(const char *wanted, const char *id)
 		      : m >= ID_SHOWN && strncmp(wanted, id, m) == 0;
 }
 
-bool classify_in_unit(const char *path, const char *unit)
+static bool ends_with(const char *text, size_t n, const char *end)
+{
+	size_t m = strlen(end);
+
+	return n > m && memcmp(text + n - m, end, m) == 0;
+}
+
+/* What is below a service or a scope was given away: its owner names groups there as he likes.  Only the
+ * manager of a user has units of its own below its service. */
+bool classify_in_unit(const char *path, const char *unit, bool user)
 {
 	char name[256];
 	size_t n;
@@ -164,11 +173,24 @@ bool classify_in_unit(const char *path, const char *unit)
 	while (*path) {
 		size_t part = strcspn(path, "/");
 
-		if (part == n && memcmp(path, name, n) == 0)
+		if (!user && part == n && memcmp(path, name, n) == 0)
 			return true;
+		if (ends_with(path, part, ".service") || ends_with(path, part, ".scope")) {
+			if (!user || strncmp(path, "user@", 5) != 0)
+				return false;
+			user = false; /* what follows is of that manager */
+		}
 		path += part + (path[part] == '/');
 	}
 	return false;
+}
+
+static bool in_unit_of(const struct policy_worker *w, const struct scene_process *p)
+{
+	const bool user =
+		w->kind == WORKER_SYSTEMD && w->url && strncmp(w->url, "user", 4) == 0;
+
+	return classify_in_unit(p->cgroup, w->match.unit, user);
 }
 
 /* The selector's rules are the device's own: it is asked with what a scene keeps of one. */
@@ -210,7 +232,6 @@ static bool who_fits(const struct classifier *c, unsigned pattern, const struct 
 	       (!m->exe || classify_exe_fits(m->exe, p->exe)) &&
 	       (!m->cgroup || cgroup_fits(m->cgroup, p->cgroup)) &&
 	       (!m->container || container_fits(m->container, p->container)) &&
-	       (!m->unit || classify_in_unit(p->cgroup, m->unit)) &&
 	       (m->uid < 0 || m->uid == p->uid) &&
 	       (!m->command || command_fits(c, pattern, p->command));
 }
@@ -230,9 +251,11 @@ static bool use_fits(const struct policy_match *m, const struct scene *s,
 bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned worker,
 		     const struct scene_process *p, bool on_gpu)
 {
-	const struct policy_match *m = &c->policy->worker[worker].match;
+	const struct policy_worker *w = &c->policy->worker[worker];
+	const struct policy_match *m = &w->match;
 
-	return who_fits(c, WORKER_PATTERNS + worker, m, p) && (!on_gpu || use_fits(m, s, p));
+	return (!m->unit || in_unit_of(w, p)) && who_fits(c, WORKER_PATTERNS + worker, m, p) &&
+	       (!on_gpu || use_fits(m, s, p));
 }
 
 /* A worker with a port or a pidfile is known by its roots: the same program elsewhere is not it.  All
@@ -240,11 +263,12 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 static bool is_itself(const struct classifier *c, const struct scene *s, unsigned worker,
 		      const struct scene_process *p)
 {
-	const struct policy_match *m = &c->policy->worker[worker].match;
+	const struct policy_worker *w = &c->policy->worker[worker];
+	const struct policy_match *m = &w->match;
 
 	if (p->orphan)
 		return false;
-	if (m->unit && classify_in_unit(p->cgroup, m->unit))
+	if (m->unit && in_unit_of(w, p))
 		return true;
 	return says_who(m) && !m->pidfile && !m->port && classifier_fits(c, s, worker, p, true);
 }

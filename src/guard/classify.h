@@ -58,8 +58,9 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 bool classify_name_fits(const char *pattern, const char *name);
 bool classify_exe_fits(const char *pattern, const char *exe);
 
-/* Is the control group at path of this unit, or below it?  "ollama" means "ollama.service". */
-bool classify_in_unit(const char *path, const char *unit);
+/* Is the control group at path of this unit, or below it?  "ollama" means "ollama.service".  The unit is the
+ * system's, or with user one of a user's manager; what a unit names below itself is neither. */
+bool classify_in_unit(const char *path, const char *unit, bool user);
 
 /* Of a process that is of two workers (verdict.also): a sentence, at most 200 bytes. */
 void classify_conflict(const struct policy *p, const struct scene_process *one,

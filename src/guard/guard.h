@@ -130,6 +130,12 @@ struct guard_order {
 	unsigned targets;
 	bool more;  /* there are more of them than it names */
 	bool start; /* of RESUME: it does not run, and must be started first */
+	struct
+	{ /* its roots of the last look, on a GPU or not: whoever is below one is its own */
+		int64_t pid;
+		uint64_t start_ticks;
+	} root[8];
+	unsigned roots;
 };
 
 struct guard_outcome {

@@ -24,11 +24,30 @@ int guard_slot(struct guard *g, const char *uuid, bool make)
 	return (int)g->gpus++;
 }
 
+static bool anybody_answers(const struct guard *g)
+{
+	for (unsigned i = 0; i < g->scene.gpus; i++)
+		if (g->scene.gpu[i].health == SCENE_OK && !g->scene.gpu[i].errors)
+			return true;
+	return false;
+}
+
+/* A record of an earlier run names it, and it is not in this machine any more. */
+static bool is_removed(const struct guard *g, const struct guard_gpu *u)
+{
+	return u->missing_ns && g->now_ns - u->missing_ns >= WELL_NS;
+}
+
 static void overlay(struct guard *g, struct guard_gpu *u)
 {
 	const struct scene_gpu *n = u->now;
 	bool good = n && (n->health == SCENE_OK || n->health == SCENE_ASLEEP) && !n->errors;
 
+	u->seen = u->seen || n;
+	if (u->seen || !anybody_answers(g))
+		u->missing_ns = 0;
+	else if (!u->missing_ns)
+		u->missing_ns = g->now_ns;
 	u->hung = n && n->health == SCENE_HUNG;
 	u->clean = good ? u->clean + 1 : 0;
 	if (n && (n->health == SCENE_BLIND || n->errors > BLIND_ERRORS))
@@ -156,6 +175,35 @@ static void look_for_roots(struct guard *g, struct guard_worker *w)
 	}
 }
 
+/* Where most is free. */
+static int roomiest(const struct guard *g)
+{
+	int best = -1;
+
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (g->gpu[i].now && !g->gpu[i].lost && !g->gpu[i].stale &&
+		    (best < 0 || g->gpu[i].free_bytes > g->gpu[best].free_bytes))
+			best = (int)i;
+	return best;
+}
+
+/* A board that was taken out does not keep a worker out that may run on any: it comes back where there is
+ * most room.  One that was put away can only return to where it was. */
+static void leave_removed(struct guard *g, struct guard_worker *w)
+{
+	const int to = roomiest(g);
+
+	if (!guard_is_out(w) || w->policy->gpu_count || w->put_away_count || to < 0)
+		return;
+	for (unsigned i = 0; i < g->gpus; i++) {
+		if (!(w->home & UINT64_C(1) << i) || !is_removed(g, &g->gpu[i]))
+			continue;
+		w->home = (w->home & ~(UINT64_C(1) << i)) | UINT64_C(1) << to;
+		w->need_on[to] += w->need_on[i];
+		w->need_on[i] = 0;
+	}
+}
+
 static void look_for_worker(struct guard *g, struct guard_worker *w)
 {
 	int self = (int)(w - g->worker);
@@ -183,6 +231,7 @@ static void look_for_worker(struct guard *g, struct guard_worker *w)
 	}
 	if (!w->home)
 		w->home = home;
+	leave_removed(g, w);
 	w->gpus = w->home | declared(g, w->policy);
 }
 

@@ -62,8 +62,20 @@ static void add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
 	o->target[o->targets++].start_ticks = start_ticks;
 }
 
+static void name_roots(const struct scene *s, struct guard_order *o)
+{
+	for (unsigned i = 0; i < s->roots && o->roots < sizeof(o->root) / sizeof(o->root[0]);
+	     i++) {
+		if (s->root[i].worker != o->worker)
+			continue;
+		o->root[o->roots].pid = s->root[i].pid;
+		o->root[o->roots++].start_ticks = s->root[i].start_ticks;
+	}
+}
+
 static void aim(const struct guard *g, const struct guard_worker *w, struct guard_order *o)
 {
+	name_roots(&g->scene, o);
 	if (o->verb == ORDER_RESUME && w->put_away_count) {
 		for (unsigned i = 0; i < w->put_away_count; i++)
 			add_target(o, w->put_away[i].pid, w->put_away[i].start_ticks);

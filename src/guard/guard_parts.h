@@ -64,10 +64,12 @@ struct guard_gpu {
 	char uuid[96];
 	int at; /* position in the scene; -1: not in it */
 	bool blind, hung, lost;
-	bool stale;       /* this time it could not be read */
-	unsigned clean;   /* good looks since it was blind */
-	uint64_t well_ns; /* answers again since; 0: does not */
-	uint32_t reasons; /* set by others */
+	bool stale;          /* this time it could not be read */
+	unsigned clean;      /* good looks since it was blind */
+	uint64_t well_ns;    /* answers again since; 0: does not */
+	bool seen;           /* since the start */
+	uint64_t missing_ns; /* never seen, while others answer, since then; 0: not so */
+	uint32_t reasons;    /* set by others */
 	char evidence[GUARD_REASONS][160];
 	char foreign[64];      /* who else acts on it; "": nobody */
 	uint64_t acted_ns;     /* when an action on it last ended; 0: never */

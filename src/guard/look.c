@@ -60,6 +60,7 @@ int look_policy(struct look *l, const struct policy *p)
 		classifier_free(c);
 		return err;
 	}
+	finder_inherit(f, l->finder);
 	finder_free(l->finder);
 	classifier_free(l->classifier);
 	l->classifier = c;

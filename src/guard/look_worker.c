@@ -16,6 +16,9 @@
 
 #define INODES 4 /* that listen on one port: one for each address */
 
+/* A file's time and a process's may differ so much, though one came before the other. */
+#define CLOCKS_APART_NS NS_PER_S
+
 /* How long an answer is good for: where somebody was found, and where nobody was. */
 #define FILE_KEPT_NS   NS_PER_S
 #define PORT_KEPT_NS   NS_PER_S          /* one link is read */
@@ -79,6 +82,23 @@ void finder_free(struct finder *f)
 	free(f);
 }
 
+/* Who wrote a pidfile is known to whoever saw it alive. */
+void finder_inherit(struct finder *f, const struct finder *old)
+{
+	for (unsigned i = 0; i < f->policy->workers; i++) {
+		const char *file = f->policy->worker[i].match.pidfile;
+
+		for (unsigned k = 0; file && old && k < old->policy->workers; k++) {
+			const char *before = old->policy->worker[k].match.pidfile;
+
+			if (!before || strcmp(before, file) != 0)
+				continue;
+			f->target[i].written = old->target[k].written;
+			f->target[i].writer = old->target[k].writer;
+		}
+	}
+}
+
 uint64_t finder_searches(const struct finder *f)
 {
 	return f->searches;
@@ -129,12 +149,26 @@ static void add_root(struct target *t, const struct scene_process *p)
 		t->root[t->roots++] = (struct known){ p->pid, p->start_ticks };
 }
 
+/* Below the first process is everybody, and below one that started us are we: a pidfile or a socket (systemd
+ * holds those that it hands out) makes no worker of these.  One whose program is named may be: it is
+ * the first process of a container, and all below it are its own.  Of the machine, never. */
+static bool is_above_us(const struct finder *f, unsigned worker, int64_t pid)
+{
+	const struct policy_match *m = &f->policy->worker[worker].match;
+
+	if (pid <= 0 || (pid == 1 && proc_in_child_namespace(f->root) == 0))
+		return true;
+	if (m->name || m->exe || m->command)
+		return false;
+	return pid == 1 || (f->self > 0 && proc_in_tree(f->root, f->self, pid));
+}
+
 /* Adds pid where it is what the rest of the match says. */
 static void consider(struct finder *f, unsigned worker, int64_t pid)
 {
 	struct scene_process p;
 
-	if (who_read(f->root, pid, &p) == 0 &&
+	if (!is_above_us(f, worker, pid) && who_read(f->root, pid, &p) == 0 &&
 	    classifier_fits(f->classifier, f->scene, worker, &p, false))
 		add_root(&f->target[worker], &p);
 }
@@ -146,14 +180,29 @@ static bool is_due(const struct finder *f, uint64_t last_ns, uint64_t every_ns)
 
 /* ---- by pidfile ---- */
 
+/* Programs write their number after they start: who began later than the file was written has the number
+ * of one that ended.  What cannot be told says nothing. */
+static bool is_younger(const struct finder *f, const struct stat *st, const struct known *now)
+{
+	const uint64_t written_ns =
+		(uint64_t)st->st_mtim.tv_sec * NS_PER_S + (uint64_t)st->st_mtim.tv_nsec;
+	uint64_t began_ns;
+
+	return proc_began_ns(f->root, now->start_ticks, &began_ns) == 0 &&
+	       began_ns > written_ns + CLOCKS_APART_NS;
+}
+
 /* A number that has another owner while the file is as it was, was given away: the file is stale. */
-static bool is_stale(struct target *t, const struct stat *st, const struct known *now)
+static bool is_stale(const struct finder *f, struct target *t, const struct stat *st,
+		     const struct known *now)
 {
 	const bool same_file = t->written.tv_sec == st->st_mtim.tv_sec &&
 			       t->written.tv_nsec == st->st_mtim.tv_nsec;
 
 	if (same_file && t->writer.pid == now->pid)
 		return t->writer.start_ticks != now->start_ticks;
+	if (is_younger(f, st, now))
+		return true;
 	t->written = st->st_mtim;
 	t->writer = *now;
 	return false;
@@ -174,7 +223,7 @@ static void by_pidfile(struct finder *f, unsigned worker)
 	if (fstatat(f->root->fd, path, &st, 0) == 0 &&
 	    root_read_i64(f->root, path, &now.pid) == 0 &&
 	    proc_start_ticks(f->root, now.pid, &now.start_ticks) == 0 &&
-	    !is_stale(t, &st, &now))
+	    !is_stale(f, t, &st, &now))
 		consider(f, worker, now.pid);
 }
 

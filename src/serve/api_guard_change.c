@@ -112,7 +112,8 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 		      const struct wish *w)
 {
 	char message[256] = "", name[256];
-	uint64_t ttl = isnan(w->ttl_s) ? 0 : (uint64_t)(w->ttl_s * 1e9);
+	/* 0 is without end, which the least part of a second is not. */
+	uint64_t ttl = isnan(w->ttl_s) ? 0 : (uint64_t)ceil(w->ttl_s * 1e9);
 	int err;
 
 	if (verb == HOLD && ttl == 0)

@@ -200,7 +200,7 @@ static bool read_room(struct body *b, struct room_wish *w, char *message, size_t
 		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f", TTL_MOST);
 	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
 		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
-	else if (!(w->pid >= 0 && w->pid <= INT32_MAX))
+	else if (!(w->pid >= 0 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
 		snprintf(message, size, "\"pid\" must be the number of a process");
 	else if (!(w->start_ticks >= 0 && w->start_ticks <= BYTES_MOST))
 		snprintf(message, size, "\"start_ticks\" must be a number, 0 or above");

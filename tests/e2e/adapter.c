@@ -3,7 +3,8 @@
  *     adapter kind=ollama url=http://127.0.0.1:11434 drain evict:2 resume
  *
  * Words with = describe the worker and the orders, the others are orders, done one after another; a
- * word pid=PID adds a target with its present start time, pid=PID:TICKS one with another. */
+ * word pid=PID adds a target with its present start time, pid=PID:TICKS one with another;
+ * root=PID names a root of the worker's. */
 #include "guard/action.h"
 
 #include "base/buf.h"
@@ -116,6 +117,8 @@ static void describe(const char *key, const char *value)
 		policy.mode = number ? GUARD_OBSERVE : GUARD_ENFORCE;
 	else if (IS("pid"))
 		add_target(value);
+	else if (IS("root"))
+		order.root[order.roots++].pid = strtoll(value, NULL, 10);
 	else if (IS("bytes"))
 		order.bytes = strtoull(value, NULL, 10);
 	else if (IS("gpus"))

@@ -698,7 +698,9 @@ def test_signals_go_to_the_processes_of_the_order_and_back(process):
     out = order("evict", kind="signal", evict_signal=10, resume_signal=12, pid=p.pid)
     assert out["ok"] and until(lambda: p.signals() == [10])
     # By then it has left the driver's lists: the order has no targets.
-    back = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"])
+    strange = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"], root=other.pid)
+    assert not strange["ok"], "it is nobody's of this worker now"
+    back = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"], root=p.pid)
     assert back["ok"] and until(lambda: p.signals() == [10, 12]), back
     assert other.signals() == []
 

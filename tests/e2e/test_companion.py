@@ -274,6 +274,21 @@ def test_a_number_that_is_anothers_now_is_not_touched(companion, worker):
     assert "is never touched" in companion.ask(f"signal 9 {name(companion.child.pid)}\n")
 
 
+def test_threads_and_the_kernels_own_are_told_apart(companion, worker):
+    companion.allow("signal uid=0", f"signal uid={OWNER}")
+    if pathlib.Path("/proc/2/comm").read_text() == "kthreadd\n":
+        assert "the kernel's" in companion.ask(f"signal 10 {name(2)}\n", uid=0)
+    over = threading.Event()
+    thread = threading.Thread(target=over.wait)
+    thread.start()
+    try:
+        said = companion.ask(f"signal 10 {name(thread.native_id)}\n", uid=0)
+    finally:
+        over.set()
+        thread.join()
+    assert f"is a thread of process {os.getpid()}: name that" in said, said
+
+
 def test_units_are_stopped_and_started_where_a_line_names_them(companion):
     answer = companion.ask("unit 5000 stop sshd.service\n")
     assert answer.startswith("no 4 ") and f"{companion.file}: unit sshd.service" in answer

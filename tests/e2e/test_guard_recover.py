@@ -142,6 +142,46 @@ def test_where_there_is_no_room_it_stays_put_away(world, driver, tmp_path):
             assert recover(s, driver, card=world).returncode == 0
 
 
+def ticks(pid):
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
+
+
+def test_one_that_is_back_makes_no_room_for_the_next(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p), Contender(world, 1 * GIB) as back, Contender(world, 21 * GIB):
+        driver.knows(back.pid)
+        record = journal(s)["w"]
+        record["put_away"].insert(0, [back.pid, ticks(back.pid)])
+        change(s, record)
+        r = recover(s, driver, card=world)
+        assert r.returncode != 0 and f"process {p.pid} of worker w is still put away: it needs" in r.stderr
+        assert driver.state(p.pid) != 0
+
+
+def test_no_room_for_one_worker_is_no_reason_against_another(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p), Contender(world, 1 * GIB) as back, Contender(world, 21 * GIB):
+        driver.knows(back.pid)
+        record = journal(s)["w"]
+        record.update(worker="x", put_away=[[back.pid, ticks(back.pid)]], need_bytes=1 << 20,
+                      gpus=[[uuid, 1 << 20] for uuid, _ in record["gpus"]])
+        with contextlib.closing(sqlite3.connect(s.state)) as db, db:
+            db.execute("INSERT INTO document(kind, id, json) VALUES('guard', 'x', ?)", (json.dumps(record),))
+        r = recover(s, driver, card=world)
+        assert "of worker w is still put away: it needs" in r.stderr and "of worker x" not in r.stderr
+        assert driver.state(p.pid) != 0
+
+
+def test_who_was_put_away_before_the_machine_started_again_is_nobody_now(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        record = journal(s)["w"]
+        assert record["boot"] == pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        record["boot"] = "another"
+        change(s, record)
+        before = driver.calls()
+        r = recover(s, driver, card=world)
+        assert r.returncode == 0 and f"process {p.pid} of worker w ended" in r.stdout, (r.stdout, r.stderr)
+        assert driver.calls() == before
+
+
 def test_a_service_that_starts_again_brings_it_back_itself(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         s.start()

@@ -151,6 +151,38 @@ static void a_child_that_left_its_session_is_told_by_its_group(void **state)
 	assert_int_equal(class_of(p), CLASS_WORKER);
 }
 
+static void a_group_that_a_user_calls_like_a_unit_is_not_the_unit(void **state)
+{
+	static const struct {
+		const char *path;
+		bool system, user;
+	} row[] = {
+		{ "/system.slice/ollama.service", true, false },
+		{ "/system.slice/ollama.service/models", true, false },
+		{ "/user.slice/user-1000.slice/user@1000.service/app.slice/ollama.service",
+		  false, true },
+		{ "/user.slice/user-1000.slice/user@1000.service/app.slice/a.scope/"
+		  "ollama.service",
+		  false, false },
+		{ "/user.slice/user-1000.slice/session-2.scope/ollama.service", false, false },
+		{ "/system.slice/docker-0123.scope/system.slice/ollama.service", false, false },
+		{ "/system.slice/web.service/ollama.service", false, false },
+		{ "/system.slice/system-ollama.slice/ollama.service", true, false },
+		{ "/lxc/box/system.slice/ollama.service", true, false },
+		{ "/system.slice/notollama.service", false, false },
+		{ "/", false, false },
+		{ "", false, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		assert_int_equal(classify_in_unit(row[i].path, "ollama", false), row[i].system);
+		assert_int_equal(classify_in_unit(row[i].path, "ollama.service", true),
+				 row[i].user);
+	}
+	assert_true(classify_in_unit("/system.slice/user@7.service", "user@7.service", false));
+}
+
 static void a_number_that_was_given_to_another_is_no_root(void **state)
 {
 	struct scene_process *p = process(100, "/usr/bin/game");
@@ -498,6 +530,7 @@ int main(void)
 		row(we_come_before_workers_orphans_rules_and_the_desktop),
 		row(a_tree_of_three_generations_is_all_of_its_worker),
 		row(a_child_that_left_its_session_is_told_by_its_group),
+		row(a_group_that_a_user_calls_like_a_unit_is_not_the_unit),
 		row(a_number_that_was_given_to_another_is_no_root),
 		row(the_nearest_of_two_workers_has_it),
 		row(a_process_of_two_workers_is_the_firsts_and_says_so),

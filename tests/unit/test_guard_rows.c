@@ -1113,6 +1113,39 @@ a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(void 
 	}
 }
 
+/* The board was taken out while the machine was off: the record of the last run names one that is not there. */
+static void a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned bound = 0; bound < 2; bound++) {
+		world_init(&o, 2, 1);
+		o.w[0].load[0] = 0;
+		o.w[0].load[1] = 8 * GIB;
+		if (bound) {
+			o.p.worker[0].gpus[0] = "GPU-1";
+			o.p.worker[0].gpu_count = 1;
+		}
+		world_begin(&o);
+		world_run(&o, S);
+		world_ask(&o, 0, ASK_EVICT, 0);
+		world_run(&o, 10 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		o.gone[1] = true;
+		o.w[0].load[0] = 8 * GIB;
+		o.w[0].load[1] = 0;
+		world_restart(&o);
+		world_run(&o, 50 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		assert_true(world_status(&o, 0).mask & 1u << REASON_HEALTH);
+		world_ask(&o, 0, ASK_RESUME, 0);
+		world_run(&o, 60 * S);
+		assert_int_equal(world_state(&o, 0), bound ? STATE_EVICTED : STATE_ACTIVE);
+		world_done(&o);
+	}
+}
+
 static void at_the_end_workers_return_if_told_so_and_if_they_fit(void **state)
 {
 	struct world o;
@@ -1586,6 +1619,8 @@ int main(void)
 			an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute),
 		cmocka_unit_test(
 			a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
+		cmocka_unit_test(
+			a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
 		cmocka_unit_test(a_lazy_worker_that_was_stopped_is_started_again),
 		cmocka_unit_test(what_an_eviction_noted_is_kept_before_it_is_proven),

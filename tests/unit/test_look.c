@@ -475,6 +475,79 @@ static void a_stale_pidfile_names_nobody(void **state)
 	assert_int_equal(scene.roots, 0);
 }
 
+static void write_at(const char *path, time_t seconds)
+{
+	const struct timespec times[2] = { { .tv_sec = seconds }, { .tv_sec = seconds } };
+
+	assert_int_equal(utimensat(tree.root.fd, path, times, 0), 0);
+}
+
+/* The machine began at 1000000 s; a tick is 10 ms. */
+static void one_younger_than_the_pidfile_did_not_write_it(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "proc/stat", "cpu 1 2 3\nbtime 1000000\n");
+	tree_put(&tree, "run/w.pid", "500\n");
+	write_at("run/w.pid", 1000100);
+	put_process(500, 1, 10200, "/usr/bin/game", SESSION); /* 2 s later: its number only */
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	assert_int_equal(look_policy(look, &policy), 0);
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	write_at("run/w.pid", 1000102); /* the clock of files is coarser than ticks */
+	sim_step(2 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+}
+
+static void who_wrote_a_pidfile_is_known_to_the_next_policy(void **state)
+{
+	static struct policy next;
+
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	put_process(500, 1, 70, "/usr/bin/game", SESSION);
+	next = policy;
+	next.worker[1] = next.worker[0]; /* it has another place now */
+	next.worker[0].match.pidfile = "/run/other.pid";
+	next.workers = 2;
+	assert_int_equal(look_policy(look, &next), 0);
+	sim_step(2 * NS_PER_S);
+	take();
+	assert_int_equal(scene.roots, 0);
+}
+
+static void neither_the_first_process_nor_one_above_us_is_a_worker(void **state)
+{
+	static const char *const number[] = { "0\n", "1\n", "70\n", "77\n" };
+
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	put_process(1, 0, 1, "/sbin/init", "/");
+	put_process(70, 1, 5, "/usr/bin/shell", SESSION);
+	put_process(77, 70, 7, "/usr/bin/gpuward", SESSION);
+	put_process(90, 1, 9, "/usr/bin/game", SESSION);
+	put_process(91, 70, 9, "/usr/bin/game", SESSION);
+	tree_put(&tree, "run/w.pid", "1\n");
+	open_look(GPU ON(90, "1 GiB") ON(91, "1 GiB"));
+	for (size_t i = 0; i < sizeof(number) / sizeof(number[0]); i++) {
+		tree_put(&tree, "run/w.pid", number[i]);
+		sim_step(2 * NS_PER_S);
+		take();
+		assert_int_equal(scene.roots, 0);
+		assert_int_equal(class_of(90), CLASS_CONTENDER);
+		assert_int_equal(class_of(91), CLASS_CONTENDER);
+	}
+}
+
 #define TCP_HEAD \
 	"  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt uid\n"
 #define TCP_ROW(local, state, inode)                                                           \
@@ -548,6 +621,22 @@ one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found(
 	sim_step(5 * NS_PER_S);
 	take();
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
+}
+
+static void a_socket_that_the_first_process_holds_too_is_the_others(void **state)
+{
+	(void)state;
+	worker("w")->port = 0x2CAA;
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_process(1, 0, 1, "/sbin/init", "/");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	put_process(600, 1, 60, "/usr/bin/game", SESSION);
+	tree_put(&tree, "proc/1/fd/3", "-> socket:[333]");
+	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
+	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	assert_int_equal(class_of(600), CLASS_CONTENDER);
 }
 
 static void a_worker_that_starts_late_is_found_when_it_is_on_a_gpu(void **state)
@@ -731,8 +820,7 @@ static void we_are_our_tree_and_our_services_group(void **state)
 static void below_a_worker_we_are_still_ourselves(void **state)
 {
 	(void)state;
-	worker("w")->pidfile = "/run/w.pid"; /* in its container it is the first process */
-	tree_put(&tree, "run/w.pid", "1\n");
+	worker("w")->name = "vllm"; /* in its container it is the first process */
 	put_process(1, 0, 1, "/usr/bin/vllm", "/");
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/");
 	put_process(78, 77, 8, "/usr/bin/helper", "/");
@@ -1377,6 +1465,10 @@ int main(void)
 		row(a_child_whose_parents_died_stays_the_workers),
 		row(a_member_of_a_units_group_is_the_workers),
 		row(a_stale_pidfile_names_nobody),
+		row(one_younger_than_the_pidfile_did_not_write_it),
+		row(who_wrote_a_pidfile_is_known_to_the_next_policy),
+		row(neither_the_first_process_nor_one_above_us_is_a_worker),
+		row(a_socket_that_the_first_process_holds_too_is_the_others),
 		row(the_one_that_listens_is_found_by_its_port),
 		row(one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found),
 		row(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu),

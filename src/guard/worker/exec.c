@@ -71,9 +71,13 @@ static int wait_for(struct child *child, uint64_t deadline_ns, char *last, size_
 	int rc;
 
 	last[0] = '\0';
-	while ((rc = child_line(child, deadline_ns, &line)) > 0)
+	/* One that says something without end is not done either. */
+	while ((rc = child_line(child, deadline_ns, &line)) > 0) {
 		if (line[0])
 			utf8_clean(last, size, line);
+		if (clock_mono_ns(clock_real()) >= deadline_ns)
+			return -GW_E_TIMEOUT;
+	}
 	return rc ? rc : child_wait(child, deadline_ns, ret_status);
 }
 

@@ -1,12 +1,19 @@
 /* A worker that unloads and loads when it is sent a signal.  Who was signalled is remembered: once it has
- * left the GPU, no list of the driver's names it any more. */
+ * left the GPU, no list of the driver's names it any more.  What is remembered may be old: it holds for this
+ * start of the machine, and for who is still the worker's by the policy. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 #include "guard/worker/signals.h"
 
+#include "guard/classify.h"
+#include "guard/who.h"
+
+#include "device/proc.h"
+
 #include <inttypes.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TARGETS 64
@@ -44,11 +51,68 @@ static int send_to(struct worker_call *c, int number, char *message, size_t size
 	return rc;
 }
 
+/* ---- who was signalled ---- */
+
+static void boot_id(const struct worker_call *c, char out[static 64])
+{
+	if (root_read_line(c->root, "proc/sys/kernel/random/boot_id", out, 64) <= 0)
+		out[0] = '\0';
+}
+
+/* Numbers and ticks of another start of the machine are nobody's now. */
+static bool is_of_this_boot(const struct worker_call *c)
+{
+	char then[64], now[64];
+
+	boot_id(c, now);
+	return !worker_noted(c, "boot", 0, then, sizeof(then)) || !now[0] ||
+	       strcmp(then, now) == 0;
+}
+
+static bool fits_by_itself(const struct worker_call *c, const struct scene_process *p)
+{
+	const struct policy_match *m = &c->worker->match;
+	struct policy *policy;
+	struct classifier *k = NULL;
+	bool fits = false;
+
+	if (m->pidfile || m->port ||
+	    !(m->name || m->exe || m->command || m->cgroup || m->container || m->unit))
+		return false;
+	policy = calloc(1, sizeof(*policy));
+	if (policy) {
+		policy->worker[0] = *c->worker;
+		policy->workers = 1;
+		fits = classifier_new(policy, &k) == 0 && classifier_fits(k, NULL, 0, p, false);
+	}
+	classifier_free(k);
+	free(policy);
+	return fits;
+}
+
+/* Below one of its roots, or what its match says. */
+static bool is_still_its(const struct worker_call *c, int64_t pid, uint64_t start_ticks)
+{
+	struct scene_process p;
+
+	if (who_read(c->root, pid, &p) != 0 || p.pid != pid || p.start_ticks != start_ticks)
+		return false;
+	for (unsigned i = 0; i < c->order->roots; i++)
+		if (proc_in_tree(c->root, pid, c->order->root[i].pid))
+			return true;
+	return fits_by_itself(c, &p);
+}
+
 static int evict(struct worker_call *c, char *message, size_t size)
 {
 	int rc = check(c, c->worker->evict_signal, message, size);
 	char who[64];
 
+	if (!rc && !is_of_this_boot(c))
+		c->state[0] = '\0';
+	boot_id(c, who);
+	if (!rc && who[0])
+		worker_note(c, "boot", who);
 	for (unsigned i = 0; !rc && i < c->order->targets && i < TARGETS; i++) {
 		snprintf(who, sizeof(who), "%" PRId64 " %" PRIu64, c->order->target[i].pid,
 			 c->order->target[i].start_ticks);
@@ -57,23 +121,34 @@ static int evict(struct worker_call *c, char *message, size_t size)
 	return rc ? rc : send_to(c, c->worker->evict_signal, message, size);
 }
 
+static void recall(const struct worker_call *c, struct guard_order *order)
+{
+	char who[64];
+	int64_t pid;
+	uint64_t ticks;
+
+	for (unsigned i = 0; i < TARGETS && worker_noted(c, "process", i, who, sizeof(who));
+	     i++) {
+		if (sscanf(who, "%" SCNd64 " %" SCNu64, &pid, &ticks) != 2 ||
+		    !is_still_its(c, pid, ticks))
+			continue;
+		order->target[order->targets].pid = pid;
+		order->target[order->targets++].start_ticks = ticks;
+	}
+}
+
 /* The order's targets, or those who were signalled to leave. */
 static int resume(struct worker_call *c, char *message, size_t size)
 {
 	struct guard_order order = *c->order;
 	struct worker_call call = *c;
 	int rc = check(c, c->worker->resume_signal, message, size);
-	char who[64];
 
 	if (rc)
 		return rc;
 	call.order = &order;
-	for (unsigned i = 0; c->order->targets == 0 && i < TARGETS &&
-			     worker_noted(c, "process", i, who, sizeof(who));
-	     i++)
-		if (sscanf(who, "%" SCNd64 " %" SCNu64, &order.target[i].pid,
-			   &order.target[i].start_ticks) == 2)
-			order.targets = i + 1;
+	if (!order.targets && is_of_this_boot(c))
+		recall(c, &order);
 	return send_to(&call, c->worker->resume_signal, message, size);
 }
 
