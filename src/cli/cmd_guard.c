@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "base/suggest.h"
 #include "guard/policy.h"
-#include "guard/worker/reply.h"
+#include "base/json_doc.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -68,24 +68,24 @@ static const char *time_text(double s, char out[static 16])
 	return out;
 }
 
-static void add_time(struct table *t, unsigned column, const struct worker_reply *w,
+static void add_time(struct table *t, unsigned column, const struct json_doc *w,
 		     const char *key, const char *zero)
 {
-	double s = worker_reply_number(w, key);
+	double s = json_doc_number(w, key);
 	char text[16];
 
 	table_set(t, column, TERM_PLAIN, "%s", s > 0 ? time_text(s, text) : zero);
 }
 
 /* Is the state only decided?  Who is on its GPU is really there. */
-static bool pretends(const struct worker_reply *w, const char *state)
+static bool pretends(const struct json_doc *w, const char *state)
 {
 	static const char *const real[] = { "active", "suspect", "reconcile", "absent" };
 
 	for (size_t i = 0; i < sizeof(real) / sizeof(real[0]); i++)
 		if (strcmp(state, real[i]) == 0)
 			return false;
-	return worker_reply_true(w, "dry_run");
+	return json_doc_true(w, "dry_run");
 }
 
 static enum term_style state_style(const char *state)
@@ -97,13 +97,13 @@ static enum term_style state_style(const char *state)
 	return strcmp(state, "absent") == 0 ? TERM_DIM : TERM_WARN;
 }
 
-static void add_reasons(struct table *t, const struct worker_reply *w)
+static void add_reasons(struct table *t, const struct json_doc *w)
 {
 	char text[TABLE_CELL] = "";
-	size_t n = worker_reply_count(w, "mask"), len = 0;
+	size_t n = json_doc_count(w, "mask"), len = 0;
 
 	for (size_t i = 0; i < n && len < sizeof(text); i++) {
-		const char *s = worker_reply_string(worker_reply_at(w, "mask", i), "");
+		const char *s = json_doc_string(json_doc_at(w, "mask", i), "");
 
 		len += (size_t)snprintf(text + len, sizeof(text) - len, "%s%s", i ? "," : "",
 					s ? s : "?");
@@ -112,10 +112,10 @@ static void add_reasons(struct table *t, const struct worker_reply *w)
 		table_set(t, REASONS, TERM_PLAIN, "%s", text);
 }
 
-static void add_hold(struct table *t, const struct worker_reply *w)
+static void add_hold(struct table *t, const struct json_doc *w)
 {
-	const char *hold = worker_reply_string(w, "hold");
-	double left = worker_reply_number(w, "hold_until_seconds");
+	const char *hold = json_doc_string(w, "hold");
+	double left = json_doc_number(w, "hold_until_seconds");
 	char text[16];
 
 	if (!hold || strcmp(hold, "none") == 0)
@@ -126,43 +126,41 @@ static void add_hold(struct table *t, const struct worker_reply *w)
 		table_set(t, HOLD, TERM_MARK, "%s, for ever", hold);
 }
 
-static void add_worker(struct table *t, const struct worker_reply *w, bool narrow)
+static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 {
-	const char *state = worker_reply_string(w, "state"),
-		   *why = worker_reply_string(w, "why");
+	const char *state = json_doc_string(w, "state"), *why = json_doc_string(w, "why");
 	char bytes[16];
 
 	state = state ? state : "?";
 
 	table_row(t);
-	table_set(t, WORKER, TERM_BOLD, "%s", worker_reply_string(w, "name"));
+	table_set(t, WORKER, TERM_BOLD, "%s", json_doc_string(w, "name"));
 	table_set(t, STATE, state_style(state), "%s%s", pretends(w, state) ? "would be: " : "",
 		  state);
 	add_time(t, SINCE, w, "since_seconds", "0 s");
 	add_reasons(t, w);
 	add_hold(t, w);
-	cli_bytes(bytes, worker_reply_number(w, "resident_bytes"));
+	cli_bytes(bytes, json_doc_number(w, "resident_bytes"));
 	table_set(t, MEMORY, TERM_PLAIN, "%s", bytes);
-	cli_bytes(bytes, worker_reply_number(w, "need_bytes"));
+	cli_bytes(bytes, json_doc_number(w, "need_bytes"));
 	table_set(t, NEED, TERM_PLAIN, "%s", bytes);
 	add_time(t, NEXT, w, "next_seconds", "-");
 	if (why && !narrow)
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
 }
 
-static bool any_simulated(const struct worker_reply *r)
+static bool any_simulated(const struct json_doc *r)
 {
-	for (size_t i = 0; i < worker_reply_count(r, "workers"); i++)
-		if (worker_reply_true(worker_reply_at(r, "workers", i), "simulated"))
+	for (size_t i = 0; i < json_doc_count(r, "workers"); i++)
+		if (json_doc_true(json_doc_at(r, "workers", i), "simulated"))
 			return true;
 	return false;
 }
 
 /* What a reader must know before the table. */
-static void say_mode(const struct worker_reply *r)
+static void say_mode(const struct json_doc *r)
 {
-	const char *mode = worker_reply_string(r, "mode"),
-		   *journal = worker_reply_string(r, "journal");
+	const char *mode = json_doc_string(r, "mode"), *journal = json_doc_string(r, "journal");
 
 	if (mode && strcmp(mode, "enforce") != 0)
 		printf("Mode %s: what is decided is told, and nothing is done.\n", mode);
@@ -180,9 +178,9 @@ static int print_body(const struct remote *r)
 }
 
 /* Is it the worker that was named, or was none? */
-static bool is_wanted(const struct worker_reply *w, const char *name)
+static bool is_wanted(const struct json_doc *w, const char *name)
 {
-	const char *own = worker_reply_string(w, "name");
+	const char *own = json_doc_string(w, "name");
 
 	return !name || strcmp(name, ALL) == 0 || (own && strcmp(own, name) == 0);
 }
@@ -190,8 +188,8 @@ static bool is_wanted(const struct worker_reply *w, const char *name)
 static void fill_table(struct table *t, const struct remote *r, const char *name, bool narrow)
 {
 	table_init(t, columns);
-	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
-		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
+	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
+		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 
 		if (is_wanted(w, name))
 			add_worker(t, w, narrow);
@@ -208,14 +206,14 @@ static void print_narrow(const struct table *t, const struct remote *r, const ch
 	buf_init(&text, 1u << 20);
 	table_format(t, term_width(), true, &text);
 	for (line = text.p; text.len && (end = strchr(line, '\n')); line = end + 1) {
-		const struct worker_reply *w = NULL;
+		const struct json_doc *w = NULL;
 		const char *why;
 
-		for (; line != text.p && i < worker_reply_count(r->reply, "workers") && !w; i++)
-			if (is_wanted(worker_reply_at(r->reply, "workers", i), name))
-				w = worker_reply_at(r->reply, "workers", i);
+		for (; line != text.p && i < json_doc_count(r->reply, "workers") && !w; i++)
+			if (is_wanted(json_doc_at(r->reply, "workers", i), name))
+				w = json_doc_at(r->reply, "workers", i);
 		printf("%.*s\n", (int)(end - line), line);
-		why = w ? worker_reply_string(w, "why") : NULL;
+		why = w ? json_doc_string(w, "why") : NULL;
 		if (why)
 			term_wrap("", 2, why, term_width());
 	}
@@ -240,12 +238,12 @@ static void print_table(const struct remote *r, const char *name)
 /* What is only told is said with its remedy. */
 static void say_rails(const struct remote *r, const char *name)
 {
-	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
-		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
-		const char *rail = worker_reply_string(w, "rail");
+	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
+		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
+		const char *rail = json_doc_string(w, "rail");
 
 		if (is_wanted(w, name) && rail)
-			printf("%s: %s.\n", worker_reply_string(w, "name"), rail);
+			printf("%s: %s.\n", json_doc_string(w, "name"), rail);
 	}
 }
 
@@ -274,7 +272,7 @@ static int status(struct cli *c, struct remote *r, const char *name)
 		return code == EXIT_OK ? print_body(r) : code;
 	if (!c->quiet)
 		say_mode(r->reply);
-	if (worker_reply_count(r->reply, "workers") == 0) {
+	if (json_doc_count(r->reply, "workers") == 0) {
 		printf("No [[worker]] is configured: nobody is guarded.\n");
 		return EXIT_OK;
 	}
@@ -299,14 +297,14 @@ static int explain(struct cli *c, struct remote *r, const char *name)
 	buf_done(&path);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
-	for (size_t i = 0; i < worker_reply_count(r->reply, "workers"); i++) {
-		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
+	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
+		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 
 		if (i)
 			putchar('\n');
-		for (size_t k = 0; k < worker_reply_count(w, "sentences"); k++)
+		for (size_t k = 0; k < json_doc_count(w, "sentences"); k++)
 			term_wrap("", k ? 2 : 0,
-				  worker_reply_string(worker_reply_at(w, "sentences", k), ""),
+				  json_doc_string(json_doc_at(w, "sentences", k), ""),
 				  term_width());
 	}
 	return EXIT_OK;
@@ -335,13 +333,13 @@ static void wish(struct buf *out, const struct given *g, const char *state)
 }
 
 /* What is asked where nothing is done. */
-static const char *in_vain(const struct worker_reply *w, char *out, size_t size)
+static const char *in_vain(const struct json_doc *w, char *out, size_t size)
 {
-	const char *mode = worker_reply_string(w, "mode");
+	const char *mode = json_doc_string(w, "mode");
 
-	if (!worker_reply_true(w, "dry_run"))
+	if (!json_doc_true(w, "dry_run"))
 		return "";
-	if (worker_reply_true(w, "simulated"))
+	if (json_doc_true(w, "simulated"))
 		snprintf(out, size, " (simulated GPUs: nothing is done)");
 	else
 		snprintf(out, size, " (mode %s: nothing is done)", mode ? mode : "unknown");
@@ -368,7 +366,7 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	if (code == EXIT_OK && c->json)
 		return print_body(r);
 	if (code == EXIT_OK && !c->quiet) {
-		const char *now = worker_reply_string(r->reply, "state");
+		const char *now = json_doc_string(r->reply, "state");
 
 		printf("%s: asked to %s%s%s; its state %s %s%s\n", name, verb, state ? " " : "",
 		       state ? state : "",
@@ -390,11 +388,11 @@ static int ask(struct cli *c, struct remote *r, const char *verb, const char *st
 	code = remote_want(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK)
 		return code;
-	n = worker_reply_count(r->reply, "workers");
+	n = json_doc_count(r->reply, "workers");
 	n = n < POLICY_WORKERS ? n : POLICY_WORKERS;
 	for (size_t i = 0; i < n; i++)
 		snprintf(names[i], sizeof(names[i]), "%s",
-			 worker_reply_string(worker_reply_at(r->reply, "workers", i), "name"));
+			 json_doc_string(json_doc_at(r->reply, "workers", i), "name"));
 	for (size_t i = 0; i < n; i++) {
 		int one = ask_one(c, r, verb, state, names[i]);
 
@@ -420,10 +418,10 @@ static int clear(struct cli *c, struct remote *r, const char *gpu)
 	buf_done(&body);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
-	level = worker_reply_string(r->reply, "level");
+	level = json_doc_string(r->reply, "level");
 	if (!c->quiet)
 		printf("%s: in no quarantine; its health is %s\n",
-		       worker_reply_string(r->reply, "uuid"), level ? level : "not known");
+		       json_doc_string(r->reply, "uuid"), level ? level : "not known");
 	return EXIT_OK;
 }
 

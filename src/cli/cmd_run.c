@@ -6,7 +6,7 @@
 #include "base/number.h"
 #include "base/root.h"
 #include "base/unit.h"
-#include "guard/worker/reply.h"
+#include "base/json_doc.h"
 
 #include <ctype.h>
 #include <errno.h>
@@ -67,17 +67,17 @@ struct room {
 static void say_insufficient(const struct remote *r, const struct room *room)
 {
 	char needed[16], now[16], most[16], later[64] = "";
-	const struct worker_reply *p = r->reply;
-	const char *gpu = worker_reply_string(p, "gpu");
-	double retry = worker_reply_number(p, "retry_after_s");
+	const struct json_doc *p = r->reply;
+	const char *gpu = json_doc_string(p, "gpu");
+	double retry = json_doc_number(p, "retry_after_s");
 
 	if (!(retry > 0)) { /* it is no matter of time, and the service says why */
 		cli_error("insufficient_vram: %s", remote_why(r));
 		return;
 	}
 	cli_bytes(needed, room->bytes);
-	cli_bytes(now, worker_reply_number(p, "available"));
-	cli_bytes(most, worker_reply_number(p, "available_at_most"));
+	cli_bytes(now, json_doc_number(p, "available"));
+	cli_bytes(most, json_doc_number(p, "available_at_most"));
 	snprintf(later, sizeof(later), "; retry after %.0f s (--wait TIME waits)", retry);
 	cli_error("insufficient_vram: needed %s, available %s now and %s at most%s%s%s", needed,
 		  now, most, gpu ? " on " : "", gpu ? gpu : "", later);
@@ -140,8 +140,8 @@ static int ask_once(const struct cli *c, struct remote *r, struct room *room, do
 	}
 	if (r->status == 409)
 		return EXIT_NO_ROOM;
-	id = r->reply ? worker_reply_string(r->reply, "id") : NULL;
-	gpu = r->reply ? worker_reply_string(r->reply, "gpu") : NULL;
+	id = r->reply ? json_doc_string(r->reply, "id") : NULL;
+	gpu = r->reply ? json_doc_string(r->reply, "gpu") : NULL;
 	if (r->status == 401 || r->status == 403) {
 		cli_error("the service refuses: %s (%s)", remote_why(r), remote_hint(r));
 		return EXIT_FAILED;
@@ -169,9 +169,9 @@ static int take_room(const struct cli *c, struct remote *r, struct room *room)
 		code = ask_once(c, r, room, fmin(left, ROUND_S));
 		now = clock_mono_ns(clock_real());
 		if (code != EXIT_NO_ROOM || !g->wait_ns || now >= end ||
-		    worker_reply_true(r->reply, "never"))
+		    json_doc_true(r->reply, "never"))
 			break;
-		retry = worker_reply_number(r->reply, "retry_after_s");
+		retry = json_doc_number(r->reply, "retry_after_s");
 		retry = fmin(retry >= 1 ? fmin(retry, 5) : 5, (double)(end - now) * 1e-9);
 		clock_sleep_until(clock_real(), now + (uint64_t)(retry * 1e9));
 		now = clock_mono_ns(clock_real());

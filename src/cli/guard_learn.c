@@ -2,7 +2,7 @@
 
 #include "base/clock.h"
 #include "base/toml_write.h"
-#include "guard/worker/reply.h"
+#include "base/json_doc.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -62,20 +62,18 @@ static void look_up(struct seen *s, long long pid)
 
 /* A worker that is not found may be who is on the GPU: ignored, it would be nobody's for ever.  By its own name or its
  * kind's, or because the service may not see that it is not. */
-static const char *may_be(const struct learning *l, const struct worker_reply *p,
-			  const char *name)
+static const char *may_be(const struct learning *l, const struct json_doc *p, const char *name)
 {
 	for (unsigned i = 0; i < l->absents; i++)
 		if (strcasestr(name, l->absent[i].name) || strcasestr(name, l->absent[i].kind))
 			return l->absent[i].name;
-	return l->absents && worker_reply_true(p, "may_be_worker") ? l->absent[0].name : "";
+	return l->absents && json_doc_true(p, "may_be_worker") ? l->absent[0].name : "";
 }
 
-static void take_process(struct learning *l, const struct worker_reply *p)
+static void take_process(struct learning *l, const struct json_doc *p)
 {
-	const char *class = worker_reply_string(p, "class"),
-		   *name = worker_reply_string(p, "name");
-	double bytes = worker_reply_number(p, "memory_bytes");
+	const char *class = json_doc_string(p, "class"), *name = json_doc_string(p, "name");
+	double bytes = json_doc_number(p, "memory_bytes");
 	struct seen *s;
 
 	if (!class || !name ||
@@ -86,8 +84,8 @@ static void take_process(struct learning *l, const struct worker_reply *p)
 		return;
 	if (!*s->worker)
 		snprintf(s->worker, sizeof(s->worker), "%s", may_be(l, p, name));
-	if (!*s->exe && worker_reply_true(p, "program_seen"))
-		look_up(s, (long long)worker_reply_number(p, "pid"));
+	if (!*s->exe && json_doc_true(p, "program_seen"))
+		look_up(s, (long long)json_doc_number(p, "pid"));
 	s->most_bytes = bytes > s->most_bytes ? bytes : s->most_bytes;
 }
 
@@ -95,9 +93,8 @@ static int list_gpus(struct learning *l, struct remote *r)
 {
 	int code = remote_want(r, "GET", "/api/v1/capacity", NULL);
 
-	for (size_t i = 0; code == EXIT_OK && i < worker_reply_count(r->reply, "gpus"); i++) {
-		const char *uuid =
-			worker_reply_string(worker_reply_at(r->reply, "gpus", i), "uuid");
+	for (size_t i = 0; code == EXIT_OK && i < json_doc_count(r->reply, "gpus"); i++) {
+		const char *uuid = json_doc_string(json_doc_at(r->reply, "gpus", i), "uuid");
 
 		if (uuid && l->gpus < GPUS_MAX)
 			snprintf(l->gpu[l->gpus++], sizeof(l->gpu[0]), "%s", uuid);
@@ -110,12 +107,11 @@ static int list_absent(struct learning *l, struct remote *r)
 	int code = remote_want(r, "GET", "/api/v1/guard", NULL);
 
 	l->absents = 0;
-	for (size_t i = 0; code == EXIT_OK && i < worker_reply_count(r->reply, "workers");
-	     i++) {
-		const struct worker_reply *w = worker_reply_at(r->reply, "workers", i);
-		const char *name = worker_reply_string(w, "name"),
-			   *kind = worker_reply_string(w, "kind"),
-			   *state = worker_reply_string(w, "state");
+	for (size_t i = 0; code == EXIT_OK && i < json_doc_count(r->reply, "workers"); i++) {
+		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
+		const char *name = json_doc_string(w, "name"),
+			   *kind = json_doc_string(w, "kind"),
+			   *state = json_doc_string(w, "state");
 		struct absent *a = &l->absent[l->absents];
 
 		if (!name || !kind || !state || strcmp(state, "absent") != 0 ||
@@ -138,8 +134,8 @@ static int look(struct learning *l, struct remote *r)
 		snprintf(path, sizeof(path), "/api/v1/guard/gpus/%s", l->gpu[i]);
 		if (remote_want(r, "GET", path, NULL) != EXIT_OK)
 			return EXIT_FAILED;
-		for (size_t k = 0; k < worker_reply_count(r->reply, "processes"); k++)
-			take_process(l, worker_reply_at(r->reply, "processes", k));
+		for (size_t k = 0; k < json_doc_count(r->reply, "processes"); k++)
+			take_process(l, json_doc_at(r->reply, "processes", k));
 	}
 	return EXIT_OK;
 }

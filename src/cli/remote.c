@@ -1,7 +1,7 @@
 #include "remote.h"
 
 #include "cli.h"
-#include "guard/worker/reply.h"
+#include "base/json_doc.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -127,7 +127,7 @@ int remote_open(struct remote *r, const struct remote_flags *f)
 
 void remote_close(struct remote *r)
 {
-	worker_reply_free(r->reply);
+	json_doc_free(r->reply);
 	buf_done(&r->body);
 	memset(r->token, 0, sizeof(r->token));
 }
@@ -394,7 +394,7 @@ int remote_ask(struct remote *r, const char *method, const char *path, const cha
 
 	buf_init(&request, 1u << 20);
 	buf_clear(&r->body);
-	worker_reply_free(r->reply);
+	json_doc_free(r->reply);
 	r->reply = NULL;
 	r->status = 0;
 	build(&request, r, method, path, body);
@@ -404,7 +404,7 @@ int remote_ask(struct remote *r, const char *method, const char *path, const cha
 	if (err)
 		explain(r, err, message, size);
 	else if (r->body.len)
-		worker_reply_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored));
+		json_doc_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored));
 	return err;
 }
 
@@ -413,7 +413,7 @@ const char *remote_why(const struct remote *r)
 	static const char *const where[] = { "error.message", "detail", "message", "title" };
 
 	for (size_t i = 0; r->reply && i < sizeof(where) / sizeof(where[0]); i++) {
-		const char *s = worker_reply_string(r->reply, where[i]);
+		const char *s = json_doc_string(r->reply, where[i]);
 
 		if (s && *s)
 			return s;
@@ -423,7 +423,7 @@ const char *remote_why(const struct remote *r)
 
 const char *remote_hint(const struct remote *r)
 {
-	const char *type = r->reply ? worker_reply_string(r->reply, "type") : NULL;
+	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
 
 	if (type && strstr(type, "read-only"))
 		return "set token_file in [service], or ask over a UNIX socket as root";

@@ -13,7 +13,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct worker_reply;
+struct json_doc;
 
 /* Options of a command that asks: first of its own struct. */
 struct remote_flags {
@@ -39,7 +39,7 @@ struct remote {
 	/* Of the last answer. */
 	int status;
 	struct buf body;
-	struct worker_reply *reply; /* NULL: it was no JSON */
+	struct json_doc *reply; /* NULL: it was no JSON */
 };
 
 /* EXIT_OK, or an exit code having said why.  remote_close() in any case. */

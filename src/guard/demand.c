@@ -31,15 +31,6 @@ const char *demand_kind_name(unsigned k)
 	return k < DEMAND_KINDS ? name[k] : "?";
 }
 
-void demand_text(char *out, size_t size, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	(void)vsnprintf(out, size, fmt, ap);
-	va_end(ap);
-}
-
 void demand_name(char out[16], const char *name)
 {
 	size_t n = 0;
@@ -248,18 +239,17 @@ static void describe(struct demand_case *c, enum demand_kind kind, const struct 
 
 	demand_name(name, p->name);
 	if (p->bytes_known)
-		demand_text(held, sizeof(held), "%llu MiB",
-			    (unsigned long long)(p->bytes / MIB));
+		text_fit(held, sizeof(held), "%llu MiB", (unsigned long long)(p->bytes / MIB));
 	if (l && l->busy_ns)
-		demand_text(busy, sizeof(busy), " %.0f %%", 100 * l->busy_ratio);
+		text_fit(busy, sizeof(busy), " %.0f %%", 100 * l->busy_ratio);
 	c->kind = kind;
 	c->pid = p->pid;
 	c->uid = p->uid;
-	demand_text(c->rule, sizeof(c->rule), "%s, %s", demand_kind_name(kind),
-		    v->why ? v->why : "no rule");
-	demand_text(c->evidence, sizeof(c->evidence),
-		    "pid %lld %s %s%s on %.48s, free %llu MiB", (long long)p->pid, name, held,
-		    busy, g->uuid, (unsigned long long)(g->free_bytes / MIB));
+	text_fit(c->rule, sizeof(c->rule), "%s, %s", demand_kind_name(kind),
+		 v->why ? v->why : "no rule");
+	text_fit(c->evidence, sizeof(c->evidence), "pid %lld %s %s%s on %.48s, free %llu MiB",
+		 (long long)p->pid, name, held, busy, g->uuid,
+		 (unsigned long long)(g->free_bytes / MIB));
 }
 
 static void consider(struct demand_case *c, enum demand_kind kind, const char *evidence)
@@ -271,8 +261,8 @@ static void consider(struct demand_case *c, enum demand_kind kind, const char *e
 	c->kind = kind;
 	c->pid = 0;
 	c->uid = -1;
-	demand_text(c->rule, sizeof(c->rule), "%s", demand_kind_name(kind));
-	demand_text(c->evidence, sizeof(c->evidence), "%s", evidence);
+	text_fit(c->rule, sizeof(c->rule), "%s", demand_kind_name(kind));
+	text_fit(c->evidence, sizeof(c->evidence), "%s", evidence);
 }
 
 /* Memory in use that no listed process holds; 0 where one does not tell how much it holds. */
@@ -296,14 +286,14 @@ static void judge_device(const struct policy *p, const struct scene *s, unsigned
 	char text[160];
 
 	if (s->game_clients) {
-		demand_text(text, sizeof(text), "%u game%s told of", s->game_clients,
-			    s->game_clients == 1 ? " is" : "s are");
+		text_fit(text, sizeof(text), "%u game%s told of", s->game_clients,
+			 s->game_clients == 1 ? " is" : "s are");
 		consider(c, DEMAND_GAME, text);
 	}
 	if (p->by_unattributed && s->gpu[gpu].memory_known &&
 	    unattributed(s, gpu) > p->unattributed_bytes) {
-		demand_text(text, sizeof(text), "%llu MiB on %.48s belong to no process we see",
-			    (unsigned long long)(unattributed(s, gpu) / MIB), s->gpu[gpu].uuid);
+		text_fit(text, sizeof(text), "%llu MiB on %.48s belong to no process we see",
+			 (unsigned long long)(unattributed(s, gpu) / MIB), s->gpu[gpu].uuid);
 		consider(c, DEMAND_UNATTRIBUTED, text);
 	}
 }

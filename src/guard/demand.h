@@ -8,6 +8,8 @@
 
 #include "classify.h"
 
+#include "base/text.h"
+
 #define DEMAND_EXES 256
 
 /* Weakest first. */
@@ -82,9 +84,7 @@ bool demand_sure(const struct demand_case *c, const struct policy_knobs *k, uint
 /* max(bytes, ratio of the board) */
 uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes);
 
-/* snprintf that cuts; names of processes are the world's and are made printable by demand_name(). */
-void demand_text(char *out, size_t size, const char *fmt, ...)
-	__attribute__((format(printf, 3, 4)));
+/* Names of processes are the world's: this makes one printable. */
 void demand_name(char out[16], const char *name);
 
 #endif

@@ -53,8 +53,8 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 		if (r->evicted &&
 		    r->mask & BIT(REASON_BUDGET)) { /* until somebody has counted */
 			g->gpu[slot].reasons |= BIT(REASON_BUDGET);
-			demand_text(g->gpu[slot].evidence[REASON_BUDGET],
-				    sizeof(g->gpu[slot].evidence[0]), "before a restart");
+			text_fit(g->gpu[slot].evidence[REASON_BUDGET],
+				 sizeof(g->gpu[slot].evidence[0]), "before a restart");
 		}
 	}
 	for (; w->put_away_count < r->put_away_count && w->put_away_count < GUARD_TARGETS;
@@ -63,7 +63,7 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 		w->put_away[w->put_away_count].start_ticks =
 			r->put_away[w->put_away_count].start_ticks;
 	}
-	demand_text(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "before a restart");
+	text_fit(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "before a restart");
 }
 
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
@@ -96,7 +96,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	w->owed = w->dry && w->evicted;
 	if (w->owed) {
 		w->state = STATE_EVICTED;
-		demand_text(w->why, sizeof(w->why), GUARD_OWED);
+		text_fit(w->why, sizeof(w->why), GUARD_OWED);
 	}
 }
 
@@ -262,7 +262,7 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 	struct guard_gpu *u = &g->gpu[slot];
 
 	u->reasons = on ? u->reasons | BIT(r) : u->reasons & ~BIT(r);
-	demand_text(u->evidence[r], sizeof(u->evidence[r]), "%s", evidence ? evidence : "");
+	text_fit(u->evidence[r], sizeof(u->evidence[r]), "%s", evidence ? evidence : "");
 	g->now_ns = now_ns;
 	if (!g->looked)
 		return;
@@ -300,7 +300,7 @@ void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why
 	if (slot < 0)
 		return;
 	g->gpu[slot].heat = heat;
-	demand_text(g->gpu[slot].heat_why, sizeof(g->gpu[slot].heat_why), "%s", why ? why : "");
+	text_fit(g->gpu[slot].heat_why, sizeof(g->gpu[slot].heat_why), "%s", why ? why : "");
 }
 
 /* ---- what is fetched ---- */
@@ -315,7 +315,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 			struct guard_record *r)
 {
 	memset(r, 0, sizeof(*r));
-	demand_text(r->worker, sizeof(r->worker), "%s", w->policy->name);
+	text_fit(r->worker, sizeof(r->worker), "%s", w->policy->name);
 	r->mask = w->mask;
 	r->level = w->level;
 	r->evicted = guard_owes(w);
@@ -323,7 +323,7 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 	for (unsigned i = 0; i < g->gpus && r->gpus < POLICY_GPUS; i++) {
 		if (!has(w->home, i))
 			continue;
-		demand_text(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", g->gpu[i].uuid);
+		text_fit(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", g->gpu[i].uuid);
 		r->gpu[r->gpus++].need_bytes = w->need_on[i];
 	}
 	r->hold = w->hold;
@@ -470,11 +470,11 @@ static void explain(const struct guard_worker *w, struct guard_status *s)
 {
 	char masked[120];
 
-	demand_text(s->why, sizeof(s->why), "%s", w->why);
+	text_fit(s->why, sizeof(s->why), "%s", w->why);
 	if (w->mask == guard_effective(w))
 		return;
 	guard_mask_text(w->mask & ~guard_effective(w), ", ", masked, sizeof(masked));
-	demand_text(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->why);
+	text_fit(s->why, sizeof(s->why), "hold active masks %s; %s", masked, w->why);
 }
 
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret)

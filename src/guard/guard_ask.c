@@ -18,15 +18,15 @@ static int refuse(const struct guard *g, const struct guard_worker *w, enum guar
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
-		demand_text(message, size, "%s: a hold needs a time, or for ever", name);
+		text_fit(message, size, "%s: a hold needs a time, or for ever", name);
 		return -GW_E_ARG;
 	}
 	if (w->hold == HOLD_ACTIVE && (what == ASK_HOLD_EVICTED || what == ASK_EVICT)) {
-		demand_text(message, size, "%s is held active: release it first", name);
+		text_fit(message, size, "%s is held active: release it first", name);
 		return -GW_E_STATE;
 	}
 	if (w->hold == HOLD_EVICTED && (what == ASK_HOLD_ACTIVE || what == ASK_RESUME)) {
-		demand_text(message, size, "%s is held evicted: release it first", name);
+		text_fit(message, size, "%s is held evicted: release it first", name);
 		return -GW_E_STATE;
 	}
 	if (moves(w, what))
@@ -100,7 +100,7 @@ int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
 	unsigned end = worker < 0 ? g->workers : first + 1;
 
 	if (end > g->workers || what > ASK_RESUME_NOW) {
-		demand_text(message, size, "there is no such worker");
+		text_fit(message, size, "there is no such worker");
 		return -GW_E_NOENT;
 	}
 	for (unsigned i = first; i < end; i++) {

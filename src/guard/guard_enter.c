@@ -20,9 +20,9 @@ void guard_latch(struct guard_worker *w, bool on)
 	if (!on)
 		return;
 	w->mask |= BIT(REASON_CONTENTION);
-	demand_text(w->cause, sizeof(w->cause), "%s", w->demand.rule);
-	demand_text(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "%s",
-		    w->demand.evidence);
+	text_fit(w->cause, sizeof(w->cause), "%s", w->demand.rule);
+	text_fit(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "%s",
+		 w->demand.evidence);
 }
 
 bool guard_sure(const struct guard *g, const struct guard_worker *w)

@@ -19,7 +19,7 @@ int guard_slot(struct guard *g, const char *uuid, bool make)
 
 	struct guard_gpu *u = &g->gpu[g->gpus];
 
-	demand_text(u->uuid, sizeof(u->uuid), "%s", uuid);
+	text_fit(u->uuid, sizeof(u->uuid), "%s", uuid);
 	u->at = -1;
 	return (int)g->gpus++;
 }
@@ -360,7 +360,7 @@ static bool on_battery(const struct guard *g, struct guard_worker *w)
 static void set(struct guard_worker *w, enum guard_reason r, const char *evidence)
 {
 	w->mask |= BIT(r);
-	demand_text(w->evidence[r], sizeof(w->evidence[r]), "%s", evidence);
+	text_fit(w->evidence[r], sizeof(w->evidence[r]), "%s", evidence);
 }
 
 static void reasons_of_gpus(const struct guard *g, struct guard_worker *w)
@@ -375,15 +375,15 @@ static void reasons_of_gpus(const struct guard *g, struct guard_worker *w)
 		for (unsigned r = 0; r < GUARD_REASONS; r++) {
 			if (!(u->reasons & BIT(r)))
 				continue;
-			demand_text(text, sizeof(text), "%.48s: %s", u->uuid, u->evidence[r]);
+			text_fit(text, sizeof(text), "%.48s: %s", u->uuid, u->evidence[r]);
 			set(w, r, text);
 		}
 		if (u->lost) {
-			demand_text(text, sizeof(text), "%.80s does not answer", u->uuid);
+			text_fit(text, sizeof(text), "%.80s does not answer", u->uuid);
 			set(w, REASON_HEALTH, text);
 		}
 		if (u->blind && g->p->evict_when_blind) {
-			demand_text(text, sizeof(text), "%.80s cannot be read", u->uuid);
+			text_fit(text, sizeof(text), "%.80s cannot be read", u->uuid);
 			set(w, REASON_BLIND, text);
 		}
 	}

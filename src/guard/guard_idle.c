@@ -75,12 +75,12 @@ void guard_idle_begin(struct guard *g, struct guard_worker *w)
 	w->idle = true;
 	w->mask |= BIT(REASON_IDLE);
 	if (isnan(w->reload_j))
-		demand_text(text, sizeof(w->evidence[0]), "idle for %.0f s", seconds);
+		text_fit(text, sizeof(w->evidence[0]), "idle for %.0f s", seconds);
 	else
-		demand_text(text, sizeof(w->evidence[0]),
-			    "idle for %.0f s: at %.0f W that is %.0f J, and loading it takes "
-			    "%.0f J",
-			    seconds, w->idle_w, w->idle_w * seconds, w->reload_j);
+		text_fit(text, sizeof(w->evidence[0]),
+			 "idle for %.0f s: at %.0f W that is %.0f J, and loading it takes "
+			 "%.0f J",
+			 seconds, w->idle_w, w->idle_w * seconds, w->reload_j);
 }
 
 void guard_idle_end(struct guard *g, struct guard_worker *w)

@@ -95,8 +95,8 @@ static void name_gpus(const struct guard *g, const struct guard_worker *w,
 	for (unsigned i = 0; i < g->gpus; i++) {
 		if (!has(w->home, i) || len + strlen(g->gpu[i].uuid) + 2 > sizeof(o->gpus))
 			continue;
-		demand_text(o->gpus + len, sizeof(o->gpus) - len, "%s%s", len ? "," : "",
-			    g->gpu[i].uuid);
+		text_fit(o->gpus + len, sizeof(o->gpus) - len, "%s%s", len ? "," : "",
+			 g->gpu[i].uuid);
 		len += strlen(o->gpus + len);
 	}
 }

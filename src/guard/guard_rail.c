@@ -42,13 +42,13 @@ static int unsafe_slot(const struct guard *g, const struct guard_worker *w)
 
 static void screen_text(const struct guard *g, int slot, char *out, size_t size)
 {
-	demand_text(out, size,
-		    "a screen is on %.48s and %s: who needs it is only told. Add ignore rules "
-		    "(gpuward guard learn proposes them)%s",
-		    g->gpu[slot].uuid,
-		    g->p->any ? "with demand = \"any\" the desktop counts"
-			      : "with min_vram = 0 the desktop counts",
-		    g->p->any ? " or use thresholds" : " or set min_vram");
+	text_fit(out, size,
+		 "a screen is on %.48s and %s: who needs it is only told. Add ignore rules "
+		 "(gpuward guard learn proposes them)%s",
+		 g->gpu[slot].uuid,
+		 g->p->any ? "with demand = \"any\" the desktop counts"
+			   : "with min_vram = 0 the desktop counts",
+		 g->p->any ? " or use thresholds" : " or set min_vram");
 }
 
 static void tell_screen(struct guard *g, struct guard_worker *w)
@@ -103,10 +103,10 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 		return false;
 	}
 	if (!w->limited_ns) {
-		demand_text(text, sizeof(text),
-			    "uid %lld moved workers %u times in an hour: not for %.0f s; %s",
-			    (long long)uid, g->p->user_evictions,
-			    ceil((double)wait / (double)NS_PER_S), w->demand.evidence);
+		text_fit(text, sizeof(text),
+			 "uid %lld moved workers %u times in an hour: not for %.0f s; %s",
+			 (long long)uid, g->p->user_evictions,
+			 ceil((double)wait / (double)NS_PER_S), w->demand.evidence);
 		w->limited_ns = g->now_ns + wait;
 		withheld(g, w, "user limit", text);
 	}
@@ -162,10 +162,10 @@ int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_
 
 	if (!wait)
 		return 0;
-	demand_text(message, size,
-		    "uid %lld moved workers %u times in an hour: ask again in %.0f s",
-		    (long long)g->asker, g->p->user_evictions,
-		    ceil((double)wait / (double)NS_PER_S));
+	text_fit(message, size,
+		 "uid %lld moved workers %u times in an hour: ask again in %.0f s",
+		 (long long)g->asker, g->p->user_evictions,
+		 ceil((double)wait / (double)NS_PER_S));
 	return -GW_E_PERM;
 }
 
@@ -186,16 +186,16 @@ void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *
 
 	out[0] = '\0';
 	if (other >= 0)
-		demand_text(out, size,
-			    "%s guards %.48s: here it is only told what would be done. Stop "
-			    "one of the two",
-			    g->gpu[other].foreign, g->gpu[other].uuid);
+		text_fit(out, size,
+			 "%s guards %.48s: here it is only told what would be done. Stop "
+			 "one of the two",
+			 g->gpu[other].foreign, g->gpu[other].uuid);
 	else if (slot >= 0)
 		screen_text(g, slot, out, size);
 	else if (w->limited_ns > g->now_ns && w->against)
-		demand_text(out, size,
-			    "uid %lld moved workers %u times in an hour (user_evictions): not "
-			    "for %.0f s",
-			    (long long)w->demand.uid, g->p->user_evictions,
-			    ceil((double)(w->limited_ns - g->now_ns) / (double)NS_PER_S));
+		text_fit(out, size,
+			 "uid %lld moved workers %u times in an hour (user_evictions): not "
+			 "for %.0f s",
+			 (long long)w->demand.uid, g->p->user_evictions,
+			 ceil((double)(w->limited_ns - g->now_ns) / (double)NS_PER_S));
 }

@@ -202,7 +202,7 @@ int guard_reserved(struct guard *g, uint64_t id, char *message, size_t size)
 	const struct guard_reservation *r = find(g, id);
 
 	if (!r) {
-		demand_text(message, size, "no such reservation: it ended or never was");
+		text_fit(message, size, "no such reservation: it ended or never was");
 		return -GW_E_NOENT;
 	}
 
@@ -212,20 +212,20 @@ int guard_reserved(struct guard *g, uint64_t id, char *message, size_t size)
 
 	if (have >= want &&
 	    (have >= want + headroom(g, (unsigned)r->gpu) || !somebody_leaves(g, r))) {
-		demand_text(message, size, "%llu MiB are free on %s",
-			    (unsigned long long)(have / MIB), u->uuid);
+		text_fit(message, size, "%llu MiB are free on %s",
+			 (unsigned long long)(have / MIB), u->uuid);
 		return 1;
 	}
 	if (u->now && u->now->memory_known && r->most_bytes < want) {
-		demand_text(message, size,
-			    "insufficient_vram: needs %llu MiB, %llu MiB can be free on %s; "
-			    "try again in %llu s",
-			    mib, (unsigned long long)(r->most_bytes / MIB), u->uuid,
-			    (unsigned long long)(g->p->standard.quiet_ns / NS_PER_S));
+		text_fit(message, size,
+			 "insufficient_vram: needs %llu MiB, %llu MiB can be free on %s; "
+			 "try again in %llu s",
+			 mib, (unsigned long long)(r->most_bytes / MIB), u->uuid,
+			 (unsigned long long)(g->p->standard.quiet_ns / NS_PER_S));
 		return -GW_E_SIZE;
 	}
-	demand_text(message, size, "needs %llu MiB, %llu MiB are free on %s: workers leave",
-		    mib, (unsigned long long)(have / MIB), u->uuid);
+	text_fit(message, size, "needs %llu MiB, %llu MiB are free on %s: workers leave", mib,
+		 (unsigned long long)(have / MIB), u->uuid);
 	return 0;
 }
 
@@ -257,7 +257,7 @@ bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret)
 				    .most_bytes = r->most_bytes,
 				    .until_ns = r->until_ns,
 				    .pid = r->pid };
-	demand_text(ret->gpu, sizeof(ret->gpu), "%s", g->gpu[r->gpu].uuid);
+	text_fit(ret->gpu, sizeof(ret->gpu), "%s", g->gpu[r->gpu].uuid);
 	return true;
 }
 

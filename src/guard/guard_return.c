@@ -119,10 +119,9 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 		need += demand_headroom(&w->knobs, u->now->total_bytes) + u->promised;
 		if (u->free_bytes < need) {
 			bad |= BIT(BLOCK_ROOM);
-			demand_text(out, size,
-				    "needs %llu MiB with headroom, %llu MiB are free",
-				    (unsigned long long)(need / MIB),
-				    (unsigned long long)(u->free_bytes / MIB));
+			text_fit(out, size, "needs %llu MiB with headroom, %llu MiB are free",
+				 (unsigned long long)(need / MIB),
+				 (unsigned long long)(u->free_bytes / MIB));
 		}
 	}
 	return bad;
@@ -172,8 +171,8 @@ static uint32_t precheck(const struct guard *g, const struct guard_worker *w, ch
 	for (unsigned i = 0; i < GUARD_BLOCKS; i++) {
 		if (!(bad & BIT(i)))
 			continue;
-		demand_text(out + len, size - len, "%s%s", len ? "; " : "",
-			    i == BLOCK_ROOM ? room : text[i]);
+		text_fit(out + len, size - len, "%s%s", len ? "; " : "",
+			 i == BLOCK_ROOM ? room : text[i]);
 		len += strlen(out + len);
 	}
 	return bad;

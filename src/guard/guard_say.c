@@ -69,8 +69,8 @@ void guard_mask_text(uint32_t mask, const char *between, char *out, size_t size)
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		if (!(mask & BIT(r)) || len + 16 > size)
 			continue;
-		demand_text(out + len, size - len, "%s%s", len ? between : "",
-			    guard_reason_name(r));
+		text_fit(out + len, size - len, "%s%s", len ? between : "",
+			 guard_reason_name(r));
 		len += strlen(out + len);
 	}
 }
@@ -80,8 +80,8 @@ static void past_demand(struct guard_worker *w, const char **ret_rule,
 			const char **ret_evidence)
 {
 	*ret_rule = "quiet time";
-	demand_text(w->gone, sizeof(w->gone), "nobody needs it now; before: %s",
-		    w->evidence[REASON_CONTENTION]);
+	text_fit(w->gone, sizeof(w->gone), "nobody needs it now; before: %s",
+		 w->evidence[REASON_CONTENTION]);
 	*ret_evidence = w->gone;
 }
 
@@ -166,7 +166,7 @@ static void say_where(const struct guard *g, const struct guard_worker *w,
 	d->temperature_c = (double)NAN;
 	if (!u)
 		return;
-	demand_text(d->gpu, sizeof(d->gpu), "%s", u->uuid);
+	text_fit(d->gpu, sizeof(d->gpu), "%s", u->uuid);
 	d->index = u->now->index;
 	d->temperature_c = u->now->temperature_c;
 	for (unsigned i = 0; i < g->scene.processes; i++)
@@ -211,10 +211,10 @@ void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, c
 	d->next_ns = guard_next_change(g, w);
 	say_where(g, w, d);
 	say_end(w, d);
-	demand_text(d->rule, sizeof(d->rule), "%s", rule);
+	text_fit(d->rule, sizeof(d->rule), "%s", rule);
 	va_start(ap, fmt);
 	(void)vsnprintf(d->evidence, sizeof(d->evidence), fmt, ap);
 	va_end(ap);
-	demand_text(w->why, sizeof(w->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
-		    d->evidence);
+	text_fit(w->why, sizeof(w->why), "%s%s%s", d->rule, d->evidence[0] ? ": " : "",
+		 d->evidence);
 }

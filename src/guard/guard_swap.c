@@ -159,8 +159,8 @@ void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_
 
 	if (slot < 0)
 		return;
-	demand_text(g->gpu[slot].foreign, sizeof(g->gpu[slot].foreign), "%s",
-		    holder ? holder : "");
+	text_fit(g->gpu[slot].foreign, sizeof(g->gpu[slot].foreign), "%s",
+		 holder ? holder : "");
 	if (!g->looked)
 		return;
 	g->now_ns = now_ns;

@@ -37,11 +37,11 @@ static void days_text(unsigned days, char *out, size_t size)
 	static const char *const name[] = { "Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun" };
 	size_t len = 0;
 
-	demand_text(out, size, "%s", days == 0x7f ? "daily" : "");
+	text_fit(out, size, "%s", days == 0x7f ? "daily" : "");
 	for (unsigned i = 0; days != 0x7f && i < 7; i++) {
 		if (!(days >> i & 1))
 			continue;
-		demand_text(out + len, size - len, "%s%s", len ? "," : "", name[i]);
+		text_fit(out + len, size - len, "%s%s", len ? "," : "", name[i]);
 		len += strlen(out + len);
 	}
 }
@@ -51,8 +51,8 @@ static void span_text(const struct policy_span *s, char *out, size_t size)
 	char days[40];
 
 	days_text(s->days, days, sizeof(days));
-	demand_text(out, size, "%s %02u:%02u-%02u:%02u", days, s->from_min / 60,
-		    s->from_min % 60, s->to_min / 60, s->to_min % 60);
+	text_fit(out, size, "%s %02u:%02u-%02u:%02u", days, s->from_min / 60, s->from_min % 60,
+		 s->to_min / 60, s->to_min % 60);
 }
 
 static bool in_any(const struct policy_worker *p, int64_t local_s)
@@ -88,15 +88,15 @@ void guard_span_text(const struct guard *g, const struct guard_worker *w, char *
 	for (unsigned i = 0; i < w->policy->schedules && !*span; i++)
 		if (in_span(&w->policy->schedule[i], g->local_s))
 			span_text(&w->policy->schedule[i], span, sizeof(span));
-	demand_text(out, size, "in its quiet hours, %s", span);
+	text_fit(out, size, "in its quiet hours, %s", span);
 }
 
 static void why_schedule(const struct guard *g, const struct guard_worker *w,
 			 struct guard_why *ret)
 {
-	demand_text(ret->rule, sizeof(ret->rule), "[[schedule]]");
+	text_fit(ret->rule, sizeof(ret->rule), "[[schedule]]");
 	ret->clears_ns = schedule_end(g, w);
-	demand_text(ret->clears, sizeof(ret->clears), "when the span is over");
+	text_fit(ret->clears, sizeof(ret->clears), "when the span is over");
 }
 
 /* ---- reservations ---- */
@@ -116,11 +116,11 @@ static void reservation_text(const struct guard *g, const struct guard_reservati
 
 	demand_name(name, name_of(g, r->pid));
 	if (r->pid > 0)
-		demand_text(owner, sizeof(owner), "pid %lld%s%s", (long long)r->pid,
-			    *name ? " " : "", name);
-	demand_text(out, size, "reservation %llu: %llu MiB on %.48s for %s",
-		    (unsigned long long)r->id, (unsigned long long)(r->bytes / MIB),
-		    g->gpu[r->gpu].uuid, owner);
+		text_fit(owner, sizeof(owner), "pid %lld%s%s", (long long)r->pid,
+			 *name ? " " : "", name);
+	text_fit(out, size, "reservation %llu: %llu MiB on %.48s for %s",
+		 (unsigned long long)r->id, (unsigned long long)(r->bytes / MIB),
+		 g->gpu[r->gpu].uuid, owner);
 }
 
 void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char *out,
@@ -132,7 +132,7 @@ void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char 
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
 		if (!(w->reserved & BIT(i)) || !g->reservation[i].id || len + 4 > size)
 			continue;
-		demand_text(out + len, size - len, "%s", len ? "; " : "");
+		text_fit(out + len, size - len, "%s", len ? "; " : "");
 		len += strlen(out + len);
 		reservation_text(g, &g->reservation[i], out + len, size - len);
 		len += strlen(out + len);
@@ -155,10 +155,10 @@ static void why_reserved(const struct guard *g, const struct guard_worker *w,
 	}
 	if (ret->clears_ns == FOR_EVER)
 		ret->clears_ns = 0;
-	demand_text(ret->rule, sizeof(ret->rule), "reservation");
-	demand_text(ret->clears, sizeof(ret->clears), "when it is given back%s%s",
-		    owned ? ", its process ends" : "",
-		    ret->clears_ns ? " or its time is over" : "");
+	text_fit(ret->rule, sizeof(ret->rule), "reservation");
+	text_fit(ret->clears, sizeof(ret->clears), "when it is given back%s%s",
+		 owned ? ", its process ends" : "",
+		 ret->clears_ns ? " or its time is over" : "");
 }
 
 /* ---- the others ---- */
@@ -169,9 +169,9 @@ static void why_contention(const struct guard *g, const struct guard_worker *w,
 	const uint64_t quiet = guard_quiet_ns(w);
 
 	(void)g;
-	demand_text(ret->rule, sizeof(ret->rule), "%s", w->cause[0] ? w->cause : "contention");
-	demand_text(ret->clears, sizeof(ret->clears), "%.3g s after the last need",
-		    (double)quiet * 1e-9);
+	text_fit(ret->rule, sizeof(ret->rule), "%s", w->cause[0] ? w->cause : "contention");
+	text_fit(ret->clears, sizeof(ret->clears), "%.3g s after the last need",
+		 (double)quiet * 1e-9);
 	ret->clears_ns = w->against || !w->calm_looks ? 0 : w->calm_ns + quiet;
 }
 
@@ -179,12 +179,12 @@ static void why_manual(const struct guard *g, const struct guard_worker *w,
 		       struct guard_why *ret)
 {
 	(void)g;
-	demand_text(ret->rule, sizeof(ret->rule), "%s", w->evidence[REASON_MANUAL]);
-	demand_text(ret->evidence, sizeof(ret->evidence), "a person asked for it");
+	text_fit(ret->rule, sizeof(ret->rule), "%s", w->evidence[REASON_MANUAL]);
+	text_fit(ret->evidence, sizeof(ret->evidence), "a person asked for it");
 	ret->clears_ns = w->until_ns == FOR_EVER ? 0 : w->until_ns;
-	demand_text(ret->clears, sizeof(ret->clears), "%s%s",
-		    w->hold ? "when it is released" : "when it is resumed or released",
-		    ret->clears_ns ? ", or its time is over" : "");
+	text_fit(ret->clears, sizeof(ret->clears), "%s%s",
+		 w->hold ? "when it is released" : "when it is resumed or released",
+		 ret->clears_ns ? ", or its time is over" : "");
 }
 
 static void why_thermal(const struct guard *g, const struct guard_worker *w,
@@ -192,9 +192,9 @@ static void why_thermal(const struct guard *g, const struct guard_worker *w,
 {
 	(void)g;
 	(void)w;
-	demand_text(ret->rule, sizeof(ret->rule), "[health], evict_c");
-	demand_text(ret->clears, sizeof(ret->clears),
-		    "when it has been clear_c degrees better for clear_s seconds");
+	text_fit(ret->rule, sizeof(ret->rule), "[health], evict_c");
+	text_fit(ret->clears, sizeof(ret->clears),
+		 "when it has been clear_c degrees better for clear_s seconds");
 }
 
 static void why_health(const struct guard *g, const struct guard_worker *w,
@@ -202,20 +202,20 @@ static void why_health(const struct guard *g, const struct guard_worker *w,
 {
 	(void)g;
 	(void)w;
-	demand_text(ret->rule, sizeof(ret->rule), "[health], quarantine");
-	demand_text(ret->clears, sizeof(ret->clears),
-		    "when the driver has been clean for %llu s, or by gpuward guard clear",
-		    (unsigned long long)(WELL_NS / NS_PER_S));
+	text_fit(ret->rule, sizeof(ret->rule), "[health], quarantine");
+	text_fit(ret->clears, sizeof(ret->clears),
+		 "when the driver has been clean for %llu s, or by gpuward guard clear",
+		 (unsigned long long)(WELL_NS / NS_PER_S));
 }
 
 static void why_battery(const struct guard *g, const struct guard_worker *w,
 			struct guard_why *ret)
 {
-	demand_text(ret->rule, sizeof(ret->rule), "ac_only");
+	text_fit(ret->rule, sizeof(ret->rule), "ac_only");
 	if (!g->scene.on_battery)
 		ret->clears_ns = w->battery_ns + AC_NS;
-	demand_text(ret->clears, sizeof(ret->clears), "after %llu s on mains",
-		    (unsigned long long)(AC_NS / NS_PER_S));
+	text_fit(ret->clears, sizeof(ret->clears), "after %llu s on mains",
+		 (unsigned long long)(AC_NS / NS_PER_S));
 }
 
 static void why_blind(const struct guard *g, const struct guard_worker *w,
@@ -223,8 +223,8 @@ static void why_blind(const struct guard *g, const struct guard_worker *w,
 {
 	(void)g;
 	(void)w;
-	demand_text(ret->rule, sizeof(ret->rule), "on_blind = \"evict\"");
-	demand_text(ret->clears, sizeof(ret->clears), "after %d good readings", CLEAN_LOOKS);
+	text_fit(ret->rule, sizeof(ret->rule), "on_blind = \"evict\"");
+	text_fit(ret->clears, sizeof(ret->clears), "after %d good readings", CLEAN_LOOKS);
 }
 
 static void why_budget(const struct guard *g, const struct guard_worker *w,
@@ -232,16 +232,16 @@ static void why_budget(const struct guard *g, const struct guard_worker *w,
 {
 	(void)g;
 	(void)w;
-	demand_text(ret->rule, sizeof(ret->rule), "power_cap_w or energy_cap_wh");
-	demand_text(ret->clears, sizeof(ret->clears), "when it has been below for a while");
+	text_fit(ret->rule, sizeof(ret->rule), "power_cap_w or energy_cap_wh");
+	text_fit(ret->clears, sizeof(ret->clears), "when it has been below for a while");
 }
 
 static void why_idle(const struct guard *g, const struct guard_worker *w, struct guard_why *ret)
 {
 	(void)g;
-	demand_text(ret->rule, sizeof(ret->rule), "%s",
-		    w->policy->idle_after_ns ? "idle_after" : "idle_economy");
-	demand_text(ret->clears, sizeof(ret->clears), "when somebody asks it for its model");
+	text_fit(ret->rule, sizeof(ret->rule), "%s",
+		 w->policy->idle_after_ns ? "idle_after" : "idle_economy");
+	text_fit(ret->clears, sizeof(ret->clears), "when somebody asks it for its model");
 }
 
 bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
@@ -261,7 +261,7 @@ bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
 		return false;
 	*ret = (struct guard_why){ .since_ns = w->reason_ns[r],
 				   .masked = !(guard_effective(w) & BIT(r)) };
-	demand_text(ret->evidence, sizeof(ret->evidence), "%s", w->evidence[r]);
+	text_fit(ret->evidence, sizeof(ret->evidence), "%s", w->evidence[r]);
 	tell[r](g, w, ret);
 	return true;
 }
@@ -294,27 +294,27 @@ void guard_sought(const struct guard_worker *w, char *out, size_t size)
 	const struct policy_match *m = &w->policy->match;
 
 	if (m->unit)
-		demand_text(out, size, "no process is in unit %.80s", m->unit);
+		text_fit(out, size, "no process is in unit %.80s", m->unit);
 	else if (m->container)
-		demand_text(out, size, "no process is in container %.80s", m->container);
+		text_fit(out, size, "no process is in container %.80s", m->container);
 	else if (m->pidfile)
-		demand_text(out, size, "no process has the number in %.120s", m->pidfile);
+		text_fit(out, size, "no process has the number in %.120s", m->pidfile);
 	else if (m->port)
-		demand_text(out, size,
-			    "nobody listens on port %u, or it cannot be seen: another user's "
-			    "sockets need root or CAP_SYS_PTRACE; match.unit needs neither",
-			    m->port);
+		text_fit(out, size,
+			 "nobody listens on port %u, or it cannot be seen: another user's "
+			 "sockets need root or CAP_SYS_PTRACE; match.unit needs neither",
+			 m->port);
 	else if (m->cgroup)
-		demand_text(out, size, "no process is in control group %.120s", m->cgroup);
+		text_fit(out, size, "no process is in control group %.120s", m->cgroup);
 	else if (m->exe)
-		demand_text(out, size,
-			    "no process runs %.120s, or it cannot be seen: another user's "
-			    "need root or CAP_SYS_PTRACE",
-			    m->exe);
+		text_fit(out, size,
+			 "no process runs %.120s, or it cannot be seen: another user's "
+			 "need root or CAP_SYS_PTRACE",
+			 m->exe);
 	else if (m->name)
-		demand_text(out, size, "no process is called %.40s", m->name);
+		text_fit(out, size, "no process is called %.40s", m->name);
 	else if (m->command)
-		demand_text(out, size, "no command line matches %.120s", m->command);
+		text_fit(out, size, "no command line matches %.120s", m->command);
 	else
-		demand_text(out, size, "no process of it was found");
+		text_fit(out, size, "no process of it was found");
 }

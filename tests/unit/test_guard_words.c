@@ -1,6 +1,6 @@
 /* The guard's words stand in a schema, a page and a manual as well: these are held against the tables. */
 #include "guard/guard.h"
-#include "guard/worker/reply.h"
+#include "base/json_doc.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -30,16 +30,15 @@ static char *whole(const char *name)
 
 /* ---- docs/schema/api.json ---- */
 
-static void has_these(const struct worker_reply *schema, const char *def,
+static void has_these(const struct json_doc *schema, const char *def,
 		      const char *(*name)(unsigned), unsigned n)
 {
 	char path[100];
 
 	snprintf(path, sizeof(path), "$defs.%s.enum", def);
-	assert_int_equal(worker_reply_count(schema, path), n);
+	assert_int_equal(json_doc_count(schema, path), n);
 	for (unsigned i = 0; i < n; i++)
-		assert_string_equal(worker_reply_string(worker_reply_at(schema, path, i), ""),
-				    name(i));
+		assert_string_equal(json_doc_string(json_doc_at(schema, path, i), ""), name(i));
 }
 
 static unsigned times(const char *text, const char *word)
@@ -54,8 +53,8 @@ static unsigned times(const char *text, const char *word)
 static void the_schema_has_each_word_once(void **state)
 {
 	char *text = whole("docs/schema/api.json"), message[200];
-	struct worker_reply *schema;
-	int rc = worker_reply_new(text, strlen(text), &schema, message, sizeof(message));
+	struct json_doc *schema;
+	int rc = json_doc_new(text, strlen(text), &schema, message, sizeof(message));
 
 	(void)state;
 	if (rc == -GW_E_NOSUPPORT)
@@ -67,7 +66,7 @@ static void the_schema_has_each_word_once(void **state)
 	/* Other lists of them would be copies. */
 	assert_int_equal(times(text, "\"contention\",\n"), 1);
 	assert_int_equal(times(text, "\"verify-up\",\n"), 1);
-	worker_reply_free(schema);
+	json_doc_free(schema);
 	free(text);
 }
 

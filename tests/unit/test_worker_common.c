@@ -88,28 +88,27 @@ static void an_answer_is_read_by_path(void **state)
 		"{\"models\":[{\"name\":\"a\",\"status\":{\"value\":\"loaded\"}},"
 		"{\"name\":7}],\"success\":true,\"no\":false,\"idle\":1,"
 		"\"error\":{\"message\":\"m\"}}";
-	struct worker_reply *r;
+	struct json_doc *r;
 	char message[200];
 
 	(void)state;
-	assert_int_equal(worker_reply_new(json, sizeof(json) - 1, &r, message, sizeof(message)),
-			 0);
-	assert_int_equal(worker_reply_count(r, "models"), 2);
-	assert_string_equal(
-		worker_reply_string(worker_reply_at(r, "models", 0), "status.value"), "loaded");
-	assert_null(worker_reply_string(worker_reply_at(r, "models", 1), "name"));
-	assert_null(worker_reply_at(r, "models", 2));
-	assert_null(worker_reply_string(worker_reply_at(r, "models", 2), "name"));
-	assert_true(worker_reply_true(r, "success"));
-	assert_false(worker_reply_true(r, "no"));
-	assert_false(worker_reply_true(r, "idle"));
-	assert_false(worker_reply_true(r, "nothing.at.all"));
-	assert_true(worker_reply_number(r, "idle") > 0.5);
-	assert_string_equal(worker_reply_string(r, "error.message"), "m");
-	assert_int_equal(worker_reply_count(r, "success"), 0);
-	worker_reply_free(r);
-	worker_reply_free(NULL);
-	assert_int_equal(worker_reply_new("{", 1, &r, message, sizeof(message)), -GW_E_PARSE);
+	assert_int_equal(json_doc_new(json, sizeof(json) - 1, &r, message, sizeof(message)), 0);
+	assert_int_equal(json_doc_count(r, "models"), 2);
+	assert_string_equal(json_doc_string(json_doc_at(r, "models", 0), "status.value"),
+			    "loaded");
+	assert_null(json_doc_string(json_doc_at(r, "models", 1), "name"));
+	assert_null(json_doc_at(r, "models", 2));
+	assert_null(json_doc_string(json_doc_at(r, "models", 2), "name"));
+	assert_true(json_doc_true(r, "success"));
+	assert_false(json_doc_true(r, "no"));
+	assert_false(json_doc_true(r, "idle"));
+	assert_false(json_doc_true(r, "nothing.at.all"));
+	assert_true(json_doc_number(r, "idle") > 0.5);
+	assert_string_equal(json_doc_string(r, "error.message"), "m");
+	assert_int_equal(json_doc_count(r, "success"), 0);
+	json_doc_free(r);
+	json_doc_free(NULL);
+	assert_int_equal(json_doc_new("{", 1, &r, message, sizeof(message)), -GW_E_PARSE);
 }
 
 static void a_request_after_its_deadline_is_not_made(void **state)

@@ -7,14 +7,14 @@
 
 static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
 {
-	struct worker_reply *r;
+	struct json_doc *r;
 	int rc = worker_ask_json(c, "GET", "/queue", NULL, &r, message, size);
 
 	*ret_busy = false;
 	if (rc)
 		return rc;
-	*ret_busy = worker_reply_count(r, "queue_running") > 0;
-	worker_reply_free(r);
+	*ret_busy = json_doc_count(r, "queue_running") > 0;
+	json_doc_free(r);
 	return 0;
 }
 

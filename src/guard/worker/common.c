@@ -15,18 +15,18 @@ static const char *const error_paths[] = { "error.message", "error", "detail", "
 /* The worker's own words, cut to a line; "" where it said nothing. */
 static void own_words(const struct worker_call *c, char *out, size_t size)
 {
-	struct worker_reply *r = NULL;
+	struct json_doc *r = NULL;
 	const char *text, *found = NULL;
 	char line[160], unused[160];
 	size_t n;
 
 	text = worker_http_body(c->http, &n);
-	if (worker_reply_new(text, n, &r, unused, sizeof(unused)) == 0)
+	if (json_doc_new(text, n, &r, unused, sizeof(unused)) == 0)
 		for (size_t i = 0; !found && i < sizeof(error_paths) / sizeof(*error_paths);
 		     i++)
-			found = worker_reply_string(r, error_paths[i]);
+			found = json_doc_string(r, error_paths[i]);
 	snprintf(line, sizeof(line), "%s", found ? found : r ? "" : text);
-	worker_reply_free(r);
+	json_doc_free(r);
 	line[strcspn(line, "\r\n")] = '\0';
 	utf8_clean(out, size, line);
 	worker_http_scrub(c->http, out);
@@ -74,7 +74,7 @@ int worker_ask(struct worker_call *c, const char *method, const char *path, cons
 }
 
 int worker_ask_json(struct worker_call *c, const char *method, const char *path,
-		    const char *body, struct worker_reply **ret, char *message, size_t size)
+		    const char *body, struct json_doc **ret, char *message, size_t size)
 {
 	const char *text;
 	char why[160];
@@ -84,7 +84,7 @@ int worker_ask_json(struct worker_call *c, const char *method, const char *path,
 	if (rc)
 		return rc;
 	text = worker_http_body(c->http, &n);
-	rc = worker_reply_new(text, n, ret, why, sizeof(why));
+	rc = json_doc_new(text, n, ret, why, sizeof(why));
 	if (rc)
 		snprintf(message, size, "%s %.*s: %s", method, (int)strcspn(path, "?"), path,
 			 why);

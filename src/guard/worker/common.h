@@ -7,7 +7,7 @@
 
 #include "guard/worker.h"
 #include "guard/worker/http.h"
-#include "guard/worker/reply.h"
+#include "base/json_doc.h"
 
 #define WORKER_MODEL 256 /* longest name of a model that is remembered */
 
@@ -18,7 +18,7 @@ int worker_ask(struct worker_call *c, const char *method, const char *path, cons
 
 /* The same, and the answer is JSON.  The caller owns *ret. */
 int worker_ask_json(struct worker_call *c, const char *method, const char *path,
-		    const char *body, struct worker_reply **ret, char *message, size_t size);
+		    const char *body, struct json_doc **ret, char *message, size_t size);
 
 /* POSTs {key: value} (both strings). */
 int worker_post(struct worker_call *c, const char *path, const char *key, const char *value,

@@ -10,7 +10,7 @@
 
 static int reload(struct worker_call *c, const char *filename, char *message, size_t size)
 {
-	struct worker_reply *r;
+	struct json_doc *r;
 	const char *text;
 	size_t n;
 	bool ok;
@@ -20,11 +20,11 @@ static int reload(struct worker_call *c, const char *filename, char *message, si
 	if (rc)
 		return rc;
 	text = worker_http_body(c->http, &n);
-	rc = worker_reply_new(text, n, &r, message, size);
+	rc = json_doc_new(text, n, &r, message, size);
 	if (rc)
 		return rc == -GW_E_PARSE ? -GW_E_IO : rc;
-	ok = worker_reply_true(r, "success");
-	worker_reply_free(r);
+	ok = json_doc_true(r, "success");
+	json_doc_free(r);
 	if (ok)
 		return 0;
 	snprintf(message, size,
@@ -35,14 +35,14 @@ static int reload(struct worker_call *c, const char *filename, char *message, si
 
 static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
 {
-	struct worker_reply *r;
+	struct json_doc *r;
 	int rc = worker_ask_json(c, "GET", "/api/extra/perf", NULL, &r, message, size);
 
 	*ret_busy = false;
 	if (rc)
 		return rc;
-	*ret_busy = worker_reply_get(r, "idle") && !(worker_reply_number(r, "idle") > 0);
-	worker_reply_free(r);
+	*ret_busy = json_doc_get(r, "idle") && !(json_doc_number(r, "idle") > 0);
+	json_doc_free(r);
 	return 0;
 }
 
@@ -55,12 +55,12 @@ static int evict(struct worker_call *c, char *message, size_t size)
 }
 
 /* The one configuration that there is; false: none, or several. */
-static bool only_option(const struct worker_reply *r, char *out, size_t size)
+static bool only_option(const struct json_doc *r, char *out, size_t size)
 {
 	unsigned found = 0;
 
-	for (size_t i = 0; i < worker_reply_count(r, ""); i++) {
-		const char *name = worker_reply_string(worker_reply_at(r, "", i), "");
+	for (size_t i = 0; i < json_doc_count(r, ""); i++) {
+		const char *name = json_doc_string(json_doc_at(r, "", i), "");
 		size_t n = name ? strlen(name) : 0;
 
 		if (n <= strlen(ENDING) || strcmp(name + n - strlen(ENDING), ENDING) != 0)
@@ -74,7 +74,7 @@ static bool only_option(const struct worker_reply *r, char *out, size_t size)
 static int resume(struct worker_call *c, char *message, size_t size)
 {
 	char name[WORKER_MODEL];
-	struct worker_reply *r;
+	struct json_doc *r;
 	int rc;
 
 	if (c->worker->model)
@@ -88,7 +88,7 @@ static int resume(struct worker_call *c, char *message, size_t size)
 			 "--admindir");
 		rc = -GW_E_NOSUPPORT;
 	}
-	worker_reply_free(r);
+	json_doc_free(r);
 	return rc ? rc : reload(c, name, message, size);
 }
 

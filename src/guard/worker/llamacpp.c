@@ -22,15 +22,15 @@ static int for_each(struct worker_call *c,
 				char *message, size_t size),
 		    void *ctx, char *message, size_t size)
 {
-	struct worker_reply *r;
+	struct json_doc *r;
 	int rc = worker_ask_json(c, "GET", "/models", NULL, &r, message, size);
 
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < worker_reply_count(r, "data") && !rc; i++) {
-		const struct worker_reply *m = worker_reply_at(r, "data", i);
-		const char *id = worker_reply_string(m, "id");
-		const char *status = worker_reply_string(m, "status.value");
+	for (size_t i = 0; i < json_doc_count(r, "data") && !rc; i++) {
+		const struct json_doc *m = json_doc_at(r, "data", i);
+		const char *id = json_doc_string(m, "id");
+		const char *status = json_doc_string(m, "status.value");
 
 		if (!status) {
 			snprintf(message, size,
@@ -42,7 +42,7 @@ static int for_each(struct worker_call *c,
 			rc = each(c, id, ctx, message, size);
 		}
 	}
-	worker_reply_free(r);
+	json_doc_free(r);
 	return rc;
 }
 
@@ -52,7 +52,7 @@ static int look_at_slots(struct worker_call *c, const char *model, void *ctx, ch
 			 size_t size)
 {
 	char path[WORKER_MODEL * 3 + 64];
-	struct worker_reply *r;
+	struct json_doc *r;
 	bool *busy = ctx;
 	struct buf b;
 	int rc;
@@ -67,10 +67,10 @@ static int look_at_slots(struct worker_call *c, const char *model, void *ctx, ch
 		return 0;
 	if (rc)
 		return rc;
-	for (size_t i = 0; i < worker_reply_count(r, ""); i++)
-		if (worker_reply_true(worker_reply_at(r, "", i), "is_processing"))
+	for (size_t i = 0; i < json_doc_count(r, ""); i++)
+		if (json_doc_true(json_doc_at(r, "", i), "is_processing"))
 			*busy = true;
-	worker_reply_free(r);
+	json_doc_free(r);
 	return 0;
 }
 

@@ -33,13 +33,12 @@ static int load(struct worker_call *c, const char *model, char *message, size_t 
 }
 
 /* Remembers what is loaded; the caller owns *ret. */
-static int list(struct worker_call *c, struct worker_reply **ret, char *message, size_t size)
+static int list(struct worker_call *c, struct json_doc **ret, char *message, size_t size)
 {
 	int rc = worker_ask_json(c, "GET", "/api/ps", NULL, ret, message, size);
 
-	for (size_t i = 0; !rc && i < worker_reply_count(*ret, "models"); i++) {
-		const char *name =
-			worker_reply_string(worker_reply_at(*ret, "models", i), "name");
+	for (size_t i = 0; !rc && i < json_doc_count(*ret, "models"); i++) {
+		const char *name = json_doc_string(json_doc_at(*ret, "models", i), "name");
 
 		if (name)
 			worker_note(c, "model", name);
@@ -50,33 +49,33 @@ static int list(struct worker_call *c, struct worker_reply **ret, char *message,
 /* Ollama does not tell what is in flight; what is loaded is remembered before anything is done. */
 static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
 {
-	struct worker_reply *r;
+	struct json_doc *r;
 	int rc = list(c, &r, message, size);
 
 	*ret_busy = false;
 	if (!rc)
-		worker_reply_free(r);
+		json_doc_free(r);
 	return rc;
 }
 
 static int evict(struct worker_call *c, char *message, size_t size)
 {
-	struct worker_reply *r;
+	struct json_doc *r;
 	size_t n, i;
 	int rc = list(c, &r, message, size);
 
 	if (rc)
 		return rc;
-	n = worker_reply_count(r, "models");
+	n = json_doc_count(r, "models");
 	for (i = 0; i < n && !rc; i++) {
-		const char *name = worker_reply_string(worker_reply_at(r, "models", i), "name");
+		const char *name = json_doc_string(json_doc_at(r, "models", i), "name");
 
 		if (name)
 			rc = generate(c, name, true, message, size);
 		if (rc == -GW_E_NOSUPPORT) /* 404: it went by itself */
 			rc = 0;
 	}
-	worker_reply_free(r);
+	json_doc_free(r);
 	if (!rc)
 		snprintf(message, size, "%zu models told to unload", n);
 	return rc;

@@ -10,15 +10,15 @@
 static bool loaded(struct worker_call *c, char *out, size_t out_size, char *message,
 		   size_t size)
 {
-	struct worker_reply *r;
+	struct json_doc *r;
 	const char *id;
 
 	if (worker_ask_json(c, "GET", "/v1/model", NULL, &r, message, size))
 		return false;
-	id = worker_reply_string(r, "id");
+	id = json_doc_string(r, "id");
 	if (id)
 		snprintf(out, out_size, "%s", id);
-	worker_reply_free(r);
+	json_doc_free(r);
 	return id != NULL;
 }
 

@@ -1,4 +1,4 @@
-#include "guard/worker/reply.h"
+#include "json_doc.h"
 
 #include <gpuward.h>
 
@@ -57,13 +57,12 @@ static void load_jansson(void)
 #undef LOOK_UP
 }
 
-static const struct json_value *value(const struct worker_reply *r)
+static const struct json_value *value(const struct json_doc *r)
 {
 	return (const struct json_value *)r;
 }
 
-int worker_reply_new(const char *text, size_t n, struct worker_reply **ret, char *message,
-		     size_t size)
+int json_doc_new(const char *text, size_t n, struct json_doc **ret, char *message, size_t size)
 {
 	struct json_value *v;
 
@@ -77,17 +76,17 @@ int worker_reply_new(const char *text, size_t n, struct worker_reply **ret, char
 		snprintf(message, size, "the answer is no JSON");
 		return -GW_E_PARSE;
 	}
-	*ret = (struct worker_reply *)v;
+	*ret = (struct json_doc *)v;
 	return 0;
 }
 
-void worker_reply_free(struct worker_reply *r)
+void json_doc_free(struct json_doc *r)
 {
 	if (r)
 		jansson.delete((struct json_value *)r);
 }
 
-const struct worker_reply *worker_reply_get(const struct worker_reply *r, const char *path)
+const struct json_doc *json_doc_get(const struct json_doc *r, const char *path)
 {
 	const struct json_value *v = value(r);
 	char key[64];
@@ -102,33 +101,32 @@ const struct worker_reply *worker_reply_get(const struct worker_reply *r, const 
 		v = jansson.get(v, key);
 		path += n + (path[n] == '.');
 	}
-	return (const struct worker_reply *)v;
+	return (const struct json_doc *)v;
 }
 
-const char *worker_reply_string(const struct worker_reply *r, const char *path)
+const char *json_doc_string(const struct json_doc *r, const char *path)
 {
-	return jansson.string(value(worker_reply_get(r, path)));
+	return jansson.string(value(json_doc_get(r, path)));
 }
 
-double worker_reply_number(const struct worker_reply *r, const char *path)
+double json_doc_number(const struct json_doc *r, const char *path)
 {
-	return jansson.number(value(worker_reply_get(r, path)));
+	return jansson.number(value(json_doc_get(r, path)));
 }
 
-bool worker_reply_true(const struct worker_reply *r, const char *path)
+bool json_doc_true(const struct json_doc *r, const char *path)
 {
-	const struct worker_reply *v = worker_reply_get(r, path);
+	const struct json_doc *v = json_doc_get(r, path);
 
 	return v && value(v) == jansson.yes(); /* there is one true, not one for each place */
 }
 
-size_t worker_reply_count(const struct worker_reply *r, const char *path)
+size_t json_doc_count(const struct json_doc *r, const char *path)
 {
-	return jansson.count(value(worker_reply_get(r, path)));
+	return jansson.count(value(json_doc_get(r, path)));
 }
 
-const struct worker_reply *worker_reply_at(const struct worker_reply *r, const char *path,
-					   size_t i)
+const struct json_doc *json_doc_at(const struct json_doc *r, const char *path, size_t i)
 {
-	return (const struct worker_reply *)jansson.at(value(worker_reply_get(r, path)), i);
+	return (const struct json_doc *)jansson.at(value(json_doc_get(r, path)), i);
 }
