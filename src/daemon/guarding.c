@@ -150,7 +150,8 @@ static int open_guard(struct guarding *g)
 static int open_all(struct guarding *g)
 {
 	const struct policy *p = &g->settings->policy;
-	int err = g->outcome_fd < 0 ? -GW_E_IO : action_new(p, g->outcome_fd, &g->action);
+	int err = g->outcome_fd < 0 ? -GW_E_IO
+				    : action_new(p, &worker_all, g->outcome_fd, &g->action);
 
 	if (!err)
 		err = open_guard(g);

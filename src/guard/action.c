@@ -1,7 +1,6 @@
 #include "action.h"
 
 #include "guard/worker/common.h"
-#include "guard/worker/signals.h"
 
 #include "base/clock.h"
 #include "base/thread.h"
@@ -35,6 +34,7 @@ struct slot {
 
 struct action {
 	const struct policy *policy;
+	const struct worker_set *set;
 	int notify_fd;
 	struct root root;
 	pthread_mutex_t lock; /* everything below; never held while a worker is called */
@@ -59,21 +59,21 @@ static int lacks(const char *what, char *message, size_t size)
 
 static int do_close(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const struct worker_ops *ops = c->set->of(c->worker->kind);
 
 	return ops->close ? ops->close(c, out->message, sizeof(out->message)) : 0;
 }
 
 static int do_open(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const struct worker_ops *ops = c->set->of(c->worker->kind);
 
 	return ops->open ? ops->open(c, out->message, sizeof(out->message)) : 0;
 }
 
 static int do_drain(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const struct worker_ops *ops = c->set->of(c->worker->kind);
 
 	return ops->drain ? ops->drain(c, &out->in_flight, out->message, sizeof(out->message))
 			  : 0;
@@ -90,7 +90,7 @@ static int do_notify(struct worker_call *c, struct guard_outcome *out)
  * again before anything else is tried. */
 static int stop(struct worker_call *c, char *message, size_t size)
 {
-	const struct worker_ops *stopper = worker_stopper(c->worker);
+	const struct worker_ops *stopper = c->set->stopper(c->worker);
 
 	if (!stopper)
 		return lacks("be stopped: neither match.unit nor match.container names it",
@@ -101,11 +101,12 @@ static int stop(struct worker_call *c, char *message, size_t size)
 
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const struct worker_ops *ops = c->set->of(c->worker->kind);
 	unsigned level = c->order->level;
 
 	if (level >= LEVEL_TERM)
-		return worker_kill(c, out->message, sizeof(out->message));
+		return c->set->kill ? c->set->kill(c, out->message, sizeof(out->message))
+				    : lacks("be ended", out->message, sizeof(out->message));
 	if (level <= 1)
 		return level == 0 ? 0 : do_close(c, out);
 	if (ops->evict && level == policy_kind_level(c->worker->kind))
@@ -142,10 +143,10 @@ static int wait_alive(struct worker_call *c, const struct worker_ops *ops, char 
  * stopped it: then the level says so, and starting what runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
-	const struct worker_ops *stopper = worker_stopper(c->worker);
+	const struct worker_ops *stopper = c->set->stopper(c->worker);
 	char unused[8];
 
-	return stopper && stopper != worker_ops_of(c->worker->kind) &&
+	return stopper && stopper != c->set->of(c->worker->kind) &&
 	       (c->order->start || c->order->level == LEVEL_STOP ||
 		worker_noted(c, "stopped", 0, unused, sizeof(unused)));
 }
@@ -153,14 +154,15 @@ static bool must_start(const struct worker_call *c)
 /* Starts it if it must be, and asks whether it answers: 0 it does. */
 static int make_ready(struct worker_call *c, bool start, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const struct worker_ops *ops = c->set->of(c->worker->kind);
 	const size_t size = sizeof(out->message);
 	char *message = out->message;
 	int rc = 0;
 
 	if (start) {
-		rc = worker_stopper(c->worker)->resume(c, message, size);
-		worker_http_socket(c->http, NULL);
+		rc = c->set->stopper(c->worker)->resume(c, message, size);
+		if (c->set->started)
+			c->set->started(c);
 		return rc ? rc : wait_alive(c, ops, message, size);
 	}
 	if (ops->alive && !policy_kind_is(c->worker->kind, KIND_ENDS))
@@ -171,7 +173,7 @@ static int make_ready(struct worker_call *c, bool start, struct guard_outcome *o
 
 static int do_resume(struct worker_call *c, struct guard_outcome *out)
 {
-	const struct worker_ops *ops = worker_ops_of(c->worker->kind);
+	const struct worker_ops *ops = c->set->of(c->worker->kind);
 	bool start = must_start(c), lazy = c->worker->resume == RESUME_LAZY;
 	int rc;
 
@@ -203,12 +205,13 @@ static void carry_out(const struct action *a, struct worker_call *c, struct guar
 			 "nothing is done: mode is not enforce");
 		return;
 	}
-	rc = worker_http_new(c->worker, c->deadline_ns, &c->http);
+	rc = c->set->begin ? c->set->begin(c) : 0;
 	if (!rc)
 		rc = verbs[c->order->verb](c, out);
 	if (rc == -GW_E_NOMEM)
 		snprintf(out->message, sizeof(out->message), "no memory");
-	worker_http_free(c->http);
+	if (c->set->end)
+		c->set->end(c);
 	out->ok = rc == 0;
 	out->retry = rc == -GW_E_STATE;
 }
@@ -250,6 +253,7 @@ static void serve(struct action *a, struct slot *s)
 		.callbacks = s->has_callbacks ? &callbacks : NULL,
 		.facts = a->facts,
 		.root = &a->root,
+		.set = a->set,
 		.companion = a->policy->companion,
 	};
 
@@ -476,7 +480,8 @@ static int init_locks(struct action *a)
 	return 0;
 }
 
-int action_new(const struct policy *p, int notify_fd, struct action **ret)
+int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
+	       struct action **ret)
 {
 	struct action *a = calloc(1, sizeof(*a));
 	int rc = a ? root_open(&a->root, NULL) : -GW_E_NOMEM;
@@ -491,6 +496,7 @@ int action_new(const struct policy *p, int notify_fd, struct action **ret)
 		return rc;
 	}
 	a->policy = p;
+	a->set = set;
 	a->notify_fd = notify_fd;
 	a->facts = (struct worker_facts){ -1, -1, -1 };
 	*ret = a;

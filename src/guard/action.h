@@ -13,9 +13,10 @@
 
 struct action;
 
-/* For a policy that is borrowed.  notify_fd is written to (an eventfd; -1: none) when outcomes wait.
+/* For a policy that is borrowed, with the adapters of a set.  notify_fd is written to (an eventfd; -1: none) when outcomes wait.
  * Threads are started with the first orders.  0, -GW_E_NOMEM or -GW_E_IO. */
-int action_new(const struct policy *p, int notify_fd, struct action **ret);
+int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
+	       struct action **ret);
 /* Drops orders that have not begun; waits for those under way at most timeout_ns, but for a checkpoint
  * as long as it takes.  0, or -GW_E_STATE: one is still under way and is left behind, with the memory and
  * the policy that it uses.  NULL is fine. */

@@ -69,7 +69,7 @@ static int open_parts(struct gw_guard *g)
 	if (!err)
 		err = guard_new(&g->policy, NULL, 0, &g->guard);
 	if (!err)
-		err = action_new(&g->policy, g->wake_fd, &g->action);
+		err = action_new(&g->policy, &worker_own, g->wake_fd, &g->action);
 	if (!err)
 		err = action_set_callbacks(g->action, 0, &callbacks);
 	if (!err && g->options.flags & GW_GUARD_HEALTH)

@@ -37,7 +37,8 @@ struct worker_call {
 	const struct worker_callbacks *callbacks; /* NULL: none were given */
 	struct worker_facts facts;
 	const struct root *root; /* where /proc is */
-	const char *companion;   /* socket of who has the privileges; NULL: we act ourselves */
+	const struct worker_set *set;
+	const char *companion; /* socket of who has the privileges; NULL: we act ourselves */
 };
 
 struct worker_ops {
@@ -53,10 +54,21 @@ struct worker_ops {
 	int (*alive)(struct worker_call *c, char *message, size_t size); /* does it answer? */
 };
 
-/* Never NULL. */
-const struct worker_ops *worker_ops_of(enum policy_kind kind);
-
-/* Who carries out level 4 for it; NULL: nobody. */
-const struct worker_ops *worker_stopper(const struct policy_worker *w);
+/* Which adapters there are: whoever acts names a set, so that a program that guards itself carries no more
+ * than its own. */
+struct worker_set {
+	const struct worker_ops *(*of)(enum policy_kind kind); /* never NULL */
+	/* Who carries out level 4 for it; NULL: nobody. */
+	const struct worker_ops *(*stopper)(const struct policy_worker *w);
+	/* Levels 5 and 6. */
+	int (*kill)(struct worker_call *c, char *message, size_t size);
+	/* Around each order: makes and ends what calls need (c->http).  After a start the old connection is
+	 * left.  NULL where nothing is needed. */
+	int (*begin)(struct worker_call *c);
+	void (*started)(struct worker_call *c);
+	void (*end)(struct worker_call *c);
+};
+extern const struct worker_set worker_all; /* of every kind */
+extern const struct worker_set worker_own; /* of WORKER_CALLBACK alone */
 
 #endif

@@ -203,7 +203,7 @@ int main(int argc, char **argv)
 			argv[i] = NULL;
 		}
 	}
-	if (action_new(&policy, fd, &a) != 0)
+	if (action_new(&policy, &worker_all, fd, &a) != 0)
 		return 3;
 	action_set_notes(a, 0, notes);
 	action_set_facts(a, &facts);

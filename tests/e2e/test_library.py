@@ -66,6 +66,13 @@ def test_libc_alone_is_needed(file):
         assert re.fullmatch(allowed, line.split()[0]), line
 
 
+@plain
+def test_the_library_stays_small(tmp_path):
+    out = tmp_path / "stripped"
+    run("strip", "-o", out, os.path.realpath(LIBRARY))
+    assert out.stat().st_size <= 400 << 10, out.stat().st_size
+
+
 def exports(file):
     lines = run("nm", "-D", "--defined-only", file).splitlines()
     return {l.split()[2].split("@")[0] for l in lines if l.split()[1] != "A"}

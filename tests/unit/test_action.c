@@ -69,7 +69,7 @@ static int setup(void **state)
 	policy.mode = GUARD_ENFORCE;
 	policy.workers = WORKERS;
 	fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (action_new(&policy, fd, &action) != 0)
+	if (action_new(&policy, &worker_all, fd, &action) != 0)
 		return -1;
 	for (unsigned i = 0; i < WORKERS; i++) {
 		struct worker_callbacks c = { fake_evict, fake_resume, &fake[i] };
@@ -364,7 +364,7 @@ static void who_hangs_at_the_end_is_left_behind(void **state)
 	(void)state;
 	sem_init(&hung.begun, 0, 0);
 	sem_init(&hung.go, 0, 0);
-	assert_int_equal(action_new(&policy, -1, &other), 0);
+	assert_int_equal(action_new(&policy, &worker_all, -1, &other), 0);
 	assert_int_equal(action_set_callbacks(other, 0, &c), 0);
 	assert_int_equal(action_order(other, &o), 0);
 	sem_wait(&hung.begun);
@@ -379,15 +379,15 @@ static void a_kind_can_be_moved_and_brought_back(void **state)
 	struct policy_worker w = { .kind = WORKER_OLLAMA };
 
 	(void)state;
-	assert_null(worker_stopper(&w));
+	assert_null(worker_all.stopper(&w));
 	w.match.unit = "ollama.service";
-	assert_ptr_equal(worker_stopper(&w), worker_ops_of(WORKER_SYSTEMD));
+	assert_ptr_equal(worker_all.stopper(&w), worker_all.of(WORKER_SYSTEMD));
 	w = (struct policy_worker){ .kind = WORKER_VLLM, .match.container = "abc" };
-	assert_ptr_equal(worker_stopper(&w), worker_ops_of(WORKER_CONTAINER));
+	assert_ptr_equal(worker_all.stopper(&w), worker_all.of(WORKER_CONTAINER));
 	w = (struct policy_worker){ .kind = WORKER_CONTAINER };
-	assert_ptr_equal(worker_stopper(&w), worker_ops_of(WORKER_CONTAINER));
+	assert_ptr_equal(worker_all.stopper(&w), worker_all.of(WORKER_CONTAINER));
 	for (unsigned k = 0; k < WORKER_KINDS; k++) {
-		const struct worker_ops *ops = worker_ops_of((enum policy_kind)k);
+		const struct worker_ops *ops = worker_all.of((enum policy_kind)k);
 
 		assert_non_null(ops->evict);
 		assert_non_null(ops->resume);

@@ -86,12 +86,12 @@ static int each(void **state)
 
 static int evict(void)
 {
-	return worker_ops_of(WORKER_CHECKPOINT)->evict(&call, message, sizeof(message));
+	return worker_all.of(WORKER_CHECKPOINT)->evict(&call, message, sizeof(message));
 }
 
 static int resume(void)
 {
-	return worker_ops_of(WORKER_CHECKPOINT)->resume(&call, message, sizeof(message));
+	return worker_all.of(WORKER_CHECKPOINT)->resume(&call, message, sizeof(message));
 }
 
 static void a_process_is_put_away_and_brought_back(void **state)
