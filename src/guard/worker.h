@@ -61,7 +61,7 @@ struct worker_set {
 	/* Who carries out level 4 for it; NULL: nobody. */
 	const struct worker_ops *(*stopper)(const struct policy_worker *w);
 	/* Levels 5 and 6. */
-	int (*kill)(struct worker_call *c, char *message, size_t size);
+	int (*kill)(const struct worker_call *c, char *message, size_t size);
 	/* Around each order: makes and ends what calls need (c->http).  After a start the old connection is
 	 * left.  NULL where nothing is needed. */
 	int (*begin)(struct worker_call *c);
