@@ -135,8 +135,9 @@ bool who_news(struct who_table *t)
 
 void who_forget_workers(struct who_table *t)
 {
-	for (unsigned i = 0; i < SCENE_PROCESSES; i++)
-		t->who[i].worker = -1;
+	for (unsigned c = 0; c < CHAINS; c++)
+		for (int i = t->chain[c]; i >= 0; i = t->who[i].next)
+			t->who[i].worker = -1;
 }
 
 /* ---- asking /proc ---- */
