@@ -236,8 +236,9 @@ static void has_no_descriptors_of_ours(void **state)
 			  in_s(10), out, sizeof(out)),
 		0);
 	close(leaky);
-	assert_null(strstr(out, "57"));
 	assert_non_null(strstr(out, "/dev/null\n"));
+	*strchr(out, '\n') = '\0'; /* the list alone: times below it have such numbers too */
+	assert_null(strstr(out, "57"));
 }
 
 static void starts_with_default_signals_and_its_own_group(void **state)

@@ -782,6 +782,16 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 	store_close(s);
 }
 
+/* A try that was under way when the disk was mended may still fail; the one after it does not. */
+static int flush_when_mended(struct store *s)
+{
+	int rc;
+
+	atomic_store(&fault.result, 0);
+	rc = store_flush(s, PATIENCE);
+	return rc == -GW_E_IO ? store_flush(s, PATIENCE) : rc;
+}
+
 static void a_disk_that_stays_full_takes_no_more_memory(void **state)
 {
 	struct store *s = open_clean();
@@ -793,8 +803,7 @@ static void a_disk_that_stays_full_takes_no_more_memory(void **state)
 		store_commit(s);
 	}
 	assert_true(store_dropped(s) > 1000);
-	atomic_store(&fault.result, 0);
-	assert_int_equal(store_flush(s, PATIENCE), 0);
+	assert_int_equal(flush_when_mended(s), 0);
 	tell(s, "after");
 	commit(s);
 	assert_int_equal(store_last_event(s), 30001);
@@ -822,8 +831,7 @@ static void what_was_taken_is_written_and_what_was_not_is_said(void **state)
 	assert_true(taken >= 10);
 	assert_true(refused >= 10);
 	assert_int_equal(store_dropped(s), refused);
-	atomic_store(&fault.result, 0);
-	assert_int_equal(store_flush(s, PATIENCE), 0);
+	assert_int_equal(flush_when_mended(s), 0);
 	store_close(s);
 	s = open_clean();
 	assert_int_equal(store_kept(s, "window", 100, see_document, &v), taken);
