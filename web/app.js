@@ -306,16 +306,13 @@ on("snapshot", () => {
 	lists.snapshot();
 	energy.chooseGpus();
 });
-// The panel of the guard is fetched where there is one.
-let guard = null;
+// Fetched where there is one.
+let guard;
 on("snapshot", async () => {
 	const g = guard || await ask("guard").catch(() => {});
 	if (guard || !(g?.workers.length || g?.reservations.length))
 		return;
-	guard = import("./guard.js").then((m) => m.guard(needToken), () => { guard = null; });
-	model.guarded = true; // the panel is what people come for: the figures of the one GPU do not push it away
-	for (const box of document.querySelectorAll("details.all"))
-		box.open = false;
+	guard = import("./guard.js").then((m) => m.guard(needToken), () => guard = null);
 });
 on("gap", () => {
 	draw(true);

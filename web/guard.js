@@ -413,6 +413,9 @@ function draw() {
 
 export function guard(askToken) {
 	needToken = askToken;
+	model.guarded = true; // the panel is what people come for: the figures of the one GPU do not push it away
+	for (const box of document.querySelectorAll("details.all"))
+		box.open = false;
 	tables = { workers: workerTable(), processes: processTable() };
 	$("guard-token").querySelector("button").addEventListener("click", async () => {
 		await needToken(`Moving a worker needs the token of this service. ${TYPE}`);

@@ -544,7 +544,7 @@ def test_the_page_is_small():
     assert size.pop("docs.js") < 2 * 1024
     # Fetched only where workers are guarded.
     assert size.pop("guard.js") < 22 * 1024
-    assert sum(size.values()) < 81 * 1024
+    assert sum(size.values()) < 80 * 1024
 
 
 def test_nothing_moves_when_figures_change(page, demo):
