@@ -135,8 +135,7 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 
 bool guard_step_drain(struct guard *g, struct guard_worker *w)
 {
-	if (w->bytes > w->base_bytes)
-		w->base_bytes = w->bytes;
+	guard_grown(g, w);
 	if (guard_effective(w) == BIT(REASON_CONTENTION) && w->calm_looks >= CALM_LOOKS)
 		guard_latch(w, false);
 	if (w->idle && w->works)
@@ -171,7 +170,7 @@ static void stuck(struct guard *g, struct guard_worker *w, const char *why)
 		/* It holds next to nothing, and yet the card has not more room. */
 		guard_move(g, w, STATE_STUCK, "stuck", "%s; free rose by %llu of %llu MiB", why,
 			   (unsigned long long)(rose / MIB),
-			   (unsigned long long)((w->base_bytes - w->bytes) / MIB));
+			   (unsigned long long)(guard_gone(w) / MIB));
 	else
 		guard_move(g, w, STATE_STUCK, "stuck", "%s; %llu MiB remain", why,
 			   (unsigned long long)(w->bytes / MIB));
@@ -205,8 +204,7 @@ static uint64_t evict_until(const struct guard *g, const struct guard_worker *w)
 
 bool guard_step_evict(struct guard *g, struct guard_worker *w)
 {
-	if (w->bytes > w->base_bytes)
-		w->base_bytes = w->bytes;
+	guard_grown(g, w);
 	if (w->pending || g->now_ns < w->retry_ns)
 		return false;
 	if (w->tries && w->base_bytes && guard_freed(g, w)) {
@@ -228,8 +226,9 @@ bool guard_step_evict(struct guard *g, struct guard_worker *w)
 
 bool guard_step_verify(struct guard *g, struct guard_worker *w)
 {
+	guard_grown(g, w);
 	if (guard_freed(g, w)) {
-		uint64_t freed = w->base_bytes - w->bytes;
+		uint64_t freed = guard_gone(w);
 
 		if (w->dry) {
 			guard_move(g, w, STATE_EVICTED, "freed", "%llu MiB would be free",

@@ -167,32 +167,51 @@ void guard_begin_eviction(struct guard *g, struct guard_worker *w)
 	w->retry_ns = 0;
 }
 
-/* The tree fell by 75 % of what it held, and the device's free memory rose to match: within 64 MiB,
- * or what others took meanwhile. */
-bool guard_freed(const struct guard *g, const struct guard_worker *w)
+/* It took more after it was told to leave: what must become free is counted from there. */
+void guard_grown(struct guard *g, struct guard_worker *w)
 {
-	uint64_t free_now, others, gone;
 	bool known;
 
-	if (w->bytes > w->base_bytes / 4)
+	if (w->bytes <= w->base_bytes)
+		return;
+	guard_free_and_others(g, w, &w->base_free, &w->base_others, &known);
+	w->base_bytes = w->bytes;
+}
+
+uint64_t guard_gone(const struct guard_worker *w)
+{
+	return w->base_bytes > w->bytes ? w->base_bytes - w->bytes : 0;
+}
+
+/* Told to leave on its way back, it holds no more than when it was out. */
+static bool still_out(const struct guard_worker *w)
+{
+	return w->returning && w->bytes <= w->residue_bytes + SLACK_BYTES;
+}
+
+/* The tree fell by 75 % of what it held (or had taken nothing yet), and the device's free memory rose to
+ * match: within 64 MiB, or what others took meanwhile. */
+bool guard_freed(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t free_now, others;
+	bool known;
+
+	if (w->bytes > w->base_bytes / 4 && !still_out(w))
 		return false;
-	gone = w->base_bytes - w->bytes;
 	guard_free_and_others(g, w, &free_now, &others, &known);
 	if (!known || w->delta || w->dry)
 		return true;
 
 	uint64_t took = others > w->base_others ? others - w->base_others : 0;
 
-	return free_now + took + SLACK_BYTES >= w->base_free + gone;
+	return free_now + took + SLACK_BYTES >= w->base_free + guard_gone(w);
 }
 
 void guard_ended(struct guard_worker *w, enum guard_result result)
 {
 	w->ended = result;
 	w->ended_level = w->level;
-	w->ended_bytes = result == RESULT_FREED && w->base_bytes > w->bytes
-				 ? w->base_bytes - w->bytes
-				 : 0;
+	w->ended_bytes = result == RESULT_FREED ? guard_gone(w) : 0;
 }
 
 unsigned guard_levels(const struct guard *g, unsigned worker)

@@ -276,6 +276,8 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 		 uint64_t deadline_ns);
 void guard_overdue(struct guard *g, struct guard_worker *w);
 void guard_begin_eviction(struct guard *g, struct guard_worker *w);
+void guard_grown(struct guard *g, struct guard_worker *w);
+uint64_t guard_gone(const struct guard_worker *w);
 bool guard_freed(const struct guard *g, const struct guard_worker *w);
 void guard_ended(struct guard_worker *w, enum guard_result result); /* at its level */
 

@@ -598,6 +598,49 @@ static void a_look_that_crosses_with_a_worker_proves_all_the_same(void **state)
 	world_done(&o);
 }
 
+/* Signals and callbacks say done before anything is loaded: told to leave in between, there is nothing to free. */
+static void who_is_told_to_leave_before_it_loaded_is_out(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.w[0].residue = GIB / 2;
+	world_begin(&o);
+	world_step(&o);
+	o.w[0].returns_empty = true;
+	world_ask(&o, 0, ASK_EVICT, 10 * S);
+	world_run(&o, 30 * S);
+	assert_int_equal(world_state(&o, 0), STATE_VERIFY_UP);
+	world_ask(&o, 0, ASK_EVICT, 60 * S);
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 2);
+	world_done(&o);
+}
+
+static void who_takes_more_while_it_leaves_must_free_that_too(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.w[0].load[0] = 2 * GIB;
+	o.w[0].busy = true;
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_EVICT, 60 * S);
+	world_run(&o, S);
+	assert_int_equal(world_state(&o, 0), STATE_DRAIN);
+	o.w[0].load[0] = 8 * GIB;
+	world_run(&o, S);
+	o.w[0].busy = false;
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(world_status(&o, 0).resident_bytes, 0);
+	world_done(&o);
+}
+
 static void the_look_that_decides_comes_when_the_need_has_lasted(void **state)
 {
 	struct world o;
@@ -1589,6 +1632,8 @@ int main(void)
 		cmocka_unit_test(orders_name_the_processes_of_the_worker_and_nobody_else),
 		cmocka_unit_test(freed_bytes_must_be_seen_on_the_device_too),
 		cmocka_unit_test(a_look_that_crosses_with_a_worker_proves_all_the_same),
+		cmocka_unit_test(who_is_told_to_leave_before_it_loaded_is_out),
+		cmocka_unit_test(who_takes_more_while_it_leaves_must_free_that_too),
 		cmocka_unit_test(the_look_that_decides_comes_when_the_need_has_lasted),
 		cmocka_unit_test(what_others_took_meanwhile_is_no_fault_of_the_worker),
 		cmocka_unit_test(bytes_that_are_not_told_are_judged_by_the_device),
