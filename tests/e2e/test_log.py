@@ -153,10 +153,10 @@ def test_the_summary_agrees_with_the_lines_and_with_the_load(scenario):
         r"mean ([\d.]+) W, s.d. [\d.]+ W, ([\d.]+) to ([\d.]+) W", done.stderr).groups())
     assert abs(mean - sum(power) / len(power)) < 0.01 * mean
     assert abs(low - min(power)) < 0.01 and abs(high - max(power)) < 0.01
-    best, least, most = map(float, re.search(
-        r"energy +([\d.]+) J \(([\d.]+) to ([\d.]+) J\) in 2.00 s", done.stderr).groups())
-    assert least < best < most
-    assert abs(best / 2 - mean) < 0.05 * mean
+    best, least, most, seconds = map(float, re.search(
+        r"energy +([\d.]+) J \(([\d.]+) to ([\d.]+) J\) in ([\d.]+) s", done.stderr).groups())
+    assert least < best < most and seconds >= 2  # a busy machine ends it late
+    assert abs(best / seconds - mean) < 0.05 * mean
     assert "throttle  none" in done.stderr
 
 
