@@ -3,7 +3,8 @@
 #include <math.h>
 #include <string.h>
 
-#define DRAIN_NS     NS_PER_S
+#define DRAIN_NS     (1500 * NS_PER_MS) /* 0.5 ms each; the ring of an H200 holds 2.36 s */
+#define DRAIN_ANY_NS NS_PER_S           /* where its span is not known */
 #define WHO_NS       NS_PER_S
 #define USE_LASTS_NS (2 * NS_PER_S)
 #define IDLE_NS      NS_PER_S             /* figures, while nobody has a window open */
@@ -344,14 +345,21 @@ static void watch_clocks(struct sampler *s, uint64_t now)
 	s->given_ns = now;
 }
 
-/* Edges closer than this share a reading: it costs 2 ms. */
-#define LIMITS_NS (100 * NS_PER_MS)
+/* It costs 2 ms: edges closer than the first share a reading, and in long windows one is made once a
+ * while, for who looks into an open one. */
+#define LIMITS_NS      (100 * NS_PER_MS)
+#define LIMITS_LONG_NS (60 * NS_PER_S)
+
+static uint64_t limits_read_ns(const struct sampler *s)
+{
+	return s->r.tier_ns[__builtin_ctz(GW_TIER_LIMITS)];
+}
 
 static void read_limits(struct sampler *s)
 {
 	struct event e = { .type = EVENT_LIMITS };
 	double *v = e.u.limits.seconds;
-	uint64_t read_ns = s->r.tier_ns[__builtin_ctz(GW_TIER_LIMITS)];
+	uint64_t read_ns = limits_read_ns(s);
 
 	/* They may have been read just before.  The power cap and sync boost are of SLOW. */
 	tap_read(&s->tap, GW_TIER_LIMITS | GW_TIER_SLOW,
@@ -509,7 +517,7 @@ void sampler_edge(struct sampler *s, uint64_t end_ns)
 static uint64_t drain_period(const struct sampler *s)
 {
 	double span = s->set.sensor.ring_span_s;
-	uint64_t most = span > 0 ? (uint64_t)(0.85e9 * span) : DRAIN_NS;
+	uint64_t most = span > 0 ? (uint64_t)(0.85e9 * span) : DRAIN_ANY_NS;
 
 	return earliest(most, DRAIN_NS);
 }
@@ -569,7 +577,7 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	if (anchored && s->anchor_due_ns <= now) {
 		next_anchor(s);
 		read_counter(s);
-		if (active)
+		if (active && now > limits_read_ns(s) + LIMITS_LONG_NS)
 			read_limits(s);
 	}
 	if (active && s->opt.processes && s->who_ns <= now) {

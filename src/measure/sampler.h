@@ -1,9 +1,8 @@
 /* sampler: asks one GPU when it is due, and makes events of what it says.
  *
- * It knows the cadences and nothing of windows: power samples from the driver's ring once a
- * second (or polled, where there is no ring), figures at the interval, the energy counter and
- * the throttle counters at edges and anchors, never more than once a second.  All deadlines are
- * absolute, so that lateness does not add up.  One thread at a time; nothing is allocated after
+ * It knows the cadences and nothing of windows: power samples from the driver's ring every 1.5 s
+ * (or polled, where there is no ring), figures at the interval, the energy counter at edges and
+ * anchors, never more than once a second, the throttle counters at edges.  All deadlines are absolute, so that lateness does not add up.  One thread at a time; nothing is allocated after
  * the first process list of a size. */
 #ifndef GW_MEASURE_SAMPLER_H
 #define GW_MEASURE_SAMPLER_H
