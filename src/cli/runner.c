@@ -317,6 +317,7 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 	s->pid_fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
 	marks_init(&run->marks, r->meter, r->part, run->begin_ns);
 	run->end_ns = follow(r, s, run);
+	window_hurry(run->window);
 	gw_window_close(run->window, run->end_ns);
 	reap(s, run);
 	if (s->pid_fd >= 0)

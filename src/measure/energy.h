@@ -112,6 +112,9 @@ struct energy_window {
 
 void energy_init(struct energy *e, const struct energy_setup *set);
 
+/* There is no counter after all: told before any reading. */
+void energy_no_counter(struct energy *e, enum gw_absence why);
+
 /* A power sample with its stamp on the monotonic clock.  0, or -GW_E_ARG: not later than the one
  * before, or no power a board can have; it is left out. */
 int energy_add(struct energy *e, uint64_t stamp_ns, double w);
@@ -133,6 +136,11 @@ void energy_close(struct energy_window *w, uint64_t end_ns);
 /* Takes in what came since; to be called at least once in 30 s.  True: the window is closed and
  * its end covered. */
 bool energy_follow(const struct energy *e, struct energy_window *w);
+
+/* Of a window shorter than the spacing of samples: is one within half of it of its end?  No later one tells much
+ * more.  energy_end_near() ends it there, with that sample held. */
+bool energy_is_near(const struct energy *e, const struct energy_window *w);
+bool energy_end_near(const struct energy *e, struct energy_window *w);
 
 /* No more samples will come: what is missing up to its end is a hole. */
 void energy_cut(const struct energy *e, struct energy_window *w);

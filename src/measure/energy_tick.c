@@ -152,6 +152,12 @@ void energy_find_phase(struct energy *e)
 	e->phase_u_s = fmax(best, (before + after) / sqrt(12));
 }
 
+void energy_no_counter(struct energy *e, enum gw_absence why)
+{
+	e->set.counter = false;
+	e->set.sensor.counter = why;
+}
+
 int energy_count(struct energy *e, uint64_t before_ns, uint64_t after_ns, double joules)
 {
 	struct energy_read now = { before_ns, after_ns, joules, e->epoch };

@@ -107,6 +107,39 @@ bool energy_follow(const struct energy *e, struct energy_window *w)
 	return true;
 }
 
+bool energy_is_near(const struct energy *e, const struct energy_window *w)
+{
+	double spacing = e->set.spacing_s;
+
+	return w->end_ns && e->samples && span_s(w->begin_ns, w->end_ns) < spacing &&
+	       energy_number(e, e->samples - 1)->t_ns + (uint64_t)(0.5e9 * spacing) >=
+		       w->end_ns;
+}
+
+/* At the last sample or after it. */
+static void held(const struct energy *e, uint64_t t_ns, struct energy_point *ret)
+{
+	const struct energy_sample *last = energy_number(e, e->samples - 1);
+	double dt = span_s(last->t_ns, t_ns);
+
+	energy_at_sample(last, e->samples - 1, ret);
+	ret->joules += dt * last->w;
+	ret->square += dt * sq(last->w);
+}
+
+bool energy_end_near(const struct energy *e, struct energy_window *w)
+{
+	if (!energy_is_near(e, w))
+		return false;
+	if (energy_follow(e, w))
+		return true;
+	if (!w->begun)
+		held(e, w->begin_ns, &w->begin);
+	held(e, w->end_ns, &w->end);
+	w->begun = w->ended = true;
+	return true;
+}
+
 void energy_cut(const struct energy *e, struct energy_window *w)
 {
 	const struct energy_sample *last;

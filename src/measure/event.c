@@ -28,6 +28,7 @@ static const struct {
 } rows[EVENT_TYPES] = {
 	[EVENT_POWER]   = { 'P', { ONE(REAL, power_w) } },
 	[EVENT_COUNTER] = { 'C', { ONE(U64, counter.after_ns), ONE(REAL, counter.joules) } },
+	[EVENT_NO_COUNTER] = { 'c', { ONE(UINT, absence) } },
 	[EVENT_TICK]    = { 'T', { ONE(UINT, tick.missed), MANY(tick.figure, FIGURES) } },
 	[EVENT_LIMITS]  = { 'L', { MANY(limits.seconds, GW_THROTTLES), ONE(REAL, limits.limit_w) } },
 	[EVENT_NOTE]    = { 'N', { ONE(CODE, code) } },

@@ -33,6 +33,7 @@ extern const unsigned event_quantity[FIGURES]; /* enum gw_quantity of each */
 enum event_type {
 	EVENT_POWER,   /* a power sample; t is its stamp                                     */
 	EVENT_COUNTER, /* a reading of the energy counter; t before, after_ns after the call */
+	EVENT_NO_COUNTER, /* its first reading failed: there is none                         */
 	EVENT_TICK,    /* the figures above, and how many ticks were missed before it        */
 	EVENT_LIMITS,  /* what held the clocks back, and the limit                           */
 	EVENT_NOTE,    /* something happened: an enum gw_code                                */
@@ -54,6 +55,7 @@ struct event {
 			uint64_t after_ns;
 			double joules;
 		} counter;
+		unsigned absence; /* enum gw_absence */
 		struct {
 			double figure[FIGURES]; /* NAN: not known */
 			unsigned missed;

@@ -26,8 +26,7 @@ struct meter_device {
 	struct sensor known;
 	char *cache_dir;
 	struct sampler sampler;
-	struct energy_setup hung;       /* how it is measured when stalled: not at all */
-	const struct energy_setup *set; /* that, or the sampler's own                  */
+	struct energy_setup hung; /* how it is measured when stalled: not at all */
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; /* of all that follows                */
@@ -71,7 +70,7 @@ struct gw_window {
 	struct gw_window *next, **link;
 	unsigned id;
 	char label[64];
-	bool closed, waited;
+	bool hurry, closed, waited;
 	struct track_window *track; /* one a device */
 	struct gw_energy *energy;   /* likewise     */
 };
@@ -279,13 +278,13 @@ static int settle_device(struct meter_device *d, uint64_t until_ns)
 		;
 	d->stalled = d->stalled || !d->begun;
 	err = d->stalled ? 0 : d->error;
-	d->set = d->stalled ? &d->hung : &d->sampler.set;
 	pthread_mutex_unlock(&d->lock);
 	if (err)
 		return err;
-	track_init(&d->track, d->set, (double)d->opt.interval_ns * 1e-9);
+	track_init(&d->track, d->stalled ? &d->hung : &d->sampler.set,
+		   (double)d->opt.interval_ns * 1e-9);
 	if (m->about)
-		m->about(m->arg, d->number, d->position, d->set);
+		m->about(m->arg, d->number, d->position, &d->track.energy.set);
 	return 0;
 }
 
@@ -522,7 +521,7 @@ void meter_wait(struct gw_meter *m, uint64_t until_ns)
 
 const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device)
 {
-	return m->device[device]->set;
+	return &m->device[device]->track.energy.set;
 }
 
 void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
@@ -537,13 +536,14 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 /* ---- windows ---- */
 
 /* To the track and to whoever listens; the thread reads what the edge needs. */
-static void tell(struct meter_device *d, const struct event *e, struct track_window *w)
+static void tell(struct meter_device *d, const struct event *e, struct track_window *w,
+		 uint64_t early_ns)
 {
 	pthread_mutex_lock(&d->lock);
 	record(d, e, w);
 	d->edge = true;
-	if (e->type == EVENT_CLOSE && e->t_ns > d->end_ns)
-		d->end_ns = e->t_ns;
+	if (e->type == EVENT_CLOSE && e->t_ns - early_ns > d->end_ns)
+		d->end_ns = e->t_ns - early_ns;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
 }
@@ -590,9 +590,23 @@ int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
 	e.u.window.period_s = NAN;
 	memcpy(e.u.window.label, w->label, sizeof(e.u.window.label));
 	for (unsigned i = 0; i < m->count; i++)
-		tell(m->device[i], &e, &w->track[i]);
+		tell(m->device[i], &e, &w->track[i], 0);
 	*ret_window = w;
 	return 0;
+}
+
+void window_hurry(struct gw_window *w)
+{
+	w->hurry = true;
+}
+
+/* Half the spacing of samples sooner than its end one may be there that will do. */
+static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
+{
+	double spacing = w->meter->device[i]->track.energy.set.spacing_s;
+	uint64_t length = end_ns - w->track[i].e.begin_ns;
+
+	return w->hurry && (double)length < 1e9 * spacing ? (uint64_t)(0.5e9 * spacing) : 0;
 }
 
 int gw_window_close(struct gw_window *w, uint64_t end_ns)
@@ -609,14 +623,17 @@ int gw_window_close(struct gw_window *w, uint64_t end_ns)
 		e.t_ns++; /* a window has a length */
 	e.u.window.id = w->id;
 	for (unsigned i = 0; i < w->meter->count; i++)
-		tell(w->meter->device[i], &e, NULL);
+		tell(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
 	w->closed = true;
 	return 0;
 }
 
-static bool done(struct meter_device *d, const struct track_window *w)
+static bool done(const struct gw_window *w, unsigned i)
 {
-	return d->stalled || track_done(&d->track, w) || !d->sampler.answers;
+	const struct meter_device *d = w->meter->device[i];
+
+	return d->stalled || track_done(&d->track, &w->track[i]) || !d->sampler.answers ||
+	       (w->hurry && energy_is_near(&d->track.energy, &w->track[i].e));
 }
 
 /* Waits for the sample that covers its end, on device i. */
@@ -628,16 +645,18 @@ static bool wait_device(struct gw_window *w, unsigned i, uint64_t until_ns)
 	if (w->meter->manual) {
 		uint64_t now = clock_mono_ns(w->meter->clock);
 
-		while (!done(d, &w->track[i]) && now < until_ns) {
+		while (!done(w, i) && now < until_ns) {
 			uint64_t due = gw_meter_poll(w->meter);
 
+			if (done(w, i))
+				break;
 			clock_sleep_until(w->meter->clock, due < until_ns ? due : until_ns);
 			now = clock_mono_ns(w->meter->clock);
 		}
-		return done(d, &w->track[i]);
+		return done(w, i);
 	}
 	pthread_mutex_lock(&d->lock);
-	while (!(ok = done(d, &w->track[i])) && wait_news(d, until_ns))
+	while (!(ok = done(w, i)) && wait_news(d, until_ns))
 		;
 	pthread_mutex_unlock(&d->lock);
 	return ok;
@@ -651,7 +670,7 @@ bool window_done(struct gw_window *w)
 		struct meter_device *d = w->meter->device[i];
 
 		pthread_mutex_lock(&d->lock);
-		all = done(d, &w->track[i]);
+		all = done(w, i);
 		pthread_mutex_unlock(&d->lock);
 	}
 	return all;

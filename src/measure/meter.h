@@ -69,6 +69,10 @@ void meter_progress(struct gw_meter *m, unsigned device, struct meter_progress *
  * waited for by nobody.  False while the window is open. */
 bool window_done(struct gw_window *w);
 
+/* Before it is closed: somebody waits for it.  If it is shorter than the spacing of samples, the one that is
+ * nearest to its end is enough. */
+void window_hurry(struct gw_window *w);
+
 /* Its number among the meter's windows, as events have it. */
 unsigned window_id(const struct gw_window *w);
 

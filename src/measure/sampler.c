@@ -3,18 +3,19 @@
 #include <math.h>
 #include <string.h>
 
-#define DRAIN_NS     (1500 * NS_PER_MS) /* 0.5 ms each; the ring of an H200 holds 2.36 s */
-#define DRAIN_ANY_NS NS_PER_S           /* where its span is not known */
-#define WHO_NS       NS_PER_S
-#define USE_LASTS_NS (2 * NS_PER_S)
-#define IDLE_NS      NS_PER_S             /* figures, while nobody has a window open */
-#define UNWATCHED_NS (10 * NS_PER_S)      /* the same in a service, which reads them itself */
-#define STEP_NS      ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
-#define COARSE_S     0.5                  /* a ring with wider spacing shows no shape */
-#define RING_AGE_NS  (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
-#define SETTLE_TRIES 5
-#define EDGE_STEP_NS (2 * NS_PER_MS) /* a look costs 0.3 ms */
-#define RING_FEW     10              /* readings say nothing about their spacing */
+#define DRAIN_NS      (1500 * NS_PER_MS) /* 0.5 ms each; the ring of an H200 holds 2.36 s */
+#define DRAIN_ANY_NS  NS_PER_S           /* where its span is not known */
+#define WHO_NS        NS_PER_S
+#define USE_LASTS_NS  (2 * NS_PER_S)
+#define IDLE_NS       NS_PER_S             /* figures, while nobody has a window open */
+#define UNWATCHED_NS  (10 * NS_PER_S)      /* the same in a service, which reads them itself */
+#define STEP_NS       ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
+#define COARSE_S      0.5                  /* a ring with wider spacing shows no shape */
+#define RING_AGE_NS   (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
+#define RING_YOUNG_NS (8 * NS_PER_MS)
+#define SETTLE_TRIES  5
+#define EDGE_STEP_NS  (2 * NS_PER_MS) /* a look costs 0.3 ms */
+#define RING_FEW      10              /* readings say nothing about their spacing */
 
 static void emit(struct sampler *s, const struct event *e)
 {
@@ -132,6 +133,17 @@ static void know_sensor(struct sampler *s)
 			 sizeof(why));
 }
 
+/* A reading takes 3 to 14 ms, and somebody waits for us: where a card of its kind has a counter, the first is
+ * made when sampling begins, and tells if this one has none. */
+static void look_for_counter(struct sampler *s)
+{
+	if (s->set.sensor.counter != GW_HAVE) {
+		tap_counter(&s->tap, &s->first);
+		s->set.sensor.counter = s->first.why;
+	}
+	s->set.counter = s->set.sensor.counter == GW_HAVE && !s->set.sensor.counter_unsafe;
+}
+
 int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 		 const struct sampler_options *options,
 		 void (*emit_fn)(void *arg, const struct event *e), void *arg)
@@ -159,9 +171,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	if (s->answers) {
 		s->set.why = (enum gw_absence)s->r.why[GW_Q_POWER];
 		choose_shape(s);
-		tap_counter(&s->tap, &s->first);
-		s->set.sensor.counter = s->first.why;
-		s->set.counter = s->first.why == GW_HAVE && !s->set.sensor.counter_unsafe;
+		look_for_counter(s);
 	}
 	return 0;
 }
@@ -314,7 +324,17 @@ static void poll_power(struct sampler *s)
 
 static void emit_counter(struct sampler *s, const struct tap_counter *c)
 {
+	bool first = !s->counter_ns;
+
 	s->counter_ns = c->before_ns;
+	s->counted_ns = c->after_ns;
+	if (first && c->why != GW_HAVE) {
+		s->set.counter = false;
+		s->set.sensor.counter = c->why;
+		emit(s, &(struct event){ .type = EVENT_NO_COUNTER,
+					 .t_ns = c->before_ns,
+					 .u.absence = c->why });
+	}
 	if (c->why == GW_HAVE)
 		emit(s, &(struct event){ .type = EVENT_COUNTER,
 					 .t_ns = c->before_ns,
@@ -494,7 +514,7 @@ static void look_for(struct sampler *s, uint64_t end_ns)
 	stamp = s->covered_ns;
 	if (s->last_ns && s->last_ns < stamp)
 		stamp = s->last_ns + (stamp - s->last_ns + step - 1) / step * step;
-	s->drain_ns = earliest(s->drain_ns, stamp);
+	s->drain_ns = earliest(s->drain_ns, stamp + RING_YOUNG_NS);
 	s->drain_until_ns = end_ns + reach_ns(s) + RING_AGE_NS;
 }
 
@@ -502,7 +522,8 @@ void sampler_edge(struct sampler *s, uint64_t end_ns)
 {
 	read_counter(s);
 	if (end_ns && !s->polled)
-		look_for(s, end_ns);
+		/* A reading for the end is of use when samples cover it too. */
+		look_for(s, s->counted_ns >= end_ns ? s->counted_ns + 1 : end_ns);
 	else if (!s->polled) /* once, for a GPU that is lost before the next drain */
 		s->drain_ns = earliest(s->drain_ns, now_ns(s) + reach_ns(s) + RING_AGE_NS);
 	read_limits(s);
@@ -550,8 +571,10 @@ uint64_t sampler_step(struct sampler *s, bool active)
 	if (!s->tick_ns) { /* the first time */
 		s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
 		next_anchor(s);
-		if (s->set.counter) /* read when we looked whether there is one */
+		if (s->set.counter && s->first.before_ns) /* read when we looked for it */
 			emit_counter(s, &s->first);
+		else
+			read_counter(s);
 	}
 	if (active && !s->active && s->tick_ns > now + every)
 		s->tick_ns = s->polled ? s->poll_due_ns : now;

@@ -44,8 +44,9 @@ struct sampler {
 	uint64_t covered_ns;      /* a sample with this stamp covers the last edge ... */
 	uint64_t drain_until_ns;  /* ... and is there by then */
 	bool active;              /* somebody has a window open */
-	struct tap_counter first; /* reading of the energy counter, made by init */
+	struct tap_counter first; /* reading of the energy counter, if init made one */
 	uint64_t counter_ns;      /* last reading of the energy counter; 0: none */
+	uint64_t counted_ns;      /* when it had answered */
 	unsigned anchors;
 	double given_hz;   /* application clock at the last edge or anchor; NAN: unknown */
 	uint64_t given_ns; /* when it was read */

@@ -228,7 +228,7 @@ static void settle(struct track *t, struct track_window *w, const struct event *
 	w->exclusive = e->u.window.exclusive;
 	if (!w->e.end_ns)
 		energy_close(&w->e, e->t_ns);
-	if (!track_done(t, w)) {
+	if (!track_done(t, w) && !energy_end_near(&t->energy, &w->e)) {
 		energy_cut(&t->energy, &w->e);
 		w->codes |= bit(GW_CODE_TRUNCATED);
 	}
@@ -252,6 +252,7 @@ void track_feed(struct track *t, const struct event *e, struct track_window *mem
 			if (covers(w, e->t_ns))
 				w->codes |= bit((unsigned)code);
 		break;
+	case EVENT_NO_COUNTER: energy_no_counter(&t->energy, e->u.absence); break;
 	case EVENT_TICK:
 		for (w = t->open; w; w = w->next)
 			if (covers(w, e->t_ns))

@@ -154,7 +154,7 @@ int main(int argc, char **argv)
 		code = windows(ctx, (unsigned)atoi(argv[2]), atof(argv[3]),
 			       argc > 4 ? atof(argv[4]) : 0, 0);
 	else if (argc > 2 && strcmp(argv[1], "engine") == 0)
-		code = windows(ctx, 1, atof(argv[2]), 0, NS_PER_S);
+		code = windows(ctx, 1, atof(argv[2]), 0.5, NS_PER_S); /* as it goes on */
 	else if (argc > 4 && strcmp(argv[1], "record") == 0)
 		code = record(ctx, atof(argv[2]), atof(argv[3]), argv[4]);
 	gw_close(ctx);
