@@ -137,7 +137,8 @@ static void know_sensor(struct sampler *s)
  * made when sampling begins, and tells if this one has none. */
 static void look_for_counter(struct sampler *s)
 {
-	if (s->set.sensor.counter != GW_HAVE) {
+	/* Is there anything at all?  Then it must be known now. */
+	if (s->set.sensor.counter != GW_HAVE || s->set.shape == SHAPE_NONE) {
 		tap_counter(&s->tap, &s->first);
 		s->set.sensor.counter = s->first.why;
 	}
