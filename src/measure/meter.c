@@ -35,6 +35,7 @@ struct meter_device {
 	struct track track;
 	bool edge;       /* a window began or ended            */
 	uint64_t end_ns; /* of the last that ended, to be told; 0: none */
+	bool brief;      /* it was the only one, and shorter than a sample */
 	bool begun;      /* the sampler has looked at it, ... */
 	int error;       /* ... with this result             */
 	bool go;         /* it may begin to sample            */
@@ -99,23 +100,34 @@ static void take(void *arg, const struct event *e)
 	pthread_mutex_unlock(&d->lock);
 }
 
+/* Reads what edges need.  False: there was none. */
+static bool edge(struct meter_device *d, bool *ret_active)
+{
+	uint64_t end_ns;
+	bool edge, brief;
+
+	pthread_mutex_lock(&d->lock);
+	edge = d->edge;
+	brief = d->brief;
+	end_ns = d->end_ns;
+	d->edge = d->brief = false;
+	d->end_ns = 0;
+	*ret_active = d->track.open != NULL;
+	pthread_mutex_unlock(&d->lock);
+	if (edge)
+		sampler_edge(&d->sampler, end_ns, brief);
+	return edge;
+}
+
 /* Does what is due; returns when to come again. */
 static uint64_t step(struct meter_device *d)
 {
-	uint64_t end_ns;
-	bool edge, active;
+	bool active;
 
 	if (d->stalled)
 		return UINT64_MAX;
-	pthread_mutex_lock(&d->lock);
-	edge = d->edge;
-	end_ns = d->end_ns;
-	d->edge = false;
-	d->end_ns = 0;
-	active = d->track.open != NULL;
-	pthread_mutex_unlock(&d->lock);
-	if (edge)
-		sampler_edge(&d->sampler, end_ns);
+	while (edge(d, &active)) /* what is read for one takes time, and others come */
+		;
 	return sampler_step(&d->sampler, active);
 }
 
@@ -544,6 +556,7 @@ static void tell(struct meter_device *d, const struct event *e, struct track_win
 	d->edge = true;
 	if (e->type == EVENT_CLOSE && e->t_ns - early_ns > d->end_ns)
 		d->end_ns = e->t_ns - early_ns;
+	d->brief = early_ns && d->track.open && !d->track.open->next;
 	pthread_cond_signal(&d->wake);
 	pthread_mutex_unlock(&d->lock);
 }

@@ -519,9 +519,13 @@ static void look_for(struct sampler *s, uint64_t end_ns)
 	s->drain_until_ns = end_ns + reach_ns(s) + RING_AGE_NS;
 }
 
-void sampler_edge(struct sampler *s, uint64_t end_ns)
+void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 {
-	read_counter(s);
+	/* Samples reach back from a reading to the beginning: there is time for it when all else is done, and what
+	 * ends before that never needs it. */
+	s->owed = !end_ns && s->set.shape == SHAPE_RING;
+	if (!s->owed && !brief)
+		read_counter(s);
 	if (end_ns && !s->polled)
 		/* A reading for the end is of use when samples cover it too. */
 		look_for(s, s->counted_ns >= end_ns ? s->counted_ns + 1 : end_ns);
@@ -574,8 +578,7 @@ uint64_t sampler_step(struct sampler *s, bool active)
 		next_anchor(s);
 		if (s->set.counter && s->first.before_ns) /* read when we looked for it */
 			emit_counter(s, &s->first);
-		else
-			read_counter(s);
+		s->owed |= s->opt.anchored;
 	}
 	if (active && !s->active && s->tick_ns > now + every)
 		s->tick_ns = s->polled ? s->poll_due_ns : now;
@@ -597,6 +600,10 @@ uint64_t sampler_step(struct sampler *s, bool active)
 		/* Somebody may wait for the sample that covers the last edge. */
 		if (s->last_ns < s->covered_ns && now < s->drain_until_ns)
 			s->drain_ns = earliest(now + EDGE_STEP_NS, s->drain_until_ns);
+	}
+	if (s->owed) {
+		s->owed = false;
+		read_counter(s);
 	}
 	if (anchored && s->anchor_due_ns <= now) {
 		next_anchor(s);

@@ -46,6 +46,7 @@ struct sampler {
 	bool active;              /* somebody has a window open */
 	struct tap_counter first; /* reading of the energy counter, if init made one */
 	uint64_t counter_ns;      /* last reading of the energy counter; 0: none */
+	bool owed;                /* one is to be made */
 	uint64_t counted_ns;      /* when it had answered */
 	unsigned anchors;
 	double given_hz;   /* application clock at the last edge or anchor; NAN: unknown */
@@ -78,7 +79,7 @@ uint64_t sampler_step(struct sampler *s, bool active);
 
 /* A window begins or ends now: reads what its edge needs.  end_ns: when it ended; then
  * somebody waits for the sample that covers it, which is looked for as soon as it can be there
- * (0: it began). */
-void sampler_edge(struct sampler *s, uint64_t end_ns);
+ * (0: it began).  brief: it is over, and too short for a reading of the counter to tell anything. */
+void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief);
 
 #endif
