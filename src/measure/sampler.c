@@ -13,6 +13,7 @@
 #define COARSE_S      0.5                  /* a ring with wider spacing shows no shape */
 #define RING_AGE_NS   (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
 #define RING_YOUNG_NS (8 * NS_PER_MS)
+#define FRESH_NS      (20 * NS_PER_MS)
 #define SETTLE_TRIES  5
 #define EDGE_STEP_NS  (2 * NS_PER_MS) /* a look costs 0.3 ms */
 #define RING_FEW      10              /* readings say nothing about their spacing */
@@ -98,6 +99,9 @@ static void choose_shape(struct sampler *s)
 	double spacing = ring_spacing(s->ring, n);
 
 	s->calls++;
+	sensor_heard_ring(&s->set.sensor, n);
+	s->fetched = n;
+	s->fetched_ns = now_ns(s);
 	if (n >= 0 && n < RING_FEW && sensor->ring.why == GW_HAVE)
 		spacing = sensor->ring.period_s; /* the driver was loaded just now */
 	if (text && n >= 0)
@@ -244,13 +248,24 @@ static uint64_t mono_of(const struct sampler *s, uint64_t wall_us, int64_t old, 
 	return 0;
 }
 
+/* As it was read when the shape was chosen, if that is not long ago: a fetch takes 0.5 ms. */
+static int fetch(struct sampler *s)
+{
+	int n = s->fetched;
+
+	s->fetched = 0;
+	if (n > 0 && now_ns(s) - s->fetched_ns < FRESH_NS)
+		return n;
+	s->calls++;
+	return tap_ring(&s->tap, s->ring, SAMPLER_RING);
+}
+
 static void drain(struct sampler *s)
 {
-	int n = tap_ring(&s->tap, s->ring, SAMPLER_RING);
+	int n = fetch(s);
 	uint64_t now = now_ns(s);
 	int64_t offset = clock_offset(s), old = s->offset_known ? s->offset_ns : offset;
 
-	s->calls++;
 	if (n == -GW_E_NOSUPPORT && !s->broken && s->answers) {
 		s->broken = true;
 		note(s, now, GW_CODE_SOURCE_CHANGED);

@@ -53,6 +53,8 @@ struct sampler {
 	uint64_t given_ns; /* when it was read */
 	/* Joining one fetch of the ring to the next. */
 	struct power_sample ring[SAMPLER_RING];
+	int fetched;         /* readings in it that were not looked at yet ... */
+	uint64_t fetched_ns; /* ... of then */
 	struct power_sample tail[SAMPLER_TAIL]; /* newest of what was taken, oldest first */
 	unsigned tails;
 	int64_t offset_ns; /* wall clock less monotonic clock, at the last drain */

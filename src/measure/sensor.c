@@ -179,16 +179,12 @@ const char *sensor_source_note(const struct sensor_source *s)
 
 /* ---- of a device ---- */
 
-static bool answers_ring(struct tap *t, struct sensor *s)
+void sensor_heard_ring(struct sensor *s, int n)
 {
-	struct power_sample sample[4];
-	int n = tap_ring(t, sample, 4);
-
-	if (n == -GW_E_NOSUPPORT)
-		s->ring.why = GW_ABSENT_NOT_SUPPORTED;
-	else if (n < 0)
-		s->ring.why = GW_ABSENT_LOST;
-	return n >= 0;
+	if (s->origin != SENSOR_ASSUMED || s->ring.why != GW_HAVE || n >= 0)
+		return;
+	s->ring.why = n == -GW_E_NOSUPPORT ? GW_ABSENT_NOT_SUPPORTED : GW_ABSENT_LOST;
+	s->ring_entries = 0;
 }
 
 int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *note,
@@ -207,8 +203,6 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 		err = sensor_load(ret, dir, note, size);
 	if (err == -GW_E_NOENT && size)
 		note[0] = '\0';
-	if (err && ret->ring.why == GW_HAVE && !answers_ring(t, ret))
-		ret->ring_entries = 0;
 	return 0;
 }
 
@@ -216,9 +210,14 @@ int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct 
 		 char *note, size_t size)
 {
 	struct tap t;
+	struct power_sample sample[4];
 	int err = tap_init(&t, ctx, position);
 
-	return err ? err : sensor_known_tap(&t, dir, ret, note, size);
+	if (!err)
+		err = sensor_known_tap(&t, dir, ret, note, size);
+	if (!err)
+		sensor_heard_ring(ret, tap_ring(&t, sample, 4));
+	return err;
 }
 
 int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sensor_plan *plan,

@@ -165,7 +165,11 @@ int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sens
  * -GW_E_NODEV. */
 int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct sensor *ret,
 		 char *note, size_t size);
+
+/* The same but for the ring, which whoever has the tap asks for more than that; and what it answered: a
+ * number of samples or an error. */
 int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *note,
 		     size_t size);
+void sensor_heard_ring(struct sensor *s, int n);
 
 #endif
