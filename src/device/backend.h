@@ -36,6 +36,7 @@ struct usage {
 struct usage_list {
 	struct usage *p;
 	unsigned count, cap;
+	bool partial; /* the driver keeps some of those who compute to itself */
 };
 
 /* Adds a row, or joins it to the row of the same pid and instance (types are united, memory

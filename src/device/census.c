@@ -96,6 +96,7 @@ static struct census answer(const struct gw_ctx *ctx, unsigned device)
 					.uses = -GW_E_STATE };
 	return (struct census){ .device = device,
 				.why = s->usage_why,
+				.partial = s->usage.partial,
 				.generation = ctx->generation,
 				.report = slot_report(s),
 				.usage = s->usage.p,

@@ -16,6 +16,7 @@ struct census {
 	unsigned device; /* position as in a snapshot */
 	bool stalled;    /* its call has not returned: nothing else is said */
 	enum gw_absence why;
+	bool partial;                /* of the list */
 	unsigned generation;         /* of the context: grows when GPUs may have come or gone */
 	const struct report *report; /* what is known of it; not while it is stalled */
 	const struct usage *usage;

@@ -145,6 +145,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	enum gw_absence why = GW_ABSENT_NO_SYMBOL;
 
 	*ret_error = 0;
+	l->partial = false;
 	if (!d->priv || !nvml_device_of(d)->handle)
 		return device_silence(d->r.state, d->r.cause);
 	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -161,6 +162,7 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 		/* A list that failed this time would let those on it seem gone. */
 		if (nvml_meaning(code)->absence == GW_ABSENT_ERROR)
 			return GW_ABSENT_ERROR;
+		l->partial |= lists[i].type == GW_PROCESS_COMPUTE && code != ABI_SUCCESS;
 		/* One list that can be had is enough; of several refusals the compute list's counts. */
 		if (code == ABI_SUCCESS || why == GW_ABSENT_NO_SYMBOL)
 			why = why == GW_HAVE ? GW_HAVE : nvml_meaning(code)->absence;

@@ -166,7 +166,10 @@ static void stuck(struct guard *g, struct guard_worker *w, const char *why)
 
 	guard_free_and_others(g, w, &free_now, &others, &known);
 	rose = free_now > w->base_free ? free_now - w->base_free : 0;
-	if (known && w->base_bytes && w->bytes <= w->base_bytes / 4)
+	if (!guard_provable(g, w))
+		guard_move(g, w, STATE_STUCK, "stuck",
+			   "%s: neither its GPU's memory nor its processes' can be read", why);
+	else if (known && w->base_bytes && w->bytes <= w->base_bytes / 4)
 		/* It holds next to nothing, and yet the card has not more room. */
 		guard_move(g, w, STATE_STUCK, "stuck", "%s; free rose by %llu of %llu MiB", why,
 			   (unsigned long long)(rose / MIB),

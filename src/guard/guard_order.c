@@ -189,6 +189,17 @@ static bool still_out(const struct guard_worker *w)
 	return w->returning && w->bytes <= w->residue_bytes + SLACK_BYTES;
 }
 
+bool guard_provable(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->gpus; i++) {
+		const struct scene_gpu *u = g->gpu[i].now;
+
+		if (has(w->gpus, i) && !(u && u->memory_known) && (!u || u->hidden || w->delta))
+			return false;
+	}
+	return true;
+}
+
 /* The tree fell by 75 % of what it held (or had taken nothing yet), and the device's free memory rose to
  * match: within 64 MiB, or what others took meanwhile. */
 bool guard_freed(const struct guard *g, const struct guard_worker *w)
@@ -199,8 +210,10 @@ bool guard_freed(const struct guard *g, const struct guard_worker *w)
 	if (w->bytes > w->base_bytes / 4 && !still_out(w))
 		return false;
 	guard_free_and_others(g, w, &free_now, &others, &known);
-	if (!known || w->delta || w->dry)
+	if (w->dry)
 		return true;
+	if (!known || w->delta)
+		return guard_provable(g, w);
 
 	uint64_t took = others > w->base_others ? others - w->base_others : 0;
 

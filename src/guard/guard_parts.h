@@ -277,6 +277,8 @@ void guard_issue(struct guard *g, struct guard_worker *w, enum guard_verb verb,
 void guard_overdue(struct guard *g, struct guard_worker *w);
 void guard_begin_eviction(struct guard *g, struct guard_worker *w);
 void guard_grown(struct guard *g, struct guard_worker *w);
+/* Would it be seen?  By the memory of each of its GPUs, or by lists that tell all. */
+bool guard_provable(const struct guard *g, const struct guard_worker *w);
 uint64_t guard_gone(const struct guard_worker *w);
 bool guard_freed(const struct guard *g, const struct guard_worker *w);
 void guard_ended(struct guard_worker *w, enum guard_result result); /* at its level */

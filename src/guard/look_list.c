@@ -131,7 +131,7 @@ static void judge(struct look *l, struct scene_gpu *g, const struct census *c)
 		g->health = SCENE_HUNG;
 	else if (c->why == GW_ABSENT_LOST)
 		g->health = SCENE_LOST;
-	g->hidden |= is_withheld(c->why);
+	g->hidden |= is_withheld(c->why) || c->partial;
 	if ((told && !l->failed[c->device]) || g->health == SCENE_ASLEEP)
 		*errors = 0;
 	else if (*errors < UINT32_MAX)

@@ -74,6 +74,7 @@ struct world {
 	bool adaptive;        /* time goes by guard_next_look() */
 	uint64_t step_ns;
 	bool on_battery;
+	bool no_memory, no_lists; /* the driver does not tell any more */
 	unsigned games;
 	uint64_t host_free; /* 0: enough */
 	unsigned gpus;
@@ -252,7 +253,8 @@ static inline void world_scene(struct world *o)
 		u->simulated = o->simulated;
 		u->display = o->display[i];
 		u->total_bytes = o->total[i];
-		u->memory_known = u->health == SCENE_OK && !u->errors;
+		u->memory_known = u->health == SCENE_OK && !u->errors && !o->no_memory;
+		u->hidden = o->no_lists;
 		u->margin_c = 40;
 		u->temperature_c = 47;
 	}

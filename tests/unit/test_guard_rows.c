@@ -687,6 +687,39 @@ static void bytes_that_are_not_told_are_judged_by_the_device(void **state)
 	world_done(&o);
 }
 
+/* Not known is not freed. */
+static void what_cannot_be_seen_is_never_proven(void **state)
+{
+	static const struct {
+		bool memory, lists, bytes; /* are told */
+		enum guard_state then;
+	} rows[] = {
+		{ false, true, true, STATE_EVICTED }, /* as where memory is the machine's own */
+		{ true, false, true, STATE_EVICTED },
+		{ true, true, false, STATE_EVICTED },
+		{ false, false, true, STATE_STUCK },
+		{ false, true, false, STATE_STUCK },
+		{ false, false, false, STATE_STUCK },
+	};
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		world_init(&o, 1, 1);
+		o.w[0].unknown = !rows[i].bytes;
+		o.w[0].residue = GIB / 4; /* it stays on the list */
+		world_begin(&o);
+		world_step(&o);
+		o.no_memory = !rows[i].memory;
+		o.no_lists = !rows[i].lists;
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 0);
+		world_run(&o, 90 * S);
+		assert_int_equal(world_state(&o, 0), rows[i].then);
+		world_done(&o);
+	}
+}
+
 /* ---- rows 25 to 32: out ---- */
 
 static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(void **state)
@@ -1637,6 +1670,7 @@ int main(void)
 		cmocka_unit_test(the_look_that_decides_comes_when_the_need_has_lasted),
 		cmocka_unit_test(what_others_took_meanwhile_is_no_fault_of_the_worker),
 		cmocka_unit_test(bytes_that_are_not_told_are_judged_by_the_device),
+		cmocka_unit_test(what_cannot_be_seen_is_never_proven),
 		cmocka_unit_test(
 			a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended),
 		cmocka_unit_test(a_storm_without_a_unit_to_stop_has_its_door_closed),
