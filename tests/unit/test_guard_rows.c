@@ -695,10 +695,8 @@ static void what_cannot_be_seen_is_never_proven(void **state)
 		enum guard_state then;
 	} rows[] = {
 		{ false, true, true, STATE_EVICTED }, /* as where memory is the machine's own */
-		{ true, false, true, STATE_EVICTED },
-		{ true, true, false, STATE_EVICTED },
-		{ false, false, true, STATE_STUCK },
-		{ false, true, false, STATE_STUCK },
+		{ true, false, true, STATE_EVICTED }, { true, true, false, STATE_EVICTED },
+		{ false, false, true, STATE_STUCK },  { false, true, false, STATE_STUCK },
 		{ false, false, false, STATE_STUCK },
 	};
 	struct world o;
