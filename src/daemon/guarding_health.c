@@ -33,21 +33,33 @@ static const char *stop_of(const char *text)
 }
 
 /* What its health means for the workers on it. */
-static void judge(struct guarding *g, unsigned i)
+static void tell_guard(struct guarding *g, unsigned i, uint64_t now)
+{
+	const char *uuid = g->uuid[i];
+	struct health_meaning m;
+
+	health_meaning(g->health[i], now, &m);
+	guarding_heat(g, uuid, m.heat, m.heat_why, now);
+	for (unsigned r = 0; r < HEALTH_REASONS; r++) {
+		const struct health_finding *f = &m.reason[r].found;
+
+		guarding_reason(g, uuid, m.reason[r].reason, m.reason[r].on, f->why, now);
+		guard_reason_ends(g->guard, uuid, m.reason[r].reason, f->clears, f->clears_ns);
+	}
+}
+
+/* What people are told of it: once for each level. */
+static void announce(struct guarding *g, unsigned i, uint64_t now)
 {
 	struct health_status s;
-	uint64_t now = guarding_now_ns();
 	char text[500];
 
 	health_status(g->health[i], now, &s);
-	guarding_heat(g, g->uuid[i], health_heat(&s), s.why, now);
-	guarding_reason(g, g->uuid[i], REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal,
-			s.why, now);
-	guarding_reason(g, g->uuid[i], REASON_HEALTH, s.quarantine, s.why, now);
 	if (s.level == g->told[i])
 		return;
 	snprintf(text, sizeof(text), "GPU is %s%s%s%s%s", level_word(s.level),
-		 *s.why ? ": " : "", s.why, *s.advice ? stop_of(s.why) : "", s.advice);
+		 *s.worst.why ? ": " : "", s.worst.why,
+		 *s.worst.advice ? stop_of(s.worst.why) : "", s.worst.advice);
 	g->config.tell(g->config.arg,
 		       &(struct view_event){ .kind = "health",
 					     .uuid = g->uuid[i],
@@ -56,6 +68,14 @@ static void judge(struct guarding *g, unsigned i)
 										 : "info",
 					     .text = text });
 	g->told[i] = s.level;
+}
+
+static void judge(struct guarding *g, unsigned i)
+{
+	uint64_t now = guarding_now_ns();
+
+	tell_guard(g, i, now);
+	announce(g, i, now);
 }
 
 /* ---- what drivers tell ---- */
@@ -84,12 +104,8 @@ double guarding_threshold_c(const struct guarding *g, const struct guard_decisio
 
 	if (i < 0 || !g->health[i])
 		return (double)NAN;
-	if (!isnan(g->settings->health.absolute_c))
-		return g->settings->health.absolute_c;
 	health_status(g->health[i], d->mono_ns, &s);
-	if (isnan(s.margin_c) || isnan(d->temperature_c))
-		return g->settings->health.fallback_c;
-	return d->temperature_c + s.margin_c - g->settings->health.evict_c;
+	return s.evict_at_c;
 }
 
 static void take_event(struct guarding *g, const struct watch_event *e)

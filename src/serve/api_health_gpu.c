@@ -28,14 +28,15 @@ static void known(struct json *j, const struct health *h, const struct health_st
 	json_double(j, "margin_celsius", s->margin_c);
 	guard_doc_text(j, "margin_source", s->margin_source);
 	guard_doc_time(j, "since", s->since_ns, now);
-	guard_doc_time(j, "clears", s->clears_ns > now.mono_ns ? s->clears_ns : 0, now);
+	guard_doc_time(j, "clears", s->worst.clears_ns > now.mono_ns ? s->worst.clears_ns : 0,
+		       now);
 	json_uint(j, "xids_total", s->xids);
 	last_xid(j, "last_xid", h, s->last_xid);
 	json_double(j, "xids_before_start", read_log ? s->past_xids : (double)NAN);
 	last_xid(j, "last_xid_before_start", h, s->last_past_xid);
 	guard_doc_time(j, "last_xid_before_start_at", s->last_past_ns, now);
-	guard_doc_text(j, "why", s->why);
-	guard_doc_text(j, "advice", s->advice);
+	guard_doc_text(j, "why", s->worst.why);
+	guard_doc_text(j, "advice", s->worst.advice);
 }
 
 /* Nobody watches it: nothing is known, and why. */
