@@ -59,8 +59,9 @@ static void unknown(struct json *j, struct guard_moment now)
 	json_null(j, "ghost");
 }
 
-static void one(struct json *j, const struct api *a, unsigned i, struct guard_moment now)
+static void one(struct json *j, const struct api *a, unsigned i)
 {
+	const struct guard_moment now = guard_moment(a);
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct guard_view *g = a->view.guard;
 	struct health_status s;
@@ -96,33 +97,16 @@ static const char *worst(const struct api *a, uint64_t now_ns)
 	return level < 0 ? NULL : health_level_name((unsigned)level);
 }
 
+static void head(struct json *j, const struct api *a)
+{
+	json_string(j, "level", worst(a, guard_moment(a).mono_ns));
+	json_string(j, "xid_catalogue", xid_table_version());
+	json_string(j, "kernel_log", a->view.guard->kernel_log);
+}
+
 void api_health(void *arg, const struct request *q, struct reply *r)
 {
-	const struct api *a = arg;
-	struct guard_moment now = guard_moment(a);
-	struct render_filter f;
-	const struct render_filter *filter;
-	struct json j;
-
-	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
-	    !api_filter(a, q, r, &f, &filter))
-		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
-	json_string(&j, "level", worst(a, now.mono_ns));
-	json_string(&j, "xid_catalogue", xid_table_version());
-	json_string(&j, "kernel_log", a->view.guard->kernel_log);
-	json_array(&j, "gpus");
-	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
-		if (!render_shows(filter, i))
-			continue;
-		json_object(&j, NULL);
-		one(&j, a, i, now);
-		json_object_end(&j);
-	}
-	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	guard_doc_gpus(arg, q, r, head, one);
 }
 
 static void tell_one(const struct api *a, unsigned i, struct reply *r)
@@ -131,7 +115,7 @@ static void tell_one(const struct api *a, unsigned i, struct reply *r)
 
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
-	one(&j, a, i, guard_moment(a));
+	one(&j, a, i);
 	json_object_end(&j);
 	json_end(&j);
 }
