@@ -27,6 +27,7 @@ static void known(struct json *j, const struct health *h, const struct health_st
 	json_bool(j, "quarantine", s->quarantine);
 	json_double(j, "margin_celsius", s->margin_c);
 	guard_doc_text(j, "margin_source", s->margin_source);
+	json_double(j, "evict_at_celsius", s->evict_at_c);
 	guard_doc_time(j, "since", s->since_ns, now);
 	guard_doc_time(j, "clears", s->worst.clears_ns > now.mono_ns ? s->worst.clears_ns : 0,
 		       now);
@@ -42,8 +43,10 @@ static void known(struct json *j, const struct health *h, const struct health_st
 /* Nobody watches it: nothing is known, and why. */
 static void unknown(struct json *j, struct guard_moment now)
 {
-	static const char *const keys[] = { "level",      "heat",           "thermal",
-					    "quarantine", "margin_celsius", "margin_source" };
+	static const char *const keys[] = { "level",           "heat",
+					    "thermal",         "quarantine",
+					    "margin_celsius",  "margin_source",
+					    "evict_at_celsius" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		json_null(j, keys[i]);
