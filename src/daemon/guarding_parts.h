@@ -72,7 +72,7 @@ struct guarding {
 	int record_fd; /* -1: nothing is recorded */
 	struct buf line;
 
-	/* The GPUs: health, capacity, events of their drivers. */
+	/* Health and capacity. */
 	struct health *health[GUARDING_DEVICES];
 	struct capacity *capacity[GUARDING_DEVICES];
 	char uuid[GUARDING_DEVICES][96];

@@ -60,12 +60,6 @@
 	": hold its clients back, or let the guard stop its unit (kind = \"systemd\")"
 #define STAGING (256 * MIB) /* host memory without which nothing can be loaded */
 
-/* What ends a reason that others found. */
-struct guard_end {
-	char clears[120]; /* "": it is not known */
-	uint64_t ns;      /* at the earliest; 0: no timer runs for it */
-};
-
 struct guard_gpu {
 	char uuid[96];
 	int at; /* position in the scene; -1: not in it */
@@ -77,7 +71,10 @@ struct guard_gpu {
 	uint64_t missing_ns; /* never seen, while others answer, since then; 0: not so */
 	uint32_t reasons;    /* set by others */
 	char evidence[GUARD_REASONS][160];
-	struct guard_end end[GUARD_REASONS];
+	struct guard_end {
+		char clears[120]; /* "": it is not known */
+		uint64_t ns;      /* at the earliest; 0: no timer runs for it */
+	} end[GUARD_REASONS];     /* of those reasons */
 	char foreign[64];      /* who else acts on it; "": nobody */
 	uint64_t acted_ns;     /* when an action on it last ended; 0: never */
 	uint64_t free_bytes;   /* as if dry evictions had been made */
