@@ -74,7 +74,7 @@ struct guard_gpu {
 	struct guard_end {
 		char clears[120]; /* "": it is not known */
 		uint64_t ns;      /* at the earliest; 0: no timer runs for it */
-	} end[GUARD_REASONS];     /* of those reasons */
+	} end[GUARD_REASONS];
 	char foreign[64];      /* who else acts on it; "": nobody */
 	uint64_t acted_ns;     /* when an action on it last ended; 0: never */
 	uint64_t free_bytes;   /* as if dry evictions had been made */
