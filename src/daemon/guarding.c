@@ -80,7 +80,7 @@ static void outcomes(void *arg, int fd, uint32_t events)
 
 void guarding_tick(struct guarding *g, const struct view *v)
 {
-	guarding_health_read(g, v);
+	guarding_devices_tick(g, v);
 	guarding_rooms_tick(g);
 	beside_tick(g->beside, g->guard, v);
 	if (v->let_go != g->paused) {
@@ -164,7 +164,7 @@ static int open_all(struct guarding *g)
 				  &g->outcome_source);
 	if (!err)
 		err = looker_new(g->config.loop, g->config.ctx, p, came, g, &g->looker);
-	return err ? err : guarding_health_open(g);
+	return err ? err : guarding_events_open(g);
 }
 
 /* Who wonders why a worker is absent or a rule never holds finds it in the log and among the events. */
@@ -246,7 +246,7 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 		err = looker_free(g->looker, timeout_ns);
 	if (!err) {
 		g->looker = NULL;
-		err = guarding_health_stop(g);
+		err = guarding_events_stop(g);
 	}
 	if (g->action) {
 		if (g->guard)
@@ -260,7 +260,8 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	loop_remove(g->outcome_source);
 	if (g->outcome_fd >= 0)
 		close(g->outcome_fd);
-	guarding_health_close(g);
+	guarding_events_close(g);
+	guarding_devices_close(g);
 	guarding_rooms_close(g);
 	guarding_lock_close(g);
 	guarding_record_close(g);

@@ -3,7 +3,9 @@
  *   guarding.c          looks and outcomes come in, the view goes out; beginning and end
  *   guarding_journal.c  what is decided is told, kept in the file, and only then ordered
  *   guarding_trace.c    the recording of all that the guard is told
- *   guarding_health.c   health and capacity of the GPUs, and what their drivers tell
+ *   guarding_devices.c  which GPUs there are, and what is kept of each; a tick's readings
+ *   guarding_health.c   is each GPU well, and what that means for the workers
+ *   guarding_events.c   what drivers tell by themselves
  *   guarding_beside.c   what is found beside the looks: Xids of the log, games, idling models, caps
  *   guarding_ask.c      what people ask
  *   guarding_room.c     who room is kept for
@@ -141,19 +143,32 @@ void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, 
 int guarding_trust(struct guarding *g, const char *uuid, uint64_t now);
 void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const char *why,
 		   uint64_t now);
+/* Nothing is decided by it: it is not recorded. */
+void guarding_reason_ends(struct guarding *g, const char *uuid, enum guard_reason r,
+			  const char *clears, uint64_t clears_ns);
 
-/* guarding_health.c */
-int guarding_health_open(struct guarding *g);
-int guarding_health_stop(struct guarding *g); /* its thread; -GW_E_STATE: it hangs */
-void guarding_health_read(struct guarding *g, const struct view *v);
-void guarding_health_swapped(struct guarding *g); /* g->settings are others */
-void guarding_health_close(struct guarding *g);
-/* Where heat begins to move workers, of the GPU of a decision; NAN: health is not watched. */
-double guarding_threshold_c(const struct guarding *g, const struct guard_decision *d);
+/* guarding_devices.c */
+void guarding_devices_tick(struct guarding *g, const struct view *v);
+void guarding_devices_close(struct guarding *g);
+int guarding_device_of(const struct guarding *g, const char *uuid); /* -1: there is no such */
 /* Of the GPU that a worker left; of one on several, the one where it was in the way. */
 void guarding_count_eviction(struct guarding *g, const struct guard_decision *d);
+
+/* guarding_health.c: of device i */
+void guarding_health_read(struct guarding *g, unsigned i, const struct gw_device *d);
+void guarding_health_forget(struct guarding *g, unsigned i);
+/* past: it came before this run. */
+void guarding_health_event(struct guarding *g, const struct watch_event *e, bool past);
+void guarding_health_swapped(struct guarding *g); /* g->settings are others */
+/* The temperature at which workers leave the GPU of a decision; NAN: it is not known, or not watched. */
+double guarding_threshold_c(const struct guarding *g, const struct guard_decision *d);
 /* As guard_view_ops.clear. */
 int guarding_clear(void *engine, const char *uuid, const char *who, char *message, size_t size);
+
+/* guarding_events.c */
+int guarding_events_open(struct guarding *g);
+int guarding_events_stop(struct guarding *g); /* its thread; -GW_E_STATE: it hangs */
+void guarding_events_close(struct guarding *g);
 /* past: of before this run; only its GPU's health is told of it. */
 void guarding_xid(struct guarding *g, const struct watch_event *e, bool past);
 

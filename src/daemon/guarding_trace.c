@@ -137,3 +137,9 @@ int guarding_trust(struct guarding *g, const char *uuid, uint64_t now)
 	}
 	return guard_trust(g->guard, uuid, now);
 }
+
+void guarding_reason_ends(struct guarding *g, const char *uuid, enum guard_reason r,
+			  const char *clears, uint64_t clears_ns)
+{
+	guard_reason_ends(g->guard, uuid, r, clears, clears_ns);
+}

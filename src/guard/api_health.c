@@ -100,12 +100,17 @@ void guard_api_health_tell(struct guard_api_health *h, struct guard *g, uint64_t
 {
 	for (unsigned i = 0; i < h->patients; i++) {
 		struct patient *p = &h->patient[i];
-		struct health_status s;
+		struct health_meaning m;
 
-		health_status(p->health, now_ns, &s);
-		guard_heat(g, p->uuid, health_heat(&s), s.why);
-		guard_reason_set(g, p->uuid, REASON_THERMAL,
-				 s.level == HEALTH_EVICT && s.thermal, s.why, now_ns);
-		guard_reason_set(g, p->uuid, REASON_HEALTH, s.quarantine, s.why, now_ns);
+		health_meaning(p->health, now_ns, &m);
+		guard_heat(g, p->uuid, m.heat, m.heat_why);
+		for (unsigned r = 0; r < HEALTH_REASONS; r++) {
+			const struct health_finding *f = &m.reason[r].found;
+
+			guard_reason_set(g, p->uuid, m.reason[r].reason, m.reason[r].on, f->why,
+					 now_ns);
+			guard_reason_ends(g, p->uuid, m.reason[r].reason, f->clears,
+					  f->clears_ns);
+		}
 	}
 }

@@ -263,11 +263,24 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 
 	u->reasons = on ? u->reasons | BIT(r) : u->reasons & ~BIT(r);
 	text_fit(u->evidence[r], sizeof(u->evidence[r]), "%s", evidence ? evidence : "");
+	if (!on)
+		u->end[r] = (struct guard_end){ .ns = 0 };
 	g->now_ns = now_ns;
 	if (!g->looked)
 		return;
 	guard_masks(g);
 	guard_steps(g);
+}
+
+void guard_reason_ends(struct guard *g, const char *gpu, enum guard_reason r,
+		       const char *clears, uint64_t clears_ns)
+{
+	int slot = guard_slot(g, gpu, false);
+
+	if (slot < 0 || r >= GUARD_REASONS || !(g->gpu[slot].reasons & BIT(r)))
+		return;
+	g->gpu[slot].end[r].ns = clears_ns;
+	text_fit(g->gpu[slot].end[r].clears, sizeof(g->gpu[slot].end[r].clears), "%s", clears);
 }
 
 bool guard_blind(const struct guard *g, const char *gpu)

@@ -268,6 +268,10 @@ uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 /* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
+/* What ends such a reason that holds, as who found it knows: clears and clears_ns of guard_why().  Nothing is decided
+ * by it. */
+void guard_reason_ends(struct guard *g, const char *gpu, enum guard_reason r,
+		       const char *clears, uint64_t clears_ns);
 
 /* An operator trusts a GPU that was lost and answers again: it need not prove itself for a minute.  Also 0
  * where it was not lost; -GW_E_STATE: it does not answer. */

@@ -71,6 +71,10 @@ struct guard_gpu {
 	uint64_t missing_ns; /* never seen, while others answer, since then; 0: not so */
 	uint32_t reasons;    /* set by others */
 	char evidence[GUARD_REASONS][160];
+	struct guard_end {
+		char clears[120]; /* "": it is not known */
+		uint64_t ns;      /* at the earliest; 0: no timer runs for it */
+	} end[GUARD_REASONS];
 	char foreign[64];      /* who else acts on it; "": nobody */
 	uint64_t acted_ns;     /* when an action on it last ended; 0: never */
 	uint64_t free_bytes;   /* as if dry evictions had been made */

@@ -187,25 +187,49 @@ static void why_manual(const struct guard *g, const struct guard_worker *w,
 		 ret->clears_ns ? ", or its time is over" : "");
 }
 
+/* Of several ends the last is told; one that nobody can tell is the last of all. */
+static void ends_with(struct guard_why *ret, const char *clears, uint64_t ns)
+{
+	if (*ret->clears && ns && (!ret->clears_ns || ns < ret->clears_ns))
+		return;
+	ret->clears_ns = ns;
+	text_fit(ret->clears, sizeof(ret->clears), "%s", clears);
+}
+
+/* What others found on its GPUs ends as they said. */
+static void ends_as_told(const struct guard *g, const struct guard_worker *w,
+			 enum guard_reason r, struct guard_why *ret)
+{
+	for (unsigned i = 0; i < g->gpus; i++) {
+		const struct guard_end *e = &g->gpu[i].end[r];
+
+		if (has(w->gpus, i) && g->gpu[i].reasons & BIT(r))
+			ends_with(ret, *e->clears ? e->clears : "when it is over", e->ns);
+	}
+}
+
 static void why_thermal(const struct guard *g, const struct guard_worker *w,
 			struct guard_why *ret)
 {
-	(void)g;
-	(void)w;
 	text_fit(ret->rule, sizeof(ret->rule), "[health], evict_c");
-	text_fit(ret->clears, sizeof(ret->clears),
-		 "when it has been clear_c degrees better for clear_s seconds");
+	ends_as_told(g, w, REASON_THERMAL, ret);
 }
 
+/* A GPU that did not answer must also answer for a while, whatever health says of it. */
 static void why_health(const struct guard *g, const struct guard_worker *w,
 		       struct guard_why *ret)
 {
-	(void)g;
-	(void)w;
+	char clears[120];
+
 	text_fit(ret->rule, sizeof(ret->rule), "[health], quarantine");
-	text_fit(ret->clears, sizeof(ret->clears),
-		 "when the driver has been clean for %llu s, or by gpuward guard clear",
+	text_fit(clears, sizeof(clears),
+		 "when it has answered for %llu s, or by gpuward guard clear",
 		 (unsigned long long)(WELL_NS / NS_PER_S));
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->gpus, i) && g->gpu[i].lost)
+			ends_with(ret, clears,
+				  g->gpu[i].well_ns ? g->gpu[i].well_ns + WELL_NS : 0);
+	ends_as_told(g, w, REASON_HEALTH, ret);
 }
 
 static void why_battery(const struct guard *g, const struct guard_worker *w,

@@ -2,6 +2,8 @@
 
 #include "guard.h"
 
+#include "base/text.h"
+
 #include <stdlib.h>
 
 void health_options_init(struct health_options *o)
@@ -50,17 +52,52 @@ void health_set_options(struct health *h, const struct health_options *o)
 	h->o = *o;
 }
 
+/* ---- rules ---- */
+
+#define NO_REASON GUARD_REASONS
+
+/* The first that holds gives the GPU its level and its words.  From HEALTH_EVICT on workers leave, for the
+ * rule's reason. */
+static const struct rule {
+	enum health_level (*level)(const struct health *h);
+	void (*tell)(const struct health *h, struct health_finding *f); /* where it holds */
+	unsigned reason;
+} rules[] = {
+	{ health_quarantine_level, health_quarantine_tell, REASON_HEALTH },
+	{ health_heat_level, health_heat_tell, REASON_THERMAL },
+	{ health_incident_level, health_incident_tell, NO_REASON },
+	{ health_fault_level, health_fault_tell, NO_REASON },
+	{ health_flags_level, health_flags_tell, NO_REASON },
+	{ health_wear_level, health_wear_tell, NO_REASON },
+};
+
+/* The first of this reason (NO_REASON: of any) that holds at this level or a higher one; NULL: none does. */
+static const struct rule *first(const struct health *h, unsigned reason, enum health_level from)
+{
+	for (size_t i = 0; i < COUNT(rules); i++)
+		if ((reason == NO_REASON || rules[i].reason == reason) &&
+		    rules[i].level(h) >= from)
+			return &rules[i];
+	return NULL;
+}
+
+static void tell(const struct rule *rule, const struct health *h, uint64_t now,
+		 struct health_finding *ret)
+{
+	*ret = (struct health_finding){ .clears_ns = 0 };
+	if (rule)
+		rule->tell(h, ret);
+	if (ret->clears_ns && ret->clears_ns < now)
+		ret->clears_ns = now; /* it is due at the next reading */
+}
+
 /* ---- readings ---- */
 
 static enum health_level level_of(const struct health *h)
 {
-	enum health_level heat = health_heat_level(h);
+	const struct rule *worst = first(h, NO_REASON, HEALTH_WARN);
 
-	if (h->quarantine)
-		return HEALTH_QUARANTINE;
-	if (heat != HEALTH_OK)
-		return heat;
-	return health_fault_warns(h) ? HEALTH_WARN : HEALTH_OK;
+	return worst ? worst->level(h) : HEALTH_OK;
 }
 
 void health_settle(struct health *h, uint64_t now)
@@ -98,6 +135,7 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 				       .warm = h->trip[TRIP_RETURN].on,
 				       .quarantine = h->quarantine,
 				       .margin_c = h->margin_c,
+				       .evict_at_c = health_heat_evict_at(h),
 				       .margin_source = health_heat_source(h),
 				       .since_ns = h->since_ns,
 				       .xids = h->xids,
@@ -105,19 +143,25 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 				       .past_xids = h->past_xids,
 				       .last_past_xid = h->last_past_xid,
 				       .last_past_ns = h->last_past_ns };
-	if (h->quarantine)
-		health_quarantine_tell(h, ret);
-	else if (ret->heat != HEALTH_OK)
-		health_heat_tell(h, ret);
-	else
-		health_fault_tell(h, ret);
-	if (ret->clears_ns && ret->clears_ns < now_ns)
-		ret->clears_ns = now_ns; /* it is due at the next reading */
+	tell(first(h, NO_REASON, HEALTH_WARN), h, now_ns, &ret->worst);
 }
 
-unsigned health_heat(const struct health_status *s)
+void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret)
 {
-	return (s->heat >= HEALTH_THROTTLE ? HEAT_THROTTLE : 0U) | (s->warm ? HEAT_WARM : 0U);
+	static const unsigned reasons[HEALTH_REASONS] = { REASON_THERMAL, REASON_HEALTH };
+	struct health_finding heat;
+
+	tell(first(h, REASON_THERMAL, HEALTH_WARN), h, now_ns, &heat);
+	ret->heat = (health_heat_level(h) >= HEALTH_THROTTLE ? HEAT_THROTTLE : 0U) |
+		    (h->trip[TRIP_RETURN].on ? HEAT_WARM : 0U);
+	text_fit(ret->heat_why, sizeof(ret->heat_why), "%s", heat.why);
+	for (unsigned i = 0; i < HEALTH_REASONS; i++) {
+		const struct rule *rule = first(h, reasons[i], HEALTH_EVICT);
+
+		ret->reason[i].reason = reasons[i];
+		ret->reason[i].on = rule != NULL;
+		tell(rule, h, now_ns, &ret->reason[i].found);
+	}
 }
 
 uint64_t health_interval_ns(const struct health *h)

@@ -86,26 +86,46 @@ enum xid_class health_xid_class(const struct health *h, unsigned xid);
  * with a sentence: the driver still asks for something, or the GPU does not answer. */
 int health_clear(struct health *h, uint64_t now_ns, char *message, size_t size);
 
+/* One thing that is the matter, in words. */
+struct health_finding {
+	char why[240];      /* one sentence; "" when well */
+	char advice[200];   /* what to do; "" */
+	char clears[120];   /* what ends it, by the options: "when ..."; "": it is not known */
+	uint64_t clears_ns; /* it can end then at the earliest; 0: no timer runs for it */
+};
+
 struct health_status {
 	enum health_level level;
 	enum health_level heat; /* of heat alone: OK to EVICT */
-	bool thermal;           /* the evict trip holds: REASON_THERMAL */
+	bool thermal;           /* the evict trip holds */
 	bool warm;              /* not as cool as it must be for workers to come back */
-	bool quarantine;        /* REASON_HEALTH */
-	double margin_c;        /* NAN: unknown */
+	bool quarantine;
+	double margin_c;   /* NAN: unknown */
+	double evict_at_c; /* temperature of the GPU from which on workers leave; NAN: unknown */
 	const char *
 		margin_source; /* "margin", "thresholds", "override", "fallback"; "": unknown */
-	uint64_t since_ns, clears_ns; /* 0: not known */
-	unsigned xids, last_xid;      /* since the start; 0 */
+	uint64_t since_ns;     /* it has its level; 0: not known */
+	unsigned xids, last_xid; /* since the start; 0 */
 	unsigned past_xids,
 		last_past_xid; /* of before the start, as far as the kernel's log tells */
 	uint64_t last_past_ns; /* when that was */
-	char why[240];         /* one sentence; "" when well */
-	char advice[200];      /* what to do; "" */
+	struct health_finding worst;
 };
 void health_status(const struct health *h, uint64_t now_ns, struct health_status *ret);
-/* What its heat means for the workers on it: a set for guard_heat(). */
-unsigned health_heat(const struct health_status *s);
+
+/* What it means for the workers on it, all of which the guard is told after each reading and event. */
+#define HEALTH_REASONS 2
+struct health_meaning {
+	unsigned heat; /* a set for guard_heat() */
+	char heat_why[240];
+	struct {
+		unsigned
+			reason; /* enum guard_reason: for guard_reason_set() and guard_reason_ends() */
+		bool on;
+		struct health_finding found;
+	} reason[HEALTH_REASONS];
+};
+void health_meaning(const struct health *h, uint64_t now_ns, struct health_meaning *ret);
 /* When to read it again: 10 s, or 1 s while the margin is small or a recovery action is awaited.  Of a
  * snapshot the HEALTH tier (margin, recovery action) is renewed every 10 s, FAST (temperature, HW
  * thermal) each time: what the temperature rose since is taken off the margin. */

@@ -77,15 +77,15 @@ static const struct {
 	unsigned quantity;
 	const char *what, *advice;
 } flags[] = {
-	{ GW_Q_ROWS_FAILED, "Remapping a memory row failed: the board is worn",
+	{ GW_Q_ROWS_FAILED, "Remapping a memory row failed: the board is worn.",
 	  "Run the vendor's diagnosis; the board may have to be replaced." },
-	{ GW_Q_ROWS_PENDING, "A memory row waits to be remapped",
+	{ GW_Q_ROWS_PENDING, "A memory row waits to be remapped.",
 	  "Reset the GPU when convenient; work may go on." },
-	{ GW_Q_PAGES_PENDING, "A memory page waits to be retired",
+	{ GW_Q_PAGES_PENDING, "A memory page waits to be retired.",
 	  "Reload the driver or reboot when convenient; work may go on." },
-	{ GW_Q_REPAIR_CHANNEL, "A memory channel waits to be repaired",
+	{ GW_Q_REPAIR_CHANNEL, "A memory channel waits to be repaired.",
 	  "Reset the GPU when convenient; work may go on." },
-	{ GW_Q_REPAIR_TPC, "A multiprocessor waits to be repaired",
+	{ GW_Q_REPAIR_TPC, "A multiprocessor waits to be repaired.",
 	  "Reset the GPU when convenient; work may go on." },
 };
 
@@ -303,11 +303,6 @@ static void read_corrected(struct health *h, const struct gw_device *d, uint64_t
 	h->corrected_min = (double)(now - h->corrected[0].ns) / (60. * (double)NS_PER_S);
 }
 
-static bool wears(const struct health *h)
-{
-	return h->corrected_new >= RATE_WATCH;
-}
-
 /* ---- readings ---- */
 
 void health_fault_lost(struct health *h, const struct gw_device *d)
@@ -394,43 +389,79 @@ void health_past(struct health *h, const struct health_event *e)
 
 /* ---- what is told ---- */
 
-bool health_fault_warns(const struct health *h)
+static void say(struct health_finding *f, const char *why, const char *advice)
 {
-	return h->flag || h->fault || wears(h) || h->worst >= RULING_ALERT;
+	snprintf(f->why, sizeof(f->why), "%s", why);
+	snprintf(f->advice, sizeof(f->advice), "%s", advice);
 }
 
-void health_quarantine_tell(const struct health *h, struct health_status *s)
+static enum health_level warns(bool on)
 {
-	snprintf(s->why, sizeof(s->why), "%s", h->why);
-	snprintf(s->advice, sizeof(s->advice), "%s", h->advice);
+	return on ? HEALTH_WARN : HEALTH_OK;
+}
+
+enum health_level health_quarantine_level(const struct health *h)
+{
+	return h->quarantine ? HEALTH_QUARANTINE : HEALTH_OK;
+}
+
+void health_quarantine_tell(const struct health *h, struct health_finding *f)
+{
+	say(f, h->why, h->advice);
+	snprintf(f->clears, sizeof(f->clears),
+		 "when the driver has been clean for %g s, or by gpuward guard clear",
+		 (double)clean_for(h) / (double)NS_PER_S);
 	if (h->clean_ns)
-		s->clears_ns = h->clean_ns + clean_for(h);
+		f->clears_ns = h->clean_ns + clean_for(h);
 }
 
-void health_fault_tell(const struct health *h, struct health_status *s)
+enum health_level health_incident_level(const struct health *h)
 {
-	if (h->worst >= RULING_ALERT) {
-		snprintf(s->why, sizeof(s->why), "%s", h->event_why);
-		snprintf(s->advice, sizeof(s->advice), "%s", h->event_advice);
-		s->clears_ns = h->event_ns + SILENCE_NS;
-		return;
-	}
-	if (h->fault) {
-		snprintf(s->why, sizeof(s->why), "%s", h->fault_why);
-		snprintf(s->advice, sizeof(s->advice),
-			 "Look at the kernel log; run the vendor's diagnosis.");
-		return;
-	}
-	for (unsigned i = 0; i < COUNT(flags); i++)
-		if (h->flag & 1u << i) {
-			snprintf(s->why, sizeof(s->why), "%s.", flags[i].what);
-			snprintf(s->advice, sizeof(s->advice), "%s", flags[i].advice);
-			return;
-		}
-	if (wears(h)) {
-		snprintf(s->why, sizeof(s->why), "%.0f corrected memory errors in %.0f min.",
-			 h->corrected_new, ceil(h->corrected_min));
-		snprintf(s->advice, sizeof(s->advice),
-			 "Watch it; run the vendor's diagnosis if it goes on.");
-	}
+	return warns(h->worst >= RULING_ALERT);
+}
+
+void health_incident_tell(const struct health *h, struct health_finding *f)
+{
+	say(f, h->event_why, h->event_advice);
+	snprintf(f->clears, sizeof(f->clears), "when nothing has come for %g s",
+		 (double)SILENCE_NS / (double)NS_PER_S);
+	f->clears_ns = h->event_ns + SILENCE_NS;
+}
+
+enum health_level health_fault_level(const struct health *h)
+{
+	return warns(h->fault);
+}
+
+void health_fault_tell(const struct health *h, struct health_finding *f)
+{
+	say(f, h->fault_why, "Look at the kernel log; run the vendor's diagnosis.");
+}
+
+enum health_level health_flags_level(const struct health *h)
+{
+	return warns(h->flag);
+}
+
+void health_flags_tell(const struct health *h, struct health_finding *f)
+{
+	unsigned i = 0;
+
+	while (!(h->flag & 1u << i))
+		i++;
+	say(f, flags[i].what, flags[i].advice);
+}
+
+enum health_level health_wear_level(const struct health *h)
+{
+	return warns(h->corrected_new >= RATE_WATCH);
+}
+
+void health_wear_tell(const struct health *h, struct health_finding *f)
+{
+	char why[120];
+
+	snprintf(why, sizeof(why), "%.0f corrected memory errors in %.0f min.",
+		 h->corrected_new, ceil(h->corrected_min));
+	say(f, why, "Watch it; run the vendor's diagnosis if it goes on.");
 }

@@ -2,10 +2,11 @@
  * and trips with hysteresis. */
 #include "health_parts.h"
 
+#include "device/nvml_abi.h"
+
 #include <stdio.h>
 
-#define HW_THERMAL    0x40u /* of GW_Q_CLOCK_REASONS */
-#define ANY_THERMAL   0x60u
+#define ANY_THERMAL   (ABI_REASON_HW_THERMAL | ABI_REASON_SW_THERMAL)
 #define THRESHOLD_LOW 40. /* a board that slows down below this does not exist */
 
 static const enum health_level trip_level[TRIPS] = { HEALTH_WARN, HEALTH_THROTTLE,
@@ -148,7 +149,7 @@ void health_heat_read(struct health *h, const struct gw_device *d, uint64_t now)
 	double reasons = health_value(d, GW_Q_CLOCK_REASONS);
 
 	find_margin(h, d, now);
-	h->hw_thermal = !isnan(reasons) && ((unsigned)reasons & HW_THERMAL);
+	h->hw_thermal = !isnan(reasons) && ((unsigned)reasons & ABI_REASON_HW_THERMAL);
 	if (isnan(h->margin_c) && !h->hw_thermal) { /* as it was, and not cooler */
 		not_cooler(h);
 		return;
@@ -185,7 +186,15 @@ enum health_level health_heat_level(const struct health *h)
 	return trip >= 0 ? trip_level[trip] : HEALTH_OK;
 }
 
-void health_heat_tell(const struct health *h, struct health_status *s)
+/* Where the memory is what is nearest to its limit, it is meant to warm up as the GPU does. */
+double health_heat_evict_at(const struct health *h)
+{
+	if (!isnan(h->o.absolute_c))
+		return h->o.absolute_c; /* whatever can be read */
+	return h->temperature_c + h->margin_c - trip_at(h, TRIP_EVICT);
+}
+
+void health_heat_tell(const struct health *h, struct health_finding *f)
 {
 	const char *side = h->margin_c < 0 ? "above" : "below";
 	int trip = hottest(h);
@@ -199,9 +208,13 @@ void health_heat_tell(const struct health *h, struct health_status *s)
 			 source_name[h->source]);
 	if (trip < 0)
 		return;
-	snprintf(s->why, sizeof(s->why), "Too hot: %s%s.", now,
+	snprintf(f->why, sizeof(f->why), "Too hot: %s%s.", now,
 		 h->hw_thermal ? ", and the hardware slows itself down" : "");
-	snprintf(s->advice, sizeof(s->advice), "%s", trip_advice[trip]);
+	snprintf(f->advice, sizeof(f->advice), "%s", trip_advice[trip]);
+	snprintf(f->clears, sizeof(f->clears),
+		 "when it has been %g C or more below its limit for %g s",
+		 trip_at(h, (unsigned)trip) + h->o.clear_c,
+		 (double)h->o.clear_ns / (double)NS_PER_S);
 	if (h->trip[trip].cool_ns)
-		s->clears_ns = h->trip[trip].cool_ns + h->o.clear_ns;
+		f->clears_ns = h->trip[trip].cool_ns + h->o.clear_ns;
 }

@@ -1,6 +1,6 @@
 /* What the files of health share; nobody else includes this.
  *
- *   health.c        options, readings, the verdict of both
+ *   health.c        options, readings, and the table of rules, of which the verdict is made
  *   health_heat.c   how far a GPU is from its limit, and which trips that trips
  *   health_fault.c  Xids and other events, recovery actions, memory: alerts and quarantine
  */
@@ -103,14 +103,22 @@ void health_heat_read(struct health *h, const struct gw_device *d, uint64_t now)
 void health_heat_unknown(struct health *h); /* it cannot be read: as it was, and not cooler */
 enum health_level health_heat_level(const struct health *h);
 const char *health_heat_source(const struct health *h);
-void health_heat_tell(const struct health *h, struct health_status *s); /* unless it is OK */
+double health_heat_evict_at(const struct health *h);
+void health_heat_tell(const struct health *h, struct health_finding *f);
 
 /* health_fault.c */
 void health_fault_read(struct health *h, const struct gw_device *d, uint64_t now);
 void health_fault_lost(struct health *h, const struct gw_device *d);
 void health_fault_forget(struct health *h, uint64_t now); /* what is over */
-bool health_fault_warns(const struct health *h);
-void health_fault_tell(const struct health *h, struct health_status *s);
-void health_quarantine_tell(const struct health *h, struct health_status *s);
+enum health_level health_quarantine_level(const struct health *h);
+void health_quarantine_tell(const struct health *h, struct health_finding *f);
+enum health_level health_incident_level(const struct health *h);
+void health_incident_tell(const struct health *h, struct health_finding *f);
+enum health_level health_fault_level(const struct health *h);
+void health_fault_tell(const struct health *h, struct health_finding *f);
+enum health_level health_flags_level(const struct health *h);
+void health_flags_tell(const struct health *h, struct health_finding *f);
+enum health_level health_wear_level(const struct health *h);
+void health_wear_tell(const struct health *h, struct health_finding *f);
 
 #endif

@@ -61,6 +61,11 @@ static const struct {
 static const char *const health[] = { "ok", "blind", "hung", "lost", "asleep" };
 /* clang-format on */
 
+const char *scene_health_name(enum scene_health h)
+{
+	return health[h];
+}
+
 /* ---- writing ---- */
 
 static void add_real(struct buf *out, double v)

@@ -16,6 +16,7 @@ struct buf;
 #define SCENE_ROOTS     128
 
 enum scene_health { SCENE_OK, SCENE_BLIND, SCENE_HUNG, SCENE_LOST, SCENE_ASLEEP };
+const char *scene_health_name(enum scene_health h); /* "ok", "blind", ... */
 
 struct scene_gpu {
 	char uuid[96];

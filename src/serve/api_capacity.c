@@ -59,7 +59,7 @@ static void workers(struct json *j, const struct capacity_gpu *c)
 	json_array_end(j);
 }
 
-static void one(struct json *j, const struct api *a, unsigned i, uint64_t now_ns)
+static void one(struct json *j, const struct api *a, unsigned i)
 {
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct guard_view *g = a->view.guard;
@@ -74,7 +74,6 @@ static void one(struct json *j, const struct api *a, unsigned i, uint64_t now_ns
 	at = guard_view_gpu(s, c.uuid);
 	if (at >= 0)
 		unattributed = guard_view_unattributed(s, (unsigned)at);
-	json_object(j, NULL);
 	json_uint(j, "index", d->index);
 	guard_doc_text(j, "uuid", c.uuid);
 	json_double(j, "total_bytes", total);
@@ -90,30 +89,13 @@ static void one(struct json *j, const struct api *a, unsigned i, uint64_t now_ns
 	json_bool(j, "quarantine", c.quarantine);
 	json_bool(j, "warm", c.warm);
 	json_double(j, "margin_celsius", c.margin_c);
-	past(j, i < g->devices ? g->capacity[i] : NULL, now_ns);
+	past(j, i < g->devices ? g->capacity[i] : NULL, api_now(a));
 	workers(j, &c);
-	json_object_end(j);
 }
 
 void api_capacity(void *arg, const struct request *q, struct reply *r)
 {
-	const struct api *a = arg;
-	struct render_filter f;
-	const struct render_filter *filter;
-	struct json j;
-
-	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
-	    !api_filter(a, q, r, &f, &filter))
-		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
-	json_array(&j, "gpus");
-	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++)
-		if (render_shows(filter, i))
-			one(&j, a, i, api_now(a));
-	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	guard_doc_gpus(arg, q, r, NULL, one);
 }
 
 /* ---- what fits ---- */

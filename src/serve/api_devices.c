@@ -46,43 +46,60 @@ static void full_device(struct json *j, const struct api *a, unsigned i)
 	json_object_end(j);
 }
 
+/* A document about the GPUs that ?gpu= names. */
+struct about {
+	struct json j;
+	struct render_filter f;
+	const struct render_filter *filter;
+};
+
+/* False: replied. */
+static bool begins(struct about *b, const struct api *a, const struct request *q,
+		   struct reply *r)
+{
+	json_init(&b->j, &r->body, false);
+	return api_has_reading(a, r) && api_filter(a, q, r, &b->f, &b->filter);
+}
+
+/* Was it read by now?  If not: 503. */
+static bool was_read(const void *what, struct reply *r, const char *why)
+{
+	if (!what)
+		reply_problem(r, 503, "no-reading", "Ask again in a moment.", "%s", why);
+	return what;
+}
+
 void api_snapshot(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct render_filter f;
-	const struct render_filter *filter;
-	struct json j;
+	struct about b;
 
-	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+	if (!begins(&b, a, q, r))
 		return;
-	json_init(&j, &r->body, false);
-	render_snapshot(&j, a->view.snap,
-			api_flag(q, "processes", true) ? a->view.processes : NULL, filter);
-	json_end(&j);
+	render_snapshot(&b.j, a->view.snap,
+			api_flag(q, "processes", true) ? a->view.processes : NULL, b.filter);
+	json_end(&b.j);
 }
 
 void api_devices(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct render_filter f;
-	const struct render_filter *filter;
-	struct json j;
+	struct about b;
 	unsigned n;
 
-	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+	if (!begins(&b, a, q, r))
 		return;
 	n = gw_snapshot_device_count(a->view.snap);
-	json_init(&j, &r->body, false);
-	render_head(&j, a->view.snap);
-	json_uint(&j, "count", n);
-	json_array(&j, "devices");
+	render_head(&b.j, a->view.snap);
+	json_uint(&b.j, "count", n);
+	json_array(&b.j, "devices");
 	for (unsigned i = 0; i < n; i++)
-		if (render_shows(filter, i))
-			full_device(&j, a, i);
-	json_array_end(&j);
-	render_source(&j, a->view.snap);
-	json_object_end(&j);
-	json_end(&j);
+		if (render_shows(b.filter, i))
+			full_device(&b.j, a, i);
+	json_array_end(&b.j);
+	render_source(&b.j, a->view.snap);
+	json_object_end(&b.j);
+	json_end(&b.j);
 }
 
 void api_device(void *arg, const struct request *q, struct reply *r)
@@ -107,42 +124,28 @@ void api_device(void *arg, const struct request *q, struct reply *r)
 void api_processes(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct render_filter f;
-	const struct render_filter *filter;
-	struct json j;
+	struct about b;
 
-	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+	if (!begins(&b, a, q, r) ||
+	    !was_read(a->view.processes, r, "the processes were not listed yet"))
 		return;
-	if (!a->view.processes) {
-		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the processes were not listed yet");
-		return;
-	}
-	json_init(&j, &r->body, false);
-	render_head(&j, a->view.snap);
-	render_processes(&j, a->view.processes, a->view.snap, filter);
-	render_source(&j, a->view.snap);
-	json_object_end(&j);
-	json_end(&j);
+	render_head(&b.j, a->view.snap);
+	render_processes(&b.j, a->view.processes, a->view.snap, b.filter);
+	render_source(&b.j, a->view.snap);
+	json_object_end(&b.j);
+	json_end(&b.j);
 }
 
 void api_environment(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	struct render_filter f;
-	const struct render_filter *filter;
-	struct json j;
+	struct about b;
 
-	if (!api_has_reading(a, r) || !api_filter(a, q, r, &f, &filter))
+	if (!begins(&b, a, q, r) ||
+	    !was_read(a->view.env, r, "the machine was not described yet"))
 		return;
-	if (!a->view.env) {
-		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-			      "the machine was not described yet");
-		return;
-	}
-	json_init(&j, &r->body, false);
-	render_environment(&j, a->view.env, a->view.snap, filter);
-	json_end(&j);
+	render_environment(&b.j, a->view.env, a->view.snap, b.filter);
+	json_end(&b.j);
 }
 
 static void sensor_of(struct json *j, const struct api *a, unsigned i)

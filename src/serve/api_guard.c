@@ -134,13 +134,6 @@ void api_guard_worker(void *arg, const struct request *q, struct reply *r)
 
 /* ---- one GPU ---- */
 
-static const char *health_word(enum scene_health h)
-{
-	static const char *const words[] = { "ok", "blind", "hung", "lost", "asleep" };
-
-	return words[h];
-}
-
 static void memory(struct json *j, const struct scene *s, unsigned at,
 		   const struct capacity_gpu *c)
 {
@@ -183,7 +176,7 @@ void api_guard_gpu(void *arg, const struct request *q, struct reply *r)
 	api_head(&j, a);
 	json_string(&j, "uuid", c.uuid);
 	json_uint(&j, "index", gw_snapshot_device(a->view.snap, (unsigned)i)->index);
-	json_string(&j, "state", health_word(s->gpu[at].health));
+	json_string(&j, "state", scene_health_name(s->gpu[at].health));
 	guard_doc_time(&j, "looked", s->mono_ns, guard_moment(a));
 	json_bool(&j, "hidden_processes", s->gpu[at].hidden);
 	json_double(&j, "temperature_celsius", s->gpu[at].temperature_c);

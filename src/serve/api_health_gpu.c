@@ -27,22 +27,26 @@ static void known(struct json *j, const struct health *h, const struct health_st
 	json_bool(j, "quarantine", s->quarantine);
 	json_double(j, "margin_celsius", s->margin_c);
 	guard_doc_text(j, "margin_source", s->margin_source);
+	json_double(j, "evict_at_celsius", s->evict_at_c);
 	guard_doc_time(j, "since", s->since_ns, now);
-	guard_doc_time(j, "clears", s->clears_ns > now.mono_ns ? s->clears_ns : 0, now);
+	guard_doc_time(j, "clears", s->worst.clears_ns > now.mono_ns ? s->worst.clears_ns : 0,
+		       now);
 	json_uint(j, "xids_total", s->xids);
 	last_xid(j, "last_xid", h, s->last_xid);
 	json_double(j, "xids_before_start", read_log ? s->past_xids : (double)NAN);
 	last_xid(j, "last_xid_before_start", h, s->last_past_xid);
 	guard_doc_time(j, "last_xid_before_start_at", s->last_past_ns, now);
-	guard_doc_text(j, "why", s->why);
-	guard_doc_text(j, "advice", s->advice);
+	guard_doc_text(j, "why", s->worst.why);
+	guard_doc_text(j, "advice", s->worst.advice);
 }
 
 /* Nobody watches it: nothing is known, and why. */
 static void unknown(struct json *j, struct guard_moment now)
 {
-	static const char *const keys[] = { "level",      "heat",           "thermal",
-					    "quarantine", "margin_celsius", "margin_source" };
+	static const char *const keys[] = { "level",           "heat",
+					    "thermal",         "quarantine",
+					    "margin_celsius",  "margin_source",
+					    "evict_at_celsius" };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
 		json_null(j, keys[i]);
@@ -58,8 +62,9 @@ static void unknown(struct json *j, struct guard_moment now)
 	json_null(j, "ghost");
 }
 
-static void one(struct json *j, const struct api *a, unsigned i, struct guard_moment now)
+static void one(struct json *j, const struct api *a, unsigned i)
 {
+	const struct guard_moment now = guard_moment(a);
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, i);
 	const struct guard_view *g = a->view.guard;
 	struct health_status s;
@@ -95,33 +100,16 @@ static const char *worst(const struct api *a, uint64_t now_ns)
 	return level < 0 ? NULL : health_level_name((unsigned)level);
 }
 
+static void head(struct json *j, const struct api *a)
+{
+	json_string(j, "level", worst(a, guard_moment(a).mono_ns));
+	json_string(j, "xid_catalogue", xid_table_version());
+	json_string(j, "kernel_log", a->view.guard->kernel_log);
+}
+
 void api_health(void *arg, const struct request *q, struct reply *r)
 {
-	const struct api *a = arg;
-	struct guard_moment now = guard_moment(a);
-	struct render_filter f;
-	const struct render_filter *filter;
-	struct json j;
-
-	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
-	    !api_filter(a, q, r, &f, &filter))
-		return;
-	json_init(&j, &r->body, false);
-	api_head(&j, a);
-	json_string(&j, "level", worst(a, now.mono_ns));
-	json_string(&j, "xid_catalogue", xid_table_version());
-	json_string(&j, "kernel_log", a->view.guard->kernel_log);
-	json_array(&j, "gpus");
-	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
-		if (!render_shows(filter, i))
-			continue;
-		json_object(&j, NULL);
-		one(&j, a, i, now);
-		json_object_end(&j);
-	}
-	json_array_end(&j);
-	json_object_end(&j);
-	json_end(&j);
+	guard_doc_gpus(arg, q, r, head, one);
 }
 
 static void tell_one(const struct api *a, unsigned i, struct reply *r)
@@ -130,7 +118,7 @@ static void tell_one(const struct api *a, unsigned i, struct reply *r)
 
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
-	one(&j, a, i, guard_moment(a));
+	one(&j, a, i);
 	json_object_end(&j);
 	json_end(&j);
 }

@@ -322,6 +322,34 @@ int guard_doc_find(const struct guard_view *g, struct reply *r, const char *name
 	return -1;
 }
 
+void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *r,
+		    void (*head)(struct json *j, const struct api *a),
+		    void (*one)(struct json *j, const struct api *a, unsigned i))
+{
+	struct render_filter f;
+	const struct render_filter *filter;
+	struct json j;
+
+	if (!guard_doc_there(a, r) || !api_has_reading(a, r) ||
+	    !api_filter(a, q, r, &f, &filter))
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	if (head)
+		head(&j, a);
+	json_array(&j, "gpus");
+	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++) {
+		if (!render_shows(filter, i))
+			continue;
+		json_object(&j, NULL);
+		one(&j, a, i);
+		json_object_end(&j);
+	}
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}
+
 /* ---- who asks ---- */
 
 static bool is_json(const struct request *q, struct reply *r)

@@ -45,6 +45,12 @@ const char *guard_doc_hold(enum guard_hold hold);
 /* A text, or null where it is empty. */
 void guard_doc_text(struct json *j, const char *key, const char *text);
 
+/* A document with an object for each GPU that ?gpu= names, of which one() writes the members; head() writes what
+ * stands before them, or NULL.  Replies what is missing where there is no guard, no reading or no such GPU. */
+void guard_doc_gpus(const struct api *a, const struct request *q, struct reply *r,
+		    void (*head)(struct json *j, const struct api *a),
+		    void (*one)(struct json *j, const struct api *a, unsigned i));
+
 /* Is there a guard?  If not: 503, which says how to have one. */
 const struct guard_view *guard_doc_there(const struct api *a, struct reply *r);
 /* The worker of this name; -1: 404 was replied. */

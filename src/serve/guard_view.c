@@ -48,7 +48,7 @@ static void add_health(const struct guard_view *g, unsigned i, uint64_t now_ns,
 	health_status(g->health[i], now_ns, &h);
 	ret->margin_c = h.margin_c;
 	ret->quarantine = h.quarantine;
-	ret->warm = h.level == HEALTH_THROTTLE || h.level == HEALTH_EVICT;
+	ret->warm = h.heat >= HEALTH_THROTTLE;
 }
 
 /* What is promised to others on it and not taken yet. */

@@ -100,6 +100,8 @@ def test_health_tells_level_and_margin(calm):
     gpu = calm.get("/api/v1/health/gpus/0").json()
     assert doc["level"] == gpu["level"] == "ok" and gpu["quarantine"] is False
     assert gpu["margin_celsius"] > 0 and gpu["margin_source"] == "margin"
+    now = calm.get("/api/v1/snapshot").json()["devices"][0]["temperature_gpu_celsius"]
+    assert abs(now + gpu["margin_celsius"] - 2 - gpu["evict_at_celsius"]) <= 3
     assert gpu["xids_total"] == 0 and gpu["last_xid"] is None
 
 

@@ -123,11 +123,17 @@ def test_a15_a_hot_gpu_is_left_and_a_hold_does_not_help(tmp_path):
 def test_a16_a_fatal_xid_puts_a_gpu_into_quarantine(tmp_path):
     world = at(tmp_path, more='[[timeline]]\nat = 4\ndo = "xid"\ndata = 79\n')
     with Worker(world) as w:
-        more = "[health]\ninterval_s = 0.2\n"
+        more = "[health]\ninterval_s = 0.2\nclean_s = 300\n"
         with Guarded(world, configure(("ollama", w), more=more)) as s:
             s.wait(lambda: s.worker()["mask"] == ["health"])
             s.until("evicted")
             assert "Xid 79" in s.get("/api/v1/events").text
+            s.wait(lambda: s.get("/api/v1/health/gpus/0").json()["clears_seconds"])
+            left = s.get("/api/v1/health/gpus/0").json()["clears_seconds"]
+            sick, = s.worker()["reasons"]  # the guard says of its end what health does
+            assert "clean for 300 s" in sick["clears"] and left - 10 < sick["clears_seconds"] <= left, (sick, left)
+            told = " ".join(s.guard("explain").stdout.split())
+            assert re.search(r"clean for 300 s, .*at the earliest in [45] min", told), told
             done = s.guard("clear", "0", "--reason", "reseated")  # long before it would end by itself
             assert done.returncode == 0 and "in no quarantine" in done.stdout, done.stderr
             s.wait(lambda: s.worker()["mask"] == [] and resident(s, w)())

@@ -5,6 +5,7 @@ import subprocess
 import pytest
 
 import guarded
+from service import Service
 from test_guard_api import GIB, GUARD, OLLAMA, metric
 
 SIMULATE = GUARD + "/simulate"
@@ -47,6 +48,18 @@ def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tm
         assert metric(s, "gpuward_guard_evictions_total", **FREED) == 1
         assert metric(s, "gpuward_guard_freed_bytes_total", worker="ollama") == 4 * GIB
         assert s.get(where).status_code == 404
+
+
+def test_the_log_tells_at_what_temperature_workers_leave(tmp_path):
+    calls = ", ".join(f'"nvmlDeviceGet{c}"' for c in ("MarginTemperature", "TemperatureThreshold"))
+    (tmp_path / "world.toml").write_text(f"[driver]\nmissing = [{calls}]\n" + guarded.WORLD.format(memory="4 GiB", until=""))
+    with Service(tmp_path / "world.toml", token=True, config=guarded.config()) as s:
+        guarded.looked(s)
+        s.wait(lambda: s.get("/api/v1/health/gpus/0").json()["margin_source"] == "fallback")
+        s.post(OLLAMA + "/evict", token=True)
+        s.wait(lambda: "reason=manual" in s.messages())
+        line = next(m for m in s.messages().splitlines() if "reason=manual" in m)
+        assert "threshold=85" in line.split(), line
 
 
 def test_a_wish_that_another_takes_the_place_of_has_failed(live):

@@ -671,13 +671,19 @@ static void patient(struct world *o, const struct health_options *options)
 static struct health_status reading(struct world *o)
 {
 	struct health_status s;
+	struct health_meaning m;
 
 	health_read(sick.h, &sick.d, o->now);
 	health_status(sick.h, o->now, &s);
-	guard_heat(o->g, "GPU-0", health_heat(&s), s.why);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, s.level == HEALTH_EVICT && s.thermal,
-			 s.why, o->now);
-	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, s.quarantine, s.why, o->now);
+	health_meaning(sick.h, o->now, &m);
+	guard_heat(o->g, "GPU-0", m.heat, m.heat_why);
+	for (unsigned r = 0; r < HEALTH_REASONS; r++) {
+		const struct health_finding *f = &m.reason[r].found;
+
+		guard_reason_set(o->g, "GPU-0", m.reason[r].reason, m.reason[r].on, f->why,
+				 o->now);
+		guard_reason_ends(o->g, "GPU-0", m.reason[r].reason, f->clears, f->clears_ns);
+	}
 	world_fetch(o);
 	world_run(o, S);
 	return s;
@@ -819,7 +825,7 @@ static void a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert
 		reading(&o);
 		s = reading(&o);
 		if (s.quarantine != out || (world_state(&o, 0) == STATE_EVICTED) != out)
-			fail_msg("Xid %u: %s, the worker is %s", x, s.why,
+			fail_msg("Xid %u: %s, the worker is %s", x, s.worst.why,
 				 guard_state_name(world_state(&o, 0)));
 		if (x == 999 || (x >= 162 && x <= 172))
 			assert_int_equal(s.level, HEALTH_WARN); /* alert only */

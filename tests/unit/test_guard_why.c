@@ -133,7 +133,65 @@ static void heat_is_told_with_its_gpu(void **state)
 	got = why(&o, REASON_THERMAL);
 	assert_string_equal(got.evidence, "GPU-0: Too hot: at 88 C.");
 	has_text(got.rule, "[health]");
-	has_text(got.clears, "clear_s");
+	assert_string_equal(got.clears, "when it is over"); /* nobody said more */
+	assert_true(got.clears_ns == 0);
+	world_done(&o);
+}
+
+/* Who found it knows its end; of two GPUs the later one counts, and one without a timer is the last. */
+static void what_others_found_ends_as_they_say(void **state)
+{
+	struct guard_why got;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 2, 1);
+	o.w[0].load[1] = GIB;
+	world_begin(&o);
+	world_until(&o, 5 * S);
+	guard_reason_ends(o.g, "GPU-0", REASON_HEALTH, "too early", 1);
+	guard_reason_set(o.g, "GPU-0", REASON_HEALTH, true, "Xid 79.", o.now);
+	has_text(why(&o, REASON_HEALTH).clears, "when it is over");
+	guard_reason_ends(o.g, "GPU-0", REASON_HEALTH, "after 300 s", o.now + 300 * S);
+	got = why(&o, REASON_HEALTH);
+	assert_string_equal(got.clears, "after 300 s");
+	assert_int_equal(got.clears_ns, o.now + 300 * S);
+	guard_reason_set(o.g, "GPU-1", REASON_HEALTH, true, "Xid 79.", o.now);
+	guard_reason_ends(o.g, "GPU-1", REASON_HEALTH, "after 60 s", o.now + 60 * S);
+	assert_string_equal(why(&o, REASON_HEALTH).clears, "after 300 s");
+	guard_reason_ends(o.g, "GPU-1", REASON_HEALTH, "when it is reset", 0);
+	got = why(&o, REASON_HEALTH);
+	assert_string_equal(got.clears, "when it is reset");
+	assert_int_equal(got.clears_ns, 0);
+	guard_reason_set(o.g, "GPU-1", REASON_HEALTH, false, "", o.now);
+	guard_reason_set(o.g, "GPU-0", REASON_HEALTH, false, "", o.now);
+	guard_reason_set(o.g, "GPU-0", REASON_HEALTH, true, "again", o.now);
+	has_text(why(&o, REASON_HEALTH).clears, "when it is over");
+	world_done(&o);
+}
+
+static void a_gpu_that_does_not_answer_must_answer_for_a_minute(void **state)
+{
+	struct guard_why got;
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_begin(&o);
+	world_until(&o, 5 * S);
+	o.health[0] = SCENE_LOST;
+	world_until(&o, 8 * S);
+	got = why(&o, REASON_HEALTH);
+	has_text(got.clears, "answered for 60 s");
+	assert_int_equal(got.clears_ns, 0);
+	o.health[0] = SCENE_OK;
+	world_until(&o, 20 * S);
+	got = why(&o, REASON_HEALTH);
+	assert_true(got.clears_ns > WORLD_START + 66 * S &&
+		    got.clears_ns < WORLD_START + 72 * S);
+	guard_reason_set(o.g, "GPU-0", REASON_HEALTH, true, "The GPU is lost.", o.now);
+	guard_reason_ends(o.g, "GPU-0", REASON_HEALTH, "after 300 s", o.now + 300 * S);
+	assert_string_equal(why(&o, REASON_HEALTH).clears, "after 300 s");
 	world_done(&o);
 }
 
@@ -310,6 +368,8 @@ int main(void)
 		cmocka_unit_test(a_schedule_is_told_with_its_span_and_its_end),
 		cmocka_unit_test(spans_that_follow_one_another_end_with_the_last),
 		cmocka_unit_test(heat_is_told_with_its_gpu),
+		cmocka_unit_test(what_others_found_ends_as_they_say),
+		cmocka_unit_test(a_gpu_that_does_not_answer_must_answer_for_a_minute),
 		cmocka_unit_test(a_hold_is_told_with_its_end_and_masks_what_it_masks),
 		cmocka_unit_test(
 			an_eviction_by_hand_in_the_quiet_time_is_not_laid_on_who_is_gone),

@@ -1,6 +1,7 @@
 /* Health is fed by hand: a GPU of the test's own, whose figures are set one by one. */
 #include "simtest.h"
 
+#include "guard/guard.h"
 #include "guard/health.h"
 
 #include "base/clock.h"
@@ -65,8 +66,8 @@ static void reads_after(uint64_t ns)
 	health_status(t.h, t.now, &t.s);
 	t.changes += before != t.s.thermal;
 	if (t.s.level != HEALTH_OK) { /* whatever it is, it is said, and what to do */
-		assert_true(strlen(t.s.why) > 10);
-		assert_true(strlen(t.s.advice) > 10);
+		assert_true(strlen(t.s.worst.why) > 10);
+		assert_true(strlen(t.s.worst.advice) > 10);
 	}
 }
 
@@ -106,7 +107,7 @@ static void levels_follow_the_margin(void **state)
 	margin(11);
 	reads();
 	assert_int_equal(t.s.level, HEALTH_OK);
-	assert_string_equal(t.s.why, "");
+	assert_string_equal(t.s.worst.why, "");
 	assert_string_equal(t.s.margin_source, "margin");
 	assert_int_equal(health_interval_ns(t.h), 10 * S);
 	margin(10);
@@ -121,11 +122,11 @@ static void levels_follow_the_margin(void **state)
 	reads_times(4);
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 	assert_true(t.s.thermal);
-	assert_non_null(strstr(t.s.why, "85 C"));
-	assert_non_null(strstr(t.s.why, "2 C below its limit"));
+	assert_non_null(strstr(t.s.worst.why, "85 C"));
+	assert_non_null(strstr(t.s.worst.why, "2 C below its limit"));
 	margin(-3);
 	reads();
-	assert_non_null(strstr(t.s.why, "3 C above its limit"));
+	assert_non_null(strstr(t.s.worst.why, "3 C above its limit"));
 }
 
 static void three_critical_readings_do_not_act_and_four_do(void **state)
@@ -150,7 +151,7 @@ static void the_hardware_slowing_itself_down_acts_at_once(void **state)
 	set(GW_Q_CLOCK_REASONS, 0x40);
 	reads();
 	assert_true(t.s.thermal);
-	assert_non_null(strstr(t.s.why, "hardware"));
+	assert_non_null(strstr(t.s.worst.why, "hardware"));
 }
 
 static void a_power_cap_is_no_fault(void **state)
@@ -172,11 +173,11 @@ static void it_clears_after_half_a_minute_of_being_cool_enough(void **state)
 	margin(6); /* not enough: trip + 5 is 7 */
 	reads_times(100);
 	assert_true(t.s.thermal);
-	assert_int_equal(t.s.clears_ns, 0);
+	assert_int_equal(t.s.worst.clears_ns, 0);
 	margin(7);
 	reads();
 	cool = t.now;
-	assert_int_equal(t.s.clears_ns, cool + 30 * S);
+	assert_int_equal(t.s.worst.clears_ns, cool + 30 * S);
 	reads_times(29);
 	assert_true(t.s.thermal);
 	margin(6.9);
@@ -323,6 +324,64 @@ static void what_cannot_be_read_is_unknown_and_changes_nothing(void **state)
 	assert_false(t.s.thermal);
 }
 
+/* What people are told is where it happens: one degree below nothing does, at it four readings do. */
+static void trips_at(double c)
+{
+	assert_true(fabs(t.s.evict_at_c - c) < 1e-9);
+	set(GW_Q_TEMPERATURE_GPU, c - 1);
+	reads_times(10);
+	assert_false(t.s.thermal);
+	assert_true(fabs(t.s.evict_at_c - c) < 1e-9);
+	set(GW_Q_TEMPERATURE_GPU, c);
+	reads_times(4);
+	assert_true(t.s.thermal);
+	assert_true(fabs(t.s.evict_at_c - c) < 1e-9);
+}
+
+static void where_workers_leave_is_told_as_it_is(void **state)
+{
+	struct health_options o;
+
+	(void)state;
+	set(GW_Q_TEMPERATURE_GPU, 60);
+	reads();
+	trips_at(85); /* without any limit */
+	fresh(NULL);
+	set(GW_Q_TEMPERATURE_GPU, 60);
+	set(GW_Q_TEMPERATURE_SLOWDOWN, 90);
+	reads();
+	trips_at(88);
+	health_options_init(&o);
+	o.fallback_c = 70;
+	o.evict_c = 4;
+	assert_int_equal(fresh_with(&o), 0);
+	set(GW_Q_TEMPERATURE_GPU, 60);
+	reads();
+	trips_at(70);
+	o.absolute_c = 80;
+	assert_int_equal(fresh_with(&o), 0);
+	reads();
+	assert_true(t.s.evict_at_c == 80); /* also where the temperature is not told */
+	set(GW_Q_TEMPERATURE_GPU, 60);
+	reads();
+	trips_at(80);
+	fresh(NULL);
+	reads();
+	assert_true(isnan(t.s.evict_at_c));
+}
+
+static void of_the_drivers_margin_too(void **state)
+{
+	(void)state;
+	margin(20);
+	set(GW_Q_TEMPERATURE_GPU, 67);
+	reads();
+	assert_true(t.s.evict_at_c == 85);
+	set(GW_Q_TEMPERATURE_GPU, 70); /* the margin is older than the temperature */
+	reads();
+	assert_true(t.s.evict_at_c == 85);
+}
+
 /* ---- memory ---- */
 
 static void flags_of_the_memory_warn_and_do_not_quarantine(void **state)
@@ -353,7 +412,7 @@ static void new_uncorrectable_errors_quarantine_where_no_recovery_action_is_told
 	set(GW_Q_ECC_UNCORRECTED, 2);
 	reads();
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.why, "2 uncorrectable"));
+	assert_non_null(strstr(t.s.worst.why, "2 uncorrectable"));
 }
 
 static void with_a_recovery_action_new_errors_only_warn(void **state)
@@ -388,10 +447,10 @@ static void quarantine_ends_after_a_clean_minute(void **state)
 	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 4);
 	reads_times(100);
-	assert_int_equal(t.s.clears_ns, 0);
+	assert_int_equal(t.s.worst.clears_ns, 0);
 	set(GW_Q_RECOVERY_ACTION, 0);
 	reads();
-	assert_int_equal(t.s.clears_ns, t.now + 60 * S);
+	assert_int_equal(t.s.worst.clears_ns, t.now + 60 * S);
 	reads_times(30);
 	t.d.state = GW_DEVICE_CLOSED; /* the driver is reloaded: nothing is known */
 	reads();
@@ -414,7 +473,7 @@ static void a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean(void **state)
 	reads();
 	assert_true(t.s.quarantine);
 	assert_true(isnan(t.s.margin_c));
-	assert_non_null(strstr(t.s.why, "off the bus"));
+	assert_non_null(strstr(t.s.worst.why, "off the bus"));
 	t.d.state = GW_DEVICE_OK;
 	t.d.message = "";
 	reads_times(61);
@@ -428,7 +487,7 @@ static void a_fault_that_the_driver_names_warns(void **state)
 	t.d.message = "the InfoROM is corrupted";
 	reads();
 	assert_int_equal(t.s.level, HEALTH_WARN);
-	assert_non_null(strstr(t.s.why, "InfoROM"));
+	assert_non_null(strstr(t.s.worst.why, "InfoROM"));
 }
 
 /* ---- Xids ---- */
@@ -530,7 +589,7 @@ static void the_first_reading_decides_about_a_48_that_came_before_it(void **stat
 	xid(31); /* less grave, and later */
 	reads();
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.why, "48"));
+	assert_non_null(strstr(t.s.worst.why, "48"));
 	fresh(NULL);
 	xid(48);
 	set(GW_Q_RECOVERY_ACTION, 0);
@@ -575,7 +634,7 @@ static void events_are_one_incident_until_three_minutes_of_silence(void **state)
 		reads_after(170 * S);
 		xid(31);
 		assert_int_equal(t.s.level, HEALTH_WARN);
-		assert_int_equal(t.s.clears_ns, t.now + 180 * S);
+		assert_int_equal(t.s.worst.clears_ns, t.now + 180 * S);
 	}
 	reads_after(180 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -591,8 +650,8 @@ static void the_worst_of_an_incident_is_named(void **state)
 	xid(119);
 	xid(45);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.why, "119"));
-	assert_non_null(strstr(t.s.advice, "reset"));
+	assert_non_null(strstr(t.s.worst.why, "119"));
+	assert_non_null(strstr(t.s.worst.advice, "reset"));
 }
 
 static void without_recovery_actions_quarantine_lasts_as_long_as_the_incident(void **state)
@@ -654,7 +713,7 @@ static void rows_of_the_policy_take_the_place_of_ours(void **state)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 	xid(999);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.why, "Xid 999"));
+	assert_non_null(strstr(t.s.worst.why, "Xid 999"));
 	assert_int_equal(health_xid_class(t.h, 109), XID_RESTART_APP);
 	assert_int_equal(health_xid_class(t.h, 79), XID_REBOOT);
 	assert_int_equal(health_xid_class(NULL, 109), XID_RESET_GPU);
@@ -703,6 +762,96 @@ static void quarantine_and_heat_are_told_apart(void **state)
 	assert_true(t.s.thermal && !t.s.quarantine);
 	assert_int_equal(t.s.heat, HEALTH_EVICT);
 	assert_int_equal(t.s.level, HEALTH_EVICT);
+}
+
+/* ---- what it means ---- */
+
+static struct health_meaning meaning(void)
+{
+	struct health_meaning m;
+
+	health_meaning(t.h, t.now, &m);
+	assert_int_equal(m.reason[0].reason, REASON_THERMAL);
+	assert_int_equal(m.reason[1].reason, REASON_HEALTH);
+	return m;
+}
+
+static void a_warning_moves_nobody(void **state)
+{
+	struct health_meaning m;
+
+	(void)state;
+	margin(8);
+	set(GW_Q_ROWS_PENDING, 1);
+	reads();
+	assert_int_equal(t.s.level, HEALTH_WARN);
+	m = meaning();
+	assert_false(m.reason[0].on || m.reason[1].on);
+	assert_string_equal(m.reason[0].found.why, "");
+	assert_int_equal(m.heat, 0);
+}
+
+/* A hot GPU stays hot when it breaks: each reason has its own words and its own end. */
+static void in_quarantine_heat_is_a_reason_of_its_own(void **state)
+{
+	struct health_meaning m;
+
+	(void)state;
+	margin(1);
+	reads_times(4);
+	m = meaning();
+	assert_true(m.reason[0].on);
+	assert_false(m.reason[1].on);
+	assert_int_equal(m.heat, HEAT_THROTTLE | HEAT_WARM);
+	set(GW_Q_RECOVERY_ACTION, 1);
+	reads();
+	m = meaning();
+	assert_true(m.reason[0].on && m.reason[1].on);
+	assert_non_null(strstr(m.heat_why, "Too hot"));
+	assert_non_null(strstr(m.reason[0].found.why, "Too hot"));
+	assert_non_null(strstr(m.reason[1].found.why, "reset the GPU"));
+	assert_string_equal(t.s.worst.why, m.reason[1].found.why);
+	set(GW_Q_RECOVERY_ACTION, 0);
+	margin(30);
+	reads_times(31);
+	m = meaning();
+	assert_false(m.reason[0].on);
+	assert_true(m.reason[1].on);
+	assert_int_equal(m.heat, 0);
+}
+
+static void each_end_is_told_by_the_options(void **state)
+{
+	struct health_options o;
+	struct health_meaning m;
+
+	(void)state;
+	health_options_init(&o);
+	o.clean_ns = 300 * S;
+	o.clear_c = 8;
+	o.clear_ns = 45 * S;
+	assert_int_equal(fresh_with(&o), 0);
+	set(GW_Q_RECOVERY_ACTION, 0);
+	margin(1);
+	reads_times(4);
+	xid(79);
+	m = meaning();
+	assert_string_equal(
+		m.reason[1].found.clears,
+		"when the driver has been clean for 300 s, or by gpuward guard clear");
+	assert_int_equal(m.reason[1].found.clears_ns, 0);
+	assert_string_equal(m.reason[0].found.clears,
+			    "when it has been 10 C or more below its limit for 45 s");
+	margin(11);
+	reads();
+	m = meaning();
+	assert_int_equal(m.reason[1].found.clears_ns, t.now + 300 * S);
+	assert_int_equal(m.reason[0].found.clears_ns, t.now + 45 * S);
+	set(GW_Q_RECOVERY_ACTION, NAN); /* then an incident must be over, too */
+	o.clean_ns = 60 * S;
+	health_set_options(t.h, &o);
+	reads();
+	assert_non_null(strstr(meaning().reason[1].found.clears, "for 180 s"));
 }
 
 /* ---- the simulator ---- */
@@ -785,7 +934,7 @@ static void an_action_that_the_driver_asks_for_is_found(void **state)
 	assert_int_equal(sim_seconds(1, 4).level, HEALTH_OK);
 	assert_true(sim_seconds(1, 20).quarantine);
 	assert_int_equal(sim_second(0).level, HEALTH_OK);
-	assert_non_null(strstr(sim_second(1).why, "drain and reset"));
+	assert_non_null(strstr(sim_second(1).worst.why, "drain and reset"));
 }
 
 static void a_hot_gpu_has_its_work_taken_off_once(void **state)
@@ -835,7 +984,7 @@ static void a_past_xid_is_named_where_the_driver_asks_for_a_reset(void **state)
 	past(95, 7 * 86400 * S / 1000);
 	reads();
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.why, "after Xid 95"));
+	assert_non_null(strstr(t.s.worst.why, "after Xid 95"));
 }
 
 static void
@@ -847,7 +996,7 @@ without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old(void **
 	assert_int_equal(t.s.level, HEALTH_OK);
 	past(62, 100 * S);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.why, "Xid 62"));
+	assert_non_null(strstr(t.s.worst.why, "Xid 62"));
 	for (unsigned i = 0; i < 40; i++)
 		reads_after(10 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -880,7 +1029,7 @@ static void corrected_errors_are_watched_by_their_rate(void **state)
 	set(GW_Q_ECC_CORRECTED, n + 100);
 	reads_after(60 * S);
 	assert_int_equal(t.s.level, HEALTH_WARN);
-	assert_non_null(strstr(t.s.why, "corrected memory errors"));
+	assert_non_null(strstr(t.s.worst.why, "corrected memory errors"));
 	for (unsigned i = 0; i < 8; i++)
 		reads_after(600 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -909,6 +1058,8 @@ int main(void)
 		health_test(the_temperature_is_newer_than_the_margin),
 		health_test(a_margin_that_contradicts_the_temperature_is_not_believed),
 		health_test(thresholds_stand_in_for_the_margin),
+		health_test(where_workers_leave_is_told_as_it_is),
+		health_test(of_the_drivers_margin_too),
 		health_test(without_any_limit_it_is_85_degrees),
 		health_test(the_users_own_limit_has_five_degrees_of_hysteresis),
 		health_test(what_cannot_be_read_is_unknown_and_changes_nothing),
@@ -931,6 +1082,9 @@ int main(void)
 		health_test(rows_of_the_policy_take_the_place_of_ours),
 		health_test(other_events_are_judged_too),
 		health_test(quarantine_and_heat_are_told_apart),
+		health_test(a_warning_moves_nobody),
+		health_test(in_quarantine_heat_is_a_reason_of_its_own),
+		health_test(each_end_is_told_by_the_options),
 		health_test(a_past_xid_does_not_matter_where_the_driver_asks_for_nothing),
 		health_test(a_past_xid_is_named_where_the_driver_asks_for_a_reset),
 		health_test(
