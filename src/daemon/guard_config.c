@@ -67,6 +67,13 @@ const char *guard_entry_url(const struct guard_entry *e)
 	return kind >= 0 && !e->refused[GUARD_KEY_url] ? policy_kind_url((unsigned)kind) : NULL;
 }
 
+const char *guard_entry_http(const struct guard_entry *e)
+{
+	const char *url = guard_entry_url(e);
+
+	return url && strncmp(url, "http", 4) == 0 ? url : NULL;
+}
+
 /* Of an URL on this machine; others' ports are no ports of ours. */
 static unsigned local_port(const char *url)
 {
@@ -97,7 +104,7 @@ bool guard_entry_matches(const struct guard_entry *e, bool identity)
 
 unsigned guard_entry_port(const struct guard_entry *e)
 {
-	const char *url = guard_entry_url(e);
+	const char *url = guard_entry_http(e);
 
 	if (e->given[GUARD_KEY_match_port])
 		return (unsigned)e->value[GUARD_KEY_match_port].count;

@@ -343,6 +343,19 @@ static const struct {
 	  "4:7: \"match.vram_ge\" belongs in [[rule]], not in [[worker]]" },
 	{ WORKER "kind = \"ollama\"\naction = \"x\"\n",
 	  "4:1: \"action\" belongs in [[rule]], not in [[worker]]" },
+	{ WORKER "kind = \"ollama\"\nmode = \"enforce\"\n",
+	  "4:1: \"mode\" belongs in [guard], not in [[worker]]: what follows a heading" },
+	{ WORKER "kind = \"ollama\"\nenabled = true\n",
+	  "4:1: \"enabled\" belongs in [manage], [health] or [capacity], not in [[worker]]" },
+	{ WORKER "kind = \"ollama\"\ngpus = [0]\n",
+	  "4:9: gpus must be an array of strings: write \"0\", in quotes" },
+	{ WORKER "kind = \"vllm\"\nurl = \"http://127.0.0.1:8000/v1\"\n",
+	  "4:7: url: \"http://127.0.0.1:8000/v1\": write \"http://127.0.0.1:8000\", without "
+	  "/v1: " },
+	{ WORKER "kind = \"tabby\"\nurl = \"http://127.0.0.1:5000/v1/\"\n", "without /v1/: " },
+	{ WORKER "kind = \"vllm\"\nurl = \"http://127.0.0.1:1/p//v1/models\"\n",
+	  "write \"http://127.0.0.1:1/p\", without //v1/models: " },
+	{ WORKER "kind = \"ollama\"\nurl = \"http://127.0.0.1:1/api\"\n", "without /api: " },
 	{ WORKER "kind = \"ollama\"\nmatch = 3\n", "4:1: match must be a table" },
 	{ WORKER "kind = \"ollama\"\nquiet_s = \"3\"\n",
 	  "4:11: quiet_s must be a number, not a string" },
@@ -381,7 +394,13 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmanaged = true\n",
 	  "4:11: managed means nothing to kind ollama; it is for systemd, container, exec" },
 	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nurl = \"http://x\"\n",
-	  "5:7: url means nothing to kind systemd" },
+	  "5:7: url: \"http://x\": of a unit it says whose manager has it" },
+	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nurl = \"user@-x y\"\n",
+	  "of a unit it says whose manager has it" },
+	{ WORKER "kind = \"container\"\nmatch.container = \"a\"\nurl = \"/run/x\"\n",
+	  "of a container it is the socket of its engine" },
+	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nurl = \"http://127.0.0.1:1\"\n",
+	  "5:7: url means nothing to kind exec; it is for ollama, " },
 	{ WORKER "kind = \"systemd\"\nmatch.exe = \"/a\"\n",
 	  "1:1: a worker of kind systemd needs match.unit" },
 	{ WORKER "kind = \"container\"\nmatch.exe = \"/a\"\n", "needs match.container" },
@@ -577,6 +596,14 @@ static void all_mistakes_are_told(void **state)
 static const char *const fine[] = {
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://[::1]:1/x/\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://localhost\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://[::1]/api/v12\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\nurl = \"user\"\n"
+	       "match.unit = \"w.service\"\n[[worker]]\nname = \"v\"\nkind = \"systemd\"\n"
+	       "url = \"user\"\nmatch.unit = \"v.service\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\nurl = \"user@ann\"\n"
+	       "match.unit = \"w.service\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"container\"\nurl = \"unix:///run/p.sock\"\n"
+	       "match.container = \"c\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.exe = \"*/python3*\"\n",
 	/* one program, two ports */
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"vllm\"\nmatch.exe = \"/a\"\n"
