@@ -104,6 +104,9 @@ void config_done(struct config *c);
 /* As a commented TOML file, which reads back to the same values; origin: beside each value where
  * it came from. */
 void config_print(struct buf *out, const struct config *c, bool origin);
+/* Likewise, with what nobody set as a comment: a file to begin with.  A default that is written down would
+ * keep a profile from setting it. */
+void config_print_example(struct buf *out, const struct config *c);
 
 /* As members of the object that is open: values (durations in seconds) and origins. */
 void config_json(struct json *j, const struct config *c);

@@ -527,15 +527,23 @@ static void check_paths(struct config_reader *r)
 			socket);
 }
 
-/* Without it one would wonder why nothing is ever moved. */
+/* Without these one would wonder why nothing is ever moved. */
 static void warn_idle(struct config_reader *r)
 {
+	const struct config_place *mode = &r->m->place[CONFIG_ID_guard_mode];
 	const struct guard_entry *e = r->m->entries;
 
+	if (r->bad[CONFIG_ID_guard_mode] || r->bad[CONFIG_ID_guard_profile])
+		return;
 	while (e && e->table != GUARD_WORKER)
 		e = e->next;
-	if (e && r->m->place[CONFIG_ID_guard_mode].from == CONFIG_STANDARD &&
-	    !r->bad[CONFIG_ID_guard_mode] && !r->bad[CONFIG_ID_guard_profile])
+	/* What could not be read may have had one. */
+	if (!e && !r->faults->errors && strcmp(r->c->guard_mode, "observe") != 0)
+		config_warn(r, mode,
+			    "mode is \"%s\" and there is no [[worker]]: nothing is ever moved; "
+			    "name who may be, gpuward.toml(5) says how",
+			    r->c->guard_mode);
+	if (e && mode->from == CONFIG_STANDARD)
 		config_warn(r, &e->at,
 			    "workers are watched and never moved: set mode in [guard] to "
 			    "\"enforce\", \"dry-run\" or \"observe\", or set a profile");

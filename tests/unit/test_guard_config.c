@@ -256,11 +256,13 @@ static void without_tables_the_policy_is_the_standard_one(void **state)
 
 /* ---- profiles and older files ---- */
 
+#define SOMEBODY "[[worker]]\nname = \"w\"\nkind = \"ollama\"\n"
+
 static void a_profile_sets_what_is_left_open(void **state)
 {
 	struct place *p = *state;
 
-	good(p, "[guard]\nprofile = \"desktop\"\n");
+	good(p, "[guard]\nprofile = \"desktop\"\n" SOMEBODY);
 	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
 	assert_true(p->s.policy.unknown_contends);
 	assert_true(p->c.device_require_nvml);
@@ -270,7 +272,7 @@ static void a_profile_sets_what_is_left_open(void **state)
 	assert_true(p->s.health_enabled);
 	assert_false(p->c.device_require_nvml);
 
-	good(p, "[guard]\nprofile = \"container\"\n");
+	good(p, "[guard]\nprofile = \"container\"\n" SOMEBODY);
 	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
 	assert_true(p->s.policy.by_unattributed);
 	assert_false(p->c.device_require_nvml);
@@ -299,6 +301,22 @@ static void a_profile_may_contradict_what_is_said(void **state)
 				     "exclude each other");
 }
 
+static void a_guard_without_workers_is_told(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(load(p, "[guard]\nprofile = \"desktop\"\n"), 0);
+	assert_string_equal(
+		said(p),
+		"2:1: warning: mode is \"enforce\" and there is no [[worker]]: nothing "
+		"is ever moved; name who may be, gpuward.toml(5) says how");
+	assert_int_equal(load(p, "[guard]\nmode = \"dry-run\"\n"), 0);
+	assert_non_null(strstr(said(p), "2:1: warning: mode is \"dry-run\" and there is no"));
+	/* The worker may be in what could not be read. */
+	assert_int_equal(load(p, "[guard]\nprofile = \"desktop\"\n[worker]\n"), -GW_E_PARSE);
+	assert_int_equal(p->faults.count, 1);
+}
+
 static void the_original_keys_mean_what_they_meant(void **state)
 {
 	struct place *p = *state;
@@ -306,7 +324,7 @@ static void the_original_keys_mean_what_they_meant(void **state)
 	good(p, "auto_evict_for_user_apps = true\nprocess_check_interval_secs = 5\n"
 		"enable_health_monitoring = false\nhealth_check_interval_secs = 20\n"
 		"temperature_threshold_celsius = 80\nenable_capacity_tracking = false\n"
-		"[guard]\ndemand = \"any\"\n");
+		"[guard]\ndemand = \"any\"\n" SOMEBODY);
 	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
 	assert_int_equal(p->s.policy.poll_ns, 5 * SECOND);
 	assert_true(p->s.policy.any);
@@ -764,6 +782,7 @@ int main(void)
 		T(a_profile_sets_what_is_left_open),
 		T(what_is_said_wins_over_the_profile),
 		T(a_profile_may_contradict_what_is_said),
+		T(a_guard_without_workers_is_told),
 		T(the_original_keys_mean_what_they_meant),
 		T(what_cannot_be_is_refused_with_its_place),
 		T(one_mistake_is_told_once),
