@@ -88,7 +88,8 @@ enum policy_trait {
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: no such  */
 const char *policy_kind_url(unsigned kind);  /* where it listens unless told; NULL: no HTTP */
-unsigned policy_kind_level(unsigned kind); /* of the ladder (guard.md §9), at which it acts */
+unsigned
+policy_kind_level(unsigned kind); /* of the ladder (GUARD-MACHINE.md), at which it acts */
 bool policy_kind_is(unsigned kind, enum policy_trait trait);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...": those of a configuration */
 
@@ -154,7 +155,7 @@ enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 	V(bool, evict_when_blind) \
 	V(bool, restore_on_stop) \
 	V(unsigned, user_evictions) /* that one user may cause in an hour; 0: no limit */ \
-	V(uint64_t, poll_ns)        /* 0: as guard.md §8 has it */ \
+	V(uint64_t, poll_ns)        /* 0: as GUARD-MACHINE.md has it, Numbers */ \
 	S(knobs, standard) \
 	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \
 	A(struct policy_worker, worker, worker, POLICY_WORKERS, workers) \
@@ -179,7 +180,7 @@ struct policy {
 	void *memory; /* of texts; policy_done() */
 };
 
-/* Defaults of guard.md §8: observes, knows no rule and no worker. */
+/* The defaults of [guard] and [guard.defaults] (config.def): observes, knows no rule and no worker. */
 void policy_init(struct policy *p);
 /* A worker that has all numbers from the standard, and no name yet. */
 void policy_worker_init(struct policy_worker *w);
