@@ -336,6 +336,91 @@ static void the_original_keys_mean_what_they_meant(void **state)
 	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
 }
 
+/* ---- no setting is forgotten ---- */
+
+static bool same_settings(const struct guard_settings *a, const struct guard_settings *b)
+{
+	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
+	       memcmp(&a->health, &b->health, sizeof(a->health)) == 0 &&
+	       a->health_interval_ns == b->health_interval_ns &&
+	       a->capacity_enabled == b->capacity_enabled &&
+	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
+	       !a->record == !b->record;
+}
+
+/* A value that is not the default. */
+static void other_value(const struct config_row *row, char *out, size_t size)
+{
+	const char *last = row->choices ? strrchr(row->choices, '|') + 1 : NULL;
+
+	switch (row->type) {
+	case CONFIG_BOOL:
+		snprintf(out, size, "%s", row->standard[0] == 't' ? "false" : "true");
+		break;
+	case CONFIG_CHOICE:
+		if (strcmp(last, row->standard) != 0)
+			snprintf(out, size, "\"%s\"", last);
+		else
+			snprintf(out, size, "\"%.*s\"", (int)strcspn(row->choices, "|"),
+				 row->choices);
+		break;
+	case CONFIG_COUNT:
+	case CONFIG_NUMBER: snprintf(out, size, "%ld", atol(row->standard) + 1); break;
+	case CONFIG_BYTES: snprintf(out, size, "\"3MiB\""); break;
+	case CONFIG_LIST: snprintf(out, size, "[\"109=restart_app\"]"); break;
+	default: snprintf(out, size, "\"/x\""); break;
+	}
+}
+
+static bool is_elsewhere(unsigned id)
+{
+	return id == CONFIG_ID_guard_state_dir /* the service's */ ||
+	       id == CONFIG_ID_guard_profile /* is other settings */;
+}
+
+static void every_setting_of_the_guard_changes_something(void **state)
+{
+	static const char *const sections[] = { "guard", CONFIG_DEFAULTS, "health",
+						"capacity" };
+	struct place *p = *state;
+	struct guard_settings standard;
+	char text[300], value[100];
+	unsigned n = 0;
+
+	good(p, "[guard]\nmode = \"dry-run\"\n" SOMEBODY);
+	standard = p->s;
+	p->s = (struct guard_settings){ 0 };
+	good(p, "[guard]\nmode = \"dry-run\"\n" SOMEBODY);
+	assert_true(same_settings(&standard, &p->s));
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		const struct config_row *row = &config_rows[i];
+		bool ours = false, mode = i == CONFIG_ID_guard_mode;
+
+		for (unsigned k = 0; k < COUNT(sections); k++)
+			ours = ours || strcmp(row->section, sections[k]) == 0;
+		if (!ours || is_elsewhere(i))
+			continue;
+		other_value(row, value, sizeof(value));
+		if (i == CONFIG_ID_health_temp_override_c)
+			snprintf(value, sizeof(value), "80");
+		snprintf(text, sizeof(text), "%s[%s]\n%s = %s\n" SOMEBODY,
+			 mode ? "" : "guard.mode = \"dry-run\"\n", row->section, row->key,
+			 value);
+		if (!mode && strcmp(row->section, "guard") == 0)
+			snprintf(text, sizeof(text),
+				 "[guard]\nmode = \"dry-run\"\n%s = %s\n" SOMEBODY, row->key,
+				 value);
+		if (load(p, text) != 0)
+			fail_msg("%s\nsaid: %s", text, said(p));
+		assert_int_equal(guard_config_make(&p->c, &p->s), 0);
+		if (same_settings(&standard, &p->s))
+			fail_msg("%s of [%s] changes nothing", row->key, row->section);
+		n++;
+	}
+	assert_true(n > 40);
+	guard_settings_done(&standard);
+}
+
 /* ---- refusals ---- */
 
 /* What a good worker has, on one line, so that the row's own text begins on line 2. */
@@ -783,6 +868,7 @@ int main(void)
 		T(what_is_said_wins_over_the_profile),
 		T(a_profile_may_contradict_what_is_said),
 		T(a_guard_without_workers_is_told),
+		T(every_setting_of_the_guard_changes_something),
 		T(the_original_keys_mean_what_they_meant),
 		T(what_cannot_be_is_refused_with_its_place),
 		T(one_mistake_is_told_once),
