@@ -9,13 +9,15 @@
 #include <string.h>
 
 struct given {
-	bool origin;
+	bool origin, example;
 	const char *config;
 };
 
 static const struct option options[] = {
 	{ "origin", 0, OPTION_FLAG, offsetof(struct given, origin), NULL,
 	  "print: beside each value where it came from", NULL, NULL },
+	{ "example", 0, OPTION_FLAG, offsetof(struct given, example), NULL,
+	  "print: with defaults as comments, for a file to begin with", NULL, NULL },
 	{ "config", 0, OPTION_TEXT, offsetof(struct given, config), "FILE",
 	  "the same as FILE, spelled as for gpuward serve", NULL, NULL },
 	{ .name = NULL },
@@ -70,7 +72,10 @@ static int print_text(const struct cli *c, const struct reading *r)
 	if (r->err)
 		return EXIT_USAGE;
 	buf_init(&out, (size_t)1 << 24);
-	config_print(&out, &r->config, g->origin);
+	if (g->example)
+		config_print_example(&out, &r->config);
+	else
+		config_print(&out, &r->config, g->origin);
 	code = output_write(NULL, &out);
 	buf_done(&out);
 	return code;
@@ -149,8 +154,12 @@ static int run(struct cli *c)
 			  "check FILE");
 		return EXIT_USAGE;
 	}
-	if (check && g->origin) {
-		cli_error("--origin is for config print");
+	if (check && (g->origin || g->example)) {
+		cli_error("%s is for config print", g->origin ? "--origin" : "--example");
+		return EXIT_USAGE;
+	}
+	if (g->origin && g->example) {
+		cli_error("--origin and --example exclude each other");
 		return EXIT_USAGE;
 	}
 	r = calloc(1, sizeof(*r));
@@ -182,7 +191,8 @@ const struct command command_config = {
 		"file with comments.",
 	.examples = "  gpuward config check\n"
 		    "  gpuward config check /tmp/gpuward.toml\n"
-		    "  gpuward config print --origin\n",
+		    "  gpuward config print --origin\n"
+		    "  gpuward config print --example >gpuward.toml\n",
 	.arguments = "check|print [FILE]",
 	.options = options,
 	.options_size = sizeof(struct given),

@@ -38,6 +38,7 @@ struct recovering {
 	struct guard_record record[RECORDS];
 	unsigned records;
 	char companion[256]; /* "": there is none */
+	bool unsure;         /* the configuration has mistakes: the journal may be another */
 };
 
 static void take(void *arg, const char *id, const char *json)
@@ -93,12 +94,18 @@ static int read_journal(struct recovering *r)
 	char path[4096], message[2000] = "";
 	const char *where;
 	struct config c;
-	int code = EXIT_OK;
+	int code = EXIT_OK, err = config_load_rest(&c, message, sizeof(message));
 
-	if (config_load(&c, NULL, NULL, 0, message, sizeof(message)) != 0) {
+	if (err == -GW_E_NOMEM) {
 		cli_error("%s", message);
-		return EXIT_USAGE;
+		return EXIT_FAILED;
 	}
+	/* A word too many in a file must not keep a process put away. */
+	r->unsure = err != 0;
+	if (err)
+		cli_error("note: the configuration has a mistake, and the rest of it is used: "
+			  "%s; see gpuward config check",
+			  message);
 	snprintf(r->companion, sizeof(r->companion), "%s",
 		 c.guard_companion ? c.guard_companion : "");
 	where = service_store_path(&c, false, path, sizeof(path));
@@ -290,6 +297,12 @@ static int bring_back(struct cli *c, struct recovering *r)
 	struct root root;
 	unsigned failed, gone = 0;
 
+	if (r->count == 0 && r->unsure) {
+		cli_error("the journal that was found names no process; where the file with "
+			  "the mistake says where the journal is, run it again when that is "
+			  "mended");
+		return EXIT_USAGE;
+	}
 	if (r->count == 0) {
 		if (!c->quiet && !c->json)
 			printf("no process is put away\n");

@@ -206,18 +206,17 @@ static uint64_t capabilities(void)
 	return set;
 }
 
-/* A configuration with faults is told of by `gpuward config check`. */
+/* A configuration with faults is told of by `gpuward config check`; its tables mean nothing then. */
 static void read_config(struct looking *l)
 {
 	struct guard_settings guard;
 	char unused[2000];
 	struct config c;
+	int err = config_load_rest(&c, unused, sizeof(unused));
 
-	if (config_load(&c, NULL, NULL, 0, unused, sizeof(unused)) != 0)
-		return;
 	if (c.guard_companion)
 		snprintf(l->socket, sizeof(l->socket), "%s", c.guard_companion);
-	if (guard_config_make(&c, &guard) == 0) {
+	if (!err && guard_config_make(&c, &guard) == 0) {
 		if (!sight_missing(&guard.policy, 0, l->unseen))
 			l->unseen[0] = '\0';
 		guard_settings_done(&guard);

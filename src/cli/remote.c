@@ -67,19 +67,22 @@ static int read_token(struct remote *r, const char *path, bool must)
 	return EXIT_OK;
 }
 
-/* What the configuration says of both; a user may not be allowed to read the token. */
+/* What the configuration says of both; a user may not be allowed to read the token.  A mistake elsewhere in it keeps nobody
+ * from the service, which runs on with what it read before. */
 static int from_config(struct remote *r, bool address, bool token)
 {
 	struct config c;
 	char message[2000];
+	int err = config_load_rest(&c, message, sizeof(message));
 
-	if (config_load(&c, NULL, NULL, 0, message, sizeof(message)) != 0) {
-		if (!address)
-			return EXIT_OK;
-		cli_error("where does the service listen? %s (or name it with --address)",
-			  message);
-		return EXIT_USAGE;
+	if (err == -GW_E_NOMEM) {
+		cli_error("%s", message);
+		return EXIT_FAILED;
 	}
+	if (err)
+		cli_error("note: the configuration has a mistake, and the rest of it is used: "
+			  "%s; see gpuward config check",
+			  message);
 	if (address && c.service_tls_cert &&
 	    strncmp(listens_on(&c.service_listen), "unix:", 5) != 0) {
 		cli_error("the service speaks TLS, which this command does not: let it listen "

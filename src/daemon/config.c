@@ -284,3 +284,36 @@ int config_load(struct config *c, const char *path, const struct config_flag *fl
 	free(f);
 	return err;
 }
+
+static void first_error(const struct config_faults *f, char *message, size_t size)
+{
+	struct buf b;
+	unsigned i = 0;
+
+	buf_init_fixed(&b, message, size);
+	while (i < f->count && f->fault[i].warning)
+		i++;
+	if (i < f->count)
+		config_fault_text(&b, &f->fault[i]);
+	if (f->errors > 1)
+		buf_addf(&b, " (and %u more)", f->errors - 1);
+}
+
+int config_load_rest(struct config *c, char *message, size_t size)
+{
+	struct config_faults *f = calloc(1, sizeof(*f));
+	int err = -GW_E_NOMEM;
+
+	*c = (struct config){ 0 };
+	snprintf(message, size, "there is no memory for the configuration");
+	if (!f)
+		return err;
+	err = config_read(c, NULL, NULL, 0, f);
+	if (err != -GW_E_NOMEM)
+		first_error(f, message, size);
+	else
+		config_done(c);
+	config_faults_done(f);
+	free(f);
+	return err;
+}

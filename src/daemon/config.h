@@ -99,11 +99,18 @@ int config_read_files(const struct config *c, struct config_faults *faults);
  * needs no config_done(). */
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size);
+/* For a command that wants a part of it, such as where the service listens, while the service runs on with what it read
+ * before: files in their usual places, each as far as it can be read.  0, or the error of the first mistake with its
+ * place and sentence, and how many more there are; c has the rest then, and is empty after -GW_E_NOMEM alone. */
+int config_load_rest(struct config *c, char *message, size_t size);
 void config_done(struct config *c);
 
 /* As a commented TOML file, which reads back to the same values; origin: beside each value where
  * it came from. */
 void config_print(struct buf *out, const struct config *c, bool origin);
+/* Likewise, with what nobody set as a comment: a file to begin with.  A default that is written down would
+ * keep a profile from setting it. */
+void config_print_example(struct buf *out, const struct config *c);
 
 /* As members of the object that is open: values (durations in seconds) and origins. */
 void config_json(struct json *j, const struct config *c);

@@ -196,32 +196,68 @@ static const char *nearest(const char *table, const char *name,
 	return out;
 }
 
-/* Where a key would be right, had it not been put elsewhere. */
-static const char *section_of(const struct toml_node *n)
+/* Under its name or an older one. */
+static bool has_key(const char *section, const struct toml_node *n)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
-		if (is_key(n, config_rows[i].key))
-			return config_rows[i].section;
+		if (strcmp(config_rows[i].section, section) == 0 &&
+		    is_key(n, config_rows[i].key))
+			return true;
 	for (size_t i = 0; i < COUNT(renamed); i++)
-		if (is_key(n, renamed[i].old.key))
-			return renamed[i].old.section;
+		if (strcmp(renamed[i].old.section, section) == 0 &&
+		    is_key(n, renamed[i].old.key))
+			return true;
+	return false;
+}
+
+bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_MAX])
+{
+	const char *found[CONFIG_ROWS];
+	unsigned count = 0;
+	struct buf b;
+
+	for (unsigned i = 0; i < CONFIG_ROWS; i++)
+		if ((i == 0 || strcmp(config_rows[i].section, config_rows[i - 1].section)) &&
+		    has_key(config_rows[i].section, n)) /* rows of a section stand together */
+			found[count++] = config_rows[i].section;
+	buf_init_fixed(&b, out, CONFIG_SECTIONS_MAX);
+	for (unsigned i = 0; i < count; i++)
+		buf_addf(&b, "%s[%s]", i == 0 ? "" : i + 1 < count ? ", " : " or ", found[i]);
+	return count > 0;
+}
+
+/* Keys that are looked for where there are none, and what does it. */
+static const struct {
+	const char *table, *key, *instead;
+} instead[] = {
+	{ "guard", "enabled",
+	  "the guard is switched by mode = \"observe\", \"dry-run\" or \"enforce\"" },
+};
+
+static const char *find_instead(const char *table, const struct toml_node *n)
+{
+	for (size_t i = 0; i < COUNT(instead); i++)
+		if (strcmp(instead[i].table, table) == 0 && is_key(n, instead[i].key))
+			return instead[i].instead;
 	return NULL;
 }
 
 static void unknown_key(const struct file *f, const char *table, const struct toml_node *n)
 {
 	const struct config_place at = key_place(f, n);
-	const char *section;
-	char meant[CONFIG_MEANT_MAX], name[CONFIG_SHOWN_MAX];
+	const char *other = find_instead(table, n);
+	char meant[CONFIG_MEANT_MAX], name[CONFIG_SHOWN_MAX], sections[CONFIG_SECTIONS_MAX];
 
 	config_key_shown(n, name);
-	section = section_of(n);
-	if (section) {
-		config_complain(f->r, &at, "\"%s\" belongs in [%s]", name, section);
-		return;
-	}
-	config_complain(f->r, &at, "no such key \"%s\"%s%s%s%s", name, *table ? " in [" : "",
-			table, *table ? "]" : "", nearest(table, name, meant));
+	if (other)
+		config_complain(f->r, &at, "no such key \"%s\" in [%s]; %s", name, table,
+				other);
+	else if (config_sections(n, sections))
+		config_complain(f->r, &at, "\"%s\" belongs in %s", name, sections);
+	else
+		config_complain(f->r, &at, "no such key \"%s\"%s%s%s%s", name,
+				*table ? " in [" : "", table, *table ? "]" : "",
+				nearest(table, name, meant));
 }
 
 static void not_a_table(const struct file *f, const char *table, const struct toml_node *n)

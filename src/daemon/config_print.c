@@ -145,28 +145,50 @@ static void print_help(struct buf *out, const struct config_row *row)
 	buf_addc(out, '\n');
 }
 
-void config_print(struct buf *out, const struct config *c, bool origin)
+enum form { PLAIN, ORIGIN, EXAMPLE };
+
+static void print_row(struct buf *out, const struct config *c, unsigned i, enum form form)
 {
 	const struct config_memory *m = c->memory;
+	const struct config_row *row = &config_rows[i];
+	struct config_value v;
+
+	print_help(out, row);
+	config_value_get(c, row, &v);
+	if (form == EXAMPLE && m->place[i].from == CONFIG_STANDARD)
+		buf_addc(out, '#');
+	buf_addf(out, "%s = ", row->key);
+	config_value_print(out, row, &v);
+	if (form == ORIGIN)
+		config_origin_print(out, &m->place[i]);
+	buf_addc(out, '\n');
+}
+
+static void print(struct buf *out, const struct config *c, enum form form)
+{
 	const char *section = "";
 
 	buf_adds(out, "# The configuration of gpuward serve; see gpuward.toml(5).\n");
+	if (form == EXAMPLE)
+		buf_adds(out,
+			 "# A value behind # is the default: take the # away to change it.\n");
 	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
-		const struct config_row *row = &config_rows[i];
-		struct config_value v;
-
-		if (strcmp(section, row->section) != 0)
-			buf_addf(out, "\n[%s]\n", row->section);
-		section = row->section;
-		print_help(out, row);
-		config_value_get(c, row, &v);
-		buf_addf(out, "%s = ", row->key);
-		config_value_print(out, row, &v);
-		if (origin)
-			config_origin_print(out, &m->place[i]);
-		buf_addc(out, '\n');
+		if (strcmp(section, config_rows[i].section) != 0)
+			buf_addf(out, "\n[%s]\n", config_rows[i].section);
+		section = config_rows[i].section;
+		print_row(out, c, i, form);
 	}
-	guard_config_print(out, m, origin);
+	guard_config_print(out, c->memory, form == ORIGIN);
+}
+
+void config_print(struct buf *out, const struct config *c, bool origin)
+{
+	print(out, c, origin ? ORIGIN : PLAIN);
+}
+
+void config_print_example(struct buf *out, const struct config *c)
+{
+	print(out, c, EXAMPLE);
 }
 
 /* ---- JSON ---- */

@@ -122,6 +122,9 @@ void config_files_read(struct config_reader *r, const char *path);
 /* A key as it may be shown, cut. */
 #define CONFIG_SHOWN_MAX 64
 const char *config_key_shown(const struct toml_node *n, char out[static CONFIG_SHOWN_MAX]);
+/* Where a key would be right: "[manage], [health] or [capacity]"; false: nowhere. */
+#define CONFIG_SECTIONS_MAX 200
+bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_MAX]);
 /* The text of a file; name for the faults, and lives as long as the configuration. */
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
 

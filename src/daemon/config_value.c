@@ -153,6 +153,22 @@ static bool wrong_type(struct config_reader *r, const struct config_row *row,
 	return false;
 }
 
+/* Numbers are most often indices of GPUs. */
+static bool no_item(struct config_reader *r, const struct config_row *row,
+		    const struct config_place *at, const struct toml_node *n)
+{
+	if (n->type == TOML_INTEGER)
+		refuse(r, row, at, "an array of strings: write \"%lld\", in quotes",
+		       (long long)n->v.integer);
+	else if (n->type == TOML_STRING)
+		refuse(r, row, at, "an array of strings, and this one has a NUL in it");
+	else
+		refuse(r, row, at, "an array of strings, and this is %s %s",
+		       strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a",
+		       toml_type_name(n->type));
+	return false;
+}
+
 static bool list_node(struct config_reader *r, const struct config_row *row,
 		      const struct config_place *at, const struct toml_node *n,
 		      struct config_value *ret)
@@ -164,11 +180,8 @@ static bool list_node(struct config_reader *r, const struct config_row *row,
 
 		there.line = i->line;
 		there.column = i->column;
-		if (i->type != TOML_STRING || has_nul(i)) {
-			refuse(r, row, &there, "an array of strings, and this is %s",
-			       i->type == TOML_STRING ? "one with a NUL in it" : "none");
-			return false;
-		}
+		if (i->type != TOML_STRING || has_nul(i))
+			return no_item(r, row, &there, i);
 		if (!add_item(r, row, &there, i->v.string.text, i->v.string.len, &ret->list))
 			return false;
 	}

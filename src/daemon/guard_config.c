@@ -30,6 +30,39 @@ static const struct {
 	{ "container", CONFIG_ID_device_require_nvml, "false" },
 };
 
+static unsigned order_of(const struct config_memory *m, const struct config_place *p)
+{
+	unsigned i = 0;
+
+	while (p->from == CONFIG_FILE && i < m->files && strcmp(m->file[i], p->name) != 0)
+		i++;
+	return p->from == CONFIG_FILE ? i : CONFIG_FILES_MAX;
+}
+
+/* Who writes a profile and a setting of it beside each other, or the setting later, means it.  One of an earlier file may
+ * have been forgotten there, and the profile would seem to do nothing. */
+static void warn_stands(struct config_reader *r, const struct config_row *row,
+			const char *value)
+{
+	const struct config_place *at = &r->m->place[row - config_rows];
+	const struct config_place *profile = &r->m->place[CONFIG_ID_guard_profile];
+	struct config_value is, wanted;
+	struct buf b;
+	char text[100];
+
+	config_value_get(r->c, row, &is);
+	if (at->from != CONFIG_FILE || order_of(r->m, at) >= order_of(r->m, profile) ||
+	    !config_value_text(r, row, at, value, &wanted) ||
+	    config_value_same(row, &is, &wanted))
+		return;
+	buf_init_fixed(&b, text, sizeof(text));
+	config_value_print(&b, row, &is);
+	config_warn(r, at,
+		    "%s = %s stands here, so that the profile \"%s\" (%.200s) does not set it "
+		    "to %s: take it out, or write it beside the profile",
+		    row->key, text, r->c->guard_profile, profile->name, value);
+}
+
 /* It came from where the profile was named. */
 void guard_config_profile(struct config_reader *r)
 {
@@ -41,12 +74,14 @@ void guard_config_profile(struct config_reader *r)
 		struct config_value v;
 
 		if (!r->c->guard_profile || r->bad[presets[i].id] ||
-		    strcmp(r->c->guard_profile, presets[i].profile) != 0 ||
-		    place->from != CONFIG_STANDARD ||
-		    !config_value_text(r, row, at, presets[i].value, &v))
+		    strcmp(r->c->guard_profile, presets[i].profile) != 0)
 			continue;
-		config_value_set(r->c, row, &v);
-		*place = *at;
+		if (place->from != CONFIG_STANDARD) {
+			warn_stands(r, row, presets[i].value);
+		} else if (config_value_text(r, row, at, presets[i].value, &v)) {
+			config_value_set(r->c, row, &v);
+			*place = *at;
+		}
 	}
 }
 
@@ -65,6 +100,13 @@ const char *guard_entry_url(const struct guard_entry *e)
 	if (e->given[GUARD_KEY_url])
 		return e->value[GUARD_KEY_url].text;
 	return kind >= 0 && !e->refused[GUARD_KEY_url] ? policy_kind_url((unsigned)kind) : NULL;
+}
+
+const char *guard_entry_http(const struct guard_entry *e)
+{
+	const char *url = guard_entry_url(e);
+
+	return url && strncmp(url, "http", 4) == 0 ? url : NULL;
 }
 
 /* Of an URL on this machine; others' ports are no ports of ours. */
@@ -97,7 +139,7 @@ bool guard_entry_matches(const struct guard_entry *e, bool identity)
 
 unsigned guard_entry_port(const struct guard_entry *e)
 {
-	const char *url = guard_entry_url(e);
+	const char *url = guard_entry_http(e);
 
 	if (e->given[GUARD_KEY_match_port])
 		return (unsigned)e->value[GUARD_KEY_match_port].count;

@@ -37,15 +37,15 @@ static const char *key_name(enum guard_key key)
 
 static bool kind_is(unsigned kind, unsigned traits)
 {
-	return traits == KIND_HTTP ? policy_kind_url(kind) != NULL
-				   : policy_kind_is(kind, (enum policy_trait)traits);
+	return (traits & KIND_HTTP && policy_kind_url(kind)) ||
+	       policy_kind_is(kind, (enum policy_trait)(traits & ~KIND_HTTP));
 }
 
 static const struct {
 	enum guard_key key;
 	unsigned traits; /* of the kinds that may have it */
 } kind_keys[] = {
-	{ GUARD_KEY_url, KIND_HTTP },
+	{ GUARD_KEY_url, KIND_HTTP | KIND_UNIT | KIND_CONTAINER },
 	{ GUARD_KEY_token_file, KIND_HTTP },
 	{ GUARD_KEY_model, KIND_HTTP },
 	{ GUARD_KEY_level, KIND_DEPTHS },
@@ -184,7 +184,7 @@ static void check_required(struct config_reader *r, const struct guard_entry *e,
 
 static void check_identity(struct config_reader *r, const struct guard_entry *e)
 {
-	bool url = e->given[GUARD_KEY_url];
+	bool url = guard_entry_http(e) != NULL && e->given[GUARD_KEY_url];
 
 	if (guard_entry_matches(e, true) || guard_entry_port(e) || e->refused[GUARD_KEY_url])
 		return;
@@ -313,7 +313,7 @@ static const char *same_process(const struct guard_entry *a, const struct guard_
 static void warn_same_url(struct config_reader *r, const struct guard_entry *a,
 			  const struct guard_entry *b, const char *line)
 {
-	const char *url = guard_entry_url(a), *other = guard_entry_url(b);
+	const char *url = guard_entry_http(a), *other = guard_entry_http(b);
 
 	if (url && other && strcmp(url, other) == 0)
 		config_warn(
@@ -527,15 +527,23 @@ static void check_paths(struct config_reader *r)
 			socket);
 }
 
-/* Without it one would wonder why nothing is ever moved. */
+/* Without these one would wonder why nothing is ever moved. */
 static void warn_idle(struct config_reader *r)
 {
+	const struct config_place *mode = &r->m->place[CONFIG_ID_guard_mode];
 	const struct guard_entry *e = r->m->entries;
 
+	if (r->bad[CONFIG_ID_guard_mode] || r->bad[CONFIG_ID_guard_profile])
+		return;
 	while (e && e->table != GUARD_WORKER)
 		e = e->next;
-	if (e && r->m->place[CONFIG_ID_guard_mode].from == CONFIG_STANDARD &&
-	    !r->bad[CONFIG_ID_guard_mode] && !r->bad[CONFIG_ID_guard_profile])
+	/* What could not be read may have had one. */
+	if (!e && !r->faults->errors && strcmp(r->c->guard_mode, "observe") != 0)
+		config_warn(r, mode,
+			    "mode is \"%s\" and there is no [[worker]]: nothing is ever moved; "
+			    "name who may be, gpuward.toml(5) says how",
+			    r->c->guard_mode);
+	if (e && mode->from == CONFIG_STANDARD)
 		config_warn(r, &e->at,
 			    "workers are watched and never moved: set mode in [guard] to "
 			    "\"enforce\", \"dry-run\" or \"observe\", or set a profile");

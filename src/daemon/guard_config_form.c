@@ -28,12 +28,47 @@ static const char *check_name(const char *s, char out[static WRONG])
 	return strlen(s) > 63 ? "a name has at most 63 bytes" : NULL;
 }
 
-static const char *check_url(const char *s, char out[static WRONG])
+static bool is_part(const char *at, size_t n, const char *name)
 {
+	return n == strlen(name) && memcmp(at, name, n) == 0;
+}
+
+/* Where the paths begin that are the worker's own; a path before them may be a proxy's. */
+static const char *worker_path(const char *path)
+{
+	while (*path) {
+		const char *part = path + strspn(path, "/");
+		size_t n = strcspn(part, "/");
+		bool last = !part[n + strspn(part + n, "/")];
+
+		if (is_part(part, n, "v1") ||
+		    (last && (is_part(part, n, "api") || is_part(part, n, "sdapi"))))
+			return path;
+		path = part + n;
+	}
+	return NULL;
+}
+
+/* Clients are given http://HOST:PORT/v1; the guard's own calls have paths that begin before that. */
+static const char *check_url_path(const char *url, const char *path, char out[static WRONG])
+{
+	const char *more = worker_path(path);
+
+	if (!more)
+		return NULL;
+	snprintf(out, WRONG,
+		 "write \"%.*s\", without %.40s: the guard puts the paths of its own calls "
+		 "behind it",
+		 (int)(more - url < 80 ? more - url : 80), url, more);
+	return out;
+}
+
+static const char *check_http(const char *url, char out[static WRONG])
+{
+	const char *s = url, *wrong;
 	bool tls = strncmp(s, "https://", 8) == 0;
 	char host[300];
 
-	(void)out;
 	if (!tls && strncmp(s, "http://", 7) != 0)
 		return "write http://HOST:PORT or https://HOST:PORT";
 	s += tls ? 8 : 7;
@@ -48,7 +83,31 @@ static const char *check_url(const char *s, char out[static WRONG])
 	/* Without a port it is the scheme's own. */
 	if (!strchr(host[0] == '[' ? host + strcspn(host, "]") : host, ':'))
 		snprintf(host + strlen(host), sizeof(host) - strlen(host), ":80");
-	return config_check_address(host);
+	wrong = config_check_address(host);
+	return wrong ? wrong : check_url_path(url, s + strcspn(s, "/"), out);
+}
+
+/* Of a unit: whose manager has it. */
+static const char *check_manager(const char *s, char out[static WRONG])
+{
+	(void)out;
+	if (strcmp(s, "user") == 0)
+		return NULL;
+	if (strncmp(s, "user@", 5) == 0 && s[5] && s[5] != '-' &&
+	    !s[5 + strspn(s + 5, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+				 "0123456789._-")])
+		return NULL;
+	return "of a unit it says whose manager has it: write \"user\" or \"user@NAME\", or "
+	       "leave "
+	       "it out for the system's";
+}
+
+static const char *check_engine(const char *s, char out[static WRONG])
+{
+	(void)out;
+	if (strncmp(s, "unix:///", 8) == 0 && s[8])
+		return NULL;
+	return "of a container it is the socket of its engine: write \"unix:///PATH\"";
 }
 
 static const char *check_path(const char *s, char out[static WRONG])
@@ -168,7 +227,6 @@ static const struct {
 	const char *(*wrong)(const char *s, char out[static WRONG]);
 } forms[] = {
 	{ GUARD_KEY_name, check_name },
-	{ GUARD_KEY_url, check_url },
 	{ GUARD_KEY_token_file, check_path },
 	{ GUARD_KEY_evict_signal, check_signal },
 	{ GUARD_KEY_resume_signal, check_signal },
@@ -187,6 +245,25 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 			why);
 	e->given[key] = false;
 	e->refused[key] = true;
+}
+
+/* What an url is depends on the kind. */
+static void check_url(struct config_reader *r, struct guard_entry *e)
+{
+	const char *value = text(e, GUARD_KEY_url), *why;
+	int kind = guard_entry_kind(e);
+	char out[WRONG];
+
+	if (!value)
+		return;
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_UNIT))
+		why = check_manager(value, out);
+	else if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_CONTAINER))
+		why = check_engine(value, out);
+	else
+		why = check_http(value, out);
+	if (why)
+		guard_config_refuse(r, e, GUARD_KEY_url, value, why);
 }
 
 static void check_forms(struct config_reader *r, struct guard_entry *e)
@@ -253,6 +330,7 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 void guard_config_forms(struct config_reader *r, struct guard_entry *e)
 {
 	check_forms(r, e);
+	check_url(r, e);
 	check_program(r, e, GUARD_KEY_evict_command);
 	check_program(r, e, GUARD_KEY_resume_command);
 	check_types(r, e);

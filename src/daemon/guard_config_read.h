@@ -51,9 +51,10 @@ void guard_config_refuse(struct config_reader *r, struct guard_entry *e, enum gu
 
 /* ---- guard_config.c ---- */
 /* What both checking and making want to know of an entry. */
-int guard_entry_kind(const struct guard_entry *e);        /* negative: not known */
-const char *guard_entry_url(const struct guard_entry *e); /* NULL: none */
-unsigned guard_entry_port(const struct guard_entry *e);   /* match.port, or the url's; 0 */
+int guard_entry_kind(const struct guard_entry *e);         /* negative: not known */
+const char *guard_entry_url(const struct guard_entry *e);  /* NULL: none */
+const char *guard_entry_http(const struct guard_entry *e); /* if it is one of HTTP; NULL */
+unsigned guard_entry_port(const struct guard_entry *e);    /* match.port, or the url's; 0 */
 unsigned guard_entry_max_level(const struct config *c, const struct guard_entry *e);
 bool guard_entry_allow_kill(const struct config *c, const struct guard_entry *e);
 bool guard_entry_matches(const struct guard_entry *e, bool identity); /* has match.* */

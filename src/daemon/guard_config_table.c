@@ -63,20 +63,14 @@ static int find_key(enum guard_table t, bool in_match, const struct toml_node *n
 
 /* ---- keys that are not there ---- */
 
-/* "port" is meant as "match.port". */
 static const char *nearest(enum guard_table t, const char *name)
 {
 	const char *keys[GUARD_KEYS];
-	char full[CONFIG_SHOWN_MAX + MATCH];
 	unsigned count = 0;
 
-	snprintf(full, sizeof(full), "%s%s", match, name);
-	for (unsigned i = 0; i < GUARD_KEYS; i++) {
-		if (has_key(t, i) && strcmp(guard_keys[i].row.key, full) == 0)
-			return guard_keys[i].row.key;
+	for (unsigned i = 0; i < GUARD_KEYS; i++)
 		if (has_key(t, i))
 			keys[count++] = guard_keys[i].row.key;
-	}
 	return suggest(name, keys, count, sizeof(keys[0]));
 }
 
@@ -88,19 +82,39 @@ static const char *other_table(bool in_match, const struct toml_node *n)
 	return NULL;
 }
 
+/* "port" is meant as "match.port". */
+static const char *of_match(enum guard_table t, const char *name)
+{
+	char full[CONFIG_SHOWN_MAX + MATCH];
+
+	snprintf(full, sizeof(full), "%s%s", match, name);
+	for (unsigned i = 0; i < GUARD_KEYS; i++)
+		if (has_key(t, i) && strcmp(guard_keys[i].row.key, full) == 0)
+			return guard_keys[i].row.key;
+	return NULL;
+}
+
 static void unknown(struct config_reader *r, const struct guard_entry *e, bool in_match,
 		    const struct config_place *at, const struct toml_node *n)
 {
 	char key[CONFIG_SHOWN_MAX], name[CONFIG_SHOWN_MAX + MATCH], meant[CONFIG_MEANT_MAX];
 	const char *table = guard_table_names[e->table], *other = other_table(in_match, n);
+	char sections[CONFIG_SECTIONS_MAX];
+	const char *inner;
 
 	snprintf(name, sizeof(name), "%s%s", in_match ? match : "", config_key_shown(n, key));
+	inner = of_match(e->table, name);
 	if (other)
 		config_complain(r, at, "\"%s\" belongs in [[%s]], not in [[%s]]", name, other,
 				table);
+	else if (!in_match && !inner && config_sections(n, sections))
+		config_complain(r, at,
+				"\"%s\" belongs in %s, not in [[%s]]: what follows a heading "
+				"is that table's",
+				name, sections, table);
 	else
 		config_complain(r, at, "no such key \"%s\" in [[%s]]%s", name, table,
-				config_meant(nearest(e->table, name), meant));
+				config_meant(inner ? inner : nearest(e->table, name), meant));
 }
 
 /* ---- values ---- */

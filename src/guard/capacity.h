@@ -1,4 +1,4 @@
-/* capacity: how much memory is truly free, now and lately, and what would fit (guard.md §15).  Pure. */
+/* capacity: how much memory is truly free, now and lately, and what would fit.  Pure. */
 #ifndef GW_GUARD_CAPACITY_H
 #define GW_GUARD_CAPACITY_H
 

@@ -1,4 +1,4 @@
-/* classify: who is who among the processes of a scene (guard.md §4).  Pure.
+/* classify: who is who among the processes of a scene (GUARD-MACHINE.md, Who is who).  Pure.
  *
  * In this order: we ourselves, a worker's, an orphan, what a rule of the user's says, a program of the
  * machine (system.def), and then the profile.  With policy.any all that is left after the rules contends,

@@ -1,4 +1,4 @@
-/* demand: the predicate of guard.md §5 and the small history it needs. */
+/* demand: who needs a GPU, by the table of GUARD-MACHINE.md (Needs), and the small history it needs. */
 #include "demand.h"
 
 #include "base/clock.h"

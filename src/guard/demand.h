@@ -1,4 +1,4 @@
-/* demand: does somebody need a GPU (guard.md §5)?  Pure, in a fixed amount of memory.
+/* demand: does somebody need a GPU (GUARD-MACHINE.md, Needs)?  Pure, in a fixed amount of memory.
  *
  * Remembers of each contender on each GPU when it came, when it last grew and how busy it was, and of
  * each program the most it ever held, from which its need is predicted when it comes again.  Whether

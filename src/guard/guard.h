@@ -1,7 +1,7 @@
 /* guard: when a worker must leave the GPU and when it may come back.  Pure.
  *
  * Fed with scenes, outcomes of orders and what people ask for, each with its time; gives back orders
- * and decisions.  It keeps the promises of guard.md §7 by deriving a worker's state from a few
+ * and decisions.  It keeps the promises of docs/GUARD-MACHINE.md by deriving a worker's state from a few
  * facts: its reason mask, the bytes it holds, the order under way, and deadlines.  Nothing here reads
  * a clock, a file or a process.  The same feed gives the same decisions byte for byte. */
 #ifndef GW_GUARD_GUARD_H
@@ -9,7 +9,7 @@
 
 #include "classify.h"
 
-/* Why a worker may not run: bits; guard.md §6. */
+/* Why a worker may not run: bits; GUARD-MACHINE.md, Reasons. */
 enum guard_reason {
 	REASON_CONTENTION,
 	REASON_MANUAL,
@@ -117,7 +117,7 @@ struct guard_order {
 	uint64_t id;
 	enum guard_verb verb;
 	unsigned worker;
-	unsigned level; /* of the ladder, guard.md §9 */
+	unsigned level; /* of the ladder (GUARD-MACHINE.md) */
 	uint64_t deadline_ns;
 	uint64_t bytes;  /* to be freed, or to be restored */
 	char gpus[256];  /* uuids, parted by commas, and ... */
@@ -312,7 +312,7 @@ bool guard_next_decision(struct guard *g, struct guard_decision *ret);
 /* Must be on the disk before the orders fetched after it are carried out. */
 bool guard_next_record(struct guard *g, struct guard_record *ret);
 
-/* When to look again: guard.md §8.  UINT64_MAX: its GPUs sleep, wait for an event. */
+/* When to look again: GUARD-MACHINE.md, Numbers.  UINT64_MAX: its GPUs sleep, wait for an event. */
 uint64_t guard_next_look(const struct guard *g, uint64_t now_ns);
 /* Should the next scene have utilisation?  It is dear: only while there is somebody to judge. */
 bool guard_wants_utilisation(const struct guard *g);
@@ -322,7 +322,7 @@ bool guard_blind(const struct guard *g, const char *gpu);
 int guard_status(const struct guard *g, unsigned worker, struct guard_status *ret);
 /* Levels of the ladder at which it may be evicted: a set; 0: no such worker. */
 unsigned guard_levels(const struct guard *g, unsigned worker);
-/* One reason that holds, with what set it: guard.md §6. */
+/* One reason that holds, with what set it. */
 struct guard_why {
 	bool masked;       /* a hold keeps it from moving the worker */
 	uint64_t since_ns; /* it holds since */

@@ -1,4 +1,4 @@
-/* guard_idle: models that idle are unloaded where that saves energy (guard.md §12).
+/* guard_idle: models that idle are unloaded where that saves energy (GUARD.md, Models that idle).
  *
  * Only workers that load again by themselves when somebody asks them: being asked is the end of it, and
  * is seen by their memory coming back.  No door is closed, no other level is tried, no unit is stopped. */

@@ -1,4 +1,4 @@
-/* guard_leave: on the GPU and off it: rows 8 to 24 of guard.md §7. */
+/* guard_leave: on the GPU and off it: rows 8 to 24 of GUARD-MACHINE.md. */
 #include "guard_parts.h"
 
 /* ---- on the GPU: rows 8 to 13 ---- */

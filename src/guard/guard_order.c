@@ -1,4 +1,4 @@
-/* guard_order: the ladder of guard.md §9, the orders on it, and the proof that memory was freed. */
+/* guard_order: the ladder (GUARD-MACHINE.md), the orders on it, and the proof that memory was freed. */
 #include "guard_parts.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* guard_rail: what the guard does not do though the rules say so (guard.md §13).
+/* guard_rail: what the guard does not do though the rules say so (GUARD.md, Where it holds back).
  *
  * A GPU with a screen on it, where neither a threshold nor a rule tells the desktop from a contender, would
  * lose its workers to the desktop for ever: demand there is only told.  And one user cannot let workers

@@ -1,4 +1,4 @@
-/* guard_return: out, and the way back: rows 25 to 37 of guard.md §7. */
+/* guard_return: out, and the way back: rows 25 to 37 of GUARD-MACHINE.md. */
 #include "guard_parts.h"
 
 #include <string.h>

@@ -1,6 +1,6 @@
 /* guard_step: the machine.
  *
- * Each state asks the facts what is next; numbers of rows are those of guard.md §7.  A step is repeated
+ * Each state asks the facts what is next; numbers of rows are those of docs/GUARD-MACHINE.md.  A step is repeated
  * until nothing moves, so that what follows from one look is decided in that look.  Here are the states
  * that are about being there at all; guard_leave.c and guard_return.c have the others. */
 #include "guard_parts.h"

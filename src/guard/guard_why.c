@@ -1,6 +1,6 @@
 /* guard_why: why a worker is kept out, reason by reason, and what the processes beside it mean to it.
  *
- * The machine keeps facts; the words, rules and ends of each reason (guard.md §6) are made of them when
+ * The machine keeps facts; the words, rules and ends of each reason (GUARD-MACHINE.md, Reasons) are made of them when
  * somebody asks. */
 #include "guard_parts.h"
 

@@ -1,4 +1,4 @@
-/* health: is a GPU well (guard.md §14)?  Pure: fed with reports and driver events, asked for a verdict.
+/* health: is a GPU well (GUARD.md, Heat and faults)?  Pure: fed with reports and driver events, asked for a verdict.
  *
  * Xids are rows of xid.def.  Thermal trips have a margin, a hysteresis and a number of readings; what
  * quarantined a GPU ends by itself when it is over. */

@@ -1,7 +1,6 @@
 /* A policy as data: its defaults, its kinds of workers, its texts.
  *
- * Members are listed once, by what they are: copying and comparing walk the same lists, so that neither
- * can forget one that the other knows. */
+ * Copying and comparing walk the lists that the structs are made of (policy.h). */
 #include "policy.h"
 
 #include "economy.h"
@@ -117,81 +116,65 @@ uint64_t policy_number(uint64_t own, uint64_t standard)
 
 /* ---- members ---- */
 
-/* What a member is; WHERE is a text that says where something was said. */
-enum type { TEXT, WHERE, ARGV, INT, U64, REAL, BOOL };
+/* What a member is; WHERE is a text that says where something was said, ARRAY has structs or texts. */
+enum type { PLAIN, REAL, TEXT, WHERE, ARGV, STRUCT, ARRAY };
 
 struct member {
 	enum type type;
-	size_t offset;
+	size_t offset, size;     /* of an array: of one of it */
+	const struct member *of; /* of a struct and of an array: ends with size 0 */
+	size_t count;            /* of an array: where it stands how many there are */
 };
 
-#define M(type, of, member)                       \
-	{                                         \
-		type, offsetof(struct of, member) \
-	}
+/* clang-format off */
+/* By its C type, so that a text cannot pass for a number; one that is not here does not compile. */
+#define TYPE(m)                            \
+	_Generic((m),                      \
+		const char *: TEXT,        \
+		const char *const *: ARGV, \
+		double: REAL,              \
+		bool: PLAIN,               \
+		int: PLAIN,                \
+		unsigned: PLAIN,           \
+		int64_t: PLAIN,            \
+		uint64_t: PLAIN)
+#define AT(name) offsetof(struct OF, name), sizeof(((struct OF *)0)->name)
 
-static const struct member match_members[] = {
-	M(TEXT, policy_match, name),      M(TEXT, policy_match, exe),
-	M(TEXT, policy_match, command),   M(TEXT, policy_match, cgroup),
-	M(TEXT, policy_match, container), M(TEXT, policy_match, pidfile),
-	M(TEXT, policy_match, unit),      M(TEXT, policy_match, gpu),
-	M(INT, policy_match, port),       M(U64, policy_match, uid),
-	M(INT, policy_match, type),       M(U64, policy_match, vram_ge),
-	M(REAL, policy_match, util_ge),
-};
+#define V(type, name) { TYPE(((struct OF *)0)->name), AT(name), NULL, 0 },
+#define W(name)       { WHERE, AT(name), NULL, 0 },
+#define S(of, name)   { STRUCT, AT(name), of##_members, 0 },
+#define A(type, of, name, most, count)                                  \
+	{ ARRAY, offsetof(struct OF, name), sizeof(type), of##_members, \
+	  offsetof(struct OF, count) },
+#define END { PLAIN, 0, 0, NULL, 0 }
+#define MEMBERS(LIST) { LIST(V, W, S, A) END }
+/* clang-format on */
 
-static const struct member knob_members[] = {
-	M(U64, policy_knobs, debounce_ns),     M(U64, policy_knobs, quiet_ns),
-	M(U64, policy_knobs, resident_ns),     M(U64, policy_knobs, drain_ns),
-	M(U64, policy_knobs, verify_ns),       M(U64, policy_knobs, budget_ns),
-	M(U64, policy_knobs, post_ns),         M(U64, policy_knobs, headroom_bytes),
-	M(REAL, policy_knobs, headroom_ratio), M(U64, policy_knobs, min_vram_bytes),
-	M(REAL, policy_knobs, util_ratio),     M(U64, policy_knobs, util_ns),
-	M(INT, policy_knobs, max_level),       M(BOOL, policy_knobs, allow_kill),
-};
+static const struct member text_members[] = { { TEXT, 0, sizeof(char *), NULL, 0 }, END };
 
-static const struct member worker_members[] = {
-	M(TEXT, policy_worker, name),         M(TEXT, policy_worker, url),
-	M(TEXT, policy_worker, token_file),   M(TEXT, policy_worker, model),
-	M(ARGV, policy_worker, evict_argv),   M(ARGV, policy_worker, resume_argv),
-	M(INT, policy_worker, evict_signal),  M(INT, policy_worker, resume_signal),
-	M(INT, policy_worker, gpu_count),     M(INT, policy_worker, kind),
-	M(INT, policy_worker, priority),      M(INT, policy_worker, resume),
-	M(BOOL, policy_worker, managed),      M(INT, policy_worker, level),
-	M(INT, policy_worker, schedules),     M(BOOL, policy_worker, ac_only),
-	M(BOOL, policy_worker, idle_economy), M(U64, policy_worker, idle_after_ns),
-	M(REAL, policy_worker, idle_w),       M(REAL, policy_worker, reload_j),
-	M(WHERE, policy_worker, text),
-};
+#define OF policy_match
+static const struct member match_members[] = MEMBERS(POLICY_MATCH);
+#undef OF
+#define OF policy_knobs
+static const struct member knobs_members[] = MEMBERS(POLICY_KNOBS);
+#undef OF
+#define OF policy_span
+static const struct member span_members[] = MEMBERS(POLICY_SPAN);
+#undef OF
+#define OF policy_rule
+static const struct member rule_members[] = MEMBERS(POLICY_RULE);
+#undef OF
+#define OF policy_worker
+static const struct member worker_members[] = MEMBERS(POLICY_WORKER);
+#undef OF
+#define OF policy
+static const struct member policy_members[] = MEMBERS(POLICY_ALL);
+#undef OF
 
-static const struct member rule_members[] = {
-	M(INT, policy_rule, action),
-	M(WHERE, policy_rule, text),
-};
-
-static const struct member span_members[] = {
-	M(INT, policy_span, days),
-	M(INT, policy_span, from_min),
-	M(INT, policy_span, to_min),
-};
-
-static const struct member policy_members[] = {
-	M(INT, policy, mode),
-	M(BOOL, policy, any),
-	M(BOOL, policy, unknown_contends),
-	M(BOOL, policy, by_unattributed),
-	M(U64, policy, unattributed_bytes),
-	M(INT, policy, user_evictions),
-	M(BOOL, policy, evict_when_blind),
-	M(BOOL, policy, restore_on_stop),
-	M(U64, policy, poll_ns),
-	M(INT, policy, rules),
-	M(INT, policy, workers),
-	M(BOOL, policy, simulated_too),
-	M(TEXT, policy, companion),
-};
-
-_Static_assert(sizeof(enum guard_mode) == sizeof(unsigned), "enums are compared as INT");
+static unsigned count_of(const struct member *m, const void *of)
+{
+	return *(const unsigned *)(const void *)((const char *)of + m->count);
+}
 
 /* ---- comparing ---- */
 
@@ -209,59 +192,49 @@ static bool same_real(double a, double b)
 	return isnan(a) ? isnan(b) : a == b;
 }
 
-static bool same_member(enum type type, const void *a, const void *b)
+static bool same(const struct member *m, const void *a, const void *b);
+
+static bool same_array(const struct member *m, const void *a, const void *b)
 {
-	switch (type) {
+	const char *x = (const char *)a + m->offset, *y = (const char *)b + m->offset;
+	unsigned n = count_of(m, a);
+
+	if (n != count_of(m, b))
+		return false;
+	for (unsigned i = 0; i < n; i++)
+		if (!same(m->of, x + i * m->size, y + i * m->size))
+			return false;
+	return true;
+}
+
+static bool same_member(const struct member *m, const void *of_a, const void *of_b)
+{
+	const void *a = (const char *)of_a + m->offset, *b = (const char *)of_b + m->offset;
+
+	switch (m->type) {
+	case PLAIN: return memcmp(a, b, m->size) == 0;
+	case REAL: return same_real(*(const double *)a, *(const double *)b);
 	case TEXT: return text_same(*(const char *const *)a, *(const char *const *)b);
 	case WHERE: return true;
 	case ARGV:
 		return same_argv(*(const char *const *const *)a,
 				 *(const char *const *const *)b);
-	case INT: return *(const unsigned *)a == *(const unsigned *)b;
-	case U64: return *(const uint64_t *)a == *(const uint64_t *)b;
-	case REAL: return same_real(*(const double *)a, *(const double *)b);
-	case BOOL: return *(const bool *)a == *(const bool *)b;
+	case STRUCT: return same(m->of, a, b);
+	case ARRAY: return same_array(m, of_a, of_b);
 	}
 	return false;
 }
 
-static bool same(const struct member *m, size_t n, const void *a, const void *b)
+static bool same(const struct member *m, const void *a, const void *b)
 {
-	for (; n > 0; n--, m++)
-		if (!same_member(m->type, (const char *)a + m->offset,
-				 (const char *)b + m->offset))
-			return false;
-	return true;
-}
-
-#define SAME(members, a, b) same(members, COUNT(members), a, b)
-
-static bool same_worker(const struct policy_worker *a, const struct policy_worker *b)
-{
-	if (!SAME(worker_members, a, b) || !SAME(match_members, &a->match, &b->match) ||
-	    !SAME(knob_members, &a->knobs, &b->knobs))
-		return false;
-	for (unsigned i = 0; i < a->gpu_count; i++)
-		if (!text_same(a->gpus[i], b->gpus[i]))
-			return false;
-	for (unsigned i = 0; i < a->schedules; i++)
-		if (!SAME(span_members, &a->schedule[i], &b->schedule[i]))
-			return false;
-	return true;
+	while (m->size && same_member(m, a, b))
+		m++;
+	return m->size == 0;
 }
 
 bool policy_same(const struct policy *a, const struct policy *b)
 {
-	if (!SAME(policy_members, a, b) || !SAME(knob_members, &a->standard, &b->standard))
-		return false;
-	for (unsigned i = 0; i < a->rules; i++)
-		if (!SAME(rule_members, &a->rule[i], &b->rule[i]) ||
-		    !SAME(match_members, &a->rule[i].match, &b->rule[i].match))
-			return false;
-	for (unsigned i = 0; i < a->workers; i++)
-		if (!same_worker(&a->worker[i], &b->worker[i]))
-			return false;
-	return true;
+	return same(policy_members, a, b);
 }
 
 /* ---- copying ---- */
@@ -308,8 +281,9 @@ void policy_done(struct policy *p)
 
 static bool own_text(struct policy *p, const char **text)
 {
-	if (*text)
-		*text = policy_keep(p, *text, strlen(*text));
+	if (!*text)
+		return true;
+	*text = policy_keep(p, *text, strlen(*text));
 	return *text != NULL;
 }
 
@@ -318,6 +292,8 @@ static bool own_argv(struct policy *p, const char *const **argv)
 	const char **copy;
 	size_t n = 0;
 
+	if (!*argv)
+		return true;
 	while ((*argv)[n])
 		n++;
 	copy = take(p, (n + 1) * sizeof(*copy));
@@ -331,49 +307,44 @@ static bool own_argv(struct policy *p, const char *const **argv)
 	return true;
 }
 
-static bool own(struct policy *p, const struct member *m, size_t n, void *of)
-{
-	for (; n > 0; n--, m++) {
-		void *at = (char *)of + m->offset;
+static bool own(struct policy *p, const struct member *m, void *of);
 
-		if (m->type == TEXT || m->type == WHERE) {
-			if (*(const char **)at && !own_text(p, at))
-				return false;
-		} else if (m->type == ARGV) {
-			if (*(const char *const **)at && !own_argv(p, at))
-				return false;
-		}
-	}
+static bool own_array(struct policy *p, const struct member *m, void *of)
+{
+	for (unsigned i = 0; i < count_of(m, of); i++)
+		if (!own(p, m->of, (char *)of + m->offset + i * m->size))
+			return false;
 	return true;
 }
 
-#define OWN(p, members, of) own(p, members, COUNT(members), of)
-
-static bool own_all(struct policy *p)
+static bool own_member(struct policy *p, const struct member *m, void *of)
 {
-	if (!OWN(p, policy_members, p))
-		return false;
-	for (unsigned i = 0; i < p->rules; i++)
-		if (!OWN(p, rule_members, &p->rule[i]) ||
-		    !OWN(p, match_members, &p->rule[i].match))
-			return false;
-	for (unsigned i = 0; i < p->workers; i++) {
-		struct policy_worker *w = &p->worker[i];
+	void *at = (char *)of + m->offset;
 
-		if (!OWN(p, worker_members, w) || !OWN(p, match_members, &w->match))
-			return false;
-		for (unsigned k = 0; k < w->gpu_count; k++)
-			if (!own_text(p, &w->gpus[k]))
-				return false;
+	switch (m->type) {
+	case PLAIN:
+	case REAL: return true;
+	case TEXT:
+	case WHERE: return own_text(p, at);
+	case ARGV: return own_argv(p, at);
+	case STRUCT: return own(p, m->of, at);
+	case ARRAY: return own_array(p, m, of);
 	}
-	return true;
+	return false;
+}
+
+static bool own(struct policy *p, const struct member *m, void *of)
+{
+	while (m->size && own_member(p, m, of))
+		m++;
+	return m->size == 0;
 }
 
 int policy_copy(struct policy *ret, const struct policy *p)
 {
 	*ret = *p;
 	ret->memory = NULL;
-	if (own_all(ret))
+	if (own(ret, policy_members, ret))
 		return 0;
 	policy_done(ret);
 	return -GW_E_NOMEM;

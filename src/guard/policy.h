@@ -21,27 +21,49 @@ enum guard_mode { GUARD_OBSERVE, GUARD_DRY_RUN, GUARD_ENFORCE };
 
 enum guard_action { GUARD_IGNORE, GUARD_WATCH, GUARD_CONTEND, GUARD_CONTEND_NOW };
 
+/* The structs below have their members from lists, and policy.c makes of the same lists how they are compared and
+ * copied, so that none can be forgotten there.
+ *   V(type, name)                   a value, or a text
+ *   W(name)                         a text that says where something was said: copied, and not compared
+ *   S(of, name)                     a struct policy_of
+ *   A(type, of, name, most, count)  an array of which count are there; of: text, or of struct policy_of */
+#define POLICY_V(type, name) type name;
+#define POLICY_W(name)       const char *name;
+#define POLICY_S(of, name)   struct policy_##of name;
+#define POLICY_A(type, of, name, most, count) \
+	type name[most];                      \
+	unsigned count;
+#define POLICY_FIELDS(LIST) LIST(POLICY_V, POLICY_W, POLICY_S, POLICY_A)
+
 /* How a process is known; what is NULL, 0 or negative is not looked at, the rest must all hold. */
+/* clang-format off */
+#define POLICY_MATCH(V, W, S, A) \
+	V(const char *, name)      /* comm, 15 bytes, may have * and ?                      */ \
+	V(const char *, exe)       /* real path, may have * and ?                           */ \
+	V(const char *, command)   /* extended regular expression over the joined arguments */ \
+	V(const char *, cgroup)    /* may have * and ?                                      */ \
+	V(const char *, container) /* id or its beginning                                   */ \
+	V(const char *, pidfile)   /* of a worker: the process whose number is in it        */ \
+	V(const char *, unit)      /* of a worker: systemd's; its cgroup                    */ \
+	V(unsigned, port)          /* of a worker: who listens on it                        */ \
+	V(int64_t, uid)            /* -1: any                                               */ \
+	V(unsigned, type)          /* set of enum gw_process_type; 0: any                   */ \
+	V(uint64_t, vram_ge)       /* bytes */ \
+	V(double, util_ge)         /* ratio */ \
+	V(const char *, gpu)       /* a selector as of gw_device_matches()                  */
+
+#define POLICY_RULE(V, W, S, A) \
+	S(match, match) \
+	V(enum guard_action, action) \
+	W(text) /* "rule 3 (gpuward.toml:41)", for explanations */
+/* clang-format on */
+
 struct policy_match {
-	const char *name;      /* comm, 15 bytes, may have * and ?                    */
-	const char *exe;       /* real path, may have * and ?                         */
-	const char *command;   /* extended regular expression over the joined arguments */
-	const char *cgroup;    /* may have * and ?                                    */
-	const char *container; /* id or its beginning                                 */
-	const char *pidfile;   /* of a worker: the process whose number is in it      */
-	const char *unit;      /* of a worker: systemd's; its cgroup                  */
-	unsigned port;         /* of a worker: who listens on it                      */
-	int64_t uid;           /* -1: any                                             */
-	unsigned type;         /* set of enum gw_process_type; 0: any                 */
-	uint64_t vram_ge;      /* bytes */
-	double util_ge;        /* ratio */
-	const char *gpu;       /* a selector as of gw_device_matches()                */
+	POLICY_FIELDS(POLICY_MATCH)
 };
 
 struct policy_rule {
-	struct policy_match match;
-	enum guard_action action;
-	const char *text; /* "rule 3 (gpuward.toml:41)", for explanations */
+	POLICY_FIELDS(POLICY_RULE)
 };
 
 enum policy_kind {
@@ -66,79 +88,99 @@ enum policy_trait {
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */
 int policy_kind_find(const char *name);      /* -GW_E_NOENT: no such  */
 const char *policy_kind_url(unsigned kind);  /* where it listens unless told; NULL: no HTTP */
-unsigned policy_kind_level(unsigned kind); /* of the ladder (guard.md §9), at which it acts */
+unsigned
+policy_kind_level(unsigned kind); /* of the ladder (GUARD-MACHINE.md), at which it acts */
 bool policy_kind_is(unsigned kind, enum policy_trait trait);
 extern const char policy_kind_choices[]; /* "|ollama|llamacpp...": those of a configuration */
 
 enum policy_resume { RESUME_RESTORE, RESUME_LAZY, RESUME_NEVER };
 
 /* Moments of a week in which a worker is out: "Fri-Sun 18:00-23:00". */
-struct policy_span {
-	unsigned days; /* bit 0: Monday */
-	unsigned from_min,
-		to_min; /* since midnight, local time; to <= from: into the next day */
-};
+/* clang-format off */
+#define POLICY_SPAN(V, W, S, A) \
+	V(unsigned, days)     /* bit 0: Monday */ \
+	V(unsigned, from_min) /* since midnight, local time */ \
+	V(unsigned, to_min)   /* likewise; to <= from: into the next day */
 
 /* A worker's numbers; what is NAN or UINT64_MAX is as in policy.standard.  max_level and allow_kill are
  * always its own. */
+#define POLICY_KNOBS(V, W, S, A) \
+	V(uint64_t, debounce_ns) \
+	V(uint64_t, quiet_ns) \
+	V(uint64_t, resident_ns) \
+	V(uint64_t, drain_ns) \
+	V(uint64_t, verify_ns) \
+	V(uint64_t, budget_ns) \
+	V(uint64_t, post_ns) \
+	V(uint64_t, headroom_bytes) /* at least this ...           */ \
+	V(double, headroom_ratio)   /* ... and this of the board   */ \
+	V(uint64_t, min_vram_bytes) /* a contender below it is none, unless it works */ \
+	V(double, util_ratio) \
+	V(uint64_t, util_ns) \
+	V(unsigned, max_level) \
+	V(bool, allow_kill)
+
+#define POLICY_WORKER(V, W, S, A) \
+	V(const char *, name) \
+	V(enum policy_kind, kind) \
+	V(const char *, url)                /* "http://127.0.0.1:11434" */ \
+	V(const char *, token_file)         /* NULL: none */ \
+	V(const char *, model)              /* what to load again, where the worker cannot tell; NULL */ \
+	V(const char *const *, evict_argv)  /* of exec; NULL-terminated */ \
+	V(const char *const *, resume_argv) \
+	V(int, evict_signal)                /* of signal */ \
+	V(int, resume_signal) \
+	A(const char *, text, gpus, POLICY_GPUS, gpu_count) /* selectors; none: wherever it is */ \
+	S(match, match) \
+	V(int, priority)                    /* lowest leaves first */ \
+	V(enum policy_resume, resume) \
+	V(bool, managed)                    /* started when it is gone */ \
+	V(unsigned, level)                  /* of vLLM sleep and the like; 0: the adapter's own choice */ \
+	A(struct policy_span, span, schedule, POLICY_SPANS, schedules) \
+	V(bool, ac_only) \
+	/* Idle economy: unloaded when it idles (guard/economy.h). */ \
+	V(bool, idle_economy)               /* when that saves energy */ \
+	V(uint64_t, idle_after_ns)          /* after so long; 0: not by time */ \
+	V(double, idle_w)                   /* until they are learned */ \
+	V(double, reload_j)                 /* likewise; NAN: not known */ \
+	S(knobs, knobs) \
+	W(text)                             /* "[[worker]] ollama (gpuward.toml:12)" */
+
+#define POLICY_ALL(V, W, S, A) \
+	V(enum guard_mode, mode) \
+	V(bool, any)               /* demand: any other process, as the original rule had it */ \
+	V(bool, unknown_contends)  /* profile desktop: who no rule knows may contend      */ \
+	V(bool, by_unattributed)   /* profile container: memory that nobody owns contends */ \
+	V(uint64_t, unattributed_bytes) \
+	V(bool, evict_when_blind) \
+	V(bool, restore_on_stop) \
+	V(unsigned, user_evictions) /* that one user may cause in an hour; 0: no limit */ \
+	V(uint64_t, poll_ns)        /* 0: as GUARD-MACHINE.md has it, Numbers */ \
+	S(knobs, standard) \
+	A(struct policy_rule, rule, rule, POLICY_RULES, rules) \
+	A(struct policy_worker, worker, worker, POLICY_WORKERS, workers) \
+	V(bool, simulated_too)      /* act on simulated GPUs: tests */ \
+	V(const char *, companion)  /* socket of gpuward-companion; NULL: acts are our own */
+/* clang-format on */
+
+struct policy_span {
+	POLICY_FIELDS(POLICY_SPAN)
+};
+
 struct policy_knobs {
-	uint64_t debounce_ns, quiet_ns, resident_ns, drain_ns, verify_ns, budget_ns, post_ns;
-	uint64_t headroom_bytes; /* at least this ...           */
-	double headroom_ratio;   /* ... and this of the board   */
-	uint64_t min_vram_bytes; /* a contender below it is none, unless it works */
-	double util_ratio;
-	uint64_t util_ns;
-	unsigned max_level;
-	bool allow_kill;
+	POLICY_FIELDS(POLICY_KNOBS)
 };
 
 struct policy_worker {
-	const char *name;
-	enum policy_kind kind;
-	const char *url;        /* "http://127.0.0.1:11434" */
-	const char *token_file; /* NULL: none */
-	const char *model;      /* what to load again, where the worker cannot tell; NULL */
-	const char *const *evict_argv, *const *resume_argv; /* of exec; NULL-terminated   */
-	int evict_signal, resume_signal;                    /* of signal                  */
-	const char *gpus[POLICY_GPUS]; /* selectors; none: wherever it is */
-	unsigned gpu_count;
-	struct policy_match match;
-	int priority; /* lowest leaves first */
-	enum policy_resume resume;
-	bool managed;   /* started when it is gone */
-	unsigned level; /* of vLLM sleep and the like; 0: the adapter's own choice */
-	struct policy_span schedule[POLICY_SPANS];
-	unsigned schedules;
-	bool ac_only;
-	/* Idle economy: unloaded when it idles (guard/economy.h). */
-	bool idle_economy;       /* when that saves energy */
-	uint64_t idle_after_ns;  /* after so long; 0: not by time */
-	double idle_w, reload_j; /* until they are learned; reload_j NAN: not known */
-	struct policy_knobs knobs;
-	const char *text; /* "[[worker]] ollama (gpuward.toml:12)" */
+	POLICY_FIELDS(POLICY_WORKER)
 };
 
 struct policy {
-	enum guard_mode mode;
-	bool any;              /* demand: any other process, as the original rule had it */
-	bool unknown_contends; /* profile desktop: who no rule knows may contend      */
-	bool by_unattributed;  /* profile container: memory that nobody owns contends */
-	uint64_t unattributed_bytes;
-	bool evict_when_blind;
-	bool restore_on_stop;
-	unsigned user_evictions; /* that one user may cause in an hour; 0: no limit */
-	uint64_t poll_ns;        /* 0: as guard.md §8 has it */
-	struct policy_knobs standard;
-	struct policy_rule rule[POLICY_RULES];
-	unsigned rules;
-	struct policy_worker worker[POLICY_WORKERS];
-	unsigned workers;
-	bool simulated_too;    /* act on simulated GPUs: tests */
-	const char *companion; /* socket of gpuward-companion; NULL: acts are our own */
-	void *memory;          /* of texts; policy_done() */
+	POLICY_FIELDS(POLICY_ALL)
+	void *memory; /* of texts; policy_done() */
 };
 
-/* Defaults of guard.md §8: observes, knows no rule and no worker. */
+/* The defaults of [guard] and [guard.defaults] (config.def): observes, knows no rule and no worker. */
 void policy_init(struct policy *p);
 /* A worker that has all numbers from the standard, and no name yet. */
 void policy_worker_init(struct policy_worker *w);

@@ -1,4 +1,4 @@
-"""Inference workers that hold no model: HTTP servers that speak each worker's API as guard.md documents it.
+"""Inference workers that hold no model: HTTP servers that speak each worker's API as its adapter uses it.
 
     with Ollama(models=["llama3:8b"]) as w:
         w.url           # http://127.0.0.1:PORT

@@ -110,6 +110,7 @@ def test_a_status_that_is_no_success_is_a_failure_with_its_words(kind, code):
             return
         assert not out["ok"]
         assert STATUSES[code] in out["message"], out
+        assert w.url + "/" in out["message"], "where it was asked"
         assert out["retry"] == (code in (409, 429, 503) or (kind, code) == ("sglang", 400))
         assert w.loaded == before or kind == "llamacpp"
         if code not in (307,):

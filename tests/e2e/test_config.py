@@ -169,7 +169,59 @@ def test_wrong_usage_is_told(world, words):
 
 
 def test_the_example_is_what_the_program_prints(world):
-    assert EXAMPLE.read_text() == world("print").stdout, "gpuward config print >packaging/gpuward.toml"
+    made = world("print", "--example").stdout
+    assert EXAMPLE.read_text() == made, "gpuward config print --example >packaging/gpuward.toml"
+
+
+def test_the_example_sets_nothing_and_has_every_default(world):
+    world.write(world.etc / "gpuward.toml", EXAMPLE.read_text())
+    assert set(origins(world)) == {"default"}
+    bare = re.sub(r"^#(?=[a-z_]+ = )", "", EXAMPLE.read_text(), flags=re.M)
+    bare = bare.replace("# A value behind # is the default: take the # away to change it.\n", "")
+    (world.etc / "gpuward.toml").unlink()
+    assert world("print").stdout == bare
+
+
+def origins(world):
+    doc = json.loads(world("print", "--json").stdout)
+    return [place for keys in doc["origins"].values() for place in keys.values()]
+
+
+def test_the_example_leaves_a_profile_its_say(world):
+    """Copied to /etc, with the guard in a file of its own as the guide has it."""
+    world.write(world.etc / "gpuward.toml", EXAMPLE.read_text())
+    world.write(world.etc / "gpuward.d" / "guard.toml", GUARD)
+    done = world("check")
+    assert (done.returncode, done.stderr) == (OK, "")
+    values = json.loads(world("print", "--json").stdout)["values"]
+    assert (values["guard"]["mode"], values["device"]["require_nvml"]) == ("enforce", True)
+
+
+GUARD = '[guard]\nprofile = "desktop"\n[[worker]]\nname = "a"\nkind = "ollama"\n'
+
+
+def test_a_profile_that_an_earlier_file_disarms_is_told(world):
+    first = world.write(world.etc / "gpuward.toml", world("print").stdout)
+    line = first.read_text().splitlines().index('mode = "observe"') + 1
+    second = world.write(world.etc / "gpuward.d" / "guard.toml", GUARD)
+    done = world("check")
+    assert done.returncode == OK
+    assert done.stderr.startswith(
+        f'{first}:{line}:1: warning: mode = "observe" stands here, so that the profile "desktop" '
+        f"({second}) does not set it to enforce: take it out, or write it beside the profile\n")
+    assert "require_nvml = false stands here" in done.stderr and done.stderr.count("\n") == 2
+    # Beside the profile, and later, it is meant.
+    first.unlink()
+    second.write_text(GUARD.replace("[[", 'mode = "observe"\n[[', 1))
+    assert world("check").stderr == ""
+    world.write(world.etc / "gpuward.d" / "later.toml", "[device]\nrequire_nvml = false\n")
+    assert world("check").stderr == ""
+
+
+def test_only_one_form_is_printed(world):
+    for words in (("check", "--example"), ("print", "--example", "--origin")):
+        done = world(*words)
+        assert done.returncode == USAGE and "--example" in done.stderr
 
 
 def test_the_manual_names_every_setting(world):

@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+import guarded
 import service
 
 from support import OK, PROGRAM, TOP, USAGE, check, environment, gpuward
@@ -246,3 +247,39 @@ def test_the_journal_is_where_state_dir_says(tmp_path):
     text = f'[guard]\nstate_dir = "{tmp_path}"\n'
     with service.Service("two-gpus", config=text, state="auto"):
         assert (tmp_path / "gpuward.db").exists()
+
+
+# ---- a service that runs on with what it read before
+
+
+@pytest.mark.parametrize("mistake", ["[log]\nlevle = 3\n", "[[worker]]\nname = 3\n"])
+def test_a_mistake_in_the_file_keeps_nobody_from_the_service(tmp_path, mistake):
+    with guarded.service(tmp_path) as s:
+        guarded.looked(s)
+        etc = tmp_path / "etc" / "gpuward"
+        etc.mkdir(parents=True)
+        address = s.url.removeprefix("http://")
+        file = etc / "gpuward.toml"
+        file.write_text(f'[service]\nlisten = ["{address}"]\ntoken_file = "{s.token_file}"\n{mistake}')
+        env = environment(GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home")
+        note = f"gpuward: note: the configuration has a mistake, and the rest of it is used: {file}:5:"
+        done = gpuward("guard", "status", env=env)
+        assert done.returncode == OK and "ollama" in done.stdout, done.stderr
+        assert done.stderr.startswith(note)
+        for where in ([], ["--address", address]):
+            done = gpuward("guard", "hold", "active", "ollama", "--for", "1h", *where, env=env)
+            assert done.returncode == OK, done.stderr
+            assert done.stderr.startswith(note)
+
+
+def test_where_the_file_cannot_be_read_that_is_told(tmp_path):
+    with guarded.service(tmp_path) as s:
+        guarded.looked(s)
+        etc = tmp_path / "etc" / "gpuward"
+        etc.mkdir(parents=True)
+        (etc / "gpuward.toml").write_text(f'[service]\ntoken_file = "{s.token_file}"\n[log\n')
+        env = environment(GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home")
+        done = gpuward("guard", "hold", "active", "ollama", "--for", "1h",
+                       "--address", s.url.removeprefix("http://"), env=env)
+        assert done.returncode == 1 and "the service refuses" in done.stderr
+        assert "the configuration has a mistake" in done.stderr and "gpuward.toml:3:" in done.stderr

@@ -82,11 +82,11 @@ def held(world, driver, tmp_path, size=4 * GIB):
             thread.join()
 
 
-def recover(s, driver=None, *args, card=None):
+def recover(s, driver=None, *args, card=None, more=""):
     """As the unit runs it: after the service, with its configuration; card: the world in which NVML is."""
     etc = pathlib.Path(s.path, "root", "etc", "gpuward")
     etc.mkdir(parents=True, exist_ok=True)
-    (etc / "gpuward.toml").write_text(f'[history]\npath = "{s.state}"\n{CONFIG}')
+    (etc / "gpuward.toml").write_text(f'[history]\npath = "{s.state}"\n{CONFIG}{more}')
     env = support.environment(HOME=s.path, GPUWARD_CONFIG_ROOT=pathlib.Path(s.path, "root"),
                               **(driver.env if driver else {}))
     if card:
@@ -126,6 +126,23 @@ def test_a_process_that_a_killed_service_put_away_comes_back(world, driver, tmp_
         service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
         done = recover(s, driver)  # once more does nothing
         assert done.returncode == 0 and len(driver.calls()) == 4
+
+
+def test_a_mistake_in_the_configuration_keeps_nobody_put_away(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        done = recover(s, driver, more="[log]\nlevle = 3\n")
+        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert driver.state(p.pid) == 0
+        assert "note: the configuration has a mistake" in done.stderr and 'no such key "levle"' in done.stderr
+
+
+def test_without_its_journal_nobody_is_said_to_be_back(world, driver, tmp_path):
+    with killed(world, driver, tmp_path) as (s, p):
+        done = recover(s, driver, more="[log\n")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "run it again when that is mended" in done.stderr
+        assert driver.state(p.pid) == 2
+        assert recover(s, driver).returncode == 0
 
 
 def test_where_there_is_no_room_it_stays_put_away(world, driver, tmp_path):

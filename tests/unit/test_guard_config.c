@@ -256,11 +256,13 @@ static void without_tables_the_policy_is_the_standard_one(void **state)
 
 /* ---- profiles and older files ---- */
 
+#define SOMEBODY "[[worker]]\nname = \"w\"\nkind = \"ollama\"\n"
+
 static void a_profile_sets_what_is_left_open(void **state)
 {
 	struct place *p = *state;
 
-	good(p, "[guard]\nprofile = \"desktop\"\n");
+	good(p, "[guard]\nprofile = \"desktop\"\n" SOMEBODY);
 	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
 	assert_true(p->s.policy.unknown_contends);
 	assert_true(p->c.device_require_nvml);
@@ -270,7 +272,7 @@ static void a_profile_sets_what_is_left_open(void **state)
 	assert_true(p->s.health_enabled);
 	assert_false(p->c.device_require_nvml);
 
-	good(p, "[guard]\nprofile = \"container\"\n");
+	good(p, "[guard]\nprofile = \"container\"\n" SOMEBODY);
 	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
 	assert_true(p->s.policy.by_unattributed);
 	assert_false(p->c.device_require_nvml);
@@ -299,6 +301,22 @@ static void a_profile_may_contradict_what_is_said(void **state)
 				     "exclude each other");
 }
 
+static void a_guard_without_workers_is_told(void **state)
+{
+	struct place *p = *state;
+
+	assert_int_equal(load(p, "[guard]\nprofile = \"desktop\"\n"), 0);
+	assert_string_equal(
+		said(p),
+		"2:1: warning: mode is \"enforce\" and there is no [[worker]]: nothing "
+		"is ever moved; name who may be, gpuward.toml(5) says how");
+	assert_int_equal(load(p, "[guard]\nmode = \"dry-run\"\n"), 0);
+	assert_non_null(strstr(said(p), "2:1: warning: mode is \"dry-run\" and there is no"));
+	/* The worker may be in what could not be read. */
+	assert_int_equal(load(p, "[guard]\nprofile = \"desktop\"\n[worker]\n"), -GW_E_PARSE);
+	assert_int_equal(p->faults.count, 1);
+}
+
 static void the_original_keys_mean_what_they_meant(void **state)
 {
 	struct place *p = *state;
@@ -306,7 +324,7 @@ static void the_original_keys_mean_what_they_meant(void **state)
 	good(p, "auto_evict_for_user_apps = true\nprocess_check_interval_secs = 5\n"
 		"enable_health_monitoring = false\nhealth_check_interval_secs = 20\n"
 		"temperature_threshold_celsius = 80\nenable_capacity_tracking = false\n"
-		"[guard]\ndemand = \"any\"\n");
+		"[guard]\ndemand = \"any\"\n" SOMEBODY);
 	assert_int_equal(p->s.policy.mode, GUARD_ENFORCE);
 	assert_int_equal(p->s.policy.poll_ns, 5 * SECOND);
 	assert_true(p->s.policy.any);
@@ -316,6 +334,91 @@ static void the_original_keys_mean_what_they_meant(void **state)
 	assert_false(p->s.capacity_enabled);
 	good(p, "[guard]\nauto_evict_for_user_apps = false\n");
 	assert_int_equal(p->s.policy.mode, GUARD_OBSERVE);
+}
+
+/* ---- no setting is forgotten ---- */
+
+static bool same_settings(const struct guard_settings *a, const struct guard_settings *b)
+{
+	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
+	       memcmp(&a->health, &b->health, sizeof(a->health)) == 0 &&
+	       a->health_interval_ns == b->health_interval_ns &&
+	       a->capacity_enabled == b->capacity_enabled &&
+	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
+	       !a->record == !b->record;
+}
+
+/* A value that is not the default. */
+static void other_value(const struct config_row *row, char *out, size_t size)
+{
+	const char *last = row->choices ? strrchr(row->choices, '|') + 1 : NULL;
+
+	switch (row->type) {
+	case CONFIG_BOOL:
+		snprintf(out, size, "%s", row->standard[0] == 't' ? "false" : "true");
+		break;
+	case CONFIG_CHOICE:
+		if (strcmp(last, row->standard) != 0)
+			snprintf(out, size, "\"%s\"", last);
+		else
+			snprintf(out, size, "\"%.*s\"", (int)strcspn(row->choices, "|"),
+				 row->choices);
+		break;
+	case CONFIG_COUNT:
+	case CONFIG_NUMBER: snprintf(out, size, "%ld", atol(row->standard) + 1); break;
+	case CONFIG_BYTES: snprintf(out, size, "\"3MiB\""); break;
+	case CONFIG_LIST: snprintf(out, size, "[\"109=restart_app\"]"); break;
+	default: snprintf(out, size, "\"/x\""); break;
+	}
+}
+
+static bool is_elsewhere(unsigned id)
+{
+	return id == CONFIG_ID_guard_state_dir /* the service's */ ||
+	       id == CONFIG_ID_guard_profile /* is other settings */;
+}
+
+static void every_setting_of_the_guard_changes_something(void **state)
+{
+	static const char *const sections[] = { "guard", CONFIG_DEFAULTS, "health",
+						"capacity" };
+	struct place *p = *state;
+	struct guard_settings standard;
+	char text[300], value[100];
+	unsigned n = 0;
+
+	good(p, "[guard]\nmode = \"dry-run\"\n" SOMEBODY);
+	standard = p->s;
+	p->s = (struct guard_settings){ 0 };
+	good(p, "[guard]\nmode = \"dry-run\"\n" SOMEBODY);
+	assert_true(same_settings(&standard, &p->s));
+	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
+		const struct config_row *row = &config_rows[i];
+		bool ours = false, mode = i == CONFIG_ID_guard_mode;
+
+		for (unsigned k = 0; k < COUNT(sections); k++)
+			ours = ours || strcmp(row->section, sections[k]) == 0;
+		if (!ours || is_elsewhere(i))
+			continue;
+		other_value(row, value, sizeof(value));
+		if (i == CONFIG_ID_health_temp_override_c)
+			snprintf(value, sizeof(value), "80");
+		snprintf(text, sizeof(text), "%s[%s]\n%s = %s\n" SOMEBODY,
+			 mode ? "" : "guard.mode = \"dry-run\"\n", row->section, row->key,
+			 value);
+		if (!mode && strcmp(row->section, "guard") == 0)
+			snprintf(text, sizeof(text),
+				 "[guard]\nmode = \"dry-run\"\n%s = %s\n" SOMEBODY, row->key,
+				 value);
+		if (load(p, text) != 0)
+			fail_msg("%s\nsaid: %s", text, said(p));
+		assert_int_equal(guard_config_make(&p->c, &p->s), 0);
+		if (same_settings(&standard, &p->s))
+			fail_msg("%s of [%s] changes nothing", row->key, row->section);
+		n++;
+	}
+	assert_true(n > 40);
+	guard_settings_done(&standard);
 }
 
 /* ---- refusals ---- */
@@ -343,6 +446,19 @@ static const struct {
 	  "4:7: \"match.vram_ge\" belongs in [[rule]], not in [[worker]]" },
 	{ WORKER "kind = \"ollama\"\naction = \"x\"\n",
 	  "4:1: \"action\" belongs in [[rule]], not in [[worker]]" },
+	{ WORKER "kind = \"ollama\"\nmode = \"enforce\"\n",
+	  "4:1: \"mode\" belongs in [guard], not in [[worker]]: what follows a heading" },
+	{ WORKER "kind = \"ollama\"\nenabled = true\n",
+	  "4:1: \"enabled\" belongs in [manage], [health] or [capacity], not in [[worker]]" },
+	{ WORKER "kind = \"ollama\"\ngpus = [0]\n",
+	  "4:9: gpus must be an array of strings: write \"0\", in quotes" },
+	{ WORKER "kind = \"vllm\"\nurl = \"http://127.0.0.1:8000/v1\"\n",
+	  "4:7: url: \"http://127.0.0.1:8000/v1\": write \"http://127.0.0.1:8000\", without "
+	  "/v1: " },
+	{ WORKER "kind = \"tabby\"\nurl = \"http://127.0.0.1:5000/v1/\"\n", "without /v1/: " },
+	{ WORKER "kind = \"vllm\"\nurl = \"http://127.0.0.1:1/p//v1/models\"\n",
+	  "write \"http://127.0.0.1:1/p\", without //v1/models: " },
+	{ WORKER "kind = \"ollama\"\nurl = \"http://127.0.0.1:1/api\"\n", "without /api: " },
 	{ WORKER "kind = \"ollama\"\nmatch = 3\n", "4:1: match must be a table" },
 	{ WORKER "kind = \"ollama\"\nquiet_s = \"3\"\n",
 	  "4:11: quiet_s must be a number, not a string" },
@@ -381,7 +497,13 @@ static const struct {
 	{ WORKER "kind = \"ollama\"\nmanaged = true\n",
 	  "4:11: managed means nothing to kind ollama; it is for systemd, container, exec" },
 	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nurl = \"http://x\"\n",
-	  "5:7: url means nothing to kind systemd" },
+	  "5:7: url: \"http://x\": of a unit it says whose manager has it" },
+	{ WORKER "kind = \"systemd\"\nmatch.unit = \"a.service\"\nurl = \"user@-x y\"\n",
+	  "of a unit it says whose manager has it" },
+	{ WORKER "kind = \"container\"\nmatch.container = \"a\"\nurl = \"/run/x\"\n",
+	  "of a container it is the socket of its engine" },
+	{ WORKER "kind = \"exec\"\nmatch.exe = \"/a\"\nurl = \"http://127.0.0.1:1\"\n",
+	  "5:7: url means nothing to kind exec; it is for ollama, " },
 	{ WORKER "kind = \"systemd\"\nmatch.exe = \"/a\"\n",
 	  "1:1: a worker of kind systemd needs match.unit" },
 	{ WORKER "kind = \"container\"\nmatch.exe = \"/a\"\n", "needs match.container" },
@@ -577,6 +699,14 @@ static void all_mistakes_are_told(void **state)
 static const char *const fine[] = {
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://[::1]:1/x/\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://localhost\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"ollama\"\nurl = \"http://[::1]/api/v12\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\nurl = \"user\"\n"
+	       "match.unit = \"w.service\"\n[[worker]]\nname = \"v\"\nkind = \"systemd\"\n"
+	       "url = \"user\"\nmatch.unit = \"v.service\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\nurl = \"user@ann\"\n"
+	       "match.unit = \"w.service\"\n",
+	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"container\"\nurl = \"unix:///run/p.sock\"\n"
+	       "match.container = \"c\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.exe = \"*/python3*\"\n",
 	/* one program, two ports */
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"vllm\"\nmatch.exe = \"/a\"\n"
@@ -737,6 +867,8 @@ int main(void)
 		T(a_profile_sets_what_is_left_open),
 		T(what_is_said_wins_over_the_profile),
 		T(a_profile_may_contradict_what_is_said),
+		T(a_guard_without_workers_is_told),
+		T(every_setting_of_the_guard_changes_something),
 		T(the_original_keys_mean_what_they_meant),
 		T(what_cannot_be_is_refused_with_its_place),
 		T(one_mistake_is_told_once),

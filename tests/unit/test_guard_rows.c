@@ -1,4 +1,4 @@
-/* The rows of the guard's state table (guard.md §7), each in a world that makes it happen. */
+/* The rows of the guard's state table (docs/GUARD-MACHINE.md), each in a world that makes it happen. */
 #include "guard_world.h"
 
 #define ANY GUARD_STATES

@@ -1,4 +1,5 @@
 /* The guard's words stand in a schema, a page and a manual as well: these are held against the tables. */
+#include "guard/demand.h"
 #include "guard/guard.h"
 #include "base/json_doc.h"
 
@@ -165,6 +166,86 @@ static void every_state_and_reason_has_its_row(void **state)
 	free(guard);
 }
 
+/* ---- the machine ---- */
+
+static void machine_has(const char *text, const char *(*name)(unsigned), unsigned n)
+{
+	for (unsigned i = 0; i < n; i++)
+		if (!has_row(text, name(i)))
+			fail_msg("docs/GUARD-MACHINE.md lacks a row of %s", name(i));
+}
+
+static void the_machine_is_described_with_each_word(void **state)
+{
+	char *text = whole("docs/GUARD-MACHINE.md");
+
+	(void)state;
+	machine_has(text, guard_state_name, GUARD_STATES);
+	machine_has(text, guard_reason_name, GUARD_REASONS);
+	machine_has(text, guard_block_name, GUARD_BLOCKS);
+	for (unsigned i = 1; i < DEMAND_KINDS; i++)
+		if (!has_row(text, demand_kind_name(i)))
+			fail_msg("docs/GUARD-MACHINE.md lacks a row of %s",
+				 demand_kind_name(i));
+	free(text);
+}
+
+/* Code and tests name them by number. */
+static void the_table_has_every_row_once_and_in_order(void **state)
+{
+	char *text = whole("docs/GUARD-MACHINE.md"), *at = strstr(text, "\n## The table\n"),
+	     row[16];
+
+	(void)state;
+	assert_non_null(at);
+	assert_non_null(strstr(at, "\n## The ladder\n"));
+	*strstr(at, "\n## The ladder\n") = '\0';
+	for (unsigned i = 1; i <= 47; i++) {
+		snprintf(row, sizeof(row), "\n| %u | ", i);
+		at = strstr(at, row);
+		if (!at || strstr(at + 1, row))
+			fail_msg("row %u is not there, or twice", i);
+	}
+	free(text);
+}
+
+/* "#define NAME (30 * NS_PER_S)" is 30 s, one without a number before it 1 s. */
+static void defined(const char *source, const char *name, char *out, size_t size)
+{
+	char define[64];
+	const char *at;
+	bool seconds;
+
+	snprintf(define, sizeof(define), "\n#define %s ", name);
+	at = strstr(source, define);
+	if (!at)
+		fail_msg("guard_parts.h has no %s", name);
+	at += strlen(define);
+	at += strspn(at, " (");
+	seconds = strstr(at, "NS_PER_S") && strstr(at, "NS_PER_S") < strchr(at, '\n');
+	snprintf(out, size, "%.*s%s", *at == 'N' ? 1 : (int)strspn(at, "0123456789"),
+		 *at == 'N' ? "1" : at, seconds ? " s" : "");
+}
+
+static void numbers_are_those_of_the_code(void **state)
+{
+	char *text = whole("docs/GUARD-MACHINE.md"), *source = whole("src/guard/guard_parts.h");
+	char name[32], told[32], is[32];
+	unsigned rows = 0;
+
+	(void)state;
+	for (const char *at = strstr(text, "\n| `"); at; at = strstr(at + 1, "\n| `")) {
+		assert_int_equal(sscanf(at, "\n| `%31[A-Z_]` | %31[^|]", name, told), 2);
+		told[strcspn(told, "|") - 1] = '\0';
+		defined(source, name, is, sizeof(is));
+		assert_string_equal(told, is);
+		rows++;
+	}
+	assert_int_equal(rows, 15);
+	free(source);
+	free(text);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -172,6 +253,9 @@ int main(void)
 		cmocka_unit_test(the_page_knows_each_word),
 		cmocka_unit_test(every_kind_has_its_row),
 		cmocka_unit_test(every_state_and_reason_has_its_row),
+		cmocka_unit_test(the_machine_is_described_with_each_word),
+		cmocka_unit_test(the_table_has_every_row_once_and_in_order),
+		cmocka_unit_test(numbers_are_those_of_the_code),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

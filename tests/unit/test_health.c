@@ -492,7 +492,7 @@ static void a_fault_that_the_driver_names_warns(void **state)
 
 /* ---- Xids ---- */
 
-/* guard.md has the classes as lists; so has this test, and nothing in common with xid.def. */
+/* The classes as lists: another form than the table, and nothing in common with xid.def. */
 static const char *const lists[XID_CLASSES] = {
 	[XID_RESTART_APP] = ("8 11 13 25 31 32 39-41 60 68-72 75-77 80 82-86 88 89 94 96-105 "
 			     "126-135 139"),

@@ -450,6 +450,137 @@ static void what_differs_is_seen_but_where_it_stood_is_not(void **state)
 	assert_true(policy_same(&a, &b));
 }
 
+/* ---- every member ---- */
+
+/* Of a policy with one rule and one worker. */
+struct place {
+	const char *name;
+	size_t offset;
+	enum { NUMBER, WORD, WORDS, WHERE } is;
+};
+
+/* clang-format off */
+#define IS(m) \
+	_Generic((m), const char *: WORD, const char *const *: WORDS, default: NUMBER)
+#define V(type, m) { #m, BASE + offsetof(struct OF, m), IS(((struct OF *)0)->m) },
+#define W(m)       { #m, BASE + offsetof(struct OF, m), WHERE },
+#define S(of, m)
+#define A(type, of, m, most, n) { #n, BASE + offsetof(struct OF, n), NUMBER },
+static const struct place places[] = {
+#define OF policy
+#define BASE 0
+	POLICY_ALL(V, W, S, A)
+#undef OF
+#undef BASE
+#define OF policy_knobs
+#define BASE offsetof(struct policy, standard)
+	POLICY_KNOBS(V, W, S, A)
+#undef BASE
+#define BASE offsetof(struct policy, worker[0].knobs)
+	POLICY_KNOBS(V, W, S, A)
+#undef OF
+#undef BASE
+#define OF policy_rule
+#define BASE offsetof(struct policy, rule)
+	POLICY_RULE(V, W, S, A)
+#undef OF
+#undef BASE
+#define OF policy_worker
+#define BASE offsetof(struct policy, worker)
+	POLICY_WORKER(V, W, S, A)
+#undef OF
+#undef BASE
+#define OF policy_match
+#define BASE offsetof(struct policy, worker[0].match)
+	POLICY_MATCH(V, W, S, A)
+#undef BASE
+#define BASE offsetof(struct policy, rule[0].match)
+	POLICY_MATCH(V, W, S, A)
+#undef OF
+#undef BASE
+#define OF policy_span
+#define BASE offsetof(struct policy, worker[0].schedule)
+	POLICY_SPAN(V, W, S, A)
+#undef OF
+#undef BASE
+	{ "gpus", offsetof(struct policy, worker[0].gpus), WORD },
+};
+
+/* None has a member beside its list. */
+#define LISTED(of, LIST) \
+	_Static_assert(sizeof(struct of) == sizeof(struct { POLICY_FIELDS(LIST) }), #of)
+LISTED(policy_match, POLICY_MATCH);
+LISTED(policy_rule, POLICY_RULE);
+LISTED(policy_span, POLICY_SPAN);
+LISTED(policy_knobs, POLICY_KNOBS);
+LISTED(policy_worker, POLICY_WORKER);
+_Static_assert(sizeof(struct policy) == sizeof(struct { POLICY_FIELDS(POLICY_ALL) void *memory; }),
+	       "policy");
+/* clang-format on */
+
+static const char *const words[] = { "one", "two", NULL }, *const others[] = { "one", NULL };
+
+static void *at(struct policy *p, const struct place *m)
+{
+	return (char *)p + m->offset;
+}
+
+static void fill_all(struct policy *p)
+{
+	memset(p, 0, sizeof(*p));
+	p->rules = p->workers = p->worker[0].gpu_count = p->worker[0].schedules = 1;
+	for (unsigned i = 0; i < COUNT(places); i++) {
+		if (places[i].is == WORD || places[i].is == WHERE)
+			*(const char **)at(p, &places[i]) = "word";
+		else if (places[i].is == WORDS)
+			*(const char *const **)at(p, &places[i]) = words;
+	}
+}
+
+static void alter(struct policy *p, const struct place *m)
+{
+	if (m->is == WORD || m->is == WHERE)
+		*(const char **)at(p, m) = "other";
+	else if (m->is == WORDS)
+		*(const char *const **)at(p, m) = others;
+	else
+		*(unsigned char *)at(p, m) ^= 1;
+}
+
+static void no_member_is_forgotten_when_policies_are_compared(void **state)
+{
+	static struct policy a, b;
+
+	(void)state;
+	fill_all(&a);
+	for (unsigned i = 0; i < COUNT(places); i++) {
+		fill_all(&b);
+		assert_true(policy_same(&a, &b));
+		alter(&b, &places[i]);
+		if (policy_same(&a, &b) != (places[i].is == WHERE))
+			fail_msg("%s, the %u. member", places[i].name, i);
+	}
+}
+
+static void no_text_is_borrowed_by_a_copy(void **state)
+{
+	static struct policy p, copy;
+
+	(void)state;
+	fill_all(&p);
+	assert_int_equal(policy_copy(&copy, &p), 0);
+	for (unsigned i = 0; i < COUNT(places); i++) {
+		const char **was = at(&p, &places[i]), **is = at(&copy, &places[i]);
+
+		if (places[i].is != NUMBER && *is == *was)
+			fail_msg("%s, the %u. member", places[i].name, i);
+	}
+	assert_true(policy_same(&p, &copy));
+	assert_string_equal(copy.worker[0].text, "word");
+	assert_true(copy.worker[0].evict_argv[1] != words[1]);
+	policy_done(&copy);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -466,6 +597,8 @@ int main(void)
 		cmocka_unit_test(only_the_minute_on_the_wall_matters),
 		cmocka_unit_test(a_copy_owns_its_texts),
 		cmocka_unit_test(what_differs_is_seen_but_where_it_stood_is_not),
+		cmocka_unit_test(no_member_is_forgotten_when_policies_are_compared),
+		cmocka_unit_test(no_text_is_borrowed_by_a_copy),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -68,8 +68,9 @@ int worker_ask(struct worker_call *c, const char *method, const char *path, cons
 	if (rc == 0)
 		return 0;
 	own_words(c, words, sizeof(words));
-	snprintf(message, size, "%s %.*s answers %d%s%s%s", method, (int)strcspn(path, "?"),
-		 path, status, words[0] ? ": " : "", words, hint_of_status(status));
+	snprintf(message, size, "%s %.100s%.*s answers %d%s%s%s", method,
+		 worker_http_base(c->http), (int)strcspn(path, "?"), path, status,
+		 words[0] ? ": " : "", words, hint_of_status(status));
 	return rc;
 }
 
@@ -86,8 +87,8 @@ int worker_ask_json(struct worker_call *c, const char *method, const char *path,
 	text = worker_http_body(c->http, &n);
 	rc = json_doc_new(text, n, ret, why, sizeof(why));
 	if (rc)
-		snprintf(message, size, "%s %.*s: %s", method, (int)strcspn(path, "?"), path,
-			 why);
+		snprintf(message, size, "%s %.100s%.*s: %s", method, worker_http_base(c->http),
+			 (int)strcspn(path, "?"), path, why);
 	return rc == -GW_E_PARSE ? -GW_E_IO : rc;
 }
 

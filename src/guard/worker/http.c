@@ -124,6 +124,11 @@ void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns)
 	h->deadline_ns = deadline_ns;
 }
 
+const char *worker_http_base(const struct worker_http *h)
+{
+	return h->socket || !h->worker->url ? "" : h->worker->url;
+}
+
 int worker_http_status(const struct worker_http *h)
 {
 	return h->status;

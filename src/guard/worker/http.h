@@ -34,6 +34,9 @@ void worker_http_deadline(struct worker_http *h, uint64_t deadline_ns);
 int worker_http_do(struct worker_http *h, const char *method, const char *path,
 		   const char *body, char *message, size_t size);
 
+/* What stands before the path of a request: the worker's url, "" of a socket. */
+const char *worker_http_base(const struct worker_http *h);
+
 /* Of the last answer. */
 int worker_http_status(const struct worker_http *h);
 const char *worker_http_body(const struct worker_http *h, size_t *ret_len);
