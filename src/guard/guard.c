@@ -35,6 +35,7 @@ static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 static void restore(struct guard *g, struct guard_worker *w, const struct guard_record *r)
 {
 	w->evicted = w->closed = w->ajar = r->evicted;
+	w->stayed = r->evicted && r->mask; /* if it is there: nobody knows what it was told */
 	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
 	w->idle = r->evicted && (r->mask & BIT(REASON_IDLE)) &&
 		  (w->policy->idle_economy || w->policy->idle_after_ns);

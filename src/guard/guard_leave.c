@@ -249,6 +249,22 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* Row 24, but for its straight way to VERIFY_UP: a worker can have done what it was told and hold its memory all
+ * the same (vLLM asleep), so that it is told to come back like one that left.  To one that runs that
+ * means nothing.  Where nobody may tell it, one that refused to leave is taken to be there. */
+bool guard_may_tell(const struct guard_worker *w)
+{
+	return w->policy->resume != RESUME_NEVER || w->asked || w->told;
+}
+
+static bool stuck_no_more(struct guard *g, struct guard_worker *w)
+{
+	if (guard_may_tell(w))
+		return guard_try_resume(g, w);
+	guard_move(g, w, STATE_VERIFY_UP, "no reason left", "it probably never left");
+	return true;
+}
+
 bool guard_step_stuck(struct guard *g, struct guard_worker *w)
 {
 	if (!guard_is_fresh(g, w))
@@ -258,14 +274,11 @@ bool guard_step_stuck(struct guard *g, struct guard_worker *w)
 			   (unsigned long long)(w->bytes / MIB));
 		return true;
 	}
-	if (w->contention && guard_calm(g, w))
-		guard_latch(w, false);
+	guard_listen(g, w);
 	if (guard_idle_only(w))
 		guard_idle_end(g, w); /* it was worth a try */
-	if (!guard_effective(w)) {
-		guard_move(g, w, STATE_VERIFY_UP, "no reason left", "it probably never left");
-		return true;
-	}
+	if (!guard_effective(w))
+		return stuck_no_more(g, w);
 	if (w->pending || g->now_ns < w->retry_ns)
 		return false;
 	w->retry_ns = g->now_ns + STUCK_NS;

@@ -139,6 +139,8 @@ struct guard_worker {
 	bool evicted, closed, drained, storm, virtual_out;
 	bool owed; /* out for real, and the mode that came since lets nobody bring it back */
 	bool returning; /* a resume was begun and has not been proven */
+	bool stayed;    /* it was told to leave, and its memory is still there */
+	bool told;      /* ... and it said that it did, or nobody knows what it said */
 	uint64_t base_bytes, base_free, base_others, begun_ns, freed_ns, residue_bytes;
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads;
@@ -259,9 +261,12 @@ bool guard_step_out(struct guard *g, struct guard_worker *w);
 bool guard_step_resume(struct guard *g, struct guard_worker *w);
 bool guard_step_verify_up(struct guard *g, struct guard_worker *w);
 bool guard_try_resume(struct guard *g, struct guard_worker *w);
+bool guard_may_tell(const struct guard_worker *w); /* ... one that stayed to come back */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 void guard_escalate(struct guard *g, struct guard_worker *w, const char *why);
 void guard_back_off(struct guard *g, struct guard_worker *w);
+void guard_listen(struct guard *g, struct guard_worker *w);
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 
 /* guard_step.c */
 void guard_steps(struct guard *g);

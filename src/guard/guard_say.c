@@ -127,7 +127,7 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	case STATE_QUIET:
 	case STATE_VERIFY_UP: return w->deadline_ns;
 	case STATE_EVICT: return w->budget_ns;
-	case STATE_STUCK: return w->retry_ns;
+	case STATE_STUCK: return mask ? w->retry_ns : later(w->check_ns, w->resume_after_ns);
 	case STATE_EVICTED:
 	case STATE_ABSENT:
 		if (!mask)

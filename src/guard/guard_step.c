@@ -70,7 +70,10 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 		guard_idle_end(g, w);
 	if (resident && guard_effective(w))
 		guard_leave(g, w);
-	else if (resident || (!w->evicted && !guard_effective(w)))
+	else if (resident && (w->stayed || w->told) && guard_may_tell(w)) {
+		w->stayed = true;
+		return guard_try_resume(g, w); /* as of one that is stuck */
+	} else if (resident || (!w->evicted && !guard_effective(w)))
 		guard_move(g, w, STATE_ACTIVE, "as found", "it holds %llu MiB",
 			   (unsigned long long)(w->bytes / MIB));
 	else {
@@ -183,13 +186,6 @@ void guard_steps(struct guard *g)
 
 /* ---- outcomes ---- */
 
-static void resume_failed(struct guard *g, struct guard_worker *w, const char *message)
-{
-	guard_back_off(g, w);
-	w->starting = w->returning = false;
-	guard_move(g, w, STATE_EVICTED, "resume failed", "%.200s", message);
-}
-
 void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const char *message)
 {
 	switch (w->order.verb) {
@@ -200,12 +196,12 @@ void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const cha
 		return;
 	case ORDER_RESUME:
 		if (w->state == STATE_RESUME)
-			resume_failed(g, w, message);
+			guard_resume_failed(g, w, message);
 		return;
 	case ORDER_OPEN:
 		w->retry_ns = g->now_ns + RECHECK_NS;
 		if (w->state == STATE_RESUME)
-			resume_failed(g, w, message);
+			guard_resume_failed(g, w, message);
 		return;
 	case ORDER_EVICT: break;
 	default: return;
@@ -227,8 +223,10 @@ void guard_done(struct guard *g, struct guard_worker *w)
 {
 	enum guard_verb verb = w->order.verb;
 
-	if (verb == ORDER_EVICT)
+	if (verb == ORDER_EVICT) {
 		w->virtual_out = w->dry;
+		w->told = !w->dry;
+	}
 	if (verb == ORDER_RESUME || (verb == ORDER_OPEN && w->state == STATE_RESUME))
 		w->virtual_out = false;
 	if (verb == ORDER_DRAIN)

@@ -485,11 +485,114 @@ static void a10_done_without_free_memory_is_never_evicted(void **state)
 	world_run(&o, 3 * S);
 	assert_int_equal(world_state(&o, 0), STATE_STUCK);
 	assert_int_equal(world_said(&o, 0, ANY, STATE_EVICTED, NULL), 0);
-	world_run(&o, 60 * S); /* the reason ends: row 24 */
-	assert_int_equal(world_said(&o, 0, STATE_STUCK, STATE_VERIFY_UP, NULL), 1);
+	world_run(&o, 60 * S); /* the reason ends: row 24, by the order that wakes it */
+	assert_int_equal(world_said(&o, 0, STATE_STUCK, STATE_PRECHECK, NULL), 1);
+	assert_int_equal(world_said(&o, 0, STATE_RESUME, STATE_VERIFY_UP, NULL), 1);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_false(o.w[0].closed);
 	world_done(&o);
+}
+
+/* It says done and frees next to nothing, as vLLM may: it is asleep, and its memory is there. */
+static void asleep(struct world *o, uint64_t guest_until_ns)
+{
+	world_init(o, 1, 1);
+	if (guest_until_ns)
+		world_guest(o, "game", 0, 2 * GIB, 2 * S, guest_until_ns);
+	o->w[0].lies = UINT_MAX;
+	world_begin(o);
+	world_step(o);
+	if (!guest_until_ns)
+		world_ask(o, 0, ASK_EVICT, 0);
+	world_until(o, 15 * S);
+	assert_int_equal(world_state(o, 0), STATE_STUCK);
+	assert_true(o->w[0].asleep && o->w[0].closed);
+}
+
+static void is_awake(struct world *o)
+{
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	assert_false(o->w[0].asleep);
+	assert_false(o->w[0].closed);
+	assert_false(o->disk[0].evicted);
+	world_done(o);
+}
+
+static void a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends(void **state)
+{
+	static const enum guard_ask ask[] = { ASK_RESUME_NOW, ASK_RELEASE, ASK_RESUME };
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(ask) / sizeof(ask[0]); i++) {
+		asleep(&o, 0);
+		world_ask(&o, 0, ask[i], 0);
+		world_run(&o, 5 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+		is_awake(&o);
+	}
+	asleep(&o, 20 * S); /* the contender goes */
+	world_until(&o, 60 * S);
+	is_awake(&o);
+}
+
+static void a_worker_that_sleeps_without_freeing_is_woken_after_a_restart(void **state)
+{
+	struct world o;
+
+	(void)state;
+	asleep(&o, 20 * S);
+	world_until(&o, 21 * S);
+	world_restart(&o);
+	world_run(&o, 5 * S);
+	is_awake(&o);
+	asleep(&o, 20 * S); /* and after the GPU was not seen for a while */
+	o.health[0] = SCENE_BLIND;
+	world_until(&o, 25 * S);
+	o.health[0] = SCENE_OK;
+	world_until(&o, 60 * S);
+	is_awake(&o);
+}
+
+static void who_sleeps_and_cannot_be_woken_is_not_called_active(void **state)
+{
+	struct world o;
+
+	(void)state;
+	asleep(&o, 0);
+	o.w[0].wont_return = true;
+	world_ask(&o, 0, ASK_RELEASE, 0);
+	world_run(&o, 300 * S);
+	assert_int_equal(world_state(&o, 0), STATE_STUCK);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_EVICTED, NULL), 0);
+	assert_in_range(o.w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);    /* nothing is against it any more */
+	o.w[0].wont_return = false;
+	world_run(&o, 600 * S);
+	is_awake(&o);
+}
+
+/* vLLM without its sleep mode knows neither call. */
+static void who_refuses_to_leave_and_to_return_goes_on_as_it_was(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned never = 0; never < 2; never++) {
+		world_init(&o, 1, 1);
+		o.p.worker[0].resume = never ? RESUME_NEVER : RESUME_RESTORE;
+		o.w[0].fails = UINT_MAX;
+		o.w[0].wont_return = true;
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 0);
+		world_run(&o, 10 * S);
+		assert_int_equal(world_state(&o, 0), STATE_STUCK);
+		world_ask(&o, 0, ASK_RELEASE, 0);
+		world_run(&o, 5 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], !never);
+		is_awake(&o);
+	}
 }
 
 static void what_is_not_freed_is_tried_at_the_next_level(void **state)
@@ -1627,6 +1730,11 @@ int main(void)
 		cmocka_unit_test(a_worker_that_fails_twice_is_evicted_at_the_third),
 		cmocka_unit_test(a_worker_that_never_answers_is_stuck_and_the_guard_goes_on),
 		cmocka_unit_test(a10_done_without_free_memory_is_never_evicted),
+		cmocka_unit_test(
+			a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends),
+		cmocka_unit_test(a_worker_that_sleeps_without_freeing_is_woken_after_a_restart),
+		cmocka_unit_test(who_sleeps_and_cannot_be_woken_is_not_called_active),
+		cmocka_unit_test(who_refuses_to_leave_and_to_return_goes_on_as_it_was),
 		cmocka_unit_test(what_is_not_freed_is_tried_at_the_next_level),
 		cmocka_unit_test(a12_nobody_is_signalled_unless_killing_is_allowed),
 		cmocka_unit_test(orders_name_the_processes_of_the_worker_and_nobody_else),
