@@ -9,18 +9,10 @@
 
 #include "classify.h"
 
-/* Why a worker may not run: bits; guard.md §6. */
+/* Why a worker may not run: bits; reason.def. */
 enum guard_reason {
-	REASON_CONTENTION,
-	REASON_MANUAL,
-	REASON_THERMAL,
-	REASON_HEALTH,
-	REASON_SCHEDULE,
-	REASON_BATTERY,
-	REASON_BLIND,
-	REASON_BUDGET,
-	REASON_RESERVED,
-	REASON_IDLE, /* its model idled, and it loads it again when somebody asks */
+#define R(symbol, name, held) REASON_##symbol,
+#include "reason.def"
 	GUARD_REASONS
 };
 const char *guard_reason_name(unsigned r);

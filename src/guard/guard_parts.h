@@ -28,12 +28,9 @@
 #define GUARD_RESERVATIONS 32
 #define GUARD_FLAPS        8
 
-#define MIB       (UINT64_C(1) << 20)
-#define BIT(r)    (UINT32_C(1) << (r))
-#define MASK_SOFT (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
-#define MASK_HOLD                                                               \
-	(BIT(REASON_CONTENTION) | BIT(REASON_RESERVED) | BIT(REASON_SCHEDULE) | \
-	 BIT(REASON_BATTERY) | BIT(REASON_BUDGET) | BIT(REASON_IDLE))
+#define MIB          (UINT64_C(1) << 20)
+#define BIT(r)       (UINT32_C(1) << (r))
+#define MASK_SOFT    (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
 #define FOR_EVER     UINT64_MAX
 #define CALM_LOOKS   3
 #define RETRIES      2
@@ -59,6 +56,13 @@
 #define GUARD_STORM \
 	": hold its clients back, or let the guard stop its unit (kind = \"systemd\")"
 #define STAGING (256 * MIB) /* host memory without which nothing can be loaded */
+
+/* What a hold active masks: a set. */
+enum {
+	MASK_HOLD = 0
+#define R(symbol, name, held) | (held) << REASON_##symbol
+#include "reason.def"
+};
 
 struct guard_gpu {
 	char uuid[96];

@@ -10,15 +10,12 @@
 
 const char *guard_reason_name(unsigned r)
 {
-	static const char *const name[GUARD_REASONS] = {
-		[REASON_CONTENTION] = "contention", [REASON_MANUAL] = "manual",
-		[REASON_THERMAL] = "thermal",       [REASON_HEALTH] = "health",
-		[REASON_SCHEDULE] = "schedule",     [REASON_BATTERY] = "battery",
-		[REASON_BLIND] = "blind",           [REASON_BUDGET] = "budget",
-		[REASON_RESERVED] = "reserved",     [REASON_IDLE] = "idle",
+	static const char *const names[GUARD_REASONS] = {
+#define R(symbol, name, held) [REASON_##symbol] = #name,
+#include "reason.def"
 	};
 
-	return r < GUARD_REASONS ? name[r] : "?";
+	return r < GUARD_REASONS ? names[r] : "?";
 }
 
 const char *guard_state_name(unsigned s)
