@@ -90,7 +90,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	w->backoff = 1;
 	w->answered = g->looks; /* it is judged by the next look */
 	w->level = guard_level_first(w);
-	w->dry = g->p->mode != GUARD_ENFORCE;
+	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore(g, w, &records[k]);
@@ -502,7 +502,6 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.resumes = w->resumes,
 		.would_evict = w->would_evict,
 		.dry = w->dry,
-		.simulated = w->dry && g->p->mode == GUARD_ENFORCE,
 		.storm = w->storm,
 	};
 	for (unsigned i = 0; i < g->gpus; i++) {

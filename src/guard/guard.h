@@ -170,6 +170,16 @@ enum guard_ask {
 	ASK_RESUME_NOW
 };
 
+/* Why what is decided of a worker is not done: the first that holds. */
+enum guard_dry {
+	DRY_NOT,
+	DRY_MODE,      /* it is not to be, in this mode                         */
+	DRY_FOREIGN,   /* another service acts for a GPU of it: guard_foreign() */
+	DRY_SIMULATED, /* a GPU of it is simulated, and that is not asked for   */
+	GUARD_DRIES
+};
+const char *guard_dry_name(unsigned d); /* a word; NULL: it is done */
+
 struct guard_status { /* of one worker, for REST and the page */
 	enum guard_state state;
 	uint32_t mask;
@@ -180,8 +190,7 @@ struct guard_status { /* of one worker, for REST and the page */
 	double backoff;    /* times the quiet period */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
-	bool dry;                     /* what is decided of it is not done: the mode, or ... */
-	bool simulated; /* ... its GPUs are simulated, and that is not asked for */
+	enum guard_dry dry;
 	bool storm;     /* its clients load it again and again while it is out */
 	char why[240];  /* of the state, with what masks what */
 	char rail[240]; /* why demand does not move it, and the remedy; "" */

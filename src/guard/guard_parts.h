@@ -92,8 +92,8 @@ struct guard_worker {
 	uint64_t since_ns;
 
 	/* Facts of the last look. */
-	bool present, dry,
-		delta; /* delta: judged by the device's memory, its own is not told */
+	enum guard_dry dry;
+	bool present, delta; /* delta: judged by the device's memory, its own is not told */
 	struct {
 		int64_t pid;
 		uint64_t start_ticks;
@@ -230,7 +230,7 @@ void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_wor
 bool guard_owes(const struct guard_worker *w); /* it is out, or its door closed, by us */
 
 /* guard_facts.c */
-bool guard_is_dry(const struct guard *g, const struct guard_worker *w);
+enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_facts(struct guard *g);
 void guard_masks(struct guard *g); /* again, after something was asked */

@@ -33,6 +33,17 @@ const char *guard_state_name(unsigned s)
 	return s < GUARD_STATES ? name[s] : "?";
 }
 
+const char *guard_dry_name(unsigned d)
+{
+	static const char *const name[GUARD_DRIES] = {
+		[DRY_MODE] = "mode",
+		[DRY_FOREIGN] = "another-service",
+		[DRY_SIMULATED] = "simulated",
+	};
+
+	return d < GUARD_DRIES ? name[d] : NULL;
+}
+
 const char *guard_result_name(unsigned r)
 {
 	static const char *const name[GUARD_RESULTS] = {

@@ -438,10 +438,13 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 
 static void say_mode(struct json *j, const struct guard_view *g, const struct guard_status *s)
 {
-	if (g->policy->mode != GUARD_ENFORCE)
+	if (s->dry == DRY_MODE)
 		say(j, "Mode is %s: what is decided is told, and nothing is done.",
 		    guard_doc_mode(g->policy->mode));
-	else if (s->simulated)
+	if (s->dry == DRY_FOREIGN) /* who, says the rail */
+		say(j, "Another service acts for its GPUs: what is decided is told, and "
+		       "nothing is done.");
+	if (s->dry == DRY_SIMULATED)
 		say(j, "Its GPUs are simulated: what is decided is told, and nothing is done "
 		       "(simulated = true in [guard] has it act).");
 }

@@ -245,8 +245,7 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(void **state)
 	world_begin(&o);
 	world_until(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_true(world_status(&o, 0).dry);
-	assert_false(world_status(&o, 0).simulated);
+	assert_int_equal(world_status(&o, 0).dry, DRY_MODE);
 	assert_true(world_status(&o, 0).resident_bytes == 8 * GIB);
 	has_text(world_last(&o, "freed")->evidence, "8192 MiB would be free");
 	world_done(&o);
@@ -254,7 +253,18 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(void **state)
 	o.simulated = true;
 	world_begin(&o);
 	world_until(&o, S);
-	assert_true(world_status(&o, 0).dry && world_status(&o, 0).simulated);
+	assert_int_equal(world_status(&o, 0).dry, DRY_SIMULATED);
+	world_done(&o);
+	world_init(&o, 1, 1); /* another service acts, and simulated GPUs are no matter */
+	o.simulated = o.p.simulated_too = true;
+	world_begin(&o);
+	guard_foreign(o.g, "GPU-0", "process 7", o.now);
+	world_until(&o, S);
+	assert_int_equal(world_status(&o, 0).dry, DRY_FOREIGN);
+	has_text(world_status(&o, 0).rail, "process 7 guards GPU-0");
+	guard_foreign(o.g, "GPU-0", NULL, o.now);
+	world_run(&o, S);
+	assert_int_equal(world_status(&o, 0).dry, DRY_NOT);
 	world_done(&o);
 }
 
