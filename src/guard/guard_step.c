@@ -17,7 +17,7 @@ static bool ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
 
-	return w->policy->kind == WORKER_EXEC && back && back[0] &&
+	return policy_kind_is(w->policy->kind, KIND_COMMANDS) && back && back[0] &&
 	       w->seen_ns <= w->begun_ns + w->freed_ns + CALL_NS;
 }
 
