@@ -266,7 +266,7 @@ unsigned guard_leaves_as(const struct guard *g, unsigned i);
 /* What is kept free beside what was asked for, of a GPU with so much memory. */
 uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 
-/* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
+/* Reasons that others find: heat, faults and budgets.  on false clears.  gpu: uuid. */
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 

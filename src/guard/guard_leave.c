@@ -83,12 +83,17 @@ static void tell_masked(struct guard *g, struct guard_worker *w)
 				  guard_reason_name(r), w->evidence[r]);
 }
 
-static bool masked(struct guard *g, struct guard_worker *w)
+/* Whoever needs its GPU, of one that is held there is nothing to suspect. */
+static bool held(struct guard *g, struct guard_worker *w)
 {
-	if (w->hold != HOLD_ACTIVE)
+	if (guard_sure(g, w)) {
+		guard_latch(w, true);
+		tell_masked(g, w);
+	}
+	if (w->state == STATE_ACTIVE)
 		return false;
-	guard_latch(w, true);
-	tell_masked(g, w);
+	w->damped = false;
+	guard_move(g, w, STATE_ACTIVE, "hold active", "it stays: %s", w->demand.evidence);
 	return true;
 }
 
@@ -108,11 +113,13 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 	}
 	if (!w->against)
 		return no_demand(g, w);
+	if (w->hold == HOLD_ACTIVE)
+		return held(g, w);
 	if (w->state == STATE_ACTIVE) {
 		guard_move(g, w, STATE_SUSPECT, w->demand.rule, "%s", w->demand.evidence);
 		return true;
 	}
-	if (!guard_sure(g, w) || masked(g, w))
+	if (!guard_sure(g, w))
 		return false;
 	if (damped_until(g, w)) {
 		w->deadline_ns = damped_until(g, w);

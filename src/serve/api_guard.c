@@ -400,7 +400,8 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 	}
 }
 
-/* The soonest end of a reason that must end before it may come back; 0: none is known. */
+/* When all reasons that must end before it may come back can have ended: the last of their ends; 0: of one it is
+ * not known. */
 static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
 {
 	struct guard_why why;
@@ -422,7 +423,9 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 	uint64_t end = reasons_end(g, worker);
 	char left[32];
 
-	if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
+	if (s->hold == HOLD_ACTIVE && s->state == STATE_ACTIVE)
+		say(j, "It stays until the hold ends, unless heat or a fault moves it.");
+	else if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
 		say(j, "Next possible change by itself: in %.1f s.",
 		    seconds_to(s->next_ns, now_ns));
 	else if (s->next_ns > now_ns || end > now_ns)

@@ -288,6 +288,8 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(void **sta
 	assert_int_equal(world_ask(&o, 0, ASK_HOLD_ACTIVE, 3600 * S), 0);
 	world_until(&o, 60 * S);
 	assert_int_equal(world_said(&o, 0, ANY, ANY, "hold active"), 2); /* asked, masked */
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_SUSPECT, NULL), 0);
 	assert_non_null(strstr(world_last(&o, "hold active")->evidence, "masks contention"));
 	assert_non_null(strstr(world_status(&o, 0).why, "masks contention"));
 	assert_int_equal(o.orders, 0);
@@ -295,6 +297,26 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(void **sta
 	world_run(&o, S);
 	assert_int_equal(o.orders, 0);
 	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "too hot", o.now);
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void one_that_is_held_is_suspected_no_more_until_it_is_released(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 10 * S, 0);
+	world_begin(&o);
+	world_until(&o, 10 * S + 150 * MS);
+	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
+	world_ask(&o, 0, ASK_HOLD_ACTIVE, 3600 * S);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_status(&o, 0).mask, CONTENTION);
+	world_ask(&o, 0, ASK_RELEASE, 0);
 	world_run(&o, 3 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	world_done(&o);
@@ -1720,6 +1742,7 @@ int main(void)
 		cmocka_unit_test(who_just_returned_is_damped_for_compute_and_not_for_graphics),
 		cmocka_unit_test(an_action_on_a_gpu_damps_the_next_one_there),
 		cmocka_unit_test(a_hold_active_masks_contention_and_says_so_but_never_heat),
+		cmocka_unit_test(one_that_is_held_is_suspected_no_more_until_it_is_released),
 		cmocka_unit_test(heat_closes_the_door_until_health_says_it_is_over),
 		cmocka_unit_test(nobody_comes_back_to_a_warm_gpu),
 		cmocka_unit_test(a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
