@@ -256,14 +256,28 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* Row 24, but for its straight way to VERIFY_UP: a worker can have done what it was told and hold its memory all
- * the same (vLLM asleep), so that it is told to come back like one that left.  To one that runs that
- * means nothing.  Where nobody may tell it, one that refused to leave is taken to be there. */
-bool guard_may_tell(const struct guard_worker *w)
+/* Does it mean nothing to one that runs to be told to come back?  A hook, a signal or a callback may load twice, and
+ * who cannot tell what it has begins anew. */
+static bool is_idempotent(const struct guard_worker *w)
 {
-	return w->policy->resume != RESUME_NEVER || w->asked || w->told;
+	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
+						  KIND_FORGETS };
+
+	for (unsigned i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
+		if (policy_kind_is(w->policy->kind, not [i]))
+			return false;
+	return true;
 }
 
+/* Is one that stayed told to come back?  Yes, if it said that it left, and also if it said no: some do it all the
+ * same. */
+bool guard_may_tell(const struct guard_worker *w)
+{
+	return w->told || (is_idempotent(w) && (w->asked || w->policy->resume != RESUME_NEVER));
+}
+
+/* Row 24, but for its straight way to VERIFY_UP: a worker can have done what it was told and hold its memory all
+ * the same (vLLM asleep), so that it is told to come back like one that left. */
 static bool stuck_no_more(struct guard *g, struct guard_worker *w)
 {
 	if (guard_may_tell(w))
