@@ -65,6 +65,7 @@ enum policy_trait {
 	KIND_DROPS = 1 << 10,    /* ... but for policy_worker.level 2, which lets go of it  */
 	KIND_WHOLE = 1 << 11,    /* an order that is cut short would break it               */
 	KIND_SELF = 1 << 12,     /* is the process of the guard itself                      */
+	KIND_SLEEPS = 1 << 13,   /* no request wakes it: RESUME_LAZY would leave it asleep  */
 };
 
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */

@@ -1337,6 +1337,27 @@ static void at_the_end_workers_return_if_told_so_and_if_they_fit(void **state)
 
 /* ---- stopped by us: started by us ---- */
 
+static void who_no_request_wakes_is_woken_however_lazy(void **state)
+{
+	static const enum policy_kind kind[] = { WORKER_VLLM, WORKER_SGLANG };
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
+		world_init(&o, 1, 1);
+		o.p.worker[0].kind = kind[i];
+		o.p.worker[0].resume = RESUME_LAZY;
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 10 * S);
+		world_run(&o, 5 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		world_run(&o, 15 * S);
+		assert_true(o.w[0].resident);
+		is_awake(&o);
+	}
+}
+
 static void a_lazy_worker_that_was_stopped_is_started_again(void **state)
 {
 	static const enum policy_kind kind[] = { WORKER_COMFY, WORKER_OLLAMA, WORKER_SYSTEMD };
@@ -1800,6 +1821,7 @@ int main(void)
 		cmocka_unit_test(
 			a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
+		cmocka_unit_test(who_no_request_wakes_is_woken_however_lazy),
 		cmocka_unit_test(a_lazy_worker_that_was_stopped_is_started_again),
 		cmocka_unit_test(what_an_eviction_noted_is_kept_before_it_is_proven),
 		cmocka_unit_test(a_record_of_a_stop_is_enough_to_start_it),
