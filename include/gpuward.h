@@ -706,7 +706,9 @@ struct gw_guard;
  * and resume: never on a caller's thread, and one at a time.  They have until deadline_ns
  * (monotonic; 10 s for evict, 120 s for resume) and return 0, or a negative number: it failed.  evict
  * is then tried twice more and, after that, every 30 s; where it returns -GW_E_STATE (not now) as
- * often as it takes within 30 s; resume is tried again later and later.  options may be NULL, which
+ * often as it takes within 30 s; resume is tried again later and later.  Where evict returned 0 and
+ * the memory was not freed, resume is called all the same when nobody needs the GPU any more; where
+ * evict failed each time, it is not.  options may be NULL, which
  * calls nothing; strings are copied.  Borrows ctx, which should have a deadline_ns: without one
  * a driver that hangs hangs the guard.  A machine without a driver or a GPU has a guard that is
  * blind, allows everything and goes on looking for one.  0 and the caller owns *ret_guard until

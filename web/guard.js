@@ -163,7 +163,7 @@ function fillActions(c, w) {
 	if (!c.firstChild)
 		c.append(el("span", { className: "actions" }, ...[0, 1].map((i) => el("button", { type: "button", onclick: () => wish(c.wishes[i], c.worker) }))));
 	c.worker = w.name;
-	c.wishes = [LEAVES.has(w.state) && !w.mask.length ? "evict" : "resume", w.hold === "none" ? "hold" : "release"];
+	c.wishes = [LEAVES.has(w.state) && w.reasons.every((r) => r.masked) ? "evict" : "resume", w.hold === "none" ? "hold" : "release"];
 	c.wishes.forEach((verb, i) => {
 		const button = c.firstChild.children[i], word = VERBS[verb][0];
 		put(button, word);

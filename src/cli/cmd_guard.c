@@ -149,10 +149,17 @@ static void add_worker(struct table *t, const struct json_doc *w, bool narrow)
 		table_set(t, WHY, TERM_PLAIN, "%s", why);
 }
 
-static bool any_simulated(const struct json_doc *r)
+static bool is_dry_for(const struct json_doc *w, const char *why)
+{
+	const char *is = json_doc_string(w, "dry_run_why");
+
+	return is && strcmp(is, why) == 0;
+}
+
+static bool any_dry_for(const struct json_doc *r, const char *why)
 {
 	for (size_t i = 0; i < json_doc_count(r, "workers"); i++)
-		if (json_doc_true(json_doc_at(r, "workers", i), "simulated"))
+		if (is_dry_for(json_doc_at(r, "workers", i), why))
 			return true;
 	return false;
 }
@@ -164,10 +171,12 @@ static void say_mode(const struct json_doc *r)
 
 	if (mode && strcmp(mode, "enforce") != 0)
 		printf("Mode %s: what is decided is told, and nothing is done.\n", mode);
-	else if (any_simulated(r))
+	if (any_dry_for(r, "another-service"))
+		printf("Another service acts for GPUs of these workers: what is decided of "
+		       "them here is told, and nothing is done.\n");
+	if (any_dry_for(r, "simulated"))
 		printf("Simulated GPUs: what is decided is told, and nothing is done "
-		       "(simulated "
-		       "= true in [guard] has it act).\n");
+		       "(simulated = true in [guard] has it act).\n");
 	if (journal && strcmp(journal, "ok") != 0)
 		printf("Journal: %s.\n", journal);
 }
@@ -339,8 +348,10 @@ static const char *in_vain(const struct json_doc *w, char *out, size_t size)
 
 	if (!json_doc_true(w, "dry_run"))
 		return "";
-	if (json_doc_true(w, "simulated"))
+	if (is_dry_for(w, "simulated"))
 		snprintf(out, size, " (simulated GPUs: nothing is done)");
+	else if (is_dry_for(w, "another-service"))
+		snprintf(out, size, " (another service acts for its GPUs: nothing is done)");
 	else
 		snprintf(out, size, " (mode %s: nothing is done)", mode ? mode : "unknown");
 	return out;

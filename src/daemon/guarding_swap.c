@@ -41,12 +41,13 @@ static int find(const struct policy *p, const char *name)
 /* How somebody brings it back whom the guard no longer knows. */
 static const char *way_back(enum policy_kind kind)
 {
-	switch (kind) {
-	case WORKER_CHECKPOINT: return "gpuward guard recover brings it back";
-	case WORKER_SYSTEMD: return "start its unit to have it back";
-	case WORKER_CONTAINER: return "start its container to have it back";
-	default: return "load its model again to have it back";
-	}
+	if (policy_kind_is(kind, KIND_WHOLE))
+		return "gpuward guard recover brings it back";
+	if (policy_kind_is(kind, KIND_UNIT))
+		return "start its unit to have it back";
+	if (policy_kind_is(kind, KIND_CONTAINER))
+		return "start its container to have it back";
+	return "load its model again to have it back";
 }
 
 /* What is known of workers that leave, from before they do. */

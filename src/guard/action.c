@@ -503,14 +503,14 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* Is a checkpoint under way?  One that is cut short breaks the process that it is of. */
+/* Is an order under way that must not be cut short?  A checkpoint would break the process that it is of. */
 static bool must_wait(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++) {
 		const struct slot *s = &a->slot[i];
 
 		if (s->state == RUNNING &&
-		    a->policy->worker[s->order.worker].kind == WORKER_CHECKPOINT)
+		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_WHOLE))
 			return true;
 	}
 	return false;

@@ -188,7 +188,7 @@ bool classify_in_unit(const char *path, const char *unit, bool user)
 static bool in_unit_of(const struct policy_worker *w, const struct scene_process *p)
 {
 	const bool user =
-		w->kind == WORKER_SYSTEMD && w->url && strncmp(w->url, "user", 4) == 0;
+		policy_kind_is(w->kind, KIND_UNIT) && w->url && strncmp(w->url, "user", 4) == 0;
 
 	return classify_in_unit(p->cgroup, w->match.unit, user);
 }

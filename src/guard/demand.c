@@ -49,13 +49,49 @@ uint64_t demand_headroom(const struct policy_knobs *k, uint64_t total_bytes)
 }
 
 /* FNV-1a */
-static uint64_t hash(const char *text)
+static uint64_t hash_on(uint64_t h, const char *text)
 {
-	uint64_t h = UINT64_C(14695981039346656037);
-
 	for (; *text; text++)
 		h = (h ^ (unsigned char)*text) * UINT64_C(1099511628211);
 	return h;
+}
+
+static uint64_t hash(const char *text)
+{
+	return hash_on(UINT64_C(14695981039346656037), text);
+}
+
+/* ---- programs ---- */
+
+/* What runs other programs is one of them by what it runs, not by itself. */
+static bool interprets(const char *file)
+{
+	static const char *const names[] = { "python", "pypy", "node",   "nodejs", "deno",
+					     "bun",    "java", "dotnet", "mono",   "sh",
+					     "bash",   "dash", "zsh",    "fish",   "perl",
+					     "ruby",   "php",  "lua",    "luajit", "julia",
+					     "R",      "wine", "proton" };
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		size_t n = strlen(names[i]);
+		char next = strncmp(file, names[i], n) == 0 ? file[n] : 'x';
+
+		/* python3.11, wine64-preloader */
+		if (!((next >= 'a' && next <= 'z') || (next >= 'A' && next <= 'Z')))
+			return true;
+	}
+	return false;
+}
+
+/* Which program it is; 0: nobody can say. */
+static uint64_t program_of(const struct scene_process *p)
+{
+	const char *path = p->exe[0] ? p->exe : p->name, *slash = strrchr(path, '/');
+	uint64_t id = hash(path);
+
+	if (!interprets(slash ? slash + 1 : path))
+		return id;
+	return p->command[0] ? hash_on(id, p->command) : 0;
 }
 
 /* ---- history ---- */
@@ -74,7 +110,7 @@ static struct demand_life *find(const struct demand *d, const struct scene_proce
 
 static const struct demand_exe *known_exe(const struct demand *d, uint64_t exe)
 {
-	for (unsigned i = 0; i < DEMAND_EXES; i++)
+	for (unsigned i = 0; exe && i < DEMAND_EXES; i++)
 		if (d->exe[i].used_ns && d->exe[i].exe == exe)
 			return &d->exe[i];
 	return NULL;
@@ -85,6 +121,8 @@ static void remember(struct demand *d, const struct demand_life *l, uint64_t now
 {
 	struct demand_exe *e = (struct demand_exe *)known_exe(d, l->exe);
 
+	if (!l->exe)
+		return;
 	if (!e) {
 		e = &d->exe[0];
 		for (unsigned i = 1; i < DEMAND_EXES; i++)
@@ -108,7 +146,7 @@ static struct demand_life *born(struct demand *d, const struct scene_process *p,
 	*l = (struct demand_life){ .pid = p->pid,
 				   .start_ticks = p->start_ticks,
 				   .gpu = gpu,
-				   .exe = hash(p->exe[0] ? p->exe : p->name),
+				   .exe = program_of(p),
 				   .first_ns = d->begun ? now_ns : 0,
 				   .mark_bytes = p->bytes_known ? p->bytes : 0 };
 	return l;
@@ -219,6 +257,9 @@ static uint64_t more_of(const struct demand *d, enum demand_kind kind,
 	const struct demand_exe *e = l ? known_exe(d, l->exe) : NULL;
 
 	if ((kind != DEMAND_MEMORY && kind != DEMAND_PRESSURE) || !e || !p->bytes_known)
+		return UINT64_MAX;
+	/* Runs of one program differ by a little; one that takes more is at something else. */
+	if (p->bytes > e->peak_bytes + e->peak_bytes / 10)
 		return UINT64_MAX;
 	return e->peak_bytes > p->bytes ? e->peak_bytes - p->bytes : 0;
 }
@@ -331,7 +372,7 @@ enum demand_kind demand_of(const struct demand *d, const struct policy *p,
 	const struct demand_life *l = find(d, q, hash(g->uuid));
 	const struct demand_exe *e = l ? known_exe(d, l->exe) : NULL;
 
-	*ret_most = e ? e->peak_bytes : UINT64_MAX;
+	*ret_most = !e ? UINT64_MAX : e->peak_bytes > q->bytes ? e->peak_bytes : q->bytes;
 	return asks(d, p, k, q, &v[process], l, is_tight(k, g), s->mono_ns);
 }
 

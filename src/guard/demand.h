@@ -49,7 +49,7 @@ struct demand_life {
 	bool seen;
 };
 
-/* A program by the hash of its path. */
+/* A program by the hash of its path; of an interpreter also of the command line. */
 struct demand_exe {
 	uint64_t exe;
 	uint64_t peak_bytes; /* of lives that ended */

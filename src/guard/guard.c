@@ -35,6 +35,7 @@ static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 static void restore(struct guard *g, struct guard_worker *w, const struct guard_record *r)
 {
 	w->evicted = w->closed = w->ajar = r->evicted;
+	w->stayed = r->evicted && r->mask; /* if it is there: nobody knows what it was told */
 	w->contention = r->evicted && (r->mask & BIT(REASON_CONTENTION));
 	w->idle = r->evicted && (r->mask & BIT(REASON_IDLE)) &&
 		  (w->policy->idle_economy || w->policy->idle_after_ns);
@@ -89,7 +90,7 @@ void guard_begin(struct guard *g, unsigned worker, const struct policy_worker *p
 	w->backoff = 1;
 	w->answered = g->looks; /* it is judged by the next look */
 	w->level = guard_level_first(w);
-	w->dry = g->p->mode != GUARD_ENFORCE;
+	w->dry = g->p->mode != GUARD_ENFORCE ? DRY_MODE : DRY_NOT;
 	for (unsigned k = 0; records && k < n; k++)
 		if (!strcmp(records[k].worker, p->name))
 			restore(g, w, &records[k]);
@@ -514,7 +515,6 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 		.resumes = w->resumes,
 		.would_evict = w->would_evict,
 		.dry = w->dry,
-		.simulated = w->dry && g->p->mode == GUARD_ENFORCE,
 		.storm = w->storm,
 	};
 	for (unsigned i = 0; i < g->gpus; i++) {

@@ -9,18 +9,10 @@
 
 #include "classify.h"
 
-/* Why a worker may not run: bits; GUARD-MACHINE.md, Reasons. */
+/* Why a worker may not run: bits; reason.def, and GUARD-MACHINE.md, Reasons. */
 enum guard_reason {
-	REASON_CONTENTION,
-	REASON_MANUAL,
-	REASON_THERMAL,
-	REASON_HEALTH,
-	REASON_SCHEDULE,
-	REASON_BATTERY,
-	REASON_BLIND,
-	REASON_BUDGET,
-	REASON_RESERVED,
-	REASON_IDLE, /* its model idled, and it loads it again when somebody asks */
+#define R(symbol, name, held) REASON_##symbol,
+#include "reason.def"
 	GUARD_REASONS
 };
 const char *guard_reason_name(unsigned r);
@@ -178,6 +170,16 @@ enum guard_ask {
 	ASK_RESUME_NOW
 };
 
+/* Why what is decided of a worker is not done: the first that holds. */
+enum guard_dry {
+	DRY_NOT,
+	DRY_MODE,      /* it is not to be, in this mode                         */
+	DRY_FOREIGN,   /* another service acts for a GPU of it: guard_foreign() */
+	DRY_SIMULATED, /* a GPU of it is simulated, and that is not asked for   */
+	GUARD_DRIES
+};
+const char *guard_dry_name(unsigned d); /* a word; NULL: it is done */
+
 struct guard_status { /* of one worker, for REST and the page */
 	enum guard_state state;
 	uint32_t mask;
@@ -188,8 +190,7 @@ struct guard_status { /* of one worker, for REST and the page */
 	double backoff;    /* times the quiet period */
 	unsigned evictions, resumes, would_evict;
 	bool blind, hung, quarantine; /* of any of its GPUs */
-	bool dry;                     /* what is decided of it is not done: the mode, or ... */
-	bool simulated; /* ... its GPUs are simulated, and that is not asked for */
+	enum guard_dry dry;
 	bool storm;     /* its clients load it again and again while it is out */
 	char why[240];  /* of the state, with what masks what */
 	char rail[240]; /* why demand does not move it, and the remedy; "" */
@@ -265,7 +266,7 @@ unsigned guard_leaves_as(const struct guard *g, unsigned i);
 /* What is kept free beside what was asked for, of a GPU with so much memory. */
 uint64_t guard_headroom(const struct guard *g, uint64_t total_bytes);
 
-/* Reasons that others find: health and budget.  on false clears.  gpu: uuid. */
+/* Reasons that others find: heat, faults and budgets.  on false clears.  gpu: uuid. */
 void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns);
 /* What ends such a reason that holds, as who found it knows: clears and clears_ns of guard_why().  Nothing is decided

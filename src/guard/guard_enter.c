@@ -45,6 +45,8 @@ bool guard_is_fresh(const struct guard *g, const struct guard_worker *w)
 /* Some kinds cannot be told to load: who waits to see their bytes waits in vain. */
 bool guard_lazy(const struct guard_worker *w)
 {
+	if (policy_kind_is(w->policy->kind, KIND_SLEEPS))
+		return false;
 	return w->policy->resume == RESUME_LAZY || policy_kind_is(w->policy->kind, KIND_UNTOLD);
 }
 
@@ -68,6 +70,7 @@ static void enter_active(struct guard *g, struct guard_worker *w, enum guard_sta
 		stamp_gpus(g, w);
 	}
 	w->evicted = w->returning = w->override = w->asked = w->damped = w->storm = false;
+	w->stayed = w->told = false;
 	w->put_away_count = 0;
 	w->resume_backoff_ns = 0;
 	w->blocked = 0;
@@ -141,6 +144,7 @@ static void count_flap(struct guard *g, struct guard_worker *w)
 static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_state from)
 {
 	w->check_ns = g->now_ns;
+	w->stayed = false;
 	if (from != STATE_VERIFY && from != STATE_STUCK)
 		return;
 	w->residue_bytes = w->bytes;
@@ -160,7 +164,7 @@ static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_st
 static void enter_absent(struct guard_worker *w)
 {
 	w->evicted = w->closed = w->virtual_out = w->returning = w->storm = false;
-	w->replaced = w->ajar = w->idle = false;
+	w->replaced = w->ajar = w->idle = w->stayed = w->told = false;
 	w->put_away_count = 0;
 	w->residue_bytes = 0;
 	w->dirty = true;
@@ -181,7 +185,11 @@ static void enter(struct guard *g, struct guard_worker *w, enum guard_state from
 		w->dirty = true;
 		break;
 	case STATE_VERIFY_UP: w->deadline_ns = g->now_ns + UP_NS; break;
-	case STATE_STUCK: w->retry_ns = g->now_ns + STUCK_NS; break;
+	case STATE_STUCK:
+		w->retry_ns = g->now_ns + STUCK_NS;
+		w->check_ns = g->now_ns;
+		w->stayed = true;
+		break;
 	case STATE_ABSENT: enter_absent(w); break;
 	default: break;
 	}

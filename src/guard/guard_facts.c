@@ -246,7 +246,7 @@ static void pretend(struct guard *g, struct guard_worker *w)
 	}
 }
 
-bool guard_is_dry(const struct guard *g, const struct guard_worker *w)
+enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w)
 {
 	bool simulated = false, foreign = false;
 
@@ -255,7 +255,11 @@ bool guard_is_dry(const struct guard *g, const struct guard_worker *w)
 			simulated = simulated || g->gpu[i].now->simulated;
 			foreign = foreign || g->gpu[i].foreign[0];
 		}
-	return g->p->mode != GUARD_ENFORCE || foreign || (simulated && !g->p->simulated_too);
+	if (g->p->mode != GUARD_ENFORCE)
+		return DRY_MODE;
+	if (foreign)
+		return DRY_FOREIGN;
+	return simulated && !g->p->simulated_too ? DRY_SIMULATED : DRY_NOT;
 }
 
 static void add_up(struct guard *g, struct guard_worker *w)

@@ -83,12 +83,17 @@ static void tell_masked(struct guard *g, struct guard_worker *w)
 				  guard_reason_name(r), w->evidence[r]);
 }
 
-static bool masked(struct guard *g, struct guard_worker *w)
+/* Whoever needs its GPU, of one that is held there is nothing to suspect. */
+static bool held(struct guard *g, struct guard_worker *w)
 {
-	if (w->hold != HOLD_ACTIVE)
+	if (guard_sure(g, w)) {
+		guard_latch(w, true);
+		tell_masked(g, w);
+	}
+	if (w->state == STATE_ACTIVE)
 		return false;
-	guard_latch(w, true);
-	tell_masked(g, w);
+	w->damped = false;
+	guard_move(g, w, STATE_ACTIVE, "hold active", "it stays: %s", w->demand.evidence);
 	return true;
 }
 
@@ -108,11 +113,13 @@ bool guard_step_running(struct guard *g, struct guard_worker *w)
 	}
 	if (!w->against)
 		return no_demand(g, w);
+	if (w->hold == HOLD_ACTIVE)
+		return held(g, w);
 	if (w->state == STATE_ACTIVE) {
 		guard_move(g, w, STATE_SUSPECT, w->demand.rule, "%s", w->demand.evidence);
 		return true;
 	}
-	if (!guard_sure(g, w) || masked(g, w))
+	if (!guard_sure(g, w))
 		return false;
 	if (damped_until(g, w)) {
 		w->deadline_ns = damped_until(g, w);
@@ -252,6 +259,36 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* Does it mean nothing to one that runs to be told to come back?  A hook, a signal or a callback may load twice, and
+ * who cannot tell what it has begins anew. */
+static bool is_idempotent(const struct guard_worker *w)
+{
+	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
+						  KIND_FORGETS };
+
+	for (unsigned i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
+		if (policy_kind_is(w->policy->kind, not [i]))
+			return false;
+	return true;
+}
+
+/* Is one that stayed told to come back?  Yes, if it said that it left, and also if it said no: some do it all the
+ * same. */
+bool guard_may_tell(const struct guard_worker *w)
+{
+	return w->told || (is_idempotent(w) && (w->asked || w->policy->resume != RESUME_NEVER));
+}
+
+/* Row 24, but for its straight way to VERIFY_UP: a worker can have done what it was told and hold its memory all
+ * the same (vLLM asleep), so that it is told to come back like one that left. */
+static bool stuck_no_more(struct guard *g, struct guard_worker *w)
+{
+	if (guard_may_tell(w))
+		return guard_try_resume(g, w);
+	guard_move(g, w, STATE_VERIFY_UP, "no reason left", "it probably never left");
+	return true;
+}
+
 bool guard_step_stuck(struct guard *g, struct guard_worker *w)
 {
 	if (!guard_is_fresh(g, w))
@@ -261,14 +298,11 @@ bool guard_step_stuck(struct guard *g, struct guard_worker *w)
 			   (unsigned long long)(w->bytes / MIB));
 		return true;
 	}
-	if (w->contention && guard_calm(g, w))
-		guard_latch(w, false);
+	guard_listen(g, w);
 	if (guard_idle_only(w))
 		guard_idle_end(g, w); /* it was worth a try */
-	if (!guard_effective(w)) {
-		guard_move(g, w, STATE_VERIFY_UP, "no reason left", "it probably never left");
-		return true;
-	}
+	if (!guard_effective(w))
+		return stuck_no_more(g, w);
 	if (w->pending || g->now_ns < w->retry_ns)
 		return false;
 	w->retry_ns = g->now_ns + STUCK_NS;

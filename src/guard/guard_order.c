@@ -151,6 +151,7 @@ void guard_overdue(struct guard *g, struct guard_worker *w)
 	if (!w->pending || w->dry || checkpoint || g->now_ns <= w->order.deadline_ns + CALL_NS)
 		return;
 	w->pending = w->fresh = false;
+	w->told = w->told || w->order.verb == ORDER_EVICT;
 	guard_failed(g, w, false, "no answer by the deadline");
 }
 

@@ -28,12 +28,9 @@
 #define GUARD_RESERVATIONS 32
 #define GUARD_FLAPS        8
 
-#define MIB       (UINT64_C(1) << 20)
-#define BIT(r)    (UINT32_C(1) << (r))
-#define MASK_SOFT (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
-#define MASK_HOLD                                                               \
-	(BIT(REASON_CONTENTION) | BIT(REASON_RESERVED) | BIT(REASON_SCHEDULE) | \
-	 BIT(REASON_BATTERY) | BIT(REASON_BUDGET) | BIT(REASON_IDLE))
+#define MIB          (UINT64_C(1) << 20)
+#define BIT(r)       (UINT32_C(1) << (r))
+#define MASK_SOFT    (BIT(REASON_CONTENTION)) /* what must be sure and calm first */
 #define FOR_EVER     UINT64_MAX
 #define CALM_LOOKS   3
 #define RETRIES      2
@@ -59,6 +56,13 @@
 #define GUARD_STORM \
 	": hold its clients back, or let the guard stop its unit (kind = \"systemd\")"
 #define STAGING (256 * MIB) /* host memory without which nothing can be loaded */
+
+/* What a hold active masks: a set. */
+enum {
+	MASK_HOLD = 0
+#define R(symbol, name, held) | (held) << REASON_##symbol
+#include "reason.def"
+};
 
 struct guard_gpu {
 	char uuid[96];
@@ -92,8 +96,8 @@ struct guard_worker {
 	uint64_t since_ns;
 
 	/* Facts of the last look. */
-	bool present, dry,
-		delta; /* delta: judged by the device's memory, its own is not told */
+	enum guard_dry dry;
+	bool present, delta; /* delta: judged by the device's memory, its own is not told */
 	struct {
 		int64_t pid;
 		uint64_t start_ticks;
@@ -143,6 +147,8 @@ struct guard_worker {
 	bool evicted, closed, drained, storm, virtual_out;
 	bool owed; /* out for real, and the mode that came since lets nobody bring it back */
 	bool returning; /* a resume was begun and has not been proven */
+	bool stayed;    /* it was told to leave, and its memory is still there */
+	bool told;      /* ... and it said that it did, or nobody knows what it said */
 	uint64_t base_bytes, base_free, base_others, begun_ns, freed_ns, residue_bytes;
 	uint64_t flap[GUARD_FLAPS], reload[3];
 	unsigned flaps, reloads;
@@ -228,7 +234,7 @@ void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_wor
 bool guard_owes(const struct guard_worker *w); /* it is out, or its door closed, by us */
 
 /* guard_facts.c */
-bool guard_is_dry(const struct guard *g, const struct guard_worker *w);
+enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
 void guard_facts(struct guard *g);
 void guard_masks(struct guard *g); /* again, after something was asked */
@@ -263,9 +269,12 @@ bool guard_step_out(struct guard *g, struct guard_worker *w);
 bool guard_step_resume(struct guard *g, struct guard_worker *w);
 bool guard_step_verify_up(struct guard *g, struct guard_worker *w);
 bool guard_try_resume(struct guard *g, struct guard_worker *w);
+bool guard_may_tell(const struct guard_worker *w); /* ... one that stayed to come back */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message);
 void guard_escalate(struct guard *g, struct guard_worker *w, const char *why);
 void guard_back_off(struct guard *g, struct guard_worker *w);
+void guard_listen(struct guard *g, struct guard_worker *w);
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 
 /* guard_step.c */
 void guard_steps(struct guard *g);

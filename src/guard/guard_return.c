@@ -132,9 +132,9 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
  * would keep it out for ever on a machine whose memory it fills.  Others read a file through buffers. */
 static uint64_t host_need(const struct guard_worker *w)
 {
-	bool there = w->level != LEVEL_STOP &&
-		     (w->policy->kind == WORKER_CHECKPOINT ||
-		      (w->policy->kind == WORKER_VLLM && w->policy->level < 2));
+	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS);
+	bool there =
+		w->level != LEVEL_STOP && policy_kind_is(w->policy->kind, KIND_KEEPS) && !drops;
 
 	return there ? 0 : STAGING;
 }
@@ -178,6 +178,12 @@ static uint32_t precheck(const struct guard *g, const struct guard_worker *w, ch
 	return bad;
 }
 
+/* Where one is again whose return came to nothing: who still holds its memory is not out. */
+static enum guard_state returned_to(const struct guard_worker *w)
+{
+	return w->stayed ? STATE_STUCK : STATE_EVICTED;
+}
+
 /* Rows 31 and 32; asked again every 5 s, told again when something else fails. */
 bool guard_try_resume(struct guard *g, struct guard_worker *w)
 {
@@ -195,7 +201,7 @@ bool guard_try_resume(struct guard *g, struct guard_worker *w)
 	if (bad && bad == w->blocked && w->state != STATE_QUIET)
 		return false;
 
-	enum guard_state back = w->state == STATE_ABSENT ? STATE_ABSENT : STATE_EVICTED;
+	enum guard_state back = w->state == STATE_ABSENT ? STATE_ABSENT : returned_to(w);
 	uint64_t check_ns = w->check_ns;
 
 	if (!bad && w->blocked == BIT(BLOCK_ENDPOINT)) { /* as it was told */
@@ -216,6 +222,21 @@ bool guard_try_resume(struct guard *g, struct guard_worker *w)
 	return false;
 }
 
+/* Row 34.  Who neither left when it was told, nor comes back when it is told, goes on as it was. */
+void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message)
+{
+	bool runs = w->stayed && !w->told;
+
+	w->starting = w->returning = false;
+	if (runs) {
+		guard_move(g, w, STATE_VERIFY_UP, "resume failed",
+			   "it probably never left: %.180s", message);
+		return;
+	}
+	guard_back_off(g, w);
+	guard_move(g, w, returned_to(w), "resume failed", "%.200s", message);
+}
+
 /* Whether its endpoint answers is an item of the precheck that only a thread which may wait can ask: the order to
  * return begins with it (guard/action.c).  Where it does not, the precheck failed, row 32. */
 void guard_unanswered(struct guard *g, struct guard_worker *w, const char *message)
@@ -223,13 +244,24 @@ void guard_unanswered(struct guard *g, struct guard_worker *w, const char *messa
 	bool told = w->blocked == BIT(BLOCK_ENDPOINT);
 
 	w->starting = w->returning = false;
-	guard_shift(g, w, STATE_EVICTED);
+	guard_shift(g, w, returned_to(w));
 	w->blocked = BIT(BLOCK_ENDPOINT);
 	w->check_ns = g->now_ns + RECHECK_NS;
 	if (told)
 		return;
 	w->ended_blocked = w->blocked;
 	guard_say(g, w, STATE_RESUME, "resume_blocked", "it does not answer: %.180s", message);
+}
+
+/* Of one that is not to be there: a need counts when it is sure, and until it was quiet. */
+void guard_listen(struct guard *g, struct guard_worker *w)
+{
+	if (!w->contention && !w->override && w->hold != HOLD_ACTIVE && guard_sure(g, w)) {
+		guard_latch(w, true);
+		guard_say(g, w, w->state, w->demand.rule, "%s", w->demand.evidence);
+	}
+	if (w->contention && guard_calm(g, w))
+		guard_latch(w, false);
 }
 
 bool guard_step_out(struct guard *g, struct guard_worker *w)
@@ -244,12 +276,7 @@ bool guard_step_out(struct guard *g, struct guard_worker *w)
 		reloaded(g, w);
 		return true;
 	}
-	if (!w->contention && !w->override && w->hold != HOLD_ACTIVE && guard_sure(g, w)) {
-		guard_latch(w, true);
-		guard_say(g, w, w->state, w->demand.rule, "%s", w->demand.evidence);
-	}
-	if (w->contention && guard_calm(g, w))
-		guard_latch(w, false);
+	guard_listen(g, w);
 	if (!guard_effective(w))
 		return guard_try_resume(g, w);
 	/* What had to be quick left it open, or nobody knows. */
@@ -343,7 +370,8 @@ static void take_room(struct guard *g, const struct guard_worker *w)
 
 static bool return_last(struct guard *g, struct guard_worker *w)
 {
-	if (w->dry || (w->state != STATE_EVICTED && w->state != STATE_QUIET))
+	if (w->dry ||
+	    (w->state != STATE_EVICTED && w->state != STATE_QUIET && w->state != STATE_STUCK))
 		return false;
 	if (!w->against)
 		guard_latch(w, false);

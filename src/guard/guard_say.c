@@ -10,15 +10,12 @@
 
 const char *guard_reason_name(unsigned r)
 {
-	static const char *const name[GUARD_REASONS] = {
-		[REASON_CONTENTION] = "contention", [REASON_MANUAL] = "manual",
-		[REASON_THERMAL] = "thermal",       [REASON_HEALTH] = "health",
-		[REASON_SCHEDULE] = "schedule",     [REASON_BATTERY] = "battery",
-		[REASON_BLIND] = "blind",           [REASON_BUDGET] = "budget",
-		[REASON_RESERVED] = "reserved",     [REASON_IDLE] = "idle",
+	static const char *const names[GUARD_REASONS] = {
+#define R(symbol, name, held) [REASON_##symbol] = #name,
+#include "reason.def"
 	};
 
-	return r < GUARD_REASONS ? name[r] : "?";
+	return r < GUARD_REASONS ? names[r] : "?";
 }
 
 const char *guard_state_name(unsigned s)
@@ -34,6 +31,17 @@ const char *guard_state_name(unsigned s)
 	};
 
 	return s < GUARD_STATES ? name[s] : "?";
+}
+
+const char *guard_dry_name(unsigned d)
+{
+	static const char *const name[GUARD_DRIES] = {
+		[DRY_MODE] = "mode",
+		[DRY_FOREIGN] = "another-service",
+		[DRY_SIMULATED] = "simulated",
+	};
+
+	return d < GUARD_DRIES ? name[d] : NULL;
 }
 
 const char *guard_result_name(unsigned r)
@@ -127,7 +135,7 @@ uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w)
 	case STATE_QUIET:
 	case STATE_VERIFY_UP: return w->deadline_ns;
 	case STATE_EVICT: return w->budget_ns;
-	case STATE_STUCK: return w->retry_ns;
+	case STATE_STUCK: return mask ? w->retry_ns : later(w->check_ns, w->resume_after_ns);
 	case STATE_EVICTED:
 	case STATE_ABSENT:
 		if (!mask)

@@ -17,7 +17,7 @@ static bool ended_by_hook(const struct guard_worker *w)
 {
 	const char *const *back = w->policy->resume_argv;
 
-	return w->policy->kind == WORKER_EXEC && back && back[0] &&
+	return policy_kind_is(w->policy->kind, KIND_COMMANDS) && back && back[0] &&
 	       w->seen_ns <= w->begun_ns + w->freed_ns + CALL_NS;
 }
 
@@ -70,7 +70,10 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 		guard_idle_end(g, w);
 	if (resident && guard_effective(w))
 		guard_leave(g, w);
-	else if (resident || (!w->evicted && !guard_effective(w)))
+	else if (resident && (w->stayed || w->told) && guard_may_tell(w)) {
+		w->stayed = true;
+		return guard_try_resume(g, w); /* as of one that is stuck */
+	} else if (resident || (!w->evicted && !guard_effective(w)))
 		guard_move(g, w, STATE_ACTIVE, "as found", "it holds %llu MiB",
 			   (unsigned long long)(w->bytes / MIB));
 	else {
@@ -107,6 +110,8 @@ static bool step_lost(struct guard *g, struct guard_worker *w)
 	if (w->state == STATE_ABSENT)
 		return false;
 	guard_cause(w, &rule, &evidence);
+	if (w->mask & BIT(REASON_HEALTH)) /* whatever else holds */
+		evidence = w->evidence[REASON_HEALTH];
 	if (!w->pending)
 		guard_issue(g, w, ORDER_NOTIFY, g->now_ns + CALL_NS);
 	w->evicted = true;
@@ -183,13 +188,6 @@ void guard_steps(struct guard *g)
 
 /* ---- outcomes ---- */
 
-static void resume_failed(struct guard *g, struct guard_worker *w, const char *message)
-{
-	guard_back_off(g, w);
-	w->starting = w->returning = false;
-	guard_move(g, w, STATE_EVICTED, "resume failed", "%.200s", message);
-}
-
 void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const char *message)
 {
 	switch (w->order.verb) {
@@ -200,12 +198,12 @@ void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const cha
 		return;
 	case ORDER_RESUME:
 		if (w->state == STATE_RESUME)
-			resume_failed(g, w, message);
+			guard_resume_failed(g, w, message);
 		return;
 	case ORDER_OPEN:
 		w->retry_ns = g->now_ns + RECHECK_NS;
 		if (w->state == STATE_RESUME)
-			resume_failed(g, w, message);
+			guard_resume_failed(g, w, message);
 		return;
 	case ORDER_EVICT: break;
 	default: return;
@@ -227,8 +225,10 @@ void guard_done(struct guard *g, struct guard_worker *w)
 {
 	enum guard_verb verb = w->order.verb;
 
-	if (verb == ORDER_EVICT)
+	if (verb == ORDER_EVICT) {
 		w->virtual_out = w->dry;
+		w->told = !w->dry;
+	}
 	if (verb == ORDER_RESUME || (verb == ORDER_OPEN && w->state == STATE_RESUME))
 		w->virtual_out = false;
 	if (verb == ORDER_DRAIN)

@@ -35,10 +35,13 @@ static void take_back(struct guard_worker *w)
 /* What was only pretended never was; who is out for real stays so until something may be done again. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
-	bool dry = guard_is_dry(g, w), owed = guard_owes(w);
+	enum guard_dry dry = guard_is_dry(g, w);
+	bool owed = guard_owes(w);
 
-	if (w->dry == dry)
+	if (!w->dry == !dry) {
+		w->dry = dry;
 		return;
+	}
 	w->pending = w->fresh = w->returning = w->storm = false;
 	if (w->dry) {
 		w->virtual_out = w->closed = false;

@@ -273,11 +273,8 @@ bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
 {
 	static void (*const tell[GUARD_REASONS])(
 		const struct guard *, const struct guard_worker *, struct guard_why *) = {
-		[REASON_CONTENTION] = why_contention, [REASON_MANUAL] = why_manual,
-		[REASON_THERMAL] = why_thermal,       [REASON_HEALTH] = why_health,
-		[REASON_SCHEDULE] = why_schedule,     [REASON_BATTERY] = why_battery,
-		[REASON_BLIND] = why_blind,           [REASON_BUDGET] = why_budget,
-		[REASON_RESERVED] = why_reserved,     [REASON_IDLE] = why_idle,
+#define R(symbol, name, held) [REASON_##symbol] = why_##name,
+#include "reason.def"
 	};
 	const struct guard_worker *w = &g->worker[worker];
 

@@ -149,7 +149,7 @@ static bool is_self(const struct look *l, const struct scene_process *p, int wor
 	if (p->orphan)
 		return false;
 	if (l->self && p->pid == l->self)
-		return worker < 0 || l->policy->worker[worker].kind != WORKER_CALLBACK;
+		return worker < 0 || !policy_kind_is(l->policy->worker[worker].kind, KIND_SELF);
 	if (worker < 0)
 		return is_ours(l, p);
 	root = below_root(l->scene, p, (unsigned)worker);

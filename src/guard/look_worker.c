@@ -455,7 +455,7 @@ static void find(struct finder *f, unsigned worker)
 	const struct policy_worker *w = &f->policy->worker[worker];
 
 	drop_dead(f, &f->target[worker]);
-	if (w->kind == WORKER_CALLBACK)
+	if (policy_kind_is(w->kind, KIND_SELF))
 		by_itself(f, worker);
 	else if (w->match.pidfile)
 		by_pidfile(f, worker);

@@ -83,6 +83,11 @@ enum policy_trait {
 	KIND_SIGNALS = 1 << 6,   /* likewise by signals                                     */
 	KIND_DEPTHS = 1 << 7,    /* has several ways to be put away: policy_worker.level    */
 	KIND_FORGETS = 1 << 8,   /* cannot tell what it has loaded: policy_worker.model     */
+	KIND_KEEPS = 1 << 9,     /* what it had goes to host memory, and comes from there   */
+	KIND_DROPS = 1 << 10,    /* ... but for policy_worker.level 2, which lets go of it  */
+	KIND_WHOLE = 1 << 11,    /* an order that is cut short would break it               */
+	KIND_SELF = 1 << 12,     /* is the process of the guard itself                      */
+	KIND_SLEEPS = 1 << 13,   /* no request wakes it: RESUME_LAZY would leave it asleep  */
 };
 
 const char *policy_kind_name(unsigned kind); /* "ollama", ...; NULL past the last */

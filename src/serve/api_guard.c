@@ -393,7 +393,8 @@ static void say_games(struct json *j, const struct guard_view *g, struct guard_m
 	}
 }
 
-/* The soonest end of a reason that must end before it may come back; 0: none is known. */
+/* When all reasons that must end before it may come back can have ended: the last of their ends; 0: of one it is
+ * not known. */
 static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
 {
 	struct guard_why why;
@@ -415,7 +416,9 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 	uint64_t end = reasons_end(g, worker);
 	char left[32];
 
-	if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
+	if (s->hold == HOLD_ACTIVE && s->state == STATE_ACTIVE)
+		say(j, "It stays until the hold ends, unless heat or a fault moves it.");
+	else if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
 		say(j, "Next possible change by itself: in %.1f s.",
 		    seconds_to(s->next_ns, now_ns));
 	else if (s->next_ns > now_ns || end > now_ns)
@@ -431,10 +434,13 @@ static void say_next(struct json *j, const struct guard_view *g, unsigned worker
 
 static void say_mode(struct json *j, const struct guard_view *g, const struct guard_status *s)
 {
-	if (g->policy->mode != GUARD_ENFORCE)
+	if (s->dry == DRY_MODE)
 		say(j, "Mode is %s: what is decided is told, and nothing is done.",
 		    guard_doc_mode(g->policy->mode));
-	else if (s->simulated)
+	if (s->dry == DRY_FOREIGN) /* who, says the rail */
+		say(j, "Another service acts for its GPUs: what is decided is told, and "
+		       "nothing is done.");
+	if (s->dry == DRY_SIMULATED)
 		say(j, "Its GPUs are simulated: what is decided is told, and nothing is done "
 		       "(simulated = true in [guard] has it act).");
 }

@@ -75,18 +75,26 @@ static double largest(const struct guard_view *g, const struct guard_room *room,
 /* Does no worker leave, whatever is decided?  Then asking again is of no use. */
 static const char *nobody_leaves(const struct guard_view *g)
 {
+	static const char *const why[GUARD_DRIES] = {
+		[DRY_MODE] = ", and the guard only observes: nobody leaves",
+		[DRY_FOREIGN] = ", and another service acts for the GPUs: nobody leaves by "
+				"this one (gpuward guard status names it)",
+		[DRY_SIMULATED] = ", and the GPUs are simulated: nobody leaves (simulated = "
+				  "true in [guard] has workers act)",
+	};
+	enum guard_dry dry = DRY_NOT;
 	struct guard_status s;
-	bool simulated = g->policy->workers > 0;
 
 	if (g->policy->mode == GUARD_DRY_RUN)
 		return ", and the guard is in dry-run: nobody leaves";
 	if (g->policy->mode == GUARD_OBSERVE)
-		return ", and the guard only observes: nobody leaves";
-	for (unsigned i = 0; i < g->policy->workers; i++)
-		simulated = simulated && guard_status(g->guard, i, &s) == 0 && s.simulated;
-	return simulated ? ", and the GPUs are simulated: nobody leaves (simulated = true in "
-			   "[guard] has workers act)"
-			 : NULL;
+		return why[DRY_MODE];
+	for (unsigned i = 0; i < g->policy->workers; i++) {
+		if (guard_status(g->guard, i, &s) != 0 || !s.dry)
+			return NULL;
+		dry = s.dry;
+	}
+	return why[dry];
 }
 
 /* Asks for less, or elsewhere, or later: with numbers.  in_vain: later is of no use. */

@@ -13,6 +13,7 @@ import time
 
 import pytest
 
+import guarded
 import service
 import support
 from worker import GIB, UUID, Contender, Worker, World
@@ -203,6 +204,28 @@ def test_a_worker_that_says_yes_and_frees_nothing_is_stuck(world):
         assert w.child.poll() is None and w.resident() == 10 * GIB  # max_level 2: no signal ever
 
 
+@pytest.mark.parametrize("back", ["resume", "release", "contender goes"])
+def test_a_worker_that_sleeps_without_freeing_is_woken(world, back):
+    """Some releases of vLLM free little when they sleep: stuck, but asleep, and it must not be left so."""
+    with guarded.held(world, "VLLM", 6 * GIB, keeps=True) as w, contextlib.ExitStack() as guests:
+        text = configure() + w.table("vllm", "vllm")
+        with Guarded(world, text) as s:
+            s.until("active", name="vllm")
+            if back == "contender goes":
+                guests.enter_context(Contender(world, 8 * GIB))
+            else:
+                s.guard("evict", "vllm")
+            s.until("stuck", name="vllm")
+            assert w.level == 1 and w.paused
+            if back == "contender goes":
+                guests.close()
+            else:
+                s.guard(back, "vllm", *(["--now"] if back == "resume" else []))
+            s.until("active", name="vllm")
+            s.wait(lambda: w.level == 0 and not w.paused)
+            assert "/wake_up" in w.asked("POST")
+
+
 def test_a_worker_that_died_is_absent_and_then_found_again(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
@@ -287,8 +310,9 @@ def test_a_worker_that_is_held_active_stays(world, worker):
         with Contender(world, 8 * GIB):
             time.sleep(1.5)
             assert worker.resident() == 10 * GIB and worker.acted() == []
-            assert "active" in s.guard("status").stdout
-            assert "held active" in s.guard("explain", "ollama").stdout
+            assert s.now() == "active"
+            said = s.guard("explain", "ollama").stdout
+            assert "held active" in said and "stays until the hold ends" in said and "until somebody needs" not in said
             done = s.guard("evict", "ollama", code=1)
             assert "release it first" in done.stderr
             s.guard("release", "ollama")

@@ -61,7 +61,10 @@ def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_pat
             second.wait(lambda: "only observes" in second.messages())
             assert f"process {first.child.pid}" in second.messages()
             assert f"process {first.child.pid}" in second.worker()["rail"]
-            second.guard("evict", "ollama")
+            assert (second.worker()["dry_run_why"], first.worker()["dry_run_why"]) == ("another-service", None)
+            told = second.guard("evict", "ollama").stdout, second.guard("status").stdout, second.guard("explain").stdout
+            for text in told:
+                assert "nother service acts for" in text and "imulated" not in text, text
             time.sleep(0.7)
             assert worker.resident() == 10 * GIB and worker.acted() == []
             second.guard("release", "ollama")

@@ -49,7 +49,8 @@ struct world_worker {
 	bool deaf;           /* it does not answer when it is to return   */
 	unsigned verbs[ORDER_NOTIFY + 1], levels[8];
 	bool closed, has_order;
-	bool tells; /* how busy it is, when that is asked */
+	bool asleep; /* it said done to an eviction, and was not told to return since */
+	bool tells;  /* how busy it is, when that is asked */
 	double works;
 };
 
@@ -279,6 +280,7 @@ static inline bool world_evict(struct world_worker *w, const struct guard_order 
 		w->fails -= w->fails != UINT_MAX;
 		return false;
 	}
+	w->asleep = true;
 	if (w->lies) {
 		w->lies -= w->lies != UINT_MAX;
 		return true;
@@ -294,6 +296,7 @@ static inline bool world_resume(struct world_worker *w)
 	if (w->wont_return)
 		return false;
 	w->alive = true;
+	w->asleep = false;
 	w->resident = w->resident || !w->returns_empty;
 	return true;
 }

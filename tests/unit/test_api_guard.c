@@ -365,7 +365,10 @@ static void an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_pla
 	at("state", "\"failed\"");
 	says("MiB remain");
 	post("/api/v1/guard/workers/ollama/resume", "", 202);
-	at("operation.state", "\"done\""); /* it never left */
+	at("operation.state", "\"running\""); /* it was told to leave, and is told to return */
+	live_on(2 * NS_PER_S);
+	get("/api/v1/guard/operations/2", 200);
+	at("state", "\"done\"");
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":9}", 202);
 	get("/api/v1/guard/operations/3", 200);

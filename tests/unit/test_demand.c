@@ -181,6 +181,69 @@ static void what_a_program_took_before_is_what_it_will_take(void **state)
 	free(o);
 }
 
+static void who_takes_more_than_ever_before_is_not_known_any_more(void **state)
+{
+	struct place *o = begin(24 * GIB, GIB);
+	struct scene_process *p = add(o, "job", 7, 7 * GIB);
+
+	(void)state;
+	assert_true(look(o, S).more_bytes == UINT64_MAX); /* the first time */
+	o->s.processes = 0;
+	look(o, S);
+	p = add(o, "job", 8, GIB);
+	assert_true(look(o, S).more_bytes == 6 * GIB);
+	p->bytes = 7 * GIB + 512 * MIB; /* as runs differ */
+	assert_true(look(o, S).more_bytes == 0);
+	p->bytes = 13 * GIB;
+	assert_true(look(o, S).more_bytes == UINT64_MAX);
+	o->s.processes = 0;
+	look(o, S);
+	add(o, "job", 9, GIB);
+	assert_true(look(o, S).more_bytes == 12 * GIB);
+	free(o);
+}
+
+/* Runs exe with its command line until it ends, with so much. */
+static void lived(struct place *o, const char *exe, const char *command, uint64_t bytes)
+{
+	struct scene_process *p = add(o, strrchr(exe, '/') + 1, 7, bytes);
+
+	snprintf(p->exe, sizeof(p->exe), "%s", exe);
+	snprintf(p->command, sizeof(p->command), "%s", command);
+	look(o, S);
+	o->s.processes = 0;
+	look(o, S);
+}
+
+static void scripts_of_one_interpreter_are_programs_of_their_own(void **state)
+{
+	static const struct {
+		const char *exe, *first, *second;
+		bool known;
+	} row[] = {
+		{ "/usr/bin/python3.11", "python3 a.py", "python3 a.py", true },
+		{ "/usr/bin/python3.11", "python3 a.py", "python3 b.py", false },
+		{ "/usr/bin/python3.11", "", "", false },
+		{ "/opt/wine/bin/wine64-preloader", "a.exe", "b.exe", false },
+		{ "/usr/bin/bash", "bash a", "bash b", false },
+		{ "/usr/bin/javascriptish", "a", "b", true },
+		{ "/opt/game", "game --new", "game --load 7", true },
+	};
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		struct place *o = begin(24 * GIB, GIB);
+		struct scene_process *p;
+
+		lived(o, row[i].exe, row[i].first, 8 * GIB);
+		p = add(o, strrchr(row[i].exe, '/') + 1, 8, 4 * GIB);
+		snprintf(p->exe, sizeof(p->exe), "%s", row[i].exe);
+		snprintf(p->command, sizeof(p->command), "%s", row[i].second);
+		assert_true(look(o, S).more_bytes == (row[i].known ? 4 * GIB : UINT64_MAX));
+		free(o);
+	}
+}
+
 static void a_reading_that_failed_ends_no_life(void **state)
 {
 	struct place *o = begin(12 * GIB, 11 * GIB);
@@ -308,6 +371,8 @@ int main(void)
 		cmocka_unit_test(who_was_there_before_us_is_not_new),
 		cmocka_unit_test(a_program_that_was_always_small_does_not_press),
 		cmocka_unit_test(what_a_program_took_before_is_what_it_will_take),
+		cmocka_unit_test(who_takes_more_than_ever_before_is_not_known_any_more),
+		cmocka_unit_test(scripts_of_one_interpreter_are_programs_of_their_own),
 		cmocka_unit_test(a_reading_that_failed_ends_no_life),
 		cmocka_unit_test(games_and_memory_of_nobody_count),
 		cmocka_unit_test(only_some_demand_is_urgent),

@@ -253,6 +253,26 @@ static void nobody_leaves_for_a_known_contender_that_fits(void **state)
 	world_done(&o);
 }
 
+static void a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other(void **state)
+{
+	struct world o;
+
+	(void)state;
+	three(&o);
+	o.total[0] = 60 * GIB;
+	world_guest(&o, "render", 0, 7 * GIB, 10 * S, 40 * S);
+	world_guest(&o, "render", 0, 7 * GIB, 300 * S, 400 * S);
+	world_begin(&o);
+	world_until(&o, 320 * S);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(world_state(&o, i), STATE_ACTIVE);
+	o.guest[1].bytes = 13 * GIB; /* 23 are free, and nobody knows for how long */
+	world_until(&o, 330 * S);
+	for (unsigned i = 0; i < 3; i++)
+		assert_int_equal(world_state(&o, i), STATE_EVICTED);
+	world_done(&o);
+}
+
 static void they_return_dearest_first_one_at_a_time(void **state)
 {
 	struct world o;
@@ -518,6 +538,8 @@ int main(void)
 		cmocka_unit_test(a_worker_for_ac_alone_returns_ten_seconds_after_ac),
 		cmocka_unit_test(who_is_unknown_gets_all_and_who_is_known_what_he_took_before),
 		cmocka_unit_test(nobody_leaves_for_a_known_contender_that_fits),
+		cmocka_unit_test(
+			a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other),
 		cmocka_unit_test(they_return_dearest_first_one_at_a_time),
 		cmocka_unit_test(a_cheap_worker_does_not_take_the_room_of_a_dear_one),
 		cmocka_unit_test(nobody_returns_into_memory_that_is_promised),

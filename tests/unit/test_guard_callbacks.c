@@ -520,6 +520,33 @@ static void yes_is_not_believed(void **state)
 	assert_int_equal(status().evictions, 0);
 }
 
+/* Stuck, until the game goes. */
+static void stuck_for(int answer)
+{
+	worker.keeps = true;
+	worker.evict_answer = answer;
+	hold(getpid(), 10 * GIB);
+	world(GAME("1", "20"));
+	open_guard(&standard);
+	until(GW_WORKER_STUCK, 60);
+	until(GW_WORKER_ACTIVE, 120);
+	assert_int_equal(gw_guard_allowed(guard), 1);
+}
+
+static void who_said_yes_and_kept_its_memory_is_told_to_come_back(void **state)
+{
+	(void)state;
+	stuck_for(0);
+	assert_int_equal(worker.resumed, 1);
+}
+
+static void who_refused_to_leave_is_not_told_to_come_back(void **state)
+{
+	(void)state;
+	stuck_for(-GW_E_IO);
+	assert_int_equal(worker.resumed, 0);
+}
+
 static void a_return_that_fails_is_tried_later(void **state)
 {
 	(void)state;
@@ -850,6 +877,8 @@ int main(void)
 		guard_test(an_eviction_that_fails_is_tried_again),
 		guard_test(one_that_is_not_ready_is_asked_again),
 		guard_test(yes_is_not_believed),
+		guard_test(who_said_yes_and_kept_its_memory_is_told_to_come_back),
+		guard_test(who_refused_to_leave_is_not_told_to_come_back),
 		guard_test(a_return_that_fails_is_tried_later),
 		guard_test(one_that_hangs_is_told_and_holds_up_nobody),
 		guard_test(one_that_is_late_is_believed_when_memory_is_free),

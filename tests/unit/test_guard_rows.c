@@ -288,6 +288,8 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(void **sta
 	assert_int_equal(world_ask(&o, 0, ASK_HOLD_ACTIVE, 3600 * S), 0);
 	world_until(&o, 60 * S);
 	assert_int_equal(world_said(&o, 0, ANY, ANY, "hold active"), 2); /* asked, masked */
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_SUSPECT, NULL), 0);
 	assert_non_null(strstr(world_last(&o, "hold active")->evidence, "masks contention"));
 	assert_non_null(strstr(world_status(&o, 0).why, "masks contention"));
 	assert_int_equal(o.orders, 0);
@@ -295,6 +297,26 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(void **sta
 	world_run(&o, S);
 	assert_int_equal(o.orders, 0);
 	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "too hot", o.now);
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_done(&o);
+}
+
+static void one_that_is_held_is_suspected_no_more_until_it_is_released(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	world_guest(&o, "game", 0, 3 * GIB, 10 * S, 0);
+	world_begin(&o);
+	world_until(&o, 10 * S + 150 * MS);
+	assert_int_equal(world_state(&o, 0), STATE_SUSPECT);
+	world_ask(&o, 0, ASK_HOLD_ACTIVE, 3600 * S);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_status(&o, 0).mask, CONTENTION);
+	world_ask(&o, 0, ASK_RELEASE, 0);
 	world_run(&o, 3 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	world_done(&o);
@@ -485,11 +507,116 @@ static void a10_done_without_free_memory_is_never_evicted(void **state)
 	world_run(&o, 3 * S);
 	assert_int_equal(world_state(&o, 0), STATE_STUCK);
 	assert_int_equal(world_said(&o, 0, ANY, STATE_EVICTED, NULL), 0);
-	world_run(&o, 60 * S); /* the reason ends: row 24 */
-	assert_int_equal(world_said(&o, 0, STATE_STUCK, STATE_VERIFY_UP, NULL), 1);
+	world_run(&o, 60 * S); /* the reason ends: row 24, by the order that wakes it */
+	assert_int_equal(world_said(&o, 0, STATE_STUCK, STATE_PRECHECK, NULL), 1);
+	assert_int_equal(world_said(&o, 0, STATE_RESUME, STATE_VERIFY_UP, NULL), 1);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_false(o.w[0].closed);
 	world_done(&o);
+}
+
+/* It says done and frees next to nothing, as vLLM may: it is asleep, and its memory is there. */
+static void asleep(struct world *o, uint64_t guest_until_ns)
+{
+	world_init(o, 1, 1);
+	if (guest_until_ns)
+		world_guest(o, "game", 0, 2 * GIB, 2 * S, guest_until_ns);
+	o->w[0].lies = UINT_MAX;
+	world_begin(o);
+	world_step(o);
+	if (!guest_until_ns)
+		world_ask(o, 0, ASK_EVICT, 0);
+	world_until(o, 15 * S);
+	assert_int_equal(world_state(o, 0), STATE_STUCK);
+	assert_true(o->w[0].asleep && o->w[0].closed);
+}
+
+static void is_awake(struct world *o)
+{
+	assert_int_equal(world_state(o, 0), STATE_ACTIVE);
+	assert_false(o->w[0].asleep);
+	assert_false(o->w[0].closed);
+	assert_false(o->disk[0].evicted);
+	world_done(o);
+}
+
+static void a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends(void **state)
+{
+	static const enum guard_ask ask[] = { ASK_RESUME_NOW, ASK_RELEASE, ASK_RESUME };
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(ask) / sizeof(ask[0]); i++) {
+		asleep(&o, 0);
+		world_ask(&o, 0, ask[i], 0);
+		world_run(&o, 5 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+		is_awake(&o);
+	}
+	asleep(&o, 20 * S); /* the contender goes */
+	world_until(&o, 60 * S);
+	is_awake(&o);
+}
+
+static void a_worker_that_sleeps_without_freeing_is_woken_after_a_restart(void **state)
+{
+	struct world o;
+
+	(void)state;
+	asleep(&o, 20 * S);
+	world_until(&o, 21 * S);
+	world_restart(&o);
+	world_run(&o, 5 * S);
+	is_awake(&o);
+	asleep(&o, 20 * S); /* and after the GPU was not seen for a while */
+	o.health[0] = SCENE_BLIND;
+	world_until(&o, 25 * S);
+	o.health[0] = SCENE_OK;
+	world_until(&o, 60 * S);
+	is_awake(&o);
+}
+
+static void who_sleeps_and_cannot_be_woken_is_not_called_active(void **state)
+{
+	struct world o;
+
+	(void)state;
+	asleep(&o, 0);
+	o.w[0].wont_return = true;
+	world_ask(&o, 0, ASK_RELEASE, 0);
+	world_run(&o, 300 * S);
+	assert_int_equal(world_state(&o, 0), STATE_STUCK);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_EVICTED, NULL), 0);
+	assert_in_range(o.w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);    /* nothing is against it any more */
+	o.w[0].wont_return = false;
+	world_run(&o, 600 * S);
+	is_awake(&o);
+}
+
+/* vLLM without its sleep mode knows neither call. */
+static void who_refuses_to_leave_and_to_return_goes_on_as_it_was(void **state)
+{
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < 3;
+	     i++) { /* it may; nobody may tell it; a hook would do it twice */
+		world_init(&o, 1, 1);
+		o.p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;
+		o.p.worker[0].kind = i == 2 ? WORKER_EXEC : WORKER_VLLM;
+		o.w[0].fails = UINT_MAX;
+		o.w[0].wont_return = true;
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 0);
+		world_run(&o, 10 * S);
+		assert_int_equal(world_state(&o, 0), STATE_STUCK);
+		world_ask(&o, 0, ASK_RELEASE, 0);
+		world_run(&o, 5 * S);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], i == 0);
+		is_awake(&o);
+	}
 }
 
 static void what_is_not_freed_is_tried_at_the_next_level(void **state)
@@ -1241,6 +1368,27 @@ static void at_the_end_workers_return_if_told_so_and_if_they_fit(void **state)
 
 /* ---- stopped by us: started by us ---- */
 
+static void who_no_request_wakes_is_woken_however_lazy(void **state)
+{
+	static const enum policy_kind kind[] = { WORKER_VLLM, WORKER_SGLANG };
+	struct world o;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
+		world_init(&o, 1, 1);
+		o.p.worker[0].kind = kind[i];
+		o.p.worker[0].resume = RESUME_LAZY;
+		world_begin(&o);
+		world_step(&o);
+		world_ask(&o, 0, ASK_EVICT, 10 * S);
+		world_run(&o, 5 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		world_run(&o, 15 * S);
+		assert_true(o.w[0].resident);
+		is_awake(&o);
+	}
+}
+
 static void a_lazy_worker_that_was_stopped_is_started_again(void **state)
 {
 	static const enum policy_kind kind[] = { WORKER_COMFY, WORKER_OLLAMA, WORKER_SYSTEMD };
@@ -1648,6 +1796,7 @@ int main(void)
 		cmocka_unit_test(who_just_returned_is_damped_for_compute_and_not_for_graphics),
 		cmocka_unit_test(an_action_on_a_gpu_damps_the_next_one_there),
 		cmocka_unit_test(a_hold_active_masks_contention_and_says_so_but_never_heat),
+		cmocka_unit_test(one_that_is_held_is_suspected_no_more_until_it_is_released),
 		cmocka_unit_test(heat_closes_the_door_until_health_says_it_is_over),
 		cmocka_unit_test(nobody_comes_back_to_a_warm_gpu),
 		cmocka_unit_test(a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
@@ -1658,6 +1807,11 @@ int main(void)
 		cmocka_unit_test(a_worker_that_fails_twice_is_evicted_at_the_third),
 		cmocka_unit_test(a_worker_that_never_answers_is_stuck_and_the_guard_goes_on),
 		cmocka_unit_test(a10_done_without_free_memory_is_never_evicted),
+		cmocka_unit_test(
+			a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends),
+		cmocka_unit_test(a_worker_that_sleeps_without_freeing_is_woken_after_a_restart),
+		cmocka_unit_test(who_sleeps_and_cannot_be_woken_is_not_called_active),
+		cmocka_unit_test(who_refuses_to_leave_and_to_return_goes_on_as_it_was),
 		cmocka_unit_test(what_is_not_freed_is_tried_at_the_next_level),
 		cmocka_unit_test(a12_nobody_is_signalled_unless_killing_is_allowed),
 		cmocka_unit_test(orders_name_the_processes_of_the_worker_and_nobody_else),
@@ -1699,6 +1853,7 @@ int main(void)
 		cmocka_unit_test(
 			a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere),
 		cmocka_unit_test(at_the_end_workers_return_if_told_so_and_if_they_fit),
+		cmocka_unit_test(who_no_request_wakes_is_woken_however_lazy),
 		cmocka_unit_test(a_lazy_worker_that_was_stopped_is_started_again),
 		cmocka_unit_test(what_an_eviction_noted_is_kept_before_it_is_proven),
 		cmocka_unit_test(a_record_of_a_stop_is_enough_to_start_it),

@@ -303,8 +303,7 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(void **state)
 	world_begin(&o);
 	world_until(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_true(world_status(&o, 0).dry);
-	assert_false(world_status(&o, 0).simulated);
+	assert_int_equal(world_status(&o, 0).dry, DRY_MODE);
 	assert_true(world_status(&o, 0).resident_bytes == 8 * GIB);
 	has_text(world_last(&o, "freed")->evidence, "8192 MiB would be free");
 	world_done(&o);
@@ -312,7 +311,18 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(void **state)
 	o.simulated = true;
 	world_begin(&o);
 	world_until(&o, S);
-	assert_true(world_status(&o, 0).dry && world_status(&o, 0).simulated);
+	assert_int_equal(world_status(&o, 0).dry, DRY_SIMULATED);
+	world_done(&o);
+	world_init(&o, 1, 1); /* another service acts, and simulated GPUs are no matter */
+	o.simulated = o.p.simulated_too = true;
+	world_begin(&o);
+	guard_foreign(o.g, "GPU-0", "process 7", o.now);
+	world_until(&o, S);
+	assert_int_equal(world_status(&o, 0).dry, DRY_FOREIGN);
+	has_text(world_status(&o, 0).rail, "process 7 guards GPU-0");
+	guard_foreign(o.g, "GPU-0", NULL, o.now);
+	world_run(&o, S);
+	assert_int_equal(world_status(&o, 0).dry, DRY_NOT);
 	world_done(&o);
 }
 
@@ -359,9 +369,37 @@ static void memory_that_does_not_come_free_is_told_by_how_much_free_rose(void **
 	world_done(&o);
 }
 
+/* A hold masks what others want of the card, and never what may harm it. */
+static void every_reason_can_be_asked_why_and_how_it_ends(void **state)
+{
+	struct guard_why why;
+	struct world o;
+
+	(void)state;
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		world_init(&o, 1, 1);
+		world_begin(&o);
+		world_step(&o);
+		assert_false(guard_why(o.g, 0, r, &why));
+		guard_reason_set(o.g, "GPU-0", r, true, "as a test has it", o.now);
+		assert_true(guard_why(o.g, 0, r, &why));
+		if (!why.rule[0] || !why.evidence[0] || !why.clears[0] || !why.since_ns)
+			fail_msg("%s is not told whole", guard_reason_name(r));
+		assert_false(why.masked);
+		guard_reason_set(o.g, "GPU-0", r, false, NULL, o.now);
+		assert_int_equal(world_ask(&o, 0, ASK_HOLD_ACTIVE, UINT64_MAX), 0);
+		guard_reason_set(o.g, "GPU-0", r, true, "as a test has it", o.now);
+		assert_true(guard_why(o.g, 0, r, &why));
+		assert_int_equal(why.masked, r != REASON_MANUAL && r != REASON_THERMAL &&
+						     r != REASON_HEALTH && r != REASON_BLIND);
+		world_done(&o);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(every_reason_can_be_asked_why_and_how_it_ends),
 		cmocka_unit_test(
 			contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends),
 		cmocka_unit_test(a_reservation_is_told_with_its_number_size_owner_and_end),

@@ -3,6 +3,7 @@
 #include "guard/guard.h"
 #include "base/json_doc.h"
 
+#include <dirent.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -136,6 +137,52 @@ static void every_kind_has_its_row(void **state)
 	free(guard);
 }
 
+/* ---- src ---- */
+
+static void asks_for_no_kind(const char *path)
+{
+	static const char *const how[] = { "kind == WORKER_", "kind != WORKER_",
+					   "case WORKER_" };
+	char *text = whole(path);
+
+	for (unsigned i = 0; i < sizeof(how) / sizeof(how[0]); i++)
+		if (strstr(text, how[i]))
+			fail_msg("%s asks for a kind (%s...): give it a trait in kind.def",
+				 path, how[i]);
+	free(text);
+}
+
+/* Adapters are of a kind; what others want to know of one is a trait. */
+static void nobody_but_an_adapter_asks_for_a_kind(void **state)
+{
+	static const char *const folder[] = { "src/guard", "src/serve", "src/daemon",
+					      "src/cli" };
+	const char *top = getenv("GPUWARD_TEST_SOURCE");
+	char path[4096];
+	unsigned files = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < sizeof(folder) / sizeof(folder[0]); i++) {
+		const struct dirent *e;
+		DIR *d;
+
+		snprintf(path, sizeof(path), "%s/%s", top ? top : ".", folder[i]);
+		d = opendir(path);
+		assert_non_null(d);
+		while ((e = readdir(d))) {
+			size_t n = strlen(e->d_name);
+
+			if (n < 3 || strcmp(e->d_name + n - 2, ".c") != 0)
+				continue;
+			snprintf(path, sizeof(path), "%s/%s", folder[i], e->d_name);
+			asks_for_no_kind(path);
+			files++;
+		}
+		closedir(d);
+	}
+	assert_true(files > 50);
+}
+
 /* A word in the first column of a table: alone, or beside another. */
 static bool has_row(const char *text, const char *word)
 {
@@ -252,6 +299,7 @@ int main(void)
 		cmocka_unit_test(the_schema_has_each_word_once),
 		cmocka_unit_test(the_page_knows_each_word),
 		cmocka_unit_test(every_kind_has_its_row),
+		cmocka_unit_test(nobody_but_an_adapter_asks_for_a_kind),
 		cmocka_unit_test(every_state_and_reason_has_its_row),
 		cmocka_unit_test(the_machine_is_described_with_each_word),
 		cmocka_unit_test(the_table_has_every_row_once_and_in_order),
