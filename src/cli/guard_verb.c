@@ -88,8 +88,7 @@ bool guard_verb_takes(const struct guard_verb *v, const char *option)
 static void list_all(void)
 {
 	for (size_t i = 0; i < VERBS; i++) {
-		printf("  %s%s%s\n", verbs[i].name, *verbs[i].usage ? " " : "",
-		       verbs[i].usage);
+		printf("  %s%s%s\n", verbs[i].name, *verbs[i].usage ? " " : "", verbs[i].usage);
 		term_wrap("", 6, verbs[i].does, term_width());
 	}
 }
