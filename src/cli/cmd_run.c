@@ -21,7 +21,6 @@
 
 #define ROUND_S     60.0            /* the service lets nobody wait longer in one request */
 #define MARGIN_NS   (20 * NS_PER_S) /* for the answer itself */
-#define FOR_EVER_S  (365 * 86400.0) /* until we end */
 #define NOT_FOUND   127
 #define NOT_STARTED 126
 
@@ -120,7 +119,7 @@ static void wish(struct buf *out, const struct cli *c, const struct room *room, 
 		json_string(&j, "gpu", c->gpu.item[0]);
 	json_int(&j, "pid", getpid());
 	json_uint(&j, "start_ticks", own_start());
-	json_double(&j, "ttl_s", g->ttl_ns ? (double)g->ttl_ns * 1e-9 : FOR_EVER_S);
+	json_double(&j, "ttl_s", (double)g->ttl_ns * 1e-9); /* 0: as long as this process */
 	json_double(&j, "wait_s", wait_s);
 	json_object_end(&j);
 	json_end(&j);

@@ -88,6 +88,7 @@ struct guard_worker {
 	uint64_t since_ns;
 
 	/* Facts of the last look. */
+	bool rematched; /* another match was given, by which it was not seen yet */
 	bool present, dry,
 		delta; /* delta: judged by the device's memory, its own is not told */
 	struct {

@@ -250,6 +250,11 @@ static bool same_worker(const struct policy_worker *a, const struct policy_worke
 	return true;
 }
 
+bool policy_match_same(const struct policy_match *a, const struct policy_match *b)
+{
+	return SAME(match_members, a, b);
+}
+
 bool policy_same(const struct policy *a, const struct policy *b)
 {
 	if (!SAME(policy_members, a, b) || !SAME(knob_members, &a->standard, &b->standard))
