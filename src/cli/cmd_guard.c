@@ -433,7 +433,7 @@ static int check(const struct cli *c, const struct guard_verb *v)
 	const struct given *g = c->own;
 	uint64_t ns;
 
-	for (const struct option *o = options; o->name; o++)
+	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
 		if (option_given(o, g) && !guard_verb_takes(v, o->name)) {
 			cli_error("--%s means nothing to guard %s", o->name, v->name);
 			return EXIT_USAGE;
