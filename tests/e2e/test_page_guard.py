@@ -309,3 +309,11 @@ def test_hostile_names_are_text(panel, tmp_path):
         wait(lambda: "<img src=x>" in (panel.text("#guard-processes tbody") or ""), "the process")
         assert panel.count("#guard img") == 0
         assert panel.text("#guard-mode") == "observe"
+
+
+def test_on_a_phone_every_process_is_whole(panel, guarded, world):
+    with Contender(world, GIB // 4), Contender(world, GIB // 4), Contender(world, GIB // 8):
+        panel.open(guarded.url, width=400, height=800)
+        wait(lambda: panel.count("#guard-processes tbody tr") >= 4, "all of them")
+        cut = "(e => e.scrollHeight - e.clientHeight)(document.querySelector('#guard-processes').parentNode)"
+        assert panel.js(cut) <= 1
