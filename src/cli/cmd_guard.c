@@ -351,7 +351,7 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 {
 	const struct given *g = c->own;
 	struct buf path, body;
-	char text[96];
+	char text[96], span[16];
 	int code;
 
 	buf_init(&path, 1024);
@@ -368,8 +368,9 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = json_doc_string(r->reply, "state");
 
-		printf("%s: asked to %s%s%s; its state %s %s%s\n", name, verb, state ? " " : "",
-		       state ? state : "",
+		printf("%s: asked to %s%s%s%s%s; its state %s %s%s\n", name, verb,
+		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
+		       g->for_ns ? time_text((double)g->for_ns * 1e-9, span) : "",
 		       now && pretends(r->reply, now) ? "would be" : "is now",
 		       now ? now : "unknown", in_vain(r->reply, text, sizeof(text)));
 	}

@@ -56,7 +56,7 @@ def test_a_snooze_ends_by_itself(world, workers, s):
 
 
 def test_one_alone_can_be_snoozed(world, workers, s):
-    s.guard("snooze", "10m", "b")
+    assert "b: asked to hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("none", "active")
     with Contender(world, 14 * GIB):
         s.until("evicted", name="a")
