@@ -4,7 +4,7 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-gpu bench fuzz check install clean help
+.PHONY: deps build run test test-gpu bench fuzz check install uninstall clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -56,6 +56,10 @@ install: deps
 	@meson configure build-install -Dprefix=$(PREFIX)
 	@ninja -C build-install >/dev/null
 	@meson install -C build-install --no-rebuild
+
+## make uninstall removes what make install put there
+uninstall:
+	@tools/uninstall build-install
 
 ## make clean     removes what was built
 clean:

@@ -111,7 +111,8 @@ function fillWhy(c, w) {
 	const why = w.reasons.map((r) => [r.reason, cause(r) || REASONS[r.reason] || "", r.clears]), said = named(w.why);
 	// Of one that simply runs, or only would have left, the last decision is no news.
 	const news = pretends(w) ? false : w.state !== "active" || w.next_seconds != null || (w.hold !== "none" && !said.startsWith("hold"));
-	const more = said && news && !why.some(([, s]) => s.split(" (")[0] === said.split(": ")[0]) ? said : "";
+	// "RULE: EVIDENCE", which a reason above may have said already.
+	const more = said && news && !w.reasons.some((r) => r.rule && said.startsWith(named(r.rule))) ? said : "";
 	const state = pretends(w) ? "Only decided: nothing was done." : w.hold === w.state && w.hold === "active" ? "A person holds it on the GPU, whoever needs it." : STATES[w.state]?.[1] || f.words(w.state);
 	fill(c, JSON.stringify([state, why, more, w.blind, w.hung, w.quarantine]), () => [
 		el("span", { className: "said", textContent: state }),
@@ -231,7 +232,7 @@ function drawRooms() {
 	lines($("guard-rooms"), doc.reservations.map((r) => ({
 		id: r.id, tone: "calm", word: `${named(r.gpu)} reserved`,
 		say: `${f.bytes(r.bytes)}${r.pid ? ` for process ${r.pid}` : ""}${r.left_bytes < r.bytes ? `, of which ${f.bytes(r.left_bytes)} are not taken yet` : ""}, ` +
-			`${r.until_seconds == null ? "until it is given back" : `for ${span(left(r.until_seconds))} more`}.`,
+			`${r.until_seconds == null ? `until it ${r.pid ? "ends" : "is given back"}` : `for ${span(left(r.until_seconds))} more`}.`,
 	})));
 }
 

@@ -49,7 +49,10 @@ struct command {
 	bool one_form;                /* its output has one form: --json means nothing to it */
 	unsigned runs;                /* its arguments are so many commands: our options end
 					 where one begins */
-	int (*run)(struct cli *c);    /* returns an exit code                   */
+	/* For --help, of a command whose first word says what it does; NULL: it has none.  Prints the list of such words,
+	 * or what is to be said of one; false where there is no such word. */
+	bool (*help)(const char *word);
+	int (*run)(struct cli *c); /* returns an exit code                   */
 };
 
 #define CLI_COMMON_MAX 16

@@ -4,12 +4,12 @@
 #include "guard_learn.h"
 #include "guard_recover.h"
 #include "guard_replay.h"
+#include "guard_verb.h"
 #include "output.h"
 #include "remote.h"
 #include "table.h"
 
 #include "base/clock.h"
-#include "base/suggest.h"
 #include "guard/policy.h"
 #include "base/json_doc.h"
 
@@ -362,7 +362,7 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 {
 	const struct given *g = c->own;
 	struct buf path, body;
-	char text[96];
+	char text[96], span[16];
 	int code;
 
 	buf_init(&path, 1024);
@@ -379,8 +379,9 @@ static int ask_one(struct cli *c, struct remote *r, const char *verb, const char
 	if (code == EXIT_OK && !c->quiet) {
 		const char *now = json_doc_string(r->reply, "state");
 
-		printf("%s: asked to %s%s%s; its state %s %s%s\n", name, verb, state ? " " : "",
-		       state ? state : "",
+		printf("%s: asked to %s%s%s%s%s; its state %s %s%s\n", name, verb,
+		       state ? " " : "", state ? state : "", g->for_ns ? " for " : "",
+		       g->for_ns ? time_text((double)g->for_ns * 1e-9, span) : "",
 		       now && pretends(r->reply, now) ? "would be" : "is now",
 		       now ? now : "unknown", in_vain(r->reply, text, sizeof(text)));
 	}
@@ -438,68 +439,14 @@ static int clear(struct cli *c, struct remote *r, const char *gpu)
 
 /* ---- the verbs ---- */
 
-enum form { READS, ASKS, HOLDS, PAUSES, SNOOZES, GAMES, CLEARS, LEARNS, REPLAYS, RECOVERS };
-
-static const struct verb {
-	const char *name;
-	enum form form;
-	int least, most; /* words after it */
-	const char *wants;
-	const char *options; /* that mean something to it */
-} verbs[] = {
-	{ "status", READS, 0, 1, "perhaps a WORKER", "" },
-	{ "explain", READS, 0, 1, "perhaps a WORKER", "" },
-	{ "evict", ASKS, 1, 1, "a WORKER, or all", "for reason" },
-	{ "resume", ASKS, 1, 1, "a WORKER, or all", "now reason" },
-	{ "hold", HOLDS, 2, 2, "evicted or active, and a WORKER, or all",
-	  "for forever reason" },
-	{ "pause", PAUSES, 0, 1, "perhaps a WORKER", "for forever reason" },
-	{ "snooze", SNOOZES, 1, 2, "a time such as 30m, and perhaps a WORKER", "reason" },
-	{ "release", ASKS, 0, 1, "perhaps a WORKER", "reason" },
-	{ "game", GAMES, 1, 1, "start or end, and --pid PID", "pid for reason" },
-	{ "clear", CLEARS, 1, 1, "a GPU: its index or UUID", "reason" },
-	{ "learn", LEARNS, 0, 0, "no further word", "for" },
-	{ "replay", REPLAYS, 1, 1, "the file of a recording", "policy" },
-	{ "recover", RECOVERS, 0, 0, "no further word", "" },
-};
-#define VERBS (sizeof(verbs) / sizeof(verbs[0]))
-
-static const struct verb *find(const char *word)
-{
-	const char *near;
-
-	for (size_t i = 0; word && i < VERBS; i++)
-		if (strcmp(verbs[i].name, word) == 0)
-			return &verbs[i];
-	near = word ? suggest(word, &verbs[0].name, VERBS, sizeof(verbs[0])) : NULL;
-	if (near)
-		cli_error("guard does not know '%s' (did you mean '%s'?)", word, near);
-	else
-		cli_error("guard%s%s%s wants status, explain, evict, resume, hold, pause, "
-			  "snooze, release, game, clear, learn, replay or recover",
-			  word ? " does not know '" : "", word ? word : "",
-			  word ? "': it" : "");
-	return NULL;
-}
-
-static bool has_word(const char *list, const char *word)
-{
-	size_t n = strlen(word);
-
-	for (const char *p = list; (p = strstr(p, word)); p += n)
-		if ((p == list || p[-1] == ' ') && (p[n] == ' ' || !p[n]))
-			return true;
-	return false;
-}
-
 /* An option that would do nothing was meant to do something. */
-static int check(const struct cli *c, const struct verb *v)
+static int check(const struct cli *c, const struct guard_verb *v)
 {
 	const struct given *g = c->own;
 	uint64_t ns;
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
-		if (option_given(o, g) && !has_word(v->options, o->name)) {
+		if (option_given(o, g) && !guard_verb_takes(v, o->name)) {
 			cli_error("--%s means nothing to guard %s", o->name, v->name);
 			return EXIT_USAGE;
 		}
@@ -534,16 +481,19 @@ static int check(const struct cli *c, const struct verb *v)
 /* Nobody is moved for a while: hold active, of every worker unless one is named. */
 static int pause_all(struct cli *c, struct remote *r, const char *name)
 {
+	const struct given *g = c->own;
 	int code = ask(c, r, "hold", "active", name);
+	char time[16];
 
 	if (code == EXIT_OK && !c->quiet && !c->json)
-		printf("Until then only heat and faults move %s; gpuward guard release ends "
-		       "it.\n",
+		printf("%s%s only heat and faults move %s; gpuward guard release ends it.\n",
+		       g->for_ns ? "For " : "From now on",
+		       g->for_ns ? time_text((double)g->for_ns * 1e-9, time) : "",
 		       strcmp(name, ALL) == 0 ? "anybody" : "it");
 	return code;
 }
 
-static int with_service(struct cli *c, const struct verb *v)
+static int with_service(struct cli *c, const struct guard_verb *v)
 {
 	struct given *g = c->own;
 	const char *name = c->argc > (v->form == SNOOZES ? 2 : 1) ? c->argv[c->argc - 1] : NULL;
@@ -576,7 +526,7 @@ static int with_service(struct cli *c, const struct verb *v)
 static int run(struct cli *c)
 {
 	const struct given *g = c->own;
-	const struct verb *v = find(c->argc > 0 ? c->argv[0] : NULL);
+	const struct guard_verb *v = guard_verb_find(c->argc > 0 ? c->argv[0] : NULL);
 	int code = v ? check(c, v) : EXIT_USAGE;
 
 	if (code != EXIT_OK)
@@ -588,34 +538,28 @@ static int run(struct cli *c)
 	return with_service(c, v);
 }
 
+static bool help(const char *word)
+{
+	return guard_verb_help(word, options);
+}
+
 const struct command command_guard = {
 	.name = "guard",
 	.summary = "moves workers off GPUs that others need, and says why",
 	.description =
-		"Asks the guard of gpuward serve. status: state, reasons, memory and timers of "
-		"each worker. explain: rule, evidence and next possible change. evict and "
-		"resume "
-		"move a worker; hold keeps it evicted or active for a time. pause and snooze "
-		"TIME "
-		"hold every worker active: nobody is moved for others, only for heat and "
-		"faults. release ends holds. "
-		"game start tells that somebody plays, until game end or the end of process "
-		"--pid. "
-		"clear ends the quarantine of a GPU whose fault was seen to. "
-		"learn watches an idle machine and proposes rules. replay decides again on a "
-		"recording, without a service. recover brings back processes that a checkpoint "
-		"put away and a crash left there. What changes something needs the service's "
-		"token.",
+		"Asks the guard of gpuward serve. What changes something needs the service's "
+		"token. replay and recover need no service. gpuward guard WORD --help tells of "
+		"one of these:",
 	.examples = "  gpuward guard status\n"
 		    "  gpuward guard explain ollama\n"
 		    "  gpuward guard hold active ollama --for 2h\n"
 		    "  gpuward guard snooze 30m\n"
 		    "  gpuward guard resume all --now\n"
 		    "  gpuward guard replay --policy new.toml guard.trace\n",
-	.arguments = "status|explain|evict|resume|hold|pause|snooze|release|game|clear|learn|"
-		     "replay|recover [WORKER]",
+	.arguments = "WORD ...",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.offline = true,
+	.help = help,
 	.run = run,
 };

@@ -21,7 +21,6 @@
 
 #define ROUND_S     60.0            /* the service lets nobody wait longer in one request */
 #define MARGIN_NS   (20 * NS_PER_S) /* for the answer itself */
-#define FOR_EVER_S  (365 * 86400.0) /* until we end */
 #define NOT_FOUND   127
 #define NOT_STARTED 126
 
@@ -31,6 +30,7 @@ struct given {
 	struct remote_flags remote;
 	const char *vram;
 	uint64_t wait_ns, ttl_ns;
+	bool anyway;
 };
 
 #define AT(member) offsetof(struct given, member)
@@ -43,6 +43,10 @@ static const struct option options[] = {
 	  NULL, NULL },
 	{ "ttl", 0, OPTION_DURATION, AT(ttl_ns), "TIME",
 	  "end the reservation after this time even if the program still runs", NULL, NULL },
+	{ "anyway", 0, OPTION_FLAG, AT(anyway), NULL,
+	  "start the program also where no room can be had or asked for, and say so: for "
+	  "launchers of games",
+	  NULL, NULL },
 	REMOTE_OPTIONS(remote),
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
@@ -115,7 +119,7 @@ static void wish(struct buf *out, const struct cli *c, const struct room *room, 
 		json_string(&j, "gpu", c->gpu.item[0]);
 	json_int(&j, "pid", getpid());
 	json_uint(&j, "start_ticks", own_start());
-	json_double(&j, "ttl_s", g->ttl_ns ? (double)g->ttl_ns * 1e-9 : FOR_EVER_S);
+	json_double(&j, "ttl_s", (double)g->ttl_ns * 1e-9); /* 0: as long as this process */
 	json_double(&j, "wait_s", wait_s);
 	json_object_end(&j);
 	json_end(&j);
@@ -255,9 +259,10 @@ static int run_there(const struct cli *c, const struct room *room)
 	pid_t pid;
 	int err;
 
-	setenv("GPUWARD_GPU", room->gpu, 1);
-	if (*room->gpu)
+	if (*room->gpu) {
+		setenv("GPUWARD_GPU", room->gpu, 1);
 		setenv("CUDA_VISIBLE_DEVICES", room->gpu, 0);
+	}
 	signal(SIGCHLD, SIG_DFL);
 	handed_on(&set);
 	sigprocmask(SIG_BLOCK, &set, &mask);
@@ -296,6 +301,10 @@ static int run(struct cli *c)
 			fprintf(stderr, "gpuward: %s of %s is free\n", g->vram, room.gpu);
 		code = run_there(c, &room);
 		release(c, &r, &room);
+	} else if (g->anyway) {
+		cli_error("so no room is made; %s is started all the same (--anyway)",
+			  c->argv[0]);
+		code = run_there(c, &room);
 	}
 	remote_close(&r);
 	return code;
@@ -309,12 +318,17 @@ const struct command command_run = {
 		"leave "
 		"as it takes, lowest priority first. When the memory is free the program is "
 		"started; the reservation ends with it. The exit status is the program's; 14: "
-		"there is not as much memory. The program finds the GPU's UUID in GPUWARD_GPU, "
+		"there is not as much memory; 1: the service is not there or refuses. With "
+		"--anyway "
+		"the program is started then too. The program finds the GPU's UUID in "
+		"GPUWARD_GPU, "
 		"and "
 		"in CUDA_VISIBLE_DEVICES unless that is set. A reservation binds the guard's "
 		"workers: other programs can still take the memory first.",
-	.examples = "  gpuward run --vram 10G -- ./render scene.blend\n"
-		    "  gpuward run --vram 8G --gpu 0 --wait 5m -- ./train.sh\n",
+	.examples =
+		"  gpuward run --vram 10G -- ./render scene.blend\n"
+		"  gpuward run --vram 8G --gpu 0 --wait 5m -- ./train.sh\n"
+		"  gpuward run --vram 8G --anyway -- %command%   (launch options of a game)\n",
 	.arguments = "-- COMMAND [ARGUMENT...]",
 	.options = options,
 	.options_size = sizeof(struct given),

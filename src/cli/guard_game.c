@@ -43,7 +43,8 @@ static int start_game(const struct cli *c, struct remote *r, int64_t pid, uint64
 	if (code == EXIT_OK && c->json)
 		return output_print(r->body.p, r->body.len);
 	if (code == EXIT_OK && !c->quiet)
-		printf("workers leave until process %lld ends\n", (long long)pid);
+		printf("workers leave until process %lld ends%s\n", (long long)pid,
+		       for_ns ? ", or the time is over" : "");
 	return code;
 }
 
@@ -51,9 +52,13 @@ int guard_game(const struct cli *c, struct remote *r, bool start, int64_t pid, u
 	       const char *reason)
 {
 	char path[64];
+	int code;
 
 	if (start)
 		return start_game(c, r, pid, for_ns, reason);
 	snprintf(path, sizeof(path), "/api/v1/guard/games/%lld", (long long)pid);
-	return remote_want(r, "DELETE", path, NULL);
+	code = remote_want(r, "DELETE", path, NULL); /* the answer is empty */
+	if (code == EXIT_OK && !c->quiet && !c->json)
+		printf("the game of process %lld is over\n", (long long)pid);
+	return code;
 }

@@ -8,10 +8,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#define SEEN_MAX   128
-#define EVERY_NS   NS_PER_S
-#define GPUS_MAX   64
-#define ABSENT_MAX 64
+#define SEEN_MAX    128
+#define EVERY_NS    NS_PER_S
+#define GPUS_MAX    64
+#define ABSENT_MAX  64
+#define MODEL_LEAST (512 * 1048576.0) /* bytes that a model takes at least */
 
 /* Somebody whom no rule knows, by name. */
 struct seen {
@@ -60,14 +61,28 @@ static void look_up(struct seen *s, long long pid)
 		s->exe[0] = '\0';
 }
 
+/* Does it hold as much as a model, and compute?  A browser and the like only draw. */
+static bool computes(const struct json_doc *p)
+{
+	for (size_t i = 0; i < json_doc_count(p, "types"); i++) {
+		const char *type = json_doc_string(json_doc_at(p, "types", i), "");
+
+		if (type && strcmp(type, "graphics") != 0)
+			return json_doc_number(p, "memory_bytes") >= MODEL_LEAST;
+	}
+	return false;
+}
+
 /* A worker that is not found may be who is on the GPU: ignored, it would be nobody's for ever.  By its own name or its
- * kind's, or because the service may not see that it is not. */
+ * kind's, by what it does there, or because the service may not see that it is not. */
 static const char *may_be(const struct learning *l, const struct json_doc *p, const char *name)
 {
 	for (unsigned i = 0; i < l->absents; i++)
 		if (strcasestr(name, l->absent[i].name) || strcasestr(name, l->absent[i].kind))
 			return l->absent[i].name;
-	return l->absents && json_doc_true(p, "may_be_worker") ? l->absent[0].name : "";
+	return l->absents && (json_doc_true(p, "may_be_worker") || computes(p))
+		       ? l->absent[0].name
+		       : "";
 }
 
 static void take_process(struct learning *l, const struct json_doc *p)
@@ -185,11 +200,23 @@ static int print_json(const struct learning *l)
 	for (unsigned i = 0; i < l->count; i++) {
 		const struct seen *s = &l->seen[i];
 
+		if (*s->worker)
+			continue;
 		json_object(&doc.json, NULL);
 		json_string(&doc.json, "match.exe", *s->exe ? s->exe : NULL);
 		json_string(&doc.json, "match.name", *s->exe ? NULL : s->name);
 		json_string(&doc.json, "action", "ignore");
 		json_double(&doc.json, "memory_bytes_max", s->most_bytes);
+		json_object_end(&doc.json);
+	}
+	json_array_end(&doc.json);
+	json_array(&doc.json, "may_be_workers");
+	for (unsigned i = 0; i < l->count; i++) {
+		if (!*l->seen[i].worker)
+			continue;
+		json_object(&doc.json, NULL);
+		json_string(&doc.json, "name", l->seen[i].name);
+		json_string(&doc.json, "worker", l->seen[i].worker);
 		json_object_end(&doc.json);
 	}
 	json_array_end(&doc.json);

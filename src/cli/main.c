@@ -40,17 +40,23 @@ static int help(void)
 	return EXIT_OK;
 }
 
-static int command_help(const struct command *cmd)
+static int command_help(const struct command *cmd, const char *word)
 {
 	struct option common[CLI_COMMON_MAX];
 	char title[160];
 
+	if (cmd->help && word && cmd->help(word))
+		return EXIT_OK;
 	cli_options_of(cmd, common);
 	snprintf(title, sizeof(title), "gpuward %s: %s", cmd->name, cmd->summary);
 	term_wrap("", 0, title, term_width());
 	printf("\nUsage: gpuward %s [OPTIONS]%s%s\n\n", cmd->name, cmd->arguments ? " " : "",
 	       cmd->arguments ? cmd->arguments : "");
 	term_wrap("", 0, cmd->description, term_width());
+	if (cmd->help) {
+		printf("\n");
+		cmd->help(NULL);
+	}
 	if (cmd->options) {
 		printf("\nOptions:\n");
 		option_help(cmd->options, term_width());
@@ -136,7 +142,7 @@ static int run(const struct command *cmd, struct cli *c, const struct option_tab
 	if (code != EXIT_OK)
 		return code;
 	if (c->help)
-		return command_help(cmd);
+		return command_help(cmd, c->argc > 0 ? c->argv[0] : NULL);
 	if (refuse_options(cmd, c) != EXIT_OK)
 		return EXIT_USAGE;
 	if (c->argc > 0 && !cmd->arguments)
@@ -212,7 +218,9 @@ static int dispatch(struct cli *c, int argc, char **argv)
 		return code;
 	if (argc > 1 && strcmp(argv[1], "help") == 0) {
 		cmd = argc > 2 ? find(argv[2]) : NULL;
-		return cmd ? command_help(cmd) : argc > 2 ? unknown_command(argv[2]) : help();
+		return cmd        ? command_help(cmd, argc > 3 ? argv[3] : NULL)
+		       : argc > 2 ? unknown_command(argv[2])
+				  : help();
 	}
 	if (c->version)
 		return version();

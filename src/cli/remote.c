@@ -10,6 +10,7 @@
 #include <ctype.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
@@ -98,6 +99,21 @@ static int from_config(struct remote *r, bool address, bool token)
 	return EXIT_OK;
 }
 
+/* A user of the desktop has the token in a file of their own. */
+static void own_token(struct remote *r)
+{
+	const char *config = getenv("XDG_CONFIG_HOME"), *home = getenv("HOME");
+	char path[PATH_MAX];
+
+	if (config && *config == '/')
+		snprintf(path, sizeof(path), "%s/gpuward/token", config);
+	else if (home && *home == '/')
+		snprintf(path, sizeof(path), "%s/.config/gpuward/token", home);
+	else
+		return;
+	read_token(r, path, false);
+}
+
 static const char *or_variable(const char *given, const char *name)
 {
 	const char *v = given ? given : getenv(name);
@@ -125,6 +141,8 @@ int remote_open(struct remote *r, const struct remote_flags *f)
 		code = read_token(r, token, true);
 	if (code == EXIT_OK && (!address || !token))
 		code = from_config(r, !address, !token);
+	if (code == EXIT_OK && !token && !*r->token)
+		own_token(r);
 	return code;
 }
 
@@ -433,7 +451,8 @@ const char *remote_hint(const struct remote *r)
 	if (type && strstr(type, "wrong-token") && strstr(remote_why(r), "has no token"))
 		return "set token_file in [service], or leave the token out and ask over a "
 		       "UNIX socket as root";
-	return "--token-file names its token";
+	return "--token-file names a file with its token, or have it in "
+	       "~/.config/gpuward/token";
 }
 
 int remote_want(struct remote *r, const char *method, const char *path, const char *body)

@@ -2,7 +2,8 @@
  *
  * A small HTTP/1.1 client of its own: plain http and UNIX sockets, one request a connection, a deadline, an answer
  * of at most 16 MiB.  Where the service is: --address, GPUWARD_ADDRESS, else what the configuration listens on (a
- * UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the configuration's. */
+ * UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the configuration's, else that of
+ * ~/.config/gpuward/token. */
 #ifndef GW_CLI_REMOTE_H
 #define GW_CLI_REMOTE_H
 
@@ -30,7 +31,10 @@ struct remote_flags {
 	  NULL },                                                                             \
 	{                                                                                     \
 		"token-file", 0, OPTION_TEXT, offsetof(struct given, member.token_file),      \
-			"FILE", "file that holds the service's token", NULL, NULL             \
+			"FILE",                                                               \
+			"file that holds the service's token (default: as it is configured, " \
+			"else ~/.config/gpuward/token)",                                      \
+			NULL, NULL                                                            \
 	}
 
 struct remote {

@@ -275,6 +275,7 @@ static void add_up(struct guard *g, struct guard_worker *w)
 	if (runs && w->bytes > w->need_bytes)
 		w->need_bytes = w->bytes;
 	w->starting = w->starting && !w->present;
+	w->rematched = w->rematched && !w->present;
 	w->seen_ns = w->present ? g->now_ns : w->seen_ns;
 	w->dry = guard_is_dry(g, w);
 	w->owed = w->owed || (!g->looked && w->dry && w->evicted);

@@ -149,6 +149,16 @@ static bool sees(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* One that is known by something else since a reload has not ended: nobody fits it. */
+static void say_gone(struct guard *g, struct guard_worker *w)
+{
+	char sought[240] = "its process ended";
+
+	if (w->rematched)
+		guard_sought(w, sought, sizeof(sought));
+	guard_move(g, w, STATE_ABSENT, "not there", "%s", sought);
+}
+
 /* ---- one step ---- */
 
 static bool step(struct guard *g, struct guard_worker *w)
@@ -172,7 +182,7 @@ static bool step(struct guard *g, struct guard_worker *w)
 	if (!sees(g, w))
 		return false;
 	if (gone(w) && !acting && w->state != STATE_ABSENT && w->state != STATE_RECONCILE) {
-		guard_move(g, w, STATE_ABSENT, "not there", "its process ended");
+		say_gone(g, w);
 		return true;
 	}
 	return next[w->state](g, w);

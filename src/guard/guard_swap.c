@@ -64,11 +64,27 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 		   dry ? "nothing is done any more" : "what is decided is done");
 }
 
+/* Whom nobody was found to be is sought by something else from now on: what was said of it is no longer so. */
+static void seek_anew(struct guard *g, struct guard_worker *w)
+{
+	char sought[240];
+
+	w->rematched = true;
+	if (w->state != STATE_ABSENT)
+		return;
+	guard_sought(w, sought, sizeof(sought));
+	guard_say(g, w, w->state, "not there", "%s", sought);
+}
+
 static void keep(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
 {
+	bool same = policy_match_same(&w->policy->match, &p->match);
+
 	guard_bind(g, w, p);
 	take_back(w);
 	change_mode(g, w);
+	if (!same)
+		seek_anew(g, w);
 	guard_level_fit(w);
 	if (w->state == STATE_QUIET)
 		w->deadline_ns = w->calm_ns + guard_quiet_ns(w);

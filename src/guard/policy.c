@@ -232,6 +232,11 @@ static bool same(const struct member *m, const void *a, const void *b)
 	return m->size == 0;
 }
 
+bool policy_match_same(const struct policy_match *a, const struct policy_match *b)
+{
+	return same(match_members, a, b);
+}
+
 bool policy_same(const struct policy *a, const struct policy *b)
 {
 	return same(policy_members, a, b);

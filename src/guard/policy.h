@@ -200,6 +200,9 @@ void policy_done(struct policy *p);
 /* Do they say the same?  Where it was said (the members named text) does not matter. */
 bool policy_same(const struct policy *a, const struct policy *b);
 
+/* Likewise of how a process is known. */
+bool policy_match_same(const struct policy_match *a, const struct policy_match *b);
+
 /* A worker's number, or the standard's. */
 uint64_t policy_number(uint64_t own, uint64_t standard);
 

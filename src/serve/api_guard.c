@@ -359,6 +359,76 @@ static void say_contenders(struct json *j, const struct guard_view *g, unsigned 
 		say(j, "No contender is on any GPU.");
 }
 
+/* ---- one that is not found ---- */
+
+/* Models are computed with; a program that only draws is none. */
+static bool may_be_it(const struct scene *s, const struct verdict *v, unsigned i)
+{
+	return (v[i].class == CLASS_CONTENDER || v[i].class == CLASS_UNKNOWN) &&
+	       s->process[i].gpu < s->gpus &&
+	       s->process[i].type & ~(unsigned)GW_PROCESS_GRAPHICS;
+}
+
+/* The unit of the system that a control group is of; "": none. */
+static void unit_of(const char *cgroup, char *out, size_t size)
+{
+	char *part, *rest;
+	char path[sizeof(((struct scene_process *)0)->cgroup)];
+
+	*out = '\0';
+	snprintf(path, sizeof(path), "%s", cgroup);
+	for (part = strtok_r(path, "/", &rest); part && !*out;
+	     part = strtok_r(NULL, "/", &rest))
+		if (strlen(part) > 8 && strcmp(part + strlen(part) - 8, ".service") == 0)
+			snprintf(out, size, "%s", part);
+	if (!classify_in_unit(cgroup, *out ? out : " ", false) || strncmp(out, "user@", 5) == 0)
+		*out = '\0';
+}
+
+/* What a match is compared with, of one who may be the worker. */
+static void say_candidate(struct json *j, const struct scene *s, const struct scene_process *p)
+{
+	char unit[160], size[32] = "an unknown amount";
+
+	unit_of(p->cgroup, unit, sizeof(unit));
+	if (p->bytes_known)
+		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
+	say(j,
+	    "Perhaps it is pid %lld %s with %s on %s: its command is \"%s\", its control group "
+	    "%s%s%s%s.",
+	    (long long)p->pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
+	    *p->cgroup ? p->cgroup : "not known", *unit ? ", its unit " : "", unit,
+	    *unit ? "" : " (no unit of the system)");
+}
+
+/* Its model may be loaded all the same: then the match is wrong, and what would be right stands here. */
+static void say_candidates(struct json *j, const struct guard_view *g, unsigned worker)
+{
+	const struct policy_worker *w = &g->policy->worker[worker];
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	bool url = w->url && !w->match.port && strncmp(w->url, "http", 4) == 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
+		if (!may_be_it(s, v, i))
+			continue;
+		if (!n++)
+			say(j,
+			    "If it runs, its match does not fit it: match.command, "
+			    "match.cgroup or "
+			    "match.unit must fit a process of it%s%.100s%s.",
+			    url ? ". Without any match it is whoever listens at " : "",
+			    url ? w->url : "",
+			    url && !(sight_now() & SIGHT_PORTS)
+				    ? ", which this service may not see of other users"
+				    : "");
+		say_candidate(j, s, &s->process[i]);
+	}
+	if (!n)
+		say(j, "Nobody is on a GPU who may be it.");
+}
+
 static void say_conflicts(struct json *j, const struct guard_view *g, int worker)
 {
 	const struct scene *s;
@@ -482,7 +552,10 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 		    sight_lacks(g->policy, worker, sight_now()), sight_remedy);
 	say_reasons(j, g, worker, &s, now);
 	say_last(j, g, worker);
-	say_contenders(j, g, worker);
+	if (s.state == STATE_ABSENT)
+		say_candidates(j, g, worker);
+	else
+		say_contenders(j, g, worker);
 	say_conflicts(j, g, (int)worker);
 	say_games(j, g, now);
 	say_history(j, &s);

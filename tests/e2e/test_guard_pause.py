@@ -46,7 +46,7 @@ def test_while_it_is_paused_nobody_moves_and_the_status_says_why(world, workers,
 
 
 def test_a_snooze_ends_by_itself(world, workers, s):
-    s.guard("snooze", "1.5s")
+    assert "For 2 s only heat and faults move anybody" in s.guard("snooze", "1.5s").stdout
     assert 0 < s.worker("b")["hold_until_seconds"] <= 1.5
     with Contender(world, 14 * GIB):
         time.sleep(0.8)
@@ -56,7 +56,7 @@ def test_a_snooze_ends_by_itself(world, workers, s):
 
 
 def test_one_alone_can_be_snoozed(world, workers, s):
-    s.guard("snooze", "10m", "b")
+    assert "b: asked to hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("none", "active")
     with Contender(world, 14 * GIB):
         s.until("evicted", name="a")
@@ -80,3 +80,14 @@ def test_one_that_is_held_evicted_stays_so_and_that_is_told(world, workers, s):
 def test_without_an_end_or_with_a_wrong_word_it_is_refused(words, why):
     done = support.gpuward("guard", *words)
     assert done.returncode == support.USAGE and why in done.stderr
+
+
+def test_each_word_of_guard_tells_what_stands_after_it():
+    listed = support.gpuward("guard", "--help").stdout
+    for words in ("hold evicted|active WORKER|all", "game start|end --pid PID", "snooze TIME [WORKER]", "clear GPU",
+                  "replay [--policy FILE] TRACE"):
+        assert f"\n  {words}" in listed
+        own = support.gpuward("guard", words.split()[0], "--help").stdout
+        assert f"Usage: gpuward guard {words}" in own
+    own = support.gpuward("guard", "snooze", "--help").stdout
+    assert "--reason" in own and "--policy" not in own and "--forever" not in own

@@ -88,7 +88,7 @@ def test_what_cannot_be_seen_is_told_and_is_no_contender(place):
 def test_learn_names_what_the_service_can_match(place):
     world, game = place
     config = '[guard]\nmode = "observe"\nsimulated = true\n[[worker]]\nname = "w"\nkind = "systemd"\nmatch.unit = "w.service"\n'
-    with worker.Contender(world, 2 * GIB, exe=game) as g:
+    with worker.Contender(world, 2 * GIB, kind="graphics", exe=game) as g:
         with Unprivileged(world.scenario, config=config) as s:
             s.wait(lambda: g.pid in s.processes())
             assert 'match.name = "game"' in s.guard("learn", "--for", "1s").stdout

@@ -126,6 +126,31 @@ def test_install_brings_every_part(installed):
     assert find(installed, "quantity.def").parent.name == "gpuward"
 
 
+def test_what_was_installed_can_be_removed(tmp_path):
+    """Another test may install from the same folder, whose log then is of that one: again."""
+    if not shutil.which("meson") or not os.access(BUILD / "meson-logs", os.W_OK):
+        pytest.skip("installing needs meson and a build folder that is ours")
+    kept = tmp_path / "keep"
+    for _ in range(5):
+        run("meson", "install", "-C", BUILD, "--no-rebuild", "--quiet", "--destdir", tmp_path,
+            env={**os.environ, "DESTDIR": ""})
+        (find(tmp_path, "GUARD.md").parent / "note").symlink_to(kept)  # not ours
+        run(TOP / "tools" / "uninstall", BUILD)
+        left = [p for p in tmp_path.rglob("*") if p.is_symlink() or not p.is_dir()]
+        if len(left) == 1:
+            break
+        shutil.rmtree(tmp_path / "usr", ignore_errors=True)
+    assert [p.name for p in left] == ["note"]
+    assert [p.name for p in tmp_path.rglob("gpuward*")] == ["gpuward"]  # the folder that the note is in
+
+
+def test_licence_and_examples_are_installed(installed):
+    doc = find(installed, "GUARD.md").parent
+    assert (doc / "LICENSE").read_text() == (TOP / "LICENSE").read_text()
+    for name in re.findall(r"`(examples/[a-z_.]+)`", (doc / "GUARD.md").read_text()):
+        assert (doc / name).exists(), name
+
+
 def test_the_simulator_is_not_where_programs_look_for_nvml(installed):
     assert find(installed, "libnvidia-ml.so.1").parent.name == "sim"
 

@@ -504,6 +504,14 @@ def test_lists_keep_their_columns_on_a_phone(page, demo):
     assert page.js(f"getComputedStyle({memory}, '::before').content") == '"Memory"'
 
 
+@pytest.mark.parametrize("width", [400, 1200, 1400])
+def test_names_of_a_few_gpus_are_whole(page, service, width):
+    page.open(service("mixed").url, width=width, height=780).live()
+    assert "GeForce RTX 4090" in page.text("#rows")
+    assert page.js("[...document.querySelectorAll('tr.gpu .name')].filter(e => e.scrollWidth > e.clientWidth "
+                   "|| e.scrollHeight > e.clientHeight + 1).map(e => e.textContent)") == []
+
+
 @pytest.mark.parametrize("width", [320, 360, 760, 1024, 1280])
 def test_nothing_is_wider_than_the_screen(page, demo, width):
     page.open(demo.url, width=width, height=780).live()

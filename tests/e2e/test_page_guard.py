@@ -6,6 +6,7 @@ import pytest
 
 import service
 import support
+from guarded import held
 from test_guard import Guarded, configure
 from test_page import Page, chromium, page, wait  # noqa: F401: fixtures
 from worker import GIB, Contender, Worker, World
@@ -309,3 +310,22 @@ def test_hostile_names_are_text(panel, tmp_path):
         wait(lambda: "<img src=x>" in (panel.text("#guard-processes tbody") or ""), "the process")
         assert panel.count("#guard img") == 0
         assert panel.text("#guard-mode") == "observe"
+
+
+def test_on_a_phone_every_process_is_whole(panel, guarded, world):
+    with Contender(world, GIB // 4), Contender(world, GIB // 4), Contender(world, GIB // 8):
+        panel.open(guarded.url, width=400, height=800)
+        wait(lambda: panel.count("#guard-processes tbody tr") >= 4, "all of them")
+        cut = "(e => e.scrollHeight - e.clientHeight)(document.querySelector('#guard-processes').parentNode)"
+        assert panel.js(cut) <= 1
+
+
+def test_what_a_reason_says_is_not_said_again(panel, tmp_path):
+    """While work in flight keeps it from leaving, the last decision is that very reason."""
+    world = World(tmp_path)
+    with held(world, "Comfy", 10 * GIB, models=["a"], busy=5) as w, Contender(world, 12 * GIB):
+        text = configure(defaults=DEFAULTS.replace("drain_s = 1", "drain_s = 60"), guard='unknown = "contend"')
+        with Guarded(world, text + w.table("comfy", "comfy")) as s:
+            s.until("drain", name="comfy")
+            panel.open(s.url).until("drain")
+            assert panel.cell(3).count("no rule knows it") == 1

@@ -155,6 +155,32 @@ def test_an_installed_module_finds_the_installed_library(installed):  # noqa: F8
     assert pathlib.Path(got).is_relative_to(installed)
 
 
+SYSTEM = "/usr/bin/python3"  # whoever types python3 after make install
+
+
+@pytest.mark.skipif(not os.path.exists(SYSTEM), reason="no Python of the system here")
+def test_python_looks_where_the_module_was_installed(installed):  # noqa: F811
+    """With the folders in which Python looks, below DESTDIR, and no PYTHONPATH."""
+    code = ("import sys; sys.path[:0] = [sys.argv[1] + p for p in sys.path]\n"
+            "import gpuward; print(gpuward.__file__, gpuward.library_path())")
+    done = subprocess.run([SYSTEM, "-I", "-B", "-c", code, str(installed)], capture_output=True, text=True,
+                          timeout=TIMEOUT, env=environment())
+    assert done.returncode == 0, done.stderr
+    assert all(pathlib.Path(p).is_relative_to(installed) for p in done.stdout.split())
+
+
+@pytest.mark.skipif(not os.path.exists(SYSTEM), reason="no Python of the system here")
+@pytest.mark.parametrize("prefix", ("/usr", "/usr/local", "/opt/gpuward"))
+def test_the_folder_of_modules_is_one_in_which_python_looks(prefix):
+    done = subprocess.run([SYSTEM, "-I", PYTHON / "folder.py", prefix], capture_output=True, text=True,
+                          timeout=TIMEOUT, env=environment())
+    looks = subprocess.run([SYSTEM, "-I", "-c", "import sys; print(*sys.path, sep='\\n')"], capture_output=True,
+                           text=True, timeout=TIMEOUT, env=environment()).stdout.split("\n")
+    folder = done.stdout.strip()
+    assert folder.startswith(prefix + "/lib")
+    assert (folder in looks) == (done.returncode == 0) == (prefix != "/opt/gpuward")
+
+
 # ---- snapshots
 
 

@@ -225,6 +225,37 @@ static void what_a_dry_run_pretended_is_done_when_it_is_enforced(void **state)
 	end(&o);
 }
 
+/* The small world finds its workers whatever their match is: one that is not found any more is made to be gone. */
+static void one_that_is_sought_otherwise_has_not_ended(void **state)
+{
+	struct world o;
+	struct policy p;
+
+	(void)state;
+	begin(&o, 1);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	p = o.p;
+	p.worker[0].match = (struct policy_match){ .unit = "other.service", .uid = -1 };
+	assert_int_equal(swap(&o, &p), 0);
+	o.w[0].alive = false;
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_string_equal(world_status(&o, 0).why,
+			    "not there: no process is in unit other.service");
+	p.worker[0].match = (struct policy_match){ .name = "nobody", .uid = -1 };
+	assert_int_equal(swap(&o, &p), 0);
+	assert_string_equal(world_status(&o, 0).why, "not there: no process is called nobody");
+	/* Once it was seen by the new match, its end is one. */
+	o.w[0].alive = true;
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	o.w[0].alive = false;
+	world_run(&o, 2 * S);
+	assert_string_equal(world_status(&o, 0).why, "not there: its process ended");
+	end(&o);
+}
+
 static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 {
 	struct guard_record r;
@@ -334,6 +365,7 @@ int main(void)
 		cmocka_unit_test(an_order_that_nobody_fetched_is_given_again),
 		cmocka_unit_test(what_is_no_longer_allowed_is_not_tried_again),
 		cmocka_unit_test(what_a_dry_run_pretended_is_done_when_it_is_enforced),
+		cmocka_unit_test(one_that_is_sought_otherwise_has_not_ended),
 		cmocka_unit_test(one_that_is_out_for_real_waits_for_a_mode_that_acts),
 		cmocka_unit_test(the_same_holds_for_a_mode_that_came_with_a_restart),
 		cmocka_unit_test(after_a_restart_one_that_is_out_is_evicted_and_not_quiet),
