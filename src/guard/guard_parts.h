@@ -97,7 +97,7 @@ struct guard_worker {
 
 	/* Facts of the last look. */
 	enum guard_dry dry;
-	bool rematched; /* another match was given, by which it was not seen yet */
+	bool rematched;      /* another match was given, by which it was not seen yet */
 	bool present, delta; /* delta: judged by the device's memory, its own is not told */
 	struct {
 		int64_t pid;
