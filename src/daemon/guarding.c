@@ -42,12 +42,8 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 
 	g->view.scene = s;
 	g->view.counts.looks++;
-	if (g->record_fd >= 0) {
-		scene_write(&g->line, s);
-		guarding_record(g);
-	}
 	guarding_lock_look(g, s);
-	guard_look(g->guard, s);
+	guarding_look(g, s);
 	guarding_swap_try(g);
 	guarding_pump(g);
 	now = guarding_now_ns();
@@ -138,7 +134,7 @@ static int open_guard(struct guarding *g)
 	int err = guarding_records_read(g, &r);
 
 	if (!err)
-		err = guard_new(&g->settings->policy, r->record, r->count, &g->guard);
+		err = guarding_teller_new(g, r);
 	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
 		guarding_give_notes(g, r, i);
 	free(r);
@@ -204,9 +200,7 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	g->settings = settings;
 	guarding_fit(g, settings);
 	event_queue_init(&g->heard);
-	g->record_fd = g->event_fd = -1;
-	buf_init(&g->line,
-		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
+	g->event_fd = -1;
 	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	err = open_all(g);
 	if (err) {
@@ -263,11 +257,9 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	guarding_health_close(g);
 	guarding_rooms_close(g);
 	guarding_lock_close(g);
-	guarding_record_close(g);
 	beside_free(g->beside);
 	guarding_swap_close(g);
-	buf_done(&g->line);
-	guard_free(g->guard);
+	guarding_teller_free(g);
 	guard_settings_done(g->settings);
 	free(g->settings);
 	event_queue_done(&g->heard);

@@ -128,7 +128,7 @@ static void keep_records(struct guarding *g)
 	struct guard_record r;
 
 	keep_again(g);
-	while (guard_next_record(g->guard, &r))
+	while (guarding_next_record(g, &r))
 		for (unsigned i = 0; i < g->settings->policy.workers; i++)
 			if (strcmp(g->settings->policy.worker[i].name, r.worker) == 0)
 				keep_of(g, i, &r);
@@ -156,7 +156,7 @@ static void give_orders(struct guarding *g)
 {
 	struct guard_order o;
 
-	while (!guarding_swap_waits(g) && guard_next_order(g->guard, &o)) {
+	while (!guarding_swap_waits(g) && guarding_next_order(g, &o)) {
 		if (unrecorded(g, &o))
 			refuse(g, &o,
 			       "the journal cannot be written: nothing above level 2 is done");
@@ -199,7 +199,7 @@ void guarding_tell_decisions(struct guarding *g)
 {
 	struct guard_decision d;
 
-	while (guard_next_decision(g->guard, &d))
+	while (guarding_next_decision(g, &d))
 		tell_decision(g, &d);
 }
 

@@ -2,7 +2,7 @@
  *
  *   guarding.c          looks and outcomes come in, the view goes out; beginning and end
  *   guarding_journal.c  what is decided is told, kept in the file, and only then ordered
- *   guarding_trace.c    the recording of all that the guard is told
+ *   guarding_trace.c    all that the guard is told, and its recording
  *   guarding_health.c   health and capacity of the GPUs, and what their drivers tell
  *   guarding_beside.c   what is found beside the looks: Xids of the log, games, idling models, caps
  *   guarding_ask.c      what people ask
@@ -18,7 +18,6 @@
 #include "guarding.h"
 #include "looker.h"
 
-#include "base/buf.h"
 #include "device/watch.h"
 #include "guard/action.h"
 
@@ -42,12 +41,14 @@ struct guarding_lock {
 	uint64_t retry_ns;
 };
 
-struct retired; /* a configuration that a thread may still read */
+struct guarding_teller; /* the guard that can be told something; of guarding_trace.c alone */
+struct retired;         /* a configuration that a thread may still read */
 
 struct guarding {
 	struct guarding_config config;
 	struct guard_settings *settings;
-	struct guard *guard;
+	const struct guard *guard; /* to look at */
+	struct guarding_teller *teller;
 	struct action *action;
 	struct looker *looker;
 	int outcome_fd;
@@ -65,10 +66,6 @@ struct guarding {
 	uint64_t decided;   /* ever */
 	struct tally tally; /* with those of earlier runs */
 	struct guard_operations operations;
-
-	/* The recording. */
-	int record_fd; /* -1: nothing is recorded */
-	struct buf line;
 
 	/* Health and capacity. */
 	struct health *health[GUARDING_DEVICES];
@@ -130,17 +127,37 @@ struct guarding_records {
 int guarding_records_read(struct guarding *g, struct guarding_records **ret); /* free() */
 void guarding_give_notes(struct guarding *g, const struct guarding_records *r, unsigned worker);
 
-/* guarding_trace.c: what the guard is told goes through here. */
+/* guarding_trace.c: what the guard is told goes through here; nobody else can change it. */
+int guarding_teller_new(struct guarding *g,
+			const struct guarding_records *r); /* the guard, too */
+void guarding_teller_free(struct guarding *g);
+/* By g->settings: stays with the file that it has, or begins with another. */
 void guarding_record_open(struct guarding *g);
-void guarding_record_close(struct guarding *g);
-void guarding_record(struct guarding *g); /* g->line */
+/* As guard_swap(), before g->settings are others. */
+int guarding_change(struct guarding *g, const struct guard_settings *next,
+		    const struct guarding_records *r);
+void guarding_look(struct guarding *g, const struct scene *s);
 void guarding_outcome(struct guarding *g, const struct guard_outcome *o);
 void guarding_stop(struct guarding *g);
+void guarding_for(struct guarding *g, int64_t uid);
+int guarding_wish(struct guarding *g, int worker, enum guard_ask what, uint64_t ttl_ns,
+		  char *message, size_t size);
+int guarding_reserve(struct guarding *g, const char *gpu, uint64_t bytes, int64_t pid,
+		     uint64_t ttl_ns, uint64_t *ret_id);
+int guarding_reserve_again(struct guarding *g, const struct guard_room *room);
+void guarding_release(struct guarding *g, uint64_t id);
 void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
 		     const char *why, uint64_t now);
 int guarding_trust(struct guarding *g, const char *uuid, uint64_t now);
 void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const char *why,
 		   uint64_t now);
+void guarding_foreign(struct guarding *g, const char *uuid, const char *holder);
+void guarding_games(struct guarding *g, unsigned count);
+void guarding_economy(struct guarding *g, unsigned worker, uint64_t after_ns, double idle_w,
+		      double reload_j);
+bool guarding_next_order(struct guarding *g, struct guard_order *ret);
+bool guarding_next_decision(struct guarding *g, struct guard_decision *ret);
+bool guarding_next_record(struct guarding *g, struct guard_record *ret);
 
 /* guarding_health.c */
 int guarding_health_open(struct guarding *g);

@@ -6,7 +6,6 @@
 #include "guarding_parts.h"
 
 #include "guard_record.h"
-#include "guard_trace.h"
 
 #include "base/clock.h"
 #include "device/proc.h"
@@ -149,16 +148,10 @@ void guarding_room_made(struct guarding *g, uint64_t id, int fd, uint64_t start_
 
 void guarding_room_release(struct guarding *g, uint64_t id)
 {
-	uint64_t now = guarding_now_ns();
-
 	for (unsigned i = 0; i < GUARDING_OWNERS; i++)
 		if (id && g->owner[i].id == id)
 			forget_owner(&g->owner[i]);
-	if (g->record_fd >= 0) {
-		guard_trace_release(&g->line, id, now);
-		guarding_record(g);
-	}
-	guard_release(g->guard, id, now);
+	guarding_release(g, id);
 	guarding_rooms_tick(g);
 	guarding_pump(g);
 	looker_now(g->looker);
@@ -194,7 +187,7 @@ static void take_up(void *arg, const char *id, const char *json)
 		     (!r.until_wall_ns || r.until_wall_ns > wall) && find_owner(&r, &fd);
 
 	r.room.until_ns = r.until_wall_ns ? now + (r.until_wall_ns - wall) : UINT64_MAX;
-	if (!lasts || guard_reserve_again(g->guard, &r.room) != 0) {
+	if (!lasts || guarding_reserve_again(g, &r.room) != 0) {
 		if (fd >= 0)
 			close(fd);
 		store_forget(g->config.store, KIND, id);

@@ -178,8 +178,6 @@ static void move_over(struct guarding *g, struct retired *place,
 	for (unsigned i = 0; i < next->policy.workers; i++)
 		if (from[i] < 0)
 			guarding_give_notes(g, records, i);
-	/* What was recorded so far was decided by another policy: what follows is a run of its own. */
-	guarding_record_close(g);
 	guarding_record_open(g);
 	retire(g, place, old);
 	guarding_health_swapped(g);
@@ -209,8 +207,7 @@ static int prepare(struct guarding *g, struct change *c)
 	if (err)
 		return err;
 	list_leaving(g, c->leaving);
-	return guard_swap(g->guard, &g->next->policy, c->records->record, c->records->count,
-			  guarding_now_ns());
+	return guarding_change(g, g->next, c->records);
 }
 
 static void swap(struct guarding *g)

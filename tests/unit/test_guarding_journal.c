@@ -132,8 +132,27 @@ uint64_t guarding_now_ns(void)
 
 void guarding_outcome(struct guarding *x, const struct guard_outcome *out)
 {
+	(void)x;
 	disk.refused += strstr(out->message, "the journal cannot be written") != NULL;
-	guard_outcome(x->guard, out, o.now);
+	guard_outcome(o.g, out, o.now);
+}
+
+bool guarding_next_order(struct guarding *x, struct guard_order *ret)
+{
+	(void)x;
+	return guard_next_order(o.g, ret);
+}
+
+bool guarding_next_decision(struct guarding *x, struct guard_decision *ret)
+{
+	(void)x;
+	return guard_next_decision(o.g, ret);
+}
+
+bool guarding_next_record(struct guarding *x, struct guard_record *ret)
+{
+	(void)x;
+	return guard_next_record(o.g, ret);
 }
 
 bool guarding_swap_waits(const struct guarding *x)
