@@ -13,7 +13,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define RESTORE_NS (10 * NS_PER_S)
+#define RESTORE_NS   (10 * NS_PER_S)
+#define LAST_LOOK_NS NS_PER_S /* for who came back to be seen */
 
 uint64_t guarding_now_ns(void)
 {
@@ -212,6 +213,32 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	return 0;
 }
 
+static bool is_back_unseen(const struct guarding *g)
+{
+	struct guard_status s;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (guard_status(g->guard, i, &s) == 0 && s.state == STATE_VERIFY_UP && !s.dry)
+			return true;
+	return false;
+}
+
+/* Who came back is looked at once more, so that it is known and counted.  Nothing new is begun. */
+static void look_last(struct guarding *g)
+{
+	uint64_t until = guarding_now_ns() + LAST_LOOK_NS;
+
+	g->ending = true;
+	if (!g->looker || !is_back_unseen(g))
+		return;
+	looker_now(g->looker);
+	while (is_back_unseen(g) && guarding_now_ns() < until) {
+		clock_sleep_until(clock_real(), guarding_now_ns() + GUARDING_LOOK_NS);
+		looker_take(g->looker);
+		guarding_written(g, guarding_now_ns());
+	}
+}
+
 /* Workers that may come back are let come back: for at most some seconds. */
 static void restore(struct guarding *g)
 {
@@ -236,18 +263,18 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	if (!g)
 		return 0;
 	guarding_swap_drop(g);
+	if (g->action && g->guard) {
+		restore(g);
+		look_last(g);
+	}
 	if (g->looker)
 		err = looker_free(g->looker, timeout_ns);
 	if (!err) {
 		g->looker = NULL;
 		err = guarding_health_stop(g);
 	}
-	if (g->action) {
-		if (g->guard)
-			restore(g);
-		if (action_free(g->action, timeout_ns) != 0)
-			err = -GW_E_STATE;
-	}
+	if (g->action && action_free(g->action, timeout_ns) != 0)
+		err = -GW_E_STATE;
 	if (err)
 		return err;
 	loop_remove(g->timer);

@@ -156,7 +156,7 @@ static void give_orders(struct guarding *g)
 {
 	struct guard_order o;
 
-	while (!guarding_swap_waits(g) && guarding_next_order(g, &o)) {
+	while (!g->ending && !guarding_swap_waits(g) && guarding_next_order(g, &o)) {
 		if (unrecorded(g, &o))
 			refuse(g, &o,
 			       "the journal cannot be written: nothing above level 2 is done");

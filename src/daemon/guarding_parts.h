@@ -54,6 +54,7 @@ struct guarding {
 	int outcome_fd;
 	struct loop_source *outcome_source;
 	bool paused;
+	bool ending; /* no order is given any more */
 	struct guard_view view;
 
 	/* The journal. */
