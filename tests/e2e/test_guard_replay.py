@@ -1,5 +1,6 @@
 """A recording has all that the guard was told: what it decided then is decided again, to the byte."""
 import json
+import re
 import signal
 import time
 
@@ -128,3 +129,22 @@ def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  #
         with Contender(world, 8 * GIB):
             s.until("evicted")
         assert_same(s, trace, tmp_path / "home")
+
+
+FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guard_free"}  # change no decision
+
+
+def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_each():
+    """A function of guard.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
+    text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard.h").read_text(), flags=re.S)
+    told = set(re.findall(r"\b(guard_\w+)\(\s*struct guard \*g\b", text)) - FETCHED
+    assert len(told) > 12 and "guard_foreign" in told
+    callers = {}
+    for layer in ("serve", "daemon", "cli"):
+        for path in (support.TOP / "src" / layer).glob("*.c"):
+            code = re.sub(r"/\*.*?\*/", "", path.read_text(), flags=re.S)
+            for name in told & set(re.findall(r"\b(guard_\w+)\(", code)):
+                callers.setdefault(name, set()).add(path.name)
+    # A guard that goes on where another was is made by whoever reads alone.
+    assert callers.pop("guard_number_from") == {"guard_trace_read.c"}
+    assert callers == {name: {"guarding_trace.c", "guard_trace_read.c"} for name in told - {"guard_number_from"}}
