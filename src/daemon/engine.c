@@ -342,6 +342,7 @@ static void begin_guard(struct engine *e)
 	}
 	e->guarded = false;
 	err = guarding_new(&(struct guarding_config){ .loop = e->config.loop,
+						      .clock = e->clock,
 						      .store = e->config.store,
 						      .ctx = e->view.ctx,
 						      .settings = &e->guard,

@@ -47,7 +47,7 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 	guarding_look(g, s);
 	guarding_swap_try(g);
 	guarding_pump(g);
-	now = guarding_now_ns();
+	now = guarding_time_ns(g);
 	if (g->decided != before) {
 		double seconds = (double)(now - s->mono_ns) * 1e-9;
 
@@ -198,6 +198,8 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	}
 	*settings = *config->settings;
 	g->config = *config;
+	if (!g->config.clock)
+		g->config.clock = clock_real();
 	g->settings = settings;
 	guarding_fit(g, settings);
 	event_queue_init(&g->heard);
@@ -226,30 +228,30 @@ static bool is_back_unseen(const struct guarding *g)
 /* Who came back is looked at once more, so that it is known and counted.  Nothing new is begun. */
 static void look_last(struct guarding *g)
 {
-	uint64_t until = guarding_now_ns() + LAST_LOOK_NS;
+	uint64_t until = guarding_time_ns(g) + LAST_LOOK_NS;
 
 	g->ending = true;
 	if (!g->looker || !is_back_unseen(g))
 		return;
 	looker_now(g->looker);
-	while (is_back_unseen(g) && guarding_now_ns() < until) {
-		clock_sleep_until(clock_real(), guarding_now_ns() + GUARDING_LOOK_NS);
+	while (is_back_unseen(g) && guarding_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARDING_LOOK_NS);
 		looker_take(g->looker);
-		guarding_written(g, guarding_now_ns());
+		guarding_written(g, guarding_time_ns(g));
 	}
 }
 
 /* Workers that may come back are let come back: for at most some seconds. */
 static void restore(struct guarding *g)
 {
-	uint64_t until = guarding_now_ns() + RESTORE_NS;
+	uint64_t until = guarding_time_ns(g) + RESTORE_NS;
 	struct guard_outcome o;
 
 	guarding_stop(g);
 	guarding_pump(g);
-	while (guard_returning(g->guard) && guarding_now_ns() < until) {
-		clock_sleep_until(clock_real(), guarding_now_ns() + GUARDING_LOOK_NS);
-		guarding_written(g, guarding_now_ns());
+	while (guard_returning(g->guard) && guarding_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARDING_LOOK_NS);
+		guarding_written(g, guarding_time_ns(g));
 		while (action_next_outcome(g->action, &o))
 			guarding_outcome(g, &o);
 		guarding_pump(g);

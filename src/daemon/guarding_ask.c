@@ -33,16 +33,16 @@ static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask 
 	if (guard_status(g->guard, worker, &s) == 0 &&
 	    !guard_operation_running(&g->operations, name, what))
 		guard_operation_begin(&g->operations, id, name, what, &s,
-				      clock_wall_ns(clock_real()));
+				      clock_wall_ns(g->config.clock));
 }
 
 /* Who is told that it is so may rely on it: his wish is in the file before he is answered.  A disk that
  * hangs holds us up no longer than this; then, and where nothing can be kept, the answer says so. */
 static void keep_wish(struct guarding *g, char *message, size_t size)
 {
-	uint64_t now = guarding_now_ns(), until = now + KEEP_NS;
+	uint64_t now = guarding_time_ns(g), until = now + KEEP_NS;
 
-	for (; g->writing && now < until; now = guarding_now_ns()) {
+	for (; g->writing && now < until; now = guarding_time_ns(g)) {
 		if (store_flush(g->config.store, until - now) == -GW_E_TIMEOUT)
 			break;
 		guarding_written(g, now);
@@ -149,7 +149,7 @@ static int may_play(struct guarding *g, int64_t *pid, const struct guard_asker *
 	root_close(&root);
 	if (err)
 		return err;
-	return guard_user_wait_ns(g->guard, by->uid, guarding_now_ns()) ? -GW_E_PERM : 0;
+	return guard_user_wait_ns(g->guard, by->uid, guarding_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
 static int game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,

@@ -11,7 +11,7 @@ static void found_xid(void *arg, const struct watch_event *e, bool past)
 static void found_reason(void *arg, const char *uuid, enum guard_reason r, bool on,
 			 const char *why)
 {
-	guarding_reason(arg, uuid, r, on, why, guarding_now_ns());
+	guarding_reason(arg, uuid, r, on, why, guarding_time_ns(arg));
 }
 
 static void found_games(void *arg, unsigned count)

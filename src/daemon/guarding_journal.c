@@ -67,7 +67,7 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
-	r->wall_ns = clock_wall_ns(clock_real());
+	r->wall_ns = clock_wall_ns(g->config.clock);
 	r->id = announce(g, d, name, text);
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
 	if (d->freed_ns && !d->dry) {
@@ -184,7 +184,7 @@ void guarding_commit(struct guarding *g)
 	if (!g->writing)
 		return;
 	store_commit(g->config.store);
-	loop_set_time(g->timer, guarding_now_ns());
+	loop_set_time(g->timer, guarding_time_ns(g));
 }
 
 void guarding_written(struct guarding *g, uint64_t now_ns)
@@ -216,7 +216,7 @@ void guarding_pump(struct guarding *g)
 			return;
 		}
 		store_commit(g->config.store);
-		if (!is_written(g, guarding_now_ns()))
+		if (!is_written(g, guarding_time_ns(g)))
 			return;
 		give_orders(g);
 	} while (true);

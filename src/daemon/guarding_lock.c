@@ -96,7 +96,7 @@ void guarding_lock_look(struct guarding *g, const struct scene *s)
 			s->gpu[i].simulated && !given ? NULL : place_of(g, s->gpu[i].uuid);
 
 		if (l && enforces)
-			try_lock(g, l, guarding_now_ns());
+			try_lock(g, l, guarding_time_ns(g));
 		else if (l)
 			let_go(l);
 	}

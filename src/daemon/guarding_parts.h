@@ -18,6 +18,7 @@
 #include "guarding.h"
 #include "looker.h"
 
+#include "base/clock.h"
 #include "device/watch.h"
 #include "guard/action.h"
 
@@ -99,7 +100,12 @@ struct guarding {
 	struct retired *retired;
 };
 
-uint64_t guarding_now_ns(void);
+/* By the clock that it was given. */
+static inline uint64_t guarding_time_ns(const struct guarding *g)
+{
+	return clock_mono_ns(g->config.clock);
+}
+uint64_t guarding_now_ns(void); /* of the machine: health alone goes by it */
 /* Tells people; fmt makes one sentence.  The event's id. */
 uint64_t guarding_tell(struct guarding *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

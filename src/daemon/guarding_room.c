@@ -97,14 +97,14 @@ static void note(struct guarding *g, uint64_t id)
 static void keep(struct guarding *g, uint64_t id, uint64_t start_ticks)
 {
 	struct guard_room_record r = { .start_ticks = start_ticks };
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 	struct buf text;
 	char name[24];
 
 	if (!find(g, id, &r.room))
 		return;
 	if (r.room.until_ns != UINT64_MAX)
-		r.until_wall_ns = clock_wall_ns(clock_real()) +
+		r.until_wall_ns = clock_wall_ns(g->config.clock) +
 				  (r.room.until_ns > now ? r.room.until_ns - now : 0);
 	name_of(id, name);
 	buf_init(&text, 4096);
@@ -180,7 +180,7 @@ static bool find_owner(const struct guard_room_record *r, int *ret_fd)
 static void take_up(void *arg, const char *id, const char *json)
 {
 	struct guarding *g = arg;
-	uint64_t wall = clock_wall_ns(clock_real()), now = guarding_now_ns();
+	uint64_t wall = clock_wall_ns(g->config.clock), now = guarding_time_ns(g);
 	struct guard_room_record r;
 	int fd = -1;
 	bool lasts = guard_room_read(json, &r) == 0 &&

@@ -241,14 +241,14 @@ static void swap(struct guarding *g)
 
 bool guarding_swap_waits(const struct guarding *g)
 {
-	uint64_t waited = g->next ? guarding_now_ns() - g->next_ns : 0;
+	uint64_t waited = g->next ? guarding_time_ns(g) - g->next_ns : 0;
 
 	return waited > HOLD_BACK_NS && waited < GIVE_UP_NS;
 }
 
 static void wait_longer(struct guarding *g)
 {
-	if (g->next_told || guarding_now_ns() - g->next_ns < GIVE_UP_NS)
+	if (g->next_told || guarding_time_ns(g) - g->next_ns < GIVE_UP_NS)
 		return;
 	g->next_told = true;
 	guarding_tell(
@@ -282,7 +282,7 @@ void guarding_swap(struct guarding *g, struct guard_settings *settings)
 	*next = *settings;
 	guarding_fit(g, next);
 	if (!g->next)
-		g->next_ns = guarding_now_ns();
+		g->next_ns = guarding_time_ns(g);
 	settings_free(g->next);
 	g->next = next;
 	g->next_told = false;

@@ -125,7 +125,7 @@ static void write_begin(struct guarding *g)
 		guarding_tell(g, "warning", "no memory: the recording begins without records");
 	guard_trace_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
 	write_workers(g, p, kept);
-	write_standing(g, guarding_now_ns());
+	write_standing(g, guarding_time_ns(g));
 	free(kept);
 	g->teller->last.whole = false;
 	record(g);
@@ -197,7 +197,7 @@ int guarding_change(struct guarding *g, const struct guard_settings *next,
 		    const struct guarding_records *r)
 {
 	struct guarding_teller *t = g->teller;
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 	bool goes_on = in_place(g, next->record);
 	int err;
 
@@ -238,7 +238,7 @@ static int worker_of(const struct guarding *g, uint64_t order)
 
 void guarding_outcome(struct guarding *g, const struct guard_outcome *o)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 
 	RECORD(g, guard_trace_outcome, o, worker_of(g, o->order), now);
 	guard_outcome(g->teller->guard, o, now);
@@ -246,7 +246,7 @@ void guarding_outcome(struct guarding *g, const struct guard_outcome *o)
 
 void guarding_stop(struct guarding *g)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 
 	RECORD(g, guard_trace_stop, now);
 	guard_stop(g->teller->guard, now);
@@ -254,14 +254,14 @@ void guarding_stop(struct guarding *g)
 
 void guarding_for(struct guarding *g, int64_t uid)
 {
-	RECORD(g, guard_trace_for, uid, guarding_now_ns());
+	RECORD(g, guard_trace_for, uid, guarding_time_ns(g));
 	guard_for(g->teller->guard, uid);
 }
 
 int guarding_wish(struct guarding *g, int worker, enum guard_ask what, uint64_t ttl_ns,
 		  char *message, size_t size)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 
 	RECORD(g, guard_trace_ask, worker, what, ttl_ns, now);
 	return guard_ask(g->teller->guard, worker, what, ttl_ns, now, message, size);
@@ -270,7 +270,7 @@ int guarding_wish(struct guarding *g, int worker, enum guard_ask what, uint64_t 
 int guarding_reserve(struct guarding *g, const char *gpu, uint64_t bytes, int64_t pid,
 		     uint64_t ttl_ns, uint64_t *ret_id)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 	int err = guard_reserve(g->teller->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
 
 	RECORD(g, guard_trace_reserve, gpu, bytes, pid, ttl_ns, err ? 0 : *ret_id, now);
@@ -288,7 +288,7 @@ int guarding_reserve_again(struct guarding *g, const struct guard_room *room)
 
 void guarding_release(struct guarding *g, uint64_t id)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 
 	RECORD(g, guard_trace_release, id, now);
 	guard_release(g->teller->guard, id, now);
@@ -316,7 +316,7 @@ int guarding_trust(struct guarding *g, const char *uuid, uint64_t now)
 
 void guarding_foreign(struct guarding *g, const char *uuid, const char *holder)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 
 	RECORD(g, guard_trace_foreign, uuid, holder, now);
 	guard_foreign(g->teller->guard, uuid, holder, now);
@@ -324,14 +324,14 @@ void guarding_foreign(struct guarding *g, const char *uuid, const char *holder)
 
 void guarding_games(struct guarding *g, unsigned count)
 {
-	RECORD(g, guard_trace_games, count, guarding_now_ns());
+	RECORD(g, guard_trace_games, count, guarding_time_ns(g));
 	guard_games(g->teller->guard, count);
 }
 
 void guarding_economy(struct guarding *g, unsigned worker, uint64_t after_ns, double idle_w,
 		      double reload_j)
 {
-	RECORD(g, guard_trace_economy, worker, after_ns, idle_w, reload_j, guarding_now_ns());
+	RECORD(g, guard_trace_economy, worker, after_ns, idle_w, reload_j, guarding_time_ns(g));
 	guard_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
 }
 

@@ -131,7 +131,8 @@ def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  #
         assert_same(s, trace, tmp_path / "home")
 
 
-FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guard_free"}  # change no decision
+# These change no decision.
+FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guard_free", "guard_reason_ends"}
 
 
 def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_each():
