@@ -218,9 +218,10 @@ void guarding_look(struct guarding *g, const struct scene *s)
 	struct guarding_teller *t = g->teller;
 
 	if (recorded(g)) {
-		t->looks = t->last.whole ? t->looks + 1 : 0;
-		t->last.whole = t->last.whole && t->looks < WHOLE_LOOKS;
-		t->looks = t->last.whole ? t->looks : 0;
+		if (++t->looks >= WHOLE_LOOKS)
+			t->last.whole = false;
+		if (!t->last.whole)
+			t->looks = 0;
 		scene_write_change(&t->line, s, &t->last);
 		record(g);
 	}
