@@ -62,6 +62,8 @@ static void begin(const char *record)
 	memset(&journal, 0, sizeof(journal));
 	world_init(&o, 1, 2);
 	o.p.worker[1].priority = 9;
+	o.p.restore_on_stop = true;
+	o.p.user_evictions = 1;
 	o.w[0].load[0] = o.w[1].load[0] = 4 * GIB;
 	o.w[0].resident = false;
 	journal = (struct guard_record){ .worker = "w0",
@@ -221,7 +223,15 @@ static void whatever_it_is_told_is_decided_again_to_the_bit(void **state)
 	guarding_games(&g, 0);
 	guarding_economy(&g, 0, UINT64_MAX, 43, 2000);
 	run_for(60 * S);
+	guarding_for(&g, 1000); /* he did once this hour */
+	assert_int_equal(guarding_wish(&g, 0, ASK_EVICT, 0, message, sizeof(message)),
+			 -GW_E_PERM);
+	guarding_games(&g, 1);
+	run_for(10 * S);
+	guarding_games(&g, 0);
+	run_for(5 * S);
 	guarding_stop(&g);
+	assert_true(guard_returning(g.guard) > 0);
 	fetch();
 	assert_true(seen.says > 30);
 	assert_int_equal(seen.told, 0);
