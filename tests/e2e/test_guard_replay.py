@@ -128,6 +128,14 @@ def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  #
         assert (trace.stat().st_size - size) / (looks() - before) < 200  # a whole one has some 900 bytes
         with Contender(world, 8 * GIB):
             s.until("evicted")
+            # A part of it is a world for simulate, too: changes of a scene that was cut off are passed over.
+            lines = trace.read_text().rpartition("\n")[0].splitlines()
+            at = max(i for i, line in enumerate(lines) if line.startswith("S\t"))
+            part = lines[at - 1:] if lines[at - 1].startswith("D\t") else ["D\t1\t0", *lines[at:]]
+            told = s.post("/api/v1/guard/simulate", token=True, json={"trace": "\n".join(lines[:2] + part), "seconds": 1})
+            assert told.status_code == 200, told.text
+            gone = s.post("/api/v1/guard/simulate", token=True, json={"trace": "D\t1\t0\n", "seconds": 1})
+            assert gone.status_code == 400 and "no whole scene" in gone.text
         assert_same(s, trace, tmp_path / "home")
 
 
