@@ -342,6 +342,7 @@ static void begin_guard(struct engine *e)
 	}
 	e->guarded = false;
 	err = guarding_new(&(struct guarding_config){ .loop = e->config.loop,
+						      .clock = e->clock,
 						      .store = e->config.store,
 						      .ctx = e->view.ctx,
 						      .settings = &e->guard,
@@ -581,16 +582,21 @@ int engine_new(const struct engine_config *config, struct engine **ret)
 	return 0;
 }
 
+int engine_end_guard(struct engine *e, uint64_t timeout_ns)
+{
+	int err = e ? guarding_free(e->guarding, timeout_ns) : 0;
+
+	if (e && !err)
+		e->guarding = NULL;
+	return err;
+}
+
 int engine_free(struct engine *e, uint64_t timeout_ns)
 {
-	int err;
+	int err = engine_end_guard(e, timeout_ns);
 
-	if (!e)
-		return 0;
-	err = guarding_free(e->guarding, timeout_ns);
-	if (err)
+	if (!e || err)
 		return err; /* what hangs may still use it */
-	e->guarding = NULL;
 	if (e->guarded)
 		guard_settings_done(&e->guard);
 	settings_close(e->settings);

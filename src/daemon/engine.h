@@ -33,6 +33,9 @@ struct engine_config {
 /* Returns at once; the first tick comes when the drivers are open.  0, -GW_E_NOMEM or -GW_E_IO. */
 int engine_new(const struct engine_config *config, struct engine **ret);
 
+/* Before engine_free(), for who has something to say afterwards: with on_stop = "restore" workers come back first.  0, or
+ * -GW_E_STATE: something hangs, and is left behind with the engine.  e may be NULL. */
+int engine_end_guard(struct engine *e, uint64_t timeout_ns);
 /* 0, or -GW_E_STATE as reader_free(). */
 int engine_free(struct engine *e, uint64_t timeout_ns);
 

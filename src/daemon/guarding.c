@@ -13,7 +13,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define RESTORE_NS (10 * NS_PER_S)
+#define RESTORE_NS   (10 * NS_PER_S)
+#define LAST_LOOK_NS NS_PER_S /* for who came back to be seen */
 
 uint64_t guarding_now_ns(void)
 {
@@ -42,15 +43,11 @@ static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
 
 	g->view.scene = s;
 	g->view.counts.looks++;
-	if (g->record_fd >= 0) {
-		scene_write(&g->line, s);
-		guarding_record(g);
-	}
 	guarding_lock_look(g, s);
-	guard_look(g->guard, s);
+	guarding_look(g, s);
 	guarding_swap_try(g);
 	guarding_pump(g);
-	now = guarding_now_ns();
+	now = guarding_time_ns(g);
 	if (g->decided != before) {
 		double seconds = (double)(now - s->mono_ns) * 1e-9;
 
@@ -138,7 +135,7 @@ static int open_guard(struct guarding *g)
 	int err = guarding_records_read(g, &r);
 
 	if (!err)
-		err = guard_new(&g->settings->policy, r->record, r->count, &g->guard);
+		err = guarding_teller_new(g, r);
 	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
 		guarding_give_notes(g, r, i);
 	free(r);
@@ -201,12 +198,12 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	}
 	*settings = *config->settings;
 	g->config = *config;
+	if (!g->config.clock)
+		g->config.clock = clock_real();
 	g->settings = settings;
 	guarding_fit(g, settings);
 	event_queue_init(&g->heard);
-	g->record_fd = g->event_fd = -1;
-	buf_init(&g->line,
-		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
+	g->event_fd = -1;
 	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	err = open_all(g);
 	if (err) {
@@ -218,17 +215,43 @@ int guarding_new(const struct guarding_config *config, struct guarding **ret)
 	return 0;
 }
 
+static bool is_back_unseen(const struct guarding *g)
+{
+	struct guard_status s;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (guard_status(g->guard, i, &s) == 0 && s.state == STATE_VERIFY_UP && !s.dry)
+			return true;
+	return false;
+}
+
+/* Who came back is looked at once more, so that it is known and counted.  Nothing new is begun. */
+static void look_last(struct guarding *g)
+{
+	uint64_t until = guarding_time_ns(g) + LAST_LOOK_NS;
+
+	g->ending = true;
+	if (!g->looker || !is_back_unseen(g))
+		return;
+	looker_now(g->looker);
+	while (is_back_unseen(g) && guarding_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARDING_LOOK_NS);
+		looker_take(g->looker);
+		guarding_written(g, guarding_time_ns(g));
+	}
+}
+
 /* Workers that may come back are let come back: for at most some seconds. */
 static void restore(struct guarding *g)
 {
-	uint64_t until = guarding_now_ns() + RESTORE_NS;
+	uint64_t until = guarding_time_ns(g) + RESTORE_NS;
 	struct guard_outcome o;
 
 	guarding_stop(g);
 	guarding_pump(g);
-	while (guard_returning(g->guard) && guarding_now_ns() < until) {
-		clock_sleep_until(clock_real(), guarding_now_ns() + GUARDING_LOOK_NS);
-		guarding_written(g, guarding_now_ns());
+	while (guard_returning(g->guard) && guarding_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARDING_LOOK_NS);
+		guarding_written(g, guarding_time_ns(g));
 		while (action_next_outcome(g->action, &o))
 			guarding_outcome(g, &o);
 		guarding_pump(g);
@@ -242,18 +265,18 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	if (!g)
 		return 0;
 	guarding_swap_drop(g);
+	if (g->action && g->guard) {
+		restore(g);
+		look_last(g);
+	}
 	if (g->looker)
 		err = looker_free(g->looker, timeout_ns);
 	if (!err) {
 		g->looker = NULL;
 		err = guarding_events_stop(g);
 	}
-	if (g->action) {
-		if (g->guard)
-			restore(g);
-		if (action_free(g->action, timeout_ns) != 0)
-			err = -GW_E_STATE;
-	}
+	if (g->action && action_free(g->action, timeout_ns) != 0)
+		err = -GW_E_STATE;
 	if (err)
 		return err;
 	loop_remove(g->timer);
@@ -264,11 +287,9 @@ int guarding_free(struct guarding *g, uint64_t timeout_ns)
 	guarding_devices_close(g);
 	guarding_rooms_close(g);
 	guarding_lock_close(g);
-	guarding_record_close(g);
 	beside_free(g->beside);
 	guarding_swap_close(g);
-	buf_done(&g->line);
-	guard_free(g->guard);
+	guarding_teller_free(g);
 	guard_settings_done(g->settings);
 	free(g->settings);
 	event_queue_done(&g->heard);

@@ -9,6 +9,7 @@
 #include "guard_config.h"
 #include "store.h"
 
+#include "base/clock.h"
 #include "base/loop.h"
 #include "serve/guard_view.h"
 #include "serve/view.h"
@@ -17,6 +18,7 @@ struct guarding;
 
 struct guarding_config {
 	struct loop *loop;
+	const struct clock *clock; /* borrowed; NULL: the machine's */
 	struct store *store;
 	struct gw_ctx *ctx;
 	struct guard_settings *settings; /* taken over, also when it fails */

@@ -2,7 +2,6 @@
 #include "guarding_parts.h"
 
 #include "guard_text.h"
-#include "guard_trace.h"
 #include "whose.h"
 
 #include "base/clock.h"
@@ -20,20 +19,6 @@ static uint64_t audit(struct guarding *g, const char *who, const char *what)
 	return guarding_tell(g, "info", "%s (asked by %s)", what, who);
 }
 
-/* The user of a peer on the UNIX socket is limited in how often it moves workers; who has the token is not. */
-static void on_behalf_of(struct guarding *g, const char *who, uint64_t now)
-{
-	long long uid = 0;
-
-	if (sscanf(who, "uid %lld", &uid) != 1 || uid <= 0)
-		return;
-	if (g->record_fd >= 0) {
-		guard_trace_for(&g->line, uid, now);
-		guarding_record(g);
-	}
-	guard_for(g->guard, uid);
-}
-
 /* Was accepted: whoever asked can follow it. */
 static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask what,
 			    const char *who)
@@ -48,16 +33,16 @@ static void begin_operation(struct guarding *g, unsigned worker, enum guard_ask 
 	if (guard_status(g->guard, worker, &s) == 0 &&
 	    !guard_operation_running(&g->operations, name, what))
 		guard_operation_begin(&g->operations, id, name, what, &s,
-				      clock_wall_ns(clock_real()));
+				      clock_wall_ns(g->config.clock));
 }
 
 /* Who is told that it is so may rely on it: his wish is in the file before he is answered.  A disk that
  * hangs holds us up no longer than this; then, and where nothing can be kept, the answer says so. */
 static void keep_wish(struct guarding *g, char *message, size_t size)
 {
-	uint64_t now = guarding_now_ns(), until = now + KEEP_NS;
+	uint64_t now = guarding_time_ns(g), until = now + KEEP_NS;
 
-	for (; g->writing && now < until; now = guarding_now_ns()) {
+	for (; g->writing && now < until; now = guarding_time_ns(g)) {
 		if (store_flush(g->config.store, until - now) == -GW_E_TIMEOUT)
 			break;
 		guarding_written(g, now);
@@ -75,22 +60,17 @@ static void keep_wish(struct guarding *g, char *message, size_t size)
 			 "the disk has not taken it yet: it is lost if the machine ends now");
 }
 
-static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns, const char *who,
-	       char *message, size_t size)
+static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
+	       const struct guard_asker *by, char *message, size_t size)
 {
 	struct guarding *g = engine;
-	uint64_t now = guarding_now_ns();
 	int err;
 
-	on_behalf_of(g, who, now);
-	if (g->record_fd >= 0) {
-		guard_trace_ask(&g->line, worker, what, ttl_ns, now);
-		guarding_record(g);
-	}
-	err = guard_ask(g->guard, worker, what, ttl_ns, now, message, size);
+	guarding_for(g, by->uid);
+	err = guarding_wish(g, worker, what, ttl_ns, message, size);
 	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
 		if (worker < 0 || i == (unsigned)worker)
-			begin_operation(g, i, what, who);
+			begin_operation(g, i, what, by->who);
 	guarding_pump(g);
 	if (!err)
 		keep_wish(g, message, size);
@@ -115,7 +95,7 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 		   const struct guard_asker *by, uint64_t *ret_id, char *message, size_t size)
 {
 	struct guarding *g = engine;
-	uint64_t now = guarding_now_ns(), start_ticks = 0;
+	uint64_t start_ticks = 0;
 	char text[160];
 	int fd = -1, err;
 
@@ -125,12 +105,8 @@ static int reserve(void *engine, const char *gpu, uint64_t bytes, int64_t pid, u
 			return err;
 		fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
 	}
-	on_behalf_of(g, by->who, now);
-	if (g->record_fd >= 0) {
-		guard_trace_reserve(&g->line, gpu, bytes, pid, ttl_ns, now);
-		guarding_record(g);
-	}
-	err = guard_reserve(g->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
+	guarding_for(g, by->uid);
+	err = guarding_reserve(g, gpu, bytes, pid, ttl_ns, ret_id);
 	if (!err) {
 		guarding_room_made(g, *ret_id, fd, start_ticks);
 		snprintf(text, sizeof(text), "room for %.0f MiB is wanted",
@@ -173,7 +149,7 @@ static int may_play(struct guarding *g, int64_t *pid, const struct guard_asker *
 	root_close(&root);
 	if (err)
 		return err;
-	return guard_user_wait_ns(g->guard, whose_uid(by), guarding_now_ns()) ? -GW_E_PERM : 0;
+	return guard_user_wait_ns(g->guard, by->uid, guarding_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
 static int game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
@@ -185,9 +161,9 @@ static int game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_
 
 	if (err)
 		return err;
-	on_behalf_of(g, by->who, guarding_now_ns());
-	err = beside_game(g->beside, *pid, ttl_ns, whose_uid(by), by->who);
-	guard_for(g->guard, -1); /* where nothing began */
+	guarding_for(g, by->uid);
+	err = beside_game(g->beside, *pid, ttl_ns, by->uid, by->who);
+	guarding_for(g, -1); /* where nothing began */
 	snprintf(text, sizeof(text), "process %lld plays", (long long)*pid);
 	if (!err)
 		audit(g, by->who, text);
@@ -200,7 +176,7 @@ static int game_end(void *engine, int64_t pid, const struct guard_asker *by)
 {
 	struct guarding *g = engine;
 
-	return beside_game_end(g->beside, pid, whose_uid(by));
+	return beside_game_end(g->beside, pid, by->uid);
 }
 
 const struct guard_view_ops guarding_ops = {

@@ -1,8 +1,6 @@
 /* guarding_beside: what is found beside the looks (beside.h) is recorded, and told to the guard. */
 #include "guarding_parts.h"
 
-#include "guard_trace.h"
-
 #include <math.h>
 
 static void found_xid(void *arg, const struct watch_event *e, bool past)
@@ -13,33 +11,21 @@ static void found_xid(void *arg, const struct watch_event *e, bool past)
 static void found_reason(void *arg, const char *uuid, enum guard_reason r, bool on,
 			 const char *why)
 {
-	guarding_reason(arg, uuid, r, on, why, guarding_now_ns());
+	guarding_reason(arg, uuid, r, on, why, guarding_time_ns(arg));
 }
 
 static void found_games(void *arg, unsigned count)
 {
 	struct guarding *g = arg;
 
-	if (g->record_fd >= 0) {
-		guard_trace_games(&g->line, count, guarding_now_ns());
-		guarding_record(g);
-	}
-	guard_games(g->guard, count);
+	guarding_games(g, count);
 	looker_now(g->looker);
 }
 
 /* What an idling model costs is known better now.  In whole numbers, as it is written: the same decides again. */
 static void found_economy(void *arg, unsigned worker, const struct economy_figures *f)
 {
-	struct guarding *g = arg;
-	double idle_w = rint(f->idle_w), reload_j = rint(f->reload_j);
-
-	if (g->record_fd >= 0) {
-		guard_trace_economy(&g->line, worker, f->after_ns, idle_w, reload_j,
-				    guarding_now_ns());
-		guarding_record(g);
-	}
-	guard_economy(g->guard, worker, f->after_ns, idle_w, reload_j);
+	guarding_economy(arg, worker, f->after_ns, rint(f->idle_w), rint(f->reload_j));
 }
 
 static uint64_t tell(void *arg, const struct view_event *e)

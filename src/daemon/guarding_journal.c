@@ -67,7 +67,7 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
 		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 	r->decision = *d;
-	r->wall_ns = clock_wall_ns(clock_real());
+	r->wall_ns = clock_wall_ns(g->config.clock);
 	r->id = announce(g, d, name, text);
 	guard_operation_decided(&g->operations, name, d, r->wall_ns);
 	if (d->freed_ns && !d->dry) {
@@ -128,7 +128,7 @@ static void keep_records(struct guarding *g)
 	struct guard_record r;
 
 	keep_again(g);
-	while (guard_next_record(g->guard, &r))
+	while (guarding_next_record(g, &r))
 		for (unsigned i = 0; i < g->settings->policy.workers; i++)
 			if (strcmp(g->settings->policy.worker[i].name, r.worker) == 0)
 				keep_of(g, i, &r);
@@ -156,7 +156,7 @@ static void give_orders(struct guarding *g)
 {
 	struct guard_order o;
 
-	while (!guarding_swap_waits(g) && guard_next_order(g->guard, &o)) {
+	while (!g->ending && !guarding_swap_waits(g) && guarding_next_order(g, &o)) {
 		if (unrecorded(g, &o))
 			refuse(g, &o,
 			       "the journal cannot be written: nothing above level 2 is done");
@@ -184,7 +184,7 @@ void guarding_commit(struct guarding *g)
 	if (!g->writing)
 		return;
 	store_commit(g->config.store);
-	loop_set_time(g->timer, guarding_now_ns());
+	loop_set_time(g->timer, guarding_time_ns(g));
 }
 
 void guarding_written(struct guarding *g, uint64_t now_ns)
@@ -199,7 +199,7 @@ void guarding_tell_decisions(struct guarding *g)
 {
 	struct guard_decision d;
 
-	while (guard_next_decision(g->guard, &d))
+	while (guarding_next_decision(g, &d))
 		tell_decision(g, &d);
 }
 
@@ -216,7 +216,7 @@ void guarding_pump(struct guarding *g)
 			return;
 		}
 		store_commit(g->config.store);
-		if (!is_written(g, guarding_now_ns()))
+		if (!is_written(g, guarding_time_ns(g)))
 			return;
 		give_orders(g);
 	} while (true);

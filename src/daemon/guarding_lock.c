@@ -46,7 +46,7 @@ static void observe(struct guarding *g, struct guarding_lock *l, int64_t pid, co
 	if (pid)
 		snprintf(who, sizeof(who), "another gpuward (process %lld)", (long long)pid);
 	l->foreign = true;
-	guard_foreign(g->guard, l->uuid, who, guarding_now_ns());
+	guarding_foreign(g, l->uuid, who);
 	guarding_tell(g, "warning",
 		      "%s guards %s (%s): this one only observes its workers; stop one of the "
 		      "two",
@@ -58,7 +58,7 @@ static void act(struct guarding *g, struct guarding_lock *l)
 	if (!l->foreign)
 		return;
 	l->foreign = false;
-	guard_foreign(g->guard, l->uuid, NULL, guarding_now_ns());
+	guarding_foreign(g, l->uuid, NULL);
 	guarding_tell(g, "info", "nobody else guards %s any more: this one does", l->uuid);
 }
 
@@ -96,7 +96,7 @@ void guarding_lock_look(struct guarding *g, const struct scene *s)
 			s->gpu[i].simulated && !given ? NULL : place_of(g, s->gpu[i].uuid);
 
 		if (l && enforces)
-			try_lock(g, l, guarding_now_ns());
+			try_lock(g, l, guarding_time_ns(g));
 		else if (l)
 			let_go(l);
 	}

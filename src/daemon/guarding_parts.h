@@ -2,7 +2,7 @@
  *
  *   guarding.c          looks and outcomes come in, the view goes out; beginning and end
  *   guarding_journal.c  what is decided is told, kept in the file, and only then ordered
- *   guarding_trace.c    the recording of all that the guard is told
+ *   guarding_trace.c    all that the guard is told, and its recording
  *   guarding_devices.c  which GPUs there are, and what is kept of each; a tick's readings
  *   guarding_health.c   is each GPU well, and what that means for the workers
  *   guarding_events.c   what drivers tell by themselves
@@ -20,7 +20,7 @@
 #include "guarding.h"
 #include "looker.h"
 
-#include "base/buf.h"
+#include "base/clock.h"
 #include "device/watch.h"
 #include "guard/action.h"
 
@@ -44,17 +44,20 @@ struct guarding_lock {
 	uint64_t retry_ns;
 };
 
-struct retired; /* a configuration that a thread may still read */
+struct guarding_teller; /* the guard that can be told something; of guarding_trace.c alone */
+struct retired;         /* a configuration that a thread may still read */
 
 struct guarding {
 	struct guarding_config config;
 	struct guard_settings *settings;
-	struct guard *guard;
+	const struct guard *guard; /* to look at */
+	struct guarding_teller *teller;
 	struct action *action;
 	struct looker *looker;
 	int outcome_fd;
 	struct loop_source *outcome_source;
 	bool paused;
+	bool ending; /* no order is given any more */
 	struct guard_view view;
 
 	/* The journal. */
@@ -67,10 +70,6 @@ struct guarding {
 	uint64_t decided;   /* ever */
 	struct tally tally; /* with those of earlier runs */
 	struct guard_operations operations;
-
-	/* The recording. */
-	int record_fd; /* -1: nothing is recorded */
-	struct buf line;
 
 	/* Health and capacity. */
 	struct health *health[GUARDING_DEVICES];
@@ -103,7 +102,12 @@ struct guarding {
 	struct retired *retired;
 };
 
-uint64_t guarding_now_ns(void);
+/* By the clock that it was given. */
+static inline uint64_t guarding_time_ns(const struct guarding *g)
+{
+	return clock_mono_ns(g->config.clock);
+}
+uint64_t guarding_now_ns(void); /* of the machine: health alone goes by it */
 /* Tells people; fmt makes one sentence.  The event's id. */
 uint64_t guarding_tell(struct guarding *g, const char *severity, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
@@ -132,12 +136,25 @@ struct guarding_records {
 int guarding_records_read(struct guarding *g, struct guarding_records **ret); /* free() */
 void guarding_give_notes(struct guarding *g, const struct guarding_records *r, unsigned worker);
 
-/* guarding_trace.c: what the guard is told goes through here. */
+/* guarding_trace.c: what the guard is told goes through here; nobody else can change it. */
+int guarding_teller_new(struct guarding *g,
+			const struct guarding_records *r); /* the guard, too */
+void guarding_teller_free(struct guarding *g);
+/* By g->settings: stays with the file that it has, or begins with another. */
 void guarding_record_open(struct guarding *g);
-void guarding_record_close(struct guarding *g);
-void guarding_record(struct guarding *g); /* g->line */
+/* As guard_swap(), before g->settings are others. */
+int guarding_change(struct guarding *g, const struct guard_settings *next,
+		    const struct guarding_records *r);
+void guarding_look(struct guarding *g, const struct scene *s);
 void guarding_outcome(struct guarding *g, const struct guard_outcome *o);
 void guarding_stop(struct guarding *g);
+void guarding_for(struct guarding *g, int64_t uid);
+int guarding_wish(struct guarding *g, int worker, enum guard_ask what, uint64_t ttl_ns,
+		  char *message, size_t size);
+int guarding_reserve(struct guarding *g, const char *gpu, uint64_t bytes, int64_t pid,
+		     uint64_t ttl_ns, uint64_t *ret_id);
+int guarding_reserve_again(struct guarding *g, const struct guard_room *room);
+void guarding_release(struct guarding *g, uint64_t id);
 void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
 		     const char *why, uint64_t now);
 int guarding_trust(struct guarding *g, const char *uuid, uint64_t now);
@@ -146,6 +163,13 @@ void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const ch
 /* Nothing is decided by it: it is not recorded. */
 void guarding_reason_ends(struct guarding *g, const char *uuid, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns);
+void guarding_foreign(struct guarding *g, const char *uuid, const char *holder);
+void guarding_games(struct guarding *g, unsigned count);
+void guarding_economy(struct guarding *g, unsigned worker, uint64_t after_ns, double idle_w,
+		      double reload_j);
+bool guarding_next_order(struct guarding *g, struct guard_order *ret);
+bool guarding_next_decision(struct guarding *g, struct guard_decision *ret);
+bool guarding_next_record(struct guarding *g, struct guard_record *ret);
 
 /* guarding_devices.c */
 void guarding_devices_tick(struct guarding *g, const struct view *v);

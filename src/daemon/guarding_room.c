@@ -6,7 +6,6 @@
 #include "guarding_parts.h"
 
 #include "guard_record.h"
-#include "guard_trace.h"
 
 #include "base/clock.h"
 #include "device/proc.h"
@@ -98,14 +97,14 @@ static void note(struct guarding *g, uint64_t id)
 static void keep(struct guarding *g, uint64_t id, uint64_t start_ticks)
 {
 	struct guard_room_record r = { .start_ticks = start_ticks };
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 	struct buf text;
 	char name[24];
 
 	if (!find(g, id, &r.room))
 		return;
 	if (r.room.until_ns != UINT64_MAX)
-		r.until_wall_ns = clock_wall_ns(clock_real()) +
+		r.until_wall_ns = clock_wall_ns(g->config.clock) +
 				  (r.room.until_ns > now ? r.room.until_ns - now : 0);
 	name_of(id, name);
 	buf_init(&text, 4096);
@@ -149,16 +148,10 @@ void guarding_room_made(struct guarding *g, uint64_t id, int fd, uint64_t start_
 
 void guarding_room_release(struct guarding *g, uint64_t id)
 {
-	uint64_t now = guarding_now_ns();
-
 	for (unsigned i = 0; i < GUARDING_OWNERS; i++)
 		if (id && g->owner[i].id == id)
 			forget_owner(&g->owner[i]);
-	if (g->record_fd >= 0) {
-		guard_trace_release(&g->line, id, now);
-		guarding_record(g);
-	}
-	guard_release(g->guard, id, now);
+	guarding_release(g, id);
 	guarding_rooms_tick(g);
 	guarding_pump(g);
 	looker_now(g->looker);
@@ -187,14 +180,14 @@ static bool find_owner(const struct guard_room_record *r, int *ret_fd)
 static void take_up(void *arg, const char *id, const char *json)
 {
 	struct guarding *g = arg;
-	uint64_t wall = clock_wall_ns(clock_real()), now = guarding_now_ns();
+	uint64_t wall = clock_wall_ns(g->config.clock), now = guarding_time_ns(g);
 	struct guard_room_record r;
 	int fd = -1;
 	bool lasts = guard_room_read(json, &r) == 0 &&
 		     (!r.until_wall_ns || r.until_wall_ns > wall) && find_owner(&r, &fd);
 
 	r.room.until_ns = r.until_wall_ns ? now + (r.until_wall_ns - wall) : UINT64_MAX;
-	if (!lasts || guard_reserve_again(g->guard, &r.room) != 0) {
+	if (!lasts || guarding_reserve_again(g, &r.room) != 0) {
 		if (fd >= 0)
 			close(fd);
 		store_forget(g->config.store, KIND, id);

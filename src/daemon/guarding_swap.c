@@ -179,8 +179,6 @@ static void move_over(struct guarding *g, struct retired *place,
 	for (unsigned i = 0; i < next->policy.workers; i++)
 		if (from[i] < 0)
 			guarding_give_notes(g, records, i);
-	/* What was recorded so far was decided by another policy: what follows is a run of its own. */
-	guarding_record_close(g);
 	guarding_record_open(g);
 	retire(g, place, old);
 	guarding_health_swapped(g);
@@ -210,8 +208,7 @@ static int prepare(struct guarding *g, struct change *c)
 	if (err)
 		return err;
 	list_leaving(g, c->leaving);
-	return guard_swap(g->guard, &g->next->policy, c->records->record, c->records->count,
-			  guarding_now_ns());
+	return guarding_change(g, g->next, c->records);
 }
 
 static void swap(struct guarding *g)
@@ -245,14 +242,14 @@ static void swap(struct guarding *g)
 
 bool guarding_swap_waits(const struct guarding *g)
 {
-	uint64_t waited = g->next ? guarding_now_ns() - g->next_ns : 0;
+	uint64_t waited = g->next ? guarding_time_ns(g) - g->next_ns : 0;
 
 	return waited > HOLD_BACK_NS && waited < GIVE_UP_NS;
 }
 
 static void wait_longer(struct guarding *g)
 {
-	if (g->next_told || guarding_now_ns() - g->next_ns < GIVE_UP_NS)
+	if (g->next_told || guarding_time_ns(g) - g->next_ns < GIVE_UP_NS)
 		return;
 	g->next_told = true;
 	guarding_tell(
@@ -286,7 +283,7 @@ void guarding_swap(struct guarding *g, struct guard_settings *settings)
 	*next = *settings;
 	guarding_fit(g, next);
 	if (!g->next)
-		g->next_ns = guarding_now_ns();
+		g->next_ns = guarding_time_ns(g);
 	settings_free(g->next);
 	g->next = next;
 	g->next_told = false;

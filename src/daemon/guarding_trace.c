@@ -1,4 +1,5 @@
-/* guarding_trace: all that the guard is told is told here, and written down where it is recorded. */
+/* guarding_trace: alone may change the guard.  What it is told goes through here, and is written down where it is recorded:
+ * a recording has all that its decisions follow from.  For everybody else g->guard is there to look at. */
 #include "guarding_parts.h"
 
 #include "guard_trace.h"
@@ -9,36 +10,112 @@
 #include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* Adds what is in g->line; a recording that cannot be written ends, the guard goes on. */
-void guarding_record(struct guarding *g)
+#define WHOLE_LOOKS 600 /* then one is written in full: a part of the file can be read alone */
+
+struct guarding_teller {
+	struct guard *guard;
+	int fd; /* -1: nothing is recorded */
+	struct buf line;
+	struct scene last; /* that was recorded */
+	unsigned looks;    /* since one was written in full */
+};
+
+/* ---- the file ---- */
+
+static bool recorded(const struct guarding *g)
 {
-	if (g->record_fd >= 0 &&
-	    (g->line.err || file_write_all(g->record_fd, g->line.p, g->line.len) != 0)) {
-		guarding_tell(g, "warning", "%.400s cannot be written (%s): recording ends",
-			      g->settings->record, g->line.err ? "no memory" : strerror(errno));
-		guarding_record_close(g);
-	}
-	buf_clear(&g->line);
+	return g->teller->fd >= 0;
 }
 
+static void close_file(struct guarding_teller *t)
+{
+	if (t->fd >= 0)
+		close(t->fd);
+	t->fd = -1;
+}
+
+/* Adds what is in the line; a recording that cannot be written ends, the guard goes on. */
+static void record(struct guarding *g)
+{
+	struct guarding_teller *t = g->teller;
+
+	if (t->fd >= 0 && (t->line.err || file_write_all(t->fd, t->line.p, t->line.len) != 0)) {
+		guarding_tell(g, "warning", "%.400s cannot be written (%s): recording ends",
+			      g->settings->record, t->line.err ? "no memory" : strerror(errno));
+		close_file(t);
+	}
+	buf_clear(&t->line);
+}
+
+/* Where it is recorded: WRITE adds a line of guard_trace.h to the buffer that it is given. */
+#define RECORD(g, write, ...)                                   \
+	do {                                                    \
+		if (recorded(g)) {                              \
+			write(&(g)->teller->line, __VA_ARGS__); \
+			record(g);                              \
+		}                                               \
+	} while (0)
+
 /* Of a worker that was never looked at the guard knows what the journal said. */
-static const struct guard_record *record_of(struct guarding *g, unsigned worker,
+static const struct guard_record *record_of(const struct guarding *g, const char *name,
 					    const struct guarding_records *kept,
 					    struct guard_record *now)
 {
-	const char *name = g->settings->policy.worker[worker].name;
+	const struct policy *p = &g->settings->policy;
 
-	if (guard_record_of(g->guard, worker, now) == 0)
-		return now;
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0 &&
+		    guard_record_of(g->guard, i, now) == 0)
+			return now;
 	for (unsigned i = 0; kept && i < kept->count; i++)
 		if (strcmp(kept->record[i].worker, name) == 0)
 			return &kept->record[i];
 	return NULL;
 }
 
-/* A run begins with who the workers are and what was known of them. */
+/* Who the workers are, and what was known of them. */
+static void write_workers(struct guarding *g, const struct policy *p,
+			  const struct guarding_records *kept)
+{
+	for (unsigned i = 0; i < p->workers; i++) {
+		struct guard_record now;
+
+		guard_trace_worker(&g->teller->line, i, p->worker[i].name,
+				   record_of(g, p->worker[i].name, kept, &now));
+	}
+}
+
+static void write_told(struct buf *out, const struct guard_told *t, uint64_t now)
+{
+	for (unsigned r = 0; r < GUARD_REASONS; r++)
+		if (t->reasons >> r & 1)
+			guard_trace_reason(out, t->gpu, (enum guard_reason)r, true,
+					   t->evidence[r], now);
+	if (t->heat)
+		guard_trace_heat(out, t->gpu, t->heat, t->heat_why, now);
+	if (t->foreign)
+		guard_trace_foreign(out, t->gpu, t->foreign, now);
+}
+
+/* What it was told before it was recorded: a recording may begin while the guard runs. */
+static void write_standing(struct guarding *g, uint64_t now)
+{
+	struct buf *out = &g->teller->line;
+	struct guard_room room;
+	struct guard_told told;
+
+	for (unsigned i = 0; guard_room(g->guard, i, &room); i++)
+		if (room.id)
+			guard_trace_room(out, &room);
+	for (unsigned i = 0; guard_told(g->guard, i, &told); i++)
+		write_told(out, &told, now);
+	if (guard_playing(g->guard))
+		guard_trace_games(out, guard_playing(g->guard), now);
+}
+
 static void write_begin(struct guarding *g)
 {
 	const struct policy *p = &g->settings->policy;
@@ -46,36 +123,109 @@ static void write_begin(struct guarding *g)
 
 	if (guarding_records_read(g, &kept) != 0)
 		guarding_tell(g, "warning", "no memory: the recording begins without records");
-	guard_trace_begin(&g->line, guard_last_id(g->guard));
-	for (unsigned i = 0; i < p->workers; i++) {
-		struct guard_record now;
-
-		guard_trace_worker(&g->line, i, p->worker[i].name, record_of(g, i, kept, &now));
-	}
+	guard_trace_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
+	write_workers(g, p, kept);
+	write_standing(g, guarding_time_ns(g));
 	free(kept);
+	g->teller->last.whole = false;
+	record(g);
+}
+
+/* Is the file still where it is asked for?  Whoever turns logs over moves it away and lets us reload. */
+static bool in_place(const struct guarding *g, const char *path)
+{
+	struct stat here, there;
+
+	return recorded(g) && path && fstat(g->teller->fd, &here) == 0 &&
+	       stat(path, &there) == 0 && here.st_dev == there.st_dev &&
+	       here.st_ino == there.st_ino;
 }
 
 void guarding_record_open(struct guarding *g)
 {
+	struct guarding_teller *t = g->teller;
+
+	if (in_place(g, g->settings->record))
+		return;
+	close_file(t);
 	if (!g->settings->record)
 		return;
 	/* It tells who runs what on this machine: for its owner alone. */
-	g->record_fd =
-		open(g->settings->record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-	if (g->record_fd < 0) {
+	t->fd = open(g->settings->record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	if (t->fd >= 0)
+		write_begin(g);
+	else
 		guarding_tell(g, "warning", "%.400s cannot be opened (%s): nothing is recorded",
 			      g->settings->record, strerror(errno));
-		return;
-	}
-	write_begin(g);
-	guarding_record(g);
 }
 
-void guarding_record_close(struct guarding *g)
+/* ---- beginning and end ---- */
+
+int guarding_teller_new(struct guarding *g, const struct guarding_records *r)
 {
-	if (g->record_fd >= 0)
-		close(g->record_fd);
-	g->record_fd = -1;
+	struct guarding_teller *t = calloc(1, sizeof(*t));
+	int err = t ? guard_new(&g->settings->policy, r->record, r->count, &t->guard)
+		    : -GW_E_NOMEM;
+
+	if (err) {
+		free(t);
+		return err;
+	}
+	t->fd = -1;
+	buf_init(&t->line,
+		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
+	g->teller = t;
+	g->guard = t->guard;
+	return 0;
+}
+
+void guarding_teller_free(struct guarding *g)
+{
+	if (!g->teller)
+		return;
+	close_file(g->teller);
+	buf_done(&g->teller->line);
+	guard_free(g->teller->guard);
+	free(g->teller);
+	g->teller = NULL;
+	g->guard = NULL;
+}
+
+/* ---- what it is told ---- */
+
+int guarding_change(struct guarding *g, const struct guard_settings *next,
+		    const struct guarding_records *r)
+{
+	struct guarding_teller *t = g->teller;
+	uint64_t now = guarding_time_ns(g);
+	bool goes_on = in_place(g, next->record);
+	int err;
+
+	if (goes_on) {
+		guard_trace_swap(&t->line);
+		write_workers(g, &next->policy, r);
+		guard_trace_swapped(&t->line, next->policy.mode, now);
+	}
+	err = guard_swap(t->guard, &next->policy, r->record, r->count, now);
+	if (goes_on && !err)
+		record(g);
+	buf_clear(&t->line);
+	return err;
+}
+
+void guarding_look(struct guarding *g, const struct scene *s)
+{
+	struct guarding_teller *t = g->teller;
+
+	if (recorded(g)) {
+		if (++t->looks >= WHOLE_LOOKS)
+			t->last.whole = false;
+		if (!t->last.whole)
+			t->looks = 0;
+		scene_write_change(&t->line, s, &t->last);
+		record(g);
+	}
+	guard_look(t->guard, s);
 }
 
 /* -1: nobody waits for it any more. */
@@ -89,57 +239,122 @@ static int worker_of(const struct guarding *g, uint64_t order)
 
 void guarding_outcome(struct guarding *g, const struct guard_outcome *o)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 
-	if (g->record_fd >= 0) {
-		guard_trace_outcome(&g->line, o, worker_of(g, o->order), now);
-		guarding_record(g);
-	}
-	guard_outcome(g->guard, o, now);
+	RECORD(g, guard_trace_outcome, o, worker_of(g, o->order), now);
+	guard_outcome(g->teller->guard, o, now);
 }
 
 void guarding_stop(struct guarding *g)
 {
-	uint64_t now = guarding_now_ns();
+	uint64_t now = guarding_time_ns(g);
 
-	if (g->record_fd >= 0) {
-		guard_trace_stop(&g->line, now);
-		guarding_record(g);
-	}
-	guard_stop(g->guard, now);
+	RECORD(g, guard_trace_stop, now);
+	guard_stop(g->teller->guard, now);
+}
+
+void guarding_for(struct guarding *g, int64_t uid)
+{
+	RECORD(g, guard_trace_for, uid, guarding_time_ns(g));
+	guard_for(g->teller->guard, uid);
+}
+
+int guarding_wish(struct guarding *g, int worker, enum guard_ask what, uint64_t ttl_ns,
+		  char *message, size_t size)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_ask, worker, what, ttl_ns, now);
+	return guard_ask(g->teller->guard, worker, what, ttl_ns, now, message, size);
+}
+
+int guarding_reserve(struct guarding *g, const char *gpu, uint64_t bytes, int64_t pid,
+		     uint64_t ttl_ns, uint64_t *ret_id)
+{
+	uint64_t now = guarding_time_ns(g);
+	int err = guard_reserve(g->teller->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
+
+	RECORD(g, guard_trace_reserve, gpu, bytes, pid, ttl_ns, err ? 0 : *ret_id, now);
+	return err;
+}
+
+int guarding_reserve_again(struct guarding *g, const struct guard_room *room)
+{
+	int err = guard_reserve_again(g->teller->guard, room);
+
+	if (!err)
+		RECORD(g, guard_trace_room, room);
+	return err;
+}
+
+void guarding_release(struct guarding *g, uint64_t id)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_release, id, now);
+	guard_release(g->teller->guard, id, now);
 }
 
 void guarding_reason(struct guarding *g, const char *uuid, enum guard_reason r, bool on,
 		     const char *why, uint64_t now)
 {
-	if (g->record_fd >= 0) {
-		guard_trace_reason(&g->line, uuid, r, on, why, now);
-		guarding_record(g);
-	}
-	guard_reason_set(g->guard, uuid, r, on, why, now);
+	RECORD(g, guard_trace_reason, uuid, r, on, why, now);
+	guard_reason_set(g->teller->guard, uuid, r, on, why, now);
 }
 
 void guarding_heat(struct guarding *g, const char *uuid, unsigned heat, const char *why,
 		   uint64_t now)
 {
-	if (g->record_fd >= 0) {
-		guard_trace_heat(&g->line, uuid, heat, why, now);
-		guarding_record(g);
-	}
-	guard_heat(g->guard, uuid, heat, why);
+	RECORD(g, guard_trace_heat, uuid, heat, why, now);
+	guard_heat(g->teller->guard, uuid, heat, why);
 }
 
 int guarding_trust(struct guarding *g, const char *uuid, uint64_t now)
 {
-	if (g->record_fd >= 0) {
-		guard_trace_trust(&g->line, uuid, now);
-		guarding_record(g);
-	}
-	return guard_trust(g->guard, uuid, now);
+	RECORD(g, guard_trace_trust, uuid, now);
+	return guard_trust(g->teller->guard, uuid, now);
+}
+
+void guarding_foreign(struct guarding *g, const char *uuid, const char *holder)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_foreign, uuid, holder, now);
+	guard_foreign(g->teller->guard, uuid, holder, now);
+}
+
+void guarding_games(struct guarding *g, unsigned count)
+{
+	RECORD(g, guard_trace_games, count, guarding_time_ns(g));
+	guard_games(g->teller->guard, count);
+}
+
+void guarding_economy(struct guarding *g, unsigned worker, uint64_t after_ns, double idle_w,
+		      double reload_j)
+{
+	RECORD(g, guard_trace_economy, worker, after_ns, idle_w, reload_j, guarding_time_ns(g));
+	guard_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
+}
+
+/* ---- what it says: fetching changes nothing that it decides ---- */
+
+bool guarding_next_order(struct guarding *g, struct guard_order *ret)
+{
+	return guard_next_order(g->teller->guard, ret);
+}
+
+bool guarding_next_decision(struct guarding *g, struct guard_decision *ret)
+{
+	return guard_next_decision(g->teller->guard, ret);
+}
+
+bool guarding_next_record(struct guarding *g, struct guard_record *ret)
+{
+	return guard_next_record(g->teller->guard, ret);
 }
 
 void guarding_reason_ends(struct guarding *g, const char *uuid, enum guard_reason r,
 			  const char *clears, uint64_t clears_ns)
 {
-	guard_reason_ends(g->guard, uuid, r, clears, clears_ns);
+	guard_reason_ends(g->teller->guard, uuid, r, clears, clears_ns);
 }

@@ -207,6 +207,11 @@ static void arrived(void *arg, int fd, uint32_t events)
 	eventfd_write(k->wake_fd, 1);
 }
 
+void looker_take(struct looker *k)
+{
+	arrived(k, k->news_fd, EPOLLIN);
+}
+
 static void release(struct looker *k)
 {
 	loop_remove(k->source);

@@ -24,6 +24,9 @@ int looker_free(struct looker *k, uint64_t timeout_ns);
 void looker_policy(struct looker *k, const struct policy *p);
 bool looker_settled(struct looker *k);
 
+/* Hands over what has come, as the loop would: for who waits for a look where no loop runs. */
+void looker_take(struct looker *k);
+
 /* Look now (somebody asked for something); or not at all for a while (drivers were let go). */
 void looker_now(struct looker *k);
 void looker_pause(struct looker *k, bool on);

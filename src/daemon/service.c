@@ -520,12 +520,13 @@ static void finish(struct service *s)
 	notify_stopping(&s->notify);
 	if (s->engine && s->api.windows)
 		windows_meter_gone(s->api.windows, &s->api.view);
-	if (s->engine)
-		engine_tell(s->engine, "service", NULL, "info", "gpuward ended");
 	http_free(s->api.http);
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
-	if (s->engine && engine_free(s->engine, END_NS) != 0) {
+	hangs = engine_end_guard(s->engine, END_NS) != 0;
+	if (s->engine) /* what the guard still did was told before */
+		engine_tell(s->engine, "service", NULL, "info", "gpuward ended");
+	if (hangs || engine_free(s->engine, END_NS) != 0) {
 		log_write(&s->log, LOG_WARNING,
 			  "a driver call has not returned: it is left behind", NULL, 0);
 		hangs = true;

@@ -8,13 +8,6 @@
 
 #define OF_THE_KERNEL 0x00200000u /* PF_KTHREAD */
 
-int64_t whose_uid(const struct guard_asker *by)
-{
-	long long uid = -1;
-
-	return sscanf(by->who, "uid %lld", &uid) == 1 ? uid : -1;
-}
-
 /* A thread of the kernel: the ninth field of stat, which stands behind a name that may hold anything. */
 static bool of_the_kernel(const struct root *root, int64_t pid)
 {
@@ -102,7 +95,6 @@ int whose_process(const struct root *root, int64_t named, const struct guard_ask
 int whose_game(const struct root *root, int64_t pid, const struct guard_asker *by,
 	       char *message, size_t size)
 {
-	int64_t uid = whose_uid(by);
 	struct proc p;
 
 	if (pid == 1) {
@@ -111,13 +103,13 @@ int whose_game(const struct root *root, int64_t pid, const struct guard_asker *b
 			 "the game");
 		return -GW_E_ARG;
 	}
-	if (uid <= 0)
+	if (by->uid <= 0)
 		return 0;
-	if (proc_read(root, pid, &p) == 0 && p.uid == uid)
+	if (proc_read(root, pid, &p) == 0 && p.uid == by->uid)
 		return 0;
 	snprintf(message, size,
 		 "process %lld is not of uid %lld: only its own user, root or who has the "
 		 "token can say that it plays",
-		 (long long)pid, (long long)uid);
+		 (long long)pid, (long long)by->uid);
 	return -GW_E_PERM;
 }

@@ -8,9 +8,6 @@
 #include "base/root.h"
 #include "serve/guard_view.h"
 
-/* The user who asks: of a peer on the UNIX socket; -1: one with the token. */
-int64_t whose_uid(const struct guard_asker *by);
-
 /* The number that the process has here, and when it began (ticks since boot).  0, or -GW_E_ARG with a sentence: there is
  * none, it cannot be said which one is meant, or it is of the kernel. */
 int whose_process(const struct root *root, int64_t named, const struct guard_asker *by,

@@ -218,6 +218,8 @@ uint64_t guard_pending(const struct guard *g, unsigned worker);
 int guard_record_of(const struct guard *g, unsigned worker, struct guard_record *ret);
 /* The highest number that an order or a reservation has had. */
 uint64_t guard_last_id(const struct guard *g);
+/* Those that come have higher ones than this: before the first look, of a guard that goes on where another was. */
+void guard_number_from(struct guard *g, uint64_t last_id);
 
 /* A look.  Orders and decisions that follow are fetched below. */
 void guard_look(struct guard *g, const struct scene *s);
@@ -242,7 +244,7 @@ int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
  * yet, -GW_E_SIZE it will never be, with numbers in message, -GW_E_NOENT it ended. */
 int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id);
-int guard_reserved(struct guard *g, uint64_t id, char *message, size_t size);
+int guard_reserved(const struct guard *g, uint64_t id, char *message, size_t size);
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns);
 
 struct guard_room {  /* a reservation */
@@ -288,6 +290,19 @@ void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why
 /* Another service acts on this GPU (holder: who, as a part of a sentence): its workers are only observed.  NULL: none
  * does any more.  Before the first look, too. */
 void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns);
+
+/* What stands of what it was told of GPU i (guard_reason_set(), guard_heat(), guard_foreign()): false past the last.  Texts are
+ * borrowed until it is told something else. */
+struct guard_told {
+	const char *gpu;
+	uint32_t reasons; /* a set */
+	const char *evidence[GUARD_REASONS];
+	unsigned heat;
+	const char *heat_why;
+	const char *foreign; /* NULL: nobody */
+};
+bool guard_told(const struct guard *g, unsigned i, struct guard_told *ret);
+unsigned guard_playing(const struct guard *g); /* of guard_games() */
 
 /* How many tell that they play, beside those of the scenes; counts from the next look on.  One more counts as a wish
  * of who guard_for() named that all leave. */

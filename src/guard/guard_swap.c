@@ -188,3 +188,24 @@ void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_
 	guard_masks(g);
 	guard_steps(g);
 }
+
+bool guard_told(const struct guard *g, unsigned i, struct guard_told *ret)
+{
+	const struct guard_gpu *u = &g->gpu[i];
+
+	if (i >= g->gpus)
+		return false;
+	*ret = (struct guard_told){ .gpu = u->uuid,
+				    .reasons = u->reasons,
+				    .heat = u->heat,
+				    .heat_why = u->heat_why,
+				    .foreign = u->foreign[0] ? u->foreign : NULL };
+	for (unsigned r = 0; r < GUARD_REASONS; r++)
+		ret->evidence[r] = u->evidence[r];
+	return true;
+}
+
+unsigned guard_playing(const struct guard *g)
+{
+	return g->games;
+}

@@ -19,6 +19,11 @@ struct field {
 
 enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_END, LINES };
 
+/* A line of changes has the time since the scene before, by how much the wall's clock went otherwise, and a word for
+ * each field that is another: letter of its line, position there, '.', position of the field, '=', what it is. */
+#define CHANGE     'D'
+#define CHAIN_SIZE (SCENE_ANCESTORS * sizeof(int64_t))
+
 /* What the last line says again, so that a scene that lost lines is not taken for whole. */
 struct tally {
 	unsigned gpus, processes, roots;
@@ -136,6 +141,118 @@ void scene_write(struct buf *out, const struct scene *s)
 	for (unsigned i = 0; i < s->roots; i++)
 		add_line(out, LINE_ROOT, &s->root[i]);
 	add_line(out, LINE_END, &t);
+}
+
+/* ---- changes ---- */
+
+/* The things that a kind of line is about: where they are, how many, how large. */
+struct list {
+	size_t offset;
+	unsigned n;
+	size_t size;
+};
+
+static struct list list_of(const struct scene *s, enum line kind)
+{
+	switch (kind) {
+	case LINE_SCENE: return (struct list){ 0, 1, sizeof(*s) };
+	case LINE_GPU:
+		return (struct list){ offsetof(struct scene, gpu), s->gpus, sizeof(s->gpu[0]) };
+	case LINE_PROCESS:
+		return (struct list){ offsetof(struct scene, process), s->processes,
+				      sizeof(s->process[0]) };
+	case LINE_ROOT:
+		return (struct list){ offsetof(struct scene, root), s->roots,
+				      sizeof(s->root[0]) };
+	default: return (struct list){ 0, 0, 0 };
+	}
+}
+
+/* By what is written of it: of NAN there is one. */
+static bool same_field(const void *a, const void *b, const struct field *f)
+{
+	switch (f->kind) {
+	case U64:
+	case I64: return memcmp(a, b, sizeof(uint64_t)) == 0;
+	case REAL:
+		return memcmp(a, b, sizeof(double)) == 0 ||
+		       (!isfinite(*(const double *)a) && !isfinite(*(const double *)b));
+	case UINT:
+	case INT:
+	case HEALTH: return memcmp(a, b, sizeof(int)) == 0;
+	case FLAG: return *(const bool *)a == *(const bool *)b;
+	case TEXT: return strcmp(a, b) == 0;
+	case CHAIN: return memcmp(a, b, CHAIN_SIZE) == 0;
+	case END: break;
+	}
+	return true;
+}
+
+static void add_changes_of(struct buf *out, enum line kind, unsigned i, const char *now,
+			   const char *was)
+{
+	const struct field *first = rows[kind].field;
+
+	/* The times of a scene have words of their own. */
+	for (const struct field *f = first + (kind == LINE_SCENE ? 2 : 0); f->kind != END;
+	     f++) {
+		if (same_field(now + f->offset, was + f->offset, f))
+			continue;
+		buf_addf(out, "\t%c%u.%u=", rows[kind].letter, i, (unsigned)(f - first));
+		add_field(out, now + f->offset, f->kind);
+	}
+}
+
+static void add_changes(struct buf *out, const struct scene *now, const struct scene *was)
+{
+	uint64_t passed = now->mono_ns - was->mono_ns;
+
+	buf_addf(out, "%c\t%" PRIu64 "\t%" PRId64, CHANGE, passed,
+		 (int64_t)(now->wall_ns - was->wall_ns - passed));
+	for (enum line k = LINE_SCENE; k < LINE_END; k++) {
+		const struct list l = list_of(now, k);
+		const char *a = (const char *)now + l.offset, *b = (const char *)was + l.offset;
+
+		for (unsigned i = 0; i < l.n; i++, a += l.size, b += l.size)
+			if (k == LINE_SCENE || memcmp(a, b, l.size) != 0)
+				add_changes_of(out, k, i, a, b);
+	}
+	buf_addc(out, '\n');
+}
+
+/* Of the arrays only what is used: a scene is large, a look is frequent. */
+static void copy(struct scene *to, const struct scene *s)
+{
+	memcpy(to, s, offsetof(struct scene, gpu));
+	memcpy(to->gpu, s->gpu, s->gpus * sizeof(s->gpu[0]));
+	memcpy(to->process, s->process, s->processes * sizeof(s->process[0]));
+	memcpy(to->root, s->root, s->roots * sizeof(s->root[0]));
+	to->gpus = s->gpus;
+	to->processes = s->processes;
+	to->roots = s->roots;
+	to->left_out = s->left_out;
+	to->game_clients = s->game_clients;
+	to->whole = true;
+}
+
+static bool same_counts(const struct scene *a, const struct scene *b)
+{
+	return a->gpus == b->gpus && a->processes == b->processes && a->roots == b->roots;
+}
+
+void scene_write_change(struct buf *out, const struct scene *s, struct scene *last)
+{
+	char text[SCENE_LINE_MAX];
+	struct buf line;
+
+	buf_init_fixed(&line, text, sizeof(text));
+	if (last->whole && same_counts(s, last) && s->mono_ns >= last->mono_ns)
+		add_changes(&line, s, last);
+	if (line.len && !line.err)
+		buf_add(out, line.p, line.len);
+	else
+		scene_write(out, s);
+	copy(last, s);
 }
 
 /* ---- reading ---- */
@@ -289,6 +406,7 @@ static enum line line_of(const char *line)
 static bool read_scene(struct scene *s, const char *line)
 {
 	s->gpus = s->processes = s->roots = 0;
+	s->whole = false;
 	s->reading = read_fields(line, LINE_SCENE, s);
 	return s->reading;
 }
@@ -324,8 +442,64 @@ static bool read_end(struct scene *s, const char *line)
 	struct tally t;
 
 	s->reading = false;
-	return read_fields(line, LINE_END, &t) && t.gpus == s->gpus &&
-	       t.processes == s->processes && t.roots == s->roots;
+	s->whole = read_fields(line, LINE_END, &t) && t.gpus == s->gpus &&
+		   t.processes == s->processes && t.roots == s->roots;
+	return s->whole;
+}
+
+static bool read_position(char **at, char end, uint64_t below, uint64_t *ret)
+{
+	char *stop = strchr(*at, end);
+
+	if (!stop)
+		return false;
+	*stop = '\0';
+	if (!number_u64(*at, ret) || *ret >= below)
+		return false;
+	*at = stop + 1;
+	return true;
+}
+
+static bool read_change(struct scene *s, char *word)
+{
+	for (enum line k = LINE_SCENE; k < LINE_END; k++) {
+		const struct list l = list_of(s, k);
+		const struct field *f = rows[k].field;
+		uint64_t i, field;
+		char *of;
+
+		if (*word != rows[k].letter)
+			continue;
+		word++;
+		if (!read_position(&word, '.', l.n, &i) ||
+		    !read_position(&word, '=', sizeof(rows[k].field) / sizeof(*f), &field) ||
+		    f[field].kind == END)
+			return false;
+		of = (char *)s + l.offset + i * l.size + f[field].offset;
+		if (f[field].kind == CHAIN || f[field].kind == TEXT)
+			memset(of, 0, f[field].kind == TEXT ? f[field].size : CHAIN_SIZE);
+		return to_field(word, &f[field], of) &&
+		       (k != LINE_PROCESS || s->process[i].gpu < s->gpus);
+	}
+	return false;
+}
+
+static bool read_changes(struct scene *s, const char *line)
+{
+	char text[SCENE_LINE_MAX];
+	const char *at = line + 2;
+	uint64_t passed;
+	int64_t stepped;
+
+	if (!word(&at, text, sizeof(text)) || !number_u64(text, &passed) ||
+	    !word(&at, text, sizeof(text)) || !number_i64(text, &stepped))
+		return false;
+	s->mono_ns += passed;
+	s->wall_ns += passed + (uint64_t)stepped;
+	while (*at)
+		if (!word(&at, text, sizeof(text)) || !read_change(s, text))
+			return false;
+	return at[-1] != '\t';
 }
 
 int scene_read(struct scene *ret, const char *line)
@@ -335,6 +509,10 @@ int scene_read(struct scene *ret, const char *line)
 							   read_root, read_end };
 	const enum line kind = line_of(line);
 
+	if (line[0] == CHANGE && line[1] == '\t' && ret->whole) {
+		ret->whole = read_changes(ret, line);
+		return ret->whole ? 1 : -GW_E_PARSE;
+	}
 	/* A scene that was cut short ends where the next one begins. */
 	if (kind != LINE_SCENE && !ret->reading)
 		return -GW_E_PARSE;

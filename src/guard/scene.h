@@ -70,6 +70,7 @@ struct scene {
 	unsigned roots;
 	unsigned game_clients; /* of GameMode; 0 also where it is not asked */
 	bool reading;          /* of scene_read(): its last line is still to come */
+	bool whole;            /* likewise, and of scene_write_change(): changes may follow */
 };
 
 /* Is process p the one of this root? */
@@ -85,8 +86,14 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 #define SCENE_LINE_MAX 4096
 void scene_write(struct buf *out, const struct scene *s);
 
-/* Takes the next line without its newline; ret is zeroed by the caller before the first.  1: the scene is
- * whole; 0: more is to come; -GW_E_PARSE, and then lines are refused until one begins a scene. */
+/* Writes what is other than in last as one line, which is short: most looks are as the one before but for the time.
+ * All of it where last->whole is not set, others are there, or too much changed for a line.  last becomes s; zeroed by
+ * the caller before the first. */
+void scene_write_change(struct buf *out, const struct scene *s, struct scene *last);
+
+/* Takes the next line without its newline; ret is zeroed by the caller before the first, and is left as it is between
+ * scenes: a line of changes is about the one before.  1: the scene is whole; 0: more is to come; -GW_E_PARSE, and then
+ * lines are refused until one begins a scene. */
 int scene_read(struct scene *ret, const char *line);
 
 #endif

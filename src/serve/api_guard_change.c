@@ -119,7 +119,8 @@ static void carry_out(const struct api *a, const struct request *q, struct reply
 	if (verb == HOLD && ttl == 0)
 		ttl = UINT64_MAX;
 	guard_doc_who(q, w->reason, name, sizeof(name));
-	err = a->view.guard_ops->ask(a->view.guarding, worker, ask_of(verb, w), ttl, name,
+	err = a->view.guard_ops->ask(a->view.guarding, worker, ask_of(verb, w), ttl,
+				     &(struct guard_asker){ name, q->uid, q->peer_pid, 0 },
 				     message, sizeof(message));
 	if (!err)
 		accepted(a, g, (unsigned)worker, message, r);

@@ -96,8 +96,8 @@ static void begin(const struct api *a, const struct request *q, struct reply *r,
 
 	guard_doc_who(q, w->reason, who, sizeof(who));
 	err = a->view.guard_ops->game(a->view.guarding, &pid, ttl_ns,
-				      &(struct guard_asker){ who, q->peer_pid, 0 }, message,
-				      sizeof(message));
+				      &(struct guard_asker){ who, q->uid, q->peer_pid, 0 },
+				      message, sizeof(message));
 	if (err) {
 		refused(a, g, q, r, err, message, w);
 		return;
@@ -149,7 +149,7 @@ void api_guard_game_end(void *arg, const struct request *q, struct reply *r)
 	err = *end ? -GW_E_NOENT
 		   : a->view.guard_ops->game_end(
 			     a->view.guarding, pid,
-			     &(struct guard_asker){ q->who, q->peer_pid, 0 });
+			     &(struct guard_asker){ q->who, q->uid, q->peer_pid, 0 });
 	if (err == -GW_E_PERM) {
 		reply_problem(r, 403, "not-yours",
 			      "Ask as the user who told of it, or with the token.",

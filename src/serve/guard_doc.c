@@ -385,13 +385,9 @@ void guard_doc_who(const struct request *q, const char *reason, char *out, size_
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 			 const struct request *q, struct reply *r, const char *message)
 {
-	long long uid = -1;
+	uint64_t wait = guard_user_wait_ns(g->guard, q->uid, clock_mono_ns(a->clock));
 	char seconds[24];
-	uint64_t wait;
 
-	if (sscanf(q->who, "uid %lld", &uid) != 1)
-		uid = -1;
-	wait = guard_user_wait_ns(g->guard, uid, clock_mono_ns(a->clock));
 	snprintf(seconds, sizeof(seconds), "%llu", (unsigned long long)(wait / NS_PER_S + 1));
 	reply_header(r, "Retry-After", seconds);
 	reply_problem(r, 429, "too-often",

@@ -286,7 +286,7 @@ static bool read_processes(const json_t *list, const struct policy *p, struct sc
 
 /* ---- a recording ---- */
 
-/* Whom a recording means by a position: it says so after "begin", or they stand as they stand here. */
+/* Whom a recording means by a position: it says so after "begin" and "swap", or they stand as they stand here. */
 struct cast {
 	int position[POLICY_WORKERS]; /* -1: nobody who is here */
 };
@@ -296,7 +296,7 @@ static void cast_read(struct cast *c, const struct policy *p, const char *line)
 	char *name;
 	unsigned long at;
 
-	if (strncmp(line, "begin\t", 6) == 0)
+	if (strncmp(line, "begin\t", 6) == 0 || strcmp(line, "swap") == 0)
 		for (int i = 0; i < POLICY_WORKERS; i++)
 			c->position[i] =
 				strncmp(line, "begin\t1", 7) == 0 && i < (int)p->workers ? i
@@ -345,6 +345,8 @@ static int read_trace(const char *lines, const struct policy *p, struct guard_qu
 		lines += n + (lines[n] == '\n');
 		cast_read(&cast, p, line);
 		if (line[0] == '\0' || line[1] != '\t')
+			continue;
+		if (line[0] == 'D' && !s->whole) /* how one changed that was cut off */
 			continue;
 		got = scene_read(s, line);
 		if (got != 1)

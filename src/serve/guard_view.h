@@ -35,7 +35,8 @@ struct guard_view_game {
 
 /* Who asks. */
 struct guard_asker {
-	const char *who; /* "uid 1000: reason", "token: reason" */
+	const char *who; /* for people: "uid 1000: reason", "token: reason" */
+	int64_t uid; /* what they may goes by it; -1: not a user of this machine, as one with the token */
 	int64_t pid; /* of the peer on the UNIX socket, as we see it; 0: outside, -1: unknown */
 	uint64_t start_ticks; /* of the process that they name, by their word; 0: not told */
 };
@@ -54,7 +55,7 @@ struct guard_view_counts { /* since the start; what is summed up of the tally is
 
 struct guard_view {
 	const struct policy *policy;
-	struct guard *guard;
+	const struct guard *guard;
 	const struct scene *scene;    /* the latest; NULL: none yet */
 	struct health *const *health; /* one a device of the snapshot; NULL where not watched */
 	struct capacity *const *capacity; /* likewise */
@@ -79,7 +80,7 @@ struct guard_view_ops {
 	 * a sentence where it is so and is not in the file.  reserve: also -GW_E_ARG, no such process is seen, with a
 	 * sentence. */
 	int (*ask)(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
-		   const char *who, char *message, size_t size);
+		   const struct guard_asker *by, char *message, size_t size);
 	int (*reserve)(void *engine, const char *gpu, uint64_t bytes, int64_t pid,
 		       uint64_t ttl_ns, const struct guard_asker *by, uint64_t *ret_id,
 		       char *message, size_t size);

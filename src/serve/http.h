@@ -27,7 +27,8 @@ struct request {
 	const char *body;           /* "" when there is none; NUL-terminated */
 	size_t size;
 	bool trusted;    /* a good token, or a peer on the UNIX socket who may */
-	const char *who; /* for the audit: "token", "uid 1000", "anyone" */
+	const char *who; /* for the audit, for people alone: "token", "uid 1000", "anyone" */
+	int64_t uid;     /* of a peer on the UNIX socket who showed no token; -1: nobody's */
 	int64_t peer_pid; /* on the UNIX socket, as we see it; 0: it is outside what we see, -1: unknown */
 	const char
 		*id; /* of the request: the client's X-Request-Id when it is sane, else ours */

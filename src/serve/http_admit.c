@@ -242,8 +242,10 @@ static enum admitted check_who(struct conn *c)
 	struct call *k = c->call;
 
 	snprintf(k->who, sizeof(k->who), "anyone");
+	k->q.uid = -1;
 	if (c->from->unix_socket) {
 		snprintf(k->who, sizeof(k->who), "uid %u", (unsigned)c->uid);
+		k->q.uid = c->uid;
 		k->q.trusted = c->uid == 0 || c->uid == geteuid();
 	}
 	/* A client may send the token of another service: who needs none is not refused for it. */
@@ -252,6 +254,7 @@ static enum admitted check_who(struct conn *c)
 	switch (auth_check(&h->auth, c->heads.authorization, c->peer, h->now_ns)) {
 	case AUTH_GOOD:
 		snprintf(k->who, sizeof(k->who), "token");
+		k->q.uid = -1;
 		k->q.trusted = true;
 		return PASSED;
 	case AUTH_BLOCKED:

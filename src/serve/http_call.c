@@ -161,6 +161,7 @@ static struct call *call_new(struct conn *c)
 	k->q = (struct request){ .path = "",
 				 .body = "",
 				 .who = k->who,
+				 .uid = -1,
 				 .peer_pid = c->pid,
 				 .id = k->id,
 				 .memory = &k->memory,

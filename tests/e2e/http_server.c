@@ -85,10 +85,11 @@ static void answer_echo(void *arg, const struct request *q, struct reply *r)
 
 	(void)arg;
 	buf_addf(&r->body,
-		 "{\"path\":\"%s\",\"a\":\"%s\",\"b\":\"%s\",\"x\":\"%s\",\"size\":%zu,\"who\":"
+		 "{\"path\":\"%s\",\"a\":\"%s\",\"b\":\"%s\",\"x\":\"%s\",\"size\":%zu,\"uid\":"
+		 "%lld,\"who\":"
 		 "\"%s\"}\n",
 		 q->path, q->arg[0] ? q->arg[0] : "", q->arg[1] ? q->arg[1] : "",
-		 x ? x : "(none)", q->size, q->who);
+		 x ? x : "(none)", q->size, (long long)q->uid, q->who);
 }
 
 static void answer_later(void *arg, const struct request *q, struct reply *r)

@@ -34,7 +34,13 @@ def test_all_that_fit_together_come_back_at_the_end(world):
             for name in "ab":
                 s.until("quiet", name=name)
             s.stop()
-        assert (a.resident(), b.resident()) == (4 * GIB, 5 * GIB)
+            assert "gpuward ended" in s.messages().splitlines()[-1]  # what was done before is told before
+            assert (a.resident(), b.resident()) == (4 * GIB, 5 * GIB)
+            s.start()
+            for name in "ab":
+                s.until("active", name=name)
+                now = s.worker(name)
+                assert (now["evictions_total"], now["resumes_total"]) == (1, 1)
 
 
 def test_the_end_of_a_service_that_only_tells_waits_for_nobody(world):

@@ -491,7 +491,7 @@ def test_a_token_lets_in(token):
         got = s.ask("/change", "POST")
         assert got.status == 401 and got.headers["www-authenticate"].startswith("Bearer")
         got = s.ask("/change", "POST", bearer())
-        assert got.status == 200 and got.json["who"] == "token"
+        assert got.status == 200 and (got.json["who"], got.json["uid"]) == ("token", -1)
         for bad in (TOKEN + "x", TOKEN[:-1], "", "second line"):
             assert s.ask("/tick", headers=bearer(bad)).status == 401
         assert s.ask("/tick", headers=["Authorization: Basic eDp5"]).status == 401
@@ -550,7 +550,8 @@ def test_a_unix_socket_knows_who_asks(tmp_path):
             c.settimeout(TIMEOUT)
             c.connect(str(path))
             c.sendall(post("Content-Length: 2\r\nConnection: close\r\n", path="/change", host="Host: any\r\n"))
-            assert parse(drain(c)).json["who"] == f"uid {os.geteuid()}"
+            got = parse(drain(c)).json
+            assert (got["who"], got["uid"]) == (f"uid {os.geteuid()}", os.geteuid())
         second = Server(listen=f"unix:{path}")
         assert second.process.wait(TIMEOUT) == 2 and "another program answers" in second.lines[0]
         second.process.stdout.close()

@@ -29,6 +29,7 @@ static struct {
 	const void *data;
 	bool trusted;
 	const char *who; /* NULL: "test" */
+	int64_t uid;     /* 0: nobody's */
 	unsigned flags;  /* of the route */
 	unsigned tries;
 } fake;
@@ -200,6 +201,7 @@ static inline void fake_ask(struct api *a, enum http_method method, const char *
 	q.path = path;
 	q.trusted = fake.trusted;
 	q.who = fake.who ? fake.who : "test";
+	q.uid = fake.uid ? fake.uid : -1;
 	q.id = "1";
 	q.memory = &memory;
 	fake.out.count = 0;

@@ -98,16 +98,14 @@ static void world(const char *guest)
 /* ---- the engine of it ---- */
 
 static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t ttl,
-		       const char *who, char *message, size_t size)
+		       const struct guard_asker *by, char *message, size_t size)
 {
 	assert_ptr_equal(engine, &w);
-	long long uid = -1;
 	struct guard_status s;
 	int err;
 
-	snprintf(w.who, sizeof(w.who), "%s", who);
-	if (sscanf(who, "uid %lld", &uid) == 1)
-		guard_for(w.guard, uid);
+	snprintf(w.who, sizeof(w.who), "%s", by->who);
+	guard_for(w.guard, by->uid);
 	err = guard_ask(w.guard, worker, what, ttl, now(), message, size);
 	assert_int_equal(guard_status(w.guard, 0, &s), 0);
 	if (!err && !guard_operation_running(&w.operations, "ollama", what))
@@ -383,7 +381,8 @@ static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
 	(void)state;
 	begin_guard(GUARD_ENFORCE);
 	w.policy.user_evictions = 1;
-	fake.who = "uid 1000";
+	fake.who = "somebody, in whatever words"; /* what may be done goes by the number */
+	fake.uid = 1000;
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	post("/api/v1/guard/workers/ollama/release", "", 202);
 	live_on(NS_PER_S);
@@ -392,7 +391,8 @@ static void a_user_who_asks_too_often_is_told_when_to_ask_again(void **state)
 	post("/api/v1/guard/workers/ollama/evict", "", 429);
 	says("uid 1000 moved workers 1 times in an hour");
 	assert_true(atoi(fake_find(&fake.out, "Retry-After")) > 3500);
-	fake.who = "token";
+	fake.who = "uid 1000";
+	fake.uid = 0; /* nobody's, as with the token */
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
 	fake.who = NULL;
 }

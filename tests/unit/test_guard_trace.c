@@ -48,7 +48,7 @@ static void what_is_written_is_read(void **state)
 	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
-	guard_trace_begin(&out, 0);
+	guard_trace_begin(&out, 0, GUARD_ENFORCE);
 	guard_trace_worker(&out, 0, "one", NULL);
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
@@ -60,7 +60,7 @@ static void what_is_written_is_read(void **state)
 	guard_trace_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
 	guard_trace_trust(&out, "GPU-1", 3 * SECOND);
 	guard_trace_heat(&out, "GPU-1", HEAT_WARM, "warm", 3 * SECOND);
-	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 3 * SECOND);
+	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
 	guard_trace_release(&out, 9, 4 * SECOND);
 	guard_trace_games(&out, 2, 4 * SECOND);
 	guard_trace_economy(&out, 0, UINT64_MAX, 43, (double)NAN, 4 * SECOND);
@@ -94,15 +94,15 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
-	guard_trace_begin(&out, 100);
+	guard_trace_begin(&out, 100, GUARD_ENFORCE);
 	s->mono_ns = SECOND;
 	s->gpus = 1;
 	snprintf(s->gpu[0].uuid, sizeof(s->gpu[0].uuid), "GPU-1");
 	s->gpu[0].memory_known = true;
 	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
 	scene_write(&out, s);
-	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 3 * SECOND);
-	guard_trace_reserve(&out, NULL, 1 << 21, 7, 0, 3 * SECOND);
+	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
+	guard_trace_reserve(&out, NULL, 1 << 21, 7, 0, 102, 3 * SECOND);
 	guard_trace_release(&out, 101, 4 * SECOND);
 	guard_trace_release(&out, 2, 4 * SECOND); /* of the run before */
 	assert_int_equal(guard_trace_new(p, false, &t), 0);
@@ -110,10 +110,123 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 	assert_true(guard_room(guard_trace_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
 	assert_true(guard_room(guard_trace_guard(t), 1, &room));
+	assert_int_equal(room.id, 102);
+	guard_trace_free(t);
+	buf_done(&out);
+	free(s);
+	free(p);
+}
+
+/* Of the second form, which named none when it was made. */
+static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
+{
+	static const char *const lines[] = { "reserve\t3000000000\t1048576\t7\t0\t",
+					     "reserve\t3000000000\t2097152\t7\t0\t",
+					     "release\t4000000000\t101",
+					     "release\t4000000000\t2" };
+	struct policy *p = calloc(1, sizeof(*p));
+	struct scene *s = calloc(1, sizeof(*s));
+	struct guard_trace *t;
+	struct guard_room room;
+	struct buf out;
+
+	(void)state;
+	make_policy(p);
+	buf_init(&out, 1 << 20);
+	buf_adds(&out, "begin\t2\t100\n");
+	s->mono_ns = SECOND;
+	s->gpus = 1;
+	snprintf(s->gpu[0].uuid, sizeof(s->gpu[0].uuid), "GPU-1");
+	s->gpu[0].memory_known = true;
+	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
+	scene_write(&out, s);
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(feed(t, out.p), 0);
+	for (size_t i = 0; i < COUNT(lines); i++)
+		assert_int_equal(guard_trace_line(t, lines[i]), 0);
+	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_int_equal(room.id, 0);
+	assert_true(guard_room(guard_trace_guard(t), 1, &room));
 	assert_int_equal(room.id, 2);
 	guard_trace_free(t);
 	buf_done(&out);
 	free(s);
+	free(p);
+}
+
+static void what_a_run_begins_with_is_told_before_the_first_look(void **state)
+{
+	static const char *const lines[] = {
+		"begin\t3\t9\t2",
+		"worker\t0\tone",
+		"room\t7\t1048576\t4711\t18446744073709551615\tGPU-1",
+		"heat\t5\tGPU-1\t2\twarm",
+		"foreign\t5\tGPU-1\tanother gpuward",
+		"games\t5\t3",
+		"reason\t5\tGPU-1\t2\t1\thot",
+	};
+	struct policy *p = calloc(1, sizeof(*p));
+	struct guard_trace *t;
+	struct guard_room room;
+	struct guard_told told;
+
+	(void)state;
+	make_policy(p);
+	p->mode = GUARD_OBSERVE; /* what was in force is in the recording */
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	for (size_t i = 0; i < COUNT(lines); i++)
+		assert_int_equal(guard_trace_line(t, lines[i]), 0);
+	assert_int_equal(guard_last_id(guard_trace_guard(t)), 9);
+	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_int_equal(room.id, 7);
+	assert_int_equal(room.pid, 4711);
+	assert_true(guard_told(guard_trace_guard(t), 0, &told));
+	assert_string_equal(told.gpu, "GPU-1");
+	assert_string_equal(told.foreign, "another gpuward");
+	assert_string_equal(told.heat_why, "warm");
+	assert_int_equal(told.heat, HEAT_WARM);
+	assert_int_equal(told.reasons, 1u << REASON_THERMAL);
+	assert_string_equal(told.evidence[REASON_THERMAL], "hot");
+	assert_int_equal(guard_playing(guard_trace_guard(t)), 3);
+	assert_true(guard_movable(guard_trace_guard(t), 0)); /* only where it enforces */
+	assert_int_equal(guard_trace_line(t, "release\t6\t7"), 0);
+	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_int_equal(room.id, 0);
+	guard_trace_free(t);
+	free(p);
+}
+
+/* One that the first configuration did not have begins with the second, with what was known of it. */
+static void a_worker_that_came_with_another_configuration_begins_there(void **state)
+{
+	static const char *const lines[] = {
+		"begin\t3\t0\t2", "worker\t0\tone", "ask\t5\t0\t2\t18446744073709551615",
+		"swap",           "worker\t0\ttwo", "record\t0\t2\t0\t0\t2\t0\t5\ttwo",
+		"worker\t1\tone",
+	};
+	struct policy *p = calloc(1, sizeof(*p));
+	struct guard_status s;
+	struct guard_trace *t;
+
+	(void)state;
+	make_policy(p);
+	p->worker[1] = p->worker[0];
+	p->worker[1].name = "two";
+	p->workers = 2;
+	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	for (size_t i = 0; i < COUNT(lines); i++)
+		assert_int_equal(guard_trace_line(t, lines[i]), 0);
+	assert_int_equal(guard_trace_line(t, "games\t5\t0"), -GW_E_PARSE); /* between */
+	assert_int_equal(guard_trace_line(t, "swapped\t6\t1"), 0);
+	assert_int_equal(guard_status(guard_trace_guard(t), 0, &s), 0);
+	assert_int_equal(s.hold, HOLD_EVICTED);
+	assert_int_equal(guard_status(guard_trace_guard(t), 1, &s), 0);
+	assert_int_equal(s.hold, HOLD_ACTIVE);
+	assert_int_equal(guard_trace_counts(t).runs, 1);
+	assert_int_equal(guard_trace_line(t, "ask\t7\t0\t4\t0"), 0); /* 0 is two now */
+	assert_int_equal(guard_status(guard_trace_guard(t), 1, &s), 0);
+	assert_int_equal(s.hold, HOLD_NONE);
+	guard_trace_free(t);
 	free(p);
 }
 
@@ -129,6 +242,13 @@ static void lines_that_say_nothing_are_refused(void **state)
 		"trust\t1",
 		"begin\t1\tlate",
 		"begin\t2\t0\t0",
+		"begin\t3\t0\t9",
+		"begin\t3\t0\t2\t0",
+		"swap\t1",
+		"swapped\t1\t2",
+		"foreign\t1\tGPU-1",
+		"room\t7\t1\t0\tnow\tGPU-1",
+		"room\t0\t1\t0\t5\tGPU-1",
 		"worker\t0",
 		"worker\t99\tone",
 		"record\t0\t2\t1\t0\t0\t0\t0",
@@ -165,7 +285,7 @@ static void lines_that_say_nothing_are_refused(void **state)
 		if (guard_trace_line(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(guard_trace_line(t, ""), 0);
-	assert_int_equal(guard_trace_line(t, "begin\t3\t0"), -GW_E_NOSUPPORT);
+	assert_int_equal(guard_trace_line(t, "begin\t4\t0\t2"), -GW_E_NOSUPPORT);
 	guard_trace_free(t);
 	free(p);
 }
@@ -183,7 +303,7 @@ static void who_asked_too_often_is_refused_again(void **state)
 	make_policy(p);
 	p->user_evictions = 1;
 	buf_init(&out, 1 << 16);
-	guard_trace_begin(&out, 0);
+	guard_trace_begin(&out, 0, GUARD_ENFORCE);
 	guard_trace_worker(&out, 0, "one", NULL);
 	for (uint64_t i = 1; i <= 3; i++) {
 		guard_trace_for(&out, 1000, i * SECOND);
@@ -274,12 +394,14 @@ static void recorded_outcomes(struct world *o, struct buf *out)
 	world_fetch(o);
 }
 
+static struct scene last; /* of the recording */
+
 static void recorded_run(struct world *o, struct buf *out, uint64_t span_ns)
 {
 	for (uint64_t end = o->now + span_ns; o->now < end; o->now += o->step_ns) {
 		recorded_outcomes(o, out);
 		world_scene(o);
-		scene_write(out, &o->s);
+		scene_write_change(out, &o->s, &last);
 		guard_look(o->g, &o->s);
 		world_fetch(o);
 	}
@@ -304,7 +426,8 @@ static void record_a_world(struct world *o, struct buf *out)
 					    .gpus = 1 };
 	world_guest(o, "job", 0, 5 * GIB, 0, 5 * S);
 	world_guest(o, "game", 0, 7 * GIB, 110 * S, 115 * S);
-	guard_trace_begin(out, 0);
+	last.whole = false;
+	guard_trace_begin(out, 0, o->p.mode);
 	for (unsigned i = 0; i < 2; i++)
 		guard_trace_worker(out, i, o->p.worker[i].name, i == 1 ? &o->disk[0] : NULL);
 	world_begin(o);
@@ -384,6 +507,79 @@ static void a_recording_is_replayed_to_the_bit_wherever_its_workers_stand(void *
 	}
 }
 
+static void reserve_and_record(struct world *o, struct buf *out, uint64_t bytes, uint64_t *id)
+{
+	assert_int_equal(guard_reserve(o->g, NULL, bytes, 0, 0, o->now, id), 0);
+	guard_trace_reserve(out, NULL, bytes, 0, 0, *id, o->now);
+	world_fetch(o);
+}
+
+/* Another configuration comes while one is out for a room, just when an order for the other waits to be fetched. */
+static void record_a_swap(struct world *o, struct buf *out)
+{
+	static struct policy next;
+	uint64_t room, second;
+
+	world_init(o, 1, 2);
+	o->p.worker[1].priority = 9;
+	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
+	last.whole = false;
+	guard_trace_begin(out, 0, o->p.mode);
+	for (unsigned i = 0; i < 2; i++)
+		guard_trace_worker(out, i, o->p.worker[i].name, NULL);
+	world_begin(o);
+	recorded_run(o, out, 20 * S);
+	reserve_and_record(o, out, 6 * GIB, &room);
+	recorded_run(o, out, 70 * S);
+	guard_trace_ask(out, 1, ASK_EVICT, 0, o->now);
+	assert_int_equal(guard_ask(o->g, 1, ASK_EVICT, 0, o->now, (char[200]){ 0 }, 200), 0);
+	assert_int_not_equal(guard_pending(o->g, 1), 0);
+	assert_int_equal(guard_acting(o->g), 0);
+	next = o->p;
+	guard_trace_swap(out);
+	for (unsigned i = 0; i < 2; i++)
+		guard_trace_worker(out, i, next.worker[i].name, NULL);
+	guard_trace_swapped(out, next.mode, o->now);
+	assert_int_equal(guard_swap(o->g, &next, NULL, 0, o->now), 0);
+	world_fetch(o);
+	recorded_run(o, out, 30 * S);
+	reserve_and_record(o, out, 1 * GIB, &second);
+	guard_trace_release(out, room, o->now);
+	guard_release(o->g, room, o->now);
+	world_fetch(o);
+	recorded_run(o, out, 60 * S);
+}
+
+static void a_recording_goes_on_over_another_configuration_to_the_bit(void **state)
+{
+	static struct world o;
+	struct guard_decision *again = calloc(4096, sizeof(*again));
+	struct guard_trace *t;
+	struct buf out;
+	uint64_t wall_ns;
+	size_t n = 0;
+
+	(void)state;
+	buf_init(&out, 64 << 20);
+	record_a_swap(&o, &out);
+	assert_true(world_said(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
+	assert_true(world_said(&o, 0, STATE_VERIFY_UP, STATE_ACTIVE, NULL) >= 1);
+	assert_int_equal(guard_trace_new(&o.p, false, &t), 0);
+	for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
+		if (guard_trace_line(t, line) != 0)
+			fail_msg("refused: %s", line);
+		while (guard_trace_decision(t, &again[n], &wall_ns))
+			assert_true(++n < 4096);
+	}
+	assert_int_equal(n, o.says);
+	assert_same_of(&o, 0, &o.p, again, n);
+	assert_same_of(&o, 1, &o.p, again, n);
+	guard_trace_free(t);
+	world_done(&o);
+	buf_done(&out);
+	free(again);
+}
+
 static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **state)
 {
 	static const char *const lines[] = {
@@ -421,6 +617,10 @@ static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **sta
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_of_a_run_of_the_second_form_are_counted),
+		cmocka_unit_test(what_a_run_begins_with_is_told_before_the_first_look),
+		cmocka_unit_test(a_worker_that_came_with_another_configuration_begins_there),
+		cmocka_unit_test(a_recording_goes_on_over_another_configuration_to_the_bit),
 		cmocka_unit_test(what_is_written_is_read),
 		cmocka_unit_test(numbers_of_a_later_run_are_those_of_its_own),
 		cmocka_unit_test(lines_that_say_nothing_are_refused),

@@ -125,15 +125,29 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes)
 
 /* ---- the rest of the service's guard ---- */
 
-uint64_t guarding_now_ns(void)
-{
-	return o.now;
-}
-
 void guarding_outcome(struct guarding *x, const struct guard_outcome *out)
 {
+	(void)x;
 	disk.refused += strstr(out->message, "the journal cannot be written") != NULL;
-	guard_outcome(x->guard, out, o.now);
+	guard_outcome(o.g, out, o.now);
+}
+
+bool guarding_next_order(struct guarding *x, struct guard_order *ret)
+{
+	(void)x;
+	return guard_next_order(o.g, ret);
+}
+
+bool guarding_next_decision(struct guarding *x, struct guard_decision *ret)
+{
+	(void)x;
+	return guard_next_decision(o.g, ret);
+}
+
+bool guarding_next_record(struct guarding *x, struct guard_record *ret)
+{
+	(void)x;
+	return guard_next_record(o.g, ret);
 }
 
 bool guarding_swap_waits(const struct guarding *x)
@@ -171,6 +185,14 @@ static uint64_t tell(void *arg, const struct view_event *e)
 
 static struct guard_settings settings;
 
+static uint64_t time_of_the_world(void *ctx)
+{
+	(void)ctx;
+	return o.now;
+}
+
+static const struct clock world_clock = { time_of_the_world, time_of_the_world, NULL, NULL };
+
 static void begin(unsigned level)
 {
 	memset(&disk, 0, sizeof(disk));
@@ -185,6 +207,7 @@ static void begin(unsigned level)
 	g.settings = &settings;
 	g.guard = o.g;
 	g.config.tell = tell;
+	g.config.clock = &world_clock;
 	guard_counts_load(&g.tally, NULL, &o.p);
 }
 

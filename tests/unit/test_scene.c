@@ -202,6 +202,78 @@ static void any_scene_reads_back_to_the_same_bits(void **state)
 	buf_done(&out);
 }
 
+/* A few fields of it become others, and time passes. */
+static void change(struct scene *s)
+{
+	s->mono_ns += draw() % 1000000000;
+	s->wall_ns += draw() % 2000000000; /* the wall's clock may be set */
+	s->on_battery ^= draw() % 2;
+	s->host_free_bytes = number();
+	if (s->gpus) {
+		struct scene_gpu *u = &s->gpu[draw() % s->gpus];
+
+		u->temperature_c = draw() % 2 ? (double)NAN : 40.5;
+		u->used_bytes = number();
+		u->health = (enum scene_health)(draw() % 5);
+		memset(u->pci, 0, sizeof(u->pci));
+		snprintf(u->pci, sizeof(u->pci), "%u", (unsigned)(draw() % 100000));
+	}
+	for (unsigned i = 0; s->processes && i < draw() % 40; i++) {
+		struct scene_process *p = &s->process[draw() % s->processes];
+
+		p->bytes = number();
+		p->sm_ratio = draw() % 2 ? 0.25 : (double)NAN;
+		memset(p->name, 0, sizeof(p->name));
+		snprintf(p->name, sizeof(p->name), "%.*s", (int)(draw() % 8), "a-\tb\\c=.");
+		memset(p->ancestor, 0, sizeof(p->ancestor));
+		p->ancestor[0] = (int64_t)(draw() % 3);
+	}
+}
+
+static void what_changed_reads_back_to_the_same_bits(void **state)
+{
+	static struct scene last;
+	struct buf out;
+	unsigned short_ones = 0;
+
+	(void)state;
+	print_message("seed %llu\n", (unsigned long long)seed);
+	buf_init(&out, 16 << 20);
+	memset(&b, 0, sizeof(b));
+	for (unsigned i = 0; i < 200; i++) {
+		if (i % 10 == 0)
+			random_scene(&a);
+		else
+			change(&a);
+		buf_clear(&out);
+		scene_write_change(&out, &a, &last);
+		assert_int_equal(out.err, 0);
+		short_ones += out.p[0] == 'D';
+		assert_int_equal(feed(&b, out.p), 1);
+		assert_same(&a, &b);
+	}
+	assert_true(short_ones > 50);
+	buf_done(&out);
+}
+
+static void a_look_that_changed_nothing_is_a_short_line(void **state)
+{
+	static struct scene last;
+	struct buf out;
+
+	(void)state;
+	buf_init(&out, 16 << 20);
+	random_scene(&a);
+	a.mono_ns = a.wall_ns = 1000;
+	scene_write_change(&out, &a, &last);
+	buf_clear(&out);
+	a.mono_ns += 100000000;
+	a.wall_ns += 100000003;
+	scene_write_change(&out, &a, &last);
+	assert_string_equal(out.p, "D\t100000000\t3\n");
+	buf_done(&out);
+}
+
 #define S      "S\t1\t2\t3600\t0\t5\t0\t0"
 #define G      "G\tGPU\\2dx\t-\t0\t-2\tok\t0\t0\t0\t9\t8\t1\t1\t40\t-\t0"
 #define P(gpu) "P\t7\t9\t-1\t" gpu "\t1\t5\t1\t-\t0\t0\t0\tname\t-\t-\t-\t-\t3,1"
@@ -307,10 +379,48 @@ static void more_than_there_is_room_for_is_refused(void **state)
 	assert_int_equal(scene_read(&a, G), -GW_E_PARSE);
 }
 
+static void changes_that_say_nothing_are_refused(void **state)
+{
+	static const char *const lines[] = {
+		"D\t1",
+		"D\t-1\t0",
+		"D\t1\tx",
+		"D\t1\t0\t",
+		"D\t1\t0\tS1.4=1",
+		"D\t1\t0\tG1.8=1",
+		"D\t1\t0\tG0.15=1",
+		"D\t1\t0\tG0.8",
+		"D\t1\t0\tP0.3=1",
+		"D\t1\t0\tE0.0=1",
+		"D\t1\t0\tG0.4=ill",
+		"D\t1\t0\tR0.99=1",
+		"D\t1\t0\tG.8=1",
+		"D\t1\t0\tG0.8=",
+	};
+
+	(void)state;
+	memset(&a, 0, sizeof(a));
+	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE); /* of which scene? */
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
+		char whole[] = S "\n" G "\n" P("0") "\n" R "\nE\t1\t1\t1";
+
+		assert_int_equal(feed(&a, whole), 1);
+		assert_int_equal(scene_read(&a, "D\t1\t0\tG0.8=7\tR0.0=1"), 1);
+		assert_int_equal(a.gpu[0].total_bytes, 7);
+		assert_int_equal(a.root[0].worker, 1);
+		if (scene_read(&a, lines[i]) != -GW_E_PARSE)
+			fail_msg("taken: %s", lines[i]);
+		assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(any_scene_reads_back_to_the_same_bits),
+		cmocka_unit_test(what_changed_reads_back_to_the_same_bits),
+		cmocka_unit_test(a_look_that_changed_nothing_is_a_short_line),
+		cmocka_unit_test(changes_that_say_nothing_are_refused),
 		cmocka_unit_test(a_scene_is_whole_at_its_last_line),
 		cmocka_unit_test(a_scene_that_was_cut_short_ends_where_the_next_begins),
 		cmocka_unit_test(junk_is_refused),
