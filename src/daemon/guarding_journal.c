@@ -20,9 +20,9 @@ _Static_assert(POLICY_WORKERS <= 32, "guarding.unkept has a bit for each");
 
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK                           ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN ? "warning"
-							      : "info";
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN                ? "warning"
+									     : "info";
 }
 
 /* The place of the next one.  Whoever asks between ticks sees it too. */
@@ -134,6 +134,21 @@ static void keep_records(struct guarding *g)
 				keep_of(g, i, &r);
 }
 
+/* What an order to leave will undo is kept like its record, once, and then it goes on. */
+static void keep_learnt(struct guarding *g)
+{
+	struct guard_record r;
+	struct guard_order o;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
+		if (g->learnt >> i & 1 || !action_learnt(g->action, i, &o))
+			continue;
+		if (guard_record_of(g->guard, i, &r) == 0)
+			keep_of(g, i, &r);
+		g->learnt |= UINT32_C(1) << i;
+	}
+}
+
 /* Must the order be in the file, and is not? */
 static bool unrecorded(const struct guarding *g, const struct guard_order *o)
 {
@@ -142,6 +157,18 @@ static bool unrecorded(const struct guarding *g, const struct guard_order *o)
 }
 
 /* ---- orders ---- */
+
+#define NOT_KEPT "the journal cannot be written: nothing above level 2 is done"
+
+static void go_on(struct guarding *g)
+{
+	struct guard_order o;
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (g->learnt >> i & 1 && action_learnt(g->action, i, &o))
+			action_go_on(g->action, i, unrecorded(g, &o) ? NOT_KEPT : NULL);
+	g->learnt = 0;
+}
 
 /* An order that cannot be carried out has an outcome all the same. */
 static void refuse(struct guarding *g, const struct guard_order *o, const char *why)
@@ -156,10 +183,10 @@ static void give_orders(struct guarding *g)
 {
 	struct guard_order o;
 
+	go_on(g);
 	while (!guarding_swap_waits(g) && guard_next_order(g->guard, &o)) {
 		if (unrecorded(g, &o))
-			refuse(g, &o,
-			       "the journal cannot be written: nothing above level 2 is done");
+			refuse(g, &o, NOT_KEPT);
 		else if (action_order(g->action, &o) != 0)
 			refuse(g, &o, "an order for this worker is under way");
 	}
@@ -211,6 +238,7 @@ void guarding_pump(struct guarding *g)
 		if (g->writing)
 			return;
 		keep_records(g);
+		keep_learnt(g);
 		if (!g->writing) {
 			give_orders(g);
 			return;

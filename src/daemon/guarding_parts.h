@@ -61,6 +61,8 @@ struct guarding {
 	bool failed;  /* the last record could not be kept */
 	uint32_t
 		unkept; /* workers whose records found no place: a set, tried again at each pump */
+	uint32_t
+		learnt; /* workers whose orders go on when their notes are in the file: a set */
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
 	uint64_t decided;   /* ever */
 	struct tally tally; /* with those of earlier runs */

@@ -11,7 +11,19 @@ static struct {
 	bool full;
 	unsigned kept, tried, orders, refused;
 	unsigned highest; /* level that was ordered */
+	bool slow;        /* nothing is written yet */
+	bool lags;        /* nor is the next, at once */
+	char last[8192];  /* record */
+	/* An order that learns: its notes, and what came of it. */
+	bool learns, learnt;
+	bool then_slow;        /* the disk, from then on */
+	unsigned then_full_at; /* ... or full, at this level */
+	struct guard_order order;
+	unsigned gone_on, turned_down;
+	bool kept_before; /* its notes were in the file when it went on */
 } disk;
+
+#define NOTE "model of-the-test"
 
 int store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size)
 {
@@ -21,6 +33,8 @@ int store_keep(struct store *s, const char *kind, const char *id, const char *js
 	assert_int_equal(strlen(json), size);
 	disk.tried++;
 	disk.kept += !disk.full;
+	if (!disk.full)
+		snprintf(disk.last, sizeof(disk.last), "%s", json);
 	return disk.full ? -GW_E_SIZE : 0;
 }
 
@@ -45,6 +59,7 @@ void store_forget(struct store *s, const char *kind, const char *id)
 void store_commit(struct store *s)
 {
 	(void)s;
+	disk.slow = disk.slow || disk.lags;
 }
 
 /* All that was taken is in the file: that a record was not taken is nothing that it knows of. */
@@ -52,7 +67,7 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 {
 	(void)s;
 	(void)timeout_ns;
-	return 0;
+	return disk.slow ? -GW_E_TIMEOUT : 0;
 }
 
 bool store_lasting(struct store *s)
@@ -103,17 +118,49 @@ int action_order(struct action *a, const struct guard_order *order)
 {
 	(void)a;
 	disk.orders++;
+	if (order->verb == ORDER_EVICT && disk.learns) {
+		disk.learnt = true;
+		disk.order = *order;
+		disk.slow = disk.then_slow;
+		disk.full = order->level == disk.then_full_at;
+		return 0;
+	}
 	if (order->verb == ORDER_EVICT && order->level > disk.highest)
 		disk.highest = order->level;
 	world_obey(&o, order);
 	return 0;
 }
 
+bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
+{
+	(void)a;
+	if (worker == disk.order.worker && disk.learnt)
+		*ret = disk.order;
+	return worker == disk.order.worker && disk.learnt;
+}
+
+void action_go_on(struct action *a, unsigned worker, const char *why_not)
+{
+	(void)a;
+	(void)worker;
+	assert_true(disk.learnt);
+	disk.learnt = false;
+	disk.gone_on += !why_not;
+	disk.turned_down += why_not != NULL;
+	disk.kept_before = strstr(disk.last, NOTE) != NULL;
+	if (!why_not) {
+		world_obey(&o, &disk.order);
+		return;
+	}
+	o.outcome[o.outcomes].order = disk.order.id;
+	o.outcome[o.outcomes++].ok = false;
+}
+
 void action_notes(struct action *a, unsigned worker, char *out, size_t size)
 {
 	(void)a;
 	(void)worker;
-	snprintf(out, size, "%s", "");
+	snprintf(out, size, "%s", disk.learnt ? NOTE : "");
 }
 
 void action_set_notes(struct action *a, unsigned worker, const char *notes)
@@ -241,6 +288,64 @@ static void a_record_that_found_no_place_is_kept_later_and_then_orders_go_on(voi
 	world_done(&o);
 }
 
+static loop_timer_fn *timer;
+
+int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
+{
+	(void)l;
+	(void)arg;
+	timer = fn;
+	*ret = (struct loop_source *)&timer;
+	return 0;
+}
+
+void loop_set_time(struct loop_source *s, uint64_t t_ns)
+{
+	(void)s;
+	(void)t_ns;
+}
+
+static void what_an_order_learns_is_in_the_file_before_it_goes_on(void **state)
+{
+	(void)state;
+	begin(2);
+	o.w[0].fail_level = 0;
+	disk.learns = disk.then_slow = true;
+	assert_int_equal(guarding_journal_open(&g), 0);
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	for (unsigned i = 0; i < 1000 && !disk.learnt; i++)
+		run_for(o.step_ns);
+	run_for(S / 2);
+	assert_true(disk.learnt);
+	assert_int_equal(disk.gone_on, 0);
+	disk.slow = false;
+	disk.lags = true; /* it is kept once, not again and again */
+	timer(&g, o.now);
+	assert_int_equal(disk.gone_on, 1);
+	assert_true(disk.kept_before);
+	world_done(&o);
+}
+
+static void an_order_above_level_2_whose_notes_find_no_place_is_turned_down(void **state)
+{
+	(void)state;
+	begin(4);
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	disk.learns = true;
+	disk.then_full_at = 4;
+	for (unsigned i = 0; i < 1000 && !disk.turned_down; i++)
+		run_for(o.step_ns);
+	assert_true(disk.turned_down > 0);
+	assert_true(o.w[0].alive);
+	disk.full = false;
+	disk.then_full_at = 0;
+	run_for(120 * S);
+	assert_false(o.w[0].alive);
+	world_done(&o);
+}
+
 static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(void **state)
 {
 	struct guard_status s;
@@ -292,6 +397,9 @@ int main(void)
 		cmocka_unit_test(nothing_above_level_2_is_done_whose_record_found_no_place),
 		cmocka_unit_test(
 			a_record_that_found_no_place_is_kept_later_and_then_orders_go_on),
+		cmocka_unit_test(what_an_order_learns_is_in_the_file_before_it_goes_on),
+		cmocka_unit_test(
+			an_order_above_level_2_whose_notes_find_no_place_is_turned_down),
 		cmocka_unit_test(
 			the_time_to_free_begins_with_the_first_order_and_is_the_workers_own),
 		cmocka_unit_test(what_a_worker_did_that_is_gone_is_still_counted),
