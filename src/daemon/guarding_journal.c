@@ -230,9 +230,29 @@ void guarding_tell_decisions(struct guarding *g)
 		tell_decision(g, &d);
 }
 
-/* Orders wait until what they do is in the file. */
-void guarding_pump(struct guarding *g)
+/* The store tries what failed again: all of it, in its order, so that nothing newer makes up for it. */
+static void look_again(struct guarding *g)
 {
+	if (g->failed && !g->writing && store_flush(g->config.store, 0) == 0)
+		g->failed = false;
+}
+
+void guarding_journal_view(struct guarding *g)
+{
+	struct store *s = g->config.store;
+	bool kept = !g->failed && !g->unkept && strcmp(store_state(s), "ok") == 0;
+
+	g->view.journal =
+		!store_lasting(s)
+			? "nothing is kept in a file: evictions above level 2 are refused"
+		: kept ? "ok"
+		       : "the journal cannot be written: evictions above level 2 are refused";
+}
+
+/* Orders wait until what they do is in the file. */
+static void pump(struct guarding *g)
+{
+	look_again(g);
 	do {
 		guarding_tell_decisions(g);
 		if (g->writing)
@@ -248,6 +268,12 @@ void guarding_pump(struct guarding *g)
 			return;
 		give_orders(g);
 	} while (true);
+}
+
+void guarding_pump(struct guarding *g)
+{
+	pump(g);
+	guarding_journal_view(g);
 }
 
 /* ---- what earlier runs left ---- */

@@ -58,7 +58,7 @@ struct guarding {
 	/* The journal. */
 	struct loop_source *timer;
 	bool writing; /* orders wait for records to be in the file */
-	bool failed;  /* the last record could not be kept */
+	bool failed;  /* not all that was to be kept is in the file */
 	uint32_t
 		unkept; /* workers whose records found no place: a set, tried again at each pump */
 	uint32_t
@@ -122,7 +122,8 @@ void guarding_forget(struct guarding *g, const char *worker);
 void guarding_commit(struct guarding *g); /* what was kept without guarding_pump() */
 /* Is the file written by now?  Then what waited for it goes on. */
 void guarding_written(struct guarding *g, uint64_t now_ns);
-int guarding_journal_open(struct guarding *g); /* the timer */
+int guarding_journal_open(struct guarding *g);  /* the timer */
+void guarding_journal_view(struct guarding *g); /* view.journal, as it stands now */
 /* Those of earlier runs. */
 struct guarding_records {
 	struct guard_record record[4 * POLICY_WORKERS]; /* also of workers that are gone */

@@ -13,6 +13,7 @@ static struct {
 	unsigned highest; /* level that was ordered */
 	bool slow;        /* nothing is written yet */
 	bool lags;        /* nor is the next, at once */
+	bool fails;       /* what was taken cannot be written */
 	char last[8192];  /* record */
 	/* An order that learns: its notes, and what came of it. */
 	bool learns, learnt;
@@ -67,7 +68,13 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 {
 	(void)s;
 	(void)timeout_ns;
-	return disk.slow ? -GW_E_TIMEOUT : 0;
+	return disk.fails ? -GW_E_IO : disk.slow ? -GW_E_TIMEOUT : 0;
+}
+
+const char *store_state(struct store *s)
+{
+	(void)s;
+	return disk.fails ? "the disk is full" : "ok";
 }
 
 bool store_lasting(struct store *s)
@@ -346,6 +353,29 @@ static void an_order_above_level_2_whose_notes_find_no_place_is_turned_down(void
 	world_done(&o);
 }
 
+static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **state)
+{
+	char message[200];
+
+	(void)state;
+	begin(2);
+	run_for(S);
+	assert_string_equal(g.view.journal, "ok");
+	disk.fails = true;
+	assert_int_equal(guard_ask(o.g, 0, ASK_HOLD_EVICTED, UINT64_MAX, o.now, message,
+				   sizeof(message)),
+			 0);
+	guarding_pump(&g);
+	assert_non_null(strstr(g.view.journal, "cannot be written"));
+	run_for(20 * S);
+	assert_non_null(strstr(g.view.journal, "cannot be written"));
+	disk.fails = false; /* nothing new is decided: what waits is written */
+	guarding_pump(&g);
+	assert_false(g.failed);
+	assert_string_equal(g.view.journal, "ok");
+	world_done(&o);
+}
+
 static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(void **state)
 {
 	struct guard_status s;
@@ -400,6 +430,7 @@ int main(void)
 		cmocka_unit_test(what_an_order_learns_is_in_the_file_before_it_goes_on),
 		cmocka_unit_test(
 			an_order_above_level_2_whose_notes_find_no_place_is_turned_down),
+		cmocka_unit_test(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is),
 		cmocka_unit_test(
 			the_time_to_free_begins_with_the_first_order_and_is_the_workers_own),
 		cmocka_unit_test(what_a_worker_did_that_is_gone_is_still_counted),
