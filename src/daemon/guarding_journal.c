@@ -86,9 +86,13 @@ int guarding_keep(struct guarding *g, const struct guard_record *r)
 	struct buf text;
 	int err;
 
-	for (unsigned i = 0; i < g->settings->policy.workers; i++)
-		if (strcmp(g->settings->policy.worker[i].name, r->worker) == 0)
-			action_notes(g->action, i, notes, sizeof(notes));
+	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
+		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
+			continue;
+		if (!r->evicted) /* what it had loaded then would be loaded beside what it has */
+			action_set_notes(g->action, i, "");
+		action_notes(g->action, i, notes, sizeof(notes));
+	}
 	buf_init(&text, 64 * 1024);
 	guard_record_write(&text, r, notes);
 	err = text.err ? -GW_E_SIZE

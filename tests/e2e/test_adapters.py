@@ -420,6 +420,12 @@ def test_who_forgot_what_was_loaded_does_not_say_that_it_is_back(kind):
         assert order("resume", kind=kind, url=w.url, bytes=1 << 30, notes=empty["notes"])["ok"]
 
 
+def test_tabby_gets_the_model_that_it_had_last():
+    with fake.Tabby(known=["a", "b"]) as w:
+        assert order("resume", kind="tabby", url=w.url, notes="asked 1\nmodel a\nmodel b\n")["ok"]
+        assert w.loaded == ["b"]
+
+
 def test_tabby_is_not_told_to_unload_what_cannot_be_asked():
     with fake.Tabby(models=["m"]) as w:
         w.fail["/v1/model"] = fake.status(500)

@@ -22,6 +22,7 @@ static struct {
 	struct guard_order order;
 	unsigned gone_on, turned_down;
 	bool kept_before; /* its notes were in the file when it went on */
+	unsigned forgot;  /* how often notes were dropped */
 } disk;
 
 #define NOTE "model of-the-test"
@@ -174,7 +175,7 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes)
 {
 	(void)a;
 	(void)worker;
-	(void)notes;
+	disk.forgot += !*notes;
 }
 
 /* ---- the rest of the service's guard ---- */
@@ -334,6 +335,27 @@ static void what_an_order_learns_is_in_the_file_before_it_goes_on(void **state)
 	world_done(&o);
 }
 
+static void notes_are_dropped_when_nothing_is_to_be_undone_any_more(void **state)
+{
+	unsigned forgot;
+
+	(void)state;
+	begin(2);
+	o.w[0].fail_level = 0;
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 60 * S);
+	for (unsigned i = 0; i < 1000 && o.w[0].verbs[ORDER_EVICT] == 0; i++)
+		run_for(o.step_ns);
+	forgot = disk.forgot;
+	run_for(10 * S);
+	assert_int_equal(disk.forgot, forgot); /* it is out: they are needed */
+	for (unsigned i = 0; i < 10000 && o.w[0].verbs[ORDER_RESUME] == 0; i++)
+		run_for(o.step_ns);
+	run_for(60 * S);
+	assert_true(disk.forgot > forgot);
+	world_done(&o);
+}
+
 static void an_order_above_level_2_whose_notes_find_no_place_is_turned_down(void **state)
 {
 	(void)state;
@@ -428,6 +450,7 @@ int main(void)
 		cmocka_unit_test(
 			a_record_that_found_no_place_is_kept_later_and_then_orders_go_on),
 		cmocka_unit_test(what_an_order_learns_is_in_the_file_before_it_goes_on),
+		cmocka_unit_test(notes_are_dropped_when_nothing_is_to_be_undone_any_more),
 		cmocka_unit_test(
 			an_order_above_level_2_whose_notes_find_no_place_is_turned_down),
 		cmocka_unit_test(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is),

@@ -61,11 +61,13 @@ static int load(struct worker_call *c, const char *model, char *message, size_t 
 
 static int resume(struct worker_call *c, char *message, size_t size)
 {
-	char model[WORKER_MODEL];
+	char model[WORKER_MODEL] = "";
 	int rc;
 
 	worker_http_admin_key(c->http);
-	if (worker_noted(c, "model", 0, model, sizeof(model)))
+	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
+		; /* of several the last: each was loaded in the place of the one before */
+	if (model[0])
 		return load(c, model, message, size);
 	if (c->worker->model)
 		return load(c, c->worker->model, message, size);
