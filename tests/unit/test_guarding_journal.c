@@ -23,6 +23,7 @@ static struct {
 	unsigned gone_on, turned_down;
 	bool kept_before; /* its notes were in the file when it went on */
 	unsigned forgot;  /* how often notes were dropped */
+	unsigned errors;  /* returns that failed, told as errors */
 } disk;
 
 #define NOTE "model of-the-test"
@@ -218,7 +219,7 @@ double guarding_threshold_c(const struct guarding *x, const struct guard_decisio
 static uint64_t tell(void *arg, const struct view_event *e)
 {
 	(void)arg;
-	(void)e;
+	disk.errors += strcmp(e->severity, "error") == 0 && strstr(e->text, "resume failed");
 	return 1;
 }
 
@@ -398,6 +399,19 @@ static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **
 	world_done(&o);
 }
 
+static void a_return_that_fails_is_told_as_an_error(void **state)
+{
+	(void)state;
+	begin(2);
+	o.w[0].fail_level = 0;
+	o.w[0].wont_return = true;
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 10 * S);
+	run_for(200 * S);
+	assert_true(disk.errors > 0);
+	world_done(&o);
+}
+
 static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(void **state)
 {
 	struct guard_status s;
@@ -454,6 +468,7 @@ int main(void)
 		cmocka_unit_test(
 			an_order_above_level_2_whose_notes_find_no_place_is_turned_down),
 		cmocka_unit_test(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is),
+		cmocka_unit_test(a_return_that_fails_is_told_as_an_error),
 		cmocka_unit_test(
 			the_time_to_free_begins_with_the_first_order_and_is_the_workers_own),
 		cmocka_unit_test(what_a_worker_did_that_is_gone_is_still_counted),
