@@ -152,8 +152,8 @@ static int wait_alive(struct worker_call *c, const struct worker_ops *ops, char 
 	return rc;
 }
 
-/* Must its unit or container be started first?  The note may be lost with a guard that was killed while it
- * stopped it: then the level says so, and starting what runs does nothing. */
+/* Must its unit or container be started first?  The note may be lost where the journal cannot be written: then
+ * the level says so, and starting what runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
