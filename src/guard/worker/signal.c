@@ -126,7 +126,9 @@ static int learn(struct worker_call *c, char *message, size_t size)
 
 static int evict(struct worker_call *c, char *message, size_t size)
 {
-	return send_to(c, c->worker->evict_signal, message, size);
+	int rc = check(c, c->worker->evict_signal, message, size);
+
+	return rc ? rc : send_to(c, c->worker->evict_signal, message, size);
 }
 
 /* ---- who is told to come back ---- */
