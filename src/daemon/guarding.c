@@ -118,12 +118,7 @@ const struct guard_view *guarding_view(struct guarding *g)
 	g->view.tally = &g->tally;
 	g->view.operations = &g->operations;
 	beside_show(g->beside, &g->view);
-	g->view.journal =
-		!store_lasting(g->config.store)
-			? "nothing is kept in a file: evictions above level 2 are refused"
-		: g->failed || g->unkept
-			? "the journal cannot be written: evictions above level 2 are refused"
-			: "ok";
+	guarding_journal_view(g);
 	return &g->view;
 }
 

@@ -20,9 +20,9 @@ _Static_assert(POLICY_WORKERS <= 32, "guarding.unkept has a bit for each");
 
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK                           ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN ? "warning"
-							      : "info";
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN                ? "warning"
+									     : "info";
 }
 
 /* The place of the next one.  Whoever asks between ticks sees it too. */
@@ -86,9 +86,13 @@ int guarding_keep(struct guarding *g, const struct guard_record *r)
 	struct buf text;
 	int err;
 
-	for (unsigned i = 0; i < g->settings->policy.workers; i++)
-		if (strcmp(g->settings->policy.worker[i].name, r->worker) == 0)
-			action_notes(g->action, i, notes, sizeof(notes));
+	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
+		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
+			continue;
+		if (!r->evicted) /* what it had loaded then would be loaded beside what it has */
+			action_set_notes(g->action, i, "");
+		action_notes(g->action, i, notes, sizeof(notes));
+	}
 	buf_init(&text, 64 * 1024);
 	guard_record_write(&text, r, notes);
 	err = text.err ? -GW_E_SIZE
@@ -134,6 +138,21 @@ static void keep_records(struct guarding *g)
 				keep_of(g, i, &r);
 }
 
+/* What an order to leave will undo is kept like its record, once, and then it goes on. */
+static void keep_learnt(struct guarding *g)
+{
+	struct guard_record r;
+	struct guard_order o;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
+		if (g->learnt >> i & 1 || !action_learnt(g->action, i, &o))
+			continue;
+		if (guard_record_of(g->guard, i, &r) == 0)
+			keep_of(g, i, &r);
+		g->learnt |= UINT32_C(1) << i;
+	}
+}
+
 /* Must the order be in the file, and is not? */
 static bool unrecorded(const struct guarding *g, const struct guard_order *o)
 {
@@ -142,6 +161,21 @@ static bool unrecorded(const struct guarding *g, const struct guard_order *o)
 }
 
 /* ---- orders ---- */
+
+#define NOT_KEPT "the journal cannot be written: nothing above level 2 is done"
+
+static void go_on(struct guarding *g)
+{
+	struct guard_order o;
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (g->learnt >> i & 1 && action_learnt(g->action, i, &o))
+			action_go_on(g->action, i,
+				     g->ending           ? "the service ends"
+				     : unrecorded(g, &o) ? NOT_KEPT
+							 : NULL);
+	g->learnt = 0;
+}
 
 /* An order that cannot be carried out has an outcome all the same. */
 static void refuse(struct guarding *g, const struct guard_order *o, const char *why)
@@ -156,10 +190,10 @@ static void give_orders(struct guarding *g)
 {
 	struct guard_order o;
 
+	go_on(g);
 	while (!g->ending && !guarding_swap_waits(g) && guarding_next_order(g, &o)) {
 		if (unrecorded(g, &o))
-			refuse(g, &o,
-			       "the journal cannot be written: nothing above level 2 is done");
+			refuse(g, &o, NOT_KEPT);
 		else if (action_order(g->action, &o) != 0)
 			refuse(g, &o, "an order for this worker is under way");
 	}
@@ -203,14 +237,35 @@ void guarding_tell_decisions(struct guarding *g)
 		tell_decision(g, &d);
 }
 
-/* Orders wait until what they do is in the file. */
-void guarding_pump(struct guarding *g)
+/* The store tries what failed again: all of it, in its order, so that nothing newer makes up for it. */
+static void look_again(struct guarding *g)
 {
+	if (g->failed && !g->writing && store_flush(g->config.store, 0) == 0)
+		g->failed = false;
+}
+
+void guarding_journal_view(struct guarding *g)
+{
+	struct store *s = g->config.store;
+	bool kept = !g->failed && !g->unkept && strcmp(store_state(s), "ok") == 0;
+
+	g->view.journal =
+		!store_lasting(s)
+			? "nothing is kept in a file: evictions above level 2 are refused"
+		: kept ? "ok"
+		       : "the journal cannot be written: evictions above level 2 are refused";
+}
+
+/* Orders wait until what they do is in the file. */
+static void pump(struct guarding *g)
+{
+	look_again(g);
 	do {
 		guarding_tell_decisions(g);
 		if (g->writing)
 			return;
 		keep_records(g);
+		keep_learnt(g);
 		if (!g->writing) {
 			give_orders(g);
 			return;
@@ -220,6 +275,12 @@ void guarding_pump(struct guarding *g)
 			return;
 		give_orders(g);
 	} while (true);
+}
+
+void guarding_pump(struct guarding *g)
+{
+	pump(g);
+	guarding_journal_view(g);
 }
 
 /* ---- what earlier runs left ---- */

@@ -63,9 +63,11 @@ struct guarding {
 	/* The journal. */
 	struct loop_source *timer;
 	bool writing; /* orders wait for records to be in the file */
-	bool failed;  /* the last record could not be kept */
+	bool failed;  /* not all that was to be kept is in the file */
 	uint32_t
 		unkept; /* workers whose records found no place: a set, tried again at each pump */
+	uint32_t
+		learnt; /* workers whose orders go on when their notes are in the file: a set */
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
 	uint64_t decided;   /* ever */
 	struct tally tally; /* with those of earlier runs */
@@ -126,7 +128,8 @@ void guarding_forget(struct guarding *g, const char *worker);
 void guarding_commit(struct guarding *g); /* what was kept without guarding_pump() */
 /* Is the file written by now?  Then what waited for it goes on. */
 void guarding_written(struct guarding *g, uint64_t now_ns);
-int guarding_journal_open(struct guarding *g); /* the timer */
+int guarding_journal_open(struct guarding *g);  /* the timer */
+void guarding_journal_view(struct guarding *g); /* view.journal, as it stands now */
 /* Those of earlier runs. */
 struct guarding_records {
 	struct guard_record record[4 * POLICY_WORKERS]; /* also of workers that are gone */

@@ -26,6 +26,7 @@ static const char *const failing[DB_TROUBLES] = {
 	[DB_NEWER] = "%s was replaced by that of a newer gpuward: nothing is kept",
 	[DB_FOREIGN] = "%s was replaced by a database of another program: nothing is kept",
 	[DB_SHARED] = "%s is in use by another gpuward: nothing is kept until it is stopped",
+	[DB_NO_FILE] = "%s was replaced by a folder, a pipe or a device: nothing is kept",
 	[DB_LOCKED] =
 		"%s is locked by another program: nothing is kept until that ends (see fuser)",
 	[DB_FULL] =
@@ -50,6 +51,9 @@ static const char *const unusable[DB_TROUBLES] = {
 		" to another file",
 	[DB_SHARED] = "%s is in use by another gpuward; stop it, or set [history] path to "
 		      "another file",
+	[DB_NO_FILE] =
+		"%s is a folder, a pipe or a device and is left alone; set [history] path"
+		" to a file, or to \"none\"",
 };
 
 const char *store_state(struct store *s)

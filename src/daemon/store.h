@@ -97,7 +97,8 @@ int store_history(struct store *s, const char *uuid, enum view_history column,
 void store_commit(struct store *s);
 
 /* Waits until all that was committed is in the file; a file that failed is tried again at once.  0,
- * -GW_E_IO (it could not be written: see store_state) or -GW_E_TIMEOUT. */
+ * -GW_E_IO (it could not be written: see store_state) or -GW_E_TIMEOUT.  timeout_ns 0 asks how it stands: -GW_E_IO
+ * where all of it was tried and failed, which is tried again in its time. */
 int store_flush(struct store *s, uint64_t timeout_ns);
 
 #endif

@@ -140,10 +140,17 @@ void store_deadline(struct timespec *t, uint64_t ns)
 	*t = clock_timespec(clock_mono_ns(clock_real()) + ns);
 }
 
+/* Who only asks how it stands is told of the last attempt that had it all; who waits, of the next. */
+static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
+{
+	return s->failing && (waits ? s->attempts > attempts : s->refused >= wanted);
+}
+
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
 	struct timespec until;
 	uint64_t wanted, attempts;
+	const bool waits = timeout_ns > 0;
 	int r = 0;
 
 	if (!s->path)
@@ -152,10 +159,10 @@ int store_flush(struct store *s, uint64_t timeout_ns)
 	pthread_mutex_lock(&s->lock);
 	wanted = s->committed;
 	attempts = s->attempts;
-	s->retry = s->written < wanted;
+	s->retry = s->written < wanted && !has_failed(s, wanted, attempts, waits);
 	pthread_cond_signal(&s->work);
 	while (s->written < wanted && r == 0) {
-		if (s->attempts > attempts && s->failing)
+		if (has_failed(s, wanted, attempts, waits))
 			r = -GW_E_IO;
 		else if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
 			r = -GW_E_TIMEOUT;

@@ -193,12 +193,23 @@ static int open_with(const char *path, int flags, int wait_ms, sqlite3 **ret)
 	return rc;
 }
 
+bool db_is_no_file(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0 && !S_ISREG(st.st_mode);
+}
+
 enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 {
 	sqlite3 *db = NULL;
-	enum db_trouble t = db_trouble(
-		open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, wait_ms, &db));
+	enum db_trouble t;
 
+	*ret = NULL;
+	if (path && db_is_no_file(path))
+		return DB_NO_FILE;
+	t = db_trouble(
+		open_with(path, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, wait_ms, &db));
 	if (t == DB_OK) {
 		t = prepare(db);
 		forget_statements(db); /* none of these comes again */
@@ -219,8 +230,12 @@ enum db_trouble db_open(const char *path, int wait_ms, sqlite3 **ret)
 
 enum db_trouble db_open_reader(const char *path, sqlite3 **ret)
 {
-	int rc = open_with(path, SQLITE_OPEN_READWRITE, WRITE_WAIT_MS, ret);
+	int rc;
 
+	*ret = NULL;
+	if (db_is_no_file(path))
+		return DB_NO_FILE;
+	rc = open_with(path, SQLITE_OPEN_READWRITE, WRITE_WAIT_MS, ret);
 	if (rc == SQLITE_OK)
 		rc = db_run(*ret, "PRAGMA cache_size=-96; PRAGMA mmap_size=0;"
 				  "PRAGMA temp_store=MEMORY; PRAGMA query_only=1;"
@@ -275,6 +290,8 @@ enum db_trouble db_open_alone(const char *path, sqlite3 **ret)
 	enum db_trouble t = DB_OTHER;
 
 	*ret = NULL;
+	if (db_is_no_file(path))
+		return DB_NO_FILE;
 	for (size_t i = 0; i < COUNT(ways); i++) {
 		sqlite3_int64 version;
 		sqlite3 *db = NULL;

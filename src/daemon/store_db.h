@@ -16,6 +16,7 @@ enum db_trouble {
 	DB_NEWER,   /* not ours to touch: a later version's */
 	DB_FOREIGN, /* not ours to touch: another program's */
 	DB_SHARED,  /* not ours to touch: another gpuward's */
+	DB_NO_FILE, /* a folder, a pipe, a device: who opens a pipe may wait for ever */
 	DB_FULL,
 	DB_READ_ONLY,
 	DB_LOCKED, /* another program holds it */
@@ -26,6 +27,9 @@ enum db_trouble {
 
 /* Of an SQLite result code. */
 enum db_trouble db_trouble(int rc);
+
+/* Is something there that is no regular file?  Then the others give DB_NO_FILE, and it is not opened. */
+bool db_is_no_file(const char *path);
 
 /* Opens for writing, makes or migrates the tables, and looks at what is cheap to look at.  NULL:
  * in memory.  Waits at most wait_ms for one who holds it.  A file that has its tables is not written,

@@ -71,6 +71,8 @@ enum db_trouble store_file_open(struct store *s, int wait_ms)
 {
 	enum db_trouble t;
 
+	if (db_is_no_file(s->path))
+		return DB_NO_FILE; /* and no lock is left beside it */
 	make_folder(s->path);
 	if (s->lock_fd < 0)
 		s->lock_fd = db_lock(s->path);

@@ -133,7 +133,9 @@ struct store {
 	bool failing;        /* the last attempt failed                       */
 	uint64_t attempts;   /* to write                                      */
 	uint64_t committed;  /* batches handed over,                          */
-	uint64_t tried;      /* ... of which the last attempt took these,      */
+	uint64_t taken;      /* ... of which the last attempt saw these,       */
+	uint64_t refused;    /* ... one that failed these,                    */
+	uint64_t tried;      /* ... the last one took these,                  */
 	uint64_t written;    /* ... and these are in the file, or were dropped */
 	bool loaded;         /* what the file has is in the counts            */
 	uint64_t file_event; /* ... and its last event here                  */

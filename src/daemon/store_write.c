@@ -313,6 +313,7 @@ static void take(struct store *s)
 		}
 	}
 	take_counts(s);
+	s->taken = s->committed;
 	s->tried = all ? s->committed : s->written;
 	pthread_mutex_unlock(&s->lock);
 }
@@ -338,6 +339,8 @@ static void settle(struct store *s, enum db_trouble t)
 	pthread_mutex_lock(&s->lock);
 	s->attempts++;
 	s->failing = t != DB_OK;
+	if (s->failing)
+		s->refused = s->taken;
 	if (s->back.part[PART_HISTORY].len && t != DB_OK)
 		atomic_fetch_add(&s->dropped, 1);
 	empty(&s->back.part[PART_HISTORY]);

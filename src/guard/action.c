@@ -19,13 +19,15 @@
 /* How often a worker whose unit was started is asked whether it answers. */
 #define ASK_AGAIN_NS (250 * NS_PER_MS)
 
-enum slot_state { FREE, QUEUED, RUNNING, DONE };
+/* LEARNT: what it will undo is known, and waits to be kept. */
+enum slot_state { FREE, QUEUED, RUNNING, LEARNT, DONE };
 
 /* One a worker: its order on the way from action_order() to action_next_outcome(). */
 struct slot {
 	enum slot_state state;
 	uint64_t turn; /* who came first */
 	struct guard_order order;
+	bool kept; /* what it will undo is in the journal */
 	struct guard_outcome outcome;
 	char notes[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks;
@@ -95,8 +97,19 @@ static int stop(struct worker_call *c, char *message, size_t size)
 	if (!stopper)
 		return lacks("be stopped: neither match.unit nor match.container names it",
 			     message, size);
-	worker_note(c, "stopped", "1");
 	return stopper->evict(c, message, size);
+}
+
+/* Above its own level nothing more can be learnt: it was asked there first. */
+static int learn(struct worker_call *c, struct guard_outcome *out)
+{
+	const struct worker_ops *ops = c->set->of(c->worker->kind);
+	unsigned level = c->order->level, own = policy_kind_level(c->worker->kind);
+
+	if (level == LEVEL_STOP && level != own)
+		worker_note(c, "stopped", "1");
+	return level == own && ops->learn ? ops->learn(c, out->message, sizeof(out->message))
+					  : 0;
 }
 
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
@@ -139,8 +152,8 @@ static int wait_alive(struct worker_call *c, const struct worker_ops *ops, char 
 	return rc;
 }
 
-/* Must its unit or container be started first?  The note may be lost with a guard that was killed while it
- * stopped it: then the level says so, and starting what runs does nothing. */
+/* Must its unit or container be started first?  The note may be lost where the journal cannot be written: then
+ * the level says so, and starting what runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
@@ -195,18 +208,27 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-static void carry_out(const struct action *a, struct worker_call *c, struct guard_outcome *out)
+/* Keeping may take as long as a disk does. */
+static bool is_late(const struct worker_call *c, struct guard_outcome *out)
 {
-	int rc;
+	if (clock_mono_ns(clock_real()) < c->deadline_ns)
+		return false;
+	snprintf(out->message, sizeof(out->message),
+		 "nothing was done: the journal was not written in time");
+	return true;
+}
 
-	*out = (struct guard_outcome){ .order = c->order->id };
-	if (a->policy->mode != GUARD_ENFORCE) {
-		snprintf(out->message, sizeof(out->message),
-			 "nothing is done: mode is not enforce");
-		return;
-	}
-	rc = c->set->begin ? c->set->begin(c) : 0;
-	if (!rc)
+/* kept: the notes as they are in the journal; NULL: they are there as they will be.  True: they must be kept
+ * before it goes on. */
+static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
+{
+	bool learns = kept && c->order->verb == ORDER_EVICT, more;
+	int rc = c->set->begin ? c->set->begin(c) : 0;
+
+	if (!rc && learns)
+		rc = learn(c, out);
+	more = !rc && learns && strcmp(c->state, kept) != 0;
+	if (!rc && !more)
 		rc = verbs[c->order->verb](c, out);
 	if (rc == -GW_E_NOMEM)
 		snprintf(out->message, sizeof(out->message), "no memory");
@@ -214,6 +236,21 @@ static void carry_out(const struct action *a, struct worker_call *c, struct guar
 		c->set->end(c);
 	out->ok = rc == 0;
 	out->retry = rc == -GW_E_STATE;
+	return more;
+}
+
+static bool carry_out(const struct action *a, struct worker_call *c, const char *kept,
+		      struct guard_outcome *out)
+{
+	*out = (struct guard_outcome){ .order = c->order->id };
+	if (a->policy->mode != GUARD_ENFORCE) {
+		snprintf(out->message, sizeof(out->message),
+			 "nothing is done: mode is not enforce");
+		return false;
+	}
+	if (!kept && is_late(c, out))
+		return false;
+	return learn_and_do(c, kept, out);
 }
 
 /* ---- threads */
@@ -241,9 +278,10 @@ static struct slot *oldest(struct action *a)
 /* With the lock; without it while the worker is called.  The order stays as it is until then. */
 static void serve(struct action *a, struct slot *s)
 {
-	char notes[WORKER_NOTES_SIZE];
+	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks = s->callbacks;
 	struct guard_outcome outcome;
+	bool is_kept = s->kept, more;
 	struct worker_call call = {
 		.worker = &a->policy->worker[s->order.worker],
 		.order = &s->order,
@@ -258,13 +296,14 @@ static void serve(struct action *a, struct slot *s)
 	};
 
 	memcpy(notes, s->notes, sizeof(notes));
+	memcpy(kept, s->notes, sizeof(kept));
 	s->state = RUNNING;
 	pthread_mutex_unlock(&a->lock);
-	carry_out(a, &call, &outcome);
+	more = carry_out(a, &call, is_kept ? NULL : kept, &outcome);
 	pthread_mutex_lock(&a->lock);
 	memcpy(s->notes, notes, sizeof(notes));
 	s->outcome = outcome;
-	s->state = DONE;
+	s->state = more ? LEARNT : DONE;
 	tell(a);
 }
 
@@ -310,22 +349,30 @@ static unsigned queued(const struct action *a)
 	return n;
 }
 
-static int enqueue(struct action *a, const struct guard_order *o)
+/* To the end of the queue; a thread is there, or is started if it can be. */
+static int enqueue(struct action *a, struct slot *s)
 {
-	struct slot *s = &a->slot[o->worker];
 	int rc = 0;
 
-	if (s->state != FREE)
-		return -GW_E_STATE;
 	if (a->idle <= queued(a) && a->started < THREADS_MAX)
 		rc = start_thread(a);
 	if (rc && a->started == 0)
 		return rc;
-	s->order = *o;
 	s->turn = ++a->turn;
 	s->state = QUEUED;
 	pthread_cond_signal(&a->work);
 	return 0;
+}
+
+static int take(struct action *a, const struct guard_order *o)
+{
+	struct slot *s = &a->slot[o->worker];
+
+	if (s->state != FREE)
+		return -GW_E_STATE;
+	s->order = *o;
+	s->kept = false;
+	return enqueue(a, s);
 }
 
 int action_order(struct action *a, const struct guard_order *o)
@@ -335,7 +382,7 @@ int action_order(struct action *a, const struct guard_order *o)
 	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
 		return -GW_E_ARG;
 	pthread_mutex_lock(&a->lock);
-	rc = enqueue(a, o);
+	rc = take(a, o);
 	pthread_mutex_unlock(&a->lock);
 	return rc;
 }
@@ -354,6 +401,35 @@ bool action_next_outcome(struct action *a, struct guard_outcome *ret)
 	}
 	pthread_mutex_unlock(&a->lock);
 	return found;
+}
+
+bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
+{
+	bool is;
+
+	pthread_mutex_lock(&a->lock);
+	is = worker < POLICY_WORKERS && a->slot[worker].state == LEARNT;
+	if (is)
+		*ret = a->slot[worker].order;
+	pthread_mutex_unlock(&a->lock);
+	return is;
+}
+
+void action_go_on(struct action *a, unsigned worker, const char *why_not)
+{
+	struct slot *s = &a->slot[worker];
+
+	pthread_mutex_lock(&a->lock);
+	s->kept = true;
+	if (why_not) {
+		s->outcome.ok = s->outcome.retry = false;
+		snprintf(s->outcome.message, sizeof(s->outcome.message), "%s", why_not);
+		s->state = DONE;
+		tell(a);
+	} else {
+		enqueue(a, s); /* a thread is there: it has learnt on one */
+	}
+	pthread_mutex_unlock(&a->lock);
 }
 
 void action_notes(struct action *a, unsigned worker, char *out, size_t size)

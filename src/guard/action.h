@@ -33,9 +33,17 @@ int action_order(struct action *a, const struct guard_order *o);
 bool action_next_outcome(struct action *a, struct guard_outcome *ret);
 
 /* What a worker remembers between eviction and return, a text of less than WORKER_NOTES_SIZE bytes.  To be
- * kept with the record after each outcome, and given back after a restart before the first order. */
+ * kept with the record before an order to leave goes on, and after each outcome; given back after a restart
+ * before the first order. */
 void action_notes(struct action *a, unsigned worker, char *out, size_t size);
 void action_set_notes(struct action *a, unsigned worker, const char *notes);
+
+/* Whoever is killed while a worker unloads must know afterwards what to bring back.  So an order to leave first
+ * learns what it will undo; where that is more than the notes had, it waits, and notify_fd is written to.
+ * action_learnt: does this worker's?  And which order.  action_go_on, when the notes are kept: with NULL it is
+ * carried out, else nothing is done and this is its outcome. */
+bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret);
+void action_go_on(struct action *a, unsigned worker, const char *why_not);
 
 /* For WORKER_CALLBACK; NULL takes them away.  -GW_E_STATE while an order for it is under way. */
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c);

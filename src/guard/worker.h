@@ -47,6 +47,9 @@ struct worker_ops {
 	 * -GW_E_PERM; with a sentence.  After 0 message may have a remark. */
 	int (*close)(struct worker_call *c, char *message, size_t size); /* no new work */
 	int (*drain)(struct worker_call *c, bool *ret_busy, char *message, size_t size);
+	/* Notes what evict will undo and resume must know; changes nothing.  It is in the journal before evict
+	 * is called, which notes no more than came meanwhile. */
+	int (*learn)(struct worker_call *c, char *message, size_t size);
 	int (*evict)(struct worker_call *c, char *message, size_t size); /* at its level */
 	int (*resume)(struct worker_call *c, char *message, size_t size);
 	int (*open)(struct worker_call *c, char *message,

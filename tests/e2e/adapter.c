@@ -55,21 +55,33 @@ static void set_kind(const char *name)
 	worker->kind = (enum policy_kind)kind;
 }
 
-static void add_target(const char *value)
+/* PID or PID:TICKS. */
+static void identify(const char *value, int64_t *ret_pid, uint64_t *ret_ticks)
 {
 	const char *ticks = strchr(value, ':');
 	struct root root;
 
 	if (root_open(&root, NULL) != 0)
 		exit(2);
-	order.target[order.targets].pid = strtoll(value, NULL, 10);
+	*ret_pid = strtoll(value, NULL, 10);
 	if (ticks)
-		order.target[order.targets].start_ticks = strtoull(ticks + 1, NULL, 10);
+		*ret_ticks = strtoull(ticks + 1, NULL, 10);
 	else
-		proc_start_ticks(&root, order.target[order.targets].pid,
-				 &order.target[order.targets].start_ticks);
-	order.targets++;
+		proc_start_ticks(&root, *ret_pid, ret_ticks);
 	root_close(&root);
+}
+
+static void add_target(const char *value)
+{
+	identify(value, &order.target[order.targets].pid,
+		 &order.target[order.targets].start_ticks);
+	order.targets++;
+}
+
+static void add_root(const char *value)
+{
+	identify(value, &order.root[order.roots].pid, &order.root[order.roots].start_ticks);
+	order.roots++;
 }
 
 static void add_argument(const char **argv, const char *value)
@@ -118,7 +130,7 @@ static void describe(const char *key, const char *value)
 	else if (IS("pid"))
 		add_target(value);
 	else if (IS("root"))
-		order.root[order.roots++].pid = strtoll(value, NULL, 10);
+		add_root(value);
 	else if (IS("bytes"))
 		order.bytes = strtoull(value, NULL, 10);
 	else if (IS("gpus"))
@@ -169,6 +181,7 @@ static void carry_out(struct action *a, int fd, const char *word)
 {
 	char verb[16];
 	struct guard_outcome outcome;
+	struct guard_order learnt;
 	struct pollfd p = { .fd = fd, .events = POLLIN };
 	size_t n = strcspn(word, ":");
 
@@ -179,8 +192,11 @@ static void carry_out(struct action *a, int fd, const char *word)
 	order.deadline_ns = clock_mono_ns(clock_real()) + deadline_ns;
 	if (action_order(a, &order) != 0)
 		exit(3);
-	while (!action_next_outcome(a, &outcome))
+	while (!action_next_outcome(a, &outcome)) {
 		poll(&p, 1, -1);
+		if (action_learnt(a, 0, &learnt))
+			action_go_on(a, 0, NULL);
+	}
 	print(a, verb, &outcome);
 }
 

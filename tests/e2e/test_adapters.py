@@ -277,7 +277,7 @@ def test_what_clients_loaded_meanwhile_comes_back_too():
 def test_models_are_remembered_before_anything_is_done():
     with fake.Ollama(models=["a"]) as w:
         out = order("drain", kind="ollama", url=w.url)
-        assert out["ok"] and not out["in_flight"] and out["notes"] == "model a\n"
+        assert out["ok"] and not out["in_flight"] and "model a\n" in out["notes"]
         assert w.loaded == ["a"]
 
 
@@ -408,6 +408,30 @@ def test_tabby_that_says_200_and_does_not_load_has_failed():
     with fake.Tabby(breaks=True) as w:
         out = order("resume", kind="tabby", url=w.url, notes="model m\n")
         assert not out["ok"] and "not there" in out["message"]
+
+
+@pytest.mark.parametrize("kind", ["ollama", "llamacpp", "tabby"])
+def test_who_forgot_what_was_loaded_does_not_say_that_it_is_back(kind):
+    w, _ = worker_of(kind, models=[])
+    with w:
+        lost = order("resume", kind=kind, url=w.url, bytes=1 << 30)
+        assert not lost["ok"] and "set model" in lost["message"], lost
+        assert order("resume", kind=kind, url=w.url, bytes=0)["ok"], "nothing is missed"
+        empty = order("evict", kind=kind, url=w.url, bytes=1 << 30)
+        assert order("resume", kind=kind, url=w.url, bytes=1 << 30, notes=empty["notes"])["ok"]
+
+
+def test_tabby_gets_the_model_that_it_had_last():
+    with fake.Tabby(known=["a", "b"]) as w:
+        assert order("resume", kind="tabby", url=w.url, notes="asked 1\nmodel a\nmodel b\n")["ok"]
+        assert w.loaded == ["b"]
+
+
+def test_tabby_is_not_told_to_unload_what_cannot_be_asked():
+    with fake.Tabby(models=["m"]) as w:
+        w.fail["/v1/model"] = fake.status(500)
+        assert not order("evict", kind="tabby", url=w.url)["ok"] and w.loaded == ["m"]
+        assert order("evict", kind="tabby", url=w.url, model="m")["ok"] and not w.loaded
 
 
 def test_kobold_refuses_with_200():
@@ -704,6 +728,26 @@ def test_signals_go_to_the_processes_of_the_order_and_back(process):
     back = order("resume", kind="signal", evict_signal=10, resume_signal=12, notes=out["notes"], root=p.pid)
     assert back["ok"] and until(lambda: p.signals() == [10, 12]), back
     assert other.signals() == []
+
+
+def test_each_of_several_that_were_signalled_is_told_to_come_back_though_one_left_a_rest(process):
+    both = [process(signal.SIGUSR1, signal.SIGUSR2) for _ in range(2)]
+    pids = [p.pid for p in both]
+    how = {"kind": "signal", "evict_signal": 10, "resume_signal": 12}
+    out = order("evict", pid=pids, **how)
+    assert out["ok"] and until(lambda: all(p.signals() == [10] for p in both))
+    assert order("resume", notes=out["notes"], pid=pids[0], root=pids, **how)["ok"]
+    assert until(lambda: all(p.signals() == [10, 12] for p in both))
+
+
+def test_without_notes_the_root_is_signalled_if_it_lives_through_it(process):
+    p, deaf = process(signal.SIGUSR2), process(signal.SIGUSR1)
+    how = {"kind": "signal", "evict_signal": 10, "resume_signal": 12}
+    assert order("resume", root=[p.pid, deaf.pid], **how)["ok"] and until(lambda: p.signals() == [12])
+    out = order("resume", root=deaf.pid, **how)
+    assert not out["ok"] and "signal 12 by hand" in out["message"]
+    assert not order("resume", root=f"{p.pid}:1", **how)["ok"], "the number is another's now"
+    assert deaf.poll() is None and p.signals() == [12]
 
 
 def test_a_process_that_only_has_the_number_is_never_signalled(process):

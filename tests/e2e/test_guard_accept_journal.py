@@ -170,6 +170,35 @@ def test_on_a_full_disk_nothing_above_level_2_is_done(tmp_path):
             assert "journal cannot be written" in s.worker()["why"] + s.get("/api/v1/guard").text
 
 
+def test_the_status_says_at_once_that_a_wish_is_not_kept(tmp_path):
+    if not SHIM.exists():
+        pytest.skip("the shim that fills the disk is not built")
+    world = World(tmp_path)
+    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
+        with Mortal(world, TEXT + w.table("ollama", "ollama"), "full", 0) as s:
+            s.until("active")
+            told = s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"ttl_s": 0}).json()["journal"]
+            assert "a restart of the service forgets it" in told
+            assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
+            s.until("evicted")
+            assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_a_history_that_is_no_file_is_told_and_nothing_waits_for_it(tmp_path, make):
+    world = World(tmp_path)
+    state = tmp_path / "history.db"
+    make(state)
+    with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
+        with Guarded(world, TEXT + w.table("ollama", "ollama"), state=str(state)) as s:
+            s.until("active")
+            assert f"{state} is a folder, a pipe or a device" in s.messages()
+            assert s.get("/api/v1/guard").json()["journal"].startswith("nothing is kept in a file")
+            with Contender(world, 8 * GIB):
+                s.until("evicted")
+            s.until("active")
+
+
 def test_of_two_guards_the_second_observes(tmp_path):
     world = World(tmp_path)
     with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:

@@ -313,6 +313,149 @@ static void notes_are_kept_until_a_resume_went_well(void **state)
 	assert_string_equal(notes, "");
 }
 
+/* ---- what an order to leave will undo ---- */
+
+static struct {
+	int learn_rc;
+	const char *learns; /* notes that it leaves */
+	atomic_uint learnt, evicted;
+} unloading;
+
+static int learn_it(struct worker_call *c, char *message, size_t size)
+{
+	atomic_fetch_add(&unloading.learnt, 1);
+	snprintf(c->state, c->state_size, "%s", unloading.learns);
+	snprintf(message, size, "%s", unloading.learn_rc ? "it cannot be asked" : "");
+	return unloading.learn_rc;
+}
+
+static int unload_it(struct worker_call *c, char *message, size_t size)
+{
+	assert_string_equal(c->state, unloading.learns);
+	snprintf(message, size, "unloaded");
+	atomic_fetch_add(&unloading.evicted, 1);
+	return 0;
+}
+
+static const struct worker_ops *of_learner(enum policy_kind kind)
+{
+	static const struct worker_ops ops = { .learn = learn_it, .evict = unload_it };
+
+	(void)kind;
+	return &ops;
+}
+
+static const struct worker_ops *no_stopper(const struct policy_worker *w)
+{
+	(void)w;
+	return NULL;
+}
+
+static void begin_learner(void)
+{
+	static const struct worker_set set = { .of = of_learner, .stopper = no_stopper };
+
+	assert_int_equal(action_free(action, LONG_NS), 0);
+	assert_int_equal(action_new(&policy, &set, fd, &action), 0);
+	memset(&unloading, 0, sizeof(unloading));
+	unloading.learns = "model a\n";
+}
+
+static void await_learnt(unsigned worker, struct guard_order *ret)
+{
+	struct pollfd p = { .fd = fd, .events = POLLIN };
+	uint64_t count;
+
+	while (!action_learnt(action, worker, ret)) {
+		assert_int_equal(poll(&p, 1, 60000), 1);
+		assert_true(read(fd, &count, sizeof(count)) > 0);
+	}
+}
+
+static void what_an_order_will_undo_is_known_and_kept_before_anything_is_done(void **state)
+{
+	struct guard_outcome o;
+	struct guard_order order;
+	char notes[WORKER_NOTES_SIZE];
+
+	(void)state;
+	begin_learner();
+	give(3, ORDER_EVICT, 7);
+	await_learnt(3, &order);
+	assert_int_equal(order.id, 7);
+	assert_false(action_learnt(action, 2, &order));
+	assert_false(action_learnt(action, POLICY_WORKERS, &order));
+	assert_false(action_next_outcome(action, &o));
+	assert_false(action_idle(action));
+	assert_int_equal(give(3, ORDER_EVICT, 8), -GW_E_STATE);
+	action_notes(action, 3, notes, sizeof(notes));
+	assert_string_equal(notes, "model a\n");
+	assert_int_equal(atomic_load(&unloading.evicted), 0);
+	action_go_on(action, 3, NULL);
+	o = next();
+	assert_true(o.ok);
+	assert_int_equal(o.order, 7);
+	assert_int_equal(atomic_load(&unloading.evicted), 1);
+	assert_int_equal(atomic_load(&unloading.learnt), 1);
+	give(3, ORDER_EVICT, 9); /* the same is in the journal already: it need not wait */
+	o = next();
+	assert_true(o.ok);
+	assert_int_equal(atomic_load(&unloading.evicted), 2);
+}
+
+static void what_could_not_be_kept_is_not_done(void **state)
+{
+	struct guard_outcome o;
+	struct guard_order order = { .id = 2,
+				     .verb = ORDER_EVICT,
+				     .level = 2,
+				     .deadline_ns = clock_mono_ns(clock_real()) };
+
+	(void)state;
+	begin_learner();
+	give(0, ORDER_EVICT, 1);
+	await_learnt(0, &(struct guard_order){ 0 });
+	action_go_on(action, 0, "the disk is full");
+	o = next();
+	assert_false(o.ok);
+	assert_string_equal(o.message, "the disk is full");
+	action_set_notes(action, 0, "");
+	assert_int_equal(action_order(action, &order),
+			 0); /* its time is over when it is kept */
+	await_learnt(0, &order);
+	action_go_on(action, 0, NULL);
+	o = next();
+	assert_false(o.ok);
+	assert_non_null(strstr(o.message, "not written in time"));
+	assert_int_equal(atomic_load(&unloading.evicted), 0);
+}
+
+static void who_cannot_say_what_it_would_undo_is_left_alone(void **state)
+{
+	struct guard_outcome o;
+
+	(void)state;
+	begin_learner();
+	unloading.learn_rc = -GW_E_STATE;
+	give(0, ORDER_EVICT, 1);
+	o = next();
+	assert_false(o.ok);
+	assert_true(o.retry);
+	assert_string_equal(o.message, "it cannot be asked");
+	assert_int_equal(atomic_load(&unloading.evicted), 0);
+}
+
+static void an_order_that_waits_to_be_kept_is_dropped_at_the_end(void **state)
+{
+	(void)state;
+	begin_learner();
+	give(0, ORDER_EVICT, 1);
+	await_learnt(0, &(struct guard_order){ 0 });
+	assert_int_equal(action_free(action, LONG_NS), 0);
+	assert_int_equal(atomic_load(&unloading.evicted), 0);
+	assert_int_equal(action_new(&policy, &worker_all, fd, &action), 0);
+}
+
 /* From WORKERS to three: one that stays, one that moves up, one that is new. */
 static void notes_and_callbacks_go_with_the_workers_to_another_policy(void **state)
 {
@@ -410,6 +553,10 @@ int main(void)
 		TEST(nothing_is_done_unless_the_mode_is_enforce),
 		TEST(a_worker_without_callbacks_cannot_be_moved),
 		TEST(notes_are_kept_until_a_resume_went_well),
+		TEST(what_an_order_will_undo_is_known_and_kept_before_anything_is_done),
+		TEST(what_could_not_be_kept_is_not_done),
+		TEST(who_cannot_say_what_it_would_undo_is_left_alone),
+		TEST(an_order_that_waits_to_be_kept_is_dropped_at_the_end),
 		TEST(notes_and_callbacks_go_with_the_workers_to_another_policy),
 		TEST(who_hangs_at_the_end_is_left_behind),
 		TEST(a_kind_can_be_moved_and_brought_back),

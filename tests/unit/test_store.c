@@ -782,6 +782,50 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 	store_close(s);
 }
 
+static void what_is_no_file_is_never_opened(void **state)
+{
+	static const mode_t kinds[] = { S_IFDIR, S_IFIFO };
+	char at[sizeof(path) + 8], lock[sizeof(at) + 8];
+	struct store *s;
+	sqlite3 *db;
+	struct stat st;
+
+	(void)state;
+	snprintf(at, sizeof(at), "%s/odd", tree.path);
+	snprintf(lock, sizeof(lock), "%s.lock", at);
+	for (unsigned i = 0; i < COUNT(kinds); i++) {
+		assert_int_equal(kinds[i] == S_IFDIR ? mkdir(at, 0700) : mkfifo(at, 0600), 0);
+		assert_int_equal(store_open(at, 1u << 20, &s, message, sizeof(message)), 0);
+		assert_non_null(strstr(message, at));
+		assert_non_null(strstr(message, "set [history] path to a file"));
+		assert_string_equal(store_state(s), message);
+		assert_false(store_lasting(s));
+		assert_true(store_count_known(s)); /* nothing is waited for */
+		store_close(s);
+		assert_int_equal(db_open_reader(at, &db), DB_NO_FILE);
+		assert_int_equal(db_open_alone(at, &db), DB_NO_FILE);
+		assert_int_not_equal(stat(lock, &st), 0);
+		assert_int_equal(remove(at), 0);
+	}
+}
+
+static void who_only_asks_is_told_that_it_was_tried_and_failed(void **state)
+{
+	struct store *s = open_clean();
+
+	(void)state;
+	atomic_store(&fault.result, SQLITE_FULL);
+	tell(s, "while it failed");
+	store_commit(s);
+	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
+	for (unsigned i = 0; i < 100; i++)
+		assert_int_equal(store_flush(s, 0), -GW_E_IO);
+	atomic_store(&fault.result, 0);
+	assert_int_equal(store_flush(s, PATIENCE), 0);
+	assert_int_equal(store_flush(s, 0), 0);
+	store_close(s);
+}
+
 /* A try that was under way when the disk was mended may still fail; the one after it does not. */
 static int flush_when_mended(struct store *s)
 {
@@ -1373,6 +1417,8 @@ int main(void)
 		T(history_is_that_of_a_slow_and_plain_count),
 		T(killed_at_any_moment_it_has_all_that_was_committed),
 		F(what_cannot_be_written_is_kept_until_it_can),
+		F(what_is_no_file_is_never_opened),
+		F(who_only_asks_is_told_that_it_was_tried_and_failed),
 		F(a_disk_that_stays_full_takes_no_more_memory),
 		F(what_was_taken_is_written_and_what_was_not_is_said),
 		T(where_nothing_can_be_written_it_works_in_memory),

@@ -169,6 +169,26 @@ void worker_note(struct worker_call *c, const char *key, const char *value)
 	snprintf(c->state + used, c->state_size - used, "%s %s\n", key, value);
 }
 
+void worker_note_asked(struct worker_call *c)
+{
+	worker_note(c, "asked", "1");
+}
+
+int worker_none_noted(const struct worker_call *c, char *message, size_t size)
+{
+	char unused[8];
+
+	if (!c->order->bytes || worker_noted(c, "asked", 0, unused, sizeof(unused))) {
+		snprintf(message, size, "no model was loaded; set model to have one");
+		return 0;
+	}
+	snprintf(message, size,
+		 "which model was loaded is not known any more: load it by hand, and set model "
+		 "to "
+		 "have it loaded the next time");
+	return -GW_E_NOSUPPORT;
+}
+
 int worker_load_noted(struct worker_call *c,
 		      int (*load)(struct worker_call *c, const char *model, char *message,
 				  size_t size),
@@ -180,6 +200,8 @@ int worker_load_noted(struct worker_call *c,
 
 	if (!worker_noted(c, "model", 0, model, sizeof(model)) && c->worker->model)
 		worker_note(c, "model", c->worker->model);
+	if (!worker_noted(c, "model", 0, model, sizeof(model)))
+		return worker_none_noted(c, message, size);
 	for (i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++) {
 		rc = load(c, model, message, size);
 		if (rc && !worker_unknown_model(c))

@@ -41,6 +41,12 @@ void worker_note(struct worker_call *c, const char *key, const char *value);
 bool worker_noted(const struct worker_call *c, const char *key, unsigned i, char *out,
 		  size_t size);
 
+/* That a worker was asked what is loaded; its models are noted as "model". */
+void worker_note_asked(struct worker_call *c);
+/* No model is noted, and none is named.  0: none was loaded, or nothing is missed; else -GW_E_NOSUPPORT, with what
+ * a person can do. */
+int worker_none_noted(const struct worker_call *c, char *message, size_t size);
+
 /* Calls load for each noted "model", or for the policy's; a model that the worker no longer has is
  * passed over with a remark. */
 int worker_load_noted(struct worker_call *c,

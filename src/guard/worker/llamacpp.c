@@ -27,6 +27,7 @@ static int for_each(struct worker_call *c,
 
 	if (rc)
 		return rc;
+	worker_note_asked(c);
 	for (size_t i = 0; i < json_doc_count(r, "data") && !rc; i++) {
 		const struct json_doc *m = json_doc_at(r, "data", i);
 		const char *id = json_doc_string(m, "id");
@@ -80,6 +81,22 @@ static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t si
 	return for_each(c, look_at_slots, ret_busy, message, size);
 }
 
+static int only_note(struct worker_call *c, const char *model, void *ctx, char *message,
+		     size_t size)
+{
+	(void)c;
+	(void)model;
+	(void)ctx;
+	(void)message;
+	(void)size;
+	return 0;
+}
+
+static int learn(struct worker_call *c, char *message, size_t size)
+{
+	return for_each(c, only_note, NULL, message, size);
+}
+
 static int unload(struct worker_call *c, const char *model, void *ctx, char *message,
 		  size_t size)
 {
@@ -119,5 +136,5 @@ static int alive(struct worker_call *c, char *message, size_t size)
 }
 
 const struct worker_ops worker_llamacpp = {
-	.drain = drain, .evict = evict, .resume = resume, .alive = alive
+	.drain = drain, .learn = learn, .evict = evict, .resume = resume, .alive = alive
 };

@@ -37,6 +37,8 @@ static int list(struct worker_call *c, struct json_doc **ret, char *message, siz
 {
 	int rc = worker_ask_json(c, "GET", "/api/ps", NULL, ret, message, size);
 
+	if (!rc)
+		worker_note_asked(c);
 	for (size_t i = 0; !rc && i < json_doc_count(*ret, "models"); i++) {
 		const char *name = json_doc_string(json_doc_at(*ret, "models", i), "name");
 
@@ -46,16 +48,21 @@ static int list(struct worker_call *c, struct json_doc **ret, char *message, siz
 	return rc;
 }
 
-/* Ollama does not tell what is in flight; what is loaded is remembered before anything is done. */
-static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
+static int learn(struct worker_call *c, char *message, size_t size)
 {
 	struct json_doc *r;
 	int rc = list(c, &r, message, size);
 
-	*ret_busy = false;
 	if (!rc)
 		json_doc_free(r);
 	return rc;
+}
+
+/* Ollama does not tell what is in flight; what is loaded is remembered before anything is done. */
+static int drain(struct worker_call *c, bool *ret_busy, char *message, size_t size)
+{
+	*ret_busy = false;
+	return learn(c, message, size);
 }
 
 static int evict(struct worker_call *c, char *message, size_t size)
@@ -94,5 +101,5 @@ static int alive(struct worker_call *c, char *message, size_t size)
 }
 
 const struct worker_ops worker_ollama = {
-	.drain = drain, .evict = evict, .resume = resume, .alive = alive
+	.drain = drain, .learn = learn, .evict = evict, .resume = resume, .alive = alive
 };

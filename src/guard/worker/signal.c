@@ -1,6 +1,7 @@
-/* A worker that unloads and loads when it is sent a signal.  Who was signalled is remembered: once it has
+/* A worker that unloads and loads when it is sent a signal.  Who is signalled is remembered before: once it has
  * left the GPU, no list of the driver's names it any more.  What is remembered may be old: it holds for this
- * start of the machine, and for who is still the worker's by the policy. */
+ * start of the machine, and for who is still the worker's by the policy.  Where nobody is remembered, the
+ * process that the match names is told, if the signal does not end it. */
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 #include "guard/worker/signals.h"
@@ -103,22 +104,44 @@ static bool is_still_its(const struct worker_call *c, int64_t pid, uint64_t star
 	return fits_by_itself(c, &p);
 }
 
-static int evict(struct worker_call *c, char *message, size_t size)
+static int learn(struct worker_call *c, char *message, size_t size)
 {
 	int rc = check(c, c->worker->evict_signal, message, size);
 	char who[64];
 
-	if (!rc && !is_of_this_boot(c))
+	if (rc)
+		return rc;
+	if (!is_of_this_boot(c))
 		c->state[0] = '\0';
 	boot_id(c, who);
-	if (!rc && who[0])
+	if (who[0])
 		worker_note(c, "boot", who);
-	for (unsigned i = 0; !rc && i < c->order->targets && i < TARGETS; i++) {
+	for (unsigned i = 0; i < c->order->targets && i < TARGETS; i++) {
 		snprintf(who, sizeof(who), "%" PRId64 " %" PRIu64, c->order->target[i].pid,
 			 c->order->target[i].start_ticks);
 		worker_note(c, "process", who);
 	}
+	return 0;
+}
+
+static int evict(struct worker_call *c, char *message, size_t size)
+{
+	int rc = check(c, c->worker->evict_signal, message, size);
+
 	return rc ? rc : send_to(c, c->worker->evict_signal, message, size);
+}
+
+/* ---- who is told to come back ---- */
+
+static void add(struct guard_order *order, int64_t pid, uint64_t start_ticks)
+{
+	for (unsigned i = 0; i < order->targets; i++)
+		if (order->target[i].pid == pid && order->target[i].start_ticks == start_ticks)
+			return;
+	if (order->targets == GUARD_TARGETS)
+		return;
+	order->target[order->targets].pid = pid;
+	order->target[order->targets++].start_ticks = start_ticks;
 }
 
 static void recall(const struct worker_call *c, struct guard_order *order)
@@ -129,15 +152,34 @@ static void recall(const struct worker_call *c, struct guard_order *order)
 
 	for (unsigned i = 0; i < TARGETS && worker_noted(c, "process", i, who, sizeof(who));
 	     i++) {
-		if (sscanf(who, "%" SCNd64 " %" SCNu64, &pid, &ticks) != 2 ||
-		    !is_still_its(c, pid, ticks))
-			continue;
-		order->target[order->targets].pid = pid;
-		order->target[order->targets++].start_ticks = ticks;
+		if (sscanf(who, "%" SCNd64 " %" SCNu64, &pid, &ticks) == 2 &&
+		    is_still_its(c, pid, ticks))
+			add(order, pid, ticks);
 	}
 }
 
-/* The order's targets, or those who were signalled to leave. */
+/* One that does not catch it would end of it: a shell that only started the worker, say. */
+static bool catches(const struct worker_call *c, int64_t pid, int number)
+{
+	static const char key[] = "\nSigCgt:";
+	char path[64], text[4096], *found;
+
+	root_path(path, sizeof(path), "proc/%lld/status", (long long)pid);
+	if (root_read(c->root, path, text, sizeof(text)) < 0)
+		return false;
+	found = strstr(text, key);
+	return found && strtoull(found + strlen(key), NULL, 16) >> (number - 1) & 1;
+}
+
+static void take_roots(const struct worker_call *c, struct guard_order *order)
+{
+	for (unsigned i = 0; i < order->roots; i++)
+		if (catches(c, order->root[i].pid, c->worker->resume_signal))
+			add(order, order->root[i].pid, order->root[i].start_ticks);
+}
+
+/* Those who were signalled to leave, and who is on the GPU: of several one may have left a rest there.  Nobody, where
+ * the notes were lost: then its roots. */
 static int resume(struct worker_call *c, char *message, size_t size)
 {
 	struct guard_order order = *c->order;
@@ -147,9 +189,18 @@ static int resume(struct worker_call *c, char *message, size_t size)
 	if (rc)
 		return rc;
 	call.order = &order;
-	if (!order.targets && is_of_this_boot(c))
+	if (is_of_this_boot(c))
 		recall(c, &order);
-	return send_to(&call, c->worker->resume_signal, message, size);
+	if (!order.targets)
+		take_roots(c, &order);
+	if (order.targets)
+		return send_to(&call, c->worker->resume_signal, message, size);
+	snprintf(
+		message, size,
+		"none of its processes is there to be signalled: send it signal %d by hand, or "
+		"start it again",
+		c->worker->resume_signal);
+	return -GW_E_STATE;
 }
 
-const struct worker_ops worker_signal = { .evict = evict, .resume = resume };
+const struct worker_ops worker_signal = { .learn = learn, .evict = evict, .resume = resume };

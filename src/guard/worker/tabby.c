@@ -6,29 +6,41 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The model that is loaded; false: none, or it cannot be asked. */
-static bool loaded(struct worker_call *c, char *out, size_t out_size, char *message,
-		   size_t size)
+/* The model that is loaded, "" where none is (400); or an error: it cannot be asked. */
+static int loaded(struct worker_call *c, char *out, size_t out_size, char *message, size_t size)
 {
 	struct json_doc *r;
 	const char *id;
+	int rc = worker_ask_json(c, "GET", "/v1/model", NULL, &r, message, size);
 
-	if (worker_ask_json(c, "GET", "/v1/model", NULL, &r, message, size))
-		return false;
+	out[0] = '\0';
+	if (rc)
+		return worker_unknown_model(c) ? 0 : rc;
 	id = json_doc_string(r, "id");
-	if (id)
-		snprintf(out, out_size, "%s", id);
+	snprintf(out, out_size, "%s", id ? id : "");
 	json_doc_free(r);
-	return id != NULL;
+	return 0;
+}
+
+/* What nobody could load again is not unloaded. */
+static int learn(struct worker_call *c, char *message, size_t size)
+{
+	char model[WORKER_MODEL];
+	int rc;
+
+	worker_http_admin_key(c->http);
+	rc = loaded(c, model, sizeof(model), message, size);
+	if (rc)
+		return c->worker->model ? 0 : rc;
+	worker_note_asked(c);
+	if (model[0])
+		worker_note(c, "model", model);
+	return 0;
 }
 
 static int evict(struct worker_call *c, char *message, size_t size)
 {
-	char model[WORKER_MODEL];
-
 	worker_http_admin_key(c->http);
-	if (loaded(c, model, sizeof(model), message, size))
-		worker_note(c, "model", model);
 	return worker_ask(c, "POST", "/v1/model/unload", NULL, message, size);
 }
 
@@ -41,7 +53,7 @@ static int load(struct worker_call *c, const char *model, char *message, size_t 
 
 	if (rc)
 		return rc;
-	if (loaded(c, now, sizeof(now), message, size) && strcmp(now, model) == 0)
+	if (loaded(c, now, sizeof(now), message, size) == 0 && strcmp(now, model) == 0)
 		return 0;
 	snprintf(message, size, "%.100s was told to load and is not there", model);
 	return -GW_E_IO;
@@ -49,17 +61,18 @@ static int load(struct worker_call *c, const char *model, char *message, size_t 
 
 static int resume(struct worker_call *c, char *message, size_t size)
 {
-	char model[WORKER_MODEL];
+	char model[WORKER_MODEL] = "";
+	int rc;
 
 	worker_http_admin_key(c->http);
-	if (!worker_noted(c, "model", 0, model, sizeof(model))) {
-		if (!c->worker->model) {
-			snprintf(message, size, "no model was loaded; set model to have one");
-			return 0;
-		}
-		snprintf(model, sizeof(model), "%s", c->worker->model);
-	}
-	return load(c, model, message, size);
+	for (unsigned i = 0; worker_noted(c, "model", i, model, sizeof(model)); i++)
+		; /* of several the last: each was loaded in the place of the one before */
+	if (model[0])
+		return load(c, model, message, size);
+	if (c->worker->model)
+		return load(c, c->worker->model, message, size);
+	rc = loaded(c, model, sizeof(model), message, size); /* by whoever started it */
+	return rc || model[0] ? rc : worker_none_noted(c, message, size);
 }
 
 static int alive(struct worker_call *c, char *message, size_t size)
@@ -67,4 +80,6 @@ static int alive(struct worker_call *c, char *message, size_t size)
 	return worker_ask(c, "GET", "/health", NULL, message, size);
 }
 
-const struct worker_ops worker_tabby = { .evict = evict, .resume = resume, .alive = alive };
+const struct worker_ops worker_tabby = {
+	.learn = learn, .evict = evict, .resume = resume, .alive = alive
+};

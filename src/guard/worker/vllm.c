@@ -60,14 +60,24 @@ static unsigned level_of(const struct worker_call *c)
 	return c->worker->level == 2 ? 2 : 1;
 }
 
+/* A wake must know what may have been done, whatever the configuration says by then. */
+static int learn(struct worker_call *c, char *message, size_t size)
+{
+	char level[4];
+
+	(void)message;
+	(void)size;
+	snprintf(level, sizeof(level), "%u", level_of(c));
+	worker_note(c, "level", level);
+	return 0;
+}
+
 static int evict(struct worker_call *c, char *message, size_t size)
 {
-	char path[64], level[4];
+	char path[64];
 	int rc;
 
-	snprintf(level, sizeof(level), "%u", level_of(c));
-	snprintf(path, sizeof(path), "/sleep?level=%s&mode=abort", level);
-	worker_note(c, "level", level); /* before: a wake must know what may have been done */
+	snprintf(path, sizeof(path), "/sleep?level=%u&mode=abort", level_of(c));
 	rc = worker_ask(c, "POST", path, NULL, message, size);
 	return explain(rc, message, size);
 }
@@ -77,6 +87,18 @@ static int open_admission(struct worker_call *c, char *message, size_t size)
 	static const struct worker_step steps[] = { { "/resume", NULL, true }, { 0 } };
 
 	return explain(worker_steps(c, steps, message, size), message, size);
+}
+
+/* Once it let go of its weights, it has none, whatever it was told later. */
+static bool went_deep(const struct worker_call *c)
+{
+	char level[4];
+	unsigned i;
+	bool deep = false;
+
+	for (i = 0; worker_noted(c, "level", i, level, sizeof(level)); i++)
+		deep = deep || level[0] == '2';
+	return i ? deep : level_of(c) == 2;
 }
 
 static int resume(struct worker_call *c, char *message, size_t size)
@@ -91,9 +113,7 @@ static int resume(struct worker_call *c, char *message, size_t size)
 		{ "/resume", NULL, true },
 		{ 0 }
 	};
-	char level[4] = "";
-	bool deep = worker_noted(c, "level", 0, level, sizeof(level)) ? level[0] == '2'
-								      : level_of(c) == 2;
+	bool deep = went_deep(c);
 
 	return explain(worker_steps(c, deep ? reload : wake, message, size), message, size);
 }
@@ -105,6 +125,7 @@ static int alive(struct worker_call *c, char *message, size_t size)
 
 const struct worker_ops worker_vllm = { .close = close_admission,
 					.drain = drain,
+					.learn = learn,
 					.evict = evict,
 					.resume = resume,
 					.open = open_admission,
