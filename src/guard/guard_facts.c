@@ -156,7 +156,7 @@ static void look_for_roots(struct guard *g, struct guard_worker *w)
 	const struct scene *s = &g->scene;
 
 	for (unsigned i = 0; i < s->roots; i++) {
-		if (s->root[i].worker != (unsigned)(w - g->worker))
+		if (!scene_root_of(&s->root[i], (unsigned)(w - g->worker)))
 			continue;
 		w->present = true;
 		for (unsigned k = 0; k < known; k++)
@@ -168,7 +168,7 @@ static void look_for_roots(struct guard *g, struct guard_worker *w)
 	w->replaced = w->replaced || (known && !same);
 	w->roots = 0;
 	for (unsigned i = 0; i < s->roots && w->roots < room; i++) {
-		if (s->root[i].worker != (unsigned)(w - g->worker))
+		if (!scene_root_of(&s->root[i], (unsigned)(w - g->worker)))
 			continue;
 		w->root[w->roots].pid = s->root[i].pid;
 		w->root[w->roots++].start_ticks = s->root[i].start_ticks;

@@ -43,7 +43,7 @@ static bool exchanged(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->scene.roots; i++)
 		for (unsigned k = 0; k < w->put_away_count; k++)
-			if (g->scene.root[i].worker == (unsigned)(w - g->worker) &&
+			if (scene_root_of(&g->scene.root[i], (unsigned)(w - g->worker)) &&
 			    g->scene.root[i].pid == w->put_away[k].pid &&
 			    g->scene.root[i].start_ticks != w->put_away[k].start_ticks)
 				return true;
