@@ -82,6 +82,25 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* In words. */
+static void tell_gone(struct guard *g, struct guard_worker *w)
+{
+	char sought[160];
+
+	guard_sought(w, sought, sizeof(sought));
+	if (!w->lingers || !w->evicted)
+		guard_move(g, w, STATE_ABSENT, "not there", "its process ended");
+	else if (w->replaced)
+		guard_move(g, w, STATE_ABSENT, "another",
+			   "another process is found in its place: the one that was moved out "
+			   "lives, and has to be told to load again");
+	else
+		guard_move(g, w, STATE_ABSENT, "not found",
+			   "%s; its process lives and is out: name it again, and the guard "
+			   "brings it back",
+			   sought);
+}
+
 static bool step_absent(struct guard *g, struct guard_worker *w)
 {
 	if (w->contention && guard_calm(g, w))
@@ -89,6 +108,12 @@ static bool step_absent(struct guard *g, struct guard_worker *w)
 	if (w->present) {
 		guard_move(g, w, STATE_RECONCILE, "appeared", "%s", w->policy->name);
 		return true;
+	}
+	if (w->evicted && w->lingers)
+		return false;
+	if (w->evicted) {
+		guard_forget(w);
+		guard_say(g, w, w->state, "not there", "its process ended");
 	}
 	if (w->policy->managed && !guard_effective(w))
 		return guard_try_resume(g, w);
@@ -167,7 +192,7 @@ static bool step(struct guard *g, struct guard_worker *w)
 	if (!sees(g, w))
 		return false;
 	if (gone(w) && !acting && w->state != STATE_ABSENT && w->state != STATE_RECONCILE) {
-		guard_move(g, w, STATE_ABSENT, "not there", "its process ended");
+		tell_gone(g, w);
 		return true;
 	}
 	return next[w->state](g, w);
