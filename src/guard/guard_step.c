@@ -82,14 +82,17 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* In words. */
-static void tell_gone(struct guard *g, struct guard_worker *w)
+/* Gone, or not found any more, or in another's place. */
+static void leave_sight(struct guard *g, struct guard_worker *w)
 {
 	char sought[160];
 
 	guard_sought(w, sought, sizeof(sought));
-	if (!w->lingers || !w->evicted)
+	if (!w->lingers)
 		guard_move(g, w, STATE_ABSENT, "not there", "its process ended");
+	else if (!w->evicted)
+		guard_move(g, w, STATE_ABSENT, "not found", "%s",
+			   w->replaced ? "another process is found in its place" : sought);
 	else if (w->replaced)
 		guard_move(g, w, STATE_ABSENT, "another",
 			   "another process is found in its place: the one that was moved out "
@@ -192,7 +195,7 @@ static bool step(struct guard *g, struct guard_worker *w)
 	if (!sees(g, w))
 		return false;
 	if (gone(w) && !acting && w->state != STATE_ABSENT && w->state != STATE_RECONCILE) {
-		tell_gone(g, w);
+		leave_sight(g, w);
 		return true;
 	}
 	return next[w->state](g, w);
