@@ -77,22 +77,23 @@ static uint64_t mix(uint64_t print, const char *text, long n)
 /* One that ends has lost its arguments while it still gives its memory back: seconds, where that is much. */
 int who_print(const struct root *root, int64_t pid, uint64_t *ret)
 {
-	static const char *const files[] = { "cmdline", "comm", "cgroup" };
+	static const char *const files[] = { "comm", "cgroup", "cmdline" };
 	uint64_t print = PRINT_START;
 	char path[64], text[4096];
-	long n;
+	long n = 0, linked;
 
 	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
 		root_path(path, sizeof(path), "proc/%lld/%s", (long long)pid, files[i]);
 		n = root_read(root, path, text, sizeof(text));
-		if (n == -GW_E_NOENT)
-			return -GW_E_NOENT;
-		if (n == -GW_E_IO || (i == 0 && n == 0))
-			return -GW_E_IO;
+		if (n == -GW_E_NOENT || n == -GW_E_IO)
+			return (int)n;
 		print = mix(print, text, n);
 	}
 	root_path(path, sizeof(path), "proc/%lld/exe", (long long)pid);
-	*ret = mix(print, text, root_readlink(root, path, text, sizeof(text)));
+	linked = root_readlink(root, path, text, sizeof(text));
+	if (n == 0 && linked < 0)
+		return -GW_E_IO;
+	*ret = mix(print, text, linked);
 	return 0;
 }
 
@@ -197,10 +198,13 @@ static void stay(struct who *w)
 	w->state = WHO_HERE;
 }
 
-/* One that ends loses its arguments before its memory: until then it is who it was. */
-static bool is_ending(const struct who *w, uint64_t start, const struct scene_process *now)
+/* One that ends loses program and arguments before its memory on the GPU: until then it is who it was. */
+static void keep_program(const struct who *w, uint64_t start, struct scene_process *now)
 {
-	return w->read_ns && start == w->listed_start && w->is.command[0] && !now->command[0];
+	if (!w->read_ns || start != w->listed_start || now->command[0] || now->exe[0])
+		return;
+	memcpy(now->command, w->is.command, sizeof(now->command));
+	memcpy(now->exe, w->is.exe, sizeof(now->exe));
 }
 
 static void read_anew(struct who_table *t, struct who *w, uint64_t start, uint64_t now_ns)
@@ -216,8 +220,8 @@ static void read_anew(struct who_table *t, struct who *w, uint64_t start, uint64
 		missing(w, now_ns);
 		return;
 	}
-	if (!is_ending(w, start, &now))
-		w->is = now;
+	keep_program(w, start, &now);
+	w->is = now;
 	if (start != w->listed_start) { /* somebody else has the number now */
 		w->worker = -1;
 		w->met_ns = now_ns;
