@@ -1,11 +1,11 @@
 /* Three ways to find a worker: its pidfile, its port, or a search of /proc; each with its own patience. */
 #include "look_worker.h"
 
+#include "listen.h"
 #include "walk.h"
 #include "who.h"
 
 #include "base/clock.h"
-#include "base/lines.h"
 #include "device/proc.h"
 
 #include <fcntl.h>
@@ -13,8 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-
-#define INODES 4 /* that listen on one port: one for each address */
 
 /* A file's time and a process's may differ so much, though one came before the other. */
 #define CLOCKS_APART_NS NS_PER_S
@@ -35,12 +33,6 @@ struct known {
 	uint64_t print; /* of the program that it was when it was found; 0: unknown */
 };
 
-struct listeners { /* on a port */
-	uint64_t inode[INODES];
-	unsigned count;
-	int64_t uid; /* whose the last is */
-};
-
 struct target { /* one worker */
 	struct known root[FINDER_ROOTS];
 	unsigned roots;
@@ -53,8 +45,8 @@ struct target { /* one worker */
 	struct known writer;
 	/* of a port */
 	struct listeners at;
-	uint64_t held_ns; /* when its holders were looked for; 0: never */
-	char held[48];    /* the open file of a root that is one of them */
+	uint64_t held_ns;       /* when its holders were looked for; 0: never */
+	char held[LISTEN_FILE]; /* the open file of a root that is one of them */
 };
 
 struct finder {
@@ -351,105 +343,9 @@ static void by_pidfile(struct finder *f, unsigned worker)
 
 /* ---- by port ---- */
 
-#define LISTENS 0x0A
-
-static int read_table(const struct root *root, const char *path, unsigned port,
-		      struct listeners *ret)
-{
-	struct lines l;
-	char *line;
-	int err = lines_open(&l, root, path);
-
-	if (err)
-		return err;
-	while (ret->count < INODES && (line = lines_next(&l))) {
-		unsigned at, state, uid;
-		unsigned long long n;
-
-		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u %*u %llu", &at,
-			   &state, &uid, &n) != 4 ||
-		    at != port || state != LISTENS || n == 0)
-			continue;
-		ret->inode[ret->count++] = n;
-		ret->uid = uid;
-	}
-	lines_close(&l);
-	return 0;
-}
-
-/* 0, or -GW_E_IO: it cannot be told now. */
-static int read_listeners(const struct root *root, unsigned port, struct listeners *ret)
-{
-	static const char *const tables[] = { "proc/net/tcp", "proc/net/tcp6" };
-
-	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
-		if (read_table(root, tables[i], port, ret) == -GW_E_IO)
-			return -GW_E_IO;
-	return 0;
-}
-
-struct sockets { /* which file of a process is one of them? */
-	const struct root *root;
-	const struct listeners *at;
-	int64_t pid;
-	char file[48]; /* the last that was looked at */
-	unsigned files;
-	bool found;
-};
-
-static bool is_wanted(const struct listeners *at, const char *link)
-{
-	unsigned long long n;
-
-	if (sscanf(link, "socket:[%llu]", &n) != 1)
-		return false;
-	for (unsigned i = 0; i < at->count; i++)
-		if (at->inode[i] == n)
-			return true;
-	return false;
-}
-
-static bool is_held(const struct root *root, const struct listeners *at, const char *file)
-{
-	char link[64];
-
-	return root_readlink(root, file, link, sizeof(link)) > 0 && is_wanted(at, link);
-}
-
-static bool try_file(void *arg, const char *name)
-{
-	struct sockets *s = arg;
-
-	root_path(s->file, sizeof(s->file), "proc/%lld/fd/%.16s", (long long)s->pid, name);
-	s->found = is_held(s->root, s->at, s->file);
-	return !s->found && ++s->files < FINDER_FILES;
-}
-
-/* 0 and found, or why its files cannot be looked at. */
-static int look_for_sockets(struct sockets *s, int64_t pid)
-{
-	char path[64];
-
-	s->pid = pid;
-	s->files = 0;
-	s->found = false;
-	root_path(path, sizeof(path), "proc/%lld/fd", (long long)pid);
-	return walk(s->root, path, try_file, s);
-}
-
-bool finder_listens(const struct root *root, unsigned port, int64_t pid)
-{
-	struct listeners at = { 0 };
-	struct sockets s = { .root = root, .at = &at };
-
-	return read_listeners(root, port, &at) == 0 && at.count &&
-	       look_for_sockets(&s, pid) == 0 && s.found;
-}
-
 struct holders { /* a search for who has a socket open */
 	struct finder *f;
 	unsigned worker, processes;
-	struct sockets sockets;
 	bool torn; /* somebody could not be looked at who can be another time */
 };
 
@@ -459,15 +355,18 @@ static bool try_holder(void *arg, const char *name)
 	struct target *t = &h->f->target[h->worker];
 	const unsigned before = t->roots;
 	const int64_t pid = walk_number(name);
+	char file[LISTEN_FILE];
+	int has;
 
 	if (!pid)
 		return true;
 	/* One that we may not see is passed over. */
-	h->torn |= look_for_sockets(&h->sockets, pid) == -GW_E_IO;
-	if (h->sockets.found)
+	has = listen_file(h->f->root, &t->at, pid, file);
+	h->torn |= has == -GW_E_IO;
+	if (has > 0)
 		consider(h->f, h->worker, pid);
 	if (t->roots > before)
-		memcpy(t->held, h->sockets.file, sizeof(t->held));
+		memcpy(t->held, file, sizeof(t->held));
 	return ++h->processes < FINDER_PROCESSES && t->roots < FINDER_ROOTS;
 }
 
@@ -475,9 +374,7 @@ static bool try_holder(void *arg, const char *name)
 static void find_holders(struct finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
-	struct holders h = { .f = f,
-			     .worker = worker,
-			     .sockets = { .root = f->root, .at = &t->at } };
+	struct holders h = { .f = f, .worker = worker };
 	struct known was[FINDER_ROOTS];
 	const unsigned before = t->roots;
 
@@ -508,7 +405,7 @@ static bool is_holder(const struct target *t, const struct known *k)
 
 static bool are_holders(const struct finder *f, unsigned worker, struct target *t)
 {
-	bool are = is_held(f->root, &t->at, t->held);
+	bool are = listen_is_held(f->root, &t->at, t->held);
 
 	for (unsigned i = 0; are && i < t->roots; i++)
 		are = is_holder(t, &t->root[i]) ? is_still(f, worker, &t->root[i])
@@ -547,7 +444,7 @@ static void by_port(struct finder *f, unsigned worker)
 
 	if (port_is_due(f, worker, t)) {
 		t->asked_ns = f->now_ns;
-		if (read_listeners(f->root, f->policy->worker[worker].match.port, &now) != 0)
+		if (listen_read(f->root, f->policy->worker[worker].match.port, &now) != 0)
 			return;
 		same = now.count == t->at.count &&
 		       memcmp(now.inode, t->at.inode, sizeof(now.inode)) == 0;

@@ -12,7 +12,6 @@
 
 #define FINDER_ROOTS     4    /* of one worker */
 #define FINDER_PROCESSES 4096 /* looked at by one search; the next goes on from there */
-#define FINDER_FILES     1024 /* open files of one process that are looked at */
 
 struct finder;
 
@@ -32,8 +31,5 @@ void finder_take(struct finder *f, struct scene *s, bool news);
 
 /* Folders of /proc that were searched, for those who count. */
 uint64_t finder_searches(const struct finder *f);
-
-/* Does pid listen on this port of TCP?  Reads much: for whoever is about to act. */
-bool finder_listens(const struct root *root, unsigned port, int64_t pid);
 
 #endif

@@ -1,7 +1,7 @@
 #include "guard/worker/still.h"
 
 #include "guard/classify.h"
-#include "guard/look_worker.h"
+#include "guard/listen.h"
 #include "guard/who.h"
 
 #include "device/proc.h"
@@ -75,7 +75,7 @@ bool still_its(const struct worker_call *c, const struct guard_target *t)
 		return true;
 	if (m->pidfile && !file_allows(c, t))
 		return false;
-	if (!m->pidfile && m->port && !finder_listens(c->root, m->port, t->pid) &&
+	if (!m->pidfile && m->port && !listens(c->root, m->port, t->pid) &&
 	    !is_same_program(c, t))
 		return false;
 	return rest_fits(c, t);
