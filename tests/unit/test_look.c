@@ -840,6 +840,8 @@ static void a_guard_that_can_open_no_file_loses_nobody(void **state)
 		assert_int_equal(roots_of(ROOT_FOUND), 3);
 		for (int64_t pid = 500; pid <= 700; pid += 100)
 			assert_int_equal(class_of(pid), CLASS_WORKER);
+		assert_string_equal(process(700)->command, "/usr/bin/third");
+		assert_int_equal(process(700)->start_ticks, 70);
 		if (i == 3) /* it closed its port, and who listens cannot be read */
 			tree_remove(&tree, "proc/600/fd/3");
 	}
