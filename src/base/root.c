@@ -95,7 +95,7 @@ int root_read_i64(const struct root *r, const char *path, int64_t *ret)
 		return (int)n;
 	errno = 0;
 	v = strtoll(text, &end, strncmp(text, "0x", 2) == 0 ? 16 : 10);
-	if (end == text || *end || errno)
+	if (end == text || end != text + n || errno) /* a NUL within is no end */
 		return -GW_E_PARSE;
 	*ret = v;
 	return 0;

@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fnmatch.h>
+#include <regex.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -200,13 +201,30 @@ static bool means_everybody(const char *pattern)
 	return pattern && pattern[0] && pattern[strspn(pattern, "*/")] == '\0';
 }
 
+/* Likewise of an expression: it finds texts that have nothing in common. */
+static bool finds_everybody(const char *expression)
+{
+	static const char *const texts[] = { "a", "Z", "0", "/", "-" };
+	size_t found = 0, n = sizeof(texts) / sizeof(texts[0]);
+	regex_t re;
+
+	if (!expression || regcomp(&re, expression, REG_EXTENDED | REG_NOSUB) != 0)
+		return false;
+	while (found < n && regexec(&re, texts[found], 0, NULL, 0) == 0)
+		found++;
+	regfree(&re);
+	return found == n;
+}
+
 static void check_breadth(struct config_reader *r, const struct guard_entry *e)
 {
 	static const enum guard_key keys[] = { GUARD_KEY_match_name, GUARD_KEY_match_exe,
-					       GUARD_KEY_match_cgroup };
+					       GUARD_KEY_match_cgroup,
+					       GUARD_KEY_match_command };
 
 	for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)
-		if (means_everybody(text(e, keys[i])))
+		if (keys[i] == GUARD_KEY_match_command ? finds_everybody(text(e, keys[i]))
+						       : means_everybody(text(e, keys[i])))
 			config_complain(r, &e->place[keys[i]],
 					"%s = \"%s\" would make every process this worker, and "
 					"all would be moved for it: say which one it is",

@@ -299,10 +299,21 @@ static void check_types(struct config_reader *r, struct guard_entry *e)
 					    "types are compute, graphics and mps");
 }
 
+#define DIGITS "0123456789"
+#define HEX    DIGITS "abcdefABCDEF"
+
+static bool is_made_of(const char *s, const char *set)
+{
+	return s[strspn(s, set)] == '\0';
+}
+
 static bool looks_like_gpu(const char *s)
 {
-	return !s[strspn(s, "0123456789")] || strchr(s, ':') || strchr(s, '-') ||
-	       strcmp(s, "visible") == 0;
+	if (is_made_of(s, DIGITS))
+		return strlen(s) <= 3;
+	if (strncmp(s, "GPU-", 4) == 0)
+		return s[4] && is_made_of(s + 4, HEX "-");
+	return strchr(s, ':') || (strchr(s, '-') && *s != '-') || strcmp(s, "visible") == 0;
 }
 
 static void warn_gpu(struct config_reader *r, const struct guard_entry *e, enum guard_key key,
@@ -325,6 +336,18 @@ static void check_gpus(struct config_reader *r, const struct guard_entry *e)
 		warn_gpu(r, e, GUARD_KEY_match_gpu, text(e, GUARD_KEY_match_gpu));
 }
 
+/* Of an id the beginning is enough, and a short one is that of many. */
+static void check_short(struct config_reader *r, const struct guard_entry *e)
+{
+	const char *s = text(e, GUARD_KEY_match_container);
+
+	if (s && strlen(s) < 4 && is_made_of(s, HEX))
+		config_warn(r, &e->place[GUARD_KEY_match_container],
+			    "match.container: every container whose id begins with \"%s\" is "
+			    "meant: write more of it",
+			    s);
+}
+
 /* ---- all of them ---- */
 
 void guard_config_forms(struct config_reader *r, struct guard_entry *e)
@@ -335,4 +358,5 @@ void guard_config_forms(struct config_reader *r, struct guard_entry *e)
 	check_program(r, e, GUARD_KEY_resume_command);
 	check_types(r, e);
 	check_gpus(r, e);
+	check_short(r, e);
 }

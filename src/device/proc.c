@@ -55,7 +55,7 @@ static const char *value_of(const char *text, const char *key)
 struct stat_line {
 	char state;
 	int64_t parent;
-	unsigned flags;
+	unsigned flags, threads;
 	uint64_t start_ticks;
 };
 
@@ -66,7 +66,7 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	unsigned long long start;
 	long long parent;
 	const char *p;
-	unsigned flags;
+	unsigned flags, threads;
 	char state;
 
 	if (n < 0)
@@ -75,15 +75,15 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	p = strrchr(text, ')');
 	if (!p || sscanf(p + 1,
 			 " %c %lld %*s %*s %*s %*s %u %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
-			 "%*s %*s %llu",
-			 &state, &parent, &flags, &start) != 4)
+			 "%u %*s %llu",
+			 &state, &parent, &flags, &threads, &start) != 5)
 		return -GW_E_PARSE;
-	*ret = (struct stat_line){ state, parent, flags, start };
+	*ret = (struct stat_line){ state, parent, flags, threads, start };
 	return 0;
 }
 
 /* Process that a thread's number belongs to, and its effective user.  0 where they could be
- * read, 0 with both as they were where they may not. */
+ * read, else both are as they were: -GW_E_NOENT, -GW_E_PERM or -GW_E_IO. */
 static int read_status(const struct root *root, int64_t pid, int64_t *tgid, int64_t *uid)
 {
 	char text[4096];
@@ -91,8 +91,8 @@ static int read_status(const struct root *root, int64_t pid, int64_t *tgid, int6
 	long long v;
 	const char *p;
 
-	if (n == -GW_E_NOENT)
-		return -GW_E_NOENT;
+	if (n < 0)
+		return (int)n;
 	p = value_of(text, "Tgid");
 	if (p && sscanf(p, "%lld", &v) == 1 && v > 0)
 		*tgid = v;
@@ -106,6 +106,7 @@ static void read_name(const struct root *root, struct proc *p)
 {
 	long n = read_of(root, p->pid, "comm", p->name, sizeof(p->name));
 
+	p->torn |= n == -GW_E_IO;
 	/* One newline is the kernel's; others are the name's own. */
 	if (n > 0 && p->name[n - 1] == '\n')
 		p->name[n - 1] = '\0';
@@ -115,6 +116,7 @@ static void read_command(const struct root *root, struct proc *p)
 {
 	long n = read_of(root, p->pid, "cmdline", p->command, sizeof(p->command));
 
+	p->torn |= n == -GW_E_IO;
 	for (long i = 0; i < n; i++)
 		if (p->command[i] == '\0')
 			p->command[i] = ' ';
@@ -128,8 +130,10 @@ static void read_cgroup(const struct root *root, struct proc *p)
 {
 	char text[8192], *save = NULL;
 	const char *best = "";
+	long n = read_of(root, p->pid, "cgroup", text, sizeof(text));
 
-	if (read_of(root, p->pid, "cgroup", text, sizeof(text)) <= 0)
+	p->torn |= n == -GW_E_IO;
+	if (n <= 0)
 		return;
 	for (char *line = strtok_r(text, "\n", &save); line;
 	     line = strtok_r(NULL, "\n", &save)) {
@@ -165,11 +169,14 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	char link[64];
 	int err;
 
-	if (pid <= 0 || read_status(root, pid, &p.pid, &p.uid) < 0)
-		return -GW_E_NOENT;
+	err = pid > 0 ? read_status(root, pid, &p.pid, &p.uid) : -GW_E_NOENT;
+	if (err == -GW_E_NOENT)
+		return err;
+	p.torn = err == -GW_E_IO;
 	err = read_stat(root, p.pid, &begin);
 	if (err == -GW_E_NOENT)
 		return err;
+	p.torn |= err == -GW_E_IO;
 	p.state = begin.state;
 	p.parent = begin.parent;
 	p.start_ticks = begin.start_ticks;
@@ -182,7 +189,9 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 		p.pid_ns = namespace_in(link);
 
 	/* The number may have been given to another process meanwhile: then this is a mixture. */
-	if (read_stat(root, p.pid, &end) == -GW_E_NOENT || end.start_ticks != begin.start_ticks)
+	err = read_stat(root, p.pid, &end);
+	p.torn |= err == -GW_E_IO;
+	if (err == -GW_E_NOENT || (!p.torn && end.start_ticks != begin.start_ticks))
 		return -GW_E_NOENT;
 	*ret = p;
 	return 0;
@@ -197,6 +206,22 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret)
 		return err == -GW_E_NOENT ? err : -GW_E_PARSE;
 	*ret = s.start_ticks;
 	return 0;
+}
+
+/* Of one whose first thread ended before the others, that thread waits for them. */
+static bool has_ended(const struct stat_line *s)
+{
+	return (s->state == 'Z' || s->state == 'X') && s->threads <= 1;
+}
+
+int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks)
+{
+	struct stat_line s;
+	int err = pid > 0 ? read_stat(root, pid, &s) : -GW_E_NOENT;
+
+	if (err < 0)
+		return err == -GW_E_NOENT ? 0 : -GW_E_IO;
+	return s.start_ticks == start_ticks && !has_ended(&s);
 }
 
 /* Of the machine's own /proc the kernel's clock is asked: a container's /proc/stat may tell when the
@@ -245,7 +270,7 @@ bool proc_in_tree(const struct root *root, int64_t pid, int64_t ancestor)
 	int64_t uid;
 	struct stat_line s;
 
-	if (pid <= 0 || ancestor <= 0 || read_status(root, pid, &pid, &uid) < 0)
+	if (pid <= 0 || ancestor <= 0 || read_status(root, pid, &pid, &uid) == -GW_E_NOENT)
 		return false;
 	for (int i = 0; i <= PARENTS_MAX && pid > 0; i++) {
 		if (pid == ancestor)

@@ -23,6 +23,7 @@ struct proc {
 	char command[256];    /* arguments joined by blanks, cut; "" unknown                 */
 	char cgroup[256];     /* path in the unified or else the longest named hierarchy     */
 	char container[72];   /* id shortened to 12, or its name; "" when in none            */
+	bool torn; /* something could not be read that can be another time (too many open files) */
 };
 
 /* Reads what can be seen of pid (or of the process that thread pid belongs to).
@@ -32,6 +33,10 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret);
 /* Only the start time, for checking that a number still means the same process.
  * 0, -GW_E_NOENT or -GW_E_PARSE. */
 int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret);
+
+/* Does the process that began then live?  1; 0: it ended, reaped or not, or the number is another's;
+ * -GW_E_IO: it could not be read, which says nothing. */
+int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks);
 
 /* When a process with these start_ticks began, by the clock on the wall as it is set now (ns since 1970).
  * 0 or -GW_E_NOENT: it cannot be told. */

@@ -290,7 +290,8 @@ static int distance(const struct classifier *c, const struct scene *s, unsigned 
 	int best = is_itself(c, s, worker, p) ? 0 : FAR;
 
 	for (unsigned i = 0; i < s->roots && best > 0; i++) {
-		int d = s->root[i].worker == worker ? root_distance(&s->root[i], p) : FAR;
+		int d = scene_root_of(&s->root[i], worker) ? root_distance(&s->root[i], p)
+							   : FAR;
 
 		if (d < best)
 			best = d;
@@ -385,7 +386,7 @@ static const char *system_of(const struct scene_process *p)
 static bool has_root(const struct scene *s, unsigned worker)
 {
 	for (unsigned i = 0; i < s->roots; i++)
-		if (s->root[i].worker == worker)
+		if (scene_root_of(&s->root[i], worker))
 			return true;
 	return false;
 }

@@ -104,6 +104,14 @@ enum guard_verb {
 	ORDER_NOTIFY
 };
 
+struct guard_target {
+	int64_t pid;
+	uint64_t start_ticks;
+	bool itself; /* it is the worker's by what it is, not by who is above it: before it is
+		      * touched, its match must still hold */
+	uint64_t print; /* of such a root: scene_root.print; 0: unknown */
+};
+
 /* Something for whoever acts (guard/action.h).  Its outcome comes back through guard_outcome(). */
 struct guard_order {
 	uint64_t id;
@@ -115,10 +123,7 @@ struct guard_order {
 	char gpus[256];  /* uuids, parted by commas, and ... */
 	char reason[64]; /* ... names of the reasons, for hooks */
 	/* The worker's processes on GPUs, for signals and checkpoints: identities. */
-	struct {
-		int64_t pid;
-		uint64_t start_ticks;
-	} target[GUARD_TARGETS];
+	struct guard_target target[GUARD_TARGETS];
 	unsigned targets;
 	bool more;  /* there are more of them than it names */
 	bool start; /* of RESUME: it does not run, and must be started first */
@@ -159,6 +164,7 @@ struct guard_decision {
 	uint64_t freed_bytes; /* of RESULT_FREED */
 	uint64_t freed_ns; /* likewise: since the first order to leave; 0: nothing was done */
 	uint32_t blocked;  /* set of guard_block that keep it from coming back */
+	bool astray; /* of ABSENT: whom we moved out lives, and is not found to be brought back */
 };
 
 enum guard_ask {

@@ -161,13 +161,25 @@ static void enter_evicted(struct guard *g, struct guard_worker *w, enum guard_st
 		w->evictions++;
 }
 
-static void enter_absent(struct guard_worker *w)
+void guard_forget(struct guard_worker *w)
 {
 	w->evicted = w->closed = w->virtual_out = w->returning = w->storm = false;
 	w->replaced = w->ajar = w->idle = w->stayed = w->told = false;
 	w->put_away_count = 0;
 	w->residue_bytes = 0;
 	w->dirty = true;
+}
+
+/* One that was moved out, and lives, is still out when it is found again: what is known of it stays. */
+static void enter_absent(struct guard_worker *w)
+{
+	w->astray = w->evicted && w->lingers;
+	w->dirty = true;
+	if (w->astray && !w->replaced) {
+		w->returning = w->storm = false;
+		return;
+	}
+	guard_forget(w);
 }
 
 static void enter(struct guard *g, struct guard_worker *w, enum guard_state from)

@@ -148,6 +148,22 @@ static void hold_bytes(struct guard *g, struct guard_worker *w, const struct sce
 	w->held[slot] = u->memory_known && u->used_bytes > others ? u->used_bytes - others : 0;
 }
 
+/* Nothing in the policy finds it any more, but it is the same process that was told to leave. */
+static bool lingers(const struct guard *g, const struct guard_worker *w)
+{
+	for (unsigned i = 0; i < g->scene.roots; i++) {
+		const struct scene_root *r = &g->scene.root[i];
+
+		if (r->how != ROOT_FORMER || r->worker != (unsigned)(w - g->worker))
+			continue;
+		for (unsigned k = 0; k < w->roots; k++)
+			if (w->root[k].pid == r->pid &&
+			    w->root[k].start_ticks == r->start_ticks)
+				return true;
+	}
+	return false;
+}
+
 /* Who restarts between two looks has forgotten what it was told. */
 static void look_for_roots(struct guard *g, struct guard_worker *w)
 {
@@ -155,8 +171,9 @@ static void look_for_roots(struct guard *g, struct guard_worker *w)
 	const unsigned room = sizeof(w->root) / sizeof(w->root[0]);
 	const struct scene *s = &g->scene;
 
+	w->lingers = lingers(g, w);
 	for (unsigned i = 0; i < s->roots; i++) {
-		if (s->root[i].worker != (unsigned)(w - g->worker))
+		if (!scene_root_of(&s->root[i], (unsigned)(w - g->worker)))
 			continue;
 		w->present = true;
 		for (unsigned k = 0; k < known; k++)
@@ -168,7 +185,7 @@ static void look_for_roots(struct guard *g, struct guard_worker *w)
 	w->replaced = w->replaced || (known && !same);
 	w->roots = 0;
 	for (unsigned i = 0; i < s->roots && w->roots < room; i++) {
-		if (s->root[i].worker != (unsigned)(w - g->worker))
+		if (!scene_root_of(&s->root[i], (unsigned)(w - g->worker)))
 			continue;
 		w->root[w->roots].pid = s->root[i].pid;
 		w->root[w->roots++].start_ticks = s->root[i].start_ticks;

@@ -46,27 +46,53 @@ void guard_level_fit(struct guard_worker *w)
 
 /* ---- orders ---- */
 
-static void add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
+/* NULL: without a start time it cannot be told from who comes after it, it is there already, or is one too many. */
+static struct guard_target *add_target(struct guard_order *o, int64_t pid, uint64_t start_ticks)
 {
-	/* Without a start time it cannot be told from who comes after it. */
 	if (!start_ticks)
-		return;
+		return NULL;
 	for (unsigned i = 0; i < o->targets; i++)
 		if (o->target[i].pid == pid && o->target[i].start_ticks == start_ticks)
-			return;
+			return NULL;
 	if (o->targets == GUARD_TARGETS) {
 		o->more = true;
-		return;
+		return NULL;
 	}
 	o->target[o->targets].pid = pid;
-	o->target[o->targets++].start_ticks = start_ticks;
+	o->target[o->targets].start_ticks = start_ticks;
+	return &o->target[o->targets++];
+}
+
+static bool is_below(const struct scene_process *p, int64_t pid)
+{
+	for (unsigned i = 0; i < SCENE_ANCESTORS && p->ancestor[i]; i++)
+		if (p->ancestor[i] == pid)
+			return true;
+	return false;
+}
+
+/* What makes it the worker's: who is or was above it, or what it is. */
+static void say_by_what(const struct scene *s, unsigned worker, const struct scene_process *p,
+			struct guard_target *t)
+{
+	t->itself = true;
+	for (unsigned i = 0; i < s->roots; i++) {
+		const struct scene_root *r = &s->root[i];
+
+		if (!scene_root_of(r, worker))
+			continue;
+		if (is_below(p, r->pid) || (scene_is(p, r) && r->how == ROOT_KEPT))
+			t->itself = false;
+		if (scene_is(p, r))
+			t->print = r->print;
+	}
 }
 
 static void name_roots(const struct scene *s, struct guard_order *o)
 {
 	for (unsigned i = 0; i < s->roots && o->roots < sizeof(o->root) / sizeof(o->root[0]);
 	     i++) {
-		if (s->root[i].worker != o->worker)
+		if (!scene_root_of(&s->root[i], o->worker))
 			continue;
 		o->root[o->roots].pid = s->root[i].pid;
 		o->root[o->roots++].start_ticks = s->root[i].start_ticks;
@@ -78,13 +104,19 @@ static void aim(const struct guard *g, const struct guard_worker *w, struct guar
 	name_roots(&g->scene, o);
 	if (o->verb == ORDER_RESUME && w->put_away_count) {
 		for (unsigned i = 0; i < w->put_away_count; i++)
-			add_target(o, w->put_away[i].pid, w->put_away[i].start_ticks);
+			(void)add_target(o, w->put_away[i].pid, w->put_away[i].start_ticks);
 		return;
 	}
-	for (unsigned i = 0; i < g->scene.processes; i++)
+	for (unsigned i = 0; i < g->scene.processes; i++) {
+		const struct scene_process *p = &g->scene.process[i];
+		struct guard_target *t = NULL;
+
 		if (g->verdict[i].class == CLASS_WORKER &&
-		    g->verdict[i].worker == (int)o->worker && !g->scene.process[i].orphan)
-			add_target(o, g->scene.process[i].pid, g->scene.process[i].start_ticks);
+		    g->verdict[i].worker == (int)o->worker && !p->orphan)
+			t = add_target(o, p->pid, p->start_ticks);
+		if (t)
+			say_by_what(&g->scene, o->worker, p, t);
+	}
 }
 
 static void name_gpus(const struct guard *g, const struct guard_worker *w,

@@ -105,6 +105,7 @@ struct guard_worker {
 	} root[8]; /* who it was, at the last look */
 	unsigned roots;
 	bool replaced;       /* none of those is left, others are there */
+	bool lingers;        /* one of those lives, and is not found any more */
 	uint64_t seen_ns;    /* it was last there; 0: nobody saw it */
 	bool starting;       /* it was not there and we start it */
 	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */
@@ -146,7 +147,8 @@ struct guard_worker {
 	/* The eviction. */
 	bool ajar; /* closed by our books, but nobody saw the door since we began */
 	bool evicted, closed, drained, storm, virtual_out;
-	bool owed; /* out for real, and the mode that came since lets nobody bring it back */
+	bool astray; /* told: one that we moved out lives, and we cannot bring it back */
+	bool owed;   /* out for real, and the mode that came since lets nobody bring it back */
 	bool returning; /* a resume was begun and has not been proven */
 	bool stayed;    /* it was told to leave, and its memory is still there */
 	bool told;      /* ... and it said that it did, or nobody knows what it said */
@@ -255,6 +257,7 @@ bool guard_sure(const struct guard *g, const struct guard_worker *w);
 bool guard_calm(const struct guard *g, const struct guard_worker *w);
 bool guard_is_fresh(const struct guard *g, const struct guard_worker *w);
 bool guard_lazy(const struct guard_worker *w);
+void guard_forget(struct guard_worker *w); /* that it is out */
 void guard_shift(struct guard *g, struct guard_worker *w, enum guard_state to); /* untold */
 void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, const char *rule,
 		const char *fmt, ...) __attribute__((format(printf, 5, 6)));

@@ -191,8 +191,10 @@ static void say_end(struct guard_worker *w, struct guard_decision *d)
 	d->freed_bytes = w->ended_bytes;
 	d->freed_ns = w->ended == RESULT_FREED ? w->freed_ns : 0;
 	d->blocked = w->ended_blocked;
+	d->astray = w->astray;
 	w->ended = RESULT_NONE;
 	w->ended_level = 0;
+	w->astray = false;
 	w->ended_bytes = w->ended_blocked = 0;
 }
 

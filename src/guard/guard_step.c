@@ -43,7 +43,7 @@ static bool exchanged(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->scene.roots; i++)
 		for (unsigned k = 0; k < w->put_away_count; k++)
-			if (g->scene.root[i].worker == (unsigned)(w - g->worker) &&
+			if (scene_root_of(&g->scene.root[i], (unsigned)(w - g->worker)) &&
 			    g->scene.root[i].pid == w->put_away[k].pid &&
 			    g->scene.root[i].start_ticks != w->put_away[k].start_ticks)
 				return true;
@@ -85,6 +85,29 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
+/* Gone, or not found any more, or in another's place. */
+static void leave_sight(struct guard *g, struct guard_worker *w)
+{
+	char sought[240];
+
+	guard_sought(w, sought, sizeof(sought));
+	if (!w->lingers) /* one that is known by something else since a reload has not ended */
+		guard_move(g, w, STATE_ABSENT, "not there", "%s",
+			   w->rematched ? sought : "its process ended");
+	else if (!w->evicted)
+		guard_move(g, w, STATE_ABSENT, "not found", "%s",
+			   w->replaced ? "another process is found in its place" : sought);
+	else if (w->replaced)
+		guard_move(g, w, STATE_ABSENT, "another",
+			   "another process is found in its place: the one that was moved out "
+			   "lives, and has to be told to load again");
+	else
+		guard_move(g, w, STATE_ABSENT, "not found",
+			   "%s; its process lives and is out: name it again, and the guard "
+			   "brings it back",
+			   sought);
+}
+
 static bool step_absent(struct guard *g, struct guard_worker *w)
 {
 	if (w->contention && guard_calm(g, w))
@@ -92,6 +115,12 @@ static bool step_absent(struct guard *g, struct guard_worker *w)
 	if (w->present) {
 		guard_move(g, w, STATE_RECONCILE, "appeared", "%s", w->policy->name);
 		return true;
+	}
+	if (w->evicted && w->lingers)
+		return false;
+	if (w->evicted) {
+		guard_forget(w);
+		guard_say(g, w, w->state, "not there", "its process ended");
 	}
 	if (w->policy->managed && !guard_effective(w))
 		return guard_try_resume(g, w);
@@ -149,16 +178,6 @@ static bool sees(struct guard *g, struct guard_worker *w)
 	return true;
 }
 
-/* One that is known by something else since a reload has not ended: nobody fits it. */
-static void say_gone(struct guard *g, struct guard_worker *w)
-{
-	char sought[240] = "its process ended";
-
-	if (w->rematched)
-		guard_sought(w, sought, sizeof(sought));
-	guard_move(g, w, STATE_ABSENT, "not there", "%s", sought);
-}
-
 /* ---- one step ---- */
 
 static bool step(struct guard *g, struct guard_worker *w)
@@ -182,7 +201,7 @@ static bool step(struct guard *g, struct guard_worker *w)
 	if (!sees(g, w))
 		return false;
 	if (gone(w) && !acting && w->state != STATE_ABSENT && w->state != STATE_RECONCILE) {
-		say_gone(g, w);
+		leave_sight(g, w);
 		return true;
 	}
 	return next[w->state](g, w);

@@ -19,7 +19,7 @@ int look_new(struct gw_ctx *ctx, const struct policy *p, struct look **ret);
 void look_free(struct look *l);
 
 /* Another policy, while the old one is still there; what was found by it is forgotten, but for who wrote
- * which pidfile.  0 or -GW_E_NOMEM: the old one stays. */
+ * which pidfile, and for roots that the new one does not find: scenes have them as former ones.  0 or -GW_E_NOMEM: the old one stays. */
 int look_policy(struct look *l, const struct policy *p);
 
 /* Looks.  utilisation: how busy each process was over the last three seconds is told too, else sm_ratio is

@@ -116,28 +116,34 @@ static unsigned below_root(const struct scene *s, const struct scene_process *p,
 	unsigned best = FAR;
 
 	for (unsigned i = 0; i < s->roots; i++) {
-		unsigned n = s->root[i].worker == worker ? generations(p, s->root[i].pid) : FAR;
+		unsigned n = scene_root_of(&s->root[i], worker) ? generations(p, s->root[i].pid)
+								: FAR;
 
 		best = n < best ? n : best;
 	}
 	return best;
 }
 
-/* What was below a worker's root stays the worker's when its parents die: then it is a root itself. */
+/* What was below a worker's root stays the worker's when its parents die: then it is a root itself.  A root is one by
+ * what it is: when it becomes another program, it is nobody's. */
 static int worker_of(struct look *l, const struct scene_process *p, struct who *w)
 {
 	struct scene *s = l->scene;
 	int worker = classifier_worker(l->classifier, s, p);
 
 	if (worker >= 0) {
-		if (w && below_root(s, p, (unsigned)worker) != FAR)
+		unsigned n = below_root(s, p, (unsigned)worker);
+
+		if (w && n != 0 && n != FAR)
 			w->worker = worker;
 		return worker;
 	}
 	if (!w || w->worker < 0 || s->roots == SCENE_ROOTS)
 		return -1;
-	s->root[s->roots++] =
-		(struct scene_root){ (unsigned)w->worker, p->pid, p->start_ticks };
+	s->root[s->roots++] = (struct scene_root){ .worker = (unsigned)w->worker,
+						   .how = ROOT_KEPT,
+						   .pid = p->pid,
+						   .start_ticks = p->start_ticks };
 	return w->worker;
 }
 

@@ -1,11 +1,11 @@
 /* Three ways to find a worker: its pidfile, its port, or a search of /proc; each with its own patience. */
 #include "look_worker.h"
 
+#include "listen.h"
 #include "walk.h"
 #include "who.h"
 
 #include "base/clock.h"
-#include "base/lines.h"
 #include "device/proc.h"
 
 #include <fcntl.h>
@@ -14,13 +14,12 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#define INODES 4 /* that listen on one port: one for each address */
-
 /* A file's time and a process's may differ so much, though one came before the other. */
 #define CLOCKS_APART_NS NS_PER_S
 
 /* How long an answer is good for: where somebody was found, and where nobody was. */
 #define FILE_KEPT_NS   NS_PER_S
+#define ROOT_KEPT_NS   NS_PER_S          /* one that was searched for: three files are read */
 #define PORT_KEPT_NS   NS_PER_S          /* one link is read */
 #define PORT_GONE_NS   (5 * NS_PER_S)    /* the kernel takes 3 ms to tell who listens */
 #define PORT_NEWS_NS   (200 * NS_PER_MS) /* somebody new is on a GPU: it may be the worker */
@@ -31,21 +30,23 @@
 struct known {
 	int64_t pid;
 	uint64_t start_ticks;
+	uint64_t print; /* of the program that it was when it was found; 0: unknown */
 };
 
 struct target { /* one worker */
 	struct known root[FINDER_ROOTS];
 	unsigned roots;
-	uint64_t asked_ns; /* 0: never */
+	struct known former[FINDER_ROOTS]; /* that live, and are not found any more */
+	unsigned formers;
+	uint64_t asked_ns;   /* 0: never */
+	uint64_t checked_ns; /* that roots are still who they were; 0: never */
 	/* of a pidfile: when it was written, and by whom */
 	struct timespec written;
 	struct known writer;
 	/* of a port */
-	uint64_t inode[INODES];
-	unsigned inodes;
-	int64_t uid;      /* whose socket that is */
-	uint64_t held_ns; /* when its holders were looked for; 0: never */
-	char held[48];    /* the open file of a root that is one of them */
+	struct listeners at;
+	uint64_t held_ns;       /* when its holders were looked for; 0: never */
+	char held[LISTEN_FILE]; /* the open file of a root that is one of them */
 };
 
 struct finder {
@@ -82,9 +83,36 @@ void finder_free(struct finder *f)
 	free(f);
 }
 
+static void add_former(struct target *t, const struct known *k)
+{
+	if (t->formers == FINDER_ROOTS) {
+		memmove(&t->former[0], &t->former[1], (FINDER_ROOTS - 1) * sizeof(*k));
+		t->formers--;
+	}
+	t->former[t->formers++] = *k;
+}
+
+/* A worker is who it is by its name. */
+static void inherit_roots(struct finder *f, const struct finder *old)
+{
+	for (unsigned i = 0; i < f->policy->workers; i++)
+		for (unsigned k = 0; k < old->policy->workers; k++) {
+			const struct target *t = &old->target[k];
+
+			if (strcmp(f->policy->worker[i].name, old->policy->worker[k].name) != 0)
+				continue;
+			for (unsigned n = 0; n < t->formers; n++)
+				add_former(&f->target[i], &t->former[n]);
+			for (unsigned n = 0; n < t->roots; n++)
+				add_former(&f->target[i], &t->root[n]);
+		}
+}
+
 /* Who wrote a pidfile is known to whoever saw it alive. */
 void finder_inherit(struct finder *f, const struct finder *old)
 {
+	if (old)
+		inherit_roots(f, old);
 	for (unsigned i = 0; i < f->policy->workers; i++) {
 		const char *file = f->policy->worker[i].match.pidfile;
 
@@ -106,16 +134,17 @@ uint64_t finder_searches(const struct finder *f)
 
 /* ---- roots ---- */
 
+/* What cannot be read says nothing of who was there. */
 static bool lives(const struct finder *f, const struct known *k)
 {
-	uint64_t start;
+	int is;
 
 	if (alive_knows(f->alive, k->pid, k->start_ticks))
 		return true;
-	if (proc_start_ticks(f->root, k->pid, &start) != 0 || start != k->start_ticks)
-		return false;
-	alive_keep(f->alive, k->pid, k->start_ticks);
-	return true;
+	is = proc_lives(f->root, k->pid, k->start_ticks);
+	if (is > 0)
+		alive_keep(f->alive, k->pid, k->start_ticks);
+	return is != 0;
 }
 
 static void drop_dead(const struct finder *f, struct target *t)
@@ -143,10 +172,39 @@ static bool is_covered(const struct target *t, const struct scene_process *p)
 	return false;
 }
 
-static void add_root(struct target *t, const struct scene_process *p)
+static void add_root(const struct finder *f, struct target *t, const struct scene_process *p)
 {
-	if (t->roots < FINDER_ROOTS && !is_covered(t, p))
-		t->root[t->roots++] = (struct known){ p->pid, p->start_ticks };
+	struct known k = { p->pid, p->start_ticks, 0 };
+
+	if (t->roots == FINDER_ROOTS || is_covered(t, p))
+		return;
+	(void)who_print(f->root, k.pid, &k.print);
+	t->root[t->roots++] = k;
+}
+
+/* It lives, and is the worker's no longer. */
+static void let_go(struct target *t, unsigned i)
+{
+	add_former(t, &t->root[i]);
+	memmove(&t->root[i], &t->root[i + 1], (--t->roots - i) * sizeof(t->root[0]));
+}
+
+static bool is_root(const struct target *t, const struct known *k)
+{
+	for (unsigned i = 0; i < t->roots; i++)
+		if (t->root[i].pid == k->pid && t->root[i].start_ticks == k->start_ticks)
+			return true;
+	return false;
+}
+
+static void forget_formers(const struct finder *f, struct target *t)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < t->formers; i++)
+		if (!is_root(t, &t->former[i]) && lives(f, &t->former[i]))
+			t->former[kept++] = t->former[i];
+	t->formers = kept;
 }
 
 /* Below the first process is everybody, and below one that started us are we: a pidfile or a socket (systemd
@@ -163,14 +221,53 @@ static bool is_above_us(const struct finder *f, unsigned worker, int64_t pid)
 	return pid == 1 || (f->self > 0 && proc_in_tree(f->root, f->self, pid));
 }
 
-/* Adds pid where it is what the rest of the match says. */
+/* Is pid what the rest of the match says?  1, 0, or -GW_E_IO: it could not be read. */
+static int fits(const struct finder *f, unsigned worker, int64_t pid, struct scene_process *p)
+{
+	int err = is_above_us(f, worker, pid) ? -GW_E_NOENT : who_read(f->root, pid, p);
+
+	if (err)
+		return err == -GW_E_IO ? err : 0;
+	return classifier_fits(f->classifier, f->scene, worker, p, false);
+}
+
 static void consider(struct finder *f, unsigned worker, int64_t pid)
 {
 	struct scene_process p;
 
-	if (!is_above_us(f, worker, pid) && who_read(f->root, pid, &p) == 0 &&
-	    classifier_fits(f->classifier, f->scene, worker, &p, false))
-		add_root(&f->target[worker], &p);
+	if (fits(f, worker, pid, &p) > 0)
+		add_root(f, &f->target[worker], &p);
+}
+
+/* Is it the program that it was?  Its identity stays over an exec. */
+static bool is_same_program(const struct finder *f, const struct known *k)
+{
+	uint64_t print;
+
+	return who_print(f->root, k->pid, &print) != 0 || print == k->print;
+}
+
+/* Another program, or another name: does the match hold for that, too? */
+static bool is_still(const struct finder *f, unsigned worker, struct known *k)
+{
+	struct scene_process p;
+	uint64_t print;
+	int is;
+
+	if (who_print(f->root, k->pid, &print) != 0 || print == k->print)
+		return true;
+	is = fits(f, worker, k->pid, &p);
+	if (is > 0)
+		k->print = print;
+	return is != 0;
+}
+
+/* Nobody is named instead: they stay while they are who they were. */
+static void keep_same(const struct finder *f, struct target *t)
+{
+	for (unsigned i = t->roots; i-- > 0;)
+		if (!is_same_program(f, &t->root[i]))
+			let_go(t, i);
 }
 
 static bool is_due(const struct finder *f, uint64_t last_ns, uint64_t every_ns)
@@ -208,159 +305,154 @@ static bool is_stale(const struct finder *f, struct target *t, const struct stat
 	return false;
 }
 
+/* Whom the file names; false: nobody who lives. */
+static bool names(const struct finder *f, struct target *t, const char *path, struct known *ret)
+{
+	struct stat st;
+
+	path += strspn(path, "/");
+	return fstatat(f->root->fd, path, &st, 0) == 0 &&
+	       root_read_i64(f->root, path, &ret->pid) == 0 &&
+	       proc_start_ticks(f->root, ret->pid, &ret->start_ticks) == 0 &&
+	       !is_stale(f, t, &st, ret);
+}
+
+/* A file that names another is obeyed.  One that is empty while it is written, or gone, names nobody. */
 static void by_pidfile(struct finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
-	const char *path = f->policy->worker[worker].match.pidfile;
 	struct known now = { 0 };
-	struct stat st;
+	struct scene_process p;
+	int is;
 
 	if (t->roots && !is_due(f, t->asked_ns, FILE_KEPT_NS))
 		return;
 	t->asked_ns = f->now_ns;
-	t->roots = 0;
-	path += strspn(path, "/");
-	if (fstatat(f->root->fd, path, &st, 0) == 0 &&
-	    root_read_i64(f->root, path, &now.pid) == 0 &&
-	    proc_start_ticks(f->root, now.pid, &now.start_ticks) == 0 &&
-	    !is_stale(f, t, &st, &now))
-		consider(f, worker, now.pid);
+	if (!names(f, t, f->policy->worker[worker].match.pidfile, &now)) {
+		keep_same(f, t);
+		return;
+	}
+	is = fits(f, worker, now.pid, &p);
+	if (is < 0)
+		return;
+	while (t->roots)
+		let_go(t, t->roots - 1);
+	if (is)
+		add_root(f, t, &p);
 }
 
 /* ---- by port ---- */
 
-#define LISTENS 0x0A
-
-struct listeners {
-	uint64_t inode[INODES];
-	unsigned count;
-	int64_t uid; /* of the last */
-};
-
-static void read_listeners(const struct root *root, const char *path, unsigned port,
-			   struct listeners *ret)
-{
-	struct lines l;
-	char *line;
-
-	if (lines_open(&l, root, path) < 0)
-		return;
-	while (ret->count < INODES && (line = lines_next(&l))) {
-		unsigned at, state, uid;
-		unsigned long long n;
-
-		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u %*u %llu", &at,
-			   &state, &uid, &n) != 4 ||
-		    at != port || state != LISTENS || n == 0)
-			continue;
-		ret->inode[ret->count++] = n;
-		ret->uid = uid;
-	}
-	lines_close(&l);
-}
-
 struct holders { /* a search for who has a socket open */
 	struct finder *f;
-	unsigned worker;
-	int64_t pid;
-	char file[48];
-	unsigned processes, files;
-	bool found;
+	unsigned worker, processes;
+	bool torn; /* somebody could not be looked at who can be another time */
 };
-
-static bool is_wanted_socket(const struct target *t, const char *link)
-{
-	unsigned long long n;
-
-	if (sscanf(link, "socket:[%llu]", &n) != 1)
-		return false;
-	for (unsigned i = 0; i < t->inodes; i++)
-		if (t->inode[i] == n)
-			return true;
-	return false;
-}
-
-static bool is_held(const struct finder *f, const struct target *t, const char *file)
-{
-	char link[64];
-
-	return root_readlink(f->root, file, link, sizeof(link)) > 0 &&
-	       is_wanted_socket(t, link);
-}
-
-static bool try_file(void *arg, const char *name)
-{
-	struct holders *h = arg;
-
-	root_path(h->file, sizeof(h->file), "proc/%lld/fd/%.16s", (long long)h->pid, name);
-	h->found = is_held(h->f, &h->f->target[h->worker], h->file);
-	return !h->found && ++h->files < FINDER_FILES;
-}
 
 static bool try_holder(void *arg, const char *name)
 {
 	struct holders *h = arg;
 	struct target *t = &h->f->target[h->worker];
 	const unsigned before = t->roots;
-	char path[64];
+	const int64_t pid = walk_number(name);
+	char file[LISTEN_FILE];
+	int has;
 
-	h->pid = walk_number(name);
-	if (!h->pid)
+	if (!pid)
 		return true;
-	h->files = 0;
-	h->found = false;
-	root_path(path, sizeof(path), "proc/%lld/fd", (long long)h->pid);
-	(void)walk(h->f->root, path, try_file, h); /* one that we may not see is passed over */
-	if (h->found)
-		consider(h->f, h->worker, h->pid);
+	/* One that we may not see is passed over. */
+	has = listen_file(h->f->root, &t->at, pid, file);
+	h->torn |= has == -GW_E_IO;
+	if (has > 0)
+		consider(h->f, h->worker, pid);
 	if (t->roots > before)
-		memcpy(t->held, h->file, sizeof(t->held));
+		memcpy(t->held, file, sizeof(t->held));
 	return ++h->processes < FINDER_PROCESSES && t->roots < FINDER_ROOTS;
 }
 
+/* Those that were found before are let go, but where nobody could be found for a reason that says nothing. */
 static void find_holders(struct finder *f, unsigned worker)
 {
+	struct target *t = &f->target[worker];
 	struct holders h = { .f = f, .worker = worker };
+	struct known was[FINDER_ROOTS];
+	const unsigned before = t->roots;
 
-	f->target[worker].held_ns = f->now_ns;
+	memcpy(was, t->root, sizeof(was));
+	t->held_ns = f->now_ns;
+	t->roots = 0;
 	f->searches++;
-	(void)walk(f->root, "proc", try_holder, &h);
+	h.torn |= walk(f->root, "proc", try_holder, &h) == -GW_E_IO;
+	if (h.torn && !t->roots) {
+		memcpy(t->root, was, sizeof(was));
+		t->roots = before;
+		t->held_ns = 0;
+		keep_same(f, t);
+		return;
+	}
+	for (unsigned i = 0; i < before; i++)
+		add_former(t, &was[i]);
+}
+
+static bool is_holder(const struct target *t, const struct known *k)
+{
+	char folder[32];
+
+	return strncmp(t->held, folder,
+		       (size_t)snprintf(folder, sizeof(folder), "proc/%lld/",
+					(long long)k->pid)) == 0;
+}
+
+static bool are_holders(const struct finder *f, unsigned worker, struct target *t)
+{
+	bool are = listen_is_held(f->root, &t->at, t->held);
+
+	for (unsigned i = 0; are && i < t->roots; i++)
+		are = is_holder(t, &t->root[i]) ? is_still(f, worker, &t->root[i])
+						: is_same_program(f, &t->root[i]);
+	return are;
 }
 
 /* Is it time to ask who listens?  While one that was found has the socket open, nothing has changed. */
-static bool port_is_due(const struct finder *f, struct target *t)
+static bool port_is_due(const struct finder *f, unsigned worker, struct target *t)
 {
-	if (t->roots) {
-		if (!is_due(f, t->asked_ns, PORT_KEPT_NS))
-			return false;
-		t->asked_ns = f->now_ns;
-		if (is_held(f, t, t->held))
-			return false;
-		t->held_ns = 0;
-		return true;
-	}
-	return is_due(f, t->asked_ns, f->news ? PORT_NEWS_NS : PORT_GONE_NS);
+	if (!t->roots || !t->at.count)
+		return is_due(f, t->asked_ns, f->news ? PORT_NEWS_NS : PORT_GONE_NS);
+	if (!is_due(f, t->asked_ns, PORT_KEPT_NS))
+		return false;
+	t->asked_ns = f->now_ns;
+	if (are_holders(f, worker, t))
+		return false;
+	t->held_ns = 0;
+	return true;
+}
+
+/* One that closed its port may still have work to end, and its memory. */
+static void check_closed(struct finder *f, struct target *t)
+{
+	if (!t->roots || t->at.count || !is_due(f, t->checked_ns, ROOT_KEPT_NS))
+		return;
+	t->checked_ns = f->now_ns;
+	keep_same(f, t);
 }
 
 static void by_port(struct finder *f, unsigned worker)
 {
 	struct target *t = &f->target[worker];
-	const unsigned port = f->policy->worker[worker].match.port;
 	struct listeners now = { 0 };
 	bool same;
 
-	if (!port_is_due(f, t))
-		return;
-	t->asked_ns = f->now_ns;
-	read_listeners(f->root, "proc/net/tcp", port, &now);
-	read_listeners(f->root, "proc/net/tcp6", port, &now);
-	same = now.count == t->inodes && memcmp(now.inode, t->inode, sizeof(now.inode)) == 0;
-	memcpy(t->inode, now.inode, sizeof(now.inode));
-	t->inodes = now.count;
-	t->uid = now.uid;
-	t->roots = 0;
-	if (now.count && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
-		find_holders(f, worker);
+	if (port_is_due(f, worker, t)) {
+		t->asked_ns = f->now_ns;
+		if (listen_read(f->root, f->policy->worker[worker].match.port, &now) != 0)
+			return;
+		same = now.count == t->at.count &&
+		       memcmp(now.inode, t->at.inode, sizeof(now.inode)) == 0;
+		t->at = now;
+		if (now.count && (!same || is_due(f, t->held_ns, HOLDER_GONE_NS)))
+			find_holders(f, worker);
+	}
+	check_closed(f, t);
 }
 
 /* ---- by name, program, unit ... ---- */
@@ -447,7 +539,20 @@ static void by_itself(struct finder *f, unsigned worker)
 	struct scene_process p;
 
 	if (f->self && !f->target[worker].roots && who_read(f->root, f->self, &p) == 0)
-		add_root(&f->target[worker], &p);
+		add_root(f, &f->target[worker], &p);
+}
+
+/* Of those that were searched for. */
+static void check_roots(struct finder *f, unsigned worker)
+{
+	struct target *t = &f->target[worker];
+
+	if (!t->roots || !is_due(f, t->checked_ns, ROOT_KEPT_NS))
+		return;
+	t->checked_ns = f->now_ns;
+	for (unsigned i = t->roots; i-- > 0;)
+		if (!is_still(f, worker, &t->root[i]))
+			let_go(t, i);
 }
 
 static void find(struct finder *f, unsigned worker)
@@ -461,17 +566,30 @@ static void find(struct finder *f, unsigned worker)
 		by_pidfile(f, worker);
 	else if (w->match.port)
 		by_port(f, worker);
+	else
+		check_roots(f, worker);
 }
 
 /* Somebody listens on the worker's port, and a guard without rights is not told which process of that user: any whose
  * program it may not see either can be the worker, or below it. */
 static void veil(const struct target *t, struct scene *s)
 {
-	if (!t->inodes || t->roots)
+	if (!t->at.count || t->roots)
 		return;
 	for (unsigned i = 0; i < s->processes; i++)
-		s->process[i].veiled |= !s->process[i].exe[0] && !s->process[i].orphan &&
-					(s->process[i].uid == t->uid || s->process[i].uid < 0);
+		s->process[i].veiled |=
+			!s->process[i].exe[0] && !s->process[i].orphan &&
+			(s->process[i].uid == t->at.uid || s->process[i].uid < 0);
+}
+
+static void tell(struct scene *s, unsigned worker, enum scene_how how, const struct known *k)
+{
+	if (s->roots < SCENE_ROOTS)
+		s->root[s->roots++] = (struct scene_root){ .worker = worker,
+							   .how = how,
+							   .pid = k->pid,
+							   .start_ticks = k->start_ticks,
+							   .print = k->print };
 }
 
 void finder_take(struct finder *f, struct scene *s, bool news)
@@ -484,10 +602,13 @@ void finder_take(struct finder *f, struct scene *s, bool news)
 	by_search(f);
 	for (unsigned i = 0; i < f->policy->workers; i++) {
 		veil(&f->target[i], s);
-		for (unsigned k = 0; k < f->target[i].roots && s->roots < SCENE_ROOTS; k++)
-			s->root[s->roots++] =
-				(struct scene_root){ i, f->target[i].root[k].pid,
-						     f->target[i].root[k].start_ticks };
+		for (unsigned k = 0; k < f->target[i].roots; k++)
+			tell(s, i, ROOT_FOUND, &f->target[i].root[k]);
+	}
+	for (unsigned i = 0; i < f->policy->workers; i++) {
+		forget_formers(f, &f->target[i]);
+		for (unsigned k = 0; k < f->target[i].formers; k++)
+			tell(s, i, ROOT_FORMER, &f->target[i].former[k]);
 	}
 	f->scene = NULL;
 }

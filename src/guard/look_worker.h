@@ -12,7 +12,6 @@
 
 #define FINDER_ROOTS     4    /* of one worker */
 #define FINDER_PROCESSES 4096 /* looked at by one search; the next goes on from there */
-#define FINDER_FILES     1024 /* open files of one process that are looked at */
 
 struct finder;
 
@@ -22,10 +21,11 @@ int finder_new(const struct root *root, const struct classifier *c, const struct
 	       struct alive *alive, int64_t self, struct finder **ret);
 void finder_free(struct finder *f);
 
-/* What the one before it knew of pidfiles; its policy must still be there.  old may be NULL. */
+/* What the one before it knew of pidfiles, and whom it found: who is not found again is told as a former root while it
+ * lives.  Its policy must still be there.  old may be NULL. */
 void finder_inherit(struct finder *f, const struct finder *old);
 
-/* Adds the roots that live to s, whose GPUs are there already.  news: somebody is on a GPU who was not at
+/* Adds the roots that live to s, former ones too, whose GPUs are there already.  news: somebody is on a GPU who was not at
  * the last look, so that it is worth asking for those that are missing. */
 void finder_take(struct finder *f, struct scene *s, bool news);
 

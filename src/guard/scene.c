@@ -17,7 +17,7 @@ struct field {
 	size_t offset;
 };
 
-enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_END, LINES };
+enum line { LINE_SCENE, LINE_GPU, LINE_PROCESS, LINE_ROOT, LINE_FORMER, LINE_END, LINES };
 
 /* A line of changes has the time since the scene before, by how much the wall's clock went otherwise, and a word for
  * each field that is another: letter of its line, position there, '.', position of the field, '=', what it is. */
@@ -59,6 +59,8 @@ static const struct {
 		T(scene_process, cgroup), T(scene_process, container),
 		F(CHAIN, scene_process, ancestor) } },
 	[LINE_ROOT] = { 'R', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, pid),
+		F(U64, scene_root, start_ticks) } },
+	[LINE_FORMER] = { 'F', { BELOW(POLICY_WORKERS, scene_root, worker), F(I64, scene_root, pid),
 		F(U64, scene_root, start_ticks) } },
 	[LINE_END] = { 'E', { F(UINT, tally, gpus), F(UINT, tally, processes),
 		F(UINT, tally, roots) } },
@@ -139,7 +141,8 @@ void scene_write(struct buf *out, const struct scene *s)
 	for (unsigned i = 0; i < s->processes; i++)
 		add_line(out, LINE_PROCESS, &s->process[i]);
 	for (unsigned i = 0; i < s->roots; i++)
-		add_line(out, LINE_ROOT, &s->root[i]);
+		add_line(out, s->root[i].how == ROOT_FORMER ? LINE_FORMER : LINE_ROOT,
+			 &s->root[i]);
 	add_line(out, LINE_END, &t);
 }
 
@@ -432,9 +435,24 @@ static bool read_process(struct scene *s, const char *line)
 
 static bool read_root(struct scene *s, const char *line)
 {
+	struct scene_root *r = &s->root[s->roots];
+
 	if (s->roots == SCENE_ROOTS)
 		return false;
-	return read_fields(line, LINE_ROOT, &s->root[s->roots++]);
+	memset(r, 0, sizeof(*r));
+	s->roots++;
+	return read_fields(line, LINE_ROOT, r);
+}
+
+static bool read_former(struct scene *s, const char *line)
+{
+	struct scene_root *r = &s->root[s->roots];
+
+	if (s->roots == SCENE_ROOTS)
+		return false;
+	*r = (struct scene_root){ .how = ROOT_FORMER };
+	s->roots++;
+	return read_fields(line, LINE_FORMER, r);
 }
 
 static bool read_end(struct scene *s, const char *line)
@@ -504,9 +522,9 @@ static bool read_changes(struct scene *s, const char *line)
 
 int scene_read(struct scene *ret, const char *line)
 {
-	static bool (*const take[LINES])(struct scene *,
-					 const char *) = { read_scene, read_gpu, read_process,
-							   read_root, read_end };
+	static bool (*const take[LINES])(struct scene *, const char *) = {
+		read_scene, read_gpu, read_process, read_root, read_former, read_end
+	};
 	const enum line kind = line_of(line);
 
 	if (line[0] == CHANGE && line[1] == '\t' && ret->whole) {

@@ -49,11 +49,20 @@ struct scene_process {
 	int64_t ancestor[SCENE_ANCESTORS]; /* nearest first; 0 ends */
 };
 
-/* A process known to be a worker's, on a GPU or not: found by its port, pidfile, unit or name. */
+enum scene_how {
+	ROOT_FOUND,  /* by its port, pidfile, unit or name */
+	ROOT_KEPT,   /* it was below one that ended */
+	ROOT_FORMER, /* it was found, lives, and is not found any more: it is no worker's now */
+};
+
+/* A process known to be a worker's, on a GPU or not. */
 struct scene_root {
 	unsigned worker; /* position in the policy */
+	enum scene_how how;
 	int64_t pid;
 	uint64_t start_ticks;
+	uint64_t
+		print; /* of a found one: who_print(), for whoever acts; 0: unknown.  Not recorded */
 };
 
 struct scene {
@@ -72,6 +81,11 @@ struct scene {
 	bool reading;          /* of scene_read(): its last line is still to come */
 	bool whole;            /* likewise, and of scene_write_change(): changes may follow */
 };
+
+static inline bool scene_root_of(const struct scene_root *r, unsigned worker)
+{
+	return r->worker == worker && r->how != ROOT_FORMER;
+}
 
 /* Is process p the one of this root? */
 static inline bool scene_is(const struct scene_process *p, const struct scene_root *r)

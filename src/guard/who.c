@@ -47,6 +47,8 @@ int who_read(const struct root *root, int64_t pid, struct scene_process *ret)
 
 	if (proc_read(root, pid, &p) != 0)
 		return -GW_E_NOENT;
+	if (p.torn)
+		return -GW_E_IO;
 	memset(ret, 0, sizeof(*ret));
 	ret->pid = p.pid;
 	ret->start_ticks = p.start_ticks;
@@ -58,6 +60,40 @@ int who_read(const struct root *root, int64_t pid, struct scene_process *ret)
 	utf8_clean(ret->cgroup, sizeof(ret->cgroup), p.cgroup);
 	utf8_clean(ret->container, sizeof(ret->container), p.container);
 	proc_ancestors(root, p.pid, ret->ancestor, SCENE_ANCESTORS);
+	return 0;
+}
+
+/* FNV-1a */
+#define PRINT_START UINT64_C(14695981039346656037)
+#define PRINT_TIMES UINT64_C(1099511628211)
+
+static uint64_t mix(uint64_t print, const char *text, long n)
+{
+	for (long i = 0; i < n; i++)
+		print = (print ^ (unsigned char)text[i]) * PRINT_TIMES;
+	return (print ^ 0x100) * PRINT_TIMES; /* where one text ends and the next begins */
+}
+
+/* One that ends has lost its arguments while it still gives its memory back: seconds, where that is much. */
+int who_print(const struct root *root, int64_t pid, uint64_t *ret)
+{
+	static const char *const files[] = { "comm", "cgroup", "cmdline" };
+	uint64_t print = PRINT_START;
+	char path[64], text[4096];
+	long n = 0, linked;
+
+	for (size_t i = 0; i < sizeof(files) / sizeof(files[0]); i++) {
+		root_path(path, sizeof(path), "proc/%lld/%s", (long long)pid, files[i]);
+		n = root_read(root, path, text, sizeof(text));
+		if (n == -GW_E_NOENT || n == -GW_E_IO)
+			return (int)n;
+		print = mix(print, text, n);
+	}
+	root_path(path, sizeof(path), "proc/%lld/exe", (long long)pid);
+	linked = root_readlink(root, path, text, sizeof(text));
+	if (n == 0 && linked < 0)
+		return -GW_E_IO;
+	*ret = mix(print, text, linked);
 	return 0;
 }
 
@@ -150,12 +186,42 @@ static void missing(struct who *w, uint64_t now_ns)
 	w->read_ns = 0;
 }
 
+/* Of whom nothing can be read now what was read last still holds; who was never read has no name yet. */
+static void stay(struct who *w)
+{
+	if (w->read_ns)
+		return;
+	memset(&w->is, 0, sizeof(w->is));
+	w->is.pid = w->listed;
+	w->is.uid = -1;
+	w->is.sm_ratio = NAN;
+	w->state = WHO_HERE;
+}
+
+/* One that ends loses program and arguments before its memory on the GPU: until then it is who it was. */
+static void keep_program(const struct who *w, uint64_t start, struct scene_process *now)
+{
+	if (!w->read_ns || start != w->listed_start || now->command[0] || now->exe[0])
+		return;
+	memcpy(now->command, w->is.command, sizeof(now->command));
+	memcpy(now->exe, w->is.exe, sizeof(now->exe));
+}
+
 static void read_anew(struct who_table *t, struct who *w, uint64_t start, uint64_t now_ns)
 {
-	if (who_read(t->root, w->listed, &w->is) != 0) {
+	struct scene_process now;
+	int err = who_read(t->root, w->listed, &now);
+
+	if (err == -GW_E_IO) {
+		stay(w);
+		return;
+	}
+	if (err) {
 		missing(w, now_ns);
 		return;
 	}
+	keep_program(w, start, &now);
+	w->is = now;
 	if (start != w->listed_start) { /* somebody else has the number now */
 		w->worker = -1;
 		w->met_ns = now_ns;

@@ -48,7 +48,13 @@ void who_forget(struct who_table *t, uint64_t now_ns);
 /* Nobody is any worker's: the policy changed. */
 void who_forget_workers(struct who_table *t);
 
-/* All that /proc says of pid, as a process of a scene on no GPU.  0 or -GW_E_NOENT. */
+/* All that /proc says of pid, as a process of a scene on no GPU.  0, -GW_E_NOENT, or -GW_E_IO: it could not be
+ * read, which says nothing of it. */
 int who_read(const struct root *root, int64_t pid, struct scene_process *ret);
+
+/* A number for the program that pid runs, by its name, path, arguments and group: another one after an exec,
+ * and when it gives itself another name.  Three files and a link.  0, -GW_E_NOENT, or -GW_E_IO: nothing can be
+ * said of it (it could not be read, or it is about to end). */
+int who_print(const struct root *root, int64_t pid, uint64_t *ret);
 
 #endif

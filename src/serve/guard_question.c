@@ -201,7 +201,9 @@ static bool worker(const json_t *o, const struct policy *p, const struct scene_p
 		return true;
 	for (unsigned i = 0; i < p->workers; i++)
 		if (strcmp(p->worker[i].name, name) == 0) {
-			s->root[s->roots++] = (struct scene_root){ i, q->pid, q->start_ticks };
+			s->root[s->roots++] = (struct scene_root){
+				.worker = i, .pid = q->pid, .start_ticks = q->start_ticks
+			};
 			return true;
 		}
 	return wrong(at, "worker", "the name of a configured worker");

@@ -33,6 +33,7 @@
 
 struct world_worker {
 	bool alive;
+	bool unfound; /* it lives, and nothing finds it */
 	int64_t pid;
 	uint64_t start_ticks;
 	uint64_t load[WORLD_GPUS]; /* what it holds when it runs */
@@ -194,9 +195,11 @@ static inline void world_see_workers(struct world *o)
 
 		if (!w->alive)
 			continue;
-		o->s.root[o->s.roots++] = (struct scene_root){ .worker = i,
-							       .pid = w->pid,
-							       .start_ticks = w->start_ticks };
+		o->s.root[o->s.roots++] =
+			(struct scene_root){ .worker = i,
+					     .how = w->unfound ? ROOT_FORMER : ROOT_FOUND,
+					     .pid = w->pid,
+					     .start_ticks = w->start_ticks };
 		for (unsigned k = 0; k < o->gpus; k++) {
 			uint64_t bytes = w->resident ? w->load[k] : k == 0 ? w->residue : 0;
 

@@ -73,7 +73,9 @@ static struct scene_process *process(int64_t pid, const char *exe)
 
 static void put_root(unsigned of, int64_t pid)
 {
-	scene.root[scene.roots++] = (struct scene_root){ of, pid, (uint64_t)pid * 10 };
+	scene.root[scene.roots++] = (struct scene_root){ .worker = of,
+							 .pid = pid,
+							 .start_ticks = (uint64_t)pid * 10 };
 }
 
 #define assert_class(i, want) \
@@ -474,7 +476,8 @@ static void one_whose_program_is_hidden_may_be_the_worker_that_is_not_found(void
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.rules = 0;
-	scene.root[scene.roots++] = (struct scene_root){ 0, 20, 0 }; /* the worker is another */
+	scene.root[scene.roots++] =
+		(struct scene_root){ .pid = 20 }; /* the worker is another */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 }

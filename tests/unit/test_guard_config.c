@@ -485,6 +485,10 @@ static const struct {
 	  "match.exe = \"/*\" would make every process this worker" },
 	{ WORKER "kind = \"ollama\"\nmatch.cgroup = \"/\"\n",
 	  "match.cgroup = \"/\" would make every process this worker" },
+	{ WORKER "kind = \"ollama\"\nmatch.command = \".*\"\n",
+	  "match.command = \".*\" would make every process this worker" },
+	{ WORKER "kind = \"ollama\"\nmatch.command = \"(x|.)+\"\n",
+	  "match.command = \"(x|.)+\" would make every process this worker" },
 	{ WORKER "kind = \"ollama\"\npriority = 1e9\n", "priority must be from -1000 to 1000" },
 	{ WORKER "kind = \"ollama\"\nlevel = 1\n",
 	  "4:9: level means nothing to kind ollama; it is for vllm" },
@@ -706,7 +710,7 @@ static const char *const fine[] = {
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"systemd\"\nurl = \"user@ann\"\n"
 	       "match.unit = \"w.service\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"container\"\nurl = \"unix:///run/p.sock\"\n"
-	       "match.container = \"c\"\n",
+	       "match.container = \"ollama\"\n",
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"checkpoint\"\nmatch.exe = \"*/python3*\"\n",
 	/* one program, two ports */
 	OLLAMA "[[worker]]\nname = \"w\"\nkind = \"vllm\"\nmatch.exe = \"/a\"\n"
@@ -736,6 +740,14 @@ static const struct {
 	  "1:1: warning: workers are watched and never moved: set mode" },
 	{ OLLAMA WORKER "kind = \"ollama\"\ngpus = [\"big one\"]\n",
 	  "5:8: warning: gpus: \"big one\" looks like no GPU" },
+	{ OLLAMA WORKER "kind = \"ollama\"\ngpus = [\"GPU-zzz\"]\n",
+	  "5:8: warning: gpus: \"GPU-zzz\" looks like no GPU" },
+	{ OLLAMA WORKER "kind = \"ollama\"\ngpus = [\"0\", \"-1\"]\n",
+	  "5:8: warning: gpus: \"-1\" looks like no GPU" },
+	{ OLLAMA WORKER "kind = \"ollama\"\ngpus = [\"99999\"]\n",
+	  "5:8: warning: gpus: \"99999\" looks like no GPU" },
+	{ OLLAMA WORKER "kind = \"ollama\"\nmatch.container = \"a\"\n",
+	  "5:19: warning: match.container: every container whose id begins with \"a\"" },
 	{ OLLAMA WORKER "kind = \"ollama\"\nallow_kill = true\n",
 	  "5:14: warning: allow_kill changes nothing below max_level = 5, and it is 2" },
 	{ OLLAMA WORKER "kind = \"ollama\"\nmatch.exe = \"/a\"\n[[worker]]\nname = \"x\"\n"

@@ -1779,6 +1779,156 @@ static void host_memory_is_asked_for_by_those_who_need_it(void **state)
 	}
 }
 
+/* ---- one that is out, and not found for a while ---- */
+
+static bool went_astray(const struct world *o)
+{
+	for (size_t i = 0; i < o->says; i++)
+		if (o->said[i].astray)
+			return true;
+	return false;
+}
+
+static void put_out(struct world *o)
+{
+	one(o);
+	world_guest(o, "game", 0, 4 * GIB, 5 * S, 20 * S);
+	world_until(o, 12 * S);
+	assert_int_equal(world_state(o, 0), STATE_EVICTED);
+}
+
+static void one_that_is_out_and_is_found_again_comes_back(void **state)
+{
+	struct guard_record r;
+	struct world o;
+
+	(void)state;
+	put_out(&o);
+	o.w[0].unfound = true;
+	world_until(&o, 15 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_true(went_astray(&o));
+	assert_non_null(strstr(world_status(&o, 0).why, "lives and is out"));
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_true(r.evicted && r.level == 2 && r.need_bytes == 8 * GIB);
+	world_until(&o, 40 * S); /* the cause is gone, and still nobody finds it */
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	o.w[0].unfound = false;
+	world_until(&o, 100 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+	world_done(&o);
+}
+
+static void one_that_ends_while_it_is_not_found_is_forgotten(void **state)
+{
+	struct guard_record r;
+	struct world o;
+
+	(void)state;
+	put_out(&o);
+	o.w[0].unfound = true;
+	world_until(&o, 15 * S);
+	o.w[0].alive = o.w[0].unfound = false;
+	world_until(&o, 16 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_false(r.evicted);
+	assert_non_null(strstr(world_status(&o, 0).why, "its process ended"));
+	world_until(&o, 60 * S);
+	o.w[0].alive = true;
+	o.w[0].start_ticks++;
+	world_until(&o, 100 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0); /* nobody told the new one to leave */
+	world_done(&o);
+}
+
+static void another_in_its_place_is_not_taken_for_out(void **state)
+{
+	struct world o;
+
+	(void)state;
+	put_out(&o);
+	o.w[0].unfound = true;
+	world_until(&o, 60 * S);
+	o.w[0].unfound = false;
+	o.w[0].start_ticks++;
+	world_until(&o, 100 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	world_done(&o);
+}
+
+static void one_that_runs_and_is_not_found_leaves_nothing(void **state)
+{
+	struct guard_record r;
+	struct world o;
+
+	(void)state;
+	one(&o);
+	world_until(&o, 5 * S);
+	o.w[0].unfound = true;
+	o.w[0].resident = false;
+	world_until(&o, 10 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_false(went_astray(&o));
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_false(r.evicted);
+	world_done(&o);
+}
+
+/* Its process lives: nobody starts a second one. */
+static void a_managed_one_that_is_out_and_not_found_is_not_started(void **state)
+{
+	struct world o;
+
+	(void)state;
+	put_out(&o);
+	o.w[0].unfound = true;
+	world_until(&o, 13 * S);
+	o.p.worker[0].managed = true;
+	world_until(&o, 100 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
+	world_done(&o);
+}
+
+static void an_order_says_who_is_the_worker_by_what_it_is(void **state)
+{
+	struct guard_order order = { 0 };
+	struct world o;
+
+	(void)state;
+	one(&o);
+	world_scene(&o);
+	o.s.root[0].print = 77;
+	world_process(&o, "child", 200, 5, 0, GIB, NULL);
+	o.s.process[o.s.processes - 1].ancestor[0] = 100;
+	world_process(&o, "orphan", 300, 5, 0, GIB, NULL);
+	o.s.root[o.s.roots++] =
+		(struct scene_root){ .how = ROOT_KEPT, .pid = 300, .start_ticks = 5 };
+	world_process(&o, "former", 400, 5, 0, MIB, NULL);
+	o.s.root[o.s.roots++] =
+		(struct scene_root){ .how = ROOT_FORMER, .pid = 400, .start_ticks = 5 };
+	guard_look(o.g, &o.s);
+	guard_ask(o.g, 0, ASK_EVICT, 0, o.now, (char[200]){ 0 }, 200);
+	for (struct guard_record r; guard_next_record(o.g, &r);)
+		;
+	assert_true(guard_next_order(o.g, &order));
+	assert_int_equal(order.targets, 3);
+	assert_int_equal(order.target[0].pid, 100);
+	assert_true(order.target[0].itself && order.target[0].print == 77);
+	assert_int_equal(order.target[1].pid, 200);
+	assert_false(order.target[1].itself);
+	assert_int_equal(order.target[2].pid, 300);
+	assert_false(order.target[2].itself);
+	assert_int_equal(order.roots, 2);
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -1869,6 +2019,12 @@ int main(void)
 		cmocka_unit_test(a_worker_that_does_not_answer_is_asked_again_and_told_once),
 		cmocka_unit_test(a_worker_that_does_not_answer_holds_up_no_other),
 		cmocka_unit_test(host_memory_is_asked_for_by_those_who_need_it),
+		cmocka_unit_test(one_that_is_out_and_is_found_again_comes_back),
+		cmocka_unit_test(one_that_ends_while_it_is_not_found_is_forgotten),
+		cmocka_unit_test(another_in_its_place_is_not_taken_for_out),
+		cmocka_unit_test(one_that_runs_and_is_not_found_leaves_nothing),
+		cmocka_unit_test(a_managed_one_that_is_out_and_not_found_is_not_started),
+		cmocka_unit_test(an_order_says_who_is_the_worker_by_what_it_is),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

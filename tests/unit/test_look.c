@@ -15,6 +15,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -670,6 +671,258 @@ static void a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not(void **sta
 	tree_remove(&tree, "proc/500");
 	take();
 	assert_int_equal(scene.roots, 0);
+}
+
+/* ---- who it was, and is not any more ---- */
+
+static unsigned roots_of(enum scene_how how)
+{
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < scene.roots; i++)
+		n += scene.root[i].how == how;
+	return n;
+}
+
+static void become(int64_t pid, const char *command)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "proc/%lld/cmdline", (long long)pid);
+	tree_put(&tree, path, command);
+}
+
+/* The same number, start, name and path: only the arguments are others. */
+static void one_that_becomes_another_program_is_no_worker(void **state)
+{
+	(void)state;
+	worker("w")->command = "serve --model";
+	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
+	put_process(501, 500, 51, "/usr/bin/python3", SESSION);
+	become(500, "python3 serve --model x");
+	open_look(GPU ON(500, "1 GiB") ON(501, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	assert_int_equal(class_of(501), CLASS_WORKER);
+	become(500, "python3 serve --model y"); /* by another name it is the same */
+	sim_step(WHO_SETTLED_NS);
+	take();
+	assert_int_equal(roots_of(ROOT_FOUND), 1);
+	become(500, "python3 game");
+	sim_step(NS_PER_S);
+	take();
+	assert_int_equal(roots_of(ROOT_FOUND), 0);
+	assert_int_equal(roots_of(ROOT_FORMER), 1);
+	sim_step(WHO_SETTLED_NS);
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	assert_int_equal(class_of(501), CLASS_WORKER); /* it was below a worker */
+	sim_step(60 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	become(500, "python3 serve --model x");
+	sim_step(60 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	assert_int_equal(roots_of(ROOT_FORMER), 0);
+}
+
+/* What it holds is given back after its arguments are gone. */
+static void one_that_is_about_to_end_is_who_it_was(void **state)
+{
+	(void)state;
+	worker("w")->command = "serve";
+	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
+	become(500, "python3 serve");
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	become(500, "");
+	tree_remove(&tree, "proc/500/exe");
+	sim_step(WHO_SETTLED_NS);
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	assert_int_equal(roots_of(ROOT_FOUND), 1);
+	tree_put(&tree, "proc/500/stat", "500 (python3) Z 1 " TAIL "50 1 2\n");
+	sim_step(NS_PER_S);
+	take();
+	assert_int_equal(scene.roots, 0); /* it ended, though nobody has reaped it */
+}
+
+static void a_pidfile_that_names_nobody_for_a_moment_loses_nobody(void **state)
+{
+	static const char *const moment[] = { "", "\n", "no number\n", "4000000\n", NULL };
+
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
+		if (moment[i])
+			tree_put(&tree, "run/w.pid", moment[i]);
+		else
+			tree_remove(&tree, "run/w.pid");
+		sim_step(2 * NS_PER_S);
+		take();
+		assert_int_equal(class_of(500), CLASS_WORKER);
+		assert_int_equal(roots_of(ROOT_FOUND), 1);
+	}
+	become(500, "game"); /* now nothing says that it is the worker */
+	sim_step(WHO_SETTLED_NS);
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	assert_int_equal(roots_of(ROOT_FORMER), 1);
+}
+
+static void a_pidfile_that_names_another_is_obeyed_at_once(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	put_process(600, 1, 60, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	tree_put(&tree, "run/w.pid", "600\n");
+	sim_step(2 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(600), CLASS_WORKER);
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	assert_int_equal(roots_of(ROOT_FOUND), 1);
+	assert_int_equal(roots_of(ROOT_FORMER), 1);
+	tree_remove(&tree, "proc/500");
+	take();
+	assert_int_equal(roots_of(ROOT_FORMER), 0);
+}
+
+static void a_number_with_a_nul_behind_it_is_none(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_bytes(&tree, "run/w.pid", "500\0\n", 5);
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+}
+
+/* All descriptors are taken: nothing can be opened, and nothing is known that was not known before. */
+static void a_guard_that_can_open_no_file_loses_nobody(void **state)
+{
+	static int taken[1 << 16];
+	struct rlimit limit, few;
+	unsigned n = 0;
+
+	(void)state;
+	worker("p")->pidfile = "/run/w.pid";
+	worker("l")->port = 0x2CAA;
+	worker("n")->command = "third";
+	tree_put(&tree, "run/w.pid", "500\n");
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_process(500, 1, 50, "/usr/bin/first", SESSION);
+	put_process(600, 1, 60, "/usr/bin/second", SESSION);
+	put_process(700, 1, 70, "/usr/bin/third", SESSION);
+	tree_put(&tree, "proc/600/fd/3", "-> socket:[333]");
+	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB") ON(700, "1 GiB"));
+	take();
+	assert_int_equal(roots_of(ROOT_FOUND), 3);
+	assert_int_equal(getrlimit(RLIMIT_NOFILE, &limit), 0);
+	few = limit;
+	few.rlim_cur = 256;
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+	while (n < sizeof(taken) / sizeof(taken[0]) && (taken[n] = dup(0)) >= 0)
+		n++;
+	for (unsigned i = 0; i < 6; i++) {
+		sim_step(WHO_SETTLED_NS);
+		take();
+		assert_int_equal(roots_of(ROOT_FOUND), 3);
+		for (int64_t pid = 500; pid <= 700; pid += 100)
+			assert_int_equal(class_of(pid), CLASS_WORKER);
+		assert_string_equal(process(700)->command, "/usr/bin/third");
+		assert_int_equal(process(700)->start_ticks, 70);
+		if (i == 3) /* it closed its port, and who listens cannot be read */
+			tree_remove(&tree, "proc/600/fd/3");
+	}
+	while (n > 0)
+		close(taken[--n]);
+	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
+}
+
+static void one_that_closed_its_port_is_the_worker_until_it_ends(void **state)
+{
+	(void)state;
+	worker("w")->port = 0x2CAA;
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	put_process(600, 1, 60, "/usr/bin/w", SESSION);
+	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
+	open_look(GPU ON(500, "1 GiB") ON(600, "1 GiB"));
+	take();
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
+	tree_remove(&tree, "proc/500/fd/3");
+	sim_step(WHO_SETTLED_NS);
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "444"));
+	tree_put(&tree, "proc/600/fd/3", "-> socket:[444]");
+	sim_step(5 * NS_PER_S);
+	take();
+	assert_int_equal(class_of(600), CLASS_WORKER);
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	assert_int_equal(roots_of(ROOT_FORMER), 1);
+}
+
+static void one_that_closed_its_port_by_becoming_another_is_nobodys(void **state)
+{
+	(void)state;
+	worker("w")->port = 0x2CAA;
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	become(500, "game");
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
+	tree_remove(&tree, "proc/500/fd/3");
+	sim_step(NS_PER_S);
+	take();
+	assert_int_equal(roots_of(ROOT_FOUND), 0);
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+}
+
+static void whom_another_policy_does_not_find_is_told_while_it_lives(void **state)
+{
+	static struct policy wrong;
+
+	(void)state;
+	worker("v")->pidfile = "/run/v.pid";
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	wrong = policy;
+	wrong.worker[0] = policy.worker[1];
+	wrong.worker[0].match.pidfile = "/run/typo.pid";
+	wrong.workers = 1;
+	for (unsigned i = 0; i < 3; i++) { /* over more than one of them */
+		assert_int_equal(look_policy(look, &wrong), 0);
+		sim_step(NS_PER_S);
+		take();
+		assert_int_equal(scene.roots, 1);
+		assert_int_equal(scene.root[0].how, ROOT_FORMER);
+		assert_int_equal(scene.root[0].worker, 0);
+		assert_int_equal(scene.root[0].pid, 500);
+		assert_int_equal(scene.root[0].start_ticks, 50);
+		assert_int_equal(class_of(500), CLASS_CONTENDER);
+	}
+	assert_int_equal(look_policy(look, &policy), 0);
+	take();
+	assert_int_equal(roots_of(ROOT_FOUND), 1);
+	assert_int_equal(roots_of(ROOT_FORMER), 0);
+	assert_int_equal(class_of(500), CLASS_WORKER);
 }
 
 static void a_storm_of_processes_is_searched_in_bounds(void **state)
@@ -1473,6 +1726,15 @@ int main(void)
 		row(one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found),
 		row(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu),
 		row(a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not),
+		row(one_that_becomes_another_program_is_no_worker),
+		row(one_that_is_about_to_end_is_who_it_was),
+		row(a_pidfile_that_names_nobody_for_a_moment_loses_nobody),
+		row(a_pidfile_that_names_another_is_obeyed_at_once),
+		row(a_number_with_a_nul_behind_it_is_none),
+		row(a_guard_that_can_open_no_file_loses_nobody),
+		row(one_that_closed_its_port_is_the_worker_until_it_ends),
+		row(one_that_closed_its_port_by_becoming_another_is_nobodys),
+		row(whom_another_policy_does_not_find_is_told_while_it_lives),
 		row(a_storm_of_processes_is_searched_in_bounds),
 		row(a_real_proc_is_searched_whole),
 		row(a_real_worker_tree_is_known_by_its_port),

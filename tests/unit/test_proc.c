@@ -112,6 +112,38 @@ static void says_that_there_is_no_such_process(void **state)
 	assert_int_equal(ticks, 5);
 }
 
+/* One that waits to be reaped has ended; one whose first thread ended has not. */
+static void says_who_lives_and_what_cannot_be_read_says_nothing(void **state)
+{
+	static const struct {
+		const char *text;
+		int lives;
+	} rows[] = {
+		{ "4242 (x) S 1 " TAIL "50 1 2\n", 1 },
+		{ "4242 (x) S 1 " TAIL "51 1 2\n", 0 },
+		{ "4242 (x) Z 1 " TAIL "50 1 2\n", 0 },
+		{ "4242 (x) X 1 " TAIL "50 1 2\n", 0 },
+		{ "4242 (x) Z 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 3 0 50 1 2\n", 1 },
+		{ "", -GW_E_IO },
+	};
+	struct proc p;
+
+	(void)state;
+	assert_int_equal(proc_lives(&t.root, 4242, 50), 0);
+	assert_int_equal(proc_lives(&t.root, 0, 50), 0);
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		tree_put(&t, "proc/4242/stat", rows[i].text);
+		assert_int_equal(proc_lives(&t.root, 4242, 50), rows[i].lives);
+	}
+	tree_put(&t, "proc/4242/stat", rows[0].text);
+	tree_put(&t, "proc/4242/status", "Tgid:\t4242\n");
+	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
+	assert_false(p.torn);
+	tree_put(&t, "proc/4242/cmdline/x", ""); /* opens, and cannot be read */
+	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
+	assert_true(p.torn);
+}
+
 static void refuses_a_start_time_it_cannot_read(void **state)
 {
 	static const char *const bad[] = {
@@ -344,6 +376,7 @@ int main(void)
 		T(maps_a_thread_to_its_process),
 		T(reads_names_that_look_like_the_rest_of_the_line),
 		T(says_that_there_is_no_such_process),
+		T(says_who_lives_and_what_cannot_be_read_says_nothing),
 		T(refuses_a_start_time_it_cannot_read),
 		T(leaves_unknown_what_it_may_not_see),
 		T(follows_parents_and_survives_a_loop),

@@ -117,8 +117,10 @@ static void random_scene(struct scene *s)
 	for (unsigned i = 0; i < s->processes; i++)
 		random_process(&s->process[i], s->gpus);
 	for (unsigned i = 0; i < s->roots; i++)
-		s->root[i] = (struct scene_root){ (unsigned)(draw() % POLICY_WORKERS),
-						  (int64_t)(number() >> 1), number() };
+		s->root[i] = (struct scene_root){ .worker = (unsigned)(draw() % POLICY_WORKERS),
+						  .how = draw() % 4 ? ROOT_FOUND : ROOT_FORMER,
+						  .pid = (int64_t)(number() >> 1),
+						  .start_ticks = number() };
 }
 
 /* Feeds a text line by line; what the last line was answered with. */

@@ -4,6 +4,7 @@
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
+#include "guard/worker/still.h"
 
 #include "device/proc.h"
 
@@ -133,6 +134,19 @@ static unsigned targets_of(const struct worker_call *c, struct checkpoint_target
 	return n;
 }
 
+/* One that is another program by now is not put away. */
+static int check_who(const struct worker_call *c, char *message, size_t size)
+{
+	for (unsigned i = 0; i < c->order->targets; i++) {
+		if (still_its(c, &c->order->target[i]))
+			continue;
+		snprintf(message, size, "process %" PRId64 " is no longer the worker's",
+			 c->order->target[i].pid);
+		return -GW_E_STATE;
+	}
+	return 0;
+}
+
 static int put_away(const struct worker_call *c, const struct checkpoint_target *t, unsigned n,
 		    char *message, size_t size)
 {
@@ -148,6 +162,7 @@ static int evict(struct worker_call *c, char *message, size_t size)
 	char who[64];
 	int rc = check_machine(c, n, message, size);
 
+	rc = rc ? rc : check_who(c, message, size);
 	rc = rc ? rc : check_memory(c, t, n, message, size);
 	if (!rc && !c->companion)
 		rc = checkpoint_usable(message, size);

@@ -5,9 +5,7 @@
 #include "guard/worker/common.h"
 #include "guard/worker/kinds.h"
 #include "guard/worker/signals.h"
-
-#include "guard/classify.h"
-#include "guard/who.h"
+#include "guard/worker/still.h"
 
 #include "device/proc.h"
 
@@ -70,38 +68,22 @@ static bool is_of_this_boot(const struct worker_call *c)
 	       strcmp(then, now) == 0;
 }
 
-static bool fits_by_itself(const struct worker_call *c, const struct scene_process *p)
-{
-	const struct policy_match *m = &c->worker->match;
-	struct policy *policy;
-	struct classifier *k = NULL;
-	bool fits = false;
-
-	if (m->pidfile || m->port ||
-	    !(m->name || m->exe || m->command || m->cgroup || m->container || m->unit))
-		return false;
-	policy = calloc(1, sizeof(*policy));
-	if (policy) {
-		policy->worker[0] = *c->worker;
-		policy->workers = 1;
-		fits = classifier_new(policy, &k) == 0 && classifier_fits(k, NULL, 0, p, false);
-	}
-	classifier_free(k);
-	free(policy);
-	return fits;
-}
-
 /* Below one of its roots, or what its match says. */
-static bool is_still_its(const struct worker_call *c, int64_t pid, uint64_t start_ticks)
+static bool is_still_its(const struct worker_call *c, struct guard_target *t)
 {
-	struct scene_process p;
+	uint64_t ticks;
 
-	if (who_read(c->root, pid, &p) != 0 || p.pid != pid || p.start_ticks != start_ticks)
+	if (proc_start_ticks(c->root, t->pid, &ticks) != 0 || ticks != t->start_ticks)
 		return false;
-	for (unsigned i = 0; i < c->order->roots; i++)
-		if (proc_in_tree(c->root, pid, c->order->root[i].pid))
+	t->itself = true;
+	for (unsigned i = 0; i < c->order->roots; i++) {
+		if (t->pid == c->order->root[i].pid)
 			return true;
-	return fits_by_itself(c, &p);
+		t->itself = !proc_in_tree(c->root, t->pid, c->order->root[i].pid);
+		if (!t->itself)
+			return true;
+	}
+	return still_matches(c, t);
 }
 
 static int learn(struct worker_call *c, char *message, size_t size)
@@ -133,28 +115,27 @@ static int evict(struct worker_call *c, char *message, size_t size)
 
 /* ---- who is told to come back ---- */
 
-static void add(struct guard_order *order, int64_t pid, uint64_t start_ticks)
+static void add(struct guard_order *order, const struct guard_target *t)
 {
 	for (unsigned i = 0; i < order->targets; i++)
-		if (order->target[i].pid == pid && order->target[i].start_ticks == start_ticks)
+		if (order->target[i].pid == t->pid &&
+		    order->target[i].start_ticks == t->start_ticks)
 			return;
-	if (order->targets == GUARD_TARGETS)
-		return;
-	order->target[order->targets].pid = pid;
-	order->target[order->targets++].start_ticks = start_ticks;
+	if (order->targets < GUARD_TARGETS)
+		order->target[order->targets++] = *t;
 }
 
 static void recall(const struct worker_call *c, struct guard_order *order)
 {
 	char who[64];
-	int64_t pid;
-	uint64_t ticks;
 
 	for (unsigned i = 0; i < TARGETS && worker_noted(c, "process", i, who, sizeof(who));
 	     i++) {
-		if (sscanf(who, "%" SCNd64 " %" SCNu64, &pid, &ticks) == 2 &&
-		    is_still_its(c, pid, ticks))
-			add(order, pid, ticks);
+		struct guard_target t = { .pid = 0 };
+
+		if (sscanf(who, "%" SCNd64 " %" SCNu64, &t.pid, &t.start_ticks) == 2 &&
+		    is_still_its(c, &t))
+			add(order, &t);
 	}
 }
 
@@ -175,7 +156,10 @@ static void take_roots(const struct worker_call *c, struct guard_order *order)
 {
 	for (unsigned i = 0; i < order->roots; i++)
 		if (catches(c, order->root[i].pid, c->worker->resume_signal))
-			add(order, order->root[i].pid, order->root[i].start_ticks);
+			add(order,
+			    &(struct guard_target){ .pid = order->root[i].pid,
+						    .start_ticks = order->root[i].start_ticks,
+						    .itself = true });
 }
 
 /* Those who were signalled to leave, and who is on the GPU: of several one may have left a rest there.  Nobody, where

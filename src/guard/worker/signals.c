@@ -1,6 +1,7 @@
 #include "guard/worker/signals.h"
 
 #include "guard/worker/companion.h"
+#include "guard/worker/still.h"
 
 #include "base/clock.h"
 
@@ -24,6 +25,7 @@
 struct held {
 	struct pollfd fd[TARGETS];
 	struct checkpoint_target who[TARGETS];
+	const struct guard_target *of[TARGETS];
 	unsigned count;
 };
 
@@ -63,6 +65,12 @@ static int hold(const struct worker_call *c, struct held *ret, char *message, si
 		}
 		if (fd < 0)
 			continue;
+		/* After the opening: what is read is of whom the pidfd holds. */
+		if (!still_its(c, &c->order->target[i])) {
+			close(fd);
+			continue;
+		}
+		ret->of[ret->count] = &c->order->target[i];
 		ret->who[ret->count] = t;
 		ret->fd[ret->count++] = (struct pollfd){ .fd = fd, .events = POLLIN };
 	}
@@ -148,6 +156,14 @@ static void wait_for_end(struct held *h, uint64_t until_ns)
 	}
 }
 
+/* Who became another program meanwhile is left alone. */
+static void pass_over_others(const struct worker_call *c, struct held *h)
+{
+	for (unsigned i = 0; i < h->count; i++)
+		if (h->fd[i].fd >= 0 && !still_its(c, h->of[i]))
+			h->fd[i] = (struct pollfd){ .fd = ~h->fd[i].fd };
+}
+
 static int kill_held(const struct worker_call *c, struct held *h, char *message, size_t size)
 {
 	uint64_t now = clock_mono_ns(clock_real());
@@ -157,6 +173,7 @@ static int kill_held(const struct worker_call *c, struct held *h, char *message,
 
 	if (!rc && c->order->level >= 6) {
 		wait_for_end(h, now + (half < GRACE_NS ? half : GRACE_NS));
+		pass_over_others(c, h);
 		rc = send_all(c, h, SIGKILL, &killed, message, size);
 	}
 	if (!rc)

@@ -1,0 +1,82 @@
+#include "guard/worker/still.h"
+
+#include "guard/classify.h"
+#include "guard/listen.h"
+#include "guard/who.h"
+
+#include "device/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool says_who(const struct policy_match *m)
+{
+	return m->name || m->exe || m->command || m->cgroup || m->container || m->unit;
+}
+
+/* What a match says beside pidfile and port; true where that is nothing. */
+static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
+{
+	struct scene_process p;
+	struct policy *policy;
+	struct classifier *k = NULL;
+	bool fits = false;
+
+	if (who_read(c->root, t->pid, &p) != 0 || p.pid != t->pid ||
+	    p.start_ticks != t->start_ticks)
+		return false;
+	policy = calloc(1, sizeof(*policy));
+	if (policy) {
+		policy->worker[0] = *c->worker;
+		policy->workers = 1;
+		fits = classifier_new(policy, &k) == 0 &&
+		       classifier_fits(k, NULL, 0, &p, false);
+	}
+	classifier_free(k);
+	free(policy);
+	return fits;
+}
+
+bool still_matches(const struct worker_call *c, const struct guard_target *t)
+{
+	const struct policy_match *m = &c->worker->match;
+
+	return says_who(m) && !m->pidfile && !m->port && rest_fits(c, t);
+}
+
+static bool is_same_program(const struct worker_call *c, const struct guard_target *t)
+{
+	uint64_t print;
+
+	return t->print && who_print(c->root, t->pid, &print) == 0 && print == t->print;
+}
+
+/* A file that is being written names nobody; then who was found by it is who it was. */
+static bool file_allows(const struct worker_call *c, const struct guard_target *t)
+{
+	const char *path = c->worker->match.pidfile + strspn(c->worker->match.pidfile, "/");
+	uint64_t start;
+	int64_t pid;
+
+	if (root_read_i64(c->root, path, &pid) == 0) {
+		if (pid == t->pid)
+			return true;
+		if (proc_start_ticks(c->root, pid, &start) == 0)
+			return false;
+	}
+	return is_same_program(c, t);
+}
+
+bool still_its(const struct worker_call *c, const struct guard_target *t)
+{
+	const struct policy_match *m = &c->worker->match;
+
+	if (!t->itself)
+		return true;
+	if (m->pidfile && !file_allows(c, t))
+		return false;
+	if (!m->pidfile && m->port && !listens(c->root, m->port, t->pid) &&
+	    !is_same_program(c, t))
+		return false;
+	return rest_fits(c, t);
+}
