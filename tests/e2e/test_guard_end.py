@@ -65,8 +65,9 @@ def parts(trace):
     """The beginning of a recording and its last whole scene."""
     lines = trace.read_text().rpartition("\n")[0].splitlines()
     head = next(i for i, line in enumerate(lines) if line[1] == "\t")
-    starts = [i for i, line in enumerate(lines) if line[:2] == lines[head][:2]]
-    return "\n".join(lines[:head]), "\n".join(lines[starts[-2]:starts[-1]])
+    end = max(i for i, line in enumerate(lines) if line[:2] == "E\t")
+    start = max(i for i, line in enumerate(lines[:end]) if line[:2] == lines[head][:2])
+    return "\n".join(lines[:head]), "\n".join(lines[start:end + 1])
 
 
 def test_a_recording_begins_with_what_the_journal_knew_and_names_its_workers(world, tmp_path):
