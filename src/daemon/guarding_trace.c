@@ -141,6 +141,20 @@ static bool in_place(const struct guarding *g, const char *path)
 	       here.st_ino == there.st_ino;
 }
 
+/* It tells who runs what on this machine: for its owner alone.  A pipe would have us wait for its reader. */
+static int open_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
+	struct stat st;
+
+	if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
+		close(fd);
+		errno = EINVAL;
+		return -1;
+	}
+	return fd;
+}
+
 void guarding_record_open(struct guarding *g)
 {
 	struct guarding_teller *t = g->teller;
@@ -150,13 +164,14 @@ void guarding_record_open(struct guarding *g)
 	close_file(t);
 	if (!g->settings->record)
 		return;
-	/* It tells who runs what on this machine: for its owner alone. */
-	t->fd = open(g->settings->record, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+	t->fd = open_file(g->settings->record);
 	if (t->fd >= 0)
 		write_begin(g);
 	else
 		guarding_tell(g, "warning", "%.400s cannot be opened (%s): nothing is recorded",
-			      g->settings->record, strerror(errno));
+			      g->settings->record,
+			      errno == EINVAL || errno == ENXIO ? "it is no file"
+								: strerror(errno));
 }
 
 /* ---- beginning and end ---- */

@@ -131,6 +131,7 @@ struct guard_order {
 	{ /* its roots of the last look, on a GPU or not: whoever is below one is its own */
 		int64_t pid;
 		uint64_t start_ticks;
+		uint64_t print; /* scene_root.print */
 	} root[8];
 	unsigned roots;
 };

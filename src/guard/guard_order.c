@@ -95,6 +95,7 @@ static void name_roots(const struct scene *s, struct guard_order *o)
 		if (!scene_root_of(&s->root[i], o->worker))
 			continue;
 		o->root[o->roots].pid = s->root[i].pid;
+		o->root[o->roots].print = s->root[i].print;
 		o->root[o->roots++].start_ticks = s->root[i].start_ticks;
 	}
 }

@@ -238,9 +238,15 @@ static void copy(struct scene *to, const struct scene *s)
 	to->whole = true;
 }
 
-static bool same_counts(const struct scene *a, const struct scene *b)
+/* Would it have as many lines of each kind, in the same order? */
+static bool same_lines(const struct scene *a, const struct scene *b)
 {
-	return a->gpus == b->gpus && a->processes == b->processes && a->roots == b->roots;
+	if (a->gpus != b->gpus || a->processes != b->processes || a->roots != b->roots)
+		return false;
+	for (unsigned i = 0; i < a->roots; i++)
+		if ((a->root[i].how == ROOT_FORMER) != (b->root[i].how == ROOT_FORMER))
+			return false;
+	return true;
 }
 
 void scene_write_change(struct buf *out, const struct scene *s, struct scene *last)
@@ -249,7 +255,7 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 	struct buf line;
 
 	buf_init_fixed(&line, text, sizeof(text));
-	if (last->whole && same_counts(s, last) && s->mono_ns >= last->mono_ns)
+	if (last->whole && same_lines(s, last) && s->mono_ns >= last->mono_ns)
 		add_changes(&line, s, last);
 	if (line.len && !line.err)
 		buf_add(out, line.p, line.len);

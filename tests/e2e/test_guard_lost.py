@@ -64,7 +64,8 @@ def test_one_that_became_another_program_is_not_signalled(world, tmp_path):
         p.child.stdout.close()
 
 
-def test_a_pidfile_that_is_empty_for_a_moment_loses_nobody(world, tmp_path):
+@pytest.mark.parametrize("for_good", (False, True))
+def test_a_pidfile_that_is_empty_loses_nobody(world, tmp_path, for_good):
     pidfile = tmp_path / "pid"
     w = Recorder(world, tmp_path / "w", 8 * GIB)
     pidfile.write_text(f"{w.pid}\n")
@@ -79,7 +80,8 @@ def test_a_pidfile_that_is_empty_for_a_moment_loses_nobody(world, tmp_path):
                 wait(lambda: any(d["rule"] == "resume_blocked" for d in s.decisions()), "there is no room")
                 pidfile.write_text("")
                 time.sleep(2.5)  # it is read once a second
-                pidfile.write_text(f"{w.pid}\n")
+                if not for_good:
+                    pidfile.write_text(f"{w.pid}\n")
                 assert s.now("w") == "evicted"
             wait(lambda: signal.SIGUSR2 in w.signals(), "the signal to return")
             assert not any(d["to"] == "absent" for d in s.decisions())

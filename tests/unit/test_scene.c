@@ -181,7 +181,8 @@ static void assert_same(const struct scene *x, const struct scene *y)
 	for (unsigned i = 0; i < x->roots; i++)
 		assert_true(SAME(&x->root[i], &y->root[i], worker) &&
 			    SAME(&x->root[i], &y->root[i], pid) &&
-			    SAME(&x->root[i], &y->root[i], start_ticks));
+			    SAME(&x->root[i], &y->root[i], start_ticks) &&
+			    (x->root[i].how == ROOT_FORMER) == (y->root[i].how == ROOT_FORMER));
 }
 
 static void any_scene_reads_back_to_the_same_bits(void **state)
@@ -220,6 +221,8 @@ static void change(struct scene *s)
 		memset(u->pci, 0, sizeof(u->pci));
 		snprintf(u->pci, sizeof(u->pci), "%u", (unsigned)(draw() % 100000));
 	}
+	if (s->roots && draw() % 4 == 0)
+		s->root[draw() % s->roots].how = draw() % 2 ? ROOT_FORMER : ROOT_FOUND;
 	for (unsigned i = 0; s->processes && i < draw() % 40; i++) {
 		struct scene_process *p = &s->process[draw() % s->processes];
 

@@ -77,6 +77,7 @@ static bool is_still_its(const struct worker_call *c, struct guard_target *t)
 		return false;
 	t->itself = true;
 	for (unsigned i = 0; i < c->order->roots; i++) {
+		t->print = t->pid == c->order->root[i].pid ? c->order->root[i].print : 0;
 		if (t->pid == c->order->root[i].pid)
 			return true;
 		t->itself = !proc_in_tree(c->root, t->pid, c->order->root[i].pid);
@@ -159,7 +160,8 @@ static void take_roots(const struct worker_call *c, struct guard_order *order)
 			add(order,
 			    &(struct guard_target){ .pid = order->root[i].pid,
 						    .start_ticks = order->root[i].start_ticks,
-						    .itself = true });
+						    .itself = true,
+						    .print = order->root[i].print });
 }
 
 /* Those who were signalled to leave, and who is on the GPU: of several one may have left a rest there.  Nobody, where
