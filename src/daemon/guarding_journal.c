@@ -186,6 +186,16 @@ static void refuse(struct guarding *g, const struct guard_order *o, const char *
 	guarding_outcome(g, &out);
 }
 
+static void hand_over(struct guarding *g, const struct guard_order *o)
+{
+	int err = action_order(g->action, o);
+
+	if (err == -GW_E_STATE)
+		refuse(g, o, "an order for this worker is under way");
+	else if (err)
+		refuse(g, o, "no thread can be started for it (LimitNPROC, memory)");
+}
+
 static void give_orders(struct guarding *g)
 {
 	struct guard_order o;
@@ -194,8 +204,8 @@ static void give_orders(struct guarding *g)
 	while (!g->ending && !guarding_swap_waits(g) && guarding_next_order(g, &o)) {
 		if (unrecorded(g, &o))
 			refuse(g, &o, NOT_KEPT);
-		else if (action_order(g->action, &o) != 0)
-			refuse(g, &o, "an order for this worker is under way");
+		else
+			hand_over(g, &o);
 	}
 }
 

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 /* A host that does not answer at all is given up sooner than one that takes its time to work. */
 #define CONNECT_MS 3000
@@ -158,10 +159,15 @@ void worker_http_escape(struct buf *out, const char *s)
 static int read_token(struct worker_http *h, char *message, size_t size)
 {
 	const char *path = h->worker->token_file;
+	struct stat st;
 	ssize_t n;
 
 	if (!path || h->token_read)
 		return 0;
+	if (stat(path, &st) == 0 && !S_ISREG(st.st_mode)) { /* a pipe would hold up the order */
+		snprintf(message, size, "%s is no file: token_file must be one", path);
+		return -GW_E_PERM;
+	}
 	n = file_read(path, h->token, sizeof(h->token) - 1, message, size);
 	if (n < 0)
 		return -GW_E_PERM;
