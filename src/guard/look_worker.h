@@ -25,7 +25,8 @@ void finder_free(struct finder *f);
 bool finder_seeks_alike(const struct policy_worker *a, const struct policy_worker *b);
 
 /* What the one before it knew of pidfiles, and whom it found: the roots of a worker that is sought by the same stay
- * roots; of another, who is not found again is told as a former root while it lives.  Its policy must still be there.  old may be NULL. */
+ * roots; of another, who is not found again is told as a former root while it lives.
+ * Its policy must still be there.  old may be NULL. */
 void finder_inherit(struct finder *f, const struct finder *old);
 
 /* Adds the roots that live to s, former ones too, whose GPUs are there already.  news: somebody is on a GPU who was not at
