@@ -82,6 +82,12 @@ static int read_stat(const struct root *root, int64_t pid, struct stat_line *ret
 	return 0;
 }
 
+/* Of one whose first thread ended before the others, that thread waits for them. */
+static bool has_ended(const struct stat_line *s)
+{
+	return (s->state == 'Z' || s->state == 'X') && s->threads <= 1;
+}
+
 /* Process that a thread's number belongs to, and its effective user.  0 where they could be
  * read, else both are as they were: -GW_E_NOENT, -GW_E_PERM or -GW_E_IO. */
 static int read_status(const struct root *root, int64_t pid, int64_t *tgid, int64_t *uid)
@@ -193,6 +199,7 @@ int proc_read(const struct root *root, int64_t pid, struct proc *ret)
 	p.torn |= err == -GW_E_IO;
 	if (err == -GW_E_NOENT || (!p.torn && end.start_ticks != begin.start_ticks))
 		return -GW_E_NOENT;
+	p.ended = has_ended(&end);
 	*ret = p;
 	return 0;
 }
@@ -206,12 +213,6 @@ int proc_start_ticks(const struct root *root, int64_t pid, uint64_t *ret)
 		return err == -GW_E_NOENT ? err : -GW_E_PARSE;
 	*ret = s.start_ticks;
 	return 0;
-}
-
-/* Of one whose first thread ended before the others, that thread waits for them. */
-static bool has_ended(const struct stat_line *s)
-{
-	return (s->state == 'Z' || s->state == 'X') && s->threads <= 1;
 }
 
 int proc_lives(const struct root *root, int64_t pid, uint64_t start_ticks)

@@ -23,6 +23,7 @@ struct proc {
 	char command[256];    /* arguments joined by blanks, cut; "" unknown                 */
 	char cgroup[256];     /* path in the unified or else the longest named hierarchy     */
 	char container[72];   /* id shortened to 12, or its name; "" when in none            */
+	bool ended;           /* and is not reaped: it has nothing any more                  */
 	bool torn; /* something could not be read that can be another time (too many open files) */
 };
 

@@ -48,6 +48,27 @@ static void know_ourselves(struct look *l)
 
 /* ---- new and free ---- */
 
+/* Where p has it; -1: nowhere, or sought by something else. */
+static int place_of(const struct policy *p, const struct policy_worker *w)
+{
+	for (unsigned i = 0; i < p->workers; i++)
+		if (finder_seeks_alike(&p->worker[i], w))
+			return (int)i;
+	return -1;
+}
+
+/* Whoever was a worker's though its parents died is that one's as long as it is sought by the same. */
+static void keep_workers(struct look *l, const struct policy *p)
+{
+	int now[POLICY_WORKERS];
+
+	if (!l->policy)
+		return;
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		now[i] = i < l->policy->workers ? place_of(p, &l->policy->worker[i]) : -1;
+	who_rename_workers(l->who, now);
+}
+
 int look_policy(struct look *l, const struct policy *p)
 {
 	struct classifier *c = NULL;
@@ -61,13 +82,13 @@ int look_policy(struct look *l, const struct policy *p)
 		return err;
 	}
 	finder_inherit(f, l->finder);
+	keep_workers(l, p);
 	finder_free(l->finder);
 	classifier_free(l->classifier);
 	l->classifier = c;
 	l->finder = f;
 	l->whole_ns = 0;
 	l->policy = p;
-	who_forget_workers(l->who);
 	return 0;
 }
 

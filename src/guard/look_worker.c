@@ -92,19 +92,35 @@ static void add_former(struct target *t, const struct known *k)
 	t->former[t->formers++] = *k;
 }
 
+bool finder_seeks_alike(const struct policy_worker *a, const struct policy_worker *b)
+{
+	return strcmp(a->name, b->name) == 0 && policy_match_same(&a->match, &b->match) &&
+	       policy_kind_is(a->kind, KIND_SELF) == policy_kind_is(b->kind, KIND_SELF);
+}
+
+/* Those that were found by the same stay found: a pidfile may be gone just now, or a port closed. */
+static void inherit_target(struct target *t, const struct target *old, bool same)
+{
+	for (unsigned i = 0; i < old->formers; i++)
+		add_former(t, &old->former[i]);
+	for (unsigned i = 0; i < old->roots; i++)
+		if (same && t->roots < FINDER_ROOTS)
+			t->root[t->roots++] = old->root[i];
+		else
+			add_former(t, &old->root[i]);
+}
+
 /* A worker is who it is by its name. */
 static void inherit_roots(struct finder *f, const struct finder *old)
 {
 	for (unsigned i = 0; i < f->policy->workers; i++)
 		for (unsigned k = 0; k < old->policy->workers; k++) {
-			const struct target *t = &old->target[k];
+			const struct policy_worker *now = &f->policy->worker[i];
+			const struct policy_worker *was = &old->policy->worker[k];
 
-			if (strcmp(f->policy->worker[i].name, old->policy->worker[k].name) != 0)
-				continue;
-			for (unsigned n = 0; n < t->formers; n++)
-				add_former(&f->target[i], &t->former[n]);
-			for (unsigned n = 0; n < t->roots; n++)
-				add_former(&f->target[i], &t->root[n]);
+			if (strcmp(now->name, was->name) == 0)
+				inherit_target(&f->target[i], &old->target[k],
+					       finder_seeks_alike(now, was));
 		}
 }
 
@@ -314,6 +330,7 @@ static bool names(const struct finder *f, struct target *t, const char *path, st
 	return fstatat(f->root->fd, path, &st, 0) == 0 &&
 	       root_read_i64(f->root, path, &ret->pid) == 0 &&
 	       proc_start_ticks(f->root, ret->pid, &ret->start_ticks) == 0 &&
+	       proc_lives(f->root, ret->pid, ret->start_ticks) != 0 &&
 	       !is_stale(f, t, &st, ret);
 }
 

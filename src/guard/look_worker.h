@@ -21,8 +21,12 @@ int finder_new(const struct root *root, const struct classifier *c, const struct
 	       struct alive *alive, int64_t self, struct finder **ret);
 void finder_free(struct finder *f);
 
-/* What the one before it knew of pidfiles, and whom it found: who is not found again is told as a former root while it
- * lives.  Its policy must still be there.  old may be NULL. */
+/* Is it the same worker in two policies, sought by the same? */
+bool finder_seeks_alike(const struct policy_worker *a, const struct policy_worker *b);
+
+/* What the one before it knew of pidfiles, and whom it found: the roots of a worker that is sought by the same stay
+ * roots; of another, who is not found again is told as a former root while it lives.
+ * Its policy must still be there.  old may be NULL. */
 void finder_inherit(struct finder *f, const struct finder *old);
 
 /* Adds the roots that live to s, former ones too, whose GPUs are there already.  news: somebody is on a GPU who was not at

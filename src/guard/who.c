@@ -45,7 +45,7 @@ int who_read(const struct root *root, int64_t pid, struct scene_process *ret)
 {
 	struct proc p;
 
-	if (proc_read(root, pid, &p) != 0)
+	if (proc_read(root, pid, &p) != 0 || (p.ended && !p.torn))
 		return -GW_E_NOENT;
 	if (p.torn)
 		return -GW_E_IO;
@@ -169,11 +169,12 @@ bool who_news(struct who_table *t)
 	return news;
 }
 
-void who_forget_workers(struct who_table *t)
+void who_rename_workers(struct who_table *t, const int *now)
 {
 	for (unsigned c = 0; c < CHAINS; c++)
 		for (int i = t->chain[c]; i >= 0; i = t->who[i].next)
-			t->who[i].worker = -1;
+			if (t->who[i].worker >= 0)
+				t->who[i].worker = now[t->who[i].worker];
 }
 
 /* ---- asking /proc ---- */
@@ -246,14 +247,20 @@ static bool is_old(const struct who_table *t, const struct who *w, uint64_t seen
 	       (t->now_ns - w->met_ns < WHO_YOUNG_NS ? WHO_REFRESH_NS : WHO_SETTLED_NS);
 }
 
+static bool is_same(const struct who_table *t, const struct who *w)
+{
+	return (t->alive && alive_knows(t->alive, w->listed, w->listed_start)) ||
+	       proc_lives(t->root, w->listed, w->listed_start) > 0;
+}
+
 static void ask(struct who_table *t, struct who *w, uint64_t seen_ns)
 {
 	uint64_t start = w->listed_start;
-	const bool lives = w->read_ns && t->alive && alive_knows(t->alive, w->listed, start);
+	const bool lives = w->read_ns && is_same(t, w);
 
 	if (!lives && proc_start_ticks(t->root, w->listed, &start) == -GW_E_NOENT)
 		missing(w, t->now_ns);
-	else if (start != w->listed_start || is_old(t, w, seen_ns))
+	else if (!lives || is_old(t, w, seen_ns))
 		read_anew(t, w, start, t->now_ns);
 }
 

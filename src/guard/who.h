@@ -45,11 +45,11 @@ bool who_news(struct who_table *t);
 /* Lets go of those that were not asked for lately. */
 void who_forget(struct who_table *t, uint64_t now_ns);
 
-/* Nobody is any worker's: the policy changed. */
-void who_forget_workers(struct who_table *t);
+/* The policy changed: now[i] is the worker that was i; -1: whose it was is nobody's. */
+void who_rename_workers(struct who_table *t, const int *now);
 
-/* All that /proc says of pid, as a process of a scene on no GPU.  0, -GW_E_NOENT, or -GW_E_IO: it could not be
- * read, which says nothing of it. */
+/* All that /proc says of pid, as a process of a scene on no GPU.  0, -GW_E_NOENT: there is none, or it ended and
+ * is not reaped yet; or -GW_E_IO: it could not be read, which says nothing of it. */
 int who_read(const struct root *root, int64_t pid, struct scene_process *ret);
 
 /* A number for the program that pid runs, by its name, path, arguments and group: another one after an exec,

@@ -116,6 +116,17 @@ static void put_process(int64_t pid, int64_t parent, unsigned start, const char 
 	tree_fill(&tree, folder, rows);
 }
 
+static void put_zombie(int64_t pid, unsigned start)
+{
+	char path[64], stat[256];
+
+	snprintf(path, sizeof(path), "proc/%lld/stat", (long long)pid);
+	snprintf(stat, sizeof(stat), "%lld (gone) Z 1 " TAIL "%u 1 2\n", (long long)pid, start);
+	tree_put(&tree, path, stat);
+	snprintf(path, sizeof(path), "proc/%lld/cmdline", (long long)pid);
+	tree_put(&tree, path, "");
+}
+
 static void open_look(const char *scenario_text)
 {
 	sim_text(scenario_text);
@@ -923,6 +934,159 @@ static void whom_another_policy_does_not_find_is_told_while_it_lives(void **stat
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 	assert_int_equal(roots_of(ROOT_FORMER), 0);
 	assert_int_equal(class_of(500), CLASS_WORKER);
+}
+
+/* The same policy, with another worker before it. */
+static void read_policy_again(void)
+{
+	static struct policy again;
+
+	again = policy;
+	again.worker[1] = policy.worker[0];
+	again.worker[0].name = "new";
+	again.worker[0].match.pidfile = "/run/new.pid";
+	again.workers = 2;
+	assert_int_equal(look_policy(look, &again), 0);
+	sim_step(2 * NS_PER_S);
+	assert_int_equal(look_take(look, &scene, false), 0);
+	classify(&again, &scene, verdict);
+	assert_int_equal(scene.roots, 1);
+	assert_int_equal(scene.root[0].worker, 1);
+	assert_int_equal(look_policy(look, &policy), 0);
+	sim_step(2 * NS_PER_S);
+	take();
+}
+
+static void a_worker_without_its_pidfile_is_kept_over_the_same_policy(void **state)
+{
+	static const char *const moment[] = { "", "no number\n", NULL };
+
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
+		if (moment[i])
+			tree_put(&tree, "run/w.pid", moment[i]);
+		else
+			tree_remove(&tree, "run/w.pid");
+		read_policy_again();
+		assert_int_equal(class_of(500), CLASS_WORKER);
+		assert_int_equal(roots_of(ROOT_FOUND), 1);
+		assert_int_equal(roots_of(ROOT_FORMER), 0);
+	}
+	become(500, "game"); /* as at any look */
+	sim_step(WHO_SETTLED_NS);
+	take();
+	assert_int_equal(class_of(500), CLASS_CONTENDER);
+	assert_int_equal(roots_of(ROOT_FORMER), 1);
+}
+
+static void a_worker_without_its_port_is_kept_over_the_same_policy(void **state)
+{
+	(void)state;
+	worker("w")->port = 0x2CAA;
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
+	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	tree_remove(&tree, "proc/500/fd/3");
+	tree_put(&tree, "proc/net/tcp", TCP_HEAD);
+	read_policy_again();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	assert_int_equal(roots_of(ROOT_FOUND), 1);
+}
+
+static void a_child_whose_parents_died_is_kept_over_the_same_policy(void **state)
+{
+	static struct policy other;
+
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/server", SESSION);
+	put_process(502, 500, 52, "/usr/bin/runner", SESSION);
+	open_look(GPU ON(502, "1 GiB"));
+	take();
+	put_process(502, 1, 52, "/usr/bin/runner", SESSION);
+	tree_remove(&tree, "proc/500");
+	sim_step(WHO_REFRESH_NS);
+	take();
+	read_policy_again();
+	assert_int_equal(class_of(502), CLASS_WORKER);
+	assert_int_equal(roots_of(ROOT_KEPT), 1);
+	other = policy;
+	other.worker[0].match.pidfile = "/run/other.pid";
+	assert_int_equal(look_policy(look, &other), 0);
+	take();
+	assert_int_equal(class_of(502), CLASS_CONTENDER);
+}
+
+/* Killed, and its parent does not ask: only its number is left. */
+static void one_that_nobody_reaped_is_no_worker(void **state)
+{
+	static const struct policy_match by[] = {
+		{ .uid = -1, .pidfile = "/run/w.pid" },
+		{ .uid = -1, .name = "python3" },
+		{ .uid = -1, .pidfile = "/run/w.pid", .name = "python3" },
+	};
+
+	for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
+		*worker("w") = by[i];
+		tree_put(&tree, "run/w.pid", "500\n");
+		put_process(500, 1, 50, "/usr/bin/python3", SESSION);
+		open_look(GPU ON(600, "1 GiB"));
+		take();
+		assert_int_equal(roots_of(ROOT_FOUND), 1);
+		put_zombie(500, 50);
+		for (unsigned n = 0; n < 3; n++) { /* nor is it found again */
+			sim_step(6 * NS_PER_S);
+			take();
+			assert_int_equal(scene.roots, 0);
+		}
+		assert_int_equal(look_policy(look, &policy), 0);
+		take();
+		assert_int_equal(scene.roots, 0);
+		end(state);
+		begin(state);
+	}
+}
+
+static void one_whose_first_thread_ended_lives(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	tree_put(&tree, "proc/500/stat",
+		 "500 (w) Z 1 1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 2 0 50 1 2\n");
+	open_look(GPU ON(500, "1 GiB"));
+	take();
+	assert_int_equal(class_of(500), CLASS_WORKER);
+	assert_int_equal(roots_of(ROOT_FOUND), 1);
+}
+
+static void a_child_that_nobody_reaped_is_not_kept(void **state)
+{
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	tree_put(&tree, "run/w.pid", "500\n");
+	put_process(500, 1, 50, "/usr/bin/server", SESSION);
+	put_process(502, 500, 52, "/usr/bin/runner", SESSION);
+	open_look(GPU ON(502, "1 GiB"));
+	take();
+	tree_remove(&tree, "proc/500");
+	put_zombie(502, 52);
+	take();
+	assert_int_equal(scene.roots, 0);
+	assert_int_equal(scene.processes, 0); /* as one that is gone */
+	sim_step(WHO_ORPHAN_NS);
+	take();
+	assert_int_equal(class_of(502), CLASS_ORPHAN);
 }
 
 static void a_storm_of_processes_is_searched_in_bounds(void **state)
@@ -1735,6 +1899,12 @@ int main(void)
 		row(one_that_closed_its_port_is_the_worker_until_it_ends),
 		row(one_that_closed_its_port_by_becoming_another_is_nobodys),
 		row(whom_another_policy_does_not_find_is_told_while_it_lives),
+		row(a_worker_without_its_pidfile_is_kept_over_the_same_policy),
+		row(a_worker_without_its_port_is_kept_over_the_same_policy),
+		row(a_child_whose_parents_died_is_kept_over_the_same_policy),
+		row(one_that_nobody_reaped_is_no_worker),
+		row(one_whose_first_thread_ended_lives),
+		row(a_child_that_nobody_reaped_is_not_kept),
 		row(a_storm_of_processes_is_searched_in_bounds),
 		row(a_real_proc_is_searched_whole),
 		row(a_real_worker_tree_is_known_by_its_port),
