@@ -147,7 +147,7 @@ static int open_file(const char *path)
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
 	struct stat st;
 
-	if (fd >= 0 && fstat(fd, &st) == 0 && !S_ISREG(st.st_mode)) {
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {
 		close(fd);
 		errno = EINVAL;
 		return -1;
@@ -170,7 +170,7 @@ void guarding_record_open(struct guarding *g)
 	else
 		guarding_tell(g, "warning", "%.400s cannot be opened (%s): nothing is recorded",
 			      g->settings->record,
-			      errno == EINVAL || errno == ENXIO ? "it is no file"
+			      errno == EINVAL || errno == ENXIO ? "it is a pipe"
 								: strerror(errno));
 }
 

@@ -71,9 +71,7 @@ static bool is_of_this_boot(const struct worker_call *c)
 /* Below one of its roots, or what its match says. */
 static bool is_still_its(const struct worker_call *c, struct guard_target *t)
 {
-	uint64_t ticks;
-
-	if (proc_start_ticks(c->root, t->pid, &ticks) != 0 || ticks != t->start_ticks)
+	if (proc_lives(c->root, t->pid, t->start_ticks) <= 0)
 		return false;
 	t->itself = true;
 	for (unsigned i = 0; i < c->order->roots; i++) {

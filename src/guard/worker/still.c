@@ -61,7 +61,8 @@ static bool file_allows(const struct worker_call *c, const struct guard_target *
 	if (root_read_i64(c->root, path, &pid) == 0) {
 		if (pid == t->pid)
 			return true;
-		if (proc_start_ticks(c->root, pid, &start) == 0)
+		if (proc_start_ticks(c->root, pid, &start) == 0 &&
+		    proc_lives(c->root, pid, start) != 0)
 			return false;
 	}
 	return is_same_program(c, t);
