@@ -24,9 +24,10 @@ static bool open_last(struct guard *g, struct guard_worker *w)
 	bool runs = w->state == STATE_ACTIVE || w->state == STATE_SUSPECT;
 
 	if (!runs)
-		guard_move(g, w, STATE_ACTIVE, "service ends",
-			   w->closed ? "before anything was unloaded: work may come"
-				     : "before anything was unloaded");
+		guard_move(g, w, STATE_ACTIVE, "service ends", "%s%s",
+			   w->state == STATE_DRAIN ? "before anything was unloaded"
+						   : "its memory is still there",
+			   w->closed ? ": work may come" : "");
 	else if (w->closed && !w->retry_ns)
 		guard_say(g, w, w->state, "service ends", "its door was closed: work may come");
 	if (!w->closed || !w->present)
@@ -52,6 +53,15 @@ bool guard_step_end(struct guard *g, struct guard_worker *w)
 {
 	if (!w->last || w->pending)
 		return false;
+	if (w->state == STATE_EVICT) {
+		if (!guard_is_fresh(g, w))
+			return false;
+		if (w->base_bytes && guard_freed(g, w)) {
+			guard_move(g, w, STATE_VERIFY, "freed",
+				   "though the worker did not say so");
+			return true;
+		}
+	}
 	if (is_whole(w))
 		return open_last(g, w);
 	if (w->state == STATE_VERIFY)

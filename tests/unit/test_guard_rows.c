@@ -1692,6 +1692,32 @@ static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(void **sta
 	}
 }
 
+/* Its memory went all the same: it is brought back.  It stayed: work may come. */
+static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(void **state)
+{
+	(void)state;
+	for (unsigned freed = 0; freed < 2; freed++) {
+		struct world o;
+
+		one(&o);
+		o.p.restore_on_stop = true;
+		o.p.worker[0].kind = WORKER_EXEC;
+		o.w[0].fails = 1;
+		world_guest(&o, "now", 0, 4 * GIB, o.now - WORLD_START, 0);
+		while (!o.w[0].verbs[ORDER_EVICT])
+			world_step(&o);
+		o.guest[0].until_ns = o.now;
+		o.w[0].resident = !freed;
+		end_all(&o);
+		assert_int_equal(guard_returning(o.g), 0);
+		assert_true(o.w[0].resident);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], freed);
+		assert_int_equal(o.w[0].verbs[ORDER_OPEN], !freed);
+		assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+		world_done(&o);
+	}
+}
+
 static void at_the_end_one_without_an_answer_is_still_to_be_waited_for(void **state)
 {
 	struct world o;
@@ -2111,6 +2137,7 @@ int main(void)
 		cmocka_unit_test(at_the_end_a_door_that_heat_closed_is_opened),
 		cmocka_unit_test(at_the_end_who_was_not_unloaded_takes_work_again),
 		cmocka_unit_test(at_the_end_an_eviction_under_way_is_waited_for_and_undone),
+		cmocka_unit_test(at_the_end_an_eviction_that_failed_is_judged_by_the_memory),
 		cmocka_unit_test(at_the_end_one_without_an_answer_is_still_to_be_waited_for),
 		cmocka_unit_test(every_reason_that_a_hold_masks_is_told_once),
 		cmocka_unit_test(a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
