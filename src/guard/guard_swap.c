@@ -46,8 +46,8 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	if (w->dry) {
 		w->virtual_out = false;
 		w->evicted = owed;
-		w->closed =
-			owed && w->closed; /* of who is owed something nothing was pretended */
+		/* Of who is owed something nothing was pretended: its door is as we left it. */
+		w->closed = owed && w->closed;
 		w->put_away_count = owed ? w->put_away_count : 0;
 	}
 	w->dry = dry;
