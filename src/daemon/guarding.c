@@ -236,6 +236,19 @@ static void look_last(struct guarding *g)
 	}
 }
 
+/* Its record is kept, by which the next start knows what it is owed. */
+static void tell_left(struct guarding *g)
+{
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (guard_ending(g->guard, i))
+			guarding_tell(
+				g, "warning",
+				"worker %s: the service ends before an order was answered: "
+				"it may stay out or take no work; the next start brings it "
+				"back",
+				g->settings->policy.worker[i].name);
+}
+
 /* Workers that may come back are let come back: for at most some seconds. */
 static void restore(struct guarding *g)
 {
@@ -247,10 +260,16 @@ static void restore(struct guarding *g)
 	while (guard_returning(g->guard) && guarding_time_ns(g) < until) {
 		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARDING_LOOK_NS);
 		guarding_written(g, guarding_time_ns(g));
-		while (action_next_outcome(g->action, &o))
+		while (action_next_outcome(g->action, &o)) {
 			guarding_outcome(g, &o);
+			if (g->looker)
+				looker_now(g->looker);
+		}
+		if (g->looker)
+			looker_take(g->looker);
 		guarding_pump(g);
 	}
+	tell_left(g);
 }
 
 int guarding_free(struct guarding *g, uint64_t timeout_ns)

@@ -323,11 +323,13 @@ void guard_economy(struct guard *g, unsigned worker, uint64_t after_ns, double i
 uint64_t guard_idle_since(const struct guard *g, unsigned worker);
 
 /* The end is near: with policy.restore_on_stop, workers that are out for no reason that still holds
- * get their order to return, if every check passes: all whose needs fit together, as no look follows by which
- * one could wait for another.  How many; they are worth waiting for while guard_returning() counts any. */
+ * get their order to return, if every check passes: all whose needs fit together.  Who was not unloaded yet
+ * gets its door opened, and what is under way is waited for first; looks go on.  Nobody is told to leave any
+ * more.  How many there are; they are worth waiting for while guard_returning() counts any. */
 unsigned guard_stop(struct guard *g, uint64_t now_ns);
-/* How many orders to return have no outcome yet, fetched or not. */
+/* How many are not where they are to be left yet; and is this one of them? */
 unsigned guard_returning(const struct guard *g);
+bool guard_ending(const struct guard *g, unsigned worker);
 
 /* Fetched until they return false.  An order waits until the record of its worker was fetched. */
 bool guard_next_order(struct guard *g, struct guard_order *ret);

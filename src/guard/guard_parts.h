@@ -6,6 +6,7 @@
  *   guard_enter.c    what entering a state does,
  *   guard_leave.c    the states on the GPU and on the way off it,
  *   guard_return.c   those that are out and on the way back
+ *   guard_end.c      what is still done when the service ends
  *   guard_order.c    the ladder, orders, and the proof that memory was freed
  *   guard_ask.c      holds and commands of people
  *   guard_rail.c     what is not done though the rules say so; guard_rate.c counts for it
@@ -163,6 +164,7 @@ struct guard_worker {
 	unsigned put_away_count;
 
 	/* The way back. */
+	bool last;  /* the service ends, and what was under way is seen to */
 	bool asked; /* somebody wants it back, whatever resume says */
 	uint64_t check_ns, resume_after_ns, resume_backoff_ns, resident_until_ns;
 	uint32_t blocked; /* set of failed items that was last told */
@@ -279,6 +281,12 @@ void guard_escalate(struct guard *g, struct guard_worker *w, const char *why);
 void guard_back_off(struct guard *g, struct guard_worker *w);
 void guard_listen(struct guard *g, struct guard_worker *w);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
+
+/* guard_end.c */
+bool guard_step_end(struct guard *g, struct guard_worker *w);
+
+/* guard_swap.c */
+void guard_take_back(struct guard_worker *w);
 
 /* guard_step.c */
 void guard_steps(struct guard *g);

@@ -97,6 +97,21 @@ static bool not_its_turn(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
+/* At the end no look may follow that would show it: what others will take who are on the way back counts as taken. */
+static uint64_t others_take(const struct guard *g, const struct guard_worker *w, unsigned gpu)
+{
+	uint64_t sum = 0;
+
+	for (unsigned i = 0; g->stopping && i < g->workers; i++) {
+		const struct guard_worker *o = &g->worker[i];
+		bool back = o->state == STATE_RESUME || o->state == STATE_VERIFY_UP;
+
+		if (o != w && back && !o->dry && o->need_on[gpu] > o->held[gpu])
+			sum += o->need_on[gpu] - o->held[gpu];
+	}
+	return sum;
+}
+
 static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, char *out,
 			   size_t size)
 {
@@ -116,7 +131,8 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
 			bad |= BIT(BLOCK_UNKNOWN);
 			continue;
 		}
-		need += demand_headroom(&w->knobs, u->now->total_bytes) + u->promised;
+		need += demand_headroom(&w->knobs, u->now->total_bytes) + u->promised +
+			others_take(g, w, i);
 		if (u->free_bytes < need) {
 			bad |= BIT(BLOCK_ROOM);
 			text_fit(out, size, "needs %llu MiB with headroom, %llu MiB are free",
@@ -316,6 +332,8 @@ static bool turned_back(struct guard *g, struct guard_worker *w)
 	bool pressing = guard_sure(g, w) && w->demand.urgent && !w->override &&
 			w->hold != HOLD_ACTIVE && !guard_limited(g, w);
 
+	if (g->stopping)
+		return false;
 	if (pressing)
 		guard_latch(w, true);
 	if (!pressing && !guard_effective(w))
@@ -353,64 +371,4 @@ bool guard_step_verify_up(struct guard *g, struct guard_worker *w)
 		   (unsigned long long)(w->bytes / MIB),
 		   (unsigned long long)(w->need_bytes / MIB));
 	return true;
-}
-
-/* ---- the end ---- */
-
-/* No look follows that would show it: what it will take counts as taken. */
-static void take_room(struct guard *g, const struct guard_worker *w)
-{
-	for (unsigned i = 0; i < g->gpus; i++) {
-		struct guard_gpu *u = &g->gpu[i];
-		uint64_t need = w->need_on[i] > w->held[i] ? w->need_on[i] - w->held[i] : 0;
-
-		u->free_bytes -= need < u->free_bytes ? need : u->free_bytes;
-	}
-}
-
-static bool return_last(struct guard *g, struct guard_worker *w)
-{
-	if (w->dry ||
-	    (w->state != STATE_EVICTED && w->state != STATE_QUIET && w->state != STATE_STUCK))
-		return false;
-	if (!w->against)
-		guard_latch(w, false);
-	w->check_ns = g->now_ns;
-	if (guard_effective(w) || guard_unseen(g, w) || !guard_try_resume(g, w))
-		return false;
-	take_room(g, w);
-	guard_step_resume(g, w);
-	return true;
-}
-
-unsigned guard_stop(struct guard *g, uint64_t now_ns)
-{
-	unsigned n = 0;
-
-	g->now_ns = now_ns;
-	if (!g->p->restore_on_stop)
-		return 0;
-	g->stopping = true;
-	for (unsigned i = 0; i < g->workers; i++) {
-		const struct guard_worker *w = &g->worker[i];
-
-		if (!w->dry && (w->state == STATE_RESUME || w->state == STATE_VERIFY_UP))
-			take_room(g, w);
-	}
-	/* Highest priority first: so they return. */
-	for (unsigned i = g->workers; i-- > 0;)
-		n += return_last(g, &g->worker[g->order[i]]);
-	return n;
-}
-
-unsigned guard_returning(const struct guard *g)
-{
-	unsigned n = 0;
-
-	for (unsigned i = 0; i < g->workers; i++) {
-		const struct guard_worker *w = &g->worker[i];
-
-		n += w->state == STATE_RESUME && w->pending && !w->dry;
-	}
-	return n;
 }

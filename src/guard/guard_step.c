@@ -196,6 +196,8 @@ static bool step(struct guard *g, struct guard_worker *w)
 		return false;
 	w->owed = false;
 	guard_overdue(g, w);
+	if (g->stopping && w->state != STATE_RESUME && w->state != STATE_VERIFY_UP)
+		return guard_step_end(g, w);
 	if (guard_lost(g, w))
 		return step_lost(g, w);
 	if (!sees(g, w))

@@ -23,7 +23,7 @@ uint64_t guard_pending(const struct guard *g, unsigned worker)
 }
 
 /* An order that nobody has fetched: the steps give it again if it is still wanted. */
-static void take_back(struct guard_worker *w)
+void guard_take_back(struct guard_worker *w)
 {
 	if (!w->fresh)
 		return;
@@ -44,8 +44,10 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 	}
 	w->pending = w->fresh = w->returning = w->storm = false;
 	if (w->dry) {
-		w->virtual_out = w->closed = false;
+		w->virtual_out = false;
 		w->evicted = owed;
+		/* Of who is owed something nothing was pretended: its door is as we left it. */
+		w->closed = owed && w->closed;
 		w->put_away_count = owed ? w->put_away_count : 0;
 	}
 	w->dry = dry;
@@ -81,7 +83,7 @@ static void keep(struct guard *g, struct guard_worker *w, const struct policy_wo
 	bool same = policy_match_same(&w->policy->match, &p->match);
 
 	guard_bind(g, w, p);
-	take_back(w);
+	guard_take_back(w);
 	change_mode(g, w);
 	if (!same)
 		seek_anew(g, w);

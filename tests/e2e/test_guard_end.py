@@ -8,7 +8,7 @@ import pytest
 import support
 from guarded import held
 from test_guard import Guarded, SHORT
-from worker import GIB, Contender, World
+from worker import GIB, Contender, Process, World
 
 QUIET = SHORT.replace("quiet_s = 0.3", "quiet_s = 60")
 
@@ -54,6 +54,38 @@ def test_the_end_of_a_service_that_only_tells_waits_for_nobody(world):
             s.stop()
             assert time.monotonic() - began < 9  # it would wait 10 s for an answer
         assert a.resident() == 4 * GIB and not a.asked("POST")
+
+
+def test_who_was_not_unloaded_yet_takes_work_again_at_the_end(world):
+    with held(world, "VLLM", 8 * GIB) as v:
+        v.busy = 1
+        text = config(v.table("v", "vllm")).replace("budget_s = 4", "budget_s = 40")
+        with Guarded(world, text.replace("drain_s = 1", "drain_s = 30")) as s:
+            s.until("active", name="v")
+            with Contender(world, 18 * GIB):
+                s.wait(lambda: v.paused)
+                s.stop()
+            assert not v.paused and v.resident() == 8 * GIB
+            assert "service ends" in s.messages()
+
+
+def test_an_eviction_under_way_at_the_end_is_waited_for_and_undone(world, tmp_path):
+    with Process(world, ["/bin/sleep", "1000"]) as p:
+        world.hold(p.pid, 8 * GIB)
+        (tmp_path / "w.pid").write_text(f"{p.pid}\n")
+        mark = world.held / str(p.pid)
+        back = f"echo {8 * GIB} compute > {mark}.t && mv {mark}.t {mark}"
+        table = (f'[[worker]]\nname = "w"\nkind = "exec"\nmatch.pidfile = "{tmp_path}/w.pid"\n'
+                 f'evict_command = ["/bin/sh", "-c", "sleep 4; rm -f {mark}"]\n'
+                 f'resume_command = ["/bin/sh", "-c", "{back}"]\n')
+        with Guarded(world, config(table).replace("budget_s = 4", "budget_s = 30")) as s:
+            s.until("active", name="w")
+            with Contender(world, 18 * GIB):
+                s.until("evict", name="w")
+            time.sleep(1)  # it is seen to be gone
+            s.stop()
+            assert world.holds(p.pid) == 8 * GIB
+            assert "verify to evicted" in s.messages()
 
 
 def decided(text, name):

@@ -1613,6 +1613,128 @@ static void at_the_end_nobody_waits_for_what_is_only_told(void **state)
 	world_done(&o);
 }
 
+/* As the service does: until nobody is worth waiting for. */
+static void end_all(struct world *o)
+{
+	guard_stop(o->g, o->now);
+	world_fetch(o);
+	for (unsigned i = 0; i < 50 && guard_returning(o->g); i++)
+		world_step(o);
+}
+
+static void at_the_end_a_door_that_heat_closed_is_opened(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.p.restore_on_stop = true;
+	guard_heat(o.g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
+	world_run(&o, S);
+	assert_true(o.w[0].closed);
+	end_all(&o);
+	assert_false(o.w[0].closed);
+	assert_int_equal(guard_returning(o.g), 0);
+	assert_int_equal(world_said(&o, 0, STATE_ACTIVE, STATE_ACTIVE, "service ends"), 1);
+	assert_false(o.disk[0].evicted);
+	world_done(&o);
+}
+
+/* Whether or not the cause holds, and also while an order of the drain is under way. */
+static void at_the_end_who_was_not_unloaded_takes_work_again(void **state)
+{
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct world o;
+
+		one(&o);
+		o.p.restore_on_stop = true;
+		o.w[0].busy = true;
+		world_ask(&o, 0, ASK_EVICT, 0);
+		assert_true(o.w[0].closed);
+		for (unsigned k = 0; k < i; k++)
+			world_step(&o);
+		assert_int_equal(world_state(&o, 0), STATE_DRAIN);
+		end_all(&o);
+		assert_false(o.w[0].closed);
+		assert_true(o.w[0].resident);
+		assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+		assert_int_equal(world_said(&o, 0, STATE_DRAIN, STATE_ACTIVE, "service ends"),
+				 1);
+		assert_false(o.disk[0].evicted);
+		world_done(&o);
+	}
+}
+
+static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(void **state)
+{
+	(void)state;
+	for (unsigned holds = 0; holds < 2; holds++) {
+		struct world o;
+
+		one(&o);
+		o.p.restore_on_stop = true;
+		world_guest(&o, "now", 0, 4 * GIB, o.now - WORLD_START, 0);
+		while (!o.w[0].verbs[ORDER_EVICT])
+			world_step(&o);
+		assert_int_equal(world_state(&o, 0), STATE_EVICT);
+		if (!holds)
+			o.guest[0].until_ns = o.now;
+		world_scene(&o);
+		guard_look(o.g, &o.s); /* the answer has not come */
+		assert_int_equal(guard_stop(o.g, o.now), 1);
+		end_all(&o);
+		assert_int_equal(guard_returning(o.g), 0);
+		assert_int_equal(world_said(&o, 0, STATE_VERIFY, STATE_EVICTED, "freed"), 1);
+		assert_int_equal(o.w[0].resident, !holds);
+		assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+		world_done(&o);
+	}
+}
+
+/* Its memory went all the same: it is brought back.  It stayed: work may come. */
+static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(void **state)
+{
+	(void)state;
+	for (unsigned freed = 0; freed < 2; freed++) {
+		struct world o;
+
+		one(&o);
+		o.p.restore_on_stop = true;
+		o.p.worker[0].kind = WORKER_EXEC;
+		o.w[0].fails = 1;
+		world_guest(&o, "now", 0, 4 * GIB, o.now - WORLD_START, 0);
+		while (!o.w[0].verbs[ORDER_EVICT])
+			world_step(&o);
+		o.guest[0].until_ns = o.now;
+		o.w[0].resident = !freed;
+		end_all(&o);
+		assert_int_equal(guard_returning(o.g), 0);
+		assert_true(o.w[0].resident);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], freed);
+		assert_int_equal(o.w[0].verbs[ORDER_OPEN], !freed);
+		assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
+		world_done(&o);
+	}
+}
+
+static void at_the_end_one_without_an_answer_is_still_to_be_waited_for(void **state)
+{
+	struct world o;
+
+	(void)state;
+	one(&o);
+	o.p.restore_on_stop = true;
+	o.w[0].silent = true;
+	guard_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	world_run(&o, S);
+	end_all(&o);
+	assert_true(guard_ending(o.g, 0));
+	assert_false(guard_ending(o.g, 1));
+	assert_true(o.disk[0].evicted); /* the next start knows */
+	world_done(&o);
+}
+
 /* ---- what a hold masks ---- */
 
 static void every_reason_that_a_hold_masks_is_told_once(void **state)
@@ -2012,6 +2134,11 @@ int main(void)
 		cmocka_unit_test(at_the_end_all_return_that_fit_together),
 		cmocka_unit_test(at_the_end_who_is_on_the_way_back_has_its_room),
 		cmocka_unit_test(at_the_end_nobody_waits_for_what_is_only_told),
+		cmocka_unit_test(at_the_end_a_door_that_heat_closed_is_opened),
+		cmocka_unit_test(at_the_end_who_was_not_unloaded_takes_work_again),
+		cmocka_unit_test(at_the_end_an_eviction_under_way_is_waited_for_and_undone),
+		cmocka_unit_test(at_the_end_an_eviction_that_failed_is_judged_by_the_memory),
+		cmocka_unit_test(at_the_end_one_without_an_answer_is_still_to_be_waited_for),
 		cmocka_unit_test(every_reason_that_a_hold_masks_is_told_once),
 		cmocka_unit_test(a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
 		cmocka_unit_test(a_worker_whose_hook_ends_it_is_brought_back_by_its_hook),

@@ -284,6 +284,65 @@ static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 	end(&o);
 }
 
+/* By heat while it runs, and by a drain that was not over. */
+static void a_door_that_was_really_closed_is_opened_when_it_is_enforced_again(void **state)
+{
+	(void)state;
+	for (unsigned drain = 0; drain < 2; drain++) {
+		struct world o;
+		struct policy p;
+
+		begin(&o, 1);
+		world_step(&o);
+		o.w[0].busy = drain;
+		if (drain)
+			world_guest(&o, "game", 0, 4 * GIB, 2 * S, 4 * S);
+		else
+			guard_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+		while (!o.w[0].closed)
+			world_step(&o);
+		world_step(&o);
+		while (guard_acting(o.g))
+			world_step(&o);
+		assert_int_equal(world_state(&o, 0), drain ? STATE_DRAIN : STATE_ACTIVE);
+		p = o.p;
+		p.mode = GUARD_DRY_RUN;
+		assert_int_equal(swap(&o, &p), 0);
+		guard_heat(o.g, "GPU-0", 0, "");
+		world_run(&o, 30 * S);
+		assert_true(o.w[0].closed); /* nothing is done in this mode */
+		p.mode = GUARD_ENFORCE;
+		assert_int_equal(swap(&o, &p), 0);
+		world_run(&o, 5 * S);
+		assert_false(o.w[0].closed);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		assert_int_equal(o.w[0].verbs[ORDER_OPEN], 1);
+		assert_int_equal(o.w[0].verbs[ORDER_EVICT], 0);
+		end(&o);
+	}
+}
+
+static void a_door_that_was_only_said_to_be_closed_is_not_opened(void **state)
+{
+	struct world o;
+	struct policy p;
+
+	(void)state;
+	begin(&o, 1);
+	world_step(&o);
+	p = o.p;
+	p.mode = GUARD_DRY_RUN;
+	assert_int_equal(swap(&o, &p), 0);
+	guard_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	world_run(&o, 5 * S);
+	guard_heat(o.g, "GPU-0", 0, "");
+	p.mode = GUARD_ENFORCE;
+	assert_int_equal(swap(&o, &p), 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(o.orders, 0);
+	end(&o);
+}
+
 static void the_same_holds_for_a_mode_that_came_with_a_restart(void **state)
 {
 	struct world o;
@@ -367,6 +426,9 @@ int main(void)
 		cmocka_unit_test(what_a_dry_run_pretended_is_done_when_it_is_enforced),
 		cmocka_unit_test(one_that_is_sought_otherwise_has_not_ended),
 		cmocka_unit_test(one_that_is_out_for_real_waits_for_a_mode_that_acts),
+		cmocka_unit_test(
+			a_door_that_was_really_closed_is_opened_when_it_is_enforced_again),
+		cmocka_unit_test(a_door_that_was_only_said_to_be_closed_is_not_opened),
 		cmocka_unit_test(the_same_holds_for_a_mode_that_came_with_a_restart),
 		cmocka_unit_test(after_a_restart_one_that_is_out_is_evicted_and_not_quiet),
 		cmocka_unit_test(many_swaps_end_as_none_would),
