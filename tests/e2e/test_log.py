@@ -155,7 +155,7 @@ def test_the_summary_agrees_with_the_lines_and_with_the_load(scenario):
     assert abs(low - min(power)) < 0.01 and abs(high - max(power)) < 0.01
     best, least, most, seconds = map(float, re.search(
         r"energy +([\d.]+) J \(([\d.]+) to ([\d.]+) J\) in ([\d.]+) s", done.stderr).groups())
-    assert least < best < most and seconds >= 2  # a busy machine ends it late
+    assert least < best < most and seconds > 1.5  # a busy machine begins it or ends it late
     assert abs(best / seconds - mean) < 0.05 * mean
     assert "throttle  none" in done.stderr
 
