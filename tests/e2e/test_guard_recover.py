@@ -128,6 +128,20 @@ def test_a_process_that_a_killed_service_put_away_comes_back(world, driver, tmp_
         assert done.returncode == 0 and len(driver.calls()) == 4
 
 
+def test_one_that_is_known_by_its_pidfile_is_put_away_and_comes_back(world, driver, tmp_path):
+    pidfile = tmp_path / "pid"
+    with held(world, driver, tmp_path) as p:
+        pidfile.write_text(f"{p.pid}\n")
+        with Guarded(world, CONFIG.replace('match.name = "holder"', f'match.pidfile = "{pidfile}"'), env=driver.env) as s:
+            s.until("active", name="w")
+            s.guard("evict", "w")
+            s.until("evicted", name="w")
+            assert driver.state(p.pid) == 2
+            s.guard("resume", "w", "--now")
+            s.until("active", name="w")
+            assert driver.state(p.pid) == 0 and world.holds(p.pid) == 4 * GIB
+
+
 def test_a_mistake_in_the_configuration_keeps_nobody_put_away(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         done = recover(s, driver, more="[log]\nlevle = 3\n")
