@@ -263,11 +263,11 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
  * who cannot tell what it has begins anew. */
 static bool is_idempotent(const struct guard_worker *w)
 {
-	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
-						  KIND_FORGETS };
+	static const enum policy_trait twice[] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
+						   KIND_FORGETS };
 
-	for (unsigned i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
-		if (policy_kind_is(w->policy->kind, not [i]))
+	for (unsigned i = 0; i < sizeof(twice) / sizeof(twice[0]); i++)
+		if (policy_kind_is(w->policy->kind, twice[i]))
 			return false;
 	return true;
 }

@@ -26,7 +26,6 @@ struct meter_device {
 	struct sensor known;
 	char *cache_dir;
 	struct sampler sampler;
-	struct energy_setup hung; /* how it is measured when stalled: not at all */
 	pthread_t thread;
 	bool started;
 	pthread_mutex_t lock; /* of all that follows                */
@@ -262,7 +261,6 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 	d->number = m->count;
 	d->position = c->position;
 	d->stalled = c->stalled;
-	stalled_setup(&d->hung);
 	pthread_mutex_init(&d->lock, NULL);
 	pthread_cond_init(&d->wake, NULL);
 	pthread_cond_init(&d->news, NULL);
@@ -283,8 +281,10 @@ static int add_device(struct gw_meter *m, const struct chosen *c,
 static int settle_device(struct meter_device *d, uint64_t until_ns)
 {
 	struct gw_meter *m = d->meter;
+	struct energy_setup hung; /* how it is measured when stalled: not at all */
 	int err;
 
+	stalled_setup(&hung);
 	pthread_mutex_lock(&d->lock);
 	while (!d->begun && !d->stalled && wait_news(d, until_ns))
 		;
@@ -293,7 +293,7 @@ static int settle_device(struct meter_device *d, uint64_t until_ns)
 	pthread_mutex_unlock(&d->lock);
 	if (err)
 		return err;
-	track_init(&d->track, d->stalled ? &d->hung : &d->sampler.set,
+	track_init(&d->track, d->stalled ? &hung : &d->sampler.set,
 		   (double)d->opt.interval_ns * 1e-9);
 	if (m->about)
 		m->about(m->arg, d->number, d->position, &d->track.energy.set);

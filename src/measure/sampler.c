@@ -12,8 +12,8 @@
 #define STEP_NS       ((int64_t)NS_PER_MS) /* the wall clock was set, if it moves by more */
 #define COARSE_S      0.5                  /* a ring with wider spacing shows no shape */
 #define RING_AGE_NS   (20 * NS_PER_MS)     /* the newest sample of an H200 is 10 to 18 ms old */
-#define RING_YOUNG_NS (8 * NS_PER_MS)
-#define FRESH_NS      (20 * NS_PER_MS)
+#define RING_YOUNG_NS (8 * NS_PER_MS)      /* none is there sooner after its stamp           */
+#define FRESH_NS      (20 * NS_PER_MS)     /* a ring that was fetched then is taken for new  */
 #define SETTLE_TRIES  5
 #define EDGE_STEP_NS  (2 * NS_PER_MS) /* a look costs 0.3 ms */
 #define RING_FEW      10              /* readings say nothing about their spacing */

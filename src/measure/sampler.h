@@ -2,7 +2,8 @@
  *
  * It knows the cadences and nothing of windows: power samples from the driver's ring every 1.5 s
  * (or polled, where there is no ring), figures at the interval, the energy counter at edges and
- * anchors, never more than once a second, the throttle counters at edges.  All deadlines are absolute, so that lateness does not add up.  One thread at a time; nothing is allocated after
+ * anchors, never more than once a second, the throttle counters at edges.  All deadlines are
+ * absolute, so that lateness does not add up.  One thread at a time; nothing is allocated after
  * the first process list of a size. */
 #ifndef GW_MEASURE_SAMPLER_H
 #define GW_MEASURE_SAMPLER_H

@@ -75,12 +75,14 @@ static bool is_still_its(const struct worker_call *c, struct guard_target *t)
 		return false;
 	t->itself = true;
 	for (unsigned i = 0; i < c->order->roots; i++) {
-		t->print = t->pid == c->order->root[i].pid ? c->order->root[i].print : 0;
-		if (t->pid == c->order->root[i].pid)
+		if (t->pid == c->order->root[i].pid) {
+			t->print = c->order->root[i].print;
 			return true;
-		t->itself = !proc_in_tree(c->root, t->pid, c->order->root[i].pid);
-		if (!t->itself)
+		}
+		if (proc_in_tree(c->root, t->pid, c->order->root[i].pid)) {
+			t->itself = false;
 			return true;
+		}
 	}
 	return still_matches(c, t);
 }
