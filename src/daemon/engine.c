@@ -500,6 +500,17 @@ void engine_set_manage(struct engine *e, bool on)
 	e->config.manage = on;
 }
 
+void engine_moved(struct engine *e, bool gone)
+{
+	if (gone && !e->view.let_go && e->view.devices > 0)
+		engine_tell(
+			e, "service", NULL, "warning",
+			"a GPU or its driver is being taken away: the drivers are let go, and "
+			"looked for again in some seconds");
+	/* Too many wait: what came is found later. */
+	reader_ask(e->reader, gone ? READER_GONE : READER_CAME);
+}
+
 void engine_set_guard(struct engine *e, struct guard_settings *settings)
 {
 	if (e->guarding) {

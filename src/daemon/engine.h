@@ -44,6 +44,8 @@ const struct view *engine_view(struct engine *e);
 
 void engine_set_interval(struct engine *e, uint64_t interval_ns);
 void engine_set_manage(struct engine *e, bool on);
+/* The kernel says that a driver came or goes (uevent.h). */
+void engine_moved(struct engine *e, bool gone);
 /* Taken over; guarding_swap(). */
 void engine_set_guard(struct engine *e, struct guard_settings *settings);
 

@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 #include "base/thread.h"
+#include "device/context.h"
 #include "measure/meter.h"
 
 #include <stdlib.h>
@@ -217,6 +218,8 @@ static void do_asked(struct reader *r, enum reader_request what)
 		r->let_go = r->let_go && r->ask_error != 0;
 		r->asks++;
 		break;
+	case READER_CAME:
+	case READER_GONE: context_moved(r->ctx, what == READER_GONE); break;
 	case READER_RETIRED:
 		if (r->retiring)
 			metering_free(r->metering);
@@ -486,12 +489,21 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns)
 	pthread_mutex_unlock(&r->lock);
 }
 
+/* A driver that comes or goes says so for each of its GPUs: once is enough. */
+static bool again(const struct reader *r, enum reader_request what)
+{
+	return (what == READER_CAME || what == READER_GONE) && r->asks_waiting > 0 &&
+	       r->ask[r->asks_waiting - 1] == what;
+}
+
 int reader_ask(struct reader *r, enum reader_request what)
 {
 	int err = -GW_E_STATE;
 
 	pthread_mutex_lock(&r->lock);
-	if (r->asks_waiting < ASKS) {
+	if (again(r, what)) {
+		err = 0;
+	} else if (r->asks_waiting < ASKS) {
 		r->ask[r->asks_waiting++] = what;
 		err = 0;
 	}

@@ -70,6 +70,8 @@ void reader_set_interval(struct reader *r, uint64_t interval_ns);
 enum reader_request {
 	READER_LET_GO,
 	READER_RESUME,
+	READER_CAME,   /* a driver did: it is tried at once              */
+	READER_GONE,   /* one is taken away: it is closed, and tried later */
 	READER_RETIRED /* metering is no longer used */
 };
 int reader_ask(struct reader *r, enum reader_request what);

@@ -1,9 +1,11 @@
 #include "service.h"
 
+#include "doze.h"
 #include "engine.h"
 #include "notify.h"
 #include "store.h"
 #include "textfile.h"
+#include "uevent.h"
 
 #include "base/clock.h"
 #include "base/file.h"
@@ -36,6 +38,8 @@ struct service {
 	struct loop_source *signals, *watchdog;
 	struct store *store;
 	struct engine *engine;
+	struct doze *doze;
+	struct uevent *uevent;
 	struct api api;
 	struct textfile textfile; /* with a path: it is written */
 	struct log_latch store_bad;
@@ -183,6 +187,7 @@ static void ticked(void *arg)
 	push_tick(s);
 	write_textfile(s);
 	look_at_store(s);
+	doze_tick(s->doze);
 	if (!s->announced)
 		announce(s);
 }
@@ -193,6 +198,13 @@ static void meter_gone(void *arg)
 
 	windows_meter_gone(s->api.windows, &s->api.view);
 	s->api.view.meter = NULL;
+}
+
+static void driver_moved(void *arg, bool gone)
+{
+	struct service *s = arg;
+
+	engine_moved(s->engine, gone);
 }
 
 static void feed_watchdog(void *arg, uint64_t now_ns)
@@ -501,10 +513,12 @@ static int begin(struct service *s)
 	end = open_http(s);
 	if (end != SERVICE_OK)
 		return end;
-	if (open_engine(s) != 0) {
+	if (open_engine(s) != 0 || doze_new(s->loop, s->engine, &s->doze) != 0) {
 		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
 		return SERVICE_FAILED;
 	}
+	uevent_new(s->loop, driver_moved, s,
+		   &s->uevent); /* without, a driver is found a little later */
 	s->api.view = *engine_view(s->engine);
 	engine_tell(s->engine, "service", NULL, "info", "gpuward %s started", gw_version());
 	if (s->notify.watchdog_ns)
@@ -523,6 +537,9 @@ static void finish(struct service *s)
 	http_free(s->api.http);
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
+	uevent_free(s->uevent);
+	doze_free(s->doze);
+	s->doze = NULL; /* what is told at the end makes views */
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* what the guard still did was told before */
 		engine_tell(s->engine, "service", NULL, "info", "gpuward ended");

@@ -12,6 +12,7 @@
 
 #define BACKOFF_FIRST_NS NS_PER_S
 #define BACKOFF_LAST_NS  (60 * NS_PER_S)
+#define GONE_RETRY_NS    (5 * NS_PER_S)
 #define ASLEEP_RETRY_NS  (5 * NS_PER_S) /* only sysfs is read */
 #define EVENTS_ROUND_NS  NS_PER_S
 #define EVENTS_GRACE_NS  (3 * NS_PER_S) /* without a deadline */
@@ -683,14 +684,32 @@ int gw_let_go(struct gw_ctx *ctx)
 	return err;
 }
 
+static void try_at_once(struct gw_ctx *ctx)
+{
+	for (unsigned i = 0; i < ctx->openers; i++)
+		ctx->opener[i]->retry_ns = ctx->opener[i]->backoff_ns = 0;
+}
+
+void context_moved(struct gw_ctx *ctx, bool gone)
+{
+	pthread_mutex_lock(&ctx->lock);
+	if (!gone)
+		try_at_once(ctx);
+	for (unsigned i = 0; i < ctx->openers && gone; i++)
+		if (ctx->opener[i]->b.open) {
+			try_open(ctx, ctx->opener[i], true);
+			ctx->opener[i]->retry_ns = clock_mono_ns(ctx->clock) + GONE_RETRY_NS;
+		}
+	pthread_mutex_unlock(&ctx->lock);
+}
+
 int gw_resume(struct gw_ctx *ctx)
 {
 	int err;
 
 	pthread_mutex_lock(&ctx->lock);
 	ctx->let_go = false;
-	for (unsigned i = 0; i < ctx->openers; i++)
-		ctx->opener[i]->retry_ns = ctx->opener[i]->backoff_ns = 0;
+	try_at_once(ctx);
 	ctx->generation++;
 	err = context_refresh(ctx);
 	pthread_mutex_unlock(&ctx->lock);

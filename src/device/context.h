@@ -91,6 +91,10 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 /* Opens what is due to be tried.  Under the lock.  0 or -GW_E_NOMEM. */
 int context_refresh(struct gw_ctx *ctx);
 
+/* A driver came (gone false), or one is being taken away: what was to be tried later is tried with the next refresh;
+ * or what is open is closed, and opened again after some seconds, when whoever takes it away has it. */
+void context_moved(struct gw_ctx *ctx, bool gone);
+
 /* Takes and gives back the sole use of a slot's device, for a tap.  Not under the lock. */
 void slot_take(struct slot *s);
 void slot_give(struct slot *s);

@@ -110,6 +110,61 @@ static void let_go_closes_every_handle_until_resume(void **state)
 	sim_close();
 }
 
+/* Before another has it we must not hold it; and whoever comes back is not waited for. */
+static void
+a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void **state)
+{
+	uint64_t calls;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim_take(GW_TIERS_COMMON, 0);
+	context_moved(sim.ctx, true);
+	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
+	calls = sim_calls(NULL);
+	sim_step(4 * NS_PER_S);
+	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
+	assert_int_equal(sim_calls(NULL), calls);
+	sim_step(2 * NS_PER_S);
+	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
+	context_moved(sim.ctx, true);
+	context_moved(sim.ctx, false);
+	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
+	sim_close();
+}
+
+static void a_driver_that_comes_is_not_waited_for(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_fault("nvmlInit_v2", -1, 9);
+	sim_open();
+	for (int i = 0; i < 7; i++) { /* until it is tried once a minute */
+		sim_step(60 * NS_PER_S);
+		gw_snapshot_take(sim.snap, 0);
+	}
+	sim_fault("nvmlInit_v2", -1, 0);
+	gw_snapshot_take(sim.snap, 0);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
+	context_moved(sim.ctx, false);
+	sim_take(GW_TIERS_COMMON, 0);
+	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
+	sim_close();
+}
+
+static void who_let_it_go_is_not_hurried(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	assert_int_equal(gw_let_go(sim.ctx), 0);
+	context_moved(sim.ctx, true);
+	context_moved(sim.ctx, false);
+	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
+	sim_close();
+}
+
 static void causes_are_told_apart(void **state)
 {
 	static const struct {
@@ -401,6 +456,10 @@ int main(void)
 		sim_test(a_driver_that_is_replaced_is_opened_again_with_back_off),
 		sim_test(a_driver_that_appears_later_is_found),
 		sim_test(let_go_closes_every_handle_until_resume),
+		sim_test(
+			a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once),
+		sim_test(a_driver_that_comes_is_not_waited_for),
+		sim_test(who_let_it_go_is_not_hurried),
 		sim_test(causes_are_told_apart),
 		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
 		sim_test(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after),

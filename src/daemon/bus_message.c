@@ -1,0 +1,220 @@
+#include "bus_message.h"
+
+#include <gpuward.h>
+
+#include <string.h>
+
+#define HEAD_SIZE \
+	16 /* before the fields: end, type, flags, version, body size, serial, fields' size */
+#define MESSAGE_MAX \
+	(16u *      \
+	 1024) /* the protocol allows 128 MiB; whom we listen to needs a few hundred bytes */
+#define FIELDS 8
+
+/* Header fields, by the numbers that the protocol gives them. */
+enum {
+	F_PATH = 1,
+	F_INTERFACE,
+	F_MEMBER,
+	F_ERROR,
+	F_REPLY_TO,
+	F_DESTINATION,
+	F_SENDER,
+	F_SIGNATURE
+};
+
+static size_t aligned(size_t n, size_t to)
+{
+	return (n + to - 1) & ~(to - 1);
+}
+
+/* ---- reading ---- */
+
+struct cursor { /* over the header fields */
+	const uint8_t *p;
+	size_t at, end;
+	bool big_endian, bad;
+};
+
+static uint32_t number(const uint8_t *p, bool big_endian)
+{
+	return big_endian ? (uint32_t)p[0] << 24 | (uint32_t)p[1] << 16 | (uint32_t)p[2] << 8 |
+				    p[3]
+			  : (uint32_t)p[3] << 24 | (uint32_t)p[2] << 16 | (uint32_t)p[1] << 8 |
+				    p[0];
+}
+
+/* n bytes that begin at a multiple of `to`; NULL: there are not so many. */
+static const uint8_t *take(struct cursor *c, size_t n, size_t to)
+{
+	size_t at = aligned(c->at, to);
+
+	if (c->bad || at > c->end || n > c->end - at) {
+		c->bad = true;
+		return NULL;
+	}
+	c->at = at + n;
+	return c->p + at;
+}
+
+static uint32_t take_number(struct cursor *c)
+{
+	const uint8_t *p = take(c, 4, 4);
+
+	return p ? number(p, c->big_endian) : 0;
+}
+
+static const char *take_text(struct cursor *c, bool short_length)
+{
+	const uint8_t *n = short_length ? take(c, 1, 1) : NULL;
+	size_t len = n ? *n : short_length ? 0 : take_number(c);
+	const char *s = (const char *)take(c, len + 1, 1);
+
+	if (s && (s[len] != '\0' || strlen(s) != len))
+		c->bad = true;
+	return s;
+}
+
+/* A field of a kind that we do not know has a type that we may not know: only what the protocol has had so far. */
+static void take_field(struct cursor *c, struct bus_message *m)
+{
+	const char **const text[FIELDS + 1] = { [F_PATH] = &m->path,
+						[F_INTERFACE] = &m->interface,
+						[F_MEMBER] = &m->member,
+						[F_ERROR] = &m->error,
+						[F_DESTINATION] = &m->destination,
+						[F_SENDER] = &m->sender,
+						[F_SIGNATURE] = &m->signature };
+	const uint8_t *code = take(c, 1, 8);
+	const char *type = take_text(c, true);
+	bool known = code && *code <= FIELDS;
+
+	if (!code || !type) {
+		c->bad = true;
+	} else if (strcmp(type, "u") == 0) {
+		uint32_t value = take_number(c);
+
+		if (*code == F_REPLY_TO)
+			m->reply_to = value;
+	} else if (strcmp(type, "s") == 0 || strcmp(type, "o") == 0 || strcmp(type, "g") == 0) {
+		const char *s = take_text(c, *type == 'g');
+
+		if (known && text[*code])
+			*text[*code] = s;
+	} else {
+		c->bad = true;
+	}
+}
+
+long bus_read(const uint8_t *bytes, size_t size, struct bus_message *ret)
+{
+	struct cursor c = { .p = bytes, .at = HEAD_SIZE };
+	struct bus_message m = { .type = BUS_CALL };
+	size_t body, fields, begin;
+
+	if (size < HEAD_SIZE)
+		return 0;
+	c.big_endian = m.big_endian = bytes[0] == 'B';
+	body = number(bytes + 4, c.big_endian);
+	fields = number(bytes + 12, c.big_endian);
+	if ((bytes[0] != 'l' && bytes[0] != 'B') || bytes[1] < BUS_CALL ||
+	    bytes[1] > BUS_SIGNAL || bytes[3] != 1 || body > MESSAGE_MAX ||
+	    fields > MESSAGE_MAX)
+		return -GW_E_PARSE;
+	begin = aligned(HEAD_SIZE + fields, 8);
+	if (size < begin + body)
+		return 0;
+	m.type = (enum bus_type)bytes[1];
+	m.serial = number(bytes + 8, c.big_endian);
+	m.body = bytes + begin;
+	m.body_size = body;
+	c.end = HEAD_SIZE + fields;
+	while (!c.bad && c.at < c.end)
+		take_field(&c, &m);
+	if (c.bad)
+		return -GW_E_PARSE;
+	*ret = m;
+	return (long)(begin + body);
+}
+
+int bus_read_bool(const struct bus_message *m, bool *ret)
+{
+	uint32_t value;
+
+	if (!m->signature || strcmp(m->signature, "b") != 0 || m->body_size != 4)
+		return -GW_E_PARSE;
+	value = number(m->body, m->big_endian);
+	*ret = value == 1;
+	return value <= 1 ? 0 : -GW_E_PARSE;
+}
+
+/* ---- writing, always little endian ---- */
+
+static void put_number(struct buf *out, uint32_t n)
+{
+	const char b[4] = { (char)(n & 255), (char)(n >> 8 & 255), (char)(n >> 16 & 255),
+			    (char)(n >> 24 & 255) };
+
+	buf_add(out, b, sizeof(b));
+}
+
+static void pad(struct buf *out, size_t begin, size_t to)
+{
+	while (!out->err && (out->len - begin) % to)
+		buf_addc(out, '\0');
+}
+
+static void put_text(struct buf *out, size_t begin, const char *s)
+{
+	pad(out, begin, 4);
+	put_number(out, (uint32_t)strlen(s));
+	buf_add(out, s, strlen(s) + 1);
+}
+
+static void put_field(struct buf *out, size_t begin, char code, char type, const char *s)
+{
+	const char head[4] = { code, 1, type, '\0' };
+
+	pad(out, begin, 8);
+	buf_add(out, head, sizeof(head));
+	if (type == 'g') {
+		buf_addc(out, (char)strlen(s));
+		buf_add(out, s, strlen(s) + 1);
+	} else {
+		put_text(out, begin, s);
+	}
+}
+
+static void put_number_at(struct buf *out, size_t at, size_t n)
+{
+	for (unsigned i = 0; i < 4 && !out->err; i++)
+		out->p[at + i] = (char)(n >> 8 * i & 255);
+}
+
+void bus_write(struct buf *out, uint32_t serial, const struct bus_method *m,
+	       const char *const *arg)
+{
+	const char head[4] = { 'l', BUS_CALL, 0, 1 };
+	size_t begin = out->len, body;
+	char signature[FIELDS + 1] = "";
+	unsigned n = 0;
+
+	while (arg[n] && n < FIELDS)
+		signature[n++] = 's';
+	buf_add(out, head, sizeof(head));
+	put_number(out, 0); /* the body's size, below */
+	put_number(out, serial);
+	put_number(out, 0); /* the fields', below */
+	put_field(out, begin, F_PATH, 'o', m->path);
+	put_field(out, begin, F_DESTINATION, 's', m->destination);
+	put_field(out, begin, F_INTERFACE, 's', m->interface);
+	put_field(out, begin, F_MEMBER, 's', m->member);
+	if (n > 0)
+		put_field(out, begin, F_SIGNATURE, 'g', signature);
+	put_number_at(out, begin + 12, out->len - begin - HEAD_SIZE);
+	pad(out, begin, 8);
+	body = out->len;
+	for (unsigned i = 0; i < n; i++)
+		put_text(out, body, arg[i]);
+	put_number_at(out, begin + 4, out->len - body);
+}

@@ -1,0 +1,101 @@
+#include "doze.h"
+
+#include "logind.h"
+
+#include <gpuward.h>
+
+#include <stdlib.h>
+
+struct doze {
+	struct engine *engine;
+	struct logind *logind;
+	bool going;    /* the machine is about to sleep, or does                  */
+	bool let_go;   /* by us, or asked for: to be undone                       */
+	bool waited;   /* it was asked for, and logind waits until it is done     */
+	unsigned asks; /* of the view, as it was asked for                        */
+};
+
+static bool ask(struct doze *d, enum view_request what)
+{
+	const struct view *v = engine_view(d->engine);
+
+	d->asks = v->asks;
+	return v->ops->ask(v->engine, what) == 0;
+}
+
+static void may_sleep(struct doze *d)
+{
+	d->waited = false;
+	logind_ready(d->logind);
+}
+
+static void fall_asleep(struct doze *d)
+{
+	const struct view *v = engine_view(d->engine);
+
+	if (!v->let_go && ask(d, VIEW_LET_GO))
+		d->let_go = d->waited = true;
+	else
+		may_sleep(d);
+}
+
+/* No room for it among what is asked: with the next view. */
+static void wake(struct doze *d)
+{
+	if (!d->let_go || !ask(d, VIEW_RESUME))
+		return;
+	d->let_go = false;
+	engine_tell(d->engine, "service", NULL, "info",
+		    "the machine is awake: the drivers are opened again");
+}
+
+static void turned(void *arg, bool going)
+{
+	struct doze *d = arg;
+
+	d->going = going;
+	if (going)
+		fall_asleep(d);
+	else
+		wake(d);
+}
+
+void doze_tick(struct doze *d)
+{
+	const struct view *v = d ? engine_view(d->engine) : NULL;
+
+	if (d && d->waited && (v->let_go || v->asks != d->asks)) {
+		if (!v->let_go)
+			engine_tell(d->engine, "service", NULL, "warning",
+				    "the machine goes to sleep while a driver is open: %s",
+				    gw_strerror(v->ask_error));
+		else
+			engine_tell(d->engine, "service", NULL, "info",
+				    "the machine goes to sleep: the drivers are let go");
+		may_sleep(d);
+	}
+	if (d && !d->going)
+		wake(d);
+}
+
+int doze_new(struct loop *loop, struct engine *engine, struct doze **ret)
+{
+	struct doze *d = calloc(1, sizeof(*d));
+
+	if (!d)
+		return -GW_E_NOMEM;
+	d->engine = engine;
+	if (logind_new(loop, turned, d, &d->logind) != 0) {
+		free(d);
+		return -GW_E_NOMEM;
+	}
+	*ret = d;
+	return 0;
+}
+
+void doze_free(struct doze *d)
+{
+	if (d)
+		logind_free(d->logind);
+	free(d);
+}

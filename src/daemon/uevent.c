@@ -1,0 +1,164 @@
+#include "uevent.h"
+
+#include "base/clock.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <linux/netlink.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#define MESSAGE_MAX   8192           /* the kernel's are at most 2 KiB of variables */
+#define GATHER_NS     (NS_PER_S / 5) /* a module that is loaded says many things    */
+#define KERNEL_GROUP  1
+#define DISPLAY_CLASS '3' /* of PCI: "30000", "30200", "38000"           */
+
+/* ---- what it means ---- */
+
+static const char *const modules[] = { "/module/nvidia", "/module/amdgpu", "/module/i915",
+				       "/module/xe" };
+
+static const struct {
+	const char *action;
+	enum uevent_news news;
+} actions[] = { { "add", UEVENT_CAME },
+		{ "bind", UEVENT_CAME },
+		{ "remove", UEVENT_GONE },
+		{ "unbind", UEVENT_GONE } };
+
+/* The value of a key; NULL: it has none.  The message ends with a NUL. */
+static const char *value(const char *message, size_t size, const char *key)
+{
+	size_t n = strlen(key);
+
+	for (const char *p = message; p < message + size; p += strlen(p) + 1)
+		if (strncmp(p, key, n) == 0 && p[n] == '=')
+			return p + n + 1;
+	return NULL;
+}
+
+static bool is_module(const char *path)
+{
+	for (unsigned i = 0; i < sizeof(modules) / sizeof(*modules); i++)
+		if (strcmp(path, modules[i]) == 0)
+			return true;
+	return false;
+}
+
+/* A node below /dev/dri is taken away before its GPU is, while somebody can still let it go; its coming says nothing that
+ * the GPU's does not. */
+static bool concerns(const char *subsystem, const char *path, const char *pci_class, bool gone)
+{
+	const char *name = strrchr(path, '/');
+
+	if (strcmp(subsystem, "pci") == 0)
+		return pci_class && *pci_class == DISPLAY_CLASS && strlen(pci_class) == 5;
+	if (strcmp(subsystem, "drm") == 0)
+		return gone && name && strncmp(name, "/card", 5) == 0 && !strchr(name, '-');
+	return strcmp(subsystem, "module") == 0 && is_module(path);
+}
+
+enum uevent_news uevent_read(const char *message, size_t size)
+{
+	const char *action, *path, *subsystem;
+
+	if (size == 0 || message[size - 1] != '\0')
+		return UEVENT_NOTHING;
+	action = value(message, size, "ACTION");
+	path = value(message, size, "DEVPATH");
+	subsystem = value(message, size, "SUBSYSTEM");
+	if (!action || !path || !subsystem)
+		return UEVENT_NOTHING;
+	for (unsigned i = 0; i < sizeof(actions) / sizeof(*actions); i++)
+		if (strcmp(action, actions[i].action) == 0 &&
+		    concerns(subsystem, path, value(message, size, "PCI_CLASS"),
+			     actions[i].news == UEVENT_GONE))
+			return actions[i].news;
+	return UEVENT_NOTHING;
+}
+
+/* ---- hearing it ---- */
+
+struct uevent {
+	void (*moved)(void *arg, bool gone);
+	void *arg;
+	struct loop_source *source, *gathered;
+	int fd;
+};
+
+static void gathered(void *arg, uint64_t now_ns)
+{
+	struct uevent *u = arg;
+
+	(void)now_ns;
+	u->moved(u->arg, false);
+}
+
+static void hear(struct uevent *u, enum uevent_news news)
+{
+	if (news == UEVENT_GONE)
+		u->moved(u->arg, true);
+	if (news == UEVENT_CAME)
+		loop_set_time(u->gathered, clock_mono_ns(clock_real()) + GATHER_NS);
+}
+
+/* Only the kernel and who may configure the network can send here. */
+static void readable(void *arg, int fd, uint32_t events)
+{
+	struct uevent *u = arg;
+	char message[MESSAGE_MAX];
+	ssize_t n;
+
+	(void)events;
+	while ((n = recv(fd, message, sizeof(message), MSG_DONTWAIT)) > 0)
+		hear(u, uevent_read(message, (size_t)n));
+	if (n < 0 &&
+	    errno == ENOBUFS) /* more came than we were quick enough for: perhaps that */
+		hear(u, UEVENT_CAME);
+}
+
+static int listen_to_kernel(void)
+{
+	struct sockaddr_nl a = { .nl_family = AF_NETLINK, .nl_groups = KERNEL_GROUP };
+	int fd = socket(AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK,
+			NETLINK_KOBJECT_UEVENT);
+
+	if (fd >= 0 && bind(fd, (const struct sockaddr *)&a, sizeof(a)) != 0) {
+		close(fd);
+		return -1;
+	}
+	return fd;
+}
+
+int uevent_new(struct loop *loop, void (*moved)(void *arg, bool gone), void *arg,
+	       struct uevent **ret)
+{
+	struct uevent *u = calloc(1, sizeof(*u));
+
+	*ret = NULL;
+	if (!u)
+		return -GW_E_NOMEM;
+	*u = (struct uevent){ .moved = moved, .arg = arg, .fd = listen_to_kernel() };
+	if (u->fd < 0 || loop_add_timer(loop, gathered, u, &u->gathered) != 0 ||
+	    loop_add_fd(loop, u->fd, EPOLLIN, readable, u, &u->source) != 0) {
+		uevent_free(u);
+		return -GW_E_IO;
+	}
+	*ret = u;
+	return 0;
+}
+
+void uevent_free(struct uevent *u)
+{
+	if (!u)
+		return;
+	loop_remove(u->source);
+	loop_remove(u->gathered);
+	if (u->fd >= 0)
+		close(u->fd);
+	free(u);
+}

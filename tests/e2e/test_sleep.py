@@ -1,0 +1,101 @@
+"""The machine sleeps: the drivers are let go before it, and opened after it, as logind says on the system bus."""
+import os
+import signal
+import socket
+
+import pytest
+
+from logind import Bus, Client, Logind
+from service import Service
+
+
+@pytest.fixture
+def bus(tmp_path):
+    with Bus(tmp_path) as b:
+        yield b
+
+
+def on(bus):
+    return Service("two-gpus", token=True, env={"DBUS_SYSTEM_BUS_ADDRESS": bus.address})
+
+
+def let_go(s):
+    return "gpuward_let_go 1" in s.get("/metrics").text
+
+
+def told(s):
+    return [e["text"] for e in s.get("/api/v1/events").json()["events"]]
+
+
+def test_the_drivers_are_let_go_before_it_sleeps_and_opened_after(bus):
+    with Logind(bus) as logind, on(bus) as s:
+        s.wait(lambda: logind.held() == 1)
+        for times in (1, 2):
+            logind.signal(True)
+            s.wait(lambda: logind.held() == 0)
+            assert let_go(s), "logind waits until it is done"
+            assert s.get("/api/v1/snapshot").json()["devices"][0]["power_watts"] is None
+            logind.signal(False)
+            s.wait(lambda: not let_go(s) and logind.held() == 1)
+            s.wait(lambda: s.get("/api/v1/snapshot").json()["devices"][0]["power_watts"] is not None)
+        assert told(s).count("the machine goes to sleep: the drivers are let go") == 2
+        assert told(s).count("the machine is awake: the drivers are opened again") == 2
+
+
+def test_who_let_them_go_before_finds_them_so_after(bus):
+    with Logind(bus) as logind, on(bus) as s:
+        s.wait(lambda: logind.held() == 1)
+        assert s.post("/api/v1/let-go", token=True).status_code == 200
+        logind.signal(True)
+        s.wait(lambda: logind.held() == 0)
+        logind.signal(False)
+        s.wait(lambda: logind.held() == 1)
+        assert let_go(s)
+
+
+def test_nobody_else_can_say_that_it_sleeps(bus):
+    with Logind(bus) as logind, on(bus) as s:
+        s.wait(lambda: logind.held() == 1)
+        stranger = Client(bus)
+        stranger.signal(True)
+        stranger.signal(True, destination=logind.who)
+        stranger.settle()
+        logind.signal(False)  # after theirs; a new lock is asked for
+        s.wait(lambda: len(logind.locks) == 2 and logind.held() == 1)
+        assert not let_go(s) and not any("the machine" in t for t in told(s))
+
+
+def test_a_bus_that_goes_away_while_it_sleeps_leaves_nothing_closed(bus):
+    with Logind(bus) as logind, on(bus) as s:
+        s.wait(lambda: logind.held() == 1)
+        logind.signal(True)
+        s.wait(lambda: let_go(s))
+        bus.child.send_signal(signal.SIGKILL)
+        s.wait(lambda: not let_go(s))
+
+
+def test_no_bus_and_a_bus_of_garbage_hold_nobody_up(tmp_path):
+    for address in (f"unix:path={tmp_path}/none", "tcp:host=localhost,port=1", "unix:path=" + "x" * 300, "garbage"):
+        with Service("two-gpus", env={"DBUS_SYSTEM_BUS_ADDRESS": address}) as s:
+            assert s.stop() == 0
+
+
+@pytest.mark.parametrize("said", [b"REJECTED EXTERNAL\r\n", b"OK 1\r\nAGREE_UNIX_FD\r\n" + b"\xff" * 64,
+                                  b"OK 1\r\nAGREE_UNIX_FD\r\nl\4\0\1" + b"\xff" * 12, b"O" * 70000],
+                         ids=["refused", "garbage", "too-large", "endless"])
+def test_a_bus_that_talks_nonsense_is_left(tmp_path, said):
+    path = os.path.join(tmp_path, "bus")
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(path)
+        listener.listen()
+        with Service("two-gpus", env={"DBUS_SYSTEM_BUS_ADDRESS": "unix:path=" + path}) as s:
+            peer = listener.accept()[0]
+            peer.settimeout(60)
+            assert b"AUTH EXTERNAL" in peer.recv(4096)
+            peer.sendall(said)
+            try:
+                assert peer.recv(4096) == b"", "it hangs up"
+            except ConnectionResetError:
+                pass
+            assert s.get("/readyz").status_code == 200
+            assert s.stop() == 0

@@ -1,0 +1,163 @@
+#include "daemon/bus_message.h"
+
+#include <gpuward.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+static const struct bus_method lock = { "org.freedesktop.login1", "/org/freedesktop/login1",
+					"org.freedesktop.login1.Manager", "Inhibit" };
+static const char *const lock_args[] = { "sleep", "gpuward", "why", "delay", NULL };
+
+/* PrepareForSleep(true), from :1.2, in both byte orders. */
+static const char little[] =
+	"l\004\001\001\004\000\000\000\011\000\000\000u\000\000\000\001\001o\000\027\000\000"
+	"\000"
+	"/org/freedesktop/login1\000"
+	"\002\001s\000\036\000\000\000org.freedesktop."
+	"login1.Manager\000\000\003\001s\000\017\000\000\000"
+	"PrepareForSleep\000\010\001g\000\001b\000\000"
+	"\007\001s\000\004\000\000\000:1.2\000\000\000\000\001\000\000\000";
+static const char big[] = "B\004\001\001\000\000\000\004\000\000\000\011\000\000\000u\001\001o"
+			  "\000\000\000\000\027"
+			  "/org/freedesktop/login1\000"
+			  "\002\001s\000\000\000\000\036org.freedesktop."
+			  "login1.Manager\000\000\003\001s\000\000\000\000\017"
+			  "PrepareForSleep\000\010\001g\000\001b\000\000"
+			  "\007\001s\000\000\000\000\004:1.2\000\000\000\000\000\000\000\001";
+
+static void a_signal_is_read_in_either_byte_order(void **state)
+{
+	const struct {
+		const char *p;
+		size_t size;
+	} of[] = { { little, sizeof(little) - 1 }, { big, sizeof(big) - 1 } };
+
+	(void)state;
+	for (unsigned i = 0; i < 2; i++) {
+		struct bus_message m;
+		bool going = false;
+
+		assert_int_equal(bus_read((const uint8_t *)of[i].p, of[i].size, &m),
+				 of[i].size);
+		assert_int_equal(m.type, BUS_SIGNAL);
+		assert_int_equal(m.serial, 9);
+		assert_string_equal(m.member, "PrepareForSleep");
+		assert_string_equal(m.interface, "org.freedesktop.login1.Manager");
+		assert_string_equal(m.sender, ":1.2");
+		assert_null(m.destination);
+		assert_int_equal(bus_read_bool(&m, &going), 0);
+		assert_true(going);
+	}
+}
+
+static void what_is_not_all_there_is_waited_for(void **state)
+{
+	struct bus_message m;
+
+	(void)state;
+	for (size_t n = 0; n < sizeof(little) - 1; n++)
+		assert_int_equal(bus_read((const uint8_t *)little, n, &m), 0);
+}
+
+static void a_call_that_is_written_is_read_as_it_was_meant(void **state)
+{
+	struct bus_message m;
+	char text[1024];
+	struct buf out;
+	long n;
+
+	(void)state;
+	buf_init_fixed(&out, text, sizeof(text));
+	buf_adds(&out, "xyz"); /* what stands before it does not shift it */
+	bus_write(&out, 7, &lock, lock_args);
+	bus_write(&out, 8, &lock, lock_args);
+	assert_int_equal(out.err, 0);
+	n = bus_read((const uint8_t *)text + 3, out.len - 3, &m);
+	assert_int_equal(n * 2, out.len - 3);
+	assert_int_equal(m.type, BUS_CALL);
+	assert_int_equal(m.serial, 7);
+	assert_string_equal(m.destination, lock.destination);
+	assert_string_equal(m.path, lock.path);
+	assert_string_equal(m.interface, lock.interface);
+	assert_string_equal(m.member, lock.member);
+	assert_string_equal(m.signature, "ssss");
+	assert_string_equal((const char *)m.body + 4, "sleep");
+	assert_int_equal(m.body_size, (4 + 6 + 2) + (4 + 8) + (4 + 4) + (4 + 6));
+	assert_int_equal(bus_read((const uint8_t *)text + 3 + n, out.len - 3 - (size_t)n, &m),
+			 n);
+	assert_int_equal(m.serial, 8);
+}
+
+static void what_does_not_fit_is_an_error_and_no_half_call(void **state)
+{
+	char text[64];
+	struct buf out;
+
+	(void)state;
+	buf_init_fixed(&out, text, sizeof(text));
+	bus_write(&out, 7, &lock, lock_args);
+	assert_int_equal(out.err, -GW_E_SIZE);
+}
+
+/* One byte at a time: whatever it says then, it is read to its end and not past it, or refused. */
+static void a_wrong_byte_is_refused_or_harmless(void **state)
+{
+	size_t size = sizeof(little) - 1;
+
+	(void)state;
+	for (size_t i = 0; i < size; i++)
+		for (int value = 0; value < 256; value++) {
+			uint8_t *copy = malloc(size); /* a sanitizer sees who reads past it */
+			struct bus_message m;
+			bool going;
+			long n;
+
+			assert_non_null(copy);
+			memcpy(copy, little, size);
+			copy[i] = (uint8_t)value;
+			n = bus_read(copy, size, &m);
+			assert_true(n <= (long)size && n >= -GW_E_PARSE);
+			if (n > 0)
+				(void)bus_read_bool(&m, &going);
+			free(copy);
+		}
+}
+
+static void a_truth_that_is_neither_is_refused(void **state)
+{
+	struct bus_message m = { .signature = "b",
+				 .body = (const uint8_t *)"\2\0\0\0",
+				 .body_size = 4 };
+	bool going;
+
+	(void)state;
+	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
+	m.body = (const uint8_t *)"\1\0\0\0";
+	m.body_size = 3;
+	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
+	m.body_size = 4;
+	m.signature = "u";
+	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
+	m.signature = NULL;
+	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_signal_is_read_in_either_byte_order),
+		cmocka_unit_test(what_is_not_all_there_is_waited_for),
+		cmocka_unit_test(a_call_that_is_written_is_read_as_it_was_meant),
+		cmocka_unit_test(what_does_not_fit_is_an_error_and_no_half_call),
+		cmocka_unit_test(a_wrong_byte_is_refused_or_harmless),
+		cmocka_unit_test(a_truth_that_is_neither_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
