@@ -193,6 +193,8 @@ static void enter(struct guard *g, struct guard_worker *w, enum guard_state from
 	case STATE_QUIET: w->deadline_ns = w->calm_ns + guard_quiet_ns(w); break;
 	case STATE_RESUME:
 		w->starting = !w->present;
+		if (w->starting) /* another process comes, and is no stranger in its place */
+			w->roots = 0;
 		w->returning = true;
 		w->dirty = true;
 		break;

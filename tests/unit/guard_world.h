@@ -34,6 +34,7 @@
 struct world_worker {
 	bool alive;
 	bool unfound; /* it lives, and nothing finds it */
+	bool unlisted; /* its process is on the GPU, and not yet among those that were looked for */
 	int64_t pid;
 	uint64_t start_ticks;
 	uint64_t load[WORLD_GPUS]; /* what it holds when it runs */
@@ -195,11 +196,13 @@ static inline void world_see_workers(struct world *o)
 
 		if (!w->alive)
 			continue;
-		o->s.root[o->s.roots++] =
-			(struct scene_root){ .worker = i,
-					     .how = w->unfound ? ROOT_FORMER : ROOT_FOUND,
-					     .pid = w->pid,
-					     .start_ticks = w->start_ticks };
+		if (!w->unlisted)
+			o->s.root[o->s.roots++] =
+				(struct scene_root){ .worker = i,
+						     .how = w->unfound ? ROOT_FORMER
+								       : ROOT_FOUND,
+						     .pid = w->pid,
+						     .start_ticks = w->start_ticks };
 		for (unsigned k = 0; k < o->gpus; k++) {
 			uint64_t bytes = w->resident ? w->load[k] : k == 0 ? w->residue : 0;
 
@@ -298,6 +301,10 @@ static inline bool world_resume(struct world_worker *w)
 {
 	if (w->wont_return)
 		return false;
+	if (!w->alive) { /* another process of the same program */
+		w->pid += 10;
+		w->start_ticks++;
+	}
 	w->alive = true;
 	w->asleep = false;
 	w->resident = w->resident || !w->returns_empty;

@@ -36,6 +36,38 @@ static void simulated_gpus_are_acted_on_only_when_told(void **state)
 	}
 }
 
+/* Processes are seen ten times a second on the GPU, and looked for less often: who was stopped and is started is seen
+ * there first, and then found by another number than before. */
+static void who_is_started_anew_does_not_end_when_it_is_found(void **state)
+{
+	struct world o;
+
+	(void)state;
+	world_init(&o, 1, 1);
+	o.p.worker[0].kind = WORKER_SYSTEMD;
+	o.p.worker[0].match.name = "w0";
+	o.p.worker[0].knobs.max_level = 4;
+	world_begin(&o);
+	world_step(&o);
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_false(o.w[0].alive);
+	o.w[0].unlisted = true;
+	world_ask(&o, 0, ASK_RESUME, 0);
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	o.w[0].unlisted = false;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_ABSENT, NULL), 0);
+	/* One that starts again by itself has forgotten what it was told. */
+	o.w[0].pid++;
+	world_run(&o, 5 * S);
+	assert_int_equal(world_said(&o, 0, ANY, STATE_ABSENT, NULL), 1);
+	world_done(&o);
+}
+
 /* ---- holds ---- */
 
 static void holds_need_a_time_and_exclude_each_other(void **state)
@@ -529,6 +561,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(orphans_and_the_ignored_are_no_demand),
+		cmocka_unit_test(who_is_started_anew_does_not_end_when_it_is_found),
 		cmocka_unit_test(holds_need_a_time_and_exclude_each_other),
 		cmocka_unit_test(a_hold_active_brings_back_who_is_out_for_contention),
 		cmocka_unit_test(a_clock_that_is_set_moves_no_deadline),
