@@ -4,7 +4,7 @@ BUILD ?= build
 SCENARIO ?= demo
 PREFIX ?= /usr/local
 
-.PHONY: deps build run test test-gpu bench fuzz check install uninstall clean help
+.PHONY: deps build run test test-gpu test-systemd bench fuzz check install uninstall clean help
 
 help:
 	@sed -n 's/^## //p' Makefile
@@ -32,6 +32,11 @@ test-gpu:
 	@tests/gpu/energy
 	@tests/gpu/service
 	@tests/gpu/guard
+
+## make test-systemd  units, logind, polkit and GameMode under a systemd of its own (root; changes nothing)
+test-systemd: deps
+	@tools/build build-install -Dtests=disabled -Dbench=false -Dprefix=/usr/local
+	@tests/systemd/run
 
 ## make bench     every figure of docs/PERFORMANCE.md, as ratios measured in one run
 bench: build
