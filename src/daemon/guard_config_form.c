@@ -341,6 +341,12 @@ static void check_short(struct config_reader *r, const struct guard_entry *e)
 {
 	const char *s = text(e, GUARD_KEY_match_container);
 
+	if (s && e->table == GUARD_RULE && !is_made_of(s, HEX))
+		config_warn(
+			r, &e->place[GUARD_KEY_match_container],
+			"match.container: a rule knows containers by their id, and \"%s\" is "
+			"none: it never holds",
+			s);
 	if (s && strlen(s) < 4 && is_made_of(s, HEX))
 		config_warn(r, &e->place[GUARD_KEY_match_container],
 			    "match.container: every container whose id begins with \"%s\" is "

@@ -1,5 +1,6 @@
 #include "service.h"
 
+#include "called.h"
 #include "doze.h"
 #include "engine.h"
 #include "notify.h"
@@ -38,6 +39,7 @@ struct service {
 	struct loop_source *signals, *watchdog;
 	struct store *store;
 	struct engine *engine;
+	struct called *called;
 	struct doze *doze;
 	struct uevent *uevent;
 	struct api api;
@@ -156,7 +158,8 @@ static void announce(struct service *s)
 
 	s->announced = true;
 	malloc_trim(0); /* what beginning took and gave back */
-	notify_status(&s->notify, "%u GPUs over %s", s->api.view.devices, status->backend);
+	notify_status(&s->notify, "%u GPU%s over %s", s->api.view.devices,
+		      s->api.view.devices == 1 ? "" : "s", status->backend);
 	if (s->api.view.devices == 0)
 		LOG(&s->log, LOG_DEBUG, "no GPUs to watch",
 		    LOG_S("cause", gw_cause_info(status->cause)->key));
@@ -318,11 +321,21 @@ static bool needs_restart(const struct config *a, const struct config *b)
 	return !same;
 }
 
-static void reload_guard(struct service *s)
+/* anew: not because a container has another id. */
+static int make_guard(struct service *s, bool anew, struct guard_settings *ret)
+{
+	int err = guard_config_make(&s->config, ret);
+
+	if (!err)
+		called_apply(s->called, &ret->policy, anew);
+	return err;
+}
+
+static void reload_guard(struct service *s, bool anew)
 {
 	struct guard_settings guard;
 
-	if (guard_config_make(&s->config, &guard) == 0)
+	if (make_guard(s, anew, &guard) == 0)
 		engine_set_guard(s->engine, &guard);
 	else
 		engine_tell(s->engine, "guard", NULL, "error",
@@ -365,10 +378,24 @@ static void reload(struct service *s)
 			needs_restart(&old, &fresh) ? "; what changed of addresses, drivers or "
 						      "database counts from the next start"
 						    : "");
-		reload_guard(s);
+		reload_guard(s, true);
 		config_done(&old);
 	}
 	notify_ready(&s->notify);
+}
+
+/* ---- containers that are known by name ---- */
+
+static void container_changed(void *arg)
+{
+	reload_guard(arg, false);
+}
+
+static void container_unknown(void *arg, const char *sentence)
+{
+	struct service *s = arg;
+
+	engine_tell(s->engine, "guard", NULL, "warning", "%s", sentence);
 }
 
 static void signalled(void *arg, int signal)
@@ -448,7 +475,7 @@ static int open_engine(struct service *s)
 	return engine_new(&(struct engine_config){ .options = &g,
 						   .interval_ns = c->service_interval,
 						   .manage = c->manage_enabled,
-						   .guard = guard_config_make(c, &guard) == 0
+						   .guard = make_guard(s, true, &guard) == 0
 								    ? &guard
 								    : NULL,
 						   .loop = s->loop,
@@ -513,7 +540,12 @@ static int begin(struct service *s)
 	end = open_http(s);
 	if (end != SERVICE_OK)
 		return end;
-	if (open_engine(s) != 0 || doze_new(s->loop, s->engine, &s->doze) != 0) {
+	if (called_new(&(struct called_config){ .loop = s->loop,
+						.changed = container_changed,
+						.tell = container_unknown,
+						.arg = s },
+		       &s->called) != 0 ||
+	    open_engine(s) != 0 || doze_new(s->loop, s->engine, &s->doze) != 0) {
 		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
 		return SERVICE_FAILED;
 	}
@@ -538,6 +570,7 @@ static void finish(struct service *s)
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
 	uevent_free(s->uevent);
+	called_free(s->called);
 	doze_free(s->doze);
 	s->doze = NULL; /* what is told at the end makes views */
 	hangs = engine_end_guard(s->engine, END_NS) != 0;

@@ -57,6 +57,9 @@ struct worker_ops {
 	int (*alive)(struct worker_call *c, char *message, size_t size); /* does it answer? */
 };
 
+/* The socket of the engine that has its container: url of a container, else the first usual one that is there. */
+const char *worker_engine(const struct policy_worker *w);
+
 /* Which adapters there are: whoever acts names a set, so that a program that guards itself carries no more
  * than its own. */
 struct worker_set {

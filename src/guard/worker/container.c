@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -15,9 +16,9 @@
 static const char *const usual[] = { "/run/docker.sock", "/var/run/docker.sock",
 				     "/run/podman/podman.sock" };
 
-static const char *socket_of(const struct worker_call *c)
+const char *worker_engine(const struct policy_worker *w)
 {
-	const char *url = c->worker->kind == WORKER_CONTAINER ? c->worker->url : NULL;
+	const char *url = w->kind == WORKER_CONTAINER ? w->url : NULL;
 
 	if (url)
 		return strncmp(url, UNIX_SCHEME, strlen(UNIX_SCHEME)) == 0
@@ -26,14 +27,35 @@ static const char *socket_of(const struct worker_call *c)
 	for (size_t i = 0; i < sizeof(usual) / sizeof(*usual); i++)
 		if (access(usual[i], F_OK) == 0)
 			return usual[i];
-	return NULL;
+	return usual[0];
+}
+
+/* What libcurl does not say. */
+static int reach(const char *path, char *message, size_t size)
+{
+	const bool denied = access(path, W_OK) != 0 && errno == EACCES;
+
+	if (!denied && access(path, W_OK) == 0)
+		return 0;
+	if (denied)
+		snprintf(
+			message, size,
+			"%s may not be opened by this user: give the service the group of that "
+			"socket (SupplementaryGroups=, by systemctl edit gpuward)",
+			path);
+	else
+		snprintf(message, size,
+			 "there is no socket of an engine at %s: is it running? url = "
+			 "\"unix:///PATH\" names another",
+			 path);
+	return denied ? -GW_E_PERM : -GW_E_IO;
 }
 
 /* rest: what follows /containers/ID. */
 static int engine(struct worker_call *c, const char *method, const char *rest, char *message,
 		  size_t size)
 {
-	const char *path = socket_of(c), *id = c->worker->match.container;
+	const char *path = worker_engine(c->worker), *id = c->worker->match.container;
 	char url[512];
 	struct buf b;
 	int rc;
@@ -44,6 +66,9 @@ static int engine(struct worker_call *c, const char *method, const char *rest, c
 				     : "match.container does not name a container");
 		return -GW_E_ARG;
 	}
+	rc = reach(path, message, size);
+	if (rc)
+		return rc;
 	buf_init_fixed(&b, url, sizeof(url));
 	buf_adds(&b, "/containers/");
 	worker_http_escape(&b, id);
