@@ -1,9 +1,8 @@
 /* remote: asks the service that runs on this machine, or on another.
  *
- * A small HTTP/1.1 client of its own: plain http and UNIX sockets, one request a connection, a deadline, an answer
- * of at most 16 MiB.  Where the service is: --address, GPUWARD_ADDRESS, else what the configuration listens on (a
- * UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the configuration's, else that of
- * ~/.config/gpuward/token. */
+ * Over plain http or a UNIX socket (client.h).  Where the service is: --address, GPUWARD_ADDRESS, else what the
+ * configuration listens on (a UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the
+ * configuration's, else that of ~/.config/gpuward/token. */
 #ifndef GW_CLI_REMOTE_H
 #define GW_CLI_REMOTE_H
 
