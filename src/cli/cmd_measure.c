@@ -23,7 +23,8 @@
 
 struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
-	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count;
+	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count_url,
+		*count;
 	struct option_list tag;
 	uint64_t interval_ns;
 	bool require_exclusive, progress, keep_command, no_cooldown;
@@ -46,8 +47,13 @@ static const struct option options[] = {
 	  "a shell command that prints how many there are so far, asked before and after each "
 	  "run",
 	  NULL, NULL },
+	{ "count-url", 0, OPTION_TEXT, AT(count_url), "URL",
+	  "a server's own counter, read before and after each run: "
+	  "http://HOST:PORT/metrics#NAME; NAME may have labels, and vLLM, llama.cpp, SGLang "
+	  "and TGI need none",
+	  NULL, NULL },
 	{ "count", 0, OPTION_CHOICE, AT(count), "WHAT",
-	  "what it counts: tokens (the default) or iterations", count_choices, NULL },
+	  "what these count: tokens (the default) or iterations", count_choices, NULL },
 	{ "model-size", 0, OPTION_TEXT, AT(model_size), "SIZE",
 	  "for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
 	{ "part", 0, OPTION_TEXT, AT(part), "NAME",
@@ -93,7 +99,9 @@ struct plan {
 	unsigned first, trials, warmup;
 	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
 	enum run_baseline_mode baseline;
-	bool counts_iterations; /* and no tokens */
+	const struct count_kind *count; /* how what a run makes is counted; NULL: it is not */
+	const char *count_by;           /* what it is asked by */
+	bool counts_iterations;         /* and no tokens */
 };
 
 struct measurement {
@@ -178,18 +186,50 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
+/* The first way to count that was given; NULL: none. */
+static const struct count_kind *count_given(const struct options *o, const char **ret_by)
+{
+	const char *const by[COUNT_KINDS] = {
+		[COUNT_CMD] = o->count_cmd, [COUNT_URL] = o->count_url
+	};
+
+	for (unsigned i = 0; i < COUNT_KINDS; i++)
+		if (by[i]) {
+			*ret_by = by[i];
+			return &count_kinds[i];
+		}
+	return NULL;
+}
+
 /* One count of a thing, and of the whole run. */
 static int check_count(const struct options *o, struct plan *p)
 {
+	char why[COUNT_WHY];
+	const char *name;
+
+	p->count = count_given(o, &p->count_by);
 	p->counts_iterations = o->count && strcmp(o->count, "iterations") == 0;
-	if (o->count && !o->count_cmd)
-		cli_error("--count says what --count-cmd counts, and that is missing");
-	else if (o->count_cmd && o->part)
-		cli_error("--count-cmd counts over a whole run, and --part is about a part of "
-			  "it: the command can mark tokens instead");
-	else if (o->count_cmd && (p->counts_iterations ? o->iterations : o->tokens))
-		cli_error("--count-cmd and --%s are two counts of one thing: give one of them",
-			  p->counts_iterations ? "iterations" : "tokens");
+	name = p->counts_iterations ? "iterations" : "tokens";
+	if (!p->count && !o->count)
+		return EXIT_OK;
+	if (!p->count)
+		cli_error("--count says what --count-cmd or --count-url counts, and that is "
+			  "missing");
+	else if (o->part)
+		cli_error("--%s counts over a whole run, and --part is about a part of it: the "
+			  "command can mark tokens instead",
+			  p->count->option);
+	else if (o->count_cmd && o->count_url)
+		cli_error("--count-cmd and --count-url are two counts of one thing: give one "
+			  "of them");
+	else if (p->counts_iterations ? o->iterations : o->tokens)
+		cli_error("--%s and --%s are two counts of one thing: give one of them",
+			  p->count->option, name);
+	else if (p->counts_iterations && o->count_url && !strchr(o->count_url, '#'))
+		cli_error("--count-url: the counters that need no name count tokens: name the "
+			  "one of the iterations, as URL#COUNTER");
+	else if (p->count->check(p->count_by, why, sizeof(why)) != 0)
+		cli_error("--%s: %s", p->count->option, why);
 	else
 		return EXIT_OK;
 	return EXIT_USAGE;
@@ -342,8 +382,8 @@ static void meanwhile(void *arg)
 {
 	struct measurement *m = arg;
 
-	if (m->o->count_cmd && m->counting) /* it counts on: first */
-		count_read(m->o->count_cmd, &m->count_last);
+	if (m->plan.count && m->counting) /* it counts on: first */
+		count_read(m->plan.count, m->plan.count_by, &m->count_last);
 	if (wanted(m) && !m->env)
 		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
 }
@@ -409,26 +449,29 @@ static void take_count(struct measurement *m, const struct runner_run *run,
 {
 	struct count c;
 
-	if (!m->o->count_cmd)
+	if (!m->plan.count)
 		return;
 	count_between(&m->count_first, &m->count_last, run->begin_ns, run->end_ns, &c);
-	*(m->plan.counts_iterations ? &from->iterations : &from->tokens) = c.number;
-	*(m->plan.counts_iterations ? &from->iterations_over : &from->tokens_over) = c.edge;
+	from->count = (struct measured_count){ .source = m->plan.count->option,
+					       .iterations = m->plan.counts_iterations,
+					       .number = c.number,
+					       .edge = c.edge };
 	if (!isnan(c.number))
 		return;
-	cli_error("--count-cmd: %s: how many there were is not known", c.why);
+	snprintf(from->count.why, sizeof(from->count.why), "%s", c.why);
+	cli_error("--%s: %s: how many there were is not known", m->plan.count->option, c.why);
 	m->count_missing = true;
 }
 
-/* Before anything is started: a command that cannot count is found out now. */
+/* Before anything is started: what cannot count is found out now. */
 static int begin_count(struct measurement *m)
 {
-	if (!m->o->count_cmd)
+	if (!m->plan.count)
 		return EXIT_OK;
-	count_read(m->o->count_cmd, &m->count_first);
+	count_read(m->plan.count, m->plan.count_by, &m->count_first);
 	if (!*m->count_first.why)
 		return EXIT_OK;
-	cli_error("--count-cmd: %s; nothing was measured", m->count_first.why);
+	cli_error("--%s: %s; nothing was measured", m->plan.count->option, m->count_first.why);
 	return EXIT_FAILED;
 }
 
@@ -836,7 +879,8 @@ const struct command command_measure = {
 		"  gpuward measure -- python train.py --epochs 1\n"
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "
 		"fp16\n"
-		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n",
+		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n"
+		"  gpuward measure --count-url http://localhost:8000/metrics -- sleep 60\n",
 	.arguments = "-- COMMAND",
 	.runs = 1,
 	.options = options,

@@ -415,6 +415,22 @@ static void outcome(struct json *j, const struct measured_run *r)
 		json_null(j, "exit_signal");
 }
 
+static void count(struct json *j, const struct measured_count *c)
+{
+	bool known = !isnan(c->number);
+
+	if (!c->source) {
+		json_null(j, "count");
+		return;
+	}
+	json_object(j, "count");
+	json_string(j, "source", c->source);
+	json_string(j, "of", c->iterations ? "iterations" : "tokens");
+	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
+	json_string(j, "absence", known ? NULL : c->why);
+	json_object_end(j);
+}
+
 static void run(struct json *j, const struct measured_run *r)
 {
 	json_object(j, NULL);
@@ -438,6 +454,7 @@ static void run(struct json *j, const struct measured_run *r)
 	     { "latency_p95_seconds", r->latency_p95_s });
 	render_interval(j, "energy_per_iteration_joules", &r->iteration_joules);
 	render_interval(j, "energy_per_token_joules", &r->token_joules);
+	count(j, &r->count);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < r->devices; i++)
 		device(j, &r->device[i], r->begin_ns);

@@ -52,6 +52,15 @@ struct measured_window {
 	const struct gw_energy *energy; /* one a device */
 };
 
+/* What was counted before and after a run, and so of it. */
+struct measured_count {
+	const char *source; /* the option that says by what; NULL: nothing was */
+	bool iterations;    /* and no tokens                            */
+	double number;      /* NAN: unknown                             */
+	double edge;        /* so many of them may be too many: they were made around the run */
+	char why[320];      /* it is unknown                            */
+};
+
 /* Enough for every code on eight GPUs; of more the first are told, and child-failed always. */
 #define MEASURED_CODES (8 * GW_CODES)
 
@@ -71,7 +80,8 @@ struct measured_run {
 	bool floored;
 	const char *baseline_kind;
 	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* as given or marked; NAN: unknown */
+	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
+	struct measured_count count;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval iteration_joules, token_joules;
 	struct measured_device *device;
