@@ -1,4 +1,5 @@
 /* measure: the energy of a command. */
+#include "clean_room.h"
 #include "cool.h"
 #include "count.h"
 #include "measured.h"
@@ -25,6 +26,7 @@ struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
 	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count_url,
 		*count;
+	struct clean_room_flags room;
 	struct option_list tag;
 	uint64_t interval_ns;
 	bool require_exclusive, progress, keep_command, no_cooldown;
@@ -75,6 +77,7 @@ static const struct option options[] = {
 	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
 	  "somebody else on a GPU makes the result invalid, and the exit status 13", NULL,
 	  NULL },
+	CLEAN_ROOM_OPTIONS(struct options, room),
 	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N", "runs before it that do not count", NULL,
 	  NULL },
 	{ "cooldown-to", 0, OPTION_TEXT, AT(cooldown_to), "CELSIUS",
@@ -120,6 +123,7 @@ struct measurement {
 	bool shared_told;           /* that somebody else is here                  */
 	bool known;                 /* what the result tells of the GPUs           */
 	struct bundle *bundle;      /* NULL: none is kept                          */
+	struct clean_room *room;    /* NULL: none was asked for                    */
 	struct gw_environment *env; /* for the result; NULL: not yet           */
 	struct measured result;     /* its runs ...                                */
 	struct runner_run *run;     /* ... and what they were made of              */
@@ -293,6 +297,8 @@ static int check(const struct cli *c, const struct options *o)
 			  o->output && !*o->output ? "output" : "bundle");
 		return EXIT_USAGE;
 	}
+	if (clean_room_check(&o->room) != EXIT_OK)
+		return EXIT_USAGE;
 	return output_possible(o->output);
 }
 
@@ -581,6 +587,7 @@ static void describe(struct measurement *m, char *command, size_t size)
 	r->model_size_bytes = m->plan.model_bytes;
 	r->iterations = r->run[0].iterations;
 	r->tokens = r->run[0].tokens;
+	r->room = clean_room_told(m->room);
 	r->command_name = slash && slash[1] ? slash + 1 : m->c->argv[0];
 	if (m->o->keep_command) {
 		cli_join(command, size, m->c->argv);
@@ -632,6 +639,8 @@ static int finish(struct measurement *m)
 	if (code != EXIT_OK)
 		return code;
 	if (shared && m->o->require_exclusive)
+		return EXIT_SHARED;
+	if (m->room && !measured_room_kept(clean_room_told(m->room)))
 		return EXIT_SHARED;
 	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
 		return 128 + m->runner.interrupted;
@@ -793,11 +802,16 @@ static int measure(struct measurement *m)
 	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
 	m->progress.trials = m->plan.trials;
 	m->progress.iterations = m->plan.iterations;
-	get_baselines(m);
-	runner_ready(&m->runner);
-	code = m->runner.interrupted ? 128 + m->runner.interrupted : run_all(m);
+	code = clean_room_new(m->c, &m->o->room, &m->runner, &m->room);
+	if (code == EXIT_OK) {
+		get_baselines(m);
+		runner_ready(&m->runner);
+		code = m->runner.interrupted ? 128 + m->runner.interrupted : run_all(m);
+	}
+	clean_room_end(m->room);
 	if (code == EXIT_OK)
 		code = finish(m);
+	clean_room_free(m->room);
 	runner_end(&m->runner);
 	return code;
 }

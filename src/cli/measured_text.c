@@ -432,6 +432,22 @@ static void print_all_codes(const struct measured *m)
 	}
 }
 
+/* Who was kept off, and by whom. */
+static void print_room(const struct measured_room *r)
+{
+	if (!r || !r->asked)
+		return;
+	if (r->workers == 0)
+		row("Clean room", "the guard has no worker for these GPUs");
+	for (unsigned i = 0; i < r->workers; i++) {
+		const struct measured_worker *w = &r->worker[i];
+
+		row(i ? "" : "Clean room", "%s %s%s%s", w->name,
+		    w->held ? "was held off" : "was held off by others already",
+		    *w->broken ? ", but " : "", w->broken);
+	}
+}
+
 void measured_print(const struct measured *m, const struct cli *c)
 {
 	if (m->simulated)
@@ -439,6 +455,7 @@ void measured_print(const struct measured *m, const struct cli *c)
 			term_on(TERM_MARK), term_off());
 	if (m->label)
 		row("Label", "%s", m->label);
+	print_room(m->room);
 	if (m->runs == 1) {
 		print_run(&m->run[0]);
 		return;

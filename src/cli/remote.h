@@ -19,22 +19,22 @@ struct json_doc;
 struct remote_flags {
 	const char *address, *token_file;
 };
-#define REMOTE_OPTIONS(member)                                                                \
+#define REMOTE_OPTIONS_OF(type, member)                                                       \
 	{ "address",                                                                          \
 	  0,                                                                                  \
 	  OPTION_TEXT,                                                                        \
-	  offsetof(struct given, member.address),                                             \
+	  offsetof(type, member.address),                                                     \
 	  "ADDRESS",                                                                          \
 	  "where the service listens: HOST:PORT or unix:PATH (default: as it is configured)", \
 	  NULL,                                                                               \
 	  NULL },                                                                             \
 	{                                                                                     \
-		"token-file", 0, OPTION_TEXT, offsetof(struct given, member.token_file),      \
-			"FILE",                                                               \
+		"token-file", 0, OPTION_TEXT, offsetof(type, member.token_file), "FILE",      \
 			"file that holds the service's token (default: as it is configured, " \
 			"else ~/.config/gpuward/token)",                                      \
 			NULL, NULL                                                            \
 	}
+#define REMOTE_OPTIONS(member) REMOTE_OPTIONS_OF(struct given, member)
 
 struct remote {
 	char address[512]; /* "HOST:PORT" or "unix:PATH" */

@@ -467,6 +467,44 @@ static void run(struct json *j, const struct measured_run *r)
 	json_object_end(j);
 }
 
+/* ---- the room ---- */
+
+bool measured_room_kept(const struct measured_room *r)
+{
+	for (unsigned i = 0; i < r->workers; i++)
+		if (r->worker[i].broken[0])
+			return false;
+	return true;
+}
+
+static void room_worker(struct json *j, const struct measured_worker *w)
+{
+	json_object(j, NULL);
+	json_string(j, "name", w->name);
+	json_string(j, "state_before", w->state);
+	json_string(j, "hold_before", w->hold);
+	json_double(j, "hold_before_seconds", w->hold_left_s);
+	json_string(j, "held_by", w->held ? "measurement" : "others");
+	json_string(j, "broken", given(w->broken));
+	json_object_end(j);
+}
+
+void render_room(struct json *j, const struct measured_room *r)
+{
+	if (!r || !r->asked) {
+		json_null(j, "clean_room");
+		return;
+	}
+	json_object(j, "clean_room");
+	json_bool(j, "kept", measured_room_kept(r));
+	json_double(j, "waited_seconds", r->waited_s);
+	json_array(j, "workers");
+	for (unsigned i = 0; i < r->workers; i++)
+		room_worker(j, &r->worker[i]);
+	json_array_end(j);
+	json_object_end(j);
+}
+
 /* ---- the document ---- */
 
 static void tags(struct json *j, const struct measured *m)
@@ -501,6 +539,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	json_string(j, "command_name", m->command_name);
 	json_string(j, "command", m->command);
 	json_string(j, "validity", gw_validity_name(m->validity));
+	render_room(j, m->room);
 	json_array(j, "runs");
 	for (unsigned i = 0; i < m->runs; i++)
 		run(j, &m->run[i]);

@@ -7,6 +7,7 @@
 
 #include "render.h"
 
+#include "guard/policy.h"
 #include "measure/attribute.h"
 #include "measure/host_energy.h"
 #include "measure/sensor.h"
@@ -91,6 +92,26 @@ struct measured_run {
 	unsigned windows;
 };
 
+/* A worker of the guard that was kept off the measured GPUs. */
+struct measured_worker {
+	char name[128];
+	char state[24],
+		hold[16];   /* when it was found: its state; "none", "evicted", "manual" */
+	double hold_left_s; /* of that hold; NAN: it has no end, or there was none */
+	bool held;          /* by us; else by who held it before */
+	char broken[200];   /* it was not kept off all the time: why; "": it was */
+};
+
+struct measured_room {
+	bool asked; /* for a clean room; else the rest says nothing */
+	double waited_s;
+	struct measured_worker worker[POLICY_WORKERS];
+	unsigned workers;
+};
+
+/* Was nobody of them there from the beginning to the end? */
+bool measured_room_kept(const struct measured_room *r);
+
 struct measured {
 	uint64_t wall_ns;
 	bool simulated;
@@ -102,6 +123,7 @@ struct measured {
 	const char *command_name;
 	const char *command; /* NULL: not to be kept */
 	enum gw_validity validity;
+	const struct measured_room *room;
 	struct measured_run *run;
 	unsigned runs;
 };
@@ -117,6 +139,9 @@ void render_energy_part(struct json *j, const struct gw_energy *e);
 
 /* Keys of a set of codes, as the array "codes". */
 void render_codes(struct json *j, uint64_t codes);
+
+/* As the key "clean_room"; NULL, or none was asked for: null. */
+void render_room(struct json *j, const struct measured_room *r);
 
 /* The whole document.  env may be NULL. */
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
