@@ -652,6 +652,12 @@ const struct measured_room *clean_room_told(const struct clean_room *r)
 	return r ? &r->told : NULL;
 }
 
+void clean_room_line(const struct measured_worker *w, char *out, size_t size)
+{
+	snprintf(out, size, "%s was held off%s%s%s", w->name,
+		 w->held ? "" : " by others already", *w->broken ? ", but " : "", w->broken);
+}
+
 void clean_room_free(struct clean_room *r)
 {
 	if (!r)

@@ -47,6 +47,9 @@ void clean_room_end(struct clean_room *r);
 /* After the end: what is to be told of it, until it is freed.  NULL is fine. */
 const struct measured_room *clean_room_told(const struct clean_room *r);
 
+/* "ollama was held off": for a line of a result. */
+void clean_room_line(const struct measured_worker *w, char *out, size_t size);
+
 void clean_room_free(struct clean_room *r); /* ends it; NULL is fine */
 
 #endif

@@ -2,6 +2,7 @@
  * output is the command's. */
 #include "measured.h"
 
+#include "clean_room.h"
 #include "trials.h"
 
 #include <math.h>
@@ -435,16 +436,11 @@ static void print_all_codes(const struct measured *m)
 /* Who was kept off, and by whom. */
 static void print_room(const struct measured_room *r)
 {
-	if (!r || !r->asked)
-		return;
-	if (r->workers == 0)
-		row("Clean room", "the guard has no worker for these GPUs");
-	for (unsigned i = 0; i < r->workers; i++) {
-		const struct measured_worker *w = &r->worker[i];
+	char line[400];
 
-		row(i ? "" : "Clean room", "%s %s%s%s", w->name,
-		    w->held ? "was held off" : "was held off by others already",
-		    *w->broken ? ", but " : "", w->broken);
+	for (unsigned i = 0; r && i < r->workers; i++) {
+		clean_room_line(&r->worker[i], line, sizeof(line));
+		row(i ? "" : "Clean room", "%s", line);
 	}
 }
 

@@ -1,6 +1,8 @@
 """gpuward measure --clean-room: the guard's workers stay off the measured GPU, and come back whatever happens."""
 import contextlib
+import datetime
 import json
+import os
 import signal
 import subprocess
 
@@ -31,10 +33,20 @@ def guarding(path, mode="enforce", more="", **kw):
             yield s
 
 
-@pytest.fixture
-def s(tmp_path):
-    with guarding(tmp_path) as service:
+@pytest.fixture(scope="module")
+def room(tmp_path_factory):
+    with guarding(tmp_path_factory.mktemp("room")) as service:
         yield service
+
+
+@pytest.fixture
+def s(room, tmp_path):
+    """The worker is on its GPU, and nobody holds it."""
+    room.path_of = tmp_path
+    yield room
+    if room.worker()["hold"] != "none" or room.worker()["mask"]:
+        room.guard("release", "ollama")
+    back(room)
 
 
 def words(s, *options, command, token=True):
@@ -55,11 +67,15 @@ def measure(s, *options, command=("true",), **kw):
 def start(s, *options, command=("sleep", "1000")):
     """Runs it beside the test, until the command runs."""
     begun = s.path_of / "begun"
-    argv = words(s, *options, command=["sh", "-c", f"touch {begun}; exec \"$@\"", "sh", *command])
+    argv = words(s, *options, command=["sh", "-c", f"echo $$ > {begun}.new; mv {begun}.new {begun}; exec \"$@\"", "sh", *command])
     child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=support.environment(), stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     s.wait(begun.exists)
     return child
+
+
+def until(worker):
+    return datetime.datetime.fromisoformat(worker["hold_until_utc"].replace("Z", "+00:00"))
 
 
 def back(s):
@@ -75,6 +91,7 @@ def killed(tmp_path_factory):
         child.kill()
         child.wait()
         child.stderr.close()
+        os.kill(int((service.path_of / "begun").read_text()), signal.SIGKILL)
         yield service
 
 
@@ -101,23 +118,22 @@ def test_it_comes_back_after_a_command_that_fails(s):
     back(s)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_lets_it_come_back(s, number):
+def test_the_hold_is_a_lease_that_is_renewed_and_a_signal_ends_it(s):
     child = start(s)
-    assert s.worker()["hold"] == "evicted"
-    child.send_signal(number)
+    first = s.worker()
+    assert first["hold"] == "evicted" and 0 < first["hold_until_seconds"] <= 12
+    s.wait(lambda: until(s.worker()) - until(first) > datetime.timedelta(seconds=2))
+    child.send_signal(signal.SIGTERM)
     _, said = child.communicate(timeout=support.TIMEOUT)
-    assert child.returncode == 128 + number, said
+    assert child.returncode == 128 + signal.SIGTERM, said
     back(s)
 
 
-def test_the_hold_is_a_lease_that_is_renewed(s):
+def test_ctrl_c_ends_it_too(s):
     child = start(s)
-    first = s.worker()
-    assert 0 < first["hold_until_seconds"] <= 12
-    s.wait(lambda: s.worker()["hold_until_utc"] > first["hold_until_utc"][:-5] + "9.999Z")
-    child.terminate()
-    child.communicate(timeout=support.TIMEOUT)
+    child.send_signal(signal.SIGINT)
+    _, said = child.communicate(timeout=support.TIMEOUT)
+    assert child.returncode == 128 + signal.SIGINT, said
     back(s)
 
 
@@ -181,6 +197,20 @@ def test_a_room_that_was_not_kept_shows_in_the_exit_status(s):
     assert child.returncode == SHARED
 
 
+def test_a_comparison_has_a_clean_room_too(s, tmp_path):
+    seen, out = tmp_path / "seen", tmp_path / "ab.json"
+    look = ["sh", "-c", f"ls {s.world.held} >> {seen}; sleep 0.05"]
+    done = support.gpuward("ab", f"--simulate={s.world.scenario}", "--clean-room", "--address", s.url, "--token-file",
+                           s.token_file, "--pairs-max=2", "--aa-pairs=0", "--no-cooldown", "-o", out, "--", *look, "--", *look)
+    assert done.returncode == 0, done.stderr
+    doc = json.loads(out.read_text())
+    support.check("ab", doc)
+    assert seen.read_text() == "" and doc["clean_room"]["kept"] is True
+    assert doc["clean_room"]["workers"][0]["held_by"] == "measurement"
+    assert "ollama was held off" in done.stdout
+    back(s)
+
+
 # ---- where it cannot be
 
 
@@ -198,14 +228,11 @@ def test_one_that_is_held_active_is_left_and_nothing_is_measured(s):
 
 def test_a_worker_that_does_not_leave(tmp_path):
     with guarding(tmp_path, keeps=True) as s:
-        said = refused(s, "--clean-room=1500ms", code=SHARED)
-        assert "worker ollama did not leave within 1500ms (it is " in said
+        said = refused(s, "--clean-room=1s", code=SHARED)
+        assert "worker ollama did not leave within 1s (it is " in said
         assert "--clean-room=TIME waits longer; nothing was measured" in said
         assert s.worker()["hold"] == "none"
-
-
-def test_a_signal_while_it_is_waited_for(tmp_path):
-    with guarding(tmp_path, keeps=True) as s:
+        # A signal while it is waited for ends that.
         argv = words(s, "--clean-room=1h", command=["touch", tmp_path / "started"])
         child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=support.environment(),
                                  stderr=subprocess.DEVNULL)
