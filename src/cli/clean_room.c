@@ -439,11 +439,27 @@ static int choose(struct clean_room *r, const struct runner *runner)
 	return code;
 }
 
+/* Asks until it is known: a guard that has just begun has not looked yet. */
+static int ask_gpu(struct clean_room *r, const char *uuid, struct runner *runner, char *message,
+		   size_t size)
+{
+	uint64_t until = now_ns() + ANSWER_NS;
+	char path[160];
+	int err;
+
+	snprintf(path, sizeof(path), "/api/v1/guard/gpus/%.100s", uuid);
+	do
+		err = remote_ask(&r->remote, "GET", path, NULL, ANSWER_NS, message, size);
+	while (!err && r->remote.status == 503 && now_ns() < until &&
+	       !runner_sleep(runner, now_ns() + LEAVING_NS));
+	return err;
+}
+
 /* Another machine's workers are left alone: its service does not know our GPUs. */
-static int check_gpus(struct clean_room *r, const struct runner *runner)
+static int check_gpus(struct clean_room *r, struct runner *runner)
 {
 	unsigned n = gw_meter_device_count(runner->meter);
-	char path[160], message[700];
+	char message[700];
 
 	if (n == 0) {
 		cli_error("there is no GPU that could be kept clear; %s", nothing);
@@ -452,20 +468,18 @@ static int check_gpus(struct clean_room *r, const struct runner *runner)
 	for (unsigned i = 0; i < n; i++) {
 		const struct gw_device *d =
 			gw_snapshot_device(r->c->snap, gw_meter_device(runner->meter, i));
-		const char *uuid = gw_device_text(d, GW_T_UUID);
+		const char *uuid = or_none(gw_device_text(d, GW_T_UUID), "-");
 
-		snprintf(path, sizeof(path), "/api/v1/guard/gpus/%.100s", or_none(uuid, "-"));
-		if (remote_ask(&r->remote, "GET", path, NULL, ANSWER_NS, message,
-			       sizeof(message)) != 0) {
-			cli_error("%s; %s", message, nothing);
+		if (ask_gpu(r, uuid, runner, message, sizeof(message)) != 0) {
+			cli_error("%s; --clean-room asks the guard of gpuward serve; %s",
+				  message, nothing);
 			return EXIT_FAILED;
 		}
 		if (r->remote.status == 200)
 			continue;
 		cli_error("the service on %s does not guard GPU %u (%s): %s; --address names "
 			  "another; %s",
-			  r->remote.address, d->index, or_none(uuid, "no UUID"),
-			  remote_why(&r->remote), nothing);
+			  r->remote.address, d->index, uuid, remote_why(&r->remote), nothing);
 		return EXIT_FAILED;
 	}
 	return EXIT_OK;
@@ -489,21 +503,18 @@ static int hold_all(struct clean_room *r)
 }
 
 static int find_workers(struct clean_room *r, const struct clean_room_flags *f,
-			const struct runner *runner)
+			struct runner *runner)
 {
 	char message[700];
 	int code = remote_open(&r->remote, &f->remote);
 
-	if (code == EXIT_OK && look(r, message, sizeof(message)) != 0) {
-		cli_error("%s; --clean-room asks the guard of gpuward serve; %s", message,
-			  nothing);
-		code = EXIT_FAILED;
-	}
-	if (code == EXIT_OK)
-		code = choose(r, runner);
 	if (code == EXIT_OK)
 		code = check_gpus(r, runner);
-	return code;
+	if (code == EXIT_OK && look(r, message, sizeof(message)) != 0) {
+		cli_error("%s; %s", message, nothing);
+		code = EXIT_FAILED;
+	}
+	return code == EXIT_OK ? choose(r, runner) : code;
 }
 
 /* Of the last answer. */
@@ -529,21 +540,28 @@ static int wait_until_out(struct clean_room *r, const struct clean_room_flags *f
 {
 	uint64_t now = now_ns(), wait_ns = 0, until;
 	char message[700];
+	bool said = false;
 
 	wait_of(f, &wait_ns);
 	until = r->begin_ns + wait_ns;
-	while (!r->all_out && now < until && !runner_sleep(runner, now + LEAVING_NS / 2))
+	while (!r->all_out && now < until && !runner_sleep(runner, now + LEAVING_NS / 2)) {
 		now = now_ns();
+		if (!said && !r->c->quiet && now - r->begin_ns > NS_PER_S) {
+			fprintf(stderr, "gpuward: waiting until the guard's workers are out\n");
+			said = true;
+		}
+	}
 	r->told.waited_s = (double)(now_ns() - r->begin_ns) * 1e-9;
 	if (runner->interrupted)
 		return 128 + runner->interrupted;
 	if (r->all_out)
 		return EXIT_OK;
 	stop_keeper(r);
-	if (look(r, message, sizeof(message)) == 0)
-		say_who_stayed(r, f->wait);
-	else
+	if (look(r, message, sizeof(message)) != 0) {
 		cli_error("%s; %s", message, nothing);
+		return EXIT_FAILED;
+	}
+	say_who_stayed(r, f->wait);
 	return EXIT_SHARED;
 }
 
@@ -610,6 +628,8 @@ static void release_all(struct clean_room *r)
 		cli_error("%s: the workers are held off until their holds end by themselves, "
 			  "within %.0f s",
 			  message, lease_s(r));
+		for (unsigned i = 0; i < r->told.workers; i++)
+			broken(r, i, "nobody knows: the service did not answer at the end,");
 		return;
 	}
 	for (unsigned i = 0; i < r->told.workers; i++) {

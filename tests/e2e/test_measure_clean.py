@@ -197,6 +197,17 @@ def test_a_room_that_was_not_kept_shows_in_the_exit_status(s):
     assert child.returncode == SHARED
 
 
+def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
+    with guarding(tmp_path) as s:
+        child = start(s)
+        s.stop(signal.SIGKILL)
+        child.terminate()
+        _, said = child.communicate(timeout=support.TIMEOUT)
+    room = json.loads((tmp_path / "result.json").read_text())["clean_room"]
+    assert room["kept"] is False and "the service did not answer at the end" in room["workers"][0]["broken"]
+    assert "their holds end by themselves" in said
+
+
 def test_a_comparison_has_a_clean_room_too(s, tmp_path):
     seen, out = tmp_path / "seen", tmp_path / "ab.json"
     look = ["sh", "-c", f"ls {s.world.held} >> {seen}; sleep 0.05"]
