@@ -40,6 +40,8 @@ struct clean_room {
 	struct remote remote;
 	struct measured_room told; /* and beside each worker of it: */
 	struct held held[POLICY_WORKERS];
+	char there[POLICY_WORKERS][128]; /* workers that have a process on a measured GPU */
+	unsigned theres;
 	uint64_t begin_ns;
 	bool ended;
 	/* The thread has all of the above from its start until it is joined. */
@@ -345,12 +347,22 @@ static void stop_keeper(struct clean_room *r)
 
 static const char nothing[] = "nothing was measured";
 
-/* Is it, by its configuration, ever on a measured GPU?  One that names no GPU is wherever it likes. */
+static bool is_there(const struct clean_room *r, const char *name)
+{
+	for (unsigned i = 0; name && i < r->theres; i++)
+		if (strcmp(r->there[i], name) == 0)
+			return true;
+	return false;
+}
+
+/* Is it on a measured GPU, or may it be by its configuration?  One that names no GPU is wherever it likes. */
 static bool concerns(const struct clean_room *r, const struct runner *runner,
 		     const struct json_doc *w)
 {
 	size_t n = json_doc_count(w, "gpus");
 
+	if (is_there(r, json_doc_string(w, "name")))
+		return true;
 	for (unsigned i = 0; n && i < gw_meter_device_count(runner->meter); i++) {
 		const struct gw_device *d =
 			gw_snapshot_device(r->c->snap, gw_meter_device(runner->meter, i));
@@ -435,8 +447,21 @@ static int choose(struct clean_room *r, const struct runner *runner)
 			note(r, w);
 	}
 	if (code == EXIT_OK && r->told.workers == 0 && !r->c->quiet)
-		cli_error("no worker of the guard is ever on these GPUs: nobody has to leave");
+		cli_error("no worker of the guard may be on these GPUs: nobody has to leave");
 	return code;
+}
+
+/* Of the last answer, which is about a GPU. */
+static void note_there(struct clean_room *r)
+{
+	const struct json_doc *gpu = r->remote.reply;
+
+	for (size_t i = 0; gpu && i < json_doc_count(gpu, "processes"); i++) {
+		const char *name = json_doc_string(json_doc_at(gpu, "processes", i), "worker");
+
+		if (name && !is_there(r, name) && r->theres < POLICY_WORKERS)
+			snprintf(r->there[r->theres++], sizeof(r->there[0]), "%s", name);
+	}
 }
 
 /* Asks until it is known: a guard that has just begun has not looked yet. */
@@ -475,8 +500,10 @@ static int check_gpus(struct clean_room *r, struct runner *runner)
 				  message, nothing);
 			return EXIT_FAILED;
 		}
-		if (r->remote.status == 200)
+		if (r->remote.status == 200) {
+			note_there(r);
 			continue;
+		}
 		cli_error("the service on %s does not guard GPU %u (%s): %s; --address names "
 			  "another; %s",
 			  r->remote.address, d->index, uuid, remote_why(&r->remote), nothing);

@@ -17,15 +17,14 @@ from worker import GIB, World
 SHARED = 13
 
 
-def configure(worker, mode="enforce", more=""):
-    text = f'[guard]\nmode = "{mode}"\nsimulated = true\n{SHORT}\n'
-    return text + (worker.table("ollama", "ollama") if worker else "") + more
+def configure(worker, mode, more):
+    return f'[guard]\nmode = "{mode}"\nsimulated = true\n{SHORT}\n' + worker.table("ollama", "ollama", more)
 
 
 @contextlib.contextmanager
 def guarding(path, mode="enforce", more="", **kw):
-    """A world with a worker on its GPU, and a service that guards it."""
-    world = World(path)
+    """A world with a worker on the first of its two GPUs, and a service that guards it."""
+    world = World(path, more='[[gpu]]\nprofile = "rtx4090"\n')
     with guarded.held(world, "Ollama", 10 * GIB, models=["llama3:8b"], **kw) as worker:
         with Guarded(world, configure(worker, mode, more)) as s:
             s.world, s.held_worker, s.path_of = world, worker, path
@@ -206,6 +205,23 @@ def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):
     room = json.loads((tmp_path / "result.json").read_text())["clean_room"]
     assert room["kept"] is False and "the service did not answer at the end" in room["workers"][0]["broken"]
     assert "their holds end by themselves" in said
+
+
+def test_a_worker_of_another_gpu_stays_where_it_is(tmp_path):
+    with guarding(tmp_path, more='gpus = ["0"]') as s:
+        done, doc = measure(s, "--gpu=1")
+        assert done.returncode == 0 and doc["clean_room"]["workers"] == []
+        assert "no worker of the guard may be on these GPUs: nobody has to leave" in done.stderr
+        assert s.worker()["evictions_total"] == 0 and s.now() == "active"
+        _, doc = measure(s, "--gpu=0")
+        assert [w["name"] for w in doc["clean_room"]["workers"]] == ["ollama"]
+        back(s)
+
+
+def test_a_worker_that_is_where_it_should_not_be_leaves_too(tmp_path):
+    with guarding(tmp_path, more='gpus = ["1"]') as s:
+        _, doc = measure(s, "--gpu=0")
+        assert [w["name"] for w in doc["clean_room"]["workers"]] == ["ollama"]
 
 
 def test_a_comparison_has_a_clean_room_too(s, tmp_path):
