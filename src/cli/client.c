@@ -126,7 +126,30 @@ static int send_all(int fd, const char *p, size_t n, uint64_t deadline_ns)
 	return 0;
 }
 
-/* Up to the end of the connection: we asked for it to be closed. */
+/* ---- the answer ---- */
+
+/* In the lines before end. */
+static const char *header(const char *head, const char *end, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *line = strstr(head, "\r\n"); line && line < end;
+	     line = strstr(line + 2, "\r\n"))
+		if (strncasecmp(line + 2, name, n) == 0 && line[2 + n] == ':')
+			return line + 3 + n + strspn(line + 3 + n, " \t");
+	return NULL;
+}
+
+/* Has all come that it said would?  False also where it did not say. */
+static bool is_whole(const struct buf *raw)
+{
+	const char *end = strstr(raw->p, "\r\n\r\n");
+	const char *length = end ? header(raw->p, end, "Content-Length") : NULL;
+
+	return length && (size_t)(raw->p + raw->len - (end + 4)) >= strtoull(length, NULL, 10);
+}
+
+/* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody does. */
 static int receive(int fd, struct buf *out, uint64_t deadline_ns)
 {
 	char part[16384];
@@ -145,21 +168,9 @@ static int receive(int fd, struct buf *out, uint64_t deadline_ns)
 				return err;
 		} else if (errno != EINTR)
 			return -GW_E_IO;
-		if (out->err)
+		if (out->err || is_whole(out))
 			return out->err;
 	}
-}
-
-/* ---- the answer ---- */
-
-static const char *header(const char *head, const char *name)
-{
-	size_t n = strlen(name);
-
-	for (const char *line = strstr(head, "\r\n"); line; line = strstr(line + 2, "\r\n"))
-		if (strncasecmp(line + 2, name, n) == 0 && line[2 + n] == ':')
-			return line + 3 + n + strspn(line + 3 + n, " \t");
-	return NULL;
 }
 
 static int unchunk(const char *p, const char *end, struct buf *out)
@@ -184,15 +195,14 @@ static int unchunk(const char *p, const char *end, struct buf *out)
 
 static int take_answer(const struct buf *raw, int *ret_status, struct buf *ret_body)
 {
-	char *end = strstr(raw->p, "\r\n\r\n");
+	const char *end = strstr(raw->p, "\r\n\r\n");
 	const char *body, *length, *coding;
 
 	if (!end || sscanf(raw->p, "HTTP/1.%*d %d", ret_status) != 1)
 		return -GW_E_PARSE;
-	end[2] = '\0';
 	body = end + 4;
-	coding = header(raw->p, "Transfer-Encoding");
-	length = header(raw->p, "Content-Length");
+	coding = header(raw->p, end, "Transfer-Encoding");
+	length = header(raw->p, end, "Content-Length");
 	if (coding && strncasecmp(coding, "chunked", 7) == 0)
 		return unchunk(body, raw->p + raw->len, ret_body);
 	if (length && strtoull(length, NULL, 10) != (size_t)(raw->p + raw->len - body))

@@ -96,6 +96,25 @@ def test_labels_choose_among_the_series(tmp_path, load, what, tokens):
     assert doc["runs"][0]["tokens"] == tokens
 
 
+def test_a_server_that_does_not_hang_up_is_not_waited_for(tmp_path, load):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        kept = []
+
+        def serve():
+            for value in (5, 25):
+                kept.append(listener.accept()[0])
+                kept[-1].recv(65536)
+                body = f"{NAME} {value}\n"
+                kept[-1].sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done, doc = measure(tmp_path, load, f"http://127.0.0.1:{listener.getsockname()[1]}/metrics", command=["true"])
+        thread.join()
+        for connection in kept:
+            connection.close()
+    assert done.returncode == 0 and doc["runs"][0]["tokens"] == 20
+
+
 def test_a_number_in_json_counts_iterations(tmp_path, load):
     with Counter('{"done": {"steps": 5}}', '{"done": {"steps": 30}}', kind="application/json") as server:
         _, doc = measure(tmp_path, load, f"{server.url}#done.steps", "--count=iterations", command=["true"])
