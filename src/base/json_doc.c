@@ -23,7 +23,9 @@ struct json_value; /* jansson's json_t */
 	C(double, number, "json_number_value", (const struct json_value *v))              \
 	C(size_t, count, "json_array_size", (const struct json_value *v))                 \
 	C(struct json_value *, at, "json_array_get", (const struct json_value *v, size_t i)) \
-	C(struct json_value *, yes, "json_true", (void))
+	C(struct json_value *, yes, "json_true", (void))                                  \
+	C(size_t, dump, "json_dumpb",                                                     \
+	  (const struct json_value *v, char *out, size_t size, size_t flags))
 /* clang-format on */
 
 struct jansson {
@@ -112,6 +114,16 @@ const char *json_doc_string(const struct json_doc *r, const char *path)
 double json_doc_number(const struct json_doc *r, const char *path)
 {
 	return jansson.number(value(json_doc_get(r, path)));
+}
+
+bool json_doc_is_number(const struct json_doc *r, const char *path)
+{
+	const size_t any = 0x200; /* JSON_ENCODE_ANY: no array and no object too */
+	const struct json_doc *v = json_doc_get(r, path);
+	char text[64] = ""; /* what does not fit is none, and stays out */
+
+	return v && jansson.dump(value(v), text, sizeof(text) - 1, any) > 0 &&
+	       (text[0] == '-' || (text[0] >= '0' && text[0] <= '9'));
 }
 
 bool json_doc_true(const struct json_doc *r, const char *path)

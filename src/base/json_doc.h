@@ -18,6 +18,7 @@ void json_doc_free(struct json_doc *r); /* of a document; NULL is fine */
 const struct json_doc *json_doc_get(const struct json_doc *r, const char *path);
 const char *json_doc_string(const struct json_doc *r, const char *path);
 double json_doc_number(const struct json_doc *r, const char *path);
+bool json_doc_is_number(const struct json_doc *r, const char *path);
 bool json_doc_true(const struct json_doc *r, const char *path);
 size_t json_doc_count(const struct json_doc *r, const char *path); /* of an array */
 const struct json_doc *json_doc_at(const struct json_doc *r, const char *path, size_t i);

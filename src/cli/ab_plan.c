@@ -43,6 +43,7 @@ const struct option ab_plan_options[] = {
 	  NULL },
 	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
 	  "somebody else on a GPU ends the comparison with exit status 13", NULL, NULL },
+	CLEAN_ROOM_OPTIONS(struct ab_options, room),
 	{ "seed", 0, OPTION_TEXT, AT(seed), "N",
 	  "of the order and of the bootstrap (default: another each time)", NULL, NULL },
 	{ "show-output", 0, OPTION_FLAG, AT(show_output), NULL,
@@ -136,6 +137,8 @@ int ab_plan_parse(const struct ab_options *o, struct ab_plan *p)
 			  "them");
 		code = EXIT_USAGE;
 	}
+	if (code == EXIT_OK)
+		code = clean_room_check(&o->room);
 	if (code == EXIT_OK && o->part && !*o->part) {
 		cli_error("--part takes the name of a part that the commands mark, not ''");
 		code = EXIT_USAGE;

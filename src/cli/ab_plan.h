@@ -2,6 +2,7 @@
 #ifndef GW_CLI_AB_PLAN_H
 #define GW_CLI_AB_PLAN_H
 
+#include "clean_room.h"
 #include "option.h"
 
 #include "measure/ab.h"
@@ -11,6 +12,7 @@
 struct ab_options {
 	const char *pairs_max, *aa_pairs, *target, *fail_if, *iterations, *part, *warmup, *seed;
 	const char *cooldown_to, *output;
+	struct clean_room_flags room;
 	bool no_cooldown, require_exclusive, show_output, keep_command, progress;
 };
 

@@ -5,6 +5,7 @@
 #include "ab_plan.h"
 #include "ab_take.h"
 #include "ab_text.h"
+#include "clean_room.h"
 #include "cool.h"
 #include "progress.h"
 #include "runner.h"
@@ -42,6 +43,7 @@ struct comparison {
 	struct runner runner;
 	struct tail tail;
 	struct cool cool;
+	struct clean_room *room; /* NULL: none was asked for */
 	bool terminal,
 		lines;     /* how progress is told: one line drawn over itself, a line a pair */
 	uint64_t begin_ns; /* of the run */
@@ -376,6 +378,7 @@ static void describe(struct comparison *x)
 	r->simulated = gw_snapshot_status(x->c->snap)->simulated;
 	r->gate = x->o->fail_if;
 	r->part = x->o->part;
+	r->room = clean_room_told(x->room);
 	r->interrupted = x->runner.interrupted;
 	r->cool_s = x->cool.waited_s;
 	r->cool_late = x->cool.late;
@@ -427,7 +430,9 @@ static int finish(struct comparison *x, int code)
 	describe(x);
 	if (code == EXIT_OK)
 		code = x->runner.interrupted ? 128 + x->runner.interrupted
-					     : ab_exit_code(x->ab);
+		       : x->room && !measured_room_kept(clean_room_told(x->room))
+			       ? EXIT_SHARED
+			       : ab_exit_code(x->ab);
 	x->report.exit_code = code;
 	say_ending(x);
 	if (!print && x->report.runs > 0)
@@ -532,6 +537,21 @@ static int start_runner(struct comparison *x)
 	return EXIT_FAILED;
 }
 
+/* From the first run to the last, in a clean room where one was asked for. */
+static int run_started(struct comparison *x)
+{
+	int code = clean_room_new(x->c, &x->o->room, &x->runner, &x->room);
+
+	if (code == EXIT_OK) {
+		runner_ready(&x->runner);
+		code = compare(x);
+		clean_room_end(x->room);
+		code = finish(x, code);
+	}
+	clean_room_free(x->room);
+	return code;
+}
+
 static int run_open(struct comparison *x)
 {
 	int code = start_meter(x);
@@ -541,8 +561,7 @@ static int run_open(struct comparison *x)
 	if (code == EXIT_OK)
 		code = start_runner(x);
 	if (code == EXIT_OK) {
-		runner_ready(&x->runner);
-		code = finish(x, compare(x));
+		code = run_started(x);
 		runner_end(&x->runner);
 		close(x->runner.stdio[0]);
 		tail_close(&x->tail);

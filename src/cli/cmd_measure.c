@@ -1,4 +1,5 @@
 /* measure: the energy of a command. */
+#include "clean_room.h"
 #include "cool.h"
 #include "count.h"
 #include "measured.h"
@@ -23,7 +24,9 @@
 
 struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
-	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count;
+	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count_url,
+		*count;
+	struct clean_room_flags room;
 	struct option_list tag;
 	uint64_t interval_ns;
 	bool require_exclusive, progress, keep_command, no_cooldown;
@@ -46,8 +49,13 @@ static const struct option options[] = {
 	  "a shell command that prints how many there are so far, asked before and after each "
 	  "run",
 	  NULL, NULL },
+	{ "count-url", 0, OPTION_TEXT, AT(count_url), "URL",
+	  "a server's own counter, read before and after each run: "
+	  "http://HOST:PORT/metrics#NAME; NAME may have labels, and vLLM, llama.cpp, SGLang "
+	  "and TGI need none",
+	  NULL, NULL },
 	{ "count", 0, OPTION_CHOICE, AT(count), "WHAT",
-	  "what it counts: tokens (the default) or iterations", count_choices, NULL },
+	  "what these count: tokens (the default) or iterations", count_choices, NULL },
 	{ "model-size", 0, OPTION_TEXT, AT(model_size), "SIZE",
 	  "for the result: 128MB (10^6), 128MiB (2^20), ...", NULL, NULL },
 	{ "part", 0, OPTION_TEXT, AT(part), "NAME",
@@ -69,6 +77,7 @@ static const struct option options[] = {
 	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
 	  "somebody else on a GPU makes the result invalid, and the exit status 13", NULL,
 	  NULL },
+	CLEAN_ROOM_OPTIONS(struct options, room),
 	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N", "runs before it that do not count", NULL,
 	  NULL },
 	{ "cooldown-to", 0, OPTION_TEXT, AT(cooldown_to), "CELSIUS",
@@ -93,7 +102,9 @@ struct plan {
 	unsigned first, trials, warmup;
 	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
 	enum run_baseline_mode baseline;
-	bool counts_iterations; /* and no tokens */
+	const struct count_kind *count; /* how what a run makes is counted; NULL: it is not */
+	const char *count_by;           /* what it is asked by */
+	bool counts_iterations;         /* and no tokens */
 };
 
 struct measurement {
@@ -112,6 +123,7 @@ struct measurement {
 	bool shared_told;           /* that somebody else is here                  */
 	bool known;                 /* what the result tells of the GPUs           */
 	struct bundle *bundle;      /* NULL: none is kept                          */
+	struct clean_room *room;    /* NULL: none was asked for                    */
 	struct gw_environment *env; /* for the result; NULL: not yet           */
 	struct measured result;     /* its runs ...                                */
 	struct runner_run *run;     /* ... and what they were made of              */
@@ -178,18 +190,50 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
+/* The first way to count that was given; NULL: none. */
+static const struct count_kind *count_given(const struct options *o, const char **ret_by)
+{
+	const char *const by[COUNT_KINDS] = {
+		[COUNT_CMD] = o->count_cmd, [COUNT_URL] = o->count_url
+	};
+
+	for (unsigned i = 0; i < COUNT_KINDS; i++)
+		if (by[i]) {
+			*ret_by = by[i];
+			return &count_kinds[i];
+		}
+	return NULL;
+}
+
 /* One count of a thing, and of the whole run. */
 static int check_count(const struct options *o, struct plan *p)
 {
+	char why[COUNT_WHY];
+	const char *name;
+
+	p->count = count_given(o, &p->count_by);
 	p->counts_iterations = o->count && strcmp(o->count, "iterations") == 0;
-	if (o->count && !o->count_cmd)
-		cli_error("--count says what --count-cmd counts, and that is missing");
-	else if (o->count_cmd && o->part)
-		cli_error("--count-cmd counts over a whole run, and --part is about a part of "
-			  "it: the command can mark tokens instead");
-	else if (o->count_cmd && (p->counts_iterations ? o->iterations : o->tokens))
-		cli_error("--count-cmd and --%s are two counts of one thing: give one of them",
-			  p->counts_iterations ? "iterations" : "tokens");
+	name = p->counts_iterations ? "iterations" : "tokens";
+	if (!p->count && !o->count)
+		return EXIT_OK;
+	if (!p->count)
+		cli_error("--count says what --count-cmd or --count-url counts, and that is "
+			  "missing");
+	else if (o->part)
+		cli_error("--%s counts over a whole run, and --part is about a part of it: the "
+			  "command can mark tokens instead",
+			  p->count->option);
+	else if (o->count_cmd && o->count_url)
+		cli_error("--count-cmd and --count-url are two counts of one thing: give one "
+			  "of them");
+	else if (p->counts_iterations ? o->iterations : o->tokens)
+		cli_error("--%s and --%s are two counts of one thing: give one of them",
+			  p->count->option, name);
+	else if (p->counts_iterations && o->count_url && !strchr(o->count_url, '#'))
+		cli_error("--count-url: the counters that need no name count tokens: name the "
+			  "one of the iterations, as URL#COUNTER");
+	else if (p->count->check(p->count_by, why, sizeof(why)) != 0)
+		cli_error("--%s: %s", p->count->option, why);
 	else
 		return EXIT_OK;
 	return EXIT_USAGE;
@@ -253,6 +297,8 @@ static int check(const struct cli *c, const struct options *o)
 			  o->output && !*o->output ? "output" : "bundle");
 		return EXIT_USAGE;
 	}
+	if (clean_room_check(&o->room) != EXIT_OK)
+		return EXIT_USAGE;
 	return output_possible(o->output);
 }
 
@@ -342,8 +388,8 @@ static void meanwhile(void *arg)
 {
 	struct measurement *m = arg;
 
-	if (m->o->count_cmd && m->counting) /* it counts on: first */
-		count_read(m->o->count_cmd, &m->count_last);
+	if (m->plan.count && m->counting) /* it counts on: first */
+		count_read(m->plan.count, m->plan.count_by, &m->count_last);
 	if (wanted(m) && !m->env)
 		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
 }
@@ -409,26 +455,29 @@ static void take_count(struct measurement *m, const struct runner_run *run,
 {
 	struct count c;
 
-	if (!m->o->count_cmd)
+	if (!m->plan.count)
 		return;
 	count_between(&m->count_first, &m->count_last, run->begin_ns, run->end_ns, &c);
-	*(m->plan.counts_iterations ? &from->iterations : &from->tokens) = c.number;
-	*(m->plan.counts_iterations ? &from->iterations_over : &from->tokens_over) = c.edge;
+	from->count = (struct measured_count){ .source = m->plan.count->option,
+					       .iterations = m->plan.counts_iterations,
+					       .number = c.number,
+					       .edge = c.edge };
 	if (!isnan(c.number))
 		return;
-	cli_error("--count-cmd: %s: how many there were is not known", c.why);
+	snprintf(from->count.why, sizeof(from->count.why), "%s", c.why);
+	cli_error("--%s: %s: how many there were is not known", m->plan.count->option, c.why);
 	m->count_missing = true;
 }
 
-/* Before anything is started: a command that cannot count is found out now. */
+/* Before anything is started: what cannot count is found out now. */
 static int begin_count(struct measurement *m)
 {
-	if (!m->o->count_cmd)
+	if (!m->plan.count)
 		return EXIT_OK;
-	count_read(m->o->count_cmd, &m->count_first);
+	count_read(m->plan.count, m->plan.count_by, &m->count_first);
 	if (!*m->count_first.why)
 		return EXIT_OK;
-	cli_error("--count-cmd: %s; nothing was measured", m->count_first.why);
+	cli_error("--%s: %s; nothing was measured", m->plan.count->option, m->count_first.why);
 	return EXIT_FAILED;
 }
 
@@ -538,6 +587,7 @@ static void describe(struct measurement *m, char *command, size_t size)
 	r->model_size_bytes = m->plan.model_bytes;
 	r->iterations = r->run[0].iterations;
 	r->tokens = r->run[0].tokens;
+	r->room = clean_room_told(m->room);
 	r->command_name = slash && slash[1] ? slash + 1 : m->c->argv[0];
 	if (m->o->keep_command) {
 		cli_join(command, size, m->c->argv);
@@ -589,6 +639,8 @@ static int finish(struct measurement *m)
 	if (code != EXIT_OK)
 		return code;
 	if (shared && m->o->require_exclusive)
+		return EXIT_SHARED;
+	if (m->room && !measured_room_kept(clean_room_told(m->room)))
 		return EXIT_SHARED;
 	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
 		return 128 + m->runner.interrupted;
@@ -750,11 +802,16 @@ static int measure(struct measurement *m)
 	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
 	m->progress.trials = m->plan.trials;
 	m->progress.iterations = m->plan.iterations;
-	get_baselines(m);
-	runner_ready(&m->runner);
-	code = m->runner.interrupted ? 128 + m->runner.interrupted : run_all(m);
+	code = clean_room_new(m->c, &m->o->room, &m->runner, &m->room);
+	if (code == EXIT_OK) {
+		get_baselines(m);
+		runner_ready(&m->runner);
+		code = m->runner.interrupted ? 128 + m->runner.interrupted : run_all(m);
+	}
+	clean_room_end(m->room);
 	if (code == EXIT_OK)
 		code = finish(m);
+	clean_room_free(m->room);
 	runner_end(&m->runner);
 	return code;
 }
@@ -836,7 +893,8 @@ const struct command command_measure = {
 		"  gpuward measure -- python train.py --epochs 1\n"
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "
 		"fp16\n"
-		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n",
+		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n"
+		"  gpuward measure --count-url http://localhost:8000/metrics -- sleep 60\n",
 	.arguments = "-- COMMAND",
 	.runs = 1,
 	.options = options,

@@ -1,28 +1,57 @@
-/* count: what a command of the user counted from one moment to another.
+/* count: what was counted from one moment to another.
  *
- * A server counts the tokens that it makes; a command asks it before and after a run, and the
- * difference is of the run.  It is asked a little before the beginning and a little after the
- * end, and what was made in between is counted too: at most that much is off. */
+ * A server counts the tokens that it makes.  It is asked before and after a run, by a command of the user or by its
+ * URL, and the difference is of the run.  It is asked a little before the beginning and a little after the end, and
+ * what was made in between is counted too: at most that much is off. */
 #ifndef GW_CLI_COUNT_H
 #define GW_CLI_COUNT_H
 
 #include <stddef.h>
 #include <stdint.h>
 
+#define COUNT_SERIES  256
+#define COUNT_WHY     320
+#define COUNT_MOST_NS (10 * UINT64_C(1000000000)) /* for one answer */
+
+/* One of those that a server's counter is made of: one a model, an engine, ... */
+struct count_series {
+	uint64_t id; /* of its labels */
+	double value;
+};
+
 struct count_reading {
-	double value;                 /* NAN: it was not told; */
-	char why[200];                /* why not               */
-	uint64_t before_ns, after_ns; /* monotonic, around it  */
+	double value;                 /* of all series; NAN: it was not told; */
+	char why[COUNT_WHY];          /* why not                              */
+	uint64_t before_ns, after_ns; /* monotonic, around it                 */
+	struct count_series series[COUNT_SERIES];
+	unsigned n;
 };
 
 struct count {
-	double number; /* NAN: unknown          */
+	double number; /* NAN: unknown            */
 	double edge;   /* so many may be too many */
-	char why[200]; /* why it is unknown     */
+	char why[COUNT_WHY];
 };
 
-/* Runs the command with /bin/sh, ten seconds at most.  It prints one number. */
-void count_read(const char *command, struct count_reading *ret);
+/* A way to ask. */
+struct count_kind {
+	const char *option; /* without its dashes */
+	/* Can it be asked at all?  0, or -GW_E_ARG with a sentence. */
+	int (*check)(const char *text, char *why, size_t size);
+	/* Sets value, or why, and the series; ten seconds at most. */
+	void (*read)(const char *text, struct count_reading *ret);
+};
+enum { COUNT_CMD, COUNT_URL, COUNT_KINDS };
+extern const struct count_kind count_kinds[COUNT_KINDS];
+
+/* Adds a series to a reading whose value is not NAN; one that cannot count makes it so. */
+void count_add(struct count_reading *r, uint64_t id, double value);
+
+/* The reading is none: why. */
+void count_refuse(struct count_reading *r, const char *fmt, ...)
+	__attribute__((format(printf, 2, 3)));
+
+void count_read(const struct count_kind *kind, const char *text, struct count_reading *ret);
 
 /* Pure: of a run from begin to end. */
 void count_between(const struct count_reading *first, const struct count_reading *last,

@@ -224,6 +224,9 @@ static void take_counts(const struct measured_from *from, const struct marks *m,
 	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
 				 part ? part->iterations : 0);
 	r->tokens = count_of(from->tokens, m->tokens, part != NULL, part ? part->tokens : 0);
+	if (from->count.source) /* it was asked for: nothing stands in for it */
+		*(from->count.iterations ? &r->iterations : &r->tokens) = from->count.number;
+	r->count = from->count;
 	r->latency_s = r->seconds / r->iterations;
 	r->latency_p50_s = marks_latency(m, part, 0.50);
 	r->latency_p95_s = marks_latency(m, part, 0.95);
@@ -293,8 +296,9 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
 		err = take_windows(&run->marks, &r);
-	r.iteration_joules = each(&r.joules, r.iterations, from->iterations_over);
-	r.token_joules = each(&r.joules, r.tokens, from->tokens_over);
+	r.iteration_joules =
+		each(&r.joules, r.iterations, r.count.iterations ? r.count.edge : 0);
+	r.token_joules = each(&r.joules, r.tokens, r.count.iterations ? 0 : r.count.edge);
 	if (err)
 		measured_run_done(&r);
 	else

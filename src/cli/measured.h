@@ -17,8 +17,7 @@ struct measured_from {
 	struct course *series;
 	const struct run_baseline *baseline; /* one a device of the meter */
 	double iterations, tokens;           /* as given; NAN: as marked */
-	/* So many of them may be too many: they were made around the run. */
-	double iterations_over, tokens_over;
+	struct measured_count count;         /* ... or counted around the run */
 	const char *part; /* the run is this marked part of it; NULL: all of it */
 };
 

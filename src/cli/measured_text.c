@@ -2,6 +2,7 @@
  * output is the command's. */
 #include "measured.h"
 
+#include "clean_room.h"
 #include "trials.h"
 
 #include <math.h>
@@ -432,6 +433,17 @@ static void print_all_codes(const struct measured *m)
 	}
 }
 
+/* Who was kept off, and by whom. */
+static void print_room(const struct measured_room *r)
+{
+	char line[400];
+
+	for (unsigned i = 0; r && i < r->workers; i++) {
+		clean_room_line(&r->worker[i], line, sizeof(line));
+		row(i ? "" : "Clean room", "%s", line);
+	}
+}
+
 void measured_print(const struct measured *m, const struct cli *c)
 {
 	if (m->simulated)
@@ -439,6 +451,7 @@ void measured_print(const struct measured *m, const struct cli *c)
 			term_on(TERM_MARK), term_off());
 	if (m->label)
 		row("Label", "%s", m->label);
+	print_room(m->room);
 	if (m->runs == 1) {
 		print_run(&m->run[0]);
 		return;

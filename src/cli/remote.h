@@ -1,9 +1,8 @@
 /* remote: asks the service that runs on this machine, or on another.
  *
- * A small HTTP/1.1 client of its own: plain http and UNIX sockets, one request a connection, a deadline, an answer
- * of at most 16 MiB.  Where the service is: --address, GPUWARD_ADDRESS, else what the configuration listens on (a
- * UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the configuration's, else that of
- * ~/.config/gpuward/token. */
+ * Over plain http or a UNIX socket (client.h).  Where the service is: --address, GPUWARD_ADDRESS, else what the
+ * configuration listens on (a UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the
+ * configuration's, else that of ~/.config/gpuward/token. */
 #ifndef GW_CLI_REMOTE_H
 #define GW_CLI_REMOTE_H
 
@@ -20,22 +19,22 @@ struct json_doc;
 struct remote_flags {
 	const char *address, *token_file;
 };
-#define REMOTE_OPTIONS(member)                                                                \
+#define REMOTE_OPTIONS_OF(type, member)                                                       \
 	{ "address",                                                                          \
 	  0,                                                                                  \
 	  OPTION_TEXT,                                                                        \
-	  offsetof(struct given, member.address),                                             \
+	  offsetof(type, member.address),                                                     \
 	  "ADDRESS",                                                                          \
 	  "where the service listens: HOST:PORT or unix:PATH (default: as it is configured)", \
 	  NULL,                                                                               \
 	  NULL },                                                                             \
 	{                                                                                     \
-		"token-file", 0, OPTION_TEXT, offsetof(struct given, member.token_file),      \
-			"FILE",                                                               \
+		"token-file", 0, OPTION_TEXT, offsetof(type, member.token_file), "FILE",      \
 			"file that holds the service's token (default: as it is configured, " \
 			"else ~/.config/gpuward/token)",                                      \
 			NULL, NULL                                                            \
 	}
+#define REMOTE_OPTIONS(member) REMOTE_OPTIONS_OF(struct given, member)
 
 struct remote {
 	char address[512]; /* "HOST:PORT" or "unix:PATH" */

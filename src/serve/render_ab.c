@@ -374,6 +374,7 @@ void render_ab(struct json *j, const struct ab_report *r, const struct gw_enviro
 	sides(j, r);
 	config(j, r);
 	judgement(j, r);
+	render_room(j, r->room);
 	noise(j, r);
 	metrics(j, r);
 	looks(j, r);

@@ -6,6 +6,7 @@
 #define GW_SERVE_RENDER_AB_H
 
 #include "render.h"
+#include "render_result.h"
 
 #include "measure/ab.h"
 
@@ -48,6 +49,7 @@ struct ab_report {
 	double cool_to_c; /* NAN: as at the first start         */
 	double cool_s;    /* waited in all                      */
 	unsigned cool_late;
+	const struct measured_room *room; /* NULL: none was asked for */
 	struct ab_result result;
 	struct ab_estimate look[AB_LOOKS];
 	unsigned looks;

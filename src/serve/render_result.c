@@ -415,6 +415,22 @@ static void outcome(struct json *j, const struct measured_run *r)
 		json_null(j, "exit_signal");
 }
 
+static void count(struct json *j, const struct measured_count *c)
+{
+	bool known = !isnan(c->number);
+
+	if (!c->source) {
+		json_null(j, "count");
+		return;
+	}
+	json_object(j, "count");
+	json_string(j, "source", c->source);
+	json_string(j, "of", c->iterations ? "iterations" : "tokens");
+	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
+	json_string(j, "absence", known ? NULL : c->why);
+	json_object_end(j);
+}
+
 static void run(struct json *j, const struct measured_run *r)
 {
 	json_object(j, NULL);
@@ -438,6 +454,7 @@ static void run(struct json *j, const struct measured_run *r)
 	     { "latency_p95_seconds", r->latency_p95_s });
 	render_interval(j, "energy_per_iteration_joules", &r->iteration_joules);
 	render_interval(j, "energy_per_token_joules", &r->token_joules);
+	count(j, &r->count);
 	json_array(j, "devices");
 	for (unsigned i = 0; i < r->devices; i++)
 		device(j, &r->device[i], r->begin_ns);
@@ -446,6 +463,44 @@ static void run(struct json *j, const struct measured_run *r)
 	json_array(j, "windows");
 	for (unsigned i = 0; i < r->windows; i++)
 		window(j, r, &r->window[i]);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+/* ---- the room ---- */
+
+bool measured_room_kept(const struct measured_room *r)
+{
+	for (unsigned i = 0; i < r->workers; i++)
+		if (r->worker[i].broken[0])
+			return false;
+	return true;
+}
+
+static void room_worker(struct json *j, const struct measured_worker *w)
+{
+	json_object(j, NULL);
+	json_string(j, "name", w->name);
+	json_string(j, "state_before", w->state);
+	json_string(j, "hold_before", w->hold);
+	json_double(j, "hold_before_seconds", w->hold_left_s);
+	json_string(j, "held_by", w->held ? "measurement" : "others");
+	json_string(j, "broken", given(w->broken));
+	json_object_end(j);
+}
+
+void render_room(struct json *j, const struct measured_room *r)
+{
+	if (!r || !r->asked) {
+		json_null(j, "clean_room");
+		return;
+	}
+	json_object(j, "clean_room");
+	json_bool(j, "kept", measured_room_kept(r));
+	json_double(j, "waited_seconds", r->waited_s);
+	json_array(j, "workers");
+	for (unsigned i = 0; i < r->workers; i++)
+		room_worker(j, &r->worker[i]);
 	json_array_end(j);
 	json_object_end(j);
 }
@@ -484,6 +539,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	json_string(j, "command_name", m->command_name);
 	json_string(j, "command", m->command);
 	json_string(j, "validity", gw_validity_name(m->validity));
+	render_room(j, m->room);
 	json_array(j, "runs");
 	for (unsigned i = 0; i < m->runs; i++)
 		run(j, &m->run[i]);

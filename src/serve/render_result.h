@@ -7,6 +7,7 @@
 
 #include "render.h"
 
+#include "guard/policy.h"
 #include "measure/attribute.h"
 #include "measure/host_energy.h"
 #include "measure/sensor.h"
@@ -52,6 +53,15 @@ struct measured_window {
 	const struct gw_energy *energy; /* one a device */
 };
 
+/* What was counted before and after a run, and so of it. */
+struct measured_count {
+	const char *source; /* the option that says by what; NULL: nothing was */
+	bool iterations;    /* and no tokens                            */
+	double number;      /* NAN: unknown                             */
+	double edge;        /* so many of them may be too many: they were made around the run */
+	char why[320];      /* it is unknown                            */
+};
+
 /* Enough for every code on eight GPUs; of more the first are told, and child-failed always. */
 #define MEASURED_CODES (8 * GW_CODES)
 
@@ -71,7 +81,8 @@ struct measured_run {
 	bool floored;
 	const char *baseline_kind;
 	double power_mean_w, power_sd_w;
-	double iterations, tokens; /* as given or marked; NAN: unknown */
+	double iterations, tokens; /* as given, marked or counted; NAN: unknown */
+	struct measured_count count;
 	double latency_s, latency_p50_s, latency_p95_s;
 	struct gw_interval iteration_joules, token_joules;
 	struct measured_device *device;
@@ -80,6 +91,26 @@ struct measured_run {
 	struct measured_window *window;
 	unsigned windows;
 };
+
+/* A worker of the guard that was kept off the measured GPUs. */
+struct measured_worker {
+	char name[128];
+	char state[24],
+		hold[16];   /* when it was found: its state; "none", "evicted", "manual" */
+	double hold_left_s; /* of that hold; NAN: it has no end, or there was none */
+	bool held;          /* by us; else by who held it before */
+	char broken[200];   /* it was not kept off all the time: why; "": it was */
+};
+
+struct measured_room {
+	bool asked; /* for a clean room; else the rest says nothing */
+	double waited_s;
+	struct measured_worker worker[POLICY_WORKERS];
+	unsigned workers;
+};
+
+/* Was nobody of them there from the beginning to the end? */
+bool measured_room_kept(const struct measured_room *r);
 
 struct measured {
 	uint64_t wall_ns;
@@ -92,6 +123,7 @@ struct measured {
 	const char *command_name;
 	const char *command; /* NULL: not to be kept */
 	enum gw_validity validity;
+	const struct measured_room *room;
 	struct measured_run *run;
 	unsigned runs;
 };
@@ -107,6 +139,9 @@ void render_energy_part(struct json *j, const struct gw_energy *e);
 
 /* Keys of a set of codes, as the array "codes". */
 void render_codes(struct json *j, uint64_t codes);
+
+/* As the key "clean_room"; NULL, or none was asked for: null. */
+void render_room(struct json *j, const struct measured_room *r);
 
 /* The whole document.  env may be NULL. */
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,

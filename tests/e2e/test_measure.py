@@ -631,7 +631,7 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--tag=batch", "--", "true"], "--tag takes KEY=VALUE"),
     (["--cooldown-to=hot", "--", "true"], "--cooldown-to takes degrees"),
     (["--cooldown-to=40", "--no-cooldown", "--", "true"], "exclude each other"),
-    (["--count=tokens", "--", "true"], "--count says what --count-cmd counts"),
+    (["--count=tokens", "--", "true"], "--count says what --count-cmd or --count-url counts"),
     (["--count-cmd=echo 1", "--tokens=5", "--", "true"], "two counts of one thing"),
     (["--count-cmd=echo 1", "--part=x", "--", "true"], "--count-cmd counts over a whole run"),
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),

@@ -1,5 +1,7 @@
 /* What is counted around a run. */
 #include "cli/count.h"
+#include "cli/count_text.h"
+#include "cli/count_url.h"
 
 #include "base/clock.h"
 
@@ -8,8 +10,19 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <gpuward.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+static void is(const struct count_reading *r, double value, const char *why)
+{
+	assert_string_equal(r->why, why);
+	if (isnan(value))
+		assert_true(isnan(r->value));
+	else
+		assert_true(fabs(r->value - value) < 1e-9);
+}
 
 static void a_command_tells_one_number(void **state)
 {
@@ -33,20 +46,158 @@ static void a_command_tells_one_number(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct count_reading r;
 
-		count_read(rows[i].command, &r);
-		if (isnan(rows[i].value))
-			assert_true(isnan(r.value));
-		else
-			assert_true(fabs(r.value - rows[i].value) < 1e-9);
-		assert_string_equal(r.why, rows[i].why);
+		count_read(&count_kinds[COUNT_CMD], rows[i].command, &r);
+		is(&r, rows[i].value, rows[i].why);
 		assert_true(r.after_ns > r.before_ns);
 	}
 }
 
+/* ---- what a server answers ---- */
+
+static const char vllm[] =
+	"# HELP vllm:prompt_tokens_total Number of prefill tokens processed.\n"
+	"# TYPE vllm:prompt_tokens_total counter\n"
+	"vllm:prompt_tokens_total{engine=\"0\",model_name=\"a\"} 9000.0\n"
+	"# TYPE vllm:generation_tokens_total counter\n"
+	"vllm:generation_tokens_total{engine=\"0\",model_name=\"a\"} 100.0\n"
+	"vllm:generation_tokens_total{engine=\"1\",model_name=\"a\"} 20.0 1700000000000\n"
+	"vllm:generation_tokens_total{ engine = \"0\" , model_name=\"b \\\"2\\\"\\\\\",} 3\n"
+	"vllm:generation_tokens_created{engine=\"0\"} 1.7e9\n";
+
+static void a_counter_is_the_sum_of_the_series_that_match(void **state)
+{
+	static const struct {
+		const char *text, *what;
+		double value;
+		const char *why;
+	} rows[] = {
+		{ vllm, "vllm:generation_tokens_total", 123, "" },
+		{ vllm, NULL, 123, "" }, /* as it is known */
+		{ vllm, "vllm:generation_tokens_total{engine=\"0\"}", 103, "" },
+		{ vllm, "vllm:generation_tokens_total{}", 123, "" },
+		{ vllm, "vllm:generation_tokens_total{engine=\"0\", model_name=\"a\"}", 100,
+		  "" },
+		{ vllm, "vllm:generation_tokens_total{model_name=\"b \\\"2\\\"\\\\\"}", 3, "" },
+		{ vllm, "vllm:prompt_tokens_total", 9000, "" },
+		{ vllm, "vllm:generation_tokens_total{engine=\"7\"}", NAN,
+		  "its answer has no 'vllm:generation_tokens_total' with these labels" },
+		{ vllm, "vllm:prompt_tokens", NAN,
+		  "its answer has no 'vllm:prompt_tokens', but 'vllm:prompt_tokens_total'" },
+		{ vllm, "tokens", NAN,
+		  "its answer has no 'tokens' (some servers tell it from their first request "
+		  "on)" },
+		{ "llamacpp:tokens_predicted_total 167\n", NULL, 167, "" },
+		{ "n 1e3", "n", 1000, "" },
+		{ "n 5 # {trace_id=\"x\"} 1.0\n# EOF\n", "n", 5, "" },
+		{ "n 1\r\nm 2\r\n", "n", 1, "" },
+		{ "n 0", "n", 0, "" },
+		{ "42\n", NULL, 42, "" },
+		{ "n NaN\n", "n", NAN,
+		  "it is no number (NaN), which nothing can be counted by" },
+		{ "n +Inf\n", "n", NAN, "it is infinite, which nothing can be counted by" },
+		{ "n -5\n", "n", NAN, "it is -5, which nothing can be counted by" },
+		{ "n{a=\"1\"} 5\nn{a=\"2\"} NaN\nn{a=\"3\"} 5\n", "n", NAN,
+		  "it is no number (NaN), which nothing can be counted by" },
+		{ "n\n5 1\n", "n", NAN, "its answer has a line of 'n' that cannot be read" },
+		{ "n{a=\"1} 5\n", "n", NAN,
+		  "its answer has a line of 'n' that cannot be read" },
+		{ "n{a=\"1", "n", NAN, "its answer has a line of 'n' that cannot be read" },
+		{ "n 5x\n", "n", NAN, "its answer has a line of 'n' that cannot be read" },
+		{ "", NULL, NAN,
+		  "its answer has no counter of tokens that is known: name one behind the URL, "
+		  "as in URL#vllm:generation_tokens_total" },
+		{ "{\"usage\":{\"tokens\":[1,{\"n\":7123}],\"no\":\"5\",\"0\":3}}",
+		  "usage.tokens.1.n", 7123, "" },
+		{ "{\"usage\":{\"0\":3}}", "usage.0", 3, "" },
+		{ "[4, 5]", "1", 5, "" },
+		{ "{\"n\":0}", "n", 0, "" },
+		{ "{\"n\":123456.75}", "n", 123456.75, "" },
+		{ "{\"n\":null}", "n", NAN, "its answer is JSON and has no number at 'n'" },
+		{ "{\"n\":\"5\"}", "n", NAN, "its answer is JSON and has no number at 'n'" },
+		{ "{\"n\":{}}", "n", NAN, "its answer is JSON and has no number at 'n'" },
+		{ "{\"n\":5}", "m.n", NAN, "its answer is JSON and has no number at 'm.n'" },
+		{ "{\"n\":5", "n", NAN, "the answer is no JSON" },
+		{ "{\"n\":5}", NULL, NAN,
+		  "its answer is JSON: name the number behind the URL, as in "
+		  "URL#usage.tokens" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct count_reading r = { .value = 0 };
+
+		count_text(rows[i].text, strlen(rows[i].text), rows[i].what, &r);
+		is(&r, rows[i].value, rows[i].why);
+	}
+}
+
+static void more_series_than_are_kept_are_refused(void **state)
+{
+	struct count_reading r = { .value = 0 };
+	char text[(COUNT_SERIES + 1) * 20];
+	size_t n = 0;
+
+	(void)state;
+	for (int i = 0; i <= COUNT_SERIES; i++)
+		n += (size_t)snprintf(text + n, sizeof(text) - n, "n{a=\"%d\"} 1\n", i);
+	count_text(text, n, "n", &r);
+	is(&r, NAN, "it has more than 256 series: choose some by their labels");
+}
+
+static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
+{
+	static const struct {
+		const char *url, *why; /* NULL: it is fine */
+	} rows[] = {
+		{ "http://localhost:8000/metrics", NULL },
+		{ "http://[::1]/metrics?x=1#n{a=\"b\"}", NULL },
+		{ "http://host", NULL },
+		{ "http://host#a.b.0", NULL },
+		{ "https://host/metrics",
+		  "only plain http is spoken here, and 'https://host/metrics' is https; "
+		  "--count-cmd can ask it with curl" },
+		{ "localhost:8000/metrics",
+		  "'localhost:8000/metrics' is no URL such as http://localhost:8000/metrics" },
+		{ "", "'' is no URL such as http://localhost:8000/metrics" },
+		{ "http:///metrics",
+		  "'http:///metrics' is no URL such as http://localhost:8000/metrics" },
+		{ "http://h/a b", "'http://h/a b' is no URL such as "
+				  "http://localhost:8000/metrics" },
+		{ "http://me:secret@host/",
+		  "a URL with a user in it cannot be asked here; --count-cmd can, with curl" },
+		{ "http://host/#n{a=~\"b\"}",
+		  "'n{a=~\"b\"}' is no counter: NAME, "
+		  "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
+		{ "http://host/#n{a=\"b\"", "'n{a=\"b\"' is no counter: NAME, "
+					    "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
+		{ "http://host/#{a=\"b\"}", "'{a=\"b\"}' is no counter: NAME, "
+					    "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		char why[COUNT_WHY] = "";
+		int err = count_url_check(rows[i].url, why, sizeof(why));
+
+		assert_int_equal(err, rows[i].why ? -GW_E_ARG : 0);
+		assert_string_equal(why, rows[i].why ? rows[i].why : "");
+	}
+}
+
+/* ---- what it means ---- */
+
+static struct count_reading told(double value, uint64_t before_ns, uint64_t after_ns)
+{
+	struct count_reading r = { .value = 0, .before_ns = before_ns, .after_ns = after_ns };
+
+	count_add(&r, 0, value);
+	return r;
+}
+
 static void what_was_made_around_the_run_may_be_too_much(void **state)
 {
-	struct count_reading first = { 100, "", 9 * NS_PER_S, 10 * NS_PER_S };
-	struct count_reading last = { 1100, "", 18 * NS_PER_S, 19 * NS_PER_S };
+	struct count_reading first = told(100, 9 * NS_PER_S, 10 * NS_PER_S);
+	struct count_reading last = told(1100, 18 * NS_PER_S, 19 * NS_PER_S);
 	struct count c;
 
 	(void)state;
@@ -58,8 +209,8 @@ static void what_was_made_around_the_run_may_be_too_much(void **state)
 
 static void a_count_that_does_not_grow_is_unknown(void **state)
 {
-	struct count_reading first = { 500, "", 1, 2 }, same = { 500, "", 3, 4 };
-	struct count_reading less = { 20, "", 3, 4 }, none = { NAN, "it ended", 3, 4 };
+	struct count_reading first = told(500, 1, 2), same = told(500, 3, 4);
+	struct count_reading less = told(20, 3, 4), none = told(0, 3, 4);
 	struct count c;
 
 	(void)state;
@@ -68,18 +219,57 @@ static void a_count_that_does_not_grow_is_unknown(void **state)
 	assert_string_equal(c.why, "it said 500 before and 500 after");
 	count_between(&first, &less, 2, 3, &c);
 	assert_true(isnan(c.number));
-	assert_string_equal(c.why, "it said 500 before and 20 after");
+	assert_string_equal(c.why, "it said 500 before and 20 after: it went back, as when "
+				   "what counts is started anew");
+	count_refuse(&none, "it ended");
 	count_between(&first, &none, 2, 3, &c);
 	assert_true(isnan(c.number));
 	assert_string_equal(c.why, "it ended");
+}
+
+/* Engine 0 was started anew, or went; engine 1 made more than it lost. */
+static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
+{
+	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
+	static const struct {
+		const char *after;
+		double number;
+		const char *why;
+	} rows[] = {
+		{ "n{engine=\"0\"} 150\nn{engine=\"1\"} 100\n", 50, "" },
+		{ "n{engine=\"1\"} 101\nn{engine=\"0\"} 101\nn{engine=\"2\"} 10\n", 12, "" },
+		{ "n{engine=\"0\"} 5\nn{engine=\"1\"} 900\n", NAN,
+		  "it said 100 before and 5 after: it went back, as when what counts is "
+		  "started anew" },
+		{ "n{engine=\"1\"} 900\n", NAN,
+		  "one of its series, which said 100 before, is gone after" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct count_reading first = { .before_ns = 1, .after_ns = 2 };
+		struct count_reading last = { .before_ns = 3, .after_ns = 4 };
+		struct count c;
+
+		count_text(before, strlen(before), "n", &first);
+		count_text(rows[i].after, strlen(rows[i].after), "n", &last);
+		count_between(&first, &last, 2, 3, &c);
+		assert_string_equal(c.why, rows[i].why);
+		assert_true(isnan(rows[i].number) ? isnan(c.number)
+						  : fabs(c.number - rows[i].number) < 1e-9);
+	}
 }
 
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_command_tells_one_number),
+		cmocka_unit_test(a_counter_is_the_sum_of_the_series_that_match),
+		cmocka_unit_test(more_series_than_are_kept_are_refused),
+		cmocka_unit_test(a_url_that_cannot_be_asked_is_refused_before_it_is),
 		cmocka_unit_test(what_was_made_around_the_run_may_be_too_much),
 		cmocka_unit_test(a_count_that_does_not_grow_is_unknown),
+		cmocka_unit_test(a_series_that_began_anew_is_not_hidden_by_another),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

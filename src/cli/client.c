@@ -1,0 +1,269 @@
+#include "client.h"
+
+#include "base/clock.h"
+
+#include <gpuward.h>
+
+#include <errno.h>
+#include <netdb.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+/* ---- the connection ---- */
+
+static int wait_for(int fd, short events, uint64_t deadline_ns)
+{
+	for (;;) {
+		uint64_t now = clock_mono_ns(clock_real());
+		struct pollfd p = { fd, events, 0 };
+		uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
+		struct timespec t = clock_timespec(left);
+		int n = ppoll(&p, 1, &t, NULL);
+
+		if (n > 0)
+			return 0;
+		if (n == 0)
+			return -GW_E_TIMEOUT;
+		if (errno != EINTR)
+			return -GW_E_IO;
+	}
+}
+
+static int finish_connect(int fd, int result, uint64_t deadline_ns)
+{
+	socklen_t n = sizeof(int);
+	int err = errno;
+
+	if (result == 0)
+		return 0;
+	if (err == EINPROGRESS) {
+		if (wait_for(fd, POLLOUT, deadline_ns) != 0)
+			return -GW_E_TIMEOUT;
+		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &n) != 0 || err == 0)
+			return err ? -GW_E_IO : 0;
+	}
+	errno = err;
+	return err == ECONNREFUSED || err == ENOENT ? -GW_E_NOENT
+	       : err == EACCES || err == EPERM      ? -GW_E_PERM
+						    : -GW_E_IO;
+}
+
+static int connect_unix(const char *path, uint64_t deadline_ns, int *ret_fd)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	int err;
+
+	if (strlen(path) >= sizeof(a.sun_path))
+		return -GW_E_SIZE;
+	memcpy(a.sun_path, path, strlen(path) + 1);
+	*ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (*ret_fd < 0)
+		return -GW_E_IO;
+	err = finish_connect(*ret_fd, connect(*ret_fd, (struct sockaddr *)&a, sizeof(a)),
+			     deadline_ns);
+	if (err)
+		close(*ret_fd);
+	return err;
+}
+
+static int connect_tcp(const char *address, uint64_t deadline_ns, int *ret_fd)
+{
+	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
+	char host[512];
+	char *colon;
+	int err = -GW_E_NOENT;
+
+	snprintf(host, sizeof(host), "%s", address);
+	colon = strrchr(host, ':');
+	if (!colon || colon == host || !colon[1])
+		return -GW_E_ARG;
+	*colon = '\0';
+	if (host[0] == '[' && colon[-1] == ']') {
+		colon[-1] = '\0';
+		memmove(host, host + 1, strlen(host));
+	}
+	if (getaddrinfo(host, strrchr(address, ':') + 1, &hints, &list) != 0)
+		return -GW_E_NODEV;
+	for (const struct addrinfo *a = list; a && err; a = a->ai_next) {
+		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+
+		if (fd < 0)
+			continue;
+		err = finish_connect(fd, connect(fd, a->ai_addr, a->ai_addrlen), deadline_ns);
+		if (err)
+			close(fd);
+		else
+			*ret_fd = fd;
+	}
+	freeaddrinfo(list);
+	return err;
+}
+
+static int send_all(int fd, const char *p, size_t n, uint64_t deadline_ns)
+{
+	while (n > 0) {
+		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
+
+		if (k > 0) {
+			p += k;
+			n -= (size_t)k;
+		} else if (k < 0 && errno == EAGAIN) {
+			int err = wait_for(fd, POLLOUT, deadline_ns);
+
+			if (err)
+				return err;
+		} else if (k < 0 && errno != EINTR) {
+			return -GW_E_IO;
+		}
+	}
+	return 0;
+}
+
+/* ---- the answer ---- */
+
+/* In the lines before end. */
+static const char *header(const char *head, const char *end, const char *name)
+{
+	size_t n = strlen(name);
+
+	for (const char *line = strstr(head, "\r\n"); line && line < end;
+	     line = strstr(line + 2, "\r\n"))
+		if (strncasecmp(line + 2, name, n) == 0 && line[2 + n] == ':')
+			return line + 3 + n + strspn(line + 3 + n, " \t");
+	return NULL;
+}
+
+/* Has all come that it said would?  False also where it did not say. */
+static bool is_whole(const struct buf *raw)
+{
+	const char *end = strstr(raw->p, "\r\n\r\n");
+	const char *length = end ? header(raw->p, end, "Content-Length") : NULL;
+
+	return length && (size_t)(raw->p + raw->len - (end + 4)) >= strtoull(length, NULL, 10);
+}
+
+/* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody does. */
+static int receive(int fd, struct buf *out, uint64_t deadline_ns)
+{
+	char part[16384];
+
+	for (;;) {
+		ssize_t n = recv(fd, part, sizeof(part), 0);
+
+		if (n == 0)
+			return out->err;
+		if (n > 0)
+			buf_add(out, part, (size_t)n);
+		else if (errno == EAGAIN) {
+			int err = wait_for(fd, POLLIN, deadline_ns);
+
+			if (err)
+				return err;
+		} else if (errno != EINTR)
+			return -GW_E_IO;
+		if (out->err || is_whole(out))
+			return out->err;
+	}
+}
+
+static int unchunk(const char *p, const char *end, struct buf *out)
+{
+	while (p < end) {
+		char *after;
+		unsigned long n = strtoul(p, &after, 16);
+		const char *data = strstr(after, "\r\n");
+
+		if (after == p || !data || n > CLIENT_ANSWER_MAX)
+			return -GW_E_PARSE;
+		data += 2;
+		if (n == 0)
+			return 0;
+		if ((size_t)(end - data) < n + 2)
+			return -GW_E_PARSE;
+		buf_add(out, data, n);
+		p = data + n + 2;
+	}
+	return -GW_E_PARSE; /* the last piece, which is empty, never came */
+}
+
+static int take_answer(const struct buf *raw, int *ret_status, struct buf *ret_body)
+{
+	const char *end = strstr(raw->p, "\r\n\r\n");
+	const char *body, *length, *coding;
+
+	if (!end || sscanf(raw->p, "HTTP/1.%*d %d", ret_status) != 1)
+		return -GW_E_PARSE;
+	body = end + 4;
+	coding = header(raw->p, end, "Transfer-Encoding");
+	length = header(raw->p, end, "Content-Length");
+	if (coding && strncasecmp(coding, "chunked", 7) == 0)
+		return unchunk(body, raw->p + raw->len, ret_body);
+	if (length && strtoull(length, NULL, 10) != (size_t)(raw->p + raw->len - body))
+		return -GW_E_PARSE;
+	buf_add(ret_body, body, (size_t)(raw->p + raw->len - body));
+	return ret_body->err;
+}
+
+/* ---- the request ---- */
+
+static bool is_local(const struct client_request *q)
+{
+	return strncmp(q->address, "unix:", 5) == 0;
+}
+
+static void build(struct buf *out, const struct client_request *q)
+{
+	buf_addf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", q->method, q->path,
+		 is_local(q) ? "localhost" : q->address);
+	buf_addf(out, "Accept: %s\r\nUser-Agent: gpuward\r\n", q->accept);
+	if (q->token && *q->token)
+		buf_addf(out, "Authorization: Bearer %s\r\n", q->token);
+	if (q->body)
+		buf_adds(out, "Content-Type: application/json\r\n");
+	if (q->body || strcmp(q->method, "GET") != 0)
+		buf_addf(out, "Content-Length: %zu\r\n", q->body ? strlen(q->body) : 0);
+	buf_addf(out, "\r\n%s", q->body ? q->body : "");
+}
+
+static int exchange(const struct client_request *q, const struct buf *request,
+		    uint64_t deadline_ns, int *ret_status, struct buf *ret_body)
+{
+	struct buf raw;
+	int fd = -1, err;
+
+	err = is_local(q) ? connect_unix(q->address + 5, deadline_ns, &fd)
+			  : connect_tcp(q->address, deadline_ns, &fd);
+	if (err)
+		return err;
+	buf_init(&raw, CLIENT_ANSWER_MAX + 65536);
+	err = send_all(fd, request->p, request->len, deadline_ns);
+	if (!err)
+		err = receive(fd, &raw, deadline_ns);
+	if (!err)
+		err = take_answer(&raw, ret_status, ret_body);
+	buf_done(&raw);
+	close(fd);
+	return err;
+}
+
+int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
+	       struct buf *ret_body)
+{
+	uint64_t deadline_ns = clock_mono_ns(clock_real()) + timeout_ns;
+	struct buf request;
+	int err;
+
+	buf_init(&request, 1u << 20);
+	build(&request, q);
+	err = request.err ? request.err
+			  : exchange(q, &request, deadline_ns, ret_status, ret_body);
+	buf_done(&request);
+	return err;
+}

@@ -1,0 +1,202 @@
+"""gpuward measure --count-url: tokens as a server counts them, over http."""
+import contextlib
+import http.server
+import json
+import os
+import socket
+import threading
+
+import pytest
+
+from support import USAGE, check, gpuward
+
+WATTS = 400
+LOAD = f"""
+[time]
+begin = 30
+[[gpu]]
+profile = "h200"
+[[gpu.load]]
+kind = "constant"
+unit = "watts"
+level = {WATTS}
+"""
+NAME = "vllm:generation_tokens_total"
+
+
+@pytest.fixture
+def load(scenario):
+    return scenario(LOAD)
+
+
+class Counter:
+    """A server that answers each request with the next of its texts; the last again and again.  None: it hangs up."""
+
+    def __init__(self, *answers, status=200, kind="text/plain"):
+        self.answers, self.asked = list(answers), []
+        outer = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.asked.append((self.path, dict(self.headers)))
+                text = outer.answers.pop(0) if len(outer.answers) > 1 else outer.answers[0]
+                if text is None:
+                    self.close_connection = True
+                    return
+                self.send_response(status)
+                self.send_header("Content-Type", kind)
+                self.end_headers()
+                self.wfile.write(text.encode())
+
+            def log_message(self, *args):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/metrics"
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()
+        return self
+
+    def __exit__(self, *exc):
+        self.server.shutdown()
+        self.server.server_close()
+
+
+def measure(tmp_path, load, url, *words, command=("sleep", "0.2")):
+    out = tmp_path / "result.json"
+    done = gpuward("measure", load, "-o", out, "--count-url", url, *words, "--", *command)
+    doc = json.loads(out.read_text()) if out.exists() else None
+    if doc:
+        check("measure", doc)
+    return done, doc
+
+
+def series(*values):
+    return "".join(f'{NAME}{{engine="{i}",model_name="m"}} {v}\n' for i, v in enumerate(values))
+
+
+def test_what_a_server_counts_is_the_count(tmp_path, load):
+    with Counter(series(100, 50), series(400, 150)) as server:
+        done, doc = measure(tmp_path, load, server.url)
+    run = doc["runs"][0]
+    assert done.returncode == 0 and run["tokens"] == 400 and doc["tokens"] == 400
+    count, each = run["count"], run["energy_per_token_joules"]
+    assert count == {"source": "count-url", "of": "tokens", "number": 400, "edge": count["edge"], "absence": None}
+    assert 0 < count["edge"] < 400
+    assert each["best"] == pytest.approx(run["energy_joules"]["best"] / 400)
+    assert each["high"] == pytest.approx(run["energy_joules"]["high"] / (400 - count["edge"]))
+    path, headers = server.asked[0]
+    assert path == "/metrics" and headers["Accept"].startswith("text/plain")
+
+
+@pytest.mark.parametrize("what, tokens", [("", 400), ('{engine="1"}', 100), ('{engine="0",model_name="m"}', 300)])
+def test_labels_choose_among_the_series(tmp_path, load, what, tokens):
+    with Counter(series(100, 50), series(400, 150)) as server:
+        _, doc = measure(tmp_path, load, f"{server.url}#{NAME}{what}", command=["true"])
+    assert doc["runs"][0]["tokens"] == tokens
+
+
+def test_a_server_that_does_not_hang_up_is_not_waited_for(tmp_path, load):
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        kept = []
+
+        def serve():
+            for value in (5, 25):
+                kept.append(listener.accept()[0])
+                kept[-1].recv(65536)
+                body = f"{NAME} {value}\n"
+                kept[-1].sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+        thread = threading.Thread(target=serve)
+        thread.start()
+        done, doc = measure(tmp_path, load, f"http://127.0.0.1:{listener.getsockname()[1]}/metrics", command=["true"])
+        thread.join()
+        for connection in kept:
+            connection.close()
+    assert done.returncode == 0 and doc["runs"][0]["tokens"] == 20
+
+
+def test_a_number_in_json_counts_iterations(tmp_path, load):
+    with Counter('{"done": {"steps": 5}}', '{"done": {"steps": 30}}', kind="application/json") as server:
+        _, doc = measure(tmp_path, load, f"{server.url}#done.steps", "--count=iterations", command=["true"])
+    run = doc["runs"][0]
+    assert run["iterations"] == 25 and run["count"]["of"] == "iterations" and run["tokens"] is None
+
+
+def test_each_run_has_its_own_count(tmp_path, load):
+    with Counter(*(f"{NAME} {v}\n" for v in (0, 10, 10, 30))) as server:
+        _, doc = measure(tmp_path, load, server.url, "--trials=2", "--no-cooldown", "--warmup=1", command=["true"])
+    assert [run["tokens"] for run in doc["runs"]] == [10, 20]
+
+
+@pytest.mark.parametrize("after, told", [
+    (f"{NAME} 7\n", "it said 100 before and 7 after: it went back, as when what counts is started anew"),
+    (f"{NAME} 100\n", "it said 100 before and 100 after"),
+    (f"{NAME} NaN\n", "it is no number (NaN), which nothing can be counted by"),
+    ("other 5\n", f"its answer has no '{NAME}'"),
+    (None, "does not answer as an HTTP server does"),
+])
+def test_a_count_that_fails_at_the_end_is_null_and_the_run_is_kept(tmp_path, load, after, told):
+    with Counter(f"{NAME} 100\n", after) as server:
+        done, doc = measure(tmp_path, load, f"{server.url}#{NAME}")
+    run = doc["runs"][0]
+    assert done.returncode == 1 and run["exit_status"] == 0
+    assert run["tokens"] is None and run["energy_per_token_joules"] is None and run["energy_joules"]["best"] > 0
+    assert run["count"]["number"] is None and run["count"]["edge"] is None and told in run["count"]["absence"]
+    assert "--count-url: " in done.stderr and "how many there were is not known" in done.stderr and told in done.stderr
+
+
+def test_a_server_that_is_gone_at_the_end_leaves_the_run(tmp_path, load):
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Counter(f"{NAME} 100\n"))
+        fifo = tmp_path / "go"
+        os.mkfifo(fifo)
+
+        def leave():
+            fifo.write_text("")  # the command has begun: it reads there
+            stack.close()
+            fifo.write_text("")
+        thread = threading.Thread(target=leave)
+        thread.start()
+        done, doc = measure(tmp_path, load, server.url, command=["sh", "-c", f"cat {fifo}; cat {fifo}"])
+        thread.join()
+    assert done.returncode == 1 and "nobody listens on 127.0.0.1:" in doc["runs"][0]["count"]["absence"]
+
+
+def refused(tmp_path, load, url):
+    done, doc = measure(tmp_path, load, url, command=["touch", tmp_path / "started"])
+    assert done.returncode == 1 and doc is None and not (tmp_path / "started").exists()
+    assert "nothing was measured" in done.stderr
+    return done.stderr
+
+
+def test_a_server_that_does_not_answer_starts_nothing(tmp_path, load):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    assert f"--count-url: nobody listens on 127.0.0.1:{port}; nothing" in refused(tmp_path, load, f"http://127.0.0.1:{port}/m")
+
+
+@pytest.mark.parametrize("answer, status, what, told", [
+    (f"{NAME} 5\n", 404, "", "answers with status 404"),
+    (f"{NAME} 5\n", 200, "#vllm:generation_tokens", f"has no 'vllm:generation_tokens', but '{NAME}'"),
+    ("up 1\n", 200, "", f"no counter of tokens that is known: name one behind the URL, as in URL#{NAME}"),
+    (f"{NAME} NaN\n", 200, "", "it is no number (NaN)"),
+    ("{}", 200, "", "its answer is JSON: name the number behind the URL"),
+])
+def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, status, what, told):
+    with Counter(answer, status=status) as server:
+        assert told in refused(tmp_path, load, server.url + what)
+
+
+@pytest.mark.parametrize("words, told", [
+    (["--count-url=https://localhost/metrics"], "only plain http is spoken here"),
+    (["--count-url=localhost:8000/metrics"], "is no URL such as http://localhost:8000/metrics"),
+    (["--count-url=http://h/#n{a=~\"b\"}"], "is no counter: NAME, NAME{LABEL"),
+    (["--count-url=http://h/", "--count-cmd=echo 1"], "--count-cmd and --count-url are two counts of one thing"),
+    (["--count-url=http://h/", "--tokens=5"], "--count-url and --tokens are two counts of one thing"),
+    (["--count-url=http://h/", "--part=x"], "--count-url counts over a whole run"),
+    (["--count-url=http://h/", "--count=iterations"], "name the one of the iterations, as URL#COUNTER"),
+])
+def test_what_cannot_be_is_refused(words, told):
+    done = gpuward("measure", "--simulate=idle-h200", *words, "--", "true")
+    assert done.returncode == USAGE and told in done.stderr

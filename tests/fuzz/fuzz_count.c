@@ -1,0 +1,43 @@
+/* Whatever a server answers, its counter is read without a crash, and what is read is a count: a finite sum of its
+ * series that is not below zero, or none with a reason. */
+#include "cli/count_text.h"
+#include "cli/count_url.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+static void check_reading(const struct count_reading *r)
+{
+	double sum = 0;
+
+	if (isnan(r->value) != (r->why[0] != '\0') || r->n > COUNT_SERIES)
+		abort();
+	for (unsigned i = 0; i < r->n; i++)
+		sum += r->series[i].value;
+	if (!isnan(r->value) && !(r->n > 0 && sum >= 0 && r->value == sum))
+		abort();
+}
+
+/* The first line is what of it, and a URL too; the rest is the answer. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1), *rest, why[COUNT_WHY];
+	struct count_reading r = { .value = 0 };
+
+	if (!text)
+		return 0;
+	if (size)
+		memcpy(text, data, size);
+	text[size] = '\0';
+	rest = text + strcspn(text, "\n");
+	if (*rest)
+		*rest++ = '\0';
+	count_url_check(text, why, sizeof(why));
+	count_text(rest, strlen(rest), *text ? text : NULL, &r);
+	check_reading(&r);
+	free(text);
+	return 0;
+}
