@@ -638,7 +638,8 @@ static int open_bundle(struct measurement *m)
 {
 	struct bundle_about what = { .label = m->o->label,
 				     .command = m->c->argv[0],
-				     .wall_ns = clock_wall_ns(clock_real()) };
+				     .wall_ns = clock_wall_ns(clock_real()),
+				     .simulated = gw_snapshot_status(m->c->snap)->simulated };
 	char joined[4096], message[5000];
 
 	if (!m->o->bundle)

@@ -98,6 +98,8 @@ static int write_manifest(struct bundle *b, const struct bundle_about *about, ch
 	clock_format_rfc3339(about->wall_ns, time);
 	buf_addf(&t, "schema = %d\ntool = \"gpuward\"\nversion = \"%s\"\ncreated = %s\n",
 		 BUNDLE_SCHEMA, gw_version(), time);
+	if (about->simulated)
+		buf_adds(&t, "simulated = true\n");
 	add_known(&t, "label", about->label);
 	add_known(&t, "command", about->command);
 	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_MANIFEST, -1), &t, message,

@@ -26,6 +26,7 @@ struct bundle_about {
 	const char *label;   /* NULL: none */
 	const char *command; /* what may be told of it; NULL: nothing */
 	uint64_t wall_ns;
+	bool simulated;
 };
 
 struct bundle_gpu {
@@ -63,7 +64,9 @@ int bundle_close(struct bundle *b, char *message, size_t size);
 
 struct bundle_found {
 	unsigned device, id;
-	const char *label, *uuid, *name;
+	const char *label, *uuid, *name, *driver; /* "": unknown                       */
+	const struct energy_setup *setup;
+	double interval_s;
 	struct gw_energy energy; /* as worked out now                          */
 	const struct track_window *window;
 	bool recorded;           /* the bundle says what it was then           */
@@ -75,10 +78,12 @@ struct bundle_found {
 struct bundle_summary {
 	unsigned devices, windows, recorded, same, cut;
 	uint64_t events, bad_lines;
-	bool sums;       /* there is a list of sums: the bundle was closed */
-	bool whole;      /* and every file is as it was                    */
+	bool sums;  /* there is a list of sums: the bundle was closed */
+	bool whole; /* and every file is as it was                    */
+	bool simulated;
 	char spoilt[64]; /* the first file that is not                */
 	char version[32];
+	char label[256], command[4096], created[64]; /* of the manifest; "": not told */
 };
 
 /* Works every window out again, calling visit for each.  0, -GW_E_NOENT, -GW_E_PARSE, -GW_E_PERM,

@@ -43,7 +43,7 @@ struct reader {
 	size_t size;
 	/* of the device at hand */
 	unsigned device;
-	char uuid[96], name[96];
+	char uuid[96], name[96], driver[96];
 	struct energy_setup setup;
 	double interval_s;
 	struct track *track;
@@ -101,7 +101,9 @@ static void get_text(const struct toml_node *top, const char *key, char *out, si
 {
 	const struct toml_node *v = toml_get(top, key);
 
-	snprintf(out, size, "%s", v && v->type == TOML_STRING ? v->v.string.text : "");
+	snprintf(out, size, "%s",
+		 v && (v->type == TOML_STRING || v->type == TOML_DATETIME) ? v->v.string.text
+									   : "");
 }
 
 static bool get_real(const struct toml_node *top, const char *key, double *ret)
@@ -140,6 +142,7 @@ static int read_setup(struct reader *r)
 	memset(s, 0, sizeof(*s));
 	get_text(top, "uuid", r->uuid, sizeof(r->uuid));
 	get_text(top, "name", r->name, sizeof(r->name));
+	get_text(top, "driver", r->driver, sizeof(r->driver));
 	get_text(top, "shape", shape, sizeof(shape));
 	found = bundle_shape_find(shape);
 	s->shape = found >= 0 ? (enum energy_shape)found : SHAPE_NONE;
@@ -222,6 +225,9 @@ static void result(struct reader *r, struct track_window *w, bool cut)
 				  .label = w->label,
 				  .uuid = r->uuid,
 				  .name = r->name,
+				  .driver = r->driver,
+				  .setup = &r->setup,
+				  .interval_s = r->interval_s,
 				  .window = w,
 				  .cut = cut };
 
@@ -392,6 +398,10 @@ static int begin(struct reader *r)
 	if (err)
 		return err;
 	get_text(toml_top(doc), "version", r->sum->version, sizeof(r->sum->version));
+	r->sum->simulated = get_flag(toml_top(doc), "simulated");
+	get_text(toml_top(doc), "label", r->sum->label, sizeof(r->sum->label));
+	get_text(toml_top(doc), "command", r->sum->command, sizeof(r->sum->command));
+	get_text(toml_top(doc), "created", r->sum->created, sizeof(r->sum->created));
 	toml_free(doc);
 	return 0;
 }

@@ -473,7 +473,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	json_string(j, "kind", "measurement");
 	json_object(j, "tool");
 	json_string(j, "name", "gpuward");
-	json_string(j, "version", gw_version());
+	json_string(j, "version", m->version ? m->version : gw_version());
 	json_object_end(j);
 	when(j, "time", m->wall_ns);
 	json_bool(j, "simulated", m->simulated);

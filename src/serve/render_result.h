@@ -94,6 +94,7 @@ struct measured {
 	enum gw_validity validity;
 	struct measured_run *run;
 	unsigned runs;
+	const char *version; /* that measured it; NULL: this one */
 };
 
 /* {low, best, high}, or null where it is not known. */
