@@ -91,10 +91,10 @@ struct bundle_summary {
 int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bundle_found *f),
 		     void *arg, struct bundle_summary *ret, char *message, size_t size);
 
-/* Power samples of one device, in order: for replaying them.  visit gets seconds since the first
- * and watts.  As bundle_recompute; -GW_E_NODEV: no such device. */
+/* Power samples of one device, in order: for replaying them.  visit gets the time (monotonic) and
+ * watts.  As bundle_recompute; -GW_E_NODEV: no such device. */
 int bundle_power(const char *dir, unsigned device,
-		 void (*visit)(void *arg, double seconds, double watts), void *arg, char *name,
+		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
 		 size_t name_size, char *message, size_t size);
 
 #endif

@@ -432,7 +432,7 @@ int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bund
 
 struct power {
 	struct reader r;
-	void (*visit)(void *arg, double seconds, double watts);
+	void (*visit)(void *arg, uint64_t t_ns, double watts);
 	void *arg;
 	uint64_t first_ns;
 };
@@ -446,12 +446,12 @@ static int power_event(struct reader *r, const struct event *e)
 	if (!p->first_ns)
 		p->first_ns = e->t_ns;
 	if (e->t_ns >= p->first_ns)
-		p->visit(p->arg, (double)(e->t_ns - p->first_ns) * 1e-9, e->u.power_w);
+		p->visit(p->arg, e->t_ns, e->u.power_w);
 	return 0;
 }
 
 int bundle_power(const char *dir, unsigned device,
-		 void (*visit)(void *arg, double seconds, double watts), void *arg, char *name,
+		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
 		 size_t name_size, char *message, size_t size)
 {
 	struct bundle_summary sum;

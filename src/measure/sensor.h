@@ -71,10 +71,13 @@ struct sensor {
 	unsigned ticks;          /* seen; 0: tick_s is assumed                               */
 	double counter_p50_s, counter_p99_s;
 	bool module_scope; /* power is of the module, CPU included                           */
-	/* From an outside meter; gain 1 and offset 0 without. */
+	/* From an outside meter: true power is gain x reading + offset_w; 1 and 0 without. */
 	bool calibrated;
 	double gain, offset_w;
 	double gain_u, offset_u_w; /* standard uncertainties: 0.025 and 2.5 W without        */
+	double pivot_w; /* the reading at which offset_u_w holds and from which the gain's uncertainty
+			   counts: a line is known best in the middle of its points; 0 without */
+	double reference_u; /* relative standard uncertainty of the outside meter itself           */
 	uint64_t wall_ns;          /* when it was learned; 0: assumed                        */
 	/* The evidence. */
 	double ring_gap_p10_s, ring_gap_p90_s;
