@@ -1,4 +1,5 @@
 /* measure: the energy of a command. */
+#include "calibration.h"
 #include "cool.h"
 #include "count.h"
 #include "measured.h"
@@ -13,6 +14,7 @@
 
 #include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -24,9 +26,10 @@
 struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
 	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count;
+	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
 	uint64_t interval_ns;
-	bool require_exclusive, progress, keep_command, no_cooldown;
+	bool require_exclusive, progress, keep_command, no_cooldown, calibrate_keep;
 };
 
 static const char *const count_choices[] = { "tokens", "iterations", NULL };
@@ -83,6 +86,15 @@ static const struct option options[] = {
 	{ "bundle", 0, OPTION_TEXT, AT(bundle), "DIR", "keep every reading there", NULL, NULL },
 	{ "keep-command", 0, OPTION_FLAG, AT(keep_command), NULL,
 	  "the result holds the whole command line, not its name alone", NULL, NULL },
+	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
+	  "gain and offset of the GPU's sensor by an outside meter: a CSV of time and watts "
+	  "over "
+	  "the same span, read when the last run has ended",
+	  NULL, NULL },
+	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(calibrate_accuracy), "PERCENT",
+	  "of that meter, 95 % (default: 1)", NULL, NULL },
+	{ "calibrate-keep", 0, OPTION_FLAG, AT(calibrate_keep), NULL,
+	  "use it for this GPU from now on", NULL, NULL },
 	{ "progress", 0, OPTION_FLAG, AT(progress), NULL,
 	  "tell how far it is even where that is no terminal", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
@@ -94,6 +106,7 @@ struct plan {
 	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
 	enum run_baseline_mode baseline;
 	bool counts_iterations; /* and no tokens */
+	double accuracy;        /* of the outside meter */
 };
 
 struct measurement {
@@ -120,6 +133,10 @@ struct measurement {
 	bool count_missing;         /* or its count is not known                   */
 	bool counting;              /* this run is one that counts                 */
 	struct count_reading count_first, count_last;
+	struct power_record *record; /* NULL: nothing is to be calibrated ...   */
+	pthread_mutex_t record_lock; /* ... else the meter's thread fills it    */
+	struct calibration calibration;
+	bool calibrated, uncalibrated; /* it could, it could not be done        */
 };
 
 /* ---- the options ---- */
@@ -230,6 +247,14 @@ static int parse_plan(const struct options *o, struct plan *p)
 	}
 	if (code == EXIT_OK)
 		code = check_count(o, p);
+	if (code == EXIT_OK)
+		code = calibration_accuracy(o->calibrate_accuracy, &p->accuracy);
+	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep)) {
+		cli_error(
+			"--calibrate-%s is about the trace of --calibrate, and that is missing",
+			o->calibrate_keep ? "keep" : "accuracy");
+		code = EXIT_USAGE;
+	}
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
 	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
@@ -569,6 +594,99 @@ static int save_result(struct measurement *m)
 	return code;
 }
 
+/* ---- the outside meter ---- */
+
+/* For the next measurements of this GPU. */
+static void keep_calibration(const struct measurement *m)
+{
+	struct sensor s = m->result.run[0].device[0].sensor;
+	char dir[3800], message[4400] = "neither XDG_CACHE_HOME nor HOME names a folder";
+
+	if (sensor_directory(dir, sizeof(dir)) != 0 ||
+	    sensor_save(&s, dir, message, sizeof(message)) != 0)
+		cli_error("--calibrate-keep: not kept: %s", message);
+}
+
+static void apply_calibration(struct measurement *m)
+{
+	struct sensor s = m->result.run[0].device[0].sensor;
+	char message[512];
+
+	calibration_apply(&m->calibration, &s);
+	for (unsigned i = 0; i < m->result.runs; i++) {
+		struct marks *k = &m->run[i].marks;
+
+		measured_calibrate(&m->result.run[i], &s, m->baseline);
+		for (unsigned w = 0; w < k->count; w++)
+			if (k->window[w].energy)
+				energy_calibrate(&k->window[w].energy[0], &s);
+	}
+	m->result.calibration = &m->calibration.told;
+	if (m->bundle)
+		bundle_file(m->bundle, "calibration.csv", m->calibration.trace.text,
+			    m->calibration.trace.length, message, sizeof(message));
+	if (m->o->calibrate_keep)
+		keep_calibration(m);
+}
+
+/* When all runs are there: the trace is of all of them. */
+static void calibrate(struct measurement *m)
+{
+	const struct measured_run *first = &m->result.run[0];
+	double wall_s = ((double)first->begin_wall_ns - (double)first->begin_ns) * 1e-9;
+	char why[4600];
+	int err;
+
+	if (!m->record)
+		return;
+	pthread_mutex_lock(&m->record_lock);
+	err = calibration_make(&m->calibration, m->o->calibrate, m->record, wall_s,
+			       m->plan.accuracy, why, sizeof(why));
+	pthread_mutex_unlock(&m->record_lock);
+	m->calibrated = err == 0;
+	m->uncalibrated = err != 0;
+	if (!err)
+		apply_calibration(m);
+	else
+		cli_error("--calibrate: %s; the result is not calibrated%s", why,
+			  m->bundle ? ", and gpuward recompute --calibrate can do it later"
+				    : "");
+}
+
+/* A trace is of one thing. */
+static int begin_calibration(struct measurement *m)
+{
+	unsigned n = gw_meter_device_count(m->runner.meter);
+
+	if (!m->o->calibrate)
+		return EXIT_OK;
+	if (n != 1) {
+		cli_error("--calibrate is about one GPU, and %u are measured: choose one with "
+			  "--gpu",
+			  n);
+		return EXIT_USAGE;
+	}
+	pthread_mutex_lock(&m->record_lock);
+	m->record = malloc(sizeof(*m->record));
+	if (m->record)
+		power_record_init(m->record);
+	pthread_mutex_unlock(&m->record_lock);
+	if (m->record)
+		return EXIT_OK;
+	cli_error("%s", gw_strerror(-GW_E_NOMEM));
+	return EXIT_FAILED;
+}
+
+static void record_power(struct measurement *m, const struct event *e)
+{
+	if (!m->o->calibrate || e->type != EVENT_POWER)
+		return;
+	pthread_mutex_lock(&m->record_lock);
+	if (m->record)
+		power_record_add(m->record, (double)e->t_ns * 1e-9, e->u.power_w);
+	pthread_mutex_unlock(&m->record_lock);
+}
+
 static int finish(struct measurement *m)
 {
 	bool shared = false;
@@ -577,6 +695,7 @@ static int finish(struct measurement *m)
 
 	if (m->result.runs == 0)
 		return m->runner.interrupted ? 128 + m->runner.interrupted : EXIT_FAILED;
+	calibrate(m);
 	describe(m, command, sizeof(command));
 	if (!m->c->quiet || !wanted(m))
 		measured_print(&m->result, m->c);
@@ -592,6 +711,8 @@ static int finish(struct measurement *m)
 		return EXIT_SHARED;
 	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
 		return 128 + m->runner.interrupted;
+	if (m->status == 0 && m->uncalibrated)
+		return EXIT_FAILED;
 	return m->status == 0 && (m->part_missing || m->count_missing) ? EXIT_FAILED
 								       : m->status;
 }
@@ -604,6 +725,7 @@ static void listen(void *arg, unsigned i, const struct event *e)
 	struct measurement *m = arg;
 
 	course_event(m->series, i, e);
+	record_power(m, e);
 	if (m->bundle)
 		bundle_event(m->bundle, i, e);
 }
@@ -639,6 +761,7 @@ static int open_bundle(struct measurement *m)
 	struct bundle_about what = { .label = m->o->label,
 				     .command = m->c->argv[0],
 				     .wall_ns = clock_wall_ns(clock_real()),
+				     .mono_ns = clock_mono_ns(clock_real()),
 				     .simulated = gw_snapshot_status(m->c->snap)->simulated };
 	char joined[4096], message[5000];
 
@@ -774,6 +897,9 @@ static void let_go(struct measurement *m)
 	course_free(m->series);
 	free(m->baseline);
 	host_meter_free(m->host);
+	if (m->calibrated)
+		calibration_done(&m->calibration);
+	free(m->record);
 }
 
 /* The options are in order and the GPUs open. */
@@ -788,7 +914,9 @@ static int run_open(struct measurement *m)
 	m->runner.part = m->o->part;
 	if (err)
 		cli_error("cannot measure: %s", gw_strerror(err));
-	code = err ? EXIT_FAILED : measure(m);
+	code = err ? EXIT_FAILED : begin_calibration(m);
+	if (code == EXIT_OK)
+		code = measure(m);
 	let_go(m);
 	closed = close_bundle(m);
 	return closed != EXIT_OK ? closed : code;
@@ -805,6 +933,7 @@ static int run(struct cli *c)
 	}
 	m->c = c;
 	m->o = c->own;
+	pthread_mutex_init(&m->record_lock, NULL);
 	runner_inherit(&m->inherit, c->pipe_ignored);
 	m->runner = (struct runner){ .inherit = &m->inherit,
 				     .watch = watch,
@@ -819,6 +948,7 @@ static int run(struct cli *c)
 		code = cli_open(c, 0);
 	if (code == EXIT_OK)
 		code = run_open(m);
+	pthread_mutex_destroy(&m->record_lock);
 	free(m);
 	return code;
 }

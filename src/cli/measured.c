@@ -309,6 +309,40 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 	return err;
 }
 
+/* Counts may be too many by some, which only the upper ends know. */
+static void each_again(struct gw_interval *v, const struct gw_interval *before,
+		       const struct gw_interval *now)
+{
+	if (isnan(v->best))
+		return;
+	*v = (struct gw_interval){ now->low * (v->best / before->best),
+				   now->best * (v->best / before->best),
+				   now->high * (v->high / before->high) };
+}
+
+static void calibrate_device(struct measured_device *d, const struct sensor *to,
+			     const struct run_baseline *baseline)
+{
+	energy_calibrate(&d->energy, to);
+	sensor_calibrate(&d->sensor, to);
+	if (d->processes && !isnan(d->energy.joules.best))
+		(void)attribute_finish(&d->who, d->energy.joules.best);
+	run_baseline_net(baseline, &d->energy, &d->baseline);
+}
+
+void measured_calibrate(struct measured_run *r, const struct sensor *to,
+			const struct run_baseline *baseline)
+{
+	const struct gw_interval before = r->joules;
+
+	for (unsigned i = 0; i < r->devices; i++)
+		calibrate_device(&r->device[i], to, &baseline[i]);
+	r->floored = false;
+	measured_add_up(r);
+	each_again(&r->iteration_joules, &before, &r->joules);
+	each_again(&r->token_joules, &before, &r->joules);
+}
+
 void measured_run_done(struct measured_run *r)
 {
 	for (unsigned i = 0; i < r->devices; i++)

@@ -37,6 +37,10 @@ void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evide
 		    const void *of);
 void measured_add_up(struct measured_run *r);
 
+/* The run as it is with the gain and offset of `to`, whatever it was measured with; baseline as in measured_from. */
+void measured_calibrate(struct measured_run *r, const struct sensor *to,
+			const struct run_baseline *baseline);
+
 /* Was somebody else on one of its GPUs? */
 bool measured_shared(const struct measured_run *r);
 

@@ -390,6 +390,7 @@ static void check_sums(struct reader *r)
 static int begin(struct reader *r)
 {
 	char path[4096];
+	const struct toml_node *mono;
 	struct toml *doc;
 	int err;
 
@@ -399,6 +400,9 @@ static int begin(struct reader *r)
 		return err;
 	get_text(toml_top(doc), "version", r->sum->version, sizeof(r->sum->version));
 	r->sum->simulated = get_flag(toml_top(doc), "simulated");
+	mono = toml_get(toml_top(doc), "monotonic_ns");
+	if (mono && mono->type == TOML_INTEGER && mono->v.integer > 0)
+		r->sum->mono_ns = (uint64_t)mono->v.integer;
 	get_text(toml_top(doc), "label", r->sum->label, sizeof(r->sum->label));
 	get_text(toml_top(doc), "command", r->sum->command, sizeof(r->sum->command));
 	get_text(toml_top(doc), "created", r->sum->created, sizeof(r->sum->created));

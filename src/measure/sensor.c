@@ -187,6 +187,17 @@ void sensor_heard_ring(struct sensor *s, int n)
 	s->ring_entries = 0;
 }
 
+void sensor_calibrate(struct sensor *s, const struct sensor *from)
+{
+	s->calibrated = from->calibrated;
+	s->gain = from->gain;
+	s->offset_w = from->offset_w;
+	s->gain_u = from->gain_u;
+	s->offset_u_w = from->offset_u_w;
+	s->pivot_w = from->pivot_w;
+	s->reference_u = from->reference_u;
+}
+
 int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *note,
 		     size_t size)
 {

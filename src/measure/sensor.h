@@ -95,6 +95,9 @@ void sensor_assume(struct sensor *ret, const struct report *r);
 /* What `average` is read from: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without. */
 unsigned sensor_average_quantity(const struct report *r);
 
+/* Takes what an outside meter said from another. */
+void sensor_calibrate(struct sensor *s, const struct sensor *from);
+
 /* "boxcar", "assumed": the words of files and JSON. */
 const char *sensor_model_name(enum sensor_model m);
 const char *sensor_origin_name(enum sensor_origin o);

@@ -81,6 +81,18 @@ struct measured_run {
 	unsigned windows;
 };
 
+/* What an outside meter said of the sensor; figures as in cli/calibrate.h. */
+#define MEASURED_NOTES 3
+struct measured_calibration {
+	const char *trace; /* its file, as given */
+	char sha256[65];
+	size_t points, passed_over; /* used; lines that were not */
+	double lag_s, correlation, residual_w, span_s;
+	double gain, gain_u, offset_w, offset_u_w, pivot_w, reference_u, measured_offset_w;
+	bool offset_alone, wider;
+	char note[MEASURED_NOTES][320]; /* what to know of it; "" behind the last */
+};
+
 struct measured {
 	uint64_t wall_ns;
 	bool simulated;
@@ -94,7 +106,8 @@ struct measured {
 	enum gw_validity validity;
 	struct measured_run *run;
 	unsigned runs;
-	const char *version; /* that measured it; NULL: this one */
+	const char *version;                            /* that measured it; NULL: this one */
+	const struct measured_calibration *calibration; /* NULL: none */
 };
 
 /* {low, best, high}, or null where it is not known. */
@@ -108,6 +121,9 @@ void render_energy_part(struct json *j, const struct gw_energy *e);
 
 /* Keys of a set of codes, as the array "codes". */
 void render_codes(struct json *j, uint64_t codes);
+
+/* Null, where c is NULL. */
+void render_calibration(struct json *j, const char *key, const struct measured_calibration *c);
 
 /* The whole document.  env may be NULL. */
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
