@@ -231,9 +231,9 @@ static void print_counts(const struct difference *d, bool all)
 	char text[256];
 
 	snprintf(text, sizeof(text),
-		 "%zu of %zu facts differ%s%.0zu%s; %zu are told by one of them alone.%s",
+		 "%zu of %zu facts differ%s%.0zu%s; %zu %s told by one of them alone.%s",
 		 differ, differ + equal + open + one, open ? ", of " : "", open,
-		 open ? " it cannot be told" : "", one,
+		 open ? " it cannot be told" : "", one, one == 1 ? "is" : "are",
 		 all || !equal ? "" : " --all shows what is equal too.");
 	say(NULL, text);
 }

@@ -179,7 +179,8 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 	term_row(0, "",
 		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f %s %.1f W; %zu "
 		 "points, "
-		 "%.2f s late, correlation %.4f, which leave %.1f W s.d. CHANGE holds it.",
+		 "%.2f s late, correlation %.4f, which leave %.1f W s.d. THEN and CHANGE "
+		 "are without it.",
 		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
 		 1.96 * c->offset_u_w, c->points, c->lag_s, c->correlation, c->residual_w);
 	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)

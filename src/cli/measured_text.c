@@ -245,7 +245,7 @@ static void print_calibration(const struct measured *m)
 		row("", "%zu points, %.2f s late, correlation %.4f, which leave %.1f W s.d.",
 		    c->points, c->lag_s, c->correlation, c->residual_w);
 	if (m->runs == 1 && m->run[0].devices == 1)
-		row("", "the sensor itself says %s; power is as it says",
+		row("", "the sensor itself says %s; power is its own word",
 		    quantity(a, m->run[0].device[0].energy.raw_joules, "J"));
 	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
 		row("", "%s", c->note[i]);

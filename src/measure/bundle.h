@@ -23,8 +23,8 @@
 struct bundle;
 
 struct bundle_about {
-	const char *label;   /* NULL: none */
-	const char *command; /* what may be told of it; NULL: nothing */
+	const char *label;         /* NULL: none */
+	const char *command;       /* what may be told of it; NULL: nothing */
 	uint64_t wall_ns, mono_ns; /* one moment on both clocks */
 	bool simulated;
 };
@@ -82,7 +82,7 @@ struct bundle_summary {
 	bool whole; /* and every file is as it was                    */
 	bool simulated;
 	uint64_t mono_ns; /* of `created`; 0: not told */
-	char spoilt[64]; /* the first file that is not                */
+	char spoilt[64];  /* the first file that is not                */
 	char version[32];
 	char label[256], command[4096], created[64]; /* of the manifest; "": not told */
 };

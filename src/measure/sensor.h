@@ -78,7 +78,7 @@ struct sensor {
 	double pivot_w; /* the reading at which offset_u_w holds and from which the gain's uncertainty
 			   counts: a line is known best in the middle of its points; 0 without */
 	double reference_u; /* relative standard uncertainty of the outside meter itself           */
-	uint64_t wall_ns;          /* when it was learned; 0: assumed                        */
+	uint64_t wall_ns; /* when it was learned; 0: assumed                        */
 	/* The evidence. */
 	double ring_gap_p10_s, ring_gap_p90_s;
 	bool ring_wall; /* its stamps are of the wall clock */

@@ -1,6 +1,8 @@
 /* An outside meter against a sensor whose faults are known. */
 #include "cli/calibrate.h"
 
+#include "measure/baseline.h"
+#include "measure/energy.h"
 #include "measure/random.h"
 
 #include <setjmp.h>
@@ -247,6 +249,96 @@ static void a_record_of_any_length_keeps_its_joules(void **state)
 	free(r);
 }
 
+/* ---- what a result becomes ---- */
+
+/* 5000 J in 10 s, edges uncertain by 20 J; nothing is known of the board. */
+static const struct gw_energy measured = {
+	.seconds = 10,
+	.joules = { 4747.5, 5000, 5252.5 },
+	.relative = { 4960.8, 5000, 5039.2 },
+	.u_relative = 20,
+	.budget = { [GW_U_EDGES] = 20, [GW_U_GAIN] = 125, [GW_U_OFFSET] = 25 },
+};
+
+static struct sensor board(double gain, double offset_w)
+{
+	return (struct sensor){ .calibrated = true,
+				.gain = gain,
+				.offset_w = offset_w,
+				.gain_u = 0.002,
+				.offset_u_w = 0.5,
+				.pivot_w = 400,
+				.reference_u = 0.005 };
+}
+
+static void near(double a, double b)
+{
+	if (fabs(a - b) > 1e-9 * (1 + fabs(b)))
+		fail_msg("%.15g is not %.15g", a, b);
+}
+
+static void energy_is_corrected_and_the_raw_one_kept(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1.04, -6);
+
+	(void)state;
+	energy_calibrate(&e, &s);
+	near(e.raw_joules, 5000);
+	near(e.joules.best, 1.04 * 5000 - 60);
+	near(e.relative.best, e.joules.best);
+	near(e.relative.high, 1.04 * 5039.2 - 60);
+	near(e.budget[GW_U_EDGES], 1.04 * 20);
+	/* The gain counts from 400 W on: 100 W above it for 10 s. */
+	near(e.budget[GW_U_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
+	near(e.budget[GW_U_OFFSET], 5);
+	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_U_GAIN], 2) + 25));
+	assert_true(e.calibrated && e.gain == 1.04 && e.offset_watts == -6);
+	assert_true(e.joules.high - e.joules.low < measured.joules.high - measured.joules.low);
+}
+
+static void a_second_calibration_replaces_the_first(void **state)
+{
+	struct gw_energy once = measured, twice = measured;
+	struct sensor first = board(0.9, 11), second = board(1.04, -6);
+
+	(void)state;
+	energy_calibrate(&once, &second);
+	energy_calibrate(&twice, &first);
+	energy_calibrate(&twice, &second);
+	near(twice.joules.low, once.joules.low);
+	near(twice.joules.best, once.joules.best);
+	near(twice.joules.high, once.joules.high);
+	near(twice.relative.low, once.relative.low);
+	near(twice.u_relative, once.u_relative);
+	near(twice.u_absolute, once.u_absolute);
+	near(twice.raw_joules, 5000);
+}
+
+static void what_is_not_known_stays_so(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1.04, -6);
+
+	(void)state;
+	e.joules = e.relative = (struct gw_interval){ NAN, NAN, NAN };
+	energy_calibrate(&e, &s);
+	assert_true(isnan(e.joules.best) && isnan(e.joules.low) && !e.calibrated);
+}
+
+static void the_offset_cancels_in_what_is_above_the_baseline(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1.04, -6);
+	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor told it */
+	struct baseline_net net;
+
+	(void)state;
+	energy_calibrate(&e, &s);
+	baseline_net(&e, &b, NULL, &net);
+	near(net.joules.best, 1.04 * (5000 - 800));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -256,6 +348,10 @@ int main(void)
 		cmocka_unit_test(a_meter_of_the_whole_machine_gives_the_gain_alone),
 		cmocka_unit_test(what_cannot_be_fitted_is_refused_in_a_sentence),
 		cmocka_unit_test(a_record_of_any_length_keeps_its_joules),
+		cmocka_unit_test(energy_is_corrected_and_the_raw_one_kept),
+		cmocka_unit_test(a_second_calibration_replaces_the_first),
+		cmocka_unit_test(what_is_not_known_stays_so),
+		cmocka_unit_test(the_offset_cancels_in_what_is_above_the_baseline),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
