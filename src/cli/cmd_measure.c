@@ -1,8 +1,8 @@
 /* measure: the energy of a command. */
-#include "calibration.h"
 #include "cool.h"
 #include "count.h"
 #include "measured.h"
+#include "run_calibration.h"
 #include "run_progress.h"
 #include "output.h"
 
@@ -14,7 +14,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <pthread.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -133,10 +132,7 @@ struct measurement {
 	bool count_missing;         /* or its count is not known                   */
 	bool counting;              /* this run is one that counts                 */
 	struct count_reading count_first, count_last;
-	struct power_record *record; /* NULL: nothing is to be calibrated ...   */
-	pthread_mutex_t record_lock; /* ... else the meter's thread fills it    */
-	struct calibration calibration;
-	bool calibrated, uncalibrated; /* it could, it could not be done        */
+	struct run_calibration calibration;
 };
 
 /* ---- the options ---- */
@@ -594,97 +590,28 @@ static int save_result(struct measurement *m)
 	return code;
 }
 
-/* ---- the outside meter ---- */
-
-/* For the next measurements of this GPU. */
-static void keep_calibration(const struct measurement *m)
-{
-	struct sensor s = m->result.run[0].device[0].sensor;
-	char dir[3800], message[4400] = "neither XDG_CACHE_HOME nor HOME names a folder";
-
-	if (sensor_directory(dir, sizeof(dir)) != 0 ||
-	    sensor_save(&s, dir, message, sizeof(message)) != 0)
-		cli_error("--calibrate-keep: not kept: %s", message);
-}
-
-static void apply_calibration(struct measurement *m)
-{
-	struct sensor s = m->result.run[0].device[0].sensor;
-	char message[512];
-
-	calibration_apply(&m->calibration, &s);
-	for (unsigned i = 0; i < m->result.runs; i++) {
-		struct marks *k = &m->run[i].marks;
-
-		measured_calibrate(&m->result.run[i], &s, m->baseline);
-		for (unsigned w = 0; w < k->count; w++)
-			if (k->window[w].energy)
-				energy_calibrate(&k->window[w].energy[0], &s);
-	}
-	m->result.calibration = &m->calibration.told;
-	if (m->bundle)
-		bundle_file(m->bundle, "calibration.csv", m->calibration.trace.text,
-			    m->calibration.trace.length, message, sizeof(message));
-	if (m->o->calibrate_keep)
-		keep_calibration(m);
-}
-
 /* When all runs are there: the trace is of all of them. */
 static void calibrate(struct measurement *m)
 {
-	const struct measured_run *first = &m->result.run[0];
-	double wall_s = ((double)first->begin_wall_ns - (double)first->begin_ns) * 1e-9;
-	char why[4600];
-	int err;
+	struct run_calibration *c = &m->calibration;
 
-	if (!m->record)
+	if (!c->record)
 		return;
-	pthread_mutex_lock(&m->record_lock);
-	err = calibration_make(&m->calibration, m->o->calibrate, m->record, wall_s,
-			       m->plan.accuracy, why, sizeof(why));
-	pthread_mutex_unlock(&m->record_lock);
-	m->calibrated = err == 0;
-	m->uncalibrated = err != 0;
-	if (!err)
-		apply_calibration(m);
-	else
-		cli_error("--calibrate: %s; the result is not calibrated%s", why,
+	if (run_calibration_end(c, &m->result) != 0) {
+		cli_error("--calibrate: %s; the result is not calibrated%s", c->why,
 			  m->bundle ? ", and gpuward recompute --calibrate can do it later"
 				    : "");
-}
-
-/* A trace is of one thing. */
-static int begin_calibration(struct measurement *m)
-{
-	unsigned n = gw_meter_device_count(m->runner.meter);
-
-	if (!m->o->calibrate)
-		return EXIT_OK;
-	if (n != 1) {
-		cli_error("--calibrate is about one GPU, and %u are measured: choose one with "
-			  "--gpu",
-			  n);
-		return EXIT_USAGE;
-	}
-	pthread_mutex_lock(&m->record_lock);
-	m->record = malloc(sizeof(*m->record));
-	if (m->record)
-		power_record_init(m->record);
-	pthread_mutex_unlock(&m->record_lock);
-	if (m->record)
-		return EXIT_OK;
-	cli_error("%s", gw_strerror(-GW_E_NOMEM));
-	return EXIT_FAILED;
-}
-
-static void record_power(struct measurement *m, const struct event *e)
-{
-	if (!m->o->calibrate || e->type != EVENT_POWER)
 		return;
-	pthread_mutex_lock(&m->record_lock);
-	if (m->record)
-		power_record_add(m->record, (double)e->t_ns * 1e-9, e->u.power_w);
-	pthread_mutex_unlock(&m->record_lock);
+	}
+	for (unsigned i = 0; i < m->result.runs; i++) {
+		measured_calibrate(&m->result.run[i], &c->sensor, m->baseline);
+		run_calibration_marks(c, &m->run[i].marks);
+	}
+	if (m->bundle) /* what fails is told when it is closed */
+		bundle_file(m->bundle, "calibration.csv", c->fit.trace.text,
+			    c->fit.trace.length, c->why, sizeof(c->why));
+	if (m->o->calibrate_keep && run_calibration_keep(c) != 0)
+		cli_error("--calibrate-keep: not kept: %s", c->why);
 }
 
 static int finish(struct measurement *m)
@@ -711,7 +638,7 @@ static int finish(struct measurement *m)
 		return EXIT_SHARED;
 	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
 		return 128 + m->runner.interrupted;
-	if (m->status == 0 && m->uncalibrated)
+	if (m->status == 0 && m->calibration.record && !m->calibration.fitted)
 		return EXIT_FAILED;
 	return m->status == 0 && (m->part_missing || m->count_missing) ? EXIT_FAILED
 								       : m->status;
@@ -725,7 +652,8 @@ static void listen(void *arg, unsigned i, const struct event *e)
 	struct measurement *m = arg;
 
 	course_event(m->series, i, e);
-	record_power(m, e);
+	if (i == 0)
+		run_calibration_event(&m->calibration, e);
 	if (m->bundle)
 		bundle_event(m->bundle, i, e);
 }
@@ -813,6 +741,9 @@ static int start_meter(struct measurement *m)
 	m->result.run = calloc(m->plan.trials, sizeof(*m->result.run));
 	if (!m->series || !m->baseline || !m->host || !m->run || !m->result.run)
 		return -GW_E_NOMEM;
+	err = run_calibration_init(&m->calibration, m->o->calibrate, m->plan.accuracy);
+	if (err)
+		return err;
 	m->cool = (struct cool){ .ctx = m->c->ctx,
 				 .runner = &m->runner,
 				 .to_c = m->plan.cool_c,
@@ -897,9 +828,19 @@ static void let_go(struct measurement *m)
 	course_free(m->series);
 	free(m->baseline);
 	host_meter_free(m->host);
-	if (m->calibrated)
-		calibration_done(&m->calibration);
-	free(m->record);
+	run_calibration_done(&m->calibration);
+}
+
+/* A trace is of one thing. */
+static int check_calibration(const struct measurement *m)
+{
+	unsigned n = gw_meter_device_count(m->runner.meter);
+
+	if (!m->o->calibrate || n == 1)
+		return EXIT_OK;
+	cli_error("--calibrate is about one GPU, and %u are measured: choose one with --gpu",
+		  n);
+	return EXIT_USAGE;
 }
 
 /* The options are in order and the GPUs open. */
@@ -914,7 +855,7 @@ static int run_open(struct measurement *m)
 	m->runner.part = m->o->part;
 	if (err)
 		cli_error("cannot measure: %s", gw_strerror(err));
-	code = err ? EXIT_FAILED : begin_calibration(m);
+	code = err ? EXIT_FAILED : check_calibration(m);
 	if (code == EXIT_OK)
 		code = measure(m);
 	let_go(m);
@@ -933,7 +874,6 @@ static int run(struct cli *c)
 	}
 	m->c = c;
 	m->o = c->own;
-	pthread_mutex_init(&m->record_lock, NULL);
 	runner_inherit(&m->inherit, c->pipe_ignored);
 	m->runner = (struct runner){ .inherit = &m->inherit,
 				     .watch = watch,
@@ -948,7 +888,6 @@ static int run(struct cli *c)
 		code = cli_open(c, 0);
 	if (code == EXIT_OK)
 		code = run_open(m);
-	pthread_mutex_destroy(&m->record_lock);
 	free(m);
 	return code;
 }

@@ -154,6 +154,7 @@ static const struct thing sensor[] = {
 	{ "offset_watts", "offset", 0, false },
 	{ "gain_uncertainty", "uncertainty of the gain", 0, false },
 	{ "offset_uncertainty_watts", "uncertainty of the offset", 0, false },
+	{ "reference_uncertainty", "of the outside meter", 0, false },
 	{ NULL, NULL, 0, false },
 };
 
@@ -718,6 +719,7 @@ static int add_figures(const struct pair *p)
 	d->a = row_named(&d->comparison, "A");
 	d->b = row_named(&d->comparison, "B");
 	d->other_gpu = d->a && d->b && (d->a->other_gpu || d->b->other_gpu);
+	d->other_scale = d->a && d->b && (d->a->other_scale || d->b->other_scale);
 	each = d->comparison.per_iteration;
 	add_figure(d, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
 		   comparison_title(&d->comparison, METRIC_ENERGY));
@@ -839,6 +841,10 @@ void difference_notes(const struct difference *d, void (*say)(void *ctx, const c
 	if (d->other_gpu)
 		say(ctx, "They were measured on different GPUs or drivers: the gain of their "
 			 "sensors does not cancel and is in the intervals of the changes.");
+	else if (d->other_scale)
+		say(ctx, "One is calibrated by an outside meter and the other is not, or "
+			 "otherwise: the gain of the sensor does not cancel and is in the "
+			 "intervals of the changes.");
 	else if (!isnan(energy->change))
 		say(ctx,
 		    "Intervals are 95 %; those of energies hold the gain and the offset of "

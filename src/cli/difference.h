@@ -55,7 +55,7 @@ struct difference {
 	struct result both[2]; /* under the names A and B */
 	struct comparison comparison;
 	const struct comparison_row *a, *b; /* of it; NULL: has no run at all */
-	bool other_gpu;
+	bool other_gpu, other_scale;
 	int error;
 };
 

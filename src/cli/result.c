@@ -114,6 +114,13 @@ static double number(struct reader *rd, const json_t *o, const char *key)
 	return v && json_is_number(v) ? json_number_value(v) : NAN;
 }
 
+static double number_or(struct reader *rd, const json_t *o, const char *key, double otherwise)
+{
+	double v = number(rd, o, key);
+
+	return isnan(v) ? otherwise : v;
+}
+
 static const char *text(struct reader *rd, const json_t *o, const char *key)
 {
 	const json_t *v = member(o, key);
@@ -499,6 +506,11 @@ static void read_sensor(struct reader *rd, const json_t *device, const char *run
 	s->window_s = number(rd, used, "window_seconds");
 	s->lag_s = number(rd, used, "lag_seconds");
 	s->tick_s = number(rd, object(rd, sensor, "counter"), "tick_seconds");
+	s->gain = number_or(rd, sensor, "gain", 1);
+	s->offset_w = number_or(rd, sensor, "offset_watts", 0);
+	s->gain_u = number_or(rd, sensor, "gain_uncertainty", 0.025);
+	s->offset_u_w = number_or(rd, sensor, "offset_uncertainty_watts", 2.5);
+	s->pivot_w = number_or(rd, sensor, "pivot_watts", 0);
 }
 
 static void read_device(struct reader *rd, const json_t *o, void *target)

@@ -49,6 +49,8 @@ struct result_sensor {
 	const char *source; /* "ring", "instant" or "average"; NULL: none, or not told */
 	double period_s, window_s, lag_s; /* of that */
 	double tick_s;                    /* of the counter */
+	/* By an outside meter; 1, 0, and what is assumed of a board, where none was there. */
+	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
 struct result_device {
