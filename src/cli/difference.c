@@ -1,5 +1,7 @@
 #include "difference.h"
 
+#include "difference_things.h"
+
 #include <gpuward.h>
 
 #include <math.h>
@@ -11,152 +13,6 @@
 #define ALPHA 0.05
 #define Z95   1.959964
 #define NEAR  0.005 /* a figure without an interval is another from here on */
-
-const char *difference_section_name(enum difference_section s)
-{
-	static const char *const names[SECTIONS] = {
-		[SECTION_FIGURES] = "figures",         [SECTION_CODES] = "codes",
-		[SECTION_PROCESSES] = "processes",     [SECTION_SETTINGS] = "settings",
-		[SECTION_ENVIRONMENT] = "environment", [SECTION_GPU] = "gpu",
-		[SECTION_SENSOR] = "sensor",
-	};
-
-	return names[s];
-}
-
-const char *difference_state_name(enum difference_state s)
-{
-	static const char *const names[] = { "equal", "differs", "cannot-tell", "unknown" };
-
-	return names[s];
-}
-
-/* ---- what is looked at ---- */
-
-/* apart: numbers that are no further apart are called equal; a share of the larger, where `share` is set. */
-struct thing {
-	const char *path, *title;
-	double apart;
-	bool share;
-};
-
-/* Of the document. */
-static const struct thing settings[] = {
-	{ "label", "label", 0, false },
-	{ "command_name", "command", 0, false },
-	{ "command", "command line", 0, false },
-	{ "model_size_bytes", "model size", 0, false },
-	{ "iterations", "iterations", 0, false },
-	{ "tokens", "tokens", 0, false },
-	{ "runs.0.baseline_kind", "baseline", 0, false },
-	{ NULL, NULL, 0, false },
-};
-static const struct thing environment[] = {
-	{ "tool.version", "version of gpuward", 0, false },
-	{ "environment.host.hostname", "machine", 0, false },
-	{ "environment.host.os", "system", 0, false },
-	{ "environment.host.kernel", "kernel", 0, false },
-	{ "environment.host.architecture", "architecture", 0, false },
-	{ "environment.host.container", "container", 0, false },
-	{ "environment.host.virtual_machine", "virtual machine", 0, false },
-	{ "environment.host.wsl", "WSL", 0, false },
-	{ "environment.cpu.model", "CPU", 0, false },
-	{ "environment.cpu.sockets", "sockets", 0, false },
-	{ "environment.cpu.threads", "threads of the CPU", 0, false },
-	{ "environment.cpu.governor", "governor of the CPU", 0, false },
-	{ "environment.cpu.frequency_max_hertz", "clock of the CPU, at most", 0, false },
-	{ "environment.ram.total_bytes", "memory", 0, false },
-	{ "environment.source.backend", "asked through", 0, false },
-	{ "environment.source.driver_version", "driver", 0, false },
-	{ "environment.source.cuda_driver_version", "CUDA of the driver", 0, false },
-	{ "environment.source.nvml_version", "NVML", 0, false },
-	{ "environment.nvidia.module_kind", "kernel module", 0, false },
-	{ NULL, NULL, 0, false },
-};
-/* Of a GPU's environment. */
-static const struct thing gpu[] = {
-	{ "name", "name", 0, false },
-	{ "uuid", "UUID", 0, false },
-	{ "pci_bus_id", "PCI id", 0, false },
-	{ "vbios_version", "VBIOS", 0, false },
-	{ "driver_version", "driver", 0, false },
-	{ "memory_total_bytes", "memory", 0, false },
-	{ "persistence_mode", "persistence mode", 0, false },
-	{ "compute_mode", "compute mode", 0, false },
-	{ "ecc_mode", "ECC", 0, false },
-	{ "mig_mode", "MIG", 0, false },
-	{ "virtualization_mode", "virtualization", 0, false },
-	{ "display_active", "a screen is on it", 0, false },
-	{ "power_limit_watts", "power limit", 0, false },
-	{ "power_limit_default_watts", "power limit, default", 0, false },
-	{ "power_limit_max_watts", "power limit, at most", 0, false },
-	{ "clock_graphics_application_hertz", "application clock", 0, false },
-	{ "clock_sm_max_hertz", "SM clock, at most", 0, false },
-	{ "clock_memory_max_hertz", "memory clock, at most", 0, false },
-	{ "pcie_generation", "PCIe generation", 0, false },
-	{ "pcie_width_lanes", "PCIe lanes", 0, false },
-	{ "remapped_rows_uncorrectable", "rows remapped", 0, false },
-	{ NULL, NULL, 0, false },
-};
-/* Of a GPU in a run, means over the usable runs. */
-static const struct thing figures[] = {
-	{ "validity", "validity", 0, false },
-	{ "verdict", "verdict of the meters", 0, false },
-	{ "meter", "meter", 0, false },
-	{ "rung", "sources", 0, false },
-	{ "residual_ratio", "samples less counter", 0.005, false },
-	{ "samples.coverage_ratio", "covered by samples", 0.005, false },
-	{ "power_limit_watts", "power limit", 0, false },
-	{ "power_watts.sd", "power, s.d. of the load", 0.05, true },
-	{ "power_watts.max", "power, highest", 0.05, true },
-	{ "temperature_celsius.begin", "temperature, begin", 2, false },
-	{ "temperature_celsius.end", "temperature, end", 2, false },
-	{ "temperature_celsius.max", "temperature, highest", 2, false },
-	{ "clock_sm_mean_hertz", "SM clock, mean", 0.005, true },
-	{ "utilization_mean_ratio", "utilisation, mean", 0.02, false },
-	{ "memory_used_max_bytes", "memory used, most", 0.01, true },
-	{ "load_period_seconds", "period of the load", 0.05, true },
-	{ "baseline.kind", "baseline", 0, false },
-	{ "baseline.power_watts", "idle power", 1, false },
-	{ NULL, NULL, 0, false },
-};
-/* The same, as shares of the run's time.  A hundredth raises a code. */
-static const struct thing throttles[] = {
-	{ "throttle.power_cap_seconds", "slowed by the power cap", 0.01, false },
-	{ "throttle.sync_boost_seconds", "slowed by sync boost", 0.01, false },
-	{ "throttle.thermal_software_seconds", "slowed by heat", 0.01, false },
-	{ "throttle.thermal_hardware_seconds", "slowed by heat (hardware)", 0.01, false },
-	{ "throttle.power_brake_seconds", "slowed by the power brake", 0.01, false },
-	{ NULL, NULL, 0, false },
-};
-/* Of a GPU's sensor. */
-static const struct thing sensor[] = {
-	{ "origin", "known how", 0, false },
-	{ "vbios_version", "VBIOS", 0, false },
-	{ "scope", "what it measures", 0, false },
-	{ "ring.supported", "ring", 0, false },
-	{ "ring.model", "ring, model", 0, false },
-	{ "ring.entries", "ring, entries", 0, false },
-	{ "ring.period_seconds", "ring, period", 0.02, true },
-	{ "ring.window_seconds", "ring, window", 0.02, true },
-	{ "ring.lag_seconds", "ring, lag", 0.02, true },
-	{ "instant.supported", "instant", 0, false },
-	{ "instant.period_seconds", "instant, period", 0.02, true },
-	{ "instant.window_seconds", "instant, window", 0.02, true },
-	{ "average.period_seconds", "average, period", 0.02, true },
-	{ "average.window_seconds", "average, window", 0.02, true },
-	{ "counter.supported", "counter", 0, false },
-	{ "counter.tick_seconds", "counter, tick", 0.02, true },
-	{ "counter.safe_seconds", "counter, read every", 0, false },
-	{ "counter.unsafe", "counter, hurt by reading", 0, false },
-	{ "calibrated", "calibrated", 0, false },
-	{ "gain", "gain", 0, false },
-	{ "offset_watts", "offset", 0, false },
-	{ "gain_uncertainty", "uncertainty of the gain", 0, false },
-	{ "offset_uncertainty_watts", "uncertainty of the offset", 0, false },
-	{ "reference_uncertainty", "of the outside meter", 0, false },
-	{ NULL, NULL, 0, false },
-};
 
 /* ---- rows ---- */
 
@@ -365,7 +221,7 @@ static void add_settings(const struct pair *p)
 	struct difference_value a = number_of((double)p->a->result.nruns);
 	struct difference_value b = number_of((double)p->b->result.nruns);
 
-	add_document(p, SECTION_SETTINGS, settings);
+	add_document(p, SECTION_SETTINGS, difference_settings);
 	add_part(p);
 	add_tags(p);
 	add_thing(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
@@ -534,11 +390,11 @@ static void add_gpus(const struct pair *p)
 
 		environment_of(&p->a->result, i, a);
 		environment_of(&p->b->result, i, b);
-		add_things(p, SECTION_GPU, (int)i, gpu, a, b);
+		add_things(p, SECTION_GPU, (int)i, difference_gpu, a, b);
 		path_of(a, sizeof(a), "runs.0.devices.%zu.sensor", i);
-		add_things(p, SECTION_SENSOR, (int)i, sensor, a, a);
-		add_over_runs(p, i, figures, false);
-		add_over_runs(p, i, throttles, true);
+		add_things(p, SECTION_SENSOR, (int)i, difference_sensor, a, a);
+		add_over_runs(p, i, difference_figures, false);
+		add_over_runs(p, i, difference_throttles, true);
 		add_processes_of(p, &p->a->result, i);
 		add_processes_of(p, &p->b->result, i);
 	}
@@ -761,7 +617,7 @@ int difference_init(struct difference *d, const struct evidence *a, const struct
 	add_codes_of(&p, &a->result);
 	add_codes_of(&p, &b->result);
 	add_settings(&p);
-	add_document(&p, SECTION_ENVIRONMENT, environment);
+	add_document(&p, SECTION_ENVIRONMENT, difference_environment);
 	add_gpus(&p);
 	order(d);
 	for (size_t i = 0; i < d->nrows; i++)
@@ -776,80 +632,4 @@ void difference_done(struct difference *d)
 	comparison_done(&d->comparison);
 	free(d->rows);
 	d->rows = NULL;
-}
-
-/* ---- sentences ---- */
-
-static bool all_invalid(const struct comparison_row *row)
-{
-	return row && row->nruns && !row->used;
-}
-
-void difference_verdict(const struct difference *d, char *out, size_t size)
-{
-	const struct difference_row *energy = d->rows; /* the first of the figures */
-	double change = energy->change.change;
-	char text[96];
-
-	comparison_change_text(&energy->change, text, sizeof(text));
-	if (isnan(change))
-		snprintf(out, size, "The energies cannot be compared: %s.",
-			 all_invalid(d->a) || all_invalid(d->b)
-				 ? "a run that is invalid decides nothing"
-				 : "one of them is not known");
-	else if (isnan(energy->change.change_low))
-		snprintf(out, size, "B against A: energy %s. How sure that is, is not known.",
-			 text);
-	else if (energy->state == STATE_DIFFERS)
-		snprintf(out, size,
-			 "B against A: energy %s. That is more than is uncertain of it.", text);
-	else
-		snprintf(out, size,
-			 "B against A: energy %s. That is within what is uncertain of it: it "
-			 "cannot be told whether they differ.",
-			 text);
-}
-
-static void note_side(const struct comparison_row *row, const char *name,
-		      void (*say)(void *ctx, const char *sentence), void *ctx)
-{
-	char text[160];
-
-	if (!row || row->nruns == 0)
-		snprintf(text, sizeof(text), "%s holds no run.", name);
-	else if (row->used == 0)
-		snprintf(text, sizeof(text),
-			 "%s: no run of it is usable; its figures are shown, and nothing is "
-			 "concluded from them.",
-			 name);
-	else if (row->used < row->nruns)
-		snprintf(text, sizeof(text),
-			 "%s: %zu of %zu runs are invalid and left out of the figures.", name,
-			 row->nruns - row->used, row->nruns);
-	else
-		return;
-	say(ctx, text);
-}
-
-void difference_notes(const struct difference *d, void (*say)(void *ctx, const char *sentence),
-		      void *ctx)
-{
-	const struct compare_change *energy = &d->rows[0].change;
-
-	note_side(d->a, "A", say, ctx);
-	note_side(d->b, "B", say, ctx);
-	if (d->other_gpu)
-		say(ctx, "They were measured on different GPUs or drivers: the gain of their "
-			 "sensors does not cancel and is in the intervals of the changes.");
-	else if (d->other_scale)
-		say(ctx, "One is calibrated by an outside meter and the other is not, or "
-			 "otherwise: the gain of the sensor does not cancel and is in the "
-			 "intervals of the changes.");
-	else if (!isnan(energy->change))
-		say(ctx,
-		    "Intervals are 95 %; those of energies hold the gain and the offset of "
-		    "the sensor, of which the gain cancels in changes on one GPU.");
-	if (!isnan(energy->change) && energy->basis == COMPARE_BUDGET)
-		say(ctx, "One run tells how well it was measured, not how runs differ: the "
-			 "interval of the change holds the meter's uncertainty alone.");
 }

@@ -153,13 +153,19 @@ static int read_lines(struct trace *t, const char *path, char *why, size_t size)
 		else if (!(headed = read_head(line, &layout)))
 			break;
 	}
-	if (headed)
+	if (headed && t->n)
 		return 0;
-	snprintf(why, size,
-		 "%s: its first line names no time (time, timestamp, time_utc, unix_s) or no "
-		 "power "
-		 "(power_w, power_watts, watts, power)",
-		 path);
+	if (headed)
+		snprintf(why, size,
+			 "%s: no line has a time (RFC 3339 with its offset, as in "
+			 "2026-01-31T12:00:00Z, or seconds since 1970) and watts",
+			 path);
+	else
+		snprintf(why, size,
+			 "%s: its first line names no time (time, timestamp, time_utc, unix_s) "
+			 "or no "
+			 "power (power_w, power_watts, watts, power)",
+			 path);
 	return -GW_E_PARSE;
 }
 

@@ -223,6 +223,8 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
         assert word in done.stderr and done.stdout == "", done.stderr
     head = write(tmp_path / "head.csv", points, head=("when", "outlet", "amperes"))
     assert "names no time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
+    (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
+    assert "RFC 3339 with its offset" in recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
     assert "No such file" in recompute("--calibrate", tmp_path / "none", bundle, code=FAILED).stderr
 
 

@@ -112,6 +112,26 @@ def test_on_another_gpu_the_gain_does_not_cancel(tmp_path):
     assert any("different GPUs" in n for n in doc["notes"])
 
 
+def calibrated(doc, gain=1.06, **more):
+    for run in doc["runs"]:
+        for d in run["devices"]:
+            d["sensor"].update({"calibrated": True, "gain": gain, "offset_watts": -9, "gain_uncertainty": 0.001,
+                                "offset_uncertainty_watts": 0.2, "pivot_watts": 300,
+                                "reference_uncertainty": 0.005, **more})
+    return doc
+
+
+def test_calibrated_against_uncalibrated_the_gain_does_not_cancel(tmp_path):
+    a = save(tmp_path, "a.json", measured(power=300))
+    b = save(tmp_path, "b.json", calibrated(measured(power=306)))
+    doc = document(a, b)
+    assert doc["energy"] == "cannot-tell"
+    assert any("calibrated by an outside meter and the other is not" in n for n in doc["notes"])
+    assert rows(doc, "sensor")[(0, "gain")]["b"] == 1.06
+    both = document(save(tmp_path, "a.json", calibrated(measured(power=300))), b)
+    assert both["energy"] == "differs"
+
+
 def test_trials_are_compared_by_their_scatter(tmp_path):
     a = save(tmp_path, "a.json", measured(power=300, trials=5, spread=0.001))
     b = save(tmp_path, "b.json", measured(power=303, trials=5, spread=0.001, seed=9))
