@@ -200,6 +200,17 @@ static void print_source(const struct measured_device *d, bool several)
 	    origins[d->sensor.origin], limit);
 }
 
+/* By an outside meter, at another time: that of this result has lines of its own. */
+static void print_scale(const struct measured_device *d, bool several)
+{
+	char a[32];
+
+	if (d->energy.calibrated)
+		row(several ? "" : "Calibrated",
+		    "before: gain %.4f, offset %+.1f W; the sensor itself says %s",
+		    d->sensor.gain, d->sensor.offset_w, quantity(a, d->energy.raw_joules, "J"));
+}
+
 static void print_device(const struct measured_device *d, bool several)
 {
 	const struct gw_energy *e = &d->energy;
@@ -312,8 +323,10 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_energy(r);
 	print_items(r);
 	print_net(r);
-	if (m)
+	if (m && m->calibration)
 		print_calibration(m);
+	for (unsigned i = 0; m && !m->calibration && i < r->devices; i++)
+		print_scale(&r->device[i], i > 0);
 	row("Time", "%s", quantity(a, r->seconds, "s"));
 	for (unsigned i = 0; i < r->devices; i++)
 		print_device(&r->device[i], r->devices > 1);

@@ -202,6 +202,7 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 		     size_t size)
 {
 	struct report r;
+	struct sensor kept;
 	int err = -GW_E_NOENT;
 
 	if (size)
@@ -210,8 +211,13 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* else it was told with the name */
 		tap_read(t, GW_TIER_STATIC, false, &r);
 	sensor_assume(ret, &r);
+	kept = *ret;
 	if (dir)
-		err = sensor_load(ret, dir, note, size);
+		err = sensor_load(&kept, dir, note, size);
+	if (!err && kept.origin == SENSOR_ASSUMED)
+		sensor_calibrate(ret, &kept); /* what is assumed today may be better */
+	else if (!err)
+		*ret = kept;
 	if (err == -GW_E_NOENT && size)
 		note[0] = '\0';
 	return 0;
