@@ -178,9 +178,19 @@ static void section_title(const struct difference_row *row, char *out, size_t si
 		snprintf(out, size, "%s of GPU %d", titles[row->section], row->device);
 }
 
-/* The rows from `first` that are of one section and GPU; returns the row behind them. */
+/* Columns that it takes to show the changes too; 0: they are shown. */
+static unsigned room_for_changes(const struct table *t)
+{
+	bool left[TABLE_COLUMNS_MAX];
+	unsigned width = table_left_out(t, term_width(), left);
+
+	return width && left[CHANGE] ? width : 0;
+}
+
+/* The rows from `first` that are of one section and GPU; returns the row behind them.  *wide: the most columns that a
+ * table so far would have taken. */
 static size_t print_section(const struct difference *d, size_t first, const struct evidence *a,
-			    const struct evidence *b, bool all)
+			    const struct evidence *b, bool all, unsigned *wide)
 {
 	const struct difference_row *row = &d->rows[first];
 	struct table_column with_title[sizeof(columns) / sizeof(columns[0])];
@@ -200,6 +210,8 @@ static size_t print_section(const struct difference *d, size_t first, const stru
 	if (t.rows && !t.error) {
 		printf("\n");
 		table_print(&t, term_width());
+		if (room_for_changes(&t) > *wide)
+			*wide = room_for_changes(&t);
 	}
 	table_done(&t);
 	return i;
@@ -252,7 +264,8 @@ static void print_notes(const struct difference *d, const struct evidence *a,
 static int print_text(const struct cli *c, const struct difference *d, const struct evidence *a,
 		      const struct evidence *b)
 {
-	char verdict[300];
+	char verdict[300], room[96];
+	unsigned wide = 0;
 
 	if (a->result.simulated || b->result.simulated)
 		printf("%s SIMULATED %s no figure of %s is real\n", term_on(TERM_MARK),
@@ -265,8 +278,15 @@ static int print_text(const struct cli *c, const struct difference *d, const str
 	difference_verdict(d, verdict, sizeof(verdict));
 	say(NULL, verdict);
 	for (size_t i = 0; i < d->nrows;)
-		i = print_section(d, i, a, b, given_all(c));
+		i = print_section(d, i, a, b, given_all(c), &wide);
 	printf("\n");
+	if (wide) {
+		snprintf(room, sizeof(room),
+			 "Some changes are left out for want of room: all are shown on %u "
+			 "columns.",
+			 wide);
+		say(NULL, room);
+	}
 	print_counts(d, given_all(c));
 	if (!c->quiet)
 		print_notes(d, a, b);

@@ -88,29 +88,25 @@ static bool read_point(const char *line, const struct layout *l, struct calibrat
 
 /* ---- the file ---- */
 
-static int read_text(struct trace *t, const char *path, char *why, size_t size)
+static char *read_text(const char *path, size_t *ret_n, int *ret_err, char *why, size_t size)
 {
-	struct sha256 sum;
-	ssize_t n;
+	char *text = malloc(TEXT_MAX + 1);
+	ssize_t n = text ? file_read(path, text, TEXT_MAX, why, size) : -GW_E_NOMEM;
 
-	t->text = malloc(TEXT_MAX + 1);
-	if (!t->text) {
+	if (!text)
 		snprintf(why, size, "%s", gw_strerror(-GW_E_NOMEM));
-		return -GW_E_NOMEM;
-	}
-	n = file_read(path, t->text, TEXT_MAX, why, size);
-	if (n < 0)
-		return (int)n;
 	if (n == TEXT_MAX) {
 		snprintf(why, size, "%s: longer than %u MiB", path, TEXT_MAX >> 20);
-		return -GW_E_SIZE;
+		n = -GW_E_SIZE;
 	}
-	t->length = (size_t)n;
-	t->text[n] = '\0';
-	sha256_init(&sum);
-	sha256_add(&sum, t->text, t->length);
-	sha256_end(&sum, t->sha256);
-	return 0;
+	*ret_err = n < 0 ? (int)n : 0;
+	if (n < 0) {
+		free(text);
+		return NULL;
+	}
+	text[n] = '\0';
+	*ret_n = (size_t)n;
+	return text;
 }
 
 static size_t count_lines(const char *text)
@@ -169,24 +165,33 @@ static int read_lines(struct trace *t, const char *path, char *why, size_t size)
 	return -GW_E_PARSE;
 }
 
-int trace_read(struct trace *t, const char *path, char *why, size_t size)
+int trace_parse(struct trace *t, const char *path, char *text, size_t n, char *why, size_t size)
 {
-	int err;
+	struct sha256 sum;
+	int err = -GW_E_NOMEM;
 
-	memset(t, 0, sizeof(*t));
-	err = read_text(t, path, why, size);
-	if (!err) {
-		t->point = calloc(count_lines(t->text), sizeof(*t->point));
-		if (!t->point) {
-			snprintf(why, size, "%s", gw_strerror(-GW_E_NOMEM));
-			err = -GW_E_NOMEM;
-		}
-	}
-	if (!err)
+	*t = (struct trace){ .text = text,
+			     .length = n,
+			     .point = calloc(count_lines(text), sizeof(*t->point)) };
+	sha256_init(&sum);
+	sha256_add(&sum, text, n);
+	sha256_end(&sum, t->sha256);
+	if (t->point)
 		err = read_lines(t, path, why, size);
+	else
+		snprintf(why, size, "%s", gw_strerror(err));
 	if (err)
 		trace_done(t);
 	return err;
+}
+
+int trace_read(struct trace *t, const char *path, char *why, size_t size)
+{
+	size_t n = 0;
+	int err;
+	char *text = read_text(path, &n, &err, why, size);
+
+	return text ? trace_parse(t, path, text, n, why, size) : err;
 }
 
 void trace_done(struct trace *t)

@@ -15,8 +15,11 @@ struct trace {
 	char sha256[65];
 };
 
-/* 0 and trace_done() ends it; a gw_error with a sentence in why. */
+/* 0 and trace_done() ends it; else nothing is left to end: a gw_error with a sentence in why. */
 int trace_read(struct trace *t, const char *path, char *why, size_t size);
+/* The same of a text of n bytes and a NUL, from malloc(); it is the trace's from now on.  path only names it. */
+int trace_parse(struct trace *t, const char *path, char *text, size_t n, char *why,
+		size_t size);
 void trace_done(struct trace *t);
 
 #endif
