@@ -177,12 +177,14 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 	const char *pm = term_utf8() ? "±" : "+-";
 
 	term_row(0, "",
-		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f %s %.1f W; %zu "
-		 "points, "
-		 "%.2f s late, correlation %.4f, which leave %.1f W s.d. THEN and CHANGE "
-		 "are without it.",
+		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f W; %s %.1f W at "
+		 "%.0f W. "
+		 "%zu points, which leave %.1f W s.d. THEN and CHANGE are without it.",
 		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
-		 1.96 * c->offset_u_w, c->points, c->lag_s, c->correlation, c->residual_w);
+		 1.96 * c->offset_u_w, c->pivot_w, c->points, c->residual_w);
+	if (!isnan(c->correlation))
+		term_row(0, "", "The trace is %.2f s late; correlation %.4f.", c->lag_s,
+			 c->correlation);
 	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
 		term_row(0, "", "%s", c->note[i]);
 }

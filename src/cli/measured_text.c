@@ -247,9 +247,9 @@ static void print_calibration(const struct measured *m)
 
 	if (!c)
 		return;
-	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f %s %.1f W, by %s", c->gain,
-	    plus_minus(), 1.96 * c->gain_u, c->offset_w, plus_minus(), 1.96 * c->offset_u_w,
-	    c->trace);
+	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W, by %s; %s %.1f W at %.0f W",
+	    c->gain, plus_minus(), 1.96 * c->gain_u, c->offset_w, c->trace, plus_minus(),
+	    1.96 * c->offset_u_w, c->pivot_w);
 	if (isnan(c->correlation))
 		row("", "%zu points, which leave %.1f W s.d.", c->points, c->residual_w);
 	else
