@@ -115,7 +115,7 @@ static double alike(const struct task *t, double lag_s, size_t least)
 /* Between the neighbours of a peak, ever closer. */
 static double refine(const struct task *t, double lag_s, double step_s, size_t least)
 {
-	while (step_s > 0.002) {
+	while (step_s > 1e-5) {
 		double best = alike(t, lag_s, least);
 
 		step_s /= 2;
@@ -175,19 +175,64 @@ static double fewer(const struct task *t, const struct calibrate_fit *f, double 
 	return (1 + rho) / (1 - rho);
 }
 
+/* How the readings change with the lag: what is unknown of it is unknown of the line, and the more so the steeper the
+ * load was on one side. */
+struct slope {
+	double mean, dd,
+		xd; /* of d reading / d lag, and its sums of products about the means */
+};
+
+static struct slope slope_of(const struct task *t, const struct sums *s, double lag_s)
+{
+	double step = t->spacing_s / 20;
+	struct slope d = { 0 };
+	size_t n = 0;
+
+	for (size_t i = 0; i < t->n; i++) {
+		double before, now, after, slope, away;
+
+		if (!reading(t, i, lag_s, &now) || !reading(t, i, lag_s - step, &before) ||
+		    !reading(t, i, lag_s + step, &after))
+			continue;
+		slope = (after - before) / (2 * step);
+		away = slope - d.mean;
+		d.mean += away / (double)++n;
+		d.dd += away * (slope - d.mean);
+		d.xd += (now - s->x) * slope;
+	}
+	return d;
+}
+
+/* Variances of the gain and of the power at the pivot, for residuals of variance 1: of least squares with the lag as a
+ * third unknown.  */
+static void variances(const struct task *t, const struct sums *s, const struct calibrate_fit *f,
+		      double *ret_gain, double *ret_pivot)
+{
+	struct slope d = slope_of(t, s, f->lag_s);
+	double det = s->xx * d.dd - d.xd * d.xd;
+
+	*ret_gain = 1 / s->xx;
+	*ret_pivot = 1 / (double)s->n;
+	if (f->offset_alone || !(det > 1e-6 * s->xx * d.dd))
+		return;
+	*ret_gain = d.dd / det;
+	*ret_pivot += d.mean * d.mean * s->xx / det;
+}
+
 static void line(const struct task *t, const struct sums *s, struct calibrate_fit *f)
 {
-	double n = (double)s->n, left, real, k;
+	double n = (double)s->n, left, real, k, of_gain, of_pivot;
 
 	f->gain = f->offset_alone ? 1 : s->xy / s->xx;
 	f->measured_offset_w = f->offset_w = s->y - f->gain * s->x;
 	left = fmax(0, s->yy - 2 * f->gain * s->xy + f->gain * f->gain * s->xx);
-	f->residual_w = sqrt(left / (n - (f->offset_alone ? 1 : 2)));
-	real = fmax(4, n / fewer(t, f, f->lag_s));
-	k = student_factor(ALPHA, real - 2) / Z95; /* few points: wider than the normal */
+	f->residual_w = sqrt(left / (n - (f->offset_alone ? 1 : 3)));
+	real = fmax(5, n / fewer(t, f, f->lag_s));
+	k = student_factor(ALPHA, real - 3) / Z95; /* few points: wider than the normal */
+	variances(t, s, f, &of_gain, &of_pivot);
 	f->pivot_w = s->x;
-	f->offset_u_w = k * f->residual_w / sqrt(real);
-	f->gain_u = f->offset_alone ? GAIN_U : k * f->residual_w / sqrt(s->xx * real / n);
+	f->offset_u_w = k * f->residual_w * sqrt(of_pivot * n / real);
+	f->gain_u = f->offset_alone ? GAIN_U : k * f->residual_w * sqrt(of_gain * n / real);
 	f->points = s->n;
 	f->span_s = s->last_s - s->first_s;
 }
