@@ -523,6 +523,11 @@ struct gw_energy {
 	double utilization_mean;
 	double memory_used_max;      /* bytes */
 	double load_period_seconds;  /* of the load, from the samples; NAN: none seen */
+	/* Where the sensor was calibrated by an outside meter: joules and relative are
+	 * gain x raw_joules + offset_watts x seconds; power, counter_joules and samples_joules are
+	 * as the sensor told them. */
+	int calibrated;
+	double raw_joules, gain, offset_watts;
 };
 
 struct gw_meter_options {

@@ -189,6 +189,10 @@ class CEnergy(Structure):
         ("utilization_mean", c_double),
         ("memory_used_max", c_double),
         ("load_period_seconds", c_double),
+        ("calibrated", c_int),
+        ("raw_joules", c_double),
+        ("gain", c_double),
+        ("offset_watts", c_double),
     ]
 
 

@@ -78,6 +78,17 @@ static int learn(const struct cli *c, const struct gw_device *d, struct outcome 
 	return err;
 }
 
+/* What an outside meter said of this card holds on: learning knows nothing of it. */
+static int save(struct sensor *s, const char *dir, char *message, size_t size)
+{
+	struct sensor before = *s;
+	char unused[512];
+
+	if (sensor_load(&before, dir, unused, sizeof(unused)) == 0 && before.calibrated)
+		sensor_calibrate(s, &before);
+	return sensor_save(s, dir, message, size);
+}
+
 static void keep(struct outcome *o)
 {
 	char dir[3800];
@@ -85,7 +96,7 @@ static void keep(struct outcome *o)
 	if (sensor_directory(dir, sizeof(dir)) != 0)
 		snprintf(o->message, sizeof(o->message),
 			 "not kept: neither XDG_CACHE_HOME nor HOME names a folder");
-	else if (sensor_save(&o->sensor, dir, o->message, sizeof(o->message)) == 0)
+	else if (save(&o->sensor, dir, o->message, sizeof(o->message)) == 0)
 		(void)sensor_key(&o->sensor, dir, o->path, sizeof(o->path));
 }
 
@@ -240,6 +251,9 @@ static void print_sensor(const struct sensor *s)
 	print_rates(s);
 	figure_line("power is that of", "%s",
 		    s->module_scope ? "the module, CPU included" : "the board");
+	if (s->calibrated)
+		figure_line("calibrated", "gain %.4f, offset %+.1f W, by an outside meter",
+			    s->gain, s->offset_w);
 	if (!active)
 		figure_line("covers, late by",
 			    "assumed; --active learns them with a load of its own");

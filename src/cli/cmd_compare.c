@@ -438,6 +438,7 @@ static void json_row(struct json *j, const struct view *v, const struct comparis
 	json_string(j, "validity", row->validity);
 	json_bool(j, "simulated", row->simulated);
 	json_bool(j, "other_gpu", row->other_gpu);
+	json_bool(j, "other_scale", row->other_scale);
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
 			json_figure(j, v->c, row, m);

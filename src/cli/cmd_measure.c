@@ -3,6 +3,7 @@
 #include "cool.h"
 #include "count.h"
 #include "measured.h"
+#include "run_calibration.h"
 #include "run_progress.h"
 #include "output.h"
 
@@ -27,9 +28,10 @@ struct options {
 	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count_url,
 		*count;
 	struct clean_room_flags room;
+	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
 	uint64_t interval_ns;
-	bool require_exclusive, progress, keep_command, no_cooldown;
+	bool require_exclusive, progress, keep_command, no_cooldown, calibrate_keep;
 };
 
 static const char *const count_choices[] = { "tokens", "iterations", NULL };
@@ -92,6 +94,15 @@ static const struct option options[] = {
 	{ "bundle", 0, OPTION_TEXT, AT(bundle), "DIR", "keep every reading there", NULL, NULL },
 	{ "keep-command", 0, OPTION_FLAG, AT(keep_command), NULL,
 	  "the result holds the whole command line, not its name alone", NULL, NULL },
+	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
+	  "gain and offset of the GPU's sensor by an outside meter: a CSV of time and watts "
+	  "over "
+	  "the same span, read when the last run has ended",
+	  NULL, NULL },
+	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(calibrate_accuracy), "PERCENT",
+	  "of that meter, 95 % (default: 1)", NULL, NULL },
+	{ "calibrate-keep", 0, OPTION_FLAG, AT(calibrate_keep), NULL,
+	  "use it for this GPU from now on", NULL, NULL },
 	{ "progress", 0, OPTION_FLAG, AT(progress), NULL,
 	  "tell how far it is even where that is no terminal", NULL, NULL },
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
@@ -105,6 +116,7 @@ struct plan {
 	const struct count_kind *count; /* how what a run makes is counted; NULL: it is not */
 	const char *count_by;           /* what it is asked by */
 	bool counts_iterations;         /* and no tokens */
+	double accuracy;                /* of the outside meter */
 };
 
 struct measurement {
@@ -132,6 +144,7 @@ struct measurement {
 	bool count_missing;         /* or its count is not known                   */
 	bool counting;              /* this run is one that counts                 */
 	struct count_reading count_first, count_last;
+	struct run_calibration calibration;
 };
 
 /* ---- the options ---- */
@@ -274,6 +287,14 @@ static int parse_plan(const struct options *o, struct plan *p)
 	}
 	if (code == EXIT_OK)
 		code = check_count(o, p);
+	if (code == EXIT_OK)
+		code = calibration_accuracy(o->calibrate_accuracy, &p->accuracy);
+	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep)) {
+		cli_error(
+			"--calibrate-%s is about the trace of --calibrate, and that is missing",
+			o->calibrate_keep ? "keep" : "accuracy");
+		code = EXIT_USAGE;
+	}
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
 	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
@@ -619,6 +640,30 @@ static int save_result(struct measurement *m)
 	return code;
 }
 
+/* When all runs are there: the trace is of all of them. */
+static void calibrate(struct measurement *m)
+{
+	struct run_calibration *c = &m->calibration;
+
+	if (!c->record)
+		return;
+	if (run_calibration_end(c, &m->result) != 0) {
+		cli_error("--calibrate: %s; the result is not calibrated%s", c->why,
+			  m->bundle ? ", and gpuward recompute --calibrate can do it later"
+				    : "");
+		return;
+	}
+	for (unsigned i = 0; i < m->result.runs; i++) {
+		measured_calibrate(&m->result.run[i], &c->sensor, m->baseline);
+		run_calibration_marks(c, &m->run[i].marks);
+	}
+	if (m->bundle) /* what fails is told when it is closed */
+		bundle_file(m->bundle, "calibration.csv", c->fit.trace.text,
+			    c->fit.trace.length, c->why, sizeof(c->why));
+	if (m->o->calibrate_keep && run_calibration_keep(c) != 0)
+		cli_error("--calibrate-keep: not kept: %s", c->why);
+}
+
 static int finish(struct measurement *m)
 {
 	bool shared = false;
@@ -627,6 +672,7 @@ static int finish(struct measurement *m)
 
 	if (m->result.runs == 0)
 		return m->runner.interrupted ? 128 + m->runner.interrupted : EXIT_FAILED;
+	calibrate(m);
 	describe(m, command, sizeof(command));
 	if (!m->c->quiet || !wanted(m))
 		measured_print(&m->result, m->c);
@@ -644,6 +690,8 @@ static int finish(struct measurement *m)
 		return EXIT_SHARED;
 	if (m->status == 0 && m->runner.interrupted && m->result.runs < m->plan.trials)
 		return 128 + m->runner.interrupted;
+	if (m->status == 0 && m->calibration.record && !m->calibration.fitted)
+		return EXIT_FAILED;
 	return m->status == 0 && (m->part_missing || m->count_missing) ? EXIT_FAILED
 								       : m->status;
 }
@@ -656,6 +704,8 @@ static void listen(void *arg, unsigned i, const struct event *e)
 	struct measurement *m = arg;
 
 	course_event(m->series, i, e);
+	if (i == 0)
+		run_calibration_event(&m->calibration, e);
 	if (m->bundle)
 		bundle_event(m->bundle, i, e);
 }
@@ -690,7 +740,9 @@ static int open_bundle(struct measurement *m)
 {
 	struct bundle_about what = { .label = m->o->label,
 				     .command = m->c->argv[0],
-				     .wall_ns = clock_wall_ns(clock_real()) };
+				     .wall_ns = clock_wall_ns(clock_real()),
+				     .mono_ns = clock_mono_ns(clock_real()),
+				     .simulated = gw_snapshot_status(m->c->snap)->simulated };
 	char joined[4096], message[5000];
 
 	if (!m->o->bundle)
@@ -741,6 +793,9 @@ static int start_meter(struct measurement *m)
 	m->result.run = calloc(m->plan.trials, sizeof(*m->result.run));
 	if (!m->series || !m->baseline || !m->host || !m->run || !m->result.run)
 		return -GW_E_NOMEM;
+	err = run_calibration_init(&m->calibration, m->o->calibrate, m->plan.accuracy);
+	if (err)
+		return err;
 	m->cool = (struct cool){ .ctx = m->c->ctx,
 				 .runner = &m->runner,
 				 .to_c = m->plan.cool_c,
@@ -830,6 +885,19 @@ static void let_go(struct measurement *m)
 	course_free(m->series);
 	free(m->baseline);
 	host_meter_free(m->host);
+	run_calibration_done(&m->calibration);
+}
+
+/* A trace is of one thing. */
+static int check_calibration(const struct measurement *m)
+{
+	unsigned n = gw_meter_device_count(m->runner.meter);
+
+	if (!m->o->calibrate || n == 1)
+		return EXIT_OK;
+	cli_error("--calibrate is about one GPU, and %u are measured: choose one with --gpu",
+		  n);
+	return EXIT_USAGE;
 }
 
 /* The options are in order and the GPUs open. */
@@ -844,7 +912,9 @@ static int run_open(struct measurement *m)
 	m->runner.part = m->o->part;
 	if (err)
 		cli_error("cannot measure: %s", gw_strerror(err));
-	code = err ? EXIT_FAILED : measure(m);
+	code = err ? EXIT_FAILED : check_calibration(m);
+	if (code == EXIT_OK)
+		code = measure(m);
 	let_go(m);
 	closed = close_bundle(m);
 	return closed != EXIT_OK ? closed : code;

@@ -1,13 +1,21 @@
 /* recompute: works a bundle's windows out again, from its readings. */
+#include "calibration.h"
 #include "cli.h"
 #include "table.h"
 
 #include "base/utf8.h"
 #include "measure/bundle.h"
+#include "serve/moment.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+
+struct given {
+	const char *calibrate, *accuracy, *device;
+};
 
 enum { GPU, WINDOW, THEN, NOW, CHANGE, METER, VALIDITY };
 
@@ -25,6 +33,8 @@ static const struct table_column columns[] = {
 struct seen {
 	struct table *table; /* or ... */
 	struct json *json;
+	const struct calibration *calibration; /* NULL: none; else of ... */
+	unsigned device;
 };
 
 static const char *change_of(const struct bundle_found *f, char *out, size_t size)
@@ -84,6 +94,7 @@ static void add_object(struct json *j, const struct bundle_found *f)
 	json_double(j, "best", f->energy.joules.best);
 	json_double(j, "high", f->energy.joules.high);
 	json_object_end(j);
+	json_double(j, "energy_raw_joules", f->energy.raw_joules);
 	json_string(j, "meter", gw_meter_kind_name(f->energy.meter));
 	json_string(j, "verdict", gw_verdict_name(f->energy.verdict));
 	json_string(j, "validity", gw_validity_name(f->energy.validity));
@@ -98,11 +109,17 @@ static void add_object(struct json *j, const struct bundle_found *f)
 static void visit(void *arg, const struct bundle_found *f)
 {
 	struct seen *s = arg;
+	struct bundle_found shown = *f;
+	struct sensor sensor = f->setup->sensor;
 
+	if (s->calibration && f->device == s->device) {
+		calibration_apply(s->calibration, &sensor);
+		energy_calibrate(&shown.energy, &sensor);
+	}
 	if (s->json)
-		add_object(s->json, f);
+		add_object(s->json, &shown);
 	else
-		add_row(s->table, f);
+		add_row(s->table, &shown);
 }
 
 /* Anything that a reader of the figures must know; true: they are not what they were. */
@@ -124,11 +141,14 @@ static bool judge(const struct bundle_summary *s, const char *dir)
 	return (s->sums && !s->whole) || s->bad_lines || s->same < s->recorded;
 }
 
-static int print_json(const char *dir, struct bundle_summary *sum, char *message, size_t size)
+static int print_json(const char *dir, const struct seen *how, struct bundle_summary *sum,
+		      char *message, size_t size)
 {
 	struct cli_document doc;
-	struct seen s = { .json = &doc.json };
+	struct seen s = *how;
 	int err;
+
+	s.json = &doc.json;
 
 	cli_document_begin(&doc, true);
 	json_object(&doc.json, NULL);
@@ -141,6 +161,8 @@ static int print_json(const char *dir, struct bundle_summary *sum, char *message
 		return err;
 	}
 	json_array_end(&doc.json);
+	render_calibration(&doc.json, "calibration",
+			   s.calibration ? &s.calibration->told : NULL);
 	json_string(&doc.json, "version_then", sum->version);
 	json_string(&doc.json, "version_now", gw_version());
 	json_bool(&doc.json, "finished", sum->sums);
@@ -150,34 +172,126 @@ static int print_json(const char *dir, struct bundle_summary *sum, char *message
 	return cli_document_end(&doc) == EXIT_OK ? 0 : -GW_E_IO;
 }
 
-static int print_table(const char *dir, struct bundle_summary *sum, char *message, size_t size)
+static void print_calibration(const struct measured_calibration *c, unsigned device)
+{
+	const char *pm = term_utf8() ? "±" : "+-";
+
+	term_row(0, "",
+		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f W; %s %.1f W at "
+		 "%.0f W. "
+		 "%zu points, which leave %.1f W s.d. THEN and CHANGE are without it.",
+		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
+		 1.96 * c->offset_u_w, c->pivot_w, c->points, c->residual_w);
+	if (!isnan(c->correlation))
+		term_row(0, "", "The trace is %.2f s late; correlation %.4f.", c->lag_s,
+			 c->correlation);
+	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
+		term_row(0, "", "%s", c->note[i]);
+}
+
+static int print_table(const char *dir, const struct seen *how, struct bundle_summary *sum,
+		       char *message, size_t size)
 {
 	struct table t;
-	struct seen s = { .table = &t };
+	struct seen s = *how;
 	int err;
 
+	s.table = &t;
 	table_init(&t, columns);
 	err = bundle_recompute(dir, visit, &s, sum, message, size);
 	if (!err && t.rows)
 		table_print(&t, term_width());
 	if (!err && !t.rows)
 		printf("No window was measured.\n");
+	if (!err && s.calibration)
+		print_calibration(&s.calibration->told, s.device);
 	table_done(&t);
 	return err;
 }
 
-static int run(struct cli *c)
+/* ---- the outside meter ---- */
+
+struct samples {
+	struct power_record record;
+	uint64_t first_ns;
+};
+
+static void take_sample(void *arg, uint64_t t_ns, double watts)
+{
+	struct samples *s = arg;
+
+	if (!s->first_ns)
+		s->first_ns = t_ns;
+	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
+}
+
+/* What the wall clock was ahead of the readings' times.  Bundles of before do not tell the moment of their creation
+ * on both clocks: their first sample came right after it, and the lag is looked for anyhow. */
+static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
+{
+	uint64_t wall_ns = 0;
+
+	(void)moment_parse(sum->created, 0, &wall_ns);
+	return ((double)wall_ns - (double)(sum->mono_ns ? sum->mono_ns : first_ns)) * 1e-9;
+}
+
+static int choose_device(const struct given *g, const struct bundle_summary *sum, unsigned *ret)
+{
+	double device = 0;
+	int code = cli_count("device", g->device, 0, 63, &device);
+
+	*ret = (unsigned)device;
+	if (code == EXIT_OK && !g->device && sum->devices != 1) {
+		cli_error("--calibrate is about one GPU, and the bundle holds %u: choose one "
+			  "with "
+			  "--device",
+			  sum->devices);
+		code = EXIT_USAGE;
+	}
+	return code;
+}
+
+/* EXIT_OK, or an exit code having said why. */
+static int calibrate(const struct given *g, const char *dir, struct calibration *c,
+		     unsigned *ret_device)
+{
+	struct samples *s = calloc(1, sizeof(*s));
+	struct bundle_summary sum;
+	char name[96], message[5000] = "";
+	double accuracy;
+	int err, code = calibration_accuracy(g->accuracy, &accuracy);
+
+	if (!s)
+		snprintf(message, sizeof(message), "%s", gw_strerror(-GW_E_NOMEM));
+	if (code != EXIT_OK || !s)
+		goto end;
+	power_record_init(&s->record);
+	err = bundle_recompute(dir, NULL, NULL, &sum, message, sizeof(message));
+	if (!err)
+		code = choose_device(g, &sum, ret_device);
+	if (!err && code == EXIT_OK)
+		err = bundle_power(dir, *ret_device, take_sample, s, name, sizeof(name),
+				   message, sizeof(message));
+	if (!err && code == EXIT_OK)
+		err = calibration_make(c, g->calibrate, &s->record,
+				       wall_ahead_s(&sum, s->first_ns), accuracy, message,
+				       sizeof(message));
+end:
+	if (*message) {
+		cli_error("%s", message);
+		code = EXIT_FAILED;
+	}
+	free(s);
+	return code;
+}
+
+static int show(struct cli *c, const struct seen *how)
 {
 	struct bundle_summary sum;
 	char message[5000] = "";
-	int err;
+	int err = c->json ? print_json(c->argv[0], how, &sum, message, sizeof(message))
+			  : print_table(c->argv[0], how, &sum, message, sizeof(message));
 
-	if (c->argc != 1) {
-		cli_error("recompute wants the folder of one bundle");
-		return EXIT_USAGE;
-	}
-	err = c->json ? print_json(c->argv[0], &sum, message, sizeof(message))
-		      : print_table(c->argv[0], &sum, message, sizeof(message));
 	if (err) {
 		if (*message)
 			cli_error("%s", message);
@@ -185,6 +299,47 @@ static int run(struct cli *c)
 	}
 	return judge(&sum, c->argv[0]) ? EXIT_FAILED : EXIT_OK;
 }
+
+static int run(struct cli *c)
+{
+	const struct given *g = c->own;
+	struct calibration calibration;
+	struct seen how = { .calibration = NULL };
+	int code;
+
+	if (c->argc != 1) {
+		cli_error("recompute wants the folder of one bundle");
+		return EXIT_USAGE;
+	}
+	if (!g->calibrate && (g->accuracy || g->device)) {
+		cli_error("--%s is about the trace of --calibrate, and that is missing",
+			  g->device ? "device" : "calibrate-accuracy");
+		return EXIT_USAGE;
+	}
+	if (!g->calibrate)
+		return show(c, &how);
+	code = calibrate(g, c->argv[0], &calibration, &how.device);
+	if (code != EXIT_OK)
+		return code;
+	how.calibration = &calibration;
+	code = show(c, &how);
+	calibration_done(&calibration);
+	return code;
+}
+
+#define AT(member) offsetof(struct given, member)
+static const struct option options[] = {
+	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
+	  "gain and offset of the GPU's sensor by an outside meter: a CSV of time and watts "
+	  "over "
+	  "the same span",
+	  NULL, NULL },
+	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(accuracy), "PERCENT",
+	  "of that meter, 95 % (default: 1)", NULL, NULL },
+	{ "device", 0, OPTION_TEXT, AT(device), "N",
+	  "the GPU of the bundle that it is about, where that holds several", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
 
 const struct command command_recompute = {
 	.name = "recompute",
@@ -196,8 +351,11 @@ const struct command command_recompute = {
 		"newer "
 		"one says what its models make of them. Files that were changed are named. A "
 		"bundle that was cut off is worked out as far as it goes.",
-	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n",
+	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n"
+		    "  gpuward recompute --calibrate pdu.csv run1\n",
 	.arguments = "BUNDLE",
+	.options = options,
+	.options_size = sizeof(struct given),
 	.offline = true,
 	.run = run,
 };

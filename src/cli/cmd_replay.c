@@ -45,13 +45,18 @@ static const char *profile_of(const char *name)
 struct points {
 	struct buf text;
 	unsigned count;
+	uint64_t first_ns;
 };
 
-static void add(void *arg, double seconds, double watts)
+static void add(void *arg, uint64_t t_ns, double watts)
 {
 	struct points *p = arg;
 	char s[NUMBER_SIZE], w[NUMBER_SIZE];
+	double seconds;
 
+	if (p->count == 0)
+		p->first_ns = t_ns;
+	seconds = (double)(t_ns - p->first_ns) * 1e-9;
 	/* Finer than any sensor, and without the digits that are only binary fractions. */
 	number_format(round(seconds * 1e6) / 1e6, s);
 	number_format(round(watts * 1e6) / 1e6, w);

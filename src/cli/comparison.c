@@ -217,15 +217,38 @@ static void figure_fill(struct comparison_figure *f, const struct sums *s,
 		f->low = f->high = f->fair_low = f->fair_high = NAN;
 }
 
+static const struct result_run *first_used(const struct comparison_row *row)
+{
+	for (size_t i = 0; i < row->nruns; i++)
+		if (result_usable(row->runs[i].run) && row->runs[i].run->ndevices > 0)
+			return row->runs[i].run;
+	return NULL;
+}
+
+/* What is uncertain of the power where the sensor says none: a calibrated line has it from its pivot.  Of several
+ * GPUs the largest. */
+static double offset_u_w(const struct comparison_row *row)
+{
+	const struct result_run *run = first_used(row);
+	double most = 0;
+
+	for (size_t i = 0; run && i < run->ndevices; i++) {
+		const struct result_sensor *s = &run->devices[i].sensor;
+
+		most = fmax(most, hypot(s->offset_u_w, s->gain_u * s->pivot_w));
+	}
+	return run ? most : COMPARE_OFFSET_W;
+}
+
 /* What more runs do not lessen, as a standard uncertainty of ln(row / first). */
 static double extra_log(const struct comparison_row *first, const struct comparison_row *row,
 			const struct sums *a, const struct sums *b, enum comparison_metric m)
 {
 	if (m == METRIC_TIME || m == METRIC_SIZE)
 		return 0;
-	if (row->other_gpu)
+	if (row->other_gpu || row->other_scale)
 		return sqrt(lasting2(a) + lasting2(b));
-	return compare_offset(COMPARE_OFFSET_W, first->figure[METRIC_POWER].mean,
+	return compare_offset(offset_u_w(row), first->figure[METRIC_POWER].mean,
 			      row->figure[METRIC_POWER].mean);
 }
 
@@ -326,14 +349,6 @@ bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *s
 	return named > 0;
 }
 
-static const struct result_run *first_used(const struct comparison_row *row)
-{
-	for (size_t i = 0; i < row->nruns; i++)
-		if (result_usable(row->runs[i].run) && row->runs[i].run->ndevices > 0)
-			return row->runs[i].run;
-	return NULL;
-}
-
 static bool same_gpus(const struct comparison_row *a, const struct comparison_row *b)
 {
 	const struct result_run *x = first_used(a), *y = first_used(b);
@@ -344,6 +359,21 @@ static bool same_gpus(const struct comparison_row *a, const struct comparison_ro
 	gpu_clean(x, first);
 	gpu_clean(y, second);
 	return strcmp(first, second) == 0;
+}
+
+/* One calibration errs the same way in both, two do not. */
+static bool same_scale(const struct comparison_row *a, const struct comparison_row *b)
+{
+	const struct result_run *x = first_used(a), *y = first_used(b);
+
+	for (size_t i = 0; x && y && i < x->ndevices && i < y->ndevices; i++) {
+		const struct result_sensor *s = &x->devices[i].sensor,
+					   *t = &y->devices[i].sensor;
+
+		if (s->gain != t->gain || s->offset_w != t->offset_w)
+			return false;
+	}
+	return true;
 }
 
 /* ---- rows ---- */
@@ -484,6 +514,7 @@ int comparison_init(struct comparison *c, const struct result *results, size_t n
 		struct comparison_row *row = &c->rows[i];
 
 		row->other_gpu = !same_gpus(row, c->reference);
+		row->other_scale = !same_scale(row, c->reference);
 		if (row != c->reference)
 			err = row_changes(row, c->reference, c->per_iteration);
 	}
@@ -735,7 +766,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		      void *ctx)
 {
 	struct notes n = { .say = say, .ctx = ctx };
-	bool once = false, others = false, counts = false;
+	bool once = false, others = false, scales = false, counts = false;
 
 	buf_init(&n.b, 1u << 16);
 	for (size_t i = 0; i < c->nrows; i++) {
@@ -743,6 +774,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		note_iterations(&n, &c->rows[i]);
 		once |= c->rows[i].used == 1;
 		others |= c->rows[i].other_gpu;
+		scales |= c->rows[i].other_scale;
 		for (size_t k = 0; k < c->rows[i].nruns; k++)
 			counts |= has_iterations(&c->rows[i].runs[k]);
 	}
@@ -755,6 +787,10 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	note(&n, others,
 	     "Rows of different GPUs: the gain of their sensors does not cancel and is in the "
 	     "intervals of the changes.");
+	note(&n, scales && !others,
+	     "Rows of which one is calibrated by an outside meter and the other is not, or "
+	     "otherwise: the gain of the sensor does not cancel and is in the intervals of the "
+	     "changes.");
 	note_reference(&n, c);
 	buf_done(&n.b);
 }

@@ -44,6 +44,7 @@ struct comparison_row {
 	const char *validity; /* the worst of the runs that are used; "invalid" where none is */
 	bool simulated;
 	bool other_gpu;    /* than the reference's */
+	bool other_scale;  /* the same, calibrated otherwise: its gain does not cancel either */
 	double power_sd_w; /* of the load inside a run, over all runs */
 	struct comparison_figure figure[METRICS];
 };

@@ -32,9 +32,16 @@ static bool has_degrees(unsigned code)
 	       code == GW_CODE_THROTTLE_BRAKE || code == GW_CODE_LOW_COVERAGE;
 }
 
-static void device_codes(struct measured_run *r, const struct gw_window *w, unsigned i,
-			 const struct gw_energy *e)
+static void evidence_of(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
+			char *out, size_t size)
 {
+	window_evidence(of, i, e, code, out, size);
+}
+
+void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evidence_for,
+		    const void *of)
+{
+	const struct gw_energy *e = &r->device[i].energy;
 	enum gw_validity worst = energy_validity(e->codes);
 	char evidence[200];
 
@@ -45,7 +52,7 @@ static void device_codes(struct measured_run *r, const struct gw_window *w, unsi
 			continue;
 		if (worst < e->validity && has_degrees(c))
 			level = e->validity;
-		window_evidence(w, i, e, c, evidence, sizeof(evidence));
+		evidence_for(of, i, e, c, evidence, sizeof(evidence));
 		add_code(r, c, level, (int)i, evidence);
 	}
 }
@@ -189,7 +196,7 @@ static struct gw_interval each(const struct gw_interval *v, double n, double too
 								  v->high / (n - too_many) };
 }
 
-static void add_up(struct measured_run *r)
+void measured_add_up(struct measured_run *r)
 {
 	r->joules = sum(r, true, joules_of);
 	r->relative_joules = sum(r, false, relative_of);
@@ -288,10 +295,10 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 	for (unsigned i = 0; i < n && !err; i++) {
 		r.devices++;
 		err = take_device(from, run, part, i, &r.device[i]);
-		device_codes(&r, run->window, i, &r.device[i].energy);
+		measured_codes(&r, i, evidence_of, run->window);
 		baseline_code(&r, &from->baseline[i], (int)i);
 	}
-	add_up(&r);
+	measured_add_up(&r);
 	run_codes(&r, from->c);
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
@@ -304,6 +311,40 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 	else
 		*ret = r;
 	return err;
+}
+
+/* Counts may be too many by some, which only the upper ends know. */
+static void each_again(struct gw_interval *v, const struct gw_interval *before,
+		       const struct gw_interval *now)
+{
+	if (isnan(v->best))
+		return;
+	*v = (struct gw_interval){ now->low * (v->best / before->best),
+				   now->best * (v->best / before->best),
+				   now->high * (v->high / before->high) };
+}
+
+static void calibrate_device(struct measured_device *d, const struct sensor *to,
+			     const struct run_baseline *baseline)
+{
+	energy_calibrate(&d->energy, to);
+	sensor_calibrate(&d->sensor, to);
+	if (d->processes && !isnan(d->energy.joules.best))
+		(void)attribute_finish(&d->who, d->energy.joules.best);
+	run_baseline_net(baseline, &d->energy, &d->baseline);
+}
+
+void measured_calibrate(struct measured_run *r, const struct sensor *to,
+			const struct run_baseline *baseline)
+{
+	const struct gw_interval before = r->joules;
+
+	for (unsigned i = 0; i < r->devices; i++)
+		calibrate_device(&r->device[i], to, &baseline[i]);
+	r->floored = false;
+	measured_add_up(r);
+	each_again(&r->iteration_joules, &before, &r->joules);
+	each_again(&r->token_joules, &before, &r->joules);
 }
 
 void measured_run_done(struct measured_run *r)

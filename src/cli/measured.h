@@ -28,6 +28,18 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 		 const struct host_energy *host, struct measured_run *ret);
 void measured_run_done(struct measured_run *r);
 
+/* The parts of that: the codes of device i, with the evidence that `evidence` has of `of`; then, with all devices
+ * there, the sums over them. */
+typedef void measured_evidence(const void *of, unsigned i, const struct gw_energy *e,
+			       unsigned code, char *out, size_t size);
+void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evidence,
+		    const void *of);
+void measured_add_up(struct measured_run *r);
+
+/* The run as it is with the gain and offset of `to`, whatever it was measured with; baseline as in measured_from. */
+void measured_calibrate(struct measured_run *r, const struct sensor *to,
+			const struct run_baseline *baseline);
+
 /* Was somebody else on one of its GPUs? */
 bool measured_shared(const struct measured_run *r);
 

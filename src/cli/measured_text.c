@@ -201,6 +201,17 @@ static void print_source(const struct measured_device *d, bool several)
 	    origins[d->sensor.origin], limit);
 }
 
+/* By an outside meter, at another time: that of this result has lines of its own. */
+static void print_scale(const struct measured_device *d, bool several)
+{
+	char a[32];
+
+	if (d->energy.calibrated)
+		row(several ? "" : "Calibrated",
+		    "before: gain %.4f, offset %+.1f W; the sensor itself says %s",
+		    d->sensor.gain, d->sensor.offset_w, quantity(a, d->energy.raw_joules, "J"));
+}
+
 static void print_device(const struct measured_device *d, bool several)
 {
 	const struct gw_energy *e = &d->energy;
@@ -227,6 +238,29 @@ static void print_device(const struct measured_device *d, bool several)
 		row(several ? "" : "Temperature", "%.0f to %.0f %s, at most %.0f %s",
 		    e->temperature_begin, e->temperature_end, term_plain("°C"),
 		    e->temperature_max, term_plain("°C"));
+}
+
+/* An outside meter's word, and what the sensor itself said. */
+static void print_calibration(const struct measured *m)
+{
+	const struct measured_calibration *c = m->calibration;
+	char a[32];
+
+	if (!c)
+		return;
+	row("Calibrated", "gain %.4f %s %.4f, offset %+.1f W, by %s; %s %.1f W at %.0f W",
+	    c->gain, plus_minus(), 1.96 * c->gain_u, c->offset_w, c->trace, plus_minus(),
+	    1.96 * c->offset_u_w, c->pivot_w);
+	if (isnan(c->correlation))
+		row("", "%zu points, which leave %.1f W s.d.", c->points, c->residual_w);
+	else
+		row("", "%zu points, %.2f s late, correlation %.4f, which leave %.1f W s.d.",
+		    c->points, c->lag_s, c->correlation, c->residual_w);
+	if (m->runs == 1 && m->run[0].devices == 1)
+		row("", "the sensor itself says %s; power is its own word",
+		    quantity(a, m->run[0].device[0].energy.raw_joules, "J"));
+	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
+		row("", "%s", c->note[i]);
 }
 
 static void print_codes(const struct measured_run *r)
@@ -280,7 +314,8 @@ static void print_windows(const struct measured_run *r)
 		row("", "and %u more", r->windows - 12);
 }
 
-static void print_run(const struct measured_run *r)
+/* m: NULL: what concerns all runs is told elsewhere. */
+static void print_run(const struct measured_run *r, const struct measured *m)
 {
 	char a[32];
 
@@ -289,6 +324,10 @@ static void print_run(const struct measured_run *r)
 	print_energy(r);
 	print_items(r);
 	print_net(r);
+	if (m && m->calibration)
+		print_calibration(m);
+	for (unsigned i = 0; m && !m->calibration && i < r->devices; i++)
+		print_scale(&r->device[i], i > 0);
 	row("Time", "%s", quantity(a, r->seconds, "s"));
 	for (unsigned i = 0; i < r->devices; i++)
 		print_device(&r->device[i], r->devices > 1);
@@ -453,16 +492,17 @@ void measured_print(const struct measured *m, const struct cli *c)
 		row("Label", "%s", m->label);
 	print_room(m->room);
 	if (m->runs == 1) {
-		print_run(&m->run[0]);
+		print_run(&m->run[0], m);
 		return;
 	}
 	print_trials(m);
+	print_calibration(m);
 	for (unsigned i = 0; i < m->run[0].devices; i++) /* the same for all of them */
 		print_source(&m->run[0].device[i], i > 0);
 	print_all_codes(m);
 	for (unsigned i = 0; i < m->runs && c->verbose; i++) {
 		row("", "%s", "");
 		row("Trial", "%u, %u of %u", m->run[i].trial, i + 1, m->runs);
-		print_run(&m->run[i]);
+		print_run(&m->run[i], NULL);
 	}
 }

@@ -192,6 +192,8 @@ static void say_sensor(struct buf *out, const struct result_device *d)
 	say_seconds(out, ", of the last ", s->window_s, "");
 	say_seconds(out, ", ", s->lag_s, " late");
 	say_seconds(out, ", counter every ", s->tick_s, "");
+	if (s->gain != 1 || s->offset_w != 0)
+		buf_addf(out, ", calibrated: gain %.4f, offset %+.1f W", s->gain, s->offset_w);
 }
 
 static const struct {

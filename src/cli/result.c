@@ -114,6 +114,13 @@ static double number(struct reader *rd, const json_t *o, const char *key)
 	return v && json_is_number(v) ? json_number_value(v) : NAN;
 }
 
+static double number_or(struct reader *rd, const json_t *o, const char *key, double otherwise)
+{
+	double v = number(rd, o, key);
+
+	return isnan(v) ? otherwise : v;
+}
+
 static const char *text(struct reader *rd, const json_t *o, const char *key)
 {
 	const json_t *v = member(o, key);
@@ -499,6 +506,11 @@ static void read_sensor(struct reader *rd, const json_t *device, const char *run
 	s->window_s = number(rd, used, "window_seconds");
 	s->lag_s = number(rd, used, "lag_seconds");
 	s->tick_s = number(rd, object(rd, sensor, "counter"), "tick_seconds");
+	s->gain = number_or(rd, sensor, "gain", 1);
+	s->offset_w = number_or(rd, sensor, "offset_watts", 0);
+	s->gain_u = number_or(rd, sensor, "gain_uncertainty", 0.025);
+	s->offset_u_w = number_or(rd, sensor, "offset_uncertainty_watts", 2.5);
+	s->pivot_w = number_or(rd, sensor, "pivot_watts", 0);
 }
 
 static void read_device(struct reader *rd, const json_t *o, void *target)
@@ -631,7 +643,17 @@ static FILE *open_file(struct reader *rd)
 	return f;
 }
 
-static json_t *parse(struct reader *rd)
+/* Every number as a double: what is larger than 2^63 is then no error. */
+#define READING (JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL)
+
+static void not_whole(struct reader *rd, const json_error_t *e)
+{
+	snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s", rd->r->path,
+		 e->line > 0 ? e->line : 1, e->column > 0 ? e->column : 1, e->text);
+	rd->failed = true;
+}
+
+static json_t *parse_file(struct reader *rd)
 {
 	FILE *f = open_file(rd);
 	json_error_t e;
@@ -640,26 +662,22 @@ static json_t *parse(struct reader *rd)
 
 	if (!f)
 		return NULL;
-	/* Every number as a double: what is larger than 2^63 is then no error. */
-	o = json_loadf(f, JSON_DECODE_INT_AS_REAL | JSON_ALLOW_NUL, &e);
+	o = json_loadf(f, READING, &e);
 	broken = ferror(f);
 	fclose(f);
-	if (o)
-		return o;
-	if (broken) {
+	if (!o && broken)
 		fail(rd, "cannot be read");
-	} else {
-		snprintf(rd->error, rd->size, "%s:%d:%d: not a whole JSON document: %s",
-			 rd->r->path, e.line > 0 ? e.line : 1, e.column > 0 ? e.column : 1,
-			 e.text);
-		rd->failed = true;
-	}
-	return NULL;
+	else if (!o)
+		not_whole(rd, &e);
+	return o;
 }
 
-int result_load(struct result *ret, const char *path, char *error, size_t size)
+/* text: NULL: of the file. */
+static int take_document(struct result *ret, const char *path, const char *text, size_t n,
+			 char *error, size_t size)
 {
 	struct reader rd = { .r = ret, .error = error, .size = size };
+	json_error_t e;
 
 	*ret = (struct result){ .path = path };
 	ret->memory = calloc(1, sizeof(*ret->memory));
@@ -667,13 +685,26 @@ int result_load(struct result *ret, const char *path, char *error, size_t size)
 		fail(&rd, "out of memory");
 		return -1;
 	}
-	ret->memory->document = parse(&rd);
+	ret->memory->document = text ? json_loadb(text, n, READING, &e) : parse_file(&rd);
+	if (text && !ret->memory->document)
+		not_whole(&rd, &e);
 	if (ret->memory->document && is_ours(&rd, ret->memory->document))
 		read_result(&rd, ret->memory->document);
 	if (!rd.failed)
 		return 0;
 	result_free(ret);
 	return -1;
+}
+
+int result_load(struct result *ret, const char *path, char *error, size_t size)
+{
+	return take_document(ret, path, NULL, 0, error, size);
+}
+
+int result_read(struct result *ret, const char *path, const char *text, size_t n, char *error,
+		size_t size)
+{
+	return take_document(ret, path, text, n, error, size);
 }
 
 void result_free(struct result *r)
@@ -687,6 +718,61 @@ void result_free(struct result *r)
 	json_decref(r->memory->document);
 	free(r->memory);
 	r->memory = NULL;
+}
+
+/* ---- any value ---- */
+
+static const json_t *value_at(const struct result *r, const char *path)
+{
+	const json_t *v = r->memory->document;
+	char key[128];
+
+	while (v && *path) {
+		size_t n = strcspn(path, ".");
+
+		if (n >= sizeof(key))
+			return NULL;
+		memcpy(key, path, n);
+		key[n] = '\0';
+		v = json_is_array(v) ? json_array_get(v, (size_t)strtoul(key, NULL, 10))
+				     : json_object_get(v, key);
+		path += n + (path[n] == '.');
+	}
+	return v;
+}
+
+const char *result_text(const struct result *r, const char *path,
+			char out[static RESULT_NUMBER])
+{
+	const json_t *v = value_at(r, path);
+
+	if (json_is_string(v))
+		return json_string_value(v);
+	if (json_is_boolean(v))
+		return json_is_true(v) ? "yes" : "no";
+	if (!json_is_number(v))
+		return NULL;
+	snprintf(out, RESULT_NUMBER, "%.10g", json_number_value(v));
+	return out;
+}
+
+double result_number(const struct result *r, const char *path)
+{
+	const json_t *v = value_at(r, path);
+
+	return json_is_number(v) ? json_number_value(v) : NAN;
+}
+
+size_t result_count(const struct result *r, const char *path)
+{
+	return json_array_size(value_at(r, path));
+}
+
+bool result_holds(const struct result *r, const char *path)
+{
+	const json_t *v = value_at(r, path);
+
+	return json_is_object(v) || json_is_array(v);
 }
 
 const char *result_level(const struct result_code *code)

@@ -49,6 +49,8 @@ struct result_sensor {
 	const char *source; /* "ring", "instant" or "average"; NULL: none, or not told */
 	double period_s, window_s, lag_s; /* of that */
 	double tick_s;                    /* of the counter */
+	/* By an outside meter; 1, 0, and what is assumed of a board, where none was there. */
+	double gain, offset_w, gain_u, offset_u_w, pivot_w;
 };
 
 struct result_device {
@@ -115,7 +117,21 @@ struct result {
  * column, where the fault has one).  path is borrowed for the life of the result, which ends
  * with result_free(); after -1 there is nothing to free. */
 int result_load(struct result *ret, const char *path, char *error, size_t size);
+/* The same of a text, which path only names. */
+int result_read(struct result *ret, const char *path, const char *text, size_t n, char *error,
+		size_t size);
 void result_free(struct result *r);
+
+/* Any value of the document by its path: keys and places in arrays, parted by dots
+ * ("runs.0.devices.1.sensor.origin").  text: NULL where there is none, or what holds others; numbers are
+ * written into out.  number: NAN where there is none.  count: of an array, else 0. */
+#define RESULT_NUMBER 32
+const char *result_text(const struct result *r, const char *path,
+			char out[static RESULT_NUMBER]);
+double result_number(const struct result *r, const char *path);
+size_t result_count(const struct result *r, const char *path);
+/* Is there an object or an array? */
+bool result_holds(const struct result *r, const char *path);
 
 /* What the code means for its run: "suspect", "invalid", or "note" where it means nothing. */
 const char *result_level(const struct result_code *code);

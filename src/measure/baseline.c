@@ -282,6 +282,11 @@ void baseline_net(const struct gw_energy *gross, const struct baseline *before,
 		u_w = 0.5 * hypot(before->u_w, after->u_w);
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
+	if (gross->calibrated) { /* the baseline is as the sensor told it */
+		base_w = gross->gain * base_w + gross->offset_watts;
+		u_w *= gross->gain;
+		drift_w *= gross->gain;
+	}
 	best = gross->joules.best - base_w * s;
 	u = hypot(gross->u_absolute, hypot(u_w * s, drift_w * s));
 	ret->joules = (struct gw_interval){ best - K95 * u, best, best + K95 * u };

@@ -12,6 +12,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -98,6 +99,10 @@ static int write_manifest(struct bundle *b, const struct bundle_about *about, ch
 	clock_format_rfc3339(about->wall_ns, time);
 	buf_addf(&t, "schema = %d\ntool = \"gpuward\"\nversion = \"%s\"\ncreated = %s\n",
 		 BUNDLE_SCHEMA, gw_version(), time);
+	if (about->mono_ns)
+		buf_addf(&t, "monotonic_ns = %" PRIu64 "\n", about->mono_ns);
+	if (about->simulated)
+		buf_adds(&t, "simulated = true\n");
 	add_known(&t, "label", about->label);
 	add_known(&t, "command", about->command);
 	return put(b, bundle_path(path, sizeof(path), b->dir, BUNDLE_MANIFEST, -1), &t, message,

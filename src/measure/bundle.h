@@ -23,9 +23,10 @@
 struct bundle;
 
 struct bundle_about {
-	const char *label;   /* NULL: none */
-	const char *command; /* what may be told of it; NULL: nothing */
-	uint64_t wall_ns;
+	const char *label;         /* NULL: none */
+	const char *command;       /* what may be told of it; NULL: nothing */
+	uint64_t wall_ns, mono_ns; /* one moment on both clocks */
+	bool simulated;
 };
 
 struct bundle_gpu {
@@ -63,7 +64,9 @@ int bundle_close(struct bundle *b, char *message, size_t size);
 
 struct bundle_found {
 	unsigned device, id;
-	const char *label, *uuid, *name;
+	const char *label, *uuid, *name, *driver; /* "": unknown                       */
+	const struct energy_setup *setup;
+	double interval_s;
 	struct gw_energy energy; /* as worked out now                          */
 	const struct track_window *window;
 	bool recorded;           /* the bundle says what it was then           */
@@ -75,10 +78,13 @@ struct bundle_found {
 struct bundle_summary {
 	unsigned devices, windows, recorded, same, cut;
 	uint64_t events, bad_lines;
-	bool sums;       /* there is a list of sums: the bundle was closed */
-	bool whole;      /* and every file is as it was                    */
-	char spoilt[64]; /* the first file that is not                */
+	bool sums;  /* there is a list of sums: the bundle was closed */
+	bool whole; /* and every file is as it was                    */
+	bool simulated;
+	uint64_t mono_ns; /* of `created`; 0: not told */
+	char spoilt[64];  /* the first file that is not                */
 	char version[32];
+	char label[256], command[4096], created[64]; /* of the manifest; "": not told */
 };
 
 /* Works every window out again, calling visit for each.  0, -GW_E_NOENT, -GW_E_PARSE, -GW_E_PERM,
@@ -86,10 +92,10 @@ struct bundle_summary {
 int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bundle_found *f),
 		     void *arg, struct bundle_summary *ret, char *message, size_t size);
 
-/* Power samples of one device, in order: for replaying them.  visit gets seconds since the first
- * and watts.  As bundle_recompute; -GW_E_NODEV: no such device. */
+/* Power samples of one device, in order: for replaying them.  visit gets the time (monotonic) and
+ * watts.  As bundle_recompute; -GW_E_NODEV: no such device. */
 int bundle_power(const char *dir, unsigned device,
-		 void (*visit)(void *arg, double seconds, double watts), void *arg, char *name,
+		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
 		 size_t name_size, char *message, size_t size);
 
 #endif

@@ -43,7 +43,7 @@ struct reader {
 	size_t size;
 	/* of the device at hand */
 	unsigned device;
-	char uuid[96], name[96];
+	char uuid[96], name[96], driver[96];
 	struct energy_setup setup;
 	double interval_s;
 	struct track *track;
@@ -101,7 +101,9 @@ static void get_text(const struct toml_node *top, const char *key, char *out, si
 {
 	const struct toml_node *v = toml_get(top, key);
 
-	snprintf(out, size, "%s", v && v->type == TOML_STRING ? v->v.string.text : "");
+	snprintf(out, size, "%s",
+		 v && (v->type == TOML_STRING || v->type == TOML_DATETIME) ? v->v.string.text
+									   : "");
 }
 
 static bool get_real(const struct toml_node *top, const char *key, double *ret)
@@ -140,6 +142,7 @@ static int read_setup(struct reader *r)
 	memset(s, 0, sizeof(*s));
 	get_text(top, "uuid", r->uuid, sizeof(r->uuid));
 	get_text(top, "name", r->name, sizeof(r->name));
+	get_text(top, "driver", r->driver, sizeof(r->driver));
 	get_text(top, "shape", shape, sizeof(shape));
 	found = bundle_shape_find(shape);
 	s->shape = found >= 0 ? (enum energy_shape)found : SHAPE_NONE;
@@ -222,6 +225,9 @@ static void result(struct reader *r, struct track_window *w, bool cut)
 				  .label = w->label,
 				  .uuid = r->uuid,
 				  .name = r->name,
+				  .driver = r->driver,
+				  .setup = &r->setup,
+				  .interval_s = r->interval_s,
 				  .window = w,
 				  .cut = cut };
 
@@ -384,6 +390,7 @@ static void check_sums(struct reader *r)
 static int begin(struct reader *r)
 {
 	char path[4096];
+	const struct toml_node *mono;
 	struct toml *doc;
 	int err;
 
@@ -392,6 +399,13 @@ static int begin(struct reader *r)
 	if (err)
 		return err;
 	get_text(toml_top(doc), "version", r->sum->version, sizeof(r->sum->version));
+	r->sum->simulated = get_flag(toml_top(doc), "simulated");
+	mono = toml_get(toml_top(doc), "monotonic_ns");
+	if (mono && mono->type == TOML_INTEGER && mono->v.integer > 0)
+		r->sum->mono_ns = (uint64_t)mono->v.integer;
+	get_text(toml_top(doc), "label", r->sum->label, sizeof(r->sum->label));
+	get_text(toml_top(doc), "command", r->sum->command, sizeof(r->sum->command));
+	get_text(toml_top(doc), "created", r->sum->created, sizeof(r->sum->created));
 	toml_free(doc);
 	return 0;
 }
@@ -422,7 +436,7 @@ int bundle_recompute(const char *dir, void (*visit)(void *arg, const struct bund
 
 struct power {
 	struct reader r;
-	void (*visit)(void *arg, double seconds, double watts);
+	void (*visit)(void *arg, uint64_t t_ns, double watts);
 	void *arg;
 	uint64_t first_ns;
 };
@@ -436,12 +450,12 @@ static int power_event(struct reader *r, const struct event *e)
 	if (!p->first_ns)
 		p->first_ns = e->t_ns;
 	if (e->t_ns >= p->first_ns)
-		p->visit(p->arg, (double)(e->t_ns - p->first_ns) * 1e-9, e->u.power_w);
+		p->visit(p->arg, e->t_ns, e->u.power_w);
 	return 0;
 }
 
 int bundle_power(const char *dir, unsigned device,
-		 void (*visit)(void *arg, double seconds, double watts), void *arg, char *name,
+		 void (*visit)(void *arg, uint64_t t_ns, double watts), void *arg, char *name,
 		 size_t name_size, char *message, size_t size)
 {
 	struct bundle_summary sum;

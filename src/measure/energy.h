@@ -149,6 +149,10 @@ void energy_cut(const struct energy *e, struct energy_window *w);
  * window is told as far as samples go. */
 void energy_result(const struct energy *e, struct energy_window *w, struct gw_energy *ret);
 
+/* The result with gain, offset and their uncertainties as s has them, instead of those that it was made with.
+ * energy_result() does it where the sensor of its setup is calibrated. */
+void energy_calibrate(struct gw_energy *r, const struct sensor *s);
+
 /* Level of a set of codes, each counted as its row in code.def says. */
 enum gw_validity energy_validity(uint64_t codes);
 

@@ -372,6 +372,40 @@ static void below_period(const struct energy *e, struct energy_window *w, struct
 	r->joules.high = fmax(r->joules.high, r->relative.high);
 }
 
+/* The result as it would be without calibration: what was told before is undone exactly but for its last bits. */
+static double back(const struct gw_energy *r, double joules)
+{
+	return r->calibrated ? (joules - r->offset_watts * r->seconds) / r->gain : joules;
+}
+
+void energy_calibrate(struct gw_energy *r, const struct sensor *s)
+{
+	double raw = r->calibrated ? r->raw_joules : r->joules.best;
+	double scale = s->gain / (r->calibrated ? r->gain : 1), more = s->offset_w * r->seconds;
+	double *u = r->budget;
+
+	if (isnan(raw))
+		return;
+	r->relative = (struct gw_interval){ fmax(0, s->gain * back(r, r->relative.low) + more),
+					    fmax(0, s->gain * raw + more),
+					    s->gain * back(r, r->relative.high) + more };
+	r->raw_joules = raw;
+	r->u_relative *= scale;
+	for (unsigned i = 0; i < GW_U_COUNT; i++)
+		u[i] *= scale;
+	u[GW_U_GAIN] = hypot(s->gain_u * (raw - s->pivot_w * r->seconds),
+			     s->reference_u * r->relative.best);
+	u[GW_U_OFFSET] = s->offset_u_w * r->seconds;
+	r->u_absolute = hypot(r->u_relative, hypot(u[GW_U_GAIN], u[GW_U_OFFSET]));
+	r->joules = (struct gw_interval){
+		fmin(r->relative.low, fmax(0, r->relative.best - K95 * r->u_absolute)),
+		r->relative.best, fmax(r->relative.high, r->relative.best + K95 * r->u_absolute)
+	};
+	r->calibrated = s->calibrated;
+	r->gain = s->gain;
+	r->offset_watts = s->offset_w;
+}
+
 static void unknown(struct gw_energy *r)
 {
 	static const struct gw_interval none = { NAN, NAN, NAN };
@@ -384,6 +418,10 @@ static void unknown(struct gw_energy *r)
 	r->load_period_seconds = NAN;
 	r->anchor_ratio = 1;
 	r->gap_joules = 0;
+	r->calibrated = 0;
+	r->raw_joules = NAN;
+	r->gain = 1;
+	r->offset_watts = 0;
 }
 
 /* Did the counter stand still where the samples saw energy? */
@@ -514,6 +552,9 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
 		if (!isnan(r->joules.best))
 			sum_up(e, r);
 	}
+	r->raw_joules = r->joules.best;
+	if (e->set.sensor.calibrated)
+		energy_calibrate(r, &e->set.sensor);
 	judge(e, w, r);
 	if (isnan(r->joules.best))
 		code(r, why_none(e));

@@ -187,10 +187,22 @@ void sensor_heard_ring(struct sensor *s, int n)
 	s->ring_entries = 0;
 }
 
+void sensor_calibrate(struct sensor *s, const struct sensor *from)
+{
+	s->calibrated = from->calibrated;
+	s->gain = from->gain;
+	s->offset_w = from->offset_w;
+	s->gain_u = from->gain_u;
+	s->offset_u_w = from->offset_u_w;
+	s->pivot_w = from->pivot_w;
+	s->reference_u = from->reference_u;
+}
+
 int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *note,
 		     size_t size)
 {
 	struct report r;
+	struct sensor kept;
 	int err = -GW_E_NOENT;
 
 	if (size)
@@ -199,8 +211,13 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* else it was told with the name */
 		tap_read(t, GW_TIER_STATIC, false, &r);
 	sensor_assume(ret, &r);
+	kept = *ret;
 	if (dir)
-		err = sensor_load(ret, dir, note, size);
+		err = sensor_load(&kept, dir, note, size);
+	if (!err && kept.origin == SENSOR_ASSUMED)
+		sensor_calibrate(ret, &kept); /* what is assumed today may be better */
+	else if (!err)
+		*ret = kept;
 	if (err == -GW_E_NOENT && size)
 		note[0] = '\0';
 	return 0;

@@ -71,11 +71,14 @@ struct sensor {
 	unsigned ticks;          /* seen; 0: tick_s is assumed                               */
 	double counter_p50_s, counter_p99_s;
 	bool module_scope; /* power is of the module, CPU included                           */
-	/* From an outside meter; gain 1 and offset 0 without. */
+	/* From an outside meter: true power is gain x reading + offset_w; 1 and 0 without. */
 	bool calibrated;
 	double gain, offset_w;
 	double gain_u, offset_u_w; /* standard uncertainties: 0.025 and 2.5 W without        */
-	uint64_t wall_ns;          /* when it was learned; 0: assumed                        */
+	double pivot_w; /* the reading at which offset_u_w holds and from which the gain's uncertainty
+			   counts: a line is known best in the middle of its points; 0 without */
+	double reference_u; /* relative standard uncertainty of the outside meter itself           */
+	uint64_t wall_ns; /* when it was learned; 0: assumed                        */
 	/* The evidence. */
 	double ring_gap_p10_s, ring_gap_p90_s;
 	bool ring_wall; /* its stamps are of the wall clock */
@@ -91,6 +94,9 @@ void sensor_assume(struct sensor *ret, const struct report *r);
 
 /* What `average` is read from: GW_Q_POWER_AVERAGE, or GW_Q_POWER on a device without. */
 unsigned sensor_average_quantity(const struct report *r);
+
+/* Takes what an outside meter said from another. */
+void sensor_calibrate(struct sensor *s, const struct sensor *from);
 
 /* "boxcar", "assumed": the words of files and JSON. */
 const char *sensor_model_name(enum sensor_model m);

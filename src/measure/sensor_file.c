@@ -26,19 +26,24 @@ struct field {
 	const char *section, *key; /* section "": the top */
 	enum type type;
 	size_t offset;
+	bool later; /* files of before do not have it: 0 */
 };
 
-#define TOP(type, name)                                        \
-	{                                                      \
-		"", #name, type, offsetof(struct sensor, name) \
+#define TOP(type, name)                                               \
+	{                                                             \
+		"", #name, type, offsetof(struct sensor, name), false \
 	}
-#define IN(section, type, name)                                              \
-	{                                                                    \
-#section, #name, type, offsetof(struct sensor, section.name) \
+#define LATER(type, name)                                            \
+	{                                                            \
+		"", #name, type, offsetof(struct sensor, name), true \
 	}
-#define RATE(section, index, name)                                              \
-	{                                                                       \
-		section, #name, REAL, offsetof(struct sensor, rate[index].name) \
+#define IN(section, type, name)                                                     \
+	{                                                                           \
+#section, #name, type, offsetof(struct sensor, section.name), false \
+	}
+#define RATE(section, index, name)                                                     \
+	{                                                                              \
+		section, #name, REAL, offsetof(struct sensor, rate[index].name), false \
 	}
 #define SOURCE(s)                                                                           \
 	IN(s, WHY, why), IN(s, MODEL, model), IN(s, REAL, period_s), IN(s, REAL, window_s), \
@@ -71,6 +76,8 @@ static const struct field fields[] = {
 	TOP(REAL, offset_w),
 	TOP(REAL, gain_u),
 	TOP(REAL, offset_u_w),
+	LATER(REAL, pivot_w),
+	LATER(REAL, reference_u),
 	SOURCE(ring),
 	SOURCE(instant),
 	SOURCE(average),
@@ -264,6 +271,8 @@ static int read_fields(const struct toml_node *top, struct sensor *s, char *why,
 		const struct toml_node *v =
 			toml_get(*f->section ? toml_get(top, f->section) : top, f->key);
 
+		if (!v && f->later)
+			continue;
 		if (!v || !read_field(v, f, s)) {
 			snprintf(why, size, "%s%s%s is not as it should be", f->section,
 				 *f->section ? "." : "", f->key);

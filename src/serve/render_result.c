@@ -91,7 +91,8 @@ static void uncertainty(struct json *j, const struct gw_energy *e)
 	json_object_end(j);
 	ROWS(j, NULL, { "counter_joules", e->counter_joules },
 	     { "samples_joules", e->samples_joules }, { "residual_ratio", e->residual_ratio },
-	     { "anchor_ratio", e->anchor_ratio }, { "gap_joules", e->gap_joules });
+	     { "anchor_ratio", e->anchor_ratio }, { "gap_joules", e->gap_joules },
+	     { "energy_raw_joules", e->raw_joules });
 }
 
 static void completeness(struct json *j, const struct gw_energy *e)
@@ -520,6 +521,32 @@ static void tags(struct json *j, const struct measured *m)
 	json_object_end(j);
 }
 
+void render_calibration(struct json *j, const char *key, const struct measured_calibration *c)
+{
+	if (!c) {
+		json_null(j, key);
+		return;
+	}
+	json_object(j, key);
+	json_string(j, "trace", c->trace);
+	json_string(j, "sha256", c->sha256);
+	json_uint(j, "points", c->points);
+	json_uint(j, "lines_passed_over", c->passed_over);
+	ROWS(j, NULL, { "span_seconds", c->span_s }, { "lag_seconds", c->lag_s },
+	     { "correlation", c->correlation }, { "residual_watts", c->residual_w },
+	     { "gain", c->gain }, { "gain_uncertainty", c->gain_u },
+	     { "offset_watts", c->offset_w }, { "offset_uncertainty_watts", c->offset_u_w },
+	     { "pivot_watts", c->pivot_w }, { "reference_uncertainty", c->reference_u },
+	     { "fitted_offset_watts", c->measured_offset_w });
+	json_bool(j, "offset_alone", c->offset_alone);
+	json_bool(j, "more_than_the_gpu", c->wider);
+	json_array(j, "notes");
+	for (unsigned i = 0; i < MEASURED_NOTES && *c->note[i]; i++)
+		json_string(j, NULL, c->note[i]);
+	json_array_end(j);
+	json_object_end(j);
+}
+
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
 		   const struct gw_snapshot *snap, const struct render_filter *filter)
 {
@@ -528,7 +555,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	json_string(j, "kind", "measurement");
 	json_object(j, "tool");
 	json_string(j, "name", "gpuward");
-	json_string(j, "version", gw_version());
+	json_string(j, "version", m->version ? m->version : gw_version());
 	json_object_end(j);
 	when(j, "time", m->wall_ns);
 	json_bool(j, "simulated", m->simulated);
@@ -544,6 +571,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	for (unsigned i = 0; i < m->runs; i++)
 		run(j, &m->run[i]);
 	json_array_end(j);
+	render_calibration(j, "calibration", m->calibration);
 	json_next_key(j, "environment");
 	if (env)
 		render_environment(j, env, snap, filter);

@@ -112,6 +112,18 @@ struct measured_room {
 /* Was nobody of them there from the beginning to the end? */
 bool measured_room_kept(const struct measured_room *r);
 
+/* What an outside meter said of the sensor; figures as in cli/calibrate.h. */
+#define MEASURED_NOTES 3
+struct measured_calibration {
+	const char *trace; /* its file, as given */
+	char sha256[65];
+	size_t points, passed_over; /* used; lines that were not */
+	double lag_s, correlation, residual_w, span_s;
+	double gain, gain_u, offset_w, offset_u_w, pivot_w, reference_u, measured_offset_w;
+	bool offset_alone, wider;
+	char note[MEASURED_NOTES][320]; /* what to know of it; "" behind the last */
+};
+
 struct measured {
 	uint64_t wall_ns;
 	bool simulated;
@@ -126,6 +138,8 @@ struct measured {
 	const struct measured_room *room;
 	struct measured_run *run;
 	unsigned runs;
+	const char *version;                            /* that measured it; NULL: this one */
+	const struct measured_calibration *calibration; /* NULL: none */
 };
 
 /* {low, best, high}, or null where it is not known. */
@@ -142,6 +156,9 @@ void render_codes(struct json *j, uint64_t codes);
 
 /* As the key "clean_room"; NULL, or none was asked for: null. */
 void render_room(struct json *j, const struct measured_room *r);
+
+/* Null, where c is NULL. */
+void render_calibration(struct json *j, const char *key, const struct measured_calibration *c);
 
 /* The whole document.  env may be NULL. */
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,

@@ -132,6 +132,8 @@ void sensor_json(struct json *j, const char *key, const struct sensor *s)
 	json_double(j, "offset_watts", s->offset_w);
 	json_double(j, "gain_uncertainty", s->gain_u);
 	json_double(j, "offset_uncertainty_watts", s->offset_u_w);
+	json_double(j, "pivot_watts", s->pivot_w);
+	json_double(j, "reference_uncertainty", s->reference_u);
 	json_object_end(j);
 }
 

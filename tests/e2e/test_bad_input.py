@@ -240,11 +240,11 @@ def test_options_may_stand_before_the_command(words):
 
 def test_the_help_of_what_asks_no_gpu_has_no_options_about_gpus():
     about = ("--gpu", "--simulate", "--wake", "--backend", "--nvml-library", "--timeout", "--root")
-    for command in ("compare", "report", "plot", "recompute", "replay", "completion"):
+    for command in ("compare", "diff", "report", "plot", "recompute", "replay", "completion"):
         text = gpuward(command, "--help").stdout.split("Examples:")[0]
         assert not [o for o in about if f"{o} " in text or f"{o}[" in text], command
         assert "--quiet" in text and "--version" in text
-        assert ("--json" in text) == (command in ("compare", "recompute"))
+        assert ("--json" in text) == (command in ("compare", "diff", "recompute"))
     text = gpuward("list", "--help").stdout
     assert all(o in text for o in about) and "--json" in text
 

@@ -257,6 +257,26 @@ def test_different_gpus_are_refused_unless_asked_for(tmp_path):
     assert any("gain" in n for n in doc["notes"])
 
 
+def test_results_of_one_calibration_have_its_offset_and_others_the_gain(tmp_path):
+    def calibrated(label, power, gain):
+        doc = result(label, power=power, u=0.001)
+        doc["runs"][0]["devices"][0]["sensor"].update(
+            {"calibrated": True, "gain": gain, "offset_watts": 0, "gain_uncertainty": 0.001,
+             "offset_uncertainty_watts": 0.3, "pivot_watts": 400, "reference_uncertainty": 0.005})
+        return save(tmp_path, f"{label}.json", doc)
+
+    got, _ = rows(calibrated("a", 400, 1.06), calibrated("b", 200, 1.06))
+    u = math.sqrt(2 * 0.001**2 + (math.hypot(0.3, 0.4) * abs(1 / 400 - 1 / 200)) ** 2)
+    change = got["b"]["energy_per_iteration_joules"]["change_ratio"]
+    assert change["high"] == pytest.approx(0.5 * math.exp(1.96 * u) - 1, abs=1e-6)
+    assert got["b"]["other_scale"] is False
+    got, doc = rows(calibrated("a", 400, 1.06), calibrated("b", 200, 1.07))
+    change = got["b"]["energy_per_iteration_joules"]["change_ratio"]
+    assert change["high"] - change["low"] > 0.5 * 2 * 1.96 * 0.03
+    assert got["b"]["other_scale"] is True
+    assert any("calibrated by an outside meter" in n for n in doc["notes"])
+
+
 @pytest.mark.parametrize("key", ["uuid", "driver"])
 def test_another_board_or_driver_is_another_gpu(tmp_path, key):
     a = save(tmp_path, "a.json", result("a"))

@@ -182,6 +182,8 @@ static void fill(struct sensor *s, unsigned *seed)
 	s->offset_w = odd(seed);
 	s->gain_u = odd(seed);
 	s->offset_u_w = odd(seed);
+	s->pivot_w = odd(seed);
+	s->reference_u = odd(seed);
 	s->wall_ns = UINT64_C(1794722405123456789);
 	for (int i = 0; i < SENSOR_RATES; i++)
 		s->rate[i] = (struct sensor_rate){ odd(seed), odd(seed), NAN };

@@ -1,0 +1,479 @@
+/* diff: why two measurements are different. */
+#include "cli.h"
+#include "difference.h"
+#include "table.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct given {
+	bool all;
+};
+
+static bool given_all(const struct cli *c)
+{
+	return ((const struct given *)c->own)->all;
+}
+
+/* Is it worth a line?  What a bundle without a result cannot tell of the machine is told once, as a note. */
+static bool shown(const struct difference_row *row, const struct evidence *a,
+		  const struct evidence *b, bool all)
+{
+	if (all || row->headline || row->state == STATE_DIFFERS)
+		return true;
+	if (row->state != STATE_UNKNOWN)
+		return false;
+	if (row->section == SECTION_ENVIRONMENT || row->section == SECTION_GPU)
+		return result_holds(&a->result, "environment") &&
+		       result_holds(&b->result, "environment");
+	return !(a->remade || b->remade);
+}
+
+/* ---- for people ---- */
+
+enum { WHAT, SIDE_A, SIDE_B, CHANGE };
+
+static const struct table_column columns[] = {
+	[WHAT] = { "", 0, false, true },    [SIDE_A] = { "A", 0, false, true },
+	[SIDE_B] = { "B", 0, false, true }, [CHANGE] = { "CHANGE", 1, false, false },
+	{ NULL, 0, false, false },
+};
+
+#define CELL 300
+
+static bool ends(const char *key, const char *with)
+{
+	size_t n = strlen(key), m = strlen(with);
+
+	return n >= m && strcmp(key + n - m, with) == 0;
+}
+
+/* A number in the unit that its key names. */
+static void number_text(const char *key, double v, char *out, size_t size)
+{
+	char bytes[16];
+
+	if (strstr(key, "_bytes")) {
+		cli_bytes(bytes, v);
+		snprintf(out, size, "%s", bytes);
+	} else if (strstr(key, "_hertz")) {
+		snprintf(out, size, "%.0f MHz", v / 1e6);
+	} else if (strstr(key, "_ratio")) {
+		snprintf(out, size, "%.2f %%", 100 * v);
+	} else if (strstr(key, "_celsius")) {
+		snprintf(out, size, "%.3g %s", v, term_plain("°C"));
+	} else if (strstr(key, "_watts")) {
+		snprintf(out, size, "%.4g W", v);
+	} else if (ends(key, "seconds")) {
+		snprintf(out, size, "%.4g s", v);
+	} else if (ends(key, "joules")) {
+		snprintf(out, size, "%.4g J", v);
+	} else {
+		snprintf(out, size, "%.8g", v);
+	}
+}
+
+/* "2083 J ±112"; with both ends where zero cut one of them off. */
+static void add_interval(const struct difference_row *row, const struct difference_value *v,
+			 char out[static CELL])
+{
+	char low[32], high[32], half[32];
+	size_t n = strlen(out);
+
+	number_text(row->key, v->low, low, sizeof(low));
+	number_text(row->key, v->high, high, sizeof(high));
+	snprintf(half, sizeof(half), "%.3g", v->high - v->number);
+	low[strcspn(low, " ")] = '\0';
+	high[strcspn(high, " ")] = '\0';
+	if (fabs(v->high + v->low - 2 * v->number) < 1e-6 * fabs(v->number))
+		snprintf(out + n, CELL - n, " %s%s", term_utf8() ? "±" : "+-", half);
+	else
+		snprintf(out + n, CELL - n, " [%s, %s]", low, high);
+}
+
+static void value_text(const struct difference_row *row, const struct difference_value *v,
+		       char out[static CELL])
+{
+	*out = '\0';
+	if (v->text)
+		utf8_clean(out, CELL, v->text);
+	else if (!isnan(v->number))
+		number_text(row->key, v->number, out, CELL);
+	if (!v->text && !isnan(v->number) && !isnan(v->low))
+		add_interval(row, v, out);
+}
+
+static const char *missing(const struct difference_row *row)
+{
+	return row->section == SECTION_CODES       ? "no"
+	       : row->section == SECTION_PROCESSES ? "not there"
+	       : row->section == SECTION_SETTINGS  ? "not given"
+						   : "not known";
+}
+
+static void set_value(struct table *t, unsigned column, const struct difference_row *row,
+		      const struct difference_value *v)
+{
+	char cell[CELL];
+
+	value_text(row, v, cell);
+	if (*cell)
+		table_set(t, column, TERM_PLAIN, "%s", cell);
+	else
+		table_set(t, column, TERM_DIM, "%s", missing(row));
+}
+
+static void set_change(struct table *t, const struct difference_row *row)
+{
+	char cell[96], text[CELL];
+
+	comparison_change_text(&row->change, cell, sizeof(cell));
+	if (*cell) {
+		table_set(t, CHANGE, row->state == STATE_DIFFERS ? TERM_MARK : TERM_DIM, "%s%s",
+			  cell, row->state == STATE_OPEN ? ", cannot tell" : "");
+	} else if (row->state == STATE_DIFFERS && !isnan(row->a.number) &&
+		   !isnan(row->b.number)) {
+		number_text(row->key, fabs(row->b.number - row->a.number), text, sizeof(text));
+		if (ends(text, " %")) /* of two shares */
+			snprintf(text + strlen(text) - 1, 8, "points");
+		table_set(t, CHANGE, TERM_PLAIN, "%s%s",
+			  row->b.number < row->a.number ? "-" : "+", text);
+	}
+}
+
+static void add_row(struct table *t, const struct difference_row *row)
+{
+	char title[CELL];
+
+	utf8_clean(title, sizeof(title), row->title);
+	table_row(t);
+	table_set(t, WHAT,
+		  row->state == STATE_DIFFERS && !row->headline ? TERM_BOLD : TERM_PLAIN, "%s",
+		  title);
+	set_value(t, SIDE_A, row, &row->a);
+	set_value(t, SIDE_B, row, &row->b);
+	set_change(t, row);
+}
+
+static void section_title(const struct difference_row *row, char *out, size_t size)
+{
+	static const char *const titles[SECTIONS] = {
+		[SECTION_FIGURES] = "Figures",     [SECTION_CODES] = "Codes",
+		[SECTION_PROCESSES] = "Processes", [SECTION_SETTINGS] = "Settings",
+		[SECTION_ENVIRONMENT] = "Machine", [SECTION_GPU] = "GPU",
+		[SECTION_SENSOR] = "Sensor",
+	};
+
+	if (row->device < 0)
+		snprintf(out, size, "%s", titles[row->section]);
+	else if (row->section == SECTION_GPU)
+		snprintf(out, size, "GPU %d", row->device);
+	else
+		snprintf(out, size, "%s of GPU %d", titles[row->section], row->device);
+}
+
+/* Columns that it takes to show the changes too; 0: they are shown. */
+static unsigned room_for_changes(const struct table *t)
+{
+	bool left[TABLE_COLUMNS_MAX];
+	unsigned width = table_left_out(t, term_width(), left);
+
+	return width && left[CHANGE] ? width : 0;
+}
+
+/* The rows from `first` that are of one section and GPU; returns the row behind them.  *wide: the most columns that a
+ * table so far would have taken. */
+static size_t print_section(const struct difference *d, size_t first, const struct evidence *a,
+			    const struct evidence *b, bool all, unsigned *wide)
+{
+	const struct difference_row *row = &d->rows[first];
+	struct table_column with_title[sizeof(columns) / sizeof(columns[0])];
+	char title[48];
+	struct table t;
+	size_t i;
+
+	section_title(row, title, sizeof(title));
+	memcpy(with_title, columns, sizeof(columns));
+	with_title[WHAT].title = title;
+	table_init(&t, with_title);
+	for (i = first; i < d->nrows && d->rows[i].section == row->section &&
+			d->rows[i].device == row->device;
+	     i++)
+		if (shown(&d->rows[i], a, b, all))
+			add_row(&t, &d->rows[i]);
+	if (t.rows && !t.error) {
+		printf("\n");
+		table_print(&t, term_width());
+		if (room_for_changes(&t) > *wide)
+			*wide = room_for_changes(&t);
+	}
+	table_done(&t);
+	return i;
+}
+
+static void say(void *ctx, const char *sentence)
+{
+	char clean[EVIDENCE_NOTE];
+
+	(void)ctx;
+	utf8_clean(clean, sizeof(clean), sentence);
+	term_wrap("", 0, clean, term_width());
+}
+
+static void print_side(const char *name, const struct evidence *e)
+{
+	char path[512], label[256], when[64];
+
+	utf8_clean(path, sizeof(path), e->path);
+	utf8_clean(label, sizeof(label), e->result.label);
+	utf8_clean(when, sizeof(when), e->result.time ? e->result.time : "no time told");
+	term_row(3, name, "%s (%s, %s)", path, label, when);
+}
+
+static void print_counts(const struct difference *d, bool all)
+{
+	size_t differ = d->count[STATE_DIFFERS], equal = d->count[STATE_EQUAL];
+	size_t open = d->count[STATE_OPEN], one = d->count[STATE_UNKNOWN];
+	char text[256];
+
+	snprintf(text, sizeof(text),
+		 "%zu of %zu facts differ%s%.0zu%s; %zu %s told by one of them alone.%s",
+		 differ, differ + equal + open + one, open ? ", of " : "", open,
+		 open ? " it cannot be told" : "", one, one == 1 ? "is" : "are",
+		 all || !equal ? "" : " --all shows what is equal too.");
+	say(NULL, text);
+}
+
+static void print_notes(const struct difference *d, const struct evidence *a,
+			const struct evidence *b)
+{
+	const struct evidence *both[] = { a, b };
+
+	for (unsigned k = 0; k < 2; k++)
+		for (unsigned i = 0; i < both[k]->notes; i++)
+			say(NULL, both[k]->note[i]);
+	difference_notes(d, say, NULL);
+}
+
+static int print_text(const struct cli *c, const struct difference *d, const struct evidence *a,
+		      const struct evidence *b)
+{
+	char verdict[300], room[96];
+	unsigned wide = 0;
+
+	if (a->result.simulated || b->result.simulated)
+		printf("%s SIMULATED %s no figure of %s is real\n", term_on(TERM_MARK),
+		       term_off(),
+		       a->result.simulated && b->result.simulated ? "either"
+		       : a->result.simulated                      ? "A"
+								  : "B");
+	print_side("A", a);
+	print_side("B", b);
+	difference_verdict(d, verdict, sizeof(verdict));
+	say(NULL, verdict);
+	for (size_t i = 0; i < d->nrows;)
+		i = print_section(d, i, a, b, given_all(c), &wide);
+	printf("\n");
+	if (wide) {
+		snprintf(room, sizeof(room),
+			 "Some changes are left out for want of room: all are shown on %u "
+			 "columns.",
+			 wide);
+		say(NULL, room);
+	}
+	print_counts(d, given_all(c));
+	if (!c->quiet)
+		print_notes(d, a, b);
+	return EXIT_OK;
+}
+
+/* ---- for programs ---- */
+
+static void json_value(struct json *j, const char *key, const struct difference_value *v)
+{
+	if (v->text)
+		json_string(j, key, v->text);
+	else
+		json_double(j, key, v->number);
+}
+
+static void json_band(struct json *j, const char *key, double low, double best, double high)
+{
+	if (isnan(best) || isnan(low)) {
+		json_null(j, key);
+		return;
+	}
+	json_object(j, key);
+	json_double(j, "low", low);
+	json_double(j, "best", best);
+	json_double(j, "high", high);
+	json_object_end(j);
+}
+
+static void json_row(struct json *j, const struct difference_row *row)
+{
+	json_object(j, NULL);
+	json_string(j, "section", difference_section_name(row->section));
+	if (row->device >= 0)
+		json_int(j, "device", row->device);
+	else
+		json_null(j, "device");
+	json_string(j, "key", row->key);
+	json_string(j, "state", difference_state_name(row->state));
+	json_value(j, "a", &row->a);
+	json_value(j, "b", &row->b);
+	if (row->headline) {
+		const struct compare_change *ch = &row->change;
+
+		json_band(j, "a_interval", row->a.low, row->a.number, row->a.high);
+		json_band(j, "b_interval", row->b.low, row->b.number, row->b.high);
+		json_double(j, "change_ratio", ch->change);
+		json_band(j, "change_interval", ch->change_low, ch->change, ch->change_high);
+	}
+	json_object_end(j);
+}
+
+static void json_side(struct json *j, const char *key, const struct evidence *e)
+{
+	json_object(j, key);
+	json_string(j, "path", e->path);
+	json_bool(j, "bundle", e->bundle);
+	json_bool(j, "remade", e->remade);
+	json_string(j, "label", e->result.label);
+	json_string(j, "time", e->result.time);
+	json_string(j, "version", e->result.tool_version);
+	json_bool(j, "simulated", e->result.simulated);
+	json_array(j, "notes");
+	for (unsigned i = 0; i < e->notes; i++)
+		json_string(j, NULL, e->note[i]);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+static void json_note(void *ctx, const char *sentence)
+{
+	json_string(ctx, NULL, sentence);
+}
+
+static int print_json(const struct cli *c, const struct difference *d, const struct evidence *a,
+		      const struct evidence *b)
+{
+	char time[CLOCK_RFC3339_SIZE], verdict[300];
+	struct cli_document doc;
+	struct json *j = &doc.json;
+
+	clock_format_rfc3339(clock_wall_ns(clock_real()), time);
+	difference_verdict(d, verdict, sizeof(verdict));
+	cli_document_begin(&doc, true);
+	json_object(j, NULL);
+	json_uint(j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(j, "kind", "difference");
+	json_string(j, "time_utc", time);
+	json_side(j, "a", a);
+	json_side(j, "b", b);
+	json_string(j, "energy", difference_state_name(d->rows[0].state));
+	json_string(j, "sentence", verdict);
+	json_object(j, "count");
+	for (unsigned s = 0; s <= STATE_UNKNOWN; s++)
+		json_uint(j, difference_state_name(s), d->count[s]);
+	json_object_end(j);
+	json_array(j, "rows");
+	for (size_t i = 0; i < d->nrows; i++)
+		if (shown(&d->rows[i], a, b, given_all(c)))
+			json_row(j, &d->rows[i]);
+	json_array_end(j);
+	json_array(j, "notes");
+	difference_notes(d, json_note, j);
+	json_array_end(j);
+	json_object_end(j);
+	return cli_document_end(&doc);
+}
+
+/* ---- the command ---- */
+
+static int open_one(struct evidence *e, const char *path)
+{
+	char message[EVIDENCE_NOTE], clean[EVIDENCE_NOTE];
+
+	if (evidence_open(e, path, message, sizeof(message)) == 0)
+		return EXIT_OK;
+	utf8_clean(clean, sizeof(clean), message);
+	cli_error("%s", clean);
+	return EXIT_FAILED;
+}
+
+static int compare(struct cli *c, const struct evidence *a, const struct evidence *b)
+{
+	struct difference d;
+	int code;
+
+	if (difference_init(&d, a, b) != 0) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	code = c->json ? print_json(c, &d, a, b) : print_text(c, &d, a, b);
+	difference_done(&d);
+	return code;
+}
+
+/* Both are opened in any case: what is wrong with each is told. */
+static int run(struct cli *c)
+{
+	struct evidence *e = calloc(2, sizeof(*e));
+	int code[2], ret;
+
+	if (c->argc != 2) {
+		cli_error(
+			"diff wants two bundles, or results of gpuward measure: gpuward diff A "
+			"B");
+		free(e);
+		return EXIT_USAGE;
+	}
+	if (!e) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	for (unsigned i = 0; i < 2; i++)
+		code[i] = open_one(&e[i], c->argv[i]);
+	ret = code[0] != EXIT_OK ? code[0] : code[1];
+	if (ret == EXIT_OK)
+		ret = compare(c, &e[0], &e[1]);
+	for (unsigned i = 0; i < 2; i++)
+		if (code[i] == EXIT_OK)
+			evidence_close(&e[i]);
+	free(e);
+	return ret;
+}
+
+static const struct option options[] = {
+	{ "all", 'a', OPTION_FLAG, offsetof(struct given, all), NULL,
+	  "show what is equal and what one of them does not tell, too", NULL, NULL },
+	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+};
+
+const struct command command_diff = {
+	.name = "diff",
+	.summary = "why two measurements differ: settings, machine, sensor, figures",
+	.description =
+		"Compares two bundles (gpuward measure --bundle) or results (gpuward measure "
+		"-o), and shows in what they differ: the figures, with whether the energies "
+		"differ by more than is uncertain of them; codes that one of them has; "
+		"processes "
+		"on the GPUs; how they were measured; the machine, the GPUs and their sensors. "
+		"A "
+		"bundle that was cut off is compared as far as it goes.",
+	.examples = "  gpuward diff monday tuesday\n"
+		    "  gpuward diff --all fp32.json fp16.json\n"
+		    "  gpuward diff --json a b | jq '.rows[] | select(.section == \"gpu\")'\n",
+	.arguments = "A B",
+	.options = options,
+	.options_size = sizeof(struct given),
+	.offline = true,
+	.run = run,
+};

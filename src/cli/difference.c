@@ -1,0 +1,635 @@
+#include "difference.h"
+
+#include "difference_things.h"
+
+#include <gpuward.h>
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ALPHA 0.05
+#define Z95   1.959964
+#define NEAR  0.005 /* a figure without an interval is another from here on */
+
+/* ---- rows ---- */
+
+struct pair {
+	struct difference *d;
+	const struct evidence *a, *b;
+};
+
+static const struct difference_value nothing = { NULL, NAN, NAN, NAN };
+static const struct compare_change no_change = { .basis = COMPARE_NONE,
+						 .ratio = NAN,
+						 .change = NAN,
+						 .change_low = NAN,
+						 .change_high = NAN };
+
+static bool known(const struct difference_value *v)
+{
+	return v->text || !isnan(v->number);
+}
+
+static bool equal(const struct difference_value *a, const struct difference_value *b,
+		  const struct thing *t)
+{
+	double apart = t->apart;
+
+	if (a->text || b->text)
+		return a->text && b->text && strcmp(a->text, b->text) == 0;
+	if (t->share)
+		apart *= fmax(fabs(a->number), fabs(b->number));
+	/* Sums of the same decimals may differ in their last bit. */
+	return fabs(a->number - b->number) <=
+	       apart + 1e-12 * fmax(fabs(a->number), fabs(b->number));
+}
+
+static struct difference_row *push(struct difference *d)
+{
+	if (d->nrows == d->room) {
+		size_t room = d->room ? 2 * d->room : 128;
+		struct difference_row *rows = realloc(d->rows, room * sizeof(*rows));
+
+		if (!rows) {
+			d->error = -GW_E_NOMEM;
+			return NULL;
+		}
+		d->rows = rows;
+		d->room = room;
+	}
+	return &d->rows[d->nrows++];
+}
+
+static struct difference_row *add(struct difference *d, enum difference_section section,
+				  int device, const char *key, const char *title,
+				  const struct difference_value *a,
+				  const struct difference_value *b, enum difference_state state)
+{
+	struct difference_row *row = push(d);
+
+	if (!row)
+		return NULL;
+	*row = (struct difference_row){ .section = section,
+					.device = device,
+					.title = title,
+					.state = state,
+					.a = *a,
+					.b = *b,
+					.change = no_change };
+	snprintf(row->key, sizeof(row->key), "%s", key);
+	return row;
+}
+
+/* What neither tells is no row. */
+static void add_thing(struct difference *d, enum difference_section section, int device,
+		      const char *key, const struct thing *t, const struct difference_value *a,
+		      const struct difference_value *b)
+{
+	enum difference_state state = STATE_UNKNOWN;
+
+	if (!known(a) && !known(b))
+		return;
+	if (known(a) && known(b))
+		state = equal(a, b, t) ? STATE_EQUAL : STATE_DIFFERS;
+	add(d, section, device, key, t->title, a, b, state);
+}
+
+/* ---- values of a document ---- */
+
+static void path_of(char *out, size_t size, const char *fmt, ...)
+	__attribute__((format(printf, 3, 4)));
+static void path_of(char *out, size_t size, const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(out, size, fmt, ap);
+	va_end(ap);
+}
+
+static struct difference_value value_at(const struct result *r, const char *path)
+{
+	struct difference_value v = nothing;
+	char number[RESULT_NUMBER];
+
+	v.number = result_number(r, path);
+	if (isnan(v.number))
+		v.text = result_text(r, path, number); /* no number: it lives in the result */
+	return v;
+}
+
+static struct difference_value below(const struct result *r, const char *where,
+				     const char *path)
+{
+	char whole[256];
+
+	path_of(whole, sizeof(whole), "%s.%s", where, path);
+	return *where ? value_at(r, whole) : nothing;
+}
+
+static void add_things(const struct pair *p, enum difference_section section, int device,
+		       const struct thing *t, const char *where_a, const char *where_b)
+{
+	for (; t->path; t++) {
+		struct difference_value a = below(&p->a->result, where_a, t->path);
+		struct difference_value b = below(&p->b->result, where_b, t->path);
+
+		add_thing(p->d, section, device, t->path, t, &a, &b);
+	}
+}
+
+static void add_document(const struct pair *p, enum difference_section section,
+			 const struct thing *t)
+{
+	for (; t->path; t++) {
+		struct difference_value a = value_at(&p->a->result, t->path);
+		struct difference_value b = value_at(&p->b->result, t->path);
+		const char *key = t->path;
+
+		key += strncmp(key, "environment.", 12) == 0 ? 12 : 0;
+		key += strncmp(key, "runs.0.", 7) == 0 ? 7 : 0;
+		add_thing(p->d, section, -1, key, t, &a, &b);
+	}
+}
+
+/* ---- settings ---- */
+
+static const char *fact(const struct result_facts *f, const char *key)
+{
+	for (size_t i = 0; i < f->n; i++)
+		if (strcmp(f->v[i].key, key) == 0)
+			return f->v[i].text;
+	return NULL;
+}
+
+static void add_tag(const struct pair *p, const char *key)
+{
+	struct difference_value a = nothing, b = nothing;
+	char name[96];
+	bool same;
+
+	a.text = fact(&p->a->result.tags, key);
+	b.text = fact(&p->b->result.tags, key);
+	same = a.text && b.text && strcmp(a.text, b.text) == 0;
+	snprintf(name, sizeof(name), "tags.%s", key);
+	add(p->d, SECTION_SETTINGS, -1, name, key, &a, &b, same ? STATE_EQUAL : STATE_DIFFERS);
+}
+
+static void add_tags(const struct pair *p)
+{
+	const struct result_facts *a = &p->a->result.tags, *b = &p->b->result.tags;
+
+	for (size_t i = 0; i < a->n; i++)
+		add_tag(p, a->v[i].key);
+	for (size_t i = 0; i < b->n; i++)
+		if (!fact(a, b->v[i].key))
+			add_tag(p, b->v[i].key);
+}
+
+static struct difference_value number_of(double v)
+{
+	struct difference_value ret = nothing;
+
+	ret.number = v;
+	return ret;
+}
+
+static struct difference_value part_of(const struct result *r)
+{
+	struct difference_value v = nothing;
+
+	if (r->nruns)
+		v.text = r->runs[0].part ? r->runs[0].part : "the whole run";
+	return v;
+}
+
+static void add_part(const struct pair *p)
+{
+	static const struct thing part = { "part", "what is measured", 0, false };
+	struct difference_value a = part_of(&p->a->result), b = part_of(&p->b->result);
+
+	add_thing(p->d, SECTION_SETTINGS, -1, part.path, &part, &a, &b);
+}
+
+static void add_settings(const struct pair *p)
+{
+	static const struct thing runs = { "runs", "runs", 0, false },
+				  interval = { "interval_seconds", "interval", 0, false };
+	struct difference_value a = number_of((double)p->a->result.nruns);
+	struct difference_value b = number_of((double)p->b->result.nruns);
+
+	add_document(p, SECTION_SETTINGS, difference_settings);
+	add_part(p);
+	add_tags(p);
+	add_thing(p->d, SECTION_SETTINGS, -1, runs.path, &runs, &a, &b);
+	/* Only readings tell it; 0: they do not. */
+	a = number_of(p->a->made.interval_s > 0 ? p->a->made.interval_s : NAN);
+	b = number_of(p->b->made.interval_s > 0 ? p->b->made.interval_s : NAN);
+	add_thing(p->d, SECTION_SETTINGS, -1, interval.path, &interval, &a, &b);
+}
+
+/* ---- GPUs ---- */
+
+static size_t devices_of(const struct result *r)
+{
+	return r->nruns ? r->runs[0].ndevices : 0;
+}
+
+/* What the environment says of GPU i of the runs: there it may have another place.  Without an environment the
+ * run itself, which tells the least of it. */
+static void environment_of(const struct result *r, size_t i, char out[static 64])
+{
+	const char *uuid = i < devices_of(r) ? r->runs[0].devices[i].uuid : NULL, *other;
+	char path[64], number[RESULT_NUMBER];
+
+	*out = '\0';
+	for (size_t k = 0; uuid && k < result_count(r, "environment.devices"); k++) {
+		path_of(path, sizeof(path), "environment.devices.%zu.uuid", k);
+		other = result_text(r, path, number);
+		if (other && strcmp(other, uuid) == 0)
+			path_of(out, 64, "environment.devices.%zu", k);
+	}
+	if (!*out && i < devices_of(r))
+		path_of(out, 64, "runs.0.devices.%zu", i);
+}
+
+/* The mean over the usable runs; a text that is not the same in all of them is told as that. */
+static struct difference_value over_runs(const struct result *r, size_t device,
+					 const char *path, bool per_second)
+{
+	struct difference_value ret = nothing;
+	double sum = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->nruns; i++) {
+		struct difference_value v;
+		char where[256];
+
+		if (!result_usable(&r->runs[i]) && r->nruns > 1)
+			continue;
+		path_of(where, sizeof(where), "runs.%zu.devices.%zu.%s", i, device, path);
+		v = value_at(r, where);
+		if (v.text)
+			ret.text = ret.text && strcmp(ret.text, v.text) != 0
+					   ? "not the same in all runs"
+					   : v.text;
+		if (isnan(v.number))
+			continue;
+		sum += per_second ? v.number / r->runs[i].seconds : v.number;
+		n++;
+	}
+	if (n && !ret.text)
+		ret.number = sum / (double)n;
+	return ret;
+}
+
+static void add_over_runs(const struct pair *p, size_t device, const struct thing *t,
+			  bool per_second)
+{
+	char key[96];
+
+	for (; t->path; t++) {
+		struct difference_value a =
+			over_runs(&p->a->result, device, t->path, per_second);
+		struct difference_value b =
+			over_runs(&p->b->result, device, t->path, per_second);
+		size_t n = strlen(t->path);
+
+		snprintf(key, sizeof(key), "%s", t->path);
+		if (per_second && n > 8) /* "_seconds" are shares here */
+			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
+		add_thing(p->d, SECTION_FIGURES, (int)device, key, t, &a, &b);
+	}
+}
+
+/* ---- processes ---- */
+
+static bool is_process(const char *name)
+{
+	return name && strcmp(name, "idle") != 0 && strcmp(name, "unattributed") != 0;
+}
+
+/* Joules that processes of this name took in a run, the mean over the runs; NAN: there was none. */
+static double joules_of(const struct result *r, size_t device, const char *name)
+{
+	double sum = 0;
+	bool found = false;
+
+	for (size_t i = 0; i < r->nruns; i++) {
+		char list[96], path[160], number[RESULT_NUMBER];
+
+		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, device);
+		for (size_t k = 0; k < result_count(r, list); k++) {
+			const char *text;
+			double joules;
+
+			path_of(path, sizeof(path), "%s.%zu.name", list, k);
+			text = result_text(r, path, number);
+			if (!text || strcmp(text, name) != 0)
+				continue;
+			path_of(path, sizeof(path), "%s.%zu.joules", list, k);
+			joules = result_number(r, path);
+			sum += isnan(joules) ? 0 : joules;
+			found = true;
+		}
+	}
+	return found ? sum / (double)r->nruns : NAN;
+}
+
+static bool has_row(const struct difference *d, enum difference_section section, int device,
+		    const char *title)
+{
+	for (size_t i = 0; i < d->nrows; i++)
+		if (d->rows[i].section == section && d->rows[i].device == device &&
+		    strcmp(d->rows[i].title, title) == 0)
+			return true;
+	return false;
+}
+
+static void add_process(const struct pair *p, size_t device, const char *name)
+{
+	static const struct thing joules = { "joules", "joules", 0.05, true };
+	struct difference_value a = number_of(joules_of(&p->a->result, device, name));
+	struct difference_value b = number_of(joules_of(&p->b->result, device, name));
+	bool same = known(&a) && known(&b) && equal(&a, &b, &joules);
+	char key[96];
+
+	if (has_row(p->d, SECTION_PROCESSES, (int)device, name))
+		return;
+	snprintf(key, sizeof(key), "processes.%.70s_joules", name);
+	add(p->d, SECTION_PROCESSES, (int)device, key, name, &a, &b,
+	    same ? STATE_EQUAL : STATE_DIFFERS);
+}
+
+static void add_processes_of(const struct pair *p, const struct result *r, size_t device)
+{
+	for (size_t i = 0; i < r->nruns; i++) {
+		char list[96], path[160], number[RESULT_NUMBER];
+
+		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, device);
+		for (size_t k = 0; k < result_count(r, list); k++) {
+			const char *name;
+
+			path_of(path, sizeof(path), "%s.%zu.name", list, k);
+			name = result_text(r, path, number);
+			if (is_process(name) && name != number)
+				add_process(p, device, name);
+		}
+	}
+}
+
+static void add_gpus(const struct pair *p)
+{
+	size_t n = devices_of(&p->a->result), m = devices_of(&p->b->result);
+
+	for (size_t i = 0; i < n || i < m; i++) {
+		char a[64], b[64];
+
+		environment_of(&p->a->result, i, a);
+		environment_of(&p->b->result, i, b);
+		add_things(p, SECTION_GPU, (int)i, difference_gpu, a, b);
+		path_of(a, sizeof(a), "runs.0.devices.%zu.sensor", i);
+		add_things(p, SECTION_SENSOR, (int)i, difference_sensor, a, a);
+		add_over_runs(p, i, difference_figures, false);
+		add_over_runs(p, i, difference_throttles, true);
+		add_processes_of(p, &p->a->result, i);
+		add_processes_of(p, &p->b->result, i);
+	}
+}
+
+/* ---- codes ---- */
+
+static const struct result_code *code_in(const struct result *r, const char *code,
+					 double device)
+{
+	for (size_t i = 0; i < r->nruns; i++)
+		for (size_t k = 0; k < r->runs[i].ncodes; k++) {
+			const struct result_code *c = &r->runs[i].codes[k];
+
+			if (c->code && strcmp(c->code, code) == 0 &&
+			    (c->device == device || (isnan(c->device) && isnan(device))))
+				return c;
+		}
+	return NULL;
+}
+
+static struct difference_value code_value(const struct result_code *c)
+{
+	struct difference_value v = nothing;
+
+	if (c)
+		v.text = c->evidence ? c->evidence : c->sentence ? c->sentence : c->code;
+	return v;
+}
+
+static void add_codes_of(const struct pair *p, const struct result *r)
+{
+	for (size_t i = 0; i < r->nruns; i++)
+		for (size_t k = 0; k < r->runs[i].ncodes; k++) {
+			const struct result_code *c = &r->runs[i].codes[k], *a, *b;
+			int device = isnan(c->device) ? -1 : (int)c->device;
+			struct difference_value va, vb;
+
+			if (!c->code || has_row(p->d, SECTION_CODES, device, c->code))
+				continue;
+			a = code_in(&p->a->result, c->code, c->device);
+			b = code_in(&p->b->result, c->code, c->device);
+			va = code_value(a);
+			vb = code_value(b);
+			add(p->d, SECTION_CODES, device, c->code, c->code, &va, &vb,
+			    a && b ? STATE_EQUAL : STATE_DIFFERS);
+		}
+}
+
+/* ---- energy, power and time ---- */
+
+static enum difference_state judge(const struct compare_change *c)
+{
+	if (isnan(c->change))
+		return STATE_UNKNOWN;
+	if (isnan(c->change_low))
+		return fabs(c->change) > NEAR ? STATE_DIFFERS : STATE_EQUAL;
+	if (c->change == 0)
+		return STATE_EQUAL;
+	return c->change_low > 0 || c->change_high < 0 ? STATE_DIFFERS : STATE_OPEN;
+}
+
+/* Of one whose runs are all invalid: what its first says.  It is shown, and nothing concluded. */
+static struct difference_value spoilt_value(const struct result_run *run,
+					    enum comparison_metric m, bool each)
+{
+	const struct result_band energy = each ? run->energy_per_iteration_j : run->energy_j;
+	struct difference_value v = nothing;
+
+	switch (m) {
+	case METRIC_TIME: v.number = each ? run->latency_s : run->seconds; break;
+	case METRIC_POWER: v.number = run->power_mean_w; break;
+	case METRIC_ENERGY:
+		v = (struct difference_value){ NULL, energy.best, energy.low, energy.high };
+		break;
+	default: break;
+	}
+	return v;
+}
+
+static struct difference_value figure_value(const struct difference *d,
+					    const struct comparison_row *row,
+					    enum comparison_metric m)
+{
+	struct difference_value v = nothing;
+
+	if (row && row->nruns && !row->used)
+		return spoilt_value(row->runs[0].run, m, d->comparison.per_iteration);
+	if (row) {
+		v.number = row->figure[m].mean;
+		v.low = row->figure[m].low;
+		v.high = row->figure[m].high;
+	}
+	return v;
+}
+
+static void add_figure(struct difference *d, enum comparison_metric m, const char *key,
+		       const char *title)
+{
+	struct difference_value a = figure_value(d, d->a, m), b = figure_value(d, d->b, m);
+	struct compare_change change =
+		d->b && d->b != d->comparison.reference ? d->b->figure[m].change : no_change;
+	struct difference_row *row;
+
+	if (!known(&a) && !known(&b) && m != METRIC_ENERGY)
+		return;
+	row = add(d, SECTION_FIGURES, -1, key, title, &a, &b, judge(&change));
+	if (!row)
+		return;
+	row->change = change;
+	row->headline = true;
+}
+
+/* Net of one side: the mean of its usable runs, with the uncertainty that one of them states. */
+static struct difference_value net_of(const struct comparison_row *row)
+{
+	struct difference_value v = nothing;
+	double sum = 0, reach = 0;
+	size_t n = 0;
+
+	for (size_t i = 0; row && i < row->nruns; i++) {
+		const struct result_band *net = &row->runs[i].run->energy_net_j;
+
+		if (!result_usable(row->runs[i].run) || isnan(net->best))
+			continue;
+		sum += net->best;
+		reach = fmax(reach, net->high - net->best);
+		n++;
+	}
+	if (!n)
+		return v;
+	v.number = sum / (double)n;
+	v.low = v.number - reach;
+	v.high = v.number + reach;
+	return v;
+}
+
+/* A net holds the gain, and what is unknown of the baseline, which do not cancel as in gross joules. */
+static void add_net(struct difference *d)
+{
+	struct difference_value a = net_of(d->a), b = net_of(d->b);
+	struct compare_arm from = { &a.number, 1, (a.high - a.number) / Z95 / a.number };
+	struct compare_arm to = { &b.number, 1, (b.high - b.number) / Z95 / b.number };
+	struct compare_change change = no_change;
+	struct difference_row *row;
+
+	if (!known(&a) && !known(&b))
+		return;
+	if (a.number > 0 && b.number > 0)
+		(void)compare_arms(&from, &to, 0, ALPHA, &change);
+	row = add(d, SECTION_FIGURES, -1, "energy_net_joules", "Net energy", &a, &b,
+		  judge(&change));
+	if (!row)
+		return;
+	row->change = change;
+	row->headline = true;
+}
+
+static const struct comparison_row *row_named(const struct comparison *c, const char *name)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (strcmp(c->rows[i].name, name) == 0)
+			return &c->rows[i];
+	return NULL;
+}
+
+static int add_figures(const struct pair *p)
+{
+	struct difference *d = p->d;
+	bool each;
+
+	d->both[0] = p->a->result;
+	d->both[1] = p->b->result;
+	d->both[0].label = "A"; /* whatever they are called, they are two */
+	d->both[1].label = "B";
+	if (comparison_init(&d->comparison, d->both, 2) != 0)
+		return -GW_E_NOMEM;
+	d->a = row_named(&d->comparison, "A");
+	d->b = row_named(&d->comparison, "B");
+	d->other_gpu = d->a && d->b && (d->a->other_gpu || d->b->other_gpu);
+	d->other_scale = d->a && d->b && (d->a->other_scale || d->b->other_scale);
+	each = d->comparison.per_iteration;
+	add_figure(d, METRIC_ENERGY, each ? "energy_per_iteration_joules" : "energy_joules",
+		   comparison_title(&d->comparison, METRIC_ENERGY));
+	add_net(d);
+	add_figure(d, METRIC_TIME, each ? "latency_seconds" : "seconds",
+		   comparison_title(&d->comparison, METRIC_TIME));
+	add_figure(d, METRIC_POWER, "power_mean_watts", "Power");
+	add_figure(d, METRIC_TOKEN, "energy_per_token_joules",
+		   comparison_title(&d->comparison, METRIC_TOKEN));
+	return 0;
+}
+
+/* ---- all of it ---- */
+
+static bool after(const struct difference_row *x, const struct difference_row *y)
+{
+	return x->section != y->section ? x->section > y->section : x->device > y->device;
+}
+
+/* By section and GPU; rows of one stay in the order of the tables, which qsort() does not promise. */
+static void order(struct difference *d)
+{
+	for (size_t i = 1; i < d->nrows; i++) {
+		struct difference_row row = d->rows[i];
+		size_t k = i;
+
+		for (; k > 0 && after(&d->rows[k - 1], &row); k--)
+			d->rows[k] = d->rows[k - 1];
+		d->rows[k] = row;
+	}
+}
+
+int difference_init(struct difference *d, const struct evidence *a, const struct evidence *b)
+{
+	struct pair p = { d, a, b };
+
+	*d = (struct difference){ .rows = NULL };
+	d->error = add_figures(&p);
+	add_codes_of(&p, &a->result);
+	add_codes_of(&p, &b->result);
+	add_settings(&p);
+	add_document(&p, SECTION_ENVIRONMENT, difference_environment);
+	add_gpus(&p);
+	order(d);
+	for (size_t i = 0; i < d->nrows; i++)
+		d->count[d->rows[i].state]++;
+	if (d->error)
+		difference_done(d);
+	return d->error;
+}
+
+void difference_done(struct difference *d)
+{
+	comparison_done(&d->comparison);
+	free(d->rows);
+	d->rows = NULL;
+}

@@ -1,0 +1,262 @@
+"""--calibrate: the joules of a sensor whose faults are known, corrected by a meter that has none."""
+import csv
+import datetime
+import hashlib
+import json
+import re
+import sys
+
+import pytest
+
+from support import FAILED, OK, USAGE, check, environment, gpuward
+
+GAIN, OFFSET = 0.94, 9.0  # the sensor says GAIN x true power + OFFSET
+LAG = 0.7
+
+SCENARIO = f"""
+[[gpu]]
+profile = "h200"
+noise = 0.01
+[gpu.sensor]
+gain = {GAIN}
+offset_w = {OFFSET}
+[[gpu.load]]
+kind = "steps"
+unit = "watts"
+points = [[0, 150], [0.9, 400], [1.7, 250], [2.9, 600], [3.6, 200], [4.3, 500]]
+period = 5
+"""
+
+# The command that is measured: waits, and then writes what a faultless meter would have said so far.
+METER = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from test_calibrate import outside, write
+time.sleep(float(sys.argv[4]))
+write(sys.argv[3], outside(sys.argv[2]))
+"""
+
+
+def clocks(bundle):
+    """What the wall clock is ahead of the readings' times, in seconds."""
+    text = open(f"{bundle}/manifest.toml").read()
+    wall = re.search(r"created = (\S+)Z", text).group(1)
+    mono = int(re.search(r"monotonic_ns = (\d+)", text).group(1))
+    return datetime.datetime.fromisoformat(wall + "+00:00").timestamp() - mono * 1e-9
+
+
+def true_power(bundle):
+    """(seconds on the monotonic clock, watts), of the samples, with the faults taken out."""
+    lines = [l.split() for l in open(f"{bundle}/gpu0.events") if l[:2] == "P\t" and l[-1] == "\n"]
+    return [(int(w[1]) * 1e-9, (float(w[2]) - OFFSET) / GAIN) for w in lines]
+
+
+def outside(bundle, every=0.25, lag=LAG, change=lambda w: w):
+    """Points (unix seconds, watts) of a meter that tells means, late."""
+    power, ahead, points = true_power(bundle), clocks(bundle), []
+    at = power[0][0]
+    while at + every < power[-1][0]:
+        inside = [w for t, w in power if at <= t < at + every]
+        if inside:
+            points.append((at + every / 2 + lag + ahead, change(sum(inside) / len(inside))))
+        at += every
+    return points
+
+
+def write(path, points, head=("timestamp", "outlet", "watts")):
+    with open(path, "w", newline="") as f:
+        out = csv.writer(f)
+        out.writerow(head)
+        for t, w in points:
+            stamp = datetime.datetime.fromtimestamp(t, datetime.timezone.utc).isoformat()
+            out.writerow((stamp, 3, f"{w:.3f}"))
+    return path
+
+
+def truth(bundle):
+    """Joules between the two edges of the run, by the trapezoid rule over what was true."""
+    events = [l.split("\t") for l in open(f"{bundle}/gpu0.events")]
+    begin = next(int(e[1]) for e in events if e[0] == "O") * 1e-9
+    end = next(int(e[1]) for e in events if e[0] == "X") * 1e-9
+    power, joules = [(t - 0.017, w) for t, w in true_power(bundle)], 0.0  # the ring is late by that
+    for (t0, w0), (t1, w1) in zip(power, power[1:]):
+        a, b = max(t0, begin), min(t1, end)
+        if b > a:
+            joules += (w0 + w1) / 2 * (b - a)
+    return joules
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("calibrate")
+    (folder / "off.toml").write_text(SCENARIO)
+    (folder / "meter.py").write_text(METER)
+    bundle, trace = folder / "run", folder / "pdu.csv"
+    done = gpuward("measure", f"--simulate={folder / 'off.toml'}", "--bundle", bundle, "--calibrate", trace,
+                   "--calibrate-keep", "--iterations", "100", "--", "/usr/bin/python3", folder / "meter.py",
+                   str(__file__.rpartition("/")[0]), bundle, trace, "9",
+                   env=environment(XDG_CACHE_HOME=folder / "cache", PYTHONPATH=":".join(sys.path)))
+    assert done.returncode == OK, done.stderr
+    doc = json.loads((bundle / "result.json").read_text())
+    check("measure", doc)
+    return folder, bundle, trace, doc, done
+
+
+def recompute(*args, code=OK):
+    done = gpuward("recompute", *args)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def width(band):
+    return band["high"] - band["low"]
+
+
+def test_corrected_joules_hold_the_truth_in_a_narrower_interval(measured):
+    _, bundle, _, doc, _ = measured
+    device = doc["runs"][0]["devices"][0]
+    energy, raw = device["energy_joules"], device["energy_raw_joules"]
+    true = truth(bundle)
+    assert energy["low"] <= true <= energy["high"]
+    assert abs(raw / true - 1) > 0.02  # there was something to correct
+    assert width(energy) < 0.5 * 2 * 1.96 * 0.025 * raw
+    assert device["power_watts"]["mean"] * doc["runs"][0]["seconds"] == pytest.approx(raw, rel=0.02)
+    per = doc["runs"][0]["energy_per_iteration_joules"]
+    assert per["best"] == pytest.approx(energy["best"] / 100)
+    assert sum(p["joules"] for p in device["processes"] or [] if p["joules"]) == \
+        pytest.approx(energy["best"] if device["processes"] else 0, rel=1e-3)
+
+
+def test_the_fit_is_recorded(measured):
+    _, bundle, trace, doc, done = measured
+    fit, sensor = doc["calibration"], doc["runs"][0]["devices"][0]["sensor"]
+    assert abs(fit["gain"] - 1 / GAIN) < 5 * fit["gain_uncertainty"] + 0.003
+    assert abs(fit["offset_watts"] + OFFSET / GAIN) < 3
+    assert abs(fit["lag_seconds"] - LAG) < 0.1
+    assert fit["correlation"] > 0.99 and fit["points"] >= 20 and fit["notes"] == []
+    assert fit["sha256"] == hashlib.sha256(trace.read_bytes()).hexdigest()
+    assert (bundle / "calibration.csv").read_bytes() == trace.read_bytes()
+    assert sensor["calibrated"] and sensor["gain"] == fit["gain"]
+    assert sensor["pivot_watts"] == fit["pivot_watts"]
+    assert "Calibrated" in done.stderr and "the sensor itself says" in done.stderr
+
+
+def test_what_was_kept_is_used_by_the_next_measurement(measured):
+    folder, _, _, doc, _ = measured
+    env = environment(XDG_CACHE_HOME=folder / "cache")
+    done = gpuward("measure", f"--simulate={folder / 'off.toml'}", "--json", "--", "sleep", "1", env=env)
+    again = json.loads(done.stdout)
+    check("measure", again)
+    device, fit = again["runs"][0]["devices"][0], doc["calibration"]
+    assert again["calibration"] is None and device["sensor"]["calibrated"]
+    assert "before: gain" in done.stderr
+    assert device["energy_joules"]["best"] == pytest.approx(
+        fit["gain"] * device["energy_raw_joules"] + fit["offset_watts"] * again["runs"][0]["seconds"])
+    shown = gpuward("characterise", "--show", f"--simulate={folder / 'off.toml'}", env=env).stdout
+    assert "by an outside meter" in shown
+
+
+def test_a_bundle_is_calibrated_later(measured):
+    folder, bundle, trace, doc, _ = measured
+    found = json.loads(recompute("--json", "--calibrate", trace, bundle).stdout)
+    window = found["windows"][0]
+    assert window["same"]  # its readings give what they gave
+    assert window["energy_raw_joules"] == doc["runs"][0]["devices"][0]["energy_raw_joules"]
+    assert window["energy_joules"]["low"] <= truth(bundle) <= window["energy_joules"]["high"]
+    assert found["calibration"]["gain"] == pytest.approx(doc["calibration"]["gain"], rel=0.01)
+    text = recompute("--calibrate", trace, bundle).stdout
+    assert "calibrated by" in text
+    plain = json.loads(recompute("--json", bundle).stdout)
+    assert plain["calibration"] is None
+    assert plain["windows"][0]["energy_joules"]["best"] == window["energy_raw_joules"]
+
+
+def test_accuracy_of_the_outside_meter_is_in_the_interval(measured):
+    _, bundle, trace, _, _ = measured
+    widths = []
+    for accuracy in ("0", "1%", "5"):
+        found = json.loads(recompute("--json", "--calibrate", trace, "--calibrate-accuracy", accuracy,
+                                     bundle).stdout)
+        widths.append(width(found["windows"][0]["energy_joules"]) / found["windows"][0]["then_joules"])
+    assert widths[0] < widths[1] < widths[2]
+    assert widths[2] > 2 * 0.049
+
+
+def test_other_forms_of_a_trace_are_read(measured, tmp_path):
+    _, bundle, _, _, _ = measured
+    points = outside(bundle)
+    want = None
+    for head, row in (("# a PDU\nunix_s;x;power_w", "{t:.3f};;{w:.3f}"), ("time\tpower", "{iso}\t{w:.3f}"),
+                      ('"Timestamp","Power"', '"{iso}","{w:.3f}"')):
+        path = tmp_path / "trace.csv"
+        path.write_text("\ufeff" + head + "\r\n" + "".join(
+            row.format(t=t, w=w, iso=datetime.datetime.fromtimestamp(t, datetime.timezone.utc).isoformat()) + "\r\n"
+            for t, w in points) + "nonsense\r\n")
+        fit = json.loads(recompute("--json", "--calibrate", path, bundle).stdout)["calibration"]
+        want = want or fit["gain"]
+        assert fit["gain"] == pytest.approx(want, rel=1e-3)
+        assert fit["lines_passed_over"] == 1 and "passed over" in fit["notes"][0]
+
+
+def test_a_meter_of_the_whole_host_is_noted(measured, tmp_path):
+    _, bundle, _, _, _ = measured
+    path = write(tmp_path / "host.csv", outside(bundle, change=lambda w: w + 230))
+    fit = json.loads(recompute("--json", "--calibrate", path, bundle).stdout)["calibration"]
+    assert fit["more_than_the_gpu"] and fit["offset_watts"] == 0
+    assert fit["fitted_offset_watts"] == pytest.approx(230 - OFFSET / GAIN, abs=5)
+    assert fit["gain"] == pytest.approx(1 / GAIN, rel=0.02)
+    assert "measures more than the GPU" in fit["notes"][0]
+
+
+def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
+    _, bundle, _, _, _ = measured
+    points = outside(bundle)
+    turned = [(t, w) for (t, _), (_, w) in zip(points, [(0, 100 + 97 * k * k % 501) for k in range(len(points))])]
+    cases = {
+        "late": ([(t + 7200, w) for t, w in points], "does not overlap the measurement: it begins"),
+        "few": (points[:6], "6 points of the trace"),
+        "other": (turned, "does not follow the power"),
+        "kilowatts": ([(t, w / 1000) for t, w in points], "are they watts"),
+    }
+    for name, (given, word) in cases.items():
+        path = write(tmp_path / f"{name}.csv", given)
+        done = recompute("--calibrate", path, bundle, code=FAILED)
+        assert word in done.stderr and done.stdout == "", done.stderr
+    head = write(tmp_path / "head.csv", points, head=("when", "outlet", "amperes"))
+    assert "names no time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
+    (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
+    assert "RFC 3339 with its offset" in recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
+    assert "No such file" in recompute("--calibrate", tmp_path / "none", bundle, code=FAILED).stderr
+
+
+def test_a_result_that_cannot_be_calibrated_is_not_lost(tmp_path):
+    trace = write(tmp_path / "old.csv", [(1e9 + k, 300) for k in range(60)])
+    done = gpuward("measure", "--simulate=h200", "--json", "--calibrate", trace, "--", "sleep", "0.4")
+    assert done.returncode == FAILED and "the result is not calibrated" in done.stderr
+    doc = json.loads(done.stdout)
+    assert doc["calibration"] is None and doc["runs"][0]["energy_joules"]["best"] > 0
+    assert not doc["runs"][0]["devices"][0]["sensor"]["calibrated"]
+
+
+def test_power_that_stands_still_gives_the_offset_alone(tmp_path):
+    bundle = tmp_path / "run"
+    scene = tmp_path / "still.toml"
+    scene.write_text(SCENARIO.partition("[[gpu.load]]")[0] +
+                     '[[gpu.load]]\nkind = "constant"\nunit = "watts"\nlevel = 400\n')
+    gpuward("measure", f"--simulate={scene}", "--bundle", bundle, "--", "sleep", "4.5")
+    path = write(tmp_path / "still.csv", outside(bundle))
+    found = json.loads(recompute("--json", "--calibrate", path, bundle).stdout)
+    fit = found["calibration"]
+    assert fit["offset_alone"] and fit["gain"] == 1 and fit["correlation"] is None
+    assert "varied too little" in fit["notes"][0]
+    energy = found["windows"][0]["energy_joules"]
+    assert energy["low"] <= truth(bundle) <= energy["high"]
+
+
+def test_options_that_say_nothing_are_refused(tmp_path):
+    for words, sentence in ((["measure", "--simulate=two-gpus", "--calibrate", "x.csv", "--", "true"], "about one GPU"),
+                            (["measure", "--calibrate-keep", "--", "true"], "that is missing"),
+                            (["measure", "--calibrate=x", "--calibrate-accuracy=lots", "--", "true"], "per cent"),
+                            (["recompute", "--device", "1", tmp_path], "that is missing")):
+        done = gpuward(*words)
+        assert done.returncode == USAGE and sentence in done.stderr, done.stderr

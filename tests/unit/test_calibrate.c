@@ -1,0 +1,358 @@
+/* An outside meter against a sensor whose faults are known. */
+#include "cli/calibrate.h"
+
+#include "measure/baseline.h"
+#include "measure/energy.h"
+#include "measure/random.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define POINTS 4000
+
+/* What is true, and what both meters make of it: reading = (true - offset) / gain. */
+struct world {
+	double gain, offset_w; /* that a fit is to find */
+	double lag_s, spacing_s, noise_w, rest_w;
+	double seconds;
+	double low_w, high_w, hold_s; /* levels of the load, and how long it stays on one */
+	struct random random;
+	double level[4096];
+	struct power_record record;
+	struct calibrate_point point[POINTS];
+	size_t n;
+};
+
+static const struct world usual = { .gain = 1.05,
+				    .offset_w = 8,
+				    .lag_s = 1.3,
+				    .spacing_s = 1,
+				    .noise_w = 2,
+				    .seconds = 120,
+				    .low_w = 100,
+				    .high_w = 600,
+				    .hold_s = 5 };
+
+static double truth(const struct world *w, double t)
+{
+	int i = (int)floor(t / w->hold_s) + 8;
+
+	return w->level[i < 0 ? 0 : i];
+}
+
+/* Gaussian enough: the sum of twelve. */
+static double noise(struct world *w)
+{
+	double sum = -6;
+
+	for (unsigned i = 0; i < 12; i++)
+		sum += random_unit(&w->random);
+	return w->noise_w * sum;
+}
+
+/* The mean of the truth over a point's spacing. */
+static double seen_outside(const struct world *w, double t)
+{
+	double sum = 0;
+
+	for (unsigned i = 0; i < 50; i++)
+		sum += truth(w, t - w->lag_s + w->spacing_s * ((i + 0.5) / 50 - 0.5));
+	return sum / 50 + w->rest_w;
+}
+
+static struct world *make(const struct world *like, uint64_t seed)
+{
+	struct world *w = malloc(sizeof(*w));
+
+	assert_non_null(w);
+	*w = *like;
+	random_init(&w->random, seed);
+	for (unsigned i = 0; i < 4096; i++)
+		w->level[i] = w->low_w + (w->high_w - w->low_w) * random_unit(&w->random);
+	power_record_init(&w->record);
+	for (double t = 0; t < w->seconds; t += 0.02)
+		power_record_add(&w->record, t, (truth(w, t) - w->offset_w) / w->gain);
+	for (double t = 0.5; t < w->seconds && w->n < POINTS; t += w->spacing_s)
+		w->point[w->n++] = (struct calibrate_point){ t, seen_outside(w, t) + noise(w) };
+	return w;
+}
+
+static uint64_t any_seed(void)
+{
+	uint64_t seed = (uint64_t)time(NULL);
+
+	print_message("seed %llu\n", (unsigned long long)seed);
+	return seed;
+}
+
+static void gain_offset_and_lag_are_found(void **state)
+{
+	static const double lags[] = { 0, 1.3, -2.4, 7.7 };
+	uint64_t seed = any_seed();
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		struct world like = usual, *w;
+		struct calibrate_fit f;
+		char why[400] = "";
+
+		like.lag_s = lags[i];
+		w = make(&like, seed + i);
+		assert_int_equal(
+			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
+		assert_true(fabs(f.lag_s - lags[i]) < 0.1);
+		assert_true(fabs(f.gain - 1.05) < 5 * f.gain_u + 1e-3);
+		assert_true(f.gain_u < 0.01 && f.offset_u_w < 2);
+		assert_true(fabs(f.gain * f.pivot_w + f.offset_w - (1.05 * f.pivot_w + 8)) <
+			    5 * f.offset_u_w + 0.5);
+		assert_true(f.correlation > 0.99);
+		assert_false(f.offset_alone || f.wider);
+		free(w);
+	}
+}
+
+/* Uncertainties that are stated must hold what they say, or nearly. */
+static void nineteen_of_twenty_lines_hold_the_truth(void **state)
+{
+	uint64_t seed = any_seed();
+	unsigned held = 0, all = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 200; i++) {
+		struct world like = usual, *w;
+		struct calibrate_fit f;
+		char why[400] = "";
+
+		like.noise_w = 10;
+		like.seconds = 40;
+		like.lag_s = 0.5;
+		w = make(&like, seed + i);
+		assert_int_equal(
+			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
+		all += !f.offset_alone; /* else it tells no gain */
+		held += !f.offset_alone && fabs(f.gain - 1.05) <= 1.96 * f.gain_u;
+		free(w);
+	}
+	print_message("%u of %u\n", held, all);
+	assert_true(all > 100);
+	assert_true(held >=
+		    0.87 * all); /* 0.95 expected; of 200 five standard deviations off */
+}
+
+static void power_that_stands_still_gives_the_offset_alone(void **state)
+{
+	struct world like = usual, *w;
+	struct calibrate_fit f;
+	char why[400] = "";
+
+	(void)state;
+	like.low_w = 300;
+	like.high_w = 302;
+	like.gain = 1.02;
+	like.offset_w = 4;
+	w = make(&like, 1);
+	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
+	assert_true(f.offset_alone && f.gain == 1 && f.gain_u == 0.025);
+	assert_true(isnan(f.correlation) && f.lag_s == 0);
+	/* Right where it was measured: 301 W true are 291.2 W told. */
+	assert_true(fabs(f.pivot_w + f.offset_w - 301) < 1);
+	free(w);
+}
+
+static void a_meter_of_the_whole_machine_gives_the_gain_alone(void **state)
+{
+	struct world like = usual, *w;
+	struct calibrate_fit f;
+	char why[400] = "";
+
+	(void)state;
+	like.rest_w = 210;
+	w = make(&like, 2);
+	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
+	assert_true(f.wider && f.offset_w == 0 && f.pivot_w == 0 && f.offset_u_w == 2.5);
+	assert_true(fabs(f.gain - 1.05) < 0.01);
+	assert_true(fabs(f.measured_offset_w - 218) < 5);
+	free(w);
+}
+
+static void what_cannot_be_fitted_is_refused_in_a_sentence(void **state)
+{
+	static const struct {
+		const char *what, *word;
+		double shift_s, scale, spacing_s, low_w, rest_w;
+		bool noise;
+	} rows[] = {
+		{ "an hour late", "begins 3", 3600, 1, 1, 100, 0, false },
+		{ "an hour early", "ends 3", -3600, 1, 1, 100, 0, false },
+		{ "a point every 15 s", "8 points of the trace", 0, 1, 15, 100, 0, false },
+		{ "a trace of something else", "does not follow", 0, 1, 1, 100, 0, true },
+		{ "kilowatts", "are they watts", 0, 0.001, 1, 100, 0, false },
+		{ "the machine, standing still", "measures more", 0, 1, 1, 599, 200, false },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct world like = usual, *w;
+		struct calibrate_fit f = { .gain = 7 };
+		char why[400] = "";
+
+		like.spacing_s = rows[i].spacing_s;
+		like.low_w = rows[i].low_w;
+		like.rest_w = rows[i].rest_w;
+		w = make(&like, 3);
+		for (size_t k = 0; k < w->n; k++) {
+			w->point[k].t_s += rows[i].shift_s;
+			w->point[k].w *= rows[i].scale;
+			if (rows[i].noise)
+				w->point[k].w = 100 + 500 * random_unit(&w->random);
+		}
+		print_message("%s\n", rows[i].what);
+		assert_true(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)) <
+			    0);
+		assert_non_null(strstr(why, rows[i].word));
+		assert_true(f.gain == 7); /* left alone */
+		free(w);
+	}
+}
+
+static void a_record_of_any_length_keeps_its_joules(void **state)
+{
+	struct power_record *r = malloc(sizeof(*r));
+	double sum = 0, mean;
+
+	(void)state;
+	assert_non_null(r);
+	power_record_init(r);
+	for (unsigned i = 0; i <= 1000000; i++) /* five and a half hours of a ring */
+		power_record_add(r, i * 0.02, 300 + 200 * sin(i * 0.001));
+	for (unsigned i = 1; i <= 1000000; i++)
+		sum += 0.01 * (600 + 200 * (sin(i * 0.001) + sin((i - 1) * 0.001)));
+	assert_true(power_record_mean(r, 0, 20000, &mean));
+	assert_true(fabs(mean * 20000 - sum) < 1e-6 * sum);
+	assert_true(power_record_mean(r, 5000, 5010, &mean));
+	assert_true(fabs(mean - (300 + 200 * sin(250.25))) < 5);
+	assert_false(power_record_mean(r, -1, 5, &mean));
+	assert_false(power_record_mean(r, 19999, 20001, &mean));
+	power_record_add(r, 20010, 300); /* and a hole */
+	power_record_add(r, 20011, 300);
+	assert_false(power_record_mean(r, 19999, 20005, &mean));
+	power_record_add(r, 20005, 900); /* not later: passed over */
+	assert_true(r->last.t_s == 20011);
+	free(r);
+}
+
+/* ---- what a result becomes ---- */
+
+/* 5000 J in 10 s, edges uncertain by 20 J; nothing is known of the board. */
+static const struct gw_energy measured = {
+	.seconds = 10,
+	.joules = { 4747.5, 5000, 5252.5 },
+	.relative = { 4960.8, 5000, 5039.2 },
+	.u_relative = 20,
+	.budget = { [GW_U_EDGES] = 20, [GW_U_GAIN] = 125, [GW_U_OFFSET] = 25 },
+};
+
+static struct sensor board(double gain, double offset_w)
+{
+	return (struct sensor){ .calibrated = true,
+				.gain = gain,
+				.offset_w = offset_w,
+				.gain_u = 0.002,
+				.offset_u_w = 0.5,
+				.pivot_w = 400,
+				.reference_u = 0.005 };
+}
+
+static void near(double a, double b)
+{
+	if (fabs(a - b) > 1e-9 * (1 + fabs(b)))
+		fail_msg("%.15g is not %.15g", a, b);
+}
+
+static void energy_is_corrected_and_the_raw_one_kept(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1.04, -6);
+
+	(void)state;
+	energy_calibrate(&e, &s);
+	near(e.raw_joules, 5000);
+	near(e.joules.best, 1.04 * 5000 - 60);
+	near(e.relative.best, e.joules.best);
+	near(e.relative.high, 1.04 * 5039.2 - 60);
+	near(e.budget[GW_U_EDGES], 1.04 * 20);
+	/* The gain counts from 400 W on: 100 W above it for 10 s. */
+	near(e.budget[GW_U_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
+	near(e.budget[GW_U_OFFSET], 5);
+	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_U_GAIN], 2) + 25));
+	assert_true(e.calibrated && e.gain == 1.04 && e.offset_watts == -6);
+	assert_true(e.joules.high - e.joules.low < measured.joules.high - measured.joules.low);
+}
+
+static void a_second_calibration_replaces_the_first(void **state)
+{
+	struct gw_energy once = measured, twice = measured;
+	struct sensor first = board(0.9, 11), second = board(1.04, -6);
+
+	(void)state;
+	energy_calibrate(&once, &second);
+	energy_calibrate(&twice, &first);
+	energy_calibrate(&twice, &second);
+	near(twice.joules.low, once.joules.low);
+	near(twice.joules.best, once.joules.best);
+	near(twice.joules.high, once.joules.high);
+	near(twice.relative.low, once.relative.low);
+	near(twice.u_relative, once.u_relative);
+	near(twice.u_absolute, once.u_absolute);
+	near(twice.raw_joules, 5000);
+}
+
+static void what_is_not_known_stays_so(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1.04, -6);
+
+	(void)state;
+	e.joules = e.relative = (struct gw_interval){ NAN, NAN, NAN };
+	energy_calibrate(&e, &s);
+	assert_true(isnan(e.joules.best) && isnan(e.joules.low) && !e.calibrated);
+}
+
+static void the_offset_cancels_in_what_is_above_the_baseline(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1.04, -6);
+	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor told it */
+	struct baseline_net net;
+
+	(void)state;
+	energy_calibrate(&e, &s);
+	baseline_net(&e, &b, NULL, &net);
+	near(net.joules.best, 1.04 * (5000 - 800));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(gain_offset_and_lag_are_found),
+		cmocka_unit_test(nineteen_of_twenty_lines_hold_the_truth),
+		cmocka_unit_test(power_that_stands_still_gives_the_offset_alone),
+		cmocka_unit_test(a_meter_of_the_whole_machine_gives_the_gain_alone),
+		cmocka_unit_test(what_cannot_be_fitted_is_refused_in_a_sentence),
+		cmocka_unit_test(a_record_of_any_length_keeps_its_joules),
+		cmocka_unit_test(energy_is_corrected_and_the_raw_one_kept),
+		cmocka_unit_test(a_second_calibration_replaces_the_first),
+		cmocka_unit_test(what_is_not_known_stays_so),
+		cmocka_unit_test(the_offset_cancels_in_what_is_above_the_baseline),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
