@@ -15,7 +15,16 @@ void guard_record_boot(char out[static 64])
 	root_close(&root);
 }
 
-void guard_record_write(struct buf *out, const struct guard_record *r, const char *notes)
+static void add_process(struct json *j, int64_t pid, uint64_t start_ticks)
+{
+	json_array(j, NULL);
+	json_int(j, NULL, pid);
+	json_uint(j, NULL, start_ticks);
+	json_array_end(j);
+}
+
+void guard_record_write(struct buf *out, const struct guard_record *r,
+			const struct guard_record_more *more)
 {
 	struct json j;
 	char boot[64];
@@ -39,16 +48,17 @@ void guard_record_write(struct buf *out, const struct guard_record *r, const cha
 		json_array_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "boot", boot); /* in which put_away has a meaning */
+	json_string(&j, "boot", boot); /* in which processes have a meaning */
 	json_array(&j, "put_away");
-	for (unsigned i = 0; i < r->put_away_count; i++) {
-		json_array(&j, NULL);
-		json_int(&j, NULL, r->put_away[i].pid);
-		json_uint(&j, NULL, r->put_away[i].start_ticks);
-		json_array_end(&j);
-	}
+	for (unsigned i = 0; i < r->put_away_count; i++)
+		add_process(&j, r->put_away[i].pid, r->put_away[i].start_ticks);
 	json_array_end(&j);
-	json_string(&j, "notes", notes);
+	json_array(&j, "roots");
+	for (unsigned i = 0; i < r->roots; i++)
+		add_process(&j, r->root[i].pid, r->root[i].start_ticks);
+	json_array_end(&j);
+	json_string(&j, "kind", more->kind);
+	json_string(&j, "notes", more->notes);
 	json_object_end(&j);
 	json_end(&j);
 }

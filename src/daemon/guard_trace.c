@@ -41,6 +41,9 @@ static void add_record(struct buf *out, const struct guard_record *r)
 	for (unsigned i = 0; i < r->put_away_count; i++)
 		buf_addf(out, "record-process\t%" PRId64 "\t%" PRIu64 "\n", r->put_away[i].pid,
 			 r->put_away[i].start_ticks);
+	for (unsigned i = 0; i < r->roots; i++)
+		buf_addf(out, "record-root\t%" PRId64 "\t%" PRIu64 "\n", r->root[i].pid,
+			 r->root[i].start_ticks);
 }
 
 void guard_trace_worker(struct buf *out, unsigned worker, const char *name,

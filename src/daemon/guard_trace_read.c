@@ -202,6 +202,20 @@ static int read_record_process(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_record_root(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	struct guard_record *r = last_record(t);
+	uint64_t v[2];
+
+	if (!r || r->roots == GUARD_ROOTS || w->count != 3 || !numbers(w, at, 2, v) ||
+	    v[0] > INT64_MAX)
+		return -GW_E_PARSE;
+	r->root[r->roots].pid = (int64_t)v[0];
+	r->root[r->roots++].start_ticks = v[1];
+	return 0;
+}
+
 /* Where a worker of the recording stands now; -1: the policy has no such. */
 static int position(const struct guard_trace *t, uint64_t worker)
 {
@@ -515,6 +529,7 @@ static int read_words(struct guard_trace *t, const char *line)
 		{ "record", read_record, true },
 		{ "record-gpu", read_record_gpu, true },
 		{ "record-process", read_record_process, true },
+		{ "record-root", read_record_root, true },
 		{ "begin", read_begin, true },
 		{ "worker", read_worker, true },
 		{ "swap", read_swap, false },

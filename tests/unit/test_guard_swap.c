@@ -256,6 +256,69 @@ static void one_that_is_sought_otherwise_has_not_ended(void **state)
 	end(&o);
 }
 
+/* Out for a guest, and the guard begins anew. */
+static void restart_while_out(struct world *o)
+{
+	begin(o, 1);
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 60 * S);
+	world_until(o, 20 * S);
+	assert_false(o->w[0].resident);
+	world_restart(o);
+}
+
+static void one_that_is_not_found_after_a_restart_and_lives_is_still_out(void **state)
+{
+	struct world o;
+
+	(void)state;
+	restart_while_out(&o);
+	o.w[0].unfound = true;
+	world_restart(&o);
+	world_run(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	world_restart(&o); /* the record of one that is astray keeps who it was */
+	world_run(&o, 60 * S);
+	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	o.w[0].unfound = false;
+	world_run(&o, MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+	end(&o);
+}
+
+static void one_that_ended_while_nobody_looked_is_not_waited_for(void **state)
+{
+	struct guard_record r;
+	struct world o;
+
+	(void)state;
+	restart_while_out(&o);
+	o.w[0].alive = false;
+	world_run(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_false(r.evicted);
+	assert_int_equal(r.roots, 0);
+	end(&o);
+}
+
+/* What it was told is not known of one that began anew meanwhile: it is let in as one that is out. */
+static void one_that_began_anew_while_nobody_looked_comes_back(void **state)
+{
+	struct world o;
+
+	(void)state;
+	restart_while_out(&o);
+	o.w[0].pid++;
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_run(&o, 2 * MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+	end(&o);
+}
+
 static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 {
 	struct guard_record r;
@@ -420,6 +483,9 @@ int main(void)
 		cmocka_unit_test(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers),
 		cmocka_unit_test(a_new_worker_is_judged_by_the_next_look),
 		cmocka_unit_test(one_that_goes_leaves_a_record_and_comes_back_with_it),
+		cmocka_unit_test(one_that_is_not_found_after_a_restart_and_lives_is_still_out),
+		cmocka_unit_test(one_that_ended_while_nobody_looked_is_not_waited_for),
+		cmocka_unit_test(one_that_began_anew_while_nobody_looked_comes_back),
 		cmocka_unit_test(an_order_under_way_refuses_the_swap),
 		cmocka_unit_test(an_order_that_nobody_fetched_is_given_again),
 		cmocka_unit_test(what_is_no_longer_allowed_is_not_tried_again),
