@@ -78,3 +78,23 @@ void guard_room_write(struct buf *out, const struct guard_room_record *r)
 	json_object_end(&j);
 	json_end(&j);
 }
+
+void guard_game_write(struct buf *out, const struct guard_game_record *r)
+{
+	struct json j;
+	char boot[64];
+
+	guard_record_boot(boot);
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_string(&j, "boot", boot);
+	json_int(&j, "pid", r->game.pid);
+	json_uint(&j, "start_ticks", r->start_ticks);
+	json_int(&j, "uid", r->game.uid);
+	json_uint(&j, "since_ns", r->game.since_ns);
+	if (r->game.until_ns != UINT64_MAX)
+		json_uint(&j, "until_ns", r->game.until_ns);
+	json_string(&j, "who", r->game.who);
+	json_object_end(&j);
+	json_end(&j);
+}

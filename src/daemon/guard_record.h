@@ -4,6 +4,7 @@
 
 #include "guard/guard.h"
 #include "guard/worker.h"
+#include "serve/guard_view.h"
 
 struct buf;
 
@@ -31,5 +32,14 @@ struct guard_room_record {
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);
 int guard_room_read(const char *json, struct guard_room_record *ret); /* 0 or -GW_E_PARSE */
+
+/* One who plays: a process that began then.  Times are monotonic, and so of this start of the machine. */
+struct guard_game_record {
+	struct guard_view_game game;
+	uint64_t start_ticks;
+};
+void guard_game_write(struct buf *out, const struct guard_game_record *r);
+/* 0, or -GW_E_PARSE: of another start of the machine, too. */
+int guard_game_read(const char *json, struct guard_game_record *ret);
 
 #endif

@@ -131,3 +131,21 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 	json_decref(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
 }
+
+int guard_game_read(const char *text, struct guard_game_record *ret)
+{
+	json_t *o = json_loads(text, 0, NULL);
+	const json_t *uid = json_object_get(o, "uid");
+	bool good = o && !is_old(o);
+
+	memset(ret, 0, sizeof(*ret));
+	ret->game.pid = (int64_t)number(o, "pid", INT32_MAX);
+	ret->game.uid = json_is_integer(uid) ? json_integer_value(uid) : -1;
+	ret->game.since_ns = number(o, "since_ns", INT64_MAX);
+	ret->game.until_ns =
+		json_object_get(o, "until_ns") ? number(o, "until_ns", INT64_MAX) : UINT64_MAX;
+	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
+	text_of(o, "who", ret->game.who, sizeof(ret->game.who));
+	json_decref(o);
+	return good && ret->game.pid > 1 && ret->start_ticks ? 0 : -GW_E_PARSE;
+}

@@ -1,6 +1,6 @@
 """What the guard keeps over a restart: workers that are out, whatever the file says by then, and who plays."""
-import os
 import signal
+import time
 
 import pytest
 
@@ -31,8 +31,7 @@ def is_astray(s, name="w"):
     return w["state"] == "absent" and "its process lives and is out" in w["why"]
 
 
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
-def test_a_restart_with_a_wrong_match_keeps_what_is_out(world, how):
+def test_a_restart_with_a_wrong_match_keeps_what_is_out(world):
     with guarded.held(world, "Ollama", SIZE, models=["a"]) as w:
         right = HEAD + w.table("w", "ollama")
         wrong = right.replace(RIGHT.format(w.pidfile), WRONG)
@@ -41,7 +40,7 @@ def test_a_restart_with_a_wrong_match_keeps_what_is_out(world, how):
             s.until("active", name="w")
             s.guard("hold", "evicted", "w", "--for", "1h")
             s.until("evicted", name="w")
-            for _ in range(2):  # also of one that was astray before
+            for how in (signal.SIGKILL, signal.SIGTERM):  # also of one that was astray before
                 restart_with(s, wrong, how)
                 s.wait(lambda: is_astray(s))
             assert "its process lives and is out" in s.guard("explain", "w").stdout
@@ -95,3 +94,54 @@ def test_a_worker_that_was_taken_out_of_the_file_is_told_of_at_the_start(world):
             restart_with(s, HEAD, signal.SIGTERM)  # nobody is out
             s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
             assert s.messages().count("is gone from the configuration while it is out") == 1
+
+
+# ---- who plays
+
+
+def playing(s):
+    return sorted(g["pid"] for g in s.get("/api/v1/guard/games").json()["games"])
+
+
+def test_a_game_is_still_played_after_a_restart(world):
+    with Worker(world) as w, Process(world, ["/bin/sleep", "1000"]) as game, \
+            Process(world, ["/bin/sleep", "1000"]) as over, Process(world, ["/bin/sleep", "1000"]) as short, \
+            Guarded(world, configure(("ollama", w), guard="poll_ms = 50")) as s:
+        s.until("active")
+        for p in (game, over):
+            s.guard("game", "start", "--pid", str(p.pid))
+        s.guard("game", "start", "--pid", str(short.pid), "--for", "1s")
+        s.until("evicted")
+        since = s.get("/api/v1/guard/games").json()["games"][0]["since_utc"]
+        s.stop(signal.SIGKILL)
+        over.end()
+        time.sleep(1)
+        told = len(w.acted())
+        s.start()
+        s.wait(lambda: playing(s) == [game.pid])
+        assert s.get("/api/v1/guard/games").json()["games"][0]["since_utc"][:16] == since[:16]
+        heard(s, f"process {game.pid} still plays")
+        s.until("evicted")
+        time.sleep(1)  # more than the quiet time
+        assert s.now() == "evicted" and len(w.acted()) == told and w.resident() == 0
+        s.restart(signal.SIGTERM)  # and after another
+        s.wait(lambda: playing(s) == [game.pid])
+        game.end()
+        s.wait(lambda: playing(s) == [])
+        s.until("active")
+        s.restart(signal.SIGTERM)
+        s.wait(lambda: s.get("/api/v1/guard/games").status_code == 200)
+        assert playing(s) == []
+
+
+def test_a_game_that_was_ended_is_not_played_after_a_restart(world):
+    with Worker(world) as w, Process(world, ["/bin/sleep", "1000"]) as game, \
+            Guarded(world, configure(("ollama", w), guard="poll_ms = 50")) as s:
+        s.until("active")
+        s.guard("game", "start", "--pid", str(game.pid))
+        s.until("evicted")
+        s.guard("game", "end", "--pid", str(game.pid))
+        s.until("active")
+        s.restart()
+        s.wait(lambda: s.get("/api/v1/guard/games").status_code == 200)
+        assert playing(s) == []
