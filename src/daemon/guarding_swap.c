@@ -177,7 +177,7 @@ static bool same(const struct guard_settings *a, const struct guard_settings *b)
 	       a->health_interval_ns == b->health_interval_ns &&
 	       a->capacity_enabled == b->capacity_enabled &&
 	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
-	       text_same(a->record, b->record);
+	       text_same(a->record, b->record) && a->record_limit == b->record_limit;
 }
 
 static void retire(struct guarding *g, struct retired *place, struct guard_settings *old)

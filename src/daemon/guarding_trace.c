@@ -1,13 +1,18 @@
 /* guarding_trace: alone may change the guard.  What it is told goes through here, and is written down where it is recorded:
- * a recording has all that its decisions follow from.  For everybody else g->guard is there to look at. */
+ * a recording has all that its decisions follow from.  For everybody else g->guard is there to look at.
+ *
+ * A file that has grown to its limit becomes FILE.1, and the next begins with all that the guard knows. */
 #include "guarding_parts.h"
 
 #include "guard_trace.h"
 
 #include "base/file.h"
+#include "guard/guard_state.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -17,7 +22,10 @@
 
 struct guarding_teller {
 	struct guard *guard;
-	int fd; /* -1: nothing is recorded */
+	int fd;         /* -1: nothing is recorded */
+	bool regular;   /* it is a file that can be cut and moved */
+	uint64_t size;  /* of it */
+	bool kept_told; /* that it cannot be moved */
 	struct buf line;
 	struct scene last; /* that was recorded */
 	unsigned looks;    /* since one was written in full */
@@ -37,16 +45,28 @@ static void close_file(struct guarding_teller *t)
 	t->fd = -1;
 }
 
+/* Half a line would spoil what another run adds. */
+static void cut(struct guarding_teller *t, uint64_t size)
+{
+	if (t->regular && ftruncate(t->fd, (off_t)size) == 0)
+		t->size = size;
+}
+
 /* Adds what is in the line; a recording that cannot be written ends, the guard goes on. */
 static void record(struct guarding *g)
 {
 	struct guarding_teller *t = g->teller;
+	uint64_t before = t->size;
 
 	if (t->fd >= 0 && (t->line.err || file_write_all(t->fd, t->line.p, t->line.len) != 0)) {
-		guarding_tell(g, "warning", "%.400s cannot be written (%s): recording ends",
+		guarding_tell(g, "warning",
+			      "%.400s cannot be written (%s): recording ends; it goes on when "
+			      "the configuration is read again (SIGHUP)",
 			      g->settings->record, t->line.err ? "no memory" : strerror(errno));
+		cut(t, before);
 		close_file(t);
 	}
+	t->size += t->line.len;
 	buf_clear(&t->line);
 }
 
@@ -124,8 +144,10 @@ static void write_begin(struct guarding *g)
 	if (guarding_records_read(g, &kept) != 0)
 		guarding_tell(g, "warning", "no memory: the recording begins without records");
 	guard_trace_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
+	guard_trace_policy(&g->teller->line, p);
 	write_workers(g, p, kept);
 	write_standing(g, guarding_time_ns(g));
+	guard_trace_state(&g->teller->line, g->guard);
 	free(kept);
 	g->teller->last.whole = false;
 	record(g);
@@ -155,23 +177,87 @@ static int open_file(const char *path)
 	return fd;
 }
 
-void guarding_record_open(struct guarding *g)
+/* One that was killed may have left half a line. */
+static void mend_end(const char *path, struct guarding_teller *t)
+{
+	char tail[4096];
+	uint64_t end = t->size;
+	int fd = t->regular && end ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+
+	while (fd >= 0 && end) {
+		size_t n = end < sizeof(tail) ? (size_t)end : sizeof(tail);
+
+		if (pread(fd, tail, n, (off_t)(end - n)) != (ssize_t)n)
+			break;
+		while (n && tail[n - 1] != '\n')
+			n--, end--;
+		if (n)
+			break;
+	}
+	if (fd >= 0 && end != t->size)
+		cut(t, end);
+	if (fd >= 0)
+		close(fd);
+}
+
+static void begin_file(struct guarding *g)
 {
 	struct guarding_teller *t = g->teller;
+	struct stat st;
 
-	if (in_place(g, g->settings->record))
-		return;
-	close_file(t);
-	if (!g->settings->record)
-		return;
 	t->fd = open_file(g->settings->record);
-	if (t->fd >= 0)
+	if (t->fd >= 0) {
+		t->regular = fstat(t->fd, &st) == 0 && S_ISREG(st.st_mode);
+		t->size = t->regular ? (uint64_t)st.st_size : 0;
+		mend_end(g->settings->record, t);
 		write_begin(g);
-	else
+	} else
 		guarding_tell(g, "warning", "%.400s cannot be opened (%s): nothing is recorded",
 			      g->settings->record,
 			      errno == EINVAL || errno == ENXIO ? "it is a pipe"
 								: strerror(errno));
+}
+
+void guarding_record_open(struct guarding *g)
+{
+	if (in_place(g, g->settings->record))
+		return;
+	close_file(g->teller);
+	if (g->settings->record)
+		begin_file(g);
+}
+
+/* Where it cannot be moved it is begun anew: it must not grow. */
+static void move_away(struct guarding *g)
+{
+	const char *path = g->settings->record;
+	char old[PATH_MAX];
+
+	if (snprintf(old, sizeof(old), "%s.1", path) < (int)sizeof(old) &&
+	    rename(path, old) == 0)
+		return;
+	if (!g->teller->kept_told)
+		guarding_tell(g, "warning",
+			      "%.400s cannot be renamed to %.100s.1 (%s): it is begun anew, "
+			      "and what it had is lost",
+			      path, strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
+			      strerror(errno));
+	g->teller->kept_told = true;
+	cut(g->teller, 0);
+}
+
+/* At a look, when all that was decided is told: what follows is decided by what the next file begins with. */
+static void turn_over(struct guarding *g)
+{
+	struct guarding_teller *t = g->teller;
+
+	if (!recorded(g) || !t->regular || !g->settings->record_limit ||
+	    t->size < g->settings->record_limit || !guard_state_told(g->guard))
+		return;
+	if (in_place(g, g->settings->record))
+		move_away(g);
+	close_file(t);
+	begin_file(g);
 }
 
 /* ---- beginning and end ---- */
@@ -218,6 +304,7 @@ int guarding_change(struct guarding *g, const struct guard_settings *next,
 
 	if (goes_on) {
 		guard_trace_swap(&t->line);
+		guard_trace_policy(&t->line, &next->policy);
 		write_workers(g, &next->policy, r);
 		guard_trace_swapped(&t->line, next->policy.mode, now);
 	}
@@ -232,6 +319,7 @@ void guarding_look(struct guarding *g, const struct scene *s)
 {
 	struct guarding_teller *t = g->teller;
 
+	turn_over(g);
 	if (recorded(g)) {
 		if (++t->looks >= WHOLE_LOOKS)
 			t->last.whole = false;

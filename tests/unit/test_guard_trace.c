@@ -285,7 +285,7 @@ static void lines_that_say_nothing_are_refused(void **state)
 		if (guard_trace_line(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(guard_trace_line(t, ""), 0);
-	assert_int_equal(guard_trace_line(t, "begin\t4\t0\t2"), -GW_E_NOSUPPORT);
+	assert_int_equal(guard_trace_line(t, "begin\t5\t0\t2"), -GW_E_NOSUPPORT);
 	guard_trace_free(t);
 	free(p);
 }
