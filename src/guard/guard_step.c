@@ -50,6 +50,13 @@ static bool exchanged(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
+/* Told to leave, and nobody has seen that it did. */
+static bool is_leaving(const struct guard_worker *w)
+{
+	return w->state == STATE_DRAIN || w->state == STATE_EVICT || w->state == STATE_VERIFY ||
+	       w->state == STATE_STUCK;
+}
+
 /* Gone, or not found any more, or in another's place. */
 static void leave_sight(struct guard *g, struct guard_worker *w)
 {
@@ -71,6 +78,11 @@ static void leave_sight(struct guard *g, struct guard_worker *w)
 		guard_move(g, w, STATE_ABSENT, "another",
 			   "another process is found in its place: the one that was put away "
 			   "lives; name it again, or gpuward guard recover brings it back");
+	else if (is_leaving(w)) /* also one that became another program */
+		guard_move(g, w, STATE_ABSENT, "not found",
+			   "%s; its process lives and was being told to leave: if it is the "
+			   "worker still, name it again",
+			   sought);
 	else
 		guard_move(g, w, STATE_ABSENT, "not found",
 			   "%s; its process lives and is out: name it again, and the guard "

@@ -287,6 +287,25 @@ static void one_that_is_not_found_after_a_restart_and_lives_is_still_out(void **
 	end(&o);
 }
 
+/* It becomes another program before it has left. */
+static void one_that_is_not_found_while_it_leaves_is_not_said_to_be_out(void **state)
+{
+	struct world o;
+
+	(void)state;
+	begin(&o, 1);
+	o.w[0].busy = true;
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
+	while (world_state(&o, 0) != STATE_DRAIN)
+		world_step(&o);
+	o.w[0].unfound = true;
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_non_null(strstr(world_status(&o, 0).why, "was being told to leave"));
+	assert_null(strstr(world_status(&o, 0).why, "is out"));
+	end(&o);
+}
+
 static void one_that_ended_while_nobody_looked_is_not_waited_for(void **state)
 {
 	struct guard_record r;
@@ -484,6 +503,7 @@ int main(void)
 		cmocka_unit_test(a_new_worker_is_judged_by_the_next_look),
 		cmocka_unit_test(one_that_goes_leaves_a_record_and_comes_back_with_it),
 		cmocka_unit_test(one_that_is_not_found_after_a_restart_and_lives_is_still_out),
+		cmocka_unit_test(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out),
 		cmocka_unit_test(one_that_ended_while_nobody_looked_is_not_waited_for),
 		cmocka_unit_test(one_that_began_anew_while_nobody_looked_comes_back),
 		cmocka_unit_test(an_order_under_way_refuses_the_swap),
