@@ -26,6 +26,7 @@ struct guard_trace {
 	uint64_t last_id;          /* before this run */
 	unsigned form;
 	bool swapping; /* between swap and swapped */
+	bool knowing;  /* what it knew is being told */
 	uint32_t knew; /* workers of the policy that the run had before it */
 	/* Another policy gives other orders, and so other numbers: those of the recording, and ours. */
 	struct {
@@ -112,7 +113,7 @@ static void begin(struct guard_trace *t, unsigned form, uint64_t last_id)
 	t->form = form;
 	t->last_id = last_id;
 	t->records = t->rooms = 0;
-	t->swapping = false;
+	t->swapping = t->knowing = false;
 	for (int i = 0; i < POLICY_WORKERS; i++)
 		t->position[i] = form == 1 ? i : -1;
 }
@@ -325,6 +326,7 @@ static int read_swapped(struct guard_trace *t, const struct words *w)
 	if (err) { /* it may stand on a policy that is gone */
 		guard_free(t->guard);
 		t->guard = NULL;
+		drop(&t->coming);
 	}
 	return err;
 }
@@ -567,6 +569,7 @@ static int read_state(struct guard_trace *t, const char *line)
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
 	r = guard_state_read(t->guard, line);
+	t->knowing = r <= 0; /* one of which half was told is of no use */
 	if (r <= 0)
 		return r;
 	guard_verdicts(t->guard, &s);
@@ -667,6 +670,8 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 		return read_policy(t, line + 6);
 	if (strncmp(line, "state\t", 6) == 0)
 		return read_state(t, line + 6);
+	if (t->knowing && strncmp(line, "begin\t", 6) != 0)
+		return -GW_E_PARSE;
 	if (line[1] != '\t')
 		return read_words(t, line);
 	if (t->swapping)

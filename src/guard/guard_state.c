@@ -180,26 +180,29 @@ static int read_part(struct guard *g, unsigned part, const char *rest)
 }
 
 /* Positions that a damaged file has past the end would be read there. */
+static bool is_sound_worker(const struct guard *g, const struct guard_worker *w)
+{
+	return w->state < GUARD_STATES && w->dry < GUARD_DRIES && w->ended < GUARD_RESULTS &&
+	       w->demand.kind < DEMAND_KINDS && w->order.verb <= ORDER_NOTIFY &&
+	       w->hold <= HOLD_ACTIVE && w->roots <= GUARD_ROOTS &&
+	       w->put_away_count <= GUARD_TARGETS && w->level < GUARD_LEVELS &&
+	       w->ended_level < GUARD_LEVELS && w->where >= 0 &&
+	       (!w->where || w->where < (int)g->gpus);
+}
+
 static bool is_sound(const struct guard *g)
 {
-	if (!g->looked || g->gpus > SCENE_GPUS || g->demand.lives > SCENE_PROCESSES ||
-	    g->rate.users > RATE_USERS)
-		return false;
-	for (unsigned i = 0; i < g->gpus; i++)
-		if (g->gpu[i].at >= (int)g->scene.gpus)
-			return false;
-	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++)
-		if (g->reservation[i].gpu < -1 || g->reservation[i].gpu >= (int)SCENE_GPUS)
-			return false;
-	for (unsigned i = 0; i < g->workers; i++) {
-		const struct guard_worker *w = &g->worker[i];
+	bool is = g->looked && g->gpus <= SCENE_GPUS && g->demand.lives <= SCENE_PROCESSES &&
+		  g->rate.users <= RATE_USERS && !g->scene.reading;
 
-		if (w->state >= GUARD_STATES || w->roots > GUARD_ROOTS ||
-		    w->put_away_count > GUARD_TARGETS || w->level >= GUARD_LEVELS ||
-		    w->where < -1 || w->where >= (int)SCENE_GPUS)
-			return false;
-	}
-	return true;
+	for (unsigned i = 0; is && i < g->gpus; i++)
+		is = g->gpu[i].at < (int)g->scene.gpus;
+	for (unsigned i = 0; is && i < GUARD_RESERVATIONS; i++)
+		is = !g->reservation[i].id ||
+		     (g->reservation[i].gpu >= 0 && g->reservation[i].gpu < (int)g->gpus);
+	for (unsigned i = 0; is && i < g->workers; i++)
+		is = is_sound_worker(g, &g->worker[i]);
+	return is;
 }
 
 static int end(struct guard *g)
