@@ -287,6 +287,51 @@ static void one_that_is_not_found_after_a_restart_and_lives_is_still_out(void **
 	end(&o);
 }
 
+/* A look at which somebody else is found by the match of the first worker. */
+static void look_at_another(struct world *o)
+{
+	world_scene(o);
+	o->s.root[o->s.roots++] =
+		(struct scene_root){ .worker = 0, .pid = 4711, .start_ticks = 9 };
+	world_process(o, "other", 4711, 9, 0, GIB, NULL);
+	guard_look(o->g, &o->s);
+	world_fetch(o);
+	o->now += o->step_ns;
+}
+
+static void one_that_was_put_away_is_not_given_up_for_another(void **state)
+{
+	struct guard_record r;
+
+	(void)state;
+	for (unsigned restarts = 0; restarts < 2; restarts++) {
+		struct world o;
+
+		begin(&o, 1);
+		o.p.worker[0].kind = WORKER_CHECKPOINT;
+		world_restart(&o);
+		world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
+		world_until(&o, 20 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+		assert_int_equal(r.put_away_count, 1);
+		o.w[0].unfound = true;
+		if (restarts)
+			world_restart(&o);
+		for (unsigned i = 0; i < 100; i++)
+			look_at_another(&o);
+		assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+		assert_non_null(strstr(world_status(&o, 0).why, "gpuward guard recover"));
+		assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+		assert_true(r.evicted && r.put_away_count == 1 && r.root[0].pid == 100);
+		o.w[0].unfound = false;
+		world_run(&o, 3 * MINUTE);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+		end(&o);
+	}
+}
+
 /* It becomes another program before it has left. */
 static void one_that_is_not_found_while_it_leaves_is_not_said_to_be_out(void **state)
 {
@@ -503,6 +548,7 @@ int main(void)
 		cmocka_unit_test(a_new_worker_is_judged_by_the_next_look),
 		cmocka_unit_test(one_that_goes_leaves_a_record_and_comes_back_with_it),
 		cmocka_unit_test(one_that_is_not_found_after_a_restart_and_lives_is_still_out),
+		cmocka_unit_test(one_that_was_put_away_is_not_given_up_for_another),
 		cmocka_unit_test(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out),
 		cmocka_unit_test(one_that_ended_while_nobody_looked_is_not_waited_for),
 		cmocka_unit_test(one_that_began_anew_while_nobody_looked_comes_back),
