@@ -74,14 +74,15 @@ static void tell_gone(struct guarding *g, const struct guard_record *r, int kind
 
 /* ---- at a start: what an earlier run left, of whom the file was changed since ---- */
 
-/* One that was ended is started again; of another a process must live, or nobody knows which it was. */
+/* After a start of the machine all began anew.  One that was ended may be so still; of another a process must live, or
+ * nobody knows which it was. */
 static bool may_be_out(const struct root *root, const struct guard_record *r,
 		       const struct guard_record_more *more, int kind)
 {
-	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
-		return true;
 	if (more->past)
 		return false;
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+		return true;
 	for (unsigned i = 0; i < r->roots; i++)
 		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)
 			return true;

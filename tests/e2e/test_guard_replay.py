@@ -123,6 +123,9 @@ def test_a_recording_that_has_grown_is_turned_over_and_goes_on(world, worker, tm
             assert max(trace.stat().st_size, old.stat().st_size) < 200 << 10
         s.wait(lambda: s.now() == "active" and worker.resident() == 10 * GIB)
         assert_ends_alike(s, trace, tmp_path / "home")  # from its own beginning
+        for file in (trace, old):  # by another one it begins as after a restart
+            done = support.gpuward("guard", "replay", "--policy", s.config, file)
+            assert done.returncode == support.OK and "ollama: " in done.stdout, done.stderr
         assert trace.stat().st_mode & 0o777 == old.stat().st_mode & 0o777 == 0o600
 
 

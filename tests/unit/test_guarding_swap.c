@@ -343,7 +343,8 @@ static void who_is_missing_in_the_file_is_told_of_while_it_may_live(void **state
 		{ "a", "vllm", 0, false, "POST /wake_up" },
 		{ "b", "vllm", INT32_MAX, false, NULL }, /* it ended */
 		{ "c", "ollama", 0, true, NULL },
-		{ "d", "systemd", 0, true, "start its unit" },
+		{ "d", "systemd", 0, true, NULL },
+		{ "d", "systemd", INT32_MAX, false, "start its unit" },
 		{ "e", "signal", 0, false, "send it its resume_signal" },
 		{ "f", "checkpoint", 0, false, "gpuward guard recover" },
 		{ "g", "", 0, false, "by hand" },
