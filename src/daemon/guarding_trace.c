@@ -22,10 +22,10 @@
 
 struct guarding_teller {
 	struct guard *guard;
-	int fd;         /* -1: nothing is recorded */
-	bool regular;   /* it is a file that can be cut and moved */
-	uint64_t size;  /* of it */
-	bool kept_told; /* that it cannot be moved */
+	int fd;            /* -1: nothing is recorded */
+	bool regular;      /* it is a file that can be cut and moved */
+	uint64_t size;     /* of it */
+	bool unmoved_told; /* that it cannot be moved */
 	struct buf line;
 	struct scene last; /* that was recorded */
 	unsigned looks;    /* since one was written in full */
@@ -177,27 +177,40 @@ static int open_file(const char *path)
 	return fd;
 }
 
-/* One that was killed may have left half a line. */
-static void mend_end(const char *path, struct guarding_teller *t)
+/* Where the last whole line ends; 0: there is none. */
+static uint64_t whole_lines(int fd, uint64_t size)
 {
 	char tail[4096];
-	uint64_t end = t->size;
-	int fd = t->regular && end ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 
-	while (fd >= 0 && end) {
-		size_t n = end < sizeof(tail) ? (size_t)end : sizeof(tail);
+	while (size) {
+		size_t n = size < sizeof(tail) ? (size_t)size : sizeof(tail);
 
-		if (pread(fd, tail, n, (off_t)(end - n)) != (ssize_t)n)
-			break;
-		while (n && tail[n - 1] != '\n')
-			n--, end--;
+		if (pread(fd, tail, n, (off_t)(size - n)) != (ssize_t)n)
+			return 0;
+		for (; n && tail[n - 1] != '\n'; n--)
+			size--;
 		if (n)
 			break;
 	}
-	if (fd >= 0 && end != t->size)
-		cut(t, end);
-	if (fd >= 0)
-		close(fd);
+	return size;
+}
+
+/* One that was killed may have left half a line.  Of a file that is no recording nothing is taken away. */
+static void mend_end(const char *path, struct guarding_teller *t)
+{
+	char first[sizeof("begin\t") - 1];
+	int fd = t->regular && t->size ? open(path, O_RDONLY | O_CLOEXEC) : -1;
+	uint64_t end;
+
+	if (fd < 0)
+		return;
+	if (pread(fd, first, sizeof(first), 0) == sizeof(first) &&
+	    memcmp(first, "begin\t", sizeof(first)) == 0) {
+		end = whole_lines(fd, t->size);
+		if (end && end != t->size)
+			cut(t, end);
+	}
+	close(fd);
 }
 
 static void begin_file(struct guarding *g)
@@ -236,13 +249,13 @@ static void move_away(struct guarding *g)
 	if (snprintf(old, sizeof(old), "%s.1", path) < (int)sizeof(old) &&
 	    rename(path, old) == 0)
 		return;
-	if (!g->teller->kept_told)
+	if (!g->teller->unmoved_told)
 		guarding_tell(g, "warning",
 			      "%.400s cannot be renamed to %.100s.1 (%s): it is begun anew, "
 			      "and what it had is lost",
 			      path, strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
 			      strerror(errno));
-	g->teller->kept_told = true;
+	g->teller->unmoved_told = true;
 	cut(g->teller, 0);
 }
 

@@ -358,6 +358,25 @@ static void half_a_line_is_taken_away_before_another_run_is_added(void **state)
 	end();
 }
 
+static void of_a_file_that_is_no_recording_nothing_is_taken_away(void **state)
+{
+	char text[8] = "";
+	FILE *f = fopen(path, "w");
+
+	(void)state;
+	assert_non_null(f);
+	fputs("mine", f);
+	fclose(f);
+	begin(path);
+	guarding_record_open(&g);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fread(text, 1, 4, f), 4);
+	fclose(f);
+	assert_string_equal(text, "mine");
+	end();
+}
+
 static void most_looks_are_short_and_one_a_minute_is_whole(void **state)
 {
 	(void)state;
@@ -415,6 +434,7 @@ int main(void)
 		cmocka_unit_test(a_file_that_is_turned_over_begins_with_all_that_was_known),
 		cmocka_unit_test(one_that_cannot_be_moved_is_begun_anew),
 		cmocka_unit_test(half_a_line_is_taken_away_before_another_run_is_added),
+		cmocka_unit_test(of_a_file_that_is_no_recording_nothing_is_taken_away),
 		cmocka_unit_test(most_looks_are_short_and_one_a_minute_is_whole),
 		cmocka_unit_test(a_file_that_was_moved_away_is_begun_anew),
 		cmocka_unit_test(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on),
