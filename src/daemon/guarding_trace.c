@@ -4,27 +4,20 @@
  * A file that has grown to its limit becomes FILE.1, and the next begins with all that the guard knows. */
 #include "guarding_parts.h"
 
+#include "guard_recording.h"
 #include "guard_trace.h"
 
-#include "base/file.h"
 #include "guard/guard_state.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define WHOLE_LOOKS 600 /* then one is written in full: a part of the file can be read alone */
 
 struct guarding_teller {
 	struct guard *guard;
-	int fd;            /* -1: nothing is recorded */
-	bool regular;      /* it is a file that can be cut and moved */
-	uint64_t size;     /* of it */
+	struct guard_recording file;
 	bool unmoved_told; /* that it cannot be moved */
 	struct buf line;
 	struct scene last; /* that was recorded */
@@ -35,38 +28,22 @@ struct guarding_teller {
 
 static bool recorded(const struct guarding *g)
 {
-	return g->teller->fd >= 0;
-}
-
-static void close_file(struct guarding_teller *t)
-{
-	if (t->fd >= 0)
-		close(t->fd);
-	t->fd = -1;
-}
-
-/* Half a line would spoil what another run adds. */
-static void cut(struct guarding_teller *t, uint64_t size)
-{
-	if (t->regular && ftruncate(t->fd, (off_t)size) == 0)
-		t->size = size;
+	return g->teller->file.fd >= 0;
 }
 
 /* Adds what is in the line; a recording that cannot be written ends, the guard goes on. */
 static void record(struct guarding *g)
 {
 	struct guarding_teller *t = g->teller;
-	uint64_t before = t->size;
 
-	if (t->fd >= 0 && (t->line.err || file_write_all(t->fd, t->line.p, t->line.len) != 0)) {
+	if (recorded(g) &&
+	    (t->line.err || guard_recording_add(&t->file, t->line.p, t->line.len) != 0)) {
 		guarding_tell(g, "warning",
 			      "%.400s cannot be written (%s): recording ends; it goes on when "
 			      "the configuration is read again (SIGHUP)",
 			      g->settings->record, t->line.err ? "no memory" : strerror(errno));
-		cut(t, before);
-		close_file(t);
+		guard_recording_close(&t->file);
 	}
-	t->size += t->line.len;
 	buf_clear(&t->line);
 }
 
@@ -153,123 +130,53 @@ static void write_begin(struct guarding *g)
 	record(g);
 }
 
-/* Is the file still where it is asked for?  Whoever turns logs over moves it away and lets us reload. */
-static bool in_place(const struct guarding *g, const char *path)
-{
-	struct stat here, there;
-
-	return recorded(g) && path && fstat(g->teller->fd, &here) == 0 &&
-	       stat(path, &there) == 0 && here.st_dev == there.st_dev &&
-	       here.st_ino == there.st_ino;
-}
-
-/* It tells who runs what on this machine: for its owner alone.  A pipe would have us wait for its reader. */
-static int open_file(const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
-	struct stat st;
-
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {
-		close(fd);
-		errno = EINVAL;
-		return -1;
-	}
-	return fd;
-}
-
-/* Where the last whole line ends; 0: there is none. */
-static uint64_t whole_lines(int fd, uint64_t size)
-{
-	char tail[4096];
-
-	while (size) {
-		size_t n = size < sizeof(tail) ? (size_t)size : sizeof(tail);
-
-		if (pread(fd, tail, n, (off_t)(size - n)) != (ssize_t)n)
-			return 0;
-		for (; n && tail[n - 1] != '\n'; n--)
-			size--;
-		if (n)
-			break;
-	}
-	return size;
-}
-
-/* One that was killed may have left half a line.  Of a file that is no recording nothing is taken away. */
-static void mend_end(const char *path, struct guarding_teller *t)
-{
-	char first[sizeof("begin\t") - 1];
-	int fd = t->regular && t->size ? open(path, O_RDONLY | O_CLOEXEC) : -1;
-	uint64_t end;
-
-	if (fd < 0)
-		return;
-	if (pread(fd, first, sizeof(first), 0) == sizeof(first) &&
-	    memcmp(first, "begin\t", sizeof(first)) == 0) {
-		end = whole_lines(fd, t->size);
-		if (end && end != t->size)
-			cut(t, end);
-	}
-	close(fd);
-}
-
 static void begin_file(struct guarding *g)
 {
-	struct guarding_teller *t = g->teller;
-	struct stat st;
+	const char *path = g->settings->record;
 
-	t->fd = open_file(g->settings->record);
-	if (t->fd >= 0) {
-		t->regular = fstat(t->fd, &st) == 0 && S_ISREG(st.st_mode);
-		t->size = t->regular ? (uint64_t)st.st_size : 0;
-		mend_end(g->settings->record, t);
+	if (guard_recording_open(&g->teller->file, path) == 0)
 		write_begin(g);
-	} else
-		guarding_tell(g, "warning", "%.400s cannot be opened (%s): nothing is recorded",
-			      g->settings->record,
-			      errno == EINVAL || errno == ENXIO ? "it is a pipe"
-								: strerror(errno));
+	else
+		guarding_tell(
+			g, "warning", "%.400s cannot be opened (%s): nothing is recorded", path,
+			errno == EINVAL || errno == ENXIO ? "it is a pipe" : strerror(errno));
 }
 
 void guarding_record_open(struct guarding *g)
 {
-	if (in_place(g, g->settings->record))
+	if (guard_recording_in_place(&g->teller->file, g->settings->record))
 		return;
-	close_file(g->teller);
+	guard_recording_close(&g->teller->file);
 	if (g->settings->record)
 		begin_file(g);
 }
 
-/* Where it cannot be moved it is begun anew: it must not grow. */
 static void move_away(struct guarding *g)
 {
 	const char *path = g->settings->record;
-	char old[PATH_MAX];
 
-	if (snprintf(old, sizeof(old), "%s.1", path) < (int)sizeof(old) &&
-	    rename(path, old) == 0)
+	if (guard_recording_move(&g->teller->file, path) == 0)
 		return;
 	if (!g->teller->unmoved_told)
 		guarding_tell(g, "warning",
-			      "%.400s cannot be renamed to %.100s.1 (%s): it is begun anew, "
-			      "and what it had is lost",
-			      path, strrchr(path, '/') ? strrchr(path, '/') + 1 : path,
-			      strerror(errno));
+			      "%.400s cannot be renamed, with .1 behind its name (%s): it is "
+			      "begun anew, and what it had is lost",
+			      path, strerror(errno));
 	g->teller->unmoved_told = true;
-	cut(g->teller, 0);
 }
 
 /* At a look, when all that was decided is told: what follows is decided by what the next file begins with. */
 static void turn_over(struct guarding *g)
 {
-	struct guarding_teller *t = g->teller;
+	struct guard_recording *f = &g->teller->file;
+	uint64_t limit = g->settings->record_limit;
 
-	if (!recorded(g) || !t->regular || !g->settings->record_limit ||
-	    t->size < g->settings->record_limit || !guard_state_told(g->guard))
+	if (!recorded(g) || !f->regular || !limit || f->size < limit ||
+	    !guard_state_told(g->guard))
 		return;
-	if (in_place(g, g->settings->record))
+	if (guard_recording_in_place(f, g->settings->record))
 		move_away(g);
-	close_file(t);
+	guard_recording_close(f);
 	begin_file(g);
 }
 
@@ -285,7 +192,7 @@ int guarding_teller_new(struct guarding *g, const struct guarding_records *r)
 		free(t);
 		return err;
 	}
-	t->fd = -1;
+	t->file.fd = -1;
 	buf_init(&t->line,
 		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
 	g->teller = t;
@@ -297,7 +204,7 @@ void guarding_teller_free(struct guarding *g)
 {
 	if (!g->teller)
 		return;
-	close_file(g->teller);
+	guard_recording_close(&g->teller->file);
 	buf_done(&g->teller->line);
 	guard_free(g->teller->guard);
 	free(g->teller);
@@ -312,7 +219,7 @@ int guarding_change(struct guarding *g, const struct guard_settings *next,
 {
 	struct guarding_teller *t = g->teller;
 	uint64_t now = guarding_time_ns(g);
-	bool goes_on = in_place(g, next->record);
+	bool goes_on = guard_recording_in_place(&t->file, next->record);
 	int err;
 
 	if (goes_on) {
