@@ -5,9 +5,7 @@ import time
 import pytest
 
 import guarded
-import support
 from test_guard import SHORT, Guarded, configure
-from test_guard_reload import events, give, heard
 from worker import GIB, Contender, Process, Worker, World
 
 SIZE = 8 * GIB
@@ -20,10 +18,23 @@ def world(tmp_path):
     return World(tmp_path)
 
 
-def restart_with(s, text, how=signal.SIGKILL):
+def write(s, text):
     with open(s.config, "w") as f:
         f.write(text)
+
+
+def restart_with(s, text, how=signal.SIGKILL):
+    write(s, text)
     s.restart(how)
+
+
+def give(s, text):
+    write(s, text)
+    s.child.send_signal(signal.SIGHUP)
+
+
+def heard(s, words):
+    s.wait(lambda: words in s.messages())
 
 
 def is_astray(s, name="w"):
