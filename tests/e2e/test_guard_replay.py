@@ -1,12 +1,13 @@
 """A recording has all that the guard was told: what it decided then is decided again, to the byte."""
 import json
 import re
+import shutil
 import signal
 import time
 
 import support
 from test_guard import Guarded, configure, world, worker  # noqa: F401
-from worker import GIB, Contender
+from worker import GIB, Contender, Worker
 
 ROOMS = "/api/v1/guard/reservations"
 KEYS = ("worker", "from", "to", "mask", "dry_run", "rule", "evidence")
@@ -102,6 +103,32 @@ def test_a_recording_goes_on_over_another_configuration(world, worker, tmp_path)
         s.child.send_signal(signal.SIGHUP)
         s.wait(trace.exists)
         assert trace.read_text().startswith("begin\t")
+
+
+def test_workers_that_change_places_come_and_go_are_replayed_as_they_were(world, worker, tmp_path):  # noqa: F811
+    trace = tmp_path / "trace"
+    game = shutil.copy("/bin/sleep", tmp_path / "game")
+    with Worker(world, size=2 * GIB) as b:
+        def text(*workers):
+            return configure(*workers, guard=f'record = "{trace}"\npoll_ms = 50\nunknown = "watch"',
+                             more='[[rule]]\nmatch.name = "game"\naction = "contend-now"\n')
+        one, two = ("ollama", worker), ("b", b)
+        with Guarded(world, text(one)) as s:
+            settled(s)
+            for n, workers in enumerate(((two, one), (one, two), (two,), (two, one))):
+                with open(s.config, "w") as f:
+                    f.write(text(*workers))
+                s.child.send_signal(signal.SIGHUP)
+                s.wait(lambda k=n: s.messages().count("goes by the new configuration") == k + 1)
+                s.wait(lambda w=workers: all(s.now(name) == "active" for name, _ in w))
+                with Contender(world, 4 * GIB, exe=game):
+                    s.wait(lambda w=workers: all(s.now(name) == "evicted" for name, _ in w))
+                s.wait(lambda w=workers: all(s.now(name) == "active" for name, _ in w))
+            was = [d for d in s.decisions() if d["worker"] == "b"]  # who was gone took his decisions with him
+            now = [d for d in replayed(trace, tmp_path / "home") if d["worker"] == "b"]
+            assert len(was) > 20
+            assert [[d[k] for k in KEYS] for d in now[-len(was):]] == [[d[k] for k in KEYS] for d in was]
+            assert {d["worker"] for d in replayed(trace, tmp_path / "home")} == {"ollama", "b"}
 
 
 def assert_ends_alike(s, trace, home):
