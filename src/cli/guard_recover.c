@@ -44,12 +44,11 @@ struct recovering {
 static void take(void *arg, const char *id, const char *json)
 {
 	struct recovering *r = arg;
-	char notes[WORKER_NOTES_SIZE];
+	struct guard_record_more more;
 	struct guard_record *record = &r->record[r->records];
 
 	(void)id;
-	if (r->records == RECORDS ||
-	    guard_record_read(json, record, notes, sizeof(notes)) != 0 ||
+	if (r->records == RECORDS || guard_record_read(json, record, &more) != 0 ||
 	    !record->put_away_count)
 		return;
 	for (unsigned i = 0; i < record->put_away_count && r->count < TARGETS; i++) {

@@ -14,33 +14,42 @@ struct replay {
 	const struct cli *cli;
 	const char *path;
 	struct guard_settings settings;
+	char missing
+		[4000]; /* why there is no policy but those of the recording; "": there is */
 	struct guard_trace *trace;
 	struct buf out; /* of one line */
 };
 
+/* Without a path: the service's, for recordings that do not tell theirs.  Where it cannot be had, why is kept until one
+ * needs it. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
-	char message[4000];
-	int err = config_load(&c, path, NULL, 0, message, sizeof(message));
+	int err = config_load(&c, path, NULL, 0, r->missing, sizeof(r->missing));
 
-	if (err) {
-		cli_error("%s", message);
-		return EXIT_USAGE;
+	if (!err) {
+		err = guard_config_make(&c, &r->settings);
+		config_done(&c);
+		if (err) {
+			cli_error("%s", gw_strerror(err));
+			return EXIT_FAILED;
+		}
+		if (!r->settings.policy.workers)
+			snprintf(r->missing, sizeof(r->missing),
+				 "%s names no worker: there is nothing to decide",
+				 path ? path : "the configuration");
 	}
-	err = guard_config_make(&c, &r->settings);
-	config_done(&c);
-	if (err) {
-		cli_error("%s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
-	if (path)
-		r->settings.policy.mode = GUARD_DRY_RUN;
-	if (r->settings.policy.workers)
+	if (!path)
 		return EXIT_OK;
-	cli_error("%s names no worker: there is nothing to decide",
-		  path ? path : "the configuration");
-	return EXIT_USAGE;
+	r->settings.policy.mode = GUARD_DRY_RUN;
+	if (*r->missing)
+		cli_error("%s", r->missing);
+	return *r->missing ? EXIT_USAGE : EXIT_OK;
+}
+
+static const char *name_of(const struct replay *r, const struct guard_decision *d)
+{
+	return guard_trace_by(r->trace)->worker[d->worker].name;
 }
 
 static void say_json(struct replay *r, const struct guard_decision *d, const char *time)
@@ -50,7 +59,7 @@ static void say_json(struct replay *r, const struct guard_decision *d, const cha
 	json_init(&j, &r->out, false);
 	json_object(&j, NULL);
 	json_string(&j, "time_utc", time);
-	json_string(&j, "worker", r->settings.policy.worker[d->worker].name);
+	json_string(&j, "worker", name_of(r, d));
 	json_string(&j, "from", guard_state_name(d->from));
 	json_string(&j, "to", guard_state_name(d->to));
 	json_array(&j, "mask");
@@ -67,10 +76,9 @@ static void say_json(struct replay *r, const struct guard_decision *d, const cha
 
 static void say_text(struct replay *r, const struct guard_decision *d, const char *time)
 {
-	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time,
-		 r->settings.policy.worker[d->worker].name, guard_state_name(d->from),
-		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
-		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	buf_addf(&r->out, "%s  %s: %s to %s%s%s%s%s%s\n", time, name_of(r, d),
+		 guard_state_name(d->from), guard_state_name(d->to), *d->rule ? ", " : "",
+		 d->rule, *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
 }
 
 static void say_decisions(struct replay *r)
@@ -109,14 +117,16 @@ static int read_lines(struct replay *r, FILE *f)
 			say_decisions(r);
 	}
 	free(line);
-	if (err)
+	if (err == -GW_E_NOENT)
+		cli_error("%s", r->missing);
+	else if (err)
 		cli_error("%s:%lu: %s", r->path, number,
 			  err == -GW_E_PARSE ? "this is no line of a recording of the guard"
 			  : err == -GW_E_NOSUPPORT
 				  ? "a later version of gpuward recorded this; replay it with "
 				    "that one"
 				  : gw_strerror(err));
-	return err ? EXIT_FAILED : EXIT_OK;
+	return err == -GW_E_NOENT ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }
 
 static void sum_up(const struct replay *r)
@@ -125,7 +135,7 @@ static void sum_up(const struct replay *r)
 	const struct guard *g = guard_trace_guard(r->trace);
 	unsigned evictions = 0, would = 0;
 
-	for (unsigned i = 0; g && i < r->settings.policy.workers; i++) {
+	for (unsigned i = 0; g && i < guard_trace_by(r->trace)->workers; i++) {
 		struct guard_status s;
 
 		if (guard_status(g, i, &s) != 0)

@@ -9,6 +9,7 @@
 #include "guard/ghost.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -108,9 +109,11 @@ bool beside_heard(struct beside *b, const struct watch_event *e)
 	return xid_log_heard(b->xids, e);
 }
 
-int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who)
+int beside_game(struct beside *b, int64_t pid, uint64_t start_ticks, uint64_t ttl_ns,
+		int64_t uid, const char *who, bool *ret_kept)
 {
-	return games_begin(b->games, pid, ttl_ns, uid, who, clock_mono_ns(clock_real()));
+	return games_begin(b->games, pid, start_ticks, ttl_ns, uid, who,
+			   clock_mono_ns(clock_real()), ret_kept);
 }
 
 int beside_game_end(struct beside *b, int64_t pid, int64_t uid)
@@ -159,6 +162,23 @@ void beside_change(struct beside *b, struct beside_parts *p)
 	memset(b->conflicts, 0, sizeof(b->conflicts)); /* its workers are others */
 }
 
+/* Those of an earlier run. */
+static void tell_games(const struct beside *b)
+{
+	const struct guard_view_game *game = games_list(b->games);
+	char text[80];
+
+	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++) {
+		if (!game[i].pid)
+			continue;
+		snprintf(text, sizeof(text), "process %lld still plays",
+			 (long long)game[i].pid);
+		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "guard",
+								  .severity = "info",
+								  .text = text });
+	}
+}
+
 int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
 	       const struct guard_settings *settings, const struct beside_calls *calls,
 	       struct beside **ret)
@@ -172,13 +192,15 @@ int beside_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
 	b->store = store;
 	err = beside_prepare(b, settings, &b->parts);
 	if (!err)
-		err = games_new(loop, b->calls.games, b->calls.arg, &b->games);
+		err = games_new(loop, store, b->calls.games, b->calls.arg,
+				clock_mono_ns(clock_real()), &b->games);
 	if (!err)
 		err = xid_log_new(ctx, &b->xids);
 	if (err) {
 		beside_free(b);
 		return err;
 	}
+	tell_games(b);
 	*ret = b;
 	return 0;
 }

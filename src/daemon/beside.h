@@ -46,7 +46,8 @@ void beside_tick(struct beside *b, const struct guard *guard, const struct view 
 bool beside_heard(struct beside *b, const struct watch_event *e);
 
 /* As games_begin() and games_end(). */
-int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who);
+int beside_game(struct beside *b, int64_t pid, uint64_t start_ticks, uint64_t ttl_ns,
+		int64_t uid, const char *who, bool *ret_kept);
 int beside_game_end(struct beside *b, int64_t pid, int64_t uid);
 
 /* Its part of the view. */

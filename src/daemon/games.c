@@ -1,14 +1,19 @@
 #include "games.h"
 
-#include "base/clock.h"
+#include "guard_record.h"
 
-#include <errno.h>
+#include "base/buf.h"
+#include "base/clock.h"
+#include "device/proc.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#define KIND "guard-game" /* of its documents in the store */
 
 struct watched {
 	struct games *games;
@@ -18,6 +23,7 @@ struct watched {
 
 struct games {
 	struct loop *loop;
+	struct store *store;
 	void (*changed)(void *arg, unsigned count);
 	void *arg;
 	struct loop_source *timer;
@@ -25,9 +31,33 @@ struct games {
 	struct watched watched[GUARD_VIEW_GAMES];
 };
 
+/* ---- the store ---- */
+
+static void name_of(int64_t pid, char out[static 24])
+{
+	snprintf(out, 24, "%lld", (long long)pid);
+}
+
+static bool keep(struct games *g, unsigned i, uint64_t start_ticks)
+{
+	const struct guard_game_record r = { g->game[i], start_ticks };
+	struct buf text;
+	char name[24];
+	bool kept;
+
+	name_of(r.game.pid, name);
+	buf_init(&text, 4096);
+	guard_game_write(&text, &r);
+	kept = !text.err && store_keep(g->store, KIND, name, text.p, text.len) == 0;
+	store_commit(g->store);
+	buf_done(&text);
+	return kept;
+}
+
 /* ---- ends ---- */
 
-static void forget(struct games *g, unsigned i)
+/* Its place is free; what the store has of it stays. */
+static void leave(struct games *g, unsigned i)
 {
 	struct watched *w = &g->watched[i];
 
@@ -37,6 +67,16 @@ static void forget(struct games *g, unsigned i)
 		close(w->fd);
 	*w = (struct watched){ .games = g, .fd = -1 };
 	g->game[i] = (struct guard_view_game){ .pid = 0 };
+}
+
+static void forget(struct games *g, unsigned i)
+{
+	char name[24];
+
+	name_of(g->game[i].pid, name);
+	store_forget(g->store, KIND, name);
+	store_commit(g->store);
+	leave(g, i);
 }
 
 static void tell(struct games *g)
@@ -84,48 +124,73 @@ static int place_of(const struct games *g, int64_t pid)
 	return -1;
 }
 
-static int watch(struct games *g, unsigned i, int64_t pid, uint64_t ttl_ns)
+/* Is it who is meant?  Asked when its descriptor is open: from then on its number is nobody else's. */
+static bool is_it(int64_t pid, uint64_t start_ticks)
 {
-	struct watched *w = &g->watched[i];
-	int err;
+	uint64_t start = 0;
+	struct root root;
+	int err = root_open(&root, NULL);
 
-	w->fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
-	if (w->fd < 0 && (errno == ESRCH || errno == EINVAL))
-		return -GW_E_ARG;
-	if (w->fd < 0)
-		return ttl_ns == UINT64_MAX ? -GW_E_NOSUPPORT : 0;
-	err = loop_add_fd(g->loop, w->fd, EPOLLIN, process_ended, w, &w->source);
-	return err ? -GW_E_NOMEM : 0;
+	if (err)
+		return false;
+	err = proc_start_ticks(&root, pid, &start);
+	root_close(&root);
+	return !err && start == start_ticks;
 }
 
-int games_begin(struct games *g, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who,
-		uint64_t now_ns)
+static int watch(struct games *g, unsigned i, int64_t pid, uint64_t start_ticks, bool ends)
 {
-	int at = place_of(g, pid), err;
+	struct watched *w = &g->watched[i];
 
-	if (pid <= 0)
+	w->fd = (int)syscall(SYS_pidfd_open, (pid_t)pid, 0);
+	if (!is_it(pid, start_ticks))
 		return -GW_E_ARG;
-	if (at >= 0)
-		forget(g, (unsigned)at);
-	else
-		at = place_of(g, 0);
+	if (w->fd < 0)
+		return ends ? 0 : -GW_E_NOSUPPORT;
+	return loop_add_fd(g->loop, w->fd, EPOLLIN, process_ended, w, &w->source) ? -GW_E_NOMEM
+										  : 0;
+}
+
+/* In a free place. */
+static int take(struct games *g, const struct guard_view_game *game, uint64_t start_ticks,
+		unsigned *ret_at)
+{
+	int at = place_of(g, 0), err;
+
 	if (at < 0)
 		return -GW_E_SIZE;
-	err = watch(g, (unsigned)at, pid, ttl_ns);
-	if (err) {
-		forget(g, (unsigned)at);
-		tell(g);
-		return err;
-	}
-	g->game[at] = (struct guard_view_game){
+	err = watch(g, (unsigned)at, game->pid, start_ticks, game->until_ns != UINT64_MAX);
+	if (err)
+		leave(g, (unsigned)at);
+	else
+		g->game[at] = *game;
+	*ret_at = (unsigned)at;
+	return err;
+}
+
+int games_begin(struct games *g, int64_t pid, uint64_t start_ticks, uint64_t ttl_ns,
+		int64_t uid, const char *who, uint64_t now_ns, bool *ret_kept)
+{
+	struct guard_view_game game = {
 		.pid = pid,
 		.uid = uid,
 		.since_ns = now_ns,
 		.until_ns = ttl_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + ttl_ns,
 	};
-	snprintf(g->game[at].who, sizeof(g->game[at].who), "%s", who);
-	tell(g);
-	return 0;
+	int known = place_of(g, pid), err;
+	unsigned at;
+
+	if (pid <= 0)
+		return -GW_E_ARG;
+	snprintf(game.who, sizeof(game.who), "%s", who);
+	if (known >= 0)
+		forget(g, (unsigned)known);
+	err = take(g, &game, start_ticks, &at);
+	if (!err)
+		*ret_kept = keep(g, at, start_ticks);
+	if (!err || known >= 0)
+		tell(g);
+	return err;
 }
 
 int games_end(struct games *g, int64_t pid, int64_t uid)
@@ -146,9 +211,28 @@ const struct guard_view_game *games_list(const struct games *g)
 	return g->game;
 }
 
+/* ---- those of an earlier run ---- */
+
+struct taking {
+	struct games *games;
+	uint64_t now_ns;
+};
+
+static void take_up(void *arg, const char *id, const char *json)
+{
+	const struct taking *t = arg;
+	struct guard_game_record r;
+	unsigned at;
+
+	if (guard_game_read(json, &r) != 0 || r.game.until_ns <= t->now_ns ||
+	    take(t->games, &r.game, r.start_ticks, &at) != 0)
+		store_forget(t->games->store, KIND, id);
+}
+
 /* ---- beginning and end ---- */
 
-int games_new(struct loop *loop, void (*changed)(void *arg, unsigned count), void *arg,
+int games_new(struct loop *loop, struct store *store,
+	      void (*changed)(void *arg, unsigned count), void *arg, uint64_t now_ns,
 	      struct games **ret)
 {
 	struct games *g = calloc(1, sizeof(*g));
@@ -156,6 +240,7 @@ int games_new(struct loop *loop, void (*changed)(void *arg, unsigned count), voi
 	if (!g)
 		return -GW_E_NOMEM;
 	g->loop = loop;
+	g->store = store;
 	g->changed = changed;
 	g->arg = arg;
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++)
@@ -164,6 +249,10 @@ int games_new(struct loop *loop, void (*changed)(void *arg, unsigned count), voi
 		free(g);
 		return -GW_E_NOMEM;
 	}
+	store_kept(store, KIND, GUARD_VIEW_GAMES, take_up, &(struct taking){ g, now_ns });
+	store_commit(store);
+	if (place_of(g, 0) != 0) /* the first is taken */
+		tell(g);
 	*ret = g;
 	return 0;
 }
@@ -173,7 +262,7 @@ void games_free(struct games *g)
 	if (!g)
 		return;
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++)
-		forget(g, i);
+		leave(g, i);
 	loop_remove(g->timer);
 	free(g);
 }

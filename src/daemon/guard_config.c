@@ -484,6 +484,7 @@ int guard_config_make(const struct config *c, struct guard_settings *ret)
 		policy_done(draft);
 	}
 	free(draft);
+	ret->record_limit = c->guard_record_limit;
 	if (good && c->guard_record) {
 		ret->record =
 			policy_keep(&ret->policy, c->guard_record, strlen(c->guard_record));

@@ -18,7 +18,8 @@ struct guard_settings {
 	uint64_t health_interval_ns;
 	bool capacity_enabled;
 	struct budget_options budget;
-	const char *record; /* NULL: nothing is recorded */
+	const char *record;    /* NULL: nothing is recorded */
+	uint64_t record_limit; /* bytes; 0: none */
 };
 
 /* Of a configuration that was read without error.  0, or -GW_E_NOMEM and *ret is empty. */

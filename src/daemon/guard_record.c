@@ -15,7 +15,16 @@ void guard_record_boot(char out[static 64])
 	root_close(&root);
 }
 
-void guard_record_write(struct buf *out, const struct guard_record *r, const char *notes)
+static void add_process(struct json *j, int64_t pid, uint64_t start_ticks)
+{
+	json_array(j, NULL);
+	json_int(j, NULL, pid);
+	json_uint(j, NULL, start_ticks);
+	json_array_end(j);
+}
+
+void guard_record_write(struct buf *out, const struct guard_record *r,
+			const struct guard_record_more *more)
 {
 	struct json j;
 	char boot[64];
@@ -39,16 +48,17 @@ void guard_record_write(struct buf *out, const struct guard_record *r, const cha
 		json_array_end(&j);
 	}
 	json_array_end(&j);
-	json_string(&j, "boot", boot); /* in which put_away has a meaning */
+	json_string(&j, "boot", boot); /* in which processes have a meaning */
 	json_array(&j, "put_away");
-	for (unsigned i = 0; i < r->put_away_count; i++) {
-		json_array(&j, NULL);
-		json_int(&j, NULL, r->put_away[i].pid);
-		json_uint(&j, NULL, r->put_away[i].start_ticks);
-		json_array_end(&j);
-	}
+	for (unsigned i = 0; i < r->put_away_count; i++)
+		add_process(&j, r->put_away[i].pid, r->put_away[i].start_ticks);
 	json_array_end(&j);
-	json_string(&j, "notes", notes);
+	json_array(&j, "roots");
+	for (unsigned i = 0; i < r->roots; i++)
+		add_process(&j, r->root[i].pid, r->root[i].start_ticks);
+	json_array_end(&j);
+	json_string(&j, "kind", more->kind);
+	json_string(&j, "notes", more->notes);
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -65,6 +75,26 @@ void guard_room_write(struct buf *out, const struct guard_room_record *r)
 	json_int(&j, "pid", r->room.pid);
 	json_uint(&j, "start_ticks", r->start_ticks);
 	json_uint(&j, "until_wall_ns", r->until_wall_ns);
+	json_object_end(&j);
+	json_end(&j);
+}
+
+void guard_game_write(struct buf *out, const struct guard_game_record *r)
+{
+	struct json j;
+	char boot[64];
+
+	guard_record_boot(boot);
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_string(&j, "boot", boot);
+	json_int(&j, "pid", r->game.pid);
+	json_uint(&j, "start_ticks", r->start_ticks);
+	json_int(&j, "uid", r->game.uid);
+	json_uint(&j, "since_ns", r->game.since_ns);
+	if (r->game.until_ns != UINT64_MAX)
+		json_uint(&j, "until_ns", r->game.until_ns);
+	json_string(&j, "who", r->game.who);
 	json_object_end(&j);
 	json_end(&j);
 }

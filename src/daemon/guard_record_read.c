@@ -48,6 +48,21 @@ static void read_put_away(const json_t *list, bool old, struct guard_record *r)
 	}
 }
 
+static void read_roots(const json_t *list, struct guard_record *r)
+{
+	size_t n = json_array_size(list);
+
+	for (size_t i = 0; i < n && r->roots < GUARD_ROOTS; i++) {
+		const json_t *pair = json_array_get(list, i);
+		uint64_t pid = bounded(json_array_get(pair, 0), INT32_MAX);
+
+		if (pid <= 1)
+			continue;
+		r->root[r->roots].pid = (int64_t)pid;
+		r->root[r->roots++].start_ticks = bounded(json_array_get(pair, 1), INT64_MAX);
+	}
+}
+
 static void read_gpus(const json_t *list, struct guard_record *r)
 {
 	size_t n = json_array_size(list);
@@ -63,11 +78,18 @@ static void read_gpus(const json_t *list, struct guard_record *r)
 	}
 }
 
-int guard_record_read(const char *text, struct guard_record *ret, char *notes, size_t size)
+static void text_of(const json_t *o, const char *key, char *out, size_t size)
+{
+	const char *said = json_string_value(json_object_get(o, key));
+
+	snprintf(out, size, "%s", said ? said : "");
+}
+
+int guard_record_read(const char *text, struct guard_record *ret,
+		      struct guard_record_more *more)
 {
 	json_t *o = json_loads(text, 0, NULL);
 	const char *worker = json_string_value(json_object_get(o, "worker"));
-	const char *said = json_string_value(json_object_get(o, "notes"));
 
 	if (!worker) {
 		json_decref(o);
@@ -84,8 +106,12 @@ int guard_record_read(const char *text, struct guard_record *ret, char *notes, s
 	ret->hold_until_wall_ns = number(o, "hold_until_wall_ns", INT64_MAX);
 	ret->wall_ns = number(o, "wall_ns", INT64_MAX);
 	read_gpus(json_object_get(o, "gpus"), ret);
-	read_put_away(json_object_get(o, "put_away"), is_old(o), ret);
-	snprintf(notes, size, "%s", said ? said : "");
+	more->past = is_old(o);
+	read_put_away(json_object_get(o, "put_away"), more->past, ret);
+	if (!more->past)
+		read_roots(json_object_get(o, "roots"), ret);
+	text_of(o, "kind", more->kind, sizeof(more->kind));
+	text_of(o, "notes", more->notes, sizeof(more->notes));
 	json_decref(o);
 	return 0;
 }
@@ -104,4 +130,22 @@ int guard_room_read(const char *text, struct guard_room_record *ret)
 	ret->until_wall_ns = number(o, "until_wall_ns", INT64_MAX);
 	json_decref(o);
 	return *ret->room.gpu && ret->room.id && ret->room.bytes ? 0 : -GW_E_PARSE;
+}
+
+int guard_game_read(const char *text, struct guard_game_record *ret)
+{
+	json_t *o = json_loads(text, 0, NULL);
+	const json_t *uid = json_object_get(o, "uid");
+	bool good = o && !is_old(o);
+
+	memset(ret, 0, sizeof(*ret));
+	ret->game.pid = (int64_t)number(o, "pid", INT32_MAX);
+	ret->game.uid = json_is_integer(uid) ? json_integer_value(uid) : -1;
+	ret->game.since_ns = number(o, "since_ns", INT64_MAX);
+	ret->game.until_ns =
+		json_object_get(o, "until_ns") ? number(o, "until_ns", INT64_MAX) : UINT64_MAX;
+	ret->start_ticks = number(o, "start_ticks", INT64_MAX);
+	text_of(o, "who", ret->game.who, sizeof(ret->game.who));
+	json_decref(o);
+	return good && ret->game.pid > 1 && ret->start_ticks ? 0 : -GW_E_PARSE;
 }

@@ -1,6 +1,9 @@
 /* Words parted by tabs; a text is the last word of its line, with control characters as blanks. */
 #include "guard_trace.h"
 
+#include "guard/guard_state.h"
+#include "guard/policy_text.h"
+
 #include <inttypes.h>
 #include <math.h>
 
@@ -16,6 +19,17 @@ void guard_trace_begin(struct buf *out, uint64_t last_id, enum guard_mode mode)
 {
 	buf_addf(out, "begin\t%d\t%" PRIu64 "\t%u\n", GUARD_TRACE_FORM, last_id,
 		 (unsigned)mode);
+}
+
+void guard_trace_policy(struct buf *out, const struct policy *p)
+{
+	policy_text_write(out, "policy\t", p);
+	buf_adds(out, "policy\n");
+}
+
+void guard_trace_state(struct buf *out, const struct guard *g)
+{
+	guard_state_write(out, "state\t", g);
 }
 
 void guard_trace_swap(struct buf *out)
@@ -41,6 +55,9 @@ static void add_record(struct buf *out, const struct guard_record *r)
 	for (unsigned i = 0; i < r->put_away_count; i++)
 		buf_addf(out, "record-process\t%" PRId64 "\t%" PRIu64 "\n", r->put_away[i].pid,
 			 r->put_away[i].start_ticks);
+	for (unsigned i = 0; i < r->roots; i++)
+		buf_addf(out, "record-root\t%" PRId64 "\t%" PRIu64 "\n", r->root[i].pid,
+			 r->root[i].start_ticks);
 }
 
 void guard_trace_worker(struct buf *out, unsigned worker, const char *name,

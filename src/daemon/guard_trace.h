@@ -2,7 +2,9 @@
  *
  * The guard is pure, so that what was told it decides the same again.  Scenes are written by guard/scene.h; here
  * are the lines between them.  A file may hold several runs of the service: each
- * begins anew.  Another configuration while it runs does not: what is known goes on. */
+ * begins anew.  Another configuration while it runs does not: what is known goes on.
+ * Each run says by what policy it decided, each change by what other one; one that was recorded from its midst
+ * begins with all that the guard knew. */
 #ifndef GW_DAEMON_GUARD_TRACE_H
 #define GW_DAEMON_GUARD_TRACE_H
 
@@ -10,11 +12,15 @@
 
 #include "base/buf.h"
 
-#define GUARD_TRACE_FORM 3 /* of what is written */
+#define GUARD_TRACE_FORM 4 /* of what is written */
 
 /* ---- writing: each adds its line ---- */
 /* last_id: guard_last_id(): numbers in the lines that follow are larger.  mode: that is in force. */
 void guard_trace_begin(struct buf *out, uint64_t last_id, enum guard_mode mode);
+/* After begin or swap: what is decided by from here on (guard/policy_text.h). */
+void guard_trace_policy(struct buf *out, const struct policy *p);
+/* After the workers of a begin, and what it was told before: guard/guard_state.h. */
+void guard_trace_state(struct buf *out, const struct guard *g);
 /* After begin or swap, once a worker: the lines that follow name it by its position, whoever reads them has it elsewhere
  * perhaps.  record: what the guard was given or knows of it; NULL: nothing. */
 void guard_trace_worker(struct buf *out, unsigned worker, const char *name,
@@ -49,15 +55,15 @@ void guard_trace_games(struct buf *out, unsigned count, uint64_t now_ns);
 /* ---- reading ---- */
 struct guard_trace; /* a reader */
 
-/* What policy points to is borrowed.  dry: outcomes are left out, as nothing is done; else the mode is the recorded one.
- * 0 or -GW_E_NOMEM. */
+/* What policy points to is borrowed.  dry: all is decided by it, and outcomes are left out, as nothing is done; else each part
+ * by the policy that was recorded with it, and by this one, which may be NULL, where none was.  0 or -GW_E_NOMEM. */
 int guard_trace_new(const struct policy *p, bool dry, struct guard_trace **ret);
 void guard_trace_free(struct guard_trace *t);
 
 /* Tells the guard what a line (without its newline) says.  0, -GW_E_PARSE, -GW_E_NOSUPPORT (a run that a later
- * version wrote) or -GW_E_NOMEM.  Runs of the first form, without names and records, are read as if
+ * version wrote), -GW_E_NOENT (one without a policy, and none was given) or -GW_E_NOMEM.  Runs of the first form, without names and records, are read as if
  * workers stood where they stand in the policy; the second form had neither rooms of an earlier run nor other services, and
- * began anew with each configuration. */
+ * began anew with each configuration; up to the third the policy was not told. */
 int guard_trace_line(struct guard_trace *t, const char *line);
 
 /* What was decided since; until it returns false.  wall_ns: by the clock of the last scene. */
@@ -68,6 +74,8 @@ struct guard_trace_counts {
 	uint64_t scenes, runs;
 };
 struct guard_trace_counts guard_trace_counts(const struct guard_trace *t);
+/* By which was decided last. */
+const struct policy *guard_trace_by(const struct guard_trace *t);
 /* For guard_status(); NULL: nothing was told yet. */
 const struct guard *guard_trace_guard(const struct guard_trace *t);
 

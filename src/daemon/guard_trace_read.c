@@ -1,6 +1,9 @@
 /* The reading half of guard_trace: each line tells the guard what the one that was recorded was told. */
 #include "guard_trace.h"
 
+#include "guard/guard_state.h"
+#include "guard/policy_text.h"
+
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -12,7 +15,10 @@
 #define ROOMS 64 /* whose numbers are known: more than there can be at once */
 
 struct guard_trace {
-	struct policy policy;
+	struct policy given;   /* no worker: none was given */
+	struct policy *own;    /* as recorded; NULL: it was not, or shall not count */
+	struct policy *coming; /* likewise, between swap and swapped */
+	struct buf text;       /* of one that is being read */
 	bool dry;
 	struct guard *guard;
 	struct scene scene;
@@ -20,6 +26,7 @@ struct guard_trace {
 	uint64_t last_id;          /* before this run */
 	unsigned form;
 	bool swapping; /* between swap and swapped */
+	bool knowing;  /* what it knew is being told */
 	uint32_t knew; /* workers of the policy that the run had before it */
 	/* Another policy gives other orders, and so other numbers: those of the recording, and ours. */
 	struct {
@@ -32,6 +39,25 @@ struct guard_trace {
 	unsigned records;
 	struct guard_trace_counts counts;
 };
+
+/* By what is decided; of those that are named next, by what will be. */
+static struct policy *policy(struct guard_trace *t)
+{
+	return t->own ? t->own : &t->given;
+}
+
+static struct policy *next_policy(struct guard_trace *t)
+{
+	return t->coming ? t->coming : policy(t);
+}
+
+static void drop(struct policy **p)
+{
+	if (*p)
+		policy_done(*p);
+	free(*p);
+	*p = NULL;
+}
 
 struct words {
 	char text[1024];
@@ -80,18 +106,23 @@ static void begin(struct guard_trace *t, unsigned form, uint64_t last_id)
 {
 	guard_free(t->guard);
 	t->guard = NULL;
+	drop(&t->own);
+	drop(&t->coming);
+	buf_clear(&t->text);
 	memset(&t->scene, 0, sizeof(t->scene));
 	t->form = form;
 	t->last_id = last_id;
 	t->records = t->rooms = 0;
-	t->swapping = false;
+	t->swapping = t->knowing = false;
 	for (int i = 0; i < POLICY_WORKERS; i++)
 		t->position[i] = form == 1 ? i : -1;
 }
 
 static int make_guard(struct guard_trace *t)
 {
-	int err = guard_new(&t->policy, t->record, t->records, &t->guard);
+	int err = !policy(t)->workers && !t->own
+			  ? -GW_E_NOENT
+			  : guard_new(policy(t), t->record, t->records, &t->guard);
 
 	t->counts.runs++;
 	if (!err && t->form >= 3)
@@ -106,7 +137,7 @@ static bool read_mode(struct guard_trace *t, const char *word)
 	if (!number(word, &mode) || mode > GUARD_ENFORCE)
 		return false;
 	if (!t->dry)
-		t->policy.mode = (enum guard_mode)mode;
+		next_policy(t)->mode = (enum guard_mode)mode;
 	return true;
 }
 
@@ -137,8 +168,8 @@ static int read_worker(struct guard_trace *t, const struct words *w)
 
 	if (!begins(t) || w->count != 3 || !number(w->word[1], &at) || at >= POLICY_WORKERS)
 		return -GW_E_PARSE;
-	for (unsigned i = 0; i < t->policy.workers; i++)
-		if (strcmp(t->policy.worker[i].name, w->word[2]) == 0)
+	for (unsigned i = 0; i < next_policy(t)->workers; i++)
+		if (strcmp(next_policy(t)->worker[i].name, w->word[2]) == 0)
 			t->position[at] = (int)i;
 	return 0;
 }
@@ -202,12 +233,27 @@ static int read_record_process(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+static int read_record_root(struct guard_trace *t, const struct words *w)
+{
+	static const unsigned at[] = { 1, 2 };
+	struct guard_record *r = last_record(t);
+	uint64_t v[2];
+
+	if (!r || r->roots == GUARD_ROOTS || w->count != 3 || !numbers(w, at, 2, v) ||
+	    v[0] > INT64_MAX)
+		return -GW_E_PARSE;
+	r->root[r->roots].pid = (int64_t)v[0];
+	r->root[r->roots++].start_ticks = v[1];
+	return 0;
+}
+
 /* Where a worker of the recording stands now; -1: the policy has no such. */
 static int position(const struct guard_trace *t, uint64_t worker)
 {
+	const struct policy *p = guard_trace_by(t);
 	int at = worker < POLICY_WORKERS ? t->position[worker] : -1;
 
-	return at < (int)t->policy.workers ? at : -1;
+	return at < (int)p->workers ? at : -1;
 }
 
 /* Workers of the policy that the recording has now: a set. */
@@ -242,16 +288,29 @@ static int swap_without(struct guard_trace *t, uint32_t set, uint64_t now_ns)
 
 	if (!p)
 		return -GW_E_NOMEM;
-	*p = t->policy;
+	*p = *policy(t);
 	p->workers = 0;
-	for (unsigned i = 0; i < t->policy.workers; i++)
+	for (unsigned i = 0; i < policy(t)->workers; i++)
 		if (!(set >> i & 1))
-			p->worker[p->workers++] = t->policy.worker[i];
+			p->worker[p->workers++] = policy(t)->worker[i];
 	err = guard_swap(t->guard, p, NULL, 0, now_ns);
 	if (!err)
-		err = guard_swap(t->guard, &t->policy, t->record, t->records, now_ns);
+		err = guard_swap(t->guard, policy(t), t->record, t->records, now_ns);
 	free(p);
 	return err;
+}
+
+/* As the one that was recorded did. */
+static int swap_to(struct guard_trace *t, uint64_t now_ns)
+{
+	int err = guard_swap(t->guard, t->coming, t->record, t->records, now_ns);
+
+	if (err)
+		return err;
+	drop(&t->own);
+	t->own = t->coming;
+	t->coming = NULL;
+	return 0;
 }
 
 static int read_swapped(struct guard_trace *t, const struct words *w)
@@ -263,10 +322,11 @@ static int read_swapped(struct guard_trace *t, const struct words *w)
 	    !read_mode(t, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
-	err = swap_without(t, known(t) & ~t->knew, now_ns);
+	err = t->coming ? swap_to(t, now_ns) : swap_without(t, known(t) & ~t->knew, now_ns);
 	if (err) { /* it may stand on a policy that is gone */
 		guard_free(t->guard);
 		t->guard = NULL;
+		drop(&t->coming);
 	}
 	return err;
 }
@@ -467,6 +527,57 @@ static int read_economy(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
+/* ---- by what is decided, and what was known ---- */
+
+/* The last line of a policy. */
+static int take_policy(struct guard_trace *t)
+{
+	struct policy *p = calloc(1, sizeof(*p));
+	int err = p ? policy_text_read(t->text.p, p) : -GW_E_NOMEM;
+
+	buf_clear(&t->text);
+	if (err) {
+		drop(&p);
+		return err;
+	}
+	drop(t->swapping ? &t->coming : &t->own);
+	*(t->swapping ? &t->coming : &t->own) = p;
+	return 0;
+}
+
+static int read_policy(struct guard_trace *t, const char *line)
+{
+	if (!begins(t))
+		return -GW_E_PARSE;
+	if (t->dry)
+		return 0;
+	if (!*line)
+		return t->text.err ? -GW_E_PARSE : take_policy(t);
+	buf_adds(&t->text, line + 1);
+	buf_addc(&t->text, '\n');
+	return 0;
+}
+
+/* By another policy it begins with whom it finds, as after a restart. */
+static int read_state(struct guard_trace *t, const char *line)
+{
+	const struct scene *s;
+	int r;
+
+	if (!t->own || t->swapping)
+		return t->dry ? 0 : -GW_E_PARSE;
+	if (!t->guard && make_guard(t) != 0)
+		return -GW_E_NOMEM;
+	r = guard_state_read(t->guard, line);
+	t->knowing = r <= 0; /* one of which half was told is of no use */
+	if (r <= 0)
+		return r;
+	guard_verdicts(t->guard, &s);
+	t->wall_ns = s->wall_ns;
+	t->mono_ns = s->mono_ns;
+	return 0;
+}
+
 /* ---- scenes ---- */
 
 /* Who is whose by our policy.  The scene itself stays: the next line may say how it changed. */
@@ -515,6 +626,7 @@ static int read_words(struct guard_trace *t, const char *line)
 		{ "record", read_record, true },
 		{ "record-gpu", read_record_gpu, true },
 		{ "record-process", read_record_process, true },
+		{ "record-root", read_record_root, true },
 		{ "begin", read_begin, true },
 		{ "worker", read_worker, true },
 		{ "swap", read_swap, false },
@@ -550,15 +662,23 @@ static int read_words(struct guard_trace *t, const char *line)
 
 int guard_trace_line(struct guard_trace *t, const char *line)
 {
+	int err = 0;
+
 	if (!*line)
 		return 0;
+	if (strncmp(line, "policy", 6) == 0 && (!line[6] || line[6] == '\t'))
+		return read_policy(t, line + 6);
+	if (strncmp(line, "state\t", 6) == 0)
+		return read_state(t, line + 6);
+	if (t->knowing && strncmp(line, "begin\t", 6) != 0)
+		return -GW_E_PARSE;
 	if (line[1] != '\t')
 		return read_words(t, line);
 	if (t->swapping)
 		return -GW_E_PARSE;
-	if (!t->guard && make_guard(t) != 0)
-		return -GW_E_NOMEM;
-	return read_scene(t, line);
+	if (!t->guard)
+		err = make_guard(t);
+	return err ? err : read_scene(t, line);
 }
 
 bool guard_trace_decision(struct guard_trace *t, struct guard_decision *ret,
@@ -581,8 +701,10 @@ int guard_trace_new(const struct policy *p, bool dry, struct guard_trace **ret)
 
 	if (!t)
 		return -GW_E_NOMEM;
-	t->policy = *p;
+	if (p)
+		t->given = *p;
 	t->dry = dry;
+	buf_init(&t->text, 1 << 20);
 	begin(t, 1, 0); /* a file whose beginning was cut off, or scenes alone */
 	*ret = t;
 	return 0;
@@ -590,8 +712,10 @@ int guard_trace_new(const struct policy *p, bool dry, struct guard_trace **ret)
 
 void guard_trace_free(struct guard_trace *t)
 {
-	if (t)
-		guard_free(t->guard);
+	if (!t)
+		return;
+	begin(t, 1, 0); /* frees what is of a run */
+	buf_done(&t->text);
 	free(t);
 }
 
@@ -603,4 +727,9 @@ struct guard_trace_counts guard_trace_counts(const struct guard_trace *t)
 const struct guard *guard_trace_guard(const struct guard_trace *t)
 {
 	return t->guard;
+}
+
+const struct policy *guard_trace_by(const struct guard_trace *t)
+{
+	return t->own ? t->own : &t->given;
 }

@@ -124,29 +124,39 @@ const struct guard_view *guarding_view(struct guarding *g)
 
 /* ---- beginning and end ---- */
 
-static int open_guard(struct guarding *g)
+static int open_guard(struct guarding *g, const struct guarding_records *r)
 {
-	struct guarding_records *r = NULL;
-	int err = guarding_records_read(g, &r);
+	int err = guarding_teller_new(g, r);
 
-	if (!err)
-		err = guarding_teller_new(g, r);
-	for (unsigned i = 0; !err && i < g->settings->policy.workers; i++)
+	if (err)
+		return err;
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
 		guarding_give_notes(g, r, i);
-	free(r);
-	if (!err)
-		guarding_rooms_open(g);
-	return err;
+	guarding_rooms_open(g);
+	guarding_tell_missing(g, r);
+	return 0;
+}
+
+static int open_looker(struct guarding *g, const struct guarding_records *r)
+{
+	struct look_formers formers;
+
+	guarding_formers(r, &g->settings->policy, &formers);
+	return looker_new(g->config.loop, g->config.ctx, &g->settings->policy, &formers, came,
+			  g, &g->looker);
 }
 
 static int open_all(struct guarding *g)
 {
-	const struct policy *p = &g->settings->policy;
+	struct guarding_records *r = NULL;
 	int err = g->outcome_fd < 0 ? -GW_E_IO
-				    : action_new(p, &worker_all, g->outcome_fd, &g->action);
+				    : action_new(&g->settings->policy, &worker_all,
+						 g->outcome_fd, &g->action);
 
 	if (!err)
-		err = open_guard(g);
+		err = guarding_records_read(g, &r);
+	if (!err)
+		err = open_guard(g, r);
 	if (!err)
 		err = guarding_beside_open(g);
 	if (!err)
@@ -155,7 +165,8 @@ static int open_all(struct guarding *g)
 		err = loop_add_fd(g->config.loop, g->outcome_fd, EPOLLIN, outcomes, g,
 				  &g->outcome_source);
 	if (!err)
-		err = looker_new(g->config.loop, g->config.ctx, p, came, g, &g->looker);
+		err = open_looker(g, r);
+	free(r);
 	return err ? err : guarding_events_open(g);
 }
 

@@ -134,11 +134,10 @@ static void release_room(void *engine, uint64_t id)
 
 /* A user whose workers left too often waits with games as with every other wish. */
 static int may_play(struct guarding *g, int64_t *pid, const struct guard_asker *by,
-		    char *message, size_t size)
+		    uint64_t *ret_start_ticks, char *message, size_t size)
 {
-	uint64_t ignored;
 	struct root root;
-	int err = find_process(pid, by, &ignored, message, size);
+	int err = find_process(pid, by, ret_start_ticks, message, size);
 
 	if (err)
 		return err;
@@ -152,22 +151,37 @@ static int may_play(struct guarding *g, int64_t *pid, const struct guard_asker *
 	return guard_user_wait_ns(g->guard, by->uid, guarding_time_ns(g)) ? -GW_E_PERM : 0;
 }
 
+/* It is in the file before it is answered, unless the disk takes its time. */
+static void keep_game(struct guarding *g, int64_t pid, bool kept)
+{
+	int err = kept ? store_flush(g->config.store, KEEP_NS) : -GW_E_SIZE;
+
+	if (!store_lasting(g->config.store) || (err && err != -GW_E_TIMEOUT))
+		guarding_tell(g, "warning",
+			      "the game of process %lld could not be kept in the file: a "
+			      "restart of the service forgets it",
+			      (long long)pid);
+}
+
 static int game(void *engine, int64_t *pid, uint64_t ttl_ns, const struct guard_asker *by,
 		char *message, size_t size)
 {
 	struct guarding *g = engine;
-	int err = may_play(g, pid, by, message, size);
+	uint64_t start_ticks;
+	int err = may_play(g, pid, by, &start_ticks, message, size);
+	bool kept = false;
 	char text[80];
 
 	if (err)
 		return err;
 	guarding_for(g, by->uid);
-	err = beside_game(g->beside, *pid, ttl_ns, by->uid, by->who);
+	err = beside_game(g->beside, *pid, start_ticks, ttl_ns, by->uid, by->who, &kept);
 	guarding_for(g, -1); /* where nothing began */
 	snprintf(text, sizeof(text), "process %lld plays", (long long)*pid);
-	if (!err)
+	if (!err) {
 		audit(g, by->who, text);
-	else if (err == -GW_E_ARG)
+		keep_game(g, *pid, kept);
+	} else if (err == -GW_E_ARG)
 		snprintf(message, size, "process %lld has ended", (long long)*pid);
 	return err;
 }

@@ -19,7 +19,8 @@ static void found_games(void *arg, unsigned count)
 	struct guarding *g = arg;
 
 	guarding_games(g, count);
-	looker_now(g->looker);
+	if (g->looker) /* those of an earlier run come before it */
+		looker_now(g->looker);
 }
 
 /* What an idling model costs is known better now.  In whole numbers, as it is written: the same decides again. */

@@ -4,7 +4,6 @@
 
 #include "guard_counts.h"
 #include "guard_line.h"
-#include "guard_record.h"
 
 #include "base/clock.h"
 
@@ -82,7 +81,7 @@ static void tell_decision(struct guarding *g, const struct guard_decision *d)
 
 int guarding_keep(struct guarding *g, const struct guard_record *r)
 {
-	char notes[WORKER_NOTES_SIZE] = "";
+	struct guard_record_more more = { .kind = "" };
 	struct buf text;
 	int err;
 
@@ -91,10 +90,12 @@ int guarding_keep(struct guarding *g, const struct guard_record *r)
 			continue;
 		if (!r->evicted) /* what it had loaded then would be loaded beside what it has */
 			action_set_notes(g->action, i, "");
-		action_notes(g->action, i, notes, sizeof(notes));
+		action_notes(g->action, i, more.notes, sizeof(more.notes));
+		snprintf(more.kind, sizeof(more.kind), "%s",
+			 policy_kind_name(g->settings->policy.worker[i].kind));
 	}
 	buf_init(&text, 64 * 1024);
-	guard_record_write(&text, r, notes);
+	guard_record_write(&text, r, &more);
 	err = text.err ? -GW_E_SIZE
 		       : store_keep(g->config.store, KIND, r->worker, text.p, text.len);
 	buf_done(&text);
@@ -321,8 +322,7 @@ static void load(void *arg, const char *id, const char *json)
 
 	if (to->count == sizeof(to->record) / sizeof(to->record[0]) ||
 	    (!named && l->others == 2 * POLICY_WORKERS) ||
-	    guard_record_read(json, &to->record[to->count], to->notes[to->count],
-			      sizeof(to->notes[0])) != 0)
+	    guard_record_read(json, &to->record[to->count], &to->more[to->count]) != 0)
 		return;
 	l->others += !named;
 	to->count++;
@@ -343,7 +343,26 @@ void guarding_give_notes(struct guarding *g, const struct guarding_records *r, u
 {
 	for (unsigned i = 0; i < r->count; i++)
 		if (strcmp(g->settings->policy.worker[worker].name, r->record[i].worker) == 0)
-			action_set_notes(g->action, worker, r->notes[i]);
+			action_set_notes(g->action, worker, r->more[i].notes);
+}
+
+static void recall(const struct guard_record *r, unsigned worker, struct look_formers *ret)
+{
+	for (unsigned i = 0; i < r->roots && ret->count < LOOK_FORMERS; i++) {
+		ret->of[ret->count].worker = worker;
+		ret->of[ret->count].pid = r->root[i].pid;
+		ret->of[ret->count++].start_ticks = r->root[i].start_ticks;
+	}
+}
+
+void guarding_formers(const struct guarding_records *r, const struct policy *p,
+		      struct look_formers *ret)
+{
+	ret->count = 0;
+	for (unsigned i = 0; i < p->workers; i++)
+		for (unsigned k = 0; k < r->count; k++)
+			if (strcmp(p->worker[i].name, r->record[k].worker) == 0)
+				recall(&r->record[k], i, ret);
 }
 
 void guarding_forget(struct guarding *g, const char *worker)

@@ -17,6 +17,7 @@
 
 #include "beside.h"
 #include "event_queue.h"
+#include "guard_record.h"
 #include "guarding.h"
 #include "looker.h"
 
@@ -133,10 +134,15 @@ void guarding_journal_view(struct guarding *g); /* view.journal, as it stands no
 /* Those of earlier runs. */
 struct guarding_records {
 	struct guard_record record[4 * POLICY_WORKERS]; /* also of workers that are gone */
-	char notes[4 * POLICY_WORKERS][WORKER_NOTES_SIZE];
+	struct guard_record_more more[4 * POLICY_WORKERS];
 	unsigned count;
 };
 int guarding_records_read(struct guarding *g, struct guarding_records **ret); /* free() */
+/* Whom the workers of a policy were known by. */
+void guarding_formers(const struct guarding_records *r, const struct policy *p,
+		      struct look_formers *ret);
+/* Workers that an earlier run left out, and that this configuration does not name, are told of. */
+void guarding_tell_missing(struct guarding *g, const struct guarding_records *r);
 void guarding_give_notes(struct guarding *g, const struct guarding_records *r, unsigned worker);
 
 /* guarding_trace.c: what the guard is told goes through here; nobody else can change it. */

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "device/proc.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -38,16 +39,74 @@ static int find(const struct policy *p, const char *name)
 	return -1;
 }
 
-/* How somebody brings it back whom the guard no longer knows. */
-static const char *way_back(enum policy_kind kind)
+/* How somebody brings it back whom the guard no longer knows.  kind < 0: nobody knows what it is. */
+static const char *way_back(int kind)
 {
-	if (policy_kind_is(kind, KIND_WHOLE))
-		return "gpuward guard recover brings it back";
-	if (policy_kind_is(kind, KIND_UNIT))
-		return "start its unit to have it back";
-	if (policy_kind_is(kind, KIND_CONTAINER))
-		return "start its container to have it back";
-	return "load its model again to have it back";
+	static const struct {
+		enum policy_trait trait;
+		const char *text;
+	} ways[] = {
+		{ KIND_WHOLE, "gpuward guard recover brings it back" },
+		{ KIND_UNIT, "start its unit to have it back" },
+		{ KIND_CONTAINER, "start its container to have it back" },
+		{ KIND_COMMANDS, "run its resume_command to have it back" },
+		{ KIND_SIGNALS, "send it its resume_signal to have it back" },
+		{ KIND_SLEEPS,
+		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
+		  "/resume_memory_occupation, then /continue_generation) or start it anew to "
+		  "have it back" },
+		{ KIND_WAKES, "it loads again when somebody asks it" },
+	};
+
+	for (unsigned i = 0; kind >= 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
+		if (policy_kind_is((unsigned)kind, ways[i].trait))
+			return ways[i].text;
+	return kind < 0 ? "bring it back by hand" : "load its model again to have it back";
+}
+
+static void tell_gone(struct guarding *g, const struct guard_record *r, int kind)
+{
+	guarding_tell(g, "warning",
+		      "worker %s is gone from the configuration while it is out (level "
+		      "%u): %s, or name it again and the guard does",
+		      r->worker, r->level, way_back(kind));
+}
+
+/* ---- at a start: what an earlier run left, of whom the file was changed since ---- */
+
+/* After a start of the machine all began anew.  One that was ended may be so still; of another a process must live, or
+ * nobody knows which it was. */
+static bool may_be_out(const struct root *root, const struct guard_record *r,
+		       const struct guard_record_more *more, int kind)
+{
+	if (more->past)
+		return false;
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+		return true;
+	for (unsigned i = 0; i < r->roots; i++)
+		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)
+			return true;
+	return !r->roots;
+}
+
+void guarding_tell_missing(struct guarding *g, const struct guarding_records *r)
+{
+	struct root root;
+
+	if (root_open(&root, NULL) != 0)
+		return;
+	for (unsigned i = 0; i < r->count; i++) {
+		const struct guard_record *one = &r->record[i];
+		int kind = policy_kind_find(r->more[i].kind);
+
+		if (!one->evicted || find(&g->settings->policy, one->worker) >= 0)
+			continue;
+		if (may_be_out(&root, one, &r->more[i], kind))
+			tell_gone(g, one, kind);
+		else if (one->hold == HOLD_NONE)
+			guarding_forget(g, one->worker);
+	}
+	root_close(&root);
 }
 
 /* What is known of workers that leave, from before they do. */
@@ -82,10 +141,7 @@ static void part(struct guarding *g, const struct guard_record *r, enum policy_k
 			      "configuration, could not be kept: the journal is full",
 			      r->worker);
 	if (r->evicted)
-		guarding_tell(g, "warning",
-			      "worker %s is gone from the configuration while it is out (level "
-			      "%u): %s, or name it again and the guard does",
-			      r->worker, r->level, way_back(kind));
+		tell_gone(g, r, (int)kind);
 }
 
 /* ---- what names workers by their position ---- */
@@ -122,7 +178,7 @@ static bool same(const struct guard_settings *a, const struct guard_settings *b)
 	       a->health_interval_ns == b->health_interval_ns &&
 	       a->capacity_enabled == b->capacity_enabled &&
 	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
-	       text_same(a->record, b->record);
+	       text_same(a->record, b->record) && a->record_limit == b->record_limit;
 }
 
 static void retire(struct guarding *g, struct retired *place, struct guard_settings *old)
@@ -156,6 +212,7 @@ static void move_over(struct guarding *g, struct retired *place,
 {
 	struct guard_settings *old = g->settings, *next = g->next;
 	int now[POLICY_WORKERS], from[POLICY_WORKERS];
+	struct look_formers formers;
 	unsigned fresh = 0, left = 0;
 	bool news = !same(old, next);
 
@@ -172,7 +229,8 @@ static void move_over(struct guarding *g, struct retired *place,
 	move_decisions(g, now);
 	move_unkept(g);
 	action_policy(g->action, &next->policy, from);
-	looker_policy(g->looker, &next->policy);
+	guarding_formers(records, &next->policy, &formers);
+	looker_policy(g->looker, &next->policy, &formers);
 	g->settings = next;
 	g->next = NULL;
 	guard_counts_load(&g->tally, g->config.store, &next->policy);

@@ -1,23 +1,24 @@
 /* guarding_trace: alone may change the guard.  What it is told goes through here, and is written down where it is recorded:
- * a recording has all that its decisions follow from.  For everybody else g->guard is there to look at. */
+ * a recording has all that its decisions follow from.  For everybody else g->guard is there to look at.
+ *
+ * A file that has grown to its limit becomes FILE.1, and the next begins with all that the guard knows. */
 #include "guarding_parts.h"
 
+#include "guard_recording.h"
 #include "guard_trace.h"
 
-#include "base/file.h"
+#include "guard/guard_state.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #define WHOLE_LOOKS 600 /* then one is written in full: a part of the file can be read alone */
 
 struct guarding_teller {
 	struct guard *guard;
-	int fd; /* -1: nothing is recorded */
+	struct guard_recording file;
+	bool unmoved_told; /* that it cannot be moved */
 	struct buf line;
 	struct scene last; /* that was recorded */
 	unsigned looks;    /* since one was written in full */
@@ -27,14 +28,7 @@ struct guarding_teller {
 
 static bool recorded(const struct guarding *g)
 {
-	return g->teller->fd >= 0;
-}
-
-static void close_file(struct guarding_teller *t)
-{
-	if (t->fd >= 0)
-		close(t->fd);
-	t->fd = -1;
+	return g->teller->file.fd >= 0;
 }
 
 /* Adds what is in the line; a recording that cannot be written ends, the guard goes on. */
@@ -42,10 +36,13 @@ static void record(struct guarding *g)
 {
 	struct guarding_teller *t = g->teller;
 
-	if (t->fd >= 0 && (t->line.err || file_write_all(t->fd, t->line.p, t->line.len) != 0)) {
-		guarding_tell(g, "warning", "%.400s cannot be written (%s): recording ends",
+	if (recorded(g) &&
+	    (t->line.err || guard_recording_add(&t->file, t->line.p, t->line.len) != 0)) {
+		guarding_tell(g, "warning",
+			      "%.400s cannot be written (%s): recording ends; it goes on when "
+			      "the configuration is read again (SIGHUP)",
 			      g->settings->record, t->line.err ? "no memory" : strerror(errno));
-		close_file(t);
+		guard_recording_close(&t->file);
 	}
 	buf_clear(&t->line);
 }
@@ -124,54 +121,63 @@ static void write_begin(struct guarding *g)
 	if (guarding_records_read(g, &kept) != 0)
 		guarding_tell(g, "warning", "no memory: the recording begins without records");
 	guard_trace_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
+	guard_trace_policy(&g->teller->line, p);
 	write_workers(g, p, kept);
 	write_standing(g, guarding_time_ns(g));
+	guard_trace_state(&g->teller->line, g->guard);
 	free(kept);
 	g->teller->last.whole = false;
 	record(g);
 }
 
-/* Is the file still where it is asked for?  Whoever turns logs over moves it away and lets us reload. */
-static bool in_place(const struct guarding *g, const char *path)
+static void begin_file(struct guarding *g)
 {
-	struct stat here, there;
+	const char *path = g->settings->record;
 
-	return recorded(g) && path && fstat(g->teller->fd, &here) == 0 &&
-	       stat(path, &there) == 0 && here.st_dev == there.st_dev &&
-	       here.st_ino == there.st_ino;
-}
-
-/* It tells who runs what on this machine: for its owner alone.  A pipe would have us wait for its reader. */
-static int open_file(const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
-	struct stat st;
-
-	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISFIFO(st.st_mode)) {
-		close(fd);
-		errno = EINVAL;
-		return -1;
-	}
-	return fd;
+	if (guard_recording_open(&g->teller->file, path) == 0)
+		write_begin(g);
+	else
+		guarding_tell(
+			g, "warning", "%.400s cannot be opened (%s): nothing is recorded", path,
+			errno == EINVAL || errno == ENXIO ? "it is a pipe" : strerror(errno));
 }
 
 void guarding_record_open(struct guarding *g)
 {
-	struct guarding_teller *t = g->teller;
+	if (guard_recording_in_place(&g->teller->file, g->settings->record))
+		return;
+	guard_recording_close(&g->teller->file);
+	if (g->settings->record)
+		begin_file(g);
+}
 
-	if (in_place(g, g->settings->record))
+static void move_away(struct guarding *g)
+{
+	const char *path = g->settings->record;
+
+	if (guard_recording_move(&g->teller->file, path) == 0)
 		return;
-	close_file(t);
-	if (!g->settings->record)
+	if (!g->teller->unmoved_told)
+		guarding_tell(g, "warning",
+			      "%.400s cannot be renamed, with .1 behind its name (%s): it is "
+			      "begun anew, and what it had is lost",
+			      path, strerror(errno));
+	g->teller->unmoved_told = true;
+}
+
+/* At a look, when all that was decided is told: what follows is decided by what the next file begins with. */
+static void turn_over(struct guarding *g)
+{
+	struct guard_recording *f = &g->teller->file;
+	uint64_t limit = g->settings->record_limit;
+
+	if (!recorded(g) || !f->regular || !limit || f->size < limit ||
+	    !guard_state_told(g->guard))
 		return;
-	t->fd = open_file(g->settings->record);
-	if (t->fd >= 0)
-		write_begin(g);
-	else
-		guarding_tell(g, "warning", "%.400s cannot be opened (%s): nothing is recorded",
-			      g->settings->record,
-			      errno == EINVAL || errno == ENXIO ? "it is a pipe"
-								: strerror(errno));
+	if (guard_recording_in_place(f, g->settings->record))
+		move_away(g);
+	guard_recording_close(f);
+	begin_file(g);
 }
 
 /* ---- beginning and end ---- */
@@ -186,7 +192,7 @@ int guarding_teller_new(struct guarding *g, const struct guarding_records *r)
 		free(t);
 		return err;
 	}
-	t->fd = -1;
+	t->file.fd = -1;
 	buf_init(&t->line,
 		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
 	g->teller = t;
@@ -198,7 +204,7 @@ void guarding_teller_free(struct guarding *g)
 {
 	if (!g->teller)
 		return;
-	close_file(g->teller);
+	guard_recording_close(&g->teller->file);
 	buf_done(&g->teller->line);
 	guard_free(g->teller->guard);
 	free(g->teller);
@@ -213,11 +219,12 @@ int guarding_change(struct guarding *g, const struct guard_settings *next,
 {
 	struct guarding_teller *t = g->teller;
 	uint64_t now = guarding_time_ns(g);
-	bool goes_on = in_place(g, next->record);
+	bool goes_on = guard_recording_in_place(&t->file, next->record);
 	int err;
 
 	if (goes_on) {
 		guard_trace_swap(&t->line);
+		guard_trace_policy(&t->line, &next->policy);
 		write_workers(g, &next->policy, r);
 		guard_trace_swapped(&t->line, next->policy.mode, now);
 	}
@@ -232,6 +239,7 @@ void guarding_look(struct guarding *g, const struct scene *s)
 {
 	struct guarding_teller *t = g->teller;
 
+	turn_over(g);
 	if (recorded(g)) {
 		if (++t->looks >= WHOLE_LOOKS)
 			t->last.whole = false;

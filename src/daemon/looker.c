@@ -34,6 +34,7 @@ struct looker {
 	uint64_t triggered;
 	struct look_stats stats; /* as of the last look */
 	const struct policy *policy;
+	struct look_formers formers; /* of it */
 	uint64_t wanted, taken; /* turns of policies: this one, and the one that look has */
 	/* The thread's own. */
 	uint64_t often_until_ns;
@@ -120,11 +121,13 @@ static void round_of(struct looker *k)
 /* false: there is no memory for it; the one before stays, and what it sees is of no use. */
 static bool take_policy(struct looker *k)
 {
+	struct look_formers formers;
 	const struct policy *p;
 	uint64_t turn, taken;
 
 	pthread_mutex_lock(&k->lock);
 	p = k->policy;
+	formers = k->formers;
 	turn = k->wanted;
 	taken = k->taken;
 	pthread_mutex_unlock(&k->lock);
@@ -132,6 +135,7 @@ static bool take_policy(struct looker *k)
 		return true;
 	if (look_policy(k->look, p) != 0)
 		return false;
+	look_recall(k->look, &formers);
 	pthread_mutex_lock(&k->lock);
 	k->taken = turn;
 	pthread_mutex_unlock(&k->lock);
@@ -228,6 +232,7 @@ static void release(struct looker *k)
 }
 
 int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
+	       const struct look_formers *f,
 	       uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation),
 	       void *arg, struct looker **ret)
 {
@@ -253,6 +258,8 @@ int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		err = -GW_E_IO;
 	if (!err)
 		err = look_new(ctx, p, &k->look);
+	if (!err)
+		look_recall(k->look, f);
 	if (!err)
 		err = loop_add_fd(l, k->news_fd, EPOLLIN, arrived, k, &k->source);
 	if (!err)
@@ -302,10 +309,11 @@ void looker_now(struct looker *k)
 	eventfd_write(k->wake_fd, 1);
 }
 
-void looker_policy(struct looker *k, const struct policy *p)
+void looker_policy(struct looker *k, const struct policy *p, const struct look_formers *f)
 {
 	pthread_mutex_lock(&k->lock);
 	k->policy = p;
+	k->formers = *f;
 	k->wanted++;
 	if (k->full) {
 		k->empty = k->full;

@@ -10,18 +10,19 @@
 
 struct looker;
 
-/* ctx and policy are borrowed.  came: a scene, on the main thread; it is good until the next; returns when
+/* ctx and policy are borrowed.  f: as of look_recall().  came: a scene, on the main thread; it is good until the next; returns when
  * to look again (monotonic; UINT64_MAX: when somebody opens a GPU) and whether with utilisation.  0,
  * -GW_E_NOMEM or -GW_E_IO. */
 int looker_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
+	       const struct look_formers *f,
 	       uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation),
 	       void *arg, struct looker **ret);
 /* 0, or -GW_E_STATE: it hangs in a driver and is left behind with all that it uses. */
 int looker_free(struct looker *k, uint64_t timeout_ns);
 
-/* Another policy, borrowed: no scene of the old one comes any more, and a look is made at once.  The thread may
+/* Another policy, borrowed, and of workers that are new with it whom they were: no scene of the old one comes any more, and a look is made at once.  The thread may
  * use the old one until looker_settled(): a driver that hangs can hold it. */
-void looker_policy(struct looker *k, const struct policy *p);
+void looker_policy(struct looker *k, const struct policy *p, const struct look_formers *f);
 bool looker_settled(struct looker *k);
 
 /* Hands over what has come, as the loop would: for who waits for a look where no loop runs. */

@@ -64,6 +64,11 @@ static void restore(struct guard *g, struct guard_worker *w, const struct guard_
 		w->put_away[w->put_away_count].start_ticks =
 			r->put_away[w->put_away_count].start_ticks;
 	}
+	for (; r->evicted && w->roots < r->roots && w->roots < GUARD_ROOTS; w->roots++) {
+		w->root[w->roots].pid = r->root[w->roots].pid;
+		w->root[w->roots].start_ticks = r->root[w->roots].start_ticks;
+	}
+	w->recalled = w->roots > 0;
 	text_fit(w->evidence[REASON_CONTENTION], sizeof(w->evidence[0]), "before a restart");
 }
 
@@ -351,6 +356,10 @@ static void fill_record(const struct guard *g, const struct guard_worker *w,
 		r->put_away[i].start_ticks = w->put_away[i].start_ticks;
 	}
 	r->put_away_count = w->put_away_count;
+	for (; r->evicted && r->roots < w->roots; r->roots++) {
+		r->root[r->roots].pid = w->root[r->roots].pid;
+		r->root[r->roots].start_ticks = w->root[r->roots].start_ticks;
+	}
 }
 
 bool guard_next_record(struct guard *g, struct guard_record *ret)

@@ -71,6 +71,7 @@ enum guard_hold { HOLD_NONE, HOLD_EVICTED, HOLD_ACTIVE };
 /* Processes of one worker that an order can name: all of them fit into its record, so that none is put
  * away of which the journal does not know. */
 #define GUARD_TARGETS 64
+#define GUARD_ROOTS   8 /* processes that a worker is known by */
 
 /* What must survive a crash: one for each worker, written before the order that it tells of. */
 struct guard_record {
@@ -93,6 +94,12 @@ struct guard_record {
 		uint64_t start_ticks;
 	} put_away[GUARD_TARGETS];
 	unsigned put_away_count;
+	/* Of one that is out: who it was, by which it is known that it lives, whoever is found. */
+	struct {
+		int64_t pid;
+		uint64_t start_ticks;
+	} root[GUARD_ROOTS];
+	unsigned roots;
 };
 
 enum guard_verb {
@@ -132,7 +139,7 @@ struct guard_order {
 		int64_t pid;
 		uint64_t start_ticks;
 		uint64_t print; /* scene_root.print */
-	} root[8];
+	} root[GUARD_ROOTS];
 	unsigned roots;
 };
 

@@ -180,9 +180,12 @@ static void look_for_roots(struct guard *g, struct guard_worker *w)
 			same += w->root[k].pid == s->root[i].pid &&
 				w->root[k].start_ticks == s->root[i].start_ticks;
 	}
+	w->barred = w->present && known && !same && w->lingers && w->put_away_count;
+	w->present = w->present && !w->barred;
 	if (!w->present)
 		return;
-	w->replaced = w->replaced || (known && !same);
+	w->replaced = w->replaced || (known && !same && (!w->recalled || w->lingers));
+	w->recalled = false;
 	w->roots = 0;
 	for (unsigned i = 0; i < s->roots && w->roots < room; i++) {
 		if (!scene_root_of(&s->root[i], (unsigned)(w - g->worker)))
@@ -240,8 +243,8 @@ static void look_for_worker(struct guard *g, struct guard_worker *w)
 	for (unsigned i = 0; i < g->scene.processes; i++) {
 		const struct scene_process *p = &g->scene.process[i];
 
-		if (g->verdict[i].class != CLASS_WORKER || g->verdict[i].worker != self ||
-		    p->orphan || p->gpu >= g->scene.gpus)
+		if (w->barred || g->verdict[i].class != CLASS_WORKER ||
+		    g->verdict[i].worker != self || p->orphan || p->gpu >= g->scene.gpus)
 			continue;
 		w->present = true;
 		hold_bytes(g, w, p);

@@ -103,10 +103,12 @@ struct guard_worker {
 	struct {
 		int64_t pid;
 		uint64_t start_ticks;
-	} root[8]; /* who it was, at the last look */
+	} root[GUARD_ROOTS]; /* who it was, at the last look */
 	unsigned roots;
-	bool replaced;       /* none of those is left, others are there */
-	bool lingers;        /* one of those lives, and is not found any more */
+	bool recalled; /* those are of a record: it may have begun anew since */
+	bool replaced; /* none of those is left, others are there */
+	bool lingers;  /* one of those lives, and is not found any more */
+	bool barred;   /* ... and was put away: nobody who is found instead takes its place */
 	uint64_t seen_ns;    /* it was last there; 0: nobody saw it */
 	bool starting;       /* it was not there and we start it */
 	uint64_t gpus, home; /* sets of slots: it may be on, it was last on */

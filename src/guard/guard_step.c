@@ -50,16 +50,54 @@ static bool exchanged(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
+/* Told to leave, and nobody has seen that it did. */
+static bool is_leaving(const struct guard_worker *w)
+{
+	return w->state == STATE_DRAIN || w->state == STATE_EVICT || w->state == STATE_VERIFY ||
+	       w->state == STATE_STUCK;
+}
+
+/* Gone, or not found any more, or in another's place. */
+static void leave_sight(struct guard *g, struct guard_worker *w)
+{
+	char sought[240];
+
+	guard_sought(w, sought, sizeof(sought));
+	if (!w->lingers) /* one that is known by something else since a reload has not ended */
+		guard_move(g, w, STATE_ABSENT, "not there", "%s",
+			   w->rematched || w->state == STATE_RECONCILE ? sought
+								       : "its process ended");
+	else if (!w->evicted)
+		guard_move(g, w, STATE_ABSENT, "not found", "%s",
+			   w->replaced ? "another process is found in its place" : sought);
+	else if (w->replaced)
+		guard_move(g, w, STATE_ABSENT, "another",
+			   "another process is found in its place: the one that was moved out "
+			   "lives, and has to be told to load again");
+	else if (w->barred)
+		guard_move(g, w, STATE_ABSENT, "another",
+			   "another process is found in its place: the one that was put away "
+			   "lives; name it again, or gpuward guard recover brings it back");
+	else if (is_leaving(w)) /* also one that became another program */
+		guard_move(g, w, STATE_ABSENT, "not found",
+			   "%s; its process lives and was being told to leave: if it is the "
+			   "worker still, name it again",
+			   sought);
+	else
+		guard_move(g, w, STATE_ABSENT, "not found",
+			   "%s; its process lives and is out: name it again, and the guard "
+			   "brings it back",
+			   sought);
+}
+
 static bool step_reconcile(struct guard *g, struct guard_worker *w)
 {
 	bool resident = w->evicted ? w->bytes > w->need_bytes / 4 : w->bytes > 0;
-	char sought[240];
 
 	if (!guard_is_fresh(g, w))
 		return false;
 	if (gone(w) || w->replaced || exchanged(g, w)) {
-		guard_sought(w, sought, sizeof(sought));
-		guard_move(g, w, STATE_ABSENT, "not there", "%s", sought);
+		leave_sight(g, w);
 		return true;
 	}
 	if (!w->present && w->evicted)
@@ -83,29 +121,6 @@ static bool step_reconcile(struct guard *g, struct guard_worker *w)
 		guard_move(g, w, STATE_EVICTED, "as found", "it is out, level %u", w->level);
 	}
 	return true;
-}
-
-/* Gone, or not found any more, or in another's place. */
-static void leave_sight(struct guard *g, struct guard_worker *w)
-{
-	char sought[240];
-
-	guard_sought(w, sought, sizeof(sought));
-	if (!w->lingers) /* one that is known by something else since a reload has not ended */
-		guard_move(g, w, STATE_ABSENT, "not there", "%s",
-			   w->rematched ? sought : "its process ended");
-	else if (!w->evicted)
-		guard_move(g, w, STATE_ABSENT, "not found", "%s",
-			   w->replaced ? "another process is found in its place" : sought);
-	else if (w->replaced)
-		guard_move(g, w, STATE_ABSENT, "another",
-			   "another process is found in its place: the one that was moved out "
-			   "lives, and has to be told to load again");
-	else
-		guard_move(g, w, STATE_ABSENT, "not found",
-			   "%s; its process lives and is out: name it again, and the guard "
-			   "brings it back",
-			   sought);
 }
 
 static bool step_absent(struct guard *g, struct guard_worker *w)

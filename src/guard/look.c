@@ -92,6 +92,12 @@ int look_policy(struct look *l, const struct policy *p)
 	return 0;
 }
 
+void look_recall(struct look *l, const struct look_formers *f)
+{
+	for (unsigned i = 0; i < f->count; i++)
+		finder_recall(l->finder, f->of[i].worker, f->of[i].pid, f->of[i].start_ticks);
+}
+
 int look_new(struct gw_ctx *ctx, const struct policy *p, struct look **ret)
 {
 	struct look *l = calloc(1, sizeof(*l));

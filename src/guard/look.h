@@ -12,6 +12,8 @@
 struct gw_ctx;
 struct look;
 
+#define LOOK_FORMERS (POLICY_WORKERS * 8)
+
 #define LOOK_BLIND 10 /* more errors in a row than this: the GPU is blind */
 
 /* Borrows both; ctx should have a deadline, or a driver that hangs hangs the look.  0 or -GW_E_NOMEM. */
@@ -21,6 +23,18 @@ void look_free(struct look *l);
 /* Another policy, while the old one is still there; what was found by it is forgotten, but for who wrote
  * which pidfile, and for roots that the new one does not find: scenes have them as former ones.  0 or -GW_E_NOMEM: the old one stays. */
 int look_policy(struct look *l, const struct policy *p);
+
+/* Processes that workers of its policy were known by in an earlier run: those that live and are not found are told as
+ * former ones.  Before the first look that shall know them. */
+struct look_formers {
+	struct {
+		unsigned worker;
+		int64_t pid;
+		uint64_t start_ticks;
+	} of[LOOK_FORMERS];
+	unsigned count;
+};
+void look_recall(struct look *l, const struct look_formers *f);
 
 /* Looks.  utilisation: how busy each process was over the last three seconds is told too, else sm_ratio is
  * NAN; it is asked twice a second at most (2 ms on an H200).  One thread at a time.  0 or -GW_E_NOMEM. */

@@ -143,6 +143,12 @@ void finder_inherit(struct finder *f, const struct finder *old)
 	}
 }
 
+void finder_recall(struct finder *f, unsigned worker, int64_t pid, uint64_t start_ticks)
+{
+	if (worker < f->policy->workers)
+		add_former(&f->target[worker], &(struct known){ pid, start_ticks, 0 });
+}
+
 uint64_t finder_searches(const struct finder *f)
 {
 	return f->searches;

@@ -29,6 +29,9 @@ bool finder_seeks_alike(const struct policy_worker *a, const struct policy_worke
  * Its policy must still be there.  old may be NULL. */
 void finder_inherit(struct finder *f, const struct finder *old);
 
+/* One that a worker was known by in an earlier run: told as a former root while it lives and is not found. */
+void finder_recall(struct finder *f, unsigned worker, int64_t pid, uint64_t start_ticks);
+
 /* Adds the roots that live to s, former ones too, whose GPUs are there already.  news: somebody is on a GPU who was not at
  * the last look, so that it is worth asking for those that are missing. */
 void finder_take(struct finder *f, struct scene *s, bool news);

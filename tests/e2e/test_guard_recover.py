@@ -260,6 +260,20 @@ def test_one_that_ended_or_whose_number_is_anothers_is_left_alone(world, driver,
         assert driver.state(p.pid) == 2  # not the one that was meant
 
 
+def test_a_service_that_starts_with_a_wrong_match_keeps_who_is_put_away(world, driver, tmp_path):
+    other = shutil.copy("/bin/sleep", tmp_path / "another")
+    with killed(world, driver, tmp_path) as (s, p), Contender(world, GIB, exe=other):
+        for name, said in (("nobody", "its process lives and is out"), ("another", "gpuward guard recover brings it back")):
+            with open(s.config, "w") as f:
+                f.write(CONFIG.replace('match.name = "holder"', f'match.name = "{name}"'))
+            s.start()
+            s.wait(lambda w=said: s.now("w") == "absent" and w in s.worker("w")["why"])
+            assert s.stop() == 0
+            assert [pid for pid, _ in journal(s)["w"]["put_away"]] == [p.pid] and driver.state(p.pid) == 2
+        done = recover(s, driver)
+        assert (done.returncode, driver.state(p.pid)) == (0, 0), done.stderr
+
+
 def test_one_that_went_from_the_configuration_is_still_brought_back(world, driver, tmp_path):
     with held(world, driver, tmp_path) as p, Guarded(world, CONFIG, env=driver.env) as s:
         s.until("active", name="w")

@@ -345,7 +345,7 @@ static bool same_settings(const struct guard_settings *a, const struct guard_set
 	       a->health_interval_ns == b->health_interval_ns &&
 	       a->capacity_enabled == b->capacity_enabled &&
 	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
-	       !a->record == !b->record;
+	       !a->record == !b->record && a->record_limit == b->record_limit;
 }
 
 /* A value that is not the default. */

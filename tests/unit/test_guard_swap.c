@@ -256,6 +256,133 @@ static void one_that_is_sought_otherwise_has_not_ended(void **state)
 	end(&o);
 }
 
+/* Out for a guest, and the guard begins anew. */
+static void restart_while_out(struct world *o)
+{
+	begin(o, 1);
+	world_guest(o, "game", 0, 4 * GIB, 2 * S, 60 * S);
+	world_until(o, 20 * S);
+	assert_false(o->w[0].resident);
+	world_restart(o);
+}
+
+static void one_that_is_not_found_after_a_restart_and_lives_is_still_out(void **state)
+{
+	struct world o;
+
+	(void)state;
+	restart_while_out(&o);
+	o.w[0].unfound = true;
+	world_restart(&o);
+	world_run(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	world_restart(&o); /* the record of one that is astray keeps who it was */
+	world_run(&o, 60 * S);
+	assert_non_null(strstr(world_status(&o, 0).why, "its process lives and is out"));
+	o.w[0].unfound = false;
+	world_run(&o, MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+	end(&o);
+}
+
+/* A look at which somebody else is found by the match of the first worker. */
+static void look_at_another(struct world *o)
+{
+	world_scene(o);
+	o->s.root[o->s.roots++] =
+		(struct scene_root){ .worker = 0, .pid = 4711, .start_ticks = 9 };
+	world_process(o, "other", 4711, 9, 0, GIB, NULL);
+	guard_look(o->g, &o->s);
+	world_fetch(o);
+	o->now += o->step_ns;
+}
+
+static void one_that_was_put_away_is_not_given_up_for_another(void **state)
+{
+	struct guard_record r;
+
+	(void)state;
+	for (unsigned restarts = 0; restarts < 2; restarts++) {
+		struct world o;
+
+		begin(&o, 1);
+		o.p.worker[0].kind = WORKER_CHECKPOINT;
+		world_restart(&o);
+		world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
+		world_until(&o, 20 * S);
+		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+		assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+		assert_int_equal(r.put_away_count, 1);
+		o.w[0].unfound = true;
+		if (restarts)
+			world_restart(&o);
+		for (unsigned i = 0; i < 100; i++)
+			look_at_another(&o);
+		assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+		assert_non_null(strstr(world_status(&o, 0).why, "gpuward guard recover"));
+		assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+		assert_true(r.evicted && r.put_away_count == 1 && r.root[0].pid == 100);
+		o.w[0].unfound = false;
+		world_run(&o, 3 * MINUTE);
+		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
+		end(&o);
+	}
+}
+
+/* It becomes another program before it has left. */
+static void one_that_is_not_found_while_it_leaves_is_not_said_to_be_out(void **state)
+{
+	struct world o;
+
+	(void)state;
+	begin(&o, 1);
+	o.w[0].busy = true;
+	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
+	while (world_state(&o, 0) != STATE_DRAIN)
+		world_step(&o);
+	o.w[0].unfound = true;
+	world_run(&o, 2 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_non_null(strstr(world_status(&o, 0).why, "was being told to leave"));
+	assert_null(strstr(world_status(&o, 0).why, "is out"));
+	end(&o);
+}
+
+static void one_that_ended_while_nobody_looked_is_not_waited_for(void **state)
+{
+	struct guard_record r;
+	struct world o;
+
+	(void)state;
+	restart_while_out(&o);
+	o.w[0].alive = false;
+	world_run(&o, 20 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
+	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_false(r.evicted);
+	assert_int_equal(r.roots, 0);
+	end(&o);
+}
+
+/* What it was told is not known of one that began anew meanwhile: it is let in as one that is out. */
+static void one_that_began_anew_while_nobody_looked_comes_back(void **state)
+{
+	struct world o;
+
+	(void)state;
+	restart_while_out(&o);
+	o.w[0].pid++;
+	world_run(&o, 3 * S);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	world_run(&o, 2 * MINUTE);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(o.w[0].resident);
+	end(&o);
+}
+
 static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 {
 	struct guard_record r;
@@ -420,6 +547,11 @@ int main(void)
 		cmocka_unit_test(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers),
 		cmocka_unit_test(a_new_worker_is_judged_by_the_next_look),
 		cmocka_unit_test(one_that_goes_leaves_a_record_and_comes_back_with_it),
+		cmocka_unit_test(one_that_is_not_found_after_a_restart_and_lives_is_still_out),
+		cmocka_unit_test(one_that_was_put_away_is_not_given_up_for_another),
+		cmocka_unit_test(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out),
+		cmocka_unit_test(one_that_ended_while_nobody_looked_is_not_waited_for),
+		cmocka_unit_test(one_that_began_anew_while_nobody_looked_comes_back),
 		cmocka_unit_test(an_order_under_way_refuses_the_swap),
 		cmocka_unit_test(an_order_that_nobody_fetched_is_given_again),
 		cmocka_unit_test(what_is_no_longer_allowed_is_not_tried_again),

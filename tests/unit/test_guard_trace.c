@@ -1,4 +1,5 @@
 #include "daemon/guard_trace.h"
+#include "guard/policy_text.h"
 
 #include "guard_world.h"
 
@@ -285,7 +286,7 @@ static void lines_that_say_nothing_are_refused(void **state)
 		if (guard_trace_line(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
 	assert_int_equal(guard_trace_line(t, ""), 0);
-	assert_int_equal(guard_trace_line(t, "begin\t4\t0\t2"), -GW_E_NOSUPPORT);
+	assert_int_equal(guard_trace_line(t, "begin\t5\t0\t2"), -GW_E_NOSUPPORT);
 	guard_trace_free(t);
 	free(p);
 }
@@ -614,9 +615,102 @@ static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **sta
 	}
 }
 
+/* ---- by what was decided ---- */
+
+static void a_policy_is_read_as_it_was_written_but_for_secrets(void **state)
+{
+	static const char *const leave[] = { "/usr/bin/leave", "--password=hush", NULL };
+	struct policy *p = calloc(1, sizeof(*p)), *back = calloc(1, sizeof(*back));
+	struct buf out;
+
+	(void)state;
+	make_policy(p);
+	p->standard.headroom_ratio = 1.0 / 3;
+	p->worker[0].match.command = "a\ttab, a \\ and\na line";
+	p->worker[0].match.uid = -1;
+	p->worker[0].reload_j = NAN;
+	p->worker[0].schedule[0] = (struct policy_span){ 3, 60, 120 };
+	p->worker[0].schedules = 1;
+	p->worker[0].gpus[0] = "GPU-1";
+	p->worker[0].gpu_count = 1;
+	p->worker[0].text = "[[worker]] one (x.toml:3)";
+	p->rule[0] = (struct policy_rule){ { .name = "", .uid = 7 }, GUARD_CONTEND, "rule 1" };
+	p->rules = 1;
+	buf_init(&out, 1 << 20);
+	policy_text_write(&out, "", p);
+	assert_int_equal(policy_text_read(out.p, back), 0);
+	assert_true(policy_same(p, back));
+	assert_string_equal(back->worker[0].text, p->worker[0].text);
+	assert_string_equal(back->rule[0].text, "rule 1");
+	policy_done(back);
+	p->worker[0].evict_argv = leave;
+	p->worker[0].token_file = "/etc/token";
+	p->worker[0].url = "http://me:hush@localhost:80/@";
+	buf_clear(&out);
+	policy_text_write(&out, "", p);
+	assert_null(strstr(out.p, "hush"));
+	assert_null(strstr(out.p, "/etc/token"));
+	assert_int_equal(policy_text_read(out.p, back), 0);
+	assert_non_null(back->worker[0].evict_argv[0]); /* there is one */
+	assert_null(back->worker[0].resume_argv);
+	assert_string_equal(back->worker[0].url, "localhost:80/@");
+	policy_done(back);
+	for (const char *bad[] = { "hello\t1\n", "workers\t33\n", "workers\t1\n", "mode\tx\n",
+				   "rules\t1\nname\t=\\zz\n" },
+			**b = bad;
+	     b < bad + COUNT(bad); b++) {
+		assert_int_equal(policy_text_read(*b, back), -GW_E_PARSE);
+		policy_done(back);
+	}
+	buf_done(&out);
+	free(back);
+	free(p);
+}
+
+/* The same file by no policy, and lines that tell of what was known. */
+static void half_of_what_was_known_is_refused(void **state)
+{
+	static const char *const bad[] = {
+		"state\tend",
+		"state\tguard\tlooked\t300",
+		"state\tworker\t99\tbytes\t1",
+		"state\tworker\t0\tnobody\t1",
+		"state\tworker\t0\tbytes\t-1",
+		"state\tworker\t0\tbytes\t1\t2",
+		"state\tworker\t0\tbytes",
+		"state\tscene\tG\tx",
+		"state\thello",
+		"games\t5\t0",
+	};
+	struct policy *p = calloc(1, sizeof(*p));
+	struct guard_trace *t;
+	struct buf out;
+
+	(void)state;
+	make_policy(p);
+	buf_init(&out, 1 << 20);
+	assert_int_equal(guard_trace_new(NULL, false, &t), 0);
+	assert_int_equal(guard_trace_line(t, "games\t5\t0"), -GW_E_NOENT);
+	for (size_t i = 0; i < COUNT(bad); i++) {
+		buf_clear(&out);
+		guard_trace_begin(&out, 0, GUARD_ENFORCE);
+		guard_trace_policy(&out, p);
+		assert_int_equal(feed(t, out.p), 0);
+		assert_int_equal(guard_trace_by(t)->workers, p->workers);
+		assert_int_equal(guard_trace_line(t, "state\tbegin"), 0);
+		if (guard_trace_line(t, bad[i]) != -GW_E_PARSE)
+			fail_msg("'%s' was taken", bad[i]);
+	}
+	guard_trace_free(t);
+	buf_done(&out);
+	free(p);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_policy_is_read_as_it_was_written_but_for_secrets),
+		cmocka_unit_test(half_of_what_was_known_is_refused),
 		cmocka_unit_test(numbers_of_a_run_of_the_second_form_are_counted),
 		cmocka_unit_test(what_a_run_begins_with_is_told_before_the_first_look),
 		cmocka_unit_test(a_worker_that_came_with_another_configuration_begins_there),

@@ -152,6 +152,44 @@ static void asks_for_no_kind(const char *path)
 	free(text);
 }
 
+/* A recording that begins while the guard runs begins with these lines: what has none is not known there. */
+static void has_members(const char *head, const char *but)
+{
+	char *text = whole("src/guard/guard_parts.h"), *rows = whole("src/guard/guard_state.c");
+	char *at = strstr(text, head), *last = at ? strstr(at, "\n};") : NULL;
+	char word[64], row[70];
+
+	assert_non_null(last);
+	*last = '\0';
+	for (at += strlen(head); *at; at++) {
+		size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
+
+		if (!strncmp(at, "/*", 2))
+			at = strstr(at, "*/") + 1;
+		else if (n && n < sizeof(word)) {
+			snprintf(word, sizeof(word), " %.*s ", (int)n, at);
+			snprintf(row, sizeof(row), "(%.*s", (int)n, at);
+			at += n - 1;
+			if (strchr(",;[", at[1]) && !strstr(rows, row) && !strstr(but, word))
+				fail_msg("%s%s: guard_state.c has no row for it", head, word);
+		}
+	}
+	free(rows);
+	free(text);
+}
+
+static void all_that_the_guard_knows_can_be_written_down(void **state)
+{
+	(void)state;
+	has_members("\nstruct guard_worker {", " policy knobs pid start_ticks ");
+	has_members("\nstruct guard_gpu {", " now end clears ns ");
+	has_members("\nstruct guard_reservation {", " ");
+	/* The others are made again of these, or are empty then. */
+	has_members("\nstruct guard {",
+		    " p scene verdict others demand gpu order worker workers "
+		    " reservation rate decision first waiting ");
+}
+
 /* Adapters are of a kind; what others want to know of one is a trait. */
 static void nobody_but_an_adapter_asks_for_a_kind(void **state)
 {
@@ -299,6 +337,7 @@ int main(void)
 		cmocka_unit_test(the_schema_has_each_word_once),
 		cmocka_unit_test(the_page_knows_each_word),
 		cmocka_unit_test(every_kind_has_its_row),
+		cmocka_unit_test(all_that_the_guard_knows_can_be_written_down),
 		cmocka_unit_test(nobody_but_an_adapter_asks_for_a_kind),
 		cmocka_unit_test(every_state_and_reason_has_its_row),
 		cmocka_unit_test(the_machine_is_described_with_each_word),

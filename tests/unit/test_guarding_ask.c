@@ -20,6 +20,7 @@ static struct {
 	char text[700];
 	int game_err;
 	int64_t game_uid;
+	bool game_unkept;
 } seen;
 
 /* ---- the file ---- */
@@ -159,10 +160,13 @@ int whose_game(const struct root *root, int64_t pid, const struct guard_asker *b
 	return 0;
 }
 
-int beside_game(struct beside *b, int64_t pid, uint64_t ttl_ns, int64_t uid, const char *who)
+int beside_game(struct beside *b, int64_t pid, uint64_t start_ticks, uint64_t ttl_ns,
+		int64_t uid, const char *who, bool *ret_kept)
 {
 	(void)b;
 	(void)pid;
+	(void)start_ticks;
+	*ret_kept = !seen.game_unkept;
 	(void)ttl_ns;
 	(void)who;
 	assert_int_equal(seen.uid, uid); /* the guard heard for whom, before it is told */
@@ -324,6 +328,28 @@ static void a_game_is_its_users_and_the_next_wish_is_not(void **state)
 	world_done(&o);
 }
 
+static void a_game_that_a_restart_forgets_is_told_of(void **state)
+{
+	const struct guard_asker by = { "token", -1, -1, 0 };
+	char message[200] = "";
+	int64_t pid = 4711;
+
+	(void)state;
+	begin();
+	seen.lasting = true;
+	seen.hangs_ns = NS_PER_S; /* it takes its time, and is kept */
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(seen.told, 1);
+	seen.game_unkept = true; /* the disk is full */
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(seen.told, 3);
+	assert_non_null(strstr(seen.text, "game of process 4711 could not be kept"));
+	seen.game_unkept = seen.lasting = false; /* there is no file */
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(seen.told, 5);
+	world_done(&o);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -333,6 +359,7 @@ int main(void)
 		cmocka_unit_test(what_is_refused_is_neither_told_nor_followed),
 		cmocka_unit_test(room_is_wanted_for_who_asks),
 		cmocka_unit_test(a_game_is_its_users_and_the_next_wish_is_not),
+		cmocka_unit_test(a_game_that_a_restart_forgets_is_told_of),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -35,8 +35,9 @@ int action_policy(struct action *a, const struct policy *p, const int *from)
 	return 0;
 }
 
-void looker_policy(struct looker *k, const struct policy *p)
+void looker_policy(struct looker *k, const struct policy *p, const struct look_formers *f)
 {
+	(void)f;
 	(void)k;
 	seen.looks_by = p;
 }
@@ -82,6 +83,14 @@ int guarding_records_read(struct guarding *x, struct guarding_records **ret)
 	(void)x;
 	*ret = calloc(1, sizeof(**ret));
 	return 0;
+}
+
+void guarding_formers(const struct guarding_records *r, const struct policy *p,
+		      struct look_formers *ret)
+{
+	(void)r;
+	(void)p;
+	ret->count = 0;
 }
 
 void guarding_give_notes(struct guarding *x, const struct guarding_records *r, unsigned worker)
@@ -321,6 +330,52 @@ static void who_is_gone_while_it_is_out_is_kept_and_told_of(void **state)
 	end();
 }
 
+/* Of earlier runs, at a start. */
+static void who_is_missing_in_the_file_is_told_of_while_it_may_live(void **state)
+{
+	static const struct {
+		const char *name, *kind;
+		int64_t pid;
+		bool past;
+		const char *said; /* NULL: it is forgotten */
+	} rows[] = {
+		{ "w0", "vllm", 0, false, "" }, /* it is there */
+		{ "a", "vllm", 0, false, "POST /wake_up" },
+		{ "b", "vllm", INT32_MAX, false, NULL }, /* it ended */
+		{ "c", "ollama", 0, true, NULL },
+		{ "d", "systemd", 0, true, NULL },
+		{ "d", "systemd", INT32_MAX, false, "start its unit" },
+		{ "e", "signal", 0, false, "send it its resume_signal" },
+		{ "f", "checkpoint", 0, false, "gpuward guard recover" },
+		{ "g", "", 0, false, "by hand" },
+	};
+	struct guarding_records *r = calloc(1, sizeof(*r));
+
+	(void)state;
+	begin();
+	r->count = 1;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *said = rows[i].said;
+
+		memset(r, 0, sizeof(*r));
+		r->count = 1;
+		r->record[0].evicted = true;
+		r->record[0].level = 2;
+		r->record[0].roots = rows[i].pid != 0;
+		r->record[0].root[0].pid = rows[i].pid;
+		r->more[0].past = rows[i].past;
+		snprintf(r->record[0].worker, sizeof(r->record[0].worker), "%s", rows[i].name);
+		snprintf(r->more[0].kind, sizeof(r->more[0].kind), "%s", rows[i].kind);
+		seen.text[0] = seen.forgotten[0] = '\0';
+		guarding_tell_missing(&g, r);
+		assert_string_equal(seen.forgotten, said ? "" : rows[i].name);
+		assert_int_equal(seen.text[0] != '\0', said && *said);
+		assert_non_null(strstr(seen.text, said ? said : ""));
+	}
+	free(r);
+	end();
+}
+
 static void decisions_are_those_of_who_is_still_there(void **state)
 {
 	(void)state;
@@ -351,6 +406,7 @@ int main(void)
 		cmocka_unit_test(of_two_that_wait_the_later_counts_from_when_the_first_came),
 		cmocka_unit_test(one_that_cannot_be_had_leaves_the_old_one),
 		cmocka_unit_test(who_is_gone_while_it_is_out_is_kept_and_told_of),
+		cmocka_unit_test(who_is_missing_in_the_file_is_told_of_while_it_may_live),
 		cmocka_unit_test(decisions_are_those_of_who_is_still_there),
 	};
 

@@ -11,13 +11,14 @@
 static struct world o;
 static struct guarding g;
 static struct guard_settings settings, next;
-static char path[64], moved[80];
+static char path[64], moved[80], turned[80];
 
 static struct {
 	unsigned told;
 	char text[700];
 	struct guard_decision said[4096];
-	size_t says;
+	size_t says, first;      /* first: of those that the last file is about */
+	unsigned looks, turn_at; /* the file is turned over at this look */
 } seen;
 
 static uint64_t time_of_the_world(void *ctx)
@@ -57,7 +58,10 @@ static void begin(const char *record)
 {
 	struct guarding_records *r = NULL;
 
+	unsigned turn_at = seen.turn_at;
+
 	memset(&seen, 0, sizeof(seen));
+	seen.turn_at = turn_at;
 	memset(&g, 0, sizeof(g));
 	memset(&journal, 0, sizeof(journal));
 	world_init(&o, 1, 2);
@@ -86,6 +90,7 @@ static void end(void)
 	guarding_teller_free(&g);
 	unlink(path);
 	unlink(moved);
+	unlink(turned);
 }
 
 static void fetch(void)
@@ -101,6 +106,17 @@ static void fetch(void)
 		world_obey(&o, &order);
 }
 
+static void look(void)
+{
+	bool turns = ++seen.looks == seen.turn_at;
+
+	settings.record_limit = next.record_limit = turns;
+	if (turns)
+		seen.first = seen.says;
+	guarding_look(&g, &o.s);
+	settings.record_limit = next.record_limit = 0;
+}
+
 static void run_for(uint64_t span_ns)
 {
 	for (uint64_t until = o.now + span_ns; o.now < until; o.now += o.step_ns) {
@@ -114,7 +130,7 @@ static void run_for(uint64_t span_ns)
 		for (unsigned i = 0; i < n; i++)
 			guarding_outcome(&g, &done[i]);
 		world_scene(&o);
-		guarding_look(&g, &o.s);
+		look();
 		fetch();
 	}
 }
@@ -130,7 +146,8 @@ static void assert_replayed(const char *file, unsigned runs)
 	FILE *f = fopen(file, "r");
 
 	assert_non_null(f);
-	assert_int_equal(guard_trace_new(&settings.policy, false, &t), 0);
+	assert_int_equal(guard_trace_new(NULL, false, &t), 0);
+	n = seen.first;
 	while ((len = getline(&line, &cap, f)) > 0) {
 		line[len - 1] = '\0';
 		if (guard_trace_line(t, line) != 0)
@@ -169,7 +186,13 @@ static void swap_settings(void)
 {
 	struct guarding_records *r = NULL;
 
+	static struct policy_rule rule = { .match = { .name = "nobody", .uid = -1 },
+					   .action = GUARD_IGNORE,
+					   .text = "rule 1 (x.toml:3)" };
+
 	next = settings;
+	next.policy.standard.quiet_ns = 20 * S; /* it decides by something else now */
+	next.policy.rule[next.policy.rules++] = rule;
 	assert_int_equal(guarding_records_read(&g, &r), 0);
 	assert_int_equal(guarding_change(&g, &next, r), 0);
 	g.settings = &next;
@@ -178,7 +201,7 @@ static void swap_settings(void)
 }
 
 /* Everything that it can be told, once at least. */
-static void whatever_it_is_told_is_decided_again_to_the_bit(void **state)
+static void tell_everything(void)
 {
 	const struct guard_room room = {
 		.id = 7, .gpu = "GPU-0", .bytes = 5 * GIB, .until_ns = UINT64_MAX
@@ -186,7 +209,6 @@ static void whatever_it_is_told_is_decided_again_to_the_bit(void **state)
 	char message[200];
 	uint64_t id;
 
-	(void)state;
 	begin(path);
 	assert_int_equal(guarding_reserve_again(&g, &room), 0); /* of an earlier run */
 	guarding_record_open(&g);
@@ -235,9 +257,123 @@ static void whatever_it_is_told_is_decided_again_to_the_bit(void **state)
 	fetch();
 	assert_true(seen.says > 30);
 	assert_int_equal(seen.told, 0);
+}
+
+static void whatever_it_is_told_is_decided_again_to_the_bit(void **state)
+{
+	(void)state;
+	tell_everything();
 	assert_int_equal(count(path, "begin\t"), 1);
 	assert_int_equal(count(path, "swapped\t"), 1);
+	assert_int_equal(access(turned, F_OK), -1);
 	assert_replayed(path, 1);
+	end();
+}
+
+/* Guests that come, grow and go; the quiet time doubles, and one is known when it comes again. */
+static void come_and_go(void)
+{
+	begin(path);
+	o.p.worker[0].managed = true;
+	world_guest(&o, "game", 0, 14 * GIB, 20 * S, 40 * S);
+	world_guest(&o, "game", 0, 14 * GIB, 90 * S, 130 * S);
+	world_guest(&o, "render", 0, GIB, 180 * S, 200 * S);
+	world_guest(&o, "game", 0, 14 * GIB, 260 * S, 300 * S);
+	guarding_record_open(&g);
+	run_for(120 * S);
+	o.w[0].alive = false; /* it ends while it is out */
+	run_for(20 * S);
+	o.w[0].alive = o.w[0].resident = true;
+	o.w[0].pid++;
+	run_for(300 * S);
+	assert_true(seen.says > 30);
+}
+
+/* Whenever that is: in the midst of an order, of a quiet time, of a reservation. */
+static void turn_over_during(void (*story)(void), unsigned step)
+{
+	for (seen.turn_at = 2; seen.turn_at < 50000; seen.turn_at += step) {
+		story();
+		if (seen.looks < seen.turn_at)
+			break;
+		assert_int_equal(access(turned, F_OK), 0);
+		assert_int_equal(count(path, "begin\t"), 1);
+		assert_replayed(path, 1);
+		end();
+	}
+	assert_true(seen.turn_at > 1000);
+	end();
+	seen.turn_at = 0;
+}
+
+static void a_file_that_is_turned_over_begins_with_all_that_was_known(void **state)
+{
+	(void)state;
+	turn_over_during(tell_everything, 149);
+	turn_over_during(come_and_go, 89);
+}
+
+static void one_that_cannot_be_moved_is_begun_anew(void **state)
+{
+	struct stat st;
+
+	(void)state;
+	begin(path);
+	assert_int_equal(mkdir(turned, 0700), 0);
+	guarding_record_open(&g);
+	run_for(10 * S);
+	for (unsigned i = 0; i < 2; i++) {
+		seen.turn_at = seen.looks + 1;
+		run_for(S);
+		assert_int_equal(count(path, "begin\t"), 1);
+		assert_int_equal(stat(path, &st), 0);
+		assert_true(st.st_size < 64 * 1024);
+	}
+	assert_int_equal(seen.told, 1);
+	assert_non_null(strstr(seen.text, "cannot be renamed"));
+	assert_replayed(path, 1);
+	rmdir(turned);
+	end();
+	seen.turn_at = 0;
+}
+
+static void half_a_line_is_taken_away_before_another_run_is_added(void **state)
+{
+	FILE *f;
+
+	(void)state;
+	begin(path);
+	guarding_record_open(&g);
+	run_for(S);
+	guarding_teller_free(&g);
+	f = fopen(path, "a");
+	assert_non_null(f);
+	fputs("D\t1234", f);
+	fclose(f);
+	begin(path);
+	guarding_record_open(&g);
+	run_for(S);
+	assert_int_equal(count(path, "begin\t"), 2);
+	assert_int_equal(count(path, "D\t1234"), 0);
+	end();
+}
+
+static void of_a_file_that_is_no_recording_nothing_is_taken_away(void **state)
+{
+	char text[8] = "";
+	FILE *f = fopen(path, "w");
+
+	(void)state;
+	assert_non_null(f);
+	fputs("mine", f);
+	fclose(f);
+	begin(path);
+	guarding_record_open(&g);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	assert_int_equal(fread(text, 1, 4, f), 4);
+	fclose(f);
+	assert_string_equal(text, "mine");
 	end();
 }
 
@@ -295,6 +431,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(whatever_it_is_told_is_decided_again_to_the_bit),
+		cmocka_unit_test(a_file_that_is_turned_over_begins_with_all_that_was_known),
+		cmocka_unit_test(one_that_cannot_be_moved_is_begun_anew),
+		cmocka_unit_test(half_a_line_is_taken_away_before_another_run_is_added),
+		cmocka_unit_test(of_a_file_that_is_no_recording_nothing_is_taken_away),
 		cmocka_unit_test(most_looks_are_short_and_one_a_minute_is_whole),
 		cmocka_unit_test(a_file_that_was_moved_away_is_begun_anew),
 		cmocka_unit_test(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on),
@@ -302,5 +442,6 @@ int main(void)
 
 	snprintf(path, sizeof(path), "/tmp/gpuward-trace-%d", (int)getpid());
 	snprintf(moved, sizeof(moved), "%s.old", path);
+	snprintf(turned, sizeof(turned), "%s.1", path);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

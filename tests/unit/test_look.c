@@ -936,6 +936,31 @@ static void whom_another_policy_does_not_find_is_told_while_it_lives(void **stat
 	assert_int_equal(class_of(500), CLASS_WORKER);
 }
 
+/* Three that a worker was known by in an earlier run: one lives, one has its number from somebody else, one ended. */
+static void who_was_known_before_a_restart_is_told_while_it_lives(void **state)
+{
+	const struct look_formers known = {
+		.of = { { 0, 500, 50 }, { 0, 501, 50 }, { 0, 502, 50 }, { 99, 500, 50 } },
+		.count = 4
+	};
+
+	(void)state;
+	worker("w")->pidfile = "/run/w.pid";
+	put_process(500, 1, 50, "/usr/bin/w", SESSION);
+	put_process(501, 1, 60, "/usr/bin/other", SESSION);
+	open_look(GPU ON(500, "1 GiB"));
+	look_recall(look, &known);
+	take();
+	assert_int_equal(scene.roots, 1);
+	assert_int_equal(scene.root[0].how, ROOT_FORMER);
+	assert_int_equal(scene.root[0].pid, 500);
+	tree_put(&tree, "run/w.pid", "500\n");
+	sim_step(NS_PER_S);
+	take();
+	assert_int_equal(roots_of(ROOT_FOUND), 1);
+	assert_int_equal(roots_of(ROOT_FORMER), 0);
+}
+
 /* The same policy, with another worker before it. */
 static void read_policy_again(void)
 {
@@ -1899,6 +1924,7 @@ int main(void)
 		row(one_that_closed_its_port_is_the_worker_until_it_ends),
 		row(one_that_closed_its_port_by_becoming_another_is_nobodys),
 		row(whom_another_policy_does_not_find_is_told_while_it_lives),
+		row(who_was_known_before_a_restart_is_told_while_it_lives),
 		row(a_worker_without_its_pidfile_is_kept_over_the_same_policy),
 		row(a_worker_without_its_port_is_kept_over_the_same_policy),
 		row(a_child_whose_parents_died_is_kept_over_the_same_policy),

@@ -1,0 +1,171 @@
+#include "plain.h"
+
+#include "base/buf.h"
+
+#include <gpuward.h>
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- writing ---- */
+
+static uint64_t bits_of(const void *at, unsigned size)
+{
+	uint64_t v = 0;
+
+	switch (size) {
+	case 1: return *(const uint8_t *)at;
+	case 4: return *(const uint32_t *)at;
+	default: memcpy(&v, at, sizeof(v)); return v;
+	}
+}
+
+static int64_t signed_of(const void *at, unsigned size)
+{
+	return size == 4 ? *(const int32_t *)at : *(const int64_t *)at;
+}
+
+static void add_text(struct buf *out, const char *s)
+{
+	for (; *s; s++) {
+		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == 0x7f)
+			buf_addf(out, "\\%02x", (unsigned char)*s);
+		else
+			buf_addc(out, *s);
+	}
+}
+
+void plain_add(struct buf *out, enum plain_kind kind, unsigned size, const void *at)
+{
+	switch (kind) {
+	case PLAIN_UNSIGNED: buf_addf(out, "%" PRIu64, bits_of(at, size)); break;
+	case PLAIN_SIGNED: buf_addf(out, "%" PRId64, signed_of(at, size)); break;
+	case PLAIN_REAL: buf_addf(out, "%a", *(const double *)at); break;
+	case PLAIN_TEXT: add_text(out, at); break;
+	}
+}
+
+/* How many there are before zeros alone follow. */
+static unsigned used(const struct plain_member *m, const char *at)
+{
+	unsigned n = m->count;
+
+	for (; n; n--)
+		for (unsigned i = 0; i < m->size; i++) {
+			if (at[(n - 1) * m->size + i])
+				return n;
+			if (m->kind == PLAIN_TEXT)
+				break; /* what stands behind the end of a text is nothing */
+		}
+	return 0;
+}
+
+void plain_write(struct buf *out, const char *prefix, const struct plain_member *m,
+		 const void *of)
+{
+	for (; m->name; m++) {
+		const char *at = (const char *)of + m->offset;
+		unsigned n = used(m, at);
+
+		if (!n)
+			continue;
+		buf_adds(out, prefix);
+		buf_adds(out, m->name);
+		for (unsigned i = 0; i < n; i++) {
+			buf_addc(out, '\t');
+			plain_add(out, m->kind, m->size, at + i * m->size);
+		}
+		buf_addc(out, '\n');
+	}
+}
+
+/* ---- reading ---- */
+
+static int digit(char c)
+{
+	static const char digits[] = "0123456789abcdef";
+	const char *at = c ? strchr(digits, c) : NULL;
+
+	return at ? (int)(at - digits) : -1;
+}
+
+static int take_text(const char **text, char *at, unsigned size)
+{
+	const char *s = *text;
+	unsigned n = 0;
+
+	for (; *s && *s != '\t'; s++) {
+		int c = (unsigned char)*s;
+
+		if (c == '\\') {
+			int high = digit(s[1]), low = high < 0 ? -1 : digit(s[2]);
+
+			if (low < 0)
+				return -GW_E_PARSE;
+			c = high * 16 + low;
+			s += 2;
+		}
+		if (n + 1 >= size)
+			return -GW_E_PARSE;
+		at[n++] = (char)c;
+	}
+	at[n] = '\0';
+	*text = s;
+	return 0;
+}
+
+static void set_bits(void *at, unsigned size, uint64_t v)
+{
+	if (size == 1)
+		*(uint8_t *)at = (uint8_t)v;
+	else if (size == 4)
+		*(uint32_t *)at = (uint32_t)v;
+	else
+		memcpy(at, &v, sizeof(v));
+}
+
+int plain_take(const char **text, enum plain_kind kind, unsigned size, void *at)
+{
+	char *end = NULL;
+	uint64_t v;
+
+	if (kind == PLAIN_TEXT)
+		return take_text(text, at, size);
+	if (kind == PLAIN_REAL)
+		*(double *)at = strtod(*text, &end);
+	else if (kind == PLAIN_SIGNED)
+		set_bits(at, size, (uint64_t)strtoll(*text, &end, 10));
+	else if (**text == '-')
+		return -GW_E_PARSE;
+	else {
+		v = strtoull(*text, &end, 10);
+		if (size < sizeof(v) && v >> 8 * size)
+			return -GW_E_PARSE;
+		set_bits(at, size, v);
+	}
+	if (end == *text || (*end && *end != '\t'))
+		return -GW_E_PARSE;
+	*text = end;
+	return 0;
+}
+
+int plain_read(const struct plain_member *m, void *of, const char *line)
+{
+	size_t n = strcspn(line, "\t");
+	char *at;
+
+	while (m->name && (strlen(m->name) != n || memcmp(m->name, line, n) != 0))
+		m++;
+	if (!m->name || !line[n])
+		return -GW_E_PARSE;
+	at = (char *)of + m->offset;
+	line += n;
+	for (unsigned i = 0; *line; i++) {
+		line++; /* a tab */
+		if (i == m->count || plain_take(&line, m->kind, m->size, at + i * m->size) != 0)
+			return -GW_E_PARSE;
+	}
+	return 0;
+}

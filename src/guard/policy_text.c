@@ -1,0 +1,199 @@
+#include "policy_text.h"
+
+#include "plain.h"
+
+#include "base/buf.h"
+
+#include <stdint.h>
+#include <string.h>
+
+#define TEXT_MAX 8192 /* of one value */
+
+enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
+
+/* By its C type: one that is not here does not compile. */
+#define TYPE(m) \
+	_Generic((m),                      \
+		const char *: TEXT,        \
+		const char *const *: ARGV, \
+		double: REAL,              \
+		bool: NUMBER,              \
+		int: SIGNED,               \
+		unsigned: NUMBER,          \
+		int64_t: SIGNED,           \
+		uint64_t: NUMBER)
+
+static const enum plain_kind plain_of[] = {
+	[NUMBER] = PLAIN_UNSIGNED, [SIGNED] = PLAIN_SIGNED, [REAL] = PLAIN_REAL
+};
+
+/* ---- writing ---- */
+
+struct put {
+	struct buf *out;
+	const char *prefix;
+};
+
+/* A user and a password before the host are nobody's business. */
+static void put_words(const struct put *w, const char *name, const char *text)
+{
+	const char *host = text ? strstr(text, "://") : NULL, *at;
+
+	if (!text || strcmp(name, "token_file") == 0)
+		return;
+	at = host ? strchr(host + 3, '@') : NULL;
+	if (at && (size_t)(at - host) < strcspn(host + 3, "/") + 3)
+		text = at + 1;
+	plain_add(w->out, PLAIN_TEXT, 0, text);
+}
+
+/* A text that is there has a mark before it, a command is one or none. */
+static void put(const struct put *w, const char *name, enum type type, unsigned size,
+		const void *at)
+{
+	const char *text = type == TEXT ? *(const char *const *)at : NULL;
+
+	buf_addf(w->out, "%s%s\t", w->prefix, name);
+	if (type == ARGV)
+		buf_addc(w->out, *(const char *const *const *)at ? '1' : '0');
+	else if (type != TEXT)
+		plain_add(w->out, plain_of[type], size, at);
+	else if (text)
+		buf_addc(w->out, '=');
+	if (type == TEXT)
+		put_words(w, name, text);
+	buf_addc(w->out, '\n');
+}
+
+#define PUT_V(t, name)  put(w, #name, TYPE(p->name), (unsigned)sizeof(p->name), &p->name);
+#define PUT_W(name)     PUT_V(, name)
+#define PUT_S(of, name) put_##of(w, &p->name);
+#define PUT_A(t, of, name, most, count)         \
+	PUT_V(, count)                          \
+	for (unsigned i = 0; i < p->count; i++) \
+		put_##of(w, &p->name[i]);
+#define PUT(of, LIST)                                                          \
+	static void put_##of(const struct put *w, const struct policy_##of *p) \
+	{                                                                      \
+		LIST(PUT_V, PUT_W, PUT_S, PUT_A)                               \
+	}
+
+static void put_text(const struct put *w, const char *const *p)
+{
+	put(w, "text", TEXT, sizeof(*p), p);
+}
+
+PUT(match, POLICY_MATCH)
+PUT(rule, POLICY_RULE)
+PUT(span, POLICY_SPAN)
+PUT(knobs, POLICY_KNOBS)
+PUT(worker, POLICY_WORKER)
+
+void policy_text_write(struct buf *out, const char *prefix, const struct policy *p)
+{
+	const struct put *w = &(struct put){ out, prefix };
+
+	POLICY_ALL(PUT_V, PUT_W, PUT_S, PUT_A)
+}
+
+/* ---- reading ---- */
+
+struct take {
+	struct policy *policy; /* that keeps the texts */
+	const char *line;      /* the next */
+	int err;
+};
+
+/* The value of the next line, if it has this name; NULL: it has another. */
+static const char *next(struct take *r, const char *name, char value[static TEXT_MAX])
+{
+	size_t n = strlen(name), len;
+
+	if (r->err || strncmp(r->line, name, n) != 0 || r->line[n] != '\t')
+		return NULL;
+	r->line += n + 1;
+	len = strcspn(r->line, "\n");
+	if (len >= TEXT_MAX) {
+		r->err = -GW_E_PARSE;
+		return NULL;
+	}
+	memcpy(value, r->line, len);
+	value[len] = '\0';
+	r->line += len + (r->line[len] == '\n');
+	return value;
+}
+
+static void take_kept(struct take *r, const char *value, const char **ret)
+{
+	char text[TEXT_MAX];
+
+	if (*value != '=')
+		return;
+	value++;
+	r->err = plain_take(&value, PLAIN_TEXT, sizeof(text), text);
+	if (!r->err && !(*ret = policy_keep(r->policy, text, strlen(text))))
+		r->err = -GW_E_NOMEM;
+}
+
+static void take(struct take *r, const char *name, enum type type, unsigned size, void *at)
+{
+	static const char *const command[] = { "recorded", NULL };
+	char text[TEXT_MAX];
+	const char *value = next(r, name, text);
+
+	if (!value)
+		return;
+	if (type == TEXT)
+		take_kept(r, value, at);
+	else if (type == ARGV)
+		*(const char *const **)at = *value == '1' ? command : NULL;
+	else
+		r->err = plain_take(&value, plain_of[type], size, at);
+}
+
+static unsigned at_most(struct take *r, unsigned n, unsigned most)
+{
+	if (n <= most)
+		return n;
+	r->err = -GW_E_PARSE;
+	return 0;
+}
+
+#define TAKE_V(t, name)  take(r, #name, TYPE(p->name), (unsigned)sizeof(p->name), &p->name);
+#define TAKE_W(name)     TAKE_V(, name)
+#define TAKE_S(of, name) take_##of(r, &p->name);
+#define TAKE_A(t, of, name, most, count)                   \
+	TAKE_V(, count)                                    \
+	p->count = at_most(r, p->count, most);             \
+	for (unsigned i = 0; !r->err && i < p->count; i++) \
+		take_##of(r, &p->name[i]);
+#define TAKE(of, LIST)                                               \
+	static void take_##of(struct take *r, struct policy_##of *p) \
+	{                                                            \
+		LIST(TAKE_V, TAKE_W, TAKE_S, TAKE_A)                 \
+	}
+
+static void take_text(struct take *r, const char **p)
+{
+	take(r, "text", TEXT, sizeof(*p), p);
+}
+
+TAKE(match, POLICY_MATCH)
+TAKE(rule, POLICY_RULE)
+TAKE(span, POLICY_SPAN)
+TAKE(knobs, POLICY_KNOBS)
+TAKE(worker, POLICY_WORKER)
+
+int policy_text_read(const char *text, struct policy *p)
+{
+	struct take *r = &(struct take){ p, text, 0 };
+
+	*p = (struct policy){ .mode = GUARD_OBSERVE };
+	POLICY_ALL(TAKE_V, TAKE_W, TAKE_S, TAKE_A)
+	if (!r->err && *r->line)
+		r->err = -GW_E_PARSE;
+	for (unsigned i = 0; !r->err && i < p->workers; i++)
+		if (!p->worker[i].name)
+			r->err = -GW_E_PARSE;
+	return r->err;
+}

@@ -1,0 +1,31 @@
+/* Whatever lines a recording of the guard holds: it is replayed, or refused. */
+#include "daemon/guard_trace.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	char *text = malloc(size + 1), *rest = NULL;
+	struct guard_decision d;
+	struct guard_trace *t;
+	uint64_t wall_ns;
+	int err = 0;
+
+	memcpy(text, data, size);
+	text[size] = '\0';
+	if (guard_trace_new(NULL, false, &t) != 0)
+		abort();
+	for (char *l = strtok_r(text, "\n", &rest); l && !err;
+	     l = strtok_r(NULL, "\n", &rest)) {
+		err = guard_trace_line(t, l);
+		while (!err && guard_trace_decision(t, &d, &wall_ns))
+			if (d.worker >= guard_trace_by(t)->workers)
+				abort();
+	}
+	guard_trace_free(t);
+	free(text);
+	return 0;
+}
