@@ -40,8 +40,10 @@ def replayed(trace, home):
 
 
 def assert_same(s, trace, home):
-    """What the service has decided, and what follows from its recording; the service may go on meanwhile."""
+    """What the service has decided, and what follows from its recording; the service may go on meanwhile, and the file
+    comes a little after it."""
     was = s.decisions()
+    s.wait(lambda: len(replayed(trace, home)) >= len(was))
     now = replayed(trace, home)
     assert was and [[d[k] for k in KEYS] for d in now[:len(was)]] == [[d[k] for k in KEYS] for d in was]
 
@@ -101,8 +103,7 @@ def test_a_recording_goes_on_over_another_configuration(world, worker, tmp_path)
         assert str(s.token_file) not in trace.read_text()
         trace.rename(tmp_path / "old")  # turned over: a file that is not there any more is made anew
         s.child.send_signal(signal.SIGHUP)
-        s.wait(trace.exists)
-        assert trace.read_text().startswith("begin\t")
+        s.wait(lambda: trace.exists() and trace.read_text().startswith("begin\t"))
 
 
 def test_workers_that_change_places_come_and_go_are_replayed_as_they_were(world, worker, tmp_path):  # noqa: F811
