@@ -7,7 +7,7 @@ import time
 import pytest
 
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401
+from guarded import Guarded, configure, settled
 from worker import GIB, Contender
 
 ROOMS = "/api/v1/guard/reservations"
@@ -16,10 +16,6 @@ GAMES = "/api/v1/guard/games"
 
 def rooms(s):
     return s.get("/api/v1/guard").json()["reservations"]
-
-
-def settled(s):
-    s.wait(lambda: s.now() == "active" and s.worker()["resident_bytes"] == 10 * GIB)
 
 
 def test_a_reservation_lasts_as_long_as_its_owner_whatever_becomes_of_the_service(world, worker):  # noqa: F811

@@ -4,7 +4,7 @@ import re
 import shlex
 
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401 (fixtures)
+from guarded import Guarded, configure
 
 TEXT = (support.TOP / "docs" / "GUARD.md").read_text()
 LOCAL = {"config", "doctor"}  # these ask no service

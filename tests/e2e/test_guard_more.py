@@ -7,7 +7,7 @@ import requests
 
 import service
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401 (fixtures)
+from guarded import Guarded, configure
 from worker import UUID, World
 
 PCI = "0000:06:00"  # of the first simulated GPU

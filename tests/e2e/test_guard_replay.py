@@ -4,16 +4,13 @@ import re
 import signal
 import time
 
+import guarded
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401
+from guarded import Guarded, configure, settled
 from worker import GIB, Contender
 
 ROOMS = "/api/v1/guard/reservations"
 KEYS = ("worker", "from", "to", "mask", "dry_run", "rule", "evidence")
-
-
-def settled(s):
-    s.wait(lambda: s.now() == "active" and s.worker()["resident_bytes"] == 10 * GIB)
 
 
 def reserve(s, **kw):
@@ -23,9 +20,7 @@ def reserve(s, **kw):
 
 
 def give(s, text):
-    with open(s.config, "w") as f:
-        f.write(text)
-    s.child.send_signal(signal.SIGHUP)
+    guarded.give(s, text)
     s.wait(lambda: "goes by the new configuration" in s.messages())
 
 
