@@ -531,9 +531,15 @@ void meter_wait(struct gw_meter *m, uint64_t until_ns)
 	clock_sleep_until(m->clock, until_ns);
 }
 
-const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device)
+struct energy_setup meter_setup(const struct gw_meter *m, unsigned i)
 {
-	return &m->device[device]->track.energy.set;
+	struct meter_device *d = m->device[i];
+	struct energy_setup set;
+
+	pthread_mutex_lock(&d->lock);
+	set = d->track.energy.set;
+	pthread_mutex_unlock(&d->lock);
+	return set;
 }
 
 void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)

@@ -152,6 +152,7 @@ static void sensor_of(struct json *j, const struct api *a, unsigned i)
 {
 	unsigned position = gw_meter_device(a->view.meter, i);
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, position);
+	struct energy_setup set = meter_setup(a->view.meter, i);
 
 	if (!d)
 		return;
@@ -160,7 +161,7 @@ static void sensor_of(struct json *j, const struct api *a, unsigned i)
 	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
 	json_string(j, "name", gw_device_text(d, GW_T_NAME));
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
-	sensor_json(j, "sensor", &meter_setup(a->view.meter, i)->sensor);
+	sensor_json(j, "sensor", &set.sensor);
 	json_object_end(j);
 }
 

@@ -70,10 +70,10 @@ static void start(void)
 	c.arg = bundle;
 	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
 	for (unsigned i = 0; i < 2; i++) {
-		struct bundle_gpu g = { .uuid = "GPU-x",
-					.name = "NVIDIA H200",
-					.setup = meter_setup(meter, i),
-					.interval_s = 0.1 };
+		struct energy_setup set = meter_setup(meter, i);
+		struct bundle_gpu g = {
+			.uuid = "GPU-x", .name = "NVIDIA H200", .setup = &set, .interval_s = 0.1
+		};
 
 		assert_int_equal(bundle_add(bundle, i, &g, message, sizeof(message)), 0);
 	}

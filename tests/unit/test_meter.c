@@ -886,7 +886,8 @@ static void *windows_of_a_thread(void *arg)
 	return NULL;
 }
 
-static void threads_share_a_meter(void **state)
+/* Real time, and a thread for each GPU. */
+static void start_threads(const char *world)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",
@@ -896,14 +897,20 @@ static void threads_share_a_meter(void **state)
 				       .flags = GW_METER_PROCESSES,
 				       .cache_dir = "" };
 	char error[256];
+
+	assert_int_equal(sim_load_text("test", world, error, sizeof(error)), 0);
+	assert_int_equal(gw_open(&o, &sim.ctx), 0);
+	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
+	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
+}
+
+static void threads_share_a_meter(void **state)
+{
 	pthread_t t[4];
 	void *failed;
 
 	(void)state;
-	assert_int_equal(sim_load_text("test", TWO_GPUS, error, sizeof(error)), 0);
-	assert_int_equal(gw_open(&o, &sim.ctx), 0);
-	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
-	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
+	start_threads(TWO_GPUS);
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, windows_of_a_thread, meter), 0);
 	for (unsigned i = 0; i < 20; i++) {
@@ -914,6 +921,20 @@ static void threads_share_a_meter(void **state)
 		pthread_join(t[i], &failed);
 		assert_null(failed);
 	}
+}
+
+/* Asked while the sampling thread finds it out: the thread sanitizer looks on. */
+static void a_counter_that_is_not_there_is_known_to_who_asks_meanwhile(void **state)
+{
+	(void)state;
+	start_threads(TWO_GPUS "[[fault]]\ncall = \"nvmlDeviceGetTotalEnergyConsumption\"\n"
+			       "code = 3\n");
+	assert_int_equal(gw_window_open(meter, "w", 0, &window), 0);
+	for (unsigned i = 0; meter_setup(meter, 0).sensor.counter == GW_HAVE; i++) {
+		assert_true(i < 50000);
+		usleep(200);
+	}
+	assert_false(meter_setup(meter, 0).counter);
 }
 
 /* The drain of its beginning falls between its end and that of its end. */
@@ -1022,9 +1043,9 @@ static void a_meter_starts_with_the_calls_it_needs(void **state)
 	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
 	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
 		assert_true(sim_calls(late[i]) == 0);
-	assert_true(meter_setup(meter, 0)->shape == SHAPE_RING);
-	assert_true(meter_setup(meter, 0)->sensor.origin == SENSOR_ASSUMED &&
-		    meter_setup(meter, 0)->sensor.ring.model == SENSOR_LOWPASS);
+	assert_true(meter_setup(meter, 0).shape == SHAPE_RING);
+	assert_true(meter_setup(meter, 0).sensor.origin == SENSOR_ASSUMED &&
+		    meter_setup(meter, 0).sensor.ring.model == SENSOR_LOWPASS);
 	begin();
 	gw_meter_poll(meter);
 	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
@@ -1109,6 +1130,7 @@ int main(int argc, char **argv)
 		T(every_failing_call_costs_no_more_than_its_figures),
 		T(shares_of_processes_close),
 		T(threads_share_a_meter),
+		T(a_counter_that_is_not_there_is_known_to_who_asks_meanwhile),
 		T(clocks_set_inside_a_window_are_told),
 		T(who_waits_for_a_window_shorter_than_a_sample_waits_less),
 		T(a_meter_starts_with_the_calls_it_needs),
