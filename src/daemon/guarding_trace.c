@@ -5,6 +5,7 @@
 #include "guard_trace.h"
 
 #include "base/file.h"
+#include "guard/guard_feed.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -20,8 +20,9 @@
 #define GW_GUARD_GUARD_PARTS_H
 
 #include "demand.h"
-#include "guard.h"
+#include "guard_feed.h"
 #include "guard_rate.h"
+#include "guard_read.h"
 
 #include "base/clock.h"
 
@@ -49,7 +50,6 @@
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
 #define SLACK_BYTES  (64 * MIB)
-#define LEVEL_STOP   4
 /* Of who was moved before the mode changed. */
 #define GUARD_OWED \
 	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back"

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TTL_MOST   (365 * 86400.0)
 #define TTL_S      300.0 /* of one who does not say how long */
 #define LOOK_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
@@ -204,12 +203,12 @@ static bool read_room(struct body *b, struct room_wish *w, char *message, size_t
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
 		snprintf(message, size, "\"bytes\" must be there and above 0");
-	else if (!(w->ttl_s > 0 && w->ttl_s <= TTL_MOST) && !(w->ttl_s == 0 && w->pid > 0))
+	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
+		 !(w->ttl_s == 0 && w->pid > 0))
 		snprintf(message, size,
 			 "\"ttl_s\" must be above 0 and at most %.0f, or with \"pid\" 0: as "
-			 "long "
-			 "as that process",
-			 TTL_MOST);
+			 "long as that process",
+			 GUARD_TTL_MOST_S);
 	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
 		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
 	else if (!(w->pid >= 0 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))

@@ -3,7 +3,8 @@
 #include "simtest.h"
 #include "tree.h"
 
-#include "guard/guard.h"
+#include "guard/guard_feed.h"
+#include "guard/guard_read.h"
 #include "guard/look.h"
 
 #include <dirent.h>
