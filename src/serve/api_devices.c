@@ -105,18 +105,16 @@ void api_devices(void *arg, const struct request *q, struct reply *r)
 void api_device(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	char time[CLOCK_RFC3339_SIZE];
 	struct json j;
 	int i;
 
 	if (!api_has_reading(a, r) || (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
-	clock_format_rfc3339(gw_snapshot_wall_ns(a->view.snap), time);
 	json_init(&j, &r->body, false);
 	render_device(&j, gw_snapshot_device(a->view.snap, (unsigned)i));
 	counted(&j, a, (unsigned)i);
 	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(&j, "time_utc", time);
+	json_time(&j, "time_utc", gw_snapshot_wall_ns(a->view.snap));
 	json_object_end(&j);
 	json_end(&j);
 }
