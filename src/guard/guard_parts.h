@@ -1,6 +1,7 @@
 /* What the files of the guard share; nobody else includes this.
  *
  *   guard.c          what comes in (looks, outcomes) and what is fetched
+ *   guard_read.c     when to look again, how a worker stands
  *   guard_facts.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
  *   guard_step.c     facts -> the next state: the machine itself, with
  *   guard_enter.c    what entering a state does,
