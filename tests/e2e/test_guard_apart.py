@@ -118,3 +118,21 @@ def test_a_number_of_somebody_else_is_refused(world, worker):  # noqa: F811
         done = s.post(ROOMS, token=True, json={"bytes": 16 * GIB, "pid": os.getpid(), "start_ticks": 1})
         assert done.status_code == 400 and "UNIX socket" in done.json()["detail"], done.text
         assert rooms(s) == [] and worker.acted() == []
+
+
+def test_of_two_services_with_one_file_the_second_observes(world, worker):
+    """No lock of a GPU tells them of each other: simulated ones have none without a runtime folder."""
+    text = configure(("ollama", worker))
+    with Guarded(world, text) as one, Contender(world, 1 << 20) as guest:
+        settled(one)
+        with Guarded(world, text, state=one.state) as two:
+            two.until("active")
+            assert two.get("/api/v1/guard").json()["mode"] == "observe"
+            assert "another gpuward guards with this file: this one observes" in two.messages()
+            world.hold(guest.pid, 8 * GIB)
+            one.until("evicted")
+            two.wait(lambda: worker.resident() == 0)
+            assert len(worker.acted()) == 1  # the other told it nothing
+            world.hold(guest.pid, 0)
+            one.wait(lambda: one.now() == "active" and worker.resident() == 10 * GIB)
+            assert len(worker.acted()) == 2
