@@ -1,5 +1,5 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 1 to 7 and 38 to 40: as it is found, and there or not. */
-#include "guard_rows.h"
+#include "guard_test.h"
 
 /* ---- as found ---- */
 
@@ -218,7 +218,7 @@ static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
 	world_until(o, 15 * S);
 	assert_state(o, STATE_ABSENT);
 	assert_true(went_astray(o));
-	assert_non_null(strstr(world_status(o, 0).why, "lives and is out"));
+	assert_has(world_status(o, 0).why, "lives and is out");
 	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
 	assert_true(r.evicted && r.level == 2 && r.need_bytes == 8 * GIB);
 	world_until(o, 40 * S); /* the cause is gone, and still nobody finds it */
@@ -243,7 +243,7 @@ static void one_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
 	assert_state(o, STATE_ABSENT);
 	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
 	assert_false(r.evicted);
-	assert_non_null(strstr(world_status(o, 0).why, "its process ended"));
+	assert_has(world_status(o, 0).why, "its process ended");
 	world_until(o, 60 * S);
 	o->w[0].alive = true;
 	o->w[0].start_ticks++;
@@ -293,7 +293,7 @@ static void a_managed_one_that_is_out_and_not_found_is_not_started(struct world 
 
 int main(void)
 {
-	static const struct row rows[] = {
+	static const struct guard_case cases[] = {
 		ROW("2", a_worker_found_on_the_gpu_is_active_and_its_need_is_known),
 		ROW("1, 3", a_worker_found_with_a_reason_against_it_is_drained),
 		ROW("1, 4", a_worker_found_out_by_our_record_stays_out_until_it_may_return),
@@ -314,5 +314,5 @@ int main(void)
 		ROW("40", a_managed_one_that_is_out_and_not_found_is_not_started),
 	};
 
-	return rows_run(rows, sizeof(rows) / sizeof(rows[0]));
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

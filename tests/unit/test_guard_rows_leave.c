@@ -1,5 +1,5 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 8 to 24: from the first need to the proof that memory is free. */
-#include "guard_rows.h"
+#include "guard_test.h"
 
 /* ---- on the GPU ---- */
 
@@ -108,8 +108,8 @@ static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct wor
 	assert_said(o, 2, ANY, ANY, "hold active"); /* asked, masked */
 	assert_state(o, STATE_ACTIVE);
 	assert_said(o, 0, ANY, STATE_SUSPECT, NULL);
-	assert_non_null(strstr(world_last(o, "hold active")->evidence, "masks contention"));
-	assert_non_null(strstr(world_status(o, 0).why, "masks contention"));
+	assert_has(world_last(o, "hold active")->evidence, "masks contention");
+	assert_has(world_status(o, 0).why, "masks contention");
 	assert_int_equal(o->orders, 0);
 	guard_reason_set(o->g, "GPU-0", REASON_BUDGET, true, "too dear", o->now);
 	world_run(o, S);
@@ -159,7 +159,7 @@ static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
 	world_run(o, S);
 	assert_true(o->w[0].closed);
 	assert_state(o, STATE_ACTIVE);
-	assert_non_null(strstr(world_last(o, "throttled")->evidence, "4 C below its limit"));
+	assert_has(world_last(o, "throttled")->evidence, "4 C below its limit");
 	world_run(o, 60 * S);
 	assert_true(o->w[0].closed);
 	guard_heat(o->g, "GPU-0", 0, "");
@@ -248,7 +248,7 @@ static void a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck(struct
 	assert_state(o, STATE_STUCK);
 	assert_int_equal(o->w[0].levels[2], 3);
 	assert_orders(o, 1, NOTIFY);
-	assert_non_null(strstr(world_last(o, "stuck")->evidence, "8192 MiB remain"));
+	assert_has(world_last(o, "stuck")->evidence, "8192 MiB remain");
 	world_run(o, 35 * S); /* row 23 */
 	assert_said(o, 1, STATE_STUCK, STATE_EVICTED, "freed");
 	assert_int_equal(o->w[0].levels[2], 4);
@@ -613,7 +613,7 @@ static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world
 
 int main(void)
 {
-	static const struct row rows[] = {
+	static const struct guard_case cases[] = {
 		ROW("8, 12", a_rule_that_says_now_waits_for_nothing),
 		ROW("9", hard_reasons_drain_at_once),
 		ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss),
@@ -653,5 +653,5 @@ int main(void)
 		ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal),
 	};
 
-	return rows_run(rows, sizeof(rows) / sizeof(rows[0]));
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

@@ -1,5 +1,5 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 25 to 37: out, and the way back. */
-#include "guard_rows.h"
+#include "guard_test.h"
 
 /* ---- out ---- */
 
@@ -16,8 +16,7 @@ static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(stru
 	}
 	assert_said(o, 2, STATE_EVICTED, STATE_EVICT, "reloaded");
 	assert_said(o, 1, STATE_EVICTED, STATE_EVICT, "reload-storm");
-	assert_non_null(
-		strstr(world_last(o, "reload-storm")->evidence, "hold its clients back"));
+	assert_has(world_last(o, "reload-storm")->evidence, "hold its clients back");
 	assert_true(world_status(o, 0).storm);
 	assert_int_equal(o->w[0].levels[2], 3);
 	assert_int_equal(o->w[0].levels[4], 1);
@@ -116,8 +115,8 @@ static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct wor
 	world_until(o, 95 * S);
 	assert_state(o, STATE_EVICTED);
 	assert_said(o, 1, STATE_PRECHECK, STATE_EVICTED, "resume_blocked");
-	assert_non_null(strstr(world_status(o, 0).why, "needs 10240 MiB with headroom"));
-	assert_non_null(strstr(world_status(o, 0).why, "4096 MiB are free"));
+	assert_has(world_status(o, 0).why, "needs 10240 MiB with headroom");
+	assert_has(world_status(o, 0).why, "4096 MiB are free");
 	assert_orders(o, 0, RESUME);
 	world_until(o, 107 * S);
 	assert_state(o, STATE_ACTIVE);
@@ -131,7 +130,7 @@ static void nobody_comes_back_to_a_warm_gpu(struct world *o)
 	guard_heat(o->g, "GPU-0", HEAT_WARM, "6 C below its limit");
 	ask_run(o, ASK_RESUME_NOW, 0, 30 * S);
 	assert_state(o, STATE_EVICTED);
-	assert_non_null(strstr(world_last(o, "resume_blocked")->evidence, "GPU is warm"));
+	assert_has(world_last(o, "resume_blocked")->evidence, "GPU is warm");
 	guard_heat(o->g, "GPU-0", 0, "");
 	world_run(o, 10 * S);
 	assert_state(o, STATE_ACTIVE);
@@ -329,7 +328,7 @@ static void on_the_way_back_graphics_turn_it_round_and_compute_waits(struct worl
 
 int main(void)
 {
-	static const struct row rows[] = {
+	static const struct guard_case cases[] = {
 		ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended),
 		ROW("25", a_storm_without_a_unit_to_stop_has_its_door_closed),
 		ROW("25", what_remains_is_no_reload),
@@ -352,5 +351,5 @@ int main(void)
 		ROW("37", on_the_way_back_graphics_turn_it_round_and_compute_waits),
 	};
 
-	return rows_run(rows, sizeof(rows) / sizeof(rows[0]));
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

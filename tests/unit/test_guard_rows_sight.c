@@ -1,5 +1,5 @@
 /* The guard's machine (docs/GUARD-MACHINE.md), rows 41 to 47: GPUs that cannot be seen, and the end of the service. */
-#include "guard_rows.h"
+#include "guard_test.h"
 
 /* ---- blind, hung, lost ---- */
 
@@ -324,7 +324,7 @@ static void at_the_end_one_without_an_answer_is_still_to_be_waited_for(struct wo
 
 int main(void)
 {
-	static const struct row rows[] = {
+	static const struct guard_case cases[] = {
 		ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
 		ROW("41, 42", who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
 		ROW("43, 44", a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
@@ -343,5 +343,5 @@ int main(void)
 		ROW("47", at_the_end_one_without_an_answer_is_still_to_be_waited_for),
 	};
 
-	return rows_run(rows, sizeof(rows) / sizeof(rows[0]));
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

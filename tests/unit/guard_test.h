@@ -1,7 +1,7 @@
-/* Tests by the rows of docs/GUARD-MACHINE.md: each names its rows, and gets a fresh world of one worker
- * of 8 GiB on a board of 12. */
-#ifndef GUARD_ROWS_H
-#define GUARD_ROWS_H
+/* Tests of the guard, in a table: each gets a fresh world of one worker of 8 GiB on a board of 12.  Those of the
+ * rows of docs/GUARD-MACHINE.md name them. */
+#ifndef GUARD_TEST_H
+#define GUARD_TEST_H
 
 #include "guard_world.h"
 
@@ -14,6 +14,12 @@
 #define assert_said(o, times, from, to, rule) \
 	assert_int_equal(world_said(o, 0, from, to, rule), times)
 #define assert_orders(o, times, verb) assert_int_equal((o)->w[0].verbs[ORDER_##verb], times)
+
+static inline void assert_has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("'%s' is not in '%s'", part, text);
+}
 
 /* ---- how worlds begin ---- */
 
@@ -97,41 +103,46 @@ static inline void assert_awake(struct world *o)
 
 /* ---- the table ---- */
 
-struct row {
-	const char *rows, *name;
+struct guard_case {
+	const char *rows, *name; /* rows NULL: of none */
 	void (*test)(struct world *o);
 };
 #define ROW(rows, test)           \
 	{                         \
 		rows, #test, test \
 	}
+#define CASE(test)                \
+	{                         \
+		NULL, #test, test \
+	}
 
-static inline void row_test(void **state)
+static inline void case_test(void **state)
 {
-	const struct row *r = *state;
+	const struct guard_case *c = *state;
 	struct world o;
 
 	world_init(&o, 1, 1);
-	r->test(&o);
+	c->test(&o);
 	world_done(&o);
 }
 
-#define ROWS_MOST 64
+#define CASES_MOST 64
 
 /* Names are told with their rows. */
-static inline int rows_run(const struct row *rows, size_t n)
+static inline int cases_run(const struct guard_case *c, size_t n)
 {
-	struct CMUnitTest tests[ROWS_MOST];
-	char name[ROWS_MOST][160];
+	struct CMUnitTest tests[CASES_MOST];
+	char name[CASES_MOST][160];
 
-	assert_true(n <= ROWS_MOST);
+	assert_true(n <= CASES_MOST);
 	for (size_t i = 0; i < n; i++) {
-		snprintf(name[i], sizeof(name[i]), "%s (%s)", rows[i].name, rows[i].rows);
+		snprintf(name[i], sizeof(name[i]), "%s%s%s%s", c[i].name, c[i].rows ? " (" : "",
+			 c[i].rows ? c[i].rows : "", c[i].rows ? ")" : "");
 		tests[i] = (struct CMUnitTest){ .name = name[i],
-						.test_func = row_test,
-						.initial_state = (void *)&rows[i] };
+						.test_func = case_test,
+						.initial_state = (void *)&c[i] };
 	}
-	return _cmocka_run_group_tests("rows", tests, n, NULL, NULL);
+	return _cmocka_run_group_tests("guard", tests, n, NULL, NULL);
 }
 
 #endif
