@@ -1,7 +1,5 @@
 #include "render_ab.h"
 
-#include "render_result.h"
-
 #include "measure/stat.h"
 
 #include <math.h>
@@ -355,7 +353,7 @@ static void judgement(struct json *j, const struct ab_report *r)
 void render_ab(struct json *j, const struct ab_report *r, const struct gw_environment *env,
 	       const struct gw_snapshot *snap, const struct render_filter *filter)
 {
-	render_result_head(j, "comparison", r->wall_ns, r->simulated);
+	render_kept_head(j, "comparison", r->wall_ns, r->simulated);
 	sides(j, r);
 	config(j, r);
 	judgement(j, r);

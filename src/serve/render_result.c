@@ -457,23 +457,10 @@ static void tags(struct json *j, const struct measured *m)
 	json_object_end(j);
 }
 
-void render_result_head(struct json *j, const char *kind, uint64_t wall_ns, bool simulated)
-{
-	json_object(j, NULL);
-	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(j, "kind", kind);
-	json_object(j, "tool");
-	json_string(j, "name", "gpuward");
-	json_string(j, "version", gw_version());
-	json_object_end(j);
-	json_time(j, "time", wall_ns);
-	json_bool(j, "simulated", simulated);
-}
-
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
 		   const struct gw_snapshot *snap, const struct render_filter *filter)
 {
-	render_result_head(j, "measurement", m->wall_ns, m->simulated);
+	render_kept_head(j, "measurement", m->wall_ns, m->simulated);
 	json_string(j, "label", m->label);
 	tags(j, m);
 	ROWS(j, NULL, { "model_size_bytes", m->model_size_bytes },

@@ -108,9 +108,6 @@ void render_energy_part(struct json *j, const struct gw_energy *e);
 /* Keys of a set of codes, as the array "codes". */
 void render_codes(struct json *j, uint64_t codes);
 
-/* What a document that is kept begins with; its object stays open. */
-void render_result_head(struct json *j, const char *kind, uint64_t wall_ns, bool simulated);
-
 /* The whole document.  env may be NULL. */
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
 		   const struct gw_snapshot *snap, const struct render_filter *filter);
