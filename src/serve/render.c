@@ -19,14 +19,15 @@ void render_head(struct json *j, const struct gw_snapshot *snap)
 	json_double(j, "monotonic_seconds", (double)gw_snapshot_mono_ns(snap) / 1e9);
 }
 
-void render_kept_head(struct json *j, const char *kind, uint64_t wall_ns, bool simulated)
+void render_kept_head(struct json *j, const char *kind, const char *version, uint64_t wall_ns,
+		      bool simulated)
 {
 	json_object(j, NULL);
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
 	json_string(j, "kind", kind);
 	json_object(j, "tool");
 	json_string(j, "name", "gpuward");
-	json_string(j, "version", gw_version());
+	json_string(j, "version", version ? version : gw_version());
 	json_object_end(j);
 	json_time(j, "time", wall_ns);
 	json_bool(j, "simulated", simulated);

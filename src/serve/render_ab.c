@@ -353,7 +353,7 @@ static void judgement(struct json *j, const struct ab_report *r)
 void render_ab(struct json *j, const struct ab_report *r, const struct gw_environment *env,
 	       const struct gw_snapshot *snap, const struct render_filter *filter)
 {
-	render_kept_head(j, "comparison", r->wall_ns, r->simulated);
+	render_kept_head(j, "comparison", NULL, r->wall_ns, r->simulated);
 	sides(j, r);
 	config(j, r);
 	judgement(j, r);

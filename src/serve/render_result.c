@@ -460,7 +460,7 @@ static void tags(struct json *j, const struct measured *m)
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
 		   const struct gw_snapshot *snap, const struct render_filter *filter)
 {
-	render_kept_head(j, "measurement", m->wall_ns, m->simulated);
+	render_kept_head(j, "measurement", NULL, m->wall_ns, m->simulated);
 	json_string(j, "label", m->label);
 	tags(j, m);
 	ROWS(j, NULL, { "model_size_bytes", m->model_size_bytes },
