@@ -17,7 +17,7 @@ def shown():
     return found + re.findall(r"^(?:start|end)=(gpuward .*)$", TEXT, re.M)
 
 
-def test_every_command_of_the_guide_does_what_it_says(world, worker, tmp_path):  # noqa: F811
+def test_every_command_of_the_guide_does_what_it_says(world, worker, tmp_path):
     trace, other, good = (tmp_path / n for n in ("guard.trace", "new.toml", "good.toml"))
     config = configure(("ollama", worker), guard=f'record = "{trace}"', defaults="")
     good.write_text(config)
