@@ -285,6 +285,25 @@ static bool goes_on(const struct api *a, const struct request *q, struct reply *
 	return true;
 }
 
+static void refuse_room(const struct api *a, const struct guard_view *g,
+			const struct request *q, struct reply *r, int err, const char *message)
+{
+	if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, "");
+	else if (err == -GW_E_SIZE)
+		reply_problem(r, 429, "too-many-reservations",
+			      "End some: DELETE /api/v1/guard/reservations/ID.",
+			      "there are as many reservations as there can be");
+	else if (err == -GW_E_ARG)
+		reply_problem(r, 400, "no-such-process",
+			      "Ask from where the service sees the process, or leave "
+			      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
+			      "%s", message);
+	else
+		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
+			      "the guard has not looked at this GPU yet");
+}
+
 static void begin_room(struct api *a, const struct request *q, struct reply *r,
 		       const struct guard_view *g, const struct room_wish *w)
 {
@@ -310,20 +329,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);
-		if (err == -GW_E_PERM)
-			guard_doc_too_often(a, g, q, r, "");
-		else if (err == -GW_E_SIZE)
-			reply_problem(r, 429, "too-many-reservations",
-				      "End some: DELETE /api/v1/guard/reservations/ID.",
-				      "there are as many reservations as there can be");
-		else if (err == -GW_E_ARG)
-			reply_problem(r, 400, "no-such-process",
-				      "Ask from where the service sees the process, or leave "
-				      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
-				      "%s", message);
-		else
-			reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-				      "the guard has not looked at this GPU yet");
+		refuse_room(a, g, q, r, err, message);
 		return;
 	}
 	*q->memory = wait;
