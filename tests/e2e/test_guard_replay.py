@@ -42,7 +42,7 @@ def assert_same(s, trace, home):
     assert was and [[d[k] for k in KEYS] for d in now[:len(was)]] == [[d[k] for k in KEYS] for d in was]
 
 
-def test_another_service_that_acts_is_in_the_recording(world, worker, tmp_path):
+def test_another_service_that_acts_is_in_the_recording(world, worker, tmp_path):  # noqa: F811
     run = {"RUNTIME_DIRECTORY": str(tmp_path / "run")}
     trace = tmp_path / "trace"
     text = configure(("ollama", worker), guard=f'record = "{trace}"')
@@ -57,7 +57,7 @@ def test_another_service_that_acts_is_in_the_recording(world, worker, tmp_path):
             assert_same(second, trace, tmp_path / "home")
 
 
-def test_a_room_of_an_earlier_run_is_in_the_recording(world, worker, tmp_path):
+def test_a_room_of_an_earlier_run_is_in_the_recording(world, worker, tmp_path):  # noqa: F811
     trace = tmp_path / "trace"
     with Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"')) as s:
         settled(s)
@@ -74,7 +74,7 @@ def test_a_room_of_an_earlier_run_is_in_the_recording(world, worker, tmp_path):
         assert_same(s, trace, tmp_path / "home")
 
 
-def test_a_recording_goes_on_over_another_configuration(world, worker, tmp_path):
+def test_a_recording_goes_on_over_another_configuration(world, worker, tmp_path):  # noqa: F811
     trace = tmp_path / "trace"
     text = configure(("ollama", worker), guard=f'record = "{trace}"')
     with Guarded(world, text) as s:
@@ -97,7 +97,7 @@ def test_a_recording_goes_on_over_another_configuration(world, worker, tmp_path)
         assert trace.read_text().startswith("begin\t")
 
 
-def test_a_recording_that_begins_late_begins_with_what_stands(world, worker, tmp_path):
+def test_a_recording_that_begins_late_begins_with_what_stands(world, worker, tmp_path):  # noqa: F811
     trace = tmp_path / "trace"
     text = configure(("ollama", worker))
     with Guarded(world, text) as s:
@@ -113,7 +113,7 @@ def test_a_recording_that_begins_late_begins_with_what_stands(world, worker, tmp
         assert "room\t" in trace.read_text().partition("\nS\t")[0]
 
 
-def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):
+def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  # noqa: F811
     trace = tmp_path / "trace"
     with Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"\npoll_ms = 20')) as s:
         settled(s)
