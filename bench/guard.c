@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "device/cost.h"
-#include "guard/guard.h"
+#include "guard/guard_feed.h"
 #include "guard/look.h"
 
 #include <signal.h>

@@ -1,5 +1,6 @@
 #include "json.h"
 
+#include "clock.h"
 #include "number.h"
 #include "utf8.h"
 
@@ -161,6 +162,14 @@ void json_null(struct json *j, const char *key)
 {
 	lead(j, key);
 	buf_adds(j->out, "null");
+}
+
+void json_time(struct json *j, const char *key, uint64_t wall_ns)
+{
+	char text[CLOCK_RFC3339_SIZE];
+
+	clock_format_rfc3339(wall_ns, text);
+	json_string(j, key, wall_ns ? text : NULL);
 }
 
 void json_raw(struct json *j, const char *key, const char *value)

@@ -44,6 +44,7 @@ void json_int(struct json *j, const char *key, int64_t v);
 void json_uint(struct json *j, const char *key, uint64_t v);
 void json_double(struct json *j, const char *key, double v);
 void json_null(struct json *j, const char *key);
+void json_time(struct json *j, const char *key, uint64_t wall_ns); /* RFC 3339; 0: null */
 
 /* A value that is JSON already, as it stands; it must be well-formed. */
 void json_raw(struct json *j, const char *key, const char *text);

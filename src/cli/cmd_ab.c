@@ -458,9 +458,9 @@ static int check_meters(const struct comparison *x)
 		return EXIT_NO_GPU;
 	}
 	for (unsigned i = 0; i < n; i++) {
-		const struct energy_setup *set = meter_setup(x->runner.meter, i);
+		struct energy_setup set = meter_setup(x->runner.meter, i);
 
-		if (set->shape != SHAPE_NONE || set->counter)
+		if (set.shape != SHAPE_NONE || set.counter)
 			continue;
 		cli_error("GPU %u is %s and its energy cannot be read; name others with "
 			  "--gpu, gpuward doctor says more",

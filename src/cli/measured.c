@@ -146,7 +146,7 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	identity(gw_snapshot_device(snap, gw_meter_device(from->meter, i)),
 		 gw_snapshot_status(snap), ret);
 	ret->energy = part ? part->energy[i] : *gw_window_energy(run->window, i);
-	ret->sensor = meter_setup(from->meter, i)->sensor;
+	ret->sensor = meter_setup(from->meter, i).sensor;
 	if (who) {
 		ret->who = *who;
 		ret->processes =

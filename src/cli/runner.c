@@ -175,7 +175,7 @@ static bool all_ready(struct runner *r)
 
 	for (unsigned i = 0; i < gw_meter_device_count(r->meter); i++) {
 		meter_progress(r->meter, i, &p);
-		if (meter_setup(r->meter, i)->shape != SHAPE_NONE && p.samples == 0)
+		if (meter_setup(r->meter, i).shape != SHAPE_NONE && p.samples == 0)
 			return false;
 	}
 	return true;

@@ -537,60 +537,77 @@ static uint64_t first_event(const struct engine *e, uint64_t last)
 						      : clock_wall_ns(e->clock) / NS_PER_MS;
 }
 
+static void begin_view(struct engine *e)
+{
+	struct store *store = e->config.store;
+
+	e->view = (struct view){ .interval_ns = e->config.interval_ns,
+				 .opening = true,
+				 .device = e->device,
+				 .ops = &operations,
+				 .engine = e };
+	e->view.init_failures = (uint64_t)store_count(store, "init_failures");
+	e->view.self.start_wall_ns = clock_wall_ns(e->clock);
+	e->view.self.store_state = store_state(store);
+	e->view.self.counts_known = store_count_known(store);
+}
+
+static int begin_reader(struct engine *e)
+{
+	struct reader_config reader = { .options = e->config.options,
+					.interval_ns = e->config.interval_ns,
+					.cache_dir = e->config.cache_dir,
+					.came = came,
+					.arg = e };
+
+	return reader_new(e->config.loop, &reader, &e->reader);
+}
+
+static int begin_settings(struct engine *e)
+{
+	struct settings_config settings = { .loop = e->config.loop,
+					    .store = e->config.store,
+					    .reader = e->reader,
+					    .tell = audit,
+					    .arg = e };
+
+	return settings_new(&settings, &e->settings);
+}
+
 int engine_new(const struct engine_config *config, struct engine **ret)
 {
 	struct engine *e = calloc(1, sizeof(*e));
 	int err = -GW_E_NOMEM;
 
-	if (e) {
-		e->device = calloc(DEVICES_MAX, sizeof(*e->device));
-		e->seen = calloc(DEVICES_MAX, sizeof(*e->seen));
-	}
-	if (e && e->device && e->seen) {
-		e->config = *config;
-		e->clock = clock_real();
-		if (config->guard) {
-			e->guard = *config->guard;
-			e->guarded = true;
-		}
-		e->next_event = first_event(e, store_last_event(config->store));
-		e->view = (struct view){ .interval_ns = config->interval_ns,
-					 .opening = true,
-					 .device = e->device,
-					 .ops = &operations,
-					 .engine = e };
-		e->view.init_failures = (uint64_t)store_count(config->store, "init_failures");
-		e->view.self.start_wall_ns = clock_wall_ns(e->clock);
-		e->view.self.store_state = store_state(config->store);
-		e->view.self.counts_known = store_count_known(config->store);
-		err = reader_new(config->loop,
-				 &(struct reader_config){ .options = config->options,
-							  .interval_ns = config->interval_ns,
-							  .cache_dir = config->cache_dir,
-							  .came = came,
-							  .arg = e },
-				 &e->reader);
-	}
-	if (!err) {
-		err = settings_new(&(struct settings_config){ .loop = config->loop,
-							      .store = config->store,
-							      .reader = e->reader,
-							      .tell = audit,
-							      .arg = e },
-				   &e->settings);
-		if (err)
-			reader_free(e->reader, NS_PER_S);
-	}
-	if (err) {
-		if (e) {
-			free(e->device);
-			free(e->seen);
-		}
-		free(e);
+	if (!e)
 		return err;
+	e->config = *config;
+	e->clock = clock_real();
+	if (config->guard) {
+		e->guard = *config->guard;
+		e->guarded = true;
+	}
+	e->device = calloc(DEVICES_MAX, sizeof(*e->device));
+	e->seen = calloc(DEVICES_MAX, sizeof(*e->seen));
+	if (!e->device || !e->seen)
+		goto fail;
+	e->next_event = first_event(e, store_last_event(config->store));
+	begin_view(e);
+	err = begin_reader(e);
+	if (err)
+		goto fail;
+	err = begin_settings(e);
+	if (err) {
+		reader_free(e->reader, NS_PER_S);
+		goto fail;
 	}
 	*ret = e;
 	return 0;
+fail:
+	free(e->device);
+	free(e->seen);
+	free(e);
+	return err;
 }
 
 int engine_end_guard(struct engine *e, uint64_t timeout_ns)

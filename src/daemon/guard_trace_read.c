@@ -1,6 +1,8 @@
 /* The reading half of guard_trace: each line tells the guard what the one that was recorded was told. */
 #include "guard_trace.h"
 
+#include "guard/guard_feed.h"
+#include "guard/guard_read.h"
 #include "guard/guard_state.h"
 #include "guard/policy_text.h"
 

@@ -34,7 +34,8 @@ bool store_notice(struct store *s, char *out, size_t size);
  * the process; a file that cannot be read at the start may become one that lasts. */
 bool store_lasting(struct store *s);
 
-/* Had another gpuward the file when we began? */
+/* Had another gpuward the file when we began?  The guard then only observes, also where no lock of a GPU
+ * (guard_lock.h) tells of the other: what it did would be in no journal, and undone by the other. */
 bool store_shared(const struct store *s);
 
 /* ---- counts ---- */

@@ -13,8 +13,6 @@
 #include <unistd.h>
 
 #define THREADS_MAX 8
-#define LEVEL_STOP  4
-#define LEVEL_TERM  5
 
 /* How often a worker whose unit was started is asked whether it answers. */
 #define ASK_AGAIN_NS (250 * NS_PER_MS)
@@ -117,7 +115,7 @@ static int do_evict(struct worker_call *c, struct guard_outcome *out)
 	const struct worker_ops *ops = c->set->of(c->worker->kind);
 	unsigned level = c->order->level;
 
-	if (level >= LEVEL_TERM)
+	if (level > LEVEL_STOP)
 		return c->set->kill ? c->set->kill(c, out->message, sizeof(out->message))
 				    : lacks("be ended", out->message, sizeof(out->message));
 	if (level <= 1)

@@ -1,6 +1,9 @@
 /* gw_guard_*: beginning, end, and what others may ask of a guard while its thread runs. */
 #include "api.h"
 
+#include "guard_feed.h"
+#include "guard_read.h"
+
 #include "device/context.h"
 
 #include <errno.h>

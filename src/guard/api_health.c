@@ -1,6 +1,8 @@
 /* The health of the GPUs that a guarded program is on: read at its own pace, told as heat and reasons. */
 #include "api.h"
 
+#include "guard_feed.h"
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

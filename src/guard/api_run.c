@@ -4,6 +4,9 @@
  * program, without it again. */
 #include "api.h"
 
+#include "guard_feed.h"
+#include "guard_read.h"
+
 #include "device/context.h"
 
 #include <poll.h>

@@ -1,6 +1,7 @@
 /* What the files of the guard share; nobody else includes this.
  *
  *   guard.c          what comes in (looks, outcomes) and what is fetched
+ *   guard_read.c     when to look again, how a worker stands
  *   guard_facts.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
  *   guard_step.c     facts -> the next state: the machine itself, with
  *   guard_enter.c    what entering a state does,
@@ -20,8 +21,9 @@
 #define GW_GUARD_GUARD_PARTS_H
 
 #include "demand.h"
-#include "guard.h"
+#include "guard_feed.h"
 #include "guard_rate.h"
+#include "guard_read.h"
 
 #include "base/clock.h"
 
@@ -49,7 +51,6 @@
 #define BLIND_ERRORS 10
 #define CLEAN_LOOKS  3
 #define SLACK_BYTES  (64 * MIB)
-#define LEVEL_STOP   4
 /* Of who was moved before the mode changed. */
 #define GUARD_OWED \
 	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back"

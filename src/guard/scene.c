@@ -1,8 +1,8 @@
 /* Scenes as lines of text: one table of fields for each kind of line, read and written by loops. */
 #include "scene.h"
 
-#include "base/buf.h"
 #include "base/number.h"
+#include "base/word.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -75,28 +75,6 @@ const char *scene_health_name(enum scene_health h)
 
 /* ---- writing ---- */
 
-static void add_real(struct buf *out, double v)
-{
-	char text[NUMBER_SIZE] = "-";
-
-	if (isfinite(v))
-		number_format(v, text);
-	buf_adds(out, v == 0 && signbit(v) ? "-0" : text);
-}
-
-/* A text is one word: control characters, backslashes and the dash are spelled in hexadecimal. */
-static void add_text(struct buf *out, const char *s)
-{
-	if (!*s)
-		buf_addc(out, '-');
-	for (; *s; s++) {
-		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == '-' || *s == 0x7f)
-			buf_addf(out, "\\%02x", (unsigned char)*s);
-		else
-			buf_addc(out, *s);
-	}
-}
-
 static void add_chain(struct buf *out, const int64_t *pid)
 {
 	if (!pid[0])
@@ -114,8 +92,8 @@ static void add_field(struct buf *out, const void *p, enum kind kind)
 	case INT: buf_addf(out, "%d", *(const int *)p); break;
 	case FLAG: buf_addc(out, *(const bool *)p ? '1' : '0'); break;
 	case HEALTH: buf_adds(out, health[*(const enum scene_health *)p]); break;
-	case REAL: add_real(out, *(const double *)p); break;
-	case TEXT: add_text(out, p); break;
+	case REAL: word_add_real(out, *(const double *)p); break;
+	case TEXT: word_add_text(out, p); break;
 	case CHAIN: add_chain(out, p); break;
 	case END: break;
 	}
@@ -266,22 +244,6 @@ void scene_write_change(struct buf *out, const struct scene *s, struct scene *la
 
 /* ---- reading ---- */
 
-/* The word at *at, copied; *at moves past it and its tab.  False: there is none, or it is too
- * long. */
-static bool word(const char **at, char *out, size_t size)
-{
-	size_t n = strcspn(*at, "\t");
-
-	if (n == 0 || n >= size)
-		return false;
-	memcpy(out, *at, n);
-	out[n] = '\0';
-	*at += n;
-	if (**at == '\t')
-		(*at)++;
-	return true;
-}
-
 static bool to_unsigned(const char *s, unsigned below, unsigned *ret)
 {
 	uint64_t v;
@@ -318,44 +280,6 @@ static bool to_health(const char *s, enum scene_health *ret)
 	return false;
 }
 
-static int hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-/* One character; how many bytes it was spelled with, 0: none such. */
-static unsigned unescape(const char *s, char *ret)
-{
-	int high, low;
-
-	*ret = *s;
-	if (*s != '\\')
-		return 1;
-	high = hex(s[1]);
-	low = high < 0 ? -1 : hex(s[2]);
-	*ret = (char)(high * 16 + low);
-	return low < 0 || high + low == 0 ? 0 : 3;
-}
-
-static bool to_text(const char *s, char *out, size_t size)
-{
-	size_t n = 0;
-
-	if (strcmp(s, "-") == 0)
-		s = "";
-	while (*s && n + 1 < size) {
-		unsigned used = unescape(s, &out[n++]);
-
-		if (!used)
-			return false;
-		s += used;
-	}
-	out[n] = '\0';
-	return *s == '\0';
-}
-
 static bool to_chain(char *s, int64_t *ret)
 {
 	unsigned n = 0;
@@ -382,7 +306,7 @@ static bool to_field(char *s, const struct field *f, void *p)
 	case FLAG: return to_flag(s, p);
 	case HEALTH: return to_health(s, p);
 	case REAL: return number_real(s, p);
-	case TEXT: return to_text(s, p, f->size);
+	case TEXT: return word_text(s, p, f->size);
 	case CHAIN: return to_chain(s, p);
 	case END: break;
 	}
@@ -395,7 +319,7 @@ static bool read_fields(const char *line, enum line kind, void *of)
 	const char *at = line + 2;
 
 	for (const struct field *f = rows[kind].field; f->kind != END; f++)
-		if (!word(&at, text, sizeof(text)) ||
+		if (!word_take(&at, text, sizeof(text)) ||
 		    !to_field(text, f, (char *)of + f->offset))
 			return false;
 	return *at == '\0' && at[-1] != '\t';
@@ -515,13 +439,13 @@ static bool read_changes(struct scene *s, const char *line)
 	uint64_t passed;
 	int64_t stepped;
 
-	if (!word(&at, text, sizeof(text)) || !number_u64(text, &passed) ||
-	    !word(&at, text, sizeof(text)) || !number_i64(text, &stepped))
+	if (!word_take(&at, text, sizeof(text)) || !number_u64(text, &passed) ||
+	    !word_take(&at, text, sizeof(text)) || !number_i64(text, &stepped))
 		return false;
 	s->mono_ns += passed;
 	s->wall_ns += passed + (uint64_t)stepped;
 	while (*at)
-		if (!word(&at, text, sizeof(text)) || !read_change(s, text))
+		if (!word_take(&at, text, sizeof(text)) || !read_change(s, text))
 			return false;
 	return at[-1] != '\t';
 }

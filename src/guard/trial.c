@@ -1,5 +1,7 @@
 #include "trial.h"
 
+#include "guard_feed.h"
+
 #include "base/clock.h"
 
 #include <stdlib.h>

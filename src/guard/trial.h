@@ -6,7 +6,7 @@
 #ifndef GW_GUARD_TRIAL_H
 #define GW_GUARD_TRIAL_H
 
-#include "guard.h"
+#include "guard_read.h"
 
 #define TRIAL_LOOKS 300 /* at most so many, however long it is to last */
 

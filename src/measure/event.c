@@ -1,11 +1,10 @@
 /* Events as lines of text: one table of fields for each type, read and written by loops. */
 #include "event.h"
 
-#include "base/buf.h"
 #include "base/number.h"
+#include "base/word.h"
 
 #include <inttypes.h>
-#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -46,30 +45,6 @@ static const struct {
 
 /* ---- writing ---- */
 
-static void add_real(struct buf *out, double v)
-{
-	char text[NUMBER_SIZE] = "-";
-
-	if (isfinite(v))
-		number_format(v, text);
-	buf_addc(out, '\t');
-	buf_adds(out, text);
-}
-
-/* A text is one word: control characters, backslashes and the dash are spelled in hexadecimal. */
-static void add_text(struct buf *out, const char *s)
-{
-	buf_addc(out, '\t');
-	if (!*s)
-		buf_addc(out, '-');
-	for (; *s; s++) {
-		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == '-' || *s == 0x7f)
-			buf_addf(out, "\\%02x", (unsigned char)*s);
-		else
-			buf_addc(out, *s);
-	}
-}
-
 static void add_field(struct buf *out, const struct event *e, const struct field *f)
 {
 	const void *p = (const char *)e + f->offset;
@@ -81,10 +56,15 @@ static void add_field(struct buf *out, const struct event *e, const struct field
 	case INT: buf_addf(out, "\t%d", *(const int *)p); break;
 	case CODE: buf_addf(out, "\t%s", gw_code_info(*(const unsigned *)p)->key); break;
 	case TEXT32:
-	case TEXT64: add_text(out, p); break;
+	case TEXT64:
+		buf_addc(out, '\t');
+		word_add_text(out, p);
+		break;
 	case REAL:
-		for (unsigned i = 0; i < f->count; i++)
-			add_real(out, ((const double *)p)[i]);
+		for (unsigned i = 0; i < f->count; i++) {
+			buf_addc(out, '\t');
+			word_add_real(out, ((const double *)p)[i]);
+		}
 		break;
 	case END: break;
 	}
@@ -100,53 +80,12 @@ void event_write(struct buf *out, const struct event *e)
 
 /* ---- reading ---- */
 
-/* The word at *at, copied; *at moves past it and its tab.  False: there is none, or it is too
- * long. */
-static bool word(const char **at, char *out, size_t size)
-{
-	size_t n = strcspn(*at, "\t");
-
-	if (n == 0 || n >= size)
-		return false;
-	memcpy(out, *at, n);
-	out[n] = '\0';
-	*at += n + ((*at)[n] == '\t');
-	return true;
-}
-
 static bool to_code(const char *s, unsigned *ret)
 {
 	for (*ret = 0; *ret < GW_CODES; (*ret)++)
 		if (strcmp(gw_code_info(*ret)->key, s) == 0)
 			return true;
 	return false;
-}
-
-static int hex(char c)
-{
-	if (c >= '0' && c <= '9')
-		return c - '0';
-	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
-}
-
-static bool to_text(const char *s, char *out, size_t size)
-{
-	size_t n = 0;
-
-	if (strcmp(s, "-") == 0)
-		s = "";
-	while (*s && n + 1 < size) {
-		if (*s == '\\') {
-			if (hex(s[1]) < 0 || hex(s[2]) < 0)
-				return false;
-			out[n++] = (char)(hex(s[1]) * 16 + hex(s[2]));
-			s += 3;
-		} else {
-			out[n++] = *s++;
-		}
-	}
-	out[n] = '\0';
-	return *s == '\0';
 }
 
 static bool to_field(const char *s, void *p, enum kind kind)
@@ -168,8 +107,8 @@ static bool to_field(const char *s, void *p, enum kind kind)
 		*(int *)p = (int)i;
 		return true;
 	case CODE: return to_code(s, p);
-	case TEXT32: return to_text(s, p, 32);
-	case TEXT64: return to_text(s, p, 64);
+	case TEXT32: return word_text(s, p, 32);
+	case TEXT64: return word_text(s, p, 64);
 	case REAL: return number_real(s, p);
 	case END: break;
 	}
@@ -182,7 +121,7 @@ static bool read_fields(const char *at, struct event *e)
 
 	for (const struct field *f = rows[e->type].field; f->kind != END; f++)
 		for (unsigned i = 0; i < f->count; i++)
-			if (!word(&at, text, sizeof(text)) ||
+			if (!word_take(&at, text, sizeof(text)) ||
 			    !to_field(text, (char *)e + f->offset + i * sizeof(double),
 				      f->kind))
 				return false;
@@ -202,7 +141,7 @@ int event_read(const char *line, struct event *ret)
 		if (rows[t].letter != line[0])
 			continue;
 		e.type = (enum event_type)t;
-		if (!word(&at, text, sizeof(text)) || !number_u64(text, &e.t_ns) ||
+		if (!word_take(&at, text, sizeof(text)) || !number_u64(text, &e.t_ns) ||
 		    !read_fields(at, &e))
 			return -GW_E_PARSE;
 		*ret = e;

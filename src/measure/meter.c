@@ -1,13 +1,10 @@
-#include "meter.h"
-
-#include "sampler.h"
+#include "meter_parts.h"
 
 #include "base/thread.h"
 #include "device/context.h"
 
 #include <math.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -17,68 +14,14 @@
 #define ANCHOR_NS    (10 * NS_PER_S)
 #define JOIN_NS      (3 * NS_PER_S) /* a thread in a call that hangs is left behind after this */
 
-struct meter_device {
-	struct gw_meter *meter;
-	unsigned number;            /* in the meter                           */
-	unsigned position;          /* in snapshots                           */
-	bool stalled;               /* it hung when we came: it is not measured */
-	struct sampler_options opt; /* for its beginning; with copies of what is borrowed */
-	struct sensor known;
-	char *cache_dir;
-	struct sampler sampler;
-	pthread_t thread;
-	bool started;
-	pthread_mutex_t lock; /* of all that follows                */
-	pthread_cond_t wake;  /* for the thread                     */
-	pthread_cond_t news;  /* for those who wait for a window    */
-	struct track track;
-	bool edge;       /* a window began or ended            */
-	uint64_t end_ns; /* of the last that ended, to be told; 0: none */
-	bool brief;      /* it was the only one, and shorter than a sample */
-	bool begun;      /* the sampler has looked at it, ... */
-	int error;       /* ... with this result             */
-	bool go;         /* it may begin to sample            */
-	bool stop, gone;
-	bool deaf; /* whoever listened is gone */
-	uint64_t samples, ticks, missed;
-};
-
 struct chosen { /* a device that is to be measured */
 	unsigned position;
 	bool stalled;
 };
 
-struct gw_meter {
-	struct gw_ctx *ctx;
-	const struct clock *clock;
-	bool manual, exclusive;
-	void (*about)(void *arg, unsigned device, unsigned position,
-		      const struct energy_setup *setup);
-	meter_listener *listen;
-	void (*result)(void *arg, unsigned device, unsigned id, const char *label,
-		       const struct gw_energy *e);
-	void *arg;
-	unsigned count;
-	struct meter_device **device;
-	pthread_mutex_t lock; /* of what follows */
-	struct gw_window *windows;
-	unsigned ids;
-};
-
-struct gw_window {
-	struct gw_meter *meter;
-	struct gw_window *next, **link;
-	unsigned id;
-	char label[64];
-	bool hurry, closed, waited;
-	struct track_window *track; /* one a device */
-	struct gw_energy *energy;   /* likewise     */
-};
-
 /* ---- the threads ---- */
 
-/* Everything passes here, so that whoever listens can do it all again.  Under the lock. */
-static void record(struct meter_device *d, const struct event *e, struct track_window *w)
+void meter_record(struct meter_device *d, const struct event *e, struct track_window *w)
 {
 	track_feed(&d->track, e, w);
 	if (d->meter->listen && !d->deaf)
@@ -91,7 +34,7 @@ static void take(void *arg, const struct event *e)
 	struct meter_device *d = arg;
 
 	pthread_mutex_lock(&d->lock);
-	record(d, e, NULL);
+	meter_record(d, e, NULL);
 	d->samples += e->type == EVENT_POWER;
 	d->ticks += e->type == EVENT_TICK;
 	d->missed += e->type == EVENT_TICK ? e->u.tick.missed : 0;
@@ -185,7 +128,7 @@ static int start_thread(struct meter_device *d)
 	return err;
 }
 
-static bool wait_news(struct meter_device *d, uint64_t until_ns)
+bool meter_wait_news(struct meter_device *d, uint64_t until_ns)
 {
 	struct timespec until = clock_timespec(until_ns);
 
@@ -209,7 +152,7 @@ static bool end_thread(struct meter_device *d, uint64_t until_ns)
 	if (!d->started)
 		return true;
 	pthread_mutex_lock(&d->lock);
-	while (!d->gone && wait_news(d, until_ns))
+	while (!d->gone && meter_wait_news(d, until_ns))
 		;
 	gone = d->gone;
 	if (!gone)
@@ -286,7 +229,7 @@ static int settle_device(struct meter_device *d, uint64_t until_ns)
 
 	stalled_setup(&hung);
 	pthread_mutex_lock(&d->lock);
-	while (!d->begun && !d->stalled && wait_news(d, until_ns))
+	while (!d->begun && !d->stalled && meter_wait_news(d, until_ns))
 		;
 	d->stalled = d->stalled || !d->begun;
 	err = d->stalled ? 0 : d->error;
@@ -368,6 +311,29 @@ static int take_options(const struct gw_meter_options *given, struct gw_meter_op
 	return 0;
 }
 
+static struct gw_meter *new_meter(struct gw_ctx *ctx, const struct meter_config *config,
+				  bool manual, unsigned count)
+{
+	struct gw_meter *m = calloc(1, sizeof(*m));
+
+	if (!m)
+		return NULL;
+	m->device = calloc(count + 1, sizeof(struct meter_device *));
+	if (!m->device) {
+		free(m);
+		return NULL;
+	}
+	m->ctx = ctx;
+	m->clock = ctx->clock;
+	m->manual = manual;
+	m->about = config->about;
+	m->listen = config->listen;
+	m->result = config->result;
+	m->arg = config->arg;
+	pthread_mutex_init(&m->lock, NULL);
+	return m;
+}
+
 int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		struct gw_meter **ret_meter)
 {
@@ -387,22 +353,11 @@ int meter_start(struct gw_ctx *ctx, const struct meter_config *config,
 		err = select_devices(ctx, o.gpus, &list, &count);
 	if (err)
 		return err;
-	m = calloc(1, sizeof(*m));
-	if (m)
-		m->device = calloc(count + 1, sizeof(struct meter_device *));
-	if (!m || !m->device) {
-		free(m);
+	m = new_meter(ctx, config, o.flags & GW_METER_MANUAL, count);
+	if (!m) {
 		free(list);
 		return -GW_E_NOMEM;
 	}
-	m->ctx = ctx;
-	m->clock = ctx->clock;
-	m->manual = o.flags & GW_METER_MANUAL;
-	m->about = config->about;
-	m->listen = config->listen;
-	m->result = config->result;
-	m->arg = config->arg;
-	pthread_mutex_init(&m->lock, NULL);
 	so.interval_ns = o.interval_ns;
 	so.anchor_ns = o.anchor_ns;
 	so.processes = o.flags & GW_METER_PROCESSES;
@@ -501,11 +456,11 @@ void meter_baseline(struct gw_meter *m, unsigned i, double no_context_w, double 
 	struct meter_device *d = m->device[i];
 
 	pthread_mutex_lock(&d->lock);
-	record(d,
-	       &(struct event){ .type = EVENT_IDLE,
-				.t_ns = clock_mono_ns(m->clock),
-				.u.idle = { no_context_w, context_w } },
-	       NULL);
+	meter_record(d,
+		     &(struct event){ .type = EVENT_IDLE,
+				      .t_ns = clock_mono_ns(m->clock),
+				      .u.idle = { no_context_w, context_w } },
+		     NULL);
 	pthread_mutex_unlock(&d->lock);
 }
 
@@ -531,9 +486,15 @@ void meter_wait(struct gw_meter *m, uint64_t until_ns)
 	clock_sleep_until(m->clock, until_ns);
 }
 
-const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device)
+struct energy_setup meter_setup(const struct gw_meter *m, unsigned i)
 {
-	return &m->device[device]->track.energy.set;
+	struct meter_device *d = m->device[i];
+	struct energy_setup set;
+
+	pthread_mutex_lock(&d->lock);
+	set = d->track.energy.set;
+	pthread_mutex_unlock(&d->lock);
+	return set;
 }
 
 void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
@@ -542,270 +503,5 @@ void meter_progress(struct gw_meter *m, unsigned i, struct meter_progress *ret)
 
 	pthread_mutex_lock(&d->lock);
 	*ret = (struct meter_progress){ d->samples, d->ticks, d->missed, d->track.last_tick_w };
-	pthread_mutex_unlock(&d->lock);
-}
-
-/* ---- windows ---- */
-
-/* To the track and to whoever listens; the thread reads what the edge needs. */
-static void tell(struct meter_device *d, const struct event *e, struct track_window *w,
-		 uint64_t early_ns)
-{
-	pthread_mutex_lock(&d->lock);
-	record(d, e, w);
-	d->edge = true;
-	if (e->type == EVENT_CLOSE && e->t_ns - early_ns > d->end_ns)
-		d->end_ns = e->t_ns - early_ns;
-	d->brief = early_ns && d->track.open && !d->track.open->next;
-	pthread_cond_signal(&d->wake);
-	pthread_mutex_unlock(&d->lock);
-}
-
-static void link_window(struct gw_meter *m, struct gw_window *w)
-{
-	pthread_mutex_lock(&m->lock);
-	w->id = ++m->ids;
-	w->next = m->windows;
-	w->link = &m->windows;
-	if (w->next)
-		w->next->link = &w->next;
-	m->windows = w;
-	pthread_mutex_unlock(&m->lock);
-}
-
-int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
-		   struct gw_window **ret_window)
-{
-	struct event e = { .type = EVENT_OPEN };
-	uint64_t now = m ? clock_mono_ns(m->clock) : 0;
-	struct gw_window *w;
-
-	if (!m || !ret_window || begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
-		return -GW_E_ARG;
-	w = calloc(1, sizeof(*w));
-	if (w) {
-		w->track = calloc(m->count + 1, sizeof(*w->track));
-		w->energy = calloc(m->count + 1, sizeof(*w->energy));
-	}
-	if (!w || !w->track || !w->energy) {
-		if (w) {
-			free(w->track);
-			free(w->energy);
-		}
-		free(w);
-		return -GW_E_NOMEM;
-	}
-	w->meter = m;
-	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
-	link_window(m, w);
-	e.t_ns = begin_ns ? begin_ns : now;
-	e.u.window.id = w->id;
-	e.u.window.period_s = NAN;
-	memcpy(e.u.window.label, w->label, sizeof(e.u.window.label));
-	for (unsigned i = 0; i < m->count; i++)
-		tell(m->device[i], &e, &w->track[i], 0);
-	*ret_window = w;
-	return 0;
-}
-
-void window_hurry(struct gw_window *w)
-{
-	w->hurry = true;
-}
-
-/* Half the spacing of samples sooner than its end one may be there that will do. */
-static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
-{
-	double spacing = w->meter->device[i]->track.energy.set.spacing_s;
-	uint64_t length = end_ns - w->track[i].e.begin_ns;
-
-	return w->hurry && (double)length < 1e9 * spacing ? (uint64_t)(0.5e9 * spacing) : 0;
-}
-
-int gw_window_close(struct gw_window *w, uint64_t end_ns)
-{
-	struct event e = { .type = EVENT_CLOSE };
-	uint64_t now = clock_mono_ns(w->meter->clock);
-
-	if (w->closed)
-		return -GW_E_STATE;
-	e.t_ns = end_ns ? end_ns : now;
-	if (e.t_ns > now || (w->meter->count && e.t_ns < w->track[0].e.begin_ns))
-		return -GW_E_ARG;
-	if (w->meter->count && e.t_ns == w->track[0].e.begin_ns)
-		e.t_ns++; /* a window has a length */
-	e.u.window.id = w->id;
-	for (unsigned i = 0; i < w->meter->count; i++)
-		tell(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
-	w->closed = true;
-	return 0;
-}
-
-static bool done(const struct gw_window *w, unsigned i)
-{
-	const struct meter_device *d = w->meter->device[i];
-
-	return d->stalled || track_done(&d->track, &w->track[i]) || !d->sampler.answers ||
-	       (w->hurry && energy_is_near(&d->track.energy, &w->track[i].e));
-}
-
-/* Waits for the sample that covers its end, on device i. */
-static bool wait_device(struct gw_window *w, unsigned i, uint64_t until_ns)
-{
-	struct meter_device *d = w->meter->device[i];
-	bool ok;
-
-	if (w->meter->manual) {
-		uint64_t now = clock_mono_ns(w->meter->clock);
-
-		while (!done(w, i) && now < until_ns) {
-			uint64_t due = gw_meter_poll(w->meter);
-
-			if (done(w, i))
-				break;
-			clock_sleep_until(w->meter->clock, due < until_ns ? due : until_ns);
-			now = clock_mono_ns(w->meter->clock);
-		}
-		return done(w, i);
-	}
-	pthread_mutex_lock(&d->lock);
-	while (!(ok = done(w, i)) && wait_news(d, until_ns))
-		;
-	pthread_mutex_unlock(&d->lock);
-	return ok;
-}
-
-bool window_done(struct gw_window *w)
-{
-	bool all = w->closed;
-
-	for (unsigned i = 0; all && !w->waited && i < w->meter->count; i++) {
-		struct meter_device *d = w->meter->device[i];
-
-		pthread_mutex_lock(&d->lock);
-		all = done(w, i);
-		pthread_mutex_unlock(&d->lock);
-	}
-	return all;
-}
-
-static void work_out(struct gw_window *w, unsigned i, bool last)
-{
-	struct meter_device *d = w->meter->device[i];
-
-	pthread_mutex_lock(&d->lock);
-	w->energy[i].device = i;
-	if (last)
-		record(d,
-		       &(struct event){ .type = EVENT_RESULT,
-					.t_ns = clock_mono_ns(w->meter->clock),
-					.u.window = { .id = w->id,
-						      .period_s = NAN,
-						      .exclusive = w->meter->exclusive } },
-		       NULL);
-	track_result(&d->track, &w->track[i], &w->energy[i]);
-	if (last) {
-		if (w->meter->result)
-			w->meter->result(w->meter->arg, i, w->id, w->label, &w->energy[i]);
-		track_share(&d->track, &w->track[i], &w->energy[i]);
-		track_forget(&d->track, &w->track[i]);
-	}
-	pthread_mutex_unlock(&d->lock);
-}
-
-int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
-{
-	uint64_t now = clock_mono_ns(w->meter->clock);
-	uint64_t until = timeout_ns < UINT64_MAX / 2 - now ? now + timeout_ns : UINT64_MAX / 2;
-	int err = 0;
-
-	if (!w->closed)
-		return -GW_E_STATE;
-	if (w->waited)
-		return 0;
-	for (unsigned i = 0; i < w->meter->count; i++) {
-		if (!wait_device(w, i, until))
-			err = -GW_E_TIMEOUT;
-		work_out(w, i, true);
-	}
-	w->waited = true;
-	return err;
-}
-
-const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)
-{
-	if (i >= w->meter->count)
-		return NULL;
-	if (!w->waited)
-		work_out(w, i, false);
-	return &w->energy[i];
-}
-
-const char *gw_window_label(const struct gw_window *w)
-{
-	return w->label;
-}
-
-void gw_window_free(struct gw_window *w)
-{
-	if (!w)
-		return;
-	for (unsigned i = 0; i < w->meter->count; i++) {
-		struct meter_device *d = w->meter->device[i];
-
-		pthread_mutex_lock(&d->lock);
-		track_forget(&d->track, &w->track[i]);
-		pthread_mutex_unlock(&d->lock);
-	}
-	pthread_mutex_lock(&w->meter->lock);
-	*w->link = w->next;
-	if (w->next)
-		w->next->link = w->link;
-	pthread_mutex_unlock(&w->meter->lock);
-	free(w->track);
-	free(w->energy);
-	free(w);
-}
-
-void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,
-		     unsigned code, char *out, size_t size)
-{
-	track_evidence(&w->track[i], e, code, out, size);
-}
-
-const struct attribute *window_processes(const struct gw_window *w, unsigned i)
-{
-	return &w->track[i].who;
-}
-
-int64_t window_foreign(struct gw_window *w, unsigned i)
-{
-	struct meter_device *d = w->meter->device[i];
-	int64_t pid;
-
-	pthread_mutex_lock(&d->lock);
-	pid = w->track[i].foreign_pid;
-	pthread_mutex_unlock(&d->lock);
-	return pid;
-}
-
-unsigned window_id(const struct gw_window *w)
-{
-	return w->id;
-}
-
-void window_activity(struct gw_window *w, unsigned i, struct window_activity *ret)
-{
-	struct meter_device *d = w->meter->device[i];
-	const struct track_window *t = &w->track[i];
-
-	pthread_mutex_lock(&d->lock);
-	*ret = (struct window_activity){ .utilization_max = t->util_max,
-					 .reasons = t->reasons,
-					 .any = t->any_pid,
-					 .foreign = t->foreign_pid,
-					 .hidden = t->hidden };
-	memcpy(ret->any_name, t->any_name, sizeof(ret->any_name));
-	memcpy(ret->foreign_name, t->foreign_name, sizeof(ret->foreign_name));
 	pthread_mutex_unlock(&d->lock);
 }

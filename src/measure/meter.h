@@ -55,8 +55,8 @@ const struct clock *meter_clock(const struct gw_meter *m);
  * and moves the clock on. */
 void meter_wait(struct gw_meter *m, uint64_t until_ns);
 
-/* How device i is measured.  Lives as long as the meter. */
-const struct energy_setup *meter_setup(const struct gw_meter *m, unsigned device);
+/* How device i is measured, as of now: a counter that is not there is found out at its first reading. */
+struct energy_setup meter_setup(const struct gw_meter *m, unsigned device);
 
 /* Samples so far: for a progress line. */
 struct meter_progress {

@@ -573,31 +573,33 @@ static uint64_t next_drain(const struct sampler *s, uint64_t now, uint64_t every
 	return s->tick_ns + (due - s->tick_ns) / every * every;
 }
 
-uint64_t sampler_step(struct sampler *s, bool active)
+/* How often figures are read. */
+static uint64_t tick_period(const struct sampler *s, bool active)
 {
-	uint64_t now = now_ns(s);
 	uint64_t every = active || s->opt.always || s->opt.interval_ns > IDLE_NS
 				 ? s->opt.interval_ns
 			 : s->opt.anchored ? UNWATCHED_NS
 					   : IDLE_NS;
-	bool anchored = active || s->opt.anchored;
-	bool ring = !s->polled && s->set.shape != SHAPE_NONE, read = false;
-	unsigned missed;
 
 	/* A driver renews a value for whoever asks first after its period: figures read between two
 	 * polls would set the phase in place of the polls.  They are read together. */
-	if (s->polled)
-		every = (every + s->poll_ns - 1) / s->poll_ns * s->poll_ns;
-	if (!s->tick_ns) { /* the first time */
-		s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
-		next_anchor(s);
-		if (s->set.counter && s->first.before_ns) /* read when we looked for it */
-			emit_counter(s, &s->first);
-		s->owed |= s->opt.anchored;
-	}
-	if (active && !s->active && s->tick_ns > now + every)
-		s->tick_ns = s->polled ? s->poll_due_ns : now;
-	s->active = active;
+	return s->polled ? (every + s->poll_ns - 1) / s->poll_ns * s->poll_ns : every;
+}
+
+static void first_step(struct sampler *s, uint64_t now)
+{
+	s->tick_ns = s->poll_due_ns = s->drain_ns = s->who_ns = now;
+	next_anchor(s);
+	if (s->set.counter && s->first.before_ns) /* read when we looked for it */
+		emit_counter(s, &s->first);
+	s->owed |= s->opt.anchored;
+}
+
+static void step_figures(struct sampler *s, uint64_t now, uint64_t every)
+{
+	bool read = false;
+	unsigned missed;
+
 	if (s->polled && s->poll_due_ns <= now) {
 		s->poll_due_ns = after(s->poll_due_ns, s->poll_ns, now, NULL);
 		poll_power(s);
@@ -609,34 +611,63 @@ uint64_t sampler_step(struct sampler *s, bool active)
 			read_figures(s, GW_TIER_FAST);
 		emit_tick(s, missed);
 	}
-	if (ring && s->drain_ns <= now) {
-		drain(s);
-		s->drain_ns = next_drain(s, now, every);
-		/* Somebody may wait for the sample that covers the last edge. */
-		if (s->last_ns < s->covered_ns && now < s->drain_until_ns)
-			s->drain_ns = earliest(now + EDGE_STEP_NS, s->drain_until_ns);
-	}
+}
+
+static void step_ring(struct sampler *s, uint64_t now, uint64_t every)
+{
+	if (s->drain_ns > now)
+		return;
+	drain(s);
+	s->drain_ns = next_drain(s, now, every);
+	/* Somebody may wait for the sample that covers the last edge. */
+	if (s->last_ns < s->covered_ns && now < s->drain_until_ns)
+		s->drain_ns = earliest(now + EDGE_STEP_NS, s->drain_until_ns);
+}
+
+static void step_counter(struct sampler *s, uint64_t now, bool active)
+{
 	if (s->owed) {
 		s->owed = false;
 		read_counter(s);
 	}
-	if (anchored && s->anchor_due_ns <= now) {
-		next_anchor(s);
-		read_counter(s);
-		if (active && now > limits_read_ns(s) + LIMITS_LONG_NS)
-			read_limits(s);
-	}
-	if (active && s->opt.processes && s->who_ns <= now) {
-		read_processes(s);
-	}
-	now = s->tick_ns;
+	if (!(active || s->opt.anchored) || s->anchor_due_ns > now)
+		return;
+	next_anchor(s);
+	read_counter(s);
+	if (active && now > limits_read_ns(s) + LIMITS_LONG_NS)
+		read_limits(s);
+}
+
+static uint64_t next_step(const struct sampler *s, bool active, bool ring)
+{
+	uint64_t next = s->tick_ns;
+
 	if (s->polled)
-		now = earliest(now, s->poll_due_ns);
+		next = earliest(next, s->poll_due_ns);
 	if (ring)
-		now = earliest(now, s->drain_ns);
-	if (anchored)
-		now = earliest(now, s->anchor_due_ns);
+		next = earliest(next, s->drain_ns);
+	if (active || s->opt.anchored)
+		next = earliest(next, s->anchor_due_ns);
 	if (active && s->opt.processes)
-		now = earliest(now, s->who_ns);
-	return now;
+		next = earliest(next, s->who_ns);
+	return next;
+}
+
+uint64_t sampler_step(struct sampler *s, bool active)
+{
+	uint64_t now = now_ns(s), every = tick_period(s, active);
+	bool ring = !s->polled && s->set.shape != SHAPE_NONE;
+
+	if (!s->tick_ns)
+		first_step(s, now);
+	if (active && !s->active && s->tick_ns > now + every)
+		s->tick_ns = s->polled ? s->poll_due_ns : now;
+	s->active = active;
+	step_figures(s, now, every);
+	if (ring)
+		step_ring(s, now, every);
+	step_counter(s, now, active);
+	if (active && s->opt.processes && s->who_ns <= now)
+		read_processes(s);
+	return next_step(s, active, ring);
 }

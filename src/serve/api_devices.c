@@ -105,18 +105,16 @@ void api_devices(void *arg, const struct request *q, struct reply *r)
 void api_device(void *arg, const struct request *q, struct reply *r)
 {
 	const struct api *a = arg;
-	char time[CLOCK_RFC3339_SIZE];
 	struct json j;
 	int i;
 
 	if (!api_has_reading(a, r) || (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
-	clock_format_rfc3339(gw_snapshot_wall_ns(a->view.snap), time);
 	json_init(&j, &r->body, false);
 	render_device(&j, gw_snapshot_device(a->view.snap, (unsigned)i));
 	counted(&j, a, (unsigned)i);
 	json_int(&j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(&j, "time_utc", time);
+	json_time(&j, "time_utc", gw_snapshot_wall_ns(a->view.snap));
 	json_object_end(&j);
 	json_end(&j);
 }
@@ -152,6 +150,7 @@ static void sensor_of(struct json *j, const struct api *a, unsigned i)
 {
 	unsigned position = gw_meter_device(a->view.meter, i);
 	const struct gw_device *d = gw_snapshot_device(a->view.snap, position);
+	struct energy_setup set = meter_setup(a->view.meter, i);
 
 	if (!d)
 		return;
@@ -160,7 +159,7 @@ static void sensor_of(struct json *j, const struct api *a, unsigned i)
 	json_string(j, "uuid", gw_device_text(d, GW_T_UUID));
 	json_string(j, "name", gw_device_text(d, GW_T_NAME));
 	json_string(j, "provenance", gw_provenance_name(d->provenance));
-	sensor_json(j, "sensor", &meter_setup(a->view.meter, i)->sensor);
+	sensor_json(j, "sensor", &set.sensor);
 	json_object_end(j);
 }
 

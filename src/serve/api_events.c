@@ -58,16 +58,15 @@ static void end_line(struct json *j)
 
 void api_tick_json(struct buf *out, const struct view *v)
 {
-	char time[CLOCK_RFC3339_SIZE] = "", why[512];
+	char why[512];
 	struct json j;
 
 	if (!v->tick || !v->snap)
 		return;
-	clock_format_rfc3339(gw_snapshot_wall_ns(v->snap), time);
 	json_init(&j, out, false);
 	json_object(&j, NULL);
 	json_uint(&j, "tick", v->tick);
-	json_string(&j, "time_utc", time);
+	json_time(&j, "time_utc", gw_snapshot_wall_ns(v->snap));
 	json_bool(&j, "let_go", v->let_go);
 	/* It was just read: of now means of the reading. */
 	json_bool(&j, "ready",
@@ -83,12 +82,9 @@ void api_tick_json(struct buf *out, const struct view *v)
 
 static void event_object(struct json *j, const struct view_event *e)
 {
-	char time[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(e->wall_ns, time);
 	json_object(j, NULL);
 	json_uint(j, "id", e->id);
-	json_string(j, "time_utc", time);
+	json_time(j, "time_utc", e->wall_ns);
 	json_string(j, "kind", e->kind);
 	json_string(j, "severity", e->severity);
 	json_string(j, "uuid", e->uuid);

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#define TTL_MOST (365 * 86400.0)
-
 enum verb { EVICT, RESUME, HOLD, RELEASE };
 static const char *const verb_word[] = { "evict", "resume", "hold", "release" };
 
@@ -38,9 +36,10 @@ static bool read_wish(struct body *b, enum verb verb, struct wish *w, char *mess
 		return refuse(message, size, "state", verb);
 	if (w->force && verb != RESUME)
 		return refuse(message, size, "force", verb);
-	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= TTL_MOST))
+	if (!isnan(w->ttl_s) && !(w->ttl_s >= 0 && w->ttl_s <= GUARD_TTL_MOST_S))
 		snprintf(message, size,
-			 "\"ttl_s\" must be from 0 (without end) to %.0f seconds", TTL_MOST);
+			 "\"ttl_s\" must be from 0 (without end) to %.0f seconds",
+			 GUARD_TTL_MOST_S);
 	else if (verb == HOLD && isnan(w->ttl_s))
 		snprintf(message, size,
 			 "a hold needs \"ttl_s\": how many seconds, or 0 for without end");

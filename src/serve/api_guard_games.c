@@ -7,8 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TTL_MOST (365 * 86400.0)
-
 static void game(struct json *j, const struct guard_view_game *g, struct guard_moment now)
 {
 	json_int(j, "pid", g->pid);
@@ -54,8 +52,9 @@ static bool read_game(struct body *b, struct game_wish *w, char *message, size_t
 		return false;
 	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
 		snprintf(message, size, "\"pid\" must be there, the number of a process");
-	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= TTL_MOST))
-		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f", TTL_MOST);
+	else if (!isnan(w->ttl_s) && !(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S))
+		snprintf(message, size, "\"ttl_s\" must be above 0 and at most %.0f",
+			 GUARD_TTL_MOST_S);
 	else if (strlen(w->reason) > GUARD_REASON_MAX)
 		snprintf(message, size, "\"reason\" is longer than %d bytes", GUARD_REASON_MAX);
 	else

@@ -6,17 +6,15 @@
 
 void guard_doc_operation(struct json *j, const struct guard_operation *o)
 {
-	char id[24], since[CLOCK_RFC3339_SIZE], ended[CLOCK_RFC3339_SIZE];
+	char id[24];
 
 	snprintf(id, sizeof(id), "%llu", (unsigned long long)o->id);
-	clock_format_rfc3339(o->since_wall_ns, since);
-	clock_format_rfc3339(o->ended_wall_ns, ended);
 	json_string(j, "id", id);
 	json_string(j, "state", guard_operation_state_name(o->state));
 	json_string(j, "worker", o->worker);
 	json_string(j, "what", guard_operation_word(o->what));
-	json_string(j, "since_utc", since);
-	json_string(j, "ended_utc", o->ended_wall_ns ? ended : NULL);
+	json_time(j, "since_utc", o->since_wall_ns);
+	json_time(j, "ended_utc", o->ended_wall_ns);
 	guard_doc_text(j, "message", o->message);
 }
 

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TTL_MOST   (365 * 86400.0)
 #define TTL_S      300.0 /* of one who does not say how long */
 #define LOOK_NS    (20 * NS_PER_MS)
 #define WAIT_MOST  60.0
@@ -204,12 +203,12 @@ static bool read_room(struct body *b, struct room_wish *w, char *message, size_t
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
 		snprintf(message, size, "\"bytes\" must be there and above 0");
-	else if (!(w->ttl_s > 0 && w->ttl_s <= TTL_MOST) && !(w->ttl_s == 0 && w->pid > 0))
+	else if (!(w->ttl_s > 0 && w->ttl_s <= GUARD_TTL_MOST_S) &&
+		 !(w->ttl_s == 0 && w->pid > 0))
 		snprintf(message, size,
 			 "\"ttl_s\" must be above 0 and at most %.0f, or with \"pid\" 0: as "
-			 "long "
-			 "as that process",
-			 TTL_MOST);
+			 "long as that process",
+			 GUARD_TTL_MOST_S);
 	else if (!(w->wait_s >= 0 && w->wait_s <= WAIT_MOST))
 		snprintf(message, size, "\"wait_s\" must be from 0 to %.0f", WAIT_MOST);
 	else if (!(w->pid >= 0 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
@@ -286,6 +285,25 @@ static bool goes_on(const struct api *a, const struct request *q, struct reply *
 	return true;
 }
 
+static void refuse_room(const struct api *a, const struct guard_view *g,
+			const struct request *q, struct reply *r, int err, const char *message)
+{
+	if (err == -GW_E_PERM)
+		guard_doc_too_often(a, g, q, r, "");
+	else if (err == -GW_E_SIZE)
+		reply_problem(r, 429, "too-many-reservations",
+			      "End some: DELETE /api/v1/guard/reservations/ID.",
+			      "there are as many reservations as there can be");
+	else if (err == -GW_E_ARG)
+		reply_problem(r, 400, "no-such-process",
+			      "Ask from where the service sees the process, or leave "
+			      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
+			      "%s", message);
+	else
+		reply_problem(r, 503, "no-reading", "Ask again in a moment.",
+			      "the guard has not looked at this GPU yet");
+}
+
 static void begin_room(struct api *a, const struct request *q, struct reply *r,
 		       const struct guard_view *g, const struct room_wish *w)
 {
@@ -311,20 +329,7 @@ static void begin_room(struct api *a, const struct request *q, struct reply *r,
 		   : -GW_E_NOMEM;
 	if (err) {
 		free(wait);
-		if (err == -GW_E_PERM)
-			guard_doc_too_often(a, g, q, r, "");
-		else if (err == -GW_E_SIZE)
-			reply_problem(r, 429, "too-many-reservations",
-				      "End some: DELETE /api/v1/guard/reservations/ID.",
-				      "there are as many reservations as there can be");
-		else if (err == -GW_E_ARG)
-			reply_problem(r, 400, "no-such-process",
-				      "Ask from where the service sees the process, or leave "
-				      "\"pid\" out: the room then lasts until DELETE or ttl_s.",
-				      "%s", message);
-		else
-			reply_problem(r, 503, "no-reading", "Ask again in a moment.",
-				      "the guard has not looked at this GPU yet");
+		refuse_room(a, g, q, r, err, message);
 		return;
 	}
 	*q->memory = wait;

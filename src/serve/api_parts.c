@@ -37,12 +37,9 @@ bool api_has_reading(const struct api *a, struct reply *r)
 
 void api_head(struct json *j, const struct api *a)
 {
-	char time[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(clock_wall_ns(a->clock), time);
 	json_object(j, NULL);
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(j, "time_utc", time);
+	json_time(j, "time_utc", clock_wall_ns(a->clock));
 }
 
 /* ---- which GPUs ---- */

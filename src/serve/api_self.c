@@ -58,12 +58,10 @@ static void requests(struct json *j, const struct api *a)
 
 static void uptime(struct json *j, const struct api *a)
 {
-	char time[CLOCK_RFC3339_SIZE];
 	uint64_t now = clock_wall_ns(a->clock), start = a->view.self.start_wall_ns;
 	double seconds = now > start ? (double)(now - start) / 1e9 : 0;
 
-	clock_format_rfc3339(start, time);
-	json_string(j, "start_utc", time);
+	json_time(j, "start_utc", start);
 	json_double(j, "uptime_seconds", seconds);
 	json_double(j, "cpu_seconds", a->view.self.cpu_seconds);
 	if (seconds > 0)

@@ -240,14 +240,6 @@ static void block(struct json *j, const struct api *a, const struct gw_device *d
 	json_object_end(j);
 }
 
-static void when(struct json *j, const char *key, uint64_t wall_ns)
-{
-	char text[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(wall_ns, text);
-	json_string(j, key, text);
-}
-
 static void blocks(const struct api *a, struct reply *r, const struct ask *ask,
 		   const struct render_filter *filter, struct view_point *points)
 {
@@ -255,8 +247,8 @@ static void blocks(const struct api *a, struct reply *r, const struct ask *ask,
 
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
-	when(&j, "from", ask->from_ns);
-	when(&j, "to", ask->to_ns);
+	json_time(&j, "from", ask->from_ns);
+	json_time(&j, "to", ask->to_ns);
 	json_array(&j, "series");
 	for (unsigned i = 0; i < gw_snapshot_device_count(a->view.snap); i++)
 		for (unsigned k = 0; render_shows(filter, i) && k < ask->quantities; k++)

@@ -18,7 +18,7 @@ struct guard_moment guard_moment(const struct api *a)
 void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct guard_moment now)
 {
 	int64_t off = (int64_t)(at_ns - now.mono_ns);
-	char utc[64], seconds[64], text[CLOCK_RFC3339_SIZE];
+	char utc[64], seconds[64];
 
 	snprintf(utc, sizeof(utc), "%s_utc", name);
 	snprintf(seconds, sizeof(seconds), "%s_seconds", name);
@@ -27,8 +27,7 @@ void guard_doc_time(struct json *j, const char *name, uint64_t at_ns, struct gua
 		json_null(j, seconds);
 		return;
 	}
-	clock_format_rfc3339(now.wall_ns + (uint64_t)off, text);
-	json_string(j, utc, text);
+	json_time(j, utc, now.wall_ns + (uint64_t)off);
 	json_double(j, seconds, rint(fabs((double)off) / 1e6) / 1e3);
 }
 
@@ -177,12 +176,10 @@ void guard_doc_decision(struct json *j, const struct guard_view *g,
 			const struct guard_view_decision *d, struct guard_moment now)
 {
 	const struct guard_decision *x = &d->decision;
-	char time[CLOCK_RFC3339_SIZE];
 
-	clock_format_rfc3339(d->wall_ns, time);
 	json_object(j, NULL);
 	json_uint(j, "id", d->id);
-	json_string(j, "time_utc", time);
+	json_time(j, "time_utc", d->wall_ns);
 	json_string(j, "worker",
 		    x->worker < g->policy->workers ? g->policy->worker[x->worker].name : NULL);
 	json_string(j, "from", guard_state_name(x->from));

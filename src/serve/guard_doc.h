@@ -64,6 +64,8 @@ const struct guard_view *guard_doc_may_ask(const struct api *a, const struct req
 void guard_doc_too_often(const struct api *a, const struct guard_view *g,
 			 const struct request *q, struct reply *r, const char *message);
 
+#define GUARD_TTL_MOST_S (365 * 86400.0) /* that a wish lasts, if not without end */
+
 /* Who asks and why, for the audit: "token: maintenance". */
 #define GUARD_REASON_MAX 120
 void guard_doc_who(const struct request *q, const char *reason, char *out, size_t size);

@@ -9,7 +9,7 @@
 #include "guard_operation.h"
 
 #include "guard/capacity.h"
-#include "guard/guard.h"
+#include "guard/guard_read.h"
 #include "guard/health.h"
 #include "guard/tally.h"
 

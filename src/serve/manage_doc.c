@@ -1,6 +1,5 @@
 #include "manage_doc.h"
 
-#include "base/clock.h"
 #include "base/json.h"
 
 #include <math.h>
@@ -40,10 +39,8 @@ void manage_value_write(struct json *j, const char *key, enum manage_what what,
 
 void manage_entry_write(struct buf *out, const struct manage_entry *e)
 {
-	char time[CLOCK_RFC3339_SIZE];
 	struct json j;
 
-	clock_format_rfc3339(e->wall_ns, time);
 	json_init(&j, out, false);
 	json_object(&j, NULL);
 	json_string(&j, "uuid", e->uuid);
@@ -53,7 +50,7 @@ void manage_entry_write(struct buf *out, const struct manage_entry *e)
 	if (!isnan(e->earlier[0]))
 		manage_value_write(&j, "earlier", e->what, e->earlier);
 	json_string(&j, "who", e->who);
-	json_string(&j, "time_utc", time);
+	json_time(&j, "time_utc", e->wall_ns);
 	json_uint(&j, "wall_ns", e->wall_ns);
 	json_object_end(&j);
 	json_end(&j);

@@ -2,8 +2,6 @@
 
 #include "summary.h"
 
-#include "base/clock.h"
-
 #include <string.h>
 
 bool render_shows(const struct render_filter *filter, unsigned device)
@@ -15,13 +13,24 @@ bool render_shows(const struct render_filter *filter, unsigned device)
 
 void render_head(struct json *j, const struct gw_snapshot *snap)
 {
-	char time[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(gw_snapshot_wall_ns(snap), time);
 	json_object(j, NULL);
 	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(j, "time_utc", time);
+	json_time(j, "time_utc", gw_snapshot_wall_ns(snap));
 	json_double(j, "monotonic_seconds", (double)gw_snapshot_mono_ns(snap) / 1e9);
+}
+
+void render_kept_head(struct json *j, const char *kind, const char *version, uint64_t wall_ns,
+		      bool simulated)
+{
+	json_object(j, NULL);
+	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
+	json_string(j, "kind", kind);
+	json_object(j, "tool");
+	json_string(j, "name", "gpuward");
+	json_string(j, "version", version ? version : gw_version());
+	json_object_end(j);
+	json_time(j, "time", wall_ns);
+	json_bool(j, "simulated", simulated);
 }
 
 void render_source(struct json *j, const struct gw_snapshot *snap)

@@ -21,6 +21,9 @@ bool render_shows(const struct render_filter *filter, unsigned device);
 
 /* What every document begins with (its object stays open), and the object "source". */
 void render_head(struct json *j, const struct gw_snapshot *snap);
+/* Likewise of one that is kept: what it is of, and by what and when it was made.  version NULL: by this program. */
+void render_kept_head(struct json *j, const char *kind, const char *version, uint64_t wall_ns,
+		      bool simulated);
 void render_source(struct json *j, const struct gw_snapshot *snap);
 
 /* A GPU; its object stays open. */

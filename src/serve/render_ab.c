@@ -1,6 +1,5 @@
 #include "render_ab.h"
 
-#include "base/clock.h"
 #include "measure/stat.h"
 
 #include <math.h>
@@ -88,14 +87,6 @@ unsigned ab_report_code(const struct ab_report *r, unsigned code)
 }
 
 /* ---- parts ---- */
-
-static void when(struct json *j, const char *key, uint64_t wall_ns)
-{
-	char text[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(wall_ns, text);
-	json_string(j, key, text);
-}
 
 static void interval(struct json *j, const char *key, struct ab_interval v)
 {
@@ -284,7 +275,7 @@ static void runs(struct json *j, const struct ab_report *r)
 		json_string(j, "arm", arm_name(run->step.arm));
 		json_string(j, "command", arm_name(run->step.command));
 		json_bool(j, "used", run->used);
-		when(j, "begin_time", run->begin_wall_ns);
+		json_time(j, "begin_time", run->begin_wall_ns);
 		json_double(j, "seconds", run->seconds);
 		energy(j, &run->energy);
 		json_double(j, "uncertainty_relative_joules", run->u_j);
@@ -362,15 +353,7 @@ static void judgement(struct json *j, const struct ab_report *r)
 void render_ab(struct json *j, const struct ab_report *r, const struct gw_environment *env,
 	       const struct gw_snapshot *snap, const struct render_filter *filter)
 {
-	json_object(j, NULL);
-	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(j, "kind", "comparison");
-	json_object(j, "tool");
-	json_string(j, "name", "gpuward");
-	json_string(j, "version", gw_version());
-	json_object_end(j);
-	when(j, "time", r->wall_ns);
-	json_bool(j, "simulated", r->simulated);
+	render_kept_head(j, "comparison", NULL, r->wall_ns, r->simulated);
 	sides(j, r);
 	config(j, r);
 	judgement(j, r);

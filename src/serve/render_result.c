@@ -27,14 +27,6 @@ void render_interval(struct json *j, const char *key, const struct gw_interval *
 	json_object_end(j);
 }
 
-static void when(struct json *j, const char *key, uint64_t wall_ns)
-{
-	char text[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(wall_ns, text);
-	json_string(j, key, text);
-}
-
 /* Numbers in one object. */
 struct row {
 	const char *key;
@@ -436,7 +428,7 @@ static void run(struct json *j, const struct measured_run *r)
 {
 	json_object(j, NULL);
 	json_uint(j, "trial", r->trial);
-	when(j, "begin_time", r->begin_wall_ns);
+	json_time(j, "begin_time", r->begin_wall_ns);
 	json_string(j, "part", r->part);
 	json_double(j, "seconds", r->seconds);
 	outcome(j, r);
@@ -550,15 +542,7 @@ void render_calibration(struct json *j, const char *key, const struct measured_c
 void render_result(struct json *j, const struct measured *m, const struct gw_environment *env,
 		   const struct gw_snapshot *snap, const struct render_filter *filter)
 {
-	json_object(j, NULL);
-	json_int(j, "schema_version", RENDER_SCHEMA_VERSION);
-	json_string(j, "kind", "measurement");
-	json_object(j, "tool");
-	json_string(j, "name", "gpuward");
-	json_string(j, "version", m->version ? m->version : gw_version());
-	json_object_end(j);
-	when(j, "time", m->wall_ns);
-	json_bool(j, "simulated", m->simulated);
+	render_kept_head(j, "measurement", m->version, m->wall_ns, m->simulated);
 	json_string(j, "label", m->label);
 	tags(j, m);
 	ROWS(j, NULL, { "model_size_bytes", m->model_size_bytes },

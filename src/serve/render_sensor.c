@@ -113,15 +113,12 @@ static void text(struct json *j, const char *key, const char *s)
 
 void sensor_json(struct json *j, const char *key, const struct sensor *s)
 {
-	char time[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(s->wall_ns, time);
 	json_object(j, key);
 	text(j, "uuid", s->uuid);
 	text(j, "driver_version", s->driver);
 	text(j, "vbios_version", s->vbios);
 	json_string(j, "origin", sensor_origin_name(s->origin));
-	json_string(j, "learned_utc", s->wall_ns ? time : NULL);
+	json_time(j, "learned_utc", s->wall_ns);
 	ring(j, s);
 	source(j, "instant", &s->instant);
 	source(j, "average", &s->average);

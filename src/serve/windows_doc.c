@@ -3,7 +3,6 @@
 
 #include "render_result.h"
 
-#include "base/clock.h"
 #include "measure/energy.h"
 
 #include <math.h>
@@ -145,14 +144,6 @@ static void parts_json(struct json *j, const struct windows_entry *e, bool left_
 
 /* ---- documents ---- */
 
-static void when(struct json *j, const char *key, uint64_t wall_ns)
-{
-	char text[CLOCK_RFC3339_SIZE];
-
-	clock_format_rfc3339(wall_ns, text);
-	json_string(j, key, wall_ns ? text : NULL);
-}
-
 static void head_json(struct json *j, const struct windows_entry *e, const char *state,
 		      const char *ended_by)
 {
@@ -162,7 +153,7 @@ static void head_json(struct json *j, const struct windows_entry *e, const char 
 	json_string(j, "label", *e->label ? e->label : NULL);
 	json_string(j, "state", state);
 	json_string(j, "ended_by", ended_by);
-	when(j, "begin_time", e->begin_wall_ns);
+	json_time(j, "begin_time", e->begin_wall_ns);
 }
 
 static void settings_json(struct json *j, const struct windows_entry *e)
@@ -195,7 +186,7 @@ static void render(struct json *j, const struct windows_entry *e, enum windows_f
 	json_object(j, NULL);
 	head_json(j, e, states[e->state], e->ended_by);
 	/* By the monotonic clock, so that a wall clock that is set makes no window longer. */
-	when(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
+	json_time(j, "end_time", e->end_ns ? e->begin_wall_ns + (e->end_ns - e->begin_ns) : 0);
 	json_double(j, "seconds", windows_seconds(e->begin_ns, e->end_ns ? e->end_ns : now_ns));
 	settings_json(j, e);
 	sum_json(j, &sum);
@@ -228,7 +219,7 @@ void windows_mark_json(struct json *j, const struct windows_entry *e)
 	json_string(j, "kind", "mark");
 	json_string(j, "id", e->id);
 	json_string(j, "label", e->last->label);
-	when(j, "time", e->begin_wall_ns + begin_ns);
+	json_time(j, "time", e->begin_wall_ns + begin_ns);
 	json_double(j, "begin_seconds", (double)begin_ns / 1e9);
 	json_uint(j, "marks", e->marks);
 	json_object_end(j);

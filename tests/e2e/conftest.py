@@ -1,6 +1,8 @@
 import pytest
 
+import service
 import support
+import worker as workers
 
 
 def pytest_sessionstart(session):
@@ -27,3 +29,17 @@ def scenario(tmp_path):
         return f"--simulate={path}"
 
     return write
+
+
+@pytest.fixture
+def world(tmp_path):
+    """A simulated card whose memory is what real processes say."""
+    return workers.World(tmp_path)
+
+
+@pytest.fixture
+def worker(world):
+    """A worker on it that has loaded its model."""
+    with workers.Worker(world) as w:
+        service.Service.wait(lambda: w.resident() == 10 * workers.GIB)
+        yield w

@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 
+import support
 import worker
 from service import Service
 
@@ -47,6 +48,70 @@ def looked(s):
         return got.status_code == 200 and all(w["state"] != "reconcile" for w in got.json()["workers"])
     s.wait(there)
     return s
+
+
+# ---- with workers that are processes (worker.py)
+
+SHORT = """
+[guard.defaults]
+quiet_s = 0.3
+min_resident_s = 0
+post_action_s = 0
+verify_s = 1.5
+drain_s = 1
+budget_s = 4
+"""
+
+
+def configure(*workers, mode="enforce", guard="", defaults=SHORT, more=""):
+    text = f'[guard]\nmode = "{mode}"\nsimulated = true\n{guard}\n{defaults}\n'
+    for name, w in workers:
+        text += f'[[worker]]\nname = "{name}"\nkind = "ollama"\nurl = "{w.url}"\n'
+    return text + more
+
+
+class Guarded(Service):
+    """A service with a guard, and what it says."""
+
+    def __init__(self, world, config, *args, **kw):
+        super().__init__(world.scenario, *args, config=config, token=True, **kw)
+
+    def now(self, name="ollama"):
+        return self.worker(name)["state"]
+
+    def worker(self, name="ollama"):
+        answer = self.get(f"/api/v1/guard/workers/{name}")
+        return answer.json() if answer.status_code == 200 else {"state": None, "mask": None}
+
+    def until(self, *states, name="ollama"):
+        self.wait(lambda: self.now(name) in states)
+
+    def decisions(self):
+        return self.get("/api/v1/guard?limit=128").json()["decisions"]
+
+    def course(self, name="ollama"):
+        """The states that it came to, one after the other."""
+        return [d["to"] for d in self.decisions() if d["worker"] == name and d["from"] != d["to"]]
+
+    def guard(self, *args, code=support.OK):
+        return self.cli("guard", *args, code=code)
+
+    def cli(self, command, *args, code=support.OK, **kw):
+        done = support.gpuward(command, "--address", self.url, "--token-file", self.token_file, *args, **kw)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done
+
+
+def settled(s, size=10 * worker.GIB):
+    """Waits until its worker is there with all that it holds."""
+    s.wait(lambda: s.now() == "active" and s.worker()["resident_bytes"] == size)
+
+
+def give(s, text):
+    """Another file, read by the running service."""
+    with open(s.config, "w") as f:
+        f.write(text)
+    s.child.send_signal(signal.SIGHUP)
 
 
 # A process that writes down each signal that it gets, and lives on.

@@ -18,7 +18,7 @@ import pytest
 
 import service
 import support
-from worker import GIB, World
+from worker import GIB, World, ticks
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root: users other than our own")
 
@@ -35,10 +35,6 @@ def wait(true, what, seconds=support.TIMEOUT):
     while not true():
         assert time.monotonic() < end, what
         time.sleep(0.01)
-
-
-def ticks(pid):
-    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def name(pid, shift=0):

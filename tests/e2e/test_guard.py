@@ -14,70 +14,9 @@ import time
 import pytest
 
 import guarded
-import service
 import support
-from worker import GIB, UUID, Contender, Worker, World
-
-SHORT = """
-[guard.defaults]
-quiet_s = 0.3
-min_resident_s = 0
-post_action_s = 0
-verify_s = 1.5
-drain_s = 1
-budget_s = 4
-"""
-
-
-def configure(*workers, mode="enforce", guard="", defaults=SHORT, more=""):
-    text = f'[guard]\nmode = "{mode}"\nsimulated = true\n{guard}\n{defaults}\n'
-    for name, w in workers:
-        text += f'[[worker]]\nname = "{name}"\nkind = "ollama"\nurl = "{w.url}"\n'
-    return text + more
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
-
-
-@pytest.fixture
-def worker(world):
-    with Worker(world) as w:
-        service.Service.wait(lambda: w.resident() == 10 * GIB)
-        yield w
-
-
-class Guarded(service.Service):
-    """A service with a guard, and what it says."""
-
-    def __init__(self, world, config, *args, **kw):
-        super().__init__(world.scenario, *args, config=config, token=True, **kw)
-
-    def now(self, name="ollama"):
-        return self.worker(name)["state"]
-
-    def worker(self, name="ollama"):
-        answer = self.get(f"/api/v1/guard/workers/{name}")
-        return answer.json() if answer.status_code == 200 else {"state": None, "mask": None}
-
-    def until(self, *states, name="ollama"):
-        self.wait(lambda: self.now(name) in states)
-
-    def decisions(self):
-        return self.get("/api/v1/guard?limit=128").json()["decisions"]
-
-    def course(self, name="ollama"):
-        """The states that it came to, one after the other."""
-        return [d["to"] for d in self.decisions() if d["worker"] == name and d["from"] != d["to"]]
-
-    def guard(self, *args, code=support.OK):
-        return self.cli("guard", *args, code=code)
-
-    def cli(self, command, *args, code=support.OK, **kw):
-        done = support.gpuward(command, "--address", self.url, "--token-file", self.token_file, *args, **kw)
-        assert done.returncode == code, done.stdout + done.stderr
-        return done
+from guarded import SHORT, Guarded, configure
+from worker import GIB, UUID, Contender, Worker
 
 
 def in_order(wanted, seen):

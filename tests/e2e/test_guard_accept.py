@@ -17,16 +17,10 @@ import pytest
 import guarded
 import support
 import worker as workers
-from guarded import Recorder
-from test_guard import Guarded, SHORT
+from guarded import SHORT, Guarded, Recorder
 from worker import GIB, UUID, Contender, World
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 def text(*tables, mode="enforce", guard="", defaults=SHORT, more=""):

@@ -7,7 +7,7 @@ import time
 
 import fake_workers as fake
 import guarded
-from test_guard import Guarded
+from guarded import Guarded
 from worker import GIB, World
 
 SIZE = 8 * GIB

@@ -2,7 +2,8 @@
 import pytest
 
 import guarded
-from test_guard_accept import Guarded, text
+from guarded import Guarded
+from test_guard_accept import text
 from worker import GIB, Contender, World
 
 

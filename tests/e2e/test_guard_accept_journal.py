@@ -14,7 +14,7 @@ import requests
 
 import guarded
 import support
-from test_guard import Guarded
+from guarded import Guarded
 from worker import GIB, Contender, World
 
 SHIM = support.BUILD / "tests" / "e2e" / "libkill_at_write.so"

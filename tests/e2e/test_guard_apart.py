@@ -7,7 +7,7 @@ import time
 import pytest
 
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401
+from guarded import Guarded, configure, settled
 from worker import GIB, Contender
 
 ROOMS = "/api/v1/guard/reservations"
@@ -18,11 +18,7 @@ def rooms(s):
     return s.get("/api/v1/guard").json()["reservations"]
 
 
-def settled(s):
-    s.wait(lambda: s.now() == "active" and s.worker()["resident_bytes"] == 10 * GIB)
-
-
-def test_a_reservation_lasts_as_long_as_its_owner_whatever_becomes_of_the_service(world, worker):  # noqa: F811
+def test_a_reservation_lasts_as_long_as_its_owner_whatever_becomes_of_the_service(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s, Contender(world, 1 << 20) as owner:
         settled(s)
         done = s.post(ROOMS, token=True, json={"bytes": 16 * GIB, "ttl_s": 600, "pid": owner.pid})
@@ -40,7 +36,7 @@ def test_a_reservation_lasts_as_long_as_its_owner_whatever_becomes_of_the_servic
         s.wait(lambda: worker.resident() == 10 * GIB)
 
 
-def test_a_reservation_ends_with_an_owner_that_ended_meanwhile(world, worker):  # noqa: F811
+def test_a_reservation_ends_with_an_owner_that_ended_meanwhile(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         with Contender(world, 1 << 20) as owner:
             settled(s)
@@ -52,7 +48,7 @@ def test_a_reservation_ends_with_an_owner_that_ended_meanwhile(world, worker):  
         assert rooms(s) == []
 
 
-def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_path):  # noqa: F811
+def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_path):
     run = {"RUNTIME_DIRECTORY": str(tmp_path / "run")}
     with Guarded(world, configure(("ollama", worker)), env=run) as first:
         settled(first)
@@ -80,7 +76,7 @@ def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_pat
 
 
 @pytest.mark.parametrize("pid, why", [(1, "never ends"), (2, "thread of the kernel")])
-def test_nobody_says_that_the_system_plays(world, worker, pid, why):  # noqa: F811
+def test_nobody_says_that_the_system_plays(world, worker, pid, why):
     if pid == 2 and not (os.path.exists("/proc/2/comm") and open("/proc/2/comm").read() == "kthreadd\n"):
         pytest.skip("no kernel thread is to be seen here")
     with Guarded(world, configure(("ollama", worker))) as s:
@@ -91,7 +87,7 @@ def test_nobody_says_that_the_system_plays(world, worker, pid, why):  # noqa: F8
         assert worker.acted() == [] and s.get(GAMES).json()["games"] == []
 
 
-def test_in_a_container_of_its_own_a_program_is_known_by_who_it_is(world, worker, tmp_path):  # noqa: F811
+def test_in_a_container_of_its_own_a_program_is_known_by_who_it_is(world, worker, tmp_path):
     """gpuward run is process 1 there, or 2; the service looks for it where it is."""
     unshare = ["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*unshare, "true"], capture_output=True).returncode:
@@ -116,9 +112,27 @@ def test_in_a_container_of_its_own_a_program_is_known_by_who_it_is(world, worker
         s.wait(lambda: worker.resident() == 10 * GIB)
 
 
-def test_a_number_of_somebody_else_is_refused(world, worker):  # noqa: F811
+def test_a_number_of_somebody_else_is_refused(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         settled(s)
         done = s.post(ROOMS, token=True, json={"bytes": 16 * GIB, "pid": os.getpid(), "start_ticks": 1})
         assert done.status_code == 400 and "UNIX socket" in done.json()["detail"], done.text
         assert rooms(s) == [] and worker.acted() == []
+
+
+def test_of_two_services_with_one_file_the_second_observes(world, worker):
+    """No lock of a GPU tells them of each other: simulated ones have none without a runtime folder."""
+    text = configure(("ollama", worker))
+    with Guarded(world, text) as one, Contender(world, 1 << 20) as guest:
+        settled(one)
+        with Guarded(world, text, state=one.state) as two:
+            two.until("active")
+            assert two.get("/api/v1/guard").json()["mode"] == "observe"
+            assert "another gpuward guards with this file: this one observes" in two.messages()
+            world.hold(guest.pid, 8 * GIB)
+            one.until("evicted")
+            two.wait(lambda: worker.resident() == 0)
+            assert len(worker.acted()) == 1  # the other told it nothing
+            world.hold(guest.pid, 0)
+            one.wait(lambda: one.now() == "active" and worker.resident() == 10 * GIB)
+            assert len(worker.acted()) == 2

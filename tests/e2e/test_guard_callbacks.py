@@ -8,7 +8,7 @@ import pytest
 
 from support import BUILD, SIMULATOR, TIMEOUT, TOP, environment
 from test_library import sanitized
-from worker import GIB, Contender, World
+from worker import GIB, Contender
 
 LIBRARY = BUILD / "libgpuward.so"
 python = pytest.mark.skipif(sanitized(), reason="Python cannot load a library with a sanitizer in it")
@@ -68,11 +68,6 @@ class Program:
         rest, err = self.child.communicate(timeout=TIMEOUT)
         assert self.child.returncode == 0, rest + err
         return [json.loads(line) for line in rest.splitlines()], err
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 # ---- from C

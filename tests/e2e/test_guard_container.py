@@ -14,8 +14,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from test_guard import Guarded
-from worker import GIB, Contender, World
+from guarded import Guarded
+from worker import GIB, Contender
 
 CONFIG = """
 [guard]
@@ -108,11 +108,6 @@ class Engine:
         self.server.shutdown()
         self.server.server_close()
         os.path.exists(self.path) and os.unlink(self.path)
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import re
 import shlex
 
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401 (fixtures)
+from guarded import Guarded, configure
 
 TEXT = (support.TOP / "docs" / "GUARD.md").read_text()
 LOCAL = {"config", "doctor"}  # these ask no service
@@ -17,7 +17,7 @@ def shown():
     return found + re.findall(r"^(?:start|end)=(gpuward .*)$", TEXT, re.M)
 
 
-def test_every_command_of_the_guide_does_what_it_says(world, worker, tmp_path):  # noqa: F811
+def test_every_command_of_the_guide_does_what_it_says(world, worker, tmp_path):
     trace, other, good = (tmp_path / n for n in ("guard.trace", "new.toml", "good.toml"))
     config = configure(("ollama", worker), guard=f'record = "{trace}"', defaults="")
     good.write_text(config)

@@ -3,23 +3,15 @@ import json
 import signal
 import time
 
-import pytest
-
 import support
-from guarded import held
-from test_guard import Guarded, SHORT
-from worker import GIB, Contender, Process, World
+from guarded import SHORT, Guarded, held
+from worker import GIB, Contender, Process
 
 QUIET = SHORT.replace("quiet_s = 0.3", "quiet_s = 60")
 
 
 def config(tables, mode="enforce", guard=""):
     return f'[guard]\nmode = "{mode}"\nsimulated = true\n{guard}\n{QUIET}\n{tables}'
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 def test_all_that_fit_together_come_back_at_the_end(world):

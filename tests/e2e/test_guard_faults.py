@@ -8,7 +8,7 @@ import pytest
 import requests
 
 import support
-from test_guard import Guarded, SHORT, configure, worker, world  # noqa: F401 (fixtures)
+from guarded import SHORT, Guarded, configure
 from worker import GIB, Contender, Worker, World
 
 LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"

@@ -1,16 +1,15 @@
 """A worker that is not found: what is said of it, what helps, and that another configuration is told of as it is."""
 import json
-import signal
 
 import pytest
 
+import guarded
 import service
 import support
-import test_guard
-from test_guard import Guarded
+from guarded import SHORT, Guarded
 from worker import GIB, Worker, World
 
-HEAD = '[guard]\nmode = "enforce"\nsimulated = true\npoll_ms = 50\nunknown = "contend"\n' + test_guard.SHORT
+HEAD = '[guard]\nmode = "enforce"\nsimulated = true\npoll_ms = 50\nunknown = "contend"\n' + SHORT
 OLLAMA = '[[worker]]\nname = "ollama"\nkind = "ollama"\nurl = "{url}"\n{match}\n'
 
 
@@ -31,9 +30,7 @@ def text(worker, match):
 
 
 def give(s, worker, match):
-    with open(s.config, "w") as f:
-        f.write(text(worker, match))
-    s.child.send_signal(signal.SIGHUP)
+    guarded.give(s, text(worker, match))
 
 
 def test_explain_says_what_a_match_would_have_to_fit(world, worker):

@@ -5,17 +5,12 @@ import time
 import pytest
 
 import guarded
-from test_guard import SHORT, Guarded, configure
-from worker import GIB, Contender, Process, Worker, World
+from guarded import SHORT, Guarded, configure, give
+from worker import GIB, Contender, Process, Worker
 
 SIZE = 8 * GIB
 HEAD = f'[guard]\nmode = "enforce"\nsimulated = true\npoll_ms = 50\n{SHORT}\n'
 RIGHT, WRONG = 'match.pidfile = "{}"', 'match.name = "nobody"'
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 def write(s, text):
@@ -26,11 +21,6 @@ def write(s, text):
 def restart_with(s, text, how=signal.SIGKILL):
     write(s, text)
     s.restart(how)
-
-
-def give(s, text):
-    write(s, text)
-    s.child.send_signal(signal.SIGHUP)
 
 
 def heard(s, words):

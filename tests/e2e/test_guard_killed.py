@@ -14,8 +14,8 @@ import pytest
 
 import guarded
 import support
-from test_guard import SHORT, Guarded
-from worker import GIB, Contender, Process, World
+from guarded import SHORT, Guarded
+from worker import GIB, Contender, Process
 
 SIZE = 8 * GIB
 # Class of fake_workers.py, its arguments, what its table has beside; those that load by themselves are told nothing.
@@ -57,11 +57,6 @@ while True:
 
 def text(table):
     return f'[guard]\nmode = "enforce"\nsimulated = true\npoll_ms = 100\n{SHORT}\n{table}'
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 def killed_and_back(s, world, holds):

@@ -7,10 +7,9 @@ import time
 
 import pytest
 
-from guarded import Recorder
-from test_guard import SHORT, Guarded
+from guarded import Guarded, Recorder
 from test_guard_strangers import KILL, by_signal, classes, text, wait
-from worker import GIB, Contender, Process, World
+from worker import GIB, Contender, Process
 
 # Writes down the signals that it gets with what it is then; becomes something else when a file is there.
 BECOMES = """
@@ -28,11 +27,6 @@ while True:
     signal.pause()
 """
 IGNORED = '[[rule]]\nmatch.name = "sleep"\naction = "ignore"\n'
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 def evicted(s, world, w):

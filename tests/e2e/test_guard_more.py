@@ -7,7 +7,7 @@ import requests
 
 import service
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401 (fixtures)
+from guarded import Guarded, configure
 from worker import UUID, World
 
 PCI = "0000:06:00"  # of the first simulated GPU
@@ -20,7 +20,7 @@ def sleeper():
     return subprocess.Popen(["/bin/sleep", "1000"])
 
 
-def test_workers_leave_until_the_last_game_is_over(world, worker):  # noqa: F811
+def test_workers_leave_until_the_last_game_is_over(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s, sleeper() as one, sleeper() as two:
         try:
             s.until("active")
@@ -118,7 +118,7 @@ def test_a_log_that_cannot_be_read_is_said(tmp_path):
 # ---- models that idle
 
 
-def test_a_model_that_idles_is_unloaded_and_comes_back_when_it_is_asked_for(world, worker):  # noqa: F811
+def test_a_model_that_idles_is_unloaded_and_comes_back_when_it_is_asked_for(world, worker):
     text = configure(("ollama", worker)) + 'resume = "lazy"\nidle_after = 1.5\nidle_w = 30\nreload_j = 600\n'
     with Guarded(world, text) as s:
         s.until("evicted")
@@ -146,7 +146,7 @@ def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path)
 # ---- caps
 
 
-def test_a_gpu_that_used_its_energy_has_its_worker_taken_off_and_a_restart_forgets_nothing(world, worker):  # noqa: F811
+def test_a_gpu_that_used_its_energy_has_its_worker_taken_off_and_a_restart_forgets_nothing(world, worker):
     text = configure(("ollama", worker), guard="energy_cap_wh = 0.01")
     with Guarded(world, text) as s:
         s.until("evicted")
@@ -162,7 +162,7 @@ def test_a_gpu_that_used_its_energy_has_its_worker_taken_off_and_a_restart_forge
 # ---- who matches two
 
 
-def test_a_process_of_two_workers_is_told_once(world):  # noqa: F811
+def test_a_process_of_two_workers_is_told_once(world):
     """One goes by the program and one by the name: that both mean one process shows only when it is there."""
     table = '[[worker]]\nname = "{}"\nkind = "checkpoint"\nmatch.{}\n'
     config = ('[guard]\nmode = "observe"\n' + table.format("one", 'exe = "*/sleep"') +

@@ -5,13 +5,8 @@ import pytest
 
 import service
 import support
-from test_guard import Guarded, configure
-from worker import GIB, Contender, Worker, World
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
+from guarded import Guarded, configure
+from worker import GIB, Contender, Worker
 
 
 @pytest.fixture

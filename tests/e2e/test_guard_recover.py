@@ -12,8 +12,8 @@ import pytest
 
 import service
 import support
-from test_guard import SHORT, Guarded
-from worker import GIB, Contender, World
+from guarded import SHORT, Guarded
+from worker import GIB, Contender, ticks
 
 CUDA = support.BUILD / "tests" / "e2e" / "fake_cuda" / "libcuda.so.1"
 CONFIG = f"""[guard]
@@ -26,11 +26,6 @@ kind = "checkpoint"
 match.name = "holder"
 max_level = 3
 """
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 class Driver:
@@ -171,10 +166,6 @@ def test_where_there_is_no_room_it_stays_put_away(world, driver, tmp_path):
         service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
         with Contender(world, 19 * GIB):  # one that is back needs no room
             assert recover(s, driver, card=world).returncode == 0
-
-
-def ticks(pid):
-    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[19])
 
 
 def test_one_that_is_back_makes_no_room_for_the_next(world, driver, tmp_path):

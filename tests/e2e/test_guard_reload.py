@@ -1,41 +1,17 @@
 """SIGHUP gives a running guard another configuration: workers that are in both go on as they were."""
 import shutil
-import signal
 import time
 
-import pytest
-
-import service
+import guarded
 import support
-import test_guard
-from test_guard import Guarded
+from guarded import SHORT, Guarded, give
 from worker import GIB, Contender, Worker, World
 
-SHORT = test_guard.SHORT
 OFTEN = "poll_ms = 50\n"
 
 
 def configure(*workers, guard="", **kw):
-    return test_guard.configure(*workers, guard=OFTEN + guard, **kw)
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
-
-
-@pytest.fixture
-def worker(world):
-    with Worker(world) as w:
-        service.Service.wait(lambda: w.resident() == 10 * GIB)
-        yield w
-
-
-def give(s, text):
-    """Another file, read by the running service."""
-    with open(s.config, "w") as f:
-        f.write(text)
-    s.child.send_signal(signal.SIGHUP)
+    return guarded.configure(*workers, guard=OFTEN + guard, **kw)
 
 
 def events(s, kind="guard"):

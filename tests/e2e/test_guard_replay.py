@@ -5,16 +5,13 @@ import shutil
 import signal
 import time
 
+import guarded
 import support
-from test_guard import Guarded, configure, world, worker  # noqa: F401
+from guarded import Guarded, configure, settled
 from worker import GIB, Contender, Worker
 
 ROOMS = "/api/v1/guard/reservations"
 KEYS = ("worker", "from", "to", "mask", "dry_run", "rule", "evidence")
-
-
-def settled(s):
-    s.wait(lambda: s.now() == "active" and s.worker()["resident_bytes"] == 10 * GIB)
 
 
 def reserve(s, **kw):
@@ -24,9 +21,7 @@ def reserve(s, **kw):
 
 
 def give(s, text):
-    with open(s.config, "w") as f:
-        f.write(text)
-    s.child.send_signal(signal.SIGHUP)
+    guarded.give(s, text)
     s.wait(lambda: "goes by the new configuration" in s.messages())
 
 

@@ -2,7 +2,6 @@
 import contextlib
 import json
 import os
-import pathlib
 import shutil
 import signal
 import sqlite3
@@ -11,16 +10,10 @@ import time
 
 import pytest
 
-from guarded import Recorder
-from test_guard import SHORT, Guarded, configure
-from worker import GIB, UUID, Contender, Worker, World
+from guarded import SHORT, Guarded, Recorder, configure
+from worker import GIB, UUID, Contender, Worker, ticks
 
 KILL = SHORT + "max_level = 6\nallow_kill = true\n"
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
 
 
 def text(table, defaults=SHORT):
@@ -41,10 +34,6 @@ def wait(true, what, seconds=20):
 
 def classes(s):
     return {p["pid"]: p["class"] for p in s.get(f"/api/v1/guard/gpus/{UUID}").json()["processes"]}
-
-
-def ticks(pid):
-    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
 
 
 def test_one_younger_than_a_pidfile_is_a_stranger_to_a_service_that_starts(world, tmp_path):

@@ -4,26 +4,12 @@ import json
 import os
 import subprocess
 
-import pytest
-
 import service
 import support
-from test_guard import Guarded, configure
-from worker import GIB, UUID, Contender, Worker, World
+from guarded import Guarded, configure
+from worker import GIB, UUID, Contender
 
 MIB = 1 << 20
-
-
-@pytest.fixture
-def world(tmp_path):
-    return World(tmp_path)
-
-
-@pytest.fixture
-def worker(world):
-    with Worker(world) as w:
-        service.Service.wait(lambda: w.resident() == 10 * GIB)
-        yield w
 
 
 def reason(s, name):

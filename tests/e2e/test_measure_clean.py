@@ -11,7 +11,7 @@ import pytest
 import guarded
 import support
 from service import Service
-from test_guard import SHORT, Guarded
+from guarded import SHORT, Guarded
 from worker import GIB, World
 
 SHARED = 13

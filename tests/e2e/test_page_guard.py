@@ -5,9 +5,7 @@ import time
 import pytest
 
 import service
-import support
-from guarded import held
-from test_guard import Guarded, configure
+from guarded import Guarded, configure, held
 from test_page import Page, chromium, page, wait  # noqa: F401: fixtures
 from worker import GIB, Contender, Worker, World
 

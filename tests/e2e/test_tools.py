@@ -54,3 +54,12 @@ def test_a_layer_knows_nothing_of_those_to_its_right(tree):
     assert "src/guard/action.c (layer guard) includes a header of layer daemon" in done.stderr
     assert "src/cli/cmd_new.c includes a header of layer device" in done.stderr
     assert "may not print, exit or install signal handlers" in done.stderr
+
+
+def test_the_guard_is_told_by_who_records_it_alone(tree):
+    own = '#include "guarding_parts.h"\n'
+    change(tree, "src/daemon/guarding_ask.c", own, own + '#include "guard/guard_feed.h"\n')
+    done = layers(tree)
+    assert done.returncode == 1
+    assert done.stderr == ("check-layers: src/daemon/guarding_ask.c tells the guard something: through guarding_trace.c, "
+                           "which records it\n")

@@ -23,6 +23,11 @@ GIB = 1 << 30
 UUID = "GPU-51000000-51d0-4000-8000-000000000001"
 
 
+def ticks(pid):
+    """When it was started, in ticks since the machine was."""
+    return int(pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+
+
 class World:
     """A card of 24 GiB whose memory is what real processes say."""
 

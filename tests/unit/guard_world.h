@@ -3,7 +3,8 @@
 #ifndef GUARD_WORLD_H
 #define GUARD_WORLD_H
 
-#include "guard/guard.h"
+#include "guard/guard_feed.h"
+#include "guard/guard_read.h"
 
 #include "base/clock.h"
 

@@ -135,4 +135,19 @@ static inline double sim_value(const struct gw_device *d, unsigned q)
 				    gw_absence_key(reason));                         \
 	} while (0)
 
+/* Of a meter without threads: does what is due in these seconds. */
+static inline void sim_run_for(struct gw_meter *m, double seconds)
+{
+	uint64_t until = clock_mono_ns(&sim.clock) + (uint64_t)(seconds * 1e9);
+
+	for (;;) {
+		uint64_t due = gw_meter_poll(m);
+
+		if (due >= until)
+			break;
+		clock_sleep_until(&sim.clock, due);
+	}
+	clock_sleep_until(&sim.clock, until);
+}
+
 #endif

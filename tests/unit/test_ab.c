@@ -1,4 +1,6 @@
 /* The comparison as a whole, over simulated runs.  C11 and H10 of the acceptance list are here. */
+#include "here.h"
+
 #include "measure/ab.h"
 
 #include <gpuward.h>
@@ -19,13 +21,6 @@
 
 /* Fewer experiments where a sanitizer makes each ten times as slow; what is asserted then has
  * the wider margin that fewer allow. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOW 1
-#endif
-#endif
 #ifdef SLOW
 #define EXPERIMENTS 4000
 #define MARGIN      0.01

@@ -1,4 +1,6 @@
 /* Energy of processes: every joule is somewhere, none twice. */
+#include "seed.h"
+
 #include "measure/attribute.h"
 
 #include <math.h>
@@ -406,29 +408,9 @@ struct story {
 	size_t n;
 };
 
-static uint64_t next(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s;
-}
-
 static double uniform(uint64_t *s)
 {
 	return (double)(next(s) >> 11) * 0x1p-53;
-}
-
-static uint64_t start(void)
-{
-	const char *given = getenv("GPUWARD_TEST_SEED");
-	struct timespec now;
-	uint64_t seed;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	seed = given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec * 2654435761u + 1;
-	print_message("GPUWARD_TEST_SEED=%llu\n", (unsigned long long)seed);
-	return seed;
 }
 
 /* Eight processes at most, two of which share a pid, so that they meet often. */
@@ -560,7 +542,7 @@ static void assert_as_slow(const struct attribute *a, const struct slow *s)
 
 static void the_split_is_that_of_a_slow_and_plain_one(void **state)
 {
-	uint64_t seed = start();
+	uint64_t seed = seed_of_run();
 
 	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
@@ -578,7 +560,7 @@ static void the_split_is_that_of_a_slow_and_plain_one(void **state)
 
 static void rows_always_add_up_and_are_never_negative(void **state)
 {
-	uint64_t seed = start();
+	uint64_t seed = seed_of_run();
 
 	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
@@ -640,7 +622,7 @@ static void shuffle_uses(uint64_t *seed, struct interval *in)
 
 static void the_order_in_which_it_is_told_does_not_matter(void **state)
 {
-	uint64_t seed = start();
+	uint64_t seed = seed_of_run();
 
 	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {

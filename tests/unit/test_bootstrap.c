@@ -1,4 +1,6 @@
 /* The generator and the intervals that are drawn with it. */
+#include "here.h"
+
 #include "measure/bootstrap.h"
 
 #include <gpuward.h>
@@ -16,13 +18,6 @@
 #include "measure/random.h"
 
 /* Fewer experiments where a sanitizer makes each ten times as slow. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SLOW 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SLOW 1
-#endif
-#endif
 #ifdef SLOW
 #define EXPERIMENTS 400
 #else

@@ -33,20 +33,6 @@ static int gone(void **state)
 	return system(command) | sim_teardown(state);
 }
 
-static void run_for(double seconds)
-{
-	uint64_t until = clock_mono_ns(&sim.clock) + (uint64_t)(seconds * 1e9);
-
-	for (;;) {
-		uint64_t due = gw_meter_poll(meter);
-
-		if (due >= until)
-			break;
-		clock_sleep_until(&sim.clock, due);
-	}
-	clock_sleep_until(&sim.clock, until);
-}
-
 #define WORLD                                                                                 \
 	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"                                            \
 	"[[gpu.load]]\nkind = \"square\"\nhigh = 0.8\nlow = 0.2\nperiod = 0.37\n"             \
@@ -70,10 +56,10 @@ static void start(void)
 	c.arg = bundle;
 	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
 	for (unsigned i = 0; i < 2; i++) {
-		struct bundle_gpu g = { .uuid = "GPU-x",
-					.name = "NVIDIA H200",
-					.setup = meter_setup(meter, i),
-					.interval_s = 0.1 };
+		struct energy_setup set = meter_setup(meter, i);
+		struct bundle_gpu g = {
+			.uuid = "GPU-x", .name = "NVIDIA H200", .setup = &set, .interval_s = 0.1
+		};
 
 		assert_int_equal(bundle_add(bundle, i, &g, message, sizeof(message)), 0);
 	}
@@ -85,7 +71,7 @@ static void measure(double seconds, const char *label)
 	struct gw_window *w;
 
 	assert_int_equal(gw_window_open(meter, label, 0, &w), 0);
-	run_for(seconds);
+	sim_run_for(meter, seconds);
 	assert_int_equal(gw_window_close(w, 0), 0);
 	assert_int_equal(gw_window_wait(w, 5 * NS_PER_S), 0);
 	for (unsigned i = 0; i < 2; i++)
@@ -145,7 +131,7 @@ static void what_was_cut_off_is_kept_and_said_so(void **state)
 	start();
 	measure(3, "first");
 	assert_int_equal(gw_window_open(meter, "killed", 0, &w), 0);
-	run_for(4);
+	sim_run_for(meter, 4);
 	/* Nobody closes the bundle: kill -9.  The last line is there in part. */
 	snprintf(path, sizeof(path), "%s/gpu0.events", dir);
 	assert_int_equal(truncate(path, 20000), 0);

@@ -1,9 +1,10 @@
+#include "here.h"
+
 #include "base/child.h"
 #include "base/clock.h"
 
 #include <gpuward.h>
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,18 +24,6 @@
 static uint64_t in_s(uint64_t s)
 {
 	return clock_mono_ns(clock_real()) + s * NS_PER_S;
-}
-
-static unsigned open_descriptors(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	assert_non_null(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
 }
 
 static unsigned descriptors_before;

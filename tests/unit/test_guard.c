@@ -1,153 +1,118 @@
 /* The guard in stepped time: holds, hours, several workers and GPUs, reservations, when to look. */
-#include "guard_world.h"
+#include "guard_test.h"
 
-#define ANY GUARD_STATES
-
-static void orphans_and_the_ignored_are_no_demand(void **state)
+static void orphans_and_the_ignored_are_no_demand(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	world_init(&o, 1, 1);
-	world_guest(&o, "ignored", 0, 2 * GIB, 5 * S, 0);
-	world_guest(&o, "dead", 0, GIB, 5 * S, 0)->orphan = true;
-	world_begin(&o);
-	world_run(&o, MINUTE);
-	assert_int_equal(o.orders, 0);
-	world_done(&o);
+	world_guest(o, "ignored", 0, 2 * GIB, 5 * S, 0);
+	world_guest(o, "dead", 0, GIB, 5 * S, 0)->orphan = true;
+	world_begin(o);
+	world_run(o, MINUTE);
+	assert_int_equal(o->orders, 0);
 }
 
-static void simulated_gpus_are_acted_on_only_when_told(void **state)
+static void simulated_gpus_are_acted_on_only_when_told(struct world *o)
 {
-	struct world o;
-
-	(void)state;
 	for (unsigned told = 0; told < 2; told++) {
-		world_init(&o, 1, 1);
-		o.simulated = true;
-		o.p.simulated_too = told;
-		world_begin(&o);
-		world_step(&o);
-		world_ask(&o, 0, ASK_EVICT, 0);
-		world_run(&o, 5 * S);
-		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-		assert_int_equal(o.w[0].resident, !told);
-		world_done(&o);
+		anew(o, 1, 1);
+		o->simulated = true;
+		o->p.simulated_too = told;
+		begin(o);
+		ask_run(o, ASK_EVICT, 0, 5 * S);
+		assert_state(o, STATE_EVICTED);
+		assert_int_equal(o->w[0].resident, !told);
 	}
 }
 
 /* Processes are seen ten times a second on the GPU, and looked for less often: who was stopped and is started is seen
  * there first, and then found by another number than before. */
-static void who_is_started_anew_does_not_end_when_it_is_found(void **state)
+static void who_is_started_anew_does_not_end_when_it_is_found(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	world_init(&o, 1, 1);
-	o.p.worker[0].kind = WORKER_SYSTEMD;
-	o.p.worker[0].match.name = "w0";
-	o.p.worker[0].knobs.max_level = 4;
-	world_begin(&o);
-	world_step(&o);
-	world_ask(&o, 0, ASK_EVICT, 0);
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_false(o.w[0].alive);
-	o.w[0].unlisted = true;
-	world_ask(&o, 0, ASK_RESUME, 0);
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	o.w[0].unlisted = false;
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	assert_int_equal(world_said(&o, 0, ANY, STATE_ABSENT, NULL), 0);
+	o->p.worker[0].kind = WORKER_SYSTEMD;
+	o->p.worker[0].match.name = "w0";
+	o->p.worker[0].knobs.max_level = 4;
+	begin(o);
+	ask_run(o, ASK_EVICT, 0, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_false(o->w[0].alive);
+	o->w[0].unlisted = true;
+	ask_run(o, ASK_RESUME, 0, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	o->w[0].unlisted = false;
+	world_run(o, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_said(o, 0, ANY, STATE_ABSENT, NULL);
 	/* One that starts again by itself has forgotten what it was told. */
-	o.w[0].pid++;
-	world_run(&o, 5 * S);
-	assert_int_equal(world_said(&o, 0, ANY, STATE_ABSENT, NULL), 1);
-	world_done(&o);
+	o->w[0].pid++;
+	world_run(o, 5 * S);
+	assert_said(o, 1, ANY, STATE_ABSENT, NULL);
 }
 
 /* ---- holds ---- */
 
-static void holds_need_a_time_and_exclude_each_other(void **state)
+static void holds_need_a_time_and_exclude_each_other(struct world *o)
 {
-	struct world o;
 	char message[200];
 
-	(void)state;
-	world_init(&o, 1, 2);
-	o.total[0] = 24 * GIB;
-	world_begin(&o);
-	world_step(&o);
-	assert_int_equal(world_ask(&o, 0, ASK_HOLD_ACTIVE, 0), -GW_E_ARG);
-	assert_int_equal(world_ask(&o, 2, ASK_EVICT, 0), -GW_E_NOENT);
-	assert_int_equal(world_ask(&o, 0, ASK_HOLD_ACTIVE, 10 * S), 0);
+	anew(o, 1, 2);
+	o->total[0] = 24 * GIB;
+	begin(o);
+	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, 0), -GW_E_ARG);
+	assert_int_equal(world_ask(o, 2, ASK_EVICT, 0), -GW_E_NOENT);
+	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, 10 * S), 0);
 	assert_int_equal(
-		guard_ask(o.g, 0, ASK_HOLD_EVICTED, S, o.now, message, sizeof(message)),
+		guard_ask(o->g, 0, ASK_HOLD_EVICTED, S, o->now, message, sizeof(message)),
 		-GW_E_STATE);
 	assert_string_equal(message, "w0 is held active: release it first");
-	assert_int_equal(world_ask(&o, 0, ASK_EVICT, 0), -GW_E_STATE);
-	assert_int_equal(world_ask(&o, -1, ASK_EVICT, 0), -GW_E_STATE); /* all or none */
-	assert_int_equal(world_status(&o, 1).mask, 0);
-	world_run(&o, 11 * S);
-	assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
-	assert_int_equal(world_ask(&o, 0, ASK_HOLD_EVICTED, UINT64_MAX), 0);
-	assert_int_equal(world_ask(&o, 0, ASK_HOLD_ACTIVE, S), -GW_E_STATE);
-	assert_int_equal(world_ask(&o, 0, ASK_RESUME, 0), -GW_E_STATE);
-	world_run(&o, 600 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_ask(&o, 0, ASK_RELEASE, 0), 0);
-	world_run(&o, 3 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	assert_int_equal(world_ask(o, 0, ASK_EVICT, 0), -GW_E_STATE);
+	assert_int_equal(world_ask(o, -1, ASK_EVICT, 0), -GW_E_STATE); /* all or none */
+	assert_int_equal(world_status(o, 1).mask, 0);
+	world_run(o, 11 * S);
+	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
+	assert_int_equal(world_ask(o, 0, ASK_HOLD_EVICTED, UINT64_MAX), 0);
+	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, S), -GW_E_STATE);
+	assert_int_equal(world_ask(o, 0, ASK_RESUME, 0), -GW_E_STATE);
+	world_run(o, 600 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_ask(o, 0, ASK_RELEASE, 0), 0);
+	world_run(o, 3 * S);
+	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_hold_active_brings_back_who_is_out_for_contention(void **state)
+static void a_hold_active_brings_back_who_is_out_for_contention(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	world_init(&o, 1, 1);
-	o.total[0] = 24 * GIB;
-	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 0);
-	world_begin(&o);
-	world_until(&o, 20 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_ask(&o, 0, ASK_HOLD_ACTIVE, 60 * S);
-	world_run(&o, 3 * S);
-	assert_true(o.w[0].resident);
-	world_run(&o, 120 * S); /* the hold ends, min residency too */
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_done(&o);
+	o->total[0] = 24 * GIB;
+	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 20 * S);
+	assert_state(o, STATE_EVICTED);
+	ask_run(o, ASK_HOLD_ACTIVE, 60 * S, 3 * S);
+	assert_true(o->w[0].resident);
+	world_run(o, 120 * S); /* the hold ends, min residency too */
+	assert_state(o, STATE_EVICTED);
 }
 
-static void a_clock_that_is_set_moves_no_deadline(void **state)
+static void a_clock_that_is_set_moves_no_deadline(struct world *o)
 {
 	static const int64_t steps[] = { 3600, -3600 };
-	struct world o;
 
-	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
-		world_init(&o, 1, 1);
-		world_guest(&o, "job", 0, 4 * GIB, 200 * S, 220 * S);
-		world_begin(&o);
-		world_step(&o);
-		world_ask(&o, 0, ASK_HOLD_EVICTED, 100 * S);
-		world_until(&o, 50 * S);
-		o.wall_step_ns = steps[i] * (int64_t)S;
-		world_until(&o, 98 * S);
-		assert_int_equal(world_status(&o, 0).hold, HOLD_EVICTED);
-		world_until(&o, 103 * S);
-		assert_int_equal(world_status(&o, 0).hold, HOLD_NONE);
-		world_until(&o, 210 * S);
-		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-		o.wall_step_ns = 0; /* and back, in the quiet time */
-		world_until(&o, 245 * S);
-		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 1);
-		world_until(&o, 256 * S);
-		assert_int_equal(o.w[0].verbs[ORDER_RESUME], 2);
-		world_done(&o);
+		anew(o, 1, 1);
+		world_guest(o, "job", 0, 4 * GIB, 200 * S, 220 * S);
+		begin(o);
+		world_ask(o, 0, ASK_HOLD_EVICTED, 100 * S);
+		world_until(o, 50 * S);
+		o->wall_step_ns = steps[i] * (int64_t)S;
+		world_until(o, 98 * S);
+		assert_int_equal(world_status(o, 0).hold, HOLD_EVICTED);
+		world_until(o, 103 * S);
+		assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
+		world_until(o, 210 * S);
+		assert_state(o, STATE_EVICTED);
+		o->wall_step_ns = 0; /* and back, in the quiet time */
+		world_until(o, 245 * S);
+		assert_orders(o, 1, RESUME);
+		world_until(o, 256 * S);
+		assert_orders(o, 2, RESUME);
 	}
 }
 
@@ -155,85 +120,67 @@ static void a_clock_that_is_set_moves_no_deadline(void **state)
 
 static void quiet_hours(struct world *o, unsigned from_min, unsigned to_min)
 {
-	world_init(o, 1, 1);
+	anew(o, 1, 1);
 	o->p.worker[0].schedule[0] = (struct policy_span){ 127, from_min, to_min };
 	o->p.worker[0].schedules = 1;
 	o->step_ns = 10 * S;
 	world_begin(o);
 }
 
-static void quiet_hours_are_local_hours(void **state)
+static void quiet_hours_are_local_hours(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	quiet_hours(&o, 14 * 60, 15 * 60); /* it is 12:00 UTC */
-	o.utc_offset_s = 3600;
-	world_until(&o, 59 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_until(&o, 62 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_SCHEDULE);
-	world_until(&o, 119 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_until(&o, 122 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	quiet_hours(o, 14 * 60, 15 * 60); /* it is 12:00 UTC */
+	o->utc_offset_s = 3600;
+	world_until(o, 59 * MINUTE);
+	assert_state(o, STATE_ACTIVE);
+	world_until(o, 62 * MINUTE);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).mask, 1u << REASON_SCHEDULE);
+	world_until(o, 119 * MINUTE);
+	assert_state(o, STATE_EVICTED);
+	world_until(o, 122 * MINUTE);
+	assert_state(o, STATE_ACTIVE);
 }
 
-static void quiet_hours_end_when_clocks_jump_over_their_end(void **state)
+static void quiet_hours_end_when_clocks_jump_over_their_end(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	quiet_hours(&o, 12 * 60, 13 * 60 + 30);
-	world_until(&o, 59 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	o.utc_offset_s = 3600; /* 12:59, then 14:00 */
-	world_until(&o, 62 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	quiet_hours(o, 12 * 60, 13 * 60 + 30);
+	world_until(o, 59 * MINUTE);
+	assert_state(o, STATE_EVICTED);
+	o->utc_offset_s = 3600; /* 12:59, then 14:00 */
+	world_until(o, 62 * MINUTE);
+	assert_state(o, STATE_ACTIVE);
 }
 
-static void an_hour_that_comes_twice_counts_once(void **state)
+static void an_hour_that_comes_twice_counts_once(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	quiet_hours(&o, 13 * 60, 13 * 60 + 30);
-	o.utc_offset_s = 3600; /* 13:00 */
-	world_until(&o, 20 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_until(&o, 60 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	o.utc_offset_s = 0; /* 13:59, then 13:00 again */
-	world_until(&o, 150 * MINUTE);
-	assert_int_equal(world_said(&o, 0, STATE_ACTIVE, STATE_DRAIN, NULL), 0);
-	assert_int_equal(world_status(&o, 0).evictions, 1);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_until(&o, 25 * 60 * MINUTE + 10 * MINUTE); /* and tomorrow as ever */
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_done(&o);
+	quiet_hours(o, 13 * 60, 13 * 60 + 30);
+	o->utc_offset_s = 3600; /* 13:00 */
+	world_until(o, 20 * MINUTE);
+	assert_state(o, STATE_EVICTED);
+	world_until(o, 60 * MINUTE);
+	assert_state(o, STATE_ACTIVE);
+	o->utc_offset_s = 0; /* 13:59, then 13:00 again */
+	world_until(o, 150 * MINUTE);
+	assert_said(o, 0, STATE_ACTIVE, STATE_DRAIN, NULL);
+	assert_int_equal(world_status(o, 0).evictions, 1);
+	assert_state(o, STATE_ACTIVE);
+	world_until(o, 25 * 60 * MINUTE + 10 * MINUTE); /* and tomorrow as ever */
+	assert_state(o, STATE_EVICTED);
 }
 
-static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(void **state)
+static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	world_init(&o, 1, 1);
-	o.p.worker[0].ac_only = true;
-	world_begin(&o);
-	world_step(&o);
-	o.on_battery = true;
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	o.on_battery = false;
-	world_run(&o, 9 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	world_run(&o, 4 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	o->p.worker[0].ac_only = true;
+	begin(o);
+	o->on_battery = true;
+	world_run(o, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	o->on_battery = false;
+	world_run(o, 9 * S);
+	assert_state(o, STATE_EVICTED);
+	world_run(o, 4 * S);
+	assert_state(o, STATE_ACTIVE);
 }
 
 /* ---- several workers, several GPUs ---- */
@@ -241,142 +188,118 @@ static void a_worker_for_ac_alone_returns_ten_seconds_after_ac(void **state)
 /* Three workers of 8 GiB on a board of 40; the later ones are dearer. */
 static void three(struct world *o)
 {
-	world_init(o, 1, 3);
+	anew(o, 1, 3);
 	o->total[0] = 40 * GIB;
 	for (unsigned i = 0; i < 3; i++)
 		o->p.worker[i].priority = (int)i;
 }
 
-static void who_is_unknown_gets_all_and_who_is_known_what_he_took_before(void **state)
+static void who_is_unknown_gets_all_and_who_is_known_what_he_took_before(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	three(&o);
-	world_guest(&o, "render", 0, 14 * GIB, 10 * S, 40 * S);
-	world_guest(&o, "render", 0, 14 * GIB, 300 * S, 340 * S);
-	world_begin(&o);
-	world_until(&o, 20 * S);
+	three(o);
+	world_guest(o, "render", 0, 14 * GIB, 10 * S, 40 * S);
+	world_guest(o, "render", 0, 14 * GIB, 300 * S, 340 * S);
+	world_begin(o);
+	world_until(o, 20 * S);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(world_state(&o, i), STATE_EVICTED);
-	world_until(&o, 290 * S);
+		assert_int_equal(world_state(o, i), STATE_EVICTED);
+	world_until(o, 290 * S);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(world_state(&o, i), STATE_ACTIVE);
+		assert_int_equal(world_state(o, i), STATE_ACTIVE);
 	/* 40 - 24 - 14 leaves 2 of a headroom of 4: one worker is enough. */
-	world_until(&o, 320 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
-	assert_int_equal(world_state(&o, 2), STATE_ACTIVE);
-	world_done(&o);
+	world_until(o, 320 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
 }
 
-static void nobody_leaves_for_a_known_contender_that_fits(void **state)
+static void nobody_leaves_for_a_known_contender_that_fits(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	three(&o);
-	world_guest(&o, "render", 0, 10 * GIB, 10 * S, 40 * S);
-	world_guest(&o, "render", 0, 10 * GIB, 300 * S, 340 * S);
-	world_begin(&o);
-	world_until(&o, 360 * S);
+	three(o);
+	world_guest(o, "render", 0, 10 * GIB, 10 * S, 40 * S);
+	world_guest(o, "render", 0, 10 * GIB, 300 * S, 340 * S);
+	world_begin(o);
+	world_until(o, 360 * S);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(world_status(&o, i).evictions, 1);
-	world_done(&o);
+		assert_int_equal(world_status(o, i).evictions, 1);
 }
 
-static void a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other(void **state)
+static void
+a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	three(&o);
-	o.total[0] = 60 * GIB;
-	world_guest(&o, "render", 0, 7 * GIB, 10 * S, 40 * S);
-	world_guest(&o, "render", 0, 7 * GIB, 300 * S, 400 * S);
-	world_begin(&o);
-	world_until(&o, 320 * S);
+	three(o);
+	o->total[0] = 60 * GIB;
+	world_guest(o, "render", 0, 7 * GIB, 10 * S, 40 * S);
+	world_guest(o, "render", 0, 7 * GIB, 300 * S, 400 * S);
+	world_begin(o);
+	world_until(o, 320 * S);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(world_state(&o, i), STATE_ACTIVE);
-	o.guest[1].bytes = 13 * GIB; /* 23 are free, and nobody knows for how long */
-	world_until(&o, 330 * S);
+		assert_int_equal(world_state(o, i), STATE_ACTIVE);
+	o->guest[1].bytes = 13 * GIB; /* 23 are free, and nobody knows for how long */
+	world_until(o, 330 * S);
 	for (unsigned i = 0; i < 3; i++)
-		assert_int_equal(world_state(&o, i), STATE_EVICTED);
-	world_done(&o);
+		assert_int_equal(world_state(o, i), STATE_EVICTED);
 }
 
-static void they_return_dearest_first_one_at_a_time(void **state)
+static void they_return_dearest_first_one_at_a_time(struct world *o)
 {
-	struct world o;
 	unsigned order[3] = { 0 }, n = 0;
 
-	(void)state;
-	three(&o);
-	world_guest(&o, "render", 0, 14 * GIB, 10 * S, 40 * S);
-	world_begin(&o);
-	world_until(&o, 100 * S);
-	for (size_t i = 0; i < o.says; i++) {
-		if (o.said[i].to == STATE_RESUME)
-			order[n++] = o.said[i].worker;
-		if (o.said[i].to == STATE_ACTIVE && n)
-			assert_int_equal(o.said[i].worker, order[n - 1]);
+	three(o);
+	world_guest(o, "render", 0, 14 * GIB, 10 * S, 40 * S);
+	world_begin(o);
+	world_until(o, 100 * S);
+	for (size_t i = 0; i < o->says; i++) {
+		if (o->said[i].to == STATE_RESUME)
+			order[n++] = o->said[i].worker;
+		if (o->said[i].to == STATE_ACTIVE && n)
+			assert_int_equal(o->said[i].worker, order[n - 1]);
 	}
 	assert_int_equal(n, 3);
 	assert_int_equal(order[0], 2);
 	assert_int_equal(order[1], 1);
 	assert_int_equal(order[2], 0);
-	world_done(&o);
 }
 
-static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(void **state)
+static void a_cheap_worker_does_not_take_the_room_of_a_dear_one(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	three(&o);
-	o.w[2].load[0] = 16 * GIB;
-	o.p.worker[0].resume = RESUME_NEVER;
-	world_guest(&o, "ignored", 0, 22 * GIB, 10 * S, 100 * S);
-	world_begin(&o);
-	world_step(&o);
-	world_ask(&o, -1, ASK_EVICT, 30 * S);
-	world_until(&o, 90 * S); /* 18 GiB are free: 8 would fit, 16 do not */
-	assert_int_equal(world_state(&o, 1), STATE_EVICTED);
-	assert_non_null(strstr(world_status(&o, 1).why, "another comes first"));
-	world_until(&o, 115 * S);
-	assert_int_equal(world_state(&o, 2), STATE_ACTIVE);
-	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_non_null(strstr(world_status(&o, 0).why, "resume = never"));
-	world_ask(&o, 0, ASK_RESUME, 0);
-	world_run(&o, 10 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	three(o);
+	o->w[2].load[0] = 16 * GIB;
+	o->p.worker[0].resume = RESUME_NEVER;
+	world_guest(o, "ignored", 0, 22 * GIB, 10 * S, 100 * S);
+	begin(o);
+	world_ask(o, -1, ASK_EVICT, 30 * S);
+	world_until(o, 90 * S); /* 18 GiB are free: 8 would fit, 16 do not */
+	assert_int_equal(world_state(o, 1), STATE_EVICTED);
+	assert_has(world_status(o, 1).why, "another comes first");
+	world_until(o, 115 * S);
+	assert_int_equal(world_state(o, 2), STATE_ACTIVE);
+	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+	assert_state(o, STATE_EVICTED);
+	assert_has(world_status(o, 0).why, "resume = never");
+	ask_run(o, ASK_RESUME, 0, 10 * S);
+	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_worker_on_two_gpus_moves_as_one(void **state)
+static void a_worker_on_two_gpus_moves_as_one(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	world_init(&o, 3, 2);
-	o.w[0].load[1] = 6 * GIB;
-	o.w[0].residue = 300 * MIB; /* on the first alone */
-	o.w[1].load[0] = 0;
-	o.w[1].load[2] = 8 * GIB;
-	world_guest(&o, "job", 1, 4 * GIB, 10 * S, 50 * S);
-	world_begin(&o);
-	world_until(&o, 20 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
-	assert_non_null(strstr(world_last(&o, "freed")->evidence, "14036 MiB"));
-	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, true, "hot", o.now);
-	world_until(&o, 150 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED); /* one is cool, one is hot */
-	guard_reason_set(o.g, "GPU-0", REASON_THERMAL, false, "", o.now);
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	anew(o, 3, 2);
+	o->w[0].load[1] = 6 * GIB;
+	o->w[0].residue = 300 * MIB; /* on the first alone */
+	o->w[1].load[0] = 0;
+	o->w[1].load[2] = 8 * GIB;
+	world_guest(o, "job", 1, 4 * GIB, 10 * S, 50 * S);
+	world_begin(o);
+	world_until(o, 20 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+	assert_has(world_last(o, "freed")->evidence, "14036 MiB");
+	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	world_until(o, 150 * S);
+	assert_state(o, STATE_EVICTED); /* one is cool, one is hot */
+	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
+	world_run(o, 5 * S);
+	assert_state(o, STATE_ACTIVE);
 }
 
 /* ---- reservations ---- */
@@ -386,207 +309,174 @@ static int reserved(struct world *o, uint64_t id, char message[200])
 	return guard_reserved(o->g, id, message, 200);
 }
 
-static void a_reservation_moves_as_few_as_it_takes_cheapest_first(void **state)
+static void a_reservation_moves_as_few_as_it_takes_cheapest_first(struct world *o)
 {
-	struct world o;
 	uint64_t id;
 	char message[200];
 
-	(void)state;
-	three(&o); /* 16 GiB are free, 4 of them headroom */
-	world_begin(&o);
-	world_run(&o, S);
-	assert_int_equal(guard_reserve(o.g, "GPU-0", 12 * GIB, 0, 0, o.now, &id), 0);
-	assert_int_equal(reserved(&o, id, message), 1); /* it fits */
-	world_run(&o, 5 * S);
-	assert_int_equal(o.orders, 0);
-	guard_release(o.g, id, o.now);
-	assert_int_equal(guard_reserve(o.g, "GPU-0", 20 * GIB, 0, 0, o.now, &id), 0);
-	assert_int_equal(reserved(&o, id, message), 0);
-	world_run(&o, 5 * S);
-	assert_int_equal(reserved(&o, id, message), 1);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_status(&o, 0).mask, 1u << REASON_RESERVED);
-	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
-	world_run(&o, 10 * MINUTE);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	guard_release(o.g, id, o.now);
-	world_run(&o, 5 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	assert_int_equal(reserved(&o, id, message), -GW_E_NOENT);
-	world_done(&o);
+	three(o); /* 16 GiB are free, 4 of them headroom */
+	world_begin(o);
+	world_run(o, S);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 12 * GIB, 0, 0, o->now, &id), 0);
+	assert_int_equal(reserved(o, id, message), 1); /* it fits */
+	world_run(o, 5 * S);
+	assert_int_equal(o->orders, 0);
+	guard_release(o->g, id, o->now);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 0, 0, o->now, &id), 0);
+	assert_int_equal(reserved(o, id, message), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(reserved(o, id, message), 1);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).mask, 1u << REASON_RESERVED);
+	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+	world_run(o, 10 * MINUTE);
+	assert_state(o, STATE_EVICTED);
+	guard_release(o->g, id, o->now);
+	world_run(o, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_int_equal(reserved(o, id, message), -GW_E_NOENT);
 }
 
-static void nobody_returns_into_memory_that_is_promised(void **state)
+static void nobody_returns_into_memory_that_is_promised(struct world *o)
 {
-	struct world o;
 	uint64_t id;
 
-	(void)state;
-	world_init(&o, 1, 1);
-	o.total[0] = 40 * GIB;
-	world_begin(&o);
-	world_step(&o);
-	world_ask(&o, 0, ASK_EVICT, 0);
-	world_run(&o, 3 * S);
-	assert_int_equal(guard_reserve(o.g, "GPU-0", 30 * GIB, 0, 60 * S, o.now, &id), 0);
-	world_ask(&o, 0, ASK_RESUME, 0);
-	world_run(&o, 50 * S);
-	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(world_status(&o, 0).mask, 0);
-	assert_non_null(strstr(world_status(&o, 0).why, "needs 43008 MiB"));
-	world_run(&o, 20 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	o->total[0] = 40 * GIB;
+	begin(o);
+	ask_run(o, ASK_EVICT, 0, 3 * S);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 30 * GIB, 0, 60 * S, o->now, &id), 0);
+	ask_run(o, ASK_RESUME, 0, 50 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).mask, 0);
+	assert_has(world_status(o, 0).why, "needs 43008 MiB");
+	world_run(o, 20 * S);
+	assert_state(o, STATE_ACTIVE);
 }
 
-static void a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is(void **state)
+static void
+a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is(struct world *o)
 {
-	struct world o;
 	uint64_t id;
 	char message[200];
 
-	(void)state;
-	three(&o);
-	world_guest(&o, "ignored", 0, 10 * GIB, 0, 0);
-	world_begin(&o);
-	world_run(&o, S);
-	assert_int_equal(guard_reserve(o.g, "GPU-9", GIB, 0, 0, o.now, &id), -GW_E_NODEV);
-	assert_int_equal(guard_reserve(o.g, NULL, 31 * GIB, 0, 0, o.now, &id), 0);
-	world_run(&o, 5 * S);
-	assert_int_equal(reserved(&o, id, message), -GW_E_SIZE);
-	assert_non_null(
-		strstr(message, "insufficient_vram: needs 31744 MiB, 30720 MiB can be"));
-	assert_non_null(strstr(message, "try again in 30 s"));
-	assert_int_equal(o.orders, 0);
-	world_done(&o);
+	three(o);
+	world_guest(o, "ignored", 0, 10 * GIB, 0, 0);
+	world_begin(o);
+	world_run(o, S);
+	assert_int_equal(guard_reserve(o->g, "GPU-9", GIB, 0, 0, o->now, &id), -GW_E_NODEV);
+	assert_int_equal(guard_reserve(o->g, NULL, 31 * GIB, 0, 0, o->now, &id), 0);
+	world_run(o, 5 * S);
+	assert_int_equal(reserved(o, id, message), -GW_E_SIZE);
+	assert_has(message, "insufficient_vram: needs 31744 MiB, 30720 MiB can be");
+	assert_has(message, "try again in 30 s");
+	assert_int_equal(o->orders, 0);
 }
 
-static void a_reservation_ends_with_its_time_and_is_used_up_by_its_owner(void **state)
+static void a_reservation_ends_with_its_time_and_is_used_up_by_its_owner(struct world *o)
 {
-	struct world o;
 	uint64_t id;
 	char message[200];
 
-	(void)state;
-	three(&o);
-	world_begin(&o);
-	world_run(&o, S);
-	assert_int_equal(guard_reserve(o.g, "GPU-0", 20 * GIB, 1000, 60 * S, o.now, &id), 0);
-	world_run(&o, 5 * S);
+	three(o);
+	world_begin(o);
+	world_run(o, S);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 20 * GIB, 1000, 60 * S, o->now, &id), 0);
+	world_run(o, 5 * S);
 	/* The owner takes it: nobody else need leave. */
-	world_guest(&o, "ignored", 0, 20 * GIB, 7 * S, 0);
-	world_run(&o, 20 * S);
-	assert_int_equal(reserved(&o, id, message), 1);
-	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
-	o.guests = 0;
-	world_run(&o, 45 * S);
-	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	world_done(&o);
+	world_guest(o, "ignored", 0, 20 * GIB, 7 * S, 0);
+	world_run(o, 20 * S);
+	assert_int_equal(reserved(o, id, message), 1);
+	assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+	o->guests = 0;
+	world_run(o, 45 * S);
+	assert_state(o, STATE_ACTIVE);
 }
 
 /* ---- when to look ---- */
 
-static void looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps(void **state)
+static void looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps(struct world *o)
 {
-	struct world o;
 	uint64_t wait;
 
-	(void)state;
-	world_init(&o, 1, 1);
-	world_begin(&o);
-	assert_int_equal(guard_next_look(o.g, o.now), o.now);
-	world_step(&o);
-	wait = guard_next_look(o.g, o.now) - o.now;
+	world_begin(o);
+	assert_int_equal(guard_next_look(o->g, o->now), o->now);
+	world_step(o);
+	wait = guard_next_look(o->g, o->now) - o->now;
 	assert_in_range(wait, 90 * MS, 110 * MS);
-	world_ask(&o, 0, ASK_EVICT, 0);
-	world_run(&o, 5 * S);
-	wait = guard_next_look(o.g, o.now) - o.now;
+	ask_run(o, ASK_EVICT, 0, 5 * S);
+	wait = guard_next_look(o->g, o->now) - o->now;
 	assert_in_range(wait, 900 * MS, 1100 * MS);
-	o.health[0] = SCENE_ASLEEP;
-	world_step(&o);
-	assert_true(guard_next_look(o.g, o.now) == UINT64_MAX);
-	world_done(&o);
+	o->health[0] = SCENE_ASLEEP;
+	world_step(o);
+	assert_true(guard_next_look(o->g, o->now) == UINT64_MAX);
 }
 
-static void utilisation_is_asked_for_only_while_somebody_is_there(void **state)
+static void utilisation_is_asked_for_only_while_somebody_is_there(struct world *o)
 {
-	struct world o;
-
-	(void)state;
-	world_init(&o, 1, 1);
-	world_guest(&o, "Xorg", 0, 60 * MIB, 0, 0);
-	world_guest(&o, "tool", 0, 60 * MIB, 5 * S, 10 * S);
-	world_begin(&o);
-	world_until(&o, 4 * S);
-	assert_false(guard_wants_utilisation(o.g));
-	world_until(&o, 6 * S);
-	assert_true(guard_wants_utilisation(o.g));
-	world_until(&o, 11 * S);
-	assert_false(guard_wants_utilisation(o.g));
-	world_done(&o);
+	world_guest(o, "Xorg", 0, 60 * MIB, 0, 0);
+	world_guest(o, "tool", 0, 60 * MIB, 5 * S, 10 * S);
+	world_begin(o);
+	world_until(o, 4 * S);
+	assert_false(guard_wants_utilisation(o->g));
+	world_until(o, 6 * S);
+	assert_true(guard_wants_utilisation(o->g));
+	world_until(o, 11 * S);
+	assert_false(guard_wants_utilisation(o->g));
 }
 
-static void a_reservation_of_an_earlier_run_keeps_its_number_and_its_room(void **state)
+static void a_reservation_of_an_earlier_run_keeps_its_number_and_its_room(struct world *o)
 {
 	struct guard_room room = {
 		.id = 41, .gpu = "GPU-0", .bytes = 10 * GIB, .until_ns = UINT64_MAX
 	};
-	struct world o;
 	uint64_t id;
 
-	(void)state;
-	world_init(&o, 1, 1);
-	world_begin(&o);
-	world_until(&o, 5 * S);
-	assert_int_equal(guard_reserve(o.g, "GPU-0", 10 * GIB, 0, 0, o.now, &id), 0);
-	world_run(&o, 10 * S);
-	assert_false(o.w[0].resident);
-	world_restart(&o);
-	assert_int_equal(guard_reserve_again(o.g, &room), 0);
-	assert_int_equal(guard_reserve_again(o.g, &room), -GW_E_STATE);
-	world_run(&o, 300 * S);
-	assert_false(o.w[0].resident);
-	assert_int_equal(guard_reserve(o.g, "GPU-0", GIB, 0, S, o.now, &id), 0);
+	world_begin(o);
+	world_until(o, 5 * S);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", 10 * GIB, 0, 0, o->now, &id), 0);
+	world_run(o, 10 * S);
+	assert_false(o->w[0].resident);
+	world_restart(o);
+	assert_int_equal(guard_reserve_again(o->g, &room), 0);
+	assert_int_equal(guard_reserve_again(o->g, &room), -GW_E_STATE);
+	world_run(o, 300 * S);
+	assert_false(o->w[0].resident);
+	assert_int_equal(guard_reserve(o->g, "GPU-0", GIB, 0, S, o->now, &id), 0);
 	assert_true(id > 41);
 	room.id = 99;
-	assert_int_equal(guard_reserve_again(o.g, &room), -GW_E_STATE); /* too late */
-	guard_release(o.g, 41, o.now);
-	world_run(&o, 300 * S);
-	assert_true(o.w[0].resident);
-	world_done(&o);
+	assert_int_equal(guard_reserve_again(o->g, &room), -GW_E_STATE); /* too late */
+	guard_release(o->g, 41, o->now);
+	world_run(o, 300 * S);
+	assert_true(o->w[0].resident);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(orphans_and_the_ignored_are_no_demand),
-		cmocka_unit_test(who_is_started_anew_does_not_end_when_it_is_found),
-		cmocka_unit_test(holds_need_a_time_and_exclude_each_other),
-		cmocka_unit_test(a_hold_active_brings_back_who_is_out_for_contention),
-		cmocka_unit_test(a_clock_that_is_set_moves_no_deadline),
-		cmocka_unit_test(quiet_hours_are_local_hours),
-		cmocka_unit_test(quiet_hours_end_when_clocks_jump_over_their_end),
-		cmocka_unit_test(an_hour_that_comes_twice_counts_once),
-		cmocka_unit_test(a_worker_for_ac_alone_returns_ten_seconds_after_ac),
-		cmocka_unit_test(who_is_unknown_gets_all_and_who_is_known_what_he_took_before),
-		cmocka_unit_test(nobody_leaves_for_a_known_contender_that_fits),
-		cmocka_unit_test(
-			a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other),
-		cmocka_unit_test(they_return_dearest_first_one_at_a_time),
-		cmocka_unit_test(a_cheap_worker_does_not_take_the_room_of_a_dear_one),
-		cmocka_unit_test(nobody_returns_into_memory_that_is_promised),
-		cmocka_unit_test(a_worker_on_two_gpus_moves_as_one),
-		cmocka_unit_test(a_reservation_moves_as_few_as_it_takes_cheapest_first),
-		cmocka_unit_test(
-			a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is),
-		cmocka_unit_test(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner),
-		cmocka_unit_test(simulated_gpus_are_acted_on_only_when_told),
-		cmocka_unit_test(
-			looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps),
-		cmocka_unit_test(a_reservation_of_an_earlier_run_keeps_its_number_and_its_room),
-		cmocka_unit_test(utilisation_is_asked_for_only_while_somebody_is_there),
+	static const struct guard_case cases[] = {
+		CASE(orphans_and_the_ignored_are_no_demand),
+		CASE(who_is_started_anew_does_not_end_when_it_is_found),
+		CASE(holds_need_a_time_and_exclude_each_other),
+		CASE(a_hold_active_brings_back_who_is_out_for_contention),
+		CASE(a_clock_that_is_set_moves_no_deadline),
+		CASE(quiet_hours_are_local_hours),
+		CASE(quiet_hours_end_when_clocks_jump_over_their_end),
+		CASE(an_hour_that_comes_twice_counts_once),
+		CASE(a_worker_for_ac_alone_returns_ten_seconds_after_ac),
+		CASE(who_is_unknown_gets_all_and_who_is_known_what_he_took_before),
+		CASE(nobody_leaves_for_a_known_contender_that_fits),
+		CASE(a_known_contender_that_takes_more_than_ever_is_a_need_like_any_other),
+		CASE(they_return_dearest_first_one_at_a_time),
+		CASE(a_cheap_worker_does_not_take_the_room_of_a_dear_one),
+		CASE(nobody_returns_into_memory_that_is_promised),
+		CASE(a_worker_on_two_gpus_moves_as_one),
+		CASE(a_reservation_moves_as_few_as_it_takes_cheapest_first),
+		CASE(a_reservation_that_cannot_be_moves_nobody_and_says_how_much_there_is),
+		CASE(a_reservation_ends_with_its_time_and_is_used_up_by_its_owner),
+		CASE(simulated_gpus_are_acted_on_only_when_told),
+		CASE(looks_are_frequent_where_it_matters_and_cease_where_the_gpu_sleeps),
+		CASE(a_reservation_of_an_earlier_run_keeps_its_number_and_its_room),
+		CASE(utilisation_is_asked_for_only_while_somebody_is_there),
 	};
 
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
 }

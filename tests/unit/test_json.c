@@ -57,6 +57,16 @@ static void commas_and_nesting_come_by_themselves(void **state)
 	assert_document("{\"a\":-1,\"b\":[18446744073709551615,{},[],true],\"c\":null}\n");
 }
 
+static void a_time_that_is_not_known_is_null(void **state)
+{
+	(void)state;
+	json_array(&j, NULL);
+	json_time(&j, NULL, UINT64_C(1767787200123) * 1000000);
+	json_time(&j, NULL, 0);
+	json_array_end(&j);
+	assert_document("[\"2026-01-07T12:00:00.123Z\",null]\n");
+}
+
 static void pretty_is_indented_by_two(void **state)
 {
 	(void)state;
@@ -230,6 +240,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		JSON_TEST(commas_and_nesting_come_by_themselves),
+		JSON_TEST(a_time_that_is_not_known_is_null),
 		JSON_TEST(pretty_is_indented_by_two),
 		JSON_TEST(texts_are_escaped),
 		JSON_TEST(each_bad_byte_becomes_a_replacement_character),

@@ -45,20 +45,6 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
-static void run_for(double seconds)
-{
-	uint64_t until = clock_mono_ns(&sim.clock) + (uint64_t)(seconds * 1e9);
-
-	for (;;) {
-		uint64_t due = gw_meter_poll(meter);
-
-		if (due >= until)
-			break;
-		clock_sleep_until(&sim.clock, due);
-	}
-	clock_sleep_until(&sim.clock, until);
-}
-
 static struct gw_window *window;
 static double true_begin;
 
@@ -92,7 +78,7 @@ static void learn_phase(unsigned windows)
 {
 	for (unsigned i = 0; i < windows; i++) {
 		begin();
-		run_for(1.03 + 0.017 * (i * 37 % 11));
+		sim_run_for(meter, 1.03 + 0.017 * (i * 37 % 11));
 		gw_window_close(window, 0);
 		gw_window_wait(window, 5 * NS_PER_S);
 		gw_window_free(window);
@@ -104,11 +90,11 @@ static void a_window_says_when_its_result_is_there(void **state)
 	(void)state;
 	start(ONE("[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"));
 	begin();
-	run_for(2);
+	sim_run_for(meter, 2);
 	assert_false(window_done(window)); /* open */
 	assert_int_equal(gw_window_close(window, 0), 0);
 	assert_false(window_done(window)); /* the sample that covers its end is to come */
-	run_for(2);
+	sim_run_for(meter, 2);
 	assert_true(window_done(window));
 	assert_int_equal(gw_window_wait(window, 0), 0);
 	assert_true(window_done(window));
@@ -146,7 +132,7 @@ static void known_shapes_are_within_a_thousandth(void **state)
 		start(rows[i].world);
 		learn_phase(8);
 		begin();
-		run_for(rows[i].seconds);
+		sim_run_for(meter, rows[i].seconds);
 		r = end(&truth);
 		print(rows[i].name, r, truth);
 		assert_true(fabs(r->joules.best / truth - 1) <= 0.001);
@@ -188,11 +174,11 @@ static void ticks(double tick_s, const char *world)
 		const struct gw_energy *r;
 		double truth, e, length = 2 + uniform(), ticks_of = length / tick_s;
 
-		run_for(1.1 + 0.2 * uniform());
+		sim_run_for(meter, 1.1 + 0.2 * uniform());
 		begin();
 		sim_take(GW_TIER_ENERGY, 0);
 		e = -sim_value(gw_snapshot_device(sim.snap, 0), GW_Q_ENERGY);
-		run_for(length);
+		sim_run_for(meter, length);
 		sim_take(GW_TIER_ENERGY, 0);
 		e += sim_value(gw_snapshot_device(sim.snap, 0), GW_Q_ENERGY);
 		r = end(&truth);
@@ -260,7 +246,7 @@ static void a_bad_counter_gets_a_code_and_the_samples_take_over(void **state)
 	for (unsigned i = 0; i < 7; i++)
 		from[i] = sim_true_joules(i);
 	begin();
-	run_for(10);
+	sim_run_for(meter, 10);
 	for (unsigned i = 0; i < 7; i++)
 		from[i] = sim_true_joules(i) - from[i];
 	assert_int_equal(gw_window_close(window, 0), 0);
@@ -291,9 +277,9 @@ static void a_late_drain_leaves_a_hole_that_is_told(void **state)
 		  "\"constant\"\n"
 		  "unit = \"watts\"\nlevel = 400\n"));
 	begin();
-	run_for(5);
+	sim_run_for(meter, 5);
 	sim_step(4 * NS_PER_S); /* the thread was put aside; the ring holds 2.36 s */
-	run_for(5);
+	sim_run_for(meter, 5);
 	r = end(&truth);
 	print("hole", r, truth);
 	assert_true(r->codes >> GW_CODE_LOW_COVERAGE & 1);
@@ -323,7 +309,7 @@ static void setting_the_wall_clock_changes_nothing(void **state)
 			 i ? "[[timeline]]\nat = 9.333\ndo = \"wall-step\"\n" : "", steps[i]);
 		start(world);
 		begin();
-		run_for(8);
+		sim_run_for(meter, 8);
 		r = end(&truth);
 		print("clock", r, truth);
 		joules[i] = r->joules.best;
@@ -354,7 +340,7 @@ static void a_ring_that_repeats_itself_is_read_once(void **state)
 	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
 	gw_meter_poll(meter);
 	begin();
-	run_for(10);
+	sim_run_for(meter, 10);
 	r = end(&truth);
 	print("repeats", r, truth);
 	assert_true(fabs(r->samples_joules / truth - 1) < 0.02);
@@ -373,7 +359,7 @@ static void a_window_below_the_period_is_an_interval(void **state)
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\nhigh = "
 		  "500\nlow = 100\n"
 		  "period = 1\n"));
-	run_for(3.2);
+	sim_run_for(meter, 3.2);
 	for (unsigned i = 0; i < 20; i++) {
 		begin();
 		sim_step((1 + i) * 950 * NS_PER_US);
@@ -384,7 +370,7 @@ static void a_window_below_the_period_is_an_interval(void **state)
 		assert_true(r->relative.low <= truth && truth <= r->relative.high);
 		assert_int_equal(r->validity, GW_SUSPECT);
 		gw_window_free(window);
-		run_for(0.113);
+		sim_run_for(meter, 0.113);
 	}
 }
 
@@ -397,10 +383,10 @@ static void windows_nest_and_overlap(void **state)
 	start(ONE("noise = 0\n[[gpu.load]]\nkind = \"square\"\nhigh = 0.8\nperiod = 0.7\n"));
 	gw_window_open(meter, "outer", 0, &outer);
 	gw_window_open(meter, "a", 0, &a);
-	run_for(3);
+	sim_run_for(meter, 3);
 	gw_window_open(meter, "b", 0, &b);
 	gw_window_close(a, 0);
-	run_for(2);
+	sim_run_for(meter, 2);
 	gw_window_close(b, 0);
 	gw_window_close(outer, 0);
 	assert_int_equal(gw_window_close(outer, 0), -GW_E_STATE);
@@ -425,7 +411,7 @@ static void a_lost_gpu_keeps_what_was_measured(void **state)
 		"noise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel = 400\n"
 		"[[timeline]]\nat = 10\ndo = \"lose\"\n"));
 	begin();
-	run_for(10);
+	sim_run_for(meter, 10);
 	truth = sim_true_joules(0) - true_begin;
 	gw_window_close(window, 0);
 	gw_window_wait(window, 3 * NS_PER_S);
@@ -446,7 +432,7 @@ static void nothing_measured_is_no_zero(void **state)
 		  "true\nno_average = true\n"
 		  "[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\ncode = 3\n"));
 	begin();
-	run_for(2);
+	sim_run_for(meter, 2);
 	truth = sim_true_joules(0) - true_begin;
 	gw_window_close(window, 0);
 	gw_window_wait(window, NS_PER_S);
@@ -476,7 +462,7 @@ static void a_trend_in_power_is_told(void **state)
 
 		start(rows[i].world);
 		begin();
-		run_for(35);
+		sim_run_for(meter, 35);
 		r = end(&truth);
 		assert_int_equal(r->codes >> GW_CODE_NOT_STEADY & 1, rows[i].told);
 		gw_meter_stop(meter);
@@ -494,7 +480,7 @@ static void every_window_of_a_row_knows_its_throttling(void **state)
 		double truth;
 
 		begin();
-		run_for(i < 3 ? 3 : 12);
+		sim_run_for(meter, i < 3 ? 3 : 12);
 		r = end(&truth);
 		printf("throttled %.2f of %.2f s, %s\n", r->throttle_seconds[GW_THROTTLE_POWER],
 		       r->seconds, r->throttle_sampled ? "sampled" : "counted");
@@ -502,7 +488,7 @@ static void every_window_of_a_row_knows_its_throttling(void **state)
 		assert_false(r->throttle_sampled);
 		assert_true(r->codes >> GW_CODE_THROTTLE_POWER & 1);
 		gw_window_free(window);
-		run_for(0.01);
+		sim_run_for(meter, 0.01);
 	}
 }
 
@@ -516,9 +502,9 @@ static void an_end_told_late_takes_nothing_from_after_it(void **state)
 	(void)state;
 	start(WATTS("kind = \"steps\"\npoints = [[0, 120], [10, 600]]\n"));
 	begin();
-	run_for(4);
+	sim_run_for(meter, 4);
 	ended = clock_mono_ns(&sim.clock);
-	run_for(5); /* 600 W meanwhile */
+	sim_run_for(meter, 5); /* 600 W meanwhile */
 	assert_int_equal(gw_window_close(window, ended), 0);
 	assert_int_equal(gw_window_wait(window, UINT64_MAX), 0);
 	r = gw_window_energy(window, 0);
@@ -537,9 +523,9 @@ static void a_begin_told_late_still_has_its_counter(void **state)
 	start(WATTS("kind = \"constant\"\nlevel = 300\n"));
 	learn_phase(3);
 	began = clock_mono_ns(&sim.clock);
-	run_for(8);
+	sim_run_for(meter, 8);
 	assert_int_equal(gw_window_open(meter, "late", began, &window), 0);
-	run_for(4);
+	sim_run_for(meter, 4);
 	gw_window_close(window, 0);
 	assert_int_equal(gw_window_wait(window, 5 * NS_PER_S), 0);
 	r = gw_window_energy(window, 0);
@@ -562,13 +548,13 @@ static void a_tick_is_not_mistaken_for_its_neighbour(void **state)
 		double truth;
 
 		begin();
-		run_for(1.5 + 3 * uniform());
+		sim_run_for(meter, 1.5 + 3 * uniform());
 		r = end(&truth);
 		off += fabs(r->joules.best - truth) > 30;
 		outside += !(r->relative.low <= truth && truth <= r->relative.high);
 		quarrels += r->verdict == GW_VERDICT_DISAGREE;
 		gw_window_free(window);
-		run_for(4 * uniform());
+		sim_run_for(meter, 4 * uniform());
 	}
 	printf("%u of %u off by half a tick, %u outside, %u quarrels\n", off, n, outside,
 	       quarrels);
@@ -585,9 +571,9 @@ static void a_silent_ring_leaves_the_counter(void **state)
 	(void)state;
 	start(WATTS("kind = \"constant\"\nlevel = 400\n"));
 	begin();
-	run_for(3);
+	sim_run_for(meter, 3);
 	sim_fault("nvmlDeviceGetSamples", 0, 3);
-	run_for(17);
+	sim_run_for(meter, 17);
 	truth = sim_true_joules(0) - true_begin;
 	gw_window_close(window, 0);
 	gw_window_wait(window, 3 * NS_PER_S);
@@ -674,7 +660,7 @@ static void every_sensor_finds_its_rung(void **state)
 			 rows[i].profile, rows[i].sensor);
 		start(world);
 		begin();
-		run_for(20);
+		sim_run_for(meter, 20);
 		r = end(&truth);
 		print(rows[i].profile, r, truth);
 		assert_string_equal(gw_rung_name(r->rung), gw_rung_name(rows[i].rung));
@@ -706,9 +692,9 @@ static void a_load_in_step_with_the_sensor_is_seen_whole_and_told(void **state)
 			"high = 380\nlow = 80\nperiod = 0.1\nduty = 0.5\nfrom = %.4f\n",
 			0.1 * uniform());
 		start(world);
-		run_for(2);
+		sim_run_for(meter, 2);
 		begin();
-		run_for(0.9 * 20); /* whole rounds of eight phases */
+		sim_run_for(meter, 0.9 * 20); /* whole rounds of eight phases */
 		r = end(&truth);
 		print("in step", r, truth);
 		assert_string_equal(gw_rung_name(r->rung), "polled");
@@ -760,7 +746,7 @@ static void a_counter_that_readings_hurt_is_found_and_spared(void **state)
 	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
 	gw_meter_poll(meter);
 	begin();
-	run_for(35);
+	sim_run_for(meter, 35);
 	r = end(&truth);
 	print("hurt", r, truth);
 	assert_true(fabs(r->joules.best / truth - 1) <= 0.02);
@@ -799,9 +785,9 @@ static void every_failing_call_costs_no_more_than_its_figures(void **state)
 			assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
 			gw_meter_poll(meter);
 			begin();
-			run_for(2);
+			sim_run_for(meter, 2);
 			sim_fault(calls[i], 0, codes[k]);
-			run_for(2);
+			sim_run_for(meter, 2);
 			assert_int_equal(gw_window_close(window, 0), 0);
 			gw_window_wait(window, 2 * NS_PER_S);
 			r = gw_window_energy(window, 0);
@@ -844,7 +830,7 @@ static void shares_of_processes_close(void **state)
 	meter_baseline(meter, 0, 80, 120);
 	gw_meter_poll(meter);
 	begin();
-	run_for(12);
+	sim_run_for(meter, 12);
 	r = end(&truth);
 	who = window_processes(window, 0);
 	sum = who->idle_joules + who->unattributed_joules;
@@ -886,7 +872,8 @@ static void *windows_of_a_thread(void *arg)
 	return NULL;
 }
 
-static void threads_share_a_meter(void **state)
+/* Real time, and a thread for each GPU. */
+static void start_threads(const char *world)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "nvml",
@@ -896,14 +883,20 @@ static void threads_share_a_meter(void **state)
 				       .flags = GW_METER_PROCESSES,
 				       .cache_dir = "" };
 	char error[256];
+
+	assert_int_equal(sim_load_text("test", world, error, sizeof(error)), 0);
+	assert_int_equal(gw_open(&o, &sim.ctx), 0);
+	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
+	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
+}
+
+static void threads_share_a_meter(void **state)
+{
 	pthread_t t[4];
 	void *failed;
 
 	(void)state;
-	assert_int_equal(sim_load_text("test", TWO_GPUS, error, sizeof(error)), 0);
-	assert_int_equal(gw_open(&o, &sim.ctx), 0);
-	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
-	assert_int_equal(gw_meter_start(sim.ctx, &mo, &meter), 0);
+	start_threads(TWO_GPUS);
 	for (unsigned i = 0; i < 4; i++)
 		assert_int_equal(pthread_create(&t[i], NULL, windows_of_a_thread, meter), 0);
 	for (unsigned i = 0; i < 20; i++) {
@@ -914,6 +907,20 @@ static void threads_share_a_meter(void **state)
 		pthread_join(t[i], &failed);
 		assert_null(failed);
 	}
+}
+
+/* Asked while the sampling thread finds it out: the thread sanitizer looks on. */
+static void a_counter_that_is_not_there_is_known_to_who_asks_meanwhile(void **state)
+{
+	(void)state;
+	start_threads(TWO_GPUS "[[fault]]\ncall = \"nvmlDeviceGetTotalEnergyConsumption\"\n"
+			       "code = 3\n");
+	assert_int_equal(gw_window_open(meter, "w", 0, &window), 0);
+	for (unsigned i = 0; meter_setup(meter, 0).sensor.counter == GW_HAVE; i++) {
+		assert_true(i < 50000);
+		usleep(200);
+	}
+	assert_false(meter_setup(meter, 0).counter);
 }
 
 /* The drain of its beginning falls between its end and that of its end. */
@@ -927,14 +934,14 @@ static void a_short_window_is_known_soon_after_its_end(void **state)
 		double truth;
 
 		begin();
-		run_for(ms * 1e-3);
+		sim_run_for(meter, ms * 1e-3);
 		ended = clock_mono_ns(&sim.clock);
 		r = end(&truth);
 		assert_true(clock_mono_ns(&sim.clock) - ended < 200 * NS_PER_MS);
 		/* Nobody looked at the throttling within it: unknown, and no reason to refuse. */
 		assert_true(r->validity < GW_INVALID);
 		gw_window_free(window);
-		run_for(0.013);
+		sim_run_for(meter, 0.013);
 	}
 }
 
@@ -952,12 +959,12 @@ static void clocks_set_inside_a_window_are_told(void **state)
 		double truth;
 
 		begin();
-		run_for(2.9);
+		sim_run_for(meter, 2.9);
 		r = end(&truth);
 		assert_true((r->codes >> GW_CODE_CLOCK_CHANGED & 1) == changed[i]);
 		assert_true((r->validity == GW_INVALID) == changed[i]);
 		gw_window_free(window);
-		run_for(0.01);
+		sim_run_for(meter, 0.01);
 	}
 }
 
@@ -969,7 +976,7 @@ static double waited_s(unsigned ms, bool hurry, double *ret_off)
 	double truth, s;
 
 	begin();
-	run_for(ms * 1e-3);
+	sim_run_for(meter, ms * 1e-3);
 	ended = clock_mono_ns(&sim.clock);
 	if (hurry)
 		window_hurry(window);
@@ -979,7 +986,7 @@ static double waited_s(unsigned ms, bool hurry, double *ret_off)
 	assert_true(r->joules.low <= truth && truth <= r->joules.high);
 	*ret_off = fabs(r->joules.best / truth - 1);
 	gw_window_free(window);
-	run_for(0.033); /* ever other phases of the samples */
+	sim_run_for(meter, 0.033); /* ever other phases of the samples */
 	return s;
 }
 
@@ -1022,14 +1029,14 @@ static void a_meter_starts_with_the_calls_it_needs(void **state)
 	assert_int_equal(meter_start(sim.ctx, &c, &meter), 0);
 	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
 		assert_true(sim_calls(late[i]) == 0);
-	assert_true(meter_setup(meter, 0)->shape == SHAPE_RING);
-	assert_true(meter_setup(meter, 0)->sensor.origin == SENSOR_ASSUMED &&
-		    meter_setup(meter, 0)->sensor.ring.model == SENSOR_LOWPASS);
+	assert_true(meter_setup(meter, 0).shape == SHAPE_RING);
+	assert_true(meter_setup(meter, 0).sensor.origin == SENSOR_ASSUMED &&
+		    meter_setup(meter, 0).sensor.ring.model == SENSOR_LOWPASS);
 	begin();
 	gw_meter_poll(meter);
 	for (unsigned i = 0; i < sizeof(late) / sizeof(late[0]); i++)
 		assert_true(sim_calls(late[i]) > 0);
-	run_for(1);
+	sim_run_for(meter, 1);
 	r = end(&truth);
 	assert_true(fabs(r->joules.best / truth - 1) <= 0.01);
 	assert_true(!isnan(r->throttle_seconds[GW_THROTTLE_POWER]));
@@ -1066,10 +1073,10 @@ static void an_open_window_costs_few_calls(void **state)
 	sim_open();
 	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
 	begin();
-	run_for(5);
+	sim_run_for(meter, 5);
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		before[i] = sim_calls(rows[i].call);
-	run_for(60);
+	sim_run_for(meter, 60);
 	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		double n = (double)(sim_calls(rows[i].call) - before[i]);
 
@@ -1109,6 +1116,7 @@ int main(int argc, char **argv)
 		T(every_failing_call_costs_no_more_than_its_figures),
 		T(shares_of_processes_close),
 		T(threads_share_a_meter),
+		T(a_counter_that_is_not_there_is_known_to_who_asks_meanwhile),
 		T(clocks_set_inside_a_window_are_told),
 		T(who_waits_for_a_window_shorter_than_a_sample_waits_less),
 		T(a_meter_starts_with_the_calls_it_needs),

@@ -1,4 +1,6 @@
 /* History: what was added comes back, at every age, in a fixed amount of memory. */
+#include "seed.h"
+
 #include "measure/series.h"
 
 #include "base/clock.h"
@@ -262,26 +264,6 @@ static void a_question_that_makes_no_sense_is_refused(void **state)
 
 /* ---- against brute force ---- */
 
-static uint64_t next(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s;
-}
-
-static uint64_t start(void)
-{
-	const char *given = getenv("GPUWARD_TEST_SEED");
-	struct timespec now;
-	uint64_t seed;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	seed = given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec * 2654435761u + 1;
-	print_message("GPUWARD_TEST_SEED=%llu\n", (unsigned long long)seed);
-	return seed;
-}
-
 struct told {
 	uint64_t t_ns;
 	double value;
@@ -331,7 +313,7 @@ static void buckets_are_those_of_a_slow_and_plain_count(void **state)
 	struct told *all = malloc(SAMPLES * sizeof(*all));
 	struct series *s = make(1, 100, 4000, 400, 100);
 	struct series_point p[4000];
-	uint64_t seed = start(), t = next(&seed) % (1000000 * S);
+	uint64_t seed = seed_of_run(), t = next(&seed) % (1000000 * S);
 
 	(void)state;
 	assert_non_null(all);

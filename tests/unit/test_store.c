@@ -8,6 +8,7 @@
 #include "daemon/store_block.h"
 #include "daemon/store_db.h"
 #include "tree.h"
+#include "seed.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -484,26 +485,6 @@ static void nothing_is_asked_that_makes_no_sense(void **state)
 }
 
 /* ---- against brute force ---- */
-
-static uint64_t next(uint64_t *s)
-{
-	*s ^= *s << 13;
-	*s ^= *s >> 7;
-	*s ^= *s << 17;
-	return *s;
-}
-
-static uint64_t seed_of_run(void)
-{
-	const char *given = getenv("GPUWARD_TEST_SEED");
-	struct timespec now;
-	uint64_t seed;
-
-	clock_gettime(CLOCK_REALTIME, &now);
-	seed = given ? strtoull(given, NULL, 10) : (uint64_t)now.tv_nsec * 2654435761u + 1;
-	print_message("GPUWARD_TEST_SEED=%llu\n", (unsigned long long)seed);
-	return seed;
-}
 
 struct told {
 	uint64_t t_ns;

@@ -4,8 +4,8 @@
  * The linker puts these functions in place of malloc for our own objects (--wrap); the simulator
  * and libc keep theirs. */
 #include "simtest.h"
+#include "here.h"
 
-#include <dirent.h>
 #include <stdatomic.h>
 
 static atomic_long until_failure; /* 0: never */
@@ -69,18 +69,6 @@ void __wrap_free(void *p)
 
 static const char world[] = "[[gpu]]\nprofile = \"h200\"\ncount = 3\n"
 			    "[[gpu.process]]\nname = \"w\"\nmemory = \"1 GiB\"\ncount = 70\n";
-
-static unsigned open_descriptors(void)
-{
-	DIR *d = opendir("/proc/self/fd");
-	unsigned n = 0;
-
-	assert_non_null(d);
-	while (readdir(d))
-		n++;
-	closedir(d);
-	return n;
-}
 
 /* What a customer does; returns the first error. */
 static int everything(uint64_t deadline_ns)

@@ -8,10 +8,12 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 struct tree {
@@ -78,6 +80,25 @@ static inline void tree_fill(const struct tree *t, const char *prefix,
 		snprintf(path, sizeof(path), "%s%s", prefix, rows->path);
 		tree_put(t, path, rows->text);
 	}
+}
+
+/* A character device where one can be made, else a file: inotify sees both. */
+static inline void tree_node(const struct tree *t, const char *path)
+{
+	tree_folders(t, path);
+	unlinkat(t->root.fd, path, 0);
+	if (mknodat(t->root.fd, path, S_IFCHR | 0666, makedev(1, 3)) < 0)
+		tree_put(t, path, "");
+}
+
+/* False: the file system opens no devices. */
+static inline bool tree_open(const struct tree *t, const char *path)
+{
+	int fd = openat(t->root.fd, path, O_RDONLY | O_CLOEXEC);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
 }
 
 /* Nobody may read path.  Where the test runs as root, which could all the same, it becomes

@@ -1,0 +1,77 @@
+#include "word.h"
+
+#include "number.h"
+
+#include <math.h>
+#include <string.h>
+
+void word_add_text(struct buf *out, const char *s)
+{
+	if (!*s)
+		buf_addc(out, '-');
+	for (; *s; s++) {
+		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == '-' || *s == 0x7f)
+			buf_addf(out, "\\%02x", (unsigned char)*s);
+		else
+			buf_addc(out, *s);
+	}
+}
+
+void word_add_real(struct buf *out, double v)
+{
+	char text[NUMBER_SIZE] = "-";
+
+	if (isfinite(v))
+		number_format(v, text);
+	buf_adds(out, v == 0 && signbit(v) ? "-0" : text);
+}
+
+bool word_take(const char **at, char *out, size_t size)
+{
+	size_t n = strcspn(*at, "\t");
+
+	if (n == 0 || n >= size)
+		return false;
+	memcpy(out, *at, n);
+	out[n] = '\0';
+	*at += n + ((*at)[n] == '\t');
+	return true;
+}
+
+static int hex(char c)
+{
+	if (c >= '0' && c <= '9')
+		return c - '0';
+	return c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
+}
+
+/* One character; how many bytes it was spelled with, 0: none such. */
+static unsigned unescape(const char *s, char *ret)
+{
+	int high, low;
+
+	*ret = *s;
+	if (*s != '\\')
+		return 1;
+	high = hex(s[1]);
+	low = high < 0 ? -1 : hex(s[2]);
+	*ret = (char)(high * 16 + low);
+	return low < 0 || high + low == 0 ? 0 : 3;
+}
+
+bool word_text(const char *s, char *out, size_t size)
+{
+	size_t n = 0;
+
+	if (strcmp(s, "-") == 0)
+		s = "";
+	while (*s && n + 1 < size) {
+		unsigned used = unescape(s, &out[n++]);
+
+		if (!used)
+			return false;
+		s += used;
+	}
+	out[n] = '\0';
+	return *s == '\0';
+}

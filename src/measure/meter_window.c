@@ -1,0 +1,281 @@
+/* Windows: opened and closed on every GPU of the meter at once, and worked out of its tracks. */
+#include "meter_parts.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct gw_window {
+	struct gw_meter *meter;
+	struct gw_window *next, **link;
+	unsigned id;
+	char label[64];
+	bool hurry, closed, waited;
+	struct track_window *track; /* one a device */
+	struct gw_energy *energy;   /* likewise     */
+};
+
+/* To the track and to whoever listens; the thread reads what the edge needs. */
+static void tell(struct meter_device *d, const struct event *e, struct track_window *w,
+		 uint64_t early_ns)
+{
+	pthread_mutex_lock(&d->lock);
+	meter_record(d, e, w);
+	d->edge = true;
+	if (e->type == EVENT_CLOSE && e->t_ns - early_ns > d->end_ns)
+		d->end_ns = e->t_ns - early_ns;
+	d->brief = early_ns && d->track.open && !d->track.open->next;
+	pthread_cond_signal(&d->wake);
+	pthread_mutex_unlock(&d->lock);
+}
+
+static void link_window(struct gw_meter *m, struct gw_window *w)
+{
+	pthread_mutex_lock(&m->lock);
+	w->id = ++m->ids;
+	w->next = m->windows;
+	w->link = &m->windows;
+	if (w->next)
+		w->next->link = &w->next;
+	m->windows = w;
+	pthread_mutex_unlock(&m->lock);
+}
+
+int gw_window_open(struct gw_meter *m, const char *label, uint64_t begin_ns,
+		   struct gw_window **ret_window)
+{
+	struct event e = { .type = EVENT_OPEN };
+	uint64_t now = m ? clock_mono_ns(m->clock) : 0;
+	struct gw_window *w;
+
+	if (!m || !ret_window || begin_ns > now || (begin_ns && now - begin_ns > 30 * NS_PER_S))
+		return -GW_E_ARG;
+	w = calloc(1, sizeof(*w));
+	if (w) {
+		w->track = calloc(m->count + 1, sizeof(*w->track));
+		w->energy = calloc(m->count + 1, sizeof(*w->energy));
+	}
+	if (!w || !w->track || !w->energy) {
+		if (w) {
+			free(w->track);
+			free(w->energy);
+		}
+		free(w);
+		return -GW_E_NOMEM;
+	}
+	w->meter = m;
+	snprintf(w->label, sizeof(w->label), "%s", label ? label : "");
+	link_window(m, w);
+	e.t_ns = begin_ns ? begin_ns : now;
+	e.u.window.id = w->id;
+	e.u.window.period_s = NAN;
+	memcpy(e.u.window.label, w->label, sizeof(e.u.window.label));
+	for (unsigned i = 0; i < m->count; i++)
+		tell(m->device[i], &e, &w->track[i], 0);
+	*ret_window = w;
+	return 0;
+}
+
+void window_hurry(struct gw_window *w)
+{
+	w->hurry = true;
+}
+
+/* Half the spacing of samples sooner than its end one may be there that will do. */
+static uint64_t early_ns(const struct gw_window *w, unsigned i, uint64_t end_ns)
+{
+	double spacing = w->meter->device[i]->track.energy.set.spacing_s;
+	uint64_t length = end_ns - w->track[i].e.begin_ns;
+
+	return w->hurry && (double)length < 1e9 * spacing ? (uint64_t)(0.5e9 * spacing) : 0;
+}
+
+int gw_window_close(struct gw_window *w, uint64_t end_ns)
+{
+	struct event e = { .type = EVENT_CLOSE };
+	uint64_t now = clock_mono_ns(w->meter->clock);
+
+	if (w->closed)
+		return -GW_E_STATE;
+	e.t_ns = end_ns ? end_ns : now;
+	if (e.t_ns > now || (w->meter->count && e.t_ns < w->track[0].e.begin_ns))
+		return -GW_E_ARG;
+	if (w->meter->count && e.t_ns == w->track[0].e.begin_ns)
+		e.t_ns++; /* a window has a length */
+	e.u.window.id = w->id;
+	for (unsigned i = 0; i < w->meter->count; i++)
+		tell(w->meter->device[i], &e, NULL, early_ns(w, i, e.t_ns));
+	w->closed = true;
+	return 0;
+}
+
+static bool done(const struct gw_window *w, unsigned i)
+{
+	const struct meter_device *d = w->meter->device[i];
+
+	return d->stalled || track_done(&d->track, &w->track[i]) || !d->sampler.answers ||
+	       (w->hurry && energy_is_near(&d->track.energy, &w->track[i].e));
+}
+
+/* Waits for the sample that covers its end, on device i. */
+static bool wait_device(struct gw_window *w, unsigned i, uint64_t until_ns)
+{
+	struct meter_device *d = w->meter->device[i];
+	bool ok;
+
+	if (w->meter->manual) {
+		uint64_t now = clock_mono_ns(w->meter->clock);
+
+		while (!done(w, i) && now < until_ns) {
+			uint64_t due = gw_meter_poll(w->meter);
+
+			if (done(w, i))
+				break;
+			clock_sleep_until(w->meter->clock, due < until_ns ? due : until_ns);
+			now = clock_mono_ns(w->meter->clock);
+		}
+		return done(w, i);
+	}
+	pthread_mutex_lock(&d->lock);
+	while (!(ok = done(w, i)) && meter_wait_news(d, until_ns))
+		;
+	pthread_mutex_unlock(&d->lock);
+	return ok;
+}
+
+bool window_done(struct gw_window *w)
+{
+	bool all = w->closed;
+
+	for (unsigned i = 0; all && !w->waited && i < w->meter->count; i++) {
+		struct meter_device *d = w->meter->device[i];
+
+		pthread_mutex_lock(&d->lock);
+		all = done(w, i);
+		pthread_mutex_unlock(&d->lock);
+	}
+	return all;
+}
+
+static void work_out(struct gw_window *w, unsigned i, bool last)
+{
+	struct meter_device *d = w->meter->device[i];
+
+	pthread_mutex_lock(&d->lock);
+	w->energy[i].device = i;
+	if (last)
+		meter_record(
+			d,
+			&(struct event){ .type = EVENT_RESULT,
+					 .t_ns = clock_mono_ns(w->meter->clock),
+					 .u.window = { .id = w->id,
+						       .period_s = NAN,
+						       .exclusive = w->meter->exclusive } },
+			NULL);
+	track_result(&d->track, &w->track[i], &w->energy[i]);
+	if (last) {
+		if (w->meter->result)
+			w->meter->result(w->meter->arg, i, w->id, w->label, &w->energy[i]);
+		track_share(&d->track, &w->track[i], &w->energy[i]);
+		track_forget(&d->track, &w->track[i]);
+	}
+	pthread_mutex_unlock(&d->lock);
+}
+
+int gw_window_wait(struct gw_window *w, uint64_t timeout_ns)
+{
+	uint64_t now = clock_mono_ns(w->meter->clock);
+	uint64_t until = timeout_ns < UINT64_MAX / 2 - now ? now + timeout_ns : UINT64_MAX / 2;
+	int err = 0;
+
+	if (!w->closed)
+		return -GW_E_STATE;
+	if (w->waited)
+		return 0;
+	for (unsigned i = 0; i < w->meter->count; i++) {
+		if (!wait_device(w, i, until))
+			err = -GW_E_TIMEOUT;
+		work_out(w, i, true);
+	}
+	w->waited = true;
+	return err;
+}
+
+const struct gw_energy *gw_window_energy(struct gw_window *w, unsigned i)
+{
+	if (i >= w->meter->count)
+		return NULL;
+	if (!w->waited)
+		work_out(w, i, false);
+	return &w->energy[i];
+}
+
+const char *gw_window_label(const struct gw_window *w)
+{
+	return w->label;
+}
+
+void gw_window_free(struct gw_window *w)
+{
+	if (!w)
+		return;
+	for (unsigned i = 0; i < w->meter->count; i++) {
+		struct meter_device *d = w->meter->device[i];
+
+		pthread_mutex_lock(&d->lock);
+		track_forget(&d->track, &w->track[i]);
+		pthread_mutex_unlock(&d->lock);
+	}
+	pthread_mutex_lock(&w->meter->lock);
+	*w->link = w->next;
+	if (w->next)
+		w->next->link = w->link;
+	pthread_mutex_unlock(&w->meter->lock);
+	free(w->track);
+	free(w->energy);
+	free(w);
+}
+
+void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,
+		     unsigned code, char *out, size_t size)
+{
+	track_evidence(&w->track[i], e, code, out, size);
+}
+
+const struct attribute *window_processes(const struct gw_window *w, unsigned i)
+{
+	return &w->track[i].who;
+}
+
+int64_t window_foreign(struct gw_window *w, unsigned i)
+{
+	struct meter_device *d = w->meter->device[i];
+	int64_t pid;
+
+	pthread_mutex_lock(&d->lock);
+	pid = w->track[i].foreign_pid;
+	pthread_mutex_unlock(&d->lock);
+	return pid;
+}
+
+unsigned window_id(const struct gw_window *w)
+{
+	return w->id;
+}
+
+void window_activity(struct gw_window *w, unsigned i, struct window_activity *ret)
+{
+	struct meter_device *d = w->meter->device[i];
+	const struct track_window *t = &w->track[i];
+
+	pthread_mutex_lock(&d->lock);
+	*ret = (struct window_activity){ .utilization_max = t->util_max,
+					 .reasons = t->reasons,
+					 .any = t->any_pid,
+					 .foreign = t->foreign_pid,
+					 .hidden = t->hidden };
+	memcpy(ret->any_name, t->any_name, sizeof(ret->any_name));
+	memcpy(ret->foreign_name, t->foreign_name, sizeof(ret->foreign_name));
+	pthread_mutex_unlock(&d->lock);
+}

@@ -1,0 +1,413 @@
+/* Why a worker is where it is, in sentences: what holds, since and until when, who is beside it, and what a person
+ * can do. */
+#include "guard_doc.h"
+
+#include "guard/demand.h"
+#include "guard/sight.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#define CONTENDERS 8
+#define MIB        1048576.0
+
+static void say(struct json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+static void say(struct json *j, const char *fmt, ...)
+{
+	char text[768];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	json_string(j, NULL, text);
+}
+
+/* Evidence of others may be a whole sentence. */
+static bool ends_well(const char *text)
+{
+	return *text && text[strlen(text) - 1] == '.';
+}
+
+static double seconds_to(uint64_t at_ns, uint64_t now_ns)
+{
+	return at_ns > now_ns ? (double)(at_ns - now_ns) * 1e-9 : 0;
+}
+
+/* "12 s", "3 min", "1 h 30 min": a time that is left or was. */
+static const char *span(double s, char out[static 32])
+{
+	unsigned long min = (unsigned long)rint(s / 60);
+
+	if (s < 120)
+		snprintf(out, 32, "%.0f s", s);
+	else if (min < 60)
+		snprintf(out, 32, "%lu min", min);
+	else if (min % 60 == 0 || min > 24 * 60)
+		snprintf(out, 32, "%lu h", min / 60);
+	else
+		snprintf(out, 32, "%lu h %lu min", min / 60, min % 60);
+	return out;
+}
+
+/* ", in 5 min at the earliest" and the time of day, which an evening's span is told by. */
+static void ends_at(uint64_t at_ns, struct guard_moment now, char *out, size_t size)
+{
+	char time[CLOCK_RFC3339_SIZE], left[32];
+
+	*out = '\0';
+	if (at_ns <= now.mono_ns)
+		return;
+	clock_format_rfc3339(now.wall_ns + (at_ns - now.mono_ns), time);
+	snprintf(out, size, "; at the earliest in %s, %s",
+		 span(seconds_to(at_ns, now.mono_ns), left), time);
+}
+
+static void say_reasons(struct json *j, const struct guard_view *g, unsigned worker,
+			const struct guard_status *s, struct guard_moment now)
+{
+	struct guard_why why;
+	char since[32], end[96];
+
+	if (!s->mask && s->state == STATE_SUSPECT)
+		say(j, "No reason holds it back yet; somebody may need its GPU: %s.", s->why);
+	else if (!s->mask)
+		say(j, "Nothing speaks against it.");
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!guard_why(g->guard, worker, r, &why))
+			continue;
+		ends_at(why.clears_ns, now, end, sizeof(end));
+		say(j, "Reason against it%s: %s, for %s. Rule: %s. Evidence: %s%s Ends %s%s.",
+		    why.masked ? " (the hold masks it)" : "", guard_reason_name(r),
+		    span(seconds_to(now.mono_ns, why.since_ns), since), why.rule,
+		    *why.evidence ? why.evidence : "none", ends_well(why.evidence) ? "" : ".",
+		    why.clears, end);
+	}
+}
+
+static void say_overrides(struct json *j, const struct guard_status *s, uint64_t now_ns)
+{
+	char until[64] = "until it is released", left[32];
+
+	if (s->hold_until_ns)
+		snprintf(until, sizeof(until), "for %s more",
+			 span(seconds_to(s->hold_until_ns, now_ns), left));
+	if (s->hold == HOLD_ACTIVE)
+		say(j,
+		    "Override: it is held active %s; contention, reservations, schedules, "
+		    "battery, budget and idling do not move it, heat and faults do.",
+		    until);
+	else if (s->hold == HOLD_EVICTED)
+		say(j, "Override: it is held evicted %s.", until);
+	else if (s->mask >> REASON_MANUAL & 1)
+		say(j, "Override: somebody evicted it, %s.",
+		    s->hold_until_ns ? until : "until it is resumed");
+	else
+		say(j, "Nobody overrides the rules.");
+}
+
+static void say_last(struct json *j, const struct guard_view *g, unsigned worker)
+{
+	for (unsigned i = g->decisions; i > 0; i--) {
+		const struct guard_view_decision *d =
+			&g->ring[(g->first + i - 1) % GUARD_VIEW_DECISIONS];
+		const char *evidence = d->decision.evidence;
+		char time[CLOCK_RFC3339_SIZE];
+
+		if (d->decision.worker != worker)
+			continue;
+		clock_format_rfc3339(d->wall_ns, time);
+		say(j, "Last decision, %s: %s to %s. Rule: %s. Evidence: %s%s%s", time,
+		    guard_state_name(d->decision.from), guard_state_name(d->decision.to),
+		    *d->decision.rule ? d->decision.rule : "none",
+		    *evidence ? evidence : "none", ends_well(evidence) ? "" : ".",
+		    d->decision.dry ? " Nothing was done." : "");
+		return;
+	}
+	say(j, "Nothing was decided about it since the service started.");
+}
+
+/* ---- who is beside it ---- */
+
+/* What the process is to the worker, in words. */
+static void meaning(const struct guard_beside *b, char *out, size_t size)
+{
+	if (!b->here)
+		snprintf(out, size, "not on its GPU");
+	else if (b->kind == DEMAND_NONE)
+		snprintf(out, size, "asks for nothing: below min_vram (%.0f MiB) and not busy",
+			 (double)b->min_vram_bytes / MIB);
+	else if (b->against)
+		snprintf(out, size, "needs the GPU: %s", demand_kind_name(b->kind));
+	else if (b->most_bytes != UINT64_MAX)
+		snprintf(out, size, "known: at most %.0f MiB, fits beside it",
+			 (double)b->most_bytes / MIB);
+	else
+		snprintf(out, size, "does not move it");
+}
+
+static void say_contender(struct json *j, const struct guard_view *g, unsigned worker,
+			  const struct scene *s, unsigned i, const char *rule)
+{
+	const struct scene_process *p = &s->process[i];
+	char busy[32] = "", size[32] = "an unknown amount", what[120];
+	struct guard_beside b;
+
+	guard_beside(g->guard, worker, i, &b);
+	meaning(&b, what, sizeof(what));
+	if (p->bytes_known)
+		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
+	if (!isnan(p->sm_ratio))
+		snprintf(busy, sizeof(busy), ", %.0f %% busy", p->sm_ratio * 100);
+	say(j, "%s: pid %lld %s with %s%s on %s (%s); %s.",
+	    b.kind == DEMAND_NONE ? "Beside it" : "Contender", (long long)p->pid, p->name, size,
+	    busy, s->gpu[p->gpu].uuid, rule, what);
+}
+
+/* All who could need it, whether or not they move it. */
+static void say_contenders(struct json *j, const struct guard_view *g, unsigned worker)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
+		if (v[i].class != CLASS_CONTENDER || s->process[i].gpu >= s->gpus)
+			continue;
+		say_contender(j, g, worker, s, i, v[i].why ? v[i].why : "the profile");
+		n++;
+	}
+	if (!n)
+		say(j, "No contender is on any GPU.");
+}
+
+/* ---- one that is not found ---- */
+
+/* Models are computed with; a program that only draws is none. */
+static bool may_be_it(const struct scene *s, const struct verdict *v, unsigned i)
+{
+	return (v[i].class == CLASS_CONTENDER || v[i].class == CLASS_UNKNOWN) &&
+	       s->process[i].gpu < s->gpus &&
+	       s->process[i].type & ~(unsigned)GW_PROCESS_GRAPHICS;
+}
+
+/* The unit of the system that a control group is of; "": none. */
+static void unit_of(const char *cgroup, char *out, size_t size)
+{
+	char *part, *rest;
+	char path[sizeof(((struct scene_process *)0)->cgroup)];
+
+	*out = '\0';
+	snprintf(path, sizeof(path), "%s", cgroup);
+	for (part = strtok_r(path, "/", &rest); part && !*out;
+	     part = strtok_r(NULL, "/", &rest))
+		if (strlen(part) > 8 && strcmp(part + strlen(part) - 8, ".service") == 0)
+			snprintf(out, size, "%s", part);
+	if (!classify_in_unit(cgroup, *out ? out : " ", false) || strncmp(out, "user@", 5) == 0)
+		*out = '\0';
+}
+
+/* What a match is compared with, of one who may be the worker. */
+static void say_candidate(struct json *j, const struct scene *s, const struct scene_process *p)
+{
+	char unit[160], size[32] = "an unknown amount";
+
+	unit_of(p->cgroup, unit, sizeof(unit));
+	if (p->bytes_known)
+		snprintf(size, sizeof(size), "%.0f MiB", (double)p->bytes / MIB);
+	say(j,
+	    "Perhaps it is pid %lld %s with %s on %s: its command is \"%s\", its control group "
+	    "%s%s%s%s.",
+	    (long long)p->pid, p->name, size, s->gpu[p->gpu].uuid, p->command,
+	    *p->cgroup ? p->cgroup : "not known", *unit ? ", its unit " : "", unit,
+	    *unit ? "" : " (no unit of the system)");
+}
+
+/* Its model may be loaded all the same: then the match is wrong, and what would be right stands here. */
+static void say_candidates(struct json *j, const struct guard_view *g, unsigned worker)
+{
+	const struct policy_worker *w = &g->policy->worker[worker];
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	bool url = w->url && !w->match.port && strncmp(w->url, "http", 4) == 0;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
+		if (!may_be_it(s, v, i))
+			continue;
+		if (!n++)
+			say(j,
+			    "If it runs, its match does not fit it: match.command, "
+			    "match.cgroup or "
+			    "match.unit must fit a process of it%s%.100s%s.",
+			    url ? ". Without any match it is whoever listens at " : "",
+			    url ? w->url : "",
+			    url && !(sight_now() & SIGHT_PORTS)
+				    ? ", which this service may not see of other users"
+				    : "");
+		say_candidate(j, s, &s->process[i]);
+	}
+	if (!n)
+		say(j, "Nobody is on a GPU who may be it.");
+}
+
+static void say_conflicts(struct json *j, const struct guard_view *g, int worker)
+{
+	const struct scene *s;
+	const struct verdict *v = guard_verdicts(g->guard, &s);
+	char text[200];
+
+	for (unsigned i = 0; i < s->processes; i++) {
+		if (v[i].also < 0 || (v[i].worker != worker && v[i].also != worker))
+			continue;
+		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
+		say(j, "Conflict: %s; until then it is the first one's.", text);
+		return;
+	}
+}
+
+static void say_games(struct json *j, const struct guard_view *g, struct guard_moment now)
+{
+	char since[32], until[64], left[32];
+
+	for (unsigned i = 0; g->games && i < GUARD_VIEW_GAMES; i++) {
+		const struct guard_view_game *x = &g->games[i];
+
+		if (x->pid <= 0)
+			continue;
+		snprintf(until, sizeof(until), "until it ends");
+		if (x->until_ns != UINT64_MAX)
+			snprintf(until, sizeof(until), "for %s more at most",
+				 span(seconds_to(x->until_ns, now.mono_ns), left));
+		say(j, "Game: pid %lld plays for %s, %s, as told by %s.", (long long)x->pid,
+		    span(seconds_to(now.mono_ns, x->since_ns), since), until,
+		    *x->who ? x->who : "somebody");
+	}
+}
+
+/* When all reasons that must end before it may come back can have ended: the last of their ends; 0: of one it is
+ * not known. */
+static uint64_t reasons_end(const struct guard_view *g, unsigned worker)
+{
+	struct guard_why why;
+	uint64_t last = 0;
+
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (!guard_why(g->guard, worker, r, &why) || why.masked)
+			continue;
+		if (!why.clears_ns)
+			return 0;
+		last = why.clears_ns > last ? why.clears_ns : last;
+	}
+	return last;
+}
+
+static void say_next(struct json *j, const struct guard_view *g, unsigned worker,
+		     const struct guard_status *s, uint64_t now_ns)
+{
+	uint64_t end = reasons_end(g, worker);
+	char left[32];
+
+	if (s->hold == HOLD_ACTIVE && s->state == STATE_ACTIVE)
+		say(j, "It stays until the hold ends, unless heat or a fault moves it.");
+	else if (s->next_ns > now_ns && s->next_ns - now_ns < 120 * NS_PER_S)
+		say(j, "Next possible change by itself: in %.1f s.",
+		    seconds_to(s->next_ns, now_ns));
+	else if (s->next_ns > now_ns || end > now_ns)
+		say(j, "Next possible change by itself: in %s.",
+		    span(seconds_to(s->next_ns > now_ns ? s->next_ns : end, now_ns), left));
+	else if (s->state == STATE_ACTIVE)
+		say(j, "It stays until somebody needs the GPU.");
+	else if (s->mask)
+		say(j, "It changes when the reasons above end; no timer runs for them.");
+	else
+		say(j, "It changes when what is above does; no timer runs.");
+}
+
+static void say_mode(struct json *j, const struct guard_view *g, const struct guard_status *s)
+{
+	if (s->dry == DRY_MODE)
+		say(j, "Mode is %s: what is decided is told, and nothing is done.",
+		    guard_doc_mode(g->policy->mode));
+	if (s->dry == DRY_FOREIGN) /* who, says the rail */
+		say(j, "Another service acts for its GPUs: what is decided is told, and "
+		       "nothing is done.");
+	if (s->dry == DRY_SIMULATED)
+		say(j, "Its GPUs are simulated: what is decided is told, and nothing is done "
+		       "(simulated = true in [guard] has it act).");
+}
+
+static void say_history(struct json *j, const struct guard_status *s)
+{
+	if (*s->rail)
+		say(j, "Guard rail: %s.", s->rail);
+	if (s->storm)
+		say(j, "Reload storm: its clients loaded it three times in five minutes while "
+		       "it should be out. Hold the clients back, or let the guard stop its "
+		       "unit (kind = \"systemd\").");
+	if (s->backoff > 1)
+		say(j, "It came and went often: it waits %.1f times the quiet period.",
+		    s->backoff);
+}
+
+static void explain(struct json *j, const struct guard_view *g, unsigned worker,
+		    struct guard_moment now)
+{
+	const char *name = g->policy->worker[worker].name;
+	char since[32];
+	struct guard_status s;
+
+	if (guard_status(g->guard, worker, &s) != 0)
+		return;
+	json_object(j, NULL);
+	guard_doc_worker(j, g, worker, now);
+	json_array(j, "sentences");
+	say(j, "%s %s %s for %s and holds %.0f MiB.", name,
+	    guard_doc_pretends(&s) ? "would be in state" : "is in state",
+	    guard_state_name(s.state), span(seconds_to(now.mono_ns, s.since_ns), since),
+	    (double)s.resident_bytes / MIB);
+	say_mode(j, g, &s);
+	if (s.state == STATE_ABSENT && sight_lacks(g->policy, worker, sight_now()))
+		say(j,
+		    "It is known by its %s, which this service may not see of other users' "
+		    "processes: %s.",
+		    sight_lacks(g->policy, worker, sight_now()), sight_remedy);
+	say_reasons(j, g, worker, &s, now);
+	say_last(j, g, worker);
+	if (s.state == STATE_ABSENT)
+		say_candidates(j, g, worker);
+	else
+		say_contenders(j, g, worker);
+	say_conflicts(j, g, (int)worker);
+	say_games(j, g, now);
+	say_history(j, &s);
+	say_overrides(j, &s, now.mono_ns);
+	say_next(j, g, worker, &s, now.mono_ns);
+	json_array_end(j);
+	json_object_end(j);
+}
+
+void api_guard_explain(void *arg, const struct request *q, struct reply *r)
+{
+	const struct api *a = arg;
+	const struct guard_view *g = guard_doc_there(a, r);
+	const char *name = request_param(q, "worker");
+	struct guard_moment now = guard_moment(a);
+	struct json j;
+	int only = -1;
+
+	if (!g || (name && (only = guard_doc_find(g, r, name)) < 0))
+		return;
+	json_init(&j, &r->body, false);
+	api_head(&j, a);
+	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
+	json_array(&j, "workers");
+	for (unsigned i = 0; i < g->policy->workers; i++)
+		if (only < 0 || i == (unsigned)only)
+			explain(&j, g, i, now);
+	json_array_end(&j);
+	json_object_end(&j);
+	json_end(&j);
+}

@@ -1,0 +1,148 @@
+/* Tests of the guard, in a table: each gets a fresh world of one worker of 8 GiB on a board of 12.  Those of the
+ * rows of docs/GUARD-MACHINE.md name them. */
+#ifndef GUARD_TEST_H
+#define GUARD_TEST_H
+
+#include "guard_world.h"
+
+#define ANY        GUARD_STATES
+#define CONTENTION (1u << REASON_CONTENTION)
+#define MANUAL     (1u << REASON_MANUAL)
+
+#define assert_state(o, state) assert_int_equal(world_state(o, 0), state)
+/* Of the first worker; from, to and rule as of world_said(). */
+#define assert_said(o, times, from, to, rule) \
+	assert_int_equal(world_said(o, 0, from, to, rule), times)
+#define assert_orders(o, times, verb) assert_int_equal((o)->w[0].verbs[ORDER_##verb], times)
+
+static inline void assert_has(const char *text, const char *part)
+{
+	if (!strstr(text, part))
+		fail_msg("'%s' is not in '%s'", part, text);
+}
+
+/* ---- how worlds begin ---- */
+
+/* Another one in its place. */
+static inline void anew(struct world *o, unsigned gpus, unsigned workers)
+{
+	world_done(o);
+	world_init(o, gpus, workers);
+}
+
+/* As it was made, looked at once. */
+static inline void begin(struct world *o)
+{
+	world_begin(o);
+	world_step(o);
+}
+
+static inline void on_gpu(struct world *o, unsigned worker, unsigned gpu)
+{
+	memset(o->w[worker].load, 0, sizeof(o->w[worker].load));
+	o->w[worker].load[gpu] = 8 * GIB;
+}
+
+/* What the last run left of the next worker. */
+static inline struct guard_record *record(struct world *o, uint32_t mask, unsigned level)
+{
+	struct guard_record *r = &o->disk[o->on_disk++];
+
+	*r = (struct guard_record){
+		.mask = mask, .evicted = true, .level = level, .need_bytes = 8 * GIB, .gpus = 1
+	};
+	snprintf(r->worker, sizeof(r->worker), "w%u", o->on_disk - 1);
+	snprintf(r->gpu[0].uuid, sizeof(r->gpu[0].uuid), "GPU-0");
+	r->gpu[0].need_bytes = 8 * GIB;
+	return r;
+}
+
+/* ---- what happens in them ---- */
+
+static inline void ask_run(struct world *o, enum guard_ask what, uint64_t ttl_ns,
+			   uint64_t span_ns)
+{
+	assert_int_equal(world_ask(o, 0, what, ttl_ns), 0);
+	world_run(o, span_ns);
+}
+
+static inline void until_told_to_leave(struct world *o)
+{
+	for (unsigned i = 0; !o->w[0].verbs[ORDER_EVICT]; i++) {
+		assert_true(i < 1000);
+		world_step(o);
+	}
+}
+
+/* Nothing is fetched yet. */
+static inline void ask_only(struct world *o, enum guard_ask what)
+{
+	char message[200];
+
+	assert_int_equal(guard_ask(o->g, 0, what, 0, o->now, message, sizeof(message)), 0);
+}
+
+/* After all records. */
+static inline bool next_order(struct world *o, struct guard_order *ret)
+{
+	struct guard_record r;
+
+	while (guard_next_record(o->g, &r))
+		;
+	return guard_next_order(o->g, ret);
+}
+
+/* It does what it did before it was told to leave. */
+static inline void assert_awake(struct world *o)
+{
+	assert_state(o, STATE_ACTIVE);
+	assert_false(o->w[0].asleep);
+	assert_false(o->w[0].closed);
+	assert_false(o->disk[0].evicted);
+}
+
+/* ---- the table ---- */
+
+struct guard_case {
+	const char *rows, *name; /* rows NULL: of none */
+	void (*test)(struct world *o);
+};
+#define ROW(rows, test)           \
+	{                         \
+		rows, #test, test \
+	}
+#define CASE(test)                \
+	{                         \
+		NULL, #test, test \
+	}
+
+static inline void case_test(void **state)
+{
+	const struct guard_case *c = *state;
+	struct world o;
+
+	world_init(&o, 1, 1);
+	c->test(&o);
+	world_done(&o);
+}
+
+#define CASES_MOST 64
+
+/* Names are told with their rows. */
+static inline int cases_run(const struct guard_case *c, size_t n)
+{
+	struct CMUnitTest tests[CASES_MOST];
+	char name[CASES_MOST][160];
+
+	assert_true(n <= CASES_MOST);
+	for (size_t i = 0; i < n; i++) {
+		snprintf(name[i], sizeof(name[i]), "%s%s%s%s", c[i].name, c[i].rows ? " (" : "",
+			 c[i].rows ? c[i].rows : "", c[i].rows ? ")" : "");
+		tests[i] = (struct CMUnitTest){ .name = name[i],
+						.test_func = case_test,
+						.initial_state = (void *)&c[i] };
+	}
+	return _cmocka_run_group_tests("guard", tests, n, NULL, NULL);
+}
+
+#endif

@@ -1,0 +1,318 @@
+/* The guard's machine (docs/GUARD-MACHINE.md), rows 1 to 7 and 38 to 40: as it is found, and there or not. */
+#include "guard_test.h"
+
+/* ---- as found ---- */
+
+static void a_worker_found_on_the_gpu_is_active_and_its_need_is_known(struct world *o)
+{
+	begin(o);
+	assert_said(o, 1, STATE_RECONCILE, STATE_ACTIVE, NULL);
+	assert_int_equal(world_status(o, 0).need_bytes, 8 * GIB);
+	assert_int_equal(o->orders, 0);
+}
+
+static void a_worker_found_with_a_reason_against_it_is_drained(struct world *o)
+{
+	record(o, MANUAL, 2);
+	o->disk[0].hold = HOLD_EVICTED;
+	begin(o);
+	assert_said(o, 1, STATE_RECONCILE, STATE_DRAIN, "manual");
+	world_run(o, 2 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_orders(o, 1, EVICT);
+}
+
+static void a_worker_found_out_by_our_record_stays_out_until_it_may_return(struct world *o)
+{
+	o->w[0].resident = false;
+	record(o, MANUAL | CONTENTION, 2);
+	o->disk[0].hold = HOLD_EVICTED;
+	o->disk[0].hold_until_wall_ns = WORLD_WALL - S; /* over while nobody looked */
+	begin(o);
+	assert_said(o, 1, STATE_RECONCILE, STATE_EVICTED, NULL);
+	assert_int_equal(world_status(o, 0).mask, CONTENTION);
+	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
+	world_run(o, 40 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 0, EVICT);
+	assert_orders(o, 1, RESUME);
+}
+
+static void a_worker_found_out_without_a_record_is_lazy(struct world *o)
+{
+	o->w[0].resident = false;
+	world_begin(o);
+	world_run(o, 10 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_int_equal(world_status(o, 0).need_bytes, 0);
+	assert_int_equal(o->orders, 0);
+}
+
+static void a_checkpoint_is_remembered_by_its_identities(struct world *o)
+{
+	for (unsigned other = 0; other < 2; other++) {
+		anew(o, 1, 1);
+		o->p.worker[0].kind = WORKER_CHECKPOINT;
+		o->w[0].resident = false;
+		record(o, CONTENTION, 3);
+		o->disk[0].put_away_count = 1;
+		o->disk[0].put_away[0].pid = o->w[0].pid;
+		o->disk[0].put_away[0].start_ticks = o->w[0].start_ticks + other;
+		begin(o);
+		assert_said(o, other, STATE_RECONCILE, STATE_ABSENT, NULL);
+		/* Whoever has the number now is another worker: the reason is kept, no more. */
+		assert_state(o, STATE_QUIET);
+		assert_int_equal(world_status(o, 0).mask, CONTENTION);
+		world_run(o, 32 * S);
+		assert_int_equal(o->disk[0].put_away_count, 0);
+		assert_state(o, STATE_ACTIVE);
+	}
+}
+
+static void the_return_of_a_checkpoint_is_for_who_was_put_away(struct world *o)
+{
+	struct guard_order d;
+
+	o->p.worker[0].kind = WORKER_CHECKPOINT;
+	begin(o);
+	ask_run(o, ASK_EVICT, 0, 3 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[3], 1);
+	assert_int_equal(o->disk[0].put_away_count, 1);
+	assert_int_equal(o->disk[0].put_away[0].pid, 100);
+	ask_only(o, ASK_RESUME);
+	assert_false(guard_next_order(o->g, &d)); /* its record first */
+	assert_true(next_order(o, &d));
+	assert_int_equal(d.verb, ORDER_RESUME);
+	assert_int_equal(d.targets, 1);
+	assert_int_equal(d.target[0].pid, 100);
+	assert_int_equal(d.target[0].start_ticks, 7);
+}
+
+static void a_worker_that_is_not_there_is_absent(struct world *o)
+{
+	o->w[0].alive = false;
+	record(o, CONTENTION, 2);
+	begin(o);
+	assert_said(o, 1, STATE_RECONCILE, STATE_ABSENT, NULL);
+	assert_false(o->disk[0].evicted); /* the entry is closed */
+}
+
+static void a_record_of_a_stop_is_enough_to_start_it(struct world *o)
+{
+	o->p.worker[0].match.unit = "w0.service";
+	o->w[0].alive = o->w[0].resident = false;
+	record(o, 0, 4);
+	world_begin(o);
+	world_run(o, 3 * S);
+	assert_orders(o, 1, RESUME);
+	assert_state(o, STATE_ACTIVE);
+}
+
+/* ---- there or not ---- */
+
+static void a_worker_that_exits_is_absent_and_its_reasons_are_kept(struct world *o)
+{
+	begin(o);
+	ask_run(o, ASK_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	o->w[0].alive = false;
+	world_run(o, 3 * S);
+	assert_said(o, 1, STATE_EVICTED, STATE_ABSENT, NULL);
+	assert_int_equal(world_status(o, 0).mask, MANUAL);
+	o->w[0].alive = o->w[0].resident = true;
+	world_run(o, 3 * S);
+	assert_said(o, 1, STATE_ABSENT, STATE_RECONCILE, NULL);
+	assert_state(o, STATE_EVICTED);
+	assert_false(o->w[0].resident);
+}
+
+static void only_a_managed_worker_is_started(struct world *o)
+{
+	for (unsigned managed = 0; managed < 2; managed++) {
+		anew(o, 1, 1);
+		o->p.worker[0].managed = managed;
+		begin(o);
+		o->w[0].alive = o->w[0].resident = false;
+		world_run(o, 60 * S);
+		assert_int_equal(o->w[0].alive, managed);
+		assert_state(o, managed ? STATE_ACTIVE : STATE_ABSENT);
+		assert_orders(o, managed, RESUME);
+	}
+}
+
+/* ---- who ends by himself ---- */
+
+static const char *const hook[] = { "/usr/bin/back", NULL };
+
+static void of_a_hook(struct world *o, const char *const *back)
+{
+	anew(o, 1, 1);
+	o->p.worker[0].kind = WORKER_EXEC;
+	o->p.worker[0].resume_argv = back;
+	begin(o);
+	world_ask(o, 0, ASK_EVICT, 60 * S);
+	until_told_to_leave(o);
+}
+
+static void a_worker_of_a_hook_that_dies_while_it_is_out_is_absent(struct world *o)
+{
+	of_a_hook(o, hook);
+	world_run(o, 30 * S);
+	assert_state(o, STATE_EVICTED);
+	o->w[0].alive = false;
+	world_run(o, S);
+	assert_state(o, STATE_ABSENT);
+}
+
+static void a_worker_whose_hook_ends_it_is_brought_back_by_its_hook(struct world *o)
+{
+	for (unsigned late = 0; late < 2; late++) {
+		of_a_hook(o, hook);
+		if (late) /* its memory is free first */
+			world_run(o, 2 * S);
+		o->w[0].alive = false;
+		world_run(o, 30 * S);
+		assert_state(o, STATE_EVICTED);
+		world_run(o, 40 * S);
+		assert_orders(o, 1, RESUME);
+		assert_state(o, STATE_ACTIVE);
+	}
+}
+
+static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(struct world *o)
+{
+	of_a_hook(o, NULL);
+	o->w[0].alive = false;
+	world_run(o, 70 * S);
+	assert_state(o, STATE_ABSENT);
+	assert_orders(o, 0, RESUME);
+	o->w[0].alive = o->w[0].resident = true;
+	world_run(o, S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+/* ---- one that is out, and not found for a while ---- */
+
+static bool went_astray(const struct world *o)
+{
+	for (size_t i = 0; i < o->says; i++)
+		if (o->said[i].astray)
+			return true;
+	return false;
+}
+
+static void put_out(struct world *o)
+{
+	begin(o);
+	world_guest(o, "game", 0, 4 * GIB, 5 * S, 20 * S);
+	world_until(o, 12 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+static void one_that_is_out_and_is_found_again_comes_back(struct world *o)
+{
+	struct guard_record r;
+
+	put_out(o);
+	o->w[0].unfound = true;
+	world_until(o, 15 * S);
+	assert_state(o, STATE_ABSENT);
+	assert_true(went_astray(o));
+	assert_has(world_status(o, 0).why, "lives and is out");
+	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_true(r.evicted && r.level == 2 && r.need_bytes == 8 * GIB);
+	world_until(o, 40 * S); /* the cause is gone, and still nobody finds it */
+	assert_state(o, STATE_ABSENT);
+	assert_orders(o, 0, RESUME);
+	o->w[0].unfound = false;
+	world_until(o, 100 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 1, RESUME);
+	assert_orders(o, 1, EVICT);
+}
+
+static void one_that_ends_while_it_is_not_found_is_forgotten(struct world *o)
+{
+	struct guard_record r;
+
+	put_out(o);
+	o->w[0].unfound = true;
+	world_until(o, 15 * S);
+	o->w[0].alive = o->w[0].unfound = false;
+	world_until(o, 16 * S);
+	assert_state(o, STATE_ABSENT);
+	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_false(r.evicted);
+	assert_has(world_status(o, 0).why, "its process ended");
+	world_until(o, 60 * S);
+	o->w[0].alive = true;
+	o->w[0].start_ticks++;
+	world_until(o, 100 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 0, RESUME); /* nobody told the new one to leave */
+}
+
+static void another_in_its_place_is_not_taken_for_out(struct world *o)
+{
+	put_out(o);
+	o->w[0].unfound = true;
+	world_until(o, 60 * S);
+	o->w[0].unfound = false;
+	o->w[0].start_ticks++;
+	world_until(o, 100 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 0, RESUME);
+}
+
+static void one_that_runs_and_is_not_found_leaves_nothing(struct world *o)
+{
+	struct guard_record r;
+
+	begin(o);
+	world_until(o, 5 * S);
+	o->w[0].unfound = true;
+	o->w[0].resident = false;
+	world_until(o, 10 * S);
+	assert_state(o, STATE_ABSENT);
+	assert_false(went_astray(o));
+	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_false(r.evicted);
+}
+
+/* Its process lives: nobody starts a second one. */
+static void a_managed_one_that_is_out_and_not_found_is_not_started(struct world *o)
+{
+	put_out(o);
+	o->w[0].unfound = true;
+	world_until(o, 13 * S);
+	o->p.worker[0].managed = true;
+	world_until(o, 100 * S);
+	assert_state(o, STATE_ABSENT);
+	assert_orders(o, 0, RESUME);
+}
+
+int main(void)
+{
+	static const struct guard_case cases[] = {
+		ROW("2", a_worker_found_on_the_gpu_is_active_and_its_need_is_known),
+		ROW("1, 3", a_worker_found_with_a_reason_against_it_is_drained),
+		ROW("1, 4", a_worker_found_out_by_our_record_stays_out_until_it_may_return),
+		ROW("5", a_worker_found_out_without_a_record_is_lazy),
+		ROW("6, 7", a_checkpoint_is_remembered_by_its_identities),
+		ROW("6, 31", the_return_of_a_checkpoint_is_for_who_was_put_away),
+		ROW("7", a_worker_that_is_not_there_is_absent),
+		ROW("4, 27", a_record_of_a_stop_is_enough_to_start_it),
+		ROW("38, 39", a_worker_that_exits_is_absent_and_its_reasons_are_kept),
+		ROW("40", only_a_managed_worker_is_started),
+		ROW("38", a_worker_of_a_hook_that_dies_while_it_is_out_is_absent),
+		ROW("38", a_worker_whose_hook_ends_it_is_brought_back_by_its_hook),
+		ROW("38, 39", a_worker_that_no_hook_brings_back_is_absent_until_it_appears),
+		ROW("38, 39", one_that_is_out_and_is_found_again_comes_back),
+		ROW("38", one_that_ends_while_it_is_not_found_is_forgotten),
+		ROW("39", another_in_its_place_is_not_taken_for_out),
+		ROW("38", one_that_runs_and_is_not_found_leaves_nothing),
+		ROW("40", a_managed_one_that_is_out_and_not_found_is_not_started),
+	};
+
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+}

@@ -1,0 +1,657 @@
+/* The guard's machine (docs/GUARD-MACHINE.md), rows 8 to 24: from the first need to the proof that memory is free. */
+#include "guard_test.h"
+
+/* ---- on the GPU ---- */
+
+static void a_rule_that_says_now_waits_for_nothing(struct world *o)
+{
+	world_guest(o, "now-game", 0, 20 * MIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 10 * S + 100 * MS);
+	assert_said(o, 1, STATE_SUSPECT, STATE_DRAIN, "contend-now");
+	assert_int_equal(world_last(o, "contend-now")->mono_ns, WORLD_START + 10 * S);
+}
+
+static void hard_reasons_drain_at_once(struct world *o)
+{
+	for (unsigned r = 0; r < GUARD_REASONS; r++) {
+		if (r == REASON_CONTENTION || r == REASON_BLIND || r == REASON_RESERVED ||
+		    r == REASON_IDLE)
+			continue;
+		anew(o, 1, 1);
+		begin(o);
+		o->p.worker[0].ac_only = true;
+		o->p.worker[0].schedule[0] = (struct policy_span){ 127, 0, 1439 };
+		o->on_battery = r == REASON_BATTERY;
+		o->p.worker[0].schedules = r == REASON_SCHEDULE;
+		if (r == REASON_MANUAL)
+			world_ask(o, 0, ASK_EVICT, 0);
+		if (r == REASON_THERMAL || r == REASON_HEALTH || r == REASON_BUDGET)
+			guard_reason_set(o->g, "GPU-0", r, true, "as a test has it", o->now);
+		world_step(o);
+		assert_int_equal(
+			world_said(o, 0, STATE_ACTIVE, STATE_DRAIN, guard_reason_name(r)), 1);
+		world_run(o, 3 * S);
+		assert_state(o, STATE_EVICTED);
+		assert_int_equal(world_status(o, 0).mask, 1u << r);
+		assert_false(o->w[0].resident);
+	}
+}
+
+static void a_demand_that_goes_at_once_is_a_near_miss(struct world *o)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 10 * S + 150 * MS);
+	world_begin(o);
+	world_until(o, 20 * S);
+	assert_said(o, 1, STATE_ACTIVE, STATE_SUSPECT, NULL);
+	assert_said(o, 1, STATE_SUSPECT, STATE_ACTIVE, "near miss");
+	assert_int_equal(o->orders, 0);
+}
+
+/* Evicted for one guest, returned, and there is the next one. */
+static void returned(struct world *o, const char *next, unsigned type)
+{
+	anew(o, 1, 1);
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(o, next, 0, 4 * GIB, 60 * S, 0)->type = type;
+	world_begin(o);
+	world_until(o, 61 * S);
+	assert_int_equal(world_status(o, 0).resumes, 1);
+}
+
+static void who_just_returned_is_damped_for_compute_and_not_for_graphics(struct world *o)
+{
+	returned(o, "other", GW_PROCESS_COMPUTE);
+	assert_said(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
+	assert_state(o, STATE_SUSPECT);
+	assert_true(world_last(o, "damped")->next_ns > WORLD_START + 100 * S);
+	world_until(o, 120 * S);
+	assert_int_equal(world_status(o, 0).evictions, 2);
+	returned(o, "game", GW_PROCESS_GRAPHICS);
+	world_run(o, S);
+	assert_int_equal(world_status(o, 0).evictions, 2);
+}
+
+static void an_action_on_a_gpu_damps_the_next_one_there(struct world *o)
+{
+	anew(o, 1, 2);
+	o->total[0] = 24 * GIB;
+	world_guest(o, "job", 0, 5 * GIB, 20 * S, 0);
+	world_begin(o);
+	world_until(o, 15 * S);
+	world_ask(o, 1, ASK_EVICT, 0);
+	world_until(o, 22 * S);
+	assert_said(o, 1, STATE_SUSPECT, STATE_SUSPECT, "damped");
+	world_until(o, 32 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+static void the_look_that_decides_comes_when_the_need_has_lasted(struct world *o)
+{
+	uint64_t from;
+
+	world_guest(o, "job", 0, 3 * GIB, 70 * S, 0);
+	world_begin(o);
+	while (world_state(o, 0) != STATE_SUSPECT && o->now < WORLD_START + 80 * S)
+		world_step(o);
+	from = o->s.mono_ns;
+	assert_int_equal(guard_next_look(o->g, from + 295 * MS), from + 300 * MS);
+}
+
+static void a_hold_active_masks_contention_and_says_so_but_never_heat(struct world *o)
+{
+	world_guest(o, "game", 0, 3 * GIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 5 * S);
+	assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, 3600 * S), 0);
+	world_until(o, 60 * S);
+	assert_said(o, 2, ANY, ANY, "hold active"); /* asked, masked */
+	assert_state(o, STATE_ACTIVE);
+	assert_said(o, 0, ANY, STATE_SUSPECT, NULL);
+	assert_has(world_last(o, "hold active")->evidence, "masks contention");
+	assert_has(world_status(o, 0).why, "masks contention");
+	assert_int_equal(o->orders, 0);
+	guard_reason_set(o->g, "GPU-0", REASON_BUDGET, true, "too dear", o->now);
+	world_run(o, S);
+	assert_int_equal(o->orders, 0);
+	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "too hot", o->now);
+	world_run(o, 3 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+static void one_that_is_held_is_suspected_no_more_until_it_is_released(struct world *o)
+{
+	world_guest(o, "game", 0, 3 * GIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 10 * S + 150 * MS);
+	assert_state(o, STATE_SUSPECT);
+	ask_run(o, ASK_HOLD_ACTIVE, 3600 * S, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_int_equal(world_status(o, 0).mask, CONTENTION);
+	ask_run(o, ASK_RELEASE, 0, 3 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+static void every_reason_that_a_hold_masks_is_told_once(struct world *o)
+{
+	o->p.worker[0].ac_only = true;
+	begin(o);
+	ask_run(o, ASK_HOLD_ACTIVE, UINT64_MAX, 2 * S);
+	assert_said(o, 1, ANY, ANY, "hold active"); /* asked */
+	o->on_battery = true;
+	guard_reason_set(o->g, "GPU-0", REASON_BUDGET, true, "over 300 W", o->now);
+	world_run(o, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_said(o, 3, ANY, ANY, "hold active");
+	assert_string_equal(world_last(o, "hold active")->evidence,
+			    "masks battery: on battery, and the worker is for AC alone");
+	o->on_battery = false;
+	world_run(o, 20 * S);
+	o->on_battery = true;
+	world_run(o, 5 * S); /* it began again */
+	assert_said(o, 4, ANY, ANY, "hold active");
+}
+
+static void heat_closes_the_door_until_health_says_it_is_over(struct world *o)
+{
+	begin(o);
+	guard_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
+	world_run(o, S);
+	assert_true(o->w[0].closed);
+	assert_state(o, STATE_ACTIVE);
+	assert_has(world_last(o, "throttled")->evidence, "4 C below its limit");
+	world_run(o, 60 * S);
+	assert_true(o->w[0].closed);
+	guard_heat(o->g, "GPU-0", 0, "");
+	world_run(o, 2 * S);
+	assert_false(o->w[0].closed);
+	assert_said(o, 2, STATE_ACTIVE, STATE_ACTIVE, "throttled");
+	assert_orders(o, 0, EVICT);
+}
+
+/* ---- told to leave ---- */
+
+static void a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout(struct world *o)
+{
+	begin(o);
+	o->w[0].busy = true;
+	ask_run(o, ASK_EVICT, 0, 9 * S);
+	assert_state(o, STATE_DRAIN);
+	assert_true(o->w[0].closed);
+	assert_orders(o, 0, EVICT);
+	world_run(o, 2 * S);
+	assert_said(o, 1, STATE_DRAIN, STATE_EVICT, "drain timeout");
+	assert_state(o, STATE_EVICTED);
+}
+
+static void heat_does_not_wait_for_work_in_flight(struct world *o)
+{
+	begin(o);
+	o->w[0].busy = true;
+	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+}
+
+static void a_cause_that_ends_while_draining_opens_the_door_again(struct world *o)
+{
+	o->w[0].busy = true;
+	world_guest(o, "game", 0, 3 * GIB, 10 * S, 13 * S);
+	world_begin(o);
+	world_until(o, 12 * S);
+	assert_state(o, STATE_DRAIN);
+	assert_true(o->w[0].closed);
+	assert_true(o->disk[0].evicted);
+	world_until(o, 15 * S);
+	assert_said(o, 1, STATE_DRAIN, STATE_ACTIVE, "cause gone");
+	assert_false(o->w[0].closed);
+	assert_false(o->disk[0].evicted);
+	assert_orders(o, 0, EVICT);
+}
+
+static void an_eviction_that_has_begun_is_finished_when_its_cause_ends(struct world *o)
+{
+	begin(o);
+	o->w[0].fails = 1;
+	world_ask(o, 0, ASK_EVICT, 0);
+	for (unsigned i = 0; i < 50 && world_state(o, 0) != STATE_EVICT; i++)
+		world_step(o);
+	ask_run(o, ASK_RELEASE, 0, 10 * S);
+	assert_said(o, 1, STATE_VERIFY, STATE_EVICTED, NULL);
+	assert_state(o, STATE_ACTIVE);
+	assert_true(o->w[0].resident);
+}
+
+/* Killed between the outcome of a stop and its proof, or before that outcome. */
+static void what_an_eviction_noted_is_kept_before_it_is_proven(struct world *o)
+{
+	unsigned writes;
+
+	o->p.standard.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	o->w[0].lies = UINT_MAX; /* so that the proof does not come */
+	begin(o);
+	world_ask(o, 0, ASK_EVICT, 0);
+	until_told_to_leave(o);
+	writes = o->writes;
+	world_step(o); /* its outcome */
+	assert_state(o, STATE_VERIFY);
+	assert_int_equal(o->writes, writes + 1);
+}
+
+static void a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck(struct world *o)
+{
+	begin(o);
+	o->w[0].fails = 3;
+	ask_run(o, ASK_EVICT, 0, 10 * S);
+	assert_said(o, 2, STATE_EVICT, STATE_EVICT, "try again");
+	assert_state(o, STATE_STUCK);
+	assert_int_equal(o->w[0].levels[2], 3);
+	assert_orders(o, 1, NOTIFY);
+	assert_has(world_last(o, "stuck")->evidence, "8192 MiB remain");
+	world_run(o, 35 * S); /* row 23 */
+	assert_said(o, 1, STATE_STUCK, STATE_EVICTED, "freed");
+	assert_int_equal(o->w[0].levels[2], 4);
+}
+
+static void a_worker_that_fails_twice_is_evicted_at_the_third(struct world *o)
+{
+	begin(o);
+	o->w[0].fails = 2;
+	ask_run(o, ASK_EVICT, 0, 10 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(o->w[0].levels[2], 3);
+}
+
+static void a_worker_that_never_answers_is_stuck_and_the_guard_goes_on(struct world *o)
+{
+	anew(o, 2, 2);
+	on_gpu(o, 1, 1);
+	begin(o);
+	o->w[0].silent = true;
+	o->w[0].lies = UINT_MAX;
+	world_ask(o, -1, ASK_EVICT, 0);
+	world_run(o, 5 * S);
+	assert_int_equal(world_state(o, 1), STATE_EVICTED);
+	/* Whoever acts gives up by the deadline, the answer is lost. */
+	o->w[0].has_order = false;
+	for (unsigned i = 0; i < 1200; i++) {
+		world_step(o);
+		o->w[0].has_order = false;
+	}
+	assert_state(o, STATE_STUCK);
+}
+
+static void what_is_not_freed_is_tried_at_the_next_level(struct world *o)
+{
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	o->w[0].lies = 1;
+	ask_run(o, ASK_EVICT, 0, 8 * S);
+	assert_said(o, 1, STATE_VERIFY, STATE_EVICT, "next level");
+	assert_int_equal(o->w[0].levels[4], 1);
+	/* Its process is gone because it was stopped: it is out, not absent. */
+	world_run(o, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	ask_run(o, ASK_RESUME, 0, 5 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_true(o->w[0].alive && o->w[0].resident);
+}
+
+static void a12_nobody_is_signalled_unless_killing_is_allowed(struct world *o)
+{
+	for (unsigned kill = 0; kill < 3; kill++) {
+		anew(o, 1, 1);
+		o->p.worker[0].knobs.max_level = kill == 0 ? 2 : 6;
+		o->p.worker[0].knobs.allow_kill = kill == 2;
+		o->w[0].fail_level = 5; /* a KILL alone helps */
+		begin(o);
+		ask_run(o, ASK_EVICT, 0, 120 * S);
+		assert_int_equal(o->w[0].levels[4], 0);
+		assert_int_equal(o->w[0].levels[5] > 0, kill == 2);
+		assert_int_equal(o->w[0].levels[6], kill == 2);
+		assert_state(o, kill == 2 ? STATE_ABSENT : STATE_STUCK);
+		assert_int_equal(world_status(o, 0).evictions, kill == 2); /* and proven */
+	}
+}
+
+/* ---- it said done, and holds its memory ---- */
+
+static void a10_done_without_free_memory_is_never_evicted(struct world *o)
+{
+	begin(o);
+	o->w[0].lies = UINT_MAX;
+	ask_run(o, ASK_EVICT, 60 * S, 4 * S);
+	assert_state(o, STATE_VERIFY);
+	world_run(o, 3 * S);
+	assert_state(o, STATE_STUCK);
+	assert_said(o, 0, ANY, STATE_EVICTED, NULL);
+	world_run(o, 60 * S); /* the reason ends: row 24, by the order that wakes it */
+	assert_said(o, 1, STATE_STUCK, STATE_PRECHECK, NULL);
+	assert_said(o, 1, STATE_RESUME, STATE_VERIFY_UP, NULL);
+	assert_state(o, STATE_ACTIVE);
+	assert_false(o->w[0].closed);
+}
+
+/* It says done and frees next to nothing, as vLLM may: it is asleep, and its memory is there. */
+static void asleep(struct world *o, uint64_t guest_until_ns)
+{
+	anew(o, 1, 1);
+	if (guest_until_ns)
+		world_guest(o, "game", 0, 2 * GIB, 2 * S, guest_until_ns);
+	o->w[0].lies = UINT_MAX;
+	begin(o);
+	if (!guest_until_ns)
+		world_ask(o, 0, ASK_EVICT, 0);
+	world_until(o, 15 * S);
+	assert_state(o, STATE_STUCK);
+	assert_true(o->w[0].asleep && o->w[0].closed);
+}
+
+static void a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends(struct world *o)
+{
+	static const enum guard_ask ask[] = { ASK_RESUME_NOW, ASK_RELEASE, ASK_RESUME };
+
+	for (unsigned i = 0; i < sizeof(ask) / sizeof(ask[0]); i++) {
+		asleep(o, 0);
+		ask_run(o, ask[i], 0, 5 * S);
+		assert_orders(o, 1, RESUME);
+		assert_awake(o);
+	}
+	asleep(o, 20 * S); /* the contender goes */
+	world_until(o, 60 * S);
+	assert_awake(o);
+}
+
+static void a_worker_that_sleeps_without_freeing_is_woken_after_a_restart(struct world *o)
+{
+	asleep(o, 20 * S);
+	world_until(o, 21 * S);
+	world_restart(o);
+	world_run(o, 5 * S);
+	assert_awake(o);
+	asleep(o, 20 * S); /* and after the GPU was not seen for a while */
+	o->health[0] = SCENE_BLIND;
+	world_until(o, 25 * S);
+	o->health[0] = SCENE_OK;
+	world_until(o, 60 * S);
+	assert_awake(o);
+}
+
+static void who_sleeps_and_cannot_be_woken_is_not_called_active(struct world *o)
+{
+	asleep(o, 0);
+	o->w[0].wont_return = true;
+	ask_run(o, ASK_RELEASE, 0, 300 * S);
+	assert_state(o, STATE_STUCK);
+	assert_said(o, 0, ANY, STATE_EVICTED, NULL);
+	assert_in_range(o->w[0].verbs[ORDER_RESUME], 2, 4); /* with patience */
+	assert_orders(o, 1, EVICT);                         /* nothing is against it any more */
+	o->w[0].wont_return = false;
+	world_run(o, 600 * S);
+	assert_awake(o);
+}
+
+/* vLLM without its sleep mode knows neither call. */
+static void who_refuses_to_leave_and_to_return_goes_on_as_it_was(struct world *o)
+{
+	/* It may; nobody may tell it; a hook would do it twice. */
+	for (unsigned i = 0; i < 3; i++) {
+		anew(o, 1, 1);
+		o->p.worker[0].resume = i == 1 ? RESUME_NEVER : RESUME_RESTORE;
+		o->p.worker[0].kind = i == 2 ? WORKER_EXEC : WORKER_VLLM;
+		o->w[0].fails = UINT_MAX;
+		o->w[0].wont_return = true;
+		begin(o);
+		ask_run(o, ASK_EVICT, 0, 10 * S);
+		assert_state(o, STATE_STUCK);
+		ask_run(o, ASK_RELEASE, 0, 5 * S);
+		assert_orders(o, i == 0, RESUME);
+		assert_awake(o);
+	}
+}
+
+/* ---- proof ---- */
+
+static void freed_bytes_must_be_seen_on_the_device_too(struct world *o)
+{
+	begin(o);
+	world_ask(o, 0, ASK_EVICT, 0);
+	until_told_to_leave(o);
+	/* The tree is gone, but the device still has it: bytes of an orphan that is not listed. */
+	o->total[0] = 4 * GIB;
+	world_run(o, 3 * S);
+	assert_state(o, STATE_VERIFY);
+	o->total[0] = 12 * GIB;
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+}
+
+/* Memory is read before the lists: a worker that took its own in between is in the lists alone. */
+static void a_look_that_crosses_with_a_worker_proves_all_the_same(struct world *o)
+{
+	begin(o);
+	o->missed_bytes = 8 * GIB;
+	world_step(o);
+	o->missed_bytes = 0;
+	ask_run(o, ASK_EVICT, 0, 3 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+/* Signals and callbacks say done before anything is loaded: told to leave in between, there is nothing to free. */
+static void who_is_told_to_leave_before_it_loaded_is_out(struct world *o)
+{
+	o->w[0].residue = GIB / 2;
+	begin(o);
+	o->w[0].returns_empty = true;
+	ask_run(o, ASK_EVICT, 10 * S, 30 * S);
+	assert_state(o, STATE_VERIFY_UP);
+	ask_run(o, ASK_EVICT, 60 * S, 2 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_orders(o, 2, EVICT);
+}
+
+static void who_takes_more_while_it_leaves_must_free_that_too(struct world *o)
+{
+	o->w[0].load[0] = 2 * GIB;
+	o->w[0].busy = true;
+	begin(o);
+	ask_run(o, ASK_EVICT, 60 * S, S);
+	assert_state(o, STATE_DRAIN);
+	o->w[0].load[0] = 8 * GIB;
+	world_run(o, S);
+	o->w[0].busy = false;
+	world_run(o, 3 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).resident_bytes, 0);
+}
+
+static void what_others_took_meanwhile_is_no_fault_of_the_worker(struct world *o)
+{
+	world_guest(o, "now", 0, 3 * GIB, 10 * S, 0);
+	world_guest(o, "now", 0, 7 * GIB, 10 * S + 250 * MS, 0);
+	world_begin(o);
+	world_until(o, 13 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+static void bytes_that_are_not_told_are_judged_by_the_device(struct world *o)
+{
+	o->w[0].unknown = true;
+	begin(o);
+	assert_int_equal(world_status(o, 0).resident_bytes, 8 * GIB);
+	ask_run(o, ASK_EVICT, 0, 2 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+/* Not known is not freed. */
+static void what_cannot_be_seen_is_never_proven(struct world *o)
+{
+	static const struct {
+		bool memory, lists, bytes; /* are told */
+		enum guard_state then;
+	} rows[] = {
+		{ false, true, true, STATE_EVICTED }, /* as where memory is the machine's own */
+		{ true, false, true, STATE_EVICTED }, { true, true, false, STATE_EVICTED },
+		{ false, false, true, STATE_STUCK },  { false, true, false, STATE_STUCK },
+		{ false, false, false, STATE_STUCK },
+	};
+
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		anew(o, 1, 1);
+		o->w[0].unknown = !rows[i].bytes;
+		o->w[0].residue = GIB / 4; /* it stays on the list */
+		begin(o);
+		o->no_memory = !rows[i].memory;
+		o->no_lists = !rows[i].lists;
+		world_step(o);
+		ask_run(o, ASK_EVICT, 0, 90 * S);
+		assert_state(o, rows[i].then);
+	}
+}
+
+/* ---- what an order says ---- */
+
+static void orders_name_the_processes_of_the_worker_and_nobody_else(struct world *o)
+{
+	struct guard_order d;
+
+	world_guest(o, "game", 0, 3 * GIB, 0, 0);
+	world_begin(o);
+	world_scene(o);
+	guard_look(o->g, &o->s);
+	ask_only(o, ASK_EVICT);
+	assert_true(next_order(o, &d));
+	assert_int_equal(d.targets, 1);
+	assert_int_equal(d.target[0].pid, 100);
+	assert_false(guard_next_order(o->g, &d));
+}
+
+static void an_order_says_who_is_the_worker_by_what_it_is(struct world *o)
+{
+	struct guard_order order = { 0 };
+
+	begin(o);
+	world_scene(o);
+	o->s.root[0].print = 77;
+	world_process(o, "child", 200, 5, 0, GIB, NULL);
+	o->s.process[o->s.processes - 1].ancestor[0] = 100;
+	world_process(o, "orphan", 300, 5, 0, GIB, NULL);
+	o->s.root[o->s.roots++] =
+		(struct scene_root){ .how = ROOT_KEPT, .pid = 300, .start_ticks = 5 };
+	world_process(o, "former", 400, 5, 0, MIB, NULL);
+	o->s.root[o->s.roots++] =
+		(struct scene_root){ .how = ROOT_FORMER, .pid = 400, .start_ticks = 5 };
+	guard_look(o->g, &o->s);
+	ask_only(o, ASK_EVICT);
+	assert_true(next_order(o, &order));
+	assert_int_equal(order.targets, 3);
+	assert_int_equal(order.target[0].pid, 100);
+	assert_true(order.target[0].itself && order.target[0].print == 77);
+	assert_int_equal(order.target[1].pid, 200);
+	assert_false(order.target[1].itself);
+	assert_int_equal(order.target[2].pid, 300);
+	assert_false(order.target[2].itself);
+	assert_int_equal(order.roots, 2);
+}
+
+static void an_order_names_the_gpus_and_the_reasons_for_hooks(struct world *o)
+{
+	struct guard_order order;
+
+	begin(o);
+	world_ask(o, 0, ASK_EVICT, 0);
+	until_told_to_leave(o);
+	world_run(o, S);
+	assert_state(o, STATE_EVICTED);
+	o->w[0].resident = true; /* it is evicted again, and this time we fetch the order */
+	world_scene(o);
+	guard_look(o->g, &o->s);
+	assert_true(next_order(o, &order));
+	assert_int_equal(order.verb, ORDER_EVICT);
+	assert_string_equal(order.gpus, "GPU-0");
+	assert_string_equal(order.reason, "manual");
+}
+
+static void a_checkpoint_puts_nobody_away_who_is_not_in_the_journal(struct world *o)
+{
+	struct guard_order order;
+	struct guard_record r;
+	bool came = false;
+
+	o->p.worker[0].kind = WORKER_CHECKPOINT;
+	o->w[0].load[0] = MIB;
+	begin(o);
+	ask_only(o, ASK_EVICT);
+	for (unsigned look = 0; look < 100 && !came; look++) {
+		o->now += o->step_ns;
+		world_scene(o);
+		for (unsigned i = 0; i < 70; i++) { /* of a large tree */
+			world_process(o, "w0", 500 + i, 9, 0, 8 * MIB, NULL);
+			o->s.process[o->s.processes - 1].ancestor[0] = o->w[0].pid;
+		}
+		guard_look(o->g, &o->s);
+		while (!came && next_order(o, &order)) {
+			came = order.verb == ORDER_EVICT;
+			if (!came)
+				guard_outcome(o->g,
+					      &(struct guard_outcome){ .order = order.id,
+								       .ok = true },
+					      o->now);
+		}
+	}
+	assert_true(came);
+	assert_int_equal(order.level, 3);
+	assert_int_equal(guard_record_of(o->g, 0, &r), 0);
+	assert_int_equal(order.targets, GUARD_TARGETS);
+	assert_true(order.more);
+	assert_int_equal(r.put_away_count, order.targets);
+	for (unsigned i = 0; i < order.targets; i++)
+		assert_int_equal(r.put_away[i].pid, order.target[i].pid);
+}
+
+int main(void)
+{
+	static const struct guard_case cases[] = {
+		ROW("8, 12", a_rule_that_says_now_waits_for_nothing),
+		ROW("9", hard_reasons_drain_at_once),
+		ROW("8, 10", a_demand_that_goes_at_once_is_a_near_miss),
+		ROW("11", who_just_returned_is_damped_for_compute_and_not_for_graphics),
+		ROW("11", an_action_on_a_gpu_damps_the_next_one_there),
+		ROW("12", the_look_that_decides_comes_when_the_need_has_lasted),
+		ROW("13", a_hold_active_masks_contention_and_says_so_but_never_heat),
+		ROW("13", one_that_is_held_is_suspected_no_more_until_it_is_released),
+		ROW("13", every_reason_that_a_hold_masks_is_told_once),
+		ROW("13", heat_closes_the_door_until_health_says_it_is_over),
+		ROW("15", a10_work_in_flight_is_waited_for_as_long_as_the_drain_timeout),
+		ROW("15", heat_does_not_wait_for_work_in_flight),
+		ROW("16", a_cause_that_ends_while_draining_opens_the_door_again),
+		ROW("17, 20", an_eviction_that_has_begun_is_finished_when_its_cause_ends),
+		ROW("17", what_an_eviction_noted_is_kept_before_it_is_proven),
+		ROW("18, 19, 23",
+		    a10_an_eviction_that_fails_is_tried_twice_more_and_then_stuck),
+		ROW("18", a_worker_that_fails_twice_is_evicted_at_the_third),
+		ROW("19", a_worker_that_never_answers_is_stuck_and_the_guard_goes_on),
+		ROW("21", what_is_not_freed_is_tried_at_the_next_level),
+		ROW("18, 19", a12_nobody_is_signalled_unless_killing_is_allowed),
+		ROW("22, 24", a10_done_without_free_memory_is_never_evicted),
+		ROW("24", a_worker_that_sleeps_without_freeing_is_woken_when_its_reason_ends),
+		ROW("24", a_worker_that_sleeps_without_freeing_is_woken_after_a_restart),
+		ROW("24, 34", who_sleeps_and_cannot_be_woken_is_not_called_active),
+		ROW("24, 34", who_refuses_to_leave_and_to_return_goes_on_as_it_was),
+		ROW("20", freed_bytes_must_be_seen_on_the_device_too),
+		ROW("20", a_look_that_crosses_with_a_worker_proves_all_the_same),
+		ROW("20, 37", who_is_told_to_leave_before_it_loaded_is_out),
+		ROW("14, 20", who_takes_more_while_it_leaves_must_free_that_too),
+		ROW("20", what_others_took_meanwhile_is_no_fault_of_the_worker),
+		ROW("20", bytes_that_are_not_told_are_judged_by_the_device),
+		ROW("20, 22", what_cannot_be_seen_is_never_proven),
+		ROW("orders", orders_name_the_processes_of_the_worker_and_nobody_else),
+		ROW("orders", an_order_says_who_is_the_worker_by_what_it_is),
+		ROW("25, orders", an_order_names_the_gpus_and_the_reasons_for_hooks),
+		ROW("orders", a_checkpoint_puts_nobody_away_who_is_not_in_the_journal),
+	};
+
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+}

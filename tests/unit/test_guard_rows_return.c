@@ -1,0 +1,355 @@
+/* The guard's machine (docs/GUARD-MACHINE.md), rows 25 to 37: out, and the way back. */
+#include "guard_test.h"
+
+/* ---- out ---- */
+
+static void a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended(struct world *o)
+{
+	o->p.worker[0].knobs.max_level = 4;
+	o->p.worker[0].match.unit = "w0.service";
+	begin(o);
+	ask_run(o, ASK_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	for (unsigned i = 0; i < 3; i++) {
+		assert_state(o, STATE_EVICTED);
+		o->w[0].resident = true;
+		world_run(o, 5 * S);
+	}
+	assert_said(o, 2, STATE_EVICTED, STATE_EVICT, "reloaded");
+	assert_said(o, 1, STATE_EVICTED, STATE_EVICT, "reload-storm");
+	assert_has(world_last(o, "reload-storm")->evidence, "hold its clients back");
+	assert_true(world_status(o, 0).storm);
+	assert_int_equal(o->w[0].levels[2], 3);
+	assert_int_equal(o->w[0].levels[4], 1);
+}
+
+static void a_storm_without_a_unit_to_stop_has_its_door_closed(struct world *o)
+{
+	begin(o);
+	ask_run(o, ASK_HOLD_EVICTED, UINT64_MAX, 3 * S);
+	for (unsigned i = 0; i < 3; i++) {
+		o->w[0].closed = false;
+		o->w[0].resident = true;
+		world_run(o, 5 * S);
+		assert_state(o, STATE_EVICTED);
+	}
+	assert_true(o->w[0].closed);
+	assert_orders(o, 2, CLOSE);
+}
+
+static void what_remains_is_no_reload(struct world *o)
+{
+	begin(o);
+	o->w[0].residue = 500 * MIB;
+	ask_run(o, ASK_EVICT, 0, 60 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).residue_bytes, 500 * MIB);
+	assert_orders(o, 1, EVICT);
+}
+
+static void a_reason_that_is_not_contention_needs_no_quiet(struct world *o)
+{
+	begin(o);
+	ask_run(o, ASK_EVICT, 20 * S, 22 * S);
+	assert_said(o, 0, ANY, STATE_QUIET, NULL);
+	assert_said(o, 1, STATE_EVICTED, STATE_PRECHECK, NULL);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void demand_in_the_quiet_period_begins_it_again(struct world *o)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_guest(o, "job2", 0, 3 * GIB, 40 * S, 45 * S);
+	world_begin(o);
+	world_until(o, 30 * S);
+	assert_state(o, STATE_QUIET);
+	world_until(o, 41 * S);
+	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, "memory");
+	world_until(o, 74 * S);
+	assert_state(o, STATE_QUIET);
+	world_until(o, 77 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void a_further_reason_ends_the_quiet_period(struct world *o)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 30 * S);
+	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "hot", o->now);
+	world_step(o);
+	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, NULL);
+	world_until(o, 300 * S);
+	assert_state(o, STATE_EVICTED);
+	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, false, "", o->now);
+	world_run(o, 3 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void resume_now_skips_the_quiet_and_ends_contention_and_manual_only(struct world *o)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 22 * S);
+	assert_state(o, STATE_QUIET);
+	world_ask(o, 0, ASK_RESUME_NOW, 0);
+	assert_said(o, 1, STATE_QUIET, STATE_PRECHECK, NULL);
+	world_run(o, 2 * S);
+	assert_state(o, STATE_ACTIVE);
+	world_ask(o, 0, ASK_HOLD_EVICTED, UINT64_MAX);
+	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, true, "sick", o->now);
+	world_run(o, 3 * S);
+	ask_run(o, ASK_RESUME_NOW, 0, 60 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).mask, 1u << REASON_HEALTH);
+	assert_int_equal(world_status(o, 0).hold, HOLD_NONE);
+}
+
+/* ---- what is asked before ---- */
+
+static void a_worker_returns_only_when_it_fits_and_the_check_is_named(struct world *o)
+{
+	/* Never over the threshold of a contender, but the room is gone: 4 GiB free, 8 needed. */
+	world_guest(o, "ignored", 0, 8 * GIB, 20 * S, 100 * S);
+	begin(o);
+	world_ask(o, 0, ASK_EVICT, 30 * S);
+	world_until(o, 95 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_said(o, 1, STATE_PRECHECK, STATE_EVICTED, "resume_blocked");
+	assert_has(world_status(o, 0).why, "needs 10240 MiB with headroom");
+	assert_has(world_status(o, 0).why, "4096 MiB are free");
+	assert_orders(o, 0, RESUME);
+	world_until(o, 107 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void nobody_comes_back_to_a_warm_gpu(struct world *o)
+{
+	begin(o);
+	ask_run(o, ASK_EVICT, 0, 5 * S);
+	assert_state(o, STATE_EVICTED);
+	guard_heat(o->g, "GPU-0", HEAT_WARM, "6 C below its limit");
+	ask_run(o, ASK_RESUME_NOW, 0, 30 * S);
+	assert_state(o, STATE_EVICTED);
+	assert_has(world_last(o, "resume_blocked")->evidence, "GPU is warm");
+	guard_heat(o->g, "GPU-0", 0, "");
+	world_run(o, 10 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+/* Of 256 MiB that a loader needs 100 are free. */
+static void host_memory_is_asked_for_by_those_who_need_it(struct world *o)
+{
+	static const struct {
+		enum policy_kind kind;
+		unsigned level;
+		bool back;
+	} row[] = {
+		{ WORKER_OLLAMA, 0, false },
+		{ WORKER_CHECKPOINT, 0, true },
+		{ WORKER_VLLM, 1, true },
+		{ WORKER_VLLM, 2, false },
+	};
+
+	for (unsigned i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		anew(o, 1, 1);
+		o->p.worker[0].kind = row[i].kind;
+		o->p.worker[0].level = row[i].level;
+		o->host_free = 100 * MIB;
+		begin(o);
+		ask_run(o, ASK_EVICT, 5 * S, 15 * S);
+		assert_orders(o, row[i].back, RESUME);
+		assert_said(o, !row[i].back, STATE_PRECHECK, STATE_EVICTED, NULL);
+	}
+}
+
+static void a_worker_that_does_not_answer_is_asked_again_and_told_once(struct world *o)
+{
+	begin(o);
+	o->w[0].deaf = true;
+	ask_run(o, ASK_EVICT, 5 * S, 27 * S);
+	assert_said(o, 1, STATE_RESUME, STATE_EVICTED, "resume_blocked");
+	assert_int_equal(world_last(o, "resume_blocked")->blocked, 1u << BLOCK_ENDPOINT);
+	assert_said(o, 1, ANY, STATE_RESUME, NULL);
+	assert_in_range(o->w[0].verbs[ORDER_RESUME], 4, 5);
+	o->w[0].deaf = false;
+	world_run(o, 6 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void a_worker_that_does_not_answer_holds_up_no_other(struct world *o)
+{
+	anew(o, 1, 2);
+	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
+	o->w[1].deaf = true;
+	o->p.worker[1].priority = 9;
+	begin(o);
+	world_ask(o, -1, ASK_EVICT, 5 * S);
+	world_run(o, 20 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_int_equal(world_state(o, 1), STATE_EVICTED);
+}
+
+static void resume_now_that_cannot_be_does_not_hide_contention_later(struct world *o)
+{
+	world_guest(o, "job", 0, 4 * GIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 20 * S);
+	ask_run(o, ASK_RESUME_NOW, 0, 10 * S); /* 8 GiB are free, 10 are needed */
+	assert_state(o, STATE_EVICTED);
+	assert_int_equal(world_status(o, 0).mask, CONTENTION);
+}
+
+/* ---- the way back ---- */
+
+static void a_lazy_worker_is_only_let_in_again(struct world *o)
+{
+	o->p.worker[0].resume = RESUME_LAZY;
+	begin(o);
+	ask_run(o, ASK_EVICT, 10 * S, 13 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_false(o->w[0].resident);
+	assert_false(o->w[0].closed);
+	assert_orders(o, 0, RESUME);
+}
+
+static void who_no_request_wakes_is_woken_however_lazy(struct world *o)
+{
+	static const enum policy_kind kind[] = { WORKER_VLLM, WORKER_SGLANG };
+
+	for (unsigned i = 0; i < sizeof(kind) / sizeof(kind[0]); i++) {
+		anew(o, 1, 1);
+		o->p.worker[0].kind = kind[i];
+		o->p.worker[0].resume = RESUME_LAZY;
+		begin(o);
+		ask_run(o, ASK_EVICT, 10 * S, 5 * S);
+		assert_state(o, STATE_EVICTED);
+		world_run(o, 15 * S);
+		assert_true(o->w[0].resident);
+		assert_awake(o);
+	}
+}
+
+static void a_lazy_worker_that_was_stopped_is_started_again(struct world *o)
+{
+	static const enum policy_kind kind[] = { WORKER_COMFY, WORKER_OLLAMA, WORKER_SYSTEMD };
+
+	for (unsigned i = 0; i < 3; i++) {
+		anew(o, 1, 1);
+		o->p.worker[0].kind = kind[i];
+		o->p.worker[0].resume = RESUME_LAZY;
+		o->p.worker[0].match.unit = "w0.service";
+		o->p.standard.max_level = 4;
+		o->w[0].fail_level = 2;
+		o->w[0].returns_empty = true;
+		begin(o);
+		ask_run(o, ASK_EVICT, 20 * S, 19 * S);
+		assert_state(o, STATE_EVICTED);
+		assert_false(o->w[0].alive);
+		world_run(o, 5 * S);
+		assert_orders(o, 1, RESUME);
+		assert_true(o->w[0].alive);
+		assert_false(o->w[0].resident);
+		assert_false(o->w[0].closed);
+		assert_state(o, STATE_ACTIVE);
+	}
+}
+
+static void a_return_that_fails_waits_twice_as_long_each_time(struct world *o)
+{
+	uint64_t at[8];
+	unsigned n = 0;
+
+	begin(o);
+	o->w[0].wont_return = true;
+	world_ask(o, 0, ASK_EVICT, 10 * S);
+	while (n < 7) {
+		unsigned before = o->w[0].verbs[ORDER_RESUME];
+
+		world_step(o);
+		if (o->w[0].verbs[ORDER_RESUME] > before)
+			at[n++] = o->now;
+	}
+	for (unsigned i = 1; i < 7; i++) {
+		uint64_t want = 60 * S << (i - 1);
+
+		want = want < 600 * S ? want : 600 * S;
+		assert_in_range(at[i] - at[i - 1], want, want + 6 * S);
+	}
+	assert_true(world_said(o, 0, STATE_RESUME, STATE_EVICTED, "resume failed") >= 6);
+	o->w[0].wont_return = false;
+	world_run(o, 601 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void resume_now_does_not_wait_after_a_failure(struct world *o)
+{
+	begin(o);
+	o->w[0].wont_return = true;
+	ask_run(o, ASK_EVICT, 10 * S, 15 * S);
+	assert_orders(o, 1, RESUME);
+	o->w[0].wont_return = false;
+	ask_run(o, ASK_RESUME_NOW, 0, 2 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void a_return_that_loads_nothing_is_taken_back_after_two_minutes(struct world *o)
+{
+	begin(o);
+	o->w[0].returns_empty = true;
+	ask_run(o, ASK_EVICT, 10 * S, 120 * S);
+	assert_state(o, STATE_VERIFY_UP);
+	world_run(o, 15 * S);
+	assert_said(o, 1, STATE_VERIFY_UP, STATE_EVICT, "resume failed");
+	assert_state(o, STATE_EVICTED);
+	world_run(o, 50 * S);
+	assert_orders(o, 1, RESUME);
+	o->w[0].returns_empty = false;
+	world_run(o, 20 * S);
+	assert_state(o, STATE_ACTIVE);
+}
+
+static void on_the_way_back_graphics_turn_it_round_and_compute_waits(struct world *o)
+{
+	for (unsigned graphics = 0; graphics < 2; graphics++) {
+		anew(o, 1, 1);
+		o->total[0] = 24 * GIB;
+		world_guest(o, "guest", 0, 3 * GIB, 60 * S, 0)->type =
+			graphics ? GW_PROCESS_GRAPHICS : GW_PROCESS_COMPUTE;
+		begin(o);
+		o->w[0].returns_empty = true;
+		world_ask(o, 0, ASK_EVICT, 10 * S);
+		world_until(o, 59 * S);
+		assert_state(o, STATE_VERIFY_UP);
+		world_until(o, 65 * S);
+		assert_said(o, graphics, STATE_VERIFY_UP, STATE_DRAIN, NULL);
+		assert_state(o, graphics ? STATE_EVICTED : STATE_VERIFY_UP);
+	}
+}
+
+int main(void)
+{
+	static const struct guard_case cases[] = {
+		ROW("25", a10_a_client_that_reloads_is_evicted_again_and_a_storm_is_ended),
+		ROW("25", a_storm_without_a_unit_to_stop_has_its_door_closed),
+		ROW("25", what_remains_is_no_reload),
+		ROW("27", a_reason_that_is_not_contention_needs_no_quiet),
+		ROW("26, 28, 29", demand_in_the_quiet_period_begins_it_again),
+		ROW("28", a_further_reason_ends_the_quiet_period),
+		ROW("30", resume_now_skips_the_quiet_and_ends_contention_and_manual_only),
+		ROW("31, 32", a_worker_returns_only_when_it_fits_and_the_check_is_named),
+		ROW("32", nobody_comes_back_to_a_warm_gpu),
+		ROW("32", host_memory_is_asked_for_by_those_who_need_it),
+		ROW("31, 34", a_worker_that_does_not_answer_is_asked_again_and_told_once),
+		ROW("31", a_worker_that_does_not_answer_holds_up_no_other),
+		ROW("30, 32", resume_now_that_cannot_be_does_not_hide_contention_later),
+		ROW("33", a_lazy_worker_is_only_let_in_again),
+		ROW("33", who_no_request_wakes_is_woken_however_lazy),
+		ROW("33", a_lazy_worker_that_was_stopped_is_started_again),
+		ROW("34", a_return_that_fails_waits_twice_as_long_each_time),
+		ROW("30, 34", resume_now_does_not_wait_after_a_failure),
+		ROW("35, 36", a_return_that_loads_nothing_is_taken_back_after_two_minutes),
+		ROW("37", on_the_way_back_graphics_turn_it_round_and_compute_waits),
+	};
+
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+}

@@ -1,0 +1,347 @@
+/* The guard's machine (docs/GUARD-MACHINE.md), rows 41 to 47: GPUs that cannot be seen, and the end of the service. */
+#include "guard_test.h"
+
+/* ---- blind, hung, lost ---- */
+
+static void a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals(struct world *o)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 5 * S);
+	for (unsigned i = 1; i <= 10; i++) {
+		o->errors[0] = i;
+		world_step(o);
+		assert_false(world_status(o, 0).blind);
+		assert_int_equal(world_status(o, 0).resident_bytes, 8 * GIB);
+	}
+	o->errors[0] = 11;
+	world_until(o, 30 * S);
+	assert_true(world_status(o, 0).blind);
+	assert_state(o, STATE_ACTIVE); /* the last decision is kept */
+	assert_said(o, 1, ANY, ANY, "no sight");
+	assert_int_equal(o->orders, 0);
+	o->errors[0] = 0;
+	world_step(o);
+	world_step(o);
+	assert_true(world_status(o, 0).blind);
+	world_step(o);
+	assert_false(world_status(o, 0).blind);
+	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, "sight is back");
+	world_run(o, 2 * S);
+	assert_state(o, STATE_EVICTED); /* and it guards again */
+}
+
+static void who_is_told_to_evicts_when_blind_and_proves_it_with_sight(struct world *o)
+{
+	o->p.evict_when_blind = true;
+	begin(o);
+	o->errors[0] = 11;
+	world_run(o, 60 * S);
+	assert_int_equal(world_status(o, 0).mask, 1u << REASON_BLIND);
+	assert_state(o, STATE_VERIFY);
+	assert_orders(o, 1, EVICT);
+	o->errors[0] = 0;
+	world_run(o, 10 * S);
+	assert_state(o, STATE_ACTIVE);
+	assert_orders(o, 1, RESUME);
+}
+
+static void a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns(struct world *o)
+{
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 0);
+	world_begin(o);
+	world_until(o, 9 * S);
+	o->health[0] = SCENE_HUNG;
+	world_until(o, 60 * S);
+	assert_true(world_status(o, 0).hung);
+	assert_int_equal(o->orders, 0);
+	o->health[0] = SCENE_OK;
+	world_step(o);
+	assert_false(world_status(o, 0).hung);
+	assert_said(o, 1, STATE_ACTIVE, STATE_RECONCILE, NULL);
+	world_run(o, 2 * S);
+	assert_state(o, STATE_EVICTED);
+}
+
+static void an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute(struct world *o)
+{
+	begin(o);
+	assert_int_equal(guard_trust(o->g, "GPU-0", o->now), 0); /* it was not lost */
+	o->health[0] = SCENE_LOST;
+	world_run(o, 10 * S);
+	assert_int_equal(guard_trust(o->g, "GPU-0", o->now), -GW_E_STATE);
+	o->health[0] = SCENE_OK;
+	world_run(o, 2 * S);
+	assert_int_equal(world_status(o, 0).mask, 1u << REASON_HEALTH);
+	assert_int_equal(guard_trust(o->g, "GPU-0", o->now), 0);
+	world_fetch(o);
+	world_run(o, 2 * S);
+	assert_int_equal(world_status(o, 0).mask, 0);
+}
+
+static void
+a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struct world *o)
+{
+	for (unsigned gone = 0; gone < 2; gone++) {
+		anew(o, 2, 2);
+		on_gpu(o, 1, 1);
+		world_begin(o);
+		world_run(o, S);
+		if (gone)
+			o->gone[1] = true;
+		else
+			o->health[1] = SCENE_LOST;
+		world_run(o, 60 * S);
+		assert_state(o, STATE_ACTIVE);
+		assert_false(world_status(o, 0).quarantine);
+		assert_true(world_status(o, 1).quarantine);
+		assert_int_equal(world_state(o, 1), STATE_EVICTED);
+		assert_int_equal(world_status(o, 1).mask, 1u << REASON_HEALTH);
+		assert_int_equal(o->w[1].verbs[ORDER_NOTIFY], 1); /* told once */
+		assert_int_equal(o->w[1].verbs[ORDER_EVICT], 0);
+		o->w[1].resident = false; /* the driver took it */
+		o->health[1] = SCENE_OK;
+		o->gone[1] = false;
+		world_run(o, 59 * S);
+		assert_int_equal(world_state(o, 1), STATE_EVICTED);
+		world_run(o, 5 * S);
+		assert_int_equal(world_said(o, 1, STATE_EVICTED, STATE_RECONCILE, NULL), 1);
+		assert_int_equal(world_state(o, 1), STATE_ACTIVE);
+		assert_orders(o, 0, EVICT);
+	}
+}
+
+/* The board was taken out while the machine was off: the record of the last run names one that is not there. */
+static void
+a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct world *o)
+{
+	for (unsigned bound = 0; bound < 2; bound++) {
+		anew(o, 2, 1);
+		on_gpu(o, 0, 1);
+		if (bound) {
+			o->p.worker[0].gpus[0] = "GPU-1";
+			o->p.worker[0].gpu_count = 1;
+		}
+		world_begin(o);
+		world_run(o, S);
+		ask_run(o, ASK_EVICT, 0, 10 * S);
+		assert_state(o, STATE_EVICTED);
+		o->gone[1] = true;
+		on_gpu(o, 0, 0);
+		world_restart(o);
+		world_run(o, 50 * S);
+		assert_state(o, STATE_EVICTED);
+		assert_true(world_status(o, 0).mask & 1u << REASON_HEALTH);
+		ask_run(o, ASK_RESUME, 0, 60 * S);
+		assert_state(o, bound ? STATE_EVICTED : STATE_ACTIVE);
+	}
+}
+
+/* ---- the end ---- */
+
+static void at_the_end_workers_return_if_told_so_and_if_they_fit(struct world *o)
+{
+	for (unsigned i = 0; i < 3; i++) {
+		anew(o, 1, 1);
+		o->p.restore_on_stop = i > 0;
+		world_guest(o, "job", 0, 3 * GIB, 10 * S, i == 2 ? 0 : 20 * S);
+		world_begin(o);
+		world_until(o, 25 * S);
+		assert_int_equal(guard_stop(o->g, o->now), i == 1);
+		world_fetch(o);
+		assert_orders(o, i == 1, RESUME);
+		assert_int_equal(o->w[0].resident, i == 1);
+	}
+}
+
+/* Two neighbours of 6 GiB, and 2 of headroom: on a board of 16 both have room again, on one of 12 one of them. */
+static const struct {
+	uint64_t total;
+	unsigned back;
+} boards[] = { { 16 * GIB, 2 }, { 12 * GIB, 1 } };
+
+static void two_neighbours(struct world *o)
+{
+	anew(o, 1, 2);
+	o->p.restore_on_stop = true;
+	o->p.worker[1].priority = 9;
+	o->total[0] = 16 * GIB;
+	o->w[0].load[0] = o->w[1].load[0] = 6 * GIB;
+}
+
+static void at_the_end_all_return_that_fit_together(struct world *o)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		two_neighbours(o);
+		world_guest(o, "job", 0, 12 * GIB, 10 * S, 20 * S);
+		world_begin(o);
+		world_until(o, 25 * S);
+		assert_state(o, STATE_QUIET);
+		assert_int_equal(world_state(o, 1), STATE_QUIET);
+		o->total[0] = boards[i].total;
+		world_step(o);
+		assert_int_equal(guard_stop(o->g, o->now), boards[i].back);
+		assert_int_equal(guard_returning(o->g), boards[i].back);
+		world_fetch(o);
+		assert_true(o->w[1].resident); /* of the higher priority */
+		assert_int_equal(o->w[0].resident, boards[i].back == 2);
+		for (unsigned k = 0; k < o->outcomes; k++)
+			guard_outcome(o->g, &o->outcome[k], o->now);
+		assert_int_equal(guard_returning(o->g), 0);
+	}
+}
+
+static void at_the_end_who_is_on_the_way_back_has_its_room(struct world *o)
+{
+	for (unsigned i = 0; i < 2; i++) {
+		two_neighbours(o);
+		begin(o);
+		world_ask(o, -1, ASK_EVICT, 0);
+		world_run(o, 4 * S);
+		o->total[0] = boards[i].total;
+		world_step(o);
+		world_ask(o, -1, ASK_RELEASE, 0);
+		assert_int_equal(o->w[1].verbs[ORDER_RESUME], 1); /* one at a time, as ever */
+		assert_orders(o, 0, RESUME);
+		assert_int_equal(guard_stop(o->g, o->now), boards[i].back - 1);
+		assert_int_equal(guard_returning(o->g), boards[i].back);
+	}
+}
+
+static void at_the_end_nobody_waits_for_what_is_only_told(struct world *o)
+{
+	o->p.mode = GUARD_DRY_RUN;
+	o->p.restore_on_stop = true;
+	world_guest(o, "job", 0, 3 * GIB, 10 * S, 20 * S);
+	world_begin(o);
+	world_until(o, 25 * S);
+	assert_state(o, STATE_QUIET);
+	assert_int_equal(guard_stop(o->g, o->now), 0);
+	assert_int_equal(guard_returning(o->g), 0);
+}
+
+/* As the service does: until nobody is worth waiting for. */
+static void end_all(struct world *o)
+{
+	guard_stop(o->g, o->now);
+	world_fetch(o);
+	for (unsigned i = 0; i < 50 && guard_returning(o->g); i++)
+		world_step(o);
+}
+
+static void at_the_end_a_door_that_heat_closed_is_opened(struct world *o)
+{
+	begin(o);
+	o->p.restore_on_stop = true;
+	guard_heat(o->g, "GPU-0", HEAT_THROTTLE | HEAT_WARM, "4 C below its limit");
+	world_run(o, S);
+	assert_true(o->w[0].closed);
+	end_all(o);
+	assert_false(o->w[0].closed);
+	assert_int_equal(guard_returning(o->g), 0);
+	assert_said(o, 1, STATE_ACTIVE, STATE_ACTIVE, "service ends");
+	assert_false(o->disk[0].evicted);
+}
+
+/* Whether or not the cause holds, and also while an order of the drain is under way. */
+static void at_the_end_who_was_not_unloaded_takes_work_again(struct world *o)
+{
+	for (unsigned i = 0; i < 4; i++) {
+		anew(o, 1, 1);
+		begin(o);
+		o->p.restore_on_stop = true;
+		o->w[0].busy = true;
+		world_ask(o, 0, ASK_EVICT, 0);
+		assert_true(o->w[0].closed);
+		for (unsigned k = 0; k < i; k++)
+			world_step(o);
+		assert_state(o, STATE_DRAIN);
+		end_all(o);
+		assert_false(o->w[0].closed);
+		assert_true(o->w[0].resident);
+		assert_orders(o, 0, EVICT);
+		assert_said(o, 1, STATE_DRAIN, STATE_ACTIVE, "service ends");
+		assert_false(o->disk[0].evicted);
+	}
+}
+
+static void at_the_end_an_eviction_under_way_is_waited_for_and_undone(struct world *o)
+{
+	for (unsigned holds = 0; holds < 2; holds++) {
+		anew(o, 1, 1);
+		begin(o);
+		o->p.restore_on_stop = true;
+		world_guest(o, "now", 0, 4 * GIB, o->now - WORLD_START, 0);
+		until_told_to_leave(o);
+		assert_state(o, STATE_EVICT);
+		if (!holds)
+			o->guest[0].until_ns = o->now;
+		world_scene(o);
+		guard_look(o->g, &o->s); /* the answer has not come */
+		assert_int_equal(guard_stop(o->g, o->now), 1);
+		end_all(o);
+		assert_int_equal(guard_returning(o->g), 0);
+		assert_said(o, 1, STATE_VERIFY, STATE_EVICTED, "freed");
+		assert_int_equal(o->w[0].resident, !holds);
+		assert_orders(o, 1, EVICT);
+	}
+}
+
+/* Its memory went all the same: it is brought back.  It stayed: work may come. */
+static void at_the_end_an_eviction_that_failed_is_judged_by_the_memory(struct world *o)
+{
+	for (unsigned freed = 0; freed < 2; freed++) {
+		anew(o, 1, 1);
+		begin(o);
+		o->p.restore_on_stop = true;
+		o->p.worker[0].kind = WORKER_EXEC;
+		o->w[0].fails = 1;
+		world_guest(o, "now", 0, 4 * GIB, o->now - WORLD_START, 0);
+		until_told_to_leave(o);
+		o->guest[0].until_ns = o->now;
+		o->w[0].resident = !freed;
+		end_all(o);
+		assert_int_equal(guard_returning(o->g), 0);
+		assert_true(o->w[0].resident);
+		assert_orders(o, freed, RESUME);
+		assert_orders(o, !freed, OPEN);
+		assert_orders(o, 1, EVICT);
+	}
+}
+
+static void at_the_end_one_without_an_answer_is_still_to_be_waited_for(struct world *o)
+{
+	begin(o);
+	o->p.restore_on_stop = true;
+	o->w[0].silent = true;
+	guard_heat(o->g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	world_run(o, S);
+	end_all(o);
+	assert_true(guard_ending(o->g, 0));
+	assert_false(guard_ending(o->g, 1));
+	assert_true(o->disk[0].evicted); /* the next start knows */
+}
+
+int main(void)
+{
+	static const struct guard_case cases[] = {
+		ROW("41, 42", a07_ten_errors_are_borne_and_eleven_make_it_blind_until_it_heals),
+		ROW("41, 42", who_is_told_to_evicts_when_blind_and_proves_it_with_sight),
+		ROW("43, 44", a08_a_call_that_hangs_freezes_what_is_decided_until_it_returns),
+		ROW("45, 46", an_operator_who_trusts_a_gpu_that_answers_again_saves_the_minute),
+		ROW("45, 46",
+		    a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well),
+		ROW("45", a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere),
+		ROW("47", at_the_end_workers_return_if_told_so_and_if_they_fit),
+		ROW("47", at_the_end_all_return_that_fit_together),
+		ROW("47", at_the_end_who_is_on_the_way_back_has_its_room),
+		ROW("47", at_the_end_nobody_waits_for_what_is_only_told),
+		ROW("47", at_the_end_a_door_that_heat_closed_is_opened),
+		ROW("47", at_the_end_who_was_not_unloaded_takes_work_again),
+		ROW("47", at_the_end_an_eviction_under_way_is_waited_for_and_undone),
+		ROW("47", at_the_end_an_eviction_that_failed_is_judged_by_the_memory),
+		ROW("47", at_the_end_one_without_an_answer_is_still_to_be_waited_for),
+	};
+
+	return cases_run(cases, sizeof(cases) / sizeof(cases[0]));
+}
