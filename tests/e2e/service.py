@@ -111,6 +111,7 @@ class Service:
         if token:
             headers["Authorization"] = f"Bearer {TOKEN}"
         kw.setdefault("timeout", support.TIMEOUT)
+        support.jitter()
         return requests.request(method, self.url + path, headers=headers, **kw)
 
     def get(self, path, **kw):
