@@ -3,9 +3,11 @@
     with service.Service("demo") as s:
         s.get("/api/gpu/devices")          # a requests.Response
 """
+import contextlib
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -93,6 +95,15 @@ class Service:
     def messages(self):
         with open(os.path.join(self.path, "log")) as f:
             return f.read()
+
+    def kept(self, *words):
+        """Waits until its file has a document with these words: what is in it outlives a kill."""
+        def there():
+            with contextlib.suppress(sqlite3.Error), \
+                    contextlib.closing(sqlite3.connect(f"file:{self.state}?mode=ro", uri=True)) as db:
+                rows = db.execute("SELECT id || ' ' || json FROM document")
+                return any(all(w in text for w in words) for text, in rows)
+        self.wait(there)
 
     @staticmethod
     def wait(true, seconds=support.TIMEOUT):

@@ -66,9 +66,8 @@ def test_a_room_of_an_earlier_run_is_in_the_recording(world, worker, tmp_path): 
     trace = tmp_path / "trace"
     with Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"')) as s:
         settled(s)
-        reserve(s)
+        s.kept(reserve(s))
         s.until("evicted")
-        time.sleep(1.2)  # the room is in the file
         s.stop(signal.SIGKILL)
         trace.unlink()
         s.start()

@@ -128,6 +128,7 @@ def test_why_is_never_cut(world, worker):
         with Contender(world, 8 * GIB) as game:
             s.wait(lambda: f"pid {game.pid}" in (s.worker()["why"] or "") or s.now() == "evicted")
             s.guard("hold", "evicted", "ollama", "--for", "2h", "--reason", "x")
+            s.until("evicted")
             why = s.worker()["why"]
             assert why in s.guard("status").stdout, "a pipe has no columns"
             narrow = s.cli("guard", "status", env={"COLUMNS": "60"}).stdout
