@@ -14,6 +14,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import subprocess
 import time
 
@@ -60,6 +61,17 @@ def gpuward(*args, env=None, program=PROGRAM, **kw):
         encoding="utf-8",
         **kw,
     )
+
+
+def until_caught(child, number):
+    """Waits until child handles the signal or waits for it; before that it would just die of it."""
+    end = time.monotonic() + TIMEOUT
+    while True:
+        status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
+        if any(int(mask, 16) >> number - 1 & 1 for mask in re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M)):
+            return
+        assert child.poll() is None and time.monotonic() < end, "it does not wait for the signal"
+        time.sleep(0.01)
 
 
 def document(command, *args, code=OK, **kw):

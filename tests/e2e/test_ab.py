@@ -29,7 +29,7 @@ level = {WATTS}
 """
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
-A, LONGER = ["sleep", "0.05"], ["sleep", "0.075"]
+A, LONGER = ["sleep", "0.05"], ["sleep", "0.15"]  # a busy machine takes some of the difference
 
 
 @pytest.fixture
@@ -60,10 +60,11 @@ def test_a_longer_command_is_worse_and_fails_the_gate(ab, load):
     done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], A, LONGER)
     assert done.returncode == GATE_FAILED, done.stderr
     energy = doc["ab"]["energy"]
-    assert 1.2 < energy["interval"]["low"] < energy["ratio"] < energy["interval"]["high"] < 1.7
+    assert 1.1 < energy["interval"]["low"] < energy["ratio"] < energy["interval"]["high"] < 3.5
+    assert energy["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert energy["verdict"] == "worse" and energy["pairs"] == 6
     assert doc["ab"]["time"]["verdict"] == "worse"
-    assert energy["a_mean"] == pytest.approx(WATTS * 0.052, rel=0.2)
+    assert energy["a_mean"] == pytest.approx(WATTS * doc["ab"]["time"]["a_mean"], rel=0.05)
     assert doc["ab"]["power"]["a_mean"] == pytest.approx(WATTS, rel=0.03)
     assert doc["gate"]["outcome"] == "failed" and doc["ending"] == "decided"
     assert doc["exit_code"] == GATE_FAILED
@@ -97,7 +98,7 @@ def test_what_the_interval_holds_cannot_be_told(ab, load, tmp_path):
 
 
 def test_a_command_is_no_better_than_itself_by_much(ab, load):
-    done, doc = ab([load, *QUICK, "--fail-if=energy > +25%"], A, A)
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +25%"], LONGER, LONGER)
     assert done.returncode == OK, done.stdout
     assert 0.8 < doc["ab"]["energy"]["ratio"] < 1.25
 
@@ -187,7 +188,7 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
                    ["sh", "-c", PART.format(0.04)], ["sh", "-c", PART.format(0.08)])
     assert done.returncode == OK, done.stderr
     assert 1.6 < doc["ab"]["energy"]["ratio"] < 2.2
-    assert doc["ab"]["time"]["a_mean"] < 0.06 and doc["config"]["part"] == "work"
+    assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.09 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
     assert done.returncode == INVALID and "command A, 'sh', marked no part 'other'" in done.stderr
     assert doc["ending"] == "failed" and "marked no part" in doc["failure"]["reason"]

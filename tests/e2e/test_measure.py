@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import signal
+import statistics
 import struct
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import time
 
 import pytest
 
-from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
+from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward, until_caught
+from worker import Fault
 
 WATTS = 400
 CONSTANT = f"""
@@ -144,7 +146,9 @@ def test_trials_are_told_as_one_mean_with_an_interval(measure, load):
     assert float(told[1]) == pytest.approx(mean, abs=float(told[2]) / 5)
     # What the sensor may be off by, 2.5 % and 2.5 W each as standard uncertainty, stays.
     least = 1.96 * (0.025**2 + (2.5 / WATTS) ** 2) ** 0.5 * mean
-    assert 0.9 * least < float(told[2]) < 3 * least
+    # What the runs differ by, on a busy machine, comes to it: Student's t of two degrees of freedom.
+    spread = 4.303 * statistics.stdev(r["energy_joules"]["best"] for r in doc["runs"]) / 3**0.5
+    assert 0.9 * least < float(told[2]) < 2 * (least + spread)
     each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 of them a run\)", done.stderr)
     assert float(each[1]) == pytest.approx(mean / 10, rel=0.1)
     assert "(20 of them a run)" in done.stderr and "short in 3 of 3 runs" in done.stderr
@@ -196,10 +200,10 @@ def test_a_count_that_stood_still_is_not_known(measure, load):
     assert "--count-cmd: it said 7 before and 7 after: how many there were is not known" in done.stderr
 
 
-def test_a_gpu_lost_within_the_run_keeps_its_data_and_its_description(measure, scenario):
-    lost = scenario('[time]\nbegin = 10\n[[gpu]]\nprofile = "h200"\n'
-                    '[[timeline]]\nat = 10.8\ndo = "lose"\n')
-    _, doc = measure([lost], "sleep", "1.2")
+def test_a_gpu_lost_within_the_run_keeps_its_data_and_its_description(measure, scenario, tmp_path):
+    lost = Fault(tmp_path, "code = 15", "*")
+    world = scenario('[time]\nbegin = 10\n[[gpu]]\nprofile = "h200"\n' + lost.text)
+    _, doc = measure([world], "sh", "-c", f"sleep 0.7; touch {lost.file}; sleep 0.5")
     [device] = doc["runs"][0]["devices"]
     assert "gpu-lost" in device["codes"] and device["validity"] == "invalid"
     assert device["energy_joules"]["best"] > 0 and device["power_limit_watts"] == 700
@@ -495,7 +499,8 @@ def read_until(master, text=None):
 
 def test_ctrl_c_reaches_the_command_once(load, tmp_path):
     out = tmp_path / "r.json"
-    trap = "trap 'echo got; n=$((n+1))' INT; n=0; echo ready; sleep 0.4; sleep 0.3; exit $((40+n))"
+    trap = "trap 'echo got; n=$((n+1))' INT; n=0; i=0; echo ready; "
+    trap += "while [ $n -eq 0 ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done; sleep 0.3; exit $((40+n))"
     p, master = on_terminal(load, "-o", out, "--", "sh", "-c", trap)
     read_until(master, b"ready")
     os.write(master, b"\x03")
@@ -523,15 +528,17 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
     assert 1 <= len(lines) <= 2
 
 
-LOSE = CONSTANT + '[[timeline]]\nat = 31.6\ndo = "{what}"\n{more}'
+RELOAD = '[[timeline]]\nat = 31.6\ndo = "reload"\nlength = 0.3\n'
 
 
-@pytest.mark.parametrize("what, more, code, seconds", [
-    ("lose", "gpu = 0", "gpu-lost", 0.7),
-    ("reload", "length = 0.3", "driver-reloaded", 3),  # read again before the end, or not
+@pytest.mark.parametrize("reload, code, seconds", [
+    (False, "gpu-lost", 1.4),
+    (True, "driver-reloaded", 3),  # read again before the end, or not
 ])
-def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, more, code, seconds):
-    done, doc = measure([scenario(LOSE.format(what=what, more=more))], "sleep", "3")
+def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_path, reload, code, seconds):
+    lost = Fault(tmp_path, "code = 15", "*")
+    end = "" if reload else f"touch {lost.file}; "
+    done, doc = measure([scenario(CONSTANT + (RELOAD if reload else lost.text))], "sh", "-c", f"sleep 1.9; {end}sleep 1.1")
     assert done.returncode == 0
     run = doc["runs"][0]
     assert doc["validity"] == run["validity"] == "invalid"
@@ -667,9 +674,10 @@ def test_ctrl_c_while_the_baseline_is_taken_starts_nothing(tmp_path):
     started = tmp_path / "started"
     p = subprocess.Popen([str(PROGRAM), "measure", "--simulate=idle-h200", "--baseline=new", "--", "touch",
                           str(started)], env=environment(), stderr=subprocess.PIPE, text=True)
-    time.sleep(1)
+    until_caught(p, signal.SIGINT)
+    time.sleep(0.7)
     p.send_signal(signal.SIGINT)
-    p.communicate(timeout=20)
+    p.communicate(timeout=TIMEOUT)
     assert p.returncode == 130 and not started.exists()
 
 
