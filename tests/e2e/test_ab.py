@@ -60,7 +60,7 @@ def test_a_longer_command_is_worse_and_fails_the_gate(ab, load):
     done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], A, LONGER)
     assert done.returncode == GATE_FAILED, done.stderr
     energy = doc["ab"]["energy"]
-    assert 1.1 < energy["interval"]["low"] < energy["ratio"] < energy["interval"]["high"] < 3.5
+    assert 1.1 < energy["interval"]["low"] < energy["ratio"] < energy["interval"]["high"] and energy["ratio"] < 3.5
     assert energy["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert energy["verdict"] == "worse" and energy["pairs"] == 6
     assert doc["ab"]["time"]["verdict"] == "worse"
@@ -98,9 +98,10 @@ def test_what_the_interval_holds_cannot_be_told(ab, load, tmp_path):
 
 
 def test_a_command_is_no_better_than_itself_by_much(ab, load):
-    done, doc = ab([load, *QUICK, "--fail-if=energy > +25%"], LONGER, LONGER)
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +100%"], LONGER, LONGER)
     assert done.returncode == OK, done.stdout
-    assert 0.8 < doc["ab"]["energy"]["ratio"] < 1.25
+    assert 0.7 < doc["ab"]["energy"]["ratio"] < 1.4
+    assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.02)
 
 
 # ---- the record
@@ -185,10 +186,11 @@ PART = 'sleep 0.05; echo begin work >&$GPUWARD_MARK_FD; sleep {}; echo end work 
 
 def test_a_part_is_compared_without_what_is_around_it(ab, load):
     done, doc = ab([load, *QUICK, "--part=work"],
-                   ["sh", "-c", PART.format(0.04)], ["sh", "-c", PART.format(0.08)])
+                   ["sh", "-c", PART.format(0.04)], ["sh", "-c", PART.format(0.2)])
     assert done.returncode == OK, done.stderr
-    assert 1.6 < doc["ab"]["energy"]["ratio"] < 2.2
-    assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.09 and doc["config"]["part"] == "work"
+    assert 2.8 < doc["ab"]["energy"]["ratio"] < 6  # 5; with what is before it, 2.8
+    assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
+    assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
     assert done.returncode == INVALID and "command A, 'sh', marked no part 'other'" in done.stderr
     assert doc["ending"] == "failed" and "marked no part" in doc["failure"]["reason"]
@@ -200,7 +202,7 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
 def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
     twice = PART.format(0.04) + "; " + PART.format(0.2)
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
-    assert doc["ab"]["time"]["a_mean"] < 0.1
+    assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.2
     assert done.stderr.count("command A marked 2 parts 'work': the first is taken") == 1
 
 
