@@ -155,25 +155,34 @@ static struct fault find_fault(const struct ctx *c, unsigned field)
 			  c->d != NULL ? (int)c->d->index : -1, field, c->now_ns);
 }
 
+/* When a hang may be over by itself; nobody tells when a file goes. */
+static uint64_t hang_until(const struct ctx *c)
+{
+	uint64_t until = WORLD_NEVER;
+
+	for (size_t i = 0; i < c->w->n_faults; i++) {
+		const struct fault *f = &c->w->faults[i];
+		uint64_t end = f->file[0] != 0 ? c->now_ns + 20 * NS_PER_MS : f->until_ns;
+
+		if (f->hang && end > c->now_ns && end < until)
+			until = end;
+	}
+	return until;
+}
+
 /* Until the fault ends or somebody says unhang. */
 static void hang(struct ctx *c, abi_device handle)
 {
 	uint64_t round = sim.hang_round;
 
 	while (sim.hang_round == round) {
-		uint64_t until = WORLD_NEVER;
-
 		c->w = sim.world;
 		c->now_ns = world_now_ns(c->w);
 		if (handle != NULL && !resolve(c, handle))
 			return;
 		if (!find_fault(c, 0).hang)
 			return;
-		for (size_t i = 0; i < c->w->n_faults; i++)
-			if (c->w->faults[i].hang && c->w->faults[i].until_ns > c->now_ns &&
-			    c->w->faults[i].until_ns < until)
-				until = c->w->faults[i].until_ns;
-		abi_wait(until);
+		abi_wait(hang_until(c));
 	}
 }
 

@@ -1,5 +1,7 @@
 #include "fault.h"
 
+#include <unistd.h>
+
 bool fault_applies(const struct fault *f, int call, bool lifecycle, int device, unsigned field,
 		   uint64_t t_ns)
 {
@@ -9,7 +11,9 @@ bool fault_applies(const struct fault *f, int call, bool lifecycle, int device, 
 		return false;
 	if (f->field != field)
 		return false;
-	return t_ns >= f->from_ns && (f->until_ns == 0 || t_ns < f->until_ns);
+	if (t_ns < f->from_ns || (f->until_ns != 0 && t_ns >= f->until_ns))
+		return false;
+	return f->file[0] == 0 || access(f->file, F_OK) == 0;
 }
 
 struct fault fault_find(const struct fault *faults, size_t n, int call, bool lifecycle,

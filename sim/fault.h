@@ -11,6 +11,7 @@ struct fault {
 	int device;                 /* -1: all                              */
 	unsigned field;             /* of nvmlDeviceGetFieldValues; 0: the call itself */
 	uint64_t from_ns, until_ns; /* until 0: for ever      */
+	char file[256];             /* only while it is there; "": always   */
 	bool has_code, hang, has_value;
 	bool by_hand; /* by gpuward_sim_fault() or gpuward_sim_hang() */
 	int code;

@@ -14,7 +14,7 @@
 struct followed {
 	uint32_t pid;
 	uint64_t bytes;
-	bool graphics;
+	bool graphics, hidden;
 };
 
 /* A file that is being written may be empty: then it says nothing yet.  The driver forgets whoever died. */
@@ -38,6 +38,7 @@ static bool read_one(int dir, const char *name, struct followed *ret)
 	ret->pid = (uint32_t)pid;
 	ret->bytes = strtoull(text, &end, 10);
 	ret->graphics = strstr(end, "graphics") != NULL;
+	ret->hidden = strstr(end, "hidden") != NULL;
 	return end != text;
 }
 
@@ -89,7 +90,9 @@ void device_follow(struct device *d)
 			continue;
 		if (device_set_process(d, found[i].pid, found[i].bytes, found[i].graphics) == 0)
 			for (size_t k = 0; k < d->n_processes; k++)
-				if (d->processes[k].pid == found[i].pid)
+				if (d->processes[k].pid == found[i].pid) {
 					d->processes[k].followed = true;
+					d->processes[k].hidden = found[i].hidden;
+				}
 	}
 }

@@ -102,6 +102,7 @@ static const struct key fault_keys[] = {
 	{ .name = "field", .kind = KEY_UINT, .offset = FAULT(field), .max = 100000 },
 	{ .name = "from", .kind = KEY_SECONDS, .offset = FAULT(from_ns) },
 	{ .name = "until", .kind = KEY_SECONDS, .offset = FAULT(until_ns) },
+	{ .name = "while", .kind = KEY_TEXT, .offset = FAULT(file), .max = 256 },
 	{ .name = "code", .kind = KEY_READ, .read = read_code },
 	{ .name = "delay", .kind = KEY_SECONDS, .offset = FAULT(delay_ns) },
 	{ .name = "hang", .kind = KEY_BOOL, .offset = FAULT(hang) },

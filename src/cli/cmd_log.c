@@ -15,6 +15,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <math.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -127,12 +128,28 @@ static void count(struct source *s, const struct event *e)
 	s->last_ns = e->t_ns;
 }
 
+/* False: there is no place for it. */
+static bool push(struct source *s, const struct event *e, unsigned long tick)
+{
+	unsigned head = atomic_load_explicit(&s->head, memory_order_relaxed);
+	struct row *row = &s->ring[head % ROWS];
+
+	if (head - atomic_load_explicit(&s->tail, memory_order_acquire) == ROWS)
+		return false;
+	row->t_ns = e->t_ns;
+	row->wall_ns = clock_wall_ns(clock_real()) - (now_ns() - e->t_ns);
+	row->missed = s->gone;
+	row->tick = tick;
+	memcpy(row->figure, e->u.tick.figure, sizeof(row->figure));
+	atomic_store_explicit(&s->head, head + 1, memory_order_release);
+	return true;
+}
+
 static void on_event(void *arg, unsigned device, const struct event *e)
 {
 	struct log_run *run = arg;
 	struct source *s = &run->source[device];
-	unsigned head = atomic_load_explicit(&s->head, memory_order_relaxed);
-	struct row *row = &s->ring[head % ROWS];
+	unsigned long tick;
 
 	if (e->type != EVENT_TICK || atomic_load(&run->closing) ||
 	    (run->limit && atomic_load(&s->slots) >= run->limit))
@@ -140,21 +157,17 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 	if (!s->begun)
 		hurry();
 	count(s, e);
-	atomic_fetch_add(&s->collected, 1);
-	atomic_fetch_add(&s->slots, 1 + e->u.tick.missed);
+	tick = atomic_load(&s->slots) + 1 + e->u.tick.missed;
 	s->gone += e->u.tick.missed;
-	if (head - atomic_load_explicit(&s->tail, memory_order_acquire) == ROWS) {
+	if (push(s, e, tick)) {
+		s->gone = 0;
+	} else {
 		atomic_fetch_add(&s->dropped, 1);
 		s->gone++;
-		return;
 	}
-	row->t_ns = e->t_ns;
-	row->wall_ns = clock_wall_ns(clock_real()) - (now_ns() - e->t_ns);
-	row->missed = s->gone;
-	row->tick = atomic_load(&s->slots);
-	memcpy(row->figure, e->u.tick.figure, sizeof(row->figure));
-	s->gone = 0;
-	atomic_store_explicit(&s->head, head + 1, memory_order_release);
+	atomic_fetch_add(&s->collected, 1);
+	/* Last: who sees that all are taken writes what is there and ends. */
+	atomic_store(&s->slots, tick);
 	eventfd_write(run->wake, 1);
 }
 
@@ -262,33 +275,34 @@ static void write_one(struct log_run *run, struct source *s)
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* May a GPU that has no row yet still bring one that belongs before this one? */
-static bool awaited(const struct log_run *run, const struct row *row)
+/* May a GPU that had no row, and came as far as this tick, still bring one that belongs before it? */
+static bool awaited(const struct log_run *run, const struct row *row, unsigned long behind)
 {
-	if (atomic_load(&run->closing) || now_ns() - row->t_ns >= HOLD_NS)
-		return false;
-	for (unsigned i = 0; i < run->count; i++)
-		if (!peek(&run->source[i]) && run->source[i].written < row->tick)
-			return true;
-	return false;
+	return behind < row->tick && !atomic_load(&run->closing) &&
+	       now_ns() - row->t_ns < HOLD_NS;
 }
 
 /* The source whose row comes next: the earliest tick, in it the first GPU.  NULL: none, or it
- * waits for others. */
+ * waits for others.  Each ring is looked at once: a row that comes meanwhile is awaited, and not
+ * overtaken because it is there when one asks again. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;
 	struct source *next = NULL;
+	unsigned long behind = ULONG_MAX;
 
 	for (unsigned i = 0; i < run->count; i++) {
-		const struct row *row = peek(&run->source[i]);
+		struct source *s = &run->source[i];
+		const struct row *row = peek(s);
 
+		if (!row && s->written < behind)
+			behind = s->written;
 		if (row && (!first || row->tick < first->tick)) {
 			first = row;
-			next = &run->source[i];
+			next = s;
 		}
 	}
-	return first && !awaited(run, first) ? next : NULL;
+	return first && !awaited(run, first, behind) ? next : NULL;
 }
 
 /* Lines of one tick stand together, in the order of the GPUs. */
@@ -435,6 +449,8 @@ static void finish(struct log_run *run)
 		gw_window_free(run->window);
 	}
 	gw_meter_stop(run->meter);
+	write_rows(
+		run); /* one that was being put there when it closed is counted: it is written, too */
 }
 
 /* ---- what came of it ---- */

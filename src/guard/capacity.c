@@ -145,7 +145,9 @@ void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 		return;
 	ret->min_bytes = bytes_of(c, t.low);
 	ret->max_bytes = bytes_of(c, t.high);
-	ret->mean_bytes = t.sum / t.count;
+	/* The bounds are those of what was added, the sum is of rounded floats: it may lie beside them. */
+	ret->mean_bytes =
+		fmin(fmax(t.sum / t.count, (double)ret->min_bytes), (double)ret->max_bytes);
 	ret->span_ns = now_ns - (t.first_ns > from ? t.first_ns : from);
 	find_slope(c, now_ns, ret);
 }

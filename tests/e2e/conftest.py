@@ -1,8 +1,30 @@
+import os
+import random
+
 import pytest
 
 import service
 import support
 import worker as workers
+
+SEED = "GPUWARD_TEST_SEED"
+
+
+def pytest_configure(config):
+    if support.JITTER:
+        os.environ.setdefault(SEED, str(random.randrange(10**6)))  # the workers of xdist inherit it
+
+
+def pytest_report_header(config):
+    if support.JITTER:
+        return f"each step waits up to {support.JITTER:g} s, {SEED}={os.environ[SEED]}"
+
+
+@pytest.fixture(autouse=True)
+def seeded(request):
+    """A test alone has the same jitter as among others."""
+    if support.JITTER:
+        support.chance.seed(os.environ[SEED] + request.node.nodeid)
 
 
 def pytest_sessionstart(session):

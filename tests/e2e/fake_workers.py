@@ -13,6 +13,7 @@ import json
 import os
 import socketserver
 import threading
+import time
 import urllib.parse
 
 TOKEN = "a-secret-for-the-worker-0123456789"
@@ -113,6 +114,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         body = json.loads(raw) if raw else None
         with w.lock:
             w.calls.append((method, self.path, body))
+            w.times.append(time.monotonic())
             w.headers.append(dict(self.headers))
         failure = w.fail.get(url.path)
         if failure and failure(self):
@@ -161,6 +163,7 @@ class Worker:
         self.keeps = keeps  # says yes and frees nothing
         self.context = context  # of TLS
         self.calls, self.headers, self.fail = [], [], {}
+        self.times = []  # of the calls, seconds of time.monotonic()
         self.lock = threading.Lock()
         self.stop = threading.Event()
         self.drained = threading.Event()

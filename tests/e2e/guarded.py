@@ -1,4 +1,5 @@
 """A service whose guard acts on simulated GPUs, for tests."""
+import contextlib
 import signal
 import subprocess
 import sys
@@ -7,6 +8,12 @@ import support
 import worker
 from service import Service
 
+XORG = """
+[[gpu.process]]
+name = "Xorg"
+type = "graphics"
+memory = "180 MiB"
+"""
 WORLD = """
 [[gpu]]
 profile = "rtx4090"
@@ -14,12 +21,7 @@ used = "700 MiB"
 [[gpu.process]]
 name = "ollama"
 memory = "{memory}"
-{until}
-[[gpu.process]]
-name = "Xorg"
-type = "graphics"
-memory = "180 MiB"
-"""
+""" + XORG
 WORKER = """
 [[worker]]
 name = "ollama"
@@ -34,11 +36,24 @@ def config(mode="enforce", worker=WORKER, more=""):
     return f'[guard]\nmode = "{mode}"\nsimulated = true\n{more}\n{worker}'
 
 
-def service(directory, memory="4 GiB", until=None, mode="enforce", **kw):
-    """memory: what the worker holds; until: second at which it lets go."""
+def service(directory, memory="4 GiB", mode="enforce", **kw):
+    """memory: what the worker holds, and never lets go."""
     scenario = directory / "world.toml"
-    scenario.write_text(WORLD.format(memory=memory, until=f"until = {until}" if until else ""))
+    scenario.write_text(WORLD.format(memory=memory))
     return Service(scenario, token=True, config=config(mode), **kw)
+
+
+@contextlib.contextmanager
+def leaving(directory, size, after=0, **kw):
+    """The same with a worker that lets go, so many seconds after it was told to."""
+    world = worker.World(directory, gpu=XORG)
+    with worker.Process(world, ["/bin/sleep", "1000"]) as p:
+        world.hold(p.pid, size)
+        (directory / "pid").write_text(f"{p.pid}\n")
+        table = WORKER.replace('match.name = "ollama"', f'match.pidfile = "{directory}/pid"').replace(
+            '["/bin/true"]', f'["/bin/sh", "-c", "(sleep {after}; rm {world.held}/{p.pid}) > /dev/null 2>&1 &"]', 1)
+        with Service(world.scenario, token=True, config=config(worker=table), **kw) as s:
+            yield looked(s)
 
 
 def looked(s):

@@ -3,9 +3,11 @@
     with service.Service("demo") as s:
         s.get("/api/gpu/devices")          # a requests.Response
 """
+import contextlib
 import os
 import re
 import signal
+import sqlite3
 import subprocess
 import tempfile
 import time
@@ -94,6 +96,15 @@ class Service:
         with open(os.path.join(self.path, "log")) as f:
             return f.read()
 
+    def kept(self, *words):
+        """Waits until its file has a document with these words: what is in it outlives a kill."""
+        def there():
+            with contextlib.suppress(sqlite3.Error), \
+                    contextlib.closing(sqlite3.connect(f"file:{self.state}?mode=ro", uri=True)) as db:
+                rows = db.execute("SELECT id || ' ' || json FROM document")
+                return any(all(w in text for w in words) for text, in rows)
+        self.wait(there)
+
     @staticmethod
     def wait(true, seconds=support.TIMEOUT):
         end = time.monotonic() + seconds
@@ -111,6 +122,7 @@ class Service:
         if token:
             headers["Authorization"] = f"Bearer {TOKEN}"
         kw.setdefault("timeout", support.TIMEOUT)
+        support.jitter()
         return requests.request(method, self.url + path, headers=headers, **kw)
 
     def get(self, path, **kw):

@@ -2,12 +2,21 @@
 
 The program that is tested is build/gpuward, or the one below GPUWARD_BUILD.  No test asserts a
 time: TIMEOUT only keeps a hang from blocking the run.
+
+GPUWARD_TEST_JITTER=S in the environment makes each run of the program and each request to a service wait a random time
+of 0 to S seconds first, as a busy machine would.  A test that fails then believes that its next step is quick: it has
+to wait for the state that it talks of.  The head of the run tells the seed; GPUWARD_TEST_SEED=N uses it again.
+
+    GPUWARD_TEST_JITTER=1 pytest -n 8 tests/e2e/test_guard.py
 """
 import functools
 import json
 import os
 import pathlib
+import random
+import re
 import subprocess
+import time
 
 import jsonschema
 
@@ -19,6 +28,8 @@ FIXTURES = TOP / "tests" / "fixtures"
 SCHEMAS = TOP / "docs" / "schema"
 COMMANDS = ("list", "snapshot", "env", "doctor")
 TIMEOUT = 60
+JITTER = float(os.environ.get("GPUWARD_TEST_JITTER", 0))
+chance = random.Random()  # conftest.py seeds it anew for each test
 
 OK, FAILED, USAGE, NO_GPU, PARTIAL = 0, 1, 2, 3, 4  # exit codes, src/cli/cli.h
 
@@ -33,8 +44,14 @@ def environment(**changes):
     return {k: str(v) for k, v in env.items() if v is not None}
 
 
+def jitter():
+    if JITTER:
+        time.sleep(chance.uniform(0, JITTER))
+
+
 def gpuward(*args, env=None, program=PROGRAM, **kw):
     """Runs the program; the result has returncode, stdout and stderr as text."""
+    jitter()
     kw.setdefault("stdin", subprocess.DEVNULL)
     kw.setdefault("capture_output", True)
     return subprocess.run(
@@ -44,6 +61,17 @@ def gpuward(*args, env=None, program=PROGRAM, **kw):
         encoding="utf-8",
         **kw,
     )
+
+
+def until_caught(child, number):
+    """Waits until child handles the signal or waits for it; before that it would just die of it."""
+    end = time.monotonic() + TIMEOUT
+    while True:
+        status = pathlib.Path(f"/proc/{child.pid}/status").read_text()
+        if any(int(mask, 16) >> number - 1 & 1 for mask in re.findall(r"^Sig(?:Cgt|Blk):\s*(\w+)", status, re.M)):
+            return
+        assert child.poll() is None and time.monotonic() < end, "it does not wait for the signal"
+        time.sleep(0.01)
 
 
 def document(command, *args, code=OK, **kw):

@@ -29,7 +29,7 @@ level = {WATTS}
 """
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
-A, LONGER = ["sleep", "0.05"], ["sleep", "0.075"]
+A, LONGER, MUCH_LONGER = (["sleep", s] for s in ("0.05", "0.15", "0.3"))  # a busy machine takes some of the difference
 
 
 @pytest.fixture
@@ -57,13 +57,14 @@ def ab(tmp_path):
 
 
 def test_a_longer_command_is_worse_and_fails_the_gate(ab, load):
-    done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], A, LONGER)
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], A, MUCH_LONGER)
     assert done.returncode == GATE_FAILED, done.stderr
     energy = doc["ab"]["energy"]
-    assert 1.2 < energy["interval"]["low"] < energy["ratio"] < energy["interval"]["high"] < 1.7
+    assert 1.1 < energy["interval"]["low"] < energy["ratio"] < energy["interval"]["high"] and energy["ratio"] < 7
+    assert energy["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
     assert energy["verdict"] == "worse" and energy["pairs"] == 6
     assert doc["ab"]["time"]["verdict"] == "worse"
-    assert energy["a_mean"] == pytest.approx(WATTS * 0.052, rel=0.2)
+    assert energy["a_mean"] == pytest.approx(WATTS * doc["ab"]["time"]["a_mean"], rel=0.05)
     assert doc["ab"]["power"]["a_mean"] == pytest.approx(WATTS, rel=0.03)
     assert doc["gate"]["outcome"] == "failed" and doc["ending"] == "decided"
     assert doc["exit_code"] == GATE_FAILED
@@ -71,14 +72,14 @@ def test_a_longer_command_is_worse_and_fails_the_gate(ab, load):
 
 
 def test_a_shorter_command_passes_the_gate(ab, load):
-    done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], LONGER, A)
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +10%"], MUCH_LONGER, A)
     assert done.returncode == OK
     assert doc["gate"]["outcome"] == "passed" and doc["ab"]["energy"]["ratio"] < 0.9
     assert "gate passed" in done.stdout
 
 
 def test_without_a_gate_a_finished_comparison_is_no_failure(ab, load):
-    done, doc = ab([load, *QUICK], A, LONGER)
+    done, doc = ab([load, *QUICK], A, MUCH_LONGER)
     assert done.returncode == OK and doc["gate"] is None
     assert doc["ab"]["energy"]["verdict"] == "worse" and "worse" in done.stdout
 
@@ -97,9 +98,10 @@ def test_what_the_interval_holds_cannot_be_told(ab, load, tmp_path):
 
 
 def test_a_command_is_no_better_than_itself_by_much(ab, load):
-    done, doc = ab([load, *QUICK, "--fail-if=energy > +25%"], A, A)
+    done, doc = ab([load, *QUICK, "--fail-if=energy > +100%"], LONGER, LONGER)
     assert done.returncode == OK, done.stdout
-    assert 0.8 < doc["ab"]["energy"]["ratio"] < 1.25
+    assert 0.7 < doc["ab"]["energy"]["ratio"] < 1.4
+    assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.02)
 
 
 # ---- the record
@@ -183,11 +185,12 @@ PART = 'sleep 0.05; echo begin work >&$GPUWARD_MARK_FD; sleep {}; echo end work 
 
 
 def test_a_part_is_compared_without_what_is_around_it(ab, load):
-    done, doc = ab([load, *QUICK, "--part=work"],
-                   ["sh", "-c", PART.format(0.04)], ["sh", "-c", PART.format(0.08)])
+    late = "sleep 0.1; " + PART
+    done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", late.format(0.04)], ["sh", "-c", late.format(0.2)])
     assert done.returncode == OK, done.stderr
-    assert 1.6 < doc["ab"]["energy"]["ratio"] < 2.2
-    assert doc["ab"]["time"]["a_mean"] < 0.06 and doc["config"]["part"] == "work"
+    assert 2 < doc["ab"]["energy"]["ratio"] < 6  # 5; with what is before it, 1.8
+    assert doc["ab"]["energy"]["ratio"] == pytest.approx(doc["ab"]["time"]["ratio"], rel=0.05)
+    assert doc["ab"]["time"]["a_mean"] >= 0.04 and doc["config"]["part"] == "work"
     done, doc = ab([load, *QUICK, "--part=other"], ["sh", "-c", PART.format(0.01)], A)
     assert done.returncode == INVALID and "command A, 'sh', marked no part 'other'" in done.stderr
     assert doc["ending"] == "failed" and "marked no part" in doc["failure"]["reason"]
@@ -199,7 +202,7 @@ def test_a_part_is_compared_without_what_is_around_it(ab, load):
 def test_of_several_parts_of_a_name_the_first_is_compared(ab, load):
     twice = PART.format(0.04) + "; " + PART.format(0.2)
     done, doc = ab([load, *QUICK, "--part=work"], ["sh", "-c", twice], ["sh", "-c", PART.format(0.04)])
-    assert doc["ab"]["time"]["a_mean"] < 0.1
+    assert 0.04 <= doc["ab"]["time"]["a_mean"] < 0.2
     assert done.stderr.count("command A marked 2 parts 'work': the first is taken") == 1
 
 
@@ -258,7 +261,7 @@ def test_a_command_that_is_not_there_is_found_before_the_pairs(ab, load, b, stat
 
 def test_a_stranger_is_told_or_where_asked_ends_it(ab, scenario):
     shared = scenario(CONSTANT + STRANGER)
-    done, doc = ab([shared, *QUICK], A, LONGER)
+    done, doc = ab([shared, *QUICK], A, MUCH_LONGER)
     assert done.returncode == OK and doc["ab"]["energy"]["verdict"] == "worse"
     assert "foreign-process" in {c["code"] for c in doc["codes"]}
     done, doc = ab([shared, *QUICK, "--require-exclusive", "--fail-if=energy > +10%"], A, A)

@@ -137,7 +137,7 @@ def test_windows_that_ended_outlive_the_service():
     with Service("two-gpus") as s:
         path = s.post("/api/v1/windows", json={"label": "kept"}).headers["Location"]
         doc = s.post(path + "/stop").json()
-        time.sleep(1.5)  # it is written with the next reading
+        s.kept(doc["id"], doc["end_time"])
         s.restart(signal.SIGKILL)
         s.wait(lambda: s.get(path).status_code == 200)
         assert s.get(path).json() == doc
@@ -156,7 +156,7 @@ def test_a_large_window_outlives_the_service_whole():
         assert len(doc["parts"]) == 257 and not doc["parts_left_out"] and len(doc["devices"]) == 8
         listed = s.get("/api/v1/windows").json()["windows"][0]
         assert listed == {**doc, "parts_left_out": True, "parts": []}
-        time.sleep(1.5)  # it is written in the background
+        s.kept(doc["id"], doc["end_time"])
         s.restart(signal.SIGKILL)
         s.wait(lambda: s.get(path).status_code == 200)
         assert s.get(path).json() == doc
@@ -179,7 +179,7 @@ def test_a_window_that_was_open_at_kill_9_is_told():
         doc = s.post("/api/v1/windows", json={"label": "cut short"}).json()
         path = "/api/v1/windows/" + doc["id"]
         s.wait(lambda: any(doc["id"] in e["text"] for e in s.get("/api/v1/events").json()["events"]))
-        time.sleep(1.5)  # it is written in the background
+        s.kept(doc["id"])
         for _ in range(2):  # and once alone
             s.restart(signal.SIGKILL)
             s.wait(lambda: s.get(path).status_code == 200)

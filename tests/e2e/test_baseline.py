@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from support import FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward
+from support import (FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, document, environment, gpuward,
+                     until_caught)
 from test_terminal import on_terminal
 
 IDLE = "--simulate=idle-h200"
@@ -126,6 +127,7 @@ def test_a_folder_that_cannot_be_written_is_told(env):
 
 def test_ctrl_c_ends_it_and_keeps_nothing(env):
     p = subprocess.Popen([str(PROGRAM), "baseline", IDLE], env=env, stderr=subprocess.PIPE, text=True)
+    until_caught(p, signal.SIGINT)
     time.sleep(0.5)
     p.send_signal(signal.SIGINT)
     _, err = p.communicate(timeout=TIMEOUT)

@@ -4,8 +4,8 @@ import os
 import re
 import signal
 import subprocess
-import time
 
+from service import Service
 from support import FIXTURES, gpuward, environment, PROGRAM
 
 
@@ -47,12 +47,8 @@ def test_a_killed_measurement_keeps_what_was_read(tmp_path):
     child = subprocess.Popen([PROGRAM, "measure", "--simulate=two-gpus", "--bundle", str(bundle), "--",
                               "sleep", "30"], env=environment(), stderr=subprocess.DEVNULL,
                              start_new_session=True)
-    for _ in range(100):
-        time.sleep(0.1)
-        events = bundle / "gpu1.events"
-        if events.exists() and "\nO\t" in events.read_text():
-            break
-    time.sleep(2.2)
+    for name in ("gpu0.events", "gpu1.events"):  # some readings of the run are in the files
+        Service.wait(lambda: (bundle / name).exists() and (bundle / name).read_text().partition("\nO\t")[2].count("\n") > 40)
     os.killpg(child.pid, signal.SIGKILL)
     child.wait()
     again = gpuward("recompute", "--json", str(bundle))

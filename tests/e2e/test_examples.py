@@ -78,7 +78,9 @@ def test_the_precision_example_compares_three_results(tmp_path):
         assert result["iterations"] == 400
         assert result["model_size_bytes"] == 512 * 512 * WEIGHT_BYTES[precision]
         (once,) = result["runs"]
-        assert once["latency_p50_seconds"] > 0
+        assert once["latency_seconds"] == pytest.approx(once["seconds"] / 400)
+        # Marks that a busy machine reads many at a time tell no time of each.
+        assert once["latency_p50_seconds"] is None or once["latency_p50_seconds"] > 0
         assert once["energy_joules"]["low"] < once["energy_joules"]["best"]
         assert [w["label"] for w in once["windows"]] == ["warm-up", "inference"]
         assert once["part"] == "inference" and once["iterations"] == 400

@@ -345,7 +345,7 @@ def test_a_worker_of_another_name_is_suggested(world, worker):
 def test_learn_proposes_rules_that_then_hold(world, worker):
     with Contender(world, 600 << 20):
         with Guarded(world, configure(("ollama", worker), mode="observe")) as s:
-            s.until("active", "suspect")
+            s.wait(lambda: s.now() not in (None, "reconcile"))
             rules = s.guard("learn", "--for", "1s").stdout
             assert 'action = "ignore"' in rules and "sleep" in rules
         with Guarded(world, configure(("ollama", worker), more=rules)) as s:
@@ -477,8 +477,8 @@ def started(s, *argv):
 def test_signals_reach_the_program(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
-        child = started(s, "sleep", "1000")
-        time.sleep(0.3)
+        child = started(s, "sh", "-c", f"touch {s.path}/runs; exec sleep 1000")
+        s.wait(lambda: os.path.exists(f"{s.path}/runs"))
         child.terminate()
         assert child.wait(support.TIMEOUT) == 128 + signal.SIGTERM
         s.until("active")
@@ -487,7 +487,7 @@ def test_signals_reach_the_program(world, worker):
 def test_who_is_killed_loses_its_room(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
-        child = started(s, "sleep", "5")
+        child = started(s, "sleep", "30")
         child.kill()
         child.wait()
         s.wait(lambda: s.get("/api/v1/guard").json()["reservations"] == [])

@@ -119,20 +119,22 @@ class Inside(Guarded):
 def test_a18_in_a_namespace_memory_of_nobody_is_demand(tmp_path):
     if subprocess.run(["unshare", "-p", "-f", "--mount-proc", "true"], stderr=subprocess.DEVNULL).returncode:
         pytest.skip("no pid namespace can be made here")
-    world = World(tmp_path, gpu='[[gpu.process]]\nhidden = true\nmemory = "8 GiB"\nfrom = 4\n')
-    pidfile = tmp_path / "pid"
+    world = World(tmp_path)
+    pidfile, other = tmp_path / "pid", tmp_path / "other"
     table = (f'[[worker]]\nname = "w"\nkind = "exec"\nmatch.pidfile = "{pidfile}"\n'
-             f'evict_command = ["/bin/sh", "-c", "rm -f {world.held}/*"]\nresume = "never"\n')
+             f'evict_command = ["/bin/sh", "-c", "rm -f {world.held}/$(cat {pidfile})"]\nresume = "never"\n')
     config = text(table, guard='profile = "container"')
     s = Inside(world, config)
     s.argv = ["unshare", "-p", "-f", "--mount-proc", "--kill-child=KILL", "/bin/sh", "-c",
-              f'sleep 1000 & echo $! > {pidfile}; echo "{10 * GIB} compute" > {world.held}/$!; exec "$@"', "sh"] + s.argv
+              f'sleep 1000 & echo $! > {pidfile}; echo "{10 * GIB} compute" > {world.held}/$!; '
+              f'sleep 1000 & echo $! > {other}; exec "$@"', "sh"] + s.argv
     with s:
         s.wait(lambda: s.worker("w").get("resident_bytes") == 10 * GIB)
         assert int(pidfile.read_text()) < 100  # a number of the namespace
+        world.hold(int(other.read_text()), 8 * GIB, "hidden")
+        s.until("evicted", name="w")
         gpu = s.get(f"/api/v1/guard/gpus/{UUID}").json()
         assert gpu["hidden_processes"] is True and gpu["unattributed_bytes"] is not None
-        s.until("evicted", name="w")
         said = [d for d in s.decisions() if d["to"] == "drain"]
         assert said and "unattributed" in said[-1]["rule"] + said[-1]["evidence"]
 

@@ -4,7 +4,7 @@ import pytest
 import guarded
 from guarded import Guarded
 from test_guard_accept import text
-from worker import GIB, Contender, World
+from worker import GIB, Contender, Fault, World
 
 
 def test_a07_a_driver_that_is_loaded_anew_moves_nobody(tmp_path):
@@ -22,12 +22,13 @@ def test_a07_a_driver_that_is_loaded_anew_moves_nobody(tmp_path):
 @pytest.mark.parametrize("code, word", [(18, "different versions"), (999, "unknown error")])
 def test_a07_a_driver_that_fails_altogether_blinds_and_moves_nobody(tmp_path, code, word):
     """18: another version was installed; 999: a container whose device nodes are gone."""
-    fault = f"code = {code}\nfrom = 2\nuntil = 5\n"
-    world = World(tmp_path, more=f'[[fault]]\ncall = "*"\n{fault}[[fault]]\ncall = "nvmlInit_v2"\n{fault}')
+    fault = Fault(tmp_path, f"code = {code}", "*", "nvmlInit_v2")
+    world = World(tmp_path, more=fault.text)
     with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
         with Guarded(world, text(w.table("ollama", "ollama"))) as s:
             s.until("active")
-            s.wait(lambda: s.worker()["blind"])
-            assert word in s.messages()
+            with fault:
+                s.wait(lambda: s.worker()["blind"])
+                s.wait(lambda: word in s.messages())
             s.wait(lambda: not s.worker()["blind"] and s.now() == "active")
             assert s.worker()["mask"] == [] and w.asked("POST") == [] and "evicted" not in s.course()

@@ -62,7 +62,7 @@ class Mortal(Guarded):
             self.start()
 
     def reach(self, true, what):
-        end = time.monotonic() + 10
+        end = time.monotonic() + support.TIMEOUT
         while True:
             self.live()
             try:
@@ -74,7 +74,7 @@ class Mortal(Guarded):
             time.sleep(0.02)
 
     def ask(self, method, path, **kw):
-        kw.setdefault("timeout", 5)
+        kw.setdefault("timeout", 20)
         return super().ask(method, path, **kw)
 
     def tell(self, what, **body):

@@ -25,7 +25,7 @@ def test_a_reservation_lasts_as_long_as_its_owner_whatever_becomes_of_the_servic
         assert done.status_code == 201, done.text
         s.until("evicted")
         s.wait(lambda: s.get("/api/v1/guard").json()["journal"] == "ok")
-        time.sleep(1.2)  # the room is in the file
+        s.kept(done.json()["id"])
         s.restart(signal.SIGKILL)
         s.wait(lambda: [r["id"] for r in rooms(s)] == [done.json()["id"]])
         assert "is still kept" in s.messages()
@@ -40,8 +40,9 @@ def test_a_reservation_ends_with_an_owner_that_ended_meanwhile(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         with Contender(world, 1 << 20) as owner:
             settled(s)
-            assert s.post(ROOMS, token=True, json={"bytes": 16 * GIB, "ttl_s": 600, "pid": owner.pid}).status_code == 201
-            time.sleep(1.2)
+            done = s.post(ROOMS, token=True, json={"bytes": 16 * GIB, "ttl_s": 600, "pid": owner.pid})
+            assert done.status_code == 201, done.text
+            s.kept(done.json()["id"])
             s.stop(signal.SIGKILL)
         s.start()
         s.wait(lambda: worker.resident() == 10 * GIB and s.now() == "active")

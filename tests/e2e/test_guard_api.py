@@ -152,8 +152,7 @@ def test_nobody_without_the_token_changes_anything(calm):
 
 
 def test_an_eviction_by_hand_is_begun_and_told(tmp_path):
-    with guarded.service(tmp_path, until=4) as s:
-        guarded.looked(s)
+    with guarded.leaving(tmp_path, 4 * GIB) as s:
         others = metric(s, "gpu_other_processes_count")
         assert others == 1  # Xorg, not the worker
         got = s.post(OLLAMA + "/evict", token=True, json={"reason": "a test"})
@@ -217,8 +216,7 @@ def test_room_that_makes_no_sense_is_refused(calm, body):
 
 def test_the_answer_waits_until_the_worker_has_left(tmp_path):
     """The order is carried out at once and the memory comes free later."""
-    with guarded.service(tmp_path, memory="18 GiB", until=4) as s:
-        guarded.looked(s)
+    with guarded.leaving(tmp_path, 18 * GIB, after=1) as s:
         got = s.post(ROOMS, token=True, json={"bytes": 12 * GIB})
         assert got.status_code == 201, got.text
         assert s.get(GUARD + "/gpus/0").json()["memory_free_bytes"] >= 12 * GIB

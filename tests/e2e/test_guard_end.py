@@ -68,14 +68,18 @@ def test_an_eviction_under_way_at_the_end_is_waited_for_and_undone(world, tmp_pa
         mark = world.held / str(p.pid)
         back = f"echo {8 * GIB} compute > {mark}.t && mv {mark}.t {mark}"
         table = (f'[[worker]]\nname = "w"\nkind = "exec"\nmatch.pidfile = "{tmp_path}/w.pid"\n'
-                 f'evict_command = ["/bin/sh", "-c", "sleep 4; rm -f {mark}"]\n'
+                 f'evict_command = ["/bin/sh", "-c", "until test -e {tmp_path}/go; do sleep 0.1; done; rm -f {mark}"]\n'
                  f'resume_command = ["/bin/sh", "-c", "{back}"]\n')
         with Guarded(world, config(table).replace("budget_s = 4", "budget_s = 30")) as s:
             s.until("active", name="w")
             with Contender(world, 18 * GIB):
                 s.until("evict", name="w")
             time.sleep(1)  # it is seen to be gone
-            s.stop()
+            s.child.send_signal(signal.SIGTERM)
+            time.sleep(0.5)
+            assert s.child.poll() is None
+            (tmp_path / "go").touch()
+            s.child.wait(support.TIMEOUT)
             assert world.holds(p.pid) == 8 * GIB
             assert "verify to evicted" in s.messages()
 

@@ -9,7 +9,7 @@ import requests
 
 import support
 from guarded import SHORT, Guarded, configure
-from worker import GIB, Contender, Worker, World
+from worker import GIB, Contender, Fault, Worker, World
 
 LISTS = "nvmlDeviceGetComputeRunningProcesses_v3"
 
@@ -162,12 +162,14 @@ def test_a16_a_fault_older_than_the_service_is_found(tmp_path):
 
 
 def test_a07_a_blind_guard_keeps_still_and_sees_again(tmp_path):
-    world = at(tmp_path, more=f'[[fault]]\ncall = "{LISTS}"\ncode = 999\nfrom = 3\nuntil = 7\n')
+    fault = Fault(tmp_path, "code = 999", LISTS)
+    world = at(tmp_path, more=fault.text)
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker().get("resident_bytes") == 10 * GIB)
-        s.wait(lambda: s.worker()["blind"])
-        s.wait(lambda: re.search(r"^gpuward_guard_blind\{[^}]*uuid=\"GPU-[^}]*\} 1$", s.get("/metrics").text, re.M))
-        assert w.acted() == []
+        with fault:
+            s.wait(lambda: s.worker()["blind"])
+            s.wait(lambda: re.search(r"^gpuward_guard_blind\{[^}]*uuid=\"GPU-[^}]*\} 1$", s.get("/metrics").text, re.M))
+            assert w.acted() == []
         s.wait(lambda: not s.worker()["blind"] and s.now() == "active")
         assert w.acted() == []
         with Contender(world, 8 * GIB):
@@ -175,37 +177,40 @@ def test_a07_a_blind_guard_keeps_still_and_sees_again(tmp_path):
 
 
 def test_a08_a_call_that_hangs_holds_nobody_else_up(tmp_path):
-    world = at(tmp_path, more=f'[[fault]]\ncall = "{LISTS}"\nhang = true\nfrom = 3\nuntil = 14\n')
+    fault = Fault(tmp_path, "hang = true", LISTS)
+    world = at(tmp_path, more=fault.text)
     with Worker(world) as w, Guarded(world, configure(("ollama", w))) as s:
         s.wait(lambda: s.worker().get("resident_bytes") == 10 * GIB)
         threads = len(os.listdir(f"/proc/{s.child.pid}/task"))
-        s.wait(lambda: s.worker()["hung"])
-        took = []
-        for path in ("/healthz", "/metrics") * 8:
-            begin = time.monotonic()
-            assert s.get(path).status_code == 200
-            took.append(time.monotonic() - begin)
-        assert sorted(took)[len(took) // 2] < 0.1, took  # the median: this machine may be busy
-        assert len(os.listdir(f"/proc/{s.child.pid}/task")) <= threads + 1  # one is stuck, and no more
-        assert w.acted() == []
+        with fault:
+            s.wait(lambda: s.worker()["hung"])
+            took = []
+            for path in ("/healthz", "/metrics") * 8:
+                begin = time.monotonic()
+                assert requests.get(s.url + path, timeout=support.TIMEOUT).status_code == 200
+                took.append(time.monotonic() - begin)
+            assert sorted(took)[len(took) // 2] < 0.1, took  # the median: this machine may be busy
+            assert len(os.listdir(f"/proc/{s.child.pid}/task")) <= threads + 1  # one is stuck, and no more
+            assert w.acted() == []
         s.wait(lambda: not s.worker()["hung"] and s.now() == "active")
 
 
 def test_a09_a_lost_gpu_takes_only_its_own_worker_with_it(tmp_path):
     second = tmp_path / "second"
     second.mkdir()
-    world = at(tmp_path, more=f'[[gpu]]\nprofile = "rtx4090"\nfollow = "{second}/held"\n'
-               '[[timeline]]\nat = 4\ndo = "lose"\ngpu = 1\n')
+    lost = Fault(tmp_path, "gpu = 1\ncode = 15", "*")
+    world = at(tmp_path, more=f'[[gpu]]\nprofile = "rtx4090"\nfollow = "{second}/held"\n{lost.text}')
     other = World(second)
     with Worker(world) as a, Worker(other) as b:
         more = "[health]\ninterval_s = 0.2\n"
         with Guarded(world, configure(("a", a), ("b", b), more=more)) as s:
             for w in "ab":
                 s.wait(lambda w=w: s.worker(w).get("resident_bytes") == 10 * GIB)
-            s.wait(lambda: s.worker("b")["quarantine"] or "health" in s.worker("b")["mask"])
-            time.sleep(1)
-            assert s.worker("a")["mask"] == [] and not s.worker("a")["quarantine"] and s.now("a") == "active"
-            assert a.acted() == [] and a.resident() == 10 * GIB
+            with lost:
+                s.wait(lambda: s.worker("b")["quarantine"] or "health" in s.worker("b")["mask"])
+                time.sleep(1)
+                assert s.worker("a")["mask"] == [] and not s.worker("a")["quarantine"] and s.now("a") == "active"
+                assert a.acted() == [] and a.resident() == 10 * GIB
 
 
 # ---- A11: killed at any moment

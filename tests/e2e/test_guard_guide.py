@@ -20,9 +20,12 @@ def test_the_simulated_card_shows_an_eviction_and_a_return(tmp_path):
     part = GUIDE.split("## Try it on a simulated card")[1].split("\n## ")[0]
     blocks = re.findall(r"```sh\n(.*?)```", part, re.S)
     assert len(blocks) == 4
-    script = "\necho -----\n".join(blocks).replace("/tmp/try-guard", str(tmp_path / "try")).replace("9495", str(free_port()))
-    # The machine may be slow: what is waited for is waited for longer.
-    script = re.sub(r"^sleep (\d)$", lambda m: f"sleep {int(m[1]) + 1}", script, flags=re.M)
+    port = str(free_port())
+    script = "\necho -----\n".join(blocks).replace("/tmp/try-guard", str(tmp_path / "try")).replace("9495", port)
+    states = iter(["active .*8.0 GiB", "evicted", "active .*is back"])  # what each sleep is for, however slow the machine
+    script = re.sub(r"^sleep \d$", lambda m: f'until gpuward guard status --address 127.0.0.1:{port} 2>&1 | '
+                    f'grep -q "^model *{next(states)}"; do sleep 0.1; done', script, flags=re.M)
+    assert next(states, None) is None
     env = support.environment(HOME=tmp_path, PATH=f"{support.PROGRAM.parent}:{os.environ['PATH']}")
     shell = subprocess.Popen(["bash", "-c", script], env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                              start_new_session=True)

@@ -2,8 +2,6 @@
 import signal
 import time
 
-import pytest
-
 import guarded
 from guarded import SHORT, Guarded, configure, give
 from worker import GIB, Contender, Process, Worker

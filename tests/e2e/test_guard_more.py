@@ -42,7 +42,7 @@ def test_workers_leave_until_the_last_game_is_over(world, worker):
             assert s.get("/api/v1/guard/games").json()["games"] == []
             s.guard("game", "end", "--pid", str(one.pid), code=support.FAILED)
             s.guard("game", "start", "--pid", str(os.getpid()), "--for", "1s")  # over with its time
-            s.until("evicted")
+            s.wait(lambda: s.worker()["evictions_total"] == 2)
             s.until("active")
             s.guard("game", "start", "--pid", "2147483647", code=support.FAILED)  # nobody's
             for words in (("start",), ("start", "--pid", "x"), ("pause", "--pid", "1"), ()):

@@ -5,7 +5,7 @@ import time
 import guarded
 import support
 from guarded import SHORT, Guarded, give
-from worker import GIB, Contender, Worker, World
+from worker import GIB, Contender, Fault, Worker, World
 
 OFTEN = "poll_ms = 50\n"
 
@@ -145,16 +145,16 @@ def test_workers_change_places(world):
 
 
 def test_an_order_under_way_ends_before_the_tables_change(world, tmp_path):
-    """A hook that takes a while: until it has ended the old configuration counts."""
+    """A hook that takes its time: until it has ended the old configuration counts."""
     hook = tmp_path / "hook"
-    hook.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/said\ntest $1 = evict && sleep 2 && "
-                    f"rm -f {world.held}/$2\ntest $1 = resume && echo {2 * GIB} compute > {world.held}/$2\nexit 0\n")
+    hook.write_text(f"#!/bin/sh\necho $1 >> {tmp_path}/said\ntest $1 = evict && "
+                    f"{{ until test -e {tmp_path}/go; do sleep 0.05; done; rm -f {world.held}/$2; }}\ntest $1 = resume && echo {2 * GIB} compute > {world.held}/$2\nexit 0\n")
     hook.chmod(0o755)
     with Contender(world, 2 * GIB, exe=shutil.copy("/bin/sleep", tmp_path / "holder")) as holder:
         text = f"""[guard]
 mode = "enforce"
 simulated = true
-{OFTEN}{SHORT}
+{OFTEN}{SHORT.replace("budget_s = 4", "budget_s = 60")}
 [[worker]]
 name = "w"
 kind = "exec"
@@ -169,6 +169,7 @@ resume_command = ["{hook}", "resume", "{holder.pid}"]
             give(s, text.replace('"resume"', '"other"'))
             s.wait(lambda: "read anew" in s.messages())
             assert not any("goes by the new configuration" in t for t in events(s))
+            (tmp_path / "go").touch()
             heard(s, "goes by the new configuration")
             s.until("evicted", name="w")
             assert (tmp_path / "said").read_text() == "evict\n"
@@ -227,17 +228,18 @@ def test_a_recording_goes_on_under_the_new_configuration(world, worker, tmp_path
 
 
 def test_a_driver_that_hangs_holds_no_reload_up(tmp_path):
-    world = World(tmp_path, more='[[fault]]\ncall = "nvmlDeviceGetComputeRunningProcesses_v3"\nhang = true\nfrom = 2\n'
-                  'until = 4\n')
+    fault = Fault(tmp_path, "hang = true", "nvmlDeviceGetComputeRunningProcesses_v3")
+    world = World(tmp_path, more=fault.text)
     with Worker(world, size=10 * GIB) as w:
         one = configure(("ollama", w))
         with Guarded(world, one) as s:
             s.wait(lambda: s.worker().get("resident_bytes") == 10 * GIB)
-            time.sleep(1.5)
-            for i in range(5):
-                give(s, one + f'[[rule]]\nmatch.name = "nobody{i}"\naction = "ignore"\n')
-                assert s.get("/api/v1/guard").status_code == 200
-                time.sleep(0.1)
+            with fault:
+                s.wait(lambda: s.worker()["hung"])
+                for i in range(5):
+                    give(s, one + f'[[rule]]\nmatch.name = "nobody{i}"\naction = "ignore"\n')
+                    assert s.get("/api/v1/guard").status_code == 200
+                    time.sleep(0.1)
             s.wait(lambda: s.now() == "active" and not s.worker()["hung"])
             with Contender(world, 8 * GIB):
                 s.until("evicted")

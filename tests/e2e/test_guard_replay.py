@@ -62,9 +62,8 @@ def test_a_room_of_an_earlier_run_is_in_the_recording(world, worker, tmp_path): 
     trace = tmp_path / "trace"
     with Guarded(world, configure(("ollama", worker), guard=f'record = "{trace}"')) as s:
         settled(s)
-        reserve(s)
+        s.kept(reserve(s))
         s.until("evicted")
-        time.sleep(1.2)  # the room is in the file
         s.stop(signal.SIGKILL)
         trace.unlink()
         s.start()
@@ -211,8 +210,8 @@ FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guar
 
 
 def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_each():
-    """A function of guard.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
-    text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard.h").read_text(), flags=re.S)
+    """A function of guard_feed.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
+    text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard_feed.h").read_text(), flags=re.S)
     told = set(re.findall(r"\b(guard_\w+)\(\s*struct guard \*g\b", text)) - FETCHED
     assert len(told) > 12 and "guard_foreign" in told
     callers = {}

@@ -27,8 +27,7 @@ def simulated(s, status=200, **body):
 # ---- operations
 
 def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tmp_path):
-    with guarded.service(tmp_path, "4 GiB", 3, state=str(tmp_path / "state")) as s:
-        guarded.looked(s)
+    with guarded.leaving(tmp_path, 4 * GIB, after=0.5, state=str(tmp_path / "state")) as s:
         got = s.post(OLLAMA + "/evict", token=True)
         where = got.headers["Location"]
         assert got.json()["operation"]["state"] == "running"
@@ -52,7 +51,7 @@ def test_an_eviction_can_be_followed_until_it_is_done_and_is_counted_for_ever(tm
 
 def test_the_log_tells_at_what_temperature_workers_leave(tmp_path):
     calls = ", ".join(f'"nvmlDeviceGet{c}"' for c in ("MarginTemperature", "TemperatureThreshold"))
-    (tmp_path / "world.toml").write_text(f"[driver]\nmissing = [{calls}]\n" + guarded.WORLD.format(memory="4 GiB", until=""))
+    (tmp_path / "world.toml").write_text(f"[driver]\nmissing = [{calls}]\n" + guarded.WORLD.format(memory="4 GiB"))
     with Service(tmp_path / "world.toml", token=True, config=guarded.config()) as s:
         guarded.looked(s)
         s.wait(lambda: s.get("/api/v1/health/gpus/0").json()["margin_source"] == "fallback")
@@ -118,7 +117,7 @@ def test_an_answer_about_a_gpu_can_be_sent_as_a_question(live):
 def test_a_scene_of_a_recording_is_a_world(tmp_path):
     record = tmp_path / "guard.trace"
     scenario = tmp_path / "world.toml"
-    scenario.write_text(guarded.WORLD.format(memory="4 GiB", until=""))
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
     with guarded.Service(scenario, token=True, config=guarded.config(more=f'record = "{record}"')) as s:
         guarded.looked(s)
         s.wait(lambda: record.read_text().count("\n") > 10)
@@ -142,7 +141,7 @@ def test_a_question_that_makes_no_sense_is_refused_by_name(live, body, word):
 
 def test_on_a_gpu_with_a_screen_the_desktop_alone_moves_nobody_and_the_remedy_is_told(tmp_path):
     scenario = tmp_path / "world.toml"
-    scenario.write_text(guarded.WORLD.format(memory="4 GiB", until=""))
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB"))
     with guarded.Service(scenario, token=True, config=guarded.config(more='demand = "any"')) as s:
         guarded.looked(s)
         s.wait(lambda: "result=withheld" in s.messages())
@@ -178,7 +177,7 @@ def test_a_process_that_is_not_there_can_have_no_room(live):
 
 def test_xids_are_counted_by_number_over_restarts_and_the_page_is_clean(tmp_path):
     scenario = tmp_path / "world.toml"
-    scenario.write_text(guarded.WORLD.format(memory="4 GiB", until="")
+    scenario.write_text(guarded.WORLD.format(memory="4 GiB")
                         + "".join(f'[[timeline]]\nat = {t}\ndo = "xid"\ndata = {x}\n' for t, x in ((2, 13), (3, 31), (3, 13))))
     with guarded.Service(scenario, token=True, config=guarded.config(), state=str(tmp_path / "state")) as s:
         guarded.looked(s)

@@ -8,6 +8,7 @@ import os
 import pty
 import re
 import signal
+import statistics
 import struct
 import subprocess
 import sys
@@ -16,7 +17,8 @@ import time
 
 import pytest
 
-from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
+from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward, until_caught
+from worker import Fault
 
 WATTS = 400
 CONSTANT = f"""
@@ -144,7 +146,9 @@ def test_trials_are_told_as_one_mean_with_an_interval(measure, load):
     assert float(told[1]) == pytest.approx(mean, abs=float(told[2]) / 5)
     # What the sensor may be off by, 2.5 % and 2.5 W each as standard uncertainty, stays.
     least = 1.96 * (0.025**2 + (2.5 / WATTS) ** 2) ** 0.5 * mean
-    assert 0.9 * least < float(told[2]) < 3 * least
+    # What the runs differ by, on a busy machine, comes to it: Student's t of two degrees of freedom.
+    spread = 4.303 * statistics.stdev(r["energy_joules"]["best"] for r in doc["runs"]) / 3**0.5
+    assert 0.9 * least < float(told[2]) < 2 * (least + spread)
     each = re.search(r"  iteration +([\d.]+) \S+ [\d.]+ J in [\d.]+ ms \(10 of them a run\)", done.stderr)
     assert float(each[1]) == pytest.approx(mean / 10, rel=0.1)
     assert "(20 of them a run)" in done.stderr and "short in 3 of 3 runs" in done.stderr
@@ -196,10 +200,10 @@ def test_a_count_that_stood_still_is_not_known(measure, load):
     assert "--count-cmd: it said 7 before and 7 after: how many there were is not known" in done.stderr
 
 
-def test_a_gpu_lost_within_the_run_keeps_its_data_and_its_description(measure, scenario):
-    lost = scenario('[time]\nbegin = 10\n[[gpu]]\nprofile = "h200"\n'
-                    '[[timeline]]\nat = 10.8\ndo = "lose"\n')
-    _, doc = measure([lost], "sleep", "1.2")
+def test_a_gpu_lost_within_the_run_keeps_its_data_and_its_description(measure, scenario, tmp_path):
+    lost = Fault(tmp_path, "code = 15", "*")
+    world = scenario('[time]\nbegin = 10\n[[gpu]]\nprofile = "h200"\n' + lost.text)
+    _, doc = measure([world], "sh", "-c", f"sleep 0.7; touch {lost.file}; sleep 0.5")
     [device] = doc["runs"][0]["devices"]
     assert "gpu-lost" in device["codes"] and device["validity"] == "invalid"
     assert device["energy_joules"]["best"] > 0 and device["power_limit_watts"] == 700
@@ -292,7 +296,7 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
     assert energy["best"] == pytest.approx(WATTS * prefill["seconds"], rel=0.03)
     assert rest["unfinished"] and not prefill["unfinished"]
     assert doc["iterations"] == 5 and doc["tokens"] == 42
-    assert 0.02 <= run["latency_p50_seconds"] <= run["latency_p95_seconds"]
+    assert 0.01 <= run["latency_p50_seconds"] <= run["latency_p95_seconds"]  # 0.02, as they are read
     assert run["energy_per_token_joules"]["best"] == pytest.approx(
         run["energy_joules"]["best"] / 42
     )
@@ -302,8 +306,8 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
 PARTS = """
 import os, time
 f = os.fdopen(int(os.environ["GPUWARD_MARK_FD"]), "w", 1)
-for i in range(4):
-    time.sleep(0.1)
+for i in range(3):
+    time.sleep(0.3)
     print("iteration\\ntokens 100", file=f)
 for name in ("work", "work", "open"):
     print("begin", name, file=f)
@@ -316,14 +320,14 @@ for name in ("work", "work", "open"):
 
 def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
     whole = measure([load], PYTHON, "-c", PARTS)[1]["runs"][0]
-    done, doc = measure([load, "--part=work", "--iterations=22"], PYTHON, "-c", PARTS)
+    done, doc = measure([load, "--part=work", "--iterations=21"], PYTHON, "-c", PARTS)
     assert done.returncode == 0
     run = doc["runs"][0]
     assert "marked 2 parts 'work': the figures are of the first" in done.stderr
-    assert whole["iterations"] == 22 and whole["tokens"] == 436
+    assert whole["iterations"] == 21 and whole["tokens"] == 336
     assert run["part"] == "work" and run["iterations"] == 6 and run["tokens"] == 12
-    assert 0.24 <= run["seconds"] < 0.4 and run["latency_seconds"] == pytest.approx(run["seconds"] / 6)
-    assert 0.04 <= run["latency_p95_seconds"] < 0.1 <= whole["latency_p95_seconds"]
+    assert 0.24 <= run["seconds"] < 0.8 and run["latency_seconds"] == pytest.approx(run["seconds"] / 6)
+    assert 0.03 <= run["latency_p95_seconds"] < 0.25 <= whole["latency_p95_seconds"]
     assert run["energy_per_iteration_joules"]["best"] == pytest.approx(run["energy_joules"]["best"] / 6)
     assert run["energy_joules"]["best"] == pytest.approx(WATTS * run["seconds"], rel=0.05)
     assert codes(run)["short"]["evidence"] == f'{run["seconds"]:.2f} s'
@@ -495,7 +499,8 @@ def read_until(master, text=None):
 
 def test_ctrl_c_reaches_the_command_once(load, tmp_path):
     out = tmp_path / "r.json"
-    trap = "trap 'echo got; n=$((n+1))' INT; n=0; echo ready; sleep 0.4; sleep 0.3; exit $((40+n))"
+    trap = "trap 'echo got; n=$((n+1))' INT; n=0; i=0; echo ready; "
+    trap += "while [ $n -eq 0 ] && [ $i -lt 600 ]; do sleep 0.1; i=$((i+1)); done; sleep 0.3; exit $((40+n))"
     p, master = on_terminal(load, "-o", out, "--", "sh", "-c", trap)
     read_until(master, b"ready")
     os.write(master, b"\x03")
@@ -523,15 +528,17 @@ def test_without_a_terminal_there_is_a_line_for_a_hundred_samples(measure, load)
     assert 1 <= len(lines) <= 2
 
 
-LOSE = CONSTANT + '[[timeline]]\nat = 31.6\ndo = "{what}"\n{more}'
+RELOAD = '[[timeline]]\nat = 31.6\ndo = "reload"\nlength = 0.3\n'
 
 
-@pytest.mark.parametrize("what, more, code, seconds", [
-    ("lose", "gpu = 0", "gpu-lost", 0.7),
-    ("reload", "length = 0.3", "driver-reloaded", 3),  # read again before the end, or not
+@pytest.mark.parametrize("reload, code, seconds", [
+    (False, "gpu-lost", 1.4),
+    (True, "driver-reloaded", 3),  # read again before the end, or not
 ])
-def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, what, more, code, seconds):
-    done, doc = measure([scenario(LOSE.format(what=what, more=more))], "sleep", "3")
+def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_path, reload, code, seconds):
+    lost = Fault(tmp_path, "code = 15", "*")
+    end = "" if reload else f"touch {lost.file}; "
+    done, doc = measure([scenario(CONSTANT + (RELOAD if reload else lost.text))], "sh", "-c", f"sleep 1.9; {end}sleep 1.1")
     assert done.returncode == 0
     run = doc["runs"][0]
     assert doc["validity"] == run["validity"] == "invalid"
@@ -667,9 +674,10 @@ def test_ctrl_c_while_the_baseline_is_taken_starts_nothing(tmp_path):
     started = tmp_path / "started"
     p = subprocess.Popen([str(PROGRAM), "measure", "--simulate=idle-h200", "--baseline=new", "--", "touch",
                           str(started)], env=environment(), stderr=subprocess.PIPE, text=True)
-    time.sleep(1)
+    until_caught(p, signal.SIGINT)
+    time.sleep(0.7)
     p.send_signal(signal.SIGINT)
-    p.communicate(timeout=20)
+    p.communicate(timeout=TIMEOUT)
     assert p.returncode == 130 and not started.exists()
 
 

@@ -4,7 +4,7 @@ import pathlib
 
 import pytest
 
-from support import COMMANDS, FIXTURES, NO_GPU, OK, PARTIAL, document, environment, gpuward
+from support import COMMANDS, FIXTURES, NO_GPU, PARTIAL, document, environment, gpuward
 
 FAKE = FIXTURES / "nvidia-smi"
 HAS_NVIDIA = pathlib.Path("/dev/nvidiactl").exists()

@@ -237,7 +237,7 @@ with gpuward.Meter(nvml_library=SIM) as m:
 """)
     w, devices, fields, per, budgets, count, simulated, *shown = got
     assert simulated == [True] * 3
-    assert re.match(r"<gpuward.Window 'whole' \(simulated\): [\d.]+ \[[\d.]+, [\d.]+\] J in 1\.\d+ s, ", shown[0])
+    assert re.match(r"<gpuward.Window 'whole' \(simulated\): [\d.]+ \[[\d.]+, [\d.]+\] J in [\d.]+ s, ", shown[0])
     assert re.match(r"\[<gpuward.Energy gpu 0 \(simulated\): [\d.]+ \[", shown[1])
     assert count == 2 and len(devices) == 2
     assert all(fields)
@@ -296,7 +296,7 @@ with gpuward.Meter(nvml_library=SIM) as m:
     def work(i):
         with m.window(str(i)) as w:
             time.sleep(0.5)
-        out.append(w.joules)
+        out.append(w.watts)
     all = [threading.Thread(target=work, args=(i,)) for i in range(8)]
     [t.start() for t in all]
     [t.join() for t in all]

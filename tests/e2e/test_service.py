@@ -366,10 +366,10 @@ def test_a_driver_that_is_unloaded_is_not_ready_and_comes_back(tmp_path):
     text = '[[gpu]]\nprofile = "h100"\n[[timeline]]\nat = 2\ndo = "reload"\nlength = 3\nversion = "580.200.01"\n'
     with Service(scenario(tmp_path, text)) as s:
         s.wait(lambda: s.get("/readyz").status_code == 503)
-        driver = s.get("/api/gpu/driver").json()
-        if s.get("/readyz").status_code == 503:
+        driver, up = s.get("/api/gpu/driver").json(), set(metric(s, "gpuward_gpu_up").values())
+        if s.get("/readyz").status_code == 503:  # all the while
             assert driver["driver_version"] is None and driver["error_message"]
-            assert set(metric(s, "gpuward_gpu_up").values()) == {0}
+            assert up == {0}
         s.wait(lambda: s.get("/readyz").status_code == 200)
         assert s.get("/api/gpu/driver").json()["driver_version"] == "580.200.01"
 

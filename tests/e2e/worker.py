@@ -53,6 +53,20 @@ class World:
             return 0
 
 
+class Fault:
+    """What goes wrong with a driver, for as long as a test wants: `text` is for its world, `with` begins and ends it."""
+
+    def __init__(self, path, what, *calls):
+        self.file = pathlib.Path(path) / "fault"
+        self.text = "".join(f'[[fault]]\ncall = "{c}"\n{what}\nwhile = "{self.file}"\n' for c in calls)
+
+    def __enter__(self):
+        self.file.touch()
+
+    def __exit__(self, *exc):
+        self.file.unlink()
+
+
 class Process:
     def __init__(self, world, argv, **kw):
         self.world = world

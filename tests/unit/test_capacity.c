@@ -104,6 +104,20 @@ static void an_empty_past_is_unknown(void **state)
 	capacity_free(NULL);
 }
 
+static void a_mean_is_never_outside_of_least_and_most(void **state)
+{
+	struct capacity_past p;
+	struct capacity *c = make();
+
+	(void)state;
+	for (unsigned i = 1; i <= 20; i++) /* no float: rounds to 315 */
+		add(c, i * S, UINT64_C(17585248666));
+	capacity_past(c, 20 * S, 60 * S, &p);
+	assert_true((double)p.min_bytes <= p.mean_bytes && p.mean_bytes <= (double)p.max_bytes);
+	assert_int_equal(p.max_bytes, UINT64_C(17585248666));
+	capacity_free(c);
+}
+
 static void the_last_minutes_are_those_of_brute_force(void **state)
 {
 	(void)state;
@@ -483,6 +497,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(an_empty_past_is_unknown),
+		cmocka_unit_test(a_mean_is_never_outside_of_least_and_most),
 		cmocka_unit_test(the_last_minutes_are_those_of_brute_force),
 		cmocka_unit_test(the_last_days_are_not_outside_of_brute_force),
 		cmocka_unit_test(a_week_is_remembered_and_no_more),

@@ -243,6 +243,7 @@ static void a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back(void **
 	stepper.ns = 4 * NS_PER_MS; /* it is lost for 20 s only */
 	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_LOST);
 	until(listening() == 1);
+	stepper.ns = 20 * NS_PER_MS;
 	until(told_of(ABI_EVENT_XID, 31) >= 0);
 	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_OK);
 	until(listening() == 2);
