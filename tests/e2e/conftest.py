@@ -1,6 +1,8 @@
 import os
 import random
 
+import signal
+
 import pytest
 
 import service
@@ -28,6 +30,9 @@ def seeded(request):
 
 
 def pytest_sessionstart(session):
+    # Who is started in the background of a script has it ignored, and so would all that is started here.
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     if not support.PROGRAM.exists():
         pytest.exit(f"{support.PROGRAM} is not there: make build, or set GPUWARD_BUILD", 2)
 
