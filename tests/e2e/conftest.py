@@ -1,6 +1,5 @@
 import os
 import random
-
 import signal
 
 import pytest
