@@ -270,6 +270,13 @@ static int ask_worker(struct remote *r, const char *name)
 	return code;
 }
 
+static void say_simulated(const struct json_doc *reply)
+{
+	if (json_doc_true(reply, "simulated"))
+		printf("%s SIMULATED %s no figure of these GPUs is real\n", term_on(TERM_MARK),
+		       term_off());
+}
+
 static int status(struct cli *c, struct remote *r, const char *name)
 {
 	bool one = name && strcmp(name, ALL) != 0;
@@ -279,6 +286,7 @@ static int status(struct cli *c, struct remote *r, const char *name)
 		code = remote_want(r, "GET", "/api/v1/guard", NULL);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
+	say_simulated(r->reply);
 	if (!c->quiet)
 		say_mode(r->reply);
 	if (json_doc_count(r->reply, "workers") == 0) {
@@ -306,6 +314,7 @@ static int explain(struct cli *c, struct remote *r, const char *name)
 	buf_done(&path);
 	if (code != EXIT_OK || c->json)
 		return code == EXIT_OK ? print_body(r) : code;
+	say_simulated(r->reply);
 	for (size_t i = 0; i < json_doc_count(r->reply, "workers"); i++) {
 		const struct json_doc *w = json_doc_at(r->reply, "workers", i);
 

@@ -53,20 +53,30 @@ static bool is_id(const char *s)
 	return true;
 }
 
+/* What follows the first key of that name, which is the container's own; "": there is none. */
+static const char *text_of(const char *body, const char *key)
+{
+	const char *p = strstr(body, key);
+
+	p = p ? p + strlen(key) : "";
+	p += strspn(p, " \t\r\n");
+	p += *p == ':';
+	p += strspn(p, " \t\r\n");
+	return *p == '"' ? p + 1 : "";
+}
+
 int called_read(const char *answer, char id[static CALLED_ID + 1])
 {
-	static const char key[] = "\"Id\":\"";
 	const char *status = strchr(answer, ' '), *body = strstr(answer, "\r\n\r\n"), *at;
 
 	if (strncmp(answer, "HTTP/1.", 7) != 0 || !status || !body)
 		return -GW_E_PARSE;
 	if (strtol(status, NULL, 10) == 404)
 		return -GW_E_NOENT;
-	at = strstr(body, key); /* its own comes first */
-	if (strtol(status, NULL, 10) != 200 || !at || !is_id(at + strlen(key)) ||
-	    at[strlen(key) + CALLED_ID] != '"')
+	at = text_of(body, "\"Id\"");
+	if (strtol(status, NULL, 10) != 200 || !is_id(at) || at[CALLED_ID] != '"')
 		return -GW_E_PARSE;
-	memcpy(id, at + strlen(key), CALLED_ID);
+	memcpy(id, at, CALLED_ID);
 	id[CALLED_ID] = '\0';
 	return 0;
 }

@@ -94,6 +94,7 @@ void api_guard(void *arg, const struct request *q, struct reply *r)
 		return;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
+	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_string(&j, "journal", g->journal);
 	guard_doc_time(&j, "looked", g->scene ? g->scene->mono_ns : 0, now);

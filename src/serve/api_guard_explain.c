@@ -4,14 +4,16 @@
 
 #include "guard/demand.h"
 #include "guard/sight.h"
+#include "guard/worker.h"
 
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#define CONTENDERS 8
-#define MIB        1048576.0
+#define CONTAINER_ID 64 /* digits of a whole one; a name is shorter, as a rule */
+#define CONTENDERS   8
+#define MIB          1048576.0
 
 static void say(struct json *j, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 static void say(struct json *j, const char *fmt, ...)
@@ -234,6 +236,12 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 	bool url = w->url && !w->match.port && strncmp(w->url, "http", 4) == 0;
 	unsigned n = 0;
 
+	if (w->match.container && strlen(w->match.container) < CONTAINER_ID)
+		say(j,
+		    "Its container is known by the name %.100s, and which one that is its "
+		    "engine "
+		    "(%.100s) has not said; the service's events tell why.",
+		    w->match.container, worker_engine(w) ? worker_engine(w) : "none");
 	for (unsigned i = 0; i < s->processes && n < CONTENDERS; i++) {
 		if (!may_be_it(s, v, i))
 			continue;
@@ -402,6 +410,7 @@ void api_guard_explain(void *arg, const struct request *q, struct reply *r)
 		return;
 	json_init(&j, &r->body, false);
 	api_head(&j, a);
+	json_bool(&j, "simulated", guard_doc_simulated(g));
 	json_string(&j, "mode", guard_doc_mode(g->policy->mode));
 	json_array(&j, "workers");
 	for (unsigned i = 0; i < g->policy->workers; i++)

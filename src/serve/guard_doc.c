@@ -45,6 +45,14 @@ void guard_doc_text(struct json *j, const char *key, const char *text)
 	json_string(j, key, text && *text ? text : NULL);
 }
 
+bool guard_doc_simulated(const struct guard_view *g)
+{
+	for (unsigned i = 0; g->scene && i < g->scene->gpus; i++)
+		if (g->scene->gpu[i].simulated)
+			return true;
+	return false;
+}
+
 const char *guard_doc_mode(enum guard_mode mode)
 {
 	static const char *const words[] = { "observe", "dry-run", "enforce" };

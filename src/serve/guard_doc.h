@@ -40,6 +40,8 @@ void guard_doc_old_names(struct json *j, double total, double used, double free_
 bool guard_doc_pretends(const struct guard_status *s);
 
 const char *guard_doc_mode(enum guard_mode mode);
+/* Is a GPU simulated that the guard has seen? */
+bool guard_doc_simulated(const struct guard_view *g);
 const char *guard_doc_hold(enum guard_hold hold);
 
 /* A text, or null where it is empty. */

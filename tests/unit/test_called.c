@@ -20,6 +20,7 @@ static void an_answer_names_the_id_or_says_why_not(void **state)
 		     "\",\"Created\":\"x\"}" },
 		{ 0, "HTTP/1.1 200 OK\r\n\r\n1f\r\n{\"Id\":\"" ID "\",\"Image\":\"sha256:" ID
 		     "\"}" },
+		{ 0, "HTTP/1.0 200 OK\r\n\r\n{ \"Id\": \"" ID "\" }" },
 		{ -GW_E_NOENT,
 		  "HTTP/1.0 404 Not Found\r\n\r\n{\"message\":\"No such container: x\"}" },
 		{ -GW_E_PARSE, "HTTP/1.0 500 Broken\r\n\r\n{\"Id\":\"" ID "\"}" },
