@@ -449,7 +449,10 @@ static int op_ask(void *arg, enum view_request what)
 {
 	struct engine *e = arg;
 
-	return reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
+	int err = reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
+
+	e->view.asked += err == 0;
+	return err;
 }
 
 static void op_forget(void *arg, const char *kind, const char *id)
