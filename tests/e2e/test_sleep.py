@@ -97,6 +97,20 @@ def test_nobody_else_can_say_that_it_sleeps(bus):
         assert not let_go(s) and not any("the machine" in t for t in told(s))
 
 
+def test_a_logind_that_ends_while_it_sleeps_leaves_nothing_closed_and_the_next_is_asked(bus):
+    with on(bus) as s:
+        with Logind(bus) as logind:
+            s.wait(lambda: logind.held() == 1)
+            logind.signal(True)
+            s.wait(lambda: let_go(s))
+        s.wait(lambda: not let_go(s))
+        with Logind(bus) as logind:
+            s.wait(lambda: logind.held() == 1)
+            logind.signal(True)
+            s.wait(lambda: logind.held() == 0)
+            assert let_go(s)
+
+
 def test_a_bus_that_goes_away_while_it_sleeps_leaves_nothing_closed(bus):
     with Logind(bus) as logind, on(bus) as s:
         s.wait(lambda: logind.held() == 1)
