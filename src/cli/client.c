@@ -140,12 +140,23 @@ static const char *header(const char *head, const char *end, const char *name)
 	return NULL;
 }
 
+static bool is_chunked(const char *head, const char *end)
+{
+	const char *coding = header(head, end, "Transfer-Encoding");
+
+	return coding && strncasecmp(coding, "chunked", 7) == 0;
+}
+
 /* Has all come that it said would?  False also where it did not say. */
 static bool is_whole(const struct buf *raw)
 {
+	static const char last[] = "\r\n0\r\n\r\n";
 	const char *end = strstr(raw->p, "\r\n\r\n");
 	const char *length = end ? header(raw->p, end, "Content-Length") : NULL;
+	size_t n = strlen(last);
 
+	if (end && is_chunked(raw->p, end))
+		return raw->len >= n && memcmp(raw->p + raw->len - n, last, n) == 0;
 	return length && (size_t)(raw->p + raw->len - (end + 4)) >= strtoull(length, NULL, 10);
 }
 
@@ -196,14 +207,13 @@ static int unchunk(const char *p, const char *end, struct buf *out)
 static int take_answer(const struct buf *raw, int *ret_status, struct buf *ret_body)
 {
 	const char *end = strstr(raw->p, "\r\n\r\n");
-	const char *body, *length, *coding;
+	const char *body, *length;
 
 	if (!end || sscanf(raw->p, "HTTP/1.%*d %d", ret_status) != 1)
 		return -GW_E_PARSE;
 	body = end + 4;
-	coding = header(raw->p, end, "Transfer-Encoding");
 	length = header(raw->p, end, "Content-Length");
-	if (coding && strncasecmp(coding, "chunked", 7) == 0)
+	if (is_chunked(raw->p, end))
 		return unchunk(body, raw->p + raw->len, ret_body);
 	if (length && strtoull(length, NULL, 10) != (size_t)(raw->p + raw->len - body))
 		return -GW_E_PARSE;

@@ -19,6 +19,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #define WATCH_NS (250 * NS_PER_MS)
@@ -888,12 +889,21 @@ static void let_go(struct measurement *m)
 	run_calibration_done(&m->calibration);
 }
 
-/* A trace is of one thing. */
+/* A trace is of one thing, and is read at the end, when a pipe to which nobody writes would keep us for ever. */
 static int check_calibration(const struct measurement *m)
 {
 	unsigned n = gw_meter_device_count(m->runner.meter);
+	struct stat st;
 
-	if (!m->o->calibrate || n == 1)
+	if (!m->o->calibrate)
+		return EXIT_OK;
+	if (stat(m->o->calibrate, &st) == 0 && !S_ISREG(st.st_mode)) {
+		cli_error("--calibrate: %s is no file; gpuward recompute --calibrate reads a "
+			  "pipe, too",
+			  m->o->calibrate);
+		return EXIT_USAGE;
+	}
+	if (n == 1)
 		return EXIT_OK;
 	cli_error("--calibrate is about one GPU, and %u are measured: choose one with --gpu",
 		  n);

@@ -28,6 +28,14 @@ void count_refuse(struct count_reading *r, const char *fmt, ...)
 	r->n = 0;
 }
 
+static const struct count_series *find(const struct count_reading *r, uint64_t id)
+{
+	for (unsigned i = 0; i < r->n; i++)
+		if (r->series[i].id == id)
+			return &r->series[i];
+	return NULL;
+}
+
 void count_add(struct count_reading *r, uint64_t id, double value)
 {
 	char number[NUMBER_SIZE] = "no number (NaN)";
@@ -39,6 +47,8 @@ void count_add(struct count_reading *r, uint64_t id, double value)
 	if (!(value >= 0 && value <= MOST_COUNT))
 		count_refuse(r, "it is %s, which nothing can be counted by",
 			     isinf(value) ? "infinite" : number);
+	else if (find(r, id))
+		count_refuse(r, "it tells one series twice");
 	else if (r->n == COUNT_SERIES)
 		count_refuse(r, "it has more than %d series: choose some by their labels",
 			     COUNT_SERIES);
@@ -97,14 +107,6 @@ void count_read(const struct count_kind *kind, const char *text, struct count_re
 static double seconds(uint64_t from_ns, uint64_t to_ns)
 {
 	return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
-}
-
-static const struct count_series *find(const struct count_reading *r, uint64_t id)
-{
-	for (unsigned i = 0; i < r->n; i++)
-		if (r->series[i].id == id)
-			return &r->series[i];
-	return NULL;
 }
 
 /* One series that began anew is not made good by others that went on. */

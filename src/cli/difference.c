@@ -16,9 +16,19 @@
 
 /* ---- rows ---- */
 
+#define NONE ((size_t)-1)
+
+/* One GPU of both: its places in their runs (NONE: that one has it not), and the number that it goes by. */
+struct gpu {
+	size_t a, b;
+	int number;
+};
+
 struct pair {
 	struct difference *d;
 	const struct evidence *a, *b;
+	struct gpu *gpu;
+	size_t gpus;
 };
 
 static const struct difference_value nothing = { NULL, NAN, NAN, NAN };
@@ -238,6 +248,54 @@ static size_t devices_of(const struct result *r)
 	return r->nruns ? r->runs[0].ndevices : 0;
 }
 
+static size_t place_of(const struct result *r, const char *uuid)
+{
+	for (size_t i = 0; uuid && i < devices_of(r); i++)
+		if (r->runs[0].devices[i].uuid && strcmp(r->runs[0].devices[i].uuid, uuid) == 0)
+			return i;
+	return NONE;
+}
+
+static double index_of(const struct result *r, size_t i)
+{
+	double index = i < devices_of(r) ? r->runs[0].devices[i].index : NAN;
+
+	return index >= 0 && index < 1e6 ? index : (double)i;
+}
+
+static bool is_taken(const struct pair *p, size_t b)
+{
+	for (size_t i = 0; i < p->gpus; i++)
+		if (p->gpu[i].b == b)
+			return true;
+	return false;
+}
+
+/* One that both have is held against itself; the others, which are others anyhow, in their order. */
+static int pair_up(struct pair *p)
+{
+	const struct result *a = &p->a->result, *b = &p->b->result;
+	size_t n = devices_of(a), m = devices_of(b), k = 0;
+
+	p->gpu = calloc(n + m + 1, sizeof(*p->gpu));
+	if (!p->gpu)
+		return -GW_E_NOMEM;
+	for (; p->gpus < n; p->gpus++)
+		p->gpu[p->gpus] =
+			(struct gpu){ p->gpus, place_of(b, a->runs[0].devices[p->gpus].uuid),
+				      (int)index_of(a, p->gpus) };
+	for (size_t i = 0; i < n; i++) {
+		while (k < m && is_taken(p, k))
+			k++;
+		if (p->gpu[i].b == NONE && k < m)
+			p->gpu[i].b = k;
+	}
+	for (k = 0; k < m; k++)
+		if (!is_taken(p, k))
+			p->gpu[p->gpus++] = (struct gpu){ NONE, k, (int)index_of(b, k) };
+	return 0;
+}
+
 /* What the environment says of GPU i of the runs: there it may have another place.  Without an environment the
  * run itself, which tells the least of it. */
 static void environment_of(const struct result *r, size_t i, char out[static 64])
@@ -286,22 +344,20 @@ static struct difference_value over_runs(const struct result *r, size_t device,
 	return ret;
 }
 
-static void add_over_runs(const struct pair *p, size_t device, const struct thing *t,
+static void add_over_runs(const struct pair *p, const struct gpu *g, const struct thing *t,
 			  bool per_second)
 {
 	char key[96];
 
 	for (; t->path; t++) {
-		struct difference_value a =
-			over_runs(&p->a->result, device, t->path, per_second);
-		struct difference_value b =
-			over_runs(&p->b->result, device, t->path, per_second);
+		struct difference_value a = over_runs(&p->a->result, g->a, t->path, per_second);
+		struct difference_value b = over_runs(&p->b->result, g->b, t->path, per_second);
 		size_t n = strlen(t->path);
 
 		snprintf(key, sizeof(key), "%s", t->path);
 		if (per_second && n > 8) /* "_seconds" are shares here */
 			snprintf(key + n - 8, sizeof(key) - n + 8, "_ratio");
-		add_thing(p->d, SECTION_FIGURES, (int)device, key, t, &a, &b);
+		add_thing(p->d, SECTION_FIGURES, g->number, key, t, &a, &b);
 	}
 }
 
@@ -349,55 +405,53 @@ static bool has_row(const struct difference *d, enum difference_section section,
 	return false;
 }
 
-static void add_process(const struct pair *p, size_t device, const char *name)
+static void add_process(const struct pair *p, const struct gpu *g, const char *name)
 {
 	static const struct thing joules = { "joules", "joules", 0.05, true };
-	struct difference_value a = number_of(joules_of(&p->a->result, device, name));
-	struct difference_value b = number_of(joules_of(&p->b->result, device, name));
+	struct difference_value a = number_of(joules_of(&p->a->result, g->a, name));
+	struct difference_value b = number_of(joules_of(&p->b->result, g->b, name));
 	bool same = known(&a) && known(&b) && equal(&a, &b, &joules);
 	char key[96];
 
-	if (has_row(p->d, SECTION_PROCESSES, (int)device, name))
+	if (has_row(p->d, SECTION_PROCESSES, g->number, name))
 		return;
 	snprintf(key, sizeof(key), "processes.%.70s_joules", name);
-	add(p->d, SECTION_PROCESSES, (int)device, key, name, &a, &b,
+	add(p->d, SECTION_PROCESSES, g->number, key, name, &a, &b,
 	    same ? STATE_EQUAL : STATE_DIFFERS);
 }
 
-static void add_processes_of(const struct pair *p, const struct result *r, size_t device)
+static void add_processes_of(const struct pair *p, const struct gpu *g, const struct result *r,
+			     size_t place)
 {
 	for (size_t i = 0; i < r->nruns; i++) {
 		char list[96], path[160], number[RESULT_NUMBER];
 
-		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, device);
+		path_of(list, sizeof(list), "runs.%zu.devices.%zu.processes", i, place);
 		for (size_t k = 0; k < result_count(r, list); k++) {
 			const char *name;
 
 			path_of(path, sizeof(path), "%s.%zu.name", list, k);
 			name = result_text(r, path, number);
 			if (is_process(name) && name != number)
-				add_process(p, device, name);
+				add_process(p, g, name);
 		}
 	}
 }
 
-static void add_gpus(const struct pair *p)
+static void add_gpu(const struct pair *p, const struct gpu *g)
 {
-	size_t n = devices_of(&p->a->result), m = devices_of(&p->b->result);
+	char a[64], b[64];
 
-	for (size_t i = 0; i < n || i < m; i++) {
-		char a[64], b[64];
-
-		environment_of(&p->a->result, i, a);
-		environment_of(&p->b->result, i, b);
-		add_things(p, SECTION_GPU, (int)i, difference_gpu, a, b);
-		path_of(a, sizeof(a), "runs.0.devices.%zu.sensor", i);
-		add_things(p, SECTION_SENSOR, (int)i, difference_sensor, a, a);
-		add_over_runs(p, i, difference_figures, false);
-		add_over_runs(p, i, difference_throttles, true);
-		add_processes_of(p, &p->a->result, i);
-		add_processes_of(p, &p->b->result, i);
-	}
+	environment_of(&p->a->result, g->a, a);
+	environment_of(&p->b->result, g->b, b);
+	add_things(p, SECTION_GPU, g->number, difference_gpu, a, b);
+	path_of(a, sizeof(a), "runs.0.devices.%zu.sensor", g->a);
+	path_of(b, sizeof(b), "runs.0.devices.%zu.sensor", g->b);
+	add_things(p, SECTION_SENSOR, g->number, difference_sensor, a, b);
+	add_over_runs(p, g, difference_figures, false);
+	add_over_runs(p, g, difference_throttles, true);
+	add_processes_of(p, g, &p->a->result, g->a);
+	add_processes_of(p, g, &p->b->result, g->b);
 }
 
 /* ---- codes ---- */
@@ -425,22 +479,32 @@ static struct difference_value code_value(const struct result_code *c)
 	return v;
 }
 
+static void add_code(const struct pair *p, const struct gpu *g, const char *code)
+{
+	double of_a = g ? index_of(&p->a->result, g->a) : NAN;
+	double of_b = g ? index_of(&p->b->result, g->b) : NAN;
+	const struct result_code *a = code_in(&p->a->result, code, of_a);
+	const struct result_code *b = code_in(&p->b->result, code, of_b);
+	struct difference_value va = code_value(a), vb = code_value(b);
+	int number = g ? g->number : -1;
+
+	if ((a || b) && !has_row(p->d, SECTION_CODES, number, code))
+		add(p->d, SECTION_CODES, number, code, code, &va, &vb,
+		    a && b ? STATE_EQUAL : STATE_DIFFERS);
+}
+
+/* Of all GPUs that have it, and of the run as a whole. */
 static void add_codes_of(const struct pair *p, const struct result *r)
 {
 	for (size_t i = 0; i < r->nruns; i++)
 		for (size_t k = 0; k < r->runs[i].ncodes; k++) {
-			const struct result_code *c = &r->runs[i].codes[k], *a, *b;
-			int device = isnan(c->device) ? -1 : (int)c->device;
-			struct difference_value va, vb;
+			const char *code = r->runs[i].codes[k].code;
 
-			if (!c->code || has_row(p->d, SECTION_CODES, device, c->code))
+			if (!code)
 				continue;
-			a = code_in(&p->a->result, c->code, c->device);
-			b = code_in(&p->b->result, c->code, c->device);
-			va = code_value(a);
-			vb = code_value(b);
-			add(p->d, SECTION_CODES, device, c->code, c->code, &va, &vb,
-			    a && b ? STATE_EQUAL : STATE_DIFFERS);
+			add_code(p, NULL, code);
+			for (size_t g = 0; g < p->gpus; g++)
+				add_code(p, &p->gpu[g], code);
 		}
 }
 
@@ -610,15 +674,19 @@ static void order(struct difference *d)
 
 int difference_init(struct difference *d, const struct evidence *a, const struct evidence *b)
 {
-	struct pair p = { d, a, b };
+	struct pair p = { d, a, b, NULL, 0 };
+	int err = pair_up(&p);
 
 	*d = (struct difference){ .rows = NULL };
 	d->error = add_figures(&p);
+	d->error = d->error ? d->error : err;
 	add_codes_of(&p, &a->result);
 	add_codes_of(&p, &b->result);
 	add_settings(&p);
 	add_document(&p, SECTION_ENVIRONMENT, difference_environment);
-	add_gpus(&p);
+	for (size_t i = 0; i < p.gpus; i++)
+		add_gpu(&p, &p.gpu[i]);
+	free(p.gpu);
 	order(d);
 	for (size_t i = 0; i < d->nrows; i++)
 		d->count[d->rows[i].state]++;

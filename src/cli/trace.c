@@ -71,6 +71,13 @@ static bool read_head(const char *head, struct layout *l)
 	       find(head, l->parted_by, POWER, &l->column[POWER]);
 }
 
+/* What follows a number: "312,5" is not 312 W, and kilowatts are none. */
+static bool is_watts(const char *unit)
+{
+	unit += strspn(unit, " ");
+	return !*unit || strcasecmp(unit, "W") == 0;
+}
+
 static bool read_point(const char *line, const struct layout *l, struct calibrate_point *ret)
 {
 	char time[64], power[64];
@@ -83,7 +90,7 @@ static bool read_point(const char *line, const struct layout *l, struct calibrat
 		return false;
 	ret->t_s = (double)wall_ns * 1e-9;
 	ret->w = number_parse(power, &end);
-	return end != power && isfinite(ret->w);
+	return end != power && is_watts(end) && isfinite(ret->w);
 }
 
 /* ---- the file ---- */
@@ -154,7 +161,8 @@ static int read_lines(struct trace *t, const char *path, char *why, size_t size)
 	if (headed)
 		snprintf(why, size,
 			 "%s: no line has a time (RFC 3339 with its offset, as in "
-			 "2026-01-31T12:00:00Z, or seconds since 1970) and watts",
+			 "2026-01-31T12:00:00Z, or seconds since 1970) and watts (with a "
+			 "point, as in 312.5)",
 			 path);
 	else
 		snprintf(why, size,

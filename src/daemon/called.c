@@ -165,9 +165,9 @@ static void readable(void *arg, int fd, uint32_t events)
 	(void)events;
 	if (got > 0)
 		buf_add(&n->in, some, (size_t)got);
-	else if (got == 0)
+	if (got == 0 || n->in.err) /* all of it, or more than is taken */
 		answered(n);
-	else if (errno != EAGAIN && errno != EINTR)
+	else if (got < 0 && errno != EAGAIN && errno != EINTR)
 		cannot_ask(n, errno);
 }
 

@@ -9,18 +9,26 @@
 struct doze {
 	struct engine *engine;
 	struct logind *logind;
-	bool going;    /* the machine is about to sleep, or does                  */
-	bool let_go;   /* by us, or asked for: to be undone                       */
-	bool waited;   /* it was asked for, and logind waits until it is done     */
-	unsigned asks; /* of the view, as it was asked for                        */
+	bool going;     /* the machine is about to sleep, or does    */
+	bool let_go;    /* by us, or asked for: to be undone         */
+	bool waited;    /* logind waits until it is done             */
+	unsigned asked; /* of the view: ours is the last of so many  */
 };
 
 static bool ask(struct doze *d, enum view_request what)
 {
 	const struct view *v = engine_view(d->engine);
 
-	d->asks = v->asks;
-	return v->ops->ask(v->engine, what) == 0;
+	if (v->ops->ask(v->engine, what) != 0)
+		return false;
+	d->asked = v->asked;
+	return true;
+}
+
+/* What came before ours may be done in another view than ours is. */
+static bool is_done(const struct doze *d, const struct view *v)
+{
+	return (int)(v->asks - d->asked) >= 0;
 }
 
 static void may_sleep(struct doze *d)
@@ -29,14 +37,16 @@ static void may_sleep(struct doze *d)
 	logind_ready(d->logind);
 }
 
+/* A view says how it was: where something is still to be done, it may be that they are opened.  No room for it among
+ * what is asked: with the next view. */
 static void fall_asleep(struct doze *d)
 {
 	const struct view *v = engine_view(d->engine);
 
-	if (!v->let_go && ask(d, VIEW_LET_GO))
-		d->let_go = d->waited = true;
-	else
+	if (v->let_go && v->asks == v->asked)
 		may_sleep(d);
+	else
+		d->let_go = ask(d, VIEW_LET_GO) || d->let_go;
 }
 
 /* No room for it among what is asked: with the next view. */
@@ -53,29 +63,38 @@ static void turned(void *arg, bool going)
 {
 	struct doze *d = arg;
 
-	d->going = going;
+	d->going = d->waited = going; /* who is awake waits for nothing */
 	if (going)
 		fall_asleep(d);
 	else
 		wake(d);
 }
 
+static void tell_how_it_sleeps(const struct doze *d, const struct view *v)
+{
+	if (v->let_go)
+		engine_tell(d->engine, "service", NULL, "info",
+			    "the machine goes to sleep: the drivers are let go");
+	else
+		engine_tell(d->engine, "service", NULL, "warning",
+			    "the machine goes to sleep while a driver is open: %s",
+			    gw_strerror(v->ask_error));
+}
+
 void doze_tick(struct doze *d)
 {
 	const struct view *v = d ? engine_view(d->engine) : NULL;
 
-	if (d && d->waited && (v->let_go || v->asks != d->asks)) {
-		if (!v->let_go)
-			engine_tell(d->engine, "service", NULL, "warning",
-				    "the machine goes to sleep while a driver is open: %s",
-				    gw_strerror(v->ask_error));
-		else
-			engine_tell(d->engine, "service", NULL, "info",
-				    "the machine goes to sleep: the drivers are let go");
+	if (!d)
+		return;
+	if (!d->going) {
+		wake(d);
+	} else if (d->waited && !d->let_go) {
+		fall_asleep(d);
+	} else if (d->waited && is_done(d, v)) {
+		tell_how_it_sleeps(d, v);
 		may_sleep(d);
 	}
-	if (d && !d->going)
-		wake(d);
 }
 
 int doze_new(struct loop *loop, struct engine *engine, struct doze **ret)

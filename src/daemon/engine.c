@@ -13,8 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define DEVICES_MAX 256
-#define TEXT_MAX    400
+#define DEVICES_MAX   256
+#define TEXT_MAX      400
+#define GONE_AGAIN_NS (5 * NS_PER_S)
 
 /* What is remembered of a GPU from tick to tick. */
 struct seen {
@@ -39,6 +40,7 @@ struct engine {
 	bool retiring;
 	enum gw_cause cause; /* of the last tick */
 	uint64_t next_event;
+	uint64_t gone_ns; /* when it was last told that a driver goes; 0: never */
 };
 
 /* ---- what happens ---- */
@@ -449,7 +451,10 @@ static int op_ask(void *arg, enum view_request what)
 {
 	struct engine *e = arg;
 
-	return reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
+	int err = reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
+
+	e->view.asked += err == 0;
+	return err;
 }
 
 static void op_forget(void *arg, const char *kind, const char *id)
@@ -502,11 +507,17 @@ void engine_set_manage(struct engine *e, bool on)
 
 void engine_moved(struct engine *e, bool gone)
 {
-	if (gone && !e->view.let_go && e->view.devices > 0)
+	uint64_t now = clock_mono_ns(e->clock);
+
+	/* Each GPU of a driver says it, several times. */
+	if (gone && !e->view.let_go && e->view.devices > 0 &&
+	    (!e->gone_ns || now - e->gone_ns > GONE_AGAIN_NS)) {
+		e->gone_ns = now;
 		engine_tell(
 			e, "service", NULL, "warning",
 			"a GPU or its driver is being taken away: the drivers are let go, and "
 			"looked for again in some seconds");
+	}
 	/* Too many wait: what came is found later. */
 	reader_ask(e->reader, gone ? READER_GONE : READER_CAME);
 }

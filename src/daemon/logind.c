@@ -27,9 +27,10 @@
 #define LOGIND_PATH "/org/freedesktop/login1"
 #define MANAGER     "org.freedesktop.login1.Manager"
 #define SIGNAL      "PrepareForSleep"
+#define OWNER       "NameOwnerChanged"
 
 /* The numbers of our calls. */
-enum { S_HELLO = 1, S_MATCH, S_LOCK };
+enum { S_HELLO = 1, S_MATCH, S_OWNER, S_LOCK };
 
 struct logind {
 	struct loop *loop;
@@ -41,6 +42,7 @@ struct logind {
 	int came;     /* a descriptor that came with the answer that is read; -1: none */
 	bool greeted; /* the lines of the beginning are over    */
 	bool going;   /* it was said that the machine will sleep */
+	bool ready;   /* and as far as we are concerned it may   */
 	uint8_t *in;
 	size_t used;
 };
@@ -70,6 +72,7 @@ static void turn(struct logind *l, bool going)
 	bool news = going != l->going;
 
 	l->going = going;
+	l->ready = l->ready && going;
 	if (news)
 		l->sleeps(l->arg, going);
 }
@@ -107,11 +110,16 @@ static bool greet(struct logind *l)
 	static const struct bus_method hello = { BUS, "/org/freedesktop/DBus", BUS, "Hello" },
 				       match = { BUS, "/org/freedesktop/DBus", BUS,
 						 "AddMatch" };
-	static const char *const none[] = { NULL }, *const rule[] = {
-		"type='signal',sender='" LOGIND "',path='" LOGIND_PATH "',interface='" MANAGER
-		"',member='" SIGNAL "'",
-		NULL
-	};
+	static const char *const none[] = { NULL },
+				 *const rule[] = { "type='signal',sender='" LOGIND
+						   "',path='" LOGIND_PATH
+						   "',interface='" MANAGER "',member='" SIGNAL
+						   "'",
+						   NULL },
+				 *const owner[] = { "type='signal',sender='" BUS
+						    "',interface='" BUS "',member='" OWNER
+						    "',arg0='" LOGIND "'",
+						    NULL };
 	char text[OUT_SIZE], uid[16];
 	struct buf out;
 
@@ -124,6 +132,7 @@ static bool greet(struct logind *l)
 	buf_adds(&out, "\r\nNEGOTIATE_UNIX_FD\r\nBEGIN\r\n");
 	bus_write(&out, S_HELLO, &hello, none);
 	bus_write(&out, S_MATCH, &match, rule);
+	bus_write(&out, S_OWNER, &match, owner);
 	ask_lock(&out);
 	return send_all(l, &out);
 }
@@ -140,8 +149,10 @@ static bool lock_again(struct logind *l)
 
 void logind_ready(struct logind *l)
 {
-	if (l)
-		close_fd(&l->lock);
+	if (!l)
+		return;
+	close_fd(&l->lock);
+	l->ready = l->going;
 }
 
 /* ---- what we hear ---- */
@@ -151,6 +162,13 @@ static bool is_signal(const struct bus_message *m)
 	/* What has a destination was sent to us alone, past the rule that names its sender: anybody can do that. */
 	return m->type == BUS_SIGNAL && !m->destination && m->member && m->interface &&
 	       strcmp(m->member, SIGNAL) == 0 && strcmp(m->interface, MANAGER) == 0;
+}
+
+/* logind begins, or ends: the bus says it, and puts in who says it. */
+static bool is_another(const struct bus_message *m)
+{
+	return m->type == BUS_SIGNAL && !m->destination && m->member && m->sender &&
+	       strcmp(m->member, OWNER) == 0 && strcmp(m->sender, BUS) == 0;
 }
 
 /* false: nothing good comes of this connection. */
@@ -164,9 +182,14 @@ static bool heard(struct logind *l, const struct bus_message *m)
 		close_fd(&l->lock);
 		l->lock = l->came;
 		l->came = -1;
+		if (l->ready) /* it comes too late to be of use, and would hold it up */
+			close_fd(&l->lock);
 	} else if (is_signal(m) && bus_read_bool(m, &going) == 0) {
 		turn(l, going);
 		return going || lock_again(l);
+	} else if (is_another(m)) { /* one that has not said it will not say that it is over */
+		turn(l, false);
+		return lock_again(l);
 	}
 	return true;
 }

@@ -6,6 +6,7 @@
 
 #include <errno.h>
 #include <linux/netlink.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
@@ -49,16 +50,29 @@ static bool is_module(const char *path)
 	return false;
 }
 
+/* "…/0000:01:00.0/drm/card1".  A screen on USB, and the one that a machine boots with, have cards too. */
+static bool is_card_of_pci(const char *path)
+{
+	const char *drm = strstr(path, "/drm/card"), *at = drm;
+	unsigned part[4];
+	int n = 0;
+
+	while (at && at > path && at[-1] != '/')
+		at--;
+	return drm && !strpbrk(drm + strlen("/drm/card"), "/-") &&
+	       sscanf(at, "%8x:%2x:%2x.%1x%n", &part[0], &part[1], &part[2], &part[3], &n) ==
+		       4 &&
+	       at + n == drm;
+}
+
 /* A node below /dev/dri is taken away before its GPU is, while somebody can still let it go; its coming says nothing that
  * the GPU's does not. */
 static bool concerns(const char *subsystem, const char *path, const char *pci_class, bool gone)
 {
-	const char *name = strrchr(path, '/');
-
 	if (strcmp(subsystem, "pci") == 0)
 		return pci_class && *pci_class == DISPLAY_CLASS && strlen(pci_class) == 5;
 	if (strcmp(subsystem, "drm") == 0)
-		return gone && name && strncmp(name, "/card", 5) == 0 && !strchr(name, '-');
+		return gone && is_card_of_pci(path);
 	return strcmp(subsystem, "module") == 0 && is_module(path);
 }
 
@@ -87,6 +101,7 @@ struct uevent {
 	void (*moved)(void *arg, bool gone);
 	void *arg;
 	struct loop_source *source, *gathered;
+	bool gathering;
 	int fd;
 };
 
@@ -95,6 +110,7 @@ static void gathered(void *arg, uint64_t now_ns)
 	struct uevent *u = arg;
 
 	(void)now_ns;
+	u->gathering = false;
 	u->moved(u->arg, false);
 }
 
@@ -102,8 +118,10 @@ static void hear(struct uevent *u, enum uevent_news news)
 {
 	if (news == UEVENT_GONE)
 		u->moved(u->arg, true);
-	if (news == UEVENT_CAME)
+	if (news == UEVENT_CAME && !u->gathering) {
+		u->gathering = true; /* not put off by what comes meanwhile */
 		loop_set_time(u->gathered, clock_mono_ns(clock_real()) + GATHER_NS);
+	}
 }
 
 /* Only the kernel and who may configure the network can send here. */

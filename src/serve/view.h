@@ -134,10 +134,11 @@ struct view {
 	struct gw_ctx *ctx;     /* for device/cost.h alone; NULL before it is open */
 	const struct view_device *device; /* one a device of snap */
 	unsigned devices;
-	uint64_t interval_ns;   /* between ticks */
-	bool let_go;            /* the drivers were let go on request */
-	int ask_error;          /* of the last view_ops.ask: 0, or why not */
-	unsigned asks;          /* how many were done */
+	uint64_t interval_ns; /* between ticks */
+	bool let_go;          /* the drivers were let go on request */
+	int ask_error;        /* of the last view_ops.ask: 0, or why not */
+	unsigned asks;        /* how many were done */
+	unsigned asked; /* and how many were asked for: as many, where none is under way */
 	uint64_t init_failures; /* drivers that could not be opened; grows for ever */
 	bool opening;           /* the drivers are being opened for the first time */
 	struct view_self self;

@@ -3,6 +3,7 @@ import csv
 import datetime
 import hashlib
 import json
+import os
 import re
 import sys
 
@@ -206,6 +207,7 @@ def test_a_meter_of_the_whole_host_is_noted(measured, tmp_path):
     assert fit["fitted_offset_watts"] == pytest.approx(230 - OFFSET / GAIN, abs=5)
     assert fit["gain"] == pytest.approx(1 / GAIN, rel=0.02)
     assert "measures more than the GPU" in fit["notes"][0]
+    assert fit["gain_uncertainty"] >= 0.05, "losses of its supply are in the gain"
 
 
 def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
@@ -226,7 +228,16 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
     assert "names no time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
     (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
     assert "RFC 3339 with its offset" in recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
+    for word in ("312,5", "0.3 kW", "1,234", "300 VA"):
+        (tmp_path / "comma.csv").write_text("time;watts\n" + "".join(f"{t:.3f};{word}\n" for t, _ in points))
+        assert "with a point" in recompute("--calibrate", tmp_path / "comma.csv", bundle, code=FAILED).stderr
     assert "No such file" in recompute("--calibrate", tmp_path / "none", bundle, code=FAILED).stderr
+
+
+def test_a_pipe_that_nobody_writes_to_keeps_nobody(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    done = gpuward("measure", "--simulate=h200", "--calibrate", tmp_path / "pipe", "--", "sleep", "0.1")
+    assert done.returncode == USAGE and "is no file" in done.stderr
 
 
 def test_a_result_that_cannot_be_calibrated_is_not_lost(tmp_path):

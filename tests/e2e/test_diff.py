@@ -121,6 +121,20 @@ def calibrated(doc, gain=1.06, **more):
     return doc
 
 
+def test_a_gpu_is_held_against_itself_and_goes_by_its_number(tmp_path):
+    for name, gpus in (("a", "12"), ("b", "32"), ("c", "3")):
+        done = gpuward("measure", "--simulate=eight-gpus", *[f"--gpu={g}" for g in gpus], "-q",
+                       "-o", tmp_path / f"{name}.json", "--", "sleep", "0.1")
+        assert done.returncode == OK, done.stderr
+    told = rows(document(tmp_path / "a.json", tmp_path / "b.json", "--all"))
+    assert {device for device, _ in told} == {None, 1, 2}
+    assert told[(2, "uuid")]["state"] == "equal" and told[(1, "uuid")]["state"] == "differs"
+    assert told[(1, "foreign-process")]["a"] and told[(1, "foreign-process")]["b"], "both had one"
+    told = rows(document(tmp_path / "c.json", tmp_path / "b.json", "--all"))
+    assert {device for device, _ in told} == {None, 2, 3}
+    assert told[(3, "uuid")]["state"] == "equal" and told[(2, "uuid")]["a"] is None
+
+
 def test_calibrated_against_uncalibrated_the_gain_does_not_cancel(tmp_path):
     a = save(tmp_path, "a.json", measured(power=300))
     b = save(tmp_path, "b.json", calibrated(measured(power=306)))

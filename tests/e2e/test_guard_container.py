@@ -3,11 +3,13 @@
 The engine is a server that speaks Docker's API on a socket; its containers are real processes in real control groups
 with the names that Docker gives them.
 """
+import contextlib
 import json
 import os
 import pathlib
 import secrets
 import signal
+import socket
 import socketserver
 import threading
 from http.server import BaseHTTPRequestHandler
@@ -167,6 +169,21 @@ def test_a_name_that_nobody_knows_and_an_engine_that_is_not_there_are_told(world
         s.wait(lambda: told(s, f"container lm: the engine at {tmp_path}/engine knows none of that name"))
         s.until("absent")
         assert "no process is in container lm" in s.worker()["why"]
+
+
+def test_an_engine_that_never_ends_is_left(world, container, tmp_path):
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "engine"))
+        listener.listen()
+
+        def talk():
+            with contextlib.suppress(OSError):
+                peer = listener.accept()[0]
+                while True:
+                    peer.sendall(b"x" * 65536)
+        threading.Thread(target=talk, daemon=True).start()
+        with Guarded(world, CONFIG.format(socket=tmp_path / "engine", name="lm")) as s:
+            s.wait(lambda: told(s, f"container lm: the engine at {tmp_path}/engine gives no answer that is understood"))
 
 
 def test_an_id_needs_no_engine_to_be_found(world, container, tmp_path):

@@ -96,7 +96,10 @@ def test_labels_choose_among_the_series(tmp_path, load, what, tokens):
     assert doc["runs"][0]["tokens"] == tokens
 
 
-def test_a_server_that_does_not_hang_up_is_not_waited_for(tmp_path, load):
+@pytest.mark.parametrize("answer", ["Content-Length: {n}\r\n\r\n{body}",
+                                    "Transfer-Encoding: chunked\r\n\r\n{n:x}\r\n{body}\r\n0\r\n\r\n"],
+                         ids=["whole", "pieces"])
+def test_a_server_that_does_not_hang_up_is_not_waited_for(tmp_path, load, answer):
     with socket.create_server(("127.0.0.1", 0)) as listener:
         kept = []
 
@@ -105,7 +108,7 @@ def test_a_server_that_does_not_hang_up_is_not_waited_for(tmp_path, load):
                 kept.append(listener.accept()[0])
                 kept[-1].recv(65536)
                 body = f"{NAME} {value}\n"
-                kept[-1].sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+                kept[-1].sendall(f"HTTP/1.1 200 OK\r\n{answer.format(n=len(body), body=body)}".encode())
         thread = threading.Thread(target=serve)
         thread.start()
         done, doc = measure(tmp_path, load, f"http://127.0.0.1:{listener.getsockname()[1]}/metrics", command=["true"])

@@ -23,6 +23,14 @@ def let_go(s):
     return "gpuward_let_go 1" in s.get("/metrics").text
 
 
+def after_ticks(s, n):
+    def ticks():
+        return s.get("/api/v1/self").json()["ticks"]
+
+    first = ticks()
+    s.wait(lambda: ticks() >= first + n)
+
+
 def told(s):
     return [e["text"] for e in s.get("/api/v1/events").json()["events"]]
 
@@ -40,6 +48,30 @@ def test_the_drivers_are_let_go_before_it_sleeps_and_opened_after(bus):
             s.wait(lambda: s.get("/api/v1/snapshot").json()["devices"][0]["power_watts"] is not None)
         assert told(s).count("the machine goes to sleep: the drivers are let go") == 2
         assert told(s).count("the machine is awake: the drivers are opened again") == 2
+
+
+def test_one_that_slept_before_it_was_done_is_ready_for_the_next_time(bus):
+    with Logind(bus) as logind, on(bus) as s:
+        s.wait(lambda: logind.held() == 1)
+        logind.signal(True)
+        logind.signal(False)  # logind did not wait for us
+        s.wait(lambda: any("the machine is awake" in t for t in told(s)))
+        after_ticks(s, 3)
+        assert logind.held() == 1 and not let_go(s)
+        assert not any("goes to sleep" in t for t in told(s))
+
+
+def test_one_that_sleeps_again_while_the_drivers_are_opened_waits_for_them(bus):
+    with Logind(bus) as logind, on(bus) as s:
+        s.wait(lambda: logind.held() == 1)
+        logind.signal(True)
+        s.wait(lambda: logind.held() == 0)
+        logind.signal(False)
+        logind.signal(True)
+        after_ticks(s, 3)
+        assert let_go(s) and logind.held() == 0
+        logind.signal(False)
+        s.wait(lambda: not let_go(s) and logind.held() == 1)
 
 
 def test_who_let_them_go_before_finds_them_so_after(bus):
@@ -63,6 +95,20 @@ def test_nobody_else_can_say_that_it_sleeps(bus):
         logind.signal(False)  # after theirs; a new lock is asked for
         s.wait(lambda: len(logind.locks) == 2 and logind.held() == 1)
         assert not let_go(s) and not any("the machine" in t for t in told(s))
+
+
+def test_a_logind_that_ends_while_it_sleeps_leaves_nothing_closed_and_the_next_is_asked(bus):
+    with on(bus) as s:
+        with Logind(bus) as logind:
+            s.wait(lambda: logind.held() == 1)
+            logind.signal(True)
+            s.wait(lambda: let_go(s))
+        s.wait(lambda: not let_go(s))
+        with Logind(bus) as logind:
+            s.wait(lambda: logind.held() == 1)
+            logind.signal(True)
+            s.wait(lambda: logind.held() == 0)
+            assert let_go(s)
 
 
 def test_a_bus_that_goes_away_while_it_sleeps_leaves_nothing_closed(bus):

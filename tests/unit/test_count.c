@@ -98,6 +98,7 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		{ "n -5\n", "n", NAN, "it is -5, which nothing can be counted by" },
 		{ "n{a=\"1\"} 5\nn{a=\"2\"} NaN\nn{a=\"3\"} 5\n", "n", NAN,
 		  "it is no number (NaN), which nothing can be counted by" },
+		{ "n{a=\"1\"} 5\nn{a=\"1\"} 5\n", "n", NAN, "it tells one series twice" },
 		{ "n\n5 1\n", "n", NAN, "its answer has a line of 'n' that cannot be read" },
 		{ "n{a=\"1} 5\n", "n", NAN,
 		  "its answer has a line of 'n' that cannot be read" },
