@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#define NORMAL_95 1.959964 /* the factor of a two-sided interval of 95 % */
+
 /* P(Z <= z) of the standard normal distribution. */
 double normal_cdf(double z);
 
