@@ -217,6 +217,32 @@ static void all_that_the_guard_knows_can_be_written_down(void **state)
 		    " reservation rate decision first waiting ");
 }
 
+/* One that is declared and not read would be accepted, and nothing would come of it. */
+static void every_key_of_a_worker_is_read(void **state)
+{
+	char *def = whole("src/daemon/guard_config.def"),
+	     *text = whole("src/daemon/guard_config.c");
+	unsigned keys = 0;
+
+	(void)state;
+	for (const char *p = def; (p = strstr(p, "\nG(")); keys++) {
+		char name[64];
+		const char *at = text;
+		size_t n;
+
+		p += strlen("\nG(");
+		snprintf(name, sizeof(name), "GUARD_KEY_%.*s", (int)strcspn(p, ","), p);
+		n = strlen(name);
+		while ((at = strstr(at, name)) && (is_word(at[n]) || at[n] == '_'))
+			at += n;
+		if (!at)
+			fail_msg("guard_config.c does not read %s", name);
+	}
+	assert_true(keys > 20);
+	free(text);
+	free(def);
+}
+
 /* Adapters are of a kind; what others want to know of one is a trait. */
 static void nobody_but_an_adapter_asks_for_a_kind(void **state)
 {
@@ -365,6 +391,7 @@ int main(void)
 		cmocka_unit_test(the_page_knows_each_word),
 		cmocka_unit_test(every_kind_has_its_row),
 		cmocka_unit_test(all_that_the_guard_knows_can_be_written_down),
+		cmocka_unit_test(every_key_of_a_worker_is_read),
 		cmocka_unit_test(nobody_but_an_adapter_asks_for_a_kind),
 		cmocka_unit_test(every_state_and_reason_has_its_row),
 		cmocka_unit_test(the_machine_is_described_with_each_word),
