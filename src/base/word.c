@@ -5,16 +5,26 @@
 #include <math.h>
 #include <string.h>
 
-void word_add_text(struct buf *out, const char *s)
+static void escape(struct buf *out, const char *s, bool dash)
 {
-	if (!*s)
-		buf_addc(out, '-');
 	for (; *s; s++) {
-		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == '-' || *s == 0x7f)
+		if ((unsigned char)*s < 0x20 || *s == '\\' || (dash && *s == '-') || *s == 0x7f)
 			buf_addf(out, "\\%02x", (unsigned char)*s);
 		else
 			buf_addc(out, *s);
 	}
+}
+
+void word_escape(struct buf *out, const char *s)
+{
+	escape(out, s, false);
+}
+
+void word_add_text(struct buf *out, const char *s)
+{
+	if (!*s)
+		buf_addc(out, '-');
+	escape(out, s, true);
 }
 
 void word_add_real(struct buf *out, double v)
@@ -59,13 +69,12 @@ static unsigned unescape(const char *s, char *ret)
 	return low < 0 || high + low == 0 ? 0 : 3;
 }
 
-bool word_text(const char *s, char *out, size_t size)
+bool word_unescape(const char **at, char *out, size_t size)
 {
+	const char *s = *at;
 	size_t n = 0;
 
-	if (strcmp(s, "-") == 0)
-		s = "";
-	while (*s && n + 1 < size) {
+	while (*s && *s != '\t' && n + 1 < size) {
 		unsigned used = unescape(s, &out[n++]);
 
 		if (!used)
@@ -73,5 +82,13 @@ bool word_text(const char *s, char *out, size_t size)
 		s += used;
 	}
 	out[n] = '\0';
-	return *s == '\0';
+	*at = s;
+	return *s == '\0' || *s == '\t';
+}
+
+bool word_text(const char *s, char *out, size_t size)
+{
+	if (strcmp(s, "-") == 0)
+		s = "";
+	return word_unescape(&s, out, size) && *s == '\0';
 }

@@ -17,4 +17,9 @@ bool word_take(const char **at, char *out, size_t size);
 /* What word_add_text() wrote.  False: it is none, or too long. */
 bool word_text(const char *word, char *out, size_t size);
 
+/* A text where no dash has a meaning: an empty one is nothing, and dashes stay. */
+void word_escape(struct buf *out, const char *s);
+/* What word_escape() wrote at *at, up to a tab or the end, where *at stands afterwards.  False: as above. */
+bool word_unescape(const char **at, char *out, size_t size);
+
 #endif

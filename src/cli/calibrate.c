@@ -16,7 +16,6 @@
 #define FLAT_RATIO 0.02 /* power that varies less tells no gain     */
 #define FLAT_W     3.0
 #define ALPHA      0.05
-#define Z95        1.959964
 #define LIKE       0.005 /* a peak as high as the highest, but for this */
 
 struct task {
@@ -229,7 +228,7 @@ static void line(const struct task *t, const struct sums *s, struct calibrate_fi
 	left = fmax(0, s->yy - 2 * f->gain * s->xy + f->gain * f->gain * s->xx);
 	f->residual_w = sqrt(left / (n - (f->offset_alone ? 1 : 3)));
 	real = fmax(5, n / fewer(t, f, f->lag_s));
-	k = student_factor(ALPHA, real - 3) / Z95; /* few points: wider than the normal */
+	k = student_factor(ALPHA, real - 3) / NORMAL_95; /* few points: wider than the normal */
 	variances(t, s, f, &of_gain, &of_pivot);
 	f->pivot_w = s->x;
 	f->offset_u_w = k * f->residual_w * sqrt(of_pivot * n / real);

@@ -3,12 +3,11 @@
 #include "cli.h"
 
 #include "base/number.h"
+#include "measure/distribution.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-#define Z95 1.959964
 
 int calibration_accuracy(const char *text, double *ret_ratio)
 {
@@ -87,7 +86,7 @@ int calibration_make(struct calibration *c, const char *path, const struct power
 	tell(&c->told, &fit);
 	c->told.trace = path;
 	c->told.passed_over = c->trace.passed_over;
-	c->told.reference_u = accuracy_ratio / Z95;
+	c->told.reference_u = accuracy_ratio / NORMAL_95;
 	snprintf(c->told.sha256, sizeof(c->told.sha256), "%s", c->trace.sha256);
 	note(&c->told);
 	return 0;

@@ -26,8 +26,8 @@
 
 struct options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
-	const char *warmup, *cooldown_to, *output, *bundle, *part, *count_cmd, *count_url,
-		*count;
+	const char *warmup, *cooldown_to, *output, *bundle, *part, *count;
+	const char *count_by[COUNT_KINDS];
 	struct clean_room_flags room;
 	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
@@ -48,11 +48,11 @@ static const struct option options[] = {
 	{ "iterations", 0, OPTION_TEXT, AT(iterations), "N",
 	  "iterations that a run makes, for latency and energy of each", NULL, NULL },
 	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens that a run makes", NULL, NULL },
-	{ "count-cmd", 0, OPTION_TEXT, AT(count_cmd), "COMMAND",
+	{ "count-cmd", 0, OPTION_TEXT, AT(count_by[COUNT_CMD]), "COMMAND",
 	  "a shell command that prints how many there are so far, asked before and after each "
 	  "run",
 	  NULL, NULL },
-	{ "count-url", 0, OPTION_TEXT, AT(count_url), "URL",
+	{ "count-url", 0, OPTION_TEXT, AT(count_by[COUNT_URL]), "URL",
 	  "a server's own counter, read before and after each run: "
 	  "http://HOST:PORT/metrics#NAME; NAME may have labels, and vLLM, llama.cpp, SGLang "
 	  "and TGI need none",
@@ -204,28 +204,25 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
-/* The first way to count that was given; NULL: none. */
-static const struct count_kind *count_given(const struct options *o, const char **ret_by)
+/* The first way to count that was given, of those from `from` on; COUNT_KINDS: none. */
+static unsigned count_given(const struct options *o, unsigned from)
 {
-	const char *const by[COUNT_KINDS] = {
-		[COUNT_CMD] = o->count_cmd, [COUNT_URL] = o->count_url
-	};
-
-	for (unsigned i = 0; i < COUNT_KINDS; i++)
-		if (by[i]) {
-			*ret_by = by[i];
-			return &count_kinds[i];
-		}
-	return NULL;
+	while (from < COUNT_KINDS && !o->count_by[from])
+		from++;
+	return from;
 }
 
 /* One count of a thing, and of the whole run. */
 static int check_count(const struct options *o, struct plan *p)
 {
+	unsigned first = count_given(o, 0), second = count_given(o, first + 1);
+	const char *url = o->count_by[COUNT_URL], *name;
 	char why[COUNT_WHY];
-	const char *name;
 
-	p->count = count_given(o, &p->count_by);
+	if (first < COUNT_KINDS) {
+		p->count = &count_kinds[first];
+		p->count_by = o->count_by[first];
+	}
 	p->counts_iterations = o->count && strcmp(o->count, "iterations") == 0;
 	name = p->counts_iterations ? "iterations" : "tokens";
 	if (!p->count && !o->count)
@@ -237,13 +234,13 @@ static int check_count(const struct options *o, struct plan *p)
 		cli_error("--%s counts over a whole run, and --part is about a part of it: the "
 			  "command can mark tokens instead",
 			  p->count->option);
-	else if (o->count_cmd && o->count_url)
-		cli_error("--count-cmd and --count-url are two counts of one thing: give one "
-			  "of them");
+	else if (second < COUNT_KINDS)
+		cli_error("--%s and --%s are two counts of one thing: give one of them",
+			  p->count->option, count_kinds[second].option);
 	else if (p->counts_iterations ? o->iterations : o->tokens)
 		cli_error("--%s and --%s are two counts of one thing: give one of them",
 			  p->count->option, name);
-	else if (p->counts_iterations && o->count_url && !strchr(o->count_url, '#'))
+	else if (p->counts_iterations && url && !strchr(url, '#'))
 		cli_error("--count-url: the counters that need no name count tokens: name the "
 			  "one of the iterations, as URL#COUNTER");
 	else if (p->count->check(p->count_by, why, sizeof(why)) != 0)

@@ -11,7 +11,6 @@
 #include <string.h>
 
 #define ALPHA 0.05
-#define Z95   1.959964 /* the factor of the intervals in a result */
 
 static const char *const names[METRICS] = { "latency", "power", "energy", "token", "size" };
 
@@ -99,7 +98,7 @@ static double value_of(const struct comparison_run *r, enum comparison_metric m,
 /* Relative standard uncertainty of a band.  The low end may have been cut at 0: not used. */
 static double u_of(const struct result_band *b)
 {
-	return (b->high - b->best) / Z95 / fabs(b->best);
+	return (b->high - b->best) / NORMAL_95 / fabs(b->best);
 }
 
 static double larger(double a, double b)
@@ -174,7 +173,7 @@ static struct sums collect(const struct comparison_row *row, enum comparison_met
 static double fair_reach(const struct sums *s)
 {
 	if (s->n < 2)
-		return Z95 * sqrt(s->fair2) * fabs(s->mean);
+		return NORMAL_95 * sqrt(s->fair2) * fabs(s->mean);
 	return student_factor(ALPHA, (double)s->n - 1) * sqrt(s->variance / (double)s->n);
 }
 
@@ -189,7 +188,7 @@ static double lasting2(const struct sums *s)
  * lessens them, so their part stands beside that of the scatter, whole. */
 static double true_reach(const struct sums *s, double fair)
 {
-	double lasting = Z95 * sqrt(lasting2(s)) * fabs(s->mean);
+	double lasting = NORMAL_95 * sqrt(lasting2(s)) * fabs(s->mean);
 
 	return s->n == 1 && isnan(fair) ? lasting : hypot(fair, lasting);
 }

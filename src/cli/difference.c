@@ -2,6 +2,8 @@
 
 #include "difference_things.h"
 
+#include "measure/distribution.h"
+
 #include <gpuward.h>
 
 #include <math.h>
@@ -11,7 +13,6 @@
 #include <string.h>
 
 #define ALPHA 0.05
-#define Z95   1.959964
 #define NEAR  0.005 /* a figure without an interval is another from here on */
 
 /* ---- rows ---- */
@@ -600,8 +601,8 @@ static struct difference_value net_of(const struct comparison_row *row)
 static void add_net(struct difference *d)
 {
 	struct difference_value a = net_of(d->a), b = net_of(d->b);
-	struct compare_arm from = { &a.number, 1, (a.high - a.number) / Z95 / a.number };
-	struct compare_arm to = { &b.number, 1, (b.high - b.number) / Z95 / b.number };
+	struct compare_arm from = { &a.number, 1, (a.high - a.number) / NORMAL_95 / a.number };
+	struct compare_arm to = { &b.number, 1, (b.high - b.number) / NORMAL_95 / b.number };
 	struct compare_change change = no_change;
 	struct difference_row *row;
 

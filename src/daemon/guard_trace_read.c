@@ -1,6 +1,7 @@
 /* The reading half of guard_trace: each line tells the guard what the one that was recorded was told. */
 #include "guard_trace.h"
 
+#include "base/number.h"
 #include "guard/guard_feed.h"
 #include "guard/guard_read.h"
 #include "guard/guard_state.h"
@@ -84,21 +85,11 @@ static int part(struct words *w, const char *line)
 	return p ? -GW_E_PARSE : 0;
 }
 
-static bool number(const char *s, uint64_t *ret)
-{
-	char *end;
-
-	if (*s < '0' || *s > '9')
-		return false;
-	*ret = strtoull(s, &end, 10);
-	return *end == '\0';
-}
-
 /* The whole numbers of a line, in the order of their words. */
 static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint64_t *ret)
 {
 	for (unsigned i = 0; i < n; i++)
-		if (at[i] >= w->count || !number(w->word[at[i]], &ret[i]))
+		if (at[i] >= w->count || !number_u64(w->word[at[i]], &ret[i]))
 			return false;
 	return true;
 }
@@ -136,7 +127,7 @@ static bool read_mode(struct guard_trace *t, const char *word)
 {
 	uint64_t mode;
 
-	if (!number(word, &mode) || mode > GUARD_ENFORCE)
+	if (!number_u64(word, &mode) || mode > GUARD_ENFORCE)
 		return false;
 	if (!t->dry)
 		next_policy(t)->mode = (enum guard_mode)mode;
@@ -147,11 +138,12 @@ static int read_begin(struct guard_trace *t, const struct words *w)
 {
 	uint64_t form, last_id = 0;
 
-	if (w->count < 2 || !number(w->word[1], &form) || !form)
+	if (w->count < 2 || !number_u64(w->word[1], &form) || !form)
 		return -GW_E_PARSE;
 	if (form > GUARD_TRACE_FORM)
 		return -GW_E_NOSUPPORT;
-	if (w->count > (form < 3 ? 3 : 4) || (w->count > 2 && !number(w->word[2], &last_id)) ||
+	if (w->count > (form < 3 ? 3 : 4) ||
+	    (w->count > 2 && !number_u64(w->word[2], &last_id)) ||
 	    (w->count > 3 && !read_mode(t, w->word[3])))
 		return -GW_E_PARSE;
 	begin(t, (unsigned)form, last_id);
@@ -168,7 +160,7 @@ static int read_worker(struct guard_trace *t, const struct words *w)
 {
 	uint64_t at;
 
-	if (!begins(t) || w->count != 3 || !number(w->word[1], &at) || at >= POLICY_WORKERS)
+	if (!begins(t) || w->count != 3 || !number_u64(w->word[1], &at) || at >= POLICY_WORKERS)
 		return -GW_E_PARSE;
 	for (unsigned i = 0; i < next_policy(t)->workers; i++)
 		if (strcmp(next_policy(t)->worker[i].name, w->word[2]) == 0)
@@ -213,7 +205,7 @@ static int read_record_gpu(struct guard_trace *t, const struct words *w)
 	struct guard_record *r = last_record(t);
 	uint64_t need;
 
-	if (!r || r->gpus == POLICY_GPUS || w->count != 3 || !number(w->word[1], &need))
+	if (!r || r->gpus == POLICY_GPUS || w->count != 3 || !number_u64(w->word[1], &need))
 		return -GW_E_PARSE;
 	r->gpu[r->gpus].need_bytes = need;
 	snprintf(r->gpu[r->gpus].uuid, sizeof(r->gpu[0].uuid), "%s", w->word[2]);
@@ -320,7 +312,7 @@ static int read_swapped(struct guard_trace *t, const struct words *w)
 	uint64_t now_ns;
 	int err;
 
-	if (w->count != 3 || !number(w->word[1], &now_ns) || !t->swapping ||
+	if (w->count != 3 || !number_u64(w->word[1], &now_ns) || !t->swapping ||
 	    !read_mode(t, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
@@ -342,7 +334,7 @@ static int read_outcome(struct guard_trace *t, const struct words *w)
 	uint64_t v[5] = { 0 }, who = UINT64_MAX;
 
 	if (w->count != n + 3 || !numbers(w, at, n, v) ||
-	    (!number(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
+	    (!number_u64(w->word[2], &who) && (first || strcmp(w->word[2], "-1") != 0)))
 		return -GW_E_PARSE;
 	if (first) /* it named the order */
 		o.order = who > t->last_id ? who - t->last_id : 0;
@@ -362,7 +354,7 @@ static int read_stop(struct guard_trace *t, const struct words *w)
 {
 	uint64_t now_ns;
 
-	if (w->count != 2 || !number(w->word[1], &now_ns))
+	if (w->count != 2 || !number_u64(w->word[1], &now_ns))
 		return -GW_E_PARSE;
 	guard_stop(t->guard, now_ns);
 	return 0;
@@ -376,7 +368,7 @@ static int read_ask(struct guard_trace *t, const struct words *w)
 	uint64_t v[3], who = 0;
 
 	if (w->count != 5 || !numbers(w, at, 3, v) || v[1] > ASK_RESUME_NOW ||
-	    (!all && !number(w->word[2], &who)))
+	    (!all && !number_u64(w->word[2], &who)))
 		return -GW_E_PARSE;
 	if (!all && position(t, who) < 0) /* nobody whom this policy knows */
 		guard_for(t->guard, -1);
@@ -390,8 +382,8 @@ static int read_for(struct guard_trace *t, const struct words *w)
 {
 	uint64_t now_ns, uid = 0;
 
-	if (w->count != 3 || !number(w->word[1], &now_ns) ||
-	    (!number(w->word[2], &uid) && strcmp(w->word[2], "-1") != 0))
+	if (w->count != 3 || !number_u64(w->word[1], &now_ns) ||
+	    (!number_u64(w->word[2], &uid) && strcmp(w->word[2], "-1") != 0))
 		return -GW_E_PARSE;
 	guard_for(t->guard, w->word[2][0] == '-' ? -1 : (int64_t)uid);
 	return 0;
@@ -401,7 +393,7 @@ static int read_foreign(struct guard_trace *t, const struct words *w)
 {
 	uint64_t now_ns;
 
-	if (w->count != 4 || !number(w->word[1], &now_ns))
+	if (w->count != 4 || !number_u64(w->word[1], &now_ns))
 		return -GW_E_PARSE;
 	guard_foreign(t->guard, w->word[2], *w->word[3] ? w->word[3] : NULL, now_ns);
 	return 0;

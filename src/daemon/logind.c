@@ -3,7 +3,6 @@
 #include "bus_message.h"
 
 #include "base/clock.h"
-#include "base/file.h"
 
 #include <gpuward.h>
 

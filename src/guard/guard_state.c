@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -83,20 +84,23 @@ static const struct plain_member of_user[] = { I(uid), US(at_ns), U(count), END 
 #undef OF
 /* clang-format on */
 
-/* What there are several of: of those that are there, or of all. */
+/* What there are several of: those that `count` tells of, or all places. */
 #define AT(m)     offsetof(struct guard, m), sizeof(((struct guard *)0)->m[0])
 #define PLACES(m) (unsigned)(sizeof(((struct guard *)0)->m) / sizeof(((struct guard *)0)->m[0]))
+#define COUNT(m)  offsetof(struct guard, m) /* unsigned */
+#define ALL       SIZE_MAX
 static const struct {
 	const char *name;
 	const struct plain_member *member;
 	size_t offset, size;
 	unsigned places;
+	size_t count;
 } parts[] = {
-	{ "gpu", of_gpu, AT(gpu), PLACES(gpu) },
-	{ "worker", of_worker, AT(worker), PLACES(worker) },
-	{ "room", of_room, AT(reservation), PLACES(reservation) },
-	{ "life", of_life, AT(demand.life), PLACES(demand.life) },
-	{ "user", of_user, AT(rate.user), PLACES(rate.user) },
+	{ "gpu", of_gpu, AT(gpu), PLACES(gpu), COUNT(gpus) },
+	{ "worker", of_worker, AT(worker), PLACES(worker), COUNT(workers) },
+	{ "room", of_room, AT(reservation), PLACES(reservation), ALL },
+	{ "life", of_life, AT(demand.life), PLACES(demand.life), COUNT(demand.lives) },
+	{ "user", of_user, AT(rate.user), PLACES(rate.user), COUNT(rate.users) },
 };
 #define PARTS (sizeof(parts) / sizeof(parts[0]))
 
@@ -107,13 +111,11 @@ bool guard_state_told(const struct guard *g)
 	return !g->waiting;
 }
 
-static unsigned there(const struct guard *g, const char *part)
+static unsigned there(const struct guard *g, unsigned part)
 {
-	return !strcmp(part, "gpu")      ? g->gpus
-	       : !strcmp(part, "worker") ? g->workers
-	       : !strcmp(part, "room")   ? GUARD_RESERVATIONS
-	       : !strcmp(part, "life")   ? g->demand.lives
-					 : g->rate.users;
+	return parts[part].count == ALL
+		       ? parts[part].places
+		       : *(const unsigned *)((const char *)g + parts[part].count);
 }
 
 static void write_scene(struct buf *out, const char *prefix, const struct scene *s)
@@ -139,7 +141,7 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 	snprintf(head, sizeof(head), "%sguard\t", prefix);
 	plain_write(out, head, of_guard, g);
 	for (unsigned i = 0; i < PARTS; i++)
-		for (unsigned k = 0; k < there(g, parts[i].name); k++) {
+		for (unsigned k = 0; k < there(g, i); k++) {
 			snprintf(head, sizeof(head), "%s%s\t%u\t", prefix, parts[i].name, k);
 			plain_write(out, head, parts[i].member,
 				    (const char *)g + parts[i].offset + k * parts[i].size);

@@ -1,6 +1,7 @@
 #include "plain.h"
 
 #include "base/buf.h"
+#include "base/word.h"
 
 #include <gpuward.h>
 
@@ -27,23 +28,13 @@ static int64_t signed_of(const void *at, unsigned size)
 	return size == 4 ? *(const int32_t *)at : *(const int64_t *)at;
 }
 
-static void add_text(struct buf *out, const char *s)
-{
-	for (; *s; s++) {
-		if ((unsigned char)*s < 0x20 || *s == '\\' || *s == 0x7f)
-			buf_addf(out, "\\%02x", (unsigned char)*s);
-		else
-			buf_addc(out, *s);
-	}
-}
-
 void plain_add(struct buf *out, enum plain_kind kind, unsigned size, const void *at)
 {
 	switch (kind) {
 	case PLAIN_UNSIGNED: buf_addf(out, "%" PRIu64, bits_of(at, size)); break;
 	case PLAIN_SIGNED: buf_addf(out, "%" PRId64, signed_of(at, size)); break;
 	case PLAIN_REAL: buf_addf(out, "%a", *(const double *)at); break;
-	case PLAIN_TEXT: add_text(out, at); break;
+	case PLAIN_TEXT: word_escape(out, at); break;
 	}
 }
 
@@ -83,39 +74,6 @@ void plain_write(struct buf *out, const char *prefix, const struct plain_member 
 
 /* ---- reading ---- */
 
-static int digit(char c)
-{
-	static const char digits[] = "0123456789abcdef";
-	const char *at = c ? strchr(digits, c) : NULL;
-
-	return at ? (int)(at - digits) : -1;
-}
-
-static int take_text(const char **text, char *at, unsigned size)
-{
-	const char *s = *text;
-	unsigned n = 0;
-
-	for (; *s && *s != '\t'; s++) {
-		int c = (unsigned char)*s;
-
-		if (c == '\\') {
-			int high = digit(s[1]), low = high < 0 ? -1 : digit(s[2]);
-
-			if (low < 0)
-				return -GW_E_PARSE;
-			c = high * 16 + low;
-			s += 2;
-		}
-		if (n + 1 >= size)
-			return -GW_E_PARSE;
-		at[n++] = (char)c;
-	}
-	at[n] = '\0';
-	*text = s;
-	return 0;
-}
-
 static void set_bits(void *at, unsigned size, uint64_t v)
 {
 	if (size == 1)
@@ -132,7 +90,7 @@ int plain_take(const char **text, enum plain_kind kind, unsigned size, void *at)
 	uint64_t v;
 
 	if (kind == PLAIN_TEXT)
-		return take_text(text, at, size);
+		return word_unescape(text, at, size) ? 0 : -GW_E_PARSE;
 	if (kind == PLAIN_REAL)
 		*(double *)at = strtod(*text, &end);
 	else if (kind == PLAIN_SIGNED)

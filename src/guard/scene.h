@@ -94,7 +94,7 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 	       (p->start_ticks == r->start_ticks || !p->start_ticks || !r->start_ticks);
 }
 
-/* As lines of words parted by tabs (as measure/event.h has them): a scene, its GPUs, processes and roots,
+/* As lines of words parted by tabs (base/word.h): a scene, its GPUs, processes and roots,
  * and a line that ends it.  Numbers read back to the same bits (of NAN there is one: unknown), texts have
  * their tabs and line breaks escaped. */
 #define SCENE_LINE_MAX 4096

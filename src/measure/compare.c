@@ -13,31 +13,6 @@ static bool is_alpha(double alpha)
 	return alpha > 0 && alpha < 1;
 }
 
-int compare_summarise(const double *trials, size_t n, double alpha, struct compare_summary *ret)
-{
-	struct moments m;
-
-	if (n == 0 || !is_alpha(alpha))
-		return -GW_E_ARG;
-	moments_init(&m);
-	for (size_t i = 0; i < n; i++) {
-		if (!isfinite(trials[i]))
-			return -GW_E_ARG;
-		moments_add(&m, trials[i]);
-	}
-
-	double sd = sqrt(moments_variance(&m)), se = sd / sqrt((double)n);
-	double reach = student_factor(alpha, (double)n - 1) * se;
-
-	*ret = (struct compare_summary){ .n = n,
-					 .mean = m.mean,
-					 .sd = sd,
-					 .se = se,
-					 .low = m.mean - reach,
-					 .high = m.mean + reach };
-	return 0;
-}
-
 /* Moments of the logarithms. */
 static int add_logs(const struct compare_arm *arm, struct moments *m)
 {

@@ -9,20 +9,6 @@
 
 #include <stddef.h>
 
-/* Mean of n trials and its interval. */
-struct compare_summary {
-	size_t n;
-	double mean;
-	double sd;        /* of one trial; NAN for one */
-	double se;        /* sd / sqrt(n) */
-	double low, high; /* Student's t, n - 1 degrees of freedom; NAN for one */
-};
-
-/* alpha: the probability that the interval misses, 0.05 for one of 95 %.  0, or -GW_E_ARG: no
- * trial, one that is not finite, alpha not in (0, 1). */
-int compare_summarise(const double *trials, size_t n, double alpha,
-		      struct compare_summary *ret);
-
 /* One row of a comparison: the same quantity (joules, seconds, watts; above 0), measured once or
  * in several runs. */
 struct compare_arm {
@@ -51,6 +37,7 @@ struct compare_change {
  * tells; u_ratio is not added to it, for what differs from run to run is in the scatter already.
  * Otherwise each arm brings u_ratio / sqrt(n).  u_extra_log is a standard uncertainty of
  * ln(ratio) that more runs do not lessen, such as compare_offset(); 0 for none.
+ * alpha: the probability that the interval misses, 0.05 for one of 95 %.
  * 0, or -GW_E_ARG: no run, a value that is not finite and above 0, a negative uncertainty, alpha
  * not in (0, 1). */
 int compare_arms(const struct compare_arm *first, const struct compare_arm *row,

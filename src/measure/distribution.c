@@ -153,13 +153,6 @@ double student_cdf(double t, double df)
 	return t < 0 ? student_upper(-t, df) : 1 - student_upper(t, df);
 }
 
-double student_two_sided(double t, double df)
-{
-	if (isnan(t) || !(df >= 1))
-		return NAN;
-	return t == 0 ? 1 : 2 * student_upper(fabs(t), df);
-}
-
 static double student_density(double t, double df)
 {
 	return exp(-0.5 * (df + 1) * log1p(t * t / df) - 0.5 * log(df) -

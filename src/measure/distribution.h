@@ -9,6 +9,8 @@
 
 #include <stddef.h>
 
+#define NORMAL_95 1.959964 /* the factor of a two-sided interval of 95 % */
+
 /* P(Z <= z) of the standard normal distribution. */
 double normal_cdf(double z);
 
@@ -17,9 +19,6 @@ double normal_quantile(double p);
 
 /* P(T <= t) with df >= 1 degrees of freedom; df may be INFINITY (normal). */
 double student_cdf(double t, double df);
-
-/* P(|T| >= |t|): the p value of a two-sided t test. */
-double student_two_sided(double t, double df);
 
 /* The t with student_cdf(t, df) == p, 0 < p < 1. */
 double student_quantile(double p, double df);

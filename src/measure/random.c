@@ -61,14 +61,3 @@ double random_unit(struct random *r)
 {
 	return (double)(random_next(r) >> 11) * 0x1p-53;
 }
-
-void random_shuffle(struct random *r, size_t *items, size_t n)
-{
-	for (size_t i = n; i > 1; i--) {
-		size_t j = random_below(r, (uint32_t)i);
-		size_t held = items[i - 1];
-
-		items[i - 1] = items[j];
-		items[j] = held;
-	}
-}

@@ -6,7 +6,6 @@
 #ifndef GW_MEASURE_RANDOM_H
 #define GW_MEASURE_RANDOM_H
 
-#include <stddef.h>
 #include <stdint.h>
 
 struct random {
@@ -27,8 +26,5 @@ uint32_t random_below(struct random *r, uint32_t n);
 
 /* [0, 1), a multiple of 2^-53. */
 double random_unit(struct random *r);
-
-/* Puts n numbers in an order, each order as likely; n < 2^32. */
-void random_shuffle(struct random *r, size_t *items, size_t n);
 
 #endif

@@ -187,11 +187,6 @@ double stat_percentile(double *x, size_t n, double p)
 	return below + share * (above - below);
 }
 
-double stat_median(double *x, size_t n)
-{
-	return stat_percentile(x, n, 0.5);
-}
-
 double stat_skewness(const double *x, size_t n)
 {
 	double mean = 0, m2 = 0, m3 = 0, count = (double)n;

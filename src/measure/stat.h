@@ -70,9 +70,6 @@ double histogram_percentile(const struct histogram *h, double p);
  * proportion to n. */
 double stat_percentile(double *x, size_t n, double p);
 
-/* stat_percentile() at one half. */
-double stat_median(double *x, size_t n);
-
 /* Sample skewness, corrected for small n (G1 = g1 sqrt(n (n - 1)) / (n - 2)).  0 where all
  * values are the same, NAN below three values. */
 double stat_skewness(const double *x, size_t n);

@@ -2,6 +2,7 @@
 import json
 import math
 import os
+import re
 import shutil
 
 import pytest
@@ -87,6 +88,23 @@ def test_every_kind_of_difference_is_told_and_nothing_else(tmp_path):
     everything = {r["key"] for r in document("--all", a, b)["rows"]}
     assert quiet <= everything
     assert doc["count"] == document("--all", a, b)["count"]
+
+
+def test_every_fact_that_is_looked_for_stands_in_a_result(tmp_path):
+    """A path that no result has would never be a row, and nobody would miss it."""
+    device = "runs.0.devices.0."
+    where = {"gpu": "environment.devices.0.", "figures": device, "throttles": device, "sensor": device + "sensor."}
+    done = gpuward("measure", "--simulate", "-o", tmp_path / "r.json", "--", "sleep", "0.1")
+    assert done.returncode == OK, done.stderr
+    doc = json.loads((tmp_path / "r.json").read_text())
+    tables = re.findall(r"difference_(\w+)\[\] = \{(.*?)\n\};", (TOP / "src/cli/difference_things.c").read_text(), re.S)
+    paths = [where.get(name, "") + path for name, rows in tables for path in re.findall(r'\{ "([^"]+)"', rows)]
+    assert len(tables) == 6 and len(paths) > 90
+    for path in paths:
+        at = doc
+        for key in path.split("."):
+            assert at is None or key.isdigit() or key in at, path
+            at = at and at[int(key) if key.isdigit() else key]
 
 
 def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):

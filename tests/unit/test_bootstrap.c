@@ -91,27 +91,6 @@ static void a_large_bound_favours_no_half(void **state)
 	assert_in_range(low, 19500, 20500);
 }
 
-static void every_order_of_a_shuffle_is_as_likely(void **state)
-{
-	unsigned seen[27] = { 0 };
-	struct random r;
-
-	(void)state;
-	random_init(&r, 8);
-	for (unsigned i = 0; i < 60000; i++) {
-		size_t x[3] = { 0, 1, 2 };
-
-		random_shuffle(&r, x, 3);
-		seen[x[0] * 9 + x[1] * 3 + x[2]]++;
-	}
-	for (unsigned i = 0, orders = 0; i < 27; i++) {
-		if (seen[i] == 0)
-			continue;
-		assert_in_range(seen[i], 9600, 10400);
-		assert_true(++orders <= 6);
-	}
-}
-
 static void fractions_are_between_zero_and_one(void **state)
 {
 	double sum = 0;
@@ -247,7 +226,6 @@ int main(void)
 		cmocka_unit_test(the_same_start_gives_the_same_numbers),
 		cmocka_unit_test(numbers_below_a_bound_are_evenly_spread),
 		cmocka_unit_test(a_large_bound_favours_no_half),
-		cmocka_unit_test(every_order_of_a_shuffle_is_as_likely),
 		cmocka_unit_test(fractions_are_between_zero_and_one),
 		cmocka_unit_test(the_percentile_interval_is_that_of_all_resamples),
 		cmocka_unit_test(the_same_start_gives_the_same_interval),

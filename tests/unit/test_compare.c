@@ -21,31 +21,6 @@ static void assert_near(double have, double want, double within)
 	fail();
 }
 
-static void a_summary_is_mean_and_students_interval(void **state)
-{
-	double x[] = { 10, 12, 11, 13, 14 }; /* mean 12, s.d. sqrt(2.5) */
-	struct compare_summary s;
-
-	(void)state;
-	assert_int_equal(compare_summarise(x, 5, 0.05, &s), 0);
-	assert_near(s.mean, 12, 1e-12);
-	assert_near(s.sd, sqrt(2.5), 1e-12);
-	assert_near(s.se, sqrt(0.5), 1e-12);
-	assert_near(s.low, 12 - 2.7764451051977934 * sqrt(0.5), 1e-9);
-	assert_near(s.high, 12 + 2.7764451051977934 * sqrt(0.5), 1e-9);
-	assert_int_equal(s.n, 5);
-}
-
-static void one_trial_has_no_spread_rather_than_none(void **state)
-{
-	double x = 7;
-	struct compare_summary s;
-
-	(void)state;
-	assert_int_equal(compare_summarise(&x, 1, 0.05, &s), 0);
-	assert_true(s.mean == 7 && isnan(s.sd) && isnan(s.se) && isnan(s.low) && isnan(s.high));
-}
-
 static void trials_are_compared_by_welchs_interval_of_logarithms(void **state)
 {
 	/* logarithms 0 1 2 (variance 1) and 1 3 5 7 (variance 20/3) */
@@ -135,7 +110,6 @@ static void what_has_no_logarithm_is_refused(void **state)
 	double good[] = { 1, 2 },
 	       bad[][2] = { { 1, 0 }, { 1, -1 }, { NAN, 1 }, { 1, INFINITY } };
 	struct compare_arm first = { good, 2, NAN }, row = { good, 2, NAN };
-	struct compare_summary s;
 	struct compare_change c;
 
 	(void)state;
@@ -151,8 +125,6 @@ static void what_has_no_logarithm_is_refused(void **state)
 	assert_int_equal(compare_arms(&first, &first, -1, 0.05, &c), -GW_E_ARG);
 	assert_int_equal(compare_arms(&first, &first, NAN, 0.05, &c), -GW_E_ARG);
 	assert_int_equal(compare_arms(&first, &first, 0, 1, &c), -GW_E_ARG);
-	assert_int_equal(compare_summarise(good, 0, 0.05, &s), -GW_E_ARG);
-	assert_int_equal(compare_summarise(bad[2], 2, 0.05, &s), -GW_E_ARG);
 }
 
 static void swapping_the_rows_turns_the_ratio_round(void **state)
@@ -210,8 +182,6 @@ static void the_interval_covers_as_often_as_it_says(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_summary_is_mean_and_students_interval),
-		cmocka_unit_test(one_trial_has_no_spread_rather_than_none),
 		cmocka_unit_test(trials_are_compared_by_welchs_interval_of_logarithms),
 		cmocka_unit_test(single_values_are_compared_by_their_stated_uncertainties),
 		cmocka_unit_test(without_any_uncertainty_there_is_a_ratio_and_no_interval),

@@ -100,8 +100,6 @@ static void students_tail_is_right_to_ten_digits(void **state)
 
 		assert_near(student_cdf(-t, df), q, 1e-10);
 		assert_near(student_cdf(t, df), 1 - q, 1e-14);
-		assert_near(student_two_sided(t, df), 2 * q, 1e-10);
-		assert_near(student_two_sided(-t, df), 2 * q, 1e-10);
 	}
 }
 

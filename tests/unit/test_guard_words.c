@@ -152,26 +152,49 @@ static void asks_for_no_kind(const char *path)
 	free(text);
 }
 
-/* A recording that begins while the guard runs begins with these lines: what has none is not known there. */
-static void has_members(const char *head, const char *but)
+/* A table of guard_state.c has "(name)" or "(name.member)". */
+static bool has_member(const char *table, const char *name, size_t n)
 {
-	char *text = whole("src/guard/guard_parts.h"), *rows = whole("src/guard/guard_state.c");
-	char *at = strstr(text, head), *last = at ? strstr(at, "\n};") : NULL;
-	char word[64], row[70];
+	for (const char *p = table; (p = strchr(p, '(')); p++)
+		if (!strncmp(p + 1, name, n) && strchr(").", p[1 + n]))
+			return true;
+	return false;
+}
 
-	assert_non_null(last);
+/* Of a text what stands between two words; the caller frees the text. */
+static char *between(char *text, const char *head, const char *end)
+{
+	char *at = strstr(text, head), *last = at ? strstr(at, end) : NULL;
+
+	if (!last)
+		fail_msg("there is no \"%s\"", head);
 	*last = '\0';
-	for (at += strlen(head); *at; at++) {
+	return at + strlen(head);
+}
+
+/* A recording that begins while the guard runs begins with these lines: what has none is not known there. */
+static void has_members(const char *file, const char *of, const char *but)
+{
+	char *text = whole(file), *rows = whole("src/guard/guard_state.c");
+	char head[64], word[64];
+	const char *at, *table;
+
+	snprintf(head, sizeof(head), "\nstruct %s {", of);
+	at = between(text, head, "\n};");
+	snprintf(head, sizeof(head), "\n#define OF %s", of);
+	table = between(rows, head, "\n#undef OF");
+	for (; *at; at++) {
 		size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
 
 		if (!strncmp(at, "/*", 2))
 			at = strstr(at, "*/") + 1;
-		else if (n && n < sizeof(word)) {
+		else if (n && n < sizeof(word) - 2) {
 			snprintf(word, sizeof(word), " %.*s ", (int)n, at);
-			snprintf(row, sizeof(row), "(%.*s", (int)n, at);
+			if (strchr(",;[", at[n]) && !has_member(table, at, n) &&
+			    !strstr(but, word))
+				fail_msg("struct %s,%s: guard_state.c has no row for it", of,
+					 word);
 			at += n - 1;
-			if (strchr(",;[", at[1]) && !strstr(rows, row) && !strstr(but, word))
-				fail_msg("%s%s: guard_state.c has no row for it", head, word);
 		}
 	}
 	free(rows);
@@ -180,14 +203,44 @@ static void has_members(const char *head, const char *but)
 
 static void all_that_the_guard_knows_can_be_written_down(void **state)
 {
+	static const char parts[] = "src/guard/guard_parts.h";
+
 	(void)state;
-	has_members("\nstruct guard_worker {", " policy knobs pid start_ticks ");
-	has_members("\nstruct guard_gpu {", " now end clears ns ");
-	has_members("\nstruct guard_reservation {", " ");
+	has_members(parts, "guard_worker", " policy knobs pid start_ticks ");
+	has_members(parts, "guard_gpu", " now end clears ns ");
+	has_members(parts, "guard_reservation", " ");
+	has_members("src/guard/demand.h", "demand_life", " ");
+	has_members("src/guard/guard_rate.h", "rate_user", " ");
 	/* The others are made again of these, or are empty then. */
-	has_members("\nstruct guard {",
+	has_members(parts, "guard",
 		    " p scene verdict others demand gpu order worker workers "
 		    " reservation rate decision first waiting ");
+}
+
+/* One that is declared and not read would be accepted, and nothing would come of it. */
+static void every_key_of_a_worker_is_read(void **state)
+{
+	char *def = whole("src/daemon/guard_config.def"),
+	     *text = whole("src/daemon/guard_config.c");
+	unsigned keys = 0;
+
+	(void)state;
+	for (const char *p = def; (p = strstr(p, "\nG(")); keys++) {
+		char name[64];
+		const char *at = text;
+		size_t n;
+
+		p += strlen("\nG(");
+		snprintf(name, sizeof(name), "GUARD_KEY_%.*s", (int)strcspn(p, ","), p);
+		n = strlen(name);
+		while ((at = strstr(at, name)) && (is_word(at[n]) || at[n] == '_'))
+			at += n;
+		if (!at)
+			fail_msg("guard_config.c does not read %s", name);
+	}
+	assert_true(keys > 20);
+	free(text);
+	free(def);
 }
 
 /* Adapters are of a kind; what others want to know of one is a trait. */
@@ -338,6 +391,7 @@ int main(void)
 		cmocka_unit_test(the_page_knows_each_word),
 		cmocka_unit_test(every_kind_has_its_row),
 		cmocka_unit_test(all_that_the_guard_knows_can_be_written_down),
+		cmocka_unit_test(every_key_of_a_worker_is_read),
 		cmocka_unit_test(nobody_but_an_adapter_asks_for_a_kind),
 		cmocka_unit_test(every_state_and_reason_has_its_row),
 		cmocka_unit_test(the_machine_is_described_with_each_word),

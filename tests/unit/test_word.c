@@ -50,6 +50,27 @@ static void an_empty_text_and_a_dash_are_told_apart(void **state)
 	assert_string_equal(back, "-");
 }
 
+static void where_a_dash_means_nothing_it_stays_and_empty_is_empty(void **state)
+{
+	static const char *const texts[] = { "", "-", "GPU-1a", "a\tb\\\n\x7f" };
+	const char *at = line;
+	char back[16];
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		word_escape(&out, texts[i]);
+		buf_addc(&out, '\t');
+	}
+	assert_string_equal(line, "\t-\tGPU-1a\ta\\09b\\5c\\0a\\7f\t");
+	for (unsigned i = 0; i < 4; i++) {
+		assert_true(word_unescape(&at, back, sizeof(back)));
+		assert_string_equal(back, texts[i]);
+		assert_int_equal(*at++, '\t');
+	}
+	at = "GPU-1a";
+	assert_false(word_unescape(&at, back, sizeof("GPU-1a") - 1));
+}
+
 static void what_nobody_wrote_is_refused(void **state)
 {
 	static const char *const bad[] = { "\\", "\\2", "\\2g", "\\g2", "\\2D", "\\00", "a\\" };
@@ -101,6 +122,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(every_text_is_one_word_and_reads_back, start),
 		cmocka_unit_test_setup(an_empty_text_and_a_dash_are_told_apart, start),
+		cmocka_unit_test_setup(where_a_dash_means_nothing_it_stays_and_empty_is_empty,
+				       start),
 		cmocka_unit_test_setup(what_nobody_wrote_is_refused, start),
 		cmocka_unit_test_setup(a_number_reads_back_to_its_bits, start),
 		cmocka_unit_test_setup(words_are_taken_one_by_one, start),
