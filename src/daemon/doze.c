@@ -9,26 +9,20 @@
 struct doze {
 	struct engine *engine;
 	struct logind *logind;
-	bool going;     /* the machine is about to sleep, or does    */
-	bool let_go;    /* by us, or asked for: to be undone         */
-	bool waited;    /* logind waits until it is done             */
-	unsigned asked; /* of the view: ours is the last of so many  */
+	bool going;  /* the machine is about to sleep, or does    */
+	bool let_go; /* by us, or asked for: to be undone         */
+	bool waited; /* logind waits until it is done             */
+	int number;  /* of what was asked for last                */
 };
 
 static bool ask(struct doze *d, enum view_request what)
 {
 	const struct view *v = engine_view(d->engine);
+	int number = v->ops->ask(v->engine, what);
 
-	if (v->ops->ask(v->engine, what) != 0)
-		return false;
-	d->asked = v->asked;
-	return true;
-}
-
-/* What came before ours may be done in another view than ours is. */
-static bool is_done(const struct doze *d, const struct view *v)
-{
-	return (int)(v->asks - d->asked) >= 0;
+	if (number > 0)
+		d->number = number;
+	return number > 0;
 }
 
 static void may_sleep(struct doze *d)
@@ -91,7 +85,7 @@ void doze_tick(struct doze *d)
 		wake(d);
 	} else if (d->waited && !d->let_go) {
 		fall_asleep(d);
-	} else if (d->waited && is_done(d, v)) {
+	} else if (d->waited && view_asked(v, d->number)) {
 		tell_how_it_sleeps(d, v);
 		may_sleep(d);
 	}

@@ -450,11 +450,9 @@ static int op_kept(void *arg, const char *kind, unsigned max,
 static int op_ask(void *arg, enum view_request what)
 {
 	struct engine *e = arg;
-
 	int err = reader_ask(e->reader, what == VIEW_LET_GO ? READER_LET_GO : READER_RESUME);
 
-	e->view.asked += err == 0;
-	return err;
+	return err ? err : (int)++e->view.asked;
 }
 
 static void op_forget(void *arg, const char *kind, const char *id)

@@ -8,7 +8,7 @@
 #define MOST_NS (10 * NS_PER_S)
 
 struct wait {
-	unsigned asks;     /* done before ours */
+	int number;        /* of what was asked for */
 	uint64_t until_ns; /* we give up       */
 };
 
@@ -57,7 +57,7 @@ static void begin(const struct api *a, const struct request *q, struct reply *r,
 		  enum view_request what)
 {
 	struct wait *w;
-	int err;
+	int number;
 
 	if (!a->view.ops || !a->view.ops->ask) {
 		reply_problem(r, 503, "not-done", NULL,
@@ -66,12 +66,12 @@ static void begin(const struct api *a, const struct request *q, struct reply *r,
 	}
 	w = malloc(sizeof(*w));
 	*q->memory = w;
-	err = w ? a->view.ops->ask(a->view.engine, what) : -GW_E_NOMEM;
-	if (err) {
-		failed(a, r, err);
+	number = w ? a->view.ops->ask(a->view.engine, what) : -GW_E_NOMEM;
+	if (number < 0) {
+		failed(a, r, number);
 		return;
 	}
-	*w = (struct wait){ a->view.asks, api_now(a) + MOST_NS };
+	*w = (struct wait){ number, api_now(a) + MOST_NS };
 	reply_again(r, api_now(a) + LOOK_NS);
 }
 
@@ -87,9 +87,9 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 		state(a, r); /* it is so already */
 	else if (!w)
 		begin(a, q, r, what);
-	else if (a->view.asks != w->asks && a->view.ask_error)
+	else if (view_asked(&a->view, w->number) && a->view.ask_error)
 		failed(a, r, a->view.ask_error);
-	else if (a->view.asks != w->asks)
+	else if (view_asked(&a->view, w->number))
 		state(a, r);
 	else if (now >= w->until_ns)
 		failed(a, r, -GW_E_TIMEOUT);

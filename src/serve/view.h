@@ -115,7 +115,8 @@ struct view_ops {
 	int (*kept)(void *engine, const char *kind, unsigned max,
 		    void (*each)(void *arg, const char *id, const char *json), void *arg);
 	void (*forget)(void *engine, const char *kind, const char *id);
-	/* Asks for something that takes time; its outcome is in a later view. */
+	/* Asks for something that takes time; its outcome is in the view whose `asks` has come to the number that this gives
+	 * (view_asked()), or -GW_E_STATE: too much is asked already. */
 	int (*ask)(void *engine, enum view_request what);
 	/* Changes a setting of a GPU (device/manage.h), on the thread that reads it.  A ticket above 0,
 	 * or -GW_E_NOSUPPORT (management is off), -GW_E_STATE (too many under way). */
@@ -148,6 +149,12 @@ struct view {
 	const struct guard_view_ops *guard_ops;
 	void *guarding; /* their engine */
 };
+
+/* Is what was asked for by that number done? */
+static inline bool view_asked(const struct view *v, int number)
+{
+	return (int)(v->asks - (unsigned)number) >= 0;
+}
 
 /* Is what it says of now?  NULL: yes; else the sentence why not, which names the driver call that
  * hangs, if one does.  now_ns: monotonic. */
