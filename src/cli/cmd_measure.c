@@ -143,6 +143,7 @@ struct measurement {
 	bool part_missing;          /* some run did not mark the part asked for    */
 	bool count_missing;         /* or its count is not known                   */
 	bool counting;              /* this run is one that counts                 */
+	char count_place[2400];     /* what is asked, for the result */
 	struct count_reading count_first, count_last;
 	struct run_calibration calibration;
 };
@@ -483,6 +484,11 @@ static void take_count(struct measurement *m, const struct runner_run *run,
 					       .iterations = m->plan.counts_iterations,
 					       .number = c.number,
 					       .edge = c.edge };
+	if (m->plan.count->place) {
+		from->count.place = m->count_place;
+		from->count.series = m->count_first.n;
+		snprintf(from->count.name, sizeof(from->count.name), "%s", m->count_first.name);
+	}
 	if (!isnan(c.number))
 		return;
 	snprintf(from->count.why, sizeof(from->count.why), "%s", c.why);
@@ -495,6 +501,8 @@ static int begin_count(struct measurement *m)
 {
 	if (!m->plan.count)
 		return EXIT_OK;
+	if (m->plan.count->place)
+		m->plan.count->place(m->plan.count_by, m->count_place, sizeof(m->count_place));
 	count_read(m->plan.count, m->plan.count_by, &m->count_first);
 	if (!*m->count_first.why)
 		return EXIT_OK;

@@ -275,6 +275,9 @@ def test_results_of_one_calibration_have_its_offset_and_others_the_gain(tmp_path
     assert change["high"] - change["low"] > 0.5 * 2 * 1.96 * 0.03
     assert got["b"]["other_scale"] is True
     assert any("calibrated by an outside meter" in n for n in doc["notes"])
+    assert "cancels in" not in "".join(doc["notes"])  # there is no change in which it does
+    _, doc = rows(calibrated("a", 400, 1.06), calibrated("b", 200, 1.07), calibrated("c", 300, 1.06))
+    assert "cancels in changes on one GPU with one calibration" in doc["notes"][-1]
 
 
 @pytest.mark.parametrize("key", ["uuid", "driver"])
@@ -382,6 +385,13 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
     coloured = compare(*paths, "--color=always", env=WIDE).stdout
     assert "\x1b[" in coloured
     assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
+
+
+def test_joules_of_a_token_are_among_the_last_to_go(tmp_path):
+    paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500)) for n in ("a", "b")]
+    heads = [compare(*paths, env=environment(COLUMNS=columns)).stdout.splitlines()[0] for columns in range(40, 260, 10)]
+    assert any("PER TOKEN" in head and "LATENCY" not in head for head in heads)
+    assert all("PER TOKEN" in head for head in heads if "LATENCY" in head or "POWER" in head or "RUNS" in head)
 
 
 @pytest.mark.parametrize("columns", range(40, 260, 10))
