@@ -310,6 +310,8 @@ static int parse_plan(const struct options *o, struct plan *p)
 
 static int check(const struct cli *c, const struct options *o)
 {
+	char why[4600];
+
 	if (c->argc == 0) {
 		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
 		return EXIT_USAGE;
@@ -321,6 +323,10 @@ static int check(const struct cli *c, const struct options *o)
 	}
 	if (clean_room_check(&o->room) != EXIT_OK)
 		return EXIT_USAGE;
+	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0) {
+		cli_error("--calibrate: %s; nothing was measured", why);
+		return EXIT_FAILED;
+	}
 	return output_possible(o->output);
 }
 
@@ -658,7 +664,8 @@ static void calibrate(struct measurement *m)
 	if (run_calibration_end(c, &m->result) != 0) {
 		cli_error("--calibrate: %s; the result is not calibrated%s", c->why,
 			  m->bundle ? ", and gpuward recompute --calibrate can do it later"
-				    : "");
+				    : " (of a run with --bundle, gpuward recompute "
+				      "--calibrate can do it later)");
 		return;
 	}
 	for (unsigned i = 0; i < m->result.runs; i++) {
