@@ -274,6 +274,36 @@ def test_power_that_stands_still_gives_the_offset_alone(tmp_path):
     assert energy["low"] <= truth(bundle) <= energy["high"]
 
 
+STEADY = """
+import sys, time
+end, points = time.time() + 3.2, []
+while time.time() < end:
+    points.append(f"{time.time():.3f},500\\n")
+    time.sleep(0.1)
+open(sys.argv[1], "w").write("unix_s,power_w\\n" + "".join(points))
+"""
+
+
+def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_path):
+    """500 W that stand still, of a sensor that reads 4 % low: the offset that is found there is not the baseline's."""
+    env = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
+    head = '[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\nnoise = 0\n[gpu.sensor]\ngain = 0.96\n'
+    idle, busy = tmp_path / "idle.toml", tmp_path / "busy.toml"
+    idle.write_text(head)
+    busy.write_text(head + '[[gpu.load]]\nkind = "constant"\nunit = "watts"\nlevel = 500\n')
+    assert gpuward("baseline", f"--simulate={idle}", "--time=2s", env=env).returncode == 0
+    done = gpuward("measure", f"--simulate={busy}", "--json", "--baseline=kept", "--calibrate", tmp_path / "x.csv",
+                   "--", sys.executable, "-c", STEADY, tmp_path / "x.csv", env=env)
+    doc = json.loads(done.stdout)
+    [run] = doc["runs"]
+    assert doc["calibration"]["offset_alone"]
+    above = 500 - run["devices"][0]["baseline"]["power_watts"] / 0.96
+    gross, net = run["energy_joules"], run["energy_net_joules"]
+    assert gross["low"] <= 500 * run["seconds"] <= gross["high"]
+    assert net["low"] <= above * run["seconds"] <= net["high"]
+    assert width(net) / 2 > 1.96 * 0.025 * 0.9 * net["best"]
+
+
 def test_options_that_say_nothing_are_refused(tmp_path):
     for words, sentence in ((["measure", "--simulate=two-gpus", "--calibrate", "x.csv", "--", "true"], "about one GPU"),
                             (["measure", "--calibrate-keep", "--", "true"], "that is missing"),
