@@ -64,7 +64,7 @@ static void number_text(const char *key, double v, char *out, size_t size)
 		snprintf(out, size, "%s", bytes);
 	} else if (strstr(key, "_hertz")) {
 		snprintf(out, size, "%.0f MHz", v / 1e6);
-	} else if (strstr(key, "_ratio")) {
+	} else if (strstr(key, "_ratio") || ends(key, "_uncertainty")) { /* of a share */
 		snprintf(out, size, "%.2f %%", 100 * v);
 	} else if (strstr(key, "_celsius")) {
 		snprintf(out, size, "%.3g %s", v, term_plain("°C"));

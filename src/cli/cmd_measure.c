@@ -144,6 +144,7 @@ struct measurement {
 	bool part_missing;          /* some run did not mark the part asked for    */
 	bool count_missing;         /* or its count is not known                   */
 	bool counting;              /* this run is one that counts                 */
+	char count_place[2400];     /* what is asked, for the result */
 	struct count_reading count_first, count_last;
 	struct run_calibration calibration;
 };
@@ -307,6 +308,8 @@ static int parse_plan(const struct options *o, struct plan *p)
 
 static int check(const struct cli *c, const struct options *o)
 {
+	char why[4600];
+
 	if (c->argc == 0) {
 		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
 		return EXIT_USAGE;
@@ -318,6 +321,10 @@ static int check(const struct cli *c, const struct options *o)
 	}
 	if (clean_room_check(&o->room) != EXIT_OK)
 		return EXIT_USAGE;
+	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0) {
+		cli_error("--calibrate: %s; nothing was measured", why);
+		return EXIT_FAILED;
+	}
 	return output_possible(o->output);
 }
 
@@ -481,6 +488,11 @@ static void take_count(struct measurement *m, const struct runner_run *run,
 					       .iterations = m->plan.counts_iterations,
 					       .number = c.number,
 					       .edge = c.edge };
+	if (m->plan.count->place) {
+		from->count.place = m->count_place;
+		from->count.series = m->count_first.n;
+		snprintf(from->count.name, sizeof(from->count.name), "%s", m->count_first.name);
+	}
 	if (!isnan(c.number))
 		return;
 	snprintf(from->count.why, sizeof(from->count.why), "%s", c.why);
@@ -493,6 +505,8 @@ static int begin_count(struct measurement *m)
 {
 	if (!m->plan.count)
 		return EXIT_OK;
+	if (m->plan.count->place)
+		m->plan.count->place(m->plan.count_by, m->count_place, sizeof(m->count_place));
 	count_read(m->plan.count, m->plan.count_by, &m->count_first);
 	if (!*m->count_first.why)
 		return EXIT_OK;
@@ -648,7 +662,8 @@ static void calibrate(struct measurement *m)
 	if (run_calibration_end(c, &m->result) != 0) {
 		cli_error("--calibrate: %s; the result is not calibrated%s", c->why,
 			  m->bundle ? ", and gpuward recompute --calibrate can do it later"
-				    : "");
+				    : " (of a run with --bundle, gpuward recompute "
+				      "--calibrate can do it later)");
 		return;
 	}
 	for (unsigned i = 0; i < m->result.runs; i++) {

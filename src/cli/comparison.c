@@ -744,6 +744,26 @@ static void note(struct notes *n, bool when, const char *sentence)
 		n->say(n->ctx, sentence);
 }
 
+/* What becomes of the gain in changes: it cancels in those of one GPU with one calibration. */
+static const char *gain_text(const struct comparison *c)
+{
+	bool cancels = false, scales = false;
+
+	if (!comparison_has(c, METRIC_ENERGY))
+		return "";
+	for (size_t i = 0; i < c->nrows; i++) {
+		const struct comparison_row *row = &c->rows[i];
+
+		scales |= row->other_scale;
+		cancels |= row != c->reference && !row->other_gpu && !row->other_scale;
+	}
+	return !cancels ? "; those of energy hold the gain of the sensor"
+	       : scales ? "; those of energy hold the gain of the sensor, which cancels in "
+			  "changes on one GPU with one calibration"
+			: "; those of energy hold the gain of the sensor, which cancels in "
+			  "changes on one GPU";
+}
+
 static void note_reference(struct notes *n, const struct comparison *c)
 {
 	if (c->nrows < 2 || c->reference->used == 0)
@@ -753,11 +773,7 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (c->reference != c->rows)
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
-	buf_addf(&n->b, ". Intervals are 95 %%%s.",
-		 comparison_has(c, METRIC_ENERGY)
-			 ? "; those of energy hold the gain of the sensor, which cancels in "
-			   "changes on one GPU"
-			 : "");
+	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
 	note_end(n);
 }
 

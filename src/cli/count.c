@@ -88,15 +88,15 @@ static int any_command(const char *command, char *why, size_t size)
 }
 
 const struct count_kind count_kinds[COUNT_KINDS] = {
-	[COUNT_CMD] = { "count-cmd", any_command, read_command },
-	[COUNT_URL] = { "count-url", count_url_check, count_url_read },
+	[COUNT_CMD] = { "count-cmd", NULL, any_command, read_command },
+	[COUNT_URL] = { "count-url", count_url_place, count_url_check, count_url_read },
 };
 
 void count_read(const struct count_kind *kind, const char *text, struct count_reading *ret)
 {
 	ret->value = 0;
 	ret->n = 0;
-	ret->why[0] = '\0';
+	ret->why[0] = ret->name[0] = '\0';
 	ret->before_ns = clock_mono_ns(clock_real());
 	kind->read(text, ret);
 	ret->after_ns = clock_mono_ns(clock_real());

@@ -19,9 +19,12 @@ struct count_series {
 	double value;
 };
 
+#define COUNT_NAME 640
+
 struct count_reading {
-	double value;                 /* of all series; NAN: it was not told; */
-	char why[COUNT_WHY];          /* why not                              */
+	char name[COUNT_NAME]; /* of the counter, with the labels that choose; "": none */
+	double value;          /* of all series; NAN: it was not told; */
+	char why[COUNT_WHY];   /* why not                              */
 	uint64_t before_ns, after_ns; /* monotonic, around it                 */
 	struct count_series series[COUNT_SERIES];
 	unsigned n;
@@ -36,6 +39,8 @@ struct count {
 /* A way to ask. */
 struct count_kind {
 	const char *option; /* without its dashes */
+	/* What was asked, for the result: nothing secret may be in it.  NULL: it is not told. */
+	void (*place)(const char *text, char *out, size_t size);
 	/* Can it be asked at all?  0, or -GW_E_ARG with a sentence. */
 	int (*check)(const char *text, char *why, size_t size);
 	/* Sets value, or why, and the series; ten seconds at most. */

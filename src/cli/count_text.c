@@ -1,5 +1,6 @@
 #include "count_text.h"
 
+#include "base/buf.h"
 #include "base/json_doc.h"
 #include "base/number.h"
 
@@ -174,11 +175,32 @@ static void take_text(const char *text, const struct wanted *w, struct count_rea
 	}
 }
 
+/* "name{label="v"}", as whoever asks for it writes it. */
+static void say_name(const struct wanted *w, struct count_reading *ret)
+{
+	struct buf b;
+
+	buf_init_fixed(&b, ret->name, sizeof(ret->name));
+	buf_adds(&b, w->name);
+	for (unsigned i = 0; i < w->labels; i++) {
+		buf_addf(&b, "%s%s=\"", i ? "," : "{", w->label[i].key);
+		for (const char *p = w->label[i].value; *p; p++) {
+			if (*p == '"' || *p == '\\' || *p == '\n')
+				buf_addc(&b, '\\');
+			buf_addc(&b, *p == '\n' ? 'n' : *p);
+		}
+		buf_addc(&b, '"');
+	}
+	if (w->labels)
+		buf_addc(&b, '}');
+}
+
 /* Refuses what is not there. */
 static void take_named(const char *text, const struct wanted *w, struct count_reading *ret)
 {
 	char near[256] = "";
 
+	say_name(w, ret);
 	take_text(text, w, ret, near);
 	if (isnan(ret->value) || ret->n)
 		return;
@@ -209,6 +231,8 @@ static void take_known(const char *text, struct count_reading *ret)
 
 		snprintf(w.name, sizeof(w.name), "%s", known[i]);
 		take_text(text, &w, ret, near);
+		if (ret->n)
+			say_name(&w, ret);
 	}
 	if (!isnan(ret->value) && ret->n == 0)
 		count_refuse(ret,
@@ -240,6 +264,7 @@ static void take_json(const char *text, size_t n, const char *path, struct count
 		count_refuse(ret, "%s", message);
 		return;
 	}
+	snprintf(ret->name, sizeof(ret->name), "%s", path);
 	v = doc;
 	for (const char *p = path; v && *p; p += *p == '.') {
 		size_t len = strcspn(p, ".");

@@ -77,6 +77,11 @@ int count_url_check(const char *url, char *why, size_t size)
 	return err ? err : count_text_check(place.what, why, size);
 }
 
+void count_url_place(const char *url, char *out, size_t size)
+{
+	snprintf(out, size, "%.*s", (int)strcspn(url, "?#"), url);
+}
+
 static void unreachable(const char *address, int err, struct count_reading *ret)
 {
 	static const struct {

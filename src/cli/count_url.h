@@ -6,6 +6,8 @@
 
 /* http://HOST[:PORT][/PATH][#WHAT]; WHAT as in count_text.h. */
 int count_url_check(const char *url, char *why, size_t size);
+/* The URL without what may be secret or is no part of the place: its query and its counter. */
+void count_url_place(const char *url, char *out, size_t size);
 void count_url_read(const char *url, struct count_reading *ret);
 
 #endif

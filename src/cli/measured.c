@@ -152,7 +152,7 @@ static int take_device(const struct measured_from *from, const struct runner_run
 		ret->processes =
 			who->count > 0 || who->idle_joules > 0 || who->unattributed_joules > 0;
 	}
-	run_baseline_net(&from->baseline[i], &ret->energy, &ret->baseline);
+	run_baseline_net(&from->baseline[i], &ret->energy, &ret->sensor, &ret->baseline);
 	if (!from->series)
 		return 0;
 	err = course_copy(from->series, i, part ? part->end_ns : run->end_ns, &ret->series);
@@ -331,7 +331,7 @@ static void calibrate_device(struct measured_device *d, const struct sensor *to,
 	sensor_calibrate(&d->sensor, to);
 	if (d->processes && !isnan(d->energy.joules.best))
 		(void)attribute_finish(&d->who, d->energy.joules.best);
-	run_baseline_net(baseline, &d->energy, &d->baseline);
+	run_baseline_net(baseline, &d->energy, &d->sensor, &d->baseline);
 }
 
 void measured_calibrate(struct measured_run *r, const struct sensor *to,

@@ -5,6 +5,8 @@
 #include "clean_room.h"
 #include "trials.h"
 
+#include "base/utf8.h"
+
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -121,6 +123,20 @@ static void print_energy(const struct measured_run *r)
 	    width_text(b, half_width(&r->relative_joules)), r->devices > 1 ? "s" : "");
 }
 
+/* Which of a server's counters it was. */
+static void print_counted(const struct measured_count *c)
+{
+	char name[sizeof(c->name)], place[512], series[32] = "";
+
+	if (!c->place || !c->series)
+		return;
+	utf8_clean(name, sizeof(name), *c->name ? c->name : "a number alone");
+	utf8_clean(place, sizeof(place), c->place);
+	if (c->series > 1)
+		snprintf(series, sizeof(series), ", %u series of it", c->series);
+	row("Counted", "%s%s, at %s", name, series, place);
+}
+
 static void print_items(const struct measured_run *r)
 {
 	char a[80], b[32], c[32], d[32];
@@ -136,6 +152,7 @@ static void print_items(const struct measured_run *r)
 	}
 	if (!isnan(r->tokens))
 		row("  token", "%s (%.0f of them)", interval(a, &r->token_joules), r->tokens);
+	print_counted(&r->count);
 }
 
 /* "12 min": of something that was kept. */
@@ -416,6 +433,7 @@ static void print_mean(const struct measured *m, unsigned n)
 	if (!isnan(all.best))
 		row("  token", "%s (%.0f of them a run)", interval(a, &all),
 		    mean_of(m, tokens_of));
+	print_counted(&m->run[0].count);
 }
 
 static void print_trials(const struct measured *m)

@@ -84,14 +84,14 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 }
 
 void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
-		      struct measured_baseline *ret)
+		      const struct sensor *sensor, struct measured_baseline *ret)
 {
 	struct baseline_net net;
 
 	*ret = none;
 	if (!b->have)
 		return;
-	baseline_net(gross, &b->b, NULL, &net);
+	baseline_net(gross, sensor, &b->b, NULL, &net);
 	ret->kind = baseline_kind_name(b->b.kind);
 	ret->power_w = b->b.power_w;
 	ret->u_w = b->b.u_w;

@@ -29,8 +29,8 @@ struct run_baseline {
 void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 		      enum run_baseline_mode mode, struct run_baseline *ret);
 
-/* What was above it. */
+/* What was above it; the sensor as gross was made with it. */
 void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,
-		      struct measured_baseline *ret);
+		      const struct sensor *sensor, struct measured_baseline *ret);
 
 #endif

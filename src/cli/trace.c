@@ -12,20 +12,22 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
+#include <sys/stat.h>
 
-#define TEXT_MAX (64u << 20)
-#define COLUMNS  64
+#define TEXT_MAX       (64u << 20)
+#define COLUMNS        64
+#define LINE_MAX_BYTES 4096
 
 enum { TIME, POWER, WANTED };
 
-static const char *const names[WANTED][5] = {
-	[TIME] = { "time", "timestamp", "time_utc", "unix_s", NULL },
+static const char *const names[WANTED][6] = {
+	[TIME] = { "time", "timestamp", "time_utc", "timestamp_utc", "unix_s", NULL },
 	[POWER] = { "power_w", "power_watts", "watts", "power", NULL },
 };
 
 struct layout {
 	char parted_by;
+	bool utc; /* times without an offset are UTC: their column says so */
 	size_t column[WANTED];
 };
 
@@ -50,25 +52,66 @@ static bool field(const char *line, char parted_by, size_t k, char *out, size_t 
 	return n > 0 && n < size;
 }
 
-static bool find(const char *head, char parted_by, unsigned what, size_t *ret)
+/* "Power (W)" is power_w: what is neither letter nor digit parts words. */
+static void plain_name(char *name)
+{
+	char *to = name;
+
+	for (const char *from = name; *from; from++)
+		if (isalnum((unsigned char)*from) || (*from & 0x80))
+			*to++ = (char)tolower((unsigned char)*from);
+		else if (to > name && to[-1] != '_')
+			*to++ = '_';
+	to -= to > name && to[-1] == '_';
+	*to = '\0';
+}
+
+/* The name that was found; NULL: none. */
+static const char *find(const char *head, char parted_by, unsigned what, size_t *ret)
 {
 	char name[64];
 
 	for (unsigned i = 0; names[what][i]; i++)
-		for (size_t k = 0; k < COLUMNS; k++)
-			if (field(head, parted_by, k, name, sizeof(name)) &&
-			    strcasecmp(name, names[what][i]) == 0) {
+		for (size_t k = 0; k < COLUMNS; k++) {
+			if (!field(head, parted_by, k, name, sizeof(name)))
+				continue;
+			plain_name(name);
+			if (strcmp(name, names[what][i]) == 0) {
 				*ret = k;
-				return true;
+				return names[what][i];
 			}
-	return false;
+		}
+	return NULL;
 }
 
 static bool read_head(const char *head, struct layout *l)
 {
+	const char *time;
+
 	l->parted_by = strchr(head, '\t') ? '\t' : strchr(head, ';') ? ';' : ',';
-	return find(head, l->parted_by, TIME, &l->column[TIME]) &&
-	       find(head, l->parted_by, POWER, &l->column[POWER]);
+	time = find(head, l->parted_by, TIME, &l->column[TIME]);
+	l->utc = time && strstr(time, "_utc");
+	return time && find(head, l->parted_by, POWER, &l->column[POWER]);
+}
+
+static bool read_time(const char *text, bool utc, uint64_t *ret_ns)
+{
+	char with_z[72];
+
+	if (!isdigit((unsigned char)*text))
+		return false;
+	snprintf(with_z, sizeof(with_z), "%sZ", text);
+	return moment_parse(text, 0, ret_ns) == 0 ||
+	       (utc && moment_parse(with_z, 0, ret_ns) == 0);
+}
+
+/* Would its time be one, were it said where? */
+static bool lacks_offset(const char *line, const struct layout *l, char *time, size_t size)
+{
+	uint64_t wall_ns;
+
+	return field(line, l->parted_by, l->column[TIME], time, size) &&
+	       !read_time(time, false, &wall_ns) && read_time(time, true, &wall_ns);
 }
 
 /* What follows a number: "312,5" is not 312 W, and kilowatts are none. */
@@ -86,7 +129,7 @@ static bool read_point(const char *line, const struct layout *l, struct calibrat
 
 	if (!field(line, l->parted_by, l->column[TIME], time, sizeof(time)) ||
 	    !field(line, l->parted_by, l->column[POWER], power, sizeof(power)) ||
-	    !isdigit((unsigned char)*time) || moment_parse(time, 0, &wall_ns) != 0)
+	    !read_time(time, l->utc, &wall_ns))
 		return false;
 	ret->t_s = (double)wall_ns * 1e-9;
 	ret->w = number_parse(power, &end);
@@ -135,42 +178,68 @@ static void take_point(struct trace *t, const char *line, const struct layout *l
 		t->passed_over++;
 }
 
-/* Lines one by one, copied: the text stays as it was read. */
-static int read_lines(struct trace *t, const char *path, char *why, size_t size)
+static int refuse_head(const char *path, char *why, size_t size)
 {
-	struct layout layout;
-	bool headed = false;
-	const char *at = t->text;
+	snprintf(why, size,
+		 "%s: its first line names no time (time, timestamp, time_utc, unix_s) or no "
+		 "power (power_w, power_watts, watts, power)",
+		 path);
+	return -GW_E_PARSE;
+}
 
-	at += strncmp(at, "\xef\xbb\xbf", 3) == 0 ? 3 : 0;
-	while (*at) {
-		size_t n = strcspn(at, "\n");
-		char line[4096];
-
-		snprintf(line, sizeof(line), "%.*s", (int)n, at);
-		at += n + (at[n] == '\n');
-		if (line[0] == '#' || line[strspn(line, " \t\r")] == '\0')
-			continue;
-		if (headed)
-			take_point(t, line, &layout);
-		else if (!(headed = read_head(line, &layout)))
-			break;
-	}
-	if (headed && t->n)
-		return 0;
-	if (headed)
+/* unplaced: a time without an offset; "": there was none. */
+static int refuse_lines(const char *path, const char *unplaced, char *why, size_t size)
+{
+	if (*unplaced)
+		snprintf(why, size,
+			 "%s: its times do not say where they are of, as %s: name their column "
+			 "time_utc if that is UTC, or write them in RFC 3339 with its offset, "
+			 "as "
+			 "in 2026-01-31T12:00:00+01:00",
+			 path, unplaced);
+	else
 		snprintf(why, size,
 			 "%s: no line has a time (RFC 3339 with its offset, as in "
 			 "2026-01-31T12:00:00Z, or seconds since 1970) and watts (with a "
 			 "point, as in 312.5)",
 			 path);
-	else
-		snprintf(why, size,
-			 "%s: its first line names no time (time, timestamp, time_utc, unix_s) "
-			 "or no "
-			 "power (power_w, power_watts, watts, power)",
-			 path);
 	return -GW_E_PARSE;
+}
+
+/* The next line of *at that is neither empty nor a comment, copied: the text stays as it was read. */
+static bool next_line(const char **at, char *line, size_t size)
+{
+	while (**at) {
+		size_t n = strcspn(*at, "\n");
+
+		snprintf(line, size, "%.*s", (int)n, *at);
+		*at += n + ((*at)[n] == '\n');
+		if (line[0] != '#' && line[strspn(line, " \t\r")] != '\0')
+			return true;
+	}
+	return false;
+}
+
+static const char *after_mark(const char *text)
+{
+	return text + (strncmp(text, "\xef\xbb\xbf", 3) == 0 ? 3 : 0);
+}
+
+static int read_lines(struct trace *t, const char *path, char *why, size_t size)
+{
+	const char *at = after_mark(t->text);
+	char line[LINE_MAX_BYTES], unplaced[64] = "";
+	struct layout layout;
+
+	if (!next_line(&at, line, sizeof(line)) || !read_head(line, &layout))
+		return refuse_head(path, why, size);
+	while (next_line(&at, line, sizeof(line))) {
+		take_point(t, line, &layout);
+		if (t->n == 0 && !*unplaced &&
+		    !lacks_offset(line, &layout, unplaced, sizeof(unplaced)))
+			unplaced[0] = '\0';
+	}
+	return t->n ? 0 : refuse_lines(path, unplaced, why, size);
 }
 
 int trace_parse(struct trace *t, const char *path, char *text, size_t n, char *why, size_t size)
@@ -200,6 +269,27 @@ int trace_read(struct trace *t, const char *path, char *why, size_t size)
 	char *text = read_text(path, &n, &err, why, size);
 
 	return text ? trace_parse(t, path, text, n, why, size) : err;
+}
+
+int trace_check(const char *path, char *why, size_t size)
+{
+	char text[4 * LINE_MAX_BYTES], line[LINE_MAX_BYTES], ignored[512];
+	struct layout layout;
+	struct stat st;
+	const char *at;
+	ssize_t n;
+
+	if (stat(path, &st) != 0 || !S_ISREG(st.st_mode))
+		return 0;
+	n = file_read(path, text, sizeof(text) - 1, ignored, sizeof(ignored));
+	if (n < 0)
+		return 0;
+	text[n] = '\0';
+	at = after_mark(text);
+	/* A line that has no end yet is being written. */
+	if (!next_line(&at, line, sizeof(line)) || at[-1] != '\n' || read_head(line, &layout))
+		return 0;
+	return refuse_head(path, why, size);
 }
 
 void trace_done(struct trace *t)

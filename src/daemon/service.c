@@ -617,7 +617,7 @@ int service_run(const struct service_options *options)
 	err = config_load(&s->config, options->config_path, options->flags, options->flag_count,
 			  message, sizeof(message));
 	if (err) {
-		fprintf(stderr, "%s", message);
+		fprintf(stderr, "%s\n", message);
 		free(s);
 		return SERVICE_USAGE;
 	}

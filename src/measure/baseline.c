@@ -271,11 +271,22 @@ int baseline_take(struct gw_meter *m, unsigned i, const struct baseline_plan *pl
 
 /* ---- net of it ---- */
 
-void baseline_net(const struct gw_energy *gross, const struct baseline *before,
-		  const struct baseline *after, struct baseline_net *ret)
+/* Gross is uncertain by u(gain) x its distance from the pivot of the line, net by u(gain) x its distance from the
+ * baseline: what that is more. */
+static double gain_u(const struct gw_energy *gross, const struct sensor *sensor, double base_w)
+{
+	double s = gross->seconds, raw = gross->raw_joules;
+	double from_pivot = raw - sensor->pivot_w * s, from_base = raw - base_w * s;
+
+	return sensor->gain_u * sqrt(fmax(0, from_base * from_base - from_pivot * from_pivot));
+}
+
+void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
+		  const struct baseline *before, const struct baseline *after,
+		  struct baseline_net *ret)
 {
 	double s = gross->seconds, base_w = before->power_w, u_w = before->u_w, drift_w = 0;
-	double best, u;
+	double gain_j = 0, best, below, above, base_u;
 
 	if (after) { /* a straight line between the two has their mean */
 		base_w = 0.5 * (before->power_w + after->power_w);
@@ -283,13 +294,18 @@ void baseline_net(const struct gw_energy *gross, const struct baseline *before,
 		drift_w = 0.5 * fabs(after->power_w - before->power_w);
 	}
 	if (gross->calibrated) { /* the baseline is as the sensor told it */
+		gain_j = gain_u(gross, sensor, base_w);
 		base_w = gross->gain * base_w + gross->offset_watts;
 		u_w *= gross->gain;
 		drift_w *= gross->gain;
 	}
 	best = gross->joules.best - base_w * s;
-	u = hypot(gross->u_absolute, hypot(u_w * s, drift_w * s));
-	ret->joules = (struct gw_interval){ best - K95 * u, best, best + K95 * u };
+	base_u = K95 * hypot(gain_j, hypot(u_w * s, drift_w * s));
+	/* Gross may reach further than its uncertainty (sub-period), or be cut at 0. */
+	below = fmax(gross->joules.best - gross->joules.low, K95 * gross->u_absolute);
+	above = fmax(gross->joules.high - gross->joules.best, K95 * gross->u_absolute);
+	ret->joules = (struct gw_interval){ best - hypot(below, base_u), best,
+					    best + hypot(above, base_u) };
 	ret->floored = best < 0;
 	ret->adjusted_joules = ret->floored ? 0 : best;
 }

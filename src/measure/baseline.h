@@ -6,6 +6,8 @@
 #ifndef GW_MEASURE_BASELINE_H
 #define GW_MEASURE_BASELINE_H
 
+#include "sensor.h"
+
 #include <gpuward.h>
 
 #include <stdbool.h>
@@ -92,9 +94,11 @@ struct baseline_net {
 };
 
 /* Pure: gross energy over `seconds` less the baseline, interpolated from before to after (after
- * may be NULL).  u: its standard error x duration, plus half the drift between the two, in
- * quadrature with the gross's absolute uncertainty. */
-void baseline_net(const struct gw_energy *gross, const struct baseline *before,
-		  const struct baseline *after, struct baseline_net *ret);
+ * may be NULL).  Its interval is that of the gross, in quadrature with the baseline's standard error x
+ * duration and half the drift between the two; of a calibrated sensor, the one that gross was made with,
+ * the uncertainty of the gain counts from the baseline where that is further off than the pivot. */
+void baseline_net(const struct gw_energy *gross, const struct sensor *sensor,
+		  const struct baseline *before, const struct baseline *after,
+		  struct baseline_net *ret);
 
 #endif

@@ -74,6 +74,19 @@ static void notes_inside(const struct energy *e, const struct energy_window *w,
 			code(r, e->note[i].code);
 }
 
+/* Edges lie between samples, and the line between those is in the mean and the s.d.: so its power at an edge is in the
+ * range, but for a hole, which is in neither. */
+static void power_range(const struct energy *e, const struct energy_window *w,
+			struct gw_energy *r)
+{
+	bool hole = w->end.hole_s > w->begin.hole_s;
+	double begin_w = hole ? NAN : w->begin_w;
+	double end_w = hole ? NAN : energy_watts(e, w->end_ns);
+
+	r->power_min = fmin(fmin(w->min_w, r->power_mean), fmin(begin_w, end_w));
+	r->power_max = fmax(fmax(w->max_w, r->power_mean), fmax(begin_w, end_w));
+}
+
 static void power_figures(const struct energy *e, struct energy_window *w, struct gw_energy *r)
 {
 	double seen = r->seconds - (w->end.hole_s - w->begin.hole_s);
@@ -92,8 +105,7 @@ static void power_figures(const struct energy *e, struct energy_window *w, struc
 	r->power_mean = joules / seen;
 	r->power_sd =
 		sqrt(fmax(0, (w->end.square - w->begin.square) / seen - sq(r->power_mean)));
-	r->power_min = fmin(w->min_w, r->power_mean); /* edges lie between samples */
-	r->power_max = fmax(w->max_w, r->power_mean);
+	power_range(e, w, r);
 	r->power_p5 = percentile(w, 0.05);
 	r->power_p50 = percentile(w, 0.5);
 	r->power_p95 = percentile(w, 0.95);

@@ -418,6 +418,12 @@ static void count(struct json *j, const struct measured_count *c)
 	}
 	json_object(j, "count");
 	json_string(j, "source", c->source);
+	json_string(j, "url", c->place);
+	json_string(j, "counter", given(c->name));
+	if (c->series)
+		json_uint(j, "series", c->series);
+	else
+		json_null(j, "series");
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
 	json_string(j, "absence", known ? NULL : c->why);

@@ -56,6 +56,9 @@ struct measured_window {
 /* What was counted before and after a run, and so of it. */
 struct measured_count {
 	const char *source; /* the option that says by what; NULL: nothing was */
+	const char *place;  /* what was asked, without its secrets; NULL: it is not told */
+	char name[640];     /* of the counter, with the labels that chose; "": it has none */
+	unsigned series;    /* so many were added up; 0: unknown        */
 	bool iterations;    /* and no tokens                            */
 	double number;      /* NAN: unknown                             */
 	double edge;        /* so many of them may be too many: they were made around the run */

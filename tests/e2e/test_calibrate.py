@@ -74,6 +74,10 @@ def write(path, points, head=("timestamp", "outlet", "watts")):
     return path
 
 
+def utc(t):
+    return datetime.datetime.fromtimestamp(t, datetime.timezone.utc)
+
+
 def truth(bundle):
     """Joules between the two edges of the run, by the trapezoid rule over what was true."""
     events = [l.split("\t") for l in open(f"{bundle}/gpu0.events")]
@@ -188,10 +192,11 @@ def test_other_forms_of_a_trace_are_read(measured, tmp_path):
     points = outside(bundle)
     want = None
     for head, row in (("# a PDU\nunix_s;x;power_w", "{t:.3f};;{w:.3f}"), ("time\tpower", "{iso}\t{w:.3f}"),
-                      ('"Timestamp","Power"', '"{iso}","{w:.3f}"')):
+                      ('"Timestamp","Power"', '"{iso}","{w:.3f}"'), ("Time (UTC),Power (W)", "{plain},{w:.3f}"),
+                      ("time_utc,Power [W]", "{plain},{w:.3f}")):
         path = tmp_path / "trace.csv"
         path.write_text("\ufeff" + head + "\r\n" + "".join(
-            row.format(t=t, w=w, iso=datetime.datetime.fromtimestamp(t, datetime.timezone.utc).isoformat()) + "\r\n"
+            row.format(t=t, w=w, iso=utc(t).isoformat(), plain=f"{utc(t):%Y-%m-%d %H:%M:%S.%f}") + "\r\n"
             for t, w in points) + "nonsense\r\n")
         fit = json.loads(recompute("--json", "--calibrate", path, bundle).stdout)["calibration"]
         want = want or fit["gain"]
@@ -227,11 +232,26 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
     head = write(tmp_path / "head.csv", points, head=("when", "outlet", "amperes"))
     assert "names no time" in recompute("--calibrate", head, bundle, code=FAILED).stderr
     (tmp_path / "local.csv").write_text("time,watts\n2026-01-31 12:00:00,300\n")
-    assert "RFC 3339 with its offset" in recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
+    told = recompute("--calibrate", tmp_path / "local.csv", bundle, code=FAILED).stderr
+    assert "as 2026-01-31 12:00:00: name their column time_utc" in told and "RFC 3339 with its offset" in told
     for word in ("312,5", "0.3 kW", "1,234", "300 VA"):
         (tmp_path / "comma.csv").write_text("time;watts\n" + "".join(f"{t:.3f};{word}\n" for t, _ in points))
         assert "with a point" in recompute("--calibrate", tmp_path / "comma.csv", bundle, code=FAILED).stderr
     assert "No such file" in recompute("--calibrate", tmp_path / "none", bundle, code=FAILED).stderr
+
+
+def test_a_bad_head_is_refused_before_anything_is_measured(tmp_path):
+    trace, mark = tmp_path / "x.csv", tmp_path / "ran"
+    words = ("measure", "--simulate=h200", "--calibrate", trace, "--", "touch", mark)
+    trace.write_text("when,amperes\n1,2\n")
+    done = gpuward(*words)
+    assert done.returncode == FAILED and "names no time" in done.stderr and "nothing was measured" in done.stderr
+    assert not mark.exists()
+    for early in ("", "# of the PDU\n", "time,pow"):  # it is being written
+        trace.write_text(early)
+        gpuward(*words)
+        assert mark.exists()
+        mark.unlink()
 
 
 def test_a_pipe_that_nobody_writes_to_keeps_nobody(tmp_path):
@@ -244,6 +264,7 @@ def test_a_result_that_cannot_be_calibrated_is_not_lost(tmp_path):
     trace = write(tmp_path / "old.csv", [(1e9 + k, 300) for k in range(60)])
     done = gpuward("measure", "--simulate=h200", "--json", "--calibrate", trace, "--", "sleep", "0.4")
     assert done.returncode == FAILED and "the result is not calibrated" in done.stderr
+    assert "with --bundle, gpuward recompute --calibrate can" in done.stderr
     doc = json.loads(done.stdout)
     assert doc["calibration"] is None and doc["runs"][0]["energy_joules"]["best"] > 0
     assert not doc["runs"][0]["devices"][0]["sensor"]["calibrated"]
@@ -262,6 +283,36 @@ def test_power_that_stands_still_gives_the_offset_alone(tmp_path):
     assert "varied too little" in fit["notes"][0]
     energy = found["windows"][0]["energy_joules"]
     assert energy["low"] <= truth(bundle) <= energy["high"]
+
+
+STEADY = """
+import sys, time
+end, points = time.time() + 3.2, []
+while time.time() < end:
+    points.append(f"{time.time():.3f},500\\n")
+    time.sleep(0.1)
+open(sys.argv[1], "w").write("unix_s,power_w\\n" + "".join(points))
+"""
+
+
+def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_path):
+    """500 W that stand still, of a sensor that reads 4 % low: the offset that is found there is not the baseline's."""
+    env = environment(XDG_CACHE_HOME=str(tmp_path / "cache"))
+    head = '[time]\nbegin = 600\n[[gpu]]\nprofile = "h200"\nnoise = 0\n[gpu.sensor]\ngain = 0.96\n'
+    idle, busy = tmp_path / "idle.toml", tmp_path / "busy.toml"
+    idle.write_text(head)
+    busy.write_text(head + '[[gpu.load]]\nkind = "constant"\nunit = "watts"\nlevel = 500\n')
+    assert gpuward("baseline", f"--simulate={idle}", "--time=2s", env=env).returncode == 0
+    done = gpuward("measure", f"--simulate={busy}", "--json", "--baseline=kept", "--calibrate", tmp_path / "x.csv",
+                   "--", sys.executable, "-c", STEADY, tmp_path / "x.csv", env=env)
+    doc = json.loads(done.stdout)
+    [run] = doc["runs"]
+    assert doc["calibration"]["offset_alone"]
+    above = 500 - run["devices"][0]["baseline"]["power_watts"] / 0.96
+    gross, net = run["energy_joules"], run["energy_net_joules"]
+    assert gross["low"] <= 500 * run["seconds"] <= gross["high"]
+    assert net["low"] <= above * run["seconds"] <= net["high"]
+    assert width(net) / 2 > 1.96 * 0.025 * 0.9 * net["best"]
 
 
 def test_options_that_say_nothing_are_refused(tmp_path):

@@ -275,6 +275,9 @@ def test_results_of_one_calibration_have_its_offset_and_others_the_gain(tmp_path
     assert change["high"] - change["low"] > 0.5 * 2 * 1.96 * 0.03
     assert got["b"]["other_scale"] is True
     assert any("calibrated by an outside meter" in n for n in doc["notes"])
+    assert "cancels in" not in "".join(doc["notes"])  # there is no change in which it does
+    _, doc = rows(calibrated("a", 400, 1.06), calibrated("b", 200, 1.07), calibrated("c", 300, 1.06))
+    assert "cancels in changes on one GPU with one calibration" in doc["notes"][-1]
 
 
 @pytest.mark.parametrize("key", ["uuid", "driver"])
@@ -384,6 +387,13 @@ def test_text_fits_the_terminal_and_has_no_colour_for_pipes(tmp_path):
     assert "\x1b" not in compare(*paths, env=environment(COLUMNS=200, NO_COLOR=1)).stdout
 
 
+def test_joules_of_a_token_are_among_the_last_to_go(tmp_path):
+    paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500)) for n in ("a", "b")]
+    heads = [compare(*paths, env=environment(COLUMNS=columns)).stdout.splitlines()[0] for columns in range(40, 260, 10)]
+    assert "PER TOKEN" in heads[4] and "LATENCY" not in heads[4]  # of 80
+    assert all("PER TOKEN" in head for head in heads if "LATENCY" in head or "POWER" in head or "RUNS" in head)
+
+
 @pytest.mark.parametrize("columns", range(40, 260, 10))
 def test_a_value_goes_with_its_change_and_energy_keeps_its_interval(tmp_path, columns):
     paths = [save(tmp_path, f"{n}.json", result(n, trials=2, spread=0.01, tokens=500))
@@ -393,10 +403,11 @@ def test_a_value_goes_with_its_change_and_energy_keeps_its_interval(tmp_path, co
     names = re.findall(r"LATENCY|POWER|ENERGY|PER TOKEN|SIZE|95 %|CHANGE", head)
     values = [n for n in names if n not in ("95 %", "CHANGE")]
     if "CHANGE" in names:
-        assert names.count("CHANGE") == len(values)
+        alone = names[-1] == "PER TOKEN"  # its change goes before it
+        assert names.count("CHANGE") == len(values) - alone
         assert "ENERGY  95 %  CHANGE" in "  ".join(names)
     elif columns >= 50:
-        assert names == ["ENERGY", "95 %"]
+        assert names in (["ENERGY", "95 %"], ["ENERGY", "95 %", "PER TOKEN"])
     words = " ".join(out.split())
     left = re.search(r"Left out for want of room: (.*?)\. All is shown on (\d+) columns", words)
     missing = {"LATENCY": "latency", "POWER": "power", "PER TOKEN": "token", "SIZE": "size"}

@@ -66,6 +66,7 @@ def test_a_token_that_the_service_would_refuse_is_refused(world, text, mode, say
     assert done.returncode == USAGE and f"{path}:5:1: token_file: " in done.stderr and says in done.stderr
     assert world("check", "--config", path).stderr == done.stderr
     done = gpuward("serve", "--simulate", "--config", path)
+    assert done.stderr.endswith("\n")
     assert done.returncode == 78 and "service.token_file: " in done.stderr and says in done.stderr
 
 

@@ -255,6 +255,20 @@ def test_names_from_outside_do_not_speak_to_the_terminal(tmp_path):
     assert "\x1b" not in done.stdout
 
 
+@pytest.mark.parametrize("width", range(60, 110, 5))
+def test_the_names_of_figures_are_whole(tmp_path, width):
+    a = save(tmp_path, "a.json", result("a", power=300, tokens=500))
+    b = save(tmp_path, "b.json", result("b", power=300.1, tokens=500))
+    out = diff(a, b, env=environment(COLUMNS=width)).stdout
+    assert "\nPer inference " in out and "\nPer token " in out and "…" not in out
+
+
+def test_an_uncertainty_that_is_a_share_is_a_percentage(tmp_path):
+    a = save(tmp_path, "a.json", calibrated(measured(), reference_uncertainty=0.0051021345))
+    b = save(tmp_path, "b.json", calibrated(measured(), reference_uncertainty=0.0102))
+    assert re.search(r"of the outside meter +0.51 % +1.02 %", diff(a, b).stdout)
+
+
 @pytest.mark.parametrize("width", [60, 200])
 def test_text_is_as_it_was(tmp_path, width):
     """GPUWARD_GOLDEN=write writes it anew; read the difference before it is committed."""

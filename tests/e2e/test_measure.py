@@ -221,6 +221,11 @@ def test_a_kept_baseline_is_named_with_its_watts_and_age(measure, tmp_path):
     assert "baseline-stale" not in codes(doc["runs"][0])
     # In one unit, that of the larger, without digits that say nothing.
     assert re.search(r"Above idle -?[\d.]{1,4} \S+ [\d.]{1,4} m?J", text), done.stderr
+    # What is shorter than a sample is no better known above idle than as a whole.
+    _, doc = measure([idle], "true", env=environment(**cache))
+    gross, net = (doc["runs"][0][f"energy_{k}joules"] for k in ("", "net_"))
+    assert net["high"] - net["best"] >= 0.999 * (gross["high"] - gross["best"])
+    assert net["best"] - net["low"] >= 0.999 * (gross["best"] - gross["low"])
 
 
 def test_a_baseline_that_does_not_fit_is_used_only_where_asked_for_and_told(measure, scenario, tmp_path):

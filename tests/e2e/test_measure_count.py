@@ -81,7 +81,9 @@ def test_what_a_server_counts_is_the_count(tmp_path, load):
     run = doc["runs"][0]
     assert done.returncode == 0 and run["tokens"] == 400 and doc["tokens"] == 400
     count, each = run["count"], run["energy_per_token_joules"]
-    assert count == {"source": "count-url", "of": "tokens", "number": 400, "edge": count["edge"], "absence": None}
+    assert count == {"source": "count-url", "url": server.url, "counter": NAME, "series": 2, "of": "tokens",
+                     "number": 400, "edge": count["edge"], "absence": None}
+    assert f"{NAME}, 2 series of it, at" in " ".join(done.stderr.split())
     assert 0 < count["edge"] < 400
     assert each["best"] == pytest.approx(run["energy_joules"]["best"] / 400)
     assert each["high"] == pytest.approx(run["energy_joules"]["high"] / (400 - count["edge"]))
@@ -94,6 +96,15 @@ def test_labels_choose_among_the_series(tmp_path, load, what, tokens):
     with Counter(series(100, 50), series(400, 150)) as server:
         _, doc = measure(tmp_path, load, f"{server.url}#{NAME}{what}", command=["true"])
     assert doc["runs"][0]["tokens"] == tokens
+    count = doc["runs"][0]["count"]
+    assert count["counter"] == NAME + what and count["series"] == (1 if what else 2)
+
+
+def test_the_result_holds_no_query_of_the_url(tmp_path, load):
+    with Counter(f"{NAME} 1\n", f"{NAME} 5\n") as server:
+        _, doc = measure(tmp_path, load, f"{server.url}?key=secret#{NAME}", "--trials=2", "--no-cooldown", command=["true"])
+    assert doc["runs"][0]["count"]["url"] == server.url and server.asked[0][0] == "/metrics?key=secret"
+    assert "secret" not in json.dumps(doc)
 
 
 @pytest.mark.parametrize("answer", ["Content-Length: {n}\r\n\r\n{body}",
@@ -123,6 +134,7 @@ def test_a_number_in_json_counts_iterations(tmp_path, load):
         _, doc = measure(tmp_path, load, f"{server.url}#done.steps", "--count=iterations", command=["true"])
     run = doc["runs"][0]
     assert run["iterations"] == 25 and run["count"]["of"] == "iterations" and run["tokens"] is None
+    assert run["count"]["counter"] == "done.steps" and run["count"]["series"] == 1
 
 
 def test_each_run_has_its_own_count(tmp_path, load):

@@ -532,6 +532,8 @@ static void the_folder_is_where_xdg_says(void **state)
 
 /* ---- net ---- */
 
+static const struct sensor uncalibrated = { .gain = 1, .gain_u = 0.025, .offset_u_w = 2.5 };
+
 /* Ten thousand steps of a line from before to after. */
 static double integral(double before_w, double after_w, double s)
 {
@@ -563,7 +565,9 @@ static void net_is_gross_less_the_line_between_the_baselines(void **state)
 		struct baseline_net net;
 
 		g.joules.best = 150 * random_unit(&r) * g.seconds;
-		baseline_net(&g, &a, after, &net);
+		g.joules.low = fmax(0, g.joules.best - 1.96 * g.u_absolute);
+		g.joules.high = g.joules.best + 1.96 * g.u_absolute;
+		baseline_net(&g, &uncalibrated, &a, after, &net);
 		expect = g.joules.best - integral(a.power_w, end_w, g.seconds);
 		assert_true(fabs(net.joules.best - expect) < 1e-6 * (1 + fabs(expect)));
 		assert_int_equal(net.floored, expect < 0);
@@ -584,9 +588,25 @@ static void net_of_the_unknown_is_unknown(void **state)
 	struct baseline_net net;
 
 	(void)state;
-	baseline_net(&g, &b, NULL, &net);
+	baseline_net(&g, &uncalibrated, &b, NULL, &net);
 	assert_true(isnan(net.joules.best) && isnan(net.joules.low) && isnan(net.joules.high));
 	assert_true(isnan(net.adjusted_joules) && !net.floored);
+}
+
+/* A run shorter than the sensor's period: its bounds are not made of its uncertainty alone. */
+static void net_reaches_as_far_as_gross(void **state)
+{
+	struct gw_energy g = { .seconds = 0.005,
+			       .joules = { 0.32, 2.37, 2.49 },
+			       .u_absolute = 0.06 };
+	struct baseline b = { .power_w = 62, .u_w = 0 };
+	struct baseline_net net;
+
+	(void)state;
+	baseline_net(&g, &uncalibrated, &b, NULL, &net);
+	assert_true(fabs(net.joules.low - (0.32 - 0.31)) < 1e-9);
+	assert_true(fabs(net.joules.best - (2.37 - 0.31)) < 1e-9);
+	assert_true(fabs(net.joules.high - (2.49 - 0.31)) < 1e-9);
 }
 
 #define on_files(f) cmocka_unit_test_setup_teardown(f, folder_setup, folder_teardown)
@@ -618,6 +638,7 @@ int main(void)
 		cmocka_unit_test(the_folder_is_where_xdg_says),
 		cmocka_unit_test(net_is_gross_less_the_line_between_the_baselines),
 		cmocka_unit_test(net_of_the_unknown_is_unknown),
+		cmocka_unit_test(net_reaches_as_far_as_gross),
 	};
 
 	return cmocka_run_group_tests(tests, sim_setup, NULL);

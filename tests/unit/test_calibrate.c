@@ -336,8 +336,47 @@ static void the_offset_cancels_in_what_is_above_the_baseline(void **state)
 
 	(void)state;
 	energy_calibrate(&e, &s);
-	baseline_net(&e, &b, NULL, &net);
+	baseline_net(&e, &s, &b, NULL, &net);
 	near(net.joules.best, 1.04 * (5000 - 800));
+}
+
+/* 500 W that never varied, of a sensor that reads 4 % low: the offset that was fitted holds there, and says nothing of
+ * the baseline 400 W below. */
+static void net_knows_the_gain_no_better_than_the_calibration(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1, 20.8);
+	struct baseline b = { .power_w = 76, .u_w = 0 };
+	struct baseline_net net;
+	double truth = (5000 - 760) / 0.96, wide;
+
+	(void)state;
+	s.gain_u = 0.025;
+	s.pivot_w = 500;
+	energy_calibrate(&e, &s);
+	baseline_net(&e, &s, &b, NULL, &net);
+	wide = 1.96 * hypot(e.u_absolute, 0.025 * (5000 - 760));
+	near(net.joules.best, 5000 - 760);
+	near(net.joules.high - net.joules.best, wide);
+	near(net.joules.best - net.joules.low, wide);
+	assert_true(net.joules.high > truth);
+}
+
+/* A gain that is known from the middle of the points counts from the baseline on, once. */
+static void the_gain_counts_from_the_baseline_in_net(void **state)
+{
+	struct gw_energy e = measured;
+	struct sensor s = board(1.04, -6); /* pivot 400 W, u(gain) 0.002 */
+	struct baseline b = { .power_w = 80, .u_w = 0 };
+	struct baseline_net net;
+	double rest2;
+
+	(void)state;
+	energy_calibrate(&e, &s);
+	baseline_net(&e, &s, &b, NULL, &net);
+	rest2 = pow(e.u_absolute, 2) - pow(s.gain_u * (5000 - 4000), 2);
+	near(net.joules.high - net.joules.best,
+	     1.96 * sqrt(rest2 + pow(s.gain_u * (5000 - 800), 2)));
 }
 
 int main(void)
@@ -353,6 +392,8 @@ int main(void)
 		cmocka_unit_test(a_second_calibration_replaces_the_first),
 		cmocka_unit_test(what_is_not_known_stays_so),
 		cmocka_unit_test(the_offset_cancels_in_what_is_above_the_baseline),
+		cmocka_unit_test(net_knows_the_gain_no_better_than_the_calibration),
+		cmocka_unit_test(the_gain_counts_from_the_baseline_in_net),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

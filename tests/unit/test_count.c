@@ -132,6 +132,37 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 	}
 }
 
+static void a_reading_says_what_was_counted(void **state)
+{
+	static const struct {
+		const char *text, *what, *name;
+		unsigned series;
+	} rows[] = {
+		{ "n{a=\"1\"} 1\nn{a=\"2\"} 2\n", "n", "n", 2 },
+		{ "n{a=\"1\",b=\"x\"} 1\n", "n{ b = \"x\", a=\"1\" }", "n{b=\"x\",a=\"1\"}",
+		  1 },
+		{ "n{a=\"\\\"\\\\\\n\"} 1\n", "n{a=\"\\\"\\\\\\n\"}", "n{a=\"\\\"\\\\\\n\"}",
+		  1 },
+		{ "llamacpp:tokens_predicted_total 3\n", NULL,
+		  "llamacpp:tokens_predicted_total", 1 },
+		{ "{\"a\": {\"b\": 3}}", "a.b", "a.b", 1 },
+		{ "17\n", NULL, "", 1 },
+	};
+	char place[64];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct count_reading r = { .value = 0 };
+
+		count_text(rows[i].text, strlen(rows[i].text), rows[i].what, &r);
+		assert_string_equal(r.why, "");
+		assert_string_equal(r.name, rows[i].name);
+		assert_int_equal(r.n, rows[i].series);
+	}
+	count_url_place("http://a:1/m?key=secret#n", place, sizeof(place));
+	assert_string_equal(place, "http://a:1/m");
+}
+
 static void more_series_than_are_kept_are_refused(void **state)
 {
 	struct count_reading r = { .value = 0 };
@@ -266,6 +297,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(a_command_tells_one_number),
 		cmocka_unit_test(a_counter_is_the_sum_of_the_series_that_match),
+		cmocka_unit_test(a_reading_says_what_was_counted),
 		cmocka_unit_test(more_series_than_are_kept_are_refused),
 		cmocka_unit_test(a_url_that_cannot_be_asked_is_refused_before_it_is),
 		cmocka_unit_test(what_was_made_around_the_run_may_be_too_much),

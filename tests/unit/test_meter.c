@@ -492,6 +492,24 @@ static void every_window_of_a_row_knows_its_throttling(void **state)
 	}
 }
 
+/* An edge between two samples is on the line between them, which the s.d. holds. */
+static void the_spread_of_power_fits_into_its_range(void **state)
+{
+	(void)state;
+	start(WATTS("kind = \"square\"\nhigh = 600\nlow = 20\nperiod = 2\nduty = 0.5\n"));
+	for (unsigned i = 0; i < 60; i++) {
+		const struct gw_energy *r;
+		double truth;
+
+		begin();
+		sim_run_for(meter, 0.9 + 0.003 * i);
+		r = end(&truth);
+		assert_true(r->power_sd <= (r->power_max - r->power_min) / 2 + 1e-6);
+		gw_window_free(window);
+		sim_run_for(meter, 0.1 + 0.007 * i);
+	}
+}
+
 /* ---- edges told afterwards ---- */
 
 static void an_end_told_late_takes_nothing_from_after_it(void **state)
@@ -1103,6 +1121,7 @@ int main(int argc, char **argv)
 		T(a_lost_gpu_keeps_what_was_measured),
 		T(nothing_measured_is_no_zero),
 		T(a_trend_in_power_is_told),
+		T(the_spread_of_power_fits_into_its_range),
 		T(an_end_told_late_takes_nothing_from_after_it),
 		T(a_begin_told_late_still_has_its_counter),
 		T(a_tick_is_not_mistaken_for_its_neighbour),
