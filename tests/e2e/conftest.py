@@ -28,6 +28,16 @@ def seeded(request):
         support.chance.seed(os.environ[SEED] + request.node.nodeid)
 
 
+# Files that take longest, measured alone: a file is one worker's, and who gets one of these last is waited for.
+SLOW = ["test_guard_faults", "test_service", "test_page", "test_guard", "test_ab", "test_page_guard", "test_measure", "test_log",
+        "test_characterise", "test_guard_accept_journal", "test_guard_reload", "test_baseline"]
+
+
+def pytest_collection_modifyitems(items):
+    order = {name: i for i, name in enumerate(SLOW)}
+    items.sort(key=lambda item: order.get(item.path.stem, len(SLOW)))
+
+
 def pytest_sessionstart(session):
     # Who is started in the background of a script has it ignored, and so would all that is started here.
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -331,8 +331,9 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
     assert "marked 2 parts 'work': the figures are of the first" in done.stderr
     assert whole["iterations"] == 21 and whole["tokens"] == 336
     assert run["part"] == "work" and run["iterations"] == 6 and run["tokens"] == 12
-    assert 0.24 <= run["seconds"] < 0.8 and run["latency_seconds"] == pytest.approx(run["seconds"] / 6)
-    assert 0.03 <= run["latency_p95_seconds"] < 0.25 <= whole["latency_p95_seconds"]
+    # It begins when its mark is read, which may be a little later than it was written.
+    assert 0.1 <= run["seconds"] < 0.8 and run["latency_seconds"] == pytest.approx(run["seconds"] / 6)
+    assert 0.01 <= run["latency_p95_seconds"] < 0.25 <= whole["latency_p95_seconds"]
     assert run["energy_per_iteration_joules"]["best"] == pytest.approx(run["energy_joules"]["best"] / 6)
     assert run["energy_joules"]["best"] == pytest.approx(WATTS * run["seconds"], rel=0.05)
     assert codes(run)["short"]["evidence"] == f'{run["seconds"]:.2f} s'
@@ -340,7 +341,7 @@ def test_a_part_has_its_own_counts_codes_and_zero(measure, load):
     assert run["windows"][0]["begin_seconds"] == 0
     power = run["devices"][0]["series"]["power"]
     times = [power["begin_seconds"] + t for t in power["t_seconds"]]
-    assert -1.01 <= times[0] < 0 and 0.2 < times[-1] < run["seconds"] + 1.01
+    assert -1.01 <= times[0] < 0 and run["seconds"] - 0.05 < times[-1] < run["seconds"] + 1.01
     shares = [p["joules"] for p in run["devices"][0]["processes"]]
     assert sum(filter(None, shares)) == pytest.approx(run["energy_joules"]["best"])
     assert run["host"]["joules"] is None and run["host"]["absence"] == "not_read"
