@@ -449,8 +449,7 @@ int manage_run(struct gw_ctx *ctx, const struct manage_order *o,
 	let_go = ctx->let_go;
 	pthread_mutex_unlock(&ctx->lock);
 	if (let_go)
-		return fail(ret, -GW_E_STATE, "resume first",
-			    "the drivers were let go on request");
+		return fail(ret, -GW_E_STATE, "resume first", "the drivers were let go");
 	if (!s)
 		return fail(ret, -GW_E_NODEV, "name one of the GPUs that are listed",
 			    "no GPU has this UUID");

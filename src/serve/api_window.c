@@ -111,7 +111,7 @@ static void no_meter(const struct api *a, struct reply *r)
 
 	if (a->view.let_go)
 		reply_problem(r, 503, "let-go", "POST /api/v1/resume first.",
-			      "nothing can be measured: the drivers were let go on request");
+			      "nothing can be measured: the drivers were let go");
 	else
 		reply_problem(r, 503, "no-gpu", *remedy ? remedy : NULL,
 			      "nothing can be measured: %s",

@@ -58,7 +58,7 @@ const char *view_stale(const struct view *v, uint64_t now_ns, char *out, size_t 
 	if (v->tick == 0 || !v->snap)
 		return first_reading(v, out, size);
 	if (v->let_go) {
-		snprintf(out, size, "the drivers were let go on request");
+		snprintf(out, size, "the drivers were let go");
 		return out;
 	}
 	if (gw_snapshot_status(v->snap)->cause == GW_CAUSE_STALLED) {

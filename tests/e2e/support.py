@@ -33,6 +33,19 @@ chance = random.Random()  # conftest.py seeds it anew for each test
 
 OK, FAILED, USAGE, NO_GPU, PARTIAL = 0, 1, 2, 3, 4  # exit codes, src/cli/cli.h
 
+# A card that always takes as much, and has done so for a while.
+WATTS = 400
+CONSTANT = f"""
+[time]
+begin = 30
+[[gpu]]
+profile = "h200"
+[[gpu.load]]
+kind = "constant"
+unit = "watts"
+level = {WATTS}
+"""
+
 
 def environment(**changes):
     """A small, known environment; a value of None takes the variable away."""

@@ -13,20 +13,9 @@ import termios
 
 import pytest
 
-from support import FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
+from support import CONSTANT, FAILED, NO_GPU, OK, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward
 
 GATE_FAILED, CANNOT_TELL, INVALID, SHARED = 10, 11, 12, 13
-WATTS = 400
-CONSTANT = f"""
-[time]
-begin = 30
-[[gpu]]
-profile = "h200"
-[[gpu.load]]
-kind = "constant"
-unit = "watts"
-level = {WATTS}
-"""
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'
 QUICK = ["--pairs-max=6", "--aa-pairs=2", "--no-cooldown", "--seed=7"]
 A, LONGER, MUCH_LONGER = (["sleep", s] for s in ("0.05", "0.15", "0.3"))  # a busy machine takes some of the difference

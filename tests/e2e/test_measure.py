@@ -17,20 +17,9 @@ import time
 
 import pytest
 
-from support import PROGRAM, TIMEOUT, USAGE, check, environment, gpuward, until_caught
+from support import CONSTANT, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward, until_caught
 from worker import Fault
 
-WATTS = 400
-CONSTANT = f"""
-[time]
-begin = 30
-[[gpu]]
-profile = "h200"
-[[gpu.load]]
-kind = "constant"
-unit = "watts"
-level = {WATTS}
-"""
 PYTHON = sys.executable
 
 

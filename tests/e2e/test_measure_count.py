@@ -8,25 +8,14 @@ import threading
 
 import pytest
 
-from support import USAGE, check, gpuward
+from support import CONSTANT, USAGE, check, gpuward
 
-WATTS = 400
-LOAD = f"""
-[time]
-begin = 30
-[[gpu]]
-profile = "h200"
-[[gpu.load]]
-kind = "constant"
-unit = "watts"
-level = {WATTS}
-"""
 NAME = "vllm:generation_tokens_total"
 
 
 @pytest.fixture
 def load(scenario):
-    return scenario(LOAD)
+    return scenario(CONSTANT)
 
 
 class Counter:
