@@ -144,11 +144,9 @@ static void nobody(struct json *j, const char *name, double joules)
 	json_object_end(j);
 }
 
-static void processes(struct json *j, const struct measured_device *d)
+void render_shares(struct json *j, const struct attribute *a)
 {
-	const struct attribute *a = &d->who;
-
-	if (!d->processes || isnan(d->energy.joules.best)) {
+	if (!a) {
 		json_null(j, "processes");
 		return;
 	}
@@ -326,7 +324,7 @@ static void device(struct json *j, const struct measured_device *d, uint64_t beg
 	render_energy_detail(j, e);
 	json_double(j, "power_limit_watts", d->power_limit_w);
 	sensor_json(j, "sensor", &d->sensor);
-	processes(j, d);
+	render_shares(j, d->processes && !isnan(e->joules.best) ? &d->who : NULL);
 	json_object(j, "series");
 	power_series(j, &d->series, begin_ns);
 	tick_series(j, &d->series, begin_ns);

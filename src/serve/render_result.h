@@ -154,6 +154,9 @@ void render_energy(struct json *j, const struct gw_energy *e);
 void render_energy_detail(struct json *j, const struct gw_energy *e);
 void render_energy_part(struct json *j, const struct gw_energy *e);
 
+/* Whose the joules were, as the array "processes"; NULL: nobody knows, null. */
+void render_shares(struct json *j, const struct attribute *who);
+
 /* Keys of a set of codes, as the array "codes". */
 void render_codes(struct json *j, uint64_t codes);
 

@@ -4,6 +4,7 @@
 #include "base/sha256.h"
 #include "measure/meter.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -102,6 +103,13 @@ static void trim(struct windows *w, const struct view *v)
 	}
 }
 
+/* A counter that is not there is found out at its first reading. */
+static void learn_sensors(const struct windows *w, struct windows_entry *e)
+{
+	for (unsigned i = 0; e->window && i < e->devices; i++)
+		e->device[i].sensor = meter_setup(w->meter, e->device[i].number).sensor;
+}
+
 /* Everything is there, or will never be: the document, and nothing of the meter any more. */
 static void finish(struct windows *w, const struct view *v, struct windows_entry *e)
 {
@@ -111,6 +119,7 @@ static void finish(struct windows *w, const struct view *v, struct windows_entry
 		gw_window_wait(e->window, 0);
 	for (struct windows_part *p = e->parts; p; p = p->next)
 		windows_settle_part(e, p);
+	learn_sensors(w, e);
 	windows_sum_up(e, &e->sum);
 	e->state = WINDOWS_HAS_ENDED;
 	if (windows_make_document(e) == 0) {
@@ -290,12 +299,18 @@ static char *tags_json(const struct windows_ask *ask)
 	return copy;
 }
 
-static void remember(struct windows_device *d, unsigned number, const struct gw_device *from)
+static void remember(struct windows_device *d, const struct view *v, unsigned number,
+		     const struct gw_device *from)
 {
 	const char *uuid = gw_device_text(from, GW_T_UUID);
 	const char *name = gw_device_text(from, GW_T_NAME);
+	const char *driver = gw_snapshot_status(v->snap)->driver_version;
 
 	d->number = number;
+	d->power_limit_w = NAN;
+	gw_device_value(from, GW_Q_POWER_LIMIT, &d->power_limit_w);
+	d->sensor = meter_setup(v->meter, number).sensor;
+	snprintf(d->driver, sizeof(d->driver), "%s", driver ? driver : "");
 	d->index = from->index;
 	d->provenance = from->provenance;
 	snprintf(d->uuid, sizeof(d->uuid), "%s", uuid ? uuid : "");
@@ -314,7 +329,7 @@ static int choose(struct windows_entry *e, const struct view *v, const bool *pos
 		const struct gw_device *d = gw_snapshot_device(v->snap, at);
 
 		if (d && (!position || (at < 256 && position[at])))
-			remember(&e->device[e->devices++], i, d);
+			remember(&e->device[e->devices++], v, i, d);
 	}
 	return e->devices ? 0 : -GW_E_NODEV;
 }

@@ -2,8 +2,10 @@
 #include "windows_impl.h"
 
 #include "render_result.h"
+#include "render_sensor.h"
 
 #include "measure/energy.h"
+#include "measure/meter.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,9 +13,11 @@
 
 /* Between the head of a document and its parts.  No text in it can be taken for this: a quote in a
  * text is escaped. */
-#define NO_PARTS   ",\"parts_left_out\":false,\"parts\":["
-#define LEFT_OUT   ",\"parts_left_out\":true,\"parts\":[]}"
+#define HEAD_END   ",\"parts_left_out\":"
+#define NO_PARTS   HEAD_END "false,\"parts\":[]"
+#define LEFT_OUT   HEAD_END "true,\"parts\":[]"
 #define PART_BYTES 200 /* of a part beside label and devices, at most */
+#define TAIL_BYTES 100 /* of a document beside head, parts and details, at most */
 #define OPEN_BYTES 640 /* of a device in a part that is not worked out, at most */
 
 /* ---- sums ---- */
@@ -142,6 +146,73 @@ static void parts_json(struct json *j, const struct windows_entry *e, bool left_
 	json_array_end(j);
 }
 
+/* ---- details ---- */
+
+static void evidence_json(struct json *j, const struct windows_device *d, struct gw_window *w)
+{
+	const struct gw_energy *x = energy_of(w, d);
+	char text[200];
+
+	json_object(j, "evidence");
+	for (unsigned c = 0; x && c < GW_CODES; c++) {
+		if (!(x->codes & UINT64_C(1) << c))
+			continue;
+		window_evidence(w, d->number, x, c, text, sizeof(text));
+		if (*text)
+			json_string(j, gw_code_info(c)->key, text);
+	}
+	json_object_end(j);
+}
+
+/* Whose it was; NULL: it has not ended, or nobody looked. */
+static const struct attribute *shares(const struct windows_device *d, struct gw_window *w)
+{
+	const struct attribute *who = w ? window_processes(w, d->number) : NULL;
+
+	return who && !isnan(energy_of(w, d)->joules.best) &&
+			       (who->count > 0 || who->idle_joules > 0 ||
+				who->unattributed_joules > 0)
+		       ? who
+		       : NULL;
+}
+
+/* w: its window on the meter, waited for; NULL: it has not ended, or its meter is gone. */
+static void detail_json(struct json *j, const struct windows_device *d, struct gw_window *w)
+{
+	json_object(j, NULL);
+	json_uint(j, "index", d->index);
+	json_string(j, "driver_version", *d->driver ? d->driver : NULL);
+	json_double(j, "power_limit_watts", d->power_limit_w);
+	evidence_json(j, d, w);
+	sensor_json(j, "sensor", &d->sensor);
+	render_shares(j, shares(d, w));
+	json_object_end(j);
+}
+
+/* What a result tells of each device beside its energy; nothing where that is more than `most` bytes. */
+static void details_json(struct buf *out, const struct windows_entry *e, size_t most)
+{
+	struct gw_window *w = e->state == WINDOWS_HAS_ENDED ? e->window : NULL;
+	struct json j;
+
+	buf_init(out, most);
+	if (!most)
+		return;
+	json_init(&j, out, false);
+	json_array(&j, NULL);
+	for (unsigned i = 0; i < e->devices && !out->err; i++)
+		detail_json(&j, &e->device[i], w);
+	json_array_end(&j);
+	if (out->err) /* half of it is no JSON */
+		buf_done(out);
+}
+
+/* What may follow so many bytes of a document. */
+static size_t room(size_t bytes)
+{
+	return bytes < VIEW_DOCUMENT_MAX ? VIEW_DOCUMENT_MAX - bytes : 0;
+}
+
 /* ---- documents ---- */
 
 static void head_json(struct json *j, const struct windows_entry *e, const char *state,
@@ -177,9 +248,10 @@ static void render(struct json *j, const struct windows_entry *e, enum windows_f
 		   uint64_t now_ns)
 {
 	static const char *const states[] = { "open", "ending", "ended" };
-	size_t begin = j->out->len;
+	size_t begin = j->out->len, left;
 	struct windows_sum sum = e->sum;
-	bool fits;
+	struct buf details;
+	bool left_out;
 
 	if (e->state != WINDOWS_HAS_ENDED)
 		windows_sum_up(e, &sum);
@@ -191,9 +263,15 @@ static void render(struct json *j, const struct windows_entry *e, enum windows_f
 	settings_json(j, e);
 	sum_json(j, &sum);
 	devices_json(j, e, e->window);
-	fits = e->parts && j->out->len - begin + parts_bytes(e) < VIEW_DOCUMENT_MAX;
-	parts_json(j, e, e->marks && (form == WINDOWS_SHORT || !fits), now_ns);
+	left = room(j->out->len - begin + TAIL_BYTES);
+	details_json(&details, e, form == WINDOWS_WHOLE ? left : 0);
+	left -= details.len;
+	left_out = form == WINDOWS_SHORT || !e->parts || parts_bytes(e) >= left;
+	parts_json(j, e, e->marks && left_out, now_ns);
+	if (form == WINDOWS_WHOLE)
+		json_raw(j, "details", details.len ? details.p : "null");
 	json_object_end(j);
+	buf_done(&details);
 }
 
 void windows_json(struct json *j, const struct windows_entry *e, enum windows_form form,
@@ -206,7 +284,7 @@ void windows_json(struct json *j, const struct windows_entry *e, enum windows_fo
 	} else {
 		json_raw(j, NULL, "");
 		buf_add(j->out, e->document, e->head_bytes);
-		buf_adds(j->out, LEFT_OUT);
+		buf_adds(j->out, e->cut ? LEFT_OUT "}" : NO_PARTS "}");
 	}
 }
 
@@ -243,11 +321,12 @@ void windows_crash_json(struct json *j, const struct windows_entry *e)
 
 void windows_set_document(struct windows_entry *e, char *document)
 {
-	const char *parts = strstr(document, NO_PARTS "{");
+	const char *end = strstr(document, HEAD_END);
 
 	free(e->document);
 	e->document = document;
-	e->head_bytes = parts ? (size_t)(parts - document) : 0;
+	e->head_bytes = end ? (size_t)(end - document) : 0;
+	e->cut = end && strncmp(end, NO_PARTS, strlen(NO_PARTS)) != 0;
 }
 
 int windows_make_document(struct windows_entry *e)

@@ -8,13 +8,17 @@
 
 #include "windows.h"
 
+#include "measure/sensor.h"
+
 enum windows_state { WINDOWS_IS_OPEN, WINDOWS_IS_ENDING, WINDOWS_HAS_ENDED };
 
 struct windows_device {  /* a GPU that is measured, as it was called then */
 	unsigned number; /* in the meter */
 	unsigned index;
-	char uuid[96], name[96];
+	char uuid[96], name[96], driver[96];
 	enum gw_provenance provenance;
+	double power_limit_w; /* as it began; NAN: unknown */
+	struct sensor sensor; /* as it began, and as it ended once it has */
 };
 
 struct windows_part {
@@ -54,7 +58,8 @@ struct windows_entry {
 	/* Of one that has. */
 	struct windows_sum sum;
 	char *document; /* with it nothing above but id and hashes is looked at; NULL: no memory */
-	size_t head_bytes; /* of the document, before its parts; 0: it has none */
+	size_t head_bytes; /* of the document, before its parts; 0: it has none of that */
+	bool cut;          /* it has parts */
 };
 
 struct windows {

@@ -363,7 +363,13 @@ static void a_window_measures_the_true_energy(void **state)
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(pushed.count, 2); /* it began, it ended */
 	assert_int_equal(pushed.id, 102);
-	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json));
+	/* it was told without its details: all that is before them */
+	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json) - 1);
+	at("details.0.index", "1");
+	at("details.0.driver_version", "\"580.159.04\"");
+	at("details.0.evidence", "{}");
+	at("details.0.sensor.origin", "\"assumed\"");
+	assert_true(number("details.0.power_limit_watts") > 0);
 	assert_non_null(strstr(t.told_text, "prefill ended"));
 	post(below("/stop"), "", 200); /* the same again */
 	assert_true(number("energy_joules.best") == joules);
@@ -414,6 +420,7 @@ static void marks_cut_a_window_into_parts_that_add_up(void **state)
 	at("windows.0.marks", "2");
 	at("windows.0.parts_left_out", "true");
 	at("windows.0.parts", "[]");
+	assert_null(json_at(t.reply.body.p, "windows.0.details"));
 	at("windows.0.simulated", "true");
 	assert_true(number("windows.0.devices.0.energy_joules.best") > 0);
 }
