@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_NS    (20 * NS_PER_MS)
+#define LOOK_NS    (2 * NS_PER_MS) /* for a sample that comes within 50 ms */
+#define LATE_NS    (20 * NS_PER_MS)
+#define LOOKS      50
 #define LIMIT_S    3600.0
 #define LIMIT_MOST (7 * 86400.0)
 #define GPUS_MAX   64
@@ -320,5 +322,5 @@ void api_window_stop(void *arg, const struct request *q, struct reply *r)
 	if (windows_stop(a->windows, &a->view, e, api_now(a)))
 		answer(a, r, e);
 	else
-		reply_again(r, api_now(a) + LOOK_NS);
+		reply_again(r, api_now(a) + (q->tries < LOOKS ? LOOK_NS : LATE_NS));
 }

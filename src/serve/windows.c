@@ -143,8 +143,10 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 {
 	set_end(e, end_ns, by);
 	e->give_up_ns = now_ns + WINDOWS_WAIT_NS;
-	gw_window_close(e->window, e->end_ns);
+	window_hurry(e->last->window); /* whoever asked waits for both */
+	window_hurry(e->window);
 	gw_window_close(e->last->window, e->last->end_ns);
+	gw_window_close(e->window, e->end_ns);
 }
 
 static bool all_there(const struct windows_entry *e)
