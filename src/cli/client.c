@@ -68,8 +68,10 @@ static int connect_unix(const char *path, uint64_t deadline_ns, int *ret_fd)
 		return -GW_E_IO;
 	err = finish_connect(*ret_fd, connect(*ret_fd, (struct sockaddr *)&a, sizeof(a)),
 			     deadline_ns);
-	if (err)
+	if (err) {
 		close(*ret_fd);
+		*ret_fd = -1;
+	}
 	return err;
 }
 
@@ -242,20 +244,34 @@ static void build(struct buf *out, const struct client_request *q)
 	buf_addf(out, "\r\n%s", q->body ? q->body : "");
 }
 
-static int exchange(const struct client_request *q, const struct buf *request,
-		    uint64_t deadline_ns, int *ret_status, struct buf *ret_body)
+int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd)
 {
-	struct buf raw;
+	uint64_t deadline_ns = clock_mono_ns(clock_real()) + timeout_ns;
+	struct buf request;
 	int fd = -1, err;
 
-	err = is_local(q) ? connect_unix(q->address + 5, deadline_ns, &fd)
-			  : connect_tcp(q->address, deadline_ns, &fd);
-	if (err)
-		return err;
-	buf_init(&raw, CLIENT_ANSWER_MAX + 65536);
-	err = send_all(fd, request->p, request->len, deadline_ns);
+	buf_init(&request, 1u << 20);
+	build(&request, q);
+	err = request.err   ? request.err
+	      : is_local(q) ? connect_unix(q->address + 5, deadline_ns, &fd)
+			    : connect_tcp(q->address, deadline_ns, &fd);
 	if (!err)
-		err = receive(fd, &raw, deadline_ns);
+		err = send_all(fd, request.p, request.len, deadline_ns);
+	buf_done(&request);
+	if (err && fd >= 0)
+		close(fd);
+	else if (!err)
+		*ret_fd = fd;
+	return err;
+}
+
+int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
+{
+	struct buf raw;
+	int err;
+
+	buf_init(&raw, CLIENT_ANSWER_MAX + 65536);
+	err = receive(fd, &raw, clock_mono_ns(clock_real()) + timeout_ns);
 	if (!err)
 		err = take_answer(&raw, ret_status, ret_body);
 	buf_done(&raw);
@@ -266,14 +282,12 @@ static int exchange(const struct client_request *q, const struct buf *request,
 int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
 	       struct buf *ret_body)
 {
-	uint64_t deadline_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct buf request;
-	int err;
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, now_ns;
+	int fd, err = client_send(q, timeout_ns, &fd);
 
-	buf_init(&request, 1u << 20);
-	build(&request, q);
-	err = request.err ? request.err
-			  : exchange(q, &request, deadline_ns, ret_status, ret_body);
-	buf_done(&request);
-	return err;
+	if (err)
+		return err;
+	now_ns = clock_mono_ns(clock_real());
+	return client_answer(fd, until_ns > now_ns ? until_ns - now_ns : 0, ret_status,
+			     ret_body);
 }

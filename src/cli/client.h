@@ -25,4 +25,8 @@ struct client_request {
 int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
 	       struct buf *ret_body);
 
+/* The same in two steps, for who has something to do meanwhile: 0 and *ret_fd, which client_answer() closes. */
+int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd);
+int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body);
+
 #endif

@@ -5,6 +5,7 @@
 #include "measured.h"
 #include "run_calibration.h"
 #include "run_progress.h"
+#include "through.h"
 #include "output.h"
 
 #include "base/clock.h"
@@ -32,7 +33,7 @@ struct options {
 	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
 	uint64_t interval_ns;
-	bool require_exclusive, progress, keep_command, no_cooldown, calibrate_keep;
+	bool require_exclusive, progress, keep_command, no_cooldown, calibrate_keep, service;
 };
 
 static const char *const count_choices[] = { "tokens", "iterations", NULL };
@@ -80,6 +81,8 @@ static const struct option options[] = {
 	{ "require-exclusive", 0, OPTION_FLAG, AT(require_exclusive), NULL,
 	  "somebody else on a GPU makes the result invalid, and the exit status 13", NULL,
 	  NULL },
+	{ "service", 0, OPTION_FLAG, AT(service), NULL,
+	  "the service that runs already measures: no driver is opened here", NULL, NULL },
 	CLEAN_ROOM_OPTIONS(struct options, room),
 	{ "warmup", 0, OPTION_TEXT, AT(warmup), "N", "runs before it that do not count", NULL,
 	  NULL },
@@ -123,6 +126,7 @@ struct plan {
 struct measurement {
 	struct cli *c;
 	const struct options *o;
+	struct option_list gpu; /* as it was given */
 	struct plan plan;
 	struct runner_inherit inherit;
 	struct runner runner;
@@ -137,11 +141,13 @@ struct measurement {
 	bool known;                 /* what the result tells of the GPUs           */
 	struct bundle *bundle;      /* NULL: none is kept                          */
 	struct clean_room *room;    /* NULL: none was asked for                    */
+	struct through *through;    /* NULL: the GPUs are measured here            */
 	struct gw_environment *env; /* for the result; NULL: not yet           */
 	struct measured result;     /* its runs ...                                */
 	struct runner_run *run;     /* ... and what they were made of              */
 	int status;                 /* of the last command                         */
 	bool part_missing;          /* some run did not mark the part asked for    */
+	bool lost;                  /* the service did not measure all of one      */
 	bool count_missing;         /* or its count is not known                   */
 	bool counting;              /* this run is one that counts                 */
 	char count_place[2400];     /* what is asked, for the result */
@@ -306,7 +312,66 @@ static int parse_plan(const struct options *o, struct plan *p)
 	return code;
 }
 
-static int check(const struct cli *c, const struct options *o)
+/* What --service cannot do, as the GPUs are not ours then. */
+static int check_service(const struct cli *c, const struct options *o, const struct plan *p)
+{
+	static const char opens[] = "is about GPUs that gpuward opens itself";
+	static const char readings[] = "needs every reading, which the service keeps to itself";
+	bool cools = p->trials > 1 && !o->no_cooldown;
+	const struct {
+		const char *name;
+		bool given;
+		const char *why, *instead;
+	} refused[] = {
+		{ "simulate", c->simulate != NULL, opens, "" },
+		{ "backend", c->backend != NULL, opens, "" },
+		{ "nvml-library", c->nvml_library != NULL, opens, "" },
+		{ "wake", c->wake, opens, "" },
+		{ "timeout", c->timeout_ns != 0, opens, "" },
+		{ "root", c->root != NULL, opens, "" },
+		{ "bundle", o->bundle != NULL, readings, "" },
+		{ "calibrate", o->calibrate != NULL, readings, "" },
+		{ "part", o->part != NULL, readings, "" },
+		{ "progress", o->progress, readings, "" },
+		{ "interval", o->interval_ns != 0, "is the service's own", "" },
+		{ "baseline", o->baseline && p->baseline != RUN_BASELINE_NONE,
+		  "looks at the state of the GPU", "" },
+		{ "require-exclusive", o->require_exclusive,
+		  "needs to know whose process is whose, and to a service nobody is a stranger",
+		  "" },
+		{ "clean-room", o->room.wait != NULL, opens,
+		  "hold the workers with gpuward guard hold, or " },
+		{ "cooldown-to", o->cooldown_to != NULL, "looks at the GPU's temperature", "" },
+		{ "trials", cools, "waits for the GPU to cool between the runs",
+		  "add --no-cooldown, or " },
+	};
+
+	for (size_t i = 0; o->service && i < sizeof(refused) / sizeof(refused[0]); i++)
+		if (refused[i].given) {
+			cli_error("--%s %s: %sleave out --service", refused[i].name,
+				  refused[i].why, refused[i].instead);
+			return EXIT_USAGE;
+		}
+	return EXIT_OK;
+}
+
+/* Whom --address and --token-file are about. */
+static int check_remote(const struct options *o)
+{
+	const struct remote_flags *f = &o->room.remote;
+
+	if (o->service)
+		return EXIT_OK;
+	if (!o->room.wait && (f->address || f->token_file)) {
+		cli_error("--%s is about the service that --service or --clean-room asks, and "
+			  "neither is given",
+			  f->address ? "address" : "token-file");
+		return EXIT_USAGE;
+	}
+	return clean_room_check(&o->room);
+}
+
+static int check(const struct cli *c, const struct options *o, const struct plan *p)
 {
 	char why[4600];
 
@@ -319,7 +384,7 @@ static int check(const struct cli *c, const struct options *o)
 			  o->output && !*o->output ? "output" : "bundle");
 		return EXIT_USAGE;
 	}
-	if (clean_room_check(&o->room) != EXIT_OK)
+	if (check_service(c, o, p) != EXIT_OK || check_remote(o) != EXIT_OK)
 		return EXIT_USAGE;
 	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0) {
 		cli_error("--calibrate: %s; nothing was measured", why);
@@ -414,9 +479,11 @@ static void meanwhile(void *arg)
 {
 	struct measurement *m = arg;
 
+	if (m->through && m->counting) /* every moment counts to the window */
+		through_stop(m->through);
 	if (m->plan.count && m->counting) /* it counts on: first */
 		count_read(m->plan.count, m->plan.count_by, &m->count_last);
-	if (wanted(m) && !m->env)
+	if (wanted(m) && !m->env && !m->through)
 		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
 }
 
@@ -448,6 +515,15 @@ static void say_marks(const struct marks *k)
 	if (k->refused)
 		cli_error("the command marked more than %d parts: %llu were not measured",
 			  MARKS_WINDOWS, (unsigned long long)k->refused);
+}
+
+/* The meter here has no GPU to measure them on. */
+static void say_parts(const struct measurement *m, const struct marks *k)
+{
+	if (m->through && k->count)
+		cli_error("the command marked %u part%s: of a part --service knows the time "
+			  "and not the energy",
+			  k->count, k->count == 1 ? "" : "s");
 }
 
 static int say_not_started(const char *name, const struct runner_run *run)
@@ -514,6 +590,24 @@ static int begin_count(struct measurement *m)
 	return EXIT_FAILED;
 }
 
+static const char *label_of(const struct measurement *m)
+{
+	return m->o->label ? m->o->label : m->c->argv[0];
+}
+
+/* What the service measured; false: that is lost, and the run with it. */
+static bool ask_there(struct measurement *m, struct runner_run *run, struct measured_there *ret)
+{
+	enum through_outcome outcome = through_end(m->through, ret);
+
+	m->lost = m->lost || outcome != THROUGH_WHOLE;
+	if (outcome != THROUGH_LOST)
+		return true;
+	m->status = runner_status(run);
+	runner_run_done(run);
+	return false;
+}
+
 /* One run that counts.  EXIT_OK, or an exit code, having said why. */
 static int run_once(struct measurement *m, unsigned number)
 {
@@ -526,6 +620,7 @@ static int run_once(struct measurement *m, unsigned number)
 				      .iterations = m->plan.iterations,
 				      .tokens = m->plan.tokens,
 				      .part = m->o->part };
+	struct measured_there there;
 	int err = begin_count(m);
 
 	if (err)
@@ -533,14 +628,20 @@ static int run_once(struct measurement *m, unsigned number)
 	m->progress.trial = number - m->plan.first + 1;
 	run_progress_begin(&m->progress);
 	host_meter_read(m->host, &before);
+	if (m->through)
+		err = through_begin(m->through, label_of(m));
+	if (err)
+		return err;
 	m->counting = true;
-	err = runner_run(&m->runner, m->c->argv, m->o->label ? m->o->label : m->c->argv[0],
-			 run);
+	err = runner_run(&m->runner, m->c->argv, label_of(m), run);
 	m->counting = false;
 	host_meter_read(m->host, &after);
 	run_progress_clear(&m->progress);
 	if (!err && run->error)
 		return say_not_started(m->c->argv[0], run);
+	if (!err && m->through && !ask_there(m, run, &there))
+		return EXIT_OK;
+	from.there = m->through ? &there : NULL;
 	host_energy_between(&before, &after, &host);
 	if (!err && !run->late)
 		know_devices(m);
@@ -558,6 +659,7 @@ static int run_once(struct measurement *m, unsigned number)
 	m->status = runner_status(run);
 	m->progress.expected_s = run->seconds;
 	say_marks(&run->marks);
+	say_parts(m, &run->marks);
 	return EXIT_OK;
 }
 
@@ -597,7 +699,7 @@ static int run_all(struct measurement *m)
 		if (m->runner.interrupted)
 			break;
 		code = run_once(m, m->plan.first + i);
-		if (code == EXIT_OK && m->status != 0)
+		if (code == EXIT_OK && (m->status != 0 || m->lost))
 			break; /* one that fails is not run again */
 	}
 	if (m->result.runs && m->result.runs < m->plan.trials)
@@ -613,7 +715,10 @@ static void describe(struct measurement *m, char *command, size_t size)
 	const char *slash = strrchr(m->c->argv[0], '/');
 
 	r->wall_ns = m->result.run[0].begin_wall_ns;
-	r->simulated = gw_snapshot_status(m->c->snap)->simulated;
+	r->simulated = m->through ? through_simulated(m->through)
+				  : gw_snapshot_status(m->c->snap)->simulated;
+	r->service = m->through ? through_address(m->through) : NULL;
+	r->environment = m->through ? through_environment(m->through) : NULL;
 	r->label = m->o->label;
 	r->tags = m->o->tag.item;
 	r->tag_count = m->o->tag.count;
@@ -634,7 +739,8 @@ static void describe(struct measurement *m, char *command, size_t size)
 static int save_result(struct measurement *m)
 {
 	struct cli_document doc;
-	int err = m->env ? 0 : gw_environment_new(m->c->ctx, &m->env), code = EXIT_FAILED;
+	int err = m->env || m->through ? 0 : gw_environment_new(m->c->ctx, &m->env);
+	int code = EXIT_FAILED;
 	char message[512];
 
 	cli_document_begin(&doc, true);
@@ -683,6 +789,8 @@ static int finish(struct measurement *m)
 	char command[4096];
 	int code = EXIT_OK;
 
+	if (m->result.runs == 0 && m->lost && m->status)
+		return m->status;
 	if (m->result.runs == 0)
 		return m->runner.interrupted ? 128 + m->runner.interrupted : EXIT_FAILED;
 	calibrate(m);
@@ -705,8 +813,8 @@ static int finish(struct measurement *m)
 		return 128 + m->runner.interrupted;
 	if (m->status == 0 && m->calibration.record && !m->calibration.fitted)
 		return EXIT_FAILED;
-	return m->status == 0 && (m->part_missing || m->count_missing) ? EXIT_FAILED
-								       : m->status;
+	return m->status == 0 && (m->part_missing || m->count_missing || m->lost) ? EXIT_FAILED
+										  : m->status;
 }
 
 /* ---- beginning and ending ---- */
@@ -942,6 +1050,22 @@ static int run_open(struct measurement *m)
 	return closed != EXIT_OK ? closed : code;
 }
 
+/* The service has the GPUs: here is a context without any, for the host's counters. */
+static int open_service(struct measurement *m)
+{
+	struct option_list none = { .count = 0 };
+	int code = through_open(&m->o->room.remote, &m->gpu, &m->through);
+
+	if (code == EXIT_OK && m->plan.warmup) { /* before a run in vain */
+		code = through_begin(m->through, label_of(m));
+		if (code == EXIT_OK)
+			through_forget(m->through);
+	}
+	m->c->backend = "none";
+	m->c->gpu = none;
+	return code == EXIT_OK ? cli_open(m->c, 0) : code;
+}
+
 static int run(struct cli *c)
 {
 	struct measurement *m = calloc(1, sizeof(*m));
@@ -953,6 +1077,7 @@ static int run(struct cli *c)
 	}
 	m->c = c;
 	m->o = c->own;
+	m->gpu = c->gpu;
 	runner_inherit(&m->inherit, c->pipe_ignored);
 	m->runner = (struct runner){ .inherit = &m->inherit,
 				     .watch = watch,
@@ -962,11 +1087,12 @@ static int run(struct cli *c)
 	term_to_stderr(true);
 	code = parse_plan(m->o, &m->plan);
 	if (code == EXIT_OK)
-		code = check(c, m->o);
+		code = check(c, m->o, &m->plan);
 	if (code == EXIT_OK)
-		code = cli_open(c, 0);
+		code = m->o->service ? open_service(m) : cli_open(c, 0);
 	if (code == EXIT_OK)
 		code = run_open(m);
+	through_close(m->through);
 	free(m);
 	return code;
 }
@@ -986,7 +1112,8 @@ const struct command command_measure = {
 		"  gpuward measure --label fp16 --iterations 1000 -o fp16.json -- ./infer "
 		"fp16\n"
 		"  gpuward measure --trials 5 --warmup 1 --baseline -o run.json -- ./bench\n"
-		"  gpuward measure --count-url http://localhost:8000/metrics -- sleep 60\n",
+		"  gpuward measure --count-url http://localhost:8000/metrics -- sleep 60\n"
+		"  gpuward measure --service -- ./infer\n",
 	.arguments = "-- COMMAND",
 	.runs = 1,
 	.options = options,

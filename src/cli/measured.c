@@ -161,6 +161,30 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	return err;
 }
 
+/* Device i with its codes. */
+static int add_device(const struct measured_from *from, const struct runner_run *run,
+		      const struct marks_window *part, unsigned i, struct measured_run *r)
+{
+	int err;
+
+	r->devices++;
+	err = take_device(from, run, part, i, &r->device[i]);
+	measured_codes(r, i, evidence_of, run->window);
+	baseline_code(r, &from->baseline[i], (int)i);
+	return err;
+}
+
+/* The same of one that was measured elsewhere: it has no baseline. */
+static void add_there(const struct measured_there *there, unsigned i, struct measured_run *r)
+{
+	static const struct run_baseline none;
+	struct measured_device *d = &r->device[r->devices++];
+
+	*d = there->device[i];
+	run_baseline_net(&none, &d->energy, &d->sensor, &d->baseline);
+	measured_codes(r, i, there->evidence, there->of);
+}
+
 /* ---- sums over the devices ---- */
 
 static struct gw_interval sum(const struct measured_run *r, bool alike,
@@ -239,7 +263,8 @@ static void take_counts(const struct measured_from *from, const struct marks *m,
 	r->latency_p95_s = marks_latency(m, part, 0.95);
 }
 
-static int take_windows(const struct marks *m, struct measured_run *r)
+/* measured: else their energies are not known. */
+static int take_windows(const struct marks *m, bool measured, struct measured_run *r)
 {
 	if (m->count == 0)
 		return 0;
@@ -255,7 +280,7 @@ static int take_windows(const struct marks *m, struct measured_run *r)
 			.begin_s = (double)(int64_t)(w->begin_ns - r->begin_ns) * 1e-9,
 			.seconds = (double)(w->end_ns - w->begin_ns) * 1e-9,
 			.unfinished = w->unfinished,
-			.energy = w->energy,
+			.energy = measured ? w->energy : NULL,
 		};
 	}
 	return 0;
@@ -284,25 +309,26 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 				  .host = *host };
 	const struct marks_window *part =
 		from->part ? marks_find(&run->marks, from->part, &r.parts) : NULL;
-	unsigned n = gw_meter_device_count(from->meter);
+	unsigned n = from->there ? from->there->devices : gw_meter_device_count(from->meter);
 	int err = 0;
 
+	if (from->there)
+		r.window_s = from->there->seconds;
 	if (part)
 		narrow(&r, part);
 	r.device = calloc(n ? n : 1, sizeof(*r.device));
 	if (!r.device)
 		return -GW_E_NOMEM;
-	for (unsigned i = 0; i < n && !err; i++) {
-		r.devices++;
-		err = take_device(from, run, part, i, &r.device[i]);
-		measured_codes(&r, i, evidence_of, run->window);
-		baseline_code(&r, &from->baseline[i], (int)i);
-	}
+	for (unsigned i = 0; i < n && !err; i++)
+		if (from->there)
+			add_there(from->there, i, &r);
+		else
+			err = add_device(from, run, part, i, &r);
 	measured_add_up(&r);
 	run_codes(&r, from->c);
 	take_counts(from, &run->marks, part, &r);
 	if (!err)
-		err = take_windows(&run->marks, &r);
+		err = take_windows(&run->marks, !from->there, &r);
 	r.iteration_joules =
 		each(&r.joules, r.iterations, r.count.iterations ? r.count.edge : 0);
 	r.token_joules = each(&r.joules, r.tokens, r.count.iterations ? 0 : r.count.edge);

@@ -10,6 +10,19 @@
 
 #define MEASURED_TRIALS 1000 /* runs of one result */
 
+/* The codes of device i are told with the evidence that this has of `of`. */
+typedef void measured_evidence(const void *of, unsigned i, const struct gw_energy *e,
+			       unsigned code, char *out, size_t size);
+
+/* The devices of a run that somebody else has measured, but for baselines and series. */
+struct measured_there {
+	const struct measured_device *device;
+	unsigned devices;
+	double seconds; /* of the window that the energies are of */
+	measured_evidence *evidence;
+	const void *of;
+};
+
 /* What a result is made from. */
 struct measured_from {
 	const struct cli *c;
@@ -19,6 +32,7 @@ struct measured_from {
 	double iterations, tokens;           /* as given; NAN: as marked */
 	struct measured_count count;         /* ... or counted around the run */
 	const char *part; /* the run is this marked part of it; NULL: all of it */
+	const struct measured_there *there; /* in place of the meter's devices; NULL: those */
 };
 
 /* Takes all that is known of the run; it may be ended afterwards, but for its marks, whose
@@ -30,8 +44,6 @@ void measured_run_done(struct measured_run *r);
 
 /* The parts of that: the codes of device i, with the evidence that `evidence` has of `of`; then, with all devices
  * there, the sums over them. */
-typedef void measured_evidence(const void *of, unsigned i, const struct gw_energy *e,
-			       unsigned code, char *out, size_t size);
 void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evidence,
 		    const void *of);
 void measured_add_up(struct measured_run *r);

@@ -346,6 +346,11 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	for (unsigned i = 0; m && !m->calibration && i < r->devices; i++)
 		print_scale(&r->device[i], i > 0);
 	row("Time", "%s", quantity(a, r->seconds, "s"));
+	if (r->window_s > 0)
+		row("Window",
+		    "%s, which the energy is of: the service was asked before and "
+		    "after the command",
+		    quantity(a, r->window_s, "s"));
 	for (unsigned i = 0; i < r->devices; i++)
 		print_device(&r->device[i], r->devices > 1);
 	print_host(r);
@@ -508,6 +513,8 @@ void measured_print(const struct measured *m, const struct cli *c)
 			term_on(TERM_MARK), term_off());
 	if (m->label)
 		row("Label", "%s", m->label);
+	if (m->service)
+		row("Measured by", "the service on %s", m->service);
 	print_room(m->room);
 	if (m->runs == 1) {
 		print_run(&m->run[0], m);

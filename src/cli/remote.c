@@ -178,8 +178,8 @@ static void explain(const struct remote *r, int err, char *message, size_t size)
 	}
 }
 
-int remote_ask(struct remote *r, const char *method, const char *path, const char *body,
-	       uint64_t timeout_ns, char *message, size_t size)
+int remote_send(struct remote *r, const char *method, const char *path, const char *body,
+		uint64_t timeout_ns, int *ret_fd, char *message, size_t size)
 {
 	struct client_request q = {
 		.address = r->address,
@@ -190,19 +190,40 @@ int remote_ask(struct remote *r, const char *method, const char *path, const cha
 						    : r->token, /* to read none is needed */
 		.body = body,
 	};
-	char ignored[200];
 	int err;
 
 	buf_clear(&r->body);
 	json_doc_free(r->reply);
 	r->reply = NULL;
 	r->status = 0;
-	err = client_ask(&q, timeout_ns, &r->status, &r->body);
+	err = client_send(&q, timeout_ns, ret_fd);
+	if (err)
+		explain(r, err, message, size);
+	return err;
+}
+
+int remote_answer(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size)
+{
+	int err = client_answer(fd, timeout_ns, &r->status, &r->body);
+	char ignored[200];
+
 	if (err)
 		explain(r, err, message, size);
 	else if (r->body.len)
 		json_doc_new(r->body.p, r->body.len, &r->reply, ignored, sizeof(ignored));
 	return err;
+}
+
+int remote_ask(struct remote *r, const char *method, const char *path, const char *body,
+	       uint64_t timeout_ns, char *message, size_t size)
+{
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, now_ns;
+	int fd, err = remote_send(r, method, path, body, timeout_ns, &fd, message, size);
+
+	if (err)
+		return err;
+	now_ns = clock_mono_ns(clock_real());
+	return remote_answer(r, fd, until_ns > now_ns ? until_ns - now_ns : 0, message, size);
 }
 
 const char *remote_why(const struct remote *r)

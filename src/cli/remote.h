@@ -54,7 +54,12 @@ void remote_close(struct remote *r);
 int remote_ask(struct remote *r, const char *method, const char *path, const char *body,
 	       uint64_t timeout_ns, char *message, size_t size);
 
-/* The same; a failure and a status of 400 or more are said.  EXIT_OK or EXIT_FAILED. */
+/* The same in two steps, for who has something to do meanwhile: 0 and *ret_fd for remote_answer(). */
+int remote_send(struct remote *r, const char *method, const char *path, const char *body,
+		uint64_t timeout_ns, int *ret_fd, char *message, size_t size);
+int remote_answer(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);
+
+/* remote_ask(); a failure and a status of 400 or more are said.  EXIT_OK or EXIT_FAILED. */
 int remote_want(struct remote *r, const char *method, const char *path, const char *body);
 
 /* What the answer says went wrong. */

@@ -435,6 +435,7 @@ static void run(struct json *j, const struct measured_run *r)
 	json_time(j, "begin_time", r->begin_wall_ns);
 	json_string(j, "part", r->part);
 	json_double(j, "seconds", r->seconds);
+	json_double(j, "window_seconds", r->window_s > 0 ? r->window_s : NAN);
 	outcome(j, r);
 	json_string(j, "validity", gw_validity_name(r->validity));
 	codes(j, r);
@@ -553,6 +554,7 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	     { "iterations", m->iterations }, { "tokens", m->tokens });
 	json_string(j, "command_name", m->command_name);
 	json_string(j, "command", m->command);
+	json_string(j, "service", m->service);
 	json_string(j, "validity", gw_validity_name(m->validity));
 	render_room(j, m->room);
 	json_array(j, "runs");
@@ -561,7 +563,9 @@ void render_result(struct json *j, const struct measured *m, const struct gw_env
 	json_array_end(j);
 	render_calibration(j, "calibration", m->calibration);
 	json_next_key(j, "environment");
-	if (env)
+	if (m->environment)
+		json_raw(j, NULL, m->environment);
+	else if (env)
 		render_environment(j, env, snap, filter);
 	else
 		json_null(j, NULL);

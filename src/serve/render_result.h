@@ -74,6 +74,7 @@ struct measured_run {
 	const char *part; /* it is this marked part of a run; NULL: all of one */
 	unsigned parts;   /* so many of that name were marked; the first is told */
 	double seconds;
+	double window_s;              /* that the energies are of; 0: of the seconds above */
 	int exit_status, exit_signal; /* -1, 0: none */
 	enum gw_validity validity;
 	struct measured_code code[MEASURED_CODES];
@@ -137,6 +138,9 @@ struct measured {
 	double iterations, tokens; /* as given; NAN: not */
 	const char *command_name;
 	const char *command; /* NULL: not to be kept */
+	const char
+		*service; /* where the service listens that measured it; NULL: gpuward itself */
+	const char *environment; /* as JSON, in place of env; NULL: that */
 	enum gw_validity validity;
 	const struct measured_room *room;
 	struct measured_run *run;

@@ -1,0 +1,333 @@
+#include "through.h"
+
+#include "window_read.h"
+
+#include "base/clock.h"
+#include "base/utf8.h"
+#include "measure/energy.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ANSWER_NS (5 * NS_PER_S)
+#define RESULT_NS (10 * NS_PER_S) /* it waits up to 3 s for the sample that covers the end */
+#define FORGET_NS NS_PER_S
+#define LIMIT_S   (7 * 86400.0) /* the longest that a window may last */
+#define LABEL     64            /* bytes of a window's label, with the NUL */
+
+struct through {
+	struct remote remote;
+	const struct option_list *gpus;
+	char *environment;
+	char id[32]; /* of the window; "": there is none */
+	int stop_fd; /* its end was asked for; -1: it was not, or could not be */
+	char why[700];
+	bool simulated;
+	/* The last that ended: what remote.reply says. */
+	struct measured_device *device;
+	unsigned devices;
+	bool cut;
+};
+
+const char *through_address(const struct through *t)
+{
+	return t->remote.address;
+}
+
+const char *through_environment(const struct through *t)
+{
+	return t->environment;
+}
+
+bool through_simulated(const struct through *t)
+{
+	return t->simulated;
+}
+
+/* ---- refusals ---- */
+
+static bool is_type(const struct remote *r, const char *word)
+{
+	const char *type = json_doc_string(r->reply, "type");
+
+	return type && strstr(type, word);
+}
+
+/* The answer is none that was hoped for.  An exit code. */
+static int say_refused(const struct remote *r)
+{
+	static const char nothing[] = "nothing was measured";
+
+	if (r->status == 401 || r->status == 403)
+		cli_error("the service refuses: %s (%s); %s", remote_why(r), remote_hint(r),
+			  nothing);
+	else if (r->status == 429)
+		cli_error("the service answers 429: %s; try again when others have ended, or "
+			  "leave out --service; %s",
+			  remote_why(r), nothing);
+	else if (r->status >= 400)
+		cli_error("the service answers %d: %s; %s", r->status, remote_why(r), nothing);
+	else
+		cli_error("what listens on %s does not answer as gpuward does, or there is no "
+			  "libjansson to read it with; %s",
+			  r->address, nothing);
+	return is_type(r, "no-gpu") || is_type(r, "no-such-device") ? EXIT_NO_GPU : EXIT_FAILED;
+}
+
+static int ask(struct through *t, const char *method, const char *path, const char *body)
+{
+	if (remote_ask(&t->remote, method, path, body, ANSWER_NS, t->why, sizeof(t->why)) == 0)
+		return t->remote.status < 400 && t->remote.reply ? EXIT_OK
+								 : say_refused(&t->remote);
+	cli_error("%s; nothing was measured", t->why);
+	return EXIT_FAILED;
+}
+
+/* ---- the machine ---- */
+
+static int ask_environment(struct through *t)
+{
+	struct buf path;
+	int code;
+
+	buf_init(&path, 4096);
+	buf_adds(&path, "/api/v1/environment");
+	for (unsigned i = 0; i < t->gpus->count; i++) {
+		buf_adds(&path, i ? "," : "?gpu=");
+		remote_escape(&path, t->gpus->item[i]);
+	}
+	code = ask(t, "GET", path.p, NULL);
+	buf_done(&path);
+	if (code != EXIT_OK)
+		return code;
+	t->environment = strdup(t->remote.body.p);
+	if (t->environment)
+		t->environment[strcspn(t->environment, "\r\n")] = '\0';
+	return EXIT_OK;
+}
+
+/* What another process calls visible, or numbers for CUDA, is not what this one does. */
+static int check_gpus(const struct option_list *gpus)
+{
+	for (unsigned i = 0; i < gpus->count; i++)
+		if (strcmp(gpus->item[i], "visible") == 0 ||
+		    strncmp(gpus->item[i], "cuda:", 5) == 0) {
+			cli_error("--gpu '%s' is about this environment, which the service "
+				  "does not know: give an index, a UUID or a PCI id, or leave "
+				  "out --service",
+				  gpus->item[i]);
+			return EXIT_USAGE;
+		}
+	return EXIT_OK;
+}
+
+int through_open(const struct remote_flags *flags, const struct option_list *gpus,
+		 struct through **ret)
+{
+	struct through *t = calloc(1, sizeof(*t));
+	int code;
+
+	*ret = t;
+	if (!t) {
+		cli_error("%s", gw_strerror(-GW_E_NOMEM));
+		return EXIT_FAILED;
+	}
+	t->gpus = gpus;
+	t->stop_fd = -1;
+	code = remote_open(&t->remote, flags);
+	if (code == EXIT_OK)
+		code = check_gpus(gpus);
+	return code == EXIT_OK ? ask_environment(t) : code;
+}
+
+/* ---- a window ---- */
+
+static void wish(struct buf *out, const struct through *t, const char *label)
+{
+	char name[LABEL];
+	struct json j;
+
+	utf8_clean(name, sizeof(name), label);
+	json_init(&j, out, false);
+	json_object(&j, NULL);
+	json_string(&j, "label", name);
+	json_double(&j, "limit_seconds", LIMIT_S);
+	if (t->gpus->count) {
+		json_array(&j, "gpus");
+		for (unsigned i = 0; i < t->gpus->count; i++)
+			json_string(&j, NULL, t->gpus->item[i]);
+		json_array_end(&j);
+	}
+	json_object_end(&j);
+}
+
+static void drop_devices(struct through *t)
+{
+	free(t->device);
+	t->device = NULL;
+	t->devices = 0;
+}
+
+int through_begin(struct through *t, const char *label)
+{
+	const char *id;
+	struct buf body;
+	int code;
+
+	drop_devices(t);
+	buf_init(&body, 64 * 1024);
+	wish(&body, t, label);
+	code = ask(t, "POST", "/api/v1/windows", body.p);
+	buf_done(&body);
+	if (code != EXIT_OK)
+		return code;
+	id = json_doc_string(t->remote.reply, "id");
+	if (!id || strlen(id) >= sizeof(t->id))
+		return say_refused(&t->remote);
+	snprintf(t->id, sizeof(t->id), "%s", id);
+	t->simulated = json_doc_true(t->remote.reply, "simulated");
+	return EXIT_OK;
+}
+
+void through_forget(struct through *t)
+{
+	char path[80], ignored[700];
+
+	if (!*t->id)
+		return;
+	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
+	t->id[0] = '\0';
+	(void)remote_ask(&t->remote, "DELETE", path, NULL, FORGET_NS, ignored, sizeof(ignored));
+}
+
+void through_stop(struct through *t)
+{
+	char path[80];
+
+	snprintf(path, sizeof(path), "/api/v1/windows/%s/stop", t->id);
+	if (remote_send(&t->remote, "POST", path, NULL, ANSWER_NS, &t->stop_fd, t->why,
+			sizeof(t->why)) != 0)
+		t->stop_fd = -1;
+}
+
+void through_close(struct through *t)
+{
+	if (!t)
+		return;
+	if (t->stop_fd >= 0)
+		(void)remote_answer(&t->remote, t->stop_fd, FORGET_NS, t->why, sizeof(t->why));
+	through_forget(t);
+	drop_devices(t);
+	remote_close(&t->remote);
+	free(t->environment);
+	free(t);
+}
+
+/* ---- its result ---- */
+
+/* A window that did not last as long as the command is not of all of it. */
+static void cut_short(struct gw_energy *e)
+{
+	e->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
+	e->validity = e->validity > GW_INVALID ? e->validity : GW_INVALID;
+}
+
+static void evidence(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
+		     char *out, size_t size)
+{
+	const struct through *t = of;
+
+	(void)e;
+	if (code == GW_CODE_TRUNCATED && t->cut)
+		snprintf(out, size, "the service ended it after %.3f s, before the command did",
+			 json_doc_number(t->remote.reply, "seconds"));
+	else
+		window_read_evidence(t->remote.reply, i, code, out, size);
+}
+
+/* Reads the devices; false: none has an energy, or there is no memory. */
+static bool read_devices(struct through *t)
+{
+	const struct json_doc *w = t->remote.reply;
+	size_t n = json_doc_count(w, "devices");
+	bool any = false;
+
+	drop_devices(t);
+	t->device = calloc(n + 1, sizeof(*t->device));
+	for (size_t i = 0; t->device && i < n && i < 256; i++) {
+		any |= window_read_device(w, i, &t->device[i]);
+		if (t->cut)
+			cut_short(&t->device[i].energy);
+		t->devices++;
+	}
+	return any;
+}
+
+static const char *or_what(const char *text, const char *otherwise)
+{
+	return text ? text : otherwise;
+}
+
+/* The answer is there; false: it holds no energy, and that is said. */
+static bool take_result(struct through *t)
+{
+	const char *by = or_what(json_doc_string(t->remote.reply, "ended_by"), "");
+
+	t->cut = strcmp(by, "request") != 0;
+	if (t->remote.status == 404 || (t->remote.status == 200 && strcmp(by, "crash") == 0))
+		cli_error("the service on %s was started anew while the command ran: the "
+			  "energy of this run is lost",
+			  t->remote.address);
+	else if (t->remote.status != 200)
+		cli_error("the service answers %d: %s; the energy of this run is lost",
+			  t->remote.status, remote_why(&t->remote));
+	else if (!read_devices(t))
+		cli_error("the service on %s let the driver go while the command ran: the "
+			  "energy of this run is lost",
+			  t->remote.address);
+	else
+		return true;
+	return false;
+}
+
+static void say_cut(const struct through *t)
+{
+	const char *by = or_what(json_doc_string(t->remote.reply, "ended_by"), "");
+
+	cli_error("the service ended the window before the command did (%s): the figures are "
+		  "of its first %.3f s",
+		  strcmp(by, "limit") == 0   ? "it had lasted as long as one may"
+		  : strcmp(by, "meter") == 0 ? "the driver was let go, or the service ended"
+					     : by,
+		  json_doc_number(t->remote.reply, "seconds"));
+}
+
+enum through_outcome through_end(struct through *t, struct measured_there *ret)
+{
+	int fd = t->stop_fd;
+
+	*ret = (struct measured_there){ .evidence = evidence, .of = t };
+	t->stop_fd = -1;
+	t->cut = false;
+	if (fd < 0 || remote_answer(&t->remote, fd, RESULT_NS, t->why, sizeof(t->why)) != 0) {
+		cli_error("%s; the energy of this run is lost", t->why);
+		return THROUGH_LOST;
+	}
+	if (t->remote.status == 200)
+		t->id[0] = '\0'; /* it has ended, and its result is kept there, too */
+	if (!take_result(t)) {
+		drop_devices(t);
+		return THROUGH_LOST;
+	}
+	ret->device = t->device;
+	ret->devices = t->devices;
+	ret->seconds = json_doc_is_number(t->remote.reply, "seconds")
+			       ? json_doc_number(t->remote.reply, "seconds")
+			       : 0;
+	if (!t->cut)
+		return THROUGH_WHOLE;
+	say_cut(t);
+	return THROUGH_CUT;
+}

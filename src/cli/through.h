@@ -1,0 +1,46 @@
+/* through: runs that the service measures, which runs already and has the driver open.
+ *
+ * For each run a window is opened over HTTP before the command starts and ended after it; what the service answers becomes
+ * the devices of the run.  No driver is opened here.  A window is longer than its command by the two requests.  One that has
+ * no result, or that nobody wants any more, is forgotten in the service. */
+#ifndef GW_CLI_THROUGH_H
+#define GW_CLI_THROUGH_H
+
+#include "cli.h"
+#include "measured.h"
+#include "remote.h"
+
+struct through;
+
+/* Is it there, and does it know these GPUs?  flags and gpus are borrowed.  EXIT_OK, or an exit code having said why; *ret
+ * is to be ended with through_close() in any case. */
+int through_open(const struct remote_flags *flags, const struct option_list *gpus,
+		 struct through **ret);
+void through_close(struct through *t); /* NULL is fine */
+
+/* Where it listens, and what it says of its machine: the document of `gpuward env --json`. */
+const char *through_address(const struct through *t);
+const char *through_environment(const struct through *t);
+
+/* Begins a window.  EXIT_OK, or an exit code having said why. */
+int through_begin(struct through *t, const char *label);
+
+/* Forgets it: the command could not be started. */
+void through_forget(struct through *t);
+
+/* Asks for its end, which is when the request arrives; through_end() has the answer. */
+void through_stop(struct through *t);
+
+enum through_outcome {
+	THROUGH_WHOLE,
+	THROUGH_CUT,  /* it ended before the command did: coded truncated */
+	THROUGH_LOST, /* nothing is known */
+};
+
+/* What came of it; all but THROUGH_WHOLE is said.  *ret borrows of t until the next window, and is empty where all is lost. */
+enum through_outcome through_end(struct through *t, struct measured_there *ret);
+
+/* Are the GPUs of the last window simulated? */
+bool through_simulated(const struct through *t);
+
+#endif

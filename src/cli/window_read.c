@@ -1,0 +1,341 @@
+#include "window_read.h"
+
+#include "serve/moment.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- fields by table ---- */
+
+enum field_type { NUMBER, COUNT, SMALL, TRUTH, TEXT };
+
+struct field {
+	const char *path;
+	enum field_type type;
+	size_t offset;
+};
+
+#define TEXT_SIZE 96 /* of every text below */
+#define LENGTH(a) (sizeof(a) / sizeof((a)[0]))
+
+static double number(const struct json_doc *o, const char *path)
+{
+	return json_doc_is_number(o, path) ? json_doc_number(o, path) : NAN;
+}
+
+/* A number that counts something; what is none is 0. */
+static double count(const struct json_doc *o, const char *path)
+{
+	double v = number(o, path);
+
+	return v >= 0 && v < 0x1p63 ? v : 0;
+}
+
+static void text(const struct json_doc *o, const char *path, char *out, size_t size)
+{
+	const char *s = json_doc_string(o, path);
+
+	snprintf(out, size, "%s", s ? s : "");
+}
+
+static void fill(const struct json_doc *o, const struct field *f, size_t n, void *target)
+{
+	for (; n > 0; n--, f++) {
+		void *at = (char *)target + f->offset;
+
+		switch (f->type) {
+		case NUMBER: *(double *)at = number(o, f->path); break;
+		case COUNT: *(uint64_t *)at = (uint64_t)count(o, f->path); break;
+		case SMALL: *(unsigned *)at = (unsigned)fmin(count(o, f->path), 1e9); break;
+		case TRUTH: *(bool *)at = json_doc_true(o, f->path); break;
+		case TEXT: text(o, f->path, at, TEXT_SIZE); break;
+		}
+	}
+}
+
+/* The number of a word among those of a table; otherwise where it is none of them. */
+static unsigned word(const struct json_doc *o, const char *path, const char *(*name)(unsigned),
+		     unsigned n, unsigned otherwise)
+{
+	const char *s = json_doc_string(o, path);
+
+	for (unsigned i = 0; s && i < n; i++)
+		if (strcmp(name(i), s) == 0)
+			return i;
+	return otherwise;
+}
+
+/* ---- the energy ---- */
+
+#define E(member) offsetof(struct gw_energy, member)
+static const struct field energy_fields[] = {
+	{ "energy_joules.low", NUMBER, E(joules.low) },
+	{ "energy_joules.best", NUMBER, E(joules.best) },
+	{ "energy_joules.high", NUMBER, E(joules.high) },
+	{ "energy_relative_joules.low", NUMBER, E(relative.low) },
+	{ "energy_relative_joules.best", NUMBER, E(relative.best) },
+	{ "energy_relative_joules.high", NUMBER, E(relative.high) },
+	{ "uncertainty_absolute_joules", NUMBER, E(u_absolute) },
+	{ "uncertainty_relative_joules", NUMBER, E(u_relative) },
+	{ "counter_joules", NUMBER, E(counter_joules) },
+	{ "samples_joules", NUMBER, E(samples_joules) },
+	{ "residual_ratio", NUMBER, E(residual_ratio) },
+	{ "anchor_ratio", NUMBER, E(anchor_ratio) },
+	{ "gap_joules", NUMBER, E(gap_joules) },
+	{ "energy_raw_joules", NUMBER, E(raw_joules) },
+	{ "power_watts.mean", NUMBER, E(power_mean) },
+	{ "power_watts.sd", NUMBER, E(power_sd) },
+	{ "power_watts.min", NUMBER, E(power_min) },
+	{ "power_watts.max", NUMBER, E(power_max) },
+	{ "power_watts.p5", NUMBER, E(power_p5) },
+	{ "power_watts.p50", NUMBER, E(power_p50) },
+	{ "power_watts.p95", NUMBER, E(power_p95) },
+	{ "samples.expected", COUNT, E(samples_expected) },
+	{ "samples.collected", COUNT, E(samples_collected) },
+	{ "samples.missed", COUNT, E(samples_missed) },
+	{ "samples.longest_gap_seconds", NUMBER, E(longest_gap_seconds) },
+	{ "samples.coverage_ratio", NUMBER, E(coverage_ratio) },
+	{ "samples.spacing_seconds", NUMBER, E(sample_spacing_seconds) },
+	{ "ticks.expected", COUNT, E(ticks_expected) },
+	{ "ticks.collected", COUNT, E(ticks_collected) },
+	{ "ticks.missed", COUNT, E(ticks_missed) },
+	{ "throttle.joules", NUMBER, E(throttle_joules) },
+	{ "temperature_celsius.begin", NUMBER, E(temperature_begin) },
+	{ "temperature_celsius.end", NUMBER, E(temperature_end) },
+	{ "temperature_celsius.max", NUMBER, E(temperature_max) },
+	{ "clock_sm_mean_hertz", NUMBER, E(clock_sm_mean) },
+	{ "utilization_mean_ratio", NUMBER, E(utilization_mean) },
+	{ "memory_used_max_bytes", NUMBER, E(memory_used_max) },
+	{ "load_period_seconds", NUMBER, E(load_period_seconds) },
+};
+
+static void read_codes(const struct json_doc *o, struct gw_energy *e)
+{
+	for (size_t i = 0; i < json_doc_count(o, "codes"); i++) {
+		const char *key = json_doc_string(json_doc_at(o, "codes", i), "");
+
+		for (unsigned c = 0; key && c < GW_CODES; c++)
+			if (strcmp(gw_code_info(c)->key, key) == 0)
+				e->codes |= UINT64_C(1) << c;
+	}
+}
+
+/* Figures of which there is one for each of a list of names. */
+static void read_lists(const struct json_doc *o, struct gw_energy *e)
+{
+	const char *source = json_doc_string(o, "throttle.source");
+	char path[64];
+
+	for (unsigned i = 0; i < GW_U_COUNT; i++) {
+		snprintf(path, sizeof(path), "budget_joules.%s", gw_budget_name(i));
+		e->budget[i] = number(o, path);
+	}
+	for (unsigned i = 0; i < GW_THROTTLES; i++) {
+		snprintf(path, sizeof(path), "throttle.%s_seconds", gw_throttle_name(i));
+		e->throttle_seconds[i] = number(o, path);
+	}
+	e->throttle_sampled = source && strcmp(source, "sampled") == 0;
+}
+
+static void read_energy(const struct json_doc *o, struct gw_energy *e)
+{
+	fill(o, energy_fields, LENGTH(energy_fields), e);
+	e->validity = word(o, "validity", gw_validity_name, GW_NO_RESULT + 1, GW_NO_RESULT);
+	e->meter = word(o, "meter", gw_meter_kind_name, GW_METER_SAMPLES + 1, GW_METER_NONE);
+	e->rung = word(o, "rung", gw_rung_name, GW_RUNG_NONE + 1, GW_RUNG_NONE);
+	e->verdict = word(o, "verdict", gw_verdict_name, GW_VERDICT_SYSFS + 1, GW_VERDICT_NONE);
+	read_codes(o, e);
+	read_lists(o, e);
+}
+
+/* ---- the sensor ---- */
+
+#define S(member) offsetof(struct sensor, member)
+#define SOURCE(name)                                                       \
+	{ #name ".changes", SMALL, S(name.changes) },                      \
+		{ #name ".period_seconds", NUMBER, S(name.period_s) },     \
+		{ #name ".window_seconds", NUMBER, S(name.window_s) },     \
+		{ #name ".lag_seconds", NUMBER, S(name.lag_s) },           \
+		{ #name ".call_p50_seconds", NUMBER, S(name.call_p50_s) }, \
+	{                                                                  \
+#name ".call_p99_seconds", NUMBER, S(name.call_p99_s)      \
+	}
+static const struct field sensor_fields[] = {
+	{ "uuid", TEXT, S(uuid) },
+	{ "driver_version", TEXT, S(driver) },
+	{ "vbios_version", TEXT, S(vbios) },
+	SOURCE(ring),
+	SOURCE(instant),
+	SOURCE(average),
+	{ "ring.entries", SMALL, S(ring_entries) },
+	{ "ring.wall_clock_stamps", TRUTH, S(ring_wall) },
+	{ "ring.span_seconds", NUMBER, S(ring_span_s) },
+	{ "ring.gap_p10_seconds", NUMBER, S(ring_gap_p10_s) },
+	{ "ring.gap_p90_seconds", NUMBER, S(ring_gap_p90_s) },
+	{ "counter.ticks", SMALL, S(ticks) },
+	{ "counter.unsafe", TRUTH, S(counter_unsafe) },
+	{ "counter.tick_seconds", NUMBER, S(tick_s) },
+	{ "counter.lag_seconds", NUMBER, S(counter_lag_s) },
+	{ "counter.safe_seconds", NUMBER, S(counter_safe_s) },
+	{ "counter.call_p50_seconds", NUMBER, S(counter_p50_s) },
+	{ "counter.call_p99_seconds", NUMBER, S(counter_p99_s) },
+	{ "calibrated", TRUTH, S(calibrated) },
+	{ "gain", NUMBER, S(gain) },
+	{ "offset_watts", NUMBER, S(offset_w) },
+	{ "gain_uncertainty", NUMBER, S(gain_u) },
+	{ "offset_uncertainty_watts", NUMBER, S(offset_u_w) },
+	{ "pivot_watts", NUMBER, S(pivot_w) },
+	{ "reference_uncertainty", NUMBER, S(reference_u) },
+};
+
+static const char *origin_name(unsigned i)
+{
+	return sensor_origin_name((enum sensor_origin)i);
+}
+
+static const char *model_name(unsigned i)
+{
+	return sensor_model_name((enum sensor_model)i);
+}
+
+/* Is there such a source, and else why not: the reason of the first figure that it would have. */
+static enum gw_absence absence(const struct json_doc *sensor, const char *part,
+			       const char *figure)
+{
+	const struct json_doc *o = json_doc_get(sensor, part);
+	char path[64];
+
+	if (json_doc_true(o, "supported"))
+		return GW_HAVE;
+	snprintf(path, sizeof(path), "absent.%s", figure);
+	return (enum gw_absence)word(o, path, gw_absence_key, GW_ABSENCES, GW_ABSENT_NOT_READ);
+}
+
+static void read_rates(const struct json_doc *o, struct sensor *s)
+{
+	size_t n = json_doc_count(o, "counter.rates");
+
+	for (size_t i = 0; i < SENSOR_RATES; i++) {
+		const struct json_doc *r = i < n ? json_doc_at(o, "counter.rates", i) : NULL;
+
+		s->rate[i] = (struct sensor_rate){ number(r, "every_seconds"),
+						   number(r, "counter_watts"),
+						   number(r, "reference_watts") };
+	}
+}
+
+static void read_sensor(const struct json_doc *o, struct sensor *s)
+{
+	static const char period[] = "period_seconds";
+	const char *scope = json_doc_string(o, "scope");
+	const char *learned = json_doc_string(o, "learned_utc");
+
+	fill(o, sensor_fields, LENGTH(sensor_fields), s);
+	s->origin = word(o, "origin", origin_name, SENSOR_ACTIVE + 1, SENSOR_ASSUMED);
+	s->ring.model = word(o, "ring.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
+	s->instant.model =
+		word(o, "instant.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
+	s->average.model =
+		word(o, "average.model", model_name, SENSOR_LOWPASS + 1, SENSOR_BOXCAR);
+	s->ring.why = absence(o, "ring", period);
+	s->instant.why = absence(o, "instant", period);
+	s->average.why = absence(o, "average", period);
+	s->counter = absence(o, "counter", "tick_seconds");
+	s->module_scope = scope && strcmp(scope, "module") == 0;
+	if (!learned || moment_parse(learned, 0, &s->wall_ns) != 0)
+		s->wall_ns = 0;
+	read_rates(o, s);
+}
+
+/* ---- the processes ---- */
+
+#define P(member) offsetof(struct attribute_row, member)
+static const struct field process_fields[] = {
+	{ "start_ticks", COUNT, P(start_ticks) },
+	{ "joules", NUMBER, P(joules) },
+};
+
+/* Idle and unattributed are no processes: they have no pid. */
+static void read_nobody(const struct json_doc *o, struct attribute *a)
+{
+	const char *name = json_doc_string(o, "name");
+
+	if (name && strcmp(name, "idle") == 0) {
+		a->idle_known = json_doc_is_number(o, "joules");
+		a->idle_joules = a->idle_known ? json_doc_number(o, "joules") : 0;
+	} else if (name && strcmp(name, "unattributed") == 0) {
+		a->unattributed_joules = number(o, "joules");
+	}
+}
+
+static void read_process(const struct json_doc *o, struct attribute *a)
+{
+	struct attribute_row *r = &a->row[a->count];
+
+	if (!json_doc_is_number(o, "pid")) {
+		read_nobody(o, a);
+	} else if (a->count < ATTRIBUTE_ROWS) {
+		fill(o, process_fields, LENGTH(process_fields), r);
+		r->pid = (int64_t)count(o, "pid");
+		text(o, "name", r->name, sizeof(r->name));
+		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
+			      ATTRIBUTE_EQUAL_SPLIT);
+		a->count++;
+	}
+}
+
+static void read_processes(const struct json_doc *o, struct measured_device *d)
+{
+	size_t n = json_doc_count(o, "processes");
+
+	attribute_init(&d->who, NAN, NAN);
+	for (size_t i = 0; i < n; i++)
+		read_process(json_doc_at(o, "processes", i), &d->who);
+	d->processes = n > 0;
+}
+
+/* ---- a device ---- */
+
+#define D(member) offsetof(struct measured_device, member)
+static const struct field device_fields[] = {
+	{ "index", SMALL, D(index) },
+	{ "uuid", TEXT, D(uuid) },
+	{ "name", TEXT, D(name) },
+};
+static const struct field detail_fields[] = {
+	{ "driver_version", TEXT, D(driver) },
+	{ "power_limit_watts", NUMBER, D(power_limit_w) },
+};
+
+bool window_read_device(const struct json_doc *window, size_t i, struct measured_device *ret)
+{
+	const struct json_doc *o = json_doc_at(window, "devices", i);
+	const struct json_doc *detail = json_doc_at(window, "details", i);
+	bool measured = json_doc_string(o, "validity") != NULL;
+
+	memset(ret, 0, sizeof(*ret));
+	fill(o, device_fields, LENGTH(device_fields), ret);
+	fill(detail, detail_fields, LENGTH(detail_fields), ret);
+	ret->provenance = word(o, "provenance", gw_provenance_name, GW_FROM_SIMULATOR + 1,
+			       GW_FROM_DRIVER);
+	read_energy(o, &ret->energy);
+	if (!measured)
+		ret->energy.codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
+	ret->energy.seconds = number(window, "seconds");
+	read_sensor(json_doc_get(detail, "sensor"), &ret->sensor);
+	ret->energy.calibrated = ret->sensor.calibrated;
+	ret->energy.gain = ret->sensor.gain;
+	ret->energy.offset_watts = ret->sensor.offset_w;
+	read_processes(detail, ret);
+	return measured;
+}
+
+void window_read_evidence(const struct json_doc *window, size_t i, unsigned code, char *out,
+			  size_t size)
+{
+	const struct json_doc *all =
+		json_doc_get(json_doc_at(window, "details", i), "evidence");
+
+	text(all, gw_code_info(code)->key, out, size);
+}
