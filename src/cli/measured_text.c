@@ -331,6 +331,18 @@ static void print_windows(const struct measured_run *r)
 		row("", "and %u more", r->windows - 12);
 }
 
+/* What the energy is of, where that is not the command alone. */
+static void print_window(const struct measured_run *r)
+{
+	char a[32];
+
+	if (r->window_s >= r->seconds)
+		row("Window", "%s longer: the service was asked before and after the command",
+		    quantity(a, r->window_s - r->seconds, "s"));
+	else if (r->window_s > 0)
+		row("Window", "the first %s alone", quantity(a, r->window_s, "s"));
+}
+
 /* m: NULL: what concerns all runs is told elsewhere. */
 static void print_run(const struct measured_run *r, const struct measured *m)
 {
@@ -346,11 +358,7 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	for (unsigned i = 0; m && !m->calibration && i < r->devices; i++)
 		print_scale(&r->device[i], i > 0);
 	row("Time", "%s", quantity(a, r->seconds, "s"));
-	if (r->window_s > 0)
-		row("Window",
-		    "%s, which the energy is of: the service was asked before and "
-		    "after the command",
-		    quantity(a, r->window_s, "s"));
+	print_window(r);
 	for (unsigned i = 0; i < r->devices; i++)
 		print_device(&r->device[i], r->devices > 1);
 	print_host(r);
