@@ -126,7 +126,6 @@ struct plan {
 struct measurement {
 	struct cli *c;
 	const struct options *o;
-	struct option_list gpu; /* as it was given */
 	struct plan plan;
 	struct runner_inherit inherit;
 	struct runner runner;
@@ -483,7 +482,9 @@ static void meanwhile(void *arg)
 		through_stop(m->through);
 	if (m->plan.count && m->counting) /* it counts on: first */
 		count_read(m->plan.count, m->plan.count_by, &m->count_last);
-	if (wanted(m) && !m->env && !m->through)
+	if (m->through && m->counting)
+		through_describe(m->through);
+	else if (wanted(m) && !m->env && !m->through)
 		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
 }
 
@@ -643,6 +644,8 @@ static int run_once(struct measurement *m, unsigned number)
 		return EXIT_OK;
 	from.there = m->through ? &there : NULL;
 	host_energy_between(&before, &after, &host);
+	if (m->through && through_elsewhere(m->through))
+		host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 	if (!err && !run->late)
 		know_devices(m);
 	if (!err)
@@ -1053,16 +1056,16 @@ static int run_open(struct measurement *m)
 /* The service has the GPUs: here is a context without any, for the host's counters. */
 static int open_service(struct measurement *m)
 {
-	struct option_list none = { .count = 0 };
-	int code = through_open(&m->o->room.remote, &m->gpu, &m->through);
+	int code =
+		through_open(&m->o->room.remote, m->c->gpu.item, m->c->gpu.count, &m->through);
 
-	if (code == EXIT_OK && m->plan.warmup) { /* before a run in vain */
+	if (code == EXIT_OK && m->plan.warmup) { /* would it?  Nothing runs in vain */
 		code = through_begin(m->through, label_of(m));
 		if (code == EXIT_OK)
 			through_forget(m->through);
 	}
 	m->c->backend = "none";
-	m->c->gpu = none;
+	m->c->gpu.count = 0; /* no selector finds one here */
 	return code == EXIT_OK ? cli_open(m->c, 0) : code;
 }
 
@@ -1077,7 +1080,6 @@ static int run(struct cli *c)
 	}
 	m->c = c;
 	m->o = c->own;
-	m->gpu = c->gpu;
 	runner_inherit(&m->inherit, c->pipe_ignored);
 	m->runner = (struct runner){ .inherit = &m->inherit,
 				     .watch = watch,

@@ -178,6 +178,14 @@ static void explain(const struct remote *r, int err, char *message, size_t size)
 	}
 }
 
+static void forget_answer(struct remote *r)
+{
+	buf_clear(&r->body);
+	json_doc_free(r->reply);
+	r->reply = NULL;
+	r->status = 0;
+}
+
 int remote_send(struct remote *r, const char *method, const char *path, const char *body,
 		uint64_t timeout_ns, int *ret_fd, char *message, size_t size)
 {
@@ -192,10 +200,7 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 	};
 	int err;
 
-	buf_clear(&r->body);
-	json_doc_free(r->reply);
-	r->reply = NULL;
-	r->status = 0;
+	forget_answer(r);
 	err = client_send(&q, timeout_ns, ret_fd);
 	if (err)
 		explain(r, err, message, size);
@@ -204,9 +209,11 @@ int remote_send(struct remote *r, const char *method, const char *path, const ch
 
 int remote_answer(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size)
 {
-	int err = client_answer(fd, timeout_ns, &r->status, &r->body);
 	char ignored[200];
+	int err;
 
+	forget_answer(r);
+	err = client_answer(fd, timeout_ns, &r->status, &r->body);
 	if (err)
 		explain(r, err, message, size);
 	else if (r->body.len)

@@ -54,7 +54,8 @@ void remote_close(struct remote *r);
 int remote_ask(struct remote *r, const char *method, const char *path, const char *body,
 	       uint64_t timeout_ns, char *message, size_t size);
 
-/* The same in two steps, for who has something to do meanwhile: 0 and *ret_fd for remote_answer(). */
+/* The same in two steps, for who has something to do meanwhile, be it to ask something else: 0 and *ret_fd for
+ * remote_answer(). */
 int remote_send(struct remote *r, const char *method, const char *path, const char *body,
 		uint64_t timeout_ns, int *ret_fd, char *message, size_t size);
 int remote_answer(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);

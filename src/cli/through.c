@@ -3,6 +3,7 @@
 #include "window_read.h"
 
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/utf8.h"
 #include "measure/energy.h"
 
@@ -19,10 +20,12 @@
 
 struct through {
 	struct remote remote;
-	const struct option_list *gpus;
-	char *environment;
-	char id[32]; /* of the window; "": there is none */
-	int stop_fd; /* its end was asked for; -1: it was not, or could not be */
+	const char *const *gpu; /* selectors; none: all that it measures */
+	unsigned gpus;
+	char *environment; /* NULL: not known */
+	bool elsewhere;    /* on another machine than this */
+	char id[32];       /* of the window; "": there is none */
+	int stop_fd;       /* its end was asked for; -1: it was not, or could not be */
 	char why[700];
 	bool simulated;
 	/* The last that ended: what remote.reply says. */
@@ -39,6 +42,11 @@ const char *through_address(const struct through *t)
 const char *through_environment(const struct through *t)
 {
 	return t->environment;
+}
+
+bool through_elsewhere(const struct through *t)
+{
+	return t->elsewhere;
 }
 
 bool through_simulated(const struct through *t)
@@ -85,45 +93,23 @@ static int ask(struct through *t, const char *method, const char *path, const ch
 	return EXIT_FAILED;
 }
 
-/* ---- the machine ---- */
-
-static int ask_environment(struct through *t)
-{
-	struct buf path;
-	int code;
-
-	buf_init(&path, 4096);
-	buf_adds(&path, "/api/v1/environment");
-	for (unsigned i = 0; i < t->gpus->count; i++) {
-		buf_adds(&path, i ? "," : "?gpu=");
-		remote_escape(&path, t->gpus->item[i]);
-	}
-	code = ask(t, "GET", path.p, NULL);
-	buf_done(&path);
-	if (code != EXIT_OK)
-		return code;
-	t->environment = strdup(t->remote.body.p);
-	if (t->environment)
-		t->environment[strcspn(t->environment, "\r\n")] = '\0';
-	return EXIT_OK;
-}
+/* ---- beginning ---- */
 
 /* What another process calls visible, or numbers for CUDA, is not what this one does. */
-static int check_gpus(const struct option_list *gpus)
+static int check_gpus(const struct through *t)
 {
-	for (unsigned i = 0; i < gpus->count; i++)
-		if (strcmp(gpus->item[i], "visible") == 0 ||
-		    strncmp(gpus->item[i], "cuda:", 5) == 0) {
+	for (unsigned i = 0; i < t->gpus; i++)
+		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0) {
 			cli_error("--gpu '%s' is about this environment, which the service "
 				  "does not know: give an index, a UUID or a PCI id, or leave "
 				  "out --service",
-				  gpus->item[i]);
+				  t->gpu[i]);
 			return EXIT_USAGE;
 		}
 	return EXIT_OK;
 }
 
-int through_open(const struct remote_flags *flags, const struct option_list *gpus,
+int through_open(const struct remote_flags *flags, const char *const *gpu, unsigned gpus,
 		 struct through **ret)
 {
 	struct through *t = calloc(1, sizeof(*t));
@@ -134,12 +120,11 @@ int through_open(const struct remote_flags *flags, const struct option_list *gpu
 		cli_error("%s", gw_strerror(-GW_E_NOMEM));
 		return EXIT_FAILED;
 	}
+	t->gpu = gpu;
 	t->gpus = gpus;
 	t->stop_fd = -1;
 	code = remote_open(&t->remote, flags);
-	if (code == EXIT_OK)
-		code = check_gpus(gpus);
-	return code == EXIT_OK ? ask_environment(t) : code;
+	return code == EXIT_OK ? check_gpus(t) : code;
 }
 
 /* ---- a window ---- */
@@ -154,10 +139,10 @@ static void wish(struct buf *out, const struct through *t, const char *label)
 	json_object(&j, NULL);
 	json_string(&j, "label", name);
 	json_double(&j, "limit_seconds", LIMIT_S);
-	if (t->gpus->count) {
+	if (t->gpus) {
 		json_array(&j, "gpus");
-		for (unsigned i = 0; i < t->gpus->count; i++)
-			json_string(&j, NULL, t->gpus->item[i]);
+		for (unsigned i = 0; i < t->gpus; i++)
+			json_string(&j, NULL, t->gpu[i]);
 		json_array_end(&j);
 	}
 	json_object_end(&j);
@@ -223,6 +208,52 @@ void through_close(struct through *t)
 	remote_close(&t->remote);
 	free(t->environment);
 	free(t);
+}
+
+/* ---- its machine ---- */
+
+static void ask_environment(struct through *t)
+{
+	char ignored[700];
+	struct buf path;
+
+	buf_init(&path, 4096);
+	buf_adds(&path, "/api/v1/environment");
+	for (unsigned i = 0; i < t->gpus; i++) {
+		buf_adds(&path, i ? "," : "?gpu=");
+		remote_escape(&path, t->gpu[i]);
+	}
+	if (remote_ask(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored, sizeof(ignored)) ==
+		    0 &&
+	    t->remote.status == 200 && t->remote.reply)
+		t->environment = strdup(t->remote.body.p);
+	buf_done(&path);
+}
+
+/* Both tell it; one that does not is believed to be here. */
+static bool same_boot(const struct json_doc *environment)
+{
+	const char *theirs = json_doc_string(environment, "host.boot_id");
+	char ours[80], ignored[200];
+	ssize_t n = file_read("/proc/sys/kernel/random/boot_id", ours, sizeof(ours) - 1,
+			      ignored, sizeof(ignored));
+
+	if (n <= 0 || !theirs)
+		return true;
+	ours[n] = '\0';
+	ours[strcspn(ours, "\n")] = '\0';
+	return strcmp(ours, theirs) == 0;
+}
+
+void through_describe(struct through *t)
+{
+	if (t->environment || t->stop_fd < 0)
+		return;
+	ask_environment(t);
+	if (!t->environment)
+		return;
+	t->elsewhere = !same_boot(t->remote.reply);
+	t->environment[strcspn(t->environment, "\r\n")] = '\0';
 }
 
 /* ---- its result ---- */

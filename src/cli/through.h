@@ -12,15 +12,13 @@
 
 struct through;
 
-/* Is it there, and does it know these GPUs?  flags and gpus are borrowed.  EXIT_OK, or an exit code having said why; *ret
- * is to be ended with through_close() in any case. */
-int through_open(const struct remote_flags *flags, const struct option_list *gpus,
+/* Asks nothing yet.  The selectors of the GPUs (none: all) are borrowed.  EXIT_OK, or an exit code having said why; *ret is to be ended with through_close()
+ * in any case. */
+int through_open(const struct remote_flags *flags, const char *const *gpu, unsigned gpus,
 		 struct through **ret);
 void through_close(struct through *t); /* NULL is fine */
 
-/* Where it listens, and what it says of its machine: the document of `gpuward env --json`. */
 const char *through_address(const struct through *t);
-const char *through_environment(const struct through *t);
 
 /* Begins a window.  EXIT_OK, or an exit code having said why. */
 int through_begin(struct through *t, const char *label);
@@ -30,6 +28,12 @@ void through_forget(struct through *t);
 
 /* Asks for its end, which is when the request arrives; through_end() has the answer. */
 void through_stop(struct through *t);
+
+/* Between the two, when there is time: asks for what the service says of its machine, once. */
+void through_describe(struct through *t);
+const char *
+through_environment(const struct through *t);    /* `gpuward env --json`; NULL: not known */
+bool through_elsewhere(const struct through *t); /* it is another machine than this       */
 
 enum through_outcome {
 	THROUGH_WHOLE,
