@@ -1,0 +1,287 @@
+"""gpuward measure --service: the service that runs already measures, and no driver is opened beside it."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+
+import pytest
+
+import support
+from service import Service
+from support import CONSTANT, FAILED, NO_GPU, OK, USAGE, WATTS
+
+NOWHERE = "127.0.0.1:1"
+
+
+@pytest.fixture(scope="module")
+def s(tmp_path_factory):
+    """A service with two GPUs that always take as much."""
+    scenario = tmp_path_factory.mktemp("constant") / "two.toml"
+    scenario.write_text(CONSTANT + CONSTANT.partition("begin = 30\n")[2])
+    with Service(scenario, token=True) as service:
+        service.scenario = scenario
+        yield service
+
+
+def environment(service):
+    """As of a user who has no driver: what would be opened is not there."""
+    return support.environment(HOME=service.path, GPUWARD_NVML_LIBRARY="/nonexistent")
+
+
+def words(service, out, *options, command):
+    token = ["--token-file", service.token_file] if hasattr(service, "token_file") else []
+    return ["measure", "--service", "--address", service.url, *token, "-o", out, *options, "--", *command]
+
+
+def measure(service, tmp_path, *options, command=("true",)):
+    out = tmp_path / "result.json"
+    done = support.gpuward(*words(service, out, *options, command=command), env=environment(service))
+    doc = json.loads(out.read_text()) if out.exists() else None
+    if doc:
+        support.check("measure", doc)
+    return done, doc
+
+
+def start(service, tmp_path, *options, then="exit 0"):
+    """Runs it beside the test, until the command runs; the command ends when there is a file `go`."""
+    script = f"echo $$ > {tmp_path}/pid.new; mv {tmp_path}/pid.new {tmp_path}/pid; " \
+             f"while ! [ -e {tmp_path}/go ]; do sleep 0.02; done; {then}"
+    argv = words(service, tmp_path / "result.json", *options, command=["sh", "-c", script])
+    child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=environment(service), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    Service.wait((tmp_path / "pid").exists)
+    return child
+
+
+def end(child, tmp_path):
+    (tmp_path / "go").touch()
+    errors = child.communicate(timeout=support.TIMEOUT)[1]
+    out = tmp_path / "result.json"
+    return child.returncode, errors, json.loads(out.read_text()) if out.exists() else None
+
+
+def windows(service):
+    return service.get("/api/v1/windows").json()
+
+
+def labels(service):
+    return [w["label"] for w in windows(service)["windows"]]
+
+
+# ---- what it measures
+
+
+def test_it_measures_what_a_run_of_its_own_measures(s, tmp_path):
+    done, doc = measure(s, tmp_path, "--label", "through", command=["sleep", "1"])
+    assert done.returncode == OK, done.stderr
+    alone = json.loads(support.gpuward("measure", f"--simulate={s.scenario}", "--json", "-q", "--", "sleep", "1").stdout)
+    for d in (doc, alone):
+        run = d["runs"][0]
+        seconds = run["window_seconds"] or run["seconds"]
+        assert [g["energy_joules"]["best"] / seconds for g in run["devices"]] == pytest.approx([WATTS] * 2, rel=0.03)
+        assert run["energy_joules"]["best"] == pytest.approx(2 * WATTS * seconds, rel=0.03)
+    assert (doc["service"], alone["service"]) == (s.url.partition("//")[2], None)
+    assert "Measured by" in done.stderr and "longer: the service was asked" in done.stderr
+
+
+def test_a_device_is_told_as_it_is_by_a_run_of_its_own(s, tmp_path):
+    doc = measure(s, tmp_path, "--gpu", "1", command=["sleep", "0.3"])[1]
+    alone = json.loads(support.gpuward("measure", f"--simulate={s.scenario}", "--gpu", "1", "--json", "-q", "--",
+                                       "sleep", "0.3").stdout)
+    (here,), (there,) = doc["runs"][0]["devices"], alone["runs"][0]["devices"]
+    assert here.keys() == there.keys()
+    for key in ("index", "uuid", "name", "provenance", "driver_version", "power_limit_watts", "rung", "sensor"):
+        assert here[key] == there[key], key
+    assert here["samples"]["collected"] > 10 and here["power_watts"]["mean"] == pytest.approx(WATTS, rel=0.03)
+    assert here["series"]["power"]["watts"] == [] and len(there["series"]["power"]["watts"]) > 0
+    evidence = {c["code"]: c["evidence"] for c in doc["runs"][0]["codes"]}
+    assert "s" in evidence["short"]  # a window of the service tells it too
+    assert doc["environment"]["devices"][0]["uuid"] == here["uuid"] and len(doc["environment"]["devices"]) == 1
+
+
+def test_no_driver_is_opened(s, tmp_path):
+    count = ["sh", "-c", "grep -c nvidia-ml /proc/$PPID/maps; true"]
+    done, _ = measure(s, tmp_path, command=count)
+    assert (done.returncode, done.stdout) == (OK, "0\n")
+    alone = support.gpuward("measure", f"--simulate={s.scenario}", "--", *count)
+    assert int(alone.stdout) > 0  # that would be seen
+
+
+def test_several_runs_a_warm_up_marks_and_counts(s, tmp_path):
+    script = "for i in 1 2 3; do echo iteration; done >&$GPUWARD_MARK_FD; echo begin a >&$GPUWARD_MARK_FD; " \
+             f"echo x >> {tmp_path}/made; sleep 0.1; echo end a >&$GPUWARD_MARK_FD"
+    done, doc = measure(s, tmp_path, "--trials", "2", "--no-cooldown", "--warmup", "1", "--label", "several",
+                        "--count-cmd", f"wc -l < {tmp_path}/made", command=["sh", "-c", script])
+    assert done.returncode == OK, done.stderr
+    assert len(doc["runs"]) == 2 and labels(s).count("several") == 2  # the warm-up has no window
+    for run in doc["runs"]:
+        assert (run["iterations"], run["tokens"]) == (3, 1)
+        assert run["energy_per_iteration_joules"]["best"] == pytest.approx(run["energy_joules"]["best"] / 3)
+        (part,) = run["windows"]
+        assert part["label"] == "a" and 0.1 < part["seconds"] <= run["seconds"] and part["devices"] == []
+        assert run["window_seconds"] > run["seconds"] > 0.1
+    assert "marked 1 part" in done.stderr
+
+
+def test_compare_report_and_diff_take_the_result(s, tmp_path):
+    measure(s, tmp_path, "--label", "one", command=["sleep", "0.2"])
+    one = (tmp_path / "result.json").rename(tmp_path / "one.json")
+    measure(s, tmp_path, "--label", "two", command=["sleep", "0.2"])
+    two = tmp_path / "result.json"
+    assert "one" in support.gpuward("compare", one, two).stdout
+    assert "No course" not in support.gpuward("diff", one, two).stderr
+    assert support.gpuward("report", "-o", tmp_path / "report.html", one, two).returncode == OK
+
+
+# ---- how it ends
+
+
+@pytest.mark.parametrize("script, status", [("exit 7", 7), ("kill -9 $$", 137)])
+def test_the_status_of_the_command_is_passed_on(s, tmp_path, script, status):
+    done, doc = measure(s, tmp_path, command=["sh", "-c", script])
+    assert done.returncode == status
+    assert doc["runs"][0]["codes"][-1]["code"] == "child-failed"
+
+
+def test_a_command_that_is_not_there_leaves_no_window(s, tmp_path):
+    done, doc = measure(s, tmp_path, "--label", "nowhere", command=["no-such-command"])
+    assert (done.returncode, doc) == (127, None)
+    assert "no such command" in done.stderr
+    assert "nowhere" not in labels(s) and windows(s)["open"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_window_and_keeps_the_result(s, tmp_path, number):
+    child = start(s, tmp_path, "--label", "signalled")
+    assert windows(s)["open"] == 1
+    child.send_signal(number)
+    code, errors, doc = end(child, tmp_path)
+    assert code == 128 + number, errors
+    assert doc["runs"][0]["exit_signal"] == number and doc["runs"][0]["energy_joules"]["best"] > 0
+    assert windows(s)["open"] == 0 and windows(s)["windows"][0]["ended_by"] == "request"
+
+
+# ---- a service that is not there, or does not want to
+
+
+def refused(done, tmp_path, code):
+    assert done.returncode == code, done.stderr
+    assert "nothing was measured" in done.stderr
+    assert not (tmp_path / "ran").exists() and not (tmp_path / "result.json").exists()
+
+
+def touch(tmp_path):
+    return ["touch", tmp_path / "ran"]
+
+
+def test_without_a_service_nothing_is_run(tmp_path):
+    done = support.gpuward("measure", "--service", "--address", NOWHERE, "--warmup", "1", "--", *touch(tmp_path))
+    refused(done, tmp_path, FAILED)
+    assert "no service listens" in done.stderr and "gpuward serve" in done.stderr
+
+
+def test_without_its_token_nothing_is_run(tmp_path):
+    with Service("h200", token=True) as s:
+        argv = words(s, tmp_path / "result.json", "--warmup", "1", command=touch(tmp_path))
+        at = argv.index("--token-file")
+        done = support.gpuward(*argv[:at], *argv[at + 2:], env=environment(s))
+        refused(done, tmp_path, FAILED)
+        assert "the service refuses" in done.stderr and "--token-file" in done.stderr
+        assert support.gpuward(*argv, env=environment(s)).returncode == OK
+        assert (tmp_path / "ran").exists()
+
+
+def test_a_service_without_gpus_says_so(tmp_path):
+    with Service("", "--backend=none", simulate=False) as s:
+        done, _ = measure(s, tmp_path, command=touch(tmp_path))
+        refused(done, tmp_path, NO_GPU)
+
+
+def test_a_gpu_that_the_service_has_not(s, tmp_path):
+    done, _ = measure(s, tmp_path, "--gpu", "7", command=touch(tmp_path))
+    refused(done, tmp_path, NO_GPU)
+    assert '"7"' in done.stderr
+
+
+def test_no_more_windows_than_the_service_has(s, tmp_path):
+    ids = []
+    while (got := s.post("/api/v1/windows", token=True)).status_code == 201:
+        ids.append(got.json()["id"])
+    try:
+        done, _ = measure(s, tmp_path, command=touch(tmp_path))
+    finally:
+        for i in ids:
+            s.ask("DELETE", f"/api/v1/windows/{i}", token=True)
+    refused(done, tmp_path, FAILED)
+    assert "429" in done.stderr and len(ids) == 64
+
+
+@pytest.mark.parametrize("then, status", [("exit 0", FAILED), ("exit 7", 7)])
+def test_a_service_that_is_killed_takes_the_energy_with_it(tmp_path, then, status):
+    with Service("h200") as s:
+        child = start(s, tmp_path, then=then)
+        s.stop(signal.SIGKILL)
+        code, errors, doc = end(child, tmp_path)
+    assert (code, doc) == (status, None)
+    assert "no service listens" in errors and "the energy of this run is lost" in errors
+
+
+def test_a_service_that_was_started_anew_does_not_know_it(tmp_path):
+    with Service("h200") as s:
+        child = start(s, tmp_path)
+        s.restart()
+        code, errors, doc = end(child, tmp_path)
+        assert windows(s)["open"] == 0
+    assert (code, doc) == (FAILED, None)
+    assert "started anew" in errors and "lost" in errors
+
+
+def sampled(service):
+    return windows(service)["windows"][0]["devices"][0]["samples"]["collected"] > 5
+
+
+def test_a_service_that_ends_and_comes_back_has_the_beginning(tmp_path):
+    with Service("h200") as s:
+        child = start(s, tmp_path)
+        s.wait(lambda: sampled(s))
+        s.restart(signal.SIGTERM)
+        code, errors, doc = end(child, tmp_path)
+    assert code == FAILED and "before the command did" in errors, errors
+    support.check("measure", doc)
+    run = doc["runs"][0]
+    assert run["validity"] == "invalid" and 0 < run["window_seconds"] < run["seconds"]
+    assert "before the command did" in {c["code"]: c["evidence"] for c in run["codes"]}["truncated"]
+    assert run["energy_joules"]["best"] > 0 and "the first" in errors
+
+
+def test_a_driver_that_is_let_go_is_a_gpu_that_went_away(tmp_path):
+    with Service("h200", token=True) as s:
+        child = start(s, tmp_path)
+        s.wait(lambda: sampled(s))
+        assert s.post("/api/v1/let-go", token=True).status_code == 200
+        code, errors, doc = end(child, tmp_path)
+    assert code == OK, errors  # the command's own, as when it is measured here
+    run = doc["runs"][0]
+    assert run["validity"] == "invalid" and {"gpu-lost", "truncated"} <= {c["code"] for c in run["codes"]}
+
+
+# ---- what it cannot do
+
+
+@pytest.mark.parametrize("options", [
+    ["--simulate"], ["--backend", "nvml"], ["--nvml-library", "/x"], ["--wake"], ["--timeout", "1s"], ["--root", "/"],
+    ["--bundle", "b"], ["--calibrate", "t.csv"], ["--part", "p"], ["--progress"], ["--interval", "1s"],
+    ["--baseline"], ["--baseline=kept"], ["--require-exclusive"], ["--clean-room"], ["--cooldown-to", "40"],
+    ["--trials", "2"], ["--gpu", "visible"], ["--gpu", "cuda:0"],
+], ids=lambda o: " ".join(o))
+def test_what_it_cannot_do_is_refused_first(tmp_path, options):
+    done = support.gpuward("measure", "--service", "--address", NOWHERE, *options, "--", *touch(tmp_path), cwd=tmp_path)
+    assert done.returncode == USAGE, done.stderr
+    assert options[0].partition("=")[0] in done.stderr and "leave out --service" in done.stderr
+    assert list(pathlib.Path(tmp_path).iterdir()) == []
+
+
+def test_an_address_is_somebodys():
+    done = support.gpuward("measure", "--address", NOWHERE, "--", "true")
+    assert done.returncode == USAGE and "--service or --clean-room" in done.stderr
