@@ -316,7 +316,6 @@ static int check_service(const struct cli *c, const struct options *o, const str
 {
 	static const char opens[] = "is about GPUs that gpuward opens itself";
 	static const char readings[] = "needs every reading, which the service keeps to itself";
-	bool cools = p->trials > 1 && !o->no_cooldown;
 	const struct {
 		const char *name;
 		bool given;
@@ -340,9 +339,6 @@ static int check_service(const struct cli *c, const struct options *o, const str
 		  "" },
 		{ "clean-room", o->room.wait != NULL, opens,
 		  "hold the workers with gpuward guard hold, or " },
-		{ "cooldown-to", o->cooldown_to != NULL, "looks at the GPU's temperature", "" },
-		{ "trials", cools, "waits for the GPU to cool between the runs",
-		  "add --no-cooldown, or " },
 	};
 
 	for (size_t i = 0; o->service && i < sizeof(refused) / sizeof(refused[0]); i++)
@@ -402,6 +398,13 @@ static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 		fprintf(stderr, "gpuward: GPU %u is at %.0f C, waiting for %.0f C\n", gpu,
 			now_c, mark_c);
 	m->cool_told = true;
+}
+
+static unsigned read_heat(void *arg, struct cool_gpu ret[static COOL_DEVICES])
+{
+	struct measurement *m = arg;
+
+	return through_temperatures(m->through, ret);
 }
 
 /* One run alone starts as it is, unless a temperature was asked for. */
@@ -923,6 +926,7 @@ static int start_meter(struct measurement *m)
 	m->cool = (struct cool){ .ctx = m->c->ctx,
 				 .runner = &m->runner,
 				 .to_c = m->plan.cool_c,
+				 .read = m->through ? read_heat : NULL,
 				 .tell = tell_heat,
 				 .arg = m };
 	err = cool_init(&m->cool);

@@ -30,26 +30,40 @@ struct farthest {
 	unsigned i, index;
 };
 
+static unsigned read_meter(struct cool *k, struct cool_gpu *ret)
+{
+	unsigned n = gw_meter_device_count(k->runner->meter), i;
+
+	if (gw_snapshot_take(k->snap, GW_TIER_FAST) != 0)
+		return 0;
+	for (i = 0; i < n && i < COOL_DEVICES; i++) {
+		const struct gw_device *d =
+			gw_snapshot_device(k->snap, gw_meter_device(k->runner->meter, i));
+
+		ret[i] = (struct cool_gpu){ d ? d->index : 0, NAN };
+		if (d)
+			gw_device_value(d, GW_Q_TEMPERATURE_GPU, &ret[i].c);
+	}
+	return i;
+}
+
 static void look(struct cool *k, struct farthest *f)
 {
-	unsigned n = gw_meter_device_count(k->runner->meter);
+	struct cool_gpu gpu[COOL_DEVICES];
+	unsigned n = k->read ? k->read(k->arg, gpu) : read_meter(k, gpu);
 
 	*f = (struct farthest){ .over_c = NAN, .now_c = NAN };
 	k->now_c = NAN;
-	if (gw_snapshot_take(k->snap, GW_TIER_FAST) != 0)
-		return;
-	for (unsigned i = 0; i < n && i < COOL_DEVICES; i++) {
-		const struct gw_device *d =
-			gw_snapshot_device(k->snap, gw_meter_device(k->runner->meter, i));
-		double c;
+	for (unsigned i = 0; i < n; i++) {
+		double c = gpu[i].c;
 
-		if (!d || gw_device_value(d, GW_Q_TEMPERATURE_GPU, &c) != GW_HAVE)
+		if (isnan(c))
 			continue;
 		k->now_c = fmax(k->now_c, c);
 		if (isnan(k->mark_c[i])) /* the first start */
 			k->mark_c[i] = c + MARGIN_C;
 		if (!(c - k->mark_c[i] <= f->over_c))
-			*f = (struct farthest){ c - k->mark_c[i], c, i, d->index };
+			*f = (struct farthest){ c - k->mark_c[i], c, i, gpu[i].index };
 	}
 }
 

@@ -12,10 +12,17 @@
 
 #define COOL_DEVICES 256
 
+struct cool_gpu {
+	unsigned index;
+	double c; /* NAN: it tells no temperature */
+};
+
 struct cool {
 	struct gw_ctx *ctx;
 	struct runner *runner;
 	double to_c; /* NAN: as at the first start */
+	/* Who reads the GPUs, always in the same order; how many.  NULL: those of the runner's meter are read in ctx. */
+	unsigned (*read)(void *arg, struct cool_gpu ret[static COOL_DEVICES]);
 	/* About every second of a wait: the GPU that is farthest from its mark; NULL: nobody. */
 	void (*tell)(void *arg, unsigned gpu, double now_c, double mark_c);
 	void *arg;

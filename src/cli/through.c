@@ -212,22 +212,22 @@ void through_close(struct through *t)
 
 /* ---- its machine ---- */
 
-static void ask_environment(struct through *t)
+/* Asks for a document of the GPUs; false: there is none. */
+static bool ask_of_gpus(struct through *t, const char *what)
 {
 	char ignored[700];
 	struct buf path;
+	int err;
 
-	buf_init(&path, 4096);
-	buf_adds(&path, "/api/v1/environment");
+	buf_init(&path, 8192);
+	buf_adds(&path, what);
 	for (unsigned i = 0; i < t->gpus; i++) {
 		buf_adds(&path, i ? "," : "?gpu=");
 		remote_escape(&path, t->gpu[i]);
 	}
-	if (remote_ask(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored, sizeof(ignored)) ==
-		    0 &&
-	    t->remote.status == 200 && t->remote.reply)
-		t->environment = strdup(t->remote.body.p);
+	err = remote_ask(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored, sizeof(ignored));
 	buf_done(&path);
+	return !err && t->remote.status == 200 && t->remote.reply;
 }
 
 /* Both tell it; one that does not is believed to be here. */
@@ -247,13 +247,29 @@ static bool same_boot(const struct json_doc *environment)
 
 void through_describe(struct through *t)
 {
-	if (t->environment || t->stop_fd < 0)
+	if (t->environment || t->stop_fd < 0 || !ask_of_gpus(t, "/api/v1/environment"))
 		return;
-	ask_environment(t);
+	t->environment = strdup(t->remote.body.p);
 	if (!t->environment)
 		return;
 	t->elsewhere = !same_boot(t->remote.reply);
 	t->environment[strcspn(t->environment, "\r\n")] = '\0';
+}
+
+unsigned through_temperatures(struct through *t, struct cool_gpu ret[static COOL_DEVICES])
+{
+	unsigned n = 0;
+
+	if (!ask_of_gpus(t, "/api/v1/devices"))
+		return 0;
+	for (; n < json_doc_count(t->remote.reply, "devices") && n < COOL_DEVICES; n++) {
+		const struct json_doc *d = json_doc_at(t->remote.reply, "devices", n);
+
+		ret[n] = (struct cool_gpu){ (unsigned)json_doc_number(d, "index"), NAN };
+		if (json_doc_is_number(d, "temperature_gpu_celsius"))
+			ret[n].c = json_doc_number(d, "temperature_gpu_celsius");
+	}
+	return n;
 }
 
 /* ---- its result ---- */

@@ -7,6 +7,7 @@
 #define GW_CLI_THROUGH_H
 
 #include "cli.h"
+#include "cool.h"
 #include "measured.h"
 #include "remote.h"
 
@@ -19,6 +20,9 @@ int through_open(const struct remote_flags *flags, const char *const *gpu, unsig
 void through_close(struct through *t); /* NULL is fine */
 
 const char *through_address(const struct through *t);
+
+/* How warm its GPUs are, as of its latest reading; how many there are, 0: not known. */
+unsigned through_temperatures(struct through *t, struct cool_gpu ret[static COOL_DEVICES]);
 
 /* Begins a window.  EXIT_OK, or an exit code having said why. */
 int through_begin(struct through *t, const char *label);

@@ -1,6 +1,5 @@
 """gpuward measure --service: the service that runs already measures, and no driver is opened beside it."""
 import json
-import os
 import pathlib
 import signal
 import subprocess
@@ -111,7 +110,7 @@ def test_no_driver_is_opened(s, tmp_path):
 def test_several_runs_a_warm_up_marks_and_counts(s, tmp_path):
     script = "for i in 1 2 3; do echo iteration; done >&$GPUWARD_MARK_FD; echo begin a >&$GPUWARD_MARK_FD; " \
              f"echo x >> {tmp_path}/made; sleep 0.1; echo end a >&$GPUWARD_MARK_FD"
-    done, doc = measure(s, tmp_path, "--trials", "2", "--no-cooldown", "--warmup", "1", "--label", "several",
+    done, doc = measure(s, tmp_path, "--trials", "2", "--warmup", "1", "--label", "several",
                         "--count-cmd", f"wc -l < {tmp_path}/made", command=["sh", "-c", script])
     assert done.returncode == OK, done.stderr
     assert len(doc["runs"]) == 2 and labels(s).count("several") == 2  # the warm-up has no window
@@ -160,6 +159,18 @@ def test_a_signal_ends_the_window_and_keeps_the_result(s, tmp_path, number):
     assert code == 128 + number, errors
     assert doc["runs"][0]["exit_signal"] == number and doc["runs"][0]["energy_joules"]["best"] > 0
     assert windows(s)["open"] == 0 and windows(s)["windows"][0]["ended_by"] == "request"
+
+
+def test_a_run_waits_until_the_gpus_of_the_service_are_cool(s, tmp_path):
+    argv = words(s, tmp_path / "result.json", "--cooldown-to", "1", "--gpu", "1", command=touch(tmp_path))
+    child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=environment(s), stdin=subprocess.DEVNULL,
+                             stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    now = s.get("/api/v1/devices").json()["devices"][1]["temperature_gpu_celsius"]
+    assert f"GPU 1 is at {now:.0f} C, waiting for 1 C" in child.stderr.readline()
+    child.send_signal(signal.SIGINT)
+    code = end(child, tmp_path)[0]
+    assert code == 128 + signal.SIGINT and not (tmp_path / "ran").exists()
+    assert windows(s)["open"] == 0
 
 
 # ---- a service that is not there, or does not want to
@@ -272,8 +283,8 @@ def test_a_driver_that_is_let_go_is_a_gpu_that_went_away(tmp_path):
 @pytest.mark.parametrize("options", [
     ["--simulate"], ["--backend", "nvml"], ["--nvml-library", "/x"], ["--wake"], ["--timeout", "1s"], ["--root", "/"],
     ["--bundle", "b"], ["--calibrate", "t.csv"], ["--part", "p"], ["--progress"], ["--interval", "1s"],
-    ["--baseline"], ["--baseline=kept"], ["--require-exclusive"], ["--clean-room"], ["--cooldown-to", "40"],
-    ["--trials", "2"], ["--gpu", "visible"], ["--gpu", "cuda:0"],
+    ["--baseline"], ["--baseline=kept"], ["--require-exclusive"], ["--clean-room"],
+    ["--gpu", "visible"], ["--gpu", "cuda:0"],
 ], ids=lambda o: " ".join(o))
 def test_what_it_cannot_do_is_refused_first(tmp_path, options):
     done = support.gpuward("measure", "--service", "--address", NOWHERE, *options, "--", *touch(tmp_path), cwd=tmp_path)
