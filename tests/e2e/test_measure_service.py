@@ -123,6 +123,17 @@ def test_several_runs_a_warm_up_marks_and_counts(s, tmp_path):
     assert "marked 1 part" in done.stderr
 
 
+def test_the_energy_of_this_host_is_not_that_of_another(s, tmp_path):
+    assert measure(s, tmp_path)[1]["runs"][0]["host"]["absence"] != "not_read"
+    other = tmp_path / "root/proc/sys/kernel/random"
+    other.mkdir(parents=True)
+    (other / "boot_id").write_text("11111111-2222-4333-8444-555555555555\n")
+    with Service("h200", "--root", tmp_path / "root") as there:
+        doc = measure(there, tmp_path)[1]
+    assert doc["environment"]["host"]["boot_id"].startswith("11111111")
+    assert doc["runs"][0]["host"] == {"joules": None, "absence": "not_read", "remedy": None, "domains": []}
+
+
 def test_compare_report_and_diff_take_the_result(s, tmp_path):
     measure(s, tmp_path, "--label", "one", command=["sleep", "0.2"])
     one = (tmp_path / "result.json").rename(tmp_path / "one.json")
