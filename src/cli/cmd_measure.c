@@ -612,28 +612,14 @@ static bool ask_there(struct measurement *m, struct runner_run *run, struct meas
 	return false;
 }
 
-/* One run that counts.  EXIT_OK, or an exit code, having said why. */
-static int run_once(struct measurement *m, unsigned number)
+/* Runs it, and reads the host's counters before and after.  EXIT_OK, or an exit code, having said why. */
+static int run_command(struct measurement *m, struct runner_run *run, struct host_energy *ret)
 {
-	struct runner_run *run = &m->run[m->result.runs];
-	struct host_energy before, after, host;
-	struct measured_from from = { .c = m->c,
-				      .meter = m->runner.meter,
-				      .series = m->series,
-				      .baseline = m->baseline,
-				      .iterations = m->plan.iterations,
-				      .tokens = m->plan.tokens,
-				      .part = m->o->part };
-	struct measured_there there;
-	int err = begin_count(m);
+	struct host_energy before, after;
+	int err;
 
-	if (err)
-		return err;
-	m->progress.trial = number - m->plan.first + 1;
-	run_progress_begin(&m->progress);
 	host_meter_read(m->host, &before);
-	if (m->through)
-		err = through_begin(m->through, label_of(m));
+	err = m->through ? through_begin(m->through, label_of(m)) : EXIT_OK;
 	if (err)
 		return err;
 	m->counting = true;
@@ -641,26 +627,54 @@ static int run_once(struct measurement *m, unsigned number)
 	m->counting = false;
 	host_meter_read(m->host, &after);
 	run_progress_clear(&m->progress);
-	if (!err && run->error)
-		return say_not_started(m->c->argv[0], run);
-	if (!err && m->through && !ask_there(m, run, &there))
-		return EXIT_OK;
-	from.there = m->through ? &there : NULL;
-	host_energy_between(&before, &after, &host);
-	if (m->through && through_elsewhere(m->through))
-		host = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
-	if (!err && !run->late)
-		know_devices(m);
-	if (!err)
-		take_count(m, run, &from);
-	if (!err)
-		err = measured_run(&from, run, number, &host, &m->result.run[m->result.runs]);
 	if (err) {
 		cli_error("cannot measure: %s", gw_strerror(err));
 		return EXIT_FAILED;
 	}
-	say_part(m, &m->result.run[m->result.runs]);
-	say_counts(m, &run->marks, &m->result.run[m->result.runs]);
+	if (run->error)
+		return say_not_started(m->c->argv[0], run);
+	host_energy_between(&before, &after, ret);
+	if (m->through && through_elsewhere(m->through))
+		*ret = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
+	return EXIT_OK;
+}
+
+/* One run that counts.  EXIT_OK, or an exit code, having said why. */
+static int run_once(struct measurement *m, unsigned number)
+{
+	struct runner_run *run = &m->run[m->result.runs];
+	struct measured_run *result = &m->result.run[m->result.runs];
+	struct measured_there there;
+	struct host_energy host;
+	struct measured_from from = { .c = m->c,
+				      .meter = m->runner.meter,
+				      .series = m->series,
+				      .baseline = m->baseline,
+				      .iterations = m->plan.iterations,
+				      .tokens = m->plan.tokens,
+				      .part = m->o->part,
+				      .there = m->through ? &there : NULL };
+	int err = begin_count(m);
+
+	if (err)
+		return err;
+	m->progress.trial = number - m->plan.first + 1;
+	run_progress_begin(&m->progress);
+	err = run_command(m, run, &host);
+	if (err)
+		return err;
+	if (m->through && !ask_there(m, run, &there))
+		return EXIT_OK;
+	if (!run->late)
+		know_devices(m);
+	take_count(m, run, &from);
+	err = measured_run(&from, run, number, &host, result);
+	if (err) {
+		cli_error("cannot measure: %s", gw_strerror(err));
+		return EXIT_FAILED;
+	}
+	say_part(m, result);
+	say_counts(m, &run->marks, result);
 	m->result.runs++;
 	m->status = runner_status(run);
 	m->progress.expected_s = run->seconds;

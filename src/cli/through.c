@@ -58,7 +58,7 @@ bool through_simulated(const struct through *t)
 
 static bool is_type(const struct remote *r, const char *word)
 {
-	const char *type = json_doc_string(r->reply, "type");
+	const char *type = r->reply ? json_doc_string(r->reply, "type") : NULL;
 
 	return type && strstr(type, word);
 }
@@ -331,9 +331,10 @@ static bool take_result(struct through *t)
 		cli_error("the service answers %d: %s; the energy of this run is lost",
 			  t->remote.status, remote_why(&t->remote));
 	else if (!read_devices(t))
-		cli_error("the service on %s let the driver go while the command ran: the "
-			  "energy of this run is lost",
-			  t->remote.address);
+		cli_error(
+			"the service on %s lost its GPUs while the command ran: the energy of "
+			"this run is lost",
+			t->remote.address);
 	else
 		return true;
 	return false;
