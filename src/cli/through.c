@@ -253,7 +253,8 @@ void through_describe(struct through *t)
 	if (!t->environment)
 		return;
 	t->elsewhere = !same_boot(t->remote.reply);
-	t->environment[strcspn(t->environment, "\r\n")] = '\0';
+	for (size_t n = strlen(t->environment); n && t->environment[n - 1] == '\n'; n--)
+		t->environment[n - 1] = '\0';
 }
 
 unsigned through_temperatures(struct through *t, struct cool_gpu ret[static COOL_DEVICES])
@@ -265,7 +266,9 @@ unsigned through_temperatures(struct through *t, struct cool_gpu ret[static COOL
 	for (; n < json_doc_count(t->remote.reply, "devices") && n < COOL_DEVICES; n++) {
 		const struct json_doc *d = json_doc_at(t->remote.reply, "devices", n);
 
-		ret[n] = (struct cool_gpu){ (unsigned)json_doc_number(d, "index"), NAN };
+		ret[n] = (struct cool_gpu){
+			(unsigned)fmin(fabs(json_doc_number(d, "index")), 1e6), NAN
+		};
 		if (json_doc_is_number(d, "temperature_gpu_celsius"))
 			ret[n].c = json_doc_number(d, "temperature_gpu_celsius");
 	}

@@ -143,9 +143,13 @@ static void close_at(struct windows_entry *e, uint64_t end_ns, const char *by, u
 {
 	set_end(e, end_ns, by);
 	e->give_up_ns = now_ns + WINDOWS_WAIT_NS;
-	window_hurry(e->last->window); /* whoever asked waits for both */
-	window_hurry(e->window);
-	gw_window_close(e->last->window, e->last->end_ns);
+	window_hurry(e->window); /* somebody may wait for it */
+	if (e->marks) {
+		gw_window_close(e->last->window, e->last->end_ns);
+	} else { /* the part is the whole: the GPU need not be read for it, too */
+		gw_window_free(e->last->window);
+		e->last->window = NULL;
+	}
 	gw_window_close(e->window, e->end_ns);
 }
 
