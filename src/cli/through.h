@@ -1,8 +1,9 @@
 /* through: runs that the service measures, which runs already and has the driver open.
  *
- * For each run a window is opened over HTTP before the command starts and ended after it; what the service answers becomes
- * the devices of the run.  No driver is opened here.  A window is longer than its command by the two requests.  One that has
- * no result, or that nobody wants any more, is forgotten in the service. */
+ * For each run a window is opened over HTTP before the command starts and ended after it; what
+ * the service answers becomes the devices of the run.  No driver is opened here.  A window is
+ * longer than its command by the two requests.  One that has no result, or that nobody wants any
+ * more, is forgotten in the service. */
 #ifndef GW_CLI_THROUGH_H
 #define GW_CLI_THROUGH_H
 
@@ -13,8 +14,8 @@
 
 struct through;
 
-/* Asks nothing yet.  The selectors of the GPUs (none: all) are borrowed.  EXIT_OK, or an exit code having said why; *ret is to be ended with through_close()
- * in any case. */
+/* Asks nothing yet.  The selectors of the GPUs (none: all) are borrowed.  EXIT_OK, or an exit
+ * code having said why; *ret is to be ended with through_close() in any case. */
 int through_open(const struct remote_flags *flags, const char *const *gpu, unsigned gpus,
 		 struct through **ret);
 void through_close(struct through *t); /* NULL is fine */
@@ -45,7 +46,8 @@ enum through_outcome {
 	THROUGH_LOST, /* nothing is known */
 };
 
-/* What came of it; all but THROUGH_WHOLE is said.  *ret borrows of t until the next window, and is empty where all is lost. */
+/* What came of it; all but THROUGH_WHOLE is said.  *ret borrows of t until the next window,
+ * and is empty where all is lost. */
 enum through_outcome through_end(struct through *t, struct measured_there *ret);
 
 /* Are the GPUs of the last window simulated? */
