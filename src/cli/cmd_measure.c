@@ -991,5 +991,6 @@ const struct command command_measure = {
 	.runs = 1,
 	.options = options,
 	.options_size = sizeof(struct options),
+	.lasts = true,
 	.run = run,
 };
