@@ -13,9 +13,11 @@
 
 #define TEXT_MAX (1u << 20)
 
-#define FITTED                              \
-	{                                   \
-		20, 0.004, 10, 0.021, 0.008 \
+/* By these recordings: see test_sim_h200.c. */
+#define FITTED                                                                           \
+	{                                                                                \
+		.sample_ms = 20, .sample_s = 0.004, .filter_ms = 10, .counter_s = 0.021, \
+		.counter_lag_s = 0.008                                                   \
 	}
 const struct model MODEL_FITTED = FITTED;
 struct model model = FITTED;
@@ -301,6 +303,31 @@ void replay_load(const struct load *load)
 	for (size_t w = 0; w < N_WAYS; w++)
 		replay(&way_[w], load, WAYS[w]);
 	replay_usual(load);
+}
+
+void open_times(int i, double *from_s, double *to_s)
+{
+	*from_s = rec.row[i - 1].begin_s - 1e-3 * WAYS[0].age_ms;
+	*to_s = rec.row[i].begin_s - 1e-3 * WAYS[1].age_ms;
+}
+
+void replay_moments(const struct load *load, const double *at_s, double *ret_w)
+{
+	abi_device d = NULL;
+
+	load_world(load, (struct timing){ 0, false });
+	assert_int_equal(nvml_init(), 0);
+	assert_int_equal(nvml_by_index(0, &d), 0);
+	for (int i = 0; i < rec.n; i++) {
+		struct abi_field_value v = { .field = 186 };
+
+		if (isnan(at_s[i]))
+			continue;
+		go_to(at_s[i] + 1e-5);
+		assert_int_equal(nvml_fields(d, 1, &v), 0);
+		ret_w[i] = v.value.u32 * 1e-3;
+	}
+	nvml_shutdown();
 }
 
 /* ---- comparison ---- */

@@ -88,6 +88,12 @@ void replay_load(const struct load *load);
 /* A replay by one timing alone, into now_. */
 void replay_usual(const struct load *load);
 
+/* The driver looked at the sampler for row i between these. */
+void open_times(int i, double *from_s, double *to_s);
+
+/* What the newest sample shows at moments in rising order; those that are NAN are left out. */
+void replay_moments(const struct load *load, const double *at_s, double *ret_w);
+
 /* The timings that the recording leaves open say the same instant value within 5 %. */
 bool settled(int i);
 

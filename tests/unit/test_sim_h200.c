@@ -1,8 +1,6 @@
-/* The simulated H200 against recordings of a real one.
+/* The simulated H200 against recordings of a real one: what it predicts.
  *
- * Each recording is replayed in stepped time: the load is put on the simulator, power is read
- * when the real driver renewed it (the rows where its values changed), the counter whenever the
- * recording read it, and what comes back is compared tick by tick.
+ * How a recording is replayed and compared is in h200.h.
  *
  * Where the load comes from.  Nobody knows what the GPU drew at each moment, but the counter's
  * increments tell the mean of each 100 ms:
@@ -29,9 +27,10 @@
  * ticks of step (worst 7 %), 21 of 36 of sq0.02 (worst 11 %) and 7 of 15 of sq0.15 (worst
  * 20 %).  The load that is fed knows the mean of 100 ms only.  A shape common to all bursts
  * did not help: of 5 and of 11 levels, fitted to half of the bursts of sq0.15, it was no better
- * on the other half (20 and 19 of 48 within 5 %) than a flat one (23).  That no load could do
- * better is not shown.  The phase of the sampler rests on sq0.02 (5 ms off, and 4 of 36 are left
- * within 5 %); sq0.15 hardly tells one phase from another. */
+ * on the other half (20 and 19 of 48 within 5 %) than a flat one (23).  A load that is inferred
+ * from instant as well does help: test_sim_h200_load.c.  The phase of the sampler rests on
+ * sq0.02 (5 ms off, and 4 of 36 are left within 5 %); sq0.15 hardly tells one phase from
+ * another. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
