@@ -236,6 +236,19 @@ static const struct timing WAYS[] = { { 10, true }, { 1, false } };
 struct replay now_;
 static struct replay way_[N_WAYS];
 
+/* What the profile has by itself is not said again, so that a profile that is wrong shows. */
+static size_t other_sampler(char *out, size_t size)
+{
+	size_t at = 0;
+
+	if (model.sample_ms != MODEL_FITTED.sample_ms)
+		at += (size_t)snprintf(out, size, ", sample_ms = %.1f", model.sample_ms);
+	if (model.filter_ms != MODEL_FITTED.filter_ms)
+		at += (size_t)snprintf(out + at, size - at, ", sample_filter_ms = %.1f",
+				       model.filter_ms);
+	return at;
+}
+
 static void load_world(const struct load *load, struct timing how)
 {
 	static char toml[TEXT_MAX];
@@ -244,13 +257,14 @@ static void load_world(const struct load *load, struct timing how)
 	size_t at = (size_t)snprintf(
 		toml, sizeof(toml),
 		"[time]\nmode = \"stepped\"\n[[gpu]]\nprofile = \"h200\"\n"
-		"noise = 0\nsensor = { period_ms = 1, sample_ms = %.1f, sample_age_ms = %.3f, "
-		"sample_filter_ms = %.1f, sample_phase_ms = %.3f, tick_phase_ms = %.3f, "
-		"tick_lag_ms = %.3f }\n[[gpu.load]]\nkind = \"trace\"\npoints = [",
-		model.sample_ms, how.age_ms, model.filter_ms,
-		1e3 * fmod(0.2 + model.sample_s - phase, 0.02),
+		"noise = 0\nsensor = { period_ms = 1, sample_age_ms = %.3f, "
+		"sample_phase_ms = %.3f, tick_phase_ms = %.3f, tick_lag_ms = %.3f",
+		how.age_ms, 1e3 * fmod(0.2 + model.sample_s - phase, 0.02),
 		1e3 * fmod(0.2 + model.counter_s - phase, 0.1), 1e3 * model.counter_lag_s);
 
+	at += other_sampler(toml + at, sizeof(toml) - at);
+	at += (size_t)snprintf(toml + at, sizeof(toml) - at,
+			       " }\n[[gpu.load]]\nkind = \"trace\"\npoints = [");
 	for (int i = 0; i < load->n; i++)
 		at += (size_t)snprintf(toml + at, sizeof(toml) - at, "[%.6f, %.4f],",
 				       load->point[i].at_s - rec.zero_s, load->point[i].watts);

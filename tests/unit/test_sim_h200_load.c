@@ -12,8 +12,8 @@
  * change (of relative power, squared, over time), and never leave what is plausible: SPREAD
  * about the on level and about the off level of the recording (in step, which has no one level,
  * about the mean of the tick).  On and off stay where the host wrote them down.  SPREAD is what
- * the load of the counter alone may have already, and by whole per cents the least that will do:
- * with 11 one tick is 5.2 % off.  Without it the levels would go from -17 to +40 %.
+ * the load of the counter alone may have already; with 11 % one tick is 5.2 % off, and without
+ * a limit the levels would go from -17 to +40 %.
  *
  * At an edge the recording leaves open which of two or three samples was out.  The one that is
  * nearest under the counter's load is taken, and the load must explain it too: the edges are
@@ -23,10 +23,10 @@
  *
  * What this shows and what not.  Counter and instant are what the load was made from: they
  * agree if there is any such load.  The average was not looked at and is predicted.  The last
- * test tries wrong sensors, for which there is no such load: a sampler 1 or 5 ms off, a low-pass
+ * test tries wrong sensors, for which no such load is found: a sampler 1 or 5 ms off, a low-pass
  * half or twice as long, plain means in its place, a counter 8 ms earlier or 12 ms later.  With a
  * wrong sampler (5 ms off, other low-pass, plain means) the average fails even where levels may
- * be anything; the counter's lag is found wrong by SPREAD alone, and 3 ms for 8 would pass. */
+ * be anything; the counter's lag rests on SPREAD, and any from 3 to 11 ms would do. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -82,6 +82,7 @@ struct reading {
 
 static struct load load;
 static double moment_s[ROWS_MAX]; /* the sample that a row tells of; NAN: not known */
+static bool held[ROWS_MAX];       /* rows that are no edge under the load of the counter */
 static int part_of[ROWS_MAX];     /* of each point of the load */
 static struct part part[PARTS_MAX];
 static struct reading reading[READINGS_MAX];
@@ -216,7 +217,6 @@ static double nearest_moment(int i)
 	double from_s, to_s;
 
 	open_times(i, &from_s, &to_s);
-
 	for (double t = sample_before(from_s); t <= to_s && gap_s > 0; t += gap_s) {
 		double off = fabs(log(shown_w(t) / rec.row[i].instant_w));
 
@@ -228,8 +228,8 @@ static double nearest_moment(int i)
 	return at_s;
 }
 
-/* By the load of the counter alone, which has been replayed; true in `held`: no edge. */
-static void find_moments(double from_s, bool *held)
+/* By the load of the counter alone, which has been replayed. */
+static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
 		bool told = renewed(i) && rec.row[i].begin_s >= from_s;
@@ -264,6 +264,7 @@ static int find_part(int key)
 	return n_parts++;
 }
 
+/* In step the product took twice what divides it from idle. */
 static bool is_on(const struct subject *s, double watts)
 {
 	return watts > (s->on_w > 0 ? 0.5 * (s->on_w + s->off_w) : 300);
@@ -347,15 +348,11 @@ static struct extent extent_of(const struct subject *s, bool on)
 	return e;
 }
 
-static bool held[ROWS_MAX];
-
-static struct score explain(const struct subject *s)
+static struct score explain(const struct subject *s, struct bounds bound)
 {
-	struct bounds bound = { INFINITY, INFINITY, s->edge, INFINITY, 0 };
-
 	counter_load(s);
 	replay_load(&load);
-	find_moments(first_s(s), held);
+	find_moments(first_s(s));
 	infer(s);
 	replay_load(&load);
 	return compare(first_s(s), held, bound);
@@ -400,30 +397,24 @@ static struct tally judge_late(double from_s)
 	return t;
 }
 
-static int beyond(const struct score *s)
-{
-	return s->average.n - s->average.within + s->instant.n - s->instant.within +
-	       s->counter.n - s->counter.within;
-}
-
 static void one_load_explains(const struct subject *s)
 {
+	struct bounds bound = { 0.05, 0.05, s->edge, 0.05, 1 };
 	struct extent on, off;
 	struct score score;
 	struct tally edges;
 
 	if (!load_recording(s->name))
 		skip();
-	score = explain(s);
+	score = explain(s, bound);
 	on = extent_of(s, true);
 	off = extent_of(s, false);
 	print_message("%s: on levels %+.1f to %+.1f %%, off levels %+.1f to %+.1f %%\n",
 		      s->name, 100 * (on.low - 1), 100 * (on.high - 1), 100 * (off.low - 1),
 		      100 * (off.high - 1));
-	expect(&score, (struct bounds){ 0.05, 0.05, s->edge, 0.05, 1 });
+	expect(&score, bound);
 	edges = judge_edges(s->edge);
 	assert_int_equal(judge_late(first_s(s)).beyond, 0);
-	assert_int_equal(beyond(&score), 0);
 	assert_true(edges.n >= score.instant.edges);
 	assert_int_equal(edges.beyond, 0);
 	assert_true(edges.n - edges.within <= s->astray);
@@ -464,9 +455,16 @@ static const struct {
 	{ "counter 12 ms later", { 20, 0.004, 10, 0.021, 0.020 } },
 };
 
+static int beyond(const struct score *s)
+{
+	return s->average.n - s->average.within + s->instant.n - s->instant.within +
+	       s->counter.n - s->counter.within;
+}
+
 static void no_load_explains_them_with_other_sensors(void **state)
 {
 	const struct subject *subject[] = { &STEP, &SLOW, &FAST };
+	const struct bounds any = { INFINITY, INFINITY, INFINITY, INFINITY, 0 };
 
 	(void)state;
 	for (size_t m = 0; m < sizeof(WRONG) / sizeof(WRONG[0]); m++) {
@@ -479,14 +477,14 @@ static void no_load_explains_them_with_other_sensors(void **state)
 			if (!load_recording(subject[k]->name))
 				skip();
 			model = WRONG[m].model;
-			s = explain(subject[k]);
+			s = explain(subject[k], any);
 			model = MODEL_FITTED;
 			print_message(" %s %d of %d beyond 5 %%;", rec.name, beyond(&s),
 				      s.average.n + s.instant.n + s.counter.n);
 			sum += beyond(&s);
 		}
 		print_message("\n");
-		assert_true(sum >= 2);
+		assert_true(sum > 0);
 	}
 }
 
