@@ -178,8 +178,11 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->set.look_ratio = 1;
 	if (s->r.state == GW_DEVICE_OK)
 		choose_ring(s);
-	if (s->set.shape == SHAPE_NONE)
+	if (s->set.shape == SHAPE_NONE) { /* power by a figure: is it there? */
 		tap_read(&s->tap, GW_TIER_FAST, false, &s->r);
+		know_sensor(s);
+		sensor_heard_ring(&s->set.sensor, s->fetched);
+	}
 	s->opened = s->tap.opened;
 	s->answers = s->r.state == GW_DEVICE_OK;
 	s->set.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
