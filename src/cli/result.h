@@ -101,6 +101,19 @@ struct result_run {
 	size_t ncodes, ndevices, nwindows;
 };
 
+/* Were the guard's workers held off the GPUs (--clean-room)? */
+enum result_room {
+	ROOM_NONE, /* nobody asked for that, or the result is of before there was any */
+	ROOM_KEPT, /* from the beginning to the end */
+	ROOM_LOST, /* not all the time */
+};
+
+struct result_worker {
+	const char *name;
+	const char *held_by; /* "measurement" or "others" */
+	const char *broken;  /* why it was not off all the time; NULL: it was */
+};
+
 struct result {
 	const char *path;  /* as given */
 	const char *label; /* never NULL: the file's name where it has none */
@@ -108,6 +121,9 @@ struct result {
 	bool simulated;
 	double model_size_bytes, iterations, tokens;
 	struct result_facts tags, environment;
+	enum result_room room;               /* of all runs */
+	const struct result_worker *workers; /* that were to be off */
+	size_t nworkers;
 	const struct result_run *runs;
 	size_t nruns;
 	struct result_memory *memory; /* owns all of it */
