@@ -10,8 +10,11 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/wait.h>
 
 #define MOST_COUNT 1e15 /* whole numbers are exact in a double up to there */
+
+#define LOOK_NS (50 * NS_PER_MS) /* between two looks whether somebody asked us to end */
 
 static const char space[] = " \t\r\n";
 
@@ -58,16 +61,82 @@ void count_add(struct count_reading *r, uint64_t id, double value)
 		r->value += value;
 }
 
-/* A shell command: it prints one number. */
-static void read_command(const char *command, struct count_reading *ret)
+/* The next moment to look whether somebody asked us to end; 0: the time is up. */
+static uint64_t next_look(struct patience *p)
+{
+	uint64_t now = clock_mono_ns(clock_real()), next = now + LOOK_NS;
+
+	patience_look(p);
+	if (now >= p->until_ns)
+		return 0;
+	return next < p->until_ns ? next : p->until_ns;
+}
+
+/* Reads to the end; what does not fit is passed over, and there was too much for a number anyhow. */
+static int read_output(struct child *c, struct patience *p, char *out, size_t size)
+{
+	char rest[512];
+	size_t used = 0;
+	long n = 1;
+
+	while (n > 0 || n == -GW_E_TIMEOUT) {
+		bool fits = used < size - 1;
+		uint64_t until = next_look(p);
+
+		if (!until)
+			return patience_error(p);
+		n = child_read(c, until, fits ? out + used : rest,
+			       fits ? size - 1 - used : sizeof(rest));
+		if (n > 0 && fits)
+			used += (size_t)n;
+	}
+	out[used] = '\0';
+	return (int)n;
+}
+
+static int await_end(struct child *c, struct patience *p)
+{
+	int status = 0;
+	uint64_t until;
+
+	do {
+		until = next_look(p);
+		if (!until)
+			return patience_error(p);
+	} while (child_wait(c, until, &status) != 0);
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+/* As child_run(), and whoever asks us to end is heard meanwhile: -GW_E_STATE. */
+static int run(const char *command, const struct patience_asker *asker, char *out, size_t size)
 {
 	const char *const argv[] = { "/bin/sh", "-c", command, NULL };
+	struct patience p;
+	struct child c;
+	int status = child_start(&c, argv, NULL);
+
+	if (status < 0)
+		return status;
+	patience_begin(&p, COUNT_MOST_NS, asker);
+	status = read_output(&c, &p, out, size);
+	if (status == 0)
+		status = await_end(&c, &p);
+	child_stop(&c);
+	return status;
+}
+
+/* A shell command: it prints one number. */
+static void read_command(const char *command, const struct patience_asker *asker,
+			 struct count_reading *ret)
+{
 	char out[256] = "";
-	int status = child_run(argv, ret->before_ns + COUNT_MOST_NS, out, sizeof(out));
+	int status = run(command, asker, out, sizeof(out));
 	const char *text = out + strspn(out, space), *end;
 	double v = number_parse(text, &end);
 
-	if (status < 0) {
+	if (status == -GW_E_STATE) {
+		count_refuse(ret, "the command had not ended when this was interrupted");
+	} else if (status < 0) {
 		count_refuse(ret, "%s", gw_strerror(status));
 	} else if (status > 0) {
 		count_refuse(ret, "it ended with status %d", status);
@@ -92,13 +161,14 @@ const struct count_kind count_kinds[COUNT_KINDS] = {
 	[COUNT_URL] = { "count-url", count_url_place, count_url_check, count_url_read },
 };
 
-void count_read(const struct count_kind *kind, const char *text, struct count_reading *ret)
+void count_read(const struct count_kind *kind, const char *text,
+		const struct patience_asker *asker, struct count_reading *ret)
 {
 	ret->value = 0;
 	ret->n = 0;
 	ret->why[0] = ret->name[0] = '\0';
 	ret->before_ns = clock_mono_ns(clock_real());
-	kind->read(text, ret);
+	kind->read(text, asker, ret);
 	ret->after_ns = clock_mono_ns(clock_real());
 }
 

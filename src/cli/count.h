@@ -6,6 +6,8 @@
 #ifndef GW_CLI_COUNT_H
 #define GW_CLI_COUNT_H
 
+#include "patience.h"
+
 #include <stddef.h>
 #include <stdint.h>
 
@@ -43,8 +45,9 @@ struct count_kind {
 	void (*place)(const char *text, char *out, size_t size);
 	/* Can it be asked at all?  0, or -GW_E_ARG with a sentence. */
 	int (*check)(const char *text, char *why, size_t size);
-	/* Sets value, or why, and the series; ten seconds at most. */
-	void (*read)(const char *text, struct count_reading *ret);
+	/* Sets value, or why, and the series; ten seconds at most, and a moment once the asker (NULL: nobody) asked. */
+	void (*read)(const char *text, const struct patience_asker *asker,
+		     struct count_reading *ret);
 };
 enum { COUNT_CMD, COUNT_URL, COUNT_KINDS };
 extern const struct count_kind count_kinds[COUNT_KINDS];
@@ -56,7 +59,8 @@ void count_add(struct count_reading *r, uint64_t id, double value);
 void count_refuse(struct count_reading *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-void count_read(const struct count_kind *kind, const char *text, struct count_reading *ret);
+void count_read(const struct count_kind *kind, const char *text,
+		const struct patience_asker *asker, struct count_reading *ret);
 
 /* Pure: of a run from begin to end. */
 void count_between(const struct count_reading *first, const struct count_reading *last,

@@ -2,6 +2,7 @@
 #include "cli/count.h"
 #include "cli/count_text.h"
 #include "cli/count_url.h"
+#include "cli/lookup.h"
 
 #include "base/clock.h"
 
@@ -12,8 +13,10 @@
 
 #include <gpuward.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void is(const struct count_reading *r, double value, const char *why)
 {
@@ -46,7 +49,7 @@ static void a_command_tells_one_number(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct count_reading r;
 
-		count_read(&count_kinds[COUNT_CMD], rows[i].command, &r);
+		count_read(&count_kinds[COUNT_CMD], rows[i].command, NULL, &r);
 		is(&r, rows[i].value, rows[i].why);
 		assert_true(r.after_ns > r.before_ns);
 	}
@@ -292,6 +295,58 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 	}
 }
 
+/* ---- how long it is waited for ---- */
+
+static bool yes(void *arg)
+{
+	(*(unsigned *)arg)++;
+	return true;
+}
+
+static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **state)
+{
+	unsigned asked = 0;
+	struct patience_asker asker = { yes, &asked, -1 };
+	uint64_t begin = clock_mono_ns(clock_real());
+	struct patience p;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	patience_begin(&p, 1000000, NULL);
+	assert_int_equal(patience_wait(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
+	patience_begin(&p, 3600 * NS_PER_S, &asker);
+	assert_int_equal(patience_wait(&p, fds[0], POLLIN), -GW_E_STATE);
+	assert_int_equal(asked, 1);
+	patience_begin(&p, 3600 * NS_PER_S, &asker);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	assert_int_equal(patience_wait(&p, fds[0], POLLIN), 0); /* it is there: it is taken */
+	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void a_name_is_looked_up_without_waiting_for_ever(void **state)
+{
+	struct addrinfo *list = NULL;
+	struct patience p;
+
+	(void)state;
+	patience_begin(&p, 0, NULL);
+	assert_int_equal(lookup("127.0.0.1", "80", &p, &list), 0); /* takes no time */
+	freeaddrinfo(list);
+	for (unsigned i = 0; i < 8; i++) { /* in time or left behind, as it happens */
+		int err = lookup("localhost", "80", &p, &list);
+
+		assert_true(err == 0 || err == -GW_E_TIMEOUT);
+		if (!err)
+			freeaddrinfo(list);
+	}
+	patience_begin(&p, 60 * NS_PER_S, NULL);
+	assert_int_equal(lookup("localhost", "80", &p, &list), 0);
+	freeaddrinfo(list);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +358,8 @@ int main(void)
 		cmocka_unit_test(what_was_made_around_the_run_may_be_too_much),
 		cmocka_unit_test(a_count_that_does_not_grow_is_unknown),
 		cmocka_unit_test(a_series_that_began_anew_is_not_hidden_by_another),
+		cmocka_unit_test(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end),
+		cmocka_unit_test(a_name_is_looked_up_without_waiting_for_ever),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
