@@ -476,6 +476,17 @@ static void say_part(struct measurement *m, const struct measured_run *r)
 	}
 }
 
+static void say_fresh(const struct measurement *m, const struct count *c)
+{
+	if (!c->fresh_assumed)
+		return;
+	cli_error("--%s: %u of %u series appeared during the run: %s %.0f %s are counted "
+		  "whole, as if begun at 0 in it",
+		  m->plan.count->option, c->fresh, m->count_last.n,
+		  c->fresh == 1 ? "its" : "their", c->fresh_number,
+		  m->plan.counts_iterations ? "iterations" : "tokens");
+}
+
 /* What was counted around the run, into what its result is made from. */
 static void take_count(struct measurement *m, const struct runner_run *run,
 		       struct measured_from *from)
@@ -488,14 +499,19 @@ static void take_count(struct measurement *m, const struct runner_run *run,
 	from->count = (struct measured_count){ .source = m->plan.count->option,
 					       .iterations = m->plan.counts_iterations,
 					       .number = c.number,
-					       .edge = c.edge };
+					       .edge = c.edge,
+					       .fresh = c.fresh,
+					       .fresh_number = c.fresh_number,
+					       .fresh_assumed = c.fresh_assumed };
 	if (m->plan.count->place) {
 		from->count.place = m->count_place;
-		from->count.series = m->count_first.n;
+		from->count.series = m->count_last.n ? m->count_last.n : m->count_first.n;
 		snprintf(from->count.name, sizeof(from->count.name), "%s", m->count_first.name);
 	}
-	if (!isnan(c.number))
+	if (!isnan(c.number)) {
+		say_fresh(m, &c);
 		return;
+	}
 	snprintf(from->count.why, sizeof(from->count.why), "%s", c.why);
 	cli_error("--%s: %s: how many there were is not known", m->plan.count->option, c.why);
 	m->count_missing = true;

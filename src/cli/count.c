@@ -14,6 +14,8 @@
 
 #define MOST_COUNT 1e15 /* whole numbers are exact in a double up to there */
 
+#define CLOCKS_S 2.0 /* by so much the server's clock and ours may differ, and its own be set */
+
 #define LOOK_NS (50 * NS_PER_MS) /* between two looks whether somebody asked us to end */
 
 static const char space[] = " \t\r\n";
@@ -56,7 +58,7 @@ void count_add(struct count_reading *r, uint64_t id, double value)
 		count_refuse(r, "it has more than %d series: choose some by their labels",
 			     COUNT_SERIES);
 	else
-		r->series[r->n++] = (struct count_series){ id, value };
+		r->series[r->n++] = (struct count_series){ id, value, NAN };
 	if (!isnan(r->value))
 		r->value += value;
 }
@@ -168,6 +170,7 @@ void count_read(const struct count_kind *kind, const char *text,
 	ret->n = 0;
 	ret->why[0] = ret->name[0] = '\0';
 	ret->before_ns = clock_mono_ns(clock_real());
+	ret->wall_s = (double)clock_wall_ns(clock_real()) * 1e-9;
 	kind->read(text, asker, ret);
 	ret->after_ns = clock_mono_ns(clock_real());
 }
@@ -179,6 +182,35 @@ static double seconds(uint64_t from_ns, uint64_t to_ns)
 	return to_ns > from_ns ? (double)(to_ns - from_ns) * 1e-9 : 0;
 }
 
+/* It has outgrown what it was, and only the server can tell. */
+static bool began_anew(const struct count_series *a, const struct count_series *b)
+{
+	return b->created_s > a->created_s + CLOCKS_S;
+}
+
+/* Series that are new: false where one of them was there before, and how much of it is of the run nobody knows. */
+static bool take_fresh(const struct count_reading *first, const struct count_reading *last,
+		       struct count *ret)
+{
+	for (unsigned i = 0; i < last->n; i++) {
+		const struct count_series *s = &last->series[i];
+
+		if (find(first, s->id))
+			continue;
+		if (s->created_s < first->wall_s - CLOCKS_S) {
+			snprintf(ret->why, sizeof(ret->why),
+				 "one of its series, which says %.0f, was not told before, and "
+				 "began %.0f s earlier by the server's clock",
+				 s->value, first->wall_s - s->created_s);
+			return false;
+		}
+		ret->fresh++;
+		ret->fresh_number += s->value;
+		ret->fresh_assumed = ret->fresh_assumed || isnan(s->created_s);
+	}
+	return true;
+}
+
 /* One series that began anew is not made good by others that went on. */
 static bool went_back(const struct count_reading *first, const struct count_reading *last,
 		      struct count *ret)
@@ -186,11 +218,16 @@ static bool went_back(const struct count_reading *first, const struct count_read
 	for (unsigned i = 0; i < first->n; i++) {
 		const struct count_series *a = &first->series[i], *b = find(last, a->id);
 
-		if (b && b->value >= a->value)
+		if (b && b->value >= a->value && !began_anew(a, b))
 			continue;
 		if (!b)
 			snprintf(ret->why, sizeof(ret->why),
 				 "one of its series, which said %.0f before, is gone after",
+				 a->value);
+		else if (b->value >= a->value)
+			snprintf(ret->why, sizeof(ret->why),
+				 "it began anew between: it said %.0f before, and what counted "
+				 "then is gone",
 				 a->value);
 		else
 			snprintf(ret->why, sizeof(ret->why),
@@ -212,7 +249,7 @@ void count_between(const struct count_reading *first, const struct count_reading
 	if (isnan(made)) {
 		snprintf(ret->why, sizeof(ret->why), "%s",
 			 *first->why ? first->why : last->why);
-	} else if (went_back(first, last, ret)) {
+	} else if (went_back(first, last, ret) || !take_fresh(first, last, ret)) {
 		;
 	} else if (!(made > 0)) {
 		snprintf(ret->why, sizeof(ret->why), "it said %.0f before and %.0f after",
@@ -220,5 +257,9 @@ void count_between(const struct count_reading *first, const struct count_reading
 	} else {
 		ret->number = made;
 		ret->edge = made * around / seconds(first->before_ns, last->after_ns);
+		return;
 	}
+	ret->fresh = 0;
+	ret->fresh_number = 0;
+	ret->fresh_assumed = false;
 }

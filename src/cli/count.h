@@ -8,6 +8,7 @@
 
 #include "patience.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -19,6 +20,7 @@
 struct count_series {
 	uint64_t id; /* of its labels */
 	double value;
+	double created_s; /* when it began at 0, by the server's own wall clock; NAN: it does not tell */
 };
 
 #define COUNT_NAME 640
@@ -28,6 +30,7 @@ struct count_reading {
 	double value;          /* of all series; NAN: it was not told; */
 	char why[COUNT_WHY];   /* why not                              */
 	uint64_t before_ns, after_ns; /* monotonic, around it                 */
+	double wall_s;                /* at before_ns                         */
 	struct count_series series[COUNT_SERIES];
 	unsigned n;
 };
@@ -35,6 +38,10 @@ struct count_reading {
 struct count {
 	double number; /* NAN: unknown            */
 	double edge;   /* so many may be too many */
+	/* Series that were not told before, counted whole: */
+	unsigned fresh;
+	double fresh_number;
+	bool fresh_assumed; /* of one of them the server does not say that it began in the run */
 	char why[COUNT_WHY];
 };
 
@@ -62,7 +69,8 @@ void count_refuse(struct count_reading *r, const char *fmt, ...)
 void count_read(const struct count_kind *kind, const char *text,
 		const struct patience_asker *asker, struct count_reading *ret);
 
-/* Pure: of a run from begin to end. */
+/* Pure: of a run from begin to end.  A series that is there at the end alone counts whole: a counter begins at 0 and is
+ * told from then on.  Not so where the server says that it began earlier. */
 void count_between(const struct count_reading *first, const struct count_reading *last,
 		   uint64_t begin_ns, uint64_t end_ns, struct count *ret);
 

@@ -126,7 +126,7 @@ static void print_energy(const struct measured_run *r)
 /* Which of a server's counters it was. */
 static void print_counted(const struct measured_count *c)
 {
-	char name[sizeof(c->name)], place[512], series[32] = "";
+	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "";
 
 	if (!c->place || !c->series)
 		return;
@@ -134,7 +134,10 @@ static void print_counted(const struct measured_count *c)
 	utf8_clean(place, sizeof(place), c->place);
 	if (c->series > 1)
 		snprintf(series, sizeof(series), ", %u series of it", c->series);
-	row("Counted", "%s%s, at %s", name, series, place);
+	if (c->fresh)
+		snprintf(fresh, sizeof(fresh), " (%u of them appeared during the run)",
+			 c->fresh);
+	row("Counted", "%s%s%s, at %s", name, series, fresh, place);
 }
 
 static void print_items(const struct measured_run *r)

@@ -74,7 +74,7 @@ def test_what_a_server_counts_is_the_count(tmp_path, load):
     assert done.returncode == 0 and run["tokens"] == 400 and doc["tokens"] == 400
     count, each = run["count"], run["energy_per_token_joules"]
     assert count == {"source": "count-url", "url": server.url, "counter": NAME, "series": 2, "of": "tokens",
-                     "number": 400, "edge": count["edge"], "absence": None}
+                     "number": 400, "edge": count["edge"], "new": None, "absence": None}
     assert f"{NAME}, 2 series of it, at" in " ".join(done.stderr.split())
     assert 0 < count["edge"] < 400
     assert each["best"] == pytest.approx(run["energy_joules"]["best"] / 400)
@@ -90,6 +90,31 @@ def test_labels_choose_among_the_series(tmp_path, load, what, tokens):
     assert doc["runs"][0]["tokens"] == tokens
     count = doc["runs"][0]["count"]
     assert count["counter"] == NAME + what and count["series"] == (1 if what else 2)
+
+
+def test_a_series_that_appears_during_the_run_is_told(tmp_path, load):
+    with Counter(series(100), series(400, 150)) as server:
+        done, doc = measure(tmp_path, load, server.url, command=["true"])
+    count = doc["runs"][0]["count"]
+    assert done.returncode == 0 and count["number"] == 450 and count["series"] == 2
+    assert count["new"] == {"series": 1, "number": 150, "began": "assumed"}
+    err = " ".join(done.stderr.split())
+    assert "--count-url: 1 of 2 series appeared during the run: its 150 tokens are counted whole" in err
+    assert f"{NAME}, 2 series of it (1 of them appeared during the run), at" in err
+
+
+@pytest.mark.parametrize("age, known", [(-5, True), (3600, False)])
+def test_a_server_that_says_when_a_series_began_is_believed(tmp_path, load, age, known):
+    began = f'{NAME[:-6]}_created{{engine="1",model_name="m"}} {time.time() - age}\n'
+    with Counter(series(100), series(400, 150) + began) as server:
+        done, doc = measure(tmp_path, load, server.url, command=["true"])
+    count = doc["runs"][0]["count"]
+    if known:
+        assert done.returncode == 0 and count["new"] == {"series": 1, "number": 150, "began": "told"}
+        assert "are counted whole" not in done.stderr
+    else:
+        assert done.returncode == 1 and count["number"] is None and count["new"] is None
+        assert "which says 150, was not told before, and began 36" in count["absence"]
 
 
 def test_the_result_holds_no_query_of_the_url(tmp_path, load):
