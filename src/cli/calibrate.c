@@ -414,11 +414,13 @@ int calibrate_fit(const struct power_record *record, const struct calibrate_poin
 	struct sums s;
 	int err;
 
-	if (n < CALIBRATE_LEAST)
+	if (n == 0)
 		return too_few(n, why, size);
 	err = check_span(&t, why, size);
 	if (err)
 		return err;
+	if (n < CALIBRATE_LEAST)
+		return too_few(n, why, size);
 	t.spacing_s = spacing(trace, n);
 	s = add_up(&t, 0);
 	if (s.n < CALIBRATE_LEAST)

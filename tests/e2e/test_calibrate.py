@@ -221,6 +221,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
     turned = [(t, w) for (t, _), (_, w) in zip(points, [(0, 100 + 97 * k * k % 501) for k in range(len(points))])]
     cases = {
         "late": ([(t + 7200, w) for t, w in points], "does not overlap the measurement: it begins"),
+        "few, long ago": ([(t - 7200, w) for t, w in points[:2]], "does not overlap the measurement: it ends"),
         "few": (points[:6], "6 points of the trace"),
         "other": (turned, "does not follow the power"),
         "kilowatts": ([(t, w / 1000) for t, w in points], "are they watts"),
