@@ -654,16 +654,29 @@ static bool is_ours(struct reader *rd, const json_t *o)
 	return !rd->failed;
 }
 
+/* The file, or what a bundle has in its place; a folder that has none stays one. */
+static int open_path(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int in = fd < 0 ? -1 : openat(fd, "result.json", O_RDONLY | O_CLOEXEC);
+
+	if (in < 0)
+		return fd;
+	close(fd);
+	return in;
+}
+
 static FILE *open_file(struct reader *rd)
 {
-	int fd = open(rd->r->path, O_RDONLY | O_CLOEXEC);
+	int fd = open_path(rd->r->path);
 	struct stat st;
 	FILE *f = NULL;
 
 	if (fd < 0 || fstat(fd, &st) != 0)
 		fail(rd, "%s", strerror(errno));
 	else if (S_ISDIR(st.st_mode))
-		fail(rd, "%s", strerror(EISDIR));
+		fail(rd, "%s, and no bundle that was finished: there is no result.json in it",
+		     strerror(EISDIR));
 	else if (!(f = fdopen(fd, "r")))
 		fail(rd, "%s", strerror(errno));
 	if (fd >= 0 && !f)
@@ -801,6 +814,11 @@ bool result_holds(const struct result *r, const char *path)
 	const json_t *v = value_at(r, path);
 
 	return json_is_object(v) || json_is_array(v);
+}
+
+bool result_same(const struct result *a, const struct result *b)
+{
+	return json_equal(a->memory->document, b->memory->document);
 }
 
 const char *result_level(const struct result_code *code)

@@ -129,7 +129,7 @@ struct result {
 	struct result_memory *memory; /* owns all of it */
 };
 
-/* Reads a file.  0, or -1 with a sentence in error that begins with the path (and the line and
+/* Reads a file, or that of a bundle, whose folder path is then.  0, or -1 with a sentence in error that begins with the path (and the line and
  * column, where the fault has one).  path is borrowed for the life of the result, which ends
  * with result_free(); after -1 there is nothing to free. */
 int result_load(struct result *ret, const char *path, char *error, size_t size);
@@ -148,6 +148,9 @@ double result_number(const struct result *r, const char *path);
 size_t result_count(const struct result *r, const char *path);
 /* Is there an object or an array? */
 bool result_holds(const struct result *r, const char *path);
+
+/* Are they the same in every word, as a result and a copy of it? */
+bool result_same(const struct result *a, const struct result *b);
 
 /* What the code means for its run: "suspect", "invalid", or "note" where it means nothing. */
 const char *result_level(const struct result_code *code);

@@ -199,7 +199,7 @@ def test_different_iterations_under_one_label_are_said(tmp_path):
     assert "B: its runs do not have the same iterations (10 to 1000)" in compare(a, b).stdout
     bad = save(tmp_path, "b.json", result("B", iterations=1000, codes=("child-failed",)))
     assert "same iterations" not in compare(a, bad).stdout
-    same = save(tmp_path, "b.json", result("B", iterations=10))
+    same = save(tmp_path, "b.json", result("B", iterations=10, power=301))
     assert "same iterations" not in compare(a, same).stdout
 
 
@@ -433,6 +433,26 @@ def test_a_label_cannot_speak_to_the_terminal(tmp_path):
 def test_the_same_file_twice_is_no_second_trial(tmp_path):
     path = save(tmp_path, "a.json", result("a"))
     assert "is given twice" in compare(path, path, code=USAGE).stderr
+
+
+def test_a_copy_is_no_second_trial(tmp_path):
+    path, copy = (save(tmp_path, name, result("a")) for name in ("a.json", "b.json"))
+    assert f"{path} and {copy} are one measurement" in compare(path, copy, code=USAGE).stderr
+    save(tmp_path, "b.json", result("a", power=301))
+    assert rows(path, copy)[0]["a"]["runs"] == 2
+
+
+def test_a_bundle_is_read_by_the_name_of_its_folder(tmp_path):
+    (tmp_path / "run1").mkdir()
+    doc = result(None, power=400)
+    inside = save(tmp_path / "run1", "result.json", doc)
+    a = save(tmp_path, "a.json", result("a"))
+    got, _ = rows(a, tmp_path / "run1")
+    assert list(got) == ["a", "run1"] and got["run1"]["files"] == [str(tmp_path / "run1")]
+    assert "are one measurement" in compare(tmp_path / "run1", inside, code=USAGE).stderr
+    before = inside.read_bytes()
+    assert "would be overwritten" in compare(tmp_path / "run1", "-o", inside, code=USAGE).stderr
+    assert inside.read_bytes() == before
 
 
 def test_output_goes_to_a_file_and_never_over_an_input(tmp_path):
