@@ -534,8 +534,8 @@ static int begin_count(struct measurement *m)
 	if (*m->count_first.why)
 		cli_error("--%s: %s; %s", m->plan.count->option, m->count_first.why,
 			  m->result.runs ? "this run was not made" : "nothing was measured");
-	if (is_interrupted(
-		    &m->runner)) /* also where the answer came: nothing more is started */
+	/* Also where the answer came: nothing more is started. */
+	if (is_interrupted(&m->runner))
 		return 128 + m->runner.interrupted;
 	return *m->count_first.why ? EXIT_FAILED : EXIT_OK;
 }
