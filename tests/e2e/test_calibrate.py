@@ -4,6 +4,7 @@ import datetime
 import hashlib
 import json
 import os
+import random
 import re
 import sys
 
@@ -284,6 +285,14 @@ def test_power_that_stands_still_gives_the_offset_alone(tmp_path):
     assert "varied too little" in fit["notes"][0]
     energy = found["windows"][0]["energy_joules"]
     assert energy["low"] <= truth(bundle) <= energy["high"]
+
+
+def test_points_that_scatter_give_the_offset_alone_and_another_reason(measured, tmp_path):
+    chance = random.Random(1)
+    path = write(tmp_path / "rough.csv", outside(measured[1], change=lambda w: w + chance.gauss(0, 50)))
+    fit = json.loads(recompute("--json", "--calibrate", path, measured[1]).stdout)["calibration"]
+    assert fit["offset_alone"] and fit["correlation"] > 0.9
+    assert "the points, by how they scatter, say too little to tell the gain" in fit["notes"][0]
 
 
 STEADY = """
