@@ -173,6 +173,11 @@ GW_API const struct gw_cause_info *gw_cause_info(unsigned cause);
 enum gw_flag {
 	GW_ALLOW_EXEC = 1 << 0, /* may start nvidia-smi where the library cannot be loaded */
 	GW_WAKE = 1 << 1,       /* may open a GPU that is asleep, which wakes it */
+	GW_TRIM = 1 << 2,       /* nobody else in this process uses NVML: memory that its library
+	                           cleared and does not use goes back to the kernel (13 of 21 MiB
+	                           on an H200; takes 2 ms) */
+	GW_LEAVE = 1 << 3,      /* the process ends after gw_close(), which leaves closing NVML to
+	                           the kernel (4 ms less) */
 };
 
 struct gw_options {

@@ -197,8 +197,7 @@ static int wait_event(const struct child *c, bool out, uint64_t deadline_ns)
 	return n == 0 && now >= deadline_ns ? -GW_E_TIMEOUT : 0;
 }
 
-/* Waits for output and reads it: the bytes, 0 at its end, or a negative gw_error. */
-static long read_output(struct child *c, char *out, size_t size, uint64_t deadline_ns)
+long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size)
 {
 	int status, rc;
 
@@ -281,8 +280,8 @@ int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line)
 		}
 		if (c->out_fd < 0)
 			return take_rest(c, ret_line);
-		n = read_output(c, c->line + c->fill, sizeof(c->line) - 1 - c->fill,
-				deadline_ns);
+		n = child_read(c, deadline_ns, c->line + c->fill,
+			       sizeof(c->line) - 1 - c->fill);
 		if (n < 0)
 			return (int)n;
 		c->fill += (size_t)n;
@@ -324,9 +323,9 @@ static long read_all(struct child *c, uint64_t deadline_ns, char *out, size_t si
 
 	do {
 		if (used < size - 1)
-			n = read_output(c, out + used, size - 1 - used, deadline_ns);
+			n = child_read(c, deadline_ns, out + used, size - 1 - used);
 		else
-			n = read_output(c, rest, sizeof(rest), deadline_ns);
+			n = child_read(c, deadline_ns, rest, sizeof(rest));
 		if (n > 0 && used < size - 1)
 			used += (size_t)n;
 	} while (n > 0 && !expired(deadline_ns));

@@ -33,6 +33,10 @@ int child_start(struct child *c, const char *const argv[], const char *const env
  * Output ends when the child has ended, even if a child of its own still holds the pipe. */
 int child_line(struct child *c, uint64_t deadline_ns, const char **ret_line);
 
+/* Its output as it comes, where nobody takes lines of it: the bytes, 0 at its end (as above), -GW_E_TIMEOUT or
+ * -GW_E_IO. */
+long child_read(struct child *c, uint64_t deadline_ns, char *out, size_t size);
+
 /* Waits for it to end by itself until deadline_ns.  0 and its wait status, or -GW_E_TIMEOUT. */
 int child_wait(struct child *c, uint64_t deadline_ns, int *ret_status);
 

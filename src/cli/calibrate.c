@@ -16,6 +16,7 @@
 #define FLAT_RATIO 0.02 /* power that varies less tells no gain     */
 #define FLAT_W     3.0
 #define ALPHA      0.05
+#define RHO_MOST   0.99  /* errors that are more alike than this are an offset */
 #define LIKE       0.005 /* a peak as high as the highest, but for this */
 
 struct task {
@@ -154,25 +155,45 @@ static double find_lag(const struct task *t, size_t least)
 
 /* ---- the line ---- */
 
-/* How much wider the uncertainty is since neighbouring residuals are alike: as if fewer points were there. */
-static double fewer(const struct task *t, const struct calibrate_fit *f, double lag_s)
+/* What the line leaves of each point; 0 where the record has none.  NULL without memory. */
+static double *residuals(const struct task *t, const struct calibrate_fit *f)
 {
-	double before = 0, product = 0, square = 0, w, r, rho;
-	bool have = false;
+	double *r = calloc(t->n, sizeof(*r)), w;
 
-	for (size_t i = 0; i < t->n; i++) {
-		if (!reading(t, i, lag_s, &w)) {
-			have = false;
-			continue;
-		}
-		r = t->trace[i].w - f->gain * w - f->measured_offset_w;
-		product += have ? r * before : 0;
-		square += r * r;
-		before = r;
-		have = true;
+	for (size_t i = 0; r && i < t->n; i++)
+		if (reading(t, i, f->lag_s, &w))
+			r[i] = t->trace[i].w - f->gain * w - f->measured_offset_w;
+	return r;
+}
+
+/* How alike two that are so far apart are, of -1 to 1. */
+static double alike_at(const double *r, size_t n, size_t apart)
+{
+	double product = 0, square = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		square += r[i] * r[i];
+		product += i >= apart ? r[i] * r[i - apart] : 0;
 	}
-	rho = square > 0 ? fmin(fmax(product / square, 0), 0.98) : 0;
-	return (1 + rho) / (1 - rho);
+	return square > 0 ? product / square : 0;
+}
+
+/* How alike neighbouring errors are: 0 not at all, below 1.  By neighbouring residuals, and, where those further apart
+ * are more alike than chance makes them, by these: noise hides a drift from neighbours.  What a line was fitted to is
+ * less alike than the errors were (Kendall), and that is made good, with half a standard deviation of what is found. */
+static double likeness(const double *r, size_t n)
+{
+	double many = (double)n, rho = fmax(alike_at(r, n, 1), 0);
+
+	for (size_t apart = 2; apart <= n / 4; apart *= 2) {
+		double at = alike_at(r, n, apart);
+
+		if (at > 3 / sqrt(many))
+			rho = fmax(rho, pow(at, 1 / (double)apart));
+	}
+	rho = fmin(rho, RHO_MOST);
+	rho += (1 + 4 * rho + 0.5 * sqrt(many * (1 - rho * rho))) / many;
+	return fmin(rho, RHO_MOST);
 }
 
 /* How the readings change with the lag: what is unknown of it is unknown of the line, and the more so the steeper the
@@ -182,19 +203,26 @@ struct slope {
 		xd; /* of d reading / d lag, and its sums of products about the means */
 };
 
+static bool slope_at(const struct task *t, size_t i, double lag_s, double *ret)
+{
+	double step = t->spacing_s / 20, before, after;
+
+	if (!reading(t, i, lag_s - step, &before) || !reading(t, i, lag_s + step, &after))
+		return false;
+	*ret = (after - before) / (2 * step);
+	return true;
+}
+
 static struct slope slope_of(const struct task *t, const struct sums *s, double lag_s)
 {
-	double step = t->spacing_s / 20;
 	struct slope d = { 0 };
 	size_t n = 0;
 
 	for (size_t i = 0; i < t->n; i++) {
-		double before, now, after, slope, away;
+		double now, slope, away;
 
-		if (!reading(t, i, lag_s, &now) || !reading(t, i, lag_s - step, &before) ||
-		    !reading(t, i, lag_s + step, &after))
+		if (!reading(t, i, lag_s, &now) || !slope_at(t, i, lag_s, &slope))
 			continue;
-		slope = (after - before) / (2 * step);
 		away = slope - d.mean;
 		d.mean += away / (double)++n;
 		d.dd += away * (slope - d.mean);
@@ -203,38 +231,85 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 	return d;
 }
 
-/* Variances of the gain and of the power at the pivot, for residuals of variance 1: of least squares with the lag as a
- * third unknown.  */
-static void variances(const struct task *t, const struct sums *s, const struct calibrate_fit *f,
-		      double *ret_gain, double *ret_pivot)
+/* The variance of a weighted sum of errors of variance 1, of which neighbours are alike by rho, those two apart by
+ * rho^2, and so on: fed one weight after the other. */
+struct alike_sum {
+	double rho, near, variance; /* near: the weights before, the less the longer ago */
+};
+
+static void alike_add(struct alike_sum *v, double weight)
+{
+	v->variance += weight * weight + 2 * weight * v->near;
+	v->near = v->rho * (v->near + weight);
+}
+
+/* Variances of the gain and of the power at the pivot, for errors of variance 1: least squares, with the lag as a third
+ * unknown, makes each a weighted sum of the points. */
+struct variances {
+	double gain, pivot;
+};
+
+static struct variances variances(const struct task *t, const struct sums *s,
+				  const struct calibrate_fit *f, double rho)
 {
 	struct slope d = slope_of(t, s, f->lag_s);
+	struct alike_sum gain = { .rho = rho }, pivot = { .rho = rho };
 	double det = s->xx * d.dd - d.xd * d.xd;
+	bool lag = !f->offset_alone && det > 1e-6 * s->xx * d.dd;
 
-	*ret_gain = 1 / s->xx;
-	*ret_pivot = 1 / (double)s->n;
-	if (f->offset_alone || !(det > 1e-6 * s->xx * d.dd))
-		return;
-	*ret_gain = d.dd / det;
-	*ret_pivot += d.mean * d.mean * s->xx / det;
+	for (size_t i = 0; i < t->n; i++) {
+		double x, slope;
+		bool there = reading(t, i, f->lag_s, &x);
+
+		x = there ? x - s->x : 0;
+		slope = lag && there && slope_at(t, i, f->lag_s, &slope) ? slope - d.mean : 0;
+		alike_add(&gain, lag ? (x * d.dd - slope * d.xd) / det : x / s->xx);
+		alike_add(&pivot,
+			  (there ? 1 / (double)s->n : 0) -
+				  (lag ? d.mean * (slope * s->xx - x * d.xd) / det : 0));
+	}
+	return (struct variances){ gain.variance, pivot.variance };
+}
+
+/* s.d. of the errors: what the line took away of them is no longer among the residuals, of gain and lag about as much
+ * each. */
+static double error_of(const struct sums *s, const struct calibrate_fit *f,
+		       const struct variances *v, double left)
+{
+	double n = (double)s->n;
+	double taken = n * v->pivot + (f->offset_alone ? 0 : 2 * s->xx * v->gain);
+
+	return sqrt(left / fmax(n - taken, n / 4));
+}
+
+static void uncertainties(const struct task *t, const struct sums *s, struct calibrate_fit *f,
+			  double left)
+{
+	double *r = residuals(t, f), n = (double)s->n;
+	double rho = r ? likeness(r, t->n) : RHO_MOST;
+	double real = fmax(5, n * (1 - rho) / (1 + rho)); /* points that err by themselves */
+	/* Few of them: wider than the normal. */
+	double k = student_factor(ALPHA, real - 3) / NORMAL_95;
+	struct variances v = variances(t, s, f, rho);
+	double error = error_of(s, f, &v, left);
+
+	f->offset_u_w = k * error * sqrt(v.pivot);
+	f->gain_u = f->offset_alone ? GAIN_U : k * error * sqrt(v.gain);
+	free(r);
 }
 
 static void line(const struct task *t, const struct sums *s, struct calibrate_fit *f)
 {
-	double n = (double)s->n, left, real, k, of_gain, of_pivot;
+	double left;
 
 	f->gain = f->offset_alone ? 1 : s->xy / s->xx;
 	f->measured_offset_w = f->offset_w = s->y - f->gain * s->x;
 	left = fmax(0, s->yy - 2 * f->gain * s->xy + f->gain * f->gain * s->xx);
-	f->residual_w = sqrt(left / (n - (f->offset_alone ? 1 : 3)));
-	real = fmax(5, n / fewer(t, f, f->lag_s));
-	k = student_factor(ALPHA, real - 3) / NORMAL_95; /* few points: wider than the normal */
-	variances(t, s, f, &of_gain, &of_pivot);
+	f->residual_w = sqrt(left / ((double)s->n - (f->offset_alone ? 1 : 3)));
 	f->pivot_w = s->x;
-	f->offset_u_w = k * f->residual_w * sqrt(of_pivot * n / real);
-	f->gain_u = f->offset_alone ? GAIN_U : k * f->residual_w * sqrt(of_gain * n / real);
 	f->points = s->n;
 	f->span_s = s->last_s - s->first_s;
+	uncertainties(t, s, f, left);
 }
 
 static bool flat(const struct sums *s)
@@ -339,11 +414,13 @@ int calibrate_fit(const struct power_record *record, const struct calibrate_poin
 	struct sums s;
 	int err;
 
-	if (n < CALIBRATE_LEAST)
+	if (n == 0)
 		return too_few(n, why, size);
 	err = check_span(&t, why, size);
 	if (err)
 		return err;
+	if (n < CALIBRATE_LEAST)
+		return too_few(n, why, size);
 	t.spacing_s = spacing(trace, n);
 	s = add_up(&t, 0);
 	if (s.n < CALIBRATE_LEAST)

@@ -46,8 +46,10 @@ static void note(struct measured_calibration *t)
 
 	if (t->offset_alone)
 		snprintf(t->note[n++], sizeof(t->note[0]),
-			 "power varied too little to tell the gain from the offset: the offset "
-			 "alone is used, and holds near %.0f W",
+			 "%s too little to tell the gain from the offset: the offset alone is "
+			 "used, and holds near %.0f W",
+			 isnan(t->correlation) ? "power varied"
+					       : "the points, by how they scatter, say",
 			 t->pivot_w);
 	if (t->wider)
 		snprintf(t->note[n++], sizeof(t->note[0]),

@@ -104,7 +104,8 @@ static bool one_was_named(const struct cli *c)
 int cli_how(const struct cli *c, struct gw_options *ret)
 {
 	struct gw_options o = { .size = sizeof(o),
-				.flags = GW_ALLOW_EXEC | (c->wake ? GW_WAKE : 0),
+				.flags = GW_ALLOW_EXEC | GW_LEAVE | (c->wake ? GW_WAKE : 0) |
+					 (c->command->lasts ? GW_TRIM : 0),
 				.backend = c->backend,
 				.nvml_library = c->nvml_library,
 				.root = c->root,

@@ -20,7 +20,10 @@ enum exit_code {
 	EXIT_NO_ROOM = 14, /* not as much memory of a GPU as was asked for      */
 };
 
+struct command;
+
 struct cli {
+	const struct command *command;
 	bool help, version, json, quiet, verbose, wake;
 	const char *color, *backend, *nvml_library, *simulate, *root;
 	uint64_t timeout_ns;
@@ -46,8 +49,9 @@ struct command {
 	size_t options_size;          /* ... of this size, reached through cli.own */
 	bool offline;                 /* asks no GPU: what is about GPUs means nothing to it */
 	bool names_gpu;               /* it is, but --gpu names the one that it is about */
-	bool one_form;                /* its output has one form: --json means nothing to it */
-	unsigned runs;                /* its arguments are so many commands: our options end
+	bool lasts;    /* it runs for long: memory counts more than a quick start */
+	bool one_form; /* its output has one form: --json means nothing to it */
+	unsigned runs; /* its arguments are so many commands: our options end
 					 where one begins */
 	/* For --help, of a command whose first word says what it does; NULL: it has none.  Prints the list of such words,
 	 * or what is to be said of one; false where there is no such word. */

@@ -1,11 +1,10 @@
 #include "client.h"
 
-#include "base/clock.h"
+#include "lookup.h"
 
 #include <gpuward.h>
 
 #include <errno.h>
-#include <netdb.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -18,25 +17,7 @@
 
 /* ---- the connection ---- */
 
-static int wait_for(int fd, short events, uint64_t deadline_ns)
-{
-	for (;;) {
-		uint64_t now = clock_mono_ns(clock_real());
-		struct pollfd p = { fd, events, 0 };
-		uint64_t left = deadline_ns > now ? deadline_ns - now : 0;
-		struct timespec t = clock_timespec(left);
-		int n = ppoll(&p, 1, &t, NULL);
-
-		if (n > 0)
-			return 0;
-		if (n == 0)
-			return -GW_E_TIMEOUT;
-		if (errno != EINTR)
-			return -GW_E_IO;
-	}
-}
-
-static int finish_connect(int fd, int result, uint64_t deadline_ns)
+static int finish_connect(int fd, int result, struct patience *wait)
 {
 	socklen_t n = sizeof(int);
 	int err = errno;
@@ -44,8 +25,10 @@ static int finish_connect(int fd, int result, uint64_t deadline_ns)
 	if (result == 0)
 		return 0;
 	if (err == EINPROGRESS) {
-		if (wait_for(fd, POLLOUT, deadline_ns) != 0)
-			return -GW_E_TIMEOUT;
+		int late = patience_wait(wait, fd, POLLOUT);
+
+		if (late)
+			return late;
 		if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &err, &n) != 0 || err == 0)
 			return err ? -GW_E_IO : 0;
 	}
@@ -55,7 +38,7 @@ static int finish_connect(int fd, int result, uint64_t deadline_ns)
 						    : -GW_E_IO;
 }
 
-static int connect_unix(const char *path, uint64_t deadline_ns, int *ret_fd)
+static int connect_unix(const char *path, struct patience *wait, int *ret_fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int err;
@@ -66,8 +49,7 @@ static int connect_unix(const char *path, uint64_t deadline_ns, int *ret_fd)
 	*ret_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (*ret_fd < 0)
 		return -GW_E_IO;
-	err = finish_connect(*ret_fd, connect(*ret_fd, (struct sockaddr *)&a, sizeof(a)),
-			     deadline_ns);
+	err = finish_connect(*ret_fd, connect(*ret_fd, (struct sockaddr *)&a, sizeof(a)), wait);
 	if (err) {
 		close(*ret_fd);
 		*ret_fd = -1;
@@ -75,12 +57,12 @@ static int connect_unix(const char *path, uint64_t deadline_ns, int *ret_fd)
 	return err;
 }
 
-static int connect_tcp(const char *address, uint64_t deadline_ns, int *ret_fd)
+static int connect_tcp(const char *address, struct patience *wait, int *ret_fd)
 {
-	struct addrinfo hints = { .ai_socktype = SOCK_STREAM }, *list = NULL;
+	struct addrinfo *list = NULL;
 	char host[512];
 	char *colon;
-	int err = -GW_E_NOENT;
+	int err;
 
 	snprintf(host, sizeof(host), "%s", address);
 	colon = strrchr(host, ':');
@@ -91,14 +73,16 @@ static int connect_tcp(const char *address, uint64_t deadline_ns, int *ret_fd)
 		colon[-1] = '\0';
 		memmove(host, host + 1, strlen(host));
 	}
-	if (getaddrinfo(host, strrchr(address, ':') + 1, &hints, &list) != 0)
-		return -GW_E_NODEV;
-	for (const struct addrinfo *a = list; a && err; a = a->ai_next) {
+	err = lookup(host, strrchr(address, ':') + 1, wait, &list);
+	if (err)
+		return err;
+	err = -GW_E_NOENT;
+	for (const struct addrinfo *a = list; a && err && err != -GW_E_STATE; a = a->ai_next) {
 		int fd = socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
 		if (fd < 0)
 			continue;
-		err = finish_connect(fd, connect(fd, a->ai_addr, a->ai_addrlen), deadline_ns);
+		err = finish_connect(fd, connect(fd, a->ai_addr, a->ai_addrlen), wait);
 		if (err)
 			close(fd);
 		else
@@ -108,7 +92,7 @@ static int connect_tcp(const char *address, uint64_t deadline_ns, int *ret_fd)
 	return err;
 }
 
-static int send_all(int fd, const char *p, size_t n, uint64_t deadline_ns)
+static int send_all(int fd, const char *p, size_t n, struct patience *wait)
 {
 	while (n > 0) {
 		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
@@ -117,7 +101,7 @@ static int send_all(int fd, const char *p, size_t n, uint64_t deadline_ns)
 			p += k;
 			n -= (size_t)k;
 		} else if (k < 0 && errno == EAGAIN) {
-			int err = wait_for(fd, POLLOUT, deadline_ns);
+			int err = patience_wait(wait, fd, POLLOUT);
 
 			if (err)
 				return err;
@@ -163,7 +147,7 @@ static bool is_whole(const struct buf *raw)
 }
 
 /* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody does. */
-static int receive(int fd, struct buf *out, uint64_t deadline_ns)
+static int receive(int fd, struct buf *out, struct patience *wait)
 {
 	char part[16384];
 
@@ -175,7 +159,7 @@ static int receive(int fd, struct buf *out, uint64_t deadline_ns)
 		if (n > 0)
 			buf_add(out, part, (size_t)n);
 		else if (errno == EAGAIN) {
-			int err = wait_for(fd, POLLIN, deadline_ns);
+			int err = patience_wait(wait, fd, POLLIN);
 
 			if (err)
 				return err;
@@ -244,19 +228,18 @@ static void build(struct buf *out, const struct client_request *q)
 	buf_addf(out, "\r\n%s", q->body ? q->body : "");
 }
 
-int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd)
+static int send_request(const struct client_request *q, struct patience *wait, int *ret_fd)
 {
-	uint64_t deadline_ns = clock_mono_ns(clock_real()) + timeout_ns;
 	struct buf request;
 	int fd = -1, err;
 
 	buf_init(&request, 1u << 20);
 	build(&request, q);
 	err = request.err   ? request.err
-	      : is_local(q) ? connect_unix(q->address + 5, deadline_ns, &fd)
-			    : connect_tcp(q->address, deadline_ns, &fd);
+	      : is_local(q) ? connect_unix(q->address + 5, wait, &fd)
+			    : connect_tcp(q->address, wait, &fd);
 	if (!err)
-		err = send_all(fd, request.p, request.len, deadline_ns);
+		err = send_all(fd, request.p, request.len, wait);
 	buf_done(&request);
 	if (err && fd >= 0)
 		close(fd);
@@ -265,13 +248,13 @@ int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd
 	return err;
 }
 
-int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
+static int await_answer(int fd, struct patience *wait, int *ret_status, struct buf *ret_body)
 {
 	struct buf raw;
 	int err;
 
 	buf_init(&raw, CLIENT_ANSWER_MAX + 65536);
-	err = receive(fd, &raw, clock_mono_ns(clock_real()) + timeout_ns);
+	err = receive(fd, &raw, wait);
 	if (!err)
 		err = take_answer(&raw, ret_status, ret_body);
 	buf_done(&raw);
@@ -279,15 +262,29 @@ int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_
 	return err;
 }
 
+int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd)
+{
+	struct patience wait;
+
+	patience_begin(&wait, timeout_ns, q->asker);
+	return send_request(q, &wait, ret_fd);
+}
+
+int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
+{
+	struct patience wait;
+
+	patience_begin(&wait, timeout_ns, NULL);
+	return await_answer(fd, &wait, ret_status, ret_body);
+}
+
 int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
 	       struct buf *ret_body)
 {
-	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, now_ns;
-	int fd, err = client_send(q, timeout_ns, &fd);
+	struct patience wait;
+	int fd, err;
 
-	if (err)
-		return err;
-	now_ns = clock_mono_ns(clock_real());
-	return client_answer(fd, until_ns > now_ns ? until_ns - now_ns : 0, ret_status,
-			     ret_body);
+	patience_begin(&wait, timeout_ns, q->asker);
+	err = send_request(q, &wait, &fd);
+	return err ? err : await_answer(fd, &wait, ret_status, ret_body);
 }

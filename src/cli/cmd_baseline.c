@@ -568,5 +568,6 @@ const struct command command_baseline = {
 		    "  gpuward baseline --show --json\n",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.lasts = true,
 	.run = run,
 };

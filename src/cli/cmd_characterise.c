@@ -377,5 +377,6 @@ const struct command command_characterise = {
 		    "  gpuward characterise --show --json\n",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.lasts = true,
 	.run = run,
 };

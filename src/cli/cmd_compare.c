@@ -80,7 +80,7 @@ static const char *row_state(const struct comparison_row *row)
 
 /* ---- text ---- */
 
-enum { LABEL, N, STATE, FIRST_METRIC };
+enum { LABEL, N, STATE, ROOM, FIRST_METRIC };
 
 /* Each metric has three columns: value, interval, change.  A value goes with its change; joules and
  * their interval are what the table is for, and joules of a token, where somebody counted them, next:
@@ -89,6 +89,7 @@ static const struct table_column columns[] = {
 	[LABEL] = { "LABEL", 0, false, true },
 	[N] = { "RUNS", 5, true, false },
 	[STATE] = { "VALIDITY", 0, false, false },
+	[ROOM] = { "ROOM", 5, false, false }, /* what is amiss stands below in any case */
 	{ "LATENCY", 6, true, false },
 	{ "95 %", 10, true, false },
 	{ "CHANGE", 6, true, false },
@@ -146,6 +147,7 @@ static void text_row(struct table *t, const struct view *v, const struct compari
 	bool marked =
 		row->simulated && count_simulated(v->c) < v->c->nrows; /* else said above */
 	bool valid = strcmp(row_state(row), "valid") == 0;
+	const char *room = comparison_room(row);
 	char label[CELL];
 
 	utf8_clean(label, sizeof(label), row->label);
@@ -158,6 +160,9 @@ static void text_row(struct table *t, const struct view *v, const struct compari
 		  : row->used ? TERM_WARN
 			      : TERM_BAD,
 		  "%s%s%s", valid ? "" : "! ", row_state(row), marked ? ", simulated" : "");
+	if (comparison_has_rooms(v->c) && room)
+		table_set(t, ROOM, strcmp(room, "kept") == 0 ? TERM_GOOD : TERM_WARN, "%s",
+			  room);
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
 			text_metric(t, v, row, m);
@@ -198,6 +203,8 @@ static void note_left_out(const struct table *t, unsigned width, const struct te
 	buf_adds(&b, "Left out for want of room: ");
 	if (left[N])
 		buf_addf(&b, "%snumber of runs", n++ ? ", " : "");
+	if (left[ROOM])
+		buf_addf(&b, "%sclean room", n++ ? ", " : "");
 	for (unsigned m = 0; m < METRICS; m++) {
 		const bool *l = &left[FIRST_METRIC + 3 * m];
 		const char *name = comparison_metric_name(m);
@@ -272,12 +279,15 @@ static void markdown_note(void *ctx, const char *sentence)
 static void markdown_row(const struct view *v, const struct comparison_row *row,
 			 struct buf *out)
 {
+	const char *room = comparison_room(row);
 	char value[CELL], interval[CELL];
 
 	buf_adds(out, "| ");
 	markdown_text(out, row->label);
 	buf_addf(out, " | %zu | %s%s |", row->used, row_state(row),
 		 row->simulated ? ", simulated" : "");
+	if (comparison_has_rooms(v->c))
+		buf_addf(out, " %s |", room ? room : "-");
 	for (unsigned m = 0; m < METRICS; m++) {
 		if (!v->shown[m])
 			continue;
@@ -293,11 +303,13 @@ static void markdown_row(const struct view *v, const struct comparison_row *row,
 
 static void write_markdown(const struct view *v, struct buf *out)
 {
-	buf_adds(out, "| Label | Runs | Validity |");
+	bool rooms = comparison_has_rooms(v->c);
+
+	buf_addf(out, "| Label | Runs | Validity |%s", rooms ? " Clean room |" : "");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
 			buf_addf(out, " %s | Change |", comparison_title(v->c, m));
-	buf_adds(out, "\n|:--|--:|:--|");
+	buf_addf(out, "\n|:--|--:|:--|%s", rooms ? ":--|" : "");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (v->shown[m])
 			buf_adds(out, "--:|--:|");
@@ -342,7 +354,7 @@ static void csv_number(struct buf *out, double v)
 
 static void csv_head(const struct view *v, struct buf *out)
 {
-	buf_adds(out, "label,runs_used,runs,validity,simulated");
+	buf_adds(out, "label,runs_used,runs,validity,simulated,clean_room");
 	for (unsigned m = 0; m < METRICS; m++) {
 		const char *k = key_of(v->c, m);
 
@@ -360,11 +372,12 @@ static void write_csv(const struct view *v, struct buf *out)
 	csv_head(v, out);
 	for (size_t i = 0; i < v->c->nrows; i++) {
 		const struct comparison_row *row = &v->c->rows[i];
+		const char *room = comparison_room(row);
 
 		csv_text(out, row->label);
 		buf_addf(out, ",%zu,%zu,", row->used, row->nruns);
 		csv_text(out, row_state(row));
-		buf_adds(out, row->simulated ? ",true" : ",false");
+		buf_addf(out, ",%s,%s", row->simulated ? "true" : "false", room ? room : "");
 		for (unsigned m = 0; m < METRICS; m++) {
 			const struct comparison_figure *f = &row->figure[m];
 
@@ -438,6 +451,7 @@ static void json_row(struct json *j, const struct view *v, const struct comparis
 	json_uint(j, "runs_used", row->used);
 	json_string(j, "validity", row->validity);
 	json_bool(j, "simulated", row->simulated);
+	json_string(j, "clean_room", comparison_room(row));
 	json_bool(j, "other_gpu", row->other_gpu);
 	json_bool(j, "other_scale", row->other_scale);
 	for (unsigned m = 0; m < METRICS; m++)

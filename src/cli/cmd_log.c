@@ -861,5 +861,6 @@ const struct command command_log = {
 		    "  gpuward log --gpu 0 --fields elapsed_seconds,power_watts\n",
 	.options = options,
 	.options_size = sizeof(struct given),
+	.lasts = true,
 	.run = run,
 };

@@ -151,6 +151,7 @@ struct measurement {
 	bool counting;              /* this run is one that counts                 */
 	char count_place[2400];     /* what is asked, for the result */
 	struct count_reading count_first, count_last;
+	struct patience_asker asker; /* a signal ends the waiting for them */
 	struct run_calibration calibration;
 };
 
@@ -484,7 +485,7 @@ static void meanwhile(void *arg)
 	if (m->through && m->counting) /* every moment counts to the window */
 		through_stop(m->through);
 	if (m->plan.count && m->counting) /* it counts on: first */
-		count_read(m->plan.count, m->plan.count_by, &m->count_last);
+		count_read(m->plan.count, m->plan.count_by, &m->asker, &m->count_last);
 	if (m->through && m->counting)
 		through_describe(m->through);
 	else if (wanted(m) && !m->env && !m->through)
@@ -555,6 +556,17 @@ static void say_part(struct measurement *m, const struct measured_run *r)
 	}
 }
 
+static void say_fresh(const struct measurement *m, const struct count *c)
+{
+	if (!c->fresh_assumed)
+		return;
+	cli_error("--%s: %u of %u series appeared during the run: %s %.0f %s are counted "
+		  "whole, as if begun at 0 in it",
+		  m->plan.count->option, c->fresh, m->count_last.n,
+		  c->fresh == 1 ? "its" : "their", c->fresh_number,
+		  m->plan.counts_iterations ? "iterations" : "tokens");
+}
+
 /* What was counted around the run, into what its result is made from. */
 static void take_count(struct measurement *m, const struct runner_run *run,
 		       struct measured_from *from)
@@ -567,17 +579,27 @@ static void take_count(struct measurement *m, const struct runner_run *run,
 	from->count = (struct measured_count){ .source = m->plan.count->option,
 					       .iterations = m->plan.counts_iterations,
 					       .number = c.number,
-					       .edge = c.edge };
+					       .edge = c.edge,
+					       .fresh = c.fresh,
+					       .fresh_number = c.fresh_number,
+					       .fresh_assumed = c.fresh_assumed };
 	if (m->plan.count->place) {
 		from->count.place = m->count_place;
-		from->count.series = m->count_first.n;
+		from->count.series = m->count_last.n ? m->count_last.n : m->count_first.n;
 		snprintf(from->count.name, sizeof(from->count.name), "%s", m->count_first.name);
 	}
-	if (!isnan(c.number))
+	if (!isnan(c.number)) {
+		say_fresh(m, &c);
 		return;
+	}
 	snprintf(from->count.why, sizeof(from->count.why), "%s", c.why);
 	cli_error("--%s: %s: how many there were is not known", m->plan.count->option, c.why);
 	m->count_missing = true;
+}
+
+static bool is_interrupted(void *arg)
+{
+	return runner_sleep(arg, 0);
 }
 
 /* Before anything is started: what cannot count is found out now. */
@@ -587,11 +609,15 @@ static int begin_count(struct measurement *m)
 		return EXIT_OK;
 	if (m->plan.count->place)
 		m->plan.count->place(m->plan.count_by, m->count_place, sizeof(m->count_place));
-	count_read(m->plan.count, m->plan.count_by, &m->count_first);
-	if (!*m->count_first.why)
-		return EXIT_OK;
-	cli_error("--%s: %s; nothing was measured", m->plan.count->option, m->count_first.why);
-	return EXIT_FAILED;
+	m->asker = (struct patience_asker){ is_interrupted, &m->runner, m->runner.signal_fd };
+	count_read(m->plan.count, m->plan.count_by, &m->asker, &m->count_first);
+	if (*m->count_first.why)
+		cli_error("--%s: %s; %s", m->plan.count->option, m->count_first.why,
+			  m->result.runs ? "this run was not made" : "nothing was measured");
+	/* Also where the answer came: nothing more is started. */
+	if (is_interrupted(&m->runner))
+		return 128 + m->runner.interrupted;
+	return *m->count_first.why ? EXIT_FAILED : EXIT_OK;
 }
 
 static const char *label_of(const struct measurement *m)
@@ -1008,6 +1034,8 @@ static int measure(struct measurement *m)
 	clean_room_end(m->room);
 	if (code == EXIT_OK)
 		code = finish(m);
+	else if (m->result.runs) /* what was measured before is kept */
+		(void)finish(m);
 	clean_room_free(m->room);
 	runner_end(&m->runner);
 	return code;
@@ -1138,5 +1166,6 @@ const struct command command_measure = {
 	.runs = 1,
 	.options = options,
 	.options_size = sizeof(struct options),
+	.lasts = true,
 	.run = run,
 };

@@ -419,6 +419,8 @@ static int row_add(struct comparison_row *row, const struct result *file,
 	row->runs[row->nruns++] = (struct comparison_run){ file, run };
 	if (!result_usable(run) && row->used > 0)
 		return 0;
+	if (result_usable(run))
+		row->rooms[file->room]++;
 	if (result_usable(run) && row->used++ == 0)
 		row->validity = NULL; /* those before were invalid: not used */
 	if (!row->validity || rank(validity) > rank(row->validity))
@@ -538,6 +540,32 @@ bool comparison_has(const struct comparison *c, enum comparison_metric m)
 		if (c->rows[i].figure[m].n > 0)
 			return true;
 	return false;
+}
+
+/* ---- rooms ---- */
+
+const char *comparison_room(const struct comparison_row *row)
+{
+	static const char *const words[] = { "none", "kept", "lost" };
+
+	for (unsigned i = 0; i <= ROOM_LOST; i++)
+		if (row->used && row->rooms[i] == row->used)
+			return words[i];
+	return row->used ? "mixed" : NULL;
+}
+
+static size_t count_rooms(const struct comparison *c, enum result_room room)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < c->nrows; i++)
+		n += c->rows[i].rooms[room];
+	return n;
+}
+
+bool comparison_has_rooms(const struct comparison *c)
+{
+	return count_rooms(c, ROOM_KEPT) + count_rooms(c, ROOM_LOST) > 0;
 }
 
 /* ---- how figures are written ---- */
@@ -738,6 +766,56 @@ static void note_row(struct notes *n, const struct comparison_row *row)
 	note_end(n);
 }
 
+/* Is it the first run of its file?  The parts of a command are rows of their own. */
+static bool first_of_file(const struct comparison *c, const struct comparison_row *row,
+			  size_t run)
+{
+	for (const struct comparison_row *r = c->rows; r <= row; r++)
+		for (size_t i = 0; i < (r == row ? run : r->nruns); i++)
+			if (r->runs[i].file == row->runs[run].file)
+				return false;
+	return true;
+}
+
+static void note_lost_room(struct notes *n, const struct result *file)
+{
+	size_t told = 0;
+
+	note_begin(n);
+	buf_addf(&n->b, "%s: the clean room was not kept", file->path);
+	for (size_t i = 0; i < file->nworkers; i++)
+		if (file->workers[i].broken)
+			buf_addf(&n->b, "%s worker %s: %s", told++ ? ";" : ":",
+				 file->workers[i].name ? file->workers[i].name : "unnamed",
+				 file->workers[i].broken);
+	note_end(n);
+}
+
+/* Where some had one and others had not, the room may be all that differs. */
+static void note_rooms(struct notes *n, const struct comparison *c)
+{
+	size_t kept = count_rooms(c, ROOM_KEPT);
+	size_t others = count_rooms(c, ROOM_LOST) + count_rooms(c, ROOM_NONE);
+
+	for (size_t i = 0; i < c->nrows; i++)
+		for (size_t k = 0; k < c->rows[i].nruns; k++)
+			if (c->rows[i].runs[k].file->room == ROOM_LOST &&
+			    first_of_file(c, &c->rows[i], k))
+				note_lost_room(n, c->rows[i].runs[k].file);
+	if (!kept || !others)
+		return;
+	note_begin(n);
+	buf_adds(&n->b, "Not all of these runs had a clean room that was kept (");
+	for (size_t i = 0, told = 0; i < c->nrows; i++)
+		if (c->rows[i].used)
+			buf_addf(&n->b, "%s%s: %zu of %zu", told++ ? ", " : "",
+				 c->rows[i].label, c->rows[i].rooms[ROOM_KEPT],
+				 c->rows[i].used);
+	buf_adds(&n->b, "): in the others workers of the guard may have been on the GPU, and a "
+			"change may be theirs. Measure all with --clean-room.");
+	note_end(n);
+}
+
 static void note(struct notes *n, bool when, const char *sentence)
 {
 	if (when)
@@ -793,6 +871,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		for (size_t k = 0; k < c->rows[i].nruns; k++)
 			counts |= has_iterations(&c->rows[i].runs[k]);
 	}
+	note_rooms(&n, c);
 	note(&n, counts && !c->per_iteration,
 	     "Not every run knows its iterations: whole runs are compared.");
 	note(&n, once,

@@ -43,9 +43,10 @@ struct comparison_row {
 	size_t nruns, used;
 	const char *validity; /* the worst of the runs that are used; "invalid" where none is */
 	bool simulated;
-	bool other_gpu;    /* than the reference's */
-	bool other_scale;  /* the same, calibrated otherwise: its gain does not cancel either */
-	double power_sd_w; /* of the load inside a run, over all runs */
+	bool other_gpu;   /* than the reference's */
+	bool other_scale; /* the same, calibrated otherwise: its gain does not cancel either */
+	size_t rooms[ROOM_LOST + 1]; /* runs that are used, by enum result_room */
+	double power_sd_w;           /* of the load inside a run, over all runs */
 	struct comparison_figure figure[METRICS];
 };
 
@@ -73,6 +74,11 @@ const char *comparison_title(const struct comparison *c, enum comparison_metric 
 
 /* Does any row have it? */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
+
+/* Whether the row's runs had a clean room: "kept", "lost", "none", "mixed"; NULL where no run is used. */
+const char *comparison_room(const struct comparison_row *row);
+/* Had any run of any row one, kept or not?  Else there is nothing to show. */
+bool comparison_has_rooms(const struct comparison *c);
 
 /* One unit for a whole column: value * factor, with so many decimals, then the unit. */
 struct comparison_scale {

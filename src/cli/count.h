@@ -6,6 +6,9 @@
 #ifndef GW_CLI_COUNT_H
 #define GW_CLI_COUNT_H
 
+#include "patience.h"
+
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,6 +20,7 @@
 struct count_series {
 	uint64_t id; /* of its labels */
 	double value;
+	double created_s; /* when it began at 0, by the server's own wall clock; NAN: it does not tell */
 };
 
 #define COUNT_NAME 640
@@ -26,6 +30,7 @@ struct count_reading {
 	double value;          /* of all series; NAN: it was not told; */
 	char why[COUNT_WHY];   /* why not                              */
 	uint64_t before_ns, after_ns; /* monotonic, around it                 */
+	double wall_s;                /* at before_ns                         */
 	struct count_series series[COUNT_SERIES];
 	unsigned n;
 };
@@ -33,6 +38,10 @@ struct count_reading {
 struct count {
 	double number; /* NAN: unknown            */
 	double edge;   /* so many may be too many */
+	/* Series that were not told before, counted whole: */
+	unsigned fresh;
+	double fresh_number;
+	bool fresh_assumed; /* of one of them the server does not say that it began in the run */
 	char why[COUNT_WHY];
 };
 
@@ -43,8 +52,9 @@ struct count_kind {
 	void (*place)(const char *text, char *out, size_t size);
 	/* Can it be asked at all?  0, or -GW_E_ARG with a sentence. */
 	int (*check)(const char *text, char *why, size_t size);
-	/* Sets value, or why, and the series; ten seconds at most. */
-	void (*read)(const char *text, struct count_reading *ret);
+	/* Sets value, or why, and the series; ten seconds at most, and a moment once the asker (NULL: nobody) asked. */
+	void (*read)(const char *text, const struct patience_asker *asker,
+		     struct count_reading *ret);
 };
 enum { COUNT_CMD, COUNT_URL, COUNT_KINDS };
 extern const struct count_kind count_kinds[COUNT_KINDS];
@@ -56,9 +66,11 @@ void count_add(struct count_reading *r, uint64_t id, double value);
 void count_refuse(struct count_reading *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
-void count_read(const struct count_kind *kind, const char *text, struct count_reading *ret);
+void count_read(const struct count_kind *kind, const char *text,
+		const struct patience_asker *asker, struct count_reading *ret);
 
-/* Pure: of a run from begin to end. */
+/* Pure: of a run from begin to end.  A series that is there at the end alone counts whole: a counter begins at 0 and is
+ * told from then on.  Not so where the server says that it began earlier. */
 void count_between(const struct count_reading *first, const struct count_reading *last,
 		   uint64_t begin_ns, uint64_t end_ns, struct count *ret);
 

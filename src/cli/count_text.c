@@ -124,20 +124,26 @@ static int has_labels(const char **p, const struct wanted *w)
 }
 
 /* FNV-1a: of 256 labels no two are alike by chance. */
-static uint64_t hash(const char *from, const char *to)
+static uint64_t hash(uint64_t h, const char *p, size_t n)
 {
-	uint64_t h = UINT64_C(0xcbf29ce484222325);
-
-	for (; from < to; from++)
-		h = (h ^ (unsigned char)*from) * UINT64_C(0x100000001b3);
+	for (size_t i = 0; i < n; i++)
+		h = (h ^ (unsigned char)p[i]) * UINT64_C(0x100000001b3);
 	return h;
+}
+
+/* Of a counter the series with these labels, as they are written. */
+static uint64_t series_id(const char *counter, const char *labels, const char *end)
+{
+	uint64_t h = hash(UINT64_C(0xcbf29ce484222325), counter, strlen(counter));
+
+	return hash(h, labels, (size_t)(end - labels));
 }
 
 /* A line that begins with the name: is it a series that is wanted, and what does it say? */
 static void take_line(const char *line, size_t name, const struct wanted *w,
 		      struct count_reading *ret)
 {
-	const char *p = line + name, *end;
+	const char *p = line + name, *labels, *end;
 	int has = w->labels == 0;
 	double v;
 
@@ -147,13 +153,66 @@ static void take_line(const char *line, size_t name, const struct wanted *w,
 	}
 	if (has == 0)
 		return;
+	labels = p;
 	end = p = skip_blank(p);
 	v = has < 0 || !*p || *p == '\n' ? NAN : number_parse(p, &end);
 	if (end == p || (*end && !strchr(blank, *end)))
 		count_refuse(ret, "its answer has a line of '%.100s' that cannot be read",
 			     w->name);
 	else
-		count_add(ret, hash(line, p), v);
+		count_add(ret, series_id(w->name, line + name, labels), v);
+}
+
+/* When its series began: client libraries tell it beside a counter, with the same labels.  False: no counter has it. */
+static bool created_name(const char *counter, char out[static 256])
+{
+	static const char *const ends[] = { "_total", "_sum", "_count" };
+	size_t n = strlen(counter);
+
+	for (size_t i = 0; i < sizeof(ends) / sizeof(ends[0]); i++) {
+		size_t end = strlen(ends[i]);
+
+		if (n > end && strcmp(counter + n - end, ends[i]) == 0)
+			return snprintf(out, 256, "%.*s_created", (int)(n - end), counter) <
+			       256;
+	}
+	return false;
+}
+
+static void take_created_line(const char *line, size_t name, const char *counter,
+			      struct count_reading *ret)
+{
+	static const struct wanted any = { .labels = 0 };
+	const char *p = line + name, *labels, *end;
+	uint64_t id;
+	double v;
+
+	if (*p == '{' && (p++, has_labels(&p, &any)) < 0)
+		return;
+	labels = p;
+	p = skip_blank(p);
+	v = number_parse(p, &end);
+	id = series_id(counter, line + name, labels);
+	for (unsigned i = 0; end != p && v > 0 && i < ret->n; i++)
+		if (ret->series[i].id == id)
+			ret->series[i].created_s = v;
+}
+
+static void take_created(const char *text, const char *counter, struct count_reading *ret)
+{
+	char wanted[256];
+
+	if (!created_name(counter, wanted))
+		return;
+	for (const char *line = text; *line; line += *line == '\n') {
+		size_t name;
+
+		line = skip_blank(line);
+		name = strcspn(line, "{ \t\r\n");
+		if (name == strlen(wanted) && memcmp(line, wanted, name) == 0)
+			take_created_line(line, name, counter, ret);
+		line += strcspn(line, "\n");
+	}
 }
 
 /* near: a name that begins as the wanted one does, and goes on. */
@@ -173,6 +232,8 @@ static void take_text(const char *text, const struct wanted *w, struct count_rea
 			snprintf(near, 256, "%.*s", (int)name, line);
 		line += strcspn(line, "\n");
 	}
+	if (ret->n)
+		take_created(text, w->name, ret);
 }
 
 /* "name{label="v"}", as whoever asks for it writes it. */

@@ -92,6 +92,7 @@ static void unreachable(const char *address, int err, struct count_reading *ret)
 		{ -GW_E_NODEV, "", ": no such host" },
 		{ -GW_E_ARG, "'", "' is no HOST:PORT" },
 		{ -GW_E_TIMEOUT, "", " did not answer within 10 s" },
+		{ -GW_E_STATE, "", " had not answered when this was interrupted" },
 		{ -GW_E_PARSE, "what listens on ", " does not answer as an HTTP server does" },
 		{ -GW_E_SIZE, "the answer of ", " is longer than 16 MiB" },
 	};
@@ -104,12 +105,15 @@ static void unreachable(const char *address, int err, struct count_reading *ret)
 	count_refuse(ret, "%s cannot be asked: %s", address, gw_strerror(err));
 }
 
-void count_url_read(const char *url, struct count_reading *ret)
+void count_url_read(const char *url, const struct patience_asker *asker,
+		    struct count_reading *ret)
 {
 	struct place place;
-	struct client_request q = {
-		.address = place.address, .method = "GET", .path = place.path, .accept = ACCEPT
-	};
+	struct client_request q = { .address = place.address,
+				    .method = "GET",
+				    .path = place.path,
+				    .accept = ACCEPT,
+				    .asker = asker };
 	char why[COUNT_WHY];
 	struct buf body;
 	int status = 0, err;

@@ -11,6 +11,7 @@ const struct thing difference_settings[] = {
 	{ "iterations", "iterations", 0, false },
 	{ "tokens", "tokens", 0, false },
 	{ "runs.0.baseline_kind", "baseline", 0, false },
+	{ "clean_room.kept", "clean room, kept", 0, false },
 	{ NULL, NULL, 0, false },
 };
 const struct thing difference_environment[] = {

@@ -147,6 +147,7 @@ static int run(const struct command *cmd, struct cli *c, const struct option_tab
 		return EXIT_USAGE;
 	if (c->argc > 0 && !cmd->arguments)
 		return refuse_argument(cmd, c->argv[0], tables);
+	c->command = cmd;
 	return cmd->run(c);
 }
 

@@ -126,7 +126,7 @@ static void print_energy(const struct measured_run *r)
 /* Which of a server's counters it was. */
 static void print_counted(const struct measured_count *c)
 {
-	char name[sizeof(c->name)], place[512], series[32] = "";
+	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "";
 
 	if (!c->place || !c->series)
 		return;
@@ -134,7 +134,10 @@ static void print_counted(const struct measured_count *c)
 	utf8_clean(place, sizeof(place), c->place);
 	if (c->series > 1)
 		snprintf(series, sizeof(series), ", %u series of it", c->series);
-	row("Counted", "%s%s, at %s", name, series, place);
+	if (c->fresh)
+		snprintf(fresh, sizeof(fresh), " (%u of them appeared during the run)",
+			 c->fresh);
+	row("Counted", "%s%s%s, at %s", name, series, fresh, place);
 }
 
 static void print_items(const struct measured_run *r)
@@ -165,23 +168,36 @@ static const char *age(char out[static 32], double seconds)
 	return out;
 }
 
-static void print_net(const struct measured_run *r)
+/* "no-context baseline of 80.0 W, 12 s old"; NULL: not every GPU has one. */
+static const char *baseline_text(char out[static 96], const struct measured_run *r)
 {
 	double watts = 0, oldest_s = 0;
-	char a[80], b[32], old[32];
+	char old[32];
 
-	if (!r->baseline_kind)
-		return;
 	for (unsigned i = 0; i < r->devices; i++) {
 		watts += r->device[i].baseline.power_w;
 		oldest_s = fmax(oldest_s, r->device[i].baseline.age_s);
 	}
-	if (isnan(watts)) {
-		row("Above idle", "unknown: not every GPU has a baseline");
+	if (isnan(watts))
+		return NULL;
+	snprintf(out, 96, "%s baseline of %.1f W, %s old", r->baseline_kind, watts,
+		 age(old, oldest_s));
+	return out;
+}
+
+static const char no_baseline[] = "unknown: not every GPU has a baseline";
+
+static void print_net(const struct measured_run *r)
+{
+	char a[80], b[32], text[96];
+
+	if (!r->baseline_kind)
+		return;
+	if (!baseline_text(text, r)) {
+		row("Above idle", "%s", no_baseline);
 		return;
 	}
-	row("Above idle", "%s (%s baseline of %.1f W, %s old)%s%s", interval(a, &r->net_joules),
-	    r->baseline_kind, watts, age(old, oldest_s),
+	row("Above idle", "%s (%s)%s%s", interval(a, &r->net_joules), text,
 	    r->floored ? "; below idle, counted as " : "",
 	    r->floored ? quantity(b, r->adjusted_joules, "J") : "");
 }
@@ -243,6 +259,8 @@ static void print_device(const struct measured_device *d, bool several)
 		    e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
 		row(several ? "" : "Meter", "none");
+	else if (e->verdict == GW_VERDICT_NONE) /* shorter than the time between two */
+		row(several ? "" : "Meter", "%s around it", gw_meter_kind_name(e->meter));
 	else if (isnan(e->residual_ratio))
 		row(several ? "" : "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
 		    gw_verdict_name(e->verdict), samples(n, e));
@@ -427,6 +445,35 @@ static double latency_of(const struct measured_run *r)
 	return r->latency_s;
 }
 
+/* Of the runs that count: what is uncertain of the baseline is the same in all of them. */
+static void print_mean_net(const struct measured *m)
+{
+	struct trials_value v[MEASURED_TRIALS];
+	const struct measured_run *first = NULL;
+	struct gw_interval mean;
+	char a[80], text[96];
+	unsigned n = 0;
+	double sd;
+
+	for (unsigned i = 0; i < m->runs && n < MEASURED_TRIALS; i++) {
+		const struct measured_run *r = &m->run[i];
+
+		if (!counts(r))
+			continue;
+		first = first ? first : r;
+		v[n++] = (struct trials_value){
+			r->net_joules.best, trials_shared(&r->net_joules, &r->relative_joules)
+		};
+	}
+	if (!first || !first->baseline_kind)
+		return;
+	mean = trials_mean(v, n, &sd);
+	if (!baseline_text(text, first))
+		row("Above idle", "%s", no_baseline);
+	else
+		row("Above idle", "%s (%s)", interval(a, &mean), text);
+}
+
 static void print_mean(const struct measured *m, unsigned n)
 {
 	double sd;
@@ -447,6 +494,7 @@ static void print_mean(const struct measured *m, unsigned n)
 		row("  token", "%s (%.0f of them a run)", interval(a, &all),
 		    mean_of(m, tokens_of));
 	print_counted(&m->run[0].count);
+	print_mean_net(m);
 }
 
 static void print_trials(const struct measured *m)

@@ -74,8 +74,13 @@ int output_spares(const char *path, char **inputs, int n)
 
 	if (is_standard(path) || stat(path, &out) != 0)
 		return EXIT_OK;
-	for (int i = 0; i < n; i++) {
-		if (stat(inputs[i], &in) == 0 && in.st_dev == out.st_dev &&
+	for (int i = 0; i < 2 * n;
+	     i++) { /* each, and what is read of it where it is a bundle */
+		char name[4096];
+
+		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
+			 i % 2 ? "/result.json" : "");
+		if (stat(name, &in) == 0 && in.st_dev == out.st_dev &&
 		    in.st_ino == out.st_ino) {
 			cli_error("%s is read and would be overwritten: name another file with "
 				  "-o",

@@ -104,6 +104,26 @@ static void cell(struct buf *out, const struct comparison *c, const struct compa
 	buf_adds(out, "</td>");
 }
 
+/* Beside the validity, where any run had one. */
+static void room_badge(struct buf *out, const struct comparison *c,
+		       const struct comparison_row *row)
+{
+	static const struct {
+		const char *room, *class, *text;
+	} badges[] = {
+		{ "kept", "good", "clean room" },
+		{ "lost", "warn", "clean room lost" },
+		{ "mixed", "warn", "clean room in part" },
+		{ "none", "warn", "no clean room" },
+	};
+	const char *room = comparison_room(row);
+
+	for (size_t i = 0; room && i < sizeof(badges) / sizeof(badges[0]); i++)
+		if (comparison_has_rooms(c) && strcmp(badges[i].room, room) == 0)
+			buf_addf(out, " <span class=\"badge %s\">%s</span>", badges[i].class,
+				 badges[i].text);
+}
+
 static void table_row(struct buf *out, const struct comparison *c,
 		      const struct comparison_row *row)
 {
@@ -116,6 +136,7 @@ static void table_row(struct buf *out, const struct comparison *c,
 	report_badge(out, row->validity ? row->validity : "no run");
 	if (row->simulated)
 		buf_adds(out, " <span class=\"badge warn\">simulated</span>");
+	room_badge(out, c, row);
 	buf_adds(out, "</td>");
 	for (unsigned m = 0; m < METRICS; m++)
 		if (comparison_has(c, m))

@@ -519,6 +519,32 @@ static void about(struct buf *out, const struct result *r)
 	buf_adds(out, "</p>\n");
 }
 
+/* As clean_room_line() tells of a measurement that has just ended. */
+static void room_worker(struct buf *out, const struct result_worker *w)
+{
+	bool others = w->held_by && strcmp(w->held_by, "others") == 0;
+
+	add_word(out, w->name);
+	buf_addf(out, " was held off%s", others ? " by others already" : "");
+	if (w->broken) {
+		buf_adds(out, ", but ");
+		markup_text(out, w->broken);
+	}
+}
+
+static void clean_room(struct buf *out, const struct result *r)
+{
+	if (r->room == ROOM_NONE)
+		return;
+	buf_addf(out, "<p%s>Clean room, %s: ", r->room == ROOM_LOST ? " class=\"warn\"" : "",
+		 r->room == ROOM_LOST ? "not kept" : "kept");
+	for (size_t i = 0; i < r->nworkers; i++) {
+		buf_adds(out, i ? "; " : "");
+		room_worker(out, &r->workers[i]);
+	}
+	buf_adds(out, r->nworkers ? ".</p>\n" : "no worker of the guard had to leave.</p>\n");
+}
+
 void report_result(struct buf *out, const struct result *results, size_t i)
 {
 	const struct result *r = &results[i];
@@ -529,6 +555,7 @@ void report_result(struct buf *out, const struct result *results, size_t i)
 		buf_adds(out, " <span class=\"badge warn\">simulated</span>");
 	buf_adds(out, "</h2>\n");
 	about(out, r);
+	clean_room(out, r);
 	if (r->nruns == 0)
 		buf_adds(out, "<p>This result holds no run.</p>\n");
 	for (size_t k = 0; k < r->nruns; k++)

@@ -228,6 +228,14 @@ static const struct field code_fields[] = {
 	{ "device", NUMBER, C(device) },   { NULL, 0, 0 },
 };
 
+#define W(member) offsetof(struct result_worker, member)
+static const struct field worker_fields[] = {
+	{ "name", TEXT, W(name) },
+	{ "held_by", TEXT, W(held_by) },
+	{ "broken", TEXT, W(broken) },
+	{ NULL, 0, 0 },
+};
+
 /* Fields of a device, by the object inside it that holds them ("" is the device itself). */
 #define D(member) offsetof(struct result_device, member)
 static const struct field device_fields[] = {
@@ -481,6 +489,25 @@ static void read_code(struct reader *rd, const json_t *o, void *target)
 	fill(rd, o, code_fields, target);
 }
 
+static void read_worker(struct reader *rd, const json_t *o, void *target)
+{
+	fill(rd, o, worker_fields, target);
+}
+
+static void read_room(struct reader *rd, const json_t *o)
+{
+	const json_t *room = object(rd, o, "clean_room");
+	struct result *r = rd->r;
+
+	if (!room)
+		return;
+	snprintf(rd->where, sizeof(rd->where), "clean_room.");
+	r->room = truth(rd, room, "kept") ? ROOM_KEPT : ROOM_LOST;
+	r->workers =
+		read_all(rd, room, "workers", sizeof(*r->workers), read_worker, &r->nworkers);
+	rd->where[0] = '\0';
+}
+
 /* Where the power came from, by the rung that was used.  Instant power is polled, and the mean
  * where there is none. */
 static const char *source_of(struct reader *rd, const json_t *sensor, const char *rung)
@@ -603,6 +630,7 @@ static void read_result(struct reader *rd, const json_t *o)
 	r->tool_version = text(rd, object(rd, o, "tool"), "version");
 	r->tags = facts_of(rd, o, "tags");
 	r->environment = facts_of(rd, o, "environment");
+	read_room(rd, o);
 	r->runs = read_all(rd, o, "runs", sizeof(*r->runs), read_run, &r->nruns);
 }
 
@@ -626,16 +654,29 @@ static bool is_ours(struct reader *rd, const json_t *o)
 	return !rd->failed;
 }
 
+/* The file, or what a bundle has in its place; a folder that has none stays one. */
+static int open_path(const char *path)
+{
+	int fd = open(path, O_RDONLY | O_CLOEXEC);
+	int in = fd < 0 ? -1 : openat(fd, "result.json", O_RDONLY | O_CLOEXEC);
+
+	if (in < 0)
+		return fd;
+	close(fd);
+	return in;
+}
+
 static FILE *open_file(struct reader *rd)
 {
-	int fd = open(rd->r->path, O_RDONLY | O_CLOEXEC);
+	int fd = open_path(rd->r->path);
 	struct stat st;
 	FILE *f = NULL;
 
 	if (fd < 0 || fstat(fd, &st) != 0)
 		fail(rd, "%s", strerror(errno));
 	else if (S_ISDIR(st.st_mode))
-		fail(rd, "%s", strerror(EISDIR));
+		fail(rd, "%s, and no bundle that was finished: there is no result.json in it",
+		     strerror(EISDIR));
 	else if (!(f = fdopen(fd, "r")))
 		fail(rd, "%s", strerror(errno));
 	if (fd >= 0 && !f)
@@ -773,6 +814,11 @@ bool result_holds(const struct result *r, const char *path)
 	const json_t *v = value_at(r, path);
 
 	return json_is_object(v) || json_is_array(v);
+}
+
+bool result_same(const struct result *a, const struct result *b)
+{
+	return json_equal(a->memory->document, b->memory->document);
 }
 
 const char *result_level(const struct result_code *code)

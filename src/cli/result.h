@@ -101,6 +101,19 @@ struct result_run {
 	size_t ncodes, ndevices, nwindows;
 };
 
+/* Were the guard's workers held off the GPUs (--clean-room)? */
+enum result_room {
+	ROOM_NONE, /* nobody asked for that, or the result is of before there was any */
+	ROOM_KEPT, /* from the beginning to the end */
+	ROOM_LOST, /* not all the time */
+};
+
+struct result_worker {
+	const char *name;
+	const char *held_by; /* "measurement" or "others" */
+	const char *broken;  /* why it was not off all the time; NULL: it was */
+};
+
 struct result {
 	const char *path;  /* as given */
 	const char *label; /* never NULL: the file's name where it has none */
@@ -108,12 +121,15 @@ struct result {
 	bool simulated;
 	double model_size_bytes, iterations, tokens;
 	struct result_facts tags, environment;
+	enum result_room room;               /* of all runs */
+	const struct result_worker *workers; /* that were to be off */
+	size_t nworkers;
 	const struct result_run *runs;
 	size_t nruns;
 	struct result_memory *memory; /* owns all of it */
 };
 
-/* Reads a file.  0, or -1 with a sentence in error that begins with the path (and the line and
+/* Reads a file, or that of a bundle, whose folder path is then.  0, or -1 with a sentence in error that begins with the path (and the line and
  * column, where the fault has one).  path is borrowed for the life of the result, which ends
  * with result_free(); after -1 there is nothing to free. */
 int result_load(struct result *ret, const char *path, char *error, size_t size);
@@ -132,6 +148,9 @@ double result_number(const struct result *r, const char *path);
 size_t result_count(const struct result *r, const char *path);
 /* Is there an object or an array? */
 bool result_holds(const struct result *r, const char *path);
+
+/* Are they the same in every word, as a result and a copy of it? */
+bool result_same(const struct result *a, const struct result *b);
 
 /* What the code means for its run: "suspect", "invalid", or "note" where it means nothing. */
 const char *result_level(const struct result_code *code);

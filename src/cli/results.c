@@ -20,6 +20,20 @@ static bool given_twice(const struct cli *c, int i)
 	return false;
 }
 
+/* The same of a copy, as a bundle has one of what -o wrote. */
+static bool is_copy(const struct results *r)
+{
+	const struct result *last = &r->v[r->n - 1];
+
+	for (size_t i = 0; i + 1 < r->n; i++)
+		if (result_same(&r->v[i], last)) {
+			cli_error("%s and %s are one measurement: a run counts once",
+				  r->v[i].path, last->path);
+			return true;
+		}
+	return false;
+}
+
 /* Sentences may quote what files hold, which must not speak to the terminal. */
 static void complain(const char *sentence)
 {
@@ -67,6 +81,8 @@ int results_load(struct results *r, const struct cli *c, bool across)
 		}
 		if (result_load(&r->v[r->n], c->argv[i], error, sizeof(error)) == 0) {
 			r->n++;
+			if (is_copy(r))
+				return EXIT_USAGE;
 		} else {
 			complain(error);
 			code = EXIT_FAILED;

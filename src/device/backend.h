@@ -20,6 +20,7 @@ struct backend_env { /* what every backend of a context is given; outlives them 
 	const char *nvml_library; /* NULL: search */
 	unsigned flags;           /* enum gw_flag */
 	uint64_t deadline_ns;     /* as of gw_options; 0: none */
+	bool parting;             /* the process ends: a driver may be left to the kernel */
 	struct cost_table *cost;  /* where calls are counted (cost.h); NULL: nowhere */
 };
 

@@ -618,7 +618,7 @@ int context_open(const struct gw_options *options, const struct clock *clock,
 	if (options && (options->size < sizeof(size_t) || options->size % sizeof(size_t)))
 		return -GW_E_ARG;
 	take_options(&known, options);
-	if (known.flags & ~(unsigned)(GW_ALLOW_EXEC | GW_WAKE))
+	if (known.flags & ~(unsigned)(GW_ALLOW_EXEC | GW_WAKE | GW_TRIM | GW_LEAVE))
 		return -GW_E_ARG;
 	ctx = calloc(1, sizeof(*ctx));
 	if (!ctx)
@@ -659,8 +659,10 @@ static bool nobody_inside(struct gw_ctx *ctx)
 void gw_close(struct gw_ctx *ctx)
 {
 	/* A forked child has the context but not its threads: there it is left as it is. */
-	if (ctx && ctx->owner == getpid() && nobody_inside(ctx))
-		free_ctx(ctx);
+	if (!ctx || ctx->owner != getpid() || !nobody_inside(ctx))
+		return;
+	ctx->env.parting = ctx->env.flags & GW_LEAVE;
+	free_ctx(ctx);
 }
 
 int gw_let_go(struct gw_ctx *ctx)

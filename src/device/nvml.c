@@ -8,6 +8,7 @@
 #include "environment.h"
 #include "sleeping.h"
 
+#include "base/cleared.h"
 #include "base/utf8.h"
 
 #include <dlfcn.h>
@@ -601,9 +602,9 @@ static void nvml_close(struct backend *b)
 	}
 	if (!n)
 		return;
-	if (n->initialised)
+	if (n->initialised && !b->env->parting)
 		NVML_B(b, shutdown, );
-	if (n->lib)
+	if (n->lib && !b->env->parting)
 		dlclose(n->lib);
 	free(n);
 	b->priv = NULL;
@@ -627,6 +628,8 @@ static int open_library(struct backend *b)
 		return 0;
 	}
 	n->initialised = true;
+	if (b->env->flags & GW_TRIM) /* who opens is alone with it (take_devices) */
+		cleared_give_back(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
 	nvml_missing(n, b->missing, sizeof(b->missing));
 	b->open = true;

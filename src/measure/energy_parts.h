@@ -71,6 +71,10 @@ double energy_bucket_watts(unsigned b);
 /* Period of the load in the window, NAN when none stands out. */
 double energy_period(const struct energy *e, const struct energy_window *w);
 
+/* What a sensor that looks part of the time may miss where nothing else watches: one standard uncertainty, of
+ * the energy. */
+double energy_hidden_ratio(const struct energy *e, const struct energy_window *w);
+
 /* May the load beat with the sensor? */
 bool energy_alias(const struct energy *e, const struct energy_window *w,
 		  const struct gw_energy *r);

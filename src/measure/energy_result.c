@@ -261,6 +261,8 @@ static void samples_meter(const struct energy *e, const struct energy_window *w,
 	sampling = leak(e) * sqrt(w->noise_square / (2 * n)) * r->seconds / sqrt(n);
 	m->coverage =
 		hypot(sampling, (1 - e->set.look_ratio) * r->power_sd * r->seconds / sqrt(n));
+	/* A sensor may keep its own time however it is polled: then a load in step with it looks steady. */
+	m->coverage = hypot(m->coverage, energy_hidden_ratio(e, w) * m->samples_j);
 	m->samples_u = sqrt(sq(m->edges_samples) + sq(m->gaps) + sq(m->coverage));
 }
 

@@ -99,6 +99,20 @@ static bool has_nvml(const struct report *r)
 	       (r->provenance == GW_FROM_DRIVER || r->provenance == GW_FROM_SIMULATOR);
 }
 
+/* Does a card of this kind have every power figure, so that none has to be asked to know it? */
+static bool kind_tells(const struct report *r)
+{
+	return has_nvml(r) && number(r, GW_Q_ARCHITECTURE) >= HOPPER;
+}
+
+/* Is the figure there?  One that was not read yet is where a card of its kind has it. */
+static enum gw_absence figure_why(const struct report *r, unsigned quantity)
+{
+	enum gw_absence why = (enum gw_absence)r->why[quantity];
+
+	return why == GW_ABSENT_NOT_READ && kind_tells(r) ? GW_HAVE : why;
+}
+
 static void assume_ring(struct sensor *s, const struct generation *g, const struct report *r)
 {
 	s->ring = source_of(&g->instant, has_nvml(r) ? GW_HAVE : GW_ABSENT_NOT_SUPPORTED);
@@ -142,8 +156,8 @@ void sensor_assume(struct sensor *ret, const struct report *r)
 	snprintf(ret->uuid, sizeof(ret->uuid), "%s", r->text[GW_T_UUID]);
 	snprintf(ret->driver, sizeof(ret->driver), "%s", r->text[GW_T_DRIVER]);
 	snprintf(ret->vbios, sizeof(ret->vbios), "%s", r->text[GW_T_VBIOS]);
-	ret->instant = source_of(&g->instant, (enum gw_absence)r->why[GW_Q_POWER_INSTANT]);
-	ret->average = source_of(&g->draw, (enum gw_absence)r->why[sensor_average_quantity(r)]);
+	ret->instant = source_of(&g->instant, figure_why(r, GW_Q_POWER_INSTANT));
+	ret->average = source_of(&g->draw, figure_why(r, sensor_average_quantity(r)));
 	assume_ring(ret, g, r);
 	assume_counter(ret, r);
 	ret->module_scope = strstr(r->text[GW_T_NAME], "GH200") != NULL;
@@ -207,9 +221,11 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 
 	if (size)
 		note[0] = '\0';
-	tap_read(t, GW_TIER_FAST, false, &r);
+	tap_read(t, 0, false, &r);
 	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* else it was told with the name */
 		tap_read(t, GW_TIER_STATIC, false, &r);
+	if (!kind_tells(&r))
+		tap_read(t, GW_TIER_FAST, false, &r);
 	sensor_assume(ret, &r);
 	kept = *ret;
 	if (dir)
@@ -228,10 +244,13 @@ int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct 
 {
 	struct tap t;
 	struct power_sample sample[4];
+	struct report r;
 	int err = tap_init(&t, ctx, position);
 
-	if (!err)
+	if (!err) {
+		tap_read(&t, GW_TIER_FAST, false, &r);
 		err = sensor_known_tap(&t, dir, ret, note, size);
+	}
 	if (!err)
 		sensor_heard_ring(ret, tap_ring(&t, sample, 4));
 	return err;

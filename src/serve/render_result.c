@@ -406,6 +406,19 @@ static void outcome(struct json *j, const struct measured_run *r)
 		json_null(j, "exit_signal");
 }
 
+static void fresh_series(struct json *j, const struct measured_count *c)
+{
+	if (!c->fresh) {
+		json_null(j, "new");
+		return;
+	}
+	json_object(j, "new");
+	json_uint(j, "series", c->fresh);
+	json_double(j, "number", c->fresh_number);
+	json_string(j, "began", c->fresh_assumed ? "assumed" : "told");
+	json_object_end(j);
+}
+
 static void count(struct json *j, const struct measured_count *c)
 {
 	bool known = !isnan(c->number);
@@ -424,6 +437,7 @@ static void count(struct json *j, const struct measured_count *c)
 		json_null(j, "series");
 	json_string(j, "of", c->iterations ? "iterations" : "tokens");
 	ROWS(j, NULL, { "number", c->number }, { "edge", known ? c->edge : NAN });
+	fresh_series(j, c);
 	json_string(j, "absence", known ? NULL : c->why);
 	json_object_end(j);
 }

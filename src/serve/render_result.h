@@ -62,6 +62,9 @@ struct measured_count {
 	bool iterations;    /* and no tokens                            */
 	double number;      /* NAN: unknown                             */
 	double edge;        /* so many of them may be too many: they were made around the run */
+	unsigned fresh;     /* series that were not told before, and counted whole */
+	double fresh_number;
+	bool fresh_assumed; /* the server does not say that they began in the run */
 	char why[320];      /* it is unknown                            */
 };
 

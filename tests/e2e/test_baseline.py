@@ -1,5 +1,6 @@
 """gpuward baseline on the simulator: taken, kept, refused, shown, forgotten."""
 import json
+import re
 import signal
 import subprocess
 import time
@@ -38,6 +39,16 @@ def test_an_idle_gpu_has_one_and_it_is_kept(env):
     assert shown[0]["taken_utc"] == b["taken_utc"]
     assert shown[1]["power_watts"] is None
     assert shown[1]["message"] == "none was taken"
+
+
+def test_runs_of_one_result_are_told_above_idle_as_one_mean(env, tmp_path):
+    document("baseline", IDLE, *SHORT, env=env)
+    out = tmp_path / "r.json"
+    done = gpuward("measure", IDLE, "--trials=3", "--no-cooldown", "-o", out, "--", "sleep", "0.3", env=env)
+    net = [r["energy_net_joules"]["best"] for r in json.loads(out.read_text())["runs"]]
+    told = re.search(r"^Above idle +(-?[\d.]+) (?:±|\+-) ([\d.]+) J \(no-context baseline of", done.stderr, re.M)
+    assert done.returncode == OK and told, done.stderr
+    assert abs(float(told[1]) - sum(net) / 3) < 0.1 and float(told[2]) > 0
 
 
 def test_kinds_are_kept_apart(env):

@@ -4,6 +4,7 @@ import datetime
 import hashlib
 import json
 import os
+import random
 import re
 import sys
 
@@ -221,6 +222,7 @@ def test_what_cannot_be_used_is_refused_in_a_sentence(measured, tmp_path):
     turned = [(t, w) for (t, _), (_, w) in zip(points, [(0, 100 + 97 * k * k % 501) for k in range(len(points))])]
     cases = {
         "late": ([(t + 7200, w) for t, w in points], "does not overlap the measurement: it begins"),
+        "few, long ago": ([(t - 7200, w) for t, w in points[:2]], "does not overlap the measurement: it ends"),
         "few": (points[:6], "6 points of the trace"),
         "other": (turned, "does not follow the power"),
         "kilowatts": ([(t, w / 1000) for t, w in points], "are they watts"),
@@ -283,6 +285,14 @@ def test_power_that_stands_still_gives_the_offset_alone(tmp_path):
     assert "varied too little" in fit["notes"][0]
     energy = found["windows"][0]["energy_joules"]
     assert energy["low"] <= truth(bundle) <= energy["high"]
+
+
+def test_points_that_scatter_give_the_offset_alone_and_another_reason(measured, tmp_path):
+    chance = random.Random(1)
+    path = write(tmp_path / "rough.csv", outside(measured[1], change=lambda w: w + chance.gauss(0, 50)))
+    fit = json.loads(recompute("--json", "--calibrate", path, measured[1]).stdout)["calibration"]
+    assert fit["offset_alone"] and fit["correlation"] > 0.9
+    assert "the points, by how they scatter, say too little to tell the gain" in fit["notes"][0]
 
 
 STEADY = """

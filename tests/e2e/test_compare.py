@@ -199,7 +199,7 @@ def test_different_iterations_under_one_label_are_said(tmp_path):
     assert "B: its runs do not have the same iterations (10 to 1000)" in compare(a, b).stdout
     bad = save(tmp_path, "b.json", result("B", iterations=1000, codes=("child-failed",)))
     assert "same iterations" not in compare(a, bad).stdout
-    same = save(tmp_path, "b.json", result("B", iterations=10))
+    same = save(tmp_path, "b.json", result("B", iterations=10, power=301))
     assert "same iterations" not in compare(a, same).stdout
 
 
@@ -435,6 +435,26 @@ def test_the_same_file_twice_is_no_second_trial(tmp_path):
     assert "is given twice" in compare(path, path, code=USAGE).stderr
 
 
+def test_a_copy_is_no_second_trial(tmp_path):
+    path, copy = (save(tmp_path, name, result("a")) for name in ("a.json", "b.json"))
+    assert f"{path} and {copy} are one measurement" in compare(path, copy, code=USAGE).stderr
+    save(tmp_path, "b.json", result("a", power=301))
+    assert rows(path, copy)[0]["a"]["runs"] == 2
+
+
+def test_a_bundle_is_read_by_the_name_of_its_folder(tmp_path):
+    (tmp_path / "run1").mkdir()
+    doc = result(None, power=400)
+    inside = save(tmp_path / "run1", "result.json", doc)
+    a = save(tmp_path, "a.json", result("a"))
+    got, _ = rows(a, tmp_path / "run1")
+    assert list(got) == ["a", "run1"] and got["run1"]["files"] == [str(tmp_path / "run1")]
+    assert "are one measurement" in compare(tmp_path / "run1", inside, code=USAGE).stderr
+    before = inside.read_bytes()
+    assert "would be overwritten" in compare(tmp_path / "run1", "-o", inside, code=USAGE).stderr
+    assert inside.read_bytes() == before
+
+
 def test_output_goes_to_a_file_and_never_over_an_input(tmp_path):
     path = save(tmp_path, "a.json", result("a"))
     before = path.read_bytes()
@@ -566,3 +586,72 @@ def test_keys_that_come_later_are_borne(tmp_path):
 def test_a_result_without_label_goes_by_the_name_of_its_file(tmp_path):
     got, _ = rows(save(tmp_path, "resnet.json", result(None)))
     assert list(got) == ["resnet"]
+
+
+# ---- clean rooms
+
+
+def in_room(doc, broken=None, workers=("ollama",)):
+    doc["clean_room"] = {
+        "kept": broken is None, "waited_seconds": 1.2,
+        "workers": [{"name": w, "state_before": "active", "hold_before": "none",
+                     "hold_before_seconds": None, "held_by": "measurement", "broken": broken}
+                    for w in workers]}
+    return doc
+
+
+def test_rooms_are_shown_only_where_a_run_had_one(tmp_path):
+    a = save(tmp_path, "a.json", result("a"))
+    b = save(tmp_path, "b.json", result("b"))
+    for form in ("text", "markdown"):
+        assert "room" not in compare(a, b, "--format", form).stdout.lower()
+    got, _ = rows(a, b)
+    assert [r["clean_room"] for r in got.values()] == ["none", "none"]
+
+
+def test_runs_that_all_had_a_clean_room_are_compared_without_a_warning(tmp_path):
+    a = save(tmp_path, "a.json", in_room(result("a")))
+    b = save(tmp_path, "b.json", in_room(result("b"), workers=()))
+    text = compare(a, b).stdout
+    assert re.search(r"^LABEL .* ROOM ", text, re.M) and re.search(r"^a .* kept ", text, re.M)
+    assert "clean room" not in text
+    assert "| Clean room |" in compare(a, b, "--format=markdown").stdout
+    got, doc = rows(a, b)
+    assert [r["clean_room"] for r in got.values()] == ["kept", "kept"]
+    assert not [n for n in doc["notes"] if "room" in n]
+
+
+def test_runs_with_and_without_a_clean_room_are_compared_with_a_warning(tmp_path):
+    a = save(tmp_path, "a.json", in_room(result("a", trials=3)))
+    b = save(tmp_path, "b.json", result("b", trials=2))
+    c = save(tmp_path, "c.json", result("a"))
+    got, doc = rows(a, b, c)
+    assert got["a"]["clean_room"] == "mixed" and got["b"]["clean_room"] == "none"
+    warnings = [n for n in doc["notes"] if "clean room" in n]
+    assert len(warnings) == 1 and "(a: 3 of 4, b: 0 of 2)" in warnings[0]
+    table = list(csv.DictReader(io.StringIO(compare(a, b, "--format=csv").stdout)))
+    assert [r["clean_room"] for r in table] == ["kept", "none"]
+
+
+def test_a_room_that_was_lost_is_told_with_the_reason_once(tmp_path):
+    lost = in_room(result("b", trials=2), broken="somebody released it after 3 s")
+    lost["runs"][1]["part"] = "decode"  # a row of its own, of the same file
+    b = save(tmp_path, "b.json", lost)
+    got, doc = rows(b)
+    assert [r["clean_room"] for r in got.values()] == ["lost", "lost"]
+    told = [n for n in doc["notes"] if "clean room" in n]
+    assert len(told) == 1
+    assert told[0].endswith(
+        "b.json: the clean room was not kept: worker ollama: somebody released it after 3 s")
+    a = save(tmp_path, "a.json", in_room(result("a")))
+    assert "(a: 1 of 1, b: 0 of 1, b (decode): 0 of 1)" in compare(a, b).stdout
+
+
+def test_a_row_of_which_nothing_is_used_says_nothing_of_its_room(tmp_path):
+    a = save(tmp_path, "a.json", in_room(result("a")))
+    b = save(tmp_path, "b.json", result("b", codes=("child-failed",)))
+    got, doc = rows(a, b)
+    assert got["b"]["clean_room"] is None
+    assert not [n for n in doc["notes"] if "clean room" in n]
+    narrow = " ".join(compare(a, b, env=environment(COLUMNS=40)).stdout.split())
+    assert re.search(r"Left out for want of room: number of runs, clean room,", narrow)

@@ -73,7 +73,8 @@ def test_a_constant_load_has_its_joules(measure, load):
 
 
 def test_a_run_shorter_than_a_sample_is_an_interval_and_never_nothing(measure, load):
-    _, doc = measure([load], "true")
+    done, doc = measure([load], "true")
+    assert re.search(r"^Meter +samples around it$", done.stderr, re.M), done.stderr
     run = doc["runs"][0]
     assert 0 < run["energy_joules"]["low"] < run["energy_joules"]["high"]
     assert run["energy_joules"]["low"] <= WATTS * run["seconds"] <= run["energy_joules"]["high"]

@@ -12,6 +12,7 @@ import guarded
 import support
 from service import Service
 from guarded import SHORT, Guarded
+from synthetic import reader
 from worker import GIB, World
 
 SHARED = 13
@@ -194,6 +195,9 @@ def test_a_room_that_was_not_kept_shows_in_the_exit_status(s):
     go.touch()
     child.communicate(timeout=support.TIMEOUT)
     assert child.returncode == SHARED
+    if reader():
+        told = " ".join(support.gpuward("compare", s.path_of / "result.json").stdout.split())
+        assert "the clean room was not kept: worker ollama: somebody released it" in told
 
 
 def test_a_service_that_ends_meanwhile_leaves_it_unknown(tmp_path):

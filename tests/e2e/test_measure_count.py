@@ -3,12 +3,15 @@ import contextlib
 import http.server
 import json
 import os
+import signal
 import socket
+import subprocess
 import threading
+import time
 
 import pytest
 
-from support import CONSTANT, USAGE, check, gpuward
+from support import CONSTANT, PROGRAM, TIMEOUT, USAGE, check, environment, gpuward
 
 NAME = "vllm:generation_tokens_total"
 
@@ -71,7 +74,7 @@ def test_what_a_server_counts_is_the_count(tmp_path, load):
     assert done.returncode == 0 and run["tokens"] == 400 and doc["tokens"] == 400
     count, each = run["count"], run["energy_per_token_joules"]
     assert count == {"source": "count-url", "url": server.url, "counter": NAME, "series": 2, "of": "tokens",
-                     "number": 400, "edge": count["edge"], "absence": None}
+                     "number": 400, "edge": count["edge"], "new": None, "absence": None}
     assert f"{NAME}, 2 series of it, at" in " ".join(done.stderr.split())
     assert 0 < count["edge"] < 400
     assert each["best"] == pytest.approx(run["energy_joules"]["best"] / 400)
@@ -87,6 +90,31 @@ def test_labels_choose_among_the_series(tmp_path, load, what, tokens):
     assert doc["runs"][0]["tokens"] == tokens
     count = doc["runs"][0]["count"]
     assert count["counter"] == NAME + what and count["series"] == (1 if what else 2)
+
+
+def test_a_series_that_appears_during_the_run_is_told(tmp_path, load):
+    with Counter(series(100), series(400, 150)) as server:
+        done, doc = measure(tmp_path, load, server.url, command=["true"])
+    count = doc["runs"][0]["count"]
+    assert done.returncode == 0 and count["number"] == 450 and count["series"] == 2
+    assert count["new"] == {"series": 1, "number": 150, "began": "assumed"}
+    err = " ".join(done.stderr.split())
+    assert "--count-url: 1 of 2 series appeared during the run: its 150 tokens are counted whole" in err
+    assert f"{NAME}, 2 series of it (1 of them appeared during the run), at" in err
+
+
+@pytest.mark.parametrize("age, known", [(-5, True), (3600, False)])
+def test_a_server_that_says_when_a_series_began_is_believed(tmp_path, load, age, known):
+    began = f'{NAME[:-6]}_created{{engine="1",model_name="m"}} {time.time() - age}\n'
+    with Counter(series(100), series(400, 150) + began) as server:
+        done, doc = measure(tmp_path, load, server.url, command=["true"])
+    count = doc["runs"][0]["count"]
+    if known:
+        assert done.returncode == 0 and count["new"] == {"series": 1, "number": 150, "began": "told"}
+        assert "are counted whole" not in done.stderr
+    else:
+        assert done.returncode == 1 and count["number"] is None and count["new"] is None
+        assert "which says 150, was not told before, and began 36" in count["absence"]
 
 
 def test_the_result_holds_no_query_of_the_url(tmp_path, load):
@@ -204,3 +232,113 @@ def test_a_server_that_cannot_count_starts_nothing(tmp_path, load, answer, statu
 def test_what_cannot_be_is_refused(words, told):
     done = gpuward("measure", "--simulate=idle-h200", *words, "--", "true")
     assert done.returncode == USAGE and told in done.stderr
+
+
+# ---- Ctrl-C while it is waited for
+
+
+class Silent:
+    """A server that answers so many times, and then takes requests without a word; asked is set when it does."""
+
+    def __init__(self, answers):
+        self.answers, self.asked, self.kept = answers, threading.Event(), []
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}/metrics"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        for number in range(self.answers + 1):
+            connection = self.listener.accept()[0]
+            connection.recv(65536)
+            if number == self.answers:
+                self.kept.append(connection)
+                self.asked.set()
+                return
+            with connection:
+                body = f"{NAME} {100 * number + 5}\n"
+                connection.sendall(f"HTTP/1.1 200 OK\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        self.listener.close()
+        for connection in self.kept:
+            connection.close()
+
+
+def interrupted(load, asked, *words):
+    """Ctrl-C when asked() says so: exit status, what was said and how long it took from then on."""
+    child = subprocess.Popen([str(PROGRAM), "measure", load, *map(str, words)], env=environment(),
+                             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert asked()
+    begin = time.monotonic()
+    child.send_signal(signal.SIGINT)
+    err = " ".join(child.communicate(timeout=TIMEOUT)[1].split())
+    return child.returncode, err, time.monotonic() - begin
+
+
+SOON = 5  # seconds, on a machine that is busy; without an end to it, it takes ten
+
+
+def test_ctrl_c_ends_the_waiting_for_a_silent_server_and_nothing_is_started(tmp_path, load):
+    with Silent(0) as server:
+        code, err, took = interrupted(load, lambda: server.asked.wait(TIMEOUT), "--count-url", server.url, "--",
+                                      "touch", tmp_path / "started")
+    assert code == 130 and took < SOON and not (tmp_path / "started").exists()
+    assert "had not answered when this was interrupted; nothing was measured" in err
+
+
+def test_ctrl_c_after_the_run_keeps_it_without_its_count(tmp_path, load):
+    out = tmp_path / "r.json"
+    with Silent(1) as server:
+        code, err, took = interrupted(load, lambda: server.asked.wait(TIMEOUT), "-o", out, "--count-url", server.url,
+                                      "--", "sleep", "0.2")
+    run = json.loads(out.read_text())["runs"][0]
+    assert code == 1 and took < SOON and run["energy_joules"]["best"] > 0 and run["tokens"] is None
+    assert "had not answered when this was interrupted" in run["count"]["absence"]
+    assert "how many there were is not known" in err
+
+
+def test_ctrl_c_that_ends_the_command_does_not_wait_for_a_silent_server(tmp_path, load):
+    out, fifo = tmp_path / "r.json", tmp_path / "go"
+    os.mkfifo(fifo)
+    with Silent(1) as server:
+        code, _, took = interrupted(load, lambda: fifo.read_text() == "runs\n", "-o", out, "--count-url", server.url,
+                                    "--", "sh", "-c", f"echo runs > {fifo}; exec sleep 60")
+    run = json.loads(out.read_text())["runs"][0]
+    assert code == 130 and took < SOON and run["exit_signal"] == signal.SIGINT and run["count"]["number"] is None
+
+
+def test_a_server_that_answers_is_still_counted_after_ctrl_c(tmp_path, load):
+    out, fifo = tmp_path / "r.json", tmp_path / "go"
+    os.mkfifo(fifo)
+    with Counter(f"{NAME} 5\n", f"{NAME} 25\n") as server:
+        code, _, _ = interrupted(load, lambda: fifo.read_text() == "runs\n", "-o", out, "--count-url", server.url,
+                                 "--", "sh", "-c", f"echo runs > {fifo}; exec sleep 60")
+    assert code == 130 and json.loads(out.read_text())["runs"][0]["tokens"] == 20
+
+
+def test_ctrl_c_between_runs_keeps_those_that_were_made(tmp_path, load):
+    out = tmp_path / "r.json"
+    with Silent(2) as server:
+        code, err, took = interrupted(load, lambda: server.asked.wait(TIMEOUT), "-o", out, "--count-url", server.url,
+                                      "--trials=3", "--no-cooldown", "--", "true")
+    assert code == 130 and took < SOON and [r["tokens"] for r in json.loads(out.read_text())["runs"]] == [100]
+    assert "when this was interrupted; this run was not made" in err and "1 of 3 runs were made" in err
+
+
+def test_a_server_that_is_gone_between_runs_leaves_those_that_were_made(tmp_path, load):
+    with Counter(f"{NAME} 1\n", f"{NAME} 5\n", None) as server:
+        done, doc = measure(tmp_path, load, server.url, "--trials=3", "--no-cooldown", command=["true"])
+    assert done.returncode == 1 and [r["tokens"] for r in doc["runs"]] == [4]
+    assert "this run was not made" in done.stderr and "nothing was measured" not in done.stderr
+
+
+def test_ctrl_c_ends_a_command_that_counts(tmp_path, load):
+    fifo = tmp_path / "go"
+    os.mkfifo(fifo)
+    code, err, took = interrupted(load, lambda: fifo.read_text() == "runs\n", "--count-cmd",
+                                  f"echo runs > {fifo}; sleep 60", "--", "touch", tmp_path / "started")
+    assert code == 130 and took < SOON and not (tmp_path / "started").exists()
+    assert "the command had not ended when this was interrupted; nothing was measured" in err

@@ -308,3 +308,29 @@ def test_simulated_is_said_first(tmp_path):
 def test_a_report_of_long_runs_stays_small(tmp_path):
     doc = with_power([300.0 + (i * 7919 % 100) for i in range(300000)])
     assert len(run("report", save(tmp_path, "a.json", doc)).stdout) < 150000
+
+
+def test_the_page_says_who_was_held_off_and_whether_that_lasted(tmp_path):
+    def room(broken):
+        return {"kept": broken is None, "waited_seconds": 1.0, "workers": [
+            {"name": "ollama <1>", "state_before": "active", "hold_before": "none",
+             "hold_before_seconds": None, "held_by": "measurement", "broken": None},
+            {"name": "vllm", "state_before": "evicted", "hold_before": "evicted",
+             "hold_before_seconds": None, "held_by": "others", "broken": broken}]}
+
+    paths = []
+    for name, broken in (("a", None), ("b", "it came back after 4 s"), ("c", "")):
+        doc = result(name, series=False)
+        if name != "c":
+            doc["clean_room"] = room(broken)
+        paths.append(save(tmp_path, f"{name}.json", doc))
+    page = Page(run("report", *paths).stdout)
+    words = " ".join(page.words().split())
+    badges = [t for t in page.text if t in ("clean room", "clean room lost", "no clean room")]
+    assert badges == ["clean room", "clean room lost", "no clean room"]
+    assert "Clean room, kept: ollama <1> was held off; vllm was held off by others already." in words
+    assert ("Clean room, not kept: ollama <1> was held off; "
+            "vllm was held off by others already, but it came back after 4 s.") in words
+    assert "(a: 1 of 1, b: 0 of 1, c: 0 of 1)" in words
+    plain = Page(run("report", paths[2]).stdout).words().lower()
+    assert "clean room" not in plain

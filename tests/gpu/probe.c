@@ -1,7 +1,9 @@
 /* probe: windows on the first GPU, one JSON line each, for tests on real hardware.
  *
- *	probe windows COUNT SECONDS [WARM_S]   one window after the other, and one around them all
- *	probe engine SECONDS                   one window, figures once a second: the engine's own cost
+ *	probe windows COUNT SECONDS [WARM_S [EVERY_S]]   windows one after the other, or one every so often
+ *						         (then they overlap), and one around them all
+ *	probe engine SECONDS [FIGURES_S]       one window, figures so often: the engine's own cost
+ *	probe samples SECONDS                  no window: what collecting power samples costs
  *	probe record SECONDS INTERVAL_MS FILE  every event of a meter, as lines
  *
  * Uses the library as any program would; record listens as a bundle does. */
@@ -81,34 +83,103 @@ static void pause_for(double s)
 	clock_sleep_until(clock_real(), clock_mono_ns(clock_real()) + (uint64_t)(s * 1e9));
 }
 
-static int windows(struct gw_ctx *ctx, unsigned count, double seconds, double warm,
-		   uint64_t interval_ns)
+/* Plan of the windows: how many, how long, and how far apart they begin (0: one after the other, with pauses
+ * of up to a tenth of a second, so that they begin at any phase of the sensors). */
+struct plan {
+	unsigned count;
+	double seconds, warm, every;
+	uint64_t interval_ns;
+};
+
+static void end_one(struct gw_window *w)
 {
-	struct gw_meter_options o = { .size = sizeof(o), .interval_ns = interval_ns };
+	gw_window_close(w, 0);
+	gw_window_wait(w, 5 * NS_PER_S);
+	line("one", gw_window_energy(w, 0), NAN);
+	gw_window_free(w);
+}
+
+static void in_turn(struct gw_meter *m, const struct plan *p)
+{
+	struct gw_window *w;
+
+	for (unsigned i = 0; i < p->count; i++) {
+		gw_window_open(m, "one", 0, &w);
+		pause_for(p->seconds);
+		end_one(w);
+		pause_for(0.001 * (rand() % 100));
+	}
+}
+
+/* Each is ended when the one begins that comes so many later. */
+static void overlapping(struct gw_meter *m, const struct plan *p)
+{
+	unsigned deep = (unsigned)lround(p->seconds / p->every);
+	struct gw_window *open[64] = { NULL };
+
+	deep = deep < 64 ? deep : 63;
+	for (unsigned i = 0; i < p->count + deep; i++) {
+		uint64_t next = clock_mono_ns(clock_real()) + (uint64_t)(p->every * 1e9);
+
+		if (i >= deep)
+			end_one(open[(i - deep) % 64]);
+		if (i < p->count)
+			gw_window_open(m, "one", 0, &open[i % 64]);
+		if (i + 1 < p->count + deep)
+			clock_sleep_until(clock_real(), next);
+	}
+}
+
+static int windows(struct gw_ctx *ctx, const struct plan *p)
+{
+	struct gw_meter_options o = { .size = sizeof(o), .interval_ns = p->interval_ns };
 	struct gw_meter *m;
-	struct gw_window *all, *w;
+	struct gw_window *all;
 	double used;
 
 	if (gw_meter_start(ctx, &o, &m) != 0 || gw_meter_device_count(m) == 0)
 		return 1;
-	pause_for(warm);
+	pause_for(p->warm);
 	gw_window_open(m, "all", 0, &all);
 	used = cpu();
-	for (unsigned i = 0; i < count; i++) {
-		gw_window_open(m, "one", 0, &w);
-		pause_for(seconds);
-		gw_window_close(w, 0);
-		gw_window_wait(w, 5 * NS_PER_S);
-		line("one", gw_window_energy(w, 0), NAN);
-		gw_window_free(w);
-		pause_for(0.001 * (rand() % 100));
-	}
+	if (p->every > 0)
+		overlapping(m, p);
+	else
+		in_turn(m, p);
 	used = cpu() - used;
 	gw_window_close(all, 0);
 	gw_window_wait(all, 5 * NS_PER_S);
 	line("all", gw_window_energy(all, 0), used);
 	gw_meter_stop(m);
 	return 0;
+}
+
+/* A meter on which no window is open: samples and hardly anything else. */
+static int samples(struct gw_ctx *ctx, double seconds)
+{
+	struct gw_meter_options o = { .size = sizeof(o) };
+	struct gw_meter *m;
+	struct meter_progress first, last;
+	double used;
+
+	if (gw_meter_start(ctx, &o, &m) != 0 || gw_meter_device_count(m) == 0)
+		return 1;
+	pause_for(2);
+	meter_progress(m, 0, &first);
+	used = cpu();
+	pause_for(seconds);
+	used = cpu() - used;
+	meter_progress(m, 0, &last);
+	printf("{\"what\": \"samples\", \"seconds\": %.3f, \"cpu\": %.9f, \"collected\": "
+	       "%llu}\n",
+	       seconds, used, (unsigned long long)(last.samples - first.samples));
+	gw_meter_stop(m);
+	return 0;
+}
+
+static double argument(int argc, char **argv, int i, double otherwise)
+{
+	return argc > i ? atof(argv[i]) : otherwise;
 }
 
 static void hear(void *arg, unsigned device, const struct event *e)
@@ -151,10 +222,20 @@ int main(int argc, char **argv)
 	if (gw_open(NULL, &ctx) != 0)
 		return 1;
 	if (argc > 3 && strcmp(argv[1], "windows") == 0)
-		code = windows(ctx, (unsigned)atoi(argv[2]), atof(argv[3]),
-			       argc > 4 ? atof(argv[4]) : 0, 0);
-	else if (argc > 2 && strcmp(argv[1], "engine") == 0)
-		code = windows(ctx, 1, atof(argv[2]), 0.5, NS_PER_S); /* as it goes on */
+		code = windows(ctx, &(struct plan){ .count = (unsigned)atoi(argv[2]),
+						    .seconds = atof(argv[3]),
+						    .warm = argument(argc, argv, 4, 0),
+						    .every = argument(argc, argv, 5, 0) });
+	else if (argc > 2 && strcmp(argv[1], "engine") == 0) /* as it goes on */
+		code = windows(
+			ctx,
+			&(struct plan){ .count = 1,
+					.seconds = atof(argv[2]),
+					.warm = 0.5,
+					.interval_ns =
+						(uint64_t)(1e9 * argument(argc, argv, 3, 1)) });
+	else if (argc > 2 && strcmp(argv[1], "samples") == 0)
+		code = samples(ctx, atof(argv[2]));
 	else if (argc > 4 && strcmp(argv[1], "record") == 0)
 		code = record(ctx, atof(argv[2]), atof(argv[3]), argv[4]);
 	gw_close(ctx);

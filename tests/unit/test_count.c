@@ -2,6 +2,7 @@
 #include "cli/count.h"
 #include "cli/count_text.h"
 #include "cli/count_url.h"
+#include "cli/lookup.h"
 
 #include "base/clock.h"
 
@@ -12,8 +13,10 @@
 
 #include <gpuward.h>
 #include <math.h>
+#include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 static void is(const struct count_reading *r, double value, const char *why)
 {
@@ -46,7 +49,7 @@ static void a_command_tells_one_number(void **state)
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct count_reading r;
 
-		count_read(&count_kinds[COUNT_CMD], rows[i].command, &r);
+		count_read(&count_kinds[COUNT_CMD], rows[i].command, NULL, &r);
 		is(&r, rows[i].value, rows[i].why);
 		assert_true(r.after_ns > r.before_ns);
 	}
@@ -292,6 +295,111 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 	}
 }
 
+/* Before, engine 0 alone; the first reading was taken at 1000 s. */
+static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(void **state)
+{
+	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
+	static const struct {
+		const char *after;
+		double number;
+		unsigned fresh;
+		double fresh_number;
+		bool assumed;
+		const char *why;
+	} rows[] = {
+		/* the server does not say when it began */
+		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\nn_created{e=\"0\"} 500\n", 50, 1,
+		  30, true, "" },
+		/* it does: in the run */
+		{ "n_created{e=\"1\"} 1003.5\nn_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\n", 50,
+		  1, 30, false, "" },
+		/* the one is told, the other is not */
+		{ "n_total{e=\"0\"} 100\nn_total{e=\"1\"} 30\nn_total{e=\"2\"} 7\n"
+		  "n_created{e=\"2\"} 1003.5\n",
+		  37, 2, 37, true, "" },
+		/* long before the run: it was merely not told */
+		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 9000\nn_created{e=\"1\"} 400\n", NAN,
+		  0, 0, false,
+		  "one of its series, which says 9000, was not told before, and began 600 s "
+		  "earlier by the server's clock" },
+		/* started anew, and already further than before */
+		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
+		  "it began anew between: it said 100 before, and what counted then is gone" },
+		/* nothing new; a line that cannot be read says nothing */
+		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
+		  false, "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		struct count_reading first = { .before_ns = 1, .after_ns = 2, .wall_s = 1000 };
+		struct count_reading last = { .before_ns = 3, .after_ns = 4, .wall_s = 1010 };
+		struct count c;
+
+		count_text(before, strlen(before), "n_total", &first);
+		count_text(rows[i].after, strlen(rows[i].after), "n_total", &last);
+		count_between(&first, &last, 2, 3, &c);
+		assert_string_equal(c.why, rows[i].why);
+		assert_true(isnan(rows[i].number) ? isnan(c.number)
+						  : fabs(c.number - rows[i].number) < 1e-9);
+		assert_int_equal(c.fresh, rows[i].fresh);
+		assert_true(fabs(c.fresh_number - rows[i].fresh_number) < 1e-9);
+		assert_int_equal(c.fresh_assumed, rows[i].assumed);
+	}
+}
+
+/* ---- how long it is waited for ---- */
+
+static bool yes(void *arg)
+{
+	(*(unsigned *)arg)++;
+	return true;
+}
+
+static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **state)
+{
+	unsigned asked = 0;
+	struct patience_asker asker = { yes, &asked, -1 };
+	uint64_t begin = clock_mono_ns(clock_real());
+	struct patience p;
+	int fds[2];
+
+	(void)state;
+	assert_int_equal(pipe(fds), 0);
+	patience_begin(&p, 1000000, NULL);
+	assert_int_equal(patience_wait(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
+	patience_begin(&p, 3600 * NS_PER_S, &asker);
+	assert_int_equal(patience_wait(&p, fds[0], POLLIN), -GW_E_STATE);
+	assert_int_equal(asked, 1);
+	patience_begin(&p, 3600 * NS_PER_S, &asker);
+	assert_int_equal(write(fds[1], "x", 1), 1);
+	assert_int_equal(patience_wait(&p, fds[0], POLLIN), 0); /* it is there: it is taken */
+	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
+	close(fds[0]);
+	close(fds[1]);
+}
+
+static void a_name_is_looked_up_without_waiting_for_ever(void **state)
+{
+	struct addrinfo *list = NULL;
+	struct patience p;
+
+	(void)state;
+	patience_begin(&p, 0, NULL);
+	assert_int_equal(lookup("127.0.0.1", "80", &p, &list), 0); /* takes no time */
+	freeaddrinfo(list);
+	for (unsigned i = 0; i < 8; i++) { /* in time or left behind, as it happens */
+		int err = lookup("localhost", "80", &p, &list);
+
+		assert_true(err == 0 || err == -GW_E_TIMEOUT);
+		if (!err)
+			freeaddrinfo(list);
+	}
+	patience_begin(&p, 60 * NS_PER_S, NULL);
+	assert_int_equal(lookup("localhost", "80", &p, &list), 0);
+	freeaddrinfo(list);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -303,6 +411,10 @@ int main(void)
 		cmocka_unit_test(what_was_made_around_the_run_may_be_too_much),
 		cmocka_unit_test(a_count_that_does_not_grow_is_unknown),
 		cmocka_unit_test(a_series_that_began_anew_is_not_hidden_by_another),
+		cmocka_unit_test(
+			a_series_that_appears_counts_whole_unless_it_is_older_than_the_run),
+		cmocka_unit_test(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end),
+		cmocka_unit_test(a_name_is_looked_up_without_waiting_for_ever),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -737,6 +737,40 @@ static void a_load_in_step_with_the_sensor_is_seen_whole_and_told(void **state)
 	assert_true(worst_single > 0.3);
 }
 
+/* Some sensors keep their own time however they are polled (an H200 does).  A load in step with the polls stands
+ * for that here: it looks steady, is far from the truth, and the interval must know. */
+static void a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off(void **state)
+{
+	double worst = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 6; i++) {
+		char world[1024];
+		const struct gw_energy *r;
+		double truth;
+
+		snprintf(
+			world, sizeof(world),
+			"[[gpu]]\nprofile = \"a100\"\nnoise = 0\n[gpu.sensor]\nno_ring = true\n"
+			"no_counter = true\n[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\n"
+			"high = 320\nlow = 150\nperiod = 0.1125\nduty = 0.5\nfrom = %.4f\n",
+			0.1125 * (i + 0.5) / 6);
+		start(world);
+		sim_run_for(meter, 2);
+		begin();
+		sim_run_for(meter, 0.9 * 20);
+		r = end(&truth);
+		print("in step with the polls", r, truth);
+		assert_string_equal(gw_rung_name(r->rung), "polled");
+		assert_true(r->relative.low <= truth && truth <= r->relative.high);
+		worst = fmax(worst, fabs(r->joules.best / truth - 1));
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
+	}
+	assert_true(worst > 0.3);
+}
+
 /* ---- C5: a counter that readings hurt ---- */
 
 static void a_counter_that_readings_hurt_is_found_and_spared(void **state)
@@ -1131,6 +1165,7 @@ int main(int argc, char **argv)
 		T(every_window_of_a_row_knows_its_throttling),
 		T(every_sensor_finds_its_rung),
 		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
+		sim_test(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off),
 		T(a_counter_that_readings_hurt_is_found_and_spared),
 		T(every_failing_call_costs_no_more_than_its_figures),
 		T(shares_of_processes_close),

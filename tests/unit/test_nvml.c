@@ -571,6 +571,40 @@ static void sixty_four_gpus_are_all_there(void **state)
 	sim_close();
 }
 
+static void a_trimmed_library_says_what_it_said(void **state)
+{
+	const struct gw_device *d;
+	double untrimmed;
+
+	(void)state;
+	sim_scenario("idle-h200");
+	sim_open();
+	untrimmed = sim_value(sim_take(GW_TIERS_COMMON, 0), GW_Q_MEMORY_USED);
+	sim_close();
+	sim_scenario("idle-h200");
+	sim_open_with(NULL, GW_TRIM, 0);
+	d = sim_take(GW_TIERS_COMMON, 0);
+	assert_true(sim_value(d, GW_Q_MEMORY_USED) == untrimmed);
+	sim_close();
+}
+
+/* The last test: what it leaves open stays so. */
+static void a_process_that_ends_leaves_the_driver_to_the_kernel(void **state)
+{
+	(void)state;
+	sim_scenario("idle-h200");
+	sim_open_with(NULL, 0, 0);
+	sim_close();
+	assert_int_equal(sim_calls("nvmlShutdown"), 1);
+	sim_scenario("idle-h200");
+	sim_open_with(NULL, GW_LEAVE, 0);
+	assert_int_equal(gw_let_go(sim.ctx), 0); /* who lets go does close it */
+	assert_int_equal(sim_calls("nvmlShutdown"), 1);
+	assert_int_equal(gw_resume(sim.ctx), 0);
+	sim_close();
+	assert_int_equal(sim_calls("nvmlShutdown"), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -598,6 +632,8 @@ int main(void)
 		sim_test(xids_arrive_as_events_and_clock_noise_does_not),
 		sim_test(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised),
 		sim_test(sixty_four_gpus_are_all_there),
+		sim_test(a_trimmed_library_says_what_it_said),
+		sim_test(a_process_that_ends_leaves_the_driver_to_the_kernel),
 	};
 
 	return cmocka_run_group_tests(tests, sim_setup, NULL);

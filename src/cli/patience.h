@@ -1,0 +1,35 @@
+/* patience: how long an answer is waited for.
+ *
+ * Until its time is up; and where somebody asks us to end meanwhile (Ctrl-C) only a moment longer: an answer that is on
+ * its way is still taken, a server that is silent does not keep anybody. */
+#ifndef GW_CLI_PATIENCE_H
+#define GW_CLI_PATIENCE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* Who may ask us to end. */
+struct patience_asker {
+	bool (*asked)(void *arg); /* did he? */
+	void *arg;
+	int fd; /* readable: ask him again */
+};
+
+struct patience {
+	uint64_t until_ns;                  /* monotonic */
+	const struct patience_asker *asker; /* NULL: nobody, or he did and was heard */
+	bool lost;                          /* he did */
+};
+
+void patience_begin(struct patience *p, uint64_t most_ns, const struct patience_asker *asker);
+
+/* Asks him, and shortens the time where he did. */
+void patience_look(struct patience *p);
+
+/* Waits for events of fd.  0, -GW_E_IO, or as patience_error(). */
+int patience_wait(struct patience *p, int fd, short events);
+
+/* What it is when the time is up: -GW_E_TIMEOUT, or -GW_E_STATE: somebody asked us to end. */
+int patience_error(const struct patience *p);
+
+#endif

@@ -1,0 +1,125 @@
+/* h200: recordings of a real H200, the loads that they tell of, and their replay.
+ *
+ * A recording is replayed in stepped time: a load is put on the simulator, power is read when the
+ * real driver renewed it (the rows where its values changed), the counter whenever the recording
+ * read it, and what comes back is compared tick by tick.  All times are of the recorder's clock.
+ * One recording at a time: it, the model and the replays are of the file. */
+#ifndef TESTS_H200_H
+#define TESTS_H200_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#define ROWS_MAX 4096
+
+/* One row: when its reads began, when the counter had been read, what they gave. */
+struct row {
+	double begin_s, end_s;
+	double average_w, instant_w, counter_j;
+};
+
+struct recording {
+	const char *name;
+	struct row row[ROWS_MAX];
+	int n;
+	double zero_s; /* recorder's clock at world time 0 */
+};
+
+/* Watts from then on, as the card drew them: the host's time of a burst is that of its load. */
+struct level {
+	double at_s, watts;
+};
+
+struct load {
+	struct level point[ROWS_MAX];
+	int n;
+};
+
+/* What the sensors are taken to be. */
+struct model {
+	double sample_ms, sample_s; /* one sample each so often, at this phase; 0: boxcars */
+	double filter_ms;           /* low-pass before it */
+	double counter_s;           /* phase of the counter's grid of 100 ms */
+	double counter_lag_s;       /* behind the host's idea of a burst */
+};
+
+/* How a value came out: the age of its sample when the driver looked, and whether that was at
+ * the read that first gave it or at the one before. */
+struct timing {
+	double age_ms;
+	bool early;
+};
+
+struct replay {
+	double average_w[ROWS_MAX], instant_w[ROWS_MAX], counter_j[ROWS_MAX];
+};
+
+extern const struct model MODEL_FITTED;
+extern const struct timing USUAL;
+extern struct model model;
+extern struct recording rec;
+extern struct replay now_; /* the last replay, by USUAL */
+
+/* Opens the simulator.  0, or -1 with a sentence on stderr. */
+int h200_open(void);
+
+FILE *open_data(const char *name, const char *suffix);
+
+/* False where there is none. */
+bool load_recording(const char *name);
+
+/* Rows that first gave new power, a new count. */
+bool renewed(int i);
+bool ticked(int i);
+
+/* A tick that was seen long after its time on the grid: the driver was late, by an unknown part
+ * of that, and gave the energy of that part to this tick and took it from the next. */
+bool late(int i);
+
+double tick_before(double t_s);
+
+/* Loads from the counter's increments alone. */
+void step_load(struct load *out);
+bool burst_load(struct load *out, double on_w, double off_w);
+
+/* Reads where the recording did, by each timing that it leaves open. */
+void replay_load(const struct load *load);
+
+/* A replay by one timing alone, into now_. */
+void replay_usual(const struct load *load);
+
+/* The driver looked at the sampler for row i between these. */
+void open_times(int i, double *from_s, double *to_s);
+
+/* What the newest sample shows at moments in rising order; those that are NAN are left out. */
+void replay_moments(const struct load *load, const double *at_s, double *ret_w);
+
+/* The timings that the recording leaves open say the same instant value within 5 %. */
+bool settled(int i);
+
+struct tally {
+	int n, edges, within, beyond;
+	double worst, sum;
+};
+
+/* Beyond the bound is told. */
+void judge(struct tally *t, const char *what, double t_s, double simulated, double recorded,
+	   double bound);
+void report(const struct tally *t, const char *what);
+
+struct bounds {
+	double average, instant, edge, counter;
+	double share; /* of the settled instants that are within 5 %, at least */
+};
+
+struct score {
+	struct tally average, instant, counter, any;
+	int between, close; /* edges: recorded in what timing allows, by the bound, by 5 % */
+};
+
+/* From `from_s` on, of what was replayed; `always`, unless NULL: rows that are compared even
+ * where they are not settled now. */
+struct score compare(double from_s, const bool *always, struct bounds bound);
+void expect(const struct score *s, struct bounds bound);
+
+#endif
