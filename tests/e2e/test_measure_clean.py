@@ -159,7 +159,7 @@ def test_where_the_hold_of_another_ends_meanwhile_ours_takes_its_place(s):
     s.guard("hold", "evicted", "ollama", "--for", "2s")
     s.until("evicted")
     child = start(s)
-    s.wait(lambda: s.worker()["hold"] == "evicted" and s.worker()["hold_until_seconds"] > 3)
+    s.wait(lambda: (w := s.worker())["hold"] == "evicted" and w["hold_until_seconds"] > 3)
     child.terminate()
     child.communicate(timeout=support.TIMEOUT)
     back(s)
