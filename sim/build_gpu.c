@@ -50,6 +50,7 @@ static const struct key sensor_keys[] = {
 	  .min = 1, .max = 10 },
 	SENSOR_BOOL(ring_ignores_since),
 	SENSOR_BOOL(power_is_instant),
+	SENSOR_BOOL(own_time),
 	SENSOR_BOOL(no_average),
 	SENSOR_BOOL(no_instant),
 	SENSOR_BOOL(no_counter),

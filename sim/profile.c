@@ -17,7 +17,8 @@
 #define MEAN_AND_INSTANT(window, lag) MEANS(window, lag), RING
 /* The same as a Hopper makes it (fitted to recordings of an H200). */
 #define SAMPLED                                                                               \
-	MEAN_AND_INSTANT(25, 10), .sample_ms = 20, .sample_age_ms = 8, .sample_filter_ms = 10
+	MEAN_AND_INSTANT(25, 10), .sample_ms = 20, .sample_age_ms = 8, .sample_filter_ms = 10, \
+		.own_time = true
 /* One value for everything. */
 #define ONE_VALUE(period, window)                                                             \
 	.period_ms = (period), .average_ms = (window), .instant_ms = (window),                \

@@ -63,6 +63,8 @@ static void refresh_samples(struct sensor *s, const struct history *h, uint64_t 
 
 void sensor_refresh(struct sensor *s, const struct history *h, uint64_t now_ns)
 {
+	if (s->p.own_time)
+		now_ns = grid_before(now_ns, s->p.period_ms, 0);
 	if (s->fresh && now_ns - s->refreshed_ns < ns(s->p.period_ms))
 		return;
 	s->fresh = true;

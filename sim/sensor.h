@@ -23,7 +23,8 @@
 #include "history.h"
 
 struct sensor_params {
-	double period_ms;                  /* of average and instant                 */
+	double period_ms; /* of average and instant                 */
+	bool own_time; /* renewed on a grid of their own, else by whoever reads first after it  */
 	double average_ms, average_lag_ms; /* boxcar that ends lag before the read   */
 	double instant_ms, instant_lag_ms;
 	double sample_ms; /* 0: boxcars, else means are made of samples that far apart  */

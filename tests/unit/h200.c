@@ -257,7 +257,7 @@ static void load_world(const struct load *load, struct timing how)
 	size_t at = (size_t)snprintf(
 		toml, sizeof(toml),
 		"[time]\nmode = \"stepped\"\n[[gpu]]\nprofile = \"h200\"\n"
-		"noise = 0\nsensor = { period_ms = 1, sample_age_ms = %.3f, "
+		"noise = 0\nsensor = { period_ms = 1, own_time = false, sample_age_ms = %.3f, "
 		"sample_phase_ms = %.3f, tick_phase_ms = %.3f, tick_lag_ms = %.3f",
 		how.age_ms, 1e3 * fmod(0.2 + model.sample_s - phase, 0.02),
 		1e3 * fmod(0.2 + model.counter_s - phase, 0.1), 1e3 * model.counter_lag_s);

@@ -206,8 +206,8 @@ static void power_is_renewed_only_when_read_and_not_before_100_ms(void **state)
 	uint32_t first;
 
 	(void)state;
-	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel "
-	      "= 100\n"
+	start("[[gpu]]\nnoise = 0\nsensor = { own_time = false }\n[[gpu.load]]\nkind = "
+	      "\"constant\"\nunit = \"watts\"\nlevel = 100\n"
 	      "[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nfrom = 2\nlevel = 300\n");
 	d = device(0);
 	sim_step(1950 * MS);
@@ -219,6 +219,24 @@ static void power_is_renewed_only_when_read_and_not_before_100_ms(void **state)
 	sim_step(3 * S);
 	assert_int_equal(field_u32(d, 186), 400000);
 	assert_int_equal(field_u32(d, 185), 400000);
+}
+
+static void a_hopper_renews_power_in_its_own_time(void **state)
+{
+	abi_device d;
+	uint32_t first;
+
+	(void)state;
+	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nlevel "
+	      "= 100\n"
+	      "[[gpu.load]]\nkind = \"constant\"\nunit = \"watts\"\nfrom = 2\nlevel = 300\n");
+	d = device(0);
+	sim_step(1950 * MS);
+	first = field_u32(d, 186);
+	sim_step(149 * MS); /* read 149 ms later, it is of 2.0 s, and the load began then */
+	assert_int_equal(field_u32(d, 186), first);
+	sim_step(1 * MS);
+	assert_true(field_u32(d, 186) > first + 100000);
 }
 
 static void the_average_rises_straight_over_a_second(void **state)
@@ -776,6 +794,7 @@ int main(void)
 		TEST(every_plain_number_of_an_h200_answers),
 		TEST(memory_two_leaves_the_reserved_part_out),
 		TEST(power_is_renewed_only_when_read_and_not_before_100_ms),
+		TEST(a_hopper_renews_power_in_its_own_time),
 		TEST(the_average_rises_straight_over_a_second),
 		TEST(the_counter_moves_on_its_grid),
 		TEST(fast_reads_hurt_the_counter_of_a_4090),
