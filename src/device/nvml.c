@@ -611,9 +611,18 @@ static void nvml_close(struct backend *b)
 	b->open = false;
 }
 
+/* Of this process; 0: not known. */
+static unsigned long threads(void)
+{
+	struct stat st;
+
+	return stat("/proc/self/task", &st) == 0 ? (unsigned long)st.st_nlink : 0;
+}
+
 static int open_library(struct backend *b)
 {
 	struct nvml *n = b->priv;
+	unsigned long before;
 	abi_return code;
 
 	n->lib = find_library(b);
@@ -622,13 +631,15 @@ static int open_library(struct backend *b)
 	/* The simulator's GPUs are not those of the real /sys. */
 	if (!(b->simulated && b->env->root->real) && sleeping_list(b, PCI_VENDOR_NVIDIA))
 		return 0;
+	before = threads();
 	code = NVML_B(b, init, );
 	if (code != ABI_SUCCESS) {
 		init_failed(b, code);
 		return 0;
 	}
 	n->initialised = true;
-	if (b->env->flags & GW_TRIM) /* who opens is alone with it (take_devices) */
+	/* Who opens is alone with it (take_devices), unless it began a thread of its own. */
+	if (b->env->flags & GW_TRIM && threads() == before)
 		cleared_give_back(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
 	nvml_missing(n, b->missing, sizeof(b->missing));
