@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 static const char *const backends[] = { "auto",   "all",   "nvml", "nvidia-smi",
 					"amdgpu", "intel", "none", NULL };
@@ -20,9 +21,8 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 
 const struct option cli_common_options[] = {
 	{ "gpu", 0, OPTION_LIST, AT(gpu), "SEL",
-	  "only these: an index, a UUID or its beginning (4 characters or more), a PCI id, "
-	  "cuda:N, visible; may "
-	  "repeat",
+	  "only these: an index, a UUID or its beginning (4 characters or more after GPU-), a "
+	  "PCI id, cuda:N, visible; joined by commas, or repeated",
 	  NULL, NULL },
 	{ "json", 'j', OPTION_FLAG, AT(json), NULL, "print JSON", NULL, NULL },
 	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
@@ -196,6 +196,12 @@ static int mark(struct cli *c, const char *selector)
 	}
 	if (!found && !sense) {
 		cli_error("--gpu '%s': not an index, UUID, PCI id, cuda:N or visible",
+			  selector);
+		return EXIT_USAGE;
+	}
+	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8) {
+		cli_error("--gpu '%s': too short: the beginning of a UUID has 4 characters or "
+			  "more after GPU-",
 			  selector);
 		return EXIT_USAGE;
 	}

@@ -50,10 +50,12 @@ static void print_facts(const struct cli *c)
 	if (s->library_path)
 		print_fact("library", "%s%s", s->library_path,
 			   s->simulated ? " (simulator)" : "");
-	if (s->driver_version)
+	if (s->driver_version && (s->cuda_version || s->nvml_version))
 		print_fact("driver", "%s, CUDA up to %s, NVML %s", s->driver_version,
 			   s->cuda_version ? s->cuda_version : "-",
 			   s->nvml_version ? s->nvml_version : "-");
+	else if (s->driver_version)
+		print_fact("driver", "%s", s->driver_version);
 	putchar('\n');
 }
 

@@ -89,10 +89,27 @@ static int unknown_command(const char *word)
 	return EXIT_USAGE;
 }
 
-static int refuse_argument(const struct command *cmd, const char *word,
+/* The option that stands before a word and has its value after '='; else any that was given without one. */
+static const struct option *option_meant(const struct cli *c, const struct option_table *tables,
+					 const char *word)
+{
+	for (char **w = c->words; w && w[0] && w[1]; w++) {
+		if (strcmp(w[1], word) != 0 || strncmp(w[0], "--", 2) != 0)
+			continue;
+		for (const struct option_table *t = tables; t->options; t++)
+			for (const struct option *o = t->options; o->name; o++)
+				if (o->type == OPTION_OPTIONAL &&
+				    strcmp(o->name, w[0] + 2) == 0)
+					return o;
+	}
+	return option_without_value(tables);
+}
+
+static int refuse_argument(const struct command *cmd, const struct cli *c,
 			   const struct option_table *tables)
 {
-	const struct option *near = option_without_value(tables);
+	const char *word = c->argv[0];
+	const struct option *near = option_meant(c, tables, word);
 
 	if (near)
 		cli_error("%s takes no argument '%s' (the value of --%s stands after '=')",
@@ -123,12 +140,11 @@ static int refuse_options(const struct command *cmd, const struct cli *c)
 static int check_first_word(const struct command *cmd, const struct cli *c,
 			    const struct option_table *tables)
 {
-	const struct option *near = option_without_value(tables);
-	const char *word = c->argv[0];
+	const char *word = c->argc > 0 ? c->argv[0] : NULL;
+	const struct option *near = word ? option_meant(c, tables, word) : NULL;
 
-	if (!near || c->argc < 1 ||
-	    !((cmd->runs == 1 && c->argc > 1 && strcmp(c->argv[1], "--") == 0) ||
-	      (strcmp(near->name, "simulate") == 0 && simulate_known(word))))
+	if (!near || !((cmd->runs == 1 && c->argc > 1 && strcmp(c->argv[1], "--") == 0) ||
+		       (strcmp(near->name, "simulate") == 0 && simulate_known(word))))
 		return EXIT_OK;
 	cli_error("'%s' would be the command; the value of --%s stands after '=': --%s=%s",
 		  word, near->name, near->name, word);
@@ -146,7 +162,7 @@ static int run(const struct command *cmd, struct cli *c, const struct option_tab
 	if (refuse_options(cmd, c) != EXIT_OK)
 		return EXIT_USAGE;
 	if (c->argc > 0 && !cmd->arguments)
-		return refuse_argument(cmd, c->argv[0], tables);
+		return refuse_argument(cmd, c, tables);
 	c->command = cmd;
 	return cmd->run(c);
 }

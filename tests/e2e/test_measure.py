@@ -643,6 +643,8 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--simulate", "idle-h200", "--", "true"], "the value of --simulate stands after '=': --simulate=idle-h200"),
     (["--simulate", "idle-h200", "true"], "the value of --simulate stands after '='"),
     (["--simulate", "h200", "--", "true"], "the value of --simulate stands after '='"),
+    (["--simulate", "--baseline", "new", "--", "true"], "the value of --baseline stands after '=': --baseline=new"),
+    (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51': too short"),
 ])
 def test_wrong_usage_runs_nothing(words, told):
     done = gpuward("measure", "--simulate=idle-h200", *words)
