@@ -440,8 +440,8 @@ static const char *const *words(struct reader *rd, const json_t *o, const char *
 	return v;
 }
 
-/* t_seconds of both count from begin_seconds of the power, which is counted from the window's
- * begin: readings before it have negative times. */
+/* t_seconds count from begin_seconds beside them (of ticks that have none, from that of the power), which counts from
+ * the window's begin: readings before it have negative times. */
 static void read_series(struct reader *rd, const json_t *device, struct result_series *s)
 {
 	const json_t *series = object(rd, device, "series");
