@@ -4,6 +4,7 @@
 #include "measure_plan.h"
 #include "measured.h"
 #include "run_calibration.h"
+#include "run_count.h"
 #include "run_progress.h"
 #include "through.h"
 #include "output.h"
@@ -49,9 +50,7 @@ struct measurement {
 	bool lost;                  /* the service did not measure all of one      */
 	bool count_missing;         /* or its count is not known                   */
 	bool counting;              /* this run is one that counts                 */
-	char count_place[2400];     /* what is asked, for the result */
-	struct count_reading count_first, count_last;
-	struct patience_asker asker; /* a signal ends the waiting for them */
+	struct run_count count;
 	struct run_calibration calibration;
 };
 
@@ -150,8 +149,8 @@ static void meanwhile(void *arg)
 
 	if (m->through && m->counting) /* every moment counts to the window */
 		through_stop(m->through);
-	if (m->plan.count && m->counting) /* it counts on: first */
-		count_read(m->plan.count, m->plan.count_by, &m->asker, &m->count_last);
+	if (m->counting)
+		run_count_after(&m->count);
 	if (m->through && m->counting)
 		through_describe(m->through);
 	else if (wanted(m) && !m->env && !m->through)
@@ -222,70 +221,6 @@ static void say_part(struct measurement *m, const struct measured_run *r)
 	}
 }
 
-static void say_fresh(const struct measurement *m, const struct count *c)
-{
-	if (!c->fresh_assumed)
-		return;
-	cli_error("--%s: %u of %u series appeared during the run: %s %.0f %s are counted "
-		  "whole, as if begun at 0 in it",
-		  m->plan.count->option, c->fresh, m->count_last.n,
-		  c->fresh == 1 ? "its" : "their", c->fresh_number,
-		  m->plan.counts_iterations ? "iterations" : "tokens");
-}
-
-/* What was counted around the run, into what its result is made from. */
-static void take_count(struct measurement *m, const struct runner_run *run,
-		       struct measured_from *from)
-{
-	struct count c;
-
-	if (!m->plan.count)
-		return;
-	count_between(&m->count_first, &m->count_last, run->begin_ns, run->end_ns, &c);
-	from->count = (struct measured_count){ .source = m->plan.count->option,
-					       .iterations = m->plan.counts_iterations,
-					       .number = c.number,
-					       .edge = c.edge,
-					       .fresh = c.fresh,
-					       .fresh_number = c.fresh_number,
-					       .fresh_assumed = c.fresh_assumed };
-	if (m->plan.count->place) {
-		from->count.place = m->count_place;
-		from->count.series = m->count_last.n ? m->count_last.n : m->count_first.n;
-		snprintf(from->count.name, sizeof(from->count.name), "%s", m->count_first.name);
-	}
-	if (!isnan(c.number)) {
-		say_fresh(m, &c);
-		return;
-	}
-	snprintf(from->count.why, sizeof(from->count.why), "%s", c.why);
-	cli_error("--%s: %s: how many there were is not known", m->plan.count->option, c.why);
-	m->count_missing = true;
-}
-
-static bool is_interrupted(void *arg)
-{
-	return runner_sleep(arg, 0);
-}
-
-/* Before anything is started: what cannot count is found out now. */
-static int begin_count(struct measurement *m)
-{
-	if (!m->plan.count)
-		return EXIT_OK;
-	if (m->plan.count->place)
-		m->plan.count->place(m->plan.count_by, m->count_place, sizeof(m->count_place));
-	m->asker = (struct patience_asker){ is_interrupted, &m->runner, m->runner.signal_fd };
-	count_read(m->plan.count, m->plan.count_by, &m->asker, &m->count_first);
-	if (*m->count_first.why)
-		cli_error("--%s: %s; %s", m->plan.count->option, m->count_first.why,
-			  m->result.runs ? "this run was not made" : "nothing was measured");
-	/* Also where the answer came: nothing more is started. */
-	if (is_interrupted(&m->runner))
-		return 128 + m->runner.interrupted;
-	return *m->count_first.why ? EXIT_FAILED : EXIT_OK;
-}
-
 static const char *label_of(const struct measurement *m)
 {
 	return m->o->label ? m->o->label : m->c->argv[0];
@@ -346,7 +281,7 @@ static int run_once(struct measurement *m, unsigned number)
 				      .tokens = m->plan.tokens,
 				      .part = m->o->part,
 				      .there = m->through ? &there : NULL };
-	int err = begin_count(m);
+	int err = run_count_before(&m->count, m->result.runs > 0);
 
 	if (err)
 		return err;
@@ -359,7 +294,8 @@ static int run_once(struct measurement *m, unsigned number)
 		return EXIT_OK;
 	if (!run->late)
 		know_devices(m);
-	take_count(m, run, &from);
+	if (!run_count_take(&m->count, run, &from.count))
+		m->count_missing = true;
 	err = measured_run(&from, run, number, &host, result);
 	if (err) {
 		cli_error("cannot measure: %s", gw_strerror(err));
@@ -800,6 +736,10 @@ static int run(struct cli *c)
 				     .watch_ns = WATCH_NS };
 	term_to_stderr(true);
 	code = measure_plan_make(c, &m->plan);
+	m->count = (struct run_count){ .kind = m->plan.count,
+				       .by = m->plan.count_by,
+				       .iterations = m->plan.counts_iterations,
+				       .runner = &m->runner };
 	if (code == EXIT_OK)
 		code = m->o->service ? open_service(m) : cli_open(c, 0);
 	if (code == EXIT_OK)
