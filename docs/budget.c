@@ -100,8 +100,8 @@ static void measure(struct energy *e, struct energy_window *outer, struct energy
 
 	set.sensor.ring.model = SENSOR_LOWPASS;
 	set.sensor.tick_s = TICK_S;
-	set.sensor.gain_u = 0.025;
-	set.sensor.offset_u_w = 2.5;
+	set.sensor.gain_u = SENSOR_GAIN_U;
+	set.sensor.offset_u_w = SENSOR_OFFSET_U_W;
 	energy_init(e, &set);
 	while (w.t_s < end + AFTER_S) {
 		advance(&w);

@@ -1,6 +1,7 @@
 #include "calibrate.h"
 
 #include "measure/distribution.h"
+#include "measure/sensor.h"
 
 #include <gpuward.h>
 
@@ -9,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GAIN_U     0.025 /* of a board of which nothing is known ... */
-#define OFFSET_U_W 2.5
 #define REST_U     0.05 /* a supply loses 4 to 11 % of what it passes on, and fans follow */
 #define GAIN_MOST  0.1  /* as far off as a board was ever found */
 #define FLAT_RATIO 0.02 /* power that varies less tells no gain     */
@@ -294,7 +293,7 @@ static void uncertainties(const struct task *t, const struct sums *s, struct cal
 	double error = error_of(s, f, &v, left);
 
 	f->offset_u_w = k * error * sqrt(v.pivot);
-	f->gain_u = f->offset_alone ? GAIN_U : k * error * sqrt(v.gain);
+	f->gain_u = f->offset_alone ? SENSOR_GAIN_U : k * error * sqrt(v.gain);
 	free(r);
 }
 
@@ -324,7 +323,7 @@ static void leave_rest_out(struct calibrate_fit *f)
 	f->wider = true;
 	f->gain_u = hypot(f->gain_u, REST_U);
 	f->offset_w = 0;
-	f->offset_u_w = OFFSET_U_W;
+	f->offset_u_w = SENSOR_OFFSET_U_W;
 	f->pivot_w = 0;
 }
 
@@ -388,7 +387,8 @@ static int fit_line(const struct task *t, struct calibrate_fit *f, char *why, si
 
 	line(t, &s, f);
 	err = f->offset_alone ? 0 : check_line(f, why, size);
-	if (!err && !f->offset_alone && f->gain_u > GAIN_U) { /* no better than not knowing */
+	if (!err && !f->offset_alone &&
+	    f->gain_u > SENSOR_GAIN_U) { /* no better than not knowing */
 		f->offset_alone = true;
 		line(t, &s, f);
 	}

@@ -2,6 +2,7 @@
 
 #include "base/text.h"
 #include "measure/distribution.h"
+#include "measure/sensor.h"
 
 #include <gpuward.h>
 
@@ -236,7 +237,7 @@ static double offset_u_w(const struct comparison_row *row)
 
 		most = fmax(most, hypot(s->offset_u_w, s->gain_u * s->pivot_w));
 	}
-	return run ? most : COMPARE_OFFSET_W;
+	return run ? most : SENSOR_OFFSET_U_W;
 }
 
 /* What more runs do not lessen, as a standard uncertainty of ln(row / first). */

@@ -23,7 +23,7 @@ struct cool {
 	double to_c; /* NAN: as at the first start */
 	/* Who reads the GPUs, always in the same order; how many.  NULL: those of the runner's meter are read in ctx. */
 	unsigned (*read)(void *arg, struct cool_gpu ret[static COOL_DEVICES]);
-	/* About every second of a wait: the GPU that is farthest from its mark; NULL: nobody. */
+	/* Twice a second of a wait: the GPU that is farthest from its mark; NULL: nobody. */
 	void (*tell)(void *arg, unsigned gpu, double now_c, double mark_c);
 	void *arg;
 	/* For the record: */

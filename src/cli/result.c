@@ -3,6 +3,8 @@
  * two must not be linked statically into one program. */
 #include "result.h"
 
+#include "measure/sensor.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -438,8 +440,8 @@ static const char *const *words(struct reader *rd, const json_t *o, const char *
 	return v;
 }
 
-/* t_seconds of both count from begin_seconds of the power, which is counted from the window's
- * begin: readings before it have negative times. */
+/* t_seconds count from begin_seconds beside them (of ticks that have none, from that of the power), which counts from
+ * the window's begin: readings before it have negative times. */
 static void read_series(struct reader *rd, const json_t *device, struct result_series *s)
 {
 	const json_t *series = object(rd, device, "series");
@@ -535,8 +537,8 @@ static void read_sensor(struct reader *rd, const json_t *device, const char *run
 	s->tick_s = number(rd, object(rd, sensor, "counter"), "tick_seconds");
 	s->gain = number_or(rd, sensor, "gain", 1);
 	s->offset_w = number_or(rd, sensor, "offset_watts", 0);
-	s->gain_u = number_or(rd, sensor, "gain_uncertainty", 0.025);
-	s->offset_u_w = number_or(rd, sensor, "offset_uncertainty_watts", 2.5);
+	s->gain_u = number_or(rd, sensor, "gain_uncertainty", SENSOR_GAIN_U);
+	s->offset_u_w = number_or(rd, sensor, "offset_uncertainty_watts", SENSOR_OFFSET_U_W);
 	s->pivot_w = number_or(rd, sensor, "pivot_watts", 0);
 }
 

@@ -5,7 +5,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/utf8.h"
-#include "measure/energy.h"
+#include "serve/windows.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -13,10 +13,8 @@
 #include <string.h>
 
 #define ANSWER_NS (5 * NS_PER_S)
-#define RESULT_NS (10 * NS_PER_S) /* it waits up to 3 s for the sample that covers the end */
+#define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S) /* and the way there and back */
 #define FORGET_NS NS_PER_S
-#define LIMIT_S   (7 * 86400.0) /* the longest that a window may last */
-#define LABEL     64            /* bytes of a window's label, with the NUL */
 
 struct through {
 	struct remote remote;
@@ -131,14 +129,14 @@ int through_open(const struct remote_flags *flags, const char *const *gpu, unsig
 
 static void wish(struct buf *out, const struct through *t, const char *label)
 {
-	char name[LABEL];
+	char name[WINDOWS_LABEL];
 	struct json j;
 
 	utf8_clean(name, sizeof(name), label);
 	json_init(&j, out, false);
 	json_object(&j, NULL);
 	json_string(&j, "label", name);
-	json_double(&j, "limit_seconds", LIMIT_S);
+	json_double(&j, "limit_seconds", WINDOWS_LIMIT_MOST_S);
 	if (t->gpus) {
 		json_array(&j, "gpus");
 		for (unsigned i = 0; i < t->gpus; i++)

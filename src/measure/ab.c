@@ -9,6 +9,7 @@
 #include "compare.h"
 #include "distribution.h"
 #include "random.h"
+#include "sensor.h"
 #include "stat.h"
 
 #define ALPHA          0.05 /* of the whole comparison, and of the A/A pass */
@@ -68,7 +69,7 @@ void ab_config_init(struct ab_config *config)
 		.resamples = BOOTSTRAP_RESAMPLES,
 		.repeats_row_max = 3,
 		.repeats_max = 10,
-		.offset_w = COMPARE_OFFSET_W,
+		.offset_w = SENSOR_OFFSET_U_W,
 	};
 }
 

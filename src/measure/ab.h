@@ -71,7 +71,7 @@ struct ab_config {
 };
 
 /* 40 pairs, 4 A/A pairs, no target, no gate, seed 1, 10 000 resamples, 3 repeats in a row and 10
- * in all, 2.5 W. */
+ * in all, the offset of a board that nobody calibrated. */
 void ab_config_init(struct ab_config *config);
 
 enum ab_phase { AB_PHASE_AA, AB_PHASE_AB };

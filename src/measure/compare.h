@@ -46,7 +46,6 @@ int compare_arms(const struct compare_arm *first, const struct compare_arm *row,
 /* The part of ln(energy ratio) that the sensor's offset leaves uncertain, given the offset's
  * standard uncertainty in watts: it cancels as far as both drew the same mean power.  Mean power
  * and energy-delay product have the same; time has none. */
-#define COMPARE_OFFSET_W 2.5 /* 5 W at 95 %, unless calibrated */
 double compare_offset(double offset_w, double first_mean_w, double row_mean_w);
 
 #endif

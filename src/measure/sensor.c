@@ -162,8 +162,8 @@ void sensor_assume(struct sensor *ret, const struct report *r)
 	assume_counter(ret, r);
 	ret->module_scope = strstr(r->text[GW_T_NAME], "GH200") != NULL;
 	ret->gain = 1;
-	ret->gain_u = 0.025;
-	ret->offset_u_w = 2.5;
+	ret->gain_u = SENSOR_GAIN_U;
+	ret->offset_u_w = SENSOR_OFFSET_U_W;
 }
 
 /* ---- words ---- */

@@ -26,6 +26,10 @@ enum sensor_model {
 	SENSOR_LOWPASS, /* first order, time constant window_s   */
 };
 
+/* Standard uncertainties of a board's own sensor, 5 % and 5 W at 95 %, where no outside meter was held against it. */
+#define SENSOR_GAIN_U     0.025
+#define SENSOR_OFFSET_U_W 2.5
+
 /* One way in which power is told.  NAN: not known. */
 struct sensor_source {
 	enum gw_absence why; /* GW_HAVE: the device has it                           */
@@ -74,7 +78,7 @@ struct sensor {
 	/* From an outside meter: true power is gain x reading + offset_w; 1 and 0 without. */
 	bool calibrated;
 	double gain, offset_w;
-	double gain_u, offset_u_w; /* standard uncertainties: 0.025 and 2.5 W without        */
+	double gain_u, offset_u_w; /* standard uncertainties                                 */
 	double pivot_w; /* the reading at which offset_u_w holds and from which the gain's uncertainty
 			   counts: a line is known best in the middle of its points; 0 without */
 	double reference_u; /* relative standard uncertainty of the outside meter itself           */

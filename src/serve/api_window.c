@@ -12,9 +12,8 @@
 #define LATE_NS    (20 * NS_PER_MS)
 #define LOOKS      50
 #define LIMIT_S    3600.0
-#define LIMIT_MOST (7 * 86400.0)
 #define GPUS_MAX   64
-#define LABEL_MAX  63
+#define LABEL_MAX  (WINDOWS_LABEL - 1)
 #define LIST_BYTES (16u << 20) /* a list that is longer ends here */
 
 /* ---- who may ---- */
@@ -83,9 +82,9 @@ static bool read_wish(struct body *b, struct wish *w, char *message, size_t size
 		snprintf(message, size, "\"label\" is longer than %d bytes", LABEL_MAX);
 		return false;
 	}
-	if (!(limit_s > 0 && limit_s <= LIMIT_MOST)) {
+	if (!(limit_s > 0 && limit_s <= WINDOWS_LIMIT_MOST_S)) {
 		snprintf(message, size, "\"limit_seconds\" must be above 0 and at most %.0f",
-			 LIMIT_MOST);
+			 WINDOWS_LIMIT_MOST_S);
 		return false;
 	}
 	w->ask.limit_ns = (uint64_t)(limit_s * 1e9);

@@ -13,12 +13,14 @@
 
 #include "base/json.h"
 
-#define WINDOWS_OPEN_MAX  64
-#define WINDOWS_ENDED_MAX 64   /* in memory and kept */
-#define WINDOWS_MARKS_MAX 256  /* of one window      */
-#define WINDOWS_PARTS_MAX 2048 /* of all that are open */
-#define WINDOWS_TAGS_MAX  16
-#define WINDOWS_WAIT_NS   (3 * UINT64_C(1000000000)) /* for the sample that covers the end */
+#define WINDOWS_OPEN_MAX     64
+#define WINDOWS_ENDED_MAX    64   /* in memory and kept */
+#define WINDOWS_MARKS_MAX    256  /* of one window      */
+#define WINDOWS_PARTS_MAX    2048 /* of all that are open */
+#define WINDOWS_TAGS_MAX     16
+#define WINDOWS_LABEL        64                         /* bytes, with the NUL */
+#define WINDOWS_LIMIT_MOST_S (7 * 86400.0)              /* that one may last at most */
+#define WINDOWS_WAIT_NS      (3 * UINT64_C(1000000000)) /* for the sample that covers the end */
 
 struct windows;
 struct windows_entry;

@@ -23,7 +23,7 @@ struct windows_device {  /* a GPU that is measured, as it was called then */
 
 struct windows_part {
 	struct windows_part *next;
-	char label[64];
+	char label[WINDOWS_LABEL];
 	bool labelled; /* false: what was before the first mark */
 	uint64_t begin_ns, end_ns;
 	struct gw_window *window; /* NULL: worked out */
@@ -40,7 +40,7 @@ struct windows_sum {
 
 struct windows_entry {
 	struct windows_entry *next;
-	char id[20], label[64];
+	char id[20], label[WINDOWS_LABEL];
 	char key[65], request[65]; /* hashes; "": none */
 	enum windows_state state;
 	const char *ended_by; /* "request", "limit", "meter", "crash"; NULL: open */

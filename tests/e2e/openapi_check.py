@@ -50,6 +50,33 @@ def validate(doc, schema, value, what):
     assert not errors, f"{what}: {errors[0].message[:300]} at {list(errors[0].absolute_path)}"
 
 
+def unnamed(doc, schema, value, where="$"):
+    """Keys of value that the schema does not name.  Programs must bear them; our tests need not."""
+    parts = list(parts_of(doc, schema))
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            for part in parts:
+                if "items" in part:
+                    yield from unnamed(doc, part["items"], item, f"{where}[{i}]")
+    if not isinstance(value, dict) or not any("properties" in p for p in parts):
+        return
+    for key, inner in value.items():
+        known = [p["properties"][key] for p in parts if key in p.get("properties", {})]
+        if known:
+            yield from unnamed(doc, {"allOf": known}, inner, f"{where}.{key}")
+        elif not any("additionalProperties" in p for p in parts):
+            yield f"{where}.{key}"
+
+
+def parts_of(doc, schema):
+    """A schema with every $ref followed, and those that it is made of."""
+    if "$ref" in schema:
+        yield from parts_of(doc, follow(doc, schema["$ref"]))
+    for part in schema.get("allOf", []) + schema.get("anyOf", []) + schema.get("oneOf", []):
+        yield from parts_of(doc, part)
+    yield schema
+
+
 def check_parameters(path, operation):
     names = [(p["in"], p["name"]) for p in operation["parameters"]]
     assert len(set(names)) == len(names), f"{path}: a parameter twice"

@@ -1,4 +1,5 @@
 #include "measure/compare.h"
+#include "measure/sensor.h"
 
 #include <gpuward.h>
 
@@ -76,11 +77,11 @@ static void an_offset_widens_the_interval_however_many_runs(void **state)
 	double a[64], b[64];
 	struct compare_arm first = { a, 64, NAN }, row = { b, 64, NAN };
 	struct compare_change c;
-	double u = compare_offset(COMPARE_OFFSET_W, 700, 100);
+	double u = compare_offset(SENSOR_OFFSET_U_W, 700, 100);
 
 	(void)state;
 	assert_near(u, 2.5 * (1 / 100.0 - 1 / 700.0), 1e-12);
-	assert_true(compare_offset(COMPARE_OFFSET_W, 300, 300) == 0);
+	assert_true(compare_offset(SENSOR_OFFSET_U_W, 300, 300) == 0);
 	for (unsigned i = 0; i < 64; i++) {
 		a[i] = 100 + 0.01 * (i % 2);
 		b[i] = 200 + 0.02 * (i % 2);
