@@ -162,6 +162,18 @@ def test_what_was_kept_is_used_by_the_next_measurement(measured):
     assert "by an outside meter" in shown
 
 
+def test_ab_asks_the_sensor_what_is_uncertain_of_it(measured):
+    folder = measured[0]
+
+    def offset(**env):
+        done = gpuward("ab", f"--simulate={folder / 'off.toml'}", "--json", "--quiet", "--pairs-max=2", "--aa-pairs=0", "--warmup=0",
+                       "--no-cooldown", "--", "sleep", "0.2", "--", "sleep", "0.2", env=environment(**env))
+        return json.loads(done.stdout)["config"]["offset_watts"]
+
+    calibrated = offset(XDG_CACHE_HOME=folder / "cache")
+    assert offset(XDG_CACHE_HOME=folder / "none") == 2.5 and 0 < calibrated < 2.5
+
+
 def test_a_bundle_is_calibrated_later(measured):
     folder, bundle, trace, doc, _ = measured
     found = json.loads(recompute("--json", "--calibrate", trace, bundle).stdout)
