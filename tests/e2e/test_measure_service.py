@@ -177,7 +177,7 @@ def test_a_run_waits_until_the_gpus_of_the_service_are_cool(s, tmp_path):
     child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=environment(s), stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     now = s.get("/api/v1/devices").json()["devices"][1]["temperature_gpu_celsius"]
-    assert f"GPU 1 is at {now:.0f} C, waiting for 1 C" in child.stderr.readline()
+    assert f"GPU 1 is at {now:.0f} °C, waiting for 1 °C" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
     code = end(child, tmp_path)[0]
     assert code == 128 + signal.SIGINT and not (tmp_path / "ran").exists()
