@@ -69,8 +69,8 @@ struct event {
 			int64_t pid;
 			uint64_t start_ticks;
 			uint64_t memory_bytes; /* 0: not known */
-			double sm_ratio; /* NAN: not known */
-			int own;         /* of the program that is measured */
+			double sm_ratio;       /* NAN: not known */
+			int own;               /* of the program that is measured */
 			char name[32];
 		} process;
 		struct {

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from support import CONSTANT, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward, until_caught
+from support import CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, check, environment, gpuward, until_caught
 from worker import Fault
 
 PYTHON = sys.executable
@@ -319,6 +319,18 @@ def test_a_part_on_several_gpus_has_the_sum_of_their_joules(measure):
 def test_a_part_without_joules_says_why(measure):
     done, _ = measure(["--simulate=no-gpu"], "sh", "-c", MARK + "m begin x; sleep 0.1; m end x")
     assert re.search(r"Parts +x: [\d.]+ ms; energy unknown: there is no GPU\n", done.stderr)
+
+
+@pytest.mark.parametrize("page", ["docs/man/gpuward-measure.1.scd", "docs/MEASURING.md"])
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_function_that_the_page_shows_marks_and_does_no_harm(measure, load, page, shell):
+    (function,) = [l for l in (TOP / page).read_text().splitlines() if l.startswith("mark() {")]
+    script = f"set -eu; {function}; mark begin load; sleep 0.1; mark end load; mark tokens 3; echo done"
+    alone = subprocess.run([shell, "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, "done\n", "")
+    done, doc = measure([load], shell, "-c", script)
+    assert done.stdout == "done\n" and doc["tokens"] == 3
+    assert [w["label"] for w in doc["runs"][0]["windows"]] == ["load"]
 
 
 def test_numbers_of_iterations_that_may_mean_how_many_are_told_once(measure, load):
