@@ -316,6 +316,15 @@ def test_a_part_on_several_gpus_has_the_sum_of_their_joules(measure):
     assert float(shown[2]) == pytest.approx(width, rel=0.05)
 
 
+@pytest.mark.parametrize("lang, unit", [("C.UTF-8", "µs"), ("C", "us")])
+def test_a_part_of_microseconds_is_written_as_everywhere(measure, load, lang, unit):
+    script = ("import os, time; t = time.monotonic_ns();"
+              "os.write(int(os.environ['GPUWARD_MARK_FD']), b'begin a %d\\nend a %d\\n' % (t, t + 5000));"
+              "time.sleep(0.2)")
+    done, _ = measure([load], PYTHON, "-c", script, env=environment(LANG=lang))
+    assert re.search(r"a: .* in 5\.000 " + unit + "$", done.stderr, re.M)
+
+
 def test_a_part_without_joules_says_why(measure):
     done, _ = measure(["--simulate=no-gpu"], "sh", "-c", MARK + "m begin x; sleep 0.1; m end x")
     assert re.search(r"Parts +x: [\d.]+ ms; energy unknown: there is no GPU\n", done.stderr)

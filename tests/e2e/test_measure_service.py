@@ -121,6 +121,8 @@ def test_several_runs_a_warm_up_marks_and_counts(s, tmp_path):
         assert part["label"] == "a" and 0 < part["seconds"] <= run["seconds"] and part["devices"] == []
         assert run["window_seconds"] > run["seconds"] > 0.1
     assert "marked 1 part" in done.stderr
+    done, _ = measure(s, tmp_path, command=["sh", "-c", script])
+    assert "energy unknown: the service measures the run, not its parts" in " ".join(done.stderr.split())
 
 
 def test_the_energy_of_this_host_is_not_that_of_another(s, tmp_path):
