@@ -42,6 +42,18 @@ static void show(const char *label, const struct gw_energy *e)
 			printf("\t%s: %s\n", gw_code_info(c)->key, gw_code_info(c)->sentence);
 }
 
+/* A simulator's figures must not be taken for real ones. */
+static void say_simulated(struct gw_ctx *ctx)
+{
+	struct gw_snapshot *s;
+
+	if (gw_snapshot_new(ctx, &s))
+		return;
+	if (gw_snapshot_take(s, 0) == 0 && gw_snapshot_status(s)->simulated)
+		printf("SIMULATED: no figure is real\n");
+	gw_snapshot_free(s);
+}
+
 static void finish(struct gw_window *w)
 {
 	int err = gw_window_wait(w, 5 * SECOND);
@@ -88,10 +100,12 @@ int main(int argc, char **argv)
 		fprintf(stderr, "window: %s\n", gw_strerror(err));
 		return 1;
 	}
-	if (gw_meter_device_count(meter) == 0)
+	if (gw_meter_device_count(meter) == 0) {
 		printf("no GPU here\n");
-	else
+	} else {
+		say_simulated(ctx);
 		err = measure(meter, seconds);
+	}
 	if (gw_meter_stop(meter) == 0) /* else a driver call hangs, and still uses ctx */
 		gw_close(ctx);
 	return err;

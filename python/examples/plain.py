@@ -36,6 +36,8 @@ def main():
                 work(0.5)
     except gpuward.GpuwardError as e:
         sys.exit("plain.py: %s" % e)
+    if whole.simulated:
+        print("SIMULATED: no figure is real")
     show(whole)
     show(half)
 

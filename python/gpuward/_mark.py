@@ -64,7 +64,9 @@ def mark(name):
 
 
 def iteration(n=None):
-    """An iteration is over (its number, where there is one)."""
+    """One iteration is over.  n is its number, for people, and not how many there were: of a
+    batch call it once for each, or count by tokens().
+    """
     _write("iteration" if n is None else "iteration %d" % _count(n))
 
 

@@ -186,8 +186,8 @@ static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 	struct comparison *x = arg;
 	char text[256];
 
-	snprintf(text, sizeof(text), "%s; GPU %u is at %.0f C, waiting for %.0f C", x->line,
-		 gpu, now_c, mark_c);
+	snprintf(text, sizeof(text), "%s; GPU %u is at %.0f %s, waiting for %.0f %s", x->line,
+		 gpu, now_c, term_plain("°C"), mark_c, term_plain("°C"));
 	show_line(x, text);
 }
 
@@ -333,9 +333,10 @@ static bool cool_down(struct comparison *x)
 	ended = cool_wait(&x->cool);
 	if (x->cool.late_gpu >= 0) {
 		clear_line(x);
-		cli_error("GPU %d does not get cooler than %.0f C within a minute; that is its "
-			  "mark from now on",
-			  x->cool.late_gpu, x->cool.late_c);
+		cli_error(
+			"GPU %d does not get cooler than %.0f %s within a minute; that is its "
+			"mark from now on",
+			x->cool.late_gpu, x->cool.late_c, term_plain("°C"));
 	}
 	return ended;
 }

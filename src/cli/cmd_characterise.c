@@ -140,16 +140,23 @@ static const struct table_column columns[] = {
 	[FROM] = { "FROM", 2, false, true },      { NULL, 0, false, false },
 };
 
+static const char *time_text(char out[static 32], double s)
+{
+	if (s > 0 && s < 1e-3)
+		snprintf(out, 32, "%.3g %s", s * 1e6, term_plain("µs"));
+	else if (s < 1)
+		snprintf(out, 32, "%.4g ms", s * 1e3);
+	else
+		snprintf(out, 32, "%.4g s", s);
+	return out;
+}
+
 static void set_time(struct table *t, unsigned column, enum term_style style, double s)
 {
-	if (isnan(s))
-		return;
-	if (s > 0 && s < 1e-3)
-		table_set(t, column, style, "%.3g %s", s * 1e6, term_plain("µs"));
-	else if (s < 10)
-		table_set(t, column, style, "%.4g ms", s * 1e3);
-	else
-		table_set(t, column, style, "%.4g s", s);
+	char text[32];
+
+	if (!isnan(s))
+		table_set(t, column, style, "%s", time_text(text, s));
 }
 
 static void add_source(struct table *t, const char *name, const struct sensor_source *s,
@@ -196,14 +203,15 @@ static void add_counter(struct table *t, const struct sensor *s)
 
 static void print_rates(const struct sensor *s)
 {
-	char key[48];
+	char key[64], text[32];
 
 	for (unsigned i = 0; i < SENSOR_RATES; i++) {
 		const struct sensor_rate *r = &s->rate[i];
 
 		if (isnan(r->every_s))
 			continue;
-		snprintf(key, sizeof(key), "counter read every %.4g s", r->every_s);
+		snprintf(key, sizeof(key), "counter read every %s",
+			 time_text(text, r->every_s));
 		figure_line(key, "%.2f W against %.2f W (%+.2f %%)", r->counter_w,
 			    r->reference_w, 100 * (r->counter_w / r->reference_w - 1));
 	}
@@ -212,7 +220,8 @@ static void print_rates(const struct sensor *s)
 	if (s->counter_unsafe)
 		figure_line("counter may be read", "never: no rate that was tried is safe");
 	else
-		figure_line("counter may be read", "every %g s", s->counter_safe_s);
+		figure_line("counter may be read", "every %s",
+			    time_text(text, s->counter_safe_s));
 }
 
 static void print_title(const struct gw_device *d, const struct outcome *o)

@@ -506,7 +506,8 @@ static void print_throttle(const struct gw_energy *e)
 	if (!any)
 		fputs(known ? " none" : " not known", stderr);
 	if (!isnan(e->temperature_max))
-		fprintf(stderr, "; highest temperature %.0f C", e->temperature_max);
+		fprintf(stderr, "; highest temperature %.0f %s", e->temperature_max,
+			term_plain("°C"));
 	fputc('\n', stderr);
 }
 

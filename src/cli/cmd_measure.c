@@ -37,6 +37,7 @@ struct measurement {
 	struct run_progress progress;
 	struct cool cool;
 	bool cool_told;             /* what is waited for                          */
+	bool numbers_told;          /* that iterations are not numbered one by one */
 	bool shared_told;           /* that somebody else is here                  */
 	bool known;                 /* what the result tells of the GPUs           */
 	struct bundle *bundle;      /* NULL: none is kept                          */
@@ -61,8 +62,8 @@ static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 	struct measurement *m = arg;
 
 	if (!m->cool_told && !m->c->quiet)
-		fprintf(stderr, "gpuward: GPU %u is at %.0f C, waiting for %.0f C\n", gpu,
-			now_c, mark_c);
+		fprintf(stderr, "gpuward: GPU %u is at %.0f %s, waiting for %.0f %s\n", gpu,
+			now_c, term_plain("°C"), mark_c, term_plain("°C"));
 	m->cool_told = true;
 }
 
@@ -81,9 +82,10 @@ static void cool_down(struct measurement *m)
 	m->cool_told = false;
 	cool_wait(&m->cool);
 	if (m->cool.late_gpu >= 0)
-		cli_error("GPU %d does not get cooler than %.0f C within a minute; that is its "
-			  "mark from now on",
-			  m->cool.late_gpu, m->cool.late_c);
+		cli_error(
+			"GPU %d does not get cooler than %.0f %s within a minute; that is its "
+			"mark from now on",
+			m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
 }
 
 /* ---- while it runs ---- */
@@ -174,6 +176,21 @@ static void say_counts(const struct measurement *m, const struct marks *k,
 	say_count("iterations", m->plan.iterations, w ? w->iterations : k->iterations,
 		  r->iterations);
 	say_count("tokens", m->plan.tokens, w ? w->tokens : k->tokens, r->tokens);
+}
+
+/* Where the lines are what is counted: do their numbers mean that too? */
+static void say_numbers(struct measurement *m, const struct marks *k,
+			const struct measured_run *r)
+{
+	if (!k->odd_after || m->numbers_told || !isnan(m->plan.iterations) ||
+	    (r->count.source && r->count.iterations))
+		return;
+	m->numbers_told = true;
+	cli_error("after 'iteration %llu' the command marked 'iteration %llu': such a line "
+		  "counts "
+		  "one, and its number is not how many; where it stands for several, give "
+		  "--iterations, or write a line for each",
+		  (unsigned long long)k->odd_before, (unsigned long long)k->odd_after);
 }
 
 static void say_marks(const struct marks *k)
@@ -303,6 +320,7 @@ static int run_once(struct measurement *m, unsigned number)
 	}
 	say_part(m, result);
 	say_counts(m, &run->marks, result);
+	say_numbers(m, &run->marks, result);
 	m->result.runs++;
 	m->status = runner_status(run);
 	m->progress.expected_s = run->seconds;

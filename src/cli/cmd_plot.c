@@ -39,9 +39,29 @@ static void add_lines(struct chart *chart, const struct cli *c, const struct res
 	}
 }
 
+/* What is said of results that are simulated, to be seen and to be read. */
+struct pretence {
+	const char *mark, *words;
+};
+
+static struct pretence pretence_of(const struct results *r)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < r->n; i++)
+		n += r->v[i].simulated;
+	if (n == 0)
+		return (struct pretence){ NULL, "" };
+	if (n == r->n)
+		return (struct pretence){ "SIMULATED", "; simulated, no figure is real" };
+	return (struct pretence){ "SIMULATED IN PART",
+				  "; simulated in part, not every figure is real" };
+}
+
 static int draw(const struct cli *c, const struct chart *chart, const struct results *r)
 {
 	char title[256], description[256];
+	struct pretence pretence = pretence_of(r);
 	bool single = chart->n == 1;
 	struct plot_time p = { .quantity = "Power",
 			       .unit = "W",
@@ -53,6 +73,7 @@ static int draw(const struct cli *c, const struct chart *chart, const struct res
 			       .zero = true,
 			       .strips = true,
 			       .file = true,
+			       .mark = pretence.mark,
 			       .width = 860,
 			       .height = 320 };
 	struct buf out;
@@ -62,8 +83,7 @@ static int draw(const struct cli *c, const struct chart *chart, const struct res
 		 single ? r->v[0].label : "several runs");
 	snprintf(description, sizeof(description),
 		 "Power in watts of %zu %s against seconds since the measured window began%s",
-		 chart->n, single ? "run" : "runs",
-		 r->v[0].simulated ? "; simulated, no figure is real" : "");
+		 chart->n, single ? "run" : "runs", pretence.words);
 	p.title = given(c)->title ? given(c)->title : title;
 	p.description = description;
 	buf_init(&out, 64u << 20);

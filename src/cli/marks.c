@@ -181,6 +181,16 @@ static void iteration(struct marks *m, uint64_t t_ns)
 		m->latency[place] = (struct marks_latency){ m->iterations, s };
 }
 
+/* Numbers count up by one, over lines that have none too, and may begin again. */
+static void check_number(struct marks *m, uint64_t number)
+{
+	if (m->number && number != m->number && number > 1 && !m->odd_after) {
+		m->odd_before = m->number - 1;
+		m->odd_after = number;
+	}
+	m->number = number + 1;
+}
+
 double marks_latency(const struct marks *m, const struct marks_window *w, double p)
 {
 	double *own = malloc((m->latencies + 1) * sizeof(*own)), v = NAN;
@@ -230,6 +240,10 @@ static void take_line(struct marks *m, const char *line, uint64_t now_ns)
 	if (n == 0)
 		return;
 	if (strcmp(word[0], "iteration") == 0 && n <= 2 && (n < 2 || whole(word[1], &v))) {
+		if (n == 2)
+			check_number(m, v);
+		else if (m->number)
+			m->number++;
 		iteration(m, now_ns);
 	} else if (strcmp(word[0], "tokens") == 0 && n == 2 && whole(word[1], &v) &&
 		   v <= UINT64_MAX - m->tokens) {

@@ -2,7 +2,7 @@
  *
  * Lines on an inherited descriptor, one mark each:
  *   begin NAME [T]   a part of the run begins     end NAME [T]   and ends
- *   iteration [N]    one more iteration is done (N is for people)
+ *   iteration [N]    one more iteration is done, whatever N is: it is its number, for people
  *   tokens N         N more tokens were made
  * T is a moment of CLOCK_MONOTONIC in nanoseconds; without it the line's arrival counts.  A line
  * that is none of these is counted and passed over; nothing that a command writes can do harm. */
@@ -50,10 +50,14 @@ struct marks {
 	uint64_t bad;     /* lines that were no marks       */
 	char reason[128]; /* what was wrong with the first  */
 	uint64_t refused; /* windows past MARKS_WINDOWS     */
+	/* The first two numbers of iterations that do not follow each other: somebody may mean
+	 * how many they were.  Both 0: there are none. */
+	uint64_t odd_before, odd_after;
 	/* Its own: */
 	struct gw_meter *meter;
 	const char *part;              /* whose processes are kept too; NULL: none           */
 	uint64_t begin_ns, last_ns;    /* of the run; of the last iteration, 0: none */
+	uint64_t number;               /* that the next iteration should have, 0: any        */
 	struct marks_latency *latency; /* between iterations                         */
 	size_t latencies;              /* kept                                       */
 	uint64_t latency_count;        /* seen                                       */

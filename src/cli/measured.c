@@ -212,6 +212,16 @@ static const struct gw_interval *net_of(const struct measured_device *d)
 	return &d->baseline.net_joules;
 }
 
+struct gw_interval measured_window_joules(const struct measured_run *r,
+					  const struct measured_window *w)
+{
+	struct gw_interval all = { 0, 0, 0 };
+
+	for (unsigned i = 0; w->energy && i < r->devices; i++)
+		energy_interval_add(&all, &w->energy[i].joules, true);
+	return !w->energy || r->devices == 0 || isnan(all.best) ? unknown : all;
+}
+
 /* too_many: of n, perhaps. */
 static struct gw_interval each(const struct gw_interval *v, double n, double too_many)
 {

@@ -52,6 +52,10 @@ void measured_add_up(struct measured_run *r);
 void measured_calibrate(struct measured_run *r, const struct sensor *to,
 			const struct run_baseline *baseline);
 
+/* What a part of the run took, on all its GPUs; NAN: not known. */
+struct gw_interval measured_window_joules(const struct measured_run *r,
+					  const struct measured_window *w);
+
 /* Was somebody else on one of its GPUs? */
 bool measured_shared(const struct measured_run *r);
 

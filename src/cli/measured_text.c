@@ -35,7 +35,12 @@ static unsigned step_of(double v, double *ret_scale)
 	return i;
 }
 
-static const char *const prefixes[] = { "G", "M", "k", "", "m", "u" };
+static const char *prefix(unsigned step)
+{
+	static const char *const prefixes[] = { "G", "M", "k", "", "m", "µ" };
+
+	return term_plain(prefixes[step]);
+}
 
 /* "12.34 ms": four digits in a unit that fits. */
 static const char *quantity(char out[static 32], double v, const char *unit)
@@ -54,7 +59,7 @@ static const char *quantity(char out[static 32], double v, const char *unit)
 			 : size >= 100 ? 1
 			 : size >= 10  ? 2
 				       : 3,
-			 v / scale, prefixes[step], unit);
+			 v / scale, prefix(step), unit);
 	return out;
 }
 
@@ -86,7 +91,7 @@ static const char *interval(char out[static 80], const struct gw_interval *v)
 	if (fabs(best) < 0.5 * pow(10, -digits))
 		best = 0; /* not "-0" */
 	snprintf(out, 80, "%.*f %s %.*f %sJ", digits, best, plus_minus(), digits, width,
-		 prefixes[step]);
+		 prefix(step));
 	return out;
 }
 
@@ -98,8 +103,7 @@ static const char *width_text(char out[static 32], double joules)
 
 	if (isnan(joules))
 		return "unknown";
-	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale,
-		 prefixes[step]);
+	snprintf(out, 32, "%.*f %sJ", digits_of(joules / scale), joules / scale, prefix(step));
 	return out;
 }
 
@@ -332,19 +336,34 @@ static void print_host(const struct measured_run *r)
 		    r->host.remedy ? r->host.remedy : "");
 }
 
-static void print_windows(const struct measured_run *r)
+/* Why the joules of a part are not known. */
+static const char *unknown_part(const struct measured_run *r, const struct measured_window *w)
 {
+	return r->devices == 0   ? "there is no GPU"
+	       : r->window_s > 0 ? "the service measures the run, not its parts"
+	       : !w->energy      ? gw_strerror(-GW_E_NOMEM)
+				 : "not every GPU has a figure for it";
+}
+
+static void print_part(const char *title, const struct measured_run *r,
+		       const struct measured_window *w)
+{
+	struct gw_interval joules = measured_window_joules(r, w);
+	const char *ended = w->unfinished ? " (unfinished: the run ended first)" : "";
 	char a[80], b[32];
 
-	for (unsigned i = 0; i < r->windows && i < 12; i++) {
-		const struct measured_window *w = &r->window[i];
+	quantity(b, w->seconds, "s");
+	if (isnan(joules.best))
+		row(title, "%s: %s%s; energy unknown: %s", w->label, b, ended,
+		    unknown_part(r, w));
+	else
+		row(title, "%s: %s in %s%s", w->label, interval(a, &joules), b, ended);
+}
 
-		if (w->energy && r->devices == 1)
-			row(i ? "" : "Parts", "%s: %s in %s", w->label,
-			    interval(a, &w->energy[0].joules), quantity(b, w->seconds, "s"));
-		else
-			row(i ? "" : "Parts", "%s: %s", w->label, quantity(b, w->seconds, "s"));
-	}
+static void print_windows(const struct measured_run *r)
+{
+	for (unsigned i = 0; i < r->windows && i < 12; i++)
+		print_part(i ? "" : "Parts", r, &r->window[i]);
 	if (r->windows > 12)
 		row("", "and %u more", r->windows - 12);
 }

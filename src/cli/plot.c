@@ -20,15 +20,15 @@ const char *plot_style(void)
 {
 	return ".plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;"
 	       "--c5:#2d8fc4;--c6:#555;--ink:#222;--quiet:#666;--grid:#e3e3e3;--window:#0072b2;"
-	       "--held:#d55e00;--hot:#b00020;--paper:#fff;"
+	       "--held:#8a8a8a;--hot:#b00020;--paper:#fff;"
 	       "font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif}"
 	       "@media (prefers-color-scheme:dark){.plot{--c0:#56b4e9;--c1:#ff8c42;"
 	       "--c2:#2fc99a;--c3:#e39ac4;--c4:#e6b422;--c5:#8fd0f5;--c6:#bbb;--ink:#eee;"
-	       "--quiet:#aaa;--grid:#3a3a3a;--window:#56b4e9;--held:#ff8c42;--hot:#ff6b6b;"
+	       "--quiet:#aaa;--grid:#3a3a3a;--window:#56b4e9;--held:#8f8f8f;--hot:#ff6b6b;"
 	       "--paper:#16181b}}"
 	       "@media print{.plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;"
 	       "--c4:#a87400;--c5:#2d8fc4;--c6:#555;--ink:#000;--quiet:#444;--grid:#ddd;"
-	       "--window:#0072b2;--held:#d55e00;--hot:#b00020;--paper:#fff}}"
+	       "--window:#0072b2;--held:#777;--hot:#b00020;--paper:#fff}}"
 	       ".plot text{fill:var(--ink)}.plot .q{fill:var(--quiet)}"
 	       ".plot .grid{stroke:var(--grid);fill:none}"
 	       ".plot .axis{stroke:var(--quiet);fill:none}"
@@ -37,6 +37,8 @@ const char *plot_style(void)
 	       ".plot .limit{stroke:var(--quiet);stroke-dasharray:2 4;fill:none}"
 	       ".plot .line{fill:none;stroke-width:1.4;stroke-linejoin:round}"
 	       ".plot .halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px}"
+	       ".plot .frame{fill:none;stroke:var(--hot)}"
+	       ".plot text.mark{fill:var(--hot);font-weight:bold}"
 	       ".plot .held{fill:var(--held)}.plot .hot{fill:var(--hot)}"
 	       ".plot .c0{stroke:var(--c0)}.plot .c1{stroke:var(--c1)}"
 	       ".plot .c2{stroke:var(--c2)}.plot .c3{stroke:var(--c3)}"
@@ -608,6 +610,18 @@ static void title_axis(struct buf *out, const struct plot_time *p)
 	buf_addf(out, ", %s</text>", p->unit);
 }
 
+/* At the top right, where no line is. */
+static void draw_mark(struct buf *out, const char *mark, double right)
+{
+	double width = 12 + 9 * (double)strlen(mark);
+
+	buf_addf(out,
+		 "<rect class=\"frame\" x=\"%.1f\" y=\"3.5\" width=\"%.0f\" height=\"16\" "
+		 "rx=\"2\"/>",
+		 right - width, width);
+	text_at(out, right - width / 2, 15.5, "middle", "mark", mark);
+}
+
 static void begin_file(struct buf *out)
 {
 	buf_adds(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n");
@@ -643,6 +657,8 @@ void plot_time(struct buf *out, const struct plot_time *p)
 	y_ticks(out, &y, x.at, x.at + x.size);
 	title_axis(out, p);
 	draw_windows(out, p, &x, &y);
+	if (p->mark)
+		draw_mark(out, p->mark, p->width - 6);
 	for (unsigned i = 0; i < p->nlines; i++)
 		draw_line(out, &p->lines[i], &x, &y);
 	draw_limit(out, p, &x, &y);

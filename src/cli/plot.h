@@ -37,6 +37,7 @@ struct plot_time {
 	double least_span; /* the scale covers at least this: a degree is no mountain */
 	bool strips;       /* show what held the clocks back                  */
 	bool file;         /* not part of a page: brings its own style        */
+	const char *mark;  /* what must be seen, as "SIMULATED"; NULL: none   */
 	unsigned width, height;
 };
 void plot_time(struct buf *out, const struct plot_time *p);

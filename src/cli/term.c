@@ -103,7 +103,14 @@ bool term_utf8(void)
 
 const char *term_plain(const char *text)
 {
-	return !term.utf8 && strncmp(text, "°", strlen("°")) == 0 ? text + strlen("°") : text;
+	static const char *const plain[][2] = {
+		{ "°C", "C" }, { "µ", "u" }, { "µs", "us" }, { "µJ", "uJ" }
+	};
+
+	for (size_t i = 0; !term.utf8 && i < sizeof(plain) / sizeof(*plain); i++)
+		if (strcmp(text, plain[i][0]) == 0)
+			return plain[i][1];
+	return text;
 }
 
 const char *term_on(enum term_style style)

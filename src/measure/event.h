@@ -67,9 +67,10 @@ struct event {
 		unsigned code;
 		struct {
 			int64_t pid;
-			uint64_t start_ticks, memory_bytes;
-			double sm_ratio; /* NAN: not known */
-			int own;         /* of the program that is measured */
+			uint64_t start_ticks;
+			uint64_t memory_bytes; /* 0: not known */
+			double sm_ratio;       /* NAN: not known */
+			int own;               /* of the program that is measured */
 			char name[32];
 		} process;
 		struct {

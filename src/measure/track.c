@@ -406,6 +406,19 @@ static double worst_share(const struct gw_energy *r, unsigned code, double *ret_
 	return most / r->seconds;
 }
 
+/* Who it was; 0 bytes are no figure. */
+static void stranger(const struct track_window *w, char *out, size_t size)
+{
+	char memory[32] = "memory not known";
+
+	if (w->foreign_bytes)
+		snprintf(memory, sizeof(memory), "%.0f MiB",
+			 (double)w->foreign_bytes / 1048576);
+	snprintf(out, size, "%s (pid %lld), %s",
+		 *w->foreign_name ? w->foreign_name : "a process", (long long)w->foreign_pid,
+		 memory);
+}
+
 void track_evidence(const struct track_window *w, const struct gw_energy *r, unsigned code,
 		    char *out, size_t size)
 {
@@ -413,11 +426,7 @@ void track_evidence(const struct track_window *w, const struct gw_energy *r, uns
 
 	out[0] = '\0';
 	switch (code) {
-	case GW_CODE_FOREIGN_PROCESS:
-		snprintf(out, size, "%s (pid %lld), %.0f MiB",
-			 *w->foreign_name ? w->foreign_name : "a process",
-			 (long long)w->foreign_pid, (double)w->foreign_bytes / 1048576);
-		break;
+	case GW_CODE_FOREIGN_PROCESS: stranger(w, out, size); break;
 	case GW_CODE_THROTTLE_POWER:
 	case GW_CODE_THROTTLE_THERMAL:
 	case GW_CODE_THROTTLE_BRAKE:

@@ -36,7 +36,8 @@ def window(*words, **changes):
 def test_the_window_example_tells_joules_with_an_interval():
     done = window("1.5", GPUWARD_SIM="h200")
     assert done.returncode == OK, done.stderr
-    lines = [l for l in done.stdout.splitlines() if not l.startswith("\t")]
+    mark, *lines = [l for l in done.stdout.splitlines() if not l.startswith("\t")]
+    assert mark == "SIMULATED: no figure is real"
     assert [l.split(",")[0] for l in lines] == ["all", "second half"]
     for line, seconds in zip(lines, (1.5, 0.75)):
         words = line.replace("(", "").replace(")", "").replace(";", "").split("GPU 0:")[1].split()

@@ -17,7 +17,7 @@ import time
 
 import pytest
 
-from support import CONSTANT, PROGRAM, TIMEOUT, USAGE, WATTS, check, environment, gpuward, until_caught
+from support import CONSTANT, PROGRAM, TIMEOUT, TOP, USAGE, WATTS, check, environment, gpuward, until_caught
 from worker import Fault
 
 PYTHON = sys.executable
@@ -258,7 +258,7 @@ def test_a_run_waits_until_the_gpu_is_cool(measure, scenario):
     hot = CONSTANT.replace("[[gpu.load]]", "thermal_s = 0.3\n[[gpu.load]]\nuntil = 31")
     done, doc = measure([scenario(hot), "--cooldown-to=42"], "sleep", "0.1")
     assert done.returncode == 0
-    assert "waiting for 42 C" in done.stderr
+    assert "waiting for 42 °C" in done.stderr
     assert doc["runs"][0]["devices"][0]["temperature_celsius"]["begin"] <= 42
 
 
@@ -296,6 +296,60 @@ def test_a_command_marks_parts_iterations_and_tokens(measure, load):
         run["energy_joules"]["best"] / 42
     )
     assert "3 lines on GPUWARD_MARK_FD were passed over; the first: 'nonsense'" in done.stderr
+    assert "'iteration" not in done.stderr  # they are numbered one by one
+    said = " ".join(done.stderr.split())
+    assert re.search(r"Parts prefill: \S+ ± \S+ m?J in \S+ m?s open: \S+ ± \S+ m?J in \S+ m?s "
+                     r"\(unfinished: the run ended first\)", said)
+
+
+MARK = 'm() { echo "$@" >&$GPUWARD_MARK_FD; }; '
+
+
+def test_a_part_on_several_gpus_has_the_sum_of_their_joules(measure):
+    done, doc = measure(["--simulate=two-gpus"], "sh", "-c", MARK + "m begin x; sleep 0.5; m end x")
+    (part,) = doc["runs"][0]["windows"]
+    energies = [d["energy_joules"] for d in part["devices"]]
+    assert len(energies) == 2
+    shown = re.search(r"Parts +x: ([\d.]+) ± ([\d.]+) J in ", done.stderr)
+    assert float(shown[1]) == pytest.approx(sum(e["best"] for e in energies), rel=0.01)
+    width = sum(e["high"] - e["low"] for e in energies) / 2  # boards of one kind err alike
+    assert float(shown[2]) == pytest.approx(width, rel=0.05)
+
+
+@pytest.mark.parametrize("lang, unit", [("C.UTF-8", "µs"), ("C", "us")])
+def test_a_part_of_microseconds_is_written_as_everywhere(measure, load, lang, unit):
+    script = ("import os, time; t = time.monotonic_ns();"
+              "os.write(int(os.environ['GPUWARD_MARK_FD']), b'begin a %d\\nend a %d\\n' % (t, t + 5000));"
+              "time.sleep(0.2)")
+    done, _ = measure([load], PYTHON, "-c", script, env=environment(LANG=lang))
+    assert re.search(r"a: .* in 5\.000 " + unit + "$", done.stderr, re.M)
+
+
+def test_a_part_without_joules_says_why(measure):
+    done, _ = measure(["--simulate=no-gpu"], "sh", "-c", MARK + "m begin x; sleep 0.1; m end x")
+    assert re.search(r"Parts +x: [\d.]+ ms; energy unknown: there is no GPU\n", done.stderr)
+
+
+@pytest.mark.parametrize("page", ["docs/man/gpuward-measure.1.scd", "docs/MEASURING.md"])
+@pytest.mark.parametrize("shell", ["sh", "bash"])
+def test_the_function_that_the_page_shows_marks_and_does_no_harm(measure, load, page, shell):
+    (function,) = [l for l in (TOP / page).read_text().splitlines() if l.startswith("mark() {")]
+    script = f"set -eu; {function}; mark begin load; sleep 0.1; mark end load; mark tokens 3; echo done"
+    alone = subprocess.run([shell, "-c", script], capture_output=True, text=True, env={"PATH": os.environ["PATH"]})
+    assert (alone.returncode, alone.stdout, alone.stderr) == (0, "done\n", "")
+    done, doc = measure([load], shell, "-c", script)
+    assert done.stdout == "done\n" and doc["tokens"] == 3
+    assert [w["label"] for w in doc["runs"][0]["windows"]] == ["load"]
+
+
+def test_numbers_of_iterations_that_may_mean_how_many_are_told_once(measure, load):
+    twice = MARK + "m iteration 100; m iteration 100; m iteration 100"
+    done, doc = measure([load, "--trials=2", "--no-cooldown"], "sh", "-c", twice)
+    assert [r["iterations"] for r in doc["runs"]] == [3, 3]
+    told = "after 'iteration 100' the command marked 'iteration 100': such a line counts one"
+    assert done.stderr.count(told) == 1
+    done, doc = measure([load, "--iterations=300"], "sh", "-c", twice)
+    assert doc["iterations"] == 300 and told not in done.stderr
 
 
 PARTS = """
@@ -601,6 +655,13 @@ def test_a_gpu_without_a_meter_has_no_joules(measure, scenario):
     assert run["devices"][0]["energy_joules"] is None
     assert run["devices"][0]["meter"] == "none"
     assert run["codes"]
+
+
+def test_memory_that_the_driver_does_not_tell_is_not_0(measure):
+    done, doc = measure(["--simulate=sentinels"], "sleep", "0.3")
+    assert "no memory (pid 4000000), memory not known" == codes(doc["runs"][0])["foreign-process"]["evidence"]
+    words = " ".join(done.stderr.split())
+    assert "no memory (pid 4000000), memory not known" in words and "0 MiB" not in words
 
 
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'

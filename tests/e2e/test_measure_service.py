@@ -121,6 +121,8 @@ def test_several_runs_a_warm_up_marks_and_counts(s, tmp_path):
         assert part["label"] == "a" and 0 < part["seconds"] <= run["seconds"] and part["devices"] == []
         assert run["window_seconds"] > run["seconds"] > 0.1
     assert "marked 1 part" in done.stderr
+    done, _ = measure(s, tmp_path, command=["sh", "-c", script])
+    assert "energy unknown: the service measures the run, not its parts" in " ".join(done.stderr.split())
 
 
 def test_the_energy_of_this_host_is_not_that_of_another(s, tmp_path):
@@ -177,7 +179,7 @@ def test_a_run_waits_until_the_gpus_of_the_service_are_cool(s, tmp_path):
     child = subprocess.Popen([str(support.PROGRAM), *map(str, argv)], env=environment(s), stdin=subprocess.DEVNULL,
                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     now = s.get("/api/v1/devices").json()["devices"][1]["temperature_gpu_celsius"]
-    assert f"GPU 1 is at {now:.0f} C, waiting for 1 C" in child.stderr.readline()
+    assert f"GPU 1 is at {now:.0f} °C, waiting for 1 °C" in child.stderr.readline()
     child.send_signal(signal.SIGINT)
     code = end(child, tmp_path)[0]
     assert code == 128 + signal.SIGINT and not (tmp_path / "ran").exists()

@@ -469,6 +469,7 @@ def test_the_plain_example_runs_with_and_without_a_gpu():
     assert re.match(r"all: 1\.\d+ s, ", done.stdout)
     done = example("plain.py", LD_LIBRARY_PATH=SIMULATOR.parent, GPUWARD_SIM="idle-h200")
     assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("SIMULATED: no figure is real\nall: ")
     assert re.search(r"second half: 0\.\d+ s, [\d.]+ \[[\d.]+, [\d.]+\] J", done.stdout)
 
 

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from support import FAILED, OK, PROGRAM, USAGE, environment, gpuward
+from support import FAILED, OK, PROGRAM, TOP, USAGE, environment, gpuward
 from synthetic import needs_reader, result, save
 
 pytestmark = needs_reader
@@ -257,6 +257,23 @@ def test_axis_numbers_do_not_overlap(tmp_path):
         spans = [(float(t.get("x")), 3.5 * len(t.text)) for t in middle]
         for (a, wa), (b, wb) in zip(spans, spans[1:]):
             assert a + wa < b - wb
+
+
+def test_a_simulated_picture_says_so_where_it_is_seen(tmp_path):
+    real = save(tmp_path, "real.json", result("real", simulated=False))
+    made = save(tmp_path, "made.json", result("made", simulated=True))
+    for paths, mark in (((real,), []), ((made,), ["SIMULATED"]), ((real, made), ["SIMULATED IN PART"])):
+        _, root = points(run("plot", *paths).stdout)
+        assert [t.text for t in root.iter(SVG + "text") if t.get("class") == "mark"] == mark
+        description = root.find(SVG + "desc").text
+        assert ("simulated" in description) == bool(mark)
+
+
+def test_a_strip_has_the_colour_of_no_line():
+    style = (TOP / "src/cli/plot.c").read_text()
+    lines = set(re.findall(r"--c\d:(#\w+)", style))
+    strips = re.findall(r"--(?:held|hot):(#\w+)", style)
+    assert len(lines) > 7 and len(strips) == 6 and not lines & set(strips)
 
 
 def test_throttling_is_a_strip_below(tmp_path):

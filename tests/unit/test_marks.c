@@ -225,6 +225,33 @@ static void of_too_many_iterations_a_fair_share_is_kept(void **state)
 	assert_float_equal(marks_latency(&m, NULL, 0.55), 3e-3, 1e-9);
 }
 
+/* The first pair of numbers that do not follow each other, 0 and 0 for none. */
+static void number(const char *text, uint64_t before, uint64_t after)
+{
+	marks_done(&m);
+	marks_init(&m, meter, NULL, begin_ns);
+	feed(text);
+	assert_int_equal(m.bad, 0);
+	assert_int_equal(m.odd_before, before);
+	assert_int_equal(m.odd_after, after);
+}
+
+static void numbers_that_do_not_count_up_are_noticed(void **state)
+{
+	(void)state;
+	number("iteration 0\niteration 1\niteration 2\n", 0, 0);
+	number("iteration 5000\niteration 5001\n", 0, 0);                     /* went on */
+	number("iteration 1\niteration 2\niteration 0\niteration 1\n", 0, 0); /* an epoch */
+	number("iteration 1\niteration\niteration 3\n", 0, 0);
+	number("iteration\niteration\n", 0, 0);
+	number("iteration 1\niteration 1\n", 0, 0); /* one each, whatever is meant */
+	number("iteration 32\niteration 32\niteration 17\n", 32, 32);
+	number("iteration 10\niteration 20\niteration 30\n", 10, 20);
+	number("iteration 0\niteration 0\niteration 1\niteration 1\niteration 2\niteration 2\n",
+	       2, 2); /* two processes */
+	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
+}
+
 #define T(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -240,6 +267,7 @@ int main(void)
 		T(a_line_without_end_is_one_bad_line),
 		T(more_parts_than_there_is_room_for_are_counted),
 		T(of_too_many_iterations_a_fair_share_is_kept),
+		T(numbers_that_do_not_count_up_are_noticed),
 	};
 
 	return cmocka_run_group_tests(tests, setup, teardown);
