@@ -420,6 +420,29 @@ void energy_calibrate(struct gw_energy *r, const struct sensor *s)
 	r->offset_watts = s->offset_w;
 }
 
+static void widen(struct gw_interval *v, double more)
+{
+	*v = (struct gw_interval){ fmax(0, v->best - hypot(v->best - v->low, more)), v->best,
+				   v->best + hypot(v->high - v->best, more) };
+}
+
+void energy_late(struct gw_energy *r, double seconds)
+{
+	double more = seconds * (isnan(r->power_max) ? r->power_mean : r->power_max);
+
+	if (!(more > 0) || isnan(r->joules.best))
+		return;
+	if (more > r->relative.best - r->relative.low) {
+		code(r, GW_CODE_LATE_EDGES);
+		r->validity = r->validity > GW_SUSPECT ? r->validity : GW_SUSPECT;
+	}
+	widen(&r->relative, more);
+	widen(&r->joules, more);
+	r->budget[GW_U_EDGES] = hypot(r->budget[GW_U_EDGES], more / K95);
+	r->u_relative = hypot(r->u_relative, more / K95);
+	r->u_absolute = hypot(r->u_absolute, more / K95);
+}
+
 static void unknown(struct gw_energy *r)
 {
 	static const struct gw_interval none = { NAN, NAN, NAN };

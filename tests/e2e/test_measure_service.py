@@ -3,6 +3,7 @@ import json
 import pathlib
 import signal
 import subprocess
+import time
 
 import pytest
 
@@ -97,6 +98,26 @@ def test_a_device_is_told_as_it_is_by_a_run_of_its_own(s, tmp_path):
     evidence = {c["code"]: c["evidence"] for c in doc["runs"][0]["codes"]}
     assert "s" in evidence["short"]  # a window of the service tells it too
     assert doc["environment"]["devices"][0]["uuid"] == here["uuid"] and len(doc["environment"]["devices"]) == 1
+
+
+def test_what_a_slow_service_counts_too_much_is_in_the_interval(tmp_path):
+    """The end arrives while it is stopped: the window goes on after the command."""
+    scenario = tmp_path / "one.toml"
+    scenario.write_text(CONSTANT)
+    with Service(scenario) as service:
+        child = start(service, tmp_path)
+        service.child.send_signal(signal.SIGSTOP)
+        (tmp_path / "go").touch()
+        Service.wait(lambda: not pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
+        time.sleep(0.5)
+        service.child.send_signal(signal.SIGCONT)
+        status, errors, doc = end(child, tmp_path)
+    run = doc["runs"][0]
+    assert status == OK and run["window_seconds"] > run["seconds"] + 0.4
+    for interval in run["energy_joules"], run["energy_relative_joules"]:
+        assert interval["low"] < WATTS * run["seconds"] < interval["best"]
+    assert run["validity"] != "valid"
+    assert "late-edges: the window is longer than the program ran; by 0." in errors
 
 
 def test_no_driver_is_opened(s, tmp_path):
