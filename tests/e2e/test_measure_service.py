@@ -1,8 +1,10 @@
 """gpuward measure --service: the service that runs already measures, and no driver is opened beside it."""
+import http.server
 import json
 import pathlib
 import signal
 import subprocess
+import threading
 import time
 
 import pytest
@@ -328,3 +330,30 @@ def test_what_it_cannot_do_is_refused_first(tmp_path, options):
 def test_an_address_is_somebodys():
     done = support.gpuward("measure", "--address", NOWHERE, "--", "true")
     assert done.returncode == USAGE and "--service or --clean-room" in done.stderr
+
+
+@pytest.mark.parametrize("begin, end, sentence", [
+    ((500, {"detail": "no\x1b]0;title\x07\u009b31m"}), None, "the service answers 500: no?]0;title??31m; nothing was measured"),
+    ((201, {"id": "w1"}), (200, ["not", "a", "window"]), "does not answer as gpuward does: the energy of this run is lost"),
+    ((201, {"id": "w1"}), (500, {"detail": "\x1b[31m"}), "the service answers 500: ?[31m; the energy of this run is lost"),
+])
+def test_a_stranger_is_told_as_one_and_does_not_speak_to_the_terminal(tmp_path, begin, end, sentence):
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            status, body = end if self.path.endswith("/stop") else begin
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = support.gpuward("measure", "--service", "--address", f"127.0.0.1:{server.server_port}", "--", "true",
+                               env=support.environment(HOME=tmp_path))
+        server.shutdown()
+    assert done.returncode == FAILED and done.stderr.strip().endswith(sentence)
