@@ -3,6 +3,7 @@
 #include "base/number.h"
 
 #include "base/clock.h"
+#include "base/utf8.h"
 #include "simulate.h"
 
 #include <assert.h>
@@ -78,16 +79,26 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 	*ret = (struct option){ .name = NULL };
 }
 
+#define SENTENCE 8192 /* bytes; what is longer is cut */
+
+/* What files and services say is in it, and must not speak to the terminal. */
 void cli_error(const char *fmt, ...)
 {
+	char text[SENTENCE], clean[SENTENCE], *line = text;
 	va_list ap;
 
 	fflush(stdout);
-	fputs("gpuward: ", stderr);
 	va_start(ap, fmt);
-	vfprintf(stderr, fmt, ap);
+	vsnprintf(text, sizeof(text), fmt, ap);
 	va_end(ap);
-	fputc('\n', stderr);
+	fputs("gpuward: ", stderr);
+	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+		*end = '\0';
+		utf8_clean(clean, sizeof(clean), line);
+		fprintf(stderr, "%s\n", clean);
+	}
+	utf8_clean(clean, sizeof(clean), line);
+	fprintf(stderr, "%s\n", clean);
 }
 
 /* Who names a backend wants its GPUs. */

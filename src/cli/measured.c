@@ -174,15 +174,33 @@ static int add_device(const struct measured_from *from, const struct runner_run 
 	return err;
 }
 
+struct elsewhere {
+	const struct measured_there *there;
+	double late_s; /* by which the window is longer than the run */
+};
+
+static void evidence_there(const void *of, unsigned i, const struct gw_energy *e, unsigned code,
+			   char *out, size_t size)
+{
+	const struct elsewhere *w = of;
+
+	if (code == GW_CODE_LATE_EDGES)
+		snprintf(out, size, "by %.3f s", w->late_s);
+	else
+		w->there->evidence(w->there->of, i, e, code, out, size);
+}
+
 /* The same of one that was measured elsewhere: it has no baseline. */
 static void add_there(const struct measured_there *there, unsigned i, struct measured_run *r)
 {
 	static const struct run_baseline none;
+	struct elsewhere of = { there, there->seconds - r->seconds };
 	struct measured_device *d = &r->device[r->devices++];
 
 	*d = there->device[i];
+	energy_late(&d->energy, of.late_s);
 	run_baseline_net(&none, &d->energy, &d->sensor, &d->baseline);
-	measured_codes(r, i, there->evidence, there->of);
+	measured_codes(r, i, evidence_there, &of);
 }
 
 /* ---- sums over the devices ---- */

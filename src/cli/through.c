@@ -331,6 +331,10 @@ static bool take_result(struct through *t)
 	else if (t->remote.status != 200)
 		cli_error("the service answers %d: %s; the energy of this run is lost",
 			  t->remote.status, remote_why(&t->remote));
+	else if (json_doc_count(t->remote.reply, "devices") == 0)
+		cli_error("what listens on %s does not answer as gpuward does: the energy of "
+			  "this run is lost",
+			  t->remote.address);
 	else if (!read_devices(t))
 		cli_error(
 			"the service on %s lost its GPUs while the command ran: the energy of "

@@ -153,6 +153,11 @@ void energy_result(const struct energy *e, struct energy_window *w, struct gw_en
  * energy_result() does it where the sensor of its setup is calibrated. */
 void energy_calibrate(struct gw_energy *r, const struct sensor *s);
 
+/* The result as that of something which lasted so many seconds less than the window.  When in the window it ran, and what
+ * was drawn before and after, is not known: the interval has room for the most that was drawn meanwhile, and where
+ * that is more than it had, the code says so. */
+void energy_late(struct gw_energy *r, double seconds);
+
 /* Level of a set of codes, each counted as its row in code.def says. */
 enum gw_validity energy_validity(uint64_t codes);
 

@@ -69,11 +69,14 @@ static bool beats(double period_s, double sensor_s)
 	return sensor_s > 0 && (period_s < 2 * sensor_s || resonant(period_s, sensor_s));
 }
 
+bool energy_unwatched(const struct energy *e)
+{
+	return (e->set.shape == SHAPE_INSTANT || e->set.shape == SHAPE_TEXT) && !e->set.counter;
+}
+
 double energy_hidden_ratio(const struct energy *e, const struct energy_window *w)
 {
-	bool polled = e->set.shape == SHAPE_INSTANT || e->set.shape == SHAPE_TEXT;
-
-	if (!polled || e->set.counter || e->set.look_ratio >= 1)
+	if (!energy_unwatched(e) || e->set.look_ratio >= 1)
 		return 0;
 	if (!isnan(w->hint_period_s) &&
 	    !beats(w->hint_period_s, e->set.sensor.instant.period_s))

@@ -71,6 +71,9 @@ double energy_bucket_watts(unsigned b);
 /* Period of the load in the window, NAN when none stands out. */
 double energy_period(const struct energy *e, const struct energy_window *w);
 
+/* Is it polled, and no counter is held against it? */
+bool energy_unwatched(const struct energy *e);
+
 /* What a sensor that looks part of the time may miss where nothing else watches: one standard uncertainty, of
  * the energy. */
 double energy_hidden_ratio(const struct energy *e, const struct energy_window *w);

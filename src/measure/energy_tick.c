@@ -11,6 +11,11 @@
 void energy_tell(struct energy *e, uint64_t t_ns, unsigned code)
 {
 	e->note[e->notes++ % ENERGY_NOTES] = (struct energy_note){ t_ns, code };
+	if (code != GW_CODE_DRIVER_RELOADED)
+		return;
+	/* The counter began anew, also where it has outgrown by now what it was. */
+	e->epoch++;
+	e->phase_known = false;
 }
 
 uint64_t energy_middle(const struct energy_read *r)

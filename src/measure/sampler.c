@@ -313,6 +313,15 @@ static void drain(struct sampler *s)
 
 /* ---- figures ---- */
 
+/* Before what the new driver says is told: its counter has nothing to do with the old one's. */
+static void watch_driver(struct sampler *s)
+{
+	if (s->tap.opened == s->opened)
+		return;
+	s->opened = s->tap.opened;
+	note(s, now_ns(s), GW_CODE_DRIVER_RELOADED);
+}
+
 static void read_figures(struct sampler *s, unsigned tiers)
 {
 	bool answered;
@@ -320,10 +329,7 @@ static void read_figures(struct sampler *s, unsigned tiers)
 	tap_read(&s->tap, tiers, false, &s->r);
 	s->calls++;
 	answered = s->r.state == GW_DEVICE_OK;
-	if (s->tap.opened != s->opened) {
-		s->opened = s->tap.opened;
-		note(s, now_ns(s), GW_CODE_DRIVER_RELOADED);
-	}
+	watch_driver(s);
 	if (s->answers && !answered)
 		note(s, now_ns(s), GW_CODE_GPU_LOST);
 	s->answers = answered;
@@ -384,6 +390,7 @@ static void read_counter(struct sampler *s)
 		return;
 	tap_counter(&s->tap, &c);
 	s->calls++;
+	watch_driver(s);
 	emit_counter(s, &c);
 }
 

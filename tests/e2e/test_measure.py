@@ -601,6 +601,16 @@ def test_a_gpu_that_goes_away_invalidates_what_is_kept(measure, scenario, tmp_pa
     assert device["series"]["power"]["watts"][0] == WATTS
 
 
+def test_the_counter_of_a_new_driver_has_nothing_to_do_with_the_old_one(measure, scenario):
+    # A world that begins with the run: after the reload it outgrows what it was.
+    text = CONSTANT.replace("begin = 30", "begin = 0.5") + RELOAD.replace("31.6", "1.9")
+    done, doc = measure([scenario(text)], "sleep", "4.5")
+    run = doc["runs"][0]
+    assert "driver-reloaded" in codes(run) and run["validity"] == "invalid"
+    assert run["devices"][0]["counter_joules"] is None
+    assert run["energy_joules"]["low"] < WATTS * run["seconds"] < run["energy_joules"]["high"]
+
+
 def test_a_full_disk_is_told_and_the_summary_is_shown(load):
     done = gpuward("measure", load, "-o", "/dev/full", "--", "sleep", "0.1")
     assert done.returncode == 1

@@ -1,8 +1,11 @@
 """gpuward measure --service: the service that runs already measures, and no driver is opened beside it."""
+import http.server
 import json
 import pathlib
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 
@@ -97,6 +100,26 @@ def test_a_device_is_told_as_it_is_by_a_run_of_its_own(s, tmp_path):
     evidence = {c["code"]: c["evidence"] for c in doc["runs"][0]["codes"]}
     assert "s" in evidence["short"]  # a window of the service tells it too
     assert doc["environment"]["devices"][0]["uuid"] == here["uuid"] and len(doc["environment"]["devices"]) == 1
+
+
+def test_what_a_slow_service_counts_too_much_is_in_the_interval(tmp_path):
+    """The end arrives while it is stopped: the window goes on after the command."""
+    scenario = tmp_path / "one.toml"
+    scenario.write_text(CONSTANT)
+    with Service(scenario) as service:
+        child = start(service, tmp_path)
+        service.child.send_signal(signal.SIGSTOP)
+        (tmp_path / "go").touch()
+        Service.wait(lambda: not pathlib.Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists())
+        time.sleep(0.5)
+        service.child.send_signal(signal.SIGCONT)
+        status, errors, doc = end(child, tmp_path)
+    run = doc["runs"][0]
+    assert status == OK and run["window_seconds"] > run["seconds"] + 0.4
+    for interval in run["energy_joules"], run["energy_relative_joules"]:
+        assert interval["low"] < WATTS * run["seconds"] < interval["best"]
+    assert run["validity"] != "valid"
+    assert "late-edges: the window is longer than the program ran; by 0." in errors
 
 
 def test_no_driver_is_opened(s, tmp_path):
@@ -309,3 +332,30 @@ def test_what_it_cannot_do_is_refused_first(tmp_path, options):
 def test_an_address_is_somebodys():
     done = support.gpuward("measure", "--address", NOWHERE, "--", "true")
     assert done.returncode == USAGE and "--service or --clean-room" in done.stderr
+
+
+@pytest.mark.parametrize("begin, end, sentence", [
+    ((500, {"detail": "no\x1b]0;title\x07\u009b31m"}), None, "the service answers 500: no?]0;title??31m; nothing was measured"),
+    ((201, {"id": "w1"}), (200, ["not", "a", "window"]), "does not answer as gpuward does: the energy of this run is lost"),
+    ((201, {"id": "w1"}), (500, {"detail": "\x1b[31m"}), "the service answers 500: ?[31m; the energy of this run is lost"),
+])
+def test_a_stranger_is_told_as_one_and_does_not_speak_to_the_terminal(tmp_path, begin, end, sentence):
+    class Stranger(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            self.rfile.read(int(self.headers["Content-Length"]))
+            status, body = end if self.path.endswith("/stop") else begin
+            text = json.dumps(body).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Stranger) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        done = support.gpuward("measure", "--service", "--address", f"127.0.0.1:{server.server_port}", "--", "true",
+                               env=support.environment(HOME=tmp_path))
+        server.shutdown()
+    assert done.returncode == FAILED and done.stderr.strip().endswith(sentence)

@@ -772,6 +772,39 @@ static void a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off(void **st
 	assert_true(worst > 0.3);
 }
 
+/* Polls that fall out of step with the sensor see some of a load twice and some of it never. */
+static void a_polled_load_without_a_counter_is_as_uncertain_as_it_varies(void **state)
+{
+	static const double period[] = { 0.15, 0.2, 0.25, 0.3 };
+
+	(void)state;
+	for (unsigned i = 0; i < 4; i++) {
+		char world[512];
+		const struct gw_energy *r;
+		double truth;
+
+		snprintf(
+			world, sizeof(world),
+			"[[gpu]]\nprofile = \"rtx4090\"\nnoise = 0\n[gpu.sensor]\nno_ring = "
+			"true\n"
+			"no_counter = true\n[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\n"
+			"high = 250\nlow = 60\nperiod = %.2f\nduty = 0.3\n",
+			period[i]);
+		start(world);
+		sim_run_for(meter, 2);
+		begin();
+		sim_run_for(meter, 12);
+		r = end(&truth);
+		print("polled, out of step", r, truth);
+		assert_string_equal(gw_rung_name(r->rung), "polled");
+		assert_true(r->relative.low <= truth && truth <= r->relative.high);
+		assert_true(r->budget[GW_U_COVERAGE] >= 0.1 * r->power_sd * r->seconds);
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
+	}
+}
+
 /* ---- C5: a counter that readings hurt ---- */
 
 static void a_counter_that_readings_hurt_is_found_and_spared(void **state)
@@ -1167,6 +1200,7 @@ int main(int argc, char **argv)
 		T(every_sensor_finds_its_rung),
 		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
 		sim_test(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off),
+		sim_test(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies),
 		T(a_counter_that_readings_hurt_is_found_and_spared),
 		T(every_failing_call_costs_no_more_than_its_figures),
 		T(shares_of_processes_close),
