@@ -110,9 +110,15 @@ static const struct table_column columns[] = {
 
 static enum term_style change_style(const struct compare_change *c, enum comparison_metric m)
 {
-	if (m == METRIC_POWER || isnan(c->change_low)) /* less power is not in itself better */
-		return TERM_PLAIN;
-	return c->change_high < 0 ? TERM_GOOD : c->change_low > 0 ? TERM_BAD : TERM_DIM;
+	static const enum term_style styles[] = {
+		[COMPARE_LESS] = TERM_GOOD,
+		[COMPARE_MORE] = TERM_BAD,
+		[COMPARE_OPEN] = TERM_DIM,
+		[COMPARE_UNKNOWN] = TERM_PLAIN,
+	};
+
+	/* less power is not in itself better */
+	return m == METRIC_POWER ? TERM_PLAIN : styles[compare_verdict(c)];
 }
 
 static void text_metric(struct table *t, const struct view *v, const struct comparison_row *row,
@@ -412,7 +418,8 @@ static void json_band(struct json *j, const char *key, double low, double best, 
 static void json_figure(struct json *j, const struct comparison *c,
 			const struct comparison_row *row, enum comparison_metric m)
 {
-	static const char *const basis[] = { "trials", "budget", "none" };
+	static const char *const basis[] = { "trials", "one-side", "budget", "none" };
+	static const char *const verdict[] = { "less", "more", "cannot-tell", "cannot-tell" };
 	const struct comparison_figure *f = &row->figure[m];
 
 	json_object(j, key_of(c, m));
@@ -424,6 +431,8 @@ static void json_figure(struct json *j, const struct comparison *c,
 	json_band(j, "change_ratio", f->change.change_low, f->change.change,
 		  f->change.change_high);
 	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
+	json_string(j, "change_verdict",
+		    isnan(f->change.change) ? NULL : verdict[compare_verdict(&f->change)]);
 	json_object_end(j);
 }
 
