@@ -406,6 +406,7 @@ def test_csv_reads_back(tmp_path):
     assert float(got[1]["power_mean_watts"]) == pytest.approx(300)
     assert got[0]["energy_per_iteration_joules_change_ratio"] == ""
     assert float(got[1]["energy_per_iteration_joules_change_ratio"]) != 0
+    assert [r["energy_per_iteration_joules_change_verdict"] for r in got] == ["", "cannot-tell"]
     assert None not in got[0] and None not in got[0].values()
 
 
