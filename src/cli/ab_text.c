@@ -9,8 +9,9 @@
 #include <stdio.h>
 #include <string.h>
 
-#define COLUMN   12
-#define row(...) term_row(COLUMN, __VA_ARGS__)
+#define COLUMN       12
+#define METERS_APART 0.02 /* from here on meters disagree, unless a run is too short to tell */
+#define row(...)     term_row(COLUMN, __VA_ARGS__)
 
 static const char *const titles[] = {
 	[AB_ENERGY] = "energy",
@@ -235,6 +236,22 @@ static void print_interval(const struct ab_report *r)
 	    100 * e->mde_ratio);
 }
 
+/* Is any run's residual one that would be alarming, and yet none has its meters disagree?  That is so
+ * where a run is short beside a tick of the counter: the meters are as far apart as that leaves open. */
+static bool meters_coarse(const struct ab_report *r)
+{
+	bool apart = false;
+
+	for (unsigned i = 0; i < r->runs; i++) {
+		if (!r->run[i].used)
+			continue;
+		if (r->run[i].codes & UINT64_C(1) << GW_CODE_METERS_DISAGREE)
+			return false;
+		apart |= fabs(r->run[i].residual_ratio) > METERS_APART;
+	}
+	return apart;
+}
+
 static void print_meters(const struct ab_report *r)
 {
 	double mean, sd;
@@ -242,6 +259,11 @@ static void print_meters(const struct ab_report *r)
 
 	if (n == 0)
 		row("Meters", "one only, or runs too short for two");
+	else if (meters_coarse(r))
+		row("Meters",
+		    "too coarse to check each other in runs this short: counter and samples "
+		    "%+.2f %% apart, %.2f %% s.d. over %u runs, within what both leave unknown",
+		    100 * mean, n > 1 ? 100 * sd : 0, n);
 	else
 		row("Meters", "counter and samples %+.2f %% apart, %.2f %% s.d. over %u runs",
 		    100 * mean, n > 1 ? 100 * sd : 0, n);
@@ -290,6 +312,7 @@ void ab_text_print(const struct ab_report *r, const char *a, const char *b, cons
 	row("B", "%s", b);
 	if (r->result.ab[deciding(r)].n > 0) {
 		print_table(r);
+		row("B/A", "geometric mean over the pairs; A and B are plain means");
 		print_iteration(r);
 	}
 	print_gate(r);

@@ -110,9 +110,15 @@ static const struct table_column columns[] = {
 
 static enum term_style change_style(const struct compare_change *c, enum comparison_metric m)
 {
-	if (m == METRIC_POWER || isnan(c->change_low)) /* less power is not in itself better */
-		return TERM_PLAIN;
-	return c->change_high < 0 ? TERM_GOOD : c->change_low > 0 ? TERM_BAD : TERM_DIM;
+	static const enum term_style styles[] = {
+		[COMPARE_LESS] = TERM_GOOD,
+		[COMPARE_MORE] = TERM_BAD,
+		[COMPARE_OPEN] = TERM_DIM,
+		[COMPARE_UNKNOWN] = TERM_PLAIN,
+	};
+
+	/* less power is not in itself better */
+	return m == METRIC_POWER ? TERM_PLAIN : styles[compare_verdict(c)];
 }
 
 static void text_metric(struct table *t, const struct view *v, const struct comparison_row *row,
@@ -335,6 +341,19 @@ static const char *key_of(const struct comparison *c, unsigned m)
 	return keys[m];
 }
 
+/* NULL: there is no change. */
+static const char *verdict_word(const struct compare_change *c)
+{
+	static const char *const words[] = {
+		[COMPARE_LESS] = "less",
+		[COMPARE_MORE] = "more",
+		[COMPARE_OPEN] = "cannot-tell",
+		[COMPARE_UNKNOWN] = "cannot-tell",
+	};
+
+	return isnan(c->change) ? NULL : words[compare_verdict(c)];
+}
+
 static void csv_text(struct buf *out, const char *s)
 {
 	buf_addc(out, '"');
@@ -361,8 +380,9 @@ static void csv_head(const struct view *v, struct buf *out)
 		if (v->shown[m])
 			buf_addf(out,
 				 ",%s,%s_low,%s_high,%s_change_ratio,%s_change_low_ratio,"
-				 "%s_change_high_ratio%s",
-				 k, k, k, k, k, k, m == METRIC_POWER ? ",power_sd_watts" : "");
+				 "%s_change_high_ratio,%s_change_verdict%s",
+				 k, k, k, k, k, k, k,
+				 m == METRIC_POWER ? ",power_sd_watts" : "");
 	}
 	buf_adds(out, "\r\n");
 }
@@ -380,6 +400,7 @@ static void write_csv(const struct view *v, struct buf *out)
 		buf_addf(out, ",%s,%s", row->simulated ? "true" : "false", room ? room : "");
 		for (unsigned m = 0; m < METRICS; m++) {
 			const struct comparison_figure *f = &row->figure[m];
+			const char *verdict = verdict_word(&f->change);
 
 			if (!v->shown[m])
 				continue;
@@ -389,6 +410,7 @@ static void write_csv(const struct view *v, struct buf *out)
 			csv_number(out, f->change.change);
 			csv_number(out, f->change.change_low);
 			csv_number(out, f->change.change_high);
+			buf_addf(out, ",%s", verdict ? verdict : "");
 			if (m == METRIC_POWER)
 				csv_number(out, row->power_sd_w);
 		}
@@ -412,7 +434,7 @@ static void json_band(struct json *j, const char *key, double low, double best, 
 static void json_figure(struct json *j, const struct comparison *c,
 			const struct comparison_row *row, enum comparison_metric m)
 {
-	static const char *const basis[] = { "trials", "budget", "none" };
+	static const char *const basis[] = { "trials", "one-side", "budget", "none" };
 	const struct comparison_figure *f = &row->figure[m];
 
 	json_object(j, key_of(c, m));
@@ -424,6 +446,7 @@ static void json_figure(struct json *j, const struct comparison *c,
 	json_band(j, "change_ratio", f->change.change_low, f->change.change,
 		  f->change.change_high);
 	json_string(j, "change_basis", isnan(f->change.change) ? NULL : basis[f->change.basis]);
+	json_string(j, "change_verdict", verdict_word(&f->change));
 	json_object_end(j);
 }
 

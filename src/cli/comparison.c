@@ -257,19 +257,11 @@ static void change_fill(struct comparison_row *row, const struct comparison_row 
 {
 	struct compare_arm from = { a->value, a->n, sqrt(a->fair2) };
 	struct compare_arm to = { b->value, b->n, sqrt(b->fair2) };
-	double extra = extra_log(first, row, a, b, m);
 	struct compare_change change;
 
 	if (m == METRIC_SIZE)
 		from.n = to.n = from.n > 0 && to.n > 0; /* trials of a model have one size */
-	if (isnan(extra)) { /* an interval without it would be too narrow */
-		from.n = to.n = from.n > 0 && to.n > 0;
-		from.runs = &a->mean;
-		to.runs = &b->mean;
-		from.u_ratio = NAN;
-		extra = 0;
-	}
-	if (compare_arms(&from, &to, extra, ALPHA, &change) == 0)
+	if (compare_arms(&from, &to, extra_log(first, row, a, b, m), ALPHA, &change) == 0)
 		row->figure[m].change = change;
 }
 
@@ -823,6 +815,37 @@ static void note(struct notes *n, bool when, const char *sentence)
 		n->say(n->ctx, sentence);
 }
 
+/* How sure changes are follows from how many runs each has. */
+static void note_runs(struct notes *n, const struct comparison *c)
+{
+	bool once = false, each = false, lent = false;
+
+	for (size_t i = 0; i < c->nrows; i++) {
+		const struct comparison_row *row = &c->rows[i], *first = c->reference;
+
+		once |= row->used == 1;
+		each |= row != first && row->used == 1 && first->used == 1;
+		lent |= row->used && (row->used == 1) != (first->used == 1);
+	}
+	note(n, once && !each,
+	     "One run tells how well it was measured, not how runs differ: its own interval "
+	     "holds the meter's uncertainty alone.");
+	note(n, each,
+	     "One run each: how much runs scatter is not known. The intervals, of changes too, "
+	     "hold the meter's uncertainty alone and do not tell whether the rows differ.");
+	note(n, lent,
+	     "In a change between one run and several, the one is taken to scatter as the "
+	     "several do.");
+}
+
+static bool has_trials(const struct comparison *c)
+{
+	for (size_t i = 0; i < c->nrows; i++)
+		if (c->rows[i].used > 1)
+			return true;
+	return false;
+}
+
 /* What becomes of the gain in changes: it cancels in those of one GPU with one calibration. */
 static const char *gain_text(const struct comparison *c)
 {
@@ -852,6 +875,8 @@ static void note_reference(struct notes *n, const struct comparison *c)
 	if (c->reference != c->rows)
 		buf_addf(&n->b, ", the first row that can be compared: '%s' has no %s",
 			 c->rows[0].label, c->rows[0].used ? "energy" : "usable run");
+	if (has_trials(c)) /* of one run both means are the same */
+		buf_adds(&n->b, ". They are ratios of geometric means, the values plain means");
 	buf_addf(&n->b, ". Intervals are 95 %%%s.", gain_text(c));
 	note_end(n);
 }
@@ -860,13 +885,12 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 		      void *ctx)
 {
 	struct notes n = { .say = say, .ctx = ctx };
-	bool once = false, others = false, scales = false, counts = false;
+	bool others = false, scales = false, counts = false;
 
 	buf_init(&n.b, 1u << 16);
 	for (size_t i = 0; i < c->nrows; i++) {
 		note_row(&n, &c->rows[i]);
 		note_iterations(&n, &c->rows[i]);
-		once |= c->rows[i].used == 1;
 		others |= c->rows[i].other_gpu;
 		scales |= c->rows[i].other_scale;
 		for (size_t k = 0; k < c->rows[i].nruns; k++)
@@ -875,10 +899,7 @@ void comparison_notes(const struct comparison *c, void (*say)(void *ctx, const c
 	note_rooms(&n, c);
 	note(&n, counts && !c->per_iteration,
 	     "Not every run knows its iterations: whole runs are compared.");
-	note(&n, once,
-	     "One run tells how well it was measured, not how runs differ: its intervals hold "
-	     "the "
-	     "meter's uncertainty alone.");
+	note_runs(&n, c);
 	note(&n, others,
 	     "Rows of different GPUs: the gain of their sensors does not cancel and is in the "
 	     "intervals of the changes.");

@@ -3,6 +3,7 @@
 #include "difference_things.h"
 
 #include "measure/distribution.h"
+#include "measure/stat.h"
 
 #include <gpuward.h>
 
@@ -13,7 +14,7 @@
 #include <string.h>
 
 #define ALPHA 0.05
-#define NEAR  0.005 /* a figure without an interval is another from here on */
+#define NEAR  0.005 /* a figure without an interval is called the same up to here */
 
 /* ---- rows ---- */
 
@@ -513,13 +514,18 @@ static void add_codes_of(const struct pair *p, const struct result *r)
 
 static enum difference_state judge(const struct compare_change *c)
 {
+	static const enum difference_state states[] = {
+		[COMPARE_LESS] = STATE_DIFFERS,
+		[COMPARE_MORE] = STATE_DIFFERS,
+		[COMPARE_OPEN] = STATE_OPEN,
+		[COMPARE_UNKNOWN] = STATE_OPEN,
+	};
+
 	if (isnan(c->change))
 		return STATE_UNKNOWN;
-	if (isnan(c->change_low))
-		return fabs(c->change) > NEAR ? STATE_DIFFERS : STATE_EQUAL;
-	if (c->change == 0)
+	if (c->change == 0 || (isnan(c->change_low) && fabs(c->change) <= NEAR))
 		return STATE_EQUAL;
-	return c->change_low > 0 || c->change_high < 0 ? STATE_DIFFERS : STATE_OPEN;
+	return states[compare_verdict(c)];
 }
 
 /* Of one whose runs are all invalid: what its first says.  It is shown, and nothing concluded. */
@@ -573,49 +579,87 @@ static void add_figure(struct difference *d, enum comparison_metric m, const cha
 	row->headline = true;
 }
 
-/* Net of one side: the mean of its usable runs, with the uncertainty that one of them states. */
-static struct difference_value net_of(const struct comparison_row *row)
+/* Net of one side. */
+struct net {
+	double *run; /* usable ones, n of them */
+	size_t n;
+	double reach; /* half the 95 % interval that one of them states; the largest */
+	struct moments moments;
+};
+
+static int net_take(struct net *net, const struct comparison_row *row)
 {
-	struct difference_value v = nothing;
-	double sum = 0, reach = 0;
-	size_t n = 0;
+	*net = (struct net){ .run = calloc(row ? row->nruns + 1 : 1, sizeof(*net->run)) };
+	moments_init(&net->moments);
+	for (size_t i = 0; net->run && row && i < row->nruns; i++) {
+		const struct result_band *band = &row->runs[i].run->energy_net_j;
 
-	for (size_t i = 0; row && i < row->nruns; i++) {
-		const struct result_band *net = &row->runs[i].run->energy_net_j;
-
-		if (!result_usable(row->runs[i].run) || isnan(net->best))
+		if (!result_usable(row->runs[i].run) || isnan(band->best))
 			continue;
-		sum += net->best;
-		reach = fmax(reach, net->high - net->best);
-		n++;
+		net->run[net->n++] = band->best;
+		if (!(net->reach >= band->high - band->best) && !isnan(net->reach))
+			net->reach = band->high - band->best; /* NAN too, and that stays */
+		moments_add(&net->moments, band->best);
 	}
-	if (!n)
-		return v;
-	v.number = sum / (double)n;
-	v.low = v.number - reach;
-	v.high = v.number + reach;
-	return v;
+	return net->run ? 0 : -GW_E_NOMEM;
 }
 
-/* A net holds the gain, and what is unknown of the baseline, which do not cancel as in gross joules. */
-static void add_net(struct difference *d)
+/* Most of what a run states, gain and baseline, is the same in all: it stands beside the scatter. */
+static struct difference_value net_value(const struct net *net)
 {
-	struct difference_value a = net_of(d->a), b = net_of(d->b);
-	struct compare_arm from = { &a.number, 1, (a.high - a.number) / NORMAL_95 / a.number };
-	struct compare_arm to = { &b.number, 1, (b.high - b.number) / NORMAL_95 / b.number };
+	double n = (double)net->n, mean = moments_mean(&net->moments), reach = net->reach;
+
+	if (net->n == 0)
+		return nothing;
+	if (net->n > 1)
+		reach = hypot(reach, student_factor(ALPHA, n - 1) *
+					     sqrt(moments_variance(&net->moments) / n));
+	return (struct difference_value){ NULL, mean, mean - reach, mean + reach };
+}
+
+/* A net holds the gain, and what is unknown of the baseline, which do not cancel as in gross joules,
+ * nor become less by more runs. */
+static struct compare_change net_change(const struct net *a, const struct net *b)
+{
+	struct compare_arm from = { a->run, a->n, 0 }, to = { b->run, b->n, 0 };
 	struct compare_change change = no_change;
+	double u = hypot(a->reach / moments_mean(&a->moments),
+			 b->reach / moments_mean(&b->moments)) /
+		   NORMAL_95;
+
+	if (compare_arms(&from, &to, u, ALPHA, &change) != 0)
+		return no_change;
+	return change;
+}
+
+static void add_net_of(struct difference *d, const struct net *from, const struct net *to)
+{
+	struct difference_value a = net_value(from), b = net_value(to);
+	struct compare_change change = net_change(from, to);
 	struct difference_row *row;
 
 	if (!known(&a) && !known(&b))
 		return;
-	if (a.number > 0 && b.number > 0)
-		(void)compare_arms(&from, &to, 0, ALPHA, &change);
 	row = add(d, SECTION_FIGURES, -1, "energy_net_joules", "Net energy", &a, &b,
 		  judge(&change));
 	if (!row)
 		return;
 	row->change = change;
 	row->headline = true;
+}
+
+static void add_net(struct difference *d)
+{
+	struct net a, b;
+	int err = net_take(&a, d->a);
+
+	err = net_take(&b, d->b) ? -GW_E_NOMEM : err;
+	if (!err)
+		add_net_of(d, &a, &b);
+	else
+		d->error = err;
+	free(a.run);
+	free(b.run);
 }
 
 static const struct comparison_row *row_named(const struct comparison *c, const char *name)

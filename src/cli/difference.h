@@ -26,7 +26,7 @@ const char *difference_section_name(enum difference_section s);
 enum difference_state {
 	STATE_EQUAL,
 	STATE_DIFFERS,
-	STATE_OPEN,    /* differs, by no more than is unknown of it: nothing can be said */
+	STATE_OPEN, /* differs, maybe by no more than is unknown of it: nothing can be said */
 	STATE_UNKNOWN, /* one of them does not tell it */
 };
 const char *difference_state_name(enum difference_state s);

@@ -45,6 +45,11 @@ void difference_verdict(const struct difference *d, char *out, size_t size)
 	else if (isnan(energy->change.change_low))
 		snprintf(out, size, "B against A: energy %s. How sure that is, is not known.",
 			 text);
+	else if (compare_verdict(&energy->change) == COMPARE_UNKNOWN)
+		snprintf(out, size,
+			 "B against A: energy %s. One run each: how much runs scatter is not "
+			 "known, so it cannot be told whether they differ.",
+			 text);
 	else if (energy->state == STATE_DIFFERS)
 		snprintf(out, size,
 			 "B against A: energy %s. That is more than is uncertain of it.", text);
@@ -76,6 +81,22 @@ static void note_side(const struct comparison_row *row, const char *name,
 	say(ctx, text);
 }
 
+/* How the change follows from the runs. */
+static void note_runs(const struct difference *d, const struct compare_change *energy,
+		      void (*say)(void *ctx, const char *sentence), void *ctx)
+{
+	bool first = d->a->figure[METRIC_ENERGY].n == 1;
+
+	if (energy->basis == COMPARE_BUDGET)
+		say(ctx, "One run tells how well it was measured, not how runs differ: the "
+			 "interval of the change holds the meter's uncertainty alone.");
+	if (energy->basis == COMPARE_ONE_SIDE)
+		say(ctx, first ? "A has one run: it is taken to scatter as those of B do."
+			       : "B has one run: it is taken to scatter as those of A do.");
+	if (!first || d->b->figure[METRIC_ENERGY].n > 1)
+		say(ctx, "Changes are ratios of geometric means, A and B plain means.");
+}
+
 void difference_notes(const struct difference *d, void (*say)(void *ctx, const char *sentence),
 		      void *ctx)
 {
@@ -94,7 +115,6 @@ void difference_notes(const struct difference *d, void (*say)(void *ctx, const c
 		say(ctx,
 		    "Intervals are 95 %; those of energies hold the gain and the offset of "
 		    "the sensor, of which the gain cancels in changes on one GPU.");
-	if (!isnan(energy->change) && energy->basis == COMPARE_BUDGET)
-		say(ctx, "One run tells how well it was measured, not how runs differ: the "
-			 "interval of the change holds the meter's uncertainty alone.");
+	if (!isnan(energy->change))
+		note_runs(d, energy, say, ctx);
 }

@@ -61,9 +61,14 @@ static const char style[] =
 
 static const char *change_class(const struct compare_change *c, enum comparison_metric m)
 {
-	if (m == METRIC_POWER || isnan(c->change_low))
-		return "i";
-	return c->change_high < 0 ? "i good" : c->change_low > 0 ? "i bad" : "i";
+	static const char *const classes[] = {
+		[COMPARE_LESS] = "i good",
+		[COMPARE_MORE] = "i bad",
+		[COMPARE_OPEN] = "i",
+		[COMPARE_UNKNOWN] = "i",
+	};
+
+	return m == METRIC_POWER ? "i" : classes[compare_verdict(c)];
 }
 
 static void value_text(const struct comparison *c, const struct comparison_row *row,

@@ -51,12 +51,15 @@ def log_moments(values):
 
 
 def expected_change(a, b, extra):
-    """Welch on logarithms, with a part that more runs do not lessen."""
+    """Welch on logarithms, and beside it a part that more runs do not lessen.  One run scatters as the others do."""
     (ma, va), (mb, vb) = log_moments(a), log_moments(b)
-    ua, ub = va / len(a), vb / len(b)
-    u2 = ua + ub + extra**2
-    df = u2**2 / (ua**2 / (len(a) - 1) + ub**2 / (len(b) - 1))
-    reach = student_factor(df) * math.sqrt(u2)
+    if len(b) == 1:
+        u2, df = va * (1 + 1 / len(a)), len(a) - 1
+    else:
+        ua, ub = va / len(a), vb / len(b)
+        u2 = ua + ub
+        df = u2**2 / (ua**2 / (len(a) - 1) + ub**2 / (len(b) - 1))
+    reach = math.hypot(student_factor(df) * math.sqrt(u2), student_factor(math.inf) * extra)
     return [math.expm1(mb - ma + k * reach) for k in (-1, 0, 1)]
 
 
@@ -96,8 +99,55 @@ def test_one_run_each_has_the_meters_uncertainty_and_the_offset(tmp_path):
     assert change["best"] == pytest.approx(-0.5)
     assert change["low"] == pytest.approx(0.5 * math.exp(-1.96 * u) - 1, abs=1e-6)
     assert change["high"] == pytest.approx(0.5 * math.exp(1.96 * u) - 1, abs=1e-6)
+    assert got["b"]["energy_per_iteration_joules"]["change_basis"] == "budget"
     # How long a single run took is known, how runs differ is not.
     assert got["b"]["latency_seconds"]["change_ratio"]["low"] is None
+
+
+def test_one_run_each_gives_no_verdict_and_no_colour(tmp_path):
+    a = save(tmp_path, "a.json", result("a", power=400, u=0.003))
+    b = save(tmp_path, "b.json", result("b", power=200, u=0.004))
+    got, doc = rows(a, b)
+    assert got["b"]["energy_per_iteration_joules"]["change_verdict"] == "cannot-tell"
+    assert got["a"]["energy_per_iteration_joules"]["change_verdict"] is None
+    assert any(n.startswith("One run each: how much runs scatter is not known.") for n in doc["notes"])
+    assert not any("geometric" in n for n in doc["notes"])
+    painted = re.compile(r"\x1b\[[0-9;]+m *-\d\d\.\d % \[")
+    assert not painted.search(compare(a, b, "--color=always").stdout)
+    more = save(tmp_path, "c.json", result("a", power=400, trials=3, spread=0.001))
+    assert painted.search(compare(more, b, "--color=always").stdout)
+
+
+def test_one_run_is_taken_to_scatter_as_the_trials_do(tmp_path):
+    a = result("a", power=400, trials=4, spread=0.1, series=False)
+    b = result("b", power=320, u=0.004)
+    trials, once = save(tmp_path, "a.json", a), save(tmp_path, "b.json", b)
+    got, doc = rows(trials, once)
+    extra = math.hypot(0.004, 2.5 * abs(1 / mean_power(a) - 1 / mean_power(b)))
+    low, best, high = expected_change(energies(a), energies(b), extra)
+    figure = got["b"]["energy_per_iteration_joules"]
+    assert figure["change_basis"] == "one-side" and figure["change_verdict"] == "cannot-tell"
+    assert figure["change_ratio"]["best"] == pytest.approx(best, rel=1e-9)
+    assert figure["change_ratio"]["low"] == pytest.approx(low, abs=2e-5)
+    assert figure["change_ratio"]["high"] == pytest.approx(high, abs=2e-5)
+    assert got["b"]["latency_seconds"]["change_ratio"]["low"] is not None
+    assert any("the one is taken to scatter as the several do" in n for n in doc["notes"])
+    assert any("ratios of geometric means" in n for n in doc["notes"])
+    # The other way round it is the same interval, turned round.
+    turned = rows(once, trials)[0]["a"]["energy_per_iteration_joules"]["change_ratio"]
+    assert (1 + turned["low"]) * (1 + figure["change_ratio"]["high"]) == pytest.approx(1)
+
+
+def test_fewer_runs_are_never_surer(tmp_path):
+    a = save(tmp_path, "a.json", result("a", power=400, trials=3, spread=0.1, series=False))
+    width = []
+    for trials in (3, 1):
+        doc = result("b", power=300, trials=3, spread=0.1, seed=5, series=False)
+        doc["runs"] = doc["runs"][:trials]
+        got, _ = rows(a, save(tmp_path, "b.json", doc))
+        change = got["b"]["energy_per_iteration_joules"]["change_ratio"]
+        width.append(math.log1p(change["high"]) - math.log1p(change["low"]))
+    assert width[1] > width[0]
 
 
 def test_the_gain_is_in_the_energy_but_not_in_its_change(tmp_path):
@@ -356,6 +406,7 @@ def test_csv_reads_back(tmp_path):
     assert float(got[1]["power_mean_watts"]) == pytest.approx(300)
     assert got[0]["energy_per_iteration_joules_change_ratio"] == ""
     assert float(got[1]["energy_per_iteration_joules_change_ratio"]) != 0
+    assert [r["energy_per_iteration_joules_change_verdict"] for r in got] == ["", "cannot-tell"]
     assert None not in got[0] and None not in got[0].values()
 
 

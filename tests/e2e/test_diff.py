@@ -4,6 +4,7 @@ import math
 import os
 import re
 import shutil
+import statistics
 
 import pytest
 
@@ -109,7 +110,7 @@ def test_every_fact_that_is_looked_for_stands_in_a_result(tmp_path):
 
 def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
     a = save(tmp_path, "a.json", measured(power=300, u=0.002))
-    for power, state in ((300, "equal"), (300.6, "cannot-tell"), (306, "differs")):
+    for power, state in ((300, "equal"), (300.6, "cannot-tell"), (306, "cannot-tell")):
         doc = document(a, save(tmp_path, "b.json", measured(power=power, u=0.002)))
         row = rows(doc)[(None, "energy_joules")]
         assert doc["energy"] == row["state"] == state
@@ -120,6 +121,33 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         assert reach == pytest.approx(1.96 * math.sqrt(2 * 0.002**2 + offset**2), rel=1e-3)
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
+    # However far apart: of one run each nobody knows how runs scatter.
+    assert row["change_interval"]["low"] > 0 and "One run each: how much runs scatter is not known" in doc["sentence"]
+    assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
+
+
+def test_one_run_against_trials_is_judged_by_their_scatter(tmp_path):
+    once = save(tmp_path, "b.json", measured(power=306, u=0.0002))
+    for spread, state in ((0.0005, "differs"), (0.1, "cannot-tell")):
+        doc = document(save(tmp_path, "a.json", measured(power=300, trials=4, spread=spread, u=0.0002)), once)
+        assert doc["energy"] == state
+        assert rows(doc)[(None, "energy_net_joules")]["state"] == state
+        assert any(n.startswith("B has one run: it is taken to scatter") for n in doc["notes"])
+        assert any("geometric means" in n for n in doc["notes"])
+    turned = document(once, tmp_path / "a.json")
+    assert any(n.startswith("A has one run: it is taken to scatter") for n in turned["notes"])
+
+
+def test_the_scatter_of_a_net_is_not_dropped(tmp_path):
+    a = save(tmp_path, "a.json", measured(power=300, trials=4, spread=0.1))
+    b = save(tmp_path, "b.json", measured(power=330, trials=4, spread=0.1, seed=9))
+    net = rows(document(a, b))[(None, "energy_net_joules")]
+    assert net["state"] == "cannot-tell" and net["change_interval"]["low"] < 0 < net["change_interval"]["high"]
+    runs = [r["energy_net_joules"] for r in measured(power=300, trials=4, spread=0.1)["runs"]]
+    stated = max(r["high"] - r["best"] for r in runs)
+    reach = math.hypot(stated, 3.182446 * statistics.stdev(r["best"] for r in runs) / 2)
+    assert net["a"] == pytest.approx(statistics.mean(r["best"] for r in runs))
+    assert net["a_interval"]["high"] - net["a"] == pytest.approx(reach, rel=1e-5)
 
 
 def test_on_another_gpu_the_gain_does_not_cancel(tmp_path):
@@ -160,8 +188,12 @@ def test_calibrated_against_uncalibrated_the_gain_does_not_cancel(tmp_path):
     assert doc["energy"] == "cannot-tell"
     assert any("calibrated by an outside meter and the other is not" in n for n in doc["notes"])
     assert rows(doc, "sensor")[(0, "gain")]["b"] == 1.06
-    both = document(save(tmp_path, "a.json", calibrated(measured(power=300))), b)
-    assert both["energy"] == "differs"
+    trials = {"trials": 4, "spread": 0.0005}
+    a = save(tmp_path, "a.json", calibrated(measured(power=300, **trials)))
+    b = save(tmp_path, "b.json", calibrated(measured(power=306, seed=9, **trials)))
+    assert document(a, b)["energy"] == "differs"
+    b = save(tmp_path, "b.json", measured(power=306, seed=9, **trials))
+    assert document(a, b)["energy"] == "cannot-tell"
 
 
 def test_trials_are_compared_by_their_scatter(tmp_path):

@@ -76,6 +76,15 @@ def test_the_page_is_whole_and_needs_nothing_else(tmp_path, pair):
         assert media in text
 
 
+def test_a_change_has_a_colour_where_its_runs_allow_one(tmp_path):
+    """One run each tells nothing of how runs scatter, wide trials as little: no green."""
+    b = save(tmp_path, "b.json", result("fp16", power=300))
+    for more, green in (({}, False), ({"trials": 4, "spread": 0.3}, False), ({"trials": 4, "spread": 0.001}, True)):
+        page = run("report", save(tmp_path, "a.json", result("fp32", power=400, **more)), b, "-o", "-").stdout
+        assert ("i good" in page) == green, more
+        assert ("One run each: how much runs scatter is not known" in page) == (not more)
+
+
 def test_the_page_says_how_the_numbers_were_got(pair):
     words = Page(run("report", *pair).stdout).words()
     for part in ("fp32", "fp16", "counter+ring", "agree", "NVIDIA H200", "580.159.04",

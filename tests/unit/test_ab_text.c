@@ -1,0 +1,127 @@
+#include "cli/ab_text.h"
+
+#include "cli/clean_room.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+/* No report here has a room. */
+void clean_room_line(const struct measured_worker *w, char *out, size_t size)
+{
+	(void)w, (void)size;
+	*out = '\0';
+}
+
+/* One line, one blank between words: lines are wrapped where the terminal ends. */
+static void join(char *text)
+{
+	char *to = text;
+
+	for (const char *p = text; *p; p++) {
+		char c = *p == '\n' ? ' ' : *p;
+
+		if (c != ' ' || to == text || to[-1] != ' ')
+			*to++ = c;
+	}
+	*to = '\0';
+}
+
+/* What is printed of n runs with these residuals, two of a pair after each other, as one line; the
+ * caller frees it. */
+static char *told(const double *residual, unsigned n, uint64_t codes)
+{
+	FILE *real = stdout;
+	struct ab_record run[8] = { 0 };
+	struct ab_config config;
+	struct ab_report r = { .config = &config, .iterations = NAN, .run = run, .runs = n };
+	struct cli c = { .quiet = true };
+	char *text = NULL;
+	size_t size;
+
+	ab_config_init(&config);
+	for (unsigned i = 0; i < n; i++)
+		run[i] = (struct ab_record){ .step = { AB_PHASE_AB, i % 2, i % 2, i / 2 },
+					     .used = true,
+					     .seconds = 1,
+					     .power_w = 100,
+					     .energy = { 99, 100, 101 },
+					     .residual_ratio = residual[i],
+					     .codes = codes };
+	for (unsigned m = 0; m < AB_METRICS; m++)
+		r.result.ab[m] = (struct ab_estimate){ .n = n / 2, .ratio = 1, .sd_log = NAN };
+	r.result.aa[AB_ENERGY].sd_log = NAN;
+	stdout = open_memstream(&text, &size);
+	assert_non_null(stdout);
+	ab_text_print(&r, "a", "b", &c);
+	assert_int_equal(fclose(stdout), 0);
+	stdout = real;
+	join(text);
+	return text;
+}
+
+static void the_ratio_says_of_which_means_it_is(void **state)
+{
+	double residual[] = { 0, 0 };
+	char *text = told(residual, 2, 0);
+
+	(void)state;
+	assert_non_null(
+		strstr(text, "B/A geometric mean over the pairs; A and B are plain means"));
+	free(text);
+}
+
+static void meters_that_are_close_are_told_as_they_are(void **state)
+{
+	double residual[] = { 0.01, -0.01, NAN, 0.012 };
+	char *text = told(residual, 4, 0);
+
+	(void)state;
+	assert_non_null(
+		strstr(text, "counter and samples +0.40 % apart, 1.22 % s.d. over 3 runs"));
+	assert_null(strstr(text, "too coarse"));
+	free(text);
+}
+
+static void meters_that_are_apart_without_disagreeing_are_too_coarse(void **state)
+{
+	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
+	char *text = told(residual, 4, 0);
+
+	(void)state;
+	assert_non_null(strstr(text,
+			       "too coarse to check each other in runs this short: counter "
+			       "and samples +5.00 % apart, 7.30 % s.d. over 4 runs, within "
+			       "what both leave unknown"));
+	free(text);
+}
+
+static void meters_that_disagree_are_never_called_coarse(void **state)
+{
+	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
+	char *text = told(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
+
+	(void)state;
+	assert_non_null(
+		strstr(text, "counter and samples +5.00 % apart, 7.30 % s.d. over 4 runs"));
+	assert_null(strstr(text, "too coarse"));
+	free(text);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_ratio_says_of_which_means_it_is),
+		cmocka_unit_test(meters_that_are_close_are_told_as_they_are),
+		cmocka_unit_test(meters_that_are_apart_without_disagreeing_are_too_coarse),
+		cmocka_unit_test(meters_that_disagree_are_never_called_coarse),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
