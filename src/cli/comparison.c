@@ -225,19 +225,19 @@ static const struct result_run *first_used(const struct comparison_row *row)
 	return NULL;
 }
 
-/* What is uncertain of the power where the sensor says none: a calibrated line has it from its pivot.  Of several
- * GPUs the largest. */
+/* What is uncertain of the power where the sensor says none: a calibrated line has it from its pivot.  Boards of one
+ * kind err alike: of several GPUs it adds up. */
 static double offset_u_w(const struct comparison_row *row)
 {
 	const struct result_run *run = first_used(row);
-	double most = 0;
+	double sum = 0;
 
 	for (size_t i = 0; run && i < run->ndevices; i++) {
 		const struct result_sensor *s = &run->devices[i].sensor;
 
-		most = fmax(most, hypot(s->offset_u_w, s->gain_u * s->pivot_w));
+		sum += hypot(s->offset_u_w, s->gain_u * s->pivot_w);
 	}
-	return run ? most : SENSOR_OFFSET_U_W;
+	return run ? sum : SENSOR_OFFSET_U_W;
 }
 
 /* What more runs do not lessen, as a standard uncertainty of ln(row / first). */

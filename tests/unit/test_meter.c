@@ -764,6 +764,7 @@ static void a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off(void **st
 		assert_string_equal(gw_rung_name(r->rung), "polled");
 		assert_true(r->relative.low <= truth && truth <= r->relative.high);
 		assert_true(r->power_sd < 0.02 * r->power_mean);
+		assert_true(r->codes >> GW_CODE_ALIAS_SUSPECTED & 1);
 		worst = fmax(worst, fabs(r->joules.best / truth - 1));
 		gw_meter_stop(meter);
 		sim_close();
@@ -803,6 +804,42 @@ static void a_polled_load_without_a_counter_is_as_uncertain_as_it_varies(void **
 		sim_close();
 		meter = NULL;
 	}
+}
+
+/* A ring hides less, and without a counter nothing tells. */
+static void a_load_in_step_with_the_ring_is_inside_the_interval(void **state)
+{
+	static const double periods[] = { 0.02, 0.1 };
+	double worst = 0;
+
+	(void)state;
+	for (unsigned i = 0; i < 12; i++) {
+		double period = periods[i % 2];
+		char world[1024];
+		const struct gw_energy *r;
+		double truth;
+
+		snprintf(world, sizeof(world),
+			 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\n[gpu.sensor]\nno_counter = "
+			 "true\n"
+			 "[[gpu.load]]\nkind = \"square\"\nunit = \"watts\"\nhigh = 600\nlow = "
+			 "100\n"
+			 "period = %.3f\nduty = 0.5\nfrom = %.4f\n",
+			 period, period * (i / 2 + 0.5) / 6);
+		start(world);
+		sim_run_for(meter, 3);
+		begin();
+		sim_run_for(meter, 12);
+		r = end(&truth);
+		print("in step with the ring", r, truth);
+		assert_string_equal(gw_rung_name(r->rung), "ring");
+		assert_true(r->relative.low <= truth && truth <= r->relative.high);
+		worst = fmax(worst, fabs(r->joules.best / truth - 1));
+		gw_meter_stop(meter);
+		sim_close();
+		meter = NULL;
+	}
+	assert_true(worst > 0.08);
 }
 
 /* ---- C5: a counter that readings hurt ---- */
@@ -1200,6 +1237,7 @@ int main(int argc, char **argv)
 		T(every_sensor_finds_its_rung),
 		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
 		sim_test(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off),
+		sim_test(a_load_in_step_with_the_ring_is_inside_the_interval),
 		sim_test(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies),
 		T(a_counter_that_readings_hurt_is_found_and_spared),
 		T(every_failing_call_costs_no_more_than_its_figures),
