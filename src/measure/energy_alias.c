@@ -12,7 +12,7 @@
 
 /* The same of a ring, which looks all the time through a filter: square waves of its spacing and of five times that,
  * 600 and 100 W, simulated, were up to 19 and 4 % off. */
-#define RING_HIDDEN_RATIO 0.1
+#define RING_HIDDEN_RATIO 0.12
 #define RING_SLOW         10 /* spacings: what is slower is seen */
 
 /* Strongest line of the spectrum of the last samples in the window; NAN when none stands out.
