@@ -117,6 +117,8 @@ static void watch(void *arg, struct gw_window *window, const struct marks *marks
 	struct measurement *m = arg;
 	struct host_energy host;
 
+	if (m->through && m->counting)
+		through_renew(m->through);
 	if (!m->known && all_asked(m)) /* a GPU may be lost when the command ends */
 		know_devices(m);
 	if (clock_mono_ns(clock_real()) - m->host_ns > 10 * NS_PER_S) { /* its counters wrap */

@@ -15,6 +15,8 @@
 #define ANSWER_NS (5 * NS_PER_S)
 #define RESULT_NS (WINDOWS_WAIT_NS + 7 * NS_PER_S) /* and the way there and back */
 #define FORGET_NS NS_PER_S
+#define LEASE_S   600.0 /* none is left behind by who was killed; time for Ctrl-Z too */
+#define RENEW_NS  (60 * NS_PER_S)
 
 struct through {
 	struct remote remote;
@@ -23,6 +25,7 @@ struct through {
 	char *environment; /* NULL: not known */
 	bool elsewhere;    /* on another machine than this */
 	char id[32];       /* of the window; "": there is none */
+	uint64_t asked_ns; /* its lease began */
 	int stop_fd;       /* its end was asked for; -1: it was not, or could not be */
 	char why[700];
 	bool simulated;
@@ -137,6 +140,7 @@ static void wish(struct buf *out, const struct through *t, const char *label)
 	json_object(&j, NULL);
 	json_string(&j, "label", name);
 	json_double(&j, "limit_seconds", WINDOWS_LIMIT_MOST_S);
+	json_double(&j, "lease_seconds", LEASE_S);
 	if (t->gpus) {
 		json_array(&j, "gpus");
 		for (unsigned i = 0; i < t->gpus; i++)
@@ -171,7 +175,20 @@ int through_begin(struct through *t, const char *label)
 		return say_refused(&t->remote);
 	snprintf(t->id, sizeof(t->id), "%s", id);
 	t->simulated = json_doc_true(t->remote.reply, "simulated");
+	t->asked_ns = clock_mono_ns(clock_real());
 	return EXIT_OK;
+}
+
+void through_renew(struct through *t)
+{
+	uint64_t now = clock_mono_ns(clock_real());
+	char path[80], ignored[700];
+
+	if (!*t->id || now - t->asked_ns < RENEW_NS)
+		return;
+	t->asked_ns = now;
+	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
+	(void)remote_ask(&t->remote, "GET", path, NULL, FORGET_NS, ignored, sizeof(ignored));
 }
 
 void through_forget(struct through *t)
@@ -352,6 +369,7 @@ static void say_cut(const struct through *t)
 	cli_error("the service ended the window before the command did (%s): the figures are "
 		  "of its first %.3f s",
 		  strcmp(by, "limit") == 0   ? "it had lasted as long as one may"
+		  : strcmp(by, "lease") == 0 ? "gpuward was stopped for ten minutes"
 		  : strcmp(by, "meter") == 0 ? "the driver was let go, or the service ended"
 					     : by,
 		  json_doc_number(t->remote.reply, "seconds"));

@@ -28,6 +28,9 @@ unsigned through_temperatures(struct through *t, struct cool_gpu ret[static COOL
 /* Begins a window.  EXIT_OK, or an exit code having said why. */
 int through_begin(struct through *t, const char *label);
 
+/* Once in a while, while the command runs: its lease begins anew, without which the service ends it. */
+void through_renew(struct through *t);
+
 /* Forgets it: the command could not be started. */
 void through_forget(struct through *t);
 

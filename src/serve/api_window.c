@@ -8,13 +8,14 @@
 #include <stdio.h>
 #include <string.h>
 
-#define LOOK_NS    (2 * NS_PER_MS) /* for a sample that comes within 50 ms */
-#define LATE_NS    (20 * NS_PER_MS)
-#define LOOKS      50
-#define LIMIT_S    3600.0
-#define GPUS_MAX   64
-#define LABEL_MAX  (WINDOWS_LABEL - 1)
-#define LIST_BYTES (16u << 20) /* a list that is longer ends here */
+#define LOOK_NS       (2 * NS_PER_MS) /* for a sample that comes within 50 ms */
+#define LATE_NS       (20 * NS_PER_MS)
+#define LOOKS         50
+#define LIMIT_S       3600.0
+#define LEASE_LEAST_S 2.0 /* windows are looked at once a second */
+#define GPUS_MAX      64
+#define LABEL_MAX     (WINDOWS_LABEL - 1)
+#define LIST_BYTES    (16u << 20) /* a list that is longer ends here */
 
 /* ---- who may ---- */
 
@@ -43,7 +44,9 @@ static struct windows_entry *entry(const struct api *a, const struct request *q,
 {
 	struct windows_entry *e = windows_find(a->windows, q->arg[0]);
 
-	if (!e)
+	if (e)
+		windows_asked(e, api_now(a));
+	else
 		reply_problem(r, 404, "no-such-window", "GET /api/v1/windows lists them.",
 			      "there is no window \"%.64s\": the latest %u that ended are kept",
 			      q->arg[0], WINDOWS_ENDED_MAX);
@@ -70,11 +73,12 @@ struct wish { /* what the body asks for, as it was written */
 
 static bool read_wish(struct body *b, struct wish *w, char *message, size_t size)
 {
-	double limit_s = LIMIT_S;
+	double limit_s = LIMIT_S, lease_s = 0;
 
 	if (!body_text(b, "label", &w->ask.label, message, size) ||
 	    !body_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus, message, size) ||
 	    !body_number(b, "limit_seconds", &limit_s, message, size) ||
+	    !body_number(b, "lease_seconds", &lease_s, message, size) ||
 	    !body_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX, &w->ask.tags,
 			message, size))
 		return false;
@@ -87,7 +91,13 @@ static bool read_wish(struct body *b, struct wish *w, char *message, size_t size
 			 WINDOWS_LIMIT_MOST_S);
 		return false;
 	}
+	if (lease_s != 0 && !(lease_s >= LEASE_LEAST_S && lease_s <= WINDOWS_LIMIT_MOST_S)) {
+		snprintf(message, size, "\"lease_seconds\" must be %.0f to %.0f, or 0 for none",
+			 LEASE_LEAST_S, WINDOWS_LIMIT_MOST_S);
+		return false;
+	}
 	w->ask.limit_ns = (uint64_t)(limit_s * 1e9);
+	w->ask.lease_ns = (uint64_t)(lease_s * 1e9);
 	return true;
 }
 
@@ -169,8 +179,8 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 
 	if (!api_may_measure(a, q, r) || !api_has_reading(a, r))
 		return;
-	if (body_open(q->body, q->size, "label gpus limit_seconds tags", &b, message,
-		      sizeof(message)) != 0) {
+	if (body_open(q->body, q->size, "label gpus limit_seconds lease_seconds tags", &b,
+		      message, sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}

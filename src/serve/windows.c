@@ -167,6 +167,8 @@ static bool move_on(struct windows *w, const struct view *v, struct windows_entr
 {
 	if (e->state == WINDOWS_IS_OPEN && now_ns - e->begin_ns >= e->limit_ns)
 		close_at(e, e->begin_ns + e->limit_ns, "limit", now_ns);
+	if (e->state == WINDOWS_IS_OPEN && e->lease_ns && now_ns - e->asked_ns >= e->lease_ns)
+		close_at(e, e->asked_ns + e->lease_ns, "lease", now_ns);
 	for (struct windows_part *p = e->parts; p; p = p->next)
 		if (p->window && p->end_ns && window_done(p->window))
 			windows_settle_part(e, p);
@@ -378,6 +380,8 @@ static int fill(struct windows *w, const struct view *v, const struct windows_as
 	e->begin_ns = now_ns;
 	e->begin_wall_ns = clock_wall_ns(meter_clock(v->meter));
 	e->limit_ns = ask->limit_ns;
+	e->lease_ns = ask->lease_ns;
+	e->asked_ns = now_ns;
 	e->simulated = gw_snapshot_status(v->snap)->simulated;
 	e->tags = tags_json(ask);
 	if (!e->tags)
@@ -466,6 +470,11 @@ struct windows_entry *windows_find(struct windows *w, const char *id)
 	while (e && strcmp(e->id, id) != 0)
 		e = e->next;
 	return e;
+}
+
+void windows_asked(struct windows_entry *e, uint64_t now_ns)
+{
+	e->asked_ns = now_ns;
 }
 
 const char *windows_id(const struct windows_entry *e)

@@ -40,6 +40,8 @@ struct windows_ask {
 	size_t request_size;
 	const bool *position; /* for each device of the snapshot: measured?  NULL: all */
 	uint64_t limit_ns;
+	uint64_t
+		lease_ns; /* it ends when nobody has asked for it for so long; 0: it does not */
 	const char *tag[WINDOWS_TAGS_MAX], *value[WINDOWS_TAGS_MAX];
 	unsigned tags;
 };
@@ -52,6 +54,9 @@ int windows_open(struct windows *w, const struct view *v, const struct windows_a
 
 /* NULL: there is none. */
 struct windows_entry *windows_find(struct windows *w, const char *id);
+
+/* Somebody asked for it: its lease begins anew. */
+void windows_asked(struct windows_entry *e, uint64_t now_ns);
 
 /* Ends the part before and begins one.  0, -GW_E_STATE (it has ended), -GW_E_SIZE or -GW_E_NOMEM. */
 int windows_mark(struct windows *w, const struct view *v, struct windows_entry *e,

@@ -230,6 +230,7 @@ static void head_json(struct json *j, const struct windows_entry *e, const char 
 static void settings_json(struct json *j, const struct windows_entry *e)
 {
 	json_double(j, "limit_seconds", (double)e->limit_ns / 1e9);
+	json_double(j, "lease_seconds", e->lease_ns ? (double)e->lease_ns / 1e9 : NAN);
 	json_raw(j, "tags", e->tags ? e->tags : "{}");
 	json_bool(j, "simulated", e->simulated);
 	json_uint(j, "marks", e->marks);

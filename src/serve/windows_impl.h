@@ -43,8 +43,9 @@ struct windows_entry {
 	char id[20], label[WINDOWS_LABEL];
 	char key[65], request[65]; /* hashes; "": none */
 	enum windows_state state;
-	const char *ended_by; /* "request", "limit", "meter", "crash"; NULL: open */
+	const char *ended_by; /* "request", "limit", "lease", "meter", "crash"; NULL: open */
 	uint64_t begin_ns, begin_wall_ns, end_ns, limit_ns, give_up_ns;
+	uint64_t lease_ns, asked_ns; /* 0: no lease; somebody asked for it last */
 	bool simulated;
 	char *tags; /* JSON */
 	struct windows_device *device;

@@ -201,6 +201,14 @@ def test_a_window_ends_at_its_limit():
         assert doc["ended_by"] == "limit" and abs(doc["seconds"] - 1) < 1e-6
 
 
+def test_a_window_ends_with_its_lease_and_lists_do_not_renew_it():
+    with Service("two-gpus") as s:
+        doc = s.post("/api/v1/windows", json={"lease_seconds": 2}).json()
+        s.wait(lambda: s.get("/api/v1/windows?state=open").json()["windows"] == [])
+        doc = s.get(f"/api/v1/windows/{doc['id']}").json()
+        assert doc["ended_by"] == "lease" and abs(doc["seconds"] - 2) < 1e-6
+
+
 def test_with_a_token_strangers_open_no_windows(live):
     got = live.post("/api/v1/windows")
     assert got.status_code == 401 and "Bearer" in got.headers["WWW-Authenticate"]

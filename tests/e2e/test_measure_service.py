@@ -274,6 +274,14 @@ def test_a_service_that_is_killed_takes_the_energy_with_it(tmp_path, then, statu
     assert "no service listens" in errors and "the energy of this run is lost" in errors
 
 
+def test_who_is_killed_leaves_a_window_that_ends_by_itself(tmp_path):
+    with Service("h200") as s:
+        child = start(s, tmp_path)
+        child.kill()
+        end(child, tmp_path)
+        assert windows(s)["windows"][0]["lease_seconds"] == 600
+
+
 def test_a_service_that_was_started_anew_does_not_know_it(tmp_path):
     with Service("h200") as s:
         child = start(s, tmp_path)

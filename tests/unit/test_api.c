@@ -441,6 +441,25 @@ static void a_window_that_nobody_ends_ends_at_its_limit(void **state)
 	assert_true(fabs(number("seconds") - 5) < 1e-6);
 }
 
+static void a_window_that_nobody_asks_for_ends_with_its_lease(void **state)
+{
+	(void)state;
+	begin(TWO_GPUS);
+	open_window("{\"lease_seconds\":5}");
+	at("lease_seconds", "5");
+	for (int i = 0; i < 3; i++) { /* each time it begins anew */
+		run_for(4);
+		get(opened, 200);
+		at("state", "\"open\"");
+	}
+	run_for(4);
+	run_for(4);
+	get(opened, 200);
+	at("state", "\"ended\"");
+	at("ended_by", "\"lease\"");
+	assert_true(fabs(number("seconds") - 17) < 0.1);
+}
+
 static void windows_are_refused_with_a_reason(void **state)
 {
 	static const struct {
@@ -454,6 +473,8 @@ static void windows_are_refused_with_a_reason(void **state)
 		{ "{\"gpus\":[\"9\"]}", "there are GPU 0 (" },
 		{ "{\"limit_seconds\":-1}", "above 0" },
 		{ "{\"limit_seconds\":1e9}", "at most" },
+		{ "{\"lease_seconds\":1}", "must be 2 to 604800" },
+		{ "{\"lease_seconds\":-3}", "or 0 for none" },
 		{ "{\"tags\":{\"a\":1}}", "object of texts" },
 		{ "{\"label\":\"a\",\"label\":\"b\"}", "not JSON" },
 	};
@@ -528,6 +549,7 @@ int main(void)
 		api_test(a_window_measures_the_true_energy),
 		api_test(marks_cut_a_window_into_parts_that_add_up),
 		api_test(a_window_that_nobody_ends_ends_at_its_limit),
+		api_test(a_window_that_nobody_asks_for_ends_with_its_lease),
 		api_test(windows_are_refused_with_a_reason),
 		api_test(the_same_key_gives_the_same_window),
 		api_test(at_most_64_windows_are_open),
