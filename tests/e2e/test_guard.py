@@ -418,7 +418,7 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
 
 def test_run_makes_room_and_gives_it_back(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
-        s.until("active")
+        guarded.settled(s)
         done = s.cli("run", "--vram", "16G", "--", "sh", "-c",
                      f"ls {world.held}; echo $GPUWARD_GPU $CUDA_VISIBLE_DEVICES; exit 7", code=7)
         assert done.stdout == f"{UUID} {UUID}\n"  # nobody held anything when it ran

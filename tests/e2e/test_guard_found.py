@@ -65,7 +65,7 @@ def test_a_reload_with_another_match_says_what_is_sought_now(world, worker):
 
 def test_room_for_a_process_ends_with_it_and_not_in_a_year(world, worker):
     with Guarded(world, text(worker, "")) as s:
-        s.until("active")
+        guarded.settled(s, 8 * GIB)
         done = s.cli("run", "--vram", "20G", "--", "sh", "-c",
                      f"{support.PROGRAM} guard explain --address {s.url}; {support.PROGRAM} guard status --json --address {s.url}")
         said = " ".join(done.stdout.split())
