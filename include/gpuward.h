@@ -177,7 +177,7 @@ enum gw_flag {
 	                           cleared and does not use goes back to the kernel (13 of 21 MiB
 	                           on an H200; takes 2 ms) */
 	GW_LEAVE = 1 << 3,      /* the process ends after gw_close(), which leaves closing NVML to
-	                           the kernel (4 ms less) */
+	                           the kernel (its own shutdown takes 4 ms) */
 };
 
 struct gw_options {

@@ -169,7 +169,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->opt = *options;
 	s->emit = emit_fn;
 	s->arg = arg;
-	/* As it was found.  Where the ring tells power no figure is needed now: they take 16 ms on an
+	/* As it was found.  Where the ring tells power no figure is needed now: they take 7 ms on an
 	 * H200, and somebody waits for us. */
 	tap_read(&s->tap, 0, false, &s->r);
 	know_sensor(s);
