@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "device/call_cost.h"
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "guard/scene_builder.h"
 
 #include <signal.h>

@@ -4,7 +4,7 @@
 
 #include "store.h"
 
-#include "guard/tally.h"
+#include "guard/guard_counters.h"
 
 /* What was counted so far of all, and of the workers of a policy; again after the policy changed. */
 void guard_counts_load(struct tally *t, struct store *s, const struct policy *p);

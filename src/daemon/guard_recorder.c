@@ -7,7 +7,7 @@
 #include "guard_recording.h"
 #include "guard_trace.h"
 
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "guard/guard_state.h"
 
 #include <errno.h>

@@ -2,8 +2,8 @@
 #include "guard_trace.h"
 
 #include "base/number.h"
-#include "guard/guard_feed.h"
-#include "guard/guard_read.h"
+#include "guard/guard_input.h"
+#include "guard/guard_query.h"
 #include "guard/guard_state.h"
 #include "guard/policy_text.h"
 

@@ -1,8 +1,8 @@
 /* gw_guard_*: beginning, end, and what others may ask of a guard while its thread runs. */
 #include "api.h"
 
-#include "guard_feed.h"
-#include "guard_read.h"
+#include "guard_input.h"
+#include "guard_query.h"
 
 #include "device/context.h"
 

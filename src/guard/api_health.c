@@ -1,7 +1,7 @@
 /* The health of the GPUs that a guarded program is on: read at its own pace, told as heat and reasons. */
 #include "api.h"
 
-#include "guard_feed.h"
+#include "guard_input.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,8 +4,8 @@
  * program, without it again. */
 #include "api.h"
 
-#include "guard_feed.h"
-#include "guard_read.h"
+#include "guard_input.h"
+#include "guard_query.h"
 
 #include "device/context.h"
 

@@ -1,5 +1,5 @@
-/* guard: what comes in and what is fetched; see guard_parts.h for the rest. */
-#include "guard_parts.h"
+/* guard: what comes in and what is fetched; see guard_internal.h for the rest. */
+#include "guard_internal.h"
 
 #include <limits.h>
 #include <math.h>

@@ -5,8 +5,8 @@
  * facts: its reason mask, the bytes it holds, the order under way, and deadlines.  Nothing here reads
  * a clock, a file or a process.  The same feed gives the same decisions byte for byte.
  *
- * Here are its words and what goes in and out; guard_feed.h is for who tells it something and fetches what
- * follows, guard_read.h for who only looks. */
+ * Here are its words and what goes in and out; guard_input.h is for who tells it something and fetches what
+ * follows, guard_query.h for who only looks. */
 #ifndef GW_GUARD_GUARD_H
 #define GW_GUARD_GUARD_H
 

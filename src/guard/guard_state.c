@@ -1,7 +1,7 @@
 #include "guard_state.h"
 
-#include "guard_parts.h"
-#include "plain.h"
+#include "guard_internal.h"
+#include "struct_text.h"
 
 #include "base/buf.h"
 

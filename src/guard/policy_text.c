@@ -1,6 +1,6 @@
 #include "policy_text.h"
 
-#include "plain.h"
+#include "struct_text.h"
 
 #include "base/buf.h"
 

@@ -2,7 +2,7 @@
 #include "guard_doc.h"
 #include "guard_question.h"
 
-#include "guard/trial.h"
+#include "guard/what_if.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,7 +6,7 @@
 #ifndef GW_SERVE_GUARD_OPERATION_H
 #define GW_SERVE_GUARD_OPERATION_H
 
-#include "guard/guard_read.h"
+#include "guard/guard_query.h"
 
 #define GUARD_OPERATIONS 64
 

@@ -9,9 +9,9 @@
 #include "guard_operation.h"
 
 #include "guard/capacity.h"
-#include "guard/guard_read.h"
+#include "guard/guard_query.h"
 #include "guard/health.h"
-#include "guard/tally.h"
+#include "guard/guard_counters.h"
 
 #include <math.h>
 #include <string.h>

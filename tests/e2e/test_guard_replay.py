@@ -210,8 +210,8 @@ FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guar
 
 
 def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_each():
-    """A function of guard_feed.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
-    text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard_feed.h").read_text(), flags=re.S)
+    """A function of guard_input.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
+    text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard_input.h").read_text(), flags=re.S)
     told = set(re.findall(r"\b(guard_\w+)\(\s*struct guard \*g\b", text)) - FETCHED
     assert len(told) > 12 and "guard_foreign" in told
     callers = {}

@@ -3,8 +3,8 @@
 #ifndef GUARD_WORLD_H
 #define GUARD_WORLD_H
 
-#include "guard/guard_feed.h"
-#include "guard/guard_read.h"
+#include "guard/guard_input.h"
+#include "guard/guard_query.h"
 
 #include "base/clock.h"
 

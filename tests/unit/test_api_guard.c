@@ -2,7 +2,7 @@
  * refused.  tests/e2e/test_guard_api.py asks the whole service. */
 #include "api_fixture.h"
 
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "serve/guard_view.h"
 
 #include <limits.h>

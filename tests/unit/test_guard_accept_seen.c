@@ -4,8 +4,8 @@
 #include "tree.h"
 #include "here.h"
 
-#include "guard/guard_feed.h"
-#include "guard/guard_read.h"
+#include "guard/guard_input.h"
+#include "guard/guard_query.h"
 #include "guard/scene_builder.h"
 
 #include <malloc.h>

@@ -1,4 +1,4 @@
-#include "plain.h"
+#include "struct_text.h"
 
 #include "base/buf.h"
 #include "base/tsv.h"

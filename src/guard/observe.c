@@ -1,6 +1,6 @@
 /* guard_facts: a scene becomes facts.  Which GPUs can be trusted, which worker holds how much where,
  * what speaks against each worker, and which of them a demand is against. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 #include <stdlib.h>

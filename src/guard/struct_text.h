@@ -2,8 +2,8 @@
  *
  * A line has a name and its values, parted by tabs.  What is zero has none, numbers read back to the same bits, and texts are
  * escaped.  Not a part of the library: only the service and the program record and replay. */
-#ifndef GW_GUARD_PLAIN_H
-#define GW_GUARD_PLAIN_H
+#ifndef GW_GUARD_STRUCT_TEXT_H
+#define GW_GUARD_STRUCT_TEXT_H
 
 #include <stddef.h>
 

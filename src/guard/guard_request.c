@@ -1,7 +1,7 @@
 /* guard_ask: what people ask: holds with an end, eviction and return by hand.
  *
  * The two holds exclude each other, and a hold is ended by release or its time, not by another wish. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 

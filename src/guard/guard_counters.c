@@ -1,4 +1,4 @@
-#include "tally.h"
+#include "guard_counters.h"
 
 #include <stdio.h>
 #include <string.h>

@@ -2,7 +2,7 @@
  *
  * The machine keeps facts; the words, rules and ends of each reason (GUARD-MACHINE.md, Reasons) are made of them when
  * somebody asks. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 #include <string.h>

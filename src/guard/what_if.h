@@ -3,10 +3,10 @@
  * It sees the scene before, once, so that workers are known and whoever is not in it counts as new; and
  * then the scene itself, again and again, for a while.  What the running guard remembers (holds, timers,
  * who came when) is not part of it. */
-#ifndef GW_GUARD_TRIAL_H
-#define GW_GUARD_TRIAL_H
+#ifndef GW_GUARD_WHAT_IF_H
+#define GW_GUARD_WHAT_IF_H
 
-#include "guard_read.h"
+#include "guard_query.h"
 
 #define TRIAL_LOOKS 300 /* at most so many, however long it is to last */
 

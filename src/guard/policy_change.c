@@ -2,7 +2,7 @@
  *
  * A worker is who it is by its name.  What was made of the old policy and borrows its texts is made anew of
  * the last scene, so that nothing points to a policy that is gone. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <stdlib.h>
 #include <string.h>

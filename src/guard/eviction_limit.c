@@ -3,7 +3,7 @@
  * A GPU with a screen on it, where neither a threshold nor a rule tells the desktop from a contender, would
  * lose its workers to the desktop for ever: demand there is only told.  And one user cannot let workers
  * leave more often than so many times an hour. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 

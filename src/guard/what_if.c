@@ -1,6 +1,6 @@
-#include "trial.h"
+#include "what_if.h"
 
-#include "guard_feed.h"
+#include "guard_input.h"
 
 #include "base/clock.h"
 

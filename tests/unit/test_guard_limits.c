@@ -1,9 +1,9 @@
 /* What the guard does not do though the rules say so, what it counts, and what a trial says. */
 #include "guard_world.h"
 
-#include "guard/guard_rate.h"
-#include "guard/tally.h"
-#include "guard/trial.h"
+#include "guard/user_rate.h"
+#include "guard/guard_counters.h"
+#include "guard/what_if.h"
 
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)

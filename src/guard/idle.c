@@ -2,7 +2,7 @@
  *
  * Only workers that load again by themselves when somebody asks them: being asked is the end of it, and
  * is seen by their memory coming back.  No door is closed, no other level is tried, no unit is stopped. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 

@@ -3,8 +3,8 @@
  * Fed with decisions, so that a guard that is replaced by another (a restart, another configuration) does
  * not set a count back; whoever keeps counts in a file reads and writes cells by their names.  Plain data
  * in a fixed amount of memory. */
-#ifndef GW_GUARD_TALLY_H
-#define GW_GUARD_TALLY_H
+#ifndef GW_GUARD_GUARD_COUNTERS_H
+#define GW_GUARD_GUARD_COUNTERS_H
 
 #include "guard.h"
 

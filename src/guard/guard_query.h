@@ -1,6 +1,6 @@
 /* guard_read: what the guard makes of what it was told, for who only looks.  Nothing here changes it. */
-#ifndef GW_GUARD_GUARD_READ_H
-#define GW_GUARD_GUARD_READ_H
+#ifndef GW_GUARD_GUARD_QUERY_H
+#define GW_GUARD_GUARD_QUERY_H
 
 #include "guard.h"
 

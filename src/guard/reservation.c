@@ -3,7 +3,7 @@
  * A reservation marks workers, lowest priority first, until what is free and what the marked ones will
  * free cover it and the headroom.  The marks stay until it ends.  It binds our workers alone:
  * strangers may still take the memory first. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 

@@ -2,7 +2,7 @@
  *
  * Nothing new is begun.  Who is out for no reason that holds is let come back, whose door was closed and nothing
  * more is opened, and what is under way is seen to its end first.  Who ends watches no heat any more. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 /* Does it still have all it had, with nothing but its door closed?  Who said that it left, or is on its way
  * back, may not; some leave and say that they did not, which is mended by telling them to come back. */

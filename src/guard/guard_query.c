@@ -1,5 +1,5 @@
 /* guard_read: when to look again, and how a worker stands. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 
