@@ -188,7 +188,7 @@ struct guard_worker {
 	char gone[240]; /* what the demand was for; of guard_cause() */
 };
 
-struct guard_reservation {
+struct reservation {
 	uint64_t id; /* 0: free */
 	int gpu;     /* slot */
 	uint64_t bytes, until_ns;
@@ -214,7 +214,7 @@ struct guard {
 	unsigned order[POLICY_WORKERS]; /* workers, lowest priority first */
 	struct guard_worker worker[POLICY_WORKERS];
 	unsigned workers;
-	struct guard_reservation reservation[GUARD_RESERVATIONS];
+	struct reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id;
 	unsigned games;
 	bool stopping; /* guard_stop() was called */
@@ -245,8 +245,8 @@ bool guard_owes(const struct guard_worker *w); /* it is out, or its door closed,
 /* observe.c */
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
-void guard_facts(struct guard *g);
-void guard_masks(struct guard *g); /* again, after something was asked */
+void guard_read_scene(struct guard *g);
+void guard_update_reasons(struct guard *g); /* again, after something was asked */
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
 bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
@@ -315,13 +315,13 @@ void guard_ended(struct guard_worker *w, enum guard_result result); /* at its le
 /* eviction_limit.c */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
-void guard_rail_look(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
 bool guard_limited(struct guard *g, struct guard_worker *w);
 void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 		       struct demand_case *c);
-int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
-void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *out,
-		     size_t size);
+int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
+void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
+		      size_t size);
 
 /* reservation.c */
 void guard_reserve_look(struct guard *g);

@@ -9,24 +9,30 @@
 
 struct buf;
 
-enum plain_kind { PLAIN_UNSIGNED, PLAIN_SIGNED, PLAIN_REAL, PLAIN_TEXT };
+enum struct_text_kind {
+	STRUCT_TEXT_UNSIGNED,
+	STRUCT_TEXT_SIGNED,
+	STRUCT_TEXT_REAL,
+	STRUCT_TEXT_TEXT
+};
 
-struct plain_member {
+struct struct_text_member {
 	const char *name; /* NULL ends the table */
-	enum plain_kind kind;
+	enum struct_text_kind kind;
 	unsigned size, count; /* of one of them in bytes, and how many there are */
 	size_t offset;
 };
 
 /* Adds prefix, name and values of each that is not zero. */
-void plain_write(struct buf *out, const char *prefix, const struct plain_member *m,
-		 const void *of);
-/* line: what plain_write() added after the prefix, without its newline.  of begins zeroed.  0 or -GW_E_PARSE. */
-int plain_read(const struct plain_member *m, void *of, const char *line);
+void struct_text_write(struct buf *out, const char *prefix, const struct struct_text_member *m,
+		       const void *of);
+/* line: what struct_text_write() added after the prefix, without its newline.  of begins zeroed.  0 or -GW_E_PARSE. */
+int struct_text_read(const struct struct_text_member *m, void *of, const char *line);
 
-/* One value, as a word; at: of a PLAIN_TEXT an array of size bytes. */
-void plain_add(struct buf *out, enum plain_kind kind, unsigned size, const void *at);
+/* One value, as a word; at: of a STRUCT_TEXT_TEXT an array of size bytes. */
+void struct_text_add(struct buf *out, enum struct_text_kind kind, unsigned size,
+		     const void *at);
 /* Reads it from *text, up to the next tab or the end, where *text stands afterwards.  0 or -GW_E_PARSE. */
-int plain_take(const char **text, enum plain_kind kind, unsigned size, void *at);
+int struct_text_take(const char **text, enum struct_text_kind kind, unsigned size, void *at);
 
 #endif

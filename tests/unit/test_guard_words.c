@@ -208,7 +208,7 @@ static void all_that_the_guard_knows_can_be_written_down(void **state)
 	(void)state;
 	has_members(parts, "guard_worker", " policy knobs pid start_ticks ");
 	has_members(parts, "guard_gpu", " now end clears ns ");
-	has_members(parts, "guard_reservation", " ");
+	has_members(parts, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
 	has_members("src/guard/user_rate.h", "rate_user", " ");
 	/* The others are made again of these, or are empty then. */
