@@ -19,9 +19,9 @@ _Static_assert(POLICY_WORKERS <= 32, "guarding.unkept has a bit for each");
 
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->astray   ? "warning"
-									     : "info";
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0    ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->unreachable ? "warning"
+										: "info";
 }
 
 /* The place of the next one.  Whoever asks between ticks sees it too. */
