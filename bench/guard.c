@@ -10,9 +10,9 @@
 #include "stats.h"
 
 #include "base/clock.h"
-#include "device/cost.h"
+#include "device/call_cost.h"
 #include "guard/guard_feed.h"
-#include "guard/look.h"
+#include "guard/scene_builder.h"
 
 #include <signal.h>
 #include <stdio.h>
@@ -93,8 +93,8 @@ struct used {
 
 static struct used use(struct gw_ctx *ctx)
 {
-	struct call_cost cost[COST_CALLS];
-	unsigned n = cost_list(ctx, cost, COST_CALLS);
+	struct call_cost cost[CALL_COST_CALLS];
+	unsigned n = call_cost_list(ctx, cost, CALL_COST_CALLS);
 	struct used u = { 0 };
 	struct rusage r;
 
@@ -109,12 +109,12 @@ static struct used use(struct gw_ctx *ctx)
 	return u;
 }
 
-static void round_of(struct look *l, struct guard *g, struct scene *s)
+static void round_of(struct scene_builder *l, struct guard *g, struct scene *s)
 {
 	struct guard_decision d;
 	struct guard_record r;
 
-	if (look_take(l, s, false) != 0)
+	if (scene_builder_take(l, s, false) != 0)
 		return;
 	guard_look(g, s);
 	while (guard_next_decision(g, &d))
@@ -139,14 +139,15 @@ static int measure(struct gw_ctx *ctx, double seconds)
 {
 	static struct policy policy;
 	struct scene *s = calloc(1, sizeof(*s));
-	struct look *l = NULL;
+	struct scene_builder *l = NULL;
 	struct guard *g = NULL;
 	unsigned looks = (unsigned)(seconds * NS_PER_S / POLL_NS);
 	struct used from, to;
 	uint64_t start;
 
 	make_policy(&policy);
-	if (!s || look_new(ctx, &policy, &l) != 0 || guard_new(&policy, NULL, 0, &g) != 0)
+	if (!s || scene_builder_new(ctx, &policy, &l) != 0 ||
+	    guard_new(&policy, NULL, 0, &g) != 0)
 		return 1;
 	for (unsigned i = 0; i < 10; i++) /* what is asked once is asked here */
 		round_of(l, g, s);
@@ -167,7 +168,7 @@ static int measure(struct gw_ctx *ctx, double seconds)
 	printf("hot_cpu_us %g\n", (to.cpu_s - from.cpu_s) / HOT_LOOKS * 1e6);
 	printf("hot_driver_us %g\n", (to.driver_s - from.driver_s) / HOT_LOOKS * 1e6);
 	guard_free(g);
-	look_free(l);
+	scene_builder_free(l);
 	free(s);
 	return 0;
 }

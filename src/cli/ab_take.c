@@ -51,8 +51,8 @@ static void take_whole(struct gw_meter *meter, const struct runner_run *run, str
 	*ret_seconds = run->seconds;
 }
 
-static void take_part(struct gw_meter *meter, const struct marks_window *w, struct sum *s,
-		      double *ret_seconds)
+static void take_part(struct gw_meter *meter, const struct progress_marks_window *w,
+		      struct sum *s, double *ret_seconds)
 {
 	*ret_seconds = (double)(w->end_ns - w->begin_ns) * 1e-9;
 	for (unsigned i = 0; i < gw_meter_device_count(meter); i++)
@@ -63,13 +63,13 @@ int ab_take(struct gw_meter *meter, const char *part, const struct runner_run *r
 	    struct ab_record *r)
 {
 	struct sum s = { .warmest_c = NAN };
-	const struct marks_window *w;
+	const struct progress_marks_window *w;
 	unsigned found = 1;
 
 	if (!part) {
 		take_whole(meter, run, &s, &r->seconds);
 	} else {
-		w = marks_find(&run->marks, part, &found);
+		w = progress_marks_find(&run->marks, part, &found);
 		if (!w)
 			return -GW_E_NOENT;
 		take_part(meter, w, &s, &r->seconds);
@@ -82,7 +82,8 @@ void ab_take_reason(struct gw_meter *meter, const char *part, const struct gw_sn
 		    const struct runner_run *run, char *out, size_t size)
 {
 	unsigned found;
-	const struct marks_window *w = part ? marks_find(&run->marks, part, &found) : NULL;
+	const struct progress_marks_window *w =
+		part ? progress_marks_find(&run->marks, part, &found) : NULL;
 	char evidence[200];
 	struct buf b;
 

@@ -3,7 +3,7 @@
 #include "base/clock.h"
 #include "base/json_doc.h"
 #include "base/thread.h"
-#include "serve/moment.h"
+#include "serve/timespec_parse.h"
 
 #include <math.h>
 #include <poll.h>
@@ -121,7 +121,7 @@ static uint64_t until_of(const struct json_doc *w)
 	const char *text = json_doc_string(w, "hold_until_utc");
 	uint64_t wall_ns = 0;
 
-	return text && moment_parse(text, 0, &wall_ns) == 0 ? wall_ns : 0;
+	return text && timespec_parse(text, 0, &wall_ns) == 0 ? wall_ns : 0;
 }
 
 /* A hold is known by its end: who held it anew gave it another. */

@@ -17,7 +17,7 @@
 
 /* ---- the connection ---- */
 
-static int finish_connect(int fd, int result, struct patience *wait)
+static int finish_connect(int fd, int result, struct deadline_wait *wait)
 {
 	socklen_t n = sizeof(int);
 	int err = errno;
@@ -25,7 +25,7 @@ static int finish_connect(int fd, int result, struct patience *wait)
 	if (result == 0)
 		return 0;
 	if (err == EINPROGRESS) {
-		int late = patience_wait(wait, fd, POLLOUT);
+		int late = deadline_wait_wait(wait, fd, POLLOUT);
 
 		if (late)
 			return late;
@@ -38,7 +38,7 @@ static int finish_connect(int fd, int result, struct patience *wait)
 						    : -GW_E_IO;
 }
 
-static int connect_unix(const char *path, struct patience *wait, int *ret_fd)
+static int connect_unix(const char *path, struct deadline_wait *wait, int *ret_fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int err;
@@ -57,7 +57,7 @@ static int connect_unix(const char *path, struct patience *wait, int *ret_fd)
 	return err;
 }
 
-static int connect_tcp(const char *address, struct patience *wait, int *ret_fd)
+static int connect_tcp(const char *address, struct deadline_wait *wait, int *ret_fd)
 {
 	struct addrinfo *list = NULL;
 	char host[512];
@@ -92,7 +92,7 @@ static int connect_tcp(const char *address, struct patience *wait, int *ret_fd)
 	return err;
 }
 
-static int send_all(int fd, const char *p, size_t n, struct patience *wait)
+static int send_all(int fd, const char *p, size_t n, struct deadline_wait *wait)
 {
 	while (n > 0) {
 		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
@@ -101,7 +101,7 @@ static int send_all(int fd, const char *p, size_t n, struct patience *wait)
 			p += k;
 			n -= (size_t)k;
 		} else if (k < 0 && errno == EAGAIN) {
-			int err = patience_wait(wait, fd, POLLOUT);
+			int err = deadline_wait_wait(wait, fd, POLLOUT);
 
 			if (err)
 				return err;
@@ -147,7 +147,7 @@ static bool is_whole(const struct buf *raw)
 }
 
 /* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody does. */
-static int receive(int fd, struct buf *out, struct patience *wait)
+static int receive(int fd, struct buf *out, struct deadline_wait *wait)
 {
 	char part[16384];
 
@@ -159,7 +159,7 @@ static int receive(int fd, struct buf *out, struct patience *wait)
 		if (n > 0)
 			buf_add(out, part, (size_t)n);
 		else if (errno == EAGAIN) {
-			int err = patience_wait(wait, fd, POLLIN);
+			int err = deadline_wait_wait(wait, fd, POLLIN);
 
 			if (err)
 				return err;
@@ -228,7 +228,7 @@ static void build(struct buf *out, const struct client_request *q)
 	buf_addf(out, "\r\n%s", q->body ? q->body : "");
 }
 
-static int send_request(const struct client_request *q, struct patience *wait, int *ret_fd)
+static int send_request(const struct client_request *q, struct deadline_wait *wait, int *ret_fd)
 {
 	struct buf request;
 	int fd = -1, err;
@@ -248,7 +248,8 @@ static int send_request(const struct client_request *q, struct patience *wait, i
 	return err;
 }
 
-static int await_answer(int fd, struct patience *wait, int *ret_status, struct buf *ret_body)
+static int await_answer(int fd, struct deadline_wait *wait, int *ret_status,
+			struct buf *ret_body)
 {
 	struct buf raw;
 	int err;
@@ -264,27 +265,27 @@ static int await_answer(int fd, struct patience *wait, int *ret_status, struct b
 
 int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd)
 {
-	struct patience wait;
+	struct deadline_wait wait;
 
-	patience_begin(&wait, timeout_ns, q->asker);
+	deadline_wait_begin(&wait, timeout_ns, q->asker);
 	return send_request(q, &wait, ret_fd);
 }
 
 int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
 {
-	struct patience wait;
+	struct deadline_wait wait;
 
-	patience_begin(&wait, timeout_ns, NULL);
+	deadline_wait_begin(&wait, timeout_ns, NULL);
 	return await_answer(fd, &wait, ret_status, ret_body);
 }
 
 int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
 	       struct buf *ret_body)
 {
-	struct patience wait;
+	struct deadline_wait wait;
 	int fd, err;
 
-	patience_begin(&wait, timeout_ns, q->asker);
+	deadline_wait_begin(&wait, timeout_ns, q->asker);
 	err = send_request(q, &wait, &fd);
 	return err ? err : await_answer(fd, &wait, ret_status, ret_body);
 }

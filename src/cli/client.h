@@ -5,7 +5,7 @@
 #ifndef GW_CLI_CLIENT_H
 #define GW_CLI_CLIENT_H
 
-#include "patience.h"
+#include "deadline_wait.h"
 
 #include "base/buf.h"
 
@@ -16,10 +16,10 @@
 struct client_request {
 	const char *address; /* "HOST:PORT" or "unix:PATH" */
 	const char *method, *path;
-	const char *accept;                 /* what kind of document   */
-	const char *token;                  /* NULL or "": none        */
-	const char *body;                   /* JSON; NULL: none        */
-	const struct patience_asker *asker; /* who may end the waiting; NULL: nobody */
+	const char *accept;                      /* what kind of document   */
+	const char *token;                       /* NULL or "": none        */
+	const char *body;                        /* JSON; NULL: none        */
+	const struct deadline_wait_asker *asker; /* who may end the waiting; NULL: nobody */
 };
 
 /* 0 whatever the status is, and the body is added to *ret_body, whose limit holds; else -GW_E_NOENT (nobody

@@ -6,7 +6,7 @@
 #include "ab_take.h"
 #include "ab_text.h"
 #include "clean_room.h"
-#include "cool.h"
+#include "cooldown.h"
 #include "progress.h"
 #include "runner.h"
 #include "output.h"
@@ -42,7 +42,7 @@ struct comparison {
 	struct runner_inherit inherit;
 	struct runner runner;
 	struct tail tail;
-	struct cool cool;
+	struct cooldown cool;
 	struct clean_room *room; /* NULL: none was asked for */
 	bool terminal,
 		lines;     /* how progress is told: one line drawn over itself, a line a pair */
@@ -162,7 +162,7 @@ static void begin_line(struct comparison *x, const struct ab_step *step)
 	show_line(x, x->line);
 }
 
-static void watch(void *arg, struct gw_window *window, const struct marks *marks)
+static void watch(void *arg, struct gw_window *window, const struct progress_marks *marks)
 {
 	struct comparison *x = arg;
 	char text[256];
@@ -330,7 +330,7 @@ static bool cool_down(struct comparison *x)
 
 	if (!x->plan.cooled)
 		return false;
-	ended = cool_wait(&x->cool);
+	ended = cooldown_wait(&x->cool);
 	if (x->cool.late_gpu >= 0) {
 		clear_line(x);
 		cli_error(
@@ -518,7 +518,7 @@ static int start_comparison(struct comparison *x)
 	err = x->report.run ? ab_new(c, &x->ab) : -GW_E_NOMEM;
 	x->cool.to_c = x->plan.cool_to_c;
 	if (!err)
-		err = cool_init(&x->cool);
+		err = cooldown_init(&x->cool);
 	if (err)
 		cli_error("cannot compare: %s", gw_strerror(err));
 	return err ? EXIT_FAILED : EXIT_OK;
@@ -580,7 +580,7 @@ static int run_open(struct comparison *x)
 		close(x->runner.stdio[0]);
 		tail_close(&x->tail);
 	}
-	cool_done(&x->cool);
+	cooldown_done(&x->cool);
 	ab_free(x->ab);
 	free(x->report.run);
 	gw_meter_stop(x->runner.meter);
@@ -604,7 +604,7 @@ static int run(struct cli *c)
 		.inherit = &x->inherit, .watch = watch, .arg = x, .watch_ns = WATCH_NS
 	};
 	x->runner.part = x->o->part;
-	x->cool = (struct cool){ .runner = &x->runner, .tell = tell_heat, .arg = x };
+	x->cool = (struct cooldown){ .runner = &x->runner, .tell = tell_heat, .arg = x };
 	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
 	x->lines = x->o->progress && !x->terminal && !c->quiet;
 	code = ab_plan_parse(x->o, &x->plan);

@@ -32,7 +32,7 @@ static bool shown(const struct difference_row *row, const struct evidence *a,
 	if (row->section == SECTION_ENVIRONMENT || row->section == SECTION_GPU)
 		return result_holds(&a->result, "environment") &&
 		       result_holds(&b->result, "environment");
-	return !(a->remade || b->remade);
+	return !(a->bundle_rebuilt || b->bundle_rebuilt);
 }
 
 /* ---- for people ---- */
@@ -344,7 +344,7 @@ static void json_side(struct json *j, const char *key, const struct evidence *e)
 	json_object(j, key);
 	json_string(j, "path", e->path);
 	json_bool(j, "bundle", e->bundle);
-	json_bool(j, "remade", e->remade);
+	json_bool(j, "remade", e->bundle_rebuilt);
 	json_string(j, "label", e->result.label);
 	json_string(j, "time", e->result.time);
 	json_string(j, "version", e->result.tool_version);

@@ -1,12 +1,12 @@
 /* measure: the energy of a command. */
 #include "clean_room.h"
-#include "cool.h"
+#include "cooldown.h"
 #include "measure_plan.h"
 #include "measured.h"
 #include "run_calibration.h"
-#include "run_count.h"
+#include "run_counter.h"
 #include "run_progress.h"
-#include "through.h"
+#include "measure_remote.h"
 #include "output.h"
 
 #include "base/clock.h"
@@ -30,27 +30,27 @@ struct measurement {
 	struct measure_plan plan;
 	struct runner_inherit inherit;
 	struct runner runner;
-	struct course *series;
+	struct run_trace *series;
 	struct host_meter *host;
 	uint64_t host_ns;              /* when it was last read meanwhile */
 	struct run_baseline *baseline; /* one a device           */
 	struct run_progress progress;
-	struct cool cool;
-	bool cool_told;             /* what is waited for                          */
-	bool numbers_told;          /* that iterations are not numbered one by one */
-	bool shared_told;           /* that somebody else is here                  */
-	bool known;                 /* what the result tells of the GPUs           */
-	struct bundle *bundle;      /* NULL: none is kept                          */
-	struct clean_room *room;    /* NULL: none was asked for                    */
-	struct through *through;    /* NULL: the GPUs are measured here            */
-	struct gw_environment *env; /* for the result; NULL: not yet           */
-	struct measured result;     /* its runs ...                                */
-	struct runner_run *run;     /* ... and what they were made of              */
-	int status;                 /* of the last command                         */
-	bool part_missing;          /* some run did not mark the part asked for    */
-	bool lost;                  /* the service did not measure all of one      */
-	bool count_missing;         /* or its count is not known                   */
-	bool counting;              /* this run is one that counts                 */
+	struct cooldown cool;
+	bool cool_told;                 /* what is waited for                          */
+	bool numbers_told;              /* that iterations are not numbered one by one */
+	bool shared_told;               /* that somebody else is here                  */
+	bool known;                     /* what the result tells of the GPUs           */
+	struct bundle *bundle;          /* NULL: none is kept                          */
+	struct clean_room *room;        /* NULL: none was asked for                    */
+	struct measure_remote *through; /* NULL: the GPUs are measured here            */
+	struct gw_environment *env;     /* for the result; NULL: not yet           */
+	struct measured result;         /* its runs ...                                */
+	struct runner_run *run;         /* ... and what they were made of              */
+	int status;                     /* of the last command                         */
+	bool part_missing;              /* some run did not mark the part asked for    */
+	bool lost;                      /* the service did not measure all of one      */
+	bool count_missing;             /* or its count is not known                   */
+	bool counting;                  /* this run is one that counts                 */
 	struct run_count count;
 	struct run_calibration calibration;
 };
@@ -67,11 +67,11 @@ static void tell_heat(void *arg, unsigned gpu, double now_c, double mark_c)
 	m->cool_told = true;
 }
 
-static unsigned read_heat(void *arg, struct cool_gpu ret[static COOL_DEVICES])
+static unsigned read_heat(void *arg, struct cooldown_gpu ret[static COOLDOWN_DEVICES])
 {
 	struct measurement *m = arg;
 
-	return through_temperatures(m->through, ret);
+	return measure_remote_temperatures(m->through, ret);
 }
 
 /* One run alone starts as it is, unless a temperature was asked for. */
@@ -80,7 +80,7 @@ static void cool_down(struct measurement *m)
 	if (m->o->no_cooldown || (m->plan.trials == 1 && isnan(m->plan.cool_c)))
 		return;
 	m->cool_told = false;
-	cool_wait(&m->cool);
+	cooldown_wait(&m->cool);
 	if (m->cool.late_gpu >= 0)
 		cli_error(
 			"GPU %d does not get cooler than %.0f %s within a minute; that is its "
@@ -112,13 +112,13 @@ static bool all_asked(const struct measurement *m)
 	return true;
 }
 
-static void watch(void *arg, struct gw_window *window, const struct marks *marks)
+static void watch(void *arg, struct gw_window *window, const struct progress_marks *marks)
 {
 	struct measurement *m = arg;
 	struct host_energy host;
 
 	if (m->through && m->counting)
-		through_renew(m->through);
+		measure_remote_renew(m->through);
 	if (!m->known && all_asked(m)) /* a GPU may be lost when the command ends */
 		know_devices(m);
 	if (clock_mono_ns(clock_real()) - m->host_ns > 10 * NS_PER_S) { /* its counters wrap */
@@ -152,11 +152,11 @@ static void meanwhile(void *arg)
 	struct measurement *m = arg;
 
 	if (m->through && m->counting) /* every moment counts to the window */
-		through_stop(m->through);
+		measure_remote_stop(m->through);
 	if (m->counting)
 		run_count_after(&m->count);
 	if (m->through && m->counting)
-		through_describe(m->through);
+		measure_remote_describe(m->through);
 	else if (wanted(m) && !m->env && !m->through)
 		(void)gw_environment_new(m->c->ctx, &m->env); /* or it is tried again */
 }
@@ -169,11 +169,12 @@ static void say_count(const char *name, double given, uint64_t marked, double us
 			  given, (unsigned long long)marked, used);
 }
 
-static void say_counts(const struct measurement *m, const struct marks *k,
+static void say_counts(const struct measurement *m, const struct progress_marks *k,
 		       const struct measured_run *r)
 {
 	unsigned n;
-	const struct marks_window *w = r->part ? marks_find(k, r->part, &n) : NULL;
+	const struct progress_marks_window *w =
+		r->part ? progress_marks_find(k, r->part, &n) : NULL;
 
 	say_count("iterations", m->plan.iterations, w ? w->iterations : k->iterations,
 		  r->iterations);
@@ -181,7 +182,7 @@ static void say_counts(const struct measurement *m, const struct marks *k,
 }
 
 /* Where the lines are what is counted: do their numbers mean that too? */
-static void say_numbers(struct measurement *m, const struct marks *k,
+static void say_numbers(struct measurement *m, const struct progress_marks *k,
 			const struct measured_run *r)
 {
 	if (!k->odd_after || m->numbers_told || !isnan(m->plan.iterations) ||
@@ -195,7 +196,7 @@ static void say_numbers(struct measurement *m, const struct marks *k,
 		  (unsigned long long)k->odd_before, (unsigned long long)k->odd_after);
 }
 
-static void say_marks(const struct marks *k)
+static void say_marks(const struct progress_marks *k)
 {
 	if (k->bad)
 		cli_error("%llu line%s on GPUWARD_MARK_FD %s passed over; the first: %s",
@@ -203,11 +204,11 @@ static void say_marks(const struct marks *k)
 			  k->bad == 1 ? "was" : "were", k->reason);
 	if (k->refused)
 		cli_error("the command marked more than %d parts: %llu were not measured",
-			  MARKS_WINDOWS, (unsigned long long)k->refused);
+			  PROGRESS_MARKS_WINDOWS, (unsigned long long)k->refused);
 }
 
 /* The meter here has no GPU to measure them on. */
-static void say_parts(const struct measurement *m, const struct marks *k)
+static void say_parts(const struct measurement *m, const struct progress_marks *k)
 {
 	if (m->through && k->count)
 		cli_error("the command marked %u part%s: of a part --service knows the time "
@@ -248,10 +249,10 @@ static const char *label_of(const struct measurement *m)
 /* What the service measured; false: that is lost, and the run with it. */
 static bool ask_there(struct measurement *m, struct runner_run *run, struct measured_there *ret)
 {
-	enum through_outcome outcome = through_end(m->through, ret);
+	enum measure_remote_outcome outcome = measure_remote_end(m->through, ret);
 
-	m->lost = m->lost || outcome != THROUGH_WHOLE;
-	if (outcome != THROUGH_LOST)
+	m->lost = m->lost || outcome != MEASURE_REMOTE_WHOLE;
+	if (outcome != MEASURE_REMOTE_LOST)
 		return true;
 	m->status = runner_status(run);
 	runner_run_done(run);
@@ -265,7 +266,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	int err;
 
 	host_meter_read(m->host, &before);
-	err = m->through ? through_begin(m->through, label_of(m)) : EXIT_OK;
+	err = m->through ? measure_remote_begin(m->through, label_of(m)) : EXIT_OK;
 	if (err)
 		return err;
 	m->counting = true;
@@ -280,7 +281,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	if (run->error)
 		return say_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, ret);
-	if (m->through && through_elsewhere(m->through))
+	if (m->through && measure_remote_elsewhere(m->through))
 		*ret = (struct host_energy){ .joules = NAN, .why = GW_ABSENT_NOT_READ };
 	return EXIT_OK;
 }
@@ -383,10 +384,10 @@ static void describe(struct measurement *m, char *command, size_t size)
 	const char *slash = strrchr(m->c->argv[0], '/');
 
 	r->wall_ns = m->result.run[0].begin_wall_ns;
-	r->simulated = m->through ? through_simulated(m->through)
+	r->simulated = m->through ? measure_remote_simulated(m->through)
 				  : gw_snapshot_status(m->c->snap)->simulated;
-	r->service = m->through ? through_address(m->through) : NULL;
-	r->environment = m->through ? through_environment(m->through) : NULL;
+	r->service = m->through ? measure_remote_address(m->through) : NULL;
+	r->environment = m->through ? measure_remote_environment(m->through) : NULL;
 	r->label = m->o->label;
 	r->tags = m->o->tag.item;
 	r->tag_count = m->o->tag.count;
@@ -492,7 +493,7 @@ static void listen(void *arg, unsigned i, const struct event *e)
 {
 	struct measurement *m = arg;
 
-	course_event(m->series, i, e);
+	run_trace_event(m->series, i, e);
 	if (i == 0)
 		run_calibration_event(&m->calibration, e);
 	if (m->bundle)
@@ -575,7 +576,7 @@ static int start_meter(struct measurement *m)
 
 	for (unsigned i = 0; i < m->c->gpu.count; i++)
 		gpus[i] = m->c->gpu.item[i];
-	m->series = course_new(n);
+	m->series = run_trace_new(n);
 	m->baseline = calloc(n + 1, sizeof(*m->baseline));
 	m->host = host_meter_new(m->c->ctx);
 	m->run = calloc(m->plan.trials, sizeof(*m->run));
@@ -585,13 +586,13 @@ static int start_meter(struct measurement *m)
 	err = run_calibration_init(&m->calibration, m->o->calibrate, m->plan.accuracy);
 	if (err)
 		return err;
-	m->cool = (struct cool){ .ctx = m->c->ctx,
-				 .runner = &m->runner,
-				 .to_c = m->plan.cool_c,
-				 .read = m->through ? read_heat : NULL,
-				 .tell = tell_heat,
-				 .arg = m };
-	err = cool_init(&m->cool);
+	m->cool = (struct cooldown){ .ctx = m->c->ctx,
+				     .runner = &m->runner,
+				     .to_c = m->plan.cool_c,
+				     .read = m->through ? read_heat : NULL,
+				     .tell = tell_heat,
+				     .arg = m };
+	err = cooldown_init(&m->cool);
 	if (!err)
 		err = meter_start(m->c->ctx, &config, &m->runner.meter);
 	if (!err)
@@ -670,11 +671,11 @@ static void let_go(struct measurement *m)
 		runner_run_done(&m->run[i]);
 	}
 	gw_meter_stop(m->runner.meter);
-	cool_done(&m->cool);
+	cooldown_done(&m->cool);
 	gw_environment_free(m->env);
 	free(m->result.run);
 	free(m->run);
-	course_free(m->series);
+	run_trace_free(m->series);
 	free(m->baseline);
 	host_meter_free(m->host);
 	run_calibration_done(&m->calibration);
@@ -724,13 +725,13 @@ static int run_open(struct measurement *m)
 /* The service has the GPUs: here is a context without any, for the host's counters. */
 static int open_service(struct measurement *m)
 {
-	int code =
-		through_open(&m->o->room.remote, m->c->gpu.item, m->c->gpu.count, &m->through);
+	int code = measure_remote_open(&m->o->room.remote, m->c->gpu.item, m->c->gpu.count,
+				       &m->through);
 
 	if (code == EXIT_OK && m->plan.warmup) { /* would it?  Nothing runs in vain */
-		code = through_begin(m->through, label_of(m));
+		code = measure_remote_begin(m->through, label_of(m));
 		if (code == EXIT_OK)
-			through_forget(m->through);
+			measure_remote_forget(m->through);
 	}
 	m->c->backend = "none";
 	m->c->gpu.count = 0; /* no selector finds one here */
@@ -764,7 +765,7 @@ static int run(struct cli *c)
 		code = m->o->service ? open_service(m) : cli_open(c, 0);
 	if (code == EXIT_OK)
 		code = run_open(m);
-	through_close(m->through);
+	measure_remote_close(m->through);
 	free(m);
 	return code;
 }

@@ -5,7 +5,7 @@
 
 #include "base/utf8.h"
 #include "measure/bundle.h"
-#include "serve/moment.h"
+#include "serve/timespec_parse.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -231,7 +231,7 @@ static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;
 
-	(void)moment_parse(sum->created, 0, &wall_ns);
+	(void)timespec_parse(sum->created, 0, &wall_ns);
 	return ((double)wall_ns - (double)(sum->mono_ns ? sum->mono_ns : first_ns)) * 1e-9;
 }
 

@@ -44,7 +44,7 @@ static int use_readings(struct evidence *e, const struct buf *text, const char *
 {
 	if (result_read(&e->result, e->path, text->p, text->len, message, size) != 0)
 		return -1;
-	e->remade = true;
+	e->bundle_rebuilt = true;
 	if (access(e->file, F_OK) != 0)
 		note(e,
 		     "%s has no result.json: its figures are worked out of its readings, "
@@ -65,7 +65,7 @@ static int open_bundle(struct evidence *e, char *message, size_t size)
 	int err;
 
 	buf_init(&text, 256u << 20);
-	e->read = remake(e->path, &e->made, &text, readings, sizeof(readings)) == 0;
+	e->read = bundle_rebuild(e->path, &e->made, &text, readings, sizeof(readings)) == 0;
 	snprintf(e->file, sizeof(e->file), "%s/result.json", e->path);
 	err = result_load(&e->result, e->file, why, sizeof(why));
 	if (err && e->read)

@@ -1,12 +1,12 @@
 /* evidence: a bundle or a result file, opened for looking at.
  *
  * A bundle is read as far as it goes: its result.json, or, where that is not there or cannot be read, what
- * its readings give (remake.h).  What was wrong with it is kept as sentences; only where nothing can be
+ * its readings give (bundle_rebuild.h).  What was wrong with it is kept as sentences; only where nothing can be
  * read at all is it refused. */
 #ifndef GW_CLI_EVIDENCE_H
 #define GW_CLI_EVIDENCE_H
 
-#include "remake.h"
+#include "bundle_rebuild.h"
 #include "result.h"
 
 #define EVIDENCE_NOTES 6
@@ -15,10 +15,10 @@
 struct evidence {
 	const char *path; /* as given, borrowed */
 	struct result result;
-	bool bundle; /* a folder; else a result file                        */
-	bool read;   /* its readings could be: `made` is what they gave     */
-	bool remade; /* and result is of them, for want of a result.json    */
-	struct remade made;
+	bool bundle;         /* a folder; else a result file                        */
+	bool read;           /* its readings could be: `made` is what they gave     */
+	bool bundle_rebuilt; /* and result is of them, for want of a result.json    */
+	struct bundle_rebuilt made;
 	char file[4200]; /* result.json of a bundle */
 	char note[EVIDENCE_NOTES][EVIDENCE_NOTE];
 	unsigned notes;

@@ -51,7 +51,7 @@ static bool is_number(const char *host, const char *port, struct addrinfo **ret)
 	return getaddrinfo(host, port, &numeric, ret) == 0;
 }
 
-int lookup(const char *host, const char *port, struct patience *p, struct addrinfo **ret)
+int lookup(const char *host, const char *port, struct deadline_wait *p, struct addrinfo **ret)
 {
 	struct question *q;
 	pthread_t thread;
@@ -73,7 +73,7 @@ int lookup(const char *host, const char *port, struct patience *p, struct addrin
 		return -GW_E_NOMEM;
 	}
 	pthread_detach(thread);
-	err = patience_wait(p, q->done_fd, POLLIN);
+	err = deadline_wait_wait(p, q->done_fd, POLLIN);
 	if (!err) {
 		*ret = q->list;
 		q->list = NULL;

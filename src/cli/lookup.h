@@ -5,11 +5,11 @@
 #ifndef GW_CLI_LOOKUP_H
 #define GW_CLI_LOOKUP_H
 
-#include "patience.h"
+#include "deadline_wait.h"
 
 #include <netdb.h>
 
-/* 0, and *ret is the caller's until freeaddrinfo(); -GW_E_NODEV (no such host), -GW_E_NOMEM, or as patience_wait(). */
-int lookup(const char *host, const char *port, struct patience *p, struct addrinfo **ret);
+/* 0, and *ret is the caller's until freeaddrinfo(); -GW_E_NODEV (no such host), -GW_E_NOMEM, or as deadline_wait_wait(). */
+int lookup(const char *host, const char *port, struct deadline_wait *p, struct addrinfo **ret);
 
 #endif

@@ -24,11 +24,11 @@ const struct option measure_plan_options[] = {
 	{ "iterations", 0, OPTION_TEXT, AT(iterations), "N",
 	  "iterations that a run makes, for latency and energy of each", NULL, NULL },
 	{ "tokens", 0, OPTION_TEXT, AT(tokens), "N", "tokens that a run makes", NULL, NULL },
-	{ "count-cmd", 0, OPTION_TEXT, AT(count_by[COUNT_CMD]), "COMMAND",
+	{ "count-cmd", 0, OPTION_TEXT, AT(count_by[COUNTER_CMD]), "COMMAND",
 	  "a shell command that prints how many there are so far, asked before and after each "
 	  "run",
 	  NULL, NULL },
-	{ "count-url", 0, OPTION_TEXT, AT(count_by[COUNT_URL]), "URL",
+	{ "count-url", 0, OPTION_TEXT, AT(count_by[COUNTER_URL]), "URL",
 	  "a server's own counter, read before and after each run: "
 	  "http://HOST:PORT/metrics#NAME; NAME may have labels, and vLLM, llama.cpp, SGLang "
 	  "and TGI need none",
@@ -141,10 +141,10 @@ static int check_tags(const struct option_list *tags)
 	return EXIT_OK;
 }
 
-/* The first way to count that was given, of those from `from` on; COUNT_KINDS: none. */
+/* The first way to count that was given, of those from `from` on; COUNTER_KINDS: none. */
 static unsigned count_given(const struct measure_options *o, unsigned from)
 {
-	while (from < COUNT_KINDS && !o->count_by[from])
+	while (from < COUNTER_KINDS && !o->count_by[from])
 		from++;
 	return from;
 }
@@ -153,11 +153,11 @@ static unsigned count_given(const struct measure_options *o, unsigned from)
 static int check_count(const struct measure_options *o, struct measure_plan *p)
 {
 	unsigned first = count_given(o, 0), second = count_given(o, first + 1);
-	const char *url = o->count_by[COUNT_URL], *name;
-	char why[COUNT_WHY];
+	const char *url = o->count_by[COUNTER_URL], *name;
+	char why[COUNTER_WHY];
 
-	if (first < COUNT_KINDS) {
-		p->count = &count_kinds[first];
+	if (first < COUNTER_KINDS) {
+		p->count = &counter_kinds[first];
 		p->count_by = o->count_by[first];
 	}
 	p->counts_iterations = o->count && strcmp(o->count, "iterations") == 0;
@@ -171,9 +171,9 @@ static int check_count(const struct measure_options *o, struct measure_plan *p)
 		cli_error("--%s counts over a whole run, and --part is about a part of it: the "
 			  "command can mark tokens instead",
 			  p->count->option);
-	else if (second < COUNT_KINDS)
+	else if (second < COUNTER_KINDS)
 		cli_error("--%s and --%s are two counts of one thing: give one of them",
-			  p->count->option, count_kinds[second].option);
+			  p->count->option, counter_kinds[second].option);
 	else if (p->counts_iterations ? o->iterations : o->tokens)
 		cli_error("--%s and --%s are two counts of one thing: give one of them",
 			  p->count->option, name);

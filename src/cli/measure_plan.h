@@ -7,7 +7,7 @@
 
 #include "clean_room.h"
 #include "cli.h"
-#include "count.h"
+#include "counter.h"
 #include "option.h"
 #include "run_baseline.h"
 
@@ -17,7 +17,7 @@
 struct measure_options {
 	const char *label, *trial, *trials, *iterations, *tokens, *model_size, *baseline;
 	const char *warmup, *cooldown_to, *output, *bundle, *part, *count;
-	const char *count_by[COUNT_KINDS];
+	const char *count_by[COUNTER_KINDS];
 	struct clean_room_flags room;
 	const char *calibrate, *calibrate_accuracy;
 	struct option_list tag;
@@ -32,10 +32,10 @@ struct measure_plan {
 	unsigned first, trials, warmup;
 	double iterations, tokens, model_bytes, cool_c; /* NAN: not given */
 	enum run_baseline_mode baseline;
-	const struct count_kind *count; /* how what a run makes is counted; NULL: it is not */
-	const char *count_by;           /* what it is asked by */
-	bool counts_iterations;         /* and no tokens */
-	double accuracy;                /* of the outside meter */
+	const struct counter_kind *count; /* how what a run makes is counted; NULL: it is not */
+	const char *count_by;             /* what it is asked by */
+	bool counts_iterations;           /* and no tokens */
+	double accuracy;                  /* of the outside meter */
 };
 
 /* The options of c and the words after them.  Finds out all that can be before a GPU is asked, also whether the result

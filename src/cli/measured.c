@@ -116,9 +116,9 @@ static void identity(const struct gw_device *d, const struct gw_status *s,
 }
 
 /* What is long before a part is no part of its course. */
-static void trim_series(struct course_copy *s, uint64_t begin_ns)
+static void trim_series(struct run_trace_copy *s, uint64_t begin_ns)
 {
-	uint64_t from_ns = begin_ns - (uint64_t)(COURSE_AROUND_S * 1e9);
+	uint64_t from_ns = begin_ns - (uint64_t)(RUN_TRACE_AROUND_S * 1e9);
 	size_t power = 0, tick = 0;
 
 	while (power < s->powers && s->power[power].t_ns < from_ns)
@@ -135,7 +135,8 @@ static void trim_series(struct course_copy *s, uint64_t begin_ns)
 
 /* part: NULL: all of the run. */
 static int take_device(const struct measured_from *from, const struct runner_run *run,
-		       const struct marks_window *part, unsigned i, struct measured_device *ret)
+		       const struct progress_marks_window *part, unsigned i,
+		       struct measured_device *ret)
 {
 	const struct gw_snapshot *snap = from->c->snap;
 	const struct attribute *who = !part       ? window_processes(run->window, i)
@@ -155,7 +156,7 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	run_baseline_net(&from->baseline[i], &ret->energy, &ret->sensor, &ret->baseline);
 	if (!from->series)
 		return 0;
-	err = course_copy(from->series, i, part ? part->end_ns : run->end_ns, &ret->series);
+	err = run_trace_copy(from->series, i, part ? part->end_ns : run->end_ns, &ret->series);
 	if (!err && part)
 		trim_series(&ret->series, part->begin_ns);
 	return err;
@@ -163,7 +164,8 @@ static int take_device(const struct measured_from *from, const struct runner_run
 
 /* Device i with its codes. */
 static int add_device(const struct measured_from *from, const struct runner_run *run,
-		      const struct marks_window *part, unsigned i, struct measured_run *r)
+		      const struct progress_marks_window *part, unsigned i,
+		      struct measured_run *r)
 {
 	int err;
 
@@ -277,8 +279,8 @@ static double count_of(double given, uint64_t whole, bool in_part, uint64_t part
 	return isnan(given) && whole ? (double)whole : given;
 }
 
-static void take_counts(const struct measured_from *from, const struct marks *m,
-			const struct marks_window *part, struct measured_run *r)
+static void take_counts(const struct measured_from *from, const struct progress_marks *m,
+			const struct progress_marks_window *part, struct measured_run *r)
 {
 	r->iterations = count_of(from->iterations, m->iterations, part != NULL,
 				 part ? part->iterations : 0);
@@ -287,12 +289,12 @@ static void take_counts(const struct measured_from *from, const struct marks *m,
 		*(from->count.iterations ? &r->iterations : &r->tokens) = from->count.number;
 	r->count = from->count;
 	r->latency_s = r->seconds / r->iterations;
-	r->latency_p50_s = marks_latency(m, part, 0.50);
-	r->latency_p95_s = marks_latency(m, part, 0.95);
+	r->latency_p50_s = progress_marks_latency(m, part, 0.50);
+	r->latency_p95_s = progress_marks_latency(m, part, 0.95);
 }
 
 /* measured: else their energies are not known. */
-static int take_windows(const struct marks *m, bool measured, struct measured_run *r)
+static int take_windows(const struct progress_marks *m, bool measured, struct measured_run *r)
 {
 	if (m->count == 0)
 		return 0;
@@ -301,7 +303,7 @@ static int take_windows(const struct marks *m, bool measured, struct measured_ru
 		return -GW_E_NOMEM;
 	r->windows = m->count;
 	for (unsigned i = 0; i < m->count; i++) {
-		const struct marks_window *w = &m->window[i];
+		const struct progress_marks_window *w = &m->window[i];
 
 		r->window[i] = (struct measured_window){
 			.label = w->label,
@@ -315,7 +317,7 @@ static int take_windows(const struct marks *m, bool measured, struct measured_ru
 }
 
 /* The run is about this part of it. */
-static void narrow(struct measured_run *r, const struct marks_window *part)
+static void narrow(struct measured_run *r, const struct progress_marks_window *part)
 {
 	r->part = part->label;
 	r->begin_wall_ns += part->begin_ns - r->begin_ns;
@@ -335,8 +337,8 @@ int measured_run(const struct measured_from *from, struct runner_run *run, unsig
 				  .exit_status = run->exit_status,
 				  .exit_signal = run->exit_signal,
 				  .host = *host };
-	const struct marks_window *part =
-		from->part ? marks_find(&run->marks, from->part, &r.parts) : NULL;
+	const struct progress_marks_window *part =
+		from->part ? progress_marks_find(&run->marks, from->part, &r.parts) : NULL;
 	unsigned n = from->there ? from->there->devices : gw_meter_device_count(from->meter);
 	int err = 0;
 
@@ -404,7 +406,7 @@ void measured_calibrate(struct measured_run *r, const struct sensor *to,
 void measured_run_done(struct measured_run *r)
 {
 	for (unsigned i = 0; i < r->devices; i++)
-		course_copy_done(&r->device[i].series);
+		run_trace_copy_done(&r->device[i].series);
 	free(r->device);
 	free(r->window);
 	memset(r, 0, sizeof(*r));

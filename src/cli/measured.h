@@ -27,7 +27,7 @@ struct measured_there {
 struct measured_from {
 	const struct cli *c;
 	struct gw_meter *meter;
-	struct course *series;
+	struct run_trace *series;
 	const struct run_baseline *baseline; /* one a device of the meter */
 	double iterations, tokens;           /* as given; NAN: as marked */
 	struct measured_count count;         /* ... or counted around the run */

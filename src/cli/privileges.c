@@ -2,7 +2,7 @@
 
 #include "daemon/config.h"
 #include "daemon/guard_config.h"
-#include "guard/sight.h"
+#include "guard/proc_visibility.h"
 #include "guard/worker/checkpoint.h"
 #include "guard/worker/companion.h"
 
@@ -29,9 +29,10 @@ enum { CAP_KILL = 5 };
 struct looking {
 	const struct cli *cli;
 	uint64_t capabilities;
-	char socket[256];        /* "": no companion is named */
-	bool companion;          /* it is there and serves us */
-	char unseen[SIGHT_TEXT]; /* what a service without rights would not see; "": nothing */
+	char socket[256]; /* "": no companion is named */
+	bool companion;   /* it is there and serves us */
+	char unseen
+		[PROC_VISIBILITY_TEXT]; /* what a service without rights would not see; "": nothing */
 };
 
 static void say(struct render_privilege *p, bool have, const char *fmt, ...)
@@ -127,15 +128,16 @@ static void programs(struct looking *l, struct render_privilege *p)
 {
 	static const char *const which[] = {
 		[0] = "this user sees neither which program other users run nor who listens",
-		[SIGHT_PROGRAMS] = "this user sees which program other users run, and not who "
-				   "listens: that needs CAP_DAC_READ_SEARCH too",
-		[SIGHT_ALL] = "this user sees them",
+		[PROC_VISIBILITY_PROGRAMS] =
+			"this user sees which program other users run, and not who "
+			"listens: that needs CAP_DAC_READ_SEARCH too",
+		[PROC_VISIBILITY_ALL] = "this user sees them",
 	};
-	unsigned sight = sight_now();
+	unsigned sight = proc_visibility_now();
 
-	say(p, sight == SIGHT_ALL, "%s%s%.300s", which[sight],
-	    sight == SIGHT_ALL && *l->unseen ? "; in the packaged service, " : "",
-	    sight == SIGHT_ALL ? l->unseen : "");
+	say(p, sight == PROC_VISIBILITY_ALL, "%s%s%.300s", which[sight],
+	    sight == PROC_VISIBILITY_ALL && *l->unseen ? "; in the packaged service, " : "",
+	    sight == PROC_VISIBILITY_ALL ? l->unseen : "");
 }
 
 static void kernel_log(struct looking *l, struct render_privilege *p)
@@ -217,7 +219,7 @@ static void read_config(struct looking *l)
 	if (c.guard_companion)
 		snprintf(l->socket, sizeof(l->socket), "%s", c.guard_companion);
 	if (!err && guard_config_make(&c, &guard) == 0) {
-		if (!sight_missing(&guard.policy, 0, l->unseen))
+		if (!proc_visibility_missing(&guard.policy, 0, l->unseen))
 			l->unseen[0] = '\0';
 		guard_settings_done(&guard);
 	}

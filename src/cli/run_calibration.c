@@ -57,7 +57,7 @@ int run_calibration_end(struct run_calibration *c, struct measured *result)
 	return 0;
 }
 
-void run_calibration_marks(const struct run_calibration *c, struct marks *m)
+void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m)
 {
 	for (unsigned i = 0; i < m->count; i++)
 		if (m->window[i].energy)

@@ -5,7 +5,7 @@
 #define GW_CLI_RUN_CALIBRATION_H
 
 #include "calibration.h"
-#include "marks.h"
+#include "progress_marks.h"
 
 #include "measure/event.h"
 
@@ -33,7 +33,7 @@ void run_calibration_event(struct run_calibration *c, const struct event *e);
 int run_calibration_end(struct run_calibration *c, struct measured *result);
 
 /* The parts that a run marked, corrected. */
-void run_calibration_marks(const struct run_calibration *c, struct marks *m);
+void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m);
 
 /* For the next measurements of this card.  0, or a gw_error with a sentence in why. */
 int run_calibration_keep(struct run_calibration *c);

@@ -77,7 +77,7 @@ static void look(const struct run_progress *p, struct gw_window *window, struct 
 
 /* 0 to 1, or NAN: nobody knows. */
 static double share(const struct run_progress *p, const struct state *s,
-		    const struct marks *marks)
+		    const struct progress_marks *marks)
 {
 	double done = NAN;
 
@@ -99,7 +99,7 @@ static void add_bar(struct buf *b, double done)
 }
 
 static void describe(const struct run_progress *p, const struct state *s,
-		     const struct marks *marks, struct buf *b)
+		     const struct progress_marks *marks, struct buf *b)
 {
 	double done = share(p, s, marks);
 
@@ -148,7 +148,7 @@ static void draw(struct run_progress *p, const char *text)
 }
 
 void run_progress_show(struct run_progress *p, struct gw_window *window,
-		       const struct marks *marks)
+		       const struct progress_marks *marks)
 {
 	uint64_t lines = (samples_of(p) - p->samples) / LINE_SAMPLES;
 	char text[512];

@@ -5,7 +5,7 @@
 #ifndef GW_CLI_RUN_PROGRESS_H
 #define GW_CLI_RUN_PROGRESS_H
 
-#include "marks.h"
+#include "progress_marks.h"
 
 #include <gpuward.h>
 
@@ -31,7 +31,7 @@ void run_progress_begin(struct run_progress *p);
 
 /* While it runs: draws, if it is time. */
 void run_progress_show(struct run_progress *p, struct gw_window *window,
-		       const struct marks *marks);
+		       const struct progress_marks *marks);
 
 /* Takes the line away, before anything else is said and at the end. */
 void run_progress_clear(struct run_progress *p);

@@ -232,7 +232,7 @@ static int spawn(const struct runner *r, char *const argv[], int mark_fd, pid_t 
 }
 
 /* At most what a full pipe holds, so that a command that never stops writing cannot keep us. */
-static void read_marks(struct started *s, struct marks *marks)
+static void read_marks(struct started *s, struct progress_marks *marks)
 {
 	char text[4096];
 	ssize_t n = 1;
@@ -240,7 +240,8 @@ static void read_marks(struct started *s, struct marks *marks)
 	for (unsigned i = 0; i < 16 && s->mark_fd >= 0 && n > 0; i++) {
 		n = read(s->mark_fd, text, sizeof(text));
 		if (n > 0)
-			marks_feed(marks, text, (size_t)n, clock_mono_ns(clock_real()));
+			progress_marks_feed(marks, text, (size_t)n,
+					    clock_mono_ns(clock_real()));
 	}
 	if (n == 0) {
 		close(s->mark_fd);
@@ -283,7 +284,7 @@ static uint64_t follow(struct runner *r, struct started *s, struct runner_run *r
 		if (now < due)
 			continue;
 		due = now + every;
-		marks_tend(&run->marks, now);
+		progress_marks_tend(&run->marks, now);
 		if (r->watch)
 			r->watch(r->arg, run->window, &run->marks);
 	}
@@ -308,14 +309,14 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 	run->begin_ns = clock_mono_ns(clock_real());
 	err = gw_window_open(r->meter, label, run->begin_ns, &run->window);
 	if (!err && r->series)
-		course_begin(r->series, run->begin_ns);
+		run_trace_begin(r->series, run->begin_ns);
 	if (!err)
 		run->error = spawn(r, argv, mark_fd, &s->pid);
 	close(mark_fd);
 	if (err || run->error)
 		return err;
 	s->pid_fd = (int)syscall(SYS_pidfd_open, s->pid, 0);
-	marks_init(&run->marks, r->meter, r->part, run->begin_ns);
+	progress_marks_init(&run->marks, r->meter, r->part, run->begin_ns);
 	run->end_ns = follow(r, s, run);
 	window_hurry(run->window);
 	gw_window_close(run->window, run->end_ns);
@@ -327,7 +328,7 @@ static int measure(struct runner *r, char *const argv[], const char *label, int 
 	if (r->meanwhile)
 		r->meanwhile(r->arg);
 	run->late = gw_window_wait(run->window, LAST_NS) != 0; /* and coded so */
-	marks_finish(&run->marks, run->end_ns);
+	progress_marks_finish(&run->marks, run->end_ns);
 	return 0;
 }
 
@@ -355,7 +356,7 @@ int runner_run(struct runner *r, char *const argv[], const char *label, struct r
 
 void runner_run_done(struct runner_run *run)
 {
-	marks_done(&run->marks);
+	progress_marks_done(&run->marks);
 	gw_window_free(run->window);
 	run->window = NULL;
 }

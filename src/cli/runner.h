@@ -3,7 +3,7 @@
  * The only part of `measure` and `ab` that has effects on processes.  The command finds the
  * terminal, process group, descriptors, folder, environment, signal mask and ignored signals as
  * gpuward found them, and beside them GPUWARD_MARK_FD, the number of a descriptor that takes
- * lines of marks (marks.h).  We sleep in poll() on a pidfd, the marks and the signals.
+ * lines of marks (progress_marks.h).  We sleep in poll() on a pidfd, the marks and the signals.
  *
  * From runner_begin() to runner_end() signals do not end gpuward: SIGTERM and SIGHUP are handed
  * on to the command; SIGINT and SIGQUIT too, unless they come from the terminal, which sends
@@ -12,8 +12,8 @@
 #ifndef GW_CLI_RUNNER_H
 #define GW_CLI_RUNNER_H
 
-#include "marks.h"
-#include "measure/course.h"
+#include "progress_marks.h"
+#include "measure/run_trace.h"
 
 #include <gpuward.h>
 
@@ -35,10 +35,10 @@ void runner_inherit(struct runner_inherit *in, bool pipe_ignored);
 struct runner {
 	const struct runner_inherit *inherit;
 	struct gw_meter *meter;
-	struct course *series; /* NULL: none are wanted */
+	struct run_trace *series; /* NULL: none are wanted */
 	const char *part; /* the runs are about this part that is marked; NULL: all of them */
 	/* Called about every watch_ns while the command runs; NULL: nobody looks. */
-	void (*watch)(void *arg, struct gw_window *window, const struct marks *marks);
+	void (*watch)(void *arg, struct gw_window *window, const struct progress_marks *marks);
 	void *arg;
 	uint64_t watch_ns;
 	/* Called when it has ended, while its last sample is waited for; NULL: nothing to do. */
@@ -65,7 +65,7 @@ struct runner_run {
 	double seconds;
 	struct gw_window *window; /* closed and waited for                                  */
 	bool late; /* its last sample did not come: a GPU may hang                          */
-	struct marks marks;
+	struct progress_marks marks;
 };
 
 /* Blocks the signals.  The caller has filled in what is not its own; inherit, meter, series

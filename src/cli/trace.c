@@ -3,7 +3,7 @@
 #include "base/file.h"
 #include "base/number.h"
 #include "base/sha256.h"
-#include "serve/moment.h"
+#include "serve/timespec_parse.h"
 
 #include <gpuward.h>
 
@@ -101,8 +101,8 @@ static bool read_time(const char *text, bool utc, uint64_t *ret_ns)
 	if (!isdigit((unsigned char)*text))
 		return false;
 	snprintf(with_z, sizeof(with_z), "%sZ", text);
-	return moment_parse(text, 0, ret_ns) == 0 ||
-	       (utc && moment_parse(with_z, 0, ret_ns) == 0);
+	return timespec_parse(text, 0, ret_ns) == 0 ||
+	       (utc && timespec_parse(with_z, 0, ret_ns) == 0);
 }
 
 /* Would its time be one, were it said where? */

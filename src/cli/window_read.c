@@ -1,6 +1,6 @@
 #include "window_read.h"
 
-#include "serve/moment.h"
+#include "serve/timespec_parse.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -243,7 +243,7 @@ static void read_sensor(const struct json_doc *o, struct sensor *s)
 	s->average.why = absence(o, "average", period);
 	s->counter = absence(o, "counter", "tick_seconds");
 	s->module_scope = scope && strcmp(scope, "module") == 0;
-	if (!learned || moment_parse(learned, 0, &s->wall_ns) != 0)
+	if (!learned || timespec_parse(learned, 0, &s->wall_ns) != 0)
 		s->wall_ns = 0;
 	read_rates(o, s);
 }

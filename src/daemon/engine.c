@@ -1,6 +1,6 @@
 #include "engine.h"
 
-#include "guarding.h"
+#include "guard_service.h"
 #include "reader.h"
 #include "self.h"
 #include "settings.h"
@@ -31,7 +31,7 @@ struct engine {
 	struct settings *settings;
 	struct guard_settings guard; /* until it is begun */
 	bool guarded;                /* there is to be one */
-	struct guarding *guarding;
+	struct guard_service *guarding;
 	const struct clock *clock;
 	struct view view;
 	struct view_device *device; /* DEVICES_MAX, parallel to seen */
@@ -343,14 +343,14 @@ static void begin_guard(struct engine *e)
 		return;
 	}
 	e->guarded = false;
-	err = guarding_new(&(struct guarding_config){ .loop = e->config.loop,
-						      .clock = e->clock,
-						      .store = e->config.store,
-						      .ctx = e->view.ctx,
-						      .settings = &e->guard,
-						      .tell = guard_tell,
-						      .arg = e },
-			   &e->guarding);
+	err = guard_service_new(&(struct guard_service_config){ .loop = e->config.loop,
+								.clock = e->clock,
+								.store = e->config.store,
+								.ctx = e->view.ctx,
+								.settings = &e->guard,
+								.tell = guard_tell,
+								.arg = e },
+				&e->guarding);
 	if (err) {
 		engine_tell(e, "guard", NULL, "error", "the guard cannot be started: %s",
 			    gw_strerror(err));
@@ -395,8 +395,8 @@ static void came(void *arg, const struct reading *r)
 		settings_restore(e->settings); /* what an earlier run left changed */
 	begin_guard(e);
 	if (e->guarding) {
-		guarding_tick(e->guarding, v);
-		v->guard = guarding_view(e->guarding);
+		guard_service_tick(e->guarding, v);
+		v->guard = guard_service_view(e->guarding);
 	}
 	e->config.ticked(e->config.arg);
 	store_commit(e->config.store);
@@ -523,7 +523,7 @@ void engine_moved(struct engine *e, bool gone)
 void engine_set_guard(struct engine *e, struct guard_settings *settings)
 {
 	if (e->guarding) {
-		guarding_swap(e->guarding, settings);
+		guard_service_reload(e->guarding, settings);
 		return;
 	}
 	if (e->guarded) /* it has not begun yet */
@@ -621,7 +621,7 @@ fail:
 
 int engine_end_guard(struct engine *e, uint64_t timeout_ns)
 {
-	int err = e ? guarding_free(e->guarding, timeout_ns) : 0;
+	int err = e ? guard_service_free(e->guarding, timeout_ns) : 0;
 
 	if (e && !err)
 		e->guarding = NULL;

@@ -46,7 +46,7 @@ void engine_set_interval(struct engine *e, uint64_t interval_ns);
 void engine_set_manage(struct engine *e, bool on);
 /* The kernel says that a driver came or goes (uevent.h). */
 void engine_moved(struct engine *e, bool gone);
-/* Taken over; guarding_swap(). */
+/* Taken over; guard_service_reload(). */
 void engine_set_guard(struct engine *e, struct guard_settings *settings);
 
 /* Tells of something: keeps it and calls `happened`. */

@@ -15,7 +15,7 @@ void event_queue_done(struct event_queue *q)
 	pthread_mutex_destroy(&q->lock);
 }
 
-void event_queue_add(struct event_queue *q, const struct watch_event *e)
+void event_queue_add(struct event_queue *q, const struct driver_event *e)
 {
 	pthread_mutex_lock(&q->lock);
 	if (q->events < EVENT_QUEUE) {

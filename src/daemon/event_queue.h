@@ -5,7 +5,7 @@
 #ifndef GW_DAEMON_EVENT_QUEUE_H
 #define GW_DAEMON_EVENT_QUEUE_H
 
-#include "device/watch.h"
+#include "device/event_watch.h"
 
 #include <pthread.h>
 
@@ -13,13 +13,13 @@
 
 struct event_queue {
 	pthread_mutex_t lock;
-	struct watch_event event[EVENT_QUEUE];
+	struct driver_event event[EVENT_QUEUE];
 	unsigned events;
 	unsigned lost, lost_xids; /* since they were last taken */
 };
 
 struct event_batch {
-	struct watch_event event[EVENT_QUEUE]; /* oldest first */
+	struct driver_event event[EVENT_QUEUE]; /* oldest first */
 	unsigned events, lost, lost_xids;
 };
 
@@ -27,7 +27,7 @@ void event_queue_init(struct event_queue *q);
 void event_queue_done(struct event_queue *q);
 
 /* From any thread. */
-void event_queue_add(struct event_queue *q, const struct watch_event *e);
+void event_queue_add(struct event_queue *q, const struct driver_event *e);
 /* All that came since; the queue is empty afterwards. */
 void event_queue_take(struct event_queue *q, struct event_batch *ret);
 

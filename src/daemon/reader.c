@@ -60,7 +60,7 @@ static void feed(void *arg, unsigned i, const struct event *e)
 	if (i >= m->count)
 		return;
 	pthread_mutex_lock(&m->device[i].lock);
-	total_feed(&m->device[i].total, e);
+	energy_total_feed(&m->device[i].total, e);
 	pthread_mutex_unlock(&m->device[i].lock);
 }
 
@@ -69,7 +69,7 @@ double metering_joules(struct metering *m, unsigned i, double *ret_seconds)
 	double j;
 
 	pthread_mutex_lock(&m->device[i].lock);
-	j = total_joules(&m->device[i].total);
+	j = energy_total_joules(&m->device[i].total);
 	*ret_seconds = m->device[i].total.measured_s;
 	pthread_mutex_unlock(&m->device[i].lock);
 	return j;
@@ -82,7 +82,7 @@ static void about(void *arg, unsigned i, unsigned position, const struct energy_
 
 	(void)position;
 	if (i < m->count)
-		total_init(&m->device[i].total, setup->spacing_s);
+		energy_total_init(&m->device[i].total, setup->spacing_s);
 }
 
 static void metering_free(struct metering *m)
@@ -117,7 +117,7 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	m->signature = signature(snap);
 	for (unsigned i = 0; i < count; i++) {
 		pthread_mutex_init(&m->device[i].lock, NULL);
-		total_init(&m->device[i].total, 0.1);
+		energy_total_init(&m->device[i].total, 0.1);
 		m->device[i].hung = gw_snapshot_device(snap, i)->state == GW_DEVICE_STALLED;
 	}
 	if (meter_start(r->ctx,

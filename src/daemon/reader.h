@@ -8,7 +8,7 @@
 #define GW_DAEMON_READER_H
 
 #include "base/loop.h"
-#include "measure/total.h"
+#include "measure/energy_total.h"
 
 #include <gpuward.h>
 
@@ -23,7 +23,7 @@ struct metering {
 	unsigned count;
 	struct metering_device {
 		pthread_mutex_t lock;
-		struct total total;
+		struct energy_total total;
 		bool hung; /* as the meter was started: it is not measured */
 	} * device;
 };

@@ -1,7 +1,7 @@
 #include "service.h"
 
-#include "called.h"
-#include "doze.h"
+#include "container_resolver.h"
+#include "suspend.h"
 #include "engine.h"
 #include "notify.h"
 #include "store.h"
@@ -39,8 +39,8 @@ struct service {
 	struct loop_source *signals, *watchdog;
 	struct store *store;
 	struct engine *engine;
-	struct called *called;
-	struct doze *doze;
+	struct container_resolver *called;
+	struct suspend *doze;
 	struct uevent *uevent;
 	struct api api;
 	struct textfile textfile; /* with a path: it is written */
@@ -190,7 +190,7 @@ static void ticked(void *arg)
 	push_tick(s);
 	write_textfile(s);
 	look_at_store(s);
-	doze_tick(s->doze);
+	suspend_tick(s->doze);
 	if (!s->announced)
 		announce(s);
 }
@@ -327,7 +327,7 @@ static int make_guard(struct service *s, bool anew, struct guard_settings *ret)
 	int err = guard_config_make(&s->config, ret);
 
 	if (!err)
-		called_apply(s->called, &ret->policy, anew);
+		container_resolver_apply(s->called, &ret->policy, anew);
 	return err;
 }
 
@@ -540,12 +540,13 @@ static int begin(struct service *s)
 	end = open_http(s);
 	if (end != SERVICE_OK)
 		return end;
-	if (called_new(&(struct called_config){ .loop = s->loop,
-						.changed = container_changed,
-						.tell = container_unknown,
-						.arg = s },
-		       &s->called) != 0 ||
-	    open_engine(s) != 0 || doze_new(s->loop, s->engine, &s->doze) != 0) {
+	if (container_resolver_new(
+		    &(struct container_resolver_config){ .loop = s->loop,
+							 .changed = container_changed,
+							 .tell = container_unknown,
+							 .arg = s },
+		    &s->called) != 0 ||
+	    open_engine(s) != 0 || suspend_new(s->loop, s->engine, &s->doze) != 0) {
 		log_write(&s->log, LOG_ERROR, "there is no memory to start with", NULL, 0);
 		return SERVICE_FAILED;
 	}
@@ -570,8 +571,8 @@ static void finish(struct service *s)
 	if (*s->textfile.path)
 		textfile_done(&s->textfile);
 	uevent_free(s->uevent);
-	called_free(s->called);
-	doze_free(s->doze);
+	container_resolver_free(s->called);
+	suspend_free(s->doze);
 	s->doze = NULL; /* what is told at the end makes views */
 	hangs = engine_end_guard(s->engine, END_NS) != 0;
 	if (s->engine) /* what the guard still did was told before */

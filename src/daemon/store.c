@@ -110,11 +110,11 @@ static unsigned find_count(const struct store *s, const char *key, bool *ret_the
 	return low;
 }
 
-struct count *store_get_count(struct store *s, const char *key)
+struct counter *store_get_count(struct store *s, const char *key)
 {
 	bool there;
 	unsigned at = find_count(s, key, &there);
-	struct count *c;
+	struct counter *c;
 
 	if (there)
 		return s->count[at];
@@ -127,7 +127,7 @@ struct count *store_get_count(struct store *s, const char *key)
 		return NULL;
 	}
 	c->written = c->writing = c->committed = -1;
-	memmove(&s->count[at + 1], &s->count[at], (s->counts - at) * sizeof(struct count *));
+	memmove(&s->count[at + 1], &s->count[at], (s->counts - at) * sizeof(struct counter *));
 	s->count[at] = c;
 	s->counts++;
 	return c;
@@ -162,7 +162,7 @@ double store_count_now(struct store *s, const char *key)
 
 void store_set_count(struct store *s, const char *key, double value)
 {
-	struct count *c;
+	struct counter *c;
 
 	pthread_mutex_lock(&s->lock);
 	c = store_get_count(s, key);
@@ -365,8 +365,8 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 	if (!s)
 		return -GW_E_NOMEM;
 	init(s, limit_bytes);
-	s->count = calloc(STORE_KEYS, sizeof(struct count *));
-	s->changed = calloc(STORE_KEYS, sizeof(struct count *));
+	s->count = calloc(STORE_KEYS, sizeof(struct counter *));
+	s->changed = calloc(STORE_KEYS, sizeof(struct counter *));
 	s->path = path ? strdup(path) : NULL;
 	if (!s->count || !s->changed || (path && !s->path))
 		r = -GW_E_NOMEM;

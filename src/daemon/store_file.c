@@ -115,7 +115,7 @@ static void add_counts(struct store *s, const struct buf *counts, bool late)
 	struct record r;
 
 	for (size_t at = 0; record_next(counts, &at, &r);) {
-		struct count *c = store_get_count(s, r.text[0]);
+		struct counter *c = store_get_count(s, r.text[0]);
 		double value;
 
 		if (!c)

@@ -91,7 +91,7 @@ struct history {
 
 /* ---- the store ---- */
 
-struct count {
+struct counter {
 	char *key;
 	double start, pending, committed;
 	double base; /* what the file has and the caller does not know of: see store_news() */
@@ -117,7 +117,7 @@ struct store {
 	int lock_fd;
 	uint64_t horizon_ms; /* see store_write.c */
 	struct batch back;
-	struct count **changed; /* counts of the batch under way */
+	struct counter **changed; /* counts of the batch under way */
 	unsigned changes;
 
 	/* Held while the file is opened for writing, or read alone: db_open_alone(). */
@@ -141,7 +141,7 @@ struct store {
 	uint64_t file_event; /* ... and its last event here                  */
 	bool corrupt;        /* the reader met it: the thread begins anew     */
 	struct batch front;
-	struct count **count; /* by key */
+	struct counter **count; /* by key */
 	unsigned counts;
 	char *notice; /* for store_notice() */
 
@@ -165,7 +165,7 @@ bool store_write(struct store *s);
 void *store_thread(void *arg);
 
 /* store.c: under the lock, once there is a thread; made when there is none.  NULL: no room. */
-struct count *store_get_count(struct store *s, const char *key);
+struct counter *store_get_count(struct store *s, const char *key);
 
 /* store_file.c */
 /* Takes the lock, makes what is missing and opens s->db.  errno is that of DB_READ_ONLY, DB_FULL and

@@ -84,7 +84,7 @@ static void put_waiting(struct overlays *o, const struct buf *records, uint64_t 
 			put_overlay(o, &(struct overlay){ r.b, NULL, r.text[1], r.length[1] });
 }
 
-struct walk {
+struct dir_iter {
 	struct overlays over;
 	size_t next; /* of over */
 	struct block row;
@@ -92,7 +92,7 @@ struct walk {
 	void *arg;
 };
 
-static bool give_bytes(struct walk *w, uint64_t begin_ms, const void *data, size_t size)
+static bool give_bytes(struct dir_iter *w, uint64_t begin_ms, const void *data, size_t size)
 {
 	w->row.begin_ms = begin_ms;
 	if (block_decode(&w->row, data, size) < 0)
@@ -101,7 +101,7 @@ static bool give_bytes(struct walk *w, uint64_t begin_ms, const void *data, size
 }
 
 /* Rows of memory and queue that begin before this. */
-static bool give_overlays(struct walk *w, uint64_t before_ms)
+static bool give_overlays(struct dir_iter *w, uint64_t before_ms)
 {
 	for (; w->next < w->over.count; w->next++) {
 		const struct overlay *o = &w->over.row[w->next];
@@ -115,7 +115,7 @@ static bool give_overlays(struct walk *w, uint64_t before_ms)
 	return true;
 }
 
-static int walk_file(struct walk *w, sqlite3_stmt *q)
+static int walk_file(struct dir_iter *w, sqlite3_stmt *q)
 {
 	int rc;
 
@@ -135,7 +135,7 @@ static int walk_file(struct walk *w, sqlite3_stmt *q)
 }
 
 /* Where each was told to stop it is not asked again. */
-static bool walk(struct store *s, struct walk *w, const char *uuid, unsigned tier,
+static bool walk(struct store *s, struct dir_iter *w, const char *uuid, unsigned tier,
 		 uint64_t low_ms, uint64_t to_ms)
 {
 	sqlite3 *db = store_reader(s);
@@ -167,7 +167,7 @@ bool store_rows(struct store *s, const struct history *h, const char *uuid, unsi
 {
 	float value[BLOCK_MOMENTS * VIEW_HISTORIES * FIGURES];
 	float open_value[VIEW_HISTORIES * FIGURES];
-	struct walk w = { .each = each, .arg = arg };
+	struct dir_iter w = { .each = each, .arg = arg };
 	struct block open = { .value = open_value };
 	uint64_t low_ms = from_ms - from_ms % store_tiers[tier].row_ms;
 	struct buf records;

@@ -282,7 +282,7 @@ static void take_counts(struct store *s)
 {
 	s->changes = 0;
 	for (unsigned i = 0; i < s->counts; i++) {
-		struct count *c = s->count[i];
+		struct counter *c = s->count[i];
 
 		if (c->committed <= c->written)
 			continue;

@@ -78,7 +78,7 @@ static bool is_new(struct xid_log *l, const char *uuid, unsigned xid, bool by_lo
 	return true;
 }
 
-bool xid_log_heard(struct xid_log *l, const struct watch_event *e)
+bool xid_log_heard(struct xid_log *l, const struct driver_event *e)
 {
 	return is_new(l, e->uuid, (unsigned)e->data, false, e->mono_ns);
 }
@@ -107,26 +107,26 @@ static void remember(struct xid_log *l, enum kernel_log_kind kind,
 
 static bool make_event(const struct xid_log *l, const struct view *v,
 		       const struct kernel_log_record *r, uint64_t now_ns,
-		       struct watch_event *ret)
+		       struct driver_event *ret)
 {
 	const char *uuid = uuid_of(l, v, r->pci);
 
 	if (!uuid)
 		return false;
-	*ret = (struct watch_event){ .type = ABI_EVENT_XID,
-				     .data = r->xid,
-				     .gpu_instance = -1,
-				     .mono_ns = r->mono_ns < now_ns ? r->mono_ns : now_ns };
+	*ret = (struct driver_event){ .type = ABI_EVENT_XID,
+				      .data = r->xid,
+				      .gpu_instance = -1,
+				      .mono_ns = r->mono_ns < now_ns ? r->mono_ns : now_ns };
 	snprintf(ret->uuid, sizeof(ret->uuid), "%s", uuid);
 	return true;
 }
 
 static void tell_past(struct xid_log *l, const struct view *v, uint64_t now_ns,
-		      void (*found)(void *arg, const struct watch_event *e, bool past),
+		      void (*found)(void *arg, const struct driver_event *e, bool past),
 		      void *arg)
 {
 	unsigned first = l->pasts > PAST ? l->pasts - PAST : 0;
-	struct watch_event e;
+	struct driver_event e;
 
 	for (unsigned i = first; i < l->pasts; i++)
 		if (make_event(l, v, &l->past[i % PAST], now_ns, &e))
@@ -135,11 +135,11 @@ static void tell_past(struct xid_log *l, const struct view *v, uint64_t now_ns,
 }
 
 void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_ns,
-		  void (*found)(void *arg, const struct watch_event *e, bool past), void *arg)
+		  void (*found)(void *arg, const struct driver_event *e, bool past), void *arg)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
-	struct watch_event e;
+	struct driver_event e;
 
 	if (!l->log || !v->snap || !v->devices)
 		return;

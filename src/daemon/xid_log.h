@@ -5,7 +5,7 @@
 #ifndef GW_DAEMON_XID_LOG_H
 #define GW_DAEMON_XID_LOG_H
 
-#include "device/watch.h"
+#include "device/event_watch.h"
 #include "serve/view.h"
 
 #include <stdbool.h>
@@ -23,9 +23,9 @@ const char *xid_log_state(const struct xid_log *l);
 /* Reads on and calls found for each Xid of a device of the view.  Simulated GPUs have no Xids in the log of
  * the real kernel. */
 void xid_log_tick(struct xid_log *l, const struct view *v, uint64_t now_ns,
-		  void (*found)(void *arg, const struct watch_event *e, bool past), void *arg);
+		  void (*found)(void *arg, const struct driver_event *e, bool past), void *arg);
 
 /* A driver told of an Xid: false, if the log already did. */
-bool xid_log_heard(struct xid_log *l, const struct watch_event *e);
+bool xid_log_heard(struct xid_log *l, const struct driver_event *e);
 
 #endif

@@ -12,16 +12,16 @@
 #include "base/clock.h"
 #include "base/root.h"
 
-struct cost_table;
+struct call_cost_table;
 
 struct backend_env { /* what every backend of a context is given; outlives them */
 	const struct clock *clock;
 	const struct root *root;
-	const char *nvml_library; /* NULL: search */
-	unsigned flags;           /* enum gw_flag */
-	uint64_t deadline_ns;     /* as of gw_options; 0: none */
-	bool parting;             /* the process ends: a driver may be left to the kernel */
-	struct cost_table *cost;  /* where calls are counted (cost.h); NULL: nowhere */
+	const char *nvml_library;     /* NULL: search */
+	unsigned flags;               /* enum gw_flag */
+	uint64_t deadline_ns;         /* as of gw_options; 0: none */
+	bool parting;                 /* the process ends: a driver may be left to the kernel */
+	struct call_cost_table *cost; /* where calls are counted (call_cost.h); NULL: nowhere */
 };
 
 /* One process on one device as the driver lists it. */
@@ -114,7 +114,7 @@ struct backend_ops {
 	int (*process_use)(struct device *d, uint64_t since_us, struct process_use *out,
 			   unsigned cap);
 
-	/* Events, for watch.c alone, which holds the backend open meanwhile (context.h) and closes
+	/* Events, for event_watch.c alone, which holds the backend open meanwhile (context.h) and closes
 	 * the set before the backend is closed.  has_events: does the library have the calls?  It
 	 * makes none.  open, an empty set: 0, -GW_E_NOSUPPORT, -GW_E_LOST or -GW_E_NOMEM.
 	 * add, by whoever has the use of d: 1 it is listened to, 0 it cannot be now,

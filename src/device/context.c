@@ -2,7 +2,7 @@
 
 #include "drm.h"
 #include "environment.h"
-#include "visible.h"
+#include "cuda_visible.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -18,14 +18,15 @@
 #define EVENTS_GRACE_NS  (3 * NS_PER_S) /* without a deadline */
 
 /* Runs fn(arg) on the lane, or here where there is none.  False: it has not come back. */
-static bool run_on(const struct gw_ctx *ctx, struct lane *lane, void (*fn)(void *), void *arg)
+static bool run_on(const struct gw_ctx *ctx, struct call_thread *lane, void (*fn)(void *),
+		   void *arg)
 {
 	if (!lane) {
 		fn(arg);
 		return true;
 	}
-	return lane_post(lane, fn, arg) &&
-	       lane_wait(lane, clock_mono_ns(clock_real()) + ctx->deadline_ns);
+	return call_thread_post(lane, fn, arg) &&
+	       call_thread_wait(lane, clock_mono_ns(clock_real()) + ctx->deadline_ns);
 }
 
 static struct opener *opener_of(struct backend *b)
@@ -232,7 +233,7 @@ static bool take_devices(struct gw_ctx *ctx, struct backend *b)
 
 		if (s->d->backend != b)
 			continue;
-		if (s->lane && !lane_wait(s->lane, 0))
+		if (s->lane && !call_thread_wait(s->lane, 0))
 			s->opening = false;
 		else if (!ctx->deadline_ns)
 			slot_take(s), s->opening = true;
@@ -266,7 +267,7 @@ static int add_slot(struct gw_ctx *ctx, struct device *d)
 	if (!s)
 		return -GW_E_NOMEM;
 	if (ctx->deadline_ns) {
-		s->lane = lane_new();
+		s->lane = call_thread_new();
 		if (!s->lane) {
 			free(s);
 			return -GW_E_NOMEM;
@@ -295,7 +296,7 @@ static int borrow_lane(struct gw_ctx *ctx, struct opener *o)
 {
 	if (!ctx->deadline_ns)
 		return 0;
-	o->lane = ctx->spare ? ctx->spare : lane_new();
+	o->lane = ctx->spare ? ctx->spare : call_thread_new();
 	ctx->spare = NULL;
 	return o->lane ? 0 : -GW_E_NOMEM;
 }
@@ -305,7 +306,7 @@ static void return_lane(struct gw_ctx *ctx, struct opener *o)
 	if (!o->lane)
 		return;
 	if (ctx->spare)
-		lane_free(o->lane);
+		call_thread_free(o->lane);
 	else
 		ctx->spare = o->lane;
 	o->lane = NULL;
@@ -346,7 +347,7 @@ static int settle(struct gw_ctx *ctx, struct opener *o)
 static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 {
 	if (o->stalled) { /* is the last try still under way? */
-		int err = lane_wait(o->lane, 0) ? settle(ctx, o) : 0;
+		int err = call_thread_wait(o->lane, 0) ? settle(ctx, o) : 0;
 
 		/* It came back late; what is wanted now may be the other of the two. */
 		if (err || o->stalled || !(close_only ? o->b.open : o->close_only))
@@ -372,7 +373,7 @@ static int try_open(struct gw_ctx *ctx, struct opener *o, bool close_only)
 
 void context_number(struct gw_ctx *ctx)
 {
-	struct visible_gpu gpu[64];
+	struct cuda_visible_gpu gpu[64];
 	const char *mig[64][DEVICE_MIG_MAX + 1];
 	struct slot *of[64];
 	size_t n = 0;
@@ -390,7 +391,7 @@ void context_number(struct gw_ctx *ctx)
 		for (unsigned k = 0; k < r->mig_count; k++)
 			mig[n][k] = r->mig[k].uuid;
 		mig[n][r->mig_count] = NULL;
-		gpu[n] = (struct visible_gpu){
+		gpu[n] = (struct cuda_visible_gpu){
 			.uuid = r->text_why[GW_T_UUID] == GW_HAVE ? r->text[GW_T_UUID] : NULL,
 			.name = r->text[GW_T_NAME],
 			.mig = mig[n],
@@ -398,8 +399,8 @@ void context_number(struct gw_ctx *ctx)
 		of[n++] = s;
 	}
 	if (n > 0)
-		visible_resolve(getenv("CUDA_VISIBLE_DEVICES"), getenv("CUDA_DEVICE_ORDER"),
-				gpu, n);
+		cuda_visible_resolve(getenv("CUDA_VISIBLE_DEVICES"),
+				     getenv("CUDA_DEVICE_ORDER"), gpu, n);
 	for (size_t i = 0; i < n; i++)
 		of[i]->cuda_ordinal = gpu[i].ordinal;
 }
@@ -445,15 +446,15 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 		struct slot *s = ctx->slot[i];
 
 		/* A backend that is itself stuck in open or close owns its devices. */
-		s->stalled = s->lane &&
-			     (opener_of(s->d->backend)->stalled || !lane_wait(s->lane, 0));
+		s->stalled = s->lane && (opener_of(s->d->backend)->stalled ||
+					 !call_thread_wait(s->lane, 0));
 		if (s->stalled)
 			continue;
 		s->tiers = tiers;
 		s->now_ns = now_ns;
 		s->fn = fn;
 		if (s->lane)
-			lane_post(s->lane, run_slot, s);
+			call_thread_post(s->lane, run_slot, s);
 		else
 			run_slot(s);
 	}
@@ -463,7 +464,7 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 	for (unsigned i = 0; i < ctx->slots; i++) {
 		struct slot *s = ctx->slot[i];
 
-		if (!s->stalled && !lane_wait(s->lane, until))
+		if (!s->stalled && !call_thread_wait(s->lane, until))
 			s->stalled = true;
 		if (!s->stalled)
 			s->last = s->done;
@@ -472,7 +473,8 @@ void context_each(struct gw_ctx *ctx, void (*fn)(void *slot), unsigned tiers, ui
 
 int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot))
 {
-	s->stalled = s->lane && (opener_of(s->d->backend)->stalled || !lane_wait(s->lane, 0));
+	s->stalled =
+		s->lane && (opener_of(s->d->backend)->stalled || !call_thread_wait(s->lane, 0));
 	if (s->stalled)
 		return -GW_E_STATE;
 	s->fn = fn;
@@ -530,11 +532,11 @@ static void free_ctx(struct gw_ctx *ctx)
 	bool all_idle = true;
 
 	for (unsigned i = 0; i < ctx->slots; i++)
-		all_idle &= lane_free(ctx->slot[i]->lane);
+		all_idle &= call_thread_free(ctx->slot[i]->lane);
 	for (unsigned i = 0; i < ctx->openers; i++) {
 		struct opener *o = ctx->opener[i];
 
-		if (o->stalled && lane_wait(o->lane, 0)) { /* it came back since */
+		if (o->stalled && call_thread_wait(o->lane, 0)) { /* it came back since */
 			return_lane(ctx, o);
 			o->stalled = false;
 		}
@@ -547,11 +549,11 @@ static void free_ctx(struct gw_ctx *ctx)
 			o->stalled = !run_on(ctx, o->lane, open_or_close, o);
 		}
 		if (o->stalled)
-			all_idle = lane_free(o->lane) && all_idle;
+			all_idle = call_thread_free(o->lane) && all_idle;
 		else
 			return_lane(ctx, o);
 	}
-	all_idle &= lane_free(ctx->spare);
+	all_idle &= call_thread_free(ctx->spare);
 	if (!all_idle)
 		return; /* a call under way still uses what we would free */
 	for (unsigned i = 0; i < ctx->slots; i++) {
@@ -641,7 +643,7 @@ int gw_open(const struct gw_options *options, struct gw_ctx **ret_ctx)
 	return context_open(options, clock_real(), ret_ctx);
 }
 
-/* A thread that was left behind (watch.c) may still look for the driver, under the lock. */
+/* A thread that was left behind (event_watch.c) may still look for the driver, under the lock. */
 static bool nobody_inside(struct gw_ctx *ctx)
 {
 	uint64_t grace = ctx->deadline_ns ? 2 * ctx->deadline_ns : EVENTS_GRACE_NS;

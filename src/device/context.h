@@ -10,9 +10,9 @@
 #define GW_DEVICE_CONTEXT_H
 
 #include "backend.h"
-#include "cost.h"
+#include "call_cost.h"
 #include "host.h"
-#include "lane.h"
+#include "call_thread.h"
 #include "proc.h"
 
 #include <pthread.h>
@@ -21,11 +21,12 @@
 
 struct slot {
 	struct device *d;
-	struct lane *lane; /* NULL: calls run on the caller's thread                     */
-	bool stalled;      /* the last call has not returned                             */
-	sem_t use;         /* held by whoever uses d; a semaphore, since a call that was late
+	struct call_thread
+		*lane; /* NULL: calls run on the caller's thread                     */
+	bool stalled;  /* the last call has not returned                             */
+	sem_t use;     /* held by whoever uses d; a semaphore, since a call that was late
 			      is settled by another thread than asked for it             */
-	bool opening;      /* its backend, being opened or closed, holds `use`           */
+	bool opening;  /* its backend, being opened or closed, holds `use`           */
 	void (*fn)(void *slot); /* what to do with it; the lane's while busy              */
 	unsigned tiers;         /* what to read; the lane's while busy                        */
 	uint64_t now_ns;        /* when it was asked for; likewise                            */
@@ -37,21 +38,21 @@ struct slot {
 	unsigned who_cap;
 	enum gw_absence usage_why;
 	int usage_error;
-	struct process_use *use_of; /* of census.c, how busy; likewise */
+	struct process_use *use_of; /* of gpu_usage.c, how busy; likewise */
 	int uses;
-	double listed_used; /* of census.c, memory in use when usage was asked for; likewise */
+	double listed_used; /* of gpu_usage.c, memory in use when usage was asked for; likewise */
 	uint64_t listed_ns, restless_ns;
 	struct manage_job *job; /* of manage.c, where a call of it has not returned; likewise */
 };
 
 struct opener { /* a backend and when to try it */
 	struct backend b;
-	struct lane *lane; /* while it is used, and for good when stuck */
+	struct call_thread *lane; /* while it is used, and for good when stuck */
 	bool stalled;
 	bool close_only; /* what the lane is to do  */
 	int error;
 	uint64_t retry_ns, backoff_ns;
-	/* The driver's events (watch.c).  Who waits for them holds `events` for as long as it has
+	/* The driver's events (event_watch.c).  Who waits for them holds `events` for as long as it has
 	 * the set, and so keeps the backend as it is; it leaves when it is told to. */
 	sem_t events;
 	atomic_bool events_leave; /* closes the set and gives `events` back soon              */
@@ -69,7 +70,7 @@ struct gw_ctx {
 	uint64_t deadline_ns; /* 0: no lanes */
 	bool first_only;      /* "auto": the first backend with devices is enough */
 	bool let_go;
-	struct lane *spare; /* the lane that no opener uses now */
+	struct call_thread *spare; /* the lane that no opener uses now */
 	struct opener *opener[BACKENDS_MAX];
 	unsigned openers;
 	struct slot **slot;
@@ -81,7 +82,7 @@ struct gw_ctx {
 	struct host host;
 	struct host_report host_report;
 	uint64_t host_ns;
-	struct cost_table cost; /* of NVML calls; atomics, beside the lock */
+	struct call_cost_table cost; /* of NVML calls; atomics, beside the lock */
 };
 
 /* gw_open with a clock of the caller's (borrowed; outlives the context). */

@@ -355,7 +355,7 @@ static bool run_step(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *),
 	int err;
 
 	pthread_mutex_lock(&ctx->lock);
-	if (!s->lane || lane_wait(s->lane, 0)) {
+	if (!s->lane || call_thread_wait(s->lane, 0)) {
 		if (s->job != job)
 			free(s->job); /* of a call that came back late */
 		s->job = job;

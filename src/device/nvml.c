@@ -8,7 +8,7 @@
 #include "environment.h"
 #include "sleeping.h"
 
-#include "base/cleared.h"
+#include "base/mem_trim.h"
 #include "base/utf8.h"
 
 #include <dlfcn.h>
@@ -87,12 +87,12 @@ const char *nvml_code_name(abi_return code, char out[static 24])
 static void calling(struct backend *b, enum nvml_call call)
 {
 	atomic_store_explicit(&b->call, nvml_symbol[call], memory_order_relaxed);
-	b->began_ns = cost_now_ns();
+	b->began_ns = call_cost_now_ns();
 }
 
 static abi_return called(struct backend *b, enum nvml_call call, abi_return code)
 {
-	cost_add(b->env->cost, call, code, b->began_ns);
+	call_cost_add(b->env->cost, call, code, b->began_ns);
 	atomic_store_explicit(&b->call, NULL, memory_order_relaxed);
 	return code;
 }
@@ -640,7 +640,7 @@ static int open_library(struct backend *b)
 	n->initialised = true;
 	/* Who opens is alone with it (take_devices), unless it began a thread of its own. */
 	if (b->env->flags & GW_TRIM && threads() == before)
-		cleared_give_back(dlsym(n->lib, nvml_symbol[CALL_init]));
+		mem_trim_unused(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
 	nvml_missing(n, b->missing, sizeof(b->missing));
 	b->open = true;

@@ -8,7 +8,7 @@
 #define GW_DEVICE_NVML_H
 
 #include "backend.h"
-#include "cost.h"
+#include "call_cost.h"
 #include "nvml_abi.h"
 
 enum nvml_call {
@@ -90,12 +90,12 @@ static inline struct nvml_device *nvml_device_of(struct device *d)
 static inline void nvml_calling(struct device *d, enum nvml_call call)
 {
 	atomic_store_explicit(d->call, nvml_symbol[call], memory_order_relaxed);
-	d->began_ns = cost_now_ns();
+	d->began_ns = call_cost_now_ns();
 }
 
 static inline abi_return nvml_called(struct device *d, enum nvml_call call, abi_return code)
 {
-	cost_add(d->backend->env->cost, call, code, d->began_ns);
+	call_cost_add(d->backend->env->cost, call, code, d->began_ns);
 	atomic_store_explicit(d->call, NULL, memory_order_relaxed);
 	return code;
 }

@@ -76,7 +76,7 @@ static int open_parts(struct gw_guard *g)
 		return -GW_E_NOMEM;
 	err = gw_snapshot_new(g->ctx, &g->snap);
 	if (!err)
-		err = look_new(g->ctx, &g->policy, &g->look);
+		err = scene_builder_new(g->ctx, &g->policy, &g->look);
 	if (!err)
 		err = guard_new(&g->policy, NULL, 0, &g->guard);
 	if (!err)
@@ -216,7 +216,7 @@ int guard_api_free(struct gw_guard *g, uint64_t timeout_ns)
 		return -GW_E_STATE;
 	guard_api_health_free(g->health);
 	guard_free(g->guard);
-	look_free(g->look);
+	scene_builder_free(g->look);
 	gw_snapshot_free(g->snap);
 	free(g->scene);
 	if (g->wake_fd >= 0)

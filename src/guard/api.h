@@ -1,6 +1,6 @@
 /* api: a guard inside the program that is guarded: what is behind gw_guard_*.
  *
- * Joins what the service joins in daemon/guarding.h, for one worker that is this process: looks, feeds
+ * Joins what the service joins in daemon/guard_service.h, for one worker that is this process: looks, feeds
  * the machine, has callbacks called, and keeps one atomic number for the worker's loop.  Without a
  * journal: what lives in the process ends with it.  Only the files of it and its tests include this. */
 #ifndef GW_GUARD_API_H
@@ -8,7 +8,7 @@
 
 #include "action.h"
 #include "health.h"
-#include "look.h"
+#include "scene_builder.h"
 
 #include "base/clock.h"
 
@@ -50,7 +50,7 @@ struct gw_guard {
 	int wake_fd; /* outcomes, wishes, the end */
 
 	/* The thread's own. */
-	struct look *look;
+	struct scene_builder *look;
 	struct scene *scene;
 	struct gw_snapshot *snap;        /* for why there is no GPU */
 	struct guard_api_health *health; /* NULL: not asked for */

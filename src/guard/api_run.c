@@ -192,7 +192,7 @@ static void look_now(struct gw_guard *g)
 	unsigned seen;
 	uint64_t now;
 
-	if (look_take(g->look, g->scene, g->utilisation) != 0) {
+	if (scene_builder_take(g->look, g->scene, g->utilisation) != 0) {
 		g->due_ns = now_ns(g) + NS_PER_S; /* no memory: later */
 		return;
 	}
@@ -206,7 +206,7 @@ static void look_now(struct gw_guard *g)
 	settle(g);
 	now = now_ns(g);
 	g->due_ns = guard_next_look(g->guard, now);
-	if (g->due_ns == UINT64_MAX && look_watch_fd(g->look) < 0)
+	if (g->due_ns == UINT64_MAX && scene_builder_watch_fd(g->look) < 0)
 		g->due_ns = now + API_EVERY_NS;
 	g->utilisation = guard_wants_utilisation(g->guard);
 	pthread_mutex_unlock(&g->lock);
@@ -264,7 +264,7 @@ uint64_t guard_api_round(struct gw_guard *g)
 
 static uint64_t earliest(const struct gw_guard *g, uint64_t due_ns, uint64_t now)
 {
-	uint64_t waits = look_trigger_due_ns(g->look);
+	uint64_t waits = scene_builder_trigger_due_ns(g->look);
 
 	if (now < g->often_until_ns && due_ns > now + OFTEN_NS)
 		due_ns = now + OFTEN_NS;
@@ -276,7 +276,7 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 	const uint64_t now = now_ns(g), until = earliest(g, due_ns, now);
 	const uint64_t ns = until > now ? until - now : 0;
 	struct pollfd fd[2] = { { g->wake_fd, POLLIN, 0 },
-				{ look_watch_fd(g->look), POLLIN, 0 } };
+				{ scene_builder_watch_fd(g->look), POLLIN, 0 } };
 	struct timespec t = { (time_t)(ns / NS_PER_S), (long)(ns % NS_PER_S) };
 	const bool often = now < g->often_until_ns;
 	eventfd_t n;
@@ -284,8 +284,8 @@ void guard_api_wait(struct gw_guard *g, uint64_t due_ns)
 	if (ppoll(fd, fd[1].fd >= 0 ? 2 : 1, until == UINT64_MAX ? NULL : &t, NULL) > 0 &&
 	    fd[0].revents)
 		eventfd_read(g->wake_fd, &n);
-	if (fd[1].fd >= 0 && (fd[1].revents || look_trigger_due_ns(g->look)) &&
-	    look_triggered(g->look)) {
+	if (fd[1].fd >= 0 && (fd[1].revents || scene_builder_trigger_due_ns(g->look)) &&
+	    scene_builder_triggered(g->look)) {
 		g->often_until_ns = now_ns(g) + AFTER_OPEN_NS;
 		g->due_ns = 0;
 	} else if (often && now_ns(g) >= until) {

@@ -1,6 +1,6 @@
 /* guard_feed: the guard is made, told what happens, and gives what follows.
  *
- * Whoever includes this changes what is decided: in the service guarding_trace.c alone, which records it all. */
+ * Whoever includes this changes what is decided: in the service guard_recorder.c alone, which records it all. */
 #ifndef GW_GUARD_GUARD_FEED_H
 #define GW_GUARD_GUARD_FEED_H
 

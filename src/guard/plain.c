@@ -1,7 +1,7 @@
 #include "plain.h"
 
 #include "base/buf.h"
-#include "base/word.h"
+#include "base/tsv.h"
 
 #include <gpuward.h>
 
@@ -34,7 +34,7 @@ void plain_add(struct buf *out, enum plain_kind kind, unsigned size, const void 
 	case PLAIN_UNSIGNED: buf_addf(out, "%" PRIu64, bits_of(at, size)); break;
 	case PLAIN_SIGNED: buf_addf(out, "%" PRId64, signed_of(at, size)); break;
 	case PLAIN_REAL: buf_addf(out, "%a", *(const double *)at); break;
-	case PLAIN_TEXT: word_escape(out, at); break;
+	case PLAIN_TEXT: tsv_escape(out, at); break;
 	}
 }
 
@@ -90,7 +90,7 @@ int plain_take(const char **text, enum plain_kind kind, unsigned size, void *at)
 	uint64_t v;
 
 	if (kind == PLAIN_TEXT)
-		return word_unescape(text, at, size) ? 0 : -GW_E_PARSE;
+		return tsv_unescape(text, at, size) ? 0 : -GW_E_PARSE;
 	if (kind == PLAIN_REAL)
 		*(double *)at = strtod(*text, &end);
 	else if (kind == PLAIN_SIGNED)

@@ -2,7 +2,7 @@
 #include "scene.h"
 
 #include "base/number.h"
-#include "base/word.h"
+#include "base/tsv.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -92,8 +92,8 @@ static void add_field(struct buf *out, const void *p, enum kind kind)
 	case INT: buf_addf(out, "%d", *(const int *)p); break;
 	case FLAG: buf_addc(out, *(const bool *)p ? '1' : '0'); break;
 	case HEALTH: buf_adds(out, health[*(const enum scene_health *)p]); break;
-	case REAL: word_add_real(out, *(const double *)p); break;
-	case TEXT: word_add_text(out, p); break;
+	case REAL: tsv_add_real(out, *(const double *)p); break;
+	case TEXT: tsv_add_text(out, p); break;
 	case CHAIN: add_chain(out, p); break;
 	case END: break;
 	}
@@ -306,7 +306,7 @@ static bool to_field(char *s, const struct field *f, void *p)
 	case FLAG: return to_flag(s, p);
 	case HEALTH: return to_health(s, p);
 	case REAL: return number_real(s, p);
-	case TEXT: return word_text(s, p, f->size);
+	case TEXT: return tsv_text(s, p, f->size);
 	case CHAIN: return to_chain(s, p);
 	case END: break;
 	}
@@ -319,7 +319,7 @@ static bool read_fields(const char *line, enum line kind, void *of)
 	const char *at = line + 2;
 
 	for (const struct field *f = rows[kind].field; f->kind != END; f++)
-		if (!word_take(&at, text, sizeof(text)) ||
+		if (!tsv_take(&at, text, sizeof(text)) ||
 		    !to_field(text, f, (char *)of + f->offset))
 			return false;
 	return *at == '\0' && at[-1] != '\t';
@@ -439,13 +439,13 @@ static bool read_changes(struct scene *s, const char *line)
 	uint64_t passed;
 	int64_t stepped;
 
-	if (!word_take(&at, text, sizeof(text)) || !number_u64(text, &passed) ||
-	    !word_take(&at, text, sizeof(text)) || !number_i64(text, &stepped))
+	if (!tsv_take(&at, text, sizeof(text)) || !number_u64(text, &passed) ||
+	    !tsv_take(&at, text, sizeof(text)) || !number_i64(text, &stepped))
 		return false;
 	s->mono_ns += passed;
 	s->wall_ns += passed + (uint64_t)stepped;
 	while (*at)
-		if (!word_take(&at, text, sizeof(text)) || !read_change(s, text))
+		if (!tsv_take(&at, text, sizeof(text)) || !read_change(s, text))
 			return false;
 	return at[-1] != '\t';
 }

@@ -1,6 +1,6 @@
 /* scene: who is on the GPUs at one moment, and how much room there is: all that the guard decides on.
  *
- * Plain data, made by whoever looked (guard/look.h) or read from a line of a recording: the same scenes
+ * Plain data, made by whoever looked (guard/scene_builder.h) or read from a line of a recording: the same scenes
  * give the same decisions.  Sizes are fixed so that a storm of processes cannot grow it; what does
  * not fit is counted. */
 #ifndef GW_GUARD_SCENE_H
@@ -62,7 +62,7 @@ struct scene_root {
 	int64_t pid;
 	uint64_t start_ticks;
 	uint64_t
-		print; /* of a found one: who_print(), for whoever acts; 0: unknown.  Not recorded */
+		print; /* of a found one: process_cache_fingerprint(), for whoever acts; 0: unknown.  Not recorded */
 };
 
 struct scene {
@@ -94,7 +94,7 @@ static inline bool scene_is(const struct scene_process *p, const struct scene_ro
 	       (p->start_ticks == r->start_ticks || !p->start_ticks || !r->start_ticks);
 }
 
-/* As lines of words parted by tabs (base/word.h): a scene, its GPUs, processes and roots,
+/* As lines of words parted by tabs (base/tsv.h): a scene, its GPUs, processes and roots,
  * and a line that ends it.  Numbers read back to the same bits (of NAN there is one: unknown), texts have
  * their tabs and line breaks escaped. */
 #define SCENE_LINE_MAX 4096

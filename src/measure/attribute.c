@@ -217,14 +217,14 @@ static void close_rows(struct attribute *a, double total, double factor)
 	a->unattributed_joules = left;
 }
 
-int attribute_finish(struct attribute *a, double total_joules)
+int attribute_finish(struct attribute *a, double energy_total_joules)
 {
 	double sum = joules_added(a);
-	double factor = sum > 0 ? total_joules / sum : 0;
+	double factor = sum > 0 ? energy_total_joules / sum : 0;
 
-	if (!usable(total_joules))
+	if (!usable(energy_total_joules))
 		return -GW_E_ARG;
 	qsort(a->row, a->count, sizeof(a->row[0]), by_joules);
-	close_rows(a, total_joules, isfinite(factor) ? factor : 0);
+	close_rows(a, energy_total_joules, isfinite(factor) ? factor : 0);
 	return 0;
 }

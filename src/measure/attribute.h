@@ -75,10 +75,10 @@ void attribute_init(struct attribute *a, double no_context_w, double context_w);
 int attribute_add(struct attribute *a, double joules, double seconds,
 		  const struct attribute_use *uses, size_t n, bool hidden);
 
-/* Ends it: scales every row so that processes, idle and unattributed add up to total_joules to
+/* Ends it: scales every row so that processes, idle and unattributed add up to energy_total_joules to
  * the last bit, in whatever order they are added, and sorts the processes, most joules first.
  * Where no energy was added all of it is unattributed.  0, or -GW_E_ARG: no energy that can be,
  * and the rows are left as they were added.  Nothing may be added after it. */
-int attribute_finish(struct attribute *a, double total_joules);
+int attribute_finish(struct attribute *a, double energy_total_joules);
 
 #endif

@@ -14,7 +14,7 @@
 #ifndef GW_MEASURE_BUNDLE_H
 #define GW_MEASURE_BUNDLE_H
 
-#include "track.h"
+#include "window_tracker.h"
 
 #include <stddef.h>
 
@@ -68,7 +68,7 @@ struct bundle_found {
 	const struct energy_setup *setup;
 	double interval_s;
 	struct gw_energy energy; /* as worked out now                          */
-	const struct track_window *window;
+	const struct tracked_window *window;
 	bool recorded;           /* the bundle says what it was then           */
 	struct gw_interval then; /* the bundle's word                          */
 	bool same;               /* low, best and high are the same bits       */

@@ -46,7 +46,7 @@ struct reader {
 	char uuid[96], name[96], driver[96];
 	struct energy_setup setup;
 	double interval_s;
-	struct track *track;
+	struct window_tracker *track;
 	uint64_t last_ns;
 };
 
@@ -218,7 +218,7 @@ static void look_up(const struct reader *r, struct bundle_found *f)
 		  same_bits(f->then.high, f->energy.joules.high);
 }
 
-static void result(struct reader *r, struct track_window *w, bool cut)
+static void result(struct reader *r, struct tracked_window *w, bool cut)
 {
 	struct bundle_found f = { .device = r->device,
 				  .id = w->id,
@@ -232,8 +232,8 @@ static void result(struct reader *r, struct track_window *w, bool cut)
 				  .cut = cut };
 
 	f.energy.device = r->device;
-	track_result(r->track, w, &f.energy);
-	track_share(r->track, w, &f.energy);
+	window_tracker_result(r->track, w, &f.energy);
+	window_tracker_share(r->track, w, &f.energy);
 	look_up(r, &f);
 	r->sum->windows++;
 	r->sum->recorded += f.recorded;
@@ -241,7 +241,7 @@ static void result(struct reader *r, struct track_window *w, bool cut)
 	r->sum->cut += cut;
 	if (r->visit)
 		r->visit(r->arg, &f);
-	track_forget(r->track, w);
+	window_tracker_forget(r->track, w);
 	free(w);
 }
 
@@ -249,7 +249,7 @@ static void result(struct reader *r, struct track_window *w, bool cut)
 
 static int feed(struct reader *r, const struct event *e)
 {
-	struct track_window *w = NULL;
+	struct tracked_window *w = NULL;
 
 	if (e->type == EVENT_OPEN) {
 		w = calloc(1, sizeof(*w));
@@ -258,10 +258,10 @@ static int feed(struct reader *r, const struct event *e)
 	}
 	if (e->t_ns > r->last_ns)
 		r->last_ns = e->t_ns;
-	track_feed(r->track, e, w);
+	window_tracker_feed(r->track, e, w);
 	r->sum->events++;
 	if (e->type == EVENT_RESULT) {
-		w = track_find(r->track, e->u.window.id);
+		w = window_tracker_find(r->track, e->u.window.id);
 		if (w)
 			result(r, w, false);
 	}
@@ -272,11 +272,11 @@ static int feed(struct reader *r, const struct event *e)
 static void finish(struct reader *r)
 {
 	while (r->track->open) {
-		struct track_window *w = r->track->open;
+		struct tracked_window *w = r->track->open;
 		struct event e = { .type = EVENT_RESULT, .t_ns = r->last_ns };
 
 		e.u.window.id = w->id;
-		track_feed(r->track, &e, NULL);
+		window_tracker_feed(r->track, &e, NULL);
 		w->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;
 		result(r, w, true);
 	}
@@ -335,7 +335,7 @@ static int recompute_device(struct reader *r)
 	r->track = calloc(1, sizeof(*r->track));
 	if (!r->track)
 		return -GW_E_NOMEM;
-	track_init(r->track, &r->setup, r->interval_s);
+	window_tracker_init(r->track, &r->setup, r->interval_s);
 	r->last_ns = 0;
 	err = each_event(r, feed);
 	finish(r);

@@ -2,7 +2,7 @@
 #include "event.h"
 
 #include "base/number.h"
-#include "base/word.h"
+#include "base/tsv.h"
 
 #include <inttypes.h>
 #include <stddef.h>
@@ -58,12 +58,12 @@ static void add_field(struct buf *out, const struct event *e, const struct field
 	case TEXT32:
 	case TEXT64:
 		buf_addc(out, '\t');
-		word_add_text(out, p);
+		tsv_add_text(out, p);
 		break;
 	case REAL:
 		for (unsigned i = 0; i < f->count; i++) {
 			buf_addc(out, '\t');
-			word_add_real(out, ((const double *)p)[i]);
+			tsv_add_real(out, ((const double *)p)[i]);
 		}
 		break;
 	case END: break;
@@ -107,8 +107,8 @@ static bool to_field(const char *s, void *p, enum kind kind)
 		*(int *)p = (int)i;
 		return true;
 	case CODE: return to_code(s, p);
-	case TEXT32: return word_text(s, p, 32);
-	case TEXT64: return word_text(s, p, 64);
+	case TEXT32: return tsv_text(s, p, 32);
+	case TEXT64: return tsv_text(s, p, 64);
 	case REAL: return number_real(s, p);
 	case END: break;
 	}
@@ -121,7 +121,7 @@ static bool read_fields(const char *at, struct event *e)
 
 	for (const struct field *f = rows[e->type].field; f->kind != END; f++)
 		for (unsigned i = 0; i < f->count; i++)
-			if (!word_take(&at, text, sizeof(text)) ||
+			if (!tsv_take(&at, text, sizeof(text)) ||
 			    !to_field(text, (char *)e + f->offset + i * sizeof(double),
 				      f->kind))
 				return false;
@@ -141,7 +141,7 @@ int event_read(const char *line, struct event *ret)
 		if (rows[t].letter != line[0])
 			continue;
 		e.type = (enum event_type)t;
-		if (!word_take(&at, text, sizeof(text)) || !number_u64(text, &e.t_ns) ||
+		if (!tsv_take(&at, text, sizeof(text)) || !number_u64(text, &e.t_ns) ||
 		    !read_fields(at, &e))
 			return -GW_E_PARSE;
 		*ret = e;

@@ -21,9 +21,9 @@ struct chosen { /* a device that is to be measured */
 
 /* ---- the threads ---- */
 
-void meter_record(struct meter_device *d, const struct event *e, struct track_window *w)
+void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w)
 {
-	track_feed(&d->track, e, w);
+	window_tracker_feed(&d->track, e, w);
 	if (d->meter->listen && !d->deaf)
 		d->meter->listen(d->meter->arg, d->number, e);
 }
@@ -236,8 +236,8 @@ static int settle_device(struct meter_device *d, uint64_t until_ns)
 	pthread_mutex_unlock(&d->lock);
 	if (err)
 		return err;
-	track_init(&d->track, d->stalled ? &hung : &d->sampler.set,
-		   (double)d->opt.interval_ns * 1e-9);
+	window_tracker_init(&d->track, d->stalled ? &hung : &d->sampler.set,
+			    (double)d->opt.interval_ns * 1e-9);
 	if (m->about)
 		m->about(m->arg, d->number, d->position, &d->track.energy.set);
 	return 0;

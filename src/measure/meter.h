@@ -7,7 +7,7 @@
 
 #include "event.h"
 #include "sensor.h"
-#include "track.h"
+#include "window_tracker.h"
 
 #include "base/clock.h"
 

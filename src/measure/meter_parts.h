@@ -25,7 +25,7 @@ struct meter_device {
 	pthread_mutex_t lock; /* of all that follows                */
 	pthread_cond_t wake;  /* for the thread                     */
 	pthread_cond_t news;  /* for those who wait for a window    */
-	struct track track;
+	struct window_tracker track;
 	bool edge;       /* a window began or ended            */
 	uint64_t end_ns; /* of the last that ended, to be told; 0: none */
 	bool brief;      /* it was the only one, and shorter than a sample */
@@ -55,7 +55,7 @@ struct gw_meter {
 };
 
 /* To the track, and to whoever listens, so that he can do it all again.  Under the device's lock. */
-void meter_record(struct meter_device *d, const struct event *e, struct track_window *w);
+void meter_record(struct meter_device *d, const struct event *e, struct tracked_window *w);
 /* Waits for something to be recorded.  False: it is until_ns.  Under the device's lock. */
 bool meter_wait_news(struct meter_device *d, uint64_t until_ns);
 

@@ -12,12 +12,12 @@ struct gw_window {
 	unsigned id;
 	char label[64];
 	bool hurry, closed, waited;
-	struct track_window *track; /* one a device */
-	struct gw_energy *energy;   /* likewise     */
+	struct tracked_window *track; /* one a device */
+	struct gw_energy *energy;     /* likewise     */
 };
 
 /* To the track and to whoever listens; the thread reads what the edge needs. */
-static void tell(struct meter_device *d, const struct event *e, struct track_window *w,
+static void tell(struct meter_device *d, const struct event *e, struct tracked_window *w,
 		 uint64_t early_ns)
 {
 	pthread_mutex_lock(&d->lock);
@@ -114,7 +114,8 @@ static bool done(const struct gw_window *w, unsigned i)
 {
 	const struct meter_device *d = w->meter->device[i];
 
-	return d->stalled || track_done(&d->track, &w->track[i]) || !d->sampler.answers ||
+	return d->stalled || window_tracker_done(&d->track, &w->track[i]) ||
+	       !d->sampler.answers ||
 	       (w->hurry && energy_is_near(&d->track.energy, &w->track[i].e));
 }
 
@@ -173,12 +174,12 @@ static void work_out(struct gw_window *w, unsigned i, bool last)
 						       .period_s = NAN,
 						       .exclusive = w->meter->exclusive } },
 			NULL);
-	track_result(&d->track, &w->track[i], &w->energy[i]);
+	window_tracker_result(&d->track, &w->track[i], &w->energy[i]);
 	if (last) {
 		if (w->meter->result)
 			w->meter->result(w->meter->arg, i, w->id, w->label, &w->energy[i]);
-		track_share(&d->track, &w->track[i], &w->energy[i]);
-		track_forget(&d->track, &w->track[i]);
+		window_tracker_share(&d->track, &w->track[i], &w->energy[i]);
+		window_tracker_forget(&d->track, &w->track[i]);
 	}
 	pthread_mutex_unlock(&d->lock);
 }
@@ -224,7 +225,7 @@ void gw_window_free(struct gw_window *w)
 		struct meter_device *d = w->meter->device[i];
 
 		pthread_mutex_lock(&d->lock);
-		track_forget(&d->track, &w->track[i]);
+		window_tracker_forget(&d->track, &w->track[i]);
 		pthread_mutex_unlock(&d->lock);
 	}
 	pthread_mutex_lock(&w->meter->lock);
@@ -240,7 +241,7 @@ void gw_window_free(struct gw_window *w)
 void window_evidence(const struct gw_window *w, unsigned i, const struct gw_energy *e,
 		     unsigned code, char *out, size_t size)
 {
-	track_evidence(&w->track[i], e, code, out, size);
+	window_tracker_evidence(&w->track[i], e, code, out, size);
 }
 
 const struct attribute *window_processes(const struct gw_window *w, unsigned i)
@@ -267,7 +268,7 @@ unsigned window_id(const struct gw_window *w)
 void window_activity(struct gw_window *w, unsigned i, struct window_activity *ret)
 {
 	struct meter_device *d = w->meter->device[i];
-	const struct track_window *t = &w->track[i];
+	const struct tracked_window *t = &w->track[i];
 
 	pthread_mutex_lock(&d->lock);
 	*ret = (struct window_activity){ .utilization_max = t->util_max,

@@ -95,7 +95,7 @@ static void choose_ring(struct sampler *s)
 {
 	const struct sensor *sensor = &s->set.sensor;
 	bool text = s->r.provenance == GW_FROM_TEXT;
-	int n = tap_ring(&s->tap, s->ring, SAMPLER_RING);
+	int n = sampler_device_ring(&s->tap, s->ring, SAMPLER_RING);
 	double spacing = ring_spacing(s->ring, n);
 
 	s->calls++;
@@ -150,7 +150,7 @@ static void look_for_counter(struct sampler *s)
 {
 	/* Is there anything at all?  Then it must be known now. */
 	if (s->set.sensor.counter != GW_HAVE || s->set.shape == SHAPE_NONE) {
-		tap_counter(&s->tap, &s->first);
+		sampler_device_counter(&s->tap, &s->first);
 		s->set.sensor.counter = s->first.why;
 	}
 	s->set.counter = s->set.sensor.counter == GW_HAVE && !s->set.sensor.counter_unsafe;
@@ -163,7 +163,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	int err;
 
 	memset(s, 0, sizeof(*s));
-	err = tap_init(&s->tap, ctx, position);
+	err = sampler_device_init(&s->tap, ctx, position);
 	if (err)
 		return err;
 	s->opt = *options;
@@ -171,7 +171,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->arg = arg;
 	/* As it was found.  Where the ring tells power no figure is needed now: they take 7 ms on an
 	 * H200, and somebody waits for us. */
-	tap_read(&s->tap, 0, false, &s->r);
+	sampler_device_read(&s->tap, 0, false, &s->r);
 	know_sensor(s);
 	s->set.shape = SHAPE_NONE;
 	s->set.spacing_s = 0.1;
@@ -179,7 +179,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	if (s->r.state == GW_DEVICE_OK)
 		choose_ring(s);
 	if (s->set.shape == SHAPE_NONE) { /* power by a figure: is it there? */
-		tap_read(&s->tap, GW_TIER_FAST, false, &s->r);
+		sampler_device_read(&s->tap, GW_TIER_FAST, false, &s->r);
 		know_sensor(s);
 		sensor_heard_ring(&s->set.sensor, s->fetched);
 	}
@@ -275,7 +275,7 @@ static int fetch(struct sampler *s)
 	if (n > 0 && now_ns(s) - s->fetched_ns < FRESH_NS)
 		return n;
 	s->calls++;
-	return tap_ring(&s->tap, s->ring, SAMPLER_RING);
+	return sampler_device_ring(&s->tap, s->ring, SAMPLER_RING);
 }
 
 static void drain(struct sampler *s)
@@ -326,7 +326,7 @@ static void read_figures(struct sampler *s, unsigned tiers)
 {
 	bool answered;
 
-	tap_read(&s->tap, tiers, false, &s->r);
+	sampler_device_read(&s->tap, tiers, false, &s->r);
 	s->calls++;
 	answered = s->r.state == GW_DEVICE_OK;
 	watch_driver(s);
@@ -362,7 +362,7 @@ static void poll_power(struct sampler *s)
 					 .u.power_w = w });
 }
 
-static void emit_counter(struct sampler *s, const struct tap_counter *c)
+static void emit_counter(struct sampler *s, const struct sampler_device_counter *c)
 {
 	bool first = !s->counter_ns;
 
@@ -384,11 +384,11 @@ static void emit_counter(struct sampler *s, const struct tap_counter *c)
 static void read_counter(struct sampler *s)
 {
 	uint64_t safe = (uint64_t)(fmax(1, s->set.sensor.counter_safe_s) * 1e9);
-	struct tap_counter c;
+	struct sampler_device_counter c;
 
 	if (!s->set.counter || (s->counter_ns && now_ns(s) < s->counter_ns + safe))
 		return;
-	tap_counter(&s->tap, &c);
+	sampler_device_counter(&s->tap, &c);
 	s->calls++;
 	watch_driver(s);
 	emit_counter(s, &c);
@@ -423,8 +423,8 @@ static void read_limits(struct sampler *s)
 	uint64_t read_ns = limits_read_ns(s);
 
 	/* They may have been read just before.  The power cap and sync boost are of SLOW. */
-	tap_read(&s->tap, GW_TIER_LIMITS | GW_TIER_SLOW,
-		 !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
+	sampler_device_read(&s->tap, GW_TIER_LIMITS | GW_TIER_SLOW,
+			    !read_ns || now_ns(s) > read_ns + LIMITS_NS, &s->r);
 	s->calls++;
 	e.t_ns = now_ns(s);
 	v[GW_THROTTLE_POWER] = figure(&s->r, GW_Q_LIMITED_POWER);
@@ -464,7 +464,9 @@ static void read_use(struct sampler *s)
 {
 	struct process_use use[SAMPLER_USES];
 	uint64_t now = now_ns(s);
-	int n = s->usage.count > 1 ? tap_process_use(&s->tap, s->use_us, use, SAMPLER_USES) : 0;
+	int n = s->usage.count > 1
+			? sampler_device_process_use(&s->tap, s->use_us, use, SAMPLER_USES)
+			: 0;
 
 	if (n <= 0) {
 		if (now - s->uses_ns > USE_LASTS_NS)
@@ -483,7 +485,7 @@ static void read_processes(struct sampler *s)
 {
 	struct event e = { .type = EVENT_PROCESS };
 	int error;
-	enum gw_absence why = tap_processes(&s->tap, &s->usage, &error);
+	enum gw_absence why = sampler_device_processes(&s->tap, &s->usage, &error);
 
 	s->calls++;
 	s->who_ns = now_ns(s) + WHO_NS;
@@ -494,15 +496,15 @@ static void read_processes(struct sampler *s)
 
 		memset(&e.u, 0, sizeof(e.u));
 		e.u.process.pid = u->pid;
-		e.u.process.start_ticks = tap_start_ticks(&s->tap, u->pid);
+		e.u.process.start_ticks = sampler_device_start_ticks(&s->tap, u->pid);
 		e.u.process.memory_bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
 		e.u.process.sm_ratio = use_of(s->use, s->uses, u->pid);
-		e.u.process.own = tap_in_tree(&s->tap, u->pid, own_pid(s));
+		e.u.process.own = sampler_device_in_tree(&s->tap, u->pid, own_pid(s));
 		if (*u->name)
 			memcpy(e.u.process.name, u->name, sizeof(e.u.process.name));
 		else
-			tap_process_name(&s->tap, u->pid, e.u.process.name,
-					 sizeof(e.u.process.name));
+			sampler_device_process_name(&s->tap, u->pid, e.u.process.name,
+						    sizeof(e.u.process.name));
 		emit(s, &e);
 	}
 	emit(s, &(struct event){ .type = EVENT_WHO,
@@ -575,7 +577,8 @@ void sampler_edge(struct sampler *s, uint64_t end_ns, bool brief)
 	if (s->opt.processes)
 		read_processes(s);
 	if (s->opt.describe) /* nobody waits for it any more: it takes 7 ms */
-		tap_read(&s->tap, GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST, false, &s->r);
+		sampler_device_read(&s->tap, GW_TIERS_COMMON & ~(unsigned)GW_TIER_FAST, false,
+				    &s->r);
 	s->opt.describe = false;
 	next_anchor(s);
 }

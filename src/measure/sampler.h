@@ -11,7 +11,7 @@
 #include "energy.h"
 #include "event.h"
 
-#include "device/tap.h"
+#include "device/sampler_device.h"
 
 #define SAMPLER_RING 256
 #define SAMPLER_TAIL 8
@@ -29,7 +29,7 @@ struct sampler_options {
 };
 
 struct sampler {
-	struct tap tap;
+	struct sampler_device tap;
 	struct sampler_options opt;
 	struct energy_setup set; /* how power is sampled here; for the track */
 	void (*emit)(void *arg, const struct event *e);
@@ -42,13 +42,14 @@ struct sampler {
 	unsigned quantity; /* which */
 	uint64_t poll_ns;  /* and how often */
 	uint64_t tick_ns, poll_due_ns, drain_ns, anchor_due_ns, who_ns; /* next due */
-	uint64_t covered_ns;      /* a sample with this stamp covers the last edge ... */
-	uint64_t drain_until_ns;  /* ... and is there by then */
-	bool active;              /* somebody has a window open */
-	struct tap_counter first; /* reading of the energy counter, if init made one */
-	uint64_t counter_ns;      /* last reading of the energy counter; 0: none */
-	bool owed;                /* one is to be made */
-	uint64_t counted_ns;      /* when it had answered */
+	uint64_t covered_ns;     /* a sample with this stamp covers the last edge ... */
+	uint64_t drain_until_ns; /* ... and is there by then */
+	bool active;             /* somebody has a window open */
+	struct sampler_device_counter
+		first;       /* reading of the energy counter, if init made one */
+	uint64_t counter_ns; /* last reading of the energy counter; 0: none */
+	bool owed;           /* one is to be made */
+	uint64_t counted_ns; /* when it had answered */
 	unsigned anchors;
 	double given_hz;   /* application clock at the last edge or anchor; NAN: unknown */
 	uint64_t given_ns; /* when it was read */

@@ -1,6 +1,6 @@
 #include "sensor.h"
 
-#include "device/tap.h"
+#include "device/sampler_device.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -212,7 +212,7 @@ void sensor_calibrate(struct sensor *s, const struct sensor *from)
 	s->reference_u = from->reference_u;
 }
 
-int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *note,
+int sensor_known_tap(struct sampler_device *t, const char *dir, struct sensor *ret, char *note,
 		     size_t size)
 {
 	struct report r;
@@ -221,11 +221,11 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 
 	if (size)
 		note[0] = '\0';
-	tap_read(t, 0, false, &r);
+	sampler_device_read(t, 0, false, &r);
 	if (!report_has(&r, GW_Q_ARCHITECTURE)) /* else it was told with the name */
-		tap_read(t, GW_TIER_STATIC, false, &r);
+		sampler_device_read(t, GW_TIER_STATIC, false, &r);
 	if (!kind_tells(&r))
-		tap_read(t, GW_TIER_FAST, false, &r);
+		sampler_device_read(t, GW_TIER_FAST, false, &r);
 	sensor_assume(ret, &r);
 	kept = *ret;
 	if (dir)
@@ -242,25 +242,25 @@ int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *n
 int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct sensor *ret,
 		 char *note, size_t size)
 {
-	struct tap t;
+	struct sampler_device t;
 	struct power_sample sample[4];
 	struct report r;
-	int err = tap_init(&t, ctx, position);
+	int err = sampler_device_init(&t, ctx, position);
 
 	if (!err) {
-		tap_read(&t, GW_TIER_FAST, false, &r);
+		sampler_device_read(&t, GW_TIER_FAST, false, &r);
 		err = sensor_known_tap(&t, dir, ret, note, size);
 	}
 	if (!err)
-		sensor_heard_ring(ret, tap_ring(&t, sample, 4));
+		sensor_heard_ring(ret, sampler_device_ring(&t, sample, 4));
 	return err;
 }
 
 int sensor_characterise(struct gw_ctx *ctx, unsigned position, const struct sensor_plan *plan,
 			struct sensor *ret, char *message, size_t size)
 {
-	struct tap t;
-	int err = tap_init(&t, ctx, position);
+	struct sampler_device t;
+	int err = sampler_device_init(&t, ctx, position);
 
 	return err ? err : sensor_learn(&t, plan, ret, message, size);
 }

@@ -13,7 +13,7 @@
 #include <stdint.h>
 
 struct report;
-struct tap;
+struct sampler_device;
 
 enum sensor_origin {
 	SENSOR_ASSUMED, /* by generation and driver; nothing was looked at          */
@@ -162,7 +162,7 @@ struct sensor_plan {
  * 35 s.  0 and *ret, which is then of SENSOR_PASSIVE or SENSOR_ACTIVE; else *ret is left alone:
  * -GW_E_NOMEM, -GW_E_LOST, -GW_E_NOSUPPORT (no source of power at all), -GW_E_STATE (a drive is
  * given and another process is on the GPU), or what the drive says, with a sentence in message. */
-int sensor_learn(struct tap *t, const struct sensor_plan *plan, struct sensor *ret,
+int sensor_learn(struct sampler_device *t, const struct sensor_plan *plan, struct sensor *ret,
 		 char *message, size_t size);
 
 /* The same for a device of a context, by its position in a snapshot: for those above, who know no
@@ -178,7 +178,7 @@ int sensor_known(struct gw_ctx *ctx, unsigned position, const char *dir, struct 
 
 /* The same but for the ring, which whoever has the tap asks for more than that; and what it answered: a
  * number of samples or an error. */
-int sensor_known_tap(struct tap *t, const char *dir, struct sensor *ret, char *note,
+int sensor_known_tap(struct sampler_device *t, const char *dir, struct sensor *ret, char *note,
 		     size_t size);
 void sensor_heard_ring(struct sensor *s, int n);
 

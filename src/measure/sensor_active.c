@@ -30,8 +30,8 @@ static double random_ratio(struct active *a)
 /* A step of the counter is the energy of one tick: its mean power, told at its end. */
 static void count(struct active *a)
 {
-	struct watch *w = &a->l->w;
-	struct tap_counter c;
+	struct event_watch *w = &a->l->w;
+	struct sampler_device_counter c;
 	double t_s, step_s;
 
 	watch_counter(w, &c, &t_s);
@@ -239,7 +239,7 @@ int sensor_active_alone(struct learn *l)
 {
 	struct usage_list list = { 0 };
 	int err;
-	enum gw_absence why = tap_processes(l->w.tap, &list, &err);
+	enum gw_absence why = sampler_device_processes(l->w.tap, &list, &err);
 
 	if (!err && why != GW_HAVE) {
 		snprintf(l->message, l->size,

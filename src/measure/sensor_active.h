@@ -6,7 +6,7 @@
 
 /* What the parts of sensor_learn() share. */
 struct learn {
-	struct watch w;
+	struct event_watch w;
 	struct sensor s;
 	const struct sensor_plan *plan;
 	uint64_t begin_ns;

@@ -49,7 +49,7 @@ static bool seen_enough(const struct watch_trace *t, const struct sensor_source 
 /* Where the driver renews a value when it is asked for one that is old, the period comes out too
  * long by up to one poll: a cheap reading is made more often.  For a reading from text a program
  * is started, and a hundred a second would be a load. */
-static void choose_poll(struct watch *w)
+static void choose_poll(struct event_watch *w)
 {
 	watch_until(w, clock_mono_ns(w->clock) + NS_PER_S / 4);
 	if (w->r.provenance == GW_FROM_TEXT)
@@ -61,7 +61,7 @@ static void choose_poll(struct watch *w)
 
 static void learn_values(struct learn *l)
 {
-	struct watch *w = &l->w;
+	struct event_watch *w = &l->w;
 	uint64_t end = clock_mono_ns(w->clock) + (uint64_t)(PERIODS_S * 1e9);
 
 	choose_poll(w);
@@ -113,11 +113,11 @@ static void learn_ring(struct learn *l)
 /* When the counter stepped: between the reading before and the one that saw it. */
 static void learn_tick(struct learn *l, struct fit_period *ret)
 {
-	struct watch *w = &l->w;
+	struct event_watch *w = &l->w;
 	uint64_t now = clock_mono_ns(w->clock), end = now + (uint64_t)(TICK_S * 1e9);
 	uint64_t next = now;
 	double before_s = NAN, before_j = NAN, t_s;
-	struct tap_counter c;
+	struct sampler_device_counter c;
 	unsigned n = 0;
 
 	*ret = (struct fit_period){ NAN, NAN, 0 };
@@ -181,9 +181,9 @@ struct reading {
 	unsigned n;
 };
 
-static void read_on(struct watch *w, struct reading *r)
+static void read_on(struct event_watch *w, struct reading *r)
 {
-	struct tap_counter c;
+	struct sampler_device_counter c;
 	double t_s;
 
 	watch_counter(w, &c, &t_s);
@@ -214,7 +214,7 @@ static void read_edge(struct learn *l, const struct fit_period *tick, uint64_t a
 static bool try_rate(struct learn *l, const struct fit_period *tick, double every_s,
 		     double length_s, struct sensor_rate *ret, double *ret_unsteady)
 {
-	struct watch *w = &l->w;
+	struct event_watch *w = &l->w;
 	struct reference ref = reference_of(l);
 	struct reading first = { .good = true }, last;
 	double from, to, begin = between_ticks(tick, watch_s(w, clock_mono_ns(w->clock)));
@@ -327,11 +327,11 @@ static int still_there(struct learn *l)
 
 static int learn(struct learn *l)
 {
-	struct watch *w = &l->w;
+	struct event_watch *w = &l->w;
 	struct fit_period tick;
 	int err;
 
-	tap_read(w->tap, GW_TIERS_COMMON | GW_TIER_ENERGY, true, &w->r);
+	sampler_device_read(w->tap, GW_TIERS_COMMON | GW_TIER_ENERGY, true, &w->r);
 	err = still_there(l);
 	if (!err && l->plan->drive)
 		err = sensor_active_alone(l);
@@ -359,7 +359,7 @@ static int learn(struct learn *l)
 	return err ? err : still_there(l);
 }
 
-int sensor_learn(struct tap *t, const struct sensor_plan *plan, struct sensor *ret,
+int sensor_learn(struct sampler_device *t, const struct sensor_plan *plan, struct sensor *ret,
 		 char *message, size_t size)
 {
 	struct learn *l = calloc(1, sizeof(*l));

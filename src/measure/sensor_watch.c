@@ -9,7 +9,7 @@
 #define TRACES     3u
 #define COST_KINDS 3u
 
-int watch_init(struct watch *w, struct tap *t)
+int watch_init(struct event_watch *w, struct sampler_device *t)
 {
 	struct fit_point *p;
 	double *c;
@@ -36,19 +36,19 @@ int watch_init(struct watch *w, struct tap *t)
 	return 0;
 }
 
-void watch_done(struct watch *w)
+void watch_done(struct event_watch *w)
 {
 	free(w->memory);
 	w->memory = NULL;
 }
 
-void watch_clear_values(struct watch *w)
+void watch_clear_values(struct event_watch *w)
 {
 	w->instant.n = w->average.n = 0;
 	w->instant.last_w = w->average.last_w = NAN;
 }
 
-void watch_clear(struct watch *w)
+void watch_clear(struct event_watch *w)
 {
 	watch_clear_values(w);
 	w->ring.n = 0;
@@ -74,7 +74,8 @@ static void add_point(struct watch_trace *t, double t_s, double w)
 		t->p[t->n++] = (struct fit_point){ t_s, w };
 }
 
-static void note_value(struct watch *w, struct watch_trace *t, unsigned quantity, double t_s)
+static void note_value(struct event_watch *w, struct watch_trace *t, unsigned quantity,
+		       double t_s)
 {
 	double v = w->r.v[quantity];
 
@@ -84,12 +85,12 @@ static void note_value(struct watch *w, struct watch_trace *t, unsigned quantity
 	add_point(t, t_s, v);
 }
 
-static void poll(struct watch *w)
+static void poll(struct event_watch *w)
 {
 	uint64_t before = clock_mono_ns(w->clock), after;
 	double t_s;
 
-	tap_read(w->tap, GW_TIER_FAST, true, &w->r);
+	sampler_device_read(w->tap, GW_TIER_FAST, true, &w->r);
 	after = clock_mono_ns(w->clock);
 	add_cost(&w->poll_cost, before, after);
 	t_s = watch_s(w, before + (after - before) / 2);
@@ -99,7 +100,7 @@ static void poll(struct watch *w)
 
 /* How many of ring_now were in ring_before: drains are joined where the old one's last sample is
  * found again, by stamp and value, so that a step of the wall clock loses and repeats nothing. */
-static unsigned known(const struct watch *w, unsigned n)
+static unsigned known(const struct event_watch *w, unsigned n)
 {
 	const struct power_sample *last;
 
@@ -113,10 +114,10 @@ static unsigned known(const struct watch *w, unsigned n)
 	return 0;
 }
 
-void watch_drain(struct watch *w)
+void watch_drain(struct event_watch *w)
 {
 	uint64_t before = clock_mono_ns(w->clock), after, wall;
-	int n = tap_ring(w->tap, w->ring_now, WATCH_RING);
+	int n = sampler_device_ring(w->tap, w->ring_now, WATCH_RING);
 	double offset_s;
 
 	wall = clock_wall_ns(w->clock);
@@ -137,14 +138,14 @@ void watch_drain(struct watch *w)
 	w->ring_count = (unsigned)n;
 }
 
-void watch_counter(struct watch *w, struct tap_counter *ret, double *ret_t_s)
+void watch_counter(struct event_watch *w, struct sampler_device_counter *ret, double *ret_t_s)
 {
-	tap_counter(w->tap, ret);
+	sampler_device_counter(w->tap, ret);
 	add_cost(&w->counter_cost, ret->before_ns, ret->after_ns);
 	*ret_t_s = watch_s(w, ret->before_ns + (ret->after_ns - ret->before_ns) / 2);
 }
 
-uint64_t watch_due(struct watch *w)
+uint64_t watch_due(struct event_watch *w)
 {
 	uint64_t now = clock_mono_ns(w->clock);
 
@@ -161,7 +162,7 @@ uint64_t watch_due(struct watch *w)
 	return w->next_poll_ns < w->next_drain_ns ? w->next_poll_ns : w->next_drain_ns;
 }
 
-void watch_until(struct watch *w, uint64_t mono_ns)
+void watch_until(struct event_watch *w, uint64_t mono_ns)
 {
 	while (clock_mono_ns(w->clock) < mono_ns) {
 		uint64_t due = watch_due(w);

@@ -7,7 +7,7 @@
 
 #include "sensor_fit.h"
 
-#include "device/tap.h"
+#include "device/sampler_device.h"
 
 #define WATCH_POINTS 16384u /* over a minute of a value that is new at every poll */
 #define WATCH_RING   256u
@@ -24,8 +24,8 @@ struct watch_cost {
 	unsigned n;
 };
 
-struct watch {
-	struct tap *tap;
+struct event_watch {
+	struct sampler_device *tap;
 	const struct clock *clock;
 	uint64_t zero_ns;
 	unsigned average_quantity; /* the caller's choice; GW_Q_POWER until then */
@@ -42,34 +42,34 @@ struct watch {
 };
 
 /* 0 or -GW_E_NOMEM.  watch_done() in any case. */
-int watch_init(struct watch *w, struct tap *t);
-void watch_done(struct watch *w);
+int watch_init(struct event_watch *w, struct sampler_device *t);
+void watch_done(struct event_watch *w);
 
-static inline double watch_s(const struct watch *w, uint64_t mono_ns)
+static inline double watch_s(const struct event_watch *w, uint64_t mono_ns)
 {
 	return (double)(int64_t)(mono_ns - w->zero_ns) * 1e-9;
 }
 
-static inline uint64_t watch_ns(const struct watch *w, double t_s)
+static inline uint64_t watch_ns(const struct event_watch *w, double t_s)
 {
 	return w->zero_ns + (uint64_t)(int64_t)(t_s * 1e9);
 }
 
 /* Forgets the traces, or those of the two values alone; not the costs. */
-void watch_clear(struct watch *w);
-void watch_clear_values(struct watch *w);
+void watch_clear(struct event_watch *w);
+void watch_clear_values(struct event_watch *w);
 
 /* Does what is due now, and says when the next thing is. */
-uint64_t watch_due(struct watch *w);
+uint64_t watch_due(struct event_watch *w);
 
 /* Does what is due until then. */
-void watch_until(struct watch *w, uint64_t mono_ns);
+void watch_until(struct event_watch *w, uint64_t mono_ns);
 
 /* The ring, now. */
-void watch_drain(struct watch *w);
+void watch_drain(struct event_watch *w);
 
 /* A reading of the counter.  Its time is the middle of the call. */
-void watch_counter(struct watch *w, struct tap_counter *ret, double *ret_t_s);
+void watch_counter(struct event_watch *w, struct sampler_device_counter *ret, double *ret_t_s);
 
 /* Next deadline after one at `at`, on the same grid: those that were missed are left out. */
 uint64_t watch_next(uint64_t at_ns, uint64_t step_ns, uint64_t now_ns);

@@ -1,6 +1,6 @@
 /* What people ask of the guard about a worker: to leave, to come back or to stay.  It is begun at once and
  * done later: 202. */
-#include "body.h"
+#include "json_request.h"
 #include "guard_doc.h"
 
 #include <math.h>
@@ -22,13 +22,13 @@ static bool refuse(char *message, size_t size, const char *key, enum verb verb)
 	return false;
 }
 
-static bool read_wish(struct body *b, enum verb verb, struct wish *w, char *message,
+static bool read_wish(struct json_request *b, enum verb verb, struct wish *w, char *message,
 		      size_t size)
 {
-	if (!body_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !body_text(b, "reason", &w->reason, message, size) ||
-	    !body_text(b, "state", &w->state, message, size) ||
-	    !body_flag(b, "force", &w->force, message, size))
+	if (!json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
+	    !json_request_text(b, "reason", &w->reason, message, size) ||
+	    !json_request_text(b, "state", &w->state, message, size) ||
+	    !json_request_flag(b, "force", &w->force, message, size))
 		return false;
 	if (!isnan(w->ttl_s) && verb != EVICT && verb != HOLD)
 		return refuse(message, size, "ttl_s", verb);
@@ -138,13 +138,13 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct wish w = { .ttl_s = (double)NAN, .reason = "" };
 	char message[256] = "";
-	struct body *b;
+	struct json_request *b;
 	int worker;
 
 	if (!g || (worker = guard_doc_find(g, r, q->arg[0])) < 0)
 		return;
-	if (body_open(q->body, q->size, "ttl_s reason force state", &b, message,
-		      sizeof(message)) != 0) {
+	if (json_request_open(q->body, q->size, "ttl_s reason force state", &b, message,
+			      sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
@@ -152,7 +152,7 @@ static void change(const struct api *a, const struct request *q, struct reply *r
 		carry_out(a, q, r, g, worker, verb, &w);
 	else
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
-	body_close(b);
+	json_request_close(b);
 }
 
 void api_guard_evict(void *arg, const struct request *q, struct reply *r)

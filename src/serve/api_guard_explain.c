@@ -3,7 +3,7 @@
 #include "guard_doc.h"
 
 #include "guard/demand.h"
-#include "guard/sight.h"
+#include "guard/proc_visibility.h"
 #include "guard/worker.h"
 
 #include <math.h>
@@ -252,7 +252,7 @@ static void say_candidates(struct json *j, const struct guard_view *g, unsigned 
 			    "match.unit must fit a process of it%s%.100s%s.",
 			    url ? ". Without any match it is whoever listens at " : "",
 			    url ? w->url : "",
-			    url && !(sight_now() & SIGHT_PORTS)
+			    url && !(proc_visibility_now() & PROC_VISIBILITY_PORTS)
 				    ? ", which this service may not see of other users"
 				    : "");
 		say_candidate(j, s, &s->process[i]);
@@ -377,11 +377,13 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 	    guard_state_name(s.state), span(seconds_to(now.mono_ns, s.since_ns), since),
 	    (double)s.resident_bytes / MIB);
 	say_mode(j, g, &s);
-	if (s.state == STATE_ABSENT && sight_lacks(g->policy, worker, sight_now()))
+	if (s.state == STATE_ABSENT &&
+	    proc_visibility_lacks(g->policy, worker, proc_visibility_now()))
 		say(j,
 		    "It is known by its %s, which this service may not see of other users' "
 		    "processes: %s.",
-		    sight_lacks(g->policy, worker, sight_now()), sight_remedy);
+		    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
+		    sight_remedy);
 	say_reasons(j, g, worker, &s, now);
 	say_last(j, g, worker);
 	if (s.state == STATE_ABSENT)

@@ -1,5 +1,5 @@
 /* Who told that it plays: until its process ends, workers leave the GPUs. */
-#include "body.h"
+#include "json_request.h"
 #include "guard_doc.h"
 
 #include <math.h>
@@ -44,11 +44,11 @@ struct game_wish {
 	const char *reason;
 };
 
-static bool read_game(struct body *b, struct game_wish *w, char *message, size_t size)
+static bool read_game(struct json_request *b, struct game_wish *w, char *message, size_t size)
 {
-	if (!body_number(b, "pid", &w->pid, message, size) ||
-	    !body_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !body_text(b, "reason", &w->reason, message, size))
+	if (!json_request_number(b, "pid", &w->pid, message, size) ||
+	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
+	    !json_request_text(b, "reason", &w->reason, message, size))
 		return false;
 	if (!(w->pid >= 1 && w->pid <= INT32_MAX && w->pid == floor(w->pid)))
 		snprintf(message, size, "\"pid\" must be there, the number of a process");
@@ -119,12 +119,12 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct game_wish w = { .pid = NAN, .ttl_s = NAN, .reason = "" };
 	char message[256] = "";
-	struct body *b;
+	struct json_request *b;
 
 	if (!g)
 		return;
-	if (body_open(q->body, q->size, "pid ttl_s reason", &b, message, sizeof(message)) !=
-	    0) {
+	if (json_request_open(q->body, q->size, "pid ttl_s reason", &b, message,
+			      sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
@@ -132,7 +132,7 @@ void api_guard_game(void *arg, const struct request *q, struct reply *r)
 		begin(a, q, r, g, &w);
 	else
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
-	body_close(b);
+	json_request_close(b);
 }
 
 void api_guard_game_end(void *arg, const struct request *q, struct reply *r)

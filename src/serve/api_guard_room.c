@@ -1,5 +1,5 @@
 /* Room on a GPU for somebody: workers leave until it is there, and the answer waits for it. */
-#include "body.h"
+#include "json_request.h"
 #include "guard_doc.h"
 
 #include "base/sha256.h"
@@ -191,15 +191,15 @@ static void look_for_room(const struct api *a, const struct guard_view *g,
 	}
 }
 
-static bool read_room(struct body *b, struct room_wish *w, char *message, size_t size)
+static bool read_room(struct json_request *b, struct room_wish *w, char *message, size_t size)
 {
-	if (!body_word(b, "gpu", &w->gpu, message, size) ||
-	    !body_number(b, "bytes", &w->bytes, message, size) ||
-	    !body_number(b, "ttl_s", &w->ttl_s, message, size) ||
-	    !body_number(b, "pid", &w->pid, message, size) ||
-	    !body_number(b, "start_ticks", &w->start_ticks, message, size) ||
-	    !body_number(b, "wait_s", &w->wait_s, message, size) ||
-	    !body_text(b, "reason", &w->reason, message, size))
+	if (!json_request_word(b, "gpu", &w->gpu, message, size) ||
+	    !json_request_number(b, "bytes", &w->bytes, message, size) ||
+	    !json_request_number(b, "ttl_s", &w->ttl_s, message, size) ||
+	    !json_request_number(b, "pid", &w->pid, message, size) ||
+	    !json_request_number(b, "start_ticks", &w->start_ticks, message, size) ||
+	    !json_request_number(b, "wait_s", &w->wait_s, message, size) ||
+	    !json_request_text(b, "reason", &w->reason, message, size))
 		return false;
 	if (!(w->bytes >= 1 && w->bytes <= BYTES_MOST))
 		snprintf(message, size, "\"bytes\" must be there and above 0");
@@ -347,7 +347,7 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 	const struct guard_view *g = guard_doc_may_ask(a, q, r);
 	struct room_wish w = { .reason = "", .ttl_s = TTL_S, .wait_s = WAIT_MOST };
 	char message[256] = "";
-	struct body *b;
+	struct json_request *b;
 
 	if (!g)
 		return;
@@ -355,8 +355,8 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		look_for_room(a, g, *q->memory, r);
 		return;
 	}
-	if (body_open(q->body, q->size, "gpu bytes ttl_s pid start_ticks wait_s reason", &b,
-		      message, sizeof(message)) != 0) {
+	if (json_request_open(q->body, q->size, "gpu bytes ttl_s pid start_ticks wait_s reason",
+			      &b, message, sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
@@ -364,7 +364,7 @@ void api_guard_reserve(void *arg, const struct request *q, struct reply *r)
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else if (!goes_on(a, q, r, g, w.wait_s))
 		begin_room(a, q, r, g, &w);
-	body_close(b);
+	json_request_close(b);
 }
 
 void api_guard_unreserve(void *arg, const struct request *q, struct reply *r)

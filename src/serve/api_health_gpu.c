@@ -1,5 +1,5 @@
 /* Are the GPUs well?  What the guard's health says of each, and the end of a quarantine by hand. */
-#include "body.h"
+#include "json_request.h"
 #include "guard_doc.h"
 
 #include <math.h>
@@ -163,22 +163,22 @@ void api_health_clear(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	char message[256] = "";
 	const char *reason = "";
-	struct body *b;
+	struct json_request *b;
 	int i;
 
 	if (!guard_doc_may_ask(a, q, r) || !api_has_reading(a, r) ||
 	    (i = api_find(a, r, 404, q->arg[0])) < 0)
 		return;
-	if (body_open(q->body, q->size, "reason", &b, message, sizeof(message)) != 0) {
+	if (json_request_open(q->body, q->size, "reason", &b, message, sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
-	if (!body_text(b, "reason", &reason, message, sizeof(message)))
+	if (!json_request_text(b, "reason", &reason, message, sizeof(message)))
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 	else if (strlen(reason) > GUARD_REASON_MAX)
 		reply_problem(r, 400, "bad-body", NULL, "\"reason\" is longer than %d bytes",
 			      GUARD_REASON_MAX);
 	else
 		clear(a, q, r, (unsigned)i, reason);
-	body_close(b);
+	json_request_close(b);
 }

@@ -1,6 +1,6 @@
 /* What the answers have in common: is there a reading, which GPU is meant, parameters, bodies. */
 #include "api_parts.h"
-#include "body.h"
+#include "json_request.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -185,11 +185,11 @@ bool api_says_json(const struct request *q, struct reply *r)
 
 bool api_no_body(const struct request *q, struct reply *r)
 {
-	struct body *b = NULL;
+	struct json_request *b = NULL;
 	char message[256] = "no memory";
-	int err = body_open(q->body, q->size, "", &b, message, sizeof(message));
+	int err = json_request_open(q->body, q->size, "", &b, message, sizeof(message));
 
-	body_close(b);
+	json_request_close(b);
 	if (err)
 		reply_problem(r, 400, "bad-body", "Leave the body out, or send {}.", "%s",
 			      message);

@@ -1,7 +1,7 @@
 /* What the service itself costs. */
 #include "api_parts.h"
 
-#include "device/cost.h"
+#include "device/call_cost.h"
 
 /* Of the process, from /proc; 0 is none of them. */
 static void known(struct json *j, const char *key, uint64_t v)
@@ -26,8 +26,8 @@ static void call(struct json *j, const struct call_cost *c)
 /* What each driver call costs us. */
 static void calls(struct json *j, const struct view *v)
 {
-	struct call_cost cost[COST_CALLS];
-	unsigned n = cost_list(v->ctx, cost, COST_CALLS);
+	struct call_cost cost[CALL_COST_CALLS];
+	unsigned n = call_cost_list(v->ctx, cost, CALL_COST_CALLS);
 
 	json_array(j, "calls");
 	for (unsigned i = 0; i < n; i++)

@@ -1,7 +1,7 @@
 /* The past: ranges, steps, and columns. */
 #include "api_parts.h"
 
-#include "moment.h"
+#include "timespec_parse.h"
 
 #include "base/suggest.h"
 
@@ -85,7 +85,7 @@ static bool moment(const struct api *a, const struct request *q, struct reply *r
 	const char *text = request_param(q, name);
 
 	*ret = standard;
-	if (!text || moment_parse(text, clock_wall_ns(a->clock), ret) == 0)
+	if (!text || timespec_parse(text, clock_wall_ns(a->clock), ret) == 0)
 		return true;
 	reply_problem(r, 400, "bad-parameter",
 		      "Write 2026-01-31T12:00:00Z, seconds since 1970, or -1h for an hour ago; "
@@ -144,7 +144,7 @@ static bool step(const struct api *a, const struct request *q, struct reply *r, 
 
 	if (!tier(q, r, &ask->step_ns))
 		return false;
-	if (text && (moment_span(text, &ask->step_ns) != 0 || ask->step_ns == 0)) {
+	if (text && (timespec_parse_span(text, &ask->step_ns) != 0 || ask->step_ns == 0)) {
 		reply_problem(r, 400, "bad-parameter", "Write 10s, 1m or a number of seconds.",
 			      "step=\"%.64s\" is no length of time", text);
 		return false;

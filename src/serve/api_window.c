@@ -1,6 +1,6 @@
 /* Energy windows over HTTP: reading what is asked, and saying what is wrong with it. */
 #include "api_parts.h"
-#include "body.h"
+#include "json_request.h"
 #include "windows.h"
 
 #include "measure/meter.h"
@@ -71,16 +71,16 @@ struct wish { /* what the body asks for, as it was written */
 	struct render_filter chosen;
 };
 
-static bool read_wish(struct body *b, struct wish *w, char *message, size_t size)
+static bool read_wish(struct json_request *b, struct wish *w, char *message, size_t size)
 {
 	double limit_s = LIMIT_S, lease_s = 0;
 
-	if (!body_text(b, "label", &w->ask.label, message, size) ||
-	    !body_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus, message, size) ||
-	    !body_number(b, "limit_seconds", &limit_s, message, size) ||
-	    !body_number(b, "lease_seconds", &lease_s, message, size) ||
-	    !body_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX, &w->ask.tags,
-			message, size))
+	if (!json_request_text(b, "label", &w->ask.label, message, size) ||
+	    !json_request_texts(b, "gpus", w->gpu, GPUS_MAX, &w->gpus, message, size) ||
+	    !json_request_number(b, "limit_seconds", &limit_s, message, size) ||
+	    !json_request_number(b, "lease_seconds", &lease_s, message, size) ||
+	    !json_request_pairs(b, "tags", w->ask.tag, w->ask.value, WINDOWS_TAGS_MAX,
+				&w->ask.tags, message, size))
 		return false;
 	if (w->ask.label && strlen(w->ask.label) > LABEL_MAX) {
 		snprintf(message, size, "\"label\" is longer than %d bytes", LABEL_MAX);
@@ -175,12 +175,12 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 	const struct api *a = arg;
 	struct wish w = { .gpus = 0 };
 	char message[256];
-	struct body *b;
+	struct json_request *b;
 
 	if (!api_may_measure(a, q, r) || !api_has_reading(a, r))
 		return;
-	if (body_open(q->body, q->size, "label gpus limit_seconds lease_seconds tags", &b,
-		      message, sizeof(message)) != 0) {
+	if (json_request_open(q->body, q->size, "label gpus limit_seconds lease_seconds tags",
+			      &b, message, sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
@@ -190,7 +190,7 @@ void api_window_open(void *arg, const struct request *q, struct reply *r)
 		no_meter(a, r);
 	else if (choose(a, r, &w))
 		open_wish(a, q, r, &w);
-	body_close(b);
+	json_request_close(b);
 }
 
 /* ---- the rest of its life ---- */
@@ -304,21 +304,21 @@ void api_window_mark(void *arg, const struct request *q, struct reply *r)
 	const char *label = NULL;
 	struct windows_entry *e;
 	char message[256] = "";
-	struct body *b;
+	struct json_request *b;
 
 	if (!api_may_measure(a, q, r) || !(e = entry(a, q, r)))
 		return;
-	if (body_open(q->body, q->size, "label", &b, message, sizeof(message)) != 0) {
+	if (json_request_open(q->body, q->size, "label", &b, message, sizeof(message)) != 0) {
 		reply_problem(r, 400, "bad-body", NULL, "%s", message);
 		return;
 	}
-	if (!body_text(b, "label", &label, message, sizeof(message)) || !label || !*label ||
-	    strlen(label) > LABEL_MAX)
+	if (!json_request_text(b, "label", &label, message, sizeof(message)) || !label ||
+	    !*label || strlen(label) > LABEL_MAX)
 		reply_problem(r, 400, "bad-body", "Send {\"label\": \"decode\"}.", "%s",
 			      *message ? message : "\"label\" must be a text of 1 to 63 bytes");
 	else
 		cut(a, r, e, label);
-	body_close(b);
+	json_request_close(b);
 }
 
 void api_window_stop(void *arg, const struct request *q, struct reply *r)

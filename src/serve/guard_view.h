@@ -59,7 +59,8 @@ struct guard_view {
 	const struct scene *scene;    /* the latest; NULL: none yet */
 	struct health *const *health; /* one a device of the snapshot; NULL where not watched */
 	struct capacity *const *capacity; /* likewise */
-	const char (*ghost)[200]; /* likewise: a sentence, or "" (guard/ghost.h); NULL: none */
+	const char (*ghost)
+		[200]; /* likewise: a sentence, or "" (guard/unattributed_use.h); NULL: none */
 	const double
 		*evictions; /* likewise: workers that left it, over restarts too; NULL: none */
 	unsigned devices;

@@ -1,7 +1,7 @@
 /* metrics_self: the service, its driver calls, its connections, and what it costs. */
 #include "metrics_page.h"
 
-#include "device/cost.h"
+#include "device/call_cost.h"
 
 #include <math.h>
 #include <string.h>
@@ -84,12 +84,12 @@ static void call_codes(struct page *p, const struct call_cost *c)
 {
 	struct labels l;
 
-	for (unsigned code = 1; c->errors && code < COST_CODES; code++) {
+	for (unsigned code = 1; c->errors && code < CALL_COST_CODES; code++) {
 		if (!c->code[code])
 			continue;
 		labels_clear(&l);
 		labels_add(&l, "call", c->name);
-		labels_add(&l, "code", cost_code_name(code));
+		labels_add(&l, "code", call_cost_code_name(code));
 		metrics_sample(&p->t, NULL, l.text, c->code[code]);
 	}
 }
@@ -105,8 +105,8 @@ static void calls(struct page *p)
 		{ M_NVML_MAX, call_max },
 		{ M_NVML_CALL_ERRORS, call_errors },
 	};
-	struct call_cost cost[COST_CALLS];
-	unsigned n = cost_list(p->v->ctx, cost, COST_CALLS);
+	struct call_cost cost[CALL_COST_CALLS];
+	unsigned n = call_cost_list(p->v->ctx, cost, CALL_COST_CALLS);
 
 	for (size_t r = 0; r < COUNT(rows); r++) {
 		page_family(p, rows[r].metric);

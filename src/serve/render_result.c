@@ -1,7 +1,7 @@
 #include "render_result.h"
 
 #include "base/clock.h"
-#include "measure/track.h"
+#include "measure/window_tracker.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -187,7 +187,7 @@ static double since(uint64_t t_ns, uint64_t from_ns)
 	return rounded((double)((int64_t)t_ns - (int64_t)from_ns), 1000) / 1e9;
 }
 
-static void power_series(struct json *j, const struct course_copy *s, uint64_t begin_ns)
+static void power_series(struct json *j, const struct run_trace_copy *s, uint64_t begin_ns)
 {
 	uint64_t first = s->powers ? s->power[0].t_ns : begin_ns;
 	bool pretty;
@@ -205,22 +205,22 @@ static void power_series(struct json *j, const struct course_copy *s, uint64_t b
 	json_object_end(j);
 }
 
-static double tick_temperature(const struct course_tick *t)
+static double tick_temperature(const struct run_trace_tick *t)
 {
 	return (double)t->temperature_c;
 }
 
-static double tick_clock(const struct course_tick *t)
+static double tick_clock(const struct run_trace_tick *t)
 {
 	return (double)t->clock_sm_hz;
 }
 
-static double tick_utilization(const struct course_tick *t)
+static double tick_utilization(const struct run_trace_tick *t)
 {
 	return round((double)t->utilization * 1e4) / 1e4;
 }
 
-static double tick_memory(const struct course_tick *t)
+static double tick_memory(const struct run_trace_tick *t)
 {
 	return t->memory_bytes;
 }
@@ -239,11 +239,11 @@ static void throttle_words(struct json *j, double reasons)
 	json_string(j, NULL, text);
 }
 
-static void tick_series(struct json *j, const struct course_copy *s, uint64_t begin_ns)
+static void tick_series(struct json *j, const struct run_trace_copy *s, uint64_t begin_ns)
 {
 	static const struct {
 		const char *key;
-		double (*of)(const struct course_tick *t);
+		double (*of)(const struct run_trace_tick *t);
 	} columns[] = {
 		{ "temperature_celsius", tick_temperature },
 		{ "clock_sm_hertz", tick_clock },

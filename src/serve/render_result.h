@@ -11,7 +11,7 @@
 #include "measure/attribute.h"
 #include "measure/host_energy.h"
 #include "measure/sensor.h"
-#include "measure/course.h"
+#include "measure/run_trace.h"
 
 #include <gpuward.h>
 
@@ -42,7 +42,7 @@ struct measured_device {
 	struct sensor sensor;
 	bool processes; /* who was there was asked */
 	struct attribute who;
-	struct course_copy series;
+	struct run_trace_copy series;
 };
 
 /* A part of a run that the command marked. */

@@ -132,7 +132,7 @@ struct view {
 	const struct gw_environment *env;        /* NULL likewise      */
 	struct gw_meter *meter; /* for windows; NULL: none now.  When it is another one than
 				   before, windows opened on the one before are gone */
-	struct gw_ctx *ctx;     /* for device/cost.h alone; NULL before it is open */
+	struct gw_ctx *ctx;     /* for device/call_cost.h alone; NULL before it is open */
 	const struct view_device *device; /* one a device of snap */
 	unsigned devices;
 	uint64_t interval_ns; /* between ticks */

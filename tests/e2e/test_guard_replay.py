@@ -222,4 +222,4 @@ def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_e
                 callers.setdefault(name, set()).add(path.name)
     # A guard that goes on where another was is made by whoever reads alone.
     assert callers.pop("guard_number_from") == {"guard_trace_read.c"}
-    assert callers == {name: {"guarding_trace.c", "guard_trace_read.c"} for name in told - {"guard_number_from"}}
+    assert callers == {name: {"guard_recorder.c", "guard_trace_read.c"} for name in told - {"guard_number_from"}}

@@ -57,9 +57,9 @@ def test_a_layer_knows_nothing_of_those_to_its_right(tree):
 
 
 def test_the_guard_is_told_by_who_records_it_alone(tree):
-    own = '#include "guarding_parts.h"\n'
-    change(tree, "src/daemon/guarding_ask.c", own, own + '#include "guard/guard_feed.h"\n')
+    own = '#include "guard_service_parts.h"\n'
+    change(tree, "src/daemon/guard_service_request.c", own, own + '#include "guard/guard_feed.h"\n')
     done = layers(tree)
     assert done.returncode == 1
-    assert done.stderr == ("check-layers: src/daemon/guarding_ask.c tells the guard something: through guarding_trace.c, "
+    assert done.stderr == ("check-layers: src/daemon/guard_service_request.c tells the guard something: through guard_recorder.c, "
                            "which records it\n")

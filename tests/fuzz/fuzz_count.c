@@ -1,7 +1,7 @@
 /* Whatever a server answers, its counter is read without a crash, and what is read is a count: a finite sum of its
  * series that is not below zero, or none with a reason. */
-#include "cli/count_text.h"
-#include "cli/count_url.h"
+#include "cli/counter_text.h"
+#include "cli/counter_url.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -9,11 +9,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static void check_reading(const struct count_reading *r)
+static void check_reading(const struct counter_reading *r)
 {
 	double sum = 0;
 
-	if (isnan(r->value) != (r->why[0] != '\0') || r->n > COUNT_SERIES)
+	if (isnan(r->value) != (r->why[0] != '\0') || r->n > COUNTER_SERIES)
 		abort();
 	for (unsigned i = 0; i < r->n; i++)
 		sum += r->series[i].value;
@@ -24,8 +24,8 @@ static void check_reading(const struct count_reading *r)
 /* The first line is what of it, and a URL too; the rest is the answer. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	char *text = malloc(size + 1), *rest, why[COUNT_WHY];
-	struct count_reading r = { .value = 0 };
+	char *text = malloc(size + 1), *rest, why[COUNTER_WHY];
+	struct counter_reading r = { .value = 0 };
 
 	if (!text)
 		return 0;
@@ -35,8 +35,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	rest = text + strcspn(text, "\n");
 	if (*rest)
 		*rest++ = '\0';
-	count_url_check(text, why, sizeof(why));
-	count_text(rest, strlen(rest), *text ? text : NULL, &r);
+	counter_url_check(text, why, sizeof(why));
+	counter_text(rest, strlen(rest), *text ? text : NULL, &r);
 	check_reading(&r);
 	free(text);
 	return 0;

@@ -1,7 +1,7 @@
 /* Whatever lines a bundle holds, they make a track that neither crashes nor tells a negative or an
  * absurd energy, and what is read is written to the same bits. */
 #include "base/buf.h"
-#include "measure/track.h"
+#include "measure/window_tracker.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -29,15 +29,15 @@ static void check_back(const struct event *e)
 		abort();
 }
 
-static void check_result(struct track *t, struct track_window *w)
+static void check_result(struct window_tracker *t, struct tracked_window *w)
 {
 	struct gw_energy r = { 0 };
 
-	track_result(t, w, &r);
+	window_tracker_result(t, w, &r);
 	if (r.joules.low < 0 || r.joules.low > r.joules.best || r.joules.best > r.joules.high)
 		abort();
-	track_share(t, w, &r);
-	track_forget(t, w);
+	window_tracker_share(t, w, &r);
+	window_tracker_forget(t, w);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -49,8 +49,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 				    .look_ratio = 1,
 				    .counter = true,
 				    .limit_w = 700 };
-	struct track *t = calloc(1, sizeof(*t));
-	struct track_window *w = calloc(WINDOWS, sizeof(*w));
+	struct window_tracker *t = calloc(1, sizeof(*t));
+	struct tracked_window *w = calloc(WINDOWS, sizeof(*w));
 	char *text = malloc(size + 1), *rest, *line;
 	unsigned open = 0;
 
@@ -58,18 +58,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	set.sensor.gain_u = 0.025;
 	memcpy(text, data, size);
 	text[size] = '\0';
-	track_init(t, &set, 0.1);
+	window_tracker_init(t, &set, 0.1);
 	for (line = strtok_r(text, "\n", &rest); line; line = strtok_r(NULL, "\n", &rest)) {
 		struct event e;
 
 		if (event_read(line, &e) != 0)
 			continue;
 		check_back(&e);
-		if (e.type == EVENT_OPEN && (open == WINDOWS || track_find(t, e.u.window.id)))
+		if (e.type == EVENT_OPEN &&
+		    (open == WINDOWS || window_tracker_find(t, e.u.window.id)))
 			continue;
-		track_feed(t, &e, e.type == EVENT_OPEN ? &w[open++] : NULL);
-		if (e.type == EVENT_RESULT && track_find(t, e.u.window.id))
-			check_result(t, track_find(t, e.u.window.id));
+		window_tracker_feed(t, &e, e.type == EVENT_OPEN ? &w[open++] : NULL);
+		if (e.type == EVENT_RESULT && window_tracker_find(t, e.u.window.id))
+			check_result(t, window_tracker_find(t, e.u.window.id));
 	}
 	free(text);
 	free(w);

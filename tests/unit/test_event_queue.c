@@ -14,7 +14,7 @@ static void what_came_is_taken_in_its_order_and_once(void **state)
 	(void)state;
 	event_queue_init(&q);
 	for (unsigned i = 0; i < 3; i++)
-		event_queue_add(&q, &(struct watch_event){ .type = 8, .data = 40 + i });
+		event_queue_add(&q, &(struct driver_event){ .type = 8, .data = 40 + i });
 	event_queue_take(&q, &b);
 	assert_int_equal(b.events, 3);
 	assert_int_equal(b.event[0].data, 40);
@@ -33,12 +33,12 @@ static void what_does_not_fit_is_counted_and_xids_apart(void **state)
 	(void)state;
 	event_queue_init(&q);
 	for (unsigned i = 0; i < EVENT_QUEUE + 10; i++)
-		event_queue_add(&q, &(struct watch_event){ .type = i % 2 ? 8 : 2 });
+		event_queue_add(&q, &(struct driver_event){ .type = i % 2 ? 8 : 2 });
 	event_queue_take(&q, &b);
 	assert_int_equal(b.events, EVENT_QUEUE);
 	assert_int_equal(b.lost, 10);
 	assert_int_equal(b.lost_xids, 5);
-	event_queue_add(&q, &(struct watch_event){ .type = 8 });
+	event_queue_add(&q, &(struct driver_event){ .type = 8 });
 	event_queue_take(&q, &b);
 	assert_int_equal(b.events, 1);
 	assert_int_equal(b.lost, 0);

@@ -6,7 +6,7 @@
 
 #include "guard/guard_feed.h"
 #include "guard/guard_read.h"
-#include "guard/look.h"
+#include "guard/scene_builder.h"
 
 #include <malloc.h>
 #include <math.h>
@@ -19,7 +19,7 @@
 static struct tree tree;
 static struct policy policy;
 static struct scene scene;
-static struct look *look;
+static struct scene_builder *look;
 
 static int begin(void **state)
 {
@@ -34,7 +34,7 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	look_free(look);
+	scene_builder_free(look);
 	look = NULL;
 	tree_done(&tree);
 	return sim_teardown(state);
@@ -44,12 +44,12 @@ static void open_look(const char *text)
 {
 	sim_text(text);
 	sim_open_with(tree.path, 0, 0);
-	assert_int_equal(look_new(sim.ctx, &policy, &look), 0);
+	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
 }
 
 static void close_look(void)
 {
-	look_free(look);
+	scene_builder_free(look);
 	look = NULL;
 	sim_close();
 }
@@ -115,7 +115,7 @@ static void a02_a_tree_a_child_that_left_and_a_member_of_the_group_are_the_worke
 		  "[[gpu.process]]\npid = 4300003\nmemory = \"1 GiB\"\n");
 	for (unsigned n = 0; n < 3; n++) {
 		sim_step(NS_PER_S);
-		assert_int_equal(look_take(look, &scene, false), 0);
+		assert_int_equal(scene_builder_take(look, &scene, false), 0);
 		classify(&policy, &scene, verdict);
 		assert_int_equal(scene.processes, 4);
 		for (unsigned i = 0; i < 4; i++)
@@ -177,7 +177,7 @@ static void a05_lists_of_every_layout_and_length_are_read_the_same(void **state)
 					 "[[gpu.process]]\nmemory = \"1 MiB\"\ncount = %u\n",
 					 counts[c]);
 			open_look(text);
-			assert_int_equal(look_take(look, &scene, false), 0);
+			assert_int_equal(scene_builder_take(look, &scene, false), 0);
 			check_crowd(counts[c]);
 			close_look();
 		}
@@ -199,7 +199,7 @@ static void a05_drivers_that_tell_host_numbers_or_translated_ones_agree(void **s
 
 		snprintf(text, sizeof(text), crowd, versions[i], 24u);
 		open_look(text);
-		assert_int_equal(look_take(look, &scene, false), 0);
+		assert_int_equal(scene_builder_take(look, &scene, false), 0);
 		assert_int_equal(scene.processes, 1);
 		assert_int_equal(scene.process[0].pid, 4300000);
 		assert_int_equal(scene.process[0].start_ticks, 50);
@@ -237,7 +237,7 @@ static struct guard_status step(struct guard *g, unsigned *ret_orders)
 	struct guard_status s;
 
 	sim_step(100 * NS_PER_MS);
-	assert_int_equal(look_take(look, &scene, guard_wants_utilisation(g)), 0);
+	assert_int_equal(scene_builder_take(look, &scene, guard_wants_utilisation(g)), 0);
 	guard_look(g, &scene);
 	fetch(g, ret_orders);
 	assert_int_equal(guard_status(g, 0, &s), 0);
@@ -347,14 +347,14 @@ static void a17_an_open_of_a_node_makes_a_scene_within_ten_milliseconds(void **s
 	open_look("[[gpu]]\nprofile = \"a100\"\n[[gpu.process]]\ncount = 5\nmemory = \"1 "
 		  "GiB\"\n");
 	for (unsigned i = 0; i < 200; i++) {
-		struct pollfd p = { .fd = look_watch_fd(look), .events = POLLIN };
+		struct pollfd p = { .fd = scene_builder_watch_fd(look), .events = POLLIN };
 		double from = now_ms();
 
 		sim_step(NS_PER_S);
 		open_node(i & 1 ? "dev/nvidia0" : "dev/dri/renderD128");
 		assert_int_equal(poll(&p, 1, 5000), 1);
-		assert_true(look_triggered(look));
-		assert_int_equal(look_take(look, &scene, false), 0);
+		assert_true(scene_builder_triggered(look));
+		assert_int_equal(scene_builder_take(look, &scene, false), 0);
 		took[i] = now_ms() - from;
 		assert_int_equal(scene.processes, 5);
 	}
@@ -372,14 +372,15 @@ static void a17_a_node_removed_and_made_again_is_watched_again(void **state)
 	for (unsigned i = 0; i < 5; i++) {
 		unlinkat(tree.root.fd, "dev/nvidia0", 0);
 		sim_step(NS_PER_S);
-		look_triggered(look);
+		scene_builder_triggered(look);
 		tree_node(&tree, "dev/nvidia0");
 		sim_step(NS_PER_S);
-		assert_true(look_triggered(look)); /* a node that came is worth a look */
+		assert_true(
+			scene_builder_triggered(look)); /* a node that came is worth a look */
 		sim_step(NS_PER_S);
-		assert_false(look_triggered(look));
+		assert_false(scene_builder_triggered(look));
 		open_node("dev/nvidia0");
-		assert_true(look_triggered(look));
+		assert_true(scene_builder_triggered(look));
 	}
 }
 
@@ -392,7 +393,8 @@ static void live(struct guard *g, unsigned looks)
 
 	while (looks--) {
 		sim_step(10 * NS_PER_S);
-		assert_int_equal(look_take(look, &scene, guard_wants_utilisation(g)), 0);
+		assert_int_equal(scene_builder_take(look, &scene, guard_wants_utilisation(g)),
+				 0);
 		guard_look(g, &scene);
 		fetch(g, &orders);
 	}

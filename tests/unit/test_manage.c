@@ -395,7 +395,7 @@ static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
-	assert_true(lane_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* nor looked at */
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
@@ -427,7 +427,7 @@ static void an_order_given_up_between_its_steps_is_never_carried_out(void **stat
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
 	slot_give(s);
-	assert_true(lane_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }

@@ -383,8 +383,8 @@ static void a_setter_that_hung_is_put_back(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
 	sim_unhang(); /* it comes back late, and sets it */
-	assert_true(
-		lane_wait(sim.ctx->slot[0]->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(sim.ctx->slot[0]->lane,
+				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);

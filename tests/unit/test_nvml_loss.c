@@ -288,9 +288,9 @@ static void a_field_without_permission_keeps_its_reason(void **state)
 
 /* ---- a call that never returns ---- */
 
-static void wait_for(struct lane *lane)
+static void wait_for(struct call_thread *lane)
 {
-	assert_true(lane_wait(lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
+	assert_true(call_thread_wait(lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 
 static void a_hung_call_stalls_its_device_and_no_other(void **state)

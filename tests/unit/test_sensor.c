@@ -5,7 +5,7 @@
 #include "measure/cuda.h"
 #include "measure/sensor.h"
 #include "measure/sensor_fit.h"
-#include "device/tap.h"
+#include "device/sampler_device.h"
 
 #include <math.h>
 #include <sys/stat.h>

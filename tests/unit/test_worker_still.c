@@ -3,7 +3,7 @@
 
 #include "guard/worker/still.h"
 
-#include "guard/who.h"
+#include "guard/process_cache.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -50,7 +50,7 @@ static int begin(void **state)
 	call = (struct worker_call){ .worker = &worker, .root = &tree.root };
 	put_process(500, 50, "python3 serve");
 	target = (struct guard_target){ .pid = 500, .start_ticks = 50, .itself = true };
-	assert_int_equal(who_print(&tree.root, 500, &target.print), 0);
+	assert_int_equal(process_cache_fingerprint(&tree.root, 500, &target.print), 0);
 	return 0;
 }
 

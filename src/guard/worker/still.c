@@ -1,8 +1,8 @@
 #include "guard/worker/still.h"
 
 #include "guard/classify.h"
-#include "guard/listen.h"
-#include "guard/who.h"
+#include "guard/port_owner.h"
+#include "guard/process_cache.h"
 
 #include "device/proc.h"
 
@@ -22,7 +22,7 @@ static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 	struct classifier *k = NULL;
 	bool fits = false;
 
-	if (who_read(c->root, t->pid, &p) != 0 || p.pid != t->pid ||
+	if (process_cache_read(c->root, t->pid, &p) != 0 || p.pid != t->pid ||
 	    p.start_ticks != t->start_ticks)
 		return false;
 	policy = calloc(1, sizeof(*policy));
@@ -48,7 +48,8 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 {
 	uint64_t print;
 
-	return t->print && who_print(c->root, t->pid, &print) == 0 && print == t->print;
+	return t->print && process_cache_fingerprint(c->root, t->pid, &print) == 0 &&
+	       print == t->print;
 }
 
 /* A file that is being written names nobody; then who was found by it is who it was. */

@@ -1,0 +1,306 @@
+#include "container_resolver.h"
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/text.h"
+#include "guard/worker.h"
+
+#include <gpuward.h>
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#define UNKNOWN_NS (10 * NS_PER_S)
+#define KNOWN_NS   (20 * NS_PER_S)
+#define ANSWER_NS  (5 * NS_PER_S)
+#define ANSWER_MAX (256 * 1024) /* a container with many mounts and networks takes 20 kB */
+#define NAME_SIZE  128
+
+struct name {
+	struct container_resolver *of;
+	char text[NAME_SIZE], socket[sizeof(((struct sockaddr_un *)0)->sun_path)];
+	char id[CONTAINER_RESOLVER_ID + 1]; /* "": unknown */
+	struct loop_source *source;
+	int fd;          /* -1: nothing is asked      */
+	struct buf in;   /* the answer so far         */
+	uint64_t due_ns; /* to ask, or to give it up  */
+	bool told;       /* why it is not known       */
+	bool wanted;
+};
+
+struct container_resolver {
+	struct container_resolver_config config;
+	struct loop_source *timer;
+	struct name *name[2 * POLICY_WORKERS]; /* those before and those after a reload */
+	unsigned names;
+};
+
+/* ---- the answer ---- */
+
+static bool is_id(const char *s)
+{
+	for (unsigned i = 0; i < CONTAINER_RESOLVER_ID; i++)
+		if (!isxdigit((unsigned char)s[i]))
+			return false;
+	return true;
+}
+
+/* What follows the first key of that name, which is the container's own; "": there is none. */
+static const char *text_of(const char *body, const char *key)
+{
+	const char *p = strstr(body, key);
+
+	p = p ? p + strlen(key) : "";
+	p += strspn(p, " \t\r\n");
+	p += *p == ':';
+	p += strspn(p, " \t\r\n");
+	return *p == '"' ? p + 1 : "";
+}
+
+int container_resolver_read(const char *answer, char id[static CONTAINER_RESOLVER_ID + 1])
+{
+	const char *status = strchr(answer, ' '), *body = strstr(answer, "\r\n\r\n"), *at;
+
+	if (strncmp(answer, "HTTP/1.", 7) != 0 || !status || !body)
+		return -GW_E_PARSE;
+	if (strtol(status, NULL, 10) == 404)
+		return -GW_E_NOENT;
+	at = text_of(body, "\"Id\"");
+	if (strtol(status, NULL, 10) != 200 || !is_id(at) || at[CONTAINER_RESOLVER_ID] != '"')
+		return -GW_E_PARSE;
+	memcpy(id, at, CONTAINER_RESOLVER_ID);
+	id[CONTAINER_RESOLVER_ID] = '\0';
+	return 0;
+}
+
+/* ---- asking ---- */
+
+static void set_timer(struct container_resolver *c)
+{
+	uint64_t first = 0;
+
+	for (unsigned i = 0; i < c->names; i++)
+		if (!first || c->name[i]->due_ns < first)
+			first = c->name[i]->due_ns;
+	loop_set_time(c->timer, first);
+}
+
+static void hang_up(struct name *n)
+{
+	loop_remove(n->source);
+	n->source = NULL;
+	if (n->fd >= 0)
+		close(n->fd);
+	n->fd = -1;
+	buf_done(&n->in);
+	n->due_ns = clock_mono_ns(clock_real()) + (*n->id ? KNOWN_NS : UNKNOWN_NS);
+}
+
+/* Once, until it was known again. */
+__attribute__((format(printf, 2, 3))) static void tell(struct name *n, const char *fmt, ...)
+{
+	char line[512];
+	int k = snprintf(line, sizeof(line), "container %s: ", n->text);
+	va_list ap;
+
+	if (n->told)
+		return;
+	n->told = true;
+	va_start(ap, fmt);
+	vsnprintf(line + k, sizeof(line) - (size_t)k, fmt, ap);
+	va_end(ap);
+	n->of->config.tell(n->of->config.arg, line);
+}
+
+static void cannot_ask(struct name *n, int error)
+{
+	if (error == EACCES || error == EPERM)
+		tell(n,
+		     "%s may not be opened by this user: give the service the group of that "
+		     "socket (SupplementaryGroups=, by systemctl edit gpuward), or write the "
+		     "container's id in match.container",
+		     n->socket);
+	else
+		tell(n,
+		     "nobody answers at %s (%s): is the engine running? url names its socket",
+		     n->socket, strerror(error));
+	hang_up(n);
+}
+
+/* The whole answer is there. */
+static void answered(struct name *n)
+{
+	char id[CONTAINER_RESOLVER_ID + 1];
+	int err = n->in.err ? -GW_E_PARSE : container_resolver_read(n->in.p, id);
+	bool news = err == 0 && strcmp(id, n->id) != 0;
+
+	if (err == 0) {
+		memcpy(n->id, id, sizeof(id));
+		n->told = false;
+	} else {
+		tell(n, "the engine at %s %s", n->socket,
+		     err == -GW_E_NOENT ? "knows none of that name"
+					: "gives no answer that is understood");
+	}
+	hang_up(n);
+	set_timer(n->of);
+	if (news)
+		n->of->config.changed(n->of->config.arg);
+}
+
+static void readable(void *arg, int fd, uint32_t events)
+{
+	struct name *n = arg;
+	char some[4096];
+	ssize_t got = recv(fd, some, sizeof(some), MSG_DONTWAIT);
+
+	(void)events;
+	if (got > 0)
+		buf_add(&n->in, some, (size_t)got);
+	if (got == 0 || n->in.err) /* all of it, or more than is taken */
+		answered(n);
+	else if (got < 0 && errno != EAGAIN && errno != EINTR)
+		cannot_ask(n, errno);
+}
+
+static void ask(struct name *n)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	char request[NAME_SIZE + 80];
+	int size =
+		snprintf(request, sizeof(request),
+			 "GET /containers/%s/json HTTP/1.0\r\nHost: engine\r\n\r\n", n->text);
+
+	memcpy(a.sun_path, n->socket, sizeof(a.sun_path));
+	n->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	buf_init(&n->in, ANSWER_MAX);
+	n->due_ns = clock_mono_ns(clock_real()) + ANSWER_NS;
+	if (n->fd < 0 || connect(n->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 ||
+	    send(n->fd, request, (size_t)size, MSG_NOSIGNAL) != size)
+		cannot_ask(n, errno);
+	else if (loop_add_fd(n->of->config.loop, n->fd, EPOLLIN, readable, n, &n->source) != 0)
+		hang_up(n);
+}
+
+static void due(void *arg, uint64_t now_ns)
+{
+	struct container_resolver *c = arg;
+
+	for (unsigned i = 0; i < c->names; i++) {
+		struct name *n = c->name[i];
+
+		if (n->due_ns > now_ns)
+			continue;
+		if (n->fd >= 0)
+			cannot_ask(n, ETIMEDOUT);
+		else
+			ask(n);
+	}
+	set_timer(c);
+}
+
+/* ---- names ---- */
+
+static struct name *find(struct container_resolver *c, const char *text, const char *socket)
+{
+	for (unsigned i = 0; i < c->names; i++)
+		if (strcmp(c->name[i]->text, text) == 0 &&
+		    strcmp(c->name[i]->socket, socket) == 0)
+			return c->name[i];
+	return NULL;
+}
+
+static struct name *want(struct container_resolver *c, const char *text, const char *socket)
+{
+	struct name *n = find(c, text, socket);
+
+	if (n || c->names == 2 * POLICY_WORKERS || strlen(text) >= sizeof(n->text) ||
+	    strlen(socket) >= sizeof(n->socket))
+		return n;
+	n = calloc(1, sizeof(*n));
+	if (!n)
+		return NULL;
+	*n = (struct name){ .of = c, .fd = -1, .due_ns = 1 };
+	text_fit(n->text, sizeof(n->text), "%s", text);
+	text_fit(n->socket, sizeof(n->socket), "%s", socket);
+	buf_init(&n->in, ANSWER_MAX);
+	c->name[c->names++] = n;
+	return n;
+}
+
+static void forget(struct name *n)
+{
+	hang_up(n);
+	free(n);
+}
+
+static void forget_unwanted(struct container_resolver *c)
+{
+	unsigned kept = 0;
+
+	for (unsigned i = 0; i < c->names; i++)
+		if (c->name[i]->wanted)
+			c->name[kept++] = c->name[i];
+		else
+			forget(c->name[i]);
+	c->names = kept;
+}
+
+void container_resolver_apply(struct container_resolver *c, struct policy *p, bool anew)
+{
+	for (unsigned i = 0; i < c->names; i++)
+		c->name[i]->wanted = false;
+	for (unsigned i = 0; i < p->workers; i++) {
+		struct policy_match *m = &p->worker[i].match;
+		const char *socket = m->container ? worker_engine(&p->worker[i]) : NULL;
+		struct name *n;
+
+		if (!socket ||
+		    (strlen(m->container) == CONTAINER_RESOLVER_ID && is_id(m->container)))
+			continue;
+		n = want(c, m->container, socket);
+		if (!n)
+			continue;
+		n->wanted = true;
+		n->due_ns = anew && n->fd < 0 ? 1 : n->due_ns;
+		if (*n->id) {
+			const char *id = policy_keep(p, n->id, CONTAINER_RESOLVER_ID);
+
+			m->container = id ? id : m->container;
+		}
+	}
+	forget_unwanted(c);
+	set_timer(c);
+}
+
+int container_resolver_new(const struct container_resolver_config *config,
+			   struct container_resolver **ret)
+{
+	struct container_resolver *c = calloc(1, sizeof(*c));
+
+	if (!c || loop_add_timer(config->loop, due, c, &c->timer) != 0) {
+		free(c);
+		return -GW_E_NOMEM;
+	}
+	c->config = *config;
+	*ret = c;
+	return 0;
+}
+
+void container_resolver_free(struct container_resolver *c)
+{
+	if (!c)
+		return;
+	for (unsigned i = 0; i < c->names; i++)
+		forget(c->name[i]);
+	loop_remove(c->timer);
+	free(c);
+}

@@ -1,0 +1,387 @@
+/* guarding_trace: alone may change the guard.  What it is told goes through here, and is written down where it is recorded:
+ * a recording has all that its decisions follow from.  For everybody else g->guard is there to look at.
+ *
+ * A file that has grown to its limit becomes FILE.1, and the next begins with all that the guard knows. */
+#include "guard_service_parts.h"
+
+#include "guard_recording.h"
+#include "guard_trace.h"
+
+#include "guard/guard_feed.h"
+#include "guard/guard_state.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define WHOLE_LOOKS 600 /* then one is written in full: a part of the file can be read alone */
+
+struct guard_recorder {
+	struct guard *guard;
+	struct guard_recording file;
+	bool unmoved_told; /* that it cannot be moved */
+	struct buf line;
+	struct scene last; /* that was recorded */
+	unsigned looks;    /* since one was written in full */
+};
+
+/* ---- the file ---- */
+
+static bool recorded(const struct guard_service *g)
+{
+	return g->teller->file.fd >= 0;
+}
+
+/* Adds what is in the line; a recording that cannot be written ends, the guard goes on. */
+static void record(struct guard_service *g)
+{
+	struct guard_recorder *t = g->teller;
+
+	if (recorded(g) &&
+	    (t->line.err || guard_recording_add(&t->file, t->line.p, t->line.len) != 0)) {
+		guard_service_log(
+			g, "warning",
+			"%.400s cannot be written (%s): recording ends; it goes on when "
+			"the configuration is read again (SIGHUP)",
+			g->settings->record, t->line.err ? "no memory" : strerror(errno));
+		guard_recording_close(&t->file);
+	}
+	buf_clear(&t->line);
+}
+
+/* Where it is recorded: WRITE adds a line of guard_trace.h to the buffer that it is given. */
+#define RECORD(g, write, ...)                                   \
+	do {                                                    \
+		if (recorded(g)) {                              \
+			write(&(g)->teller->line, __VA_ARGS__); \
+			record(g);                              \
+		}                                               \
+	} while (0)
+
+/* Of a worker that was never looked at the guard knows what the journal said. */
+static const struct guard_record *record_of(const struct guard_service *g, const char *name,
+					    const struct guard_service_records *kept,
+					    struct guard_record *now)
+{
+	const struct policy *p = &g->settings->policy;
+
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0 &&
+		    guard_record_of(g->guard, i, now) == 0)
+			return now;
+	for (unsigned i = 0; kept && i < kept->count; i++)
+		if (strcmp(kept->record[i].worker, name) == 0)
+			return &kept->record[i];
+	return NULL;
+}
+
+/* Who the workers are, and what was known of them. */
+static void write_workers(struct guard_service *g, const struct policy *p,
+			  const struct guard_service_records *kept)
+{
+	for (unsigned i = 0; i < p->workers; i++) {
+		struct guard_record now;
+
+		guard_trace_worker(&g->teller->line, i, p->worker[i].name,
+				   record_of(g, p->worker[i].name, kept, &now));
+	}
+}
+
+static void write_told(struct buf *out, const struct guard_told *t, uint64_t now)
+{
+	for (unsigned r = 0; r < GUARD_REASONS; r++)
+		if (t->reasons >> r & 1)
+			guard_trace_reason(out, t->gpu, (enum guard_reason)r, true,
+					   t->evidence[r], now);
+	if (t->heat)
+		guard_trace_heat(out, t->gpu, t->heat, t->heat_why, now);
+	if (t->foreign)
+		guard_trace_foreign(out, t->gpu, t->foreign, now);
+}
+
+/* What it was told before it was recorded: a recording may begin while the guard runs. */
+static void write_standing(struct guard_service *g, uint64_t now)
+{
+	struct buf *out = &g->teller->line;
+	struct guard_room room;
+	struct guard_told told;
+
+	for (unsigned i = 0; guard_room(g->guard, i, &room); i++)
+		if (room.id)
+			guard_trace_room(out, &room);
+	for (unsigned i = 0; guard_told(g->guard, i, &told); i++)
+		write_told(out, &told, now);
+	if (guard_playing(g->guard))
+		guard_trace_games(out, guard_playing(g->guard), now);
+}
+
+static void write_begin(struct guard_service *g)
+{
+	const struct policy *p = &g->settings->policy;
+	struct guard_service_records *kept = NULL;
+
+	if (guard_service_records_read(g, &kept) != 0)
+		guard_service_log(g, "warning",
+				  "no memory: the recording begins without records");
+	guard_trace_begin(&g->teller->line, guard_last_id(g->guard), p->mode);
+	guard_trace_policy(&g->teller->line, p);
+	write_workers(g, p, kept);
+	write_standing(g, guarding_time_ns(g));
+	guard_trace_state(&g->teller->line, g->guard);
+	free(kept);
+	g->teller->last.whole = false;
+	record(g);
+}
+
+static void begin_file(struct guard_service *g)
+{
+	const char *path = g->settings->record;
+
+	if (guard_recording_open(&g->teller->file, path) == 0)
+		write_begin(g);
+	else
+		guard_service_log(
+			g, "warning", "%.400s cannot be opened (%s): nothing is recorded", path,
+			errno == EINVAL || errno == ENXIO ? "it is a pipe" : strerror(errno));
+}
+
+void guard_service_record_open(struct guard_service *g)
+{
+	if (guard_recording_in_place(&g->teller->file, g->settings->record))
+		return;
+	guard_recording_close(&g->teller->file);
+	if (g->settings->record)
+		begin_file(g);
+}
+
+static void move_away(struct guard_service *g)
+{
+	const char *path = g->settings->record;
+
+	if (guard_recording_move(&g->teller->file, path) == 0)
+		return;
+	if (!g->teller->unmoved_told)
+		guard_service_log(
+			g, "warning",
+			"%.400s cannot be renamed, with .1 behind its name (%s): it is "
+			"begun anew, and what it had is lost",
+			path, strerror(errno));
+	g->teller->unmoved_told = true;
+}
+
+/* At a look, when all that was decided is told: what follows is decided by what the next file begins with. */
+static void turn_over(struct guard_service *g)
+{
+	struct guard_recording *f = &g->teller->file;
+	uint64_t limit = g->settings->record_limit;
+
+	if (!recorded(g) || !f->regular || !limit || f->size < limit ||
+	    !guard_state_told(g->guard))
+		return;
+	if (guard_recording_in_place(f, g->settings->record))
+		move_away(g);
+	guard_recording_close(f);
+	begin_file(g);
+}
+
+/* ---- beginning and end ---- */
+
+int guard_recorder_new(struct guard_service *g, const struct guard_service_records *r)
+{
+	struct guard_recorder *t = calloc(1, sizeof(*t));
+	int err = t ? guard_new(&g->settings->policy, r->record, r->count, &t->guard)
+		    : -GW_E_NOMEM;
+
+	if (err) {
+		free(t);
+		return err;
+	}
+	t->file.fd = -1;
+	buf_init(&t->line,
+		 (size_t)SCENE_LINE_MAX * (SCENE_PROCESSES + SCENE_GPUS + SCENE_ROOTS + 2));
+	g->teller = t;
+	g->guard = t->guard;
+	return 0;
+}
+
+void guard_recorder_free(struct guard_service *g)
+{
+	if (!g->teller)
+		return;
+	guard_recording_close(&g->teller->file);
+	buf_done(&g->teller->line);
+	guard_free(g->teller->guard);
+	free(g->teller);
+	g->teller = NULL;
+	g->guard = NULL;
+}
+
+/* ---- what it is told ---- */
+
+int guard_service_change(struct guard_service *g, const struct guard_settings *next,
+			 const struct guard_service_records *r)
+{
+	struct guard_recorder *t = g->teller;
+	uint64_t now = guarding_time_ns(g);
+	bool goes_on = guard_recording_in_place(&t->file, next->record);
+	int err;
+
+	if (goes_on) {
+		guard_trace_swap(&t->line);
+		guard_trace_policy(&t->line, &next->policy);
+		write_workers(g, &next->policy, r);
+		guard_trace_swapped(&t->line, next->policy.mode, now);
+	}
+	err = guard_swap(t->guard, &next->policy, r->record, r->count, now);
+	if (goes_on && !err)
+		record(g);
+	buf_clear(&t->line);
+	return err;
+}
+
+void guard_service_observe(struct guard_service *g, const struct scene *s)
+{
+	struct guard_recorder *t = g->teller;
+
+	turn_over(g);
+	if (recorded(g)) {
+		if (++t->looks >= WHOLE_LOOKS)
+			t->last.whole = false;
+		if (!t->last.whole)
+			t->looks = 0;
+		scene_write_change(&t->line, s, &t->last);
+		record(g);
+	}
+	guard_look(t->guard, s);
+}
+
+/* -1: nobody waits for it any more. */
+static int worker_of(const struct guard_service *g, uint64_t order)
+{
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (order && guard_pending(g->guard, i) == order)
+			return (int)i;
+	return -1;
+}
+
+void guard_service_outcome(struct guard_service *g, const struct guard_outcome *o)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_outcome, o, worker_of(g, o->order), now);
+	guard_outcome(g->teller->guard, o, now);
+}
+
+void guard_service_stop(struct guard_service *g)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_stop, now);
+	guard_stop(g->teller->guard, now);
+}
+
+void guard_service_for(struct guard_service *g, int64_t uid)
+{
+	RECORD(g, guard_trace_for, uid, guarding_time_ns(g));
+	guard_for(g->teller->guard, uid);
+}
+
+int guard_service_operation(struct guard_service *g, int worker, enum guard_ask what,
+			    uint64_t ttl_ns, char *message, size_t size)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_ask, worker, what, ttl_ns, now);
+	return guard_ask(g->teller->guard, worker, what, ttl_ns, now, message, size);
+}
+
+int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
+			  uint64_t ttl_ns, uint64_t *ret_id)
+{
+	uint64_t now = guarding_time_ns(g);
+	int err = guard_reserve(g->teller->guard, gpu, bytes, pid, ttl_ns, now, ret_id);
+
+	RECORD(g, guard_trace_reserve, gpu, bytes, pid, ttl_ns, err ? 0 : *ret_id, now);
+	return err;
+}
+
+int guard_service_reserve_again(struct guard_service *g, const struct guard_room *room)
+{
+	int err = guard_reserve_again(g->teller->guard, room);
+
+	if (!err)
+		RECORD(g, guard_trace_room, room);
+	return err;
+}
+
+void guard_service_release(struct guard_service *g, uint64_t id)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_release, id, now);
+	guard_release(g->teller->guard, id, now);
+}
+
+void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_reason r,
+			  bool on, const char *why, uint64_t now)
+{
+	RECORD(g, guard_trace_reason, uuid, r, on, why, now);
+	guard_reason_set(g->teller->guard, uuid, r, on, why, now);
+}
+
+void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
+			const char *why, uint64_t now)
+{
+	RECORD(g, guard_trace_heat, uuid, heat, why, now);
+	guard_heat(g->teller->guard, uuid, heat, why);
+}
+
+int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now)
+{
+	RECORD(g, guard_trace_trust, uuid, now);
+	return guard_trust(g->teller->guard, uuid, now);
+}
+
+void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder)
+{
+	uint64_t now = guarding_time_ns(g);
+
+	RECORD(g, guard_trace_foreign, uuid, holder, now);
+	guard_foreign(g->teller->guard, uuid, holder, now);
+}
+
+void guard_service_games(struct guard_service *g, unsigned count)
+{
+	RECORD(g, guard_trace_games, count, guarding_time_ns(g));
+	guard_games(g->teller->guard, count);
+}
+
+void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,
+			   double idle_w, double reload_j)
+{
+	RECORD(g, guard_trace_economy, worker, after_ns, idle_w, reload_j, guarding_time_ns(g));
+	guard_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
+}
+
+/* ---- what it says: fetching changes nothing that it decides ---- */
+
+bool guard_service_next_order(struct guard_service *g, struct guard_order *ret)
+{
+	return guard_next_order(g->teller->guard, ret);
+}
+
+bool guard_service_next_decision(struct guard_service *g, struct guard_decision *ret)
+{
+	return guard_next_decision(g->teller->guard, ret);
+}
+
+bool guard_service_next_record(struct guard_service *g, struct guard_record *ret)
+{
+	return guard_next_record(g->teller->guard, ret);
+}
+
+void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
+			       const char *clears, uint64_t clears_ns)
+{
+	guard_reason_ends(g->teller->guard, uuid, r, clears, clears_ns);
+}

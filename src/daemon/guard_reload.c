@@ -1,0 +1,363 @@
+/* guard_service_reload: another configuration for a guard that runs.
+ *
+ * An order that is under way ends under the configuration that it was given by: the other one waits for it, and
+ * after a while no new ones are given.  The looker's thread may be in a driver for longer than that: what it
+ * reads is kept until it lets go. */
+#include "guard_service_parts.h"
+
+#include "guard_counts.h"
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "device/proc.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define HOLD_BACK_NS (5 * NS_PER_S)  /* from here on no new orders are given ... */
+#define GIVE_UP_NS   (20 * NS_PER_S) /* ... up to here: somebody may need a GPU meanwhile */
+
+struct retired {
+	struct guard_settings *settings;
+	struct retired *next;
+};
+
+static void settings_free(struct guard_settings *s)
+{
+	if (s)
+		guard_settings_done(s);
+	free(s);
+}
+
+/* ---- who is who ---- */
+
+static int find(const struct policy *p, const char *name)
+{
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* How somebody brings it back whom the guard no longer knows.  kind < 0: nobody knows what it is. */
+static const char *way_back(int kind)
+{
+	static const struct {
+		enum policy_trait trait;
+		const char *text;
+	} ways[] = {
+		{ KIND_WHOLE, "gpuward guard recover brings it back" },
+		{ KIND_UNIT, "start its unit to have it back" },
+		{ KIND_CONTAINER, "start its container to have it back" },
+		{ KIND_COMMANDS, "run its resume_command to have it back" },
+		{ KIND_SIGNALS, "send it its resume_signal to have it back" },
+		{ KIND_SLEEPS,
+		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
+		  "/resume_memory_occupation, then /continue_generation) or start it anew to "
+		  "have it back" },
+		{ KIND_WAKES, "it loads again when somebody asks it" },
+	};
+
+	for (unsigned i = 0; kind >= 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
+		if (policy_kind_is((unsigned)kind, ways[i].trait))
+			return ways[i].text;
+	return kind < 0 ? "bring it back by hand" : "load its model again to have it back";
+}
+
+static void tell_gone(struct guard_service *g, const struct guard_record *r, int kind)
+{
+	guard_service_log(g, "warning",
+			  "worker %s is gone from the configuration while it is out (level "
+			  "%u): %s, or name it again and the guard does",
+			  r->worker, r->level, way_back(kind));
+}
+
+/* ---- at a start: what an earlier run left, of whom the file was changed since ---- */
+
+/* After a start of the machine all began anew.  One that was ended may be so still; of another a process must live, or
+ * nobody knows which it was. */
+static bool may_be_out(const struct root *root, const struct guard_record *r,
+		       const struct guard_record_more *more, int kind)
+{
+	if (more->past)
+		return false;
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+		return true;
+	for (unsigned i = 0; i < r->roots; i++)
+		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)
+			return true;
+	return !r->roots;
+}
+
+void guard_service_log_missing(struct guard_service *g, const struct guard_service_records *r)
+{
+	struct root root;
+
+	if (root_open(&root, NULL) != 0)
+		return;
+	for (unsigned i = 0; i < r->count; i++) {
+		const struct guard_record *one = &r->record[i];
+		int kind = policy_kind_find(r->more[i].kind);
+
+		if (!one->evicted || find(&g->settings->policy, one->worker) >= 0)
+			continue;
+		if (may_be_out(&root, one, &r->more[i], kind))
+			tell_gone(g, one, kind);
+		else if (one->hold == HOLD_NONE)
+			guard_service_forget(g, one->worker);
+	}
+	root_close(&root);
+}
+
+/* What is known of workers that leave, from before they do. */
+struct leaving {
+	struct guard_record record[POLICY_WORKERS];
+	enum policy_kind kind[POLICY_WORKERS];
+	unsigned count;
+};
+
+static void list_leaving(const struct guard_service *g, struct leaving *l)
+{
+	const struct policy *old = &g->settings->policy;
+
+	for (unsigned i = 0; i < old->workers; i++) {
+		if (find(&g->next->policy, old->worker[i].name) >= 0 ||
+		    guard_record_of(g->guard, i, &l->record[l->count]) != 0)
+			continue;
+		l->kind[l->count++] = old->worker[i].kind;
+	}
+}
+
+/* Its record stays where somebody may need it: to bring it back, or because it comes again. */
+static void part(struct guard_service *g, const struct guard_record *r, enum policy_kind kind)
+{
+	if (!r->evicted && r->hold == HOLD_NONE) {
+		guard_service_forget(g, r->worker);
+		return;
+	}
+	if (guard_service_keep(g, r) != 0)
+		guard_service_log(g, "error",
+				  "what is known of worker %s, which is gone from the "
+				  "configuration, could not be kept: the journal is full",
+				  r->worker);
+	if (r->evicted)
+		tell_gone(g, r, (int)kind);
+}
+
+/* ---- what names workers by their position ---- */
+
+static void move_decisions(struct guard_service *g, const int *now)
+{
+	const struct guard_view *v = &g->view;
+	unsigned n = 0;
+
+	for (unsigned i = 0; i < v->decisions; i++) {
+		struct guard_view_decision d = g->ring[(v->first + i) % GUARD_VIEW_DECISIONS];
+
+		if (now[d.decision.worker] < 0)
+			continue;
+		d.decision.worker = (unsigned)now[d.decision.worker];
+		g->ring[(v->first + n++) % GUARD_VIEW_DECISIONS] = d;
+	}
+	g->view.decisions = n;
+}
+
+/* The records of all are tried again, where one of those that had none may be among them. */
+static void move_unkept(struct guard_service *g)
+{
+	if (g->unkept)
+		g->unkept = UINT32_MAX;
+}
+
+/* ---- the swap ---- */
+
+static bool same(const struct guard_settings *a, const struct guard_settings *b)
+{
+	return policy_same(&a->policy, &b->policy) && a->health_enabled == b->health_enabled &&
+	       memcmp(&a->health, &b->health, sizeof(a->health)) == 0 &&
+	       a->health_interval_ns == b->health_interval_ns &&
+	       a->capacity_enabled == b->capacity_enabled &&
+	       memcmp(&a->budget, &b->budget, sizeof(a->budget)) == 0 &&
+	       text_same(a->record, b->record) && a->record_limit == b->record_limit;
+}
+
+static void retire(struct guard_service *g, struct retired *place, struct guard_settings *old)
+{
+	*place = (struct retired){ old, g->retired };
+	g->retired = place;
+}
+
+static void release_retired(struct guard_service *g)
+{
+	while (g->retired) {
+		struct retired *r = g->retired;
+
+		g->retired = r->next;
+		settings_free(r->settings);
+		free(r);
+	}
+}
+
+static void tell_news(struct guard_service *g, unsigned fresh, unsigned left)
+{
+	unsigned n = g->settings->policy.workers;
+
+	guard_service_log(
+		g, "info",
+		"the guard goes by the new configuration: %u worker%s, %u new, %u gone", n,
+		n == 1 ? "" : "s", fresh, left);
+}
+
+static void move_over(struct guard_service *g, struct retired *place,
+		      const struct guard_service_records *records)
+{
+	struct guard_settings *old = g->settings, *next = g->next;
+	int now[POLICY_WORKERS], from[POLICY_WORKERS];
+	struct scene_builder_formers formers;
+	unsigned fresh = 0, left = 0;
+	bool news = !same(old, next);
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		now[i] = i < old->policy.workers
+				 ? find(&next->policy, old->policy.worker[i].name)
+				 : -1;
+	for (unsigned i = 0; i < next->policy.workers; i++) {
+		from[i] = find(&old->policy, next->policy.worker[i].name);
+		fresh += from[i] < 0;
+	}
+	for (unsigned i = 0; i < old->policy.workers; i++)
+		left += now[i] < 0;
+	move_decisions(g, now);
+	move_unkept(g);
+	action_policy(g->action, &next->policy, from);
+	guard_service_formers(records, &next->policy, &formers);
+	scene_thread_policy(g->looker, &next->policy, &formers);
+	g->settings = next;
+	g->next = NULL;
+	guard_counts_load(&g->tally, g->config.store, &next->policy);
+	for (unsigned i = 0; i < next->policy.workers; i++)
+		if (from[i] < 0)
+			guard_service_give_notes(g, records, i);
+	guard_service_record_open(g);
+	retire(g, place, old);
+	guard_service_health_swapped(g);
+	if (news)
+		tell_news(g, fresh, left);
+}
+
+/* All that is needed to change over, so that nothing is half done when something cannot be had. */
+struct change {
+	struct retired *place;
+	struct guard_service_records *records;
+	struct leaving *leaving;
+	struct beside_parts *beside;
+};
+
+static int prepare(struct guard_service *g, struct change *c)
+{
+	int err;
+
+	c->place = malloc(sizeof(*c->place));
+	c->leaving = calloc(1, sizeof(*c->leaving));
+	if (!c->place || !c->leaving)
+		return -GW_E_NOMEM;
+	err = guard_service_records_read(g, &c->records);
+	if (!err)
+		err = guard_inputs_prepare(g->beside, g->next, &c->beside);
+	if (err)
+		return err;
+	list_leaving(g, c->leaving);
+	return guard_service_change(g, g->next, c->records);
+}
+
+static void swap(struct guard_service *g)
+{
+	struct change c = { .place = NULL };
+	int err;
+
+	guard_service_log_decisions(g);
+	err = prepare(g, &c);
+	if (err) {
+		guard_service_log(g, "error", "the guard stays with the old configuration: %s",
+				  gw_strerror(err));
+		guard_reload_drop(g);
+		guard_inputs_parts_free(c.beside);
+		free(c.place);
+	} else {
+		guard_inputs_change(g->beside, c.beside);
+		for (unsigned i = 0; i < c.leaving->count; i++)
+			part(g, &c.leaving->record[i], c.leaving->kind[i]);
+		move_over(g, c.place, c.records);
+		if (g->view.scene) /* the looker's names workers by their old positions */
+			guard_verdicts(g->guard, &g->view.scene);
+		guard_service_view(g);
+	}
+	guard_service_commit(g);
+	free(c.records);
+	free(c.leaving);
+}
+
+/* ---- when ---- */
+
+bool guard_reload_waits(const struct guard_service *g)
+{
+	uint64_t waited = g->next ? guarding_time_ns(g) - g->next_ns : 0;
+
+	return waited > HOLD_BACK_NS && waited < GIVE_UP_NS;
+}
+
+static void wait_longer(struct guard_service *g)
+{
+	if (g->next_told || guarding_time_ns(g) - g->next_ns < GIVE_UP_NS)
+		return;
+	g->next_told = true;
+	guard_service_log(
+		g, "warning",
+		"the guard still goes by the old configuration: an order that it gave has not "
+		"ended; the new one counts from then on");
+}
+
+void guard_reload_try(struct guard_service *g)
+{
+	if (g->retired && g->looker && scene_thread_settled(g->looker))
+		release_retired(g);
+	if (!g->next || g->writing)
+		return;
+	if (!action_idle(g->action) || guard_acting(g->guard))
+		wait_longer(g);
+	else
+		swap(g);
+}
+
+void guard_service_reload(struct guard_service *g, struct guard_settings *settings)
+{
+	struct guard_settings *next = malloc(sizeof(*next));
+
+	if (!next) {
+		guard_settings_done(settings);
+		guard_service_log(g, "error", "the guard stays with the old configuration: %s",
+				  gw_strerror(-GW_E_NOMEM));
+		return;
+	}
+	*next = *settings;
+	guard_service_fit(g, next);
+	if (!g->next)
+		g->next_ns = guarding_time_ns(g);
+	settings_free(g->next);
+	g->next = next;
+	g->next_told = false;
+	guard_reload_try(g);
+	guard_service_pump(g);
+}
+
+void guard_reload_drop(struct guard_service *g)
+{
+	settings_free(g->next);
+	g->next = NULL;
+}
+
+void guard_reload_close(struct guard_service *g)
+{
+	guard_reload_drop(g);
+	release_retired(g);
+}

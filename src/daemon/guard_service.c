@@ -1,0 +1,324 @@
+#include "guard_service_parts.h"
+
+#include "base/clock.h"
+#include "guard/scene.h"
+#include "guard/proc_visibility.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define RESTORE_NS   (10 * NS_PER_S)
+#define LAST_LOOK_NS NS_PER_S /* for who came back to be seen */
+
+uint64_t guard_service_now_ns(void)
+{
+	return clock_mono_ns(clock_real());
+}
+
+uint64_t guard_service_log(struct guard_service *g, const char *severity, const char *fmt, ...)
+{
+	char text[700];
+	va_list ap;
+
+	va_start(ap, fmt);
+	(void)vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	return g->config.tell(
+		g->config.arg,
+		&(struct view_event){ .kind = "guard", .severity = severity, .text = text });
+}
+
+/* ---- what is seen ---- */
+
+static uint64_t came(void *arg, const struct scene *s, bool *ret_utilisation)
+{
+	struct guard_service *g = arg;
+	uint64_t before = g->decided, now;
+
+	g->view.scene = s;
+	g->view.counts.looks++;
+	guard_service_lock_look(g, s);
+	guard_service_observe(g, s);
+	guard_reload_try(g);
+	guard_service_pump(g);
+	now = guarding_time_ns(g);
+	if (g->decided != before) {
+		double seconds = (double)(now - s->mono_ns) * 1e-9;
+
+		g->view.counts.decide_seconds_last = seconds;
+		g->view.counts.decide_seconds_max =
+			fmax(g->view.counts.decide_seconds_max, seconds);
+	}
+	*ret_utilisation = guard_wants_utilisation(g->guard);
+	return guard_next_look(g->guard, now);
+}
+
+static void outcomes(void *arg, int fd, uint32_t events)
+{
+	struct guard_service *g = arg;
+	struct guard_outcome o;
+	eventfd_t n;
+
+	(void)events;
+	if (eventfd_read(fd, &n) != 0)
+		return;
+	while (action_next_outcome(g->action, &o))
+		guard_service_outcome(g, &o);
+	guard_reload_try(g);
+	guard_service_pump(g);
+	scene_thread_trigger(g->looker);
+}
+
+void guard_service_tick(struct guard_service *g, const struct view *v)
+{
+	guard_service_devices_tick(g, v);
+	guard_service_rooms_tick(g);
+	guard_inputs_tick(g->beside, g->guard, v);
+	if (v->let_go != g->paused) {
+		g->paused = v->let_go;
+		scene_thread_pause(g->looker, g->paused);
+	}
+	guard_reload_try(g);
+	guard_service_pump(g);
+}
+
+/* ---- the view ---- */
+
+static void count(struct guard_service *g)
+{
+	struct guard_view_counts *c = &g->view.counts;
+	struct scene_builder_stats looks;
+
+	c->stuck = 0;
+	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
+		struct guard_status s;
+
+		if (guard_status(g->guard, i, &s) == 0)
+			c->stuck += s.state == STATE_STUCK;
+	}
+	scene_thread_stats(g->looker, &looks, &c->triggered);
+}
+
+const struct guard_view *guard_service_view(struct guard_service *g)
+{
+	count(g);
+	g->view.policy = &g->settings->policy;
+	g->view.guard = g->guard;
+	g->view.health = g->health;
+	g->view.capacity = g->capacity;
+	g->view.evictions = g->evictions;
+	g->view.devices = g->devices;
+	g->view.ring = g->ring;
+	g->view.tally = &g->tally;
+	g->view.operations = &g->operations;
+	guard_inputs_show(g->beside, &g->view);
+	guard_service_journal_view(g);
+	return &g->view;
+}
+
+/* ---- beginning and end ---- */
+
+static int open_guard(struct guard_service *g, const struct guard_service_records *r)
+{
+	int err = guard_recorder_new(g, r);
+
+	if (err)
+		return err;
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		guard_service_give_notes(g, r, i);
+	guard_service_rooms_open(g);
+	guard_service_log_missing(g, r);
+	return 0;
+}
+
+static int open_looker(struct guard_service *g, const struct guard_service_records *r)
+{
+	struct scene_builder_formers formers;
+
+	guard_service_formers(r, &g->settings->policy, &formers);
+	return scene_thread_new(g->config.loop, g->config.ctx, &g->settings->policy, &formers,
+				came, g, &g->looker);
+}
+
+static int open_all(struct guard_service *g)
+{
+	struct guard_service_records *r = NULL;
+	int err = g->outcome_fd < 0 ? -GW_E_IO
+				    : action_new(&g->settings->policy, &worker_all,
+						 g->outcome_fd, &g->action);
+
+	if (!err)
+		err = guard_service_records_read(g, &r);
+	if (!err)
+		err = open_guard(g, r);
+	if (!err)
+		err = guard_service_beside_open(g);
+	if (!err)
+		err = guard_service_journal_open(g);
+	if (!err)
+		err = loop_add_fd(g->config.loop, g->outcome_fd, EPOLLIN, outcomes, g,
+				  &g->outcome_source);
+	if (!err)
+		err = open_looker(g, r);
+	free(r);
+	return err ? err : guard_service_events_open(g);
+}
+
+/* Who wonders why a worker is absent or a rule never holds finds it in the log and among the events. */
+static void tell_sight(struct guard_service *g, const struct policy *p)
+{
+	char text[PROC_VISIBILITY_TEXT];
+
+	if (proc_visibility_missing(p, proc_visibility_now(), text))
+		guard_service_log(g, "warning", "%s", text);
+}
+
+void guard_service_fit(struct guard_service *g, struct guard_settings *s)
+{
+	tell_sight(g, &s->policy);
+	if (!store_shared(g->config.store) || s->policy.mode != GUARD_ENFORCE)
+		return;
+	s->policy.mode = GUARD_OBSERVE;
+	guard_service_log(
+		g, "warning",
+		"another gpuward guards with this file: this one observes; stop one of "
+		"the two");
+}
+
+int guard_service_new(const struct guard_service_config *config, struct guard_service **ret)
+{
+	struct guard_service *g = calloc(1, sizeof(*g));
+	struct guard_settings *settings = malloc(sizeof(*settings));
+	int err;
+
+	if (!g || !settings) {
+		guard_settings_done(config->settings);
+		free(settings);
+		free(g);
+		return -GW_E_NOMEM;
+	}
+	*settings = *config->settings;
+	g->config = *config;
+	if (!g->config.clock)
+		g->config.clock = clock_real();
+	g->settings = settings;
+	guard_service_fit(g, settings);
+	event_queue_init(&g->heard);
+	g->event_fd = -1;
+	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	err = open_all(g);
+	if (err) {
+		guard_service_free(g, 0);
+		return err;
+	}
+	guard_service_record_open(g);
+	*ret = g;
+	return 0;
+}
+
+static bool is_back_unseen(const struct guard_service *g)
+{
+	struct guard_status s;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (guard_status(g->guard, i, &s) == 0 && s.state == STATE_VERIFY_UP && !s.dry)
+			return true;
+	return false;
+}
+
+/* Who came back is looked at once more, so that it is known and counted.  Nothing new is begun. */
+static void look_last(struct guard_service *g)
+{
+	uint64_t until = guarding_time_ns(g) + LAST_LOOK_NS;
+
+	g->ending = true;
+	if (!g->looker || !is_back_unseen(g))
+		return;
+	scene_thread_trigger(g->looker);
+	while (is_back_unseen(g) && guarding_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARD_SERVICE_LOOK_NS);
+		scene_thread_take(g->looker);
+		guard_service_written(g, guarding_time_ns(g));
+	}
+}
+
+/* Its record is kept, by which the next start knows what it is owed. */
+static void tell_left(struct guard_service *g)
+{
+	for (unsigned i = 0; i < g->settings->policy.workers; i++)
+		if (guard_ending(g->guard, i))
+			guard_service_log(
+				g, "warning",
+				"worker %s: the service ends before an order was answered: "
+				"it may stay out or take no work; the next start brings it "
+				"back",
+				g->settings->policy.worker[i].name);
+}
+
+/* Workers that may come back are let come back: for at most some seconds. */
+static void restore(struct guard_service *g)
+{
+	uint64_t until = guarding_time_ns(g) + RESTORE_NS;
+	struct guard_outcome o;
+
+	guard_service_stop(g);
+	guard_service_pump(g);
+	while (guard_returning(g->guard) && guarding_time_ns(g) < until) {
+		clock_sleep_until(g->config.clock, guarding_time_ns(g) + GUARD_SERVICE_LOOK_NS);
+		guard_service_written(g, guarding_time_ns(g));
+		while (action_next_outcome(g->action, &o)) {
+			guard_service_outcome(g, &o);
+			if (g->looker)
+				scene_thread_trigger(g->looker);
+		}
+		if (g->looker)
+			scene_thread_take(g->looker);
+		guard_service_pump(g);
+	}
+	tell_left(g);
+}
+
+int guard_service_free(struct guard_service *g, uint64_t timeout_ns)
+{
+	int err = 0;
+
+	if (!g)
+		return 0;
+	guard_reload_drop(g);
+	if (g->action && g->guard) {
+		restore(g);
+		look_last(g);
+	}
+	if (g->looker)
+		err = scene_thread_free(g->looker, timeout_ns);
+	if (!err) {
+		g->looker = NULL;
+		err = guard_service_events_stop(g);
+	}
+	if (g->action && action_free(g->action, timeout_ns) != 0)
+		err = -GW_E_STATE;
+	if (err)
+		return err;
+	loop_remove(g->timer);
+	loop_remove(g->outcome_source);
+	if (g->outcome_fd >= 0)
+		close(g->outcome_fd);
+	guard_service_events_close(g);
+	guard_service_devices_close(g);
+	guard_service_rooms_close(g);
+	guard_service_lock_close(g);
+	guard_inputs_free(g->beside);
+	guard_reload_close(g);
+	guard_recorder_free(g);
+	guard_settings_done(g->settings);
+	free(g->settings);
+	event_queue_done(&g->heard);
+	free(g);
+	return 0;
+}

@@ -1,0 +1,136 @@
+/* guarding_devices: which GPUs there are, and what is kept of each: its health, the past of its room, how many left
+ * it.  A tick's readings go from here to those whom they concern. */
+#include "guard_service_parts.h"
+
+#include "guard_counts.h"
+
+#include "guard/mps.h"
+
+#include <stdio.h>
+#include <string.h>
+
+int guard_service_device_of(const struct guard_service *g, const char *uuid)
+{
+	for (unsigned i = 0; i < g->devices; i++)
+		if (strcmp(g->uuid[i], uuid) == 0)
+			return (int)i;
+	return -1;
+}
+
+/* ---- who left ---- */
+
+static void key_of_evictions(char *out, size_t size, const char *uuid)
+{
+	snprintf(out, size, "gpu/%s/evictions", uuid);
+}
+
+void guard_service_count_eviction(struct guard_service *g, const struct guard_decision *d)
+{
+	int i = guard_service_device_of(g, d->gpu);
+	char key[160];
+	double count;
+
+	if (d->result != RESULT_FREED || d->dry || !*d->gpu)
+		return;
+	key_of_evictions(key, sizeof(key), d->gpu);
+	count = store_count(g->config.store, key) + 1;
+	store_set_count(g->config.store, key, count);
+	if (i >= 0)
+		g->evictions[i] = count;
+}
+
+static void load_evictions(struct guard_service *g, unsigned i)
+{
+	char key[160];
+
+	key_of_evictions(key, sizeof(key), g->uuid[i]);
+	g->evictions[i] = store_count(g->config.store, key);
+}
+
+/* ---- how much room there was ---- */
+
+static void forget_capacity(struct guard_service *g, unsigned i)
+{
+	capacity_free(g->capacity[i]);
+	g->capacity[i] = NULL;
+}
+
+static void add_capacity(struct guard_service *g, const struct view *v, unsigned i)
+{
+	struct capacity_gpu c;
+
+	if (!g->settings->capacity_enabled) {
+		forget_capacity(g, i);
+		return;
+	}
+	if (!g->capacity[i] && capacity_new(&g->capacity[i]) != 0)
+		return;
+	if (!v->guard) /* then the headroom is not known */
+		return;
+	guard_view_capacity(v, i, &c);
+	if (c.known)
+		capacity_add(g->capacity[i], guard_service_now_ns(), capacity_available(&c));
+}
+
+/* ---- what a tick tells ---- */
+
+static void follow_device(struct guard_service *g, unsigned i, const char *uuid)
+{
+	if (strcmp(g->uuid[i], uuid) == 0)
+		return;
+	guard_service_health_forget(g, i);
+	forget_capacity(g, i);
+	snprintf(g->uuid[i], sizeof(g->uuid[i]), "%s", uuid);
+	guard_counts_load_xids(&g->tally, g->config.store, uuid);
+	load_evictions(g, i);
+}
+
+static void read_device(struct guard_service *g, const struct view *v, unsigned i)
+{
+	const struct gw_device *d = gw_snapshot_device(v->snap, i);
+	const char *uuid = gw_device_text(d, GW_T_UUID);
+
+	if (!uuid)
+		return;
+	follow_device(g, i, uuid);
+	guard_service_health_read(g, i, d);
+	add_capacity(g, v, i);
+}
+
+/* What a checkpoint must know; of several GPUs the worst. */
+static void tell_facts(struct guard_service *g, const struct view *v)
+{
+	struct worker_facts f = { -1, -1, -1 };
+	const struct verdict *verdicts;
+	const struct scene *scene;
+
+	for (unsigned i = 0; i < v->devices; i++) {
+		const struct gw_device *d = gw_snapshot_device(v->snap, i);
+		double x;
+
+		if (gw_device_value(d, GW_Q_PERSISTENCE, &x) == GW_HAVE)
+			f.persistence = f.persistence == 0 || x == 0 ? 0 : 1;
+		if (gw_device_value(d, GW_Q_MIG_MODE, &x) == GW_HAVE)
+			f.mig = f.mig == 1 || x != 0;
+	}
+	verdicts = guard_verdicts(g->guard, &scene);
+	if (g->view.scene && scene)
+		f.mps = mps_serves_worker(scene, verdicts);
+	action_set_facts(g->action, &f);
+}
+
+void guard_service_devices_tick(struct guard_service *g, const struct view *v)
+{
+	g->devices = v->devices < GUARD_SERVICE_DEVICES ? v->devices : GUARD_SERVICE_DEVICES;
+	for (unsigned i = 0; i < g->devices; i++)
+		read_device(g, v, i);
+	tell_facts(g, v);
+}
+
+void guard_service_devices_close(struct guard_service *g)
+{
+	for (unsigned i = 0; i < GUARD_SERVICE_DEVICES; i++) {
+		guard_service_health_forget(g, i);
+		forget_capacity(g, i);
+	}
+}

@@ -1,0 +1,185 @@
+/* guarding_health: is each GPU well?  What ticks and drivers tell is judged by health; what that means for the workers
+ * goes to the guard, and what it means for people among the events. */
+#include "guard_service_parts.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- what it means ---- */
+
+/* What its health means for the workers on it. */
+static void tell_guard(struct guard_service *g, unsigned i, uint64_t now)
+{
+	const char *uuid = g->uuid[i];
+	struct health_meaning m;
+
+	health_meaning(g->health[i], now, &m);
+	guard_service_heat(g, uuid, m.heat, m.heat_why, now);
+	for (unsigned r = 0; r < HEALTH_REASONS; r++) {
+		const struct health_finding *f = &m.reason[r].found;
+
+		guard_service_reason(g, uuid, m.reason[r].reason, m.reason[r].on, f->why, now);
+		guard_service_reason_ends(g, uuid, m.reason[r].reason, f->clears, f->clears_ns);
+	}
+}
+
+static const char *level_word(const struct health_status *s)
+{
+	static const char *const words[] = { "well", "not quite well", "hot: work is held back",
+					     "too hot: workers leave", "in quarantine" };
+
+	return s->level == HEALTH_WARN && s->heat == HEALTH_WARN ? "warm" : words[s->level];
+}
+
+/* Between two sentences, the first of which may have its full stop. */
+static const char *stop_of(const char *text)
+{
+	size_t n = strlen(text);
+
+	return n && text[n - 1] == '.' ? " " : ". ";
+}
+
+/* What people are told of it: once for each level. */
+static void announce(struct guard_service *g, unsigned i, uint64_t now)
+{
+	struct health_status s;
+	char text[500];
+
+	health_status(g->health[i], now, &s);
+	if (s.level == g->told[i])
+		return;
+	snprintf(text, sizeof(text), "GPU is %s%s%s%s%s", level_word(&s),
+		 *s.worst.why ? ": " : "", s.worst.why,
+		 *s.worst.advice ? stop_of(s.worst.why) : "", s.worst.advice);
+	g->config.tell(g->config.arg,
+		       &(struct view_event){ .kind = "health",
+					     .uuid = g->uuid[i],
+					     .severity = s.level >= HEALTH_EVICT ? "error"
+							 : s.level               ? "warning"
+										 : "info",
+					     .text = text });
+	g->told[i] = s.level;
+}
+
+static void judge(struct guard_service *g, unsigned i)
+{
+	uint64_t now = guard_service_now_ns();
+
+	tell_guard(g, i, now);
+	announce(g, i, now);
+}
+
+double guard_service_threshold_c(const struct guard_service *g, const struct guard_decision *d)
+{
+	int i = guard_service_device_of(g, d->gpu);
+	struct health_status s;
+
+	if (i < 0 || !g->health[i])
+		return (double)NAN;
+	health_status(g->health[i], d->mono_ns, &s);
+	return s.evict_at_c;
+}
+
+/* ---- what ticks, drivers and operators tell ---- */
+
+void guard_service_health_read(struct guard_service *g, unsigned i, const struct gw_device *d)
+{
+	const struct guard_settings *s = g->settings;
+	uint64_t now = guard_service_now_ns(), every;
+
+	if (!s->health_enabled) {
+		guard_service_health_forget(g, i);
+		return;
+	}
+	if (!g->health[i] && health_new(&s->health, &g->health[i]) != 0)
+		return;
+	if (now < g->health_ns[i])
+		return;
+	every = health_interval_ns(g->health[i]);
+	health_read(g->health[i], d, now);
+	judge(g, i);
+	g->health_ns[i] = now + (every < s->health_interval_ns ? every : s->health_interval_ns);
+}
+
+void guard_service_health_event(struct guard_service *g, const struct driver_event *e,
+				bool past)
+{
+	const struct health_event event = { e->mono_ns, e->type, e->data };
+	int i = guard_service_device_of(g, e->uuid);
+
+	if (i < 0 || !g->health[i])
+		return;
+	if (past) {
+		health_past(g->health[i], &event);
+	} else {
+		health_event(g->health[i], &event);
+		g->health_ns[i] = 0; /* read it again with the next tick */
+	}
+	judge(g, (unsigned)i);
+}
+
+int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
+			size_t size)
+{
+	struct guard_service *g = engine;
+	int i = guard_service_device_of(g, uuid);
+	uint64_t now = guard_service_now_ns();
+	int err;
+
+	if (i < 0 || !g->health[i])
+		return -GW_E_NOENT;
+	err = guard_service_trust(g, uuid, now);
+	if (err)
+		snprintf(message, size, "The GPU does not answer.");
+	else
+		err = health_clear(g->health[i], now, message, size);
+	if (err)
+		return err;
+	guard_service_log(g, "info", "%s: quarantine cleared (asked by %s)", uuid, who);
+	judge(g, (unsigned)i);
+	g->health_ns[i] = 0;
+	guard_service_pump(g);
+	scene_thread_trigger(g->looker);
+	return 0;
+}
+
+/* ---- another configuration, and the end ---- */
+
+static void tell_guard_nothing(struct guard_service *g, unsigned i, uint64_t now)
+{
+	struct health_meaning m;
+
+	health_meaning(g->health[i], now, &m);
+	guard_service_heat(g, g->uuid[i], 0, "", now);
+	for (unsigned r = 0; r < HEALTH_REASONS; r++)
+		guard_service_reason(g, g->uuid[i], m.reason[r].reason, false, "", now);
+}
+
+/* What is known of a GPU stays; where its health is no longer watched, it is no reason any more. */
+void guard_service_health_swapped(struct guard_service *g)
+{
+	uint64_t now = guard_service_now_ns();
+
+	for (unsigned i = 0; i < GUARD_SERVICE_DEVICES; i++) {
+		if (!g->health[i])
+			continue;
+		g->health_ns[i] = 0;
+		if (g->settings->health_enabled) {
+			health_set_options(g->health[i], &g->settings->health);
+			continue;
+		}
+		tell_guard_nothing(g, i, now);
+		guard_service_health_forget(g, i);
+	}
+}
+
+void guard_service_health_forget(struct guard_service *g, unsigned i)
+{
+	health_free(g->health[i]);
+	g->health[i] = NULL;
+	g->told[i] = HEALTH_OK;
+	g->health_ns[i] = 0;
+}

@@ -1,0 +1,389 @@
+/* guarding_journal: what the guard decides is told, its records are put into the file, and when they are
+ * there its orders are given out.  Where nothing can be kept, what cannot be taken back is refused. */
+#include "guard_service_parts.h"
+
+#include "guard_counts.h"
+#include "guard_line.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIND "guard" /* of its documents in the store */
+_Static_assert(POLICY_WORKERS <= 32, "guarding.unkept has a bit for each");
+
+#define SAFE_LEVEL 2 /* what a worker does by itself and takes back: no journal is needed */
+
+static const char *severity_of(const struct guard_decision *d)
+{
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->astray   ? "warning"
+									     : "info";
+}
+
+/* The place of the next one.  Whoever asks between ticks sees it too. */
+static struct guard_view_decision *next_in_ring(struct guard_service *g)
+{
+	struct guard_view *v = &g->view;
+
+	g->decided++;
+	if (v->decisions < GUARD_VIEW_DECISIONS)
+		v->decisions++;
+	else
+		v->first = (v->first + 1) % GUARD_VIEW_DECISIONS;
+	return &g->ring[(v->first + v->decisions - 1) % GUARD_VIEW_DECISIONS];
+}
+
+/* One line of the log, with what it was decided on. */
+static uint64_t announce(struct guard_service *g, const struct guard_decision *d,
+			 const char *name, const char *text)
+{
+	struct guard_line line;
+
+	guard_line(&line, d, name, guard_service_threshold_c(g, d));
+	guard_counts_add(&g->tally, g->config.store, name, d);
+	guard_service_count_eviction(g, d);
+	return g->config.tell(g->config.arg,
+			      &(struct view_event){ .kind = "guard",
+						    .uuid = *d->gpu ? d->gpu : NULL,
+						    .severity = severity_of(d),
+						    .text = text,
+						    .pair = line.pair,
+						    .pairs = line.pairs });
+}
+
+static void tell_decision(struct guard_service *g, const struct guard_decision *d)
+{
+	const char *name = g->settings->policy.worker[d->worker].name;
+	struct guard_view_decision *r = next_in_ring(g);
+	char text[700];
+
+	snprintf(text, sizeof(text), "%sworker %s: %s to %s%s%s%s%s%s",
+		 d->dry ? "(nothing is done) " : "", name, guard_state_name(d->from),
+		 guard_state_name(d->to), *d->rule ? ", " : "", d->rule,
+		 *d->evidence ? " (" : "", d->evidence, *d->evidence ? ")" : "");
+	r->decision = *d;
+	r->wall_ns = clock_wall_ns(g->config.clock);
+	r->id = announce(g, d, name, text);
+	guard_operation_decided(&g->operations, name, d, r->wall_ns);
+	if (d->freed_ns && !d->dry) {
+		double s = (double)d->freed_ns * 1e-9;
+
+		g->view.counts.free_seconds_last = s;
+		g->view.counts.free_seconds_max = fmax(g->view.counts.free_seconds_max, s);
+	}
+}
+
+/* ---- records ---- */
+
+int guard_service_keep(struct guard_service *g, const struct guard_record *r)
+{
+	struct guard_record_more more = { .kind = "" };
+	struct buf text;
+	int err;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
+		if (strcmp(g->settings->policy.worker[i].name, r->worker) != 0)
+			continue;
+		if (!r->evicted) /* what it had loaded then would be loaded beside what it has */
+			action_set_notes(g->action, i, "");
+		action_notes(g->action, i, more.notes, sizeof(more.notes));
+		snprintf(more.kind, sizeof(more.kind), "%s",
+			 policy_kind_name(g->settings->policy.worker[i].kind));
+	}
+	buf_init(&text, 64 * 1024);
+	guard_record_write(&text, r, &more);
+	err = text.err ? -GW_E_SIZE
+		       : store_keep(g->config.store, KIND, r->worker, text.p, text.len);
+	buf_done(&text);
+	g->writing = g->writing || !err;
+	return err;
+}
+
+/* One that finds no place is tried again: until then its worker stays where it can come back from by itself. */
+static void keep_of(struct guard_service *g, unsigned worker, const struct guard_record *r)
+{
+	uint32_t bit = UINT32_C(1) << worker;
+
+	if (guard_service_keep(g, r) == 0)
+		g->unkept &= ~bit;
+	else
+		g->unkept |= bit;
+}
+
+static void keep_again(struct guard_service *g)
+{
+	struct guard_record r;
+
+	for (unsigned i = 0; g->unkept && i < POLICY_WORKERS; i++) {
+		if (!(g->unkept >> i & 1))
+			continue;
+		if (i >= g->settings->policy.workers)
+			g->unkept &= ~(UINT32_C(1) << i);
+		else if (guard_record_of(g->guard, i, &r) == 0)
+			keep_of(g, i, &r);
+	}
+}
+
+static void keep_records(struct guard_service *g)
+{
+	struct guard_record r;
+
+	keep_again(g);
+	while (guard_service_next_record(g, &r))
+		for (unsigned i = 0; i < g->settings->policy.workers; i++)
+			if (strcmp(g->settings->policy.worker[i].name, r.worker) == 0)
+				keep_of(g, i, &r);
+}
+
+/* What an order to leave will undo is kept like its record, once, and then it goes on. */
+static void keep_learnt(struct guard_service *g)
+{
+	struct guard_record r;
+	struct guard_order o;
+
+	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
+		if (g->learnt >> i & 1 || !action_learnt(g->action, i, &o))
+			continue;
+		if (guard_record_of(g->guard, i, &r) == 0)
+			keep_of(g, i, &r);
+		g->learnt |= UINT32_C(1) << i;
+	}
+}
+
+/* Must the order be in the file, and is not? */
+static bool unrecorded(const struct guard_service *g, const struct guard_order *o)
+{
+	return o->level > SAFE_LEVEL && o->verb == ORDER_EVICT &&
+	       (g->failed || g->unkept >> o->worker & 1 || !store_lasting(g->config.store));
+}
+
+/* ---- orders ---- */
+
+#define NOT_KEPT "the journal cannot be written: nothing above level 2 is done"
+
+static void go_on(struct guard_service *g)
+{
+	struct guard_order o;
+
+	for (unsigned i = 0; i < POLICY_WORKERS; i++)
+		if (g->learnt >> i & 1 && action_learnt(g->action, i, &o))
+			action_go_on(g->action, i,
+				     g->ending           ? "the service ends"
+				     : unrecorded(g, &o) ? NOT_KEPT
+							 : NULL);
+	g->learnt = 0;
+}
+
+/* An order that cannot be carried out has an outcome all the same. */
+static void refuse(struct guard_service *g, const struct guard_order *o, const char *why)
+{
+	struct guard_outcome out = { .order = o->id };
+
+	snprintf(out.message, sizeof(out.message), "%s", why);
+	guard_service_outcome(g, &out);
+}
+
+static void hand_over(struct guard_service *g, const struct guard_order *o)
+{
+	int err = action_order(g->action, o);
+
+	if (err == -GW_E_STATE)
+		refuse(g, o, "an order for this worker is under way");
+	else if (err)
+		refuse(g, o, "no thread can be started for it (LimitNPROC, memory)");
+}
+
+static void give_orders(struct guard_service *g)
+{
+	struct guard_order o;
+
+	go_on(g);
+	while (!g->ending && !guard_reload_waits(g) && guard_service_next_order(g, &o)) {
+		if (unrecorded(g, &o))
+			refuse(g, &o, NOT_KEPT);
+		else
+			hand_over(g, &o);
+	}
+}
+
+/* Are the records in the file? */
+static bool is_written(struct guard_service *g, uint64_t now_ns)
+{
+	int err = store_lasting(g->config.store) ? store_flush(g->config.store, 0) : 0;
+
+	if (err == -GW_E_TIMEOUT) {
+		loop_set_time(g->timer, now_ns + GUARD_SERVICE_LOOK_NS);
+		return false;
+	}
+	g->failed = err != 0;
+	g->writing = false;
+	return true;
+}
+
+void guard_service_commit(struct guard_service *g)
+{
+	if (!g->writing)
+		return;
+	store_commit(g->config.store);
+	loop_set_time(g->timer, guarding_time_ns(g));
+}
+
+void guard_service_written(struct guard_service *g, uint64_t now_ns)
+{
+	if (!g->writing || !is_written(g, now_ns))
+		return;
+	give_orders(g);
+	guard_service_pump(g);
+}
+
+void guard_service_log_decisions(struct guard_service *g)
+{
+	struct guard_decision d;
+
+	while (guard_service_next_decision(g, &d))
+		tell_decision(g, &d);
+}
+
+/* The store tries what failed again: all of it, in its order, so that nothing newer makes up for it. */
+static void look_again(struct guard_service *g)
+{
+	if (g->failed && !g->writing && store_flush(g->config.store, 0) == 0)
+		g->failed = false;
+}
+
+void guard_service_journal_view(struct guard_service *g)
+{
+	struct store *s = g->config.store;
+	bool kept = !g->failed && !g->unkept && strcmp(store_state(s), "ok") == 0;
+
+	g->view.journal =
+		!store_lasting(s)
+			? "nothing is kept in a file: evictions above level 2 are refused"
+		: kept ? "ok"
+		       : "the journal cannot be written: evictions above level 2 are refused";
+}
+
+/* Orders wait until what they do is in the file. */
+static void pump(struct guard_service *g)
+{
+	look_again(g);
+	do {
+		guard_service_log_decisions(g);
+		if (g->writing)
+			return;
+		keep_records(g);
+		keep_learnt(g);
+		if (!g->writing) {
+			give_orders(g);
+			return;
+		}
+		store_commit(g->config.store);
+		if (!is_written(g, guarding_time_ns(g)))
+			return;
+		give_orders(g);
+	} while (true);
+}
+
+void guard_service_pump(struct guard_service *g)
+{
+	pump(g);
+	guard_service_journal_view(g);
+}
+
+/* ---- what earlier runs left ---- */
+
+#define RECORDS_LOOKED_AT 65536
+
+struct loading {
+	struct guard_service_records *to;
+	const struct guard_service *g;
+	unsigned others; /* of workers that no configuration has */
+};
+
+static bool has(const struct policy *p, const char *name)
+{
+	for (unsigned i = 0; i < p->workers; i++)
+		if (strcmp(p->worker[i].name, name) == 0)
+			return true;
+	return false;
+}
+
+/* However many went from the configuration, there is room for those that are in it. */
+static void load(void *arg, const char *id, const char *json)
+{
+	struct loading *l = arg;
+	struct guard_service_records *to = l->to;
+	const bool named = has(&l->g->settings->policy, id) ||
+			   (l->g->next && has(&l->g->next->policy, id));
+
+	if (to->count == sizeof(to->record) / sizeof(to->record[0]) ||
+	    (!named && l->others == 2 * POLICY_WORKERS) ||
+	    guard_record_read(json, &to->record[to->count], &to->more[to->count]) != 0)
+		return;
+	l->others += !named;
+	to->count++;
+}
+
+int guard_service_records_read(struct guard_service *g, struct guard_service_records **ret)
+{
+	struct loading l = { .to = calloc(1, sizeof(*l.to)), .g = g };
+
+	if (!l.to)
+		return -GW_E_NOMEM;
+	store_kept(g->config.store, KIND, RECORDS_LOOKED_AT, load, &l);
+	*ret = l.to;
+	return 0;
+}
+
+void guard_service_give_notes(struct guard_service *g, const struct guard_service_records *r,
+			      unsigned worker)
+{
+	for (unsigned i = 0; i < r->count; i++)
+		if (strcmp(g->settings->policy.worker[worker].name, r->record[i].worker) == 0)
+			action_set_notes(g->action, worker, r->more[i].notes);
+}
+
+static void recall(const struct guard_record *r, unsigned worker,
+		   struct scene_builder_formers *ret)
+{
+	for (unsigned i = 0; i < r->roots && ret->count < SCENE_BUILDER_FORMERS; i++) {
+		ret->of[ret->count].worker = worker;
+		ret->of[ret->count].pid = r->root[i].pid;
+		ret->of[ret->count++].start_ticks = r->root[i].start_ticks;
+	}
+}
+
+void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
+			   struct scene_builder_formers *ret)
+{
+	ret->count = 0;
+	for (unsigned i = 0; i < p->workers; i++)
+		for (unsigned k = 0; k < r->count; k++)
+			if (strcmp(p->worker[i].name, r->record[k].worker) == 0)
+				recall(&r->record[k], i, ret);
+}
+
+void guard_service_forget(struct guard_service *g, const char *worker)
+{
+	store_forget(g->config.store, KIND, worker);
+}
+
+static void timer_came(void *arg, uint64_t t_ns)
+{
+	struct guard_service *g = arg;
+
+	if (g->writing && !is_written(g, t_ns))
+		return;
+	guard_reload_try(g);
+	guard_service_pump(g);
+}
+
+int guard_service_journal_open(struct guard_service *g)
+{
+	guard_counts_load(&g->tally, g->config.store, &g->settings->policy);
+	return loop_add_timer(g->config.loop, timer_came, g, &g->timer);
+}

@@ -1,0 +1,123 @@
+#include "call_thread.h"
+
+#include "base/clock.h"
+#include "base/thread.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define STACK_BYTES (512 * 1024)
+
+struct call_thread {
+	pthread_mutex_t lock;
+	pthread_cond_t change;
+	pthread_t thread;
+	void (*fn)(void *arg); /* NULL: idle */
+	void *arg;
+	bool quit;
+	bool orphan; /* its owner left: it frees itself */
+};
+
+static void dispose(struct call_thread *l)
+{
+	pthread_cond_destroy(&l->change);
+	pthread_mutex_destroy(&l->lock);
+	free(l);
+}
+
+static void *run(void *ctx)
+{
+	struct call_thread *l = ctx;
+
+	pthread_mutex_lock(&l->lock);
+	while (!l->quit) {
+		if (!l->fn) {
+			pthread_cond_wait(&l->change, &l->lock);
+			continue;
+		}
+		pthread_mutex_unlock(&l->lock);
+		l->fn(l->arg);
+		pthread_mutex_lock(&l->lock);
+		l->fn = NULL;
+		/* Not with the lock: who is woken wants it. */
+		pthread_mutex_unlock(&l->lock);
+		pthread_cond_broadcast(&l->change);
+		pthread_mutex_lock(&l->lock);
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (l->orphan)
+		dispose(l);
+	return NULL;
+}
+
+struct call_thread *call_thread_new(void)
+{
+	struct call_thread *l = calloc(1, sizeof(*l));
+	pthread_condattr_t attr;
+
+	if (!l)
+		return NULL;
+	pthread_mutex_init(&l->lock, NULL);
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&l->change, &attr);
+	pthread_condattr_destroy(&attr);
+	if (thread_start(&l->thread, STACK_BYTES, run, l) != 0) {
+		dispose(l);
+		return NULL;
+	}
+	return l;
+}
+
+bool call_thread_post(struct call_thread *l, void (*fn)(void *arg), void *arg)
+{
+	bool idle;
+
+	pthread_mutex_lock(&l->lock);
+	idle = !l->fn;
+	if (idle) {
+		l->arg = arg;
+		l->fn = fn;
+	}
+	pthread_mutex_unlock(&l->lock);
+	if (idle)
+		pthread_cond_broadcast(&l->change);
+	return idle;
+}
+
+bool call_thread_wait(struct call_thread *l, uint64_t deadline_ns)
+{
+	struct timespec until = clock_timespec(deadline_ns);
+	bool idle;
+
+	pthread_mutex_lock(&l->lock);
+	while (l->fn && pthread_cond_timedwait(&l->change, &l->lock, &until) != ETIMEDOUT)
+		;
+	idle = !l->fn;
+	pthread_mutex_unlock(&l->lock);
+	return idle;
+}
+
+bool call_thread_free(struct call_thread *l)
+{
+	bool idle;
+
+	if (!l)
+		return true;
+	pthread_mutex_lock(&l->lock);
+	idle = !l->fn;
+	l->quit = true;
+	if (!idle) {
+		l->orphan = true;
+		pthread_detach(l->thread); /* before the lock goes: then it may be gone */
+	}
+	pthread_cond_broadcast(&l->change);
+	pthread_mutex_unlock(&l->lock);
+	if (!idle)
+		return false;
+	pthread_join(l->thread, NULL);
+	dispose(l);
+	return true;
+}

@@ -1,0 +1,103 @@
+#include "port_owner.h"
+
+#include "dir_iter.h"
+
+#include "base/lines.h"
+
+#include <gpuward.h>
+
+#include <stdio.h>
+
+#define LISTENS 0x0A
+
+static int read_table(const struct root *root, const char *path, unsigned port,
+		      struct port_owners *ret)
+{
+	struct lines l;
+	char *line;
+	int err = lines_open(&l, root, path);
+
+	if (err)
+		return err;
+	while (ret->count < PORT_OWNER_SOCKETS && (line = lines_next(&l))) {
+		unsigned at, state, uid;
+		unsigned long long n;
+
+		if (sscanf(line, " %*u: %*[0-9A-Fa-f]:%x %*s %x %*s %*s %*s %u %*u %llu", &at,
+			   &state, &uid, &n) != 4 ||
+		    at != port || state != LISTENS || n == 0)
+			continue;
+		ret->inode[ret->count++] = n;
+		ret->uid = uid;
+	}
+	lines_close(&l);
+	return 0;
+}
+
+int port_owner_read(const struct root *root, unsigned port, struct port_owners *ret)
+{
+	static const char *const tables[] = { "proc/net/tcp", "proc/net/tcp6" };
+
+	for (size_t i = 0; i < sizeof(tables) / sizeof(tables[0]); i++)
+		if (read_table(root, tables[i], port, ret) == -GW_E_IO)
+			return -GW_E_IO;
+	return 0;
+}
+
+static bool is_one_of(const struct port_owners *at, const char *link)
+{
+	unsigned long long n;
+
+	if (sscanf(link, "socket:[%llu]", &n) != 1)
+		return false;
+	for (unsigned i = 0; i < at->count; i++)
+		if (at->inode[i] == n)
+			return true;
+	return false;
+}
+
+bool port_owner_known(const struct root *root, const struct port_owners *at, const char *file)
+{
+	char link[64];
+
+	return root_readlink(root, file, link, sizeof(link)) > 0 && is_one_of(at, link);
+}
+
+struct files { /* of a process, one after the other */
+	const struct root *root;
+	const struct port_owners *at;
+	int64_t pid;
+	char *file; /* the last that was looked at */
+	unsigned count;
+	bool found;
+};
+
+static bool try_file(void *arg, const char *name)
+{
+	struct files *f = arg;
+
+	root_path(f->file, PORT_OWNER_FILE, "proc/%lld/fd/%.16s", (long long)f->pid, name);
+	f->found = port_owner_known(f->root, f->at, f->file);
+	return !f->found && ++f->count < PORT_OWNER_FILES;
+}
+
+int port_owner_file(const struct root *root, const struct port_owners *at, int64_t pid,
+		    char ret_file[static PORT_OWNER_FILE])
+{
+	struct files f = { .root = root, .at = at, .pid = pid, .file = ret_file };
+	char path[64];
+	int err;
+
+	root_path(path, sizeof(path), "proc/%lld/fd", (long long)pid);
+	err = walk(root, path, try_file, &f);
+	return err ? err : f.found;
+}
+
+bool listens(const struct root *root, unsigned port, int64_t pid)
+{
+	struct port_owners at = { 0 };
+	char file[PORT_OWNER_FILE];
+
+	return port_owner_read(root, port, &at) == 0 && at.count &&
+	       port_owner_file(root, &at, pid, file) > 0;
+}

@@ -1,0 +1,38 @@
+#include "unattributed_use.h"
+
+#include "base/clock.h"
+
+#include <stdio.h>
+
+#define LASTS_NS \
+	(10 * NS_PER_S) /* a process that ends is gone from the list before its work is */
+#define BUSY_RATIO 0.99
+#define BYTES      (512. * 1048576) /* less is what drivers and consoles keep for themselves */
+
+static bool lasts(uint64_t *since_ns, bool now, uint64_t now_ns)
+{
+	if (!now)
+		*since_ns = 0;
+	else if (!*since_ns)
+		*since_ns = now_ns;
+	return now && now_ns - *since_ns >= LASTS_NS;
+}
+
+void unattributed_use_look(struct unattributed_use *g, const struct unattributed_use_facts *f,
+			   uint64_t now_ns, char *why, size_t size)
+{
+	bool busy = lasts(&g->busy_ns,
+			  !f->hidden && !f->processes && f->busy_ratio >= BUSY_RATIO, now_ns);
+	bool memory =
+		lasts(&g->memory_ns, !f->hidden && f->unattributed_bytes >= BYTES, now_ns);
+
+	why[0] = '\0';
+	if (busy && memory)
+		snprintf(why, size, "Busy with no process on it, and %.0f MiB have no owner.",
+			 f->unattributed_bytes / 1048576);
+	else if (busy)
+		snprintf(why, size, "Busy with no process on it.");
+	else if (memory)
+		snprintf(why, size, "%.0f MiB of its memory have no owner among its processes.",
+			 f->unattributed_bytes / 1048576);
+}

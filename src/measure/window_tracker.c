@@ -1,0 +1,472 @@
+#include "window_tracker.h"
+
+#include "base/clock.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#define THROTTLE_SHARE   0.01 /* of the window: told                */
+#define THROTTLE_INVALID 0.10 /* heat and brake: nothing holds then */
+#define COVERAGE_INVALID 0.90
+#define DRIFT_C          10.0
+#define SHORT_S          10.0
+
+const uint64_t track_reason_bits[GW_THROTTLES] = {
+	[GW_THROTTLE_POWER] = 0x4,
+	[GW_THROTTLE_SYNC_BOOST] = 0x10,
+	[GW_THROTTLE_THERMAL_SOFTWARE] = 0x20,
+	[GW_THROTTLE_THERMAL_HARDWARE] = 0x40,
+	[GW_THROTTLE_BRAKE] = 0x80,
+};
+
+/* The code that a cause raises. */
+static const enum gw_code throttle_code[GW_THROTTLES] = {
+	[GW_THROTTLE_POWER] = GW_CODE_THROTTLE_POWER,
+	[GW_THROTTLE_SYNC_BOOST] = GW_CODE_THROTTLE_POWER,
+	[GW_THROTTLE_THERMAL_SOFTWARE] = GW_CODE_THROTTLE_THERMAL,
+	[GW_THROTTLE_THERMAL_HARDWARE] = GW_CODE_THROTTLE_THERMAL,
+	[GW_THROTTLE_BRAKE] = GW_CODE_THROTTLE_BRAKE,
+};
+
+static double seconds(uint64_t a_ns, uint64_t b_ns)
+{
+	return b_ns > a_ns ? (double)(b_ns - a_ns) * 1e-9 : 0;
+}
+
+static uint64_t bit(unsigned code)
+{
+	return UINT64_C(1) << code;
+}
+
+void window_tracker_init(struct window_tracker *t, const struct energy_setup *set,
+			 double interval_s)
+{
+	memset(t, 0, sizeof(*t));
+	energy_init(&t->energy, set);
+	t->interval_s = interval_s;
+	t->no_context_w = t->context_w = t->last_tick_w = NAN;
+}
+
+struct tracked_window *window_tracker_find(struct window_tracker *t, unsigned id)
+{
+	for (struct tracked_window *w = t->open; w; w = w->next)
+		if (w->id == id)
+			return w;
+	return NULL;
+}
+
+void window_tracker_forget(struct window_tracker *t, struct tracked_window *w)
+{
+	for (struct tracked_window **p = &t->open; *p; p = &(*p)->next)
+		if (*p == w) {
+			*p = w->next;
+			return;
+		}
+}
+
+/* ---- events ---- */
+
+static void open_window(struct window_tracker *t, const struct event *e,
+			struct tracked_window *w)
+{
+	memset(w, 0, sizeof(*w));
+	w->id = e->u.window.id;
+	snprintf(w->label, sizeof(w->label), "%s", e->u.window.label);
+	energy_open(&w->e, e->t_ns, e->u.window.period_s);
+	for (unsigned i = 0; i < GW_THROTTLES; i++)
+		w->limited_begin[i] = w->limited_end[i] = NAN;
+	w->limit_begin_w = w->limit_end_w = NAN;
+	w->temp_begin = w->temp_end = w->temp_max = w->memory_max = w->util_max = NAN;
+	attribute_init(&w->who, t->no_context_w, t->context_w);
+	w->next = t->open;
+	t->open = w;
+}
+
+static bool covers(const struct tracked_window *w, uint64_t t_ns)
+{
+	return t_ns >= w->e.begin_ns && (!w->e.end_ns || t_ns <= w->e.end_ns);
+}
+
+static double greater(double old, double v)
+{
+	return isnan(old) ? v : isnan(v) ? old : fmax(old, v);
+}
+
+static void throttle_ticks(struct tracked_window *w, uint64_t reasons, double dt,
+			   double power_w)
+{
+	bool held = false;
+
+	w->reasons_seen = true;
+	for (unsigned i = 0; i < GW_THROTTLES; i++)
+		if (reasons & track_reason_bits[i]) {
+			w->sampled_s[i] += dt;
+			held = true;
+		}
+	if (held && !isnan(power_w))
+		w->held_j += power_w * dt;
+}
+
+static void tick(struct tracked_window *w, const struct event *e)
+{
+	const double *f = e->u.tick.figure;
+	uint64_t from = w->last_tick_ns ? w->last_tick_ns : w->e.begin_ns;
+	double temp = f[FIGURE_TEMPERATURE_GPU];
+
+	w->ticks++;
+	w->missed += e->u.tick.missed;
+	w->last_tick_ns = e->t_ns;
+	if (isnan(w->temp_begin))
+		w->temp_begin = temp;
+	if (!isnan(temp))
+		w->temp_end = temp;
+	w->temp_max = greater(w->temp_max, temp);
+	w->memory_max = greater(w->memory_max, f[FIGURE_MEMORY_USED]);
+	if (!isnan(f[FIGURE_CLOCK_SM])) {
+		w->clock_sum += f[FIGURE_CLOCK_SM];
+		w->clocks++;
+	}
+	if (!isnan(f[FIGURE_UTILIZATION_GPU])) {
+		w->util_sum += f[FIGURE_UTILIZATION_GPU];
+		w->utils++;
+		w->util_max = greater(w->util_max, f[FIGURE_UTILIZATION_GPU]);
+	}
+	if (!isnan(f[FIGURE_CLOCK_REASONS])) {
+		w->reasons |= (uint64_t)f[FIGURE_CLOCK_REASONS];
+		throttle_ticks(w, (uint64_t)f[FIGURE_CLOCK_REASONS], seconds(from, e->t_ns),
+			       f[FIGURE_POWER]);
+	}
+}
+
+/* The first reading at or after an edge is the edge's. */
+static void limits(struct tracked_window *w, const struct event *e)
+{
+	if (e->t_ns < w->e.begin_ns || w->limits_ended)
+		return;
+	if (!w->limits_begun) {
+		memcpy(w->limited_begin, e->u.limits.seconds, sizeof(w->limited_begin));
+		w->limit_begin_w = e->u.limits.limit_w;
+		w->limits_begun = true;
+	}
+	memcpy(w->limited_end, e->u.limits.seconds, sizeof(w->limited_end));
+	w->limit_end_w = e->u.limits.limit_w;
+	w->limits_ended = w->e.end_ns && e->t_ns >= w->e.end_ns;
+}
+
+static void first_seen(struct tracked_window *w, const struct event *e)
+{
+	if (w->any_pid)
+		return;
+	w->any_pid = e->u.process.pid;
+	memcpy(w->any_name, e->u.process.name, sizeof(w->any_name));
+}
+
+static void process(struct window_tracker *t, const struct event *e)
+{
+	if (t->who.count < TRACKED_PROCESSES) {
+		struct attribute_use *u = &t->who.use[t->who.count++];
+
+		*u = (struct attribute_use){ .pid = e->u.process.pid,
+					     .start_ticks = e->u.process.start_ticks,
+					     .sm_ratio = e->u.process.sm_ratio };
+		memcpy(u->name, e->u.process.name, sizeof(u->name));
+	} else {
+		t->who.hidden = true;
+	}
+	for (struct tracked_window *w = t->open; w; w = w->next) {
+		if (covers(w, e->t_ns))
+			first_seen(w, e);
+		if (e->u.process.own || !covers(w, e->t_ns) || w->foreign_pid)
+			continue;
+		w->codes |= bit(GW_CODE_FOREIGN_PROCESS);
+		w->foreign_pid = e->u.process.pid;
+		w->foreign_start = e->u.process.start_ticks;
+		w->foreign_bytes = e->u.process.memory_bytes;
+		memcpy(w->foreign_name, e->u.process.name, sizeof(w->foreign_name));
+	}
+}
+
+/* Shares out what a window took up to `to`, among those who were there. */
+static void share(struct window_tracker *t, struct tracked_window *w, uint64_t to_ns,
+		  const struct window_tracker_processes *who)
+{
+	uint64_t from = w->who_ns ? w->who_ns : w->e.begin_ns;
+	struct energy_point p;
+
+	if (w->e.end_ns && to_ns > w->e.end_ns)
+		to_ns = w->e.end_ns;
+	if (!w->e.begun || to_ns <= from)
+		return;
+	if (w->e.ended && to_ns == w->e.end_ns)
+		p = w->e.end;
+	else if (energy_at(&t->energy, to_ns, &p) != 0)
+		return;
+	if (!w->who_ns)
+		w->who_from = w->e.begin;
+	attribute_add(&w->who, p.joules + p.hole_j - w->who_from.joules - w->who_from.hole_j,
+		      seconds(from, to_ns), who->use, who->count, who->hidden);
+	w->who_from = p;
+	w->who_ns = to_ns;
+}
+
+/* Samples come after the processes of their time: each list is used when the next one is here. */
+static void who(struct window_tracker *t, const struct event *e)
+{
+	t->who.t_ns = e->t_ns;
+	t->who.hidden |= e->u.who.hidden;
+	for (struct tracked_window *w = t->open; w; w = w->next)
+		w->hidden |= covers(w, e->t_ns) && e->u.who.hidden;
+	if (t->whos)
+		for (struct tracked_window *w = t->open; w; w = w->next)
+			share(t, w, t->before.t_ns, &t->before);
+	t->before = t->who;
+	t->whos = true;
+	memset(&t->who, 0, sizeof(t->who));
+}
+
+/* Nothing more will come for this window; whatever is missing is missing. */
+static void settle(struct window_tracker *t, struct tracked_window *w, const struct event *e)
+{
+	w->exclusive = e->u.window.exclusive;
+	if (!w->e.end_ns)
+		energy_close(&w->e, e->t_ns);
+	if (!window_tracker_done(t, w) && !energy_end_near(&t->energy, &w->e)) {
+		energy_cut(&t->energy, &w->e);
+		w->codes |= bit(GW_CODE_TRUNCATED);
+	}
+}
+
+void window_tracker_feed(struct window_tracker *t, const struct event *e,
+			 struct tracked_window *memory)
+{
+	struct tracked_window *w;
+	int code;
+
+	switch (e->type) {
+	case EVENT_POWER:
+		if (energy_add(&t->energy, e->t_ns, e->u.power_w) == 0)
+			for (w = t->open; w; w = w->next)
+				energy_follow(&t->energy, &w->e);
+		break;
+	case EVENT_COUNTER:
+		code = energy_count(&t->energy, e->t_ns, e->u.counter.after_ns,
+				    e->u.counter.joules);
+		for (w = t->open; code >= 0 && w; w = w->next)
+			if (covers(w, e->t_ns))
+				w->codes |= bit((unsigned)code);
+		break;
+	case EVENT_NO_COUNTER: energy_no_counter(&t->energy, e->u.absence); break;
+	case EVENT_TICK:
+		for (w = t->open; w; w = w->next)
+			if (covers(w, e->t_ns))
+				tick(w, e);
+		t->last_tick_w = e->u.tick.figure[FIGURE_POWER];
+		break;
+	case EVENT_LIMITS:
+		/* Samples of before it was lowered are still to come: the highest stands. */
+		if (!(e->u.limits.limit_w <= t->energy.set.limit_w) &&
+		    !isnan(e->u.limits.limit_w))
+			t->energy.set.limit_w = e->u.limits.limit_w;
+		for (w = t->open; w; w = w->next)
+			limits(w, e);
+		break;
+	case EVENT_NOTE:
+		energy_tell(&t->energy, e->t_ns, e->u.code);
+		for (w = t->open; w; w = w->next)
+			if (covers(w, e->t_ns))
+				w->codes |= bit(e->u.code);
+		break;
+	case EVENT_PROCESS: process(t, e); break;
+	case EVENT_WHO: who(t, e); break;
+	case EVENT_OPEN: open_window(t, e, memory); break;
+	case EVENT_CLOSE:
+		w = window_tracker_find(t, e->u.window.id);
+		if (w && !w->e.end_ns) {
+			energy_close(&w->e, e->t_ns);
+			energy_follow(&t->energy, &w->e);
+		}
+		break;
+	case EVENT_RESULT:
+		w = window_tracker_find(t, e->u.window.id);
+		if (w)
+			settle(t, w, e);
+		break;
+	case EVENT_IDLE:
+		t->no_context_w = e->u.idle.no_context_w;
+		t->context_w = e->u.idle.context_w;
+		break;
+	case EVENT_TYPES: break;
+	}
+}
+
+bool window_tracker_done(const struct window_tracker *t, const struct tracked_window *w)
+{
+	const struct energy *e = &t->energy;
+
+	if (!w->e.end_ns || e->set.shape == SHAPE_NONE)
+		return w->e.end_ns;
+	/* And the counter's reading for the end is covered too, so that its tick is known. */
+	return w->e.ended && (e->fitted || !e->reads);
+}
+
+/* ---- results ---- */
+
+/* Seconds by the driver's counters, NAN where they were not read at both edges. */
+static double counted_s(const struct tracked_window *w, unsigned cause)
+{
+	if (!w->limits_begun || (w->e.end_ns && !w->limits_ended))
+		return NAN;
+	return w->limited_end[cause] - w->limited_begin[cause];
+}
+
+static void throttling(const struct tracked_window *w, struct gw_energy *r)
+{
+	r->throttle_joules = w->reasons_seen ? w->held_j : NAN;
+	for (unsigned i = 0; i < GW_THROTTLES; i++) {
+		double s = counted_s(w, i), seen = w->reasons_seen ? w->sampled_s[i] : NAN;
+
+		/* The counters of a driver that was loaded anew are no difference, and ones that
+		 * stand still while every tick sees it are no evidence. */
+		if (!(s >= 0) || (seen > 0.1 * r->seconds && s < 0.2 * seen)) {
+			r->throttle_sampled |= !isnan(seen);
+			s = seen;
+		}
+		/* fmin() would take unknown for the whole window. */
+		r->throttle_seconds[i] = isnan(s) ? NAN : fmin(s, r->seconds);
+		if (s > THROTTLE_SHARE * r->seconds)
+			r->codes |= bit(throttle_code[i]);
+	}
+}
+
+static bool throttled_badly(const struct gw_energy *r)
+{
+	for (unsigned i = GW_THROTTLE_THERMAL_SOFTWARE; i < GW_THROTTLES; i++)
+		if (r->throttle_seconds[i] > THROTTLE_INVALID * r->seconds)
+			return true;
+	return false;
+}
+
+static void circumstances(const struct window_tracker *t, const struct tracked_window *w,
+			  struct gw_energy *r)
+{
+	r->temperature_begin = w->temp_begin;
+	r->temperature_end = w->temp_end;
+	r->temperature_max = w->temp_max;
+	r->memory_used_max = w->memory_max;
+	r->clock_sm_mean = w->clocks ? w->clock_sum / (double)w->clocks : NAN;
+	r->utilization_mean = w->utils ? w->util_sum / (double)w->utils : NAN;
+	r->ticks_collected = w->ticks;
+	r->ticks_missed = w->missed;
+	r->ticks_expected = w->ticks + w->missed;
+	if (fabs(w->temp_end - w->temp_begin) > DRIFT_C)
+		r->codes |= bit(GW_CODE_TEMP_DRIFT);
+	if (fabs(w->limit_end_w - w->limit_begin_w) > 0.5)
+		r->codes |= bit(GW_CODE_LIMIT_CHANGED);
+	if (r->seconds < SHORT_S ||
+	    (double)w->e.collected * t->energy.set.spacing_s < 10 * t->energy.set.window_s)
+		r->codes |= bit(GW_CODE_SHORT);
+}
+
+void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
+			   struct gw_energy *r)
+{
+	unsigned device = r->device;
+
+	memset(r, 0, sizeof(*r));
+	r->device = device;
+	energy_result(&t->energy, &w->e, r);
+	r->codes |= w->codes;
+	throttling(w, r);
+	circumstances(t, w, r);
+	r->validity = energy_validity(r->codes);
+	if (throttled_badly(r) || r->coverage_ratio < COVERAGE_INVALID ||
+	    (w->exclusive && r->codes & bit(GW_CODE_FOREIGN_PROCESS)))
+		r->validity = r->validity > GW_INVALID ? r->validity : GW_INVALID;
+	if (isnan(r->joules.best))
+		r->validity = GW_NO_RESULT;
+}
+
+void window_tracker_share(struct window_tracker *t, struct tracked_window *w,
+			  const struct gw_energy *r)
+{
+	const struct window_tracker_processes *last = t->whos ? &t->before : &t->who;
+
+	if (!t->whos)
+		return;
+	share(t, w, r->end_ns, last);
+	if (!isnan(r->joules.best))
+		attribute_finish(&w->who, r->joules.best);
+}
+
+/* ---- evidence ---- */
+
+static double worst_share(const struct gw_energy *r, unsigned code, double *ret_s)
+{
+	double most = 0;
+
+	for (unsigned i = 0; i < GW_THROTTLES; i++)
+		if (throttle_code[i] == code && r->throttle_seconds[i] > most)
+			most = r->throttle_seconds[i];
+	*ret_s = most;
+	return most / r->seconds;
+}
+
+/* Who it was; 0 bytes are no figure. */
+static void stranger(const struct tracked_window *w, char *out, size_t size)
+{
+	char memory[32] = "memory not known";
+
+	if (w->foreign_bytes)
+		snprintf(memory, sizeof(memory), "%.0f MiB",
+			 (double)w->foreign_bytes / 1048576);
+	snprintf(out, size, "%s (pid %lld), %s",
+		 *w->foreign_name ? w->foreign_name : "a process", (long long)w->foreign_pid,
+		 memory);
+}
+
+void window_tracker_evidence(const struct tracked_window *w, const struct gw_energy *r,
+			     unsigned code, char *out, size_t size)
+{
+	double s, share_of;
+
+	out[0] = '\0';
+	switch (code) {
+	case GW_CODE_FOREIGN_PROCESS: stranger(w, out, size); break;
+	case GW_CODE_THROTTLE_POWER:
+	case GW_CODE_THROTTLE_THERMAL:
+	case GW_CODE_THROTTLE_BRAKE:
+		share_of = worst_share(r, code, &s);
+		snprintf(out, size, "%.2f s of %.2f s (%.1f %%)%s", s, r->seconds,
+			 100 * share_of, r->throttle_sampled ? ", sampled" : "");
+		break;
+	case GW_CODE_LIMIT_CHANGED:
+		snprintf(out, size, "%.0f W at the beginning, %.0f W at the end",
+			 w->limit_begin_w, w->limit_end_w);
+		break;
+	case GW_CODE_LOW_COVERAGE:
+		snprintf(out, size, "%.1f %% covered, longest gap %.3f s",
+			 100 * r->coverage_ratio, r->longest_gap_seconds);
+		break;
+	case GW_CODE_METERS_DISAGREE:
+		snprintf(out, size, "samples %.1f J, counter %.1f J: %+.1f %%",
+			 r->samples_joules, r->counter_joules, 100 * r->residual_ratio);
+		break;
+	case GW_CODE_ALIAS_SUSPECTED:
+		if (!isnan(r->load_period_seconds))
+			snprintf(out, size,
+				 "the load repeats every %.0f ms, samples come every %.0f ms",
+				 1e3 * r->load_period_seconds, 1e3 * r->sample_spacing_seconds);
+		break;
+	case GW_CODE_TEMP_DRIFT:
+		snprintf(out, size, "%.0f to %.0f degrees Celsius", r->temperature_begin,
+			 r->temperature_end);
+		break;
+	case GW_CODE_SUB_PERIOD:
+		snprintf(out, size, "%.1f ms, and samples come every %.0f ms", 1e3 * r->seconds,
+			 1e3 * r->sample_spacing_seconds);
+		break;
+	case GW_CODE_SHORT: snprintf(out, size, "%.2f s", r->seconds); break;
+	default: break;
+	}
+}

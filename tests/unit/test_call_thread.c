@@ -1,0 +1,118 @@
+/* A lane runs one thing at a time and never keeps its owner waiting for ever. */
+#include "device/call_thread.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <signal.h>
+#include <time.h>
+
+#define SOON (clock_mono_ns(clock_real()) + 10 * NS_PER_S)
+
+struct job {
+	atomic_bool started, go, ended;
+	atomic_uint done;
+	sigset_t mask;
+};
+
+static void until(atomic_bool *flag)
+{
+	while (!atomic_load(flag)) {
+		struct timespec ms = { 0, 1000000 };
+
+		nanosleep(&ms, NULL);
+	}
+}
+
+static void wait_for_go(void *arg)
+{
+	struct job *j = arg;
+
+	atomic_store(&j->started, true);
+	until(&j->go);
+	pthread_sigmask(SIG_SETMASK, NULL, &j->mask);
+	atomic_fetch_add(&j->done, 1);
+	atomic_store(&j->ended, true);
+}
+
+static void runs_what_it_is_given(void **state)
+{
+	struct job j = { .go = true };
+	struct call_thread *l = call_thread_new();
+
+	(void)state;
+	assert_non_null(l);
+	for (unsigned i = 0; i < 100; i++) {
+		assert_true(call_thread_post(l, wait_for_go, &j));
+		assert_true(call_thread_wait(l, SOON));
+	}
+	assert_int_equal(atomic_load(&j.done), 100);
+	assert_true(call_thread_free(l));
+}
+
+static void a_busy_lane_takes_nothing_more_and_is_not_waited_for(void **state)
+{
+	struct job j = { 0 }, other = { .go = true };
+	struct call_thread *l = call_thread_new();
+
+	(void)state;
+	assert_true(call_thread_post(l, wait_for_go, &j));
+	assert_false(call_thread_wait(l, 0));
+	assert_false(call_thread_wait(l, clock_mono_ns(clock_real()) + NS_PER_MS));
+	assert_false(call_thread_post(l, wait_for_go, &other));
+	atomic_store(&j.go, true);
+	assert_true(call_thread_wait(l, SOON));
+	assert_int_equal(atomic_load(&other.done), 0);
+	assert_true(call_thread_post(l, wait_for_go, &other));
+	assert_true(call_thread_wait(l, SOON));
+	assert_true(call_thread_free(l));
+}
+
+static void a_busy_lane_is_left_behind(void **state)
+{
+	static struct job j; /* outlives this function, as the contract asks */
+	struct call_thread *l = call_thread_new();
+
+	(void)state;
+	assert_true(call_thread_post(l, wait_for_go, &j));
+	until(&j.started); /* what has not begun when its lane is left never does */
+	assert_false(call_thread_free(l));
+	atomic_store(&j.go, true);
+	until(&j.ended);
+}
+
+static void signals_are_not_for_it(void **state)
+{
+	struct job j = { .go = true };
+	struct call_thread *l = call_thread_new();
+	sigset_t mine;
+
+	(void)state;
+	assert_true(call_thread_post(l, wait_for_go, &j));
+	assert_true(call_thread_wait(l, SOON));
+	assert_int_equal(sigismember(&j.mask, SIGTERM), 1);
+	assert_int_equal(sigismember(&j.mask, SIGCHLD), 1);
+	pthread_sigmask(SIG_SETMASK, NULL, &mine);
+	assert_int_equal(sigismember(&mine, SIGTERM), 0);
+	assert_true(call_thread_free(l));
+	assert_true(call_thread_free(NULL));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(runs_what_it_is_given),
+		cmocka_unit_test(a_busy_lane_takes_nothing_more_and_is_not_waited_for),
+		cmocka_unit_test(a_busy_lane_is_left_behind),
+		cmocka_unit_test(signals_are_not_for_it),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

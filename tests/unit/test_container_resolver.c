@@ -1,0 +1,53 @@
+#include "daemon/container_resolver.h"
+
+#include <gpuward.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#define ID "f6314c57544c3922d67e8eaf377584780ef3820e06fcbb0423798fe9cdfd9371"
+
+static void an_answer_names_the_id_or_says_why_not(void **state)
+{
+	static const struct {
+		int err;
+		const char *answer;
+	} rows[] = {
+		{ 0, "HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n{\"Id\":\"" ID
+		     "\",\"Created\":\"x\"}" },
+		{ 0, "HTTP/1.1 200 OK\r\n\r\n1f\r\n{\"Id\":\"" ID "\",\"Image\":\"sha256:" ID
+		     "\"}" },
+		{ 0, "HTTP/1.0 200 OK\r\n\r\n{ \"Id\": \"" ID "\" }" },
+		{ -GW_E_NOENT,
+		  "HTTP/1.0 404 Not Found\r\n\r\n{\"message\":\"No such container: x\"}" },
+		{ -GW_E_PARSE, "HTTP/1.0 500 Broken\r\n\r\n{\"Id\":\"" ID "\"}" },
+		{ -GW_E_PARSE, "HTTP/1.0 200 OK\r\nX: {\"Id\":\"" ID "\"}" },
+		{ -GW_E_PARSE, "HTTP/1.0 200 OK\r\n\r\n{\"Id\":\"f6314c57\"}" },
+		{ -GW_E_PARSE, "HTTP/1.0 200 OK\r\n\r\n{\"Id\":\"" ID "0\"}" },
+		{ -GW_E_PARSE, "HTTP/1.0 200 OK\r\n\r\n{\"Id\":\"../../../etc" },
+		{ -GW_E_PARSE, "HTTP/1.0" },
+		{ -GW_E_PARSE, "SSH-2.0-x 200 \r\n\r\n{\"Id\":\"" ID "\"}" },
+		{ -GW_E_PARSE, "" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+		char id[CONTAINER_RESOLVER_ID + 1] = "";
+
+		if (container_resolver_read(rows[i].answer, id) != rows[i].err)
+			fail_msg("row %zu", i);
+		assert_string_equal(id, rows[i].err ? "" : ID);
+	}
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(an_answer_names_the_id_or_says_why_not),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

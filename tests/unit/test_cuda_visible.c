@@ -1,0 +1,124 @@
+#include "device/cuda_visible.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <cmocka.h>
+
+#define A "GPU-1aa00000-0000-0000-0000-000000000000"
+#define B "GPU-1ab00000-0000-0000-0000-000000000000"
+#define C "GPU-2cc00000-0000-0000-0000-000000000000"
+
+static const char *const instances[] = { "MIG-11111111-1111", "MIG-22222222-2222", NULL };
+
+struct row {
+	const char *list, *order;
+	int want[3];
+};
+
+static void check(const struct row *row, size_t rows, const char *last_name)
+{
+	for (size_t r = 0; r < rows; r++) {
+		struct cuda_visible_gpu gpu[3] = {
+			{ A, "NVIDIA H200", NULL, 99 },
+			{ B, "NVIDIA H200", NULL, 99 },
+			{ C, last_name, instances, 99 },
+		};
+
+		cuda_visible_resolve(row[r].list, row[r].order, gpu, 3);
+		for (int i = 0; i < 3; i++)
+			if (gpu[i].ordinal != row[r].want[i])
+				fail_msg("\"%s\": GPU %d is %d, not %d", row[r].list, i,
+					 gpu[i].ordinal, row[r].want[i]);
+	}
+}
+
+#define CHECK(rows, name) check(rows, sizeof(rows) / sizeof((rows)[0]), name)
+
+static void numbers_equal_gpus_as_cuda_does(void **state)
+{
+	static const struct row row[] = {
+		{ NULL, NULL, { 0, 1, 2 } },
+		{ "0", NULL, { 0, -1, -1 } },
+		{ "2,0", NULL, { 1, -1, 0 } },
+		{ "2, 0 ", NULL, { 1, -1, 0 } },
+		{ A, NULL, { 0, -1, -1 } },
+		{ B ",0", NULL, { 1, 0, -1 } },
+		{ "GPU-2", NULL, { -1, -1, 0 } },
+		{ "GPU-1ab,GPU-1aa", NULL, { 1, 0, -1 } },
+		{ "MIG-22222222-2222", NULL, { -1, -1, 0 } },
+		{ "MIG-" C "/3/0", NULL, { -1, -1, 0 } },
+		{ "1,MIG-11111111-1111,MIG-22222222-2222,0", NULL, { 3, 0, 1 } },
+	};
+
+	(void)state;
+	CHECK(row, "NVIDIA H200");
+}
+
+static void hides_what_cuda_hides(void **state)
+{
+	static const struct row row[] = {
+		{ "", NULL, { -1, -1, -1 } },
+		{ "-1", NULL, { -1, -1, -1 } },
+		{ "none", NULL, { -1, -1, -1 } },
+		{ "NoDevFiles", NULL, { -1, -1, -1 } },
+		{ "1,-1,0", NULL, { -1, 0, -1 } },
+		{ "1,3,0", NULL, { -1, 0, -1 } },
+		{ "1,99999999999999999999999,0", NULL, { -1, 0, -1 } },
+		{ "1,,0", NULL, { -1, 0, -1 } },
+		{ "1,0x0", NULL, { -1, 0, -1 } },
+		{ "0,GPU-1a,2", NULL, { 0, -1, -1 } }, /* names two */
+		{ "GPU-9", NULL, { -1, -1, -1 } },
+		{ A "0", NULL, { -1, -1, -1 } },
+		{ "MIG-9", NULL, { -1, -1, -1 } },
+		{ "MIG-" A "/1/0", NULL, { -1, -1, -1 } }, /* has no instances */
+		{ "0,0", NULL, { -1, -1, -1 } },
+		{ "1,2," B, NULL, { -1, -1, -1 } },
+	};
+
+	(void)state;
+	CHECK(row, "NVIDIA H200");
+}
+
+static void admits_that_it_cannot_know_the_order_of_unlike_gpus(void **state)
+{
+	static const struct row row[] = {
+		{ NULL, NULL, { -2, -2, -2 } },       { NULL, "FASTEST_FIRST", { -2, -2, -2 } },
+		{ NULL, "PCI_BUS_ID", { 0, 1, 2 } },  { "1", NULL, { -2, -2, -2 } },
+		{ "1", "PCI_BUS_ID", { -1, 0, -1 } }, { C ",1", NULL, { -2, -2, 0 } },
+		{ "1," C, NULL, { -2, -2, 1 } },      { B "," C, NULL, { -1, 0, 1 } },
+		{ "-1", NULL, { -1, -1, -1 } },       { "7", NULL, { -1, -1, -1 } },
+		{ "", NULL, { -1, -1, -1 } },
+	};
+
+	(void)state;
+	CHECK(row, "NVIDIA T400");
+	CHECK(row, NULL);
+}
+
+static void knows_the_order_of_one_gpu_without_a_name(void **state)
+{
+	struct cuda_visible_gpu gpu = { 0 };
+
+	(void)state;
+	cuda_visible_resolve(NULL, NULL, &gpu, 1);
+	assert_int_equal(gpu.ordinal, 0);
+	cuda_visible_resolve("0", NULL, &gpu, 1);
+	assert_int_equal(gpu.ordinal, 0);
+	cuda_visible_resolve("GPU-1", NULL, &gpu, 1);
+	assert_int_equal(gpu.ordinal, -1);
+	cuda_visible_resolve("0", NULL, NULL, 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(numbers_equal_gpus_as_cuda_does),
+		cmocka_unit_test(hides_what_cuda_hides),
+		cmocka_unit_test(admits_that_it_cannot_know_the_order_of_unlike_gpus),
+		cmocka_unit_test(knows_the_order_of_one_gpu_without_a_name),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,131 @@
+/* A sum of joules that only grows: counter readings, samples between them, and neither twice. */
+#include "measure/energy_total.h"
+
+#include "base/clock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#define AT(ms) (100 * NS_PER_S + (uint64_t)(ms)*NS_PER_MS)
+
+static void power(struct energy_total *t, unsigned ms, double w)
+{
+	energy_total_feed(
+		t, &(struct event){ .type = EVENT_POWER, .t_ns = AT(ms), .u.power_w = w });
+}
+
+static void counter(struct energy_total *t, unsigned ms, double j)
+{
+	energy_total_feed(t, &(struct event){ .type = EVENT_COUNTER,
+					      .t_ns = AT(ms),
+					      .u.counter = { AT(ms + 3), j } });
+}
+
+static void samples(struct energy_total *t, unsigned from_ms, unsigned to_ms, double w)
+{
+	for (unsigned ms = from_ms; ms <= to_ms; ms += 20)
+		power(t, ms, w);
+}
+
+static void samples_alone_are_added_up(void **state)
+{
+	struct energy_total t;
+
+	(void)state;
+	energy_total_init(&t, 0.02);
+	samples(&t, 0, 10000, 300);
+	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
+	assert_float_equal(t.measured_s, 10, 1e-9);
+}
+
+static void the_counter_replaces_what_samples_told(void **state)
+{
+	struct energy_total t;
+
+	(void)state;
+	energy_total_init(&t, 0.02);
+	counter(&t, 0, 5000);
+	samples(&t, 0, 10000, 300);
+	counter(&t, 10000, 8100); /* the samples missed 100 J */
+	assert_float_equal(energy_total_joules(&t), 3100, 1e-6);
+	samples(&t, 10020, 12000, 300);
+	assert_float_equal(energy_total_joules(&t), 3700, 1e-6);
+}
+
+static void samples_that_come_late_are_not_counted_twice(void **state)
+{
+	struct energy_total t;
+
+	(void)state;
+	energy_total_init(&t, 0.02);
+	counter(&t, 0, 0);
+	samples(&t, 0, 9000, 300);
+	counter(&t, 10010, 3003);
+	samples(&t, 9020, 11000, 300); /* the ring was fetched after the counter was read */
+	assert_float_equal(energy_total_joules(&t), 3003 + 0.99 * 300, 1e-6);
+}
+
+static void it_never_falls(void **state)
+{
+	struct energy_total t;
+
+	(void)state;
+	energy_total_init(&t, 0.02);
+	counter(&t, 0, 1000);
+	samples(&t, 0, 10000, 300);
+	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
+	counter(&t, 10000, 3970); /* a tick behind */
+	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
+	counter(&t, 11000, 12); /* the driver was loaded anew */
+	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
+	counter(&t, 12000, 412);
+	assert_float_equal(energy_total_joules(&t), 2970 + 400, 1e-6);
+}
+
+static void a_hole_is_not_bridged_but_the_counter_has_it(void **state)
+{
+	struct energy_total t;
+
+	(void)state;
+	energy_total_init(&t, 0.02);
+	samples(&t, 0, 1000, 100);
+	power(&t, 9000, 100);
+	samples(&t, 9020, 10000, 100);
+	assert_float_equal(energy_total_joules(&t), 200, 1e-6);
+	energy_total_init(&t, 0.02);
+	counter(&t, 0, 0);
+	samples(&t, 0, 1000, 100);
+	samples(&t, 9000, 10000, 100);
+	counter(&t, 10000, 1000);
+	assert_float_equal(energy_total_joules(&t), 1000, 1e-6);
+}
+
+static void what_is_no_power_is_left_out(void **state)
+{
+	struct energy_total t;
+
+	(void)state;
+	energy_total_init(&t, 0.02);
+	power(&t, 0, 100);
+	power(&t, 20, -1);
+	power(&t, 20, 100);
+	power(&t, 10, 100);
+	assert_float_equal(energy_total_joules(&t), 2, 1e-9);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(samples_alone_are_added_up),
+		cmocka_unit_test(the_counter_replaces_what_samples_told),
+		cmocka_unit_test(samples_that_come_late_are_not_counted_twice),
+		cmocka_unit_test(it_never_falls),
+		cmocka_unit_test(a_hole_is_not_bridged_but_the_counter_has_it),
+		cmocka_unit_test(what_is_no_power_is_left_out),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,487 @@
+/* The watch on the simulator.  World time is stepped by a thread of the test: waits for events
+ * end in world time, so that a minute of the world takes a moment. */
+#include "simtest.h"
+
+#include "device/event_watch.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#define EVENTS_MAX 64
+#define PATIENCE_S 60
+#define FAST       (500 * NS_PER_MS)
+
+static struct {
+	pthread_mutex_t lock;
+	struct driver_event e[EVENTS_MAX];
+	unsigned count;
+} told = { .lock = PTHREAD_MUTEX_INITIALIZER };
+
+static struct {
+	pthread_t thread;
+	atomic_bool run;
+	bool started;
+	_Atomic uint64_t ns; /* of the world in a millisecond */
+} stepper = { .ns = 20 * NS_PER_MS };
+
+static struct event_watch *watch;
+
+static void on_event(void *arg, const struct driver_event *e)
+{
+	assert_ptr_equal(arg, &told);
+	pthread_mutex_lock(&told.lock);
+	if (told.count < EVENTS_MAX)
+		told.e[told.count] = *e;
+	told.count++;
+	pthread_mutex_unlock(&told.lock);
+}
+
+static unsigned told_count(void)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&told.lock);
+	n = told.count;
+	pthread_mutex_unlock(&told.lock);
+	return n;
+}
+
+/* Position of an event, or -1. */
+static int told_of(uint64_t type, uint64_t data)
+{
+	int at = -1;
+
+	pthread_mutex_lock(&told.lock);
+	for (unsigned i = 0; i < told.count && i < EVENTS_MAX && at < 0; i++)
+		if (told.e[i].type == type && told.e[i].data == data)
+			at = (int)i;
+	pthread_mutex_unlock(&told.lock);
+	return at;
+}
+
+static void nap(void)
+{
+	nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
+}
+
+static void *step(void *arg)
+{
+	(void)arg;
+	while (atomic_load(&stepper.run)) {
+		sim_step(stepper.ns);
+		nap();
+	}
+	return NULL;
+}
+
+static void time_runs(void)
+{
+	atomic_store(&stepper.run, true);
+	assert_int_equal(pthread_create(&stepper.thread, NULL, step, NULL), 0);
+	stepper.started = true;
+}
+
+static void time_stands(void)
+{
+	if (!stepper.started)
+		return;
+	atomic_store(&stepper.run, false);
+	pthread_join(stepper.thread, NULL);
+	stepper.started = false;
+}
+
+/* Generous: only a test that fails waits so long. */
+#define until(condition)                                             \
+	do {                                                         \
+		time_t end_ = time(NULL) + PATIENCE_S;               \
+		while (!(condition)) {                               \
+			if (time(NULL) > end_)                       \
+				fail_msg("in vain: %s", #condition); \
+			nap();                                       \
+		}                                                    \
+	} while (0)
+
+static unsigned listening(void)
+{
+	char why[200];
+
+	return event_watch_status(watch, why, sizeof(why));
+}
+
+static unsigned opens(void)
+{
+	unsigned n;
+
+	pthread_mutex_lock(&sim.ctx->lock);
+	n = sim.ctx->opens;
+	pthread_mutex_unlock(&sim.ctx->lock);
+	return n;
+}
+
+static void begin(unsigned gpus)
+{
+	told.count = 0;
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
+	until(listening() == gpus && sim_calls("nvmlEventSetWait_v2") > 0);
+}
+
+static int end(void **state)
+{
+	(void)state;
+	sim_unhang();
+	if (watch && !stepper.started)
+		time_runs();
+	event_watch_free(watch);
+	watch = NULL;
+	time_stands();
+	stepper.ns = 20 * NS_PER_MS;
+	return sim_teardown(state);
+}
+
+/* A built-in scenario and more lines. */
+static void load_with(const char *name, const char *more)
+{
+	const char *source = getenv("GPUWARD_TEST_SOURCE");
+	char path[4096], text[8192];
+	size_t n;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/sim/scenarios/%s.toml", source ? source : ".", name);
+	f = fopen(path, "r");
+	assert_non_null(f);
+	n = fread(text, 1, sizeof(text) - 1, f);
+	fclose(f);
+	snprintf(text + n, sizeof(text) - n, "%s", more);
+	sim_text(text);
+}
+
+#define XID(at, gpu, number) \
+	"\n[[timeline]]\nat = " #at "\ndo = \"xid\"\ngpu = " #gpu "\ndata = " #number "\n"
+
+static unsigned threads(void)
+{
+	DIR *d = opendir("/proc/self/task");
+	unsigned n = 0;
+
+	assert_non_null(d);
+	for (struct dirent *e; (e = readdir(d));)
+		n += e->d_name[0] != '.';
+	closedir(d);
+	return n;
+}
+
+/* ---- what is told ---- */
+
+static void every_event_of_a_storm_is_told_with_its_gpu_and_its_time(void **state)
+{
+	static const struct {
+		uint64_t type, data;
+	} expected[] = {
+		{ ABI_EVENT_XID, 31 },       { ABI_EVENT_ECC_SINGLE, 0 },
+		{ ABI_EVENT_ECC_DOUBLE, 0 }, { ABI_EVENT_XID, 48 },
+		{ ABI_EVENT_XID, 94 },       { ABI_EVENT_RECOVERY_ACTION, 0 },
+	};
+	const char *uuid;
+	uint64_t last = 0;
+
+	(void)state;
+	sim_scenario("xid-storm");
+	sim_open();
+	uuid = gw_device_text(sim_take(0, 1), GW_T_UUID);
+	begin(2);
+	time_runs();
+	until(told_count() == 6);
+	for (unsigned i = 0; i < 6; i++) {
+		assert_int_equal(told.e[i].type, expected[i].type);
+		assert_int_equal(told.e[i].data, expected[i].data);
+		assert_string_equal(told.e[i].uuid, uuid);
+		assert_true(told.e[i].mono_ns >= last);
+		assert_true(told.e[i].wall_ns > told.e[i].mono_ns);
+		last = told.e[i].mono_ns;
+	}
+	assert_true(told.e[0].mono_ns >=
+		    3 * NS_PER_S); /* at 2 s of a world that began at 1 s */
+}
+
+static void nobody_is_told_of_clocks_and_p_states(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS XID(6, 0, 13));
+	sim_open();
+	begin(2);
+	time_runs();
+	until(told_count() > 0);
+	assert_int_equal(told_count(), 1);
+	assert_int_equal(told.e[0].data, 13);
+}
+
+/* ---- drivers and GPUs that go away ---- */
+
+static void a_driver_that_is_replaced_is_listened_to_again(void **state)
+{
+	(void)state;
+	load_with("driver-reload", XID(5, 0, 31) XID(1000, 0, 43));
+	sim_open();
+	begin(1);
+	time_runs();
+	until(opens() == 2 && listening() == 1);
+	stepper.ns = FAST;
+	until(told_of(ABI_EVENT_XID, 43) >= 0);
+	assert_int_equal(told_of(ABI_EVENT_XID, 31), 0);
+}
+
+static void a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back(void **state)
+{
+	(void)state;
+	load_with("lost-gpu", XID(15, 0, 31) XID(1000, 1, 13));
+	sim_open();
+	begin(2);
+	time_runs();
+	until(told_of(ABI_EVENT_XID, 79) >= 0);
+	stepper.ns = 4 * NS_PER_MS; /* it is lost for 20 s only */
+	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_LOST);
+	until(listening() == 1);
+	stepper.ns = 20 * NS_PER_MS;
+	until(told_of(ABI_EVENT_XID, 31) >= 0);
+	until(sim_take(GW_TIER_FAST, 1)->state == GW_DEVICE_OK);
+	until(listening() == 2);
+	stepper.ns = FAST;
+	until(told_of(ABI_EVENT_XID, 13) >= 0);
+	assert_string_equal(told.e[told_of(ABI_EVENT_XID, 13)].uuid,
+			    told.e[told_of(ABI_EVENT_XID, 79)].uuid);
+}
+
+/* NVML may answer a wait with "lost" for as long as a lost GPU is in the set. */
+static void a_wait_that_fails_is_begun_anew_without_haste(void **state)
+{
+	uint64_t sets;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	begin(2);
+	sim_fault("nvmlEventSetWait_v2", -1, ABI_GPU_IS_LOST);
+	time_runs();
+	sets = sim_calls("nvmlEventSetCreate");
+	until(sim_calls("nvmlEventSetCreate") > sets);
+	assert_true(sim_calls("nvmlEventSetCreate") < sets + 5);
+	sim_fault("nvmlEventSetWait_v2", -1, 0);
+	until(listening() == 2);
+}
+
+/* ---- letting go ---- */
+
+static void a_driver_is_let_go_while_we_wait_and_heard_again_after(void **state)
+{
+	(void)state;
+	sim_text(TWO_GPUS XID(1000, 1, 31));
+	sim_open();
+	begin(2);
+	time_runs();
+	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(sim_calls("nvmlEventSetFree"), sim_calls("nvmlEventSetCreate"));
+	assert_int_equal(sim_calls("nvmlShutdown"), 1);
+	until(listening() == 0);
+	assert_int_equal(sim_calls("nvmlEventSetFree"), sim_calls("nvmlEventSetCreate"));
+	assert_int_equal(gw_resume(sim.ctx), 0);
+	until(listening() == 2);
+	stepper.ns = FAST;
+	until(told_of(ABI_EVENT_XID, 31) >= 0);
+}
+
+static void threads_are_as_many_after_a_hundred_reopenings(void **state)
+{
+	unsigned before;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open_with(NULL, 0, 2 * NS_PER_S);
+	stepper.ns = 200 * NS_PER_MS;
+	begin(2);
+	time_runs();
+	before = threads();
+	for (unsigned i = 0; i < 100; i++) {
+		uint64_t waits = sim_calls("nvmlEventSetWait_v2");
+
+		atomic_store(&sim.ctx->opener[0]->b.reopen, true);
+		assert_int_equal(sim_take(0, 0)->state, GW_DEVICE_OK);
+		until(sim_calls("nvmlEventSetWait_v2") > waits && listening() == 2);
+	}
+	assert_true(opens() > 100);
+	assert_true(sim_calls("nvmlEventSetCreate") > 100);
+	assert_int_equal(threads(), before);
+}
+
+static void a_watch_can_be_had_again_and_again(void **state)
+{
+	unsigned before;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	time_runs();
+	before = threads();
+	for (unsigned i = 0; i < 20; i++) {
+		assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
+		if (i % 2) /* or ended before it has begun */
+			until(listening() == 2);
+		assert_int_equal(event_watch_free(watch), 0);
+		watch = NULL;
+	}
+	assert_int_equal(threads(), before);
+	assert_int_equal(sim_calls("nvmlEventSetFree"), sim_calls("nvmlEventSetCreate"));
+}
+
+/* ---- drivers that cannot ---- */
+
+static void a_library_without_event_calls_has_no_watch(void **state)
+{
+	unsigned before = threads();
+
+	(void)state;
+	sim_text("[driver]\nmissing = [\"nvmlEventSetWait_v2\"]\n" TWO_GPUS);
+	sim_open();
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), -GW_E_NOSUPPORT);
+	assert_null(watch);
+	assert_int_equal(threads(), before);
+}
+
+static void gpus_without_events_are_asked_seldom_and_the_status_says_so(void **state)
+{
+	char why[200] = "";
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_fault("nvmlDeviceGetSupportedEventTypes", -1, ABI_NOT_SUPPORTED);
+	sim_open();
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
+	time_runs();
+	until(sim_calls("nvmlEventSetFree") > 0);
+	assert_int_equal(event_watch_status(watch, why, sizeof(why)), 0);
+	assert_non_null(strstr(why, "no GPU"));
+	assert_int_equal(sim_calls("nvmlEventSetWait_v2"), 0);
+}
+
+static void waits_that_end_at_once_are_not_repeated_at_once(void **state)
+{
+	uint64_t before;
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open();
+	sim_fault("nvmlEventSetWait_v2", -1, ABI_TIMEOUT);
+	begin(2);
+	before = sim_calls("nvmlEventSetWait_v2");
+	for (unsigned i = 0; i < 300; i++)
+		nap();
+	assert_true(sim_calls("nvmlEventSetWait_v2") - before < 30);
+	sim_fault("nvmlEventSetWait_v2", -1, 0);
+}
+
+static void a_wait_that_hangs_is_left_behind_and_tells_nothing_more(void **state)
+{
+	unsigned before = threads();
+
+	(void)state;
+	sim_text(TWO_GPUS XID(3, 0, 31));
+	sim_open();
+	begin(2);
+	sim_hang("nvmlEventSetWait_v2", -1);
+	sim_step(NS_PER_S + NS_PER_MS); /* the wait under way ends, the next one hangs */
+	until(sim_calls("nvmlEventSetWait_v2") > 1);
+	assert_int_equal(event_watch_free(watch), -GW_E_STATE);
+	watch = NULL;
+	sim_step(10 * NS_PER_S);
+	sim_unhang();
+	time_runs();
+	until(threads() == before + 1); /* the stepper */
+	assert_int_equal(told_count(), 0);
+}
+
+static struct gw_ctx *left_behind; /* reachable still, so that it is no leak */
+
+static void a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed(void **state)
+{
+	unsigned before = threads();
+
+	(void)state;
+	sim_text(TWO_GPUS);
+	sim_open_with(NULL, 0, 200 * NS_PER_MS);
+	begin(2);
+	sim_hang("nvmlEventSetWait_v2", -1);
+	sim_step(NS_PER_S);
+	until(sim_calls("nvmlEventSetWait_v2") > 1);
+	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(sim_take(GW_TIER_FAST, 0)->state, GW_DEVICE_OK);
+	assert_int_equal(event_watch_free(watch), -GW_E_STATE);
+	watch = NULL;
+	left_behind = sim.ctx;
+	sim_close();
+	assert_int_equal(sim_calls("nvmlShutdown"), 0);
+	sim_unhang();
+	time_runs();
+	until(threads() <= before + 1);
+}
+
+static void a_gpu_that_sleeps_is_not_woken(void **state)
+{
+	char root[] = "/tmp/gpuward-watch-XXXXXX", cmd[600], why[200];
+
+	(void)state;
+	assert_non_null(mkdtemp(root));
+	snprintf(cmd, sizeof(cmd),
+		 "d=%s/sys/bus/pci/devices/0000:01:00.0; mkdir -p $d/power; echo 0x10de > "
+		 "$d/vendor; echo 0x2684 > $d/device; echo 0x030000 > $d/class; "
+		 "echo suspended > $d/power/runtime_status",
+		 root);
+	assert_int_equal(system(cmd), 0);
+	sim_text("[[gpu]]\nprofile = \"laptop\"\n");
+	sim_open_with(root, 0, 0);
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), 0);
+	time_runs();
+	until(listening() == 0 && event_watch_status(watch, why, sizeof(why)) == 0 &&
+	      strstr(why, "not open"));
+	until(sim_now_ns() > 30 * NS_PER_S);
+	assert_int_equal(sim_calls(NULL), 0);
+	snprintf(cmd, sizeof(cmd), "rm -rf %s", root);
+	assert_int_equal(system(cmd), 0);
+}
+
+static void a_context_without_nvidia_has_no_watch(void **state)
+{
+	struct gw_options o = { .size = sizeof(o), .backend = "none" };
+
+	(void)state;
+	assert_int_equal(gw_open(&o, &sim.ctx), 0);
+	assert_int_equal(event_watch_new(sim.ctx, on_event, &told, &watch), -GW_E_NOSUPPORT);
+	assert_int_equal(event_watch_new(NULL, on_event, &told, &watch), -GW_E_ARG);
+	assert_int_equal(event_watch_free(NULL), 0);
+}
+
+#define watch_test(f) cmocka_unit_test_teardown(f, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		watch_test(every_event_of_a_storm_is_told_with_its_gpu_and_its_time),
+		watch_test(nobody_is_told_of_clocks_and_p_states),
+		watch_test(a_driver_that_is_replaced_is_listened_to_again),
+		watch_test(a_lost_gpu_hides_no_other_and_is_heard_again_when_it_is_back),
+		watch_test(a_wait_that_fails_is_begun_anew_without_haste),
+		watch_test(a_driver_is_let_go_while_we_wait_and_heard_again_after),
+		watch_test(threads_are_as_many_after_a_hundred_reopenings),
+		watch_test(a_watch_can_be_had_again_and_again),
+		watch_test(a_library_without_event_calls_has_no_watch),
+		watch_test(gpus_without_events_are_asked_seldom_and_the_status_says_so),
+		watch_test(waits_that_end_at_once_are_not_repeated_at_once),
+		watch_test(a_wait_that_hangs_is_left_behind_and_tells_nothing_more),
+		watch_test(a_gpu_that_sleeps_is_not_woken),
+		watch_test(a_context_without_nvidia_has_no_watch),
+		/* Last: the simulator stays opened by it. */
+		watch_test(a_context_in_which_a_wait_hangs_stays_open_and_is_left_when_closed),
+	};
+
+	return cmocka_run_group_tests(tests, sim_setup, NULL);
+}

@@ -1,0 +1,416 @@
+/* Another configuration for a guard that runs, in stepped time: when it comes into force, and what of the old one stays. */
+#include "daemon/guard_service_parts.h"
+
+#include "daemon/guard_counts.h"
+
+#include "guard_world.h"
+
+static struct world o;
+static struct guard_service g;
+static struct clock_stepped stepped;
+
+static struct {
+	bool idle, settled; /* the action; the looker's thread */
+	int change_err;
+	unsigned changes, freed, pumps, told, opened;
+	char text[700];
+	char forgotten[64], kept[64];
+	const struct policy *looks_by, *acts_by;
+	int from[POLICY_WORKERS];
+} seen;
+
+/* ---- who acts and who looks ---- */
+
+bool action_idle(struct action *a)
+{
+	(void)a;
+	return seen.idle;
+}
+
+int action_policy(struct action *a, const struct policy *p, const int *from)
+{
+	(void)a;
+	seen.acts_by = p;
+	memcpy(seen.from, from, p->workers * sizeof(*from));
+	return 0;
+}
+
+void scene_thread_policy(struct scene_thread *k, const struct policy *p,
+			 const struct scene_builder_formers *f)
+{
+	(void)f;
+	(void)k;
+	seen.looks_by = p;
+}
+
+bool scene_thread_settled(struct scene_thread *k)
+{
+	(void)k;
+	return seen.settled;
+}
+
+/* ---- the rest of the service's guard ---- */
+
+void guard_settings_done(struct guard_settings *s)
+{
+	(void)s;
+	seen.freed++;
+}
+
+void guard_counts_load(struct tally *t, struct store *store, const struct policy *p)
+{
+	(void)t;
+	(void)store;
+	(void)p;
+}
+
+int guard_service_change(struct guard_service *x, const struct guard_settings *next,
+			 const struct guard_service_records *r)
+{
+	if (seen.change_err)
+		return seen.change_err;
+	seen.changes++;
+	return guard_swap(o.g, &next->policy, r->record, r->count, guarding_time_ns(x));
+}
+
+void guard_service_record_open(struct guard_service *x)
+{
+	(void)x;
+	seen.opened++;
+}
+
+int guard_service_records_read(struct guard_service *x, struct guard_service_records **ret)
+{
+	(void)x;
+	*ret = calloc(1, sizeof(**ret));
+	return 0;
+}
+
+void guard_service_formers(const struct guard_service_records *r, const struct policy *p,
+			   struct scene_builder_formers *ret)
+{
+	(void)r;
+	(void)p;
+	ret->count = 0;
+}
+
+void guard_service_give_notes(struct guard_service *x, const struct guard_service_records *r,
+			      unsigned worker)
+{
+	(void)x;
+	(void)r;
+	(void)worker;
+}
+
+void guard_service_log_decisions(struct guard_service *x)
+{
+	(void)x;
+}
+
+int guard_service_keep(struct guard_service *x, const struct guard_record *r)
+{
+	(void)x;
+	snprintf(seen.kept, sizeof(seen.kept), "%s", r->worker);
+	return 0;
+}
+
+void guard_service_forget(struct guard_service *x, const char *worker)
+{
+	(void)x;
+	snprintf(seen.forgotten, sizeof(seen.forgotten), "%s", worker);
+}
+
+void guard_service_commit(struct guard_service *x)
+{
+	(void)x;
+}
+
+void guard_service_pump(struct guard_service *x)
+{
+	(void)x;
+	seen.pumps++;
+}
+
+void guard_service_fit(struct guard_service *x, struct guard_settings *s)
+{
+	(void)x;
+	(void)s;
+}
+
+const struct guard_view *guard_service_view(struct guard_service *x)
+{
+	return &x->view;
+}
+
+void guard_service_health_swapped(struct guard_service *x)
+{
+	(void)x;
+}
+
+uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)x;
+	(void)severity;
+	va_start(ap, fmt);
+	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
+	va_end(ap);
+	return ++seen.told;
+}
+
+int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *s,
+			 struct beside_parts **ret)
+{
+	(void)b;
+	(void)s;
+	*ret = NULL;
+	return 0;
+}
+
+void guard_inputs_change(struct guard_inputs *b, struct beside_parts *p)
+{
+	(void)b;
+	(void)p;
+}
+
+void guard_inputs_parts_free(struct beside_parts *p)
+{
+	(void)p;
+}
+
+/* ---- the world ---- */
+
+static void begin(void)
+{
+	memset(&seen, 0, sizeof(seen));
+	memset(&g, 0, sizeof(g));
+	seen.idle = true;
+	world_init(&o, 1, 2);
+	o.w[0].load[0] = o.w[1].load[0] = 3 * GIB;
+	world_begin(&o);
+	world_run(&o, 5 * S);
+	clock_stepped_init(&stepped, o.now, o.now);
+	g.settings = calloc(1, sizeof(*g.settings));
+	g.settings->policy = o.p;
+	g.guard = o.g;
+	g.looker = (struct scene_thread *)&g; /* nobody looks into it */
+	g.config.clock = &stepped.clock;
+}
+
+static void end(void)
+{
+	guard_reload_close(&g);
+	free(g.settings);
+	world_done(&o);
+}
+
+/* Of all but so many of the first workers; quiet is another. */
+static void give(unsigned without)
+{
+	struct guard_settings next = { .policy = o.p };
+
+	next.policy.workers = o.p.workers - without;
+	memmove(&next.policy.worker[0], &o.p.worker[without],
+		next.policy.workers * sizeof(o.p.worker[0]));
+	next.policy.standard.quiet_ns += S;
+	guard_service_reload(&g, &next);
+}
+
+static void pass(uint64_t ns)
+{
+	clock_step(&stepped, ns);
+	guard_reload_try(&g);
+}
+
+static void another_configuration_comes_at_once_where_nothing_is_under_way(void **state)
+{
+	struct guard_status s;
+
+	(void)state;
+	begin();
+	give(1);
+	assert_int_equal(seen.changes, 1);
+	assert_int_equal(seen.opened, 1);
+	assert_null(g.next);
+	assert_int_equal(g.settings->policy.workers, 1);
+	assert_ptr_equal(seen.looks_by, &g.settings->policy);
+	assert_ptr_equal(seen.acts_by, &g.settings->policy);
+	assert_int_equal(seen.from[0], 1);
+	assert_string_equal(seen.forgotten, "w0");
+	assert_int_equal(guard_status(g.guard, 0, &s), 0);
+	assert_int_equal(s.state, STATE_ACTIVE); /* w1, as it was */
+	assert_non_null(strstr(seen.text, "1 worker, 0 new, 1 gone"));
+	assert_int_equal(seen.freed, 0); /* a thread may still read the old one */
+	pass(S);
+	assert_int_equal(seen.freed, 0);
+	seen.settled = true;
+	pass(S);
+	assert_int_equal(seen.freed, 1);
+	end();
+}
+
+static void it_waits_for_an_order_and_holds_others_back_for_a_while(void **state)
+{
+	(void)state;
+	begin();
+	seen.idle = false;
+	give(0);
+	assert_int_equal(seen.changes, 0);
+	assert_false(guard_reload_waits(&g));
+	pass(5 * S);
+	assert_false(guard_reload_waits(&g));
+	pass(1);
+	assert_true(guard_reload_waits(&g)); /* so that it comes to an end ... */
+	pass(14 * S);
+	assert_true(guard_reload_waits(&g));
+	assert_int_equal(seen.told, 0);
+	pass(S);
+	assert_false(guard_reload_waits(&g)); /* ... but somebody may need a GPU */
+	assert_int_equal(seen.told, 1);
+	assert_non_null(strstr(seen.text, "still goes by the old configuration"));
+	pass(60 * S);
+	assert_int_equal(seen.told, 1);
+	seen.idle = true;
+	g.writing = true; /* what was ordered is not in the file yet */
+	pass(S);
+	assert_int_equal(seen.changes, 0);
+	g.writing = false;
+	pass(S);
+	assert_int_equal(seen.changes, 1);
+	end();
+}
+
+static void of_two_that_wait_the_later_counts_from_when_the_first_came(void **state)
+{
+	(void)state;
+	begin();
+	seen.idle = false;
+	give(0);
+	pass(4 * S);
+	give(1);
+	assert_int_equal(seen.freed, 1);
+	pass(S + 1);
+	assert_true(guard_reload_waits(&g));
+	seen.idle = true;
+	pass(S);
+	assert_int_equal(seen.changes, 1);
+	assert_int_equal(g.settings->policy.workers, 1);
+	end();
+}
+
+static void one_that_cannot_be_had_leaves_the_old_one(void **state)
+{
+	struct guard_settings *old;
+
+	(void)state;
+	begin();
+	old = g.settings;
+	seen.change_err = -GW_E_NOMEM;
+	give(1);
+	assert_ptr_equal(g.settings, old);
+	assert_null(g.next);
+	assert_int_equal(seen.freed, 1);
+	assert_null(seen.looks_by);
+	assert_string_equal(seen.forgotten, "");
+	assert_non_null(strstr(seen.text, "stays with the old configuration"));
+	end();
+}
+
+static void who_is_gone_while_it_is_out_is_kept_and_told_of(void **state)
+{
+	(void)state;
+	begin();
+	world_ask(&o, 0, ASK_EVICT, 0);
+	world_run(&o, 20 * S);
+	clock_step(&stepped, 20 * S);
+	give(1);
+	assert_int_equal(seen.changes, 1);
+	assert_string_equal(seen.kept, "w0");
+	assert_string_equal(seen.forgotten, "");
+	assert_int_equal(seen.told, 2); /* and of the configuration */
+	end();
+}
+
+/* Of earlier runs, at a start. */
+static void who_is_missing_in_the_file_is_told_of_while_it_may_live(void **state)
+{
+	static const struct {
+		const char *name, *kind;
+		int64_t pid;
+		bool past;
+		const char *said; /* NULL: it is forgotten */
+	} rows[] = {
+		{ "w0", "vllm", 0, false, "" }, /* it is there */
+		{ "a", "vllm", 0, false, "POST /wake_up" },
+		{ "b", "vllm", INT32_MAX, false, NULL }, /* it ended */
+		{ "c", "ollama", 0, true, NULL },
+		{ "d", "systemd", 0, true, NULL },
+		{ "d", "systemd", INT32_MAX, false, "start its unit" },
+		{ "e", "signal", 0, false, "send it its resume_signal" },
+		{ "f", "checkpoint", 0, false, "gpuward guard recover" },
+		{ "g", "", 0, false, "by hand" },
+	};
+	struct guard_service_records *r = calloc(1, sizeof(*r));
+
+	(void)state;
+	begin();
+	r->count = 1;
+	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		const char *said = rows[i].said;
+
+		memset(r, 0, sizeof(*r));
+		r->count = 1;
+		r->record[0].evicted = true;
+		r->record[0].level = 2;
+		r->record[0].roots = rows[i].pid != 0;
+		r->record[0].root[0].pid = rows[i].pid;
+		r->more[0].past = rows[i].past;
+		snprintf(r->record[0].worker, sizeof(r->record[0].worker), "%s", rows[i].name);
+		snprintf(r->more[0].kind, sizeof(r->more[0].kind), "%s", rows[i].kind);
+		seen.text[0] = seen.forgotten[0] = '\0';
+		guard_service_log_missing(&g, r);
+		assert_string_equal(seen.forgotten, said ? "" : rows[i].name);
+		assert_int_equal(seen.text[0] != '\0', said && *said);
+		assert_non_null(strstr(seen.text, said ? said : ""));
+	}
+	free(r);
+	end();
+}
+
+static void decisions_are_those_of_who_is_still_there(void **state)
+{
+	(void)state;
+	begin();
+	g.view.first = GUARD_VIEW_DECISIONS - 1; /* around the end */
+	g.view.decisions = 3;
+	for (unsigned i = 0; i < 3; i++) {
+		struct guard_view_decision *d =
+			&g.ring[(g.view.first + i) % GUARD_VIEW_DECISIONS];
+
+		d->id = i + 1;
+		d->decision.worker = i != 1;
+	}
+	give(1);
+	assert_int_equal(g.view.decisions, 2);
+	assert_int_equal(g.ring[GUARD_VIEW_DECISIONS - 1].id, 1);
+	assert_int_equal(g.ring[GUARD_VIEW_DECISIONS - 1].decision.worker, 0);
+	assert_int_equal(g.ring[0].id, 3);
+	end();
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			another_configuration_comes_at_once_where_nothing_is_under_way),
+		cmocka_unit_test(it_waits_for_an_order_and_holds_others_back_for_a_while),
+		cmocka_unit_test(of_two_that_wait_the_later_counts_from_when_the_first_came),
+		cmocka_unit_test(one_that_cannot_be_had_leaves_the_old_one),
+		cmocka_unit_test(who_is_gone_while_it_is_out_is_kept_and_told_of),
+		cmocka_unit_test(who_is_missing_in_the_file_is_told_of_while_it_may_live),
+		cmocka_unit_test(decisions_are_those_of_who_is_still_there),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,328 @@
+/* What the service makes of the health of a GPU: a worker that leaves and returns, what people are told, what the guard
+ * says of its end and the log of its limit.  The GPU is the test's own, the guard is real. */
+#include "daemon/guard_service_parts.h"
+
+#include "guard_world.h"
+
+#include "device/nvml_abi.h"
+
+#include <math.h>
+
+static struct world o;
+static struct guard_service g;
+static struct guard_settings settings;
+static struct {
+	struct gw_device d;
+	double value[GW_QUANTITIES];
+	uint8_t why[GW_QUANTITIES];
+} gpu;
+static struct {
+	unsigned events;
+	char text[512];
+	const char *severity;
+} told;
+
+/* ---- the rest of the service ---- */
+
+uint64_t guard_service_now_ns(void)
+{
+	return o.now;
+}
+
+uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
+{
+	(void)x;
+	(void)severity;
+	(void)fmt;
+	return 1;
+}
+
+int guard_service_device_of(const struct guard_service *x, const char *uuid)
+{
+	(void)x;
+	return strcmp(uuid, "GPU-0") == 0 ? 0 : -1;
+}
+
+void guard_service_reason(struct guard_service *x, const char *uuid, enum guard_reason r,
+			  bool on, const char *why, uint64_t now)
+{
+	(void)x;
+	guard_reason_set(o.g, uuid, r, on, why, now);
+}
+
+void guard_service_reason_ends(struct guard_service *x, const char *uuid, enum guard_reason r,
+			       const char *clears, uint64_t clears_ns)
+{
+	(void)x;
+	guard_reason_ends(o.g, uuid, r, clears, clears_ns);
+}
+
+void guard_service_heat(struct guard_service *x, const char *uuid, unsigned heat,
+			const char *why, uint64_t now)
+{
+	(void)x;
+	(void)now;
+	guard_heat(o.g, uuid, heat, why);
+}
+
+int guard_service_trust(struct guard_service *x, const char *uuid, uint64_t now)
+{
+	(void)x;
+	return guard_trust(o.g, uuid, now);
+}
+
+void guard_service_pump(struct guard_service *x)
+{
+	(void)x;
+	world_fetch(&o);
+}
+
+void scene_thread_trigger(struct scene_thread *l)
+{
+	(void)l;
+}
+
+static uint64_t tell(void *arg, const struct view_event *e)
+{
+	(void)arg;
+	assert_string_equal(e->kind, "health");
+	assert_string_equal(e->uuid, "GPU-0");
+	told.events++;
+	told.severity = e->severity;
+	snprintf(told.text, sizeof(told.text), "%s", e->text);
+	return 1;
+}
+
+/* ---- a GPU ---- */
+
+static void set(unsigned q, double v)
+{
+	gpu.value[q] = v;
+	gpu.why[q] = isnan(v) ? GW_ABSENT_NOT_SUPPORTED : GW_HAVE;
+}
+
+static int begin(void **state)
+{
+	(void)state;
+	memset(&g, 0, sizeof(g));
+	memset(&gpu, 0, sizeof(gpu));
+	memset(&told, 0, sizeof(told));
+	memset(&settings, 0, sizeof(settings));
+	memset(gpu.why, GW_ABSENT_NOT_SUPPORTED, sizeof(gpu.why));
+	gpu.d = (struct gw_device){ .state = GW_DEVICE_OK,
+				    .message = "",
+				    .value_count = GW_QUANTITIES,
+				    .value = gpu.value,
+				    .value_absence = gpu.why };
+	set(GW_Q_TEMPERATURE_GPU, 50);
+	set(GW_Q_RECOVERY_ACTION, 0);
+	world_init(&o, 1, 1);
+	world_begin(&o);
+	world_run(&o, S);
+	settings.health_enabled = true;
+	settings.health_interval_ns = S;
+	health_options_init(&settings.health);
+	g.settings = &settings;
+	g.guard = o.g;
+	g.config.tell = tell;
+	snprintf(g.uuid[0], sizeof(g.uuid[0]), "GPU-0");
+	return 0;
+}
+
+static int end(void **state)
+{
+	(void)state;
+	guard_service_health_forget(&g, 0);
+	world_done(&o);
+	return 0;
+}
+
+static void ticks(unsigned n)
+{
+	while (n--) {
+		guard_service_health_read(&g, 0, &gpu.d);
+		guard_service_pump(&g);
+		world_run(&o, S);
+	}
+}
+
+static void xid(unsigned number, bool past)
+{
+	struct driver_event e = {
+		.uuid = "GPU-0", .type = ABI_EVENT_XID, .data = number, .mono_ns = o.now
+	};
+
+	guard_service_health_event(&g, &e, past);
+	guard_service_pump(&g);
+}
+
+static struct guard_why why(enum guard_reason r)
+{
+	struct guard_why ret;
+
+	assert_true(guard_why(o.g, 0, r, &ret));
+	return ret;
+}
+
+static uint32_t mask(void)
+{
+	return world_status(&o, 0).mask;
+}
+
+/* ---- tests ---- */
+
+static void a_fault_ends_for_the_guard_when_it_ends_for_health(void **state)
+{
+	struct health_status s;
+
+	(void)state;
+	settings.health.clean_ns = 300 * S;
+	ticks(2);
+	xid(79, false);
+	ticks(3);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	assert_int_equal(mask(), 1u << REASON_HEALTH);
+	health_status(g.health[0], o.now, &s);
+	assert_true(s.worst.clears_ns > o.now + 290 * S);
+	assert_int_equal(why(REASON_HEALTH).clears_ns, s.worst.clears_ns);
+	assert_non_null(strstr(why(REASON_HEALTH).clears, "clean for 300 s"));
+	assert_non_null(strstr(why(REASON_HEALTH).evidence, "Xid 79"));
+	ticks(295);
+	assert_int_equal(mask(), 1u << REASON_HEALTH);
+	ticks(10);
+	assert_int_equal(mask(), 0);
+	world_run(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+}
+
+static void another_end_in_the_settings_is_told_with_the_next_reading(void **state)
+{
+	(void)state;
+	ticks(2);
+	xid(79, false);
+	ticks(2);
+	assert_non_null(strstr(why(REASON_HEALTH).clears, "for 60 s"));
+	settings.health.clean_ns = 90 * S;
+	guard_service_health_swapped(&g);
+	ticks(1);
+	assert_non_null(strstr(why(REASON_HEALTH).clears, "for 90 s"));
+}
+
+static double threshold(void)
+{
+	const struct guard_decision d = { .gpu = "GPU-0",
+					  .temperature_c = 40, /* older than what health read */
+					  .mono_ns = o.now };
+
+	return guard_service_threshold_c(&g, &d);
+}
+
+static void the_log_tells_the_temperature_at_which_workers_leave(void **state)
+{
+	(void)state;
+	assert_true(isnan(threshold())); /* not watched yet */
+	ticks(1);
+	assert_true(threshold() == 85);
+	set(GW_Q_TEMPERATURE_GPU, 84);
+	ticks(10);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+	assert_true(threshold() == 85);
+	set(GW_Q_TEMPERATURE_GPU, 85);
+	ticks(6);
+	assert_int_equal(mask(), 1u << REASON_THERMAL);
+	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
+	set(GW_Q_TEMPERATURE_SLOWDOWN, 93);
+	ticks(1);
+	assert_true(threshold() == 91);
+	assert_true(isnan(guard_service_threshold_c(
+		&g, &(struct guard_decision){ .gpu = "GPU-1", .mono_ns = o.now })));
+}
+
+static void people_are_told_once_for_each_level(void **state)
+{
+	(void)state;
+	ticks(5);
+	assert_int_equal(told.events, 0);
+	set(GW_Q_ROWS_PENDING, 1);
+	ticks(5);
+	assert_int_equal(told.events, 1);
+	assert_string_equal(told.severity, "warning");
+	assert_non_null(strstr(told.text, "GPU is not quite well: A memory row waits"));
+	assert_null(strstr(told.text, ".."));
+	xid(79, false);
+	ticks(5);
+	assert_int_equal(told.events, 2);
+	assert_string_equal(told.severity, "error");
+	assert_non_null(strstr(told.text, "in quarantine: Xid 79"));
+}
+
+static void an_xid_of_before_moves_nobody_where_the_driver_asks_for_nothing(void **state)
+{
+	struct health_status s;
+
+	(void)state;
+	ticks(1);
+	xid(79, true);
+	ticks(2);
+	assert_int_equal(mask(), 0);
+	health_status(g.health[0], o.now, &s);
+	assert_int_equal(s.past_xids, 1);
+	assert_int_equal(s.xids, 0);
+}
+
+static void health_that_is_no_longer_watched_holds_nobody_back(void **state)
+{
+	(void)state;
+	settings.health.absolute_c = 45;
+	ticks(6);
+	xid(79, false);
+	assert_int_equal(mask(), 1u << REASON_THERMAL | 1u << REASON_HEALTH);
+	settings.health_enabled = false;
+	guard_service_health_swapped(&g);
+	assert_int_equal(mask(), 0);
+	assert_null(g.health[0]);
+	assert_true(isnan(threshold()));
+	ticks(3);
+	assert_null(g.health[0]);
+	world_run(&o, 60 * S);
+	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
+}
+
+static void who_clears_a_quarantine_ends_its_reason_and_no_other(void **state)
+{
+	char message[200] = "";
+
+	(void)state;
+	settings.health.absolute_c = 45;
+	ticks(6);
+	xid(79, false);
+	set(GW_Q_RECOVERY_ACTION, 1);
+	ticks(2);
+	assert_int_equal(guard_service_clear(&g, "GPU-0", "a test", message, sizeof(message)),
+			 -GW_E_STATE);
+	assert_non_null(strstr(message, "reset the GPU"));
+	set(GW_Q_RECOVERY_ACTION, 0);
+	ticks(2);
+	assert_int_equal(guard_service_clear(&g, "GPU-0", "a test", message, sizeof(message)),
+			 0);
+	assert_int_equal(mask(), 1u << REASON_THERMAL);
+	assert_int_equal(guard_service_clear(&g, "GPU-9", "a test", message, sizeof(message)),
+			 -GW_E_NOENT);
+}
+
+#define health_test(f) cmocka_unit_test_setup_teardown(f, begin, end)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		health_test(a_fault_ends_for_the_guard_when_it_ends_for_health),
+		health_test(another_end_in_the_settings_is_told_with_the_next_reading),
+		health_test(the_log_tells_the_temperature_at_which_workers_leave),
+		health_test(people_are_told_once_for_each_level),
+		health_test(an_xid_of_before_moves_nobody_where_the_driver_asks_for_nothing),
+		health_test(health_that_is_no_longer_watched_holds_nobody_back),
+		health_test(who_clears_a_quarantine_ends_its_reason_and_no_other),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

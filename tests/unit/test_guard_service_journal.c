@@ -1,0 +1,501 @@
+/* What the guard decides goes into a file before it is done: with a store that takes nothing, and one that does. */
+#include "daemon/guard_service_parts.h"
+
+#include "daemon/guard_counts.h"
+
+#include "guard_world.h"
+
+/* ---- the file ---- */
+
+static struct {
+	bool full;
+	unsigned kept, tried, orders, refused;
+	unsigned highest; /* level that was ordered */
+	bool slow;        /* nothing is written yet */
+	bool lags;        /* nor is the next, at once */
+	bool fails;       /* what was taken cannot be written */
+	char last[8192];  /* record */
+	/* An order that learns: its notes, and what came of it. */
+	bool learns, learnt;
+	bool then_slow;        /* the disk, from then on */
+	unsigned then_full_at; /* ... or full, at this level */
+	struct guard_order order;
+	unsigned gone_on, turned_down;
+	bool kept_before; /* its notes were in the file when it went on */
+	unsigned forgot;  /* how often notes were dropped */
+	unsigned errors;  /* returns that failed, told as errors */
+} disk;
+
+#define NOTE "model of-the-test"
+
+int store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size)
+{
+	(void)s;
+	(void)kind;
+	(void)id;
+	assert_int_equal(strlen(json), size);
+	disk.tried++;
+	disk.kept += !disk.full;
+	if (!disk.full)
+		snprintf(disk.last, sizeof(disk.last), "%s", json);
+	return disk.full ? -GW_E_SIZE : 0;
+}
+
+int store_kept(struct store *s, const char *kind, unsigned max,
+	       void (*each)(void *arg, const char *id, const char *json), void *arg)
+{
+	(void)s;
+	(void)kind;
+	(void)max;
+	(void)each;
+	(void)arg;
+	return 0;
+}
+
+void store_forget(struct store *s, const char *kind, const char *id)
+{
+	(void)s;
+	(void)kind;
+	(void)id;
+}
+
+void store_commit(struct store *s)
+{
+	(void)s;
+	disk.slow = disk.slow || disk.lags;
+}
+
+/* All that was taken is in the file: that a record was not taken is nothing that it knows of. */
+int store_flush(struct store *s, uint64_t timeout_ns)
+{
+	(void)s;
+	(void)timeout_ns;
+	return disk.fails ? -GW_E_IO : disk.slow ? -GW_E_TIMEOUT : 0;
+}
+
+const char *store_state(struct store *s)
+{
+	(void)s;
+	return disk.fails ? "the disk is full" : "ok";
+}
+
+bool store_lasting(struct store *s)
+{
+	(void)s;
+	return true;
+}
+
+static struct {
+	char key[96];
+	double value;
+} count[512];
+static unsigned counts;
+
+double store_count_now(struct store *s, const char *key)
+{
+	(void)s;
+	for (unsigned i = 0; i < counts; i++)
+		if (strcmp(count[i].key, key) == 0)
+			return count[i].value;
+	return 0;
+}
+
+double store_count(struct store *s, const char *key)
+{
+	return store_count_now(s, key);
+}
+
+void store_set_count(struct store *s, const char *key, double value)
+{
+	unsigned i = 0;
+
+	(void)s;
+	while (i < counts && strcmp(count[i].key, key) != 0)
+		i++;
+	assert_true(i < sizeof(count) / sizeof(count[0]));
+	counts += i == counts;
+	snprintf(count[i].key, sizeof(count[i].key), "%s", key);
+	count[i].value = value;
+}
+
+/* ---- who acts ---- */
+
+static struct world o;
+static struct guard_service g;
+
+int action_order(struct action *a, const struct guard_order *order)
+{
+	(void)a;
+	disk.orders++;
+	if (order->verb == ORDER_EVICT && disk.learns) {
+		disk.learnt = true;
+		disk.order = *order;
+		disk.slow = disk.then_slow;
+		disk.full = order->level == disk.then_full_at;
+		return 0;
+	}
+	if (order->verb == ORDER_EVICT && order->level > disk.highest)
+		disk.highest = order->level;
+	world_obey(&o, order);
+	return 0;
+}
+
+bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
+{
+	(void)a;
+	if (worker == disk.order.worker && disk.learnt)
+		*ret = disk.order;
+	return worker == disk.order.worker && disk.learnt;
+}
+
+void action_go_on(struct action *a, unsigned worker, const char *why_not)
+{
+	(void)a;
+	(void)worker;
+	assert_true(disk.learnt);
+	disk.learnt = false;
+	disk.gone_on += !why_not;
+	disk.turned_down += why_not != NULL;
+	disk.kept_before = strstr(disk.last, NOTE) != NULL;
+	if (!why_not) {
+		world_obey(&o, &disk.order);
+		return;
+	}
+	o.outcome[o.outcomes].order = disk.order.id;
+	o.outcome[o.outcomes++].ok = false;
+}
+
+void action_notes(struct action *a, unsigned worker, char *out, size_t size)
+{
+	(void)a;
+	(void)worker;
+	snprintf(out, size, "%s", disk.learnt ? NOTE : "");
+}
+
+void action_set_notes(struct action *a, unsigned worker, const char *notes)
+{
+	(void)a;
+	(void)worker;
+	disk.forgot += !*notes;
+}
+
+/* ---- the rest of the service's guard ---- */
+
+void guard_service_outcome(struct guard_service *x, const struct guard_outcome *out)
+{
+	(void)x;
+	disk.refused += strstr(out->message, "the journal cannot be written") != NULL;
+	guard_outcome(o.g, out, o.now);
+}
+
+bool guard_service_next_order(struct guard_service *x, struct guard_order *ret)
+{
+	(void)x;
+	return guard_next_order(o.g, ret);
+}
+
+bool guard_service_next_decision(struct guard_service *x, struct guard_decision *ret)
+{
+	(void)x;
+	return guard_next_decision(o.g, ret);
+}
+
+bool guard_service_next_record(struct guard_service *x, struct guard_record *ret)
+{
+	(void)x;
+	return guard_next_record(o.g, ret);
+}
+
+bool guard_reload_waits(const struct guard_service *x)
+{
+	(void)x;
+	return false;
+}
+
+void guard_reload_try(struct guard_service *x)
+{
+	(void)x;
+}
+
+void guard_service_count_eviction(struct guard_service *x, const struct guard_decision *d)
+{
+	(void)x;
+	(void)d;
+}
+
+double guard_service_threshold_c(const struct guard_service *x, const struct guard_decision *d)
+{
+	(void)x;
+	(void)d;
+	return (double)NAN;
+}
+
+static uint64_t tell(void *arg, const struct view_event *e)
+{
+	(void)arg;
+	disk.errors += strcmp(e->severity, "error") == 0 && strstr(e->text, "resume failed");
+	return 1;
+}
+
+/* ---- the world with a journal ---- */
+
+static struct guard_settings settings;
+
+static uint64_t time_of_the_world(void *ctx)
+{
+	(void)ctx;
+	return o.now;
+}
+
+static const struct clock world_clock = { time_of_the_world, time_of_the_world, NULL, NULL };
+
+static void begin(unsigned level)
+{
+	memset(&disk, 0, sizeof(disk));
+	memset(&g, 0, sizeof(g));
+	counts = 0;
+	world_init(&o, 1, 1);
+	o.p.worker[0].knobs.max_level = level;
+	o.p.worker[0].match.unit = "w0.service";
+	o.w[0].fail_level = level - 1; /* what is gentler does not help */
+	world_begin(&o);
+	settings.policy = o.p;
+	g.settings = &settings;
+	g.guard = o.g;
+	g.config.tell = tell;
+	g.config.clock = &world_clock;
+	guard_counts_load(&g.tally, NULL, &o.p);
+}
+
+static void run_for(uint64_t ns)
+{
+	for (uint64_t end = o.now + ns; o.now < end; o.now += o.step_ns) {
+		struct guard_outcome done[WORLD_WORKERS];
+		unsigned n = o.outcomes;
+
+		memcpy(done, o.outcome, sizeof(done));
+		o.outcomes = 0;
+		o.w[0].has_order = false;
+		for (unsigned i = 0; i < n; i++)
+			guard_outcome(o.g, &done[i], o.now);
+		world_scene(&o);
+		guard_look(o.g, &o.s);
+		guard_service_pump(&g);
+	}
+}
+
+static void nothing_above_level_2_is_done_whose_record_found_no_place(void **state)
+{
+	(void)state;
+	begin(4);
+	run_for(S);
+	disk.full = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(20 * S);
+	assert_true(disk.orders > 0);
+	assert_true(disk.refused > 0);
+	assert_int_equal(disk.highest, 2);
+	assert_true(o.w[0].alive);
+	assert_int_not_equal(g.unkept, 0);
+	world_done(&o);
+}
+
+static void a_record_that_found_no_place_is_kept_later_and_then_orders_go_on(void **state)
+{
+	unsigned kept;
+
+	(void)state;
+	begin(4);
+	run_for(S);
+	disk.full = true;
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(10 * S);
+	kept = disk.kept;
+	disk.full = false;
+	run_for(120 * S);
+	assert_true(disk.kept > kept);
+	assert_int_equal(g.unkept, 0);
+	assert_int_equal(disk.highest, 4);
+	assert_false(o.w[0].alive);
+	world_done(&o);
+}
+
+static loop_timer_fn *timer;
+
+int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
+{
+	(void)l;
+	(void)arg;
+	timer = fn;
+	*ret = (struct loop_source *)&timer;
+	return 0;
+}
+
+void loop_set_time(struct loop_source *s, uint64_t t_ns)
+{
+	(void)s;
+	(void)t_ns;
+}
+
+static void what_an_order_learns_is_in_the_file_before_it_goes_on(void **state)
+{
+	(void)state;
+	begin(2);
+	o.w[0].fail_level = 0;
+	disk.learns = disk.then_slow = true;
+	assert_int_equal(guard_service_journal_open(&g), 0);
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	for (unsigned i = 0; i < 1000 && !disk.learnt; i++)
+		run_for(o.step_ns);
+	run_for(S / 2);
+	assert_true(disk.learnt);
+	assert_int_equal(disk.gone_on, 0);
+	disk.slow = false;
+	disk.lags = true; /* it is kept once, not again and again */
+	timer(&g, o.now);
+	assert_int_equal(disk.gone_on, 1);
+	assert_true(disk.kept_before);
+	world_done(&o);
+}
+
+static void notes_are_dropped_when_nothing_is_to_be_undone_any_more(void **state)
+{
+	unsigned forgot;
+
+	(void)state;
+	begin(2);
+	o.w[0].fail_level = 0;
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 60 * S);
+	for (unsigned i = 0; i < 1000 && o.w[0].verbs[ORDER_EVICT] == 0; i++)
+		run_for(o.step_ns);
+	forgot = disk.forgot;
+	run_for(10 * S);
+	assert_int_equal(disk.forgot, forgot); /* it is out: they are needed */
+	for (unsigned i = 0; i < 10000 && o.w[0].verbs[ORDER_RESUME] == 0; i++)
+		run_for(o.step_ns);
+	run_for(60 * S);
+	assert_true(disk.forgot > forgot);
+	world_done(&o);
+}
+
+static void an_order_above_level_2_whose_notes_find_no_place_is_turned_down(void **state)
+{
+	(void)state;
+	begin(4);
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	disk.learns = true;
+	disk.then_full_at = 4;
+	for (unsigned i = 0; i < 1000 && !disk.turned_down; i++)
+		run_for(o.step_ns);
+	assert_true(disk.turned_down > 0);
+	assert_true(o.w[0].alive);
+	disk.full = false;
+	disk.then_full_at = 0;
+	run_for(120 * S);
+	assert_false(o.w[0].alive);
+	world_done(&o);
+}
+
+static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **state)
+{
+	char message[200];
+
+	(void)state;
+	begin(2);
+	run_for(S);
+	assert_string_equal(g.view.journal, "ok");
+	disk.fails = true;
+	assert_int_equal(guard_ask(o.g, 0, ASK_HOLD_EVICTED, UINT64_MAX, o.now, message,
+				   sizeof(message)),
+			 0);
+	guard_service_pump(&g);
+	assert_non_null(strstr(g.view.journal, "cannot be written"));
+	run_for(20 * S);
+	assert_non_null(strstr(g.view.journal, "cannot be written"));
+	disk.fails = false; /* nothing new is decided: what waits is written */
+	guard_service_pump(&g);
+	assert_false(g.failed);
+	assert_string_equal(g.view.journal, "ok");
+	world_done(&o);
+}
+
+static void a_return_that_fails_is_told_as_an_error(void **state)
+{
+	(void)state;
+	begin(2);
+	o.w[0].fail_level = 0;
+	o.w[0].wont_return = true;
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 10 * S);
+	run_for(200 * S);
+	assert_true(disk.errors > 0);
+	world_done(&o);
+}
+
+static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(void **state)
+{
+	struct guard_status s;
+
+	(void)state;
+	begin(4);
+	o.w[0].busy = true; /* drains as long as it may */
+	run_for(S);
+	world_guest(&o, "now-game", 0, GIB, S, 0);
+	run_for(120 * S);
+	assert_int_equal(guard_status(o.g, 0, &s), 0);
+	assert_int_equal(s.state, STATE_EVICTED);
+	assert_true(s.freed_ns > o.p.standard.drain_ns);
+	assert_true(fabs(g.view.counts.free_seconds_last - (double)s.freed_ns * 1e-9) < 1e-6);
+	world_done(&o);
+}
+
+static void what_a_worker_did_that_is_gone_is_still_counted(void **state)
+{
+	struct guard_decision d = { .result = RESULT_FREED, .level = 2 };
+	struct policy *p = calloc(1, sizeof(*p));
+	char name[16];
+
+	(void)state;
+	begin(2);
+	assert_non_null(p);
+	memset(&g.tally, 0, sizeof(g.tally));
+	p->workers = 1;
+	for (unsigned i = 0; i < POLICY_WORKERS + 8; i++) {
+		snprintf(name, sizeof(name), "gone%u", i);
+		p->worker[0].name = name;
+		guard_counts_load(&g.tally, NULL, p);
+		guard_counts_add(&g.tally, NULL, name, &d);
+		assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
+	}
+	assert_int_equal(g.tally.workers, 1);
+	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	snprintf(name, sizeof(name), "gone0"); /* it comes again */
+	guard_counts_load(&g.tally, NULL, p);
+	assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
+	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	free(p);
+	world_done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_above_level_2_is_done_whose_record_found_no_place),
+		cmocka_unit_test(
+			a_record_that_found_no_place_is_kept_later_and_then_orders_go_on),
+		cmocka_unit_test(what_an_order_learns_is_in_the_file_before_it_goes_on),
+		cmocka_unit_test(notes_are_dropped_when_nothing_is_to_be_undone_any_more),
+		cmocka_unit_test(
+			an_order_above_level_2_whose_notes_find_no_place_is_turned_down),
+		cmocka_unit_test(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is),
+		cmocka_unit_test(a_return_that_fails_is_told_as_an_error),
+		cmocka_unit_test(
+			the_time_to_free_begins_with_the_first_order_and_is_the_workers_own),
+		cmocka_unit_test(what_a_worker_did_that_is_gone_is_still_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,173 @@
+/* For which GPUs a service acts, in stepped time: locks are as the test says. */
+#include "daemon/guard_service_parts.h"
+
+#include "daemon/guard_lock.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+static struct {
+	int err;     /* that the next tries end with */
+	int64_t pid; /* of who has it */
+	unsigned tries;
+	char foreign[2][64]; /* who else acts, as the guard was told last; of GPU-0 and GPU-1 */
+	unsigned told_foreign, told;
+	char text[700]; /* that people were told last */
+} seen;
+
+static struct guard_service g;
+static struct guard_settings settings;
+static struct clock_stepped stepped;
+static struct scene scene;
+
+int guard_lock_take(const char *uuid, int *ret_fd, int64_t *ret_pid, char *message, size_t size)
+{
+	seen.tries++;
+	snprintf(message, size, "lock of %s", uuid);
+	*ret_pid = seen.pid;
+	if (!seen.err)
+		*ret_fd = dup(STDERR_FILENO);
+	return seen.err;
+}
+
+void guard_service_foreign(struct guard_service *x, const char *uuid, const char *holder)
+{
+	assert_ptr_equal(x, &g);
+	snprintf(seen.foreign[uuid[4] - '0'], sizeof(seen.foreign[0]), "%s",
+		 holder ? holder : "");
+	seen.told_foreign++;
+}
+
+uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)x;
+	(void)severity;
+	va_start(ap, fmt);
+	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
+	va_end(ap);
+	return ++seen.told;
+}
+
+static void begin(unsigned gpus)
+{
+	memset(&seen, 0, sizeof(seen));
+	memset(&g, 0, sizeof(g));
+	memset(&scene, 0, sizeof(scene));
+	unsetenv("RUNTIME_DIRECTORY");
+	clock_stepped_init(&stepped, 100 * NS_PER_S, 100 * NS_PER_S);
+	settings.policy.mode = GUARD_ENFORCE;
+	g.settings = &settings;
+	g.config.clock = &stepped.clock;
+	scene.gpus = gpus;
+	for (unsigned i = 0; i < gpus; i++)
+		snprintf(scene.gpu[i].uuid, sizeof(scene.gpu[i].uuid), "GPU-%u", i);
+}
+
+static void look_after(uint64_t ns)
+{
+	clock_step(&stepped, ns);
+	guard_service_lock_look(&g, &scene);
+}
+
+static void who_has_the_lock_asks_for_it_no_more(void **state)
+{
+	(void)state;
+	begin(2);
+	for (unsigned i = 0; i < 20; i++)
+		look_after(NS_PER_S);
+	assert_int_equal(seen.tries, 2); /* one a GPU */
+	assert_int_equal(seen.told + seen.told_foreign, 0);
+	guard_service_lock_close(&g);
+}
+
+static void another_that_acts_is_told_of_once_and_asked_again_every_five_seconds(void **state)
+{
+	(void)state;
+	begin(1);
+	seen.err = -GW_E_STATE;
+	seen.pid = 4711;
+	look_after(0);
+	assert_string_equal(seen.foreign[0], "another gpuward (process 4711)");
+	assert_non_null(
+		strstr(seen.text, "guards GPU-0 (lock of GPU-0): this one only observes"));
+	for (unsigned i = 0; i < 49; i++)
+		look_after(100 * NS_PER_MS);
+	assert_int_equal(seen.tries, 1);
+	look_after(100 * NS_PER_MS);
+	assert_int_equal(seen.tries, 2);
+	assert_int_equal(seen.told, 1);
+	seen.err = 0;
+	look_after(4 * NS_PER_S);
+	assert_int_equal(seen.told_foreign, 1);
+	look_after(NS_PER_S);
+	assert_int_equal(seen.told_foreign, 2);
+	assert_string_equal(seen.foreign[0], "");
+	assert_string_equal(seen.text, "nobody else guards GPU-0 any more: this one does");
+	guard_service_lock_close(&g);
+}
+
+static void where_no_lock_can_be_made_it_acts_and_says_so_once(void **state)
+{
+	(void)state;
+	begin(2);
+	seen.err = -GW_E_PERM;
+	for (unsigned i = 0; i < 4; i++)
+		look_after(5 * NS_PER_S);
+	assert_int_equal(seen.tries, 8);
+	assert_int_equal(seen.told, 1);
+	assert_int_equal(seen.told_foreign, 0);
+	assert_non_null(strstr(seen.text, "no lock can be made"));
+}
+
+static void who_only_observes_lets_go_of_what_it_has(void **state)
+{
+	(void)state;
+	begin(1);
+	look_after(0);
+	assert_true(g.lock_of[0].fd >= 0);
+	settings.policy.mode = GUARD_OBSERVE;
+	look_after(NS_PER_S);
+	assert_int_equal(g.lock_of[0].fd, -1);
+	settings.policy.mode = GUARD_ENFORCE;
+	look_after(5 * NS_PER_S);
+	assert_true(g.lock_of[0].fd >= 0);
+	guard_service_lock_close(&g);
+	assert_int_equal(g.lock_of[0].fd, -1);
+}
+
+static void simulated_gpus_are_locked_only_where_a_folder_was_given(void **state)
+{
+	(void)state;
+	begin(1);
+	scene.gpu[0].simulated = true;
+	look_after(0);
+	assert_int_equal(seen.tries, 0);
+	setenv("RUNTIME_DIRECTORY", "/tmp", 1);
+	look_after(0);
+	assert_int_equal(seen.tries, 1);
+	unsetenv("RUNTIME_DIRECTORY");
+	guard_service_lock_close(&g);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_has_the_lock_asks_for_it_no_more),
+		cmocka_unit_test(
+			another_that_acts_is_told_of_once_and_asked_again_every_five_seconds),
+		cmocka_unit_test(where_no_lock_can_be_made_it_acts_and_says_so_once),
+		cmocka_unit_test(who_only_observes_lets_go_of_what_it_has),
+		cmocka_unit_test(simulated_gpus_are_locked_only_where_a_folder_was_given),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

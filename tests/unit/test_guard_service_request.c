@@ -1,0 +1,368 @@
+/* What people ask, in stepped time: who asks is who the guard hears of, and the answer says what is in the file. */
+#include "daemon/guard_service_parts.h"
+
+#include "daemon/guard_text.h"
+#include "daemon/peer_process.h"
+
+#include "guard_world.h"
+
+static struct world o;
+static struct guard_service g;
+static struct guard_settings settings;
+static struct clock_stepped stepped;
+
+static struct {
+	int64_t uid;       /* for whom the guard was asked last */
+	int64_t asked_for; /* ... when it was */
+	unsigned pumps, told;
+	uint64_t hangs_ns; /* the disk, at each try */
+	bool lasting;
+	char text[700];
+	int game_err;
+	int64_t game_uid;
+	bool game_unkept;
+} seen;
+
+/* ---- the file ---- */
+
+int store_flush(struct store *s, uint64_t timeout_ns)
+{
+	(void)s;
+	if (seen.hangs_ns > timeout_ns) {
+		clock_step(&stepped, timeout_ns);
+		return -GW_E_TIMEOUT;
+	}
+	clock_step(&stepped, seen.hangs_ns);
+	return 0;
+}
+
+bool store_lasting(struct store *s)
+{
+	(void)s;
+	return seen.lasting;
+}
+
+const char *store_state(struct store *s)
+{
+	(void)s;
+	return "the disk is full";
+}
+
+/* ---- the rest of the service's guard ---- */
+
+void guard_service_for(struct guard_service *x, int64_t uid)
+{
+	(void)x;
+	seen.uid = uid;
+	guard_for(o.g, uid);
+}
+
+int guard_service_operation(struct guard_service *x, int worker, enum guard_ask what,
+			    uint64_t ttl_ns, char *message, size_t size)
+{
+	seen.asked_for = seen.uid;
+	return guard_ask(o.g, worker, what, ttl_ns, guarding_time_ns(x), message, size);
+}
+
+int guard_service_reserve(struct guard_service *x, const char *gpu, uint64_t bytes, int64_t pid,
+			  uint64_t ttl_ns, uint64_t *ret_id)
+{
+	seen.asked_for = seen.uid;
+	return guard_reserve(o.g, gpu, bytes, pid, ttl_ns, guarding_time_ns(x), ret_id);
+}
+
+void guard_service_pump(struct guard_service *x)
+{
+	(void)x;
+	seen.pumps++;
+}
+
+void guard_service_written(struct guard_service *x, uint64_t now_ns)
+{
+	assert_int_equal(now_ns, stepped.mono_ns - seen.hangs_ns);
+	x->writing = false;
+}
+
+uint64_t guard_service_log(struct guard_service *x, const char *severity, const char *fmt, ...)
+{
+	va_list ap;
+
+	(void)x;
+	(void)severity;
+	va_start(ap, fmt);
+	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
+	va_end(ap);
+	return ++seen.told;
+}
+
+void guard_service_room_made(struct guard_service *x, uint64_t id, int fd, uint64_t start_ticks)
+{
+	(void)x;
+	(void)id;
+	assert_int_equal(fd, -1);
+	assert_int_equal(start_ticks, 0);
+}
+
+void guard_service_room_release(struct guard_service *x, uint64_t id)
+{
+	(void)x;
+	(void)id;
+}
+
+int guard_service_clear(void *engine, const char *uuid, const char *who, char *message,
+			size_t size)
+{
+	(void)engine;
+	(void)uuid;
+	(void)who;
+	(void)message;
+	(void)size;
+	return 0;
+}
+
+int guard_text_policy(const char *toml, size_t n, struct policy *ret, char *message,
+		      size_t size)
+{
+	(void)toml;
+	(void)n;
+	(void)ret;
+	(void)message;
+	(void)size;
+	return -GW_E_PARSE;
+}
+
+void scene_thread_trigger(struct scene_thread *k)
+{
+	(void)k;
+}
+
+/* ---- games ---- */
+
+int peer_process_process(const struct root *root, int64_t named, const struct guard_asker *by,
+			 int64_t *ret_pid, uint64_t *ret_start_ticks, char *message,
+			 size_t size)
+{
+	(void)root;
+	(void)by;
+	(void)message;
+	(void)size;
+	*ret_pid = named;
+	*ret_start_ticks = 1;
+	return 0;
+}
+
+int peer_process_game(const struct root *root, int64_t pid, const struct guard_asker *by,
+		      char *message, size_t size)
+{
+	(void)root;
+	(void)pid;
+	(void)by;
+	(void)message;
+	(void)size;
+	return 0;
+}
+
+int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
+		      uint64_t ttl_ns, int64_t uid, const char *who, bool *ret_kept)
+{
+	(void)b;
+	(void)pid;
+	(void)start_ticks;
+	*ret_kept = !seen.game_unkept;
+	(void)ttl_ns;
+	(void)who;
+	assert_int_equal(seen.uid, uid); /* the guard heard for whom, before it is told */
+	seen.game_uid = uid;
+	return seen.game_err;
+}
+
+int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid)
+{
+	(void)b;
+	(void)pid;
+	seen.game_uid = uid;
+	return 0;
+}
+
+/* ---- the world ---- */
+
+static void begin(void)
+{
+	memset(&seen, 0, sizeof(seen));
+	memset(&g, 0, sizeof(g));
+	seen.lasting = true;
+	world_init(&o, 1, 1);
+	o.p.user_evictions = 1;
+	world_begin(&o);
+	world_run(&o, 5 * S);
+	clock_stepped_init(&stepped, o.now, o.now);
+	settings.policy = o.p;
+	g.settings = &settings;
+	g.guard = o.g;
+	g.config.clock = &stepped.clock;
+}
+
+static int wish(enum guard_ask what, int64_t uid, char message[static 200])
+{
+	const struct guard_asker by = { "uid 7: whatever is said of him", uid, -1, 0 };
+
+	message[0] = '\0';
+	return guarding_ops.ask(&g, 0, what, 0, &by, message, 200);
+}
+
+static void who_asks_counts_by_his_number_whatever_the_words_are(void **state)
+{
+	static const struct {
+		int64_t uid;
+		int again; /* of a second wish within the hour, where one may be */
+	} row[] = { { 1000, -GW_E_PERM }, { 0, 0 }, { -1, 0 } };
+	char message[200];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+		begin();
+		assert_int_equal(wish(ASK_EVICT, row[i].uid, message), 0);
+		assert_int_equal(seen.asked_for, row[i].uid);
+		assert_non_null(strstr(seen.text, "(asked by uid 7: whatever is said of him)"));
+		assert_int_equal(wish(ASK_RELEASE, row[i].uid, message), 0);
+		world_run(&o, 60 * S);
+		clock_step(&stepped, 60 * S);
+		assert_int_equal(wish(ASK_EVICT, row[i].uid, message), row[i].again);
+		world_done(&o);
+	}
+}
+
+static void a_wish_is_in_the_file_before_it_is_answered(void **state)
+{
+	char message[200];
+	uint64_t before;
+
+	(void)state;
+	begin();
+	g.writing = true;
+	seen.hangs_ns = 0;
+	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_false(g.writing);
+	assert_string_equal(message, "");
+	assert_int_equal(seen.pumps, 1);
+
+	g.writing = true;
+	seen.hangs_ns = 3 * S;
+	before = stepped.mono_ns;
+	assert_int_equal(wish(ASK_RELEASE, -1, message), 0);
+	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS); /* and no longer */
+	assert_non_null(strstr(message, "the disk has not taken it yet"));
+	world_done(&o);
+}
+
+static void what_a_restart_forgets_is_said(void **state)
+{
+	char message[200];
+
+	(void)state;
+	begin();
+	g.failed = true;
+	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_non_null(strstr(message, "the journal cannot be written (the disk is full)"));
+	g.failed = false;
+	g.unkept = 1;
+	assert_int_equal(wish(ASK_RELEASE, -1, message), 0);
+	assert_non_null(strstr(message, "a restart of the service forgets it"));
+	seen.lasting = false;
+	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_non_null(strstr(message, "nothing is kept in a file"));
+	world_done(&o);
+}
+
+static void what_is_refused_is_neither_told_nor_followed(void **state)
+{
+	char message[200];
+
+	(void)state;
+	begin();
+	assert_int_equal(wish(ASK_HOLD_EVICTED, -1, message), -GW_E_ARG); /* without a time */
+	assert_int_equal(seen.told, 0);
+	assert_null(guard_operation_latest(&g.operations, "w0"));
+	assert_int_equal(wish(ASK_EVICT, -1, message), 0);
+	assert_int_equal(seen.told, 1);
+	assert_non_null(guard_operation_latest(&g.operations, "w0"));
+	world_done(&o);
+}
+
+static void room_is_wanted_for_who_asks(void **state)
+{
+	const struct guard_asker by = { "token", 1000, -1, 0 };
+	char message[200] = "";
+	uint64_t id;
+
+	(void)state;
+	begin();
+	assert_int_equal(guarding_ops.reserve(&g, "GPU-9", GIB, 0, 0, &by, &id, message, 200),
+			 -GW_E_NODEV);
+	assert_int_equal(seen.told, 0);
+	assert_int_equal(guarding_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200), 0);
+	assert_int_equal(seen.asked_for, 1000);
+	assert_string_equal(seen.text, "room for 1024 MiB is wanted (asked by token)");
+	world_done(&o);
+}
+
+/* A game that came to nothing must not be the reason for the next wish of somebody else. */
+static void a_game_is_its_users_and_the_next_wish_is_not(void **state)
+{
+	const struct guard_asker by = { "token", 1000, -1, 0 };
+	char message[200] = "";
+	int64_t pid = 4711;
+
+	(void)state;
+	begin();
+	seen.game_err = -GW_E_ARG;
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), -GW_E_ARG);
+	assert_int_equal(seen.game_uid, 1000);
+	assert_int_equal(seen.uid, -1);
+	assert_string_equal(message, "process 4711 has ended");
+	assert_int_equal(seen.told, 0);
+	seen.game_err = 0;
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_string_equal(seen.text, "process 4711 plays (asked by token)");
+	seen.game_uid = 0;
+	assert_int_equal(guarding_ops.game_end(&g, pid, &by), 0);
+	assert_int_equal(seen.game_uid, 1000);
+	world_done(&o);
+}
+
+static void a_game_that_a_restart_forgets_is_told_of(void **state)
+{
+	const struct guard_asker by = { "token", -1, -1, 0 };
+	char message[200] = "";
+	int64_t pid = 4711;
+
+	(void)state;
+	begin();
+	seen.lasting = true;
+	seen.hangs_ns = NS_PER_S; /* it takes its time, and is kept */
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(seen.told, 1);
+	seen.game_unkept = true; /* the disk is full */
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(seen.told, 3);
+	assert_non_null(strstr(seen.text, "game of process 4711 could not be kept"));
+	seen.game_unkept = seen.lasting = false; /* there is no file */
+	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
+	assert_int_equal(seen.told, 5);
+	world_done(&o);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(who_asks_counts_by_his_number_whatever_the_words_are),
+		cmocka_unit_test(a_wish_is_in_the_file_before_it_is_answered),
+		cmocka_unit_test(what_a_restart_forgets_is_said),
+		cmocka_unit_test(what_is_refused_is_neither_told_nor_followed),
+		cmocka_unit_test(room_is_wanted_for_who_asks),
+		cmocka_unit_test(a_game_is_its_users_and_the_next_wish_is_not),
+		cmocka_unit_test(a_game_that_a_restart_forgets_is_told_of),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,145 @@
+/* Which process a number means, and who may say that it plays. */
+#include "daemon/peer_process.h"
+
+#include "tree.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <cmocka.h>
+#include <gpuward.h>
+
+static struct tree t;
+static char message[256];
+
+static void process(int pid, const char *flags, int uid, const char *numbers)
+{
+	char path[64], text[256];
+
+	snprintf(path, sizeof(path), "proc/%d/stat", pid);
+	snprintf(text, sizeof(text),
+		 "%d (a (b) c) S 1 1 1 0 -1 %s 1 2 3 4 5 6 7 8 20 0 1 0 %d 1000 2000\n", pid,
+		 flags, 100 + pid);
+	tree_put(&t, path, text);
+	snprintf(path, sizeof(path), "proc/%d/status", pid);
+	snprintf(text, sizeof(text),
+		 "Name:\tx\nTgid:\t%d\nPid:\t%d\nPPid:\t1\nUid:\t%d\t%d\t%d\t%d\nNSpid:\t%s\n",
+		 pid, pid, uid, uid, uid, uid, numbers);
+	tree_put(&t, path, text);
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	tree_init(&t);
+	process(1, "4194560", 0, "1");
+	process(7, "2129984", 0, "7");             /* kworker */
+	process(50, "4194560", 1000, "50");        /* a user's */
+	process(60, "4194560", 1001, "60");        /* another's */
+	process(70, "4194560", 1000, "70\t7");     /* in a container, where it is 7 */
+	process(80, "4194560", 1000, "80\t12\t1"); /* in one within another */
+	return 0;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	tree_done(&t);
+	return 0;
+}
+
+static int find(int64_t named, int64_t peer, int64_t *ret)
+{
+	uint64_t start = 0;
+	int err = peer_process_process(&t.root, named,
+				       &(struct guard_asker){ "uid 1000", 1000, peer, 0 }, ret,
+				       &start, message, sizeof(message));
+
+	if (!err)
+		assert_int_equal(start, 100 + *ret);
+	return err;
+}
+
+static void a_number_means_what_it_means_where_the_asker_is(void **state)
+{
+	const struct {
+		int64_t named, peer, is; /* is 0: refused */
+		const char *says;
+	} rows[] = {
+		{ 50, -1, 50, NULL },
+		{ 50, 60, 50, NULL }, /* beside us: another may be named */
+		{ 7, 70, 70, NULL },  /* itself, in its container */
+		{ 1, 80, 80, NULL },  /* the first of its container */
+		{ 50, 70, 0,
+		  "another PID namespace" },          /* there is a 50 here, but not that one */
+		{ 7, 0, 0, "another PID namespace" }, /* from above */
+		{ 99, -1, 0, "sees no process 99" },
+		{ 7, -1, 0, "thread of the kernel" },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		int64_t pid = 0;
+		int err = find(rows[i].named, rows[i].peer, &pid);
+
+		assert_int_equal(err, rows[i].is ? 0 : -GW_E_ARG);
+		if (rows[i].is)
+			assert_int_equal(pid, rows[i].is);
+		else
+			assert_non_null(strstr(message, rows[i].says));
+	}
+}
+
+static void a_number_that_is_another_process_here_is_refused(void **state)
+{
+	uint64_t start;
+	int64_t pid;
+
+	(void)state;
+	assert_int_equal(peer_process_process(&t.root, 50,
+					      &(struct guard_asker){ "token", -1, -1, 150 },
+					      &pid, &start, message, sizeof(message)),
+			 0);
+	assert_int_equal(peer_process_process(&t.root, 50,
+					      &(struct guard_asker){ "token", -1, -1, 151 },
+					      &pid, &start, message, sizeof(message)),
+			 -GW_E_ARG);
+	assert_non_null(strstr(message, "UNIX socket"));
+}
+
+/* By the number of who asks, whatever the words for people are. */
+static int plays(int64_t pid, int64_t uid)
+{
+	return peer_process_game(&t.root, pid,
+				 &(struct guard_asker){ "uid 7: steam", uid, -1, 0 }, message,
+				 sizeof(message));
+}
+
+static void only_its_own_user_root_and_the_token_say_that_a_process_plays(void **state)
+{
+	(void)state;
+	assert_int_equal(plays(50, 1000), 0);
+	assert_int_equal(plays(60, 1000), -GW_E_PERM);
+	assert_non_null(strstr(message, "not of uid 1000"));
+	assert_int_equal(plays(60, 0), 0);
+	assert_int_equal(plays(60, -1), 0);
+}
+
+static void nobody_says_that_the_system_plays(void **state)
+{
+	(void)state;
+	assert_int_equal(plays(1, 1000), -GW_E_ARG);
+	assert_int_equal(plays(1, -1), -GW_E_ARG);
+	assert_non_null(strstr(message, "never ends"));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_number_means_what_it_means_where_the_asker_is),
+		cmocka_unit_test(only_its_own_user_root_and_the_token_say_that_a_process_plays),
+		cmocka_unit_test(a_number_that_is_another_process_here_is_refused),
+		cmocka_unit_test(nobody_says_that_the_system_plays),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

@@ -1,0 +1,83 @@
+/* What a guard without rights misses of a policy, and how it says so. */
+#include "guard/proc_visibility.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
+#include <string.h>
+
+static struct policy policy;
+
+static int setup(void **state)
+{
+	(void)state;
+	memset(&policy, 0, sizeof(policy));
+	return 0;
+}
+
+static struct policy_match *worker(const char *name)
+{
+	struct policy_worker *w = &policy.worker[policy.workers++];
+
+	w->name = name;
+	return &w->match;
+}
+
+static void what_everybody_may_see_misses_nothing(void **state)
+{
+	char text[PROC_VISIBILITY_TEXT];
+
+	(void)state;
+	worker("unit")->unit = "u.service";
+	worker("group")->cgroup = "/g";
+	worker("words")->command = "serve";
+	worker("file")->pidfile = "/run/p";
+	policy.rule[policy.rules++].match.name = "game";
+	assert_false(proc_visibility_missing(&policy, 0, text));
+}
+
+static void ports_need_more_than_programs(void **state)
+{
+	(void)state;
+	worker("port")->port = 11434;
+	worker("program")->exe = "/srv/*";
+	assert_string_equal(proc_visibility_lacks(&policy, 0, 0), "port");
+	assert_string_equal(proc_visibility_lacks(&policy, 1, 0), "program");
+	assert_string_equal(proc_visibility_lacks(&policy, 0, PROC_VISIBILITY_PROGRAMS),
+			    "port");
+	assert_null(proc_visibility_lacks(&policy, 1, PROC_VISIBILITY_PROGRAMS));
+	assert_null(proc_visibility_lacks(&policy, 0, PROC_VISIBILITY_ALL));
+	policy.worker[0].match.unit = "u.service"; /* all of the unit is the worker's */
+	assert_null(proc_visibility_lacks(&policy, 0, 0));
+}
+
+static void the_sentence_names_some_and_counts_the_rest(void **state)
+{
+	char text[PROC_VISIBILITY_TEXT];
+
+	(void)state;
+	worker("ollama")->port = 11434;
+	for (unsigned i = 0; i < 6; i++) {
+		policy.rule[i].match.exe = "/x";
+		policy.rule[i].text = "rule 7 (gpuward.toml:41)";
+	}
+	policy.rules = 6;
+	assert_true(proc_visibility_missing(&policy, 0, text));
+	assert_non_null(strstr(text, "worker ollama (its port), rule 7 (gpuward.toml:41)"));
+	assert_non_null(strstr(text, " and 3 more: use match.unit"));
+	assert_non_null(strstr(text, "CAP_DAC_READ_SEARCH too)"));
+	assert_false(proc_visibility_missing(&policy, PROC_VISIBILITY_ALL, text));
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(what_everybody_may_see_misses_nothing, setup),
+		cmocka_unit_test_setup(ports_need_more_than_programs, setup),
+		cmocka_unit_test_setup(the_sentence_names_some_and_counts_the_rest, setup),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,115 @@
+/* Times and lengths of time in a query. */
+#include "serve/timespec_parse.h"
+
+#include "base/clock.h"
+
+#include <gpuward.h>
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
+
+#define NOW_NS (UINT64_C(1700000000) * NS_PER_S) /* 2023-11-14T22:13:20Z */
+#define MS(n)  ((uint64_t)(n)*NS_PER_MS)
+
+static void a_moment_may_be_written_in_many_ways(void **state)
+{
+	static const struct {
+		const char *text;
+		uint64_t wall_ns;
+	} rows[] = {
+		{ "now", NOW_NS },
+		{ "-1h", NOW_NS - MS(3600000) },
+		{ "-1h30m", NOW_NS - MS(5400000) },
+		{ "-90", NOW_NS - MS(90000) },
+		{ "-1.5s", NOW_NS - MS(1500) },
+		{ "-250ms", NOW_NS - MS(250) },
+		{ "-100000d", 0 }, /* before 1970 */
+		{ "0", 0 },
+		{ "1700000000", NOW_NS },
+		{ "1700000000.5", NOW_NS + MS(500) },
+		{ "2023-11-14T22:13:20Z", NOW_NS },
+		{ "2023-11-14 22:13:20z", NOW_NS },
+		{ "2023-11-14T22:13:20.250Z", NOW_NS + MS(250) },
+		{ "2023-11-14T23:13:20+01:00", NOW_NS },
+		{ "2023-11-14T18:43:20-0330", NOW_NS },
+		{ "2024-02-29T00:00:00Z", UINT64_C(1709164800) * NS_PER_S },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t got = 1;
+
+		if (timespec_parse(rows[i].text, NOW_NS, &got) != 0 || got != rows[i].wall_ns)
+			fail_msg("%s is %llu, not %llu", rows[i].text, (unsigned long long)got,
+				 (unsigned long long)rows[i].wall_ns);
+	}
+}
+
+static void what_is_no_moment_is_refused(void **state)
+{
+	static const char *const rows[] = {
+		"",
+		"-",
+		"--1h",
+		"yesterday",
+		"1h",
+		"-h",
+		"-1w",
+		"-1h30",
+		"-1hm",
+		"+1h",
+		"-1e400",
+		"1e300",
+		"nan",
+
+		"2023-11-14",
+		"2023-11-14T22:13:20",
+		"2023-11-14T22:13:20+1",
+		"2023-11-14T22:13:20+25:00",
+		"2023-13-14T22:13:20Z",
+		"2023-11-14T22:13:20Zx",
+		"1969-12-31T23:59:59Z",
+		"2023-11-14T22:13:20.Z",
+		"-5 s",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+		uint64_t got = 7;
+
+		if (timespec_parse(rows[i], NOW_NS, &got) != -GW_E_PARSE || got != 7)
+			fail_msg("\"%s\" was taken: %llu", rows[i], (unsigned long long)got);
+	}
+}
+
+static void a_span_has_units_or_is_of_seconds(void **state)
+{
+	uint64_t ns;
+
+	(void)state;
+	assert_int_equal(timespec_parse_span("10", &ns), 0);
+	assert_true(ns == 10 * NS_PER_S);
+	assert_int_equal(timespec_parse_span("1m30s", &ns), 0);
+	assert_true(ns == 90 * NS_PER_S);
+	assert_int_equal(timespec_parse_span("2d", &ns), 0);
+	assert_true(ns == 172800 * NS_PER_S);
+	assert_int_equal(timespec_parse_span("0", &ns), 0);
+	assert_true(ns == 0);
+	assert_int_equal(timespec_parse_span("-1s", &ns), -GW_E_PARSE);
+	assert_int_equal(timespec_parse_span("1 s", &ns), -GW_E_PARSE);
+	assert_int_equal(timespec_parse_span("inf", &ns), -GW_E_PARSE);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_moment_may_be_written_in_many_ways),
+		cmocka_unit_test(what_is_no_moment_is_refused),
+		cmocka_unit_test(a_span_has_units_or_is_of_seconds),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
