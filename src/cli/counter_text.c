@@ -322,7 +322,7 @@ static void take_json(const char *text, size_t n, const char *path, struct count
 	char message[160], key[64];
 
 	if (json_doc_new(text, n, &doc, message, sizeof(message)) != 0) {
-		counter_refuse(ret, "%s", message);
+		counter_refuse(ret, "the answer is %s", message);
 		return;
 	}
 	snprintf(ret->name, sizeof(ret->name), "%s", path);
