@@ -1,7 +1,9 @@
-/* The words of the measuring tables. */
+/* The tables of a result: its codes, its words and the fields of struct gw_energy. */
+#include "energy.h"
 #include "event.h"
 
-#include <gpuward.h>
+#include <math.h>
+#include <stddef.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -23,23 +25,95 @@ const struct gw_code_info *gw_code_info(unsigned code)
 	return code < COUNT(rows) ? &rows[code] : NULL;
 }
 
-#define NAMES(function, ...)                                        \
-	const char *function(unsigned i)                            \
-	{                                                           \
-		static const char *const names[] = { __VA_ARGS__ }; \
-                                                                    \
-		return i < COUNT(names) ? names[i] : "unknown";     \
+/* ---- words ---- */
+
+#define ROW(symbol, key, help) key,
+
+static const char *const validity_words[] = {
+#define GW_VALIDITY ROW
+#include <gpuward/words.def>
+};
+static const char *const meter_kind_words[] = {
+#define GW_METER_KIND ROW
+#include <gpuward/words.def>
+};
+static const char *const rung_words[] = {
+#define GW_RUNG ROW
+#include <gpuward/words.def>
+};
+static const char *const verdict_words[] = {
+#define GW_VERDICT ROW
+#include <gpuward/words.def>
+};
+static const char *const budget_words[] = {
+#define GW_BUDGET ROW
+#include <gpuward/words.def>
+};
+static const char *const throttle_words[] = {
+#define GW_THROTTLE ROW
+#include <gpuward/words.def>
+};
+static const char *const throttle_source_words[] = {
+#define GW_THROTTLE_SOURCE ROW
+#include <gpuward/words.def>
+};
+
+_Static_assert(GW_BUDGETS <= GW_LIST_SIZE && GW_THROTTLES <= GW_LIST_SIZE,
+	       "a list of struct gw_energy is too short for its words");
+
+#define NAMES(list)                                                           \
+	const char *gw_##list##_name(unsigned i)                              \
+	{                                                                     \
+		return i < COUNT(list##_words) ? list##_words[i] : "unknown"; \
 	}
 
-NAMES(gw_validity_name, "valid", "suspect", "invalid", "no-result")
-NAMES(gw_meter_kind_name, "none", "counter", "samples")
-NAMES(gw_rung_name, "counter+ring", "counter+polled", "ring", "polled", "mean", "text", "sysfs",
-      "none")
-NAMES(gw_verdict_name, "none", "agree", "disagree", "counter-only", "samples-only", "polled",
-      "mean-only", "text", "sysfs")
-NAMES(gw_budget_name, "edges", "gaps", "coverage", "residual", "gain", "offset")
-NAMES(gw_throttle_name, "power_cap", "sync_boost", "thermal_software", "thermal_hardware",
-      "power_brake")
+NAMES(validity)
+NAMES(meter_kind)
+NAMES(rung)
+NAMES(verdict)
+NAMES(budget)
+NAMES(throttle)
+NAMES(throttle_source)
+
+/* ---- fields ---- */
+
+const struct gw_energy_field *gw_energy_field(unsigned i)
+{
+	static const struct gw_energy_field rows[] = {
+#define AT(member) offsetof(struct gw_energy, member)
+#define GW_FIELD(kind, member, key, help, diff) \
+	{ #member, key, GW_FIELD_##kind, AT(member), 0, 0, NULL },
+#define GW_WORD(list, member, key, missing, help, diff)                                       \
+	{ #member,         key, GW_FIELD_WORD, AT(member), COUNT(list##_words), GW_##missing, \
+	  gw_##list##_name },
+#define GW_LIST(list, member, key, help, diff) \
+	{ #member, key, GW_FIELD_LIST, AT(member), COUNT(list##_words), 0, gw_##list##_name },
+#include <gpuward/energy.def>
+	};
+
+	return i < COUNT(rows) ? &rows[i] : NULL;
+}
+
+void energy_unknown(struct gw_energy *e)
+{
+	const struct gw_energy_field *f;
+
+	*e = (struct gw_energy){ .device = e->device };
+	for (unsigned i = 0; (f = gw_energy_field(i)); i++) {
+		void *at = (char *)e + f->offset;
+		double *v = at;
+
+		if (f->kind == GW_FIELD_WORD)
+			*(unsigned *)at = f->missing;
+		else if (f->kind == GW_FIELD_NUMBER)
+			*v = NAN;
+		else if (f->kind == GW_FIELD_INTERVAL)
+			*(struct gw_interval *)at = (struct gw_interval){ NAN, NAN, NAN };
+		else if (f->kind == GW_FIELD_LIST)
+			for (unsigned k = 0; k < GW_LIST_SIZE; k++)
+				v[k] = NAN;
+	}
+}
 
 const unsigned event_quantity[FIGURES] = {
 #define F(q) GW_Q_##q,
