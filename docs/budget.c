@@ -158,7 +158,7 @@ static void print(const char *load, double length_s, const struct row *r)
 	double best = g->joules.best;
 
 	printf("| %s | %g | %s |", load, length_s, gw_meter_kind_name(g->meter));
-	for (unsigned i = 0; i < GW_U_COUNT; i++) {
+	for (unsigned i = 0; i < GW_BUDGETS; i++) {
 		if (g->budget[i] > 0)
 			printf(" %.2f |", 100 * g->budget[i] / best);
 		else

@@ -73,7 +73,7 @@ static double power_of(const struct result_run *run)
 }
 
 /* Joules of one unit of work: that the result states, else the run's over its count. */
-static double share(const struct result_band *stated, double whole, double count)
+static double share(const struct gw_interval *stated, double whole, double count)
 {
 	return isnan(stated->best) ? whole / count : stated->best;
 }
@@ -97,7 +97,7 @@ static double value_of(const struct comparison_run *r, enum comparison_metric m,
 }
 
 /* Relative standard uncertainty of a band.  The low end may have been cut at 0: not used. */
-static double u_of(const struct result_band *b)
+static double u_of(const struct gw_interval *b)
 {
 	return (b->high - b->best) / NORMAL_95 / fabs(b->best);
 }
