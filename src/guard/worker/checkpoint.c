@@ -4,7 +4,7 @@
 #include "guard/worker/common.h"
 #include "guard/worker/companion.h"
 #include "guard/worker/kinds.h"
-#include "guard/worker/still.h"
+#include "guard/worker/recheck.h"
 
 #include "device/proc.h"
 

@@ -1,7 +1,7 @@
 #include "guard/worker/signals.h"
 
 #include "guard/worker/companion.h"
-#include "guard/worker/still.h"
+#include "guard/worker/recheck.h"
 
 #include "base/clock.h"
 

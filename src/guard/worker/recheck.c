@@ -1,4 +1,4 @@
-#include "guard/worker/still.h"
+#include "guard/worker/recheck.h"
 
 #include "guard/classify.h"
 #include "guard/port_owner.h"

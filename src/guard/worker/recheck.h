@@ -3,8 +3,8 @@
  * Its number and its start stay when it becomes another program, so that who was the worker at the last look may be
  * somebody else's by now.  What is asked is what it was found by: its pidfile, its port, or the rest of its match.
  * Those that are the worker's by who is above them are not asked: they may be any program. */
-#ifndef GW_GUARD_WORKER_STILL_H
-#define GW_GUARD_WORKER_STILL_H
+#ifndef GW_GUARD_WORKER_RECHECK_H
+#define GW_GUARD_WORKER_RECHECK_H
 
 #include "guard/worker.h"
 

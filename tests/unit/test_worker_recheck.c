@@ -1,7 +1,7 @@
 /* Who is about to be signalled: is it still the worker's?  In a small /proc. */
 #include "tree.h"
 
-#include "guard/worker/still.h"
+#include "guard/worker/recheck.h"
 
 #include "guard/process_cache.h"
 
