@@ -1,7 +1,7 @@
 /* guard_say: states, reasons and decisions in words.
  *
  * Decisions wait in a ring; when nobody fetches them the oldest are lost, the machine goes on. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 #include <stdarg.h>

@@ -1,5 +1,5 @@
 /* guard_leave: on the GPU and off it: rows 8 to 24 of GUARD-MACHINE.md. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 /* ---- on the GPU: rows 8 to 13 ---- */
 

@@ -1,4 +1,4 @@
-#include "guard_rate.h"
+#include "user_rate.h"
 
 #include "base/clock.h"
 

@@ -2,7 +2,7 @@
  *
  * Only workers that load again by themselves when somebody asks them: being asked is the end of it, and
  * is seen by their memory coming back.  No door is closed, no other level is tried, no unit is stopped. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 
@@ -91,8 +91,8 @@ void guard_idle_end(struct guard *g, struct guard_worker *w)
 	w->mask &= ~BIT(REASON_IDLE);
 }
 
-void guard_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
-		   double reload_j)
+void guard_set_idle_economy(struct guard *g, unsigned worker, uint64_t after_ns, double idle_w,
+			    double reload_j)
 {
 	struct guard_worker *w = &g->worker[worker];
 

@@ -2,8 +2,8 @@
  *
  * A program that comes and goes, or a script that asks again and again, must not let workers unload and
  * load all day.  Root is not limited, and neither is whose user is not known. */
-#ifndef GW_GUARD_GUARD_RATE_H
-#define GW_GUARD_GUARD_RATE_H
+#ifndef GW_GUARD_USER_RATE_H
+#define GW_GUARD_USER_RATE_H
 
 #include <stdint.h>
 

@@ -1,13 +1,13 @@
-/* guard_swap: another policy in the place of the one it has, with all that is known kept.
+/* guard_change_policy: another policy in the place of the one it has, with all that is known kept.
  *
  * A worker is who it is by its name.  What was made of the old policy and borrows its texts is made anew of
  * the last scene, so that nothing points to a policy that is gone. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-unsigned guard_acting(const struct guard *g)
+unsigned guard_orders_underway(const struct guard *g)
 {
 	unsigned n = 0;
 
@@ -16,7 +16,7 @@ unsigned guard_acting(const struct guard *g)
 	return n;
 }
 
-uint64_t guard_pending(const struct guard *g, unsigned worker)
+uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 {
 	return worker < g->workers && g->worker[worker].pending ? g->worker[worker].order.id
 								: 0;
@@ -133,14 +133,14 @@ static void rename_decisions(struct guard *g, const int *now)
 	g->waiting = n;
 }
 
-int guard_swap(struct guard *g, const struct policy *p, const struct guard_record *records,
-	       unsigned n, uint64_t now_ns)
+int guard_change_policy(struct guard *g, const struct policy *p,
+			const struct guard_record *records, unsigned n, uint64_t now_ns)
 {
 	struct guard_worker *old;
 	unsigned workers = g->workers;
 	int now[POLICY_WORKERS], from[POLICY_WORKERS];
 
-	if (guard_acting(g))
+	if (guard_orders_underway(g))
 		return -GW_E_STATE;
 	old = malloc(sizeof(g->worker));
 	if (!old)
@@ -170,11 +170,11 @@ int guard_swap(struct guard *g, const struct policy *p, const struct guard_recor
 	guard_rank(g);
 	see_again(g, now);
 	if (g->looked)
-		guard_masks(g);
+		guard_update_reasons(g);
 	return 0;
 }
 
-void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns)
+void guard_set_foreign(struct guard *g, const char *gpu, const char *holder, uint64_t now_ns)
 {
 	int slot = guard_slot(g, gpu, true);
 
@@ -187,27 +187,27 @@ void guard_foreign(struct guard *g, const char *gpu, const char *holder, uint64_
 	g->now_ns = now_ns;
 	for (unsigned i = 0; i < g->workers; i++)
 		change_mode(g, &g->worker[i]);
-	guard_masks(g);
+	guard_update_reasons(g);
 	guard_steps(g);
 }
 
-bool guard_told(const struct guard *g, unsigned i, struct guard_told *ret)
+bool guard_gpu_inputs(const struct guard *g, unsigned i, struct guard_gpu_inputs *ret)
 {
 	const struct guard_gpu *u = &g->gpu[i];
 
 	if (i >= g->gpus)
 		return false;
-	*ret = (struct guard_told){ .gpu = u->uuid,
-				    .reasons = u->reasons,
-				    .heat = u->heat,
-				    .heat_why = u->heat_why,
-				    .foreign = u->foreign[0] ? u->foreign : NULL };
+	*ret = (struct guard_gpu_inputs){ .gpu = u->uuid,
+					  .reasons = u->reasons,
+					  .heat = u->heat,
+					  .heat_why = u->heat_why,
+					  .foreign = u->foreign[0] ? u->foreign : NULL };
 	for (unsigned r = 0; r < GUARD_REASONS; r++)
 		ret->evidence[r] = u->evidence[r];
 	return true;
 }
 
-unsigned guard_playing(const struct guard *g)
+unsigned guard_game_count(const struct guard *g)
 {
 	return g->games;
 }

@@ -1,9 +1,9 @@
 /* What the guard does not do though the rules say so, what it counts, and what a trial says. */
 #include "guard_world.h"
 
-#include "guard/guard_rate.h"
-#include "guard/tally.h"
-#include "guard/trial.h"
+#include "guard/user_rate.h"
+#include "guard/guard_counters.h"
+#include "guard/what_if.h"
 
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
@@ -135,10 +135,10 @@ static void a_limited_user_does_not_drown_another_who_may(void **state)
 	world_done(&o);
 }
 
-static int asked_by(struct world *o, int64_t uid, enum guard_ask what)
+static int asked_by(struct world *o, int64_t uid, enum guard_request what)
 {
-	guard_for(o->g, uid);
-	return world_ask(o, 0, what, what == ASK_EVICT ? 0 : FOR_A_WHILE);
+	guard_set_requester(o->g, uid);
+	return world_ask(o, 0, what, what == REQUEST_EVICT ? 0 : FOR_A_WHILE);
 }
 
 static void wishes_of_a_user_count_as_well_and_those_of_nobody_do_not(void **state)
@@ -151,19 +151,19 @@ static void wishes_of_a_user_count_as_well_and_those_of_nobody_do_not(void **sta
 	world_begin(&o);
 	world_run(&o, S);
 	for (unsigned i = 0; i < 2; i++) {
-		assert_int_equal(asked_by(&o, 1000, ASK_EVICT), 0);
+		assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), 0);
 		world_run(&o, 2 * S);
 		/* to ask again moves nobody, and costs nothing */
-		assert_int_equal(asked_by(&o, 1000, ASK_EVICT), 0);
-		assert_int_equal(asked_by(&o, 1000, ASK_RESUME_NOW), 0);
+		assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), 0);
+		assert_int_equal(asked_by(&o, 1000, REQUEST_RESUME_NOW), 0);
 		world_run(&o, 20 * S);
 		assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	}
-	assert_int_equal(asked_by(&o, 1000, ASK_EVICT), -GW_E_PERM);
-	assert_int_equal(asked_by(&o, 1000, ASK_HOLD_EVICTED), -GW_E_PERM);
+	assert_int_equal(asked_by(&o, 1000, REQUEST_EVICT), -GW_E_PERM);
+	assert_int_equal(asked_by(&o, 1000, REQUEST_HOLD_EVICTED), -GW_E_PERM);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	assert_true(guard_user_wait_ns(o.g, 1000, o.now) > HOUR - 60 * S);
-	assert_int_equal(world_ask(&o, 0, ASK_EVICT, 0), 0); /* nobody's: the operator's */
+	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0); /* nobody's: the operator's */
 	world_done(&o);
 }
 
@@ -178,19 +178,19 @@ static void a_reservation_that_moves_workers_counts_and_one_that_fits_does_not(v
 	world_begin(&o);
 	world_run(&o, S);
 	for (unsigned i = 0; i < 3; i++) {
-		guard_for(o.g, 1000);
+		guard_set_requester(o.g, 1000);
 		assert_int_equal(guard_reserve(o.g, NULL, GIB, 0, 0, o.now, &id), 0);
 		guard_release(o.g, id, o.now);
 	}
 	assert_int_equal(guard_user_wait_ns(o.g, 1000, o.now), 0);
-	guard_for(o.g, 1000);
+	guard_set_requester(o.g, 1000);
 	assert_int_equal(guard_reserve(o.g, NULL, 6 * GIB, 0, 0, o.now, &id), 0);
 	world_run(&o, 5 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	guard_release(o.g, id, o.now);
 	world_run(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
-	guard_for(o.g, 1000);
+	guard_set_requester(o.g, 1000);
 	assert_int_equal(guard_reserve(o.g, NULL, 6 * GIB, 0, 0, o.now, &id), -GW_E_PERM);
 	world_done(&o);
 }
@@ -224,7 +224,7 @@ static void on_a_screen_without_threshold_and_rule_demand_is_only_told(void **st
 	assert_int_equal(world_said(&o, 0, GUARD_STATES, GUARD_STATES, "screen"), 2);
 	assert_int_equal(world_last(&o, "screen")->result, RESULT_WITHHELD);
 	/* what people want is done all the same */
-	assert_int_equal(world_ask(&o, 0, ASK_EVICT, 0), 0);
+	assert_int_equal(world_ask(&o, 0, REQUEST_EVICT, 0), 0);
 	world_run(&o, 5 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_int_equal(world_status(&o, 0).evictions, 1);
@@ -268,16 +268,16 @@ static void with_thresholds_a_screen_means_nothing(void **state)
 
 /* ---- counts ---- */
 
-static void count_all(const struct world *o, struct tally *t)
+static void count_all(const struct world *o, struct guard_counters *t)
 {
 	for (size_t i = 0; i < o->says; i++)
-		tally_add(t, o->p.worker[o->said[i].worker].name, &o->said[i]);
+		counters_add(t, o->p.worker[o->said[i].worker].name, &o->said[i]);
 }
 
 static void evictions_are_counted_by_level_and_end_and_bytes_by_worker(void **state)
 {
-	static struct tally t;
-	const struct tally_worker *w;
+	static struct guard_counters t;
+	const struct counters_worker *w;
 	struct world o;
 
 	(void)state;
@@ -289,19 +289,19 @@ static void evictions_are_counted_by_level_and_end_and_bytes_by_worker(void **st
 	world_begin(&o);
 	world_until(&o, 19 * S);
 	count_all(&o, &t);
-	w = tally_find(&t, "w0");
+	w = counters_find(&t, "w0");
 	assert_non_null(w);
-	assert_int_equal(w->cell[tally_eviction(2, RESULT_NOT_FREED)], 1);
-	assert_int_equal(w->cell[tally_eviction(4, RESULT_FREED)], 1);
-	assert_int_equal(w->cell[tally_eviction(2, RESULT_FREED)], 0);
-	assert_int_equal(w->cell[TALLY_FREED_BYTES], 8 * GIB);
+	assert_int_equal(w->cell[counters_eviction(2, RESULT_NOT_FREED)], 1);
+	assert_int_equal(w->cell[counters_eviction(4, RESULT_FREED)], 1);
+	assert_int_equal(w->cell[counters_eviction(2, RESULT_FREED)], 0);
+	assert_int_equal(w->cell[COUNTERS_FREED_BYTES], 8 * GIB);
 	assert_int_equal(guard_levels(o.g, 0), 1u << 2 | 1u << 4);
 	world_done(&o);
 }
 
 static void what_keeps_a_worker_out_is_counted_when_it_changes(void **state)
 {
-	static struct tally t;
+	static struct guard_counters t;
 	struct world o;
 
 	(void)state;
@@ -314,15 +314,15 @@ static void what_keeps_a_worker_out_is_counted_when_it_changes(void **state)
 	world_until(&o, 260 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	count_all(&o, &t);
-	assert_int_equal(t.worker[0].cell[TALLY_BLOCKED + BLOCK_ROOM], 1);
-	assert_int_equal(t.worker[0].cell[TALLY_RESUMES], 1);
+	assert_int_equal(t.worker[0].cell[COUNTERS_BLOCKED + BLOCK_ROOM], 1);
+	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 1);
 	assert_string_equal(world_last(&o, "resume_blocked")->gpu, "GPU-0");
 	world_done(&o);
 }
 
 static void where_nothing_is_done_only_that_is_counted(void **state)
 {
-	static struct tally t;
+	static struct guard_counters t;
 	struct world o;
 
 	(void)state;
@@ -332,11 +332,11 @@ static void where_nothing_is_done_only_that_is_counted(void **state)
 	world_begin(&o);
 	world_until(&o, 120 * S);
 	count_all(&o, &t);
-	assert_int_equal(t.worker[0].cell[TALLY_WOULD_EVICT], 1);
-	for (unsigned c = TALLY_EVICTIONS; c < TALLY_CELLS; c++)
+	assert_int_equal(t.worker[0].cell[COUNTERS_WOULD_EVICT], 1);
+	for (unsigned c = COUNTERS_EVICTIONS; c < COUNTERS_CELLS; c++)
 		assert_int_equal(t.worker[0].cell[c], 0);
-	assert_int_equal(t.worker[0].cell[TALLY_FREED_BYTES], 0);
-	assert_int_equal(t.worker[0].cell[TALLY_RESUMES], 0);
+	assert_int_equal(t.worker[0].cell[COUNTERS_FREED_BYTES], 0);
+	assert_int_equal(t.worker[0].cell[COUNTERS_RESUMES], 0);
 	world_done(&o);
 }
 
@@ -345,13 +345,13 @@ static void every_cell_has_a_name_of_its_own(void **state)
 	char a[48], b[48];
 
 	(void)state;
-	for (unsigned i = 0; i < TALLY_CELLS; i++)
+	for (unsigned i = 0; i < COUNTERS_CELLS; i++)
 		for (unsigned k = 0; k < i; k++) {
-			tally_cell_name(i, a, sizeof(a));
-			tally_cell_name(k, b, sizeof(b));
+			counters_cell_name(i, a, sizeof(a));
+			counters_cell_name(k, b, sizeof(b));
 			assert_string_not_equal(a, b);
 		}
-	tally_cell_name(tally_eviction(2, RESULT_FREED), a, sizeof(a));
+	counters_cell_name(counters_eviction(2, RESULT_FREED), a, sizeof(a));
 	assert_string_equal(a, "evictions/2/freed");
 }
 
@@ -401,15 +401,15 @@ static void a_trial_says_when_a_worker_would_leave_and_the_same_every_time(void 
 	world_scene(&o);
 	for (unsigned i = 0; i < 2; i++) {
 		struct scene before;
-		struct trial *t;
+		struct what_if *t;
 
-		trial_before(&o.p, &o.s, &before);
+		what_if_before(&o.p, &o.s, &before);
 		assert_int_equal(before.processes, 1);
 		assert_int_equal(before.gpu[0].free_bytes, 4 * GIB);
-		assert_int_equal(trial_new(&o.p, &before, &o.s, &t), 0);
-		trial_run(t, 10 * S, note, &left[i]);
-		assert_true(trial_looks(t) > 5 && trial_span_ns(t) <= 10 * S);
-		trial_free(t);
+		assert_int_equal(what_if_new(&o.p, &before, &o.s, &t), 0);
+		what_if_run(t, 10 * S, note, &left[i]);
+		assert_true(what_if_looks(t) > 5 && what_if_span_ns(t) <= 10 * S);
+		what_if_free(t);
 	}
 	assert_true(left[0] >= 300 * MS && left[0] < S);
 	assert_int_equal(left[0], left[1]);
@@ -419,15 +419,15 @@ static void a_trial_says_when_a_worker_would_leave_and_the_same_every_time(void 
 static void a_trial_is_never_longer_than_its_looks(void **state)
 {
 	struct world o;
-	struct trial *t;
+	struct what_if *t;
 
 	(void)state;
 	world_init(&o, 1, 1);
 	world_scene(&o);
-	assert_int_equal(trial_new(&o.p, &o.s, &o.s, &t), 0);
-	trial_run(t, 24 * HOUR, NULL, NULL);
-	assert_int_equal(trial_looks(t), TRIAL_LOOKS);
-	trial_free(t);
+	assert_int_equal(what_if_new(&o.p, &o.s, &o.s, &t), 0);
+	what_if_run(t, 24 * HOUR, NULL, NULL);
+	assert_int_equal(what_if_looks(t), WHAT_IF_SCENES);
+	what_if_free(t);
 	world_done(&o);
 }
 
@@ -443,13 +443,13 @@ static void games_of_a_user_count_against_his_limit(void **state)
 	world_until(&o, 5 * S);
 	for (unsigned i = 0; i < 2; i++) {
 		assert_int_equal(guard_user_wait_ns(o.g, 1000, o.now), 0);
-		guard_for(o.g, 1000);
-		guard_games(o.g, 1);
+		guard_set_requester(o.g, 1000);
+		guard_set_games(o.g, 1);
 		world_run(&o, 10 * S);
 		assert_false(o.w[0].resident);
-		guard_for(o.g, 1000);
-		guard_games(o.g, 2); /* nobody is left who could go */
-		guard_games(o.g, 0);
+		guard_set_requester(o.g, 1000);
+		guard_set_games(o.g, 2); /* nobody is left who could go */
+		guard_set_games(o.g, 0);
 		world_run(&o, 200 * S);
 		assert_true(o.w[0].resident);
 	}
@@ -467,14 +467,14 @@ static void where_another_service_acts_workers_are_only_observed_until_it_ends(v
 	world_init(&o, 1, 1);
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
 	world_begin(&o);
-	guard_foreign(o.g, "GPU-0", "another gpuward (process 7)", o.now);
+	guard_set_foreign(o.g, "GPU-0", "another gpuward (process 7)", o.now);
 	world_until(&o, 30 * S);
 	assert_int_equal(o.orders, 0);
 	assert_true(o.w[0].resident);
 	assert_int_equal(guard_status(o.g, 0, &st), 0);
 	assert_int_equal(st.would_evict, 1);
 	assert_non_null(strstr(st.rail, "process 7"));
-	guard_foreign(o.g, "GPU-0", NULL, o.now);
+	guard_set_foreign(o.g, "GPU-0", NULL, o.now);
 	world_until(&o, 60 * S);
 	assert_false(o.w[0].resident);
 	assert_int_equal(guard_status(o.g, 0, &st), 0);
@@ -495,11 +495,11 @@ static void one_that_is_out_stays_out_where_another_service_acts(void **state)
 	assert_false(o.w[0].resident);
 	guard_free(o.g);
 	world_begin(&o); /* with its record */
-	guard_foreign(o.g, "GPU-0", "another gpuward", o.now);
+	guard_set_foreign(o.g, "GPU-0", "another gpuward", o.now);
 	world_until(&o, 300 * S);
 	assert_false(o.w[0].resident);
 	assert_true(o.disk[0].evicted);
-	guard_foreign(o.g, "GPU-0", NULL, o.now);
+	guard_set_foreign(o.g, "GPU-0", NULL, o.now);
 	world_until(&o, 600 * S);
 	assert_true(o.w[0].resident);
 	world_done(&o);

@@ -12,7 +12,7 @@ static int swap(struct world *o, const struct policy *p)
 	given = malloc(sizeof(*given));
 	assert_non_null(given);
 	*given = *p;
-	err = guard_swap(o->g, given, o->disk, o->on_disk, o->now);
+	err = guard_change_policy(o->g, given, o->disk, o->on_disk, o->now);
 	if (err) {
 		free(given);
 		given = old;
@@ -90,7 +90,7 @@ static void a_new_worker_is_judged_by_the_next_look(void **state)
 	p.workers = 2;
 	assert_int_equal(swap(&o, &p), 0);
 	/* What others find meanwhile makes steps too. */
-	guard_reason_set(o.g, "GPU-0", REASON_BUDGET, false, "", o.now);
+	guard_set_reason(o.g, "GPU-0", REASON_BUDGET, false, "", o.now);
 	assert_int_equal(world_state(&o, 1), STATE_RECONCILE);
 	world_run(&o, S);
 	assert_int_equal(world_state(&o, 1), STATE_ACTIVE);
@@ -108,17 +108,17 @@ static void one_that_goes_leaves_a_record_and_comes_back_with_it(void **state)
 	(void)state;
 	begin(&o, 1);
 	world_run(&o, S);
-	assert_int_equal(guard_ask(o.g, 0, ASK_HOLD_EVICTED, 60 * MINUTE, o.now, message,
-				   sizeof(message)),
+	assert_int_equal(guard_request(o.g, 0, REQUEST_HOLD_EVICTED, 60 * MINUTE, o.now,
+				       message, sizeof(message)),
 			 0);
 	world_run(&o, 5 * S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
 	assert_true(r.evicted && r.hold == HOLD_EVICTED && r.need_bytes == 8 * GIB);
 	with = without = o.p;
 	without.workers = 0;
 	assert_int_equal(swap(&o, &without), 0);
-	assert_int_equal(guard_record_of(o.g, 0, &r), -GW_E_NOENT);
+	assert_int_equal(guard_worker_record(o.g, 0, &r), -GW_E_NOENT);
 	world_run(&o, 5 * S);
 	assert_int_equal(swap(&o, &with), 0);
 	world_run(&o, S);
@@ -126,7 +126,7 @@ static void one_that_goes_leaves_a_record_and_comes_back_with_it(void **state)
 	assert_int_equal(world_status(&o, 0).hold, HOLD_EVICTED);
 	assert_true(world_status(&o, 0).hold_until_ns > o.now + 59 * MINUTE);
 	assert_int_equal(o.w[0].verbs[ORDER_EVICT], 1);
-	guard_ask(o.g, 0, ASK_RELEASE, 0, o.now, message, sizeof(message));
+	guard_request(o.g, 0, REQUEST_RELEASE, 0, o.now, message, sizeof(message));
 	world_run(&o, 10 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
 	end(&o);
@@ -141,7 +141,7 @@ static void an_order_under_way_refuses_the_swap(void **state)
 	world_guest(&o, "now-game", 0, 4 * GIB, 2 * S, 0);
 	o.w[0].silent = true;
 	world_until(&o, 3 * S);
-	assert_int_equal(guard_acting(o.g), 1);
+	assert_int_equal(guard_orders_underway(o.g), 1);
 	assert_int_equal(swap(&o, &o.p), -GW_E_STATE);
 	end(&o);
 }
@@ -158,10 +158,10 @@ static void an_order_that_nobody_fetched_is_given_again(void **state)
 	world_run(&o, S);
 	world_guest(&o, "now-game", 0, 4 * GIB, 0, 0);
 	world_scene(&o);
-	guard_look(o.g, &o.s);
+	guard_observe(o.g, &o.s);
 	first = guard_last_id(o.g);
 	assert_int_equal(swap(&o, &o.p), 0);
-	assert_int_equal(guard_acting(o.g), 0);
+	assert_int_equal(guard_orders_underway(o.g), 0);
 	while (guard_next_record(o.g, &r))
 		;
 	assert_false(guard_next_order(o.g, &d));
@@ -294,7 +294,7 @@ static void look_at_another(struct world *o)
 	o->s.root[o->s.roots++] =
 		(struct scene_root){ .worker = 0, .pid = 4711, .start_ticks = 9 };
 	world_process(o, "other", 4711, 9, 0, GIB, NULL);
-	guard_look(o->g, &o->s);
+	guard_observe(o->g, &o->s);
 	world_fetch(o);
 	o->now += o->step_ns;
 }
@@ -313,7 +313,7 @@ static void one_that_was_put_away_is_not_given_up_for_another(void **state)
 		world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
 		world_until(&o, 20 * S);
 		assert_int_equal(world_state(&o, 0), STATE_EVICTED);
-		assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+		assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
 		assert_int_equal(r.put_away_count, 1);
 		o.w[0].unfound = true;
 		if (restarts)
@@ -322,7 +322,7 @@ static void one_that_was_put_away_is_not_given_up_for_another(void **state)
 			look_at_another(&o);
 		assert_int_equal(world_state(&o, 0), STATE_ABSENT);
 		assert_non_null(strstr(world_status(&o, 0).why, "gpuward guard recover"));
-		assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+		assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
 		assert_true(r.evicted && r.put_away_count == 1 && r.root[0].pid == 100);
 		o.w[0].unfound = false;
 		world_run(&o, 3 * MINUTE);
@@ -361,7 +361,7 @@ static void one_that_ended_while_nobody_looked_is_not_waited_for(void **state)
 	o.w[0].alive = false;
 	world_run(&o, 20 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ABSENT);
-	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
 	assert_false(r.evicted);
 	assert_int_equal(r.roots, 0);
 	end(&o);
@@ -400,7 +400,7 @@ static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 	world_run(&o, 5 * MINUTE);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_non_null(strstr(world_status(&o, 0).why, "enforce"));
-	assert_int_equal(guard_record_of(o.g, 0, &r), 0);
+	assert_int_equal(guard_worker_record(o.g, 0, &r), 0);
 	assert_true(r.evicted); /* a restart knows it too */
 	assert_int_equal(o.w[0].verbs[ORDER_RESUME], 0);
 	p.mode = GUARD_ENFORCE;
@@ -425,17 +425,17 @@ static void a_door_that_was_really_closed_is_opened_when_it_is_enforced_again(vo
 		if (drain)
 			world_guest(&o, "game", 0, 4 * GIB, 2 * S, 4 * S);
 		else
-			guard_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+			guard_set_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
 		while (!o.w[0].closed)
 			world_step(&o);
 		world_step(&o);
-		while (guard_acting(o.g))
+		while (guard_orders_underway(o.g))
 			world_step(&o);
 		assert_int_equal(world_state(&o, 0), drain ? STATE_DRAIN : STATE_ACTIVE);
 		p = o.p;
 		p.mode = GUARD_DRY_RUN;
 		assert_int_equal(swap(&o, &p), 0);
-		guard_heat(o.g, "GPU-0", 0, "");
+		guard_set_heat(o.g, "GPU-0", 0, "");
 		world_run(&o, 30 * S);
 		assert_true(o.w[0].closed); /* nothing is done in this mode */
 		p.mode = GUARD_ENFORCE;
@@ -460,9 +460,9 @@ static void a_door_that_was_only_said_to_be_closed_is_not_opened(void **state)
 	p = o.p;
 	p.mode = GUARD_DRY_RUN;
 	assert_int_equal(swap(&o, &p), 0);
-	guard_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
+	guard_set_heat(o.g, "GPU-0", HEAT_THROTTLE, "4 C below its limit");
 	world_run(&o, 5 * S);
-	guard_heat(o.g, "GPU-0", 0, "");
+	guard_set_heat(o.g, "GPU-0", 0, "");
 	p.mode = GUARD_ENFORCE;
 	assert_int_equal(swap(&o, &p), 0);
 	world_run(&o, 5 * S);

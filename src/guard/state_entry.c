@@ -1,5 +1,5 @@
 /* guard_enter: what is asked of a worker's facts by every state, and what entering a state does. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <stdarg.h>
 #include <stdio.h>

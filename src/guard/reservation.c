@@ -3,7 +3,7 @@
  * A reservation marks workers, lowest priority first, until what is free and what the marked ones will
  * free cover it and the headroom.  The marks stay until it ends.  It binds our workers alone:
  * strangers may still take the memory first. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 
@@ -18,7 +18,7 @@ static bool is_of(const struct scene_process *p, int64_t pid)
 }
 
 /* What it has not taken yet. */
-static uint64_t outstanding(const struct guard *g, const struct guard_reservation *r)
+static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 {
 	uint64_t taken = 0;
 
@@ -47,7 +47,7 @@ bool guard_movable(const struct guard *g, unsigned worker)
 	       may_leave(&g->worker[worker]);
 }
 
-unsigned guard_leaves_as(const struct guard *g, unsigned i)
+unsigned guard_leaves_nth(const struct guard *g, unsigned i)
 {
 	return g->order[i];
 }
@@ -75,7 +75,7 @@ static uint64_t headroom(const struct guard *g, unsigned slot)
 }
 
 /* Marks enough; r is the i-th.  The bytes promised before it are in u->promised. */
-static void mark(struct guard *g, struct guard_reservation *r, unsigned i)
+static void mark(struct guard *g, struct reservation *r, unsigned i)
 {
 	struct guard_gpu *u = &g->gpu[r->gpu];
 	unsigned slot = (unsigned)r->gpu;
@@ -112,7 +112,7 @@ void guard_reserve_look(struct guard *g)
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].promised = 0;
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
-		struct guard_reservation *r = &g->reservation[i];
+		struct reservation *r = &g->reservation[i];
 
 		if (r->id && r->until_ns <= g->now_ns)
 			end(g, i);
@@ -147,7 +147,7 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 		  uint64_t ttl_ns, uint64_t now_ns, uint64_t *ret_id)
 {
 	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : roomiest(g);
-	struct guard_reservation *r = NULL;
+	struct reservation *r = NULL;
 	int64_t uid = g->asker;
 
 	g->asker = -1;
@@ -161,23 +161,23 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 			r = &g->reservation[i];
 	if (!r)
 		return -GW_E_SIZE;
-	*r = (struct guard_reservation){ .id = ++g->next_id,
-					 .gpu = slot,
-					 .bytes = bytes,
-					 .pid = pid,
-					 .until_ns = ttl_ns ? now_ns + ttl_ns : FOR_EVER };
+	*r = (struct reservation){ .id = ++g->next_id,
+				   .gpu = slot,
+				   .bytes = bytes,
+				   .pid = pid,
+				   .until_ns = ttl_ns ? now_ns + ttl_ns : FOR_EVER };
 	*ret_id = r->id;
 	g->now_ns = now_ns;
 	guard_reserve_look(g);
 	for (unsigned i = 0; i < g->workers; i++)
 		if (g->worker[i].reserved & BIT((unsigned)(r - g->reservation)))
 			rate_take(&g->rate, uid, now_ns);
-	guard_masks(g);
+	guard_update_reasons(g);
 	guard_steps(g);
 	return 0;
 }
 
-static struct guard_reservation *find(struct guard *g, uint64_t id)
+static struct reservation *find(struct guard *g, uint64_t id)
 {
 	for (unsigned i = 0; id && i < GUARD_RESERVATIONS; i++)
 		if (g->reservation[i].id == id)
@@ -186,7 +186,7 @@ static struct guard_reservation *find(struct guard *g, uint64_t id)
 }
 
 /* Somebody who was marked for it still holds memory. */
-static bool somebody_leaves(const struct guard *g, const struct guard_reservation *r)
+static bool somebody_leaves(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));
 
@@ -197,9 +197,9 @@ static bool somebody_leaves(const struct guard *g, const struct guard_reservatio
 	return false;
 }
 
-int guard_reserved(const struct guard *g, uint64_t id, char *message, size_t size)
+int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, size_t size)
 {
-	const struct guard_reservation *r = find((struct guard *)g, id); /* looked at */
+	const struct reservation *r = find((struct guard *)g, id); /* looked at */
 
 	if (!r) {
 		text_fit(message, size, "no such reservation: it ended or never was");
@@ -231,57 +231,57 @@ int guard_reserved(const struct guard *g, uint64_t id, char *message, size_t siz
 
 void guard_release(struct guard *g, uint64_t id, uint64_t now_ns)
 {
-	struct guard_reservation *r = find(g, id);
+	struct reservation *r = find(g, id);
 
 	if (!r)
 		return;
 	end(g, (unsigned)(r - g->reservation));
 	g->now_ns = now_ns;
 	guard_reserve_look(g);
-	guard_masks(g);
+	guard_update_reasons(g);
 	guard_steps(g);
 }
 
-bool guard_room(const struct guard *g, unsigned i, struct guard_room *ret)
+bool guard_reservation_at(const struct guard *g, unsigned i, struct guard_reservation *ret)
 {
-	const struct guard_reservation *r = &g->reservation[i];
+	const struct reservation *r = &g->reservation[i];
 
 	if (i >= GUARD_RESERVATIONS)
 		return false;
 	memset(ret, 0, sizeof(*ret));
 	if (!r->id)
 		return true;
-	*ret = (struct guard_room){ .id = r->id,
-				    .bytes = r->bytes,
-				    .left_bytes = outstanding(g, r),
-				    .most_bytes = r->most_bytes,
-				    .until_ns = r->until_ns,
-				    .pid = r->pid };
+	*ret = (struct guard_reservation){ .id = r->id,
+					   .bytes = r->bytes,
+					   .left_bytes = outstanding(g, r),
+					   .most_bytes = r->most_bytes,
+					   .until_ns = r->until_ns,
+					   .pid = r->pid };
 	text_fit(ret->gpu, sizeof(ret->gpu), "%s", g->gpu[r->gpu].uuid);
 	return true;
 }
 
-int guard_reserve_again(struct guard *g, const struct guard_room *room)
+int guard_reserve_restore(struct guard *g, const struct guard_reservation *room)
 {
 	int slot = g->looked ? -1 : guard_slot(g, room->gpu, true);
-	struct guard_reservation *r = NULL;
+	struct reservation *r = NULL;
 
 	for (unsigned i = 0; i < GUARD_RESERVATIONS && !r; i++)
 		if (!g->reservation[i].id)
 			r = &g->reservation[i];
 	if (slot < 0 || !r || !room->id || find(g, room->id))
 		return -GW_E_STATE;
-	*r = (struct guard_reservation){ .id = room->id,
-					 .gpu = slot,
-					 .bytes = room->bytes,
-					 .pid = room->pid,
-					 .until_ns = room->until_ns };
+	*r = (struct reservation){ .id = room->id,
+				   .gpu = slot,
+				   .bytes = room->bytes,
+				   .pid = room->pid,
+				   .until_ns = room->until_ns };
 	if (room->id > g->next_id)
 		g->next_id = room->id;
 	return 0;
 }
 
-void guard_number_from(struct guard *g, uint64_t last_id)
+void guard_set_last_id(struct guard *g, uint64_t last_id)
 {
 	if (last_id > g->next_id)
 		g->next_id = last_id;

@@ -2,7 +2,7 @@
  *
  * Nothing new is begun.  Who is out for no reason that holds is let come back, whose door was closed and nothing
  * more is opened, and what is under way is seen to its end first.  Who ends watches no heat any more. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 /* Does it still have all it had, with nothing but its door closed?  Who said that it left, or is on its way
  * back, may not; some leave and say that they did not, which is mended by telling them to come back. */
@@ -105,12 +105,12 @@ unsigned guard_stop(struct guard *g, uint64_t now_ns)
 		guard_take_back(w);
 		w->retry_ns = 0;
 		guard_step_end(g, w);
-		n += guard_ending(g, g->order[i]);
+		n += guard_unsettled(g, g->order[i]);
 	}
 	return n;
 }
 
-bool guard_ending(const struct guard *g, unsigned worker)
+bool guard_unsettled(const struct guard *g, unsigned worker)
 {
 	const struct guard_worker *w;
 
@@ -122,11 +122,11 @@ bool guard_ending(const struct guard *g, unsigned worker)
 	return (g->stopping && w->last) || (w->state == STATE_RESUME && w->pending);
 }
 
-unsigned guard_returning(const struct guard *g)
+unsigned guard_unsettled_count(const struct guard *g)
 {
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < g->workers; i++)
-		n += guard_ending(g, i);
+		n += guard_unsettled(g, i);
 	return n;
 }

@@ -1,5 +1,5 @@
 /* guard_return: out, and the way back: rows 25 to 37 of GUARD-MACHINE.md. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 

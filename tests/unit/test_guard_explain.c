@@ -4,22 +4,22 @@
 
 #include "guard/demand.h"
 
-static struct guard_why why(const struct world *o, enum guard_reason r)
+static struct guard_explanation why(const struct world *o, enum guard_reason r)
 {
-	struct guard_why got;
+	struct guard_explanation got;
 
-	assert_true(guard_why(o->g, 0, r, &got));
+	assert_true(guard_explain(o->g, 0, r, &got));
 	return got;
 }
 
 static void contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends(struct world *o)
 {
-	struct guard_why got;
+	struct guard_explanation got;
 
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(o);
 	world_until(o, 5 * S);
-	assert_false(guard_why(o->g, 0, REASON_CONTENTION, &got));
+	assert_false(guard_explain(o->g, 0, REASON_CONTENTION, &got));
 	world_until(o, 15 * S);
 	got = why(o, REASON_CONTENTION);
 	assert_has(got.rule, "memory, ");
@@ -34,12 +34,12 @@ static void contention_names_who_needed_the_gpu_and_when_its_quiet_time_ends(str
 	assert_true(got.clears_ns >= WORLD_START + 49 * S &&
 		    got.clears_ns <= WORLD_START + 51 * S);
 	world_until(o, 60 * S);
-	assert_false(guard_why(o->g, 0, REASON_CONTENTION, &got));
+	assert_false(guard_explain(o->g, 0, REASON_CONTENTION, &got));
 }
 
 static void a_reservation_is_told_with_its_number_size_owner_and_end(struct world *o)
 {
-	struct guard_why got;
+	struct guard_explanation got;
 	uint64_t id;
 
 	world_guest(o, "owner", 0, MIB, 0, 0);
@@ -57,7 +57,7 @@ static void a_reservation_is_told_with_its_number_size_owner_and_end(struct worl
 
 static void a_schedule_is_told_with_its_span_and_its_end(struct world *o)
 {
-	struct guard_why got;
+	struct guard_explanation got;
 	char message[100];
 
 	/* it is Wednesday, noon */
@@ -97,11 +97,11 @@ static void spans_that_follow_one_another_end_with_the_last(struct world *o)
 
 static void heat_is_told_with_its_gpu(struct world *o)
 {
-	struct guard_why got;
+	struct guard_explanation got;
 
 	world_begin(o);
 	world_until(o, 5 * S);
-	guard_reason_set(o->g, "GPU-0", REASON_THERMAL, true, "Too hot: at 88 C.", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_THERMAL, true, "Too hot: at 88 C.", o->now);
 	world_until(o, 8 * S);
 	got = why(o, REASON_THERMAL);
 	assert_string_equal(got.evidence, "GPU-0: Too hot: at 88 C.");
@@ -113,35 +113,35 @@ static void heat_is_told_with_its_gpu(struct world *o)
 /* Who found it knows its end; of two GPUs the later one counts, and one without a timer is the last. */
 static void what_others_found_ends_as_they_say(struct world *o)
 {
-	struct guard_why got;
+	struct guard_explanation got;
 
 	anew(o, 2, 1);
 	o->w[0].load[1] = GIB;
 	world_begin(o);
 	world_until(o, 5 * S);
-	guard_reason_ends(o->g, "GPU-0", REASON_HEALTH, "too early", 1);
-	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, true, "Xid 79.", o->now);
+	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "too early", 1);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "Xid 79.", o->now);
 	assert_has(why(o, REASON_HEALTH).clears, "when it is over");
-	guard_reason_ends(o->g, "GPU-0", REASON_HEALTH, "after 300 s", o->now + 300 * S);
+	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "after 300 s", o->now + 300 * S);
 	got = why(o, REASON_HEALTH);
 	assert_string_equal(got.clears, "after 300 s");
 	assert_int_equal(got.clears_ns, o->now + 300 * S);
-	guard_reason_set(o->g, "GPU-1", REASON_HEALTH, true, "Xid 79.", o->now);
-	guard_reason_ends(o->g, "GPU-1", REASON_HEALTH, "after 60 s", o->now + 60 * S);
+	guard_set_reason(o->g, "GPU-1", REASON_HEALTH, true, "Xid 79.", o->now);
+	guard_set_reason_end(o->g, "GPU-1", REASON_HEALTH, "after 60 s", o->now + 60 * S);
 	assert_string_equal(why(o, REASON_HEALTH).clears, "after 300 s");
-	guard_reason_ends(o->g, "GPU-1", REASON_HEALTH, "when it is reset", 0);
+	guard_set_reason_end(o->g, "GPU-1", REASON_HEALTH, "when it is reset", 0);
 	got = why(o, REASON_HEALTH);
 	assert_string_equal(got.clears, "when it is reset");
 	assert_int_equal(got.clears_ns, 0);
-	guard_reason_set(o->g, "GPU-1", REASON_HEALTH, false, "", o->now);
-	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, false, "", o->now);
-	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, true, "again", o->now);
+	guard_set_reason(o->g, "GPU-1", REASON_HEALTH, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, false, "", o->now);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "again", o->now);
 	assert_has(why(o, REASON_HEALTH).clears, "when it is over");
 }
 
 static void a_gpu_that_does_not_answer_must_answer_for_a_minute(struct world *o)
 {
-	struct guard_why got;
+	struct guard_explanation got;
 
 	world_begin(o);
 	world_until(o, 5 * S);
@@ -155,8 +155,8 @@ static void a_gpu_that_does_not_answer_must_answer_for_a_minute(struct world *o)
 	got = why(o, REASON_HEALTH);
 	assert_true(got.clears_ns > WORLD_START + 66 * S &&
 		    got.clears_ns < WORLD_START + 72 * S);
-	guard_reason_set(o->g, "GPU-0", REASON_HEALTH, true, "The GPU is lost.", o->now);
-	guard_reason_ends(o->g, "GPU-0", REASON_HEALTH, "after 300 s", o->now + 300 * S);
+	guard_set_reason(o->g, "GPU-0", REASON_HEALTH, true, "The GPU is lost.", o->now);
+	guard_set_reason_end(o->g, "GPU-0", REASON_HEALTH, "after 300 s", o->now + 300 * S);
 	assert_string_equal(why(o, REASON_HEALTH).clears, "after 300 s");
 }
 
@@ -165,13 +165,13 @@ static void a_hold_is_told_with_its_end_and_masks_what_it_masks(struct world *o)
 	world_guest(o, "job", 0, 4 * GIB, 20 * S, 0);
 	world_begin(o);
 	world_until(o, 5 * S);
-	world_ask(o, 0, ASK_EVICT, 10 * S);
+	world_ask(o, 0, REQUEST_EVICT, 10 * S);
 	world_until(o, 7 * S);
 	assert_true(why(o, REASON_MANUAL).clears_ns <= WORLD_START + 16 * S);
 	assert_string_equal(why(o, REASON_MANUAL).rule, "evict command");
-	world_ask(o, 0, ASK_RELEASE, 0);
+	world_ask(o, 0, REQUEST_RELEASE, 0);
 	world_until(o, 15 * S);
-	world_ask(o, 0, ASK_HOLD_ACTIVE, UINT64_MAX);
+	world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX);
 	world_until(o, 25 * S);
 	assert_true(why(o, REASON_CONTENTION).masked);
 }
@@ -183,7 +183,7 @@ static void an_eviction_by_hand_in_the_quiet_time_is_not_laid_on_who_is_gone(str
 	world_begin(o);
 	world_until(o, 28 * S);
 	assert_state(o, STATE_QUIET);
-	world_ask(o, 0, ASK_EVICT, 0);
+	world_ask(o, 0, REQUEST_EVICT, 0);
 	assert_state(o, STATE_EVICTED);
 	assert_said(o, 1, STATE_QUIET, STATE_EVICTED, "manual");
 	assert_null(strstr(o->said[o->says - 1].evidence, "job"));
@@ -195,9 +195,9 @@ one_who_is_released_while_it_returns_is_told_that_nobody_is_there_now(struct wor
 	world_guest(o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(o);
 	world_until(o, 28 * S);
-	world_ask(o, 0, ASK_HOLD_ACTIVE, UINT64_MAX);
+	world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX);
 	assert_state(o, STATE_RESUME);
-	world_ask(o, 0, ASK_RELEASE, 0);
+	world_ask(o, 0, REQUEST_RELEASE, 0);
 	assert_said(o, 1, STATE_RESUME, STATE_DRAIN, "quiet time");
 	assert_has(world_last(o, "quiet time")->evidence, "nobody needs it now; before: pid");
 }
@@ -215,7 +215,7 @@ static void who_is_damped_is_told_how_long(struct world *o)
 
 static void who_is_known_to_fit_beside_the_worker_is_told_so(struct world *o)
 {
-	struct guard_beside b;
+	struct guard_relation b;
 
 	o->total[0] = 32 * GIB;
 	world_guest(o, "job", 0, 6 * GIB, 10 * S, 20 * S);
@@ -227,10 +227,10 @@ static void who_is_known_to_fit_beside_the_worker_is_told_so(struct world *o)
 	world_until(o, 110 * S);
 	assert_state(o, STATE_ACTIVE);
 	assert_string_equal(o->s.process[1].name, "job");
-	guard_beside(o->g, 0, 1, &b);
+	guard_relation(o->g, 0, 1, &b);
 	assert_int_equal(b.kind, DEMAND_MEMORY);
 	assert_true(b.here && !b.against && b.most_bytes == 6 * GIB);
-	guard_beside(o->g, 0, 2, &b);
+	guard_relation(o->g, 0, 2, &b);
 	assert_int_equal(b.kind, DEMAND_NONE);
 }
 
@@ -252,11 +252,11 @@ static void a_dry_eviction_leaves_the_bytes_where_they_are(struct world *o)
 	anew(o, 1, 1); /* another service acts, and simulated GPUs are no matter */
 	o->simulated = o->p.simulated_too = true;
 	world_begin(o);
-	guard_foreign(o->g, "GPU-0", "process 7", o->now);
+	guard_set_foreign(o->g, "GPU-0", "process 7", o->now);
 	world_until(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_FOREIGN);
 	assert_has(world_status(o, 0).rail, "process 7 guards GPU-0");
-	guard_foreign(o->g, "GPU-0", NULL, o->now);
+	guard_set_foreign(o->g, "GPU-0", NULL, o->now);
 	world_run(o, S);
 	assert_int_equal(world_status(o, 0).dry, DRY_NOT);
 }
@@ -289,7 +289,7 @@ static void memory_that_does_not_come_free_is_told_by_how_much_free_rose(struct 
 	world_begin(o);
 	world_until(o, 5 * S);
 	o->missed_bytes = -(2 * GIB);
-	world_ask(o, 0, ASK_EVICT, 0);
+	world_ask(o, 0, REQUEST_EVICT, 0);
 	world_until(o, 60 * S);
 	assert_state(o, STATE_STUCK);
 	assert_has(world_last(o, "stuck")->evidence, "free rose by 6144 of 8192 MiB");
@@ -298,21 +298,21 @@ static void memory_that_does_not_come_free_is_told_by_how_much_free_rose(struct 
 /* A hold masks what others want of the card, and never what may harm it. */
 static void every_reason_can_be_asked_why_and_how_it_ends(struct world *o)
 {
-	struct guard_why why;
+	struct guard_explanation why;
 
 	for (unsigned r = 0; r < GUARD_REASONS; r++) {
 		anew(o, 1, 1);
 		begin(o);
-		assert_false(guard_why(o->g, 0, r, &why));
-		guard_reason_set(o->g, "GPU-0", r, true, "as a test has it", o->now);
-		assert_true(guard_why(o->g, 0, r, &why));
+		assert_false(guard_explain(o->g, 0, r, &why));
+		guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
+		assert_true(guard_explain(o->g, 0, r, &why));
 		if (!why.rule[0] || !why.evidence[0] || !why.clears[0] || !why.since_ns)
 			fail_msg("%s is not told whole", guard_reason_name(r));
 		assert_false(why.masked);
-		guard_reason_set(o->g, "GPU-0", r, false, NULL, o->now);
-		assert_int_equal(world_ask(o, 0, ASK_HOLD_ACTIVE, UINT64_MAX), 0);
-		guard_reason_set(o->g, "GPU-0", r, true, "as a test has it", o->now);
-		assert_true(guard_why(o->g, 0, r, &why));
+		guard_set_reason(o->g, "GPU-0", r, false, NULL, o->now);
+		assert_int_equal(world_ask(o, 0, REQUEST_HOLD_ACTIVE, UINT64_MAX), 0);
+		guard_set_reason(o->g, "GPU-0", r, true, "as a test has it", o->now);
+		assert_true(guard_explain(o->g, 0, r, &why));
 		assert_int_equal(why.masked, r != REASON_MANUAL && r != REASON_THERMAL &&
 						     r != REASON_HEALTH && r != REASON_BLIND);
 	}

@@ -3,7 +3,7 @@
  * A GPU with a screen on it, where neither a threshold nor a rule tells the desktop from a contender, would
  * lose its workers to the desktop for ever: demand there is only told.  And one user cannot let workers
  * leave more often than so many times an hour. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 
@@ -74,7 +74,7 @@ static void withheld(struct guard *g, struct guard_worker *w, const char *rule,
 }
 
 /* c: a demand that is withheld at this look; NULL: none. */
-void guard_rail_look(struct guard *g, struct guard_worker *w, const struct demand_case *c)
+void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
 	bool runs = w->state == STATE_ACTIVE || w->state == STATE_SUSPECT;
 
@@ -135,13 +135,13 @@ void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned s
 		*c = other;
 }
 
-void guard_for(struct guard *g, int64_t uid)
+void guard_set_requester(struct guard *g, int64_t uid)
 {
 	g->asker = uid;
 }
 
 /* Whose game is one more moves all who run, as one who asks for it would. */
-void guard_games(struct guard *g, unsigned count)
+void guard_set_games(struct guard *g, unsigned count)
 {
 	for (unsigned i = 0; count > g->games && i < g->workers; i++)
 		if (!guard_is_out(&g->worker[i]))
@@ -156,7 +156,7 @@ uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 }
 
 /* Of a wish that would move a worker: refused? */
-int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_t size)
+int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size)
 {
 	uint64_t wait = guard_user_wait_ns(g, g->asker, now_ns);
 
@@ -179,8 +179,8 @@ static int foreign_slot(const struct guard *g, const struct guard_worker *w)
 	return -1;
 }
 
-void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *out,
-		     size_t size)
+void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
+		      size_t size)
 {
 	int slot = unsafe_slot(g, w), other = foreign_slot(g, w);
 

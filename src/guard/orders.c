@@ -1,5 +1,5 @@
 /* guard_order: the ladder (GUARD-MACHINE.md), the orders on it, and the proof that memory was freed. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 

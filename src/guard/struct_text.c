@@ -1,4 +1,4 @@
-#include "plain.h"
+#include "struct_text.h"
 
 #include "base/buf.h"
 #include "base/tsv.h"
@@ -28,18 +28,18 @@ static int64_t signed_of(const void *at, unsigned size)
 	return size == 4 ? *(const int32_t *)at : *(const int64_t *)at;
 }
 
-void plain_add(struct buf *out, enum plain_kind kind, unsigned size, const void *at)
+void struct_text_add(struct buf *out, enum struct_text_kind kind, unsigned size, const void *at)
 {
 	switch (kind) {
-	case PLAIN_UNSIGNED: buf_addf(out, "%" PRIu64, bits_of(at, size)); break;
-	case PLAIN_SIGNED: buf_addf(out, "%" PRId64, signed_of(at, size)); break;
-	case PLAIN_REAL: buf_addf(out, "%a", *(const double *)at); break;
-	case PLAIN_TEXT: tsv_escape(out, at); break;
+	case STRUCT_TEXT_UNSIGNED: buf_addf(out, "%" PRIu64, bits_of(at, size)); break;
+	case STRUCT_TEXT_SIGNED: buf_addf(out, "%" PRId64, signed_of(at, size)); break;
+	case STRUCT_TEXT_REAL: buf_addf(out, "%a", *(const double *)at); break;
+	case STRUCT_TEXT_TEXT: tsv_escape(out, at); break;
 	}
 }
 
 /* How many there are before zeros alone follow. */
-static unsigned used(const struct plain_member *m, const char *at)
+static unsigned used(const struct struct_text_member *m, const char *at)
 {
 	unsigned n = m->count;
 
@@ -47,14 +47,14 @@ static unsigned used(const struct plain_member *m, const char *at)
 		for (unsigned i = 0; i < m->size; i++) {
 			if (at[(n - 1) * m->size + i])
 				return n;
-			if (m->kind == PLAIN_TEXT)
+			if (m->kind == STRUCT_TEXT_TEXT)
 				break; /* what stands behind the end of a text is nothing */
 		}
 	return 0;
 }
 
-void plain_write(struct buf *out, const char *prefix, const struct plain_member *m,
-		 const void *of)
+void struct_text_write(struct buf *out, const char *prefix, const struct struct_text_member *m,
+		       const void *of)
 {
 	for (; m->name; m++) {
 		const char *at = (const char *)of + m->offset;
@@ -66,7 +66,7 @@ void plain_write(struct buf *out, const char *prefix, const struct plain_member 
 		buf_adds(out, m->name);
 		for (unsigned i = 0; i < n; i++) {
 			buf_addc(out, '\t');
-			plain_add(out, m->kind, m->size, at + i * m->size);
+			struct_text_add(out, m->kind, m->size, at + i * m->size);
 		}
 		buf_addc(out, '\n');
 	}
@@ -84,16 +84,16 @@ static void set_bits(void *at, unsigned size, uint64_t v)
 		memcpy(at, &v, sizeof(v));
 }
 
-int plain_take(const char **text, enum plain_kind kind, unsigned size, void *at)
+int struct_text_take(const char **text, enum struct_text_kind kind, unsigned size, void *at)
 {
 	char *end = NULL;
 	uint64_t v;
 
-	if (kind == PLAIN_TEXT)
+	if (kind == STRUCT_TEXT_TEXT)
 		return tsv_unescape(text, at, size) ? 0 : -GW_E_PARSE;
-	if (kind == PLAIN_REAL)
+	if (kind == STRUCT_TEXT_REAL)
 		*(double *)at = strtod(*text, &end);
-	else if (kind == PLAIN_SIGNED)
+	else if (kind == STRUCT_TEXT_SIGNED)
 		set_bits(at, size, (uint64_t)strtoll(*text, &end, 10));
 	else if (**text == '-')
 		return -GW_E_PARSE;
@@ -109,7 +109,7 @@ int plain_take(const char **text, enum plain_kind kind, unsigned size, void *at)
 	return 0;
 }
 
-int plain_read(const struct plain_member *m, void *of, const char *line)
+int struct_text_read(const struct struct_text_member *m, void *of, const char *line)
 {
 	size_t n = strcspn(line, "\t");
 	char *at;
@@ -122,7 +122,8 @@ int plain_read(const struct plain_member *m, void *of, const char *line)
 	line += n;
 	for (unsigned i = 0; *line; i++) {
 		line++; /* a tab */
-		if (i == m->count || plain_take(&line, m->kind, m->size, at + i * m->size) != 0)
+		if (i == m->count ||
+		    struct_text_take(&line, m->kind, m->size, at + i * m->size) != 0)
 			return -GW_E_PARSE;
 	}
 	return 0;

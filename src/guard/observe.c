@@ -1,6 +1,6 @@
-/* guard_facts: a scene becomes facts.  Which GPUs can be trusted, which worker holds how much where,
+/* guard_read_scene: a scene becomes facts.  Which GPUs can be trusted, which worker holds how much where,
  * what speaks against each worker, and which of them a demand is against. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -453,7 +453,7 @@ static void mask_of(struct guard *g, struct guard_worker *w)
 	guard_note_since(g, w);
 }
 
-void guard_masks(struct guard *g)
+void guard_update_reasons(struct guard *g)
 {
 	for (unsigned i = 0; i < g->workers; i++)
 		mask_of(g, &g->worker[i]);
@@ -516,7 +516,7 @@ static void demand_on(struct guard *g, struct guard_worker *w)
 		}
 		w->against = true;
 	}
-	guard_rail_look(g, w, withheld ? &told : NULL);
+	guard_limit_scene(g, w, withheld ? &told : NULL);
 	/* What it frees need not be freed by those of a higher priority. */
 	if (guard_leaving(w) || (w->against && w->hold != HOLD_ACTIVE))
 		for (unsigned i = 0; i < g->gpus; i++)
@@ -546,7 +546,7 @@ bool guard_unread(const struct guard *g, const struct guard_worker *w)
 	return false;
 }
 
-void guard_facts(struct guard *g)
+void guard_read_scene(struct guard *g)
 {
 	look_at_gpus(g);
 	local_time(g);
@@ -559,7 +559,7 @@ void guard_facts(struct guard *g)
 	for (unsigned i = 0; i < g->workers; i++)
 		guard_idle_look(g, &g->worker[i]);
 	guard_reserve_look(g);
-	guard_masks(g);
+	guard_update_reasons(g);
 	for (unsigned i = 0; i < g->workers; i++) {
 		struct guard_worker *w = &g->worker[g->order[i]];
 

@@ -1,6 +1,6 @@
-#include "trial.h"
+#include "what_if.h"
 
-#include "guard_feed.h"
+#include "guard_input.h"
 
 #include "base/clock.h"
 
@@ -9,7 +9,7 @@
 
 #define BEGIN_NS (3600 * NS_PER_S) /* always the same, and so is what follows */
 
-struct trial {
+struct what_if {
 	struct policy policy;
 	struct guard *guard;
 	struct scene before, scene;
@@ -17,10 +17,10 @@ struct trial {
 	uint64_t span_ns;
 };
 
-int trial_new(const struct policy *p, const struct scene *before, const struct scene *s,
-	      struct trial **ret)
+int what_if_new(const struct policy *p, const struct scene *before, const struct scene *s,
+		struct what_if **ret)
 {
-	struct trial *t = calloc(1, sizeof(*t));
+	struct what_if *t = calloc(1, sizeof(*t));
 	int err;
 
 	if (!t)
@@ -39,14 +39,14 @@ int trial_new(const struct policy *p, const struct scene *before, const struct s
 	return 0;
 }
 
-void trial_free(struct trial *t)
+void what_if_free(struct what_if *t)
 {
 	if (t)
 		guard_free(t->guard);
 	free(t);
 }
 
-static void look(struct trial *t, struct scene *s, uint64_t mono_ns, uint64_t begin_ns,
+static void look(struct what_if *t, struct scene *s, uint64_t mono_ns, uint64_t begin_ns,
 		 void (*each)(void *arg, const struct guard_decision *d), void *arg)
 {
 	struct guard_decision d;
@@ -55,7 +55,7 @@ static void look(struct trial *t, struct scene *s, uint64_t mono_ns, uint64_t be
 
 	s->wall_ns += mono_ns - s->mono_ns;
 	s->mono_ns = mono_ns;
-	guard_look(t->guard, s);
+	guard_observe(t->guard, s);
 	while (guard_next_decision(t->guard, &d)) {
 		d.mono_ns -= begin_ns;
 		if (each)
@@ -67,34 +67,34 @@ static void look(struct trial *t, struct scene *s, uint64_t mono_ns, uint64_t be
 		;
 }
 
-void trial_run(struct trial *t, uint64_t span_ns,
-	       void (*each)(void *arg, const struct guard_decision *d), void *arg)
+void what_if_run(struct what_if *t, uint64_t span_ns,
+		 void (*each)(void *arg, const struct guard_decision *d), void *arg)
 {
 	uint64_t begin = BEGIN_NS, now = begin;
 
 	/* Long enough before that nothing of it is still fresh. */
 	look(t, &t->before, begin - NS_PER_S, begin, NULL, NULL);
-	for (; now - begin <= span_ns && t->looks < TRIAL_LOOKS; t->looks++) {
+	for (; now - begin <= span_ns && t->looks < WHAT_IF_SCENES; t->looks++) {
 		uint64_t next;
 
 		t->span_ns = now - begin;
 		look(t, &t->scene, now, begin, each, arg);
-		next = guard_next_look(t->guard, now);
+		next = guard_next_scene_ns(t->guard, now);
 		now = next == UINT64_MAX ? now + NS_PER_S : next;
 	}
 }
 
-const struct guard *trial_guard(const struct trial *t)
+const struct guard *what_if_guard(const struct what_if *t)
 {
 	return t->guard;
 }
 
-unsigned trial_looks(const struct trial *t)
+unsigned what_if_looks(const struct what_if *t)
 {
 	return t->looks;
 }
 
-uint64_t trial_span_ns(const struct trial *t)
+uint64_t what_if_span_ns(const struct what_if *t)
 {
 	return t->span_ns;
 }
@@ -108,7 +108,7 @@ static void give_back(struct scene *s, const struct scene_process *p)
 	g->free_bytes += bytes;
 }
 
-void trial_before(const struct policy *p, const struct scene *s, struct scene *out)
+void what_if_before(const struct policy *p, const struct scene *s, struct scene *out)
 {
 	struct verdict *v = calloc(SCENE_PROCESSES, sizeof(*v));
 	unsigned kept = 0;

@@ -2,7 +2,7 @@
  *
  * The machine keeps facts; the words, rules and ends of each reason (GUARD-MACHINE.md, Reasons) are made of them when
  * somebody asks. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <math.h>
 #include <string.h>
@@ -92,7 +92,7 @@ void guard_span_text(const struct guard *g, const struct guard_worker *w, char *
 }
 
 static void why_schedule(const struct guard *g, const struct guard_worker *w,
-			 struct guard_why *ret)
+			 struct guard_explanation *ret)
 {
 	text_fit(ret->rule, sizeof(ret->rule), "[[schedule]]");
 	ret->clears_ns = schedule_end(g, w);
@@ -109,8 +109,8 @@ static const char *name_of(const struct guard *g, int64_t pid)
 	return "";
 }
 
-static void reservation_text(const struct guard *g, const struct guard_reservation *r,
-			     char *out, size_t size)
+static void reservation_text(const struct guard *g, const struct reservation *r, char *out,
+			     size_t size)
 {
 	char owner[64] = "nobody's process", name[16];
 
@@ -140,12 +140,12 @@ void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char 
 }
 
 static void why_reserved(const struct guard *g, const struct guard_worker *w,
-			 struct guard_why *ret)
+			 struct guard_explanation *ret)
 {
 	bool owned = false;
 
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
-		const struct guard_reservation *r = &g->reservation[i];
+		const struct reservation *r = &g->reservation[i];
 
 		if (!(w->reserved & BIT(i)) || !r->id)
 			continue;
@@ -164,7 +164,7 @@ static void why_reserved(const struct guard *g, const struct guard_worker *w,
 /* ---- the others ---- */
 
 static void why_contention(const struct guard *g, const struct guard_worker *w,
-			   struct guard_why *ret)
+			   struct guard_explanation *ret)
 {
 	const uint64_t quiet = guard_quiet_ns(w);
 
@@ -176,7 +176,7 @@ static void why_contention(const struct guard *g, const struct guard_worker *w,
 }
 
 static void why_manual(const struct guard *g, const struct guard_worker *w,
-		       struct guard_why *ret)
+		       struct guard_explanation *ret)
 {
 	(void)g;
 	text_fit(ret->rule, sizeof(ret->rule), "%s", w->evidence[REASON_MANUAL]);
@@ -188,7 +188,7 @@ static void why_manual(const struct guard *g, const struct guard_worker *w,
 }
 
 /* Of several ends the last is told; one that nobody can tell is the last of all. */
-static void ends_with(struct guard_why *ret, const char *clears, uint64_t ns)
+static void ends_with(struct guard_explanation *ret, const char *clears, uint64_t ns)
 {
 	if (*ret->clears && ns && (!ret->clears_ns || ns < ret->clears_ns))
 		return;
@@ -198,7 +198,7 @@ static void ends_with(struct guard_why *ret, const char *clears, uint64_t ns)
 
 /* What others found on its GPUs ends as they said. */
 static void ends_as_told(const struct guard *g, const struct guard_worker *w,
-			 enum guard_reason r, struct guard_why *ret)
+			 enum guard_reason r, struct guard_explanation *ret)
 {
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_end *e = &g->gpu[i].end[r];
@@ -209,7 +209,7 @@ static void ends_as_told(const struct guard *g, const struct guard_worker *w,
 }
 
 static void why_thermal(const struct guard *g, const struct guard_worker *w,
-			struct guard_why *ret)
+			struct guard_explanation *ret)
 {
 	text_fit(ret->rule, sizeof(ret->rule), "[health], evict_c");
 	ends_as_told(g, w, REASON_THERMAL, ret);
@@ -217,7 +217,7 @@ static void why_thermal(const struct guard *g, const struct guard_worker *w,
 
 /* A GPU that did not answer must also answer for a while, whatever health says of it. */
 static void why_health(const struct guard *g, const struct guard_worker *w,
-		       struct guard_why *ret)
+		       struct guard_explanation *ret)
 {
 	char clears[120];
 
@@ -233,7 +233,7 @@ static void why_health(const struct guard *g, const struct guard_worker *w,
 }
 
 static void why_battery(const struct guard *g, const struct guard_worker *w,
-			struct guard_why *ret)
+			struct guard_explanation *ret)
 {
 	text_fit(ret->rule, sizeof(ret->rule), "ac_only");
 	if (!g->scene.on_battery)
@@ -243,7 +243,7 @@ static void why_battery(const struct guard *g, const struct guard_worker *w,
 }
 
 static void why_blind(const struct guard *g, const struct guard_worker *w,
-		      struct guard_why *ret)
+		      struct guard_explanation *ret)
 {
 	(void)g;
 	(void)w;
@@ -252,7 +252,7 @@ static void why_blind(const struct guard *g, const struct guard_worker *w,
 }
 
 static void why_budget(const struct guard *g, const struct guard_worker *w,
-		       struct guard_why *ret)
+		       struct guard_explanation *ret)
 {
 	(void)g;
 	(void)w;
@@ -260,7 +260,8 @@ static void why_budget(const struct guard *g, const struct guard_worker *w,
 	text_fit(ret->clears, sizeof(ret->clears), "when it has been below for a while");
 }
 
-static void why_idle(const struct guard *g, const struct guard_worker *w, struct guard_why *ret)
+static void why_idle(const struct guard *g, const struct guard_worker *w,
+		     struct guard_explanation *ret)
 {
 	(void)g;
 	text_fit(ret->rule, sizeof(ret->rule), "%s",
@@ -268,11 +269,12 @@ static void why_idle(const struct guard *g, const struct guard_worker *w, struct
 	text_fit(ret->clears, sizeof(ret->clears), "when somebody asks it for its model");
 }
 
-bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
-	       struct guard_why *ret)
+bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
+		   struct guard_explanation *ret)
 {
-	static void (*const tell[GUARD_REASONS])(
-		const struct guard *, const struct guard_worker *, struct guard_why *) = {
+	static void (*const tell[GUARD_REASONS])(const struct guard *,
+						 const struct guard_worker *,
+						 struct guard_explanation *) = {
 #define R(symbol, name, held) [REASON_##symbol] = why_##name,
 #include "reason.def"
 	};
@@ -280,8 +282,8 @@ bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
 
 	if (worker >= g->workers || r >= GUARD_REASONS || !(w->mask & BIT(r)))
 		return false;
-	*ret = (struct guard_why){ .since_ns = w->reason_ns[r],
-				   .masked = !(guard_effective(w) & BIT(r)) };
+	*ret = (struct guard_explanation){ .since_ns = w->reason_ns[r],
+					   .masked = !(guard_effective(w) & BIT(r)) };
 	text_fit(ret->evidence, sizeof(ret->evidence), "%s", w->evidence[r]);
 	tell[r](g, w, ret);
 	return true;
@@ -289,12 +291,12 @@ bool guard_why(const struct guard *g, unsigned worker, enum guard_reason r,
 
 /* ---- who is beside it ---- */
 
-void guard_beside(const struct guard *g, unsigned worker, unsigned process,
-		  struct guard_beside *ret)
+void guard_relation(const struct guard *g, unsigned worker, unsigned process,
+		    struct guard_relation *ret)
 {
 	const struct guard_worker *w = &g->worker[worker];
 
-	*ret = (struct guard_beside){ .kind = DEMAND_NONE };
+	*ret = (struct guard_relation){ .kind = DEMAND_NONE };
 	if (worker >= g->workers || process >= g->scene.processes ||
 	    g->scene.process[process].gpu >= g->scene.gpus)
 		return;

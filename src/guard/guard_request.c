@@ -1,36 +1,37 @@
-/* guard_ask: what people ask: holds with an end, eviction and return by hand.
+/* guard_request: what people ask: holds with an end, eviction and return by hand.
  *
  * The two holds exclude each other, and a hold is ended by release or its time, not by another wish. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 
 /* Would it have to leave? */
-static bool moves(const struct guard_worker *w, enum guard_ask what)
+static bool moves(const struct guard_worker *w, enum guard_request what)
 {
-	return (what == ASK_EVICT || what == ASK_HOLD_EVICTED) && !guard_is_out(w);
+	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !guard_is_out(w);
 }
 
-static int refuse(const struct guard *g, const struct guard_worker *w, enum guard_ask what,
+static int refuse(const struct guard *g, const struct guard_worker *w, enum guard_request what,
 		  uint64_t ttl_ns, uint64_t now_ns, char *message, size_t size)
 {
-	bool hold = what == ASK_HOLD_ACTIVE || what == ASK_HOLD_EVICTED;
+	bool hold = what == REQUEST_HOLD_ACTIVE || what == REQUEST_HOLD_EVICTED;
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
 		text_fit(message, size, "%s: a hold needs a time, or for ever", name);
 		return -GW_E_ARG;
 	}
-	if (w->hold == HOLD_ACTIVE && (what == ASK_HOLD_EVICTED || what == ASK_EVICT)) {
+	if (w->hold == HOLD_ACTIVE && (what == REQUEST_HOLD_EVICTED || what == REQUEST_EVICT)) {
 		text_fit(message, size, "%s is held active: release it first", name);
 		return -GW_E_STATE;
 	}
-	if (w->hold == HOLD_EVICTED && (what == ASK_HOLD_ACTIVE || what == ASK_RESUME)) {
+	if (w->hold == HOLD_EVICTED &&
+	    (what == REQUEST_HOLD_ACTIVE || what == REQUEST_RESUME)) {
 		text_fit(message, size, "%s is held evicted: release it first", name);
 		return -GW_E_STATE;
 	}
 	if (moves(w, what))
-		return guard_asker_may(g, now_ns, message, size);
+		return guard_requester_may(g, now_ns, message, size);
 	return 0;
 }
 
@@ -56,36 +57,37 @@ static void resume_now(struct guard_worker *w, uint64_t now_ns)
 	w->check_ns = now_ns;
 }
 
-static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, uint64_t ttl_ns)
+static void apply(struct guard *g, struct guard_worker *w, enum guard_request what,
+		  uint64_t ttl_ns)
 {
 	static const char *const rule[] = {
-		[ASK_EVICT] = "evict command",       [ASK_RESUME] = "resume command",
-		[ASK_HOLD_EVICTED] = "hold evicted", [ASK_HOLD_ACTIVE] = "hold active",
-		[ASK_RELEASE] = "release command",   [ASK_RESUME_NOW] = "resume now",
+		[REQUEST_EVICT] = "evict command",       [REQUEST_RESUME] = "resume command",
+		[REQUEST_HOLD_EVICTED] = "hold evicted", [REQUEST_HOLD_ACTIVE] = "hold active",
+		[REQUEST_RELEASE] = "release command",   [REQUEST_RESUME_NOW] = "resume now",
 	};
 	char text[120] = "";
 
 	if (moves(w, what))
 		rate_take(&g->rate, g->asker, g->now_ns);
 	switch (what) {
-	case ASK_EVICT:
+	case REQUEST_EVICT:
 		if (w->hold != HOLD_EVICTED) /* that is more than this */
 			keep(w, HOLD_NONE, true, ttl_ns, g->now_ns);
 		break;
-	case ASK_HOLD_EVICTED: keep(w, HOLD_EVICTED, false, ttl_ns, g->now_ns); break;
-	case ASK_HOLD_ACTIVE: keep(w, HOLD_ACTIVE, false, ttl_ns, g->now_ns); break;
-	case ASK_RELEASE: keep(w, HOLD_NONE, false, 0, g->now_ns); break;
-	case ASK_RESUME:
+	case REQUEST_HOLD_EVICTED: keep(w, HOLD_EVICTED, false, ttl_ns, g->now_ns); break;
+	case REQUEST_HOLD_ACTIVE: keep(w, HOLD_ACTIVE, false, ttl_ns, g->now_ns); break;
+	case REQUEST_RELEASE: keep(w, HOLD_NONE, false, 0, g->now_ns); break;
+	case REQUEST_RESUME:
 		if (w->manual)
 			w->until_ns = FOR_EVER;
 		w->manual = w->idle = false;
 		w->asked = true;
 		w->check_ns = g->now_ns;
 		break;
-	case ASK_RESUME_NOW: resume_now(w, g->now_ns); break;
+	case REQUEST_RESUME_NOW: resume_now(w, g->now_ns); break;
 	}
 	w->dirty = true;
-	guard_masks(g);
+	guard_update_reasons(g);
 	if (guard_effective(w))
 		w->override = false; /* it cannot be now, and later is another matter */
 	guard_mask_text(w->mask, ", ", text, sizeof(text));
@@ -93,13 +95,13 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_ask what, 
 		  text);
 }
 
-int guard_ask(struct guard *g, int worker, enum guard_ask what, uint64_t ttl_ns,
-	      uint64_t now_ns, char *message, size_t size)
+int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
+		  uint64_t now_ns, char *message, size_t size)
 {
 	unsigned first = worker < 0 ? 0 : (unsigned)worker;
 	unsigned end = worker < 0 ? g->workers : first + 1;
 
-	if (end > g->workers || what > ASK_RESUME_NOW) {
+	if (end > g->workers || what > REQUEST_RESUME_NOW) {
 		text_fit(message, size, "there is no such worker");
 		return -GW_E_NOENT;
 	}

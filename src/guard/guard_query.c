@@ -1,5 +1,5 @@
 /* guard_read: when to look again, and how a worker stands. */
-#include "guard_parts.h"
+#include "guard_internal.h"
 
 #include <string.h>
 
@@ -54,7 +54,7 @@ static uint64_t sure_ns(const struct guard *g, uint64_t now_ns)
 	return first;
 }
 
-uint64_t guard_next_look(const struct guard *g, uint64_t now_ns)
+uint64_t guard_next_scene_ns(const struct guard *g, uint64_t now_ns)
 {
 	uint64_t least = g->workers ? UINT64_MAX : NS_PER_S, due = sure_ns(g, now_ns);
 
@@ -136,7 +136,7 @@ int guard_status(const struct guard *g, unsigned worker, struct guard_status *re
 				  (g->gpu[i].reasons & BIT(REASON_HEALTH));
 	}
 	explain(w, ret);
-	guard_rail_text(g, w, ret->rail, sizeof(ret->rail));
+	guard_limit_text(g, w, ret->rail, sizeof(ret->rail));
 	return 0;
 }
 

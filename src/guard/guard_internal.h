@@ -1,29 +1,29 @@
 /* What the files of the guard share; nobody else includes this.
  *
  *   guard.c          what comes in (looks, outcomes) and what is fetched
- *   guard_read.c     when to look again, how a worker stands
- *   guard_facts.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
- *   guard_step.c     facts -> the next state: the machine itself, with
- *   guard_enter.c    what entering a state does,
- *   guard_leave.c    the states on the GPU and on the way off it,
- *   guard_return.c   those that are out and on the way back
- *   guard_end.c      what is still done when the service ends
- *   guard_order.c    the ladder, orders, and the proof that memory was freed
- *   guard_ask.c      holds and commands of people
- *   guard_rail.c     what is not done though the rules say so; guard_rate.c counts for it
- *   guard_reserve.c  reservations
- *   guard_swap.c     another policy in the place of the one it has
- *   guard_idle.c     models that idle
- *   guard_say.c      states, reasons and decisions in words
- *   guard_why.c      each reason with rule, evidence and end; who is beside a worker
+ *   guard_query.c     when to look again, how a worker stands
+ *   observe.c    a scene -> facts: overlays of GPUs, who holds what, reason masks, who must leave
+ *   decide.c     facts -> the next state: the machine itself, with
+ *   state_entry.c    what entering a state does,
+ *   evict.c    the states on the GPU and on the way off it,
+ *   resume.c   those that are out and on the way back
+ *   service_stop.c      what is still done when the service ends
+ *   orders.c    the ladder, orders, and the proof that memory was freed
+ *   guard_request.c      holds and commands of people
+ *   eviction_limit.c     what is not done though the rules say so; guard_rate.c counts for it
+ *   reservation.c  reservations
+ *   policy_change.c     another policy in the place of the one it has
+ *   idle.c     models that idle
+ *   decision_text.c      states, reasons and decisions in words
+ *   explain.c      each reason with rule, evidence and end; who is beside a worker
  */
-#ifndef GW_GUARD_GUARD_PARTS_H
-#define GW_GUARD_GUARD_PARTS_H
+#ifndef GW_GUARD_GUARD_INTERNAL_H
+#define GW_GUARD_GUARD_INTERNAL_H
 
 #include "demand.h"
-#include "guard_feed.h"
-#include "guard_rate.h"
-#include "guard_read.h"
+#include "guard_input.h"
+#include "user_rate.h"
+#include "guard_query.h"
 
 #include "base/clock.h"
 
@@ -188,7 +188,7 @@ struct guard_worker {
 	char gone[240]; /* what the demand was for; of guard_cause() */
 };
 
-struct guard_reservation {
+struct reservation {
 	uint64_t id; /* 0: free */
 	int gpu;     /* slot */
 	uint64_t bytes, until_ns;
@@ -206,14 +206,15 @@ struct guard {
 	int64_t local_s, local_floor_s;
 	struct scene scene;
 	struct verdict verdict[SCENE_PROCESSES];
-	struct verdict others[SCENE_PROCESSES]; /* of guard_rail.c: without users who may not */
+	struct verdict
+		others[SCENE_PROCESSES]; /* of eviction_limit.c: without users who may not */
 	struct demand demand;
 	struct guard_gpu gpu[SCENE_GPUS];
 	unsigned gpus;
 	unsigned order[POLICY_WORKERS]; /* workers, lowest priority first */
 	struct guard_worker worker[POLICY_WORKERS];
 	unsigned workers;
-	struct guard_reservation reservation[GUARD_RESERVATIONS];
+	struct reservation reservation[GUARD_RESERVATIONS];
 	uint64_t next_id;
 	unsigned games;
 	bool stopping; /* guard_stop() was called */
@@ -241,11 +242,11 @@ void guard_rank(struct guard *g); /* order[], by priority */
 void guard_bind(struct guard *g, struct guard_worker *w, const struct policy_worker *p);
 bool guard_owes(const struct guard_worker *w); /* it is out, or its door closed, by us */
 
-/* guard_facts.c */
+/* observe.c */
 enum guard_dry guard_is_dry(const struct guard *g, const struct guard_worker *w);
 int guard_slot(struct guard *g, const char *uuid, bool make);
-void guard_facts(struct guard *g);
-void guard_masks(struct guard *g); /* again, after something was asked */
+void guard_read_scene(struct guard *g);
+void guard_update_reasons(struct guard *g); /* again, after something was asked */
 bool guard_unseen(const struct guard *g, const struct guard_worker *w);
 bool guard_unread(const struct guard *g, const struct guard_worker *w);
 bool guard_lost(const struct guard *g, const struct guard_worker *w);
@@ -254,7 +255,7 @@ bool guard_leaving(const struct guard_worker *w); /* what it holds will be free 
 void guard_free_and_others(const struct guard *g, const struct guard_worker *w,
 			   uint64_t *ret_free, uint64_t *ret_others, bool *ret_known);
 
-/* guard_enter.c */
+/* state_entry.c */
 uint64_t guard_quiet_ns(const struct guard_worker *w);
 uint64_t guard_evict_ns(const struct guard_worker *w);
 void guard_latch(struct guard_worker *w, bool on);
@@ -268,7 +269,7 @@ void guard_move(struct guard *g, struct guard_worker *w, enum guard_state to, co
 		const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 void guard_leave(struct guard *g, struct guard_worker *w);
 
-/* guard_leave.c, guard_return.c: true: something moved, ask again. */
+/* evict.c, resume.c: true: something moved, ask again. */
 bool guard_step_running(struct guard *g, struct guard_worker *w);
 bool guard_step_drain(struct guard *g, struct guard_worker *w);
 bool guard_step_evict(struct guard *g, struct guard_worker *w);
@@ -285,18 +286,18 @@ void guard_back_off(struct guard *g, struct guard_worker *w);
 void guard_listen(struct guard *g, struct guard_worker *w);
 void guard_resume_failed(struct guard *g, struct guard_worker *w, const char *message);
 
-/* guard_end.c */
+/* service_stop.c */
 bool guard_step_end(struct guard *g, struct guard_worker *w);
 
-/* guard_swap.c */
+/* policy_change.c */
 void guard_take_back(struct guard_worker *w);
 
-/* guard_step.c */
+/* decide.c */
 void guard_steps(struct guard *g);
 void guard_failed(struct guard *g, struct guard_worker *w, bool retry, const char *message);
 void guard_done(struct guard *g, struct guard_worker *w);
 
-/* guard_order.c */
+/* orders.c */
 unsigned guard_level_first(const struct guard_worker *w);
 unsigned guard_level_next(const struct guard_worker *w, unsigned level); /* 0: none */
 void guard_level_fit(struct guard_worker *w);                            /* to another policy */
@@ -311,21 +312,21 @@ uint64_t guard_gone(const struct guard_worker *w);
 bool guard_freed(const struct guard *g, const struct guard_worker *w);
 void guard_ended(struct guard_worker *w, enum guard_result result); /* at its level */
 
-/* guard_rail.c */
+/* eviction_limit.c */
 bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsigned slot,
 		     const struct demand_case *c);
-void guard_rail_look(struct guard *g, struct guard_worker *w, const struct demand_case *c);
+void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
 bool guard_limited(struct guard *g, struct guard_worker *w);
 void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
 		       struct demand_case *c);
-int guard_asker_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
-void guard_rail_text(const struct guard *g, const struct guard_worker *w, char *out,
-		     size_t size);
+int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
+void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
+		      size_t size);
 
-/* guard_reserve.c */
+/* reservation.c */
 void guard_reserve_look(struct guard *g);
 
-/* guard_idle.c */
+/* idle.c */
 void guard_idle_look(struct guard *g, struct guard_worker *w);
 bool guard_idle_wants(const struct guard *g);
 bool guard_idle_due(const struct guard *g, const struct guard_worker *w);
@@ -338,13 +339,13 @@ static inline bool guard_idle_only(const struct guard_worker *w)
 	return guard_effective(w) == BIT(REASON_IDLE);
 }
 
-/* guard_say.c */
+/* decision_text.c */
 void guard_say(struct guard *g, struct guard_worker *w, enum guard_state from, const char *rule,
 	       const char *fmt, ...) __attribute__((format(printf, 5, 6)));
 uint64_t guard_next_change(const struct guard *g, const struct guard_worker *w);
 void guard_cause(struct guard_worker *w, const char **ret_rule, const char **ret_evidence);
 
-/* guard_why.c */
+/* explain.c */
 void guard_note_since(const struct guard *g, struct guard_worker *w);
 /* Evidence of RESERVED and of SCHEDULE: whose room, which hours. */
 void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char *out,

@@ -2,8 +2,8 @@
  *
  * Each state asks the facts what is next; numbers of rows are those of docs/GUARD-MACHINE.md.  A step is repeated
  * until nothing moves, so that what follows from one look is decided in that look.  Here are the states
- * that are about being there at all; guard_leave.c and guard_return.c have the others. */
-#include "guard_parts.h"
+ * that are about being there at all; evict.c and resume.c have the others. */
+#include "guard_internal.h"
 
 #define STEPS    16 /* more than any chain of states is long */
 #define DRAIN_NS (250 * NS_PER_MS)
