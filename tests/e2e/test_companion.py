@@ -388,7 +388,7 @@ def test_one_that_is_not_there_is_named_with_what_starts_it(companion):
     companion.start()
     os.chmod(companion.socket, 0o600)
     outcome = companion.order("evict:4", kind="systemd", unit="w.service")
-    assert not outcome["ok"] and "may not speak to the companion" in outcome["message"]
+    assert not outcome["ok"] and "may not connect to the companion" in outcome["message"]
 
 
 @pytest.mark.parametrize("answer, retry, words", [

@@ -65,13 +65,13 @@ static void one_whose_match_fails_is_not(void **state)
 {
 	(void)state;
 	worker.match.command = "serve";
-	assert_true(still_its(&call, &target));
-	assert_true(still_matches(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
+	assert_true(recheck_matches(&call, &target));
 	put_process(500, 50, "python3 game");
-	assert_false(still_its(&call, &target));
-	assert_false(still_matches(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
+	assert_false(recheck_matches(&call, &target));
 	put_process(500, 51, "python3 serve"); /* another of the same number */
-	assert_false(still_its(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
 }
 
 static void one_that_is_below_a_worker_may_be_any_program(void **state)
@@ -80,7 +80,7 @@ static void one_that_is_below_a_worker_may_be_any_program(void **state)
 	worker.match.command = "serve";
 	target.itself = false;
 	put_process(500, 50, "python3 runner");
-	assert_true(still_its(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
 }
 
 static void of_one_that_cannot_be_read_nothing_is_said(void **state)
@@ -88,7 +88,7 @@ static void of_one_that_cannot_be_read_nothing_is_said(void **state)
 	(void)state;
 	worker.match.command = "serve";
 	tree_remove(&tree, "proc/500");
-	assert_false(still_its(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
 }
 
 static void whom_its_pidfile_names_is_whatever_it_runs(void **state)
@@ -97,10 +97,10 @@ static void whom_its_pidfile_names_is_whatever_it_runs(void **state)
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 50, "python3 serve: 17 requests");
-	assert_true(still_its(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
 	worker.match.command = "serve"; /* and the rest of the match */
 	put_process(500, 50, "python3 game");
-	assert_false(still_its(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
 }
 
 static void one_whose_pidfile_names_another_is_not(void **state)
@@ -109,22 +109,22 @@ static void one_whose_pidfile_names_another_is_not(void **state)
 	worker.match.pidfile = "/run/w.pid";
 	put_process(600, 60, "python3 serve");
 	tree_put(&tree, "run/w.pid", "600\n");
-	assert_false(still_its(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
 }
 
 static void while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was(void **state)
 {
 	(void)state;
 	worker.match.pidfile = "/run/w.pid";
-	assert_true(still_its(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
 	tree_put(&tree, "run/w.pid", "");
-	assert_true(still_its(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
 	tree_put(&tree, "run/w.pid", "4000000\n");
-	assert_true(still_its(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
 	put_process(500, 50, "python3 game");
-	assert_false(still_its(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
 	target.print = 0;
-	assert_false(still_its(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
 }
 
 static void one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was(void **state)
@@ -134,11 +134,11 @@ static void one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was(
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
 	put_process(500, 50, "python3 serve: 17 requests");
-	assert_true(still_its(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
 	tree_put(&tree, "proc/500/fd/3", "-> pipe:[333]");
-	assert_false(still_its(&call, &target));
+	assert_false(recheck_belongs(&call, &target));
 	put_process(500, 50, "python3 serve");
-	assert_true(still_its(&call, &target));
+	assert_true(recheck_belongs(&call, &target));
 }
 
 #define row(f) cmocka_unit_test_setup_teardown(f, begin, end)

@@ -9,12 +9,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-static bool says_who(const struct policy_match *m)
+enum recheck_identity recheck_identity(const struct root *root, struct proc_id id)
 {
-	return m->name || m->exe || m->command || m->cgroup || m->container || m->unit;
+	uint64_t ticks;
+
+	if (proc_start_ticks(root, id.pid, &ticks) != 0)
+		return IDENTITY_ENDED;
+	return ticks == id.start_ticks ? IDENTITY_SAME : IDENTITY_OTHER;
 }
 
-/* What a match says beside pidfile and port; true where that is nothing. */
+/* Does the match apart from pidfile and port hold?  True where it has nothing else. */
 static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 {
 	struct scene_process p;
@@ -37,11 +41,12 @@ static bool rest_fits(const struct worker_call *c, const struct guard_target *t)
 	return fits;
 }
 
-bool still_matches(const struct worker_call *c, const struct guard_target *t)
+bool recheck_matches(const struct worker_call *c, const struct guard_target *t)
 {
 	const struct policy_match *m = &c->worker->match;
 
-	return says_who(m) && !m->pidfile && !m->port && rest_fits(c, t);
+	return (m->name || m->exe || m->command || m->cgroup || m->container || m->unit) &&
+	       !m->pidfile && !m->port && rest_fits(c, t);
 }
 
 static bool is_same_program(const struct worker_call *c, const struct guard_target *t)
@@ -52,8 +57,8 @@ static bool is_same_program(const struct worker_call *c, const struct guard_targ
 	       print == t->print;
 }
 
-/* A file that is being written names nobody; then who was found by it is who it was. */
-static bool file_allows(const struct worker_call *c, const struct guard_target *t)
+/* A pidfile that is just being written is empty: then the process that it named before stays the worker's. */
+static bool pidfile_allows(const struct worker_call *c, const struct guard_target *t)
 {
 	const char *path = c->worker->match.pidfile + strspn(c->worker->match.pidfile, "/");
 	uint64_t start;
@@ -69,15 +74,15 @@ static bool file_allows(const struct worker_call *c, const struct guard_target *
 	return is_same_program(c, t);
 }
 
-bool still_its(const struct worker_call *c, const struct guard_target *t)
+bool recheck_belongs(const struct worker_call *c, const struct guard_target *t)
 {
 	const struct policy_match *m = &c->worker->match;
 
 	if (!t->itself)
 		return true;
-	if (m->pidfile && !file_allows(c, t))
+	if (m->pidfile && !pidfile_allows(c, t))
 		return false;
-	if (!m->pidfile && m->port && !listens(c->root, m->port, t->pid) &&
+	if (!m->pidfile && m->port && !port_owner_is(c->root, m->port, t->pid) &&
 	    !is_same_program(c, t))
 		return false;
 	return rest_fits(c, t);

@@ -1,17 +1,23 @@
-/* still: is a process that is about to be touched still the worker's?
+/* recheck: does a process that is about to be touched still belong to the worker?
  *
- * Its number and its start stay when it becomes another program, so that who was the worker at the last look may be
- * somebody else's by now.  What is asked is what it was found by: its pidfile, its port, or the rest of its match.
- * Those that are the worker's by who is above them are not asked: they may be any program. */
+ * A process keeps its pid and its start time when it executes another program, so the worker's process of the last
+ * scene may be something else by now.  The check repeats what the process was found by: its pidfile, its port, or the
+ * rest of its match.  A descendant of a worker's root may be any program and is not checked. */
 #ifndef GW_GUARD_WORKER_RECHECK_H
 #define GW_GUARD_WORKER_RECHECK_H
 
 #include "guard/worker.h"
 
-/* Also false where it cannot be told: it is asked again with the next order. */
-bool still_its(const struct worker_call *c, const struct guard_target *t);
+#include "base/proc_id.h"
 
-/* Does the match of the worker alone, without pidfile and port, find pid?  False where it says nothing. */
-bool still_matches(const struct worker_call *c, const struct guard_target *t);
+/* False also if it cannot be read now; the next order checks again. */
+bool recheck_belongs(const struct worker_call *c, const struct guard_target *t);
+
+/* Does the worker's match alone, without pidfile and port, find the process?  False where the match is empty. */
+bool recheck_matches(const struct worker_call *c, const struct guard_target *t);
+
+/* Pids are reused; a pid with its start time is not. */
+enum recheck_identity { IDENTITY_SAME, IDENTITY_ENDED, IDENTITY_OTHER };
+enum recheck_identity recheck_identity(const struct root *root, struct proc_id id);
 
 #endif
