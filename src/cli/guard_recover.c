@@ -5,7 +5,7 @@
 #include "daemon/store.h"
 #include "guard/worker.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/identity.h"
+#include "guard/worker/recheck.h"
 
 #include "base/clock.h"
 
@@ -26,7 +26,7 @@
 enum became { RESTORED, GONE, STILL_AWAY };
 
 struct put_away {
-	struct checkpoint_target target;
+	struct proc_id target;
 	unsigned record; /* of whose it is */
 	enum became became;
 	char message[500]; /* of one that is still put away */
@@ -55,8 +55,8 @@ static void take(void *arg, const char *id, const char *json)
 		struct put_away *p = &r->process[r->count++];
 
 		p->record = r->records;
-		p->target = (struct checkpoint_target){ record->put_away[i].pid,
-							record->put_away[i].start_ticks };
+		p->target = (struct proc_id){ record->put_away[i].pid,
+					      record->put_away[i].start_ticks };
 	}
 	r->records++;
 }
@@ -157,7 +157,7 @@ static bool all_are_back(const struct root *root, const struct gw_process_list *
 		const int64_t pid = r->put_away[i].pid;
 		const uint64_t ticks = r->put_away[i].start_ticks;
 
-		if (identity_of(root, pid, ticks) == IDENTITY_SAME &&
+		if (recheck_identity(root, (struct proc_id){ pid, ticks }) == IDENTITY_SAME &&
 		    !is_back(list, pid, ticks))
 			return false;
 	}
@@ -207,7 +207,8 @@ static bool may_return(const struct cli *c, const struct root *root,
 	return may;
 }
 
-static void say_gone(const struct cli *c, int64_t pid, const char *worker, enum identity is)
+static void say_gone(const struct cli *c, int64_t pid, const char *worker,
+		     enum recheck_identity is)
 {
 	static const char *const gone[] = {
 		[IDENTITY_ENDED] = "ended",
@@ -230,8 +231,8 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 	for (unsigned i = 0; i < r->count; i++) {
 		struct put_away *p = &r->process[i];
 		const struct guard_record *record = &r->record[p->record];
-		const struct checkpoint_target *t = &p->target;
-		enum identity is = identity_of(root, t->pid, t->start_ticks);
+		const struct proc_id *t = &p->target;
+		enum recheck_identity is = recheck_identity(root, *t);
 
 		if (is != IDENTITY_SAME) {
 			++*ret_gone;

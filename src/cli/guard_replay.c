@@ -4,7 +4,7 @@
 #include "daemon/guard_trace.h"
 
 #include "base/clock.h"
-#include "guard/guard_read.h"
+#include "guard/guard_query.h"
 
 #include <errno.h>
 #include <stdio.h>

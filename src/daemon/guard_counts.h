@@ -4,16 +4,17 @@
 
 #include "store.h"
 
-#include "guard/tally.h"
+#include "guard/guard_counters.h"
 
 /* What was counted so far of all, and of the workers of a policy; again after the policy changed. */
-void guard_counts_load(struct tally *t, struct store *s, const struct policy *p);
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p);
 /* ... and of the Xids of a GPU; once for each. */
-void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid);
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid);
 
 /* Count and keep. */
-void guard_counts_add(struct tally *t, struct store *s, const char *worker,
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d);
-void guard_counts_add_xid(struct tally *t, struct store *s, const char *uuid, unsigned xid);
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid);
 
 #endif

@@ -122,7 +122,7 @@ static void list_leaving(const struct guard_service *g, struct leaving *l)
 
 	for (unsigned i = 0; i < old->workers; i++) {
 		if (find(&g->next->policy, old->worker[i].name) >= 0 ||
-		    guard_record_of(g->guard, i, &l->record[l->count]) != 0)
+		    guard_worker_record(g->guard, i, &l->record[l->count]) != 0)
 			continue;
 		l->kind[l->count++] = old->worker[i].kind;
 	}
@@ -323,7 +323,7 @@ void guard_reload_try(struct guard_service *g)
 		release_retired(g);
 	if (!g->next || g->writing)
 		return;
-	if (!action_idle(g->action) || guard_acting(g->guard))
+	if (!action_idle(g->action) || guard_orders_underway(g->guard))
 		wait_longer(g);
 	else
 		swap(g);

@@ -123,7 +123,7 @@ static void keep_again(struct guard_service *g)
 			continue;
 		if (i >= g->settings->policy.workers)
 			g->unkept &= ~(UINT32_C(1) << i);
-		else if (guard_record_of(g->guard, i, &r) == 0)
+		else if (guard_worker_record(g->guard, i, &r) == 0)
 			keep_of(g, i, &r);
 	}
 }
@@ -148,7 +148,7 @@ static void keep_learnt(struct guard_service *g)
 	for (unsigned i = 0; i < g->settings->policy.workers; i++) {
 		if (g->learnt >> i & 1 || !action_learnt(g->action, i, &o))
 			continue;
-		if (guard_record_of(g->guard, i, &r) == 0)
+		if (guard_worker_record(g->guard, i, &r) == 0)
 			keep_of(g, i, &r);
 		g->learnt |= UINT32_C(1) << i;
 	}

@@ -70,8 +70,8 @@ struct guard_service {
 	uint32_t
 		learnt; /* workers whose orders go on when their notes are in the file: a set */
 	struct guard_view_decision ring[GUARD_VIEW_DECISIONS];
-	uint64_t decided;   /* ever */
-	struct tally tally; /* with those of earlier runs */
+	uint64_t decided;            /* ever */
+	struct guard_counters tally; /* with those of earlier runs */
 	struct guard_operations operations;
 
 	/* Health and capacity. */
@@ -154,18 +154,18 @@ int guard_recorder_new(struct guard_service *g,
 void guard_recorder_free(struct guard_service *g);
 /* By g->settings: stays with the file that it has, or begins with another. */
 void guard_service_record_open(struct guard_service *g);
-/* As guard_swap(), before g->settings are others. */
+/* As guard_change_policy(), before g->settings are others. */
 int guard_service_change(struct guard_service *g, const struct guard_settings *next,
 			 const struct guard_service_records *r);
 void guard_service_observe(struct guard_service *g, const struct scene *s);
 void guard_service_outcome(struct guard_service *g, const struct guard_outcome *o);
 void guard_service_stop(struct guard_service *g);
 void guard_service_for(struct guard_service *g, int64_t uid);
-int guard_service_operation(struct guard_service *g, int worker, enum guard_ask what,
+int guard_service_operation(struct guard_service *g, int worker, enum guard_request what,
 			    uint64_t ttl_ns, char *message, size_t size);
 int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
 			  uint64_t ttl_ns, uint64_t *ret_id);
-int guard_service_reserve_again(struct guard_service *g, const struct guard_room *room);
+int guard_service_reserve_again(struct guard_service *g, const struct guard_reservation *room);
 void guard_service_release(struct guard_service *g, uint64_t id);
 void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_reason r,
 			  bool on, const char *why, uint64_t now);

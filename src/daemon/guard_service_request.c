@@ -20,7 +20,7 @@ static uint64_t audit(struct guard_service *g, const char *who, const char *what
 }
 
 /* Was accepted: whoever asked can follow it. */
-static void begin_operation(struct guard_service *g, unsigned worker, enum guard_ask what,
+static void begin_operation(struct guard_service *g, unsigned worker, enum guard_request what,
 			    const char *who)
 {
 	const char *name = g->settings->policy.worker[worker].name;
@@ -60,7 +60,7 @@ static void keep_wish(struct guard_service *g, char *message, size_t size)
 			 "the disk has not taken it yet: it is lost if the machine ends now");
 }
 
-static int ask(void *engine, int worker, enum guard_ask what, uint64_t ttl_ns,
+static int ask(void *engine, int worker, enum guard_request what, uint64_t ttl_ns,
 	       const struct guard_asker *by, char *message, size_t size)
 {
 	struct guard_service *g = engine;
@@ -124,7 +124,7 @@ static int reserved(void *engine, uint64_t id, char *message, size_t size)
 {
 	struct guard_service *g = engine;
 
-	return guard_reserved(g->guard, id, message, size);
+	return guard_reservation_ready(g->guard, id, message, size);
 }
 
 static void release_room(void *engine, uint64_t id)

@@ -46,8 +46,8 @@ static struct owner *place_for_owner(struct guard_service *g)
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++) {
 		struct owner *o = &g->owner[i];
 
-		if (o->id &&
-		    guard_reserved(g->guard, o->id, ignored, sizeof(ignored)) == -GW_E_NOENT)
+		if (o->id && guard_reservation_ready(g->guard, o->id, ignored,
+						     sizeof(ignored)) == -GW_E_NOENT)
 			forget_owner(o);
 		if (!o->id)
 			return o;
@@ -77,9 +77,9 @@ static void name_of(uint64_t id, char out[static 24])
 	snprintf(out, 24, "%llu", (unsigned long long)id);
 }
 
-static bool find(const struct guard_service *g, uint64_t id, struct guard_room *ret)
+static bool find(const struct guard_service *g, uint64_t id, struct guard_reservation *ret)
 {
-	for (unsigned i = 0; guard_room(g->guard, i, ret); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, ret); i++)
 		if (id && ret->id == id)
 			return true;
 	return false;
@@ -132,7 +132,7 @@ static void forget(struct guard_service *g, uint64_t *id)
 
 void guard_service_rooms_tick(struct guard_service *g)
 {
-	struct guard_room room;
+	struct guard_reservation room;
 
 	for (unsigned i = 0; i < GUARD_SERVICE_OWNERS; i++)
 		if (g->room[i] && !find(g, g->room[i], &room))

@@ -298,5 +298,5 @@ def test_a_client_of_mps_is_not_put_away(tmp_path, driver):
     with service.Service(scenario, config=CONFIG, token=True, env=driver.env) as s:
         s.wait(lambda: s.get("/api/v1/guard/workers/w").json().get("resident_bytes") == 10 * GIB)
         s.post("/api/v1/guard/workers/w/evict", token=True, json={})
-        s.wait(lambda: "a client of MPS cannot be put away" in s.get("/api/v1/guard/workers/w").text)
+        s.wait(lambda: "a client of MPS cannot be checkpointed" in s.get("/api/v1/guard/workers/w").text)
         assert driver.calls() == []
