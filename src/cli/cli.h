@@ -53,8 +53,9 @@ struct command {
 	bool one_form; /* its output has one form: --json means nothing to it */
 	unsigned runs; /* its arguments are so many commands: our options end
 					 where one begins */
-	/* For --help, of a command whose first word says what it does; NULL: it has none.  Prints the list of such words,
-	 * or what is to be said of one; false where there is no such word. */
+	/* For --help, of a command whose first word says what it does; NULL: it has none.
+	 * Prints the list of such words, or what is to be said of one; false where there is no
+	 * such word. */
 	bool (*help)(const char *word);
 	int (*run)(struct cli *c); /* returns an exit code                   */
 };
@@ -108,8 +109,8 @@ int cli_document_end(struct cli_document *doc);
 void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
-/* Values of options.  A count: text NULL (not given) leaves *ret alone.  EXIT_OK, or EXIT_USAGE having
- * said what --name takes. */
+/* Values of options.  A count: text NULL (not given) leaves *ret alone.  EXIT_OK, or EXIT_USAGE
+ * having said what --name takes. */
 int cli_count(const char *name, const char *text, double least, double most, double *ret);
 int cli_celsius(const char *name, const char *text, double *ret);
 

@@ -536,8 +536,7 @@ static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", N
 static const struct option options[] = {
 	{ "kind", 0, OPTION_CHOICE, offsetof(struct given, kind), "KIND",
 	  "no-context (the default: no program is on the GPU), context-idle (one of ours is, "
-	  "and "
-	  "does nothing) or hot-idle (just after a load)",
+	  "and does nothing) or hot-idle (just after a load)",
 	  kinds, NULL },
 	{ "time", 0, OPTION_DURATION, offsetof(struct given, time_ns), "TIME",
 	  "look at most this long (default: 30s); it ends from 10 s on when the mean is known "
@@ -558,11 +557,10 @@ static const struct option options[] = {
 const struct command command_baseline = {
 	.name = "baseline",
 	.summary = "what GPUs draw when they do nothing",
-	.description = "Takes the idle power of the selected GPUs and keeps it for an hour, so "
-		       "that the "
-		       "energy of a program can be told from that of the idle board. A GPU "
-		       "that was not "
-		       "idle has no baseline: the command says who was on it and ends with 1.",
+	.description =
+		"Takes the idle power of the selected GPUs and keeps it for an hour, so that "
+		"the energy of a program can be told from that of the idle board. A GPU that "
+		"was not idle has no baseline: the command says who was on it and ends with 1.",
 	.examples = "  gpuward baseline\n"
 		    "  gpuward baseline --kind context-idle --pid $PID\n"
 		    "  gpuward baseline --show --json\n",

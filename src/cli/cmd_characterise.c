@@ -357,8 +357,7 @@ static int run(struct cli *c)
 static const struct option options[] = {
 	{ "active", 0, OPTION_FLAG, AT(active), NULL,
 	  "also put a load on the GPU for a minute, to learn windows and lags; no other "
-	  "process "
-	  "may be on it",
+	  "process may be on it",
 	  NULL, NULL },
 	{ "show", 0, OPTION_FLAG, AT(show), NULL,
 	  "only show what was learned before, or else is assumed", NULL, NULL },
@@ -372,15 +371,11 @@ const struct command command_characterise = {
 	.summary = "learns what the power sensors of the GPUs do",
 	.description =
 		"Finds out how often each source of power has a new value, how the energy "
-		"counter "
-		"ticks, whether reading it does harm, and what each call costs: half a minute "
-		"a "
-		"GPU, without a load, best on an idle one. --active also learns which time a "
-		"value "
-		"covers and how late it is. What is learned is kept and used by every later "
-		"measurement on this GPU, driver and VBIOS; without it published figures of "
-		"the "
-		"GPU's generation are assumed.",
+		"counter ticks, whether reading it does harm, and what each call costs: half a "
+		"minute a GPU, without a load, best on an idle one. --active also learns which "
+		"time a value covers and how late it is. What is learned is kept and used by "
+		"every later measurement on this GPU, driver and VBIOS; without it published "
+		"figures of the GPU's generation are assumed.",
 	.examples = "  gpuward characterise\n"
 		    "  gpuward characterise --gpu 0 --active\n"
 		    "  gpuward characterise --show --json\n",

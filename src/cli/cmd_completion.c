@@ -1,7 +1,8 @@
 /* completion: prints what a shell needs to complete our commands and options.
  *
  * Made of the same tables that are parsed, so that there is nothing to keep in step.  What a
- * value may be follows from its type and its metavar: choices, files, folders, GPUs, scenarios. */
+ * value may be follows from its type and its metavar: choices, files, folders, GPUs,
+ * scenarios. */
 #include "cli.h"
 
 #include <stdio.h>
@@ -75,8 +76,8 @@ static void bash_value(const struct option *o)
 		printf("compgen -W \"visible $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"", UUIDS);
 		break;
 	case WORLDS:
-		printf("compgen -W \"help $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"; "
-		       "compgen -f -X '!*.toml' -- \"$cur\"",
+		printf("compgen -W \"help $(\"${COMP_WORDS[0]}\" %s)\" -- \"$cur\"; compgen -f "
+		       "-X '!*.toml' -- \"$cur\"",
 		       SCENARIOS);
 		break;
 	default: printf(":"); break;
@@ -259,8 +260,7 @@ static void fish(void)
 	printf(" help\n");
 	for (unsigned i = 0; cli_commands[i]; i++) {
 		printf("complete -c gpuward -f -n \"not __fish_seen_subcommand_from "
-		       "$commands\" -a "
-		       "%s -d '",
+		       "$commands\" -a %s -d '",
 		       cli_commands[i]->name);
 		brief(cli_commands[i]->summary, "'\\");
 		printf("'\n");
@@ -289,9 +289,8 @@ static int run(struct cli *c)
 const struct command command_completion = {
 	.name = "completion",
 	.summary = "what a shell needs to complete commands and options",
-	.description =
-		"Prints a script for bash, zsh or fish. An installed gpuward has them where "
-		"the shells look; this is for one that runs from a build folder.",
+	.description = "Prints a script for bash, zsh or fish. An installed gpuward has them "
+		       "where the shells look; this is for one that runs from a build folder.",
 	.examples = "  source <(gpuward completion bash)\n"
 		    "  gpuward completion fish >~/.config/fish/completions/gpuward.fish\n",
 	.arguments = "bash|zsh|fish",

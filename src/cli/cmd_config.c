@@ -184,11 +184,10 @@ static int run(struct cli *c)
 const struct command command_config = {
 	.name = "config",
 	.summary = "checks and prints the configuration of the service",
-	.description =
-		"Reads the configuration as gpuward serve does: FILE, or without one the "
-		"files in their usual places, then the environment. check says what is wrong "
-		"with it, all of it, each with its line; print writes what it comes to as a "
-		"file with comments.",
+	.description = "Reads the configuration as gpuward serve does: FILE, or without one "
+		       "the files in their usual places, then the environment. check says what "
+		       "is wrong with it, all of it, each with its line; print writes what it "
+		       "comes to as a file with comments.",
 	.examples = "  gpuward config check\n"
 		    "  gpuward config check /tmp/gpuward.toml\n"
 		    "  gpuward config print --origin\n"

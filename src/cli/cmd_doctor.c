@@ -171,11 +171,10 @@ const struct command command_doctor = {
 	.summary = "what is missing on this machine and how to mend it",
 	.description =
 		"Looks at the library, the driver, the devices, permissions, containers, "
-		"sensors and what the guard may do as this user, and "
-		"says for each thing that is not as it should be what to do about it. Exit "
-		"status: "
-		"0 when nothing is broken (no GPU at all is not broken), 3 when no GPU can be "
-		"reached because something is, 4 when some GPU has a problem.",
+		"sensors and what the guard may do as this user, and says for each thing that "
+		"is not as it should be what to do about it. Exit status: 0 when nothing is "
+		"broken (no GPU at all is not broken), 3 when no GPU can be reached because "
+		"something is, 4 when some GPU has a problem.",
 	.examples = "  gpuward doctor\n"
 		    "  gpuward doctor --simulate=version-mismatch\n",
 	.run = run,

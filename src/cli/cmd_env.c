@@ -106,11 +106,9 @@ const struct command command_env = {
 	.name = "env",
 	.summary = "what a published result should say about this machine",
 	.description = "Prints the facts that make a measurement repeatable: GPUs, driver, "
-		       "limits, clocks, CPU, "
-		       "memory, kernel, container. cuda_driver_version is the newest CUDA that "
-		       "the driver can "
-		       "run, not an installed toolkit. -v also shows what could not be found "
-		       "out, and why.",
+		       "limits, clocks, CPU, memory, kernel, container. cuda_driver_version is "
+		       "the newest CUDA that the driver can run, not an installed toolkit. -v "
+		       "also shows what could not be found out, and why.",
 	.examples = "  gpuward env\n"
 		    "  gpuward env --json > environment.json\n",
 	.run = run,

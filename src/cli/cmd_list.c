@@ -98,8 +98,7 @@ const struct command command_list = {
 	.name = "list",
 	.summary = "the GPUs of this machine",
 	.description = "Lists the GPUs with their identity, memory and state. A GPU that is "
-		       "asleep, lost or "
-		       "stuck stays in the list with its reason.",
+		       "asleep, lost or stuck stays in the list with its reason.",
 	.examples = "  gpuward list\n"
 		    "  gpuward list --json | jq -r '.devices[].uuid'\n"
 		    "  gpuward list --gpu visible   those of CUDA_VISIBLE_DEVICES\n",

@@ -1,8 +1,8 @@
 /* log: one line for each GPU and tick, to a file or a pipe.
  *
- * The sampler's thread puts each tick into a ring of its GPU and goes on; this thread makes lines
- * of them and writes.  A reader that is too slow costs lines, which are counted, and never a
- * sample. */
+ * The sampler's thread puts each tick into a ring of its GPU and goes on; this thread makes
+ * lines of them and writes.  A reader that is too slow costs lines, which are counted, and
+ * never a sample. */
 #include "cli.h"
 #include "logline.h"
 #include "progress.h"
@@ -275,7 +275,8 @@ static void write_one(struct log_run *run, struct source *s)
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* May a GPU that had no row, and came as far as this tick, still bring one that belongs before it? */
+/* May a GPU that had no row, and came as far as this tick, still bring one that belongs before
+ * it? */
 static bool awaited(const struct log_run *run, const struct row *row, unsigned long behind)
 {
 	return behind < row->tick && !atomic_load(&run->closing) &&
@@ -283,8 +284,8 @@ static bool awaited(const struct log_run *run, const struct row *row, unsigned l
 }
 
 /* The source whose row comes next: the earliest tick, in it the first GPU.  NULL: none, or it
- * waits for others.  Each ring is looked at once: a row that comes meanwhile is awaited, and not
- * overtaken because it is there when one asks again. */
+ * waits for others.  Each ring is looked at once: a row that comes meanwhile is awaited, and
+ * not overtaken because it is there when one asks again. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;
@@ -586,8 +587,7 @@ static int conclude(const struct log_run *run)
 	}
 	if (!run->cli->quiet)
 		fputs("power is what the lines say, as the driver tells it: often the mean of "
-		      "a "
-		      "second; energy is of all samples of the window\n",
+		      "a second; energy is of all samples of the window\n",
 		      stderr);
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
 }
@@ -851,12 +851,10 @@ static const struct option options[] = {
 const struct command command_log = {
 	.name = "log",
 	.summary = "power and other figures as lines, one each tick",
-	.description =
-		"Writes one line for each GPU and tick, on absolute deadlines, until it is "
-		"stopped or the time is over, and then says on standard error how complete the "
-		"log is, what the power was and what energy it took. What is not known is "
-		"empty "
-		"in CSV and null in JSON.",
+	.description = "Writes one line for each GPU and tick, on absolute deadlines, until it "
+		       "is stopped or the time is over, and then says on standard error how "
+		       "complete the log is, what the power was and what energy it took. What "
+		       "is not known is empty in CSV and null in JSON.",
 	.examples = "  gpuward log -d 80s -o power.csv\n"
 		    "  gpuward log -i 1s --format jsonl | jq .power_watts\n"
 		    "  gpuward log --gpu 0 --fields elapsed_seconds,power_watts\n",

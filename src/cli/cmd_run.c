@@ -51,7 +51,8 @@ static const struct option options[] = {
 	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
 };
 
-/* As sizes of the configuration are written, but with a unit: a bare number is seldom meant as bytes. */
+/* As sizes of the configuration are written, but with a unit: a bare number is seldom meant as
+ * bytes. */
 static int read_size(const char *text, double *ret)
 {
 	if (!unit_parse(text, unit_sizes, ret) ||
@@ -87,7 +88,8 @@ static void say_insufficient(const struct remote *r, const struct room *room)
 		  now, most, gpu ? " on " : "", gpu ? gpu : "", later);
 }
 
-/* So that a number that is somebody else's where the service is (we are in a container) is seen to be one. */
+/* So that a number that is somebody else's where the service is (we are in a container) is seen
+ * to be one. */
 static uint64_t own_start(void)
 {
 	unsigned long long ticks = 0;
@@ -100,8 +102,8 @@ static uint64_t own_start(void)
 	if (root_read(&root, "proc/self/stat", text, sizeof(text)) > 0 &&
 	    (end = strrchr(text, ')')) != NULL)
 		(void)sscanf(end + 1,
-			     " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s"
-			     " %*s %*s %*s %llu",
+			     " %*c %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s %*s "
+			     "%*s %*s %*s %llu",
 			     &ticks);
 	root_close(&root);
 	return ticks;
@@ -315,16 +317,12 @@ const struct command command_run = {
 	.summary = "makes room on a GPU and runs a program there",
 	.description =
 		"Reserves memory of a GPU with the guard of gpuward serve: as many workers "
-		"leave "
-		"as it takes, lowest priority first. When the memory is free the program is "
-		"started; the reservation ends with it. The exit status is the program's; 14: "
-		"there is not as much memory; 1: the service is not there or refuses. With "
-		"--anyway "
-		"the program is started then too. The program finds the GPU's UUID in "
-		"GPUWARD_GPU, "
-		"and "
-		"in CUDA_VISIBLE_DEVICES unless that is set. A reservation binds the guard's "
-		"workers: other programs can still take the memory first.",
+		"leave as it takes, lowest priority first. When the memory is free the program "
+		"is started; the reservation ends with it. The exit status is the program's; "
+		"14: there is not as much memory; 1: the service is not there or refuses. With "
+		"--anyway the program is started then too. The program finds the GPU's UUID in "
+		"GPUWARD_GPU, and in CUDA_VISIBLE_DEVICES unless that is set. A reservation "
+		"binds the guard's workers: other programs can still take the memory first.",
 	.examples =
 		"  gpuward run --vram 10G -- ./render scene.blend\n"
 		"  gpuward run --vram 8G --gpu 0 --wait 5m -- ./train.sh\n"

@@ -1,7 +1,7 @@
 /* serve: the service is a program of its own, which needs libraries that no other command does.
  *
- * It is the same command line, linked with them; it takes this process over, so that whoever started
- * us (a service manager, a shell) sees one process. */
+ * It is the same command line, linked with them; it takes this process over, so that whoever
+ * started us (a service manager, a shell) sees one process. */
 #include "serve_exec.h"
 #include "serve_options.h"
 
@@ -36,8 +36,7 @@ int serve_exec(const struct cli *c)
 	if (!find(path, sizeof(path))) {
 		cli_error("this gpuward was built or installed without the service (" NAME
 			  " is not there); build it with libmicrohttpd, sqlite3, zlib and "
-			  "jansson: "
-			  "make build");
+			  "jansson: make build");
 		return EXIT_FAILED;
 	}
 	if (c->words)

@@ -457,13 +457,10 @@ static const struct option options[] = {
 const struct command command_snapshot = {
 	.name = "snapshot",
 	.summary = "the machine and its GPUs now",
-	.description =
-		"Shows CPU, memory and every figure of every GPU at one moment, and who "
-		"uses them. "
-		"CPU utilisation is the difference between two readings: for a person the "
-		"command waits 100 ms for one where it must, as JSON it never waits unless "
-		"told "
-		"to (--settle).",
+	.description = "Shows CPU, memory and every figure of every GPU at one moment, and who "
+		       "uses them. CPU utilisation is the difference between two readings: for "
+		       "a person the command waits 100 ms for one where it must, as JSON it "
+		       "never waits unless told to (--settle).",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
 		    "  gpuward snapshot --watch=200ms --json   one line each\n",

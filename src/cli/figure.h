@@ -6,8 +6,8 @@
 
 #include <stdbool.h>
 
-/* "  key      text", the texts of several lines in one column; a text that does not fit goes to
- * the next line. */
+/* " key text", the texts of several lines in one column; a text that does not fit goes to the
+ * next line. */
 void figure_line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
 /* A number, by what its key says it is. */

@@ -89,7 +89,8 @@ static int unknown_command(const char *word)
 	return EXIT_USAGE;
 }
 
-/* The option that stands before a word and has its value after '='; else any that was given without one. */
+/* The option that stands before a word and has its value after '='; else any that was given
+ * without one. */
 static const struct option *option_meant(const struct cli *c, const struct option_table *tables,
 					 const char *word)
 {

@@ -44,8 +44,9 @@ struct option_table {
 };
 
 /* Parses argv[1..] into the targets.  Words that are no options, and all that stand after "--",
- * are left in argv[1..], counted by *argc.  ahead: the first word that is no option ends them too,
- * and what follows it is left as it is: it is a command's.  0, or -1 with a sentence in error. */
+ * are left in argv[1..], counted by *argc.  ahead: the first word that is no option ends them
+ * too, and what follows it is left as it is: it is a command's.  0, or -1 with a sentence in
+ * error. */
 int option_parse(int *argc, char **argv, const struct option_table *tables, bool ahead,
 		 char *error, size_t size);
 
@@ -56,7 +57,7 @@ bool option_given(const struct option *o, const void *target);
  * expects was perhaps meant for it. */
 const struct option *option_without_value(const struct option_table *tables);
 
-/* "  -i, --interval TIME   text", wrapped at width, for one table. */
+/* " -i, --interval TIME text", wrapped at width, for one table. */
 void option_help(const struct option *table, unsigned width);
 
 /* "100ms", "1.5s", "2m", "1h", "3" (seconds).  0 or -1. */

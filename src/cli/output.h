@@ -8,8 +8,8 @@
  * so a full disk leaves the old one as it was.  An exit code, having said what went wrong. */
 int output_write(const char *path, const struct buf *text);
 
-/* The same for a file alone, for standard output alone at once, and whether a file (or NULL, "-")
- * could be written at all: before hours of work are lost. */
+/* The same for a file alone, for standard output alone at once, and whether a file (or NULL,
+ * "-") could be written at all: before hours of work are lost. */
 int output_save(const char *path, const char *text, size_t n);
 int output_print(const char *text, size_t n);
 int output_possible(const char *path);

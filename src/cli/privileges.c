@@ -123,14 +123,15 @@ static void checkpoints(struct looking *l, struct render_privilege *p)
 	}
 }
 
-/* Whoever asks is often root, and the service is not: what it would miss is told all the same. */
+/* Whoever asks is often root, and the service is not: what it would miss is told all the
+ * same. */
 static void programs(struct looking *l, struct render_privilege *p)
 {
 	static const char *const which[] = {
 		[0] = "this user sees neither which program other users run nor who listens",
 		[PROC_VISIBILITY_PROGRAMS] =
-			"this user sees which program other users run, and not who "
-			"listens: that needs CAP_DAC_READ_SEARCH too",
+			"this user sees which program other users run, and not who listens: "
+			"that needs CAP_DAC_READ_SEARCH too",
 		[PROC_VISIBILITY_ALL] = "this user sees them",
 	};
 	unsigned sight = proc_visibility_now();
@@ -167,9 +168,8 @@ static const struct {
 } rights[] = {
 	{ "companion", "what the guard's own user may not do",
 	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
-	  "\"" COMPANION_SOCKET
-	  "\"; see gpuward-companion(8). Not needed where no worker is of kind "
-	  "checkpoint, systemd or signal.",
+	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). Not needed where no worker is "
+				"of kind checkpoint, systemd or signal.",
 	  companion },
 	{ "signal", "kind \"signal\" and levels 5 and 6 for workers of other users",
 	  USE_COMPANION, signals },
@@ -185,8 +185,7 @@ static const struct {
 	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", kernel_log },
 	{ "device_opens", "a look at once when somebody opens a GPU",
 	  "Raise fs.inotify.max_user_instances or max_user_watches; the guard looks every 100 "
-	  "ms "
-	  "all the same.",
+	  "ms all the same.",
 	  device_opens },
 };
 
@@ -208,7 +207,8 @@ static uint64_t capabilities(void)
 	return set;
 }
 
-/* A configuration with faults is told of by `gpuward config check`; its tables mean nothing then. */
+/* A configuration with faults is told of by `gpuward config check`; its tables mean nothing
+ * then. */
 static void read_config(struct looking *l)
 {
 	struct guard_settings guard;

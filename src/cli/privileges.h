@@ -1,7 +1,7 @@
 /* privileges: what the guard may do as this user, and what it may not for want of which right.
  *
- * Each right that is missing disables one thing.  Asks the kernel, the driver's library and the companion;
- * changes nothing. */
+ * Each right that is missing disables one thing.  Asks the kernel, the driver's library and the
+ * companion; changes nothing. */
 #ifndef GW_CLI_PRIVILEGES_H
 #define GW_CLI_PRIVILEGES_H
 

@@ -1,7 +1,7 @@
 /* screen: a picture that is drawn again and again on a terminal.
  *
- * It has the terminal's other screen, so that what was there before is there after, and shows as
- * many lines as fit.  Ctrl-C and SIGTERM end it; the last picture then stays. */
+ * It has the terminal's other screen, so that what was there before is there after, and shows
+ * as many lines as fit.  Ctrl-C and SIGTERM end it; the last picture then stays. */
 #ifndef GW_CLI_SCREEN_H
 #define GW_CLI_SCREEN_H
 

@@ -1,4 +1,5 @@
-/* serve_exec: hands the command line over to the program that is linked with the service's libraries. */
+/* serve_exec: hands the command line over to the program that is linked with the service's
+ * libraries. */
 #ifndef GW_CLI_SERVE_EXEC_H
 #define GW_CLI_SERVE_EXEC_H
 

@@ -2,7 +2,8 @@
 
 #include <stddef.h>
 
-/* Values are read by config_load(), which knows their types, ranges and words: here they are texts. */
+/* Values are read by config_load(), which knows their types, ranges and words: here they are
+ * texts. */
 #define OPTION_OF_BOOL     OPTION_FLAG
 #define OPTION_OF_COUNT    OPTION_TEXT
 #define OPTION_OF_NUMBER   OPTION_TEXT

@@ -38,12 +38,12 @@ void table_row(struct table *t);
 void table_set(struct table *t, unsigned column, enum term_style style, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-/* Writes it with a heading onto out, in colour or not.  Columns in which every cell is empty are
- * left out. */
+/* Writes it with a heading onto out, in colour or not.  Columns in which every cell is empty
+ * are left out. */
 void table_format(const struct table *t, unsigned width, bool colour, struct buf *out);
 
-/* Which columns table_format() leaves out for want of room: left[i] says it of each.  Returns the
- * width at which it would leave out none, 0 where that is so. */
+/* Which columns table_format() leaves out for want of room: left[i] says it of each.  Returns
+ * the width at which it would leave out none, 0 where that is so. */
 unsigned table_left_out(const struct table *t, unsigned width,
 			bool left[static TABLE_COLUMNS_MAX]);
 

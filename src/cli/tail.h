@@ -23,7 +23,7 @@ void tail_drain(struct tail *t);
 /* Forgets all that has come so far. */
 void tail_clear(struct tail *t);
 
-/* The last `lines` lines, each after "\n  ", without control characters; "" where there are
+/* The last `lines` lines, each after "\n ", without control characters; "" where there are
  * none. */
 void tail_lines(struct tail *t, unsigned lines, char *out, size_t size);
 

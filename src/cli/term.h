@@ -6,18 +6,19 @@
 
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BAD, TERM_MARK };
 
-/* Decides colour once: mode "auto", "always" or "never"; NO_COLOR, CLICOLOR_FORCE,
- * FORCE_COLOR, TERM=dumb and whether standard output is a terminal. */
+/* Decides colour once: mode "auto", "always" or "never"; NO_COLOR, CLICOLOR_FORCE, FORCE_COLOR,
+ * TERM=dumb and whether standard output is a terminal. */
 void term_init(const char *color_mode);
 
-/* From now on the text is for standard error (or for standard output again): where it goes, what
- * colours and how many columns it has. */
+/* From now on the text is for standard error (or for standard output again): where it goes,
+ * what colours and how many columns it has. */
 void term_to_stderr(bool on);
 
 /* Columns of standard output (or error): of the terminal, else COLUMNS, else 80; 40 to 500. */
 unsigned term_width(void);
 
-/* The same for what need not be cut where a program reads it: without an end, unless COLUMNS says otherwise. */
+/* The same for what need not be cut where a program reads it: without an end, unless COLUMNS
+ * says otherwise. */
 unsigned term_table_width(void);
 
 bool term_utf8(void);
