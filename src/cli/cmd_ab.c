@@ -7,7 +7,7 @@
 #include "ab_text.h"
 #include "clean_room.h"
 #include "cooldown.h"
-#include "progress.h"
+#include "term.h"
 #include "runner.h"
 #include "output.h"
 #include "tail.h"

@@ -1,7 +1,6 @@
 /* baseline: takes, shows and forgets what GPUs draw when they do nothing. */
 #include "cli.h"
-#include "progress.h"
-#include "stop.h"
+#include "term.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -79,7 +78,7 @@ static bool on_progress(void *ctx, double seconds, double power_w, double half_w
 	j->power_w = power_w;
 	j->half_width_w = half_width_w;
 	pthread_mutex_unlock(&j->lock);
-	return !stop_asked();
+	return !stop_requested();
 }
 
 static struct cuda_load *make_context(struct job *j)
@@ -298,7 +297,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 {
 	struct table t;
 
-	cli_preface(c);
+	cli_print_status(c);
 	table_init(&t, columns);
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct job *j = &all->job[i];

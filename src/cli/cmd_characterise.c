@@ -1,6 +1,6 @@
 /* characterise: what this machine's power sensors do, learned on them. */
 #include "cli.h"
-#include "figure.h"
+#include "output.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -270,7 +270,7 @@ static void print_sensor(const struct sensor *s)
 
 static int print_text(const struct cli *c, const struct outcome *o, unsigned n)
 {
-	cli_preface(c);
+	cli_print_status(c);
 	for (unsigned i = 0; i < n; i++) {
 		print_title(gw_snapshot_device(c->snap, o[i].device), &o[i]);
 		if (o[i].known)

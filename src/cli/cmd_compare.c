@@ -199,7 +199,7 @@ static void text_note(void *ctx, const char *sentence)
 static void note_left_out(const struct table *t, unsigned width, const struct text_out *notes)
 {
 	bool left[TABLE_COLUMNS_MAX];
-	unsigned whole = table_left_out(t, width, left), n = 0;
+	unsigned whole = table_hidden(t, width, left), n = 0;
 	char sentence[512];
 	struct buf b;
 

@@ -159,7 +159,7 @@ static int run(struct cli *c)
 	}
 	code = show(c, g);
 	if (code == EXIT_OK)
-		code = cli_outcome(c);
+		code = cli_device_exit_code(c);
 	if (code == EXIT_OK && problems(g))
 		code = EXIT_PARTIAL;
 	gw_diagnosis_free(g);

@@ -1,6 +1,6 @@
 /* env: the facts that make a measurement repeatable. */
 #include "cli.h"
-#include "figure.h"
+#include "output.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -51,7 +51,7 @@ static void print_text(const struct cli *c, const struct gw_environment *env)
 	const struct gw_status *s = gw_snapshot_status(c->snap);
 	const char *section = "";
 
-	cli_preface(c);
+	cli_print_status(c);
 	for (unsigned i = 0; i < gw_environment_count(env); i++) {
 		const struct gw_fact *f = gw_environment_get(env, i);
 
@@ -99,7 +99,7 @@ static int run(struct cli *c)
 	}
 	code = show(c, env);
 	gw_environment_free(env);
-	return code == EXIT_OK ? cli_outcome(c) : code;
+	return code == EXIT_OK ? cli_device_exit_code(c) : code;
 }
 
 const struct command command_env = {

@@ -68,7 +68,7 @@ static int print_table(const struct cli *c)
 {
 	struct table t;
 
-	cli_preface(c);
+	cli_print_status(c);
 	table_init(&t, columns);
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i))
@@ -76,7 +76,7 @@ static int print_table(const struct cli *c)
 	if (t.rows)
 		table_print(&t, term_width());
 	table_done(&t);
-	return cli_outcome(c);
+	return cli_device_exit_code(c);
 }
 
 static int run(struct cli *c)
@@ -91,7 +91,7 @@ static int run(struct cli *c)
 	cli_document_begin(&doc, true);
 	render_list(&doc.json, c->snap, &c->filter);
 	code = cli_document_end(&doc);
-	return code ? code : cli_outcome(c);
+	return code ? code : cli_device_exit_code(c);
 }
 
 const struct command command_list = {

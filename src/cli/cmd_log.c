@@ -5,8 +5,7 @@
  * never a sample. */
 #include "cli.h"
 #include "logline.h"
-#include "progress.h"
-#include "stop.h"
+#include "term.h"
 
 #include "base/clock.h"
 #include "base/suggest.h"
@@ -176,7 +175,7 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 /* Until then a slow reader is waited for. */
 static uint64_t patience_ns(const struct log_run *run)
 {
-	if (stop_asked() || atomic_load(&run->closing))
+	if (stop_requested() || atomic_load(&run->closing))
 		return now_ns() + GRACE_NS;
 	return run->limit ? run->begin_ns + run->duration_ns + LATE_NS + GRACE_NS : UINT64_MAX;
 }
@@ -206,7 +205,7 @@ static bool writable(struct log_run *run)
 			return true; /* or an error, which write() will name */
 		if (n < 0 && errno != EINTR)
 			return true;
-		if (stop_asked() && until == UINT64_MAX)
+		if (stop_requested() && until == UINT64_MAX)
 			until = now_ns() + GRACE_NS;
 		if (now_ns() >= until)
 			return false;
@@ -383,7 +382,7 @@ static bool time_is_up(const struct log_run *run)
 {
 	uint64_t end = run->begin_ns + run->duration_ns, now = now_ns();
 
-	if (stop_asked())
+	if (stop_requested())
 		return true;
 	return run->limit && now >= end &&
 	       (all_taken(run) || now >= end + run->interval_ns + LATE_NS);

@@ -10,7 +10,7 @@ static int run(struct cli *c)
 	const struct serve_flags *given = c->own;
 	struct service_options o = { .config_path = given->config, .flags = flag };
 	struct gw_options g;
-	int code = cli_how(c, &g);
+	int code = cli_open_options(c, &g);
 
 	if (code != EXIT_OK)
 		return code;

@@ -1,7 +1,7 @@
 /* snapshot: the machine and its GPUs now, once or again and again. */
 #include "cli.h"
-#include "figure.h"
-#include "screen.h"
+#include "output.h"
+#include "term.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -295,7 +295,7 @@ static void print_tables(const struct cli *c, const struct gw_process_list *list
 {
 	struct table t;
 
-	cli_preface(c);
+	cli_print_status(c);
 	print_host(c);
 	table_init(&t, columns);
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
@@ -414,7 +414,7 @@ static int run_with(struct cli *c, struct gw_process_list *list, uint64_t every_
 	if (given(c)->watch)
 		return watch(c, list, every_ns);
 	code = show(c, list);
-	return code == EXIT_OK ? cli_outcome(c) : code;
+	return code == EXIT_OK ? cli_device_exit_code(c) : code;
 }
 
 static int run(struct cli *c)

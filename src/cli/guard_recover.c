@@ -262,7 +262,7 @@ static void look(struct cli *c)
 {
 	struct gw_options o;
 
-	if (cli_how(c, &o) != EXIT_OK)
+	if (cli_open_options(c, &o) != EXIT_OK)
 		return;
 	o.deadline_ns = 10 * NS_PER_S;
 	if (gw_open(&o, &c->ctx) == 0 && gw_snapshot_new(c->ctx, &c->snap) == 0)
