@@ -261,8 +261,7 @@ void cli_print_status(const struct cli *c)
 	char text[512];
 
 	if (s->simulated)
-		printf("%s SIMULATED %s these GPUs are not real\n", term_on(TERM_MARK),
-		       term_off());
+		term_print_simulated(stdout);
 	if (s->cause == GW_CAUSE_NONE || (any && c->quiet))
 		return;
 	if (s->cause == GW_CAUSE_NO_GPU)

@@ -128,6 +128,11 @@ const char *term_off(void)
 	return term.color ? "\033[0m" : "";
 }
 
+void term_print_simulated(FILE *f)
+{
+	fprintf(f, "%s SIMULATED %s these GPUs are not real\n", term_on(TERM_MARK), term_off());
+}
+
 static size_t shown_columns(const char *text)
 {
 	size_t columns = utf8_columns(text);

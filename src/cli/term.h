@@ -4,6 +4,7 @@
 #define GW_CLI_TERM_H
 
 #include <stdbool.h>
+#include <stdio.h>
 
 enum term_style { TERM_PLAIN, TERM_BOLD, TERM_DIM, TERM_GOOD, TERM_WARN, TERM_BAD, TERM_MARK };
 
@@ -35,6 +36,9 @@ const char *term_off(void);
 /* Prints `left`, which may contain styles, then text wrapped into the columns from `indent` to
  * width.  A word that is longer than a line is broken on a terminal only. */
 void term_wrap(const char *left, unsigned indent, const char *text, unsigned width);
+
+/* Prints that the GPUs are simulated. */
+void term_print_simulated(FILE *out);
 
 /* As term_wrap() with the width of the terminal and a title in bold; "" is no title. */
 void term_row(unsigned indent, const char *title, const char *fmt, ...)
