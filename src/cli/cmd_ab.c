@@ -623,7 +623,7 @@ static int run(struct cli *c)
 
 const struct command command_ab = {
 	.name = "ab",
-	.summary = "which of two commands costs less energy",
+	.summary = "find out which of two commands uses less energy",
 	.description = "Runs two commands in turn, in random order and from the same "
 		       "temperature, and tells the ratio of their energy (time, mean power, "
 		       "energy times delay) with an interval that holds the truth 95 times in "

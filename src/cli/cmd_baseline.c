@@ -555,7 +555,7 @@ static const struct option options[] = {
 
 const struct command command_baseline = {
 	.name = "baseline",
-	.summary = "what GPUs draw when they do nothing",
+	.summary = "measure and store the idle power of GPUs",
 	.description =
 		"Takes the idle power of the selected GPUs and keeps it for an hour, so that "
 		"the energy of a program can be told from that of the idle board. A GPU that "

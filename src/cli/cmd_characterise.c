@@ -368,7 +368,7 @@ static const struct option options[] = {
 
 const struct command command_characterise = {
 	.name = "characterise",
-	.summary = "learns what the power sensors of the GPUs do",
+	.summary = "measure the properties of the power sensors",
 	.description =
 		"Finds out how often each source of power has a new value, how the energy "
 		"counter ticks, whether reading it does harm, and what each call costs: half a "

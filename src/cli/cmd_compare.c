@@ -608,7 +608,7 @@ static const struct option options[] = {
 
 const struct command command_compare = {
 	.name = "compare",
-	.summary = "results side by side, with changes and how sure they are",
+	.summary = "compare results: the changes and how certain they are",
 	.description =
 		"Puts results of gpuward measure into one table: a row for each label, in the "
 		"order in which they come; files of the same label are trials of one row. "

@@ -287,7 +287,7 @@ static int completion_run(struct cli *c)
 
 const struct command command_completion = {
 	.name = "completion",
-	.summary = "completion script for a shell",
+	.summary = "print a completion script for a shell",
 	.description = "Prints a completion script for bash, zsh or fish. An installed gpuward "
 		       "already has these scripts where the shells look; use this command to "
 		       "run gpuward from a build folder.",

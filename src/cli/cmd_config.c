@@ -178,7 +178,7 @@ static int config_run(struct cli *c)
 
 const struct command command_config = {
 	.name = "config",
-	.summary = "checks or prints the configuration of the service",
+	.summary = "check or print the configuration of the service",
 	.description = "Reads the configuration as gpuward serve does: FILE, or else the files "
 		       "in their usual places, then environment variables. check reports every "
 		       "mistake with its line. print writes the resulting configuration as a "

@@ -169,7 +169,7 @@ static int doctor_run(struct cli *c)
 
 const struct command command_doctor = {
 	.name = "doctor",
-	.summary = "finds problems on this machine and says how to fix them",
+	.summary = "find problems on this machine and say how to fix them",
 	.description =
 		"Checks the library, the driver, the devices, permissions, containers, "
 		"sensors, and what the guard may do as this user. For each problem it prints "

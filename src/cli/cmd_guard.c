@@ -554,7 +554,7 @@ static bool help(const char *word)
 
 const struct command command_guard = {
 	.name = "guard",
-	.summary = "moves workers off GPUs that others need, and says why",
+	.summary = "control the guard, which moves workers off busy GPUs",
 	.description = "Asks the guard of gpuward serve. What changes something needs the "
 		       "service's token. replay and recover need no service. gpuward guard "
 		       "WORD --help tells of one of these:",

@@ -98,7 +98,7 @@ static int list_run(struct cli *c)
 
 const struct command command_list = {
 	.name = "list",
-	.summary = "the GPUs of this machine",
+	.summary = "list the GPUs of this machine",
 	.description = "Lists the GPUs with their identity, memory and state. A GPU that is "
 		       "asleep, lost or not responding is listed with the reason.",
 	.examples = "  gpuward list\n"

@@ -849,7 +849,7 @@ static const struct option options[] = {
 
 const struct command command_log = {
 	.name = "log",
-	.summary = "power and other figures as lines, one each tick",
+	.summary = "log power and other figures, one line per tick",
 	.description = "Writes one line for each GPU and tick, on absolute deadlines, until it "
 		       "is stopped or the time is over, and then says on standard error how "
 		       "complete the log is, what the power was and what energy it took. What "

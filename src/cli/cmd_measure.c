@@ -772,7 +772,7 @@ static int run(struct cli *c)
 
 const struct command command_measure = {
 	.name = "measure",
-	.summary = "the energy that a command takes",
+	.summary = "measure the energy of a command",
 	.description =
 		"Runs a command and measures what the GPUs take meanwhile: joules with their "
 		"uncertainty, power, time, heat, throttling, who else was there. The command "

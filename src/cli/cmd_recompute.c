@@ -341,7 +341,7 @@ static const struct option options[] = {
 
 const struct command command_recompute = {
 	.name = "recompute",
-	.summary = "the windows of a bundle, worked out again from its readings",
+	.summary = "compute the windows of a bundle again from its samples",
 	.description =
 		"Feeds the readings of a bundle (gpuward measure --bundle) to the energy "
 		"engine again and compares: the same version gives the same joules to the bit, "

@@ -135,7 +135,7 @@ static int run(struct cli *c)
 
 const struct command command_replay = {
 	.name = "replay",
-	.summary = "the power of a bundle as a scenario for the simulator",
+	.summary = "turn a bundle into a scenario for the simulator",
 	.description =
 		"Writes a scenario in which simulated GPUs draw what the GPUs of the bundle "
 		"drew, so that a measurement can be done again without the hardware, by "

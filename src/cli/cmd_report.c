@@ -61,7 +61,7 @@ static const struct option options[] = {
 
 const struct command command_report = {
 	.name = "report",
-	.summary = "results as one HTML page with tables and plots",
+	.summary = "write results as one HTML page with tables and plots",
 	.description = "Writes one HTML file that needs no network and no script: the table of "
 		       "gpuward compare, the energy of each label with its intervals, power, "
 		       "throttling and temperature of each run over time, the environment, and "

@@ -319,7 +319,7 @@ static int run_run(struct cli *c)
 
 const struct command command_run = {
 	.name = "run",
-	.summary = "reserves GPU memory and runs a program",
+	.summary = "reserve GPU memory and run a program",
 	.description =
 		"Reserves GPU memory with the guard of gpuward serve: workers leave, lowest "
 		"priority first, until enough memory is free. Then the program starts; the "

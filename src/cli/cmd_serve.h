@@ -2,7 +2,7 @@
  * run(). */
 const struct command command_serve = {
 	.name = "serve",
-	.summary = "the service: REST API, metrics, event stream and web page",
+	.summary = "run the service: REST API, metrics, event stream and web page",
 	.description =
 		"Monitors all GPUs and answers over HTTP: a web page at /, the REST API at "
 		"/api/v1, /api/gpu/devices, /metrics for Prometheus, and a stream of events. "

@@ -456,14 +456,14 @@ static const struct option options[] = {
 
 const struct command command_snapshot = {
 	.name = "snapshot",
-	.summary = "current state of the machine and its GPUs",
+	.summary = "show the current state of the machine and its GPUs",
 	.description =
 		"Shows CPU, memory, all figures of each GPU, and the processes that use them. "
 		"CPU utilisation is the difference between two readings: the table waits 100 "
 		"ms for it if necessary; JSON output does not wait unless you give --settle.",
 	.examples = "  gpuward snapshot\n"
 		    "  gpuward snapshot --json | jq '.devices[0].power_watts'\n"
-		    "  gpuward snapshot --watch=200ms --json   one line per snapshot\n",
+		    "  gpuward snapshot --watch=200ms --json   one line each\n",
 	.options = options,
 	.options_size = sizeof(struct given),
 	.run = snapshot_run,
