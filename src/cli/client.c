@@ -146,7 +146,8 @@ static bool is_whole(const struct buf *raw)
 	return length && (size_t)(raw->p + raw->len - (end + 4)) >= strtoull(length, NULL, 10);
 }
 
-/* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody does. */
+/* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody
+ * does. */
 static int receive(int fd, struct buf *out, struct deadline_wait *wait)
 {
 	char part[16384];

@@ -554,11 +554,10 @@ static bool help(const char *word)
 
 const struct command command_guard = {
 	.name = "guard",
-	.summary = "moves workers off GPUs that others need, and says why",
-	.description =
-		"Asks the guard of gpuward serve. What changes something needs the service's "
-		"token. replay and recover need no service. gpuward guard WORD --help tells of "
-		"one of these:",
+	.summary = "control the guard, which moves workers off busy GPUs",
+	.description = "Asks the guard of gpuward serve. What changes something needs the "
+		       "service's token. replay and recover need no service. gpuward guard "
+		       "WORD --help tells of one of these:",
 	.examples = "  gpuward guard status\n"
 		    "  gpuward guard explain ollama\n"
 		    "  gpuward guard hold active ollama --for 2h\n"

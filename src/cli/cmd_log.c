@@ -1,12 +1,11 @@
 /* log: one line for each GPU and tick, to a file or a pipe.
  *
- * The sampler's thread puts each tick into a ring of its GPU and goes on; this thread makes lines
- * of them and writes.  A reader that is too slow costs lines, which are counted, and never a
- * sample. */
+ * The sampler's thread puts each tick into a ring of its GPU and goes on; this thread makes
+ * lines of them and writes.  A reader that is too slow costs lines, which are counted, and
+ * never a sample. */
 #include "cli.h"
 #include "logline.h"
-#include "progress.h"
-#include "stop.h"
+#include "term.h"
 
 #include "base/clock.h"
 #include "base/suggest.h"
@@ -176,7 +175,7 @@ static void on_event(void *arg, unsigned device, const struct event *e)
 /* Until then a slow reader is waited for. */
 static uint64_t patience_ns(const struct log_run *run)
 {
-	if (stop_asked() || atomic_load(&run->closing))
+	if (stop_requested() || atomic_load(&run->closing))
 		return now_ns() + GRACE_NS;
 	return run->limit ? run->begin_ns + run->duration_ns + LATE_NS + GRACE_NS : UINT64_MAX;
 }
@@ -206,7 +205,7 @@ static bool writable(struct log_run *run)
 			return true; /* or an error, which write() will name */
 		if (n < 0 && errno != EINTR)
 			return true;
-		if (stop_asked() && until == UINT64_MAX)
+		if (stop_requested() && until == UINT64_MAX)
 			until = now_ns() + GRACE_NS;
 		if (now_ns() >= until)
 			return false;
@@ -275,7 +274,8 @@ static void write_one(struct log_run *run, struct source *s)
 		atomic_fetch_add(&s->dropped, 1);
 }
 
-/* May a GPU that had no row, and came as far as this tick, still bring one that belongs before it? */
+/* May a GPU that had no row, and came as far as this tick, still bring one that belongs before
+ * it? */
 static bool awaited(const struct log_run *run, const struct row *row, unsigned long behind)
 {
 	return behind < row->tick && !atomic_load(&run->closing) &&
@@ -283,8 +283,8 @@ static bool awaited(const struct log_run *run, const struct row *row, unsigned l
 }
 
 /* The source whose row comes next: the earliest tick, in it the first GPU.  NULL: none, or it
- * waits for others.  Each ring is looked at once: a row that comes meanwhile is awaited, and not
- * overtaken because it is there when one asks again. */
+ * waits for others.  Each ring is looked at once: a row that comes meanwhile is awaited, and
+ * not overtaken because it is there when one asks again. */
 static struct source *next_source(struct log_run *run)
 {
 	const struct row *first = NULL;
@@ -382,7 +382,7 @@ static bool time_is_up(const struct log_run *run)
 {
 	uint64_t end = run->begin_ns + run->duration_ns, now = now_ns();
 
-	if (stop_asked())
+	if (stop_requested())
 		return true;
 	return run->limit && now >= end &&
 	       (all_taken(run) || now >= end + run->interval_ns + LATE_NS);
@@ -586,8 +586,7 @@ static int conclude(const struct log_run *run)
 	}
 	if (!run->cli->quiet)
 		fputs("power is what the lines say, as the driver tells it: often the mean of "
-		      "a "
-		      "second; energy is of all samples of the window\n",
+		      "a second; energy is of all samples of the window\n",
 		      stderr);
 	return code == EXIT_OK && lost ? EXIT_PARTIAL : code;
 }
@@ -850,13 +849,11 @@ static const struct option options[] = {
 
 const struct command command_log = {
 	.name = "log",
-	.summary = "power and other figures as lines, one each tick",
-	.description =
-		"Writes one line for each GPU and tick, on absolute deadlines, until it is "
-		"stopped or the time is over, and then says on standard error how complete the "
-		"log is, what the power was and what energy it took. What is not known is "
-		"empty "
-		"in CSV and null in JSON.",
+	.summary = "log power and other figures, one line per tick",
+	.description = "Writes one line for each GPU and tick, on absolute deadlines, until it "
+		       "is stopped or the time is over, and then says on standard error how "
+		       "complete the log is, what the power was and what energy it took. What "
+		       "is not known is empty in CSV and null in JSON.",
 	.examples = "  gpuward log -d 80s -o power.csv\n"
 		    "  gpuward log -i 1s --format jsonl | jq .power_watts\n"
 		    "  gpuward log --gpu 0 --fields elapsed_seconds,power_watts\n",

@@ -1,7 +1,6 @@
-/* serve: the service is a program of its own, which needs libraries that no other command does.
- *
- * It is the same command line, linked with them; it takes this process over, so that whoever started
- * us (a service manager, a shell) sees one process. */
+/* serve: executes the service, which is a separate program because it needs libraries that no
+ * other command needs.  It replaces this process, so that a service manager or a shell sees one
+ * process. */
 #include "serve_exec.h"
 #include "serve_options.h"
 
@@ -13,8 +12,8 @@
 
 #define NAME "gpuward-serve"
 
-/* Beside the program, as in the build tree, or installed. */
-static const char *find(char *out, size_t size)
+/* Looks next to this program, as in the build tree, then where it is installed. */
+static const char *find_service(char *out, size_t size)
 {
 	char self[4096];
 	ssize_t n = readlink("/proc/self/exe", self, sizeof(self) - 1);
@@ -33,11 +32,10 @@ int serve_exec(const struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
-	if (!find(path, sizeof(path))) {
-		cli_error("this gpuward was built or installed without the service (" NAME
-			  " is not there); build it with libmicrohttpd, sqlite3, zlib and "
-			  "jansson: "
-			  "make build");
+	if (!find_service(path, sizeof(path))) {
+		cli_error("this gpuward is installed without the service (" NAME
+			  " is missing); build it with libmicrohttpd, sqlite3, zlib and "
+			  "jansson: make build");
 		return EXIT_FAILED;
 	}
 	if (c->words)
@@ -46,7 +44,7 @@ int serve_exec(const struct cli *c)
 	return EXIT_FAILED;
 }
 
-static int run(struct cli *c)
+static int serve_run(struct cli *c)
 {
 	return serve_exec(c);
 }

@@ -74,7 +74,8 @@ static uint64_t next_look(struct deadline_wait *p)
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads to the end; what does not fit is passed over, and there was too much for a number anyhow. */
+/* Reads to the end; what does not fit is passed over, and there was too much for a number
+ * anyhow. */
 static int read_output(struct child *c, struct deadline_wait *p, char *out, size_t size)
 {
 	char rest[512];
@@ -189,7 +190,8 @@ static bool began_anew(const struct counter_series *a, const struct counter_seri
 	return b->created_s > a->created_s + CLOCKS_S;
 }
 
-/* Series that are new: false where one of them was there before, and how much of it is of the run nobody knows. */
+/* Series that are new: false where one of them was there before, and how much of it is of the
+ * run nobody knows. */
 static bool take_fresh(const struct counter_reading *first, const struct counter_reading *last,
 		       struct counter *ret)
 {

@@ -57,8 +57,8 @@ static int parse(const char *url, struct place *ret, char *why, size_t size)
 	}
 	if (memchr(host, '@', n)) {
 		snprintf(why, size,
-			 "a URL with a user in it cannot be asked here; --count-cmd "
-			 "can, with curl");
+			 "a URL with a user in it cannot be asked here; --count-cmd can, with "
+			 "curl");
 		return -GW_E_ARG;
 	}
 	snprintf(ret->address, sizeof(ret->address), "%.*s%s", (int)n, host,

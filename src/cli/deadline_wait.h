@@ -1,7 +1,8 @@
 /* patience: how long an answer is waited for.
  *
- * Until its time is up; and where somebody asks us to end meanwhile (Ctrl-C) only a moment longer: an answer that is on
- * its way is still taken, a server that is silent does not keep anybody. */
+ * Until its time is up; and where somebody asks us to end meanwhile (Ctrl-C) only a moment
+ * longer: an answer that is on its way is still taken, a server that is silent does not keep
+ * anybody. */
 #ifndef GW_CLI_DEADLINE_WAIT_H
 #define GW_CLI_DEADLINE_WAIT_H
 

@@ -8,7 +8,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Whose game it is, in the words of the command line: a number, or -1 having said what is wrong. */
+/* Whose game it is, in the words of the command line: a number, or -1 having said what is
+ * wrong. */
 int64_t guard_game_pid(const char *text);
 
 /* for_ns 0: as long as the process.  An exit code. */

@@ -47,8 +47,8 @@ static struct seen *find(struct learning *l, const char *name)
 	return &l->seen[l->count++];
 }
 
-/* The service does not tell paths of others' programs; on this machine we may look.  Where the service may not, a rule
- * with the path would never hold for it. */
+/* The service does not tell paths of others' programs; on this machine we may look.  Where the
+ * service may not, a rule with the path would never hold for it. */
 static void look_up(struct seen *s, long long pid)
 {
 	char link[64];
@@ -73,8 +73,9 @@ static bool computes(const struct json_doc *p)
 	return false;
 }
 
-/* A worker that is not found may be who is on the GPU: ignored, it would be nobody's for ever.  By its own name or its
- * kind's, by what it does there, or because the service may not see that it is not. */
+/* A worker that is not found may be who is on the GPU: ignored, it would be nobody's for ever.
+ * By its own name or its kind's, by what it does there, or because the service may not see that
+ * it is not. */
 static const char *may_be(const struct learning *l, const struct json_doc *p, const char *name)
 {
 	for (unsigned i = 0; i < l->absents; i++)
@@ -162,8 +163,8 @@ static void tell_left_out(const struct learning *l)
 		if (*l->seen[i].worker)
 			fprintf(stderr,
 				"gpuward: no rule for %s: it may be worker %s, which is "
-				"absent; "
-				"\"gpuward guard explain %s\" says more, then learn again\n",
+				"absent; \"gpuward guard explain %s\" says more, then learn "
+				"again\n",
 				l->seen[i].name, l->seen[i].worker, l->seen[i].worker);
 }
 

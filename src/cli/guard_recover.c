@@ -61,8 +61,9 @@ static void take(void *arg, const char *id, const char *json)
 	r->records++;
 }
 
-/* A journal that cannot be read may name somebody: that is not the same as nobody.  A service that runs goes on
- * beside us; what a plain reader cannot open (a full disk, a file of an older version), the store may. */
+/* A journal that cannot be read may name somebody: that is not the same as nobody.  A service
+ * that runs goes on beside us; what a plain reader cannot open (a full disk, a file of an older
+ * version), the store may. */
 static int read_store(const char *path, const struct config *c, struct recovering *r)
 {
 	char message[2000] = "";
@@ -164,8 +165,8 @@ static bool all_are_back(const struct root *root, const struct gw_process_list *
 	return true;
 }
 
-/* A return that finds no room leaves its process broken for good: it is not begun then.  What cannot be
- * known stops nobody: there may be no NVML here. */
+/* A return that finds no room leaves its process broken for good: it is not begun then.  What
+ * cannot be known stops nobody: there may be no NVML here. */
 static bool has_room(const struct gw_snapshot *snap, const struct gw_process_list *list,
 		     const struct guard_record *r, char *message, size_t size)
 {
@@ -191,7 +192,8 @@ static bool has_room(const struct gw_snapshot *snap, const struct gw_process_lis
 	return true;
 }
 
-/* All of a worker's, or none; judged on what is free when its turn comes, since those before it took some. */
+/* All of a worker's, or none; judged on what is free when its turn comes, since those before it
+ * took some. */
 static bool may_return(const struct cli *c, const struct root *root,
 		       const struct guard_record *r, char *message, size_t size)
 {
@@ -261,7 +263,7 @@ static void look(struct cli *c)
 {
 	struct gw_options o;
 
-	if (cli_how(c, &o) != EXIT_OK)
+	if (cli_open_options(c, &o) != EXIT_OK)
 		return;
 	o.deadline_ns = 10 * NS_PER_S;
 	if (gw_open(&o, &c->ctx) == 0 && gw_snapshot_new(c->ctx, &c->snap) == 0)
@@ -298,9 +300,9 @@ static int bring_back(struct cli *c, struct recovering *r)
 	unsigned failed, gone = 0;
 
 	if (r->count == 0 && r->unsure) {
-		cli_error("the journal that was found names no process; where the file with "
-			  "the mistake says where the journal is, run it again when that is "
-			  "mended");
+		cli_error(
+			"the journal that was found names no process; where the file with the "
+			"mistake says where the journal is, run it again when that is mended");
 		return EXIT_USAGE;
 	}
 	if (r->count == 0) {

@@ -1,4 +1,5 @@
-/* guard_recover: brings back processes that a checkpoint put away, after a service that did not live to do it. */
+/* guard_recover: brings back processes that a checkpoint put away, after a service that did not
+ * live to do it. */
 #ifndef GW_CLI_GUARD_RECOVER_H
 #define GW_CLI_GUARD_RECOVER_H
 

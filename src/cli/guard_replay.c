@@ -21,8 +21,8 @@ struct replay {
 	struct buf out; /* of one line */
 };
 
-/* Without a path: the service's, for recordings that do not tell theirs.  Where it cannot be had, why is kept until one
- * needs it. */
+/* Without a path: the service's, for recordings that do not tell theirs.  Where it cannot be
+ * had, why is kept until one needs it. */
 static int read_policy(struct replay *r, const char *path)
 {
 	struct config c;
@@ -123,10 +123,9 @@ static int read_lines(struct replay *r, FILE *f)
 	else if (err)
 		cli_error("%s:%lu: %s", r->path, number,
 			  err == -GW_E_PARSE ? "this is no line of a recording of the guard"
-			  : err == -GW_E_NOSUPPORT
-				  ? "a later version of gpuward recorded this; replay it with "
-				    "that one"
-				  : gw_strerror(err));
+			  : err == -GW_E_NOSUPPORT ? "a later version of gpuward recorded "
+						     "this; replay it with that one"
+						   : gw_strerror(err));
 	return err == -GW_E_NOENT ? EXIT_USAGE : err ? EXIT_FAILED : EXIT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* logline: one tick of one GPU as a line of a log, CSV or JSON.
  *
- * A table names every field that a line may have.  What is not known is empty in CSV and null in
- * JSON; reasons that are known to be none are "none" and []. */
+ * A table names every field that a line may have.  What is not known is empty in CSV and null
+ * in JSON; reasons that are known to be none are "none" and []. */
 #ifndef GW_CLI_LOGLINE_H
 #define GW_CLI_LOGLINE_H
 

@@ -354,10 +354,9 @@ static bool take_result(struct measure_remote *t)
 			  "this run is lost",
 			  t->remote.address);
 	else if (!read_devices(t))
-		cli_error(
-			"the service on %s lost its GPUs while the command ran: the energy of "
-			"this run is lost",
-			t->remote.address);
+		cli_error("the service on %s lost its GPUs while the command ran: the energy "
+			  "of this run is lost",
+			  t->remote.address);
 	else
 		return true;
 	return false;

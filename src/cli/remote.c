@@ -61,8 +61,8 @@ static int read_token(struct remote *r, const char *path, bool must)
 	return EXIT_OK;
 }
 
-/* What the configuration says of both; a user may not be allowed to read the token.  A mistake elsewhere in it keeps nobody
- * from the service, which runs on with what it read before. */
+/* What the configuration says of both; a user may not be allowed to read the token.  A mistake
+ * elsewhere in it keeps nobody from the service, which runs on with what it read before. */
 static int from_config(struct remote *r, bool address, bool token)
 {
 	struct config c;

@@ -1,8 +1,9 @@
 /* remote: asks the service that runs on this machine, or on another.
  *
- * Over plain http or a UNIX socket (client.h).  Where the service is: --address, GPUWARD_ADDRESS, else what the
- * configuration listens on (a UNIX socket first).  The token: --token-file, GPUWARD_TOKEN_FILE, else the
- * configuration's, else that of ~/.config/gpuward/token. */
+ * Over plain http or a UNIX socket (client.h).  Where the service is: --address,
+ * GPUWARD_ADDRESS, else what the configuration listens on (a UNIX socket first).  The token:
+ * --token-file, GPUWARD_TOKEN_FILE, else the configuration's, else that of
+ * ~/.config/gpuward/token. */
 #ifndef GW_CLI_REMOTE_H
 #define GW_CLI_REMOTE_H
 
@@ -49,13 +50,13 @@ struct remote {
 int remote_open(struct remote *r, const struct remote_flags *f);
 void remote_close(struct remote *r);
 
-/* One request; body NULL or JSON.  0 whatever the status is; else -GW_E_NOENT (nobody listens), -GW_E_TIMEOUT,
- * -GW_E_IO or -GW_E_PARSE, with a sentence. */
+/* One request; body NULL or JSON.  0 whatever the status is; else -GW_E_NOENT (nobody listens),
+ * -GW_E_TIMEOUT, -GW_E_IO or -GW_E_PARSE, with a sentence. */
 int remote_ask(struct remote *r, const char *method, const char *path, const char *body,
 	       uint64_t timeout_ns, char *message, size_t size);
 
-/* The same in two steps, for who has something to do meanwhile, be it to ask something else: 0 and *ret_fd for
- * remote_answer(). */
+/* The same in two steps, for who has something to do meanwhile, be it to ask something else: 0
+ * and *ret_fd for remote_answer(). */
 int remote_send(struct remote *r, const char *method, const char *path, const char *body,
 		uint64_t timeout_ns, int *ret_fd, char *message, size_t size);
 int remote_answer(struct remote *r, int fd, uint64_t timeout_ns, char *message, size_t size);

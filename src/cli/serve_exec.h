@@ -1,10 +1,10 @@
-/* serve_exec: hands the command line over to the program that is linked with the service's libraries. */
+/* serve_exec: executes the program that is linked with the libraries of the service. */
 #ifndef GW_CLI_SERVE_EXEC_H
 #define GW_CLI_SERVE_EXEC_H
 
 #include "cli.h"
 
-/* Returns only when it cannot: an exit code, having said why. */
+/* Returns an exit code, after printing an error, only if that fails. */
 int serve_exec(const struct cli *c);
 
 #endif

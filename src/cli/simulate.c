@@ -75,8 +75,7 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 
 	if (!find_library()) {
 		cli_error("there is no simulator at sim/libnvidia-ml.so.1 beside this program, "
-			  "nor at %s; "
-			  "GPUWARD_SIM_LIBRARY can name it",
+			  "nor at %s; GPUWARD_SIM_LIBRARY can name it",
 			  library);
 		return EXIT_FAILED;
 	}

@@ -620,10 +620,10 @@ def privileges(companion, uid, socket):
 def test_doctor_sums_up_what_is_missing(companion):
     env = support.environment(GPUWARD_CONFIG_ROOT=companion.path / "root", LD_LIBRARY_PATH=companion.cuda)
     done = support.gpuward("doctor", "--backend=none", env=env, user=NOBODY, group=NOBODY, extra_groups=[])
-    end = " ".join(done.stdout.split("Nothing broken; ")[1].split())
+    end = " ".join(done.stdout.split("No problems found. ")[1].split())
     missing = done.stdout.count("\nmissing ")
-    assert missing > 2 and end.startswith(f"{missing} rights are missing for: companion, signal, unit"), done.stdout
-    assert "Nothing to mend" not in done.stdout
+    assert missing > 2 and end.startswith(f"{missing} permissions are missing: companion, signal, unit"), done.stdout
+    assert "Nothing to fix" not in done.stdout
 
 
 def test_doctor_names_each_right_that_is_missing(companion):

@@ -39,7 +39,7 @@ def world(tmp_path):
 def test_without_files_the_defaults_are_good(world):
     done = world("check")
     assert (done.returncode, done.stderr) == (OK, "")
-    assert done.stdout == "no file was found; the defaults are good\n"
+    assert done.stdout == "no configuration file found; the defaults are used\n"
 
 
 def test_check_names_the_files_that_it_read(world):
@@ -48,7 +48,7 @@ def test_check_names_the_files_that_it_read(world):
     c = world.write(world.home / "gpuward.toml", "")
     done = world("check")
     assert done.returncode == OK
-    assert done.stdout == f"{a}, {b}, {c}: good\n"
+    assert done.stdout == f"{a}, {b}, {c}: ok\n"
 
 
 @pytest.mark.parametrize("text, mode, says", [

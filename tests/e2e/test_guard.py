@@ -498,8 +498,8 @@ def test_who_is_killed_loses_its_room(world, worker):
 @pytest.mark.parametrize("args, word", [
     (("--", "true"), "--vram SIZE"),
     (("--vram", "much", "--", "true"), "10G or 512MiB"),
-    (("--vram", "10", "--", "true"), "with its unit"),
-    (("--vram", "1G"), "wants a command"),
+    (("--vram", "10", "--", "true"), "with a unit"),
+    (("--vram", "1G"), "a command is missing"),
     (("--vram", "1G", "--gpu", "0,1", "--", "true"), "one GPU"),
     (("--vram", "1G", "--json", "--", "true"), "no JSON"),
 ])

@@ -77,7 +77,7 @@ def plain(entries):
 def test_good_tables_are_good(world):
     path = world.write(GUARD)
     done = world("check", path)
-    assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: good\n")
+    assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: ok\n")
 
 
 def test_they_are_printed_as_json(world):
