@@ -543,7 +543,7 @@ static int begin(struct service *s)
 	if (container_resolver_new(
 		    &(struct container_resolver_config){ .loop = s->loop,
 							 .changed = container_changed,
-							 .tell = container_unknown,
+							 .log = container_unknown,
 							 .arg = s },
 		    &s->called) != 0 ||
 	    open_engine(s) != 0 || suspend_new(s->loop, s->engine, &s->doze) != 0) {

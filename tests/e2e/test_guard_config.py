@@ -129,7 +129,7 @@ def test_a_worker_of_another_file_is_named_with_its_file(world):
     second = world.write('[[worker]]\nname = "a"\nkind = "vllm"\n', "etc/gpuward/gpuward.d/b.toml")
     done = world("check")
     assert done.returncode == USAGE
-    assert done.stderr == f'{second}:2:8: there is a worker "a" already, in {first}:3\n'
+    assert done.stderr == f'{second}:2:8: the worker name "a" is already used in {first}:3\n'
 
 
 def test_all_that_is_wrong_is_told_with_its_place(world):
