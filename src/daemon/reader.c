@@ -219,7 +219,7 @@ static void do_asked(struct reader *r, enum reader_request what)
 		r->asks++;
 		break;
 	case READER_CAME:
-	case READER_GONE: context_moved(r->ctx, what == READER_GONE); break;
+	case READER_GONE: context_driver_changed(r->ctx, what == READER_GONE); break;
 	case READER_RETIRED:
 		if (r->retiring)
 			metering_free(r->metering);

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* How old a tier may grow before it is read again; by bit number of enum gw_tier. */
+/* Maximum age of a tier before it is read again; indexed by bit number of enum gw_tier. */
 static const uint64_t cadence_ns[TIER_COUNT] = {
 	UINT64_MAX,    /* STATIC: once                                              */
 	0,             /* FAST                                                      */
@@ -52,7 +52,7 @@ void report_state(struct report *r, enum gw_device_state state, enum gw_cause ca
 		snprintf(r->message, sizeof(r->message), "%s", sentence);
 }
 
-enum gw_absence device_silence(enum gw_device_state state, enum gw_cause cause)
+enum gw_absence device_absence(enum gw_device_state state, enum gw_cause cause)
 {
 	switch (state) {
 	case GW_DEVICE_OK: return GW_HAVE;

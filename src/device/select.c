@@ -1,4 +1,4 @@
-/* select: does a word of the user's name this GPU. */
+/* select: does a selector given by the user match this GPU? */
 #include "backend.h"
 
 #include <ctype.h>
@@ -6,7 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
-#define PREFIX_MIN 4 /* characters of a UUID that are enough to mean it */
+#define PREFIX_MIN 4 /* minimum length of a UUID prefix */
 
 static bool is_number(const char *s, unsigned long *ret)
 {
@@ -36,7 +36,7 @@ static bool mig_matches(const struct gw_device *d, const char *selector)
 	return false;
 }
 
-/* Words that could name a GPU on some machine, whether or not on this one. */
+/* Could this select a GPU on some machine, perhaps not on this one? */
 static bool plausible(const char *s)
 {
 	size_t n = strlen(s);

@@ -170,7 +170,7 @@ static double use_before(const struct scene_builder *l, unsigned gpu, int64_t pi
 }
 
 /* Whom the driver tells nothing of did nothing. */
-static double use_of(const struct scene_builder *l, const struct gpu_usage *c, int64_t pid)
+static double process_use(const struct scene_builder *l, const struct gpu_usage *c, int64_t pid)
 {
 	if (l->reuse)
 		return use_before(l, c->device, pid);
@@ -196,7 +196,7 @@ void scene_builder_keep_uses(struct scene_builder *l)
 static void take_row(struct scene_builder *l, const struct gpu_usage *c, const struct usage *u)
 {
 	const uint64_t bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
-	const double sm_ratio = use_of(l, c, u->pid);
+	const double sm_ratio = process_use(l, c, u->pid);
 	struct row *r = place_for(l, bytes);
 
 	if (!r)
