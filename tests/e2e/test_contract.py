@@ -238,11 +238,11 @@ CALLS = [  # what a call ends with, besides those that test_bad_input.py refuses
     ["env", "--simulate", "--backend=nvidia-smi"], ["measure"], ["measure", "--"], ["measure", "--simulate", "--", "/nonexistent"],
     ["measure", "--simulate", "--", "false"], ["measure", "--simulate", "--", "sh", "-c", "exit 7"],
     ["measure", "--simulate", "--", "sh", "-c", "kill -TERM $$"], ["measure", "--simulate", "--trials=0", "--", "true"],
-    ["measure", "--simulate=two-gpus", "--require-exclusive", "--", "true"], ["measure", "--backend=none", "--", "true"],
+    ["measure", "--simulate=two-gpus", "--require-exclusive", "--", "sleep", "0.2"], ["measure", "--backend=none", "--", "true"],
     ["measure", "--service", "--address=127.0.0.1:1", "--", "true"], ["measure", "--simulate", "-o", "/nonexistent/a", "--", "true"],
     ["ab", "--simulate", "--", "true"], ["ab", "--simulate", "--fail-if=nonsense", "--", "true", "--", "true"],
     ["ab", "--simulate=constant.toml", "--pairs-max=2", "--aa-pairs=0", "--no-cooldown", "--", "false", "--", "true"],
-    ["ab", "--simulate=two-gpus", "--require-exclusive", "--pairs-max=2", "--no-cooldown", "--", "true", "--", "true"],
+    ["ab", "--simulate=two-gpus", "--require-exclusive", "--pairs-max=2", "--no-cooldown", "--", "sleep", "0.2", "--", "true"],
     ["compare"], ["compare", "none.json"], ["compare", "constant.toml"], ["compare", "a.json", "b.json"],
     ["compare", "--metric=nothing", "a.json"], ["diff", "a.json"], ["diff", "a.json", "b.json"], ["diff", "a.json", "none.json"],
     ["report"], ["report", "none.json"], ["plot", "none.json"], ["recompute", "none"], ["replay", "none"],
@@ -353,7 +353,7 @@ def test_documents_of_a_guard_that_acts(world, worker):
                                ("Games", "/games")):
                 keep(f"guarded{name}", s.get("/api/v1/guard" + path), replies)
             keep("guardedCapacity", s.get("/api/v1/capacity/fit?bytes=9000000000"), replies)
-            for verb in (["status"], ["explain"], ["explain", "ollama"], ["release"], ["pause", "--for", "1m"], ["release"]):
+            for verb in (["status"], ["explain"], ["explain", "ollama"], ["release"], ["pause", "--for", "1m"]):
                 done = s.guard(*verb, "--json")
                 compare(f"cli/guard-{'-'.join(v for v in verb if v[0] != '-')}.json", masked(parsed(done.stdout)))
     compare("rest-guarded.txt", lines(replies))
@@ -385,6 +385,7 @@ def test_metrics(live, watched):  # noqa: F811
         for series in re.findall(r"^([a-z]\S*?)(?:{(.*)})? \S+$", text, re.M):
             labels = ",".join(re.findall(r'(\w+)="(?:[^"\\]|\\.)*"', series[1]))
             yield f"{series[0]} {types.get(series[0], '?')} {{{labels}}}"
+    live.wait(lambda: "gpuward_gpu_driver_energy_joules_total{" in live.get("/metrics").text)  # is read less often
     compare("metrics.txt", lines(sorted({row for s in (live, watched) for row in rows(s.get("/metrics").text)})))
 
 
