@@ -386,17 +386,19 @@ def inlined(name, doc, *place):
             return [walk(v) for v in node]
         if not isinstance(node, dict):
             return node
-        ref = node.get("$ref", "")
-        part = ref.rsplit("/", 1)[-1]
-        if ref.startswith("#/") and part in own and part not in known:
-            return walk(own[part])
+        part = node.get("$ref", "").rsplit("/", 1)[-1]
+        if part in own and part not in known:
+            node = {**node, "allOf": node.get("allOf", []) + [own[part]]}
+            del node["$ref"]
         node = {k: walk(v) for k, v in node.items()}
         for base in node.pop("allOf", []):  # an object that extends another is the two of them in one
-            node["properties"] = {**base.get("properties", {}), **node.get("properties", {})}
-            node["required"] = base.get("required", []) + node.get("required", [])
+            for key, join in (("properties", lambda a, b: {**a, **b}), ("required", lambda a, b: a + b)):
+                if key in base and key in node:
+                    node[key] = join(base[key], node[key])
             node = {**base, **node}
-        if isinstance(node.get("required"), list):
-            node["required"] = sorted(set(node["required"]))
+        for key in ("required", "enum"):
+            if isinstance(node.get(key), list):
+                node[key] = sorted(set(node[key]), key=str)
         return dict(sorted(node.items()))
 
     doc = walk(doc)
