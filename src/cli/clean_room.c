@@ -150,8 +150,8 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 /* 0, and the answer lists the workers; else a sentence. */
 static int look(struct clean_room *r, char *message, size_t size)
 {
-	int err = remote_ask(&r->remote, "GET", "/api/v1/guard?limit=0", NULL, ANSWER_NS,
-			     message, size);
+	int err = remote_request(&r->remote, "GET", "/api/v1/guard?limit=0", NULL, ANSWER_NS,
+				 message, size);
 
 	if (!err && r->remote.status == 200 && r->remote.reply)
 		return 0;
@@ -200,7 +200,7 @@ static int ask(struct clean_room *r, const char *name, const char *verb, double 
 	remote_escape(&path, name);
 	buf_addf(&path, "/%s", verb);
 	wish(&body, ttl_s);
-	err = remote_ask(m, "POST", path.p, body.p, ANSWER_NS, message, size);
+	err = remote_request(m, "POST", path.p, body.p, ANSWER_NS, message, size);
 	buf_done(&path);
 	buf_done(&body);
 	if (!err && m->status == 202 && m->reply)
@@ -473,7 +473,7 @@ static int ask_gpu(struct clean_room *r, const char *uuid, struct runner *runner
 
 	snprintf(path, sizeof(path), "/api/v1/guard/gpus/%.100s", uuid);
 	do
-		err = remote_ask(&r->remote, "GET", path, NULL, ANSWER_NS, message, size);
+		err = remote_request(&r->remote, "GET", path, NULL, ANSWER_NS, message, size);
 	while (!err && r->remote.status == 503 && now_ns() < until &&
 	       !runner_sleep(runner, now_ns() + LEAVING_NS));
 	return err;

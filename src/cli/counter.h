@@ -7,7 +7,7 @@
 #ifndef GW_CLI_COUNTER_H
 #define GW_CLI_COUNTER_H
 
-#include "deadline_wait.h"
+#include "client.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -56,7 +56,7 @@ struct counter_kind {
 	int (*check)(const char *text, char *why, size_t size);
 	/* Sets value, or why, and the series; ten seconds at most, and a moment once the asker
 	 * (NULL: nobody) asked. */
-	void (*read)(const char *text, const struct deadline_wait_asker *asker,
+	void (*read)(const char *text, const struct deadline_stop *stop,
 		     struct counter_reading *ret);
 };
 enum { COUNTER_CMD, COUNTER_URL, COUNTER_KINDS };
@@ -70,7 +70,7 @@ void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 void counter_read(const struct counter_kind *kind, const char *text,
-		  const struct deadline_wait_asker *asker, struct counter_reading *ret);
+		  const struct deadline_stop *stop, struct counter_reading *ret);
 
 /* Pure: of a run from begin to end.  A series that is there at the end alone counts whole: a
  * counter begins at 0 and is told from then on.  Not so where the server says that it began

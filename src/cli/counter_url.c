@@ -105,7 +105,7 @@ static void unreachable(const char *address, int err, struct counter_reading *re
 	counter_refuse(ret, "%s cannot be asked: %s", address, gw_strerror(err));
 }
 
-void counter_url_read(const char *url, const struct deadline_wait_asker *asker,
+void counter_url_read(const char *url, const struct deadline_stop *stop,
 		      struct counter_reading *ret)
 {
 	struct place place;
@@ -113,7 +113,7 @@ void counter_url_read(const char *url, const struct deadline_wait_asker *asker,
 				    .method = "GET",
 				    .path = place.path,
 				    .accept = ACCEPT,
-				    .asker = asker };
+				    .stop = stop };
 	char why[COUNTER_WHY];
 	struct buf body;
 	int status = 0, err;
@@ -122,8 +122,8 @@ void counter_url_read(const char *url, const struct deadline_wait_asker *asker,
 		counter_refuse(ret, "%s", why);
 		return;
 	}
-	buf_init(&body, CLIENT_ANSWER_MAX);
-	err = client_ask(&q, COUNTER_MOST_NS, &status, &body);
+	buf_init(&body, CLIENT_REPLY_MAX);
+	err = client_request_reply(&q, COUNTER_MOST_NS, &status, &body);
 	if (err)
 		unreachable(place.address, err, ret);
 	else if (status < 200 || status > 299)

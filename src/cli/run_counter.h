@@ -16,7 +16,7 @@ struct run_count {
 	bool iterations;       /* and no tokens */
 	struct runner *runner; /* a signal that it gets ends the waiting */
 	/* Its own: */
-	struct deadline_wait_asker asker;
+	struct deadline_stop stop;
 	struct counter_reading first, last;
 	char place[2400]; /* what is asked, for the result */
 };

@@ -180,7 +180,7 @@ def test_an_old_recording_needs_a_configuration(tmp_path):
     trace.write_text("begin\t3\t0\t2\nworker\t0\tollama\ngames\t5\t0\n")
     done = support.gpuward("guard", "replay", trace, env=support.environment(GPUWARD_CONFIG_ROOT=tmp_path / "none",
                                                                             HOME=tmp_path))
-    assert done.returncode == support.USAGE and "names no worker" in done.stderr
+    assert done.returncode == support.USAGE and "has no [[worker]]" in done.stderr
 
 
 def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  # noqa: F811

@@ -82,6 +82,6 @@ def test_with_the_token_in_a_file_of_their_own_a_user_has_the_right(served, home
     done = as_user(home, "run", "--vram", "16G", "--", "sh", "-c", "echo played on $GPUWARD_GPU", address=served.url)
     assert done.stdout.startswith("played on GPU-") and done.stderr == ""
     told = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
-    assert "workers leave until" in told.stdout
+    assert "workers stay off the GPUs until" in told.stdout
     told = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
-    assert told.stdout == f"the game of process {os.getpid()} is over\n"
+    assert told.stdout == f"the game of process {os.getpid()} has ended\n"
