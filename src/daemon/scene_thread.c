@@ -10,15 +10,16 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* An open comes 0.1 to 0.3 s before its process is in the driver's list: look often for a second. */
+/* A process opens a GPU 0.1 to 0.3 s before it appears in the driver's list: build scenes
+ * often for a second. */
 #define AFTER_OPEN_NS NS_PER_S
 #define OFTEN_NS      (50 * NS_PER_MS)
 #define FIRST_NS      (100 * NS_PER_MS)
 
 struct scene_thread {
-	struct scene_builder *look;
+	struct scene_builder *builder;
 	struct scene *scene[2];
-	uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation);
+	uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation);
 	void *arg;
 	int news_fd; /* to the main thread */
 	int wake_fd; /* to ours            */
@@ -30,12 +31,13 @@ struct scene_thread {
 	struct scene *empty, *full;
 	uint64_t due_ns;
 	bool utilisation, stop, gone, paused;
-	bool owed; /* a look was due while there was no scene to put it in */
+	bool missed; /* a scene was due while no buffer was free */
 	uint64_t triggered;
-	struct scene_builder_stats stats; /* as of the last look */
+	struct scene_builder_stats stats; /* as of the last scene */
 	const struct policy *policy;
 	struct scene_builder_formers formers; /* of it */
-	uint64_t wanted, taken; /* turns of policies: this one, and the one that look has */
+	/* policy numbers: of `policy`, and of the one the builder uses */
+	uint64_t wanted, taken;
 	/* The thread's own. */
 	uint64_t often_until_ns;
 	/* The main thread's. */
@@ -44,10 +46,10 @@ struct scene_thread {
 
 /* ---- the thread ---- */
 
-/* Somebody opened or closed a GPU: look now, and often for a while. */
+/* A process opened or closed a GPU: build a scene now, and often for a while. */
 static void take_trigger(struct scene_thread *k)
 {
-	if (!scene_builder_triggered(k->look))
+	if (!scene_builder_triggered(k->builder))
 		return;
 	k->often_until_ns = clock_mono_ns(clock_real()) + AFTER_OPEN_NS;
 	pthread_mutex_lock(&k->lock);
@@ -56,13 +58,13 @@ static void take_trigger(struct scene_thread *k)
 	pthread_mutex_unlock(&k->lock);
 }
 
-/* Until the time has come, somebody opens a GPU, or we are woken. */
+/* Waits until the given time, until a process opens a GPU, or until woken. */
 static void wait_for(struct scene_thread *k, uint64_t due_ns)
 {
 	uint64_t now = clock_mono_ns(clock_real()),
-		 waits = scene_builder_trigger_due_ns(k->look), ns;
+		 waits = scene_builder_trigger_due_ns(k->builder), ns;
 	struct pollfd fd[2] = { { k->wake_fd, POLLIN, 0 },
-				{ scene_builder_watch_fd(k->look), POLLIN, 0 } };
+				{ scene_builder_watch_fd(k->builder), POLLIN, 0 } };
 	struct timespec t;
 	eventfd_t n;
 
@@ -85,14 +87,14 @@ static struct scene *take_empty(struct scene_thread *k, bool *ret_utilisation)
 	s = k->paused ? NULL : k->empty;
 	if (s)
 		k->empty = NULL;
-	k->owed = !s && !k->paused;
+	k->missed = !s && !k->paused;
 	*ret_utilisation = k->utilisation;
-	k->due_ns = UINT64_MAX; /* until the main thread says otherwise */
+	k->due_ns = UINT64_MAX; /* until the main thread sets a time */
 	pthread_mutex_unlock(&k->lock);
 	return s;
 }
 
-static void round_of(struct scene_thread *k)
+static void build_scene(struct scene_thread *k)
 {
 	bool utilisation, fresh;
 	struct scene_builder_stats stats;
@@ -100,14 +102,14 @@ static void round_of(struct scene_thread *k)
 
 	if (!s)
 		return;
-	if (scene_builder_take(k->look, s, utilisation) != 0) {
+	if (scene_builder_take(k->builder, s, utilisation) != 0) {
 		pthread_mutex_lock(&k->lock);
 		k->empty = s;
 		k->due_ns = clock_mono_ns(clock_real()) + NS_PER_S;
 		pthread_mutex_unlock(&k->lock);
 		return;
 	}
-	scene_builder_stats(k->look, &stats);
+	scene_builder_stats(k->builder, &stats);
 	pthread_mutex_lock(&k->lock);
 	k->stats = stats;
 	fresh = k->taken == k->wanted;
@@ -119,7 +121,7 @@ static void round_of(struct scene_thread *k)
 		eventfd_write(k->news_fd, 1);
 }
 
-/* false: there is no memory for it; the one before stays, and what it sees is of no use. */
+/* false: out of memory; the old policy stays, and its scenes are not delivered. */
 static bool take_policy(struct scene_thread *k)
 {
 	struct scene_builder_formers formers;
@@ -134,9 +136,9 @@ static bool take_policy(struct scene_thread *k)
 	pthread_mutex_unlock(&k->lock);
 	if (turn == taken)
 		return true;
-	if (scene_builder_policy(k->look, p) != 0)
+	if (scene_builder_policy(k->builder, p) != 0)
 		return false;
-	scene_builder_recall(k->look, &formers);
+	scene_builder_recall(k->builder, &formers);
 	pthread_mutex_lock(&k->lock);
 	k->taken = turn;
 	pthread_mutex_unlock(&k->lock);
@@ -156,7 +158,7 @@ static uint64_t next_due(struct scene_thread *k, bool *ret_stop)
 	return due;
 }
 
-static void *run(void *arg)
+static void *scene_thread_run(void *arg)
 {
 	struct scene_thread *k = arg;
 	bool stop = false;
@@ -169,7 +171,7 @@ static void *run(void *arg)
 		if (!take_policy(k))
 			wait_for(k, clock_mono_ns(clock_real()) + NS_PER_S);
 		else if (clock_mono_ns(clock_real()) >= due)
-			round_of(k);
+			build_scene(k);
 		else
 			wait_for(k, due);
 	}
@@ -182,7 +184,7 @@ static void *run(void *arg)
 
 /* ---- the main thread ---- */
 
-static void arrived(void *arg, int fd, uint32_t events)
+static void scene_arrived(void *arg, int fd, uint32_t events)
 {
 	struct scene_thread *k = arg;
 	struct scene *s;
@@ -199,13 +201,13 @@ static void arrived(void *arg, int fd, uint32_t events)
 	pthread_mutex_unlock(&k->lock);
 	if (!s)
 		return;
-	due = k->came(k->arg, s, &utilisation);
+	due = k->ready(k->arg, s, &utilisation);
 	pthread_mutex_lock(&k->lock);
 	k->empty = k->shown;
 	k->utilisation = utilisation;
 	if (due < k->due_ns)
 		k->due_ns = due;
-	if (k->owed)
+	if (k->missed)
 		k->due_ns = 0;
 	pthread_mutex_unlock(&k->lock);
 	k->shown = s;
@@ -214,13 +216,13 @@ static void arrived(void *arg, int fd, uint32_t events)
 
 void scene_thread_take(struct scene_thread *k)
 {
-	arrived(k, k->news_fd, EPOLLIN);
+	scene_arrived(k, k->news_fd, EPOLLIN);
 }
 
-static void release(struct scene_thread *k)
+static void scene_thread_release(struct scene_thread *k)
 {
 	loop_remove(k->source);
-	scene_builder_free(k->look);
+	scene_builder_free(k->builder);
 	free(k->scene[0]);
 	free(k->scene[1]);
 	if (k->news_fd >= 0)
@@ -234,7 +236,7 @@ static void release(struct scene_thread *k)
 
 int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 		     const struct scene_builder_formers *f,
-		     uint64_t (*came)(void *arg, const struct scene *s, bool *ret_utilisation),
+		     uint64_t (*ready)(void *arg, const struct scene *s, bool *ret_utilisation),
 		     void *arg, struct scene_thread **ret)
 {
 	struct scene_thread *k = calloc(1, sizeof(*k));
@@ -242,7 +244,7 @@ int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 
 	if (!k)
 		return -GW_E_NOMEM;
-	k->came = came;
+	k->ready = ready;
 	k->arg = arg;
 	k->due_ns = clock_mono_ns(clock_real()) + FIRST_NS;
 	pthread_mutex_init(&k->lock, NULL);
@@ -258,15 +260,15 @@ int scene_thread_new(struct loop *l, struct gw_ctx *ctx, const struct policy *p,
 	else if (k->news_fd < 0 || k->wake_fd < 0)
 		err = -GW_E_IO;
 	if (!err)
-		err = scene_builder_new(ctx, p, &k->look);
+		err = scene_builder_new(ctx, p, &k->builder);
 	if (!err)
-		scene_builder_recall(k->look, f);
+		scene_builder_recall(k->builder, f);
 	if (!err)
-		err = loop_add_fd(l, k->news_fd, EPOLLIN, arrived, k, &k->source);
+		err = loop_add_fd(l, k->news_fd, EPOLLIN, scene_arrived, k, &k->source);
 	if (!err)
-		err = thread_start(&k->thread, 0, run, k);
+		err = thread_start(&k->thread, 0, scene_thread_run, k);
 	if (err) {
-		release(k);
+		scene_thread_release(k);
 		return err;
 	}
 	*ret = k;
@@ -298,7 +300,7 @@ int scene_thread_free(struct scene_thread *k, uint64_t timeout_ns)
 		return -GW_E_STATE;
 	}
 	pthread_join(k->thread, NULL);
-	release(k);
+	scene_thread_release(k);
 	return 0;
 }
 
