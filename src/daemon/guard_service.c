@@ -209,10 +209,10 @@ int guard_service_new(const struct guard_service_config *config, struct guard_se
 		g->config.clock = clock_real();
 	g->settings = settings;
 	guard_service_fit(g, settings);
-	event_queue_init(&g->events);
-	g->event_fd = -1;
 	g->outcome_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	err = open_all(g);
+	err = event_queue_init(&g->events);
+	if (!err)
+		err = open_all(g);
 	if (err) {
 		guard_service_free(g, 0);
 		return err;

@@ -8,8 +8,6 @@
 
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 static bool is_xid(const struct driver_event *e)
 {
@@ -57,7 +55,6 @@ static void event_arrived(void *arg, const struct driver_event *e)
 	struct guard_service *g = arg;
 
 	event_queue_add(&g->events, e);
-	eventfd_write(g->event_fd, 1);
 }
 
 /* Logged once, always counted. */
@@ -75,10 +72,9 @@ static void driver_events(void *arg, int fd, uint32_t events)
 {
 	struct guard_service *g = arg;
 	struct event_batch b;
-	eventfd_t n;
 
 	(void)events;
-	if (eventfd_read(fd, &n) != 0)
+	if (!mailbox_clear(fd))
 		return;
 	event_queue_take(&g->events, &b);
 	count_lost_events(g, &b);
@@ -92,9 +88,8 @@ static void driver_events(void *arg, int fd, uint32_t events)
 
 int guard_service_events_open(struct guard_service *g)
 {
-	g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (g->event_fd < 0 || loop_add_fd(g->config.loop, g->event_fd, EPOLLIN, driver_events,
-					   g, &g->event_source) != 0)
+	if (loop_add_fd(g->config.loop, g->events.box.news_fd, EPOLLIN, driver_events, g,
+			&g->event_source) != 0)
 		return -GW_E_IO;
 	/* Without driver events the guard works from scenes alone. */
 	event_watch_new(g->config.ctx, event_arrived, g, &g->watch);
@@ -109,6 +104,4 @@ int guard_service_events_stop(struct guard_service *g)
 void guard_service_events_close(struct guard_service *g)
 {
 	loop_remove(g->event_source);
-	if (g->event_fd >= 0)
-		close(g->event_fd);
 }

@@ -82,7 +82,6 @@ struct guard_service {
 	double evictions[GUARD_SERVICE_DEVICES]; /* including earlier runs */
 	unsigned devices;
 	struct event_watch *watch;
-	int event_fd;
 	struct loop_source *event_source;
 	struct event_queue events; /* from the watch thread */
 

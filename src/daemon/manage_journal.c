@@ -12,8 +12,8 @@
 
 struct row {
 	struct manage_entry e;
-	bool pending;                 /* an order is under way */
-	bool fresh;                   /* the order created the entry */
+	bool pending;             /* an order is under way */
+	bool fresh;               /* the order created the entry */
 	struct manage_entry undo; /* the entry before the order */
 };
 

@@ -1,15 +1,13 @@
 #include "reader.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 #include "device/context.h"
 #include "measure/meter.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define JOBS 16
 #define ASKS 16
@@ -23,9 +21,7 @@ struct reader {
 	struct reader_config config;
 	struct gw_options options;
 	const struct clock *clock;
-	int event_fd;
 	struct loop_source *source;
-	pthread_t thread;
 	/* The thread's own. */
 	struct gw_ctx *ctx;
 	struct gw_environment *env;
@@ -36,12 +32,10 @@ struct reader {
 	int ask_error;
 	uint64_t missed;
 	/* Shared. */
-	pthread_mutex_t lock;
-	pthread_cond_t wake, news;
+	struct mailbox box;
 	struct reading reading[2];
 	struct reading *empty,
 		*full; /* to fill, and to deliver; the main thread uses `shown` */
-	bool stop, gone;
 	enum reader_request ask[ASKS]; /* in order of arrival */
 	unsigned asks_waiting;
 	struct job job[JOBS];
@@ -239,14 +233,14 @@ static bool do_requests(struct reader *r)
 	struct job job[JOBS];
 	unsigned asks, jobs;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	asks = r->asks_waiting;
 	memcpy(ask, r->ask, sizeof(ask));
 	r->asks_waiting = 0;
 	jobs = r->jobs;
 	memcpy(job, r->job, sizeof(job));
 	r->jobs = 0;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	for (unsigned i = 0; i < asks; i++)
 		do_request(r, ask[i]);
 	for (unsigned i = 0; i < jobs; i++)
@@ -256,21 +250,20 @@ static bool do_requests(struct reader *r)
 
 static void deliver_reading(struct reader *r, struct reading *x)
 {
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	r->full = x;
-	pthread_mutex_unlock(&r->lock);
-	if (eventfd_write(r->event_fd, 1) != 0)
-		return; /* already signalled */
+	mailbox_unlock(&r->box);
+	mailbox_notify(&r->box);
 }
 
 static struct reading *take_empty(struct reader *r)
 {
 	struct reading *x;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	x = r->empty;
 	r->empty = NULL;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	return x;
 }
 
@@ -282,15 +275,13 @@ static bool has_requests(const struct reader *r)
 /* Waits until due or until a request. true: stop. */
 static bool sleep_until(struct reader *r, uint64_t due_ns)
 {
-	struct timespec until = clock_timespec(due_ns);
 	bool stop;
 
-	pthread_mutex_lock(&r->lock);
-	while (!r->stop && !has_requests(r) &&
-	       pthread_cond_clockwait(&r->wake, &r->lock, CLOCK_MONOTONIC, &until) == 0)
+	mailbox_lock(&r->box);
+	while (!r->box.stop && !has_requests(r) && mailbox_wait(&r->box, due_ns))
 		;
-	stop = r->stop;
-	pthread_mutex_unlock(&r->lock);
+	stop = r->box.stop;
+	mailbox_unlock(&r->box);
 	return stop;
 }
 
@@ -298,9 +289,9 @@ static uint64_t interval(struct reader *r)
 {
 	uint64_t ns;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	ns = r->interval_ns;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	return ns;
 }
 
@@ -344,7 +335,7 @@ static void reader_close(struct reader *r)
 	gw_environment_free(r->env);
 }
 
-static void *reader_run(void *arg)
+static void reader_run(void *arg)
 {
 	struct reader *r = arg;
 
@@ -364,11 +355,6 @@ static void *reader_run(void *arg)
 		do_requests(r); /* last requests: settings to restore */
 		reader_close(r);
 	}
-	pthread_mutex_lock(&r->lock);
-	r->gone = true;
-	pthread_cond_broadcast(&r->news);
-	pthread_mutex_unlock(&r->lock);
-	return NULL;
 }
 
 /* ---- main thread ---- */
@@ -377,22 +363,21 @@ static void reading_arrived(void *arg, int fd, uint32_t events)
 {
 	struct reader *r = arg;
 	struct reading *x;
-	eventfd_t n;
 
 	(void)events;
-	if (eventfd_read(fd, &n) != 0)
+	if (!mailbox_clear(fd))
 		return;
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	x = r->full;
 	r->full = NULL;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	/* After this call the previous reading is unused. */
 	r->config.ready(r->config.arg, x);
 	if (!x)
 		return;
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	r->empty = r->shown;
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	r->shown = x;
 }
 
@@ -403,9 +388,7 @@ static void reader_release(struct reader *r)
 		gw_snapshot_free(r->reading[i].snap);
 	}
 	gw_close(r->ctx);
-	pthread_cond_destroy(&r->wake);
-	pthread_cond_destroy(&r->news);
-	pthread_mutex_destroy(&r->lock);
+	mailbox_done(&r->box);
 	free((char *)r->options.backend);
 	free((char *)r->options.nvml_library);
 	free((char *)r->options.root);
@@ -434,22 +417,16 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 		err = -GW_E_NOMEM;
 	r->clock = clock_real();
 	r->interval_ns = config->interval_ns;
-	pthread_mutex_init(&r->lock, NULL);
-	pthread_cond_init(&r->wake, NULL);
-	pthread_cond_init(&r->news, NULL);
 	r->empty = &r->reading[0];
 	r->shown = &r->reading[1];
-	r->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (!err && r->event_fd < 0)
+	if (mailbox_init(&r->box, MAILBOX_NEWS_FD) != 0 && !err)
 		err = -GW_E_IO;
 	if (!err)
-		err = loop_add_fd(l, r->event_fd, EPOLLIN, reading_arrived, r, &r->source);
+		err = loop_add_fd(l, r->box.news_fd, EPOLLIN, reading_arrived, r, &r->source);
 	if (!err)
-		err = thread_start(&r->thread, 0, reader_run, r);
+		err = mailbox_start(&r->box, 0, reader_run, NULL, r);
 	if (err) {
 		loop_remove(r->source);
-		if (r->event_fd >= 0)
-			close(r->event_fd);
 		reader_release(r);
 		return err;
 	}
@@ -459,37 +436,23 @@ int reader_new(struct loop *l, const struct reader_config *config, struct reader
 
 int reader_free(struct reader *r, uint64_t timeout_ns)
 {
-	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec until = clock_timespec(until_ns);
-	bool gone;
+	int err;
 
 	if (!r)
 		return 0;
 	loop_remove(r->source);
-	pthread_mutex_lock(&r->lock);
-	r->stop = true;
-	pthread_cond_signal(&r->wake);
-	while (!r->gone &&
-	       pthread_cond_clockwait(&r->news, &r->lock, CLOCK_MONOTONIC, &until) == 0)
-		;
-	gone = r->gone;
-	pthread_mutex_unlock(&r->lock);
-	if (!gone) {
-		pthread_detach(r->thread);
-		return -GW_E_STATE;
-	}
-	pthread_join(r->thread, NULL);
-	close(r->event_fd);
-	reader_release(r);
-	return 0;
+	err = mailbox_stop(&r->box, timeout_ns);
+	if (!err)
+		reader_release(r);
+	return err;
 }
 
 void reader_set_interval(struct reader *r, uint64_t interval_ns)
 {
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	r->interval_ns = interval_ns;
-	pthread_cond_signal(&r->wake);
-	pthread_mutex_unlock(&r->lock);
+	mailbox_wake(&r->box);
+	mailbox_unlock(&r->box);
 }
 
 /* A driver change arrives once per GPU; one request is enough. */
@@ -503,15 +466,15 @@ int reader_ask(struct reader *r, enum reader_request what)
 {
 	int err = -GW_E_STATE;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	if (is_repeated(r, what)) {
 		err = 0;
 	} else if (r->asks_waiting < ASKS) {
 		r->ask[r->asks_waiting++] = what;
 		err = 0;
 	}
-	pthread_cond_signal(&r->wake);
-	pthread_mutex_unlock(&r->lock);
+	mailbox_wake(&r->box);
+	mailbox_unlock(&r->box);
 	return err;
 }
 
@@ -519,12 +482,12 @@ int reader_do(struct reader *r, void (*fn)(void *arg, struct gw_ctx *ctx), void 
 {
 	int err = -GW_E_STATE;
 
-	pthread_mutex_lock(&r->lock);
+	mailbox_lock(&r->box);
 	if (r->jobs < JOBS) {
 		r->job[r->jobs++] = (struct job){ fn, arg };
 		err = 0;
-		pthread_cond_signal(&r->wake);
+		mailbox_wake(&r->box);
 	}
-	pthread_mutex_unlock(&r->lock);
+	mailbox_unlock(&r->box);
 	return err;
 }

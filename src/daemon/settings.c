@@ -3,13 +3,12 @@
 #include "manage_journal.h"
 
 #include "base/clock.h"
+#include "base/mailbox.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 #define ORDERS_MAX  8
 #define RESTORE_MAX 256
@@ -38,10 +37,9 @@ struct order { /* ticket 0: free */
 struct settings {
 	struct settings_config config;
 	struct manage_journal *journal;
-	int event_fd;
 	struct loop_source *source, *timer;
-	pthread_mutex_t lock; /* protects what follows */
-	pthread_cond_t kept;
+	struct mailbox
+		box;  /* between the reader thread and the main thread; protects the rest */
 	bool closing; /* the loop has stopped; nothing new is changed */
 	struct message *first, **last;
 	bool keeping;   /* the reader thread waits for the store */
@@ -66,12 +64,11 @@ static void message_post(struct settings *s, enum message_kind kind, const char 
 	snprintf(m->id, sizeof(m->id), "%s", id ? id : "");
 	snprintf(m->severity, sizeof(m->severity), "%s", severity);
 	memcpy(m->text, text, size);
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	*s->last = m;
 	s->last = &m->next;
-	pthread_mutex_unlock(&s->lock);
-	if (eventfd_write(s->event_fd, 1) != 0)
-		return; /* already signalled */
+	mailbox_unlock(&s->box);
+	mailbox_notify(&s->box);
 }
 
 /* 0 only if the document is stored, so that a start after a crash finds it. */
@@ -79,23 +76,21 @@ static int journal_keep(void *arg, const char *id, const char *json, size_t size
 {
 	struct settings *s = arg;
 	uint64_t until_ns = clock_mono_ns(clock_real()) + KEEP_NS;
-	struct timespec until = clock_timespec(until_ns);
 	int err;
 
 	if (!store_lasting(s->config.store))
 		return -GW_E_NOSUPPORT; /* a document in memory does not survive a crash */
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	s->keeping = !s->closing;
 	s->keep_error = s->closing ? -GW_E_STATE : -GW_E_TIMEOUT;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	message_post(s, MESSAGE_KEEP, id, "", json, size);
-	pthread_mutex_lock(&s->lock);
-	while (s->keeping &&
-	       pthread_cond_clockwait(&s->kept, &s->lock, CLOCK_MONOTONIC, &until) == 0)
+	mailbox_lock(&s->box);
+	while (s->keeping && mailbox_wait(&s->box, until_ns))
 		;
 	s->keeping = false;
 	err = s->keep_error;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return err;
 }
 
@@ -121,9 +116,9 @@ static void run_order(void *arg, struct gw_ctx *ctx)
 	manage_journal_fill(s->journal, &o->order);
 	manage_run(ctx, &o->order, &keeper, &o->result);
 	manage_journal_done(s->journal, &o->order, &o->result);
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	o->done = true;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 static void run_restore(void *arg, struct gw_ctx *ctx)
@@ -144,13 +139,13 @@ static void run_restore(void *arg, struct gw_ctx *ctx)
 
 static void keep_answer(struct settings *s, int error)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	if (s->keeping) {
 		s->keeping = false;
 		s->keep_error = error;
-		pthread_cond_signal(&s->kept);
+		mailbox_wake(&s->box);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 static void keep_poll(void *arg, uint64_t now_ns)
@@ -192,11 +187,11 @@ static void messages_handle(struct settings *s)
 {
 	struct message *m, *next;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	m = s->first;
 	s->first = NULL;
 	s->last = &s->first;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	for (; m; m = next) {
 		next = m->next;
 		message_handle(s, m);
@@ -206,10 +201,8 @@ static void messages_handle(struct settings *s)
 
 static void messages_ready(void *arg, int fd, uint32_t events)
 {
-	eventfd_t n;
-
 	(void)events;
-	if (eventfd_read(fd, &n) == 0)
+	if (mailbox_clear(fd))
 		messages_handle(arg);
 }
 
@@ -234,17 +227,13 @@ int settings_new(const struct settings_config *config, struct settings **ret)
 		return err;
 	s->config = *config;
 	s->last = &s->first;
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_cond_init(&s->kept, NULL);
-	s->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (s->event_fd < 0)
-		err = -GW_E_IO;
-	else
+	err = mailbox_init(&s->box, MAILBOX_NEWS_FD);
+	if (!err)
 		err = manage_journal_new(&journal_ops, s, clock_real(), &s->journal);
 	if (!err)
 		err = loop_add_timer(config->loop, keep_poll, s, &s->timer);
 	if (!err)
-		err = loop_add_fd(config->loop, s->event_fd, EPOLLIN, messages_ready, s,
+		err = loop_add_fd(config->loop, s->box.news_fd, EPOLLIN, messages_ready, s,
 				  &s->source);
 	if (err) {
 		settings_free(s);
@@ -257,9 +246,9 @@ int settings_new(const struct settings_config *config, struct settings **ret)
 
 void settings_close(struct settings *s)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	s->closing = true;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	keep_answer(s, -GW_E_STATE);
 	settings_restore(s);
 }
@@ -271,11 +260,8 @@ void settings_free(struct settings *s)
 	messages_handle(s);
 	loop_remove(s->source);
 	loop_remove(s->timer);
-	if (s->event_fd >= 0)
-		close(s->event_fd);
 	manage_journal_free(s->journal);
-	pthread_cond_destroy(&s->kept);
-	pthread_mutex_destroy(&s->lock);
+	mailbox_done(&s->box);
 	free(s);
 }
 
@@ -299,10 +285,10 @@ static struct order *order_free(struct settings *s)
 	struct order *o = order_find(s, 0);
 
 	for (unsigned i = 0; !o && i < ORDERS_MAX; i++) {
-		pthread_mutex_lock(&s->lock);
+		mailbox_lock(&s->box);
 		if (s->order[i].done)
 			o = &s->order[i];
-		pthread_mutex_unlock(&s->lock);
+		mailbox_unlock(&s->box);
 	}
 	return o;
 }
@@ -329,9 +315,9 @@ int settings_result(struct settings *s, int ticket, struct manage_result *ret)
 
 	if (!o)
 		return -GW_E_NOENT;
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	done = o->done;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	if (!done)
 		return 0;
 	*ret = o->result;

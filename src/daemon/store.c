@@ -2,7 +2,6 @@
 
 #include "base/clock.h"
 #include "base/file.h"
-#include "base/thread.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -72,10 +71,10 @@ bool store_notice(struct store *s, char *out, size_t size)
 {
 	char *text;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	text = s->notice;
 	s->notice = NULL;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	if (!text)
 		return false;
 	snprintf(out, size, "%s", text);
@@ -136,10 +135,10 @@ double store_count(struct store *s, const char *key)
 	unsigned at;
 	double store_start;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	at = find_count(s, key, &there);
 	store_start = there && atomic_load(&s->known) ? s->count[at]->start : 0;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return store_start;
 }
 
@@ -149,11 +148,11 @@ double store_count_now(struct store *s, const char *key)
 	bool there;
 	unsigned at;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	at = find_count(s, key, &there);
 	if (there && s->count[at]->pending - s->count[at]->base > now)
 		now = s->count[at]->pending - s->count[at]->base;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return now;
 }
 
@@ -161,13 +160,13 @@ void store_set_count(struct store *s, const char *key, double value)
 {
 	struct counter *c;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	c = store_get_count(s, key);
 	if (!c)
 		atomic_fetch_add(&s->dropped, 1);
 	else if (value + c->base > c->pending) /* false for NAN */
 		c->pending = value + c->base;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 bool store_count_known(struct store *s)
@@ -191,14 +190,14 @@ bool store_news(struct store *s)
 
 	if (atomic_load(&s->known))
 		return false;
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	news = s->loaded;
 	for (unsigned i = 0; news && i < s->counts; i++)
 		s->count[i]->base = 0;
 	if (news && s->file_event > s->last_event)
 		s->last_event = s->file_event;
 	atomic_store(&s->known, news);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return news;
 }
 
@@ -253,29 +252,14 @@ static int make_sentences(struct store *s)
 
 static void store_init(struct store *s, uint64_t limit_bytes)
 {
-	pthread_condattr_t attr;
-
 	s->lock_fd = -1;
 	s->limit_bytes = limit_bytes;
 	atomic_store(&s->state, "ok");
 	pthread_mutex_init(&s->alone_lock, NULL);
-	pthread_mutex_init(&s->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&s->work, &attr);
-	pthread_cond_init(&s->done, &attr);
-	pthread_condattr_destroy(&attr);
+	(void)mailbox_init(&s->box, 0);
 	batch_init(&s->pending);
 	batch_init(&s->front);
 	batch_init(&s->back);
-}
-
-static int store_start(struct store *s)
-{
-	int r = thread_start(&s->thread, STACK_BYTES, store_thread, s);
-
-	s->threaded = r == 0;
-	return r;
 }
 
 static void store_destroy(struct store *s)
@@ -299,9 +283,7 @@ static void store_destroy(struct store *s)
 	db_close(s->db);
 	if (s->lock_fd >= 0)
 		close(s->lock_fd);
-	pthread_cond_destroy(&s->work);
-	pthread_cond_destroy(&s->done);
-	pthread_mutex_destroy(&s->lock);
+	mailbox_done(&s->box);
 	pthread_mutex_destroy(&s->alone_lock);
 	free(s->path);
 	free(s);
@@ -351,7 +333,7 @@ static int use_file(struct store *s, char *message, size_t size)
 		atomic_store(&s->state, s->sentence[t]);
 	}
 	store_file_load(s);
-	return store_start(s);
+	return mailbox_start(&s->box, STACK_BYTES, store_thread, NULL, s);
 }
 
 int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char *message,
@@ -382,28 +364,6 @@ int store_open(const char *path, uint64_t limit_bytes, struct store **ret, char 
 
 /* ---- closing ---- */
 
-/* False: the thread hangs in a write. */
-static bool store_stop(struct store *s)
-{
-	struct timespec until;
-	bool ended;
-
-	store_deadline(&until, CLOSE_NS);
-	pthread_mutex_lock(&s->lock);
-	s->stop = true;
-	pthread_cond_signal(&s->work);
-	while (!s->ended)
-		if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
-			break;
-	ended = s->ended;
-	pthread_mutex_unlock(&s->lock);
-	if (ended)
-		pthread_join(s->thread, NULL);
-	else
-		pthread_detach(s->thread);
-	return ended;
-}
-
 /* All ids are in the file: drop the reserve, so that the next run continues after them. */
 static void end_reserve(struct store *s)
 {
@@ -420,7 +380,7 @@ void store_close(struct store *s)
 	if (!s)
 		return;
 	/* Leave the memory to a hanging thread: the process is about to exit. */
-	if (s->threaded && !store_stop(s))
+	if (mailbox_stop(&s->box, CLOSE_NS) != 0)
 		return;
 	if (s->path && s->db) {
 		db_close(s->reader);

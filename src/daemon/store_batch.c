@@ -3,10 +3,8 @@
 
 #include "base/clock.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #define HISTORY_MAX (1u << 20) /* bytes per batch */
 /* The largest document and everything else. */
@@ -71,9 +69,9 @@ static bool has_space(struct store *s, size_t size)
 	const struct buf *front = &s->front.part[PART_DURABLE];
 	bool room;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	room = pending->len + front->len + size < front->max;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return room;
 }
 
@@ -108,7 +106,7 @@ void batch_done(struct batch *b)
 
 static void move_to_front(struct store *s)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned p = 0; p < PARTS; p++) {
 		struct buf *from = &s->pending.part[p], *to = &s->front.part[p];
 
@@ -123,8 +121,8 @@ static void move_to_front(struct store *s)
 	for (unsigned i = 0; i < s->counts; i++)
 		s->count[i]->committed = s->count[i]->pending;
 	s->committed++;
-	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_wake(&s->box);
+	mailbox_unlock(&s->box);
 }
 
 void store_commit(struct store *s)
@@ -136,11 +134,6 @@ void store_commit(struct store *s)
 	}
 }
 
-void store_deadline(struct timespec *t, uint64_t ns)
-{
-	*t = clock_timespec(clock_mono_ns(clock_real()) + ns);
-}
-
 /* A query reports the last attempt that had everything; a wait reports the next one. */
 static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
 {
@@ -149,25 +142,23 @@ static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts
 
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
-	struct timespec until;
-	uint64_t wanted, attempts;
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, wanted, attempts;
 	const bool waits = timeout_ns > 0;
 	int r = 0;
 
 	if (!s->path)
 		return 0;
-	store_deadline(&until, timeout_ns);
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	wanted = s->committed;
 	attempts = s->attempts;
 	s->retry = s->written < wanted && !has_failed(s, wanted, attempts, waits);
-	pthread_cond_signal(&s->work);
+	mailbox_wake(&s->box);
 	while (s->written < wanted && r == 0) {
 		if (has_failed(s, wanted, attempts, waits))
 			r = -GW_E_IO;
-		else if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
+		else if (!mailbox_wait_news(&s->box, until_ns))
 			r = -GW_E_TIMEOUT;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return r;
 }

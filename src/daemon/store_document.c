@@ -8,14 +8,14 @@ static void copy_queue(struct store *s, struct buf *out)
 {
 	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	buf_init(out, 4 * s->front.part[PART_DURABLE].max);
 	for (unsigned i = 0; i < 3; i++) {
 		const struct buf *b = &batches[i]->part[PART_DURABLE];
 
 		buf_add(out, b->p, b->len);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 /* ---- events ---- */

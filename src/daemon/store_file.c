@@ -141,11 +141,11 @@ static bool load_file(struct store *s, sqlite3 *db, bool late)
 	rc = read_counts(db, &counts);
 	last = (uint64_t)db_number(db, "SELECT seq FROM sqlite_sequence WHERE name='event'", 0);
 	if (rc == SQLITE_DONE) {
-		pthread_mutex_lock(&s->lock);
+		mailbox_lock(&s->box);
 		add_counts(s, &counts, late);
 		s->file_event = last;
 		s->loaded = true;
-		pthread_mutex_unlock(&s->lock);
+		mailbox_unlock(&s->box);
 	}
 	buf_done(&counts);
 	return rc == SQLITE_DONE;
@@ -167,9 +167,9 @@ static bool is_loaded(struct store *s)
 {
 	bool loaded;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	loaded = s->loaded;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return loaded;
 }
 
@@ -250,8 +250,8 @@ void store_read_failed(struct store *s, int rc)
 	if (db_trouble(rc) != DB_CORRUPT || !s->path ||
 	    s->reader_generation != atomic_load(&s->generation))
 		return;
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	s->corrupt = true;
-	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_wake(&s->box);
+	mailbox_unlock(&s->box);
 }

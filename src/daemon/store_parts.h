@@ -21,7 +21,8 @@
 #include "store_block.h"
 #include "store_db.h"
 
-#include <pthread.h>
+#include "base/mailbox.h"
+
 #include <stdatomic.h>
 
 #define STORE_EVENTS    10000 /* in the file */
@@ -125,10 +126,7 @@ struct store {
 	_Atomic bool usable; /* open for writing */
 	_Atomic bool known;  /* the caller knows the contents of the file */
 
-	pthread_mutex_t lock; /* protects what follows */
-	pthread_cond_t work, done;
-	pthread_t thread;
-	bool threaded, stop, ended;
+	struct mailbox box;  /* protects what follows */
 	bool retry;          /* now, without waiting for the back-off */
 	bool failing;        /* the last attempt failed */
 	uint64_t attempts;   /* total of write attempts */
@@ -156,12 +154,11 @@ struct store {
 /* Adds to the next batch; never dropped afterwards. length 0: that of the text. 0, or
  * -GW_E_SIZE: no space, counted. */
 int store_add(struct store *s, struct record *r);
-void store_deadline(struct timespec *ret, uint64_t ns);
 
 /* store_write.c */
 /* Writes what was committed; true: it is in the file. */
 bool store_write(struct store *s);
-void *store_thread(void *arg);
+void store_thread(void *arg);
 
 /* store.c: call with the lock once the thread runs. Creates a missing count; NULL: no space. */
 struct counter *store_get_count(struct store *s, const char *key);

@@ -63,7 +63,7 @@ static void copy_queue(struct store *s, const char *uuid, unsigned tier, struct 
 	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
 
 	buf_clear(out);
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned i = 0; i < 3; i++) {
 		struct record r;
 
@@ -71,7 +71,7 @@ static void copy_queue(struct store *s, const char *uuid, unsigned tier, struct 
 			if (is_record_of(&r, uuid, tier))
 				record_add(out, &r);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 static void put_waiting(struct overlays *o, const struct buf *records, uint64_t low_ms,

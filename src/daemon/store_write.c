@@ -11,13 +11,10 @@
 
 #include "base/clock.h"
 
-#include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #define BACKOFF_S     1
 #define BACKOFF_MAX_S 60
@@ -299,7 +296,7 @@ static void take_front(struct store *s)
 {
 	bool all = true;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned p = 0; p < PARTS; p++) {
 		struct buf *front = &s->front.part[p], *back = &s->back.part[p];
 
@@ -318,7 +315,7 @@ static void take_front(struct store *s)
 	take_counts(s);
 	s->taken = s->committed;
 	s->tried = all ? s->committed : s->written;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 static void note_bytes(struct store *s)
@@ -339,7 +336,7 @@ static void note_bytes(struct store *s)
 
 static void finish_attempt(struct store *s, enum db_trouble t)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	s->attempts++;
 	s->failing = t != DB_OK;
 	if (s->failing)
@@ -355,21 +352,21 @@ static void finish_attempt(struct store *s, enum db_trouble t)
 	}
 	if (s->path)
 		atomic_store(&s->state, s->sentence[t]);
-	pthread_cond_broadcast(&s->done);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_notify(&s->box);
+	mailbox_unlock(&s->box);
 }
 
 /* ---- a corrupt file ---- */
 
 static void forget_written(struct store *s)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned i = 0; i < s->counts; i++)
 		s->count[i]->written = -1; /* write all of them to the new file */
 	take_counts(s);
 	s->corrupt = false;
 	s->loaded = true; /* the old contents are lost */
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	s->horizon_ms = 0;
 }
 
@@ -382,10 +379,10 @@ static void set_notice(struct store *s, const char *aside)
 		     "history is in the moved file",
 		     s->path, aside) < 0)
 		return;
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	free(s->notice);
 	s->notice = text;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 /* Continues counts and queue in a new file. */
@@ -410,9 +407,9 @@ static bool met_corrupt(struct store *s)
 {
 	bool corrupt;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	corrupt = s->corrupt;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return corrupt;
 }
 
@@ -448,32 +445,28 @@ static bool has_work(const struct store *s)
 /* Waits for work or for the end of the back-off; false: stop. Call with the lock. */
 static bool await_work(struct store *s, unsigned backoff_s)
 {
-	struct timespec until;
+	uint64_t until_ns =
+		backoff_s ? clock_mono_ns(clock_real()) + backoff_s * NS_PER_S : UINT64_MAX;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += backoff_s;
-	while (!s->stop && !s->retry && (backoff_s || !has_work(s))) {
-		if (!backoff_s)
-			pthread_cond_wait(&s->work, &s->lock);
-		else if (pthread_cond_timedwait(&s->work, &s->lock, &until) == ETIMEDOUT)
+	while (!s->box.stop && !s->retry && (backoff_s || !has_work(s)))
+		if (!mailbox_wait(&s->box, until_ns))
 			break;
-	}
 	s->retry = false;
-	return !s->stop || (has_work(s) && !backoff_s);
+	return !s->box.stop || (has_work(s) && !backoff_s);
 }
 
-void *store_thread(void *arg)
+void store_thread(void *arg)
 {
 	struct store *s = arg;
 	unsigned backoff_s = 0;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	while (await_work(s, backoff_s)) {
 		bool ok;
 
-		pthread_mutex_unlock(&s->lock);
+		mailbox_unlock(&s->box);
 		ok = store_write(s);
-		pthread_mutex_lock(&s->lock);
+		mailbox_lock(&s->box);
 		if (ok)
 			backoff_s = 0;
 		else
@@ -481,8 +474,5 @@ void *store_thread(void *arg)
 		if (backoff_s > BACKOFF_MAX_S)
 			backoff_s = BACKOFF_MAX_S;
 	}
-	s->ended = true;
-	pthread_cond_broadcast(&s->done);
-	pthread_mutex_unlock(&s->lock);
-	return NULL;
+	mailbox_unlock(&s->box);
 }
