@@ -5,7 +5,7 @@
 #include "daemon/store.h"
 #include "guard/worker.h"
 #include "guard/worker/companion.h"
-#include "guard/worker/identity.h"
+#include "guard/worker/recheck.h"
 
 #include "base/clock.h"
 
@@ -54,8 +54,8 @@ static void recover_add_record(void *arg, const char *id, const char *json)
 		struct put_away *p = &r->process[r->count++];
 
 		p->record = r->records;
-		p->target = (struct checkpoint_target){ record->put_away[i].pid,
-							record->put_away[i].start_ticks };
+		p->target = (struct proc_id){ record->put_away[i].pid,
+					      record->put_away[i].start_ticks };
 	}
 	r->records++;
 }
@@ -235,8 +235,8 @@ static unsigned restore_all(const struct cli *c, const struct root *root, struct
 	for (unsigned i = 0; i < r->count; i++) {
 		struct put_away *p = &r->process[i];
 		const struct guard_record *record = &r->record[p->record];
-		const struct checkpoint_target *t = &p->target;
-		enum identity is = identity_of(root, t->pid, t->start_ticks);
+		const struct proc_id *t = &p->target;
+		enum recheck_identity is = recheck_identity(root, *t);
 
 		if (is != IDENTITY_SAME) {
 			++*ret_gone;

@@ -273,7 +273,7 @@ def test_one_that_went_from_the_configuration_is_still_brought_back(world, drive
         with open(s.config, "w") as f:
             f.write(CONFIG[:CONFIG.index("[[worker]]")])
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "gpuward guard recover brings it back" in s.messages())
+        s.wait(lambda: "run gpuward guard recover to resume it" in s.messages())
         done = recover(s, driver)  # the service runs, and no longer knows the worker
         assert (done.returncode, done.stderr) == (0, "") and driver.state(p.pid) == 0
         assert s.get("/api/v1/events").status_code == 200 and s.stop() == 0
