@@ -79,8 +79,6 @@ static void set_status(struct event_watch *w, unsigned watched, const char *why)
 	pthread_mutex_unlock(&w->lock);
 }
 
-/* ---- the GPUs to watch ---- */
-
 static bool is_known(const struct event_watch *w, const struct slot *s)
 {
 	for (unsigned i = 0; i < w->gpus; i++)
@@ -158,8 +156,6 @@ static bool add_all(struct event_watch *w)
 	set_status(w, on, on ? "" : "no GPU of this driver reports events now");
 	return true;
 }
-
-/* ---- watching ---- */
 
 static void report_event(struct event_watch *w, const struct device_event *e)
 {
@@ -289,8 +285,6 @@ static void *event_watch_main(void *arg)
 		event_watch_dispose(w);
 	return NULL;
 }
-
-/* ---- the watch ---- */
 
 /* The first backend that can report events, or NULL. An open backend knows whether its library
  * can. */
