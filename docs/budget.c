@@ -1,4 +1,4 @@
-/* budget: prints the uncertainty budget of windows of several lengths, the table in docs/MEASURING.md.
+/* budget: prints the uncertainty budget of windows of several lengths (docs/MEASURING.md).
  *
  * It feeds the energy engine (measure/energy.h) with the readings of a simulated H200 under a known
  * load: power samples every 20 ms after a low-pass of 13.5 ms and a delay of 3.5 ms, and a counter

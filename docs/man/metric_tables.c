@@ -61,11 +61,11 @@ static void quantity(unsigned q, const char *key, const char *kind, const char *
 int main(void)
 {
 	printf("gpuward-metrics(7)\n\n# NAME\n\ngpuward-metrics - metrics of gpuward for "
-	       "Prometheus\n\n# DESCRIPTION\n\n*gpuward-serve*(8) answers GET /metrics in the "
-	       "Prometheus text format, or in OpenMetrics if the client requests it. The type "
-	       "and the labels are in brackets. An unknown value has no sample; a GPU that "
-	       "does "
-	       "not answer has only its state and its counts.\n\n# THE SERVICE\n\n");
+	       "Prometheus\n\n# DESCRIPTION\n\n*gpuward-serve*(8) answers GET /metrics "
+	       "in the Prometheus text format, or in OpenMetrics if the client "
+	       "requests it. The type and the labels are in brackets. An unknown value "
+	       "has no sample; a GPU that does not answer has only its state and its "
+	       "counts.\n\n# THE SERVICE\n\n");
 #define M(symbol, name, type, labels, help) entry("", name, #type, labels, help);
 #include "serve/metric.def"
 #undef M

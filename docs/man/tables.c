@@ -58,12 +58,10 @@ static void heading(const char *title, const char *intro)
 static void quantities(void)
 {
 	heading("FIGURES OF A GPU",
-		"The unit ends the name. Ratios are 0 to 1. A counter grows as long as the "
-		"driver stays loaded. A word is one of a set of names. After the kind stands "
-		"how "
-		"often gpuward reads the figure from the driver; in between, the last reading "
-		"is "
-		"used.");
+		"The unit ends the name. Ratios are 0 to 1. A counter grows as long as "
+		"the driver stays loaded. A word is one of a set of names. The text "
+		"after the kind says how often gpuward reads the figure from the "
+		"driver; in between, the last reading is used.");
 #define Q(symbol, key, kind, tier, help) entry(key, kind, tier, help);
 #include <gpuward/quantity.def>
 #undef Q
@@ -92,10 +90,10 @@ static void words(void)
 static void absences(void)
 {
 	heading("WHY A FIGURE IS MISSING",
-		"The reasons in every *absent* object in JSON. *not_read* does not appear "
-		"there: "
-		"a figure that was not requested is left out. The last two are only for "
-		"*cuda_ordinal*, which is not a figure; in C they are -1 and -2.");
+		"The reasons in every *absent* object in JSON. *not_read* does not "
+		"appear there: a figure that was not requested is left out. The last "
+		"two are only for *cuda_ordinal*, which is not a figure; in C they are "
+		"-1 and -2.");
 #define A(symbol, key, sentence) entry(key, "", "", sentence);
 #include <gpuward/absence.def>
 #undef A
@@ -132,12 +130,11 @@ static void causes(void)
 int main(void)
 {
 	printf("gpuward-quantities(7)\n\n# NAME\n\n"
-	       "gpuward-quantities - what gpuward measures, and the names it uses\n\n"
-	       "# DESCRIPTION\n\n"
-	       "These names are the same in JSON, on the terminal and in the C library. In C, "
-	       "the prefix of a figure is GW_Q_, of a reason GW_ABSENT_ and of a cause "
-	       "GW_CAUSE_: see the files in _/usr/include/gpuward_ (or "
-	       "_/usr/local/include/gpuward_).\n\n");
+	       "gpuward-quantities - what gpuward measures, and the names it uses\n\n# "
+	       "DESCRIPTION\n\nThese names are the same in JSON, on the terminal and "
+	       "in the C library. In C, the prefix of a figure is GW_Q_, of a reason "
+	       "GW_ABSENT_ and of a cause GW_CAUSE_: see the files in "
+	       "_/usr/include/gpuward_ (or _/usr/local/include/gpuward_).\n\n");
 	quantities();
 	machine();
 	words();
