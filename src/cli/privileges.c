@@ -133,11 +133,11 @@ static void programs(struct looking *l, struct render_privilege *p)
 			"listens: that needs CAP_DAC_READ_SEARCH too",
 		[PROC_VISIBILITY_ALL] = "this user sees them",
 	};
-	unsigned sight = proc_visibility_now();
+	unsigned visible = proc_visibility_now();
 
-	say(p, sight == PROC_VISIBILITY_ALL, "%s%s%.300s", which[sight],
-	    sight == PROC_VISIBILITY_ALL && *l->unseen ? "; in the packaged service, " : "",
-	    sight == PROC_VISIBILITY_ALL ? l->unseen : "");
+	say(p, visible == PROC_VISIBILITY_ALL, "%s%s%.300s", which[visible],
+	    visible == PROC_VISIBILITY_ALL && *l->unseen ? "; in the packaged service, " : "",
+	    visible == PROC_VISIBILITY_ALL ? l->unseen : "");
 }
 
 static void kernel_log(struct looking *l, struct render_privilege *p)
