@@ -6,7 +6,6 @@
 #include "ab_take.h"
 #include "ab_text.h"
 #include "clean_room.h"
-#include "cooldown.h"
 #include "term.h"
 #include "runner.h"
 #include "output.h"
@@ -378,7 +377,7 @@ static void describe(struct comparison *x)
 	r->simulated = gw_snapshot_status(x->c->snap)->simulated;
 	r->gate = x->o->fail_if;
 	r->part = x->o->part;
-	r->room = clean_room_told(x->room);
+	r->room = clean_room_record(x->room);
 	r->interrupted = x->runner.interrupted;
 	r->cool_s = x->cool.waited_s;
 	r->cool_late = x->cool.late;
@@ -430,7 +429,7 @@ static int finish(struct comparison *x, int code)
 	describe(x);
 	if (code == EXIT_OK)
 		code = x->runner.interrupted ? 128 + x->runner.interrupted
-		       : x->room && !measured_room_kept(clean_room_told(x->room))
+		       : x->room && !measured_room_kept(clean_room_record(x->room))
 			       ? EXIT_SHARED
 			       : ab_exit_code(x->ab);
 	x->report.exit_code = code;
@@ -604,7 +603,7 @@ static int run(struct cli *c)
 		.inherit = &x->inherit, .watch = watch, .arg = x, .watch_ns = WATCH_NS
 	};
 	x->runner.part = x->o->part;
-	x->cool = (struct cooldown){ .runner = &x->runner, .tell = tell_heat, .arg = x };
+	x->cool = (struct cooldown){ .runner = &x->runner, .report = tell_heat, .arg = x };
 	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
 	x->lines = x->o->progress && !x->terminal && !c->quiet;
 	code = ab_plan_parse(x->o, &x->plan);
