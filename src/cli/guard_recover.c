@@ -1,6 +1,6 @@
 #include "guard_recover.h"
 
-#include "daemon/guard_record.h"
+#include "daemon/journal_record.h"
 #include "daemon/service.h"
 #include "daemon/store.h"
 #include "guard/worker.h"

@@ -1,7 +1,7 @@
 #include "guard_replay.h"
 
 #include "daemon/guard_config.h"
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "base/clock.h"
 #include "guard/guard_query.h"

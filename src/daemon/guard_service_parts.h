@@ -16,7 +16,7 @@
 
 #include "guard_inputs.h"
 #include "event_queue.h"
-#include "guard_record.h"
+#include "journal_record.h"
 #include "guard_service.h"
 #include "scene_thread.h"
 

@@ -1,5 +1,5 @@
 /* The reading half of guard_trace: each line tells the guard what the one that was recorded was told. */
-#include "guard_trace.h"
+#include "recording.h"
 
 #include "base/number.h"
 #include "guard/guard_input.h"
