@@ -327,13 +327,13 @@ static void judge_device(const struct policy *p, const struct scene *s, unsigned
 	char text[160];
 
 	if (s->game_clients) {
-		text_fit(text, sizeof(text), "%u game%s told of", s->game_clients,
+		text_fit(text, sizeof(text), "%u game%s registered", s->game_clients,
 			 s->game_clients == 1 ? " is" : "s are");
 		consider(c, DEMAND_GAME, text);
 	}
 	if (p->by_unattributed && s->gpu[gpu].memory_known &&
 	    unattributed(s, gpu) > p->unattributed_bytes) {
-		text_fit(text, sizeof(text), "%llu MiB on %.48s belong to no process we see",
+		text_fit(text, sizeof(text), "%llu MiB on %.48s belong to no visible process",
 			 (unsigned long long)(unattributed(s, gpu) / MIB), s->gpu[gpu].uuid);
 		consider(c, DEMAND_UNATTRIBUTED, text);
 	}

@@ -43,7 +43,7 @@ static int unsafe_slot(const struct guard *g, const struct guard_worker *w)
 static void screen_text(const struct guard *g, int slot, char *out, size_t size)
 {
 	text_fit(out, size,
-		 "a screen is on %.48s and %s: who needs it is only told. Add ignore rules "
+		 "a display is on %.48s and %s: demand is only reported. Add ignore rules "
 		 "(gpuward guard learn proposes them)%s",
 		 g->gpu[slot].uuid,
 		 g->p->any ? "with demand = \"any\" the desktop counts"
@@ -63,7 +63,7 @@ static void report_display(struct guard *g, struct guard_worker *w)
 	if (slot < 0)
 		return;
 	screen_text(g, slot, text, sizeof(text));
-	guard_report(g, w, "screen", "%s", text);
+	guard_report(g, w, "display", "%s", text);
 }
 
 static void withheld(struct guard *g, struct guard_worker *w, const char *rule,
@@ -85,10 +85,56 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 	if (c && !(w->report.notices & NOTICE_WITHHELD) &&
 	    (s == STATE_ACTIVE || s == STATE_SUSPECT)) {
 		w->report.notices |= NOTICE_WITHHELD;
-		withheld(g, w, "screen", c->evidence);
+		withheld(g, w, "display", c->evidence);
 	}
 	if (d->unlimited_scenes >= CALM_LOOKS)
 		w->report.notices &= ~(unsigned)NOTICE_WITHHELD;
+}
+
+/* ---- just moved ---- */
+
+/* 0: a demand may move it now. */
+static uint64_t damped_until(const struct guard *g, const struct guard_worker *w)
+{
+	uint64_t until = w->backoff.resident_ns;
+
+	if (w->demand.strongest.urgent)
+		return 0;
+	for (unsigned i = 0; i < g->gpus; i++)
+		if (has(w->observed.gpus, i) && g->gpu[i].acted_ns &&
+		    g->gpu[i].acted_ns + w->knobs.post_ns > until)
+			until = g->gpu[i].acted_ns + w->knobs.post_ns;
+	return until > g->now_ns ? until : 0;
+}
+
+static void report_damped(struct guard *g, struct guard_worker *w, uint64_t until_ns)
+{
+	double left = (double)(until_ns - g->now_ns) * 1e-9;
+	double stays = (double)w->knobs.resident_ns * 1e-9;
+
+	if (until_ns == w->backoff.resident_ns)
+		guard_report(g, w, "damped",
+			     "returned %.0f s ago, stays for %.0f s (min_resident_s); %s",
+			     stays - left, stays, w->demand.strongest.evidence);
+	else
+		guard_report(g, w, "damped",
+			     "a worker on its GPU was moved just now (post_action_s), stays "
+			     "%.0f s more; %s",
+			     left, w->demand.strongest.evidence);
+}
+
+/* A demand that is not urgent waits until the worker has been back for min_resident_s, and post_action_s after an action
+ * on its GPUs: row 11. */
+bool guard_damped(struct guard *g, struct guard_worker *w)
+{
+	const uint64_t until = damped_until(g, w), before = w->demand.damped_until_ns;
+
+	if (!until)
+		return false;
+	w->demand.damped_until_ns = until;
+	if (!before)
+		report_damped(g, w, until);
+	return true;
 }
 
 /* ---- one user ---- */
@@ -107,7 +153,7 @@ bool guard_limited(struct guard *g, struct guard_worker *w)
 	}
 	if (!w->demand.limited_ns) {
 		text_fit(text, sizeof(text),
-			 "uid %lld moved workers %u times in an hour: not for %.0f s; %s",
+			 "uid %lld caused %u evictions in an hour: not for %.0f s; %s",
 			 (long long)uid, g->p->user_evictions,
 			 ceil((double)wait / (double)NS_PER_S), w->demand.strongest.evidence);
 		w->demand.limited_ns = g->now_ns + wait;
@@ -165,8 +211,7 @@ int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, s
 
 	if (!wait)
 		return 0;
-	text_fit(message, size,
-		 "uid %lld moved workers %u times in an hour: ask again in %.0f s",
+	text_fit(message, size, "uid %lld caused %u evictions in an hour: try again in %.0f s",
 		 (long long)g->requester, g->p->user_evictions,
 		 ceil((double)wait / (double)NS_PER_S));
 	return -GW_E_PERM;
@@ -190,14 +235,14 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 	out[0] = '\0';
 	if (other >= 0)
 		text_fit(out, size,
-			 "%s guards %.48s: here it is only told what would be done. Stop "
+			 "%s acts on %.48s: this service only reports what it would do. Stop "
 			 "one of the two",
 			 g->gpu[other].foreign, g->gpu[other].uuid);
 	else if (slot >= 0)
 		screen_text(g, slot, out, size);
 	else if (w->demand.limited_ns > g->now_ns && w->demand.pressing)
 		text_fit(out, size,
-			 "uid %lld moved workers %u times in an hour (user_evictions): not "
+			 "uid %lld caused %u evictions in an hour (user_evictions): not "
 			 "for %.0f s",
 			 (long long)w->demand.strongest.uid, g->p->user_evictions,
 			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));

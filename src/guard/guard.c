@@ -32,7 +32,7 @@ static void resolve(struct policy_knobs *k, const struct policy_knobs *s)
 }
 
 const char guard_must_resume_text[] =
-	"it was moved, and in this mode nothing is done: mode = \"enforce\" brings it back";
+	"it was evicted, and this mode does nothing: it resumes with mode = \"enforce\"";
 
 /* What a reason of the last run needs to hold until it is found again, or not. */
 static void restore_reasons(struct guard *g, struct guard_worker *w,

@@ -18,7 +18,7 @@ static int refuse(const struct guard *g, const struct guard_worker *w, enum guar
 	const char *name = w->policy->name;
 
 	if (hold && !ttl_ns) {
-		text_fit(message, size, "%s: a hold needs a time, or for ever", name);
+		text_fit(message, size, "%s: a hold needs a duration, or for ever", name);
 		return -GW_E_ARG;
 	}
 	if (worker_is_held_active(w) &&
@@ -99,7 +99,7 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_request wh
 		w->backoff.request = RESUME_REQUESTED; /* not now */
 	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
 	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
-			text[0] ? "what speaks against it: " : "", text);
+			text[0] ? "reasons: " : "", text);
 }
 
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,

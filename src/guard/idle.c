@@ -112,3 +112,23 @@ uint64_t guard_idle_since(const struct guard *g, unsigned worker)
 		       ? g->worker[worker].idle.since_ns
 		       : 0;
 }
+
+/* Out because it idled, and a client wants it: that is what it was left open for. */
+bool guard_idle_is_over(struct guard *g, struct guard_worker *w)
+{
+	double out_s = (double)(g->now_ns - w->report.since_ns) * 1e-9;
+	bool loaded = guard_is_loaded_again(w);
+
+	if (!w->idle.unload || (!loaded && !w->idle.busy))
+		return false;
+	guard_idle_end(g, w);
+	if (!loaded || worker_kept_out(w))
+		return false;
+	worker_set_running(g, w);
+	guard_report(g, w, "requested",
+		     "a client loaded %llu MiB; %.0f s out saved about %.0f J, loading not "
+		     "counted",
+		     (unsigned long long)(w->observed.bytes / MIB), out_s,
+		     out_s * w->idle.idle_w);
+	return true;
+}

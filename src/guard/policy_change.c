@@ -59,7 +59,7 @@ static void change_mode(struct guard *g, struct guard_worker *w)
 		return;
 	}
 	guard_report(g, w, "mode",
-		     dry ? "nothing is done any more" : "what is decided is done");
+		     dry ? "from now on nothing is done" : "decisions are carried out");
 }
 
 /* Whom nobody was found to be is sought by something else from now on: what was said of it is no longer so. */

@@ -205,7 +205,7 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 	const struct reservation *r = find((struct guard *)g, id); /* looked at */
 
 	if (!r) {
-		text_fit(message, size, "no such reservation: it ended or never was");
+		text_fit(message, size, "no such reservation: it ended or never existed");
 		return -GW_E_NOENT;
 	}
 
@@ -227,8 +227,8 @@ int guard_reservation_ready(const struct guard *g, uint64_t id, char *message, s
 			 (unsigned long long)(g->p->standard.quiet_ns / NS_PER_S));
 		return -GW_E_SIZE;
 	}
-	text_fit(message, size, "needs %llu MiB, %llu MiB are free on %s: workers leave", mib,
-		 (unsigned long long)(have / MIB), u->uuid);
+	text_fit(message, size, "needs %llu MiB, %llu MiB are free on %s: workers are leaving",
+		 mib, (unsigned long long)(have / MIB), u->uuid);
 	return 0;
 }
 

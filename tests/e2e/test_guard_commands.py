@@ -53,7 +53,7 @@ def test_a_reservation_a_hold_and_hours_say_who_and_until_when(world, worker):
         assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
     with Guarded(world, configure(("ollama", worker), more=hours)) as s:
         s.until("evicted")
-        assert reason(s, "schedule")["evidence"] == "in its quiet hours, daily 00:00-24:00"
+        assert reason(s, "schedule")["evidence"] == "in its schedule, daily 00:00-24:00"
         assert reason(s, "schedule")["clears"] == "when the span is over"
 
 

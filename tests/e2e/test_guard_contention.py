@@ -47,7 +47,7 @@ def test_a03_a_contender_moves_the_worker_and_it_comes_back(world, worker):
 def test_a03_the_original_keys_evict_for_any_other_process(world, worker):
     text = configure(("ollama", worker)).replace('mode = "enforce"', "auto_evict_for_user_apps = true\n"
                                                  'process_check_interval_secs = 1\ndemand = "any"')
-    text += '[[rule]]\nmatch.name = "Xorg"\naction = "ignore"\n'  # a screen is on it: without a rule nothing is done
+    text += '[[rule]]\nmatch.name = "Xorg"\naction = "ignore"\n'  # a display is on it: without a rule nothing is done
     with Guarded(world, text) as s:
         s.until("active")
         with Contender(world, 8 << 20):

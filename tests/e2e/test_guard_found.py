@@ -69,7 +69,7 @@ def test_room_for_a_process_ends_with_it_and_not_in_a_year(world, worker):
         done = s.cli("run", "--vram", "20G", "--", "sh", "-c",
                      f"{support.PROGRAM} guard explain --address {s.url}; {support.PROGRAM} guard status --json --address {s.url}")
         said = " ".join(done.stdout.split())
-        assert "Ends when it is given back, its process ends." in said and "at the earliest" not in said
+        assert "Ends when it is released, its process ends." in said and "at the earliest" not in said
         room, = json.loads(done.stdout[done.stdout.index("{"):])["reservations"]
         assert room["pid"] and room["until_utc"] is room["until_seconds"] is None
         assert s.post("/api/v1/guard/reservations", token=True, json={"bytes": GIB, "ttl_s": 0}).status_code == 400

@@ -27,7 +27,7 @@ def heard(s, words):
 
 def is_astray(s, name="w"):
     w = s.worker(name)
-    return w["state"] == "absent" and "its process lives and is out" in w["why"]
+    return w["state"] == "absent" and "its process still runs and is evicted" in w["why"]
 
 
 def test_a_restart_with_a_wrong_match_keeps_what_is_out(world):
@@ -42,8 +42,8 @@ def test_a_restart_with_a_wrong_match_keeps_what_is_out(world):
             for how in (signal.SIGKILL, signal.SIGTERM):  # also of one that was astray before
                 restart_with(s, wrong, how)
                 s.wait(lambda: is_astray(s))
-            assert "its process lives and is out" in s.guard("explain", "w").stdout
-            assert "its process lives and is out" in s.messages()
+            assert "its process still runs and is evicted" in s.guard("explain", "w").stdout
+            assert "its process still runs and is evicted" in s.messages()
             assert s.worker("w")["hold"] == "evicted" and w.resident() == 0
             give(s, right)
             s.until("evicted", name="w")

@@ -98,7 +98,7 @@ def test_one_that_a_wrong_configuration_does_not_find_comes_back_with_the_right_
                 evicted(s, world, w)
                 reload(right.replace(str(pidfile), str(tmp_path / "typo")))
                 s.until("absent", name="w")
-                told = [e for e in s.get("/api/v1/events").json()["events"] if "lives and is out" in e["text"]]
+                told = [e for e in s.get("/api/v1/events").json()["events"] if "still runs and is evicted" in e["text"]]
                 assert [e["severity"] for e in told] == ["warning"]
             reload(right)
             wait(lambda: signal.SIGUSR2 in w.signals(), "the signal to return")
