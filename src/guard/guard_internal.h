@@ -457,8 +457,8 @@ bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsign
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c);
 bool guard_damped(struct guard *g, struct guard_worker *w);
 bool guard_limited(struct guard *g, struct guard_worker *w);
-void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned slot,
-		       struct demand_case *c);
+void guard_demand_of_others(struct guard *g, const struct guard_worker *w, unsigned slot,
+			    struct demand_case *c);
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size);
 void guard_limit_text(const struct guard *g, const struct guard_worker *w, char *out,
 		      size_t size);

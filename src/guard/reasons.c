@@ -205,7 +205,7 @@ static void find_demand(struct guard *g, struct guard_worker *w)
 			continue;
 		demand_judge(&g->demand, g->p, &w->knobs, &g->scene, g->verdict,
 			     (unsigned)u->at, &c);
-		guard_hear_others(g, w, i, &c);
+		guard_demand_of_others(g, w, i, &c);
 		if (!is_in_the_way(g, w, i, &c))
 			continue;
 		if (guard_withholds(g, w, i, &c)) {
