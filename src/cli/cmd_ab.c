@@ -487,7 +487,7 @@ static int start_meter(struct comparison *x)
 		cli_error("cannot measure: %s", gw_strerror(err));
 		return EXIT_FAILED;
 	}
-	meter_exclusive(x->runner.meter, x->o->require_exclusive);
+	meter_set_exclusive(x->runner.meter, x->o->require_exclusive);
 	return check_meters(x);
 }
 

@@ -566,9 +566,9 @@ static int start_meter(struct measurement *m)
 				      .gpus = m->c->gpu.count ? gpus : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o,
-				       .about = about,
-				       .listen = listen,
-				       .result = window_result,
+				       .on_setup = about,
+				       .on_event = listen,
+				       .on_result = window_result,
 				       .describe = true,
 				       .arg = m };
 	unsigned n = gw_snapshot_device_count(m->c->snap);
@@ -596,7 +596,7 @@ static int start_meter(struct measurement *m)
 	if (!err)
 		err = meter_start(m->c->ctx, &config, &m->runner.meter);
 	if (!err)
-		meter_exclusive(m->runner.meter, m->o->require_exclusive);
+		meter_set_exclusive(m->runner.meter, m->o->require_exclusive);
 	return err;
 }
 

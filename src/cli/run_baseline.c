@@ -42,8 +42,8 @@ static void load_old(const char *dir, struct run_baseline *ret)
 static void take(struct runner *r, unsigned i, const char *dir, struct run_baseline *ret)
 {
 	struct baseline_plan plan = { .kind = BASELINE_NO_CONTEXT,
-				      .most_s = 30,
-				      .least_s = 10,
+				      .max_s = 30,
+				      .min_s = 10,
 				      .half_width_w = 1,
 				      .progress = go_on,
 				      .ctx = r };
@@ -80,7 +80,7 @@ void run_baseline_get(struct runner *r, unsigned i, const struct gw_device *d,
 	if (!ret->have && (mode == RUN_BASELINE_AUTO || mode == RUN_BASELINE_NEW))
 		take(r, i, kept ? dir : NULL, ret);
 	if (ret->have)
-		meter_baseline(r->meter, i, ret->b.power_w, NAN);
+		meter_set_baseline(r->meter, i, ret->b.power_w, NAN);
 }
 
 void run_baseline_net(const struct run_baseline *b, const struct gw_energy *gross,

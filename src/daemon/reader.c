@@ -122,17 +122,17 @@ static struct metering *metering_new(struct reader *r, const struct gw_snapshot 
 	}
 	if (meter_start(r->ctx,
 			&(struct meter_config){ .options = &o,
-						.about = about,
-						.listen = feed,
+						.on_setup = about,
+						.on_event = feed,
 						.arg = m,
-						.anchored = true },
+						.service = true },
 			&m->meter) != 0) {
 		metering_free(m);
 		return NULL;
 	}
 	/* Nobody is a stranger to a service: who opened a window says what it is of, and the shares of
 	 * the processes are told.  All descend from the first one. */
-	meter_own(m->meter, 1);
+	meter_set_own_process(m->meter, 1);
 	return m;
 }
 
