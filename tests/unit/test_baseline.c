@@ -4,7 +4,7 @@
 
 #include "measure/baseline.h"
 #include "measure/meter.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -394,7 +394,9 @@ static void each_state_that_differs_is_refused_with_its_reason(void **state)
 	} cases[] = {
 		{ { .limit_w = 500 }, 1, "limit of 700 W, but the limit is 500 W" },
 		{ { .persistence = -1 }, 1, "persistence mode" },
-		{ { .temperature_c = 41 }, 1, "taken at 30 degrees Celsius, but the GPU has 41" },
+		{ { .temperature_c = 41 },
+		  1,
+		  "taken at 30 degrees Celsius, but the GPU has 41" },
 		{ { .temperature_c = 19 }, 1, "taken at 30 degrees Celsius" },
 		{ { .driver = "590" }, 1, "another driver (580.1, now 590)" },
 		{ { .uuid = "GPU-2" }, 1, "none is stored" },
