@@ -416,11 +416,47 @@ enum gw_code {
 	GW_CODES
 };
 
-enum gw_validity {
-	GW_VALID,
-	GW_SUSPECT, /* usable; its codes say what is doubtful, and the interval is wider */
-	GW_INVALID, /* nothing may be concluded from it; what was measured is kept */
-	GW_NO_RESULT,
+/* The words of a result: gpuward/words.def has a sentence for each. */
+enum gw_validity { /* GW_VALID, GW_SUSPECT, GW_INVALID, GW_NO_RESULT */
+#define GW_VALIDITY(symbol, key, help) GW_##symbol,
+#include <gpuward/words.def>
+	GW_VALIDITIES
+};
+
+enum gw_meter_kind { /* GW_METER_COUNTER, ...: the reading that the joules are based on */
+#define GW_METER_KIND(symbol, key, help) GW_METER_##symbol,
+#include <gpuward/words.def>
+	GW_METER_KINDS
+};
+
+enum gw_rung { /* GW_RUNG_COUNTER_RING, ...: the sources that the GPU offers, best first */
+#define GW_RUNG(symbol, key, help) GW_RUNG_##symbol,
+#include <gpuward/words.def>
+	GW_RUNGS
+};
+
+enum gw_verdict { /* GW_VERDICT_AGREE, ...: whether the two meters agree */
+#define GW_VERDICT(symbol, key, help) GW_VERDICT_##symbol,
+#include <gpuward/words.def>
+	GW_VERDICTS
+};
+
+enum gw_budget { /* GW_BUDGET_EDGES, ...: contributions to the uncertainty */
+#define GW_BUDGET(symbol, key, help) GW_BUDGET_##symbol,
+#include <gpuward/words.def>
+	GW_BUDGETS
+};
+
+enum gw_throttle { /* GW_THROTTLE_POWER, ...: what can hold the clocks back */
+#define GW_THROTTLE(symbol, key, help) GW_THROTTLE_##symbol,
+#include <gpuward/words.def>
+	GW_THROTTLES
+};
+
+enum gw_throttle_source { /* GW_THROTTLE_SOURCE_COUNTERS, ... */
+#define GW_THROTTLE_SOURCE(symbol, key, help) GW_THROTTLE_SOURCE_##symbol,
+#include <gpuward/words.def>
+	GW_THROTTLE_SOURCES
 };
 
 struct gw_code_info {
@@ -429,111 +465,77 @@ struct gw_code_info {
 	enum gw_validity level;
 };
 
-/* Row of the table; NULL past its end. */
+/* Row of the table of codes; NULL past its end. */
 GW_API const struct gw_code_info *gw_code_info(unsigned code);
-GW_API const char *gw_validity_name(unsigned validity); /* "valid", ... */
 
-/* Which reading the joules stand on; GW_METERS names are permanent. */
-enum gw_meter_kind {
-	GW_METER_NONE,
-	GW_METER_COUNTER, /* the hardware's energy counter, edges filled from power samples */
-	GW_METER_SAMPLES, /* power samples, scaled to the counter where it spans them       */
-};
-
-/* The rungs of the ladder, best first: which sources this GPU offered. */
-enum gw_rung {
-	GW_RUNG_COUNTER_RING,    /* counter and the driver's own sample ring */
-	GW_RUNG_COUNTER_POLLED,  /* counter and polled instant power         */
-	GW_RUNG_RING,            /* sample ring alone                        */
-	GW_RUNG_POLLED,          /* polled instant power alone               */
-	GW_RUNG_MEAN,            /* one-second mean alone                    */
-	GW_RUNG_TEXT,            /* what nvidia-smi prints                   */
-	GW_RUNG_SYSFS,           /* the kernel's files                       */
-	GW_RUNG_NONE,
-};
-
-enum gw_verdict {
-	GW_VERDICT_NONE,
-	GW_VERDICT_AGREE, /* two meters, and they agree */
-	GW_VERDICT_DISAGREE,
-	GW_VERDICT_COUNTER_ONLY,
-	GW_VERDICT_SAMPLES_ONLY,
-	GW_VERDICT_POLLED,
-	GW_VERDICT_MEAN_ONLY,
-	GW_VERDICT_TEXT,
-	GW_VERDICT_SYSFS,
-};
-
-/* The words JSON uses: "counter", "counter+ring", "agree". */
+/* The word in JSON: "valid", "counter+ring", "power_cap".  "unknown" past the last; never NULL. */
+GW_API const char *gw_validity_name(unsigned validity);
 GW_API const char *gw_meter_kind_name(unsigned meter);
 GW_API const char *gw_rung_name(unsigned rung);
 GW_API const char *gw_verdict_name(unsigned verdict);
+GW_API const char *gw_budget_name(unsigned item);
+GW_API const char *gw_throttle_name(unsigned cause);
+GW_API const char *gw_throttle_source_name(unsigned source);
 
-/* A share of the uncertainty: one standard uncertainty in joules. */
-enum gw_budget {
-	GW_U_EDGES,    /* where the window begins and ends within a tick              */
-	GW_U_GAPS,     /* samples that are missing                                    */
-	GW_U_COVERAGE, /* what a sensor that looks only part of the time did not see  */
-	GW_U_RESIDUAL, /* the two meters differ                                       */
-	GW_U_GAIN,     /* the board's own gain: 2.5 % unless calibrated               */
-	GW_U_OFFSET,   /* the board's own offset: 2.5 W unless calibrated             */
-	GW_U_COUNT
-};
-GW_API const char *gw_budget_name(unsigned item); /* "edges", ... */
-
-/* A figure and the interval that holds the truth 95 times in 100; NAN: unknown. */
+/* A value and the interval that contains the true value with 95 % probability; NAN: unknown. */
 struct gw_interval {
 	double low, best, high;
 };
 
-enum gw_throttle { GW_THROTTLE_POWER, GW_THROTTLE_SYNC_BOOST, GW_THROTTLE_THERMAL_SOFTWARE,
-		   GW_THROTTLE_THERMAL_HARDWARE, GW_THROTTLE_BRAKE, GW_THROTTLES };
-GW_API const char *gw_throttle_name(unsigned cause); /* "power_cap", ... */
+/* Room for the contributions to the uncertainty and for the causes of throttling, now and later.
+ * Elements past the last word are NAN. */
+#define GW_LIST_SIZE 16
 
-/* Energy of one GPU over one window.  Doubles are NAN where a figure is not known; codes say
- * why. */
+/* Energy of one GPU over one window.  The members are the rows of gpuward/energy.def, which
+ * describes each of them.  Doubles are NAN where a value is unknown; the codes say why. */
 struct gw_energy {
-	unsigned device;       /* position in the meter */
-	uint64_t begin_ns, end_ns; /* monotonic */
-	double seconds;
-	enum gw_validity validity;
-	uint64_t codes;        /* set of UINT64_C(1) << enum gw_code */
-	enum gw_meter_kind meter;
-	enum gw_rung rung;
-	enum gw_verdict verdict;
-	struct gw_interval joules;   /* with what the board's sensor may be off by */
-	struct gw_interval relative; /* without: for comparing runs on this board  */
-	double u_absolute, u_relative;   /* standard uncertainties of best, J      */
-	double budget[GW_U_COUNT];       /* what they are made of, J               */
-	double counter_joules, samples_joules;
-	double residual_ratio;       /* samples / counter - 1 */
-	double anchor_ratio;         /* counter / samples over the anchors around; 1: none */
-	double gap_joules;           /* estimate for missing samples, part of best where the
-	                                samples are the meter and not of samples_joules */
-	/* power over the window, time-weighted, W */
-	double power_mean, power_sd, power_min, power_max;
-	double power_p5, power_p50, power_p95; /* each within 0.5 % */
-	/* completeness of the power samples */
-	uint64_t samples_expected, samples_collected, samples_missed;
-	double longest_gap_seconds, coverage_ratio;
-	double sample_spacing_seconds;
-	/* and of the figures read at the interval */
-	uint64_t ticks_expected, ticks_collected, ticks_missed;
-	/* what held the clocks back */
-	double throttle_seconds[GW_THROTTLES]; /* from the driver's counters */
-	int throttle_sampled;        /* 1: from the reasons seen at each tick instead */
-	double throttle_joules;      /* energy spent in ticks that were held back, about */
-	double temperature_begin, temperature_end, temperature_max; /* C */
-	double clock_sm_mean;        /* Hz */
-	double utilization_mean;
-	double memory_used_max;      /* bytes */
-	double load_period_seconds;  /* of the load, from the samples; NAN: none seen */
-	/* Where the sensor was calibrated by an outside meter: joules and relative are
-	 * gain x raw_joules + offset_watts x seconds; power, counter_joules and samples_joules are
-	 * as the sensor told them. */
-	int calibrated;
-	double raw_joules, gain, offset_watts;
+#define GW_TYPE_INDEX    unsigned
+#define GW_TYPE_TIME     uint64_t
+#define GW_TYPE_FLAG     int
+#define GW_TYPE_COUNT    uint64_t
+#define GW_TYPE_CODES    uint64_t
+#define GW_TYPE_NUMBER   double
+#define GW_TYPE_INTERVAL struct gw_interval
+#define GW_FIELD(kind, member, key, help, diff)         GW_TYPE_##kind member;
+#define GW_WORD(list, member, key, missing, help, diff) enum gw_##list member;
+#define GW_LIST(list, member, key, help, diff)          double member[GW_LIST_SIZE];
+#include <gpuward/energy.def>
+#undef GW_TYPE_INDEX
+#undef GW_TYPE_TIME
+#undef GW_TYPE_FLAG
+#undef GW_TYPE_COUNT
+#undef GW_TYPE_CODES
+#undef GW_TYPE_NUMBER
+#undef GW_TYPE_INTERVAL
 };
+
+/* Type of a member of struct gw_energy. */
+enum gw_field_kind {
+	GW_FIELD_INDEX,    /* unsigned */
+	GW_FIELD_TIME,     /* uint64_t, nanoseconds of the monotonic clock */
+	GW_FIELD_FLAG,   /* int, 0 or 1 */
+	GW_FIELD_COUNT,    /* uint64_t */
+	GW_FIELD_CODES,    /* uint64_t, set of enum gw_code */
+	GW_FIELD_NUMBER,   /* double */
+	GW_FIELD_INTERVAL, /* struct gw_interval */
+	GW_FIELD_WORD,     /* an enum; name() has its words */
+	GW_FIELD_LIST,     /* double[GW_LIST_SIZE]; count words of name() */
+};
+
+/* A member of struct gw_energy, for programs that go through all of them or that have no
+ * header. */
+struct gw_energy_field {
+	const char *member; /* "power_mean" */
+	const char *key;    /* path in JSON: "power_watts.mean"; "": not in JSON */
+	enum gw_field_kind kind;
+	size_t offset;
+	unsigned count;     /* WORD and LIST: how many words there are */
+	unsigned missing;   /* WORD: the value that stands for no word */
+	const char *(*name)(unsigned word);
+};
+
+/* Field i of the table; NULL past its end. */
+GW_API const struct gw_energy_field *gw_energy_field(unsigned i);
 
 struct gw_meter_options {
 	size_t size;           /* sizeof(struct gw_meter_options) */

@@ -48,32 +48,16 @@ class Energy:
     simulated             True: the GPU is not real, and no figure of it is
     """
 
-    def __init__(self, lib, c, simulated=False):
-        self.device = c.device
+    def __init__(self, address, simulated=False):
+        self.__dict__.update(_native.energy(address))
         self.simulated = simulated
-        for name, _ in _native.CEnergy._fields_:
-            value = getattr(c, name)
-            if isinstance(value, float):
-                setattr(self, name, number(value))
-            elif isinstance(value, int):
-                setattr(self, name, value)
-        self.interval = _interval(c.joules)
-        self.relative = _interval(c.relative)
-        self.joules = self.interval.best if self.interval else None
-        self.low = self.interval.low if self.interval else None
-        self.high = self.interval.high if self.interval else None
-        self.why = _native.codes(c.codes)
+        self.interval = _interval(self.joules)
+        self.relative = _interval(self.relative)
+        self.joules, self.low, self.high = (
+            (self.interval.best, self.interval.low, self.interval.high)
+            if self.interval else (None, None, None))
+        self.why = _native.codes(self.codes)
         self.codes = tuple(self.why)
-        self.validity_level = c.validity
-        self.validity = text(lib.validity_name(c.validity))
-        self.meter = text(lib.meter_kind_name(c.meter))
-        self.rung = text(lib.rung_name(c.rung))
-        self.verdict = text(lib.verdict_name(c.verdict))
-        self.throttle_sampled = bool(c.throttle_sampled)
-        self.budget = {text(lib.budget_name(i)): number(v) for i, v in enumerate(c.budget)}
-        self.throttle_seconds = {
-            text(lib.throttle_name(i)): number(v) for i, v in enumerate(c.throttle_seconds)
-        }
 
     @property
     def watts(self):
@@ -101,8 +85,8 @@ class Result:
         if not devices:
             self.why = dict([reason])
         self.codes = tuple(self.why)
-        level = max((d.validity_level for d in devices), default=_native.NO_RESULT)
-        self.validity = text(_native.library().validity_name(level))
+        words = _native.validities()
+        self.validity = max((d.validity for d in devices), default=words[-1], key=words.index)
         self.interval = self._sum()
 
     def _sum(self):
@@ -452,7 +436,7 @@ class Meter:
         for i in range(running.count):
             energy = lib.window_energy(window._handle, i)
             if energy:
-                devices.append(Energy(lib, energy.contents, running.simulated[i]))
+                devices.append(Energy(energy, running.simulated[i]))
                 seconds = devices[-1].seconds
         window._finalizer.detach()
         running.live.discard(window)

@@ -327,8 +327,11 @@ static void fill_throttling(const struct tracked_window *w, struct gw_energy *r)
 		/* Counters of a reloaded driver give no difference, and counters that stand
 		 * still while every tick shows throttling are no evidence. */
 		if (!(s >= 0) || (seen > 0.1 * r->seconds && s < 0.2 * seen)) {
-			r->throttle_sampled |= !isnan(seen);
+			if (!isnan(seen))
+				r->throttle_source = GW_THROTTLE_SOURCE_SAMPLED;
 			s = seen;
+		} else if (r->throttle_source == GW_THROTTLE_SOURCE_UNKNOWN) {
+			r->throttle_source = GW_THROTTLE_SOURCE_COUNTERS;
 		}
 		/* fmin() would turn unknown into the whole window. */
 		r->throttle_seconds[i] = isnan(s) ? NAN : fmin(s, r->seconds);
@@ -369,10 +372,6 @@ static void fill_circumstances(const struct window_tracker *t, const struct trac
 void window_tracker_result(struct window_tracker *t, struct tracked_window *w,
 			   struct gw_energy *r)
 {
-	unsigned device = r->device;
-
-	memset(r, 0, sizeof(*r));
-	r->device = device;
 	energy_result(&t->energy, &w->e, r);
 	r->codes |= w->codes;
 	fill_throttling(w, r);
@@ -435,7 +434,8 @@ void window_tracker_evidence(const struct tracked_window *w, const struct gw_ene
 	case GW_CODE_THROTTLE_BRAKE:
 		share_of = worst_share(r, code, &s);
 		snprintf(out, size, "%.2f s of %.2f s (%.1f %%)%s", s, r->seconds,
-			 100 * share_of, r->throttle_sampled ? ", sampled" : "");
+			 100 * share_of,
+			 r->throttle_source == GW_THROTTLE_SOURCE_SAMPLED ? ", sampled" : "");
 		break;
 	case GW_CODE_LIMIT_CHANGED:
 		snprintf(out, size, "%.0f W at the beginning, %.0f W at the end",

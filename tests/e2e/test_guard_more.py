@@ -140,7 +140,7 @@ def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path)
     path.write_text('[[worker]]\nname = "v"\nkind = "vllm"\nidle_after = 60\n')
     done = support.gpuward("config", "check", str(path))
     assert done.returncode != support.OK
-    assert "does not load its model again when it is asked" in done.stdout + done.stderr
+    assert "does not load its model on the next request" in done.stdout + done.stderr
 
 
 # ---- caps
@@ -170,7 +170,7 @@ def test_a_process_of_two_workers_is_told_once(world):
     with Guarded(world, config) as s, sleeper() as child:
         try:
             world.hold(child.pid, 1 << 30)
-            says = f"process {child.pid} (sleep) is of worker one and of worker two: narrow the match of one of them"
+            says = f"process {child.pid} (sleep) matches worker one and worker two: narrow the match of one of them"
 
             def told():
                 return [e for e in s.get("/api/v1/events").json()["events"] if e["text"] == says]

@@ -89,5 +89,5 @@ def test_quiet_leaves_the_advice_out(bare):
     assert "No GPU was found" in quiet.stdout
 
 
-def test_doctor_has_nothing_to_mend(bare):
-    assert "Nothing to mend." in gpuward("doctor", *bare).stdout
+def test_doctor_has_nothing_to_fix(bare):
+    assert "Nothing to fix." in gpuward("doctor", *bare).stdout

@@ -79,8 +79,9 @@ def test_structs_are_laid_out_as_in_c(tmp_path):
 
 
 def test_numbers_are_those_of_the_header(tmp_path):
-    names = {"GW_U_COUNT": _native.BUDGET, "GW_THROTTLES": _native.THROTTLES,
-             "GW_NO_RESULT": _native.NO_RESULT, "GW_E_TIMEOUT": _native.E_TIMEOUT,
+    names = {"GW_FIELD_INDEX": _native.FIELD_INDEX, "GW_FIELD_FLAG": _native.FIELD_FLAG,
+             "GW_FIELD_NUMBER": _native.FIELD_NUMBER, "GW_FIELD_LIST": _native.FIELD_LIST,
+             "GW_VALIDITIES": _native.NO_RESULT + 1, "GW_NO_RESULT": _native.NO_RESULT, "GW_E_TIMEOUT": _native.E_TIMEOUT,
              "GW_E_IO": _native.E_IO, "GW_E_STATE": _native.E_STATE,
              "GW_GUARD_OBSERVE": _guard.MODES.index("observe"),
              "GW_GUARD_HEALTH": 1 << _guard.FLAGS.index("health"),
@@ -97,7 +98,7 @@ def test_numbers_are_those_of_the_header(tmp_path):
     assert [int(l) for l in out.split()] == list(names.values())
 
 
-@pytest.mark.parametrize("struct", ["gw_energy", "gw_guard_options", "gw_guard_status"])
+@pytest.mark.parametrize("struct", ["gw_guard_options", "gw_guard_status"])
 def test_every_field_of_the_struct_is_mirrored(struct):
     header = (TOP / "include" / "gpuward.h").read_text()
     body = re.search(r"^struct %s \{\n(.*?)^\};" % struct, header, re.M | re.S).group(1)
@@ -105,6 +106,15 @@ def test_every_field_of_the_struct_is_mirrored(struct):
     body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # of a function the name
     names = re.findall(r"(\w+)(?:\[\w+\])?\s*[,;]", body)
     assert [f for f, _ in _native.STRUCTS[struct]._fields_] == names
+
+
+def test_every_field_of_the_energy_is_read_where_c_has_it(tmp_path):
+    fields = list(_native.energy_fields())
+    rows = [(_native.text(f.member), f.offset) for f in fields]
+    out = compiled(tmp_path, "".join(
+        f'\tprintf("{name} %zu\\n", offsetof(struct gw_energy, {name}));\n' for name, _ in rows))
+    assert out.splitlines() == [f"{name} {at}" for name, at in rows]
+    assert len(rows) > 40 and {f.kind for f in fields} == set(_native.READERS)
 
 
 def test_functions_are_in_the_header_with_as_many_arguments():
@@ -228,7 +238,7 @@ def test_a_window_has_energy_for_every_gpu():
 with gpuward.Meter(nvml_library=SIM) as m:
     with m.window("whole") as w:
         time.sleep(1.2)
-    fields = [f for f, _ in gpuward._native.CEnergy._fields_]
+    fields = [f.member.decode() for f in gpuward._native.energy_fields()]
     print(json.dumps([show(w),
                       [[d.joules, d.low, d.high, d.watts, d.power_mean] for d in w.devices],
                       [hasattr(d, f) for d in w.devices for f in fields], w.per(10),

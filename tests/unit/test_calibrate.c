@@ -320,7 +320,7 @@ static const struct gw_energy measured = {
 	.joules = { 4747.5, 5000, 5252.5 },
 	.relative = { 4960.8, 5000, 5039.2 },
 	.u_relative = 20,
-	.budget = { [GW_U_EDGES] = 20, [GW_U_GAIN] = 125, [GW_U_OFFSET] = 25 },
+	.budget = { [GW_BUDGET_EDGES] = 20, [GW_BUDGET_GAIN] = 125, [GW_BUDGET_OFFSET] = 25 },
 };
 
 static struct sensor board(double gain, double offset_w)
@@ -351,11 +351,11 @@ static void energy_is_corrected_and_the_raw_one_kept(void **state)
 	near(e.joules.best, 1.04 * 5000 - 60);
 	near(e.relative.best, e.joules.best);
 	near(e.relative.high, 1.04 * 5039.2 - 60);
-	near(e.budget[GW_U_EDGES], 1.04 * 20);
+	near(e.budget[GW_BUDGET_EDGES], 1.04 * 20);
 	/* The gain counts from 400 W on: 100 W above it for 10 s. */
-	near(e.budget[GW_U_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
-	near(e.budget[GW_U_OFFSET], 5);
-	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_U_GAIN], 2) + 25));
+	near(e.budget[GW_BUDGET_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
+	near(e.budget[GW_BUDGET_OFFSET], 5);
+	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_BUDGET_GAIN], 2) + 25));
 	assert_true(e.calibrated && e.gain == 1.04 && e.offset_watts == -6);
 	assert_true(e.joules.high - e.joules.low < measured.joules.high - measured.joules.low);
 }

@@ -190,8 +190,8 @@ static void what_was_changed_is_put_back_at_the_end(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
 	assert_int_equal(manage_journal_count(fake.journal), 0);
-	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; put back "
-			 "when the service ends"));
+	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; restored "
+			 "when the service stops"));
 	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
@@ -666,8 +666,8 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" wants" },
 		{ "0", "power-limit", "{\"watts\":400,\"watts\":500}", 400, "duplicate" },
 		{ "0", "power-limit", "[400]", 400, "must be a JSON object" },
-		{ "0", "power-limit", "{\"watts\":", 400, "no JSON: line 1" },
-		{ "0", "power-limit", "", 400, "no JSON" },
+		{ "0", "power-limit", "{\"watts\":", 400, "not JSON: line 1" },
+		{ "0", "power-limit", "", 400, "not JSON" },
 		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
