@@ -238,7 +238,7 @@ static void tell_parts(struct comparison *x, enum ab_arm command, unsigned parts
 
 static void keep_look(struct comparison *x)
 {
-	const struct ab_estimate *e = ab_last_look(x->ab);
+	const struct ab_estimate *e = ab_last_interim(x->ab);
 	struct ab_report *r = &x->report;
 
 	if (e && r->looks < AB_LOOKS && (!r->looks || r->look[r->looks - 1].n != e->n))
@@ -411,7 +411,7 @@ static void say_ending(const struct comparison *x)
 			  x->why);
 		break;
 	case AB_SHARED: cli_error("the GPUs were not ours alone: %s", x->why); break;
-	case AB_GOING:
+	case AB_RUNNING:
 		if (x->runner.interrupted)
 			cli_error("interrupted by signal %d (%s)", x->runner.interrupted,
 				  strsignal(x->runner.interrupted));
@@ -485,7 +485,7 @@ static int start_meter(struct comparison *x)
 		cli_error("cannot measure: %s", gw_strerror(err));
 		return EXIT_FAILED;
 	}
-	meter_exclusive(x->runner.meter, x->o->require_exclusive);
+	meter_set_exclusive(x->runner.meter, x->o->require_exclusive);
 	return check_meters(x);
 }
 
