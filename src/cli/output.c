@@ -7,6 +7,7 @@
 
 #include <errno.h>
 #include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -160,5 +161,67 @@ void figure_value(const struct gw_device *d, unsigned q, bool reasons)
 		figure_line(info->key, "%s", *name ? name : "none");
 	} else {
 		figure_number(info->key, v);
+	}
+}
+
+#define REPLACEMENT "\xef\xbf\xbd"
+
+static const char *markup_reference(char c)
+{
+	switch (c) {
+	case '&': return "&amp;";
+	case '<': return "&lt;";
+	case '>': return "&gt;";
+	case '"': return "&quot;";
+	case '\'': return "&#39;";
+	default: return NULL;
+	}
+}
+
+/* Returns true for code points that XML forbids. */
+static bool is_forbidden(uint32_t code)
+{
+	return (code < 0x20 && code != '\t' && code != '\n' && code != '\r') ||
+	       (code >= 0x7f && code < 0xa0) || (code & 0xfffe) == 0xfffe;
+}
+
+/* Adds the character at s, and returns its length in bytes. */
+static size_t add_character(struct buf *out, const char *s)
+{
+	const char *ref = markup_reference(*s);
+	size_t n = utf8_length(s);
+
+	if (ref)
+		buf_adds(out, ref);
+	else if (n == 0 || is_forbidden(utf8_decode(s, n)))
+		buf_adds(out, REPLACEMENT);
+	else
+		buf_add(out, s, n);
+	return n ? n : 1;
+}
+
+void markup_text(struct buf *out, const char *s)
+{
+	while (s && *s)
+		s += add_character(out, s);
+}
+
+void markup_cut(struct buf *out, const char *s, size_t columns)
+{
+	bool whole = utf8_columns(s) <= columns;
+	size_t used = 0;
+
+	while (*s) {
+		char one[8] = "";
+		size_t n = utf8_length(s), width;
+
+		memcpy(one, s, n ? n : 1);
+		width = utf8_columns(one);
+		if (!whole && used + width + 1 > columns) {
+			buf_adds(out, "…");
+			return;
+		}
+		used += width;
+		s += add_character(out, s);
 	}
 }
