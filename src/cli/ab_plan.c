@@ -66,11 +66,10 @@ static int parse_target(const char *text, double *ret)
 	const char *end;
 	double v = number_parse(text, &end);
 
-	if (end == text || strcmp(end, "%") != 0 || !(v > 0 && v <= 100)) {
-		cli_error("--target takes a percentage above 0 such as 1%% or 0.5%%, not '%s'",
-			  text);
-		return EXIT_USAGE;
-	}
+	if (end == text || strcmp(end, "%") != 0 || !(v > 0 && v <= 100))
+		return cli_usage(
+			"--target takes a percentage above 0 such as 1%% or 0.5%%, not '%s'",
+			text);
 	*ret = v / 100;
 	return EXIT_OK;
 }
@@ -79,10 +78,8 @@ static int parse_gate(const char *text, struct ab_config *config)
 {
 	char error[256];
 
-	if (ab_gate_parse(text, &config->gate, error, sizeof(error)) != 0) {
-		cli_error("--fail-if '%s': %s", text, error);
-		return EXIT_USAGE;
-	}
+	if (ab_gate_parse(text, &config->gate, error, sizeof(error)) != 0)
+		return cli_usage("--fail-if '%s': %s", text, error);
 	config->gated = true;
 	return EXIT_OK;
 }
@@ -135,17 +132,13 @@ int ab_plan_parse(const struct ab_options *o, struct ab_plan *p)
 		code = parse_target(o->target, &p->config.target_ratio);
 	if (code == EXIT_OK && o->cooldown_to)
 		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_to_c);
-	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
-		cli_error(
+	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown)
+		code = cli_usage(
 			"--cooldown-to and --no-cooldown exclude each other: give one of them");
-		code = EXIT_USAGE;
-	}
 	if (code == EXIT_OK)
 		code = clean_room_check(&o->room);
-	if (code == EXIT_OK && o->part && !*o->part) {
-		cli_error("--part: the name is empty");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && o->part && !*o->part)
+		code = cli_usage("--part: the name is empty");
 	return code;
 }
 
@@ -157,30 +150,24 @@ int ab_plan_split(char **argv, int argc, char **ret[2])
 
 	while (part < argc && strcmp(argv[part], "--") != 0)
 		part++;
-	if (argc == 0) {
-		cli_error("two commands are missing: " FORM);
-		return EXIT_USAGE;
-	}
-	if (part == argc) {
-		cli_error("the second command is missing: put -- and B after '%s': " FORM,
-			  argv[part - 1]);
-		return EXIT_USAGE;
-	}
+	if (argc == 0)
+		return cli_usage("two commands are missing: " FORM);
+	if (part == argc)
+		return cli_usage(
+			"the second command is missing: put -- and B after '%s': " FORM,
+			argv[part - 1]);
 	ret[AB_ARM_A] = argv;
 	ret[AB_ARM_B] = argv + part + 1;
 	argv[part] = NULL;
 	for (unsigned i = 0; i < 2; i++)
-		if (!ret[i][0] || !*ret[i][0]) {
-			cli_error("command %c is empty: " FORM, i ? 'B' : 'A');
-			return EXIT_USAGE;
-		}
+		if (!ret[i][0] || !*ret[i][0])
+			return cli_usage("command %c is empty: " FORM, i ? 'B' : 'A');
 	for (char **word = ret[AB_ARM_B]; *word; word++)
-		if (strcmp(*word, "--") == 0) {
-			cli_error("there is a third -- after '%s', but ab compares two "
-				  "commands; wrap a command that needs a -- in sh -c '...'",
-				  word[-1]);
-			return EXIT_USAGE;
-		}
+		if (strcmp(*word, "--") == 0)
+			return cli_usage(
+				"there is a third -- after '%s', but ab compares two "
+				"commands; wrap a command that needs a -- in sh -c '...'",
+				word[-1]);
 	return EXIT_OK;
 }
 

@@ -20,9 +20,9 @@ int calibration_accuracy(const char *text, double *ret_ratio)
 		*ret_ratio = v / 100;
 		return EXIT_OK;
 	}
-	cli_error("--calibrate-accuracy takes a percentage from 0 to 20 such as 0.5, not '%s'",
-		  text);
-	return EXIT_USAGE;
+	return cli_usage(
+		"--calibrate-accuracy takes a percentage from 0 to 20 such as 0.5, not '%s'",
+		text);
 }
 
 static void copy_fit(struct measured_calibration *t, const struct calibrate_fit *f)

@@ -124,8 +124,7 @@ static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run 
 	err = runner_run(&x->runner, x->argv[arm], arm == AB_ARM_A ? "A" : "B", run);
 	if (err) {
 		clear_line(x);
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	}
 	if (x->runner.interrupted)
 		return EXIT_OK;
@@ -347,8 +346,7 @@ static int run_pairs(struct comparison *x)
 
 	while (code == EXIT_OK && !x->runner.interrupted && ab_next(x->ab, &step)) {
 		if (x->report.runs == x->capacity) { /* a bug: ab.h bounds them */
-			cli_error("too many runs");
-			return EXIT_FAILED;
+			return cli_fail("too many runs");
 		}
 		begin_line(x, &step);
 		if (!cool_down(x))
@@ -481,10 +479,8 @@ static int start_meter(struct comparison *x)
 	for (unsigned i = 0; i < x->c->gpu.count; i++)
 		gpus[i] = x->c->gpu.item[i];
 	err = meter_start(x->c->ctx, &config, &x->runner.meter);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	meter_exclusive(x->runner.meter, x->o->require_exclusive);
 	return check_meters(x);
 }
@@ -593,10 +589,8 @@ static int ab_run(struct cli *c)
 	struct comparison *x = calloc(1, sizeof(*x));
 	int code;
 
-	if (!x) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!x)
+		return cli_no_memory();
 	x->c = c;
 	x->o = c->own;
 	x->half = -1;

@@ -491,20 +491,14 @@ static int check_options(const struct given *g, int64_t *ret_pid)
 	char *end;
 
 	*ret_pid = getpid();
-	if (g->show && g->clear) {
-		cli_error("--show and --clear exclude each other: give one of them");
-		return EXIT_USAGE;
-	}
-	if (g->time_ns && (g->time_ns < 2 * NS_PER_S || g->time_ns > LONGEST_S * NS_PER_S)) {
-		cli_error("--time must be from 2s to %um", LONGEST_S / 60);
-		return EXIT_USAGE;
-	}
+	if (g->show && g->clear)
+		return cli_usage("--show and --clear exclude each other: give one of them");
+	if (g->time_ns && (g->time_ns < 2 * NS_PER_S || g->time_ns > LONGEST_S * NS_PER_S))
+		return cli_usage("--time must be from 2s to %um", LONGEST_S / 60);
 	if (g->pid) {
 		*ret_pid = strtoll(g->pid, &end, 10);
-		if (*end || *ret_pid <= 0) {
-			cli_error("--pid takes a process id, not '%s'", g->pid);
-			return EXIT_USAGE;
-		}
+		if (*end || *ret_pid <= 0)
+			return cli_usage("--pid takes a process id, not '%s'", g->pid);
 	}
 	return EXIT_OK;
 }

@@ -296,10 +296,8 @@ static int print_json(const struct cli *c, const struct outcome *o, unsigned n)
 	struct cli_document doc;
 	int code;
 
-	if (!l) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!l)
+		return cli_no_memory();
 	for (unsigned i = 0; i < n; i++)
 		l[i] = (struct render_learned){ o[i].device, o[i].known ? &o[i].sensor : NULL,
 						*o[i].message ? o[i].message : NULL,
@@ -330,18 +328,14 @@ static int characterise_run(struct cli *c)
 	struct outcome *o;
 	int code;
 
-	if (given(c)->show && given(c)->active) {
-		cli_error("--show and --active exclude each other: give one of them");
-		return EXIT_USAGE;
-	}
+	if (given(c)->show && given(c)->active)
+		return cli_usage("--show and --active exclude each other: give one of them");
 	code = cli_open(c, GW_TIERS_COMMON | GW_TIER_ENERGY);
 	if (code != EXIT_OK)
 		return code;
 	o = calloc(gw_snapshot_device_count(c->snap) + 1, sizeof(*o));
-	if (!o) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!o)
+		return cli_no_memory();
 	for (unsigned i = 0; i < gw_snapshot_device_count(c->snap); i++)
 		if (render_shows(&c->filter, i)) {
 			o[n].device = i;

@@ -516,12 +516,11 @@ static int choose_metrics(struct view *v, const struct option_list *metrics)
 	for (unsigned i = 0; i < metrics->count; i++) {
 		enum comparison_metric m = comparison_metric_find(metrics->item[i]);
 
-		if (m == METRICS) {
-			cli_error("--metric takes latency, power, energy, token or size, not "
-				  "'%s'",
-				  metrics->item[i]);
-			return EXIT_USAGE;
-		}
+		if (m == METRICS)
+			return cli_usage(
+				"--metric takes latency, power, energy, token or size, not "
+				"'%s'",
+				metrics->item[i]);
 		v->shown[m] = true;
 	}
 	for (unsigned m = 0; m < METRICS && metrics->count == 0; m++)
@@ -534,8 +533,7 @@ static int check_usable(const struct comparison *c)
 	for (size_t i = 0; i < c->nrows; i++)
 		if (c->rows[i].used)
 			return EXIT_OK;
-	cli_error("no usable run: all runs are invalid, or the results are empty");
-	return EXIT_FAILED;
+	return cli_fail("no usable run: all runs are invalid, or the results are empty");
 }
 
 static int print_comparison(const struct cli *c, const struct comparison *comparison)
@@ -571,18 +569,15 @@ static int compare_run(struct cli *c)
 	struct comparison comparison;
 	int code;
 
-	if (c->json && g->format && strcmp(g->format, "json") != 0) {
-		cli_error("--json and --format %s exclude each other: give one of them",
-			  g->format);
-		return EXIT_USAGE;
-	}
+	if (c->json && g->format && strcmp(g->format, "json") != 0)
+		return cli_usage("--json and --format %s exclude each other: give one of them",
+				 g->format);
 	code = output_spares(g->output, c->argv, c->argc);
 	if (code != EXIT_OK)
 		return code;
 	code = results_load(&results, c, g->across_gpus);
 	if (code == EXIT_OK && comparison_init(&comparison, results.v, results.n) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		code = EXIT_FAILED;
+		code = cli_no_memory();
 	} else if (code == EXIT_OK) {
 		code = print_comparison(c, &comparison);
 		comparison_done(&comparison);

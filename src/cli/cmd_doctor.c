@@ -403,10 +403,8 @@ static int doctor_run(struct cli *c)
 
 	if (code != EXIT_OK)
 		return code;
-	if (gw_diagnosis_new(c->snap, &g) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (gw_diagnosis_new(c->snap, &g) != 0)
+		return cli_no_memory();
 	code = print_diagnosis(c, g);
 	if (code == EXIT_OK)
 		code = cli_device_exit_code(c);

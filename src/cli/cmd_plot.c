@@ -102,13 +102,12 @@ static int plot_run(struct cli *c)
 		return code;
 	code = results_load(&results, c, true);
 	if (code == EXIT_OK && chart_init(&chart, count_lines(&results)) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		code = EXIT_FAILED;
+		code = cli_no_memory();
 	} else if (code == EXIT_OK) {
 		add_lines(&chart, c, &results);
 		if (chart.n == 0) {
-			cli_error("nothing to plot: the results contain no power samples");
-			code = EXIT_FAILED;
+			code = cli_fail(
+				"nothing to plot: the results contain no power samples");
 		} else {
 			code = draw_plot(c, &chart, &results);
 		}

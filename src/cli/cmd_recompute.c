@@ -242,12 +242,11 @@ static int choose_device(const struct given *g, const struct bundle_summary *sum
 	int code = cli_count("device", g->device, 0, 63, &device);
 
 	*ret = (unsigned)device;
-	if (code == EXIT_OK && !g->device && sum->devices != 1) {
-		cli_error("--calibrate works with one GPU, but the bundle has %u; select one "
-			  "with --device",
-			  sum->devices);
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && !g->device && sum->devices != 1)
+		code = cli_usage(
+			"--calibrate works with one GPU, but the bundle has %u; select one "
+			"with --device",
+			sum->devices);
 	return code;
 }
 
@@ -277,10 +276,8 @@ static int make_calibration(const struct given *g, const char *dir, struct calib
 				       wall_ahead_s(&sum, s->first_ns), accuracy, message,
 				       sizeof(message));
 end:
-	if (*message) {
-		cli_error("%s", message);
-		code = EXIT_FAILED;
-	}
+	if (*message)
+		code = cli_fail("%s", message);
 	free(s);
 	return code;
 }
@@ -307,15 +304,11 @@ static int recompute_run(struct cli *c)
 	struct output_to how = { .calibration = NULL };
 	int code;
 
-	if (c->argc != 1) {
-		cli_error("give the folder of one bundle: gpuward recompute BUNDLE");
-		return EXIT_USAGE;
-	}
-	if (!g->calibrate && (g->accuracy || g->device)) {
-		cli_error("--%s needs --calibrate",
-			  g->device ? "device" : "calibrate-accuracy");
-		return EXIT_USAGE;
-	}
+	if (c->argc != 1)
+		return cli_usage("give the folder of one bundle: gpuward recompute BUNDLE");
+	if (!g->calibrate && (g->accuracy || g->device))
+		return cli_usage("--%s needs --calibrate",
+				 g->device ? "device" : "calibrate-accuracy");
 	if (!g->calibrate)
 		return print_bundle(c, &how);
 	code = make_calibration(g, c->argv[0], &calibration, &how.device);

@@ -110,22 +110,17 @@ static int replay_run(struct cli *c)
 	struct buf out;
 	int err, code;
 
-	if (c->argc != 1) {
-		cli_error("give the folder of one bundle: gpuward replay BUNDLE");
-		return EXIT_USAGE;
-	}
-	if (g->device && (*g->device < '0' || *g->device > '9' || *end || n > 63)) {
-		cli_error("--device takes the number of a GPU in the bundle, not '%s'",
-			  g->device);
-		return EXIT_USAGE;
-	}
+	if (c->argc != 1)
+		return cli_usage("give the folder of one bundle: gpuward replay BUNDLE");
+	if (g->device && (*g->device < '0' || *g->device > '9' || *end || n > 63))
+		return cli_usage("--device takes the number of a GPU in the bundle, not '%s'",
+				 g->device);
 	buf_init(&out, 256 << 20);
 	buf_adds(&out, "# Power of a bundle, for gpuward --simulate=FILE\n");
 	err = g->device ? add_gpu(&out, c->argv[0], (unsigned)n, message, sizeof(message))
 			: add_all(&out, c->argv[0], message, sizeof(message));
 	if (err) {
-		cli_error("%s", message);
-		code = EXIT_FAILED;
+		code = cli_fail("%s", message);
 	} else {
 		code = output_write(g->output, &out);
 	}

@@ -381,10 +381,8 @@ static int write_page(const struct cli *c, const struct results *r)
 	struct buf out;
 	int code;
 
-	if (comparison_init(&comparison, r->v, r->n) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (comparison_init(&comparison, r->v, r->n) != 0)
+		return cli_no_memory();
 	buf_init(&out, 256u << 20);
 	report_page(&out, given(c)->title, &comparison, r->v, r->n);
 	code = output_write(given(c)->output, &out);

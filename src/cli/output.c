@@ -23,8 +23,7 @@ int output_print(const char *text, size_t n)
 	fflush(stdout);
 	if (file_write_all(STDOUT_FILENO, text, n) == 0 || errno == EPIPE)
 		return EXIT_OK; /* a reader that closed the pipe is no error */
-	cli_error("cannot write the output: %s", strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot write the output: %s", strerror(errno));
 }
 
 int output_save(const char *path, const char *text, size_t n)
@@ -33,8 +32,7 @@ int output_save(const char *path, const char *text, size_t n)
 
 	if (file_replace(path, text, n, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("%s", message);
-	return EXIT_FAILED;
+	return cli_fail("%s", message);
 }
 
 int output_result(const char *path, bool print, const struct buf *text)
@@ -53,16 +51,13 @@ int output_possible(const char *path)
 
 	if (is_standard(path) || file_possible(path, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("%s", message);
-	return EXIT_FAILED;
+	return cli_fail("%s", message);
 }
 
 int output_write(const char *path, const struct buf *text)
 {
-	if (text->err) {
-		cli_error("cannot build the output: %s", gw_strerror(text->err));
-		return EXIT_FAILED;
-	}
+	if (text->err)
+		return cli_fail("cannot build the output: %s", gw_strerror(text->err));
 	if (is_standard(path)) {
 		fwrite(text->p, 1, text->len, stdout); /* main() checks for errors */
 		return EXIT_OK;
@@ -82,13 +77,11 @@ int output_spares(const char *path, char **inputs, int n)
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
 			 i % 2 ? "/result.json" : "");
-		if (stat(name, &in) == 0 && in.st_dev == out.st_dev &&
-		    in.st_ino == out.st_ino) {
-			cli_error("%s is an input file and would be overwritten; name another "
-				  "file with -o",
-				  path);
-			return EXIT_USAGE;
-		}
+		if (stat(name, &in) == 0 && in.st_dev == out.st_dev && in.st_ino == out.st_ino)
+			return cli_usage(
+				"%s is an input file and would be overwritten; name another "
+				"file with -o",
+				path);
 	}
 	return EXIT_OK;
 }
