@@ -92,7 +92,7 @@ void budgets_tick(struct budgets *b, const struct view *v, uint64_t now_ns,
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
 		const char *uuid = gw_device_text(d, GW_T_UUID);
 		struct one *o = uuid ? find(b, uuid) : NULL;
-		struct budget_look l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
+		struct budget_input l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
 		char why[160];
 		int64_t day;
 		bool over;
@@ -102,7 +102,7 @@ void budgets_tick(struct budgets *b, const struct view *v, uint64_t now_ns,
 		day = o->budget.day;
 		(void)gw_device_value(d, GW_Q_POWER, &l.power_w);
 		l.energy_j = v->device[i].energy_joules;
-		over = budget_look(&o->budget, &b->options, &l, why, sizeof(why));
+		over = budget_update(&o->budget, &b->options, &l, why, sizeof(why));
 		if (o->budget.day != day && b->options.energy_j > 0)
 			keep(b, o);
 		if (over != o->over || !o->told)

@@ -34,7 +34,7 @@ void economy_learner_free(struct economy_learner *e)
 /* Power of the GPUs that it is on, and whether it is there alone.  One that is out is looked for where it
  * was: with one GPU that is known, with several it is not. */
 static void look_at_gpus(const struct guard *guard, const struct view *v, unsigned worker,
-			 struct economy_look *l)
+			 struct economy_input *l)
 {
 	const struct scene *s;
 	const struct verdict *verdict = guard_verdicts(guard, &s);
@@ -85,11 +85,11 @@ void economy_learner_tick(struct economy_learner *e, const struct guard *guard,
 		uint64_t since = guard_idle_since(guard, i);
 		struct economy_figures f;
 		struct guard_status s;
-		struct economy_look l;
+		struct economy_input l;
 
 		if ((!w->idle_economy && !w->idle_after_ns) || guard_status(guard, i, &s) != 0)
 			continue;
-		l = (struct economy_look){
+		l = (struct economy_input){
 			.now_ns = now_ns,
 			.bytes = s.resident_bytes,
 			.runs = s.state == STATE_ACTIVE || s.state == STATE_SUSPECT,
@@ -97,7 +97,7 @@ void economy_learner_tick(struct economy_learner *e, const struct guard *guard,
 			.idles = since && now_ns > since + IDLES_NS,
 		};
 		look_at_gpus(guard, v, i, &l);
-		economy_look(&e->one[i], &o, &l);
+		economy_update(&e->one[i], &o, &l);
 		economy_figures(&e->one[i], &o, &f);
 		if (!is_news(&f, &e->told[i]))
 			continue;

@@ -53,7 +53,7 @@ static void look_for_ghost(struct guard_inputs *b, const struct guard *guard,
 	f.hidden = s->gpu[at].hidden;
 	for (unsigned k = 0; k < s->processes; k++)
 		f.processes += s->process[k].gpu == (unsigned)at;
-	unattributed_use_look(&b->ghost[i], &f, now_ns, why, sizeof(why));
+	unattributed_use_update(&b->ghost[i], &f, now_ns, why, sizeof(why));
 	if (*why && !*b->ghost_why[i])
 		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "health",
 								  .uuid = uuid,

@@ -46,16 +46,16 @@ static const char *way_back(int kind)
 		enum policy_trait trait;
 		const char *text;
 	} ways[] = {
-		{ KIND_WHOLE, "gpuward guard recover brings it back" },
+		{ KIND_ATOMIC, "gpuward guard recover brings it back" },
 		{ KIND_UNIT, "start its unit to have it back" },
 		{ KIND_CONTAINER, "start its container to have it back" },
 		{ KIND_COMMANDS, "run its resume_command to have it back" },
 		{ KIND_SIGNALS, "send it its resume_signal to have it back" },
-		{ KIND_SLEEPS,
+		{ KIND_NEEDS_WAKE,
 		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
 		  "/resume_memory_occupation, then /continue_generation) or start it anew to "
 		  "have it back" },
-		{ KIND_WAKES, "it loads again when somebody asks it" },
+		{ KIND_LOADS_ON_REQUEST, "it loads again when somebody asks it" },
 	};
 
 	for (unsigned i = 0; kind >= 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
@@ -81,7 +81,7 @@ static bool may_be_out(const struct root *root, const struct guard_record *r,
 {
 	if (more->past)
 		return false;
-	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_STOPS_PROCESS))
 		return true;
 	for (unsigned i = 0; i < r->roots; i++)
 		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)

@@ -61,7 +61,8 @@ static const struct worker_ops *adapter_of(const struct worker_call *c)
 	return c->set->of(c->worker->kind);
 }
 
-/* Calls the adapter's function, or sends its fixed requests for this verb; 0 if it has neither. */
+/* Calls the adapter's function, or sends its fixed requests for this verb; 0 if it has
+ * neither. */
 static int call_adapter(struct worker_call *c, int (*fn)(struct worker_call *c),
 			enum guard_verb verb)
 {
@@ -108,7 +109,8 @@ static int learn(struct worker_call *c)
 	return level == own && ops->learn ? ops->learn(c) : 0;
 }
 
-/* Level 4 of a kind that has another way to evict stops its unit or container, which resume starts again. */
+/* Level 4 of a kind that has another way to evict stops its unit or container, which resume
+ * starts again. */
 static int do_evict(struct worker_call *c, struct guard_outcome *out)
 {
 	const struct worker_ops *ops = adapter_of(c), *stopper;
@@ -160,8 +162,8 @@ static int wait_alive(struct worker_call *c)
 	return rc;
 }
 
-/* Must its unit or container be started first?  The note is lost if the journal cannot be written; the level is known
- * even then, and starting a unit that runs does nothing. */
+/* Must its unit or container be started first?  The note is lost if the journal cannot be
+ * written; the level is known even then, and starting a unit that runs does nothing. */
 static bool must_start(const struct worker_call *c)
 {
 	const struct worker_ops *stopper = c->set->stopper(c->worker);
@@ -183,7 +185,7 @@ static int make_ready(struct worker_call *c, bool start, struct guard_outcome *o
 			c->set->started(c);
 		return rc ? rc : wait_alive(c);
 	}
-	if (!policy_kind_is(c->worker->kind, KIND_ENDS))
+	if (!policy_kind_is(c->worker->kind, KIND_STOPS_PROCESS))
 		rc = check_alive(c);
 	out->no_answer = rc != 0;
 	return rc;
@@ -213,8 +215,8 @@ static int (*const verbs[])(struct worker_call *c, struct guard_outcome *out) = 
 	[ORDER_OPEN] = do_open,   [ORDER_RESUME] = do_resume, [ORDER_NOTIFY] = do_notify,
 };
 
-/* kept: the notes as they are in the journal; NULL: the journal already has what this order will note.  True: the notes
- * have changed and must be written before the order continues. */
+/* kept: the notes as they are in the journal; NULL: the journal already has what this order
+ * will note.  True: the notes have changed and must be written before the order continues. */
 static bool learn_and_do(struct worker_call *c, const char *kept, struct guard_outcome *out)
 {
 	bool learns = kept && c->order->verb == ORDER_EVICT, more;
@@ -251,19 +253,19 @@ static bool carry_out(const struct action *a, struct worker_call *c, const char 
 	return learn_and_do(c, kept, out);
 }
 
-/* ---- threads */
+/* ---- threads ---- */
 
-/* Told after the outcome is in its slot, under the lock: who was told finds it. */
-static void tell(const struct action *a)
+/* Called with the lock after the outcome is in its slot, so that the reader finds it. */
+static void notify(const struct action *a)
 {
 	uint64_t one = 1;
 
-	/* An eventfd that is full is one that has been told. */
+	/* An eventfd that is full is readable already. */
 	if (a->notify_fd >= 0 && write(a->notify_fd, &one, sizeof(one)) < 0)
 		return;
 }
 
-static struct slot *oldest(struct action *a)
+static struct slot *oldest_queued(struct action *a)
 {
 	struct slot *found = NULL;
 
@@ -273,8 +275,9 @@ static struct slot *oldest(struct action *a)
 	return found;
 }
 
-/* With the lock; without it while the worker is called.  The order stays as it is until then. */
-static void serve(struct action *a, struct slot *s)
+/* Called with the lock, which is released while the worker is called; the order does not change
+ * meanwhile. */
+static void run_order(struct action *a, struct slot *s)
 {
 	char notes[WORKER_NOTES_SIZE], kept[WORKER_NOTES_SIZE];
 	struct worker_callbacks callbacks = s->callbacks;
@@ -302,19 +305,19 @@ static void serve(struct action *a, struct slot *s)
 	memcpy(s->notes, notes, sizeof(notes));
 	s->outcome = outcome;
 	s->state = more ? LEARNT : DONE;
-	tell(a);
+	notify(a);
 }
 
-static void *run(void *arg)
+static void *action_thread(void *arg)
 {
 	struct action *a = arg;
 	struct slot *s;
 
 	pthread_mutex_lock(&a->lock);
 	while (!a->stopping) {
-		s = oldest(a);
+		s = oldest_queued(a);
 		if (s) {
-			serve(a, s);
+			run_order(a, s);
 			continue;
 		}
 		a->idle++;
@@ -329,16 +332,16 @@ static void *run(void *arg)
 
 static int start_thread(struct action *a)
 {
-	if (thread_start(&a->id[a->started], 0, run, a) != 0)
+	if (thread_start(&a->id[a->started], 0, action_thread, a) != 0)
 		return -GW_E_NOMEM;
 	a->started++;
 	a->threads++;
 	return 0;
 }
 
-/* ---- the main thread's side */
+/* ---- the caller's side ---- */
 
-static unsigned queued(const struct action *a)
+static unsigned count_queued(const struct action *a)
 {
 	unsigned n = 0;
 
@@ -347,12 +350,12 @@ static unsigned queued(const struct action *a)
 	return n;
 }
 
-/* To the end of the queue; a thread is there, or is started if it can be. */
+/* Adds to the end of the queue, and starts a thread if none is free. */
 static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
 
-	if (a->idle <= queued(a) && a->started < THREADS_MAX)
+	if (a->idle <= count_queued(a) && a->started < THREADS_MAX)
 		rc = start_thread(a);
 	if (rc && a->started == 0)
 		return rc;
@@ -362,7 +365,7 @@ static int enqueue(struct action *a, struct slot *s)
 	return 0;
 }
 
-static int take(struct action *a, const struct guard_order *o)
+static int queue_order(struct action *a, const struct guard_order *o)
 {
 	struct slot *s = &a->slot[o->worker];
 
@@ -380,7 +383,7 @@ int action_order(struct action *a, const struct guard_order *o)
 	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
 		return -GW_E_ARG;
 	pthread_mutex_lock(&a->lock);
-	rc = take(a, o);
+	rc = queue_order(a, o);
 	pthread_mutex_unlock(&a->lock);
 	return rc;
 }
@@ -423,9 +426,9 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 		s->outcome.ok = s->outcome.retry = false;
 		snprintf(s->outcome.message, sizeof(s->outcome.message), "%s", why_not);
 		s->state = DONE;
-		tell(a);
+		notify(a);
 	} else {
-		enqueue(a, s); /* a thread is there: it has learnt on one */
+		enqueue(a, s); /* this cannot fail: a thread exists, it ran learn */
 	}
 	pthread_mutex_unlock(&a->lock);
 }
@@ -469,7 +472,7 @@ void action_set_facts(struct action *a, const struct worker_facts *f)
 	pthread_mutex_unlock(&a->lock);
 }
 
-static bool idle(const struct action *a)
+static bool all_free(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++)
 		if (a->slot[i].state != FREE)
@@ -477,7 +480,8 @@ static bool idle(const struct action *a)
 	return true;
 }
 
-/* Who of those from at on is where: the one that is wanted there, or one that nobody wants. */
+/* The slot, from position at on, that belongs at that position; for a new worker one that no
+ * worker needs. */
 static unsigned find_slot(const int *is, const int *from, unsigned workers, unsigned at)
 {
 	for (unsigned k = at; k < POLICY_WORKERS; k++) {
@@ -493,7 +497,7 @@ static unsigned find_slot(const int *is, const int *from, unsigned workers, unsi
 	return at;
 }
 
-/* In place: a slot is large, and this must not fail. */
+/* Sorts in place: a slot is large, and this must not fail. */
 static void sort_slots(struct action *a, const int *from, unsigned workers)
 {
 	int is[POLICY_WORKERS];
@@ -521,7 +525,7 @@ bool action_idle(struct action *a)
 	bool is;
 
 	pthread_mutex_lock(&a->lock);
-	is = idle(a);
+	is = all_free(a);
 	pthread_mutex_unlock(&a->lock);
 	return is;
 }
@@ -531,7 +535,7 @@ int action_policy(struct action *a, const struct policy *p, const int *from)
 	int rc = -GW_E_STATE;
 
 	pthread_mutex_lock(&a->lock);
-	if (idle(a)) {
+	if (all_free(a)) {
 		sort_slots(a, from, p->workers);
 		a->policy = p;
 		rc = 0;
@@ -577,14 +581,15 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	return 0;
 }
 
-/* Is an order under way that must not be cut short?  A checkpoint would break the process that it is of. */
+/* Does an order run that must not be interrupted?  An interrupted checkpoint would break its
+ * process. */
 static bool must_wait(const struct action *a)
 {
 	for (unsigned i = 0; i < POLICY_WORKERS; i++) {
 		const struct slot *s = &a->slot[i];
 
 		if (s->state == RUNNING &&
-		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_WHOLE))
+		    policy_kind_is(a->policy->worker[s->order.worker].kind, KIND_ATOMIC))
 			return true;
 	}
 	return false;
@@ -612,7 +617,7 @@ int action_free(struct action *a, uint64_t timeout_ns)
 	pthread_mutex_unlock(&a->lock);
 	if (left)
 		return -GW_E_STATE;
-	/* Joined, not only counted: libraries that they used clean up as they end. */
+	/* Wait for the threads themselves: libraries clean up when a thread ends. */
 	for (unsigned i = 0; i < a->started; i++)
 		pthread_join(a->id[i], NULL);
 	pthread_cond_destroy(&a->work);

@@ -264,7 +264,7 @@ bool guard_step_verify(struct guard *g, struct guard_worker *w)
 static bool is_idempotent(const struct guard_worker *w)
 {
 	static const enum policy_trait twice[] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
-						   KIND_FORGETS };
+						   KIND_NEEDS_MODEL };
 
 	for (unsigned i = 0; i < sizeof(twice) / sizeof(twice[0]); i++)
 		if (policy_kind_is(w->policy->kind, twice[i]))

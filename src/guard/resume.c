@@ -148,9 +148,9 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
  * would keep it out for ever on a machine whose memory it fills.  Others read a file through buffers. */
 static uint64_t host_need(const struct guard_worker *w)
 {
-	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS);
-	bool there =
-		w->level != LEVEL_STOP && policy_kind_is(w->policy->kind, KIND_KEEPS) && !drops;
+	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS_AT_2);
+	bool there = w->level != LEVEL_STOP && policy_kind_is(w->policy->kind, KIND_TO_HOST) &&
+		     !drops;
 
 	return there ? 0 : STAGING;
 }

@@ -45,9 +45,10 @@ bool guard_is_fresh(const struct guard *g, const struct guard_worker *w)
 /* Some kinds cannot be told to load: who waits to see their bytes waits in vain. */
 bool guard_lazy(const struct guard_worker *w)
 {
-	if (policy_kind_is(w->policy->kind, KIND_SLEEPS))
+	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
 		return false;
-	return w->policy->resume == RESUME_LAZY || policy_kind_is(w->policy->kind, KIND_UNTOLD);
+	return w->policy->resume == RESUME_LAZY ||
+	       policy_kind_is(w->policy->kind, KIND_CANNOT_LOAD);
 }
 
 /* ---- entering states ---- */
