@@ -191,4 +191,4 @@ def test_an_id_needs_no_engine_to_be_found(world, container, tmp_path):
     with Guarded(world, config) as s:
         s.until("active")
         s.guard("evict", "ollama")
-        s.wait(lambda: "there is no socket of an engine at" in (s.worker()["why"] or ""))
+        s.wait(lambda: "there is no socket of a container engine at" in (s.worker()["why"] or ""))

@@ -30,12 +30,12 @@ static int fresh(void **state)
 }
 
 /* n seconds of the same. */
-static void looks(unsigned n, struct economy_look l)
+static void looks(unsigned n, struct economy_input l)
 {
 	while (n--) {
 		t.now += S;
 		l.now_ns = t.now;
-		economy_look(&t.e, &standard, &l);
+		economy_update(&t.e, &standard, &l);
 	}
 }
 
@@ -47,18 +47,18 @@ static struct economy_figures figures(const struct economy_options *o)
 	return f;
 }
 
-static const struct economy_look resident = {
+static const struct economy_input resident = {
 	.bytes = 20 * GIB, .runs = true, .idles = true, .alone = true, .power_w = 118
 };
-static const struct economy_look out = { .idle_out = true, .alone = true, .power_w = 75 };
+static const struct economy_input out = { .idle_out = true, .alone = true, .power_w = 75 };
 
 static void load(double watts, unsigned seconds)
 {
 	for (unsigned i = 1; i <= seconds; i++)
-		looks(1, (struct economy_look){ .bytes = 20 * GIB * i / seconds,
-						.runs = i > 1,
-						.alone = true,
-						.power_w = watts });
+		looks(1, (struct economy_input){ .bytes = 20 * GIB * i / seconds,
+						 .runs = i > 1,
+						 .alone = true,
+						 .power_w = watts });
 }
 
 static void until_it_is_learned_the_configuration_counts(void **state)
@@ -115,7 +115,7 @@ static void a_second_load_moves_the_figure(void **state)
 
 static void others_on_the_card_teach_nothing(void **state)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
 	(void)state;
 	a.alone = b.alone = false;
@@ -128,7 +128,7 @@ static void others_on_the_card_teach_nothing(void **state)
 
 static void a_card_without_a_power_figure_teaches_nothing(void **state)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
 	(void)state;
 	a.power_w = b.power_w = NAN;
