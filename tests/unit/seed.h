@@ -1,5 +1,5 @@
-/* seed: chance for properties that are held against brute force.  The seed is told, and GPUWARD_TEST_SEED gives it
- * again. */
+/* seed: random numbers for tests against brute force.  Each run prints its seed; set
+ * GPUWARD_TEST_SEED to repeat a run. */
 #ifndef GW_TEST_SEED_H
 #define GW_TEST_SEED_H
 

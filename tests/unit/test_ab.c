@@ -253,7 +253,7 @@ static void the_figures_are_those_of_the_paired_logarithms(void **state)
 	assert_true(isnan(e->bca.low)); /* six pairs */
 	assert_true(e->percentile.low > e->t.low && e->percentile.high < e->t.high);
 	assert_true(fabs(r.planned_pairs - ceil(7.85 * pow(sd / log(1.01), 2))) < 1e-9);
-	/* ten seconds each: energy and power tell the same, the product too, time nothing */
+	/* ten seconds each: energy and power agree, and so does the product; time shows nothing */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
 	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_CANNOT_TELL);

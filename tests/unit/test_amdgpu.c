@@ -454,7 +454,7 @@ static const struct tree_row people[] = {
 	/* on another GPU */
 	{ "proc/400/fd/3", "-> /dev/dri/renderD128" },
 	{ "proc/400/fdinfo/3", "drm-pdev:\t0000:04:00.0\ndrm-client-id:\t1\n" },
-	/* an old driver that tells nothing, on ours and on another */
+	/* an old driver that reports nothing, for our process and for another */
 	{ "proc/500/fd/3", "-> /dev/dri/card1" },
 	{ "proc/500/fdinfo/3", "pos:\t0\nflags:\t02\n" },
 	{ "proc/501/fd/3", "-> /dev/dri/card0" },

@@ -246,7 +246,7 @@ static void readiness_goes_red_when_readings_stop(void **state)
 	get("/-/ready?verbose", 200);
 	says("[+] history ok");
 	t.api.view.self.store_state = "the disk is full";
-	get("/-/ready?verbose", 200); /* figures are of now all the same */
+	get("/-/ready?verbose", 200); /* figures are current all the same */
 	says("[-] history the disk is full");
 }
 
@@ -363,14 +363,14 @@ static void a_window_measures_the_true_energy(void **state)
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(pushed.count, 2); /* it began, it ended */
 	assert_int_equal(pushed.id, 102);
-	/* it was told without its details: all that is before them */
+	/* it was logged without its details */
 	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json) - 1);
 	at("details.0.index", "1");
 	at("details.0.driver_version", "\"580.159.04\"");
 	at("details.0.evidence", "{}");
 	at("details.0.sensor.origin", "\"assumed\"");
 	assert_true(number("details.0.power_limit_watts") > 0);
-	assert_non_null(strstr(t.told_text, "prefill ended"));
+	assert_non_null(strstr(t.logged_text, "prefill ended"));
 	post(below("/stop"), "", 200); /* the same again */
 	assert_true(number("energy_joules.best") == joules);
 	get("/api/v1/windows", 200);
@@ -447,7 +447,7 @@ static void a_window_that_nobody_asks_for_ends_with_its_lease(void **state)
 	begin(TWO_GPUS);
 	open_window("{\"lease_seconds\":5}");
 	at("lease_seconds", "5");
-	for (int i = 0; i < 3; i++) { /* each time it begins anew */
+	for (int i = 0; i < 3; i++) { /* each time it starts again */
 		run_for(4);
 		get(opened, 200);
 		at("state", "\"open\"");

@@ -172,7 +172,7 @@ static void a_changed_file_is_named(void **state)
 	assert_int_equal(sum.same, 2); /* the figures still stand */
 }
 
-static void what_is_no_bundle_is_told(void **state)
+static void what_is_no_bundle_is_reported(void **state)
 {
 	struct bundle_summary sum;
 	struct bundle_about about = { 0 };
@@ -269,7 +269,7 @@ int main(void)
 		T(the_same_joules_to_the_bit),
 		T(what_was_cut_off_is_kept_and_said_so),
 		T(a_changed_file_is_named),
-		T(what_is_no_bundle_is_told),
+		T(what_is_no_bundle_is_reported),
 		cmocka_unit_test(a_recording_of_an_h200_gives_its_golden_joules),
 		cmocka_unit_test(sums_are_those_of_the_standard),
 		cmocka_unit_test(events_read_back_to_the_same_bits),

@@ -148,7 +148,7 @@ static void nineteen_of_twenty_lines_hold_the_truth(void **state)
 		w = make(&like, seed + i);
 		assert_int_equal(
 			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
-		all += !f.offset_alone; /* else it tells no gain */
+		all += !f.offset_alone; /* else there is no gain */
 		held += !f.offset_alone && fabs(f.gain - 1.05) <= 1.96 * f.gain_u;
 		free(w);
 	}
@@ -197,7 +197,7 @@ static void lines_hold_the_truth_also_where_neighbours_err_alike(void **state)
 		unsigned gain, pivot;
 
 		like.gain =
-			1.03; /* within what is assumed of a board: where no gain is told, that is */
+			1.03; /* within what is assumed for a board if the gain is unknown */
 		like.alike_w = rows[i].alike_w;
 		like.rho = rows[i].rho;
 		like.noise_w = rows[i].noise_w;
@@ -224,7 +224,7 @@ static void power_that_stands_still_gives_the_offset_alone(void **state)
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.offset_alone && f.gain == 1 && f.gain_u == 0.025);
 	assert_true(isnan(f.correlation) && f.lag_s == 0);
-	/* Right where it was measured: 301 W true are 291.2 W told. */
+	/* Right where it was measured: 301 W true are read as 291.2 W. */
 	assert_true(fabs(f.pivot_w + f.offset_w - 301) < 1);
 	free(w);
 }
@@ -393,7 +393,7 @@ static void the_offset_cancels_in_what_is_above_the_baseline(void **state)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
-	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor told it */
+	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor reported it */
 	struct baseline_net net;
 
 	(void)state;

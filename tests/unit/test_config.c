@@ -582,7 +582,7 @@ static void what_is_printed_reads_back_to_the_same(void **state)
 	}
 }
 
-static void the_origin_of_each_value_is_told(void **state)
+static void the_origin_of_each_value_is_reported(void **state)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
 	struct place *p = *state;
@@ -666,7 +666,7 @@ int main(void)
 		T(a_file_that_may_not_be_read_is_an_error),
 		T(addresses_are_checked),
 		T(what_is_printed_reads_back_to_the_same),
-		T(the_origin_of_each_value_is_told),
+		T(the_origin_of_each_value_is_reported),
 		T(every_flag_of_the_table_is_an_option_of_serve),
 		T(options_of_serve_become_flags),
 	};

@@ -218,7 +218,7 @@ static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
 
 /* ---- what it means ---- */
 
-static struct counter_reading told(double value, uint64_t before_ns, uint64_t after_ns)
+static struct counter_reading reading(double value, uint64_t before_ns, uint64_t after_ns)
 {
 	struct counter_reading r = { .value = 0, .before_ns = before_ns, .after_ns = after_ns };
 
@@ -228,8 +228,8 @@ static struct counter_reading told(double value, uint64_t before_ns, uint64_t af
 
 static void what_was_made_around_the_run_may_be_too_much(void **state)
 {
-	struct counter_reading first = told(100, 9 * NS_PER_S, 10 * NS_PER_S);
-	struct counter_reading last = told(1100, 18 * NS_PER_S, 19 * NS_PER_S);
+	struct counter_reading first = reading(100, 9 * NS_PER_S, 10 * NS_PER_S);
+	struct counter_reading last = reading(1100, 18 * NS_PER_S, 19 * NS_PER_S);
 	struct counter c;
 
 	(void)state;
@@ -241,8 +241,8 @@ static void what_was_made_around_the_run_may_be_too_much(void **state)
 
 static void a_count_that_does_not_grow_is_unknown(void **state)
 {
-	struct counter_reading first = told(500, 1, 2), same = told(500, 3, 4);
-	struct counter_reading less = told(20, 3, 4), none = told(0, 3, 4);
+	struct counter_reading first = reading(500, 1, 2), same = reading(500, 3, 4);
+	struct counter_reading less = reading(20, 3, 4), none = reading(0, 3, 4);
 	struct counter c;
 
 	(void)state;
@@ -259,7 +259,7 @@ static void a_count_that_does_not_grow_is_unknown(void **state)
 	assert_string_equal(c.why, "it ended");
 }
 
-/* Engine 0 was started anew, or went; engine 1 made more than it lost. */
+/* Engine 0 was restarted, or went; engine 1 made more than it lost. */
 static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
@@ -309,16 +309,16 @@ static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(v
 		/* it does: in the run */
 		{ "n_created{e=\"1\"} 1003.5\nn_total{e=\"0\"} 120\nn_total{e=\"1\"} 30\n", 50,
 		  1, 30, false, "" },
-		/* the one is told, the other is not */
+		/* one is reported, the other is not */
 		{ "n_total{e=\"0\"} 100\nn_total{e=\"1\"} 30\nn_total{e=\"2\"} 7\n"
 		  "n_created{e=\"2\"} 1003.5\n",
 		  37, 2, 37, true, "" },
-		/* long before the run: it was merely not told */
+		/* long before the run: it was only not reported */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 9000\nn_created{e=\"1\"} 400\n", NAN,
 		  0, 0, false,
 		  "one of its series (now 9000) was missing before the run, although it "
 		  "started 600 s earlier by the server's clock" },
-		/* started anew, and already further than before */
+		/* restarted, and already further than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
 		  "it was restarted during the run; the count before (100) is lost" },
 		/* nothing new; a line that cannot be read says nothing */

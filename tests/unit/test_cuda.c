@@ -33,7 +33,7 @@ static int each(void **state)
 	return 0;
 }
 
-static void a_load_fills_half_of_the_gpu_for_the_time_it_is_told(void **state)
+static void a_load_fills_half_of_the_gpu_for_the_time_it_is_given(void **state)
 {
 	struct cuda_load *c;
 	char message[256] = "";
@@ -104,7 +104,7 @@ static void a_drive_ends_when_it_was_told_to(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(a_load_fills_half_of_the_gpu_for_the_time_it_is_told,
+		cmocka_unit_test_setup(a_load_fills_half_of_the_gpu_for_the_time_it_is_given,
 				       each),
 		cmocka_unit_test_setup(
 			every_call_that_fails_is_a_sentence_and_leaves_nothing_open, each),

@@ -41,7 +41,7 @@ static void samples_alone_are_added_up(void **state)
 	assert_float_equal(t.measured_s, 10, 1e-9);
 }
 
-static void the_counter_replaces_what_samples_told(void **state)
+static void the_counter_replaces_what_samples_said(void **state)
 {
 	struct energy_total t;
 
@@ -79,7 +79,7 @@ static void it_never_falls(void **state)
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 10000, 3970); /* a tick behind */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
-	counter(&t, 11000, 12); /* the driver was loaded anew */
+	counter(&t, 11000, 12); /* the driver was loaded again */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 12000, 412);
 	assert_float_equal(energy_total_joules(&t), 2970 + 400, 1e-6);
@@ -120,7 +120,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(samples_alone_are_added_up),
-		cmocka_unit_test(the_counter_replaces_what_samples_told),
+		cmocka_unit_test(the_counter_replaces_what_samples_said),
 		cmocka_unit_test(samples_that_come_late_are_not_counted_twice),
 		cmocka_unit_test(it_never_falls),
 		cmocka_unit_test(a_hole_is_not_bridged_but_the_counter_has_it),

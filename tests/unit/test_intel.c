@@ -96,7 +96,7 @@ static void takes_power_from_the_energy_between_two_readings(void **state)
 	clock_step(&w->clock, NS_PER_S);
 	tree_put(&w->tree, PCI ARC "hwmon/hwmon4/energy1_input", "3000000\n");
 	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 2);
-	/* asleep in between: what was used meanwhile is no power of now */
+	/* asleep in between: energy used meanwhile says nothing about the current power */
 	tree_put(&w->tree, PCI ARC "power/runtime_status", "suspended\n");
 	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_ASLEEP);
 	tree_put(&w->tree, PCI ARC "power/runtime_status", "active\n");

@@ -194,7 +194,7 @@ static void what_is_no_number_is_left_alone(void **state)
 	assert_string_equal(end, " W");
 }
 
-static void a_document_that_does_not_fit_is_told(void **state)
+static void a_document_that_does_not_fit_is_reported(void **state)
 {
 	char mem[16];
 	struct buf small;
@@ -248,7 +248,7 @@ int main(void)
 		JSON_TEST(every_double_reads_back),
 		JSON_TEST(a_locale_with_a_decimal_comma_changes_nothing),
 		JSON_TEST(what_is_no_number_is_left_alone),
-		JSON_TEST(a_document_that_does_not_fit_is_told),
+		JSON_TEST(a_document_that_does_not_fit_is_reported),
 		JSON_TEST(what_is_json_already_is_taken_as_it_is),
 		JSON_TEST(nests_as_deep_as_it_says),
 	};

@@ -37,7 +37,7 @@ static int tear_down(void **state)
 static char story[256];
 static struct loop_source *other;
 
-static void tell(const char *word)
+static void note(const char *word)
 {
 	strncat(story, word, sizeof(story) - strlen(story) - 1);
 }
@@ -48,13 +48,13 @@ static void on_fd(void *arg, int fd, uint32_t events)
 
 	assert_true(events & EPOLLIN);
 	eventfd_read(fd, &n);
-	tell(arg);
+	note(arg);
 }
 
 static void on_timer(void *arg, uint64_t now_ns)
 {
 	assert_true(now_ns > 0);
-	tell(arg);
+	note(arg);
 }
 
 static void removes_the_other(void *arg, int fd, uint32_t events)
@@ -62,7 +62,7 @@ static void removes_the_other(void *arg, int fd, uint32_t events)
 	(void)arg;
 	(void)fd;
 	(void)events;
-	tell("removed ");
+	note("removed ");
 	loop_remove(other);
 	other = NULL;
 }
@@ -70,7 +70,7 @@ static void removes_the_other(void *arg, int fd, uint32_t events)
 static void stops(void *arg, uint64_t now_ns)
 {
 	(void)now_ns;
-	tell(arg);
+	note(arg);
 	loop_stop(loop);
 }
 
@@ -205,7 +205,7 @@ static struct loop_source *own;
 static void removes_itself(void *arg, uint64_t now_ns)
 {
 	(void)now_ns;
-	tell(arg);
+	note(arg);
 	loop_remove(own);
 }
 
@@ -223,7 +223,7 @@ static void a_callback_may_remove_itself(void **state)
 static void restarts_itself(void *arg, uint64_t now_ns)
 {
 	(void)now_ns;
-	tell(arg);
+	note(arg);
 	loop_set_time(own, 1);
 }
 
@@ -248,8 +248,8 @@ static void a_timer_that_restarts_itself_lets_others_in(void **state)
 
 static void on_signal(void *arg, int signal)
 {
-	tell(arg);
-	tell(signal == SIGUSR1 ? "one " : "two ");
+	note(arg);
+	note(signal == SIGUSR1 ? "one " : "two ");
 }
 
 static void signals_come_as_calls(void **state)

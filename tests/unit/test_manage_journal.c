@@ -15,8 +15,8 @@ static struct {
 	char id[16][128], json[16][1024];
 	unsigned count;
 	int keep_answer;
-	char told[64][600];
-	unsigned tells;
+	char event[64][600];
+	unsigned events;
 	struct manage_journal *journal;
 	struct manage_result result;
 	unsigned orders;
@@ -61,18 +61,18 @@ static void doc_forget(void *arg, const char *id)
 
 static void note(const char *uuid, const char *severity, const char *text)
 {
-	assert_true(fake.tells < 64);
-	snprintf(fake.told[fake.tells++], sizeof(fake.told[0]), "%s %s %s", severity,
+	assert_true(fake.events < 64);
+	snprintf(fake.event[fake.events++], sizeof(fake.event[0]), "%s %s %s", severity,
 		 uuid ? "gpu" : "machine", text);
 }
 
-static void doc_tell(void *arg, const char *uuid, const char *severity, const char *text)
+static void doc_log(void *arg, const char *uuid, const char *severity, const char *text)
 {
 	(void)arg;
 	note(uuid, severity, text);
 }
 
-static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_tell };
+static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_log };
 
 static void start(const char *text)
 {
@@ -163,10 +163,10 @@ static double now(unsigned q)
 	return sim_value(sim_take(GW_TIERS_COMMON | GW_TIER_HEALTH | GW_TIER_LIMITS, 0), q);
 }
 
-static bool told(const char *part)
+static bool logged(const char *part)
 {
-	for (unsigned i = 0; i < fake.tells; i++)
-		if (strstr(fake.told[i], part))
+	for (unsigned i = 0; i < fake.events; i++)
+		if (strstr(fake.event[i], part))
 			return true;
 	return false;
 }
@@ -190,9 +190,10 @@ static void what_was_changed_is_put_back_at_the_end(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
 	assert_int_equal(manage_journal_count(fake.journal), 0);
-	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; restored "
-			 "when the service stops"));
-	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
+	assert_true(
+		logged("info gpu token: the power limit is 400 W now; it was 700 W; restored "
+		       "when the service stops"));
+	assert_true(logged("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
 static void what_was_changed_is_put_back_after_a_crash(void **state)
@@ -252,8 +253,9 @@ static void what_somebody_else_set_is_left_alone(void **state)
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 	assert_int_equal(fake.count, 0);
-	assert_true(told("warning gpu gpuward: the power limit is 450 W; someone else changed "
-			 "it after gpuward set 400 W, so it is left unchanged"));
+	assert_true(
+		logged("warning gpu gpuward: the power limit is 450 W; someone else changed "
+		       "it after gpuward set 400 W, so it is left unchanged"));
 }
 
 static void after_somebody_else_theirs_is_the_old_value(void **state)
@@ -279,7 +281,7 @@ static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
 	put_all_back();
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), calls);
 	assert_int_equal(fake.count, 0);
-	assert_false(told("warning"));
+	assert_false(logged("warning"));
 }
 
 static void an_order_to_stay_stays(void **state)
@@ -363,7 +365,7 @@ static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	put_all_back();
 	assert_int_equal(fake.count, 1);
-	assert_true(told("warning gpu gpuward: the power limit could not be changed"));
+	assert_true(logged("warning gpu gpuward: the power limit could not be changed"));
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
 	crash();
 	put_all_back();
@@ -410,7 +412,7 @@ static void documents_that_are_not_ours_are_told_and_left(void **state)
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(manage_journal_load(fake.journal, bad[i][0], bad[i][1]),
 				 -GW_E_PARSE);
-	assert_int_equal(fake.tells, sizeof(bad) / sizeof(bad[0]));
+	assert_int_equal(fake.events, sizeof(bad) / sizeof(bad[0]));
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
@@ -528,7 +530,7 @@ static int engine_kept(void *engine, const char *kind, unsigned max,
 	return 0;
 }
 
-static uint64_t engine_tell(void *engine, const struct view_event *e)
+static uint64_t engine_log(void *engine, const struct view_event *e)
 {
 	(void)engine;
 	assert_string_equal(e->kind, "manage");
@@ -536,7 +538,7 @@ static uint64_t engine_tell(void *engine, const struct view_event *e)
 	return 1;
 }
 
-static const struct view_ops view_ops = { .tell = engine_tell,
+static const struct view_ops view_ops = { .tell = engine_log,
 					  .kept = engine_kept,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
@@ -594,7 +596,7 @@ static void without_the_flag_everything_is_refused(void **state)
 	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
 	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
 	assert_int_equal(fake.orders, 0);
-	assert_true(told("warning machine token asked for"));
+	assert_true(logged("warning machine token asked for"));
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"enabled\":false");
 	assert_in(body, "nvidia-smi --gpu-reset");
@@ -611,8 +613,8 @@ static void a_change_is_answered_with_evidence(void **state)
 	assert_int_equal(request.tries, 5);
 	assert_in(body, "\"before\":{\"watts\":700},\"after\":{\"watts\":400}");
 	assert_in(body, "\"changed\":true,\"verified\":true,\"restored_on_exit\":true");
-	assert_true(told("info gpu token asks for power-limit 400 W (request r1)"));
-	assert_true(told("info gpu token: the power limit is 400 W now"));
+	assert_true(logged("info gpu token asks for power-limit 400 W (request r1)"));
+	assert_true(logged("info gpu token: the power limit is 400 W now"));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);

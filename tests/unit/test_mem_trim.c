@@ -1,4 +1,4 @@
-/* What a library cleared goes back to the kernel, and it cannot tell. */
+/* Memory that a library cleared goes back to the kernel, and the library does not notice. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

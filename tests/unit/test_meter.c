@@ -267,7 +267,7 @@ static void a_bad_counter_gets_a_code_and_the_samples_take_over(void **state)
 
 /* ---- C9, C10: holes and clocks ---- */
 
-static void a_late_drain_leaves_a_hole_that_is_told(void **state)
+static void a_late_drain_leaves_a_hole_that_is_reported(void **state)
 {
 	const struct gw_energy *r;
 	double truth;
@@ -443,11 +443,11 @@ static void nothing_measured_is_no_zero(void **state)
 	assert_true(r->codes >> GW_CODE_NOT_SUPPORTED & 1);
 }
 
-static void a_trend_in_power_is_told(void **state)
+static void a_trend_in_power_is_reported(void **state)
 {
 	static const struct {
 		const char *world;
-		bool told;
+		bool reported;
 	} rows[] = {
 		{ WATTS("kind = \"ramp\"\nlow = 300\nhigh = 330\nfrom = 5\nlength = 40\n"),
 		  true },
@@ -464,7 +464,7 @@ static void a_trend_in_power_is_told(void **state)
 		begin();
 		sim_run_for(meter, 35);
 		r = end(&truth);
-		assert_int_equal(r->codes >> GW_CODE_NOT_STEADY & 1, rows[i].told);
+		assert_int_equal(r->codes >> GW_CODE_NOT_STEADY & 1, rows[i].reported);
 		gw_meter_stop(meter);
 		sim_close();
 		meter = NULL;
@@ -510,7 +510,7 @@ static void the_spread_of_power_fits_into_its_range(void **state)
 	}
 }
 
-/* ---- edges told afterwards ---- */
+/* ---- edges reported afterwards ---- */
 
 static void an_end_told_late_takes_nothing_from_after_it(void **state)
 {
@@ -630,7 +630,7 @@ static void a_gpu_that_hangs_from_the_start_hangs_nobody(void **state)
 	assert_int_equal(gw_meter_stop(meter), 0);
 	meter = NULL;
 	sim_unhang();
-	do /* until it is back: whoever closes before leaves the driver open */
+	do /* until it is back: a close before that leaves the driver open */
 		gw_snapshot_take(sim.snap, GW_TIER_FAST);
 	while (gw_snapshot_device(sim.snap, 0)->state == GW_DEVICE_STALLED);
 }
@@ -692,7 +692,7 @@ static void every_sensor_finds_its_rung(void **state)
 
 /* ---- C4: a load in step with a sensor that looks a quarter of the time ---- */
 
-static void a_load_in_step_with_the_sensor_is_seen_whole_and_told(void **state)
+static void a_load_in_step_with_the_sensor_is_seen_whole_and_reported(void **state)
 {
 	double worst = 0, worst_single = 0;
 
@@ -806,7 +806,7 @@ static void a_polled_load_without_a_counter_is_as_uncertain_as_it_varies(void **
 	}
 }
 
-/* A ring hides less, and without a counter nothing tells. */
+/* A sample buffer hides less; without a counter nothing shows it. */
 static void a_load_in_step_with_the_ring_is_inside_the_interval(void **state)
 {
 	static const double periods[] = { 0.02, 0.1 };
@@ -1068,8 +1068,8 @@ static void a_short_window_is_known_soon_after_its_end(void **state)
 	}
 }
 
-/* Told of the window in which it was done, of none before it and of none after. */
-static void clocks_set_inside_a_window_are_told(void **state)
+/* Reported for the window in which it happened, not for the ones before and after. */
+static void clocks_set_inside_a_window_are_reported(void **state)
 {
 	static const bool changed[] = { false, true, false };
 
@@ -1217,7 +1217,7 @@ int main(int argc, char **argv)
 		T(known_shapes_are_within_a_thousandth),
 		T(edges_between_ticks_are_found),
 		T(a_bad_counter_gets_a_code_and_the_samples_take_over),
-		T(a_late_drain_leaves_a_hole_that_is_told),
+		T(a_late_drain_leaves_a_hole_that_is_reported),
 		T(setting_the_wall_clock_changes_nothing),
 		T(a_ring_that_repeats_itself_is_read_once),
 		T(a_window_below_the_period_is_an_interval),
@@ -1225,7 +1225,7 @@ int main(int argc, char **argv)
 		T(windows_nest_and_overlap),
 		T(a_lost_gpu_keeps_what_was_measured),
 		T(nothing_measured_is_no_zero),
-		T(a_trend_in_power_is_told),
+		T(a_trend_in_power_is_reported),
 		T(the_spread_of_power_fits_into_its_range),
 		T(an_end_told_late_takes_nothing_from_after_it),
 		T(a_begin_told_late_still_has_its_counter),
@@ -1235,7 +1235,7 @@ int main(int argc, char **argv)
 		T(nonsense_is_refused),
 		T(every_window_of_a_row_knows_its_throttling),
 		T(every_sensor_finds_its_rung),
-		T(a_load_in_step_with_the_sensor_is_seen_whole_and_told),
+		T(a_load_in_step_with_the_sensor_is_seen_whole_and_reported),
 		sim_test(a_load_that_looks_steady_to_a_polled_sensor_may_be_far_off),
 		sim_test(a_load_in_step_with_the_ring_is_inside_the_interval),
 		sim_test(a_polled_load_without_a_counter_is_as_uncertain_as_it_varies),
@@ -1244,7 +1244,7 @@ int main(int argc, char **argv)
 		T(shares_of_processes_close),
 		T(threads_share_a_meter),
 		T(a_counter_that_is_not_there_is_known_to_who_asks_meanwhile),
-		T(clocks_set_inside_a_window_are_told),
+		T(clocks_set_inside_a_window_are_reported),
 		T(who_waits_for_a_window_shorter_than_a_sample_waits_less),
 		T(a_meter_starts_with_the_calls_it_needs),
 		T(an_open_window_costs_few_calls),

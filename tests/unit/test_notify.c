@@ -109,7 +109,7 @@ static void a_manager_that_went_away_does_not_matter(void **state)
 	notify_done(&n);
 }
 
-static void names_that_are_none_are_refused_and_told(void **state)
+static void names_that_are_none_are_refused_and_reported(void **state)
 {
 	static const char *const names[] = { "vsock:2:1", "relative", "/", "@" };
 	char long_name[200];
@@ -268,7 +268,7 @@ int main(void)
 		T(says_everything_in_the_words_of_the_protocol),
 		T(without_a_manager_it_does_nothing),
 		T(a_manager_that_went_away_does_not_matter),
-		T(names_that_are_none_are_refused_and_told),
+		T(names_that_are_none_are_refused_and_reported),
 		T(the_watchdog_is_ours_or_none),
 		T(none_are_ours_when_they_are_for_another_process),
 		T(sockets_are_taken_with_their_names),

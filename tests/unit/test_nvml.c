@@ -180,7 +180,7 @@ static void mig_instances_have_memory_of_their_own(void **state)
 	assert_int_equal(strncmp(d->mig[2].uuid, "MIG-", 4), 0);
 	assert_int_equal(gw_device_matches(d, d->mig[1].uuid), 1);
 	assert_absent(d, GW_Q_UTILIZATION_GPU, GW_ABSENT_NOT_SUPPORTED);
-	sim_step(31 * NS_PER_S); /* the scenario splits the board anew */
+	sim_step(31 * NS_PER_S); /* the scenario splits the board again */
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_true(d->mig_count > 0);
 	for (unsigned i = 0; i < d->mig_count; i++)

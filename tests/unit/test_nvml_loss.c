@@ -110,7 +110,7 @@ static void let_go_closes_every_handle_until_resume(void **state)
 	sim_close();
 }
 
-/* Before another has it we must not hold it; and whoever comes back is not waited for. */
+/* We must close it before another process gets it; we do not wait for its return. */
 static void
 a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void **state)
 {
@@ -364,7 +364,7 @@ static void a_close_that_stalls_is_followed_by_an_open(void **state)
 	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
-	d = sim_take(GW_TIERS_COMMON, 0); /* nothing of before: it was opened again */
+	d = sim_take(GW_TIERS_COMMON, 0); /* nothing from before: it was opened again */
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);

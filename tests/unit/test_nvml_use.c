@@ -35,13 +35,13 @@ static const struct process_use *of(int64_t pid, int n)
 	for (int i = 0; i < n; i++) {
 		if (use[i].pid != pid)
 			continue;
-		assert_null(found); /* one row a process */
+		assert_null(found); /* one row per process */
 		found = &use[i];
 	}
 	return found;
 }
 
-/* The mean of what the driver told, without repeats, by hand. */
+/* The mean of the driver's samples, without repeats, computed by hand. */
 static struct process_use brute(int64_t pid, uint64_t since_us)
 {
 	struct abi_process_utilization raw[512];
@@ -52,11 +52,12 @@ static struct process_use brute(int64_t pid, uint64_t since_us)
 	assert_int_equal(nvml_by_index(0, &h), 0);
 	assert_int_equal(nvml_process_utilization(h, raw, &n, since_us), 0);
 	for (uint32_t i = 0; i < n; i++) {
-		bool told = raw[i].pid != pid || raw[i].timestamp_us <= since_us;
+		bool known = raw[i].pid != pid || raw[i].timestamp_us <= since_us;
 
 		for (uint32_t k = 0; k < i; k++)
-			told |= raw[k].pid == pid && raw[k].timestamp_us == raw[i].timestamp_us;
-		if (told)
+			known |=
+				raw[k].pid == pid && raw[k].timestamp_us == raw[i].timestamp_us;
+		if (known)
 			continue;
 		r.sm_ratio += raw[i].sm / 100.0;
 		r.memory_ratio += raw[i].memory / 100.0;

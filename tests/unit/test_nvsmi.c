@@ -163,7 +163,7 @@ static void what_is_missing_has_its_reason(void **state)
 	assert_why(d, GW_Q_UTILIZATION_MEMORY, GW_ABSENT_INVALID); /* 101 % */
 	assert_why(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_ERROR);
 	assert_why(d, GW_Q_CLOCK_VIDEO, GW_ABSENT_INVALID);
-	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column tells it */
+	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column has it */
 	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may pass 100 % */
 	assert_value(d, GW_Q_COMPUTE_MODE, 3);
 	assert_int_equal(d->r.state, GW_DEVICE_OK);
@@ -259,7 +259,7 @@ static void a_lost_gpu_leaves_the_others_alone(void **state)
 	assert_why(b.slot[1], GW_Q_CLOCK_SM_MAX, GW_ABSENT_LOST);
 	assert_false(b.reopen);
 	mood("ok");
-	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as whoever reads it next will */
+	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as the next reader will */
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
 	assert_string_equal(b.slot[1]->r.message, "");
 	assert_value(b.slot[1], GW_Q_CLOCK_SM_MAX, 1980e6);

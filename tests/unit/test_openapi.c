@@ -1,5 +1,5 @@
 /* The description says what the table dispatches, and is JSON.  tests/e2e/openapi_check.py looks into
- * it further; GPUWARD_OPENAPI=FILE writes it there, GPUWARD_EXAMPLES=DIR the examples anew. */
+ * it further; GPUWARD_OPENAPI=FILE writes it to a file, GPUWARD_EXAMPLES=DIR writes the examples. */
 #include "api_fixture.h"
 
 #include "serve/openapi.h"
@@ -43,7 +43,7 @@ static void it_is_made_once(void **state)
 	assert_ptr_equal(fake.data, first);
 }
 
-static void no_memory_is_told(void **state)
+static void no_memory_is_reported(void **state)
 {
 	struct buf out;
 
@@ -147,7 +147,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		api_test(every_route_is_described_with_its_method),
 		api_test(it_is_made_once),
-		api_test(no_memory_is_told),
+		api_test(no_memory_is_reported),
 		api_test(files_for_others),
 	};
 

@@ -66,7 +66,7 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
-		{ 50, 60, 50, NULL }, /* beside us: another may be named */
+		{ 50, 60, 50, NULL }, /* next to us: another may be named */
 		{ 7, 70, 70, NULL },  /* itself, in its container */
 		{ 1, 80, 80, NULL },  /* the first of its container */
 		{ 50, 70, 0,
@@ -106,7 +106,7 @@ static void a_number_that_is_another_process_here_is_refused(void **state)
 	assert_non_null(strstr(message, "UNIX socket"));
 }
 
-/* By the number of who asks, whatever the words for people are. */
+/* By the pid of the peer, whatever the message says. */
 static int plays(int64_t pid, int64_t uid)
 {
 	return peer_process_game(&t.root, pid,

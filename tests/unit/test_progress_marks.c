@@ -152,7 +152,7 @@ static void times_between_iterations_are_the_latency(void **state)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.95), 94.55e-3, 1e-6);
 }
 
-static void what_is_no_mark_is_counted_and_the_first_told(void **state)
+static void what_is_no_mark_is_counted_and_the_first_is_reported(void **state)
 {
 	static const char *const bad[] = {
 		"nonsense\n",
@@ -263,7 +263,7 @@ int main(void)
 		T(lines_may_come_in_any_pieces),
 		T(a_part_counts_its_own_iterations_and_tokens),
 		T(times_between_iterations_are_the_latency),
-		T(what_is_no_mark_is_counted_and_the_first_told),
+		T(what_is_no_mark_is_counted_and_the_first_is_reported),
 		T(what_is_told_holds_no_control_characters),
 		T(a_line_without_end_is_one_bad_line),
 		T(more_parts_than_there_is_room_for_are_counted),

@@ -116,7 +116,7 @@ static void lists_energy_domains_once_each(void **state)
 	assert_string_equal(d[1].name, "");
 }
 
-static void keeps_a_mapped_domain_that_nothing_else_tells(void **state)
+static void keeps_a_mapped_domain_that_nothing_else_provides(void **state)
 {
 	struct rapl_domain d[2];
 
@@ -212,7 +212,7 @@ static void packages_and_memory_add_up_and_what_is_inside_does_not(void **state)
 	put_uj("intel-rapl:1", 2000 + 20000000);
 	put_uj("intel-rapl:1:0", 3000 + 300000);
 	put_uj("intel-rapl:2", 4000 + 900000000);      /* psys */
-	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* told twice */
+	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* reported twice */
 	rapl_read(&r);
 	assert_joules(1 + 20 + 0.3);
 	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);
@@ -437,7 +437,7 @@ static void powercap_goes_first(void **state)
 	assert_int_equal(r.count, 1);
 }
 
-static void what_powercap_refuses_perf_may_tell(void **state)
+static void what_powercap_refuses_perf_may_provide(void **state)
 {
 	(void)state;
 	open_pmu();
@@ -551,7 +551,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(lists_energy_domains_once_each),
-		T(keeps_a_mapped_domain_that_nothing_else_tells),
+		T(keeps_a_mapped_domain_that_nothing_else_provides),
 		T(lists_a_domain_that_it_cannot_read),
 		T(says_when_a_domain_may_not_be_read),
 		T(finds_no_domains_on_a_machine_without),
@@ -568,7 +568,7 @@ int main(void)
 		T(zones_of_one_name_are_counted_once),
 		T(the_power_pmu_is_read_where_powercap_is_not),
 		T(powercap_goes_first),
-		T(what_powercap_refuses_perf_may_tell),
+		T(what_powercap_refuses_perf_may_provide),
 		T(perf_alone_that_refuses_names_its_own_fix),
 		T(chiplets_of_one_package_are_one_counter_of_perf),
 		T(another_machines_files_open_no_counter_of_this_one),

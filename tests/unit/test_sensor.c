@@ -661,7 +661,7 @@ static void a_card_that_repeats_its_values_gets_a_reason(void **state)
 	assert_true(s.instant.changes < SENSOR_CHANGES);
 	assert_non_null(sensor_source_note(&s.instant));
 	assert_near(s.instant.period_s, 0.1, 1e-9); /* as assumed */
-	assert_null(sensor_source_note(&s.ring));   /* whose stamps tell */
+	assert_null(sensor_source_note(&s.ring));   /* its timestamps show it */
 	assert_int_equal(s.ring_entries, 119);
 	assert_near(s.ring_span_s, 2.36, 1e-6);
 	assert_near(s.ring_gap_p10_s, 0.02, 0.01);

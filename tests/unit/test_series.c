@@ -264,13 +264,13 @@ static void a_question_that_makes_no_sense_is_refused(void **state)
 
 /* ---- against brute force ---- */
 
-struct told {
+struct sample {
 	uint64_t t_ns;
 	double value;
 };
 
 /* Every bucket that is asked for, from the list of all samples. */
-static void assert_bucket(const struct told *all, const struct series_point *p)
+static void assert_bucket(const struct sample *all, const struct series_point *p)
 {
 	double sum = 0, min = INFINITY, max = -INFINITY;
 	unsigned count = 0;
@@ -291,7 +291,8 @@ static void assert_bucket(const struct told *all, const struct series_point *p)
 	assert_close(p->max, count ? max : NAN, 0);
 }
 
-static unsigned buckets_told(const struct told *all, uint64_t from, uint64_t to, uint64_t span)
+static unsigned buckets_expected(const struct sample *all, uint64_t from, uint64_t to,
+				 uint64_t span)
 {
 	uint64_t last = UINT64_MAX;
 	unsigned n = 0;
@@ -310,7 +311,7 @@ static unsigned buckets_told(const struct told *all, uint64_t from, uint64_t to,
 static void buckets_are_those_of_a_slow_and_plain_count(void **state)
 {
 	static const uint64_t spans[] = { S, 10 * S, 60 * S };
-	struct told *all = malloc(SAMPLES * sizeof(*all));
+	struct sample *all = malloc(SAMPLES * sizeof(*all));
 	struct series *s = make(1, 100, 4000, 400, 100);
 	struct series_point p[4000];
 	uint64_t seed = seed_of_run(), t = next(&seed) % (1000000 * S);
@@ -329,7 +330,7 @@ static void buckets_are_those_of_a_slow_and_plain_count(void **state)
 		uint64_t to = from + next(&seed) % (100 * span);
 		int n = series_query(s, 0, from, to, span, p, COUNT(p));
 
-		assert_int_equal(n, buckets_told(all, from, to, span));
+		assert_int_equal(n, buckets_expected(all, from, to, span));
 		for (int i = 0; i < n && i < 20; i++) {
 			assert_int_equal(p[i].span_ns, span);
 			assert_bucket(all, &p[i]);

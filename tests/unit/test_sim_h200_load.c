@@ -1,6 +1,6 @@
 /* One load for three sensors: the simulated H200 against recordings of a real one.
  *
- * A recording tells two things of the load of each 100 ms: its mean (the counter's increment)
+ * A recording shows two things about the load of each 100 ms: its mean (the counter's increment)
  * and what the sampler saw of it at one moment (the instant value).  Here one load is inferred
  * from both, and the simulator that is fed with it must give the recorded average, instant and
  * counter within 5 % at every tick, edges aside.  Left out is no more than with the load of the
@@ -46,7 +46,7 @@
 #define PARTS_MAX    512
 #define READINGS_MAX 512
 
-/* The boxcar that the profile has beside its sampler. */
+/* The boxcar that the profile has in addition to its sampler. */
 #define BOXCAR_S     0.025
 #define BOXCAR_LAG_S 0.010
 
@@ -81,7 +81,7 @@ struct reading {
 };
 
 static struct load load;
-static double moment_s[ROWS_MAX]; /* the sample that a row tells of; NAN: not known */
+static double moment_s[ROWS_MAX]; /* the sample that a row shows; NAN: not known */
 static bool held[ROWS_MAX];       /* rows that are no edge under the load of the counter */
 static int part_of[ROWS_MAX];     /* of each point of the load */
 static struct part part[PARTS_MAX];
@@ -232,10 +232,10 @@ static double nearest_moment(int i)
 static void find_moments(double from_s)
 {
 	for (int i = 0; i < rec.n; i++) {
-		bool told = renewed(i) && rec.row[i].begin_s >= from_s;
+		bool known = renewed(i) && rec.row[i].begin_s >= from_s;
 
-		held[i] = told && settled(i);
-		moment_s[i] = !told ? NAN : held[i] ? usual_moment(i) : nearest_moment(i);
+		held[i] = known && settled(i);
+		moment_s[i] = !known ? NAN : held[i] ? usual_moment(i) : nearest_moment(i);
 	}
 }
 

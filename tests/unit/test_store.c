@@ -172,7 +172,7 @@ static void see_event(void *arg, const struct view_event *e)
 	v->count++;
 }
 
-static uint64_t tell(struct store *s, const char *text)
+static uint64_t log_event(struct store *s, const char *text)
 {
 	struct view_event e = {
 		.wall_ns = T0, .kind = "driver", .uuid = NULL, .severity = "info", .text = text
@@ -188,14 +188,14 @@ static void events_have_ids_that_grow_for_ever(void **state)
 
 	(void)state;
 	assert_int_equal(store_last_event(s), 0);
-	assert_int_equal(tell(s, "one"), 1);
+	assert_int_equal(log_event(s, "one"), 1);
 	store_add_event(s, &(struct view_event){ .kind = "device-state",
 						 .uuid = GPU,
 						 .severity = "error",
 						 .text = "it's \"lost\"" });
 	assert_int_equal(store_events(s, 0, 100, see_event, &v), 2); /* not yet written */
 	commit(s);
-	tell(s, "three");
+	log_event(s, "three");
 	assert_int_equal(store_last_event(s), 3);
 	v = (struct seen){ 0 };
 	assert_int_equal(store_events(s, 0, 100, see_event, &v), 3);
@@ -209,7 +209,7 @@ static void events_have_ids_that_grow_for_ever(void **state)
 	assert_int_equal(run_sql("DELETE FROM event"), SQLITE_OK);
 	s = open_clean();
 	assert_int_equal(store_last_event(s), 3);
-	assert_int_equal(tell(s, "four"), 4);
+	assert_int_equal(log_event(s, "four"), 4);
 	store_close(s);
 }
 
@@ -245,7 +245,7 @@ static void the_latest_ten_thousand_events_are_kept(void **state)
 
 	(void)state;
 	for (unsigned i = 0; i < 10300; i++) {
-		tell(s, "again");
+		log_event(s, "again");
 		if (i % 500 == 0)
 			commit(s);
 	}
@@ -447,7 +447,7 @@ static void a_row_under_way_is_continued_after_a_restart(void **state)
 			commit(s);
 			store_close(s);
 			s = open_clean();
-			i -= 15; /* what had not been handed on is told again */
+			i -= 15; /* entries that were not handed over are sent again */
 		}
 	}
 	assert_int_equal(ask(s, T0, T0 + DAY, 0), 4000);
@@ -486,7 +486,7 @@ static void nothing_is_asked_that_makes_no_sense(void **state)
 
 /* ---- against brute force ---- */
 
-struct told {
+struct sample {
 	uint64_t t_ns;
 	double value;
 };
@@ -499,7 +499,7 @@ static void assert_close(double have, double want, double scale)
 	fail();
 }
 
-static unsigned brute(const struct told *all, unsigned n, uint64_t from, uint64_t to,
+static unsigned brute(const struct sample *all, unsigned n, uint64_t from, uint64_t to,
 		      uint64_t step, struct view_point *out)
 {
 	unsigned k = 0;
@@ -539,7 +539,7 @@ static void history_is_that_of_a_slow_and_plain_count(void **state)
 {
 	static const uint64_t steps[] = { 0, S, 7 * S, MIN, 90 * S, 5 * MIN, HOUR, 6 * HOUR };
 	enum { READINGS = 20000 };
-	struct told *all = calloc(READINGS, sizeof(*all));
+	struct sample *all = calloc(READINGS, sizeof(*all));
 	struct view_point *want = calloc(READINGS, sizeof(*want));
 	struct store *s = open_clean();
 	uint64_t seed = seed_of_run(), t = T0 + next(&seed) % DAY;
@@ -591,7 +591,7 @@ static void write_until_killed(int fd)
 	for (;;) {
 		n++;
 		store_set_count(s, "batches", (double)n);
-		tell(s, "batch");
+		log_event(s, "batch");
 		for (unsigned i = 0; i < 5; i++)
 			add(s, T0 + (n * 5 + i) * S, (double)n);
 		store_commit(s);
@@ -742,14 +742,14 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 
 		atomic_store(&fault.result, rows[i].result);
 		store_set_count(s, "n", i + 1);
-		tell(s, "while it failed");
+		log_event(s, "while it failed");
 		add(s, T0 + i * DAY, 1);
 		store_commit(s);
 		assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 		assert_non_null(strstr(store_state(s), rows[i].says));
 		assert_non_null(strstr(store_state(s), path));
 		assert_int_equal(store_dropped(s), dropped + 1);
-		tell(s, "still");
+		log_event(s, "still");
 		store_commit(s);
 		assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 		atomic_store(&fault.result, 0);
@@ -796,7 +796,7 @@ static void who_only_asks_is_told_that_it_was_tried_and_failed(void **state)
 
 	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
-	tell(s, "while it failed");
+	log_event(s, "while it failed");
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 	for (unsigned i = 0; i < 100; i++)
@@ -807,7 +807,7 @@ static void who_only_asks_is_told_that_it_was_tried_and_failed(void **state)
 	store_close(s);
 }
 
-/* A try that was under way when the disk was mended may still fail; the one after it does not. */
+/* A write that was running when the disk was repaired may still fail; the next one does not. */
 static int flush_when_mended(struct store *s)
 {
 	int rc;
@@ -824,12 +824,12 @@ static void a_disk_that_stays_full_takes_no_more_memory(void **state)
 	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	for (unsigned i = 0; i < 30000; i++) {
-		tell(s, "a sentence of some length, so that the queue is soon full");
+		log_event(s, "a sentence of some length, so that the queue is soon full");
 		store_commit(s);
 	}
 	assert_true(store_dropped(s) > 1000);
 	assert_int_equal(flush_when_mended(s), 0);
-	tell(s, "after");
+	log_event(s, "after");
 	commit(s);
 	assert_int_equal(store_last_event(s), 30001);
 	store_close(s);
@@ -877,7 +877,7 @@ static void where_nothing_can_be_written_it_works_in_memory(void **state)
 	assert_string_equal(store_state(s), message);
 	assert_false(store_lasting(s));
 	assert_true(store_count_known(s));
-	tell(s, "one");
+	log_event(s, "one");
 	add(s, T0, 5);
 	commit(s);
 	assert_int_equal(store_events(s, 0, 10, see_event, &v), 1);
@@ -898,7 +898,7 @@ static void leave_behind(void)
 
 		store_set_count(s, "n", 7);
 		store_set_count(s, "only before", 3);
-		tell(s, "before");
+		log_event(s, "before");
 		store_keep(s, "manage", "a", "{}", 2);
 		add(s, T0, 5);
 		commit(s);
@@ -926,7 +926,7 @@ static void assert_is_read_and_goes_on(struct store *s, const char *why, void (*
 	assert_int_equal(store_kept(s, "manage", 10, see_document, &v), 1);
 	assert_int_equal(ask(s, T0, T0, 0), 1);
 	store_set_count(s, "n", 9);
-	assert_int_equal(tell(s, "meanwhile"), last + 1);
+	assert_int_equal(log_event(s, "meanwhile"), last + 1);
 	store_forget(s, "manage", "a");
 	store_keep(s, "manage", "b", "{}", 2);
 	store_commit(s);
@@ -1020,7 +1020,7 @@ static void what_was_counted_while_it_was_locked_is_added(void **state)
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	assert_string_equal(store_state(s), "ok");
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 10);
-	store_set_count(s, "n", 4); /* it was not told yet that there is more */
+	store_set_count(s, "n", 4); /* the writer does not know yet that there is more */
 	commit(s);
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 11);
 	assert_false(store_lasting(s));
@@ -1078,11 +1078,11 @@ static void ids_that_could_not_be_written_are_not_given_again(void **state)
 	child = fork();
 	if (child == 0) {
 		s = open_clean();
-		tell(s, "written");
+		log_event(s, "written");
 		commit(s);
 		atomic_store(&fault.result, SQLITE_FULL);
 		for (unsigned i = 0; i < 50; i++)
-			last = tell(s, "lost");
+			last = log_event(s, "lost");
 		store_commit(s);
 		store_flush(s, PATIENCE);
 		_exit(write(ends[1], &last, sizeof(last)) == sizeof(last) ? 0 : 1);
@@ -1094,7 +1094,7 @@ static void ids_that_could_not_be_written_are_not_given_again(void **state)
 	close(ends[1]);
 	assert_int_equal(last, 51);
 	s = open_clean();
-	assert_true(tell(s, "after") > last);
+	assert_true(log_event(s, "after") > last);
 	last = store_last_event(s);
 	commit(s);
 	store_close(s);
@@ -1113,7 +1113,7 @@ static void a_full_disk_takes_a_new_file_later(void **state)
 	assert_non_null(strstr(message, "the disk is full"));
 	assert_true(store_lasting(s));
 	store_set_count(s, "n", 1);
-	tell(s, "one");
+	log_event(s, "one");
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
 	no_fault();
@@ -1152,7 +1152,7 @@ static void fill_file(void)
 	for (unsigned i = 0; i < 3 * 3600; i++) {
 		add(s, T0 + i * S, (double)((i * 7919) % 1000) / 7);
 		if (i % 600 == 0) {
-			tell(s, "filling");
+			log_event(s, "filling");
 			commit(s);
 		}
 	}
@@ -1209,7 +1209,7 @@ static void a_truncated_or_damaged_file_never_ends_us(void **state)
 		for (unsigned k = 0; k < 3; k++) {
 			ask(s, T0, T0 + DAY, k * MIN);
 			store_set_count(s, "n", 100 + k);
-			tell(s, "after");
+			log_event(s, "after");
 			for (unsigned j = 0; j < 70; j++)
 				add(s, T0 + DAY + (k * 100 + j) * S, 1);
 			store_commit(s);

@@ -107,7 +107,7 @@ static void only_the_latest_tick_is_kept(void **state)
 	stream_free(s);
 }
 
-static void topics_that_were_not_asked_for_neither_wake_nor_tell(void **state)
+static void topics_that_were_not_asked_for_neither_wake_nor_send(void **state)
 {
 	struct stream *s = new_stream(200);
 	struct follower f;
@@ -140,7 +140,7 @@ static void one_who_lags_more_than_the_ring_is_told_of_the_gap(void **state)
 	assert_null(strstr(text, "id: 1\n"));
 	assert_non_null(strstr(text, "id: 50\n"));
 	assert_string_equal(read_all(&f, 100), "");
-	/* One who comes back late is told as well; one who was up to date is not. */
+	/* A client that comes back late gets them as well; one that was up to date does not. */
 	follower_start(&late, s, 3, STREAM_EVENT, wake);
 	assert_non_null(strstr(read_all(&late, 100), "event: gap"));
 	follower_stop(&late);
@@ -169,7 +169,7 @@ static void a_message_that_is_being_sent_outlives_the_ring(void **state)
 	stream_free(s);
 }
 
-static void a_message_larger_than_the_ring_is_still_told(void **state)
+static void a_message_larger_than_the_ring_is_still_sent(void **state)
 {
 	struct stream *s = new_stream(10);
 	struct follower f;
@@ -252,10 +252,10 @@ int main(void)
 		cmocka_unit_test(a_message_has_id_event_and_data),
 		cmocka_unit_test(pieces_of_any_size_make_the_same_text),
 		cmocka_unit_test(only_the_latest_tick_is_kept),
-		cmocka_unit_test(topics_that_were_not_asked_for_neither_wake_nor_tell),
+		cmocka_unit_test(topics_that_were_not_asked_for_neither_wake_nor_send),
 		cmocka_unit_test(one_who_lags_more_than_the_ring_is_told_of_the_gap),
 		cmocka_unit_test(a_message_that_is_being_sent_outlives_the_ring),
-		cmocka_unit_test(a_message_larger_than_the_ring_is_still_told),
+		cmocka_unit_test(a_message_larger_than_the_ring_is_still_sent),
 		cmocka_unit_test(a_message_that_is_too_long_harms_nobody),
 		cmocka_unit_test(a_beat_is_for_those_who_wait_alone),
 		cmocka_unit_test(the_end_of_a_stream_lets_all_go),

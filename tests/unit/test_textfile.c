@@ -97,7 +97,7 @@ static void what_fails_is_news_once_and_so_is_its_end(void **state)
 	assert_non_null(strstr(message, path));
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_false(news);
-	assert_int_equal(files(), 1); /* nothing is left beside it */
+	assert_int_equal(files(), 1); /* nothing is left next to it */
 	assert_int_equal(rmdir(path), 0);
 	assert_int_equal(put("a 1\n"), 0);
 	assert_true(news);

@@ -387,7 +387,7 @@ static void write_file(const char *path, const char *text, size_t size)
 	fclose(f);
 }
 
-static void a_file_is_read_or_the_reason_is_told(void **state)
+static void a_file_is_read_or_the_reason_is_reported(void **state)
 {
 	char path[64];
 	struct toml *doc = NULL;
@@ -433,7 +433,7 @@ int main(void)
 		cmocka_unit_test(a_hostile_depth_is_refused_and_not_followed),
 		cmocka_unit_test(a_table_of_many_keys_is_read_in_linear_time),
 		cmocka_unit_test(the_text_needs_no_nul_behind_it),
-		cmocka_unit_test(a_file_is_read_or_the_reason_is_told),
+		cmocka_unit_test(a_file_is_read_or_the_reason_is_reported),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,4 @@
-/* A window of the service, as it is written and read back: whatever is told of a device must return. */
+/* A window of the service, written and read back: every field of a device must return. */
 #include "cli/window_read.h"
 #include "serve/render_sensor.h"
 

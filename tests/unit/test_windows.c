@@ -198,7 +198,7 @@ static void sixty_four_gpus_with_all_marks_keep_their_result(void **state)
 	assert_true(number("energy_joules.best") > 0);
 	assert_true(number("devices.63.energy_joules.best") > 0);
 	assert_int_equal(t.kept, 1);
-	assert_string_equal(t.told_severity, "info");
+	assert_string_equal(t.logged_severity, "info");
 }
 
 static void of_no_device_nothing_is_valid(void **state)
@@ -235,21 +235,21 @@ static void a_window_without_a_document_still_tells_its_sum(void **state)
 	assert_true(joules > 0);
 }
 
-static void one_that_cannot_be_kept_is_told(void **state)
+static void one_that_cannot_be_kept_is_reported(void **state)
 {
 	(void)state;
 	begin(TWO_GPUS);
 	opened("lost");
 	t.keep_answer = -GW_E_SIZE;
 	windows_meter_gone(t.api.windows, &t.api.view);
-	assert_string_equal(t.told_severity, "warning");
-	assert_non_null(strstr(t.told_text, "could not be kept"));
+	assert_string_equal(t.logged_severity, "warning");
+	assert_non_null(strstr(t.logged_text, "could not be kept"));
 }
 
 static void one_that_was_open_at_a_crash_is_told_at_the_next_start(void **state)
 {
 	struct windows_entry *e;
-	unsigned told;
+	unsigned logged;
 
 	(void)state;
 	begin(TWO_GPUS);
@@ -258,11 +258,11 @@ static void one_that_was_open_at_a_crash_is_told_at_the_next_start(void **state)
 	assert_int_equal(t.begun, 1);
 	windows_free(t.api.windows); /* all that is left is what was kept */
 	assert_int_equal(windows_new(&t.api.windows), 0);
-	told = t.told;
+	logged = t.logged;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
-	assert_int_equal(t.told, told + 1);
-	assert_string_equal(t.told_severity, "warning");
-	assert_non_null(strstr(t.told_text, t.begun_id));
+	assert_int_equal(t.logged, logged + 1);
+	assert_string_equal(t.logged_severity, "warning");
+	assert_non_null(strstr(t.logged_text, t.begun_id));
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(t.done, 1);
 	e = windows_find(t.api.windows, t.begun_id);
@@ -279,7 +279,7 @@ static void one_that_was_open_at_a_crash_is_told_at_the_next_start(void **state)
 	at("devices.1.index", "1");
 	says("\"begin_time\":\"");
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
-	assert_int_equal(t.told, told + 1);
+	assert_int_equal(t.logged, logged + 1);
 }
 
 static void one_that_ended_or_was_forgotten_is_no_crash(void **state)
@@ -395,7 +395,7 @@ int main(void)
 		api_test(sixty_four_gpus_with_all_marks_keep_their_result),
 		cmocka_unit_test(of_no_device_nothing_is_valid),
 		api_test(a_window_without_a_document_still_tells_its_sum),
-		api_test(one_that_cannot_be_kept_is_told),
+		api_test(one_that_cannot_be_kept_is_reported),
 		api_test(one_that_was_open_at_a_crash_is_told_at_the_next_start),
 		api_test(one_that_ended_or_was_forgotten_is_no_crash),
 		api_test(what_was_kept_is_listed_latest_first),
