@@ -235,7 +235,7 @@ static inline int end(void **state)
 	return sim_teardown(state);
 }
 
-#define api_test(f) cmocka_unit_test_teardown(f, end)
+#define API_TEST(name) TEST_FIXTURE(name, NULL, end)
 
 /* Time goes on, the meter works, the engine takes its readings. */
 static inline void pass(uint64_t until_ns)

@@ -3,15 +3,9 @@
 #ifndef GW_TEST_SEED_H
 #define GW_TEST_SEED_H
 
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <stdlib.h>
+#include "unit.h"
+
 #include <time.h>
-
-#include <setjmp.h>
-
-#include <cmocka.h>
 
 /* Another one in each run. */
 static inline uint64_t seed_of_run(void)
