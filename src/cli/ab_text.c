@@ -205,9 +205,9 @@ static void print_ending(const struct ab_report *r)
 		[AB_SHARED] = "somebody else used a GPU",
 	};
 	const struct ab_result *x = &r->result;
-	const char *reason = r->failed                ? "a run failed"
-			     : x->outcome == AB_GOING ? "it was interrupted"
-						      : why[x->outcome];
+	const char *reason = r->failed                  ? "a run failed"
+			     : x->outcome == AB_RUNNING ? "it was interrupted"
+							: why[x->outcome];
 	char dropped[64] = "", plan[64] = "";
 
 	if (x->repeats)

@@ -54,7 +54,7 @@ static void fill_device(struct measured_device *d, const struct bundle_found *f)
 	d->sensor = f->setup->sensor;
 	d->power_limit_w =
 		f->window->limits_begun ? f->window->limit_begin_w : f->setup->limit_w;
-	d->who = f->window->who;
+	d->who = f->window->shares;
 	d->processes = d->who.count > 0;
 	d->baseline.net_joules = unknown;
 	d->baseline.adjusted_joules = NAN;

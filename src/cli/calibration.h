@@ -9,6 +9,10 @@
 
 #include "measure/sensor.h"
 #include "serve/render_result.h"
+#include "progress_marks.h"
+#include "measure/event.h"
+
+#include <pthread.h>
 
 struct calibration {
 	struct trace trace;
@@ -28,5 +32,38 @@ void calibration_done(struct calibration *c);
 
 /* Gain, offset and what is uncertain of them, into the sensor. */
 void calibration_apply(const struct calibration *c, struct sensor *s);
+
+/* Calibration during `measure`: records what the sensor reports on the meter's thread, and fits
+ * the trace of the external meter to it after the last run. */
+
+struct run_calibration {
+	struct power_record *record; /* NULL: no calibration */
+	const char *path;
+	double accuracy_ratio;
+	pthread_mutex_t lock; /* protects record */
+	bool fitted;          /* fit and sensor are set */
+	struct calibration fit;
+	struct sensor sensor; /* of the GPU, calibrated */
+	char why[4600];       /* the error as a sentence */
+};
+
+/* Call it before the meter starts.  path NULL: the functions do nothing.  Returns 0 or
+ * -GW_E_NOMEM. */
+int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio);
+void run_calibration_done(struct run_calibration *c);
+
+/* Takes an event of the GPU; may be called on any thread. */
+void run_calibration_event(struct run_calibration *c, const struct event *e);
+
+/* Fits, and sets result->calibration; the runs stay unchanged.  Returns 0, or an error with a
+ * sentence in why. */
+int run_calibration_end(struct run_calibration *c, struct measured *result);
+
+/* Corrects the parts that a run marked. */
+void run_calibration_marks(const struct run_calibration *c, struct progress_marks *m);
+
+/* Saves it for later measurements of this card.  Returns 0, or an error with a sentence in
+ * why. */
+int run_calibration_keep(struct run_calibration *c);
 
 #endif

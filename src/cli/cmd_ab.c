@@ -6,7 +6,6 @@
 #include "ab_take.h"
 #include "ab_text.h"
 #include "clean_room.h"
-#include "cooldown.h"
 #include "term.h"
 #include "runner.h"
 #include "output.h"
@@ -239,7 +238,7 @@ static void tell_parts(struct comparison *x, enum ab_arm command, unsigned parts
 
 static void keep_look(struct comparison *x)
 {
-	const struct ab_estimate *e = ab_last_look(x->ab);
+	const struct ab_estimate *e = ab_last_interim(x->ab);
 	struct ab_report *r = &x->report;
 
 	if (e && r->looks < AB_LOOKS && (!r->looks || r->look[r->looks - 1].n != e->n))
@@ -378,7 +377,7 @@ static void describe(struct comparison *x)
 	r->simulated = gw_snapshot_status(x->c->snap)->simulated;
 	r->gate = x->o->fail_if;
 	r->part = x->o->part;
-	r->room = clean_room_told(x->room);
+	r->room = clean_room_record(x->room);
 	r->interrupted = x->runner.interrupted;
 	r->cool_s = x->cool.waited_s;
 	r->cool_late = x->cool.late;
@@ -412,7 +411,7 @@ static void say_ending(const struct comparison *x)
 			  x->why);
 		break;
 	case AB_SHARED: cli_error("the GPUs were not ours alone: %s", x->why); break;
-	case AB_GOING:
+	case AB_RUNNING:
 		if (x->runner.interrupted)
 			cli_error("interrupted by signal %d (%s)", x->runner.interrupted,
 				  strsignal(x->runner.interrupted));
@@ -430,7 +429,7 @@ static int finish(struct comparison *x, int code)
 	describe(x);
 	if (code == EXIT_OK)
 		code = x->runner.interrupted ? 128 + x->runner.interrupted
-		       : x->room && !measured_room_kept(clean_room_told(x->room))
+		       : x->room && !measured_room_kept(clean_room_record(x->room))
 			       ? EXIT_SHARED
 			       : ab_exit_code(x->ab);
 	x->report.exit_code = code;
@@ -486,7 +485,7 @@ static int start_meter(struct comparison *x)
 		cli_error("cannot measure: %s", gw_strerror(err));
 		return EXIT_FAILED;
 	}
-	meter_exclusive(x->runner.meter, x->o->require_exclusive);
+	meter_set_exclusive(x->runner.meter, x->o->require_exclusive);
 	return check_meters(x);
 }
 
@@ -604,7 +603,7 @@ static int run(struct cli *c)
 		.inherit = &x->inherit, .watch = watch, .arg = x, .watch_ns = WATCH_NS
 	};
 	x->runner.part = x->o->part;
-	x->cool = (struct cooldown){ .runner = &x->runner, .tell = tell_heat, .arg = x };
+	x->cool = (struct cooldown){ .runner = &x->runner, .report = tell_heat, .arg = x };
 	x->terminal = progress_possible(c->quiet) && !x->o->show_output;
 	x->lines = x->o->progress && !x->terminal && !c->quiet;
 	code = ab_plan_parse(x->o, &x->plan);

@@ -126,7 +126,7 @@ static void visit(void *arg, const struct bundle_found *f)
 static bool judge(const struct bundle_summary *s, const char *dir)
 {
 	if (s->sums && !s->whole)
-		cli_error("%s/%s is not as it was written", dir, s->spoilt);
+		cli_error("%s/%s is not as it was written", dir, s->changed_file);
 	if (!s->sums)
 		cli_error("%s was not finished: it has no SHA256SUMS", dir);
 	if (s->bad_lines)

@@ -138,8 +138,8 @@ static int reserve_once(const struct cli *c, struct remote *r, struct reservatio
 
 	buf_init(&body, 4096);
 	write_request(&body, c, reservation, wait_s);
-	err = remote_ask(r, "POST", "/api/v1/guard/reservations", body.p,
-			 (uint64_t)(wait_s * 1e9) + MARGIN_NS, message, sizeof(message));
+	err = remote_request(r, "POST", "/api/v1/guard/reservations", body.p,
+			     (uint64_t)(wait_s * 1e9) + MARGIN_NS, message, sizeof(message));
 	buf_done(&body);
 	if (err) {
 		cli_error("%s", message);
@@ -196,7 +196,7 @@ static void release_reservation(const struct cli *c, struct remote *r,
 	char path[128], message[700];
 
 	snprintf(path, sizeof(path), "/api/v1/guard/reservations/%s", reservation->id);
-	if (remote_ask(r, "DELETE", path, NULL, MARGIN_NS, message, sizeof(message)) != 0 &&
+	if (remote_request(r, "DELETE", path, NULL, MARGIN_NS, message, sizeof(message)) != 0 &&
 	    !c->quiet)
 		cli_error("%s (the service ends the reservation when this process ends)",
 			  message);

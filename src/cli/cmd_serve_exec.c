@@ -1,7 +1,8 @@
 /* serve: executes the service, which is a separate program because it needs libraries that no
  * other command needs.  It replaces this process, so that a service manager or a shell sees one
  * process. */
-#include "serve_exec.h"
+#include "cli.h"
+#include "guard_recover.h"
 #include "serve_options.h"
 
 #include <errno.h>
@@ -28,7 +29,8 @@ static const char *find_service(char *out, size_t size)
 	return access(out, X_OK) == 0 ? out : NULL;
 }
 
-int serve_exec(const struct cli *c)
+/* Returns an exit code, after printing an error, only if it cannot execute the service. */
+static int serve_exec(const struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
@@ -45,6 +47,12 @@ int serve_exec(const struct cli *c)
 }
 
 static int serve_run(struct cli *c)
+{
+	return serve_exec(c);
+}
+
+/* Reading the journal needs the libraries of the service. */
+int guard_recover(struct cli *c)
 {
 	return serve_exec(c);
 }

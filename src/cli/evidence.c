@@ -27,7 +27,7 @@ static void judge_readings(struct evidence *e)
 	if (!s->sums)
 		note(e, "%s was not finished: it has no SHA256SUMS", e->path);
 	else if (!s->whole)
-		note(e, "%s/%s is not as it was written", e->path, s->spoilt);
+		note(e, "%s/%s is not as it was written", e->path, s->changed_file);
 	if (s->bad_lines)
 		note(e, "%s: %llu lines of readings could not be read", e->path,
 		     (unsigned long long)s->bad_lines);

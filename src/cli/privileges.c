@@ -179,7 +179,7 @@ static const struct {
 	{ "companion", "actions that the guard's own user may not do",
 	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
 	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). You need it only for workers of "
-				"kind checkpoint, systemd or signal.",
+	  "kind checkpoint, systemd or signal.",
 	  companion },
 	{ "signal", "kind \"signal\" and levels 5 and 6 for workers of other users",
 	  USE_COMPANION, signals },

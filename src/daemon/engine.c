@@ -328,7 +328,7 @@ static void count_self(struct engine *e, const struct reading *r)
 	s->counts_known = store_count_known(e->config.store);
 }
 
-static uint64_t guard_tell(void *arg, const struct view_event *x)
+static uint64_t guard_emit(void *arg, const struct view_event *x)
 {
 	return engine_emit(arg, x);
 }
@@ -353,7 +353,7 @@ static void begin_guard(struct engine *e)
 								.store = e->config.store,
 								.ctx = e->view.ctx,
 								.settings = &e->guard,
-								.tell = guard_tell,
+								.emit = guard_emit,
 								.arg = e },
 				&e->guarding);
 	if (err) {
@@ -569,7 +569,7 @@ static int begin_reader(struct engine *e)
 	struct reader_config reader = { .options = e->config.options,
 					.interval_ns = e->config.interval_ns,
 					.cache_dir = e->config.cache_dir,
-					.came = engine_tick,
+					.ready = engine_tick,
 					.arg = e };
 
 	return reader_new(e->config.loop, &reader, &e->reader);
@@ -580,7 +580,7 @@ static int begin_settings(struct engine *e)
 	struct settings_config settings = { .loop = e->config.loop,
 					    .store = e->config.store,
 					    .reader = e->reader,
-					    .tell = emit_manage,
+					    .log = emit_manage,
 					    .arg = e };
 
 	return settings_new(&settings, &e->settings);

@@ -5,14 +5,13 @@
 #ifndef GW_DAEMON_EVENT_QUEUE_H
 #define GW_DAEMON_EVENT_QUEUE_H
 
+#include "base/mailbox.h"
 #include "device/event_watch.h"
-
-#include <pthread.h>
 
 #define EVENT_QUEUE 64
 
 struct event_queue {
-	pthread_mutex_t lock;
+	struct mailbox box; /* its news_fd is readable when events wait */
 	struct driver_event event[EVENT_QUEUE];
 	unsigned events;
 	unsigned lost, lost_xids; /* since the last event_queue_take() */
@@ -23,7 +22,7 @@ struct event_batch {
 	unsigned events, lost, lost_xids;
 };
 
-void event_queue_init(struct event_queue *q);
+int event_queue_init(struct event_queue *q); /* 0 or -GW_E_IO; event_queue_done() in any case */
 void event_queue_done(struct event_queue *q);
 
 /* From any thread. */

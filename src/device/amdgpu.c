@@ -122,21 +122,12 @@ static const struct drm_vendor amd = {
 _Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
 	       "one channel per row");
 
-static bool amd_present(struct backend *b)
-{
-	return drm_present(b, &amd);
-}
-
-static int amd_open(struct backend *b)
-{
-	return drm_open(b, &amd);
-}
-
 const struct backend_ops backend_amdgpu = {
 	.name = "amdgpu",
 	.vendor = GW_VENDOR_AMD,
-	.present = amd_present,
-	.open = amd_open,
+	.tables = &amd,
+	.present = drm_present,
+	.open = drm_open,
 	.close = drm_close,
 	.read = drm_read,
 	.processes = drm_processes,

@@ -69,6 +69,7 @@ struct device_event {
 struct backend_ops {
 	const char *name;
 	enum gw_vendor vendor;
+	const void *tables; /* constants of the backend, for code that several share */
 
 	/* Checks quickly, on the caller's thread, whether open() is worth calling. Opens,
 	 * starts and wakes nothing. Returns false, with the cause set, if not. NULL: always

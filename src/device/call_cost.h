@@ -32,8 +32,6 @@ unsigned call_cost_list(struct gw_ctx *ctx, struct call_cost *out, unsigned max)
 /* "GPU_IS_LOST"; "UNKNOWN" for the last code and beyond. */
 const char *call_cost_code_name(unsigned code);
 
-/* ---- for the backend ---- */
-
 struct call_cost_row {
 	_Atomic uint64_t count, total_ns, max_ns;
 	_Atomic uint32_t code[CALL_COST_CODES];

@@ -34,8 +34,6 @@ static struct opener *opener_of(struct backend *b)
 	return (struct opener *)((char *)b - offsetof(struct opener, b));
 }
 
-/* ---- opening ---- */
-
 static const struct backend_ops *backend_by_name(const char *name)
 {
 	for (unsigned i = 0; backend_table[i]; i++)
@@ -427,8 +425,6 @@ int context_refresh(struct gw_ctx *ctx)
 	return err;
 }
 
-/* ---- devices ---- */
-
 static void run_slot(void *arg)
 {
 	struct slot *s = arg;
@@ -486,8 +482,6 @@ int context_one(struct gw_ctx *ctx, struct slot *s, void (*fn)(void *slot))
 	return 0;
 }
 
-/* ---- the cause ---- */
-
 static enum gw_cause cause_text(char *out, size_t size, enum gw_cause cause, const char *detail)
 {
 	snprintf(out, size, "%s%s%s", gw_cause_info(cause)->sentence, *detail ? ": " : "",
@@ -527,8 +521,6 @@ enum gw_cause context_cause(const struct gw_ctx *ctx, char *out, size_t size)
 	return cause_text(out, size, GW_CAUSE_NO_GPU,
 			  "no NVIDIA library, and no NVIDIA, AMD or Intel GPU in /sys/bus/pci");
 }
-
-/* ---- the context ---- */
 
 static void free_ctx(struct gw_ctx *ctx)
 {

@@ -7,8 +7,6 @@
 #define GPUS_MAX     64
 #define CHANNELS_MAX 16
 
-/* ---- one device's files ---- */
-
 static struct drm_device *drm_of(const struct device *d)
 {
 	return d->priv;
@@ -55,8 +53,6 @@ int drm_read_number(struct device *d, enum drm_place place, const char *file, in
 		return -GW_E_NOENT;
 	return root_read_i64(root_of(d), path, ret);
 }
-
-/* ---- forms ---- */
 
 /* Lines such as "0: 500Mhz" or "S: 19Mhz *". */
 static int parse_level(const char *text, bool highest, double *ret)
@@ -130,8 +126,6 @@ static int parse_value(enum drm_form form, const char *text, double *ret)
 	default: return parse_number(text, ret);
 	}
 }
-
-/* ---- reading ---- */
 
 enum gw_absence drm_absence(long error)
 {
@@ -282,8 +276,6 @@ static bool still_present(struct device *d)
 						     : "no longer on the PCI bus");
 	return false;
 }
-
-/* ---- finding ---- */
 
 /* The folder of the driver's own sensors; i915 also has one per tile. */
 static void find_hwmon(struct device *d)
@@ -440,8 +432,6 @@ void drm_read(struct device *d, unsigned tiers)
 	}
 }
 
-/* ---- open and close ---- */
-
 static int open_gpu(struct backend *b, const struct drm_vendor *vendor,
 		    const struct pci_gpu *gpu, unsigned index)
 {
@@ -485,16 +475,19 @@ static void explain_none(struct backend *b, const struct pci_gpu *gpu, unsigned 
 			     gpu[0].driver);
 }
 
-bool drm_present(struct backend *b, const struct drm_vendor *vendor)
+bool drm_present(struct backend *b)
 {
+	const struct drm_vendor *vendor = b->ops->tables;
+
 	if (b->count || drm_pci_list(b->env->root, vendor->vendor, NULL, 0) > 0)
 		return true;
 	explain_none(b, NULL, 0);
 	return false;
 }
 
-int drm_open(struct backend *b, const struct drm_vendor *vendor)
+int drm_open(struct backend *b)
 {
+	const struct drm_vendor *vendor = b->ops->tables;
 	struct pci_gpu gpu[GPUS_MAX];
 	unsigned n = drm_pci_list(b->env->root, vendor->vendor, gpu, GPUS_MAX), found = 0;
 

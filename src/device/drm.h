@@ -36,8 +36,6 @@ unsigned drm_pci_list(const struct root *root, uint32_t vendor, struct pci_gpu *
 /* Is the device runtime suspended, or about to be? Does not wake it. */
 bool drm_asleep(const struct root *root, const char *pci);
 
-/* ---- a vendor as tables ---- */
-
 enum drm_place {
 	DRM_PCI,   /* the PCI device's folder                         */
 	DRM_HWMON, /* the folder of its driver's sensors */
@@ -99,9 +97,9 @@ struct drm_device {
 	uint64_t energy_uj, energy_ns; /* previous reading, for derive; ns 0: none */
 };
 
-/* The functions of struct backend_ops; present and open also take the vendor. */
-bool drm_present(struct backend *b, const struct drm_vendor *vendor);
-int drm_open(struct backend *b, const struct drm_vendor *vendor);
+/* The functions of struct backend_ops; ops->tables is the struct drm_vendor. */
+bool drm_present(struct backend *b);
+int drm_open(struct backend *b);
 void drm_close(struct backend *b);
 void drm_read(struct device *d, unsigned tiers);
 

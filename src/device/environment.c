@@ -384,8 +384,6 @@ int environment_collect(const struct root *root, const struct clock *clock,
 	return 0;
 }
 
-/* ---- containers and virtual machines: privileges are not needed, but show a little more ---- */
-
 struct pattern {
 	const char *in;   /* if a text contains this ... */
 	const char *name; /* ... the name is this */
@@ -519,8 +517,6 @@ bool environment_is_wsl(const struct root *root)
 		return false;
 	return strcasestr(release, "microsoft") || strstr(release, "WSL");
 }
-
-/* ---- virtual machine ---- */
 
 static bool hypervisor_flag(const struct root *root)
 {

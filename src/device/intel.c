@@ -131,21 +131,12 @@ static const struct drm_vendor intel = {
 _Static_assert(sizeof(rows) / sizeof(rows[0]) <= sizeof(((struct drm_device *)0)->channel),
 	       "one channel per row");
 
-static bool intel_present(struct backend *b)
-{
-	return drm_present(b, &intel);
-}
-
-static int intel_open(struct backend *b)
-{
-	return drm_open(b, &intel);
-}
-
 const struct backend_ops backend_intel = {
 	.name = "intel",
 	.vendor = GW_VENDOR_INTEL,
-	.present = intel_present,
-	.open = intel_open,
+	.tables = &intel,
+	.present = drm_present,
+	.open = drm_open,
 	.close = drm_close,
 	.read = drm_read,
 	.processes = drm_processes,

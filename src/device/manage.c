@@ -90,8 +90,6 @@ bool manage_privileged(const struct root *root, unsigned euid)
 	return at && sscanf(at + 8, "%" SCNx64, &set) == 1 && set >> CAP_SYS_ADMIN & 1;
 }
 
-/* ---- the two steps, on the call thread ---- */
-
 enum step { STEP_CHECK, STEP_SET, STEP_CANCELLED };
 
 struct manage_job {
@@ -340,8 +338,6 @@ static void set_step(void *arg)
 	/* The next snapshot reads it again. */
 	report_stamp(&d->r, GW_TIER_HEALTH | GW_TIER_LIMITS, 0);
 }
-
-/* ---- the caller's side ---- */
 
 static struct slot *find_slot(struct gw_ctx *ctx, const char *uuid)
 {

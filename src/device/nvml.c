@@ -100,8 +100,6 @@ static abi_return backend_called(struct backend *b, enum nvml_call call, abi_ret
 	(backend_calling(b, CALL_##fn), \
 	 backend_called(b, CALL_##fn, ((struct nvml *)(b)->priv)->call.fn(__VA_ARGS__)))
 
-/* ---- finding and loading the library ---- */
-
 /* The driver's own name comes first; the bare name is last, because it is usually the toolkit's
  * stub. */
 static const char *const candidates[] = {
@@ -213,8 +211,6 @@ static bool find_symbols(struct backend *b, struct nvml *n)
 	return true;
 }
 
-/* ---- why init failed ---- */
-
 /* Version of the library: it reports it without initialisation; otherwise its file name
  * contains it (".../libnvidia-ml.so.580.159.04"). */
 static void library_version(struct backend *b, char *out, size_t size)
@@ -274,8 +270,6 @@ static void init_failed(struct backend *b, abi_return code)
 			     nvml_code_name(code, name), *clean ? ", " : "", clean);
 	}
 }
-
-/* ---- devices ---- */
 
 typedef abi_return fn_text(abi_device, char *, uint32_t);
 
@@ -484,8 +478,6 @@ static int open_device(struct backend *b, unsigned index)
 	return 0;
 }
 
-/* ---- loss and return ---- */
-
 static void retry_later(struct device *d, uint64_t now)
 {
 	struct nvml_device *nd = nvml_device_of(d);
@@ -535,8 +527,6 @@ void nvml_find_again(struct device *d)
 	else
 		retry_later(d, now);
 }
-
-/* ---- open and close ---- */
 
 static void read_versions(struct backend *b)
 {

@@ -172,8 +172,6 @@ enum gw_absence nvml_processes(struct device *d, struct usage_list *l, int *ret_
 	return why;
 }
 
-/* ---- utilisation ---- */
-
 /* The driver wants memory for its whole buffer (72 entries on an H200) but reports a wrong size
  * when asked (always 100). So call it with a buffer, and again with the size that it requires.
  */

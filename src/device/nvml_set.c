@@ -75,8 +75,6 @@ static int finish_call(struct device *d, enum nvml_call call, abi_return code, c
 	return error_of(code);
 }
 
-/* ---- reading ---- */
-
 typedef abi_return fn_u32(abi_device, uint32_t *);
 
 static int get_u32(struct device *d, enum nvml_call call, double *ret, char *detail,
@@ -136,8 +134,6 @@ int nvml_get(struct device *d, enum manage_what what, double ret[2], char *detai
 	default: return 0; /* not readable */
 	}
 }
-
-/* ---- writing ---- */
 
 static abi_return set_power_limit(struct device *d, double watts, enum nvml_call *call)
 {

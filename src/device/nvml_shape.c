@@ -274,8 +274,6 @@ static abi_return read_capability(struct device *d, const struct nvml_reader *ro
 	return code;
 }
 
-/* ---- field values ---- */
-
 /* Reads the value by its type: the union as 64 bits would show a 4-byte -8 as 4294967288. */
 static bool field_number(const struct abi_field_value *f, double *ret)
 {
@@ -350,8 +348,6 @@ static abi_return read_fields(struct device *d, const struct nvml_reader *row)
 		store_field(d, &fields[at[i]], &values[i]);
 	return worst_field(values, n);
 }
-
-/* ---- GPM: the difference of two driver samples, more than 100 ms apart ---- */
 
 static const struct {
 	uint8_t q;
@@ -445,8 +441,6 @@ static abi_return gpm_read(struct device *d, const struct nvml_reader *row)
 	nd->gpm_ns = now;
 	return ABI_SUCCESS;
 }
-
-/* ---- by shape ---- */
 
 void nvml_shape_absent(struct device *d, const struct nvml_reader *row, enum gw_absence why)
 {

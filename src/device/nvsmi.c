@@ -57,8 +57,6 @@ struct nvsmi_device {
 	enum gw_absence power_why;
 };
 
-/* ---- running it ---- */
-
 static const char *const programs[] = {
 	"nvidia-smi",
 	"/usr/bin/nvidia-smi",
@@ -154,8 +152,6 @@ static bool is_fresh(const struct backend *b, const struct answer *a, unsigned u
 	return a->number != 0 && a->number != used && age_ns < FRESH_NS;
 }
 
-/* ---- reading the answer ---- */
-
 /* Copies the next line of *text to out; false at the end. Ignores a last line that was cut. */
 static bool next_line(const char **text, char *out, size_t size)
 {
@@ -247,8 +243,6 @@ static const char *detail_of(const struct answer *a, char out[static 120])
 		snprintf(out, 120, "nvidia-smi: %.*s", n < 100 ? n : 100, text);
 	return out;
 }
-
-/* ---- open and close ---- */
 
 static bool ensure_priv(struct device *d)
 {
@@ -376,8 +370,6 @@ static int nvsmi_open(struct backend *b)
 	return err;
 }
 
-/* ---- reading ---- */
-
 /* PCI id of one of our GPUs that is suspended and must not be woken, or NULL. */
 static const char *find_suspended(const struct backend *b)
 {
@@ -479,8 +471,6 @@ unlock:
 	pthread_mutex_unlock(&n->lock);
 }
 
-/* ---- processes ---- */
-
 static bool read_app(char *line, const char *uuid, struct usage *ret)
 {
 	char *fields[3];
@@ -554,8 +544,6 @@ unlock:
 	pthread_mutex_unlock(&n->lock);
 	return why;
 }
-
-/* ---- power samples ---- */
 
 static void store_sample(struct nvsmi_device *nd, const struct nvsmi_reading *r)
 {

@@ -38,8 +38,6 @@ const char *nvsmi_stream_query(const struct nvsmi_stream *s)
 			       "power.draw.instant";
 }
 
-/* ---- the process ---- */
-
 static void update_cpu(struct nvsmi_stream *s)
 {
 	struct timespec t;
@@ -93,8 +91,6 @@ bool nvsmi_stream_start(struct nvsmi_stream *s, const char *program, uint64_t no
 	s->first_line_timeout_ns = first_line_timeout_ns;
 	return true;
 }
-
-/* ---- lines ---- */
 
 /* "2026/11/15 06:31:36.123" */
 static bool parse_stamp(const char *text, int64_t *ret_us)

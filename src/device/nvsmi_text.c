@@ -159,8 +159,6 @@ unsigned nvsmi_column_tiers(unsigned c)
 	return gw_quantity_info(columns[c].target)->tier;
 }
 
-/* ---- lines ---- */
-
 /* The quoted field at p, the opening quote; its text is moved over the quotes. */
 static char *unquote(char *p, char **ret_field)
 {
@@ -206,8 +204,6 @@ unsigned nvsmi_split(char *line, char **fields, unsigned cap)
 	}
 	return n;
 }
-
-/* ---- fields ---- */
 
 enum gw_absence nvsmi_absence(const char *field)
 {
@@ -313,8 +309,6 @@ void nvsmi_apply(struct report *r, unsigned c, const char *field)
 		report_miss(r, col->target, GW_ABSENT_INVALID);
 	}
 }
-
-/* ---- answers ---- */
 
 enum gw_cause nvsmi_cause(const char *text)
 {

@@ -19,8 +19,6 @@
 #define ZONES_MAX 64
 #define CPUS_MAX  64 /* one per package or die */
 
-/* ---- powercap ---- */
-
 /* A zone's folder is "intel-rapl:0" or "intel-rapl-mmio:0:1"; a name without a number is the
  * controller. */
 static bool is_zone(const char *name)
@@ -207,8 +205,6 @@ static void open_zones(struct rapl *r)
 	}
 }
 
-/* ---- perf ---- */
-
 #ifndef RAPL_PERF_OPEN /* a test defines its own */
 static int perf_open(uint32_t type, uint64_t config, int cpu)
 {
@@ -348,8 +344,6 @@ static void open_perf(struct rapl *r)
 		for (unsigned i = 0; i < n; i++)
 			open_event(r, &events[e], (uint32_t)type, cpu[i], dies);
 }
-
-/* ---- both sources ---- */
 
 static bool any_package(const struct rapl *r)
 {

@@ -31,8 +31,6 @@ struct rapl_domain {
  * listed once. A domain that we may not read has reason no_permission. */
 unsigned rapl_list(const struct root *root, struct rapl_domain *out, unsigned cap);
 
-/* ---- joules since the start ---- */
-
 #define RAPL_COUNTERS_MAX 64
 
 enum rapl_kind {

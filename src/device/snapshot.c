@@ -79,8 +79,6 @@ static int reserve_entries(struct gw_snapshot *s, unsigned n)
 	return 0;
 }
 
-/* ---- status ---- */
-
 static const char *copy_text(char *out, size_t size, const char *text)
 {
 	snprintf(out, size, "%s", text);
@@ -134,8 +132,6 @@ static void fill_status(struct gw_snapshot *s)
 	st->opens = ctx->opens;
 	s->generation = ctx->generation;
 }
-
-/* ---- taking ---- */
 
 static void read_slot(void *arg)
 {
@@ -245,8 +241,6 @@ out:
 	pthread_mutex_unlock(&ctx->lock);
 	return err;
 }
-
-/* ---- reading ---- */
 
 const struct gw_status *gw_snapshot_status(const struct gw_snapshot *snap)
 {

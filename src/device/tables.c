@@ -85,8 +85,6 @@ const struct gw_cause_info *gw_cause_info(unsigned cause)
 	return &causes[cause < GW_CAUSES ? cause : GW_CAUSE_NONE];
 }
 
-/* ---- names of enum values and mask bits ---- */
-
 struct value_name {
 	unsigned quantity;
 	unsigned value;

@@ -38,7 +38,7 @@ def test_an_idle_gpu_has_one_and_it_is_kept(env):
     assert shown[0]["power_watts"] == b["power_watts"]
     assert shown[0]["taken_utc"] == b["taken_utc"]
     assert shown[1]["power_watts"] is None
-    assert shown[1]["message"] == "none was taken"
+    assert shown[1]["message"] == "none is stored"
 
 
 def test_runs_of_one_result_are_told_above_idle_as_one_mean(env, tmp_path):

@@ -144,7 +144,7 @@ def test_the_fit_is_recorded(measured):
     assert (bundle / "calibration.csv").read_bytes() == trace.read_bytes()
     assert sensor["calibrated"] and sensor["gain"] == fit["gain"]
     assert sensor["pivot_watts"] == fit["pivot_watts"]
-    assert "Calibrated" in done.stderr and "the sensor itself says" in done.stderr
+    assert "Calibrated" in done.stderr and "uncalibrated energy" in done.stderr
 
 
 def test_what_was_kept_is_used_by_the_next_measurement(measured):
@@ -155,7 +155,7 @@ def test_what_was_kept_is_used_by_the_next_measurement(measured):
     check("measure", again)
     device, fit = again["runs"][0]["devices"][0], doc["calibration"]
     assert again["calibration"] is None and device["sensor"]["calibrated"]
-    assert "before: gain" in done.stderr
+    assert "earlier: gain" in done.stderr
     assert device["energy_joules"]["best"] == pytest.approx(
         fit["gain"] * device["energy_raw_joules"] + fit["offset_watts"] * again["runs"][0]["seconds"])
     shown = gpuward("characterise", "--show", f"--simulate={folder / 'off.toml'}", env=env).stdout
@@ -271,14 +271,14 @@ def test_a_bad_head_is_refused_before_anything_is_measured(tmp_path):
 def test_a_pipe_that_nobody_writes_to_keeps_nobody(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     done = gpuward("measure", "--simulate=h200", "--calibrate", tmp_path / "pipe", "--", "sleep", "0.1")
-    assert done.returncode == USAGE and "is no file" in done.stderr
+    assert done.returncode == USAGE and "is not a regular file" in done.stderr
 
 
 def test_a_result_that_cannot_be_calibrated_is_not_lost(tmp_path):
     trace = write(tmp_path / "old.csv", [(1e9 + k, 300) for k in range(60)])
     done = gpuward("measure", "--simulate=h200", "--json", "--calibrate", trace, "--", "sleep", "0.4")
     assert done.returncode == FAILED and "the result is not calibrated" in done.stderr
-    assert "with --bundle, gpuward recompute --calibrate can" in done.stderr
+    assert "with --bundle you could use gpuward recompute --calibrate" in done.stderr
     doc = json.loads(done.stdout)
     assert doc["calibration"] is None and doc["runs"][0]["energy_joules"]["best"] > 0
     assert not doc["runs"][0]["devices"][0]["sensor"]["calibrated"]
@@ -338,8 +338,8 @@ def test_net_energy_does_not_know_the_gain_that_the_calibration_does_not(tmp_pat
 
 
 def test_options_that_say_nothing_are_refused(tmp_path):
-    for words, sentence in ((["measure", "--simulate=two-gpus", "--calibrate", "x.csv", "--", "true"], "about one GPU"),
-                            (["measure", "--calibrate-keep", "--", "true"], "that is missing"),
+    for words, sentence in ((["measure", "--simulate=two-gpus", "--calibrate", "x.csv", "--", "true"], "with one GPU"),
+                            (["measure", "--calibrate-keep", "--", "true"], "needs --calibrate"),
                             (["measure", "--calibrate=x", "--calibrate-accuracy=lots", "--", "true"], "per cent"),
                             (["recompute", "--device", "1", tmp_path], "that is missing")):
         done = gpuward(*words)

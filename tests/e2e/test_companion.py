@@ -586,7 +586,7 @@ def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(
         assert companion.state(worker.pid) == 2
         s.stop(signal.SIGKILL)
         done = s.recover()
-        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
         assert companion.state(worker.pid) == 0
         assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
 

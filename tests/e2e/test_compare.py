@@ -685,7 +685,7 @@ def test_runs_with_and_without_a_clean_room_are_compared_with_a_warning(tmp_path
 
 
 def test_a_room_that_was_lost_is_told_with_the_reason_once(tmp_path):
-    lost = in_room(result("b", trials=2), broken="somebody released it after 3 s")
+    lost = in_room(result("b", trials=2), broken="someone released it after 3 s")
     lost["runs"][1]["part"] = "decode"  # a row of its own, of the same file
     b = save(tmp_path, "b.json", lost)
     got, doc = rows(b)
@@ -693,7 +693,7 @@ def test_a_room_that_was_lost_is_told_with_the_reason_once(tmp_path):
     told = [n for n in doc["notes"] if "clean room" in n]
     assert len(told) == 1
     assert told[0].endswith(
-        "b.json: the clean room was not kept: worker ollama: somebody released it after 3 s")
+        "b.json: the clean room was not kept: worker ollama: someone released it after 3 s")
     a = save(tmp_path, "a.json", in_room(result("a")))
     assert "(a: 1 of 1, b: 0 of 1, b (decode): 0 of 1)" in compare(a, b).stdout
 

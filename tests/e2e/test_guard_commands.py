@@ -34,7 +34,7 @@ def explained(s, *parts):
 
 
 def test_evict_and_resume_by_hand(s, worker):
-    assert "asked to evict" in s.guard("evict", "ollama", "--reason", "maintenance").stdout
+    assert "requested evict" in s.guard("evict", "ollama", "--reason", "maintenance").stdout
     s.until("evicted")
     assert s.worker()["mask"] == ["manual"]
     assert "maintenance" in s.get("/api/v1/events").text
@@ -88,12 +88,12 @@ def both(world, workers):
 def test_while_it_is_paused_no_worker_moves_and_the_status_says_why(world, workers, both):
     s = both
     said = s.guard("pause", "--forever", "--reason", "a demonstration").stdout
-    assert "gpuward guard release ends it" in said
+    assert "to end this, run gpuward guard release" in said
     with Contender(world, 14 * GIB):
         s.wait(lambda: all("hold active masks contention" in s.worker(n)["why"] for n in ("a", "b")))
         assert all(w.acted() == [] for _, w in workers)
         shown = s.guard("status").stdout
-        assert "active, for ever" in shown and "hold active masks contention" in shown
+        assert "active, no end" in shown and "hold active masks contention" in shown
         s.restart()  # it outlives the service
         s.wait(lambda: s.worker("a")["hold"] == "active")
         assert all(w.acted() == [] for _, w in workers)
@@ -105,7 +105,7 @@ def test_while_it_is_paused_no_worker_moves_and_the_status_says_why(world, worke
 def test_a_snooze_ends_when_its_time_is_over(world, workers, both):
     s = both
     began = time.monotonic()
-    assert "For 2 s only heat and faults move anybody" in s.guard("snooze", "1.5s").stdout
+    assert "For 2 s only heat and faults move workers" in s.guard("snooze", "1.5s").stdout
     left = s.worker("b")["hold_until_seconds"]
     assert 0 < left <= 1.5 if left is not None else time.monotonic() - began > 1.5
     with Contender(world, 14 * GIB):
@@ -117,7 +117,7 @@ def test_a_snooze_ends_when_its_time_is_over(world, workers, both):
 
 def test_one_worker_alone_can_be_snoozed(world, workers, both):
     s = both
-    assert "b: asked to hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
+    assert "b: requested hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("none", "active")
     with Contender(world, 14 * GIB):
         s.until("evicted", name="a")
@@ -169,9 +169,9 @@ def test_a_reservation_and_a_hold_say_whose_they_are_and_until_when(s):
     text = explained(s, "or its time is over")
     assert re.search(r"Next possible change by itself: in (10|9|8) min\.", text), text
     s.guard("hold", "evicted", "ollama", "--for", "1h")
-    left = r"(1 h|5\d min) more"
-    assert re.search(f"evicted, {left}", s.guard("status").stdout)
-    assert re.search(rf"Override: it is held evicted for {left}\.", explained(s, "Reason against it: manual"))
+    left = r"(1 h|5\d min)"
+    assert re.search(f"evicted, {left} left", s.guard("status").stdout)
+    assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
 
 
 def test_a_schedule_says_its_hours(world, worker):
@@ -202,7 +202,7 @@ def test_a_dry_run_says_would_be_and_tells_the_memory_that_is_held(world, worker
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
         s.until("active")
         said = s.guard("evict", "ollama").stdout
-        assert said.endswith(" (mode dry-run: nothing is done)\n"), said
+        assert said.endswith(" (mode dry-run: the worker is not moved)\n"), said
         s.until("evicted")
         shown = s.guard("status").stdout
         assert "would be: evicted" in shown and "10.0 GiB" in shown and "10240 MiB would be free" in shown
@@ -219,8 +219,8 @@ def test_on_simulated_gpus_nothing_is_done_unless_it_is_configured(world, worker
     text = configure(("ollama", worker)).replace("simulated = true\n", "")
     with Guarded(world, text) as s:
         s.until("active")
-        assert "Simulated GPUs: what is decided is told, and nothing is done (simulated = true" in s.guard("status").stdout
-        assert "(simulated GPUs: nothing is done)" in s.guard("evict", "ollama").stdout
+        assert "Simulated GPUs: decisions are recorded, but no worker is moved (to change that, set simulated = true" in s.guard("status").stdout
+        assert "(simulated GPUs: the worker is not moved)" in s.guard("evict", "ollama").stdout
         s.until("evicted")
         assert "would be: evicted" in s.guard("status").stdout and worker.acted() == []
 
@@ -243,7 +243,7 @@ def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
     done = s.guard("status", "olama", code=support.FAILED)
     assert 'there is no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
     assert "ollama" in s.guard("evict", "olama", code=1).stderr
-    assert "does not know 'foo'" in s.guard("foo", code=support.USAGE).stderr
+    assert "unknown subcommand 'guard foo'" in s.guard("foo", code=support.USAGE).stderr
     assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
     done = s.cli("run", "--vram", "1G", "--gpu", "5", "--", "true", code=support.FAILED)
     assert f"there is GPU 0 ({UUID})" in done.stderr
@@ -252,7 +252,7 @@ def test_a_worker_or_gpu_that_does_not_exist_is_refused_with_those_that_do(s):
 def test_without_workers_the_status_is_one_sentence(world):
     with Guarded(world, '[guard]\nmode = "enforce"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-        assert s.guard("status").stdout == "No [[worker]] is configured: nobody is guarded.\n"
+        assert s.guard("status").stdout == "No [[worker]] is configured, so the guard has nothing to move.\n"
 
 
 def test_learn_proposes_rules_that_then_hold(world, worker):
@@ -270,7 +270,7 @@ def test_learn_proposes_rules_that_then_hold(world, worker):
 def test_recover_where_no_process_is_checkpointed(tmp_path):
     env = support.environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path, GPUWARD_CONFIG_ROOT=tmp_path)
     done = support.gpuward("guard", "recover", env=env)
-    assert (done.returncode, done.stdout) == (0, "no process is put away\n")
+    assert (done.returncode, done.stdout) == (0, "no process is checkpointed\n")
     assert json.loads(support.gpuward("guard", "recover", "--json", env=env).stdout)["processes"] == []
 
 
@@ -278,21 +278,21 @@ def test_recover_where_no_process_is_checkpointed(tmp_path):
 
 
 @pytest.mark.parametrize("args, word", [
-    ((), "wants status, explain"),
+    ((), "give status, explain"),
     (("statsu",), "did you mean 'status'"),
-    (("evict",), "wants a WORKER"),
+    (("evict",), "usage: gpuward guard evict WORKER"),
     (("hold", "evicted", "ollama"), "--for TIME"),
     (("hold", "evicted", "ollama", "--for", "1h", "--forever"), "--for TIME"),
     (("hold", "gone", "ollama", "--for", "1h"), "evicted or active"),
-    (("status", "--now"), "--now means nothing to guard status"),
-    (("replay",), "the file of a recording"),
+    (("status", "--now"), "--now has no effect on guard status"),
+    (("replay",), "usage: gpuward guard replay"),
     (("pause",), "--forever"),
     (("pause", "--for", "1h", "--forever"), "--forever"),
-    (("pause", "a", "b", "--for", "1h"), "perhaps a WORKER"),
-    (("snooze",), "a time"),
+    (("pause", "a", "b", "--for", "1h"), "usage: gpuward guard pause [WORKER]"),
+    (("snooze",), "usage: gpuward guard snooze TIME"),
     (("snooze", "a"), "a time such as 30m"),
     (("snooze", "0s"), "a time such as 30m"),
-    (("snooze", "30m", "--for", "1h"), "--for means nothing"),
+    (("snooze", "30m", "--for", "1h"), "--for has no effect"),
     (("snoze", "30m"), "did you mean 'snooze'"),
 ])
 def test_wrong_usage_of_guard_is_refused(args, word):
@@ -355,9 +355,9 @@ def test_a_token_that_belongs_to_another_service_does_no_harm(world, worker, tmp
             return done
         assert "ollama" in ask(s.url, "status").stdout
         assert "This service has no token" in ask(s.url, "evict", "ollama", code=support.FAILED).stderr
-        assert ("(set token_file in [service], or ask over a UNIX socket as root)"
+        assert ("(set token_file in [service], or use a UNIX socket as root)"
                 in ask(s.url, "evict", "ollama", code=support.FAILED, named=False).stderr)
-        assert "asked to hold" in ask(sock, "hold", "active", "ollama", "--forever").stdout
+        assert "requested hold" in ask(sock, "hold", "active", "ollama", "--forever").stdout
 
 
 # ---- run
@@ -497,6 +497,6 @@ def test_a_user_with_the_token_in_an_own_file_may_do_it(served, home):
     done = as_user(home, "run", "--vram", "16G", "--", "sh", "-c", "echo played on $GPUWARD_GPU", address=served.url)
     assert done.stdout.startswith("played on GPU-") and done.stderr == ""
     told = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
-    assert "workers leave until" in told.stdout
+    assert "workers stay off the GPUs until" in told.stdout
     told = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
-    assert told.stdout == f"the game of process {os.getpid()} is over\n"
+    assert told.stdout == f"the game of process {os.getpid()} has ended\n"

@@ -239,7 +239,7 @@ def test_a_mistake_in_the_file_does_not_keep_commands_from_the_service(tmp_path,
         file = etc / "gpuward.toml"
         file.write_text(f'[service]\nlisten = ["{address}"]\ntoken_file = "{s.token_file}"\n{mistake}')
         env = environment(GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home")
-        note = f"gpuward: note: the configuration has a mistake, and the rest of it is used: {file}:5:"
+        note = f"gpuward: note: the configuration has a mistake: {file}:5:"
         done = gpuward("guard", "status", env=env)
         assert done.returncode == OK and "ollama" in done.stdout, done.stderr
         assert done.stderr.startswith(note)

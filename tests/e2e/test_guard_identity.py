@@ -33,7 +33,7 @@ while True:
     signal.pause()
 """
 
-UNSEEN = "processes of other users are not found by"
+UNSEEN = "may not see enough of other users' processes"
 KILL = quick(max_level=6, allow_kill=True)
 
 
@@ -54,7 +54,7 @@ def test_explain_says_what_a_match_would_have_to_fit(world, worker):
         runner, = worker.runners()
         assert f"Perhaps it is pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
         learned = s.guard("learn", "--for", "1s")
-        assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which is absent" in learned.stderr
+        assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which the guard does not find" in learned.stderr
         doc = json.loads(s.guard("learn", "--for", "1s", "--json", "--quiet").stdout)
         assert doc["rules"] == [] and doc["may_be_workers"][0]["worker"] == "ollama"
         s.reload(matched(worker, match_command="worker.py (serve|runner)"))  # as explain showed
@@ -179,7 +179,7 @@ def test_a_process_that_two_workers_match_is_reported_once(world):
     """One matches the program and one the name: that both mean one process shows only when it runs."""
     two = [table("one", "checkpoint", match_exe="*/sleep"), table("two", "checkpoint", match_name="sleep*")]
     with Guarded(world, configure(*two, mode="observe")) as s, Contender(world, GIB) as c:
-        says = f"process {c.pid} (sleep) is of worker one and of worker two: narrow the match of one of them"
+        says = f"process {c.pid} (sleep) matches worker one and worker two: narrow the match of one of them"
         s.reports(says)
         for name in ("one", "two"):
             assert f"Conflict: {says}" in " ".join(s.guard("explain", name).stdout.split())
@@ -433,7 +433,7 @@ def test_a_process_that_cannot_be_identified_is_reported_and_is_no_contender(pla
             assert seen[runner]["class"] == "unknown" and seen[runner]["may_be_worker"] and not seen[runner]["program_seen"]
             assert seen[g.pid]["class"] == "unknown"
             event = next(t for t in s.events() if UNSEEN in t)
-            assert "worker ollama (its port)" in event and "(match.exe)" in event and "CAP_SYS_PTRACE" in event
+            assert "worker ollama (by port)" in event and "(match.exe)" in event and "CAP_SYS_PTRACE" in event
             assert UNSEEN in s.messages()
             s.until("absent")
             assert re.search(r"known by its port.*match\.unit", " ".join(s.guard("explain").stdout.split()))
@@ -470,4 +470,4 @@ def test_doctor_run_by_root_says_what_a_service_without_rights_would_miss(tmp_pa
     env = support.environment(GPUWARD_CONFIG_ROOT=tmp_path)
     rows = support.gpuward("doctor", "--json", "--backend=none", env=env)
     message = next(p for p in json.loads(rows.stdout)["privileges"] if p["privilege"] == "programs")["message"]
-    assert "worker ollama (its port)" in message and "(match.exe)" in message
+    assert "worker ollama (by port)" in message and "(match.exe)" in message

@@ -215,7 +215,7 @@ def test_the_status_says_at_once_that_a_request_is_not_kept(tmp_path):
     with mortal(tmp_path, "full", 0) as (_, _, s):
         s.until("active")
         reply = s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"ttl_s": 0}).json()
-        assert "a restart of the service forgets it" in reply["journal"]
+        assert "lost when the service restarts" in reply["journal"]
         assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
         s.until("evicted")
         assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
@@ -227,8 +227,8 @@ def test_a_history_that_is_no_file_is_reported_and_delays_nothing(world, worker,
     make(state)
     with Guarded(world, configure(("ollama", worker)), state=str(state)) as s:
         s.until("active")
-        assert f"{state} is a folder, a pipe or a device" in s.messages()
-        assert s.get("/api/v1/guard").json()["journal"].startswith("nothing is kept in a file")
+        assert f"{state} is a directory, a pipe or a device" in s.messages()
+        assert s.get("/api/v1/guard").json()["journal"].startswith("there is no journal file")
         with Contender(world, 8 * GIB):
             s.until("evicted")
         s.until("active")
@@ -366,7 +366,7 @@ def test_a_worker_that_was_removed_from_the_file_is_reported_at_the_start(world)
         with Guarded(world, right) as s:
             hold_evicted(s)
             restart_with(s, configure())
-            s.logs("worker w is gone from the configuration while it is out (level 2): wake it (vLLM: POST /wake_up")
+            s.logs("worker w was removed from the configuration while it is evicted (level 2): wake it (vLLM: POST /wake_up")
             restart_with(s, wrong)  # named again, and not found
             s.wait(lambda: is_lost(s))
             s.reload(right)
@@ -375,7 +375,7 @@ def test_a_worker_that_was_removed_from_the_file_is_reported_at_the_start(world)
             s.back(w, SIZE, "w")
             restart_with(s, configure(), signal.SIGTERM)  # no worker is evicted
             s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-            assert s.messages().count("is gone from the configuration while it is out") == 1
+            assert s.messages().count("was removed from the configuration while it is evicted") == 1
 
 
 # ---- games and reservations
@@ -402,7 +402,7 @@ def test_a_game_is_still_played_after_a_restart(s, world, worker):
         s.start()
         s.wait(lambda: playing(s) == [game.pid])  # the second of short is over soon
         assert games(s)[0]["since_utc"][:16] == since[:16]
-        s.logs(f"process {game.pid} still plays")
+        s.logs(f"process {game.pid} is still registered as a game")
         s.until("evicted")
         s.observes()  # for longer than the quiet time
         assert s.now() == "evicted" and len(worker.acted()) == acted and worker.resident() == 0
@@ -475,7 +475,7 @@ def test_all_that_fit_together_come_back_at_the_end(world):
             for name in "ab":
                 s.until("quiet", name=name)
             s.stop()
-            assert "gpuward ended" in s.messages().splitlines()[-1]  # what was done before is logged before
+            assert "gpuward stopped" in s.messages().splitlines()[-1]  # what was done before is logged before
             assert (a.resident(), b.resident()) == (4 * GIB, 5 * GIB)
             s.start()
             for name in "ab":
@@ -556,7 +556,7 @@ def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_pat
                 assert len(worker.acted()) == 1
             first.settled()
             first.stop()
-            second.logs("nobody else guards")
+            second.logs("no other gpuward guards")
             second.guard("evict", "ollama")
             second.wait(lambda: worker.resident() == 0)
             assert second.worker()["rail"] is None
@@ -570,7 +570,7 @@ def test_of_two_services_with_one_file_the_second_observes(world, worker):
         with Guarded(world, text, state=one.state) as two:
             two.until("active")
             assert two.get("/api/v1/guard").json()["mode"] == "observe"
-            assert "another gpuward guards with this file: this one observes" in two.messages()
+            assert "another gpuward uses the same journal: this one only observes" in two.messages()
             two.guard("evict", "ollama")
             two.observes()
             assert worker.acted() == []

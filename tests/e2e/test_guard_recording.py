@@ -83,9 +83,9 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
     bad = tmp_path / "bad"
     bad.write_text("begin\t1\noutcome\tx\n")
     done = support.gpuward("guard", "replay", "--policy", policy, bad)
-    assert done.returncode == 1 and "bad:2: this is no line of a recording" in done.stderr
+    assert done.returncode == 1 and "bad:2: this is not a line of a guard recording" in done.stderr
     done = support.gpuward("guard", "replay", "--policy", policy, tmp_path / "none")
-    assert done.returncode == 1 and "none cannot be read" in done.stderr
+    assert done.returncode == 1 and "cannot read" in done.stderr
 
 
 def test_another_service_that_acts_is_in_the_recording(world, worker, trace, tmp_path):
@@ -209,7 +209,7 @@ def test_an_old_recording_needs_a_configuration(tmp_path, trace):
     trace.write_text("begin\t3\t0\t2\nworker\t0\tollama\ngames\t5\t0\n")
     done = support.gpuward("guard", "replay", trace, env=support.environment(GPUWARD_CONFIG_ROOT=tmp_path / "none",
                                                                             HOME=tmp_path))
-    assert done.returncode == support.USAGE and "names no worker" in done.stderr
+    assert done.returncode == support.USAGE and "has no [[worker]]" in done.stderr
 
 
 def test_observations_without_a_change_need_few_bytes(world, worker, trace):
@@ -291,5 +291,5 @@ def test_each_input_of_the_guard_is_recorded_in_one_place_and_read_in_one_place(
             for name in inputs & set(re.findall(r"\b(guard_\w+)\(", code)):
                 callers.setdefault(name, set()).add(path.name)
     # Only a replay makes a guard that continues where another one was.
-    assert callers.pop("guard_set_last_id") == {"guard_trace_read.c"}
-    assert callers == {name: {"guard_recorder.c", "guard_trace_read.c"} for name in inputs - {"guard_set_last_id"}}
+    assert callers.pop("guard_set_last_id") == {"recording_read.c"}
+    assert callers == {name: {"guard_recorder.c", "recording_read.c"} for name in inputs - {"guard_set_last_id"}}

@@ -66,7 +66,7 @@ def test_an_evicted_worker_that_is_removed_is_reported_and_returns_when_it_is_co
     s.guard("hold", "evicted", "ollama", "--for", "1h")
     s.until("evicted")
     s.reload(configure())
-    s.reports("worker ollama is gone from the configuration while it is out (level 2)")
+    s.reports("worker ollama was removed from the configuration while it is evicted (level 2)")
     s.wait(lambda: names(s) == [])
     assert worker.resident() == 0
     s.restart()  # what is kept of it outlives the service
@@ -79,7 +79,7 @@ def test_an_evicted_worker_that_is_removed_is_reported_and_returns_when_it_is_co
 
 def test_a_bad_file_changes_nothing(s, world, worker):
     s.reload(configure(table("ollama", "olama", url=worker.url)))
-    s.logs("the old one stays in force")
+    s.logs("the old one stays in use")
     assert "olama" in s.messages()
     with Contender(world, 8 * GIB):
         s.until("evicted")
@@ -137,7 +137,7 @@ exit 0
             s.guard("hold", "evicted", "w", "--for", "1h")
             s.wait(said.exists)
             s.reload(text.replace('"resume"', '"other"'))
-            s.wait(lambda: "read anew" in s.messages())
+            s.wait(lambda: "was reloaded" in s.messages())
             assert not any(CHANGED in t for t in s.events("guard"))
             (tmp_path / "go").touch()
             s.reports(CHANGED)

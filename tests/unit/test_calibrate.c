@@ -3,7 +3,7 @@
 
 #include "measure/baseline.h"
 #include "measure/energy.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <setjmp.h>
 #include <stdarg.h>

@@ -124,7 +124,7 @@ static int begin(void **state)
 	health_options_init(&settings.health);
 	g.settings = &settings;
 	g.guard = o.g;
-	g.config.tell = tell;
+	g.config.emit = tell;
 	snprintf(g.uuid[0], sizeof(g.uuid[0]), "GPU-0");
 	return 0;
 }
@@ -247,7 +247,7 @@ static void people_are_told_once_for_each_level(void **state)
 	ticks(5);
 	assert_int_equal(told.events, 1);
 	assert_string_equal(told.severity, "warning");
-	assert_non_null(strstr(told.text, "GPU is not quite well: A memory row waits"));
+	assert_non_null(strstr(told.text, "GPU is degraded: A memory row waits"));
 	assert_null(strstr(told.text, ".."));
 	xid(79, false);
 	ticks(5);

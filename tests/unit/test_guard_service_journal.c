@@ -262,7 +262,7 @@ static void begin(unsigned level)
 	settings.policy = o.p;
 	g.settings = &settings;
 	g.guard = o.g;
-	g.config.tell = tell;
+	g.config.emit = tell;
 	g.config.clock = &world_clock;
 	guard_counts_load(&g.tally, NULL, &o.p);
 }
@@ -296,7 +296,7 @@ static void nothing_above_level_2_is_done_whose_record_found_no_place(void **sta
 	assert_true(disk.refused > 0);
 	assert_int_equal(disk.highest, 2);
 	assert_true(o.w[0].alive);
-	assert_int_not_equal(g.unkept, 0);
+	assert_int_not_equal(g.unsaved, 0);
 	world_done(&o);
 }
 
@@ -314,7 +314,7 @@ static void a_record_that_found_no_place_is_kept_later_and_then_orders_go_on(voi
 	disk.full = false;
 	run_for(120 * S);
 	assert_true(disk.kept > kept);
-	assert_int_equal(g.unkept, 0);
+	assert_int_equal(g.unsaved, 0);
 	assert_int_equal(disk.highest, 4);
 	assert_false(o.w[0].alive);
 	world_done(&o);

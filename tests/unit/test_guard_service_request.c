@@ -1,7 +1,6 @@
 /* What people ask, in stepped time: who asks is who the guard hears of, and the answer says what is in the file. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_text.h"
 #include "daemon/peer_process.h"
 
 #include "guard_world.h"
@@ -120,8 +119,8 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 	return 0;
 }
 
-int guard_text_policy(const char *toml, size_t n, struct policy *ret, char *message,
-		      size_t size)
+int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
+		       size_t size)
 {
 	(void)toml;
 	(void)n;
@@ -223,7 +222,8 @@ static void who_asks_counts_by_his_number_whatever_the_words_are(void **state)
 		begin();
 		assert_int_equal(wish(REQUEST_EVICT, row[i].uid, message), 0);
 		assert_int_equal(seen.asked_for, row[i].uid);
-		assert_non_null(strstr(seen.text, "(asked by uid 7: whatever is said of him)"));
+		assert_non_null(
+			strstr(seen.text, "(requested by uid 7: whatever is said of him)"));
 		assert_int_equal(wish(REQUEST_RELEASE, row[i].uid, message), 0);
 		world_run(&o, 60 * S);
 		clock_step(&stepped, 60 * S);
@@ -251,7 +251,7 @@ static void a_wish_is_in_the_file_before_it_is_answered(void **state)
 	before = stepped.mono_ns;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
 	assert_int_equal(stepped.mono_ns - before, 200 * NS_PER_MS); /* and no longer */
-	assert_non_null(strstr(message, "the disk has not taken it yet"));
+	assert_non_null(strstr(message, "the request is not on disk yet"));
 	world_done(&o);
 }
 
@@ -265,12 +265,12 @@ static void what_a_restart_forgets_is_said(void **state)
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
 	assert_non_null(strstr(message, "the journal cannot be written (the disk is full)"));
 	g.failed = false;
-	g.unkept = 1;
+	g.unsaved = 1;
 	assert_int_equal(wish(REQUEST_RELEASE, -1, message), 0);
-	assert_non_null(strstr(message, "a restart of the service forgets it"));
+	assert_non_null(strstr(message, "lost when the service restarts"));
 	seen.lasting = false;
 	assert_int_equal(wish(REQUEST_EVICT, -1, message), 0);
-	assert_non_null(strstr(message, "nothing is kept in a file"));
+	assert_non_null(strstr(message, "there is no journal file"));
 	world_done(&o);
 }
 
@@ -303,7 +303,7 @@ static void room_is_wanted_for_who_asks(void **state)
 	assert_int_equal(seen.told, 0);
 	assert_int_equal(guarding_ops.reserve(&g, NULL, GIB, 0, 0, &by, &id, message, 200), 0);
 	assert_int_equal(seen.asked_for, 1000);
-	assert_string_equal(seen.text, "room for 1024 MiB is wanted (asked by token)");
+	assert_string_equal(seen.text, "new reservation of 1024 MiB (requested by token)");
 	world_done(&o);
 }
 
@@ -324,7 +324,8 @@ static void a_game_is_its_users_and_the_next_wish_is_not(void **state)
 	assert_int_equal(seen.told, 0);
 	seen.game_err = 0;
 	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
-	assert_string_equal(seen.text, "process 4711 plays (asked by token)");
+	assert_string_equal(seen.text,
+			    "process 4711 is registered as a game (requested by token)");
 	seen.game_uid = 0;
 	assert_int_equal(guarding_ops.game_end(&g, pid, &by), 0);
 	assert_int_equal(seen.game_uid, 1000);
@@ -346,7 +347,7 @@ static void a_game_that_a_restart_forgets_is_told_of(void **state)
 	seen.game_unkept = true; /* the disk is full */
 	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 3);
-	assert_non_null(strstr(seen.text, "game of process 4711 could not be kept"));
+	assert_non_null(strstr(seen.text, "game of process 4711 cannot be stored"));
 	seen.game_unkept = seen.lasting = false; /* there is no file */
 	assert_int_equal(guarding_ops.game(&g, &pid, 0, &by, message, 200), 0);
 	assert_int_equal(seen.told, 5);

@@ -190,8 +190,8 @@ static void what_was_changed_is_put_back_at_the_end(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
 	assert_int_equal(manage_journal_count(fake.journal), 0);
-	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; put back "
-			 "when the service ends"));
+	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; restored "
+			 "when the service stops"));
 	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
