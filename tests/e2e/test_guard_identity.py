@@ -269,7 +269,7 @@ def test_the_shortest_hold_ends_and_half_a_process_id_is_refused(s):
     assert r.status_code == 400 and "pid" in r.text
 
 
-@pytest.mark.parametrize("pid, why", [(1, "never ends"), (2, "thread of the kernel")])
+@pytest.mark.parametrize("pid, why", [(1, "never exits"), (2, "kernel thread")])
 def test_a_process_of_the_system_is_no_game(s, worker, pid, why):
     if pid == 2 and not (os.path.exists("/proc/2/comm") and open("/proc/2/comm").read() == "kthreadd\n"):
         pytest.skip("there is no kernel thread here")

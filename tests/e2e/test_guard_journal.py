@@ -435,7 +435,7 @@ def test_a_reservation_lasts_as_long_as_its_process_also_over_a_restart(s, world
         s.kept(room)
         s.restart(signal.SIGKILL)
         s.wait(lambda: [r["id"] for r in s.reservations()] == [room])
-        assert "is still kept" in s.messages()
+        assert "continues" in s.messages()
         s.observes()
         assert worker.resident() == 0 and s.now() != "active"
         owner.end()
@@ -547,7 +547,7 @@ def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_pat
             assert (second.worker()["dry_run_why"], first.worker()["dry_run_why"]) == ("another-service", None)
             for words in (["evict", "ollama"], ["status"], ["explain"]):
                 text = second.guard(*words).stdout
-                assert "nother service acts for" in text and "imulated" not in text, text
+                assert "nother service controls" in text and "imulated" not in text, text
             second.observes()
             assert worker.resident() == 10 * GIB and worker.acted() == []
             second.guard("release", "ollama")

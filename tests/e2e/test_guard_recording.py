@@ -54,7 +54,7 @@ def assert_ends_alike(s, trace):
 
 def reload(s, text):
     s.reload(text)
-    s.logs("goes by the new configuration")
+    s.logs("uses the new configuration")
 
 
 def test_a14_a_recording_replays_to_the_same_decisions(world, worker, trace, tmp_path):
@@ -110,7 +110,7 @@ def test_a_reservation_from_an_earlier_run_is_in_the_recording(world, worker, tr
         s.stop(signal.SIGKILL)
         trace.unlink()
         s.start()
-        s.logs("is still kept")
+        s.logs("continues")
         s.wait(lambda: s.now() not in (None, "reconcile"))
         s.observes()
         assert worker.resident() == 0
@@ -156,7 +156,7 @@ def test_workers_that_change_places_come_and_go_are_replayed_as_they_were(world,
                 def all_are(state, pair=pair):
                     s.wait(lambda: all(s.now(name) == state for name, _ in pair))
                 s.reload(text(*pair))
-                s.wait(lambda n=n: s.messages().count("goes by the new configuration") == n)
+                s.wait(lambda n=n: s.messages().count("uses the new configuration") == n)
                 all_are("active")
                 with Contender(world, 4 * GIB, exe=game):
                     all_are("evicted")

@@ -4,7 +4,7 @@ import shutil
 from guarded import BY_HEAT, IGNORE_SLEEP, Guarded, configure, quick, rule, table
 from worker import GIB, Contender, Fault, Worker, World
 
-CHANGED = "goes by the new configuration"
+CHANGED = "uses the new configuration"
 
 
 def names(s):
@@ -21,7 +21,7 @@ def test_a_worker_that_is_in_both_goes_on_as_it_was(world, worker):
         before = s.worker()
         acted = len(worker.acted())
         s.reload(configure(("ollama", worker)))
-        s.reports(CHANGED + ": 1 worker, 0 new, 0 gone")
+        s.reports(CHANGED + ": 1 worker, 0 added, 0 removed")
         s.back(worker)  # 0.3 s instead of 600
         assert s.worker()["evictions_total"] == before["evictions_total"] == 1
         assert len(worker.acted()) == acted + 1
@@ -162,7 +162,7 @@ def test_reservations_last_over_a_reload(s, world, worker):
 
 def test_another_power_cap_is_a_new_configuration(s, worker):
     s.reload(configure(("ollama", worker), guard="power_cap_w = 90000"))
-    s.reports("goes by the new configuration: 1 worker, 0 new, 0 gone")
+    s.reports("goes by the new configuration: 1 worker, 0 added, 0 removed")
 
 
 def test_health_that_is_no_longer_watched_is_no_reason_any_more(world, worker):
