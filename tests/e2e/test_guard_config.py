@@ -140,7 +140,7 @@ evict = "Fri 24:30-25:00"
     places = [tuple(map(int, m)) for m in re.findall(r"toml:(\d+):(\d+): ", done.stderr)]
     assert sorted(places) == [(2, 11), (5, 8), (9, 7), (14, 1), (15, 8), (19, 17), (22, 10), (23, 9)]
     for word in ('"desktop"?', '"ollama"?', "write http://HOST:PORT", "in line 10",
-                 "regular expression", 'no worker "d"', "there is no 24:30"):
+                 "regular expression", 'no worker "d"', "24:30 is out of range"):
         assert word in done.stderr
     doc = json.loads(config("check", path, "--json").stdout)
     check("config-check", doc)
