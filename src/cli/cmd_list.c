@@ -25,7 +25,7 @@ static void text(struct table *t, unsigned column, const struct gw_device *d, un
 static void add_mig(struct table *t, const struct gw_device *d)
 {
 	for (unsigned i = 0; i < d->mig_count; i++) {
-		const struct gw_mig *m = &d->mig[i];
+		const struct gw_mig *m = d->mig[i];
 		const char *profile =
 			strstr(m->name, "MIG "); /* the board's name stands above */
 		char size[16];

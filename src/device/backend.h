@@ -18,7 +18,7 @@ struct backend_env { /* what every backend of a context is given; outlives them 
 	const struct clock *clock;
 	const struct root *root;
 	const char *nvml_library;     /* NULL: search */
-	unsigned flags;               /* enum gw_flag */
+	unsigned flags;               /* enum gw_open_flag */
 	uint64_t deadline_ns;         /* as of gw_options; 0: none */
 	bool parting;                 /* the process ends: a driver may be left to the kernel */
 	struct call_cost_table *cost; /* where calls are counted (call_cost.h); NULL: nowhere */

@@ -326,19 +326,29 @@ static void list_instances(struct device *d)
 		struct gw_mig *g = &d->r.mig[d->r.mig_count];
 		char text[ABI_NAME_SIZE] = "";
 		abi_device handle;
+		uint32_t id;
 
 		if (NVML(d, mig_by_index, nd->handle, i, &handle) != ABI_SUCCESS)
 			continue; /* indices may be sparse */
-		*g = (struct gw_mig){ .index = i, .memory_absence = GW_ABSENT_NOT_READ };
+		*g = (struct gw_mig){ .index = i,
+				      .gpu_instance = -1,
+				      .compute_instance = -1,
+				      .memory_total_bytes = -1,
+				      .memory_used_bytes = -1,
+				      .memory_free_bytes = -1,
+				      .memory_absence = GW_ABSENT_NOT_READ };
 		if (n->call.uuid && NVML(d, uuid, handle, text, sizeof(text)) == ABI_SUCCESS)
 			utf8_clean(g->uuid, sizeof(g->uuid), text);
 		if (n->call.name && NVML(d, name, handle, text, sizeof(text)) == ABI_SUCCESS)
 			utf8_clean(g->name, sizeof(g->name), text);
-		g->gpu_instance = g->compute_instance = ABI_NO_U32;
+		id = ABI_NO_U32;
 		if (n->call.gpu_instance)
-			NVML(d, gpu_instance, handle, &g->gpu_instance);
+			NVML(d, gpu_instance, handle, &id);
+		g->gpu_instance = (int)id; /* NVML's "none" becomes -1 */
+		id = ABI_NO_U32;
 		if (n->call.compute_instance)
-			NVML(d, compute_instance, handle, &g->compute_instance);
+			NVML(d, compute_instance, handle, &id);
+		g->compute_instance = (int)id;
 		nd->mig[d->r.mig_count++] = handle;
 	}
 }
@@ -639,7 +649,7 @@ static int open_library(struct backend *b)
 	}
 	n->initialised = true;
 	/* Who opens is alone with it (take_devices), unless it began a thread of its own. */
-	if (b->env->flags & GW_TRIM && threads() == before)
+	if (b->env->flags & GW_OPEN_TRIM && threads() == before)
 		mem_trim_unused(dlsym(n->lib, nvml_symbol[CALL_init]));
 	read_versions(b);
 	nvml_missing(n, b->missing, sizeof(b->missing));

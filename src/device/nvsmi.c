@@ -345,7 +345,7 @@ static bool nvsmi_present(struct backend *b)
 {
 	const char *why = "not in PATH, /usr/bin or /usr/lib/wsl/lib";
 
-	if (!(b->env->flags & GW_ALLOW_EXEC))
+	if (!(b->env->flags & GW_OPEN_EXEC))
 		why = "programs may not be started here";
 	else if (!b->env->root->real)
 		why = "it would not tell of another root";
@@ -384,7 +384,7 @@ static int nvsmi_open(struct backend *b)
 /* PCI id of one of our GPUs that sleeps and is not to be woken, or NULL. */
 static const char *find_sleeper(const struct backend *b)
 {
-	if (b->env->flags & GW_WAKE)
+	if (b->env->flags & GW_OPEN_WAKE)
 		return NULL;
 	for (unsigned i = 0; i < b->count; i++) {
 		const struct report *r = &b->slot[i]->r;

@@ -31,7 +31,7 @@ static bool uuid_matches(const char *uuid, const char *selector)
 static bool mig_matches(const struct gw_device *d, const char *selector)
 {
 	for (unsigned i = 0; i < d->mig_count; i++)
-		if (strcasecmp(d->mig[i].uuid, selector) == 0)
+		if (strcasecmp(d->mig[i]->uuid, selector) == 0)
 			return true;
 	return false;
 }

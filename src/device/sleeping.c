@@ -39,7 +39,7 @@ bool sleeping_list(struct backend *b, uint32_t vendor)
 		if (gpu[i].asleep &&
 		    strncmp(gpu[i].driver, "vfio", 4) != 0) /* a guest's is no one's here */
 			sleeper = gpu[i].pci;
-	if (!sleeper || b->env->flags & GW_WAKE)
+	if (!sleeper || b->env->flags & GW_OPEN_WAKE)
 		return false;
 	for (unsigned i = 0; i < n; i++)
 		list_one(b, i, &gpu[i], sleeper);

@@ -7,7 +7,7 @@
 
 #include "backend.h"
 
-/* Where a GPU of this PCI vendor sleeps and GW_WAKE is not set: makes a slot for each of them,
+/* Where a GPU of this PCI vendor sleeps and GW_OPEN_WAKE is not set: makes a slot for each of them,
  * asleep or unread for its sake, sets the cause, and returns true. */
 bool sleeping_list(struct backend *b, uint32_t vendor);
 
