@@ -11,7 +11,7 @@
 
 #include "base/clock.h"
 #include "device/call_cost.h"
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "guard/scene_builder.h"
 
 #include <signal.h>
@@ -116,7 +116,7 @@ static void round_of(struct scene_builder *l, struct guard *g, struct scene *s)
 
 	if (scene_builder_take(l, s, false) != 0)
 		return;
-	guard_look(g, s);
+	guard_observe(g, s);
 	while (guard_next_decision(g, &d))
 		;
 	while (guard_next_record(g, &r))

@@ -133,8 +133,8 @@ int ab_plan_parse(const struct ab_options *o, struct ab_plan *p)
 	if (code == EXIT_OK && o->cooldown_to)
 		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_to_c);
 	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
-		cli_error("--cooldown-to and --no-cooldown exclude each other: give one of "
-			  "them");
+		cli_error(
+			"--cooldown-to and --no-cooldown exclude each other: give one of them");
 		code = EXIT_USAGE;
 	}
 	if (code == EXIT_OK)

@@ -9,8 +9,8 @@
 #include <stddef.h>
 
 /* Fills in what was measured: of the whole run, or of the first part that the command marked so
- * (NULL: the whole).  How many such parts there are, or -GW_E_NOENT: it marked none from beginning
- * to end. */
+ * (NULL: the whole).  How many such parts there are, or -GW_E_NOENT: it marked none from
+ * beginning to end. */
 int ab_take(struct gw_meter *meter, const char *part, const struct runner_run *run,
 	    struct ab_record *r);
 

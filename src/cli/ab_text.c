@@ -236,8 +236,9 @@ static void print_interval(const struct ab_report *r)
 	    100 * e->mde_ratio);
 }
 
-/* Is any run's residual one that would be alarming, and yet none has its meters disagree?  That is so
- * where a run is short beside a tick of the counter: the meters are as far apart as that leaves open. */
+/* Is any run's residual one that would be alarming, and yet none has its meters disagree?  That
+ * is so where a run is short beside a tick of the counter: the meters are as far apart as that
+ * leaves open. */
 static bool meters_coarse(const struct ab_report *r)
 {
 	bool apart = false;

@@ -1,7 +1,8 @@
 /* bundle_rebuild: the result of a bundle that has none, made of its readings.
  *
- * A measurement that was killed, or lost its disk, leaves readings and no result.json.  What can be worked
- * out again is; what only the command knew (the environment, counts, baselines, the host) is null. */
+ * A measurement that was killed, or lost its disk, leaves readings and no result.json.  What
+ * can be worked out again is; what only the command knew (the environment, counts, baselines,
+ * the host) is null. */
 #ifndef GW_CLI_BUNDLE_REBUILD_H
 #define GW_CLI_BUNDLE_REBUILD_H
 
@@ -15,8 +16,8 @@ struct bundle_rebuilt {
 	unsigned runs;
 };
 
-/* Reads the bundle and writes its result (docs/schema/measure.json) onto out.  0, or as bundle_recompute() with a
- * sentence in message. */
+/* Reads the bundle and writes its result (docs/schema/measure.json) onto out.  0, or as
+ * bundle_recompute() with a sentence in message. */
 int bundle_rebuild(const char *dir, struct bundle_rebuilt *ret, struct buf *out, char *message,
 		   size_t size);
 

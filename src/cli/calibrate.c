@@ -91,7 +91,8 @@ static double spacing(const struct calibrate_point *trace, size_t n)
 
 /* ---- the lag ---- */
 
-/* At fewer points than this a lag is not believed: the last few of a trace may be alike to anything. */
+/* At fewer points than this a lag is not believed: the last few of a trace may be alike to
+ * anything. */
 static size_t enough(const struct task *t)
 {
 	size_t most = 0;
@@ -127,7 +128,8 @@ static double refine(const struct task *t, double lag_s, double step_s, size_t l
 	return lag_s;
 }
 
-/* The peak nearest to no lag at all, among those as high as the highest: a load that repeats has many. */
+/* The peak nearest to no lag at all, among those as high as the highest: a load that repeats
+ * has many. */
 static double find_lag(const struct task *t, size_t least)
 {
 	double step = fmin(fmax(t->spacing_s / 4, 0.02), 0.25), most = -1, best = INFINITY;
@@ -177,9 +179,10 @@ static double alike_at(const double *r, size_t n, size_t apart)
 	return square > 0 ? product / square : 0;
 }
 
-/* How alike neighbouring errors are: 0 not at all, below 1.  By neighbouring residuals, and, where those further apart
- * are more alike than chance makes them, by these: noise hides a drift from neighbours.  What a line was fitted to is
- * less alike than the errors were (Kendall), and that is made good, with half a standard deviation of what is found. */
+/* How alike neighbouring errors are: 0 not at all, below 1.  By neighbouring residuals, and,
+ * where those further apart are more alike than chance makes them, by these: noise hides a
+ * drift from neighbours.  What a line was fitted to is less alike than the errors were
+ * (Kendall), and that is made good, with half a standard deviation of what is found. */
 static double likeness(const double *r, size_t n)
 {
 	double many = (double)n, rho = fmax(alike_at(r, n, 1), 0);
@@ -195,8 +198,8 @@ static double likeness(const double *r, size_t n)
 	return fmin(rho, RHO_MOST);
 }
 
-/* How the readings change with the lag: what is unknown of it is unknown of the line, and the more so the steeper the
- * load was on one side. */
+/* How the readings change with the lag: what is unknown of it is unknown of the line, and the
+ * more so the steeper the load was on one side. */
 struct slope {
 	double mean, dd,
 		xd; /* of d reading / d lag, and its sums of products about the means */
@@ -230,8 +233,8 @@ static struct slope slope_of(const struct task *t, const struct sums *s, double 
 	return d;
 }
 
-/* The variance of a weighted sum of errors of variance 1, of which neighbours are alike by rho, those two apart by
- * rho^2, and so on: fed one weight after the other. */
+/* The variance of a weighted sum of errors of variance 1, of which neighbours are alike by rho,
+ * those two apart by rho^2, and so on: fed one weight after the other. */
 struct alike_sum {
 	double rho, near, variance; /* near: the weights before, the less the longer ago */
 };
@@ -242,8 +245,8 @@ static void alike_add(struct alike_sum *v, double weight)
 	v->near = v->rho * (v->near + weight);
 }
 
-/* Variances of the gain and of the power at the pivot, for errors of variance 1: least squares, with the lag as a third
- * unknown, makes each a weighted sum of the points. */
+/* Variances of the gain and of the power at the pivot, for errors of variance 1: least squares,
+ * with the lag as a third unknown, makes each a weighted sum of the points. */
 struct variances {
 	double gain, pivot;
 };
@@ -270,8 +273,8 @@ static struct variances variances(const struct task *t, const struct sums *s,
 	return (struct variances){ gain.variance, pivot.variance };
 }
 
-/* s.d. of the errors: what the line took away of them is no longer among the residuals, of gain and lag about as much
- * each. */
+/* s.d. of the errors: what the line took away of them is no longer among the residuals, of gain
+ * and lag about as much each. */
 static double error_of(const struct sums *s, const struct calibrate_fit *f,
 		       const struct variances *v, double left)
 {
@@ -316,8 +319,8 @@ static bool flat(const struct sums *s)
 	return sqrt(s->xx / (double)s->n) < fmax(FLAT_W, FLAT_RATIO * s->x);
 }
 
-/* The rest of the machine stands still, or does not: its power is no offset of the board's, and what of it follows the
- * load is in the gain, however well that is known. */
+/* The rest of the machine stands still, or does not: its power is no offset of the board's, and
+ * what of it follows the load is in the gain, however well that is known. */
 static void leave_rest_out(struct calibrate_fit *f)
 {
 	f->wider = true;
@@ -368,8 +371,7 @@ static int check_line(const struct calibrate_fit *f, char *why, size_t size)
 		return 0;
 	snprintf(why, size,
 		 "the outside meter changes by %.3g W for each watt of the GPU's own: no "
-		 "sensor is "
-		 "so far off; are they watts, and of this GPU alone?",
+		 "sensor is so far off; are they watts, and of this GPU alone?",
 		 f->gain);
 	return -GW_E_PARSE;
 }
@@ -397,8 +399,8 @@ static int fit_line(const struct task *t, struct calibrate_fit *f, char *why, si
 	if (f->offset_alone) {
 		snprintf(why, size,
 			 "the outside meter is %.0f W off, more than any board: it measures "
-			 "more "
-			 "than the GPU, and power did not vary enough to tell the GPU's part",
+			 "more than the GPU, and power did not vary enough to tell the GPU's "
+			 "part",
 			 f->measured_offset_w);
 		return -GW_E_PARSE;
 	}

@@ -1,9 +1,11 @@
-/* calibrate: gain and offset of a GPU's own sensor, out of what an outside meter said meanwhile.
+/* calibrate: gain and offset of a GPU's own sensor, out of what an outside meter said
+ * meanwhile.
  *
- * Pure.  true power = gain x reading + offset, fitted by least squares to the outside meter's points, each held
- * against the mean of the sensor's readings around it.  The two clocks differ, and an outside meter is late: the lag
- * at which they are most alike is looked for first.  A line is known best in the middle of its points, so its
- * uncertainty is told there: of the gain, and of the power at the pivot. */
+ * Pure.  true power = gain x reading + offset, fitted by least squares to the outside meter's
+ * points, each held against the mean of the sensor's readings around it.  The two clocks
+ * differ, and an outside meter is late: the lag at which they are most alike is looked for
+ * first.  A line is known best in the middle of its points, so its uncertainty is told there:
+ * of the gain, and of the power at the pivot. */
 #ifndef GW_CLI_CALIBRATE_H
 #define GW_CLI_CALIBRATE_H
 
@@ -34,8 +36,8 @@ struct calibrate_fit {
 	bool wider; /* the offset is no board's: it is left out, the gain alone is used */
 };
 
-/* Times of the n points ascend.  0, or -GW_E_PARSE with a sentence in why: no overlap, too few points, the two are not
- * alike, a gain that no sensor has. */
+/* Times of the n points ascend.  0, or -GW_E_PARSE with a sentence in why: no overlap, too few
+ * points, the two are not alike, a gain that no sensor has. */
 int calibrate_fit(const struct power_record *record, const struct calibrate_point *trace,
 		  size_t n, struct calibrate_fit *ret, char *why, size_t size);
 

@@ -54,16 +54,13 @@ static void note(struct measured_calibration *t)
 	if (t->wider)
 		snprintf(t->note[n++], sizeof(t->note[0]),
 			 "the outside meter is %.0f W off where the GPU takes none: it "
-			 "measures more "
-			 "than the GPU; that is left out, and the gain holds losses and fans "
-			 "that "
-			 "follow the load",
+			 "measures more than the GPU; that is left out, and the gain holds "
+			 "losses and fans that follow the load",
 			 t->measured_offset_w);
 	if (t->passed_over)
 		snprintf(t->note[n++], sizeof(t->note[0]),
 			 "%zu line%s of the trace %s passed over: no time and power, or not "
-			 "later "
-			 "than the one before",
+			 "later than the one before",
 			 t->passed_over, t->passed_over == 1 ? "" : "s",
 			 t->passed_over == 1 ? "was" : "were");
 }

@@ -16,8 +16,9 @@
 
 #define WAIT_MOST_NS (3600 * NS_PER_S)
 #define ANSWER_NS    (5 * NS_PER_S)
-/* A lease lasts half as long as the room has lasted, and is renewed when a third of it is over: one who is killed early
- * keeps the workers out for seconds, and one who measures for hours does not fill the service's log. */
+/* A lease lasts half as long as the room has lasted, and is renewed when a third of it is over:
+ * one who is killed early keeps the workers out for seconds, and one who measures for hours
+ * does not fill the service's log. */
 #define LEASE_LEAST_S 12.0
 #define LEASE_MOST_S  300.0
 #define LEAVING_NS    (100 * NS_PER_MS) /* between looks until they are out, */
@@ -149,8 +150,8 @@ static const struct json_doc *worker_named(const struct clean_room *r, const cha
 /* 0, and the answer lists the workers; else a sentence. */
 static int look(struct clean_room *r, char *message, size_t size)
 {
-	int err = remote_ask(&r->remote, "GET", "/api/v1/guard?limit=0", NULL, ANSWER_NS,
-			     message, size);
+	int err = remote_request(&r->remote, "GET", "/api/v1/guard?limit=0", NULL, ANSWER_NS,
+				 message, size);
 
 	if (!err && r->remote.status == 200 && r->remote.reply)
 		return 0;
@@ -199,7 +200,7 @@ static int ask(struct clean_room *r, const char *name, const char *verb, double 
 	remote_escape(&path, name);
 	buf_addf(&path, "/%s", verb);
 	wish(&body, ttl_s);
-	err = remote_ask(m, "POST", path.p, body.p, ANSWER_NS, message, size);
+	err = remote_request(m, "POST", path.p, body.p, ANSWER_NS, message, size);
 	buf_done(&path);
 	buf_done(&body);
 	if (!err && m->status == 202 && m->reply)
@@ -355,7 +356,8 @@ static bool is_there(const struct clean_room *r, const char *name)
 	return false;
 }
 
-/* Is it on a measured GPU, or may it be by its configuration?  One that names no GPU is wherever it likes. */
+/* Is it on a measured GPU, or may it be by its configuration?  One that names no GPU is
+ * wherever it likes. */
 static bool concerns(const struct clean_room *r, const struct runner *runner,
 		     const struct json_doc *w)
 {
@@ -383,19 +385,17 @@ static int check_worker(const struct json_doc *w, const char *mode)
 	const char *name = json_doc_string(w, "name");
 
 	if (is(w, "dry_run_why", "simulated"))
-		cli_error(
-			"the GPUs of worker %s are simulated, and the guard acts on such only "
-			"with simulated = true in [guard]; %s",
-			name, nothing);
+		cli_error("the GPUs of worker %s are simulated, and the guard acts on such "
+			  "only with simulated = true in [guard]; %s",
+			  name, nothing);
 	else if (is(w, "dry_run_why", "another-service"))
 		cli_error("another service acts for the GPUs of worker %s: --address names it; "
 			  "%s",
 			  name, nothing);
 	else if (json_doc_true(w, "dry_run"))
-		cli_error(
-			"the guard would not move worker %s (mode %s): set mode = \"enforce\" "
-			"in [guard], or leave --clean-room out; %s",
-			name, mode, nothing);
+		cli_error("the guard would not move worker %s (mode %s): set mode = "
+			  "\"enforce\" in [guard], or leave --clean-room out; %s",
+			  name, mode, nothing);
 	else if (is(w, "hold", "active")) {
 		cli_error("worker %s is held active, which is somebody's wish: gpuward guard "
 			  "release %s ends it; %s",
@@ -431,10 +431,9 @@ static int choose(struct clean_room *r, const struct runner *runner)
 	int code = EXIT_OK;
 
 	if (n == 0) {
-		cli_error(
-			"the guard has no [[worker]] that it could hold off: name them in the "
-			"configuration of the service, or leave --clean-room out; %s",
-			nothing);
+		cli_error("the guard has no [[worker]] that it could hold off: name them in "
+			  "the configuration of the service, or leave --clean-room out; %s",
+			  nothing);
 		return EXIT_FAILED;
 	}
 	for (size_t i = 0; i < n && i < POLICY_WORKERS && code == EXIT_OK; i++) {
@@ -474,7 +473,7 @@ static int ask_gpu(struct clean_room *r, const char *uuid, struct runner *runner
 
 	snprintf(path, sizeof(path), "/api/v1/guard/gpus/%.100s", uuid);
 	do
-		err = remote_ask(&r->remote, "GET", path, NULL, ANSWER_NS, message, size);
+		err = remote_request(&r->remote, "GET", path, NULL, ANSWER_NS, message, size);
 	while (!err && r->remote.status == 503 && now_ns() < until &&
 	       !runner_sleep(runner, now_ns() + LEAVING_NS));
 	return err;

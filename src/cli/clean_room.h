@@ -1,9 +1,10 @@
 /* clean_room: keeps the guard's workers off the GPUs that are measured.
  *
- * Each worker that may be on one of them is held evicted through the service, as gpuward guard hold does, and only
- * these: nothing else is touched.  A hold of ours is a lease: it is short, a thread renews it, and it ends by itself
- * where we are killed.  Who is held or evicted by somebody else already is left as he is, and never released; where
- * such a hold ends meanwhile, ours takes its place.  One that somebody else released or changed is no longer ours. */
+ * Each worker that may be on one of them is held evicted through the service, as gpuward guard
+ * hold does, and only these: nothing else is touched.  A hold of ours is a lease: it is short,
+ * a thread renews it, and it ends by itself where we are killed.  Who is held or evicted by
+ * somebody else already is left as he is, and never released; where such a hold ends meanwhile,
+ * ours takes its place.  One that somebody else released or changed is no longer ours. */
 #ifndef GW_CLI_CLEAN_ROOM_H
 #define GW_CLI_CLEAN_ROOM_H
 
@@ -35,9 +36,10 @@ struct clean_room;
 /* Are they in order?  EXIT_OK or EXIT_USAGE, having said why. */
 int clean_room_check(const struct clean_room_flags *f);
 
-/* Holds the workers and waits until they are out.  EXIT_OK and *ret, also where none was asked for; else an exit code,
- * having said why, and nobody is held.  The meter of the runner has started, and its signals are ours: one that comes
- * ends the waiting.  *ret is to be ended with clean_room_free(). */
+/* Holds the workers and waits until they are out.  EXIT_OK and *ret, also where none was asked
+ * for; else an exit code, having said why, and nobody is held.  The meter of the runner has
+ * started, and its signals are ours: one that comes ends the waiting.  *ret is to be ended with
+ * clean_room_free(). */
 int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct runner *runner,
 		   struct clean_room **ret);
 

@@ -7,7 +7,7 @@
 #include "ab_text.h"
 #include "clean_room.h"
 #include "cooldown.h"
-#include "progress.h"
+#include "term.h"
 #include "runner.h"
 #include "output.h"
 #include "tail.h"
@@ -288,8 +288,8 @@ static int run_step(struct comparison *x, const struct ab_step *step)
 		/* half a run, or one that was told to end */
 	} else if ((parts = ab_take(x->runner.meter, x->o->part, &run, r)) < 0) {
 		fail(x, step->command, 0,
-		     "marked no part '%.60s' from its beginning to its end; "
-		     "gpuward-measure(1) tells how",
+		     "marked no part '%.60s' from its beginning to its end; gpuward-measure(1) "
+		     "tells how",
 		     x->o->part);
 		code = EXIT_INVALID;
 	} else {
@@ -333,10 +333,9 @@ static bool cool_down(struct comparison *x)
 	ended = cooldown_wait(&x->cool);
 	if (x->cool.late_gpu >= 0) {
 		clear_line(x);
-		cli_error(
-			"GPU %d does not get cooler than %.0f %s within a minute; that is its "
-			"mark from now on",
-			x->cool.late_gpu, x->cool.late_c, term_plain("°C"));
+		cli_error("GPU %d does not get cooler than %.0f %s within a minute; that is "
+			  "its mark from now on",
+			  x->cool.late_gpu, x->cool.late_c, term_plain("°C"));
 	}
 	return ended;
 }
@@ -463,8 +462,8 @@ static int check_meters(const struct comparison *x)
 
 		if (set.shape != SHAPE_NONE || set.counter)
 			continue;
-		cli_error("GPU %u is %s and its energy cannot be read; name others with "
-			  "--gpu, gpuward doctor says more",
+		cli_error("GPU %u is %s and its energy cannot be read; name others with --gpu, "
+			  "gpuward doctor says more",
 			  device_of(x, i)->index, gw_device_state_name(device_of(x, i)->state));
 		return EXIT_NO_GPU;
 	}
@@ -491,7 +490,8 @@ static int start_meter(struct comparison *x)
 	return check_meters(x);
 }
 
-/* What is uncertain of their power where the sensors say none.  Boards of one kind err alike: it adds up. */
+/* What is uncertain of their power where the sensors say none.  Boards of one kind err alike:
+ * it adds up. */
 static double offset_u_w(const struct gw_meter *meter)
 {
 	double sum = 0;
@@ -623,16 +623,14 @@ static int run(struct cli *c)
 
 const struct command command_ab = {
 	.name = "ab",
-	.summary = "which of two commands costs less energy",
-	.description =
-		"Runs two commands in turn, in random order and from the same temperature, and "
-		"tells the ratio of their energy (time, mean power, energy times delay) with "
-		"an "
-		"interval that holds the truth 95 times in 100, however often it looked. First "
-		"A "
-		"is run against itself: what differs then is noise. It ends as soon as the "
-		"interval decides. With --fail-if the exit status is the verdict: 0 passed, 10 "
-		"failed, 11 cannot tell; 12 the data are no use, 13 the GPUs were shared.",
+	.summary = "find out which of two commands uses less energy",
+	.description = "Runs two commands in turn, in random order and from the same "
+		       "temperature, and tells the ratio of their energy (time, mean power, "
+		       "energy times delay) with an interval that holds the truth 95 times in "
+		       "100, however often it looked. First A is run against itself: what "
+		       "differs then is noise. It ends as soon as the interval decides. With "
+		       "--fail-if the exit status is the verdict: 0 passed, 10 failed, 11 "
+		       "cannot tell; 12 the data are no use, 13 the GPUs were shared.",
 	.examples = "  gpuward ab -- ./infer fp16 -- ./infer int8\n"
 		    "  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"
 		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"

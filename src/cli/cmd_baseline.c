@@ -1,7 +1,6 @@
 /* baseline: takes, shows and forgets what GPUs draw when they do nothing. */
 #include "cli.h"
-#include "progress.h"
-#include "stop.h"
+#include "term.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -79,7 +78,7 @@ static bool on_progress(void *ctx, double seconds, double power_w, double half_w
 	j->power_w = power_w;
 	j->half_width_w = half_width_w;
 	pthread_mutex_unlock(&j->lock);
-	return !stop_asked();
+	return !stop_requested();
 }
 
 static struct cuda_load *make_context(struct job *j)
@@ -298,7 +297,7 @@ static void print_table(const struct cli *c, const struct jobs *all)
 {
 	struct table t;
 
-	cli_preface(c);
+	cli_print_status(c);
 	table_init(&t, columns);
 	for (unsigned i = 0; i < all->count; i++) {
 		const struct job *j = &all->job[i];
@@ -536,8 +535,7 @@ static const char *const kinds[] = { "no-context", "context-idle", "hot-idle", N
 static const struct option options[] = {
 	{ "kind", 0, OPTION_CHOICE, offsetof(struct given, kind), "KIND",
 	  "no-context (the default: no program is on the GPU), context-idle (one of ours is, "
-	  "and "
-	  "does nothing) or hot-idle (just after a load)",
+	  "and does nothing) or hot-idle (just after a load)",
 	  kinds, NULL },
 	{ "time", 0, OPTION_DURATION, offsetof(struct given, time_ns), "TIME",
 	  "look at most this long (default: 30s); it ends from 10 s on when the mean is known "
@@ -557,12 +555,11 @@ static const struct option options[] = {
 
 const struct command command_baseline = {
 	.name = "baseline",
-	.summary = "what GPUs draw when they do nothing",
-	.description = "Takes the idle power of the selected GPUs and keeps it for an hour, so "
-		       "that the "
-		       "energy of a program can be told from that of the idle board. A GPU "
-		       "that was not "
-		       "idle has no baseline: the command says who was on it and ends with 1.",
+	.summary = "measure and store the idle power of GPUs",
+	.description =
+		"Takes the idle power of the selected GPUs and keeps it for an hour, so that "
+		"the energy of a program can be told from that of the idle board. A GPU that "
+		"was not idle has no baseline: the command says who was on it and ends with 1.",
 	.examples = "  gpuward baseline\n"
 		    "  gpuward baseline --kind context-idle --pid $PID\n"
 		    "  gpuward baseline --show --json\n",

@@ -1,6 +1,6 @@
 /* characterise: what this machine's power sensors do, learned on them. */
 #include "cli.h"
-#include "figure.h"
+#include "output.h"
 #include "table.h"
 
 #include "base/clock.h"
@@ -270,7 +270,7 @@ static void print_sensor(const struct sensor *s)
 
 static int print_text(const struct cli *c, const struct outcome *o, unsigned n)
 {
-	cli_preface(c);
+	cli_print_status(c);
 	for (unsigned i = 0; i < n; i++) {
 		print_title(gw_snapshot_device(c->snap, o[i].device), &o[i]);
 		if (o[i].known)
@@ -357,8 +357,7 @@ static int run(struct cli *c)
 static const struct option options[] = {
 	{ "active", 0, OPTION_FLAG, AT(active), NULL,
 	  "also put a load on the GPU for a minute, to learn windows and lags; no other "
-	  "process "
-	  "may be on it",
+	  "process may be on it",
 	  NULL, NULL },
 	{ "show", 0, OPTION_FLAG, AT(show), NULL,
 	  "only show what was learned before, or else is assumed", NULL, NULL },
@@ -369,18 +368,14 @@ static const struct option options[] = {
 
 const struct command command_characterise = {
 	.name = "characterise",
-	.summary = "learns what the power sensors of the GPUs do",
+	.summary = "measure the properties of the power sensors",
 	.description =
 		"Finds out how often each source of power has a new value, how the energy "
-		"counter "
-		"ticks, whether reading it does harm, and what each call costs: half a minute "
-		"a "
-		"GPU, without a load, best on an idle one. --active also learns which time a "
-		"value "
-		"covers and how late it is. What is learned is kept and used by every later "
-		"measurement on this GPU, driver and VBIOS; without it published figures of "
-		"the "
-		"GPU's generation are assumed.",
+		"counter ticks, whether reading it does harm, and what each call costs: half a "
+		"minute a GPU, without a load, best on an idle one. --active also learns which "
+		"time a value covers and how late it is. What is learned is kept and used by "
+		"every later measurement on this GPU, driver and VBIOS; without it published "
+		"figures of the GPU's generation are assumed.",
 	.examples = "  gpuward characterise\n"
 		    "  gpuward characterise --gpu 0 --active\n"
 		    "  gpuward characterise --show --json\n",

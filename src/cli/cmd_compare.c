@@ -82,9 +82,9 @@ static const char *row_state(const struct comparison_row *row)
 
 enum { LABEL, N, STATE, ROOM, FIRST_METRIC };
 
-/* Each metric has three columns: value, interval, change.  A value goes with its change; joules and
- * their interval are what the table is for, and joules of a token, where somebody counted them, next:
- * they stay where their change has no room. */
+/* Each metric has three columns: value, interval, change.  A value goes with its change; joules
+ * and their interval are what the table is for, and joules of a token, where somebody counted
+ * them, next:  they stay where their change has no room. */
 static const struct table_column columns[] = {
 	[LABEL] = { "LABEL", 0, false, true },
 	[N] = { "RUNS", 5, true, false },
@@ -199,7 +199,7 @@ static void text_note(void *ctx, const char *sentence)
 static void note_left_out(const struct table *t, unsigned width, const struct text_out *notes)
 {
 	bool left[TABLE_COLUMNS_MAX];
-	unsigned whole = table_left_out(t, width, left), n = 0;
+	unsigned whole = table_hidden(t, width, left), n = 0;
 	char sentence[512];
 	struct buf b;
 
@@ -379,8 +379,8 @@ static void csv_head(const struct view *v, struct buf *out)
 
 		if (v->shown[m])
 			buf_addf(out,
-				 ",%s,%s_low,%s_high,%s_change_ratio,%s_change_low_ratio,"
-				 "%s_change_high_ratio,%s_change_verdict%s",
+				 ",%s,%s_low,%s_high,%s_change_ratio,%s_change_low_ratio,%s_"
+				 "change_high_ratio,%s_change_verdict%s",
 				 k, k, k, k, k, k, k,
 				 m == METRIC_POWER ? ",power_sd_watts" : "");
 	}
@@ -608,7 +608,7 @@ static const struct option options[] = {
 
 const struct command command_compare = {
 	.name = "compare",
-	.summary = "results side by side, with changes and how sure they are",
+	.summary = "compare results: the changes and how certain they are",
 	.description =
 		"Puts results of gpuward measure into one table: a row for each label, in the "
 		"order in which they come; files of the same label are trials of one row. "

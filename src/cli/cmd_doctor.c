@@ -1,4 +1,4 @@
-/* doctor: what is wrong and what to do, worded by the table of causes. */
+/* doctor: what is wrong and how to fix it; the sentences come from cause.def. */
 #include "privileges.h"
 
 #include <stdarg.h>
@@ -11,15 +11,17 @@ static void print_finding(const struct cli *c, const struct gw_finding *f)
 	static const struct {
 		const char *word;
 		enum term_style style;
-	} looks[] = { { "ok", TERM_GOOD }, { "note", TERM_WARN }, { "PROBLEM", TERM_BAD } };
+	} severities[] = { { "ok", TERM_GOOD },
+			   { "note", TERM_WARN },
+			   { "PROBLEM", TERM_BAD } };
 	const char *remedy = gw_cause_info(f->cause)->remedy;
 	char left[64], where[24] = "", text[sizeof(f->detail) + sizeof(where)];
 
 	if (f->device >= 0)
 		snprintf(where, sizeof(where),
 			 "GPU %u: ", gw_snapshot_device(c->snap, (unsigned)f->device)->index);
-	snprintf(left, sizeof(left), "%s%s%s", term_on(looks[f->severity].style),
-		 looks[f->severity].word, term_off());
+	snprintf(left, sizeof(left), "%s%s%s", term_on(severities[f->severity].style),
+		 severities[f->severity].word, term_off());
 	snprintf(text, sizeof(text), "%s%s", where, f->detail);
 	term_wrap(left, REMEDY_COLUMN, text, term_width());
 	if (*remedy)
@@ -59,7 +61,7 @@ static void print_facts(const struct cli *c)
 	putchar('\n');
 }
 
-static unsigned problems(const struct gw_diagnosis *g)
+static unsigned count_problems(const struct gw_diagnosis *g)
 {
 	unsigned n = 0;
 
@@ -68,13 +70,13 @@ static unsigned problems(const struct gw_diagnosis *g)
 	return n;
 }
 
-/* What is there is one line; what is missing says what it disables and what to do. */
+/* A permission that is present takes one line; a missing one also shows the remedy. */
 static void print_privileges(const struct render_privilege *p, unsigned n)
 {
 	char text[700];
 
 	if (n > 0)
-		printf("\nThe guard, as this user:\n");
+		printf("\nPermissions of the guard, if it runs as this user:\n");
 	for (unsigned i = 0; i < n; i++) {
 		const char *word = p[i].have ? "ok" : "missing";
 		char left[64];
@@ -88,7 +90,7 @@ static void print_privileges(const struct render_privilege *p, unsigned n)
 	}
 }
 
-/* Rights that are missing break nothing; which features they take away is not left unsaid. */
+/* Prints the last line.  Missing permissions are no problem, but they disable features. */
 static void print_end(const struct render_privilege *p, unsigned n)
 {
 	char text[700];
@@ -98,11 +100,11 @@ static void print_end(const struct render_privilege *p, unsigned n)
 	for (unsigned i = 0; i < n; i++)
 		missing += !p[i].have;
 	if (!missing) {
-		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to mend.", term_off());
+		printf("%s%s%s\n", term_on(TERM_GOOD), "Nothing to fix.", term_off());
 		return;
 	}
 	len = (size_t)snprintf(text, sizeof(text),
-			       "Nothing broken; %u right%s missing for: ", missing,
+			       "No problems found. %u permission%s missing: ", missing,
 			       missing == 1 ? " is" : "s are");
 	for (unsigned i = 0, said = 0; i < n && len < sizeof(text); i++)
 		if (!p[i].have)
@@ -119,22 +121,21 @@ static int print_text(const struct cli *c, const struct gw_diagnosis *g)
 	unsigned n;
 
 	if (gw_snapshot_status(c->snap)->simulated)
-		printf("%s SIMULATED %s nothing below is about real GPUs\n", term_on(TERM_MARK),
-		       term_off());
+		term_print_simulated(stdout);
 	print_facts(c);
 	for (unsigned i = 0; i < gw_diagnosis_count(g); i++) {
 		const struct gw_finding *f = gw_diagnosis_get(g, i);
 
 		print_finding(c, f);
 	}
-	n = privileges_look(c, row);
+	n = privileges_check(c, row);
 	print_privileges(row, n);
-	if (problems(g) == 0)
+	if (count_problems(g) == 0)
 		print_end(row, n);
 	return EXIT_OK;
 }
 
-static int show(const struct cli *c, const struct gw_diagnosis *g)
+static int print_diagnosis(const struct cli *c, const struct gw_diagnosis *g)
 {
 	struct render_privilege row[PRIVILEGES];
 	struct cli_document doc;
@@ -142,11 +143,11 @@ static int show(const struct cli *c, const struct gw_diagnosis *g)
 	if (!c->json)
 		return print_text(c, g);
 	cli_document_begin(&doc, true);
-	render_diagnosis(&doc.json, g, c->snap, row, privileges_look(c, row));
+	render_diagnosis(&doc.json, g, c->snap, row, privileges_check(c, row));
 	return cli_document_end(&doc);
 }
 
-static int run(struct cli *c)
+static int doctor_run(struct cli *c)
 {
 	struct gw_diagnosis *g;
 	int code = cli_open(c, GW_TIERS_COMMON);
@@ -157,10 +158,10 @@ static int run(struct cli *c)
 		cli_error("%s", gw_strerror(-GW_E_NOMEM));
 		return EXIT_FAILED;
 	}
-	code = show(c, g);
+	code = print_diagnosis(c, g);
 	if (code == EXIT_OK)
-		code = cli_outcome(c);
-	if (code == EXIT_OK && problems(g))
+		code = cli_device_exit_code(c);
+	if (code == EXIT_OK && count_problems(g))
 		code = EXIT_PARTIAL;
 	gw_diagnosis_free(g);
 	return code;
@@ -168,15 +169,13 @@ static int run(struct cli *c)
 
 const struct command command_doctor = {
 	.name = "doctor",
-	.summary = "what is missing on this machine and how to mend it",
+	.summary = "find problems on this machine and say how to fix them",
 	.description =
-		"Looks at the library, the driver, the devices, permissions, containers, "
-		"sensors and what the guard may do as this user, and "
-		"says for each thing that is not as it should be what to do about it. Exit "
-		"status: "
-		"0 when nothing is broken (no GPU at all is not broken), 3 when no GPU can be "
-		"reached because something is, 4 when some GPU has a problem.",
+		"Checks the library, the driver, the devices, permissions, containers, "
+		"sensors, and what the guard may do as this user. For each problem it prints "
+		"how to fix it. Exit status: 0 if nothing is broken (a machine without a GPU "
+		"is not broken), 3 if a problem hides all GPUs, 4 if some GPU has a problem.",
 	.examples = "  gpuward doctor\n"
 		    "  gpuward doctor --simulate=version-mismatch\n",
-	.run = run,
+	.run = doctor_run,
 };

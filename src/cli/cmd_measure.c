@@ -82,10 +82,9 @@ static void cool_down(struct measurement *m)
 	m->cool_told = false;
 	cooldown_wait(&m->cool);
 	if (m->cool.late_gpu >= 0)
-		cli_error(
-			"GPU %d does not get cooler than %.0f %s within a minute; that is its "
-			"mark from now on",
-			m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
+		cli_error("GPU %d does not get cooler than %.0f %s within a minute; that is "
+			  "its mark from now on",
+			  m->cool.late_gpu, m->cool.late_c, term_plain("°C"));
 }
 
 /* ---- while it runs ---- */
@@ -190,9 +189,8 @@ static void say_numbers(struct measurement *m, const struct progress_marks *k,
 		return;
 	m->numbers_told = true;
 	cli_error("after 'iteration %llu' the command marked 'iteration %llu': such a line "
-		  "counts "
-		  "one, and its number is not how many; where it stands for several, give "
-		  "--iterations, or write a line for each",
+		  "counts one, and its number is not how many; where it stands for several, "
+		  "give --iterations, or write a line for each",
 		  (unsigned long long)k->odd_before, (unsigned long long)k->odd_after);
 }
 
@@ -259,7 +257,8 @@ static bool ask_there(struct measurement *m, struct runner_run *run, struct meas
 	return false;
 }
 
-/* Runs it, and reads the host's counters before and after.  EXIT_OK, or an exit code, having said why. */
+/* Runs it, and reads the host's counters before and after.  EXIT_OK, or an exit code, having
+ * said why. */
 static int run_command(struct measurement *m, struct runner_run *run, struct host_energy *ret)
 {
 	struct host_energy before, after;
@@ -437,8 +436,8 @@ static void calibrate(struct measurement *m)
 	if (run_calibration_end(c, &m->result) != 0) {
 		cli_error("--calibrate: %s; the result is not calibrated%s", c->why,
 			  m->bundle ? ", and gpuward recompute --calibrate can do it later"
-				    : " (of a run with --bundle, gpuward recompute "
-				      "--calibrate can do it later)");
+				    : " (of a run with --bundle, gpuward recompute --calibrate "
+				      "can do it later)");
 		return;
 	}
 	for (unsigned i = 0; i < m->result.runs; i++) {
@@ -681,7 +680,8 @@ static void let_go(struct measurement *m)
 	run_calibration_done(&m->calibration);
 }
 
-/* A trace is of one thing, and is read at the end, when a pipe to which nobody writes would keep us for ever. */
+/* A trace is of one thing, and is read at the end, when a pipe to which nobody writes would
+ * keep us for ever. */
 static int check_calibration(const struct measurement *m)
 {
 	unsigned n = gw_meter_device_count(m->runner.meter);
@@ -772,13 +772,12 @@ static int run(struct cli *c)
 
 const struct command command_measure = {
 	.name = "measure",
-	.summary = "the energy that a command takes",
+	.summary = "measure the energy of a command",
 	.description =
 		"Runs a command and measures what the GPUs take meanwhile: joules with their "
 		"uncertainty, power, time, heat, throttling, who else was there. The command "
-		"has "
-		"the terminal, its output is untouched, and its exit status is passed on. The "
-		"result is told on standard error and written as JSON with -o or --json. A "
+		"has the terminal, its output is untouched, and its exit status is passed on. "
+		"The result is told on standard error and written as JSON with -o or --json. A "
 		"command can mark parts, iterations and tokens: gpuward-measure(1).",
 	.examples =
 		"  gpuward measure -- python train.py --epochs 1\n"

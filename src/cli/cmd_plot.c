@@ -129,7 +129,7 @@ static const struct option options[] = {
 
 const struct command command_plot = {
 	.name = "plot",
-	.summary = "the power of runs over time, as SVG",
+	.summary = "plot power over time as SVG",
 	.description = "Draws the power of each run and GPU of the results over time, with the "
 		       "measured window and what held the clocks back. Runs are laid over each "
 		       "other where their windows begin.",

@@ -178,8 +178,7 @@ static void print_calibration(const struct measured_calibration *c, unsigned dev
 
 	term_row(0, "",
 		 "GPU %u calibrated by %s: gain %.4f %s %.4f, offset %+.1f W; %s %.1f W at "
-		 "%.0f W. "
-		 "%zu points, which leave %.1f W s.d. THEN and CHANGE are without it.",
+		 "%.0f W. %zu points, which leave %.1f W s.d. THEN and CHANGE are without it.",
 		 device, c->trace, c->gain, pm, 1.96 * c->gain_u, c->offset_w, pm,
 		 1.96 * c->offset_u_w, c->pivot_w, c->points, c->residual_w);
 	if (!isnan(c->correlation))
@@ -225,8 +224,9 @@ static void take_sample(void *arg, uint64_t t_ns, double watts)
 	power_record_add(&s->record, (double)t_ns * 1e-9, watts);
 }
 
-/* What the wall clock was ahead of the readings' times.  Bundles of before do not tell the moment of their creation
- * on both clocks: their first sample came right after it, and the lag is looked for anyhow. */
+/* What the wall clock was ahead of the readings' times.  Bundles of before do not tell the
+ * moment of their creation on both clocks: their first sample came right after it, and the lag
+ * is looked for anyhow. */
 static double wall_ahead_s(const struct bundle_summary *sum, uint64_t first_ns)
 {
 	uint64_t wall_ns = 0;
@@ -243,8 +243,7 @@ static int choose_device(const struct given *g, const struct bundle_summary *sum
 	*ret = (unsigned)device;
 	if (code == EXIT_OK && !g->device && sum->devices != 1) {
 		cli_error("--calibrate is about one GPU, and the bundle holds %u: choose one "
-			  "with "
-			  "--device",
+			  "with --device",
 			  sum->devices);
 		code = EXIT_USAGE;
 	}
@@ -331,8 +330,7 @@ static int run(struct cli *c)
 static const struct option options[] = {
 	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
 	  "gain and offset of the GPU's sensor by an outside meter: a CSV of time and watts "
-	  "over "
-	  "the same span",
+	  "over the same span",
 	  NULL, NULL },
 	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(accuracy), "PERCENT",
 	  "of that meter, 95 % (default: 1)", NULL, NULL },
@@ -343,14 +341,12 @@ static const struct option options[] = {
 
 const struct command command_recompute = {
 	.name = "recompute",
-	.summary = "the windows of a bundle, worked out again from its readings",
+	.summary = "compute the windows of a bundle again from its samples",
 	.description =
 		"Feeds the readings of a bundle (gpuward measure --bundle) to the energy "
-		"engine "
-		"again and compares: the same version gives the same joules to the bit, a "
-		"newer "
-		"one says what its models make of them. Files that were changed are named. A "
-		"bundle that was cut off is worked out as far as it goes.",
+		"engine again and compares: the same version gives the same joules to the bit, "
+		"a newer one says what its models make of them. Files that were changed are "
+		"named. A bundle that was cut off is worked out as far as it goes.",
 	.examples = "  gpuward recompute run1\n  gpuward recompute --json run1 | jq .windows\n"
 		    "  gpuward recompute --calibrate pdu.csv run1\n",
 	.arguments = "BUNDLE",

@@ -135,14 +135,12 @@ static int run(struct cli *c)
 
 const struct command command_replay = {
 	.name = "replay",
-	.summary = "the power of a bundle as a scenario for the simulator",
-	.description = "Writes a scenario in which simulated GPUs draw what the GPUs of the "
-		       "bundle drew, "
-		       "so that a measurement can be done again without the hardware, by "
-		       "gpuward or by "
-		       "any program that uses NVML. The card is simulated as its name says; "
-		       "its power is "
-		       "what the sensor saw, already smoothed by it.",
+	.summary = "turn a bundle into a scenario for the simulator",
+	.description =
+		"Writes a scenario in which simulated GPUs draw what the GPUs of the bundle "
+		"drew, so that a measurement can be done again without the hardware, by "
+		"gpuward or by any program that uses NVML. The card is simulated as its name "
+		"says; its power is what the sensor saw, already smoothed by it.",
 	.examples = "  gpuward replay run1 -o again.toml\n"
 		    "  gpuward measure --simulate=again.toml -- sleep 10\n",
 	.arguments = "BUNDLE",

@@ -61,13 +61,11 @@ static const struct option options[] = {
 
 const struct command command_report = {
 	.name = "report",
-	.summary = "results as one HTML page with tables and plots",
-	.description =
-		"Writes one HTML file that needs no network and no script: the table of "
-		"gpuward "
-		"compare, the energy of each label with its intervals, power, throttling and "
-		"temperature of each run over time, the environment, and how the numbers were "
-		"got.",
+	.summary = "write results as one HTML page with tables and plots",
+	.description = "Writes one HTML file that needs no network and no script: the table of "
+		       "gpuward compare, the energy of each label with its intervals, power, "
+		       "throttling and temperature of each run over time, the environment, and "
+		       "how the numbers were got.",
 	.examples =
 		"  gpuward report fp32.json fp16.json -o report.html\n"
 		"  gpuward report --title='Quantisation, H200' runs/*.json -o report.html\n",

@@ -112,15 +112,15 @@ static bool sensed(enum comparison_metric m)
 	return m == METRIC_POWER || m == METRIC_ENERGY || m == METRIC_TOKEN;
 }
 
-/* Relative standard uncertainty of the energy of a run, and so of its mean power and of what falls
- * to an iteration or a token: for ratios on one GPU ... */
+/* Relative standard uncertainty of the energy of a run, and so of its mean power and of what
+ * falls to an iteration or a token: for ratios on one GPU ... */
 static double u_fair(const struct comparison_run *r, enum comparison_metric m)
 {
 	return sensed(m) ? u_of(&r->run->energy_relative_j) : NAN;
 }
 
-/* ... and of the true value.  The stated energies per iteration and per token are of this kind: a
- * result has no relative ones of them. */
+/* ... and of the true value.  The stated energies per iteration and per token are of this kind:
+ * a result has no relative ones of them. */
 static double u_true(const struct comparison_run *r, enum comparison_metric m)
 {
 	double u = larger(u_fair(r, m), u_of(&r->run->energy_j));
@@ -225,8 +225,8 @@ static const struct result_run *first_used(const struct comparison_row *row)
 	return NULL;
 }
 
-/* What is uncertain of the power where the sensor says none: a calibrated line has it from its pivot.  Boards of one
- * kind err alike: of several GPUs it adds up. */
+/* What is uncertain of the power where the sensor says none: a calibrated line has it from its
+ * pivot.  Boards of one kind err alike: of several GPUs it adds up. */
 static double offset_u_w(const struct comparison_row *row)
 {
 	const struct result_run *run = first_used(row);
@@ -609,8 +609,8 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 											: "J");
 }
 
-/* A number of the largest unit of which there is at least one, as short as it goes: six digits, or
- * four where they are not the whole number.  Were they?  */
+/* A number of the largest unit of which there is at least one, as short as it goes: six digits,
+ * or four where they are not the whole number.  Were they? */
 static bool size_in(double bytes, double base, const char *const units[static 5], char *out,
 		    size_t size)
 {
@@ -728,8 +728,7 @@ static void note_iterations(struct notes *n, const struct comparison_row *row)
 	if (most > least)
 		buf_addf(&n->b,
 			 "%s: its runs do not have the same iterations (%.0f to %.0f): the row "
-			 "is "
-			 "a mean of unlike runs; give them labels of their own",
+			 "is a mean of unlike runs; give them labels of their own",
 			 row->label, least, most);
 	note_end(n);
 }

@@ -1,10 +1,10 @@
 /* comparison: results laid side by side: rows of trials, their means, intervals and changes.
  *
- * A row is a label and, where runs are of a marked part of the command, that part; files with the
- * same label, and the runs inside a file, are its trials.  Runs that are invalid are left out of
- * every figure.  Changes are against the reference, the first row that knows its energy, from the
- * energies in which the gain of the sensor cancels; rows of another GPU than it get the whole
- * uncertainty instead, since there it does not. */
+ * A row is a label and, where runs are of a marked part of the command, that part; files with
+ * the same label, and the runs inside a file, are its trials.  Runs that are invalid are left
+ * out of every figure.  Changes are against the reference, the first row that knows its energy,
+ * from the energies in which the gain of the sensor cancels; rows of another GPU than it get
+ * the whole uncertainty instead, since there it does not. */
 #ifndef GW_CLI_COMPARISON_H
 #define GW_CLI_COMPARISON_H
 
@@ -68,14 +68,15 @@ bool comparison_mixes_gpus(const struct result *results, size_t n, struct buf *s
 const char *comparison_metric_name(enum comparison_metric m);
 enum comparison_metric comparison_metric_find(const char *name);
 
-/* "Latency", "Energy per inference" and the like; that of power says what stands in brackets behind
- * the mean: how the load varied, which is no interval. */
+/* "Latency", "Energy per inference" and the like; that of power says what stands in brackets
+ * behind the mean: how the load varied, which is no interval. */
 const char *comparison_title(const struct comparison *c, enum comparison_metric m);
 
 /* Does any row have it? */
 bool comparison_has(const struct comparison *c, enum comparison_metric m);
 
-/* Whether the row's runs had a clean room: "kept", "lost", "none", "mixed"; NULL where no run is used. */
+/* Whether the row's runs had a clean room: "kept", "lost", "none", "mixed"; NULL where no run
+ * is used. */
 const char *comparison_room(const struct comparison_row *row);
 /* Had any run of any row one, kept or not?  Else there is nothing to show. */
 bool comparison_has_rooms(const struct comparison *c);
@@ -90,8 +91,8 @@ struct comparison_scale comparison_scale(const struct comparison *c, enum compar
 /* The same for any numbers of this size; unit is "s", "W" or "J". */
 struct comparison_scale comparison_scale_of(double typical, const char *unit);
 
-/* Bytes in the units in which they were likely given: "128 MB" where that is exact, else "128 MiB"
- * or, of no round number, "117.7 MiB". */
+/* Bytes in the units in which they were likely given: "128 MB" where that is exact, else "128
+ * MiB" or, of no round number, "117.7 MiB". */
 void comparison_size_text(double bytes, char *out, size_t size);
 
 /* "-12.3 % [-13.1, -11.5]"; empty where there is no change to tell. */

@@ -64,18 +64,19 @@ void counter_add(struct counter_reading *r, uint64_t id, double value)
 }
 
 /* The next moment to look whether somebody asked us to end; 0: the time is up. */
-static uint64_t next_look(struct deadline_wait *p)
+static uint64_t next_look(struct deadline *p)
 {
 	uint64_t now = clock_mono_ns(clock_real()), next = now + LOOK_NS;
 
-	deadline_wait_look(p);
+	deadline_check_stop(p);
 	if (now >= p->until_ns)
 		return 0;
 	return next < p->until_ns ? next : p->until_ns;
 }
 
-/* Reads to the end; what does not fit is passed over, and there was too much for a number anyhow. */
-static int read_output(struct child *c, struct deadline_wait *p, char *out, size_t size)
+/* Reads to the end; what does not fit is passed over, and there was too much for a number
+ * anyhow. */
+static int read_output(struct child *c, struct deadline *p, char *out, size_t size)
 {
 	char rest[512];
 	size_t used = 0;
@@ -86,7 +87,7 @@ static int read_output(struct child *c, struct deadline_wait *p, char *out, size
 		uint64_t until = next_look(p);
 
 		if (!until)
-			return deadline_wait_error(p);
+			return deadline_error(p);
 		n = child_read(c, until, fits ? out + used : rest,
 			       fits ? size - 1 - used : sizeof(rest));
 		if (n > 0 && fits)
@@ -96,7 +97,7 @@ static int read_output(struct child *c, struct deadline_wait *p, char *out, size
 	return (int)n;
 }
 
-static int await_end(struct child *c, struct deadline_wait *p)
+static int await_end(struct child *c, struct deadline *p)
 {
 	int status = 0;
 	uint64_t until;
@@ -104,23 +105,22 @@ static int await_end(struct child *c, struct deadline_wait *p)
 	do {
 		until = next_look(p);
 		if (!until)
-			return deadline_wait_error(p);
+			return deadline_error(p);
 	} while (child_wait(c, until, &status) != 0);
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
 /* As child_run(), and whoever asks us to end is heard meanwhile: -GW_E_STATE. */
-static int run(const char *command, const struct deadline_wait_asker *asker, char *out,
-	       size_t size)
+static int run(const char *command, const struct deadline_stop *stop, char *out, size_t size)
 {
 	const char *const argv[] = { "/bin/sh", "-c", command, NULL };
-	struct deadline_wait p;
+	struct deadline p;
 	struct child c;
 	int status = child_start(&c, argv, NULL);
 
 	if (status < 0)
 		return status;
-	deadline_wait_begin(&p, COUNTER_MOST_NS, asker);
+	deadline_init(&p, COUNTER_MOST_NS, stop);
 	status = read_output(&c, &p, out, size);
 	if (status == 0)
 		status = await_end(&c, &p);
@@ -129,11 +129,11 @@ static int run(const char *command, const struct deadline_wait_asker *asker, cha
 }
 
 /* A shell command: it prints one number. */
-static void read_command(const char *command, const struct deadline_wait_asker *asker,
+static void read_command(const char *command, const struct deadline_stop *stop,
 			 struct counter_reading *ret)
 {
 	char out[256] = "";
-	int status = run(command, asker, out, sizeof(out));
+	int status = run(command, stop, out, sizeof(out));
 	const char *text = out + strspn(out, space), *end;
 	double v = number_parse(text, &end);
 
@@ -165,14 +165,14 @@ const struct counter_kind counter_kinds[COUNTER_KINDS] = {
 };
 
 void counter_read(const struct counter_kind *kind, const char *text,
-		  const struct deadline_wait_asker *asker, struct counter_reading *ret)
+		  const struct deadline_stop *stop, struct counter_reading *ret)
 {
 	ret->value = 0;
 	ret->n = 0;
 	ret->why[0] = ret->name[0] = '\0';
 	ret->before_ns = clock_mono_ns(clock_real());
 	ret->wall_s = (double)clock_wall_ns(clock_real()) * 1e-9;
-	kind->read(text, asker, ret);
+	kind->read(text, stop, ret);
 	ret->after_ns = clock_mono_ns(clock_real());
 }
 
@@ -189,7 +189,8 @@ static bool began_anew(const struct counter_series *a, const struct counter_seri
 	return b->created_s > a->created_s + CLOCKS_S;
 }
 
-/* Series that are new: false where one of them was there before, and how much of it is of the run nobody knows. */
+/* Series that are new: false where one of them was there before, and how much of it is of the
+ * run nobody knows. */
 static bool take_fresh(const struct counter_reading *first, const struct counter_reading *last,
 		       struct counter *ret)
 {

@@ -1,12 +1,13 @@
 /* count: what was counted from one moment to another.
  *
- * A server counts the tokens that it makes.  It is asked before and after a run, by a command of the user or by its
- * URL, and the difference is of the run.  It is asked a little before the beginning and a little after the end, and
- * what was made in between is counted too: at most that much is off. */
+ * A server counts the tokens that it makes.  It is asked before and after a run, by a command
+ * of the user or by its URL, and the difference is of the run.  It is asked a little before the
+ * beginning and a little after the end, and what was made in between is counted too: at most
+ * that much is off. */
 #ifndef GW_CLI_COUNTER_H
 #define GW_CLI_COUNTER_H
 
-#include "deadline_wait.h"
+#include "client.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,12 +49,14 @@ struct counter {
 /* A way to ask. */
 struct counter_kind {
 	const char *option; /* without its dashes */
-	/* What was asked, for the result: nothing secret may be in it.  NULL: it is not told. */
+	/* What was asked, for the result: nothing secret may be in it.  NULL: it is not
+	 * told. */
 	void (*place)(const char *text, char *out, size_t size);
 	/* Can it be asked at all?  0, or -GW_E_ARG with a sentence. */
 	int (*check)(const char *text, char *why, size_t size);
-	/* Sets value, or why, and the series; ten seconds at most, and a moment once the asker (NULL: nobody) asked. */
-	void (*read)(const char *text, const struct deadline_wait_asker *asker,
+	/* Sets value, or why, and the series; ten seconds at most, and a moment once the asker
+	 * (NULL: nobody) asked. */
+	void (*read)(const char *text, const struct deadline_stop *stop,
 		     struct counter_reading *ret);
 };
 enum { COUNTER_CMD, COUNTER_URL, COUNTER_KINDS };
@@ -67,10 +70,11 @@ void counter_refuse(struct counter_reading *r, const char *fmt, ...)
 	__attribute__((format(printf, 2, 3)));
 
 void counter_read(const struct counter_kind *kind, const char *text,
-		  const struct deadline_wait_asker *asker, struct counter_reading *ret);
+		  const struct deadline_stop *stop, struct counter_reading *ret);
 
-/* Pure: of a run from begin to end.  A series that is there at the end alone counts whole: a counter begins at 0 and is
- * told from then on.  Not so where the server says that it began earlier. */
+/* Pure: of a run from begin to end.  A series that is there at the end alone counts whole: a
+ * counter begins at 0 and is told from then on.  Not so where the server says that it began
+ * earlier. */
 void counter_between(const struct counter_reading *first, const struct counter_reading *last,
 		     uint64_t begin_ns, uint64_t end_ns, struct counter *ret);
 

@@ -63,7 +63,8 @@ static bool quoted(const char **p, char *out, size_t size)
 	return *p > s;
 }
 
-/* The next of key="value", ...} at *p.  1: there was one; 0: the end, *p is behind it; -1: it is malformed. */
+/* The next of key="value", ...} at *p.  1: there was one; 0: the end, *p is behind it; -1: it
+ * is malformed. */
 static int next_label(const char **p, struct label *ret)
 {
 	size_t n;
@@ -109,7 +110,8 @@ static bool parse_wanted(const char *what, struct wanted *w)
 
 /* ---- Prometheus' text ---- */
 
-/* Has the series, whose labels begin at *p, all that are wanted?  *p is moved behind them.  -1: malformed. */
+/* Has the series, whose labels begin at *p, all that are wanted?  *p is moved behind them.  -1:
+ * malformed. */
 static int has_labels(const char **p, const struct wanted *w)
 {
 	unsigned found = 0;
@@ -163,7 +165,8 @@ static void take_line(const char *line, size_t name, const struct wanted *w,
 		counter_add(ret, series_id(w->name, line + name, labels), v);
 }
 
-/* When its series began: client libraries tell it beside a counter, with the same labels.  False: no counter has it. */
+/* When its series began: client libraries tell it beside a counter, with the same labels.
+ * False: no counter has it. */
 static bool created_name(const char *counter, char out[static 256])
 {
 	static const char *const ends[] = { "_total", "_sum", "_count" };
@@ -322,7 +325,7 @@ static void take_json(const char *text, size_t n, const char *path, struct count
 	char message[160], key[64];
 
 	if (json_doc_new(text, n, &doc, message, sizeof(message)) != 0) {
-		counter_refuse(ret, "%s", message);
+		counter_refuse(ret, "the answer is %s", message);
 		return;
 	}
 	snprintf(ret->name, sizeof(ret->name), "%s", path);

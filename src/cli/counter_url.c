@@ -57,8 +57,8 @@ static int parse(const char *url, struct place *ret, char *why, size_t size)
 	}
 	if (memchr(host, '@', n)) {
 		snprintf(why, size,
-			 "a URL with a user in it cannot be asked here; --count-cmd "
-			 "can, with curl");
+			 "a URL with a user in it cannot be asked here; --count-cmd can, with "
+			 "curl");
 		return -GW_E_ARG;
 	}
 	snprintf(ret->address, sizeof(ret->address), "%.*s%s", (int)n, host,
@@ -105,7 +105,7 @@ static void unreachable(const char *address, int err, struct counter_reading *re
 	counter_refuse(ret, "%s cannot be asked: %s", address, gw_strerror(err));
 }
 
-void counter_url_read(const char *url, const struct deadline_wait_asker *asker,
+void counter_url_read(const char *url, const struct deadline_stop *stop,
 		      struct counter_reading *ret)
 {
 	struct place place;
@@ -113,7 +113,7 @@ void counter_url_read(const char *url, const struct deadline_wait_asker *asker,
 				    .method = "GET",
 				    .path = place.path,
 				    .accept = ACCEPT,
-				    .asker = asker };
+				    .stop = stop };
 	char why[COUNTER_WHY];
 	struct buf body;
 	int status = 0, err;
@@ -122,8 +122,8 @@ void counter_url_read(const char *url, const struct deadline_wait_asker *asker,
 		counter_refuse(ret, "%s", why);
 		return;
 	}
-	buf_init(&body, CLIENT_ANSWER_MAX);
-	err = client_ask(&q, COUNTER_MOST_NS, &status, &body);
+	buf_init(&body, CLIENT_REPLY_MAX);
+	err = client_request_reply(&q, COUNTER_MOST_NS, &status, &body);
 	if (err)
 		unreachable(place.address, err, ret);
 	else if (status < 200 || status > 299)

@@ -8,7 +8,7 @@
 int counter_url_check(const char *url, char *why, size_t size);
 /* The URL without what may be secret or is no part of the place: its query and its counter. */
 void counter_url_place(const char *url, char *out, size_t size);
-void counter_url_read(const char *url, const struct deadline_wait_asker *asker,
+void counter_url_read(const char *url, const struct deadline_stop *stop,
 		      struct counter_reading *ret);
 
 #endif

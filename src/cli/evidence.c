@@ -47,13 +47,13 @@ static int use_readings(struct evidence *e, const struct buf *text, const char *
 	e->bundle_rebuilt = true;
 	if (access(e->file, F_OK) != 0)
 		note(e,
-		     "%s has no result.json: its figures are worked out of its readings, "
-		     "and its environment is not known",
+		     "%s has no result.json: its figures are worked out of its readings, and "
+		     "its environment is not known",
 		     e->path);
 	else
 		note(e,
-		     "%s: its figures are worked out of its readings, and its environment "
-		     "is not known",
+		     "%s: its figures are worked out of its readings, and its environment is "
+		     "not known",
 		     why);
 	return 0;
 }

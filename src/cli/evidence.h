@@ -1,8 +1,8 @@
 /* evidence: a bundle or a result file, opened for looking at.
  *
- * A bundle is read as far as it goes: its result.json, or, where that is not there or cannot be read, what
- * its readings give (bundle_rebuild.h).  What was wrong with it is kept as sentences; only where nothing can be
- * read at all is it refused. */
+ * A bundle is read as far as it goes: its result.json, or, where that is not there or cannot be
+ * read, what its readings give (bundle_rebuild.h).  What was wrong with it is kept as
+ * sentences; only where nothing can be read at all is it refused. */
 #ifndef GW_CLI_EVIDENCE_H
 #define GW_CLI_EVIDENCE_H
 

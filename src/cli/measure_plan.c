@@ -45,8 +45,7 @@ const struct option measure_plan_options[] = {
 	  NULL },
 	{ "interval", 'i', OPTION_DURATION, AT(interval_ns), "TIME",
 	  "between readings of clocks, heat, memory (default: 100ms); power comes as fast as "
-	  "the "
-	  "sensor tells it",
+	  "the sensor tells it",
 	  NULL, NULL },
 	{ "baseline", 0, OPTION_OPTIONAL, AT(baseline), "WHICH",
 	  "energy above idle: auto takes the idle power first (up to 30 s) unless it is known, "
@@ -63,8 +62,7 @@ const struct option measure_plan_options[] = {
 	  NULL },
 	{ "cooldown-to", 0, OPTION_TEXT, AT(cooldown_to), "CELSIUS",
 	  "before each run wait until no GPU is warmer, a minute at most (default with "
-	  "--trials: "
-	  "as at the first start)",
+	  "--trials: as at the first start)",
 	  NULL, NULL },
 	{ "no-cooldown", 0, OPTION_FLAG, AT(no_cooldown), NULL, "do not wait for it", NULL,
 	  NULL },
@@ -75,8 +73,7 @@ const struct option measure_plan_options[] = {
 	  "the result holds the whole command line, not its name alone", NULL, NULL },
 	{ "calibrate", 0, OPTION_TEXT, AT(calibrate), "TRACE",
 	  "gain and offset of the GPU's sensor by an outside meter: a CSV of time and watts "
-	  "over "
-	  "the same span, read when the last run has ended",
+	  "over the same span, read when the last run has ended",
 	  NULL, NULL },
 	{ "calibrate-accuracy", 0, OPTION_TEXT, AT(calibrate_accuracy), "PERCENT",
 	  "of that meter, 95 % (default: 1)", NULL, NULL },
@@ -216,8 +213,8 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 	if (code == EXIT_OK && o->cooldown_to)
 		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_c);
 	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
-		cli_error("--cooldown-to and --no-cooldown exclude each other: give one of "
-			  "them");
+		cli_error(
+			"--cooldown-to and --no-cooldown exclude each other: give one of them");
 		code = EXIT_USAGE;
 	}
 	if (code == EXIT_OK)

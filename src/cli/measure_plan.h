@@ -1,7 +1,7 @@
 /* measure_plan: the options of measure, and what they say is to be done.
  *
- * Hides how each is written, what it may be, and which of them exclude each other or need another: whoever has a plan
- * has options that fit together. */
+ * Hides how each is written, what it may be, and which of them exclude each other or need
+ * another: whoever has a plan has options that fit together. */
 #ifndef GW_CLI_MEASURE_PLAN_H
 #define GW_CLI_MEASURE_PLAN_H
 
@@ -38,8 +38,8 @@ struct measure_plan {
 	double accuracy;                  /* of the outside meter */
 };
 
-/* The options of c and the words after them.  Finds out all that can be before a GPU is asked, also whether the result
- * can be written.  EXIT_OK, or an exit code having said why. */
+/* The options of c and the words after them.  Finds out all that can be before a GPU is asked,
+ * also whether the result can be written.  EXIT_OK, or an exit code having said why. */
 int measure_plan_make(const struct cli *c, struct measure_plan *ret);
 
 #endif

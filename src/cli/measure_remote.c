@@ -87,7 +87,8 @@ static int say_refused(const struct remote *r)
 
 static int ask(struct measure_remote *t, const char *method, const char *path, const char *body)
 {
-	if (remote_ask(&t->remote, method, path, body, ANSWER_NS, t->why, sizeof(t->why)) == 0)
+	if (remote_request(&t->remote, method, path, body, ANSWER_NS, t->why, sizeof(t->why)) ==
+	    0)
 		return t->remote.status < 400 && t->remote.reply ? EXIT_OK
 								 : say_refused(&t->remote);
 	cli_error("%s; nothing was measured", t->why);
@@ -188,7 +189,8 @@ void measure_remote_renew(struct measure_remote *t)
 		return;
 	t->asked_ns = now;
 	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
-	(void)remote_ask(&t->remote, "GET", path, NULL, FORGET_NS, ignored, sizeof(ignored));
+	(void)remote_request(&t->remote, "GET", path, NULL, FORGET_NS, ignored,
+			     sizeof(ignored));
 }
 
 void measure_remote_forget(struct measure_remote *t)
@@ -199,7 +201,8 @@ void measure_remote_forget(struct measure_remote *t)
 		return;
 	snprintf(path, sizeof(path), "/api/v1/windows/%s", t->id);
 	t->id[0] = '\0';
-	(void)remote_ask(&t->remote, "DELETE", path, NULL, FORGET_NS, ignored, sizeof(ignored));
+	(void)remote_request(&t->remote, "DELETE", path, NULL, FORGET_NS, ignored,
+			     sizeof(ignored));
 }
 
 void measure_remote_stop(struct measure_remote *t)
@@ -217,7 +220,7 @@ void measure_remote_close(struct measure_remote *t)
 	if (!t)
 		return;
 	if (t->stop_fd >= 0)
-		(void)remote_answer(&t->remote, t->stop_fd, FORGET_NS, t->why, sizeof(t->why));
+		(void)remote_reply(&t->remote, t->stop_fd, FORGET_NS, t->why, sizeof(t->why));
 	measure_remote_forget(t);
 	drop_devices(t);
 	remote_close(&t->remote);
@@ -240,7 +243,8 @@ static bool ask_of_gpus(struct measure_remote *t, const char *what)
 		buf_adds(&path, i ? "," : "?gpu=");
 		remote_escape(&path, t->gpu[i]);
 	}
-	err = remote_ask(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored, sizeof(ignored));
+	err = remote_request(&t->remote, "GET", path.p, NULL, FORGET_NS, ignored,
+			     sizeof(ignored));
 	buf_done(&path);
 	return !err && t->remote.status == 200 && t->remote.reply;
 }
@@ -354,10 +358,9 @@ static bool take_result(struct measure_remote *t)
 			  "this run is lost",
 			  t->remote.address);
 	else if (!read_devices(t))
-		cli_error(
-			"the service on %s lost its GPUs while the command ran: the energy of "
-			"this run is lost",
-			t->remote.address);
+		cli_error("the service on %s lost its GPUs while the command ran: the energy "
+			  "of this run is lost",
+			  t->remote.address);
 	else
 		return true;
 	return false;
@@ -384,7 +387,7 @@ enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 	*ret = (struct measured_there){ .evidence = evidence, .of = t };
 	t->stop_fd = -1;
 	t->cut = false;
-	if (fd < 0 || remote_answer(&t->remote, fd, RESULT_NS, t->why, sizeof(t->why)) != 0) {
+	if (fd < 0 || remote_reply(&t->remote, fd, RESULT_NS, t->why, sizeof(t->why)) != 0) {
 		cli_error("%s; the energy of this run is lost", t->why);
 		return MEASURE_REMOTE_LOST;
 	}

@@ -2,8 +2,8 @@
  *
  * For each run a window is opened over HTTP before the command starts and ended after it; what
  * the service answers becomes the devices of the run.  No driver is opened here.  A window is
- * longer than its command by the two requests.  One that has no result, or that nobody wants any
- * more, is forgotten in the service. */
+ * longer than its command by the two requests.  One that has no result, or that nobody wants
+ * any more, is forgotten in the service. */
 #ifndef GW_CLI_MEASURE_REMOTE_H
 #define GW_CLI_MEASURE_REMOTE_H
 
@@ -29,7 +29,8 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 /* Begins a window.  EXIT_OK, or an exit code having said why. */
 int measure_remote_begin(struct measure_remote *t, const char *label);
 
-/* Once in a while, while the command runs: its lease begins anew, without which the service ends it. */
+/* Once in a while, while the command runs: its lease begins anew, without which the service
+ * ends it. */
 void measure_remote_renew(struct measure_remote *t);
 
 /* Forgets it: the command could not be started. */
@@ -51,8 +52,8 @@ enum measure_remote_outcome {
 	MEASURE_REMOTE_LOST, /* nothing is known */
 };
 
-/* What came of it; all but MEASURE_REMOTE_WHOLE is said.  *ret borrows of t until the next window,
- * and is empty where all is lost. */
+/* What came of it; all but MEASURE_REMOTE_WHOLE is said.  *ret borrows of t until the next
+ * window, and is empty where all is lost. */
 enum measure_remote_outcome measure_remote_end(struct measure_remote *t,
 					       struct measured_there *ret);
 

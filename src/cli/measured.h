@@ -36,19 +36,20 @@ struct measured_from {
 };
 
 /* Takes all that is known of the run; it may be ended afterwards, but for its marks, whose
- * energies the result borrows.  host: what the machine used meanwhile.  0 or -GW_E_NOMEM; end it
- * with measured_run_done(). */
+ * energies the result borrows.  host: what the machine used meanwhile.  0 or -GW_E_NOMEM; end
+ * it with measured_run_done(). */
 int measured_run(const struct measured_from *from, struct runner_run *run, unsigned trial,
 		 const struct host_energy *host, struct measured_run *ret);
 void measured_run_done(struct measured_run *r);
 
-/* The parts of that: the codes of device i, with the evidence that `evidence` has of `of`; then, with all devices
- * there, the sums over them. */
+/* The parts of that: the codes of device i, with the evidence that `evidence` has of `of`;
+ * then, with all devices there, the sums over them. */
 void measured_codes(struct measured_run *r, unsigned i, measured_evidence *evidence,
 		    const void *of);
 void measured_add_up(struct measured_run *r);
 
-/* The run as it is with the gain and offset of `to`, whatever it was measured with; baseline as in measured_from. */
+/* The run as it is with the gain and offset of `to`, whatever it was measured with; baseline as
+ * in measured_from. */
 void measured_calibrate(struct measured_run *r, const struct sensor *to,
 			const struct run_baseline *baseline);
 

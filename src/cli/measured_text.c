@@ -501,8 +501,7 @@ static void print_mean(const struct measured *m, unsigned n)
 
 	snprintf(title, sizeof(title), "Mean of %u", n);
 	row(title,
-	    "%s (95 %%, with what the sensor may be off by); %s s.d. from run to run; "
-	    "in %s",
+	    "%s (95 %%, with what the sensor may be off by); %s s.d. from run to run; in %s",
 	    interval(a, &all), width_text(b, sd), quantity(c, mean_of(m, seconds_of), "s"));
 	all = mean_joules(m, iterations_of, &sd);
 	if (!isnan(all.best))

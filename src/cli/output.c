@@ -3,8 +3,10 @@
 #include "cli.h"
 
 #include "base/file.h"
+#include "base/utf8.h"
 
 #include <errno.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -19,7 +21,7 @@ int output_print(const char *text, size_t n)
 {
 	fflush(stdout);
 	if (file_write_all(STDOUT_FILENO, text, n) == 0 || errno == EPIPE)
-		return EXIT_OK; /* nobody reading it any more is no error */
+		return EXIT_OK; /* a reader that closed the pipe is no error */
 	cli_error("cannot write the output: %s", strerror(errno));
 	return EXIT_FAILED;
 }
@@ -36,7 +38,7 @@ int output_save(const char *path, const char *text, size_t n)
 
 int output_result(const char *path, bool print, const struct buf *text)
 {
-	bool file = path && strcmp(path, "-") != 0;
+	bool file = !is_standard(path);
 	int code = file ? output_save(path, text->p, text->len) : EXIT_OK;
 
 	if ((print || (path && !file)) && output_print(text->p, text->len) != EXIT_OK)
@@ -48,8 +50,7 @@ int output_possible(const char *path)
 {
 	char message[512];
 
-	if (!path || strcmp(path, "-") == 0 ||
-	    file_possible(path, message, sizeof(message)) == 0)
+	if (is_standard(path) || file_possible(path, message, sizeof(message)) == 0)
 		return EXIT_OK;
 	cli_error("%s", message);
 	return EXIT_FAILED;
@@ -62,7 +63,7 @@ int output_write(const char *path, const struct buf *text)
 		return EXIT_FAILED;
 	}
 	if (is_standard(path)) {
-		fwrite(text->p, 1, text->len, stdout); /* main() looks whether it went well */
+		fwrite(text->p, 1, text->len, stdout); /* main() checks for errors */
 		return EXIT_OK;
 	}
 	return output_save(path, text->p, text->len);
@@ -75,18 +76,89 @@ int output_spares(const char *path, char **inputs, int n)
 	if (is_standard(path) || stat(path, &out) != 0)
 		return EXIT_OK;
 	for (int i = 0; i < 2 * n;
-	     i++) { /* each, and what is read of it where it is a bundle */
+	     i++) { /* each path, and result.json in it if it is a bundle */
 		char name[4096];
 
 		snprintf(name, sizeof(name), "%s%s", inputs[i / 2],
 			 i % 2 ? "/result.json" : "");
 		if (stat(name, &in) == 0 && in.st_dev == out.st_dev &&
 		    in.st_ino == out.st_ino) {
-			cli_error("%s is read and would be overwritten: name another file with "
-				  "-o",
+			cli_error("%s is an input file and would be overwritten; name another "
+				  "file with -o",
 				  path);
 			return EXIT_USAGE;
 		}
 	}
 	return EXIT_OK;
+}
+
+#define VALUE_COLUMN 35 /* longer than every key */
+
+void figure_line(const char *key, const char *fmt, ...)
+{
+	char text[1024], left[64];
+	va_list ap;
+
+	va_start(ap, fmt);
+	vsnprintf(text, sizeof(text), fmt, ap);
+	va_end(ap);
+	snprintf(left, sizeof(left), "  %-32s", key);
+	if (VALUE_COLUMN + utf8_columns(text) <= term_width()) {
+		printf("%s %s\n", left, text);
+	} else { /* a value that is broken in the middle cannot be copied */
+		printf("  %s\n", key);
+		term_wrap("", 4, text, term_width());
+	}
+}
+
+static bool key_ends_with(const char *key, const char *tail)
+{
+	size_t n = strlen(key), t = strlen(tail);
+
+	return n >= t && strcmp(key + n - t, tail) == 0;
+}
+
+void figure_number(const char *key, double v)
+{
+	static const struct {
+		const char *tail, *unit;
+		double scale;
+	} units[] = {
+		{ "_watts", "W", 1 },     { "_celsius", "°C", 1 }, { "_hertz", "MHz", 1e-6 },
+		{ "_seconds", "s", 1 },   { "_joules", "J", 1 },   { "_ratio", "%", 100 },
+		{ "_lanes", "lanes", 1 },
+	};
+	char size[16];
+
+	if (key_ends_with(key, "_bytes")) {
+		cli_bytes(size, v);
+		figure_line(key, "%s", size);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(units) / sizeof(units[0]); i++)
+		if (key_ends_with(key, units[i].tail)) {
+			figure_line(key, units[i].scale > 1 ? "%.4g %s" : "%.10g %s",
+				    v * units[i].scale, term_plain(units[i].unit));
+			return;
+		}
+	figure_line(key, "%.10g", v);
+}
+
+void figure_value(const struct gw_device *d, unsigned q, bool reasons)
+{
+	const struct gw_quantity_info *info = gw_quantity_info(q);
+	char name[128];
+	double v = 0;
+	enum gw_absence why = gw_device_value(d, q, &v);
+
+	if (why != GW_HAVE) {
+		if (reasons)
+			figure_line(info->key, "- (%s)", gw_absence_text(why));
+	} else if (info->kind == GW_KIND_FLAG) {
+		figure_line(info->key, "%s", v != 0 ? "yes" : "no");
+	} else if (gw_quantity_name(q, v, name, sizeof(name)) == 0) {
+		figure_line(info->key, "%s", *name ? name : "none");
+	} else {
+		figure_number(info->key, v);
+	}
 }

@@ -18,40 +18,35 @@
 
 const char *plot_style(void)
 {
-	return ".plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;"
-	       "--c5:#2d8fc4;--c6:#555;--ink:#222;--quiet:#666;--grid:#e3e3e3;--window:#0072b2;"
-	       "--held:#8a8a8a;--hot:#b00020;--paper:#fff;"
-	       "font:12px system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif}"
-	       "@media (prefers-color-scheme:dark){.plot{--c0:#56b4e9;--c1:#ff8c42;"
-	       "--c2:#2fc99a;--c3:#e39ac4;--c4:#e6b422;--c5:#8fd0f5;--c6:#bbb;--ink:#eee;"
-	       "--quiet:#aaa;--grid:#3a3a3a;--window:#56b4e9;--held:#8f8f8f;--hot:#ff6b6b;"
-	       "--paper:#16181b}}"
-	       "@media print{.plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;"
-	       "--c4:#a87400;--c5:#2d8fc4;--c6:#555;--ink:#000;--quiet:#444;--grid:#ddd;"
-	       "--window:#0072b2;--held:#777;--hot:#b00020;--paper:#fff}}"
-	       ".plot text{fill:var(--ink)}.plot .q{fill:var(--quiet)}"
-	       ".plot .grid{stroke:var(--grid);fill:none}"
-	       ".plot .axis{stroke:var(--quiet);fill:none}"
-	       ".plot .win{fill:var(--window);opacity:.09}"
-	       ".plot .edge{stroke:var(--window);stroke-dasharray:4 3;fill:none}"
-	       ".plot .limit{stroke:var(--quiet);stroke-dasharray:2 4;fill:none}"
-	       ".plot .line{fill:none;stroke-width:1.4;stroke-linejoin:round}"
-	       ".plot .halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px}"
-	       ".plot .frame{fill:none;stroke:var(--hot)}"
-	       ".plot text.mark{fill:var(--hot);font-weight:bold}"
-	       ".plot .held{fill:var(--held)}.plot .hot{fill:var(--hot)}"
-	       ".plot .c0{stroke:var(--c0)}.plot .c1{stroke:var(--c1)}"
-	       ".plot .c2{stroke:var(--c2)}.plot .c3{stroke:var(--c3)}"
-	       ".plot .c4{stroke:var(--c4)}.plot .c5{stroke:var(--c5)}"
-	       ".plot .c6{stroke:var(--c6)}"
-	       ".plot .f0{fill:var(--c0)}.plot .f1{fill:var(--c1)}.plot .f2{fill:var(--c2)}"
-	       ".plot .f3{fill:var(--c3)}.plot .f4{fill:var(--c4)}.plot .f5{fill:var(--c5)}"
-	       ".plot .f6{fill:var(--c6)}"
-	       ".plot .thin{stroke:var(--c0);stroke-width:1.2;fill:none}"
-	       ".plot .thick{stroke:var(--c0);stroke-width:4;opacity:.55;fill:none}"
-	       ".plot .dot{fill:var(--c0);stroke:var(--c0);stroke-width:1.5}"
-	       ".plot .hollow{fill:var(--paper)}"
-	       ".plot .one{fill:none;stroke:var(--quiet)}";
+	return ".plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;--c5:#"
+	       "2d8fc4;--c6:#555;--ink:#222;--quiet:#666;--grid:#e3e3e3;--window:#0072b2;--"
+	       "held:#8a8a8a;--hot:#b00020;--paper:#fff;font:12px "
+	       "system-ui,-apple-system,\"Segoe UI\",\"DejaVu Sans\",sans-serif}@media "
+	       "(prefers-color-scheme:dark){.plot{--c0:#56b4e9;--c1:#ff8c42;--c2:#2fc99a;--c3:#"
+	       "e39ac4;--c4:#e6b422;--c5:#8fd0f5;--c6:#bbb;--ink:#eee;--quiet:#aaa;--grid:#"
+	       "3a3a3a;--window:#56b4e9;--held:#8f8f8f;--hot:#ff6b6b;--paper:#16181b}}@media "
+	       "print{.plot{--c0:#0072b2;--c1:#d55e00;--c2:#009e73;--c3:#b0558a;--c4:#a87400;--"
+	       "c5:#2d8fc4;--c6:#555;--ink:#000;--quiet:#444;--grid:#ddd;--window:#0072b2;--"
+	       "held:#777;--hot:#b00020;--paper:#fff}}.plot text{fill:var(--ink)}.plot "
+	       ".q{fill:var(--quiet)}.plot .grid{stroke:var(--grid);fill:none}.plot "
+	       ".axis{stroke:var(--quiet);fill:none}.plot "
+	       ".win{fill:var(--window);opacity:.09}.plot "
+	       ".edge{stroke:var(--window);stroke-dasharray:4 3;fill:none}.plot "
+	       ".limit{stroke:var(--quiet);stroke-dasharray:2 4;fill:none}.plot "
+	       ".line{fill:none;stroke-width:1.4;stroke-linejoin:round}.plot "
+	       ".halo{paint-order:stroke;stroke:var(--paper);stroke-width:3px}.plot "
+	       ".frame{fill:none;stroke:var(--hot)}.plot "
+	       "text.mark{fill:var(--hot);font-weight:bold}.plot .held{fill:var(--held)}.plot "
+	       ".hot{fill:var(--hot)}.plot .c0{stroke:var(--c0)}.plot "
+	       ".c1{stroke:var(--c1)}.plot .c2{stroke:var(--c2)}.plot "
+	       ".c3{stroke:var(--c3)}.plot .c4{stroke:var(--c4)}.plot "
+	       ".c5{stroke:var(--c5)}.plot .c6{stroke:var(--c6)}.plot .f0{fill:var(--c0)}.plot "
+	       ".f1{fill:var(--c1)}.plot .f2{fill:var(--c2)}.plot .f3{fill:var(--c3)}.plot "
+	       ".f4{fill:var(--c4)}.plot .f5{fill:var(--c5)}.plot .f6{fill:var(--c6)}.plot "
+	       ".thin{stroke:var(--c0);stroke-width:1.2;fill:none}.plot "
+	       ".thick{stroke:var(--c0);stroke-width:4;opacity:.55;fill:none}.plot "
+	       ".dot{fill:var(--c0);stroke:var(--c0);stroke-width:1.5}.plot "
+	       ".hollow{fill:var(--paper)}.plot .one{fill:none;stroke:var(--quiet)}";
 }
 
 /* ---- scales ---- */
@@ -174,8 +169,8 @@ static void x_ticks(struct buf *out, const struct axis *x, double y, double scal
 
 		segment(out, "axis", place(x, v), y, place(x, v), y + 4);
 		buf_addf(out,
-			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" class=\"q\">%.*f"
-			 "</text>",
+			 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"middle\" "
+			 "class=\"q\">%.*f</text>",
 			 place(x, v), y + 17, decimals(x->step / scale), v / scale);
 	}
 	segment(out, "axis", x->at, y, x->at + x->size, y);
@@ -519,8 +514,8 @@ static void draw_windows(struct buf *out, const struct plot_time *p, const struc
 		end = place(x, p->lines[i].seconds);
 		if (isfinite(end))
 			buf_addf(out,
-				 "<path class=\"edge\" style=\"stroke:var(--c%u)\" "
-				 "d=\"M%.1f %.1fL%.1f %.1f\"/>",
+				 "<path class=\"edge\" style=\"stroke:var(--c%u)\" d=\"M%.1f "
+				 "%.1fL%.1f %.1f\"/>",
 				 p->lines[i].colour % COLOURS, end, top, end, bottom);
 	}
 }
@@ -547,7 +542,8 @@ static bool was_held(const struct plot_line *l)
 	return false;
 }
 
-/* Which lines get a strip: those that were held back, or else the first that knows it was not. */
+/* Which lines get a strip: those that were held back, or else the first that knows it was
+ * not. */
 static size_t choose_strips(const struct plot_time *p, const struct plot_line *ret[COLOURS])
 {
 	const struct plot_line *knows = NULL;
@@ -596,11 +592,10 @@ static void draw_limit(struct buf *out, const struct plot_time *p, const struct 
 	if (!isfinite(p->limit) || p->limit > y->to)
 		return;
 	segment(out, "limit", x->at, at, x->at + x->size, at);
-	buf_addf(
-		out,
-		"<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"q halo\">limit %.0f %s"
-		"</text>",
-		x->at + x->size - 4, at - 5, p->limit, p->unit);
+	buf_addf(out,
+		 "<text x=\"%.1f\" y=\"%.1f\" text-anchor=\"end\" class=\"q halo\">limit %.0f "
+		 "%s</text>",
+		 x->at + x->size - 4, at - 5, p->limit, p->unit);
 }
 
 static void title_axis(struct buf *out, const struct plot_time *p)

@@ -13,7 +13,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A line over time, in seconds since the window began; trials of one thing share a colour.  All is borrowed for the call. */
+/* A line over time, in seconds since the window began; trials of one thing share a colour.  All
+ * is borrowed for the call. */
 struct plot_line {
 	const char *name; /* shown beside it where there are several */
 	unsigned colour;  /* lines of one colour are one thing and share the first one's name */

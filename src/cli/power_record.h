@@ -1,8 +1,9 @@
-/* power_record: what a GPU's sensor said over a whole session, for holding it against another meter.
+/* power_record: what a GPU's sensor said over a whole session, for holding it against another
+ * meter.
  *
- * A running integral at some moments: the mean power between any two of them is exact however long the
- * session was, for what is dropped when the room is full are moments, not power.  Fixed memory, as it is
- * filled on the meter's thread; one thread at a time. */
+ * A running integral at some moments: the mean power between any two of them is exact however
+ * long the session was, for what is dropped when the room is full are moments, not power.
+ * Fixed memory, as it is filled on the meter's thread; one thread at a time. */
 #ifndef GW_CLI_POWER_RECORD_H
 #define GW_CLI_POWER_RECORD_H
 

@@ -17,28 +17,28 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
-#define ANSWER_WITHIN_NS (3 * NS_PER_S)
+#define COMPANION_TIMEOUT_NS (3 * NS_PER_S)
 
-/* Of capabilities(7). */
+/* From capabilities(7). */
 enum { CAP_KILL = 5 };
 
-#define USE_COMPANION                                                                    \
-	"Run the service as root, or let gpuward-companion(8) do it: guard.companion = " \
+#define USE_COMPANION                                                              \
+	"Run the service as root, or use gpuward-companion(8): guard.companion = " \
 	"\"" COMPANION_SOCKET "\"."
 
-struct looking {
+struct privilege_check {
 	const struct cli *cli;
 	uint64_t capabilities;
-	char socket[256]; /* "": no companion is named */
-	bool companion;   /* it is there and serves us */
-	char unseen
-		[PROC_VISIBILITY_TEXT]; /* what a service without rights would not see; "": nothing */
+	char socket[256]; /* "": no companion is configured */
+	bool companion;   /* it answers and accepts this user */
+	char hidden
+		[PROC_VISIBILITY_TEXT]; /* what the packaged service cannot see; "": nothing */
 };
 
-static void say(struct render_privilege *p, bool have, const char *fmt, ...)
+static void set_result(struct render_privilege *p, bool have, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));
 
-static void say(struct render_privilege *p, bool have, const char *fmt, ...)
+static void set_result(struct render_privilege *p, bool have, const char *fmt, ...)
 {
 	va_list ap;
 
@@ -48,51 +48,57 @@ static void say(struct render_privilege *p, bool have, const char *fmt, ...)
 	va_end(ap);
 }
 
-static bool has(const struct looking *l, unsigned capability)
+static bool has_capability(const struct privilege_check *l, unsigned capability)
 {
 	return l->capabilities >> capability & 1;
 }
 
-/* ---- one function a right */
+/* ---- one function per permission ---- */
 
-static void companion(struct looking *l, struct render_privilege *p)
+static void companion(struct privilege_check *l, struct render_privilege *p)
 {
-	uint64_t until = clock_mono_ns(clock_real()) + ANSWER_WITHIN_NS;
+	uint64_t until = clock_mono_ns(clock_real()) + COMPANION_TIMEOUT_NS;
 
 	if (!l->socket[0]) {
-		say(p, geteuid() == 0,
-		    "no companion is set: the guard has the rights of its own user%s",
-		    geteuid() == 0 ? ", and this one is root" : "");
+		set_result(p, geteuid() == 0,
+			   "no companion is configured: the guard has only the permissions of "
+			   "its own user%s",
+			   geteuid() == 0 ? ", which is root here" : "");
 		return;
 	}
 	l->companion = companion_reach(l->socket, until, p->message, sizeof(p->message)) == 0;
 	if (l->companion)
-		say(p, true, "%s answers", l->socket);
+		set_result(p, true, "%s answers", l->socket);
 	p->have = l->companion;
 }
 
-static void signals(struct looking *l, struct render_privilege *p)
+static void signals(struct privilege_check *l, struct render_privilege *p)
 {
 	if (l->companion)
-		say(p, true, "the companion signals what its file allows");
-	else if (has(l, CAP_KILL))
-		say(p, true, "this user has CAP_KILL");
+		set_result(p, true,
+			   "the companion sends the signals that its configuration allows");
+	else if (has_capability(l, CAP_KILL))
+		set_result(p, true, "this user has CAP_KILL");
 	else
-		say(p, false,
-		    "without CAP_KILL only this user's own processes can be signalled");
+		set_result(
+			p, false,
+			"without CAP_KILL the guard can signal only processes of its own user");
 }
 
-static void units(struct looking *l, struct render_privilege *p)
+static void units(struct privilege_check *l, struct render_privilege *p)
 {
 	if (l->companion)
-		say(p, true, "the companion stops and starts what its file allows");
+		set_result(p, true,
+			   "the companion stops and starts the units that its configuration "
+			   "allows");
 	else if (geteuid() == 0)
-		say(p, true, "this user is root");
+		set_result(p, true, "this user is root");
 	else
-		say(p, false, "this user needs a rule of polkit to stop units");
+		set_result(p, false, "this user needs a polkit rule to stop units");
 }
 
-/* The first GPU on which a process that is put away would die; -1: none. */
+/* Returns the first GPU without persistence mode, or -1.  A checkpointed process would die
+ * there. */
 static int without_persistence(const struct cli *c)
 {
 	double v;
@@ -105,71 +111,75 @@ static int without_persistence(const struct cli *c)
 	return -1;
 }
 
-static void checkpoints(struct looking *l, struct render_privilege *p)
+static void checkpoints(struct privilege_check *l, struct render_privilege *p)
 {
 	int off = without_persistence(l->cli);
 
 	if (checkpoint_usable(p->message, sizeof(p->message)) != 0) {
 		p->have = false;
-		p->remedy = "An NVIDIA driver of release 570 or newer has it.";
+		p->remedy = "Install NVIDIA driver 570 or newer.";
 	} else if (off >= 0) {
-		say(p, false, "persistence mode is off on GPU %d", off);
+		set_result(p, false, "persistence mode is off on GPU %d", off);
 		p->remedy = "As root: nvidia-smi -pm 1.";
 	} else if (l->companion) {
-		say(p, true, "the companion puts away what its file allows");
+		set_result(p, true,
+			   "the companion checkpoints the processes that its configuration "
+			   "allows");
 	} else {
-		say(p, geteuid() == 0,
-		    geteuid() == 0 ? "this user is root" : "other users' processes need root");
+		set_result(p, geteuid() == 0,
+			   geteuid() == 0 ? "this user is root"
+					  : "processes of other users need root");
 	}
 }
 
-/* Whoever asks is often root, and the service is not: what it would miss is told all the same. */
-static void programs(struct looking *l, struct render_privilege *p)
+/* The user is often root while the service is not: also report what the service would miss. */
+static void programs(struct privilege_check *l, struct render_privilege *p)
 {
 	static const char *const which[] = {
-		[0] = "this user sees neither which program other users run nor who listens",
+		[0] = "this user cannot see which programs other users run, nor which process "
+		      "owns a port",
 		[PROC_VISIBILITY_PROGRAMS] =
-			"this user sees which program other users run, and not who "
-			"listens: that needs CAP_DAC_READ_SEARCH too",
-		[PROC_VISIBILITY_ALL] = "this user sees them",
+			"this user sees which programs other users run, but not which process "
+			"owns a port: that also needs CAP_DAC_READ_SEARCH",
+		[PROC_VISIBILITY_ALL] = "this user sees both",
 	};
-	unsigned sight = proc_visibility_now();
+	unsigned visible = proc_visibility_now();
 
-	say(p, sight == PROC_VISIBILITY_ALL, "%s%s%.300s", which[sight],
-	    sight == PROC_VISIBILITY_ALL && *l->unseen ? "; in the packaged service, " : "",
-	    sight == PROC_VISIBILITY_ALL ? l->unseen : "");
+	set_result(p, visible == PROC_VISIBILITY_ALL, "%s%s%.300s", which[visible],
+		   visible == PROC_VISIBILITY_ALL && *l->hidden ? "; in the packaged service, "
+								: "",
+		   visible == PROC_VISIBILITY_ALL ? l->hidden : "");
 }
 
-static void kernel_log(struct looking *l, struct render_privilege *p)
+static void kernel_log(struct privilege_check *l, struct render_privilege *p)
 {
 	int fd = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
 
 	(void)l;
-	say(p, fd >= 0, "/dev/kmsg: %s", fd >= 0 ? "it can be read" : strerror(errno));
+	set_result(p, fd >= 0, "/dev/kmsg: %s", fd >= 0 ? "readable" : strerror(errno));
 	if (fd >= 0)
 		close(fd);
 }
 
-static void device_opens(struct looking *l, struct render_privilege *p)
+static void device_opens(struct privilege_check *l, struct render_privilege *p)
 {
 	int fd = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
 	bool good = fd >= 0 && inotify_add_watch(fd, "/dev", IN_CREATE) >= 0;
 
 	(void)l;
-	say(p, good, "inotify: %s", good ? "it can be used" : strerror(errno));
+	set_result(p, good, "inotify: %s", good ? "available" : strerror(errno));
 	if (fd >= 0)
 		close(fd);
 }
 
 static const struct {
 	const char *key, *feature, *remedy;
-	void (*look)(struct looking *l, struct render_privilege *p);
-} rights[] = {
-	{ "companion", "what the guard's own user may not do",
+	void (*check)(struct privilege_check *l, struct render_privilege *p);
+} permissions[] = {
+	{ "companion", "actions that the guard's own user may not do",
 	  "systemctl enable --now gpuward-companion.socket, then guard.companion = "
-	  "\"" COMPANION_SOCKET
-	  "\"; see gpuward-companion(8). Not needed where no worker is of kind "
-	  "checkpoint, systemd or signal.",
+	  "\"" COMPANION_SOCKET "\"; see gpuward-companion(8). You need it only for workers of "
+	  "kind checkpoint, systemd or signal.",
 	  companion },
 	{ "signal", "kind \"signal\" and levels 5 and 6 for workers of other users",
 	  USE_COMPANION, signals },
@@ -181,18 +191,16 @@ static const struct {
 	  "Use match.unit, match.cgroup, match.command or match.name, or give the service "
 	  "CAP_SYS_PTRACE, and for ports CAP_DAC_READ_SEARCH.",
 	  programs },
-	{ "kernel_log", "errors of GPUs (Xid) from before the service started",
+	{ "kernel_log", "GPU errors (Xid) from before the service started",
 	  "Give the service CAP_SYSLOG, or read the kernel log yourself.", kernel_log },
-	{ "device_opens", "a look at once when somebody opens a GPU",
-	  "Raise fs.inotify.max_user_instances or max_user_watches; the guard looks every 100 "
-	  "ms "
-	  "all the same.",
+	{ "device_opens", "immediate reaction when a process opens a GPU",
+	  "Raise fs.inotify.max_user_instances or max_user_watches. Without it the guard still "
+	  "checks every 100 ms.",
 	  device_opens },
 };
 
-_Static_assert(sizeof(rights) / sizeof(rights[0]) <= PRIVILEGES, "room for all");
-
-/* ---- all of them */
+_Static_assert(sizeof(permissions) / sizeof(permissions[0]) <= PRIVILEGES,
+	       "PRIVILEGES is too small");
 
 static uint64_t capabilities(void)
 {
@@ -208,8 +216,8 @@ static uint64_t capabilities(void)
 	return set;
 }
 
-/* A configuration with faults is told of by `gpuward config check`; its tables mean nothing then. */
-static void read_config(struct looking *l)
+/* Ignores mistakes in the configuration: `gpuward config check` reports them. */
+static void read_config(struct privilege_check *l)
 {
 	struct guard_settings guard;
 	char unused[2000];
@@ -219,26 +227,26 @@ static void read_config(struct looking *l)
 	if (c.guard_companion)
 		snprintf(l->socket, sizeof(l->socket), "%s", c.guard_companion);
 	if (!err && guard_config_make(&c, &guard) == 0) {
-		if (!proc_visibility_missing(&guard.policy, 0, l->unseen))
-			l->unseen[0] = '\0';
+		if (!proc_visibility_missing(&guard.policy, 0, l->hidden))
+			l->hidden[0] = '\0';
 		guard_settings_done(&guard);
 	}
 	config_done(&c);
 }
 
-unsigned privileges_look(const struct cli *c, struct render_privilege *row)
+unsigned privileges_check(const struct cli *c, struct render_privilege *row)
 {
-	struct looking l = { .cli = c, .capabilities = capabilities() };
+	struct privilege_check l = { .cli = c, .capabilities = capabilities() };
 	unsigned n = 0;
 
 	if (c->root || gw_snapshot_status(c->snap)->simulated)
 		return 0;
 	read_config(&l);
-	for (; n < sizeof(rights) / sizeof(rights[0]); n++) {
-		row[n] = (struct render_privilege){ .key = rights[n].key,
-						    .feature = rights[n].feature,
-						    .remedy = rights[n].remedy };
-		rights[n].look(&l, &row[n]);
+	for (; n < sizeof(permissions) / sizeof(permissions[0]); n++) {
+		row[n] = (struct render_privilege){ .key = permissions[n].key,
+						    .feature = permissions[n].feature,
+						    .remedy = permissions[n].remedy };
+		permissions[n].check(&l, &row[n]);
 	}
 	return n;
 }

@@ -1,7 +1,7 @@
-/* privileges: what the guard may do as this user, and what it may not for want of which right.
+/* privileges: which features of the guard work with the permissions of this user.
  *
- * Each right that is missing disables one thing.  Asks the kernel, the driver's library and the companion;
- * changes nothing. */
+ * Each missing permission disables one feature.  Queries the kernel, the driver's library and
+ * the companion, and changes nothing. */
 #ifndef GW_CLI_PRIVILEGES_H
 #define GW_CLI_PRIVILEGES_H
 
@@ -11,7 +11,8 @@
 
 #define PRIVILEGES 8
 
-/* Fills row[PRIVILEGES]; how many.  0 where the machine that is looked at is not this one. */
-unsigned privileges_look(const struct cli *c, struct render_privilege *row);
+/* Fills row[PRIVILEGES] and returns the number of rows; 0 if the GPUs are not those of this
+ * machine. */
+unsigned privileges_check(const struct cli *c, struct render_privilege *row);
 
 #endif

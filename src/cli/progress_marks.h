@@ -29,8 +29,8 @@ struct progress_marks_window {
 	struct gw_window *live;    /* NULL: worked out                     */
 	struct gw_energy *energy;  /* one a device of the meter; NULL: none */
 	struct attribute *who;     /* the same, of marks.part alone        */
-	/* Marked between its begin and its end, in the order of the lines: a command that writes
-	 * them late, many at once, still counts right. */
+	/* Marked between its begin and its end, in the order of the lines: a command that
+	 * writes them late, many at once, still counts right. */
 	uint64_t iterations, tokens;
 	uint64_t first; /* its own: iterations and tokens before it */
 	uint64_t first_tokens;
@@ -86,8 +86,8 @@ void progress_marks_finish(struct progress_marks *m, uint64_t end_ns);
 const struct progress_marks_window *progress_marks_find(const struct progress_marks *m,
 							const char *name, unsigned *ret_count);
 
-/* Time from one iteration to the next that the share p of them did not exceed, in w (NULL: in the
- * whole run); NAN: fewer than two marks there, or no memory. */
+/* Time from one iteration to the next that the share p of them did not exceed, in w (NULL: in
+ * the whole run); NAN: fewer than two marks there, or no memory. */
 double progress_marks_latency(const struct progress_marks *m,
 			      const struct progress_marks_window *w, double p);
 

@@ -216,10 +216,9 @@ static void how_got(struct buf *out, const struct result_run *run)
 		buf_adds(out, "<p class=\"quiet\">The result names no GPU.</p>\n");
 		return;
 	}
-	buf_adds(out,
-		 "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"How these "
-		 "numbers were got\"><table class=\"facts\"><caption>How these numbers were "
-		 "got</caption>\n");
+	buf_adds(out, "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"How "
+		      "these numbers were got\"><table class=\"facts\"><caption>How these "
+		      "numbers were got</caption>\n");
 	if (run->ndevices > 1) {
 		buf_adds(out, "<thead><tr><td></td>");
 		for (size_t i = 0; i < run->ndevices; i++)
@@ -399,10 +398,10 @@ static void run_windows(struct buf *out, const struct result_run *run)
 {
 	if (run->nwindows == 0)
 		return;
-	buf_adds(out, "<table><caption>Windows inside the run</caption><thead><tr>"
-		      "<th scope=\"col\">Window</th><th scope=\"col\" class=\"n\">Begins</th>"
-		      "<th scope=\"col\" class=\"n\">Lasts</th>"
-		      "<th scope=\"col\" class=\"n\">Energy</th></tr></thead><tbody>\n");
+	buf_adds(out, "<table><caption>Windows inside the run</caption><thead><tr><th "
+		      "scope=\"col\">Window</th><th scope=\"col\" class=\"n\">Begins</th><th "
+		      "scope=\"col\" class=\"n\">Lasts</th><th scope=\"col\" "
+		      "class=\"n\">Energy</th></tr></thead><tbody>\n");
 	for (size_t i = 0; i < run->nwindows; i++) {
 		const struct result_window *w = &run->windows[i];
 

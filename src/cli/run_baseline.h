@@ -1,6 +1,7 @@
 /* run_baseline: the idle power that a result is compared with.
  *
- * One that was kept is used where it is of this state of the GPU; one is taken where asked for. */
+ * One that was kept is used where it is of this state of the GPU; one is taken where asked
+ * for. */
 #ifndef GW_CLI_RUN_BASELINE_H
 #define GW_CLI_RUN_BASELINE_H
 

@@ -1,6 +1,8 @@
-/* run_calibration: the sensor of a measured GPU against an outside meter, over all runs of a result.
+/* run_calibration: the sensor of a measured GPU against an outside meter, over all runs of a
+ * result.
  *
- * Keeps what the sensor said, on the meter's thread; at the end the trace of the other meter is fitted to it. */
+ * Keeps what the sensor said, on the meter's thread; at the end the trace of the other meter is
+ * fitted to it. */
 #ifndef GW_CLI_RUN_CALIBRATION_H
 #define GW_CLI_RUN_CALIBRATION_H
 
@@ -22,14 +24,16 @@ struct run_calibration {
 	char why[4600];       /* a sentence, where something could not be done */
 };
 
-/* Before the meter starts.  path: NULL: there is nothing to do, and all else does nothing.  0 or -GW_E_NOMEM. */
+/* Before the meter starts.  path: NULL: there is nothing to do, and all else does nothing.  0
+ * or -GW_E_NOMEM. */
 int run_calibration_init(struct run_calibration *c, const char *path, double accuracy_ratio);
 void run_calibration_done(struct run_calibration *c);
 
 /* An event of the GPU, on any thread. */
 void run_calibration_event(struct run_calibration *c, const struct event *e);
 
-/* Fits, and tells the result, whose runs are left as they are.  0, or a gw_error with a sentence in why. */
+/* Fits, and tells the result, whose runs are left as they are.  0, or a gw_error with a
+ * sentence in why. */
 int run_calibration_end(struct run_calibration *c, struct measured *result);
 
 /* The parts that a run marked, corrected. */

@@ -16,9 +16,8 @@ int run_count_before(struct run_count *c, bool more)
 		return EXIT_OK;
 	if (c->kind->place)
 		c->kind->place(c->by, c->place, sizeof(c->place));
-	c->asker =
-		(struct deadline_wait_asker){ is_interrupted, c->runner, c->runner->signal_fd };
-	counter_read(c->kind, c->by, &c->asker, &c->first);
+	c->stop = (struct deadline_stop){ is_interrupted, c->runner, c->runner->signal_fd };
+	counter_read(c->kind, c->by, &c->stop, &c->first);
 	if (*c->first.why)
 		cli_error("--%s: %s; %s", c->kind->option, c->first.why,
 			  more ? "this run was not made" : "nothing was measured");
@@ -31,7 +30,7 @@ int run_count_before(struct run_count *c, bool more)
 void run_count_after(struct run_count *c)
 {
 	if (c->kind)
-		counter_read(c->kind, c->by, &c->asker, &c->last);
+		counter_read(c->kind, c->by, &c->stop, &c->last);
 }
 
 static void say_fresh(const struct run_count *c, const struct counter *n)

@@ -16,13 +16,14 @@ struct run_count {
 	bool iterations;       /* and no tokens */
 	struct runner *runner; /* a signal that it gets ends the waiting */
 	/* Its own: */
-	struct deadline_wait_asker asker;
+	struct deadline_stop stop;
 	struct counter_reading first, last;
 	char place[2400]; /* what is asked, for the result */
 };
 
-/* The caller has filled in what is not its own; the runner has begun.  Before anything is started: what cannot count is
- * found out now.  more: there was a run before.  EXIT_OK, or an exit code having said why. */
+/* The caller has filled in what is not its own; the runner has begun.  Before anything is
+ * started: what cannot count is found out now.  more: there was a run before.  EXIT_OK, or an
+ * exit code having said why. */
 int run_count_before(struct run_count *c, bool more);
 
 /* As soon as the command has ended: it counts on. */

@@ -1,7 +1,8 @@
 /* run_progress: how far a measurement is, on standard error.
  *
  * On a terminal one line that is drawn over itself, and not at all while the command uses the
- * terminal for more than lines.  Elsewhere one line for each hundred samples, when asked for. */
+ * terminal for more than lines.  Elsewhere one line for each hundred samples, when asked
+ * for. */
 #ifndef GW_CLI_RUN_PROGRESS_H
 #define GW_CLI_RUN_PROGRESS_H
 

@@ -41,11 +41,13 @@ struct runner {
 	void (*watch)(void *arg, struct gw_window *window, const struct progress_marks *marks);
 	void *arg;
 	uint64_t watch_ns;
-	/* Called when it has ended, while its last sample is waited for; NULL: nothing to do. */
+	/* Called when it has ended, while its last sample is waited for; NULL: nothing to
+	 * do. */
 	void (*meanwhile)(void *arg);
 	/* What the command has as descriptors 0, 1 and 2; 0: what we have. */
 	int stdio[3];
-	/* Called when there is something to read on drain_fd; NULL: there is no such descriptor. */
+	/* Called when there is something to read on drain_fd; NULL: there is no such
+	 * descriptor. */
 	void (*drain)(void *arg);
 	int drain_fd;
 	/* Its own: */
@@ -68,8 +70,8 @@ struct runner_run {
 	struct progress_marks marks;
 };
 
-/* Blocks the signals.  The caller has filled in what is not its own; inherit, meter, series
- * and part are borrowed until runner_end().  0 or -GW_E_IO. */
+/* Blocks the signals.  The caller has filled in what is not its own; inherit, meter, series and
+ * part are borrowed until runner_end().  0 or -GW_E_IO. */
 int runner_begin(struct runner *r);
 void runner_end(struct runner *r);
 

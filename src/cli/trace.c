@@ -33,7 +33,8 @@ struct layout {
 
 /* ---- lines ---- */
 
-/* Field number k of a line (which ends with NUL), without quotes and blanks around it; false: it has none. */
+/* Field number k of a line (which ends with NUL), without quotes and blanks around it; false:
+ * it has none. */
 static bool field(const char *line, char parted_by, size_t k, char *out, size_t size)
 {
 	size_t n;
@@ -194,8 +195,7 @@ static int refuse_lines(const char *path, const char *unplaced, char *why, size_
 		snprintf(why, size,
 			 "%s: its times do not say where they are of, as %s: name their column "
 			 "time_utc if that is UTC, or write them in RFC 3339 with its offset, "
-			 "as "
-			 "in 2026-01-31T12:00:00+01:00",
+			 "as in 2026-01-31T12:00:00+01:00",
 			 path, unplaced);
 	else
 		snprintf(why, size,
@@ -206,7 +206,8 @@ static int refuse_lines(const char *path, const char *unplaced, char *why, size_
 	return -GW_E_PARSE;
 }
 
-/* The next line of *at that is neither empty nor a comment, copied: the text stays as it was read. */
+/* The next line of *at that is neither empty nor a comment, copied: the text stays as it was
+ * read. */
 static bool next_line(const char **at, char *line, size_t size)
 {
 	while (**at) {

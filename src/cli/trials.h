@@ -13,7 +13,8 @@ struct trials_value {
 };
 
 /* The mean and its interval of 95 %: Student's t on the scatter, together with the shared part.
- * *ret_sd: standard deviation of one run.  NAN: fewer than two runs, or one that is not known. */
+ * *ret_sd: standard deviation of one run.  NAN: fewer than two runs, or one that is not
+ * known. */
 struct gw_interval trials_mean(const struct trials_value *v, unsigned n, double *ret_sd);
 
 /* The shared part of a run: its uncertainty less what is left when runs are compared. */

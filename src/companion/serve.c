@@ -141,7 +141,7 @@ static int refuse_thread(struct serving *s, int64_t pid, int64_t process)
  * -GW_E_NOENT: it does not, or its number is another's. */
 static int hold(struct serving *s, unsigned i, enum allow_kind kind)
 {
-	const struct checkpoint_target *t = &s->request.target[i];
+	const struct proc_id *t = &s->request.target[i];
 	struct proc p;
 	int rc;
 
@@ -225,8 +225,8 @@ static int do_checkpoint(struct serving *s)
 	if (rc)
 		return rc;
 	s->reply.count = r->targets;
-	return checkpoint_put_away(&s->root, r->target, r->targets, in_ms(r->timeout_ms),
-				   s->reply.words, sizeof(s->reply.words));
+	return checkpoint_create(&s->root, r->target, r->targets, in_ms(r->timeout_ms),
+				 s->reply.words, sizeof(s->reply.words));
 }
 
 /* Those who may be brought back are, even if another may not. */

@@ -8,16 +8,16 @@
 
 #define GPUS 64
 
-struct one {
+struct gpu_budget {
 	char uuid[96];
 	struct budget budget;
-	bool told, over;
+	bool reported, over;
 };
 
 struct budgets {
 	struct budget_options options;
 	struct store *store;
-	struct one one[GPUS];
+	struct gpu_budget gpu[GPUS];
 	unsigned count;
 };
 
@@ -38,7 +38,7 @@ void budgets_free(struct budgets *b)
 	free(b);
 }
 
-static int64_t today(void)
+static int64_t budgets_today(void)
 {
 	time_t t = time(NULL);
 	struct tm local;
@@ -46,42 +46,42 @@ static int64_t today(void)
 	return localtime_r(&t, &local) ? (local.tm_year + 1900) * 1000 + local.tm_yday : 0;
 }
 
-static const char *key(const struct one *o, const char *what, char out[128])
+static const char *budgets_key(const struct gpu_budget *o, const char *what, char out[128])
 {
 	snprintf(out, 128, "budget_%s %s", what, o->uuid);
 	return out;
 }
 
-/* A day that began in an earlier run goes on. */
-static struct one *begin(struct budgets *b, const char *uuid)
+/* The energy of a day that began in an earlier run of the service counts on. */
+static struct gpu_budget *budgets_add(struct budgets *b, const char *uuid)
 {
-	struct one *o = &b->one[b->count];
+	struct gpu_budget *o = &b->gpu[b->count];
 	char name[128];
 
 	if (b->count == GPUS)
 		return NULL;
 	b->count++;
 	snprintf(o->uuid, sizeof(o->uuid), "%s", uuid);
-	o->budget.day = (int64_t)store_count(b->store, key(o, "day", name));
-	o->budget.base_j = store_count(b->store, key(o, "base_joules", name));
+	o->budget.day = (int64_t)store_count(b->store, budgets_key(o, "day", name));
+	o->budget.base_j = store_count(b->store, budgets_key(o, "base_joules", name));
 	o->budget.begun = o->budget.day != 0;
 	return o;
 }
 
-static struct one *find(struct budgets *b, const char *uuid)
+static struct gpu_budget *budgets_find(struct budgets *b, const char *uuid)
 {
 	for (unsigned i = 0; i < b->count; i++)
-		if (strcmp(b->one[i].uuid, uuid) == 0)
-			return &b->one[i];
-	return begin(b, uuid);
+		if (strcmp(b->gpu[i].uuid, uuid) == 0)
+			return &b->gpu[i];
+	return budgets_add(b, uuid);
 }
 
-static void keep(struct budgets *b, const struct one *o)
+static void budgets_save(struct budgets *b, const struct gpu_budget *o)
 {
 	char name[128];
 
-	store_set_count(b->store, key(o, "day", name), (double)o->budget.day);
-	store_set_count(b->store, key(o, "base_joules", name), o->budget.base_j);
+	store_set_count(b->store, budgets_key(o, "day", name), (double)o->budget.day);
+	store_set_count(b->store, budgets_key(o, "base_joules", name), o->budget.base_j);
 }
 
 void budgets_tick(struct budgets *b, const struct view *v, uint64_t now_ns,
@@ -91,8 +91,10 @@ void budgets_tick(struct budgets *b, const struct view *v, uint64_t now_ns,
 	for (unsigned i = 0; v->snap && i < v->devices; i++) {
 		const struct gw_device *d = gw_snapshot_device(v->snap, i);
 		const char *uuid = gw_device_text(d, GW_T_UUID);
-		struct one *o = uuid ? find(b, uuid) : NULL;
-		struct budget_look l = { .now_ns = now_ns, .power_w = NAN, .day = today() };
+		struct gpu_budget *o = uuid ? budgets_find(b, uuid) : NULL;
+		struct budget_look l = { .now_ns = now_ns,
+					 .power_w = NAN,
+					 .day = budgets_today() };
 		char why[160];
 		int64_t day;
 		bool over;
@@ -104,10 +106,10 @@ void budgets_tick(struct budgets *b, const struct view *v, uint64_t now_ns,
 		l.energy_j = v->device[i].energy_joules;
 		over = budget_look(&o->budget, &b->options, &l, why, sizeof(why));
 		if (o->budget.day != day && b->options.energy_j > 0)
-			keep(b, o);
-		if (over != o->over || !o->told)
+			budgets_save(b, o);
+		if (over != o->over || !o->reported)
 			changed(arg, uuid, over, why);
 		o->over = over;
-		o->told = true;
+		o->reported = true;
 	}
 }

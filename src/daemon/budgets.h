@@ -1,6 +1,6 @@
-/* budgets: caps of power and energy for each GPU, from the ticks of the service.
+/* budgets: compares power and energy of each GPU with its caps at every tick.
  *
- * What was used today is known again after a restart: where the day began is a count in the store. */
+ * The store keeps where the day began, so that a restart does not lose what was used today. */
 #ifndef GW_DAEMON_BUDGETS_H
 #define GW_DAEMON_BUDGETS_H
 
@@ -15,7 +15,8 @@ struct budgets;
 int budgets_new(const struct budget_options *o, struct store *store, struct budgets **ret);
 void budgets_free(struct budgets *b);
 
-/* Calls changed at first, and where a cap of a GPU was exceeded, or that is over. */
+/* Calls changed at the first tick of a GPU, when a cap is exceeded, and when it no longer is.
+ */
 void budgets_tick(struct budgets *b, const struct view *v, uint64_t now_ns,
 		  void (*changed)(void *arg, const char *uuid, bool over, const char *why),
 		  void *arg);

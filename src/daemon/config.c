@@ -1,4 +1,4 @@
-/* The layers of the configuration, one after the other, and what is kept of them. */
+/* Reads the configuration: defaults, files, environment, flags; collects the errors. */
 #include "config_read.h"
 
 #include <gpuward.h>
@@ -18,6 +18,8 @@ const struct config_row config_rows[CONFIG_ROWS] = {
 #undef O
 };
 
+#define CONFIG_NO_MEMORY "out of memory while reading the configuration"
+
 struct config_text {
 	struct config_text *next;
 	char text[];
@@ -33,7 +35,7 @@ const char *config_meant(const char *word, char out[static CONFIG_MEANT_MAX])
 
 /* ---- faults ---- */
 
-/* Values are quoted as they stand: they may not begin lines of their own or speak to the terminal. */
+/* Error texts quote values: control characters would start new lines or reach the terminal. */
 static void one_line(char *text)
 {
 	for (; *text; text++)
@@ -122,8 +124,7 @@ const char *config_keep(struct config_reader *r, const char *s, size_t n)
 	struct config_text *t = malloc(sizeof(*t) + n + 1);
 
 	if (!t) {
-		config_fail(r, -GW_E_NOMEM, &nowhere,
-			    "there is no memory for the configuration");
+		config_fail(r, -GW_E_NOMEM, &nowhere, CONFIG_NO_MEMORY);
 		return NULL;
 	}
 	memcpy(t->text, s, n);
@@ -172,14 +173,14 @@ static void join_files(struct config_reader *r)
 	for (unsigned i = 0; i < r->m->files; i++)
 		buf_addf(&b, "%s%s", i ? ", " : "", r->m->file[i]);
 	if (b.err)
-		config_fail(r, b.err, &nowhere, "there is no memory for the configuration");
+		config_fail(r, b.err, &nowhere, CONFIG_NO_MEMORY);
 	r->m->joined = config_keep(r, b.p, b.len);
 	buf_done(&b);
 }
 
-/* ---- all of it ---- */
+/* ---- reading ---- */
 
-static void standards(struct config_reader *r)
+static void set_defaults(struct config_reader *r)
 {
 	struct config_value v;
 
@@ -188,17 +189,16 @@ static void standards(struct config_reader *r)
 			config_value_set(r->c, &config_rows[i], &v);
 }
 
-static int begin(struct config_reader *r, struct config *c, struct config_faults *faults)
+static int config_begin(struct config_reader *r, struct config *c, struct config_faults *faults)
 {
 	const struct config_place nowhere = { CONFIG_STANDARD, NULL, 0, 0 };
 
 	*c = (struct config){ .memory = calloc(1, sizeof(struct config_memory)) };
 	*r = (struct config_reader){ .c = c, .m = c->memory, .faults = faults };
 	if (!r->m)
-		config_fail(r, -GW_E_NOMEM, &nowhere,
-			    "there is no memory for the configuration");
+		config_fail(r, -GW_E_NOMEM, &nowhere, CONFIG_NO_MEMORY);
 	else
-		standards(r);
+		set_defaults(r);
 	return r->m ? 0 : -GW_E_NOMEM;
 }
 
@@ -207,7 +207,7 @@ int config_read(struct config *c, const char *path, const struct config_flag *fl
 {
 	struct config_reader r;
 
-	if (begin(&r, c, faults) != 0)
+	if (config_begin(&r, c, faults) != 0)
 		return faults->err;
 	config_files_read(&r, path);
 	config_variables_read(&r);
@@ -233,7 +233,7 @@ int config_read_text(struct config *c, const char *name, const char *text, size_
 {
 	struct config_reader r;
 
-	if (begin(&r, c, faults) == 0) {
+	if (config_begin(&r, c, faults) == 0) {
 		config_file_text(&r, name, text, size);
 		guard_config_profile(&r);
 		config_check(&r);
@@ -241,8 +241,9 @@ int config_read_text(struct config *c, const char *name, const char *text, size_
 	return faults->err;
 }
 
-/* Whole lines; those that do not fit are counted. */
-static void lines(const struct config_faults *f, bool warnings, char *message, size_t size)
+/* Writes whole lines; counts those that do not fit. */
+static void faults_to_lines(const struct config_faults *f, bool warnings, char *message,
+			    size_t size)
 {
 	char text[8192], last[64];
 	unsigned left = f->more;
@@ -273,13 +274,13 @@ int config_load(struct config *c, const char *path, const struct config_flag *fl
 
 	if (!f) {
 		*c = (struct config){ 0 };
-		snprintf(message, size, "there is no memory for the configuration");
+		snprintf(message, size, CONFIG_NO_MEMORY);
 		return -GW_E_NOMEM;
 	}
 	err = config_read(c, path, flags, n, f);
 	if (err)
 		config_done(c);
-	lines(f, err == 0, message, size);
+	faults_to_lines(f, err == 0, message, size);
 	config_faults_done(f);
 	free(f);
 	return err;
@@ -305,7 +306,7 @@ int config_load_rest(struct config *c, char *message, size_t size)
 	int err = -GW_E_NOMEM;
 
 	*c = (struct config){ 0 };
-	snprintf(message, size, "there is no memory for the configuration");
+	snprintf(message, size, CONFIG_NO_MEMORY);
 	if (!f)
 		return err;
 	err = config_read(c, NULL, NULL, 0, f);

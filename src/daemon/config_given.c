@@ -1,4 +1,4 @@
-/* Settings that stand in no file: the environment and the flags. */
+/* Settings from the environment and the command line. */
 #include "config_read.h"
 
 #include "base/suggest.h"
@@ -21,7 +21,7 @@ void config_variable(const struct config_row *row, char out[static CONFIG_NAME_M
 		*p = *p == '.' ? '_' : (char)toupper((unsigned char)*p);
 }
 
-/* Those that other parts of the program read. */
+/* Variables that other parts of the program read. */
 static const char *const other_variables[] = {
 	"GPUWARD_SIM",         "GPUWARD_SIM_LIBRARY", "GPUWARD_MARK_FD",
 	"GPUWARD_LIBRARY",     "GPUWARD_BUILD",       "GPUWARD_GOLDEN",
@@ -45,7 +45,7 @@ static void unknown_variable(struct config_reader *r, const char *word)
 	for (unsigned i = 0; i < CONFIG_ROWS + OTHERS; i++)
 		if (strcmp(known[i], word) == 0)
 			return;
-	config_warn(r, &at, "no such setting: it is ignored%s",
+	config_warn(r, &at, "unknown setting, ignored%s",
 		    config_meant(suggest(word, known, CONFIG_ROWS + OTHERS, sizeof(known[0])),
 				 meant));
 }
@@ -72,7 +72,7 @@ void config_variables_read(struct config_reader *r)
 
 		config_variable(&config_rows[i], name);
 		text = getenv(name);
-		/* An empty one counts as not set, as container files often leave them. */
+		/* An empty variable counts as not set; container files often have them. */
 		if (!text || !*text || !config_value_text(r, &config_rows[i], &at, text, &v))
 			continue;
 		config_value_set(r->c, &config_rows[i], &v);
@@ -84,7 +84,7 @@ void config_variables_read(struct config_reader *r)
 
 /* ---- flags ---- */
 
-/* By the name of its flag, or "section.key". */
+/* Finds a row by its flag or by "section.key". */
 static const struct config_row *find_flag(const char *name)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
@@ -100,7 +100,7 @@ static const struct config_row *find_flag(const char *name)
 	return NULL;
 }
 
-/* A list that is given again goes on. */
+/* A list flag that is given again appends. */
 static void append(struct config_reader *r, const struct config_row *row,
 		   const struct config_place *at, struct config_value *v)
 {

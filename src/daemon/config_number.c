@@ -7,13 +7,13 @@
 #include <math.h>
 #include <string.h>
 
-/* strtod() reads it; nobody means it. */
+/* strtod() accepts hexadecimal; settings do not. */
 static bool hexadecimal(const char *text)
 {
 	return strpbrk(text, "xX") != NULL;
 }
 
-/* A whole number of the largest unit that fits. */
+/* Prints a whole number in the largest unit that divides it. */
 static void print_scaled(struct buf *out, uint64_t v, const struct unit *units)
 {
 	const struct unit *u = units;

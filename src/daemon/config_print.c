@@ -1,4 +1,4 @@
-/* Values in their struct, and the configuration as a commented TOML file and as JSON. */
+/* Writes the configuration as a commented TOML file and as JSON. */
 #include "config_read.h"
 
 #include "base/number.h"
@@ -63,7 +63,7 @@ bool config_value_same(const struct config_row *row, const struct config_value *
 
 /* ---- as TOML ---- */
 
-static void quoted(struct buf *out, const char *s)
+static void add_quoted(struct buf *out, const char *s)
 {
 	buf_addc(out, '"');
 	for (; s && *s; s++) {
@@ -96,12 +96,12 @@ void config_value_print(struct buf *out, const struct config_row *row,
 		buf_addc(out, '"');
 		break;
 	case CONFIG_TEXT:
-	case CONFIG_CHOICE: quoted(out, v->text); break;
+	case CONFIG_CHOICE: add_quoted(out, v->text); break;
 	case CONFIG_LIST:
 		buf_addc(out, '[');
 		for (unsigned i = 0; i < v->list.count; i++) {
 			buf_adds(out, i ? ", " : "");
-			quoted(out, v->list.item[i]);
+			add_quoted(out, v->list.item[i]);
 		}
 		buf_addc(out, ']');
 	}
@@ -119,8 +119,8 @@ static void add_place(struct buf *out, const struct config_place *p)
 		buf_adds(out, p->name);
 }
 
-/* A path may hold what must not stand in a comment. */
-static void comment(struct buf *out, const char *text)
+/* Replaces control characters of a path, which would end the comment. */
+static void add_comment(struct buf *out, const char *text)
 {
 	for (; *text; text++)
 		buf_addc(out, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
@@ -133,7 +133,7 @@ void config_origin_print(struct buf *out, const struct config_place *p)
 	buf_init(&place, 8192);
 	add_place(&place, p);
 	buf_adds(out, "  # ");
-	comment(out, place.p);
+	add_comment(out, place.p);
 	buf_done(&place);
 }
 
@@ -145,9 +145,10 @@ static void print_help(struct buf *out, const struct config_row *row)
 	buf_addc(out, '\n');
 }
 
-enum form { PLAIN, ORIGIN, EXAMPLE };
+enum print_form { PLAIN, ORIGIN, EXAMPLE };
 
-static void print_row(struct buf *out, const struct config *c, unsigned i, enum form form)
+static void print_row(struct buf *out, const struct config *c, unsigned i,
+		      enum print_form print_form)
 {
 	const struct config_memory *m = c->memory;
 	const struct config_row *row = &config_rows[i];
@@ -155,40 +156,40 @@ static void print_row(struct buf *out, const struct config *c, unsigned i, enum 
 
 	print_help(out, row);
 	config_value_get(c, row, &v);
-	if (form == EXAMPLE && m->place[i].from == CONFIG_STANDARD)
+	if (print_form == EXAMPLE && m->place[i].from == CONFIG_STANDARD)
 		buf_addc(out, '#');
 	buf_addf(out, "%s = ", row->key);
 	config_value_print(out, row, &v);
-	if (form == ORIGIN)
+	if (print_form == ORIGIN)
 		config_origin_print(out, &m->place[i]);
 	buf_addc(out, '\n');
 }
 
-static void print(struct buf *out, const struct config *c, enum form form)
+static void print_config(struct buf *out, const struct config *c, enum print_form print_form)
 {
 	const char *section = "";
 
 	buf_adds(out, "# The configuration of gpuward serve; see gpuward.toml(5).\n");
-	if (form == EXAMPLE)
+	if (print_form == EXAMPLE)
 		buf_adds(out,
-			 "# A value behind # is the default: take the # away to change it.\n");
+			 "# Commented values are the defaults; remove the # to change one.\n");
 	for (unsigned i = 0; i < CONFIG_ROWS; i++) {
 		if (strcmp(section, config_rows[i].section) != 0)
 			buf_addf(out, "\n[%s]\n", config_rows[i].section);
 		section = config_rows[i].section;
-		print_row(out, c, i, form);
+		print_row(out, c, i, print_form);
 	}
-	guard_config_print(out, c->memory, form == ORIGIN);
+	guard_config_print(out, c->memory, print_form == ORIGIN);
 }
 
 void config_print(struct buf *out, const struct config *c, bool origin)
 {
-	print(out, c, origin ? ORIGIN : PLAIN);
+	print_config(out, c, origin ? ORIGIN : PLAIN);
 }
 
 void config_print_example(struct buf *out, const struct config *c)
 {
-	print(out, c, EXAMPLE);
+	print_config(out, c, EXAMPLE);
 }
 
 /* ---- JSON ---- */
@@ -222,7 +223,7 @@ void config_origin_json(struct json *j, const char *key, const struct config_pla
 	buf_done(&place);
 }
 
-static void sections(struct json *j, const struct config *c, bool origins)
+static void json_sections(struct json *j, const struct config *c, bool origins)
 {
 	const struct config_memory *m = c->memory;
 
@@ -245,10 +246,10 @@ static void sections(struct json *j, const struct config *c, bool origins)
 void config_json(struct json *j, const struct config *c)
 {
 	json_object(j, "values");
-	sections(j, c, false);
+	json_sections(j, c, false);
 	json_object_end(j);
 	json_object(j, "origins");
-	sections(j, c, true);
+	json_sections(j, c, true);
 	json_object_end(j);
 	guard_config_json(j, c->memory);
 }

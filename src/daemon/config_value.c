@@ -1,4 +1,4 @@
-/* Values of settings: out of TOML, and out of text as typed. */
+/* Converts values of settings from TOML and from text, checks their range, and stores them. */
 #include "config_read.h"
 
 #include "base/suggest.h"
@@ -22,7 +22,7 @@ static const char *const wanted[] = {
 	[CONFIG_LIST] = "an array of strings",
 };
 
-/* Rows of the guard's tables are not of config_rows. */
+/* Rows of the guard's tables are not in config_rows. */
 static void note_bad(struct config_reader *r, const struct config_row *row)
 {
 	for (unsigned i = 0; i < CONFIG_ROWS; i++)
@@ -30,13 +30,13 @@ static void note_bad(struct config_reader *r, const struct config_row *row)
 			r->bad[i] = true;
 }
 
-/* What stands before the place is the file, which does not name the key; variables and flags do. */
-static void refuse(struct config_reader *r, const struct config_row *row,
-		   const struct config_place *at, const char *fmt, ...)
+/* A place in a file does not name the key; variables and flags do. */
+static void value_refuse(struct config_reader *r, const struct config_row *row,
+			 const struct config_place *at, const char *fmt, ...)
 	__attribute__((format(printf, 4, 5)));
 
-static void refuse(struct config_reader *r, const struct config_row *row,
-		   const struct config_place *at, const char *fmt, ...)
+static void value_refuse(struct config_reader *r, const struct config_row *row,
+			 const struct config_place *at, const char *fmt, ...)
 {
 	char text[400];
 	va_list ap;
@@ -64,7 +64,7 @@ static bool in_range(struct config_reader *r, const struct config_row *row,
 	config_number_show(row, row->least, least, sizeof(least));
 	config_number_show(row, row->most, most, sizeof(most));
 	config_number_show(row, fabs(v) < 1e300 ? v : copysign(1e300, v), is, sizeof(is));
-	refuse(r, row, at, "from %s to %s, not %s", least, most, is);
+	value_refuse(r, row, at, "from %s to %s, not %s", least, most, is);
 	return false;
 }
 
@@ -89,9 +89,10 @@ static bool take_text(struct config_reader *r, const char *text, size_t n,
 	return n == 0 || ret->text;
 }
 
-/* The words of "a|b|c", in mem. */
+/* Splits "a|b|c" into words, stored in mem. */
 #define WORDS_MAX 32
-static unsigned split(const char *choices, char *mem, size_t size, const char *words[WORDS_MAX])
+static unsigned split_choices(const char *choices, char *mem, size_t size,
+			      const char *words[WORDS_MAX])
 {
 	unsigned n = 0;
 
@@ -108,7 +109,7 @@ static bool take_choice(struct config_reader *r, const struct config_row *row,
 {
 	char mem[256], list[320], meant[CONFIG_MEANT_MAX];
 	const char *words[WORDS_MAX];
-	unsigned n = split(row->choices, mem, sizeof(mem), words);
+	unsigned n = split_choices(row->choices, mem, sizeof(mem), words);
 	struct buf b;
 
 	for (unsigned i = 0; i < n; i++)
@@ -117,8 +118,8 @@ static bool take_choice(struct config_reader *r, const struct config_row *row,
 	buf_init_fixed(&b, list, sizeof(list));
 	for (unsigned i = 0; i < n; i++)
 		buf_addf(&b, "%s%s", i == 0 ? "" : i + 1 < n ? ", " : " or ", words[i]);
-	refuse(r, row, at, "%s, not \"%.60s\"%s", list, text,
-	       config_meant(suggest(text, words, n, sizeof(words[0])), meant));
+	value_refuse(r, row, at, "%s, not \"%.60s\"%s", list, text,
+		     config_meant(suggest(text, words, n, sizeof(words[0])), meant));
 	return false;
 }
 
@@ -127,18 +128,18 @@ static bool add_item(struct config_reader *r, const struct config_row *row,
 		     struct config_list *list)
 {
 	if (n == 0) {
-		refuse(r, row, at, "a list without empty items");
+		value_refuse(r, row, at, "a list without empty items");
 		return false;
 	}
 	if (list->count == CONFIG_LIST_MAX) {
-		refuse(r, row, at, "a list of at most %d items", CONFIG_LIST_MAX);
+		value_refuse(r, row, at, "a list of at most %d items", CONFIG_LIST_MAX);
 		return false;
 	}
 	list->item[list->count] = config_keep(r, text, n);
 	return list->item[list->count++] != NULL;
 }
 
-/* ---- out of TOML ---- */
+/* ---- from TOML ---- */
 
 static bool has_nul(const struct toml_node *n)
 {
@@ -148,24 +149,25 @@ static bool has_nul(const struct toml_node *n)
 static bool wrong_type(struct config_reader *r, const struct config_row *row,
 		       const struct config_place *at, const struct toml_node *n)
 {
-	refuse(r, row, at, "%s, not %s %s", wanted[row->type],
-	       strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a", toml_type_name(n->type));
+	value_refuse(r, row, at, "%s, not %s %s", wanted[row->type],
+		     strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a",
+		     toml_type_name(n->type));
 	return false;
 }
 
-/* Numbers are most often indices of GPUs. */
+/* A number in a list is most often a GPU index. */
 static bool no_item(struct config_reader *r, const struct config_row *row,
 		    const struct config_place *at, const struct toml_node *n)
 {
 	if (n->type == TOML_INTEGER)
-		refuse(r, row, at, "an array of strings: write \"%lld\", in quotes",
-		       (long long)n->v.integer);
+		value_refuse(r, row, at, "an array of strings: write \"%lld\", in quotes",
+			     (long long)n->v.integer);
 	else if (n->type == TOML_STRING)
-		refuse(r, row, at, "an array of strings, and this one has a NUL in it");
+		value_refuse(r, row, at, "an array of strings without NUL characters");
 	else
-		refuse(r, row, at, "an array of strings, and this is %s %s",
-		       strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a",
-		       toml_type_name(n->type));
+		value_refuse(r, row, at, "an array of strings, but has %s %s",
+			     strchr("aeiou", *toml_type_name(n->type)) ? "an" : "a",
+			     toml_type_name(n->type));
 	return false;
 }
 
@@ -193,7 +195,7 @@ static bool string_node(struct config_reader *r, const struct config_row *row,
 			struct config_value *ret)
 {
 	if (has_nul(n)) {
-		refuse(r, row, at, "a string without NUL");
+		value_refuse(r, row, at, "a string without NUL characters");
 		return false;
 	}
 	if (row->type == CONFIG_TEXT)
@@ -225,14 +227,14 @@ bool config_value_node(struct config_reader *r, const struct config_row *row,
 	case TOML_FLOAT:
 		if (isfinite(n->v.real))
 			return take_number(r, row, at, n->v.real, ret);
-		refuse(r, row, at, "a finite number");
+		value_refuse(r, row, at, "a finite number");
 		return false;
 	case TOML_STRING: return string_node(r, row, at, n, ret);
 	default: return list_node(r, row, at, n, ret);
 	}
 }
 
-/* ---- out of text ---- */
+/* ---- from text ---- */
 
 static bool bool_text(const char *text, bool *ret)
 {
@@ -281,11 +283,11 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 		if (config_number_read(row, text, &v))
 			return take_number(r, row, at, v, ret);
 	}
-	refuse(r, row, at, "%s, not \"%.60s\"", wanted[row->type], text);
+	value_refuse(r, row, at, "%s, not \"%.60s\"", wanted[row->type], text);
 	return false;
 }
 
-/* As it would stand in the file; a text without its quotes. */
+/* The default, written as in a file; a text has no quotes. */
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret)
 {
@@ -301,7 +303,7 @@ bool config_value_standard(struct config_reader *r, const struct config_row *row
 	snprintf(line, sizeof(line), "v = %s", row->standard);
 	rc = toml_parse(line, strlen(line), &doc, &err);
 	if (rc) {
-		config_fail(r, rc, &at, "a standard value cannot be read");
+		config_fail(r, rc, &at, "a built-in default is invalid");
 		return false;
 	}
 	good = config_value_node(r, row, &at, toml_top(doc)->child, ret);

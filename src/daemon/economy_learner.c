@@ -6,13 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define IDLES_NS (10 * NS_PER_S) /* the card has come to rest */
+#define IDLES_NS (10 * NS_PER_S) /* then the power of an idle GPU is steady */
 #define CHANGE   0.1
 
 struct economy_learner {
 	const struct policy *policy;
 	struct economy one[POLICY_WORKERS];
-	struct economy_figures told[POLICY_WORKERS];
+	struct economy_figures reported[POLICY_WORKERS];
 };
 
 int economy_learner_new(const struct policy *p, struct economy_learner **ret)
@@ -31,10 +31,10 @@ void economy_learner_free(struct economy_learner *e)
 	free(e);
 }
 
-/* Power of the GPUs that it is on, and whether it is there alone.  One that is out is looked for where it
- * was: with one GPU that is known, with several it is not. */
-static void look_at_gpus(const struct guard *guard, const struct view *v, unsigned worker,
-			 struct economy_look *l)
+/* Power of the worker's GPUs, and whether it is alone there. The GPU of an evicted worker is
+ * only known if the machine has one GPU. */
+static void read_gpus(const struct guard *guard, const struct view *v, unsigned worker,
+		      struct economy_look *l)
 {
 	const struct scene *s;
 	const struct verdict *verdict = guard_verdicts(guard, &s);
@@ -66,7 +66,7 @@ static bool changed(double a, double b)
 	return isnan(a) != isnan(b) || fabs(a - b) > CHANGE * fabs(b);
 }
 
-static bool is_news(const struct economy_figures *a, const struct economy_figures *b)
+static bool has_changed(const struct economy_figures *a, const struct economy_figures *b)
 {
 	return (a->after_ns == UINT64_MAX) != (b->after_ns == UINT64_MAX) ||
 	       changed((double)a->after_ns, (double)b->after_ns) ||
@@ -96,12 +96,12 @@ void economy_learner_tick(struct economy_learner *e, const struct guard *guard,
 			.idle_out = s.state == STATE_EVICTED && s.mask >> REASON_IDLE & 1,
 			.idles = since && now_ns > since + IDLES_NS,
 		};
-		look_at_gpus(guard, v, i, &l);
+		read_gpus(guard, v, i, &l);
 		economy_look(&e->one[i], &o, &l);
 		economy_figures(&e->one[i], &o, &f);
-		if (!is_news(&f, &e->told[i]))
+		if (!has_changed(&f, &e->reported[i]))
 			continue;
-		e->told[i] = f;
+		e->reported[i] = f;
 		found(arg, i, &f);
 	}
 }

@@ -1,7 +1,7 @@
-/* economies: learns from the ticks what an idling model of each worker draws and what loading it takes.
+/* economy_learner: learns what each idle model draws and what loading it costs.
  *
- * Of workers that take part in the idle economy alone (guard/economy.h); what was learned is lost with the
- * service. */
+ * Only for workers that take part in the idle economy (guard/economy.h). What was learned is
+ * lost when the service stops. */
 #ifndef GW_DAEMON_ECONOMY_LEARNER_H
 #define GW_DAEMON_ECONOMY_LEARNER_H
 
@@ -15,14 +15,14 @@ struct economy_learner;
 int economy_learner_new(const struct policy *p, struct economy_learner **ret);
 void economy_learner_free(struct economy_learner *e);
 
-/* Calls found where the figures of a worker have changed by a tenth or more. */
+/* Calls found when the figures of a worker have changed by 10 % or more. */
 void economy_learner_tick(struct economy_learner *e, const struct guard *guard,
 			  const struct view *v, uint64_t now_ns,
 			  void (*found)(void *arg, unsigned worker,
 					const struct economy_figures *f),
 			  void *arg);
 
-/* Adds up what was saved and spent. */
+/* Sums what all workers saved and spent. */
 void economy_learner_count(const struct economy_learner *e, struct guard_view_counts *ret);
 
 #endif

@@ -1,21 +1,20 @@
-/* event_queue: events of drivers on their way from the watch's thread to the main one.
+/* event_queue: passes driver events from the watch thread to the main thread.
  *
- * Bounded, so that a driver that tells without end cannot grow it.  What does not fit is counted: an Xid that is
- * lost must not look like one that never was. */
+ * It is bounded, so that a driver that sends events without end cannot use up memory. Events
+ * that do not fit are counted: a lost Xid must be visible. */
 #ifndef GW_DAEMON_EVENT_QUEUE_H
 #define GW_DAEMON_EVENT_QUEUE_H
 
+#include "base/mailbox.h"
 #include "device/event_watch.h"
-
-#include <pthread.h>
 
 #define EVENT_QUEUE 64
 
 struct event_queue {
-	pthread_mutex_t lock;
+	struct mailbox box; /* its news_fd is readable when events wait */
 	struct driver_event event[EVENT_QUEUE];
 	unsigned events;
-	unsigned lost, lost_xids; /* since they were last taken */
+	unsigned lost, lost_xids; /* since the last event_queue_take() */
 };
 
 struct event_batch {
@@ -23,12 +22,12 @@ struct event_batch {
 	unsigned events, lost, lost_xids;
 };
 
-void event_queue_init(struct event_queue *q);
+int event_queue_init(struct event_queue *q); /* 0 or -GW_E_IO; event_queue_done() in any case */
 void event_queue_done(struct event_queue *q);
 
 /* From any thread. */
 void event_queue_add(struct event_queue *q, const struct driver_event *e);
-/* All that came since; the queue is empty afterwards. */
+/* Moves all queued events to *ret. */
 void event_queue_take(struct event_queue *q, struct event_batch *ret);
 
 #endif

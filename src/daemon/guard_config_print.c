@@ -23,7 +23,7 @@ void guard_config_print(struct buf *out, const struct config_memory *m, bool ori
 	}
 }
 
-/* Keys in the order of the table, so that those of match stand together. */
+/* Keys in the order of guard_config.def, so that those of match are contiguous. */
 static void entry_json(struct json *j, const struct guard_entry *e)
 {
 	static const char match[] = "match.";

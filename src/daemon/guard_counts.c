@@ -3,49 +3,49 @@
 #include <stdio.h>
 #include <string.h>
 
-#define XID_MOST           1024 /* NVIDIA's numbers are below 200 ...            */
-#define XID_UNKNOWN_NUMBER 999  /* ... and this stands for one that it has no name for */
+#define XID_MOST           1024 /* NVIDIA's numbers are below 200 */
+#define XID_UNKNOWN_NUMBER 999  /* counted for a larger number */
 
-/* worker NULL: all of them. */
-static void key_of(char *out, size_t size, const char *worker, unsigned cell)
+/* worker NULL: the sum of all workers. */
+static void count_key(char *out, size_t size, const char *worker, unsigned cell)
 {
 	char name[48];
 
-	tally_cell_name(cell, name, sizeof(name));
+	counters_cell_name(cell, name, sizeof(name));
 	snprintf(out, size, "guard%s%s/%s", worker ? "/" : "-all", worker ? worker : "", name);
 }
 
-static void load(uint64_t *cell, struct store *s, const char *worker)
+static void counts_load(uint64_t *cell, struct store *s, const char *worker)
 {
 	char key[192];
 
-	for (unsigned c = 0; c < TALLY_CELLS; c++) {
-		key_of(key, sizeof(key), worker, c);
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
+		count_key(key, sizeof(key), worker, c);
 		cell[c] = (uint64_t)store_count_now(s, key);
 	}
 }
 
-static void keep(const uint64_t *cell, struct store *s, const char *worker)
+static void counts_save(const uint64_t *cell, struct store *s, const char *worker)
 {
 	char key[192];
 
-	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
 		if (!cell[c])
 			continue;
-		key_of(key, sizeof(key), worker, c);
+		count_key(key, sizeof(key), worker, c);
 		store_set_count(s, key, (double)cell[c]);
 	}
 }
 
-static void key_of_xid(char *out, size_t size, const char *uuid, unsigned xid)
+static void xid_key(char *out, size_t size, const char *uuid, unsigned xid)
 {
 	snprintf(out, size, "xid/%s/%u", uuid, xid);
 }
 
-/* A file of an earlier version counted no sums: they are those of who is there, at the least. */
-static void sum_up(struct tally *t)
+/* A store of an earlier version has no sums; use at least the sum of the current workers. */
+static void sum_up(struct guard_counters *t)
 {
-	for (unsigned c = 0; c < TALLY_CELLS; c++) {
+	for (unsigned c = 0; c < COUNTERS_CELLS; c++) {
 		uint64_t sum = 0;
 
 		for (unsigned i = 0; i < t->workers; i++)
@@ -55,21 +55,22 @@ static void sum_up(struct tally *t)
 	}
 }
 
-void guard_counts_load(struct tally *t, struct store *s, const struct policy *p)
+void guard_counts_load(struct guard_counters *t, struct store *s, const struct policy *p)
 {
-	tally_fit(t, p);
-	load(t->all, s, NULL);
+	counters_fit(t, p);
+	counts_load(t->all, s, NULL);
 	for (unsigned i = 0; i < p->workers; i++) {
 		const char *name = p->worker[i].name;
-		struct tally_worker *w = tally_find(t, name) ? NULL : tally_worker(t, name);
+		struct counters_worker *w =
+			counters_find(t, name) ? NULL : counters_worker(t, name);
 
 		if (w)
-			load(w->cell, s, name);
+			counts_load(w->cell, s, name);
 	}
 	sum_up(t);
 }
 
-void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid)
+void guard_counts_load_xids(struct guard_counters *t, struct store *s, const char *uuid)
 {
 	char key[160];
 
@@ -77,36 +78,37 @@ void guard_counts_load_xids(struct tally *t, struct store *s, const char *uuid)
 		if (strcmp(t->xid[i].uuid, uuid) == 0)
 			return;
 	for (unsigned n = 0; n < XID_MOST; n++) {
-		struct tally_xid *x;
+		struct counters_xid *x;
 		uint64_t count;
 
-		key_of_xid(key, sizeof(key), uuid, n);
+		xid_key(key, sizeof(key), uuid, n);
 		count = (uint64_t)store_count(s, key);
-		x = count ? tally_xid(t, uuid, n) : NULL;
+		x = count ? counters_xid(t, uuid, n) : NULL;
 		if (x)
 			x->count = count;
 	}
 }
 
-void guard_counts_add(struct tally *t, struct store *s, const char *worker,
+void guard_counts_add(struct guard_counters *t, struct store *s, const char *worker,
 		      const struct guard_decision *d)
 {
-	const struct tally_worker *w = tally_add(t, worker, d);
+	const struct counters_worker *w = counters_add(t, worker, d);
 
 	if (w)
-		keep(w->cell, s, worker);
-	keep(t->all, s, NULL);
+		counts_save(w->cell, s, worker);
+	counts_save(t->all, s, NULL);
 }
 
-void guard_counts_add_xid(struct tally *t, struct store *s, const char *uuid, unsigned xid)
+void guard_counts_add_xid(struct guard_counters *t, struct store *s, const char *uuid,
+			  unsigned xid)
 {
-	const struct tally_xid *x;
+	const struct counters_xid *x;
 	char key[160];
 
 	guard_counts_load_xids(t, s, uuid);
-	x = tally_xid(t, uuid, xid < XID_MOST ? xid : XID_UNKNOWN_NUMBER);
+	x = counters_xid(t, uuid, xid < XID_MOST ? xid : XID_UNKNOWN_NUMBER);
 	if (!x)
 		return;
-	key_of_xid(key, sizeof(key), uuid, x->xid);
+	xid_key(key, sizeof(key), uuid, x->xid);
 	store_set_count(s, key, (double)x->count);
 }

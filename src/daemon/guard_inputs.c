@@ -15,7 +15,7 @@
 
 #define GPUS SCENE_GPUS
 
-struct beside_parts { /* what is made of the settings */
+struct guard_inputs_parts { /* replaced by a reload */
 	struct economy_learner *economies;
 	struct budgets *budgets;
 };
@@ -25,22 +25,23 @@ struct guard_inputs {
 	struct store *store;
 	struct xid_log *xids;
 	struct games *games;
-	struct beside_parts *parts;
-	struct unattributed_use ghost[GPUS];
-	char ghost_why[GPUS][200];
+	struct guard_inputs_parts *parts;
+	struct unattributed_use unattributed[GPUS];
+	char unattributed_why[GPUS][200];
 	uint32_t conflicts
-		[POLICY_WORKERS]; /* bit n: told that one process is its and worker n's */
+		/* bit n: reported that one process matches this worker and worker n */
+		[POLICY_WORKERS];
 };
 
-/* ---- ghosts ---- */
+/* ---- unattributed use ---- */
 
-static void look_for_ghost(struct guard_inputs *b, const struct guard *guard,
-			   const struct view *v, unsigned i, uint64_t now_ns)
+static void check_unattributed(struct guard_inputs *b, const struct guard *guard,
+			       const struct view *v, unsigned i, uint64_t now_ns)
 {
 	const struct gw_device *d = gw_snapshot_device(v->snap, i);
 	const char *uuid = gw_device_text(d, GW_T_UUID);
 	struct unattributed_use_facts f = { .busy_ratio = NAN, .unattributed_bytes = NAN };
-	char why[sizeof(b->ghost_why[0])];
+	char why[sizeof(b->unattributed_why[0])];
 	const struct scene *s;
 	int at;
 
@@ -53,19 +54,19 @@ static void look_for_ghost(struct guard_inputs *b, const struct guard *guard,
 	f.hidden = s->gpu[at].hidden;
 	for (unsigned k = 0; k < s->processes; k++)
 		f.processes += s->process[k].gpu == (unsigned)at;
-	unattributed_use_look(&b->ghost[i], &f, now_ns, why, sizeof(why));
-	if (*why && !*b->ghost_why[i])
-		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "health",
+	unattributed_use_look(&b->unattributed[i], &f, now_ns, why, sizeof(why));
+	if (*why && !*b->unattributed_why[i])
+		b->calls.emit(b->calls.arg, &(struct view_event){ .kind = "health",
 								  .uuid = uuid,
 								  .severity = "warning",
 								  .text = why });
-	memcpy(b->ghost_why[i], why, sizeof(why));
+	memcpy(b->unattributed_why[i], why, sizeof(why));
 }
 
 /* ---- conflicts ---- */
 
-/* Two workers that a configuration keeps apart may still match one process; told once. */
-static void look_for_conflicts(struct guard_inputs *b, const struct guard_view *g)
+/* Two valid workers may still match the same process; each pair is reported once. */
+static void check_conflicts(struct guard_inputs *b, const struct guard_view *g)
 {
 	const struct scene *s;
 	const struct verdict *v = guard_verdicts(g->guard, &s);
@@ -76,7 +77,7 @@ static void look_for_conflicts(struct guard_inputs *b, const struct guard_view *
 			continue;
 		b->conflicts[v[i].worker] |= 1u << v[i].also;
 		classify_conflict(g->policy, &s->process[i], &v[i], text, sizeof(text));
-		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "guard",
+		b->calls.emit(b->calls.arg, &(struct view_event){ .kind = "guard",
 								  .severity = "warning",
 								  .text = text });
 	}
@@ -96,18 +97,18 @@ void guard_inputs_tick(struct guard_inputs *b, const struct guard *guard, const 
 	uint64_t now = clock_mono_ns(clock_real());
 
 	for (unsigned i = 0; v->snap && i < v->devices && i < GPUS; i++)
-		look_for_ghost(b, guard, v, i, now);
+		check_unattributed(b, guard, v, i, now);
 	if (v->guard)
-		look_for_conflicts(b, v->guard);
+		check_conflicts(b, v->guard);
 	xid_log_tick(b->xids, v, now, b->calls.xid, b->calls.arg);
 	budgets_tick(b->parts->budgets, v, now, cap_changed, b);
 	economy_learner_tick(b->parts->economies, guard, v, now, b->calls.economy,
 			     b->calls.arg);
 }
 
-bool guard_inputs_heard(struct guard_inputs *b, const struct driver_event *e)
+bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e)
 {
-	return xid_log_heard(b->xids, e);
+	return xid_log_is_new(b->xids, e);
 }
 
 int guard_inputs_game(struct guard_inputs *b, int64_t pid, uint64_t start_ticks,
@@ -124,15 +125,15 @@ int guard_inputs_game_end(struct guard_inputs *b, int64_t pid, int64_t uid)
 
 void guard_inputs_show(const struct guard_inputs *b, struct guard_view *ret)
 {
-	ret->ghost = (const char(*)[200])b->ghost_why;
+	ret->ghost = (const char(*)[200])b->unattributed_why;
 	ret->games = games_list(b->games);
 	ret->kernel_log = xid_log_state(b->xids);
 	economy_learner_count(b->parts->economies, &ret->counts);
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and stop ---- */
 
-void guard_inputs_parts_free(struct beside_parts *p)
+void guard_inputs_parts_free(struct guard_inputs_parts *p)
 {
 	if (!p)
 		return;
@@ -142,9 +143,9 @@ void guard_inputs_parts_free(struct beside_parts *p)
 }
 
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *settings,
-			 struct beside_parts **ret)
+			 struct guard_inputs_parts **ret)
 {
-	struct beside_parts *p = calloc(1, sizeof(*p));
+	struct guard_inputs_parts *p = calloc(1, sizeof(*p));
 	int err = p ? economy_learner_new(&settings->policy, &p->economies) : -GW_E_NOMEM;
 
 	if (!err)
@@ -156,15 +157,15 @@ int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settin
 	return err;
 }
 
-void guard_inputs_change(struct guard_inputs *b, struct beside_parts *p)
+void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
 	guard_inputs_parts_free(b->parts);
 	b->parts = p;
-	memset(b->conflicts, 0, sizeof(b->conflicts)); /* its workers are others */
+	memset(b->conflicts, 0, sizeof(b->conflicts)); /* the workers changed */
 }
 
-/* Those of an earlier run. */
-static void tell_games(const struct guard_inputs *b)
+/* Reports games of an earlier run. */
+static void report_games(const struct guard_inputs *b)
 {
 	const struct guard_view_game *game = games_list(b->games);
 	char text[80];
@@ -172,9 +173,9 @@ static void tell_games(const struct guard_inputs *b)
 	for (unsigned i = 0; i < GUARD_VIEW_GAMES; i++) {
 		if (!game[i].pid)
 			continue;
-		snprintf(text, sizeof(text), "process %lld still plays",
+		snprintf(text, sizeof(text), "process %lld is still registered as a game",
 			 (long long)game[i].pid);
-		b->calls.tell(b->calls.arg, &(struct view_event){ .kind = "guard",
+		b->calls.emit(b->calls.arg, &(struct view_event){ .kind = "guard",
 								  .severity = "info",
 								  .text = text });
 	}
@@ -201,7 +202,7 @@ int guard_inputs_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
 		guard_inputs_free(b);
 		return err;
 	}
-	tell_games(b);
+	report_games(b);
 	*ret = b;
 	return 0;
 }

@@ -27,7 +27,7 @@ int guard_record_read(const char *json, struct guard_record *ret,
 
 /* A reservation: its owner is a process that began then, its end a time on the wall (0: none). */
 struct guard_room_record {
-	struct guard_room room; /* id, gpu, bytes and pid */
+	struct guard_reservation room; /* id, gpu, bytes and pid */
 	uint64_t start_ticks, until_wall_ns;
 };
 void guard_room_write(struct buf *out, const struct guard_room_record *r);

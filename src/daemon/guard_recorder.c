@@ -7,7 +7,7 @@
 #include "guard_recording.h"
 #include "guard_trace.h"
 
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "guard/guard_state.h"
 
 #include <errno.h>
@@ -67,7 +67,7 @@ static const struct guard_record *record_of(const struct guard_service *g, const
 
 	for (unsigned i = 0; i < p->workers; i++)
 		if (strcmp(p->worker[i].name, name) == 0 &&
-		    guard_record_of(g->guard, i, now) == 0)
+		    guard_worker_record(g->guard, i, now) == 0)
 			return now;
 	for (unsigned i = 0; kept && i < kept->count; i++)
 		if (strcmp(kept->record[i].worker, name) == 0)
@@ -87,7 +87,7 @@ static void write_workers(struct guard_service *g, const struct policy *p,
 	}
 }
 
-static void write_told(struct buf *out, const struct guard_told *t, uint64_t now)
+static void write_told(struct buf *out, const struct guard_gpu_inputs *t, uint64_t now)
 {
 	for (unsigned r = 0; r < GUARD_REASONS; r++)
 		if (t->reasons >> r & 1)
@@ -103,16 +103,16 @@ static void write_told(struct buf *out, const struct guard_told *t, uint64_t now
 static void write_standing(struct guard_service *g, uint64_t now)
 {
 	struct buf *out = &g->teller->line;
-	struct guard_room room;
-	struct guard_told told;
+	struct guard_reservation room;
+	struct guard_gpu_inputs told;
 
-	for (unsigned i = 0; guard_room(g->guard, i, &room); i++)
+	for (unsigned i = 0; guard_reservation_at(g->guard, i, &room); i++)
 		if (room.id)
 			guard_trace_room(out, &room);
-	for (unsigned i = 0; guard_told(g->guard, i, &told); i++)
+	for (unsigned i = 0; guard_gpu_inputs(g->guard, i, &told); i++)
 		write_told(out, &told, now);
-	if (guard_playing(g->guard))
-		guard_trace_games(out, guard_playing(g->guard), now);
+	if (guard_game_count(g->guard))
+		guard_trace_games(out, guard_game_count(g->guard), now);
 }
 
 static void write_begin(struct guard_service *g)
@@ -176,7 +176,7 @@ static void turn_over(struct guard_service *g)
 	uint64_t limit = g->settings->record_limit;
 
 	if (!recorded(g) || !f->regular || !limit || f->size < limit ||
-	    !guard_state_told(g->guard))
+	    !guard_state_complete(g->guard))
 		return;
 	if (guard_recording_in_place(f, g->settings->record))
 		move_away(g);
@@ -232,7 +232,7 @@ int guard_service_change(struct guard_service *g, const struct guard_settings *n
 		write_workers(g, &next->policy, r);
 		guard_trace_swapped(&t->line, next->policy.mode, now);
 	}
-	err = guard_swap(t->guard, &next->policy, r->record, r->count, now);
+	err = guard_change_policy(t->guard, &next->policy, r->record, r->count, now);
 	if (goes_on && !err)
 		record(g);
 	buf_clear(&t->line);
@@ -252,14 +252,14 @@ void guard_service_observe(struct guard_service *g, const struct scene *s)
 		scene_write_change(&t->line, s, &t->last);
 		record(g);
 	}
-	guard_look(t->guard, s);
+	guard_observe(t->guard, s);
 }
 
 /* -1: nobody waits for it any more. */
 static int worker_of(const struct guard_service *g, uint64_t order)
 {
 	for (unsigned i = 0; i < g->settings->policy.workers; i++)
-		if (order && guard_pending(g->guard, i) == order)
+		if (order && guard_order_pending(g->guard, i) == order)
 			return (int)i;
 	return -1;
 }
@@ -283,16 +283,16 @@ void guard_service_stop(struct guard_service *g)
 void guard_service_for(struct guard_service *g, int64_t uid)
 {
 	RECORD(g, guard_trace_for, uid, guarding_time_ns(g));
-	guard_for(g->teller->guard, uid);
+	guard_set_requester(g->teller->guard, uid);
 }
 
-int guard_service_operation(struct guard_service *g, int worker, enum guard_ask what,
+int guard_service_operation(struct guard_service *g, int worker, enum guard_request what,
 			    uint64_t ttl_ns, char *message, size_t size)
 {
 	uint64_t now = guarding_time_ns(g);
 
 	RECORD(g, guard_trace_ask, worker, what, ttl_ns, now);
-	return guard_ask(g->teller->guard, worker, what, ttl_ns, now, message, size);
+	return guard_request(g->teller->guard, worker, what, ttl_ns, now, message, size);
 }
 
 int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t bytes, int64_t pid,
@@ -305,9 +305,9 @@ int guard_service_reserve(struct guard_service *g, const char *gpu, uint64_t byt
 	return err;
 }
 
-int guard_service_reserve_again(struct guard_service *g, const struct guard_room *room)
+int guard_service_reserve_again(struct guard_service *g, const struct guard_reservation *room)
 {
-	int err = guard_reserve_again(g->teller->guard, room);
+	int err = guard_reserve_restore(g->teller->guard, room);
 
 	if (!err)
 		RECORD(g, guard_trace_room, room);
@@ -326,20 +326,20 @@ void guard_service_reason(struct guard_service *g, const char *uuid, enum guard_
 			  bool on, const char *why, uint64_t now)
 {
 	RECORD(g, guard_trace_reason, uuid, r, on, why, now);
-	guard_reason_set(g->teller->guard, uuid, r, on, why, now);
+	guard_set_reason(g->teller->guard, uuid, r, on, why, now);
 }
 
 void guard_service_heat(struct guard_service *g, const char *uuid, unsigned heat,
 			const char *why, uint64_t now)
 {
 	RECORD(g, guard_trace_heat, uuid, heat, why, now);
-	guard_heat(g->teller->guard, uuid, heat, why);
+	guard_set_heat(g->teller->guard, uuid, heat, why);
 }
 
 int guard_service_trust(struct guard_service *g, const char *uuid, uint64_t now)
 {
 	RECORD(g, guard_trace_trust, uuid, now);
-	return guard_trust(g->teller->guard, uuid, now);
+	return guard_trust_gpu(g->teller->guard, uuid, now);
 }
 
 void guard_service_foreign(struct guard_service *g, const char *uuid, const char *holder)
@@ -347,20 +347,20 @@ void guard_service_foreign(struct guard_service *g, const char *uuid, const char
 	uint64_t now = guarding_time_ns(g);
 
 	RECORD(g, guard_trace_foreign, uuid, holder, now);
-	guard_foreign(g->teller->guard, uuid, holder, now);
+	guard_set_foreign(g->teller->guard, uuid, holder, now);
 }
 
 void guard_service_games(struct guard_service *g, unsigned count)
 {
 	RECORD(g, guard_trace_games, count, guarding_time_ns(g));
-	guard_games(g->teller->guard, count);
+	guard_set_games(g->teller->guard, count);
 }
 
 void guard_service_economy(struct guard_service *g, unsigned worker, uint64_t after_ns,
 			   double idle_w, double reload_j)
 {
 	RECORD(g, guard_trace_economy, worker, after_ns, idle_w, reload_j, guarding_time_ns(g));
-	guard_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
+	guard_set_idle_economy(g->teller->guard, worker, after_ns, idle_w, reload_j);
 }
 
 /* ---- what it says: fetching changes nothing that it decides ---- */
@@ -383,5 +383,5 @@ bool guard_service_next_record(struct guard_service *g, struct guard_record *ret
 void guard_service_reason_ends(struct guard_service *g, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns)
 {
-	guard_reason_ends(g->teller->guard, uuid, r, clears, clears_ns);
+	guard_set_reason_end(g->teller->guard, uuid, r, clears, clears_ns);
 }

@@ -1,5 +1,5 @@
-/* guarding_devices: which GPUs there are, and what is kept of each: its health, the past of its room, how many left
- * it.  A tick's readings go from here to those whom they concern. */
+/* guard_service_devices: the GPUs and what the guard keeps for each: health, history of free
+ * memory, number of evictions. Distributes the readings of a tick. */
 #include "guard_service_parts.h"
 
 #include "guard_counts.h"
@@ -17,9 +17,9 @@ int guard_service_device_of(const struct guard_service *g, const char *uuid)
 	return -1;
 }
 
-/* ---- who left ---- */
+/* ---- evictions ---- */
 
-static void key_of_evictions(char *out, size_t size, const char *uuid)
+static void evictions_key(char *out, size_t size, const char *uuid)
 {
 	snprintf(out, size, "gpu/%s/evictions", uuid);
 }
@@ -32,7 +32,7 @@ void guard_service_count_eviction(struct guard_service *g, const struct guard_de
 
 	if (d->result != RESULT_FREED || d->dry || !*d->gpu)
 		return;
-	key_of_evictions(key, sizeof(key), d->gpu);
+	evictions_key(key, sizeof(key), d->gpu);
 	count = store_count(g->config.store, key) + 1;
 	store_set_count(g->config.store, key, count);
 	if (i >= 0)
@@ -43,11 +43,11 @@ static void load_evictions(struct guard_service *g, unsigned i)
 {
 	char key[160];
 
-	key_of_evictions(key, sizeof(key), g->uuid[i]);
+	evictions_key(key, sizeof(key), g->uuid[i]);
 	g->evictions[i] = store_count(g->config.store, key);
 }
 
-/* ---- how much room there was ---- */
+/* ---- free memory ---- */
 
 static void forget_capacity(struct guard_service *g, unsigned i)
 {
@@ -65,14 +65,14 @@ static void add_capacity(struct guard_service *g, const struct view *v, unsigned
 	}
 	if (!g->capacity[i] && capacity_new(&g->capacity[i]) != 0)
 		return;
-	if (!v->guard) /* then the headroom is not known */
+	if (!v->guard) /* the headroom is unknown without the guard */
 		return;
 	guard_view_capacity(v, i, &c);
 	if (c.known)
 		capacity_add(g->capacity[i], guard_service_now_ns(), capacity_available(&c));
 }
 
-/* ---- what a tick tells ---- */
+/* ---- ticks ---- */
 
 static void follow_device(struct guard_service *g, unsigned i, const char *uuid)
 {
@@ -97,8 +97,8 @@ static void read_device(struct guard_service *g, const struct view *v, unsigned 
 	add_capacity(g, v, i);
 }
 
-/* What a checkpoint must know; of several GPUs the worst. */
-static void tell_facts(struct guard_service *g, const struct view *v)
+/* Facts that a checkpoint must know; with several GPUs, the worst. */
+static void update_facts(struct guard_service *g, const struct view *v)
 {
 	struct worker_facts f = { -1, -1, -1 };
 	const struct verdict *verdicts;
@@ -124,7 +124,7 @@ void guard_service_devices_tick(struct guard_service *g, const struct view *v)
 	g->devices = v->devices < GUARD_SERVICE_DEVICES ? v->devices : GUARD_SERVICE_DEVICES;
 	for (unsigned i = 0; i < g->devices; i++)
 		read_device(g, v, i);
-	tell_facts(g, v);
+	update_facts(g, v);
 }
 
 void guard_service_devices_close(struct guard_service *g)

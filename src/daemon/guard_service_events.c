@@ -1,5 +1,5 @@
-/* guarding_events: what drivers tell by themselves comes from the watch's thread to this one; Xids are counted and
- * told, and health judges what each event means. */
+/* guard_service_events: driver events move from the watch thread to the main thread; Xids are
+ * counted and reported, and health evaluates every event. */
 #include "guard_service_parts.h"
 
 #include "guard_counts.h"
@@ -8,15 +8,13 @@
 
 #include <stdio.h>
 #include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 static bool is_xid(const struct driver_event *e)
 {
 	return e->type & ABI_EVENT_XID;
 }
 
-static void tell_xid(struct guard_service *g, const struct driver_event *e)
+static void emit_xid(struct guard_service *g, const struct driver_event *e)
 {
 	int i = guard_service_device_of(g, e->uuid);
 	unsigned xid = (unsigned)e->data;
@@ -24,19 +22,19 @@ static void tell_xid(struct guard_service *g, const struct driver_event *e)
 
 	snprintf(text, sizeof(text), "Xid %u: %s (%s)", xid, xid_text(xid),
 		 xid_class_name(health_xid_class(i < 0 ? NULL : g->health[i], xid)));
-	g->config.tell(g->config.arg, &(struct view_event){ .kind = "xid",
+	g->config.emit(g->config.arg, &(struct view_event){ .kind = "xid",
 							    .uuid = *e->uuid ? e->uuid : NULL,
 							    .severity = "warning",
 							    .text = text });
 }
 
-static void take_event(struct guard_service *g, const struct driver_event *e)
+static void handle_event(struct guard_service *g, const struct driver_event *e)
 {
 	if (is_xid(e)) {
 		if (*e->uuid)
 			guard_counts_add_xid(&g->tally, g->config.store, e->uuid,
 					     (unsigned)e->data);
-		tell_xid(g, e);
+		emit_xid(g, e);
 	}
 	guard_service_health_event(g, e, false);
 }
@@ -46,29 +44,27 @@ void guard_service_xid(struct guard_service *g, const struct driver_event *e, bo
 	if (past)
 		guard_service_health_event(g, e, true);
 	else
-		take_event(g, e);
+		handle_event(g, e);
 }
 
-/* ---- on their way ---- */
+/* ---- delivery ---- */
 
-/* On the watch's thread. */
-static void heard(void *arg, const struct driver_event *e)
+/* On the watch thread. */
+static void event_arrived(void *arg, const struct driver_event *e)
 {
 	struct guard_service *g = arg;
 
-	event_queue_add(&g->heard, e);
-	eventfd_write(g->event_fd, 1);
+	event_queue_add(&g->events, e);
 }
 
-/* Told once, counted always. */
-static void lost_events(struct guard_service *g, const struct event_batch *b)
+/* Logged once, always counted. */
+static void count_lost_events(struct guard_service *g, const struct event_batch *b)
 {
 	if (b->lost && !g->view.counts.events_lost)
-		guard_service_log(
-			g, "warning",
-			"the driver told more events at once than can be kept: %u are "
-			"lost, %u of them Xids; the kernel log has these",
-			b->lost, b->lost_xids);
+		guard_service_log(g, "warning",
+				  "the driver sent more events at once than the queue holds: "
+				  "%u are lost, %u of them Xids; see the kernel log",
+				  b->lost, b->lost_xids);
 	g->view.counts.events_lost += b->lost;
 }
 
@@ -76,29 +72,27 @@ static void driver_events(void *arg, int fd, uint32_t events)
 {
 	struct guard_service *g = arg;
 	struct event_batch b;
-	eventfd_t n;
 
 	(void)events;
-	if (eventfd_read(fd, &n) != 0)
+	if (!mailbox_clear(fd))
 		return;
-	event_queue_take(&g->heard, &b);
-	lost_events(g, &b);
+	event_queue_take(&g->events, &b);
+	count_lost_events(g, &b);
 	for (unsigned i = 0; i < b.events; i++)
-		if (!is_xid(&b.event[i]) || guard_inputs_heard(g->beside, &b.event[i]))
-			take_event(g, &b.event[i]);
+		if (!is_xid(&b.event[i]) || guard_inputs_is_new_xid(g->inputs, &b.event[i]))
+			handle_event(g, &b.event[i]);
 	guard_service_pump(g);
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and stop ---- */
 
 int guard_service_events_open(struct guard_service *g)
 {
-	g->event_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (g->event_fd < 0 || loop_add_fd(g->config.loop, g->event_fd, EPOLLIN, driver_events,
-					   g, &g->event_source) != 0)
+	if (loop_add_fd(g->config.loop, g->events.box.news_fd, EPOLLIN, driver_events, g,
+			&g->event_source) != 0)
 		return -GW_E_IO;
-	/* Where drivers tell no events, there are none. */
-	event_watch_new(g->config.ctx, heard, g, &g->watch);
+	/* Without driver events the guard works from scenes alone. */
+	event_watch_new(g->config.ctx, event_arrived, g, &g->watch);
 	return 0;
 }
 
@@ -110,6 +104,4 @@ int guard_service_events_stop(struct guard_service *g)
 void guard_service_events_close(struct guard_service *g)
 {
 	loop_remove(g->event_source);
-	if (g->event_fd >= 0)
-		close(g->event_fd);
 }

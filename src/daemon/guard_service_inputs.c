@@ -1,4 +1,5 @@
-/* guarding_beside: what is found beside the looks (guard_inputs.h) is recorded, and told to the guard. */
+/* guard_service_inputs: passes the findings of guard_inputs.h to the guard and its recording.
+ */
 #include "guard_service_parts.h"
 
 #include <math.h>
@@ -19,28 +20,29 @@ static void found_games(void *arg, unsigned count)
 	struct guard_service *g = arg;
 
 	guard_service_games(g, count);
-	if (g->looker) /* those of an earlier run come before it */
-		scene_thread_trigger(g->looker);
+	if (g->scenes) /* games of an earlier run are loaded before it exists */
+		scene_thread_trigger(g->scenes);
 }
 
-/* What an idling model costs is known better now.  In whole numbers, as it is written: the same decides again. */
+/* New figures of an idle model. Rounded as in the recording, so that a replay decides the
+ * same. */
 static void found_economy(void *arg, unsigned worker, const struct economy_figures *f)
 {
 	guard_service_economy(arg, worker, f->after_ns, rint(f->idle_w), rint(f->reload_j));
 }
 
-static uint64_t tell(void *arg, const struct view_event *e)
+static uint64_t emit(void *arg, const struct view_event *e)
 {
 	struct guard_service *g = arg;
 
-	return g->config.tell(g->config.arg, e);
+	return g->config.emit(g->config.arg, e);
 }
 
-int guard_service_beside_open(struct guard_service *g)
+int guard_service_inputs_open(struct guard_service *g)
 {
 	const struct guard_inputs_calls calls = { found_xid,     found_reason, found_games,
-						  found_economy, tell,         g };
+						  found_economy, emit,         g };
 
 	return guard_inputs_new(g->config.loop, g->config.ctx, g->config.store, g->settings,
-				&calls, &g->beside);
+				&calls, &g->inputs);
 }

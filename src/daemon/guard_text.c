@@ -11,7 +11,7 @@
 
 #define NAME "/proc/self/fd/"
 
-/* "/proc/self/fd/9:3:1: ..." becomes "policy:3:1: ...", and of several sentences the first is told. */
+/* "/proc/self/fd/9:3:1: ..." becomes "policy:3:1: ..."; only the first sentence is kept. */
 static void tidy(const char *path, const char *said, char *message, size_t size)
 {
 	size_t n = strlen(path), end;

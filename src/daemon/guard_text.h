@@ -1,11 +1,12 @@
-/* guard_text: a configuration that somebody sent, as a policy.  Nothing of it is used but the guard's tables. */
+/* guard_text: makes a policy from a configuration in a request. Only the guard's tables are
+ * used. */
 #ifndef GW_DAEMON_GUARD_TEXT_H
 #define GW_DAEMON_GUARD_TEXT_H
 
 #include "guard/policy.h"
 
-/* Judged as a file of the service is.  0 and *ret, which the caller ends with policy_done(); -GW_E_PARSE with a
- * sentence that names the line, -GW_E_IO or -GW_E_NOMEM. */
+/* Checked like a configuration file. 0 and *ret, which the caller frees with policy_done();
+ * -GW_E_PARSE with a message that names the line, -GW_E_IO or -GW_E_NOMEM. */
 int guard_text_policy(const char *toml, size_t n, struct policy *ret, char *message,
 		      size_t size);
 

@@ -82,7 +82,7 @@ void guard_trace_stop(struct buf *out, uint64_t now_ns)
 	buf_addf(out, "stop\t%" PRIu64 "\n", now_ns);
 }
 
-void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t ttl_ns,
+void guard_trace_ask(struct buf *out, int worker, enum guard_request what, uint64_t ttl_ns,
 		     uint64_t now_ns)
 {
 	buf_addf(out, "ask\t%" PRIu64 "\t%d\t%u\t%" PRIu64 "\n", now_ns, worker, (unsigned)what,
@@ -128,7 +128,7 @@ void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64
 	add_text(out, gpu);
 }
 
-void guard_trace_room(struct buf *out, const struct guard_room *room)
+void guard_trace_room(struct buf *out, const struct guard_reservation *room)
 {
 	buf_addf(out, "room\t%" PRIu64 "\t%" PRIu64 "\t%" PRId64 "\t%" PRIu64, room->id,
 		 room->bytes, room->pid, room->until_ns);

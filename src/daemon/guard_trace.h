@@ -25,16 +25,16 @@ void guard_trace_state(struct buf *out, const struct guard *g);
  * perhaps.  record: what the guard was given or knows of it; NULL: nothing. */
 void guard_trace_worker(struct buf *out, unsigned worker, const char *name,
 			const struct guard_record *record);
-/* Of guard_swap(): the one, workers, the other. */
+/* Of guard_change_policy(): the one, workers, the other. */
 void guard_trace_swap(struct buf *out);
 void guard_trace_swapped(struct buf *out, enum guard_mode mode, uint64_t now_ns);
-/* worker: whose guard_pending() it is; -1: nobody waits for it. */
+/* worker: whose guard_order_pending() it is; -1: nobody waits for it. */
 void guard_trace_outcome(struct buf *out, const struct guard_outcome *o, int worker,
 			 uint64_t now_ns);
 void guard_trace_stop(struct buf *out, uint64_t now_ns); /* of guard_stop() */
-void guard_trace_ask(struct buf *out, int worker, enum guard_ask what, uint64_t ttl_ns,
+void guard_trace_ask(struct buf *out, int worker, enum guard_request what, uint64_t ttl_ns,
 		     uint64_t now_ns);
-/* Of guard_for(), before the ask, reserve or games that it is for; -1: for nobody. */
+/* Of guard_set_requester(), before the ask, reserve or games that it is for; -1: for nobody. */
 void guard_trace_for(struct buf *out, int64_t uid, uint64_t now_ns);
 void guard_trace_reason(struct buf *out, const char *gpu, enum guard_reason r, bool on,
 			const char *evidence, uint64_t now_ns);
@@ -46,7 +46,7 @@ void guard_trace_foreign(struct buf *out, const char *gpu, const char *holder, u
 void guard_trace_reserve(struct buf *out, const char *gpu, uint64_t bytes, int64_t pid,
 			 uint64_t ttl_ns, uint64_t id, uint64_t now_ns);
 void guard_trace_room(struct buf *out,
-		      const struct guard_room *room); /* guard_reserve_again() */
+		      const struct guard_reservation *room); /* guard_reserve_restore() */
 void guard_trace_release(struct buf *out, uint64_t id, uint64_t now_ns);
 void guard_trace_economy(struct buf *out, unsigned worker, uint64_t after_ns, double idle_w,
 			 double reload_j, uint64_t now_ns);

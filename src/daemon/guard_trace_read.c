@@ -2,8 +2,8 @@
 #include "guard_trace.h"
 
 #include "base/number.h"
-#include "guard/guard_feed.h"
-#include "guard/guard_read.h"
+#include "guard/guard_input.h"
+#include "guard/guard_query.h"
 #include "guard/guard_state.h"
 #include "guard/policy_text.h"
 
@@ -119,7 +119,7 @@ static int make_guard(struct guard_trace *t)
 
 	t->counts.runs++;
 	if (!err && t->form >= 3)
-		guard_number_from(t->guard, t->last_id);
+		guard_set_last_id(t->guard, t->last_id);
 	return err;
 }
 
@@ -287,9 +287,9 @@ static int swap_without(struct guard_trace *t, uint32_t set, uint64_t now_ns)
 	for (unsigned i = 0; i < policy(t)->workers; i++)
 		if (!(set >> i & 1))
 			p->worker[p->workers++] = policy(t)->worker[i];
-	err = guard_swap(t->guard, p, NULL, 0, now_ns);
+	err = guard_change_policy(t->guard, p, NULL, 0, now_ns);
 	if (!err)
-		err = guard_swap(t->guard, policy(t), t->record, t->records, now_ns);
+		err = guard_change_policy(t->guard, policy(t), t->record, t->records, now_ns);
 	free(p);
 	return err;
 }
@@ -297,7 +297,7 @@ static int swap_without(struct guard_trace *t, uint32_t set, uint64_t now_ns)
 /* As the one that was recorded did. */
 static int swap_to(struct guard_trace *t, uint64_t now_ns)
 {
-	int err = guard_swap(t->guard, t->coming, t->record, t->records, now_ns);
+	int err = guard_change_policy(t->guard, t->coming, t->record, t->records, now_ns);
 
 	if (err)
 		return err;
@@ -339,7 +339,7 @@ static int read_outcome(struct guard_trace *t, const struct words *w)
 	if (first) /* it named the order */
 		o.order = who > t->last_id ? who - t->last_id : 0;
 	else if (position(t, who) >= 0)
-		o.order = guard_pending(t->guard, (unsigned)position(t, who));
+		o.order = guard_order_pending(t->guard, (unsigned)position(t, who));
 	o.ok = v[1];
 	o.retry = v[2];
 	o.in_flight = v[3];
@@ -367,14 +367,14 @@ static int read_ask(struct guard_trace *t, const struct words *w)
 	char message[200];
 	uint64_t v[3], who = 0;
 
-	if (w->count != 5 || !numbers(w, at, 3, v) || v[1] > ASK_RESUME_NOW ||
+	if (w->count != 5 || !numbers(w, at, 3, v) || v[1] > REQUEST_RESUME_NOW ||
 	    (!all && !number_u64(w->word[2], &who)))
 		return -GW_E_PARSE;
 	if (!all && position(t, who) < 0) /* nobody whom this policy knows */
-		guard_for(t->guard, -1);
+		guard_set_requester(t->guard, -1);
 	else
-		guard_ask(t->guard, all ? -1 : position(t, who), (enum guard_ask)v[1], v[2],
-			  v[0], message, sizeof(message));
+		guard_request(t->guard, all ? -1 : position(t, who), (enum guard_request)v[1],
+			      v[2], v[0], message, sizeof(message));
 	return 0;
 }
 
@@ -385,7 +385,7 @@ static int read_for(struct guard_trace *t, const struct words *w)
 	if (w->count != 3 || !number_u64(w->word[1], &now_ns) ||
 	    (!number_u64(w->word[2], &uid) && strcmp(w->word[2], "-1") != 0))
 		return -GW_E_PARSE;
-	guard_for(t->guard, w->word[2][0] == '-' ? -1 : (int64_t)uid);
+	guard_set_requester(t->guard, w->word[2][0] == '-' ? -1 : (int64_t)uid);
 	return 0;
 }
 
@@ -395,7 +395,7 @@ static int read_foreign(struct guard_trace *t, const struct words *w)
 
 	if (w->count != 4 || !number_u64(w->word[1], &now_ns))
 		return -GW_E_PARSE;
-	guard_foreign(t->guard, w->word[2], *w->word[3] ? w->word[3] : NULL, now_ns);
+	guard_set_foreign(t->guard, w->word[2], *w->word[3] ? w->word[3] : NULL, now_ns);
 	return 0;
 }
 
@@ -406,7 +406,7 @@ static int read_reason(struct guard_trace *t, const struct words *w)
 
 	if (w->count != 6 || !numbers(w, at, 3, v) || v[1] >= GUARD_REASONS)
 		return -GW_E_PARSE;
-	guard_reason_set(t->guard, w->word[2], (enum guard_reason)v[1], v[2], w->word[5], v[0]);
+	guard_set_reason(t->guard, w->word[2], (enum guard_reason)v[1], v[2], w->word[5], v[0]);
 	return 0;
 }
 
@@ -417,7 +417,8 @@ static int read_trust(struct guard_trace *t, const struct words *w)
 
 	if (w->count != 3 || !numbers(w, at, 1, &now))
 		return -GW_E_PARSE;
-	(void)guard_trust(t->guard, w->word[2], now); /* where it was refused, it is again */
+	(void)guard_trust_gpu(t->guard, w->word[2],
+			      now); /* where it was refused, it is again */
 	return 0;
 }
 
@@ -428,7 +429,7 @@ static int read_heat(struct guard_trace *t, const struct words *w)
 
 	if (w->count != 5 || !numbers(w, at, 2, v) || v[1] > (HEAT_THROTTLE | HEAT_WARM))
 		return -GW_E_PARSE;
-	guard_heat(t->guard, w->word[2], (unsigned)v[1], w->word[4]);
+	guard_set_heat(t->guard, w->word[2], (unsigned)v[1], w->word[4]);
 	return 0;
 }
 
@@ -470,7 +471,7 @@ static int read_reserve(struct guard_trace *t, const struct words *w)
 static int read_room(struct guard_trace *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 4 };
-	struct guard_room room = { .pid = 0 };
+	struct guard_reservation room = { .pid = 0 };
 	uint64_t v[3];
 
 	if (w->count != 6 || !numbers(w, at, 3, v))
@@ -480,7 +481,7 @@ static int read_room(struct guard_trace *t, const struct words *w)
 	room.pid = atoll(w->word[3]);
 	room.until_ns = v[2];
 	snprintf(room.gpu, sizeof(room.gpu), "%s", w->word[5]);
-	if (guard_reserve_again(t->guard, &room) != 0)
+	if (guard_reserve_restore(t->guard, &room) != 0)
 		return -GW_E_PARSE;
 	note_room(t, room.id, room.id);
 	return 0;
@@ -504,7 +505,7 @@ static int read_games(struct guard_trace *t, const struct words *w)
 
 	if (w->count != 3 || !numbers(w, at, 2, v) || v[1] > UINT32_MAX)
 		return -GW_E_PARSE;
-	guard_games(t->guard, (unsigned)v[1]);
+	guard_set_games(t->guard, (unsigned)v[1]);
 	return 0;
 }
 
@@ -516,8 +517,8 @@ static int read_economy(struct guard_trace *t, const struct words *w)
 	if (w->count != 6 || !numbers(w, at, 5, v) || v[1] > UINT32_MAX)
 		return -GW_E_PARSE;
 	if (position(t, v[1]) >= 0)
-		guard_economy(t->guard, (unsigned)position(t, v[1]), v[2], (double)v[3],
-			      v[4] ? (double)v[4] : (double)NAN);
+		guard_set_idle_economy(t->guard, (unsigned)position(t, v[1]), v[2],
+				       (double)v[3], v[4] ? (double)v[4] : (double)NAN);
 	return 0;
 }
 
@@ -604,7 +605,7 @@ static int read_scene(struct guard_trace *t, const char *line)
 	t->wall_ns = t->scene.wall_ns;
 	t->mono_ns = t->scene.mono_ns;
 	t->counts.scenes++;
-	guard_look(t->guard, &t->scene);
+	guard_observe(t->guard, &t->scene);
 	memcpy(t->scene.root, root, sizeof(root));
 	t->scene.roots = roots;
 	return 0;

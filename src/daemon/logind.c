@@ -16,10 +16,10 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define AGAIN_NS    (60 * NS_PER_S)
-#define IN_SIZE     (64 * 1024) /* more than the largest message that we take */
+#define RETRY_NS    (60 * NS_PER_S)
+#define IN_SIZE     (64 * 1024) /* more than the largest message accepted */
 #define OUT_SIZE    2048
-#define FDS         4 /* that may come with what is read at once; we ask for one */
+#define FDS         4 /* descriptors per read; we request one */
 #define BUS_PATH    "/run/dbus/system_bus_socket"
 #define BUS         "org.freedesktop.DBus"
 #define LOGIND      "org.freedesktop.login1"
@@ -28,7 +28,7 @@
 #define SIGNAL      "PrepareForSleep"
 #define OWNER       "NameOwnerChanged"
 
-/* The numbers of our calls. */
+/* Serial numbers of our calls. */
 enum { S_HELLO = 1, S_MATCH, S_OWNER, S_LOCK };
 
 struct logind {
@@ -37,11 +37,11 @@ struct logind {
 	void *arg;
 	struct loop_source *source, *again;
 	int fd;       /* -1: not connected                      */
-	int lock;     /* what logind waits for; -1: we have none */
-	int came;     /* a descriptor that came with the answer that is read; -1: none */
-	bool greeted; /* the lines of the beginning are over    */
-	bool going;   /* it was said that the machine will sleep */
-	bool ready;   /* and as far as we are concerned it may   */
+	int lock;     /* the delay lock; -1: none */
+	int received; /* descriptor received with the current message; -1: none */
+	bool greeted; /* authentication is complete */
+	bool going;   /* logind announced a suspend */
+	bool ready;   /* we are ready for it */
 	uint8_t *in;
 	size_t used;
 };
@@ -59,14 +59,14 @@ static void disconnect(struct logind *l)
 	l->source = NULL;
 	close_fd(&l->fd);
 	close_fd(&l->lock);
-	close_fd(&l->came);
+	close_fd(&l->received);
 	free(l->in);
 	l->in = NULL;
 	l->used = 0;
 	l->greeted = false;
 }
 
-static void turn(struct logind *l, bool going)
+static void set_going(struct logind *l, bool going)
 {
 	bool news = going != l->going;
 
@@ -76,25 +76,25 @@ static void turn(struct logind *l, bool going)
 		l->sleeps(l->arg, going);
 }
 
-/* Whom nobody will tell that it is awake takes it for awake. */
-static void later(struct logind *l)
+/* If the bus connection is lost, assume the machine is awake. */
+static void retry_later(struct logind *l)
 {
 	disconnect(l);
-	turn(l, false);
-	loop_set_time(l->again, clock_mono_ns(clock_real()) + AGAIN_NS);
+	set_going(l, false);
+	loop_set_time(l->again, clock_mono_ns(clock_real()) + RETRY_NS);
 }
 
-/* ---- what we say ---- */
+/* ---- sending ---- */
 
-/* A few hundred bytes at a time, into a buffer of the kernel's that takes many thousand: what does not fit at once
- * means that nobody reads. */
+/* Messages have a few hundred bytes and the socket buffer takes many thousand; if one does
+ * not fit, the bus does not read. */
 static bool send_all(struct logind *l, const struct buf *out)
 {
 	return !out->err &&
 	       send(l->fd, out->p, out->len, MSG_NOSIGNAL | MSG_DONTWAIT) == (ssize_t)out->len;
 }
 
-static void ask_lock(struct buf *out)
+static void write_inhibit(struct buf *out)
 {
 	static const struct bus_method m = { LOGIND, LOGIND_PATH, MANAGER, "Inhibit" };
 	static const char *const arg[] = { "sleep", "gpuward", "closes the GPUs' drivers",
@@ -103,8 +103,8 @@ static void ask_lock(struct buf *out)
 	bus_write(out, S_LOCK, &m, arg);
 }
 
-/* All that there is to say at the beginning, at once; the bus answers in this order. */
-static bool greet(struct logind *l)
+/* Sends authentication and all first calls at once; the bus answers in this order. */
+static bool send_greeting(struct logind *l)
 {
 	static const struct bus_method hello = { BUS, "/org/freedesktop/DBus", BUS, "Hello" },
 				       match = { BUS, "/org/freedesktop/DBus", BUS,
@@ -132,17 +132,17 @@ static bool greet(struct logind *l)
 	bus_write(&out, S_HELLO, &hello, none);
 	bus_write(&out, S_MATCH, &match, rule);
 	bus_write(&out, S_OWNER, &match, owner);
-	ask_lock(&out);
+	write_inhibit(&out);
 	return send_all(l, &out);
 }
 
-static bool lock_again(struct logind *l)
+static bool request_lock(struct logind *l)
 {
 	char text[OUT_SIZE];
 	struct buf out;
 
 	buf_init_fixed(&out, text, sizeof(text));
-	ask_lock(&out);
+	write_inhibit(&out);
 	return send_all(l, &out);
 }
 
@@ -154,24 +154,25 @@ void logind_ready(struct logind *l)
 	l->ready = l->going;
 }
 
-/* ---- what we hear ---- */
+/* ---- receiving ---- */
 
 static bool is_signal(const struct bus_message *m)
 {
-	/* What has a destination was sent to us alone, past the rule that names its sender: anybody can do that. */
+	/* A signal with a destination was sent only to us and bypasses the match rule on the
+	 * sender: any process can do that. */
 	return m->type == BUS_SIGNAL && !m->destination && m->member && m->interface &&
 	       strcmp(m->member, SIGNAL) == 0 && strcmp(m->interface, MANAGER) == 0;
 }
 
-/* logind begins, or ends: the bus says it, and puts in who says it. */
-static bool is_another(const struct bus_message *m)
+/* logind started or stopped; the bus itself sends this. */
+static bool is_owner_change(const struct bus_message *m)
 {
 	return m->type == BUS_SIGNAL && !m->destination && m->member && m->sender &&
 	       strcmp(m->member, OWNER) == 0 && strcmp(m->sender, BUS) == 0;
 }
 
-/* false: nothing good comes of this connection. */
-static bool heard(struct logind *l, const struct bus_message *m)
+/* false: give up this connection. */
+static bool handle_message(struct logind *l, const struct bus_message *m)
 {
 	bool going;
 
@@ -179,22 +180,22 @@ static bool heard(struct logind *l, const struct bus_message *m)
 		return false;
 	if (m->type == BUS_REPLY && m->reply_to == S_LOCK) {
 		close_fd(&l->lock);
-		l->lock = l->came;
-		l->came = -1;
-		if (l->ready) /* it comes too late to be of use, and would hold it up */
+		l->lock = l->received;
+		l->received = -1;
+		if (l->ready) /* too late; keeping it would delay the suspend */
 			close_fd(&l->lock);
 	} else if (is_signal(m) && bus_read_bool(m, &going) == 0) {
-		turn(l, going);
-		return going || lock_again(l);
-	} else if (is_another(m)) { /* one that has not said it will not say that it is over */
-		turn(l, false);
-		return lock_again(l);
+		set_going(l, going);
+		return going || request_lock(l);
+	} else if (is_owner_change(m)) { /* a new logind does not report the end of a suspend */
+		set_going(l, false);
+		return request_lock(l);
 	}
 	return true;
 }
 
-/* "OK id", "AGREE_UNIX_FD" (or an ERROR: then there is no lock): two lines, before the first message.  How many bytes
- * they are; 0: not all there; -1: we are not let in. */
+/* "OK id", "AGREE_UNIX_FD" (or ERROR: then there is no lock): two lines before the first
+ * message. Returns their size; 0: incomplete; -1: authentication failed. */
 static long greeting(const struct logind *l)
 {
 	const char *text = (const char *)l->in;
@@ -207,7 +208,7 @@ static long greeting(const struct logind *l)
 	return second ? second + 1 - l->in : 0;
 }
 
-static bool digest(struct logind *l)
+static bool handle_input(struct logind *l)
 {
 	while (l->used > 0) {
 		struct bus_message m;
@@ -219,7 +220,7 @@ static bool digest(struct logind *l)
 			return true;
 		if (!l->greeted)
 			l->greeted = true;
-		else if (!heard(l, &m))
+		else if (!handle_message(l, &m))
 			return false;
 		l->used -= (size_t)n;
 		memmove(l->in, l->in + n, l->used);
@@ -227,7 +228,7 @@ static bool digest(struct logind *l)
 	return true;
 }
 
-/* The last of those that came stays; we never wait for two. */
+/* Keeps the last descriptor; we never wait for two. */
 static void take_fds(struct logind *l, struct msghdr *h)
 {
 	for (struct cmsghdr *c = CMSG_FIRSTHDR(h); c; c = CMSG_NXTHDR(h, c)) {
@@ -238,8 +239,8 @@ static void take_fds(struct logind *l, struct msghdr *h)
 			continue;
 		memcpy(fd, CMSG_DATA(c), n * sizeof(int));
 		for (size_t i = 0; i < n; i++) {
-			close_fd(&l->came);
-			l->came = fd[i];
+			close_fd(&l->received);
+			l->received = fd[i];
 		}
 	}
 }
@@ -270,13 +271,13 @@ static void readable(void *arg, int fd, uint32_t events)
 
 	(void)fd;
 	(void)events;
-	if (!read_some(l) || !digest(l))
-		later(l);
+	if (!read_some(l) || !handle_input(l))
+		retry_later(l);
 }
 
-/* ---- beginning and end ---- */
+/* ---- start and stop ---- */
 
-/* The first address of the list; what is escaped in it or is no path is not understood. */
+/* Uses the first address of the list; only a plain unix:path= is supported. */
 static bool bus_address(struct sockaddr_un *a)
 {
 	static const char prefix[] = "unix:path=";
@@ -304,9 +305,9 @@ static void connect_bus(void *arg, uint64_t now_ns)
 	l->in = malloc(IN_SIZE);
 	l->fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	if (!l->in || l->fd < 0 || !bus_address(&a) ||
-	    connect(l->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 || !greet(l) ||
+	    connect(l->fd, (const struct sockaddr *)&a, sizeof(a)) != 0 || !send_greeting(l) ||
 	    loop_add_fd(l->loop, l->fd, EPOLLIN, readable, l, &l->source) != 0)
-		later(l);
+		retry_later(l);
 }
 
 int logind_new(struct loop *loop, void (*sleeps)(void *arg, bool going), void *arg,
@@ -321,7 +322,7 @@ int logind_new(struct loop *loop, void (*sleeps)(void *arg, bool going), void *a
 	l->loop = loop;
 	l->sleeps = sleeps;
 	l->arg = arg;
-	l->fd = l->lock = l->came = -1;
+	l->fd = l->lock = l->received = -1;
 	connect_bus(l, 0);
 	*ret = l;
 	return 0;

@@ -1,15 +1,13 @@
-/* Records, and how they get to the thread: pending, front, back (see store_parts.h). */
+/* Records and batches, and their way to the thread (see store_parts.h). */
 #include "store_parts.h"
 
 #include "base/clock.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
-#define HISTORY_MAX (1u << 20) /* bytes of a batch */
-/* The largest document, beside what else there is. */
+#define HISTORY_MAX (1u << 20) /* bytes per batch */
+/* The largest document and everything else. */
 #define DURABLE_MAX (VIEW_DOCUMENT_MAX + (512u << 10))
 
 /* ---- records ---- */
@@ -40,7 +38,7 @@ bool record_add(struct buf *b, const struct record *r)
 	}
 	if (b->err == 0)
 		return true;
-	b->err = 0; /* no memory: what was there stands */
+	b->err = 0; /* out of memory: keep the previous contents */
 	b->len = before;
 	return false;
 }
@@ -63,16 +61,17 @@ bool record_next(const struct buf *b, size_t *at, struct record *ret)
 	return true;
 }
 
-/* Room is asked for in the front, where it goes next, so that what is taken is not lost on the way. */
-static bool has_room(struct store *s, size_t size)
+/* Checks the space in the front batch, where the record goes next, so that an accepted record
+ * is not lost there. */
+static bool has_space(struct store *s, size_t size)
 {
 	const struct buf *pending = &s->pending.part[PART_DURABLE];
 	const struct buf *front = &s->front.part[PART_DURABLE];
 	bool room;
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	room = pending->len + front->len + size < front->max;
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return room;
 }
 
@@ -85,7 +84,7 @@ int store_add(struct store *s, struct record *r)
 			r->length[i] = (uint32_t)strlen(r->text[i]);
 		size += r->text[i] ? r->length[i] + 1 : 0;
 	}
-	if (has_room(s, size) && record_add(&s->pending.part[PART_DURABLE], r))
+	if (has_space(s, size) && record_add(&s->pending.part[PART_DURABLE], r))
 		return 0;
 	atomic_fetch_add(&s->dropped, 1);
 	return -GW_E_SIZE;
@@ -105,14 +104,14 @@ void batch_done(struct batch *b)
 
 /* ---- batches ---- */
 
-static void hand_over(struct store *s)
+static void move_to_front(struct store *s)
 {
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	for (unsigned p = 0; p < PARTS; p++) {
 		struct buf *from = &s->pending.part[p], *to = &s->front.part[p];
 
 		if (to->len + from->len >= to->max)
-			to->err = -GW_E_SIZE; /* history alone: see has_room() */
+			to->err = -GW_E_SIZE; /* only for history: see has_space() */
 		buf_add(to, from->p, from->len);
 		if (to->err)
 			atomic_fetch_add(&s->dropped, 1);
@@ -122,25 +121,20 @@ static void hand_over(struct store *s)
 	for (unsigned i = 0; i < s->counts; i++)
 		s->count[i]->committed = s->count[i]->pending;
 	s->committed++;
-	pthread_cond_signal(&s->work);
-	pthread_mutex_unlock(&s->lock);
+	mailbox_wake(&s->box);
+	mailbox_unlock(&s->box);
 }
 
 void store_commit(struct store *s)
 {
-	hand_over(s);
+	move_to_front(s);
 	if (!s->path && !store_write(s)) {
 		buf_done(&s->back.part[PART_DURABLE]);
 		atomic_fetch_add(&s->dropped, 1);
 	}
 }
 
-void store_deadline(struct timespec *t, uint64_t ns)
-{
-	*t = clock_timespec(clock_mono_ns(clock_real()) + ns);
-}
-
-/* Who only asks how it stands is told of the last attempt that had it all; who waits, of the next. */
+/* A query reports the last attempt that had everything; a wait reports the next one. */
 static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts, bool waits)
 {
 	return s->failing && (waits ? s->attempts > attempts : s->refused >= wanted);
@@ -148,25 +142,23 @@ static bool has_failed(const struct store *s, uint64_t wanted, uint64_t attempts
 
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
-	struct timespec until;
-	uint64_t wanted, attempts;
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns, wanted, attempts;
 	const bool waits = timeout_ns > 0;
 	int r = 0;
 
 	if (!s->path)
 		return 0;
-	store_deadline(&until, timeout_ns);
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	wanted = s->committed;
 	attempts = s->attempts;
 	s->retry = s->written < wanted && !has_failed(s, wanted, attempts, waits);
-	pthread_cond_signal(&s->work);
+	mailbox_wake(&s->box);
 	while (s->written < wanted && r == 0) {
 		if (has_failed(s, wanted, attempts, waits))
 			r = -GW_E_IO;
-		else if (pthread_cond_timedwait(&s->done, &s->lock, &until) == ETIMEDOUT)
+		else if (!mailbox_wait_news(&s->box, until_ns))
 			r = -GW_E_TIMEOUT;
 	}
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 	return r;
 }

@@ -1,21 +1,21 @@
-/* Events and documents: into the queue, and out of queue and file. */
+/* Events and documents: adds them to the queue, and reads them from queue and file. */
 #include "store_parts.h"
 
 #include <string.h>
 
-/* All that waits to be written beside history, oldest first, as a copy. */
-static void waiting(struct store *s, struct buf *out)
+/* Copies all queued records except history, oldest first. */
+static void copy_queue(struct store *s, struct buf *out)
 {
 	const struct batch *batches[] = { &s->back, &s->front, &s->pending };
 
-	pthread_mutex_lock(&s->lock);
+	mailbox_lock(&s->box);
 	buf_init(out, 4 * s->front.part[PART_DURABLE].max);
 	for (unsigned i = 0; i < 3; i++) {
 		const struct buf *b = &batches[i]->part[PART_DURABLE];
 
 		buf_add(out, b->p, b->len);
 	}
-	pthread_mutex_unlock(&s->lock);
+	mailbox_unlock(&s->box);
 }
 
 /* ---- events ---- */
@@ -89,7 +89,7 @@ static int file_events(struct store *s, struct events *v)
 	return rc;
 }
 
-/* The id of the last event but `skip` of those below `below`; 0: there is none. */
+/* The id of the last event below `below`, after skipping `skip`; 0: none. */
 static uint64_t file_event_before(struct store *s, uint64_t below, unsigned skip)
 {
 	sqlite3 *db = store_reader(s);
@@ -116,7 +116,7 @@ uint64_t store_events_after(struct store *s, unsigned max)
 	struct buf records;
 	struct record r;
 
-	waiting(s, &records);
+	copy_queue(s, &records);
 	for (size_t at = 0; record_next(&records, &at, &r);)
 		waits += r.kind == RECORD_EVENT;
 	skip = waits > max ? waits - max : 0;
@@ -137,7 +137,7 @@ int store_events(struct store *s, uint64_t after, unsigned max,
 	struct record r;
 	int rc;
 
-	waiting(s, &records); /* before the file: see store_query.c */
+	copy_queue(s, &records); /* before the file: see store_query.c */
 	rc = file_events(s, &v);
 	store_reader_done(s);
 	if (rc != SQLITE_DONE)
@@ -180,8 +180,8 @@ static bool is_document(const struct record *r, const char *kind, const char *id
 	       strcmp(r->text[0], kind) == 0 && (!id || strcmp(r->text[1], id) == 0);
 }
 
-/* Is there anything of this document from here on? */
-static bool comes_again(const struct buf *records, size_t at, const char *kind, const char *id)
+/* Does the queue change this document again from here on? */
+static bool is_replaced(const struct buf *records, size_t at, const char *kind, const char *id)
 {
 	struct record r;
 
@@ -191,7 +191,7 @@ static bool comes_again(const struct buf *records, size_t at, const char *kind, 
 	return false;
 }
 
-/* Those that wait and stand. */
+/* The number of queued documents that are not replaced later. */
 static unsigned count_waiting(const struct buf *records, const char *kind)
 {
 	struct record r;
@@ -199,11 +199,11 @@ static unsigned count_waiting(const struct buf *records, const char *kind)
 
 	for (size_t at = 0; record_next(records, &at, &r);)
 		n += r.kind == RECORD_KEEP && is_document(&r, kind, NULL) &&
-		     !comes_again(records, at, kind, r.text[1]);
+		     !is_replaced(records, at, kind, r.text[1]);
 	return n;
 }
 
-/* records: what waits to be written; NULL: nothing does. */
+/* records: the queue; NULL: empty. */
 static int read_documents(sqlite3 *db, const char *kind, unsigned max,
 			  const struct buf *records, int *count,
 			  void (*each)(void *arg, const char *id, const char *json), void *arg)
@@ -218,7 +218,7 @@ static int read_documents(sqlite3 *db, const char *kind, unsigned max,
 	sqlite3_bind_text(q, 1, kind, -1, SQLITE_STATIC);
 	sqlite3_bind_int64(q, 2, max);
 	while ((rc = sqlite3_step(q)) == SQLITE_ROW) {
-		if (records && comes_again(records, 0, kind, text_of(q, 0)))
+		if (records && is_replaced(records, 0, kind, text_of(q, 0)))
 			continue;
 		each(arg, text_of(q, 0), text_of(q, 1));
 		(*count)++;
@@ -249,7 +249,7 @@ int store_kept(struct store *s, const char *kind, unsigned max,
 	unsigned fresh, skip;
 	int n = 0, rc = SQLITE_DONE;
 
-	waiting(s, &records);
+	copy_queue(s, &records);
 	fresh = count_waiting(&records, kind);
 	skip = fresh > max ? fresh - max : 0;
 	db = store_reader(s);
@@ -261,7 +261,7 @@ int store_kept(struct store *s, const char *kind, unsigned max,
 		store_read_failed(s, rc);
 	for (size_t at = 0; record_next(&records, &at, &r);) {
 		if (r.kind != RECORD_KEEP || !is_document(&r, kind, NULL) ||
-		    comes_again(&records, at, kind, r.text[1]))
+		    is_replaced(&records, at, kind, r.text[1]))
 			continue;
 		if (skip) {
 			skip--;

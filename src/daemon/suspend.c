@@ -9,13 +9,13 @@
 struct suspend {
 	struct engine *engine;
 	struct logind *logind;
-	bool going;  /* the machine is about to sleep, or does    */
-	bool let_go; /* by us, or asked for: to be undone         */
-	bool waited; /* logind waits until it is done             */
-	int number;  /* of what was asked for last                */
+	bool going;  /* the machine is about to suspend, or suspended */
+	bool let_go; /* we requested the release: undo it */
+	bool waited; /* logind waits for us */
+	int number;  /* of the last request */
 };
 
-static bool ask(struct suspend *d, enum view_request what)
+static bool request(struct suspend *d, enum view_request what)
 {
 	const struct view *v = engine_view(d->engine);
 	int number = v->ops->ask(v->engine, what);
@@ -25,53 +25,53 @@ static bool ask(struct suspend *d, enum view_request what)
 	return number > 0;
 }
 
-static void may_sleep(struct suspend *d)
+static void allow_suspend(struct suspend *d)
 {
 	d->waited = false;
 	logind_ready(d->logind);
 }
 
-/* A view says how it was: where something is still to be done, it may be that they are opened.  No room for it among
- * what is asked: with the next view. */
-static void fall_asleep(struct suspend *d)
+/* Only trusts the view if no request is pending, because one could open the drivers. If the
+ * request queue is full, the next view retries. */
+static void begin_suspend(struct suspend *d)
 {
 	const struct view *v = engine_view(d->engine);
 
 	if (v->let_go && v->asks == v->asked)
-		may_sleep(d);
+		allow_suspend(d);
 	else
-		d->let_go = ask(d, VIEW_LET_GO) || d->let_go;
+		d->let_go = request(d, VIEW_LET_GO) || d->let_go;
 }
 
-/* No room for it among what is asked: with the next view. */
-static void wake(struct suspend *d)
+/* If the request queue is full, the next view retries. */
+static void resume(struct suspend *d)
 {
-	if (!d->let_go || !ask(d, VIEW_RESUME))
+	if (!d->let_go || !request(d, VIEW_RESUME))
 		return;
 	d->let_go = false;
 	engine_tell(d->engine, "service", NULL, "info",
-		    "the machine is awake: the drivers are opened again");
+		    "the machine resumed; the drivers are opened again");
 }
 
-static void turned(void *arg, bool going)
+static void logind_changed(void *arg, bool going)
 {
 	struct suspend *d = arg;
 
-	d->going = d->waited = going; /* who is awake waits for nothing */
+	d->going = d->waited = going; /* awake: logind does not wait */
 	if (going)
-		fall_asleep(d);
+		begin_suspend(d);
 	else
-		wake(d);
+		resume(d);
 }
 
-static void tell_how_it_sleeps(const struct suspend *d, const struct view *v)
+static void emit_suspend(const struct suspend *d, const struct view *v)
 {
 	if (v->let_go)
 		engine_tell(d->engine, "service", NULL, "info",
-			    "the machine goes to sleep: the drivers are let go");
+			    "the machine suspends; the drivers are released");
 	else
 		engine_tell(d->engine, "service", NULL, "warning",
-			    "the machine goes to sleep while a driver is open: %s",
+			    "the machine suspends while a driver is still open: %s",
 			    gw_strerror(v->ask_error));
 }
 
@@ -82,12 +82,12 @@ void suspend_tick(struct suspend *d)
 	if (!d)
 		return;
 	if (!d->going) {
-		wake(d);
+		resume(d);
 	} else if (d->waited && !d->let_go) {
-		fall_asleep(d);
+		begin_suspend(d);
 	} else if (d->waited && view_asked(v, d->number)) {
-		tell_how_it_sleeps(d, v);
-		may_sleep(d);
+		emit_suspend(d, v);
+		allow_suspend(d);
 	}
 }
 
@@ -98,7 +98,7 @@ int suspend_new(struct loop *loop, struct engine *engine, struct suspend **ret)
 	if (!d)
 		return -GW_E_NOMEM;
 	d->engine = engine;
-	if (logind_new(loop, turned, d, &d->logind) != 0) {
+	if (logind_new(loop, logind_changed, d, &d->logind) != 0) {
 		free(d);
 		return -GW_E_NOMEM;
 	}

@@ -2,9 +2,8 @@
 
 #include "context.h"
 
-#include "base/thread.h"
+#include "base/mailbox.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,11 +29,8 @@ struct event_watch {
 	struct gw_ctx *ctx;
 	struct opener *opener;
 	pid_t owner;
-	pthread_t thread;
 
-	pthread_mutex_t lock; /* of what follows, and held while fn is called */
-	pthread_cond_t wake, news;
-	bool stop, gone, orphan;
+	struct mailbox box; /* its lock is held while fn is called */
 	void (*fn)(void *arg, const struct driver_event *e);
 	void *arg;
 	unsigned listening;
@@ -48,35 +44,23 @@ struct event_watch {
 	unsigned burst;
 };
 
-static bool stopping(struct event_watch *w)
-{
-	bool stop;
-
-	pthread_mutex_lock(&w->lock);
-	stop = w->stop;
-	pthread_mutex_unlock(&w->lock);
-	return stop;
-}
-
 /* Sleeps in real time, whatever clock the context has: it is only there to be idle. */
 static void pause_for(struct event_watch *w, uint64_t ns)
 {
-	uint64_t end = clock_mono_ns(clock_real()) + ns;
-	struct timespec until = clock_timespec(end);
+	uint64_t until_ns = clock_mono_ns(clock_real()) + ns;
 
-	pthread_mutex_lock(&w->lock);
-	while (!w->stop &&
-	       pthread_cond_clockwait(&w->wake, &w->lock, CLOCK_MONOTONIC, &until) == 0)
+	mailbox_lock(&w->box);
+	while (!w->box.stop && mailbox_wait(&w->box, until_ns))
 		;
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 }
 
 static void say(struct event_watch *w, unsigned listening, const char *why)
 {
-	pthread_mutex_lock(&w->lock);
+	mailbox_lock(&w->box);
 	w->listening = listening;
 	w->why = why;
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 }
 
 /* ---- whom to listen to ---- */
@@ -146,7 +130,7 @@ static bool add_all(struct event_watch *w)
 	for (unsigned i = 0; i < w->gpus; i++) {
 		int r;
 
-		if (opener_wanted(w->opener))
+		if (opener_must_yield(w->opener))
 			return true; /* we leave */
 		r = add(w, &w->gpu[i]);
 		if (r < 0)
@@ -171,10 +155,10 @@ static void tell(struct event_watch *w, const struct device_event *e)
 	for (unsigned i = 0; i < w->gpus; i++)
 		if (w->gpu[i].slot->d == e->device)
 			memcpy(out.uuid, w->gpu[i].uuid, sizeof(out.uuid));
-	pthread_mutex_lock(&w->lock);
-	if (!w->stop)
+	mailbox_lock(&w->box);
+	if (!w->box.stop)
 		w->fn(w->arg, &out);
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 }
 
 /* The driver may say "time is up" at once and again and again: each time we are slower to ask. */
@@ -192,8 +176,8 @@ static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t 
 		return;
 	}
 	w->pause_ns = w->pause_ns ? 2 * w->pause_ns : PAUSE_NS;
-	if (w->pause_ns > opener_round_ns(w->ctx))
-		w->pause_ns = opener_round_ns(w->ctx);
+	if (w->pause_ns > opener_poll_ns(w->ctx))
+		w->pause_ns = opener_poll_ns(w->ctx);
 	pause_for(w, w->pause_ns);
 }
 
@@ -201,7 +185,7 @@ static void pace(struct event_watch *w, int heard, uint64_t waited_ns, uint64_t 
 static bool wait_once(struct event_watch *w)
 {
 	struct backend *b = &w->opener->b;
-	uint64_t ns = opener_round_ns(w->ctx), began = clock_mono_ns(w->ctx->clock), now;
+	uint64_t ns = opener_poll_ns(w->ctx), began = clock_mono_ns(w->ctx->clock), now;
 	struct device_event e;
 	int r;
 
@@ -238,7 +222,8 @@ static uint64_t listen(struct event_watch *w)
 		return err == -GW_E_NOSUPPORT ? NONE_NS : LOOK_NS;
 	}
 	good = add_all(w);
-	while (good && w->listening && !stopping(w) && !opener_wanted(w->opener))
+	while (good && w->listening && !mailbox_stopping(&w->box) &&
+	       !opener_must_yield(w->opener))
 		good = wait_once(w);
 	forget(w);
 	if (!good)
@@ -251,7 +236,7 @@ static uint64_t round_of(struct event_watch *w)
 	uint64_t idle_ns = LOOK_NS;
 
 	look(w);
-	if (stopping(w))
+	if (mailbox_stopping(&w->box))
 		return 0; /* look() may have taken long: the context may be closed by now */
 	if (!opener_hold(w->opener))
 		return BUSY_NS;
@@ -263,30 +248,21 @@ static uint64_t round_of(struct event_watch *w)
 	return idle_ns;
 }
 
-static void dispose(struct event_watch *w)
+static void dispose(void *arg)
 {
-	pthread_cond_destroy(&w->wake);
-	pthread_cond_destroy(&w->news);
-	pthread_mutex_destroy(&w->lock);
+	struct event_watch *w = arg;
+
+	mailbox_done(&w->box);
 	free(w->gpu);
 	free(w);
 }
 
-static void *run(void *arg)
+static void run(void *arg)
 {
 	struct event_watch *w = arg;
-	bool orphan;
 
-	while (!stopping(w))
+	while (!mailbox_stopping(&w->box))
 		pause_for(w, round_of(w));
-	pthread_mutex_lock(&w->lock);
-	w->gone = true;
-	orphan = w->orphan;
-	pthread_cond_broadcast(&w->news);
-	pthread_mutex_unlock(&w->lock);
-	if (orphan)
-		dispose(w);
-	return NULL;
 }
 
 /* ---- the watch ---- */
@@ -328,10 +304,8 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 	w->fn = fn;
 	w->arg = arg;
 	w->why = "not begun yet";
-	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->wake, NULL);
-	pthread_cond_init(&w->news, NULL);
-	if (thread_start(&w->thread, STACK_BYTES, run, w) != 0) {
+	(void)mailbox_init(&w->box, 0);
+	if (mailbox_start(&w->box, STACK_BYTES, run, dispose, w) != 0) {
 		dispose(w);
 		return -GW_E_NOMEM;
 	}
@@ -341,28 +315,10 @@ int event_watch_new(struct gw_ctx *ctx, void (*fn)(void *arg, const struct drive
 
 int event_watch_free(struct event_watch *w)
 {
-	uint64_t end = clock_mono_ns(clock_real()) + JOIN_NS;
-	struct timespec until = clock_timespec(end);
-	pthread_t thread;
-	bool gone;
-
 	if (!w || w->owner != getpid()) /* a forked child does not have the thread */
 		return 0;
-	pthread_mutex_lock(&w->lock);
-	w->stop = true;
-	pthread_cond_broadcast(&w->wake);
-	while (!w->gone &&
-	       pthread_cond_clockwait(&w->news, &w->lock, CLOCK_MONOTONIC, &until) == 0)
-		;
-	gone = w->gone;
-	w->orphan = !gone;
-	thread = w->thread;
-	if (!gone)
-		pthread_detach(thread); /* before the lock goes: then w may be gone */
-	pthread_mutex_unlock(&w->lock);
-	if (!gone)
+	if (mailbox_stop(&w->box, JOIN_NS) != 0)
 		return -GW_E_STATE;
-	pthread_join(thread, NULL);
 	dispose(w);
 	return 0;
 }
@@ -371,9 +327,9 @@ unsigned event_watch_status(struct event_watch *w, char *why, size_t size)
 {
 	unsigned n;
 
-	pthread_mutex_lock(&w->lock);
+	mailbox_lock(&w->box);
 	n = w->listening;
 	snprintf(why, size, "%s", w->why);
-	pthread_mutex_unlock(&w->lock);
+	mailbox_unlock(&w->box);
 	return n;
 }

@@ -1,8 +1,8 @@
 /* gw_guard_*: beginning, end, and what others may ask of a guard while its thread runs. */
 #include "api.h"
 
-#include "guard_feed.h"
-#include "guard_read.h"
+#include "guard_input.h"
+#include "guard_query.h"
 
 #include "device/context.h"
 
@@ -37,8 +37,8 @@ SAME(GW_WORKER_STATES, GUARD_STATES);
 #define R(symbol, name, held) SAME(GW_REASON_##symbol, REASON_##symbol);
 #include "reason.def"
 SAME(GW_WORKER_REASONS, GUARD_REASONS);
-SAME(GW_REQUEST_EVICT, ASK_EVICT);
-SAME(GW_REQUEST_RESUME_NOW, ASK_RESUME_NOW);
+SAME(GW_REQUEST_EVICT, REQUEST_EVICT);
+SAME(GW_REQUEST_RESUME_NOW, REQUEST_RESUME_NOW);
 SAME(GW_HOLD_ACTIVE, HOLD_ACTIVE);
 
 const char *gw_worker_state_name(unsigned state)
@@ -281,8 +281,8 @@ int gw_guard_request(struct gw_guard *g, enum gw_guard_request what, uint64_t tt
 	if (!g || (unsigned)what > GW_REQUEST_RESUME_NOW)
 		return -GW_E_ARG;
 	pthread_mutex_lock(&g->lock);
-	err = guard_ask(g->guard, 0, (enum guard_ask)what, ttl_ns, clock_mono_ns(g->ctx->clock),
-			text, sizeof(text));
+	err = guard_request(g->guard, 0, (enum guard_request)what, ttl_ns,
+			    clock_mono_ns(g->ctx->clock), text, sizeof(text));
 	g->look_now = true;
 	pthread_mutex_unlock(&g->lock);
 	wake(g);

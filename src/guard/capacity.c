@@ -110,12 +110,12 @@ static void find_slope(struct capacity *c, uint64_t now, struct capacity_past *r
 		ret->full_s = c->point[n - 1].mean / -slope;
 }
 
-struct tally {
+struct guard_counters {
 	double low, high, sum, count;
 	uint64_t first_ns;
 };
 
-static void add_up(struct tally *t, const struct series_point *p, int n)
+static void add_up(struct guard_counters *t, const struct series_point *p, int n)
 {
 	for (int i = 0; i < n; i++) {
 		if (t->count == 0)
@@ -132,7 +132,7 @@ void capacity_past(struct capacity *c, uint64_t now_ns, uint64_t span_ns,
 {
 	uint64_t span = span_ns < KEPT_NS ? span_ns : KEPT_NS;
 	uint64_t from = now_ns > span ? now_ns - span : 0, next;
-	struct tally t = { .low = INFINITY };
+	struct guard_counters t = { .low = INFINITY };
 
 	*ret = (struct capacity_past){ .mean_bytes = NAN,
 				       .slope_bytes_per_s = NAN,

@@ -1,5 +1,5 @@
-/* guard: what comes in and what is fetched; see guard_parts.h for the rest. */
-#include "guard_parts.h"
+/* guard: what comes in and what is fetched; see guard_internal.h for the rest. */
+#include "guard_internal.h"
 
 #include <limits.h>
 #include <math.h>
@@ -213,7 +213,7 @@ static void answer_dry(struct guard *g)
 	}
 }
 
-void guard_look(struct guard *g, const struct scene *s)
+void guard_observe(struct guard *g, const struct scene *s)
 {
 	const bool same = g->looked && same_people(&g->scene, s);
 
@@ -227,7 +227,7 @@ void guard_look(struct guard *g, const struct scene *s)
 	place_holds(g);
 	answer_dry(g);
 	g->looks++;
-	guard_facts(g);
+	guard_read_scene(g);
 	g->looked = true;
 	guard_steps(g);
 }
@@ -257,7 +257,7 @@ void guard_outcome(struct guard *g, const struct guard_outcome *o, uint64_t now_
 	}
 }
 
-void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, bool on,
+void guard_set_reason(struct guard *g, const char *gpu, enum guard_reason r, bool on,
 		      const char *evidence, uint64_t now_ns)
 {
 	int slot = guard_slot(g, gpu, true);
@@ -274,12 +274,12 @@ void guard_reason_set(struct guard *g, const char *gpu, enum guard_reason r, boo
 	g->now_ns = now_ns;
 	if (!g->looked)
 		return;
-	guard_masks(g);
+	guard_update_reasons(g);
 	guard_steps(g);
 }
 
-void guard_reason_ends(struct guard *g, const char *gpu, enum guard_reason r,
-		       const char *clears, uint64_t clears_ns)
+void guard_set_reason_end(struct guard *g, const char *gpu, enum guard_reason r,
+			  const char *clears, uint64_t clears_ns)
 {
 	int slot = guard_slot(g, gpu, false);
 
@@ -289,7 +289,7 @@ void guard_reason_ends(struct guard *g, const char *gpu, enum guard_reason r,
 	text_fit(g->gpu[slot].end[r].clears, sizeof(g->gpu[slot].end[r].clears), "%s", clears);
 }
 
-int guard_trust(struct guard *g, const char *gpu, uint64_t now_ns)
+int guard_trust_gpu(struct guard *g, const char *gpu, uint64_t now_ns)
 {
 	int slot = guard_slot(g, gpu, false);
 
@@ -299,12 +299,12 @@ int guard_trust(struct guard *g, const char *gpu, uint64_t now_ns)
 		return -GW_E_STATE;
 	g->gpu[slot].lost = false;
 	g->now_ns = now_ns;
-	guard_masks(g);
+	guard_update_reasons(g);
 	guard_steps(g);
 	return 0;
 }
 
-void guard_heat(struct guard *g, const char *gpu, unsigned heat, const char *why)
+void guard_set_heat(struct guard *g, const char *gpu, unsigned heat, const char *why)
 {
 	int slot = guard_slot(g, gpu, true);
 
@@ -367,7 +367,7 @@ bool guard_next_record(struct guard *g, struct guard_record *ret)
 	return false;
 }
 
-int guard_record_of(const struct guard *g, unsigned worker, struct guard_record *ret)
+int guard_worker_record(const struct guard *g, unsigned worker, struct guard_record *ret)
 {
 	if (!g->looked || worker >= g->workers)
 		return -GW_E_NOENT;

@@ -1,7 +1,7 @@
 #include "guard_state.h"
 
-#include "guard_parts.h"
-#include "plain.h"
+#include "guard_internal.h"
+#include "struct_text.h"
 
 #include "base/buf.h"
 
@@ -16,18 +16,18 @@
 #define SIZE(m) ((unsigned)sizeof(((struct OF *)0)->m))
 #define ONE(kind, m)        { #m, kind, SIZE(m), 1, offsetof(struct OF, m) }
 #define MANY(kind, m)       { #m, kind, SIZE(m[0]), SIZE(m) / SIZE(m[0]), offsetof(struct OF, m) }
-#define U(m)  ONE(PLAIN_UNSIGNED, m)   /* enums and bools, too */
-#define I(m)  ONE(PLAIN_SIGNED, m)
-#define D(m)  ONE(PLAIN_REAL, m)
-#define T(m)  ONE(PLAIN_TEXT, m)
-#define US(m) MANY(PLAIN_UNSIGNED, m)
-#define TS(m) MANY(PLAIN_TEXT, m)
+#define U(m)  ONE(STRUCT_TEXT_UNSIGNED, m)   /* enums and bools, too */
+#define I(m)  ONE(STRUCT_TEXT_SIGNED, m)
+#define D(m)  ONE(STRUCT_TEXT_REAL, m)
+#define T(m)  ONE(STRUCT_TEXT_TEXT, m)
+#define US(m) MANY(STRUCT_TEXT_UNSIGNED, m)
+#define TS(m) MANY(STRUCT_TEXT_TEXT, m)
 /* Structs of 64 bits each. */
-#define WORDS(m) { #m, PLAIN_UNSIGNED, 8, SIZE(m) / 8, offsetof(struct OF, m) }
-#define END { NULL, PLAIN_UNSIGNED, 0, 0, 0 }
+#define WORDS(m) { #m, STRUCT_TEXT_UNSIGNED, 8, SIZE(m) / 8, offsetof(struct OF, m) }
+#define END { NULL, STRUCT_TEXT_UNSIGNED, 0, 0, 0 }
 
 #define OF guard
-static const struct plain_member of_guard[] = {
+static const struct struct_text_member of_guard[] = {
 	U(now_ns), U(looked), U(looks), I(wall_offset_ns), I(utc_offset_s), I(local_s),
 	I(local_floor_s), U(gpus), U(next_id), U(games), U(stopping), I(asker), U(rate.users),
 	U(demand.begun), U(demand.lives), WORDS(demand.exe), END
@@ -35,7 +35,7 @@ static const struct plain_member of_guard[] = {
 #undef OF
 
 #define OF guard_gpu /* but now, which is found by at, and end, by which nothing is decided */
-static const struct plain_member of_gpu[] = {
+static const struct struct_text_member of_gpu[] = {
 	T(uuid), I(at), U(blind), U(hung), U(lost), U(stale), U(clean), U(well_ns), U(seen),
 	U(missing_ns), U(reasons), TS(evidence), T(foreign), U(acted_ns), U(free_bytes),
 	U(coming_bytes), U(promised), U(heat), T(heat_why), END
@@ -43,7 +43,7 @@ static const struct plain_member of_gpu[] = {
 #undef OF
 
 #define OF guard_worker /* but policy and knobs, which the policy says, and what of its order is only for whoever acts */
-static const struct plain_member of_worker[] = {
+static const struct struct_text_member of_worker[] = {
 	U(state), U(since_ns), U(dry), U(rematched), U(present), U(delta), WORDS(root), U(roots),
 	U(recalled), U(replaced), U(lingers), U(barred), U(seen_ns), U(starting), U(gpus), U(home), U(bytes),
 	US(held), US(need_on), U(need_bytes), U(mask), TS(evidence), US(reason_ns), T(cause),
@@ -66,21 +66,21 @@ static const struct plain_member of_worker[] = {
 };
 #undef OF
 
-#define OF guard_reservation
-static const struct plain_member of_room[] = {
+#define OF reservation
+static const struct struct_text_member of_room[] = {
 	U(id), I(gpu), U(bytes), U(until_ns), I(pid), U(most_bytes), END
 };
 #undef OF
 
 #define OF demand_life
-static const struct plain_member of_life[] = {
+static const struct struct_text_member of_life[] = {
 	I(pid), U(start_ticks), U(gpu), U(exe), U(first_ns), U(grown_ns), U(mark_bytes),
 	U(peak_bytes), D(busy_ratio), U(busy_ns), U(seen), END
 };
 #undef OF
 
 #define OF rate_user
-static const struct plain_member of_user[] = { I(uid), US(at_ns), U(count), END };
+static const struct struct_text_member of_user[] = { I(uid), US(at_ns), U(count), END };
 #undef OF
 /* clang-format on */
 
@@ -91,7 +91,7 @@ static const struct plain_member of_user[] = { I(uid), US(at_ns), U(count), END 
 #define ALL       SIZE_MAX
 static const struct {
 	const char *name;
-	const struct plain_member *member;
+	const struct struct_text_member *member;
 	size_t offset, size;
 	unsigned places;
 	size_t count;
@@ -106,7 +106,7 @@ static const struct {
 
 /* ---- writing ---- */
 
-bool guard_state_told(const struct guard *g)
+bool guard_state_complete(const struct guard *g)
 {
 	return !g->waiting;
 }
@@ -139,12 +139,13 @@ void guard_state_write(struct buf *out, const char *prefix, const struct guard *
 		return;
 	buf_addf(out, "%sbegin\n", prefix);
 	snprintf(head, sizeof(head), "%sguard\t", prefix);
-	plain_write(out, head, of_guard, g);
+	struct_text_write(out, head, of_guard, g);
 	for (unsigned i = 0; i < PARTS; i++)
 		for (unsigned k = 0; k < there(g, i); k++) {
 			snprintf(head, sizeof(head), "%s%s\t%u\t", prefix, parts[i].name, k);
-			plain_write(out, head, parts[i].member,
-				    (const char *)g + parts[i].offset + k * parts[i].size);
+			struct_text_write(out, head, parts[i].member,
+					  (const char *)g + parts[i].offset +
+						  k * parts[i].size);
 		}
 	write_scene(out, prefix, &g->scene);
 	buf_addf(out, "%send\n", prefix);
@@ -177,8 +178,9 @@ static int read_part(struct guard *g, unsigned part, const char *rest)
 
 	if (*rest < '0' || *rest > '9' || *end != '\t' || at >= parts[part].places)
 		return -GW_E_PARSE;
-	return plain_read(parts[part].member,
-			  (char *)g + parts[part].offset + at * parts[part].size, end + 1);
+	return struct_text_read(parts[part].member,
+				(char *)g + parts[part].offset + at * parts[part].size,
+				end + 1);
 }
 
 /* Positions that a damaged file has past the end would be read there. */
@@ -229,7 +231,7 @@ int guard_state_read(struct guard *g, const char *line)
 	if (!strncmp(line, "scene\t", 6))
 		return scene_read(&g->scene, rest) < 0 ? -GW_E_PARSE : 0;
 	if (!strncmp(line, "guard\t", 6))
-		return plain_read(of_guard, g, rest);
+		return struct_text_read(of_guard, g, rest);
 	for (unsigned i = 0; i < PARTS; i++)
 		if (strlen(parts[i].name) == n && !memcmp(line, parts[i].name, n))
 			return read_part(g, i, rest);

@@ -10,7 +10,7 @@
 struct buf;
 
 /* Has it said all that it decided?  Only then are the lines all of it. */
-bool guard_state_told(const struct guard *g);
+bool guard_state_complete(const struct guard *g);
 /* Adds prefix before each line; after a look, else there is nothing to be added. */
 void guard_state_write(struct buf *out, const char *prefix, const struct guard *g);
 /* The next line without prefix and newline, of a guard with the same policy that was told nothing, or whatever: with the

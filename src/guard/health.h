@@ -116,11 +116,11 @@ void health_status(const struct health *h, uint64_t now_ns, struct health_status
 /* What it means for the workers on it, all of which the guard is told after each reading and event. */
 #define HEALTH_REASONS 2
 struct health_meaning {
-	unsigned heat; /* a set for guard_heat() */
+	unsigned heat; /* a set for guard_set_heat() */
 	char heat_why[240];
 	struct {
 		unsigned
-			reason; /* enum guard_reason: for guard_reason_set() and guard_reason_ends() */
+			reason; /* enum guard_reason: for guard_set_reason() and guard_set_reason_end() */
 		bool on;
 		struct health_finding found;
 	} reason[HEALTH_REASONS];

@@ -93,7 +93,7 @@ int port_owner_file(const struct root *root, const struct port_owners *at, int64
 	return err ? err : f.found;
 }
 
-bool listens(const struct root *root, unsigned port, int64_t pid)
+bool port_owner_is(const struct root *root, unsigned port, int64_t pid)
 {
 	struct port_owners at = { 0 };
 	char file[PORT_OWNER_FILE];

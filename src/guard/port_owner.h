@@ -29,7 +29,7 @@ int port_owner_file(const struct root *root, const struct port_owners *at, int64
 /* Is that file still one of them?  One link is read. */
 bool port_owner_known(const struct root *root, const struct port_owners *at, const char *file);
 
-/* Does pid listen on this port?  For whoever is about to act. */
-bool listens(const struct root *root, unsigned port, int64_t pid);
+/* Does pid listen on this port? */
+bool port_owner_is(const struct root *root, unsigned port, int64_t pid);
 
 #endif

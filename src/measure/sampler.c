@@ -187,7 +187,7 @@ int sampler_init(struct sampler *s, struct gw_ctx *ctx, unsigned position,
 	s->answers = s->r.state == GW_DEVICE_OK;
 	s->set.limit_w = figure(&s->r, GW_Q_POWER_LIMIT);
 	s->set.mig = s->r.mig_count > 0;
-	s->set.why = device_silence(s->r.state, s->r.cause);
+	s->set.why = device_absence(s->r.state, s->r.cause);
 	if (!s->answers)
 		return 0;
 	s->set.why = GW_HAVE;
@@ -450,7 +450,7 @@ static int64_t own_pid(const struct sampler *s)
 			       __ATOMIC_RELAXED); /* meter_own() may be at it */
 }
 
-static double use_of(const struct process_use *u, int n, int64_t pid)
+static double process_use(const struct process_use *u, int n, int64_t pid)
 {
 	for (int i = 0; i < n; i++)
 		if (u[i].pid == pid)
@@ -498,7 +498,7 @@ static void read_processes(struct sampler *s)
 		e.u.process.pid = u->pid;
 		e.u.process.start_ticks = sampler_device_start_ticks(&s->tap, u->pid);
 		e.u.process.memory_bytes = u->memory_why == GW_HAVE ? u->memory_bytes : 0;
-		e.u.process.sm_ratio = use_of(s->use, s->uses, u->pid);
+		e.u.process.sm_ratio = process_use(s->use, s->uses, u->pid);
 		e.u.process.own = sampler_device_in_tree(&s->tap, u->pid, own_pid(s));
 		if (*u->name)
 			memcpy(e.u.process.name, u->name, sizeof(e.u.process.name));

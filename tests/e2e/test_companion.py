@@ -374,7 +374,7 @@ def test_one_that_is_killed_half_way_is_told_and_what_it_began_is_undone(compani
     for pid in companion.children():
         os.kill(pid, signal.SIGKILL)
     outcome = json.loads(guard.communicate(timeout=support.TIMEOUT)[0])
-    assert not outcome["ok"] and outcome["retry"] and "ended before it had answered" in outcome["message"]
+    assert not outcome["ok"] and outcome["retry"] and "ended before it answered" in outcome["message"]
     assert companion.state(worker.pid) == 0  # not left locked
     hold.unlink()
     assert companion.order("evict:3", **told)["ok"]
@@ -388,14 +388,14 @@ def test_one_that_is_not_there_is_named_with_what_starts_it(companion):
     companion.start()
     os.chmod(companion.socket, 0o600)
     outcome = companion.order("evict:4", kind="systemd", unit="w.service")
-    assert not outcome["ok"] and "may not speak to the companion" in outcome["message"]
+    assert not outcome["ok"] and "may not connect to the companion" in outcome["message"]
 
 
 @pytest.mark.parametrize("answer, retry, words", [
-    (b"", True, "ended before it had answered"),
-    (b"taken\n", True, "ended before it had answered"),
-    (b"taken\nperhaps\n", True, "ended before it had answered"),
-    (b"x" * 9000, True, "ended before it had answered"),
+    (b"", True, "ended before it answered"),
+    (b"taken\n", True, "ended before it answered"),
+    (b"taken\nperhaps\n", True, "ended before it answered"),
+    (b"x" * 9000, True, "ended before it answered"),
     (b"no 8 \x1b[31mlate\n", False, "?[31mlate"),
     (b"no 12 busy\n", True, "busy"),
     (None, False, "did not answer in time"),
@@ -586,7 +586,7 @@ def test_a_service_without_privileges_moves_a_worker_and_recovers_after_a_crash(
         assert companion.state(worker.pid) == 2
         s.stop(signal.SIGKILL)
         done = s.recover()
-        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
         assert companion.state(worker.pid) == 0
         assert f"uid {NOBODY}: restore of {worker.pid}: done" in companion.log()
 
@@ -620,10 +620,10 @@ def privileges(companion, uid, socket):
 def test_doctor_sums_up_what_is_missing(companion):
     env = support.environment(GPUWARD_CONFIG_ROOT=companion.path / "root", LD_LIBRARY_PATH=companion.cuda)
     done = support.gpuward("doctor", "--backend=none", env=env, user=NOBODY, group=NOBODY, extra_groups=[])
-    end = " ".join(done.stdout.split("Nothing broken; ")[1].split())
+    end = " ".join(done.stdout.split("No problems found. ")[1].split())
     missing = done.stdout.count("\nmissing ")
-    assert missing > 2 and end.startswith(f"{missing} rights are missing for: companion, signal, unit"), done.stdout
-    assert "Nothing to mend" not in done.stdout
+    assert missing > 2 and end.startswith(f"{missing} permissions are missing: companion, signal, unit"), done.stdout
+    assert "Nothing to fix" not in done.stdout
 
 
 def test_doctor_names_each_right_that_is_missing(companion):

@@ -39,7 +39,7 @@ def world(tmp_path):
 def test_without_files_the_defaults_are_good(world):
     done = world("check")
     assert (done.returncode, done.stderr) == (OK, "")
-    assert done.stdout == "no file was found; the defaults are good\n"
+    assert done.stdout == "no configuration file found; the defaults are used\n"
 
 
 def test_check_names_the_files_that_it_read(world):
@@ -48,7 +48,7 @@ def test_check_names_the_files_that_it_read(world):
     c = world.write(world.home / "gpuward.toml", "")
     done = world("check")
     assert done.returncode == OK
-    assert done.stdout == f"{a}, {b}, {c}: good\n"
+    assert done.stdout == f"{a}, {b}, {c}: ok\n"
 
 
 @pytest.mark.parametrize("text, mode, says", [
@@ -73,7 +73,7 @@ def test_a_token_that_the_service_would_refuse_is_refused(world, text, mode, say
 def test_a_token_of_a_worker_that_is_missing_is_told(world):
     path = world.write(world.top / "a.toml", "[guard]\nmode = 'enforce'\n[[worker]]\nname = 'v'\nkind = 'vllm'\ntoken_file = '/absent'\n")
     done = world("check", path)
-    assert done.returncode == OK and f"{path}:6:14: warning: token_file: /absent cannot be read" in done.stderr
+    assert done.returncode == OK and f"{path}:6:14: warning: cannot read token_file /absent" in done.stderr
 
 
 def test_check_tells_all_errors_and_exits_2(world):
@@ -100,7 +100,7 @@ def test_check_as_json(world):
     assert [(e["file"], e["line"], e["column"]) for e in doc["errors"]] == [
         (str(path), 2, 1), (None, None, None)]
     assert doc["errors"][1]["message"].startswith("GPUWARD_LOG_LEVEL: must be error, ")
-    assert doc["warnings"][0]["message"].startswith("GPUWARD_LISEN: no such setting")
+    assert doc["warnings"][0]["message"].startswith("GPUWARD_LISEN: unknown setting")
 
 
 def test_a_file_that_is_not_there_or_not_to_be_read_is_named(world):
@@ -117,7 +117,7 @@ def test_a_file_that_everybody_may_write_is_good_with_a_warning(world):
     path.chmod(0o666)
     done = world("check", path)
     assert done.returncode == OK
-    assert "everybody may write this file" in done.stderr
+    assert "every user can write this file" in done.stderr
     assert world("check", path, "--quiet").stderr == ""
 
 
@@ -178,7 +178,7 @@ def test_the_example_sets_nothing_and_has_every_default(world):
     world.write(world.etc / "gpuward.toml", EXAMPLE.read_text())
     assert set(origins(world)) == {"default"}
     bare = re.sub(r"^#(?=[a-z_]+ = )", "", EXAMPLE.read_text(), flags=re.M)
-    bare = bare.replace("# A value behind # is the default: take the # away to change it.\n", "")
+    bare = bare.replace("# Commented values are the defaults; remove the # to change one.\n", "")
     (world.etc / "gpuward.toml").unlink()
     assert world("print").stdout == bare
 
@@ -208,9 +208,9 @@ def test_a_profile_that_an_earlier_file_disarms_is_told(world):
     done = world("check")
     assert done.returncode == OK
     assert done.stderr.startswith(
-        f'{first}:{line}:1: warning: mode = "observe" stands here, so that the profile "desktop" '
-        f"({second}) does not set it to enforce: take it out, or write it beside the profile\n")
-    assert "require_nvml = false stands here" in done.stderr and done.stderr.count("\n") == 2
+        f'{first}:{line}:1: warning: mode = "observe" is set here, so the profile "desktop" '
+        f"({second}) does not set it to enforce; remove it, or move it next to the profile\n")
+    assert "require_nvml = false is set here" in done.stderr and done.stderr.count("\n") == 2
     # Beside the profile, and later, it is meant.
     first.unlink()
     second.write_text(GUARD.replace("[[", 'mode = "observe"\n[[', 1))

@@ -234,7 +234,7 @@ def test_a_service_that_ends_lets_workers_come_back(world, worker):
 def test_evict_and_resume_by_hand(world, worker):
     with Guarded(world, configure(("ollama", worker))) as s:
         s.until("active")
-        assert "asked to evict" in s.guard("evict", "ollama", "--reason", "maintenance").stdout
+        assert "requested evict" in s.guard("evict", "ollama", "--reason", "maintenance").stdout
         s.until("evicted")
         assert s.worker()["mask"] == ["manual"]
         assert "maintenance" in s.get("/api/v1/events").text
@@ -316,14 +316,14 @@ def test_the_service_is_found_on_its_unix_socket(world, worker, tmp_path):
 
 
 @pytest.mark.parametrize("args, word", [
-    ((), "wants status, explain"),
+    ((), "give status, explain"),
     (("statsu",), "did you mean 'status'"),
-    (("evict",), "wants a WORKER"),
+    (("evict",), "usage: gpuward guard evict WORKER"),
     (("hold", "evicted", "ollama"), "--for TIME"),
     (("hold", "evicted", "ollama", "--for", "1h", "--forever"), "--for TIME"),
     (("hold", "gone", "ollama", "--for", "1h"), "evicted or active"),
-    (("status", "--now"), "--now means nothing to guard status"),
-    (("replay",), "the file of a recording"),
+    (("status", "--now"), "--now has no effect on guard status"),
+    (("replay",), "usage: gpuward guard replay"),
 ])
 def test_wrong_usage_is_told(args, word):
     done = support.gpuward("guard", *args)
@@ -358,7 +358,7 @@ def test_learn_proposes_rules_that_then_hold(world, worker):
 def test_recover_without_anybody_put_away(tmp_path):
     env = support.environment(HOME=tmp_path, XDG_STATE_HOME=tmp_path, GPUWARD_CONFIG_ROOT=tmp_path)
     done = support.gpuward("guard", "recover", env=env)
-    assert (done.returncode, done.stdout) == (0, "no process is put away\n")
+    assert (done.returncode, done.stdout) == (0, "no process is checkpointed\n")
 
 
 # ---- A14: recorded and replayed
@@ -408,9 +408,9 @@ def test_a_file_that_is_no_recording_is_refused(tmp_path, worker):
     bad = tmp_path / "bad"
     bad.write_text("begin\t1\noutcome\tx\n")
     done = support.gpuward("guard", "replay", "--policy", policy, bad)
-    assert done.returncode == 1 and "bad:2: this is no line of a recording" in done.stderr
+    assert done.returncode == 1 and "bad:2: this is not a line of a guard recording" in done.stderr
     done = support.gpuward("guard", "replay", "--policy", policy, tmp_path / "none")
-    assert done.returncode == 1 and "none cannot be read" in done.stderr
+    assert done.returncode == 1 and "cannot read" in done.stderr
 
 
 # ---- run
@@ -498,8 +498,8 @@ def test_who_is_killed_loses_its_room(world, worker):
 @pytest.mark.parametrize("args, word", [
     (("--", "true"), "--vram SIZE"),
     (("--vram", "much", "--", "true"), "10G or 512MiB"),
-    (("--vram", "10", "--", "true"), "with its unit"),
-    (("--vram", "1G"), "wants a command"),
+    (("--vram", "10", "--", "true"), "with a unit"),
+    (("--vram", "1G"), "a command is missing"),
     (("--vram", "1G", "--gpu", "0,1", "--", "true"), "one GPU"),
     (("--vram", "1G", "--json", "--", "true"), "no JSON"),
 ])

@@ -178,7 +178,7 @@ def test_the_status_says_at_once_that_a_wish_is_not_kept(tmp_path):
         with Mortal(world, TEXT + w.table("ollama", "ollama"), "full", 0) as s:
             s.until("active")
             told = s.post("/api/v1/guard/workers/ollama/hold", token=True, json={"ttl_s": 0}).json()["journal"]
-            assert "a restart of the service forgets it" in told
+            assert "lost when the service restarts" in told
             assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
             s.until("evicted")
             assert "cannot be written" in s.get("/api/v1/guard").json()["journal"]
@@ -192,8 +192,8 @@ def test_a_history_that_is_no_file_is_told_and_nothing_waits_for_it(tmp_path, ma
     with guarded.held(world, "Ollama", 10 * GIB, models=["m"]) as w:
         with Guarded(world, TEXT + w.table("ollama", "ollama"), state=str(state)) as s:
             s.until("active")
-            assert f"{state} is a folder, a pipe or a device" in s.messages()
-            assert s.get("/api/v1/guard").json()["journal"].startswith("nothing is kept in a file")
+            assert f"{state} is a directory, a pipe or a device" in s.messages()
+            assert s.get("/api/v1/guard").json()["journal"].startswith("there is no journal file")
             with Contender(world, 8 * GIB):
                 s.until("evicted")
             s.until("active")

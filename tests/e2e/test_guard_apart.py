@@ -70,7 +70,7 @@ def test_of_two_services_with_files_of_their_own_one_acts(world, worker, tmp_pat
                 assert len(worker.acted()) == 1
             settled(first)
             first.stop()
-            second.wait(lambda: "nobody else guards" in second.messages())
+            second.wait(lambda: "no other gpuward guards" in second.messages())
             second.guard("evict", "ollama")
             second.wait(lambda: worker.resident() == 0)
             assert second.worker()["rail"] is None
@@ -129,7 +129,7 @@ def test_of_two_services_with_one_file_the_second_observes(world, worker):
         with Guarded(world, text, state=one.state) as two:
             two.until("active")
             assert two.get("/api/v1/guard").json()["mode"] == "observe"
-            assert "another gpuward guards with this file: this one observes" in two.messages()
+            assert "another gpuward uses the same journal: this one only observes" in two.messages()
             world.hold(guest.pid, 8 * GIB)
             one.until("evicted")
             two.wait(lambda: worker.resident() == 0)

@@ -77,7 +77,7 @@ def plain(entries):
 def test_good_tables_are_good(world):
     path = world.write(GUARD)
     done = world("check", path)
-    assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: good\n")
+    assert (done.returncode, done.stderr, done.stdout) == (OK, "", f"{path}: ok\n")
 
 
 def test_they_are_printed_as_json(world):
@@ -129,7 +129,7 @@ def test_a_worker_of_another_file_is_named_with_its_file(world):
     second = world.write('[[worker]]\nname = "a"\nkind = "vllm"\n', "etc/gpuward/gpuward.d/b.toml")
     done = world("check")
     assert done.returncode == USAGE
-    assert done.stderr == f'{second}:2:8: there is a worker "a" already, in {first}:3\n'
+    assert done.stderr == f'{second}:2:8: the worker name "a" is already used in {first}:3\n'
 
 
 def test_all_that_is_wrong_is_told_with_its_place(world):
@@ -262,7 +262,7 @@ def test_a_mistake_in_the_file_keeps_nobody_from_the_service(tmp_path, mistake):
         file = etc / "gpuward.toml"
         file.write_text(f'[service]\nlisten = ["{address}"]\ntoken_file = "{s.token_file}"\n{mistake}')
         env = environment(GPUWARD_CONFIG_ROOT=tmp_path, XDG_CONFIG_HOME=tmp_path / "home")
-        note = f"gpuward: note: the configuration has a mistake, and the rest of it is used: {file}:5:"
+        note = f"gpuward: note: the configuration has a mistake: {file}:5:"
         done = gpuward("guard", "status", env=env)
         assert done.returncode == OK and "ollama" in done.stdout, done.stderr
         assert done.stderr.startswith(note)

@@ -163,10 +163,10 @@ def told(s, part):
 def test_a_name_that_nobody_knows_and_an_engine_that_is_not_there_are_told(world, container, tmp_path):
     config = CONFIG.format(socket=tmp_path / "engine", name="lm")
     with Guarded(world, config) as s:
-        s.wait(lambda: told(s, f"container lm: nobody answers at {tmp_path}/engine (No such file or directory)"))
+        s.wait(lambda: told(s, f"container lm: no answer from {tmp_path}/engine (No such file or directory)"))
         s.until("absent")
     with Engine(tmp_path / "engine", {"llm": container}), Guarded(world, config) as s:
-        s.wait(lambda: told(s, f"container lm: the engine at {tmp_path}/engine knows none of that name"))
+        s.wait(lambda: told(s, f"container lm: the engine at {tmp_path}/engine has no container of that name"))
         s.until("absent")
         assert "no process is in container lm" in s.worker()["why"]
 
@@ -183,7 +183,7 @@ def test_an_engine_that_never_ends_is_left(world, container, tmp_path):
                     peer.sendall(b"x" * 65536)
         threading.Thread(target=talk, daemon=True).start()
         with Guarded(world, CONFIG.format(socket=tmp_path / "engine", name="lm")) as s:
-            s.wait(lambda: told(s, f"container lm: the engine at {tmp_path}/engine gives no answer that is understood"))
+            s.wait(lambda: told(s, f"container lm: the engine at {tmp_path}/engine sent an answer that gpuward does not understand"))
 
 
 def test_an_id_needs_no_engine_to_be_found(world, container, tmp_path):

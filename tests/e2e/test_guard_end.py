@@ -26,7 +26,7 @@ def test_all_that_fit_together_come_back_at_the_end(world):
             for name in "ab":
                 s.until("quiet", name=name)
             s.stop()
-            assert "gpuward ended" in s.messages().splitlines()[-1]  # what was done before is told before
+            assert "gpuward stopped" in s.messages().splitlines()[-1]  # what was done before is told before
             assert (a.resident(), b.resident()) == (4 * GIB, 5 * GIB)
             s.start()
             for name in "ab":

@@ -42,7 +42,7 @@ def test_explain_says_what_a_match_would_have_to_fit(world, worker):
         runner, = worker.runners()
         assert f"Perhaps it is pid {runner} " in said and "worker.py runner" in said and "not on its GPU" not in said
         learned = s.guard("learn", "--for", "1s")
-        assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which is absent" in learned.stderr
+        assert "[[rule]]" not in learned.stdout and "it may be worker ollama, which the guard does not find" in learned.stderr
         doc = json.loads(s.guard("learn", "--for", "1s", "--json", "--quiet").stdout)
         assert doc["rules"] == [] and doc["may_be_workers"][0]["worker"] == "ollama"
         give(s, worker, 'match.command = "worker.py (serve|runner)"')  # of what explain showed

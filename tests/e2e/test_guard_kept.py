@@ -83,7 +83,7 @@ def test_a_worker_that_was_taken_out_of_the_file_is_told_of_at_the_start(world):
             s.guard("hold", "evicted", "w", "--for", "1h")
             s.until("evicted", name="w")
             restart_with(s, HEAD)
-            heard(s, "worker w is gone from the configuration while it is out (level 2): wake it (vLLM: POST /wake_up")
+            heard(s, "worker w was removed from the configuration while it is evicted (level 2): wake it (vLLM: POST /wake_up")
             restart_with(s, with_it.replace(RIGHT.format(w.pidfile), WRONG))  # named again, and not found
             s.wait(lambda: is_astray(s))
             give(s, with_it)
@@ -92,7 +92,7 @@ def test_a_worker_that_was_taken_out_of_the_file_is_told_of_at_the_start(world):
             s.wait(lambda: s.now("w") == "active" and w.resident() == SIZE)
             restart_with(s, HEAD, signal.SIGTERM)  # nobody is out
             s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-            assert s.messages().count("is gone from the configuration while it is out") == 1
+            assert s.messages().count("was removed from the configuration while it is evicted") == 1
 
 
 # ---- who plays
@@ -119,7 +119,7 @@ def test_a_game_is_still_played_after_a_restart(world):
         s.start()
         s.wait(lambda: playing(s) == [game.pid])
         assert s.get("/api/v1/guard/games").json()["games"][0]["since_utc"][:16] == since[:16]
-        heard(s, f"process {game.pid} still plays")
+        heard(s, f"process {game.pid} is still registered as a game")
         s.until("evicted")
         time.sleep(1)  # more than the quiet time
         assert s.now() == "evicted" and len(w.acted()) == told and w.resident() == 0

@@ -140,7 +140,7 @@ def test_only_kinds_that_load_by_themselves_may_be_unloaded_for_idling(tmp_path)
     path.write_text('[[worker]]\nname = "v"\nkind = "vllm"\nidle_after = 60\n')
     done = support.gpuward("config", "check", str(path))
     assert done.returncode != support.OK
-    assert "does not load its model again when it is asked" in done.stdout + done.stderr
+    assert "does not load its model on the next request" in done.stdout + done.stderr
 
 
 # ---- caps

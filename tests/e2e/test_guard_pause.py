@@ -26,12 +26,12 @@ def s(world, workers):
 
 def test_while_it_is_paused_nobody_moves_and_the_status_says_why(world, workers, s):
     said = s.guard("pause", "--forever", "--reason", "a demonstration").stdout
-    assert "gpuward guard release ends it" in said
+    assert "to end this, run gpuward guard release" in said
     with Contender(world, 14 * GIB):
         s.wait(lambda: all("hold active masks contention" in s.worker(n)["why"] for n in ("a", "b")))
         assert all(w.acted() == [] for _, w in workers)
         table = s.guard("status").stdout
-        assert "active, for ever" in table and "hold active masks contention" in table
+        assert "active, no end" in table and "hold active masks contention" in table
         s.restart()  # it outlives the service
         s.wait(lambda: s.worker("a")["hold"] == "active")
         assert all(w.acted() == [] for _, w in workers)
@@ -42,7 +42,7 @@ def test_while_it_is_paused_nobody_moves_and_the_status_says_why(world, workers,
 
 def test_a_snooze_ends_by_itself(world, workers, s):
     began = time.monotonic()
-    assert "For 2 s only heat and faults move anybody" in s.guard("snooze", "1.5s").stdout
+    assert "For 2 s only heat and faults move workers" in s.guard("snooze", "1.5s").stdout
     left = s.worker("b")["hold_until_seconds"]
     assert 0 < left <= 1.5 if left is not None else time.monotonic() - began > 1.5
     with Contender(world, 14 * GIB):
@@ -53,7 +53,7 @@ def test_a_snooze_ends_by_itself(world, workers, s):
 
 
 def test_one_alone_can_be_snoozed(world, workers, s):
-    assert "b: asked to hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
+    assert "b: requested hold active for 10 min; its state is now active" in s.guard("snooze", "10m", "b").stdout
     assert (s.worker("a")["hold"], s.worker("b")["hold"]) == ("none", "active")
     with Contender(world, 14 * GIB):
         s.until("evicted", name="a")
@@ -70,9 +70,9 @@ def test_one_that_is_held_evicted_stays_so_and_that_is_told(world, workers, s):
 
 
 @pytest.mark.parametrize("words,why", [
-    (["pause"], "--forever"), (["pause", "--for", "1h", "--forever"], "--forever"), (["snooze"], "a time"),
+    (["pause"], "--forever"), (["pause", "--for", "1h", "--forever"], "--forever"), (["snooze"], "usage: gpuward guard snooze TIME"),
     (["snooze", "a"], "a time such as 30m"), (["snooze", "0s"], "a time such as 30m"),
-    (["snooze", "30m", "--for", "1h"], "--for means nothing"), (["pause", "a", "b", "--for", "1h"], "perhaps a WORKER"),
+    (["snooze", "30m", "--for", "1h"], "--for has no effect"), (["pause", "a", "b", "--for", "1h"], "usage: gpuward guard pause [WORKER]"),
     (["snoze", "30m"], "did you mean 'snooze'")])
 def test_without_an_end_or_with_a_wrong_word_it_is_refused(words, why):
     done = support.gpuward("guard", *words)

@@ -115,7 +115,7 @@ def killed(world, driver, tmp_path):
 def test_a_process_that_a_killed_service_put_away_comes_back(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         done = recover(s, driver)
-        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
         assert driver.state(p.pid) == 0
         assert driver.calls() == [f"{c} {p.pid}" for c in ("lock", "checkpoint", "restore", "unlock")]
         service.Service.wait(lambda: world.holds(p.pid) == 4 * GIB)
@@ -140,7 +140,7 @@ def test_one_that_is_known_by_its_pidfile_is_put_away_and_comes_back(world, driv
 def test_a_mistake_in_the_configuration_keeps_nobody_put_away(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         done = recover(s, driver, more="[log]\nlevle = 3\n")
-        assert (done.returncode, done.stdout) == (0, "of 1 processes none is put away any more\n"), done.stderr
+        assert (done.returncode, done.stdout) == (0, "all processes are restored (1)\n"), done.stderr
         assert driver.state(p.pid) == 0
         assert "note: the configuration has a mistake" in done.stderr and 'no such key "levle"' in done.stderr
 
@@ -149,7 +149,7 @@ def test_without_its_journal_nobody_is_said_to_be_back(world, driver, tmp_path):
     with killed(world, driver, tmp_path) as (s, p):
         done = recover(s, driver, more="[log\n")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "run it again when that is mended" in done.stderr
+        assert "fix the configuration and run this again" in done.stderr
         assert driver.state(p.pid) == 2
         assert recover(s, driver).returncode == 0
 
@@ -159,7 +159,7 @@ def test_where_there_is_no_room_it_stays_put_away(world, driver, tmp_path):
         with Contender(world, 21 * GIB):
             done = recover(s, driver, card=world)
             assert done.returncode == 1
-            assert f"process {p.pid} of worker w is still put away: it needs 4096 MiB on GPU-51" in done.stderr
+            assert f"process {p.pid} of worker w is not restored: it needs 4096 MiB on GPU-51" in done.stderr
             assert driver.state(p.pid) == 2
         done = recover(s, driver, card=world)
         assert done.returncode == 0, done.stderr
@@ -175,7 +175,7 @@ def test_one_that_is_back_makes_no_room_for_the_next(world, driver, tmp_path):
         record["put_away"].insert(0, [back.pid, ticks(back.pid)])
         change(s, record)
         r = recover(s, driver, card=world)
-        assert r.returncode != 0 and f"process {p.pid} of worker w is still put away: it needs" in r.stderr
+        assert r.returncode != 0 and f"process {p.pid} of worker w is not restored: it needs" in r.stderr
         assert driver.state(p.pid) != 0
 
 
@@ -188,7 +188,7 @@ def test_no_room_for_one_worker_is_no_reason_against_another(world, driver, tmp_
         with contextlib.closing(sqlite3.connect(s.state)) as db, db:
             db.execute("INSERT INTO document(kind, id, json) VALUES('guard', 'x', ?)", (json.dumps(record),))
         r = recover(s, driver, card=world)
-        assert "of worker w is still put away: it needs" in r.stderr and "of worker x" not in r.stderr
+        assert "of worker w is not restored: it needs" in r.stderr and "of worker x" not in r.stderr
         assert driver.state(p.pid) != 0
 
 
@@ -218,10 +218,10 @@ def test_where_no_driver_is_each_is_told_and_the_record_kept(world, driver, tmp_
         before = journal(s)
         done = recover(s)
         assert done.returncode == 1 and done.stdout == ""
-        assert f"process {p.pid} of worker w is still put away: " in done.stderr and "libcuda" in done.stderr
-        assert "1 of 1 processes are not back; the journal still names them" in done.stderr
+        assert f"process {p.pid} of worker w is not restored: " in done.stderr and "libcuda" in done.stderr
+        assert "1 of 1 processes are not restored" in done.stderr
         assert journal(s) == before and driver.state(p.pid) == 2
-        assert recover(s, driver).returncode == 0  # when that is mended
+        assert recover(s, driver).returncode == 0  # when that is fixed
         assert driver.state(p.pid) == 0
 
 
@@ -235,7 +235,7 @@ def test_one_that_the_driver_refuses_does_not_keep_the_others_back(world, driver
         done = recover(s, driver)
         (driver.path / str(other.pid)).write_text("0")
         assert done.returncode == 1
-        assert f"process {other.pid} of worker w is still put away: " in done.stderr
+        assert f"process {other.pid} of worker w is not restored: " in done.stderr
         assert driver.state(p.pid) == 0
 
 
@@ -246,8 +246,8 @@ def test_one_that_ended_or_whose_number_is_anothers_is_left_alone(world, driver,
         change(s, record)
         done = recover(s, driver)
         assert done.returncode == 0, done.stderr
-        assert done.stdout == (f"process {p.pid} of worker w ended, and its number is another process's now, which is left "
-                               f"alone: nothing to restore\nprocess {2 ** 22 + 1} of worker w ended: nothing to restore\n")
+        assert done.stdout == (f"process {p.pid} of worker w ended, and another process has its pid now: "
+                               f"nothing to restore\nprocess {2 ** 22 + 1} of worker w ended: nothing to restore\n")
         assert driver.state(p.pid) == 2  # not the one that was meant
 
 
@@ -273,7 +273,7 @@ def test_one_that_went_from_the_configuration_is_still_brought_back(world, drive
         with open(s.config, "w") as f:
             f.write(CONFIG[:CONFIG.index("[[worker]]")])
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "gpuward guard recover brings it back" in s.messages())
+        s.wait(lambda: "run gpuward guard recover to resume it" in s.messages())
         done = recover(s, driver)  # the service runs, and no longer knows the worker
         assert (done.returncode, done.stderr) == (0, "") and driver.state(p.pid) == 0
         assert s.get("/api/v1/events").status_code == 200 and s.stop() == 0
@@ -298,5 +298,5 @@ def test_a_client_of_mps_is_not_put_away(tmp_path, driver):
     with service.Service(scenario, config=CONFIG, token=True, env=driver.env) as s:
         s.wait(lambda: s.get("/api/v1/guard/workers/w").json().get("resident_bytes") == 10 * GIB)
         s.post("/api/v1/guard/workers/w/evict", token=True, json={})
-        s.wait(lambda: "a client of MPS cannot be put away" in s.get("/api/v1/guard/workers/w").text)
+        s.wait(lambda: "a client of MPS cannot be checkpointed" in s.get("/api/v1/guard/workers/w").text)
         assert driver.calls() == []

@@ -89,7 +89,7 @@ def test_a_worker_that_goes_while_it_is_out_is_told_of_and_comes_back_when_named
         s.guard("hold", "evicted", "ollama", "--for", "1h")
         s.until("evicted")
         give(s, without)
-        heard(s, "worker ollama is gone from the configuration while it is out (level 2)")
+        heard(s, "worker ollama was removed from the configuration while it is evicted (level 2)")
         s.wait(lambda: names(s) == [])
         assert worker.resident() == 0
         s.restart()  # what is kept of it outlives the service
@@ -105,7 +105,7 @@ def test_a_bad_file_changes_nothing(world, worker):
     with Guarded(world, text) as s:
         s.until("active")
         give(s, text.replace('kind = "ollama"', 'kind = "olama"'))
-        s.wait(lambda: "the old one stays in force" in s.messages())
+        s.wait(lambda: "the old one stays in use" in s.messages())
         assert "olama" in s.messages()
         with Contender(world, 8 * GIB):
             s.until("evicted")
@@ -167,7 +167,7 @@ resume_command = ["{hook}", "resume", "{holder.pid}"]
             s.guard("hold", "evicted", "w", "--for", "1h")
             s.wait(lambda: (tmp_path / "said").exists())
             give(s, text.replace('"resume"', '"other"'))
-            s.wait(lambda: "read anew" in s.messages())
+            s.wait(lambda: "was reloaded" in s.messages())
             assert not any("goes by the new configuration" in t for t in events(s))
             (tmp_path / "go").touch()
             heard(s, "goes by the new configuration")

@@ -180,7 +180,7 @@ def test_an_old_recording_needs_a_configuration(tmp_path):
     trace.write_text("begin\t3\t0\t2\nworker\t0\tollama\ngames\t5\t0\n")
     done = support.gpuward("guard", "replay", trace, env=support.environment(GPUWARD_CONFIG_ROOT=tmp_path / "none",
                                                                             HOME=tmp_path))
-    assert done.returncode == support.USAGE and "names no worker" in done.stderr
+    assert done.returncode == support.USAGE and "has no [[worker]]" in done.stderr
 
 
 def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  # noqa: F811
@@ -206,14 +206,14 @@ def test_looks_that_change_nothing_take_little_room(world, worker, tmp_path):  #
 
 
 # These change no decision.
-FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guard_free", "guard_reason_ends"}
+FETCHED = {"guard_next_order", "guard_next_decision", "guard_next_record", "guard_free", "guard_set_reason_end"}
 
 
 def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_each():
-    """A function of guard_feed.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
-    text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard_feed.h").read_text(), flags=re.S)
+    """A function of guard_input.h that changes the guard: the service calls it where it is recorded, a replay where it is read."""
+    text = re.sub(r"/\*.*?\*/", "", (support.TOP / "src/guard/guard_input.h").read_text(), flags=re.S)
     told = set(re.findall(r"\b(guard_\w+)\(\s*struct guard \*g\b", text)) - FETCHED
-    assert len(told) > 12 and "guard_foreign" in told
+    assert len(told) > 12 and "guard_set_foreign" in told
     callers = {}
     for layer in ("serve", "daemon", "cli"):
         for path in (support.TOP / "src" / layer).glob("*.c"):
@@ -221,5 +221,5 @@ def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_e
             for name in told & set(re.findall(r"\b(guard_\w+)\(", code)):
                 callers.setdefault(name, set()).add(path.name)
     # A guard that goes on where another was is made by whoever reads alone.
-    assert callers.pop("guard_number_from") == {"guard_trace_read.c"}
-    assert callers == {name: {"guard_recorder.c", "guard_trace_read.c"} for name in told - {"guard_number_from"}}
+    assert callers.pop("guard_set_last_id") == {"guard_trace_read.c"}
+    assert callers == {name: {"guard_recorder.c", "guard_trace_read.c"} for name in told - {"guard_set_last_id"}}

@@ -68,7 +68,7 @@ def test_a_game_starts_all_the_same_where_it_is_said_so(served, home, size, ther
     done = as_user(home, "run", "--vram", size, "--anyway", "--", "sh", "-c", "echo played ${GPUWARD_GPU-nowhere}; exit 7",
                    code=7, address=served.url if there else None)
     assert done.stdout == "played nowhere\n"
-    assert why in done.stderr and "sh is started all the same (--anyway)" in done.stderr
+    assert why in done.stderr and "starting sh nevertheless (--anyway)" in done.stderr
 
 
 def test_with_the_token_in_a_file_of_their_own_a_user_has_the_right(served, home):
@@ -82,6 +82,6 @@ def test_with_the_token_in_a_file_of_their_own_a_user_has_the_right(served, home
     done = as_user(home, "run", "--vram", "16G", "--", "sh", "-c", "echo played on $GPUWARD_GPU", address=served.url)
     assert done.stdout.startswith("played on GPU-") and done.stderr == ""
     told = as_user(home, "guard", "game", "start", "--pid", os.getpid(), address=served.url)
-    assert "workers leave until" in told.stdout
+    assert "workers stay off the GPUs until" in told.stdout
     told = as_user(home, "guard", "game", "end", "--pid", os.getpid(), address=served.url)
-    assert told.stdout == f"the game of process {os.getpid()} is over\n"
+    assert told.stdout == f"the game of process {os.getpid()} has ended\n"

@@ -48,9 +48,9 @@ def test_a_reservation_a_hold_and_hours_say_who_and_until_when(world, worker):
         text = explained(s, "or its time is over")
         assert re.search(r"Next possible change by itself: in (10|9|8) min\.", text), text
         s.guard("hold", "evicted", "ollama", "--for", "1h")
-        left = r"(1 h|5\d min) more"
-        assert re.search(f"evicted, {left}", s.guard("status").stdout)
-        assert re.search(rf"Override: it is held evicted for {left}\.", explained(s, "Reason against it: manual"))
+        left = r"(1 h|5\d min)"
+        assert re.search(f"evicted, {left} left", s.guard("status").stdout)
+        assert re.search(rf"Override: it is held evicted for {left} more\.", explained(s, "Reason against it: manual"))
     with Guarded(world, configure(("ollama", worker), more=hours)) as s:
         s.until("evicted")
         assert reason(s, "schedule")["evidence"] == "in its quiet hours, daily 00:00-24:00"
@@ -83,7 +83,7 @@ def test_a_dry_run_says_would_be_and_tells_the_memory_that_is_held(world, worker
     with Guarded(world, configure(("ollama", worker), mode="dry-run")) as s:
         s.until("active")
         said = s.guard("evict", "ollama").stdout
-        assert said.endswith(" (mode dry-run: nothing is done)\n"), said
+        assert said.endswith(" (mode dry-run: the worker is not moved)\n"), said
         s.until("evicted")
         table = s.guard("status").stdout
         assert "would be: evicted" in table and "10.0 GiB" in table and "10240 MiB would be free" in table
@@ -100,8 +100,8 @@ def test_simulated_gpus_that_nobody_asked_to_act_on_are_told(world, worker):
     text = configure(("ollama", worker)).replace("simulated = true\n", "")
     with Guarded(world, text) as s:
         s.until("active")
-        assert "Simulated GPUs: what is decided is told, and nothing is done (simulated = true" in s.guard("status").stdout
-        assert "(simulated GPUs: nothing is done)" in s.guard("evict", "ollama").stdout
+        assert "Simulated GPUs: decisions are recorded, but no worker is moved (to change that, set simulated = true" in s.guard("status").stdout
+        assert "(simulated GPUs: the worker is not moved)" in s.guard("evict", "ollama").stdout
         s.until("evicted")
         assert "would be: evicted" in s.guard("status").stdout and worker.acted() == []
 
@@ -127,13 +127,13 @@ def test_a_worker_that_there_is_not(world, worker):
         s.until("active")
         done = s.guard("status", "olama", code=support.FAILED)
         assert 'there is no worker "olama"; did you mean "ollama"?' in done.stderr and done.stdout == ""
-        assert "does not know 'foo'" in s.guard("foo", code=support.USAGE).stderr
+        assert "unknown subcommand 'guard foo'" in s.guard("foo", code=support.USAGE).stderr
         assert json.loads(s.guard("learn", "--json", "--for", "1s", "--quiet").stdout)["rules"] == []
         done = s.cli("run", "--vram", "1G", "--gpu", "5", "--", "true", code=support.FAILED)
         assert f"there is GPU 0 ({UUID})" in done.stderr
     with Guarded(world, '[guard]\nmode = "enforce"\n') as s:
         s.wait(lambda: s.get("/api/v1/guard").status_code == 200)
-        assert s.guard("status").stdout == "No [[worker]] is configured: nobody is guarded.\n"
+        assert s.guard("status").stdout == "No [[worker]] is configured, so the guard has nothing to move.\n"
 
 
 def test_recover_tells_it_in_json(tmp_path):
@@ -163,6 +163,6 @@ def test_a_token_of_another_service_is_in_nobodys_way(world, worker, tmp_path):
             return done
         assert "ollama" in ask(s.url, "status").stdout
         assert "This service has no token" in ask(s.url, "evict", "ollama", code=support.FAILED).stderr
-        assert ("(set token_file in [service], or ask over a UNIX socket as root)"
+        assert ("(set token_file in [service], or use a UNIX socket as root)"
                 in ask(s.url, "evict", "ollama", code=support.FAILED, named=False).stderr)
-        assert "asked to hold" in ask(sock, "hold", "active", "ollama", "--forever").stdout
+        assert "requested hold" in ask(sock, "hold", "active", "ollama", "--forever").stdout

@@ -203,3 +203,23 @@ def test_the_installed_program_takes_its_simulator_from_the_environment(installe
     doc = json.loads(done.stdout)
     assert doc["count"] == 2
     assert doc["source"]["nvml_library"] == str(sim)
+
+
+@plain
+@pytest.mark.skipif(not shutil.which("abidw"), reason="no libabigail here")
+def test_a_change_of_the_abi_is_noticed(tmp_path):
+    changes = {
+        "a member of a struct": ("libgpuward.abi", r"var-decl name='anchor_ratio'", "var-decl name='anchor'"),
+        "a size of a struct": ("libgpuward.abi", r"(class-decl name='gw_energy' size-in-bits)='\d+'", r"\1='64'"),
+        "a number of an enum": ("numbers", r"^GW_E_STATE 12$", "GW_E_STATE 13"),
+        "a function": ("libgpuward.abi", r"elf-symbol name='gw_version'", "elf-symbol name='gw_edition'"),
+    }
+    for what, (name, old, new) in changes.items():
+        for path in (TOP / "tests" / "abi" / "libgpuward.abi", TOP / "tests" / "abi" / "numbers"):
+            shutil.copy(path, tmp_path)
+        changed, count = re.subn(old, new, (tmp_path / name).read_text(), flags=re.M)
+        assert count, what
+        (tmp_path / name).write_text(changed)
+        done = subprocess.run([TOP / "tests" / "abi" / "library", LIBRARY], capture_output=True, text=True,
+                              env=environment(GPUWARD_ABI=tmp_path))
+        assert done.returncode == 1 and "CONTRIBUTING.md" in done.stdout, what

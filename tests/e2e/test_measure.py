@@ -711,11 +711,11 @@ def test_who_belongs_to_the_command_is_no_stranger(measure, scenario):
     (["--baseline=maybe", "--", "true"], "--baseline takes auto, new, kept or none"),
     (["--label=x"], "a command is missing"),
     (["--lable=x", "--", "true"], "did you mean '--label'"),
-    (["--simulate", "idle-h200", "--", "true"], "the value of --simulate stands after '=': --simulate=idle-h200"),
-    (["--simulate", "idle-h200", "true"], "the value of --simulate stands after '='"),
-    (["--simulate", "h200", "--", "true"], "the value of --simulate stands after '='"),
-    (["--simulate", "--baseline", "new", "--", "true"], "the value of --baseline stands after '=': --baseline=new"),
-    (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51': too short"),
+    (["--simulate", "idle-h200", "--", "true"], "to give it to --simulate, write --simulate=idle-h200"),
+    (["--simulate", "idle-h200", "true"], "to give it to --simulate, write --simulate="),
+    (["--simulate", "h200", "--", "true"], "to give it to --simulate, write --simulate="),
+    (["--simulate", "--baseline", "new", "--", "true"], "to give it to --baseline, write --baseline=new"),
+    (["--simulate", "--gpu", "GPU-51", "--", "true"], "--gpu 'GPU-51' is too short"),
 ])
 def test_wrong_usage_runs_nothing(words, told):
     done = gpuward("measure", "--simulate=idle-h200", *words)

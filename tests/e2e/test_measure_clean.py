@@ -281,7 +281,7 @@ def test_a_guard_that_does_not_act(tmp_path):
 
 def test_without_a_token_it_is_refused(s):
     said = refused(s, token=False)
-    assert "worker ollama cannot be held off: the service refuses: " in said and "--token-file names a file" in said
+    assert "worker ollama cannot be held off: the service refuses: " in said and "with --token-file" in said
 
 
 def test_a_service_that_does_not_know_the_gpu_is_another_machines(s):

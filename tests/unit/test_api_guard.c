@@ -2,7 +2,7 @@
  * refused.  tests/e2e/test_guard_api.py asks the whole service. */
 #include "api_fixture.h"
 
-#include "guard/guard_feed.h"
+#include "guard/guard_input.h"
 #include "serve/guard_view.h"
 
 #include <limits.h>
@@ -73,7 +73,7 @@ static void look(void)
 	struct guard_order o;
 
 	w.scene.gpu[0].free_bytes = w.scene.gpu[0].total_bytes - w.scene.gpu[0].used_bytes;
-	guard_look(w.guard, &w.scene);
+	guard_observe(w.guard, &w.scene);
 	while (guard_next_decision(w.guard, &d)) {
 		w.ring[w.view.decisions++] =
 			(struct guard_view_decision){ w.view.decisions, w.scene.wall_ns, d };
@@ -98,7 +98,7 @@ static void world(const char *guest)
 
 /* ---- the engine of it ---- */
 
-static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t ttl,
+static int guard_asked(void *engine, int worker, enum guard_request what, uint64_t ttl,
 		       const struct guard_asker *by, char *message, size_t size)
 {
 	assert_ptr_equal(engine, &w);
@@ -106,8 +106,8 @@ static int guard_asked(void *engine, int worker, enum guard_ask what, uint64_t t
 	int err;
 
 	snprintf(w.who, sizeof(w.who), "%s", by->who);
-	guard_for(w.guard, by->uid);
-	err = guard_ask(w.guard, worker, what, ttl, now(), message, size);
+	guard_set_requester(w.guard, by->uid);
+	err = guard_request(w.guard, worker, what, ttl, now(), message, size);
 	assert_int_equal(guard_status(w.guard, 0, &s), 0);
 	if (!err && !guard_operation_running(&w.operations, "ollama", what))
 		guard_operation_begin(&w.operations, ++w.events, "ollama", what, &s,
@@ -130,7 +130,7 @@ static int reserved(void *engine, uint64_t id, char *message, size_t size)
 {
 	(void)engine;
 	world(NULL);
-	return guard_reserved(w.guard, id, message, size);
+	return guard_reservation_ready(w.guard, id, message, size);
 }
 
 static void release_room(void *engine, uint64_t id)
@@ -489,7 +489,7 @@ static void explain_names_the_game(void **state)
 
 	(void)state;
 	begin_guard(GUARD_ENFORCE);
-	guard_games(w.guard, 1);
+	guard_set_games(w.guard, 1);
 	w.view.games = games;
 	for (unsigned i = 0; i < 20; i++) {
 		clock_sleep_until(&sim.clock, now() + 100 * NS_PER_MS);

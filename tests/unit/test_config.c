@@ -167,7 +167,7 @@ static const struct {
 	{ "[service]\nlisten = [1]\n",
 	  "2:11: listen must be an array of strings: write \"1\", in quotes\n" },
 	{ "[service]\nlisten = [\"127.0.0.1:1\", true]\n",
-	  "2:26: listen must be an array of strings, and this is a boolean\n" },
+	  "2:26: listen must be an array of strings, but has a boolean\n" },
 	{ "[guard]\nenabled = true\n",
 	  "2:1: no such key \"enabled\" in [guard]; the guard is switched by mode = " },
 	{ "[service]\nenabled = true\n",
@@ -220,9 +220,9 @@ static const struct {
 	{ "[service]\nunix_mode = \"1777\"\n", "2:1: unix_mode must be octal" },
 	{ "[service]\nunix_mode = \"\"\n", "2:1: unix_mode must be octal" },
 	{ "[service]\nconnections = 10\nstreams = 11\n",
-	  "3:1: streams (11) are connections too: they must be at most connections (10)" },
+	  "3:1: streams (11) must not exceed connections (10)" },
 	{ "[service]\nconnections = 10\n",
-	  "2:1: streams (1024) are connections too: they must be at most connections (10)" },
+	  "2:1: streams (1024) must not exceed connections (10)" },
 	{ "[device]\nenable_nvml = false\nrequire_nvml = true\n",
 	  "3:1: require_nvml is true and enable_nvml is false; they exclude each other" },
 	{ "[service]\norigins = [\"*\"]\n",
@@ -231,7 +231,7 @@ static const struct {
 	  "2:1: origins: \"http://a/b\": an origin is scheme, host and port" },
 	{ "[service]\nhosts = [\"a:80\"]\n",
 	  "2:1: hosts: \"a:80\": write the host name alone" },
-	{ "[service]\nhosts = [\"a\", \"A\"]\n", "2:1: hosts: \"A\" stands twice" },
+	{ "[service]\nhosts = [\"a\", \"A\"]\n", "2:1: hosts: \"A\" is listed twice" },
 	{ "[service\n", "1:9: " },
 	{ "[gpu]\nlevel = 1\n", "2:1: \"level\" belongs in [log]" },
 	{ "[gpu]\nrequire_nvm = true\n",
@@ -435,9 +435,8 @@ static void unknown_variables_warn_and_those_of_others_do_not(void **state)
 	assert_string_equal(p->message, "");
 	setenv("GPUWARD_LISEN", "x", 1);
 	assert_int_equal(load(p), 0);
-	assert_string_equal(p->message,
-			    "GPUWARD_LISEN: warning: no such setting: it is ignored; "
-			    "did you mean \"GPUWARD_LISTEN\"?");
+	assert_string_equal(p->message, "GPUWARD_LISEN: warning: unknown setting, ignored; "
+					"did you mean \"GPUWARD_LISTEN\"?");
 }
 
 static void flags_are_named_when_wrong_and_lists_go_on(void **state)
@@ -476,7 +475,7 @@ static void a_file_that_everybody_may_write_warns(void **state)
 	snprintf(path, sizeof(path), "%s/" ETC, p->tree.path);
 	assert_int_equal(chmod(path, 0666), 0);
 	assert_int_equal(load(p), 0);
-	assert_non_null(strstr(p->message, ": warning: everybody may write this file"));
+	assert_non_null(strstr(p->message, ": warning: every user can write this file"));
 }
 
 static void an_address_that_will_be_refused_warns(void **state)
@@ -489,7 +488,7 @@ static void an_address_that_will_be_refused_warns(void **state)
 	for (unsigned i = 0; i < 3; i++) {
 		setenv("GPUWARD_LISTEN", exposed[i], 1);
 		assert_int_equal(load(p), 0);
-		assert_non_null(strstr(p->message, "can be reached from other machines"));
+		assert_non_null(strstr(p->message, "is reachable from other machines"));
 	}
 	assert_int_equal(load_text(p, "[service]\ninsecure = true\n"), 0);
 	assert_string_equal(p->message, "");

@@ -2,7 +2,6 @@
 #include "cli/counter.h"
 #include "cli/counter_text.h"
 #include "cli/counter_url.h"
-#include "cli/lookup.h"
 
 #include "base/clock.h"
 
@@ -13,6 +12,7 @@
 
 #include <gpuward.h>
 #include <math.h>
+#include <netdb.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
@@ -120,7 +120,8 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		{ "{\"n\":\"5\"}", "n", NAN, "its answer is JSON and has no number at 'n'" },
 		{ "{\"n\":{}}", "n", NAN, "its answer is JSON and has no number at 'n'" },
 		{ "{\"n\":5}", "m.n", NAN, "its answer is JSON and has no number at 'm.n'" },
-		{ "{\"n\":5", "n", NAN, "the answer is no JSON" },
+		{ "{\"n\":5", "n", NAN,
+		  "the answer is not JSON: line 1, column 6: '}' expected near end of file" },
 		{ "{\"n\":5}", NULL, NAN,
 		  "its answer is JSON: name the number behind the URL, as in "
 		  "URL#usage.tokens" },
@@ -361,22 +362,21 @@ static bool yes(void *arg)
 static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **state)
 {
 	unsigned asked = 0;
-	struct deadline_wait_asker asker = { yes, &asked, -1 };
+	struct deadline_stop stop = { yes, &asked, -1 };
 	uint64_t begin = clock_mono_ns(clock_real());
-	struct deadline_wait p;
+	struct deadline p;
 	int fds[2];
 
 	(void)state;
 	assert_int_equal(pipe(fds), 0);
-	deadline_wait_begin(&p, 1000000, NULL);
-	assert_int_equal(deadline_wait_wait(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
-	deadline_wait_begin(&p, 3600 * NS_PER_S, &asker);
-	assert_int_equal(deadline_wait_wait(&p, fds[0], POLLIN), -GW_E_STATE);
+	deadline_init(&p, 1000000, NULL);
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
+	deadline_init(&p, 3600 * NS_PER_S, &stop);
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), -GW_E_STATE);
 	assert_int_equal(asked, 1);
-	deadline_wait_begin(&p, 3600 * NS_PER_S, &asker);
+	deadline_init(&p, 3600 * NS_PER_S, &stop);
 	assert_int_equal(write(fds[1], "x", 1), 1);
-	assert_int_equal(deadline_wait_wait(&p, fds[0], POLLIN),
-			 0); /* it is there: it is taken */
+	assert_int_equal(deadline_poll(&p, fds[0], POLLIN), 0); /* it is there: it is taken */
 	assert_true(clock_mono_ns(clock_real()) - begin < 600 * NS_PER_S);
 	close(fds[0]);
 	close(fds[1]);
@@ -385,21 +385,21 @@ static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **
 static void a_name_is_looked_up_without_waiting_for_ever(void **state)
 {
 	struct addrinfo *list = NULL;
-	struct deadline_wait p;
+	struct deadline p;
 
 	(void)state;
-	deadline_wait_begin(&p, 0, NULL);
-	assert_int_equal(lookup("127.0.0.1", "80", &p, &list), 0); /* takes no time */
+	deadline_init(&p, 0, NULL);
+	assert_int_equal(client_resolve("127.0.0.1", "80", &p, &list), 0); /* takes no time */
 	freeaddrinfo(list);
 	for (unsigned i = 0; i < 8; i++) { /* in time or left behind, as it happens */
-		int err = lookup("localhost", "80", &p, &list);
+		int err = client_resolve("localhost", "80", &p, &list);
 
 		assert_true(err == 0 || err == -GW_E_TIMEOUT);
 		if (!err)
 			freeaddrinfo(list);
 	}
-	deadline_wait_begin(&p, 60 * NS_PER_S, NULL);
-	assert_int_equal(lookup("localhost", "80", &p, &list), 0);
+	deadline_init(&p, 60 * NS_PER_S, NULL);
+	assert_int_equal(client_resolve("localhost", "80", &p, &list), 0);
 	freeaddrinfo(list);
 }
 

@@ -203,7 +203,7 @@ static void swap_settings(void)
 /* Everything that it can be told, once at least. */
 static void tell_everything(void)
 {
-	const struct guard_room room = {
+	const struct guard_reservation room = {
 		.id = 7, .gpu = "GPU-0", .bytes = 5 * GIB, .until_ns = UINT64_MAX
 	};
 	char message[200];
@@ -218,13 +218,14 @@ static void tell_everything(void)
 	guard_service_foreign(&g, "GPU-0", "another gpuward");
 	fetch();
 	guard_service_for(&g, 1000);
-	assert_int_equal(guard_service_operation(&g, 0, ASK_EVICT, 0, message, sizeof(message)),
-			 0);
+	assert_int_equal(
+		guard_service_operation(&g, 0, REQUEST_EVICT, 0, message, sizeof(message)), 0);
 	run_for(10 * S);
 	guard_service_foreign(&g, "GPU-0", NULL);
 	run_for(10 * S);
 	assert_int_equal(
-		guard_service_operation(&g, 0, ASK_RELEASE, 0, message, sizeof(message)), 0);
+		guard_service_operation(&g, 0, REQUEST_RELEASE, 0, message, sizeof(message)),
+		0);
 	run_for(60 * S);
 	guard_service_for(&g, 1001);
 	assert_int_equal(guard_service_reserve(&g, NULL, 6 * GIB, 0, 0, &id), 0);
@@ -248,14 +249,15 @@ static void tell_everything(void)
 	guard_service_economy(&g, 0, UINT64_MAX, 43, 2000);
 	run_for(60 * S);
 	guard_service_for(&g, 1000); /* he did once this hour */
-	assert_int_equal(guard_service_operation(&g, 0, ASK_EVICT, 0, message, sizeof(message)),
-			 -GW_E_PERM);
+	assert_int_equal(
+		guard_service_operation(&g, 0, REQUEST_EVICT, 0, message, sizeof(message)),
+		-GW_E_PERM);
 	guard_service_games(&g, 1);
 	run_for(10 * S);
 	guard_service_games(&g, 0);
 	run_for(5 * S);
 	guard_service_stop(&g);
-	assert_true(guard_returning(g.guard) > 0);
+	assert_true(guard_unsettled_count(g.guard) > 0);
 	fetch();
 	assert_true(seen.says > 30);
 	assert_int_equal(seen.told, 0);

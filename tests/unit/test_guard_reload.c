@@ -57,7 +57,7 @@ void guard_settings_done(struct guard_settings *s)
 	seen.freed++;
 }
 
-void guard_counts_load(struct tally *t, struct store *store, const struct policy *p)
+void guard_counts_load(struct guard_counters *t, struct store *store, const struct policy *p)
 {
 	(void)t;
 	(void)store;
@@ -70,7 +70,8 @@ int guard_service_change(struct guard_service *x, const struct guard_settings *n
 	if (seen.change_err)
 		return seen.change_err;
 	seen.changes++;
-	return guard_swap(o.g, &next->policy, r->record, r->count, guarding_time_ns(x));
+	return guard_change_policy(o.g, &next->policy, r->record, r->count,
+				   guarding_time_ns(x));
 }
 
 void guard_service_record_open(struct guard_service *x)
@@ -160,7 +161,7 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 }
 
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *s,
-			 struct beside_parts **ret)
+			 struct guard_inputs_parts **ret)
 {
 	(void)b;
 	(void)s;
@@ -168,13 +169,13 @@ int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settin
 	return 0;
 }
 
-void guard_inputs_change(struct guard_inputs *b, struct beside_parts *p)
+void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p)
 {
 	(void)b;
 	(void)p;
 }
 
-void guard_inputs_parts_free(struct beside_parts *p)
+void guard_inputs_parts_free(struct guard_inputs_parts *p)
 {
 	(void)p;
 }
@@ -194,7 +195,7 @@ static void begin(void)
 	g.settings = calloc(1, sizeof(*g.settings));
 	g.settings->policy = o.p;
 	g.guard = o.g;
-	g.looker = (struct scene_thread *)&g; /* nobody looks into it */
+	g.scenes = (struct scene_thread *)&g; /* nobody looks into it */
 	g.config.clock = &stepped.clock;
 }
 
@@ -240,7 +241,7 @@ static void another_configuration_comes_at_once_where_nothing_is_under_way(void 
 	assert_string_equal(seen.forgotten, "w0");
 	assert_int_equal(guard_status(g.guard, 0, &s), 0);
 	assert_int_equal(s.state, STATE_ACTIVE); /* w1, as it was */
-	assert_non_null(strstr(seen.text, "1 worker, 0 new, 1 gone"));
+	assert_non_null(strstr(seen.text, "1 worker, 0 added, 1 removed"));
 	assert_int_equal(seen.freed, 0); /* a thread may still read the old one */
 	pass(S);
 	assert_int_equal(seen.freed, 0);
@@ -268,7 +269,7 @@ static void it_waits_for_an_order_and_holds_others_back_for_a_while(void **state
 	pass(S);
 	assert_false(guard_reload_waits(&g)); /* ... but somebody may need a GPU */
 	assert_int_equal(seen.told, 1);
-	assert_non_null(strstr(seen.text, "still goes by the old configuration"));
+	assert_non_null(strstr(seen.text, "still uses the old configuration"));
 	pass(60 * S);
 	assert_int_equal(seen.told, 1);
 	seen.idle = true;
@@ -313,7 +314,7 @@ static void one_that_cannot_be_had_leaves_the_old_one(void **state)
 	assert_int_equal(seen.freed, 1);
 	assert_null(seen.looks_by);
 	assert_string_equal(seen.forgotten, "");
-	assert_non_null(strstr(seen.text, "stays with the old configuration"));
+	assert_non_null(strstr(seen.text, "keeps the old configuration"));
 	end();
 }
 
@@ -321,7 +322,7 @@ static void who_is_gone_while_it_is_out_is_kept_and_told_of(void **state)
 {
 	(void)state;
 	begin();
-	world_ask(&o, 0, ASK_EVICT, 0);
+	world_ask(&o, 0, REQUEST_EVICT, 0);
 	world_run(&o, 20 * S);
 	clock_step(&stepped, 20 * S);
 	give(1);
@@ -347,7 +348,7 @@ static void who_is_missing_in_the_file_is_told_of_while_it_may_live(void **state
 		{ "c", "ollama", 0, true, NULL },
 		{ "d", "systemd", 0, true, NULL },
 		{ "d", "systemd", INT32_MAX, false, "start its unit" },
-		{ "e", "signal", 0, false, "send it its resume_signal" },
+		{ "e", "signal", 0, false, "send its resume_signal" },
 		{ "f", "checkpoint", 0, false, "gpuward guard recover" },
 		{ "g", "", 0, false, "by hand" },
 	};

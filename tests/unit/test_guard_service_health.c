@@ -47,14 +47,14 @@ void guard_service_reason(struct guard_service *x, const char *uuid, enum guard_
 			  bool on, const char *why, uint64_t now)
 {
 	(void)x;
-	guard_reason_set(o.g, uuid, r, on, why, now);
+	guard_set_reason(o.g, uuid, r, on, why, now);
 }
 
 void guard_service_reason_ends(struct guard_service *x, const char *uuid, enum guard_reason r,
 			       const char *clears, uint64_t clears_ns)
 {
 	(void)x;
-	guard_reason_ends(o.g, uuid, r, clears, clears_ns);
+	guard_set_reason_end(o.g, uuid, r, clears, clears_ns);
 }
 
 void guard_service_heat(struct guard_service *x, const char *uuid, unsigned heat,
@@ -62,13 +62,13 @@ void guard_service_heat(struct guard_service *x, const char *uuid, unsigned heat
 {
 	(void)x;
 	(void)now;
-	guard_heat(o.g, uuid, heat, why);
+	guard_set_heat(o.g, uuid, heat, why);
 }
 
 int guard_service_trust(struct guard_service *x, const char *uuid, uint64_t now)
 {
 	(void)x;
-	return guard_trust(o.g, uuid, now);
+	return guard_trust_gpu(o.g, uuid, now);
 }
 
 void guard_service_pump(struct guard_service *x)
@@ -124,7 +124,7 @@ static int begin(void **state)
 	health_options_init(&settings.health);
 	g.settings = &settings;
 	g.guard = o.g;
-	g.config.tell = tell;
+	g.config.emit = tell;
 	snprintf(g.uuid[0], sizeof(g.uuid[0]), "GPU-0");
 	return 0;
 }
@@ -156,11 +156,11 @@ static void xid(unsigned number, bool past)
 	guard_service_pump(&g);
 }
 
-static struct guard_why why(enum guard_reason r)
+static struct guard_explanation why(enum guard_reason r)
 {
-	struct guard_why ret;
+	struct guard_explanation ret;
 
-	assert_true(guard_why(o.g, 0, r, &ret));
+	assert_true(guard_explain(o.g, 0, r, &ret));
 	return ret;
 }
 
@@ -247,7 +247,7 @@ static void people_are_told_once_for_each_level(void **state)
 	ticks(5);
 	assert_int_equal(told.events, 1);
 	assert_string_equal(told.severity, "warning");
-	assert_non_null(strstr(told.text, "GPU is not quite well: A memory row waits"));
+	assert_non_null(strstr(told.text, "GPU is degraded: A memory row waits"));
 	assert_null(strstr(told.text, ".."));
 	xid(79, false);
 	ticks(5);

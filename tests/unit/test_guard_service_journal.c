@@ -262,7 +262,7 @@ static void begin(unsigned level)
 	settings.policy = o.p;
 	g.settings = &settings;
 	g.guard = o.g;
-	g.config.tell = tell;
+	g.config.emit = tell;
 	g.config.clock = &world_clock;
 	guard_counts_load(&g.tally, NULL, &o.p);
 }
@@ -279,7 +279,7 @@ static void run_for(uint64_t ns)
 		for (unsigned i = 0; i < n; i++)
 			guard_outcome(o.g, &done[i], o.now);
 		world_scene(&o);
-		guard_look(o.g, &o.s);
+		guard_observe(o.g, &o.s);
 		guard_service_pump(&g);
 	}
 }
@@ -296,7 +296,7 @@ static void nothing_above_level_2_is_done_whose_record_found_no_place(void **sta
 	assert_true(disk.refused > 0);
 	assert_int_equal(disk.highest, 2);
 	assert_true(o.w[0].alive);
-	assert_int_not_equal(g.unkept, 0);
+	assert_int_not_equal(g.unsaved, 0);
 	world_done(&o);
 }
 
@@ -314,7 +314,7 @@ static void a_record_that_found_no_place_is_kept_later_and_then_orders_go_on(voi
 	disk.full = false;
 	run_for(120 * S);
 	assert_true(disk.kept > kept);
-	assert_int_equal(g.unkept, 0);
+	assert_int_equal(g.unsaved, 0);
 	assert_int_equal(disk.highest, 4);
 	assert_false(o.w[0].alive);
 	world_done(&o);
@@ -408,8 +408,8 @@ static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **
 	run_for(S);
 	assert_string_equal(g.view.journal, "ok");
 	disk.fails = true;
-	assert_int_equal(guard_ask(o.g, 0, ASK_HOLD_EVICTED, UINT64_MAX, o.now, message,
-				   sizeof(message)),
+	assert_int_equal(guard_request(o.g, 0, REQUEST_HOLD_EVICTED, UINT64_MAX, o.now, message,
+				       sizeof(message)),
 			 0);
 	guard_service_pump(&g);
 	assert_non_null(strstr(g.view.journal, "cannot be written"));
@@ -468,14 +468,14 @@ static void what_a_worker_did_that_is_gone_is_still_counted(void **state)
 		p->worker[0].name = name;
 		guard_counts_load(&g.tally, NULL, p);
 		guard_counts_add(&g.tally, NULL, name, &d);
-		assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
+		assert_int_equal(counters_evictions(counters_find(&g.tally, name)->cell), 1);
 	}
 	assert_int_equal(g.tally.workers, 1);
-	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	assert_int_equal(counters_evictions(g.tally.all), POLICY_WORKERS + 8);
 	snprintf(name, sizeof(name), "gone0"); /* it comes again */
 	guard_counts_load(&g.tally, NULL, p);
-	assert_int_equal(tally_evictions(tally_find(&g.tally, name)->cell), 1);
-	assert_int_equal(tally_evictions(g.tally.all), POLICY_WORKERS + 8);
+	assert_int_equal(counters_evictions(counters_find(&g.tally, name)->cell), 1);
+	assert_int_equal(counters_evictions(g.tally.all), POLICY_WORKERS + 8);
 	free(p);
 	world_done(&o);
 }

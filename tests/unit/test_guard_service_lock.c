@@ -111,7 +111,8 @@ static void another_that_acts_is_told_of_once_and_asked_again_every_five_seconds
 	look_after(NS_PER_S);
 	assert_int_equal(seen.told_foreign, 2);
 	assert_string_equal(seen.foreign[0], "");
-	assert_string_equal(seen.text, "nobody else guards GPU-0 any more: this one does");
+	assert_string_equal(seen.text,
+			    "no other gpuward guards GPU-0 any more; this one takes over");
 	guard_service_lock_close(&g);
 }
 
@@ -125,7 +126,7 @@ static void where_no_lock_can_be_made_it_acts_and_says_so_once(void **state)
 	assert_int_equal(seen.tries, 8);
 	assert_int_equal(seen.told, 1);
 	assert_int_equal(seen.told_foreign, 0);
-	assert_non_null(strstr(seen.text, "no lock can be made"));
+	assert_non_null(strstr(seen.text, "cannot create a lock"));
 }
 
 static void who_only_observes_lets_go_of_what_it_has(void **state)

@@ -54,7 +54,7 @@ static void what_is_written_is_read(void **state)
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
 	scene_write(&out, s);
-	guard_trace_ask(&out, 0, ASK_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
+	guard_trace_ask(&out, 0, REQUEST_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
 	guard_trace_outcome(
 		&out, &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" }, 0,
 		2 * SECOND);
@@ -89,7 +89,7 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
 	struct guard_trace *t;
-	struct guard_room room;
+	struct guard_reservation room;
 	struct buf out;
 
 	(void)state;
@@ -108,9 +108,9 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 	guard_trace_release(&out, 2, 4 * SECOND); /* of the run before */
 	assert_int_equal(guard_trace_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
-	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
-	assert_true(guard_room(guard_trace_guard(t), 1, &room));
+	assert_true(guard_reservation_at(guard_trace_guard(t), 1, &room));
 	assert_int_equal(room.id, 102);
 	guard_trace_free(t);
 	buf_done(&out);
@@ -128,7 +128,7 @@ static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
 	struct guard_trace *t;
-	struct guard_room room;
+	struct guard_reservation room;
 	struct buf out;
 
 	(void)state;
@@ -145,9 +145,9 @@ static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
 	assert_int_equal(feed(t, out.p), 0);
 	for (size_t i = 0; i < COUNT(lines); i++)
 		assert_int_equal(guard_trace_line(t, lines[i]), 0);
-	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
-	assert_true(guard_room(guard_trace_guard(t), 1, &room));
+	assert_true(guard_reservation_at(guard_trace_guard(t), 1, &room));
 	assert_int_equal(room.id, 2);
 	guard_trace_free(t);
 	buf_done(&out);
@@ -168,8 +168,8 @@ static void what_a_run_begins_with_is_told_before_the_first_look(void **state)
 	};
 	struct policy *p = calloc(1, sizeof(*p));
 	struct guard_trace *t;
-	struct guard_room room;
-	struct guard_told told;
+	struct guard_reservation room;
+	struct guard_gpu_inputs told;
 
 	(void)state;
 	make_policy(p);
@@ -178,20 +178,20 @@ static void what_a_run_begins_with_is_told_before_the_first_look(void **state)
 	for (size_t i = 0; i < COUNT(lines); i++)
 		assert_int_equal(guard_trace_line(t, lines[i]), 0);
 	assert_int_equal(guard_last_id(guard_trace_guard(t)), 9);
-	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
 	assert_int_equal(room.id, 7);
 	assert_int_equal(room.pid, 4711);
-	assert_true(guard_told(guard_trace_guard(t), 0, &told));
+	assert_true(guard_gpu_inputs(guard_trace_guard(t), 0, &told));
 	assert_string_equal(told.gpu, "GPU-1");
 	assert_string_equal(told.foreign, "another gpuward");
 	assert_string_equal(told.heat_why, "warm");
 	assert_int_equal(told.heat, HEAT_WARM);
 	assert_int_equal(told.reasons, 1u << REASON_THERMAL);
 	assert_string_equal(told.evidence[REASON_THERMAL], "hot");
-	assert_int_equal(guard_playing(guard_trace_guard(t)), 3);
+	assert_int_equal(guard_game_count(guard_trace_guard(t)), 3);
 	assert_true(guard_movable(guard_trace_guard(t), 0)); /* only where it enforces */
 	assert_int_equal(guard_trace_line(t, "release\t6\t7"), 0);
-	assert_true(guard_room(guard_trace_guard(t), 0, &room));
+	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
 	guard_trace_free(t);
 	free(p);
@@ -308,7 +308,7 @@ static void who_asked_too_often_is_refused_again(void **state)
 	guard_trace_worker(&out, 0, "one", NULL);
 	for (uint64_t i = 1; i <= 3; i++) {
 		guard_trace_for(&out, 1000, i * SECOND);
-		guard_trace_ask(&out, 0, ASK_EVICT, 0, i * SECOND);
+		guard_trace_ask(&out, 0, REQUEST_EVICT, 0, i * SECOND);
 	}
 	assert_int_equal(guard_trace_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
@@ -355,14 +355,14 @@ static void a_recording_of_the_first_form_is_read(void **state)
 	s->roots = 1;
 	s->root[0] = (struct scene_root){ .worker = 0, .pid = 7, .start_ticks = 7 };
 	scene_write(&out, s);
-	guard_trace_ask(&out, 0, ASK_EVICT, 0, 2 * SECOND);
+	guard_trace_ask(&out, 0, REQUEST_EVICT, 0, 2 * SECOND);
 	assert_int_equal(guard_trace_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
 	while (guard_trace_decision(t, &d, &wall_ns))
 		;
-	assert_int_equal(guard_pending(guard_trace_guard(t), 0), 1);
+	assert_int_equal(guard_order_pending(guard_trace_guard(t), 0), 1);
 	assert_int_equal(guard_trace_line(t, "outcome\t3000000000\t101\t1\t0\t0\tdone"), 0);
-	assert_int_equal(guard_pending(guard_trace_guard(t), 0), 2);
+	assert_int_equal(guard_order_pending(guard_trace_guard(t), 0), 2);
 	guard_trace_free(t);
 	buf_done(&out);
 	free(s);
@@ -374,7 +374,7 @@ static void a_recording_of_the_first_form_is_read(void **state)
 static int whose(const struct world *o, uint64_t order)
 {
 	for (unsigned i = 0; i < o->p.workers; i++)
-		if (guard_pending(o->g, i) == order)
+		if (guard_order_pending(o->g, i) == order)
 			return (int)i;
 	return -1;
 }
@@ -403,7 +403,7 @@ static void recorded_run(struct world *o, struct buf *out, uint64_t span_ns)
 		recorded_outcomes(o, out);
 		world_scene(o);
 		scene_write_change(out, &o->s, &last);
-		guard_look(o->g, &o->s);
+		guard_observe(o->g, &o->s);
 		world_fetch(o);
 	}
 }
@@ -435,8 +435,8 @@ static void record_a_world(struct world *o, struct buf *out)
 	recorded_run(o, out, 45 * S);
 	o->w[1].deaf = false;
 	recorded_run(o, out, 55 * S);
-	guard_trace_ask(out, 1, ASK_HOLD_ACTIVE, UINT64_MAX, o->now);
-	world_ask(o, 1, ASK_HOLD_ACTIVE, UINT64_MAX);
+	guard_trace_ask(out, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX, o->now);
+	world_ask(o, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX);
 	recorded_run(o, out, 20 * S);
 	guard_trace_stop(out, o->now);
 	assert_int_equal(guard_stop(o->g, o->now), 1);
@@ -532,16 +532,17 @@ static void record_a_swap(struct world *o, struct buf *out)
 	recorded_run(o, out, 20 * S);
 	reserve_and_record(o, out, 6 * GIB, &room);
 	recorded_run(o, out, 70 * S);
-	guard_trace_ask(out, 1, ASK_EVICT, 0, o->now);
-	assert_int_equal(guard_ask(o->g, 1, ASK_EVICT, 0, o->now, (char[200]){ 0 }, 200), 0);
-	assert_int_not_equal(guard_pending(o->g, 1), 0);
-	assert_int_equal(guard_acting(o->g), 0);
+	guard_trace_ask(out, 1, REQUEST_EVICT, 0, o->now);
+	assert_int_equal(
+		guard_request(o->g, 1, REQUEST_EVICT, 0, o->now, (char[200]){ 0 }, 200), 0);
+	assert_int_not_equal(guard_order_pending(o->g, 1), 0);
+	assert_int_equal(guard_orders_underway(o->g), 0);
 	next = o->p;
 	guard_trace_swap(out);
 	for (unsigned i = 0; i < 2; i++)
 		guard_trace_worker(out, i, next.worker[i].name, NULL);
 	guard_trace_swapped(out, next.mode, o->now);
-	assert_int_equal(guard_swap(o->g, &next, NULL, 0, o->now), 0);
+	assert_int_equal(guard_change_policy(o->g, &next, NULL, 0, o->now), 0);
 	world_fetch(o);
 	recorded_run(o, out, 30 * S);
 	reserve_and_record(o, out, 1 * GIB, &second);

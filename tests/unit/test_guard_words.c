@@ -203,14 +203,14 @@ static void has_members(const char *file, const char *of, const char *but)
 
 static void all_that_the_guard_knows_can_be_written_down(void **state)
 {
-	static const char parts[] = "src/guard/guard_parts.h";
+	static const char parts[] = "src/guard/guard_internal.h";
 
 	(void)state;
 	has_members(parts, "guard_worker", " policy knobs pid start_ticks ");
 	has_members(parts, "guard_gpu", " now end clears ns ");
-	has_members(parts, "guard_reservation", " ");
+	has_members(parts, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
-	has_members("src/guard/guard_rate.h", "rate_user", " ");
+	has_members("src/guard/user_rate.h", "rate_user", " ");
 	/* The others are made again of these, or are empty then. */
 	has_members(parts, "guard",
 		    " p scene verdict others demand gpu order worker workers "
@@ -357,7 +357,7 @@ static void defined(const char *source, const char *name, char *out, size_t size
 	snprintf(define, sizeof(define), "\n#define %s ", name);
 	at = strstr(source, define);
 	if (!at)
-		fail_msg("guard_parts.h has no %s", name);
+		fail_msg("guard_internal.h has no %s", name);
 	at += strlen(define);
 	at += strspn(at, " (");
 	seconds = strstr(at, "NS_PER_S") && strstr(at, "NS_PER_S") < strchr(at, '\n');
@@ -367,7 +367,8 @@ static void defined(const char *source, const char *name, char *out, size_t size
 
 static void numbers_are_those_of_the_code(void **state)
 {
-	char *text = whole("docs/GUARD-MACHINE.md"), *source = whole("src/guard/guard_parts.h");
+	char *text = whole("docs/GUARD-MACHINE.md"),
+	     *source = whole("src/guard/guard_internal.h");
 	char name[32], told[32], is[32];
 	unsigned rows = 0;
 

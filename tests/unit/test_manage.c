@@ -187,8 +187,9 @@ static void a_driver_that_says_yes_and_does_nothing_is_found_out(void **state)
 	      "[[fault]]\ncall = \"nvmlDeviceSetPersistenceMode\"\nvalue = 1\n"
 	      "[[fault]]\ncall = \"nvmlDeviceClearEccErrorCounts\"\nvalue = 1\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_STATE);
-	assert_string_equal(got.message,
-			    "the driver said yes, but the power limit is still 700 W");
+	assert_string_equal(
+		got.message,
+		"the driver accepted the change, but the power limit is still 700 W");
 	assert_true(got.changed && !got.verified && got.after[0] == 700);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_STATE);
 	assert_says("persistence mode is still on");
@@ -290,7 +291,7 @@ static void what_cannot_be_kept_is_not_changed(void **state)
 	world(H200);
 	keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
-	assert_says("could not be kept");
+	assert_says("could not be stored");
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
@@ -320,7 +321,7 @@ static void the_old_value_is_put_back_unless_somebody_else_set_it(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0); /* somebody else */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), -GW_E_STATE);
 	assert_true(got.foreign && !got.changed);
-	assert_says("set to 500 W by somebody else since it was set to 400 W from here");
+	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
 	/* A change of ours that was kept and then not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
@@ -344,7 +345,7 @@ static void without_a_kept_value_the_drivers_own_is_set(void **state)
 	assert_true(now(GW_Q_COMPUTE_MODE) == 0);
 	o.what = MANAGE_PERSISTENCE;
 	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
-	assert_says("nothing to put back");
+	assert_says("nothing to restore");
 	assert_true(now(GW_Q_PERSISTENCE) == 1);
 }
 
@@ -363,7 +364,7 @@ static void a_setter_that_hangs_does_not_hang_the_caller(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_true(got.uncertain && got.before[0] == 700);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2 has not returned");
-	assert_says("whether it was changed is not known");
+	assert_says("it is unknown whether the setting changed");
 	calls = sim_calls(NULL);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
@@ -395,7 +396,7 @@ static void an_order_given_up_while_it_waits_is_never_carried_out(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
-	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* nor looked at */
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
@@ -427,7 +428,7 @@ static void an_order_given_up_between_its_steps_is_never_carried_out(void **stat
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
 	slot_give(s);
-	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }

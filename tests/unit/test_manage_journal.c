@@ -190,8 +190,8 @@ static void what_was_changed_is_put_back_at_the_end(void **state)
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
 	assert_int_equal(manage_journal_count(fake.journal), 0);
-	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; put back "
-			 "when the service ends"));
+	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; restored "
+			 "when the service stops"));
 	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
@@ -252,8 +252,8 @@ static void what_somebody_else_set_is_left_alone(void **state)
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 	assert_int_equal(fake.count, 0);
-	assert_true(told("warning gpu gpuward: the power limit was set to 450 W by somebody "
-			 "else since it was set to 400 W from here; left alone"));
+	assert_true(told("warning gpu gpuward: the power limit is 450 W; someone else changed "
+			 "it after gpuward set 400 W, so it is left unchanged"));
 }
 
 static void after_somebody_else_theirs_is_the_old_value(void **state)
@@ -383,7 +383,7 @@ static void a_setter_that_hung_is_put_back(void **state)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
 	sim_unhang(); /* it comes back late, and sets it */
-	assert_true(call_thread_wait(sim.ctx->slot[0]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 	put_all_back();
@@ -666,8 +666,8 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" wants" },
 		{ "0", "power-limit", "{\"watts\":400,\"watts\":500}", 400, "duplicate" },
 		{ "0", "power-limit", "[400]", 400, "must be a JSON object" },
-		{ "0", "power-limit", "{\"watts\":", 400, "no JSON: line 1" },
-		{ "0", "power-limit", "", 400, "no JSON" },
+		{ "0", "power-limit", "{\"watts\":", 400, "not JSON: line 1" },
+		{ "0", "power-limit", "", 400, "not JSON" },
 		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
@@ -677,7 +677,7 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "0", "memory-clocks", "{\"min_hertz\":1593e6,\"max_hertz\":1593000000.5}",
 		  400, "\"max_hertz\" wants whole MHz" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":-5,\"max_hertz\":1e300}", 400,
-		  "no such value" },
+		  "does not accept this value" },
 		{ "0", "power-limits", "{\"watts\":400}", 404, "did you mean power-limit?" },
 		{ "0", "clear-ecc", "{}", 404, "no setting" },
 		{ "9", "power-limit", "{\"watts\":400}", 404, "no GPU" },
@@ -737,7 +737,7 @@ static void errors_of_the_driver_have_their_status(void **state)
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 200);
 	somebody_else_sets(450);
 	assert_int_equal(ask(api_manage_restore, "0", "power-limit", ""), 409);
-	assert_in(problem, "left alone");
+	assert_in(problem, "left unchanged");
 	fake.manage_answer = -GW_E_STATE;
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
 	assert_in(problem, "too many");

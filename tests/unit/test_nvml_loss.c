@@ -120,7 +120,7 @@ a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void *
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
-	context_moved(sim.ctx, true);
+	context_driver_changed(sim.ctx, true);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	calls = sim_calls(NULL);
 	sim_step(4 * NS_PER_S);
@@ -128,8 +128,8 @@ a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void *
 	assert_int_equal(sim_calls(NULL), calls);
 	sim_step(2 * NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
-	context_moved(sim.ctx, true);
-	context_moved(sim.ctx, false);
+	context_driver_changed(sim.ctx, true);
+	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
 	sim_close();
 }
@@ -147,7 +147,7 @@ static void a_driver_that_comes_is_not_waited_for(void **state)
 	sim_fault("nvmlInit_v2", -1, 0);
 	gw_snapshot_take(sim.snap, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
-	context_moved(sim.ctx, false);
+	context_driver_changed(sim.ctx, false);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 	sim_close();
@@ -159,8 +159,8 @@ static void who_let_it_go_is_not_hurried(void **state)
 	sim_text(TWO_GPUS);
 	sim_open();
 	assert_int_equal(gw_ctx_release(sim.ctx), 0);
-	context_moved(sim.ctx, true);
-	context_moved(sim.ctx, false);
+	context_driver_changed(sim.ctx, true);
+	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
 	sim_close();
 }
@@ -314,7 +314,7 @@ static void a_hung_call_stalls_its_device_and_no_other(void **state)
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
-	wait_for(sim.ctx->slot[1]->lane);
+	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
 	sim_close();
 }
@@ -328,7 +328,7 @@ static void after_a_stall_what_is_asked_now_is_read(void **state)
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	assert_int_equal(sim_take(GW_TIER_FAST, 1)->state, GW_DEVICE_STALLED);
 	sim_unhang();
-	wait_for(sim.ctx->slot[1]->lane);
+	wait_for(sim.ctx->slot[1]->thread);
 	assert_true(sim_value(sim_take(GW_TIERS_ALL, 1), GW_Q_ENERGY) >= 0);
 	sim_close();
 }
@@ -344,7 +344,7 @@ static void let_go_after_a_stall_leaves_no_figure(void **state)
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	sim_unhang();
-	wait_for(sim.ctx->slot[1]->lane);
+	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
@@ -363,7 +363,7 @@ static void a_close_that_stalls_is_followed_by_an_open(void **state)
 	sim_hang("nvmlShutdown", -1);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
-	wait_for(sim.ctx->opener[0]->lane);
+	wait_for(sim.ctx->opener[0]->thread);
 	d = sim_take(GW_TIERS_COMMON, 0); /* nothing of before: it was opened again */
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
@@ -379,7 +379,7 @@ static void an_open_that_came_late_is_let_go_and_closed(void **state)
 		sim_hang("nvmlInit_v2", -1);
 		sim_open_with(NULL, 0, 50 * NS_PER_MS);
 		sim_unhang();
-		wait_for(sim.ctx->opener[0]->lane);
+		wait_for(sim.ctx->opener[0]->thread);
 		if (!close)
 			assert_int_equal(gw_ctx_release(sim.ctx), 0);
 		sim_close();
@@ -403,7 +403,7 @@ static void a_stuck_init_is_not_looked_into(void **state)
 	sim_take(0, 0);
 	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
-	wait_for(sim.ctx->opener[0]->lane);
+	wait_for(sim.ctx->opener[0]->thread);
 	sim_close();
 }
 

@@ -310,8 +310,8 @@ static void says_why_there_are_no_gpus(void **state)
 		{ "mismatch", GW_CAUSE_VERSION_MISMATCH, "version mismatch" },
 		{ "none", GW_CAUSE_NO_GPU, "No devices were found" },
 		{ "unknown", GW_CAUSE_DRIVER_ERROR, "Unknown Error" },
-		{ "silent", GW_CAUSE_DRIVER_ERROR, "ended with 3" },
-		{ "hang", GW_CAUSE_STALLED, "did not end in time" },
+		{ "silent", GW_CAUSE_DRIVER_ERROR, "exited with 3" },
+		{ "hang", GW_CAUSE_STALLED, "timed out" },
 	};
 
 	(void)state;

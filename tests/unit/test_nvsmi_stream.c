@@ -97,7 +97,7 @@ static void hear(uint64_t lines)
 		struct pollfd p = { .fd = stream()->child.out_fd, .events = POLLIN };
 
 		assert_int_equal(poll(&p, 1, 20000), 1);
-		hear_stream(&b);
+		read_stream(&b);
 	}
 }
 
@@ -336,8 +336,8 @@ static void what_does_not_fit_the_ring_is_the_oldest(void **state)
 		struct nvsmi_reading r = {
 			b.slot[0]->r.text[GW_T_UUID], "", 2000000000 + i, 1, 1, GW_HAVE
 		};
-		give_reading(&b, &r);
-		give_reading(&b, &r); /* the same stamp again is no second sample */
+		store_reading(&b, &r);
+		store_reading(&b, &r); /* the same stamp again is no second sample */
 	}
 	assert_int_equal(ask(0, 0), RING_SIZE);
 	assert_int_equal(got[0].wall_us, 1000000000 + 44 * 100000);

@@ -200,7 +200,7 @@ static void refuses_with_a_sentence(void **state)
 		{ "--choice=gren",
 		  "--choice takes red, green or blue, not 'gren' (did you mean 'green'?)" },
 		{ "--choice=9", "--choice takes red, green or blue, not '9'" },
-		{ "--list=a,", "--list: an empty value" },
+		{ "--list=a,", "--list: a value is empty" },
 		{ "--fla", "unknown option '--fla' (did you mean '--flag'?)" },
 	};
 

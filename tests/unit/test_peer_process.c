@@ -73,7 +73,7 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 		  "another PID namespace" },          /* there is a 50 here, but not that one */
 		{ 7, 0, 0, "another PID namespace" }, /* from above */
 		{ 99, -1, 0, "sees no process 99" },
-		{ 7, -1, 0, "thread of the kernel" },
+		{ 7, -1, 0, "kernel thread" },
 	};
 
 	(void)state;
@@ -119,7 +119,7 @@ static void only_its_own_user_root_and_the_token_say_that_a_process_plays(void *
 	(void)state;
 	assert_int_equal(plays(50, 1000), 0);
 	assert_int_equal(plays(60, 1000), -GW_E_PERM);
-	assert_non_null(strstr(message, "not of uid 1000"));
+	assert_non_null(strstr(message, "does not belong to uid 1000"));
 	assert_int_equal(plays(60, 0), 0);
 	assert_int_equal(plays(60, -1), 0);
 }
@@ -129,7 +129,7 @@ static void nobody_says_that_the_system_plays(void **state)
 	(void)state;
 	assert_int_equal(plays(1, 1000), -GW_E_ARG);
 	assert_int_equal(plays(1, -1), -GW_E_ARG);
-	assert_non_null(strstr(message, "never ends"));
+	assert_non_null(strstr(message, "never exits"));
 }
 
 int main(void)

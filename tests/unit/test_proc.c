@@ -138,10 +138,10 @@ static void says_who_lives_and_what_cannot_be_read_says_nothing(void **state)
 	tree_put(&t, "proc/4242/stat", rows[0].text);
 	tree_put(&t, "proc/4242/status", "Tgid:\t4242\n");
 	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
-	assert_false(p.torn);
+	assert_false(p.incomplete);
 	tree_put(&t, "proc/4242/cmdline/x", ""); /* opens, and cannot be read */
 	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
-	assert_true(p.torn);
+	assert_true(p.incomplete);
 }
 
 static void refuses_a_start_time_it_cannot_read(void **state)

@@ -1500,7 +1500,7 @@ static void a_hung_list_is_hung_and_the_other_gpu_is_not(void **state)
 	assert_int_equal(scene.gpu[1].health, SCENE_HUNG);
 	assert_int_equal(scene.processes, 1);
 	sim_unhang();
-	assert_true(call_thread_wait(sim.ctx->slot[1]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[1]->thread,
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 	take();
 	assert_int_equal(scene.gpu[1].health, SCENE_OK);
@@ -1520,7 +1520,7 @@ static void a_utilisation_that_hangs_is_hung_as_well(void **state)
 	scene_builder_free(look); /* the call still writes, but not into what was ours */
 	look = NULL;
 	sim_unhang();
-	assert_true(call_thread_wait(sim.ctx->slot[0]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 

@@ -154,7 +154,7 @@ static void the_ring_follows_half_second_bursts(void **state)
 	static struct level ring[ROWS_MAX];
 	static struct abi_sample out[16384];
 	static char toml[1024];
-	struct tally tally = { 0 };
+	struct guard_counters tally = { 0 };
 	char error[512] = "";
 	int n = load_ring(ring), m;
 

@@ -359,10 +359,10 @@ static struct score explain(const struct subject *s, struct bounds bound)
 }
 
 /* The edges, each at its moment. */
-static struct tally judge_edges(double bound)
+static struct guard_counters judge_edges(double bound)
 {
 	static double shown[ROWS_MAX];
-	struct tally t = { 0 };
+	struct guard_counters t = { 0 };
 
 	replay_moments(&load, moment_s, shown);
 	for (int i = 0; i < rec.n; i++)
@@ -374,9 +374,9 @@ static struct tally judge_edges(double bound)
 }
 
 /* The counter where a tick was late, from the one on time before it to the next. */
-static struct tally judge_late(double from_s)
+static struct guard_counters judge_late(double from_s)
 {
-	struct tally t = { 0 };
+	struct guard_counters t = { 0 };
 	bool any = false;
 	int last = 0;
 
@@ -402,7 +402,7 @@ static void one_load_explains(const struct subject *s)
 	struct bounds bound = { 0.05, 0.05, s->edge, 0.05, 1 };
 	struct extent on, off;
 	struct score score;
-	struct tally edges;
+	struct guard_counters edges;
 
 	if (!load_recording(s->name))
 		skip();

@@ -732,7 +732,7 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 		const char *says;
 	} rows[] = { { SQLITE_FULL, "the disk is full" },
 		     { SQLITE_READONLY, "read-only" },
-		     { SQLITE_IOERR_WRITE, "input or output" } };
+		     { SQLITE_IOERR_WRITE, "input/output" } };
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
@@ -873,7 +873,7 @@ static void where_nothing_can_be_written_it_works_in_memory(void **state)
 	tree_put(&tree, "state", "a file where a folder should be");
 	s = open_limited(LIMIT);
 	assert_non_null(strstr(message, path));
-	assert_non_null(strstr(message, "in memory alone"));
+	assert_non_null(strstr(message, "in memory only"));
 	assert_string_equal(store_state(s), message);
 	assert_false(store_lasting(s));
 	assert_true(store_count_known(s));

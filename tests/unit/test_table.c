@@ -130,8 +130,8 @@ static void columns_of_one_rank_go_together(void **state)
 	table_row(&t);
 	for (unsigned c = 0; c < 4; c++)
 		table_set(&t, c, TERM_PLAIN, "1");
-	assert_int_equal(table_left_out(&t, 26, left), 0);
-	assert_int_equal(table_left_out(&t, 25, left), 26);
+	assert_int_equal(table_hidden(&t, 26, left), 0);
+	assert_int_equal(table_hidden(&t, 25, left), 26);
 	assert_true(!left[0] && left[1] && left[2] && !left[3]);
 	out = printed(&t, 25);
 	assert_string_equal(out, "ENERGY  SIZE\n     1     1\n");
