@@ -144,6 +144,47 @@ DIR *root_opendir(const struct root *r, const char *path)
 	return d;
 }
 
+static bool each_entry(const char *buf, ssize_t n, bool (*fn)(void *, const char *), void *arg)
+{
+	for (ssize_t at = 0; at < n;) {
+		const struct dirent64 *e = (const void *)(buf + at);
+
+		at += e->d_reclen;
+		if (strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0 &&
+		    !fn(arg, e->d_name))
+			return false;
+	}
+	return true;
+}
+
+int root_each_name(const struct root *r, const char *path,
+		   bool (*fn)(void *arg, const char *name), void *arg)
+{
+	_Alignas(struct dirent64) char buf[8192];
+	int fd = openat(r->fd, path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ssize_t n;
+
+	if (fd < 0)
+		return error_of(errno);
+	do
+		n = getdents64(fd, buf, sizeof(buf));
+	while (n > 0 && each_entry(buf, n, fn, arg));
+	close(fd);
+	return n < 0 ? -GW_E_IO : 0;
+}
+
+int64_t root_name_number(const char *name)
+{
+	char *end;
+	long long v;
+
+	if (*name < '1' || *name > '9')
+		return 0;
+	errno = 0;
+	v = strtoll(name, &end, 10);
+	return *end || errno ? 0 : v;
+}
+
 const char *root_path(char *out, size_t size, const char *fmt, ...)
 {
 	va_list ap;

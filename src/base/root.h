@@ -42,6 +42,14 @@ bool root_exists(const struct root *r, const char *path);
 /* Opens a directory to walk with readdir(); NULL where it cannot be read. */
 DIR *root_opendir(const struct root *r, const char *path);
 
+/* Calls fn for each name in a directory but "." and "..", until it returns false.  Does not allocate.  0, -GW_E_NOENT,
+ * -GW_E_PERM or -GW_E_IO. */
+int root_each_name(const struct root *r, const char *path,
+		   bool (*fn)(void *arg, const char *name), void *arg);
+
+/* The number of a directory entry such as "4711"; 0: the name is not a decimal number. */
+int64_t root_name_number(const char *name);
+
 /* Path from parts: root_path(p, sizeof(p), "sys/class/drm/%s/device", name). */
 const char *root_path(char *out, size_t size, const char *fmt, ...)
 	__attribute__((format(printf, 3, 4)));

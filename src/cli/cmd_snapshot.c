@@ -424,18 +424,14 @@ static int snapshot_run(struct cli *c)
 	int code;
 
 	if (given(c)->watch &&
-	    (option_duration(given(c)->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS)) {
-		cli_error("--watch takes a time of at least 10ms such as 2s, not '%s'",
-			  given(c)->watch);
-		return EXIT_USAGE;
-	}
+	    (option_duration(given(c)->watch, &every_ns) != 0 || every_ns < 10 * NS_PER_MS))
+		return cli_usage("--watch takes a time of at least 10ms such as 2s, not '%s'",
+				 given(c)->watch);
 	code = cli_open(c, tiers_of(c));
 	if (code != EXIT_OK)
 		return code;
-	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!given(c)->no_processes && gw_process_list_new(c->ctx, &list) != 0)
+		return cli_no_memory();
 	code = run_with(c, list, every_ns);
 	gw_process_list_free(list);
 	return code;

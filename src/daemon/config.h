@@ -103,6 +103,9 @@ int config_read_files(const struct config *c, struct config_faults *faults);
  * is empty and needs no config_done(). */
 int config_load(struct config *c, const char *path, const struct config_flag *flags, unsigned n,
 		char *message, size_t size);
+/* As config_load() for one text in the place of all files; name is for the messages. */
+int config_load_text(struct config *c, const char *name, const char *text, size_t n,
+		     char *message, size_t size);
 /* For a command that needs part of the configuration, such as the listen addresses, even if
  * it has errors: reads the usual files as far as possible. 0, or the first error with its
  * text in message and the number of further errors; c has the valid settings, and is empty

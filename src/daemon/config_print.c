@@ -1,67 +1,15 @@
 /* Writes the configuration as a commented TOML file and as JSON. */
 #include "config_read.h"
 
+#include "guard_config_read.h"
+
 #include "base/number.h"
 #include "base/text.h"
 
 #include <ctype.h>
 #include <string.h>
 
-/* ---- in the struct ---- */
-
-void config_value_set(struct config *c, const struct config_row *row,
-		      const struct config_value *v)
-{
-	void *at = (char *)c + row->offset;
-
-	switch (row->type) {
-	case CONFIG_BOOL: *(bool *)at = v->yes; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
-	case CONFIG_NUMBER: *(double *)at = v->number; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: *(const char **)at = v->text; break;
-	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
-	}
-}
-
-void config_value_get(const struct config *c, const struct config_row *row,
-		      struct config_value *ret)
-{
-	const void *at = (const char *)c + row->offset;
-
-	*ret = (struct config_value){ 0 };
-	switch (row->type) {
-	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
-	case CONFIG_COUNT:
-	case CONFIG_DURATION:
-	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
-	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
-	case CONFIG_TEXT:
-	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
-	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
-	}
-}
-
-bool config_value_same(const struct config_row *row, const struct config_value *a,
-		       const struct config_value *b)
-{
-	if (row->type == CONFIG_BOOL)
-		return a->yes == b->yes;
-	if (row->type == CONFIG_NUMBER)
-		return a->number == b->number;
-	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
-		return text_same(a->text, b->text);
-	if (row->type != CONFIG_LIST)
-		return a->count == b->count;
-	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
-		if (!text_same(a->list.item[i], b->list.item[i]))
-			return false;
-	return true;
-}
-
-/* ---- as TOML ---- */
+/* ---- TOML ---- */
 
 static void add_quoted(struct buf *out, const char *s)
 {
@@ -126,7 +74,7 @@ static void add_comment(struct buf *out, const char *text)
 		buf_addc(out, (unsigned char)*text < 0x20 || *text == 0x7f ? '?' : *text);
 }
 
-void config_origin_print(struct buf *out, const struct config_place *p)
+static void config_origin_print(struct buf *out, const struct config_place *p)
 {
 	struct buf place;
 
@@ -143,6 +91,24 @@ static void print_help(struct buf *out, const struct config_row *row)
 	if (row->choices)
 		buf_addf(out, " (%s)", row->choices);
 	buf_addc(out, '\n');
+}
+
+static void guard_config_print(struct buf *out, const struct config_memory *m, bool origin)
+{
+	for (const struct guard_entry *e = m->entries; e; e = e->next) {
+		buf_addf(out, "\n[[%s]]\n", guard_table_names[e->table]);
+		for (unsigned k = 0; k < GUARD_KEYS; k++) {
+			const struct config_row *row = &guard_keys[k].row;
+
+			if (!e->given[k])
+				continue;
+			buf_addf(out, "%s = ", row->key);
+			config_value_print(out, row, &e->value[k]);
+			if (origin)
+				config_origin_print(out, &e->place[k]);
+			buf_addc(out, '\n');
+		}
+	}
 }
 
 enum print_form { PLAIN, ORIGIN, EXAMPLE };
@@ -194,8 +160,8 @@ void config_print_example(struct buf *out, const struct config *c)
 
 /* ---- JSON ---- */
 
-void config_value_json(struct json *j, const char *key, const struct config_row *row,
-		       const struct config_value *v)
+static void config_value_json(struct json *j, const char *key, const struct config_row *row,
+			      const struct config_value *v)
 {
 	switch (row->type) {
 	case CONFIG_BOOL: json_bool(j, key, v->yes); break;
@@ -213,7 +179,7 @@ void config_value_json(struct json *j, const char *key, const struct config_row 
 	}
 }
 
-void config_origin_json(struct json *j, const char *key, const struct config_place *p)
+static void config_origin_json(struct json *j, const char *key, const struct config_place *p)
 {
 	struct buf place;
 
@@ -240,6 +206,44 @@ static void json_sections(struct json *j, const struct config *c, bool origins)
 			config_value_json(j, row->key, row, &v);
 		if (i + 1 == CONFIG_ROWS || strcmp(row[1].section, row->section) != 0)
 			json_object_end(j);
+	}
+}
+
+static const char *const plural[GUARD_TABLES] = { "workers", "rules", "schedules" };
+
+/* Keys in the order of guard_config.def, so that those of match are contiguous. */
+static void entry_json(struct json *j, const struct guard_entry *e)
+{
+	static const char match[] = "match.";
+	bool in_match = false;
+
+	json_object(j, NULL);
+	for (unsigned k = 0; k < GUARD_KEYS; k++) {
+		const struct config_row *row = &guard_keys[k].row;
+		bool of_match = e->table != GUARD_SCHEDULE &&
+				strncmp(row->key, match, strlen(match)) == 0;
+
+		if (of_match && !in_match)
+			json_object(j, "match");
+		else if (in_match && !of_match)
+			json_object_end(j);
+		in_match = of_match;
+		if (e->given[k])
+			config_value_json(j, row->key + (of_match ? strlen(match) : 0), row,
+					  &e->value[k]);
+	}
+	config_origin_json(j, "origin", &e->at);
+	json_object_end(j);
+}
+
+static void guard_config_json(struct json *j, const struct config_memory *m)
+{
+	for (unsigned t = 0; t < GUARD_TABLES; t++) {
+		json_array(j, plural[t]);
+		for (const struct guard_entry *e = m->entries; e; e = e->next)
+			if (e->table == t)
+				entry_json(j, e);
+		json_array_end(j);
 	}
 }
 

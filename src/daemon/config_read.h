@@ -90,7 +90,6 @@ bool config_value_text(struct config_reader *r, const struct config_row *row,
 bool config_value_standard(struct config_reader *r, const struct config_row *row,
 			   struct config_value *ret);
 
-/* ---- config_number.c ---- */
 /* In the unit of least and most. false: not a number. */
 bool config_number_read(const struct config_row *row, const char *text, double *ret);
 /* The reverse, as a person would write it. */
@@ -98,7 +97,6 @@ void config_number_show(const struct config_row *row, double v, char *out, size_
 /* Nanoseconds or bytes as a whole number in the largest unit that divides it. */
 void config_number_print(struct buf *out, const struct config_row *row, uint64_t v);
 
-/* ---- config_print.c ---- */
 void config_value_set(struct config *c, const struct config_row *row,
 		      const struct config_value *v);
 void config_value_get(const struct config *c, const struct config_row *row,
@@ -106,12 +104,7 @@ void config_value_get(const struct config *c, const struct config_row *row,
 bool config_value_same(const struct config_row *row, const struct config_value *a,
 		       const struct config_value *b);
 
-void config_value_json(struct json *j, const char *key, const struct config_row *row,
-		       const struct config_value *v);
-/* "  # file:line:column" */
-void config_origin_print(struct buf *out, const struct config_place *p);
-void config_origin_json(struct json *j, const char *key, const struct config_place *p);
-
+/* ---- config_print.c ---- */
 /* As TOML that reads back to the same value. */
 void config_value_print(struct buf *out, const struct config_row *row,
 			const struct config_value *v);
@@ -128,12 +121,10 @@ bool config_sections(const struct toml_node *n, char out[static CONFIG_SECTIONS_
 /* Reads the text of a file. name is for error messages and must outlive the configuration. */
 void config_file_text(struct config_reader *r, const char *name, const char *text, size_t size);
 
-/* ---- config_given.c ---- */
+/* ---- config.c ---- */
 /* GPUWARD_LISTEN, GPUWARD_LOG_LEVEL. */
 #define CONFIG_NAME_MAX 80
 void config_variable(const struct config_row *row, char out[static CONFIG_NAME_MAX]);
-void config_variables_read(struct config_reader *r);
-void config_flags_read(struct config_reader *r, const struct config_flag *flags, unsigned n);
 
 /* ---- guard_config*.c ---- */
 /* Reads n if it is one of the guard's arrays; false: it is not. */
@@ -143,8 +134,6 @@ const char *guard_config_meant(const char *name, char out[static CONFIG_MEANT_MA
 /* Applies the profile to settings that are not set. */
 void guard_config_profile(struct config_reader *r);
 void guard_config_check(struct config_reader *r);
-void guard_config_print(struct buf *out, const struct config_memory *m, bool origin);
-void guard_config_json(struct json *j, const struct config_memory *m);
 void guard_config_free(struct config_memory *m);
 
 /* ---- config_check.c ---- */

@@ -1,7 +1,10 @@
 /* Converts values of settings from TOML and from text, checks their range, and stores them. */
 #include "config_read.h"
 
+#include "base/number.h"
 #include "base/suggest.h"
+#include "base/text.h"
+#include "base/unit.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -10,6 +13,60 @@
 #include <strings.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
+
+/* ---- members of struct config ---- */
+
+void config_value_set(struct config *c, const struct config_row *row,
+		      const struct config_value *v)
+{
+	void *at = (char *)c + row->offset;
+
+	switch (row->type) {
+	case CONFIG_BOOL: *(bool *)at = v->yes; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: *(uint64_t *)at = v->count; break;
+	case CONFIG_NUMBER: *(double *)at = v->number; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: *(const char **)at = v->text; break;
+	case CONFIG_LIST: *(struct config_list *)at = v->list; break;
+	}
+}
+
+void config_value_get(const struct config *c, const struct config_row *row,
+		      struct config_value *ret)
+{
+	const void *at = (const char *)c + row->offset;
+
+	*ret = (struct config_value){ 0 };
+	switch (row->type) {
+	case CONFIG_BOOL: ret->yes = *(const bool *)at; break;
+	case CONFIG_COUNT:
+	case CONFIG_DURATION:
+	case CONFIG_BYTES: ret->count = *(const uint64_t *)at; break;
+	case CONFIG_NUMBER: ret->number = *(const double *)at; break;
+	case CONFIG_TEXT:
+	case CONFIG_CHOICE: ret->text = *(const char *const *)at; break;
+	case CONFIG_LIST: ret->list = *(const struct config_list *)at; break;
+	}
+}
+
+bool config_value_same(const struct config_row *row, const struct config_value *a,
+		       const struct config_value *b)
+{
+	if (row->type == CONFIG_BOOL)
+		return a->yes == b->yes;
+	if (row->type == CONFIG_NUMBER)
+		return a->number == b->number;
+	if (row->type == CONFIG_TEXT || row->type == CONFIG_CHOICE)
+		return text_same(a->text, b->text);
+	if (row->type != CONFIG_LIST)
+		return a->count == b->count;
+	for (unsigned i = 0; i < CONFIG_LIST_MAX; i++)
+		if (!text_same(a->list.item[i], b->list.item[i]))
+			return false;
+	return true;
+}
 
 static const char *const wanted[] = {
 	[CONFIG_BOOL] = "true or false",
@@ -52,6 +109,65 @@ static void value_refuse(struct config_reader *r, const struct config_row *row,
 }
 
 /* ---- numbers ---- */
+
+/* strtod() accepts hexadecimal; settings do not. */
+static bool hexadecimal(const char *text)
+{
+	return strpbrk(text, "xX") != NULL;
+}
+
+/* Prints a whole number in the largest unit that divides it. */
+static void print_scaled(struct buf *out, uint64_t v, const struct unit *units)
+{
+	const struct unit *u = units;
+
+	while (v == 0 ? strcmp(u->name, "s") != 0 && strcmp(u->name, "B") != 0
+		      : v % (uint64_t)u->size != 0)
+		u++;
+	buf_addf(out, "%llu%s", (unsigned long long)(v / (uint64_t)u->size), u->name);
+}
+
+void config_number_print(struct buf *out, const struct config_row *row, uint64_t v)
+{
+	print_scaled(out, v, row->type == CONFIG_BYTES ? unit_sizes : unit_times);
+}
+
+void config_number_show(const struct config_row *row, double v, char *out, size_t size)
+{
+	struct buf b;
+	char text[NUMBER_SIZE];
+
+	buf_init_fixed(&b, out, size);
+	if (row->type == CONFIG_DURATION && v >= 0 && v < 1e9) {
+		print_scaled(&b, (uint64_t)(v * 1e9 + 0.5), unit_times);
+	} else if (row->type == CONFIG_BYTES && v >= 0 && v < 1e18) {
+		print_scaled(&b, (uint64_t)v, unit_sizes);
+	} else {
+		number_format(v, text);
+		buf_adds(&b, text);
+	}
+}
+
+bool config_number_read(const struct config_row *row, const char *text, double *ret)
+{
+	static const struct unit plain[] = { { "", 1 }, { NULL, 0 } };
+	const char *end;
+
+	switch (row->type) {
+	case CONFIG_DURATION:
+		if (!unit_parse(text, unit_times, ret))
+			return false;
+		*ret /= 1e9;
+		return true;
+	case CONFIG_BYTES: return unit_parse(text, unit_sizes, ret);
+	case CONFIG_COUNT:
+		end = text + strspn(text, "0123456789");
+		return *text && !*end && unit_parse(text, plain, ret);
+	default:
+		*ret = number_parse(text, &end);
+		return end != text && !*end && isfinite(*ret) && !hexadecimal(text);
+	}
+}
 
 /* v in the unit of least and most. */
 static bool in_range(struct config_reader *r, const struct config_row *row,

@@ -502,3 +502,21 @@ void guard_settings_done(struct guard_settings *s)
 	policy_done(&s->policy);
 	*s = (struct guard_settings){ 0 };
 }
+
+int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
+		       size_t size)
+{
+	struct guard_settings s;
+	char lines[2000] = "";
+	struct config c;
+	int err = config_load_text(&c, "policy", toml, n, lines, sizeof(lines));
+
+	if (err) {
+		snprintf(message, size, "%.*s", (int)strcspn(lines, "\n"), lines);
+		return err == -GW_E_NOMEM ? err : -GW_E_PARSE;
+	}
+	err = guard_config_make(&c, &s);
+	config_done(&c);
+	*ret = s.policy; /* which owns all that the other settings point to */
+	return err;
+}

@@ -26,4 +26,10 @@ struct guard_settings {
 int guard_config_make(const struct config *c, struct guard_settings *ret);
 void guard_settings_done(struct guard_settings *s);
 
+/* Makes a policy from the text of a configuration, such as a request has; only the guard's tables
+ * count.  0 and *ret, which the caller frees with policy_done(); -GW_E_PARSE with a message that
+ * names the line, or -GW_E_NOMEM. */
+int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
+		       size_t size);
+
 #endif

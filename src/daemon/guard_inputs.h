@@ -1,50 +1,36 @@
-/* guard_inputs: what the guard receives in addition to scenes: Xids from the kernel log,
- * games, the cost of idle models, caps of power and energy. It also emits events about
- * unattributed GPU use and about processes that match two workers.
+/* guard_inputs: what the guard receives in addition to scenes: Xids from the kernel log, games, the
+ * cost of idle models, caps of power and energy.  It also emits events about unattributed GPU use and
+ * about processes that match two workers.
  *
- * Runs at the engine's ticks, on the main thread. The owner of the guard passes callbacks, so
- * that everything the guard receives is recorded in one place. */
+ * Runs at the engine's ticks, on the main thread.  What it finds goes to the guard through
+ * guard_recorder.c, like everything that the guard receives. */
 #ifndef GW_DAEMON_GUARD_INPUTS_H
 #define GW_DAEMON_GUARD_INPUTS_H
 
 #include "guard_config.h"
-#include "store.h"
 
-#include "base/loop.h"
 #include "device/event_watch.h"
-#include "guard/economy.h"
 #include "serve/guard_view.h"
 #include "serve/view.h"
 
-struct guard_inputs_calls {
-	void (*xid)(void *arg, const struct driver_event *e, bool past);
-	void (*reason)(void *arg, const char *uuid, enum guard_reason r, bool on,
-		       const char *why);
-	void (*games)(void *arg, unsigned count);
-	void (*economy)(void *arg, unsigned worker, const struct economy_figures *f);
-	uint64_t (*emit)(void *arg, const struct view_event *e);
-	void *arg;
-};
-
+struct guard_service;
 struct guard_inputs;
 
-/* Borrows everything except the calls, which it copies. 0 or -GW_E_NOMEM. */
-int guard_inputs_new(struct loop *loop, struct gw_ctx *ctx, struct store *store,
-		     const struct guard_settings *settings,
-		     const struct guard_inputs_calls *calls, struct guard_inputs **ret);
+/* g is borrowed.  0 or -GW_E_NOMEM. */
+int guard_inputs_new(struct guard_service *g, struct guard_inputs **ret);
 void guard_inputs_free(struct guard_inputs *b);
 
-/* New settings, borrowed: forgets what was learned about workers, checks caps again, keeps
- * games. guard_inputs_prepare() does what can fail (0 or -GW_E_NOMEM); then
- * guard_inputs_change() applies it, or guard_inputs_parts_free() drops it (NULL is fine). */
+/* New settings, borrowed: forgets what was learned about workers, checks caps again, keeps games.
+ * guard_inputs_prepare() does what can fail (0 or -GW_E_NOMEM); then guard_inputs_change() applies
+ * it, or guard_inputs_parts_free() drops it (NULL is fine). */
 struct guard_inputs_parts;
 int guard_inputs_prepare(const struct guard_inputs *b, const struct guard_settings *settings,
 			 struct guard_inputs_parts **ret);
 void guard_inputs_change(struct guard_inputs *b, struct guard_inputs_parts *p); /* takes p */
 void guard_inputs_parts_free(struct guard_inputs_parts *p);
 
-void guard_inputs_tick(struct guard_inputs *b, const struct guard *guard, const struct view *v);
-/* A driver reported an Xid. false: the kernel log already had it. */
+void guard_inputs_tick(struct guard_inputs *b, const struct view *v);
+/* A driver reported an Xid.  false: the kernel log already had it. */
 bool guard_inputs_is_new_xid(struct guard_inputs *b, const struct driver_event *e);
 
 /* As games_begin() and games_end(). */

@@ -79,7 +79,7 @@ void guard_service_tick(struct guard_service *g, const struct view *v)
 {
 	guard_service_devices_tick(g, v);
 	guard_service_rooms_tick(g);
-	guard_inputs_tick(g->inputs, g->guard, v);
+	guard_inputs_tick(g->inputs, v);
 	if (v->let_go != g->paused) {
 		g->paused = v->let_go;
 		scene_thread_pause(g->scenes, g->paused);
@@ -158,7 +158,7 @@ static int open_all(struct guard_service *g)
 	if (!err)
 		err = open_guard(g, r);
 	if (!err)
-		err = guard_service_inputs_open(g);
+		err = guard_inputs_new(g, &g->inputs);
 	if (!err)
 		err = guard_service_journal_open(g);
 	if (!err)

@@ -19,9 +19,9 @@ _Static_assert(POLICY_WORKERS <= 32, "guard_service.unsaved has a bit per worker
 
 static const char *severity_of(const struct guard_decision *d)
 {
-	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0 ? "error"
-	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->astray   ? "warning"
-									     : "info";
+	return d->to == STATE_STUCK || strcmp(d->rule, "resume failed") == 0    ? "error"
+	       : d->to == STATE_EVICT || d->to == STATE_DRAIN || d->unreachable ? "warning"
+										: "info";
 }
 
 /* The slot for the next decision; readers between ticks see it too. */
@@ -354,8 +354,8 @@ static void add_former(const struct guard_record *r, unsigned worker,
 {
 	for (unsigned i = 0; i < r->roots && ret->count < SCENE_BUILDER_FORMERS; i++) {
 		ret->of[ret->count].worker = worker;
-		ret->of[ret->count].pid = r->root[i].pid;
-		ret->of[ret->count++].start_ticks = r->root[i].start_ticks;
+		ret->of[ret->count++].id =
+			(struct proc_id){ r->root[i].pid, r->root[i].start_ticks };
 	}
 }
 

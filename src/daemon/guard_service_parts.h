@@ -6,7 +6,7 @@
  *   guard_service_devices.c       the GPUs and the readings of a tick
  *   guard_service_health.c        health of each GPU and its consequences
  *   guard_service_events.c        driver events
- *   guard_service_inputs.c        Xids of the kernel log, games, idle models, caps
+ *   guard_inputs.c                Xids of the kernel log, games, idle models, caps
  *   guard_service_request.c       requests of people
  *   guard_service_reservations.c  reservations and their owners
  *   guard_service_lock.c          on which GPUs this service acts
@@ -16,7 +16,7 @@
 
 #include "guard_inputs.h"
 #include "event_queue.h"
-#include "guard_record.h"
+#include "journal_record.h"
 #include "guard_service.h"
 #include "scene_thread.h"
 
@@ -210,9 +210,6 @@ int guard_service_events_stop(struct guard_service *g);
 void guard_service_events_close(struct guard_service *g);
 /* past: older than this run; only changes the GPU's health. */
 void guard_service_xid(struct guard_service *g, const struct driver_event *e, bool past);
-
-/* guard_service_inputs.c */
-int guard_service_inputs_open(struct guard_service *g);
 
 /* guard_service_reservations.c */
 void guard_service_rooms_open(

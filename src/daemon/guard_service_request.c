@@ -1,7 +1,6 @@
 /* guard_service_request: requests of people: operations on workers, reservations, games. */
 #include "guard_service_parts.h"
 
-#include "guard_text.h"
 #include "peer_process.h"
 
 #include "base/clock.h"
@@ -196,6 +195,7 @@ static int op_game_end(void *engine, int64_t pid, const struct guard_asker *by)
 	return guard_inputs_game_end(g->inputs, pid, by->uid);
 }
 
-const struct guard_view_ops guarding_ops = { op_request,          op_reserve,       op_reserved,
-					     op_release,          op_game,          op_game_end,
-					     guard_service_clear, guard_text_policy };
+const struct guard_view_ops guarding_ops = {
+	op_request, op_reserve,  op_reserved,         op_release,
+	op_game,    op_game_end, guard_service_clear, guard_policy_parse
+};

@@ -383,7 +383,7 @@ static void explain(struct json *j, const struct guard_view *g, unsigned worker,
 		    "It is known by its %s, which this service may not see of other users' "
 		    "processes: %s.",
 		    proc_visibility_lacks(g->policy, worker, proc_visibility_now()),
-		    sight_remedy);
+		    proc_visibility_remedy);
 	say_reasons(j, g, worker, &s, now);
 	say_last(j, g, worker);
 	if (s.state == STATE_ABSENT)

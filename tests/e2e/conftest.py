@@ -29,8 +29,8 @@ def seeded(request):
 
 
 # Files that take longest, measured alone: a file is one worker's, and who gets one of these last is waited for.
-SLOW = ["test_guard_faults", "test_service", "test_page", "test_guard", "test_ab", "test_page_guard", "test_measure", "test_log",
-        "test_characterise", "test_guard_accept_journal", "test_guard_reload", "test_baseline"]
+SLOW = ["test_guard_faults", "test_service", "test_page", "test_guard_contention", "test_ab", "test_page_guard", "test_measure", "test_log",
+        "test_characterise", "test_guard_journal", "test_guard_reload", "test_baseline"]
 
 
 def pytest_collection_modifyitems(items):

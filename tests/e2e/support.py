@@ -7,7 +7,7 @@ GPUWARD_TEST_JITTER=S in the environment makes each run of the program and each 
 of 0 to S seconds first, as a busy machine would.  A test that fails then believes that its next step is quick: it has
 to wait for the state that it talks of.  The head of the run tells the seed; GPUWARD_TEST_SEED=N uses it again.
 
-    GPUWARD_TEST_JITTER=1 pytest -n 8 tests/e2e/test_guard.py
+    GPUWARD_TEST_JITTER=1 pytest -n 8 tests/e2e/test_guard_contention.py
 """
 import functools
 import json

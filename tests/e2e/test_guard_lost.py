@@ -8,7 +8,7 @@ import time
 import pytest
 
 from guarded import Guarded, Recorder
-from test_guard_strangers import KILL, by_signal, classes, text, wait
+from test_guard_identity import KILL, by_signal, classes, text, wait
 from worker import GIB, Contender, Process
 
 # Writes down the signals that it gets with what it is then; becomes something else when a file is there.

@@ -170,7 +170,7 @@ def test_a_process_of_two_workers_is_told_once(world):
     with Guarded(world, config) as s, sleeper() as child:
         try:
             world.hold(child.pid, 1 << 30)
-            says = f"process {child.pid} (sleep) is of worker one and of worker two: narrow the match of one of them"
+            says = f"process {child.pid} (sleep) matches worker one and worker two: narrow the match of one of them"
 
             def told():
                 return [e for e in s.get("/api/v1/events").json()["events"] if e["text"] == says]

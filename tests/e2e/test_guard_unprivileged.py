@@ -14,7 +14,7 @@ import worker
 from worker import GIB, UUID
 
 NOBODY = 65534
-UNSEEN = "processes of other users are not found by"
+UNSEEN = "may not see enough of other users' processes"
 pytestmark = pytest.mark.skipif(os.getuid() != 0 or not shutil.which("setpriv"), reason="needs root to become another user")
 
 CONFIG = """
@@ -76,7 +76,7 @@ def test_what_cannot_be_seen_is_told_and_is_no_contender(place):
             assert seen[g.pid]["class"] == "unknown"
             events = s.get("/api/v1/events").json()["events"]
             told = [e["text"] for e in events if UNSEEN in e["text"]]
-            assert told and "worker ollama (its port)" in told[0] and "(match.exe)" in told[0]
+            assert told and "worker ollama (by port)" in told[0] and "(match.exe)" in told[0]
             assert "CAP_SYS_PTRACE" in told[0] and UNSEEN in s.messages()
             s.wait(lambda: s.get("/api/v1/guard").json()["workers"][0]["state"] == "absent")
             assert re.search(r"known by its port.*match\.unit", " ".join(s.guard("explain").stdout.split()))
@@ -114,4 +114,4 @@ def test_doctor_of_root_says_what_a_service_without_rights_would_miss(tmp_path):
     env = support.environment(GPUWARD_CONFIG_ROOT=tmp_path)
     rows = support.gpuward("doctor", "--json", "--backend=none", env=env)
     message = next(p for p in json.loads(rows.stdout)["privileges"] if p["privilege"] == "programs")["message"]
-    assert "worker ollama (its port)" in message and "(match.exe)" in message
+    assert "worker ollama (by port)" in message and "(match.exe)" in message

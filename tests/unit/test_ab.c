@@ -15,7 +15,7 @@
 #include <cmocka.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -189,7 +189,7 @@ static void only_the_run_that_was_asked_for_is_taken(void **state)
 	assert_int_equal(ab_add(ab, AB_PHASE_AB, s.arm, &run), -GW_E_STATE);
 	assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
 	assert_int_equal(ab_exit_code(ab), -GW_E_STATE);
-	assert_null(ab_last_look(ab));
+	assert_null(ab_last_interim(ab));
 	ab_free(ab);
 	ab_free(NULL);
 }
@@ -256,7 +256,7 @@ static void the_figures_are_those_of_the_paired_logarithms(void **state)
 	/* ten seconds each: energy and power tell the same, the product too, time nothing */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
-	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_CANNOT_TELL);
+	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_INCONCLUSIVE);
 	assert_true(r.aa[AB_ENERGY].sd_log == 0 && !r.aa_alarm);
 	assert_int_equal(r.outcome, AB_DECIDED);
 	assert_int_equal(e->verdict, AB_WORSE);
@@ -274,7 +274,7 @@ static void skewed_pairs_are_judged_by_t_and_bca_together(void **state)
 	struct ab *ab = begin(&c);
 
 	feed(ab, ratio, 10);
-	const struct ab_estimate *e = ab_last_look(ab);
+	const struct ab_estimate *e = ab_last_interim(ab);
 
 	assert_int_equal(e->n, 10);
 	assert_true(e->skewness > 1 && e->skewed);
@@ -324,10 +324,10 @@ static void before_any_pair_nothing_is_known_and_nothing_is_zero(void **state)
 
 		assert_true(isnan(e->ratio) && isnan(e->sd_log) && isnan(e->interval.low));
 		assert_true(isnan(e->mde_ratio) && isnan(e->percentile.high));
-		assert_int_equal(e->verdict, AB_CANNOT_TELL);
+		assert_int_equal(e->verdict, AB_INCONCLUSIVE);
 	}
 	assert_true(isnan(r.planned_pairs) && isnan(r.mde_budget_ratio) && !r.aa_alarm);
-	assert_int_equal(r.outcome, AB_GOING);
+	assert_int_equal(r.outcome, AB_RUNNING);
 	ab_free(ab);
 }
 
@@ -376,14 +376,14 @@ static void the_exit_code_follows_the_gate(void **state)
 		{ NULL, 0.9, AB_DECIDED, AB_BETTER, 0 },
 		{ "energy > +2%", 1.1, AB_DECIDED, AB_WORSE, 10 },
 		{ "energy > +2%", 1.0, AB_DECIDED, AB_BETTER, 0 },
-		{ "energy > +2%", 1.02, AB_BUDGET, AB_CANNOT_TELL, 11 },
+		{ "energy > +2%", 1.02, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
 		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
 		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* must not draw less */
 		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
 		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
 		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* time is the same */
-		{ "time > 0%", 1.2, AB_BUDGET, AB_CANNOT_TELL, 11 },
+		{ "time > 0%", 1.2, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 	};
 
 	(void)state;
@@ -491,12 +491,12 @@ static void it_stops_only_at_looks(void **state)
 			const struct ab_estimate *e;
 
 			assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
-			e = ab_last_look(ab);
+			e = ab_last_interim(ab);
 			if (e && e->n == rows[i].looks[seen])
 				seen++;
 			assert_true(!e || e->n == rows[i].looks[seen - 1]);
 		}
-		assert_int_equal(ab_last_look(ab)->n, rows[i].pairs_max);
+		assert_int_equal(ab_last_interim(ab)->n, rows[i].pairs_max);
 		assert_int_equal(ab_outcome(ab), AB_BUDGET);
 		ab_free(ab);
 	}
@@ -513,9 +513,9 @@ static void an_unfinished_comparison_has_no_verdict(void **state)
 
 	feed(ab, ratio, 8);
 	ab_result(ab, &r);
-	assert_int_equal(r.outcome, AB_GOING);
+	assert_int_equal(r.outcome, AB_RUNNING);
 	assert_int_equal(r.ab[AB_ENERGY].n, 8);
-	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_CANNOT_TELL);
+	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 	ab_free(ab);
 }
 
@@ -605,7 +605,7 @@ static void too_many_invalid_runs_end_it(void **state)
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.outcome, AB_INVALID);
-	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_CANNOT_TELL);
+	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 	ab_free(ab);
 
 	ab = begin(&c);
@@ -653,7 +653,7 @@ static void an_interval_of_one_look_covers_95_of_100(void **state)
 		struct ab *ab = begin(&c);
 
 		finish(ab, &w);
-		struct ab_interval in = ab_last_look(ab)->interval;
+		struct ab_interval in = ab_last_interim(ab)->interval;
 
 		covered += in.low <= 1.03 && 1.03 <= in.high;
 		ab_free(ab);
@@ -761,7 +761,7 @@ static void three_percent_are_seen_in_ten_pairs(void **state)
 		struct ab *ab = begin(&c);
 
 		finish(ab, &w);
-		const struct ab_estimate *e = ab_last_look(ab);
+		const struct ab_estimate *e = ab_last_interim(ab);
 
 		right += e->verdict == AB_WORSE && e->interval.low > 1;
 		covered += e->interval.low <= 1.03 && 1.03 <= e->interval.high;

@@ -33,8 +33,8 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* What is printed of n runs with these residuals, two of a pair after each other, as one line; the
- * caller frees it. */
+/* What is printed of n runs with these residuals, two of a pair after each other, as one line;
+ * the caller frees it. */
 static char *told(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;
@@ -72,8 +72,8 @@ static void the_ratio_says_of_which_means_it_is(void **state)
 	char *text = told(residual, 2, 0);
 
 	(void)state;
-	assert_non_null(
-		strstr(text, "B/A geometric mean over the pairs; A and B are plain means"));
+	assert_non_null(strstr(
+		text, "B/A geometric mean over the pairs; A and B are arithmetic means"));
 	free(text);
 }
 
@@ -85,7 +85,7 @@ static void meters_that_are_close_are_told_as_they_are(void **state)
 	(void)state;
 	assert_non_null(
 		strstr(text, "counter and samples +0.40 % apart, 1.22 % s.d. over 3 runs"));
-	assert_null(strstr(text, "too coarse"));
+	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 
@@ -95,10 +95,10 @@ static void meters_that_are_apart_without_disagreeing_are_too_coarse(void **stat
 	char *text = told(residual, 4, 0);
 
 	(void)state;
-	assert_non_null(strstr(text,
-			       "too coarse to check each other in runs this short: counter "
-			       "and samples +5.00 % apart, 7.30 % s.d. over 4 runs, within "
-			       "what both leave unknown"));
+	assert_non_null(strstr(
+		text,
+		"the runs are too short to check the meters against each other: counter and "
+		"samples +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty"));
 	free(text);
 }
 
@@ -110,7 +110,7 @@ static void meters_that_disagree_are_never_called_coarse(void **state)
 	(void)state;
 	assert_non_null(
 		strstr(text, "counter and samples +5.00 % apart, 7.30 % s.d. over 4 runs"));
-	assert_null(strstr(text, "too coarse"));
+	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 

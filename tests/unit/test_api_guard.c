@@ -1,5 +1,5 @@
 /* The guard's answers over a guard that a test feeds: what is unknown, what is waited for, and what is
- * refused.  tests/e2e/test_guard_api.py asks the whole service. */
+ * refused.  tests/e2e/test_guard_rest.py asks the whole service. */
 #include "api_fixture.h"
 
 #include "guard/guard_input.h"

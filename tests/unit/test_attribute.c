@@ -27,7 +27,7 @@ static void assert_near(double have, double want)
 
 static struct attribute_use use(int64_t pid, double sm_ratio)
 {
-	struct attribute_use u = { .pid = pid, .start_ticks = 1000, .sm_ratio = sm_ratio };
+	struct attribute_use u = { .id = { pid, 1000 }, .sm_ratio = sm_ratio };
 
 	snprintf(u.name, sizeof(u.name), "p%lld", (long long)pid);
 	return u;
@@ -36,7 +36,7 @@ static struct attribute_use use(int64_t pid, double sm_ratio)
 static const struct attribute_row *row(const struct attribute *a, int64_t pid, uint64_t start)
 {
 	for (unsigned i = 0; i < a->count; i++)
-		if (a->row[i].pid == pid && a->row[i].start_ticks == start)
+		if (a->row[i].id.pid == pid && a->row[i].id.start_ticks == start)
 			return &a->row[i];
 	return NULL;
 }
@@ -231,7 +231,7 @@ static void a_pid_used_again_is_another_process(void **state)
 	struct attribute a;
 
 	(void)state;
-	second.start_ticks = 2000;
+	second.id.start_ticks = 2000;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 100, 1, &first, 1, false);
 	attribute_add(&a, 300, 1, &second, 1, false);
@@ -239,7 +239,7 @@ static void a_pid_used_again_is_another_process(void **state)
 	assert_int_equal(a.count, 2);
 	assert_near(row(&a, 5, 1000)->joules, 100);
 	assert_near(row(&a, 5, 2000)->joules, 300);
-	assert_int_equal(a.row[0].start_ticks, 2000);
+	assert_int_equal(a.row[0].id.start_ticks, 2000);
 }
 
 static void a_process_listed_twice_counts_once(void **state)
@@ -424,7 +424,7 @@ static void make_interval(uint64_t *s, struct interval *in)
 		uint64_t who = next(s) % 8, kind = next(s) % 6;
 
 		in->use[i] = use(who == 7 ? 6 : (int64_t)who, uniform(s));
-		in->use[i].start_ticks = who == 7 ? 2000 : 1000;
+		in->use[i].id.start_ticks = who == 7 ? 2000 : 1000;
 		if (kind == 0)
 			in->use[i].sm_ratio = NAN;
 		else if (kind <= 2)
@@ -474,7 +474,7 @@ static void slow_interval(const struct story *t, const struct interval *in, stru
 		ratio[w] = NAN;
 	for (size_t i = 0; i < in->n; i++) {
 		const struct attribute_use *u = &in->use[i];
-		unsigned w = u->start_ticks == 2000 ? 7 : (unsigned)u->pid;
+		unsigned w = u->id.start_ticks == 2000 ? 7 : (unsigned)u->id.pid;
 
 		there[w] = true;
 		if (!isnan(u->sm_ratio) && !(ratio[w] > u->sm_ratio))
@@ -646,7 +646,7 @@ static void the_order_in_which_it_is_told_does_not_matter(void **state)
 		assert_near(a.unattributed_joules, b.unattributed_joules);
 		for (unsigned i = 0; i < a.count; i++) {
 			const struct attribute_row *r =
-				row(&b, a.row[i].pid, a.row[i].start_ticks);
+				row(&b, a.row[i].id.pid, a.row[i].id.start_ticks);
 
 			assert_non_null(r);
 			assert_near(a.row[i].joules, r->joules);

@@ -1,7 +1,7 @@
 /* The generator and the intervals that are drawn with it. */
 #include "here.h"
 
-#include "measure/bootstrap.h"
+#include "measure/stat.h"
 
 #include <gpuward.h>
 
@@ -15,7 +15,6 @@
 #include <cmocka.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
 
 /* Fewer experiments where a sanitizer makes each ten times as slow. */
 #ifdef SLOW

@@ -12,7 +12,7 @@
 #include <cmocka.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 static void assert_near(double have, double want, double within)
 {

@@ -1,7 +1,6 @@
 /* What is counted around a run. */
 #include "cli/counter.h"
 #include "cli/counter_text.h"
-#include "cli/counter_url.h"
 
 #include "base/clock.h"
 
@@ -37,12 +36,12 @@ static void a_command_tells_one_number(void **state)
 		{ "echo 42", 42, "" },
 		{ "printf ' 1e6\\n'", 1e6, "" },
 		{ "echo 3.5", 3.5, "" },
-		{ "echo 12 tokens", NAN, "it printed '12 tokens', and not one number" },
-		{ "true", NAN, "it printed '', and not one number" },
-		{ "echo -1", NAN, "it printed '-1', and not one number" },
-		{ "echo nan", NAN, "it printed 'nan', and not one number" },
+		{ "echo 12 tokens", NAN, "it printed '12 tokens' instead of one number" },
+		{ "true", NAN, "it printed '' instead of one number" },
+		{ "echo -1", NAN, "it printed '-1' instead of one number" },
+		{ "echo nan", NAN, "it printed 'nan' instead of one number" },
 		{ "echo 7; exit 3", NAN, "it ended with status 3" },
-		{ "echo 1; echo 2", NAN, "it printed '1', and not one number" },
+		{ "echo 1; echo 2", NAN, "it printed '1' instead of one number" },
 	};
 
 	(void)state;
@@ -83,12 +82,11 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		{ vllm, "vllm:generation_tokens_total{model_name=\"b \\\"2\\\"\\\\\"}", 3, "" },
 		{ vllm, "vllm:prompt_tokens_total", 9000, "" },
 		{ vllm, "vllm:generation_tokens_total{engine=\"7\"}", NAN,
-		  "its answer has no 'vllm:generation_tokens_total' with these labels" },
+		  "the reply has no 'vllm:generation_tokens_total' with these labels" },
 		{ vllm, "vllm:prompt_tokens", NAN,
-		  "its answer has no 'vllm:prompt_tokens', but 'vllm:prompt_tokens_total'" },
+		  "the reply has no 'vllm:prompt_tokens', but 'vllm:prompt_tokens_total'" },
 		{ vllm, "tokens", NAN,
-		  "its answer has no 'tokens' (some servers tell it from their first request "
-		  "on)" },
+		  "the reply has no 'tokens' (some servers add it after their first request)" },
 		{ "llamacpp:tokens_predicted_total 167\n", NULL, 167, "" },
 		{ "n 1e3", "n", 1000, "" },
 		{ "n 5 # {trace_id=\"x\"} 1.0\n# EOF\n", "n", 5, "" },
@@ -96,34 +94,33 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		{ "n 0", "n", 0, "" },
 		{ "42\n", NULL, 42, "" },
 		{ "n NaN\n", "n", NAN,
-		  "it is no number (NaN), which nothing can be counted by" },
-		{ "n +Inf\n", "n", NAN, "it is infinite, which nothing can be counted by" },
-		{ "n -5\n", "n", NAN, "it is -5, which nothing can be counted by" },
+		  "its value is not a number (NaN), which is not a count" },
+		{ "n +Inf\n", "n", NAN, "its value is infinite, which is not a count" },
+		{ "n -5\n", "n", NAN, "its value is -5, which is not a count" },
 		{ "n{a=\"1\"} 5\nn{a=\"2\"} NaN\nn{a=\"3\"} 5\n", "n", NAN,
-		  "it is no number (NaN), which nothing can be counted by" },
-		{ "n{a=\"1\"} 5\nn{a=\"1\"} 5\n", "n", NAN, "it tells one series twice" },
-		{ "n\n5 1\n", "n", NAN, "its answer has a line of 'n' that cannot be read" },
-		{ "n{a=\"1} 5\n", "n", NAN,
-		  "its answer has a line of 'n' that cannot be read" },
-		{ "n{a=\"1", "n", NAN, "its answer has a line of 'n' that cannot be read" },
-		{ "n 5x\n", "n", NAN, "its answer has a line of 'n' that cannot be read" },
+		  "its value is not a number (NaN), which is not a count" },
+		{ "n{a=\"1\"} 5\nn{a=\"1\"} 5\n", "n", NAN, "one of its series appears twice" },
+		{ "n\n5 1\n", "n", NAN, "the reply has a malformed line of 'n'" },
+		{ "n{a=\"1} 5\n", "n", NAN, "the reply has a malformed line of 'n'" },
+		{ "n{a=\"1", "n", NAN, "the reply has a malformed line of 'n'" },
+		{ "n 5x\n", "n", NAN, "the reply has a malformed line of 'n'" },
 		{ "", NULL, NAN,
-		  "its answer has no counter of tokens that is known: name one behind the URL, "
-		  "as in URL#vllm:generation_tokens_total" },
+		  "the reply has no known token counter; give its name after the URL, as in "
+		  "URL#vllm:generation_tokens_total" },
 		{ "{\"usage\":{\"tokens\":[1,{\"n\":7123}],\"no\":\"5\",\"0\":3}}",
 		  "usage.tokens.1.n", 7123, "" },
 		{ "{\"usage\":{\"0\":3}}", "usage.0", 3, "" },
 		{ "[4, 5]", "1", 5, "" },
 		{ "{\"n\":0}", "n", 0, "" },
 		{ "{\"n\":123456.75}", "n", 123456.75, "" },
-		{ "{\"n\":null}", "n", NAN, "its answer is JSON and has no number at 'n'" },
-		{ "{\"n\":\"5\"}", "n", NAN, "its answer is JSON and has no number at 'n'" },
-		{ "{\"n\":{}}", "n", NAN, "its answer is JSON and has no number at 'n'" },
-		{ "{\"n\":5}", "m.n", NAN, "its answer is JSON and has no number at 'm.n'" },
+		{ "{\"n\":null}", "n", NAN, "the reply is JSON and has no number at 'n'" },
+		{ "{\"n\":\"5\"}", "n", NAN, "the reply is JSON and has no number at 'n'" },
+		{ "{\"n\":{}}", "n", NAN, "the reply is JSON and has no number at 'n'" },
+		{ "{\"n\":5}", "m.n", NAN, "the reply is JSON and has no number at 'm.n'" },
 		{ "{\"n\":5", "n", NAN,
-		  "the answer is not JSON: line 1, column 6: '}' expected near end of file" },
+		  "the reply is not JSON: line 1, column 6: '}' expected near end of file" },
 		{ "{\"n\":5}", NULL, NAN,
-		  "its answer is JSON: name the number behind the URL, as in "
+		  "the reply is JSON; give the path of the number after the URL, as in "
 		  "URL#usage.tokens" },
 	};
 
@@ -177,7 +174,7 @@ static void more_series_than_are_kept_are_refused(void **state)
 	for (int i = 0; i <= COUNTER_SERIES; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "n{a=\"%d\"} 1\n", i);
 	counter_text(text, n, "n", &r);
-	is(&r, NAN, "it has more than 256 series: choose some by their labels");
+	is(&r, NAN, "it has more than 256 series; select some by their labels");
 }
 
 static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
@@ -190,24 +187,23 @@ static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
 		{ "http://host", NULL },
 		{ "http://host#a.b.0", NULL },
 		{ "https://host/metrics",
-		  "only plain http is spoken here, and 'https://host/metrics' is https; "
-		  "--count-cmd can ask it with curl" },
-		{ "localhost:8000/metrics",
-		  "'localhost:8000/metrics' is no URL such as http://localhost:8000/metrics" },
-		{ "", "'' is no URL such as http://localhost:8000/metrics" },
+		  "https is not supported: 'https://host/metrics'; use --count-cmd with curl" },
+		{ "localhost:8000/metrics", "'localhost:8000/metrics' is not a URL such as "
+					    "http://localhost:8000/metrics" },
+		{ "", "'' is not a URL such as http://localhost:8000/metrics" },
 		{ "http:///metrics",
-		  "'http:///metrics' is no URL such as http://localhost:8000/metrics" },
-		{ "http://h/a b", "'http://h/a b' is no URL such as "
-				  "http://localhost:8000/metrics" },
+		  "'http:///metrics' is not a URL such as http://localhost:8000/metrics" },
+		{ "http://h/a b",
+		  "'http://h/a b' is not a URL such as http://localhost:8000/metrics" },
 		{ "http://me:secret@host/",
-		  "a URL with a user in it cannot be asked here; --count-cmd can, with curl" },
+		  "a URL with a user name is not supported; use --count-cmd with curl" },
 		{ "http://host/#n{a=~\"b\"}",
-		  "'n{a=~\"b\"}' is no counter: NAME, "
-		  "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
-		{ "http://host/#n{a=\"b\"", "'n{a=\"b\"' is no counter: NAME, "
-					    "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
-		{ "http://host/#{a=\"b\"}", "'{a=\"b\"}' is no counter: NAME, "
-					    "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
+		  "'n{a=~\"b\"}' is not a counter; give NAME, NAME{LABEL=\"VALUE\",...} or, "
+		  "for JSON, KEY.KEY" },
+		{ "http://host/#n{a=\"b\"", "'n{a=\"b\"' is not a counter; give NAME, "
+					    "NAME{LABEL=\"VALUE\",...} or, for JSON, KEY.KEY" },
+		{ "http://host/#{a=\"b\"}", "'{a=\"b\"}' is not a counter; give NAME, "
+					    "NAME{LABEL=\"VALUE\",...} or, for JSON, KEY.KEY" },
 	};
 
 	(void)state;
@@ -252,11 +248,11 @@ static void a_count_that_does_not_grow_is_unknown(void **state)
 	(void)state;
 	counter_between(&first, &same, 2, 3, &c);
 	assert_true(isnan(c.number));
-	assert_string_equal(c.why, "it said 500 before and 500 after");
+	assert_string_equal(c.why, "it did not grow: 500 before and 500 after the run");
 	counter_between(&first, &less, 2, 3, &c);
 	assert_true(isnan(c.number));
-	assert_string_equal(c.why, "it said 500 before and 20 after: it went back, as when "
-				   "what counts is started anew");
+	assert_string_equal(c.why,
+			    "it went back from 500 to 20, as after a restart of the server");
 	counter_refuse(&none, "it ended");
 	counter_between(&first, &none, 2, 3, &c);
 	assert_true(isnan(c.number));
@@ -275,10 +271,9 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 		{ "n{engine=\"0\"} 150\nn{engine=\"1\"} 100\n", 50, "" },
 		{ "n{engine=\"1\"} 101\nn{engine=\"0\"} 101\nn{engine=\"2\"} 10\n", 12, "" },
 		{ "n{engine=\"0\"} 5\nn{engine=\"1\"} 900\n", NAN,
-		  "it said 100 before and 5 after: it went back, as when what counts is "
-		  "started anew" },
+		  "it went back from 100 to 5, as after a restart of the server" },
 		{ "n{engine=\"1\"} 900\n", NAN,
-		  "one of its series, which said 100 before, is gone after" },
+		  "one of its series (100 before the run) is missing after the run" },
 	};
 
 	(void)state;
@@ -321,11 +316,11 @@ static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(v
 		/* long before the run: it was merely not told */
 		{ "n_total{e=\"0\"} 120\nn_total{e=\"1\"} 9000\nn_created{e=\"1\"} 400\n", NAN,
 		  0, 0, false,
-		  "one of its series, which says 9000, was not told before, and began 600 s "
-		  "earlier by the server's clock" },
+		  "one of its series (now 9000) was missing before the run, although it "
+		  "started 600 s earlier by the server's clock" },
 		/* started anew, and already further than before */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} 1001\n", NAN, 0, 0, false,
-		  "it began anew between: it said 100 before, and what counted then is gone" },
+		  "it was restarted during the run; the count before (100) is lost" },
 		/* nothing new; a line that cannot be read says nothing */
 		{ "n_total{e=\"0\"} 150\nn_created{e=\"0\"} soon\nn_created{e=} 1\n", 50, 0, 0,
 		  false, "" },

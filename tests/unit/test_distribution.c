@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

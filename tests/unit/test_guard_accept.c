@@ -83,7 +83,7 @@ static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **stat
 	world_until(&o, 10 * S + 100 * MS + 300 * MS + S);
 	assert_int_equal(world_state(&o, 0), STATE_EVICTED);
 	assert_false(o.w[0].resident);
-	d = world_last(&o, "memory, no rule knows it");
+	d = world_last(&o, "memory, no rule matches it");
 	assert_non_null(d);
 	assert_int_equal(d->to, STATE_DRAIN);
 	assert_true(d->mono_ns <= WORLD_START + 10 * S + 450 * MS);

@@ -1,7 +1,6 @@
 /* What people ask, in stepped time: who asks is who the guard hears of, and the answer says what is in the file. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_text.h"
 #include "daemon/peer_process.h"
 
 #include "guard_world.h"
@@ -120,8 +119,8 @@ int guard_service_clear(void *engine, const char *uuid, const char *who, char *m
 	return 0;
 }
 
-int guard_text_policy(const char *toml, size_t n, struct policy *ret, char *message,
-		      size_t size)
+int guard_policy_parse(const char *toml, size_t n, struct policy *ret, char *message,
+		       size_t size)
 {
 	(void)toml;
 	(void)n;

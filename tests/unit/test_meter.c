@@ -950,7 +950,7 @@ static void shares_of_processes_close(void **state)
 	sim_step(5 * NS_PER_S);
 	sim_open();
 	assert_int_equal(gw_meter_start(sim.ctx, &o, &meter), 0);
-	meter_baseline(meter, 0, 80, 120);
+	meter_set_baseline(meter, 0, 80, 120);
 	gw_meter_poll(meter);
 	begin();
 	sim_run_for(meter, 12);
@@ -961,7 +961,7 @@ static void shares_of_processes_close(void **state)
 		printf("%s %.1f J %s\n", who->row[i].name, who->row[i].joules,
 		       attribute_how_name(who->row[i].how));
 		sum += who->row[i].joules;
-		share[who->row[i].pid - 4100000] = who->row[i].joules;
+		share[who->row[i].id.pid - 4100000] = who->row[i].joules;
 	}
 	printf("idle %.1f J, nobody's %.1f J\n", who->idle_joules, who->unattributed_joules);
 	assert_int_equal(who->count, 2);

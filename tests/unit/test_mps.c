@@ -1,4 +1,4 @@
-#include "guard/mps.h"
+#include "guard/classify.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,17 +32,17 @@ static int begin(void **state)
 static void workers_without_the_service_are_not_served(void **state)
 {
 	(void)state;
-	assert_false(mps_serves_worker(&scene, verdict));
+	assert_false(classify_mps_serves_worker(&scene, verdict));
 	process(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
 	process(0, "other", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_CONTENDER);
-	assert_false(mps_serves_worker(&scene, verdict));
+	assert_false(classify_mps_serves_worker(&scene, verdict));
 }
 
 static void a_worker_that_is_listed_as_a_client_is_served(void **state)
 {
 	(void)state;
 	process(0, "python", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_WORKER);
-	assert_true(mps_serves_worker(&scene, verdict));
+	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
 static void the_service_counts_on_the_workers_gpu_alone(void **state)
@@ -50,9 +50,9 @@ static void the_service_counts_on_the_workers_gpu_alone(void **state)
 	(void)state;
 	process(1, "nvidia-cuda-mps-server", GW_PROCESS_COMPUTE, CLASS_SYSTEM);
 	process(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
-	assert_false(mps_serves_worker(&scene, verdict));
+	assert_false(classify_mps_serves_worker(&scene, verdict));
 	process(1, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
-	assert_true(mps_serves_worker(&scene, verdict));
+	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
 int main(void)

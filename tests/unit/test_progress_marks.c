@@ -176,7 +176,7 @@ static void what_is_no_mark_is_counted_and_the_first_told(void **state)
 		feed(bad[i]);
 		assert_int_equal(m.bad, i + 1);
 	}
-	assert_string_equal(m.reason, "'nonsense' is no mark");
+	assert_string_equal(m.reason, "'nonsense' is not a mark");
 	assert_int_equal(m.count, 0);
 	assert_int_equal(m.tokens, 0);
 	assert_int_equal(m.iterations, 0);

@@ -13,7 +13,6 @@
 #include <cmocka.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 

@@ -1,4 +1,4 @@
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 #include "guard/policy_text.h"
 
 #include "guard_world.h"

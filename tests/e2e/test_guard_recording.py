@@ -221,5 +221,5 @@ def test_whatever_the_guard_can_be_told_is_told_recorded_and_read_in_one_place_e
             for name in told & set(re.findall(r"\b(guard_\w+)\(", code)):
                 callers.setdefault(name, set()).add(path.name)
     # A guard that goes on where another was is made by whoever reads alone.
-    assert callers.pop("guard_set_last_id") == {"guard_trace_read.c"}
-    assert callers == {name: {"guard_recorder.c", "guard_trace_read.c"} for name in told - {"guard_set_last_id"}}
+    assert callers.pop("guard_set_last_id") == {"recording_read.c"}
+    assert callers == {name: {"guard_recorder.c", "recording_read.c"} for name in told - {"guard_set_last_id"}}

@@ -1,5 +1,5 @@
 /* Words parted by tabs; a text is the last word of its line, with control characters as blanks. */
-#include "guard_trace.h"
+#include "recording.h"
 
 #include "guard/guard_state.h"
 #include "guard/policy_text.h"

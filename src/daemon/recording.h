@@ -5,8 +5,8 @@
  * begins anew.  Another configuration while it runs does not: what is known goes on.
  * Each run says by what policy it decided, each change by what other one; one that was recorded from its midst
  * begins with all that the guard knew. */
-#ifndef GW_DAEMON_GUARD_TRACE_H
-#define GW_DAEMON_GUARD_TRACE_H
+#ifndef GW_DAEMON_RECORDING_H
+#define GW_DAEMON_RECORDING_H
 
 #include "guard/guard.h"
 

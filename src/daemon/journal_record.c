@@ -1,4 +1,4 @@
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/json.h"
 #include "base/root.h"

@@ -1,6 +1,6 @@
 /* guard_record: what the guard must remember over a crash, as a line of text for the store. */
-#ifndef GW_DAEMON_GUARD_RECORD_H
-#define GW_DAEMON_GUARD_RECORD_H
+#ifndef GW_DAEMON_JOURNAL_RECORD_H
+#define GW_DAEMON_JOURNAL_RECORD_H
 
 #include "guard/guard.h"
 #include "guard/worker.h"

@@ -1,5 +1,5 @@
 /* The reading half of guard_trace: each line tells the guard what the one that was recorded was told. */
-#include "guard_trace.h"
+#include "recording.h"
 
 #include "base/number.h"
 #include "guard/guard_input.h"
@@ -30,6 +30,7 @@ struct guard_trace {
 	unsigned form;
 	bool swapping; /* between swap and swapped */
 	bool knowing;  /* what it knew is being told */
+	struct guard_state_reader state;
 	uint32_t knew; /* workers of the policy that the run had before it */
 	/* Another policy gives other orders, and so other numbers: those of the recording, and ours. */
 	struct {
@@ -563,7 +564,7 @@ static int read_state(struct guard_trace *t, const char *line)
 		return t->dry ? 0 : -GW_E_PARSE;
 	if (!t->guard && make_guard(t) != 0)
 		return -GW_E_NOMEM;
-	r = guard_state_read(t->guard, line);
+	r = guard_state_read(&t->state, t->guard, line);
 	t->knowing = r <= 0; /* one of which half was told is of no use */
 	if (r <= 0)
 		return r;

@@ -1,5 +1,5 @@
 /* The reading half of guard_record, with jansson, whose names are those of base/json.h. */
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include <jansson.h>
 #include <stdio.h>

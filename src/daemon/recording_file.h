@@ -1,8 +1,8 @@
 /* guard_recording: the file of a recording: whole lines are added to it, and it can be turned over.
  *
  * Knows nothing of what the lines say but how a recording begins.  Tells nobody: whoever adds says what failed. */
-#ifndef GW_DAEMON_GUARD_RECORDING_H
-#define GW_DAEMON_GUARD_RECORDING_H
+#ifndef GW_DAEMON_RECORDING_FILE_H
+#define GW_DAEMON_RECORDING_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>

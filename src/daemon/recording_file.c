@@ -1,4 +1,4 @@
-#include "guard_recording.h"
+#include "recording_file.h"
 
 #include "base/file.h"
 
