@@ -54,7 +54,7 @@ def test_check_names_the_files_that_it_read(world):
 @pytest.mark.parametrize("text, mode, says", [
     (None, 0o600, "cannot be read: No such file"),
     ("short\n", 0o600, "shorter than 16 characters"),
-    ("0123456789abcdef\n", 0o644, "can be read by others"),
+    ("0123456789abcdef\n", 0o644, "other users can read"),
 ])
 def test_a_token_that_the_service_would_refuse_is_refused(world, text, mode, says):
     token = world.top / "token"
