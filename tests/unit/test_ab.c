@@ -23,8 +23,6 @@
 #define MARGIN      0.0
 #endif
 
-/* ---- a machine to measure on ------------------------------------------------------------ */
-
 struct world {
 	struct random r;
 	double effect;                 /* energy of B over A */
@@ -98,8 +96,6 @@ static void feed(struct ab *ab, const double *ratio, size_t n)
 		assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
 	}
 }
-
-/* ---- order ------------------------------------------------------------------------------ */
 
 TEST(a_runs_against_itself_first_and_pairs_are_balanced_by_two)
 {
@@ -208,8 +204,6 @@ TEST(a_configuration_that_makes_no_sense_is_refused)
 	REFUSE(offset_w, -1);
 #undef REFUSE
 }
-
-/* ---- figures ---------------------------------------------------------------------------- */
 
 TEST(the_figures_are_those_of_the_paired_logarithms)
 {
@@ -343,8 +337,6 @@ TEST(power_that_was_not_read_is_missing_and_not_zero)
 		ab_free(ab);
 	}
 }
-
-/* ---- endings ---------------------------------------------------------------------------- */
 
 struct ending {
 	const char *gate; /* NULL: none */
@@ -499,8 +491,6 @@ TEST(an_unfinished_comparison_has_no_verdict)
 	ab_free(ab);
 }
 
-/* ---- runs that are no use --------------------------------------------------------------- */
-
 TEST(a_pair_with_an_invalid_run_is_repeated_and_never_counts)
 {
 	struct ab_config c = standard();
@@ -609,8 +599,6 @@ TEST(company_on_the_gpu_ends_it_with_its_own_code)
 	assert_int_equal(ab_exit_code(ab), 13);
 	ab_free(ab);
 }
-
-/* ---- how often it is right -------------------------------------------------------------- */
 
 TEST(an_interval_of_one_look_covers_95_of_100)
 {
@@ -743,8 +731,6 @@ TEST(three_percent_are_seen_in_ten_pairs)
 	assert_true(right >= n * 9 / 10);
 	assert_true(covered >= n * 85 / 100);
 }
-
-/* ---- the gate's text -------------------------------------------------------------------- */
 
 TEST(a_gate_is_read)
 {

@@ -58,8 +58,6 @@ static double added_backwards(const struct attribute *a)
 	return sum;
 }
 
-/* ---- the rules ---- */
-
 TEST(one_alone_is_measured_above_idle)
 {
 	struct attribute_use u = use(7, NAN);
@@ -205,8 +203,6 @@ TEST(a_context_power_below_idle_costs_nothing)
 	assert_near(joules_of(&a, 2), 0);
 }
 
-/* ---- who is who ---- */
-
 TEST(a_pid_used_again_is_another_process)
 {
 	struct attribute_use first = use(5, NAN), second = use(5, NAN);
@@ -310,8 +306,6 @@ TEST(each_way_has_a_name)
 	assert_string_equal(attribute_how_name(99), "");
 }
 
-/* ---- closing ---- */
-
 TEST(energy_that_cannot_be_changes_nothing)
 {
 	static const struct {
@@ -364,8 +358,6 @@ TEST(a_total_that_no_interval_tells_of_is_unattributed)
 	attribute_finish(&a, 1e9);
 	assert_true(a.unattributed_joules == 1e9);
 }
-
-/* ---- against brute force ---- */
 
 struct interval {
 	double joules, seconds;

@@ -279,10 +279,10 @@ CONFIG_TEST(too_many_errors_are_counted)
 	for (unsigned i = 0; i < 150; i++)
 		buf_addf(&b, "zz%u = 1\n", i);
 	assert_int_equal(load_text(p, b.p), -GW_E_PARSE);
-	assert_non_null(strstr(p->message, "and 50 more"));
+	assert_in(p->message, "and 50 more");
 	assert_int_equal(config_load(&p->c, NULL, NULL, 0, small, sizeof(small)), -GW_E_PARSE);
-	assert_non_null(strstr(small, "zz0"));
-	assert_non_null(strstr(small, " more"));
+	assert_in(small, "zz0");
+	assert_in(small, " more");
 	buf_done(&b);
 }
 
@@ -294,8 +294,6 @@ CONFIG_TEST(a_value_that_was_refused_is_not_judged_again)
 			 -GW_E_PARSE);
 	assert_string_equal(said(p), "3:11: tls_key must be a string, not an integer");
 }
-
-/* ---- the keys of the first design ---- */
 
 static const char *const flat = "enable_nvml = true\nrequire_nvml = true\n"
 				"auto_evict_for_user_apps = true\n"
@@ -314,7 +312,7 @@ CONFIG_TEST(the_original_keys_are_read_wherever_old_files_have_them)
 	for (unsigned i = 0; i < 3; i++) {
 		snprintf(text, sizeof(text), "%s%s", heads[i], flat);
 		assert_int_equal(load_text(p, text), 0);
-		assert_non_null(strstr(p->message, "there is no [[worker]]"));
+		assert_in(p->message, "there is no [[worker]]");
 		assert_null(strchr(p->message, '\n'));
 		assert_true(p->c.device_require_nvml);
 		assert_string_equal(p->c.guard_mode, "enforce");
@@ -347,8 +345,6 @@ CONFIG_TEST(a_key_in_two_places_may_not_contradict_itself)
 			 0);
 }
 
-/* ---- layers ---- */
-
 CONFIG_TEST(later_layers_win)
 {
 	const struct config_flag flags[] = { { "log-level", "error" } };
@@ -368,10 +364,10 @@ CONFIG_TEST(later_layers_win)
 	assert_int_equal(p->c.service_header_timeout, 2000000000);
 	assert_int_equal(p->c.metrics_processes, 2);
 	assert_string_equal(p->c.log_level, "warning");
-	assert_non_null(strstr(config_file(&p->c, 1), "10-a.toml"));
-	assert_non_null(strstr(config_file(&p->c, 3), HOME));
+	assert_in(config_file(&p->c, 1), "10-a.toml");
+	assert_in(config_file(&p->c, 3), HOME);
 	assert_null(config_file(&p->c, 4));
-	assert_non_null(strstr(config_files(&p->c), "10-a.toml, "));
+	assert_in(config_files(&p->c), "10-a.toml, ");
 	assert_int_equal(load_with(p, flags, 1), 0);
 	assert_string_equal(p->c.log_level, "error");
 }
@@ -391,7 +387,7 @@ CONFIG_TEST(a_named_file_stands_in_place_of_the_others)
 	snprintf(path, sizeof(path), "%s/none.toml", p->tree.path);
 	assert_int_equal(config_load(&p->c, path, NULL, 0, p->message, sizeof(p->message)),
 			 -GW_E_NOENT);
-	assert_non_null(strstr(p->message, "none.toml: "));
+	assert_in(p->message, "none.toml: ");
 }
 
 CONFIG_TEST(variables_are_read_and_named_when_wrong)
@@ -472,7 +468,7 @@ CONFIG_TEST(a_file_that_everybody_may_write_warns)
 	snprintf(path, sizeof(path), "%s/" ETC, p->tree.path);
 	assert_int_equal(chmod(path, 0666), 0);
 	assert_int_equal(load(p), 0);
-	assert_non_null(strstr(p->message, ": warning: every user can write this file"));
+	assert_in(p->message, ": warning: every user can write this file");
 }
 
 CONFIG_TEST(an_address_that_will_be_refused_warns)
@@ -485,7 +481,7 @@ CONFIG_TEST(an_address_that_will_be_refused_warns)
 	for (unsigned i = 0; i < 3; i++) {
 		setenv("GPUWARD_LISTEN", exposed[i], 1);
 		assert_int_equal(load(p), 0);
-		assert_non_null(strstr(p->message, "is reachable from other machines"));
+		assert_in(p->message, "is reachable from other machines");
 	}
 	assert_int_equal(load_text(p, "[service]\ninsecure = true\n"), 0);
 	assert_string_equal(p->message, "");
@@ -511,10 +507,8 @@ CONFIG_TEST(a_file_that_may_not_be_read_is_an_error)
 	err = load(p);
 	tree_allow();
 	assert_int_equal(err, -GW_E_PERM);
-	assert_non_null(strstr(p->message, ETC ": "));
+	assert_in(p->message, ETC ": ");
 }
-
-/* ---- addresses ---- */
 
 CONFIG_TEST(addresses_are_checked)
 {
@@ -533,8 +527,6 @@ CONFIG_TEST(addresses_are_checked)
 		if (!config_check_address(bad[i]))
 			fail_msg("\"%s\" was taken", bad[i]);
 }
-
-/* ---- printing ---- */
 
 static bool same(const struct config *a, const struct config *b)
 {
@@ -589,15 +581,13 @@ CONFIG_TEST(the_origin_of_each_value_is_reported)
 	assert_int_equal(load_with(p, flags, 1), 0);
 	buf_init(&out, 1 << 20);
 	config_print(&out, &p->c, true);
-	assert_non_null(strstr(out.p, "\ninterval = \"2s\"  # GPUWARD_INTERVAL\n"));
-	assert_non_null(strstr(out.p, "\nlevel = \"error\"  # --log-level\n"));
-	assert_non_null(strstr(out.p, "\nconnections = 2048  # default\n"));
-	assert_non_null(strstr(out.p, "/" ETC ":3:1\n"));
-	assert_non_null(strstr(out.p, "/" ETC ":1:1\n"));
+	assert_in(out.p, "\ninterval = \"2s\"  # GPUWARD_INTERVAL\n");
+	assert_in(out.p, "\nlevel = \"error\"  # --log-level\n");
+	assert_in(out.p, "\nconnections = 2048  # default\n");
+	assert_in(out.p, "/" ETC ":3:1\n");
+	assert_in(out.p, "/" ETC ":1:1\n");
 	buf_done(&out);
 }
-
-/* ---- flags of serve ---- */
 
 CONFIG_TEST(every_flag_of_the_table_is_an_option_of_serve)
 {

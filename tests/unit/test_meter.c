@@ -101,8 +101,6 @@ METER_TEST(a_window_says_when_its_result_is_there)
 	assert_true(window_done(window));
 }
 
-/* ---- C2: shapes without noise ---- */
-
 #define WATTS(rest) ONE("noise = 0\n[[gpu.load]]\nunit = \"watts\"\n" rest)
 
 METER_TEST(known_shapes_are_within_a_thousandth)
@@ -144,8 +142,6 @@ METER_TEST(known_shapes_are_within_a_thousandth)
 		meter = NULL;
 	}
 }
-
-/* ---- C3: the counter's ticks ---- */
 
 static uint64_t seed = 20261115;
 
@@ -214,8 +210,6 @@ METER_TEST(edges_between_ticks_are_found)
 		  "unit = \"watts\"\nlevel = 400\n"));
 }
 
-/* ---- C6: a counter that lies ---- */
-
 METER_TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
 {
 	static const struct {
@@ -262,8 +256,6 @@ METER_TEST(a_bad_counter_gets_a_code_and_the_samples_take_over)
 			assert_int_equal(r->verdict, GW_VERDICT_SAMPLES_ONLY);
 	}
 }
-
-/* ---- C9, C10: holes and clocks ---- */
 
 METER_TEST(a_late_drain_leaves_a_hole_that_is_reported)
 {
@@ -342,8 +334,6 @@ METER_TEST(a_ring_that_repeats_itself_is_read_once)
 	assert_true(r->samples_collected <= r->samples_expected + 2);
 	assert_true(r->coverage_ratio > 0.99);
 }
-
-/* ---- windows ---- */
 
 METER_TEST(a_window_below_the_period_is_an_interval)
 {
@@ -498,8 +488,6 @@ METER_TEST(the_spread_of_power_fits_into_its_range)
 	}
 }
 
-/* ---- edges reported afterwards ---- */
-
 METER_TEST(an_end_told_late_takes_nothing_from_after_it)
 {
 	const struct gw_energy *r;
@@ -564,8 +552,6 @@ METER_TEST(a_tick_is_not_mistaken_for_its_neighbour)
 	assert_true(off <= n / 100 && outside <= n / 20 && quarrels <= n / 100);
 }
 
-/* ---- meters that fail ---- */
-
 METER_TEST(a_silent_ring_leaves_the_counter)
 {
 	const struct gw_energy *r;
@@ -628,8 +614,6 @@ METER_TEST(nonsense_is_refused)
 	assert_int_equal(gw_meter_stop(NULL), 0);
 }
 
-/* ---- the ladder ---- */
-
 METER_TEST(every_sensor_finds_its_rung)
 {
 	static const struct {
@@ -670,8 +654,6 @@ METER_TEST(every_sensor_finds_its_rung)
 		meter = NULL;
 	}
 }
-
-/* ---- C4: a load in step with a sensor that looks a quarter of the time ---- */
 
 METER_TEST(a_load_in_step_with_the_sensor_is_seen_whole_and_reported)
 {
@@ -819,8 +801,6 @@ SIM_TEST(a_load_in_step_with_the_ring_is_inside_the_interval)
 	assert_true(worst > 0.08);
 }
 
-/* ---- C5: a counter that readings hurt ---- */
-
 METER_TEST(a_counter_that_readings_hurt_is_found_and_spared)
 {
 	struct gw_meter_options o = { .size = sizeof(o),
@@ -850,8 +830,6 @@ METER_TEST(a_counter_that_readings_hurt_is_found_and_spared)
 	print("hurt", r, truth);
 	assert_true(fabs(r->joules.best / truth - 1) <= 0.02);
 }
-
-/* ---- C7: every call with every code, while it measures ---- */
 
 METER_TEST(every_failing_call_costs_no_more_than_its_figures)
 {
@@ -902,8 +880,6 @@ METER_TEST(every_failing_call_costs_no_more_than_its_figures)
 		}
 }
 
-/* ---- C12: whose joules ---- */
-
 METER_TEST(shares_of_processes_close)
 {
 	struct gw_meter_options o = { .size = sizeof(o),
@@ -947,8 +923,6 @@ METER_TEST(shares_of_processes_close)
 	assert_true(fabs(share[1] / (12 * (20 + 0.25 * 380)) - 1) < 0.1);
 	assert_true(r->codes >> GW_CODE_FOREIGN_PROCESS & 1);
 }
-
-/* ---- threads ---- */
 
 /* Real time, two GPUs, windows opened and closed by four threads at once. */
 static void *windows_of_a_thread(void *arg)

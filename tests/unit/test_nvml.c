@@ -6,8 +6,6 @@
 
 #include <math.h>
 
-/* ---- reading ---- */
-
 SIM_TEST(reads_what_an_h200_says)
 {
 	const struct gw_device *d;
@@ -209,8 +207,6 @@ TEST(rows_are_asked_in_the_tier_of_their_quantities)
 						 rows[i].tier);
 }
 
-/* ---- faults: every call, every code ---- */
-
 struct have {
 	uint8_t why[2][GW_QUANTITIES];
 };
@@ -314,8 +310,8 @@ SIM_TEST(each_missing_symbol_costs_its_own_figures_only)
 			}
 		assert_in_range(lost, 0, 13);
 		if (lost && c != CALL_memory_v2)
-			assert_non_null(strstr(gw_snapshot_status(sim.snap)->missing_symbols,
-					       nvml_symbol[c]));
+			assert_in(gw_snapshot_status(sim.snap)->missing_symbols,
+				  nvml_symbol[c]);
 		sim_close();
 	}
 }
@@ -335,8 +331,6 @@ SIM_TEST(an_older_call_stands_in_for_a_missing_one)
 	assert_absent(d, GW_Q_MEMORY_RESERVED, GW_ABSENT_NO_SYMBOL);
 	sim_close();
 }
-
-/* ---- processes ---- */
 
 SIM_TEST(process_layouts_of_16_24_and_32_bytes_read_the_same)
 {
@@ -449,8 +443,6 @@ SIM_TEST(a_growing_list_is_asked_again)
 	sim_close();
 }
 
-/* ---- the ring and events ---- */
-
 SIM_TEST(the_power_ring_is_drained_without_duplicate_or_hole)
 {
 	struct power_sample s[256];
@@ -504,8 +496,6 @@ SIM_TEST(xids_arrive_as_events_and_clock_noise_does_not)
 	b->ops->events_close(b, set);
 	sim_close();
 }
-
-/* ---- asleep ---- */
 
 SIM_TEST(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised)
 {

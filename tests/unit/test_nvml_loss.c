@@ -5,8 +5,6 @@
 
 #include <time.h>
 
-/* ---- loss and return ---- */
-
 SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 {
 	const struct gw_device *d;
@@ -272,8 +270,6 @@ SIM_TEST(a_field_without_permission_keeps_its_reason)
 	sim_close();
 }
 
-/* ---- a call that never returns ---- */
-
 static void wait_for(struct call_thread *lane)
 {
 	assert_true(call_thread_wait(lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
@@ -289,7 +285,7 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	sim_hang("nvmlDeviceGetUtilizationRates", 1);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
-	assert_non_null(strstr(d->message, "nvmlDeviceGetUtilizationRates"));
+	assert_in(d->message, "nvmlDeviceGetUtilizationRates");
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_STALLED);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
 	d = gw_snapshot_device(sim.snap, 0);
@@ -397,7 +393,7 @@ SIM_TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
 	d = sim_take(0, 1);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 	assert_int_equal(d->state, GW_DEVICE_STALLED);
-	assert_non_null(strstr(d->message, "nvmlDeviceGetName"));
+	assert_in(d->message, "nvmlDeviceGetName");
 	assert_non_null(gw_device_text(d, GW_T_UUID));
 	assert_int_equal(gw_snapshot_device(sim.snap, 0)->state, GW_DEVICE_OK);
 	sim_unhang();
@@ -415,7 +411,7 @@ SIM_TEST(an_init_that_hangs_is_named)
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_STALLED);
-	assert_non_null(strstr(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2"));
+	assert_in(gw_snapshot_status(sim.snap)->message, "nvmlInit_v2");
 	sim_unhang();
 	for (int i = 0; i < 1000 && gw_snapshot_device_count(sim.snap) == 0; i++) {
 		struct timespec ms = { 0, 1000000 };

@@ -76,7 +76,6 @@ static int ask(struct store *s, uint64_t from, uint64_t to, uint64_t step)
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&tree);
 	snprintf(path, sizeof(path), "%s/state/gpuward.db", tree.path);
 	points = calloc(POINTS, sizeof(*points));
@@ -85,7 +84,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&tree);
 	free(points);
 	return 0;
@@ -119,8 +117,6 @@ static sqlite3_int64 ask_sql(const char *sql)
 	return n;
 }
 
-/* ---- counts ---- */
-
 STORE_TEST(counts_outlive_the_process_and_never_fall)
 {
 	struct store *s = open_clean();
@@ -145,8 +141,6 @@ STORE_TEST(counts_outlive_the_process_and_never_fall)
 	assert_true(store_count(s, "energy") == 12.5);
 	store_close(s);
 }
-
-/* ---- events and documents ---- */
 
 struct seen {
 	unsigned count;
@@ -322,7 +316,6 @@ static char *document_of(size_t size)
 
 static void measure_document(void *arg, const char *id, const char *json)
 {
-	(void)id;
 	*(size_t *)arg = strlen(json);
 }
 
@@ -365,8 +358,6 @@ STORE_TEST(a_statement_is_prepared_once)
 	assert_null(db_statement(db, "SELECT FROM"));
 	db_close(db); /* with all of them */
 }
-
-/* ---- history ---- */
 
 STORE_TEST(readings_come_back_as_they_went_in)
 {
@@ -469,8 +460,6 @@ STORE_TEST(nothing_is_asked_that_makes_no_sense)
 	store_close(s);
 }
 
-/* ---- against brute force ---- */
-
 struct sample {
 	uint64_t t_ns;
 	double value;
@@ -562,8 +551,6 @@ STORE_TEST(history_is_that_of_a_slow_and_plain_count)
 	free(want);
 }
 
-/* ---- kill -9 ---- */
-
 static void write_until_killed(int fd)
 {
 	struct store *s = NULL;
@@ -635,8 +622,6 @@ STORE_TEST(killed_at_any_moment_it_has_all_that_was_committed)
 	}
 }
 
-/* ---- disks that fail ---- */
-
 /* The main file and the others have methods of their own. */
 static struct {
 	sqlite3_vfs vfs, *real;
@@ -666,7 +651,6 @@ static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int f
 	unsigned kind = flags & SQLITE_OPEN_MAIN_DB ? 0 : 1;
 	int rc;
 
-	(void)vfs;
 	if (atomic_load(&fault.read_only)) /* as for a file that may not be written */
 		flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) |
 			SQLITE_OPEN_READONLY;
@@ -730,8 +714,8 @@ STORE_FAULT_TEST(what_cannot_be_written_is_kept_until_it_can)
 		add(s, T0 + i * DAY, 1);
 		store_commit(s);
 		assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
-		assert_non_null(strstr(store_state(s), rows[i].says));
-		assert_non_null(strstr(store_state(s), path));
+		assert_in(store_state(s), rows[i].says);
+		assert_in(store_state(s), path);
 		assert_int_equal(store_dropped(s), dropped + 1);
 		log_event(s, "still");
 		store_commit(s);
@@ -760,8 +744,8 @@ STORE_FAULT_TEST(what_is_no_file_is_never_opened)
 	for (unsigned i = 0; i < COUNT(kinds); i++) {
 		assert_int_equal(kinds[i] == S_IFDIR ? mkdir(at, 0700) : mkfifo(at, 0600), 0);
 		assert_int_equal(store_open(at, 1u << 20, &s, message, sizeof(message)), 0);
-		assert_non_null(strstr(message, at));
-		assert_non_null(strstr(message, "set [history] path to a file"));
+		assert_in(message, at);
+		assert_in(message, "set [history] path to a file");
 		assert_string_equal(store_state(s), message);
 		assert_false(store_lasting(s));
 		assert_true(store_count_known(s)); /* nothing is waited for */
@@ -851,8 +835,8 @@ STORE_TEST(where_nothing_can_be_written_it_works_in_memory)
 
 	tree_put(&tree, "state", "a file where a folder should be");
 	s = open_limited(LIMIT);
-	assert_non_null(strstr(message, path));
-	assert_non_null(strstr(message, "in memory only"));
+	assert_in(message, path);
+	assert_in(message, "in memory only");
 	assert_string_equal(store_state(s), message);
 	assert_false(store_lasting(s));
 	assert_true(store_count_known(s));
@@ -863,8 +847,6 @@ STORE_TEST(where_nothing_can_be_written_it_works_in_memory)
 	assert_int_equal(ask(s, T0, T0, 0), 1);
 	store_close(s);
 }
-
-/* ---- files that cannot be used at the start, but later ---- */
 
 /* As one that was killed leaves it: all of it in the log. */
 static void leave_behind(void)
@@ -893,8 +875,8 @@ static void assert_is_read_and_goes_on(struct store *s, const char *why, void (*
 	struct seen v = { 0 };
 	uint64_t last;
 
-	assert_non_null(strstr(message, why));
-	assert_non_null(strstr(message, path));
+	assert_in(message, why);
+	assert_in(message, path);
 	assert_string_equal(store_state(s), message);
 	assert_true(store_count_known(s));
 	assert_true(store_lasting(s));
@@ -910,7 +892,7 @@ static void assert_is_read_and_goes_on(struct store *s, const char *why, void (*
 	store_keep(s, "manage", "b", "{}", 2);
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
-	assert_non_null(strstr(store_state(s), why));
+	assert_in(store_state(s), why);
 	assert_int_equal(ask(s, T0, T0, 0), 1);
 	better();
 	assert_int_equal(store_flush(s, PATIENCE), 0);
@@ -975,7 +957,7 @@ STORE_TEST(what_was_counted_while_it_was_locked_is_added)
 	leave_behind();
 	holder = hold();
 	s = open_limited(LIMIT);
-	assert_non_null(strstr(message, "locked by another program"));
+	assert_in(message, "locked by another program");
 	assert_false(store_count_known(s));
 	assert_false(store_lasting(s));
 	assert_true(store_count(s, "n") == 0);
@@ -983,11 +965,10 @@ STORE_TEST(what_was_counted_while_it_was_locked_is_added)
 	store_set_count(s, "new", 4);
 	store_add_event(s,
 			&(struct view_event){
-
 				.id = 100000, .kind = "a", .severity = "info", .text = "b" });
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
-	assert_non_null(strstr(store_state(s), "locked by another program"));
+	assert_in(store_state(s), "locked by another program");
 	assert_false(store_news(s));
 	store_set_count(s, "n", 3);
 	store_commit(s);
@@ -1033,7 +1014,7 @@ STORE_TEST(one_who_writes_does_not_hide_what_is_there)
 	store_set_count(s, "n", 8);
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
-	assert_non_null(strstr(store_state(s), "locked by another program"));
+	assert_in(store_state(s), "locked by another program");
 	sqlite3_close(writer);
 	assert_int_equal(store_flush(s, PATIENCE), 0);
 	store_close(s);
@@ -1082,7 +1063,7 @@ STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
 
 	atomic_store(&fault.result, SQLITE_FULL);
 	s = open_limited(LIMIT);
-	assert_non_null(strstr(message, "the disk is full"));
+	assert_in(message, "the disk is full");
 	assert_true(store_lasting(s));
 	store_set_count(s, "n", 1);
 	log_event(s, "one");
@@ -1096,8 +1077,6 @@ STORE_FAULT_TEST(a_full_disk_takes_a_new_file_later)
 	assert_int_equal(store_last_event(s), 1);
 	store_close(s);
 }
-
-/* ---- files that are not ours, or no more ---- */
 
 static unsigned moved_aside(void)
 {
@@ -1151,7 +1130,7 @@ STORE_TEST(what_is_no_database_is_moved_aside)
 	fill_file();
 	overwrite(0, 100000);
 	s = open_limited(LIMIT);
-	assert_non_null(strstr(message, ".corrupt-"));
+	assert_in(message, ".corrupt-");
 	assert_string_equal(store_state(s), "ok");
 	assert_true(store_lasting(s));
 	assert_int_equal(moved_aside(), 1);
@@ -1201,7 +1180,7 @@ STORE_TEST(a_file_of_a_newer_version_is_left_alone)
 	fill_file();
 	assert_int_equal(run_sql("PRAGMA user_version=99"), SQLITE_OK);
 	s = open_limited(LIMIT);
-	assert_non_null(strstr(message, "newer"));
+	assert_in(message, "newer");
 	store_set_count(s, "n", 1000);
 	commit(s);
 	store_close(s);
@@ -1214,8 +1193,8 @@ STORE_TEST(two_never_share_a_file)
 {
 	struct store *first = open_clean(), *second = open_limited(LIMIT);
 
-	assert_non_null(strstr(message, "another gpuward"));
-	assert_non_null(strstr(message, path));
+	assert_in(message, "another gpuward");
+	assert_in(message, path);
 	store_set_count(second, "n", 9);
 	commit(second);
 	store_close(second);
@@ -1224,8 +1203,6 @@ STORE_TEST(two_never_share_a_file)
 	assert_true(store_count(first, "n") == 0);
 	store_close(first);
 }
-
-/* ---- clocks that step ---- */
 
 STORE_TEST(a_clock_that_steps_costs_little)
 {
@@ -1258,8 +1235,6 @@ STORE_TEST(a_clock_that_steps_costs_little)
 	assert_true(points[0].mean == 5);
 	store_close(s);
 }
-
-/* ---- what goes ---- */
 
 STORE_TEST(what_is_old_goes_and_is_rolled_up)
 {
@@ -1303,8 +1278,6 @@ STORE_TEST(the_file_stays_below_its_limit)
 	store_close(s);
 	assert_true(ask_sql("PRAGMA page_count") * 4096 <= (sqlite3_int64)limit);
 }
-
-/* ---- rows as bytes ---- */
 
 STORE_TEST(blocks_come_back_bit_by_bit_and_junk_is_refused)
 {
