@@ -91,6 +91,21 @@ static inline void sim_close(void)
 	sim.ctx = NULL;
 }
 
+/* Loads a scenario from text, or by name, and opens it with a new context. */
+static inline void sim_start(const char *text)
+{
+	sim_close();
+	sim_text(text);
+	sim_open();
+}
+
+static inline void sim_start_scenario(const char *name)
+{
+	sim_close();
+	sim_scenario(name);
+	sim_open();
+}
+
 /* After a failed test too: the next one begins without clients. */
 static inline int sim_teardown(void **state)
 {

@@ -27,8 +27,7 @@ static void world(const char *text)
 {
 	keeps = 0;
 	keep_answer = 0;
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 }
 

@@ -72,8 +72,7 @@ static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_log };
 static void start(const char *text)
 {
 	memset(&fake, 0, sizeof(fake));
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 }
@@ -713,8 +712,7 @@ JOURNAL_TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 	const struct gw_device *d;
 
 	memset(&fake, 0, sizeof(fake));
-	sim_scenario("mig");
-	sim_open();
+	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 	api = (struct api){ .manage = true };

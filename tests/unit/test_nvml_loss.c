@@ -10,8 +10,7 @@ SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 	const struct gw_device *d;
 	char uuid[96];
 
-	sim_scenario("lost-gpu");
-	sim_open();
+	sim_start_scenario("lost-gpu");
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	snprintf(uuid, sizeof(uuid), "%s", gw_device_text(d, GW_T_UUID));
@@ -30,7 +29,6 @@ SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 	assert_string_equal(gw_device_text(d, GW_T_UUID), uuid);
-	sim_close();
 }
 
 SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
@@ -38,8 +36,7 @@ SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 	const struct gw_device *d;
 	uint64_t inits;
 
-	sim_scenario("driver-reload");
-	sim_open();
+	sim_start_scenario("driver-reload");
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.159.04");
 	sim_step(10500 * NS_PER_MS);
@@ -60,14 +57,12 @@ SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 	assert_string_equal(gw_snapshot_status(sim.snap)->driver_version, "580.200.01");
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
-	sim_close();
 }
 
 SIM_TEST(a_driver_that_appears_later_is_found)
 {
-	sim_text("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
-		 "9\nuntil = 20\n");
-	sim_open();
+	sim_start("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
+		  "9\nuntil = 20\n");
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 0);
 	for (int i = 0; i < 60; i++) {
@@ -76,7 +71,6 @@ SIM_TEST(a_driver_that_appears_later_is_found)
 	}
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
 	assert_in_range(sim_calls("nvmlInit_v2"), 3, 8);
-	sim_close();
 }
 
 SIM_TEST(let_go_closes_every_handle_until_resume)
@@ -84,8 +78,7 @@ SIM_TEST(let_go_closes_every_handle_until_resume)
 	const struct gw_device *d;
 	uint64_t calls;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_let_go(sim.ctx), 0);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
@@ -101,7 +94,6 @@ SIM_TEST(let_go_closes_every_handle_until_resume)
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
-	sim_close();
 }
 
 /* We must close it before another process gets it; we do not wait for its return. */
@@ -109,8 +101,7 @@ SIM_TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_on
 {
 	uint64_t calls;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	context_driver_changed(sim.ctx, true);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
@@ -123,7 +114,6 @@ SIM_TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_on
 	context_driver_changed(sim.ctx, true);
 	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_driver_that_comes_is_not_waited_for)
@@ -141,18 +131,15 @@ SIM_TEST(a_driver_that_comes_is_not_waited_for)
 	context_driver_changed(sim.ctx, false);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
-	sim_close();
 }
 
 SIM_TEST(who_let_it_go_is_not_hurried)
 {
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	assert_int_equal(gw_let_go(sim.ctx), 0);
 	context_driver_changed(sim.ctx, true);
 	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
-	sim_close();
 }
 
 SIM_TEST(causes_are_told_apart)
@@ -175,11 +162,9 @@ SIM_TEST(causes_are_told_apart)
 		assert_true(strlen(gw_snapshot_status(sim.snap)->message) > 10);
 		sim_close();
 	}
-	sim_scenario("no-gpu");
-	sim_open();
+	sim_start_scenario("no-gpu");
 	sim_take(0, 0);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_NO_GPU);
-	sim_close();
 }
 
 SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
@@ -199,7 +184,6 @@ SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 		d = sim_take(GW_TIERS_COMMON, 1);
 	}
 	assert_int_equal(d->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
@@ -231,8 +215,7 @@ SIM_TEST(a_device_that_only_errs_is_at_fault)
 {
 	const struct gw_device *d;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_fault(NULL, 0, 999);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_FAULT);
@@ -241,13 +224,11 @@ SIM_TEST(a_device_that_only_errs_is_at_fault)
 	sim_fault(NULL, 0, 0);
 	sim_step(NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_fault_stays_until_its_tier_is_read_without_it)
 {
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 14);
 	for (int i = 0; i < 12; i++) {
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_FAULT);
@@ -256,18 +237,15 @@ SIM_TEST(a_fault_stays_until_its_tier_is_read_without_it)
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 0);
 	sim_step(10 * NS_PER_S);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 0)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(a_field_without_permission_keeps_its_reason)
 {
-	sim_text(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
-			  "[[fault]]\nfield = 186\ncode = 4\n");
-	sim_open();
+	sim_start(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
+			   "[[fault]]\nfield = 186\ncode = 4\n");
 	for (int i = 0; i < 3; i++)
 		assert_absent(sim_take(GW_TIER_FAST, 0), GW_Q_POWER_AVERAGE,
 			      GW_ABSENT_NO_PERMISSION);
-	sim_close();
 }
 
 static void wait_for(struct call_thread *lane)
@@ -297,7 +275,6 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
-	sim_close();
 }
 
 SIM_TEST(after_a_stall_what_is_asked_now_is_read)
@@ -310,7 +287,6 @@ SIM_TEST(after_a_stall_what_is_asked_now_is_read)
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_true(sim_value(sim_take(GW_TIERS_ALL, 1), GW_Q_ENERGY) >= 0);
-	sim_close();
 }
 
 SIM_TEST(let_go_after_a_stall_leaves_no_figure)
@@ -328,7 +304,6 @@ SIM_TEST(let_go_after_a_stall_leaves_no_figure)
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
-	sim_close();
 }
 
 SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
@@ -346,7 +321,6 @@ SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_int_equal(sim_calls("nvmlInit_v2"), sim_calls("nvmlShutdown") + 1);
 	assert_int_equal(gw_snapshot_status(sim.snap)->opens, 2);
-	sim_close();
 }
 
 SIM_TEST(an_open_that_came_late_is_let_go_and_closed)
@@ -380,7 +354,6 @@ SIM_TEST(a_stuck_init_is_not_looked_into)
 	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
-	sim_close();
 }
 
 SIM_TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
@@ -400,7 +373,6 @@ SIM_TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
 	for (int i = 0; i < 1000 && d->state == GW_DEVICE_STALLED; i++)
 		d = sim_take(0, 1);
 	assert_string_equal(gw_device_text(d, GW_T_NAME), "NVIDIA H200");
-	sim_close();
 }
 
 SIM_TEST(an_init_that_hangs_is_named)
@@ -420,7 +392,6 @@ SIM_TEST(an_init_that_hangs_is_named)
 		sim_take(GW_TIERS_COMMON, 0);
 	}
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
-	sim_close();
 }
 
 UNIT_MAIN(sim_setup, NULL)
