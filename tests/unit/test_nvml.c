@@ -6,10 +6,10 @@
 
 #include <math.h>
 
+static const struct gw_device *d;
+
 SIM_TEST(reads_what_an_h200_says)
 {
-	const struct gw_device *d;
-
 	sim_start("[[gpu]]\nprofile = \"h200\"\n");
 	d = sim_take(GW_TIERS_ALL, 0);
 	assert_int_equal(gw_snapshot_device_count(sim.snap), 1);
@@ -100,7 +100,6 @@ SIM_TEST(a_refusal_is_remembered_until_the_driver_is_opened_again)
 
 SIM_TEST(placeholders_never_come_out_as_values)
 {
-	const struct gw_device *d;
 	struct gw_process_list *l;
 
 	sim_start_scenario("sentinels");
@@ -125,8 +124,6 @@ SIM_TEST(placeholders_never_come_out_as_values)
 
 SIM_TEST(gpm_needs_two_readings_a_tenth_of_a_second_apart)
 {
-	const struct gw_device *d;
-
 	sim_start(TWO_GPUS);
 	d = sim_take(GW_TIER_ASKED, 0);
 	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_FIRST_READING);
@@ -141,8 +138,6 @@ SIM_TEST(gpm_needs_two_readings_a_tenth_of_a_second_apart)
 
 SIM_TEST(mig_instances_have_memory_of_their_own)
 {
-	const struct gw_device *d;
-
 	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->mig_count, 3);
@@ -294,8 +289,6 @@ SIM_TEST(each_missing_symbol_costs_its_own_figures_only)
 
 SIM_TEST(an_older_call_stands_in_for_a_missing_one)
 {
-	const struct gw_device *d;
-
 	sim_start("[driver]\nmissing = [\"nvmlDeviceGetMemoryInfo_v2\", "
 		  "\"nvmlDeviceGetTemperatureV\", "
 		  "\"nvmlDeviceGetCurrentClocksEventReasons\"]\n" TWO_GPUS);
@@ -415,14 +408,14 @@ SIM_TEST(the_power_ring_is_drained_without_duplicate_or_hole)
 {
 	struct power_sample s[256];
 	uint64_t last = 0;
-	struct device *d;
+	struct device *card;
 	unsigned total = 0;
 
 	sim_start(TWO_GPUS);
 	sim_step(5 * NS_PER_S);
-	d = sim.ctx->slot[0]->d;
+	card = sim.ctx->slot[0]->d;
 	for (int i = 0; i < 10; i++) {
-		int n = d->backend->ops->power_samples(d, last, s, 256);
+		int n = card->backend->ops->power_samples(card, last, s, 256);
 
 		assert_true(n > 0);
 		for (int k = 0; k < n; k++) {
@@ -436,7 +429,7 @@ SIM_TEST(the_power_ring_is_drained_without_duplicate_or_hole)
 		sim_step(NS_PER_S);
 	}
 	assert_in_range(total, 9 * 48, 9 * 52);
-	assert_int_equal(d->backend->ops->power_samples(d, last + 10000000, s, 256), 0);
+	assert_int_equal(card->backend->ops->power_samples(card, last + 10000000, s, 256), 0);
 }
 
 SIM_TEST(xids_arrive_as_events_and_clock_noise_does_not)
@@ -464,7 +457,6 @@ SIM_TEST(xids_arrive_as_events_and_clock_noise_does_not)
 SIM_TEST(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised)
 {
 	char root[] = "/tmp/gpuward-asleep-XXXXXX", cmd[600];
-	const struct gw_device *d;
 
 	assert_non_null(mkdtemp(root));
 	snprintf(cmd, sizeof(cmd),
@@ -502,7 +494,6 @@ SIM_TEST(sixty_four_gpus_are_all_there)
 
 SIM_TEST(a_trimmed_library_says_what_it_said)
 {
-	const struct gw_device *d;
 	double untrimmed;
 
 	sim_start_scenario("idle-h200");

@@ -5,9 +5,10 @@
 
 #include <time.h>
 
+static const struct gw_device *d;
+
 SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 {
-	const struct gw_device *d;
 	char uuid[96];
 
 	sim_start_scenario("lost-gpu");
@@ -33,7 +34,6 @@ SIM_TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 
 SIM_TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 {
-	const struct gw_device *d;
 	uint64_t inits;
 
 	sim_start_scenario("driver-reload");
@@ -75,7 +75,6 @@ SIM_TEST(a_driver_that_appears_later_is_found)
 
 SIM_TEST(let_go_closes_every_handle_until_resume)
 {
-	const struct gw_device *d;
 	uint64_t calls;
 
 	sim_start(TWO_GPUS);
@@ -169,8 +168,6 @@ SIM_TEST(causes_are_told_apart)
 
 SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
@@ -188,7 +185,7 @@ SIM_TEST(a_gpu_we_may_not_open_stays_in_the_list)
 
 SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 {
-	const struct gw_device *d = NULL;
+	d = NULL;
 
 	for (int heals_while_open = 0; heals_while_open < 2; heals_while_open++) {
 		sim_text(TWO_GPUS);
@@ -213,8 +210,6 @@ SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 
 SIM_TEST(a_device_that_only_errs_is_at_fault)
 {
-	const struct gw_device *d;
-
 	sim_start(TWO_GPUS);
 	sim_fault(NULL, 0, 999);
 	d = sim_take(GW_TIERS_COMMON, 0);
@@ -255,8 +250,6 @@ static void wait_for(struct call_thread *lane)
 
 SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 300 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -291,8 +284,6 @@ SIM_TEST(after_a_stall_what_is_asked_now_is_read)
 
 SIM_TEST(let_go_after_a_stall_leaves_no_figure)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -308,8 +299,6 @@ SIM_TEST(let_go_after_a_stall_leaves_no_figure)
 
 SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -358,8 +347,6 @@ SIM_TEST(a_stuck_init_is_not_looked_into)
 
 SIM_TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
 {
-	const struct gw_device *d;
-
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlDeviceGetName", 1);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
