@@ -35,7 +35,6 @@ static void start_named(const char *name)
 
 static int stop(void **state)
 {
-	(void)state;
 	while (nvml_shutdown() == 0)
 		;
 	return 0;
@@ -189,8 +188,6 @@ SIM_ENERGY_TEST(the_tick_has_its_length_and_phase)
 	}
 }
 
-/* ---- sensors ---- */
-
 /* Truths of docs/SIMULATOR.md.  window 0: the low-pass of 300 ms. */
 static const struct make {
 	const char *profile;
@@ -286,8 +283,6 @@ SIM_ENERGY_TEST(a_capped_gpu_without_noise_draws_a_constant)
 		assert_true(sim_true_watts(0) == 0.99 * 700);
 	}
 }
-
-/* ---- rings ---- */
 
 static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 {
