@@ -232,7 +232,7 @@ BASELINE_STOP_TEST(where_nobody_can_see_who_is_there_it_says_so)
 	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_false(contended(&b));
-	assert_in(b.evidence, "who is on it cannot be seen");
+	assert_in(b.evidence, "its processes are not visible");
 }
 
 BASELINE_STOP_TEST(its_owner_may_end_it)
@@ -465,7 +465,7 @@ ON_FILES(a_contended_one_is_not_kept)
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 	assert_int_equal(baseline_save(&good, "/proc/none", message, sizeof(message)),
 			 -GW_E_NOENT);
-	assert_in(message, "/proc/none cannot be made");
+	assert_in(message, "/proc/none cannot be created");
 }
 
 ON_FILES(clearing_forgets_one_gpu_or_all)

@@ -84,7 +84,7 @@ BUDGET_TEST(a_days_energy_is_used_up_until_the_next_day)
 {
 	assert_false(after(3599, &energy, 1000));
 	assert_true(after(2, &energy, 1000));
-	assert_in(t.why, "1000 are allowed");
+	assert_in(t.why, "1000 Wh are allowed");
 	assert_true(after(3600, &energy, 0));
 	t.l.day = 8;
 	assert_true(after(60, &energy, 0));
