@@ -206,12 +206,12 @@ static void do_request(struct reader *r, enum reader_request what)
 {
 	switch (what) {
 	case READER_LET_GO:
-		r->ask_error = gw_let_go(r->ctx);
+		r->ask_error = gw_ctx_release(r->ctx);
 		r->let_go = r->let_go || r->ask_error == 0;
 		r->asks++;
 		break;
 	case READER_RESUME:
-		r->ask_error = gw_resume(r->ctx);
+		r->ask_error = gw_ctx_reopen(r->ctx);
 		r->let_go = r->let_go && r->ask_error != 0;
 		r->asks++;
 		break;

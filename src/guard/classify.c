@@ -332,11 +332,14 @@ int classifier_worker(const struct classifier *c, const struct scene *s,
 
 /* ---- programs of the desktop ---- */
 
+/* Arrays and no pointers: each pointer would cost the library 24 bytes for its relocation. */
+#define BUILT_IN "built in: "
 static const struct {
-	const char *name, *exe, *why;
+	char why[sizeof(BUILT_IN) + 15]; /* the name follows BUILT_IN */
+	char exe[28];
 } systems[] = {
 #define D(folder)
-#define S(name, exe) { name, exe, "built in: " name },
+#define S(name, exe) { BUILT_IN name, exe },
 #include "system.def"
 #undef S
 #undef D
@@ -377,7 +380,7 @@ static bool exe_is_system(const struct scene_process *p, const char *pattern)
 static const char *system_program(const struct scene_process *p)
 {
 	for (size_t i = 0; i < sizeof(systems) / sizeof(systems[0]); i++)
-		if (classify_name_fits(systems[i].name, p->name) &&
+		if (classify_name_fits(systems[i].why + strlen(BUILT_IN), p->name) &&
 		    exe_is_system(p, systems[i].exe))
 			return systems[i].why;
 	return NULL;

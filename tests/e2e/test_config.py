@@ -31,7 +31,7 @@ def test_check_names_the_files_that_it_read(config):
 @pytest.mark.parametrize("text, mode, says", [
     (None, 0o600, "cannot be read: No such file"),
     ("short\n", 0o600, "shorter than 16 characters"),
-    ("0123456789abcdef\n", 0o644, "can be read by others"),
+    ("0123456789abcdef\n", 0o644, "other users can read"),
 ])
 def test_a_token_that_the_service_would_refuse_is_refused(config, text, mode, says):
     token = config.top / "token"

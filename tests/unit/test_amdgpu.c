@@ -326,7 +326,7 @@ AMDGPU_TEST(wakes_a_gpu_when_told_to)
 
 	tree_fill(&w->tree, PCI, discrete);
 	tree_put(&w->tree, PCI CARD "power/runtime_status", "suspended\n");
-	w->env.flags = GW_WAKE;
+	w->env.flags = GW_OPEN_WAKE;
 	world_open(w, 1);
 	assert_value(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, 87);
 }

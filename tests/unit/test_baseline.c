@@ -478,7 +478,7 @@ ON_FILES(a_contended_one_is_not_kept)
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 	assert_int_equal(baseline_save(&good, "/proc/none", message, sizeof(message)),
 			 -GW_E_NOENT);
-	assert_non_null(strstr(message, "/proc/none cannot be made"));
+	assert_non_null(strstr(message, "/proc/none cannot be created"));
 }
 
 ON_FILES(clearing_forgets_one_gpu_or_all)
