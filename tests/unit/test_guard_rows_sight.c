@@ -115,11 +115,17 @@ a09_a_lost_gpu_is_quarantined_alone_and_its_worker_returns_when_it_is_well(struc
 static void
 a_board_that_was_replaced_keeps_no_worker_out_that_may_run_elsewhere(struct world *o)
 {
-	for (unsigned bound = 0; bound < 2; bound++) {
+	static const char *const selectors[] = {
+		NULL, "GPU-1", "1", "0000:01:00.0", "00000000:01:00.0", "cuda:1"
+	};
+
+	for (unsigned i = 0; i < sizeof(selectors) / sizeof(selectors[0]); i++) {
+		bool bound = selectors[i];
+
 		anew(o, 2, 1);
 		on_gpu(o, 0, 1);
 		if (bound) {
-			o->p.worker[0].gpus[0] = "GPU-1";
+			o->p.worker[0].gpus[0] = selectors[i];
 			o->p.worker[0].gpu_count = 1;
 		}
 		world_begin(o);
