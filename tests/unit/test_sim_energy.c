@@ -379,7 +379,7 @@ static void two_makes_of_sensor_in_one_are_refused(void **state)
 				       sizeof(error)),
 			 -1);
 	assert_string_equal(error,
-			    "t:2:10: 'low_pass_ms' and 'sample_ms' are two makes of sensor");
+			    "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
 #define TEST(f) cmocka_unit_test_teardown(f, stop)
