@@ -13,6 +13,10 @@
 
 #define COLUMN   13
 #define row(...) term_row(COLUMN, __VA_ARGS__)
+/* With several GPUs the title of a row is part of its text. */
+#define device_row(several, title, fmt, ...)                                \
+	row((several) ? "" : (title), "%s%s" fmt, (several) ? (title) : "", \
+	    (several) ? ": " : "", __VA_ARGS__)
 
 static const char *plus_minus(void)
 {
@@ -231,8 +235,8 @@ static void print_source(const struct measured_device *d, bool several)
 		return;
 	if (!isnan(d->power_limit_w))
 		snprintf(limit, sizeof(limit), "; power limit %.0f W", d->power_limit_w);
-	row(several ? "" : "Source", "%s, %s%s", gw_rung_name(d->energy.rung),
-	    origins[d->sensor.origin], limit);
+	device_row(several, "Source", "%s, %s%s", gw_rung_name(d->energy.rung),
+		   origins[d->sensor.origin], limit);
 }
 
 /* Prints a stored calibration; print_calibration() prints one of this result. */
@@ -241,9 +245,10 @@ static void print_scale(const struct measured_device *d, bool several)
 	char a[32];
 
 	if (d->energy.calibrated)
-		row(several ? "" : "Calibrated",
-		    "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
-		    d->sensor.gain, d->sensor.offset_w, quantity(a, d->energy.raw_joules, "J"));
+		device_row(several, "Calibrated",
+			   "earlier: gain %.4f, offset %+.1f W; uncalibrated energy %s",
+			   d->sensor.gain, d->sensor.offset_w,
+			   quantity(a, d->energy.raw_joules, "J"));
 }
 
 static void print_device(const struct measured_device *d, bool several)
@@ -256,26 +261,26 @@ static void print_device(const struct measured_device *d, bool several)
 		row(title, "%s, %s", d->name, interval(a, &e->joules));
 	}
 	if (!isnan(e->power_mean))
-		row(several ? "" : "Power", "%.1f W mean, %.1f W s.d., %.0f to %.0f W",
-		    e->power_mean, e->power_sd, e->power_min, e->power_max);
+		device_row(several, "Power", "%.1f W mean, %.1f W s.d., %.0f to %.0f W",
+			   e->power_mean, e->power_sd, e->power_min, e->power_max);
 	if (e->meter == GW_METER_NONE)
-		row(several ? "" : "Meter", "none");
+		device_row(several, "Meter", "%s", "none");
 	else if (e->verdict == GW_VERDICT_NONE) /* shorter than the time between two samples */
-		row(several ? "" : "Meter",
-		    "%s; the window is shorter than the time between two samples",
-		    gw_meter_kind_name(e->meter));
+		device_row(several, "Meter",
+			   "%s; the window is shorter than the time between two samples",
+			   gw_meter_kind_name(e->meter));
 	else if (isnan(e->residual_ratio))
-		row(several ? "" : "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
-		    gw_verdict_name(e->verdict), samples(n, e));
+		device_row(several, "Meter", "%s (%s), %s", gw_meter_kind_name(e->meter),
+			   gw_verdict_name(e->verdict), samples(n, e));
 	else
-		row(several ? "" : "Meter", "%s; two meters %s: %+.2f %% apart; %s",
-		    gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
-		    100 * e->residual_ratio, samples(n, e));
+		device_row(several, "Meter", "%s; two meters %s: %+.2f %% apart; %s",
+			   gw_meter_kind_name(e->meter), gw_verdict_name(e->verdict),
+			   100 * e->residual_ratio, samples(n, e));
 	print_source(d, several);
 	if (!isnan(e->temperature_max))
-		row(several ? "" : "Temperature", "%.0f to %.0f %s, highest %.0f %s",
-		    e->temperature_begin, e->temperature_end, term_plain("°C"),
-		    e->temperature_max, term_plain("°C"));
+		device_row(several, "Temperature", "%.0f to %.0f %s, highest %.0f %s",
+			   e->temperature_begin, e->temperature_end, term_plain("°C"),
+			   e->temperature_max, term_plain("°C"));
 }
 
 /* Prints the calibration of this result, and the uncalibrated energy. */
