@@ -35,13 +35,12 @@ struct clean_room_flags {
 
 struct clean_room;
 
-/* Checks the options.  Returns EXIT_OK, or prints an error and returns EXIT_USAGE. */
+/* Checks the options.  Returns EXIT_OK or EXIT_USAGE. */
 int clean_room_check(const struct clean_room_flags *f);
 
 /* Holds the workers and waits until they have left.  Returns EXIT_OK (with *ret NULL if none
- * was requested), or an exit code after printing an error; then no worker is held.  The meter
- * of the runner has started; a signal to the runner ends the wait.  Free *ret with
- * clean_room_free(). */
+ * was requested), or an exit code; then no worker is held.  The meter of the runner has
+ * started; a signal to the runner ends the wait.  Free *ret with clean_room_free(). */
 int clean_room_new(const struct cli *c, const struct clean_room_flags *f, struct runner *runner,
 		   struct clean_room **ret);
 

@@ -21,36 +21,34 @@ static const char *const colors[] = { "auto", "always", "never", NULL };
 #define AT(member) offsetof(struct cli, member)
 
 const struct option cli_common_options[] = {
-	{ "gpu", 0, OPTION_LIST, AT(gpu), "SEL",
-	  "only these GPUs: an index, a UUID or its beginning (at least 4 characters after "
-	  "GPU-), a PCI id, cuda:N, or visible; separate several by commas, or repeat the "
-	  "option",
-	  NULL, NULL },
-	{ "json", 'j', OPTION_FLAG, AT(json), NULL, "print JSON", NULL, NULL },
+	OPTION_ROW(LIST, 0, "gpu", AT(gpu), "SEL",
+		   "only these GPUs: an index, a UUID or its beginning (at least 4 characters "
+		   "after GPU-), a PCI id, cuda:N, or visible; separate several by commas, or "
+		   "repeat the option"),
+	OPTION_ROW(FLAG, 'j', "json", AT(json), NULL, "print JSON"),
 	{ "backend", 0, OPTION_CHOICE, AT(backend), "NAME",
 	  "auto, all, nvml, nvidia-smi, amdgpu, intel or none; auto uses the first that finds "
 	  "a GPU",
 	  backends, NULL },
-	{ "nvml-library", 0, OPTION_TEXT, AT(nvml_library), "PATH",
-	  "use this libnvidia-ml.so.1", NULL, NULL },
+	OPTION_ROW(TEXT, 0, "nvml-library", AT(nvml_library), "PATH",
+		   "use this libnvidia-ml.so.1"),
 	{ "simulate", 0, OPTION_OPTIONAL, AT(simulate), "SCENARIO",
 	  "use simulated GPUs: a built-in scenario or a TOML file (default: demo; 'help' lists "
 	  "the scenarios)",
 	  NULL, "demo" },
-	{ "wake", 0, OPTION_FLAG, AT(wake), NULL,
-	  "read GPUs that are asleep, too, which wakes them", NULL, NULL },
-	{ "timeout", 0, OPTION_DURATION, AT(timeout_ns), "TIME",
-	  "give up on a driver call after this long (default: 10s)", NULL, NULL },
-	{ "root", 0, OPTION_TEXT, AT(root), "DIR", "read /proc and /sys below DIR", NULL,
-	  NULL },
+	OPTION_ROW(FLAG, 0, "wake", AT(wake), NULL,
+		   "read GPUs that are asleep, too, which wakes them"),
+	OPTION_ROW(DURATION, 0, "timeout", AT(timeout_ns), "TIME",
+		   "give up on a driver call after this long (default: 10s)"),
+	OPTION_ROW(TEXT, 0, "root", AT(root), "DIR", "read /proc and /sys below DIR"),
 	{ "color", 0, OPTION_CHOICE, AT(color), "WHEN", "auto, always or never", colors, NULL },
-	{ "quiet", 'q', OPTION_FLAG, AT(quiet), NULL, "print only results and errors, no notes",
-	  NULL, NULL },
-	{ "verbose", 'v', OPTION_FLAG, AT(verbose), NULL, "also show what is missing, and why",
-	  NULL, NULL },
-	{ "help", 'h', OPTION_FLAG, AT(help), NULL, "show this help", NULL, NULL },
-	{ "version", 'V', OPTION_FLAG, AT(version), NULL, "print the version", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(FLAG, 'q', "quiet", AT(quiet), NULL,
+		   "print only results and errors, no notes"),
+	OPTION_ROW(FLAG, 'v', "verbose", AT(verbose), NULL,
+		   "also show what is missing, and why"),
+	OPTION_ROW(FLAG, 'h', "help", AT(help), NULL, "show this help"),
+	OPTION_ROW(FLAG, 'V', "version", AT(version), NULL, "print the version"),
+	{ .name = NULL },
 };
 
 static_assert(sizeof(cli_common_options) / sizeof(cli_common_options[0]) <= CLI_COMMON_MAX,
@@ -134,7 +132,6 @@ int cli_no_memory(void)
 	return cli_fail("%s", gw_strerror(-GW_E_NOMEM));
 }
 
-/* Returns true if the user asked for one particular backend. */
 static bool backend_is_named(const struct cli *c)
 {
 	static const char *const broad[] = { "auto", "all", "none" };
@@ -158,14 +155,12 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 
 	if (c->simulate) {
 		if (c->nvml_library)
-			return cli_usage(
-				"--simulate and --nvml-library exclude each other: give one "
-				"of them");
+			return cli_usage("--simulate and --nvml-library exclude each other: "
+					 "give one of them");
 		if (c->backend && backend_is_named(c) && strcmp(c->backend, "nvml") != 0)
-			return cli_usage(
-				"--simulate simulates NVML and cannot be used with --backend "
-				"%s",
-				c->backend);
+			return cli_usage("--simulate simulates NVML and cannot be used with "
+					 "--backend %s",
+					 c->backend);
 		err = simulate_prepare(c->simulate, &o.nvml_library);
 		if (err)
 			return err;

@@ -1,7 +1,8 @@
 /* cli: what all commands share: common options, opening and selecting GPUs, errors and exit
  * codes.
  *
- * Commands read GPUs only through the public interface, gpuward.h. */
+ * Commands read GPUs only through the public interface, gpuward.h.  In this folder, a function
+ * that returns an exit code other than EXIT_OK has printed the error. */
 #ifndef GW_CLI_CLI_H
 #define GW_CLI_CLI_H
 
@@ -80,11 +81,11 @@ int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 int cli_no_memory(void); /* EXIT_FAILED */
 
 /* Translates the common options into options for gw_open(); deadline_ns 0: not given.  Returns
- * EXIT_OK or an exit code after printing an error (-1: the list of scenarios was printed). */
+ * an exit code (-1: the list of scenarios was printed). */
 int cli_open_options(const struct cli *c, struct gw_options *ret);
 
-/* Opens the context and takes a snapshot of the tiers.  Returns EXIT_OK, or an exit code after
- * printing an error.  Call cli_close() in any case. */
+/* Opens the context and takes a snapshot of the tiers.  Returns an exit code.  Call cli_close()
+ * in any case. */
 int cli_open(struct cli *c, unsigned tiers);
 void cli_close(struct cli *c);
 
@@ -92,8 +93,7 @@ void cli_close(struct cli *c);
  * driver. */
 bool cli_stalled(const struct cli *c);
 
-/* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU after
- * printing an error. */
+/* Matches --gpu against the snapshot.  Returns EXIT_OK, or EXIT_USAGE or EXIT_NO_GPU. */
 int cli_select(struct cli *c);
 
 /* Returns the exit code that follows from the state of the selected devices. */
@@ -115,7 +115,7 @@ void cli_bytes(char out[static 16], double bytes); /* "140.4 GiB" */
 enum term_style cli_state_style(enum gw_device_state state);
 
 /* Parse values of options.  cli_count() leaves *ret unchanged if text is NULL (not given).
- * Return EXIT_OK, or print what --name takes and return EXIT_USAGE. */
+ * Return EXIT_OK or EXIT_USAGE. */
 int cli_count(const char *name, const char *text, double least, double most, double *ret);
 int cli_celsius(const char *name, const char *text, double *ret);
 

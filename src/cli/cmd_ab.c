@@ -93,7 +93,6 @@ set_failure(struct comparison *x, enum ab_arm arm, int status, const char *fmt, 
 		  *said ? "; its last lines:" : "", said);
 }
 
-/* Returns EXIT_OK, or an exit code after printing an error. */
 static int check_run(struct comparison *x, enum ab_arm arm, const struct runner_run *run)
 {
 	int status = runner_status(run);
@@ -113,8 +112,8 @@ static int check_run(struct comparison *x, enum ab_arm arm, const struct runner_
 	return status ? EXIT_INVALID : EXIT_OK;
 }
 
-/* Runs a command to its end.  Returns EXIT_OK, then call runner_run_done(), or an exit code
- * after printing an error.  After a signal the exit status of the command is not checked. */
+/* Runs a command to its end.  Returns EXIT_OK, then call runner_run_done(), or an exit code.
+ * After a signal the exit status of the command is not checked. */
 static int run_command(struct comparison *x, enum ab_arm arm, struct runner_run *run)
 {
 	int err, code;
@@ -418,7 +417,6 @@ static void print_ending(const struct comparison *x)
 	}
 }
 
-/* Prints and writes the results.  Returns the exit code. */
 static int finish_report(struct comparison *x, int code)
 {
 	bool print = x->c->json || (x->o->output && strcmp(x->o->output, "-") == 0);
@@ -548,7 +546,6 @@ static int start_runner(struct comparison *x)
 	return EXIT_FAILED;
 }
 
-/* Makes all runs, in a clean room if requested. */
 static int run_started(struct comparison *x)
 {
 	int code = clean_room_new(x->c, &x->o->room, &x->runner, &x->room);

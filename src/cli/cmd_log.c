@@ -255,7 +255,6 @@ static void write_row(struct log_run *run, const struct source *s, const struct 
 	write_text(run, b.p, b.len);
 }
 
-/* Returns the next row of a source, or NULL. */
 static const struct row *peek_row(const struct source *s)
 {
 	unsigned tail = atomic_load_explicit(&s->tail, memory_order_relaxed);
@@ -514,7 +513,6 @@ static void print_throttle(const struct gw_energy *e)
 	fputc('\n', stderr);
 }
 
-/* Returns the number of ticks that a complete log has. */
 static unsigned long expected(const struct log_run *run, const struct source *s)
 {
 	uint64_t length = s->energy.end_ns - run->begin_ns;
@@ -822,22 +820,21 @@ static int log_run_command(struct cli *c)
 
 static const char *const formats[] = { "csv", "jsonl", NULL };
 
+#define AT(member) offsetof(struct given, member)
 static const struct option options[] = {
-	{ "interval", 'i', OPTION_DURATION, offsetof(struct given, interval_ns), "TIME",
-	  "write a line every TIME (default: 100ms, at least 1ms)", NULL, NULL },
-	{ "duration", 'd', OPTION_DURATION, offsetof(struct given, duration_ns), "TIME",
-	  "end after TIME (default: run until it is stopped)", NULL, NULL },
-	{ "output", 'o', OPTION_TEXT, offsetof(struct given, output), "FILE",
-	  "write to FILE, which must not exist, instead of standard output", NULL, NULL },
-	{ "force", 0, OPTION_FLAG, offsetof(struct given, force), NULL,
-	  "replace FILE if it exists", NULL, NULL },
-	{ "append", 0, OPTION_FLAG, offsetof(struct given, append), NULL,
-	  "add to FILE if it exists", NULL, NULL },
-	{ "format", 0, OPTION_CHOICE, offsetof(struct given, format), "FORMAT",
+	OPTION_ROW(DURATION, 'i', "interval", AT(interval_ns), "TIME",
+		   "write a line every TIME (default: 100ms, at least 1ms)"),
+	OPTION_ROW(DURATION, 'd', "duration", AT(duration_ns), "TIME",
+		   "end after TIME (default: run until it is stopped)"),
+	OPTION_ROW(TEXT, 'o', "output", AT(output), "FILE",
+		   "write to FILE, which must not exist, instead of standard output"),
+	OPTION_ROW(FLAG, 0, "force", AT(force), NULL, "replace FILE if it exists"),
+	OPTION_ROW(FLAG, 0, "append", AT(append), NULL, "add to FILE if it exists"),
+	{ "format", 0, OPTION_CHOICE, AT(format), "FORMAT",
 	  "csv (the default) or jsonl, one JSON object per line", formats, NULL },
-	{ "fields", 0, OPTION_LIST, offsetof(struct given, fields), "NAMES",
-	  "write these fields in this order; a wrong name lists all fields", NULL, NULL },
-	{ NULL, 0, 0, 0, NULL, NULL, NULL, NULL },
+	OPTION_ROW(LIST, 0, "fields", AT(fields), "NAMES",
+		   "write these fields in this order; a wrong name lists all fields"),
+	{ .name = NULL },
 };
 
 const struct command command_log = {

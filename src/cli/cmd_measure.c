@@ -143,7 +143,6 @@ static void watch_run(void *arg, struct gw_window *window, const struct progress
 	run_progress_show(&m->progress, window, marks);
 }
 
-/* Returns true if a result is written. */
 static bool result_wanted(const struct measurement *m)
 {
 	return m->c->json || m->o->output || m->bundle;
@@ -165,7 +164,6 @@ static void after_run(void *arg)
 					 &m->env); /* on error it is read again later */
 }
 
-/* Warns if the given count and the marked count differ. */
 static void warn_count(const char *name, double given, uint64_t marked, double used)
 {
 	if (!isnan(given) && marked && given != (double)marked)
@@ -263,8 +261,8 @@ static bool take_remote_result(struct measurement *m, struct runner_run *run,
 	return false;
 }
 
-/* Runs the command and reads the counters of the host before and after.  Returns EXIT_OK, or an
- * exit code after printing an error. */
+/* Runs the command and reads the counters of the host before and after.  Returns an exit
+ * code. */
 static int run_command(struct measurement *m, struct runner_run *run, struct host_energy *ret)
 {
 	struct host_energy before, after;
@@ -289,7 +287,7 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	return EXIT_OK;
 }
 
-/* Makes one measured run.  Returns EXIT_OK, or an exit code after printing an error. */
+/* Makes one measured run.  Returns an exit code. */
 static int run_once(struct measurement *m, unsigned number)
 {
 	struct runner_run *run = &m->run[m->result.runs];
@@ -333,7 +331,6 @@ static int run_once(struct measurement *m, unsigned number)
 	return EXIT_OK;
 }
 
-/* Makes the warm-up runs.  Returns as run_once(). */
 static int warm_up(struct measurement *m)
 {
 	for (unsigned i = 0; i < m->plan.warmup && !m->runner.interrupted; i++) {
@@ -487,7 +484,6 @@ static int finish_result(struct measurement *m)
 
 /* ---- start and end ---- */
 
-/* Receives every event of device i, on its sampling thread. */
 static void on_event(void *arg, unsigned i, const struct event *e)
 {
 	struct measurement *m = arg;

@@ -62,7 +62,6 @@ static bool is_type(const struct remote *r, const char *word)
 	return type && strstr(type, word);
 }
 
-/* Prints an error for an unexpected reply.  Returns an exit code. */
 static int print_refusal(const struct remote *r)
 {
 	static const char nothing[] = "nothing was measured";
@@ -290,7 +289,6 @@ unsigned measure_remote_temperatures(struct measure_remote *t,
 
 /* ---- the result ---- */
 
-/* The window ended before the command. */
 static void mark_truncated(struct gw_energy *e)
 {
 	e->codes |= UINT64_C(1) << GW_CODE_TRUNCATED;

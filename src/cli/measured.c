@@ -262,7 +262,6 @@ static int take_device(const struct measured_from *from, const struct runner_run
 	return err;
 }
 
-/* Adds device i with its codes. */
 static int add_device(const struct measured_from *from, const struct runner_run *run,
 		      const struct progress_marks_window *part, unsigned i,
 		      struct measured_run *r)
@@ -419,7 +418,6 @@ static int take_windows(const struct progress_marks *m, bool measured, struct me
 	return 0;
 }
 
-/* Limits the result to one part of the run. */
 static void narrow_to_part(struct measured_run *r, const struct progress_marks_window *part)
 {
 	r->part = part->label;

@@ -130,7 +130,6 @@ static void print_energy(const struct measured_run *r)
 	    width_text(b, half_width(&r->relative_joules)), r->devices > 1 ? "s" : "");
 }
 
-/* Prints which counter of a server was read. */
 static void print_counted(const struct measured_count *c)
 {
 	char name[sizeof(c->name)], place[512], series[32] = "", fresh[64] = "";
@@ -283,7 +282,6 @@ static void print_device(const struct measured_device *d, bool several)
 			   e->temperature_max, term_plain("°C"));
 }
 
-/* Prints the calibration of this result, and the uncalibrated energy. */
 static void print_calibration(const struct measured *m)
 {
 	const struct measured_calibration *c = m->calibration;
@@ -340,7 +338,6 @@ static void print_host(const struct measured_run *r)
 		    r->host.remedy ? r->host.remedy : "");
 }
 
-/* Returns why the energy of a part is unknown. */
 static const char *unknown_part(const struct measured_run *r, const struct measured_window *w)
 {
 	return r->devices == 0   ? "there is no GPU"
@@ -544,7 +541,6 @@ static void print_trials(const struct measured *m)
 		row("", "only %u of %u runs are used: the others are not valid", used, m->runs);
 }
 
-/* Returns the first occurrence of a code in a run, or NULL. */
 static const struct measured_code *code_of(const struct measured_run *r, unsigned code)
 {
 	for (unsigned i = 0; i < r->codes; i++)
@@ -553,7 +549,6 @@ static const struct measured_code *code_of(const struct measured_run *r, unsigne
 	return NULL;
 }
 
-/* Prints each code of all runs once. */
 static void print_all_codes(const struct measured *m)
 {
 	row("Validity", "%s%s%s", term_on(validity_style(m->validity)),
@@ -575,7 +570,6 @@ static void print_all_codes(const struct measured *m)
 	}
 }
 
-/* Prints the workers that were held off the GPUs. */
 static void print_clean_room(const struct measured_room *r)
 {
 	char line[400];

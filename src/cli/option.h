@@ -37,6 +37,12 @@ struct option {
 	const char *fallback;
 };
 
+/* A row without choices and fallback. */
+#define OPTION_ROW(type, letter, name, offset, metavar, help)                  \
+	{                                                                      \
+		name, letter, OPTION_##type, offset, metavar, help, NULL, NULL \
+	}
+
 /* A table, and the struct that its offsets refer to. */
 struct option_table {
 	const struct option *options; /* NULL ends an array of tables */

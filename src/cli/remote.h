@@ -50,8 +50,7 @@ struct remote {
 	struct json_doc *reply; /* NULL: not JSON */
 };
 
-/* Returns EXIT_OK, or an exit code after printing an error.  Call remote_close() in any
- * case. */
+/* Returns an exit code.  Call remote_close() in any case. */
 int remote_open(struct remote *r, const struct remote_flags *f);
 void remote_close(struct remote *r);
 

@@ -21,7 +21,7 @@ struct run_count {
 
 /* Reads the counter before a run starts, so that a counter that does not work is found early.
  * The caller fills in the public members; the runner has begun.  more: this is not the first
- * run.  Returns EXIT_OK, or an exit code after printing an error. */
+ * run.  Returns an exit code. */
 int run_count_before(struct run_count *c, bool more);
 
 /* Reads the counter again.  Call it as soon as the command has ended, because the server counts

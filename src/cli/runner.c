@@ -30,7 +30,6 @@ static bool was_open(const struct runner_inherit *in, int fd)
 	return fd >= RUNNER_FDS || in->open[fd / 8] & 1u << fd % 8;
 }
 
-/* Calls a function for each open descriptor. */
 static void each_descriptor(void (*what)(void *arg, int fd), void *arg)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -263,7 +262,6 @@ static bool has_ended(const struct child *s, const struct pollfd *fd)
 	       info.si_pid == s->pid;
 }
 
-/* Waits until the command has ended, and returns that time. */
 static uint64_t wait_for_end(struct runner *r, struct child *s, struct runner_run *run)
 {
 	uint64_t every = r->watch_ns ? r->watch_ns : NS_PER_S, due = run->begin_ns + every;
