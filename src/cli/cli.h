@@ -11,6 +11,7 @@
 #include "serve/render.h"
 
 #include <gpuward.h>
+#include <stdbool.h>
 
 enum exit_code {
 	EXIT_OK = 0,
@@ -121,5 +122,15 @@ int cli_celsius(const char *name, const char *text, double *ret);
 
 /* Joins the words of a command with blanks, cut at size. */
 void cli_join(char *out, size_t size, char *const *argv);
+
+/* simulate: finds the simulated NVML library and loads a scenario into it. */
+
+/* Loads the simulator and the scenario (a built-in name or a path).  Returns EXIT_OK and the
+ * path of the library (static memory), or an exit code.  "help" lists the scenarios and returns
+ * -1. */
+int simulate_prepare(const char *scenario, const char **ret_library);
+
+/* Returns true if there is a built-in scenario of that name. */
+bool simulate_known(const char *name);
 
 #endif

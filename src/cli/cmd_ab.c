@@ -467,15 +467,12 @@ static int check_meters(const struct comparison *x)
 
 static int start_meter(struct comparison *x)
 {
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
-				      .gpus = x->c->gpu.count ? gpus : NULL,
+				      .gpus = x->c->gpu.count ? x->c->gpu.item : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o };
 	int err;
 
-	for (unsigned i = 0; i < x->c->gpu.count; i++)
-		gpus[i] = x->c->gpu.item[i];
 	err = meter_start(x->c->ctx, &config, &x->runner.meter);
 	if (err)
 		return cli_fail("cannot measure: %s", gw_strerror(err));

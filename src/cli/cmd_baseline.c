@@ -30,10 +30,7 @@ struct given {
 	bool show, clear;
 };
 
-static struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((struct given *)(cli)->own)
 
 struct job {
 	const struct gw_device *device;

@@ -38,10 +38,7 @@ struct given {
 	bool active, show, no_save;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 static bool shows_progress(const struct cli *c)
 {

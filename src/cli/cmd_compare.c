@@ -20,10 +20,7 @@ struct given {
 	bool across_gpus;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 struct view {
 	const struct comparison *c;

@@ -93,10 +93,7 @@ struct log_run {
 	uint64_t drawn_ns;
 };
 
-static struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((struct given *)(cli)->own)
 
 static uint64_t now_ns(void)
 {
@@ -419,17 +416,14 @@ static void write_until_done(struct log_run *run)
 static int start_meter(struct log_run *run)
 {
 	struct cli *c = run->cli;
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .interval_ns = run->interval_ns,
-				      .gpus = c->gpu.count ? gpus : NULL };
+				      .gpus = c->gpu.count ? c->gpu.item : NULL };
 	struct meter_config config = {
 		.options = &o, .listen = on_event, .arg = run, .always = true
 	};
 	int err;
 
-	for (unsigned i = 0; i < c->gpu.count; i++)
-		gpus[i] = c->gpu.item[i];
 	run->begin_ns = now_ns();
 	err = meter_start(c->ctx, &config, &run->meter);
 	if (!err)

@@ -554,10 +554,9 @@ static int close_bundle(struct measurement *m)
 
 static int start_meter(struct measurement *m)
 {
-	const char *gpus[OPTION_LIST_MAX + 1] = { NULL };
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .interval_ns = m->o->interval_ns,
-				      .gpus = m->c->gpu.count ? gpus : NULL,
+				      .gpus = m->c->gpu.count ? m->c->gpu.item : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o,
 				       .about = on_device,
@@ -568,8 +567,6 @@ static int start_meter(struct measurement *m)
 	unsigned n = gw_snapshot_device_count(m->c->snap);
 	int err;
 
-	for (unsigned i = 0; i < m->c->gpu.count; i++)
-		gpus[i] = m->c->gpu.item[i];
 	m->series = run_trace_new(n);
 	m->baseline = calloc(n + 1, sizeof(*m->baseline));
 	m->host = host_meter_new(m->c->ctx);

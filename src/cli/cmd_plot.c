@@ -12,10 +12,7 @@ struct given {
 	const char *output, *title;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 static size_t count_lines(const struct results *r)
 {

@@ -364,10 +364,7 @@ struct given {
 	bool across_gpus;
 };
 
-static const struct given *given(const struct cli *c)
-{
-	return c->own;
-}
+#define given(cli) ((const struct given *)(cli)->own)
 
 static int write_page(const struct cli *c, const struct results *r)
 {

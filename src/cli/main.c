@@ -1,6 +1,5 @@
 /* main: parses the command line, finds the command in the table and runs it. */
 #include "cli.h"
-#include "simulate.h"
 
 #include "base/suggest.h"
 

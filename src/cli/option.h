@@ -20,7 +20,7 @@ enum option_type {
 
 #define OPTION_LIST_MAX 64
 struct option_list {
-	const char *item[OPTION_LIST_MAX];
+	const char *item[OPTION_LIST_MAX + 1]; /* ends with NULL */
 	unsigned count;
 	char text[4096];
 	size_t used;
