@@ -405,8 +405,8 @@ static int request_one(struct cli *c, struct remote *r, const char *verb, const 
 	return code;
 }
 
-static int request(struct cli *c, struct remote *r, const char *verb, const char *state,
-		   const char *name)
+static int request_workers(struct cli *c, struct remote *r, const char *verb, const char *state,
+			   const char *name)
 {
 	char names[POLICY_WORKERS][128];
 	size_t n;
@@ -489,7 +489,7 @@ static int check_arguments(const struct cli *c, const struct guard_verb *v)
 static int pause_workers(struct cli *c, struct remote *r, const char *name)
 {
 	const struct given *g = c->own;
-	int code = request(c, r, "hold", "active", name);
+	int code = request_workers(c, r, "hold", "active", name);
 	char time[16];
 
 	if (code == EXIT_OK && !c->quiet && !c->json)
@@ -526,8 +526,8 @@ static int with_service(struct cli *c, const struct guard_verb *v)
 	else if (v->form == VERB_PAUSE || v->form == VERB_SNOOZE)
 		code = pause_workers(c, &r, name ? name : ALL);
 	else
-		code = request(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
-			       name ? name : ALL);
+		code = request_workers(c, &r, v->name, v->form == VERB_HOLD ? c->argv[1] : NULL,
+				       name ? name : ALL);
 	remote_close(&r);
 	return code;
 }

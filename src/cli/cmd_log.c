@@ -193,7 +193,7 @@ static void warn_slow(struct log_run *run)
 }
 
 /* Waits until the output accepts a line.  Returns false if the time is up. */
-static bool writable(struct log_run *run)
+static bool wait_writable(struct log_run *run)
 {
 	struct pollfd p = { .fd = run->fd, .events = POLLOUT };
 	uint64_t until = write_deadline_ns(run);
@@ -218,7 +218,7 @@ static void write_text(struct log_run *run, const char *p, size_t n)
 	while (n > 0 && run->ending == RUNNING) {
 		ssize_t done;
 
-		if (!writable(run)) {
+		if (!wait_writable(run)) {
 			run->ending = DONE;
 			return;
 		}
@@ -507,7 +507,7 @@ static void print_throttle(const struct gw_energy *e)
 	fputc('\n', stderr);
 }
 
-static unsigned long expected(const struct log_run *run, const struct source *s)
+static unsigned long expected_ticks(const struct log_run *run, const struct source *s)
 {
 	uint64_t length = s->energy.end_ns - run->begin_ns;
 	unsigned long n = (unsigned long)(length / run->interval_ns);
@@ -529,7 +529,7 @@ static double largest_gap_s(const struct source *s)
 
 static void print_source(const struct log_run *run, const struct source *s)
 {
-	unsigned long n = expected(run, s), got = atomic_load(&s->collected);
+	unsigned long n = expected_ticks(run, s), got = atomic_load(&s->collected);
 	unsigned long dropped = atomic_load(&s->dropped);
 
 	fprintf(stderr, "GPU %u: %lu of %lu samples, %lu missed", s->device->index, got, n,

@@ -25,7 +25,7 @@ int output_result(const char *path, bool print, const struct buf *text);
 /* Checks that path is not one of the input files.  Returns EXIT_OK or EXIT_USAGE. */
 int output_spares(const char *path, char **inputs, int n);
 
-/* Prints " key text".  All texts start in the same column; a text that does not fit goes to the
+/* Prints a key and a text.  All texts start in the same column; a text that does not fit goes to the
  * next line. */
 void figure_line(const char *key, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
