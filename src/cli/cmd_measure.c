@@ -4,7 +4,6 @@
 #include "measure_plan.h"
 #include "measured.h"
 #include "calibration.h"
-#include "run_counter.h"
 #include "run_progress.h"
 #include "measure_remote.h"
 #include "output.h"
