@@ -19,7 +19,6 @@ struct clean_room_flags {
 	const char *wait; /* NULL: no clean room */
 	struct remote_flags remote;
 };
-/* clang-format off: a table */
 #define CLEAN_ROOM_OPTIONS(type, member)                                                       \
 	{ "clean-room",                                                                        \
 	  0,                                                                                   \
@@ -31,7 +30,6 @@ struct clean_room_flags {
 	  NULL,                                                                                \
 	  "1m" },                                                                              \
 		REMOTE_OPTIONS_OF(type, member.remote)
-/* clang-format on */
 
 struct clean_room;
 

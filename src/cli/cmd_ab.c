@@ -617,11 +617,11 @@ const struct command command_ab = {
 	.description =
 		"Runs two commands alternately, in random order and from the same temperature, "
 		"and prints the ratio of their energy (and of time, mean power, energy times "
-		"delay) with a 95 % interval that remains valid although it is checked after "
-		"every pair. First A is compared with itself, to measure the noise. The "
-		"command ends as soon as the interval decides. With --fail-if the exit status "
-		"is the verdict: 0 passed, 10 failed, 11 undecided; 12 the data are not "
-		"usable, 13 other processes used the GPUs.",
+		"delay) with a 95 % interval that stays valid although it is checked several "
+		"times. First A is compared with itself, to measure the noise. The command "
+		"ends as soon as the interval decides. With --fail-if the exit status is the "
+		"verdict: 0 passed, 10 failed, 11 undecided; 12 the data are not usable, 13 "
+		"other processes used the GPUs.",
 	.examples = "  gpuward ab -- ./infer fp16 -- ./infer int8\n"
 		    "  gpuward ab --fail-if 'energy > +2%' -o ab.json -- ./old -- ./new\n"
 		    "  gpuward ab --target 0.5% --pairs-max 100 --part decode -- ./a -- ./b\n"
