@@ -61,8 +61,17 @@ struct demand {
 	struct demand_exe exe[DEMAND_EXES];
 };
 
+/* ---- demand_history.c ---- */
+
+uint64_t demand_hash(const char *text);
+/* gpu: demand_hash() of its UUID.  NULL: not known. */
+struct demand_life *demand_life_find(const struct demand *d, const struct scene_process *p,
+				     uint64_t gpu);
+const struct demand_exe *demand_exe_find(const struct demand *d, uint64_t exe);
 /* Adds a scene to the history.  d begins zeroed. */
 void demand_observe(struct demand *d, const struct scene *s, const struct verdict *v);
+
+/* ---- demand.c ---- */
 
 /* The strongest case on a GPU (position in the last scene), by the worker's numbers k. */
 void demand_judge(const struct demand *d, const struct policy *p, const struct policy_knobs *k,

@@ -85,9 +85,9 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
  * is there already. */
 static uint64_t host_need(const struct guard_worker *w)
 {
-	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS);
+	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS_AT_2);
 	bool there = w->intent.level != LEVEL_STOP &&
-		     policy_kind_is(w->policy->kind, KIND_KEEPS) && !drops;
+		     policy_kind_is(w->policy->kind, KIND_TO_HOST) && !drops;
 
 	return there ? 0 : STAGING;
 }

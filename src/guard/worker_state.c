@@ -126,9 +126,10 @@ bool worker_is_leaving(const struct guard_worker *w)
 /* No order can make it load: its bytes come when a client wants them. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
-	if (policy_kind_is(w->policy->kind, KIND_SLEEPS))
+	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
 		return false;
-	return w->policy->resume == RESUME_LAZY || policy_kind_is(w->policy->kind, KIND_UNTOLD);
+	return w->policy->resume == RESUME_LAZY ||
+	       policy_kind_is(w->policy->kind, KIND_CANNOT_LOAD);
 }
 
 uint64_t worker_quiet_ns(const struct guard_worker *w)
