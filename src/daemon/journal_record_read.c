@@ -1,4 +1,4 @@
-/* The reading half of guard_record, with jansson, whose names are those of base/json.h. */
+/* The reading half of journal_record, with jansson; its names clash with those of base/json.h. */
 #include "journal_record.h"
 
 #include <jansson.h>
@@ -6,9 +6,9 @@
 #include <string.h>
 
 #define BYTES_MAX (INT64_C(1) << 60)
-#define NOBODY    INT64_MAX /* a start time that no process has */
+#define NO_START  INT64_MAX /* a start time that no process has */
 
-/* What a damaged file says instead of a number in its bounds is 0. */
+/* A number out of its bounds, in a damaged file, is 0. */
 static uint64_t bounded(const json_t *v, int64_t max)
 {
 	json_int_t n = json_integer_value(v);
@@ -21,7 +21,7 @@ static uint64_t number(const json_t *o, const char *key, int64_t max)
 	return bounded(json_object_get(o, key), max);
 }
 
-/* Of another start of the machine: whoever has that number and time now is a stranger. */
+/* Of another boot: the process with that pid and start time is another one. */
 static bool is_old(const json_t *o)
 {
 	const char *boot = json_string_value(json_object_get(o, "boot"));
@@ -44,7 +44,7 @@ static void read_put_away(const json_t *list, bool old, struct guard_record *r)
 		if (pid <= 1 || !ticks)
 			continue;
 		r->put_away[r->put_away_count].pid = (int64_t)pid;
-		r->put_away[r->put_away_count++].start_ticks = old ? NOBODY : ticks;
+		r->put_away[r->put_away_count++].start_ticks = old ? NO_START : ticks;
 	}
 }
 

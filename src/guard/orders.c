@@ -29,7 +29,7 @@ struct next_order {
 	uint64_t deadline_ns;
 };
 
-/* What the worker is to be told, by its intent, its door and its last order.  admit: it may take new work. */
+/* By the worker's intent, its door and its last order.  admit: it may take new work. */
 static struct next_order next_order(const struct guard_worker *w, bool admit, uint64_t now_ns)
 {
 	static const struct next_order none = { .none = true };

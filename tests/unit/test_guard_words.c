@@ -357,8 +357,8 @@ static void the_table_has_every_row_once_and_in_order(void **state)
 
 	(void)state;
 	assert_non_null(at);
-	assert_non_null(strstr(at, "\n## The ladder\n"));
-	*strstr(at, "\n## The ladder\n") = '\0';
+	assert_non_null(strstr(at, "\n## Eviction levels\n"));
+	*strstr(at, "\n## Eviction levels\n") = '\0';
 	for (unsigned i = 1; i <= 47; i++) {
 		snprintf(row, sizeof(row), "\n| %u | ", i);
 		at = strstr(at, row);
