@@ -4,12 +4,11 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
+#define TEST_SETUP fresh
+#include "test.h"
 
 #define S NS_PER_S
 
@@ -47,9 +46,8 @@ static bool after(unsigned n, const struct budget_options *o, double watts)
 	return over;
 }
 
-static void a_peak_is_none_and_five_seconds_are(void **state)
+TEST(a_peak_is_none_and_five_seconds_are)
 {
-	(void)state;
 	assert_false(after(10, &power, 250));
 	assert_false(after(5, &power, 400));
 	assert_false(after(1, &power, 250));
@@ -58,9 +56,8 @@ static void a_peak_is_none_and_five_seconds_are(void **state)
 	assert_non_null(strstr(t.why, "400 W"));
 }
 
-static void it_is_over_after_a_minute_below_the_cap(void **state)
+TEST(it_is_over_after_a_minute_below_the_cap)
 {
-	(void)state;
 	assert_true(after(10, &power, 400));
 	assert_true(after(59, &power, 100));
 	assert_true(*t.why);
@@ -70,11 +67,10 @@ static void it_is_over_after_a_minute_below_the_cap(void **state)
 	assert_string_equal(t.why, "");
 }
 
-static void whose_return_exceeds_it_again_waits_longer(void **state)
+TEST(whose_return_exceeds_it_again_waits_longer)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
 		assert_true(after(10, &power, 400));
 		assert_true(after(waits[i], &power, 100));
@@ -86,9 +82,8 @@ static void whose_return_exceeds_it_again_waits_longer(void **state)
 	assert_false(after(1, &power, 100));
 }
 
-static void a_days_energy_is_used_up_until_the_next_day(void **state)
+TEST(a_days_energy_is_used_up_until_the_next_day)
 {
-	(void)state;
 	assert_false(after(3599, &energy, 1000));
 	assert_true(after(2, &energy, 1000));
 	assert_non_null(strstr(t.why, "1000 Wh are allowed"));
@@ -99,11 +94,10 @@ static void a_days_energy_is_used_up_until_the_next_day(void **state)
 	assert_false(after(1800, &energy, 1000));
 }
 
-static void what_is_unknown_neither_sets_nor_ends_it(void **state)
+TEST(what_is_unknown_neither_sets_nor_ends_it)
 {
 	struct budget_options both = { .power_w = 300, .energy_j = 1e12 };
 
-	(void)state;
 	assert_false(after(100, &both, NAN));
 	assert_true(after(10, &both, 400));
 	assert_true(after(1000, &both, NAN));
@@ -111,36 +105,19 @@ static void what_is_unknown_neither_sets_nor_ends_it(void **state)
 	assert_false(after(1, &both, 100));
 }
 
-static void a_count_that_begins_anew_is_taken_as_it_comes(void **state)
+TEST(a_count_that_begins_anew_is_taken_as_it_comes)
 {
-	(void)state;
 	assert_false(after(100, &energy, 1000));
 	t.l.energy_j = 5;
 	assert_false(after(3000, &energy, 1000));
 	assert_true(t.b.base_j < 2000);
 }
 
-static void without_caps_nothing_is_exceeded(void **state)
+TEST(without_caps_nothing_is_exceeded)
 {
 	struct budget_options none = { 0, 0 };
 
-	(void)state;
 	assert_false(after(100000, &none, 1e6));
 }
 
-#define budget_test(f) cmocka_unit_test_setup(f, fresh)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		budget_test(a_peak_is_none_and_five_seconds_are),
-		budget_test(it_is_over_after_a_minute_below_the_cap),
-		budget_test(whose_return_exceeds_it_again_waits_longer),
-		budget_test(a_days_energy_is_used_up_until_the_next_day),
-		budget_test(what_is_unknown_neither_sets_nor_ends_it),
-		budget_test(a_count_that_begins_anew_is_taken_as_it_comes),
-		budget_test(without_caps_nothing_is_exceeded),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

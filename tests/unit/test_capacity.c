@@ -5,15 +5,12 @@
 #include "measure/random.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+
+#include "test.h"
 
 #define S   NS_PER_S
 #define MIB UINT64_C(1048576)
@@ -86,12 +83,11 @@ static bool near(double a, double b, double relative)
 	return fabs(a - b) <= relative * fmax(fabs(a), fabs(b));
 }
 
-static void an_empty_past_is_unknown(void **state)
+TEST(an_empty_past_is_unknown)
 {
 	struct capacity_past p;
 	struct capacity *c = make();
 
-	(void)state;
 	capacity_past(c, 100 * S, 60 * S, &p);
 	assert_true(isnan(p.mean_bytes) && isnan(p.slope_bytes_per_s) && isnan(p.full_s));
 	assert_int_equal(p.span_ns, 0);
@@ -104,12 +100,11 @@ static void an_empty_past_is_unknown(void **state)
 	capacity_free(NULL);
 }
 
-static void a_mean_is_never_outside_of_least_and_most(void **state)
+TEST(a_mean_is_never_outside_of_least_and_most)
 {
 	struct capacity_past p;
 	struct capacity *c = make();
 
-	(void)state;
 	for (unsigned i = 1; i <= 20; i++) /* no float: rounds to 315 */
 		add(c, i * S, UINT64_C(17585248666));
 	capacity_past(c, 20 * S, 60 * S, &p);
@@ -118,9 +113,8 @@ static void a_mean_is_never_outside_of_least_and_most(void **state)
 	capacity_free(c);
 }
 
-static void the_last_minutes_are_those_of_brute_force(void **state)
+TEST(the_last_minutes_are_those_of_brute_force)
 {
-	(void)state;
 	for (unsigned round = 0; round < 50; round++) {
 		struct capacity *c = make();
 		uint64_t now = 5 * S + random_below(&rnd, 1000000000);
@@ -147,12 +141,11 @@ static void the_last_minutes_are_those_of_brute_force(void **state)
 }
 
 /* Two days at one in 5 s: the coarser tiers have to answer. */
-static void the_last_days_are_not_outside_of_brute_force(void **state)
+TEST(the_last_days_are_not_outside_of_brute_force)
 {
 	struct capacity *c = make();
 	uint64_t now = 1000 * S;
 
-	(void)state;
 	for (unsigned i = 0; i < 2 * 86400 / 5; i++) {
 		now += 5 * S;
 		add(c, now, (1 + random_below(&rnd, 80000)) * MIB);
@@ -173,13 +166,12 @@ static void the_last_days_are_not_outside_of_brute_force(void **state)
 	capacity_free(c);
 }
 
-static void a_week_is_remembered_and_no_more(void **state)
+TEST(a_week_is_remembered_and_no_more)
 {
 	struct capacity *c = make();
 	struct capacity_past p;
 	uint64_t now = S;
 
-	(void)state;
 	capacity_add(c, now, GIB); /* long ago */
 	for (unsigned i = 0; i < 8 * 86400 / 20; i++)
 		capacity_add(c, now += 20 * S, 5 * GIB);
@@ -213,9 +205,8 @@ static double slope_of(uint64_t from, uint64_t to)
 	return tv / tt;
 }
 
-static void slope_and_time_to_full_are_those_of_least_squares(void **state)
+TEST(slope_and_time_to_full_are_those_of_least_squares)
 {
-	(void)state;
 	for (unsigned round = 0; round < 100; round++) {
 		struct capacity *c = make();
 		uint64_t now = 10 * S, bytes = 100 * GIB;
@@ -236,12 +227,11 @@ static void slope_and_time_to_full_are_those_of_least_squares(void **state)
 	}
 }
 
-static void what_does_not_shrink_is_never_full(void **state)
+TEST(what_does_not_shrink_is_never_full)
 {
 	struct capacity *c = make();
 	struct capacity_past p;
 
-	(void)state;
 	for (unsigned i = 1; i <= 20; i++)
 		capacity_add(c, i * S, 7 * GIB + 12345);
 	capacity_past(c, 20 * S, 60 * S, &p);
@@ -263,7 +253,7 @@ static void what_does_not_shrink_is_never_full(void **state)
 
 /* ---- what fits ---- */
 
-static void available_is_free_less_headroom_and_reservations(void **state)
+TEST(available_is_free_less_headroom_and_reservations)
 {
 	struct capacity_gpu g = { .known = true,
 				  .total_bytes = 24 * GIB,
@@ -271,7 +261,6 @@ static void available_is_free_less_headroom_and_reservations(void **state)
 				  .headroom_bytes = 2 * GIB,
 				  .reserved_bytes = 3 * GIB };
 
-	(void)state;
 	assert_int_equal(capacity_available(&g), 5 * GIB);
 	g.reserved_bytes = 8 * GIB;
 	assert_int_equal(capacity_available(&g), 0);
@@ -368,11 +357,10 @@ static void evictions_are_enough_and_none_too_many(const struct capacity_gpu *g,
 	assert_true(isnan(seconds) ? isnan(a->seconds) : seconds == a->seconds);
 }
 
-static void fit_is_that_of_trying_every_set_of_workers(void **state)
+TEST(fit_is_that_of_trying_every_set_of_workers)
 {
 	unsigned seen[3] = { 0 };
 
-	(void)state;
 	for (unsigned round = 0; round < 20000; round++) {
 		struct capacity_gpu g;
 		struct capacity_answer a;
@@ -402,14 +390,13 @@ static void fit_is_that_of_trying_every_set_of_workers(void **state)
 		    seen[FIT_NEVER] > 100);
 }
 
-static void numbers_that_make_no_sense_do_not_overflow(void **state)
+TEST(numbers_that_make_no_sense_do_not_overflow)
 {
 	struct capacity_gpu g = {
 		.known = true, .total_bytes = 8 * GIB, .free_bytes = GIB, .workers = 2
 	};
 	struct capacity_answer a;
 
-	(void)state;
 	g.worker[0].movable = g.worker[1].movable = true;
 	g.worker[0].bytes = g.worker[1].bytes = UINT64_MAX - 5;
 	capacity_fit(&g, 9 * GIB, &a);
@@ -429,9 +416,8 @@ static double left(const struct capacity_gpu *g, const struct capacity_answer *a
 	return (double)with_out(g, set) - (double)a->needed_bytes;
 }
 
-static void placement_is_in_order_and_complete(void **state)
+TEST(placement_is_in_order_and_complete)
 {
-	(void)state;
 	for (unsigned round = 0; round < 3000; round++) {
 		static struct capacity_gpu g[8];
 		static struct capacity_answer a[8];
@@ -470,13 +456,12 @@ static void placement_is_in_order_and_complete(void **state)
 	}
 }
 
-static void reasons_are_listed(void **state)
+TEST(reasons_are_listed)
 {
 	static struct capacity_gpu g[4];
 	static struct capacity_answer a[4];
 	unsigned order[4];
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		g[i] = (struct capacity_gpu){ .known = true,
 					      .total_bytes = 24 * GIB,
@@ -493,22 +478,4 @@ static void reasons_are_listed(void **state)
 	assert_non_null(strstr(a[2].why, "12.00 GiB left over, thermal margin 31 C"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(an_empty_past_is_unknown),
-		cmocka_unit_test(a_mean_is_never_outside_of_least_and_most),
-		cmocka_unit_test(the_last_minutes_are_those_of_brute_force),
-		cmocka_unit_test(the_last_days_are_not_outside_of_brute_force),
-		cmocka_unit_test(a_week_is_remembered_and_no_more),
-		cmocka_unit_test(slope_and_time_to_full_are_those_of_least_squares),
-		cmocka_unit_test(what_does_not_shrink_is_never_full),
-		cmocka_unit_test(available_is_free_less_headroom_and_reservations),
-		cmocka_unit_test(fit_is_that_of_trying_every_set_of_workers),
-		cmocka_unit_test(numbers_that_make_no_sense_do_not_overflow),
-		cmocka_unit_test(placement_is_in_order_and_complete),
-		cmocka_unit_test(reasons_are_listed),
-	};
-
-	return cmocka_run_group_tests(tests, seed, NULL);
-}
+TEST_MAIN(seed, NULL)

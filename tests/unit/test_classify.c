@@ -1,15 +1,13 @@
 /* Who is who: the order of the classes, each field of a match, and whose a process is. */
 #include "guard/classify.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#define TEST_SETUP setup
+#include "test.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -88,11 +86,10 @@ static enum guard_class class_of(const struct scene_process *p)
 	return verdict[p - scene.process].class;
 }
 
-static void we_come_before_workers_orphans_rules_and_the_desktop(void **state)
+TEST(we_come_before_workers_orphans_rules_and_the_desktop)
 {
 	struct scene_process *p = process(1, "/usr/bin/gnome-shell");
 
-	(void)state;
 	worker("w")->name = "gnome-shell";
 	rule(GUARD_CONTEND_NOW)->name = "gnome-shell";
 	p->self = true;
@@ -114,9 +111,8 @@ static void we_come_before_workers_orphans_rules_and_the_desktop(void **state)
 }
 
 /* A2 */
-static void a_tree_of_three_generations_is_all_of_its_worker(void **state)
+TEST(a_tree_of_three_generations_is_all_of_its_worker)
 {
-	(void)state;
 	worker("vllm")->port = 8000;
 	put_root(0, 100);
 	process(100, "/usr/bin/python3");
@@ -135,11 +131,10 @@ static void a_tree_of_three_generations_is_all_of_its_worker(void **state)
 	assert_class(3, CLASS_CONTENDER);
 }
 
-static void a_child_that_left_its_session_is_told_by_its_group(void **state)
+TEST(a_child_that_left_its_session_is_told_by_its_group)
 {
 	struct scene_process *p = process(103, "/usr/lib/ollama/runner");
 
-	(void)state;
 	worker("ollama")->unit = "ollama";
 	p->ancestor[0] = 1; /* it forked twice: nothing else is left */
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/ollama.service/model.scope");
@@ -153,7 +148,7 @@ static void a_child_that_left_its_session_is_told_by_its_group(void **state)
 	assert_int_equal(class_of(p), CLASS_WORKER);
 }
 
-static void a_group_that_a_user_calls_like_a_unit_is_not_the_unit(void **state)
+TEST(a_group_that_a_user_calls_like_a_unit_is_not_the_unit)
 {
 	static const struct {
 		const char *path;
@@ -176,7 +171,6 @@ static void a_group_that_a_user_calls_like_a_unit_is_not_the_unit(void **state)
 		{ "", false, false },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
 		assert_int_equal(classify_in_unit(row[i].path, "ollama", false), row[i].system);
 		assert_int_equal(classify_in_unit(row[i].path, "ollama.service", true),
@@ -185,11 +179,10 @@ static void a_group_that_a_user_calls_like_a_unit_is_not_the_unit(void **state)
 	assert_true(classify_in_unit("/system.slice/user@7.service", "user@7.service", false));
 }
 
-static void a_number_that_was_given_to_another_is_no_root(void **state)
+TEST(a_number_that_was_given_to_another_is_no_root)
 {
 	struct scene_process *p = process(100, "/usr/bin/game");
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	put_root(0, 100);
 	assert_int_equal(class_of(p), CLASS_WORKER);
@@ -197,11 +190,10 @@ static void a_number_that_was_given_to_another_is_no_root(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void the_nearest_of_two_workers_has_it(void **state)
+TEST(the_nearest_of_two_workers_has_it)
 {
 	struct scene_process *p = process(300, "/opt/llama-server");
 
-	(void)state;
 	worker("swap")->port = 1;
 	worker("server")->port = 2;
 	put_root(0, 100);
@@ -213,11 +205,10 @@ static void the_nearest_of_two_workers_has_it(void **state)
 	assert_int_equal(verdict[0].also, -1);
 }
 
-static void a_process_of_two_workers_is_the_firsts_and_says_so(void **state)
+TEST(a_process_of_two_workers_is_the_firsts_and_says_so)
 {
 	char said[200];
 
-	(void)state;
 	worker("one")->exe = "/usr/bin/python3*";
 	worker("two")->name = "python*";
 	process(300, "/usr/bin/python3.11");
@@ -232,12 +223,11 @@ static void a_process_of_two_workers_is_the_firsts_and_says_so(void **state)
 		      "the match of one of them");
 }
 
-static void a_worker_with_a_port_is_not_known_by_its_name(void **state)
+TEST(a_worker_with_a_port_is_not_known_by_its_name)
 {
 	struct policy_match *m = worker("w");
 	struct scene_process *p = process(5, "/usr/bin/ollama");
 
-	(void)state;
 	m->name = "ollama";
 	m->port = 11434;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -250,7 +240,7 @@ static void a_worker_with_a_port_is_not_known_by_its_name(void **state)
 }
 
 /* A1: the desktop. */
-static void programs_of_the_machine_are_known_by_path_and_name(void **state)
+TEST(programs_of_the_machine_are_known_by_path_and_name)
 {
 	static const char *const exe[] = {
 		"/usr/lib/xorg/Xorg",
@@ -273,7 +263,6 @@ static void programs_of_the_machine_are_known_by_path_and_name(void **state)
 		"/nix/store/abc-gnome-shell-46/bin/.gnome-shell-wrapped",
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(exe) / sizeof(exe[0]); i++) {
 		struct scene_process *p;
 
@@ -285,11 +274,10 @@ static void programs_of_the_machine_are_known_by_path_and_name(void **state)
 	}
 }
 
-static void a_renamed_program_is_not_immune(void **state)
+TEST(a_renamed_program_is_not_immune)
 {
 	struct scene_process *p = process(7, "/home/u/gnome-shell");
 
-	(void)state;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	snprintf(p->exe, sizeof(p->exe), "/usr/bin/python3.11");
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -300,11 +288,10 @@ static void a_renamed_program_is_not_immune(void **state)
 	assert_int_equal(class_of(p), CLASS_SYSTEM);
 }
 
-static void where_the_path_cannot_be_seen_the_call_must_fit(void **state)
+TEST(where_the_path_cannot_be_seen_the_call_must_fit)
 {
 	struct scene_process *p = process(7, "/usr/bin/gnome-shell");
 
-	(void)state;
 	p->exe[0] = '\0';
 	assert_int_equal(class_of(p), CLASS_SYSTEM);
 	snprintf(p->command, sizeof(p->command), "/home/u/gnome-shell");
@@ -313,11 +300,10 @@ static void where_the_path_cannot_be_seen_the_call_must_fit(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void the_profile_decides_about_strangers(void **state)
+TEST(the_profile_decides_about_strangers)
 {
 	struct scene_process *p = process(7, "/home/u/game");
 
-	(void)state;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	assert_int_equal(verdict[0].action, GUARD_CONTEND);
 	policy.unknown_contends = false;
@@ -325,9 +311,8 @@ static void the_profile_decides_about_strangers(void **state)
 	assert_int_equal(verdict[0].action, GUARD_WATCH);
 }
 
-static void any_makes_all_but_us_and_workers_contend(void **state)
+TEST(any_makes_all_but_us_and_workers_contend)
 {
-	(void)state;
 	policy.any = true;
 	policy.unknown_contends = false;
 	worker("w")->name = "ollama";
@@ -348,11 +333,10 @@ static void any_makes_all_but_us_and_workers_contend(void **state)
 	assert_class(1, CLASS_IGNORED);
 }
 
-static void the_first_rule_that_matches_wins(void **state)
+TEST(the_first_rule_that_matches_wins)
 {
 	struct scene_process *p = process(7, "/home/u/game");
 
-	(void)state;
 	rule(GUARD_WATCH)->name = "g?me";
 	rule(GUARD_CONTEND_NOW)->exe = "/home/*";
 	assert_int_equal(class_of(p), CLASS_IGNORED);
@@ -363,9 +347,8 @@ static void the_first_rule_that_matches_wins(void **state)
 	assert_int_equal(verdict[0].rule, 1);
 }
 
-static void a_rule_that_says_nothing_matches_nobody(void **state)
+TEST(a_rule_that_says_nothing_matches_nobody)
 {
-	(void)state;
 	rule(GUARD_IGNORE);
 	assert_int_equal(class_of(process(7, "/home/u/game")), CLASS_CONTENDER);
 }
@@ -373,7 +356,7 @@ static void a_rule_that_says_nothing_matches_nobody(void **state)
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 /* One field of a match each: what holds for the process below, and what does not. */
-static void every_field_of_a_match_is_honoured(void **state)
+TEST(every_field_of_a_match_is_honoured)
 {
 #define M(...)                         \
 	{                              \
@@ -421,7 +404,6 @@ static void every_field_of_a_match_is_honoured(void **state)
 	};
 	struct scene_process *p = process(7, "/srv/llm/bin/llama-server");
 
-	(void)state;
 	snprintf(p->command, sizeof(p->command), "llama-server --model  tiny.gguf");
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/docker-" ID ".scope");
 	snprintf(p->container, sizeof(p->container), "0123456789ab");
@@ -439,12 +421,11 @@ static void every_field_of_a_match_is_honoured(void **state)
 	}
 }
 
-static void what_is_not_known_does_not_hold(void **state)
+TEST(what_is_not_known_does_not_hold)
 {
 	struct policy_match *m = rule(GUARD_IGNORE);
 	struct scene_process *p = process(7, "x");
 
-	(void)state;
 	m->vram_ge = 1;
 	p->bytes_known = false; /* N/A: whatever stands in bytes */
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -457,11 +438,10 @@ static void what_is_not_known_does_not_hold(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void one_whose_program_is_hidden_may_be_the_worker_that_is_not_found(void **state)
+TEST(one_whose_program_is_hidden_may_be_the_worker_that_is_not_found)
 {
 	struct scene_process *p;
 
-	(void)state;
 	worker("w")->exe = "/srv/*";
 	p = process(10, "/srv/server");
 	p->exe[0] = '\0';
@@ -482,11 +462,10 @@ static void one_whose_program_is_hidden_may_be_the_worker_that_is_not_found(void
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 }
 
-static void a_name_longer_than_the_kernel_keeps_means_the_same(void **state)
+TEST(a_name_longer_than_the_kernel_keeps_means_the_same)
 {
 	struct scene_process *p = process(7, "nvidia-persistenced");
 
-	(void)state;
 	rule(GUARD_IGNORE)->name = "nvidia-persistenced";
 	assert_string_equal(p->name, "nvidia-persiste");
 	assert_int_equal(class_of(p), CLASS_IGNORED);
@@ -495,12 +474,11 @@ static void a_name_longer_than_the_kernel_keeps_means_the_same(void **state)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-static void a_kept_classifier_says_the_same(void **state)
+TEST(a_kept_classifier_says_the_same)
 {
 	static struct verdict again[SCENE_PROCESSES];
 	struct classifier *c;
 
-	(void)state;
 	rule(GUARD_CONTEND_NOW)->command = "^/home/.*--serve$";
 	worker("w")->command = "ollama";
 	for (unsigned i = 0; i < 1000; i++)
@@ -525,32 +503,4 @@ static void a_kept_classifier_says_the_same(void **state)
 	classifier_free(NULL);
 }
 
-#define row(f) cmocka_unit_test_setup(f, setup)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		row(we_come_before_workers_orphans_rules_and_the_desktop),
-		row(a_tree_of_three_generations_is_all_of_its_worker),
-		row(a_child_that_left_its_session_is_told_by_its_group),
-		row(a_group_that_a_user_calls_like_a_unit_is_not_the_unit),
-		row(a_number_that_was_given_to_another_is_no_root),
-		row(the_nearest_of_two_workers_has_it),
-		row(a_process_of_two_workers_is_the_firsts_and_says_so),
-		row(a_worker_with_a_port_is_not_known_by_its_name),
-		row(programs_of_the_machine_are_known_by_path_and_name),
-		row(a_renamed_program_is_not_immune),
-		row(where_the_path_cannot_be_seen_the_call_must_fit),
-		row(the_profile_decides_about_strangers),
-		row(any_makes_all_but_us_and_workers_contend),
-		row(the_first_rule_that_matches_wins),
-		row(a_rule_that_says_nothing_matches_nobody),
-		row(every_field_of_a_match_is_honoured),
-		row(what_is_not_known_does_not_hold),
-		row(one_whose_program_is_hidden_may_be_the_worker_that_is_not_found),
-		row(a_name_longer_than_the_kernel_keeps_means_the_same),
-		row(a_kept_classifier_says_the_same),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -11,6 +11,10 @@
 #include <math.h>
 #include <time.h>
 
+#define TEST_SETUP    fresh
+#define TEST_TEARDOWN done
+#include "test.h"
+
 #define S NS_PER_S
 
 static struct {
@@ -101,9 +105,8 @@ static void xid(unsigned number)
 
 /* ---- heat ---- */
 
-static void levels_follow_the_margin(void **state)
+TEST(levels_follow_the_margin)
 {
-	(void)state;
 	margin(11);
 	reads();
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -129,9 +132,8 @@ static void levels_follow_the_margin(void **state)
 	assert_non_null(strstr(t.s.worst.why, "3 C above its limit"));
 }
 
-static void three_critical_readings_do_not_act_and_four_do(void **state)
+TEST(three_critical_readings_do_not_act_and_four_do)
 {
-	(void)state;
 	margin(1);
 	reads_times(3);
 	assert_false(t.s.thermal);
@@ -144,9 +146,8 @@ static void three_critical_readings_do_not_act_and_four_do(void **state)
 	assert_true(t.s.thermal);
 }
 
-static void the_hardware_slowing_itself_down_acts_at_once(void **state)
+TEST(the_hardware_slowing_itself_down_acts_at_once)
 {
-	(void)state;
 	margin(6);
 	set(GW_Q_CLOCK_REASONS, 0x40);
 	reads();
@@ -154,20 +155,18 @@ static void the_hardware_slowing_itself_down_acts_at_once(void **state)
 	assert_non_null(strstr(t.s.worst.why, "hardware"));
 }
 
-static void a_power_cap_is_no_fault(void **state)
+TEST(a_power_cap_is_no_fault)
 {
-	(void)state;
 	margin(40);
 	set(GW_Q_CLOCK_REASONS, 0x4 | 0x8 | 0x80);
 	reads_times(100);
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-static void it_clears_after_half_a_minute_of_being_cool_enough(void **state)
+TEST(it_clears_after_half_a_minute_of_being_cool_enough)
 {
 	uint64_t cool;
 
-	(void)state;
 	margin(2);
 	reads_times(4);
 	margin(6); /* not enough: trip + 5 is 7 */
@@ -193,12 +192,11 @@ static void it_clears_after_half_a_minute_of_being_cool_enough(void **state)
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-static void noise_of_a_degree_makes_one_transition_each_way(void **state)
+TEST(noise_of_a_degree_makes_one_transition_each_way)
 {
 	struct random r;
 	uint64_t seed = (uint64_t)time(NULL);
 
-	(void)state;
 	print_message("seed %llu\n", (unsigned long long)seed);
 	random_init(&r, seed);
 	for (unsigned at = 0; at < 2; at++) { /* up at the trip, down at where it clears */
@@ -211,9 +209,8 @@ static void noise_of_a_degree_makes_one_transition_each_way(void **state)
 	assert_false(t.s.thermal);
 }
 
-static void the_temperature_is_newer_than_the_margin(void **state)
+TEST(the_temperature_is_newer_than_the_margin)
 {
-	(void)state;
 	margin(12);
 	reads();
 	set(GW_Q_TEMPERATURE_GPU, 75 + 4); /* the margin is of the last HEALTH reading */
@@ -225,9 +222,8 @@ static void the_temperature_is_newer_than_the_margin(void **state)
 	assert_true(fabs(t.s.margin_c - 12) < 1e-9);
 }
 
-static void a_margin_that_contradicts_the_temperature_is_not_believed(void **state)
+TEST(a_margin_that_contradicts_the_temperature_is_not_believed)
 {
-	(void)state;
 	set(GW_Q_TEMPERATURE_GPU, 35);
 	set(GW_Q_TEMPERATURE_MARGIN, -3);
 	set(GW_Q_TEMPERATURE_GPU_MAX, 87);
@@ -246,9 +242,8 @@ static void a_margin_that_contradicts_the_temperature_is_not_believed(void **sta
 	assert_string_equal(t.s.margin_source, "margin");
 }
 
-static void thresholds_stand_in_for_the_margin(void **state)
+TEST(thresholds_stand_in_for_the_margin)
 {
-	(void)state;
 	set(GW_Q_TEMPERATURE_GPU, 80);
 	set(GW_Q_TEMPERATURE_SLOWDOWN, 93);
 	reads();
@@ -264,9 +259,8 @@ static void thresholds_stand_in_for_the_margin(void **state)
 	assert_true(t.s.margin_c == 13);
 }
 
-static void without_any_limit_it_is_85_degrees(void **state)
+TEST(without_any_limit_it_is_85_degrees)
 {
-	(void)state;
 	set(GW_Q_TEMPERATURE_GPU, 84);
 	reads_times(10);
 	assert_string_equal(t.s.margin_source, "fallback");
@@ -278,11 +272,10 @@ static void without_any_limit_it_is_85_degrees(void **state)
 	assert_true(t.s.thermal);
 }
 
-static void the_users_own_limit_has_five_degrees_of_hysteresis(void **state)
+TEST(the_users_own_limit_has_five_degrees_of_hysteresis)
 {
 	struct health_options o;
 
-	(void)state;
 	health_options_init(&o);
 	o.absolute_c = 85;
 	assert_int_equal(fresh_with(&o), 0);
@@ -303,9 +296,8 @@ static void the_users_own_limit_has_five_degrees_of_hysteresis(void **state)
 	assert_int_equal(t.changes, 2);
 }
 
-static void what_cannot_be_read_is_unknown_and_changes_nothing(void **state)
+TEST(what_cannot_be_read_is_unknown_and_changes_nothing)
 {
-	(void)state;
 	reads();
 	assert_true(isnan(t.s.margin_c));
 	assert_string_equal(t.s.margin_source, "");
@@ -338,11 +330,10 @@ static void trips_at(double c)
 	assert_true(fabs(t.s.evict_at_c - c) < 1e-9);
 }
 
-static void where_workers_leave_is_told_as_it_is(void **state)
+TEST(where_workers_leave_is_told_as_it_is)
 {
 	struct health_options o;
 
-	(void)state;
 	set(GW_Q_TEMPERATURE_GPU, 60);
 	reads();
 	trips_at(85); /* without any limit */
@@ -370,9 +361,8 @@ static void where_workers_leave_is_told_as_it_is(void **state)
 	assert_true(isnan(t.s.evict_at_c));
 }
 
-static void of_the_drivers_margin_too(void **state)
+TEST(of_the_drivers_margin_too)
 {
-	(void)state;
 	margin(20);
 	set(GW_Q_TEMPERATURE_GPU, 67);
 	reads();
@@ -384,12 +374,11 @@ static void of_the_drivers_margin_too(void **state)
 
 /* ---- memory ---- */
 
-static void flags_of_the_memory_warn_and_do_not_quarantine(void **state)
+TEST(flags_of_the_memory_warn_and_do_not_quarantine)
 {
 	static const unsigned q[] = { GW_Q_ROWS_PENDING, GW_Q_ROWS_FAILED, GW_Q_PAGES_PENDING,
 				      GW_Q_REPAIR_CHANNEL, GW_Q_REPAIR_TPC };
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(q) / sizeof(q[0]); i++) {
 		set(q[i], 1);
 		reads();
@@ -400,9 +389,8 @@ static void flags_of_the_memory_warn_and_do_not_quarantine(void **state)
 	}
 }
 
-static void new_uncorrectable_errors_quarantine_where_no_recovery_action_is_told(void **state)
+TEST(new_uncorrectable_errors_quarantine_where_no_recovery_action_is_told)
 {
-	(void)state;
 	set(GW_Q_ECC_UNCORRECTED, 7); /* older than we are */
 	reads();
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -415,9 +403,8 @@ static void new_uncorrectable_errors_quarantine_where_no_recovery_action_is_told
 	assert_non_null(strstr(t.s.worst.why, "2 uncorrectable"));
 }
 
-static void with_a_recovery_action_new_errors_only_warn(void **state)
+TEST(with_a_recovery_action_new_errors_only_warn)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 0);
 	set(GW_Q_ECC_UNCORRECTED, 0);
 	reads();
@@ -430,9 +417,8 @@ static void with_a_recovery_action_new_errors_only_warn(void **state)
 
 /* ---- recovery actions and loss ---- */
 
-static void a_recovery_action_found_at_the_start_quarantines(void **state)
+TEST(a_recovery_action_found_at_the_start_quarantines)
 {
-	(void)state;
 	for (unsigned action = 1; action < 10; action++) {
 		fresh(NULL);
 		set(GW_Q_RECOVERY_ACTION, action);
@@ -442,9 +428,8 @@ static void a_recovery_action_found_at_the_start_quarantines(void **state)
 	}
 }
 
-static void quarantine_ends_after_a_clean_minute(void **state)
+TEST(quarantine_ends_after_a_clean_minute)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 4);
 	reads_times(100);
 	assert_int_equal(t.s.worst.clears_ns, 0);
@@ -462,9 +447,8 @@ static void quarantine_ends_after_a_clean_minute(void **state)
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-static void a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean(void **state)
+TEST(a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 0);
 	margin(30);
 	reads();
@@ -480,9 +464,8 @@ static void a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean(void **state)
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-static void a_fault_that_the_driver_names_warns(void **state)
+TEST(a_fault_that_the_driver_names_warns)
 {
-	(void)state;
 	t.d.state = GW_DEVICE_FAULT;
 	t.d.message = "the InfoROM is corrupted";
 	reads();
@@ -534,9 +517,8 @@ static bool quarantines(enum xid_class c, unsigned number, bool action_known)
 	return c == XID_RESET_GPU || c == XID_REBOOT || c == XID_VENDOR;
 }
 
-static void every_xid_is_judged_by_its_class(void **state)
+TEST(every_xid_is_judged_by_its_class)
 {
-	(void)state;
 	for (unsigned known = 0; known < 2; known++)
 		for (unsigned n = 0; n <= 1000; n++) {
 			enum xid_class c = listed(n);
@@ -561,7 +543,7 @@ static void every_xid_is_judged_by_its_class(void **state)
 	assert_true(strlen(xid_table_version()) > 0);
 }
 
-static void every_class_can_be_written_in_a_rule(void **state)
+TEST(every_class_can_be_written_in_a_rule)
 {
 	static const char *const wrong[] = { "",          "109",
 					     "109=",      "=ignore",
@@ -570,7 +552,6 @@ static void every_class_can_be_written_in_a_rule(void **state)
 	struct xid_rule rule;
 	char text[40];
 
-	(void)state;
 	for (unsigned c = 0; c < XID_CLASSES; c++) {
 		snprintf(text, sizeof(text), "%u=%s", 100 + c, xid_class_name(c));
 		assert_int_equal(xid_rule_read(text, &rule), 0);
@@ -581,9 +562,8 @@ static void every_class_can_be_written_in_a_rule(void **state)
 		assert_int_equal(xid_rule_read(wrong[i], &rule), -GW_E_PARSE);
 }
 
-static void the_first_reading_decides_about_a_48_that_came_before_it(void **state)
+TEST(the_first_reading_decides_about_a_48_that_came_before_it)
 {
-	(void)state;
 	xid(48);
 	assert_false(t.s.quarantine);
 	xid(31); /* less grave, and later */
@@ -598,9 +578,8 @@ static void the_first_reading_decides_about_a_48_that_came_before_it(void **stat
 	assert_int_equal(t.s.level, HEALTH_WARN);
 }
 
-static void a_154_makes_us_read_again_soon(void **state)
+TEST(a_154_makes_us_read_again_soon)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 0);
 	reads();
 	assert_int_equal(health_interval_ns(t.h), 10 * S);
@@ -618,9 +597,8 @@ static void a_154_makes_us_read_again_soon(void **state)
 	assert_int_equal(health_interval_ns(t.h), S);
 }
 
-static void events_are_one_incident_until_three_minutes_of_silence(void **state)
+TEST(events_are_one_incident_until_three_minutes_of_silence)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 0);
 	reads();
 	xid(94);
@@ -641,9 +619,8 @@ static void events_are_one_incident_until_three_minutes_of_silence(void **state)
 	assert_int_equal(t.s.xids, 21 + 1);
 }
 
-static void the_worst_of_an_incident_is_named(void **state)
+TEST(the_worst_of_an_incident_is_named)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 0);
 	reads();
 	xid(45);
@@ -654,9 +631,8 @@ static void the_worst_of_an_incident_is_named(void **state)
 	assert_non_null(strstr(t.s.worst.advice, "reset"));
 }
 
-static void without_recovery_actions_quarantine_lasts_as_long_as_the_incident(void **state)
+TEST(without_recovery_actions_quarantine_lasts_as_long_as_the_incident)
 {
-	(void)state;
 	reads();
 	xid(48);
 	reads();
@@ -667,11 +643,10 @@ static void without_recovery_actions_quarantine_lasts_as_long_as_the_incident(vo
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-static void an_operator_ends_a_quarantine_whose_cause_is_past(void **state)
+TEST(an_operator_ends_a_quarantine_whose_cause_is_past)
 {
 	char why[200] = "";
 
-	(void)state;
 	reads();
 	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), 0); /* there is none */
 	xid(79);
@@ -698,11 +673,10 @@ static void an_operator_ends_a_quarantine_whose_cause_is_past(void **state)
 	assert_false(t.s.quarantine);
 }
 
-static void rows_of_the_policy_take_the_place_of_ours(void **state)
+TEST(rows_of_the_policy_take_the_place_of_ours)
 {
 	struct health_options o;
 
-	(void)state;
 	health_options_init(&o);
 	o.xid[0] = (struct xid_rule){ 109, XID_RESTART_APP };
 	o.xid[1] = (struct xid_rule){ 999, XID_VENDOR };
@@ -719,7 +693,7 @@ static void rows_of_the_policy_take_the_place_of_ours(void **state)
 	assert_int_equal(health_xid_class(NULL, 109), XID_RESET_GPU);
 }
 
-static void other_events_are_judged_too(void **state)
+TEST(other_events_are_judged_too)
 {
 	static const struct {
 		uint64_t type;
@@ -737,7 +711,6 @@ static void other_events_are_judged_too(void **state)
 		{ ABI_EVENT_POWER_SOURCE, HEALTH_OK, HEALTH_OK },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
 		fresh(NULL);
 		if (i % 2)
@@ -749,9 +722,8 @@ static void other_events_are_judged_too(void **state)
 	}
 }
 
-static void quarantine_and_heat_are_told_apart(void **state)
+TEST(quarantine_and_heat_are_told_apart)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 1);
 	margin(1);
 	reads_times(4);
@@ -776,11 +748,10 @@ static struct health_meaning meaning(void)
 	return m;
 }
 
-static void a_warning_moves_nobody(void **state)
+TEST(a_warning_moves_nobody)
 {
 	struct health_meaning m;
 
-	(void)state;
 	margin(8);
 	set(GW_Q_ROWS_PENDING, 1);
 	reads();
@@ -792,11 +763,10 @@ static void a_warning_moves_nobody(void **state)
 }
 
 /* A hot GPU stays hot when it breaks: each reason has its own words and its own end. */
-static void in_quarantine_heat_is_a_reason_of_its_own(void **state)
+TEST(in_quarantine_heat_is_a_reason_of_its_own)
 {
 	struct health_meaning m;
 
-	(void)state;
 	margin(1);
 	reads_times(4);
 	m = meaning();
@@ -820,12 +790,11 @@ static void in_quarantine_heat_is_a_reason_of_its_own(void **state)
 	assert_int_equal(m.heat, 0);
 }
 
-static void each_end_is_told_by_the_options(void **state)
+TEST(each_end_is_told_by_the_options)
 {
 	struct health_options o;
 	struct health_meaning m;
 
-	(void)state;
 	health_options_init(&o);
 	o.clean_ns = 300 * S;
 	o.clear_c = 8;
@@ -896,11 +865,10 @@ static struct health_status sim_seconds(unsigned gpu, unsigned n)
 	return s;
 }
 
-static void a_well_gpu_is_well(void **state)
+TEST_WITH(a_well_gpu_is_well, NULL, sim_done)
 {
 	struct health_status s;
 
-	(void)state;
 	sim_scenario("idle-h200");
 	sim_begin(1);
 	for (unsigned i = 0; i < 120; i++) {
@@ -911,9 +879,8 @@ static void a_well_gpu_is_well(void **state)
 	}
 }
 
-static void only_the_gpu_that_is_lost_is_in_quarantine(void **state)
+TEST_WITH(only_the_gpu_that_is_lost_is_in_quarantine, NULL, sim_done)
 {
-	(void)state;
 	sim_scenario("lost-gpu");
 	sim_begin(2);
 	assert_int_equal(sim_seconds(1, 4).level, HEALTH_OK);
@@ -926,9 +893,8 @@ static void only_the_gpu_that_is_lost_is_in_quarantine(void **state)
 	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
 }
 
-static void an_action_that_the_driver_asks_for_is_found(void **state)
+TEST_WITH(an_action_that_the_driver_asks_for_is_found, NULL, sim_done)
 {
-	(void)state;
 	sim_scenario("xid-storm");
 	sim_begin(2);
 	assert_int_equal(sim_seconds(1, 4).level, HEALTH_OK);
@@ -937,12 +903,11 @@ static void an_action_that_the_driver_asks_for_is_found(void **state)
 	assert_non_null(strstr(sim_second(1).worst.why, "drain and reset"));
 }
 
-static void a_hot_gpu_has_its_work_taken_off_once(void **state)
+TEST_WITH(a_hot_gpu_has_its_work_taken_off_once, NULL, sim_done)
 {
 	unsigned changes = 0;
 	bool before = false;
 
-	(void)state;
 	sim_scenario("thermal-throttle");
 	sim_begin(1);
 	for (unsigned i = 0; i < 300; i++) {
@@ -963,9 +928,8 @@ static void past(unsigned number, uint64_t ago_ns)
 	health_status(t.h, t.now, &t.s);
 }
 
-static void a_past_xid_does_not_matter_where_the_driver_asks_for_nothing(void **state)
+TEST(a_past_xid_does_not_matter_where_the_driver_asks_for_nothing)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 0);
 	past(62, 10 * S);
 	past(79, 5 * S);
@@ -977,9 +941,8 @@ static void a_past_xid_does_not_matter_where_the_driver_asks_for_nothing(void **
 	assert_int_equal(t.s.last_past_xid, 95);
 }
 
-static void a_past_xid_is_named_where_the_driver_asks_for_a_reset(void **state)
+TEST(a_past_xid_is_named_where_the_driver_asks_for_a_reset)
 {
-	(void)state;
 	set(GW_Q_RECOVERY_ACTION, 1);
 	past(95, 7 * 86400 * S / 1000);
 	reads();
@@ -987,10 +950,8 @@ static void a_past_xid_is_named_where_the_driver_asks_for_a_reset(void **state)
 	assert_non_null(strstr(t.s.worst.why, "after Xid 95"));
 }
 
-static void
-without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old(void **state)
+TEST(without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old)
 {
-	(void)state;
 	past(62, 200 * S);
 	reads();
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -1003,9 +964,8 @@ without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old(void **
 	assert_int_equal(t.s.past_xids, 2);
 }
 
-static void of_many_past_xids_before_the_first_reading_the_latest_are_judged(void **state)
+TEST(of_many_past_xids_before_the_first_reading_the_latest_are_judged)
 {
-	(void)state;
 	for (unsigned i = 0; i < 100; i++)
 		past(13, (200 - i) * S);
 	past(62, S);
@@ -1016,11 +976,10 @@ static void of_many_past_xids_before_the_first_reading_the_latest_are_judged(voi
 
 /* ---- corrected errors ---- */
 
-static void corrected_errors_are_watched_by_their_rate(void **state)
+TEST(corrected_errors_are_watched_by_their_rate)
 {
 	double n = 1000; /* of long ago */
 
-	(void)state;
 	for (unsigned i = 0; i < 36; i++, n += 5) { /* 30 an hour, for six hours */
 		set(GW_Q_ECC_CORRECTED, n);
 		reads_after(600 * S);
@@ -1043,59 +1002,4 @@ static void corrected_errors_are_watched_by_their_rate(void **state)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 }
 
-#define sim_health_test(f) cmocka_unit_test_teardown(f, sim_done)
-#define health_test(f)     cmocka_unit_test_setup_teardown(f, fresh, done)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		health_test(levels_follow_the_margin),
-		health_test(three_critical_readings_do_not_act_and_four_do),
-		health_test(the_hardware_slowing_itself_down_acts_at_once),
-		health_test(a_power_cap_is_no_fault),
-		health_test(it_clears_after_half_a_minute_of_being_cool_enough),
-		health_test(noise_of_a_degree_makes_one_transition_each_way),
-		health_test(the_temperature_is_newer_than_the_margin),
-		health_test(a_margin_that_contradicts_the_temperature_is_not_believed),
-		health_test(thresholds_stand_in_for_the_margin),
-		health_test(where_workers_leave_is_told_as_it_is),
-		health_test(of_the_drivers_margin_too),
-		health_test(without_any_limit_it_is_85_degrees),
-		health_test(the_users_own_limit_has_five_degrees_of_hysteresis),
-		health_test(what_cannot_be_read_is_unknown_and_changes_nothing),
-		health_test(flags_of_the_memory_warn_and_do_not_quarantine),
-		health_test(
-			new_uncorrectable_errors_quarantine_where_no_recovery_action_is_told),
-		health_test(with_a_recovery_action_new_errors_only_warn),
-		health_test(a_recovery_action_found_at_the_start_quarantines),
-		health_test(quarantine_ends_after_a_clean_minute),
-		health_test(a_lost_gpu_is_in_quarantine_until_it_is_back_and_clean),
-		health_test(a_fault_that_the_driver_names_warns),
-		health_test(every_xid_is_judged_by_its_class),
-		health_test(every_class_can_be_written_in_a_rule),
-		health_test(the_first_reading_decides_about_a_48_that_came_before_it),
-		health_test(a_154_makes_us_read_again_soon),
-		health_test(events_are_one_incident_until_three_minutes_of_silence),
-		health_test(the_worst_of_an_incident_is_named),
-		health_test(without_recovery_actions_quarantine_lasts_as_long_as_the_incident),
-		health_test(an_operator_ends_a_quarantine_whose_cause_is_past),
-		health_test(rows_of_the_policy_take_the_place_of_ours),
-		health_test(other_events_are_judged_too),
-		health_test(quarantine_and_heat_are_told_apart),
-		health_test(a_warning_moves_nobody),
-		health_test(in_quarantine_heat_is_a_reason_of_its_own),
-		health_test(each_end_is_told_by_the_options),
-		health_test(a_past_xid_does_not_matter_where_the_driver_asks_for_nothing),
-		health_test(a_past_xid_is_named_where_the_driver_asks_for_a_reset),
-		health_test(
-			without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old),
-		health_test(of_many_past_xids_before_the_first_reading_the_latest_are_judged),
-		health_test(corrected_errors_are_watched_by_their_rate),
-		sim_health_test(a_well_gpu_is_well),
-		sim_health_test(only_the_gpu_that_is_lost_is_in_quarantine),
-		sim_health_test(an_action_that_the_driver_asks_for_is_found),
-		sim_health_test(a_hot_gpu_has_its_work_taken_off_once),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

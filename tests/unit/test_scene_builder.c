@@ -20,6 +20,10 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
+#include "test.h"
+
 #define MIB  (UINT64_C(1) << 20)
 #define GIB  (UINT64_C(1) << 30)
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
@@ -178,11 +182,10 @@ static struct policy_match *worker(const char *name)
 
 /* ---- GPUs and lists ---- */
 
-static void a_game_starts_and_is_seen_with_its_bytes(void **state)
+TEST(a_game_starts_and_is_seen_with_its_bytes)
 {
 	const struct scene_process *p;
 
-	(void)state;
 	sim_scenario("game-start");
 	sim_open_with(tree.path, 0, 0);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -210,9 +213,8 @@ static void a_game_starts_and_is_seen_with_its_bytes(void **state)
 	assert_int_equal(verdict[1].class, CLASS_SYSTEM); /* Xorg */
 }
 
-static void memory_shared_with_the_host_is_not_known(void **state)
+TEST(memory_shared_with_the_host_is_not_known)
 {
-	(void)state;
 	sim_scenario("shared-memory");
 	sim_open_with(tree.path, 0, 0);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -225,9 +227,8 @@ static void memory_shared_with_the_host_is_not_known(void **state)
 }
 
 /* A5 */
-static void a_process_of_two_lists_is_one_and_unknown_bytes_are_none(void **state)
+TEST(a_process_of_two_lists_is_one_and_unknown_bytes_are_none)
 {
-	(void)state;
 	open_look(GPU "[[gpu.process]]\npid = 4100001\ntype = \"both\"\nmemory = \"3 GiB\"\n"
 		      "[[gpu.process]]\npid = 4100002\nno_memory = true\n");
 	take();
@@ -259,18 +260,16 @@ static void look_at_many(unsigned count)
 	sim_close();
 }
 
-static void any_number_of_processes_is_borne(void **state)
+TEST(any_number_of_processes_is_borne)
 {
 	static const unsigned counts[] = { 0, 1, 200, 2000 };
 
-	(void)state;
 	for (unsigned i = 0; i < 4; i++)
 		look_at_many(counts[i]);
 }
 
-static void a_crowd_that_comes_and_goes_is_followed(void **state)
+TEST(a_crowd_that_comes_and_goes_is_followed)
 {
-	(void)state;
 	sim_scenario("crowd");
 	sim_open_with(tree.path, 0, 0);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -284,9 +283,8 @@ static void a_crowd_that_comes_and_goes_is_followed(void **state)
 	assert_int_equal(process(4200000)->bytes, 900 * MIB);
 }
 
-static void names_that_hurt_are_cleaned(void **state)
+TEST(names_that_hurt_are_cleaned)
 {
-	(void)state;
 	sim_scenario("odd-names");
 	sim_open_with(tree.path, 0, 0);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -295,9 +293,8 @@ static void names_that_hurt_are_cleaned(void **state)
 	assert_string_equal(scene.process[0].name, "a b?c\"d\\e<scrip");
 }
 
-static void a_thread_and_its_process_are_one(void **state)
+TEST(a_thread_and_its_process_are_one)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	put_process(4100009, 1, 6, "/usr/bin/game", SESSION);
 	tree_put(&tree, "proc/4100009/status", "Tgid:\t4100001\nUid:\t1\t1\t1\t1\n");
@@ -309,9 +306,8 @@ static void a_thread_and_its_process_are_one(void **state)
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
-static void a_process_on_two_instances_of_a_board_holds_the_sum(void **state)
+TEST(a_process_on_two_instances_of_a_board_holds_the_sum)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	open_look(GPU "[[gpu.process]]\npid = 4100001\ngpu_instance = 1\nmemory = \"1 GiB\"\n"
 		      "[[gpu.process]]\npid = 4100001\ngpu_instance = 2\nmemory = \"2 GiB\"\n");
@@ -320,9 +316,8 @@ static void a_process_on_two_instances_of_a_board_holds_the_sum(void **state)
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
-static void how_busy_each_was_is_told_when_asked(void **state)
+TEST(how_busy_each_was_is_told_when_asked)
 {
-	(void)state;
 	open_look(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.8\n"
 		      "[[gpu.process]]\npid = 4100001\nshare = 1.0\n");
 	sim_step(10 * NS_PER_S);
@@ -335,9 +330,8 @@ static void how_busy_each_was_is_told_when_asked(void **state)
 /* ---- identity ---- */
 
 /* A6 */
-static void a_number_used_again_is_somebody_else(void **state)
+TEST(a_number_used_again_is_somebody_else)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/first", SESSION);
 	open_look(GPU ON(4100001, "1 GiB"));
 	take();
@@ -351,9 +345,8 @@ static void a_number_used_again_is_somebody_else(void **state)
 	assert_int_equal(scene.process[0].start_ticks, 6);
 }
 
-static void a_process_that_became_another_program_is_seen_as_that(void **state)
+TEST(a_process_that_became_another_program_is_seen_as_that)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/sh", SESSION);
 	open_look(GPU ON(4100001, "1 GiB"));
 	take();
@@ -363,11 +356,10 @@ static void a_process_that_became_another_program_is_seen_as_that(void **state)
 	assert_string_equal(scene.process[0].exe, "/usr/bin/game");
 }
 
-static void one_that_has_just_gone_is_counted_and_only_later_an_orphan(void **state)
+TEST(one_that_has_just_gone_is_counted_and_only_later_an_orphan)
 {
 	struct scene_builder_stats stats;
 
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	open_look(GPU ON(4100001, "1 GiB"));
 	take();
@@ -385,12 +377,11 @@ static void one_that_has_just_gone_is_counted_and_only_later_an_orphan(void **st
 	assert_int_equal(class_of(4100001), CLASS_CONTENDER);
 }
 
-static void the_memory_of_processes_never_overflows(void **state)
+TEST(the_memory_of_processes_never_overflows)
 {
 	struct process_cache *t;
 	uint64_t now = NS_PER_S;
 
-	(void)state;
 	assert_int_equal(process_cache_new(&tree.root, NULL, &t), 0);
 	for (int64_t round = 0; round < 5; round++, now += 100 * NS_PER_MS)
 		for (int64_t i = 1; i <= SCENE_PROCESSES; i++)
@@ -407,9 +398,8 @@ static void the_memory_of_processes_never_overflows(void **state)
 /* ---- whose it is ---- */
 
 /* A2 */
-static void a_tree_by_pidfile_is_never_a_contender(void **state)
+TEST(a_tree_by_pidfile_is_never_a_contender)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
@@ -426,9 +416,8 @@ static void a_tree_by_pidfile_is_never_a_contender(void **state)
 	assert_int_equal(class_of(600), CLASS_CONTENDER);
 }
 
-static void a_child_whose_parents_died_stays_the_workers(void **state)
+TEST(a_child_whose_parents_died_stays_the_workers)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/server", SESSION);
@@ -452,9 +441,8 @@ static void a_child_whose_parents_died_stays_the_workers(void **state)
 	assert_int_equal(class_of(502), CLASS_CONTENDER);
 }
 
-static void a_member_of_a_units_group_is_the_workers(void **state)
+TEST(a_member_of_a_units_group_is_the_workers)
 {
-	(void)state;
 	worker("w")->unit = "w.service";
 	put_process(500, 1, 50, "/usr/bin/w", SLICE);
 	put_process(502, 1, 52, "/usr/bin/runner", SLICE "/models");
@@ -467,9 +455,8 @@ static void a_member_of_a_units_group_is_the_workers(void **state)
 	assert_int_equal(scene.root[0].pid + scene.root[1].pid, 500 + 502);
 }
 
-static void a_stale_pidfile_names_nobody(void **state)
+TEST(a_stale_pidfile_names_nobody)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -494,9 +481,8 @@ static void write_at(const char *path, time_t seconds)
 }
 
 /* The machine began at 1000000 s; a tick is 10 ms. */
-static void one_younger_than_the_pidfile_did_not_write_it(void **state)
+TEST(one_younger_than_the_pidfile_did_not_write_it)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "proc/stat", "cpu 1 2 3\nbtime 1000000\n");
 	tree_put(&tree, "run/w.pid", "500\n");
@@ -514,11 +500,10 @@ static void one_younger_than_the_pidfile_did_not_write_it(void **state)
 	assert_int_equal(class_of(500), CLASS_WORKER);
 }
 
-static void who_wrote_a_pidfile_is_known_to_the_next_policy(void **state)
+TEST(who_wrote_a_pidfile_is_known_to_the_next_policy)
 {
 	static struct policy next;
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -536,11 +521,10 @@ static void who_wrote_a_pidfile_is_known_to_the_next_policy(void **state)
 	assert_int_equal(scene.roots, 0);
 }
 
-static void neither_the_first_process_nor_one_above_us_is_a_worker(void **state)
+TEST(neither_the_first_process_nor_one_above_us_is_a_worker)
 {
 	static const char *const number[] = { "0\n", "1\n", "70\n", "77\n" };
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	put_process(1, 0, 1, "/sbin/init", "/");
 	put_process(70, 1, 5, "/usr/bin/shell", SESSION);
@@ -566,11 +550,10 @@ static void neither_the_first_process_nor_one_above_us_is_a_worker(void **state)
 	"        0 " inode " 1 0000000000000000 100 0 0 10 0\n"
 #define ANY6 "00000000000000000000000000000000"
 
-static void the_one_that_listens_is_found_by_its_port(void **state)
+TEST(the_one_that_listens_is_found_by_its_port)
 {
 	struct scene_builder_stats before, after;
 
-	(void)state;
 	worker("w")->port = 0x2CAA; /* 11434 */
 	tree_put(&tree, "proc/net/tcp",
 		 TCP_HEAD TCP_ROW("0100007F:2CAA", "01", "111")
@@ -613,10 +596,8 @@ static void put_unseen(int64_t pid, unsigned start, const char *exe)
 	tree_remove(&tree, path);
 }
 
-static void
-one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found(void **state)
+TEST(one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found)
 {
-	(void)state;
 	worker("w")->port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 	put_unseen(500, 50, "/usr/bin/runner");
@@ -634,9 +615,8 @@ one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found(
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-static void a_socket_that_the_first_process_holds_too_is_the_others(void **state)
+TEST(a_socket_that_the_first_process_holds_too_is_the_others)
 {
-	(void)state;
 	worker("w")->port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 	put_process(1, 0, 1, "/sbin/init", "/");
@@ -650,9 +630,8 @@ static void a_socket_that_the_first_process_holds_too_is_the_others(void **state
 	assert_int_equal(class_of(600), CLASS_CONTENDER);
 }
 
-static void a_worker_that_starts_late_is_found_when_it_is_on_a_gpu(void **state)
+TEST(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu)
 {
-	(void)state;
 	worker("w")->port = 0x2CAA;
 	put_process(600, 1, 60, "/usr/bin/other", SESSION);
 	open_look(GPU ON(600, "1 GiB"));
@@ -667,9 +646,8 @@ static void a_worker_that_starts_late_is_found_when_it_is_on_a_gpu(void **state)
 	assert_int_equal(class_of(600), CLASS_CONTENDER);
 }
 
-static void a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not(void **state)
+TEST(a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not)
 {
-	(void)state;
 	*worker("w") = (struct policy_match){ .uid = -1, .name = "server", .exe = "/srv/*" };
 	put_process(500, 1, 50, "/srv/bin/server", SESSION);
 	put_process(600, 1, 60, "/home/u/server", SESSION);
@@ -703,9 +681,8 @@ static void become(int64_t pid, const char *command)
 }
 
 /* The same number, start, name and path: only the arguments are others. */
-static void one_that_becomes_another_program_is_no_worker(void **state)
+TEST(one_that_becomes_another_program_is_no_worker)
 {
-	(void)state;
 	worker("w")->command = "serve --model";
 	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
 	put_process(501, 500, 51, "/usr/bin/python3", SESSION);
@@ -738,9 +715,8 @@ static void one_that_becomes_another_program_is_no_worker(void **state)
 }
 
 /* What it holds is given back after its arguments are gone. */
-static void one_that_is_about_to_end_is_who_it_was(void **state)
+TEST(one_that_is_about_to_end_is_who_it_was)
 {
-	(void)state;
 	worker("w")->command = "serve";
 	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
 	become(500, "python3 serve");
@@ -758,11 +734,10 @@ static void one_that_is_about_to_end_is_who_it_was(void **state)
 	assert_int_equal(scene.roots, 0); /* it ended, though nobody has reaped it */
 }
 
-static void a_pidfile_that_names_nobody_for_a_moment_loses_nobody(void **state)
+TEST(a_pidfile_that_names_nobody_for_a_moment_loses_nobody)
 {
 	static const char *const moment[] = { "", "\n", "no number\n", "4000000\n", NULL };
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -785,9 +760,8 @@ static void a_pidfile_that_names_nobody_for_a_moment_loses_nobody(void **state)
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-static void a_pidfile_that_names_another_is_obeyed_at_once(void **state)
+TEST(a_pidfile_that_names_another_is_obeyed_at_once)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -807,9 +781,8 @@ static void a_pidfile_that_names_another_is_obeyed_at_once(void **state)
 	assert_int_equal(roots_of(ROOT_FORMER), 0);
 }
 
-static void a_number_with_a_nul_behind_it_is_none(void **state)
+TEST(a_number_with_a_nul_behind_it_is_none)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_bytes(&tree, "run/w.pid", "500\0\n", 5);
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -819,13 +792,12 @@ static void a_number_with_a_nul_behind_it_is_none(void **state)
 }
 
 /* All descriptors are taken: nothing can be opened, and nothing is known that was not known before. */
-static void a_guard_that_can_open_no_file_loses_nobody(void **state)
+TEST(a_guard_that_can_open_no_file_loses_nobody)
 {
 	static int taken[1 << 16];
 	struct rlimit limit, few;
 	unsigned n = 0;
 
-	(void)state;
 	worker("p")->pidfile = "/run/w.pid";
 	worker("l")->port = 0x2CAA;
 	worker("n")->command = "third";
@@ -860,9 +832,8 @@ static void a_guard_that_can_open_no_file_loses_nobody(void **state)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-static void one_that_closed_its_port_is_the_worker_until_it_ends(void **state)
+TEST(one_that_closed_its_port_is_the_worker_until_it_ends)
 {
-	(void)state;
 	worker("w")->port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -884,9 +855,8 @@ static void one_that_closed_its_port_is_the_worker_until_it_ends(void **state)
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-static void one_that_closed_its_port_by_becoming_another_is_nobodys(void **state)
+TEST(one_that_closed_its_port_by_becoming_another_is_nobodys)
 {
-	(void)state;
 	worker("w")->port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -902,11 +872,10 @@ static void one_that_closed_its_port_by_becoming_another_is_nobodys(void **state
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-static void whom_another_policy_does_not_find_is_told_while_it_lives(void **state)
+TEST(whom_another_policy_does_not_find_is_told_while_it_lives)
 {
 	static struct policy wrong;
 
-	(void)state;
 	worker("v")->pidfile = "/run/v.pid";
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
@@ -936,7 +905,7 @@ static void whom_another_policy_does_not_find_is_told_while_it_lives(void **stat
 }
 
 /* Three that a worker was known by in an earlier run: one lives, one has its number from somebody else, one ended. */
-static void who_was_known_before_a_restart_is_told_while_it_lives(void **state)
+TEST(who_was_known_before_a_restart_is_told_while_it_lives)
 {
 	const struct scene_builder_formers known = { .of = { { 0, { 500, 50 } },
 							     { 0, { 501, 50 } },
@@ -944,7 +913,6 @@ static void who_was_known_before_a_restart_is_told_while_it_lives(void **state)
 							     { 99, { 500, 50 } } },
 						     .count = 4 };
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
 	put_process(501, 1, 60, "/usr/bin/other", SESSION);
@@ -982,11 +950,10 @@ static void read_policy_again(void)
 	take();
 }
 
-static void a_worker_without_its_pidfile_is_kept_over_the_same_policy(void **state)
+TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
 {
 	static const char *const moment[] = { "", "no number\n", NULL };
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -1009,9 +976,8 @@ static void a_worker_without_its_pidfile_is_kept_over_the_same_policy(void **sta
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-static void a_worker_without_its_port_is_kept_over_the_same_policy(void **state)
+TEST(a_worker_without_its_port_is_kept_over_the_same_policy)
 {
-	(void)state;
 	worker("w")->port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
@@ -1026,11 +992,10 @@ static void a_worker_without_its_port_is_kept_over_the_same_policy(void **state)
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 }
 
-static void a_child_whose_parents_died_is_kept_over_the_same_policy(void **state)
+TEST(a_child_whose_parents_died_is_kept_over_the_same_policy)
 {
 	static struct policy other;
 
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/server", SESSION);
@@ -1052,7 +1017,7 @@ static void a_child_whose_parents_died_is_kept_over_the_same_policy(void **state
 }
 
 /* Killed, and its parent does not ask: only its number is left. */
-static void one_that_nobody_reaped_is_no_worker(void **state)
+TEST(one_that_nobody_reaped_is_no_worker)
 {
 	static const struct policy_match by[] = {
 		{ .uid = -1, .pidfile = "/run/w.pid" },
@@ -1081,9 +1046,8 @@ static void one_that_nobody_reaped_is_no_worker(void **state)
 	}
 }
 
-static void one_whose_first_thread_ended_lives(void **state)
+TEST(one_whose_first_thread_ended_lives)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -1095,9 +1059,8 @@ static void one_whose_first_thread_ended_lives(void **state)
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 }
 
-static void a_child_that_nobody_reaped_is_not_kept(void **state)
+TEST(a_child_that_nobody_reaped_is_not_kept)
 {
-	(void)state;
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 1, 50, "/usr/bin/server", SESSION);
@@ -1114,12 +1077,11 @@ static void a_child_that_nobody_reaped_is_not_kept(void **state)
 	assert_int_equal(class_of(502), CLASS_ORPHAN);
 }
 
-static void a_storm_of_processes_is_searched_in_bounds(void **state)
+TEST(a_storm_of_processes_is_searched_in_bounds)
 {
 	struct scene_builder_stats stats;
 	char path[64];
 
-	(void)state;
 	worker("w")->name = "server";
 	for (int64_t i = 1; i <= WORKER_FINDER_PROCESSES + 50; i++) {
 		snprintf(path, sizeof(path), "proc/%lld/comm", (long long)i);
@@ -1135,12 +1097,11 @@ static void a_storm_of_processes_is_searched_in_bounds(void **state)
 	assert_int_equal(stats.searches, 1);
 }
 
-static void a_real_proc_is_searched_whole(void **state)
+TEST(a_real_proc_is_searched_whole)
 {
 	char name[32];
 	FILE *f = fopen("/proc/self/comm", "r");
 
-	(void)state;
 	assert_non_null(f);
 	assert_non_null(fgets(name, sizeof(name), f));
 	fclose(f);
@@ -1200,13 +1161,12 @@ static int listen_somewhere(unsigned *ret_port)
 	return fd;
 }
 
-static void a_real_worker_tree_is_known_by_its_port(void **state)
+TEST(a_real_worker_tree_is_known_by_its_port)
 {
 	int tell[2], until[2], listening;
 	unsigned port = 0;
 	pid_t pid[3], child;
 
-	(void)state;
 	assert_int_equal(pipe(tell) + pipe(until), 0);
 	listening = listen_somewhere(&port);
 	child = fork();
@@ -1239,9 +1199,8 @@ static void a_real_worker_tree_is_known_by_its_port(void **state)
 
 /* ---- ourselves ---- */
 
-static void we_are_our_tree_and_our_services_group(void **state)
+TEST(we_are_our_tree_and_our_services_group)
 {
-	(void)state;
 	worker("w")->name = "started";
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/system.slice/gpuward.service");
 	put_process(78, 77, 8, "/usr/bin/helper", SESSION);
@@ -1259,9 +1218,8 @@ static void we_are_our_tree_and_our_services_group(void **state)
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
-static void below_a_worker_we_are_still_ourselves(void **state)
+TEST(below_a_worker_we_are_still_ourselves)
 {
-	(void)state;
 	worker("w")->name = "vllm"; /* in its container it is the first process */
 	put_process(1, 0, 1, "/usr/bin/vllm", "/");
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/");
@@ -1275,9 +1233,8 @@ static void below_a_worker_we_are_still_ourselves(void **state)
 	assert_int_equal(class_of(90), CLASS_WORKER);
 }
 
-static void as_the_first_process_of_a_container_we_are_alone(void **state)
+TEST(as_the_first_process_of_a_container_we_are_alone)
 {
-	(void)state;
 	tree_put(&tree, "proc/self", "-> 1");
 	put_process(1, 0, 1, "/usr/bin/gpuward", "/");
 	put_process(90, 1, 9, "/usr/bin/game", "/");
@@ -1287,9 +1244,8 @@ static void as_the_first_process_of_a_container_we_are_alone(void **state)
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
-static void the_group_of_a_session_is_not_ours(void **state)
+TEST(the_group_of_a_session_is_not_ours)
 {
-	(void)state;
 	put_process(77, 1, 7, "/usr/bin/gpuward", SESSION);
 	put_process(90, 1, 11, "/usr/bin/game", SESSION);
 	open_look(GPU ON(77, "1 MiB") ON(90, "1 MiB"));
@@ -1298,9 +1254,8 @@ static void the_group_of_a_session_is_not_ours(void **state)
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
-static void a_worker_that_lives_in_us_is_a_worker(void **state)
+TEST(a_worker_that_lives_in_us_is_a_worker)
 {
-	(void)state;
 	worker("inner");
 	policy.worker[0].kind = WORKER_CALLBACK;
 	put_process(77, 1, 7, "/usr/bin/app", SESSION);
@@ -1309,11 +1264,10 @@ static void a_worker_that_lives_in_us_is_a_worker(void **state)
 	assert_int_equal(class_of(77), CLASS_WORKER);
 }
 
-static void another_policy_finds_others(void **state)
+TEST(another_policy_finds_others)
 {
 	static struct policy other;
 
-	(void)state;
 	worker("w")->name = "server";
 	put_process(500, 1, 50, "/srv/server", SESSION);
 	put_process(501, 500, 51, "/srv/runner", SESSION);
@@ -1329,9 +1283,8 @@ static void another_policy_finds_others(void **state)
 
 /* ---- namespaces: A18 ---- */
 
-static void in_a_namespace_others_are_hidden(void **state)
+TEST(in_a_namespace_others_are_hidden)
 {
-	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
 	sim_scenario("container");
@@ -1360,12 +1313,11 @@ static int look_as_first_process(void)
 	return scene.processes == 1 && scene.process[0].self ? 0 : 3;
 }
 
-static void in_a_real_namespace_we_see_ourselves_and_know_of_others(void **state)
+TEST(in_a_real_namespace_we_see_ourselves_and_know_of_others)
 {
 	pid_t child, inner;
 	int status = 0;
 
-	(void)state;
 	sim_text(GPU ON(1, "1 MiB")); /* we, as the driver translates it */
 	sim_process(0, 3999999, 3 * GIB, 0);
 	child = fork();
@@ -1385,9 +1337,8 @@ static void in_a_real_namespace_we_see_ourselves_and_know_of_others(void **state
 	assert_int_equal(status, 0);
 }
 
-static void outside_nobody_is_hidden(void **state)
+TEST(outside_nobody_is_hidden)
 {
-	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
 	open_look(GPU);
@@ -1396,7 +1347,7 @@ static void outside_nobody_is_hidden(void **state)
 }
 
 /* An old driver tells the host's numbers: that one of them is somebody's here means nothing. */
-static void numbers_of_the_host_are_not_taken_for_ours(void **state)
+TEST(numbers_of_the_host_are_not_taken_for_ours)
 {
 	static const struct {
 		const char *version;
@@ -1406,7 +1357,6 @@ static void numbers_of_the_host_are_not_taken_for_ours(void **state)
 		     { "535.113.01", false },
 		     { "580.159.04", false } };
 
-	(void)state;
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
 	put_process(500, 1, 50, "/usr/bin/ours", SESSION);
@@ -1428,9 +1378,8 @@ static void numbers_of_the_host_are_not_taken_for_ours(void **state)
 
 /* ---- what cannot be read ---- */
 
-static void eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again(void **state)
+TEST(eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again)
 {
-	(void)state;
 	open_look(GPU GPU ON(4100001, "1 GiB"));
 	take();
 	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, 999);
@@ -1454,9 +1403,8 @@ static void eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again(void 
 	assert_int_equal(scene.processes, 1);
 }
 
-static void a_list_that_may_not_be_read_hides_others_and_is_no_error(void **state)
+TEST(a_list_that_may_not_be_read_hides_others_and_is_no_error)
 {
-	(void)state;
 	open_look(GPU);
 	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 0, 4); /* no permission */
 	sim_fault("nvmlDeviceGetGraphicsRunningProcesses_v3", 0, 4);
@@ -1466,9 +1414,8 @@ static void a_list_that_may_not_be_read_hides_others_and_is_no_error(void **stat
 	assert_int_equal(scene.gpu[0].errors, 0);
 }
 
-static void a_lost_gpu_is_lost_alone_and_comes_back(void **state)
+TEST(a_lost_gpu_is_lost_alone_and_comes_back)
 {
-	(void)state;
 	sim_scenario("lost-gpu");
 	sim_open_with(tree.path, 0, 0);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -1487,9 +1434,8 @@ static void a_lost_gpu_is_lost_alone_and_comes_back(void **state)
 	assert_int_equal(scene.gpu[1].errors, 0);
 }
 
-static void a_hung_list_is_hung_and_the_other_gpu_is_not(void **state)
+TEST(a_hung_list_is_hung_and_the_other_gpu_is_not)
 {
-	(void)state;
 	sim_text(GPU ON(4100001, "1 GiB") GPU ON(4100002, "1 GiB"));
 	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -1508,9 +1454,8 @@ static void a_hung_list_is_hung_and_the_other_gpu_is_not(void **state)
 	assert_int_equal(scene.processes, 2);
 }
 
-static void a_utilisation_that_hangs_is_hung_as_well(void **state)
+TEST(a_utilisation_that_hangs_is_hung_as_well)
 {
-	(void)state;
 	sim_text(GPU ON(4100001, "1 GiB"));
 	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -1525,7 +1470,7 @@ static void a_utilisation_that_hangs_is_hung_as_well(void **state)
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 
-static void a_gpu_that_sleeps_is_left_asleep(void **state)
+TEST(a_gpu_that_sleeps_is_left_asleep)
 {
 	static const struct tree_row pci[] = {
 		{ "vendor", "0x10de\n" },
@@ -1534,7 +1479,6 @@ static void a_gpu_that_sleeps_is_left_asleep(void **state)
 		{ 0 },
 	};
 
-	(void)state;
 	tree_fill(&tree, "sys/bus/pci/devices/0000:01:00.0/", pci);
 	sim_text(GPU);
 	sim_open_with(tree.path, 0, 0);
@@ -1551,9 +1495,8 @@ static void a_gpu_that_sleeps_is_left_asleep(void **state)
 
 /* ---- the machine ---- */
 
-static void a_battery_that_empties_is_told(void **state)
+TEST(a_battery_that_empties_is_told)
 {
-	(void)state;
 	tree_put(&tree, "proc/meminfo",
 		 "MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable: 1000 kB\n");
 	tree_put(&tree, "sys/class/power_supply/BAT0/type", "Battery\n");
@@ -1570,9 +1513,8 @@ static void a_battery_that_empties_is_told(void **state)
 	assert_false(scene.on_battery);
 }
 
-static void the_battery_of_a_mouse_does_not_count(void **state)
+TEST(the_battery_of_a_mouse_does_not_count)
 {
-	(void)state;
 	tree_put(&tree, "sys/class/power_supply/hid/type", "Battery\n");
 	tree_put(&tree, "sys/class/power_supply/hid/scope", "Device\n");
 	tree_put(&tree, "sys/class/power_supply/hid/status", "Discharging\n");
@@ -1581,9 +1523,8 @@ static void the_battery_of_a_mouse_does_not_count(void **state)
 	assert_false(scene.on_battery);
 }
 
-static void local_time_is_told_with_its_offset(void **state)
+TEST(local_time_is_told_with_its_offset)
 {
-	(void)state;
 	setenv("TZ", "XST-5:30", 1);
 	tzset();
 	open_look(GPU);
@@ -1593,11 +1534,10 @@ static void local_time_is_told_with_its_offset(void **state)
 	assert_int_equal(scene.utc_offset_s, 5 * 3600 + 1800);
 }
 
-static void a_look_allocates_nothing_once_it_is_warm(void **state)
+TEST(a_look_allocates_nothing_once_it_is_warm)
 {
 	unsigned before;
 
-	(void)state;
 	worker("w")->port = 11434;
 	worker("v")->name = "server";
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
@@ -1641,11 +1581,10 @@ static void take_every_100_ms(unsigned n)
 	}
 }
 
-static void while_nothing_changes_memory_is_asked_and_little_else(void **state)
+TEST(while_nothing_changes_memory_is_asked_and_little_else)
 {
 	uint64_t lists, memory, power;
 
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	open_look(GPU ON(4100001, "1 GiB"));
 	take_every_100_ms(30);
@@ -1661,9 +1600,8 @@ static void while_nothing_changes_memory_is_asked_and_little_else(void **state)
 	assert_true(scene.gpu[0].memory_known);
 }
 
-static void who_comes_and_goes_is_seen_at_the_next_look(void **state)
+TEST(who_comes_and_goes_is_seen_at_the_next_look)
 {
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	put_process(4100002, 1, 5, "/usr/bin/other", SESSION);
 	open_look(GPU ON(4100001, "1 GiB") ON(4100002, "2 GiB") "from = 5.05\nuntil = 8.05\n");
@@ -1677,11 +1615,10 @@ static void who_comes_and_goes_is_seen_at_the_next_look(void **state)
 	}
 }
 
-static void a_trigger_has_the_lists_asked_for(void **state)
+TEST(a_trigger_has_the_lists_asked_for)
 {
 	uint64_t lists;
 
-	(void)state;
 	tree_put(&tree, "dev/nvidia0", "");
 	open_look(GPU ON(4100001, "1 GiB"));
 	take_every_100_ms(30);
@@ -1697,11 +1634,10 @@ static void a_trigger_has_the_lists_asked_for(void **state)
 	assert_int_equal(LISTS, lists + 1);
 }
 
-static void utilisation_is_asked_twice_a_second_and_told_at_each_look(void **state)
+TEST(utilisation_is_asked_twice_a_second_and_told_at_each_look)
 {
 	uint64_t asked;
 
-	(void)state;
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	open_look(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n" ON(4100001, "1 GiB"));
 	sim_step(10 * NS_PER_S);
@@ -1714,11 +1650,10 @@ static void utilisation_is_asked_twice_a_second_and_told_at_each_look(void **sta
 	assert_in_range(calls_of("nvmlDeviceGetProcessUtilization") - asked, 10, 11);
 }
 
-static void without_memory_there_is_no_look_and_nothing_leaks(void **state)
+TEST(without_memory_there_is_no_look_and_nothing_leaks)
 {
 	int err = -GW_E_NOMEM;
 
-	(void)state;
 	worker("w")->command = "x+";
 	sim_text(GPU);
 	sim_open_with(tree.path, 0, 0);
@@ -1760,11 +1695,10 @@ static bool triggered(void)
 	return scene_builder_triggered(look);
 }
 
-static void opening_a_gpu_makes_us_look_once(void **state)
+TEST(opening_a_gpu_makes_us_look_once)
 {
 	struct scene_builder_stats stats;
 
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
 	tree_node(&tree, "dev/nvidia-uvm");
 	tree_node(&tree, "dev/dri/renderD128");
@@ -1787,11 +1721,10 @@ static void opening_a_gpu_makes_us_look_once(void **state)
 	assert_true(triggered());
 }
 
-static void many_opens_are_no_more_than_ten_looks_a_second(void **state)
+TEST(many_opens_are_no_more_than_ten_looks_a_second)
 {
 	unsigned looks = 0;
 
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
 	open_look(GPU);
 	touch("dev/nvidia0");
@@ -1811,9 +1744,8 @@ static void many_opens_are_no_more_than_ten_looks_a_second(void **state)
 	assert_in_range(looks, 9, 12);
 }
 
-static void a_node_removed_and_made_again_is_watched_again(void **state)
+TEST(a_node_removed_and_made_again_is_watched_again)
 {
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
 	open_look(GPU);
 	for (unsigned i = 0; i < 3; i++) {
@@ -1829,9 +1761,8 @@ static void a_node_removed_and_made_again_is_watched_again(void **state)
 	assert_false(triggered());
 }
 
-static void nodes_that_come_later_are_watched(void **state)
+TEST(nodes_that_come_later_are_watched)
 {
-	(void)state;
 	tree_put(&tree, "dev/null", "");
 	open_look(GPU);
 	tree_node(&tree, "dev/nvidia1");
@@ -1849,9 +1780,8 @@ static void nodes_that_come_later_are_watched(void **state)
 	assert_true(triggered());
 }
 
-static void an_overflow_of_events_is_a_reason_to_look(void **state)
+TEST(an_overflow_of_events_is_a_reason_to_look)
 {
-	(void)state;
 	tree_node(&tree, "dev/nvidia0");
 	open_look(GPU);
 	for (unsigned i = 0; i < 10000; i++) /* two events each; the queue holds 16384 */
@@ -1862,9 +1792,8 @@ static void an_overflow_of_events_is_a_reason_to_look(void **state)
 	assert_true(triggered());
 }
 
-static void a_machine_without_gpus_is_an_empty_scene(void **state)
+TEST(a_machine_without_gpus_is_an_empty_scene)
 {
-	(void)state;
 	sim_scenario("no-gpu");
 	sim_open_with(tree.path, 0, 0);
 	assert_int_equal(scene_builder_new(sim.ctx, &policy, &look), 0);
@@ -1875,87 +1804,4 @@ static void a_machine_without_gpus_is_an_empty_scene(void **state)
 	scene_builder_free(NULL);
 }
 
-#define row(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		row(a_game_starts_and_is_seen_with_its_bytes),
-		row(memory_shared_with_the_host_is_not_known),
-		row(a_process_of_two_lists_is_one_and_unknown_bytes_are_none),
-		row(any_number_of_processes_is_borne),
-		row(a_crowd_that_comes_and_goes_is_followed),
-		row(names_that_hurt_are_cleaned),
-		row(a_thread_and_its_process_are_one),
-		row(a_process_on_two_instances_of_a_board_holds_the_sum),
-		row(how_busy_each_was_is_told_when_asked),
-		row(a_number_used_again_is_somebody_else),
-		row(a_process_that_became_another_program_is_seen_as_that),
-		row(one_that_has_just_gone_is_counted_and_only_later_an_orphan),
-		row(the_memory_of_processes_never_overflows),
-		row(a_tree_by_pidfile_is_never_a_contender),
-		row(a_child_whose_parents_died_stays_the_workers),
-		row(a_member_of_a_units_group_is_the_workers),
-		row(a_stale_pidfile_names_nobody),
-		row(one_younger_than_the_pidfile_did_not_write_it),
-		row(who_wrote_a_pidfile_is_known_to_the_next_policy),
-		row(neither_the_first_process_nor_one_above_us_is_a_worker),
-		row(a_socket_that_the_first_process_holds_too_is_the_others),
-		row(the_one_that_listens_is_found_by_its_port),
-		row(one_that_cannot_be_seen_is_no_contender_while_a_worker_of_its_user_is_not_found),
-		row(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu),
-		row(a_worker_on_no_gpu_is_found_by_name_and_a_stranger_is_not),
-		row(one_that_becomes_another_program_is_no_worker),
-		row(one_that_is_about_to_end_is_who_it_was),
-		row(a_pidfile_that_names_nobody_for_a_moment_loses_nobody),
-		row(a_pidfile_that_names_another_is_obeyed_at_once),
-		row(a_number_with_a_nul_behind_it_is_none),
-		row(a_guard_that_can_open_no_file_loses_nobody),
-		row(one_that_closed_its_port_is_the_worker_until_it_ends),
-		row(one_that_closed_its_port_by_becoming_another_is_nobodys),
-		row(whom_another_policy_does_not_find_is_told_while_it_lives),
-		row(who_was_known_before_a_restart_is_told_while_it_lives),
-		row(a_worker_without_its_pidfile_is_kept_over_the_same_policy),
-		row(a_worker_without_its_port_is_kept_over_the_same_policy),
-		row(a_child_whose_parents_died_is_kept_over_the_same_policy),
-		row(one_that_nobody_reaped_is_no_worker),
-		row(one_whose_first_thread_ended_lives),
-		row(a_child_that_nobody_reaped_is_not_kept),
-		row(a_storm_of_processes_is_searched_in_bounds),
-		row(a_real_proc_is_searched_whole),
-		row(a_real_worker_tree_is_known_by_its_port),
-		row(we_are_our_tree_and_our_services_group),
-		row(below_a_worker_we_are_still_ourselves),
-		row(as_the_first_process_of_a_container_we_are_alone),
-		row(the_group_of_a_session_is_not_ours),
-		row(a_worker_that_lives_in_us_is_a_worker),
-		row(another_policy_finds_others),
-		row(in_a_namespace_others_are_hidden),
-		row(in_a_real_namespace_we_see_ourselves_and_know_of_others),
-		row(outside_nobody_is_hidden),
-		row(numbers_of_the_host_are_not_taken_for_ours),
-		row(eleven_errors_in_a_row_make_it_blind_and_one_answer_sees_again),
-		row(a_list_that_may_not_be_read_hides_others_and_is_no_error),
-		row(a_lost_gpu_is_lost_alone_and_comes_back),
-		row(a_hung_list_is_hung_and_the_other_gpu_is_not),
-		row(a_utilisation_that_hangs_is_hung_as_well),
-		row(a_gpu_that_sleeps_is_left_asleep),
-		row(a_battery_that_empties_is_told),
-		row(the_battery_of_a_mouse_does_not_count),
-		row(local_time_is_told_with_its_offset),
-		row(a_look_allocates_nothing_once_it_is_warm),
-		row(while_nothing_changes_memory_is_asked_and_little_else),
-		row(who_comes_and_goes_is_seen_at_the_next_look),
-		row(a_trigger_has_the_lists_asked_for),
-		row(utilisation_is_asked_twice_a_second_and_told_at_each_look),
-		row(without_memory_there_is_no_look_and_nothing_leaks),
-		row(opening_a_gpu_makes_us_look_once),
-		row(many_opens_are_no_more_than_ten_looks_a_second),
-		row(a_node_removed_and_made_again_is_watched_again),
-		row(nodes_that_come_later_are_watched),
-		row(an_overflow_of_events_is_a_reason_to_look),
-		row(a_machine_without_gpus_is_an_empty_scene),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

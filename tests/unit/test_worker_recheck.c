@@ -5,11 +5,9 @@
 
 #include "guard/process_cache.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-
-#include <cmocka.h>
+#define TEST_SETUP    begin
+#define TEST_TEARDOWN end
+#include "test.h"
 
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 #define TCP_HEAD \
@@ -61,9 +59,8 @@ static int end(void **state)
 	return 0;
 }
 
-static void one_whose_match_fails_is_not(void **state)
+TEST(one_whose_match_fails_is_not)
 {
-	(void)state;
 	worker.match.command = "serve";
 	assert_true(recheck_belongs(&call, &target));
 	assert_true(recheck_matches(&call, &target));
@@ -74,26 +71,23 @@ static void one_whose_match_fails_is_not(void **state)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void one_that_is_below_a_worker_may_be_any_program(void **state)
+TEST(one_that_is_below_a_worker_may_be_any_program)
 {
-	(void)state;
 	worker.match.command = "serve";
 	target.itself = false;
 	put_process(500, 50, "python3 runner");
 	assert_true(recheck_belongs(&call, &target));
 }
 
-static void of_one_that_cannot_be_read_nothing_is_said(void **state)
+TEST(of_one_that_cannot_be_read_nothing_is_said)
 {
-	(void)state;
 	worker.match.command = "serve";
 	tree_remove(&tree, "proc/500");
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void whom_its_pidfile_names_is_whatever_it_runs(void **state)
+TEST(whom_its_pidfile_names_is_whatever_it_runs)
 {
-	(void)state;
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
 	put_process(500, 50, "python3 serve: 17 requests");
@@ -103,18 +97,16 @@ static void whom_its_pidfile_names_is_whatever_it_runs(void **state)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void one_whose_pidfile_names_another_is_not(void **state)
+TEST(one_whose_pidfile_names_another_is_not)
 {
-	(void)state;
 	worker.match.pidfile = "/run/w.pid";
 	put_process(600, 60, "python3 serve");
 	tree_put(&tree, "run/w.pid", "600\n");
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was(void **state)
+TEST(while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was)
 {
-	(void)state;
 	worker.match.pidfile = "/run/w.pid";
 	assert_true(recheck_belongs(&call, &target));
 	tree_put(&tree, "run/w.pid", "");
@@ -127,9 +119,8 @@ static void while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was(vo
 	assert_false(recheck_belongs(&call, &target));
 }
 
-static void one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was(void **state)
+TEST(one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was)
 {
-	(void)state;
 	worker.match.port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW);
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
@@ -141,19 +132,4 @@ static void one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was(
 	assert_true(recheck_belongs(&call, &target));
 }
 
-#define row(f) cmocka_unit_test_setup_teardown(f, begin, end)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		row(one_whose_match_fails_is_not),
-		row(one_that_is_below_a_worker_may_be_any_program),
-		row(of_one_that_cannot_be_read_nothing_is_said),
-		row(whom_its_pidfile_names_is_whatever_it_runs),
-		row(one_whose_pidfile_names_another_is_not),
-		row(while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was),
-		row(one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)
