@@ -145,7 +145,7 @@ TEST(an_order_comes_back_with_its_outcome)
 			assert_int_equal(fake[i].evicted + fake[i].resumed, 0);
 }
 
-TEST(what_a_callback_answers_is_the_outcome)
+TEST(a_callback_result_is_the_outcome)
 {
 	struct guard_outcome o;
 
@@ -179,7 +179,7 @@ TEST(a_worker_has_one_order_at_a_time)
 	assert_int_equal(next().order, 4);
 }
 
-TEST(a_worker_that_hangs_holds_up_no_other)
+TEST(a_worker_that_hangs_does_not_block_others)
 {
 	fake[0].waits = true;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
@@ -213,7 +213,7 @@ TEST(the_ninth_waits_while_eight_hang)
 		assert_true(next().ok);
 }
 
-TEST(orders_come_back_once_each_through_many_rounds)
+TEST(each_order_has_one_outcome_over_many_rounds)
 {
 	uint64_t sum = 0, expected = 0;
 
@@ -233,7 +233,7 @@ TEST(orders_come_back_once_each_through_many_rounds)
 	assert_int_equal(fake[7].resumed, 100);
 }
 
-TEST(threads_take_no_signals)
+TEST(threads_block_all_signals)
 {
 	give(0, ORDER_EVICT, 1);
 	next();
@@ -241,7 +241,7 @@ TEST(threads_take_no_signals)
 	assert_true(sigismember(&fake[0].blocked, SIGHUP));
 }
 
-TEST(orders_that_make_no_sense_are_refused)
+TEST(invalid_orders_are_refused)
 {
 	assert_int_equal(give(WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
 	assert_int_equal(give(POLICY_WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
@@ -262,7 +262,7 @@ TEST(nothing_is_done_unless_the_mode_is_enforce)
 	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
 }
 
-TEST(a_worker_without_callbacks_cannot_be_moved)
+TEST(a_worker_without_callbacks_cannot_be_evicted)
 {
 	struct guard_outcome o;
 
@@ -278,7 +278,7 @@ TEST(a_worker_without_callbacks_cannot_be_moved)
 	assert_false(o.in_flight);
 }
 
-TEST(notes_are_kept_until_a_resume_went_well)
+TEST(notes_are_kept_until_a_resume_succeeds)
 {
 	char notes[WORKER_NOTES_SIZE];
 
@@ -361,7 +361,7 @@ static void await_learnt(unsigned worker, struct guard_order *ret)
 	}
 }
 
-TEST(what_an_order_will_undo_is_known_and_kept_before_anything_is_done)
+TEST(an_eviction_waits_until_its_notes_are_written)
 {
 	struct guard_outcome o;
 	struct guard_order order;
@@ -391,7 +391,7 @@ TEST(what_an_order_will_undo_is_known_and_kept_before_anything_is_done)
 	assert_int_equal(atomic_load(&unloading.evicted), 2);
 }
 
-TEST(what_could_not_be_kept_is_not_done)
+TEST(an_eviction_without_written_notes_is_not_carried_out)
 {
 	struct guard_outcome o;
 	struct guard_order order = { .id = 2,
@@ -417,7 +417,7 @@ TEST(what_could_not_be_kept_is_not_done)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-TEST(who_cannot_say_what_it_would_undo_is_left_alone)
+TEST(a_worker_that_fails_to_learn_is_not_evicted)
 {
 	struct guard_outcome o;
 
@@ -431,7 +431,7 @@ TEST(who_cannot_say_what_it_would_undo_is_left_alone)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-TEST(an_order_that_waits_to_be_kept_is_dropped_at_the_end)
+TEST(an_order_that_waits_for_its_notes_is_dropped_at_the_end)
 {
 	begin_learner();
 	give(0, ORDER_EVICT, 1);
@@ -442,7 +442,7 @@ TEST(an_order_that_waits_to_be_kept_is_dropped_at_the_end)
 }
 
 /* From WORKERS to three: one that stays, one that moves up, one that is new. */
-TEST(notes_and_callbacks_go_with_the_workers_to_another_policy)
+TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 {
 	static const int from[] = { 5, -1, 0 };
 	static struct policy other; /* it is the action's until its end */
@@ -481,7 +481,7 @@ TEST(notes_and_callbacks_go_with_the_workers_to_another_policy)
 	assert_int_equal(give(5, ORDER_EVICT, 4), -GW_E_ARG);
 }
 
-TEST(who_hangs_at_the_end_is_left_behind)
+TEST(an_order_that_hangs_at_the_end_is_left_behind)
 {
 	struct action *other;
 	struct fake hung = { .waits = true };

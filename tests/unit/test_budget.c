@@ -46,7 +46,7 @@ static bool after(unsigned n, const struct budget_options *o, double watts)
 	return over;
 }
 
-TEST(a_peak_is_none_and_five_seconds_are)
+TEST(a_peak_does_not_exceed_the_cap_and_five_seconds_do)
 {
 	assert_false(after(10, &power, 250));
 	assert_false(after(5, &power, 400));
@@ -56,7 +56,7 @@ TEST(a_peak_is_none_and_five_seconds_are)
 	assert_non_null(strstr(t.why, "400 W"));
 }
 
-TEST(it_is_over_after_a_minute_below_the_cap)
+TEST(it_ends_after_a_minute_below_the_cap)
 {
 	assert_true(after(10, &power, 400));
 	assert_true(after(59, &power, 100));
@@ -67,7 +67,7 @@ TEST(it_is_over_after_a_minute_below_the_cap)
 	assert_string_equal(t.why, "");
 }
 
-TEST(whose_return_exceeds_it_again_waits_longer)
+TEST(if_a_return_exceeds_it_again_the_wait_doubles)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };
 
@@ -82,7 +82,7 @@ TEST(whose_return_exceeds_it_again_waits_longer)
 	assert_false(after(1, &power, 100));
 }
 
-TEST(a_days_energy_is_used_up_until_the_next_day)
+TEST(the_energy_cap_is_exceeded_until_the_next_day)
 {
 	assert_false(after(3599, &energy, 1000));
 	assert_true(after(2, &energy, 1000));
@@ -94,7 +94,7 @@ TEST(a_days_energy_is_used_up_until_the_next_day)
 	assert_false(after(1800, &energy, 1000));
 }
 
-TEST(what_is_unknown_neither_sets_nor_ends_it)
+TEST(an_unknown_value_neither_begins_nor_ends_it)
 {
 	struct budget_options both = { .power_w = 300, .energy_j = 1e12 };
 
@@ -105,7 +105,7 @@ TEST(what_is_unknown_neither_sets_nor_ends_it)
 	assert_false(after(1, &both, 100));
 }
 
-TEST(a_count_that_begins_anew_is_taken_as_it_comes)
+TEST(a_counter_that_restarts_is_accepted)
 {
 	assert_false(after(100, &energy, 1000));
 	t.l.energy_j = 5;

@@ -100,7 +100,7 @@ TEST(an_empty_past_is_unknown)
 	capacity_free(NULL);
 }
 
-TEST(a_mean_is_never_outside_of_least_and_most)
+TEST(a_mean_is_never_outside_min_and_max)
 {
 	struct capacity_past p;
 	struct capacity *c = make();
@@ -113,7 +113,7 @@ TEST(a_mean_is_never_outside_of_least_and_most)
 	capacity_free(c);
 }
 
-TEST(the_last_minutes_are_those_of_brute_force)
+TEST(the_last_minutes_equal_brute_force)
 {
 	for (unsigned round = 0; round < 50; round++) {
 		struct capacity *c = make();
@@ -141,7 +141,7 @@ TEST(the_last_minutes_are_those_of_brute_force)
 }
 
 /* Two days at one in 5 s: the coarser tiers have to answer. */
-TEST(the_last_days_are_not_outside_of_brute_force)
+TEST(the_last_days_are_within_brute_force)
 {
 	struct capacity *c = make();
 	uint64_t now = 1000 * S;
@@ -166,7 +166,7 @@ TEST(the_last_days_are_not_outside_of_brute_force)
 	capacity_free(c);
 }
 
-TEST(a_week_is_remembered_and_no_more)
+TEST(a_week_is_kept_and_no_more)
 {
 	struct capacity *c = make();
 	struct capacity_past p;
@@ -205,7 +205,7 @@ static double slope_of(uint64_t from, uint64_t to)
 	return tv / tt;
 }
 
-TEST(slope_and_time_to_full_are_those_of_least_squares)
+TEST(slope_and_time_to_full_equal_least_squares)
 {
 	for (unsigned round = 0; round < 100; round++) {
 		struct capacity *c = make();
@@ -227,7 +227,7 @@ TEST(slope_and_time_to_full_are_those_of_least_squares)
 	}
 }
 
-TEST(what_does_not_shrink_is_never_full)
+TEST(memory_that_does_not_shrink_is_never_full)
 {
 	struct capacity *c = make();
 	struct capacity_past p;
@@ -357,7 +357,7 @@ static void evictions_are_enough_and_none_too_many(const struct capacity_gpu *g,
 	assert_true(isnan(seconds) ? isnan(a->seconds) : seconds == a->seconds);
 }
 
-TEST(fit_is_that_of_trying_every_set_of_workers)
+TEST(fit_equals_a_search_over_all_sets_of_workers)
 {
 	unsigned seen[3] = { 0 };
 
@@ -390,7 +390,7 @@ TEST(fit_is_that_of_trying_every_set_of_workers)
 		    seen[FIT_NEVER] > 100);
 }
 
-TEST(numbers_that_make_no_sense_do_not_overflow)
+TEST(extreme_numbers_do_not_overflow)
 {
 	struct capacity_gpu g = {
 		.known = true, .total_bytes = 8 * GIB, .free_bytes = GIB, .workers = 2
@@ -416,7 +416,7 @@ static double left(const struct capacity_gpu *g, const struct capacity_answer *a
 	return (double)with_out(g, set) - (double)a->needed_bytes;
 }
 
-TEST(placement_is_in_order_and_complete)
+TEST(placement_is_ordered_and_complete)
 {
 	for (unsigned round = 0; round < 3000; round++) {
 		static struct capacity_gpu g[8];

@@ -1,4 +1,4 @@
-/* Who is who: the order of the classes, each field of a match, and whose a process is. */
+/* The order of the classes, each field of a match, and which worker a process belongs to. */
 #include "guard/classify.h"
 
 #include <math.h>
@@ -86,7 +86,7 @@ static enum guard_class class_of(const struct scene_process *p)
 	return verdict[p - scene.process].class;
 }
 
-TEST(we_come_before_workers_orphans_rules_and_the_desktop)
+TEST(the_first_class_that_holds_wins)
 {
 	struct scene_process *p = process(1, "/usr/bin/gnome-shell");
 
@@ -111,7 +111,7 @@ TEST(we_come_before_workers_orphans_rules_and_the_desktop)
 }
 
 /* A2 */
-TEST(a_tree_of_three_generations_is_all_of_its_worker)
+TEST(three_generations_below_a_root_belong_to_the_worker)
 {
 	worker("vllm")->port = 8000;
 	put_root(0, 100);
@@ -120,7 +120,7 @@ TEST(a_tree_of_three_generations_is_all_of_its_worker)
 	struct scene_process *grandchild = process(102, "/usr/bin/python3");
 	grandchild->ancestor[0] = 101;
 	grandchild->ancestor[1] = 100;
-	/* The same program, not of the tree: never told apart by its name. */
+	/* The same program outside the tree. */
 	struct scene_process *stranger = process(200, "/usr/bin/python3");
 	stranger->ancestor[0] = 1;
 	classify(&policy, &scene, verdict);
@@ -131,12 +131,12 @@ TEST(a_tree_of_three_generations_is_all_of_its_worker)
 	assert_class(3, CLASS_CONTENDER);
 }
 
-TEST(a_child_that_left_its_session_is_told_by_its_group)
+TEST(a_child_that_left_its_session_is_found_by_its_cgroup)
 {
 	struct scene_process *p = process(103, "/usr/lib/ollama/runner");
 
 	worker("ollama")->unit = "ollama";
-	p->ancestor[0] = 1; /* it forked twice: nothing else is left */
+	p->ancestor[0] = 1; /* it forked twice: only the cgroup is left */
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/ollama.service/model.scope");
 	assert_int_equal(class_of(p), CLASS_WORKER);
 	snprintf(p->cgroup, sizeof(p->cgroup), "/system.slice/not-ollama.service");
@@ -148,7 +148,7 @@ TEST(a_child_that_left_its_session_is_told_by_its_group)
 	assert_int_equal(class_of(p), CLASS_WORKER);
 }
 
-TEST(a_group_that_a_user_calls_like_a_unit_is_not_the_unit)
+TEST(a_cgroup_that_a_user_named_like_a_unit_is_not_the_unit)
 {
 	static const struct {
 		const char *path;
@@ -179,7 +179,7 @@ TEST(a_group_that_a_user_calls_like_a_unit_is_not_the_unit)
 	assert_true(classify_in_unit("/system.slice/user@7.service", "user@7.service", false));
 }
 
-TEST(a_number_that_was_given_to_another_is_no_root)
+TEST(a_reused_pid_is_not_a_root)
 {
 	struct scene_process *p = process(100, "/usr/bin/game");
 
@@ -190,7 +190,7 @@ TEST(a_number_that_was_given_to_another_is_no_root)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(the_nearest_of_two_workers_has_it)
+TEST(the_nearest_of_two_roots_decides)
 {
 	struct scene_process *p = process(300, "/opt/llama-server");
 
@@ -205,7 +205,7 @@ TEST(the_nearest_of_two_workers_has_it)
 	assert_int_equal(verdict[0].also, -1);
 }
 
-TEST(a_process_of_two_workers_is_the_firsts_and_says_so)
+TEST(a_process_of_two_workers_is_the_firsts_with_a_warning)
 {
 	char said[200];
 
@@ -223,7 +223,7 @@ TEST(a_process_of_two_workers_is_the_firsts_and_says_so)
 		      "the match of one of them");
 }
 
-TEST(a_worker_with_a_port_is_not_known_by_its_name)
+TEST(a_worker_with_a_port_is_not_found_by_its_name)
 {
 	struct policy_match *m = worker("w");
 	struct scene_process *p = process(5, "/usr/bin/ollama");
@@ -233,14 +233,14 @@ TEST(a_worker_with_a_port_is_not_known_by_its_name)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	m->port = 0;
 	assert_int_equal(class_of(p), CLASS_WORKER);
-	m->name = NULL; /* a worker that says nothing of who it is has nobody */
+	m->name = NULL; /* an empty match has no processes */
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	m->vram_ge = 1;
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
 /* A1: the desktop. */
-TEST(programs_of_the_machine_are_known_by_path_and_name)
+TEST(desktop_programs_are_known_by_path_and_name)
 {
 	static const char *const exe[] = {
 		"/usr/lib/xorg/Xorg",
@@ -274,7 +274,7 @@ TEST(programs_of_the_machine_are_known_by_path_and_name)
 	}
 }
 
-TEST(a_renamed_program_is_not_immune)
+TEST(a_program_that_took_a_desktop_name_is_ordinary)
 {
 	struct scene_process *p = process(7, "/home/u/gnome-shell");
 
@@ -288,7 +288,7 @@ TEST(a_renamed_program_is_not_immune)
 	assert_int_equal(class_of(p), CLASS_SYSTEM);
 }
 
-TEST(where_the_path_cannot_be_seen_the_call_must_fit)
+TEST(with_a_hidden_path_the_command_line_must_fit)
 {
 	struct scene_process *p = process(7, "/usr/bin/gnome-shell");
 
@@ -300,7 +300,7 @@ TEST(where_the_path_cannot_be_seen_the_call_must_fit)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(the_profile_decides_about_strangers)
+TEST(the_profile_decides_about_unknown_processes)
 {
 	struct scene_process *p = process(7, "/home/u/game");
 
@@ -311,7 +311,7 @@ TEST(the_profile_decides_about_strangers)
 	assert_int_equal(verdict[0].action, GUARD_WATCH);
 }
 
-TEST(any_makes_all_but_us_and_workers_contend)
+TEST(any_makes_every_process_but_own_and_workers_contend)
 {
 	policy.any = true;
 	policy.unknown_contends = false;
@@ -347,7 +347,7 @@ TEST(the_first_rule_that_matches_wins)
 	assert_int_equal(verdict[0].rule, 1);
 }
 
-TEST(a_rule_that_says_nothing_matches_nobody)
+TEST(an_empty_rule_matches_nothing)
 {
 	rule(GUARD_IGNORE);
 	assert_int_equal(class_of(process(7, "/home/u/game")), CLASS_CONTENDER);
@@ -356,7 +356,7 @@ TEST(a_rule_that_says_nothing_matches_nobody)
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 /* One field of a match each: what holds for the process below, and what does not. */
-TEST(every_field_of_a_match_is_honoured)
+TEST(every_field_of_a_match_counts)
 {
 #define M(...)                         \
 	{                              \
@@ -421,7 +421,7 @@ TEST(every_field_of_a_match_is_honoured)
 	}
 }
 
-TEST(what_is_not_known_does_not_hold)
+TEST(an_unknown_value_does_not_match)
 {
 	struct policy_match *m = rule(GUARD_IGNORE);
 	struct scene_process *p = process(7, "x");
@@ -438,7 +438,7 @@ TEST(what_is_not_known_does_not_hold)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(one_whose_program_is_hidden_may_be_the_worker_that_is_not_found)
+TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 {
 	struct scene_process *p;
 
@@ -462,7 +462,7 @@ TEST(one_whose_program_is_hidden_may_be_the_worker_that_is_not_found)
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 }
 
-TEST(a_name_longer_than_the_kernel_keeps_means_the_same)
+TEST(a_name_longer_than_in_the_kernel_matches)
 {
 	struct scene_process *p = process(7, "nvidia-persistenced");
 
@@ -474,7 +474,7 @@ TEST(a_name_longer_than_the_kernel_keeps_means_the_same)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(a_kept_classifier_says_the_same)
+TEST(a_reused_classifier_gives_the_same_verdicts)
 {
 	static struct verdict again[SCENE_PROCESSES];
 	struct classifier *c;
@@ -501,6 +501,40 @@ TEST(a_kept_classifier_says_the_same)
 	assert_class(2, CLASS_SYSTEM);
 	classifier_free(c);
 	classifier_free(NULL);
+}
+
+/* ---- NVIDIA's multi-process service ---- */
+
+static void put_mps(unsigned gpu, const char *name, unsigned type, enum guard_class class)
+{
+	struct scene_process *p = process(1, name);
+
+	p->gpu = gpu;
+	p->type = type;
+	verdict[scene.processes - 1].class = class;
+}
+
+TEST(workers_without_mps_are_not_served)
+{
+	assert_false(classify_mps_serves_worker(&scene, verdict));
+	put_mps(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
+	put_mps(0, "other", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_CONTENDER);
+	assert_false(classify_mps_serves_worker(&scene, verdict));
+}
+
+TEST(a_worker_listed_as_an_mps_client_is_served)
+{
+	put_mps(0, "python", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_WORKER);
+	assert_true(classify_mps_serves_worker(&scene, verdict));
+}
+
+TEST(mps_counts_only_on_the_workers_gpu)
+{
+	put_mps(1, "nvidia-cuda-mps-server", GW_PROCESS_COMPUTE, CLASS_SYSTEM);
+	put_mps(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
+	assert_false(classify_mps_serves_worker(&scene, verdict));
+	put_mps(1, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
+	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
 TEST_MAIN(NULL, NULL)

@@ -60,7 +60,7 @@ static void load(double watts, unsigned seconds)
 						 .power_w = watts });
 }
 
-TEST(until_it_is_learned_the_configuration_counts)
+TEST(the_configuration_counts_until_values_are_learned)
 {
 	struct economy_options o = standard;
 
@@ -75,7 +75,7 @@ TEST(until_it_is_learned_the_configuration_counts)
 	assert_true(figures(&o).after_ns == 5 * S); /* the user's own word */
 }
 
-TEST(watts_and_joules_are_learned_from_a_round)
+TEST(watts_and_joules_are_learned_from_one_cycle)
 {
 	struct economy_figures f;
 
@@ -93,7 +93,7 @@ TEST(watts_and_joules_are_learned_from_a_round)
 	assert_true(fabs(t.e.spent_j - 1600) < 1);
 }
 
-TEST(a_second_load_moves_the_figure)
+TEST(a_second_load_updates_the_value)
 {
 	double first;
 
@@ -109,7 +109,7 @@ TEST(a_second_load_moves_the_figure)
 	assert_true(t.e.spent_j > 2 * first); /* both */
 }
 
-TEST(others_on_the_card_teach_nothing)
+TEST(nothing_is_learned_while_other_processes_run)
 {
 	struct economy_input a = resident, b = out;
 
@@ -121,7 +121,7 @@ TEST(others_on_the_card_teach_nothing)
 	assert_true(figures(&standard).idle_w == ECONOMY_IDLE_W);
 }
 
-TEST(a_card_without_a_power_figure_teaches_nothing)
+TEST(nothing_is_learned_without_a_power_reading)
 {
 	struct economy_input a = resident, b = out;
 
@@ -134,7 +134,7 @@ TEST(a_card_without_a_power_figure_teaches_nothing)
 	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) < 1); /* by the configuration */
 }
 
-TEST(a_hole_in_time_is_not_bridged)
+TEST(a_gap_in_time_is_not_bridged)
 {
 	looks(30, resident);
 	looks(10, out);

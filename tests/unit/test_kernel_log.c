@@ -13,7 +13,7 @@
 
 #include "test.h"
 
-TEST(a_record_of_an_xid_is_understood)
+TEST(a_record_of_an_xid_is_parsed)
 {
 	static const struct {
 		const char *line, *pci;
@@ -40,7 +40,7 @@ TEST(a_record_of_an_xid_is_understood)
 	}
 }
 
-TEST(everything_else_is_left_alone)
+TEST(other_records_are_ignored)
 {
 	static const char *const lines[] = {
 		"",
@@ -67,7 +67,7 @@ TEST(everything_else_is_left_alone)
 		assert_int_equal(kernel_log_parse(lines[i], &r), KERNEL_LOG_OTHER);
 }
 
-TEST(the_loading_of_the_driver_is_understood)
+TEST(the_loading_of_the_driver_is_parsed)
 {
 	struct kernel_log_record r;
 
@@ -82,7 +82,7 @@ TEST(the_loading_of_the_driver_is_understood)
 			 KERNEL_LOG_LOADED);
 }
 
-TEST(a_gpu_is_known_by_its_bus_however_long_the_domain)
+TEST(the_length_of_the_pci_domain_does_not_matter)
 {
 	assert_true(kernel_log_same_pci("0000:0b:00", "0000:0B:00.0"));
 	assert_true(kernel_log_same_pci("0000:0b:00", "00000000:0b:00.0"));
@@ -92,7 +92,7 @@ TEST(a_gpu_is_known_by_its_bus_however_long_the_domain)
 }
 
 /* Bytes of a record are changed, cut and put elsewhere: whatever comes out is a number in range or nothing. */
-TEST(mutated_records_do_no_harm)
+TEST(mutated_records_do_not_crash_the_parser)
 {
 	static const char good[] = "3,1234,5678901,-;NVRM: Xid (PCI:0000:0b:00): 79, pid=1";
 	struct random r;
@@ -193,7 +193,7 @@ TEST_WITH(a_log_is_read_to_its_end_and_followed, make, unmake)
 	root_close(&root);
 }
 
-TEST_WITH(a_line_without_end_is_passed_over, make, unmake)
+TEST_WITH(an_overlong_line_is_skipped, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -216,7 +216,7 @@ TEST_WITH(a_line_without_end_is_passed_over, make, unmake)
 	free(big);
 }
 
-TEST_WITH(a_log_that_is_not_there_is_said, make, unmake)
+TEST_WITH(a_missing_log_is_reported, make, unmake)
 {
 	struct kernel_log *k;
 	struct root root;

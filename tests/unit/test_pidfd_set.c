@@ -58,7 +58,7 @@ static void end_child(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-TEST(who_lives_is_known_until_it_ends)
+TEST(a_process_is_in_the_set_until_it_ends)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -77,7 +77,7 @@ TEST(who_lives_is_known_until_it_ends)
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
 }
 
-TEST(one_that_waits_for_its_parent_has_ended)
+TEST(a_zombie_has_ended)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -91,7 +91,7 @@ TEST(one_that_waits_for_its_parent_has_ended)
 	waitpid(pid, NULL, 0);
 }
 
-TEST(another_with_the_number_is_not_kept)
+TEST(a_reused_pid_is_not_added)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -102,7 +102,7 @@ TEST(another_with_the_number_is_not_kept)
 	end_child(pid);
 }
 
-TEST(who_is_not_asked_for_is_let_go)
+TEST(a_process_that_is_not_asked_for_is_removed)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -114,7 +114,7 @@ TEST(who_is_not_asked_for_is_let_go)
 	end_child(pid);
 }
 
-TEST(of_many_those_that_live_are_found_in_any_order)
+TEST(living_processes_are_found_in_any_order)
 {
 	enum { MANY = 20 };
 	uint64_t start[MANY];
@@ -136,7 +136,7 @@ TEST(of_many_those_that_live_are_found_in_any_order)
 		end_child(pid[i]);
 }
 
-TEST(in_a_tree_of_files_nobody_is_known)
+TEST(below_another_root_the_set_stays_empty)
 {
 	struct root other = root;
 	uint64_t start;

@@ -14,7 +14,7 @@
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define SECOND   UINT64_C(1000000000)
 
-TEST(the_defaults_are_those_of_the_specification)
+TEST(defaults_are_as_specified)
 {
 	struct policy p;
 
@@ -41,7 +41,7 @@ TEST(the_defaults_are_those_of_the_specification)
 	policy_done(&p);
 }
 
-TEST(a_worker_has_its_own_number_or_the_standards)
+TEST(a_worker_has_its_own_value_or_the_standard_one)
 {
 	struct policy_worker w;
 
@@ -228,7 +228,7 @@ TEST(a_span_holds_from_its_first_minute_to_before_its_last)
 	assert_false(out_at(&w, utc(2026, 1, 5, 20, 0)));
 }
 
-TEST(a_span_may_go_into_the_next_day_and_week)
+TEST(a_span_may_reach_into_the_next_day_and_week)
 {
 	struct policy_worker w = worker_out("Sun 22:00-06:00");
 	unsigned begun;
@@ -243,7 +243,7 @@ TEST(a_span_may_go_into_the_next_day_and_week)
 	assert_int_equal(begun, 2);
 }
 
-TEST(a_whole_day_is_out_without_a_gap)
+TEST(a_whole_day_has_no_gap)
 {
 	struct policy_worker w = worker_out("Sat,Sun 00:00-24:00");
 	unsigned begun;
@@ -281,7 +281,7 @@ TEST(a_skipped_hour_still_ends)
 }
 
 /* On 2026-10-25 it goes from 02:59 back to 02:00. */
-TEST(an_hour_that_comes_twice_is_judged_by_the_wall)
+TEST(an_hour_that_occurs_twice_counts_both_times)
 {
 	static const struct {
 		const char *span;
@@ -309,7 +309,7 @@ TEST(an_hour_that_comes_twice_is_judged_by_the_wall)
 }
 
 /* Whatever the zone does: what the wall shows decides, and a minute that is shown twice is judged alike. */
-TEST(only_the_minute_on_the_wall_matters)
+TEST(only_the_wall_clock_minute_matters)
 {
 	struct policy_worker w = worker_out("daily 01:30-02:45; Sun 23:00-01:00");
 	int seen[7][24 * 60];
@@ -416,7 +416,7 @@ static void change(struct policy *p, unsigned which)
 	}
 }
 
-TEST(what_differs_is_seen_but_where_it_stood_is_not)
+TEST(policies_differ_by_content_and_not_by_place)
 {
 	struct policy a, b;
 
@@ -490,7 +490,7 @@ static const struct place places[] = {
 	{ "gpus", offsetof(struct policy, worker[0].gpus), WORD },
 };
 
-/* None has a member beside its list. */
+/* None has a member that its list does not have. */
 #define LISTED(of, LIST) \
 	_Static_assert(sizeof(struct of) == sizeof(struct { POLICY_FIELDS(LIST) }), #of)
 LISTED(policy_match, POLICY_MATCH);
@@ -545,7 +545,7 @@ TEST(no_member_is_forgotten_when_policies_are_compared)
 	}
 }
 
-TEST(no_text_is_borrowed_by_a_copy)
+TEST(a_copy_borrows_no_text)
 {
 	static struct policy p, copy;
 

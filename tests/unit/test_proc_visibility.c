@@ -23,7 +23,7 @@ static struct policy_match *worker(const char *name)
 	return &w->match;
 }
 
-TEST(what_everybody_may_see_misses_nothing)
+TEST(public_fields_need_no_privileges)
 {
 	char text[PROC_VISIBILITY_TEXT];
 

@@ -24,7 +24,7 @@ static int read_text(const char *text)
 	return wire_read(text, strlen(text), &request, &why);
 }
 
-TEST(each_request_reads_back_as_it_was_written)
+TEST(each_request_reads_back_as_written)
 {
 	static const char *const rows[] = {
 		"checkpoint 30000 1234:98765 1235:98770\n",
@@ -42,7 +42,7 @@ TEST(each_request_reads_back_as_it_was_written)
 	}
 }
 
-TEST(what_is_no_request_is_refused_with_a_phrase)
+TEST(an_invalid_request_is_refused_with_a_phrase)
 {
 	static const char *const rows[] = {
 		"",
@@ -92,7 +92,7 @@ TEST(what_is_no_request_is_refused_with_a_phrase)
 			 -GW_E_PARSE);
 }
 
-TEST(as_many_processes_as_may_be_named_fit_and_no_more)
+TEST(the_limit_of_processes_fits_and_one_more_does_not)
 {
 	char text[WIRE_SIZE], out[WIRE_SIZE];
 	int n = snprintf(text, sizeof(text), "checkpoint 3600000");
@@ -109,7 +109,7 @@ TEST(as_many_processes_as_may_be_named_fit_and_no_more)
 	assert_int_equal(read_text(text), -GW_E_PARSE);
 }
 
-TEST(replies_say_how_it_went)
+TEST(replies_read_back_as_written)
 {
 	struct wire_reply r = { .rc = -GW_E_PERM, .words = "no\n\033[31mway" };
 	char out[WIRE_SIZE];
@@ -160,7 +160,7 @@ TEST(nothing_is_allowed_unless_a_line_says_so)
 	assert_non_null(strstr(message, "/f: checkpoint exe=/bin/w"));
 }
 
-TEST(all_that_a_line_says_must_be_so)
+TEST(all_conditions_of_a_line_must_hold)
 {
 	static const struct {
 		const char *line;
@@ -196,7 +196,7 @@ TEST(all_that_a_line_says_must_be_so)
 	}
 }
 
-TEST(names_of_users_are_those_of_the_machine)
+TEST(users_are_those_of_the_machine)
 {
 	assert_int_equal(allow_text("client root\nclient 65534\n"), 0);
 	assert_int_equal(allow_client(&allow, 65534, message, sizeof(message)), 0);
@@ -205,7 +205,7 @@ TEST(names_of_users_are_those_of_the_machine)
 	assert_non_null(strstr(message, "/f:1:"));
 }
 
-TEST(one_line_that_is_not_understood_allows_nothing_at_all)
+TEST(one_invalid_line_disables_the_whole_file)
 {
 	static const char *const rows[] = {
 		"allow everything",

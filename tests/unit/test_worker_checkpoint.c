@@ -94,7 +94,7 @@ static int resume(void)
 	return worker_all.of(WORKER_CHECKPOINT)->resume(&call);
 }
 
-TEST(a_process_is_put_away_and_brought_back)
+TEST(a_process_is_checkpointed_and_restored)
 {
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->process[0].state, 2);
@@ -106,7 +106,7 @@ TEST(a_process_is_put_away_and_brought_back)
 	assert_int_equal(fake->process[1].state, 0);
 }
 
-TEST(the_order_alone_is_enough_to_bring_back)
+TEST(the_order_alone_is_enough_to_restore)
 {
 	assert_int_equal(evict(), 0);
 	notes[0] = '\0';
@@ -122,7 +122,7 @@ TEST(an_eviction_made_twice_does_nothing_more)
 	assert_int_equal(fake->process[0].state, 2);
 }
 
-TEST(what_cannot_go_well_is_refused_before_anything_is_touched)
+TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 {
 	static const struct {
 		struct worker_facts facts;
@@ -195,7 +195,7 @@ TEST(a_limit_of_its_control_group_counts_as_host_memory)
 	tree_done(&t);
 }
 
-TEST(all_are_locked_before_the_first_is_put_away)
+TEST(all_are_locked_before_the_first_checkpoint)
 {
 	order.targets = 3;
 	worker.level = 2;
@@ -204,7 +204,7 @@ TEST(all_are_locked_before_the_first_is_put_away)
 					 "checkpoint 2, ");
 }
 
-TEST(one_that_cannot_be_locked_leaves_none_locked)
+TEST(a_failed_lock_leaves_none_locked)
 {
 	order.targets = 3;
 	worker.level = 2;
@@ -215,7 +215,7 @@ TEST(one_that_cannot_be_locked_leaves_none_locked)
 		assert_int_equal(fake->process[i].state, 0);
 }
 
-TEST(managed_memory_is_found_half_way_and_undone)
+TEST(managed_memory_fails_half_way_and_is_undone)
 {
 	fake->process[0].fail_put_away = 801;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
@@ -224,7 +224,7 @@ TEST(managed_memory_is_found_half_way_and_undone)
 	assert_int_equal(fake->process[0].state, 0);
 }
 
-TEST(one_that_fails_brings_those_before_it_back)
+TEST(a_failure_restores_the_processes_before_it)
 {
 	order.targets = 3;
 	worker.level = 2;
@@ -243,7 +243,7 @@ TEST(another_users_process_needs_root)
 	assert_string_equal(fake->calls, "");
 }
 
-TEST(a_number_that_is_anothers_now_is_not_touched)
+TEST(a_reused_pid_is_not_touched)
 {
 	struct proc_id t = { child[0], order.target[0].start_ticks + 1 };
 
@@ -255,7 +255,7 @@ TEST(a_number_that_is_anothers_now_is_not_touched)
 	assert_string_equal(fake->calls, "");
 }
 
-TEST(states_that_are_not_ours_to_change_are_left_alone)
+TEST(foreign_states_are_not_changed)
 {
 	for (int s = 1; s < 9; s++) {
 		if (s == 2)
@@ -271,7 +271,7 @@ TEST(states_that_are_not_ours_to_change_are_left_alone)
 	}
 }
 
-TEST(recovery_brings_back_who_is_put_away_or_locked)
+TEST(recovery_restores_checkpointed_and_locked_processes)
 {
 	struct proc_id t[CHILDREN + 1];
 
@@ -286,7 +286,7 @@ TEST(recovery_brings_back_who_is_put_away_or_locked)
 	assert_string_equal(fake->calls, "restore 0, unlock 0, unlock 1, ");
 }
 
-TEST(recovery_goes_on_after_a_failure)
+TEST(recovery_continues_after_a_failure)
 {
 	struct proc_id t[2];
 
@@ -302,7 +302,7 @@ TEST(recovery_goes_on_after_a_failure)
 	assert_int_equal(fake->process[1].state, 0);
 }
 
-TEST(a_deadline_that_is_over_is_no_lock_without_end)
+TEST(a_past_deadline_is_not_an_unlimited_lock)
 {
 	call.deadline_ns = 1;
 	assert_int_equal(evict(), 0);

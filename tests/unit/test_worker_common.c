@@ -17,7 +17,7 @@ static int each(void **state)
 	return 0;
 }
 
-TEST(notes_are_found_by_key_and_place)
+TEST(notes_are_found_by_key_and_position)
 {
 	char out[16];
 
@@ -34,7 +34,7 @@ TEST(notes_are_found_by_key_and_place)
 	assert_false(worker_noted(&call, "mode", 0, out, sizeof(out)));
 }
 
-TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_made)
+TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_added)
 {
 	char name[WORKER_MODEL + 1];
 
@@ -51,7 +51,7 @@ TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_made)
 	assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
-TEST(damaged_notes_do_no_harm)
+TEST(damaged_notes_are_harmless)
 {
 	static const char *const bad[] = { "model",   "model ", "\n\n",
 					   "model a", " x",     "modela\n" };
@@ -104,7 +104,7 @@ TEST(an_answer_is_read_by_path)
 	assert_int_equal(json_doc_new("{", 1, &r, message, sizeof(message)), -GW_E_PARSE);
 }
 
-TEST(a_request_after_its_deadline_is_not_made)
+TEST(a_request_after_its_deadline_is_not_sent)
 {
 	struct policy_worker w = { .url = "http://127.0.0.1:1" };
 	struct worker_http *h;

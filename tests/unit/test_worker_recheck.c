@@ -59,7 +59,7 @@ static int end(void **state)
 	return 0;
 }
 
-TEST(one_whose_match_fails_is_not)
+TEST(a_process_that_does_not_match_does_not_belong)
 {
 	worker.match.command = "serve";
 	assert_true(recheck_belongs(&call, &target));
@@ -71,7 +71,7 @@ TEST(one_whose_match_fails_is_not)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(one_that_is_below_a_worker_may_be_any_program)
+TEST(a_process_below_a_root_may_be_any_program)
 {
 	worker.match.command = "serve";
 	target.itself = false;
@@ -79,14 +79,14 @@ TEST(one_that_is_below_a_worker_may_be_any_program)
 	assert_true(recheck_belongs(&call, &target));
 }
 
-TEST(of_one_that_cannot_be_read_nothing_is_said)
+TEST(an_unreadable_process_does_not_belong_now)
 {
 	worker.match.command = "serve";
 	tree_remove(&tree, "proc/500");
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(whom_its_pidfile_names_is_whatever_it_runs)
+TEST(a_process_named_by_the_pidfile_belongs)
 {
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
@@ -97,7 +97,7 @@ TEST(whom_its_pidfile_names_is_whatever_it_runs)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(one_whose_pidfile_names_another_is_not)
+TEST(a_process_belongs_not_if_the_pidfile_names_another)
 {
 	worker.match.pidfile = "/run/w.pid";
 	put_process(600, 60, "python3 serve");
@@ -105,7 +105,7 @@ TEST(one_whose_pidfile_names_another_is_not)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was)
+TEST(with_an_empty_pidfile_it_must_be_the_same_program)
 {
 	worker.match.pidfile = "/run/w.pid";
 	assert_true(recheck_belongs(&call, &target));
@@ -119,7 +119,7 @@ TEST(while_its_pidfile_names_nobody_it_must_be_the_program_that_it_was)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(one_that_listens_is_and_one_that_closed_its_port_must_be_who_it_was)
+TEST(a_listener_belongs_and_after_closing_it_must_be_the_same_program)
 {
 	worker.match.port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW);
