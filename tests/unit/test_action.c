@@ -1,5 +1,5 @@
-/* Orders, threads and outcomes, with workers that are functions of this test.  No worker is waited for by
- * time: they end when the test says so. */
+/* Orders, threads and outcomes, with workers that are functions of this test and end when it
+ * says so. */
 #include "guard/action.h"
 
 #include "base/clock.h"
@@ -160,7 +160,7 @@ TEST(a_callback_result_is_the_outcome)
 	assert_false(o.ok);
 	assert_false(o.retry);
 	assert_non_null(strstr(o.message, "resume callback failed"));
-	fake[0].answer = 5; /* no such answer */
+	fake[0].answer = 5; /* no valid result */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
 	assert_false(next().ok);
 }
@@ -198,7 +198,7 @@ TEST(the_ninth_waits_while_eight_hang)
 		fake[i].waits = true;
 		assert_int_equal(give(i, ORDER_EVICT, 1 + i), 0);
 	}
-	for (unsigned i = 0; i < 8; i++) /* who came first is served first */
+	for (unsigned i = 0; i < 8; i++) /* in the order of arrival */
 		sem_wait(&fake[i].begun);
 	for (unsigned i = 8; i < WORKERS; i++)
 		assert_int_equal(atomic_load(&fake[i].evicted), 0);
@@ -271,8 +271,7 @@ TEST(a_worker_without_callbacks_cannot_be_evicted)
 	o = next();
 	assert_false(o.ok);
 	assert_non_null(strstr(o.message, "no callback"));
-	give(2, ORDER_DRAIN,
-	     2); /* what it cannot do is no failure, nor is anything in flight */
+	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
 	assert_true(o.ok);
 	assert_false(o.in_flight);
@@ -301,11 +300,11 @@ TEST(notes_are_kept_until_a_resume_succeeds)
 	assert_string_equal(notes, "");
 }
 
-/* ---- what an order to leave will undo ---- */
+/* ---- notes before an eviction ---- */
 
 static struct {
 	int learn_rc;
-	const char *learns; /* notes that it leaves */
+	const char *learns; /* notes that it writes */
 	atomic_uint learnt, evicted;
 } unloading;
 
@@ -385,7 +384,7 @@ TEST(an_eviction_waits_until_its_notes_are_written)
 	assert_int_equal(o.order, 7);
 	assert_int_equal(atomic_load(&unloading.evicted), 1);
 	assert_int_equal(atomic_load(&unloading.learnt), 1);
-	give(3, ORDER_EVICT, 9); /* the same is in the journal already: it need not wait */
+	give(3, ORDER_EVICT, 9); /* already in the journal: it does not wait */
 	o = next();
 	assert_true(o.ok);
 	assert_int_equal(atomic_load(&unloading.evicted), 2);
@@ -408,7 +407,7 @@ TEST(an_eviction_without_written_notes_is_not_carried_out)
 	assert_string_equal(o.message, "the disk is full");
 	action_set_notes(action, 0, "");
 	assert_int_equal(action_order(action, &order),
-			 0); /* its time is over when it is kept */
+			 0); /* its deadline passes before the notes are written */
 	await_learnt(0, &order);
 	action_go_on(action, 0, NULL);
 	o = next();
@@ -441,11 +440,11 @@ TEST(an_order_that_waits_for_its_notes_is_dropped_at_the_end)
 	assert_int_equal(action_new(&policy, &worker_all, fd, &action), 0);
 }
 
-/* From WORKERS to three: one that stays, one that moves up, one that is new. */
+/* From WORKERS to three: one stays, one moves up, one is new. */
 TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 {
 	static const int from[] = { 5, -1, 0 };
-	static struct policy other; /* it is the action's until its end */
+	static struct policy other; /* borrowed until action_free() */
 	struct guard_outcome o;
 	char notes[WORKER_NOTES_SIZE];
 
@@ -496,7 +495,7 @@ TEST(an_order_that_hangs_at_the_end_is_left_behind)
 	sem_wait(&hung.begun);
 	assert_int_equal(action_free(other, NS_PER_MS), -GW_E_STATE);
 	sem_post(&hung.go);
-	assert_int_equal(action_free(other, LONG_NS), 0); /* it came back after all */
+	assert_int_equal(action_free(other, LONG_NS), 0); /* it ended after all */
 	assert_int_equal(action_free(NULL, 0), 0);
 }
 

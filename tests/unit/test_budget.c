@@ -1,4 +1,4 @@
-/* Caps of power and of energy. */
+/* Caps of power and energy. */
 #include "guard/budget.h"
 
 #include "base/clock.h"
@@ -31,7 +31,7 @@ static int fresh(void **state)
 static const struct budget_options power = { .power_w = 300 };
 static const struct budget_options energy = { .energy_j = 1000 * 3600. };
 
-/* After n seconds of this. */
+/* The result after n seconds at this power. */
 static bool after(unsigned n, const struct budget_options *o, double watts)
 {
 	bool over = false;

@@ -1,4 +1,4 @@
-/* Capacity against brute force: every subset of workers, every sample that was ever added. */
+/* Capacity against brute force: all subsets of workers, all samples. */
 #include "guard/capacity.h"
 
 #include "base/clock.h"
@@ -105,7 +105,7 @@ TEST(a_mean_is_never_outside_min_and_max)
 	struct capacity_past p;
 	struct capacity *c = make();
 
-	for (unsigned i = 1; i <= 20; i++) /* no float: rounds to 315 */
+	for (unsigned i = 1; i <= 20; i++) /* not a float: it rounds to 315 */
 		add(c, i * S, UINT64_C(17585248666));
 	capacity_past(c, 20 * S, 60 * S, &p);
 	assert_true((double)p.min_bytes <= p.mean_bytes && p.mean_bytes <= (double)p.max_bytes);
@@ -140,7 +140,7 @@ TEST(the_last_minutes_equal_brute_force)
 	}
 }
 
-/* Two days at one in 5 s: the coarser tiers have to answer. */
+/* Two days with one value per 5 s: the coarser tiers answer. */
 TEST(the_last_days_are_within_brute_force)
 {
 	struct capacity *c = make();
@@ -181,7 +181,7 @@ TEST(a_week_is_kept_and_no_more)
 	capacity_free(c);
 }
 
-/* The closed form, in another order of summation: deviations from the means. */
+/* The closed form with deviations from the means. */
 static double slope_of(uint64_t from, uint64_t to)
 {
 	double t_mean = 0, v_mean = 0, tv = 0, tt = 0;
@@ -214,7 +214,7 @@ TEST(slope_and_time_to_full_equal_least_squares)
 		double expected;
 		struct capacity_past p;
 
-		for (unsigned i = 0; i < n; i++) { /* one in a second: a bucket is a sample */
+		for (unsigned i = 0; i < n; i++) { /* one per second: a bucket is a sample */
 			now += S;
 			bytes -= (random_below(&rnd, 100)) * MIB / 2;
 			add(c, now, bytes);
@@ -235,17 +235,17 @@ TEST(memory_that_does_not_shrink_is_never_full)
 	for (unsigned i = 1; i <= 20; i++)
 		capacity_add(c, i * S, 7 * GIB + 12345);
 	capacity_past(c, 20 * S, 60 * S, &p);
-	assert_true(isnan(p.slope_bytes_per_s)); /* twenty seconds are too little */
+	assert_true(isnan(p.slope_bytes_per_s)); /* twenty seconds are too short */
 	for (unsigned i = 21; i <= 100; i++)
 		capacity_add(c, i * S, 7 * GIB + 12345);
 	capacity_past(c, 100 * S, 60 * S, &p);
-	assert_true(fabs(p.slope_bytes_per_s) < 1 && isnan(p.full_s)); /* a float's rounding */
+	assert_true(fabs(p.slope_bytes_per_s) < 1 && isnan(p.full_s)); /* rounding of a float */
 	for (unsigned i = 101; i <= 700; i++)
 		capacity_add(c, i * S, 7 * GIB + (i - 100) * MIB);
 	capacity_past(c, 700 * S, 60 * S, &p);
 	assert_true(near(p.slope_bytes_per_s, (double)MIB, 1e-3));
 	assert_true(isnan(p.full_s));
-	capacity_add(c, 600 * S, 1); /* not later: left out */
+	capacity_add(c, 600 * S, 1); /* not later: ignored */
 	capacity_past(c, 700 * S, 700 * S, &p);
 	assert_true(p.min_bytes > GIB);
 	capacity_free(c);
@@ -300,7 +300,7 @@ static void make_gpu(struct capacity_gpu *g)
 	g->warm = random_below(&rnd, 8) == 0;
 }
 
-/* With the workers of a set out. */
+/* Available without the workers of a set. */
 static uint64_t with_out(const struct capacity_gpu *g, unsigned set)
 {
 	struct capacity_gpu h = *g;
@@ -319,7 +319,7 @@ static unsigned highest(unsigned set)
 	return n;
 }
 
-/* FIT_NEVER, or which set's highest worker is as low as can be. */
+/* FIT_NEVER, or the set with the lowest highest worker. */
 static bool can_ever(const struct capacity_gpu *g, uint64_t bytes, unsigned *ret_highest)
 {
 	unsigned may = 0;
@@ -400,12 +400,12 @@ TEST(extreme_numbers_do_not_overflow)
 	g.worker[0].movable = g.worker[1].movable = true;
 	g.worker[0].bytes = g.worker[1].bytes = UINT64_MAX - 5;
 	capacity_fit(&g, 9 * GIB, &a);
-	assert_int_equal(a.fit, FIT_NEVER); /* no board frees more than it has */
+	assert_int_equal(a.fit, FIT_NEVER); /* no GPU frees more than it has */
 	capacity_fit(&g, 7 * GIB, &a);
 	assert_int_equal(a.fit, FIT_AFTER_EVICTION);
 }
 
-/* ---- where ---- */
+/* ---- placement ---- */
 
 static double left(const struct capacity_gpu *g, const struct capacity_answer *a)
 {

@@ -328,7 +328,7 @@ TEST(any_makes_every_process_but_own_and_workers_contend)
 	assert_class(3, CLASS_WORKER);
 	assert_class(4, CLASS_SELF);
 	assert_class(5, CLASS_ORPHAN);     /* its bytes never count as demand */
-	rule(GUARD_IGNORE)->name = "Xorg"; /* what the user says himself holds still */
+	rule(GUARD_IGNORE)->name = "Xorg"; /* a rule of the user still holds */
 	classify(&policy, &scene, verdict);
 	assert_class(1, CLASS_IGNORED);
 }
@@ -355,7 +355,7 @@ TEST(an_empty_rule_matches_nothing)
 
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
-/* One field of a match each: what holds for the process below, and what does not. */
+/* Each field of a match, with and without a match. */
 TEST(every_field_of_a_match_counts)
 {
 #define M(...)                         \
@@ -427,7 +427,7 @@ TEST(an_unknown_value_does_not_match)
 	struct scene_process *p = process(7, "x");
 
 	m->vram_ge = 1;
-	p->bytes_known = false; /* N/A: whatever stands in bytes */
+	p->bytes_known = false; /* unknown: bytes does not count */
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 	*m = (struct policy_match){ .uid = -1, .util_ge = 0.01 };
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
@@ -448,16 +448,16 @@ TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_UNKNOWN);
 	assert_int_equal(verdict[0].action, GUARD_WATCH);
-	policy.worker[0].match.name = "other"; /* what is seen says that it is not */
+	policy.worker[0].match.name = "other"; /* its visible name does not match */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.worker[0].match.name = NULL;
-	rule(GUARD_CONTEND)->name = "server"; /* somebody said so */
+	rule(GUARD_CONTEND)->name = "server"; /* a rule decides */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 	policy.rules = 0;
 	scene.root[scene.roots++] =
-		(struct scene_root){ .pid = 20 }; /* the worker is another */
+		(struct scene_root){ .pid = 20 }; /* the worker is another process */
 	classify(&policy, &scene, verdict);
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 }

@@ -1,4 +1,4 @@
-/* What an idling model draws and what a load takes is learned from the card's power. */
+/* The power of an idle model and the energy of a load are learned from the power of the GPU. */
 #include "guard/economy.h"
 
 #include "base/clock.h"
@@ -28,7 +28,7 @@ static int fresh(void **state)
 	return 0;
 }
 
-/* n seconds of the same. */
+/* n seconds with the same input. */
 static void looks(unsigned n, struct economy_input l)
 {
 	while (n--) {
@@ -72,7 +72,7 @@ TEST(the_configuration_counts_until_values_are_learned)
 	o.reload_j = 1;
 	assert_true(figures(&o).after_ns == 60 * S); /* no sooner */
 	o.after_ns = 5 * S;
-	assert_true(figures(&o).after_ns == 5 * S); /* the user's own word */
+	assert_true(figures(&o).after_ns == 5 * S); /* as configured */
 }
 
 TEST(watts_and_joules_are_learned_from_one_cycle)
@@ -86,7 +86,7 @@ TEST(watts_and_joules_are_learned_from_one_cycle)
 	f = figures(&standard);
 	assert_true(f.idle_learned && f.reload_learned);
 	assert_true(fabs(f.idle_w - 43) < 0.01);
-	/* 200 W above the empty card, from a tenth until nine tenths are back. */
+	/* 200 W above the empty GPU, from a tenth to nine tenths of the memory. */
 	assert_true(fabs(f.reload_j - 1600) < 1);
 	assert_true(f.after_ns == 60 * S);
 	assert_true(fabs(t.e.saved_j - 43 * 100) < 50);
@@ -106,7 +106,7 @@ TEST(a_second_load_updates_the_value)
 	load(475, 10);
 	assert_true(figures(&standard).reload_j > first);
 	assert_true(figures(&standard).reload_j < 2 * first);
-	assert_true(t.e.spent_j > 2 * first); /* both */
+	assert_true(t.e.spent_j > 2 * first); /* both loads */
 }
 
 TEST(nothing_is_learned_while_other_processes_run)
@@ -131,7 +131,8 @@ TEST(nothing_is_learned_without_a_power_reading)
 	load(NAN, 10);
 	looks(60, a);
 	assert_false(figures(&standard).idle_learned || figures(&standard).reload_learned);
-	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) < 1); /* by the configuration */
+	assert_true(fabs(t.e.saved_j - 60 * ECONOMY_IDLE_W) <
+		    1); /* with the configured power */
 }
 
 TEST(a_gap_in_time_is_not_bridged)

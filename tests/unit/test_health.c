@@ -433,7 +433,7 @@ TEST(a_fault_that_the_driver_reports_warns)
 
 /* ---- Xids ---- */
 
-/* The classes as lists: another form than the table, and nothing in common with xid.def. */
+/* The classes as lists, independent of xid.def. */
 static const char *const lists[XID_CLASSES] = {
 	[XID_RESTART_APP] = ("8 11 13 25 31 32 39-41 60 68-72 75-77 80 82-86 88 89 94 96-105 "
 			     "126-135 139"),
@@ -494,7 +494,7 @@ TEST(every_xid_leads_to_what_its_class_says)
 				assert_true(t.s.level >= HEALTH_WARN);
 			assert_int_equal(t.s.xids, 1);
 			assert_int_equal(t.s.last_xid, n);
-			read_once(); /* says what to do */
+			read_once(); /* checks that it has an advice */
 		}
 	assert_string_equal(xid_text(999), "unknown");
 	assert_string_equal(xid_text(79), "GPU has fallen off the bus");
@@ -524,7 +524,7 @@ TEST(the_first_reading_decides_about_an_earlier_xid_48)
 {
 	xid(48);
 	assert_false(t.s.quarantine);
-	xid(31); /* less grave, and later */
+	xid(31); /* less severe, and later */
 	read_once();
 	assert_true(t.s.quarantine);
 	assert_non_null(strstr(t.s.worst.why, "48"));
@@ -686,7 +686,7 @@ TEST(quarantine_and_heat_are_separate)
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 }
 
-/* ---- what it means ---- */
+/* ---- what it means for workers ---- */
 
 static struct health_meaning meaning(void)
 {
@@ -711,7 +711,7 @@ TEST(a_warning_moves_no_worker)
 	assert_int_equal(m.heat, 0);
 }
 
-/* A hot GPU stays hot when it breaks: each reason has its own words and its own end. */
+/* A GPU can be hot and broken: each reason has its own finding and end. */
 TEST(heat_is_a_separate_reason_during_a_quarantine)
 {
 	struct health_meaning m;
@@ -760,7 +760,7 @@ TEST(what_ends_a_finding_follows_the_options)
 	m = meaning();
 	assert_int_equal(m.reason[1].found.clears_ns, t.now + 300 * S);
 	assert_int_equal(m.reason[0].found.clears_ns, t.now + 45 * S);
-	set(GW_Q_RECOVERY_ACTION, NAN); /* then an incident must be over, too */
+	set(GW_Q_RECOVERY_ACTION, NAN); /* then the incident must be over, too */
 	o.clean_ns = 60 * S;
 	health_set_options(t.h, &o);
 	read_once();
@@ -787,7 +787,7 @@ static void sim_begin(unsigned gpus)
 	sim_open();
 }
 
-/* A second goes by in the world. */
+/* One second passes in the simulator. */
 static struct health_status sim_second(unsigned gpu)
 {
 	struct health_status s = { 0 };
@@ -832,8 +832,7 @@ TEST_WITH(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 	for (unsigned i = 0; i < 10; i++)
 		assert_int_equal(sim_second(0).level, HEALTH_OK);
 	assert_true(sim_second(1).quarantine);
-	assert_true(
-		sim_seconds(1, 40).quarantine); /* back since 25 s, and watched for a minute */
+	assert_true(sim_seconds(1, 40).quarantine); /* back for 25 s; a minute must pass */
 	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
 }
 
@@ -922,9 +921,9 @@ TEST(of_many_past_xids_the_latest_count)
 
 TEST(corrected_errors_warn_by_their_rate)
 {
-	double n = 1000; /* of long ago */
+	double n = 1000; /* from long ago */
 
-	for (unsigned i = 0; i < 36; i++, n += 5) { /* 30 an hour, for six hours */
+	for (unsigned i = 0; i < 36; i++, n += 5) { /* 30 per hour, for six hours */
 		set(GW_Q_ECC_CORRECTED, n);
 		read_after(600 * S);
 		assert_int_equal(t.s.level, HEALTH_OK);

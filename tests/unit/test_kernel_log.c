@@ -1,4 +1,4 @@
-/* Records as the kernel writes them, records that are none, and a log that is a file. */
+/* Valid and invalid records, and a log in a file. */
 #include "guard/kernel_log.h"
 
 #include "measure/random.h"
@@ -91,7 +91,7 @@ TEST(the_length_of_the_pci_domain_does_not_matter)
 	assert_false(kernel_log_same_pci("0000:0b:00", ""));
 }
 
-/* Bytes of a record are changed, cut and put elsewhere: whatever comes out is a number in range or nothing. */
+/* Bytes of a record are changed, cut and moved: the result is a number in range or nothing. */
 TEST(mutated_records_do_not_crash_the_parser)
 {
 	static const char good[] = "3,1234,5678901,-;NVRM: Xid (PCI:0000:0b:00): 79, pid=1";
@@ -100,7 +100,7 @@ TEST(mutated_records_do_not_crash_the_parser)
 
 	random_init(&r, 20260815);
 	for (unsigned i = 0; i < 200000; i++) {
-		char *line = malloc(sizeof(good)); /* so that a step too far is seen */
+		char *line = malloc(sizeof(good)); /* so that a sanitizer finds an overrun */
 		struct kernel_log_record got = { 0 };
 		unsigned changes = (unsigned)(random_next(&r) % 4);
 
@@ -120,7 +120,7 @@ TEST(mutated_records_do_not_crash_the_parser)
 	assert_true(understood > 1000);
 }
 
-/* ---- a log that is a file ---- */
+/* ---- a log in a file ---- */
 
 static char folder[] = "/tmp/gpuward-kernel-log-XXXXXX";
 

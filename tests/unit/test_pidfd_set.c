@@ -1,4 +1,4 @@
-/* Processes that live and end, real ones: what is known of them without asking /proc. */
+/* Real processes that live and end. */
 #include "guard/process_cache.h"
 
 #include "device/proc.h"
@@ -108,7 +108,7 @@ TEST(a_process_that_is_not_asked_for_is_removed)
 	pid_t pid = child(&start);
 
 	pidfd_set_add(&alive, (struct proc_id){ pid, start });
-	pidfd_set_poll(&alive); /* it was wanted when it was kept */
+	pidfd_set_poll(&alive); /* adding counts as asking */
 	pidfd_set_poll(&alive);
 	assert_int_equal(alive.count, 0);
 	end_child(pid);

@@ -1,4 +1,4 @@
-/* What a guard without rights misses of a policy, and how it says so. */
+/* Which parts of a policy need privileges, and the message about them. */
 #include "guard/proc_visibility.h"
 
 #include <string.h>
@@ -45,7 +45,7 @@ TEST(ports_need_more_than_programs)
 			    "port");
 	assert_null(proc_visibility_lacks(&policy, 1, PROC_VISIBILITY_PROGRAMS));
 	assert_null(proc_visibility_lacks(&policy, 0, PROC_VISIBILITY_ALL));
-	policy.worker[0].match.unit = "u.service"; /* all of the unit is the worker's */
+	policy.worker[0].match.unit = "u.service"; /* the unit is enough */
 	assert_null(proc_visibility_lacks(&policy, 0, 0));
 }
 

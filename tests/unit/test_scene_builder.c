@@ -1,5 +1,5 @@
-/* Scenes from the simulator and from small /proc trees: which processes they have, whose they are,
- * what cannot be read, and what triggers a scene. */
+/* Scenes from the simulator and from small /proc trees: which processes they have, whose they
+ * are, what cannot be read, and what triggers a scene. */
 #include "simtest.h"
 #include "tree.h"
 
@@ -1056,8 +1056,8 @@ TEST(a_real_proc_is_searched_completely)
 	fail_msg("we were not found among %u", scene.roots);
 }
 
-/* A real worker: it listens, and its child forks a runner that leaves the session.  Writes the three
- * pids; ends when until is closed. */
+/* A real worker: it listens, and its child forks a runner that leaves the session.  Writes the
+ * three pids; ends when until is closed. */
 static void be_a_worker(int out, int until)
 {
 	pid_t pid[3] = { getpid() };

@@ -1,4 +1,4 @@
-/* Use that nobody is seen to make. */
+/* Busy GPUs without a process and memory without an owner. */
 #include "guard/unattributed_use.h"
 
 #include "base/clock.h"

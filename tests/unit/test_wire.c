@@ -1,4 +1,4 @@
-/* What the guard and its companion say to each other, and what the companion is allowed. */
+/* The protocol between guard and companion, and what the companion allows. */
 #include "companion/allow.h"
 #include "guard/worker/wire.h"
 
@@ -129,7 +129,7 @@ TEST(replies_read_back_as_written)
 	assert_int_equal(wire_reply_read("perhaps", &r), -GW_E_PARSE);
 }
 
-/* ---- what is allowed */
+/* ---- what is allowed ---- */
 
 static int allow_text(const char *text)
 {

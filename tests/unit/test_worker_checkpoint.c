@@ -1,5 +1,4 @@
-/* Putting processes away, on a libcuda that keeps to the driver's rules.  The processes are real: their
- * start times are. */
+/* Checkpoints of real processes, with a libcuda that follows the driver's rules. */
 #include "fake_checkpoint/fake_checkpoint.h"
 #include "tree.h"
 
@@ -99,7 +98,7 @@ TEST(a_process_is_checkpointed_and_restored)
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->process[0].state, 2);
 	assert_true(fake->timeout_ms > 1000 && fake->timeout_ms <= 5000);
-	order.targets = 0; /* no list of the driver's has it now */
+	order.targets = 0; /* the driver does not list it now */
 	assert_int_equal(resume(), 0);
 	assert_int_equal(fake->process[0].state, 0);
 	assert_string_equal(fake->calls, "lock 0, checkpoint 0, restore 0, unlock 0, ");
@@ -157,7 +156,7 @@ TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 	assert_string_equal(notes, "");
 }
 
-/* A process in a box of 10 GiB on a machine that has 64 left. */
+/* A control group with 10 GiB on a machine with 64 GiB free. */
 TEST(a_limit_of_its_control_group_counts_as_host_memory)
 {
 #define GIB (UINT64_C(1) << 30)
@@ -183,7 +182,7 @@ TEST(a_limit_of_its_control_group_counts_as_host_memory)
 	fake->process[0].pid = 4711;
 	order.target[0].pid = 4711;
 	order.target[0].start_ticks = 987654;
-	order.bytes = 6 * GIB; /* 6.6 are needed; 10 - 9 + 4 of files are free */
+	order.bytes = 6 * GIB; /* 6.6 GiB are needed; 10 - 9 + 4 (file cache) are free */
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
 	assert_non_null(strstr(message, "6.6 GiB"));
 	assert_non_null(strstr(message, "5.0 GiB are free"));
@@ -297,8 +296,7 @@ TEST(recovery_continues_after_a_failure)
 	fake->process[0].fail_restore = 2;
 	assert_int_equal(checkpoint_restore(&root, t, 2, message, sizeof(message)), -GW_E_IO);
 	assert_non_null(strstr(message, "restored: CUDA error 2"));
-	assert_int_equal(fake->process[0].state,
-			 2); /* still put away, not unlocked into nothing */
+	assert_int_equal(fake->process[0].state, 2); /* still checkpointed, not unlocked */
 	assert_int_equal(fake->process[1].state, 0);
 }
 
@@ -307,7 +305,7 @@ TEST(a_past_deadline_is_not_an_unlimited_lock)
 	call.deadline_ns = 1;
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->timeout_ms, 1);
-	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is not cut short */
+	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is complete */
 }
 
 TEST_MAIN(setup, teardown)

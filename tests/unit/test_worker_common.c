@@ -1,4 +1,4 @@
-/* What adapters share: notes, escapes, answers, addresses. */
+/* Notes, escapes, answers and addresses of the adapters. */
 #include "guard/worker/common.h"
 
 #include <stdio.h>
@@ -61,7 +61,7 @@ TEST(damaged_notes_are_harmless)
 		snprintf(text, sizeof(text), "%s", bad[i]);
 		worker_noted(&call, "model", 3, out, sizeof(out));
 	}
-	snprintf(text, sizeof(text), "model a"); /* cut short: still read */
+	snprintf(text, sizeof(text), "model a"); /* truncated: still read */
 	assert_true(worker_noted(&call, "model", 0, out, sizeof(out)));
 	assert_string_equal(out, "a");
 }

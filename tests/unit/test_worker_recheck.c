@@ -1,4 +1,4 @@
-/* Who is about to be signalled: is it still the worker's?  In a small /proc. */
+/* Does a process still belong to its worker?  In a small /proc. */
 #include "tree.h"
 
 #include "guard/worker/recheck.h"
@@ -67,7 +67,7 @@ TEST(a_process_that_does_not_match_does_not_belong)
 	put_process(500, 50, "python3 game");
 	assert_false(recheck_belongs(&call, &target));
 	assert_false(recheck_matches(&call, &target));
-	put_process(500, 51, "python3 serve"); /* another of the same number */
+	put_process(500, 51, "python3 serve"); /* another process with the same pid */
 	assert_false(recheck_belongs(&call, &target));
 }
 
