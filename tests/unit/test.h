@@ -18,6 +18,9 @@
 #include <stdlib.h>
 #include <cmocka.h>
 
+/* Fixtures and callbacks of a test rarely need all their parameters. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define TESTS_MAX 128
 
 static struct test_entry {
@@ -68,7 +71,7 @@ static int TEST_TEARDOWN(void **state);
 		test_add(__COUNTER__,                                                \
 			 (struct CMUnitTest){ #name, name, setup, teardown, NULL }); \
 	}                                                                            \
-	static void name(void **state __attribute__((unused)))
+	static void name(void **state)
 
 #define TEST_MAIN(group_setup, group_teardown)                \
 	int main(void)                                        \

@@ -38,7 +38,6 @@ static int fake_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 {
 	struct fake *f = ctx;
 
-	(void)deadline_ns;
 	f->bytes = bytes;
 	pthread_sigmask(SIG_BLOCK, NULL, &f->blocked);
 	atomic_fetch_add(&f->evicted, 1);
@@ -53,7 +52,6 @@ static int fake_resume(void *ctx, uint64_t deadline_ns)
 {
 	struct fake *f = ctx;
 
-	(void)deadline_ns;
 	atomic_fetch_add(&f->resumed, 1);
 	return f->answer;
 }
@@ -63,7 +61,6 @@ static int setup(void **state)
 	static const char *const names[WORKERS] = { "a", "b", "c", "d", "e", "f",
 						    "g", "h", "i", "j", "k", "l" };
 
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	policy.mode = GUARD_ENFORCE;
 	policy.workers = WORKERS;
@@ -86,7 +83,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < WORKERS; i++)
 		sem_post(&fake[i].go);
 	if (action_free(action, LONG_NS) != 0)
@@ -329,13 +325,11 @@ static const struct worker_ops *of_learner(enum policy_kind kind)
 {
 	static const struct worker_ops ops = { .learn = learn_it, .evict = unload_it };
 
-	(void)kind;
 	return &ops;
 }
 
 static const struct worker_ops *no_stopper(const struct policy_worker *w)
 {
-	(void)w;
 	return NULL;
 }
 

@@ -20,7 +20,6 @@ static struct {
 
 static int fresh(void **state)
 {
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	t.l = (struct budget_input){
 		.now_ns = 1000 * S, .power_w = 100, .energy_j = 1e9, .day = 7

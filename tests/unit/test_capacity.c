@@ -23,7 +23,6 @@ static int seed(void **state)
 	const char *given = getenv("GPUWARD_TEST_SEED");
 	uint64_t n = given ? strtoull(given, NULL, 10) : (uint64_t)time(NULL);
 
-	(void)state;
 	print_message("seed %llu (GPUWARD_TEST_SEED)\n", (unsigned long long)n);
 	random_init(&rnd, n);
 	return 0;

@@ -17,7 +17,6 @@ static struct verdict verdict[SCENE_PROCESSES];
 
 static int setup(void **state)
 {
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	memset(&scene, 0, sizeof(scene));
 	policy.unknown_contends = true;

@@ -6,17 +6,14 @@
 
 #include "base/clock.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <cmocka.h>
-
 #include <gpuward.h>
 #include <math.h>
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "test.h"
 
 static void is(const struct counter_reading *r, double value, const char *why)
 {
@@ -27,7 +24,7 @@ static void is(const struct counter_reading *r, double value, const char *why)
 		assert_true(fabs(r->value - value) < 1e-9);
 }
 
-static void a_command_tells_one_number(void **state)
+TEST(a_command_tells_one_number)
 {
 	static const struct {
 		const char *command;
@@ -45,7 +42,6 @@ static void a_command_tells_one_number(void **state)
 		{ "echo 1; echo 2", NAN, "it printed '1', and not one number" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct counter_reading r;
 
@@ -67,7 +63,7 @@ static const char vllm[] =
 	"vllm:generation_tokens_total{ engine = \"0\" , model_name=\"b \\\"2\\\"\\\\\",} 3\n"
 	"vllm:generation_tokens_created{engine=\"0\"} 1.7e9\n";
 
-static void a_counter_is_the_sum_of_the_series_that_match(void **state)
+TEST(a_counter_is_the_sum_of_the_series_that_match)
 {
 	static const struct {
 		const char *text, *what;
@@ -126,7 +122,6 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 		  "URL#usage.tokens" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct counter_reading r = { .value = 0 };
 
@@ -135,7 +130,7 @@ static void a_counter_is_the_sum_of_the_series_that_match(void **state)
 	}
 }
 
-static void a_reading_says_what_was_counted(void **state)
+TEST(a_reading_says_what_was_counted)
 {
 	static const struct {
 		const char *text, *what, *name;
@@ -153,7 +148,6 @@ static void a_reading_says_what_was_counted(void **state)
 	};
 	char place[64];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct counter_reading r = { .value = 0 };
 
@@ -166,20 +160,19 @@ static void a_reading_says_what_was_counted(void **state)
 	assert_string_equal(place, "http://a:1/m");
 }
 
-static void more_series_than_are_kept_are_refused(void **state)
+TEST(more_series_than_are_kept_are_refused)
 {
 	struct counter_reading r = { .value = 0 };
 	char text[(COUNTER_SERIES + 1) * 20];
 	size_t n = 0;
 
-	(void)state;
 	for (int i = 0; i <= COUNTER_SERIES; i++)
 		n += (size_t)snprintf(text + n, sizeof(text) - n, "n{a=\"%d\"} 1\n", i);
 	counter_text(text, n, "n", &r);
 	is(&r, NAN, "it has more than 256 series: choose some by their labels");
 }
 
-static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
+TEST(a_url_that_cannot_be_asked_is_refused_before_it_is)
 {
 	static const struct {
 		const char *url, *why; /* NULL: it is fine */
@@ -209,7 +202,6 @@ static void a_url_that_cannot_be_asked_is_refused_before_it_is(void **state)
 					    "NAME{LABEL=\"VALUE\",...} or, of JSON, KEY.KEY" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		char why[COUNTER_WHY] = "";
 		int err = counter_url_check(rows[i].url, why, sizeof(why));
@@ -229,26 +221,24 @@ static struct counter_reading told(double value, uint64_t before_ns, uint64_t af
 	return r;
 }
 
-static void what_was_made_around_the_run_may_be_too_much(void **state)
+TEST(what_was_made_around_the_run_may_be_too_much)
 {
 	struct counter_reading first = told(100, 9 * NS_PER_S, 10 * NS_PER_S);
 	struct counter_reading last = told(1100, 18 * NS_PER_S, 19 * NS_PER_S);
 	struct counter c;
 
-	(void)state;
 	counter_between(&first, &last, 10 * NS_PER_S, 18 * NS_PER_S, &c);
 	assert_true(fabs(c.number - 1000) < 1e-9);
 	assert_true(fabs(c.edge - 200) < 1e-9); /* a second before, a second after, of ten */
 	assert_string_equal(c.why, "");
 }
 
-static void a_count_that_does_not_grow_is_unknown(void **state)
+TEST(a_count_that_does_not_grow_is_unknown)
 {
 	struct counter_reading first = told(500, 1, 2), same = told(500, 3, 4);
 	struct counter_reading less = told(20, 3, 4), none = told(0, 3, 4);
 	struct counter c;
 
-	(void)state;
 	counter_between(&first, &same, 2, 3, &c);
 	assert_true(isnan(c.number));
 	assert_string_equal(c.why, "it said 500 before and 500 after");
@@ -263,7 +253,7 @@ static void a_count_that_does_not_grow_is_unknown(void **state)
 }
 
 /* Engine 0 was started anew, or went; engine 1 made more than it lost. */
-static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
+TEST(a_series_that_began_anew_is_not_hidden_by_another)
 {
 	static const char before[] = "n{engine=\"0\"} 100\nn{engine=\"1\"} 100\n";
 	static const struct {
@@ -280,7 +270,6 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 		  "one of its series, which said 100 before, is gone after" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct counter_reading first = { .before_ns = 1, .after_ns = 2 };
 		struct counter_reading last = { .before_ns = 3, .after_ns = 4 };
@@ -296,7 +285,7 @@ static void a_series_that_began_anew_is_not_hidden_by_another(void **state)
 }
 
 /* Before, engine 0 alone; the first reading was taken at 1000 s. */
-static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(void **state)
+TEST(a_series_that_appears_counts_whole_unless_it_is_older_than_the_run)
 {
 	static const char before[] = "n_total{e=\"0\"} 100\nn_created{e=\"0\"} 500\n";
 	static const struct {
@@ -330,7 +319,6 @@ static void a_series_that_appears_counts_whole_unless_it_is_older_than_the_run(v
 		  false, "" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		struct counter_reading first = { .before_ns = 1,
 						 .after_ns = 2,
@@ -358,7 +346,7 @@ static bool yes(void *arg)
 	return true;
 }
 
-static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **state)
+TEST(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end)
 {
 	unsigned asked = 0;
 	struct deadline_wait_asker asker = { yes, &asked, -1 };
@@ -366,7 +354,6 @@ static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **
 	struct deadline_wait p;
 	int fds[2];
 
-	(void)state;
 	assert_int_equal(pipe(fds), 0);
 	deadline_wait_begin(&p, 1000000, NULL);
 	assert_int_equal(deadline_wait_wait(&p, fds[0], POLLIN), -GW_E_TIMEOUT);
@@ -382,12 +369,11 @@ static void who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end(void **
 	close(fds[1]);
 }
 
-static void a_name_is_looked_up_without_waiting_for_ever(void **state)
+TEST(a_name_is_looked_up_without_waiting_for_ever)
 {
 	struct addrinfo *list = NULL;
 	struct deadline_wait p;
 
-	(void)state;
 	deadline_wait_begin(&p, 0, NULL);
 	assert_int_equal(lookup("127.0.0.1", "80", &p, &list), 0); /* takes no time */
 	freeaddrinfo(list);
@@ -403,22 +389,4 @@ static void a_name_is_looked_up_without_waiting_for_ever(void **state)
 	freeaddrinfo(list);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_command_tells_one_number),
-		cmocka_unit_test(a_counter_is_the_sum_of_the_series_that_match),
-		cmocka_unit_test(a_reading_says_what_was_counted),
-		cmocka_unit_test(more_series_than_are_kept_are_refused),
-		cmocka_unit_test(a_url_that_cannot_be_asked_is_refused_before_it_is),
-		cmocka_unit_test(what_was_made_around_the_run_may_be_too_much),
-		cmocka_unit_test(a_count_that_does_not_grow_is_unknown),
-		cmocka_unit_test(a_series_that_began_anew_is_not_hidden_by_another),
-		cmocka_unit_test(
-			a_series_that_appears_counts_whole_unless_it_is_older_than_the_run),
-		cmocka_unit_test(who_is_asked_to_end_waits_a_moment_longer_and_not_to_the_end),
-		cmocka_unit_test(a_name_is_looked_up_without_waiting_for_ever),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

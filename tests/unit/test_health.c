@@ -49,13 +49,11 @@ static int fresh_with(const struct health_options *o)
 
 static int fresh(void **state)
 {
-	(void)state;
 	return fresh_with(NULL);
 }
 
 static int done(void **state)
 {
-	(void)state;
 	health_free(t.h);
 	t.h = NULL;
 	return 0;

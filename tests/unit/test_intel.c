@@ -1,5 +1,9 @@
 #include "gpu_tree.h"
 
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
+#include "test.h"
+
 #define ARC "0000:03:00.0/"
 #define IGP "0000:00:02.0/"
 
@@ -42,7 +46,7 @@ static const struct tree_row arc_i915[] = {
 	{ 0 },
 };
 
-static void reads_an_arc_under_i915(void **state)
+TEST(reads_an_arc_under_i915)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -69,7 +73,7 @@ static void reads_an_arc_under_i915(void **state)
 	assert_absent(r, GW_Q_TEMPERATURE_MEMORY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void takes_power_from_the_energy_between_two_readings(void **state)
+TEST(takes_power_from_the_energy_between_two_readings)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -104,7 +108,7 @@ static void takes_power_from_the_energy_between_two_readings(void **state)
 	assert_absent(world_read(w, 0, GW_TIER_FAST), GW_Q_POWER, GW_ABSENT_FIRST_READING);
 }
 
-static void reads_a_battlemage_under_xe(void **state)
+TEST(reads_a_battlemage_under_xe)
 {
 	static const struct tree_row xe[] = {
 		{ ARC "vendor", "0x8086\n" },
@@ -156,7 +160,7 @@ static const struct tree_row integrated[] = {
 	{ 0 },
 };
 
-static void keeps_an_integrated_gpu_without_sensors(void **state)
+TEST(keeps_an_integrated_gpu_without_sensors)
 {
 	struct world *w = *state;
 	struct report *r;
@@ -172,7 +176,7 @@ static void keeps_an_integrated_gpu_without_sensors(void **state)
 	assert_absent(r, GW_Q_MEMORY_TOTAL, GW_ABSENT_NOT_SUPPORTED);
 }
 
-static void does_not_take_an_accelerator_with_another_driver(void **state)
+TEST(does_not_take_an_accelerator_with_another_driver)
 {
 	static const struct tree_row npu[] = {
 		{ "0000:00:0b.0/vendor", "0x8086\n" },
@@ -188,7 +192,7 @@ static void does_not_take_an_accelerator_with_another_driver(void **state)
 	assert_text(&w->b.slot[0]->r, GW_T_PCI, "0000:00:02.0");
 }
 
-static void reads_one_gpu_while_the_other_sleeps(void **state)
+TEST(reads_one_gpu_while_the_other_sleeps)
 {
 	struct world *w = *state;
 
@@ -201,7 +205,7 @@ static void reads_one_gpu_while_the_other_sleeps(void **state)
 	assert_int_equal(world_read(w, 1, GW_TIERS_ALL)->state, GW_DEVICE_ASLEEP);
 }
 
-static void lists_processes_of_both_drivers(void **state)
+TEST(lists_processes_of_both_drivers)
 {
 	static const struct tree_row people[] = {
 		{ "proc/10/fd/3", "-> /dev/dri/renderD129" },
@@ -235,19 +239,4 @@ static void lists_processes_of_both_drivers(void **state)
 	usage_done(&l);
 }
 
-#define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		T(reads_an_arc_under_i915),
-		T(takes_power_from_the_energy_between_two_readings),
-		T(reads_a_battlemage_under_xe),
-		T(keeps_an_integrated_gpu_without_sensors),
-		T(does_not_take_an_accelerator_with_another_driver),
-		T(reads_one_gpu_while_the_other_sleeps),
-		T(lists_processes_of_both_drivers),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

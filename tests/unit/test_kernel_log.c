@@ -128,7 +128,6 @@ static int make(void **state)
 {
 	char path[100];
 
-	(void)state;
 	strcpy(folder + strlen(folder) - 6, "XXXXXX");
 	if (!mkdtemp(folder))
 		return -1;
@@ -140,7 +139,6 @@ static int unmake(void **state)
 {
 	char path[100];
 
-	(void)state;
 	snprintf(path, sizeof(path), "%s/dev/kmsg", folder);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/dev", folder);

@@ -7,6 +7,9 @@
 
 #include <math.h>
 
+#define TEST_TEARDOWN stop
+#include "test.h"
+
 #define H200 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\n"
 
 /* ---- a store, an engine and a client ---- */
@@ -36,7 +39,6 @@ static int doc_keep(void *arg, const char *id, const char *json, size_t size)
 {
 	int i = doc_of(id);
 
-	(void)arg;
 	if (fake.keep_answer)
 		return fake.keep_answer;
 	assert_in_range(size, 1, sizeof(fake.json[0]) - 1);
@@ -51,7 +53,6 @@ static void doc_forget(void *arg, const char *id)
 {
 	int i = doc_of(id);
 
-	(void)arg;
 	if (i < 0)
 		return;
 	fake.count--;
@@ -68,7 +69,6 @@ static void note(const char *uuid, const char *severity, const char *text)
 
 static void doc_tell(void *arg, const char *uuid, const char *severity, const char *text)
 {
-	(void)arg;
 	note(uuid, severity, text);
 }
 
@@ -173,9 +173,8 @@ static bool told(const char *part)
 
 /* ---- the journal ---- */
 
-static void what_was_changed_is_put_back_at_the_end(void **state)
+TEST(what_was_changed_is_put_back_at_the_end)
 {
-	(void)state;
 	start(H200 "persistence = false\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_true(fake.result.restored_on_exit);
@@ -195,9 +194,8 @@ static void what_was_changed_is_put_back_at_the_end(void **state)
 	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
-static void what_was_changed_is_put_back_after_a_crash(void **state)
+TEST(what_was_changed_is_put_back_after_a_crash)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_MEMORY_CLOCKS, 1500e6, 1500e6), 0);
@@ -213,9 +211,8 @@ static void what_was_changed_is_put_back_after_a_crash(void **state)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void changed_twice_the_first_value_comes_back(void **state)
+TEST(changed_twice_the_first_value_comes_back)
 {
-	(void)state;
 	start(H200);
 	somebody_else_sets(650);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -226,12 +223,11 @@ static void changed_twice_the_first_value_comes_back(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-static void a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else(void **state)
+TEST(a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else)
 {
 	struct manage_keeper keeper;
 	struct manage_order o;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 500, NAN);
@@ -243,9 +239,8 @@ static void a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else(v
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_somebody_else_set_is_left_alone(void **state)
+TEST(what_somebody_else_set_is_left_alone)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(450);
@@ -256,9 +251,8 @@ static void what_somebody_else_set_is_left_alone(void **state)
 			 "else since it was set to 400 W from here; left alone"));
 }
 
-static void after_somebody_else_theirs_is_the_old_value(void **state)
+TEST(after_somebody_else_theirs_is_the_old_value)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(450);
@@ -267,11 +261,10 @@ static void after_somebody_else_theirs_is_the_old_value(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 }
 
-static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
+TEST(what_was_put_back_by_a_driver_reload_needs_nothing)
 {
 	uint64_t calls;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	somebody_else_sets(700);
@@ -282,11 +275,10 @@ static void what_was_put_back_by_a_driver_reload_needs_nothing(void **state)
 	assert_false(told("warning"));
 }
 
-static void an_order_to_stay_stays(void **state)
+TEST(an_order_to_stay_stays)
 {
 	struct manage_order o;
 
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
@@ -298,9 +290,8 @@ static void an_order_to_stay_stays(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 }
 
-static void setting_the_old_value_again_ends_the_entry(void **state)
+TEST(setting_the_old_value_again_ends_the_entry)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
@@ -308,11 +299,10 @@ static void setting_the_old_value_again_ends_the_entry(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_was_refused_leaves_the_journal_as_it_was(void **state)
+TEST(what_was_refused_leaves_the_journal_as_it_was)
 {
 	char before[1024];
 
-	(void)state;
 	start(H200);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
@@ -330,9 +320,8 @@ static void what_was_refused_leaves_the_journal_as_it_was(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void what_cannot_be_kept_is_not_changed(void **state)
+TEST(what_cannot_be_kept_is_not_changed)
 {
-	(void)state;
 	start(H200);
 	fake.keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
@@ -340,9 +329,8 @@ static void what_cannot_be_kept_is_not_changed(void **state)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void a_driver_that_set_something_else_is_put_back_too(void **state)
+TEST(a_driver_that_set_something_else_is_put_back_too)
 {
-	(void)state;
 	start(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 450000\n"
 	      "until = 5\n");
@@ -355,9 +343,8 @@ static void a_driver_that_set_something_else_is_put_back_too(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
+TEST(what_cannot_be_put_back_waits_for_the_next_start)
 {
-	(void)state;
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
@@ -371,9 +358,8 @@ static void what_cannot_be_put_back_waits_for_the_next_start(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void a_setter_that_hung_is_put_back(void **state)
+TEST(a_setter_that_hung_is_put_back)
 {
-	(void)state;
 	memset(&fake, 0, sizeof(fake));
 	sim_text(H200);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
@@ -391,7 +377,7 @@ static void a_setter_that_hung_is_put_back(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void documents_that_are_not_ours_are_told_and_left(void **state)
+TEST(documents_that_are_not_ours_are_told_and_left)
 {
 	static const char *const bad[][2] = {
 		{ "GPU-1/power-limit", "{" },
@@ -405,7 +391,6 @@ static void documents_that_are_not_ours_are_told_and_left(void **state)
 		  "{\"before\":{\"mode\":\"odd\"},\"after\":{\"mode\":\"default\"}}" },
 	};
 
-	(void)state;
 	start(H200);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(manage_journal_load(fake.journal, bad[i][0], bad[i][1]),
@@ -414,7 +399,7 @@ static void documents_that_are_not_ours_are_told_and_left(void **state)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-static void entries_are_read_as_they_were_written(void **state)
+TEST_WITH(entries_are_read_as_they_were_written, NULL, NULL)
 {
 	static const double values[MANAGE_CLEAR_ECC][2][2] = {
 		[MANAGE_PERSISTENCE] = { { 0, NAN }, { 1, NAN } },
@@ -424,7 +409,6 @@ static void entries_are_read_as_they_were_written(void **state)
 		[MANAGE_MEMORY_CLOCKS] = { { NAN, NAN }, { 405e6, 1500e6 } },
 	};
 
-	(void)state;
 	for (unsigned i = 0; i < MANAGE_CLEAR_ECC; i++) {
 		struct manage_entry e = { .uuid = "GPU-a/b",
 					  .what = (enum manage_what)i,
@@ -468,7 +452,6 @@ void reply_problem(struct reply *r, int status, const char *word, const char *fi
 {
 	va_list ap;
 
-	(void)word;
 	r->status = status;
 	snprintf(remedy, sizeof(remedy), "%s", fix ? fix : "");
 	va_start(ap, detail);
@@ -478,20 +461,16 @@ void reply_problem(struct reply *r, int status, const char *word, const char *fi
 
 void reply_again(struct reply *r, uint64_t at_ns)
 {
-	(void)r;
 	again_ns = at_ns;
 }
 
 const char *request_header(const struct request *q, const char *name)
 {
-	(void)q;
 	return strcmp(name, "Content-Type") == 0 ? content_type : NULL;
 }
 
 const char *request_param(const struct request *q, const char *name)
 {
-	(void)q;
-	(void)name;
 	return NULL;
 }
 
@@ -499,7 +478,6 @@ static int engine_manage(void *engine, const struct manage_order *o)
 {
 	struct manage_order mine = *o;
 
-	(void)engine;
 	if (fake.manage_answer)
 		return fake.manage_answer;
 	carry_out(&mine);
@@ -508,7 +486,6 @@ static int engine_manage(void *engine, const struct manage_order *o)
 
 static int engine_managed(void *engine, int ticket, struct manage_result *ret)
 {
-	(void)engine;
 	if (ticket != 7)
 		return -GW_E_NOENT;
 	if (fake.not_yet-- > 0)
@@ -520,8 +497,6 @@ static int engine_managed(void *engine, int ticket, struct manage_result *ret)
 static int engine_kept(void *engine, const char *kind, unsigned max,
 		       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
-	(void)engine;
-	(void)max;
 	assert_string_equal(kind, "manage");
 	for (unsigned i = 0; i < fake.count; i++)
 		each(arg, fake.id[i], fake.json[i]);
@@ -530,7 +505,6 @@ static int engine_kept(void *engine, const char *kind, unsigned max,
 
 static uint64_t engine_tell(void *engine, const struct view_event *e)
 {
-	(void)engine;
 	assert_string_equal(e->kind, "manage");
 	note(e->uuid, e->severity, e->text);
 	return 1;
@@ -584,9 +558,8 @@ static void serve(const char *text, bool on)
 	content_type = "application/json; charset=utf-8";
 }
 
-static void without_the_flag_everything_is_refused(void **state)
+TEST(without_the_flag_everything_is_refused)
 {
-	(void)state;
 	serve(H200, false);
 	assert_int_equal(ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
 	assert_in(remedy, "[manage] enabled = true");
@@ -600,9 +573,8 @@ static void without_the_flag_everything_is_refused(void **state)
 	assert_in(body, "nvidia-smi --gpu-reset");
 }
 
-static void a_change_is_answered_with_evidence(void **state)
+TEST(a_change_is_answered_with_evidence)
 {
-	(void)state;
 	serve(H200, true);
 	fake.not_yet = 3;
 	assert_int_equal(
@@ -628,9 +600,8 @@ static void a_change_is_answered_with_evidence(void **state)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-static void every_setting_can_be_sent(void **state)
+TEST(every_setting_can_be_sent)
 {
-	(void)state;
 	serve(H200, true);
 	assert_int_equal(ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
 			 200);
@@ -652,7 +623,7 @@ static void every_setting_can_be_sent(void **state)
 	assert_int_equal(fake.count, 2);
 }
 
-static void bad_requests_are_refused_with_a_reason(void **state)
+TEST(bad_requests_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *gpu, *word, *body;
@@ -684,7 +655,6 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 		{ "GPU-nobody", "power-limit", "{\"watts\":400}", 404, "no GPU" },
 	};
 
-	(void)state;
 	serve(H200, true);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		if (ask(api_manage_set, rows[i].gpu, rows[i].word, rows[i].body) !=
@@ -700,11 +670,10 @@ static void bad_requests_are_refused_with_a_reason(void **state)
 	assert_int_equal(fake.count, 0);
 }
 
-static void what_takes_no_body_refuses_one(void **state)
+TEST(what_takes_no_body_refuses_one)
 {
 	static const char *const bad[] = { "garbage", "[]", "1", "{", "{\"watts\":1}" };
 
-	(void)state;
 	serve(H200, true);
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, bad[i]), 400);
@@ -715,7 +684,7 @@ static void what_takes_no_body_refuses_one(void **state)
 	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
-static void errors_of_the_driver_have_their_status(void **state)
+TEST(errors_of_the_driver_have_their_status)
 {
 	static const struct {
 		int code, status;
@@ -724,7 +693,6 @@ static void errors_of_the_driver_have_their_status(void **state)
 		{ ABI_INVALID_ARGUMENT, 400 }, { ABI_TIMEOUT, 503 }, { ABI_UNKNOWN, 500 },
 	};
 
-	(void)state;
 	serve(H200, true);
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		sim_fault("nvmlDeviceSetPersistenceMode", -1, rows[i].code);
@@ -743,20 +711,18 @@ static void errors_of_the_driver_have_their_status(void **state)
 	assert_in(problem, "too many");
 }
 
-static void an_outcome_that_never_comes_is_said_to_be_unknown(void **state)
+TEST(an_outcome_that_never_comes_is_said_to_be_unknown)
 {
-	(void)state;
 	serve(H200, true);
 	fake.not_yet = 1 << 30;
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
 	assert_in(problem, "not known");
 }
 
-static void a_part_of_a_gpu_does_not_stand_for_all_of_it(void **state)
+TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	memset(&fake, 0, sizeof(fake));
 	sim_scenario("mig");
 	sim_open();
@@ -773,9 +739,8 @@ static void a_part_of_a_gpu_does_not_stand_for_all_of_it(void **state)
 			 501);
 }
 
-static void what_a_gpu_cannot_is_listed_with_the_reason(void **state)
+TEST(what_a_gpu_cannot_is_listed_with_the_reason)
 {
-	(void)state;
 	serve("[[gpu]]\nprofile = \"t4\"\n", true);
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body,
@@ -785,38 +750,4 @@ static void what_a_gpu_cannot_is_listed_with_the_reason(void **state)
 	assert_in(body, "\"value_absent\":\"the driver does not tell what clocks are locked\"");
 }
 
-#define journal_test(f) cmocka_unit_test_teardown(f, stop)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		journal_test(what_was_changed_is_put_back_at_the_end),
-		journal_test(what_was_changed_is_put_back_after_a_crash),
-		journal_test(changed_twice_the_first_value_comes_back),
-		journal_test(
-			a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else),
-		journal_test(what_somebody_else_set_is_left_alone),
-		journal_test(after_somebody_else_theirs_is_the_old_value),
-		journal_test(what_was_put_back_by_a_driver_reload_needs_nothing),
-		journal_test(an_order_to_stay_stays),
-		journal_test(setting_the_old_value_again_ends_the_entry),
-		journal_test(what_was_refused_leaves_the_journal_as_it_was),
-		journal_test(what_cannot_be_kept_is_not_changed),
-		journal_test(a_driver_that_set_something_else_is_put_back_too),
-		journal_test(what_cannot_be_put_back_waits_for_the_next_start),
-		journal_test(a_setter_that_hung_is_put_back),
-		journal_test(documents_that_are_not_ours_are_told_and_left),
-		cmocka_unit_test(entries_are_read_as_they_were_written),
-		journal_test(without_the_flag_everything_is_refused),
-		journal_test(a_change_is_answered_with_evidence),
-		journal_test(every_setting_can_be_sent),
-		journal_test(bad_requests_are_refused_with_a_reason),
-		journal_test(what_takes_no_body_refuses_one),
-		journal_test(errors_of_the_driver_have_their_status),
-		journal_test(an_outcome_that_never_comes_is_said_to_be_unknown),
-		journal_test(a_part_of_a_gpu_does_not_stand_for_all_of_it),
-		journal_test(what_a_gpu_cannot_is_listed_with_the_reason),
-	};
-
-	return cmocka_run_group_tests_name("manage_journal", tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

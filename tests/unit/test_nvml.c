@@ -6,13 +6,15 @@
 
 #include <math.h>
 
+#define TEST_TEARDOWN sim_teardown
+#include "test.h"
+
 /* ---- reading ---- */
 
-static void reads_what_an_h200_says(void **state)
+TEST(reads_what_an_h200_says)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text("[[gpu]]\nprofile = \"h200\"\n");
 	sim_open();
 	d = sim_take(GW_TIERS_ALL, 0);
@@ -33,9 +35,8 @@ static void reads_what_an_h200_says(void **state)
 	sim_close();
 }
 
-static void milliwatts_and_nanoseconds_have_no_rounding_dust(void **state)
+TEST(milliwatts_and_nanoseconds_have_no_rounding_dust)
 {
-	(void)state;
 	sim_text("[[gpu]]\nprofile = \"h200\"\n[[fault]]\ncall = \"nvmlDeviceGetPowerUsage\"\n"
 		 "value = 111326\n");
 	sim_open();
@@ -47,9 +48,8 @@ static void milliwatts_and_nanoseconds_have_no_rounding_dust(void **state)
 	sim_close();
 }
 
-static void a_list_asks_no_more_than_identity_and_memory(void **state)
+TEST(a_list_asks_no_more_than_identity_and_memory)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(0, 0);
@@ -59,11 +59,10 @@ static void a_list_asks_no_more_than_identity_and_memory(void **state)
 	sim_close();
 }
 
-static void slower_tiers_are_kept_for_their_time(void **state)
+TEST(slower_tiers_are_kept_for_their_time)
 {
 	uint64_t encoder, ecc;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
@@ -85,9 +84,8 @@ static void slower_tiers_are_kept_for_their_time(void **state)
 	sim_close();
 }
 
-static void the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second(void **state)
+TEST_WITH(the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second, NULL, NULL)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	for (int i = 0; i < 50; i++) {
@@ -103,11 +101,10 @@ static void the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second
 	sim_close();
 }
 
-static void a_refusal_is_remembered_until_the_driver_is_opened_again(void **state)
+TEST(a_refusal_is_remembered_until_the_driver_is_opened_again)
 {
 	uint64_t before;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_ALL, 0);
@@ -119,12 +116,11 @@ static void a_refusal_is_remembered_until_the_driver_is_opened_again(void **stat
 	sim_close();
 }
 
-static void placeholders_never_come_out_as_values(void **state)
+TEST(placeholders_never_come_out_as_values)
 {
 	const struct gw_device *d;
 	struct gw_process_list *l;
 
-	(void)state;
 	sim_scenario("sentinels");
 	sim_open();
 	d = sim_take(GW_TIERS_ALL, 0);
@@ -147,11 +143,10 @@ static void placeholders_never_come_out_as_values(void **state)
 	sim_close();
 }
 
-static void gpm_needs_two_readings_a_tenth_of_a_second_apart(void **state)
+TEST(gpm_needs_two_readings_a_tenth_of_a_second_apart)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	d = sim_take(GW_TIER_ASKED, 0);
@@ -166,11 +161,10 @@ static void gpm_needs_two_readings_a_tenth_of_a_second_apart(void **state)
 	sim_close();
 }
 
-static void mig_instances_have_memory_of_their_own(void **state)
+TEST(mig_instances_have_memory_of_their_own)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_scenario("mig");
 	sim_open();
 	d = sim_take(GW_TIERS_COMMON, 0);
@@ -188,16 +182,15 @@ static void mig_instances_have_memory_of_their_own(void **state)
 	sim_close();
 }
 
-static void names_are_cleaned_for_terminals(void **state)
+TEST(names_are_cleaned_for_terminals)
 {
-	(void)state;
 	sim_text("[[gpu]]\nprofile = \"t4\"\nname = \"a\\u001b[31mb\\nc\"\n");
 	sim_open();
 	assert_string_equal(gw_device_text(sim_take(0, 0), GW_T_NAME), "a?[31mb?c");
 	sim_close();
 }
 
-static void rows_are_asked_in_the_tier_of_their_quantities(void **state)
+TEST_WITH(rows_are_asked_in_the_tier_of_their_quantities, NULL, NULL)
 {
 	static const struct {
 		unsigned tier;
@@ -212,7 +205,6 @@ static void rows_are_asked_in_the_tier_of_their_quantities(void **state)
 #undef NO
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
 		for (size_t k = 0; k < rows[i].n; k++)
 			if (rows[i].q[k] != GW_QUANTITIES)
@@ -263,12 +255,11 @@ static void check_fault(const struct have *was, const char *symbol, int code)
 		fail_msg("%s=%d took %u figures", symbol, code, lost);
 }
 
-static void every_call_with_every_code_leaves_the_rest_intact(void **state)
+TEST(every_call_with_every_code_leaves_the_rest_intact)
 {
 	struct have was;
 	struct gw_process_list *l;
 
-	(void)state;
 	for (unsigned c = 0; c < CALL_COUNT; c++) {
 		for (size_t i = 0; i < sizeof(codes) / sizeof(codes[0]); i++) {
 			sim_text(TWO_GPUS);
@@ -292,12 +283,11 @@ static void every_call_with_every_code_leaves_the_rest_intact(void **state)
 	}
 }
 
-static void each_missing_symbol_costs_its_own_figures_only(void **state)
+TEST(each_missing_symbol_costs_its_own_figures_only)
 {
 	struct have was, is;
 	char text[512];
 
-	(void)state;
 	for (unsigned c = 0; c < CALL_COUNT; c++) {
 		unsigned lost = 0;
 
@@ -333,11 +323,10 @@ static void each_missing_symbol_costs_its_own_figures_only(void **state)
 	}
 }
 
-static void an_older_call_stands_in_for_a_missing_one(void **state)
+TEST(an_older_call_stands_in_for_a_missing_one)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text("[driver]\nmissing = [\"nvmlDeviceGetMemoryInfo_v2\", "
 		 "\"nvmlDeviceGetTemperatureV\", "
 		 "\"nvmlDeviceGetCurrentClocksEventReasons\"]\n" TWO_GPUS);
@@ -352,13 +341,12 @@ static void an_older_call_stands_in_for_a_missing_one(void **state)
 
 /* ---- processes ---- */
 
-static void process_layouts_of_16_24_and_32_bytes_read_the_same(void **state)
+TEST(process_layouts_of_16_24_and_32_bytes_read_the_same)
 {
 	static const int bytes[] = { 16, 24, 32 };
 	struct gw_process_list *l;
 	char text[400];
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		snprintf(text, sizeof(text),
 			 "[driver]\nprocess_bytes = %d\n[[gpu]]\nprofile = \"a100\"\n"
@@ -383,12 +371,11 @@ static void process_layouts_of_16_24_and_32_bytes_read_the_same(void **state)
 	}
 }
 
-static void lists_of_any_length_are_read_whole(void **state)
+TEST(lists_of_any_length_are_read_whole)
 {
 	static const unsigned counts[] = { 0, 1, 63, 64, 65, 200, 2000 };
 	struct gw_process_list *l;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(counts) / sizeof(counts[0]); i++) {
 		sim_text("[[gpu]]\nprofile = \"a100\"\n");
 		for (unsigned k = 0; k < counts[i]; k++)
@@ -407,11 +394,10 @@ static void lists_of_any_length_are_read_whole(void **state)
 	}
 }
 
-static void a_process_in_two_lists_is_one(void **state)
+TEST(a_process_in_two_lists_is_one)
 {
 	struct gw_process_list *l;
 
-	(void)state;
 	sim_text("[[gpu]]\nprofile = \"rtx4090\"\n"
 		 "[[gpu.process]]\npid = \"self\"\nmemory = \"1 GiB\"\ntype = \"both\"\n");
 	sim_open();
@@ -441,9 +427,8 @@ static enum gw_absence list_absence(unsigned device)
 	return why;
 }
 
-static void a_list_that_cannot_be_had_says_why(void **state)
+TEST(a_list_that_cannot_be_had_says_why)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
@@ -454,11 +439,10 @@ static void a_list_that_cannot_be_had_says_why(void **state)
 	sim_close();
 }
 
-static void a_growing_list_is_asked_again(void **state)
+TEST(a_growing_list_is_asked_again)
 {
 	struct gw_process_list *l;
 
-	(void)state;
 	sim_scenario("crowd");
 	sim_open();
 	assert_int_equal(gw_process_list_new(sim.ctx, &l), 0);
@@ -470,14 +454,13 @@ static void a_growing_list_is_asked_again(void **state)
 
 /* ---- the ring and events ---- */
 
-static void the_power_ring_is_drained_without_duplicate_or_hole(void **state)
+TEST(the_power_ring_is_drained_without_duplicate_or_hole)
 {
 	struct power_sample s[256];
 	uint64_t last = 0;
 	struct device *d;
 	unsigned total = 0;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_step(5 * NS_PER_S);
@@ -501,14 +484,13 @@ static void the_power_ring_is_drained_without_duplicate_or_hole(void **state)
 	sim_close();
 }
 
-static void xids_arrive_as_events_and_clock_noise_does_not(void **state)
+TEST(xids_arrive_as_events_and_clock_noise_does_not)
 {
 	struct device_event e;
 	struct backend *b;
 	void *set = NULL;
 	int n;
 
-	(void)state;
 	sim_scenario("lost-gpu");
 	sim_open();
 	b = &sim.ctx->opener[0]->b;
@@ -528,12 +510,11 @@ static void xids_arrive_as_events_and_clock_noise_does_not(void **state)
 
 /* ---- asleep ---- */
 
-static void a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised(void **state)
+TEST(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised)
 {
 	char root[] = "/tmp/gpuward-asleep-XXXXXX", cmd[600];
 	const struct gw_device *d;
 
-	(void)state;
 	assert_non_null(mkdtemp(root));
 	snprintf(cmd, sizeof(cmd),
 		 "d=%s/sys/bus/pci/devices/0000:01:00.0; mkdir -p $d/power; echo 0x10de > "
@@ -559,9 +540,8 @@ static void a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised(void **
 	assert_int_equal(system(cmd), 0);
 }
 
-static void sixty_four_gpus_are_all_there(void **state)
+TEST(sixty_four_gpus_are_all_there)
 {
-	(void)state;
 	sim_scenario("sixty-four");
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
@@ -571,12 +551,11 @@ static void sixty_four_gpus_are_all_there(void **state)
 	sim_close();
 }
 
-static void a_trimmed_library_says_what_it_said(void **state)
+TEST(a_trimmed_library_says_what_it_said)
 {
 	const struct gw_device *d;
 	double untrimmed;
 
-	(void)state;
 	sim_scenario("idle-h200");
 	sim_open();
 	untrimmed = sim_value(sim_take(GW_TIERS_COMMON, 0), GW_Q_MEMORY_USED);
@@ -589,9 +568,8 @@ static void a_trimmed_library_says_what_it_said(void **state)
 }
 
 /* The last test: what it leaves open stays so. */
-static void a_process_that_ends_leaves_the_driver_to_the_kernel(void **state)
+TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 {
-	(void)state;
 	sim_scenario("idle-h200");
 	sim_open_with(NULL, 0, 0);
 	sim_close();
@@ -605,36 +583,4 @@ static void a_process_that_ends_leaves_the_driver_to_the_kernel(void **state)
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(reads_what_an_h200_says),
-		sim_test(milliwatts_and_nanoseconds_have_no_rounding_dust),
-		sim_test(a_list_asks_no_more_than_identity_and_memory),
-		sim_test(slower_tiers_are_kept_for_their_time),
-		cmocka_unit_test(
-			the_energy_counter_is_read_only_when_asked_and_at_most_once_a_second),
-		sim_test(a_refusal_is_remembered_until_the_driver_is_opened_again),
-		sim_test(placeholders_never_come_out_as_values),
-		sim_test(gpm_needs_two_readings_a_tenth_of_a_second_apart),
-		sim_test(mig_instances_have_memory_of_their_own),
-		sim_test(names_are_cleaned_for_terminals),
-		cmocka_unit_test(rows_are_asked_in_the_tier_of_their_quantities),
-		sim_test(every_call_with_every_code_leaves_the_rest_intact),
-		sim_test(each_missing_symbol_costs_its_own_figures_only),
-		sim_test(an_older_call_stands_in_for_a_missing_one),
-		sim_test(process_layouts_of_16_24_and_32_bytes_read_the_same),
-		sim_test(lists_of_any_length_are_read_whole),
-		sim_test(a_process_in_two_lists_is_one),
-		sim_test(a_list_that_cannot_be_had_says_why),
-		sim_test(a_growing_list_is_asked_again),
-		sim_test(the_power_ring_is_drained_without_duplicate_or_hole),
-		sim_test(xids_arrive_as_events_and_clock_noise_does_not),
-		sim_test(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised),
-		sim_test(sixty_four_gpus_are_all_there),
-		sim_test(a_trimmed_library_says_what_it_said),
-		sim_test(a_process_that_ends_leaves_the_driver_to_the_kernel),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -5,14 +5,16 @@
 
 #include <time.h>
 
+#define TEST_TEARDOWN sim_teardown
+#include "test.h"
+
 /* ---- loss and return ---- */
 
-static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
+TEST(a_lost_gpu_is_listed_without_figures_and_comes_back)
 {
 	const struct gw_device *d;
 	char uuid[96];
 
-	(void)state;
 	sim_scenario("lost-gpu");
 	sim_open();
 	d = sim_take(GW_TIERS_COMMON, 1);
@@ -36,12 +38,11 @@ static void a_lost_gpu_is_listed_without_figures_and_comes_back(void **state)
 	sim_close();
 }
 
-static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state)
+TEST(a_driver_that_is_replaced_is_opened_again_with_back_off)
 {
 	const struct gw_device *d;
 	uint64_t inits;
 
-	(void)state;
 	sim_scenario("driver-reload");
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
@@ -67,9 +68,8 @@ static void a_driver_that_is_replaced_is_opened_again_with_back_off(void **state
 	sim_close();
 }
 
-static void a_driver_that_appears_later_is_found(void **state)
+TEST(a_driver_that_appears_later_is_found)
 {
-	(void)state;
 	sim_text("[[gpu]]\nprofile = \"t4\"\n[[fault]]\ncall = \"nvmlInit_v2\"\ncode = "
 		 "9\nuntil = 20\n");
 	sim_open();
@@ -84,12 +84,11 @@ static void a_driver_that_appears_later_is_found(void **state)
 	sim_close();
 }
 
-static void let_go_closes_every_handle_until_resume(void **state)
+TEST(let_go_closes_every_handle_until_resume)
 {
 	const struct gw_device *d;
 	uint64_t calls;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
@@ -111,12 +110,10 @@ static void let_go_closes_every_handle_until_resume(void **state)
 }
 
 /* Before another has it we must not hold it; and whoever comes back is not waited for. */
-static void
-a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void **state)
+TEST(a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once)
 {
 	uint64_t calls;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_take(GW_TIERS_COMMON, 0);
@@ -134,9 +131,8 @@ a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once(void *
 	sim_close();
 }
 
-static void a_driver_that_comes_is_not_waited_for(void **state)
+TEST(a_driver_that_comes_is_not_waited_for)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlInit_v2", -1, 9);
 	sim_open();
@@ -153,9 +149,8 @@ static void a_driver_that_comes_is_not_waited_for(void **state)
 	sim_close();
 }
 
-static void who_let_it_go_is_not_hurried(void **state)
+TEST(who_let_it_go_is_not_hurried)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	assert_int_equal(gw_let_go(sim.ctx), 0);
@@ -165,7 +160,7 @@ static void who_let_it_go_is_not_hurried(void **state)
 	sim_close();
 }
 
-static void causes_are_told_apart(void **state)
+TEST(causes_are_told_apart)
 {
 	static const struct {
 		int code;
@@ -176,7 +171,6 @@ static void causes_are_told_apart(void **state)
 		{ 17, GW_CAUSE_DRIVER_ERROR },     { 12, GW_CAUSE_NO_DRIVER },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		sim_text(TWO_GPUS);
 		sim_fault("nvmlInit_v2", -1, rows[i].code);
@@ -193,11 +187,10 @@ static void causes_are_told_apart(void **state)
 	sim_close();
 }
 
-static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
+TEST(a_gpu_we_may_not_open_stays_in_the_list)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 4);
 	sim_open();
@@ -214,11 +207,10 @@ static void a_gpu_we_may_not_open_stays_in_the_list(void **state)
 	sim_close();
 }
 
-static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
+TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 {
 	const struct gw_device *d = NULL;
 
-	(void)state;
 	for (int heals_while_open = 0; heals_while_open < 2; heals_while_open++) {
 		sim_text(TWO_GPUS);
 		sim_fault("nvmlDeviceGetHandleByIndex_v2", 1, 15);
@@ -240,11 +232,10 @@ static void a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after(void **state)
 	}
 }
 
-static void a_device_that_only_errs_is_at_fault(void **state)
+TEST(a_device_that_only_errs_is_at_fault)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_fault(NULL, 0, 999);
@@ -258,9 +249,8 @@ static void a_device_that_only_errs_is_at_fault(void **state)
 	sim_close();
 }
 
-static void a_fault_stays_until_its_tier_is_read_without_it(void **state)
+TEST(a_fault_stays_until_its_tier_is_read_without_it)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open();
 	sim_fault("nvmlDeviceGetTotalEccErrors", 0, 14);
@@ -274,9 +264,8 @@ static void a_fault_stays_until_its_tier_is_read_without_it(void **state)
 	sim_close();
 }
 
-static void a_field_without_permission_keeps_its_reason(void **state)
+TEST(a_field_without_permission_keeps_its_reason)
 {
-	(void)state;
 	sim_text(TWO_GPUS "[[fault]]\nfield = 185\ncode = 4\n"
 			  "[[fault]]\nfield = 186\ncode = 4\n");
 	sim_open();
@@ -293,11 +282,10 @@ static void wait_for(struct call_thread *lane)
 	assert_true(call_thread_wait(lane, clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 
-static void a_hung_call_stalls_its_device_and_no_other(void **state)
+TEST(a_hung_call_stalls_its_device_and_no_other)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 300 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -319,9 +307,8 @@ static void a_hung_call_stalls_its_device_and_no_other(void **state)
 	sim_close();
 }
 
-static void after_a_stall_what_is_asked_now_is_read(void **state)
+TEST(after_a_stall_what_is_asked_now_is_read)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(0, 0);
@@ -333,11 +320,10 @@ static void after_a_stall_what_is_asked_now_is_read(void **state)
 	sim_close();
 }
 
-static void let_go_after_a_stall_leaves_no_figure(void **state)
+TEST(let_go_after_a_stall_leaves_no_figure)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -352,11 +338,10 @@ static void let_go_after_a_stall_leaves_no_figure(void **state)
 	sim_close();
 }
 
-static void a_close_that_stalls_is_followed_by_an_open(void **state)
+TEST(a_close_that_stalls_is_followed_by_an_open)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
@@ -371,9 +356,8 @@ static void a_close_that_stalls_is_followed_by_an_open(void **state)
 	sim_close();
 }
 
-static void an_open_that_came_late_is_let_go_and_closed(void **state)
+TEST(an_open_that_came_late_is_let_go_and_closed)
 {
-	(void)state;
 	for (int close = 0; close < 2; close++) {
 		sim_text(TWO_GPUS);
 		sim_hang("nvmlInit_v2", -1);
@@ -388,14 +372,13 @@ static void an_open_that_came_late_is_let_go_and_closed(void **state)
 }
 
 /* Under the thread sanitizer: nobody looks at what the stuck thread writes. */
-static void a_stuck_init_is_not_looked_into(void **state)
+TEST(a_stuck_init_is_not_looked_into)
 {
 	struct gw_options o = { .size = sizeof(o),
 				.backend = "auto",
 				.nvml_library = sim_path,
 				.deadline_ns = 20 * NS_PER_MS };
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlInit_v2", -1);
 	assert_int_equal(context_open(&o, &sim.clock, &sim.ctx), 0);
@@ -407,11 +390,10 @@ static void a_stuck_init_is_not_looked_into(void **state)
 	sim_close();
 }
 
-static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
+TEST(a_gpu_that_cannot_even_tell_its_name_hides_no_other)
 {
 	const struct gw_device *d;
 
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlDeviceGetName", 1);
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
@@ -428,9 +410,8 @@ static void a_gpu_that_cannot_even_tell_its_name_hides_no_other(void **state)
 	sim_close();
 }
 
-static void an_init_that_hangs_is_named(void **state)
+TEST(an_init_that_hangs_is_named)
 {
-	(void)state;
 	sim_text(TWO_GPUS);
 	sim_hang("nvmlInit_v2", -1);
 	sim_open_with(NULL, 0, 100 * NS_PER_MS);
@@ -449,32 +430,4 @@ static void an_init_that_hangs_is_named(void **state)
 	sim_close();
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		sim_test(a_lost_gpu_is_listed_without_figures_and_comes_back),
-		sim_test(a_driver_that_is_replaced_is_opened_again_with_back_off),
-		sim_test(a_driver_that_appears_later_is_found),
-		sim_test(let_go_closes_every_handle_until_resume),
-		sim_test(
-			a_driver_that_is_taken_away_is_closed_and_one_that_comes_is_tried_at_once),
-		sim_test(a_driver_that_comes_is_not_waited_for),
-		sim_test(who_let_it_go_is_not_hurried),
-		sim_test(causes_are_told_apart),
-		sim_test(a_gpu_we_may_not_open_stays_in_the_list),
-		sim_test(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after),
-		sim_test(a_device_that_only_errs_is_at_fault),
-		sim_test(a_fault_stays_until_its_tier_is_read_without_it),
-		sim_test(a_field_without_permission_keeps_its_reason),
-		sim_test(a_hung_call_stalls_its_device_and_no_other),
-		sim_test(after_a_stall_what_is_asked_now_is_read),
-		sim_test(let_go_after_a_stall_leaves_no_figure),
-		sim_test(a_close_that_stalls_is_followed_by_an_open),
-		sim_test(an_open_that_came_late_is_let_go_and_closed),
-		sim_test(a_stuck_init_is_not_looked_into),
-		sim_test(a_gpu_that_cannot_even_tell_its_name_hides_no_other),
-		sim_test(an_init_that_hangs_is_named),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

@@ -4,14 +4,16 @@
 
 #include "serve/openapi.h"
 
-static void every_route_is_described_with_its_method(void **state)
+#define TEST_TEARDOWN end
+#include "test.h"
+
+TEST(every_route_is_described_with_its_method)
 {
 	static const char *const methods[] = { [HTTP_GET] = "get",
 					       [HTTP_POST] = "post",
 					       [HTTP_PUT] = "put",
 					       [HTTP_DELETE] = "delete" };
 
-	(void)state;
 	begin(TWO_GPUS);
 	get("/openapi.json", 200);
 	at("openapi", "\"3.1.0\"");
@@ -31,11 +33,10 @@ static void every_route_is_described_with_its_method(void **state)
 	}
 }
 
-static void it_is_made_once(void **state)
+TEST(it_is_made_once)
 {
 	const void *first;
 
-	(void)state;
 	begin(TWO_GPUS);
 	get("/openapi.json", 200);
 	first = fake.data;
@@ -43,11 +44,10 @@ static void it_is_made_once(void **state)
 	assert_ptr_equal(fake.data, first);
 }
 
-static void no_memory_is_told(void **state)
+TEST(no_memory_is_told)
 {
 	struct buf out;
 
-	(void)state;
 	buf_init(&out, 1000);
 	openapi_render(&out);
 	assert_int_equal(out.err, -GW_E_SIZE);
@@ -124,11 +124,10 @@ static void window_examples(const char *dir)
 	write_file(dir, "resume.json");
 }
 
-static void files_for_others(void **state)
+TEST(files_for_others)
 {
 	const char *out = getenv("GPUWARD_OPENAPI"), *dir = getenv("GPUWARD_EXAMPLES");
 
-	(void)state;
 	begin("[[gpu]]\nprofile = \"h200\"\n"
 	      "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.5\n"
 	      "[[gpu.process]]\nname = \"worker\"\nmemory = \"2 GiB\"\npid = 4100000\n");
@@ -142,14 +141,4 @@ static void files_for_others(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		api_test(every_route_is_described_with_its_method),
-		api_test(it_is_made_once),
-		api_test(no_memory_is_told),
-		api_test(files_for_others),
-	};
-
-	return cmocka_run_group_tests(tests, sim_setup, NULL);
-}
+TEST_MAIN(sim_setup, NULL)

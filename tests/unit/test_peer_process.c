@@ -3,10 +3,9 @@
 
 #include "tree.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 #include <gpuward.h>
+
+#include "test.h"
 
 static struct tree t;
 static char message[256];
@@ -29,7 +28,6 @@ static void process(int pid, const char *flags, int uid, const char *numbers)
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&t);
 	process(1, "4194560", 0, "1");
 	process(7, "2129984", 0, "7");             /* kworker */
@@ -42,7 +40,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&t);
 	return 0;
 }
@@ -59,7 +56,7 @@ static int find(int64_t named, int64_t peer, int64_t *ret)
 	return err;
 }
 
-static void a_number_means_what_it_means_where_the_asker_is(void **state)
+TEST(a_number_means_what_it_means_where_the_asker_is)
 {
 	const struct {
 		int64_t named, peer, is; /* is 0: refused */
@@ -76,7 +73,6 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 		{ 7, -1, 0, "thread of the kernel" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
 		int64_t pid = 0;
 		int err = find(rows[i].named, rows[i].peer, &pid);
@@ -89,12 +85,11 @@ static void a_number_means_what_it_means_where_the_asker_is(void **state)
 	}
 }
 
-static void a_number_that_is_another_process_here_is_refused(void **state)
+TEST(a_number_that_is_another_process_here_is_refused)
 {
 	uint64_t start;
 	int64_t pid;
 
-	(void)state;
 	assert_int_equal(peer_process_process(&t.root, 50,
 					      &(struct guard_asker){ "token", -1, -1, 150 },
 					      &pid, &start, message, sizeof(message)),
@@ -114,9 +109,8 @@ static int plays(int64_t pid, int64_t uid)
 				 sizeof(message));
 }
 
-static void only_its_own_user_root_and_the_token_say_that_a_process_plays(void **state)
+TEST(only_its_own_user_root_and_the_token_say_that_a_process_plays)
 {
-	(void)state;
 	assert_int_equal(plays(50, 1000), 0);
 	assert_int_equal(plays(60, 1000), -GW_E_PERM);
 	assert_non_null(strstr(message, "not of uid 1000"));
@@ -124,22 +118,11 @@ static void only_its_own_user_root_and_the_token_say_that_a_process_plays(void *
 	assert_int_equal(plays(60, -1), 0);
 }
 
-static void nobody_says_that_the_system_plays(void **state)
+TEST(nobody_says_that_the_system_plays)
 {
-	(void)state;
 	assert_int_equal(plays(1, 1000), -GW_E_ARG);
 	assert_int_equal(plays(1, -1), -GW_E_ARG);
 	assert_non_null(strstr(message, "never ends"));
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(a_number_means_what_it_means_where_the_asker_is),
-		cmocka_unit_test(only_its_own_user_root_and_the_token_say_that_a_process_plays),
-		cmocka_unit_test(a_number_that_is_another_process_here_is_refused),
-		cmocka_unit_test(nobody_says_that_the_system_plays),
-	};
-
-	return cmocka_run_group_tests(tests, setup, teardown);
-}
+TEST_MAIN(setup, teardown)

@@ -17,7 +17,6 @@ static struct pidfd_set alive;
 
 static int begin(void **state)
 {
-	(void)state;
 	assert_int_equal(root_open(&root, NULL), 0);
 	pidfd_set_init(&alive, &root);
 	return 0;
@@ -25,7 +24,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	pidfd_set_done(&alive);
 	root_close(&root);
 	return 0;

@@ -10,7 +10,6 @@ static struct policy policy;
 
 static int setup(void **state)
 {
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	return 0;
 }

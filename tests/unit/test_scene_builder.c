@@ -77,7 +77,6 @@ static struct scene_builder *builder;
 
 static int begin(void **state)
 {
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	memset(&scene, 0xA5, sizeof(scene)); /* it may hold anything */
 	policy.unknown_contends = true;

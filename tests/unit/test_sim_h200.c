@@ -32,27 +32,22 @@
  * sq0.02 (5 ms off, and 4 of 36 are left within 5 %); sq0.15 hardly tells one phase from
  * another. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "h200.h"
 #include "sim.h"
 
+#include "test.h"
+
 static struct load load;
 
-static void the_step_is_followed_by_average_instant_and_counter(void **state)
+TEST(the_step_is_followed_by_average_instant_and_counter)
 {
 	struct bounds bound = { 0.05, 0.07, 0.05, 0.05, 0.98 };
 	struct score s;
 
-	(void)state;
 	if (!load_recording("step"))
 		skip();
 	step_load(&load);
@@ -73,25 +68,22 @@ static void square(const char *name, double on_w, double off_w, struct bounds bo
 	expect(&s, bound);
 }
 
-static void bursts_of_75_ms_are_followed(void **state)
+TEST(bursts_of_75_ms_are_followed)
 {
-	(void)state;
 	square("sq0.15", 810, 130, (struct bounds){ 0.05, 0.20, 0.10, 0.05, 0.46 });
 }
 
-static void bursts_of_10_ms_beat_with_the_sampler(void **state)
+TEST(bursts_of_10_ms_beat_with_the_sampler)
 {
-	(void)state;
 	square("sq0.02", 780, 200, (struct bounds){ 0.05, 0.12, 0.05, 0.05, 0.58 });
 }
 
 /* The reason for the sampler: over bursts of 10 ms a true mean of one second hardly moves, and
  * the recorded one swings by a quarter. */
-static void a_plain_moving_mean_would_not_explain_it(void **state)
+TEST(a_plain_moving_mean_would_not_explain_it)
 {
 	double worst = 0;
 
-	(void)state;
 	if (!load_recording("sq0.02"))
 		skip();
 	burst_load(&load, 780, 200);
@@ -149,7 +141,7 @@ static int drain_ring(struct abi_sample *out, int room, double to_s)
 	return n;
 }
 
-static void the_ring_follows_half_second_bursts(void **state)
+TEST(the_ring_follows_half_second_bursts)
 {
 	static struct level ring[ROWS_MAX];
 	static struct abi_sample out[16384];
@@ -158,7 +150,6 @@ static void the_ring_follows_half_second_bursts(void **state)
 	char error[512] = "";
 	int n = load_ring(ring), m;
 
-	(void)state;
 	rec.name = "500/500";
 	if (n == 0)
 		skip();
@@ -192,15 +183,7 @@ static void the_ring_follows_half_second_bursts(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(the_step_is_followed_by_average_instant_and_counter),
-		cmocka_unit_test(bursts_of_75_ms_are_followed),
-		cmocka_unit_test(bursts_of_10_ms_beat_with_the_sampler),
-		cmocka_unit_test(a_plain_moving_mean_would_not_explain_it),
-		cmocka_unit_test(the_ring_follows_half_second_bursts),
-	};
-
 	if (h200_open() != 0 || sim_library_open() != 0)
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

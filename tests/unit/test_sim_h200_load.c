@@ -28,16 +28,12 @@
  * wrong sampler (5 ms off, other low-pass, plain means) the average fails even where levels may
  * be anything; the counter's lag rests on SPREAD, and any from 3 to 11 ms would do. */
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "h200.h"
+
+#include "test.h"
 
 #define SPREAD       0.12
 #define SEEN_S       0.025 /* before a sample: nine tenths of what it shows */
@@ -422,21 +418,18 @@ static void one_load_explains(const struct subject *s)
 	assert_true(fmax(on.high, off.high) <= 1 + SPREAD + 1e-9);
 }
 
-static void one_load_explains_the_step(void **state)
+TEST(one_load_explains_the_step)
 {
-	(void)state;
 	one_load_explains(&STEP);
 }
 
-static void one_load_explains_bursts_of_75_ms(void **state)
+TEST(one_load_explains_bursts_of_75_ms)
 {
-	(void)state;
 	one_load_explains(&SLOW);
 }
 
-static void one_load_explains_bursts_of_10_ms(void **state)
+TEST(one_load_explains_bursts_of_10_ms)
 {
-	(void)state;
 	one_load_explains(&FAST);
 }
 
@@ -461,12 +454,11 @@ static int beyond(const struct score *s)
 	       s->counter.n - s->counter.within;
 }
 
-static void no_load_explains_them_with_other_sensors(void **state)
+TEST(no_load_explains_them_with_other_sensors)
 {
 	const struct subject *subject[] = { &STEP, &SLOW, &FAST };
 	const struct bounds any = { INFINITY, INFINITY, INFINITY, INFINITY, 0 };
 
-	(void)state;
 	for (size_t m = 0; m < sizeof(WRONG) / sizeof(WRONG[0]); m++) {
 		int sum = 0;
 
@@ -490,14 +482,7 @@ static void no_load_explains_them_with_other_sensors(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(one_load_explains_the_step),
-		cmocka_unit_test(one_load_explains_bursts_of_75_ms),
-		cmocka_unit_test(one_load_explains_bursts_of_10_ms),
-		cmocka_unit_test(no_load_explains_them_with_other_sensors),
-	};
-
 	if (h200_open() != 0)
 		return 77;
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return test_run(NULL, NULL);
 }

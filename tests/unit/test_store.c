@@ -12,16 +12,15 @@
 
 #include <dirent.h>
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <sqlite3.h>
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <sys/wait.h>
 #include <time.h>
 
-#include <cmocka.h>
+#define TEST_SETUP    setup
+#define TEST_TEARDOWN teardown
+#include "test.h"
 
 #define S        NS_PER_S
 #define MIN      (60 * S)
@@ -81,7 +80,6 @@ static int ask(struct store *s, uint64_t from, uint64_t to, uint64_t step)
 
 static int setup(void **state)
 {
-	(void)state;
 	tree_init(&tree);
 	snprintf(path, sizeof(path), "%s/state/gpuward.db", tree.path);
 	points = calloc(POINTS, sizeof(*points));
@@ -90,7 +88,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	tree_done(&tree);
 	free(points);
 	return 0;
@@ -124,11 +121,10 @@ static sqlite3_int64 ask_sql(const char *sql)
 
 /* ---- counts ---- */
 
-static void counts_outlive_the_process_and_never_fall(void **state)
+TEST(counts_outlive_the_process_and_never_fall)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	assert_true(store_count(s, "energy") == 0);
 	store_set_count(s, "energy", 12.5);
 	store_set_count(s, "errors", 3);
@@ -181,12 +177,11 @@ static uint64_t tell(struct store *s, const char *text)
 	return store_add_event(s, &e);
 }
 
-static void events_have_ids_that_grow_for_ever(void **state)
+TEST(events_have_ids_that_grow_for_ever)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	assert_int_equal(store_last_event(s), 0);
 	assert_int_equal(tell(s, "one"), 1);
 	store_add_event(s, &(struct view_event){ .kind = "device-state",
@@ -213,11 +208,10 @@ static void events_have_ids_that_grow_for_ever(void **state)
 	store_close(s);
 }
 
-static void the_last_events_are_found_whatever_their_ids(void **state)
+TEST(the_last_events_are_found_whatever_their_ids)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	assert_int_equal(store_events_after(s, 5), 0);
 	for (unsigned i = 1; i <= 10; i++) {
 		store_add_event(s, &(struct view_event){ .id = i * 100,
@@ -238,12 +232,11 @@ static void the_last_events_are_found_whatever_their_ids(void **state)
 	store_close(s);
 }
 
-static void the_latest_ten_thousand_events_are_kept(void **state)
+TEST(the_latest_ten_thousand_events_are_kept)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < 10300; i++) {
 		tell(s, "again");
 		if (i % 500 == 0)
@@ -268,12 +261,11 @@ static void see_document(void *arg, const char *id, const char *json)
 	v->count++;
 }
 
-static void documents_are_kept_replaced_and_forgotten(void **state)
+TEST(documents_are_kept_replaced_and_forgotten)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	store_keep(s, "window", "a", "{\"n\":1}xyz", 7);
 	store_keep(s, "window", "b", "{\"n\":2}", 7);
 	store_keep(s, "other", "a", "{}", 2);
@@ -300,13 +292,12 @@ static void documents_are_kept_replaced_and_forgotten(void **state)
 	store_close(s);
 }
 
-static void a_thousand_documents_of_a_kind_are_kept(void **state)
+TEST(a_thousand_documents_of_a_kind_are_kept)
 {
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 	char id[16];
 
-	(void)state;
 	store_keep(s, "other", "a", "{}", 2);
 	for (unsigned i = 0; i < 1005; i++) {
 		snprintf(id, sizeof(id), "w%u", i);
@@ -331,17 +322,15 @@ static char *document_of(size_t size)
 
 static void measure_document(void *arg, const char *id, const char *json)
 {
-	(void)id;
 	*(size_t *)arg = strlen(json);
 }
 
-static void a_document_is_kept_up_to_the_stated_size(void **state)
+TEST(a_document_is_kept_up_to_the_stated_size)
 {
 	struct store *s = open_clean();
 	char *text = document_of(VIEW_DOCUMENT_MAX + 1);
 	size_t size = 0;
 
-	(void)state;
 	assert_int_equal(store_keep(s, "window", "a", text, VIEW_DOCUMENT_MAX), 0);
 	assert_int_equal(store_dropped(s), 0);
 	assert_int_equal(store_keep(s, "window", "b", text, VIEW_DOCUMENT_MAX + 1), -GW_E_SIZE);
@@ -355,12 +344,11 @@ static void a_document_is_kept_up_to_the_stated_size(void **state)
 	free(text);
 }
 
-static void a_statement_is_prepared_once(void **state)
+TEST(a_statement_is_prepared_once)
 {
 	sqlite3_stmt *first, *second;
 	sqlite3 *db = NULL;
 
-	(void)state;
 	assert_int_equal(db_open(NULL, 0, &db), DB_OK);
 	assert_null(sqlite3_next_stmt(db, NULL));
 	first = db_statement(db, "SELECT 1 UNION SELECT 2");
@@ -379,11 +367,10 @@ static void a_statement_is_prepared_once(void **state)
 
 /* ---- history ---- */
 
-static void readings_come_back_as_they_went_in(void **state)
+TEST(readings_come_back_as_they_went_in)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	for (unsigned round = 0; round < 3; round++) {
 		if (round == 0) {
 			for (unsigned i = 0; i < 150; i++)
@@ -406,11 +393,10 @@ static void readings_come_back_as_they_went_in(void **state)
 	store_close(s);
 }
 
-static void what_is_under_way_is_kept_when_it_is_saved(void **state)
+TEST(what_is_under_way_is_kept_when_it_is_saved)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	for (unsigned i = 0; i < 7300; i++) {
 		add(s, T0 + i * S, i);
 		if (i % 7 == 0)
@@ -432,11 +418,10 @@ static void what_is_under_way_is_kept_when_it_is_saved(void **state)
 	store_close(s);
 }
 
-static void a_row_under_way_is_continued_after_a_restart(void **state)
+TEST(a_row_under_way_is_continued_after_a_restart)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	for (unsigned i = 0, restarts = 0; i < 4000; i++) {
 		add(s, T0 + i * S, i);
 		if (i % 7 == 0)
@@ -466,12 +451,11 @@ static void a_row_under_way_is_continued_after_a_restart(void **state)
 	assert_int_equal(ask_sql("SELECT count(*) FROM history WHERE tier=1"), 2);
 }
 
-static void nothing_is_asked_that_makes_no_sense(void **state)
+TEST(nothing_is_asked_that_makes_no_sense)
 {
 	struct store *s = open_clean();
 	uint64_t step;
 
-	(void)state;
 	assert_int_equal(ask(s, 0, T0, 0), -GW_E_NODEV);
 	add(s, T0, 1);
 	assert_int_equal(ask(s, 1, 0, 0), -GW_E_ARG);
@@ -535,7 +519,7 @@ static void assert_same(const struct view_point *want, unsigned n)
 	}
 }
 
-static void history_is_that_of_a_slow_and_plain_count(void **state)
+TEST(history_is_that_of_a_slow_and_plain_count)
 {
 	static const uint64_t steps[] = { 0, S, 7 * S, MIN, 90 * S, 5 * MIN, HOUR, 6 * HOUR };
 	enum { READINGS = 20000 };
@@ -545,7 +529,6 @@ static void history_is_that_of_a_slow_and_plain_count(void **state)
 	uint64_t seed = seed_of_run(), t = T0 + next(&seed) % DAY;
 	unsigned n = 0;
 
-	(void)state;
 	assert_true(all && want);
 	while (n < READINGS) {
 		t += 1000000 * (1 + next(&seed) % 2000);
@@ -622,11 +605,10 @@ static void assert_all_there(uint64_t reported, unsigned kills)
 	store_close(s);
 }
 
-static void killed_at_any_moment_it_has_all_that_was_committed(void **state)
+TEST(killed_at_any_moment_it_has_all_that_was_committed)
 {
 	uint64_t seed = seed_of_run(), reported = 0;
 
-	(void)state;
 	for (unsigned round = 0; round < 40; round++) {
 		uint64_t n, wanted = 1 + next(&seed) % 12;
 		struct timespec pause = { 0, (long)(next(&seed) % 2000000) };
@@ -683,7 +665,6 @@ static int fault_open(sqlite3_vfs *vfs, const char *name, sqlite3_file *f, int f
 	unsigned kind = flags & SQLITE_OPEN_MAIN_DB ? 0 : 1;
 	int rc;
 
-	(void)vfs;
 	if (atomic_load(&fault.read_only)) /* as for a file that may not be written */
 		flags = (flags & ~(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE)) |
 			SQLITE_OPEN_READONLY;
@@ -725,7 +706,7 @@ static int fault_teardown(void **state)
 	return teardown(state);
 }
 
-static void what_cannot_be_written_is_kept_until_it_can(void **state)
+TEST_WITH(what_cannot_be_written_is_kept_until_it_can, fault_setup, fault_teardown)
 {
 	static const struct {
 		int result;
@@ -736,7 +717,6 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 	struct store *s = open_clean();
 	struct seen v = { 0 };
 
-	(void)state;
 	for (unsigned i = 0; i < COUNT(rows); i++) {
 		uint64_t dropped = store_dropped(s);
 
@@ -763,7 +743,7 @@ static void what_cannot_be_written_is_kept_until_it_can(void **state)
 	store_close(s);
 }
 
-static void what_is_no_file_is_never_opened(void **state)
+TEST_WITH(what_is_no_file_is_never_opened, fault_setup, fault_teardown)
 {
 	static const mode_t kinds[] = { S_IFDIR, S_IFIFO };
 	char at[sizeof(path) + 8], lock[sizeof(at) + 8];
@@ -771,7 +751,6 @@ static void what_is_no_file_is_never_opened(void **state)
 	sqlite3 *db;
 	struct stat st;
 
-	(void)state;
 	snprintf(at, sizeof(at), "%s/odd", tree.path);
 	snprintf(lock, sizeof(lock), "%s.lock", at);
 	for (unsigned i = 0; i < COUNT(kinds); i++) {
@@ -790,11 +769,10 @@ static void what_is_no_file_is_never_opened(void **state)
 	}
 }
 
-static void who_only_asks_is_told_that_it_was_tried_and_failed(void **state)
+TEST_WITH(who_only_asks_is_told_that_it_was_tried_and_failed, fault_setup, fault_teardown)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	tell(s, "while it failed");
 	store_commit(s);
@@ -817,11 +795,10 @@ static int flush_when_mended(struct store *s)
 	return rc == -GW_E_IO ? store_flush(s, PATIENCE) : rc;
 }
 
-static void a_disk_that_stays_full_takes_no_more_memory(void **state)
+TEST_WITH(a_disk_that_stays_full_takes_no_more_memory, fault_setup, fault_teardown)
 {
 	struct store *s = open_clean();
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	for (unsigned i = 0; i < 30000; i++) {
 		tell(s, "a sentence of some length, so that the queue is soon full");
@@ -836,14 +813,13 @@ static void a_disk_that_stays_full_takes_no_more_memory(void **state)
 	assert_int_equal(ask_sql("SELECT max(id) FROM event"), 30001);
 }
 
-static void what_was_taken_is_written_and_what_was_not_is_said(void **state)
+TEST_WITH(what_was_taken_is_written_and_what_was_not_is_said, fault_setup, fault_teardown)
 {
 	struct store *s = open_clean();
 	char *text = document_of(100000), id[16];
 	struct seen v = { 0 };
 	int taken = 0, refused = 0;
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	for (unsigned i = 0; i < 60; i++) {
 		snprintf(id, sizeof(id), "w%u", i);
@@ -864,12 +840,11 @@ static void what_was_taken_is_written_and_what_was_not_is_said(void **state)
 	free(text);
 }
 
-static void where_nothing_can_be_written_it_works_in_memory(void **state)
+TEST(where_nothing_can_be_written_it_works_in_memory)
 {
 	struct store *s;
 	struct seen v = { 0 };
 
-	(void)state;
 	tree_put(&tree, "state", "a file where a folder should be");
 	s = open_limited(LIMIT);
 	assert_non_null(strstr(message, path));
@@ -948,27 +923,24 @@ static void assert_is_read_and_goes_on(struct store *s, const char *why, void (*
 	store_close(s);
 }
 
-static void on_a_full_disk_it_is_read_and_goes_on(void **state)
+TEST_WITH(on_a_full_disk_it_is_read_and_goes_on, fault_setup, fault_teardown)
 {
-	(void)state;
 	leave_behind();
 	atomic_store(&fault.result, SQLITE_FULL);
 	assert_is_read_and_goes_on(open_limited(LIMIT), "the disk is full", no_fault);
 }
 
-static void a_read_only_file_is_read_and_goes_on(void **state)
+TEST_WITH(a_read_only_file_is_read_and_goes_on, fault_setup, fault_teardown)
 {
-	(void)state;
 	leave_behind();
 	atomic_store(&fault.read_only, true);
 	assert_is_read_and_goes_on(open_limited(LIMIT), "read-only", no_fault);
 }
 
-static void a_read_only_file_without_a_log_is_read_and_goes_on(void **state)
+TEST_WITH(a_read_only_file_without_a_log_is_read_and_goes_on, fault_setup, fault_teardown)
 {
 	static const char *const parts[] = { "state/gpuward.db-wal", "state/gpuward.db-shm" };
 
-	(void)state;
 	leave_behind();
 	store_close(open_clean());
 	for (unsigned i = 0; i < COUNT(parts); i++)
@@ -990,13 +962,12 @@ static sqlite3 *hold(void)
 	return db;
 }
 
-static void what_was_counted_while_it_was_locked_is_added(void **state)
+TEST(what_was_counted_while_it_was_locked_is_added)
 {
 	struct seen v = { 0 };
 	struct store *s;
 	sqlite3 *holder;
 
-	(void)state;
 	leave_behind();
 	holder = hold();
 	s = open_limited(LIMIT);
@@ -1008,7 +979,6 @@ static void what_was_counted_while_it_was_locked_is_added(void **state)
 	store_set_count(s, "new", 4);
 	store_add_event(s,
 			&(struct view_event){
-
 				.id = 100000, .kind = "a", .severity = "info", .text = "b" });
 	store_commit(s);
 	assert_int_equal(store_flush(s, PATIENCE), -GW_E_IO);
@@ -1044,12 +1014,11 @@ static void what_was_counted_while_it_was_locked_is_added(void **state)
 	store_close(s);
 }
 
-static void one_who_writes_does_not_hide_what_is_there(void **state)
+TEST(one_who_writes_does_not_hide_what_is_there)
 {
 	sqlite3 *writer = NULL;
 	struct store *s;
 
-	(void)state;
 	leave_behind();
 	assert_int_equal(sqlite3_open(path, &writer), SQLITE_OK);
 	assert_int_equal(sqlite3_exec(writer, "BEGIN EXCLUSIVE", NULL, NULL, NULL), SQLITE_OK);
@@ -1066,14 +1035,13 @@ static void one_who_writes_does_not_hide_what_is_there(void **state)
 	assert_int_equal(ask_sql("SELECT value FROM count WHERE key='n'"), 8);
 }
 
-static void ids_that_could_not_be_written_are_not_given_again(void **state)
+TEST_WITH(ids_that_could_not_be_written_are_not_given_again, fault_setup, fault_teardown)
 {
 	int ends[2], status;
 	struct store *s;
 	uint64_t last = 0;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(pipe(ends), 0);
 	child = fork();
 	if (child == 0) {
@@ -1103,11 +1071,10 @@ static void ids_that_could_not_be_written_are_not_given_again(void **state)
 	store_close(s);
 }
 
-static void a_full_disk_takes_a_new_file_later(void **state)
+TEST_WITH(a_full_disk_takes_a_new_file_later, fault_setup, fault_teardown)
 {
 	struct store *s;
 
-	(void)state;
 	atomic_store(&fault.result, SQLITE_FULL);
 	s = open_limited(LIMIT);
 	assert_non_null(strstr(message, "the disk is full"));
@@ -1172,11 +1139,10 @@ static void overwrite(off_t at, size_t n)
 	close(fd);
 }
 
-static void what_is_no_database_is_moved_aside(void **state)
+TEST(what_is_no_database_is_moved_aside)
 {
 	struct store *s;
 
-	(void)state;
 	fill_file();
 	overwrite(0, 100000);
 	s = open_limited(LIMIT);
@@ -1192,12 +1158,11 @@ static void what_is_no_database_is_moved_aside(void **state)
 	store_close(s);
 }
 
-static void a_truncated_or_damaged_file_never_ends_us(void **state)
+TEST(a_truncated_or_damaged_file_never_ends_us)
 {
 	struct store *s;
 	struct stat st;
 
-	(void)state;
 	for (unsigned i = 0; i < 24; i++) {
 		fill_file();
 		assert_int_equal(stat(path, &st), 0);
@@ -1224,11 +1189,10 @@ static void a_truncated_or_damaged_file_never_ends_us(void **state)
 	}
 }
 
-static void a_file_of_a_newer_version_is_left_alone(void **state)
+TEST(a_file_of_a_newer_version_is_left_alone)
 {
 	struct store *s;
 
-	(void)state;
 	fill_file();
 	assert_int_equal(run_sql("PRAGMA user_version=99"), SQLITE_OK);
 	s = open_limited(LIMIT);
@@ -1241,11 +1205,10 @@ static void a_file_of_a_newer_version_is_left_alone(void **state)
 	assert_int_equal(ask_sql("PRAGMA user_version"), 99);
 }
 
-static void two_never_share_a_file(void **state)
+TEST(two_never_share_a_file)
 {
 	struct store *first = open_clean(), *second = open_limited(LIMIT);
 
-	(void)state;
 	assert_non_null(strstr(message, "another gpuward"));
 	assert_non_null(strstr(message, path));
 	store_set_count(second, "n", 9);
@@ -1259,12 +1222,11 @@ static void two_never_share_a_file(void **state)
 
 /* ---- clocks that step ---- */
 
-static void a_clock_that_steps_costs_little(void **state)
+TEST(a_clock_that_steps_costs_little)
 {
 	struct store *s = open_clean();
 	uint64_t t = T0;
 
-	(void)state;
 	for (unsigned i = 0; i < 7200; i++, t += S)
 		add(s, t, 1);
 	commit(s);
@@ -1294,12 +1256,11 @@ static void a_clock_that_steps_costs_little(void **state)
 
 /* ---- what goes ---- */
 
-static void what_is_old_goes_and_is_rolled_up(void **state)
+TEST(what_is_old_goes_and_is_rolled_up)
 {
 	struct store *s = open_clean();
 	int n;
 
-	(void)state;
 	for (unsigned i = 0; i < 3 * 8640; i++) { /* three days of 10 s */
 		add(s, T0 + i * 10 * S, 1);
 		if (i % 30 == 0)
@@ -1317,13 +1278,12 @@ static void what_is_old_goes_and_is_rolled_up(void **state)
 	assert_true(n >= 1440 && n < 1460);
 }
 
-static void the_file_stays_below_its_limit(void **state)
+TEST(the_file_stays_below_its_limit)
 {
 	const uint64_t limit = 1 << 20;
 	struct store *s = open_limited(limit);
 	uint64_t seed = 7, most = 0;
 
-	(void)state;
 	for (unsigned i = 0; i < 20 * 3600; i++) {
 		add(s, T0 + i * S, (double)(next(&seed) % 1000000) / 7);
 		if (i % 10)
@@ -1341,7 +1301,7 @@ static void the_file_stays_below_its_limit(void **state)
 
 /* ---- rows as bytes ---- */
 
-static void blocks_come_back_bit_by_bit_and_junk_is_refused(void **state)
+TEST(blocks_come_back_bit_by_bit_and_junk_is_refused)
 {
 	float in[BLOCK_MOMENTS * 8], out[BLOCK_MOMENTS * 8];
 	struct block a = { .columns = 8, .value = in }, b = { .columns = 8, .value = out };
@@ -1349,7 +1309,6 @@ static void blocks_come_back_bit_by_bit_and_junk_is_refused(void **state)
 	char bytes[BLOCK_BYTES + 1];
 	struct buf data;
 
-	(void)state;
 	for (unsigned round = 0; round < 2000; round++) {
 		static const double unit[8] = { 1, 0.01, 1e6, 1048576, 0.001, 0.37, 1, 1 };
 
@@ -1378,47 +1337,4 @@ static void blocks_come_back_bit_by_bit_and_junk_is_refused(void **state)
 	}
 }
 
-int main(void)
-{
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
-#define F(f) cmocka_unit_test_setup_teardown(f, fault_setup, fault_teardown)
-	const struct CMUnitTest tests[] = {
-		T(counts_outlive_the_process_and_never_fall),
-		T(events_have_ids_that_grow_for_ever),
-		T(the_last_events_are_found_whatever_their_ids),
-		T(the_latest_ten_thousand_events_are_kept),
-		T(documents_are_kept_replaced_and_forgotten),
-		T(a_thousand_documents_of_a_kind_are_kept),
-		T(a_document_is_kept_up_to_the_stated_size),
-		T(a_statement_is_prepared_once),
-		T(readings_come_back_as_they_went_in),
-		T(what_is_under_way_is_kept_when_it_is_saved),
-		T(a_row_under_way_is_continued_after_a_restart),
-		T(nothing_is_asked_that_makes_no_sense),
-		T(history_is_that_of_a_slow_and_plain_count),
-		T(killed_at_any_moment_it_has_all_that_was_committed),
-		F(what_cannot_be_written_is_kept_until_it_can),
-		F(what_is_no_file_is_never_opened),
-		F(who_only_asks_is_told_that_it_was_tried_and_failed),
-		F(a_disk_that_stays_full_takes_no_more_memory),
-		F(what_was_taken_is_written_and_what_was_not_is_said),
-		T(where_nothing_can_be_written_it_works_in_memory),
-		F(on_a_full_disk_it_is_read_and_goes_on),
-		F(a_read_only_file_is_read_and_goes_on),
-		F(a_read_only_file_without_a_log_is_read_and_goes_on),
-		T(what_was_counted_while_it_was_locked_is_added),
-		T(one_who_writes_does_not_hide_what_is_there),
-		F(a_full_disk_takes_a_new_file_later),
-		F(ids_that_could_not_be_written_are_not_given_again),
-		T(what_is_no_database_is_moved_aside),
-		T(a_truncated_or_damaged_file_never_ends_us),
-		T(a_file_of_a_newer_version_is_left_alone),
-		T(two_never_share_a_file),
-		T(a_clock_that_steps_costs_little),
-		T(what_is_old_goes_and_is_rolled_up),
-		T(the_file_stays_below_its_limit),
-		T(blocks_come_back_bit_by_bit_and_junk_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+TEST_MAIN(NULL, NULL)

@@ -33,7 +33,6 @@ static int setup(void **state)
 {
 	void *library = dlopen("libcuda.so.1", RTLD_NOW);
 
-	(void)state;
 	fake = library ? dlsym(library, "fake_checkpoint") : NULL;
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		child[i] = fork();
@@ -46,7 +45,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < CHILDREN; i++) {
 		kill(child[i], SIGKILL);
 		waitpid(child[i], NULL, 0);
@@ -57,7 +55,6 @@ static int teardown(void **state)
 
 static int each(void **state)
 {
-	(void)state;
 	memset(fake, 0, sizeof(*fake));
 	memset(&order, 0, sizeof(order));
 	for (unsigned i = 0; i < CHILDREN; i++) {

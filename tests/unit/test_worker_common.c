@@ -12,7 +12,6 @@ static struct worker_call call = { .notes = text, .notes_size = sizeof(text) };
 
 static int each(void **state)
 {
-	(void)state;
 	text[0] = '\0';
 	return 0;
 }

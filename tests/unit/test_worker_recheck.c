@@ -41,7 +41,6 @@ static void put_process(int64_t pid, unsigned start, const char *command)
 
 static int begin(void **state)
 {
-	(void)state;
 	tree_init(&tree);
 	memset(&worker, 0, sizeof(worker));
 	worker.match.uid = -1;
@@ -54,7 +53,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	tree_done(&tree);
 	return 0;
 }
