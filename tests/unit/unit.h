@@ -58,7 +58,20 @@ static inline void unit_add(unsigned line, struct CMUnitTest test)
 	}                                                                                    \
 	static void name(void **state)
 
-#define TEST(name) TEST_FIXTURE(name, NULL, NULL)
+/* A file that defines TEST_SETUP or TEST_TEARDOWN before it includes this has them run around each
+ * TEST. */
+#ifdef TEST_SETUP
+static int TEST_SETUP(void **state);
+#else
+#define TEST_SETUP NULL
+#endif
+#ifdef TEST_TEARDOWN
+static int TEST_TEARDOWN(void **state);
+#else
+#define TEST_TEARDOWN NULL
+#endif
+
+#define TEST(name) TEST_FIXTURE(name, TEST_SETUP, TEST_TEARDOWN)
 
 /* before and after run once for the whole program; either may be NULL.  A program argument is a
  * pattern: only tests with a matching name run. */
