@@ -34,7 +34,6 @@ static int fake_evict(void *ctx, uint64_t bytes, uint64_t deadline_ns)
 {
 	struct fake *f = ctx;
 
-	(void)deadline_ns;
 	f->bytes = bytes;
 	pthread_sigmask(SIG_BLOCK, NULL, &f->blocked);
 	atomic_fetch_add(&f->evicted, 1);
@@ -49,7 +48,6 @@ static int fake_resume(void *ctx, uint64_t deadline_ns)
 {
 	struct fake *f = ctx;
 
-	(void)deadline_ns;
 	atomic_fetch_add(&f->resumed, 1);
 	return f->answer;
 }
@@ -59,7 +57,6 @@ static int setup(void **state)
 	static const char *const names[WORKERS] = { "a", "b", "c", "d", "e", "f",
 						    "g", "h", "i", "j", "k", "l" };
 
-	(void)state;
 	memset(&policy, 0, sizeof(policy));
 	policy.mode = GUARD_ENFORCE;
 	policy.workers = WORKERS;
@@ -82,7 +79,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	for (unsigned i = 0; i < WORKERS; i++)
 		sem_post(&fake[i].go);
 	if (action_free(action, LONG_NS) != 0)
@@ -157,7 +153,7 @@ ACTION_TEST(what_a_callback_answers_is_the_outcome)
 	o = next();
 	assert_false(o.ok);
 	assert_false(o.retry);
-	assert_non_null(strstr(o.message, "resume callback failed"));
+	assert_in(o.message, "resume callback failed");
 	fake[0].answer = 5; /* no such answer */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
 	assert_false(next().ok);
@@ -268,7 +264,7 @@ ACTION_TEST(a_worker_without_callbacks_cannot_be_moved)
 	give(2, ORDER_EVICT, 1);
 	o = next();
 	assert_false(o.ok);
-	assert_non_null(strstr(o.message, "no callback"));
+	assert_in(o.message, "no callback");
 	give(2, ORDER_DRAIN,
 	     2); /* what it cannot do is no failure, nor is anything in flight */
 	o = next();
@@ -299,8 +295,6 @@ ACTION_TEST(notes_are_kept_until_a_resume_went_well)
 	assert_string_equal(notes, "");
 }
 
-/* ---- what an order to leave will undo ---- */
-
 static struct {
 	int learn_rc;
 	const char *learns; /* notes that it leaves */
@@ -328,13 +322,11 @@ static const struct worker_ops *of_learner(enum policy_kind kind)
 {
 	static const struct worker_ops ops = { .learn = learn_it, .evict = unload_it };
 
-	(void)kind;
 	return &ops;
 }
 
 static const struct worker_ops *no_stopper(const struct policy_worker *w)
 {
-	(void)w;
 	return NULL;
 }
 
@@ -411,7 +403,7 @@ ACTION_TEST(what_could_not_be_kept_is_not_done)
 	action_go_on(action, 0, NULL);
 	o = next();
 	assert_false(o.ok);
-	assert_non_null(strstr(o.message, "not written in time"));
+	assert_in(o.message, "not written in time");
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 

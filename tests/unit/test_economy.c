@@ -19,7 +19,6 @@ static struct {
 
 static int fresh(void **state)
 {
-	(void)state;
 	memset(&t, 0, sizeof(t));
 	t.now = 1000 * S;
 	return 0;

@@ -18,7 +18,6 @@ static void process(unsigned gpu, const char *name, unsigned type, enum guard_cl
 
 static int begin(void **state)
 {
-	(void)state;
 	scene.processes = 0;
 	return 0;
 }

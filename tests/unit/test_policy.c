@@ -64,8 +64,6 @@ TEST(every_kind_is_found_by_its_name)
 	assert_null(policy_kind_url(WORKER_SYSTEMD));
 }
 
-/* ---- spans ---- */
-
 #define ALL 0x7fU
 
 static const struct {
@@ -147,8 +145,6 @@ TEST(an_impossible_span_is_refused_with_what_is_wrong)
 			fail_msg("\"%s\" says: %s", bad[i].text, message);
 	}
 }
-
-/* ---- the clock on the wall ---- */
 
 static struct policy_worker worker_out(const char *spans)
 {
@@ -326,8 +322,6 @@ TEST(only_the_minute_on_the_wall_matters)
 	assert_int_equal(seen[2][45], 0);
 }
 
-/* ---- copies ---- */
-
 static const char *const evict[] = { "/usr/bin/a", "b c", NULL };
 
 static void fill(struct policy *p)
@@ -430,8 +424,6 @@ TEST(what_differs_is_seen_but_where_it_stood_is_not)
 	b.rule[0].text = NULL;
 	assert_true(policy_same(&a, &b));
 }
-
-/* ---- every member ---- */
 
 /* Of a policy with one rule and one worker. */
 struct place {

@@ -14,7 +14,17 @@
 
 #include <cmocka.h>
 
+/* Fixtures, and functions that stand for a real one, have parameters that they do not need. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
+
+/* Fails unless part is in text. */
+#define assert_in(text, part)                                       \
+	do {                                                        \
+		if (!strstr(text, part))                            \
+			fail_msg("'%s' is not in: %s", part, text); \
+	} while (0)
 
 #define UNIT_TESTS_MAX 128
 
@@ -46,7 +56,7 @@ static inline void unit_add(unsigned line, struct CMUnitTest test)
 	{                                                                                    \
 		unit_add(__LINE__, (struct CMUnitTest){ #name, name, before, after, NULL }); \
 	}                                                                                    \
-	static void name(__attribute__((unused)) void **state)
+	static void name(void **state)
 
 #define TEST(name) TEST_FIXTURE(name, NULL, NULL)
 
