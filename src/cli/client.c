@@ -1,23 +1,145 @@
 #include "client.h"
 
-#include "lookup.h"
+#include "base/thread.h"
+#include "base/clock.h"
 
 #include <gpuward.h>
 
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
+#include <stdatomic.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#define STOP_GRACE_NS (400 * NS_PER_MS)
+
+void deadline_init(struct deadline *d, uint64_t most_ns, const struct deadline_stop *stop)
+{
+	*d = (struct deadline){ clock_mono_ns(clock_real()) + most_ns, stop, false };
+}
+
+void deadline_check_stop(struct deadline *d)
+{
+	uint64_t soon = clock_mono_ns(clock_real()) + STOP_GRACE_NS;
+
+	if (!d->stop || !d->stop->requested(d->stop->arg))
+		return;
+	d->stopped = true;
+	d->stop = NULL;
+	d->until_ns = d->until_ns < soon ? d->until_ns : soon;
+}
+
+int deadline_error(const struct deadline *d)
+{
+	return d->stopped ? -GW_E_STATE : -GW_E_TIMEOUT;
+}
+
+int deadline_poll(struct deadline *d, int fd, short events)
+{
+	for (;;) {
+		uint64_t now = clock_mono_ns(clock_real()), left;
+		struct pollfd fds[2] = { { fd, events, 0 }, { -1, POLLIN, 0 } };
+		struct timespec t;
+		int n;
+
+		deadline_check_stop(d);
+		fds[1].fd = d->stop ? d->stop->fd : -1;
+		left = d->until_ns > now ? d->until_ns - now : 0;
+		t = clock_timespec(left);
+		n = ppoll(fds, 2, &t, NULL);
+		if (n > 0 && fds[0].revents)
+			return 0;
+		if (n == 0)
+			return deadline_error(d);
+		if (n < 0 && errno != EINTR)
+			return -GW_E_IO;
+	}
+}
+
+struct lookup {
+	char host[512], port[32];
+	struct addrinfo *list;
+	int done_fd;
+	atomic_int owners; /* the caller and the thread: the last one frees it */
+};
+
+static const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
+
+static void lookup_unref(struct lookup *q)
+{
+	if (atomic_fetch_sub(&q->owners, 1) > 1)
+		return;
+	if (q->list)
+		freeaddrinfo(q->list);
+	close(q->done_fd);
+	free(q);
+}
+
+static void *lookup_thread(void *arg)
+{
+	struct lookup *q = arg;
+
+	if (getaddrinfo(q->host, q->port, &hints, &q->list) != 0)
+		q->list = NULL;
+	eventfd_write(q->done_fd, 1);
+	lookup_unref(q);
+	return NULL;
+}
+
+/* A numeric address needs no thread. */
+static bool resolve_number(const char *host, const char *port, struct addrinfo **ret)
+{
+	struct addrinfo numeric = hints;
+
+	numeric.ai_flags = AI_NUMERICHOST;
+	return getaddrinfo(host, port, &numeric, ret) == 0;
+}
+
+int client_resolve(const char *host, const char *port, struct deadline *d,
+		   struct addrinfo **ret)
+{
+	struct lookup *q;
+	pthread_t thread;
+	int err;
+
+	if (resolve_number(host, port, ret))
+		return 0;
+	q = calloc(1, sizeof(*q));
+	if (!q || (q->done_fd = eventfd(0, EFD_CLOEXEC)) < 0) {
+		free(q);
+		return -GW_E_NOMEM;
+	}
+	snprintf(q->host, sizeof(q->host), "%s", host);
+	snprintf(q->port, sizeof(q->port), "%s", port);
+	atomic_init(&q->owners, 2);
+	if (thread_start(&thread, 0, lookup_thread, q) != 0) {
+		atomic_init(&q->owners, 1);
+		lookup_unref(q);
+		return -GW_E_NOMEM;
+	}
+	pthread_detach(thread);
+	err = deadline_poll(d, q->done_fd, POLLIN);
+	if (!err) {
+		*ret = q->list;
+		q->list = NULL;
+		err = *ret ? 0 : -GW_E_NODEV;
+	}
+	lookup_unref(q);
+	return err;
+}
+
 /* ---- the connection ---- */
 
-static int finish_connect(int fd, int result, struct deadline_wait *wait)
+static int finish_connect(int fd, int result, struct deadline *wait)
 {
 	socklen_t n = sizeof(int);
 	int err = errno;
@@ -25,7 +147,7 @@ static int finish_connect(int fd, int result, struct deadline_wait *wait)
 	if (result == 0)
 		return 0;
 	if (err == EINPROGRESS) {
-		int late = deadline_wait_wait(wait, fd, POLLOUT);
+		int late = deadline_poll(wait, fd, POLLOUT);
 
 		if (late)
 			return late;
@@ -38,7 +160,7 @@ static int finish_connect(int fd, int result, struct deadline_wait *wait)
 						    : -GW_E_IO;
 }
 
-static int connect_unix(const char *path, struct deadline_wait *wait, int *ret_fd)
+static int connect_unix(const char *path, struct deadline *wait, int *ret_fd)
 {
 	struct sockaddr_un a = { .sun_family = AF_UNIX };
 	int err;
@@ -57,7 +179,7 @@ static int connect_unix(const char *path, struct deadline_wait *wait, int *ret_f
 	return err;
 }
 
-static int connect_tcp(const char *address, struct deadline_wait *wait, int *ret_fd)
+static int connect_tcp(const char *address, struct deadline *wait, int *ret_fd)
 {
 	struct addrinfo *list = NULL;
 	char host[512];
@@ -73,7 +195,7 @@ static int connect_tcp(const char *address, struct deadline_wait *wait, int *ret
 		colon[-1] = '\0';
 		memmove(host, host + 1, strlen(host));
 	}
-	err = lookup(host, strrchr(address, ':') + 1, wait, &list);
+	err = client_resolve(host, strrchr(address, ':') + 1, wait, &list);
 	if (err)
 		return err;
 	err = -GW_E_NOENT;
@@ -92,7 +214,7 @@ static int connect_tcp(const char *address, struct deadline_wait *wait, int *ret
 	return err;
 }
 
-static int send_all(int fd, const char *p, size_t n, struct deadline_wait *wait)
+static int send_all(int fd, const char *p, size_t n, struct deadline *wait)
 {
 	while (n > 0) {
 		ssize_t k = send(fd, p, n, MSG_NOSIGNAL);
@@ -101,7 +223,7 @@ static int send_all(int fd, const char *p, size_t n, struct deadline_wait *wait)
 			p += k;
 			n -= (size_t)k;
 		} else if (k < 0 && errno == EAGAIN) {
-			int err = deadline_wait_wait(wait, fd, POLLOUT);
+			int err = deadline_poll(wait, fd, POLLOUT);
 
 			if (err)
 				return err;
@@ -112,10 +234,10 @@ static int send_all(int fd, const char *p, size_t n, struct deadline_wait *wait)
 	return 0;
 }
 
-/* ---- the answer ---- */
+/* ---- the reply ---- */
 
-/* In the lines before end. */
-static const char *header(const char *head, const char *end, const char *name)
+/* Returns the value of a header in the lines before end, or NULL. */
+static const char *find_header(const char *head, const char *end, const char *name)
 {
 	size_t n = strlen(name);
 
@@ -128,17 +250,17 @@ static const char *header(const char *head, const char *end, const char *name)
 
 static bool is_chunked(const char *head, const char *end)
 {
-	const char *coding = header(head, end, "Transfer-Encoding");
+	const char *coding = find_header(head, end, "Transfer-Encoding");
 
 	return coding && strncasecmp(coding, "chunked", 7) == 0;
 }
 
-/* Has all come that it said would?  False also where it did not say. */
+/* Returns true if the whole body is here; false also if its length is unknown. */
 static bool is_whole(const struct buf *raw)
 {
 	static const char last[] = "\r\n0\r\n\r\n";
 	const char *end = strstr(raw->p, "\r\n\r\n");
-	const char *length = end ? header(raw->p, end, "Content-Length") : NULL;
+	const char *length = end ? find_header(raw->p, end, "Content-Length") : NULL;
 	size_t n = strlen(last);
 
 	if (end && is_chunked(raw->p, end))
@@ -146,8 +268,9 @@ static bool is_whole(const struct buf *raw)
 	return length && (size_t)(raw->p + raw->len - (end + 4)) >= strtoull(length, NULL, 10);
 }
 
-/* Up to the end of the connection, which we asked to be closed, or of the answer: not everybody does. */
-static int receive(int fd, struct buf *out, struct deadline_wait *wait)
+/* Receives until the server closes the connection, or until the reply is complete: not every
+ * server closes. */
+static int receive_all(int fd, struct buf *out, struct deadline *wait)
 {
 	char part[16384];
 
@@ -159,7 +282,7 @@ static int receive(int fd, struct buf *out, struct deadline_wait *wait)
 		if (n > 0)
 			buf_add(out, part, (size_t)n);
 		else if (errno == EAGAIN) {
-			int err = deadline_wait_wait(wait, fd, POLLIN);
+			int err = deadline_poll(wait, fd, POLLIN);
 
 			if (err)
 				return err;
@@ -170,14 +293,14 @@ static int receive(int fd, struct buf *out, struct deadline_wait *wait)
 	}
 }
 
-static int unchunk(const char *p, const char *end, struct buf *out)
+static int parse_chunks(const char *p, const char *end, struct buf *out)
 {
 	while (p < end) {
 		char *after;
 		unsigned long n = strtoul(p, &after, 16);
 		const char *data = strstr(after, "\r\n");
 
-		if (after == p || !data || n > CLIENT_ANSWER_MAX)
+		if (after == p || !data || n > CLIENT_REPLY_MAX)
 			return -GW_E_PARSE;
 		data += 2;
 		if (n == 0)
@@ -187,10 +310,10 @@ static int unchunk(const char *p, const char *end, struct buf *out)
 		buf_add(out, data, n);
 		p = data + n + 2;
 	}
-	return -GW_E_PARSE; /* the last piece, which is empty, never came */
+	return -GW_E_PARSE; /* the last, empty chunk is missing */
 }
 
-static int take_answer(const struct buf *raw, int *ret_status, struct buf *ret_body)
+static int parse_reply(const struct buf *raw, int *ret_status, struct buf *ret_body)
 {
 	const char *end = strstr(raw->p, "\r\n\r\n");
 	const char *body, *length;
@@ -198,9 +321,9 @@ static int take_answer(const struct buf *raw, int *ret_status, struct buf *ret_b
 	if (!end || sscanf(raw->p, "HTTP/1.%*d %d", ret_status) != 1)
 		return -GW_E_PARSE;
 	body = end + 4;
-	length = header(raw->p, end, "Content-Length");
+	length = find_header(raw->p, end, "Content-Length");
 	if (is_chunked(raw->p, end))
-		return unchunk(body, raw->p + raw->len, ret_body);
+		return parse_chunks(body, raw->p + raw->len, ret_body);
 	if (length && strtoull(length, NULL, 10) != (size_t)(raw->p + raw->len - body))
 		return -GW_E_PARSE;
 	buf_add(ret_body, body, (size_t)(raw->p + raw->len - body));
@@ -214,7 +337,7 @@ static bool is_local(const struct client_request *q)
 	return strncmp(q->address, "unix:", 5) == 0;
 }
 
-static void build(struct buf *out, const struct client_request *q)
+static void build_request(struct buf *out, const struct client_request *q)
 {
 	buf_addf(out, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", q->method, q->path,
 		 is_local(q) ? "localhost" : q->address);
@@ -228,13 +351,13 @@ static void build(struct buf *out, const struct client_request *q)
 	buf_addf(out, "\r\n%s", q->body ? q->body : "");
 }
 
-static int send_request(const struct client_request *q, struct deadline_wait *wait, int *ret_fd)
+static int send_request(const struct client_request *q, struct deadline *wait, int *ret_fd)
 {
 	struct buf request;
 	int fd = -1, err;
 
 	buf_init(&request, 1u << 20);
-	build(&request, q);
+	build_request(&request, q);
 	err = request.err   ? request.err
 	      : is_local(q) ? connect_unix(q->address + 5, wait, &fd)
 			    : connect_tcp(q->address, wait, &fd);
@@ -248,16 +371,15 @@ static int send_request(const struct client_request *q, struct deadline_wait *wa
 	return err;
 }
 
-static int await_answer(int fd, struct deadline_wait *wait, int *ret_status,
-			struct buf *ret_body)
+static int receive_reply(int fd, struct deadline *wait, int *ret_status, struct buf *ret_body)
 {
 	struct buf raw;
 	int err;
 
-	buf_init(&raw, CLIENT_ANSWER_MAX + 65536);
-	err = receive(fd, &raw, wait);
+	buf_init(&raw, CLIENT_REPLY_MAX + 65536);
+	err = receive_all(fd, &raw, wait);
 	if (!err)
-		err = take_answer(&raw, ret_status, ret_body);
+		err = parse_reply(&raw, ret_status, ret_body);
 	buf_done(&raw);
 	close(fd);
 	return err;
@@ -265,27 +387,27 @@ static int await_answer(int fd, struct deadline_wait *wait, int *ret_status,
 
 int client_send(const struct client_request *q, uint64_t timeout_ns, int *ret_fd)
 {
-	struct deadline_wait wait;
+	struct deadline wait;
 
-	deadline_wait_begin(&wait, timeout_ns, q->asker);
+	deadline_init(&wait, timeout_ns, q->stop);
 	return send_request(q, &wait, ret_fd);
 }
 
-int client_answer(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
+int client_reply(int fd, uint64_t timeout_ns, int *ret_status, struct buf *ret_body)
 {
-	struct deadline_wait wait;
+	struct deadline wait;
 
-	deadline_wait_begin(&wait, timeout_ns, NULL);
-	return await_answer(fd, &wait, ret_status, ret_body);
+	deadline_init(&wait, timeout_ns, NULL);
+	return receive_reply(fd, &wait, ret_status, ret_body);
 }
 
-int client_ask(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
-	       struct buf *ret_body)
+int client_request_reply(const struct client_request *q, uint64_t timeout_ns, int *ret_status,
+			 struct buf *ret_body)
 {
-	struct deadline_wait wait;
+	struct deadline wait;
 	int fd, err;
 
-	deadline_wait_begin(&wait, timeout_ns, q->asker);
+	deadline_init(&wait, timeout_ns, q->stop);
 	err = send_request(q, &wait, &fd);
-	return err ? err : await_answer(fd, &wait, ret_status, ret_body);
+	return err ? err : receive_reply(fd, &wait, ret_status, ret_body);
 }

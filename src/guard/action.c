@@ -3,16 +3,12 @@
 #include "guard/worker/common.h"
 
 #include "base/clock.h"
-#include "base/thread.h"
+#include "base/mailbox.h"
 
-#include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#define THREADS_MAX 8
 
 /* How often a worker that was just started is checked until it answers. */
 #define ALIVE_INTERVAL_NS (250 * NS_PER_MS)
@@ -37,13 +33,9 @@ struct action {
 	const struct worker_set *set;
 	int notify_fd;
 	struct root root;
-	pthread_mutex_t lock; /* everything below; never held while a worker is called */
-	pthread_cond_t work;  /* an order is queued, or stopping is set                 */
-	pthread_cond_t ended; /* a thread has ended                                     */
-	bool stopping;
-	unsigned threads, idle; /* running; of those, waiting for an order */
-	pthread_t id[THREADS_MAX];
-	unsigned started; /* entries of id[]; none is reused */
+	struct mailbox
+		box;   /* its threads; the lock protects the rest and is not held in calls */
+	unsigned idle; /* threads that wait */
 	uint64_t turn;
 	struct worker_facts facts;
 	struct slot slot[POLICY_WORKERS];
@@ -299,44 +291,32 @@ static void run_order(struct action *a, struct slot *s)
 	memcpy(notes, s->notes, sizeof(notes));
 	memcpy(kept, s->notes, sizeof(kept));
 	s->state = RUNNING;
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	more = carry_out(a, &call, is_kept ? NULL : kept, &outcome);
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	memcpy(s->notes, notes, sizeof(notes));
 	s->outcome = outcome;
 	s->state = more ? LEARNT : DONE;
 	notify(a);
 }
 
-static void *action_thread(void *arg)
+static void action_run(void *arg)
 {
 	struct action *a = arg;
 	struct slot *s;
 
-	pthread_mutex_lock(&a->lock);
-	while (!a->stopping) {
+	mailbox_lock(&a->box);
+	while (!a->box.stop) {
 		s = oldest_queued(a);
 		if (s) {
 			run_order(a, s);
 			continue;
 		}
 		a->idle++;
-		pthread_cond_wait(&a->work, &a->lock);
+		mailbox_wait(&a->box, UINT64_MAX);
 		a->idle--;
 	}
-	a->threads--;
-	pthread_cond_broadcast(&a->ended);
-	pthread_mutex_unlock(&a->lock);
-	return NULL;
-}
-
-static int start_thread(struct action *a)
-{
-	if (thread_start(&a->id[a->started], 0, action_thread, a) != 0)
-		return -GW_E_NOMEM;
-	a->started++;
-	a->threads++;
-	return 0;
+	mailbox_unlock(&a->box);
 }
 
 /* ---- the caller's side ---- */
@@ -355,13 +335,13 @@ static int enqueue(struct action *a, struct slot *s)
 {
 	int rc = 0;
 
-	if (a->idle <= count_queued(a) && a->started < THREADS_MAX)
-		rc = start_thread(a);
-	if (rc && a->started == 0)
+	if (a->idle <= count_queued(a) && a->box.started < MAILBOX_THREADS)
+		rc = mailbox_start(&a->box, 0, action_run, NULL, a);
+	if (rc && a->box.started == 0)
 		return rc;
 	s->turn = ++a->turn;
 	s->state = QUEUED;
-	pthread_cond_signal(&a->work);
+	mailbox_wake(&a->box);
 	return 0;
 }
 
@@ -382,9 +362,9 @@ int action_order(struct action *a, const struct guard_order *o)
 
 	if (o->worker >= a->policy->workers || o->verb > ORDER_NOTIFY)
 		return -GW_E_ARG;
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	rc = queue_order(a, o);
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return rc;
 }
 
@@ -392,7 +372,7 @@ bool action_next_outcome(struct action *a, struct guard_outcome *ret)
 {
 	bool found = false;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	for (unsigned i = 0; i < POLICY_WORKERS && !found; i++) {
 		if (a->slot[i].state != DONE)
 			continue;
@@ -400,7 +380,7 @@ bool action_next_outcome(struct action *a, struct guard_outcome *ret)
 		a->slot[i].state = FREE;
 		found = true;
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return found;
 }
 
@@ -408,11 +388,11 @@ bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
 {
 	bool is;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	is = worker < POLICY_WORKERS && a->slot[worker].state == LEARNT;
 	if (is)
 		*ret = a->slot[worker].order;
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return is;
 }
 
@@ -420,7 +400,7 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 {
 	struct slot *s = &a->slot[worker];
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	s->kept = true;
 	if (why_not) {
 		s->outcome.ok = s->outcome.retry = false;
@@ -430,22 +410,22 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 	} else {
 		enqueue(a, s); /* this cannot fail: a thread exists, it ran learn */
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
 void action_notes(struct action *a, unsigned worker, char *out, size_t size)
 {
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	snprintf(out, size, "%s", worker < POLICY_WORKERS ? a->slot[worker].notes : "");
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
 void action_set_notes(struct action *a, unsigned worker, const char *notes)
 {
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	if (worker < POLICY_WORKERS)
 		snprintf(a->slot[worker].notes, sizeof(a->slot[worker].notes), "%s", notes);
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
 int action_set_callbacks(struct action *a, unsigned worker, const struct worker_callbacks *c)
@@ -453,7 +433,7 @@ int action_set_callbacks(struct action *a, unsigned worker, const struct worker_
 	struct slot *s = &a->slot[worker < POLICY_WORKERS ? worker : 0];
 	int rc = worker < POLICY_WORKERS ? 0 : -GW_E_ARG;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	if (!rc && s->state == RUNNING)
 		rc = -GW_E_STATE;
 	if (!rc) {
@@ -461,15 +441,15 @@ int action_set_callbacks(struct action *a, unsigned worker, const struct worker_
 		if (c)
 			s->callbacks = *c;
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return rc;
 }
 
 void action_set_facts(struct action *a, const struct worker_facts *f)
 {
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	a->facts = *f;
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 }
 
 static bool all_free(const struct action *a)
@@ -524,9 +504,9 @@ bool action_idle(struct action *a)
 {
 	bool is;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	is = all_free(a);
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return is;
 }
 
@@ -534,28 +514,14 @@ int action_policy(struct action *a, const struct policy *p, const int *from)
 {
 	int rc = -GW_E_STATE;
 
-	pthread_mutex_lock(&a->lock);
+	mailbox_lock(&a->box);
 	if (all_free(a)) {
 		sort_slots(a, from, p->workers);
 		a->policy = p;
 		rc = 0;
 	}
-	pthread_mutex_unlock(&a->lock);
+	mailbox_unlock(&a->box);
 	return rc;
-}
-
-static int init_locks(struct action *a)
-{
-	pthread_condattr_t attr;
-
-	if (pthread_condattr_init(&attr) != 0)
-		return -GW_E_NOMEM;
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&a->lock, NULL);
-	pthread_cond_init(&a->work, NULL);
-	pthread_cond_init(&a->ended, &attr);
-	pthread_condattr_destroy(&attr);
-	return 0;
 }
 
 int action_new(const struct policy *p, const struct worker_set *set, int notify_fd,
@@ -564,15 +530,11 @@ int action_new(const struct policy *p, const struct worker_set *set, int notify_
 	struct action *a = calloc(1, sizeof(*a));
 	int rc = a ? root_open(&a->root, NULL) : -GW_E_NOMEM;
 
-	if (!rc) {
-		rc = init_locks(a);
-		if (rc)
-			root_close(&a->root);
-	}
 	if (rc) {
 		free(a);
 		return rc;
 	}
+	(void)mailbox_init(&a->box, 0);
 	a->policy = p;
 	a->set = set;
 	a->notify_fd = notify_fd;
@@ -597,32 +559,20 @@ static bool must_wait(const struct action *a)
 
 int action_free(struct action *a, uint64_t timeout_ns)
 {
-	uint64_t until = clock_mono_ns(clock_real()) + timeout_ns;
-	struct timespec t = clock_timespec(until);
-	bool left;
+	uint64_t until_ns = clock_mono_ns(clock_real()) + timeout_ns;
 
 	if (!a)
 		return 0;
-	pthread_mutex_lock(&a->lock);
-	a->stopping = true;
-	pthread_cond_broadcast(&a->work);
-	while (a->threads > 0) {
-		if (must_wait(a))
-			pthread_cond_wait(&a->ended, &a->lock);
-		else if (pthread_cond_timedwait(&a->ended, &a->lock, &t) == ETIMEDOUT)
-			break;
-	}
-	left = a->threads > 0;
+	mailbox_request_stop(&a->box);
+	mailbox_lock(&a->box);
+	while (a->box.running &&
+	       mailbox_wait_news(&a->box, must_wait(a) ? UINT64_MAX : until_ns))
+		;
 	a->notify_fd = -1; /* the caller may close it now */
-	pthread_mutex_unlock(&a->lock);
-	if (left)
+	/* Joined, not only counted: libraries that the threads used clean up as they end. */
+	if (mailbox_join(&a->box) != 0)
 		return -GW_E_STATE;
-	/* Wait for the threads themselves: libraries clean up when a thread ends. */
-	for (unsigned i = 0; i < a->started; i++)
-		pthread_join(a->id[i], NULL);
-	pthread_cond_destroy(&a->work);
-	pthread_cond_destroy(&a->ended);
-	pthread_mutex_destroy(&a->lock);
+	mailbox_done(&a->box);
 	root_close(&a->root);
 	free(a);
 	return 0;

@@ -85,9 +85,9 @@ int process_cache_read(const struct root *root, int64_t pid, struct scene_proces
 {
 	struct proc p;
 
-	if (proc_read(root, pid, &p) != 0 || (p.ended && !p.torn))
+	if (proc_read(root, pid, &p) != 0 || (p.ended && !p.incomplete))
 		return -GW_E_NOENT;
-	if (p.torn)
+	if (p.incomplete)
 		return -GW_E_IO;
 	memset(ret, 0, sizeof(*ret));
 	ret->pid = p.pid;

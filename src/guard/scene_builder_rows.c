@@ -173,7 +173,7 @@ static double last_use(const struct scene_builder *b, unsigned gpu, int64_t pid)
 }
 
 /* A process without an entry in the driver's utilisation list was idle. */
-static double use_of(const struct scene_builder *b, const struct gpu_usage *u, int64_t pid)
+static double process_use(const struct scene_builder *b, const struct gpu_usage *u, int64_t pid)
 {
 	if (b->use_from == USE_LAST)
 		return last_use(b, u->device, pid);
@@ -199,7 +199,7 @@ void scene_builder_keep_use(struct scene_builder *b)
 static void add_row(struct scene_builder *b, const struct gpu_usage *u, const struct usage *one)
 {
 	const uint64_t bytes = one->memory_why == GW_HAVE ? one->memory_bytes : 0;
-	const double sm_ratio = use_of(b, u, one->pid);
+	const double sm_ratio = process_use(b, u, one->pid);
 	struct row *r = new_row(b, bytes);
 
 	if (!r)

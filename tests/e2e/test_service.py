@@ -211,18 +211,18 @@ def test_sighup_reads_the_configuration_and_keeps_the_old_one_when_it_is_wrong()
         with open(s.config, "w") as f:
             f.write("[log]\nlevel = 'debug'\n[service]\ninterval = '200ms'\n")
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "read anew" in s.messages())
+        s.wait(lambda: "was reloaded" in s.messages())
         s.wait(lambda: s.get("/api/v1/self").json()["interval_seconds"] == 0.2)
         assert "next start" not in s.messages()
         with open(s.config, "w") as f:
             f.write("[service]\ninterval = '200ms'\n[guard]\nmode = 'dry-run'\n")
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "the guard goes by the new configuration" in s.messages())
+        s.wait(lambda: "the guard uses the new configuration" in s.messages())
         assert "next start" not in s.messages()
         with open(s.config, "w") as f:
             f.write("[log]\nlevle = 'info'\n")
         s.child.send_signal(signal.SIGHUP)
-        s.wait(lambda: "stays in force" in s.messages())
+        s.wait(lambda: "stays in use" in s.messages())
         assert "gpuward.toml:2:1" in s.messages() and "level" in s.messages()
         assert s.get("/api/v1/self").json()["interval_seconds"] == 0.2
 
@@ -320,7 +320,7 @@ def test_metrics_are_written_for_node_exporter(tmp_path):
 def test_logs_are_json_when_asked():
     with Service("two-gpus", "--log-format", "json") as s:
         lines = [json.loads(t) for t in s.messages().splitlines()]
-        assert any(x["msg"].startswith("nvml is open with 2 GPUs") for x in lines)
+        assert any(x["msg"].startswith("nvml opened with 2 GPUs") for x in lines)
 
 
 # ---- settings of GPUs

@@ -8,14 +8,10 @@
 #include <semaphore.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
-#include "test.h"
+#include "unit.h"
 
 #define WORKERS 12
 #define LONG_NS (60 * NS_PER_S) /* never waited for in full */
@@ -95,6 +91,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define ACTION_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 static int give(unsigned worker, enum guard_verb verb, uint64_t id)
 {
 	struct guard_order o = { .id = id,
@@ -120,7 +118,7 @@ static struct guard_outcome next(void)
 	return o;
 }
 
-TEST(an_order_comes_back_with_its_outcome)
+ACTION_TEST(an_order_comes_back_with_its_outcome)
 {
 	struct guard_outcome o;
 
@@ -141,7 +139,7 @@ TEST(an_order_comes_back_with_its_outcome)
 			assert_int_equal(fake[i].evicted + fake[i].resumed, 0);
 }
 
-TEST(a_callback_result_is_the_outcome)
+ACTION_TEST(a_callback_result_is_the_outcome)
 {
 	struct guard_outcome o;
 
@@ -155,13 +153,13 @@ TEST(a_callback_result_is_the_outcome)
 	o = next();
 	assert_false(o.ok);
 	assert_false(o.retry);
-	assert_non_null(strstr(o.message, "resume callback failed"));
+	assert_in(o.message, "resume callback failed");
 	fake[0].answer = 5; /* no valid result */
 	assert_int_equal(give(0, ORDER_EVICT, 3), 0);
 	assert_false(next().ok);
 }
 
-TEST(a_worker_has_one_order_at_a_time)
+ACTION_TEST(a_worker_has_one_order_at_a_time)
 {
 	fake[0].waits = true;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
@@ -175,7 +173,7 @@ TEST(a_worker_has_one_order_at_a_time)
 	assert_int_equal(next().order, 4);
 }
 
-TEST(a_worker_that_hangs_does_not_block_others)
+ACTION_TEST(a_worker_that_hangs_does_not_block_others)
 {
 	fake[0].waits = true;
 	assert_int_equal(give(0, ORDER_EVICT, 1), 0);
@@ -188,7 +186,7 @@ TEST(a_worker_that_hangs_does_not_block_others)
 	assert_int_equal(next().order, 1);
 }
 
-TEST(the_ninth_waits_while_eight_hang)
+ACTION_TEST(the_ninth_waits_while_eight_hang)
 {
 	for (unsigned i = 0; i < WORKERS; i++) {
 		fake[i].waits = true;
@@ -209,7 +207,7 @@ TEST(the_ninth_waits_while_eight_hang)
 		assert_true(next().ok);
 }
 
-TEST(each_order_has_one_outcome_over_many_rounds)
+ACTION_TEST(each_order_has_one_outcome_over_many_rounds)
 {
 	uint64_t sum = 0, expected = 0;
 
@@ -229,7 +227,7 @@ TEST(each_order_has_one_outcome_over_many_rounds)
 	assert_int_equal(fake[7].resumed, 100);
 }
 
-TEST(threads_block_all_signals)
+ACTION_TEST(threads_block_all_signals)
 {
 	give(0, ORDER_EVICT, 1);
 	next();
@@ -237,7 +235,7 @@ TEST(threads_block_all_signals)
 	assert_true(sigismember(&fake[0].blocked, SIGHUP));
 }
 
-TEST(invalid_orders_are_refused)
+ACTION_TEST(invalid_orders_are_refused)
 {
 	assert_int_equal(give(WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
 	assert_int_equal(give(POLICY_WORKERS, ORDER_EVICT, 1), -GW_E_ARG);
@@ -245,7 +243,7 @@ TEST(invalid_orders_are_refused)
 	assert_int_equal(action_set_callbacks(action, POLICY_WORKERS, NULL), -GW_E_ARG);
 }
 
-TEST(nothing_is_done_unless_the_mode_is_enforce)
+ACTION_TEST(nothing_is_done_unless_the_mode_is_enforce)
 {
 	static const enum guard_mode modes[] = { GUARD_OBSERVE, GUARD_DRY_RUN };
 
@@ -258,7 +256,7 @@ TEST(nothing_is_done_unless_the_mode_is_enforce)
 	assert_int_equal(fake[0].evicted + fake[0].resumed, 0);
 }
 
-TEST(a_worker_without_callbacks_cannot_be_evicted)
+ACTION_TEST(a_worker_without_callbacks_cannot_be_evicted)
 {
 	struct guard_outcome o;
 
@@ -266,14 +264,14 @@ TEST(a_worker_without_callbacks_cannot_be_evicted)
 	give(2, ORDER_EVICT, 1);
 	o = next();
 	assert_false(o.ok);
-	assert_non_null(strstr(o.message, "no callback"));
+	assert_in(o.message, "no callback");
 	give(2, ORDER_DRAIN, 2); /* an order without a function succeeds */
 	o = next();
 	assert_true(o.ok);
 	assert_false(o.in_flight);
 }
 
-TEST(notes_are_kept_until_a_resume_succeeds)
+ACTION_TEST(notes_are_kept_until_a_resume_succeeds)
 {
 	char notes[WORKER_NOTES_SIZE];
 
@@ -354,7 +352,7 @@ static void await_learnt(unsigned worker, struct guard_order *ret)
 	}
 }
 
-TEST(an_eviction_waits_until_its_notes_are_written)
+ACTION_TEST(an_eviction_waits_until_its_notes_are_written)
 {
 	struct guard_outcome o;
 	struct guard_order order;
@@ -384,7 +382,7 @@ TEST(an_eviction_waits_until_its_notes_are_written)
 	assert_int_equal(atomic_load(&unloading.evicted), 2);
 }
 
-TEST(an_eviction_without_written_notes_is_not_carried_out)
+ACTION_TEST(an_eviction_without_written_notes_is_not_carried_out)
 {
 	struct guard_outcome o;
 	struct guard_order order = { .id = 2,
@@ -406,11 +404,11 @@ TEST(an_eviction_without_written_notes_is_not_carried_out)
 	action_go_on(action, 0, NULL);
 	o = next();
 	assert_false(o.ok);
-	assert_non_null(strstr(o.message, "not written in time"));
+	assert_in(o.message, "not written in time");
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-TEST(a_worker_that_fails_to_learn_is_not_evicted)
+ACTION_TEST(a_worker_that_fails_to_learn_is_not_evicted)
 {
 	struct guard_outcome o;
 
@@ -424,7 +422,7 @@ TEST(a_worker_that_fails_to_learn_is_not_evicted)
 	assert_int_equal(atomic_load(&unloading.evicted), 0);
 }
 
-TEST(an_order_that_waits_for_its_notes_is_dropped_at_the_end)
+ACTION_TEST(an_order_that_waits_for_its_notes_is_dropped_at_the_end)
 {
 	begin_learner();
 	give(0, ORDER_EVICT, 1);
@@ -435,7 +433,7 @@ TEST(an_order_that_waits_for_its_notes_is_dropped_at_the_end)
 }
 
 /* From WORKERS to three: one stays, one moves up, one is new. */
-TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
+ACTION_TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 {
 	static const int from[] = { 5, -1, 0 };
 	static struct policy other; /* borrowed until action_free() */
@@ -474,7 +472,7 @@ TEST(notes_and_callbacks_follow_the_workers_to_a_new_policy)
 	assert_int_equal(give(5, ORDER_EVICT, 4), -GW_E_ARG);
 }
 
-TEST(an_order_that_hangs_at_the_end_is_left_behind)
+ACTION_TEST(an_order_that_hangs_at_the_end_is_left_behind)
 {
 	struct action *other;
 	struct fake hung = { .waits = true };
@@ -493,7 +491,7 @@ TEST(an_order_that_hangs_at_the_end_is_left_behind)
 	assert_int_equal(action_free(NULL, 0), 0);
 }
 
-TEST(every_kind_can_be_evicted_and_resumed)
+ACTION_TEST(every_kind_can_be_evicted_and_resumed)
 {
 	struct policy_worker w = { .kind = WORKER_OLLAMA };
 
@@ -514,4 +512,4 @@ TEST(every_kind_can_be_evicted_and_resumed)
 	}
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

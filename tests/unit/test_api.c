@@ -1,12 +1,7 @@
 /* The answers, from the real table, over the simulator; the HTTP layer is left out. */
 #include "api_fixture.h"
 
-#define TEST_TEARDOWN end
-#include "test.h"
-
-/* ---- R4.1, R4.2 ---- */
-
-TEST(devices_are_told_with_whole_numbers_and_the_fixed_names)
+API_TEST(devices_are_told_with_whole_numbers_and_the_fixed_names)
 {
 	begin(TWO_GPUS);
 	get("/api/gpu/devices", 200);
@@ -33,7 +28,7 @@ TEST(devices_are_told_with_whole_numbers_and_the_fixed_names)
 			   1048576));
 }
 
-TEST(a_lost_gpu_stays_listed_with_its_reason)
+API_TEST(a_lost_gpu_stays_listed_with_its_reason)
 {
 	begin(TWO_GPUS "[[gpu]]\nprofile = \"h200\"\n"
 		       "[[timeline]]\nat = 6\ndo = \"lose\"\ngpu = 2\n");
@@ -46,7 +41,7 @@ TEST(a_lost_gpu_stays_listed_with_its_reason)
 	at("devices.0.is_available", "true");
 }
 
-TEST(before_the_first_reading_lists_are_empty_and_say_why)
+API_TEST(before_the_first_reading_lists_are_empty_and_say_why)
 {
 	begin(TWO_GPUS);
 	t.api.view.tick = 0;
@@ -65,7 +60,7 @@ TEST(before_the_first_reading_lists_are_empty_and_say_why)
 	says("being opened");
 }
 
-TEST(the_driver_has_three_versions_and_no_error)
+API_TEST(the_driver_has_three_versions_and_no_error)
 {
 	begin(TWO_GPUS);
 	get("/api/gpu/driver", 200);
@@ -75,9 +70,7 @@ TEST(the_driver_has_three_versions_and_no_error)
 	says("\"nvml_version\"");
 }
 
-/* ---- /api/v1 ---- */
-
-TEST(one_gpu_is_found_by_each_of_its_names)
+API_TEST(one_gpu_is_found_by_each_of_its_names)
 {
 	char path[160], uuid[96];
 
@@ -100,7 +93,7 @@ TEST(one_gpu_is_found_by_each_of_its_names)
 	says(uuid);
 }
 
-TEST(a_snapshot_shows_whom_it_is_asked_for)
+API_TEST(a_snapshot_shows_whom_it_is_asked_for)
 {
 	begin(TWO_GPUS);
 	get("/api/v1/snapshot", 200);
@@ -120,7 +113,7 @@ TEST(a_snapshot_shows_whom_it_is_asked_for)
 	at("devices.1.sensor.ring.supported", "true");
 }
 
-TEST(an_unknown_parameter_is_refused_with_the_right_spelling)
+API_TEST(an_unknown_parameter_is_refused_with_the_right_spelling)
 {
 	begin(TWO_GPUS);
 	get("/api/v1/snapshot?proceses=0", 400);
@@ -130,7 +123,7 @@ TEST(an_unknown_parameter_is_refused_with_the_right_spelling)
 	get("/healthz?x=1", 200);
 }
 
-TEST(series_have_columns_of_equal_length)
+API_TEST(series_have_columns_of_equal_length)
 {
 	begin(TWO_GPUS);
 	get("/api/v1/series?gpu=0&quantity=power_watts,clock_sm_hertz&from=-1m&step=10s", 200);
@@ -145,7 +138,7 @@ TEST(series_have_columns_of_equal_length)
 	at("series.0.step_seconds", "3600"); /* 720 points, not 2.6 million */
 }
 
-TEST(series_refuse_what_makes_no_sense)
+API_TEST(series_refuse_what_makes_no_sense)
 {
 	static const struct {
 		const char *query, *says;
@@ -163,7 +156,7 @@ TEST(series_refuse_what_makes_no_sense)
 	};
 
 	begin(TWO_GPUS);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char target[128];
 
 		snprintf(target, sizeof(target), "/api/v1/series?%s", rows[i].query);
@@ -172,9 +165,7 @@ TEST(series_refuse_what_makes_no_sense)
 	}
 }
 
-/* ---- events ---- */
-
-TEST(events_are_listed_or_followed)
+API_TEST(events_are_listed_or_followed)
 {
 	begin(TWO_GPUS);
 	get("/api/v1/events?limit=2", 200); /* the latest */
@@ -197,7 +188,7 @@ TEST(events_are_listed_or_followed)
 	says("did you mean \\\"window\\\"");
 }
 
-TEST(a_tick_is_one_line)
+API_TEST(a_tick_is_one_line)
 {
 	struct buf out;
 
@@ -218,9 +209,7 @@ TEST(a_tick_is_one_line)
 	buf_done(&out);
 }
 
-/* ---- health ---- */
-
-TEST(readiness_goes_red_when_readings_stop)
+API_TEST(readiness_goes_red_when_readings_stop)
 {
 	begin(TWO_GPUS);
 	get("/readyz", 200);
@@ -237,11 +226,11 @@ TEST(readiness_goes_red_when_readings_stop)
 	get("/-/ready?verbose", 200);
 	says("[+] history ok");
 	t.api.view.self.store_state = "the disk is full";
-	get("/-/ready?verbose", 200); /* figures are of now all the same */
+	get("/-/ready?verbose", 200); /* figures are current all the same */
 	says("[-] history the disk is full");
 }
 
-TEST(without_a_driver_only_readiness_is_red)
+API_TEST(without_a_driver_only_readiness_is_red)
 {
 	begin("[[fault]]\ncall = \"nvmlInit_v2\"\ncode = 9\n");
 	get("/api/gpu/devices", 200);
@@ -254,9 +243,7 @@ TEST(without_a_driver_only_readiness_is_red)
 	says("nothing can be measured");
 }
 
-/* ---- letting go ---- */
-
-TEST(letting_go_waits_until_it_is_done)
+API_TEST(letting_go_waits_until_it_is_done)
 {
 	begin(TWO_GPUS);
 	t.ask_done = true;
@@ -283,9 +270,7 @@ TEST(letting_go_waits_until_it_is_done)
 	post("/api/v1/let-go", "", 503);
 }
 
-/* ---- pages ---- */
-
-TEST(files_are_handed_out_as_they_are)
+API_TEST(files_are_handed_out_as_they_are)
 {
 	begin(TWO_GPUS);
 	assert_string_equal(get("/", 200), "<html>");
@@ -299,8 +284,6 @@ TEST(files_are_handed_out_as_they_are)
 	at("store.state", "\"ok\"");
 	at("rss_bytes", "9437184");
 }
-
-/* ---- windows ---- */
 
 static char opened[64]; /* "/api/v1/windows/ID" */
 
@@ -318,7 +301,7 @@ static const char *below(const char *rest)
 	return path;
 }
 
-TEST(a_window_measures_the_true_energy)
+API_TEST(a_window_measures_the_true_energy)
 {
 	double truth, joules;
 
@@ -350,14 +333,14 @@ TEST(a_window_measures_the_true_energy)
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(pushed.count, 2); /* it began, it ended */
 	assert_int_equal(pushed.id, 102);
-	/* it was told without its details: all that is before them */
+	/* it was logged without its details */
 	assert_memory_equal(pushed.json, t.reply.body.p, strlen(pushed.json) - 1);
 	at("details.0.index", "1");
 	at("details.0.driver_version", "\"580.159.04\"");
 	at("details.0.evidence", "{}");
 	at("details.0.sensor.origin", "\"assumed\"");
 	assert_true(number("details.0.power_limit_watts") > 0);
-	assert_non_null(strstr(t.told_text, "prefill ended"));
+	assert_in(t.logged_text, "prefill ended");
 	post(below("/stop"), "", 200); /* the same again */
 	assert_true(number("energy_joules.best") == joules);
 	get("/api/v1/windows", 200);
@@ -368,7 +351,7 @@ TEST(a_window_measures_the_true_energy)
 	get(opened, 404);
 }
 
-TEST(marks_cut_a_window_into_parts_that_add_up)
+API_TEST(marks_cut_a_window_into_parts_that_add_up)
 {
 	double sum = 0;
 
@@ -411,7 +394,7 @@ TEST(marks_cut_a_window_into_parts_that_add_up)
 	assert_true(number("windows.0.devices.0.energy_joules.best") > 0);
 }
 
-TEST(a_window_that_nobody_ends_ends_at_its_limit)
+API_TEST(a_window_that_nobody_ends_ends_at_its_limit)
 {
 	begin(TWO_GPUS);
 	open_window("{\"limit_seconds\":5}");
@@ -426,12 +409,12 @@ TEST(a_window_that_nobody_ends_ends_at_its_limit)
 	assert_true(fabs(number("seconds") - 5) < 1e-6);
 }
 
-TEST(a_window_that_nobody_asks_for_ends_with_its_lease)
+API_TEST(a_window_that_nobody_asks_for_ends_with_its_lease)
 {
 	begin(TWO_GPUS);
 	open_window("{\"lease_seconds\":5}");
 	at("lease_seconds", "5");
-	for (int i = 0; i < 3; i++) { /* each time it begins anew */
+	for (int i = 0; i < 3; i++) { /* each time it starts again */
 		run_for(4);
 		get(opened, 200);
 		at("state", "\"open\"");
@@ -444,7 +427,7 @@ TEST(a_window_that_nobody_asks_for_ends_with_its_lease)
 	assert_true(fabs(number("seconds") - 17) < 0.1);
 }
 
-TEST(windows_are_refused_with_a_reason)
+API_TEST(windows_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *body, *says;
@@ -464,7 +447,7 @@ TEST(windows_are_refused_with_a_reason)
 	};
 
 	begin(TWO_GPUS);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		post("/api/v1/windows", rows[i].body, 400);
 		says(rows[i].says);
 	}
@@ -480,7 +463,7 @@ TEST(windows_are_refused_with_a_reason)
 	post("/api/v1/windows", "{}", 201);
 }
 
-TEST(the_same_key_gives_the_same_window)
+API_TEST(the_same_key_gives_the_same_window)
 {
 	char first[64];
 
@@ -499,7 +482,7 @@ TEST(the_same_key_gives_the_same_window)
 	at("open", "2");
 }
 
-TEST(at_most_64_windows_are_open)
+API_TEST(at_most_64_windows_are_open)
 {
 	begin(TWO_GPUS);
 	for (unsigned i = 0; i < WINDOWS_OPEN_MAX; i++)
@@ -509,4 +492,4 @@ TEST(at_most_64_windows_are_open)
 	open_window("");
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

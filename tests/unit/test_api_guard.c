@@ -1,14 +1,11 @@
 /* The guard's answers over a guard that a test feeds: what is unknown, what is waited for, and what is
- * refused.  tests/e2e/test_guard_api.py asks the whole service. */
+ * refused.  tests/e2e/test_guard_rest.py asks the whole service. */
 #include "api_fixture.h"
 
 #include "guard/guard_input.h"
 #include "serve/guard_view.h"
 
 #include <limits.h>
-
-#define TEST_TEARDOWN end_guard
-#include "test.h"
 
 #define GIB (UINT64_C(1) << 30)
 
@@ -31,8 +28,6 @@ static uint64_t now(void)
 {
 	return clock_mono_ns(&sim.clock);
 }
-
-/* ---- a world of one GPU ---- */
 
 static void put(const char *name, int64_t pid, uint64_t bytes)
 {
@@ -98,8 +93,6 @@ static void world(const char *guest)
 		put(guest, 200, GIB / 2);
 	look();
 }
-
-/* ---- the engine of it ---- */
 
 static int guard_asked(void *engine, int worker, enum guard_request what, uint64_t ttl,
 		       const struct guard_asker *by, char *message, size_t size)
@@ -183,9 +176,9 @@ static int end_guard(void **state)
 	return end(state);
 }
 
-/* ---- what it tells ---- */
+#define GUARD_TEST(name) TEST_FIXTURE(name, NULL, end_guard)
 
-TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
+GUARD_TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 {
 	static const char *const paths[] = { "guard",        "guard/gpus/0",
 					     "guard/events", "guard/workers/ollama",
@@ -195,7 +188,7 @@ TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 
 	begin_guard(GUARD_ENFORCE);
 	t.api.view.guard = NULL;
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(paths); i++) {
 		snprintf(path, sizeof(path), "/api/v1/%s", paths[i]);
 		get(path, 503);
 		assert_true(number("status") == 503);
@@ -206,7 +199,7 @@ TEST(before_it_has_begun_every_answer_is_503_with_a_remedy)
 	at("word", "\"no-guard\"");
 }
 
-TEST(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown)
+GUARD_TEST(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/0", 200);
@@ -223,7 +216,7 @@ TEST(a_process_that_does_not_tell_its_memory_leaves_the_rest_unknown)
 	at("margin_celsius", "null");
 }
 
-TEST(a_gpu_that_was_not_looked_at_is_503)
+GUARD_TEST(a_gpu_that_was_not_looked_at_is_503)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/gpus/1", 503);
@@ -231,7 +224,7 @@ TEST(a_gpu_that_was_not_looked_at_is_503)
 	get("/api/v1/guard/gpus/7", 404);
 }
 
-TEST(health_that_is_not_watched_is_null_with_a_reason)
+GUARD_TEST(health_that_is_not_watched_is_null_with_a_reason)
 {
 	struct health_options o;
 
@@ -252,7 +245,7 @@ TEST(health_that_is_not_watched_is_null_with_a_reason)
 	assert_true(number("gpus.0.xids_total") == 1);
 }
 
-TEST(explain_names_the_contender_and_the_reason)
+GUARD_TEST(explain_names_the_contender_and_the_reason)
 {
 	begin_guard(GUARD_ENFORCE);
 	get("/api/v1/guard/explain?worker=ollama", 200);
@@ -274,14 +267,14 @@ TEST(explain_names_the_contender_and_the_reason)
 	get("/api/v1/guard/explain?worker=none", 404);
 }
 
-TEST(explain_says_that_nothing_is_done)
+GUARD_TEST(explain_says_that_nothing_is_done)
 {
 	begin_guard(GUARD_DRY_RUN);
 	get("/api/v1/guard/explain", 200);
 	says("Mode is dry-run: what is decided is told, and nothing is done.");
 }
 
-TEST(the_latest_decisions_come_oldest_first)
+GUARD_TEST(the_latest_decisions_come_oldest_first)
 {
 	begin_guard(GUARD_ENFORCE);
 	/* A ring that has gone round: 3 is the oldest. */
@@ -298,9 +291,7 @@ TEST(the_latest_decisions_come_oldest_first)
 	at("decisions.0.id", "3");
 }
 
-/* ---- what it is asked ---- */
-
-TEST(who_asks_and_why_is_handed_on)
+GUARD_TEST(who_asks_and_why_is_handed_on)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "{\"reason\":\"a film\",\"ttl_s\":60}", 202);
@@ -319,7 +310,7 @@ static void live_on(uint64_t ns)
 	}
 }
 
-TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
+GUARD_TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 {
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
@@ -341,7 +332,7 @@ TEST(an_operation_runs_until_the_worker_is_out_and_stays_done)
 	get("/api/v1/guard/operations/1x", 404);
 }
 
-TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place)
+GUARD_TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/evict", "", 202);
@@ -363,7 +354,7 @@ TEST(an_operation_fails_when_the_worker_is_stuck_or_another_takes_its_place)
 	get("/api/v1/guard/operations/3", 404);
 }
 
-TEST(a_user_who_asks_too_often_is_told_when_to_ask_again)
+GUARD_TEST(a_user_who_asks_too_often_is_told_when_to_ask_again)
 {
 	begin_guard(GUARD_ENFORCE);
 	w.policy.user_evictions = 1;
@@ -383,7 +374,7 @@ TEST(a_user_who_asks_too_often_is_told_when_to_ask_again)
 	fake.who = NULL;
 }
 
-TEST(a_hold_without_end_has_no_time)
+GUARD_TEST(a_hold_without_end_has_no_time)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/workers/ollama/hold", "{\"ttl_s\":0}", 202);
@@ -396,7 +387,7 @@ TEST(a_hold_without_end_has_no_time)
 	at("hold", "\"none\"");
 }
 
-TEST(a_body_that_is_not_said_to_be_json_is_refused)
+GUARD_TEST(a_body_that_is_not_said_to_be_json_is_refused)
 {
 	begin_guard(GUARD_ENFORCE);
 	request(HTTP_POST, "/api/v1/guard/workers/ollama/evict", "{}", 415);
@@ -404,9 +395,7 @@ TEST(a_body_that_is_not_said_to_be_json_is_refused)
 	assert_string_equal(w.who, "");
 }
 
-/* ---- room ---- */
-
-TEST(room_is_answered_when_the_worker_has_gone)
+GUARD_TEST(room_is_answered_when_the_worker_has_gone)
 {
 	begin_guard(GUARD_ENFORCE);
 	w.leaves_ns = now() + NS_PER_S;
@@ -423,7 +412,7 @@ TEST(room_is_answered_when_the_worker_has_gone)
 	request(HTTP_DELETE, "/api/v1/guard/reservations/1x", "", 404);
 }
 
-TEST(room_that_does_not_come_in_time_is_given_up)
+GUARD_TEST(room_that_does_not_come_in_time_is_given_up)
 {
 	uint64_t before;
 
@@ -441,7 +430,7 @@ TEST(room_that_does_not_come_in_time_is_given_up)
 	at("reservations", "[]");
 }
 
-TEST(room_where_nothing_is_done_is_refused_at_once)
+GUARD_TEST(room_where_nothing_is_done_is_refused_at_once)
 {
 	begin_guard(GUARD_OBSERVE);
 	post("/api/v1/guard/reservations", "{\"bytes\":12884901888}", 409);
@@ -450,7 +439,7 @@ TEST(room_where_nothing_is_done_is_refused_at_once)
 	assert_int_equal(fake.tries, 0);
 }
 
-TEST(room_that_no_card_has_is_never)
+GUARD_TEST(room_that_no_card_has_is_never)
 {
 	begin_guard(GUARD_ENFORCE);
 	post("/api/v1/guard/reservations", "{\"bytes\":96636764160}", 409);
@@ -460,7 +449,7 @@ TEST(room_that_no_card_has_is_never)
 	assert_int_equal(fake.tries, 0);
 }
 
-TEST(explain_names_the_game)
+GUARD_TEST(explain_names_the_game)
 {
 	struct guard_view_game games[GUARD_VIEW_GAMES] = {
 		{ .pid = 4711, .since_ns = now(), .until_ns = UINT64_MAX, .who = "token" }
@@ -479,7 +468,7 @@ TEST(explain_names_the_game)
 	w.view.games = NULL;
 }
 
-TEST(what_is_promised_is_not_available)
+GUARD_TEST(what_is_promised_is_not_available)
 {
 	double before;
 
@@ -493,4 +482,4 @@ TEST(what_is_promised_is_not_available)
 	at("gpus.0.workers.0.name", "\"ollama\"");
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

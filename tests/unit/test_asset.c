@@ -1,10 +1,7 @@
 /* The files of the page as tools/assets put them into the program. */
 #include "serve/asset.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#include "test.h"
+#include "unit.h"
 
 static const struct asset *find(const char *path)
 {
@@ -25,7 +22,7 @@ TEST(the_table_has_what_the_page_asks_for)
 
 	if (asset_count == 0)
 		skip(); /* -Dpage=disabled */
-	for (size_t i = 0; i < sizeof(paths) / sizeof(paths[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(paths); i++)
 		assert_non_null(find(paths[i]));
 }
 
@@ -67,4 +64,4 @@ TEST(a_page_is_html_and_a_script_is_javascript)
 	assert_string_equal(script->type, "text/javascript; charset=utf-8");
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -4,12 +4,15 @@
 #include "measure/attribute.h"
 
 #include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#include "test.h"
+#include <cmocka.h>
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 #define ROUNDS   2000
@@ -24,7 +27,7 @@ static void assert_near(double have, double want)
 
 static struct attribute_use use(int64_t pid, double sm_ratio)
 {
-	struct attribute_use u = { .pid = pid, .start_ticks = 1000, .sm_ratio = sm_ratio };
+	struct attribute_use u = { .id = { pid, 1000 }, .sm_ratio = sm_ratio };
 
 	snprintf(u.name, sizeof(u.name), "p%lld", (long long)pid);
 	return u;
@@ -33,7 +36,7 @@ static struct attribute_use use(int64_t pid, double sm_ratio)
 static const struct attribute_row *row(const struct attribute *a, int64_t pid, uint64_t start)
 {
 	for (unsigned i = 0; i < a->count; i++)
-		if (a->row[i].pid == pid && a->row[i].start_ticks == start)
+		if (a->row[i].id.pid == pid && a->row[i].id.start_ticks == start)
 			return &a->row[i];
 	return NULL;
 }
@@ -63,13 +66,12 @@ static double added_backwards(const struct attribute *a)
 	return sum;
 }
 
-/* ---- the rules ---- */
-
 TEST(one_alone_is_measured_above_idle)
 {
 	struct attribute_use u = use(7, NAN);
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 78, 120);
 	assert_int_equal(attribute_add(&a, 700, 1, &u, 1, false), 0);
 	assert_int_equal(attribute_finish(&a, 700), 0);
@@ -82,11 +84,12 @@ TEST(one_alone_is_measured_above_idle)
 	assert_near(a.row[0].seconds, 1);
 }
 
-TEST(several_share_by_what_they_used)
+static void several_share_by_what_they_used(void **state)
 {
 	struct attribute_use u[] = { use(1, 0.6), use(2, 0.2), use(3, 0) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 520, 1, u, 3, false);
 	attribute_finish(&a, 520);
@@ -100,11 +103,12 @@ TEST(several_share_by_what_they_used)
 		assert_int_equal(a.row[i].how, ATTRIBUTE_MODELLED);
 }
 
-TEST(without_utilisation_it_is_split_equally)
+static void without_utilisation_it_is_split_equally(void **state)
 {
 	struct attribute_use u[] = { use(1, NAN), use(2, NAN) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 100, NAN);
 	attribute_add(&a, 500, 1, u, 2, false);
 	attribute_finish(&a, 500);
@@ -114,11 +118,12 @@ TEST(without_utilisation_it_is_split_equally)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-TEST(one_unknown_among_known_ones_gets_an_equal_part)
+static void one_unknown_among_known_ones_gets_an_equal_part(void **state)
 {
 	struct attribute_use u[] = { use(1, 0.3), use(2, 0.1), use(3, NAN) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 300, 1, u, 3, false);
 	attribute_finish(&a, 300);
@@ -129,11 +134,12 @@ TEST(one_unknown_among_known_ones_gets_an_equal_part)
 		assert_int_equal(a.row[i].how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-TEST(what_idle_residents_did_not_use_is_nobodys)
+static void what_idle_residents_did_not_use_is_nobodys(void **state)
 {
 	struct attribute_use u[] = { use(1, 0), use(2, 0) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 200, 1, u, 2, false);
 	attribute_finish(&a, 200);
@@ -143,10 +149,11 @@ TEST(what_idle_residents_did_not_use_is_nobodys)
 	assert_near(a.unattributed_joules, 80);
 }
 
-TEST(nobody_there_is_nobodys_energy)
+static void nobody_there_is_nobodys_energy(void **state)
 {
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 100, 1, NULL, 0, false);
 	attribute_finish(&a, 100);
@@ -155,11 +162,12 @@ TEST(nobody_there_is_nobodys_energy)
 	assert_near(a.unattributed_joules, 22);
 }
 
-TEST(hidden_processes_leave_all_of_it_unattributed)
+static void hidden_processes_leave_all_of_it_unattributed(void **state)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 300, 1, &u, 1, true);
 	attribute_finish(&a, 300);
@@ -168,11 +176,12 @@ TEST(hidden_processes_leave_all_of_it_unattributed)
 	assert_true(a.unattributed_joules == 300);
 }
 
-TEST(an_unknown_idle_power_is_told)
+static void an_unknown_idle_power_is_reported(void **state)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, NAN, 120);
 	assert_false(a.idle_known);
 	assert_false(a.context_known);
@@ -184,11 +193,12 @@ TEST(an_unknown_idle_power_is_told)
 	assert_true(a.idle_known);
 }
 
-TEST(power_below_idle_leaves_nothing_to_share)
+static void power_below_idle_leaves_nothing_to_share(void **state)
 {
 	struct attribute_use u[] = { use(1, 0.5), use(2, 0.5) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 78, 120);
 	attribute_add(&a, 60, 1, u, 2, false);
 	attribute_add(&a, 90, 1, u, 2, false); /* below context idle: 12 J for two contexts */
@@ -198,11 +208,12 @@ TEST(power_below_idle_leaves_nothing_to_share)
 	assert_near(joules_of(&a, 2), 6);
 }
 
-TEST(a_context_power_below_idle_costs_nothing)
+static void a_context_power_below_idle_costs_nothing(void **state)
 {
 	struct attribute_use u[] = { use(1, 0.5), use(2, 0) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 100, 90);
 	attribute_add(&a, 200, 1, u, 2, false);
 	attribute_finish(&a, 200);
@@ -210,14 +221,13 @@ TEST(a_context_power_below_idle_costs_nothing)
 	assert_near(joules_of(&a, 2), 0);
 }
 
-/* ---- who is who ---- */
-
 TEST(a_pid_used_again_is_another_process)
 {
 	struct attribute_use first = use(5, NAN), second = use(5, NAN);
 	struct attribute a;
 
-	second.start_ticks = 2000;
+	(void)state;
+	second.id.start_ticks = 2000;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 100, 1, &first, 1, false);
 	attribute_add(&a, 300, 1, &second, 1, false);
@@ -225,14 +235,15 @@ TEST(a_pid_used_again_is_another_process)
 	assert_int_equal(a.count, 2);
 	assert_near(row(&a, 5, 1000)->joules, 100);
 	assert_near(row(&a, 5, 2000)->joules, 300);
-	assert_int_equal(a.row[0].start_ticks, 2000);
+	assert_int_equal(a.row[0].id.start_ticks, 2000);
 }
 
-TEST(a_process_listed_twice_counts_once)
+static void a_process_listed_twice_counts_once(void **state)
 {
 	struct attribute_use u[] = { use(1, 0.25), use(1, NAN), use(2, 0.25), use(1, 0.25) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 0, 40);
 	attribute_add(&a, 240, 1, u, 4, false);
 	attribute_finish(&a, 240);
@@ -248,10 +259,11 @@ TEST(a_process_listed_twice_counts_once)
 	assert_int_equal(a.row[0].how, ATTRIBUTE_MEASURED);
 }
 
-TEST(a_utilisation_that_cannot_be_is_not_known)
+static void a_utilisation_that_cannot_be_is_not_known(void **state)
 {
 	static const double bad[] = { 1.01, 100, -0.1, INFINITY, -INFINITY };
 
+	(void)state;
 	for (size_t i = 0; i < COUNT(bad); i++) {
 		struct attribute_use u[] = { use(1, bad[i]), use(2, 0.5) };
 		struct attribute a;
@@ -264,11 +276,12 @@ TEST(a_utilisation_that_cannot_be_is_not_known)
 	}
 }
 
-TEST(a_row_says_the_weakest_way_it_was_found)
+static void a_row_says_the_weakest_way_it_was_found(void **state)
 {
 	struct attribute_use u[] = { use(1, 0.5), use(2, 0.5) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 100, 1, u, 1, false);
 	assert_int_equal(row(&a, 1, 1000)->how, ATTRIBUTE_MEASURED);
@@ -280,11 +293,12 @@ TEST(a_row_says_the_weakest_way_it_was_found)
 	assert_int_equal(row(&a, 1, 1000)->how, ATTRIBUTE_EQUAL_SPLIT);
 }
 
-TEST(more_processes_than_rows_are_unattributed)
+static void more_processes_than_rows_are_unattributed(void **state)
 {
 	struct attribute_use u[ATTRIBUTE_ROWS + 36];
 	struct attribute a;
 
+	(void)state;
 	for (size_t i = 0; i < COUNT(u); i++)
 		u[i] = use((int64_t)i + 1, 0.01);
 	attribute_init(&a, 0, 0);
@@ -296,26 +310,26 @@ TEST(more_processes_than_rows_are_unattributed)
 	assert_near(joules_of(&a, 1), 10);
 }
 
-TEST(a_name_is_cut_not_overrun)
+static void a_name_is_cut_not_overrun(void **state)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
+	(void)state;
 	memset(u.name, 'x', sizeof(u.name)); /* no end */
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 1, 1, &u, 1, false);
 	assert_int_equal(strlen(a.row[0].name), sizeof(a.row[0].name) - 1);
 }
 
-TEST(each_way_has_a_name)
+static void each_way_has_a_name(void **state)
 {
+	(void)state;
 	assert_string_equal(attribute_how_name(ATTRIBUTE_MEASURED), "measured");
 	assert_string_equal(attribute_how_name(ATTRIBUTE_MODELLED), "modelled");
 	assert_string_equal(attribute_how_name(ATTRIBUTE_EQUAL_SPLIT), "equal-split");
 	assert_string_equal(attribute_how_name(99), "");
 }
-
-/* ---- closing ---- */
 
 TEST(energy_that_cannot_be_changes_nothing)
 {
@@ -326,6 +340,7 @@ TEST(energy_that_cannot_be_changes_nothing)
 	struct attribute_use u = use(1, 1);
 	struct attribute a, before;
 
+	(void)state;
 	attribute_init(&a, 10, 20);
 	attribute_add(&a, 100, 1, &u, 1, false);
 	before = a;
@@ -337,11 +352,12 @@ TEST(energy_that_cannot_be_changes_nothing)
 	assert_memory_equal(&a, &before, sizeof(a));
 }
 
-TEST(rows_follow_the_total_whatever_it_turned_out_to_be)
+static void rows_follow_the_total_whatever_it_turned_out_to_be(void **state)
 {
 	struct attribute_use u[] = { use(1, 0.75), use(2, 0.25) };
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 100, 100);
 	attribute_add(&a, 500, 1, u, 2, false);
 	attribute_finish(&a, 1000);
@@ -355,11 +371,12 @@ TEST(rows_follow_the_total_whatever_it_turned_out_to_be)
 	assert_true(added_up(&a) == 0);
 }
 
-TEST(a_total_that_no_interval_tells_of_is_unattributed)
+static void a_total_that_no_interval_tells_of_is_unattributed(void **state)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, 10, 20);
 	attribute_finish(&a, 42);
 	assert_true(a.unattributed_joules == 42);
@@ -369,8 +386,6 @@ TEST(a_total_that_no_interval_tells_of_is_unattributed)
 	attribute_finish(&a, 1e9);
 	assert_true(a.unattributed_joules == 1e9);
 }
-
-/* ---- against brute force ---- */
 
 struct interval {
 	double joules, seconds;
@@ -401,7 +416,7 @@ static void make_interval(uint64_t *s, struct interval *in)
 		uint64_t who = next(s) % 8, kind = next(s) % 6;
 
 		in->use[i] = use(who == 7 ? 6 : (int64_t)who, uniform(s));
-		in->use[i].start_ticks = who == 7 ? 2000 : 1000;
+		in->use[i].id.start_ticks = who == 7 ? 2000 : 1000;
 		if (kind == 0)
 			in->use[i].sm_ratio = NAN;
 		else if (kind <= 2)
@@ -418,7 +433,7 @@ static void make_story(uint64_t *s, struct story *t)
 		make_interval(s, &t->interval[i]);
 }
 
-static void tell(const struct story *t, struct attribute *a)
+static void feed_story(const struct story *t, struct attribute *a)
 {
 	attribute_init(a, t->no_context_w, t->context_w);
 	for (size_t i = 0; i < t->n; i++) {
@@ -451,7 +466,7 @@ static void slow_interval(const struct story *t, const struct interval *in, stru
 		ratio[w] = NAN;
 	for (size_t i = 0; i < in->n; i++) {
 		const struct attribute_use *u = &in->use[i];
-		unsigned w = u->start_ticks == 2000 ? 7 : (unsigned)u->pid;
+		unsigned w = u->id.start_ticks == 2000 ? 7 : (unsigned)u->id.pid;
 
 		there[w] = true;
 		if (!isnan(u->sm_ratio) && !(ratio[w] > u->sm_ratio))
@@ -517,38 +532,40 @@ static void assert_as_slow(const struct attribute *a, const struct slow *s)
 	assert_int_equal(a->count, seen);
 }
 
-TEST(the_split_is_that_of_a_slow_and_plain_one)
+static void the_split_is_that_of_a_slow_and_plain_one(void **state)
 {
 	uint64_t seed = seed_of_run();
 
+	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct slow slow = { .how = { -1, -1, -1, -1, -1, -1, -1, -1 } };
 		struct story t;
 		struct attribute a;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = 0; i < t.n; i++)
 			slow_interval(&t, &t.interval[i], &slow);
 		assert_as_slow(&a, &slow);
 	}
 }
 
-TEST(rows_always_add_up_and_are_never_negative)
+static void rows_always_add_up_and_are_never_negative(void **state)
 {
 	uint64_t seed = seed_of_run();
 
+	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		double total, told = 0;
+		double total, known = 0;
 		struct story t;
 		struct attribute a;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = 0; i < t.n; i++)
-			told += t.interval[i].joules;
-		assert_near(added_up(&a), told);
-		total = next(&seed) % 3 ? told * (1 + (uniform(&seed) - 0.5) * 0.1)
+			known += t.interval[i].joules;
+		assert_near(added_up(&a), known);
+		total = next(&seed) % 3 ? known * (1 + (uniform(&seed) - 0.5) * 0.1)
 					: ldexp(uniform(&seed), (int)(next(&seed) % 60) - 20);
 		assert_int_equal(attribute_finish(&a, total), 0);
 		assert_true(added_up(&a) == total);
@@ -563,7 +580,7 @@ TEST(rows_always_add_up_and_are_never_negative)
 
 /* Added as they are, no last digit of the largest makes this sum exact: on the way each addition
  * rounds to an even digit. */
-TEST(a_sum_that_rounding_keeps_odd_is_exact_too)
+static void a_sum_that_rounding_keeps_odd_is_exact_too(void **state)
 {
 	static const double joules[] = { 1.5914483197271085e-05, 1.0966415166195969e-05,
 					 8.5906939428616655e-06, 2.2600317928046517e-06,
@@ -572,6 +589,7 @@ TEST(a_sum_that_rounding_keeps_odd_is_exact_too)
 	double total = 0.00010282858492125932;
 	struct attribute a;
 
+	(void)state;
 	attribute_init(&a, NAN, NAN);
 	for (size_t i = 0; i < COUNT(joules); i++) {
 		struct attribute_use u = use((int64_t)i, NAN);
@@ -594,16 +612,17 @@ static void shuffle_uses(uint64_t *seed, struct interval *in)
 	}
 }
 
-TEST(the_order_in_which_it_is_told_does_not_matter)
+static void the_order_in_which_it_is_told_does_not_matter(void **state)
 {
 	uint64_t seed = seed_of_run();
 
+	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
 		struct story t;
 		struct attribute a, b;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = t.n; i > 1; i--) {
 			size_t k = next(&seed) % i;
 			struct interval in = t.interval[i - 1];
@@ -613,13 +632,13 @@ TEST(the_order_in_which_it_is_told_does_not_matter)
 		}
 		for (size_t i = 0; i < t.n; i++)
 			shuffle_uses(&seed, &t.interval[i]);
-		tell(&t, &b);
+		feed_story(&t, &b);
 		assert_int_equal(a.count, b.count);
 		assert_near(a.idle_joules, b.idle_joules);
 		assert_near(a.unattributed_joules, b.unattributed_joules);
 		for (unsigned i = 0; i < a.count; i++) {
 			const struct attribute_row *r =
-				row(&b, a.row[i].pid, a.row[i].start_ticks);
+				row(&b, a.row[i].id.pid, a.row[i].id.start_ticks);
 
 			assert_non_null(r);
 			assert_near(a.row[i].joules, r->joules);
@@ -629,4 +648,34 @@ TEST(the_order_in_which_it_is_told_does_not_matter)
 	}
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(one_alone_is_measured_above_idle),
+		cmocka_unit_test(several_share_by_what_they_used),
+		cmocka_unit_test(without_utilisation_it_is_split_equally),
+		cmocka_unit_test(one_unknown_among_known_ones_gets_an_equal_part),
+		cmocka_unit_test(what_idle_residents_did_not_use_is_nobodys),
+		cmocka_unit_test(nobody_there_is_nobodys_energy),
+		cmocka_unit_test(hidden_processes_leave_all_of_it_unattributed),
+		cmocka_unit_test(an_unknown_idle_power_is_reported),
+		cmocka_unit_test(power_below_idle_leaves_nothing_to_share),
+		cmocka_unit_test(a_context_power_below_idle_costs_nothing),
+		cmocka_unit_test(a_pid_used_again_is_another_process),
+		cmocka_unit_test(a_process_listed_twice_counts_once),
+		cmocka_unit_test(a_utilisation_that_cannot_be_is_not_known),
+		cmocka_unit_test(a_row_says_the_weakest_way_it_was_found),
+		cmocka_unit_test(more_processes_than_rows_are_unattributed),
+		cmocka_unit_test(a_name_is_cut_not_overrun),
+		cmocka_unit_test(each_way_has_a_name),
+		cmocka_unit_test(energy_that_cannot_be_changes_nothing),
+		cmocka_unit_test(rows_follow_the_total_whatever_it_turned_out_to_be),
+		cmocka_unit_test(a_total_that_no_interval_tells_of_is_unattributed),
+		cmocka_unit_test(the_split_is_that_of_a_slow_and_plain_one),
+		cmocka_unit_test(rows_always_add_up_and_are_never_negative),
+		cmocka_unit_test(a_sum_that_rounding_keeps_odd_is_exact_too),
+		cmocka_unit_test(the_order_in_which_it_is_told_does_not_matter),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

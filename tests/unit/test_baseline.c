@@ -4,15 +4,12 @@
 
 #include "measure/baseline.h"
 #include "measure/meter.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <dirent.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <time.h>
-
-#define TEST_TEARDOWN stop
-#include "test.h"
 
 #define HOUR 3600.0
 #define DAY  (86400 * NS_PER_S)
@@ -39,6 +36,8 @@ static int stop(void **state)
 	return sim_teardown(state);
 }
 
+#define BASELINE_STOP_TEST(name) TEST_FIXTURE(name, NULL, stop)
+
 static bool goes_on(void *ctx, double seconds, double power_w, double half_width_w)
 {
 	unsigned *calls = ctx;
@@ -56,7 +55,7 @@ static bool ends_at_three(void *ctx, double seconds, double power_w, double half
 static int take(enum baseline_kind kind, struct baseline *ret)
 {
 	struct baseline_plan plan = {
-		.kind = kind, .most_s = 30, .least_s = 10, .half_width_w = 1
+		.kind = kind, .max_s = 30, .min_s = 10, .half_width_w = 1
 	};
 
 	return baseline_take(meter, 0, &plan, ret);
@@ -66,8 +65,6 @@ static bool contended(const struct baseline *b)
 {
 	return b->codes & UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
 }
-
-/* ---- the estimate ---- */
 
 static double two_pass(const double *x, unsigned n, double *ret_u)
 {
@@ -81,7 +78,7 @@ static double two_pass(const double *x, unsigned n, double *ret_u)
 	return sum / n;
 }
 
-TEST_WITH(the_estimate_is_mean_standard_error_and_student_t, NULL, NULL)
+TEST(the_estimate_is_mean_standard_error_and_student_t)
 {
 	/* Two-sided 95 % factors from a table. */
 	static const double factor[] = {
@@ -108,7 +105,7 @@ TEST_WITH(the_estimate_is_mean_standard_error_and_student_t, NULL, NULL)
 	}
 }
 
-TEST_WITH(one_second_has_no_error_yet, NULL, NULL)
+TEST(one_second_has_no_error_yet)
 {
 	double x = 80;
 	struct baseline_estimate e;
@@ -117,9 +114,7 @@ TEST_WITH(one_second_has_no_error_yet, NULL, NULL)
 	assert_true(e.power_w == 80 && isnan(e.u_w) && isnan(e.half_width_w));
 }
 
-/* ---- taking one ---- */
-
-TEST(an_idle_gpu_is_taken_in_ten_seconds)
+BASELINE_STOP_TEST(an_idle_gpu_is_taken_in_ten_seconds)
 {
 	struct baseline b;
 	double joules;
@@ -143,7 +138,7 @@ TEST(an_idle_gpu_is_taken_in_ten_seconds)
 	assert_int_equal(b.wall_ns, sim_wall_ns());
 }
 
-TEST(an_unsteady_gpu_takes_all_the_time_it_may)
+BASELINE_STOP_TEST(an_unsteady_gpu_takes_all_the_time_it_may)
 {
 	struct baseline b;
 
@@ -157,7 +152,7 @@ TEST(an_unsteady_gpu_takes_all_the_time_it_may)
 	assert_true(b.u_w > 0.5);
 }
 
-TEST(a_process_on_the_gpu_spoils_it_at_once)
+BASELINE_STOP_TEST(a_process_on_the_gpu_spoils_it_at_once)
 {
 	struct baseline b;
 
@@ -166,12 +161,12 @@ TEST(a_process_on_the_gpu_spoils_it_at_once)
 	for (unsigned kind = 0; kind < BASELINE_KINDS; kind++) {
 		assert_int_equal(take((enum baseline_kind)kind, &b), 0);
 		assert_true(contended(&b));
-		assert_string_equal(b.evidence, "squatter (pid 4100000) was on it");
+		assert_string_equal(b.evidence, "squatter (pid 4100000) was using it");
 		assert_true(b.seconds < 3);
 	}
 }
 
-TEST(a_process_that_comes_later_spoils_it_too)
+BASELINE_STOP_TEST(a_process_that_comes_later_spoils_it_too)
 {
 	struct baseline b;
 
@@ -179,11 +174,11 @@ TEST(a_process_that_comes_later_spoils_it_too)
 	      "from = 9.5\nuntil = 11\n");
 	assert_int_equal(take(BASELINE_HOT_IDLE, &b), 0);
 	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "late (pid 4100000) was on it");
+	assert_string_equal(b.evidence, "late (pid 4100000) was using it");
 	assert_true(b.seconds >= 4 && b.seconds <= 7);
 }
 
-TEST(our_own_context_is_what_context_idle_wants_and_no_context_not)
+BASELINE_STOP_TEST(our_own_context_is_what_context_idle_wants_and_no_context_not)
 {
 	struct baseline b;
 
@@ -196,7 +191,7 @@ TEST(our_own_context_is_what_context_idle_wants_and_no_context_not)
 	assert_true(contended(&b));
 }
 
-TEST(context_idle_without_a_context_is_none)
+BASELINE_STOP_TEST(context_idle_without_a_context_is_none)
 {
 	struct baseline b;
 
@@ -206,17 +201,17 @@ TEST(context_idle_without_a_context_is_none)
 	assert_string_equal(b.evidence, "no process of ours had a context on it");
 }
 
-TEST(a_busy_gpu_is_not_idle)
+BASELINE_STOP_TEST(a_busy_gpu_is_not_idle)
 {
 	struct baseline b;
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[gpu.load]]\nkind = \"constant\"\nlevel = 0.3\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
-	assert_non_null(strstr(b.evidence, "its utilisation was"));
+	assert_in(b.evidence, "its utilisation was");
 }
 
-TEST(clocks_that_are_held_back_are_not_idle)
+BASELINE_STOP_TEST(clocks_that_are_held_back_are_not_idle)
 {
 	struct baseline b;
 
@@ -224,10 +219,10 @@ TEST(clocks_that_are_held_back_are_not_idle)
 	      "call = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "its clocks were held back (hw_thermal)");
+	assert_string_equal(b.evidence, "its clocks were throttled (hw_thermal)");
 }
 
-TEST(where_nobody_can_see_who_is_there_it_says_so)
+BASELINE_STOP_TEST(where_nobody_can_see_who_is_there_it_says_so)
 {
 	struct baseline b;
 
@@ -237,10 +232,10 @@ TEST(where_nobody_can_see_who_is_there_it_says_so)
 	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_false(contended(&b));
-	assert_non_null(strstr(b.evidence, "who is on it cannot be seen"));
+	assert_in(b.evidence, "its processes are not visible");
 }
 
-TEST(its_owner_may_end_it)
+BASELINE_STOP_TEST(its_owner_may_end_it)
 {
 	struct baseline b = { .power_w = 7 };
 	struct baseline_plan plan = { BASELINE_NO_CONTEXT, 30, 10, 1, ends_at_three, NULL };
@@ -249,19 +244,17 @@ TEST(its_owner_may_end_it)
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_STATE);
 	assert_true(b.power_w == 7);
 	assert_int_equal(baseline_take(meter, 1, &plan, &b), -GW_E_NODEV);
-	plan.most_s = 1;
+	plan.max_s = 1;
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_ARG);
 }
 
-TEST(a_gpu_that_is_lost_meanwhile_has_none)
+BASELINE_STOP_TEST(a_gpu_that_is_lost_meanwhile_has_none)
 {
 	struct baseline b;
 
 	start("[[gpu]]\nprofile = \"h200\"\n[[timeline]]\nat = 8.5\ndo = \"lose\"\ngpu = 0\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), -GW_E_LOST);
 }
-
-/* ---- files ---- */
 
 static int folder_setup(void **state)
 {
@@ -301,6 +294,8 @@ static int folder_teardown(void **state)
 	return 0;
 }
 
+#define ON_FILES(name) TEST_FIXTURE(name, folder_setup, folder_teardown)
+
 static const struct baseline good = {
 	.uuid = "GPU-1/\"2\"",
 	.driver = "580.1",
@@ -333,7 +328,7 @@ static int look(struct baseline *key, double later_s, char why[static 256])
 			     256);
 }
 
-TEST_WITH(what_was_kept_is_found_again, folder_setup, folder_teardown)
+ON_FILES(what_was_kept_is_found_again)
 {
 	struct baseline key = good;
 	char why[256], name[1024];
@@ -351,7 +346,7 @@ TEST_WITH(what_was_kept_is_found_again, folder_setup, folder_teardown)
 	assert_string_equal(key.vbios, good.vbios);
 }
 
-TEST_WITH(an_unknown_limit_is_kept_as_unknown, folder_setup, folder_teardown)
+ON_FILES(an_unknown_limit_is_kept_as_unknown)
 {
 	struct baseline b = good, key;
 	char why[256];
@@ -366,27 +361,29 @@ TEST_WITH(an_unknown_limit_is_kept_as_unknown, folder_setup, folder_teardown)
 	assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
 }
 
-TEST_WITH(each_state_that_differs_is_refused_with_its_reason, folder_setup, folder_teardown)
+ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 {
 	static const struct {
 		struct baseline change;
 		double later_s;
 		const char *why;
 	} cases[] = {
-		{ { .limit_w = 500 }, 1, "limit of 700 W, and it is 500 W" },
+		{ { .limit_w = 500 }, 1, "limit of 700 W, but the limit is 500 W" },
 		{ { .persistence = -1 }, 1, "persistence mode" },
-		{ { .temperature_c = 41 }, 1, "taken at 30 degrees Celsius, and it is 41" },
+		{ { .temperature_c = 41 },
+		  1,
+		  "taken at 30 degrees Celsius, but the GPU has 41" },
 		{ { .temperature_c = 19 }, 1, "taken at 30 degrees Celsius" },
 		{ { .driver = "590" }, 1, "another driver (580.1, now 590)" },
-		{ { .uuid = "GPU-2" }, 1, "none was taken" },
-		{ { .kind = BASELINE_HOT_IDLE }, 1, "none was taken" },
-		{ { .limit_w = 0 }, 3601, "60 minutes old, and good for 60" },
+		{ { .uuid = "GPU-2" }, 1, "none is stored" },
+		{ { .kind = BASELINE_HOT_IDLE }, 1, "none is stored" },
+		{ { .limit_w = 0 }, 3601, "60 minutes old; the maximum is 60" },
 		{ { .limit_w = 0 }, -1, "the wall clock was set back" },
 	};
 	char why[256];
 
 	save(&good);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		const struct baseline *c = &cases[i].change;
 		struct baseline key = good;
 
@@ -404,7 +401,7 @@ TEST_WITH(each_state_that_differs_is_refused_with_its_reason, folder_setup, fold
 	}
 }
 
-TEST_WITH(kinds_and_limits_are_kept_apart, folder_setup, folder_teardown)
+ON_FILES(kinds_and_limits_are_kept_apart)
 {
 	struct baseline b = good, key;
 	char why[256], name[1024];
@@ -427,7 +424,7 @@ TEST_WITH(kinds_and_limits_are_kept_apart, folder_setup, folder_teardown)
 	assert_true(key.power_w == 120);
 }
 
-TEST_WITH(a_damaged_file_is_ignored_and_named, folder_setup, folder_teardown)
+ON_FILES(a_damaged_file_is_ignored_and_named)
 {
 	char name[1024], why[256], text[4096];
 	struct baseline key;
@@ -449,29 +446,29 @@ TEST_WITH(a_damaged_file_is_ignored_and_named, folder_setup, folder_teardown)
 		fclose(f);
 		key = good;
 		assert_int_equal(look(&key, 1, why), -GW_E_NOENT);
-		assert_non_null(strstr(why, "is damaged and was ignored"));
+		assert_in(why, "is damaged and was ignored");
 	}
 }
 
-TEST_WITH(a_contended_one_is_not_kept, folder_setup, folder_teardown)
+ON_FILES(a_contended_one_is_not_kept)
 {
 	struct baseline b = good;
 	char message[256], name[1024];
 
 	b.codes = UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
-	strcpy(b.evidence, "game.exe (pid 7) was on it");
+	strcpy(b.evidence, "game.exe (pid 7) was using it");
 	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_STATE);
-	assert_string_equal(message, "the GPU was not idle: game.exe (pid 7) was on it");
+	assert_string_equal(message, "the GPU was not idle: game.exe (pid 7) was using it");
 	b = good;
 	b.uuid[0] = '\0';
 	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_ARG);
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 	assert_int_equal(baseline_save(&good, "/proc/none", message, sizeof(message)),
 			 -GW_E_NOENT);
-	assert_non_null(strstr(message, "/proc/none cannot be made"));
+	assert_in(message, "/proc/none cannot be created");
 }
 
-TEST_WITH(clearing_forgets_one_gpu_or_all, folder_setup, folder_teardown)
+ON_FILES(clearing_forgets_one_gpu_or_all)
 {
 	struct baseline b = good, key = good;
 	char why[256], name[1024];
@@ -488,7 +485,7 @@ TEST_WITH(clearing_forgets_one_gpu_or_all, folder_setup, folder_teardown)
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 }
 
-TEST_WITH(the_folder_is_where_xdg_says, NULL, NULL)
+TEST(the_folder_is_where_xdg_says)
 {
 	char out[128], small[8];
 
@@ -505,8 +502,6 @@ TEST_WITH(the_folder_is_where_xdg_says, NULL, NULL)
 	assert_int_equal(baseline_directory(out, sizeof(out)), -GW_E_NOENT);
 }
 
-/* ---- net ---- */
-
 static const struct sensor uncalibrated = { .gain = 1, .gain_u = 0.025, .offset_u_w = 2.5 };
 
 /* Ten thousand steps of a line from before to after. */
@@ -520,7 +515,7 @@ static double integral(double before_w, double after_w, double s)
 	return sum;
 }
 
-TEST_WITH(net_is_gross_less_the_line_between_the_baselines, NULL, NULL)
+TEST(net_is_gross_less_the_line_between_the_baselines)
 {
 	uint64_t seed = (uint64_t)time(NULL);
 	struct random r;
@@ -555,7 +550,7 @@ TEST_WITH(net_is_gross_less_the_line_between_the_baselines, NULL, NULL)
 	}
 }
 
-TEST_WITH(net_of_the_unknown_is_unknown, NULL, NULL)
+TEST(net_of_the_unknown_is_unknown)
 {
 	struct gw_energy g = { .seconds = 1, .joules = { NAN, NAN, NAN }, .u_absolute = NAN };
 	struct baseline b = { .power_w = 80, .u_w = 0.1 };
@@ -567,7 +562,7 @@ TEST_WITH(net_of_the_unknown_is_unknown, NULL, NULL)
 }
 
 /* A run shorter than the sensor's period: its bounds are not made of its uncertainty alone. */
-TEST_WITH(net_reaches_as_far_as_gross, NULL, NULL)
+TEST(net_reaches_as_far_as_gross)
 {
 	struct gw_energy g = { .seconds = 0.005,
 			       .joules = { 0.32, 2.37, 2.49 },
@@ -581,4 +576,4 @@ TEST_WITH(net_reaches_as_far_as_gross, NULL, NULL)
 	assert_true(fabs(net.joules.high - (2.49 - 0.31)) < 1e-9);
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

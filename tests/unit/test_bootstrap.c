@@ -1,18 +1,14 @@
 /* The generator and the intervals that are drawn with it. */
 #include "here.h"
+#include "unit.h"
 
-#include "measure/bootstrap.h"
+#include "measure/stat.h"
 
 #include <gpuward.h>
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
-
-#include "test.h"
 
 /* Fewer experiments where a sanitizer makes each ten times as slow. */
 #ifdef SLOW
@@ -205,4 +201,4 @@ TEST(bca_of_skewed_values_covers_better_than_the_percentile_interval)
 	assert_true((double)c.bca / EXPERIMENTS > 0.91);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

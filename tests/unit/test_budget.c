@@ -4,11 +4,8 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#define TEST_SETUP fresh
-#include "test.h"
+#include "unit.h"
 
 #define S NS_PER_S
 
@@ -26,6 +23,8 @@ static int fresh(void **state)
 	};
 	return 0;
 }
+
+#define BUDGET_TEST(name) TEST_FIXTURE(name, fresh, NULL)
 
 static const struct budget_options power = { .power_w = 300 };
 static const struct budget_options energy = { .energy_j = 1000 * 3600. };
@@ -45,17 +44,17 @@ static bool after(unsigned n, const struct budget_options *o, double watts)
 	return over;
 }
 
-TEST(a_peak_does_not_exceed_the_cap_and_five_seconds_do)
+BUDGET_TEST(a_peak_does_not_exceed_the_cap_and_five_seconds_do)
 {
 	assert_false(after(10, &power, 250));
 	assert_false(after(5, &power, 400));
 	assert_false(after(1, &power, 250));
 	assert_false(after(5, &power, 400));
 	assert_true(after(1, &power, 400));
-	assert_non_null(strstr(t.why, "400 W"));
+	assert_in(t.why, "400 W");
 }
 
-TEST(it_ends_after_a_minute_below_the_cap)
+BUDGET_TEST(it_ends_after_a_minute_below_the_cap)
 {
 	assert_true(after(10, &power, 400));
 	assert_true(after(59, &power, 100));
@@ -66,11 +65,11 @@ TEST(it_ends_after_a_minute_below_the_cap)
 	assert_string_equal(t.why, "");
 }
 
-TEST(if_a_return_exceeds_it_again_the_wait_doubles)
+BUDGET_TEST(if_a_return_exceeds_it_again_the_wait_doubles)
 {
 	static const unsigned waits[] = { 60, 120, 240, 480, 600, 600 };
 
-	for (unsigned i = 0; i < sizeof(waits) / sizeof(waits[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(waits); i++) {
 		assert_true(after(10, &power, 400));
 		assert_true(after(waits[i], &power, 100));
 		assert_false(after(1, &power, 100));
@@ -81,11 +80,11 @@ TEST(if_a_return_exceeds_it_again_the_wait_doubles)
 	assert_false(after(1, &power, 100));
 }
 
-TEST(the_energy_cap_is_exceeded_until_the_next_day)
+BUDGET_TEST(the_energy_cap_is_exceeded_until_the_next_day)
 {
 	assert_false(after(3599, &energy, 1000));
 	assert_true(after(2, &energy, 1000));
-	assert_non_null(strstr(t.why, "1000 Wh are allowed"));
+	assert_in(t.why, "1000 Wh are allowed");
 	assert_true(after(3600, &energy, 0));
 	t.l.day = 8;
 	assert_true(after(60, &energy, 0));
@@ -93,7 +92,7 @@ TEST(the_energy_cap_is_exceeded_until_the_next_day)
 	assert_false(after(1800, &energy, 1000));
 }
 
-TEST(an_unknown_value_neither_begins_nor_ends_it)
+BUDGET_TEST(an_unknown_value_neither_begins_nor_ends_it)
 {
 	struct budget_options both = { .power_w = 300, .energy_j = 1e12 };
 
@@ -104,7 +103,7 @@ TEST(an_unknown_value_neither_begins_nor_ends_it)
 	assert_false(after(1, &both, 100));
 }
 
-TEST(a_counter_that_restarts_is_accepted)
+BUDGET_TEST(a_counter_that_restarts_is_accepted)
 {
 	assert_false(after(100, &energy, 1000));
 	t.l.energy_j = 5;
@@ -112,11 +111,11 @@ TEST(a_counter_that_restarts_is_accepted)
 	assert_true(t.b.base_j < 2000);
 }
 
-TEST(without_caps_nothing_is_exceeded)
+BUDGET_TEST(without_caps_nothing_is_exceeded)
 {
 	struct budget_options none = { 0, 0 };
 
 	assert_false(after(100000, &none, 1e6));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -11,10 +11,6 @@
 #include <math.h>
 #include <sys/stat.h>
 
-#define TEST_SETUP    made
-#define TEST_TEARDOWN gone
-#include "test.h"
-
 static struct gw_meter *meter;
 static struct bundle *bundle;
 static char dir[] = "/tmp/gpuward-bundle-XXXXXX";
@@ -36,6 +32,8 @@ static int gone(void **state)
 	return system(command) | sim_teardown(state);
 }
 
+#define BUNDLE_TEST(name) TEST_FIXTURE(name, made, gone)
+
 #define WORLD                                                                                 \
 	"[[gpu]]\nprofile = \"h200\"\ncount = 2\n"                                            \
 	"[[gpu.load]]\nkind = \"square\"\nhigh = 0.8\nlow = 0.2\nperiod = 0.37\n"             \
@@ -47,7 +45,7 @@ static void start(void)
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
 				      .cache_dir = "" };
-	struct meter_config c = { .options = &o, .listen = bundle_event };
+	struct meter_config c = { .options = &o, .on_event = bundle_event };
 	struct bundle_about about = { .label = "a \"label\"\n",
 				      .wall_ns = 1700000000 * NS_PER_S };
 
@@ -96,7 +94,7 @@ static int recompute(struct bundle_summary *sum)
 	return bundle_recompute(dir, visit, NULL, sum, message, sizeof(message));
 }
 
-TEST(the_same_joules_to_the_bit)
+BUNDLE_TEST(the_same_joules_to_the_bit)
 {
 	struct bundle_summary sum;
 
@@ -123,7 +121,7 @@ TEST(the_same_joules_to_the_bit)
 	assert_int_equal(system(path), 0);
 }
 
-TEST(what_was_cut_off_is_kept_and_said_so)
+BUNDLE_TEST(what_was_cut_off_is_kept_and_said_so)
 {
 	struct bundle_summary sum;
 	struct gw_window *w;
@@ -152,7 +150,7 @@ TEST(what_was_cut_off_is_kept_and_said_so)
 	bundle_close(bundle, message, sizeof(message));
 }
 
-TEST(a_changed_file_is_named)
+BUNDLE_TEST(a_changed_file_is_named)
 {
 	struct bundle_summary sum;
 	int fd;
@@ -166,25 +164,25 @@ TEST(a_changed_file_is_named)
 	close(fd);
 	assert_int_equal(recompute(&sum), 0);
 	assert_false(sum.whole);
-	assert_string_equal(sum.spoilt, "gpu1.events");
+	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
 	assert_int_equal(sum.same, 2); /* the figures still stand */
 }
 
-TEST(what_is_no_bundle_is_told)
+BUNDLE_TEST(what_is_no_bundle_is_reported)
 {
 	struct bundle_summary sum;
 	struct bundle_about about = { 0 };
 
 	assert_int_equal(recompute(&sum), -GW_E_NOENT);
-	assert_non_null(strstr(message, "manifest.toml"));
+	assert_in(message, "manifest.toml");
 	snprintf(path, sizeof(path), "%s/manifest.toml", dir);
 	assert_int_equal(file_replace(path, "schema = 99\n", 12, message, sizeof(message)), 0);
 	assert_int_equal(recompute(&sum), -GW_E_PARSE);
-	assert_non_null(strstr(message, "newer"));
+	assert_in(message, "newer");
 	assert_int_equal(bundle_create(dir, &about, &bundle, message, sizeof(message)),
 			 -GW_E_STATE);
-	assert_non_null(strstr(message, "not empty"));
+	assert_in(message, "not empty");
 	assert_int_equal(
 		bundle_create("/dev/null/x", &about, &bundle, message, sizeof(message)),
 		-GW_E_IO);
@@ -192,7 +190,7 @@ TEST(what_is_no_bundle_is_told)
 
 /* Recorded on an H200 (40 ms on, 163 ms off): the golden figures of this release.  Where the engine
  * is changed on purpose, `gpuward recompute --json` gives the new ones for windows.tsv. */
-TEST_WITH(a_recording_of_an_h200_gives_its_golden_joules, NULL, NULL)
+TEST(a_recording_of_an_h200_gives_its_golden_joules)
 {
 	const char *source = getenv("GPUWARD_TEST_SOURCE");
 	struct bundle_summary sum;
@@ -208,7 +206,7 @@ TEST_WITH(a_recording_of_an_h200_gives_its_golden_joules, NULL, NULL)
 		    0.005);
 }
 
-TEST_WITH(sums_are_those_of_the_standard, NULL, NULL)
+TEST(sums_are_those_of_the_standard)
 {
 	struct sha256 s;
 	char out[65];
@@ -224,7 +222,7 @@ TEST_WITH(sums_are_those_of_the_standard, NULL, NULL)
 			    "248d6a61d20638b8e5c026930c3e6039a33ce45964ff2167f6ecedd419db06c1");
 }
 
-TEST_WITH(events_read_back_to_the_same_bits, NULL, NULL)
+TEST(events_read_back_to_the_same_bits)
 {
 	static const char *const bad[] = { "",
 					   "P",
@@ -252,9 +250,9 @@ TEST_WITH(events_read_back_to_the_same_bits, NULL, NULL)
 	for (unsigned i = 0; i < FIGURES; i++)
 		assert_true(back.u.tick.figure[i] == e.u.tick.figure[i] ||
 			    (isnan(back.u.tick.figure[i]) && isnan(e.u.tick.figure[i])));
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(event_read(bad[i], &back), -GW_E_PARSE);
 	buf_done(&b);
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

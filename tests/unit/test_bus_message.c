@@ -1,11 +1,8 @@
 #include "daemon/bus_message.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
-
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
 
 static const struct bus_method lock = { "org.freedesktop.login1", "/org/freedesktop/login1",
 					"org.freedesktop.login1.Manager", "Inhibit" };
@@ -139,4 +136,4 @@ TEST(a_truth_that_is_neither_is_refused)
 	assert_int_equal(bus_read_bool(&m, &going), -GW_E_PARSE);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

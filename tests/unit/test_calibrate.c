@@ -3,15 +3,12 @@
 
 #include "measure/baseline.h"
 #include "measure/energy.h"
-#include "measure/random.h"
+#include "measure/stat.h"
+
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
-
-#include "test.h"
 
 #define POINTS 4000
 
@@ -143,7 +140,7 @@ TEST(nineteen_of_twenty_lines_hold_the_truth)
 		w = make(&like, seed + i);
 		assert_int_equal(
 			calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
-		all += !f.offset_alone; /* else it tells no gain */
+		all += !f.offset_alone; /* else there is no gain */
 		held += !f.offset_alone && fabs(f.gain - 1.05) <= 1.96 * f.gain_u;
 		free(w);
 	}
@@ -186,12 +183,12 @@ TEST(lines_hold_the_truth_also_where_neighbours_err_alike)
 		{ 5, 0.9, 6, 300, 170 }, /* noise hides it from neighbours */
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world like = usual;
 		unsigned gain, pivot;
 
 		like.gain =
-			1.03; /* within what is assumed of a board: where no gain is told, that is */
+			1.03; /* within what is assumed for a board if the gain is unknown */
 		like.alike_w = rows[i].alike_w;
 		like.rho = rows[i].rho;
 		like.noise_w = rows[i].noise_w;
@@ -217,7 +214,7 @@ TEST(power_that_stands_still_gives_the_offset_alone)
 	assert_int_equal(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)), 0);
 	assert_true(f.offset_alone && f.gain == 1 && f.gain_u == 0.025);
 	assert_true(isnan(f.correlation) && f.lag_s == 0);
-	/* Right where it was measured: 301 W true are 291.2 W told. */
+	/* Right where it was measured: 301 W true are read as 291.2 W. */
 	assert_true(fabs(f.pivot_w + f.offset_w - 301) < 1);
 	free(w);
 }
@@ -249,11 +246,11 @@ TEST(what_cannot_be_fitted_is_refused_in_a_sentence)
 		{ "an hour early", "ends 3", -3600, 1, 1, 100, 0, false },
 		{ "a point every 15 s", "8 points of the trace", 0, 1, 15, 100, 0, false },
 		{ "a trace of something else", "does not follow", 0, 1, 1, 100, 0, true },
-		{ "kilowatts", "are they watts", 0, 0.001, 1, 100, 0, false },
+		{ "kilowatts", "is its unit watts", 0, 0.001, 1, 100, 0, false },
 		{ "the machine, standing still", "measures more", 0, 1, 1, 599, 200, false },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct world like = usual, *w;
 		struct calibrate_fit f = { .gain = 7 };
 		char why[400] = "";
@@ -271,7 +268,7 @@ TEST(what_cannot_be_fitted_is_refused_in_a_sentence)
 		print_message("%s\n", rows[i].what);
 		assert_true(calibrate_fit(&w->record, w->point, w->n, &f, why, sizeof(why)) <
 			    0);
-		assert_non_null(strstr(why, rows[i].word));
+		assert_in(why, rows[i].word);
 		assert_true(f.gain == 7); /* left alone */
 		free(w);
 	}
@@ -302,15 +299,13 @@ TEST(a_record_of_any_length_keeps_its_joules)
 	free(r);
 }
 
-/* ---- what a result becomes ---- */
-
 /* 5000 J in 10 s, edges uncertain by 20 J; nothing is known of the board. */
 static const struct gw_energy measured = {
 	.seconds = 10,
 	.joules = { 4747.5, 5000, 5252.5 },
 	.relative = { 4960.8, 5000, 5039.2 },
 	.u_relative = 20,
-	.budget = { [GW_U_EDGES] = 20, [GW_U_GAIN] = 125, [GW_U_OFFSET] = 25 },
+	.budget = { [GW_BUDGET_EDGES] = 20, [GW_BUDGET_GAIN] = 125, [GW_BUDGET_OFFSET] = 25 },
 };
 
 static struct sensor board(double gain, double offset_w)
@@ -340,11 +335,11 @@ TEST(energy_is_corrected_and_the_raw_one_kept)
 	near(e.joules.best, 1.04 * 5000 - 60);
 	near(e.relative.best, e.joules.best);
 	near(e.relative.high, 1.04 * 5039.2 - 60);
-	near(e.budget[GW_U_EDGES], 1.04 * 20);
+	near(e.budget[GW_BUDGET_EDGES], 1.04 * 20);
 	/* The gain counts from 400 W on: 100 W above it for 10 s. */
-	near(e.budget[GW_U_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
-	near(e.budget[GW_U_OFFSET], 5);
-	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_U_GAIN], 2) + 25));
+	near(e.budget[GW_BUDGET_GAIN], hypot(0.002 * 1000, 0.005 * e.joules.best));
+	near(e.budget[GW_BUDGET_OFFSET], 5);
+	near(e.u_absolute, sqrt(20.8 * 20.8 + pow(e.budget[GW_BUDGET_GAIN], 2) + 25));
 	assert_true(e.calibrated && e.gain == 1.04 && e.offset_watts == -6);
 	assert_true(e.joules.high - e.joules.low < measured.joules.high - measured.joules.low);
 }
@@ -380,7 +375,7 @@ TEST(the_offset_cancels_in_what_is_above_the_baseline)
 {
 	struct gw_energy e = measured;
 	struct sensor s = board(1.04, -6);
-	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor told it */
+	struct baseline b = { .power_w = 80, .u_w = 0.1 }; /* as the sensor reported it */
 	struct baseline_net net;
 
 	energy_calibrate(&e, &s);
@@ -425,4 +420,4 @@ TEST(the_gain_counts_from_the_baseline_in_net)
 	     1.96 * sqrt(rest2 + pow(s.gain_u * (5000 - 800), 2)));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

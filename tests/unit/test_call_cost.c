@@ -3,9 +3,6 @@
 
 #include "device/call_cost.h"
 
-#define TEST_TEARDOWN sim_teardown
-#include "test.h"
-
 static struct call_cost cost[CALL_COST_CALLS];
 
 static const struct call_cost *of(const char *name)
@@ -18,12 +15,11 @@ static const struct call_cost *of(const char *name)
 	return NULL;
 }
 
-TEST(calls_are_counted_as_the_library_counts_them)
+SIM_TEST(calls_are_counted_as_the_library_counts_them)
 {
 	uint64_t ours, theirs;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_ALL, 0);
 	ours = of("nvmlDeviceGetUtilizationRates")->count;
 	theirs = sim_calls("nvmlDeviceGetUtilizationRates");
@@ -37,12 +33,11 @@ TEST(calls_are_counted_as_the_library_counts_them)
 	assert_null(of("nvmlDeviceSetComputeMode"));
 }
 
-TEST(every_call_that_was_made_has_a_time)
+SIM_TEST(every_call_that_was_made_has_a_time)
 {
 	unsigned n;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_ALL, 0);
 	n = call_cost_list(sim.ctx, cost, CALL_COST_CALLS);
 	assert_true(n > 20);
@@ -59,10 +54,9 @@ TEST(every_call_that_was_made_has_a_time)
 	assert_int_equal(call_cost_list(NULL, cost, 3), 0);
 }
 
-TEST(errors_are_counted_by_their_code)
+SIM_TEST(errors_are_counted_by_their_code)
 {
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(of("nvmlDeviceGetPowerUsage")->errors, 0);
 	sim_fault("nvmlDeviceGetPowerUsage", 0, ABI_TIMEOUT);
@@ -77,24 +71,23 @@ TEST(errors_are_counted_by_their_code)
 	sim_fault("nvmlDeviceGetPowerUsage", 0, ABI_SUCCESS);
 }
 
-TEST(counts_outlive_a_driver_that_is_opened_again)
+SIM_TEST(counts_outlive_a_driver_that_is_opened_again)
 {
 	uint64_t before;
 
-	sim_text(TWO_GPUS);
-	sim_open();
+	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	before = of("nvmlDeviceGetPowerUsage")->count;
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(of("nvmlShutdown")->count, 1);
 	assert_int_equal(of("nvmlDeviceGetPowerUsage")->count, before);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(of("nvmlInit_v2")->count, 2);
 	assert_true(of("nvmlDeviceGetPowerUsage")->count > before);
 }
 
-TEST(they_can_be_had_while_a_call_hangs)
+SIM_TEST(they_can_be_had_while_a_call_hangs)
 {
 	const struct call_cost *c;
 
@@ -113,11 +106,11 @@ TEST(they_can_be_had_while_a_call_hangs)
 		;
 }
 
-TEST(codes_have_names)
+SIM_TEST(codes_have_names)
 {
 	assert_string_equal(call_cost_code_name(ABI_GPU_IS_LOST), "GPU_IS_LOST");
 	assert_string_equal(call_cost_code_name(CALL_COST_CODES - 1), "UNKNOWN");
 	assert_string_equal(call_cost_code_name(12345), "UNKNOWN");
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

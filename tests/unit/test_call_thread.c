@@ -3,13 +3,13 @@
 
 #include "base/clock.h"
 
+#include "unit.h"
+
 #include <stdatomic.h>
 
 #include <pthread.h>
 #include <signal.h>
 #include <time.h>
-
-#include "test.h"
 
 #define SOON (clock_mono_ns(clock_real()) + 10 * NS_PER_S)
 
@@ -98,4 +98,4 @@ TEST(signals_are_not_for_it)
 	assert_true(call_thread_free(NULL));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

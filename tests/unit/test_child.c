@@ -1,4 +1,5 @@
 #include "here.h"
+#include "unit.h"
 
 #include "base/child.h"
 #include "base/clock.h"
@@ -8,15 +9,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define TEST_SETUP    count_before
-#define TEST_TEARDOWN nothing_is_left
-#include "test.h"
 
 #define SH(script) ((const char *const[]){ "/bin/sh", "-c", script, NULL })
 
@@ -42,7 +36,9 @@ static int nothing_is_left(void **state)
 	return 0;
 }
 
-TEST(hands_out_lines)
+#define CHILD_TEST(name) TEST_FIXTURE(name, count_before, nothing_is_left)
+
+CHILD_TEST(hands_out_lines)
 {
 	struct child c;
 	const char *line;
@@ -59,7 +55,7 @@ TEST(hands_out_lines)
 	child_stop(&c);
 }
 
-TEST(passes_over_a_line_that_is_too_long)
+CHILD_TEST(passes_over_a_line_that_is_too_long)
 {
 	struct child c;
 	const char *line;
@@ -79,7 +75,7 @@ TEST(passes_over_a_line_that_is_too_long)
 	child_stop(&c);
 }
 
-TEST(a_line_waits_no_longer_than_its_deadline)
+CHILD_TEST(a_line_waits_no_longer_than_its_deadline)
 {
 	struct child c;
 	const char *line;
@@ -89,7 +85,7 @@ TEST(a_line_waits_no_longer_than_its_deadline)
 	child_stop(&c);
 }
 
-TEST(tells_how_it_ended)
+CHILD_TEST(tells_how_it_ended)
 {
 	struct child c;
 	int status = -1;
@@ -105,7 +101,7 @@ TEST(tells_how_it_ended)
 			 128 + SIGTERM);
 }
 
-TEST(says_when_it_cannot_be_started)
+CHILD_TEST(says_when_it_cannot_be_started)
 {
 	struct child c;
 
@@ -118,7 +114,7 @@ TEST(says_when_it_cannot_be_started)
 			 -GW_E_PERM);
 }
 
-TEST(looks_in_the_path)
+CHILD_TEST(looks_in_the_path)
 {
 	char out[16];
 
@@ -128,7 +124,7 @@ TEST(looks_in_the_path)
 	assert_string_equal(out, "hi\n");
 }
 
-TEST(output_is_cut_where_it_does_not_fit)
+CHILD_TEST(output_is_cut_where_it_does_not_fit)
 {
 	char out[8];
 
@@ -162,7 +158,7 @@ static void assert_is_gone(long pid)
 		assert_true(clock_mono_ns(clock_real()) < deadline);
 }
 
-TEST(a_deadline_ends_the_whole_group)
+CHILD_TEST(a_deadline_ends_the_whole_group)
 {
 	char out[64];
 	uint64_t begin = clock_mono_ns(clock_real());
@@ -175,7 +171,7 @@ TEST(a_deadline_ends_the_whole_group)
 	assert_is_gone(strtol(out, NULL, 10));
 }
 
-TEST(a_grandchild_that_holds_the_pipe_keeps_nobody_waiting)
+CHILD_TEST(a_grandchild_that_holds_the_pipe_keeps_nobody_waiting)
 {
 	char out[64];
 
@@ -183,7 +179,7 @@ TEST(a_grandchild_that_holds_the_pipe_keeps_nobody_waiting)
 	assert_is_gone(strtol(out, NULL, 10));
 }
 
-TEST(endless_output_ends_at_the_deadline)
+CHILD_TEST(endless_output_ends_at_the_deadline)
 {
 	struct child c;
 	const char *line;
@@ -200,7 +196,7 @@ TEST(endless_output_ends_at_the_deadline)
 	child_stop(&c);
 }
 
-TEST(has_no_descriptors_of_ours)
+CHILD_TEST(has_no_descriptors_of_ours)
 {
 	char out[256];
 	int leaky = fcntl(0, F_DUPFD, 57); /* without FD_CLOEXEC */
@@ -211,12 +207,12 @@ TEST(has_no_descriptors_of_ours)
 			  in_s(10), out, sizeof(out)),
 		0);
 	close(leaky);
-	assert_non_null(strstr(out, "/dev/null\n"));
+	assert_in(out, "/dev/null\n");
 	*strchr(out, '\n') = '\0'; /* the list alone: times below it have such numbers too */
 	assert_null(strstr(out, "57"));
 }
 
-TEST(starts_with_default_signals_and_its_own_group)
+CHILD_TEST(starts_with_default_signals_and_its_own_group)
 {
 	char out[512], *line;
 	sigset_t block, before;
@@ -245,7 +241,7 @@ TEST(starts_with_default_signals_and_its_own_group)
 	assert_string_equal(out, "own\n");
 }
 
-TEST(variables_override_the_environment)
+CHILD_TEST(variables_override_the_environment)
 {
 	const char *const extra[] = { "GPUWARD_A=new", "GPUWARD_B=2", NULL };
 	struct child c;
@@ -267,7 +263,7 @@ TEST(variables_override_the_environment)
 	unsetenv("GPUWARD_AB");
 }
 
-TEST(works_in_a_program_that_ignores_its_children)
+CHILD_TEST(works_in_a_program_that_ignores_its_children)
 {
 	char out[16];
 
@@ -277,7 +273,7 @@ TEST(works_in_a_program_that_ignores_its_children)
 	assert_string_equal(out, "hi\n");
 }
 
-TEST_WITH(tells_whether_a_program_exists_without_starting_it, NULL, NULL)
+TEST(tells_whether_a_program_exists_without_starting_it)
 {
 	assert_true(child_exists("sh"));
 	assert_true(child_exists("/bin/sh"));
@@ -285,4 +281,4 @@ TEST_WITH(tells_whether_a_program_exists_without_starting_it, NULL, NULL)
 	assert_false(child_exists("/no/such/program"));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -2,12 +2,8 @@
 #include "guard/classify.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-#define TEST_SETUP setup
-#include "test.h"
+#include "unit.h"
 
 #define MIB (UINT64_C(1) << 20)
 
@@ -29,6 +25,8 @@ static int setup(void **state)
 	}
 	return 0;
 }
+
+#define CLASSIFY_TEST(name) TEST_FIXTURE(name, setup, NULL)
 
 static struct policy_match *worker(const char *name)
 {
@@ -85,7 +83,7 @@ static enum guard_class class_of(const struct scene_process *p)
 	return verdict[p - scene.process].class;
 }
 
-TEST(the_first_class_that_holds_wins)
+CLASSIFY_TEST(the_first_class_that_holds_wins)
 {
 	struct scene_process *p = process(1, "/usr/bin/gnome-shell");
 
@@ -110,7 +108,7 @@ TEST(the_first_class_that_holds_wins)
 }
 
 /* A2 */
-TEST(three_generations_below_a_root_belong_to_the_worker)
+CLASSIFY_TEST(three_generations_below_a_root_belong_to_the_worker)
 {
 	worker("vllm")->port = 8000;
 	put_root(0, 100);
@@ -130,7 +128,7 @@ TEST(three_generations_below_a_root_belong_to_the_worker)
 	assert_class(3, CLASS_CONTENDER);
 }
 
-TEST(a_child_that_left_its_session_is_found_by_its_cgroup)
+CLASSIFY_TEST(a_child_that_left_its_session_is_found_by_its_cgroup)
 {
 	struct scene_process *p = process(103, "/usr/lib/ollama/runner");
 
@@ -147,7 +145,7 @@ TEST(a_child_that_left_its_session_is_found_by_its_cgroup)
 	assert_int_equal(class_of(p), CLASS_WORKER);
 }
 
-TEST(a_cgroup_that_a_user_named_like_a_unit_is_not_the_unit)
+CLASSIFY_TEST(a_cgroup_that_a_user_named_like_a_unit_is_not_the_unit)
 {
 	static const struct {
 		const char *path;
@@ -170,7 +168,7 @@ TEST(a_cgroup_that_a_user_named_like_a_unit_is_not_the_unit)
 		{ "", false, false },
 	};
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		assert_int_equal(classify_in_unit(row[i].path, "ollama", false), row[i].system);
 		assert_int_equal(classify_in_unit(row[i].path, "ollama.service", true),
 				 row[i].user);
@@ -178,7 +176,7 @@ TEST(a_cgroup_that_a_user_named_like_a_unit_is_not_the_unit)
 	assert_true(classify_in_unit("/system.slice/user@7.service", "user@7.service", false));
 }
 
-TEST(a_reused_pid_is_not_a_root)
+CLASSIFY_TEST(a_reused_pid_is_not_a_root)
 {
 	struct scene_process *p = process(100, "/usr/bin/game");
 
@@ -189,7 +187,7 @@ TEST(a_reused_pid_is_not_a_root)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(the_nearest_of_two_roots_decides)
+CLASSIFY_TEST(the_nearest_of_two_roots_decides)
 {
 	struct scene_process *p = process(300, "/opt/llama-server");
 
@@ -204,7 +202,7 @@ TEST(the_nearest_of_two_roots_decides)
 	assert_int_equal(verdict[0].also, -1);
 }
 
-TEST(a_process_of_two_workers_is_the_firsts_with_a_warning)
+CLASSIFY_TEST(a_process_of_two_workers_is_the_firsts_with_a_warning)
 {
 	char said[200];
 
@@ -222,7 +220,7 @@ TEST(a_process_of_two_workers_is_the_firsts_with_a_warning)
 		      "the match of one of them");
 }
 
-TEST(a_worker_with_a_port_is_not_found_by_its_name)
+CLASSIFY_TEST(a_worker_with_a_port_is_not_found_by_its_name)
 {
 	struct policy_match *m = worker("w");
 	struct scene_process *p = process(5, "/usr/bin/ollama");
@@ -239,7 +237,7 @@ TEST(a_worker_with_a_port_is_not_found_by_its_name)
 }
 
 /* A1: the desktop. */
-TEST(desktop_programs_are_known_by_path_and_name)
+CLASSIFY_TEST(desktop_programs_are_known_by_path_and_name)
 {
 	static const char *const exe[] = {
 		"/usr/lib/xorg/Xorg",
@@ -262,7 +260,7 @@ TEST(desktop_programs_are_known_by_path_and_name)
 		"/nix/store/abc-gnome-shell-46/bin/.gnome-shell-wrapped",
 	};
 
-	for (size_t i = 0; i < sizeof(exe) / sizeof(exe[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(exe); i++) {
 		struct scene_process *p;
 
 		scene.processes = 0;
@@ -273,7 +271,7 @@ TEST(desktop_programs_are_known_by_path_and_name)
 	}
 }
 
-TEST(a_program_that_took_a_desktop_name_is_ordinary)
+CLASSIFY_TEST(a_program_that_took_a_desktop_name_is_ordinary)
 {
 	struct scene_process *p = process(7, "/home/u/gnome-shell");
 
@@ -287,7 +285,7 @@ TEST(a_program_that_took_a_desktop_name_is_ordinary)
 	assert_int_equal(class_of(p), CLASS_SYSTEM);
 }
 
-TEST(with_a_hidden_path_the_command_line_must_fit)
+CLASSIFY_TEST(with_a_hidden_path_the_command_line_must_fit)
 {
 	struct scene_process *p = process(7, "/usr/bin/gnome-shell");
 
@@ -299,7 +297,7 @@ TEST(with_a_hidden_path_the_command_line_must_fit)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(the_profile_decides_about_unknown_processes)
+CLASSIFY_TEST(the_profile_decides_about_unknown_processes)
 {
 	struct scene_process *p = process(7, "/home/u/game");
 
@@ -310,7 +308,7 @@ TEST(the_profile_decides_about_unknown_processes)
 	assert_int_equal(verdict[0].action, GUARD_WATCH);
 }
 
-TEST(any_makes_every_process_but_own_and_workers_contend)
+CLASSIFY_TEST(any_makes_every_process_but_own_and_workers_contend)
 {
 	policy.any = true;
 	policy.unknown_contends = false;
@@ -332,7 +330,7 @@ TEST(any_makes_every_process_but_own_and_workers_contend)
 	assert_class(1, CLASS_IGNORED);
 }
 
-TEST(the_first_rule_that_matches_wins)
+CLASSIFY_TEST(the_first_rule_that_matches_wins)
 {
 	struct scene_process *p = process(7, "/home/u/game");
 
@@ -346,7 +344,7 @@ TEST(the_first_rule_that_matches_wins)
 	assert_int_equal(verdict[0].rule, 1);
 }
 
-TEST(an_empty_rule_matches_nothing)
+CLASSIFY_TEST(an_empty_rule_matches_nothing)
 {
 	rule(GUARD_IGNORE);
 	assert_int_equal(class_of(process(7, "/home/u/game")), CLASS_CONTENDER);
@@ -355,7 +353,7 @@ TEST(an_empty_rule_matches_nothing)
 #define ID "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 
 /* Each field of a match, with and without a match. */
-TEST(every_field_of_a_match_counts)
+CLASSIFY_TEST(every_field_of_a_match_counts)
 {
 #define M(...)                         \
 	{                              \
@@ -413,14 +411,14 @@ TEST(every_field_of_a_match_counts)
 	p->sm_ratio = 0.5;
 	policy.rules = 1;
 	policy.rule[0].action = GUARD_IGNORE;
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		policy.rule[0].match = rows[i].match;
 		if ((class_of(p) == CLASS_IGNORED) != rows[i].fits)
 			fail_msg("row %zu", i);
 	}
 }
 
-TEST(an_unknown_value_does_not_match)
+CLASSIFY_TEST(an_unknown_value_does_not_match)
 {
 	struct policy_match *m = rule(GUARD_IGNORE);
 	struct scene_process *p = process(7, "x");
@@ -437,7 +435,7 @@ TEST(an_unknown_value_does_not_match)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
+CLASSIFY_TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 {
 	struct scene_process *p;
 
@@ -461,7 +459,7 @@ TEST(a_process_with_a_hidden_program_may_be_a_missing_worker)
 	assert_int_equal(verdict[0].class, CLASS_CONTENDER);
 }
 
-TEST(a_name_longer_than_in_the_kernel_matches)
+CLASSIFY_TEST(a_name_longer_than_in_the_kernel_matches)
 {
 	struct scene_process *p = process(7, "nvidia-persistenced");
 
@@ -473,7 +471,7 @@ TEST(a_name_longer_than_in_the_kernel_matches)
 	assert_int_equal(class_of(p), CLASS_CONTENDER);
 }
 
-TEST(a_reused_classifier_gives_the_same_verdicts)
+CLASSIFY_TEST(a_reused_classifier_gives_the_same_verdicts)
 {
 	static struct verdict again[SCENE_PROCESSES];
 	struct classifier *c;
@@ -513,7 +511,7 @@ static void put_mps(unsigned gpu, const char *name, unsigned type, enum guard_cl
 	verdict[scene.processes - 1].class = class;
 }
 
-TEST(workers_without_mps_are_not_served)
+CLASSIFY_TEST(workers_without_mps_are_not_served)
 {
 	assert_false(classify_mps_serves_worker(&scene, verdict));
 	put_mps(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
@@ -521,13 +519,13 @@ TEST(workers_without_mps_are_not_served)
 	assert_false(classify_mps_serves_worker(&scene, verdict));
 }
 
-TEST(a_worker_listed_as_an_mps_client_is_served)
+CLASSIFY_TEST(a_worker_listed_as_an_mps_client_is_served)
 {
 	put_mps(0, "python", GW_PROCESS_COMPUTE | GW_PROCESS_MPS, CLASS_WORKER);
 	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
-TEST(mps_counts_only_on_the_workers_gpu)
+CLASSIFY_TEST(mps_counts_only_on_the_workers_gpu)
 {
 	put_mps(1, "nvidia-cuda-mps-server", GW_PROCESS_COMPUTE, CLASS_SYSTEM);
 	put_mps(0, "python", GW_PROCESS_COMPUTE, CLASS_WORKER);
@@ -536,4 +534,4 @@ TEST(mps_counts_only_on_the_workers_gpu)
 	assert_true(classify_mps_serves_worker(&scene, verdict));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,10 +1,6 @@
 #include "base/clock.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
+#include "unit.h"
 
 TEST(stepped_time_stands_until_it_is_moved)
 {
@@ -58,10 +54,10 @@ TEST(wall_time_is_spelt_as_rfc_3339)
 	};
 	char out[CLOCK_RFC3339_SIZE];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		clock_format_rfc3339(rows[i].ns, out);
 		assert_string_equal(out, rows[i].want);
 	}
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

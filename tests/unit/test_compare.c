@@ -4,12 +4,11 @@
 #include <gpuward.h>
 
 #include <math.h>
-#include <stdio.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
-#include "test.h"
+#include "unit.h"
 
 static void assert_near(double have, double want, double within)
 {
@@ -129,7 +128,7 @@ TEST(only_scatter_that_was_seen_gives_a_verdict)
 		{ COMPARE_NONE, NAN, NAN, COMPARE_UNKNOWN },
 	};
 
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(cases); i++) {
 		struct compare_change c = { .basis = cases[i].basis,
 					    .change_low = cases[i].low,
 					    .change_high = cases[i].high };
@@ -288,4 +287,4 @@ TEST(a_few_runs_against_one_cover_as_often_as_they_say)
 					stated[i] == 0 ? rounds * 96 / 100 : rounds);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -3,10 +3,9 @@
 #include "daemon/guard_config.h"
 
 #include "tree.h"
+#include "unit.h"
 
 #include <gpuward.h>
-
-#include "test.h"
 
 static long left = -1; /* allocations until one fails; -1: none does */
 
@@ -118,4 +117,4 @@ TEST(a_policy_without_memory_is_none)
 	tree_done(&t);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

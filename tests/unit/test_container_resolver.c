@@ -1,8 +1,8 @@
 #include "daemon/container_resolver.h"
 
-#include <gpuward.h>
+#include "unit.h"
 
-#include "test.h"
+#include <gpuward.h>
 
 #define ID "f6314c57544c3922d67e8eaf377584780ef3820e06fcbb0423798fe9cdfd9371"
 
@@ -29,7 +29,7 @@ TEST(an_answer_names_the_id_or_says_why_not)
 		{ -GW_E_PARSE, "" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		char id[CONTAINER_RESOLVER_ID + 1] = "";
 
 		if (container_resolver_read(rows[i].answer, id) != rows[i].err)
@@ -38,4 +38,4 @@ TEST(an_answer_names_the_id_or_says_why_not)
 	}
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

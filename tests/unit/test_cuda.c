@@ -3,12 +3,9 @@
 
 #include "measure/cuda.h"
 
-#include <dlfcn.h>
-#include <stdlib.h>
-#include <string.h>
+#include "unit.h"
 
-#define TEST_SETUP each
-#include "test.h"
+#include <dlfcn.h>
 
 static struct fake_cuda *fake;
 static struct clock_stepped stepped;
@@ -29,7 +26,9 @@ static int each(void **state)
 	return 0;
 }
 
-TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_told)
+#define CUDA_TEST(name) TEST_FIXTURE(name, each, NULL)
+
+CUDA_TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_given)
 {
 	struct cuda_load *c;
 	char message[256] = "";
@@ -53,7 +52,7 @@ TEST(a_load_fills_half_of_the_gpu_for_the_time_it_is_told)
 	assert_int_equal(fake->contexts, 0);
 }
 
-TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
+CUDA_TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
 {
 	static const char *const calls[] = {
 		"cuInit",           "cuDeviceGetByPCIBusId", "cuCtxCreate_v2",
@@ -61,7 +60,7 @@ TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
 		"cuCtxSynchronize"
 	};
 
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(calls); i++) {
 		struct cuda_load *c = NULL;
 		char message[256] = "";
 
@@ -69,12 +68,12 @@ TEST(every_call_that_fails_is_a_sentence_and_leaves_nothing_open)
 		assert_true(cuda_load_open("0000:06:00.0", &stepped.clock, &c, message,
 					   sizeof(message)) < 0);
 		assert_null(c);
-		assert_non_null(strstr(message, "CUDA"));
+		assert_in(message, "CUDA");
 		assert_int_equal(fake->contexts, 0);
 	}
 }
 
-TEST(a_drive_ends_when_it_was_told_to)
+CUDA_TEST(a_drive_ends_when_it_was_told_to)
 {
 	struct cuda_drive d;
 	char message[256] = "";
@@ -94,4 +93,4 @@ TEST(a_drive_ends_when_it_was_told_to)
 	assert_int_equal(fake->contexts, 0);
 }
 
-TEST_MAIN(setup, NULL)
+UNIT_MAIN(setup, NULL)

@@ -1,8 +1,6 @@
 #include "device/cuda_visible.h"
 
-#include <stdio.h>
-
-#include "test.h"
+#include "unit.h"
 
 #define A "GPU-1aa00000-0000-0000-0000-000000000000"
 #define B "GPU-1ab00000-0000-0000-0000-000000000000"
@@ -105,4 +103,4 @@ TEST(knows_the_order_of_one_gpu_without_a_name)
 	cuda_visible_resolve("0", NULL, NULL, 0);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

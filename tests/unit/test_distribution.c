@@ -3,11 +3,10 @@
 #include "measure/distribution.h"
 
 #include <math.h>
-#include <stdio.h>
 
-#include "measure/random.h"
+#include "measure/stat.h"
 
-#include "test.h"
+#include "unit.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -204,4 +203,4 @@ TEST(welch_and_satterthwaite_share_the_degrees_of_freedom)
 	assert_true(isnan(welch_df(u2, df, 2)));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,10 +1,7 @@
 #include "device/drm.h"
 
 #include "tree.h"
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
-#include "test.h"
+#include "unit.h"
 
 #define GPU(pci) "sys/bus/pci/devices/" pci
 
@@ -23,7 +20,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-TEST(lists_nothing_without_a_pci_bus)
+#define DRM_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
+DRM_TEST(lists_nothing_without_a_pci_bus)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[4];
@@ -46,7 +45,7 @@ static const struct tree_row nvidia_laptop[] = {
 	{ 0 },
 };
 
-TEST(tells_a_sleeping_gpu_from_its_sound_function)
+DRM_TEST(tells_a_sleeping_gpu_from_its_sound_function)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[4];
@@ -63,7 +62,7 @@ TEST(tells_a_sleeping_gpu_from_its_sound_function)
 	assert_false(gpu[0].asleep);
 }
 
-TEST(lists_in_bus_order_and_counts_past_the_array)
+DRM_TEST(lists_in_bus_order_and_counts_past_the_array)
 {
 	static const char *const id[] = { "0000:c1:00.0", "0000:01:00.0", "0001:01:00.0",
 					  "0000:41:00.0", "0000:81:00.0" };
@@ -87,7 +86,7 @@ TEST(lists_in_bus_order_and_counts_past_the_array)
 	assert_int_equal(drm_pci_list(&t->root, PCI_VENDOR_AMD, NULL, 0), 5);
 }
 
-TEST(leaves_out_what_it_cannot_read)
+DRM_TEST(leaves_out_what_it_cannot_read)
 {
 	struct tree *t = *state;
 	struct pci_gpu gpu[2];
@@ -100,4 +99,4 @@ TEST(leaves_out_what_it_cannot_read)
 	assert_int_equal(drm_pci_list(&t->root, PCI_VENDOR_NVIDIA, gpu, 2), 0);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

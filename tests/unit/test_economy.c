@@ -4,11 +4,8 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
-#define TEST_SETUP fresh
-#include "test.h"
+#include "unit.h"
 
 #define S   NS_PER_S
 #define GIB (UINT64_C(1) << 30)
@@ -26,6 +23,8 @@ static int fresh(void **state)
 	t.now = 1000 * S;
 	return 0;
 }
+
+#define ECONOMY_TEST(name) TEST_FIXTURE(name, fresh, NULL)
 
 /* n seconds with the same input. */
 static void looks(unsigned n, struct economy_input l)
@@ -59,7 +58,7 @@ static void load(double watts, unsigned seconds)
 						 .power_w = watts });
 }
 
-TEST(the_configuration_counts_until_values_are_learned)
+ECONOMY_TEST(the_configuration_counts_until_values_are_learned)
 {
 	struct economy_options o = standard;
 
@@ -74,7 +73,7 @@ TEST(the_configuration_counts_until_values_are_learned)
 	assert_true(figures(&o).after_ns == 5 * S); /* as configured */
 }
 
-TEST(watts_and_joules_are_learned_from_one_cycle)
+ECONOMY_TEST(watts_and_joules_are_learned_from_one_cycle)
 {
 	struct economy_figures f;
 
@@ -92,7 +91,7 @@ TEST(watts_and_joules_are_learned_from_one_cycle)
 	assert_true(fabs(t.e.spent_j - 1600) < 1);
 }
 
-TEST(a_second_load_updates_the_value)
+ECONOMY_TEST(a_second_load_updates_the_value)
 {
 	double first;
 
@@ -108,7 +107,7 @@ TEST(a_second_load_updates_the_value)
 	assert_true(t.e.spent_j > 2 * first); /* both loads */
 }
 
-TEST(nothing_is_learned_while_other_processes_run)
+ECONOMY_TEST(nothing_is_learned_while_other_processes_run)
 {
 	struct economy_input a = resident, b = out;
 
@@ -120,7 +119,7 @@ TEST(nothing_is_learned_while_other_processes_run)
 	assert_true(figures(&standard).idle_w == ECONOMY_IDLE_W);
 }
 
-TEST(nothing_is_learned_without_a_power_reading)
+ECONOMY_TEST(nothing_is_learned_without_a_power_reading)
 {
 	struct economy_input a = resident, b = out;
 
@@ -134,7 +133,7 @@ TEST(nothing_is_learned_without_a_power_reading)
 		    1); /* with the configured power */
 }
 
-TEST(a_gap_in_time_is_not_bridged)
+ECONOMY_TEST(a_gap_in_time_is_not_bridged)
 {
 	looks(30, resident);
 	looks(10, out);
@@ -143,4 +142,4 @@ TEST(a_gap_in_time_is_not_bridged)
 	assert_true(t.e.saved_j < 25 * ECONOMY_IDLE_W);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -3,7 +3,7 @@
 
 #include "base/clock.h"
 
-#include "test.h"
+#include "unit.h"
 
 #define AT(ms) (100 * NS_PER_S + (uint64_t)(ms)*NS_PER_MS)
 
@@ -36,7 +36,7 @@ TEST(samples_alone_are_added_up)
 	assert_float_equal(t.measured_s, 10, 1e-9);
 }
 
-TEST(the_counter_replaces_what_samples_told)
+TEST(the_counter_replaces_what_samples_said)
 {
 	struct energy_total t;
 
@@ -71,7 +71,7 @@ TEST(it_never_falls)
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 10000, 3970); /* a tick behind */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
-	counter(&t, 11000, 12); /* the driver was loaded anew */
+	counter(&t, 11000, 12); /* the driver was loaded again */
 	assert_float_equal(energy_total_joules(&t), 3000, 1e-6);
 	counter(&t, 12000, 412);
 	assert_float_equal(energy_total_joules(&t), 2970 + 400, 1e-6);
@@ -106,4 +106,4 @@ TEST(what_is_no_power_is_left_out)
 	assert_float_equal(energy_total_joules(&t), 2, 1e-9);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,10 +1,7 @@
 #include "device/environment.h"
 
 #include "tree.h"
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
-#include "test.h"
+#include "unit.h"
 
 static struct tree t;
 static struct clock_stepped clock_at;
@@ -22,7 +19,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-TEST(tells_containers_apart)
+#define ENVIRONMENT_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
+ENVIRONMENT_TEST(tells_containers_apart)
 {
 	static const struct {
 		struct tree_row file[2];
@@ -77,7 +76,7 @@ TEST(tells_containers_apart)
 	};
 	char out[32];
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		for (int f = 0; f < 2 && row[i].file[f].path; f++)
 			tree_put(&t, row[i].file[f].path, row[i].file[f].text);
 		environment_container(&t.root, out, sizeof(out));
@@ -89,7 +88,7 @@ TEST(tells_containers_apart)
 	}
 }
 
-TEST(asks_the_environment_of_the_first_process)
+ENVIRONMENT_TEST(asks_the_environment_of_the_first_process)
 {
 	static const char environ[] = "HOME=/\0container=lxc\0xcontainer=docker";
 	char out[32];
@@ -106,7 +105,7 @@ TEST(asks_the_environment_of_the_first_process)
 #define DMI(file) "sys/class/dmi/id/" file
 #define GUEST     "processor\t: 0\nflags\t\t: fpu sse hypervisor lahf_lm\n\nprocessor\t: 1\n"
 
-TEST(tells_virtual_machines_apart)
+ENVIRONMENT_TEST(tells_virtual_machines_apart)
 {
 	static const struct {
 		struct tree_row file[3];
@@ -154,7 +153,7 @@ TEST(tells_virtual_machines_apart)
 	};
 	char out[32];
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		for (int f = 0; f < 3 && row[i].file[f].path; f++)
 			tree_put(&t, row[i].file[f].path, row[i].file[f].text);
 		environment_vm(&t.root, out, sizeof(out));
@@ -239,7 +238,7 @@ static const struct tree_row machine[] = {
 	{ 0 },
 };
 
-TEST(collects_what_a_result_should_carry)
+ENVIRONMENT_TEST(collects_what_a_result_should_carry)
 {
 	struct gw_environment *env;
 
@@ -275,7 +274,7 @@ TEST(collects_what_a_result_should_carry)
 	gw_environment_free(env);
 }
 
-TEST(lists_every_fact_on_an_empty_machine)
+ENVIRONMENT_TEST(lists_every_fact_on_an_empty_machine)
 {
 	static const struct {
 		const char *section, *key;
@@ -302,7 +301,7 @@ TEST(lists_every_fact_on_an_empty_machine)
 	struct gw_environment *env;
 
 	assert_int_equal(environment_collect(&t.root, &clock_at.clock, &env), 0);
-	for (size_t i = 0; i < sizeof(want) / sizeof(want[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(want); i++) {
 		const struct gw_fact *f = fact(env, want[i].section, want[i].key);
 
 		assert_int_not_equal(f->absence, GW_HAVE);
@@ -314,7 +313,7 @@ TEST(lists_every_fact_on_an_empty_machine)
 	gw_environment_free(NULL);
 }
 
-TEST(knows_the_proprietary_module_and_mixed_governors)
+ENVIRONMENT_TEST(knows_the_proprietary_module_and_mixed_governors)
 {
 	struct gw_environment *env;
 
@@ -335,7 +334,7 @@ TEST(knows_the_proprietary_module_and_mixed_governors)
 	gw_environment_free(env);
 }
 
-TEST(collects_on_the_real_machine)
+ENVIRONMENT_TEST(collects_on_the_real_machine)
 {
 	struct gw_environment *env;
 	struct root real;
@@ -349,4 +348,4 @@ TEST(collects_on_the_real_machine)
 	root_close(&real);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

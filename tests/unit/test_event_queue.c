@@ -1,6 +1,6 @@
-#include "daemon/event_queue.h"
+#include "device/event_watch.h"
 
-#include "test.h"
+#include "unit.h"
 
 TEST(what_came_is_taken_in_its_order_and_once)
 {
@@ -40,4 +40,4 @@ TEST(what_does_not_fit_is_counted_and_xids_apart)
 	event_queue_done(&q);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,11 @@
 /* The acceptance list of the guard (docs/GUARD.md) as far as decisions go, in stepped time.  A name begins with
- * the id of its row; tests/e2e/test_guard_accept.py has what needs processes, files and servers. */
+ * the id of its row; tests/e2e/test_guard*.py have what needs processes, files and servers. */
 #include "guard_world.h"
 
 #include "device/nvml_abi.h"
 #include "guard/health.h"
 
 #include <malloc.h>
-
-#include "test.h"
 
 #define ANY GUARD_STATES
 
@@ -40,11 +38,12 @@ static void desktop(struct world *o, uint64_t total)
 		GW_PROCESS_GRAPHICS | GW_PROCESS_COMPUTE;
 }
 
-TEST(a01_a_desktop_alone_never_evicts)
+static void a01_a_desktop_alone_never_evicts(void **state)
 {
 	const uint64_t total[] = { 24 * GIB, 9 * GIB };
 	struct world o;
 
+	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		desktop(&o, total[i]);
 		world_begin(&o);
@@ -55,10 +54,11 @@ TEST(a01_a_desktop_alone_never_evicts)
 	}
 }
 
-TEST(a01_the_original_rule_evicts_for_a_desktop)
+static void a01_the_original_rule_evicts_for_a_desktop(void **state)
 {
 	struct world o;
 
+	(void)state;
 	desktop(&o, 24 * GIB);
 	o.p.any = true;
 	world_begin(&o);
@@ -70,11 +70,12 @@ TEST(a01_the_original_rule_evicts_for_a_desktop)
 
 /* ---- A3: one comes and goes ---- */
 
-TEST(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back)
+static void a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back(void **state)
 {
 	struct world o;
 	const struct guard_decision *d;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 100 * S)->sm_ratio = 0.43;
 	o.adaptive = true;
@@ -102,10 +103,11 @@ TEST(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back)
 	world_done(&o);
 }
 
-TEST(a03_with_the_original_keys_it_is_out_within_six_seconds)
+static void a03_with_the_original_keys_it_is_out_within_six_seconds(void **state)
 {
 	struct world o;
 
+	(void)state;
 	for (unsigned i = 0; i < 50; i++) {
 		uint64_t at = 20 * S + i * 100 * MS;
 
@@ -124,11 +126,12 @@ TEST(a03_with_the_original_keys_it_is_out_within_six_seconds)
 
 /* ---- A4: one who cannot decide ---- */
 
-TEST(a04_a_contender_that_flickers_evicts_three_times_at_most)
+static void a04_a_contender_that_flickers_evicts_three_times_at_most(void **state)
 {
 	struct world o;
 	struct world_guest *t;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	t = world_guest(&o, "job", 0, 4 * GIB, 10 * S, 0);
 	t->on_ns = t->off_ns = 2 * S;
@@ -138,12 +141,13 @@ TEST(a04_a_contender_that_flickers_evicts_three_times_at_most)
 	world_done(&o);
 }
 
-TEST(a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet)
+static void a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet(void **state)
 {
 	struct world o;
 	struct world_guest *t;
 	double most = 0;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	t = world_guest(&o, "game", 0, 4 * GIB, 10 * S, 0);
 	t->on_ns = t->off_ns = 45 * S;
@@ -161,11 +165,12 @@ TEST(a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet)
 	world_done(&o);
 }
 
-TEST(a04_the_quiet_period_never_grows_past_ten_minutes)
+static void a04_the_quiet_period_never_grows_past_ten_minutes(void **state)
 {
 	struct world o;
 	double most = 0;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "now", 0, 4 * GIB, 0, 0);
 	o.guest[0].until_ns = 0;
@@ -230,10 +235,11 @@ static unsigned life(unsigned cut_at, bool written)
 	return writes;
 }
 
-TEST(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not)
+static void a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not(void **state)
 {
 	unsigned writes = life(0, false);
 
+	(void)state;
 	assert_true(writes >= 8);
 	for (unsigned i = 1; i <= writes; i++) {
 		life(i, false);
@@ -241,10 +247,11 @@ TEST(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not)
 	}
 }
 
-TEST(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not)
+static void a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not(void **state)
 {
 	struct world o;
 
+	(void)state;
 	/* Also between an order that was carried out and its answer. */
 	for (unsigned at = 95; at < 130; at++) {
 		world_init(&o, 1, 1);
@@ -263,10 +270,11 @@ TEST(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not)
 	}
 }
 
-TEST(a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again)
+static void a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 2, 1); /* no GPU is declared */
 	o.w[0].load[0] = 0;
 	o.w[0].load[1] = 8 * GIB;
@@ -283,10 +291,11 @@ TEST(a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again)
 	world_done(&o);
 }
 
-TEST(a11_a_hold_survives_with_its_end)
+static void a11_a_hold_survives_with_its_end(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
@@ -308,13 +317,14 @@ TEST(a11_a_hold_survives_with_its_end)
 	world_done(&o);
 }
 
-TEST(a11_a_record_comes_before_the_order_it_tells_of)
+static void a11_a_record_comes_before_the_order_it_tells_of(void **state)
 {
 	struct world o;
 	struct guard_order d;
 	struct guard_record r;
 	char message[100];
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_begin(&o);
 	world_step(&o);
@@ -425,10 +435,11 @@ static void check_rest(const struct world *o, unsigned i)
 	fail();
 }
 
-TEST(a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it)
+static void a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it(void **state)
 {
 	static struct world o;
 
+	(void)state;
 	random_state = seed();
 	for (unsigned n = 0; n < 120; n++) {
 		random_world(&o);
@@ -444,10 +455,11 @@ TEST(a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it)
 	}
 }
 
-TEST(a13_contention_that_ends_does_not_bring_back_who_is_too_hot)
+static void a13_contention_that_ends_does_not_bring_back_who_is_too_hot(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "job", 0, 4 * GIB, 10 * S, 20 * S);
 	world_begin(&o);
@@ -489,10 +501,11 @@ static void tell(struct world *o)
 	world_until(o, 600 * S);
 }
 
-TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
+static void a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing(void **state)
 {
 	static struct world live, dry;
 
+	(void)state;
 	story(&live);
 	tell(&live);
 	assert_true(live.orders > 10);
@@ -528,10 +541,11 @@ TEST(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing)
 	world_done(&live);
 }
 
-TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
+static void a14_the_same_feed_gives_the_same_decisions_byte_for_byte(void **state)
 {
 	static struct world a, b;
 
+	(void)state;
 	story(&a);
 	tell(&a);
 	story(&b);
@@ -547,11 +561,12 @@ TEST(a14_the_same_feed_gives_the_same_decisions_byte_for_byte)
 
 /* ---- A10: what the machine makes of how a worker answers ---- */
 
-TEST(a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in)
+static void a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in(void **state)
 {
 	static const enum policy_kind kinds[] = { WORKER_LLAMASWAP, WORKER_COMFY };
 	struct world o;
 
+	(void)state;
 	for (unsigned i = 0; i < 2; i++) {
 		world_init(&o, 1, 1);
 		o.p.worker[0].kind = kinds[i];
@@ -590,11 +605,12 @@ static struct guard_order told_to_leave(struct world *o)
 	return d;
 }
 
-TEST(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may)
+static void a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may(void **state)
 {
 	char message[100];
 	struct world o;
 
+	(void)state;
 	for (unsigned checkpoint = 0; checkpoint < 2; checkpoint++) {
 		struct guard_order d;
 
@@ -689,10 +705,11 @@ static void well_again(struct world *o)
 	sick.h = NULL;
 }
 
-TEST(a15_noise_at_the_trip_moves_a_worker_once_each_way)
+static void a15_noise_at_the_trip_moves_a_worker_once_each_way(void **state)
 {
 	struct world o;
 
+	(void)state;
 	random_state = seed();
 	patient(&o, NULL);
 	for (unsigned i = 0; i < 600; i++) { /* 1 to 3 degrees from the limit: the trip is 2 */
@@ -711,10 +728,11 @@ TEST(a15_noise_at_the_trip_moves_a_worker_once_each_way)
 	well_again(&o);
 }
 
-TEST(a_board_that_tells_thresholds_alone_is_throttled_too)
+static void a_board_that_tells_thresholds_alone_is_throttled_too(void **state)
 {
 	struct world o;
 
+	(void)state;
 	patient(&o, NULL);
 	sick.why[GW_Q_TEMPERATURE_MARGIN] = GW_ABSENT_NOT_SUPPORTED;
 	figure(GW_Q_TEMPERATURE_SLOWDOWN, 90);
@@ -737,10 +755,11 @@ TEST(a_board_that_tells_thresholds_alone_is_throttled_too)
 	well_again(&o);
 }
 
-TEST(a15_three_critical_readings_move_nobody_and_four_do)
+static void a15_three_critical_readings_move_nobody_and_four_do(void **state)
 {
 	struct world o;
 
+	(void)state;
 	patient(&o, NULL);
 	for (unsigned i = 0; i < 20; i++) {
 		margin(1);
@@ -756,11 +775,12 @@ TEST(a15_three_critical_readings_move_nobody_and_four_do)
 	well_again(&o);
 }
 
-TEST(a15_the_original_85_degrees_take_the_place_of_the_margin)
+static void a15_the_original_85_degrees_take_the_place_of_the_margin(void **state)
 {
 	struct health_options options;
 	struct world o;
 
+	(void)state;
 	health_options_init(&options);
 	options.absolute_c = 85;
 	patient(&o, &options);
@@ -789,13 +809,14 @@ static bool in_list(unsigned x, const unsigned *list, size_t n)
 	return false;
 }
 
-TEST(a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert)
+static void a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert(void **state)
 {
 	static const unsigned moves[] = { 46,  62,  64,  95,  109, 110, 119,
 					  120, 136, 140, 143, 155, 156, 158, /* reset */
 					  79,  142 };
 	struct world o;
 
+	(void)state;
 	for (unsigned x = 0; x <= 1000; x = x == 200 ? 999 : x + 1) {
 		struct health_status s;
 		bool out = in_list(x, moves, sizeof(moves) / sizeof(moves[0]));
@@ -815,10 +836,11 @@ TEST(a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert)
 	}
 }
 
-TEST(a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event)
+static void a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event(void **state)
 {
 	struct world o;
 
+	(void)state;
 	for (unsigned action = 1; action < 9; action++) { /* 8 is not known to anybody yet */
 		patient(&o, NULL);
 		figure(GW_Q_RECOVERY_ACTION, action);
@@ -834,13 +856,14 @@ TEST(a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event)
 
 /* ---- A19: a day ---- */
 
-TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
+static void a19_a_day_of_comings_and_goings_takes_no_memory(void **state)
 {
 	struct guard_decision said;
 	struct world o;
 	size_t before;
 	unsigned evictions;
 
+	(void)state;
 	world_init(&o, 1, 2);
 	o.total[0] = 20 * GIB;
 	for (unsigned i = 0; i < 3; i++) {
@@ -871,4 +894,41 @@ TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 	world_done(&o);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a01_a_desktop_alone_never_evicts),
+		cmocka_unit_test(a01_the_original_rule_evicts_for_a_desktop),
+		cmocka_unit_test(a03_a_contender_gets_the_gpu_and_the_worker_gets_it_back),
+		cmocka_unit_test(a03_with_the_original_keys_it_is_out_within_six_seconds),
+		cmocka_unit_test(a04_a_contender_that_flickers_evicts_three_times_at_most),
+		cmocka_unit_test(
+			a04_a_contender_that_comes_and_goes_for_an_hour_doubles_the_quiet),
+		cmocka_unit_test(a04_the_quiet_period_never_grows_past_ten_minutes),
+		cmocka_unit_test(a11_a_guard_that_dies_at_any_write_goes_on_as_if_it_had_not),
+		cmocka_unit_test(a11_a_guard_that_dies_after_any_look_goes_on_as_if_it_had_not),
+		cmocka_unit_test(
+			a11_a_guard_that_restarts_knows_where_its_worker_must_fit_again),
+		cmocka_unit_test(a11_a_hold_survives_with_its_end),
+		cmocka_unit_test(a11_a_record_comes_before_the_order_it_tells_of),
+		cmocka_unit_test(
+			a13_at_rest_a_worker_runs_if_and_only_if_nothing_speaks_against_it),
+		cmocka_unit_test(a13_contention_that_ends_does_not_bring_back_who_is_too_hot),
+		cmocka_unit_test(a14_dry_run_and_observe_decide_as_in_earnest_and_do_nothing),
+		cmocka_unit_test(a14_the_same_feed_gives_the_same_decisions_byte_for_byte),
+		cmocka_unit_test(
+			a10_a_kind_that_cannot_be_told_to_load_is_back_when_it_is_let_in),
+		cmocka_unit_test(a10_a_call_does_not_outlast_its_eviction_but_a_checkpoint_may),
+		cmocka_unit_test(a15_noise_at_the_trip_moves_a_worker_once_each_way),
+		cmocka_unit_test(a_board_that_tells_thresholds_alone_is_throttled_too),
+		cmocka_unit_test(a15_three_critical_readings_move_nobody_and_four_do),
+		cmocka_unit_test(a15_the_original_85_degrees_take_the_place_of_the_margin),
+		cmocka_unit_test(
+			a16_every_xid_moves_a_worker_as_the_table_says_and_others_only_alert),
+		cmocka_unit_test(
+			a16_a_recovery_action_older_than_us_moves_a_worker_without_an_event),
+		cmocka_unit_test(a19_a_day_of_comings_and_goings_takes_no_memory),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -5,17 +5,16 @@
 #include "guard/guard_counters.h"
 #include "guard/what_if.h"
 
-#include "test.h"
-
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
 
 /* ---- how often ---- */
 
-TEST(a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over)
+static void a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over(void **state)
 {
 	struct rate r = { .users = 0 };
 
+	(void)state;
 	for (unsigned i = 0; i < 3; i++) {
 		assert_int_equal(rate_wait_ns(&r, 1000, 3, (1 + i) * S), 0);
 		rate_take(&r, 1000, (1 + i) * S);
@@ -28,10 +27,11 @@ TEST(a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over)
 	assert_int_equal(rate_wait_ns(&r, 1000, 0, 11 * S), 0);
 }
 
-TEST(root_and_whom_nobody_knows_are_not_limited)
+static void root_and_whom_nobody_knows_are_not_limited(void **state)
 {
 	struct rate r = { .users = 0 };
 
+	(void)state;
 	for (unsigned i = 0; i < 100; i++) {
 		rate_take(&r, 0, S);
 		rate_take(&r, -1, S);
@@ -41,10 +41,11 @@ TEST(root_and_whom_nobody_knows_are_not_limited)
 	assert_int_equal(r.users, 0);
 }
 
-TEST(many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten)
+static void many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten(void **state)
 {
 	static struct rate r;
 
+	(void)state;
 	for (int64_t uid = 1; uid <= RATE_USERS + 1; uid++)
 		rate_take(&r, uid, (uint64_t)uid * S);
 	assert_int_equal(r.users, RATE_USERS);
@@ -87,17 +88,19 @@ static unsigned evictions_of_a_flapper(int64_t uid, unsigned most, uint64_t span
 	return n;
 }
 
-TEST(one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going)
+static void one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going(void **state)
 {
+	(void)state;
 	assert_int_equal(evictions_of_a_flapper(1000, 4, HOUR - 60 * S), 4);
 	assert_true(evictions_of_a_flapper(1000, 0, HOUR - 60 * S) > 4);
 	assert_true(evictions_of_a_flapper(0, 4, HOUR - 60 * S) > 4);
 }
 
-TEST(a_limited_demand_is_told_in_the_status_until_it_is_gone)
+static void a_limited_demand_is_told_in_the_status_until_it_is_gone(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 1;
 	o.p.standard.quiet_ns = S;
@@ -112,10 +115,11 @@ TEST(a_limited_demand_is_told_in_the_status_until_it_is_gone)
 	world_done(&o);
 }
 
-TEST(a_limited_user_does_not_drown_another_who_may)
+static void a_limited_user_does_not_drown_another_who_may(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 1;
 	o.p.standard.quiet_ns = o.p.standard.resident_ns = S;
@@ -137,10 +141,11 @@ static int asked_by(struct world *o, int64_t uid, enum guard_request what)
 	return world_ask(o, 0, what, what == REQUEST_EVICT ? 0 : FOR_A_WHILE);
 }
 
-TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
+static void wishes_of_a_user_count_as_well_and_those_of_nobody_do_not(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 2;
 	world_begin(&o);
@@ -162,11 +167,12 @@ TEST(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not)
 	world_done(&o);
 }
 
-TEST(a_reservation_that_moves_workers_counts_and_one_that_fits_does_not)
+static void a_reservation_that_moves_workers_counts_and_one_that_fits_does_not(void **state)
 {
 	struct world o;
 	uint64_t id;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	o.p.user_evictions = 1;
 	world_begin(&o);
@@ -201,11 +207,12 @@ static struct world *with_a_screen(struct world *o)
 	return o;
 }
 
-TEST(on_a_screen_without_threshold_and_rule_demand_is_only_told)
+static void on_a_screen_without_threshold_and_rule_demand_is_only_told(void **state)
 {
 	struct world o;
 	struct guard_status s;
 
+	(void)state;
 	with_a_screen(&o);
 	world_begin(&o);
 	world_until(&o, 60 * S);
@@ -224,10 +231,11 @@ TEST(on_a_screen_without_threshold_and_rule_demand_is_only_told)
 	world_done(&o);
 }
 
-TEST(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it)
+static void an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it(void **state)
 {
 	struct world o;
 
+	(void)state;
 	for (unsigned how = 0; how < 3; how++) {
 		with_a_screen(&o);
 		if (how == 0)
@@ -243,10 +251,11 @@ TEST(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it)
 	}
 }
 
-TEST(with_thresholds_a_screen_means_nothing)
+static void with_thresholds_a_screen_means_nothing(void **state)
 {
 	struct world o;
 
+	(void)state;
 	with_a_screen(&o);
 	o.p.any = false;
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
@@ -265,12 +274,13 @@ static void count_all(const struct world *o, struct guard_counters *t)
 		counters_add(t, o->p.worker[o->said[i].worker].name, &o->said[i]);
 }
 
-TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
+static void evictions_are_counted_by_level_and_end_and_bytes_by_worker(void **state)
 {
 	static struct guard_counters t;
 	const struct counters_worker *w;
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	o.p.worker[0].match.unit = "w0.service";
 	o.p.worker[0].knobs.max_level = 4;
@@ -289,11 +299,12 @@ TEST(evictions_are_counted_by_level_and_end_and_bytes_by_worker)
 	world_done(&o);
 }
 
-TEST(what_keeps_a_worker_out_is_counted_when_it_changes)
+static void what_keeps_a_worker_out_is_counted_when_it_changes(void **state)
 {
 	static struct guard_counters t;
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "now-game", 0, 3 * GIB, 5 * S, 20 * S);
 	world_guest(&o, "ignored", 0, 4 * GIB, 10 * S, 200 * S);
@@ -309,11 +320,12 @@ TEST(what_keeps_a_worker_out_is_counted_when_it_changes)
 	world_done(&o);
 }
 
-TEST(where_nothing_is_done_only_that_is_counted)
+static void where_nothing_is_done_only_that_is_counted(void **state)
 {
 	static struct guard_counters t;
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	o.p.mode = GUARD_DRY_RUN;
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
@@ -328,10 +340,11 @@ TEST(where_nothing_is_done_only_that_is_counted)
 	world_done(&o);
 }
 
-TEST(every_cell_has_a_name_of_its_own)
+static void every_cell_has_a_name_of_its_own(void **state)
 {
 	char a[48], b[48];
 
+	(void)state;
 	for (unsigned i = 0; i < COUNTERS_CELLS; i++)
 		for (unsigned k = 0; k < i; k++) {
 			counters_cell_name(i, a, sizeof(a));
@@ -342,11 +355,12 @@ TEST(every_cell_has_a_name_of_its_own)
 	assert_string_equal(a, "evictions/2/freed");
 }
 
-TEST(a_decision_says_where_and_beside_whom)
+static void a_decision_says_where_and_beside_whom(void **state)
 {
 	const struct guard_decision *d;
 	struct world o;
 
+	(void)state;
 	world_init(&o, 2, 1);
 	o.w[0].load[0] = 0;
 	o.w[0].load[1] = 8 * GIB;
@@ -376,11 +390,12 @@ static void note(void *arg, const struct guard_decision *d)
 		*left = d->mono_ns;
 }
 
-TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
+static void a_trial_says_when_a_worker_would_leave_and_the_same_every_time(void **state)
 {
 	struct world o;
 	uint64_t left[2] = { 0, 0 };
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "game", 0, 3 * GIB, 0, 0);
 	world_scene(&o);
@@ -401,11 +416,12 @@ TEST(a_trial_says_when_a_worker_would_leave_and_the_same_every_time)
 	world_done(&o);
 }
 
-TEST(a_trial_is_never_longer_than_its_looks)
+static void a_trial_is_never_longer_than_its_looks(void **state)
 {
 	struct world o;
 	struct what_if *t;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_scene(&o);
 	assert_int_equal(what_if_new(&o.p, &o.s, &o.s, &t), 0);
@@ -415,10 +431,11 @@ TEST(a_trial_is_never_longer_than_its_looks)
 	world_done(&o);
 }
 
-TEST(games_of_a_user_count_against_his_limit)
+static void games_of_a_user_count_against_his_limit(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 2);
 	o.p.user_evictions = 4;
 	o.w[1].load[0] = GIB;
@@ -441,11 +458,12 @@ TEST(games_of_a_user_count_against_his_limit)
 	world_done(&o);
 }
 
-TEST(where_another_service_acts_workers_are_only_observed_until_it_ends)
+static void where_another_service_acts_workers_are_only_observed_until_it_ends(void **state)
 {
 	struct guard_status st;
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 0);
 	world_begin(&o);
@@ -465,10 +483,11 @@ TEST(where_another_service_acts_workers_are_only_observed_until_it_ends)
 	world_done(&o);
 }
 
-TEST(one_that_is_out_stays_out_where_another_service_acts)
+static void one_that_is_out_stays_out_where_another_service_acts(void **state)
 {
 	struct world o;
 
+	(void)state;
 	world_init(&o, 1, 1);
 	world_guest(&o, "game", 0, 3 * GIB, 5 * S, 20 * S);
 	world_begin(&o);
@@ -486,4 +505,37 @@ TEST(one_that_is_out_stays_out_where_another_service_acts)
 	world_done(&o);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			a_user_may_so_often_an_hour_and_waits_for_the_first_to_be_over),
+		cmocka_unit_test(root_and_whom_nobody_knows_are_not_limited),
+		cmocka_unit_test(
+			many_users_take_a_fixed_amount_of_memory_and_the_quietest_is_forgotten),
+		cmocka_unit_test(
+			one_user_cannot_move_a_worker_more_often_than_that_by_coming_and_going),
+		cmocka_unit_test(a_limited_demand_is_told_in_the_status_until_it_is_gone),
+		cmocka_unit_test(a_limited_user_does_not_drown_another_who_may),
+		cmocka_unit_test(wishes_of_a_user_count_as_well_and_those_of_nobody_do_not),
+		cmocka_unit_test(
+			a_reservation_that_moves_workers_counts_and_one_that_fits_does_not),
+		cmocka_unit_test(on_a_screen_without_threshold_and_rule_demand_is_only_told),
+		cmocka_unit_test(an_ignore_rule_a_dark_screen_or_a_named_contender_lifts_it),
+		cmocka_unit_test(with_thresholds_a_screen_means_nothing),
+		cmocka_unit_test(evictions_are_counted_by_level_and_end_and_bytes_by_worker),
+		cmocka_unit_test(what_keeps_a_worker_out_is_counted_when_it_changes),
+		cmocka_unit_test(where_nothing_is_done_only_that_is_counted),
+		cmocka_unit_test(every_cell_has_a_name_of_its_own),
+		cmocka_unit_test(a_decision_says_where_and_beside_whom),
+		cmocka_unit_test(
+			a_trial_says_when_a_worker_would_leave_and_the_same_every_time),
+		cmocka_unit_test(
+			where_another_service_acts_workers_are_only_observed_until_it_ends),
+		cmocka_unit_test(one_that_is_out_stays_out_where_another_service_acts),
+		cmocka_unit_test(games_of_a_user_count_against_his_limit),
+		cmocka_unit_test(a_trial_is_never_longer_than_its_looks),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

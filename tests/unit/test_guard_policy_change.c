@@ -1,8 +1,6 @@
 /* Another policy for a guard that runs, in a small world and stepped time. */
 #include "guard_world.h"
 
-#include "test.h"
-
 /* The old one is freed at once: nothing may point to it. */
 static struct policy *given;
 
@@ -51,12 +49,13 @@ static bool said(const struct world *o, enum guard_state to, const char *rule)
 	return false;
 }
 
-TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers)
+static void a_worker_in_both_keeps_its_state_and_gets_the_new_numbers(void **state)
 {
 	struct world o;
 	struct policy p;
 	struct guard_status before, now;
 
+	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 5 * S, 20 * S);
 	world_until(&o, 25 * S);
@@ -77,11 +76,12 @@ TEST(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers)
 	end(&o);
 }
 
-TEST(a_new_worker_is_judged_by_the_next_look)
+static void a_new_worker_is_judged_by_the_next_look(void **state)
 {
 	struct world o;
 	struct policy p;
 
+	(void)state;
 	begin(&o, 2);
 	o.p.workers = 1;
 	assert_int_equal(swap(&o, &o.p), 0);
@@ -98,13 +98,14 @@ TEST(a_new_worker_is_judged_by_the_next_look)
 	end(&o);
 }
 
-TEST(one_that_goes_leaves_a_record_and_comes_back_with_it)
+static void one_that_goes_leaves_a_record_and_comes_back_with_it(void **state)
 {
 	char message[200];
 	struct guard_record r;
 	struct world o;
 	struct policy with, without;
 
+	(void)state;
 	begin(&o, 1);
 	world_run(&o, S);
 	assert_int_equal(guard_request(o.g, 0, REQUEST_HOLD_EVICTED, 60 * MINUTE, o.now,
@@ -131,10 +132,11 @@ TEST(one_that_goes_leaves_a_record_and_comes_back_with_it)
 	end(&o);
 }
 
-TEST(an_order_under_way_refuses_the_swap)
+static void an_order_under_way_refuses_the_swap(void **state)
 {
 	struct world o;
 
+	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "now-game", 0, 4 * GIB, 2 * S, 0);
 	o.w[0].silent = true;
@@ -144,13 +146,14 @@ TEST(an_order_under_way_refuses_the_swap)
 	end(&o);
 }
 
-TEST(an_order_that_nobody_fetched_is_given_again)
+static void an_order_that_nobody_fetched_is_given_again(void **state)
 {
 	struct guard_order d;
 	struct guard_record r;
 	struct world o;
 	uint64_t first;
 
+	(void)state;
 	begin(&o, 1);
 	world_run(&o, S);
 	world_guest(&o, "now-game", 0, 4 * GIB, 0, 0);
@@ -170,12 +173,13 @@ TEST(an_order_that_nobody_fetched_is_given_again)
 	end(&o);
 }
 
-TEST(what_is_no_longer_allowed_is_not_tried_again)
+static void what_is_no_longer_allowed_is_not_tried_again(void **state)
 {
 	struct world o;
 	struct policy p;
 	unsigned before;
 
+	(void)state;
 	begin(&o, 1);
 	p = o.p;
 	p.worker[0].knobs.max_level = 5;
@@ -197,11 +201,12 @@ TEST(what_is_no_longer_allowed_is_not_tried_again)
 	end(&o);
 }
 
-TEST(what_a_dry_run_pretended_is_done_when_it_is_enforced)
+static void what_a_dry_run_pretended_is_done_when_it_is_enforced(void **state)
 {
 	struct world o;
 	struct policy p;
 
+	(void)state;
 	begin(&o, 1);
 	p = o.p;
 	p.mode = GUARD_DRY_RUN;
@@ -221,11 +226,12 @@ TEST(what_a_dry_run_pretended_is_done_when_it_is_enforced)
 }
 
 /* The small world finds its workers whatever their match is: one that is not found any more is made to be gone. */
-TEST(one_that_is_sought_otherwise_has_not_ended)
+static void one_that_is_sought_otherwise_has_not_ended(void **state)
 {
 	struct world o;
 	struct policy p;
 
+	(void)state;
 	begin(&o, 1);
 	world_run(&o, 5 * S);
 	assert_int_equal(world_state(&o, 0), STATE_ACTIVE);
@@ -260,10 +266,11 @@ static void restart_while_out(struct world *o)
 	world_restart(o);
 }
 
-TEST(one_that_is_not_found_after_a_restart_and_lives_is_still_out)
+static void one_that_is_not_found_after_a_restart_and_lives_is_still_out(void **state)
 {
 	struct world o;
 
+	(void)state;
 	restart_while_out(&o);
 	o.w[0].unfound = true;
 	world_restart(&o);
@@ -292,10 +299,11 @@ static void look_at_another(struct world *o)
 	o->now += o->step_ns;
 }
 
-TEST(one_that_was_put_away_is_not_given_up_for_another)
+static void one_that_was_put_away_is_not_given_up_for_another(void **state)
 {
 	struct guard_record r;
 
+	(void)state;
 	for (unsigned restarts = 0; restarts < 2; restarts++) {
 		struct world o;
 
@@ -325,10 +333,11 @@ TEST(one_that_was_put_away_is_not_given_up_for_another)
 }
 
 /* It becomes another program before it has left. */
-TEST(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
+static void one_that_is_not_found_while_it_leaves_is_not_said_to_be_out(void **state)
 {
 	struct world o;
 
+	(void)state;
 	begin(&o, 1);
 	o.w[0].busy = true;
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 60 * S);
@@ -342,11 +351,12 @@ TEST(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out)
 	end(&o);
 }
 
-TEST(one_that_ended_while_nobody_looked_is_not_waited_for)
+static void one_that_ended_while_nobody_looked_is_not_waited_for(void **state)
 {
 	struct guard_record r;
 	struct world o;
 
+	(void)state;
 	restart_while_out(&o);
 	o.w[0].alive = false;
 	world_run(&o, 20 * S);
@@ -358,10 +368,11 @@ TEST(one_that_ended_while_nobody_looked_is_not_waited_for)
 }
 
 /* What it was told is not known of one that began anew meanwhile: it is let in as one that is out. */
-TEST(one_that_began_anew_while_nobody_looked_comes_back)
+static void one_that_began_anew_while_nobody_looked_comes_back(void **state)
 {
 	struct world o;
 
+	(void)state;
 	restart_while_out(&o);
 	o.w[0].pid++;
 	world_run(&o, 3 * S);
@@ -372,12 +383,13 @@ TEST(one_that_began_anew_while_nobody_looked_comes_back)
 	end(&o);
 }
 
-TEST(one_that_is_out_for_real_waits_for_a_mode_that_acts)
+static void one_that_is_out_for_real_waits_for_a_mode_that_acts(void **state)
 {
 	struct guard_record r;
 	struct world o;
 	struct policy p;
 
+	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
 	world_until(&o, 20 * S);
@@ -400,8 +412,9 @@ TEST(one_that_is_out_for_real_waits_for_a_mode_that_acts)
 }
 
 /* By heat while it runs, and by a drain that was not over. */
-TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
+static void a_door_that_was_really_closed_is_opened_when_it_is_enforced_again(void **state)
 {
+	(void)state;
 	for (unsigned drain = 0; drain < 2; drain++) {
 		struct world o;
 		struct policy p;
@@ -436,11 +449,12 @@ TEST(a_door_that_was_really_closed_is_opened_when_it_is_enforced_again)
 	}
 }
 
-TEST(a_door_that_was_only_said_to_be_closed_is_not_opened)
+static void a_door_that_was_only_said_to_be_closed_is_not_opened(void **state)
 {
 	struct world o;
 	struct policy p;
 
+	(void)state;
 	begin(&o, 1);
 	world_step(&o);
 	p = o.p;
@@ -456,10 +470,11 @@ TEST(a_door_that_was_only_said_to_be_closed_is_not_opened)
 	end(&o);
 }
 
-TEST(the_same_holds_for_a_mode_that_came_with_a_restart)
+static void the_same_holds_for_a_mode_that_came_with_a_restart(void **state)
 {
 	struct world o;
 
+	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 30 * S);
 	world_until(&o, 20 * S);
@@ -476,10 +491,11 @@ TEST(the_same_holds_for_a_mode_that_came_with_a_restart)
 	end(&o);
 }
 
-TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet)
+static void after_a_restart_one_that_is_out_is_evicted_and_not_quiet(void **state)
 {
 	struct world o;
 
+	(void)state;
 	begin(&o, 1);
 	world_guest(&o, "game", 0, 4 * GIB, 2 * S, 0);
 	world_until(&o, 20 * S);
@@ -491,12 +507,13 @@ TEST(after_a_restart_one_that_is_out_is_evicted_and_not_quiet)
 }
 
 /* Workers come and go in any order while guests do: whoever is alone on the card in the end runs. */
-TEST(many_swaps_end_as_none_would)
+static void many_swaps_end_as_none_would(void **state)
 {
 	struct world o;
 	struct policy p;
 	unsigned left = 0;
 
+	(void)state;
 	begin(&o, 3);
 	for (unsigned i = 0; i < 3; i++)
 		o.w[i].load[0] = 2 * GIB;
@@ -524,4 +541,30 @@ TEST(many_swaps_end_as_none_would)
 	end(&o);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(a_worker_in_both_keeps_its_state_and_gets_the_new_numbers),
+		cmocka_unit_test(a_new_worker_is_judged_by_the_next_look),
+		cmocka_unit_test(one_that_goes_leaves_a_record_and_comes_back_with_it),
+		cmocka_unit_test(one_that_is_not_found_after_a_restart_and_lives_is_still_out),
+		cmocka_unit_test(one_that_was_put_away_is_not_given_up_for_another),
+		cmocka_unit_test(one_that_is_not_found_while_it_leaves_is_not_said_to_be_out),
+		cmocka_unit_test(one_that_ended_while_nobody_looked_is_not_waited_for),
+		cmocka_unit_test(one_that_began_anew_while_nobody_looked_comes_back),
+		cmocka_unit_test(an_order_under_way_refuses_the_swap),
+		cmocka_unit_test(an_order_that_nobody_fetched_is_given_again),
+		cmocka_unit_test(what_is_no_longer_allowed_is_not_tried_again),
+		cmocka_unit_test(what_a_dry_run_pretended_is_done_when_it_is_enforced),
+		cmocka_unit_test(one_that_is_sought_otherwise_has_not_ended),
+		cmocka_unit_test(one_that_is_out_for_real_waits_for_a_mode_that_acts),
+		cmocka_unit_test(
+			a_door_that_was_really_closed_is_opened_when_it_is_enforced_again),
+		cmocka_unit_test(a_door_that_was_only_said_to_be_closed_is_not_opened),
+		cmocka_unit_test(the_same_holds_for_a_mode_that_came_with_a_restart),
+		cmocka_unit_test(after_a_restart_one_that_is_out_is_evicted_and_not_quiet),
+		cmocka_unit_test(many_swaps_end_as_none_would),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

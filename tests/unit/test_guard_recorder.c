@@ -1,14 +1,12 @@
 /* All that the guard is told is in its recording: what was decided is decided again, to the bit. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "guard_world.h"
 
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -25,6 +23,7 @@ static struct {
 
 static uint64_t time_of_the_world(void *ctx)
 {
+	(void)ctx;
 	return o.now;
 }
 
@@ -34,6 +33,8 @@ uint64_t guard_service_log(struct guard_service *x, const char *severity, const 
 {
 	va_list ap;
 
+	(void)x;
+	(void)severity;
 	va_start(ap, fmt);
 	vsnprintf(seen.text, sizeof(seen.text), fmt, ap);
 	va_end(ap);
@@ -44,6 +45,7 @@ static struct guard_record journal;
 
 int guard_service_records_read(struct guard_service *x, struct guard_service_records **ret)
 {
+	(void)x;
 	*ret = calloc(1, sizeof(**ret));
 	(*ret)->record[0] = journal;
 	(*ret)->count = *journal.worker != '\0';
@@ -136,7 +138,7 @@ static void run_for(uint64_t span_ns)
 static void assert_replayed(const char *file, unsigned runs)
 {
 	struct guard_decision d;
-	struct guard_trace *t;
+	struct recording_reader *t;
 	uint64_t wall_ns;
 	char *line = NULL;
 	size_t cap = 0, n = 0;
@@ -144,21 +146,21 @@ static void assert_replayed(const char *file, unsigned runs)
 	FILE *f = fopen(file, "r");
 
 	assert_non_null(f);
-	assert_int_equal(guard_trace_new(NULL, false, &t), 0);
+	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
 	n = seen.first;
 	while ((len = getline(&line, &cap, f)) > 0) {
 		line[len - 1] = '\0';
-		if (guard_trace_line(t, line) != 0)
+		if (recording_read(t, line) != 0)
 			fail_msg("refused: %s", line);
-		for (; guard_trace_decision(t, &d, &wall_ns); n++)
+		for (; recording_next_decision(t, &d, &wall_ns); n++)
 			if (n == seen.says || memcmp(&d, &seen.said[n], sizeof(d)) != 0)
 				fail_msg("%s: %s became %s", line,
 					 n == seen.says ? "nothing" : seen.said[n].evidence,
 					 d.evidence);
 	}
 	assert_int_equal(n, seen.says);
-	assert_int_equal(guard_trace_counts(t).runs, runs);
-	guard_trace_free(t);
+	assert_int_equal(recording_counts(t).runs, runs);
+	recording_reader_free(t);
 	free(line);
 	fclose(f);
 }
@@ -261,8 +263,9 @@ static void tell_everything(void)
 	assert_int_equal(seen.told, 0);
 }
 
-TEST(whatever_it_is_told_is_decided_again_to_the_bit)
+static void whatever_it_is_told_is_decided_again_to_the_bit(void **state)
 {
+	(void)state;
 	tell_everything();
 	assert_int_equal(count(path, "begin\t"), 1);
 	assert_int_equal(count(path, "swapped\t"), 1);
@@ -307,16 +310,18 @@ static void turn_over_during(void (*story)(void), unsigned step)
 	seen.turn_at = 0;
 }
 
-TEST(a_file_that_is_turned_over_begins_with_all_that_was_known)
+static void a_file_that_is_turned_over_begins_with_all_that_was_known(void **state)
 {
+	(void)state;
 	turn_over_during(tell_everything, 149);
 	turn_over_during(come_and_go, 89);
 }
 
-TEST(one_that_cannot_be_moved_is_begun_anew)
+static void one_that_cannot_be_moved_is_begun_anew(void **state)
 {
 	struct stat st;
 
+	(void)state;
 	begin(path);
 	assert_int_equal(mkdir(turned, 0700), 0);
 	guard_service_record_open(&g);
@@ -336,10 +341,11 @@ TEST(one_that_cannot_be_moved_is_begun_anew)
 	seen.turn_at = 0;
 }
 
-TEST(half_a_line_is_taken_away_before_another_run_is_added)
+static void half_a_line_is_taken_away_before_another_run_is_added(void **state)
 {
 	FILE *f;
 
+	(void)state;
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(S);
@@ -356,11 +362,12 @@ TEST(half_a_line_is_taken_away_before_another_run_is_added)
 	end();
 }
 
-TEST(of_a_file_that_is_no_recording_nothing_is_taken_away)
+static void of_a_file_that_is_no_recording_nothing_is_taken_away(void **state)
 {
 	char text[8] = "";
 	FILE *f = fopen(path, "w");
 
+	(void)state;
 	assert_non_null(f);
 	fputs("mine", f);
 	fclose(f);
@@ -374,8 +381,9 @@ TEST(of_a_file_that_is_no_recording_nothing_is_taken_away)
 	end();
 }
 
-TEST(most_looks_are_short_and_one_a_minute_is_whole)
+static void most_looks_are_short_and_one_a_minute_is_whole(void **state)
 {
+	(void)state;
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(1500 * o.step_ns);
@@ -386,10 +394,11 @@ TEST(most_looks_are_short_and_one_a_minute_is_whole)
 	end();
 }
 
-TEST(a_file_that_was_moved_away_is_begun_anew)
+static void a_file_that_was_moved_away_is_begun_anew(void **state)
 {
 	struct stat st;
 
+	(void)state;
 	begin(path);
 	guard_service_record_open(&g);
 	run_for(5 * S);
@@ -404,8 +413,9 @@ TEST(a_file_that_was_moved_away_is_begun_anew)
 	end();
 }
 
-TEST(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on)
+static void a_recording_that_cannot_be_written_ends_and_the_guard_goes_on(void **state)
 {
+	(void)state;
 	begin("/dev/full");
 	guard_service_record_open(&g);
 	run_for(60 * S);
@@ -423,8 +433,19 @@ TEST(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on)
 
 int main(void)
 {
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(whatever_it_is_told_is_decided_again_to_the_bit),
+		cmocka_unit_test(a_file_that_is_turned_over_begins_with_all_that_was_known),
+		cmocka_unit_test(one_that_cannot_be_moved_is_begun_anew),
+		cmocka_unit_test(half_a_line_is_taken_away_before_another_run_is_added),
+		cmocka_unit_test(of_a_file_that_is_no_recording_nothing_is_taken_away),
+		cmocka_unit_test(most_looks_are_short_and_one_a_minute_is_whole),
+		cmocka_unit_test(a_file_that_was_moved_away_is_begun_anew),
+		cmocka_unit_test(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on),
+	};
+
 	snprintf(path, sizeof(path), "/tmp/gpuward-trace-%d", (int)getpid());
 	snprintf(moved, sizeof(moved), "%s.old", path);
 	snprintf(turned, sizeof(turned), "%s.1", path);
-	return test_run(NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,7 @@
 /* What the guard decides goes into a file before it is done: with a store that takes nothing, and one that does. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_counts.h"
-
 #include "guard_world.h"
-
-#include "test.h"
 
 /* ---- the file ---- */
 
@@ -32,6 +28,9 @@ static struct {
 
 int store_keep(struct store *s, const char *kind, const char *id, const char *json, size_t size)
 {
+	(void)s;
+	(void)kind;
+	(void)id;
 	assert_int_equal(strlen(json), size);
 	disk.tried++;
 	disk.kept += !disk.full;
@@ -43,31 +42,44 @@ int store_keep(struct store *s, const char *kind, const char *id, const char *js
 int store_kept(struct store *s, const char *kind, unsigned max,
 	       void (*each)(void *arg, const char *id, const char *json), void *arg)
 {
+	(void)s;
+	(void)kind;
+	(void)max;
+	(void)each;
+	(void)arg;
 	return 0;
 }
 
 void store_forget(struct store *s, const char *kind, const char *id)
 {
+	(void)s;
+	(void)kind;
+	(void)id;
 }
 
 void store_commit(struct store *s)
 {
+	(void)s;
 	disk.slow = disk.slow || disk.lags;
 }
 
 /* All that was taken is in the file: that a record was not taken is nothing that it knows of. */
 int store_flush(struct store *s, uint64_t timeout_ns)
 {
+	(void)s;
+	(void)timeout_ns;
 	return disk.fails ? -GW_E_IO : disk.slow ? -GW_E_TIMEOUT : 0;
 }
 
 const char *store_state(struct store *s)
 {
+	(void)s;
 	return disk.fails ? "the disk is full" : "ok";
 }
 
 bool store_lasting(struct store *s)
 {
+	(void)s;
 	return true;
 }
 
@@ -79,6 +91,7 @@ static unsigned counts;
 
 double store_count_now(struct store *s, const char *key)
 {
+	(void)s;
 	for (unsigned i = 0; i < counts; i++)
 		if (strcmp(count[i].key, key) == 0)
 			return count[i].value;
@@ -94,6 +107,7 @@ void store_set_count(struct store *s, const char *key, double value)
 {
 	unsigned i = 0;
 
+	(void)s;
 	while (i < counts && strcmp(count[i].key, key) != 0)
 		i++;
 	assert_true(i < sizeof(count) / sizeof(count[0]));
@@ -109,6 +123,7 @@ static struct guard_service g;
 
 int action_order(struct action *a, const struct guard_order *order)
 {
+	(void)a;
 	disk.orders++;
 	if (order->verb == ORDER_EVICT && disk.learns) {
 		disk.learnt = true;
@@ -125,6 +140,7 @@ int action_order(struct action *a, const struct guard_order *order)
 
 bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
 {
+	(void)a;
 	if (worker == disk.order.worker && disk.learnt)
 		*ret = disk.order;
 	return worker == disk.order.worker && disk.learnt;
@@ -132,6 +148,8 @@ bool action_learnt(struct action *a, unsigned worker, struct guard_order *ret)
 
 void action_go_on(struct action *a, unsigned worker, const char *why_not)
 {
+	(void)a;
+	(void)worker;
 	assert_true(disk.learnt);
 	disk.learnt = false;
 	disk.gone_on += !why_not;
@@ -147,11 +165,15 @@ void action_go_on(struct action *a, unsigned worker, const char *why_not)
 
 void action_notes(struct action *a, unsigned worker, char *out, size_t size)
 {
+	(void)a;
+	(void)worker;
 	snprintf(out, size, "%s", disk.learnt ? NOTE : "");
 }
 
 void action_set_notes(struct action *a, unsigned worker, const char *notes)
 {
+	(void)a;
+	(void)worker;
 	disk.forgot += !*notes;
 }
 
@@ -159,45 +181,56 @@ void action_set_notes(struct action *a, unsigned worker, const char *notes)
 
 void guard_service_outcome(struct guard_service *x, const struct guard_outcome *out)
 {
+	(void)x;
 	disk.refused += strstr(out->message, "the journal cannot be written") != NULL;
 	guard_outcome(o.g, out, o.now);
 }
 
 bool guard_service_next_order(struct guard_service *x, struct guard_order *ret)
 {
+	(void)x;
 	return guard_next_order(o.g, ret);
 }
 
 bool guard_service_next_decision(struct guard_service *x, struct guard_decision *ret)
 {
+	(void)x;
 	return guard_next_decision(o.g, ret);
 }
 
 bool guard_service_next_record(struct guard_service *x, struct guard_record *ret)
 {
+	(void)x;
 	return guard_next_record(o.g, ret);
 }
 
 bool guard_reload_waits(const struct guard_service *x)
 {
+	(void)x;
 	return false;
 }
 
 void guard_reload_try(struct guard_service *x)
 {
+	(void)x;
 }
 
 void guard_service_count_eviction(struct guard_service *x, const struct guard_decision *d)
 {
+	(void)x;
+	(void)d;
 }
 
 double guard_service_threshold_c(const struct guard_service *x, const struct guard_decision *d)
 {
+	(void)x;
+	(void)d;
 	return (double)NAN;
 }
 
 static uint64_t tell(void *arg, const struct view_event *e)
 {
+	(void)arg;
 	disk.errors += strcmp(e->severity, "error") == 0 && strstr(e->text, "resume failed");
 	return 1;
 }
@@ -208,6 +241,7 @@ static struct guard_settings settings;
 
 static uint64_t time_of_the_world(void *ctx)
 {
+	(void)ctx;
 	return o.now;
 }
 
@@ -226,7 +260,7 @@ static void begin(unsigned level)
 	settings.policy = o.p;
 	g.settings = &settings;
 	g.guard = o.g;
-	g.config.tell = tell;
+	g.config.emit = tell;
 	g.config.clock = &world_clock;
 	guard_counts_load(&g.tally, NULL, &o.p);
 }
@@ -248,8 +282,9 @@ static void run_for(uint64_t ns)
 	}
 }
 
-TEST(nothing_above_level_2_is_done_whose_record_found_no_place)
+static void nothing_above_level_2_is_done_whose_record_found_no_place(void **state)
 {
+	(void)state;
 	begin(4);
 	run_for(S);
 	disk.full = true;
@@ -259,14 +294,15 @@ TEST(nothing_above_level_2_is_done_whose_record_found_no_place)
 	assert_true(disk.refused > 0);
 	assert_int_equal(disk.highest, 2);
 	assert_true(o.w[0].alive);
-	assert_int_not_equal(g.unkept, 0);
+	assert_int_not_equal(g.unsaved, 0);
 	world_done(&o);
 }
 
-TEST(a_record_that_found_no_place_is_kept_later_and_then_orders_go_on)
+static void a_record_that_found_no_place_is_kept_later_and_then_orders_go_on(void **state)
 {
 	unsigned kept;
 
+	(void)state;
 	begin(4);
 	run_for(S);
 	disk.full = true;
@@ -276,7 +312,7 @@ TEST(a_record_that_found_no_place_is_kept_later_and_then_orders_go_on)
 	disk.full = false;
 	run_for(120 * S);
 	assert_true(disk.kept > kept);
-	assert_int_equal(g.unkept, 0);
+	assert_int_equal(g.unsaved, 0);
 	assert_int_equal(disk.highest, 4);
 	assert_false(o.w[0].alive);
 	world_done(&o);
@@ -286,6 +322,8 @@ static loop_timer_fn *timer;
 
 int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_source **ret)
 {
+	(void)l;
+	(void)arg;
 	timer = fn;
 	*ret = (struct loop_source *)&timer;
 	return 0;
@@ -293,10 +331,13 @@ int loop_add_timer(struct loop *l, loop_timer_fn *fn, void *arg, struct loop_sou
 
 void loop_set_time(struct loop_source *s, uint64_t t_ns)
 {
+	(void)s;
+	(void)t_ns;
 }
 
-TEST(what_an_order_learns_is_in_the_file_before_it_goes_on)
+static void what_an_order_learns_is_in_the_file_before_it_goes_on(void **state)
 {
+	(void)state;
 	begin(2);
 	o.w[0].fail_level = 0;
 	disk.learns = disk.then_slow = true;
@@ -316,10 +357,11 @@ TEST(what_an_order_learns_is_in_the_file_before_it_goes_on)
 	world_done(&o);
 }
 
-TEST(notes_are_dropped_when_nothing_is_to_be_undone_any_more)
+static void notes_are_dropped_when_nothing_is_to_be_undone_any_more(void **state)
 {
 	unsigned forgot;
 
+	(void)state;
 	begin(2);
 	o.w[0].fail_level = 0;
 	run_for(S);
@@ -336,8 +378,9 @@ TEST(notes_are_dropped_when_nothing_is_to_be_undone_any_more)
 	world_done(&o);
 }
 
-TEST(an_order_above_level_2_whose_notes_find_no_place_is_turned_down)
+static void an_order_above_level_2_whose_notes_find_no_place_is_turned_down(void **state)
 {
+	(void)state;
 	begin(4);
 	run_for(S);
 	world_guest(&o, "now-game", 0, GIB, S, 0);
@@ -354,10 +397,11 @@ TEST(an_order_above_level_2_whose_notes_find_no_place_is_turned_down)
 	world_done(&o);
 }
 
-TEST(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is)
+static void the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is(void **state)
 {
 	char message[200];
 
+	(void)state;
 	begin(2);
 	run_for(S);
 	assert_string_equal(g.view.journal, "ok");
@@ -376,8 +420,9 @@ TEST(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is)
 	world_done(&o);
 }
 
-TEST(a_return_that_fails_is_told_as_an_error)
+static void a_return_that_fails_is_told_as_an_error(void **state)
 {
+	(void)state;
 	begin(2);
 	o.w[0].fail_level = 0;
 	o.w[0].wont_return = true;
@@ -388,10 +433,11 @@ TEST(a_return_that_fails_is_told_as_an_error)
 	world_done(&o);
 }
 
-TEST(the_time_to_free_begins_with_the_first_order_and_is_the_workers_own)
+static void the_time_to_free_begins_with_the_first_order_and_is_the_workers_own(void **state)
 {
 	struct guard_status s;
 
+	(void)state;
 	begin(4);
 	o.w[0].busy = true; /* drains as long as it may */
 	run_for(S);
@@ -404,12 +450,13 @@ TEST(the_time_to_free_begins_with_the_first_order_and_is_the_workers_own)
 	world_done(&o);
 }
 
-TEST(what_a_worker_did_that_is_gone_is_still_counted)
+static void what_a_worker_did_that_is_gone_is_still_counted(void **state)
 {
 	struct guard_decision d = { .result = RESULT_FREED, .level = 2 };
 	struct policy *p = calloc(1, sizeof(*p));
 	char name[16];
 
+	(void)state;
 	begin(2);
 	assert_non_null(p);
 	memset(&g.tally, 0, sizeof(g.tally));
@@ -431,4 +478,22 @@ TEST(what_a_worker_did_that_is_gone_is_still_counted)
 	world_done(&o);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_above_level_2_is_done_whose_record_found_no_place),
+		cmocka_unit_test(
+			a_record_that_found_no_place_is_kept_later_and_then_orders_go_on),
+		cmocka_unit_test(what_an_order_learns_is_in_the_file_before_it_goes_on),
+		cmocka_unit_test(notes_are_dropped_when_nothing_is_to_be_undone_any_more),
+		cmocka_unit_test(
+			an_order_above_level_2_whose_notes_find_no_place_is_turned_down),
+		cmocka_unit_test(the_view_says_at_once_that_a_wish_is_not_kept_and_when_it_is),
+		cmocka_unit_test(a_return_that_fails_is_told_as_an_error),
+		cmocka_unit_test(
+			the_time_to_free_begins_with_the_first_order_and_is_the_workers_own),
+		cmocka_unit_test(what_a_worker_did_that_is_gone_is_still_counted),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -4,11 +4,14 @@
 #include "base/json_doc.h"
 
 #include <dirent.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "test.h"
+#include <cmocka.h>
 
 /* A file of the source, whole; the caller frees it. */
 static char *whole(const char *name)
@@ -49,12 +52,13 @@ static unsigned times(const char *text, const char *word)
 	return n;
 }
 
-TEST(the_schema_has_each_word_once)
+static void the_schema_has_each_word_once(void **state)
 {
 	char *text = whole("docs/schema/api.json"), message[200];
 	struct json_doc *schema;
 	int rc = json_doc_new(text, strlen(text), &schema, message, sizeof(message));
 
+	(void)state;
 	if (rc == -GW_E_NOSUPPORT)
 		skip();
 	assert_int_equal(rc, 0);
@@ -108,19 +112,21 @@ static void page_has(const char *head, const char *(*name)(unsigned), unsigned n
 	free(text);
 }
 
-TEST(the_page_knows_each_word)
+static void the_page_knows_each_word(void **state)
 {
+	(void)state;
 	page_has("const STATES = {", guard_state_name, GUARD_STATES);
 	page_has("const REASONS = {", guard_reason_name, GUARD_REASONS);
 }
 
 /* ---- docs ---- */
 
-TEST(every_kind_has_its_row)
+static void every_kind_has_its_row(void **state)
 {
 	char *guard = whole("docs/GUARD.md"), *page = whole("docs/man/gpuward.toml.5.scd");
 	char row[64];
 
+	(void)state;
 	for (unsigned i = 0; i < WORKER_KINDS; i++) {
 		snprintf(row, sizeof(row), "\n| `%s` |", policy_kind_name(i));
 		if (!strstr(guard, row) && i != WORKER_CALLBACK)
@@ -146,12 +152,18 @@ static void asks_for_no_kind(const char *path)
 	free(text);
 }
 
-/* A table of guard_state.c has "(name)" or "(name.member)". */
-static bool has_member(const char *table, const char *name, size_t n)
+/* A table of guard_state.c has "(part.name" or ", part.name". */
+static bool has_member(const char *table, const char *part, const char *name, size_t n)
 {
-	for (const char *p = table; (p = strchr(p, '(')); p++)
-		if (!strncmp(p + 1, name, n) && strchr(").", p[1 + n]))
+	const size_t len = strlen(part);
+
+	for (const char *p = table; (p = strpbrk(p, "(,")); p++) {
+		const char *at = p + 1 + (p[1] == ' ');
+
+		if (!strncmp(at, part, len) && !strncmp(at + len, name, n) &&
+		    strchr(").,", at[len + n]))
 			return true;
+	}
 	return false;
 }
 
@@ -167,7 +179,9 @@ static char *between(char *text, const char *head, const char *end)
 }
 
 /* A recording that begins while the guard runs begins with these lines: what has none is not known there. */
-static void has_members(const char *file, const char *of, const char *but)
+/* part: of struct `of`, where it is a part of the struct `whole_of`. */
+static void has_part(const char *file, const char *of, const char *whole_of, const char *part,
+		     const char *but)
 {
 	char *text = whole(file), *rows = whole("src/guard/guard_state.c");
 	char head[64], word[64];
@@ -175,7 +189,7 @@ static void has_members(const char *file, const char *of, const char *but)
 
 	snprintf(head, sizeof(head), "\nstruct %s {", of);
 	at = between(text, head, "\n};");
-	snprintf(head, sizeof(head), "\n#define OF %s", of);
+	snprintf(head, sizeof(head), "\n#define OF %s", whole_of);
 	table = between(rows, head, "\n#undef OF");
 	for (; *at; at++) {
 		size_t n = strspn(at, "abcdefghijklmnopqrstuvwxyz_0123456789");
@@ -184,7 +198,7 @@ static void has_members(const char *file, const char *of, const char *but)
 			at = strstr(at, "*/") + 1;
 		else if (n && n < sizeof(word) - 2) {
 			snprintf(word, sizeof(word), " %.*s ", (int)n, at);
-			if (strchr(",;[", at[n]) && !has_member(table, at, n) &&
+			if (strchr(",;[", at[n]) && !has_member(table, part, at, n) &&
 			    !strstr(but, word))
 				fail_msg("struct %s,%s: guard_state.c has no row for it", of,
 					 word);
@@ -195,28 +209,43 @@ static void has_members(const char *file, const char *of, const char *but)
 	free(text);
 }
 
-TEST(all_that_the_guard_knows_can_be_written_down)
+static void has_members(const char *file, const char *of, const char *but)
 {
-	static const char parts[] = "src/guard/guard_internal.h";
+	has_part(file, of, of, "", but);
+}
 
-	has_members(parts, "guard_worker", " policy knobs pid start_ticks ");
-	has_members(parts, "guard_gpu", " now end clears ns ");
-	has_members(parts, "reservation", " ");
+static void all_that_the_guard_knows_can_be_written_down(void **state)
+{
+	static const char internal[] = "src/guard/guard_internal.h";
+	static const char *const part[] = { "observed", "demand",  "reasons", "intent",
+					    "order",    "backoff", "idle",    "report" };
+	char of[32], prefix[32];
+
+	(void)state;
+	has_members(internal, "guard_worker", " policy knobs ");
+	for (unsigned i = 0; i < sizeof(part) / sizeof(part[0]); i++) {
+		snprintf(of, sizeof(of), "worker_%s", part[i]);
+		snprintf(prefix, sizeof(prefix), "%s.", part[i]);
+		has_part(internal, of, "guard_worker", prefix, " ");
+	}
+	has_members(internal, "guard_gpu", " now end clears ns ");
+	has_members(internal, "reservation", " ");
 	has_members("src/guard/demand.h", "demand_life", " ");
 	has_members("src/guard/user_rate.h", "rate_user", " ");
 	/* The others are made again of these, or are empty then. */
-	has_members(parts, "guard",
+	has_members(internal, "guard",
 		    " p scene verdict others demand gpu order worker workers "
-		    " reservation rate decision first waiting ");
+		    " reservation rate queue ");
 }
 
 /* One that is declared and not read would be accepted, and nothing would come of it. */
-TEST(every_key_of_a_worker_is_read)
+static void every_key_of_a_worker_is_read(void **state)
 {
 	char *def = whole("src/daemon/guard_config.def"),
 	     *text = whole("src/daemon/guard_config.c");
 	unsigned keys = 0;
 
+	(void)state;
 	for (const char *p = def; (p = strstr(p, "\nG(")); keys++) {
 		char name[64];
 		const char *at = text;
@@ -236,7 +265,7 @@ TEST(every_key_of_a_worker_is_read)
 }
 
 /* Adapters are of a kind; what others want to know of one is a trait. */
-TEST(nobody_but_an_adapter_asks_for_a_kind)
+static void nobody_but_an_adapter_asks_for_a_kind(void **state)
 {
 	static const char *const folder[] = { "src/guard", "src/serve", "src/daemon",
 					      "src/cli" };
@@ -244,6 +273,7 @@ TEST(nobody_but_an_adapter_asks_for_a_kind)
 	char path[4096];
 	unsigned files = 0;
 
+	(void)state;
 	for (unsigned i = 0; i < sizeof(folder) / sizeof(folder[0]); i++) {
 		const struct dirent *e;
 		DIR *d;
@@ -281,10 +311,11 @@ static bool has_row(const char *text, const char *word)
 	return false;
 }
 
-TEST(every_state_and_reason_has_its_row)
+static void every_state_and_reason_has_its_row(void **state)
 {
 	char *guard = whole("docs/GUARD.md");
 
+	(void)state;
 	for (unsigned i = 0; i < GUARD_STATES; i++)
 		if (!has_row(guard, guard_state_name(i)))
 			fail_msg("the table of docs/GUARD.md lacks %s", guard_state_name(i));
@@ -303,10 +334,11 @@ static void machine_has(const char *text, const char *(*name)(unsigned), unsigne
 			fail_msg("docs/GUARD-MACHINE.md lacks a row of %s", name(i));
 }
 
-TEST(the_machine_is_described_with_each_word)
+static void the_machine_is_described_with_each_word(void **state)
 {
 	char *text = whole("docs/GUARD-MACHINE.md");
 
+	(void)state;
 	machine_has(text, guard_state_name, GUARD_STATES);
 	machine_has(text, guard_reason_name, GUARD_REASONS);
 	machine_has(text, guard_block_name, GUARD_BLOCKS);
@@ -318,11 +350,12 @@ TEST(the_machine_is_described_with_each_word)
 }
 
 /* Code and tests name them by number. */
-TEST(the_table_has_every_row_once_and_in_order)
+static void the_table_has_every_row_once_and_in_order(void **state)
 {
 	char *text = whole("docs/GUARD-MACHINE.md"), *at = strstr(text, "\n## The table\n"),
 	     row[16];
 
+	(void)state;
 	assert_non_null(at);
 	assert_non_null(strstr(at, "\n## The ladder\n"));
 	*strstr(at, "\n## The ladder\n") = '\0';
@@ -353,13 +386,14 @@ static void defined(const char *source, const char *name, char *out, size_t size
 		 *at == 'N' ? "1" : at, seconds ? " s" : "");
 }
 
-TEST(numbers_are_those_of_the_code)
+static void numbers_are_those_of_the_code(void **state)
 {
 	char *text = whole("docs/GUARD-MACHINE.md"),
 	     *source = whole("src/guard/guard_internal.h");
 	char name[32], told[32], is[32];
 	unsigned rows = 0;
 
+	(void)state;
 	for (const char *at = strstr(text, "\n| `"); at; at = strstr(at + 1, "\n| `")) {
 		assert_int_equal(sscanf(at, "\n| `%31[A-Z_]` | %31[^|]", name, told), 2);
 		told[strcspn(told, "|") - 1] = '\0';
@@ -372,4 +406,20 @@ TEST(numbers_are_those_of_the_code)
 	free(text);
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(the_schema_has_each_word_once),
+		cmocka_unit_test(the_page_knows_each_word),
+		cmocka_unit_test(every_kind_has_its_row),
+		cmocka_unit_test(all_that_the_guard_knows_can_be_written_down),
+		cmocka_unit_test(every_key_of_a_worker_is_read),
+		cmocka_unit_test(nobody_but_an_adapter_asks_for_a_kind),
+		cmocka_unit_test(every_state_and_reason_has_its_row),
+		cmocka_unit_test(the_machine_is_described_with_each_word),
+		cmocka_unit_test(the_table_has_every_row_once_and_in_order),
+		cmocka_unit_test(numbers_are_those_of_the_code),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -6,14 +6,12 @@
 
 #include "base/clock.h"
 #include "device/nvml_abi.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <math.h>
 #include <time.h>
 
-#define TEST_SETUP    fresh
-#define TEST_TEARDOWN done
-#include "test.h"
+#include "unit.h"
 
 #define S NS_PER_S
 
@@ -58,6 +56,8 @@ static int done(void **state)
 	t.h = NULL;
 	return 0;
 }
+
+#define HEALTH_TEST(name) TEST_FIXTURE(name, fresh, done)
 
 static void read_after(uint64_t ns)
 {
@@ -115,7 +115,7 @@ static void xid(unsigned number)
 
 /* ---- heat ---- */
 
-TEST(levels_follow_the_margin)
+HEALTH_TEST(levels_follow_the_margin)
 {
 	read_margin(11, 1);
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -131,13 +131,13 @@ TEST(levels_follow_the_margin)
 	read_margin(2, 4);
 	assert_int_equal(t.s.level, HEALTH_EVICT);
 	assert_true(t.s.thermal);
-	assert_non_null(strstr(t.s.worst.why, "85 C"));
-	assert_non_null(strstr(t.s.worst.why, "2 C below its limit"));
+	assert_in(t.s.worst.why, "85 C");
+	assert_in(t.s.worst.why, "2 C below its limit");
 	read_margin(-3, 1);
-	assert_non_null(strstr(t.s.worst.why, "3 C above its limit"));
+	assert_in(t.s.worst.why, "3 C above its limit");
 }
 
-TEST(three_critical_readings_do_not_act_and_four_do)
+HEALTH_TEST(three_critical_readings_do_not_act_and_four_do)
 {
 	read_margin(1, 3);
 	assert_false(t.s.thermal);
@@ -148,22 +148,22 @@ TEST(three_critical_readings_do_not_act_and_four_do)
 	assert_true(t.s.thermal);
 }
 
-TEST(a_hardware_slowdown_evicts_at_once)
+HEALTH_TEST(a_hardware_slowdown_evicts_at_once)
 {
 	margin(6);
 	read_value(GW_Q_CLOCK_REASONS, 0x40, 1);
 	assert_true(t.s.thermal);
-	assert_non_null(strstr(t.s.worst.why, "hardware"));
+	assert_in(t.s.worst.why, "hardware");
 }
 
-TEST(a_power_cap_is_not_a_fault)
+HEALTH_TEST(a_power_cap_is_not_a_fault)
 {
 	margin(40);
 	read_value(GW_Q_CLOCK_REASONS, 0x4 | 0x8 | 0x80, 100);
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-TEST(it_clears_after_half_a_minute_of_being_cool_enough)
+HEALTH_TEST(it_clears_after_half_a_minute_of_being_cool_enough)
 {
 	uint64_t cool;
 
@@ -186,7 +186,7 @@ TEST(it_clears_after_half_a_minute_of_being_cool_enough)
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-TEST(noise_of_a_degree_makes_one_transition_each_way)
+HEALTH_TEST(noise_of_a_degree_makes_one_transition_each_way)
 {
 	struct random r;
 	uint64_t seed = (uint64_t)time(NULL);
@@ -202,7 +202,7 @@ TEST(noise_of_a_degree_makes_one_transition_each_way)
 	assert_false(t.s.thermal);
 }
 
-TEST(a_rise_since_the_last_margin_is_subtracted)
+HEALTH_TEST(a_rise_since_the_last_margin_is_subtracted)
 {
 	read_margin(12, 1);
 	read_value(GW_Q_TEMPERATURE_GPU, 75 + 4, 1); /* the margin is older */
@@ -212,7 +212,7 @@ TEST(a_rise_since_the_last_margin_is_subtracted)
 	assert_true(fabs(t.s.margin_c - 12) < 1e-9);
 }
 
-TEST(a_margin_that_contradicts_the_temperature_is_not_used)
+HEALTH_TEST(a_margin_that_contradicts_the_temperature_is_not_used)
 {
 	set(GW_Q_TEMPERATURE_GPU, 35);
 	set(GW_Q_TEMPERATURE_MARGIN, -3);
@@ -229,7 +229,7 @@ TEST(a_margin_that_contradicts_the_temperature_is_not_used)
 	assert_string_equal(t.s.margin_source, "margin");
 }
 
-TEST(thresholds_replace_a_missing_margin)
+HEALTH_TEST(thresholds_replace_a_missing_margin)
 {
 	set(GW_Q_TEMPERATURE_GPU, 80);
 	read_value(GW_Q_TEMPERATURE_SLOWDOWN, 93, 1);
@@ -243,7 +243,7 @@ TEST(thresholds_replace_a_missing_margin)
 	assert_true(t.s.margin_c == 13);
 }
 
-TEST(without_any_limit_85_degrees_count)
+HEALTH_TEST(without_any_limit_85_degrees_count)
 {
 	read_value(GW_Q_TEMPERATURE_GPU, 84, 10);
 	assert_string_equal(t.s.margin_source, "fallback");
@@ -254,7 +254,7 @@ TEST(without_any_limit_85_degrees_count)
 	assert_true(t.s.thermal);
 }
 
-TEST(a_configured_limit_has_five_degrees_of_hysteresis)
+HEALTH_TEST(a_configured_limit_has_five_degrees_of_hysteresis)
 {
 	struct health_options o;
 
@@ -274,7 +274,7 @@ TEST(a_configured_limit_has_five_degrees_of_hysteresis)
 	assert_int_equal(t.changes, 2);
 }
 
-TEST(an_unreadable_value_is_unknown_and_changes_nothing)
+HEALTH_TEST(an_unreadable_value_is_unknown_and_changes_nothing)
 {
 	read_once();
 	assert_true(isnan(t.s.margin_c));
@@ -303,7 +303,7 @@ static void trips_at(double c)
 	assert_true(fabs(t.s.evict_at_c - c) < 1e-9);
 }
 
-TEST(the_reported_eviction_temperature_is_where_it_happens)
+HEALTH_TEST(the_reported_eviction_temperature_is_where_it_happens)
 {
 	struct health_options o;
 
@@ -330,7 +330,7 @@ TEST(the_reported_eviction_temperature_is_where_it_happens)
 	assert_true(isnan(t.s.evict_at_c));
 }
 
-TEST(the_eviction_temperature_follows_the_drivers_margin)
+HEALTH_TEST(the_eviction_temperature_follows_the_drivers_margin)
 {
 	margin(20);
 	read_value(GW_Q_TEMPERATURE_GPU, 67, 1);
@@ -341,12 +341,12 @@ TEST(the_eviction_temperature_follows_the_drivers_margin)
 
 /* ---- memory ---- */
 
-TEST(memory_flags_warn_and_do_not_quarantine)
+HEALTH_TEST(memory_flags_warn_and_do_not_quarantine)
 {
 	static const unsigned q[] = { GW_Q_ROWS_PENDING, GW_Q_ROWS_FAILED, GW_Q_PAGES_PENDING,
 				      GW_Q_REPAIR_CHANNEL, GW_Q_REPAIR_TPC };
 
-	for (unsigned i = 0; i < sizeof(q) / sizeof(q[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(q); i++) {
 		read_value(q[i], 1, 1);
 		assert_int_equal(t.s.level, HEALTH_WARN);
 		read_value(q[i], 0, 1);
@@ -354,7 +354,7 @@ TEST(memory_flags_warn_and_do_not_quarantine)
 	}
 }
 
-TEST(new_uncorrectable_errors_quarantine_without_recovery_actions)
+HEALTH_TEST(new_uncorrectable_errors_quarantine_without_recovery_actions)
 {
 	read_value(GW_Q_ECC_UNCORRECTED, 7, 1); /* from before the start */
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -362,10 +362,10 @@ TEST(new_uncorrectable_errors_quarantine_without_recovery_actions)
 	assert_int_equal(t.s.level, HEALTH_OK);
 	read_value(GW_Q_ECC_UNCORRECTED, 2, 1);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "2 uncorrectable"));
+	assert_in(t.s.worst.why, "2 uncorrectable");
 }
 
-TEST(with_a_recovery_action_new_errors_only_warn)
+HEALTH_TEST(with_a_recovery_action_new_errors_only_warn)
 {
 	set(GW_Q_RECOVERY_ACTION, 0);
 	read_value(GW_Q_ECC_UNCORRECTED, 0, 1);
@@ -377,7 +377,7 @@ TEST(with_a_recovery_action_new_errors_only_warn)
 
 /* ---- recovery actions and loss ---- */
 
-TEST(a_recovery_action_found_at_the_start_quarantines)
+HEALTH_TEST(a_recovery_action_found_at_the_start_quarantines)
 {
 	for (unsigned action = 1; action < 10; action++) {
 		fresh(NULL);
@@ -387,7 +387,7 @@ TEST(a_recovery_action_found_at_the_start_quarantines)
 	}
 }
 
-TEST(quarantine_ends_after_a_clean_minute)
+HEALTH_TEST(quarantine_ends_after_a_clean_minute)
 {
 	read_value(GW_Q_RECOVERY_ACTION, 4, 100);
 	assert_int_equal(t.s.worst.clears_ns, 0);
@@ -404,7 +404,7 @@ TEST(quarantine_ends_after_a_clean_minute)
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-TEST(a_lost_gpu_is_quarantined_until_it_is_back_and_clean)
+HEALTH_TEST(a_lost_gpu_is_quarantined_until_it_is_back_and_clean)
 {
 	set(GW_Q_RECOVERY_ACTION, 0);
 	read_margin(30, 1);
@@ -413,20 +413,20 @@ TEST(a_lost_gpu_is_quarantined_until_it_is_back_and_clean)
 	read_once();
 	assert_true(t.s.quarantine);
 	assert_true(isnan(t.s.margin_c));
-	assert_non_null(strstr(t.s.worst.why, "off the bus"));
+	assert_in(t.s.worst.why, "off the bus");
 	t.d.state = GW_DEVICE_OK;
 	t.d.message = "";
 	read_times(61);
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-TEST(a_fault_that_the_driver_reports_warns)
+HEALTH_TEST(a_fault_that_the_driver_reports_warns)
 {
 	t.d.state = GW_DEVICE_FAULT;
 	t.d.message = "the InfoROM is corrupted";
 	read_once();
 	assert_int_equal(t.s.level, HEALTH_WARN);
-	assert_non_null(strstr(t.s.worst.why, "InfoROM"));
+	assert_in(t.s.worst.why, "InfoROM");
 }
 
 /* ---- Xids ---- */
@@ -473,7 +473,7 @@ static bool quarantines(enum xid_class c, unsigned number, bool action_known)
 	return c == XID_RESET_GPU || c == XID_REBOOT || c == XID_VENDOR;
 }
 
-TEST(every_xid_leads_to_what_its_class_says)
+HEALTH_TEST(every_xid_leads_to_what_its_class_says)
 {
 	for (unsigned known = 0; known < 2; known++)
 		for (unsigned n = 0; n <= 1000; n++) {
@@ -499,7 +499,7 @@ TEST(every_xid_leads_to_what_its_class_says)
 	assert_true(strlen(xid_table_version()) > 0);
 }
 
-TEST(every_class_can_be_written_in_a_rule)
+HEALTH_TEST(every_class_can_be_written_in_a_rule)
 {
 	static const char *const wrong[] = { "",          "109",
 					     "109=",      "=ignore",
@@ -514,18 +514,18 @@ TEST(every_class_can_be_written_in_a_rule)
 		assert_int_equal(rule.xid, 100 + c);
 		assert_int_equal(rule.class, c);
 	}
-	for (unsigned i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+	for (unsigned i = 0; i < COUNT_OF(wrong); i++)
 		assert_int_equal(xid_rule_read(wrong[i], &rule), -GW_E_PARSE);
 }
 
-TEST(the_first_reading_decides_about_an_earlier_xid_48)
+HEALTH_TEST(the_first_reading_decides_about_an_earlier_xid_48)
 {
 	xid(48);
 	assert_false(t.s.quarantine);
 	xid(31); /* less severe, and later */
 	read_once();
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "48"));
+	assert_in(t.s.worst.why, "48");
 	fresh(NULL);
 	xid(48);
 	read_value(GW_Q_RECOVERY_ACTION, 0, 1);
@@ -533,7 +533,7 @@ TEST(the_first_reading_decides_about_an_earlier_xid_48)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 }
 
-TEST(xid_154_shortens_the_interval)
+HEALTH_TEST(xid_154_shortens_the_interval)
 {
 	read_value(GW_Q_RECOVERY_ACTION, 0, 1);
 	assert_int_equal(health_interval_ns(t.h), 10 * S);
@@ -550,7 +550,7 @@ TEST(xid_154_shortens_the_interval)
 	assert_int_equal(health_interval_ns(t.h), S);
 }
 
-TEST(events_are_one_incident_until_three_minutes_of_silence)
+HEALTH_TEST(events_are_one_incident_until_three_minutes_of_silence)
 {
 	read_value(GW_Q_RECOVERY_ACTION, 0, 1);
 	xid(94);
@@ -571,18 +571,18 @@ TEST(events_are_one_incident_until_three_minutes_of_silence)
 	assert_int_equal(t.s.xids, 21 + 1);
 }
 
-TEST(the_worst_event_of_an_incident_is_reported)
+HEALTH_TEST(the_worst_event_of_an_incident_is_reported)
 {
 	read_value(GW_Q_RECOVERY_ACTION, 0, 1);
 	xid(45);
 	xid(119);
 	xid(45);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "119"));
-	assert_non_null(strstr(t.s.worst.advice, "reset"));
+	assert_in(t.s.worst.why, "119");
+	assert_in(t.s.worst.advice, "reset");
 }
 
-TEST(without_recovery_actions_quarantine_lasts_as_long_as_the_incident)
+HEALTH_TEST(without_recovery_actions_quarantine_lasts_as_long_as_the_incident)
 {
 	read_once();
 	xid(48);
@@ -594,7 +594,7 @@ TEST(without_recovery_actions_quarantine_lasts_as_long_as_the_incident)
 	assert_int_equal(t.s.level, HEALTH_OK);
 }
 
-TEST(an_operator_can_end_a_quarantine_without_a_cause)
+HEALTH_TEST(an_operator_can_end_a_quarantine_without_a_cause)
 {
 	char why[200] = "";
 
@@ -609,12 +609,12 @@ TEST(an_operator_can_end_a_quarantine_without_a_cause)
 	read_value(GW_Q_RECOVERY_ACTION, 1, 1);
 	assert_true(t.s.quarantine);
 	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
-	assert_non_null(strstr(why, "reset the GPU"));
+	assert_in(why, "reset the GPU");
 	set(GW_Q_RECOVERY_ACTION, 0);
 	t.d.state = GW_DEVICE_LOST;
 	read_once();
 	assert_int_equal(health_clear(t.h, t.now, why, sizeof(why)), -GW_E_STATE);
-	assert_non_null(strstr(why, "does not answer"));
+	assert_in(why, "does not answer");
 	t.d.state = GW_DEVICE_OK;
 	read_once();
 	assert_true(t.s.quarantine);
@@ -623,7 +623,7 @@ TEST(an_operator_can_end_a_quarantine_without_a_cause)
 	assert_false(t.s.quarantine);
 }
 
-TEST(configured_xid_rules_replace_the_table)
+HEALTH_TEST(configured_xid_rules_replace_the_table)
 {
 	struct health_options o;
 
@@ -637,13 +637,13 @@ TEST(configured_xid_rules_replace_the_table)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 	xid(999);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "Xid 999"));
+	assert_in(t.s.worst.why, "Xid 999");
 	assert_int_equal(health_xid_class(t.h, 109), XID_RESTART_APP);
 	assert_int_equal(health_xid_class(t.h, 79), XID_REBOOT);
 	assert_int_equal(health_xid_class(NULL, 109), XID_RESET_GPU);
 }
 
-TEST(other_events_have_consequences_too)
+HEALTH_TEST(other_events_have_consequences_too)
 {
 	static const struct {
 		uint64_t type;
@@ -661,7 +661,7 @@ TEST(other_events_have_consequences_too)
 		{ ABI_EVENT_POWER_SOURCE, HEALTH_OK, HEALTH_OK },
 	};
 
-	for (unsigned i = 0; i < 2 * sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned i = 0; i < 2 * COUNT_OF(rows); i++) {
 		fresh(NULL);
 		if (i % 2)
 			set(GW_Q_RECOVERY_ACTION, 0);
@@ -672,7 +672,7 @@ TEST(other_events_have_consequences_too)
 	}
 }
 
-TEST(quarantine_and_heat_are_separate)
+HEALTH_TEST(quarantine_and_heat_are_separate)
 {
 	set(GW_Q_RECOVERY_ACTION, 1);
 	read_margin(1, 4);
@@ -696,7 +696,7 @@ static struct health_meaning meaning(void)
 	return m;
 }
 
-TEST(a_warning_moves_no_worker)
+HEALTH_TEST(a_warning_moves_no_worker)
 {
 	struct health_meaning m;
 
@@ -710,7 +710,7 @@ TEST(a_warning_moves_no_worker)
 }
 
 /* A GPU can be hot and broken: each reason has its own finding and end. */
-TEST(heat_is_a_separate_reason_during_a_quarantine)
+HEALTH_TEST(heat_is_a_separate_reason_during_a_quarantine)
 {
 	struct health_meaning m;
 
@@ -722,9 +722,9 @@ TEST(heat_is_a_separate_reason_during_a_quarantine)
 	read_value(GW_Q_RECOVERY_ACTION, 1, 1);
 	m = meaning();
 	assert_true(m.reason[0].on && m.reason[1].on);
-	assert_non_null(strstr(m.heat_why, "Too hot"));
-	assert_non_null(strstr(m.reason[0].found.why, "Too hot"));
-	assert_non_null(strstr(m.reason[1].found.why, "reset the GPU"));
+	assert_in(m.heat_why, "Too hot");
+	assert_in(m.reason[0].found.why, "Too hot");
+	assert_in(m.reason[1].found.why, "reset the GPU");
 	assert_string_equal(t.s.worst.why, m.reason[1].found.why);
 	set(GW_Q_RECOVERY_ACTION, 0);
 	read_margin(30, 31);
@@ -734,7 +734,7 @@ TEST(heat_is_a_separate_reason_during_a_quarantine)
 	assert_int_equal(m.heat, 0);
 }
 
-TEST(what_ends_a_finding_follows_the_options)
+HEALTH_TEST(what_ends_a_finding_follows_the_options)
 {
 	struct health_options o;
 	struct health_meaning m;
@@ -762,7 +762,7 @@ TEST(what_ends_a_finding_follows_the_options)
 	o.clean_ns = 60 * S;
 	health_set_options(t.h, &o);
 	read_once();
-	assert_non_null(strstr(meaning().reason[1].found.clears, "for 180 s"));
+	assert_in(meaning().reason[1].found.clears, "for 180 s");
 }
 
 /* ---- the simulator ---- */
@@ -807,7 +807,7 @@ static struct health_status sim_seconds(unsigned gpu, unsigned n)
 	return s;
 }
 
-TEST_WITH(a_healthy_gpu_is_ok, NULL, sim_done)
+TEST_FIXTURE(a_healthy_gpu_is_ok, NULL, sim_done)
 {
 	struct health_status s;
 
@@ -821,7 +821,7 @@ TEST_WITH(a_healthy_gpu_is_ok, NULL, sim_done)
 	}
 }
 
-TEST_WITH(only_the_lost_gpu_is_quarantined, NULL, sim_done)
+TEST_FIXTURE(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 {
 	sim_scenario("lost-gpu");
 	sim_begin(2);
@@ -834,17 +834,17 @@ TEST_WITH(only_the_lost_gpu_is_quarantined, NULL, sim_done)
 	assert_int_equal(sim_seconds(1, 120).level, HEALTH_OK);
 }
 
-TEST_WITH(a_requested_recovery_action_is_found, NULL, sim_done)
+TEST_FIXTURE(a_requested_recovery_action_is_found, NULL, sim_done)
 {
 	sim_scenario("xid-storm");
 	sim_begin(2);
 	assert_int_equal(sim_seconds(1, 4).level, HEALTH_OK);
 	assert_true(sim_seconds(1, 20).quarantine);
 	assert_int_equal(sim_second(0).level, HEALTH_OK);
-	assert_non_null(strstr(sim_second(1).worst.why, "drain and reset"));
+	assert_in(sim_second(1).worst.why, "drain and reset");
 }
 
-TEST_WITH(a_hot_gpu_is_evicted_once, NULL, sim_done)
+TEST_FIXTURE(a_hot_gpu_is_evicted_once, NULL, sim_done)
 {
 	unsigned changes = 0;
 	bool before = false;
@@ -869,7 +869,7 @@ static void past(unsigned number, uint64_t ago_ns)
 	health_status(t.h, t.now, &t.s);
 }
 
-TEST(a_past_xid_does_not_matter_without_a_requested_action)
+HEALTH_TEST(a_past_xid_does_not_matter_without_a_requested_action)
 {
 	set(GW_Q_RECOVERY_ACTION, 0);
 	past(62, 10 * S);
@@ -882,30 +882,30 @@ TEST(a_past_xid_does_not_matter_without_a_requested_action)
 	assert_int_equal(t.s.last_past_xid, 95);
 }
 
-TEST(a_past_xid_is_named_with_a_requested_reset)
+HEALTH_TEST(a_past_xid_is_named_with_a_requested_reset)
 {
 	set(GW_Q_RECOVERY_ACTION, 1);
 	past(95, 7 * 86400 * S / 1000);
 	read_once();
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "after Xid 95"));
+	assert_in(t.s.worst.why, "after Xid 95");
 }
 
-TEST(without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old)
+HEALTH_TEST(without_recovery_actions_a_past_xid_counts_until_it_is_three_minutes_old)
 {
 	past(62, 200 * S);
 	read_once();
 	assert_int_equal(t.s.level, HEALTH_OK);
 	past(62, 100 * S);
 	assert_true(t.s.quarantine);
-	assert_non_null(strstr(t.s.worst.why, "Xid 62"));
+	assert_in(t.s.worst.why, "Xid 62");
 	for (unsigned i = 0; i < 40; i++)
 		read_after(10 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
 	assert_int_equal(t.s.past_xids, 2);
 }
 
-TEST(of_many_past_xids_the_latest_count)
+HEALTH_TEST(of_many_past_xids_the_latest_count)
 {
 	for (unsigned i = 0; i < 100; i++)
 		past(13, (200 - i) * S);
@@ -917,7 +917,7 @@ TEST(of_many_past_xids_the_latest_count)
 
 /* ---- corrected errors ---- */
 
-TEST(corrected_errors_warn_by_their_rate)
+HEALTH_TEST(corrected_errors_warn_by_their_rate)
 {
 	double n = 1000; /* from long ago */
 
@@ -929,7 +929,7 @@ TEST(corrected_errors_warn_by_their_rate)
 	set(GW_Q_ECC_CORRECTED, n + 100);
 	read_after(60 * S);
 	assert_int_equal(t.s.level, HEALTH_WARN);
-	assert_non_null(strstr(t.s.worst.why, "corrected memory errors"));
+	assert_in(t.s.worst.why, "corrected memory errors");
 	for (unsigned i = 0; i < 8; i++)
 		read_after(600 * S);
 	assert_int_equal(t.s.level, HEALTH_OK);
@@ -943,4 +943,4 @@ TEST(corrected_errors_warn_by_their_rate)
 	assert_int_equal(t.s.level, HEALTH_WARN);
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

@@ -1,12 +1,9 @@
 #include "device/host.h"
 
 #include "tree.h"
+#include "unit.h"
 
 #include <locale.h>
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
-#include "test.h"
 
 static struct tree t;
 
@@ -21,6 +18,8 @@ static int teardown(void **state)
 	tree_done(&t);
 	return 0;
 }
+
+#define HOST_TEST(name) TEST_FIXTURE(name, setup, teardown)
 
 /* user, idle and waiting ticks; the other columns stay */
 static void put_ticks(unsigned user, unsigned idle, unsigned iowait)
@@ -50,7 +49,7 @@ static void assert_utilization_absent(struct host *h, enum gw_absence why)
 	assert_int_equal(r.why[GW_H_CPU_UTILIZATION], why);
 }
 
-TEST(takes_utilization_from_two_readings)
+HOST_TEST(takes_utilization_from_two_readings)
 {
 	struct host h;
 
@@ -64,7 +63,7 @@ TEST(takes_utilization_from_two_readings)
 	assert_utilization(&h, 0);
 }
 
-TEST(waits_for_enough_ticks_and_then_uses_them_all)
+HOST_TEST(waits_for_enough_ticks_and_then_uses_them_all)
 {
 	struct host h;
 
@@ -77,7 +76,7 @@ TEST(waits_for_enough_ticks_and_then_uses_them_all)
 	assert_utilization(&h, 0.5);
 }
 
-TEST(starts_over_when_ticks_step_back)
+HOST_TEST(starts_over_when_ticks_step_back)
 {
 	struct host h;
 
@@ -91,7 +90,7 @@ TEST(starts_over_when_ticks_step_back)
 	assert_utilization_absent(&h, GW_ABSENT_FIRST_READING);
 }
 
-TEST(says_why_a_figure_is_missing)
+HOST_TEST(says_why_a_figure_is_missing)
 {
 	struct host h;
 	struct host_report r;
@@ -117,7 +116,7 @@ TEST(says_why_a_figure_is_missing)
 	assert_utilization(&h, 0.25);
 }
 
-TEST(reads_memory_load_and_cores)
+HOST_TEST(reads_memory_load_and_cores)
 {
 	struct host h;
 	struct host_report r;
@@ -141,7 +140,7 @@ TEST(reads_memory_load_and_cores)
 	assert_true(r.v[GW_H_CPU_COUNT] == 7);
 }
 
-TEST(reads_the_real_machine)
+HOST_TEST(reads_the_real_machine)
 {
 	struct root real;
 	struct host h;
@@ -157,4 +156,4 @@ TEST(reads_the_real_machine)
 	root_close(&real);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

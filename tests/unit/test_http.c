@@ -1,17 +1,12 @@
 #include "serve/http_check.h"
 #include "serve/http_impl.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "test.h"
-
-/* ---- texts */
 
 TEST(paths_are_decoded_or_refused)
 {
@@ -48,7 +43,7 @@ TEST(paths_are_decoded_or_refused)
 		{ "/%ed%a0%80", NULL },
 	};
 
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(cases); i++) {
 		char out[64];
 		const char *why = check_path(cases[i].raw, out);
 
@@ -90,7 +85,7 @@ TEST(hosts_are_names_and_addresses)
 		{ "a,b", NULL, 0 },
 	};
 
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(cases); i++) {
 		char host[CHECK_HOST_SIZE];
 		unsigned port = 0;
 		bool good = check_host(cases[i].text, host, &port);
@@ -118,7 +113,7 @@ TEST(lengths_are_digits_alone)
 					   "1,1", "a",  "18446744073709551616" };
 	uint64_t n;
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (unsigned i = 0; i < COUNT_OF(bad); i++)
 		assert_false(check_length(bad[i], &n));
 	assert_true(check_length("0", &n) && n == 0);
 	assert_true(check_length("007", &n) && n == 7);
@@ -154,7 +149,7 @@ TEST(accept_is_read_as_it_is_meant)
 		{ "text/", "text/html", false },
 	};
 
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++)
+	for (unsigned i = 0; i < COUNT_OF(cases); i++)
 		if (check_accepts(cases[i].accept, cases[i].type) != cases[i].yes)
 			fail_msg("Accept: %s for %s", cases[i].accept, cases[i].type);
 }
@@ -222,8 +217,6 @@ TEST(headers_are_tokens_and_texts)
 	assert_true(check_value("", 0));
 }
 
-/* ---- routes */
-
 static const struct route table[] = {
 	{ HTTP_GET, "/", NULL, 0 },         { HTTP_GET, "/a", NULL, 0 },
 	{ HTTP_POST, "/a", NULL, 0 },       { HTTP_GET, "/a/{x}", NULL, 0 },
@@ -262,8 +255,8 @@ TEST(routes_are_found)
 	};
 	struct router *r;
 
-	assert_int_equal(router_new(table, sizeof(table) / sizeof(table[0]), &r), 0);
-	for (unsigned i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	assert_int_equal(router_new(table, COUNT_OF(table), &r), 0);
+	for (unsigned i = 0; i < COUNT_OF(cases); i++) {
 		const char *arg[HTTP_ARGS] = { NULL };
 		unsigned methods = 0;
 		char path[64];
@@ -284,8 +277,6 @@ TEST(routes_are_found)
 	assert_int_equal(router_exact(r, "/a/1", HTTP_GET), -1);
 	router_free(r);
 }
-
-/* ---- tokens */
 
 static const char *token_file(const char *text, unsigned mode)
 {
@@ -309,11 +300,11 @@ TEST(tokens_are_read_strictly)
 	assert_int_equal(auth_load(&a, NULL, message, sizeof(message)), 0);
 	assert_false(a.token);
 	assert_int_equal(auth_load(&a, "/absent/token", message, sizeof(message)), -GW_E_NOENT);
-	assert_non_null(strstr(message, "/absent/token"));
+	assert_in(message, "/absent/token");
 	assert_int_equal(
 		auth_load(&a, token_file("0123456789abcdef\n", 0640), message, sizeof(message)),
 		-GW_E_PERM);
-	assert_non_null(strstr(message, "chmod 600"));
+	assert_in(message, "chmod 600");
 	assert_int_equal(auth_load(&a, token_file("0123456789abcde\nmore of it\n", 0600),
 				   message, sizeof(message)),
 			 -GW_E_ARG);
@@ -350,8 +341,6 @@ TEST(ten_failures_slow_an_address_but_never_the_token)
 	unlink(token_file("", 0600));
 }
 
-/* ---- the log */
-
 static void keep_seconds(void *arg, const struct request *q, const struct reply *r,
 			 double seconds)
 {
@@ -373,8 +362,6 @@ TEST(seconds_are_told_in_whole_microseconds)
 	send_log(&h, &q, 200, "text/plain", 0, 1.2345678);
 	assert_true(seconds == 1.234568);
 }
-
-/* ---- replies */
 
 TEST(a_problem_says_what_and_how_to_mend_it)
 {
@@ -398,7 +385,7 @@ TEST(a_problem_says_what_and_how_to_mend_it)
 	reply_problem(&r, 429, NULL, NULL, "Slow down.");
 	assert_int_equal(impl.headers, 1);
 	assert_string_equal(impl.header[0].value, "30");
-	assert_non_null(strstr(r.body.p, "\"about:blank\""));
+	assert_in(r.body.p, "\"about:blank\"");
 	assert_null(strstr(r.body.p, "remedy"));
 	reply_done(&r);
 	r = (struct reply){ .status = 200 };
@@ -490,7 +477,7 @@ TEST(a_large_reply_has_pages_of_its_own)
 		unsigned refs;
 	} cases[] = { { 10, true, 2 }, { 100000, true, 1 }, { 100000, false, 2 } };
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		struct entry *e = entry_of("x", cases[i].times, ROUTE_TICK);
 		struct MHD_Response *m =
 			entry_response(e, false, false, cases[i].paged, NULL, NULL, false);
@@ -502,4 +489,4 @@ TEST(a_large_reply_has_pages_of_its_own)
 	}
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,18 +1,13 @@
 #include "base/json.h"
 #include "base/number.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <float.h>
 #include <locale.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define TEST_SETUP    start
-#define TEST_TEARDOWN finish
-#include "test.h"
 
 static struct buf out;
 static struct json j;
@@ -30,13 +25,15 @@ static int finish(void **state)
 	return 0;
 }
 
+#define JSON_TEST(name) TEST_FIXTURE(name, start, finish)
+
 static void assert_document(const char *want)
 {
 	assert_int_equal(json_end(&j), 0);
 	assert_string_equal(out.p, want);
 }
 
-TEST(commas_and_nesting_come_by_themselves)
+JSON_TEST(commas_and_nesting_come_by_themselves)
 {
 	json_object(&j, NULL);
 	json_int(&j, "a", -1);
@@ -53,7 +50,7 @@ TEST(commas_and_nesting_come_by_themselves)
 	assert_document("{\"a\":-1,\"b\":[18446744073709551615,{},[],true],\"c\":null}\n");
 }
 
-TEST(a_time_that_is_not_known_is_null)
+JSON_TEST(a_time_that_is_not_known_is_null)
 {
 	json_array(&j, NULL);
 	json_time(&j, NULL, UINT64_C(1767787200123) * 1000000);
@@ -62,7 +59,7 @@ TEST(a_time_that_is_not_known_is_null)
 	assert_document("[\"2026-01-07T12:00:00.123Z\",null]\n");
 }
 
-TEST(pretty_is_indented_by_two)
+JSON_TEST(pretty_is_indented_by_two)
 {
 	json_init(&j, &out, true);
 	json_object(&j, NULL);
@@ -76,7 +73,7 @@ TEST(pretty_is_indented_by_two)
 	assert_document("{\n  \"a\": [\n    1,\n    2\n  ],\n  \"b\": {}\n}\n");
 }
 
-TEST(texts_are_escaped)
+JSON_TEST(texts_are_escaped)
 {
 	json_array(&j, NULL);
 	json_string(&j, NULL, "\"\\/\b\f\n\r\t\x01\x1f\x7f");
@@ -88,7 +85,7 @@ TEST(texts_are_escaped)
 			"\"\xc3\xa9\xe2\x82\xac\xf0\x9f\x98\x80\",\"\",null]\n");
 }
 
-TEST(each_bad_byte_becomes_a_replacement_character)
+JSON_TEST(each_bad_byte_becomes_a_replacement_character)
 {
 	json_object(&j, NULL);
 	json_string(&j, "k\xff", "a\xc3(\xed\xa0\x80");
@@ -98,7 +95,7 @@ TEST(each_bad_byte_becomes_a_replacement_character)
 		"\n");
 }
 
-TEST(doubles_are_short_and_exact)
+JSON_TEST(doubles_are_short_and_exact)
 {
 	static const struct {
 		double v;
@@ -116,7 +113,7 @@ TEST(doubles_are_short_and_exact)
 		{ -INFINITY, "null" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		buf_clear(&out);
 		json_init(&j, &out, false);
 		json_double(&j, NULL, rows[i].v);
@@ -127,7 +124,7 @@ TEST(doubles_are_short_and_exact)
 }
 
 /* Any bits that are a number come back as the same number. */
-TEST(every_double_reads_back)
+JSON_TEST(every_double_reads_back)
 {
 	uint64_t seed = 88172645463325252u;
 
@@ -148,11 +145,11 @@ TEST(every_double_reads_back)
 	}
 }
 
-TEST(a_locale_with_a_decimal_comma_changes_nothing)
+JSON_TEST(a_locale_with_a_decimal_comma_changes_nothing)
 {
 	static const char *const names[] = { "de_DE.UTF-8", "de_DE.utf8", "fr_FR.UTF-8",
 					     "es_ES.UTF-8", "pt_BR.UTF-8" };
-	size_t i = 0, n = sizeof(names) / sizeof(names[0]);
+	size_t i = 0, n = COUNT_OF(names);
 	char text[NUMBER_SIZE];
 	const char *end;
 	double v;
@@ -172,7 +169,7 @@ TEST(a_locale_with_a_decimal_comma_changes_nothing)
 	assert_document("0.5\n");
 }
 
-TEST(what_is_no_number_is_left_alone)
+JSON_TEST(what_is_no_number_is_left_alone)
 {
 	const char *text = "watts", *end = NULL;
 
@@ -182,7 +179,7 @@ TEST(what_is_no_number_is_left_alone)
 	assert_string_equal(end, " W");
 }
 
-TEST(a_document_that_does_not_fit_is_told)
+JSON_TEST(a_document_that_does_not_fit_is_reported)
 {
 	char mem[16];
 	struct buf small;
@@ -196,7 +193,7 @@ TEST(a_document_that_does_not_fit_is_told)
 	assert_int_equal(json_end(&j), -GW_E_SIZE);
 }
 
-TEST(nests_as_deep_as_it_says)
+JSON_TEST(nests_as_deep_as_it_says)
 {
 	for (int i = 0; i < JSON_DEPTH; i++)
 		json_array(&j, NULL);
@@ -206,7 +203,7 @@ TEST(nests_as_deep_as_it_says)
 	assert_int_equal(out.len, 2 * JSON_DEPTH + 1);
 }
 
-TEST(what_is_json_already_is_taken_as_it_is)
+JSON_TEST(what_is_json_already_is_taken_as_it_is)
 {
 	json_object(&j, NULL);
 	json_int(&j, "a", 1);
@@ -219,4 +216,4 @@ TEST(what_is_json_already_is_taken_as_it_is)
 	assert_document("{\"a\":1,\"b\":{\"c\":[1,2]},\"d\":[3,null]}\n");
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,17 +1,14 @@
 /* Valid and invalid records, and a log in a file. */
 #include "guard/kernel_log.h"
 
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <gpuward.h>
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "test.h"
+#include "unit.h"
 
 TEST(a_record_of_an_xid_is_parsed)
 {
@@ -30,7 +27,7 @@ TEST(a_record_of_an_xid_is_parsed)
 		{ "6,1,2,-;NVRM: Xid (PCI:00010000:01:00): 119, x", "10000:01:00", 119, 2000 },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		struct kernel_log_record r;
 
 		assert_int_equal(kernel_log_parse(rows[i].line, &r), KERNEL_LOG_XID);
@@ -63,7 +60,7 @@ TEST(other_records_are_ignored)
 	};
 	struct kernel_log_record r;
 
-	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(lines); i++)
 		assert_int_equal(kernel_log_parse(lines[i], &r), KERNEL_LOG_OTHER);
 }
 
@@ -163,7 +160,7 @@ static void adds(const char *text)
 	add(text, strlen(text));
 }
 
-TEST_WITH(a_log_is_read_to_its_end_and_followed, make, unmake)
+TEST_FIXTURE(a_log_is_read_to_its_end_and_followed, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -191,7 +188,7 @@ TEST_WITH(a_log_is_read_to_its_end_and_followed, make, unmake)
 	root_close(&root);
 }
 
-TEST_WITH(an_overlong_line_is_skipped, make, unmake)
+TEST_FIXTURE(an_overlong_line_is_skipped, make, unmake)
 {
 	struct kernel_log_record r;
 	enum kernel_log_kind kind;
@@ -214,7 +211,7 @@ TEST_WITH(an_overlong_line_is_skipped, make, unmake)
 	free(big);
 }
 
-TEST_WITH(a_missing_log_is_reported, make, unmake)
+TEST_FIXTURE(a_missing_log_is_reported, make, unmake)
 {
 	struct kernel_log *k;
 	struct root root;
@@ -222,9 +219,9 @@ TEST_WITH(a_missing_log_is_reported, make, unmake)
 
 	assert_int_equal(root_open(&root, folder), 0);
 	assert_int_equal(kernel_log_open(&root, &k, why, sizeof(why)), -GW_E_NOENT);
-	assert_non_null(strstr(why, "/dev/kmsg"));
+	assert_in(why, "/dev/kmsg");
 	root_close(&root);
 	kernel_log_close(NULL);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,12 +1,9 @@
-#include "base/lines.h"
+#include "base/root.h"
 
 #include "tree.h"
+#include "unit.h"
 
 #include <gpuward.h>
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
-#include "test.h"
 
 static struct tree t;
 static struct lines l;
@@ -23,7 +20,9 @@ static int teardown(void **state)
 	return 0;
 }
 
-TEST(gives_each_line_with_or_without_a_last_newline)
+#define LINES_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
+LINES_TEST(gives_each_line_with_or_without_a_last_newline)
 {
 	tree_put(&t, "a", "one\n\nthree");
 	assert_int_equal(lines_open(&l, &t.root, "a"), 0);
@@ -40,13 +39,13 @@ TEST(gives_each_line_with_or_without_a_last_newline)
 	lines_close(&l);
 }
 
-TEST(cuts_a_long_line_and_goes_on_behind_it)
+LINES_TEST(cuts_a_long_line_and_goes_on_behind_it)
 {
 	static const size_t length[] = { LINES_SIZE - 2, LINES_SIZE - 1,     LINES_SIZE,
 					 LINES_SIZE + 1, 2 * LINES_SIZE - 2, 3 * LINES_SIZE };
 	static char text[4 * LINES_SIZE];
 
-	for (size_t i = 0; i < sizeof(length) / sizeof(length[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(length); i++) {
 		size_t n = length[i], cut = n < LINES_SIZE - 1 ? n : LINES_SIZE - 1;
 
 		memset(text, 'x', n);
@@ -60,7 +59,7 @@ TEST(cuts_a_long_line_and_goes_on_behind_it)
 	}
 }
 
-TEST(walks_a_file_longer_than_its_buffer)
+LINES_TEST(walks_a_file_longer_than_its_buffer)
 {
 	static char text[64 * 1024];
 	size_t n = 0;
@@ -78,9 +77,9 @@ TEST(walks_a_file_longer_than_its_buffer)
 	lines_close(&l);
 }
 
-TEST(says_that_a_file_is_missing)
+LINES_TEST(says_that_a_file_is_missing)
 {
 	assert_int_equal(lines_open(&l, &t.root, "none"), -GW_E_NOENT);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

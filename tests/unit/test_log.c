@@ -1,17 +1,12 @@
 #include "base/log.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <fcntl.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-#define TEST_SETUP    open_pipe
-#define TEST_TEARDOWN close_pipe
-#include "test.h"
 
 static struct clock_stepped time_stands;
 static int ends[2];
@@ -31,6 +26,8 @@ static int close_pipe(void **state)
 	return 0;
 }
 
+#define LOG_TEST(name) TEST_FIXTURE(name, open_pipe, close_pipe)
+
 static struct log logger(enum log_format format)
 {
 	struct log l;
@@ -47,7 +44,7 @@ static const char *written(void)
 	return got;
 }
 
-TEST(writes_logfmt)
+LOG_TEST(writes_logfmt)
 {
 	struct log l = logger(LOG_LOGFMT);
 
@@ -60,7 +57,7 @@ TEST(writes_logfmt)
 			   "empty=\"\" none=null nan=null\n");
 }
 
-TEST(writes_json)
+LOG_TEST(writes_json)
 {
 	struct log l = logger(LOG_JSON);
 
@@ -73,7 +70,7 @@ TEST(writes_json)
 		"\"d\":1e+300,\"b\":true,\"none\":null}\n");
 }
 
-TEST(a_line_may_have_no_pairs)
+LOG_TEST(a_line_may_have_no_pairs)
 {
 	struct log l = logger(LOG_LOGFMT);
 
@@ -82,7 +79,7 @@ TEST(a_line_may_have_no_pairs)
 			    "time=2026-01-31T12:00:00.123Z level=warning msg=plain\n");
 }
 
-TEST(lines_above_the_level_are_not_written)
+LOG_TEST(lines_above_the_level_are_not_written)
 {
 	struct log l = logger(LOG_LOGFMT);
 
@@ -90,15 +87,15 @@ TEST(lines_above_the_level_are_not_written)
 	assert_string_equal(written(), "");
 	l.level = LOG_DEBUG;
 	log_write(&l, LOG_DEBUG, "yes", NULL, 0);
-	assert_non_null(strstr(written(), "msg=yes"));
+	assert_in(written(), "msg=yes");
 }
 
-TEST(a_line_that_does_not_fit_is_cut_and_says_so)
+LOG_TEST(a_line_that_does_not_fit_is_cut_and_says_so)
 {
 	static char large[20000];
 	static const char *const fill[] = { "x", "\x01", "\xe2\x82\xac", "\xff" };
 
-	for (size_t f = 0; f < sizeof(fill) / sizeof(fill[0]); f++) {
+	for (size_t f = 0; f < COUNT_OF(fill); f++) {
 		struct log l = logger(LOG_JSON);
 		size_t n;
 
@@ -115,13 +112,13 @@ TEST(a_line_that_does_not_fit_is_cut_and_says_so)
 		n = strlen(written());
 		assert_in_range(n, 3900, 4096);
 		assert_string_equal(got + n - 10, " cut=true\n");
-		assert_non_null(strstr(got, "before=1"));
+		assert_in(got, "before=1");
 		assert_null(strstr(got, "after"));
 		assert_int_equal(l.dropped, 0);
 	}
 }
 
-TEST(counts_lines_that_nobody_takes)
+LOG_TEST(counts_lines_that_nobody_takes)
 {
 	struct log l = logger(LOG_LOGFMT);
 
@@ -130,7 +127,7 @@ TEST(counts_lines_that_nobody_takes)
 	assert_true(l.dropped > 0 && l.dropped < 10000);
 }
 
-TEST_WITH(a_latch_tells_each_change_once, NULL, NULL)
+TEST(a_latch_tells_each_change_once)
 {
 	struct log_latch latch = { 0 };
 
@@ -146,7 +143,7 @@ TEST_WITH(a_latch_tells_each_change_once, NULL, NULL)
 	assert_int_equal(latch.repeats, 0);
 }
 
-TEST_WITH(reads_levels_and_formats_by_name, NULL, NULL)
+TEST(reads_levels_and_formats_by_name)
 {
 	enum log_level level = LOG_ERROR;
 	enum log_format format = LOG_LOGFMT;
@@ -160,4 +157,4 @@ TEST_WITH(reads_levels_and_formats_by_name, NULL, NULL)
 	assert_int_equal(log_format_parse("", &format), -GW_E_ARG);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

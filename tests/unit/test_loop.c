@@ -1,18 +1,14 @@
 #include "base/clock.h"
 #include "base/loop.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <signal.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
-
-#define TEST_SETUP    set_up
-#define TEST_TEARDOWN tear_down
-#include "test.h"
 
 #define TEXT(s) ((void *)(uintptr_t)(s))
 
@@ -29,11 +25,13 @@ static int tear_down(void **state)
 	return 0;
 }
 
+#define LOOP_TEST(name) TEST_FIXTURE(name, set_up, tear_down)
+
 /* What happened, in order. */
 static char story[256];
 static struct loop_source *other;
 
-static void tell(const char *word)
+static void note(const char *word)
 {
 	strncat(story, word, sizeof(story) - strlen(story) - 1);
 }
@@ -44,29 +42,29 @@ static void on_fd(void *arg, int fd, uint32_t events)
 
 	assert_true(events & EPOLLIN);
 	eventfd_read(fd, &n);
-	tell(arg);
+	note(arg);
 }
 
 static void on_timer(void *arg, uint64_t now_ns)
 {
 	assert_true(now_ns > 0);
-	tell(arg);
+	note(arg);
 }
 
 static void removes_the_other(void *arg, int fd, uint32_t events)
 {
-	tell("removed ");
+	note("removed ");
 	loop_remove(other);
 	other = NULL;
 }
 
 static void stops(void *arg, uint64_t now_ns)
 {
-	tell(arg);
+	note(arg);
 	loop_stop(loop);
 }
 
-TEST(tells_who_asked_about_a_descriptor)
+LOOP_TEST(tells_who_asked_about_a_descriptor)
 {
 	int fd = eventfd(0, EFD_NONBLOCK);
 	struct loop_source *s;
@@ -90,7 +88,7 @@ TEST(tells_who_asked_about_a_descriptor)
 	close(fd);
 }
 
-TEST(refuses_what_cannot_be_watched)
+LOOP_TEST(refuses_what_cannot_be_watched)
 {
 	struct loop_source *s = NULL;
 
@@ -100,7 +98,7 @@ TEST(refuses_what_cannot_be_watched)
 }
 
 /* Times in the past are due at once and fire in their order. */
-TEST(timers_fire_in_order_and_once)
+LOOP_TEST(timers_fire_in_order_and_once)
 {
 	static char names[26][2];
 	struct loop_source *s[26];
@@ -125,7 +123,7 @@ TEST(timers_fire_in_order_and_once)
 		loop_remove(s[i]);
 }
 
-TEST(random_heap_of_timers_stays_in_order)
+LOOP_TEST(random_heap_of_timers_stays_in_order)
 {
 	static struct loop_source *s[300];
 	static uint64_t at[300];
@@ -152,7 +150,7 @@ TEST(random_heap_of_timers_stays_in_order)
 	loop_remove(due);
 }
 
-TEST(a_timer_ends_the_wait)
+LOOP_TEST(a_timer_ends_the_wait)
 {
 	struct loop_source *s;
 	uint64_t at = clock_mono_ns(clock_real()) + 5 * NS_PER_MS;
@@ -166,7 +164,7 @@ TEST(a_timer_ends_the_wait)
 	loop_remove(s);
 }
 
-TEST(what_was_removed_is_not_called_even_when_it_was_due)
+LOOP_TEST(what_was_removed_is_not_called_even_when_it_was_due)
 {
 	int a = eventfd(1, EFD_NONBLOCK), b = eventfd(1, EFD_NONBLOCK);
 	struct loop_source *first, *timer;
@@ -190,11 +188,11 @@ static struct loop_source *own;
 
 static void removes_itself(void *arg, uint64_t now_ns)
 {
-	tell(arg);
+	note(arg);
 	loop_remove(own);
 }
 
-TEST(a_callback_may_remove_itself)
+LOOP_TEST(a_callback_may_remove_itself)
 {
 	story[0] = '\0';
 	assert_int_equal(loop_add_timer(loop, removes_itself, TEXT("gone"), &own), 0);
@@ -206,11 +204,11 @@ TEST(a_callback_may_remove_itself)
 
 static void restarts_itself(void *arg, uint64_t now_ns)
 {
-	tell(arg);
+	note(arg);
 	loop_set_time(own, 1);
 }
 
-TEST(a_timer_that_restarts_itself_lets_others_in)
+LOOP_TEST(a_timer_that_restarts_itself_lets_others_in)
 {
 	int fd = eventfd(1, EFD_NONBLOCK);
 	struct loop_source *s;
@@ -230,11 +228,11 @@ TEST(a_timer_that_restarts_itself_lets_others_in)
 
 static void on_signal(void *arg, int signal)
 {
-	tell(arg);
-	tell(signal == SIGUSR1 ? "one " : "two ");
+	note(arg);
+	note(signal == SIGUSR1 ? "one " : "two ");
 }
 
-TEST(signals_come_as_calls)
+LOOP_TEST(signals_come_as_calls)
 {
 	static const int signals[] = { SIGUSR1, SIGUSR2, 0 };
 	struct loop_source *s;
@@ -248,4 +246,4 @@ TEST(signals_come_as_calls)
 	loop_remove(s);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

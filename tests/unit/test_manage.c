@@ -6,9 +6,6 @@
 
 #include <math.h>
 
-#define TEST_TEARDOWN sim_teardown
-#include "test.h"
-
 #define H200   "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\necc_uncorrected = 2\n"
 #define LOADED H200 "[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"
 
@@ -30,8 +27,7 @@ static void world(const char *text)
 {
 	keeps = 0;
 	keep_answer = 0;
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 }
 
@@ -76,7 +72,7 @@ static double now(unsigned q)
 			fail_msg("'%s' is not in: %s", part, got.message); \
 	} while (0)
 
-TEST(a_power_limit_is_set_and_the_gpu_draws_less)
+SIM_TEST(a_power_limit_is_set_and_the_gpu_draws_less)
 {
 	world(LOADED);
 	sim_step(10 * NS_PER_S);
@@ -93,7 +89,7 @@ TEST(a_power_limit_is_set_and_the_gpu_draws_less)
 	assert_true(sim_true_watts(0) < 410);
 }
 
-TEST(what_is_set_already_is_not_set_again)
+SIM_TEST(what_is_set_already_is_not_set_again)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 700, NAN), 0);
@@ -105,7 +101,7 @@ TEST(what_is_set_already_is_not_set_again)
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 0);
 }
 
-TEST(a_value_out_of_bounds_is_refused_with_the_bounds)
+SIM_TEST(a_value_out_of_bounds_is_refused_with_the_bounds)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 900, NAN), -GW_E_ARG);
@@ -126,7 +122,7 @@ TEST(a_value_out_of_bounds_is_refused_with_the_bounds)
 	assert_int_equal(sim_calls("nvmlDeviceSetGpuLockedClocks"), 0);
 }
 
-TEST(modes_are_set)
+SIM_TEST(modes_are_set)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), 0);
@@ -137,7 +133,7 @@ TEST(modes_are_set)
 	assert_true(now(GW_Q_COMPUTE_MODE) == 3);
 }
 
-TEST(locked_clocks_hold_and_are_not_said_to_be_verified)
+SIM_TEST(locked_clocks_hold_and_are_not_said_to_be_verified)
 {
 	struct manage_order o;
 
@@ -162,7 +158,7 @@ TEST(locked_clocks_hold_and_are_not_said_to_be_verified)
 	assert_int_equal(keeps, 2);
 }
 
-TEST(ecc_counts_since_load_are_cleared_and_those_of_ever_stay)
+SIM_TEST(ecc_counts_since_load_are_cleared_and_those_of_ever_stay)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0);
@@ -174,15 +170,16 @@ TEST(ecc_counts_since_load_are_cleared_and_those_of_ever_stay)
 	assert_int_equal(set(MANAGE_CLEAR_ECC, NAN, NAN), 0); /* again */
 }
 
-TEST(a_driver_that_says_yes_and_does_nothing_is_found_out)
+SIM_TEST(a_driver_that_says_yes_and_does_nothing_is_found_out)
 {
 	world(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 700000\n"
 	      "[[fault]]\ncall = \"nvmlDeviceSetPersistenceMode\"\nvalue = 1\n"
 	      "[[fault]]\ncall = \"nvmlDeviceClearEccErrorCounts\"\nvalue = 1\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_STATE);
-	assert_string_equal(got.message,
-			    "the driver said yes, but the power limit is still 700 W");
+	assert_string_equal(
+		got.message,
+		"the driver accepted the change, but the power limit is still 700 W");
 	assert_true(got.changed && !got.verified && got.after[0] == 700);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_STATE);
 	assert_says("persistence mode is still on");
@@ -190,17 +187,17 @@ TEST(a_driver_that_says_yes_and_does_nothing_is_found_out)
 	assert_says("7 corrected and 2 uncorrected");
 }
 
-TEST(without_permission_it_says_who_may)
+SIM_TEST(without_permission_it_says_who_may)
 {
 	world("[driver]\nprivileged = false\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_PERM);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2: NO_PERMISSION");
-	assert_non_null(strstr(got.remedy, "root"));
+	assert_in(got.remedy, "root");
 	assert_false(got.changed);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST_WITH(who_may_is_read_from_the_kernel, NULL, NULL)
+TEST(who_may_is_read_from_the_kernel)
 {
 	struct tree t;
 
@@ -216,7 +213,7 @@ TEST_WITH(who_may_is_read_from_the_kernel, NULL, NULL)
 	tree_done(&t);
 }
 
-TEST(what_the_gpu_or_driver_lacks_is_not_supported)
+SIM_TEST(what_the_gpu_or_driver_lacks_is_not_supported)
 {
 	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\", "
 	      "\"nvmlDeviceSetPowerManagementLimit\"]\n" H200);
@@ -229,7 +226,7 @@ TEST(what_the_gpu_or_driver_lacks_is_not_supported)
 	assert_false(got.changed);
 }
 
-TEST(an_older_driver_is_asked_by_its_older_call)
+SIM_TEST(an_older_driver_is_asked_by_its_older_call)
 {
 	world("[driver]\nmissing = [\"nvmlDeviceSetPowerManagementLimit_v2\"]\n" H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 450.5, NAN), 0);
@@ -237,7 +234,7 @@ TEST(an_older_driver_is_asked_by_its_older_call)
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit"), 1);
 }
 
-TEST(codes_of_setters_become_errors)
+SIM_TEST(codes_of_setters_become_errors)
 {
 	static const struct {
 		int code, error;
@@ -247,7 +244,7 @@ TEST(codes_of_setters_become_errors)
 		{ ABI_GPU_IS_LOST, -GW_E_LOST },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		world(H200);
 		sim_fault("nvmlDeviceSetComputeMode", 0, rows[i].code);
 		assert_int_equal(set(MANAGE_COMPUTE_MODE, 2, NAN), rows[i].error);
@@ -257,7 +254,7 @@ TEST(codes_of_setters_become_errors)
 	world(H200);
 }
 
-TEST(an_unknown_gpu_is_said_to_be_so)
+SIM_TEST(an_unknown_gpu_is_said_to_be_so)
 {
 	struct manage_order o;
 
@@ -267,21 +264,21 @@ TEST(an_unknown_gpu_is_said_to_be_so)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_NODEV);
 	o.what = MANAGE_WHATS;
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_ARG);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
 }
 
-TEST(what_cannot_be_kept_is_not_changed)
+SIM_TEST(what_cannot_be_kept_is_not_changed)
 {
 	world(H200);
 	keep_answer = -GW_E_IO;
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_IO);
-	assert_says("could not be kept");
+	assert_says("could not be stored");
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST(an_order_to_stay_is_not_kept)
+SIM_TEST(an_order_to_stay_is_not_kept)
 {
 	struct manage_order o;
 
@@ -293,7 +290,7 @@ TEST(an_order_to_stay_is_not_kept)
 	assert_true(got.changed);
 }
 
-TEST(the_old_value_is_put_back_unless_somebody_else_set_it)
+SIM_TEST(the_old_value_is_put_back_unless_somebody_else_set_it)
 {
 	world(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -305,14 +302,14 @@ TEST(the_old_value_is_put_back_unless_somebody_else_set_it)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 500, NAN), 0); /* somebody else */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, NAN), -GW_E_STATE);
 	assert_true(got.foreign && !got.changed);
-	assert_says("set to 500 W by somebody else since it was set to 400 W from here");
+	assert_says("is 500 W; someone else changed it after gpuward set 400 W");
 	assert_true(now(GW_Q_POWER_LIMIT) == 500);
 	/* A change of ours that was kept and then not made. */
 	assert_int_equal(put_back(MANAGE_POWER_LIMIT, 650, 400, 500), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-TEST(without_a_kept_value_the_drivers_own_is_set)
+SIM_TEST(without_a_kept_value_the_drivers_own_is_set)
 {
 	struct manage_order o;
 
@@ -328,11 +325,11 @@ TEST(without_a_kept_value_the_drivers_own_is_set)
 	assert_true(now(GW_Q_COMPUTE_MODE) == 0);
 	o.what = MANAGE_PERSISTENCE;
 	assert_int_equal(manage_run(sim.ctx, &o, &keeper, &got), 0);
-	assert_says("nothing to put back");
+	assert_says("nothing to restore");
 	assert_true(now(GW_Q_PERSISTENCE) == 1);
 }
 
-TEST(a_setter_that_hangs_does_not_hang_the_caller)
+SIM_TEST(a_setter_that_hangs_does_not_hang_the_caller)
 {
 	struct manage_order o;
 	uint64_t calls;
@@ -346,7 +343,7 @@ TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_true(got.uncertain && got.before[0] == 700);
 	assert_says("nvmlDeviceSetPowerManagementLimit_v2 has not returned");
-	assert_says("whether it was changed is not known");
+	assert_says("it is unknown whether the setting changed");
 	calls = sim_calls(NULL);
 	assert_int_equal(set(MANAGE_PERSISTENCE, 0, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
@@ -363,7 +360,7 @@ TEST(a_setter_that_hangs_does_not_hang_the_caller)
 	assert_int_equal(got.error, 0);
 }
 
-TEST(an_order_given_up_while_it_waits_is_never_carried_out)
+SIM_TEST(an_order_given_up_while_it_waits_is_never_carried_out)
 {
 	struct slot *s;
 
@@ -377,7 +374,7 @@ TEST(an_order_given_up_while_it_waits_is_never_carried_out)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_false(got.uncertain);
 	slot_give(s);
-	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceGetPowerManagementLimit"), 0); /* nor looked at */
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
@@ -390,7 +387,7 @@ static int keep_and_hold(void *arg, const struct manage_order *o, const double b
 	return keep(NULL, o, before);
 }
 
-TEST(an_order_given_up_between_its_steps_is_never_carried_out)
+SIM_TEST(an_order_given_up_between_its_steps_is_never_carried_out)
 {
 	struct manage_keeper holding;
 	struct manage_order o;
@@ -408,12 +405,12 @@ TEST(an_order_given_up_between_its_steps_is_never_carried_out)
 	assert_false(got.uncertain);
 	assert_says("nothing was changed");
 	slot_give(s);
-	assert_true(call_thread_wait(s->lane, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
+	assert_true(call_thread_wait(s->thread, clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), 0);
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST_WITH(words_and_texts_belong_together, NULL, NULL)
+TEST(words_and_texts_belong_together)
 {
 	char text[64];
 
@@ -433,4 +430,4 @@ TEST_WITH(words_and_texts_belong_together, NULL, NULL)
 		manage_same(MANAGE_POWER_LIMIT, (double[]){ NAN, 0 }, (double[]){ 400, 0 }));
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

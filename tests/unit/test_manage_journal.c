@@ -7,19 +7,14 @@
 
 #include <math.h>
 
-#define TEST_TEARDOWN stop
-#include "test.h"
-
 #define H200 "[[gpu]]\nprofile = \"h200\"\nnoise = 0\necc_corrected = 7\n"
-
-/* ---- a store, an engine and a client ---- */
 
 static struct {
 	char id[16][128], json[16][1024];
 	unsigned count;
 	int keep_answer;
-	char told[64][600];
-	unsigned tells;
+	char event[64][600];
+	unsigned events;
 	struct manage_journal *journal;
 	struct manage_result result;
 	unsigned orders;
@@ -62,23 +57,22 @@ static void doc_forget(void *arg, const char *id)
 
 static void note(const char *uuid, const char *severity, const char *text)
 {
-	assert_true(fake.tells < 64);
-	snprintf(fake.told[fake.tells++], sizeof(fake.told[0]), "%s %s %s", severity,
+	assert_true(fake.events < 64);
+	snprintf(fake.event[fake.events++], sizeof(fake.event[0]), "%s %s %s", severity,
 		 uuid ? "gpu" : "machine", text);
 }
 
-static void doc_tell(void *arg, const char *uuid, const char *severity, const char *text)
+static void doc_log(void *arg, const char *uuid, const char *severity, const char *text)
 {
 	note(uuid, severity, text);
 }
 
-static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_tell };
+static const struct manage_journal_ops ops = { doc_keep, doc_forget, doc_log };
 
 static void start(const char *text)
 {
 	memset(&fake, 0, sizeof(fake));
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 }
@@ -89,6 +83,8 @@ static int stop(void **state)
 	fake.journal = NULL;
 	return sim_teardown(state);
 }
+
+#define JOURNAL_TEST(name) TEST_FIXTURE(name, NULL, stop)
 
 static const char *uuid(void)
 {
@@ -163,17 +159,15 @@ static double now(unsigned q)
 	return sim_value(sim_take(GW_TIERS_COMMON | GW_TIER_HEALTH | GW_TIER_LIMITS, 0), q);
 }
 
-static bool told(const char *part)
+static bool logged(const char *part)
 {
-	for (unsigned i = 0; i < fake.tells; i++)
-		if (strstr(fake.told[i], part))
+	for (unsigned i = 0; i < fake.events; i++)
+		if (strstr(fake.event[i], part))
 			return true;
 	return false;
 }
 
-/* ---- the journal ---- */
-
-TEST(what_was_changed_is_put_back_at_the_end)
+JOURNAL_TEST(what_was_changed_is_put_back_at_the_end)
 {
 	start(H200 "persistence = false\n");
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -189,12 +183,13 @@ TEST(what_was_changed_is_put_back_at_the_end)
 	assert_int_equal(sim_calls("nvmlDeviceResetGpuLockedClocks"), 1);
 	assert_int_equal(fake.count, 0);
 	assert_int_equal(manage_journal_count(fake.journal), 0);
-	assert_true(told("info gpu token: the power limit is 400 W now; it was 700 W; put back "
-			 "when the service ends"));
-	assert_true(told("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
+	assert_true(
+		logged("info gpu token: the power limit is 400 W now; it was 700 W; restored "
+		       "when the service stops"));
+	assert_true(logged("info gpu gpuward: the power limit is 700 W now; it was 400 W"));
 }
 
-TEST(what_was_changed_is_put_back_after_a_crash)
+JOURNAL_TEST(what_was_changed_is_put_back_after_a_crash)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -211,7 +206,7 @@ TEST(what_was_changed_is_put_back_after_a_crash)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-TEST(changed_twice_the_first_value_comes_back)
+JOURNAL_TEST(changed_twice_the_first_value_comes_back)
 {
 	start(H200);
 	somebody_else_sets(650);
@@ -223,7 +218,7 @@ TEST(changed_twice_the_first_value_comes_back)
 	assert_true(now(GW_Q_POWER_LIMIT) == 650);
 }
 
-TEST(a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else)
+JOURNAL_TEST(a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else)
 {
 	struct manage_keeper keeper;
 	struct manage_order o;
@@ -239,7 +234,7 @@ TEST(a_crash_between_keeping_and_setting_is_not_taken_for_somebody_else)
 	assert_int_equal(fake.count, 0);
 }
 
-TEST(what_somebody_else_set_is_left_alone)
+JOURNAL_TEST(what_somebody_else_set_is_left_alone)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -247,11 +242,12 @@ TEST(what_somebody_else_set_is_left_alone)
 	put_all_back();
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 	assert_int_equal(fake.count, 0);
-	assert_true(told("warning gpu gpuward: the power limit was set to 450 W by somebody "
-			 "else since it was set to 400 W from here; left alone"));
+	assert_true(
+		logged("warning gpu gpuward: the power limit is 450 W; someone else changed "
+		       "it after gpuward set 400 W, so it is left unchanged"));
 }
 
-TEST(after_somebody_else_theirs_is_the_old_value)
+JOURNAL_TEST(after_somebody_else_theirs_is_the_old_value)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -261,7 +257,7 @@ TEST(after_somebody_else_theirs_is_the_old_value)
 	assert_true(now(GW_Q_POWER_LIMIT) == 450);
 }
 
-TEST(what_was_put_back_by_a_driver_reload_needs_nothing)
+JOURNAL_TEST(what_was_put_back_by_a_driver_reload_needs_nothing)
 {
 	uint64_t calls;
 
@@ -272,10 +268,10 @@ TEST(what_was_put_back_by_a_driver_reload_needs_nothing)
 	put_all_back();
 	assert_int_equal(sim_calls("nvmlDeviceSetPowerManagementLimit_v2"), calls);
 	assert_int_equal(fake.count, 0);
-	assert_false(told("warning"));
+	assert_false(logged("warning"));
 }
 
-TEST(an_order_to_stay_stays)
+JOURNAL_TEST(an_order_to_stay_stays)
 {
 	struct manage_order o;
 
@@ -290,7 +286,7 @@ TEST(an_order_to_stay_stays)
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 }
 
-TEST(setting_the_old_value_again_ends_the_entry)
+JOURNAL_TEST(setting_the_old_value_again_ends_the_entry)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
@@ -299,7 +295,7 @@ TEST(setting_the_old_value_again_ends_the_entry)
 	assert_int_equal(fake.count, 0);
 }
 
-TEST(what_was_refused_leaves_the_journal_as_it_was)
+JOURNAL_TEST(what_was_refused_leaves_the_journal_as_it_was)
 {
 	char before[1024];
 
@@ -320,7 +316,7 @@ TEST(what_was_refused_leaves_the_journal_as_it_was)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST(what_cannot_be_kept_is_not_changed)
+JOURNAL_TEST(what_cannot_be_kept_is_not_changed)
 {
 	start(H200);
 	fake.keep_answer = -GW_E_IO;
@@ -329,7 +325,7 @@ TEST(what_cannot_be_kept_is_not_changed)
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-TEST(a_driver_that_set_something_else_is_put_back_too)
+JOURNAL_TEST(a_driver_that_set_something_else_is_put_back_too)
 {
 	start(H200
 	      "[[fault]]\ncall = \"nvmlDeviceSetPowerManagementLimit_v2\"\nvalue = 450000\n"
@@ -343,14 +339,14 @@ TEST(a_driver_that_set_something_else_is_put_back_too)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST(what_cannot_be_put_back_waits_for_the_next_start)
+JOURNAL_TEST(what_cannot_be_put_back_waits_for_the_next_start)
 {
 	start(H200);
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), 0);
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, ABI_NO_PERMISSION);
 	put_all_back();
 	assert_int_equal(fake.count, 1);
-	assert_true(told("warning gpu gpuward: the power limit could not be changed"));
+	assert_true(logged("warning gpu gpuward: the power limit could not be changed"));
 	sim_fault("nvmlDeviceSetPowerManagementLimit_v2", -1, 0);
 	crash();
 	put_all_back();
@@ -358,7 +354,7 @@ TEST(what_cannot_be_put_back_waits_for_the_next_start)
 	assert_int_equal(fake.count, 0);
 }
 
-TEST(a_setter_that_hung_is_put_back)
+JOURNAL_TEST(a_setter_that_hung_is_put_back)
 {
 	memset(&fake, 0, sizeof(fake));
 	sim_text(H200);
@@ -369,7 +365,7 @@ TEST(a_setter_that_hung_is_put_back)
 	assert_int_equal(set(MANAGE_POWER_LIMIT, 400, NAN), -GW_E_TIMEOUT);
 	assert_int_equal(fake.count, 1);
 	sim_unhang(); /* it comes back late, and sets it */
-	assert_true(call_thread_wait(sim.ctx->slot[0]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 10 * NS_PER_S));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 	put_all_back();
@@ -377,7 +373,7 @@ TEST(a_setter_that_hung_is_put_back)
 	assert_int_equal(fake.count, 0);
 }
 
-TEST(documents_that_are_not_ours_are_told_and_left)
+JOURNAL_TEST(documents_that_are_not_ours_are_told_and_left)
 {
 	static const char *const bad[][2] = {
 		{ "GPU-1/power-limit", "{" },
@@ -392,14 +388,14 @@ TEST(documents_that_are_not_ours_are_told_and_left)
 	};
 
 	start(H200);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		assert_int_equal(manage_journal_load(fake.journal, bad[i][0], bad[i][1]),
 				 -GW_E_PARSE);
-	assert_int_equal(fake.tells, sizeof(bad) / sizeof(bad[0]));
+	assert_int_equal(fake.events, COUNT_OF(bad));
 	assert_int_equal(manage_journal_count(fake.journal), 0);
 }
 
-TEST_WITH(entries_are_read_as_they_were_written, NULL, NULL)
+TEST(entries_are_read_as_they_were_written)
 {
 	static const double values[MANAGE_CLEAR_ECC][2][2] = {
 		[MANAGE_PERSISTENCE] = { { 0, NAN }, { 1, NAN } },
@@ -436,8 +432,6 @@ TEST_WITH(entries_are_read_as_they_were_written, NULL, NULL)
 		assert_true(manage_same(e.what, back.earlier, e.earlier));
 	}
 }
-
-/* ---- over HTTP ---- */
 
 static struct api api;
 static struct request request;
@@ -503,14 +497,14 @@ static int engine_kept(void *engine, const char *kind, unsigned max,
 	return 0;
 }
 
-static uint64_t engine_tell(void *engine, const struct view_event *e)
+static uint64_t engine_log(void *engine, const struct view_event *e)
 {
 	assert_string_equal(e->kind, "manage");
 	note(e->uuid, e->severity, e->text);
 	return 1;
 }
 
-static const struct view_ops view_ops = { .tell = engine_tell,
+static const struct view_ops view_ops = { .tell = engine_log,
 					  .kept = engine_kept,
 					  .manage = engine_manage,
 					  .managed = engine_managed };
@@ -545,12 +539,6 @@ static int ask(route_fn *fn, const char *gpu, const char *word, const char *text
 	return reply.status;
 }
 
-#define assert_in(text, part)                                       \
-	do {                                                        \
-		if (!strstr(text, part))                            \
-			fail_msg("'%s' is not in: %s", part, text); \
-	} while (0)
-
 static void serve(const char *text, bool on)
 {
 	start(text);
@@ -558,7 +546,7 @@ static void serve(const char *text, bool on)
 	content_type = "application/json; charset=utf-8";
 }
 
-TEST(without_the_flag_everything_is_refused)
+JOURNAL_TEST(without_the_flag_everything_is_refused)
 {
 	serve(H200, false);
 	assert_int_equal(ask(api_manage_set, uuid(), "power-limit", "{\"watts\":400}"), 403);
@@ -567,13 +555,13 @@ TEST(without_the_flag_everything_is_refused)
 	assert_int_equal(ask(api_manage_restore, uuid(), "power-limit", ""), 403);
 	assert_int_equal(ask(api_manage_clear_ecc, uuid(), NULL, ""), 403);
 	assert_int_equal(fake.orders, 0);
-	assert_true(told("warning machine token asked for"));
+	assert_true(logged("warning machine token asked for"));
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
 	assert_in(body, "\"enabled\":false");
 	assert_in(body, "nvidia-smi --gpu-reset");
 }
 
-TEST(a_change_is_answered_with_evidence)
+JOURNAL_TEST(a_change_is_answered_with_evidence)
 {
 	serve(H200, true);
 	fake.not_yet = 3;
@@ -583,8 +571,8 @@ TEST(a_change_is_answered_with_evidence)
 	assert_int_equal(request.tries, 5);
 	assert_in(body, "\"before\":{\"watts\":700},\"after\":{\"watts\":400}");
 	assert_in(body, "\"changed\":true,\"verified\":true,\"restored_on_exit\":true");
-	assert_true(told("info gpu token asks for power-limit 400 W (request r1)"));
-	assert_true(told("info gpu token: the power limit is 400 W now"));
+	assert_true(logged("info gpu token asks for power-limit 400 W (request r1)"));
+	assert_true(logged("info gpu token: the power limit is 400 W now"));
 	assert_true(now(GW_Q_POWER_LIMIT) == 400);
 
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
@@ -600,7 +588,7 @@ TEST(a_change_is_answered_with_evidence)
 	assert_true(now(GW_Q_POWER_LIMIT) == 700);
 }
 
-TEST(every_setting_can_be_sent)
+JOURNAL_TEST(every_setting_can_be_sent)
 {
 	serve(H200, true);
 	assert_int_equal(ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
@@ -623,7 +611,7 @@ TEST(every_setting_can_be_sent)
 	assert_int_equal(fake.count, 2);
 }
 
-TEST(bad_requests_are_refused_with_a_reason)
+JOURNAL_TEST(bad_requests_are_refused_with_a_reason)
 {
 	static const struct {
 		const char *gpu, *word, *body;
@@ -637,8 +625,8 @@ TEST(bad_requests_are_refused_with_a_reason)
 		{ "0", "power-limit", "{\"watts\":400,\"keep\":1}", 400, "\"keep\" wants" },
 		{ "0", "power-limit", "{\"watts\":400,\"watts\":500}", 400, "duplicate" },
 		{ "0", "power-limit", "[400]", 400, "must be a JSON object" },
-		{ "0", "power-limit", "{\"watts\":", 400, "no JSON: line 1" },
-		{ "0", "power-limit", "", 400, "no JSON" },
+		{ "0", "power-limit", "{\"watts\":", 400, "not JSON: line 1" },
+		{ "0", "power-limit", "", 400, "not JSON" },
 		{ "0", "compute-mode", "{\"mode\":\"exclusive_thread\"}", 400,
 		  "\"prohibited\"" },
 		{ "0", "persistence-mode", "{\"enabled\":1}", 400, "true or false" },
@@ -648,7 +636,7 @@ TEST(bad_requests_are_refused_with_a_reason)
 		{ "0", "memory-clocks", "{\"min_hertz\":1593e6,\"max_hertz\":1593000000.5}",
 		  400, "\"max_hertz\" wants whole MHz" },
 		{ "0", "gpu-clocks", "{\"min_hertz\":-5,\"max_hertz\":1e300}", 400,
-		  "no such value" },
+		  "does not accept this value" },
 		{ "0", "power-limits", "{\"watts\":400}", 404, "did you mean power-limit?" },
 		{ "0", "clear-ecc", "{}", 404, "no setting" },
 		{ "9", "power-limit", "{\"watts\":400}", 404, "no GPU" },
@@ -656,7 +644,7 @@ TEST(bad_requests_are_refused_with_a_reason)
 	};
 
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		if (ask(api_manage_set, rows[i].gpu, rows[i].word, rows[i].body) !=
 		    rows[i].status)
 			fail_msg("%s: %d %s", rows[i].body, reply.status, problem);
@@ -670,12 +658,12 @@ TEST(bad_requests_are_refused_with_a_reason)
 	assert_int_equal(fake.count, 0);
 }
 
-TEST(what_takes_no_body_refuses_one)
+JOURNAL_TEST(what_takes_no_body_refuses_one)
 {
 	static const char *const bad[] = { "garbage", "[]", "1", "{", "{\"watts\":1}" };
 
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, bad[i]), 400);
 		assert_in(problem, "the body");
 		assert_int_equal(ask(api_manage_restore, "0", "power-limit", bad[i]), 400);
@@ -684,7 +672,7 @@ TEST(what_takes_no_body_refuses_one)
 	assert_int_equal(ask(api_manage_clear_ecc, "0", NULL, "{}"), 200);
 }
 
-TEST(errors_of_the_driver_have_their_status)
+JOURNAL_TEST(errors_of_the_driver_have_their_status)
 {
 	static const struct {
 		int code, status;
@@ -694,7 +682,7 @@ TEST(errors_of_the_driver_have_their_status)
 	};
 
 	serve(H200, true);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		sim_fault("nvmlDeviceSetPersistenceMode", -1, rows[i].code);
 		assert_int_equal(
 			ask(api_manage_set, "0", "persistence-mode", "{\"enabled\":false}"),
@@ -705,13 +693,13 @@ TEST(errors_of_the_driver_have_their_status)
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 200);
 	somebody_else_sets(450);
 	assert_int_equal(ask(api_manage_restore, "0", "power-limit", ""), 409);
-	assert_in(problem, "left alone");
+	assert_in(problem, "left unchanged");
 	fake.manage_answer = -GW_E_STATE;
 	assert_int_equal(ask(api_manage_set, "0", "power-limit", "{\"watts\":400}"), 503);
 	assert_in(problem, "too many");
 }
 
-TEST(an_outcome_that_never_comes_is_said_to_be_unknown)
+JOURNAL_TEST(an_outcome_that_never_comes_is_said_to_be_unknown)
 {
 	serve(H200, true);
 	fake.not_yet = 1 << 30;
@@ -719,19 +707,18 @@ TEST(an_outcome_that_never_comes_is_said_to_be_unknown)
 	assert_in(problem, "not known");
 }
 
-TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
+JOURNAL_TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 {
 	const struct gw_device *d;
 
 	memset(&fake, 0, sizeof(fake));
-	sim_scenario("mig");
-	sim_open();
+	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 	api = (struct api){ .manage = true };
 	content_type = "application/json";
-	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0].uuid) == 1);
-	assert_int_equal(ask(api_manage_set, d->mig[0].uuid, "power-limit", "{\"watts\":400}"),
+	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0]->uuid) == 1);
+	assert_int_equal(ask(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"),
 			 404);
 	assert_int_equal(fake.orders, 0);
 	/* Compute mode belongs to the parts. */
@@ -739,7 +726,7 @@ TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 			 501);
 }
 
-TEST(what_a_gpu_cannot_is_listed_with_the_reason)
+JOURNAL_TEST(what_a_gpu_cannot_is_listed_with_the_reason)
 {
 	serve("[[gpu]]\nprofile = \"t4\"\n", true);
 	assert_int_equal(ask(api_manage_list, NULL, NULL, ""), 200);
@@ -750,4 +737,4 @@ TEST(what_a_gpu_cannot_is_listed_with_the_reason)
 	assert_in(body, "\"value_absent\":\"the driver does not tell what clocks are locked\"");
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

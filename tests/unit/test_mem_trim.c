@@ -1,14 +1,12 @@
-/* What a library cleared goes back to the kernel, and it cannot tell. */
-#include <stdio.h>
-#include <string.h>
+/* Memory that a library cleared goes back to the kernel, and the library does not notice. */
 
 #include "base/mem_trim.h"
+
+#include "unit.h"
 
 #include <dlfcn.h>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include "test.h"
 
 static size_t (*size)(void);
 static void (*start)(void);
@@ -91,4 +89,4 @@ TEST(an_address_in_no_library_gives_nothing)
 	assert_int_equal(mem_trim_unused(NULL), 0);
 }
 
-TEST_MAIN(open_library, NULL)
+UNIT_MAIN(open_library, NULL)

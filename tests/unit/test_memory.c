@@ -1,10 +1,8 @@
 /* Every allocation of the readers fails once: 1, 2, 3, ... until none does.  The sources are
  * included with malloc() under another name, so that only theirs fail. */
-#include <gpuward.h>
+#include "unit.h"
 
-#include <stdbool.h>
-#include <stdlib.h>
-#include <string.h>
+#include <gpuward.h>
 
 static int until_failure; /* 0: never */
 
@@ -34,8 +32,6 @@ static void *unreliable_realloc(void *p, size_t n)
 #include "base/buf.c"
 #include "base/toml.c"
 #include "base/toml_tree.c"
-
-#include "test.h"
 #undef malloc
 #undef calloc
 #undef realloc
@@ -96,4 +92,4 @@ TEST(buf_keeps_its_text_when_memory_ends)
 	buf_done(&b);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -7,15 +7,10 @@
 #include <math.h>
 #include <time.h>
 
-#define TEST_TEARDOWN teardown
-#include "test.h"
-
 static struct view_device known[256];
 static struct gw_process_list *list;
 static struct api api;
 static struct buf page;
-
-/* ---- a view ---- */
 
 static void look(unsigned tiers)
 {
@@ -66,7 +61,7 @@ static int teardown(void **state)
 	return sim_teardown(state);
 }
 
-/* ---- reading a page ---- */
+#define METRICS_TEST(name) TEST_FIXTURE(name, NULL, teardown)
 
 /* Samples whose line begins with `name` and has `part`. */
 static unsigned samples(const char *text, const char *name, const char *part)
@@ -113,9 +108,7 @@ static double of(const char *text, const char *name, unsigned i, const char *mor
 			fail_msg("%s is %.17g, not %.17g", #v, v_, w_); \
 	} while (0)
 
-/* ---- figures ---- */
-
-TEST(figures_are_those_of_the_snapshot)
+METRICS_TEST(figures_are_those_of_the_snapshot)
 {
 	const char *text;
 
@@ -142,7 +135,7 @@ TEST(figures_are_those_of_the_snapshot)
 	assert_int_equal(samples(text, "gpuward_host_ram_total_bytes ", ""), 1);
 }
 
-TEST(every_figure_that_is_there_has_one_sample_a_gpu)
+METRICS_TEST(every_figure_that_is_there_has_one_sample_a_gpu)
 {
 	const struct gw_device *d;
 	const char *text;
@@ -167,7 +160,7 @@ TEST(every_figure_that_is_there_has_one_sample_a_gpu)
 	}
 }
 
-TEST(words_are_series_of_which_one_is_set)
+METRICS_TEST(words_are_series_of_which_one_is_set)
 {
 	const char *text;
 	double sum = 0;
@@ -189,7 +182,7 @@ TEST(words_are_series_of_which_one_is_set)
 	assert_value(sum, 1);
 }
 
-TEST(the_bits_of_the_mask_are_its_reasons)
+METRICS_TEST(the_bits_of_the_mask_are_its_reasons)
 {
 	uint64_t mask;
 	const char *text;
@@ -206,8 +199,6 @@ TEST(the_bits_of_the_mask_are_its_reasons)
 		     (mask & 0x1u) != 0);
 }
 
-/* ---- absence ---- */
-
 /* Nothing of GPU 1 but what is known without asking it. */
 static void assert_silent(const char *text, const char *state)
 {
@@ -220,7 +211,7 @@ static void assert_silent(const char *text, const char *state)
 	char more[64];
 
 	snprintf(more, sizeof(more), ",state=\"%s\"", state);
-	for (size_t i = 0; i < sizeof(gauges) / sizeof(gauges[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(gauges); i++) {
 		assert_true(isnan(of(text, gauges[i], 1, "")));
 		assert_true(!isnan(of(text, gauges[i], 0, "")));
 	}
@@ -234,7 +225,7 @@ static void assert_silent(const char *text, const char *state)
 		    of(text, "gpuward_gpu_last_seen_timestamp_seconds", 0, ""));
 }
 
-TEST(a_lost_gpu_has_its_up_its_name_and_its_counts_alone)
+METRICS_TEST(a_lost_gpu_has_its_up_its_name_and_its_counts_alone)
 {
 	begin(TWO_GPUS, 0);
 	known[1].energy_joules = 123.456789;
@@ -246,7 +237,7 @@ TEST(a_lost_gpu_has_its_up_its_name_and_its_counts_alone)
 	sim_fault(NULL, 1, 0);
 }
 
-TEST(a_stalled_gpu_likewise)
+METRICS_TEST(a_stalled_gpu_likewise)
 {
 	begin(TWO_GPUS, 300 * NS_PER_MS);
 	known[1].energy_joules = 123.456789;
@@ -261,7 +252,7 @@ TEST(a_stalled_gpu_likewise)
 		;
 }
 
-TEST(before_the_first_reading_there_is_no_gpu)
+METRICS_TEST(before_the_first_reading_there_is_no_gpu)
 {
 	struct api empty = { .clock = clock_real(),
 			     .view = { .interval_ns = NS_PER_S, .self.counts_known = true } };
@@ -276,10 +267,10 @@ TEST(before_the_first_reading_there_is_no_gpu)
 	assert_int_equal(samples(text, "gpuward_tick_seconds", ""), 0);
 	assert_int_equal(samples(text, "process_resident_memory_bytes", ""), 0);
 	assert_int_equal(samples(text, "gpuward_http", ""), 0);
-	assert_non_null(strstr(text, "gpuward_build_info{version=\""));
+	assert_in(text, "gpuward_build_info{version=\"");
 }
 
-TEST(counts_that_lack_those_of_earlier_runs_are_left_out)
+METRICS_TEST(counts_that_lack_those_of_earlier_runs_are_left_out)
 {
 	static const char *const names[] = {
 		"gpuward_energy_joules_total",      "gpuward_energy_measured_seconds_total",
@@ -293,7 +284,7 @@ TEST(counts_that_lack_those_of_earlier_runs_are_left_out)
 
 		api.view.self.counts_known = with;
 		text = render(METRICS_OPENMETRICS);
-		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		for (size_t i = 0; i < COUNT_OF(names); i++) {
 			print_message("%s %u\n", names[i], with);
 			assert_int_equal(samples(text, names[i], "") > 0, with);
 		}
@@ -301,7 +292,7 @@ TEST(counts_that_lack_those_of_earlier_runs_are_left_out)
 	}
 }
 
-TEST(up_falls_when_the_reading_is_old)
+METRICS_TEST(up_falls_when_the_reading_is_old)
 {
 	begin(TWO_GPUS, 0);
 	assert_value(value(render(METRICS_PROMETHEUS), "gpuward_up"), 1);
@@ -309,7 +300,7 @@ TEST(up_falls_when_the_reading_is_old)
 	assert_value(value(render(METRICS_PROMETHEUS), "gpuward_up"), 0);
 }
 
-TEST(energy_that_is_not_known_has_no_sample)
+METRICS_TEST(energy_that_is_not_known_has_no_sample)
 {
 	const char *text;
 
@@ -324,7 +315,7 @@ TEST(energy_that_is_not_known_has_no_sample)
 	assert_value(of(text, "gpuward_energy_measured_seconds_total", 1, ""), 5);
 }
 
-TEST(known_errors_begin_at_0)
+METRICS_TEST(known_errors_begin_at_0)
 {
 	const char *text;
 
@@ -344,7 +335,7 @@ TEST(known_errors_begin_at_0)
 	assert_value(value(render(METRICS_PROMETHEUS), "nvml_query_errors_total"), 5);
 }
 
-TEST(calls_of_the_library_and_their_errors_are_there)
+METRICS_TEST(calls_of_the_library_and_their_errors_are_there)
 {
 	const char *text;
 
@@ -362,9 +353,7 @@ TEST(calls_of_the_library_and_their_errors_are_there)
 	assert_true(value(text, "gpuward_nvml_call_seconds_total{call=\"nvmlInit_v2\"}") > 0);
 }
 
-/* ---- instances and processes ---- */
-
-TEST(instances_have_their_memory_and_the_board_its_energy_once)
+METRICS_TEST(instances_have_their_memory_and_the_board_its_energy_once)
 {
 	const struct gw_device *d;
 	const char *text;
@@ -386,7 +375,7 @@ TEST(instances_have_their_memory_and_the_board_its_energy_once)
 	"[[gpu.process]]\nname = \"small\"\nmemory = 4096\n"              \
 	"[[gpu.process]]\nname = \"other\"\nmemory = 8192\n"
 
-TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
+METRICS_TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
 {
 	const char *text;
 
@@ -410,9 +399,7 @@ TEST(programs_with_most_memory_are_shown_and_the_rest_is_exact)
 	assert_int_equal(samples(text, "gpuward_process_memory_bytes{", ""), 4);
 }
 
-/* ---- the forms ---- */
-
-TEST(both_forms_have_the_same_samples)
+METRICS_TEST(both_forms_have_the_same_samples)
 {
 	const char *a, *b;
 	char *plain;
@@ -437,23 +424,23 @@ TEST(both_forms_have_the_same_samples)
 	free(plain);
 }
 
-TEST(openmetrics_names_counters_without_total_and_ends_with_eof)
+METRICS_TEST(openmetrics_names_counters_without_total_and_ends_with_eof)
 {
 	const char *text;
 
 	begin(TWO_GPUS, 0);
 	text = render(METRICS_OPENMETRICS);
-	assert_non_null(strstr(text, "# TYPE gpuward_energy_joules counter\n"
-				     "# UNIT gpuward_energy_joules joules\n"));
-	assert_non_null(strstr(text, "# TYPE gpuward_gpu info\n"));
+	assert_in(text, "# TYPE gpuward_energy_joules counter\n"
+			"# UNIT gpuward_energy_joules joules\n");
+	assert_in(text, "# TYPE gpuward_gpu info\n");
 	assert_string_equal(text + strlen(text) - 6, "# EOF\n");
 	text = render(METRICS_PROMETHEUS);
-	assert_non_null(strstr(text, "# TYPE gpuward_energy_joules_total counter\n"));
+	assert_in(text, "# TYPE gpuward_energy_joules_total counter\n");
 	assert_null(strstr(text, "# EOF"));
 	assert_null(strstr(text, "# UNIT"));
 }
 
-TEST(an_accept_header_chooses_the_form)
+METRICS_TEST(an_accept_header_chooses_the_form)
 {
 	static const struct {
 		const char *accept;
@@ -479,14 +466,14 @@ TEST(an_accept_header_chooses_the_form)
 		{ ",,,;;;", METRICS_PROMETHEUS },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		if (metrics_negotiate(rows[i].accept) != rows[i].form)
 			fail_msg("\"%s\" is misread", rows[i].accept);
 	assert_string_equal(metrics_type(METRICS_PROMETHEUS),
 			    "text/plain; version=0.0.4; charset=utf-8");
 }
 
-TEST(labels_are_escaped_and_valid_utf8)
+METRICS_TEST(labels_are_escaped_and_valid_utf8)
 {
 	struct labels l;
 
@@ -498,7 +485,7 @@ TEST(labels_are_escaped_and_valid_utf8)
 				    "c=\"18446744073709551615\"");
 }
 
-TEST(labels_that_do_not_fit_are_cut_between_characters)
+METRICS_TEST(labels_that_do_not_fit_are_cut_between_characters)
 {
 	char longest[3 * METRIC_LABELS_SIZE];
 	struct labels l;
@@ -518,8 +505,6 @@ TEST(labels_that_do_not_fit_are_cut_between_characters)
 	}
 }
 
-/* ---- numbers ---- */
-
 static const char *number(double v)
 {
 	static const struct metric m = { "m", "help", "", METRIC_GAUGE };
@@ -532,7 +517,7 @@ static const char *number(double v)
 	return page.len ? strrchr(page.p, ' ') + 1 : "";
 }
 
-TEST(numbers_are_the_shortest_that_read_back)
+METRICS_TEST(numbers_are_the_shortest_that_read_back)
 {
 	static const struct {
 		double v;
@@ -554,11 +539,11 @@ TEST(numbers_are_the_shortest_that_read_back)
 		{ INFINITY, "" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		assert_string_equal(number(rows[i].v), rows[i].text);
 }
 
-TEST(any_number_reads_back)
+METRICS_TEST(any_number_reads_back)
 {
 	unsigned seed = (unsigned)time(NULL);
 
@@ -576,9 +561,7 @@ TEST(any_number_reads_back)
 	}
 }
 
-/* ---- bounds ---- */
-
-TEST(a_page_that_does_not_fit_says_so)
+METRICS_TEST(a_page_that_does_not_fit_says_so)
 {
 	char small[5000];
 	struct buf b;
@@ -590,13 +573,13 @@ TEST(a_page_that_does_not_fit_says_so)
 	assert_true(b.len < sizeof(small));
 }
 
-TEST(sixty_four_gpus_are_all_there)
+METRICS_TEST(sixty_four_gpus_are_all_there)
 {
 	begin("sixty-four", 0);
 	assert_int_equal(samples(render(METRICS_PROMETHEUS), "gpuward_gpu_up{", ""), 64);
 }
 
-TEST(names_are_well_formed_and_each_is_there_once)
+METRICS_TEST(names_are_well_formed_and_each_is_there_once)
 {
 	struct metric m, n;
 
@@ -615,4 +598,4 @@ TEST(names_are_well_formed_and_each_is_there_once)
 	}
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

@@ -1,16 +1,12 @@
 #include "daemon/notify.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define TEST_SETUP set_up
-#include "test.h"
 
 static char message[300];
 
@@ -24,6 +20,8 @@ static int set_up(void **state)
 		unsetenv(variables[i]);
 	return 0;
 }
+
+#define NOTIFY_TEST(name) TEST_FIXTURE(name, set_up, NULL)
 
 /* A socket in systemd's stead; name begins with '@' or '/'. */
 static int manager(const char *name)
@@ -49,7 +47,7 @@ static const char *heard(int fd)
 	return text;
 }
 
-TEST(says_everything_in_the_words_of_the_protocol)
+NOTIFY_TEST(says_everything_in_the_words_of_the_protocol)
 {
 	char dir[] = "/tmp/gpuward-notify-XXXXXX", names[2][80];
 	struct notify n;
@@ -79,7 +77,7 @@ TEST(says_everything_in_the_words_of_the_protocol)
 	rmdir(dir);
 }
 
-TEST(without_a_manager_it_does_nothing)
+NOTIFY_TEST(without_a_manager_it_does_nothing)
 {
 	struct notify n;
 
@@ -91,7 +89,7 @@ TEST(without_a_manager_it_does_nothing)
 	notify_done(&n);
 }
 
-TEST(a_manager_that_went_away_does_not_matter)
+NOTIFY_TEST(a_manager_that_went_away_does_not_matter)
 {
 	char name[80];
 	struct notify n;
@@ -103,7 +101,7 @@ TEST(a_manager_that_went_away_does_not_matter)
 	notify_done(&n);
 }
 
-TEST(names_that_are_none_are_refused_and_told)
+NOTIFY_TEST(names_that_are_none_are_refused_and_reported)
 {
 	static const char *const names[] = { "vsock:2:1", "relative", "/", "@" };
 	char long_name[200];
@@ -112,7 +110,7 @@ TEST(names_that_are_none_are_refused_and_told)
 	for (unsigned i = 0; i < 4; i++) {
 		setenv("NOTIFY_SOCKET", names[i], 1);
 		assert_true(notify_init(&n, message, sizeof(message)) < 0);
-		assert_non_null(strstr(message, "NOTIFY_SOCKET: "));
+		assert_in(message, "NOTIFY_SOCKET: ");
 		assert_false(notify_ready(&n));
 	}
 	memset(long_name, 'a', sizeof(long_name));
@@ -143,7 +141,7 @@ static uint64_t watchdog_of(const char *usec, const char *pid)
 	return n.watchdog_ns;
 }
 
-TEST(the_watchdog_is_ours_or_none)
+NOTIFY_TEST(the_watchdog_is_ours_or_none)
 {
 	char name[80], pid[20];
 	struct notify n;
@@ -165,9 +163,7 @@ TEST(the_watchdog_is_ours_or_none)
 	assert_int_equal(watchdog_of("99999999999999999999", NULL), 0);
 }
 
-/* ---- sockets ---- */
-
-TEST(none_are_ours_when_they_are_for_another_process)
+NOTIFY_TEST(none_are_ours_when_they_are_for_another_process)
 {
 	struct notify_socket s[NOTIFY_SOCKETS];
 
@@ -239,14 +235,14 @@ static void in_a_child(int (*body)(void))
 	assert_int_equal(WEXITSTATUS(status), 0);
 }
 
-TEST(sockets_are_taken_with_their_names)
+NOTIFY_TEST(sockets_are_taken_with_their_names)
 {
 	in_a_child(child_takes_two);
 }
 
-TEST(what_is_no_socket_is_refused)
+NOTIFY_TEST(what_is_no_socket_is_refused)
 {
 	in_a_child(child_refuses);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

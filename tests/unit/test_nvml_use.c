@@ -5,9 +5,6 @@
 
 #include <math.h>
 
-#define TEST_TEARDOWN sim_teardown
-#include "test.h"
-
 #define HISTORY "[driver]\nutilization_history = 6\n"
 #define GPU     "[[gpu]]\nnoise = 0\n"
 #define SQUARE  "[[gpu.load]]\nkind = \"square\"\nhigh = 0.9\nlow = 0.1\nperiod = 0.7\n"
@@ -19,8 +16,7 @@ static struct process_use use[256];
 
 static void world(const char *text)
 {
-	sim_text(text);
-	sim_open();
+	sim_start(text);
 	sim_step(3 * NS_PER_S);
 }
 
@@ -38,13 +34,13 @@ static const struct process_use *of(int64_t pid, int n)
 	for (int i = 0; i < n; i++) {
 		if (use[i].pid != pid)
 			continue;
-		assert_null(found); /* one row a process */
+		assert_null(found); /* one row per process */
 		found = &use[i];
 	}
 	return found;
 }
 
-/* The mean of what the driver told, without repeats, by hand. */
+/* The mean of the driver's samples, without repeats, computed by hand. */
 static struct process_use brute(int64_t pid, uint64_t since_us)
 {
 	struct abi_process_utilization raw[512];
@@ -55,11 +51,12 @@ static struct process_use brute(int64_t pid, uint64_t since_us)
 	assert_int_equal(nvml_by_index(0, &h), 0);
 	assert_int_equal(nvml_process_utilization(h, raw, &n, since_us), 0);
 	for (uint32_t i = 0; i < n; i++) {
-		bool told = raw[i].pid != pid || raw[i].timestamp_us <= since_us;
+		bool known = raw[i].pid != pid || raw[i].timestamp_us <= since_us;
 
 		for (uint32_t k = 0; k < i; k++)
-			told |= raw[k].pid == pid && raw[k].timestamp_us == raw[i].timestamp_us;
-		if (told)
+			known |=
+				raw[k].pid == pid && raw[k].timestamp_us == raw[i].timestamp_us;
+		if (known)
 			continue;
 		r.sm_ratio += raw[i].sm / 100.0;
 		r.memory_ratio += raw[i].memory / 100.0;
@@ -80,7 +77,7 @@ static void assert_like(const struct process_use *got, const struct process_use 
 	assert_true(fabs(got->memory_ratio - want->memory_ratio) < 1e-12);
 }
 
-TEST(several_samples_of_a_process_become_their_mean)
+SIM_TEST(several_samples_of_a_process_become_their_mean)
 {
 	uint64_t since = 0;
 
@@ -101,7 +98,7 @@ TEST(several_samples_of_a_process_become_their_mean)
 	}
 }
 
-TEST(the_mean_is_that_of_the_load_and_not_its_peak)
+SIM_TEST(the_mean_is_that_of_the_load_and_not_its_peak)
 {
 	double sum = 0;
 	uint64_t since = 0;
@@ -118,7 +115,7 @@ TEST(the_mean_is_that_of_the_load_and_not_its_peak)
 	assert_true(fabs(sum / 70 - 0.5 * 0.75) < 0.02);
 }
 
-TEST(rows_that_are_repeated_count_once)
+SIM_TEST(rows_that_are_repeated_count_once)
 {
 	struct process_use want;
 	int n;
@@ -130,7 +127,7 @@ TEST(rows_that_are_repeated_count_once)
 	assert_like(of(4100000, n), &want);
 }
 
-TEST(stamps_that_were_seen_are_stale)
+SIM_TEST(stamps_that_were_seen_are_stale)
 {
 	uint64_t seen;
 
@@ -144,7 +141,7 @@ TEST(stamps_that_were_seen_are_stale)
 	assert_true(use[0].wall_us > seen);
 }
 
-TEST(values_over_a_hundred_are_no_values)
+SIM_TEST(values_over_a_hundred_are_no_values)
 {
 	world(GPU SQUARE TWO "[[gpu.process]]\npid = 4100002\nsm_percent = 4294967\n"
 			     "[[gpu.process]]\npid = 4100003\nsm_percent = 101\n"
@@ -155,14 +152,14 @@ TEST(values_over_a_hundred_are_no_values)
 	assert_true(of(4100004, 3)->sm_ratio == 1);
 }
 
-TEST(a_process_in_no_list_is_told_under_its_number)
+SIM_TEST(a_process_in_no_list_is_told_under_its_number)
 {
 	world(GPU SQUARE "[[gpu.process]]\npid = 4100000\ntype = \"unlisted\"\n");
 	assert_int_equal(ask(0), 1);
 	assert_int_equal(use[0].pid, 4100000);
 }
 
-TEST(a_number_that_is_used_again_is_one_row)
+SIM_TEST(a_number_that_is_used_again_is_one_row)
 {
 	world(HISTORY GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n"
 			  "[[gpu.process]]\npid = 4100000\nshare = 0.2\nuntil = 2.5\n"
@@ -174,13 +171,13 @@ TEST(a_number_that_is_used_again_is_one_row)
 	assert_true(fabs(use[0].sm_ratio - 0.8) < 0.001);
 }
 
-TEST(nobody_active_is_an_empty_answer)
+SIM_TEST(nobody_active_is_an_empty_answer)
 {
 	world(GPU "[[gpu.process]]\npid = 4100000\n");
 	assert_int_equal(ask(0), 0);
 }
 
-TEST(room_is_found_and_kept)
+SIM_TEST(room_is_found_and_kept)
 {
 	uint64_t calls;
 
@@ -191,7 +188,7 @@ TEST(room_is_found_and_kept)
 	assert_int_equal(sim_calls("nvmlDeviceGetProcessUtilization"), calls + 1);
 }
 
-TEST(no_more_rows_than_there_is_room_for)
+SIM_TEST(no_more_rows_than_there_is_room_for)
 {
 	struct device *d;
 
@@ -201,7 +198,7 @@ TEST(no_more_rows_than_there_is_room_for)
 	assert_int_equal(ask(0), 40);
 }
 
-TEST(each_refusal_has_its_error)
+SIM_TEST(each_refusal_has_its_error)
 {
 	static const struct {
 		int code, want;
@@ -215,7 +212,7 @@ TEST(each_refusal_has_its_error)
 	};
 
 	world(GPU SQUARE TWO);
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		sim_fault("nvmlDeviceGetProcessUtilization", 0, row[i].code);
 		assert_int_equal(ask(0), row[i].want);
 	}
@@ -227,4 +224,4 @@ TEST(each_refusal_has_its_error)
 	assert_int_equal(ask(0), -GW_E_NOSUPPORT);
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

@@ -5,14 +5,12 @@
 #define DEADLINE_NS (500 * NS_PER_MS)
 #include "device/nvsmi.c"
 
+#include "unit.h"
+
 #include <fcntl.h>
 #include <math.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define TEST_SETUP    start
-#define TEST_TEARDOWN finish
-#include "test.h"
 
 /* The table of backends names them all; only one is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
@@ -53,9 +51,7 @@ static int start(void **state)
 	mood("ok");
 	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S);
 	assert_int_equal(root_open(&root, NULL), 0);
-	env = (struct backend_env){ .clock = &now.clock,
-				    .root = &root,
-				    .flags = GW_ALLOW_EXEC };
+	env = (struct backend_env){ .clock = &now.clock, .root = &root, .flags = GW_OPEN_EXEC };
 	memset(&b, 0, sizeof(b));
 	b.ops = &backend_nvsmi;
 	b.env = &env;
@@ -69,6 +65,8 @@ static int finish(void **state)
 	root_close(&root);
 	return unlink(log_path);
 }
+
+#define NVSMI_TEST(name) TEST_FIXTURE(name, start, finish)
 
 static void open_ok(unsigned count)
 {
@@ -93,7 +91,7 @@ static void assert_why(const struct device *d, unsigned q, enum gw_absence why)
 		fail_msg("%s is %s", gw_quantity_info(q)->key, gw_absence_key(d->r.why[q]));
 }
 
-TEST(finds_the_gpus_and_what_never_changes)
+NVSMI_TEST(finds_the_gpus_and_what_never_changes)
 {
 	const struct report *r;
 
@@ -118,7 +116,7 @@ TEST(finds_the_gpus_and_what_never_changes)
 	assert_int_equal(runs(), 1);
 }
 
-TEST(reads_figures_in_base_units)
+NVSMI_TEST(reads_figures_in_base_units)
 {
 	struct device *d;
 
@@ -145,7 +143,7 @@ TEST(reads_figures_in_base_units)
 		assert_int_equal(d->r.tier_ns[i], 1000 * NS_PER_S);
 }
 
-TEST(what_is_missing_has_its_reason)
+NVSMI_TEST(what_is_missing_has_its_reason)
 {
 	struct device *d;
 
@@ -157,13 +155,13 @@ TEST(what_is_missing_has_its_reason)
 	assert_why(d, GW_Q_UTILIZATION_MEMORY, GW_ABSENT_INVALID); /* 101 % */
 	assert_why(d, GW_Q_TEMPERATURE_GPU, GW_ABSENT_ERROR);
 	assert_why(d, GW_Q_CLOCK_VIDEO, GW_ABSENT_INVALID);
-	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column tells it */
+	assert_why(d, GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED); /* no column has it */
 	assert_value(d, GW_Q_FAN_SPEED, 1.04);               /* fans may pass 100 % */
 	assert_value(d, GW_Q_COMPUTE_MODE, 3);
 	assert_int_equal(d->r.state, GW_DEVICE_OK);
 }
 
-TEST(asks_for_the_tiers_it_needs_and_no_more)
+NVSMI_TEST(asks_for_the_tiers_it_needs_and_no_more)
 {
 	char line[2048] = "";
 	FILE *f;
@@ -175,7 +173,7 @@ TEST(asks_for_the_tiers_it_needs_and_no_more)
 	while (fgets(line, sizeof(line), f))
 		;
 	fclose(f);
-	assert_non_null(strstr(line, ",power.draw,"));
+	assert_in(line, ",power.draw,");
 	assert_null(strstr(line, "vbios_version"));
 	assert_null(strstr(line, "fan.speed"));
 	assert_why(b.slot[0], GW_Q_FAN_SPEED, GW_ABSENT_NOT_READ);
@@ -184,7 +182,7 @@ TEST(asks_for_the_tiers_it_needs_and_no_more)
 	assert_why(b.slot[0], GW_Q_ENERGY, GW_ABSENT_NOT_SUPPORTED);
 }
 
-TEST(n_devices_cost_one_run)
+NVSMI_TEST(n_devices_cost_one_run)
 {
 	open_ok(2);
 	for (unsigned round = 0; round < 3; round++) {
@@ -206,7 +204,7 @@ static void *read_thread(void *device)
 	return NULL;
 }
 
-TEST(devices_may_be_read_at_the_same_time)
+NVSMI_TEST(devices_may_be_read_at_the_same_time)
 {
 	pthread_t thread[2];
 
@@ -220,7 +218,7 @@ TEST(devices_may_be_read_at_the_same_time)
 	assert_value(b.slot[1], GW_Q_CLOCK_SM, 1980e6);
 }
 
-TEST(an_old_driver_is_asked_for_what_it_knows)
+NVSMI_TEST(an_old_driver_is_asked_for_what_it_knows)
 {
 	mood("old");
 	open_ok(2);
@@ -235,7 +233,7 @@ TEST(an_old_driver_is_asked_for_what_it_knows)
 	assert_int_equal(runs(), 1 + 8 + 1);
 }
 
-TEST(a_lost_gpu_leaves_the_others_alone)
+NVSMI_TEST(a_lost_gpu_leaves_the_others_alone)
 {
 	open_ok(2);
 	mood("lost");
@@ -248,13 +246,13 @@ TEST(a_lost_gpu_leaves_the_others_alone)
 	assert_why(b.slot[1], GW_Q_CLOCK_SM_MAX, GW_ABSENT_LOST);
 	assert_false(b.reopen);
 	mood("ok");
-	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as whoever reads it next will */
+	b.ops->read(b.slot[1], GW_TIERS_COMMON); /* as the next reader will */
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
 	assert_string_equal(b.slot[1]->r.message, "");
 	assert_value(b.slot[1], GW_Q_CLOCK_SM_MAX, 1980e6);
 }
 
-TEST(a_gpu_that_is_gone_keeps_its_place)
+NVSMI_TEST(a_gpu_that_is_gone_keeps_its_place)
 {
 	open_ok(2);
 	mood("one");
@@ -272,7 +270,7 @@ TEST(a_gpu_that_is_gone_keeps_its_place)
 	assert_value(b.slot[1], GW_Q_MEMORY_USED, 1048576);
 }
 
-TEST(a_gpu_without_a_uuid_is_known_by_its_place)
+NVSMI_TEST(a_gpu_without_a_uuid_is_known_by_its_place)
 {
 	struct usage_list l = { 0 };
 	int err;
@@ -288,7 +286,7 @@ TEST(a_gpu_without_a_uuid_is_known_by_its_place)
 	open_ok(2);
 }
 
-TEST(says_why_there_are_no_gpus)
+NVSMI_TEST(says_why_there_are_no_gpus)
 {
 	static const struct {
 		const char *mood;
@@ -299,11 +297,11 @@ TEST(says_why_there_are_no_gpus)
 		{ "mismatch", GW_CAUSE_VERSION_MISMATCH, "version mismatch" },
 		{ "none", GW_CAUSE_NO_GPU, "No devices were found" },
 		{ "unknown", GW_CAUSE_DRIVER_ERROR, "Unknown Error" },
-		{ "silent", GW_CAUSE_DRIVER_ERROR, "ended with 3" },
-		{ "hang", GW_CAUSE_STALLED, "did not end in time" },
+		{ "silent", GW_CAUSE_DRIVER_ERROR, "exited with 3" },
+		{ "hang", GW_CAUSE_STALLED, "timed out" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		mood(rows[i].mood);
 		assert_int_equal(b.ops->open(&b), 0);
 		assert_int_equal(b.cause, rows[i].cause);
@@ -315,7 +313,7 @@ TEST(says_why_there_are_no_gpus)
 	}
 }
 
-TEST(a_driver_that_goes_away_is_to_be_opened_again)
+NVSMI_TEST(a_driver_that_goes_away_is_to_be_opened_again)
 {
 	open_ok(2);
 	mood("no_driver");
@@ -326,7 +324,7 @@ TEST(a_driver_that_goes_away_is_to_be_opened_again)
 	assert_why(b.slot[0], GW_Q_POWER, GW_ABSENT_NO_DRIVER);
 }
 
-TEST(a_hang_is_not_tried_again_at_once)
+NVSMI_TEST(a_hang_is_not_tried_again_at_once)
 {
 	struct usage_list l = { 0 };
 	int err;
@@ -346,7 +344,7 @@ TEST(a_hang_is_not_tried_again_at_once)
 	assert_int_equal(b.slot[1]->r.state, GW_DEVICE_OK);
 }
 
-TEST(lists_the_processes_of_each_device)
+NVSMI_TEST(lists_the_processes_of_each_device)
 {
 	struct usage_list l = { 0 };
 	int err = 1;
@@ -372,19 +370,19 @@ TEST(lists_the_processes_of_each_device)
 	usage_done(&l);
 }
 
-TEST(starts_nothing_without_leave)
+NVSMI_TEST(starts_nothing_without_leave)
 {
 	env.flags = 0;
 	assert_int_equal(b.ops->open(&b), 0);
 	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
-	env.flags = GW_ALLOW_EXEC;
+	env.flags = GW_OPEN_EXEC;
 	root.real = false;
 	assert_int_equal(b.ops->open(&b), 0);
 	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
 	assert_int_equal(runs(), 0);
 }
 
-TEST(says_when_there_is_no_such_program)
+NVSMI_TEST(says_when_there_is_no_such_program)
 {
 	char *path = strdup(getenv("PATH"));
 
@@ -418,7 +416,7 @@ static void put(const char *folder, const char *name, const char *text)
 }
 
 /* A tree that passes for the machine's own, with the first GPU in it. */
-TEST(a_gpu_that_sleeps_is_not_woken)
+NVSMI_TEST(a_gpu_that_sleeps_is_not_woken)
 {
 	char folder[] = "/tmp/gpuward-asleep-XXXXXX";
 	const char *status = "sys/bus/pci/devices/0000:00:00.0/power/runtime_status";
@@ -453,7 +451,7 @@ TEST(a_gpu_that_sleeps_is_not_woken)
 	assert_int_equal(system(command), 0);
 }
 
-TEST_WITH(cuts_lines_of_csv, NULL, NULL)
+TEST(cuts_lines_of_csv)
 {
 	char line[] = " a , \"b, \"\"c\"\"\" ,,d\r", open[] = "x,\"never closed, y",
 	     *f[4] = { 0 };
@@ -467,7 +465,7 @@ TEST_WITH(cuts_lines_of_csv, NULL, NULL)
 	assert_string_equal(f[0], "x");
 }
 
-TEST_WITH(words_in_place_of_a_value_are_understood, NULL, NULL)
+TEST(words_in_place_of_a_value_are_understood)
 {
 	assert_int_equal(nvsmi_absence("12"), GW_HAVE);
 	assert_int_equal(nvsmi_absence("N/A"), GW_ABSENT_NOT_SUPPORTED);
@@ -479,7 +477,7 @@ TEST_WITH(words_in_place_of_a_value_are_understood, NULL, NULL)
 	assert_int_equal(nvsmi_absence("["), GW_HAVE);
 }
 
-TEST_WITH(each_column_has_a_tier_and_a_name, NULL, NULL)
+TEST(each_column_has_a_tier_and_a_name)
 {
 	for (unsigned c = 0; c < nvsmi_column_count(); c++) {
 		assert_non_null(nvsmi_column_name(c, NVSMI_NEW));
@@ -501,4 +499,4 @@ static int put_fake_first(void **state)
 	return setenv("PATH", path, 1);
 }
 
-TEST_MAIN(put_fake_first, NULL)
+UNIT_MAIN(put_fake_first, NULL)

@@ -7,15 +7,12 @@
 #include "device/nvsmi.c"
 
 #include "tree.h"
+#include "unit.h"
 
 #include <poll.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define TEST_SETUP    start
-#define TEST_TEARDOWN finish
-#include "test.h"
 
 /* The table of backends names them all; only one is tested here. */
 const struct backend_ops backend_nvml, backend_amdgpu, backend_intel;
@@ -46,9 +43,7 @@ static int start(void **state)
 	mood("ok");
 	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S); /* 00:16:40 of 1970 */
 	assert_int_equal(root_open(&root, NULL), 0);
-	env = (struct backend_env){ .clock = &now.clock,
-				    .root = &root,
-				    .flags = GW_ALLOW_EXEC };
+	env = (struct backend_env){ .clock = &now.clock, .root = &root, .flags = GW_OPEN_EXEC };
 	memset(&b, 0, sizeof(b));
 	b.ops = &backend_nvsmi;
 	b.env = &env;
@@ -62,6 +57,8 @@ static int finish(void **state)
 	root_close(&root);
 	return unlink(log_path);
 }
+
+#define STREAM_TEST(name) TEST_FIXTURE(name, start, finish)
 
 static void open_two(void)
 {
@@ -96,11 +93,11 @@ static void hear(uint64_t lines)
 		struct pollfd p = { .fd = stream()->child.out_fd, .events = POLLIN };
 
 		assert_int_equal(poll(&p, 1, 20000), 1);
-		hear_stream(&b);
+		read_stream(&b);
 	}
 }
 
-TEST(the_first_call_starts_it_and_waits_for_nothing)
+STREAM_TEST(the_first_call_starts_it_and_waits_for_nothing)
 {
 	mood("mute");
 	open_two();
@@ -113,7 +110,7 @@ TEST(the_first_call_starts_it_and_waits_for_nothing)
 	assert_int_equal(facts().runs, 0);
 }
 
-TEST(lines_become_samples_with_the_stamps_they_carry)
+STREAM_TEST(lines_become_samples_with_the_stamps_they_carry)
 {
 	open_two();
 	ask(0, 0);
@@ -133,7 +130,7 @@ TEST(lines_become_samples_with_the_stamps_they_carry)
 	assert_true(facts().child_cpu_ns > 0);
 }
 
-TEST(without_an_instant_value_it_is_the_other)
+STREAM_TEST(without_an_instant_value_it_is_the_other)
 {
 	mood("no_instant");
 	open_two();
@@ -144,7 +141,7 @@ TEST(without_an_instant_value_it_is_the_other)
 	assert_int_equal(ask(1, 0), -GW_E_NOSUPPORT); /* it has neither */
 }
 
-TEST(an_old_program_is_asked_for_less_at_once)
+STREAM_TEST(an_old_program_is_asked_for_less_at_once)
 {
 	mood("old");
 	open_two();
@@ -159,7 +156,7 @@ TEST(an_old_program_is_asked_for_less_at_once)
 	assert_int_equal(facts().runs + facts().stalls + facts().ends, 0);
 }
 
-TEST(a_program_that_prints_local_time_is_understood)
+STREAM_TEST(a_program_that_prints_local_time_is_understood)
 {
 	static const struct {
 		const char *day;
@@ -187,7 +184,7 @@ TEST(a_program_that_prints_local_time_is_understood)
 	}
 }
 
-TEST(silence_ends_it_and_each_call_runs_a_program)
+STREAM_TEST(silence_ends_it_and_each_call_runs_a_program)
 {
 	open_two();
 	ask(0, 0);
@@ -208,7 +205,7 @@ TEST(silence_ends_it_and_each_call_runs_a_program)
 	assert_int_equal(facts().runs, 2);
 }
 
-TEST(it_is_tried_again_and_later_each_time)
+STREAM_TEST(it_is_tried_again_and_later_each_time)
 {
 	uint64_t waited_s[8];
 
@@ -244,7 +241,7 @@ TEST(it_is_tried_again_and_later_each_time)
 	assert_int_equal(stream()->retry_ns - clock_mono_ns(&now.clock), NS_PER_S);
 }
 
-TEST(garbage_is_counted_and_is_no_sign_of_life)
+STREAM_TEST(garbage_is_counted_and_is_no_sign_of_life)
 {
 	mood("garbage");
 	open_two();
@@ -259,7 +256,7 @@ TEST(garbage_is_counted_and_is_no_sign_of_life)
 	assert_int_equal(facts().runs, 1);
 }
 
-TEST(where_nothing_works_nothing_is_started_again)
+STREAM_TEST(where_nothing_works_nothing_is_started_again)
 {
 	open_two();
 	mood("never");
@@ -279,7 +276,7 @@ TEST(where_nothing_works_nothing_is_started_again)
 	assert_int_equal(facts().starts, 2); /* so the other may */
 }
 
-TEST(a_run_that_hangs_is_not_repeated)
+STREAM_TEST(a_run_that_hangs_is_not_repeated)
 {
 	open_two();
 	mood("mute");
@@ -292,7 +289,7 @@ TEST(a_run_that_hangs_is_not_repeated)
 	assert_int_equal(facts().runs, 1);
 }
 
-TEST(a_lost_gpu_is_told_and_the_other_goes_on)
+STREAM_TEST(a_lost_gpu_is_told_and_the_other_goes_on)
 {
 	mood("lost");
 	open_two();
@@ -302,7 +299,7 @@ TEST(a_lost_gpu_is_told_and_the_other_goes_on)
 	assert_int_equal(ask(1, 0), -GW_E_LOST);
 }
 
-TEST(gpus_without_a_uuid_are_told_apart)
+STREAM_TEST(gpus_without_a_uuid_are_told_apart)
 {
 	mood("no_uuid");
 	open_two();
@@ -312,7 +309,7 @@ TEST(gpus_without_a_uuid_are_told_apart)
 	assert_int_equal(ask(1, 0), 5);
 }
 
-TEST(what_does_not_fit_the_ring_is_the_oldest)
+STREAM_TEST(what_does_not_fit_the_ring_is_the_oldest)
 {
 	setenv("FAKE_SMI_TICKS", "200", 1); /* within its minute */
 	open_two();
@@ -322,15 +319,15 @@ TEST(what_does_not_fit_the_ring_is_the_oldest)
 		struct nvsmi_reading r = {
 			b.slot[0]->r.text[GW_T_UUID], "", 2000000000 + i, 1, 1, GW_HAVE
 		};
-		give_reading(&b, &r);
-		give_reading(&b, &r); /* the same stamp again is no second sample */
+		store_reading(&b, &r);
+		store_reading(&b, &r); /* the same stamp again is no second sample */
 	}
 	assert_int_equal(ask(0, 0), RING_SIZE);
 	assert_int_equal(got[0].wall_us, 1000000000 + 44 * 100000);
 	assert_int_equal(got[RING_SIZE - 1].wall_us, 2000000099);
 }
 
-TEST_WITH(lines_that_make_no_sense_are_refused, NULL, NULL)
+TEST(lines_that_make_no_sense_are_refused)
 {
 	static const char *const lines[] = {
 		"",
@@ -358,7 +355,7 @@ TEST_WITH(lines_that_make_no_sense_are_refused, NULL, NULL)
 	assert_int_equal(s.facts.lines, 0);
 }
 
-TEST_WITH(watts_are_a_number_or_have_a_reason, NULL, NULL)
+TEST(watts_are_a_number_or_have_a_reason)
 {
 	static const struct {
 		const char *power, *instant;
@@ -412,7 +409,7 @@ static pid_t child_pid(void)
 	return stream()->child.pid;
 }
 
-TEST(it_ends_with_the_backend)
+STREAM_TEST(it_ends_with_the_backend)
 {
 	pid_t pid;
 
@@ -428,7 +425,7 @@ TEST(it_ends_with_the_backend)
 
 /* A process that streams and is killed: the pipe has no reader any more, and the next line ends
  * the program. */
-TEST(it_does_not_survive_us)
+STREAM_TEST(it_does_not_survive_us)
 {
 	int ends[2];
 	pid_t us, it = 0;
@@ -462,7 +459,7 @@ TEST(it_does_not_survive_us)
 	assert_true(ended(it));
 }
 
-TEST(a_sleeping_gpu_is_not_woken_by_samples)
+STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples)
 {
 	struct tree t;
 
@@ -472,7 +469,7 @@ TEST(a_sleeping_gpu_is_not_woken_by_samples)
 	env.root = &t.root;
 	assert_int_equal(ask(0, 0), -GW_E_NOSUPPORT);
 	assert_int_equal(facts().starts + facts().runs, 0);
-	env.flags |= GW_WAKE;
+	env.flags |= GW_OPEN_WAKE;
 	assert_int_equal(ask(0, 0), 0);
 	assert_int_equal(facts().starts, 1);
 	env.root = &root;
@@ -489,4 +486,4 @@ static int put_fake_first(void **state)
 	return setenv("PATH", path, 1);
 }
 
-TEST_MAIN(put_fake_first, NULL)
+UNIT_MAIN(put_fake_first, NULL)

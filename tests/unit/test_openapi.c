@@ -1,13 +1,10 @@
 /* The description says what the table dispatches, and is JSON.  tests/e2e/openapi_check.py looks into
- * it further; GPUWARD_OPENAPI=FILE writes it there, GPUWARD_EXAMPLES=DIR the examples anew. */
+ * it further; GPUWARD_OPENAPI=FILE writes it to a file, GPUWARD_EXAMPLES=DIR writes the examples. */
 #include "api_fixture.h"
 
 #include "serve/openapi.h"
 
-#define TEST_TEARDOWN end
-#include "test.h"
-
-TEST(every_route_is_described_with_its_method)
+API_TEST(every_route_is_described_with_its_method)
 {
 	static const char *const methods[] = { [HTTP_GET] = "get",
 					       [HTTP_POST] = "post",
@@ -33,7 +30,7 @@ TEST(every_route_is_described_with_its_method)
 	}
 }
 
-TEST(it_is_made_once)
+API_TEST(it_is_made_once)
 {
 	const void *first;
 
@@ -44,7 +41,7 @@ TEST(it_is_made_once)
 	assert_ptr_equal(fake.data, first);
 }
 
-TEST(no_memory_is_told)
+API_TEST(no_memory_is_reported)
 {
 	struct buf out;
 
@@ -53,8 +50,6 @@ TEST(no_memory_is_told)
 	assert_int_equal(out.err, -GW_E_SIZE);
 	buf_done(&out);
 }
-
-/* ---- files for others ---- */
 
 static void write_file(const char *dir, const char *name)
 {
@@ -92,7 +87,7 @@ static void examples(const char *dir)
 		{ "getReady.txt", "/-/ready" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		get(rows[i].target, 200);
 		write_file(dir, rows[i].name);
 	}
@@ -124,7 +119,7 @@ static void window_examples(const char *dir)
 	write_file(dir, "resume.json");
 }
 
-TEST(files_for_others)
+API_TEST(files_for_others)
 {
 	const char *out = getenv("GPUWARD_OPENAPI"), *dir = getenv("GPUWARD_EXAMPLES");
 
@@ -141,4 +136,4 @@ TEST(files_for_others)
 	}
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

@@ -1,10 +1,6 @@
 #include "cli/option.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
+#include "unit.h"
 
 struct target {
 	bool flag, other;
@@ -76,7 +72,7 @@ TEST(reads_times_in_every_unit)
 	};
 	uint64_t ns;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(option_duration(rows[i].text, &ns), 0);
 		assert_int_equal(ns, rows[i].ns);
 	}
@@ -88,7 +84,7 @@ TEST(refuses_what_is_no_time)
 					    "1sec", "1e99", "1hh", "ms1", "1e12h", "-inf" };
 	uint64_t ns = 77;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		assert_int_equal(option_duration(rows[i], &ns), -1);
 	assert_int_equal(ns, 77);
 }
@@ -112,7 +108,7 @@ TEST(takes_values_after_equals_blank_and_letter)
 	static const char *const rows[] = { "--text=a", "--text a", "-t a",
 					    "-ta",      "-t=a",     "-fta" };
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(parse(rows[i]), 0);
 		assert_string_equal(got.text, "a");
 		assert_int_equal(count, 1);
@@ -188,11 +184,11 @@ TEST(refuses_with_a_sentence)
 		{ "--choice=gren",
 		  "--choice takes red, green or blue, not 'gren' (did you mean 'green'?)" },
 		{ "--choice=9", "--choice takes red, green or blue, not '9'" },
-		{ "--list=a,", "--list: an empty value" },
+		{ "--list=a,", "--list: a value is empty" },
 		{ "--fla", "unknown option '--fla' (did you mean '--flag'?)" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(parse(rows[i].line), -1);
 		assert_string_equal(error, rows[i].sentence);
 	}
@@ -208,4 +204,4 @@ TEST(names_the_option_whose_value_may_stand_elsewhere)
 	assert_null(option_without_value(tables));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -2,10 +2,9 @@
 #include "daemon/peer_process.h"
 
 #include "tree.h"
+#include "unit.h"
 
 #include <gpuward.h>
-
-#include "test.h"
 
 static struct tree t;
 static char message[256];
@@ -63,17 +62,17 @@ TEST(a_number_means_what_it_means_where_the_asker_is)
 		const char *says;
 	} rows[] = {
 		{ 50, -1, 50, NULL },
-		{ 50, 60, 50, NULL }, /* beside us: another may be named */
+		{ 50, 60, 50, NULL }, /* next to us: another may be named */
 		{ 7, 70, 70, NULL },  /* itself, in its container */
 		{ 1, 80, 80, NULL },  /* the first of its container */
 		{ 50, 70, 0,
 		  "another PID namespace" },          /* there is a 50 here, but not that one */
 		{ 7, 0, 0, "another PID namespace" }, /* from above */
 		{ 99, -1, 0, "sees no process 99" },
-		{ 7, -1, 0, "thread of the kernel" },
+		{ 7, -1, 0, "kernel thread" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		int64_t pid = 0;
 		int err = find(rows[i].named, rows[i].peer, &pid);
 
@@ -81,7 +80,7 @@ TEST(a_number_means_what_it_means_where_the_asker_is)
 		if (rows[i].is)
 			assert_int_equal(pid, rows[i].is);
 		else
-			assert_non_null(strstr(message, rows[i].says));
+			assert_in(message, rows[i].says);
 	}
 }
 
@@ -98,10 +97,10 @@ TEST(a_number_that_is_another_process_here_is_refused)
 					      &(struct guard_asker){ "token", -1, -1, 151 },
 					      &pid, &start, message, sizeof(message)),
 			 -GW_E_ARG);
-	assert_non_null(strstr(message, "UNIX socket"));
+	assert_in(message, "UNIX socket");
 }
 
-/* By the number of who asks, whatever the words for people are. */
+/* By the pid of the peer, whatever the message says. */
 static int plays(int64_t pid, int64_t uid)
 {
 	return peer_process_game(&t.root, pid,
@@ -113,7 +112,7 @@ TEST(only_its_own_user_root_and_the_token_say_that_a_process_plays)
 {
 	assert_int_equal(plays(50, 1000), 0);
 	assert_int_equal(plays(60, 1000), -GW_E_PERM);
-	assert_non_null(strstr(message, "not of uid 1000"));
+	assert_in(message, "does not belong to uid 1000");
 	assert_int_equal(plays(60, 0), 0);
 	assert_int_equal(plays(60, -1), 0);
 }
@@ -122,7 +121,7 @@ TEST(nobody_says_that_the_system_plays)
 {
 	assert_int_equal(plays(1, 1000), -GW_E_ARG);
 	assert_int_equal(plays(1, -1), -GW_E_ARG);
-	assert_non_null(strstr(message, "never ends"));
+	assert_in(message, "never exits");
 }
 
-TEST_MAIN(setup, teardown)
+UNIT_MAIN(setup, teardown)

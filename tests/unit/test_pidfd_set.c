@@ -8,9 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TEST_SETUP    begin
-#define TEST_TEARDOWN end
-#include "test.h"
+#include "unit.h"
 
 static struct root root;
 static struct pidfd_set alive;
@@ -28,6 +26,8 @@ static int end(void **state)
 	root_close(&root);
 	return 0;
 }
+
+#define PIDFD_SET_TEST(name) TEST_FIXTURE(name, begin, end)
 
 static bool has_pidfds(void)
 {
@@ -56,7 +56,7 @@ static void end_child(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-TEST(a_process_is_in_the_set_until_it_ends)
+PIDFD_SET_TEST(a_process_is_in_the_set_until_it_ends)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -75,7 +75,7 @@ TEST(a_process_is_in_the_set_until_it_ends)
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ pid, start }));
 }
 
-TEST(a_zombie_has_ended)
+PIDFD_SET_TEST(a_zombie_has_ended)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -89,7 +89,7 @@ TEST(a_zombie_has_ended)
 	waitpid(pid, NULL, 0);
 }
 
-TEST(a_reused_pid_is_not_added)
+PIDFD_SET_TEST(a_reused_pid_is_not_added)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -100,7 +100,7 @@ TEST(a_reused_pid_is_not_added)
 	end_child(pid);
 }
 
-TEST(a_process_that_is_not_asked_for_is_removed)
+PIDFD_SET_TEST(a_process_that_is_not_asked_for_is_removed)
 {
 	uint64_t start;
 	pid_t pid = child(&start);
@@ -112,7 +112,7 @@ TEST(a_process_that_is_not_asked_for_is_removed)
 	end_child(pid);
 }
 
-TEST(living_processes_are_found_in_any_order)
+PIDFD_SET_TEST(living_processes_are_found_in_any_order)
 {
 	enum { MANY = 20 };
 	uint64_t start[MANY];
@@ -134,7 +134,7 @@ TEST(living_processes_are_found_in_any_order)
 		end_child(pid[i]);
 }
 
-TEST(below_another_root_the_set_stays_empty)
+PIDFD_SET_TEST(below_another_root_the_set_stays_empty)
 {
 	struct root other = root;
 	uint64_t start;
@@ -146,4 +146,4 @@ TEST(below_another_root_the_set_stays_empty)
 	assert_false(pidfd_set_has(&alive, (struct proc_id){ getpid(), start }));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

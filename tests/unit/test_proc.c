@@ -1,14 +1,11 @@
 #include "device/proc.h"
 
 #include "tree.h"
+#include "unit.h"
 
 #include <gpuward.h>
 #include <pthread.h>
 #include <sys/syscall.h>
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
-#include "test.h"
 
 #define HEX64 "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 #define TAIL  "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
@@ -27,6 +24,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define PROC_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 static const struct tree_row worker[] = {
 	{ "stat", "4242 (python3) S 4000 " TAIL "987654 1000 2000\n" },
 	{ "status",
@@ -39,7 +38,7 @@ static const struct tree_row worker[] = {
 	{ 0 },
 };
 
-TEST(tells_all_of_a_process)
+PROC_TEST(tells_all_of_a_process)
 {
 	struct proc p;
 
@@ -59,7 +58,7 @@ TEST(tells_all_of_a_process)
 	assert_string_equal(p.container, "0123456789ab");
 }
 
-TEST(maps_a_thread_to_its_process)
+PROC_TEST(maps_a_thread_to_its_process)
 {
 	struct proc p;
 
@@ -74,13 +73,13 @@ TEST(maps_a_thread_to_its_process)
 	assert_true(proc_in_tree(&t.root, 4250, 4242));
 }
 
-TEST(reads_names_that_look_like_the_rest_of_the_line)
+PROC_TEST(reads_names_that_look_like_the_rest_of_the_line)
 {
 	static const char *const name[] = { "a) R 1 (b", ") S 7", "two\nlines", "(", ")", " " };
 	char text[256];
 	struct proc p;
 
-	for (size_t i = 0; i < sizeof(name) / sizeof(name[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(name); i++) {
 		tree_fill(&t, "proc/4242/", worker);
 		snprintf(text, sizeof(text), "4242 (%s) D 17 " TAIL "555 0\n", name[i]);
 		tree_put(&t, "proc/4242/stat", text);
@@ -94,7 +93,7 @@ TEST(reads_names_that_look_like_the_rest_of_the_line)
 	}
 }
 
-TEST(says_that_there_is_no_such_process)
+PROC_TEST(says_that_there_is_no_such_process)
 {
 	struct proc p = { .pid = 77 };
 	uint64_t ticks = 5;
@@ -108,7 +107,7 @@ TEST(says_that_there_is_no_such_process)
 }
 
 /* One that waits to be reaped has ended; one whose first thread ended has not. */
-TEST(says_who_lives_and_what_cannot_be_read_says_nothing)
+PROC_TEST(says_who_lives_and_what_cannot_be_read_says_nothing)
 {
 	static const struct {
 		const char *text;
@@ -125,27 +124,27 @@ TEST(says_who_lives_and_what_cannot_be_read_says_nothing)
 
 	assert_int_equal(proc_lives(&t.root, 4242, 50), 0);
 	assert_int_equal(proc_lives(&t.root, 0, 50), 0);
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		tree_put(&t, "proc/4242/stat", rows[i].text);
 		assert_int_equal(proc_lives(&t.root, 4242, 50), rows[i].lives);
 	}
 	tree_put(&t, "proc/4242/stat", rows[0].text);
 	tree_put(&t, "proc/4242/status", "Tgid:\t4242\n");
 	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
-	assert_false(p.torn);
+	assert_false(p.incomplete);
 	tree_put(&t, "proc/4242/cmdline/x", ""); /* opens, and cannot be read */
 	assert_int_equal(proc_read(&t.root, 4242, &p), 0);
-	assert_true(p.torn);
+	assert_true(p.incomplete);
 }
 
-TEST(refuses_a_start_time_it_cannot_read)
+PROC_TEST(refuses_a_start_time_it_cannot_read)
 {
 	static const char *const bad[] = {
 		"", "4242", "4242 (x", "4242 (x)", "4242 (x) S 1 2 3", ("4242 (x) S 1 " TAIL)
 	};
 	uint64_t ticks = 5;
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		tree_put(&t, "proc/4242/stat", bad[i]);
 		assert_int_equal(proc_start_ticks(&t.root, 4242, &ticks), -GW_E_PARSE);
 	}
@@ -155,7 +154,7 @@ TEST(refuses_a_start_time_it_cannot_read)
 	assert_int_equal(ticks, 987654);
 }
 
-TEST(leaves_unknown_what_it_may_not_see)
+PROC_TEST(leaves_unknown_what_it_may_not_see)
 {
 	struct proc p;
 
@@ -177,7 +176,7 @@ TEST(leaves_unknown_what_it_may_not_see)
 	assert_int_equal(p.state, 0);
 }
 
-TEST(follows_parents_and_survives_a_loop)
+PROC_TEST(follows_parents_and_survives_a_loop)
 {
 	for (int i = 1; i <= 80; i++) {
 		char path[64], text[128];
@@ -201,7 +200,7 @@ TEST(follows_parents_and_survives_a_loop)
 	assert_false(proc_in_tree(&t.root, 80, 14));
 }
 
-TEST(takes_the_cgroup_that_says_most)
+PROC_TEST(takes_the_cgroup_that_says_most)
 {
 	static const struct {
 		const char *text, *want;
@@ -219,14 +218,14 @@ TEST(takes_the_cgroup_that_says_most)
 	struct proc p;
 
 	tree_fill(&t, "proc/4242/", worker);
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		tree_put(&t, "proc/4242/cgroup", row[i].text);
 		assert_int_equal(proc_read(&t.root, 4242, &p), 0);
 		assert_string_equal(p.cgroup, row[i].want);
 	}
 }
 
-TEST(names_the_container_of_every_runtime)
+PROC_TEST(names_the_container_of_every_runtime)
 {
 	static const struct {
 		const char *path, *want;
@@ -268,14 +267,14 @@ TEST(names_the_container_of_every_runtime)
 	};
 	char out[72];
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		memset(out, 'x', sizeof(out));
 		proc_container_of(row[i].path, out, sizeof(out));
 		assert_string_equal(out, row[i].want);
 	}
 }
 
-TEST(knows_which_groups_hold_which)
+PROC_TEST(knows_which_groups_hold_which)
 {
 	assert_true(proc_in_cgroup("/a/b", "/a/b"));
 	assert_true(proc_in_cgroup("/a/b/c", "/a/b"));
@@ -288,7 +287,7 @@ TEST(knows_which_groups_hold_which)
 	assert_false(proc_in_cgroup("/a", ""));
 }
 
-TEST(names_users_without_asking_nss)
+PROC_TEST(names_users_without_asking_nss)
 {
 	char out[16];
 
@@ -310,7 +309,7 @@ TEST(names_users_without_asking_nss)
 	assert_string_equal(out, "");
 }
 
-TEST(tells_a_child_pid_namespace)
+PROC_TEST(tells_a_child_pid_namespace)
 {
 	assert_int_equal(proc_in_child_namespace(&t.root), -GW_E_NOSUPPORT);
 	tree_put(&t, "proc/self/ns/pid", "-> pid:[4026531836]");
@@ -332,7 +331,7 @@ static void *ask_by_thread_number(void *arg)
 	return NULL;
 }
 
-TEST(knows_itself_on_the_real_machine)
+PROC_TEST(knows_itself_on_the_real_machine)
 {
 	struct proc p;
 	struct root real;
@@ -344,7 +343,7 @@ TEST(knows_itself_on_the_real_machine)
 	assert_int_equal(p.pid, getpid());
 	assert_int_equal(p.parent, getppid());
 	assert_int_equal(p.uid, geteuid());
-	assert_non_null(strstr(p.exe, "test_proc"));
+	assert_in(p.exe, "test_proc");
 	assert_int_equal(root_open(&real, NULL), 0);
 	assert_int_equal(proc_start_ticks(&real, getpid(), &ticks), 0);
 	assert_int_equal(ticks, p.start_ticks);
@@ -352,4 +351,4 @@ TEST(knows_itself_on_the_real_machine)
 	root_close(&real);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,10 +1,7 @@
 /* Which parts of a policy need privileges, and the message about them. */
 #include "guard/proc_visibility.h"
 
-#include <string.h>
-
-#define TEST_SETUP setup
-#include "test.h"
+#include "unit.h"
 
 static struct policy policy;
 
@@ -14,6 +11,8 @@ static int setup(void **state)
 	return 0;
 }
 
+#define PROC_VISIBILITY_TEST(name) TEST_FIXTURE(name, setup, NULL)
+
 static struct policy_match *worker(const char *name)
 {
 	struct policy_worker *w = &policy.worker[policy.workers++];
@@ -22,7 +21,7 @@ static struct policy_match *worker(const char *name)
 	return &w->match;
 }
 
-TEST(public_fields_need_no_privileges)
+PROC_VISIBILITY_TEST(public_fields_need_no_privileges)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
@@ -34,7 +33,7 @@ TEST(public_fields_need_no_privileges)
 	assert_false(proc_visibility_missing(&policy, 0, text));
 }
 
-TEST(ports_need_more_than_programs)
+PROC_VISIBILITY_TEST(ports_need_more_than_programs)
 {
 	worker("port")->port = 11434;
 	worker("program")->exe = "/srv/*";
@@ -48,7 +47,7 @@ TEST(ports_need_more_than_programs)
 	assert_null(proc_visibility_lacks(&policy, 0, 0));
 }
 
-TEST(the_sentence_names_some_and_counts_the_rest)
+PROC_VISIBILITY_TEST(the_sentence_names_some_and_counts_the_rest)
 {
 	char text[PROC_VISIBILITY_TEXT];
 
@@ -59,10 +58,10 @@ TEST(the_sentence_names_some_and_counts_the_rest)
 	}
 	policy.rules = 6;
 	assert_true(proc_visibility_missing(&policy, 0, text));
-	assert_non_null(strstr(text, "worker ollama (by port), rule 7 (gpuward.toml:41)"));
-	assert_non_null(strstr(text, " and 3 more: use match.unit"));
-	assert_non_null(strstr(text, "CAP_DAC_READ_SEARCH too)"));
+	assert_in(text, "worker ollama (by port), rule 7 (gpuward.toml:41)");
+	assert_in(text, " and 3 more: use match.unit");
+	assert_in(text, "CAP_DAC_READ_SEARCH too)");
 	assert_false(proc_visibility_missing(&policy, PROC_VISIBILITY_ALL, text));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -3,13 +3,9 @@
 
 #include "base/clock.h"
 
-#include <math.h>
-#include <stdio.h>
-#include <string.h>
+#include "unit.h"
 
-#define TEST_SETUP    begin
-#define TEST_TEARDOWN end
-#include "test.h"
+#include <math.h>
 
 static struct gw_ctx *ctx;
 static struct gw_meter *meter;
@@ -46,6 +42,8 @@ static int end(void **state)
 	return 0;
 }
 
+#define PROGRESS_MARKS_TEST(name) TEST_FIXTURE(name, begin, end)
+
 static void feed(const char *text)
 {
 	progress_marks_feed(&m, text, strlen(text), clock_mono_ns(clock_real()));
@@ -61,7 +59,7 @@ static void feed_at(const char *mark, double seconds)
 	feed(text);
 }
 
-TEST(parts_have_the_times_that_were_given)
+PROGRESS_MARKS_TEST(parts_have_the_times_that_were_given)
 {
 	feed_at("begin outer", 1);
 	feed_at("begin inner", 2);
@@ -75,7 +73,7 @@ TEST(parts_have_the_times_that_were_given)
 	assert_int_equal(m.bad, 0);
 }
 
-TEST(the_last_of_one_name_ends_first)
+PROGRESS_MARKS_TEST(the_last_of_one_name_ends_first)
 {
 	feed_at("begin a", 1);
 	feed_at("begin a", 2);
@@ -87,7 +85,7 @@ TEST(the_last_of_one_name_ends_first)
 	assert_true(m.window[0].unfinished);
 }
 
-TEST(lines_may_come_in_any_pieces)
+PROGRESS_MARKS_TEST(lines_may_come_in_any_pieces)
 {
 	static const char text[] = "tokens 12\niteration\n\ntokens 30\r\n";
 
@@ -98,7 +96,7 @@ TEST(lines_may_come_in_any_pieces)
 	assert_int_equal(m.bad, 0);
 }
 
-TEST(a_part_counts_its_own_iterations_and_tokens)
+PROGRESS_MARKS_TEST(a_part_counts_its_own_iterations_and_tokens)
 {
 	const struct progress_marks_window *w;
 	unsigned n;
@@ -129,7 +127,7 @@ TEST(a_part_counts_its_own_iterations_and_tokens)
 	assert_null(progress_marks_find(&m, "other", &n));
 }
 
-TEST(times_between_iterations_are_the_latency)
+PROGRESS_MARKS_TEST(times_between_iterations_are_the_latency)
 {
 	assert_true(isnan(progress_marks_latency(&m, NULL, 0.5)));
 	for (unsigned i = 0; i <= 100; i++)
@@ -141,7 +139,7 @@ TEST(times_between_iterations_are_the_latency)
 	assert_float_equal(progress_marks_latency(&m, NULL, 0.95), 94.55e-3, 1e-6);
 }
 
-TEST(what_is_no_mark_is_counted_and_the_first_told)
+PROGRESS_MARKS_TEST(what_is_no_mark_is_counted_and_the_first_is_reported)
 {
 	static const char *const bad[] = {
 		"nonsense\n",
@@ -160,24 +158,24 @@ TEST(what_is_no_mark_is_counted_and_the_first_told)
 		"\x1b[2J\xff\n",
 	};
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		feed(bad[i]);
 		assert_int_equal(m.bad, i + 1);
 	}
-	assert_string_equal(m.reason, "'nonsense' is no mark");
+	assert_string_equal(m.reason, "'nonsense' is not a mark");
 	assert_int_equal(m.count, 0);
 	assert_int_equal(m.tokens, 0);
 	assert_int_equal(m.iterations, 0);
 }
 
-TEST(what_is_told_holds_no_control_characters)
+PROGRESS_MARKS_TEST(what_is_told_holds_no_control_characters)
 {
 	feed("\x1b[2J\xff\n");
 	for (const char *p = m.reason; *p; p++)
 		assert_true(*p >= ' ' && *p < 127);
 }
 
-TEST(a_line_without_end_is_one_bad_line)
+PROGRESS_MARKS_TEST(a_line_without_end_is_one_bad_line)
 {
 	for (unsigned i = 0; i < 100000; i++)
 		feed("xxxxxxxxxx");
@@ -186,7 +184,7 @@ TEST(a_line_without_end_is_one_bad_line)
 	assert_int_equal(m.tokens, 1);
 }
 
-TEST(more_parts_than_there_is_room_for_are_counted)
+PROGRESS_MARKS_TEST(more_parts_than_there_is_room_for_are_counted)
 {
 	for (unsigned i = 0; i < PROGRESS_MARKS_WINDOWS + 5; i++)
 		feed("begin a\nend a\n");
@@ -196,7 +194,7 @@ TEST(more_parts_than_there_is_room_for_are_counted)
 	assert_int_equal(m.bad, 0);
 }
 
-TEST(of_too_many_iterations_a_fair_share_is_kept)
+PROGRESS_MARKS_TEST(of_too_many_iterations_a_fair_share_is_kept)
 {
 	uint64_t t = begin_ns;
 
@@ -221,7 +219,7 @@ static void number(const char *text, uint64_t before, uint64_t after)
 	assert_int_equal(m.odd_after, after);
 }
 
-TEST(numbers_that_do_not_count_up_are_noticed)
+PROGRESS_MARKS_TEST(numbers_that_do_not_count_up_are_noticed)
 {
 	number("iteration 0\niteration 1\niteration 2\n", 0, 0);
 	number("iteration 5000\niteration 5001\n", 0, 0);                     /* went on */
@@ -236,4 +234,4 @@ TEST(numbers_that_do_not_count_up_are_noticed)
 	number("iteration 9999999999999999999\niteration 0\n", 0, 0);
 }
 
-TEST_MAIN(setup, teardown)
+UNIT_MAIN(setup, teardown)

@@ -1,7 +1,7 @@
 /* RAPL on small trees.  The source is included to put files in the place of perf's counters. */
-#define RAPL_PERF_OPEN fake_perf_open
+#include "unit.h"
 
-#include <stdint.h>
+#define RAPL_PERF_OPEN fake_perf_open
 
 static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
 
@@ -11,10 +11,6 @@ static int fake_perf_open(uint32_t type, uint64_t config, int cpu);
 
 #include <sys/mman.h>
 #include <time.h>
-
-#define TEST_SETUP    setup
-#define TEST_TEARDOWN teardown
-#include "test.h"
 
 static struct tree t;
 static struct rapl r;
@@ -64,6 +60,8 @@ static int teardown(void **state)
 	return 0;
 }
 
+#define RAPL_TEST(name) TEST_FIXTURE(name, setup, teardown)
+
 #define ZONE(n) "sys/class/powercap/" n
 
 static const struct tree_row two_packages[] = {
@@ -86,7 +84,7 @@ static const struct tree_row two_packages[] = {
 	{ 0 },
 };
 
-TEST(lists_energy_domains_once_each)
+RAPL_TEST(lists_energy_domains_once_each)
 {
 	static const struct {
 		const char *name;
@@ -114,7 +112,7 @@ TEST(lists_energy_domains_once_each)
 	assert_string_equal(d[1].name, "");
 }
 
-TEST(keeps_a_mapped_domain_that_nothing_else_tells)
+RAPL_TEST(keeps_a_mapped_domain_that_nothing_else_provides)
 {
 	struct rapl_domain d[2];
 
@@ -124,7 +122,7 @@ TEST(keeps_a_mapped_domain_that_nothing_else_tells)
 	assert_int_equal(d[0].energy_uj, 5);
 }
 
-TEST(lists_a_domain_that_it_cannot_read)
+RAPL_TEST(lists_a_domain_that_it_cannot_read)
 {
 	struct rapl_domain d[2];
 
@@ -138,7 +136,7 @@ TEST(lists_a_domain_that_it_cannot_read)
 	assert_int_equal(d[1].why, GW_ABSENT_NOT_PRESENT);
 }
 
-TEST(says_when_a_domain_may_not_be_read)
+RAPL_TEST(says_when_a_domain_may_not_be_read)
 {
 	struct rapl_domain d;
 
@@ -151,12 +149,10 @@ TEST(says_when_a_domain_may_not_be_read)
 	assert_int_equal(d.why, GW_ABSENT_NO_PERMISSION);
 }
 
-TEST(finds_no_domains_on_a_machine_without)
+RAPL_TEST(finds_no_domains_on_a_machine_without)
 {
 	assert_int_equal(rapl_list(&t.root, NULL, 0), 0);
 }
-
-/* ---- joules since a moment ---- */
 
 static void put_uj(const char *zone, uint64_t uj)
 {
@@ -191,7 +187,7 @@ static void assert_joules(double want)
 
 #define RANGE UINT64_C(262143328850)
 
-TEST(packages_and_memory_add_up_and_what_is_inside_does_not)
+RAPL_TEST(packages_and_memory_add_up_and_what_is_inside_does_not)
 {
 	tree_fill(&t, "", two_packages);
 	put_zone("intel-rapl:0:1", "core\n", 50, RANGE);
@@ -205,14 +201,14 @@ TEST(packages_and_memory_add_up_and_what_is_inside_does_not)
 	put_uj("intel-rapl:1", 2000 + 20000000);
 	put_uj("intel-rapl:1:0", 3000 + 300000);
 	put_uj("intel-rapl:2", 4000 + 900000000);      /* psys */
-	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* told twice */
+	put_uj("intel-rapl-mmio:0:0", 1000 + 1000000); /* reported twice */
 	rapl_read(&r);
 	assert_joules(1 + 20 + 0.3);
 	assert_int_equal(rapl_total(&r).dram_why, GW_HAVE);
 	assert_int_equal(r.count, 7);
 }
 
-TEST(a_counter_that_wraps_goes_on)
+RAPL_TEST(a_counter_that_wraps_goes_on)
 {
 	unsigned seed = (unsigned)time(NULL);
 	double truth = 0;
@@ -234,7 +230,7 @@ TEST(a_counter_that_wraps_goes_on)
 	assert_true(r.counter[0].wraps > 50);
 }
 
-TEST(a_counter_that_goes_back_without_a_range_is_absent)
+RAPL_TEST(a_counter_that_goes_back_without_a_range_is_absent)
 {
 	put_zone("intel-rapl:0", "package-0\n", 5000000, 0);
 	rapl_open(&r, &t.root);
@@ -250,7 +246,7 @@ TEST(a_counter_that_goes_back_without_a_range_is_absent)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-TEST(a_counter_beyond_its_range_is_absent)
+RAPL_TEST(a_counter_beyond_its_range_is_absent)
 {
 	put_zone("intel-rapl:0", "package-0\n", 9000, 5000);
 	rapl_open(&r, &t.root);
@@ -259,7 +255,7 @@ TEST(a_counter_beyond_its_range_is_absent)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_INVALID);
 }
 
-TEST(a_reading_that_fails_is_made_good_by_the_next)
+RAPL_TEST(a_reading_that_fails_is_made_good_by_the_next)
 {
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	rapl_open(&r, &t.root);
@@ -273,7 +269,7 @@ TEST(a_reading_that_fails_is_made_good_by_the_next)
 	assert_joules(3);
 }
 
-TEST(a_host_that_may_not_be_read_is_null_and_names_the_fix)
+RAPL_TEST(a_host_that_may_not_be_read_is_null_and_names_the_fix)
 {
 	struct rapl_total total;
 
@@ -287,15 +283,15 @@ TEST(a_host_that_may_not_be_read_is_null_and_names_the_fix)
 	assert_true(isnan(total.joules)); /* half a host is no host */
 	assert_int_equal(total.why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(total.cause, GW_CAUSE_RAPL_PERMISSION);
-	assert_non_null(strstr(total.remedy, "chmod"));
-	assert_non_null(strstr(total.remedy, "udev"));
+	assert_in(total.remedy, "chmod");
+	assert_in(total.remedy, "udev");
 	assert_string_equal(total.missing, "/sys/class/powercap/intel-rapl:1/energy_uj");
 	assert_int_equal(r.counter[0].why, GW_HAVE);
 	rapl_read(&r); /* allowed too late: what was used before is not known */
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 }
 
-TEST(memory_that_may_not_be_read_makes_the_whole_unknown)
+RAPL_TEST(memory_that_may_not_be_read_makes_the_whole_unknown)
 {
 	put_zone("intel-rapl:0", "package-0\n", 1000000, RANGE);
 	put_zone("intel-rapl:0:0", "dram\n", 1000000, RANGE);
@@ -306,7 +302,7 @@ TEST(memory_that_may_not_be_read_makes_the_whole_unknown)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NO_PERMISSION);
 }
 
-TEST(without_memory_counters_the_packages_are_the_total)
+RAPL_TEST(without_memory_counters_the_packages_are_the_total)
 {
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
 	rapl_open(&r, &t.root);
@@ -316,7 +312,7 @@ TEST(without_memory_counters_the_packages_are_the_total)
 	assert_int_equal(rapl_total(&r).dram_why, GW_ABSENT_NOT_PRESENT);
 }
 
-TEST(a_machine_without_counters_says_so)
+RAPL_TEST(a_machine_without_counters_says_so)
 {
 	struct rapl_total total;
 
@@ -331,7 +327,7 @@ TEST(a_machine_without_counters_says_so)
 	assert_string_equal(total.missing, "");
 }
 
-TEST(dies_that_show_one_counter_are_counted_once)
+RAPL_TEST(dies_that_show_one_counter_are_counted_once)
 {
 	put_zone("intel-rapl:0", "package-0-die-0\n", 123456789, RANGE);
 	put_zone("intel-rapl:1", "package-0-die-1\n", 123456789, RANGE);
@@ -343,7 +339,7 @@ TEST(dies_that_show_one_counter_are_counted_once)
 	put_zone("intel-rapl:3:0", "dram\n", 78, RANGE);
 	rapl_open(&r, &t.root);
 	assert_int_equal(r.count, 6);
-	assert_int_equal(r.doubles, 2);
+	assert_int_equal(r.duplicates, 2);
 	for (unsigned i = 0; i < 4; i++) {
 		char zone[32];
 
@@ -356,7 +352,7 @@ TEST(dies_that_show_one_counter_are_counted_once)
 	assert_joules(1.000001 * 2 + 1 + 0.100001 + 0.100073 + 0.1);
 }
 
-TEST(zones_of_one_name_are_counted_once)
+RAPL_TEST(zones_of_one_name_are_counted_once)
 {
 	put_zone("intel-rapl:0", "package-0\n", 1000, RANGE);
 	put_zone("intel-rapl:1", "package-0\n", 5000, RANGE);
@@ -366,8 +362,6 @@ TEST(zones_of_one_name_are_counted_once)
 	rapl_read(&r);
 	assert_joules(1);
 }
-
-/* ---- perf ---- */
 
 static const struct tree_row pmu[] = {
 	{ PMU "/type", "21\n" },
@@ -392,7 +386,7 @@ static void open_pmu(void)
 	t.root.real = true;
 }
 
-TEST(the_power_pmu_is_read_where_powercap_is_not)
+RAPL_TEST(the_power_pmu_is_read_where_powercap_is_not)
 {
 	open_pmu();
 	rapl_open(&r, &t.root);
@@ -409,7 +403,7 @@ TEST(the_power_pmu_is_read_where_powercap_is_not)
 	assert_string_equal(r.counter[1].d.name, "package-1");
 }
 
-TEST(powercap_goes_first)
+RAPL_TEST(powercap_goes_first)
 {
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
@@ -418,7 +412,7 @@ TEST(powercap_goes_first)
 	assert_int_equal(r.count, 1);
 }
 
-TEST(what_powercap_refuses_perf_may_tell)
+RAPL_TEST(what_powercap_refuses_perf_may_provide)
 {
 	open_pmu();
 	put_zone("intel-rapl:0", "package-0\n", 0, RANGE);
@@ -431,17 +425,17 @@ TEST(what_powercap_refuses_perf_may_tell)
 	rapl_open(&r, &t.root);
 	tree_allow();
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
-	assert_non_null(strstr(rapl_total(&r).remedy, "chmod")); /* the easier fix */
+	assert_in(rapl_total(&r).remedy, "chmod"); /* the easier fix */
 }
 
-TEST(perf_alone_that_refuses_names_its_own_fix)
+RAPL_TEST(perf_alone_that_refuses_names_its_own_fix)
 {
 	open_pmu();
 	perf_refusal = EACCES;
 	rapl_open(&r, &t.root);
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NO_PERMISSION);
 	assert_int_equal(rapl_total(&r).cause, GW_CAUSE_RAPL_PERMISSION);
-	assert_non_null(strstr(rapl_total(&r).remedy, "perf_event_paranoid"));
+	assert_in(rapl_total(&r).remedy, "perf_event_paranoid");
 	assert_string_equal(rapl_total(&r).missing, "/" PMU "/events/energy-pkg");
 	rapl_close(&r);
 	perf_refusal = ENOENT;
@@ -449,7 +443,7 @@ TEST(perf_alone_that_refuses_names_its_own_fix)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_SUPPORTED);
 }
 
-TEST(chiplets_of_one_package_are_one_counter_of_perf)
+RAPL_TEST(chiplets_of_one_package_are_one_counter_of_perf)
 {
 	open_pmu();
 	tree_put(&t, "sys/devices/system/cpu/cpu28/topology/physical_package_id", "0\n");
@@ -458,7 +452,7 @@ TEST(chiplets_of_one_package_are_one_counter_of_perf)
 	tree_remove(&t, PMU "/events/energy-ram");
 	rapl_open(&r, &t.root);
 	assert_int_equal(perfs, 1);
-	assert_int_equal(r.doubles, 1);
+	assert_int_equal(r.duplicates, 1);
 	perf_set(0, UINT64_C(5) << 32);
 	rapl_read(&r);
 	assert_joules(5);
@@ -470,7 +464,7 @@ TEST(chiplets_of_one_package_are_one_counter_of_perf)
 	assert_int_equal(perfs, 2);
 }
 
-TEST(another_machines_files_open_no_counter_of_this_one)
+RAPL_TEST(another_machines_files_open_no_counter_of_this_one)
 {
 	tree_fill(&t, "", pmu);
 	rapl_open(&r, &t.root);
@@ -478,7 +472,7 @@ TEST(another_machines_files_open_no_counter_of_this_one)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-TEST(nonsense_of_the_pmu_is_absent_and_not_zero)
+RAPL_TEST(nonsense_of_the_pmu_is_absent_and_not_zero)
 {
 	static const struct tree_row bad[] = {
 		{ PMU "/events/energy-pkg", "umask=0x02\n" },
@@ -487,7 +481,7 @@ TEST(nonsense_of_the_pmu_is_absent_and_not_zero)
 		{ PMU "/events/energy-pkg.scale", "nan\n" },
 	};
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(bad); i++) {
 		open_pmu();
 		tree_put(&t, bad[i].path, bad[i].text);
 		rapl_open(&r, &t.root);
@@ -502,7 +496,7 @@ TEST(nonsense_of_the_pmu_is_absent_and_not_zero)
 	assert_int_equal(rapl_total(&r).why, GW_ABSENT_NOT_PRESENT);
 }
 
-TEST(the_real_machine_has_joules_or_a_reason)
+RAPL_TEST(the_real_machine_has_joules_or_a_reason)
 {
 	struct rapl_total total;
 	struct root real;
@@ -520,4 +514,4 @@ TEST(the_real_machine_has_joules_or_a_reason)
 	root_close(&real);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,17 +1,12 @@
 #include "base/root.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#define TEST_SETUP    make_tree
-#define TEST_TEARDOWN remove_tree
-#include "test.h"
 
 static char folder[64];
 static struct root root;
@@ -42,7 +37,7 @@ static int remove_tree(void **state)
 {
 	static const char *const names[] = { "sys/a", "sys/driver", "sys/bare", "sys/n" };
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		unlinkat(root.fd, names[i], 0);
 	unlinkat(root.fd, "sys", AT_REMOVEDIR);
 	root_close(&root);
@@ -51,7 +46,9 @@ static int remove_tree(void **state)
 	return rmdir(folder);
 }
 
-TEST(reads_a_file_whole_or_cut)
+#define ROOT_TEST(name) TEST_FIXTURE(name, make_tree, remove_tree)
+
+ROOT_TEST(reads_a_file_whole_or_cut)
 {
 	char out[32];
 
@@ -63,7 +60,7 @@ TEST(reads_a_file_whole_or_cut)
 	assert_string_equal(out, "");
 }
 
-TEST(a_line_has_no_blanks_at_its_end)
+ROOT_TEST(a_line_has_no_blanks_at_its_end)
 {
 	char out[32];
 
@@ -74,7 +71,7 @@ TEST(a_line_has_no_blanks_at_its_end)
 	assert_string_equal(out, "");
 }
 
-TEST(says_why_it_cannot_read)
+ROOT_TEST(says_why_it_cannot_read)
 {
 	char out[32] = "junk";
 	struct root none;
@@ -93,7 +90,7 @@ TEST(says_why_it_cannot_read)
 	assert_int_equal(root_open(&none, "/no/such/root"), -GW_E_NOENT);
 }
 
-TEST(reads_numbers_and_nothing_else)
+ROOT_TEST(reads_numbers_and_nothing_else)
 {
 	static const struct {
 		const char *text;
@@ -111,7 +108,7 @@ TEST(reads_numbers_and_nothing_else)
 		{ "unknown", -GW_E_PARSE, 0 },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		int64_t v = 99;
 
 		put("sys/n", rows[i].text);
@@ -121,7 +118,7 @@ TEST(reads_numbers_and_nothing_else)
 	assert_int_equal(root_read_i64(&root, "sys/none", &(int64_t){ 0 }), -GW_E_NOENT);
 }
 
-TEST(reads_links_and_their_last_name)
+ROOT_TEST(reads_links_and_their_last_name)
 {
 	char out[64];
 
@@ -135,14 +132,14 @@ TEST(reads_links_and_their_last_name)
 	assert_string_equal(out, "");
 }
 
-TEST(tells_what_exists)
+ROOT_TEST(tells_what_exists)
 {
 	assert_true(root_exists(&root, "sys/a"));
 	assert_true(root_exists(&root, "sys"));
 	assert_false(root_exists(&root, "sys/none"));
 }
 
-TEST(walks_a_directory)
+ROOT_TEST(walks_a_directory)
 {
 	DIR *d = root_opendir(&root, "sys");
 	unsigned n = 0;
@@ -156,7 +153,7 @@ TEST(walks_a_directory)
 	assert_null(root_opendir(&root, "sys/a"));
 }
 
-TEST_WITH(the_real_root_has_proc, NULL, NULL)
+TEST(the_real_root_has_proc)
 {
 	struct root real;
 	char path[64];
@@ -167,4 +164,4 @@ TEST_WITH(the_real_root_has_proc, NULL, NULL)
 	root_close(&real);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

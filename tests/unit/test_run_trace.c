@@ -2,13 +2,12 @@
 #include "measure/run_trace.h"
 
 #include "base/clock.h"
-#include "measure/random.h"
+#include "measure/stat.h"
+
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
 #include <time.h>
-
-#include "test.h"
 
 #define BEGIN (100 * NS_PER_S)
 
@@ -107,4 +106,4 @@ TEST(waiting_for_a_run_takes_no_room)
 	run_trace_free(s);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -3,13 +3,16 @@
 
 #include "base/buf.h"
 
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <cmocka.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-#include "test.h"
 
 static struct scene a, b; /* too large for a stack */
 static uint64_t seed;
@@ -182,10 +185,11 @@ static void assert_same(const struct scene *x, const struct scene *y)
 			    (x->root[i].how == ROOT_FORMER) == (y->root[i].how == ROOT_FORMER));
 }
 
-TEST(any_scene_reads_back_to_the_same_bits)
+static void any_scene_reads_back_to_the_same_bits(void **state)
 {
 	struct buf out;
 
+	(void)state;
 	seed = (uint64_t)time(NULL);
 	print_message("seed %llu\n", (unsigned long long)seed);
 	buf_init(&out, 16 << 20);
@@ -231,12 +235,13 @@ static void change(struct scene *s)
 	}
 }
 
-TEST(what_changed_reads_back_to_the_same_bits)
+static void what_changed_reads_back_to_the_same_bits(void **state)
 {
 	static struct scene last;
 	struct buf out;
 	unsigned short_ones = 0;
 
+	(void)state;
 	print_message("seed %llu\n", (unsigned long long)seed);
 	buf_init(&out, 16 << 20);
 	memset(&b, 0, sizeof(b));
@@ -256,11 +261,12 @@ TEST(what_changed_reads_back_to_the_same_bits)
 	buf_done(&out);
 }
 
-TEST(a_look_that_changed_nothing_is_a_short_line)
+static void a_look_that_changed_nothing_is_a_short_line(void **state)
 {
 	static struct scene last;
 	struct buf out;
 
+	(void)state;
 	buf_init(&out, 16 << 20);
 	random_scene(&a);
 	a.mono_ns = a.wall_ns = 1000;
@@ -278,8 +284,9 @@ TEST(a_look_that_changed_nothing_is_a_short_line)
 #define P(gpu) "P\t7\t9\t-1\t" gpu "\t1\t5\t1\t-\t0\t0\t0\tname\t-\t-\t-\t-\t3,1"
 #define R      "R\t0\t7\t9"
 
-TEST(a_scene_is_whole_at_its_last_line)
+static void a_scene_is_whole_at_its_last_line(void **state)
 {
+	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(scene_read(&a, S), 0);
 	assert_int_equal(scene_read(&a, G), 0);
@@ -292,16 +299,17 @@ TEST(a_scene_is_whole_at_its_last_line)
 	assert_int_equal(a.process[0].ancestor[2], 0);
 }
 
-TEST(a_scene_that_was_cut_short_ends_where_the_next_begins)
+static void a_scene_that_was_cut_short_ends_where_the_next_begins(void **state)
 {
 	char text_of[] = S "\n" G "\n" S "\n" G "\n" G "\nE\t2\t0\t0\n";
 
+	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(feed(&a, text_of), 1);
 	assert_int_equal(a.gpus, 2);
 }
 
-TEST(junk_is_refused)
+static void junk_is_refused(void **state)
 {
 	static const char *const junk[] = {
 		"S",
@@ -342,6 +350,7 @@ TEST(junk_is_refused)
 		  "1,2,3,4,5,6,7,8,9,10,11,12,13",
 	};
 
+	(void)state;
 	for (size_t i = 0; i < sizeof(junk) / sizeof(junk[0]); i++) {
 		char line[SCENE_LINE_MAX];
 
@@ -355,8 +364,9 @@ TEST(junk_is_refused)
 	}
 }
 
-TEST(more_than_there_is_room_for_is_refused)
+static void more_than_there_is_room_for_is_refused(void **state)
 {
+	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(scene_read(&a, S), 0);
 	for (unsigned i = 0; i < SCENE_GPUS; i++)
@@ -374,7 +384,7 @@ TEST(more_than_there_is_room_for_is_refused)
 	assert_int_equal(scene_read(&a, G), -GW_E_PARSE);
 }
 
-TEST(changes_that_say_nothing_are_refused)
+static void changes_that_say_nothing_are_refused(void **state)
 {
 	static const char *const lines[] = {
 		"D\t1",
@@ -393,6 +403,7 @@ TEST(changes_that_say_nothing_are_refused)
 		"D\t1\t0\tG0.8=",
 	};
 
+	(void)state;
 	memset(&a, 0, sizeof(a));
 	assert_int_equal(scene_read(&a, "D\t1\t0"), -GW_E_PARSE); /* of which scene? */
 	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++) {
@@ -408,4 +419,18 @@ TEST(changes_that_say_nothing_are_refused)
 	}
 }
 
-TEST_MAIN(NULL, NULL)
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(any_scene_reads_back_to_the_same_bits),
+		cmocka_unit_test(what_changed_reads_back_to_the_same_bits),
+		cmocka_unit_test(a_look_that_changed_nothing_is_a_short_line),
+		cmocka_unit_test(changes_that_say_nothing_are_refused),
+		cmocka_unit_test(a_scene_is_whole_at_its_last_line),
+		cmocka_unit_test(a_scene_that_was_cut_short_ends_where_the_next_begins),
+		cmocka_unit_test(junk_is_refused),
+		cmocka_unit_test(more_than_there_is_room_for_is_refused),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}

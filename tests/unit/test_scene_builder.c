@@ -20,9 +20,7 @@
 #include <sys/wait.h>
 #include <time.h>
 
-#define TEST_SETUP    begin
-#define TEST_TEARDOWN end
-#include "test.h"
+#include "unit.h"
 
 #define MIB  (UINT64_C(1) << 20)
 #define GIB  (UINT64_C(1) << 30)
@@ -93,6 +91,8 @@ static int end(void **state)
 	tree_done(&tree);
 	return sim_teardown(state);
 }
+
+#define SCENE_BUILDER_TEST(name) TEST_FIXTURE(name, begin, end)
 
 static void put_process(int64_t pid, int64_t parent, unsigned start, const char *exe,
 			const char *cgroup)
@@ -239,7 +239,7 @@ static void put_pidfile_worker(const char *exe)
 
 /* ---- GPUs and lists ---- */
 
-TEST(a_game_that_starts_is_listed_with_its_bytes)
+SCENE_BUILDER_TEST(a_game_that_starts_is_listed_with_its_bytes)
 {
 	const struct scene_process *p;
 
@@ -249,7 +249,7 @@ TEST(a_game_that_starts_is_listed_with_its_bytes)
 	assert_true(scene.gpu[0].simulated && scene.gpu[0].memory_known);
 	assert_int_equal(scene.gpu[0].health, SCENE_OK);
 	assert_false(unknown(scene.gpu[0].temperature_c));
-	assert_non_null(strstr(scene.gpu[0].uuid, "GPU-"));
+	assert_in(scene.gpu[0].uuid, "GPU-");
 	assert_true(scene.gpu[0].used_bytes >= 18 * GIB);
 	assert_true(scene.gpu[0].used_bytes + scene.gpu[0].free_bytes <=
 		    scene.gpu[0].total_bytes);
@@ -266,7 +266,7 @@ TEST(a_game_that_starts_is_listed_with_its_bytes)
 	assert_int_equal(verdict[1].class, CLASS_SYSTEM); /* Xorg */
 }
 
-TEST(memory_shared_with_the_host_is_unknown)
+SCENE_BUILDER_TEST(memory_shared_with_the_host_is_unknown)
 {
 	first_scene_of("shared-memory");
 	assert_int_equal(scene.gpus, 1);
@@ -277,7 +277,7 @@ TEST(memory_shared_with_the_host_is_unknown)
 }
 
 /* A5 */
-TEST(a_process_in_two_lists_is_one_and_unknown_bytes_are_zero)
+SCENE_BUILDER_TEST(a_process_in_two_lists_is_one_and_unknown_bytes_are_zero)
 {
 	first_scene(GPU "[[gpu.process]]\npid = 4100001\ntype = \"both\"\nmemory = \"3 GiB\"\n"
 			"[[gpu.process]]\npid = 4100002\nno_memory = true\n");
@@ -308,7 +308,7 @@ static void check_many(unsigned count)
 	sim_close();
 }
 
-TEST(any_number_of_processes_is_handled)
+SCENE_BUILDER_TEST(any_number_of_processes_is_handled)
 {
 	static const unsigned counts[] = { 0, 1, 200, 2000 };
 
@@ -316,7 +316,7 @@ TEST(any_number_of_processes_is_handled)
 		check_many(counts[i]);
 }
 
-TEST(a_changing_crowd_is_followed)
+SCENE_BUILDER_TEST(a_changing_crowd_is_followed)
 {
 	first_scene_of("crowd");
 	assert_int_equal(scene.processes, 80 + 1 + 8);
@@ -326,14 +326,14 @@ TEST(a_changing_crowd_is_followed)
 	assert_int_equal(process(4200000)->bytes, 900 * MIB);
 }
 
-TEST(names_are_cleaned)
+SCENE_BUILDER_TEST(names_are_cleaned)
 {
 	first_scene_of("odd-names");
 	assert_int_equal(scene.gpus, 3);
 	assert_string_equal(scene.process[0].name, "a b?c\"d\\e<scrip");
 }
 
-TEST(a_thread_and_its_process_are_one)
+SCENE_BUILDER_TEST(a_thread_and_its_process_are_one)
 {
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	put_process(4100009, 1, 6, "/usr/bin/game", SESSION);
@@ -345,7 +345,7 @@ TEST(a_thread_and_its_process_are_one)
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
-TEST(a_process_on_two_instances_of_a_board_holds_the_sum)
+SCENE_BUILDER_TEST(a_process_on_two_instances_of_a_board_holds_the_sum)
 {
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	first_scene(GPU
@@ -355,7 +355,7 @@ TEST(a_process_on_two_instances_of_a_board_holds_the_sum)
 	assert_int_equal(scene.process[0].bytes, 3 * GIB);
 }
 
-TEST(utilisation_is_reported_on_request)
+SCENE_BUILDER_TEST(utilisation_is_reported_on_request)
 {
 	open_builder(GPU "[[gpu.load]]\nkind = \"constant\"\nlevel = 0.8\n"
 			 "[[gpu.process]]\npid = 4100001\nshare = 1.0\n");
@@ -369,7 +369,7 @@ TEST(utilisation_is_reported_on_request)
 /* ---- identity ---- */
 
 /* A6 */
-TEST(a_reused_pid_is_another_process)
+SCENE_BUILDER_TEST(a_reused_pid_is_another_process)
 {
 	put_process(4100001, 1, 5, "/usr/bin/first", SESSION);
 	first_scene(GPU ON(4100001, "1 GiB"));
@@ -383,7 +383,7 @@ TEST(a_reused_pid_is_another_process)
 	assert_int_equal(scene.process[0].start_ticks, 6);
 }
 
-TEST(an_exec_is_noticed)
+SCENE_BUILDER_TEST(an_exec_is_noticed)
 {
 	put_process(4100001, 1, 5, "/usr/bin/sh", SESSION);
 	first_scene(GPU ON(4100001, "1 GiB"));
@@ -392,7 +392,7 @@ TEST(an_exec_is_noticed)
 	assert_string_equal(scene.process[0].exe, "/usr/bin/game");
 }
 
-TEST(a_process_that_ended_is_counted_and_only_later_an_orphan)
+SCENE_BUILDER_TEST(a_process_that_ended_is_counted_and_only_later_an_orphan)
 {
 	struct scene_builder_stats stats;
 
@@ -411,7 +411,7 @@ TEST(a_process_that_ended_is_counted_and_only_later_an_orphan)
 	assert_int_equal(class_of(4100001), CLASS_CONTENDER);
 }
 
-TEST(the_process_cache_never_overflows)
+SCENE_BUILDER_TEST(the_process_cache_never_overflows)
 {
 	struct process_cache *t;
 	uint64_t now = NS_PER_S;
@@ -432,7 +432,7 @@ TEST(the_process_cache_never_overflows)
 /* ---- workers ---- */
 
 /* A2 */
-TEST(a_tree_below_a_pidfile_is_never_a_contender)
+SCENE_BUILDER_TEST(a_tree_below_a_pidfile_is_never_a_contender)
 {
 	put_pidfile_worker("/usr/bin/python3");
 	put_process(501, 500, 51, "/usr/bin/python3", SESSION);
@@ -447,7 +447,7 @@ TEST(a_tree_below_a_pidfile_is_never_a_contender)
 	assert_int_equal(class_of(600), CLASS_CONTENDER);
 }
 
-TEST(a_child_without_parents_stays_the_workers)
+SCENE_BUILDER_TEST(a_child_without_parents_stays_the_workers)
 {
 	put_pidfile_worker("/usr/bin/server");
 	put_process(501, 500, 51, "/usr/bin/sh", SESSION);
@@ -468,7 +468,7 @@ TEST(a_child_without_parents_stays_the_workers)
 	assert_int_equal(class_of(502), CLASS_CONTENDER);
 }
 
-TEST(a_member_of_a_units_cgroup_is_the_workers)
+SCENE_BUILDER_TEST(a_member_of_a_units_cgroup_is_the_workers)
 {
 	worker("w")->unit = "w.service";
 	put_process(500, 1, 50, "/usr/bin/w", SLICE);
@@ -480,7 +480,7 @@ TEST(a_member_of_a_units_cgroup_is_the_workers)
 	assert_int_equal(scene.root[0].pid + scene.root[1].pid, 500 + 502);
 }
 
-TEST(a_stale_pidfile_names_no_process)
+SCENE_BUILDER_TEST(a_stale_pidfile_names_no_process)
 {
 	put_pidfile_worker("/usr/bin/w");
 	first_scene(GPU ON(500, "1 GiB"));
@@ -502,7 +502,7 @@ static void write_at(const char *path, time_t seconds)
 }
 
 /* The machine began at 1000000 s; a tick is 10 ms. */
-TEST(a_process_younger_than_the_pidfile_did_not_write_it)
+SCENE_BUILDER_TEST(a_process_younger_than_the_pidfile_did_not_write_it)
 {
 	worker("w")->pidfile = "/run/w.pid";
 	tree_put(&tree, "proc/stat", "cpu 1 2 3\nbtime 1000000\n");
@@ -519,7 +519,7 @@ TEST(a_process_younger_than_the_pidfile_did_not_write_it)
 	assert_int_equal(class_of(500), CLASS_WORKER);
 }
 
-TEST(the_writer_of_a_pidfile_is_known_to_the_next_policy)
+SCENE_BUILDER_TEST(the_writer_of_a_pidfile_is_known_to_the_next_policy)
 {
 	static struct policy next;
 
@@ -536,7 +536,7 @@ TEST(the_writer_of_a_pidfile_is_known_to_the_next_policy)
 	assert_int_equal(scene.roots, 0);
 }
 
-TEST(neither_init_nor_our_ancestors_are_a_worker)
+SCENE_BUILDER_TEST(neither_init_nor_our_ancestors_are_a_worker)
 {
 	static const char *const number[] = { "0\n", "1\n", "70\n", "77\n" };
 
@@ -548,7 +548,7 @@ TEST(neither_init_nor_our_ancestors_are_a_worker)
 	put_process(91, 70, 9, "/usr/bin/game", SESSION);
 	tree_put(&tree, "run/w.pid", "1\n");
 	open_builder(GPU ON(90, "1 GiB") ON(91, "1 GiB"));
-	for (size_t i = 0; i < sizeof(number) / sizeof(number[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(number); i++) {
 		tree_put(&tree, "run/w.pid", number[i]);
 		take_after(2 * NS_PER_S);
 		assert_int_equal(scene.roots, 0);
@@ -570,7 +570,7 @@ static void put_port_worker(void)
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW("0100007F:2CAA", "0A", "333"));
 }
 
-TEST(a_listener_is_found_by_its_port)
+SCENE_BUILDER_TEST(a_listener_is_found_by_its_port)
 {
 	struct scene_builder_stats before, after;
 
@@ -613,7 +613,7 @@ static void put_unseen(int64_t pid, unsigned start, const char *exe)
 	tree_remove(&tree, path);
 }
 
-TEST(a_hidden_process_is_no_contender_while_a_worker_of_its_user_is_missing)
+SCENE_BUILDER_TEST(a_hidden_process_is_no_contender_while_a_worker_of_its_user_is_missing)
 {
 	put_port_worker();
 	put_unseen(500, 50, "/usr/bin/runner");
@@ -629,7 +629,7 @@ TEST(a_hidden_process_is_no_contender_while_a_worker_of_its_user_is_missing)
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-TEST(a_socket_that_init_also_holds_belongs_to_the_other)
+SCENE_BUILDER_TEST(a_socket_that_init_also_holds_belongs_to_the_other)
 {
 	put_port_worker();
 	put_process(1, 0, 1, "/sbin/init", "/");
@@ -641,7 +641,7 @@ TEST(a_socket_that_init_also_holds_belongs_to_the_other)
 	assert_classes("500 worker, 600 contender");
 }
 
-TEST(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu)
+SCENE_BUILDER_TEST(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu)
 {
 	worker("w")->port = 0x2CAA;
 	put_process(600, 1, 60, "/usr/bin/other", SESSION);
@@ -655,7 +655,7 @@ TEST(a_worker_that_starts_late_is_found_when_it_is_on_a_gpu)
 	assert_classes("500 worker, 600 contender");
 }
 
-TEST(a_worker_on_no_gpu_is_found_by_name)
+SCENE_BUILDER_TEST(a_worker_on_no_gpu_is_found_by_name)
 {
 	*worker("w") = (struct policy_match){ .uid = -1, .name = "server", .exe = "/srv/*" };
 	put_process(500, 1, 50, "/srv/bin/server", SESSION);
@@ -680,7 +680,7 @@ static void become(int64_t pid, const char *command)
 }
 
 /* Same pid, start, name and path: only the arguments differ. */
-TEST(a_process_that_becomes_another_program_is_no_worker)
+SCENE_BUILDER_TEST(a_process_that_becomes_another_program_is_no_worker)
 {
 	worker("w")->command = "serve --model";
 	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
@@ -706,7 +706,7 @@ TEST(a_process_that_becomes_another_program_is_no_worker)
 }
 
 /* It releases its memory after its arguments are gone. */
-TEST(a_process_that_is_ending_stays_the_workers)
+SCENE_BUILDER_TEST(a_process_that_is_ending_stays_the_workers)
 {
 	worker("w")->command = "serve";
 	put_process(500, 1, 50, "/usr/bin/python3", SESSION);
@@ -722,13 +722,13 @@ TEST(a_process_that_is_ending_stays_the_workers)
 	assert_int_equal(scene.roots, 0); /* a zombie has ended */
 }
 
-TEST(an_empty_pidfile_keeps_the_root)
+SCENE_BUILDER_TEST(an_empty_pidfile_keeps_the_root)
 {
 	static const char *const moment[] = { "", "\n", "no number\n", "4000000\n", NULL };
 
 	put_pidfile_worker("/usr/bin/w");
 	first_scene(GPU ON(500, "1 GiB"));
-	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(moment); i++) {
 		if (moment[i])
 			tree_put(&tree, "run/w.pid", moment[i]);
 		else
@@ -743,7 +743,7 @@ TEST(an_empty_pidfile_keeps_the_root)
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-TEST(a_pidfile_that_names_another_replaces_the_root)
+SCENE_BUILDER_TEST(a_pidfile_that_names_another_replaces_the_root)
 {
 	put_pidfile_worker("/usr/bin/w");
 	put_process(600, 1, 60, "/usr/bin/w", SESSION);
@@ -758,7 +758,7 @@ TEST(a_pidfile_that_names_another_replaces_the_root)
 	assert_int_equal(roots_of(ROOT_FORMER), 0);
 }
 
-TEST(a_pid_followed_by_a_nul_is_invalid)
+SCENE_BUILDER_TEST(a_pid_followed_by_a_nul_is_invalid)
 {
 	worker("w")->pidfile = "/run/w.pid";
 	tree_bytes(&tree, "run/w.pid", "500\0\n", 5);
@@ -768,7 +768,7 @@ TEST(a_pid_followed_by_a_nul_is_invalid)
 }
 
 /* No descriptor is free: nothing can be opened, and what was known stays valid. */
-TEST(without_free_descriptors_no_worker_is_lost)
+SCENE_BUILDER_TEST(without_free_descriptors_no_worker_is_lost)
 {
 	static int taken[1 << 16];
 	struct rlimit limit, few;
@@ -789,7 +789,7 @@ TEST(without_free_descriptors_no_worker_is_lost)
 	few = limit;
 	few.rlim_cur = 256;
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
-	while (n < sizeof(taken) / sizeof(taken[0]) && (taken[n] = dup(0)) >= 0)
+	while (n < COUNT_OF(taken) && (taken[n] = dup(0)) >= 0)
 		n++;
 	for (unsigned i = 0; i < 6; i++) {
 		take_after(PROCESS_CACHE_REFRESH_OLD_NS);
@@ -806,7 +806,7 @@ TEST(without_free_descriptors_no_worker_is_lost)
 	assert_int_equal(setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-TEST(a_worker_that_closed_its_port_stays_one_until_it_ends)
+SCENE_BUILDER_TEST(a_worker_that_closed_its_port_stays_one_until_it_ends)
 {
 	put_port_worker();
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -824,7 +824,7 @@ TEST(a_worker_that_closed_its_port_stays_one_until_it_ends)
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-TEST(a_worker_that_closed_its_port_by_an_exec_is_lost)
+SCENE_BUILDER_TEST(a_worker_that_closed_its_port_by_an_exec_is_lost)
 {
 	put_port_worker();
 	put_process(500, 1, 50, "/usr/bin/w", SESSION);
@@ -838,7 +838,7 @@ TEST(a_worker_that_closed_its_port_by_an_exec_is_lost)
 	assert_int_equal(class_of(500), CLASS_CONTENDER);
 }
 
-TEST(a_root_that_a_new_policy_does_not_find_is_a_former_one)
+SCENE_BUILDER_TEST(a_root_that_a_new_policy_does_not_find_is_a_former_one)
 {
 	static struct policy wrong;
 
@@ -866,7 +866,7 @@ TEST(a_root_that_a_new_policy_does_not_find_is_a_former_one)
 }
 
 /* Three roots of an earlier run: one lives, the pid of one was reused, one ended. */
-TEST(a_root_of_an_earlier_run_is_a_former_one)
+SCENE_BUILDER_TEST(a_root_of_an_earlier_run_is_a_former_one)
 {
 	const struct scene_builder_formers known = { .of = { { 0, { 500, 50 } },
 							     { 0, { 501, 50 } },
@@ -908,13 +908,13 @@ static void read_policy_again(void)
 	take_after(2 * NS_PER_S);
 }
 
-TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
+SCENE_BUILDER_TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
 {
 	static const char *const moment[] = { "", "no number\n", NULL };
 
 	put_pidfile_worker("/usr/bin/w");
 	first_scene(GPU ON(500, "1 GiB"));
-	for (size_t i = 0; i < sizeof(moment) / sizeof(moment[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(moment); i++) {
 		if (moment[i])
 			tree_put(&tree, "run/w.pid", moment[i]);
 		else
@@ -929,7 +929,7 @@ TEST(a_worker_without_its_pidfile_is_kept_over_the_same_policy)
 	assert_int_equal(roots_of(ROOT_FORMER), 1);
 }
 
-TEST(a_worker_without_its_port_is_kept_over_the_same_policy)
+SCENE_BUILDER_TEST(a_worker_without_its_port_is_kept_over_the_same_policy)
 {
 	put_port_worker();
 	tree_put(&tree, "proc/500/fd/3", "-> socket:[333]");
@@ -943,7 +943,7 @@ TEST(a_worker_without_its_port_is_kept_over_the_same_policy)
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 }
 
-TEST(a_child_without_parents_is_kept_over_the_same_policy)
+SCENE_BUILDER_TEST(a_child_without_parents_is_kept_over_the_same_policy)
 {
 	static struct policy other;
 
@@ -964,7 +964,7 @@ TEST(a_child_without_parents_is_kept_over_the_same_policy)
 }
 
 /* Killed and not reaped: only its pid is left. */
-TEST(a_zombie_is_no_worker)
+SCENE_BUILDER_TEST(a_zombie_is_no_worker)
 {
 	static const struct policy_match by[] = {
 		{ .uid = -1, .pidfile = "/run/w.pid" },
@@ -972,7 +972,7 @@ TEST(a_zombie_is_no_worker)
 		{ .uid = -1, .pidfile = "/run/w.pid", .name = "python3" },
 	};
 
-	for (size_t i = 0; i < sizeof(by) / sizeof(by[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(by); i++) {
 		*worker("w") = by[i];
 		tree_put(&tree, "run/w.pid", "500\n");
 		put_process(500, 1, 50, "/usr/bin/python3", SESSION);
@@ -991,7 +991,7 @@ TEST(a_zombie_is_no_worker)
 	}
 }
 
-TEST(a_process_without_its_first_thread_lives)
+SCENE_BUILDER_TEST(a_process_without_its_first_thread_lives)
 {
 	put_pidfile_worker("/usr/bin/w");
 	tree_put(&tree, "proc/500/stat",
@@ -1001,7 +1001,7 @@ TEST(a_process_without_its_first_thread_lives)
 	assert_int_equal(roots_of(ROOT_FOUND), 1);
 }
 
-TEST(a_zombie_child_is_not_kept)
+SCENE_BUILDER_TEST(a_zombie_child_is_not_kept)
 {
 	put_pidfile_worker("/usr/bin/server");
 	put_process(502, 500, 52, "/usr/bin/runner", SESSION);
@@ -1015,7 +1015,7 @@ TEST(a_zombie_child_is_not_kept)
 	assert_int_equal(class_of(502), CLASS_ORPHAN);
 }
 
-TEST(a_search_of_many_processes_is_bounded)
+SCENE_BUILDER_TEST(a_search_of_many_processes_is_bounded)
 {
 	struct scene_builder_stats stats;
 	char path[64];
@@ -1035,7 +1035,7 @@ TEST(a_search_of_many_processes_is_bounded)
 	assert_int_equal(stats.searches, 1);
 }
 
-TEST(a_real_proc_is_searched_completely)
+SCENE_BUILDER_TEST(a_real_proc_is_searched_completely)
 {
 	char name[32];
 	FILE *f = fopen("/proc/self/comm", "r");
@@ -1099,7 +1099,7 @@ static int listen_somewhere(unsigned *ret_port)
 	return fd;
 }
 
-TEST(a_real_worker_tree_is_found_by_its_port)
+SCENE_BUILDER_TEST(a_real_worker_tree_is_found_by_its_port)
 {
 	int pids[2], until[2], listening;
 	unsigned port = 0;
@@ -1137,7 +1137,7 @@ TEST(a_real_worker_tree_is_found_by_its_port)
 
 /* ---- this program ---- */
 
-TEST(our_tree_and_our_services_cgroup_are_own)
+SCENE_BUILDER_TEST(our_tree_and_our_services_cgroup_are_own)
 {
 	worker("w")->name = "started";
 	put_process(77, 1, 7, "/usr/bin/gpuward", "/system.slice/gpuward.service");
@@ -1152,7 +1152,7 @@ TEST(our_tree_and_our_services_cgroup_are_own)
 	assert_int_equal(class_of(90), CLASS_CONTENDER);
 }
 
-TEST(below_a_worker_our_own_tree_is_own)
+SCENE_BUILDER_TEST(below_a_worker_our_own_tree_is_own)
 {
 	worker("w")->name = "vllm"; /* the first process of its container */
 	put_process(1, 0, 1, "/usr/bin/vllm", "/");
@@ -1163,7 +1163,7 @@ TEST(below_a_worker_our_own_tree_is_own)
 	assert_classes("1 worker, 77 self, 78 self, 90 worker");
 }
 
-TEST(as_first_process_of_a_container_only_we_are_own)
+SCENE_BUILDER_TEST(as_first_process_of_a_container_only_we_are_own)
 {
 	tree_put(&tree, "proc/self", "-> 1");
 	put_process(1, 0, 1, "/usr/bin/gpuward", "/");
@@ -1172,7 +1172,7 @@ TEST(as_first_process_of_a_container_only_we_are_own)
 	assert_classes("1 self, 90 contender");
 }
 
-TEST(the_cgroup_of_a_session_is_not_own)
+SCENE_BUILDER_TEST(the_cgroup_of_a_session_is_not_own)
 {
 	put_process(77, 1, 7, "/usr/bin/gpuward", SESSION);
 	put_process(90, 1, 11, "/usr/bin/game", SESSION);
@@ -1180,7 +1180,7 @@ TEST(the_cgroup_of_a_session_is_not_own)
 	assert_classes("77 self, 90 contender");
 }
 
-TEST(a_worker_inside_this_process_is_a_worker)
+SCENE_BUILDER_TEST(a_worker_inside_this_process_is_a_worker)
 {
 	worker("inner");
 	policy.worker[0].kind = WORKER_CALLBACK;
@@ -1189,7 +1189,7 @@ TEST(a_worker_inside_this_process_is_a_worker)
 	assert_int_equal(class_of(77), CLASS_WORKER);
 }
 
-TEST(a_new_policy_finds_its_own_workers)
+SCENE_BUILDER_TEST(a_new_policy_finds_its_own_workers)
 {
 	static struct policy other;
 
@@ -1207,7 +1207,7 @@ TEST(a_new_policy_finds_its_own_workers)
 
 /* ---- namespaces: A18 ---- */
 
-TEST(in_a_namespace_other_processes_are_hidden)
+SCENE_BUILDER_TEST(in_a_namespace_other_processes_are_hidden)
 {
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
@@ -1234,7 +1234,7 @@ static int build_as_first_process(void)
 	return scene.processes == 1 && scene.process[0].self ? 0 : 3;
 }
 
-TEST(in_a_real_namespace_we_see_only_ourselves)
+SCENE_BUILDER_TEST(in_a_real_namespace_we_see_only_ourselves)
 {
 	pid_t child, inner;
 	int status = 0;
@@ -1258,7 +1258,7 @@ TEST(in_a_real_namespace_we_see_only_ourselves)
 	assert_int_equal(status, 0);
 }
 
-TEST(outside_a_namespace_nothing_is_hidden)
+SCENE_BUILDER_TEST(outside_a_namespace_nothing_is_hidden)
 {
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026531836]");
@@ -1267,7 +1267,7 @@ TEST(outside_a_namespace_nothing_is_hidden)
 }
 
 /* An old driver lists pids of the host, which may be those of other processes here. */
-TEST(pids_of_the_host_are_not_taken_for_ours)
+SCENE_BUILDER_TEST(pids_of_the_host_are_not_taken_for_ours)
 {
 	static const struct {
 		const char *version;
@@ -1280,7 +1280,7 @@ TEST(pids_of_the_host_are_not_taken_for_ours)
 	tree_remove(&tree, "proc/self");
 	tree_put(&tree, "proc/self/ns/pid", "-> pid:[4026532001]");
 	put_process(500, 1, 50, "/usr/bin/ours", SESSION);
-	for (unsigned i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(rows); i++) {
 		char text[256];
 
 		snprintf(text, sizeof(text),
@@ -1297,7 +1297,7 @@ TEST(pids_of_the_host_are_not_taken_for_ours)
 
 /* ---- what cannot be read ---- */
 
-TEST(eleven_errors_in_a_row_make_a_gpu_blind)
+SCENE_BUILDER_TEST(eleven_errors_in_a_row_make_a_gpu_blind)
 {
 	first_scene(GPU GPU ON(4100001, "1 GiB"));
 	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 1, 999);
@@ -1320,7 +1320,7 @@ TEST(eleven_errors_in_a_row_make_a_gpu_blind)
 	assert_int_equal(scene.processes, 1);
 }
 
-TEST(a_forbidden_list_hides_processes_and_is_no_error)
+SCENE_BUILDER_TEST(a_forbidden_list_hides_processes_and_is_no_error)
 {
 	open_builder(GPU);
 	sim_fault("nvmlDeviceGetComputeRunningProcesses_v3", 0, 4); /* no permission */
@@ -1331,7 +1331,7 @@ TEST(a_forbidden_list_hides_processes_and_is_no_error)
 	assert_int_equal(scene.gpu[0].errors, 0);
 }
 
-TEST(only_the_lost_gpu_is_lost_and_it_comes_back)
+SCENE_BUILDER_TEST(only_the_lost_gpu_is_lost_and_it_comes_back)
 {
 	first_scene_of("lost-gpu");
 	assert_int_equal(scene.gpu[1].health, SCENE_OK);
@@ -1346,7 +1346,7 @@ TEST(only_the_lost_gpu_is_lost_and_it_comes_back)
 	assert_int_equal(scene.gpu[1].errors, 0);
 }
 
-TEST(only_the_gpu_with_a_hung_list_is_hung)
+SCENE_BUILDER_TEST(only_the_gpu_with_a_hung_list_is_hung)
 {
 	sim_text(GPU ON(4100001, "1 GiB") GPU ON(4100002, "1 GiB"));
 	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
@@ -1359,14 +1359,14 @@ TEST(only_the_gpu_with_a_hung_list_is_hung)
 	assert_int_equal(scene.gpu[1].health, SCENE_HUNG);
 	assert_int_equal(scene.processes, 1);
 	sim_unhang();
-	assert_true(call_thread_wait(sim.ctx->slot[1]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[1]->thread,
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 	take();
 	assert_int_equal(scene.gpu[1].health, SCENE_OK);
 	assert_int_equal(scene.processes, 2);
 }
 
-TEST(a_hung_utilisation_query_is_hung)
+SCENE_BUILDER_TEST(a_hung_utilisation_query_is_hung)
 {
 	sim_text(GPU ON(4100001, "1 GiB"));
 	sim_open_with(tree.path, 0, 300 * NS_PER_MS);
@@ -1378,11 +1378,11 @@ TEST(a_hung_utilisation_query_is_hung)
 	scene_builder_free(builder); /* the call still writes, but not into freed memory */
 	builder = NULL;
 	sim_unhang();
-	assert_true(call_thread_wait(sim.ctx->slot[0]->lane,
+	assert_true(call_thread_wait(sim.ctx->slot[0]->thread,
 				     clock_mono_ns(clock_real()) + 60 * NS_PER_S));
 }
 
-TEST(a_sleeping_gpu_stays_asleep)
+SCENE_BUILDER_TEST(a_sleeping_gpu_stays_asleep)
 {
 	static const struct tree_row pci[] = {
 		{ "vendor", "0x10de\n" },
@@ -1407,7 +1407,7 @@ TEST(a_sleeping_gpu_stays_asleep)
 
 /* ---- the machine ---- */
 
-TEST(a_discharging_battery_is_reported)
+SCENE_BUILDER_TEST(a_discharging_battery_is_reported)
 {
 	tree_put(&tree, "proc/meminfo",
 		 "MemTotal: 2000 kB\nMemFree: 10 kB\nMemAvailable: 1000 kB\n");
@@ -1423,7 +1423,7 @@ TEST(a_discharging_battery_is_reported)
 	assert_false(scene.on_battery);
 }
 
-TEST(the_battery_of_a_mouse_does_not_count)
+SCENE_BUILDER_TEST(the_battery_of_a_mouse_does_not_count)
 {
 	tree_put(&tree, "sys/class/power_supply/hid/type", "Battery\n");
 	tree_put(&tree, "sys/class/power_supply/hid/scope", "Device\n");
@@ -1432,7 +1432,7 @@ TEST(the_battery_of_a_mouse_does_not_count)
 	assert_false(scene.on_battery);
 }
 
-TEST(the_offset_of_local_time_is_reported)
+SCENE_BUILDER_TEST(the_offset_of_local_time_is_reported)
 {
 	setenv("TZ", "XST-5:30", 1);
 	tzset();
@@ -1442,7 +1442,7 @@ TEST(the_offset_of_local_time_is_reported)
 	assert_int_equal(scene.utc_offset_s, 5 * 3600 + 1800);
 }
 
-TEST(later_scenes_allocate_nothing)
+SCENE_BUILDER_TEST(later_scenes_allocate_nothing)
 {
 	unsigned before;
 
@@ -1488,7 +1488,7 @@ static void take_every_100_ms(unsigned n)
 	}
 }
 
-TEST(while_nothing_changes_little_but_memory_is_read)
+SCENE_BUILDER_TEST(while_nothing_changes_little_but_memory_is_read)
 {
 	uint64_t lists, memory, power;
 
@@ -1507,7 +1507,7 @@ TEST(while_nothing_changes_little_but_memory_is_read)
 	assert_true(scene.gpu[0].memory_known);
 }
 
-TEST(processes_appear_and_disappear_with_the_next_scene)
+SCENE_BUILDER_TEST(processes_appear_and_disappear_with_the_next_scene)
 {
 	put_process(4100001, 1, 5, "/usr/bin/game", SESSION);
 	put_process(4100002, 1, 5, "/usr/bin/other", SESSION);
@@ -1523,7 +1523,7 @@ TEST(processes_appear_and_disappear_with_the_next_scene)
 	}
 }
 
-TEST(a_trigger_reads_the_lists)
+SCENE_BUILDER_TEST(a_trigger_reads_the_lists)
 {
 	uint64_t lists;
 
@@ -1541,7 +1541,7 @@ TEST(a_trigger_reads_the_lists)
 	assert_int_equal(LISTS, lists + 1);
 }
 
-TEST(utilisation_is_read_twice_a_second_and_is_in_each_scene)
+SCENE_BUILDER_TEST(utilisation_is_read_twice_a_second_and_is_in_each_scene)
 {
 	uint64_t asked;
 
@@ -1558,7 +1558,7 @@ TEST(utilisation_is_read_twice_a_second_and_is_in_each_scene)
 	assert_in_range(calls_of("nvmlDeviceGetProcessUtilization") - asked, 10, 11);
 }
 
-TEST(without_memory_it_fails_and_nothing_leaks)
+SCENE_BUILDER_TEST(without_memory_it_fails_and_nothing_leaks)
 {
 	int err = -GW_E_NOMEM;
 
@@ -1603,7 +1603,7 @@ static bool triggered(void)
 	return scene_builder_triggered(builder);
 }
 
-TEST(opening_a_gpu_triggers_once)
+SCENE_BUILDER_TEST(opening_a_gpu_triggers_once)
 {
 	struct scene_builder_stats stats;
 
@@ -1629,7 +1629,7 @@ TEST(opening_a_gpu_triggers_once)
 	assert_true(triggered());
 }
 
-TEST(many_opens_trigger_at_most_ten_times_a_second)
+SCENE_BUILDER_TEST(many_opens_trigger_at_most_ten_times_a_second)
 {
 	unsigned triggers = 0;
 
@@ -1653,7 +1653,7 @@ TEST(many_opens_trigger_at_most_ten_times_a_second)
 	assert_in_range(triggers, 9, 12);
 }
 
-TEST(a_node_removed_and_made_again_is_watched_again)
+SCENE_BUILDER_TEST(a_node_removed_and_made_again_is_watched_again)
 {
 	tree_node(&tree, "dev/nvidia0");
 	open_builder(GPU);
@@ -1670,7 +1670,7 @@ TEST(a_node_removed_and_made_again_is_watched_again)
 	assert_false(triggered());
 }
 
-TEST(nodes_that_come_later_are_watched)
+SCENE_BUILDER_TEST(nodes_that_come_later_are_watched)
 {
 	tree_put(&tree, "dev/null", "");
 	open_builder(GPU);
@@ -1689,7 +1689,7 @@ TEST(nodes_that_come_later_are_watched)
 	assert_true(triggered());
 }
 
-TEST(an_overflow_of_events_triggers)
+SCENE_BUILDER_TEST(an_overflow_of_events_triggers)
 {
 	tree_node(&tree, "dev/nvidia0");
 	open_builder(GPU);
@@ -1701,7 +1701,7 @@ TEST(an_overflow_of_events_triggers)
 	assert_true(triggered());
 }
 
-TEST(a_machine_without_gpus_is_an_empty_scene)
+SCENE_BUILDER_TEST(a_machine_without_gpus_is_an_empty_scene)
 {
 	first_scene_of("no-gpu");
 	assert_int_equal(scene.gpus, 0);
@@ -1710,4 +1710,4 @@ TEST(a_machine_without_gpus_is_an_empty_scene)
 	scene_builder_free(NULL);
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

@@ -1,14 +1,15 @@
 /* Which words of a user name a GPU. */
-#include <gpuward.h>
+#include "unit.h"
 
-#include "test.h"
+#include <gpuward.h>
 
 static const char *const texts[GW_TEXTS] = {
 	[GW_T_UUID] = "GPU-f8e3b71f-2abc-6446-6013-c34ab1ef9bee",
 	[GW_T_PCI] = "0000:65:00.0",
 };
 static const uint8_t have[GW_TEXTS]; /* all GW_HAVE */
-static const struct gw_mig mig[] = { { .uuid = "MIG-11111111-2222-3333-4444-555555555555" } };
+static const struct gw_mig first = { .uuid = "MIG-11111111-2222-3333-4444-555555555555" };
+static const struct gw_mig *const mig[] = { &first };
 
 static const struct gw_device gpu = { .index = 3,
 				      .cuda_ordinal = 1,
@@ -33,7 +34,7 @@ TEST(each_name_of_a_gpu_finds_it)
 		"MIG-11111111-2222-3333-4444-555555555555",
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		if (gw_device_matches(&gpu, names[i]) != 1)
 			fail_msg("%s", names[i]);
 }
@@ -49,7 +50,7 @@ TEST(other_names_do_not)
 					     "cuda:0",
 					     "f8e3b71f-2abc-6446-6013-c34ab1ef9bee-1" };
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		if (gw_device_matches(&gpu, names[i]) != 0)
 			fail_msg("%s", names[i]);
 }
@@ -60,10 +61,10 @@ TEST(what_can_name_no_gpu_is_refused)
 		"", "zz", "-1", "cuda:", "cuda:x", "first", "0x1"
 	};
 
-	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(names); i++)
 		if (gw_device_matches(&gpu, names[i]) != -GW_E_ARG)
 			fail_msg("%s", names[i]);
 	assert_int_equal(gw_device_matches(&gpu, NULL), -GW_E_ARG);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

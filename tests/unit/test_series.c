@@ -6,13 +6,8 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/resource.h>
 #include <time.h>
-
-#include "test.h"
 
 #define S        NS_PER_S
 #define MS       NS_PER_MS
@@ -44,8 +39,6 @@ static void assert_close(double have, double want, double range)
 	print_message("have %.17g, want %.17g\n", have, want);
 	fail();
 }
-
-/* ---- what is kept ---- */
 
 TEST(samples_come_back_as_they_went_in)
 {
@@ -153,8 +146,6 @@ TEST(time_does_not_go_back)
 	series_free(s);
 }
 
-/* ---- which tier ---- */
-
 /* Ten minutes of 100 ms: raw reaches back 10 s, 1 s a minute, 10 s five, 60 s all of it. */
 static struct series *ten_minutes(void)
 {
@@ -250,15 +241,13 @@ TEST(a_question_that_makes_no_sense_is_refused)
 	series_free(s);
 }
 
-/* ---- against brute force ---- */
-
-struct told {
+struct sample {
 	uint64_t t_ns;
 	double value;
 };
 
 /* Every bucket that is asked for, from the list of all samples. */
-static void assert_bucket(const struct told *all, const struct series_point *p)
+static void assert_bucket(const struct sample *all, const struct series_point *p)
 {
 	double sum = 0, min = INFINITY, max = -INFINITY;
 	unsigned count = 0;
@@ -279,7 +268,8 @@ static void assert_bucket(const struct told *all, const struct series_point *p)
 	assert_close(p->max, count ? max : NAN, 0);
 }
 
-static unsigned buckets_told(const struct told *all, uint64_t from, uint64_t to, uint64_t span)
+static unsigned buckets_expected(const struct sample *all, uint64_t from, uint64_t to,
+				 uint64_t span)
 {
 	uint64_t last = UINT64_MAX;
 	unsigned n = 0;
@@ -298,7 +288,7 @@ static unsigned buckets_told(const struct told *all, uint64_t from, uint64_t to,
 TEST(buckets_are_those_of_a_slow_and_plain_count)
 {
 	static const uint64_t spans[] = { S, 10 * S, 60 * S };
-	struct told *all = malloc(SAMPLES * sizeof(*all));
+	struct sample *all = malloc(SAMPLES * sizeof(*all));
 	struct series *s = make(1, 100, 4000, 400, 100);
 	struct series_point p[4000];
 	uint64_t seed = seed_of_run(), t = next(&seed) % (1000000 * S);
@@ -316,7 +306,7 @@ TEST(buckets_are_those_of_a_slow_and_plain_count)
 		uint64_t to = from + next(&seed) % (100 * span);
 		int n = series_query(s, 0, from, to, span, p, COUNT(p));
 
-		assert_int_equal(n, buckets_told(all, from, to, span));
+		assert_int_equal(n, buckets_expected(all, from, to, span));
 		for (int i = 0; i < n && i < 20; i++) {
 			assert_int_equal(p[i].span_ns, span);
 			assert_bucket(all, &p[i]);
@@ -325,8 +315,6 @@ TEST(buckets_are_those_of_a_slow_and_plain_count)
 	series_free(s);
 	free(all);
 }
-
-/* ---- memory ---- */
 
 TEST(the_defaults_fit_into_a_mebibyte)
 {
@@ -377,4 +365,4 @@ TEST(ten_million_samples_take_no_more_memory)
 	series_free(s);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,15 +1,11 @@
 /* The simulator as its clients see it, in stepped time. */
 #include <math.h>
 #include <pthread.h>
-#include <stdlib.h>
-#include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "sim.h"
-
-#define TEST_TEARDOWN stop
-#include "test.h"
+#include "unit.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -43,6 +39,8 @@ static int stop(void **state)
 	return 0;
 }
 
+#define SIM_TEST(name) TEST_FIXTURE(name, NULL, stop)
+
 static abi_device device(unsigned index)
 {
 	abi_device d = NULL;
@@ -60,9 +58,7 @@ static double seconds_now(void)
 	return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* ---- scenarios ---- */
-
-TEST(every_scenario_loads_and_says_what_it_is)
+SIM_TEST(every_scenario_loads_and_says_what_it_is)
 {
 	int n = 0;
 
@@ -75,10 +71,10 @@ TEST(every_scenario_loads_and_says_what_it_is)
 	assert_true(n >= 12);
 	assert_null(sim_describe("nothing"));
 	assert_int_equal(sim_load("nothing", error, sizeof(error)), -1);
-	assert_non_null(strstr(error, "nothing"));
+	assert_in(error, "nothing");
 }
 
-TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
+SIM_TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 {
 	static const struct {
 		const char *text, *expected;
@@ -90,25 +86,25 @@ TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 		{ "[[gpu]]\n[[gpu.load]]\nkind = \"sqare\"\n",
 		  "test:3:8: 'kind' cannot be 'sqare'; did you mean 'square'?" },
 		{ "[[gpu]]\n[[gpu.load]]\nkind = \"square\"\n",
-		  "a square load wants a 'period'" },
-		{ "[[gpu]]\nmemory = \"many\"\n", "test:2:10: 'many' is no number of bytes" },
-		{ "[[gpu]]\nname = 7\n", "test:2:8: 'name' wants a string, not" },
+		  "a square load needs a 'period'" },
+		{ "[[gpu]]\nmemory = \"many\"\n", "test:2:10: 'many' is not a number of bytes" },
+		{ "[[gpu]]\nname = 7\n", "test:2:8: 'name' must be a string, not" },
 		{ "[driver]\nmissing = [\"nvmlDeviceGetNam\"]\n",
 		  "did you mean 'nvmlDeviceGetName'?" },
 		{ "[driver]\nprocess_bytes = 20\n", "16, 24 or 32" },
-		{ "[[fault]]\ncode = 3\n", "a fault wants a 'call'" },
-		{ "[[timeline]]\nat = 1\n", "wants a 'do'" },
+		{ "[[fault]]\ncode = 3\n", "a fault needs a 'call'" },
+		{ "[[timeline]]\nat = 1\n", "needs a 'do'" },
 		{ "[[timeline]]\ndo = \"xidd\"\n", "did you mean 'xid'?" },
 		{ "[[gpu]]\ncount = 65\n", "from 1 to 64" },
 		{ "[[gpu]]\ncount = 40\n[[gpu]]\ncount = 40\n", "at most 64" },
-		{ "[[gpu]]\ncount = 2\nuuid = \"GPU-1\"\n", "cannot have one 'uuid'" },
+		{ "[[gpu]]\ncount = 2\nuuid = \"GPU-1\"\n", "cannot have the same 'uuid'" },
 		{ "[time]\nrate = 0\n", "from 0.001" },
 		{ "a = \n", "test:1:" },
 		{ "[[gpu]]\n[[gpu.load]]\nkind = \"steps\"\npoints = [[2, 1], [1, 0]]\n",
 		  "must not go back" },
 	};
 
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		assert_int_equal(sim_load_text("test", cases[i].text, error, sizeof(error)),
 				 -1);
 		if (strstr(error, cases[i].expected) == NULL)
@@ -116,7 +112,7 @@ TEST(a_wrong_scenario_is_refused_with_place_and_spelling)
 	}
 }
 
-TEST(symbols_are_missing_for_any_client_and_come_back)
+SIM_TEST(symbols_are_missing_for_any_client_and_come_back)
 {
 	assert_int_equal(sim_load("ancient-driver", error, sizeof(error)), 0);
 	assert_null(dlsym(sim_library, "nvmlDeviceGetMemoryInfo_v2"));
@@ -129,7 +125,7 @@ TEST(symbols_are_missing_for_any_client_and_come_back)
 	assert_ptr_equal(dlsym(sim_library, "nvmlGpmSampleGet"), *(void **)&nvml_gpm_get);
 }
 
-TEST(every_call_is_there_and_refuses_before_init)
+SIM_TEST(every_call_is_there_and_refuses_before_init)
 {
 	uint32_t v;
 
@@ -143,7 +139,7 @@ TEST(every_call_is_there_and_refuses_before_init)
 	assert_int_equal(nvml_power(device(0), NULL), ABI_INVALID_ARGUMENT);
 }
 
-TEST(every_plain_number_of_an_h200_answers)
+SIM_TEST(every_plain_number_of_an_h200_answers)
 {
 	abi_return (*const calls[])(abi_device, uint32_t *) = {
 		nvml_minor,           nvml_architecture,  nvml_cores,
@@ -156,13 +152,13 @@ TEST(every_plain_number_of_an_h200_answers)
 	uint32_t v;
 
 	start_named("h200");
-	for (size_t i = 0; i < sizeof(calls) / sizeof(calls[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(calls); i++)
 		assert_int_equal(calls[i](device(0), &v), 0);
 	assert_int_equal(nvml_fan_count(device(0), &v), ABI_NOT_SUPPORTED);
 	assert_int_equal(nvml_pages_pending(device(0), &v), ABI_NOT_SUPPORTED);
 }
 
-TEST(memory_two_leaves_the_reserved_part_out)
+SIM_TEST(memory_two_leaves_the_reserved_part_out)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_memory old;
@@ -179,8 +175,6 @@ TEST(memory_two_leaves_the_reserved_part_out)
 	assert_int_equal(nvml_memory_v2(device(0), &m), ABI_ARGUMENT_VERSION_MISMATCH);
 }
 
-/* ---- power ---- */
-
 static uint32_t field_u32(abi_device d, unsigned id)
 {
 	struct abi_field_value v = { .field = id };
@@ -190,7 +184,7 @@ static uint32_t field_u32(abi_device d, unsigned id)
 	return v.value.u32;
 }
 
-TEST(power_is_renewed_only_when_read_and_not_before_100_ms)
+SIM_TEST(power_is_renewed_only_when_read_and_not_before_100_ms)
 {
 	abi_device d;
 	uint32_t first;
@@ -210,7 +204,7 @@ TEST(power_is_renewed_only_when_read_and_not_before_100_ms)
 	assert_int_equal(field_u32(d, 185), 400000);
 }
 
-TEST(a_hopper_renews_power_in_its_own_time)
+SIM_TEST(a_hopper_renews_power_in_its_own_time)
 {
 	abi_device d;
 	uint32_t first;
@@ -227,7 +221,7 @@ TEST(a_hopper_renews_power_in_its_own_time)
 	assert_true(field_u32(d, 186) > first + 100000);
 }
 
-TEST(the_average_rises_straight_over_a_second)
+SIM_TEST(the_average_rises_straight_over_a_second)
 {
 	uint32_t half;
 
@@ -239,7 +233,7 @@ TEST(the_average_rises_straight_over_a_second)
 	assert_in_range(half, 285000, 315000);
 }
 
-TEST(the_counter_moves_on_its_grid)
+SIM_TEST(the_counter_moves_on_its_grid)
 {
 	uint64_t last = 0, now, moves = 0;
 	abi_device d;
@@ -262,7 +256,7 @@ TEST(the_counter_moves_on_its_grid)
 	assert_int_equal(moves, 20);
 }
 
-TEST(fast_reads_hurt_the_counter_of_a_4090)
+SIM_TEST(fast_reads_hurt_the_counter_of_a_4090)
 {
 	uint64_t before, after, slow;
 	abi_device d;
@@ -283,7 +277,7 @@ TEST(fast_reads_hurt_the_counter_of_a_4090)
 	assert_true((double)(slow - after) > 0.99 * 3e6);
 }
 
-TEST(the_ring_has_119_samples_and_none_twice)
+SIM_TEST(the_ring_has_119_samples_and_none_twice)
 {
 	struct abi_sample out[256];
 	uint32_t type, n = 256;
@@ -315,7 +309,7 @@ TEST(the_ring_has_119_samples_and_none_twice)
 			 ABI_INVALID_ARGUMENT);
 }
 
-TEST(an_hour_passes_quickly_and_adds_up)
+SIM_TEST(an_hour_passes_quickly_and_adds_up)
 {
 	double began = seconds_now(), joules;
 
@@ -330,7 +324,7 @@ TEST(an_hour_passes_quickly_and_adds_up)
 	assert_true(seconds_now() - began < 5);
 }
 
-TEST(calls_are_cheap)
+SIM_TEST(calls_are_cheap)
 {
 	double began;
 	abi_device d;
@@ -346,7 +340,7 @@ TEST(calls_are_cheap)
 	assert_true(seconds_now() - began < 1);
 }
 
-TEST(the_limit_caps_power_and_says_so)
+SIM_TEST(the_limit_caps_power_and_says_so)
 {
 	uint64_t reasons;
 	abi_device d;
@@ -366,7 +360,7 @@ TEST(the_limit_caps_power_and_says_so)
 	assert_int_equal(field_u32(d, 190), 400000);
 }
 
-TEST(short_bursts_above_the_limit_are_let_be)
+SIM_TEST(short_bursts_above_the_limit_are_let_be)
 {
 	uint64_t reasons;
 
@@ -378,7 +372,7 @@ TEST(short_bursts_above_the_limit_are_let_be)
 	assert_true(sim_true_joules(0) > 4400);
 }
 
-TEST(heat_takes_the_clock_down)
+SIM_TEST(heat_takes_the_clock_down)
 {
 	struct abi_field_value v = { .field = ABI_FIELD_LIMITED_THERMAL_SOFTWARE };
 	uint32_t cold, hot, celsius;
@@ -400,7 +394,7 @@ TEST(heat_takes_the_clock_down)
 	assert_true(v.value.u64 > 10 * S);
 }
 
-TEST(fields_have_their_own_types_and_signs)
+SIM_TEST(fields_have_their_own_types_and_signs)
 {
 	struct abi_field_value v[5] = { { .field = 193 },
 					{ .field = 197 },
@@ -418,9 +412,7 @@ TEST(fields_have_their_own_types_and_signs)
 	assert_int_equal(v[4].code, ABI_NOT_SUPPORTED);
 }
 
-/* ---- processes ---- */
-
-TEST(the_stride_of_version_three_is_the_drivers)
+SIM_TEST(the_stride_of_version_three_is_the_drivers)
 {
 	static const unsigned strides[] = { 16, 24, 32 };
 
@@ -443,7 +435,7 @@ TEST(the_stride_of_version_three_is_the_drivers)
 	}
 }
 
-TEST(a_list_can_grow_between_two_calls)
+SIM_TEST(a_list_can_grow_between_two_calls)
 {
 	struct abi_process_v2 out[256];
 	uint32_t n = 2, wanted;
@@ -458,7 +450,7 @@ TEST(a_list_can_grow_between_two_calls)
 	assert_int_equal(n, wanted + 6);
 }
 
-TEST(processes_come_grow_and_go)
+SIM_TEST(processes_come_grow_and_go)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_process_v2 out[8];
@@ -496,7 +488,7 @@ TEST(processes_come_grow_and_go)
 	assert_int_equal(n, 0);
 }
 
-TEST(an_instance_has_its_own_memory_and_list)
+SIM_TEST(an_instance_has_its_own_memory_and_list)
 {
 	struct abi_memory_v2 m = { .version = ABI_TAG(struct abi_memory_v2, 2) };
 	struct abi_process_v2 out[8];
@@ -524,9 +516,7 @@ TEST(an_instance_has_its_own_memory_and_list)
 	assert_int_equal(nvml_mig_by_index(parent, 4, &one), ABI_NOT_FOUND);
 }
 
-/* ---- faults ---- */
-
-TEST(a_fault_answers_and_leaves_the_output_alone)
+SIM_TEST(a_fault_answers_and_leaves_the_output_alone)
 {
 	uint32_t v = 12345;
 	abi_device d;
@@ -549,7 +539,7 @@ TEST(a_fault_answers_and_leaves_the_output_alone)
 	assert_int_equal(nvml_pstate(d, &v), 0);
 }
 
-TEST(a_fault_with_a_file_holds_while_that_is_there)
+SIM_TEST(a_fault_with_a_file_holds_while_that_is_there)
 {
 	char path[] = "/tmp/gpuward-fault-XXXXXX", text[256];
 	int fd = mkstemp(path);
@@ -568,7 +558,7 @@ TEST(a_fault_with_a_file_holds_while_that_is_there)
 	assert_int_equal(nvml_pstate(device(0), &v), 0);
 }
 
-TEST(a_sentinel_takes_the_place_of_a_number)
+SIM_TEST(a_sentinel_takes_the_place_of_a_number)
 {
 	struct abi_field_value v[2] = { { .field = 185 }, { .field = 186 } };
 	uint32_t w;
@@ -591,7 +581,7 @@ static void *read_list(void *argument)
 	return (void *)(intptr_t)nvml_compute_v3(argument, &n, NULL);
 }
 
-TEST(a_hang_holds_its_own_thread_only)
+SIM_TEST(a_hang_holds_its_own_thread_only)
 {
 	pthread_t thread;
 	void *code;
@@ -609,7 +599,7 @@ TEST(a_hang_holds_its_own_thread_only)
 	assert_int_equal((intptr_t)code, 0);
 }
 
-TEST(a_lost_gpu_answers_15_until_it_heals)
+SIM_TEST(a_lost_gpu_answers_15_until_it_heals)
 {
 	uint32_t v;
 
@@ -621,7 +611,7 @@ TEST(a_lost_gpu_answers_15_until_it_heals)
 	assert_int_equal(nvml_power(device(1), &v), 0);
 }
 
-TEST(a_reload_ends_handles_counters_and_versions)
+SIM_TEST(a_reload_ends_handles_counters_and_versions)
 {
 	uint64_t before, after;
 	char version[80];
@@ -646,7 +636,7 @@ TEST(a_reload_ends_handles_counters_and_versions)
 	assert_true(after < before);
 }
 
-TEST(init_answers_what_the_scenario_says)
+SIM_TEST(init_answers_what_the_scenario_says)
 {
 	assert_int_equal(sim_load("version-mismatch", error, sizeof(error)), 0);
 	assert_int_equal(nvml_init(), ABI_VERSION_MISMATCH);
@@ -654,7 +644,7 @@ TEST(init_answers_what_the_scenario_says)
 	assert_int_equal(nvml_init(), ABI_DRIVER_NOT_LOADED);
 }
 
-TEST(setters_ask_for_privilege)
+SIM_TEST(setters_ask_for_privilege)
 {
 	abi_device d;
 
@@ -665,9 +655,7 @@ TEST(setters_ask_for_privilege)
 	assert_int_equal(nvml_set_gpu_clocks(d, 210, 1000), ABI_NO_PERMISSION);
 }
 
-/* ---- events ---- */
-
-TEST(events_come_in_world_time_and_are_not_replayed)
+SIM_TEST(events_come_in_world_time_and_are_not_replayed)
 {
 	struct abi_event_data e;
 	abi_set set;
@@ -694,7 +682,7 @@ TEST(events_come_in_world_time_and_are_not_replayed)
 	assert_int_equal(nvml_event_set_free(set), ABI_INVALID_ARGUMENT);
 }
 
-TEST(clock_events_are_noise)
+SIM_TEST(clock_events_are_noise)
 {
 	struct abi_event_data e;
 	abi_set set;
@@ -710,7 +698,7 @@ TEST(clock_events_are_noise)
 	assert_int_equal(nvml_event_set_free(set), 0);
 }
 
-TEST(the_wall_clock_steps_and_the_world_does_not)
+SIM_TEST(the_wall_clock_steps_and_the_world_does_not)
 {
 	uint64_t mono, wall;
 
@@ -723,7 +711,7 @@ TEST(the_wall_clock_steps_and_the_world_does_not)
 	assert_int_equal((int64_t)(sim_wall_ns() - wall), -28 * (int64_t)S);
 }
 
-TEST(gpm_measures_between_two_samples)
+SIM_TEST(gpm_measures_between_two_samples)
 {
 	struct abi_gpm_metrics m = { .version = 1, .count = 2 };
 	struct abi_gpm_support support = { .version = 1 };
@@ -745,9 +733,4 @@ TEST(gpm_measures_between_two_samples)
 	nvml_gpm_free(m.second);
 }
 
-int main(void)
-{
-	if (sim_library_open() != 0)
-		return 1;
-	return test_run(NULL, NULL);
-}
+UNIT_MAIN(sim_library_setup, NULL)

@@ -1,12 +1,9 @@
 /* What the energy engine is tested on: sensors whose period, window and lag are known, and
  * counters and rings that go wrong on a schedule. */
 #include <math.h>
-#include <string.h>
 
 #include "sim.h"
-
-#define TEST_TEARDOWN stop
-#include "test.h"
+#include "unit.h"
 
 #define MS UINT64_C(1000000)
 #define S  UINT64_C(1000000000)
@@ -43,6 +40,8 @@ static int stop(void **state)
 	return 0;
 }
 
+#define SIM_ENERGY_TEST(name) TEST_FIXTURE(name, NULL, stop)
+
 static abi_device device(unsigned index)
 {
 	abi_device d = NULL;
@@ -76,7 +75,7 @@ static double watts(unsigned index, unsigned field)
 	return v.code == 0 ? v.value.u32 * 1e-3 : NAN;
 }
 
-TEST(every_counter_fault_of_the_scenario_shows)
+SIM_ENERGY_TEST(every_counter_fault_of_the_scenario_shows)
 {
 	uint64_t before[6], after[6];
 
@@ -101,7 +100,7 @@ TEST(every_counter_fault_of_the_scenario_shows)
 	assert_in_range(counter(2), 20 * 400000, 21 * 400000); /* thawed: it had gone on */
 }
 
-TEST(an_absent_counter_is_not_supported_in_each_form)
+SIM_ENERGY_TEST(an_absent_counter_is_not_supported_in_each_form)
 {
 	struct abi_field_value v[2] = { { .field = 83 }, { .field = 191 } };
 	uint64_t mj = 7;
@@ -114,7 +113,7 @@ TEST(an_absent_counter_is_not_supported_in_each_form)
 	assert_int_equal(v[1].code, ABI_NOT_SUPPORTED);
 }
 
-TEST(a_reset_leaves_nothing_of_offset_or_start)
+SIM_ENERGY_TEST(a_reset_leaves_nothing_of_offset_or_start)
 {
 	start("[[gpu]]\nnoise = 0\nsensor = { offset_w = 10, counter_start_mj = 123456789 "
 	      "}\n" FLAT_400_W "[[timeline]]\nat = 2\ndo = \"counter-reset\"\n");
@@ -126,7 +125,7 @@ TEST(a_reset_leaves_nothing_of_offset_or_start)
 	assert_in_range(counter(0), 405000, 410000);
 }
 
-TEST(a_step_below_the_beginning_stays_at_zero)
+SIM_ENERGY_TEST(a_step_below_the_beginning_stays_at_zero)
 {
 	start("[[gpu]]\nnoise = 0\n" FLAT_400_W
 	      "[[timeline]]\nat = 2\ndo = \"counter-step\"\njoules = -5000\n");
@@ -136,7 +135,7 @@ TEST(a_step_below_the_beginning_stays_at_zero)
 	assert_in_range(counter(0), 4150000, 4201000);
 }
 
-TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
+SIM_ENERGY_TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
 {
 	uint64_t before, slow, fast;
 
@@ -156,13 +155,13 @@ TEST(reads_a_second_apart_do_no_harm_where_that_is_safe)
 	assert_in_range(fast - slow, 2600000, 2750000); /* two thirds of 4 kJ */
 }
 
-TEST(the_tick_has_its_length_and_phase)
+SIM_ENERGY_TEST(the_tick_has_its_length_and_phase)
 {
 	static const struct {
 		unsigned tick, phase;
 	} row[] = { { 20, 0 }, { 20, 7 }, { 100, 0 }, { 100, 33 } };
 
-	for (size_t i = 0; i < sizeof(row) / sizeof(row[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(row); i++) {
 		char text[512];
 		uint64_t last;
 		unsigned moves = 0;
@@ -188,8 +187,6 @@ TEST(the_tick_has_its_length_and_phase)
 		stop(NULL);
 	}
 }
-
-/* ---- sensors ---- */
 
 /* Truths of docs/SIMULATOR.md.  window 0: the low-pass of 300 ms. */
 static const struct make {
@@ -236,21 +233,21 @@ static void read_after_step(const struct make *m, const char *text, unsigned aft
 	stop(NULL);
 }
 
-TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
+SIM_ENERGY_TEST(each_make_of_sensor_answers_a_step_as_its_model_says)
 {
 	static const unsigned after_ms[] = { 0, 7, 12, 20, 30, 60, 110, 333, 700, 1000, 1500 };
 
-	for (size_t i = 0; i < sizeof(makes) / sizeof(makes[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(makes); i++) {
 		char text[512];
 
 		snprintf(text, sizeof(text), "[[gpu]]\nprofile = \"%s\"\nnoise = 0\n%s",
 			 makes[i].profile, STEP_AT_5_S);
-		for (size_t k = 0; k < sizeof(after_ms) / sizeof(after_ms[0]); k++)
+		for (size_t k = 0; k < COUNT_OF(after_ms); k++)
 			read_after_step(&makes[i], text, after_ms[k]);
 	}
 }
 
-TEST(what_a_generation_lacks_is_not_supported)
+SIM_ENERGY_TEST(what_a_generation_lacks_is_not_supported)
 {
 	struct abi_sample out[256];
 	uint32_t type, n = 256;
@@ -266,7 +263,7 @@ TEST(what_a_generation_lacks_is_not_supported)
 	assert_int_equal(nvml_samples(device(3), 0, 0, &type, &n, out), 0);
 }
 
-TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
+SIM_ENERGY_TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
 {
 	start("[[gpu]]\nprofile = \"gh200\"\nnoise = 0\nsensor = { module_w = 90 "
 	      "}\n" FLAT_400_W);
@@ -277,7 +274,7 @@ TEST(a_module_is_in_instant_and_counter_and_not_in_the_mean)
 	assert_true(fabs(sim_true_watts(0) - 400) < 1e-9);
 }
 
-TEST(a_capped_gpu_without_noise_draws_a_constant)
+SIM_ENERGY_TEST(a_capped_gpu_without_noise_draws_a_constant)
 {
 	start("[[gpu]]\nnoise = 0\n[[gpu.load]]\nkind = \"constant\"\nlevel = 1\n");
 	sim_step(2 * S);
@@ -286,8 +283,6 @@ TEST(a_capped_gpu_without_noise_draws_a_constant)
 		assert_true(sim_true_watts(0) == 0.99 * 700);
 	}
 }
-
-/* ---- rings ---- */
 
 static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 {
@@ -300,7 +295,7 @@ static uint32_t drain(uint64_t since_us, struct abi_sample out[static 1024])
 	return n;
 }
 
-TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
+SIM_ENERGY_TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
 {
 	struct abi_sample before[1024], after[1024];
 	uint32_t n, m;
@@ -319,7 +314,7 @@ TEST(a_slow_ring_keeps_its_past_under_a_fast_load)
 	assert_memory_equal(before + 50, after, 50 * sizeof(after[0]));
 }
 
-TEST(a_ring_can_give_the_same_again)
+SIM_ENERGY_TEST(a_ring_can_give_the_same_again)
 {
 	struct abi_sample first[1024], again[1024];
 	uint32_t n;
@@ -333,7 +328,7 @@ TEST(a_ring_can_give_the_same_again)
 	assert_memory_equal(first, again, n * sizeof(first[0]));
 }
 
-TEST(stamps_of_a_ring_step_with_the_wall_clock)
+SIM_ENERGY_TEST(stamps_of_a_ring_step_with_the_wall_clock)
 {
 	struct abi_sample out[1024];
 	uint32_t n, steps = 0;
@@ -355,18 +350,13 @@ TEST(stamps_of_a_ring_step_with_the_wall_clock)
 	assert_int_equal(drain(UINT64_C(1003610) * 1000000, out), 0);
 }
 
-TEST(two_makes_of_sensor_in_one_are_refused)
+SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
 {
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
 			 -1);
 	assert_string_equal(error,
-			    "t:2:10: 'low_pass_ms' and 'sample_ms' are two makes of sensor");
+			    "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
-int main(void)
-{
-	if (sim_library_open() != 0)
-		return 1;
-	return test_run(NULL, NULL);
-}
+UNIT_MAIN(sim_library_setup, NULL)

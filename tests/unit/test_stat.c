@@ -3,14 +3,10 @@
 #include <gpuward.h>
 
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
 
-#include "test.h"
+#include "unit.h"
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
@@ -34,8 +30,6 @@ static int ascending(const void *a, const void *b)
 
 	return (x > y) - (x < y);
 }
-
-/* ---- moments ---------------------------------------------------------------------------- */
 
 TEST(running_moments_equal_the_two_pass_ones)
 {
@@ -102,8 +96,6 @@ TEST(moments_of_nothing_are_not_zero)
 	assert_true(isnan(moments_variance(&m)));
 	assert_true(moments_variance_in_time(&m) == 0);
 }
-
-/* ---- histogram -------------------------------------------------------------------------- */
 
 struct held {
 	double x, seconds;
@@ -174,8 +166,6 @@ TEST(the_buckets_span_the_stated_range)
 	assert_near(histogram_percentile(&h, 0.5), 9999.99, 0.0026);
 	assert_true(isnan(histogram_percentile(&h, 1.5)));
 }
-
-/* ---- arrays ----------------------------------------------------------------------------- */
 
 TEST(percentiles_equal_those_of_the_sorted_array)
 {
@@ -330,4 +320,4 @@ TEST(the_standard_errors_of_a_line_cover)
 	assert_in_range(covered, rounds * 94 / 100, rounds * 96 / 100);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,17 +1,13 @@
 #include "base/suggest.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
+#include "unit.h"
 
 static const char *const words[] = { "listen",       "interval", "backend", NULL,
 				     "nvml-library", "history",  "gpu",     "deadline" };
 
 static const char *near(const char *word)
 {
-	return suggest(word, words, sizeof(words) / sizeof(words[0]), sizeof(words[0]));
+	return suggest(word, words, COUNT_OF(words), sizeof(words[0]));
 }
 
 TEST(mends_a_slip)
@@ -74,4 +70,4 @@ TEST(names_may_stand_in_a_table_of_structs)
 	assert_string_equal(suggest("gama", &table[0].name, 4, sizeof(table[0])), "gamma");
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -2,11 +2,7 @@
 
 #include "base/utf8.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
+#include "unit.h"
 
 enum { NUMBER, NAME, STATE, NOTE };
 
@@ -124,8 +120,8 @@ TEST(columns_of_one_rank_go_together)
 	table_row(&t);
 	for (unsigned c = 0; c < 4; c++)
 		table_set(&t, c, TERM_PLAIN, "1");
-	assert_int_equal(table_left_out(&t, 26, left), 0);
-	assert_int_equal(table_left_out(&t, 25, left), 26);
+	assert_int_equal(table_hidden(&t, 26, left), 0);
+	assert_int_equal(table_hidden(&t, 25, left), 26);
 	assert_true(!left[0] && left[1] && left[2] && !left[3]);
 	out = printed(&t, 25);
 	assert_string_equal(out, "ENERGY  SIZE\n     1     1\n");
@@ -205,4 +201,4 @@ TEST(a_word_is_left_whole_where_there_is_no_terminal)
 	free(out);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,13 +1,11 @@
 /* The last of what came, whatever the pieces that it came in. */
 #include "cli/tail.h"
 
-#include "measure/random.h"
+#include "measure/stat.h"
 
-#include <stdio.h>
-#include <string.h>
+#include "unit.h"
+
 #include <unistd.h>
-
-#include "test.h"
 
 static void put(const struct tail *t, const char *text)
 {
@@ -34,7 +32,7 @@ TEST(the_last_lines_are_those_that_came_last)
 	struct tail t;
 
 	assert_int_equal(tail_open(&t), 0);
-	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cases); i++) {
 		tail_clear(&t);
 		put(&t, cases[i].text);
 		tail_lines(&t, cases[i].lines, out, sizeof(out));
@@ -72,4 +70,4 @@ TEST(what_is_too_much_goes_from_the_front)
 	tail_close(&t);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

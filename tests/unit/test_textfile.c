@@ -4,16 +4,13 @@
 
 #include "base/file.h"
 
+#include "unit.h"
+
 #include <gpuward.h>
 
 #include <dirent.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "test.h"
 
 static char folder[] = "/tmp/gpuward-textfile-XXXXXX";
 static char path[256], message[512];
@@ -87,10 +84,10 @@ TEST(what_fails_is_news_once_and_so_is_its_end)
 	assert_int_equal(mkdir(path, 0755), 0); /* in the way, for root too */
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_true(news);
-	assert_non_null(strstr(message, path));
+	assert_in(message, path);
 	assert_int_equal(put("a 1\n"), -GW_E_IO);
 	assert_false(news);
-	assert_int_equal(files(), 1); /* nothing is left beside it */
+	assert_int_equal(files(), 1); /* nothing is left next to it */
 	assert_int_equal(rmdir(path), 0);
 	assert_int_equal(put("a 1\n"), 0);
 	assert_true(news);
@@ -103,7 +100,7 @@ TEST(a_folder_that_is_not_there_is_named)
 	assert_int_equal(
 		textfile_init(&file, "/nowhere/at/all/x.prom", message, sizeof(message)), 0);
 	assert_int_equal(put("a 1\n"), -GW_E_NOENT);
-	assert_non_null(strstr(message, "/nowhere/at/all/x.prom"));
+	assert_in(message, "/nowhere/at/all/x.prom");
 	textfile_done(&file);
 }
 
@@ -113,10 +110,10 @@ TEST(a_name_that_would_not_be_collected_is_refused)
 
 	assert_int_equal(textfile_init(&file, "/tmp/x.txt", message, sizeof(message)),
 			 -GW_E_ARG);
-	assert_non_null(strstr(message, ".prom"));
+	assert_in(message, ".prom");
 	assert_int_equal(textfile_init(&file, ".prom", message, sizeof(message)), -GW_E_ARG);
 	memset(longest, 'x', sizeof(longest) - 1);
 	assert_int_equal(textfile_init(&file, longest, message, sizeof(message)), -GW_E_SIZE);
 }
 
-TEST_MAIN(setup, teardown)
+UNIT_MAIN(setup, teardown)

@@ -3,9 +3,9 @@
 
 #include "base/clock.h"
 
-#include <gpuward.h>
+#include "unit.h"
 
-#include "test.h"
+#include <gpuward.h>
 
 #define NOW_NS (UINT64_C(1700000000) * NS_PER_S) /* 2023-11-14T22:13:20Z */
 #define MS(n)  ((uint64_t)(n)*NS_PER_MS)
@@ -34,7 +34,7 @@ TEST(a_moment_may_be_written_in_many_ways)
 		{ "2024-02-29T00:00:00Z", UINT64_C(1709164800) * NS_PER_S },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		uint64_t got = 1;
 
 		if (timespec_parse(rows[i].text, NOW_NS, &got) != 0 || got != rows[i].wall_ns)
@@ -71,7 +71,7 @@ TEST(what_is_no_moment_is_refused)
 		"-5 s",
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		uint64_t got = 7;
 
 		if (timespec_parse(rows[i], NOW_NS, &got) != -GW_E_PARSE || got != 7)
@@ -96,4 +96,4 @@ TEST(a_span_has_units_or_is_of_seconds)
 	assert_int_equal(timespec_parse_span("inf", &ns), -GW_E_PARSE);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,18 +1,13 @@
 /* The public TOML 1.0.0 conformance cases: every valid document must give the tree that the
- * tagged JSON beside it describes, every invalid one must be refused with a place. */
+ * tagged JSON next to it describes, every invalid one must be refused with a place. */
 #include "base/toml.h"
+
+#include "unit.h"
 
 #include <gpuward.h>
 
 #include <ctype.h>
 #include <math.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
-
-/* ---- a reader for the tagged JSON, which is known to be good */
 
 enum json_kind { JSON_OBJECT, JSON_LIST, JSON_STRING };
 
@@ -166,8 +161,6 @@ static const struct json_value *json_get(const struct json_value *v, const char 
 	return NULL;
 }
 
-/* ---- is it the same */
-
 static const char *const tags[] = {
 	[TOML_STRING] = "string",         [TOML_INTEGER] = "integer",
 	[TOML_FLOAT] = "float",           [TOML_BOOL] = "bool",
@@ -264,8 +257,6 @@ static bool same(const struct toml_node *n, const struct json_value *want)
 		return n->type == TOML_TABLE && same_table(n, want);
 	return n->type == TOML_ARRAY && same_list(n, want);
 }
-
-/* ---- the cases */
 
 static char suite[4000];
 
@@ -373,4 +364,4 @@ TEST(every_invalid_document_is_refused_with_a_place)
 	each_case("invalid/", refuses, 499);
 }
 
-TEST_MAIN(find_suite, NULL)
+UNIT_MAIN(find_suite, NULL)

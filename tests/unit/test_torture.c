@@ -8,9 +8,6 @@
 
 #include <stdatomic.h>
 
-#define TEST_TEARDOWN sim_teardown
-#include "test.h"
-
 static atomic_long until_failure; /* 0: never */
 static atomic_ulong allocations;
 static atomic_long alive;
@@ -141,22 +138,21 @@ static void fail_each_in_turn(uint64_t deadline_ns)
 	print_message("%ld allocations, each failed once\n", n - 1);
 }
 
-TEST(each_allocation_failing_in_turn_gives_no_memory_and_no_leak)
+SIM_TEST(each_allocation_failing_in_turn_gives_no_memory_and_no_leak)
 {
 	fail_each_in_turn(0);
 }
 
-TEST(the_same_with_threads_of_the_library)
+SIM_TEST(the_same_with_threads_of_the_library)
 {
 	fail_each_in_turn(10 * NS_PER_S);
 }
 
-TEST(a_warm_snapshot_allocates_nothing)
+SIM_TEST(a_warm_snapshot_allocates_nothing)
 {
 	unsigned long before;
 
-	sim_text(world);
-	sim_open();
+	sim_start(world);
 	for (int i = 0; i < 3; i++) {
 		sim_step(20 * NS_PER_S);
 		sim_take(GW_TIERS_ALL, 0);
@@ -167,7 +163,6 @@ TEST(a_warm_snapshot_allocates_nothing)
 		sim_take(GW_TIERS_ALL, 0);
 	}
 	assert_int_equal(allocations, before);
-	sim_close();
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

@@ -2,12 +2,11 @@
 #include "cli/trials.h"
 
 #include "measure/distribution.h"
-#include "measure/random.h"
+#include "measure/stat.h"
+
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-
-#include "test.h"
 
 #define near(a, b, within) assert_true(fabs((a) - (b)) <= (within))
 
@@ -77,4 +76,4 @@ TEST(the_interval_holds_the_truth_as_often_as_it_says)
 	assert_in_range(inside, 3740, 3900); /* 95 %: 3800 */
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

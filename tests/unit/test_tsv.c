@@ -1,11 +1,9 @@
 #include "base/number.h"
 #include "base/tsv.h"
 
-#include <math.h>
-#include <string.h>
+#include "unit.h"
 
-#define TEST_SETUP start
-#include "test.h"
+#include <math.h>
 
 static char line[2048];
 static struct buf out;
@@ -16,7 +14,9 @@ static int start(void **state)
 	return 0;
 }
 
-TEST(every_text_is_one_word_and_reads_back)
+#define TSV_TEST(name) TEST_FIXTURE(name, start, NULL)
+
+TSV_TEST(every_text_is_one_word_and_reads_back)
 {
 	char text[256], back[256];
 
@@ -30,7 +30,7 @@ TEST(every_text_is_one_word_and_reads_back)
 	assert_false(tsv_text(line, back, sizeof(back) - 1));
 }
 
-TEST(an_empty_text_and_a_dash_are_told_apart)
+TSV_TEST(an_empty_text_and_a_dash_are_told_apart)
 {
 	char back[8] = "x";
 
@@ -44,7 +44,7 @@ TEST(an_empty_text_and_a_dash_are_told_apart)
 	assert_string_equal(back, "-");
 }
 
-TEST(where_a_dash_means_nothing_it_stays_and_empty_is_empty)
+TSV_TEST(where_a_dash_means_nothing_it_stays_and_empty_is_empty)
 {
 	static const char *const texts[] = { "", "-", "GPU-1a", "a\tb\\\n\x7f" };
 	const char *at = line;
@@ -64,21 +64,21 @@ TEST(where_a_dash_means_nothing_it_stays_and_empty_is_empty)
 	assert_false(tsv_unescape(&at, back, sizeof("GPU-1a") - 1));
 }
 
-TEST(what_nobody_wrote_is_refused)
+TSV_TEST(what_nobody_wrote_is_refused)
 {
 	static const char *const bad[] = { "\\", "\\2", "\\2g", "\\g2", "\\2D", "\\00", "a\\" };
 	char back[8];
 
-	for (unsigned i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+	for (unsigned i = 0; i < COUNT_OF(bad); i++)
 		assert_false(tsv_text(bad[i], back, sizeof(back)));
 }
 
-TEST(a_number_reads_back_to_its_bits)
+TSV_TEST(a_number_reads_back_to_its_bits)
 {
 	static const double numbers[] = { 0.0, -0.0, 0.1, -1e-300, 6.02214076e23 };
 	double back;
 
-	for (unsigned i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(numbers); i++) {
 		start(NULL);
 		tsv_add_real(&out, numbers[i]);
 		assert_true(number_real(line, &back));
@@ -90,7 +90,7 @@ TEST(a_number_reads_back_to_its_bits)
 	assert_string_equal(line, "--");
 }
 
-TEST(words_are_taken_one_by_one)
+TSV_TEST(words_are_taken_one_by_one)
 {
 	const char *at = "one\ttwo\t\tthree";
 	char word[4];
@@ -107,4 +107,4 @@ TEST(words_are_taken_one_by_one)
 	assert_false(tsv_take(&at, word, sizeof(word)));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

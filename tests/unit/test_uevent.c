@@ -1,9 +1,6 @@
 #include "daemon/uevent.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
+#include "unit.h"
 
 #define DEVICE "/devices/pci0000:00/0000:01:00.0"
 
@@ -57,7 +54,7 @@ TEST(what_concerns_a_gpu_is_told_from_what_does_not)
 		{ UEVENT_NOTHING, "" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		if (news(rows[i].text) != rows[i].news)
 			fail_msg("row %zu: %s", i, rows[i].text);
 }
@@ -68,4 +65,4 @@ TEST(what_has_no_end_is_nothing)
 	assert_int_equal(uevent_read("", 0), UEVENT_NOTHING);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -1,10 +1,6 @@
 #include "base/utf8.h"
 
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "test.h"
+#include "unit.h"
 
 TEST(knows_a_sequence_from_what_is_none)
 {
@@ -39,7 +35,7 @@ TEST(knows_a_sequence_from_what_is_none)
 		{ "\xf0\x9f\x98(", 0 },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+	for (size_t i = 0; i < COUNT_OF(rows); i++)
 		if (utf8_length(rows[i].text) != rows[i].want)
 			fail_msg("row %zu", i);
 }
@@ -49,7 +45,7 @@ TEST(reads_no_further_than_a_nul)
 {
 	static const char *const cut[] = { "", "\xc3", "\xe2\x82", "\xf0\x9f\x98", "\xf0" };
 
-	for (size_t i = 0; i < sizeof(cut) / sizeof(cut[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(cut); i++) {
 		char *exact = strdup(cut[i]);
 
 		assert_int_equal(utf8_length(exact), i == 0);
@@ -98,7 +94,7 @@ TEST(cleans_names_for_printing)
 	};
 	char out[32];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		utf8_clean(out, sizeof(out), rows[i].from);
 		assert_string_equal(out, rows[i].want);
 	}
@@ -116,4 +112,4 @@ TEST(cuts_between_code_points)
 	assert_string_equal(out, "");
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -4,9 +4,6 @@
 
 #include "serve/windows_impl.h"
 
-#define TEST_TEARDOWN end
-#include "test.h"
-
 static struct windows_entry *opened(const char *label)
 {
 	struct windows_ask ask = { .label = label, .limit_ns = 3600 * NS_PER_S };
@@ -32,7 +29,7 @@ static void show(struct windows_entry *e)
 	json_end(&j);
 }
 
-TEST(a_meter_that_leaves_ends_its_windows_with_what_is_known)
+API_TEST(a_meter_that_leaves_ends_its_windows_with_what_is_known)
 {
 	struct windows_entry *e;
 
@@ -51,7 +48,7 @@ TEST(a_meter_that_leaves_ends_its_windows_with_what_is_known)
 	assert_int_equal(windows_open_count(t.api.windows), 0);
 }
 
-TEST(a_meter_that_left_without_a_word_leaves_no_result)
+API_TEST(a_meter_that_left_without_a_word_leaves_no_result)
 {
 	struct windows_entry *e;
 
@@ -73,7 +70,7 @@ TEST(a_meter_that_left_without_a_word_leaves_no_result)
 	at("parts.1.label", "\"a\"");
 }
 
-TEST(a_sample_that_never_comes_is_not_waited_for)
+API_TEST(a_sample_that_never_comes_is_not_waited_for)
 {
 	struct windows_entry *e;
 	uint64_t now;
@@ -94,7 +91,7 @@ TEST(a_sample_that_never_comes_is_not_waited_for)
 	assert_true(fabs(number("seconds") - 2) < 0.01);
 }
 
-TEST(the_oldest_that_ended_are_forgotten)
+API_TEST(the_oldest_that_ended_are_forgotten)
 {
 	char first[32];
 
@@ -111,7 +108,7 @@ TEST(the_oldest_that_ended_are_forgotten)
 	assert_null(windows_find(t.api.windows, first));
 }
 
-TEST(what_was_kept_is_there_after_a_restart)
+API_TEST(what_was_kept_is_there_after_a_restart)
 {
 	struct windows_entry *e;
 
@@ -128,7 +125,7 @@ TEST(what_was_kept_is_there_after_a_restart)
 	at("windows.0.id", "\"w1\"");
 }
 
-TEST(parts_of_all_windows_are_bounded)
+API_TEST(parts_of_all_windows_are_bounded)
 {
 	struct windows_entry *e;
 	unsigned marks = 0;
@@ -170,7 +167,7 @@ static struct windows_entry *cut_and_ended(const char *world)
 	return e;
 }
 
-TEST(eight_gpus_with_all_marks_are_kept_whole)
+API_TEST(eight_gpus_with_all_marks_are_kept_whole)
 {
 	show(cut_and_ended("[[gpu]]\nprofile = \"h200\"\ncount = 8\n"));
 	at("parts_left_out", "false");
@@ -180,10 +177,10 @@ TEST(eight_gpus_with_all_marks_are_kept_whole)
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(t.kept_size, t.reply.body.len - 1); /* less the end of line */
 	assert_true(strlen(pushed.json) < 40000); /* followers get it without its parts */
-	assert_non_null(strstr(pushed.json, "\"parts_left_out\":true,\"parts\":[]}"));
+	assert_in(pushed.json, "\"parts_left_out\":true,\"parts\":[]}");
 }
 
-TEST(sixty_four_gpus_with_all_marks_keep_their_result)
+API_TEST(sixty_four_gpus_with_all_marks_keep_their_result)
 {
 	show(cut_and_ended("[[gpu]]\nprofile = \"h200\"\ncount = 64\n"));
 	at("state", "\"ended\"");
@@ -193,10 +190,10 @@ TEST(sixty_four_gpus_with_all_marks_keep_their_result)
 	assert_true(number("energy_joules.best") > 0);
 	assert_true(number("devices.63.energy_joules.best") > 0);
 	assert_int_equal(t.kept, 1);
-	assert_string_equal(t.told_severity, "info");
+	assert_string_equal(t.logged_severity, "info");
 }
 
-TEST_WITH(of_no_device_nothing_is_valid, NULL, NULL)
+TEST(of_no_device_nothing_is_valid)
 {
 	struct windows_entry e = { .state = WINDOWS_IS_OPEN };
 	struct windows_sum sum;
@@ -207,7 +204,7 @@ TEST_WITH(of_no_device_nothing_is_valid, NULL, NULL)
 }
 
 /* As where there was no memory for the document. */
-TEST(a_window_without_a_document_still_tells_its_sum)
+API_TEST(a_window_without_a_document_still_tells_its_sum)
 {
 	struct windows_entry *e;
 	double joules;
@@ -228,20 +225,20 @@ TEST(a_window_without_a_document_still_tells_its_sum)
 	assert_true(joules > 0);
 }
 
-TEST(one_that_cannot_be_kept_is_told)
+API_TEST(one_that_cannot_be_kept_is_reported)
 {
 	begin(TWO_GPUS);
 	opened("lost");
 	t.keep_answer = -GW_E_SIZE;
 	windows_meter_gone(t.api.windows, &t.api.view);
-	assert_string_equal(t.told_severity, "warning");
-	assert_non_null(strstr(t.told_text, "could not be kept"));
+	assert_string_equal(t.logged_severity, "warning");
+	assert_in(t.logged_text, "could not be kept");
 }
 
-TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
+API_TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
 {
 	struct windows_entry *e;
-	unsigned told;
+	unsigned logged;
 
 	begin(TWO_GPUS);
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
@@ -249,11 +246,11 @@ TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
 	assert_int_equal(t.begun, 1);
 	windows_free(t.api.windows); /* all that is left is what was kept */
 	assert_int_equal(windows_new(&t.api.windows), 0);
-	told = t.told;
+	logged = t.logged;
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
-	assert_int_equal(t.told, told + 1);
-	assert_string_equal(t.told_severity, "warning");
-	assert_non_null(strstr(t.told_text, t.begun_id));
+	assert_int_equal(t.logged, logged + 1);
+	assert_string_equal(t.logged_severity, "warning");
+	assert_in(t.logged_text, t.begun_id);
 	assert_int_equal(t.kept, 1);
 	assert_int_equal(t.done, 1);
 	e = windows_find(t.api.windows, t.begun_id);
@@ -270,10 +267,10 @@ TEST(one_that_was_open_at_a_crash_is_told_at_the_next_start)
 	at("devices.1.index", "1");
 	says("\"begin_time\":\"");
 	windows_tick(t.api.windows, &t.api.view, clock_mono_ns(&sim.clock));
-	assert_int_equal(t.told, told + 1);
+	assert_int_equal(t.logged, logged + 1);
 }
 
-TEST(one_that_ended_or_was_forgotten_is_no_crash)
+API_TEST(one_that_ended_or_was_forgotten_is_no_crash)
 {
 	begin(TWO_GPUS);
 	opened("ends");
@@ -299,7 +296,7 @@ static int three_kept(void *engine, const char *kind, unsigned max,
 	return 3;
 }
 
-TEST(what_was_kept_is_listed_latest_first)
+API_TEST(what_was_kept_is_listed_latest_first)
 {
 	struct view_ops mine = ops;
 
@@ -318,7 +315,7 @@ TEST(what_was_kept_is_listed_latest_first)
 	at("windows.1.id", "\"w3\"");
 }
 
-TEST(the_list_has_all_that_are_open)
+API_TEST(the_list_has_all_that_are_open)
 {
 	begin(TWO_GPUS);
 	for (unsigned i = 0; i < 3; i++) {
@@ -349,7 +346,7 @@ TEST(the_list_has_all_that_are_open)
 	says("state=\\\"closed\\\"");
 }
 
-TEST_WITH(only_failures_count_as_errors, NULL, NULL)
+TEST(only_failures_count_as_errors)
 {
 	assert_true(view_is_error(GW_ABSENT_ERROR));
 	assert_true(view_is_error(GW_ABSENT_LOST));
@@ -360,10 +357,10 @@ TEST_WITH(only_failures_count_as_errors, NULL, NULL)
 	assert_false(view_is_error(GW_ABSENT_LET_GO));
 }
 
-TEST_WITH(columns_of_history_are_quantities, NULL, NULL)
+TEST(columns_of_history_are_quantities)
 {
 	assert_int_equal(view_history_quantity[VIEW_H_POWER], GW_Q_POWER);
 	assert_int_equal(view_history_quantity[VIEW_H_FAN_SPEED], GW_Q_FAN_SPEED);
 }
 
-TEST_MAIN(sim_setup, NULL)
+UNIT_MAIN(sim_setup, NULL)

@@ -5,13 +5,10 @@
 #include <gpuward.h>
 
 #include <fcntl.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "test.h"
+#include "unit.h"
 
 static struct wire_request request;
 static struct allow allow;
@@ -35,7 +32,7 @@ TEST(each_request_reads_back_as_written)
 	};
 	char out[WIRE_SIZE];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(read_text(rows[i]), 0);
 		assert_int_equal(wire_write(&request, out), strlen(rows[i]));
 		assert_string_equal(out, rows[i]);
@@ -83,7 +80,7 @@ TEST(an_invalid_request_is_refused_with_a_phrase)
 	};
 	const char *why = NULL;
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(wire_read(rows[i], strlen(rows[i]), &request, &why),
 				 -GW_E_PARSE);
 		assert_true(why && *why);
@@ -147,17 +144,17 @@ TEST(nothing_is_allowed_unless_a_line_says_so)
 
 	assert_int_equal(allow_text("# nothing\n\n"), 0);
 	assert_int_equal(allow_client(&allow, 7, message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: client 7"));
+	assert_in(message, "/f: client 7");
 	assert_int_equal(allow_client(&allow, 0, message, sizeof(message)), 0);
 	assert_int_equal(allow_unit(&allow, "a.service", message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: unit a.service"));
+	assert_in(message, "/f: unit a.service");
 	assert_int_equal(allow_process(&allow, ALLOW_SIGNAL, &p, message, sizeof(message)),
 			 -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: signal cgroup=/s/w.service/x"));
+	assert_in(message, "/f: signal cgroup=/s/w.service/x");
 	p.cgroup[1] = '\0';
 	assert_int_equal(allow_process(&allow, ALLOW_CHECKPOINT, &p, message, sizeof(message)),
 			 -GW_E_PERM);
-	assert_non_null(strstr(message, "/f: checkpoint exe=/bin/w"));
+	assert_in(message, "/f: checkpoint exe=/bin/w");
 }
 
 TEST(all_conditions_of_a_line_must_hold)
@@ -182,7 +179,7 @@ TEST(all_conditions_of_a_line_must_hold)
 	};
 	const struct proc unknown = { .pid = 5, .uid = -1 };
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		assert_int_equal(allow_text(rows[i].line), 0);
 		assert_int_equal(
 			allow_process(&allow, ALLOW_SIGNAL, &p, message, sizeof(message)),
@@ -202,7 +199,7 @@ TEST(users_are_those_of_the_machine)
 	assert_int_equal(allow_client(&allow, 65534, message, sizeof(message)), 0);
 	assert_int_equal(allow_client(&allow, 65533, message, sizeof(message)), -GW_E_PERM);
 	assert_int_equal(allow_text("client no-such-user-here\n"), -GW_E_PARSE);
-	assert_non_null(strstr(message, "/f:1:"));
+	assert_in(message, "/f:1:");
 }
 
 TEST(one_invalid_line_disables_the_whole_file)
@@ -230,10 +227,10 @@ TEST(one_invalid_line_disables_the_whole_file)
 	};
 	char text[300];
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		snprintf(text, sizeof(text), "unit good.service\n%s\n", rows[i]);
 		assert_int_equal(allow_text(text), -GW_E_PARSE);
-		assert_non_null(strstr(message, "/f:2: "));
+		assert_in(message, "/f:2: ");
 		assert_int_equal(allow_unit(&allow, "good.service", message, sizeof(message)),
 				 -GW_E_PERM);
 	}
@@ -252,7 +249,7 @@ TEST(a_file_that_others_can_write_allows_nothing)
 	}
 	fchmod(fd, 0620);
 	assert_int_equal(allow_load(&allow, path, message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "chmod"));
+	assert_in(message, "chmod");
 	assert_int_equal(allow.rules, 0);
 	fchmod(fd, 0600);
 	snprintf(link, sizeof(link), "%s.link", path);
@@ -262,8 +259,8 @@ TEST(a_file_that_others_can_write_allows_nothing)
 	unlink(path);
 	close(fd);
 	assert_int_equal(allow_load(&allow, path, message, sizeof(message)), -GW_E_PERM);
-	assert_non_null(strstr(message, "No such file"));
+	assert_in(message, "No such file");
 	assert_int_equal(allow_load(&allow, "/", message, sizeof(message)), -GW_E_PERM);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

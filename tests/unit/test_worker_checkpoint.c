@@ -11,13 +11,10 @@
 
 #include <dlfcn.h>
 #include <signal.h>
-#include <stdio.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define TEST_SETUP each
-#include "test.h"
+#include "unit.h"
 
 #define CHILDREN 3
 
@@ -80,6 +77,8 @@ static int each(void **state)
 	return 0;
 }
 
+#define CHECKPOINT_TEST(name) TEST_FIXTURE(name, each, NULL)
+
 static int evict(void)
 {
 	return worker_all.of(WORKER_CHECKPOINT)->evict(&call);
@@ -90,7 +89,7 @@ static int resume(void)
 	return worker_all.of(WORKER_CHECKPOINT)->resume(&call);
 }
 
-TEST(a_process_is_checkpointed_and_restored)
+CHECKPOINT_TEST(a_process_is_checkpointed_and_restored)
 {
 	assert_int_equal(evict(), 0);
 	assert_int_equal(fake->process[0].state, 2);
@@ -102,7 +101,7 @@ TEST(a_process_is_checkpointed_and_restored)
 	assert_int_equal(fake->process[1].state, 0);
 }
 
-TEST(the_order_alone_is_enough_to_restore)
+CHECKPOINT_TEST(the_order_alone_is_enough_to_restore)
 {
 	assert_int_equal(evict(), 0);
 	notes[0] = '\0';
@@ -110,7 +109,7 @@ TEST(the_order_alone_is_enough_to_restore)
 	assert_int_equal(fake->process[0].state, 0);
 }
 
-TEST(an_eviction_made_twice_does_nothing_more)
+CHECKPOINT_TEST(an_eviction_made_twice_does_nothing_more)
 {
 	assert_int_equal(evict(), 0);
 	assert_int_equal(evict(), 0);
@@ -118,7 +117,7 @@ TEST(an_eviction_made_twice_does_nothing_more)
 	assert_int_equal(fake->process[0].state, 2);
 }
 
-TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
+CHECKPOINT_TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 {
 	static const struct {
 		struct worker_facts facts;
@@ -135,26 +134,26 @@ TEST(what_cannot_succeed_is_refused_before_anything_is_touched)
 		{ { 1, 0, 0 }, 1, UINT64_C(1) << 60, "GiB of host memory, and only" },
 	};
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
+	for (size_t i = 0; i < COUNT_OF(rows); i++) {
 		call.facts = rows[i].facts;
 		order.targets = rows[i].targets;
 		order.bytes = rows[i].bytes;
 		assert_int_equal(evict(), -GW_E_NOSUPPORT);
-		assert_non_null(strstr(message, rows[i].words));
+		assert_in(message, rows[i].words);
 	}
 	call.facts = (struct worker_facts){ 1, 0, 0 };
 	order.targets = 1;
 	order.bytes = 1;
 	order.more = true;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "than the journal can record"));
+	assert_in(message, "than the journal can record");
 	order.more = false;
 	assert_string_equal(fake->calls, "");
 	assert_string_equal(notes, "");
 }
 
 /* A control group with 10 GiB on a machine with 64 GiB free. */
-TEST(a_limit_of_its_control_group_counts_as_host_memory)
+CHECKPOINT_TEST(a_limit_of_its_control_group_counts_as_host_memory)
 {
 #define GIB (UINT64_C(1) << 30)
 	static const struct tree_row rows[] = {
@@ -181,17 +180,17 @@ TEST(a_limit_of_its_control_group_counts_as_host_memory)
 	order.target[0].start_ticks = 987654;
 	order.bytes = 6 * GIB; /* 6.6 GiB are needed; 10 - 9 + 4 (file cache) are free */
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "6.6 GiB"));
-	assert_non_null(strstr(message, "5.0 GiB are free"));
+	assert_in(message, "6.6 GiB");
+	assert_in(message, "5.0 GiB are free");
 	order.bytes = 4 * GIB;
 	assert_int_equal(evict(), 0);
 	tree_put(&t, "proc/meminfo", "nothing\n");
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "cannot be read"));
+	assert_in(message, "cannot be read");
 	tree_done(&t);
 }
 
-TEST(all_are_locked_before_the_first_checkpoint)
+CHECKPOINT_TEST(all_are_locked_before_the_first_checkpoint)
 {
 	order.targets = 3;
 	worker.level = 2;
@@ -200,7 +199,7 @@ TEST(all_are_locked_before_the_first_checkpoint)
 					 "checkpoint 2, ");
 }
 
-TEST(a_failed_lock_leaves_none_locked)
+CHECKPOINT_TEST(a_failed_lock_leaves_none_locked)
 {
 	order.targets = 3;
 	worker.level = 2;
@@ -211,35 +210,35 @@ TEST(a_failed_lock_leaves_none_locked)
 		assert_int_equal(fake->process[i].state, 0);
 }
 
-TEST(managed_memory_fails_half_way_and_is_undone)
+CHECKPOINT_TEST(managed_memory_fails_half_way_and_is_undone)
 {
 	fake->process[0].fail_put_away = 801;
 	assert_int_equal(evict(), -GW_E_NOSUPPORT);
-	assert_non_null(strstr(message, "managed"));
+	assert_in(message, "managed");
 	assert_string_equal(fake->calls, "lock 0, checkpoint 0, unlock 0, ");
 	assert_int_equal(fake->process[0].state, 0);
 }
 
-TEST(a_failure_restores_the_processes_before_it)
+CHECKPOINT_TEST(a_failure_restores_the_processes_before_it)
 {
 	order.targets = 3;
 	worker.level = 2;
 	fake->process[1].fail_put_away = 999;
 	assert_int_equal(evict(), -GW_E_IO);
-	assert_non_null(strstr(message, "999"));
+	assert_in(message, "999");
 	for (unsigned i = 0; i < 3; i++)
 		assert_int_equal(fake->process[i].state, 0);
 }
 
-TEST(another_users_process_needs_root)
+CHECKPOINT_TEST(another_users_process_needs_root)
 {
 	fake->process[0].fail_state = 304;
 	assert_int_equal(evict(), -GW_E_PERM);
-	assert_non_null(strstr(message, "root"));
+	assert_in(message, "root");
 	assert_string_equal(fake->calls, "");
 }
 
-TEST(a_reused_pid_is_not_touched)
+CHECKPOINT_TEST(a_reused_pid_is_not_touched)
 {
 	struct proc_id t = { child[0], order.target[0].start_ticks + 1 };
 
@@ -251,7 +250,7 @@ TEST(a_reused_pid_is_not_touched)
 	assert_string_equal(fake->calls, "");
 }
 
-TEST(foreign_states_are_not_changed)
+CHECKPOINT_TEST(foreign_states_are_not_changed)
 {
 	for (int s = 1; s < 9; s++) {
 		if (s == 2)
@@ -267,7 +266,7 @@ TEST(foreign_states_are_not_changed)
 	}
 }
 
-TEST(recovery_restores_checkpointed_and_locked_processes)
+CHECKPOINT_TEST(recovery_restores_checkpointed_and_locked_processes)
 {
 	struct proc_id t[CHILDREN + 1];
 
@@ -282,7 +281,7 @@ TEST(recovery_restores_checkpointed_and_locked_processes)
 	assert_string_equal(fake->calls, "restore 0, unlock 0, unlock 1, ");
 }
 
-TEST(recovery_continues_after_a_failure)
+CHECKPOINT_TEST(recovery_continues_after_a_failure)
 {
 	struct proc_id t[2];
 
@@ -292,12 +291,12 @@ TEST(recovery_continues_after_a_failure)
 	}
 	fake->process[0].fail_restore = 2;
 	assert_int_equal(checkpoint_restore(&root, t, 2, message, sizeof(message)), -GW_E_IO);
-	assert_non_null(strstr(message, "restored: CUDA error 2"));
+	assert_in(message, "restored: CUDA error 2");
 	assert_int_equal(fake->process[0].state, 2); /* still checkpointed, not unlocked */
 	assert_int_equal(fake->process[1].state, 0);
 }
 
-TEST(a_past_deadline_is_not_an_unlimited_lock)
+CHECKPOINT_TEST(a_past_deadline_is_not_an_unlimited_lock)
 {
 	call.deadline_ns = 1;
 	assert_int_equal(evict(), 0);
@@ -305,4 +304,4 @@ TEST(a_past_deadline_is_not_an_unlimited_lock)
 	assert_int_equal(fake->process[0].state, 2); /* and the checkpoint is complete */
 }
 
-TEST_MAIN(setup, teardown)
+UNIT_MAIN(setup, teardown)

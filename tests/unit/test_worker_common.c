@@ -1,11 +1,7 @@
 /* Notes, escapes, answers and addresses of the adapters. */
 #include "guard/worker/common.h"
 
-#include <stdio.h>
-#include <string.h>
-
-#define TEST_SETUP each
-#include "test.h"
+#include "unit.h"
 
 static char text[64];
 static struct worker_call call = { .notes = text, .notes_size = sizeof(text) };
@@ -16,7 +12,9 @@ static int each(void **state)
 	return 0;
 }
 
-TEST(notes_are_found_by_key_and_position)
+#define COMMON_TEST(name) TEST_FIXTURE(name, each, NULL)
+
+COMMON_TEST(notes_are_found_by_key_and_position)
 {
 	char out[16];
 
@@ -33,7 +31,7 @@ TEST(notes_are_found_by_key_and_position)
 	assert_false(worker_noted(&call, "mode", 0, out, sizeof(out)));
 }
 
-TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_added)
+COMMON_TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_added)
 {
 	char name[WORKER_MODEL + 1];
 
@@ -50,13 +48,13 @@ TEST(a_note_that_does_not_fit_or_has_two_lines_is_not_added)
 	assert_int_equal(text[strlen(text) - 1], '\n');
 }
 
-TEST(damaged_notes_are_harmless)
+COMMON_TEST(damaged_notes_are_harmless)
 {
 	static const char *const bad[] = { "model",   "model ", "\n\n",
 					   "model a", " x",     "modela\n" };
 	char out[16];
 
-	for (size_t i = 0; i < sizeof(bad) / sizeof(*bad); i++) {
+	for (size_t i = 0; i < COUNT_OF(bad); i++) {
 		snprintf(text, sizeof(text), "%s", bad[i]);
 		worker_noted(&call, "model", 3, out, sizeof(out));
 	}
@@ -65,7 +63,7 @@ TEST(damaged_notes_are_harmless)
 	assert_string_equal(out, "a");
 }
 
-TEST(names_are_escaped_for_a_query)
+COMMON_TEST(names_are_escaped_for_a_query)
 {
 	char out[64];
 	struct buf b;
@@ -75,7 +73,7 @@ TEST(names_are_escaped_for_a_query)
 	assert_string_equal(out, "org%2Fm%3AQ4_K%20%26%20%C3%A4%3F%23");
 }
 
-TEST(an_answer_is_read_by_path)
+COMMON_TEST(an_answer_is_read_by_path)
 {
 	static const char json[] =
 		"{\"models\":[{\"name\":\"a\",\"status\":{\"value\":\"loaded\"}},"
@@ -103,7 +101,7 @@ TEST(an_answer_is_read_by_path)
 	assert_int_equal(json_doc_new("{", 1, &r, message, sizeof(message)), -GW_E_PARSE);
 }
 
-TEST(a_request_after_its_deadline_is_not_sent)
+COMMON_TEST(a_request_after_its_deadline_is_not_sent)
 {
 	struct policy_worker w = { .url = "http://127.0.0.1:1" };
 	struct worker_http *h;
@@ -117,4 +115,4 @@ TEST(a_request_after_its_deadline_is_not_sent)
 	worker_http_free(NULL);
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)

@@ -5,9 +5,7 @@
 
 #include "guard/process_cache.h"
 
-#define TEST_SETUP    begin
-#define TEST_TEARDOWN end
-#include "test.h"
+#include "unit.h"
 
 #define TAIL "1 1 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 "
 #define TCP_HEAD \
@@ -57,7 +55,9 @@ static int end(void **state)
 	return 0;
 }
 
-TEST(a_process_that_does_not_match_does_not_belong)
+#define RECHECK_TEST(name) TEST_FIXTURE(name, begin, end)
+
+RECHECK_TEST(a_process_that_does_not_match_does_not_belong)
 {
 	worker.match.command = "serve";
 	assert_true(recheck_belongs(&call, &target));
@@ -69,7 +69,7 @@ TEST(a_process_that_does_not_match_does_not_belong)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(a_process_below_a_root_may_be_any_program)
+RECHECK_TEST(a_process_below_a_root_may_be_any_program)
 {
 	worker.match.command = "serve";
 	target.itself = false;
@@ -77,14 +77,14 @@ TEST(a_process_below_a_root_may_be_any_program)
 	assert_true(recheck_belongs(&call, &target));
 }
 
-TEST(an_unreadable_process_does_not_belong_now)
+RECHECK_TEST(an_unreadable_process_does_not_belong_now)
 {
 	worker.match.command = "serve";
 	tree_remove(&tree, "proc/500");
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(a_process_named_by_the_pidfile_belongs)
+RECHECK_TEST(a_process_named_by_the_pidfile_belongs)
 {
 	worker.match.pidfile = "/run/w.pid";
 	tree_put(&tree, "run/w.pid", "500\n");
@@ -95,7 +95,7 @@ TEST(a_process_named_by_the_pidfile_belongs)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(a_process_belongs_not_if_the_pidfile_names_another)
+RECHECK_TEST(a_process_belongs_not_if_the_pidfile_names_another)
 {
 	worker.match.pidfile = "/run/w.pid";
 	put_process(600, 60, "python3 serve");
@@ -103,7 +103,7 @@ TEST(a_process_belongs_not_if_the_pidfile_names_another)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(with_an_empty_pidfile_it_must_be_the_same_program)
+RECHECK_TEST(with_an_empty_pidfile_it_must_be_the_same_program)
 {
 	worker.match.pidfile = "/run/w.pid";
 	assert_true(recheck_belongs(&call, &target));
@@ -117,7 +117,7 @@ TEST(with_an_empty_pidfile_it_must_be_the_same_program)
 	assert_false(recheck_belongs(&call, &target));
 }
 
-TEST(a_listener_belongs_and_after_closing_it_must_be_the_same_program)
+RECHECK_TEST(a_listener_belongs_and_after_closing_it_must_be_the_same_program)
 {
 	worker.match.port = 0x2CAA;
 	tree_put(&tree, "proc/net/tcp", TCP_HEAD TCP_ROW);
@@ -130,4 +130,4 @@ TEST(a_listener_belongs_and_after_closing_it_must_be_the_same_program)
 	assert_true(recheck_belongs(&call, &target));
 }
 
-TEST_MAIN(NULL, NULL)
+UNIT_MAIN(NULL, NULL)
