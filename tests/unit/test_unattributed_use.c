@@ -4,8 +4,6 @@
 #include "base/clock.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 #include "unit.h"
 
