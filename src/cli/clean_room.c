@@ -69,16 +69,13 @@ int clean_room_check(const struct clean_room_flags *f)
 {
 	uint64_t ns;
 
-	if (!f->wait && (f->remote.address || f->remote.token_file)) {
-		cli_error("--%s needs --clean-room",
-			  f->remote.address ? "address" : "token-file");
-		return EXIT_USAGE;
-	}
-	if (f->wait && wait_of(f, &ns) != 0) {
-		cli_error("--clean-room takes a time such as 30s or 5m, at most 1h, not '%s'",
-			  f->wait);
-		return EXIT_USAGE;
-	}
+	if (!f->wait && (f->remote.address || f->remote.token_file))
+		return cli_usage("--%s needs --clean-room",
+				 f->remote.address ? "address" : "token-file");
+	if (f->wait && wait_of(f, &ns) != 0)
+		return cli_usage(
+			"--clean-room takes a time such as 30s or 5m, at most 1h, not '%s'",
+			f->wait);
 	return EXIT_OK;
 }
 
@@ -433,12 +430,11 @@ static int choose_workers(struct clean_room *r, const struct runner *runner)
 	size_t n = json_doc_count(all, "workers");
 	int code = EXIT_OK;
 
-	if (n == 0) {
-		cli_error("the guard has no [[worker]] to hold off; configure them in the "
-			  "service, or leave out --clean-room; %s",
-			  nothing);
-		return EXIT_FAILED;
-	}
+	if (n == 0)
+		return cli_fail(
+			"the guard has no [[worker]] to hold off; configure them in the "
+			"service, or leave out --clean-room; %s",
+			nothing);
 	for (size_t i = 0; i < n && i < POLICY_WORKERS && code == EXIT_OK; i++) {
 		const struct json_doc *w = json_doc_at(all, "workers", i);
 
@@ -499,19 +495,17 @@ static int check_gpus(struct clean_room *r, struct runner *runner)
 			gw_snapshot_device(r->c->snap, gw_meter_device(runner->meter, i));
 		const char *uuid = or_default(gw_device_text(d, GW_T_UUID), "-");
 
-		if (request_gpu(r, uuid, runner, message, sizeof(message)) != 0) {
-			cli_error("%s; --clean-room needs the guard of gpuward serve; %s",
-				  message, nothing);
-			return EXIT_FAILED;
-		}
+		if (request_gpu(r, uuid, runner, message, sizeof(message)) != 0)
+			return cli_fail("%s; --clean-room needs the guard of gpuward serve; %s",
+					message, nothing);
 		if (r->remote.status == 200) {
 			note_workers_on_gpu(r);
 			continue;
 		}
-		cli_error("the service on %s does not guard GPU %u (%s): %s; give the "
-			  "--address of another service; %s",
-			  r->remote.address, d->index, uuid, remote_why(&r->remote), nothing);
-		return EXIT_FAILED;
+		return cli_fail("the service on %s does not guard GPU %u (%s): %s; give the "
+				"--address of another service; %s",
+				r->remote.address, d->index, uuid, remote_why(&r->remote),
+				nothing);
 	}
 	return EXIT_OK;
 }
@@ -526,9 +520,8 @@ static int hold_all(struct clean_room *r)
 			continue;
 		if (hold_worker(r, i, message, sizeof(message)) == 0)
 			continue;
-		cli_error("cannot hold off worker %s: %s; %s", r->record.worker[i].name,
-			  message, nothing);
-		return EXIT_FAILED;
+		return cli_fail("cannot hold off worker %s: %s; %s", r->record.worker[i].name,
+				message, nothing);
 	}
 	return EXIT_OK;
 }
@@ -541,10 +534,8 @@ static int find_workers(struct clean_room *r, const struct clean_room_flags *f,
 
 	if (code == EXIT_OK)
 		code = check_gpus(r, runner);
-	if (code == EXIT_OK && request_workers(r, message, sizeof(message)) != 0) {
-		cli_error("%s; %s", message, nothing);
-		code = EXIT_FAILED;
-	}
+	if (code == EXIT_OK && request_workers(r, message, sizeof(message)) != 0)
+		code = cli_fail("%s; %s", message, nothing);
 	return code == EXIT_OK ? choose_workers(r, runner) : code;
 }
 
@@ -588,10 +579,8 @@ static int wait_until_out(struct clean_room *r, const struct clean_room_flags *f
 	if (r->all_out)
 		return EXIT_OK;
 	stop_keeper(r);
-	if (request_workers(r, message, sizeof(message)) != 0) {
-		cli_error("%s; %s", message, nothing);
-		return EXIT_FAILED;
-	}
+	if (request_workers(r, message, sizeof(message)) != 0)
+		return cli_fail("%s; %s", message, nothing);
 	print_stayed(r, f->wait);
 	return EXIT_SHARED;
 }
@@ -606,10 +595,8 @@ static int begin_room(struct clean_room *r, const struct clean_room_flags *f,
 		code = hold_all(r);
 	if (code != EXIT_OK || r->record.workers == 0)
 		return code;
-	if (thread_start(&r->thread, 0, keeper_thread, r) != 0) {
-		cli_error("%s; %s", gw_strerror(-GW_E_NOMEM), nothing);
-		return EXIT_FAILED;
-	}
+	if (thread_start(&r->thread, 0, keeper_thread, r) != 0)
+		return cli_fail("%s; %s", gw_strerror(-GW_E_NOMEM), nothing);
 	r->running = true;
 	return wait_until_out(r, f, runner);
 }

@@ -84,15 +84,12 @@ void cli_options_of(const struct command *cmd, struct option ret[static CLI_COMM
 #define SENTENCE 8192 /* bytes; longer text is cut */
 
 /* The text may quote files and services: control characters must not reach the terminal. */
-void cli_error(const char *fmt, ...)
+static void print_error(const char *fmt, va_list ap)
 {
 	char text[SENTENCE], clean[SENTENCE], *line = text;
-	va_list ap;
 
 	fflush(stdout);
-	va_start(ap, fmt);
 	vsnprintf(text, sizeof(text), fmt, ap);
-	va_end(ap);
 	fputs("gpuward: ", stderr);
 	for (char *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		*end = '\0';
@@ -101,6 +98,40 @@ void cli_error(const char *fmt, ...)
 	}
 	utf8_clean(clean, sizeof(clean), line);
 	fprintf(stderr, "%s\n", clean);
+}
+
+void cli_error(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+}
+
+int cli_usage(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+	return EXIT_USAGE;
+}
+
+int cli_fail(const char *fmt, ...)
+{
+	va_list ap;
+
+	va_start(ap, fmt);
+	print_error(fmt, ap);
+	va_end(ap);
+	return EXIT_FAILED;
+}
+
+int cli_no_memory(void)
+{
+	return cli_fail("%s", gw_strerror(-GW_E_NOMEM));
 }
 
 /* Returns true if the user asked for one particular backend. */
@@ -117,8 +148,9 @@ static bool backend_is_named(const struct cli *c)
 int cli_open_options(const struct cli *c, struct gw_options *ret)
 {
 	struct gw_options o = { .size = sizeof(o),
-				.flags = GW_ALLOW_EXEC | GW_LEAVE | (c->wake ? GW_WAKE : 0) |
-					 (c->command->lasts ? GW_TRIM : 0),
+				.flags = GW_OPEN_EXEC | GW_OPEN_NO_SHUTDOWN |
+					 (c->wake ? GW_OPEN_WAKE : 0) |
+					 (c->command->lasts ? GW_OPEN_TRIM : 0),
 				.backend = c->backend,
 				.nvml_library = c->nvml_library,
 				.root = c->root,
@@ -126,17 +158,15 @@ int cli_open_options(const struct cli *c, struct gw_options *ret)
 	int err;
 
 	if (c->simulate) {
-		if (c->nvml_library) {
-			cli_error("--simulate and --nvml-library exclude each other: give one "
-				  "of them");
-			return EXIT_USAGE;
-		}
-		if (c->backend && backend_is_named(c) && strcmp(c->backend, "nvml") != 0) {
-			cli_error("--simulate simulates NVML and cannot be used with --backend "
-				  "%s",
-				  c->backend);
-			return EXIT_USAGE;
-		}
+		if (c->nvml_library)
+			return cli_usage(
+				"--simulate and --nvml-library exclude each other: give one "
+				"of them");
+		if (c->backend && backend_is_named(c) && strcmp(c->backend, "nvml") != 0)
+			return cli_usage(
+				"--simulate simulates NVML and cannot be used with --backend "
+				"%s",
+				c->backend);
 		err = simulate_prepare(c->simulate, &o.nvml_library);
 		if (err)
 			return err;
@@ -160,20 +190,15 @@ int cli_open(struct cli *c, unsigned tiers)
 		o.deadline_ns = 10 * NS_PER_S;
 	err = gw_open(&o, &c->ctx);
 	if (err) {
-		if (c->root && err == -GW_E_NOENT) {
-			cli_error("--root '%s': no such folder", c->root);
-			return EXIT_USAGE;
-		}
-		cli_error("cannot start: %s", gw_strerror(err));
-		return EXIT_FAILED;
+		if (c->root && err == -GW_E_NOENT)
+			return cli_usage("--root '%s': no such folder", c->root);
+		return cli_fail("cannot start: %s", gw_strerror(err));
 	}
 	err = gw_snapshot_new(c->ctx, &c->snap);
 	if (!err)
 		err = gw_snapshot_take(c->snap, tiers);
-	if (err) {
-		cli_error("%s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("%s", gw_strerror(err));
 	return cli_select(c);
 }
 
@@ -205,16 +230,13 @@ static int select_devices(struct cli *c, const char *selector)
 		c->filter.selected[i] = true;
 		found++;
 	}
-	if (!found && !valid) {
-		cli_error("--gpu '%s' is not an index, UUID, PCI id, cuda:N or visible",
-			  selector);
-		return EXIT_USAGE;
-	}
-	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8) {
-		cli_error("--gpu '%s' is too short: give at least 4 characters after GPU-",
-			  selector);
-		return EXIT_USAGE;
-	}
+	if (!found && !valid)
+		return cli_usage("--gpu '%s' is not an index, UUID, PCI id, cuda:N or visible",
+				 selector);
+	if (!found && strncasecmp(selector, "GPU-", 4) == 0 && strlen(selector) < 8)
+		return cli_usage(
+			"--gpu '%s' is too short: give at least 4 characters after GPU-",
+			selector);
 	if (!found) {
 		cli_error("--gpu '%s': no such GPU (this machine has %u; see gpuward list)",
 			  selector, n);
@@ -322,11 +344,9 @@ int cli_count(const char *name, const char *text, double least, double most, dou
 	if (!text)
 		return EXIT_OK;
 	v = number_parse(text, &end);
-	if (end == text || *end || v != floor(v) || !(v >= least && v <= most)) {
-		cli_error("--%s takes a whole number from %.0f to %.0f, not '%s'", name, least,
-			  most, text);
-		return EXIT_USAGE;
-	}
+	if (end == text || *end || v != floor(v) || !(v >= least && v <= most))
+		return cli_usage("--%s takes a whole number from %.0f to %.0f, not '%s'", name,
+				 least, most, text);
 	*ret = v;
 	return EXIT_OK;
 }
@@ -336,10 +356,9 @@ int cli_celsius(const char *name, const char *text, double *ret)
 	const char *end;
 	double v = number_parse(text, &end);
 
-	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120)) {
-		cli_error("--%s takes degrees Celsius from 0 to 120, not '%s'", name, text);
-		return EXIT_USAGE;
-	}
+	if (end == text || (*end && strcmp(end, "C") != 0) || !(v >= 0 && v <= 120))
+		return cli_usage("--%s takes degrees Celsius from 0 to 120, not '%s'", name,
+				 text);
 	*ret = v;
 	return EXIT_OK;
 }

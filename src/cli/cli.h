@@ -74,6 +74,11 @@ extern const struct command *const cli_commands[]; /* all of them, ending with N
 /* Prints "gpuward: sentence" to standard error. */
 void cli_error(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
+/* The same, and return EXIT_USAGE and EXIT_FAILED. */
+int cli_usage(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int cli_fail(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
+int cli_no_memory(void); /* EXIT_FAILED */
+
 /* Translates the common options into options for gw_open(); deadline_ns 0: not given.  Returns
  * EXIT_OK or an exit code after printing an error (-1: the list of scenarios was printed). */
 int cli_open_options(const struct cli *c, struct gw_options *ret);

@@ -281,8 +281,7 @@ static int completion_run(struct cli *c)
 			shells[i].print();
 			return EXIT_OK;
 		}
-	cli_error("name a shell: gpuward completion bash, zsh or fish");
-	return EXIT_USAGE;
+	return cli_usage("name a shell: gpuward completion bash, zsh or fish");
 }
 
 const struct command command_completion = {

@@ -466,35 +466,25 @@ static int check_arguments(const struct cli *c, const struct guard_verb *v)
 	uint64_t ns;
 
 	for (const struct option *o = options; strcmp(o->name, "address") != 0; o++)
-		if (option_given(o, g) && !guard_verb_takes(v, o->name)) {
-			cli_error("--%s has no effect on guard %s: leave it out", o->name,
-				  v->name);
-			return EXIT_USAGE;
-		}
-	if (c->argc - 1 < v->least || c->argc - 1 > v->most) {
-		cli_error("usage: gpuward guard %s %s", v->name, v->usage);
-		return EXIT_USAGE;
-	}
+		if (option_given(o, g) && !guard_verb_takes(v, o->name))
+			return cli_usage("--%s has no effect on guard %s: leave it out",
+					 o->name, v->name);
+	if (c->argc - 1 < v->least || c->argc - 1 > v->most)
+		return cli_usage("usage: gpuward guard %s %s", v->name, v->usage);
 	if (v->form == VERB_GAME && strcmp(c->argv[1], "start") != 0 &&
-	    strcmp(c->argv[1], "end") != 0) {
-		cli_error("guard game takes start or end, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
+	    strcmp(c->argv[1], "end") != 0)
+		return cli_usage("guard game takes start or end, not '%s'", c->argv[1]);
 	if (v->form == VERB_GAME)
 		return guard_game_pid(g->pid) > 0 ? EXIT_OK : EXIT_USAGE;
 	if (v->form == VERB_HOLD && strcmp(c->argv[1], "evicted") != 0 &&
-	    strcmp(c->argv[1], "active") != 0) {
-		cli_error("guard hold takes evicted or active, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
-	if (v->form == VERB_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0)) {
-		cli_error("guard snooze takes a time such as 30m or 2h, not '%s'", c->argv[1]);
-		return EXIT_USAGE;
-	}
-	if ((v->form == VERB_HOLD || v->form == VERB_PAUSE) && !g->for_ns == !g->forever) {
-		cli_error("guard %s needs an end: give --for TIME or --forever", v->name);
-		return EXIT_USAGE;
-	}
+	    strcmp(c->argv[1], "active") != 0)
+		return cli_usage("guard hold takes evicted or active, not '%s'", c->argv[1]);
+	if (v->form == VERB_SNOOZE && (option_duration(c->argv[1], &ns) != 0 || ns == 0))
+		return cli_usage("guard snooze takes a time such as 30m or 2h, not '%s'",
+				 c->argv[1]);
+	if ((v->form == VERB_HOLD || v->form == VERB_PAUSE) && !g->for_ns == !g->forever)
+		return cli_usage("guard %s needs an end: give --for TIME or --forever",
+				 v->name);
 	return EXIT_OK;
 }
 

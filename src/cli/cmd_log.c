@@ -425,7 +425,7 @@ static int start_meter(struct log_run *run)
 				      .interval_ns = run->interval_ns,
 				      .gpus = c->gpu.count ? gpus : NULL };
 	struct meter_config config = {
-		.options = &o, .listen = on_event, .arg = run, .always = true
+		.options = &o, .on_event = on_event, .arg = run, .always = true
 	};
 	int err;
 
@@ -697,11 +697,9 @@ static int write_heading(struct log_run *run)
 	logline_heading(&run->format, &b);
 	if (given(run->cli)->append && run->own_fd && b.len)
 		there = has_heading(run->fd, &b);
-	if (there < 0) {
-		cli_error("%s has other columns: give the same --fields, or another file",
-			  run->name);
-		return EXIT_FAILED;
-	}
+	if (there < 0)
+		return cli_fail("%s has other columns: give the same --fields, or another file",
+				run->name);
 	if (there == 0)
 		write_text(run, b.p, b.len);
 	return EXIT_OK;
@@ -714,10 +712,8 @@ static int make_sources(struct log_run *run)
 	unsigned n = gw_snapshot_device_count(c->snap);
 
 	run->source = calloc(n + 1, sizeof(*run->source));
-	if (!run->source) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!run->source)
+		return cli_no_memory();
 	for (unsigned i = 0; i < n; i++) {
 		struct source *s = &run->source[run->count];
 
@@ -773,8 +769,7 @@ static int close_output(const struct log_run *run, int code)
 {
 	if (!run->own_fd || close(run->fd) == 0)
 		return code;
-	cli_error("cannot write %s: %s", run->name, strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot write %s: %s", run->name, strerror(errno));
 }
 
 /* If a thread hangs in the driver, it may continue later and use this memory: then leave it
@@ -801,10 +796,8 @@ static int run_with_gpus(struct log_run *r)
 	if (code != EXIT_OK)
 		return code;
 	r->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (r->wake < 0) {
-		cli_error("cannot start: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
+	if (r->wake < 0)
+		return cli_fail("cannot start: %s", strerror(errno));
 	return close_output(r, run_log(r));
 }
 
@@ -816,10 +809,8 @@ static int log_run_command(struct cli *c)
 	if (code != EXIT_OK)
 		return code;
 	r = calloc(1, sizeof(*r));
-	if (!r) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!r)
+		return cli_no_memory();
 	r->cli = c;
 	r->fd = r->wake = -1;
 	code = run_with_gpus(r);

@@ -279,10 +279,8 @@ static int run_command(struct measurement *m, struct runner_run *run, struct hos
 	m->counting = false;
 	host_meter_read(m->host, &after);
 	run_progress_clear(&m->progress);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	if (run->error)
 		return print_not_started(m->c->argv[0], run);
 	host_energy_between(&before, &after, ret);
@@ -322,10 +320,8 @@ static int run_once(struct measurement *m, unsigned number)
 	if (!run_count_take(&m->count, run, &from.count))
 		m->count_missing = true;
 	err = measured_run(&from, run, number, &host, result);
-	if (err) {
-		cli_error("cannot measure: %s", gw_strerror(err));
-		return EXIT_FAILED;
-	}
+	if (err)
+		return cli_fail("cannot measure: %s", gw_strerror(err));
 	warn_part(m, result);
 	warn_counts(m, &run->marks, result);
 	warn_numbers(m, &run->marks, result);
@@ -347,10 +343,8 @@ static int warm_up(struct measurement *m)
 		run_progress_begin(&m->progress);
 		err = runner_run(&m->runner, m->c->argv, "warm-up", &run);
 		run_progress_clear(&m->progress);
-		if (err) {
-			cli_error("cannot run: %s", gw_strerror(err));
-			return EXIT_FAILED;
-		}
+		if (err)
+			return cli_fail("cannot run: %s", gw_strerror(err));
 		if (run.error)
 			return print_not_started(m->c->argv[0], &run);
 		m->status = runner_status(&run);
@@ -549,8 +543,7 @@ static int open_bundle(struct measurement *m)
 	}
 	if (bundle_create(m->o->bundle, &what, &m->bundle, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("--bundle: %s", message);
-	return EXIT_FAILED;
+	return cli_fail("--bundle: %s", message);
 }
 
 /* Called after the meter has stopped, when no event follows. */
@@ -560,8 +553,7 @@ static int close_bundle(struct measurement *m)
 
 	if (!m->bundle || bundle_close(m->bundle, message, sizeof(message)) == 0)
 		return EXIT_OK;
-	cli_error("the bundle is incomplete: %s", message);
-	return EXIT_FAILED;
+	return cli_fail("the bundle is incomplete: %s", message);
 }
 
 static int start_meter(struct measurement *m)
@@ -572,9 +564,9 @@ static int start_meter(struct measurement *m)
 				      .gpus = m->c->gpu.count ? gpus : NULL,
 				      .flags = GW_METER_PROCESSES };
 	struct meter_config config = { .options = &o,
-				       .about = on_device,
-				       .listen = on_event,
-				       .result = window_result,
+				       .on_setup = on_device,
+				       .on_event = on_event,
+				       .on_result = window_result,
 				       .describe = true,
 				       .arg = m };
 	unsigned n = gw_snapshot_device_count(m->c->snap);
@@ -602,7 +594,7 @@ static int start_meter(struct measurement *m)
 	if (!err)
 		err = meter_start(m->c->ctx, &config, &m->runner.meter);
 	if (!err)
-		meter_exclusive(m->runner.meter, m->o->require_exclusive);
+		meter_set_exclusive(m->runner.meter, m->o->require_exclusive);
 	return err;
 }
 
@@ -647,10 +639,8 @@ static int measure_runs(struct measurement *m)
 {
 	int code;
 
-	if (runner_begin(&m->runner) != 0) {
-		cli_error("cannot watch for signals: %s", strerror(errno));
-		return EXIT_FAILED;
-	}
+	if (runner_begin(&m->runner) != 0)
+		return cli_fail("cannot watch for signals: %s", strerror(errno));
 	run_progress_init(&m->progress, m->runner.meter, m->o->progress, m->c->quiet);
 	m->progress.trials = m->plan.trials;
 	m->progress.iterations = m->plan.iterations;
@@ -696,17 +686,15 @@ static int check_calibration(const struct measurement *m)
 
 	if (!m->o->calibrate)
 		return EXIT_OK;
-	if (stat(m->o->calibrate, &st) == 0 && !S_ISREG(st.st_mode)) {
-		cli_error("--calibrate: %s is not a regular file; gpuward recompute "
-			  "--calibrate also reads pipes",
-			  m->o->calibrate);
-		return EXIT_USAGE;
-	}
+	if (stat(m->o->calibrate, &st) == 0 && !S_ISREG(st.st_mode))
+		return cli_usage("--calibrate: %s is not a regular file; gpuward recompute "
+				 "--calibrate also reads pipes",
+				 m->o->calibrate);
 	if (n == 1)
 		return EXIT_OK;
-	cli_error("--calibrate works with one GPU, but %u are measured; select one with --gpu",
-		  n);
-	return EXIT_USAGE;
+	return cli_usage(
+		"--calibrate works with one GPU, but %u are measured; select one with --gpu",
+		n);
 }
 
 /* Measures after the options are checked and the GPUs are open. */
@@ -751,10 +739,8 @@ static int measure_run(struct cli *c)
 	struct measurement *m = calloc(1, sizeof(*m));
 	int code;
 
-	if (!m) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!m)
+		return cli_no_memory();
 	m->c = c;
 	m->o = c->own;
 	runner_inherit(&m->inherit, c->pipe_ignored);

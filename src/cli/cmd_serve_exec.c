@@ -34,16 +34,13 @@ static int serve_exec(const struct cli *c)
 {
 	char path[4096 + sizeof(NAME)];
 
-	if (!find_service(path, sizeof(path))) {
-		cli_error("this gpuward is installed without the service (" NAME
-			  " is missing); build it with libmicrohttpd, sqlite3, zlib and "
-			  "jansson: make build");
-		return EXIT_FAILED;
-	}
+	if (!find_service(path, sizeof(path)))
+		return cli_fail("this gpuward is installed without the service (" NAME
+				" is missing); build it with libmicrohttpd, sqlite3, zlib and "
+				"jansson: make build");
 	if (c->words)
 		execv(path, c->words);
-	cli_error("cannot start %s: %s", path, strerror(errno));
-	return EXIT_FAILED;
+	return cli_fail("cannot start %s: %s", path, strerror(errno));
 }
 
 static int serve_run(struct cli *c)

@@ -1,7 +1,7 @@
 #include "guard_replay.h"
 
 #include "daemon/guard_config.h"
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "base/clock.h"
 #include "guard/guard_query.h"
@@ -30,10 +30,8 @@ static int read_policy(struct replay *r, const char *path)
 	if (!err) {
 		err = guard_config_make(&c, &r->settings);
 		config_done(&c);
-		if (err) {
-			cli_error("%s", gw_strerror(err));
-			return EXIT_FAILED;
-		}
+		if (err)
+			return cli_fail("%s", gw_strerror(err));
 		if (!r->settings.policy.workers)
 			snprintf(r->missing, sizeof(r->missing),
 				 "%s has no [[worker]], so there is nothing to decide",
@@ -157,14 +155,10 @@ int guard_replay(const struct cli *c, const char *policy, const char *trace)
 
 	buf_init(&r.out, 16384);
 	if (code == EXIT_OK &&
-	    guard_trace_new(&r.settings.policy, policy != NULL, &r.trace) != 0) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		code = EXIT_FAILED;
-	}
-	if (code == EXIT_OK && !(f = fopen(trace, "re"))) {
-		cli_error("cannot read %s: %s", trace, strerror(errno));
-		code = EXIT_FAILED;
-	}
+	    guard_trace_new(&r.settings.policy, policy != NULL, &r.trace) != 0)
+		code = cli_no_memory();
+	if (code == EXIT_OK && !(f = fopen(trace, "re")))
+		code = cli_fail("cannot read %s: %s", trace, strerror(errno));
 	if (code == EXIT_OK)
 		code = read_lines(&r, f);
 	if (code == EXIT_OK && !c->quiet)

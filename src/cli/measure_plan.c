@@ -108,8 +108,7 @@ static int parse_size(const char *text, double *ret)
 				return EXIT_OK;
 			}
 	}
-	cli_error("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
-	return EXIT_USAGE;
+	return cli_usage("--model-size takes a size such as 128MB or 1.5GiB, not '%s'", text);
 }
 
 static int parse_baseline(const char *text, enum run_baseline_mode *ret)
@@ -125,8 +124,7 @@ static int parse_baseline(const char *text, enum run_baseline_mode *ret)
 			*ret = (enum run_baseline_mode)i;
 			return EXIT_OK;
 		}
-	cli_error("--baseline takes auto, new, kept or none, not '%s'", text);
-	return EXIT_USAGE;
+	return cli_usage("--baseline takes auto, new, kept or none, not '%s'", text);
 }
 
 static int check_tags(const struct option_list *tags)
@@ -134,10 +132,8 @@ static int check_tags(const struct option_list *tags)
 	for (unsigned i = 0; i < tags->count; i++) {
 		size_t key = strcspn(tags->item[i], "=");
 
-		if (key == 0 || key > 60 || !tags->item[i][key]) {
-			cli_error("--tag takes KEY=VALUE, not '%s'", tags->item[i]);
-			return EXIT_USAGE;
-		}
+		if (key == 0 || key > 60 || !tags->item[i][key])
+			return cli_usage("--tag takes KEY=VALUE, not '%s'", tags->item[i]);
 	}
 	return EXIT_OK;
 }
@@ -215,26 +211,20 @@ static int parse_plan(const struct measure_options *o, struct measure_plan *p)
 		code = parse_size(o->model_size, &p->model_bytes);
 	if (code == EXIT_OK && o->cooldown_to)
 		code = cli_celsius("cooldown-to", o->cooldown_to, &p->cool_c);
-	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown) {
-		cli_error(
+	if (code == EXIT_OK && o->cooldown_to && o->no_cooldown)
+		code = cli_usage(
 			"--cooldown-to and --no-cooldown exclude each other: give one of them");
-		code = EXIT_USAGE;
-	}
 	if (code == EXIT_OK)
 		code = check_count(o, p);
 	if (code == EXIT_OK)
 		code = calibration_accuracy(o->calibrate_accuracy, &p->accuracy);
-	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep)) {
-		cli_error("--calibrate-%s needs --calibrate",
-			  o->calibrate_keep ? "keep" : "accuracy");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && !o->calibrate && (o->calibrate_accuracy || o->calibrate_keep))
+		code = cli_usage("--calibrate-%s needs --calibrate",
+				 o->calibrate_keep ? "keep" : "accuracy");
 	if (code == EXIT_OK && o->baseline)
 		code = parse_baseline(o->baseline, &p->baseline);
-	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS) {
-		cli_error("--interval must be at least 1ms");
-		code = EXIT_USAGE;
-	}
+	if (code == EXIT_OK && o->interval_ns && o->interval_ns < NS_PER_MS)
+		code = cli_usage("--interval must be at least 1ms");
 	p->first = (unsigned)first;
 	p->trials = (unsigned)trials;
 	p->warmup = (unsigned)warmup;
@@ -274,11 +264,9 @@ static int check_service(const struct cli *c, const struct measure_options *o,
 	};
 
 	for (size_t i = 0; o->service && i < sizeof(refused) / sizeof(refused[0]); i++)
-		if (refused[i].given) {
-			cli_error("--%s %s: %sleave out --service", refused[i].name,
-				  refused[i].why, refused[i].instead);
-			return EXIT_USAGE;
-		}
+		if (refused[i].given)
+			return cli_usage("--%s %s: %sleave out --service", refused[i].name,
+					 refused[i].why, refused[i].instead);
 	return EXIT_OK;
 }
 
@@ -289,11 +277,9 @@ static int check_remote(const struct measure_options *o)
 
 	if (o->service)
 		return EXIT_OK;
-	if (!o->room.wait && (f->address || f->token_file)) {
-		cli_error("--%s needs --service or --clean-room",
-			  f->address ? "address" : "token-file");
-		return EXIT_USAGE;
-	}
+	if (!o->room.wait && (f->address || f->token_file))
+		return cli_usage("--%s needs --service or --clean-room",
+				 f->address ? "address" : "token-file");
 	return clean_room_check(&o->room);
 }
 
@@ -302,21 +288,15 @@ static int check_options(const struct cli *c, const struct measure_options *o,
 {
 	char why[4600];
 
-	if (c->argc == 0) {
-		cli_error("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
-		return EXIT_USAGE;
-	}
-	if ((o->output && !*o->output) || (o->bundle && !*o->bundle)) {
-		cli_error("--%s: the name is empty",
-			  o->output && !*o->output ? "output" : "bundle");
-		return EXIT_USAGE;
-	}
+	if (c->argc == 0)
+		return cli_usage("a command is missing: gpuward measure [OPTIONS] -- COMMAND");
+	if ((o->output && !*o->output) || (o->bundle && !*o->bundle))
+		return cli_usage("--%s: the name is empty",
+				 o->output && !*o->output ? "output" : "bundle");
 	if (check_service(c, o, p) != EXIT_OK || check_remote(o) != EXIT_OK)
 		return EXIT_USAGE;
-	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0) {
-		cli_error("--calibrate: %s; nothing was measured", why);
-		return EXIT_FAILED;
-	}
+	if (o->calibrate && trace_check(o->calibrate, why, sizeof(why)) != 0)
+		return cli_fail("--calibrate: %s; nothing was measured", why);
 	return output_possible(o->output);
 }
 

@@ -90,21 +90,19 @@ static int request(struct measure_remote *t, const char *method, const char *pat
 	    0)
 		return t->remote.status < 400 && t->remote.reply ? EXIT_OK
 								 : print_refusal(&t->remote);
-	cli_error("%s; nothing was measured", t->why);
-	return EXIT_FAILED;
+	return cli_fail("%s; nothing was measured", t->why);
 }
 
 /* "visible" and "cuda:N" depend on the environment of the process. */
 static int check_gpus(const struct measure_remote *t)
 {
 	for (unsigned i = 0; i < t->gpus; i++)
-		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0) {
-			cli_error("--gpu '%s' depends on CUDA_VISIBLE_DEVICES of this command, "
-				  "which the service does not know; give an index, a UUID or a "
-				  "PCI id, or leave out --service",
-				  t->gpu[i]);
-			return EXIT_USAGE;
-		}
+		if (strcmp(t->gpu[i], "visible") == 0 || strncmp(t->gpu[i], "cuda:", 5) == 0)
+			return cli_usage(
+				"--gpu '%s' depends on CUDA_VISIBLE_DEVICES of this command, "
+				"which the service does not know; give an index, a UUID or a "
+				"PCI id, or leave out --service",
+				t->gpu[i]);
 	return EXIT_OK;
 }
 
@@ -115,10 +113,8 @@ int measure_remote_open(const struct remote_flags *flags, const char *const *gpu
 	int code;
 
 	*ret = t;
-	if (!t) {
-		cli_error("%s", gw_strerror(-GW_E_NOMEM));
-		return EXIT_FAILED;
-	}
+	if (!t)
+		return cli_no_memory();
 	t->gpu = gpu;
 	t->gpus = gpus;
 	t->stop_fd = -1;

@@ -36,4 +36,11 @@ void figure_number(const char *key, double v);
 /* Prints a quantity of a device.  If it is absent, prints the reason (`reasons`) or nothing. */
 void figure_value(const struct gw_device *d, unsigned quantity, bool reasons);
 
+/* Adds s (may be NULL), escaped for text and quoted attributes of HTML and SVG.  Invalid UTF-8
+ * and characters that XML forbids become U+FFFD. */
+void markup_text(struct buf *out, const char *s);
+
+/* The same, shortened to so many columns with a mark at the end. */
+void markup_cut(struct buf *out, const char *s, size_t columns);
+
 #endif

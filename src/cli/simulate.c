@@ -74,28 +74,25 @@ int simulate_prepare(const char *scenario, const char **ret_library)
 	char error[512] = "";
 	void *lib;
 
-	if (!find_library()) {
-		cli_error("the simulator is neither at sim/libnvidia-ml.so.1 next to this "
-			  "program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
-			  library);
-		return EXIT_FAILED;
-	}
+	if (!find_library())
+		return cli_fail(
+			"the simulator is neither at sim/libnvidia-ml.so.1 next to this "
+			"program nor at %s; set GPUWARD_SIM_LIBRARY to its path",
+			library);
 	/* Keep it open: the backend's dlopen() then gets the same library with this
 	 * scenario. */
 	lib = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-	if (!lib || !load_symbols(lib, &s)) {
-		cli_error("%s is not the simulator: %s", library,
-			  lib ? "functions are missing" : dlerror());
-		return EXIT_FAILED;
-	}
+	if (!lib || !load_symbols(lib, &s))
+		return cli_fail("%s is not the simulator: %s", library,
+				lib ? "functions are missing" : dlerror());
 	if (strcmp(scenario, "help") == 0)
 		return list_scenarios(&s);
 	if (s.load(scenario, error, sizeof(error)) != 0) {
 		bool unknown = strstr(error, "no such scenario") != NULL;
 
-		cli_error("%s%s", error,
-			  unknown ? "; --simulate=help lists the built-in scenarios" : "");
-		return EXIT_USAGE;
+		return cli_usage("%s%s", error,
+				 unknown ? "; --simulate=help lists the built-in scenarios"
+					 : "");
 	}
 	*ret_library = library;
 	return EXIT_OK;

@@ -238,7 +238,7 @@ static void read_sensor(const struct json_doc *o, struct sensor *s)
 
 #define P(member) offsetof(struct attribute_row, member)
 static const struct field process_fields[] = {
-	{ "start_ticks", COUNT, P(start_ticks) },
+	{ "start_ticks", COUNT, P(id.start_ticks) },
 	{ "joules", NUMBER, P(joules) },
 };
 
@@ -263,7 +263,7 @@ static void read_process(const struct json_doc *o, struct attribute *a)
 		read_nobody(o, a);
 	} else if (a->count < ATTRIBUTE_ROWS) {
 		fill(o, process_fields, LENGTH(process_fields), r);
-		r->pid = (int64_t)count(o, "pid");
+		r->id.pid = (int64_t)count(o, "pid");
 		text(o, "name", r->name, sizeof(r->name));
 		r->how = word(o, "how", attribute_how_name, ATTRIBUTE_HOWS,
 			      ATTRIBUTE_EQUAL_SPLIT);

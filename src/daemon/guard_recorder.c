@@ -4,8 +4,8 @@
  * A file that has grown to its limit becomes FILE.1, and the next begins with all that the guard knows. */
 #include "guard_service_parts.h"
 
-#include "guard_recording.h"
-#include "guard_trace.h"
+#include "recording_file.h"
+#include "recording.h"
 
 #include "guard/guard_input.h"
 #include "guard/guard_state.h"
@@ -49,7 +49,7 @@ static void record(struct guard_service *g)
 	buf_clear(&t->line);
 }
 
-/* Where it is recorded: WRITE adds a line of guard_trace.h to the buffer that it is given. */
+/* Where it is recorded: WRITE adds a line of recording.h to the buffer that it is given. */
 #define RECORD(g, write, ...)                                   \
 	do {                                                    \
 		if (recorded(g)) {                              \

@@ -6,7 +6,7 @@
  * a worker does not resume into reserved memory. */
 #include "guard_service_parts.h"
 
-#include "guard_record.h"
+#include "journal_record.h"
 
 #include "base/clock.h"
 #include "device/proc.h"

@@ -19,7 +19,7 @@ static const uint64_t cadence_ns[TIER_COUNT] = {
 	NS_PER_S,      /* SLOW                                                      */
 	NS_PER_S,      /* ENERGY: callers within a second share one costly reading  */
 	10 * NS_PER_S, /* HEALTH                                                    */
-	0,             /* ASKED                                                     */
+	0,             /* ON_REQUEST                                                */
 	10 * NS_PER_S, /* LIMITS                                                    */
 };
 
@@ -128,7 +128,7 @@ static bool uuid_matches(const char *uuid, const char *selector)
 static bool mig_matches(const struct gw_device *d, const char *selector)
 {
 	for (unsigned i = 0; i < d->mig_count; i++)
-		if (strcasecmp(d->mig[i].uuid, selector) == 0)
+		if (strcasecmp(d->mig[i]->uuid, selector) == 0)
 			return true;
 	return false;
 }

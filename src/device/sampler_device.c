@@ -126,11 +126,13 @@ int sampler_device_process_use(struct sampler_device *sd, uint64_t since_us,
 	return n;
 }
 
-uint64_t sampler_device_start_ticks(const struct sampler_device *sd, int64_t pid)
+struct proc_id sampler_device_proc_id(const struct sampler_device *sd, int64_t pid)
 {
-	uint64_t ticks = 0;
+	struct proc_id id = { .pid = pid };
 
-	return proc_start_ticks(&sd->ctx->root, pid, &ticks) == 0 ? ticks : 0;
+	if (proc_start_ticks(&sd->ctx->root, pid, &id.start_ticks) != 0)
+		id.start_ticks = 0;
+	return id;
 }
 
 bool sampler_device_in_tree(const struct sampler_device *sd, int64_t pid, int64_t ancestor)

@@ -9,6 +9,8 @@
 #include "backend.h"
 #include "proc.h"
 
+#include "base/proc_id.h"
+
 struct slot;
 
 struct sampler_device {
@@ -50,8 +52,8 @@ enum gw_absence sampler_device_processes(struct sampler_device *sd, struct usage
 int sampler_device_process_use(struct sampler_device *sd, uint64_t since_us,
 			       struct process_use *out, unsigned cap);
 
-/* Start time of a process, 0 if unknown. */
-uint64_t sampler_device_start_ticks(const struct sampler_device *sd, int64_t pid);
+/* Adds the start time to a pid, 0 if unknown. */
+struct proc_id sampler_device_proc_id(const struct sampler_device *sd, int64_t pid);
 
 /* Is pid the process `ancestor` or one of its descendants? */
 bool sampler_device_in_tree(const struct sampler_device *sd, int64_t pid, int64_t ancestor);

@@ -35,7 +35,7 @@ bool guard_withholds(const struct guard *g, const struct guard_worker *w, unsign
 static int unsafe_slot(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->home | w->gpus, i) && unsafe(g, w, i))
+		if (has(w->observed.home | w->observed.gpus, i) && unsafe(g, w, i))
 			return (int)i;
 	return -1;
 }
@@ -51,41 +51,44 @@ static void screen_text(const struct guard *g, int slot, char *out, size_t size)
 		 g->p->any ? " or use thresholds" : " or set min_vram");
 }
 
-static void tell_screen(struct guard *g, struct guard_worker *w)
+static void report_display(struct guard *g, struct guard_worker *w)
 {
+	const bool reported = w->report.notices & NOTICE_DISPLAY;
 	int slot = unsafe_slot(g, w);
 	char text[240];
 
-	if ((slot >= 0) == w->screen)
+	if ((slot >= 0) == reported)
 		return;
-	w->screen = slot >= 0;
-	if (!w->screen)
+	w->report.notices ^= NOTICE_DISPLAY;
+	if (slot < 0)
 		return;
 	screen_text(g, slot, text, sizeof(text));
-	guard_say(g, w, w->state, "screen", "%s", text);
+	guard_report(g, w, "screen", "%s", text);
 }
 
 static void withheld(struct guard *g, struct guard_worker *w, const char *rule,
 		     const char *evidence)
 {
-	w->would_evict++;
-	w->ended = RESULT_WITHHELD;
-	guard_say(g, w, w->state, rule, "%s", evidence);
+	w->report.would_evict++;
+	w->report.result = RESULT_WITHHELD;
+	guard_report(g, w, rule, "%s", evidence);
 }
 
-/* c: a demand that is withheld at this look; NULL: none. */
+/* c: a demand that is withheld in this scene; NULL: none. */
 void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct demand_case *c)
 {
-	bool runs = w->state == STATE_ACTIVE || w->state == STATE_SUSPECT;
+	const enum guard_state s = worker_state(w);
+	struct worker_demand *d = &w->demand;
 
-	tell_screen(g, w);
-	w->quiet_looks = c ? 0 : w->quiet_looks + 1;
-	if (c && !w->withheld && runs) {
-		w->withheld = true;
+	report_display(g, w);
+	d->unlimited_scenes = c ? 0 : d->unlimited_scenes + 1;
+	if (c && !(w->report.notices & NOTICE_WITHHELD) &&
+	    (s == STATE_ACTIVE || s == STATE_SUSPECT)) {
+		w->report.notices |= NOTICE_WITHHELD;
 		withheld(g, w, "screen", c->evidence);
 	}
-	if (w->quiet_looks >= CALM_LOOKS)
-		w->withheld = false;
+	if (d->unlimited_scenes >= CALM_LOOKS)
+		w->report.notices &= ~(unsigned)NOTICE_WITHHELD;
 }
 
 /* ---- one user ---- */
@@ -93,24 +96,24 @@ void guard_limit_scene(struct guard *g, struct guard_worker *w, const struct dem
 /* May the demand that is against it not move it yet?  If it may, it is counted. */
 bool guard_limited(struct guard *g, struct guard_worker *w)
 {
-	int64_t uid = w->demand.uid;
+	int64_t uid = w->demand.strongest.uid;
 	uint64_t wait = rate_wait_ns(&g->rate, uid, g->p->user_evictions, g->now_ns);
 	char text[240];
 
 	if (!wait) {
 		rate_take(&g->rate, uid, g->now_ns);
-		w->limited_ns = 0;
+		w->demand.limited_ns = 0;
 		return false;
 	}
-	if (!w->limited_ns) {
+	if (!w->demand.limited_ns) {
 		text_fit(text, sizeof(text),
 			 "uid %lld moved workers %u times in an hour: not for %.0f s; %s",
 			 (long long)uid, g->p->user_evictions,
-			 ceil((double)wait / (double)NS_PER_S), w->demand.evidence);
-		w->limited_ns = g->now_ns + wait;
+			 ceil((double)wait / (double)NS_PER_S), w->demand.strongest.evidence);
+		w->demand.limited_ns = g->now_ns + wait;
 		withheld(g, w, "user limit", text);
 	}
-	w->limited_ns = g->now_ns + wait;
+	w->demand.limited_ns = g->now_ns + wait;
 	return true;
 }
 
@@ -121,7 +124,7 @@ void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned s
 {
 	struct demand_case other;
 
-	if (guard_is_out(w) || !guard_user_wait_ns(g, c->uid, g->now_ns))
+	if (worker_is_out(w) || !guard_user_wait_ns(g, c->uid, g->now_ns))
 		return;
 	for (unsigned i = 0; i < g->scene.processes; i++) {
 		g->others[i] = g->verdict[i];
@@ -137,16 +140,16 @@ void guard_hear_others(struct guard *g, const struct guard_worker *w, unsigned s
 
 void guard_set_requester(struct guard *g, int64_t uid)
 {
-	g->asker = uid;
+	g->requester = uid;
 }
 
 /* Whose game is one more moves all who run, as one who asks for it would. */
 void guard_set_games(struct guard *g, unsigned count)
 {
 	for (unsigned i = 0; count > g->games && i < g->workers; i++)
-		if (!guard_is_out(&g->worker[i]))
-			rate_take(&g->rate, g->asker, g->now_ns);
-	g->asker = -1;
+		if (!worker_is_out(&g->worker[i]))
+			rate_take(&g->rate, g->requester, g->now_ns);
+	g->requester = -1;
 	g->games = count;
 }
 
@@ -158,13 +161,13 @@ uint64_t guard_user_wait_ns(const struct guard *g, int64_t uid, uint64_t now_ns)
 /* Of a wish that would move a worker: refused? */
 int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, size_t size)
 {
-	uint64_t wait = guard_user_wait_ns(g, g->asker, now_ns);
+	uint64_t wait = guard_user_wait_ns(g, g->requester, now_ns);
 
 	if (!wait)
 		return 0;
 	text_fit(message, size,
 		 "uid %lld moved workers %u times in an hour: ask again in %.0f s",
-		 (long long)g->asker, g->p->user_evictions,
+		 (long long)g->requester, g->p->user_evictions,
 		 ceil((double)wait / (double)NS_PER_S));
 	return -GW_E_PERM;
 }
@@ -174,7 +177,7 @@ int guard_requester_may(const struct guard *g, uint64_t now_ns, char *message, s
 static int foreign_slot(const struct guard *g, const struct guard_worker *w)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->home | w->gpus, i) && g->gpu[i].foreign[0])
+		if (has(w->observed.home | w->observed.gpus, i) && g->gpu[i].foreign[0])
 			return (int)i;
 	return -1;
 }
@@ -192,10 +195,10 @@ void guard_limit_text(const struct guard *g, const struct guard_worker *w, char 
 			 g->gpu[other].foreign, g->gpu[other].uuid);
 	else if (slot >= 0)
 		screen_text(g, slot, out, size);
-	else if (w->limited_ns > g->now_ns && w->against)
+	else if (w->demand.limited_ns > g->now_ns && w->demand.pressing)
 		text_fit(out, size,
 			 "uid %lld moved workers %u times in an hour (user_evictions): not "
 			 "for %.0f s",
-			 (long long)w->demand.uid, g->p->user_evictions,
-			 ceil((double)(w->limited_ns - g->now_ns) / (double)NS_PER_S));
+			 (long long)w->demand.strongest.uid, g->p->user_evictions,
+			 ceil((double)(w->demand.limited_ns - g->now_ns) / (double)NS_PER_S));
 }

@@ -10,17 +10,6 @@
 
 #define DAY_S INT64_C(86400)
 
-/* Since when each reason holds; after every change of the mask. */
-void guard_note_since(const struct guard *g, struct guard_worker *w)
-{
-	for (unsigned r = 0; r < GUARD_REASONS; r++) {
-		if (!(w->mask & BIT(r)))
-			w->reason_ns[r] = 0;
-		else if (!w->reason_ns[r])
-			w->reason_ns[r] = g->now_ns ? g->now_ns : 1;
-	}
-}
-
 /* ---- hours ---- */
 
 static bool in_span(const struct policy_span *s, int64_t local_s)
@@ -123,14 +112,15 @@ static void reservation_text(const struct guard *g, const struct reservation *r,
 		 g->gpu[r->gpu].uuid, owner);
 }
 
-void guard_rooms_text(const struct guard *g, const struct guard_worker *w, char *out,
-		      size_t size)
+void guard_reservations_text(const struct guard *g, const struct guard_worker *w, char *out,
+			     size_t size)
 {
 	size_t len = 0;
 
 	out[0] = '\0';
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
-		if (!(w->reserved & BIT(i)) || !g->reservation[i].id || len + 4 > size)
+		if (!(w->reasons.reservations & BIT(i)) || !g->reservation[i].id ||
+		    len + 4 > size)
 			continue;
 		text_fit(out + len, size - len, "%s", len ? "; " : "");
 		len += strlen(out + len);
@@ -147,7 +137,7 @@ static void why_reserved(const struct guard *g, const struct guard_worker *w,
 	for (unsigned i = 0; i < GUARD_RESERVATIONS; i++) {
 		const struct reservation *r = &g->reservation[i];
 
-		if (!(w->reserved & BIT(i)) || !r->id)
+		if (!(w->reasons.reservations & BIT(i)) || !r->id)
 			continue;
 		owned = owned || r->pid > 0;
 		if (r->until_ns > ret->clears_ns)
@@ -166,24 +156,27 @@ static void why_reserved(const struct guard *g, const struct guard_worker *w,
 static void why_contention(const struct guard *g, const struct guard_worker *w,
 			   struct guard_explanation *ret)
 {
-	const uint64_t quiet = guard_quiet_ns(w);
+	const uint64_t quiet = worker_quiet_ns(w);
 
 	(void)g;
-	text_fit(ret->rule, sizeof(ret->rule), "%s", w->cause[0] ? w->cause : "contention");
+	text_fit(ret->rule, sizeof(ret->rule), "%s",
+		 w->reasons.contention_rule[0] ? w->reasons.contention_rule : "contention");
 	text_fit(ret->clears, sizeof(ret->clears), "%.3g s after the last need",
 		 (double)quiet * 1e-9);
-	ret->clears_ns = w->against || !w->calm_looks ? 0 : w->calm_ns + quiet;
+	ret->clears_ns =
+		w->demand.pressing || !w->demand.calm_scenes ? 0 : w->demand.calm_ns + quiet;
 }
 
 static void why_manual(const struct guard *g, const struct guard_worker *w,
 		       struct guard_explanation *ret)
 {
 	(void)g;
-	text_fit(ret->rule, sizeof(ret->rule), "%s", w->evidence[REASON_MANUAL]);
+	text_fit(ret->rule, sizeof(ret->rule), "%s", w->reasons.evidence[REASON_MANUAL]);
 	text_fit(ret->evidence, sizeof(ret->evidence), "a person asked for it");
-	ret->clears_ns = w->until_ns == FOR_EVER ? 0 : w->until_ns;
+	ret->clears_ns = w->reasons.until_ns == FOR_EVER ? 0 : w->reasons.until_ns;
 	text_fit(ret->clears, sizeof(ret->clears), "%s%s",
-		 w->hold ? "when it is released" : "when it is resumed or released",
+		 w->reasons.person == PERSON_EVICT ? "when it is resumed or released"
+						   : "when it is released",
 		 ret->clears_ns ? ", or its time is over" : "");
 }
 
@@ -203,7 +196,7 @@ static void ends_as_told(const struct guard *g, const struct guard_worker *w,
 	for (unsigned i = 0; i < g->gpus; i++) {
 		const struct guard_end *e = &g->gpu[i].end[r];
 
-		if (has(w->gpus, i) && g->gpu[i].reasons & BIT(r))
+		if (has(w->observed.gpus, i) && g->gpu[i].reasons & BIT(r))
 			ends_with(ret, *e->clears ? e->clears : "when it is over", e->ns);
 	}
 }
@@ -226,7 +219,7 @@ static void why_health(const struct guard *g, const struct guard_worker *w,
 		 "when it has answered for %llu s, or by gpuward guard clear",
 		 (unsigned long long)(WELL_NS / NS_PER_S));
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->gpus, i) && g->gpu[i].lost)
+		if (has(w->observed.gpus, i) && g->gpu[i].lost)
 			ends_with(ret, clears,
 				  g->gpu[i].well_ns ? g->gpu[i].well_ns + WELL_NS : 0);
 	ends_as_told(g, w, REASON_HEALTH, ret);
@@ -237,7 +230,7 @@ static void why_battery(const struct guard *g, const struct guard_worker *w,
 {
 	text_fit(ret->rule, sizeof(ret->rule), "ac_only");
 	if (!g->scene.on_battery)
-		ret->clears_ns = w->battery_ns + AC_NS;
+		ret->clears_ns = w->reasons.battery_ns + AC_NS;
 	text_fit(ret->clears, sizeof(ret->clears), "after %llu s on mains",
 		 (unsigned long long)(AC_NS / NS_PER_S));
 }
@@ -280,11 +273,11 @@ bool guard_explain(const struct guard *g, unsigned worker, enum guard_reason r,
 	};
 	const struct guard_worker *w = &g->worker[worker];
 
-	if (worker >= g->workers || r >= GUARD_REASONS || !(w->mask & BIT(r)))
+	if (worker >= g->workers || r >= GUARD_REASONS || !(w->reasons.mask & BIT(r)))
 		return false;
-	*ret = (struct guard_explanation){ .since_ns = w->reason_ns[r],
-					   .masked = !(guard_effective(w) & BIT(r)) };
-	text_fit(ret->evidence, sizeof(ret->evidence), "%s", w->evidence[r]);
+	*ret = (struct guard_explanation){ .since_ns = w->reasons.since_ns[r],
+					   .masked = !(worker_kept_out(w) & BIT(r)) };
+	text_fit(ret->evidence, sizeof(ret->evidence), "%s", w->reasons.evidence[r]);
 	tell[r](g, w, ret);
 	return true;
 }
@@ -302,17 +295,18 @@ void guard_relation(const struct guard *g, unsigned worker, unsigned process,
 		return;
 	ret->kind = demand_of(&g->demand, g->p, &w->knobs, &g->scene, g->verdict, process,
 			      &ret->most_bytes);
-	ret->against = w->against;
+	ret->against = w->demand.pressing;
 	ret->min_vram_bytes = w->knobs.min_vram_bytes;
 	for (unsigned i = 0; i < g->gpus; i++)
-		if (has(w->home, i) && g->gpu[i].at == (int)g->scene.process[process].gpu)
+		if (has(w->observed.home, i) &&
+		    g->gpu[i].at == (int)g->scene.process[process].gpu)
 			ret->here = true;
 }
 
 /* ---- what is sought ---- */
 
 /* How the worker is known, for one of whom no process is found. */
-void guard_sought(const struct guard_worker *w, char *out, size_t size)
+void guard_sought_text(const struct guard_worker *w, char *out, size_t size)
 {
 	const struct policy_match *m = &w->policy->match;
 

@@ -12,6 +12,8 @@
 
 #include "classify.h"
 
+#include "base/proc_id.h"
+
 struct guard;
 
 /* Why a worker may not run: bits; reason.def, and GUARD-MACHINE.md, Reasons. */
@@ -95,16 +97,10 @@ struct guard_record {
 	uint64_t hold_until_wall_ns; /* 0: no end */
 	uint64_t wall_ns;
 	/* Of a checkpoint: who was put away. */
-	struct {
-		int64_t pid;
-		uint64_t start_ticks;
-	} put_away[GUARD_TARGETS];
+	struct proc_id put_away[GUARD_TARGETS];
 	unsigned put_away_count;
 	/* Of one that is out: who it was, by which it is known that it lives, whoever is found. */
-	struct {
-		int64_t pid;
-		uint64_t start_ticks;
-	} root[GUARD_ROOTS];
+	struct proc_id root[GUARD_ROOTS];
 	unsigned roots;
 };
 
@@ -178,7 +174,7 @@ struct guard_decision {
 	uint64_t freed_bytes; /* of RESULT_FREED */
 	uint64_t freed_ns; /* likewise: since the first order to leave; 0: nothing was done */
 	uint32_t blocked;  /* set of guard_block that keep it from coming back */
-	bool astray; /* of ABSENT: whom we moved out lives, and is not found to be brought back */
+	bool unreachable;  /* it was moved out and lives, but is not found to be resumed */
 };
 
 enum guard_request {

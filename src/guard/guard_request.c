@@ -8,7 +8,7 @@
 /* Would it have to leave? */
 static bool moves(const struct guard_worker *w, enum guard_request what)
 {
-	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !guard_is_out(w);
+	return (what == REQUEST_EVICT || what == REQUEST_HOLD_EVICTED) && !worker_is_out(w);
 }
 
 static int refuse(const struct guard *g, const struct guard_worker *w, enum guard_request what,
@@ -21,11 +21,12 @@ static int refuse(const struct guard *g, const struct guard_worker *w, enum guar
 		text_fit(message, size, "%s: a hold needs a time, or for ever", name);
 		return -GW_E_ARG;
 	}
-	if (w->hold == HOLD_ACTIVE && (what == REQUEST_HOLD_EVICTED || what == REQUEST_EVICT)) {
+	if (worker_is_held_active(w) &&
+	    (what == REQUEST_HOLD_EVICTED || what == REQUEST_EVICT)) {
 		text_fit(message, size, "%s is held active: release it first", name);
 		return -GW_E_STATE;
 	}
-	if (w->hold == HOLD_EVICTED &&
+	if (w->reasons.person == PERSON_HOLD_EVICTED &&
 	    (what == REQUEST_HOLD_ACTIVE || what == REQUEST_RESUME)) {
 		text_fit(message, size, "%s is held evicted: release it first", name);
 		return -GW_E_STATE;
@@ -35,26 +36,31 @@ static int refuse(const struct guard *g, const struct guard_worker *w, enum guar
 	return 0;
 }
 
-static void keep(struct guard_worker *w, enum guard_hold hold, bool manual, uint64_t ttl_ns,
-		 uint64_t now_ns)
+static void set_person(struct guard_worker *w, enum worker_person person, uint64_t ttl_ns,
+		       uint64_t now_ns)
 {
-	w->hold = hold;
-	w->manual = manual;
-	w->until_ns = !ttl_ns || ttl_ns > FOR_EVER - now_ns ? FOR_EVER : now_ns + ttl_ns;
-	w->masked = 0;
+	w->reasons.person = person;
+	w->reasons.until_ns =
+		!ttl_ns || ttl_ns > FOR_EVER - now_ns ? FOR_EVER : now_ns + ttl_ns;
+	w->report.masked = 0;
+}
+
+static void end_person(struct guard_worker *w)
+{
+	w->reasons.person = PERSON_NONE;
+	w->reasons.until_ns = FOR_EVER;
 }
 
 static void resume_now(struct guard_worker *w, uint64_t now_ns)
 {
-	if (w->hold != HOLD_ACTIVE) {
-		w->hold = HOLD_NONE;
-		w->until_ns = FOR_EVER;
-	}
-	w->manual = w->contention = w->idle = false;
-	w->override = guard_is_out(w);
-	w->asked = true;
-	w->resume_after_ns = 0;
-	w->check_ns = now_ns;
+	if (!worker_is_held_active(w))
+		end_person(w);
+	if (worker_has_contention(w))
+		w->demand.phase = PHASE_NONE;
+	w->idle.unload = false;
+	w->backoff.request = worker_is_out(w) ? RESUME_REQUESTED_NOW : RESUME_REQUESTED;
+	w->backoff.resume_ns = 0;
+	w->backoff.check_ns = now_ns;
 }
 
 static void apply(struct guard *g, struct guard_worker *w, enum guard_request what,
@@ -68,31 +74,32 @@ static void apply(struct guard *g, struct guard_worker *w, enum guard_request wh
 	char text[120] = "";
 
 	if (moves(w, what))
-		rate_take(&g->rate, g->asker, g->now_ns);
+		rate_take(&g->rate, g->requester, g->now_ns);
 	switch (what) {
 	case REQUEST_EVICT:
-		if (w->hold != HOLD_EVICTED) /* that is more than this */
-			keep(w, HOLD_NONE, true, ttl_ns, g->now_ns);
+		if (w->reasons.person != PERSON_HOLD_EVICTED) /* that is more than this */
+			set_person(w, PERSON_EVICT, ttl_ns, g->now_ns);
 		break;
-	case REQUEST_HOLD_EVICTED: keep(w, HOLD_EVICTED, false, ttl_ns, g->now_ns); break;
-	case REQUEST_HOLD_ACTIVE: keep(w, HOLD_ACTIVE, false, ttl_ns, g->now_ns); break;
-	case REQUEST_RELEASE: keep(w, HOLD_NONE, false, 0, g->now_ns); break;
+	case REQUEST_HOLD_EVICTED: set_person(w, PERSON_HOLD_EVICTED, ttl_ns, g->now_ns); break;
+	case REQUEST_HOLD_ACTIVE: set_person(w, PERSON_HOLD_ACTIVE, ttl_ns, g->now_ns); break;
+	case REQUEST_RELEASE: set_person(w, PERSON_NONE, 0, g->now_ns); break;
 	case REQUEST_RESUME:
-		if (w->manual)
-			w->until_ns = FOR_EVER;
-		w->manual = w->idle = false;
-		w->asked = true;
-		w->check_ns = g->now_ns;
+		if (w->reasons.person == PERSON_EVICT)
+			end_person(w);
+		w->idle.unload = false;
+		if (w->backoff.request == RESUME_NOT_REQUESTED)
+			w->backoff.request = RESUME_REQUESTED;
+		w->backoff.check_ns = g->now_ns;
 		break;
 	case REQUEST_RESUME_NOW: resume_now(w, g->now_ns); break;
 	}
-	w->dirty = true;
+	w->record_due = true;
 	guard_update_reasons(g);
-	if (guard_effective(w))
-		w->override = false; /* it cannot be now, and later is another matter */
-	guard_mask_text(w->mask, ", ", text, sizeof(text));
-	guard_say(g, w, w->state, rule[what], "%s%s", text[0] ? "what speaks against it: " : "",
-		  text);
+	if (worker_kept_out(w) && w->backoff.request == RESUME_REQUESTED_NOW)
+		w->backoff.request = RESUME_REQUESTED; /* not now */
+	guard_mask_text(w->reasons.mask, ", ", text, sizeof(text));
+	guard_report_as(g, w, w->report.state, w->report.state, rule[what], "%s%s",
+			text[0] ? "what speaks against it: " : "", text);
 }
 
 int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t ttl_ns,
@@ -109,14 +116,14 @@ int guard_request(struct guard *g, int worker, enum guard_request what, uint64_t
 		int r = refuse(g, &g->worker[i], what, ttl_ns, now_ns, message, size);
 
 		if (r) {
-			g->asker = -1;
+			g->requester = -1;
 			return r; /* all or none */
 		}
 	}
 	g->now_ns = now_ns;
 	for (unsigned i = first; i < end; i++)
 		apply(g, &g->worker[i], what, ttl_ns);
-	g->asker = -1;
+	g->requester = -1;
 	if (g->looked)
 		guard_steps(g);
 	if (size)

@@ -12,58 +12,54 @@ unsigned guard_orders_underway(const struct guard *g)
 	unsigned n = 0;
 
 	for (unsigned i = 0; i < g->workers; i++)
-		n += g->worker[i].pending && !g->worker[i].fresh && !g->worker[i].dry;
+		n += g->worker[i].order.status == STATUS_UNDERWAY && !g->worker[i].dry;
 	return n;
 }
 
 uint64_t guard_order_pending(const struct guard *g, unsigned worker)
 {
-	return worker < g->workers && g->worker[worker].pending ? g->worker[worker].order.id
-								: 0;
+	return worker < g->workers && worker_has_order(&g->worker[worker])
+		       ? g->worker[worker].order.what.id
+		       : 0;
 }
 
-/* An order that nobody has fetched: the steps give it again if it is still wanted. */
-void guard_take_back(struct guard_worker *w)
-{
-	if (!w->fresh)
-		return;
-	if (w->order.verb == ORDER_CLOSE)
-		w->closed = false;
-	w->pending = w->fresh = false;
-}
-
-/* What was only pretended never was; who is out for real stays so until something may be done again. */
+/* A dry eviction never was; a worker that is out for real stays so until something may be done again. */
 static void change_mode(struct guard *g, struct guard_worker *w)
 {
-	enum guard_dry dry = guard_is_dry(g, w);
-	bool owed = guard_owes(w);
+	const enum guard_dry dry = guard_is_dry(g, w);
+	const bool owes = worker_owes(w);
 
 	if (!w->dry == !dry) {
 		w->dry = dry;
 		return;
 	}
-	w->pending = w->fresh = w->returning = w->storm = false;
-	if (w->dry) {
-		w->virtual_out = false;
-		w->evicted = owed;
-		/* Of who is owed something nothing was pretended: its door is as we left it. */
-		w->closed = owed && w->closed;
-		w->put_away_count = owed ? w->put_away_count : 0;
+	w->order.status = STATUS_NONE;
+	w->order.answered = g->looks;
+	w->backoff.storm = false;
+	if (w->intent.claim == CLAIM_DRY)
+		w->intent.claim = CLAIM_NONE;
+	if (owes) {
+		worker_stop_returning(w);
+	} else {
+		w->intent.goal = GOAL_RUN;
+		w->intent.stage = STAGE_NONE;
+		w->intent.from = FROM_RUN;
+		w->intent.put_away_count = 0;
+		w->door = DOOR_OPEN;
 	}
 	w->dry = dry;
-	w->owed = dry && owed;
-	w->dirty = true;
-	w->answered = g->looks;
-	if (w->state == STATE_ABSENT)
+	w->record_due = true;
+	if (w->presence == PRESENCE_GONE)
 		return;
-	if (w->owed) {
-		w->state = STATE_EVICTED;
-		w->since_ns = g->now_ns;
-		guard_say(g, w, w->state, "mode", "%s", GUARD_OWED);
+	worker_set_unknown(g, w);
+	if (worker_must_resume(w)) {
+		w->presence = PRESENCE_HERE;
+		w->report.state = STATE_EVICTED;
+		guard_report(g, w, "mode", "%s", guard_must_resume_text);
 		return;
 	}
-	guard_move(g, w, STATE_RECONCILE, "mode",
-		   dry ? "nothing is done any more" : "what is decided is done");
+	guard_report(g, w, "mode",
+		     dry ? "nothing is done any more" : "what is decided is done");
 }
 
 /* Whom nobody was found to be is sought by something else from now on: what was said of it is no longer so. */
@@ -71,11 +67,11 @@ static void seek_anew(struct guard *g, struct guard_worker *w)
 {
 	char sought[240];
 
-	w->rematched = true;
-	if (w->state != STATE_ABSENT)
+	w->observed.match_changed = true;
+	if (w->presence != PRESENCE_GONE)
 		return;
-	guard_sought(w, sought, sizeof(sought));
-	guard_say(g, w, w->state, "not there", "%s", sought);
+	guard_sought_text(w, sought, sizeof(sought));
+	guard_report(g, w, "not there", "%s", sought);
 }
 
 static void keep(struct guard *g, struct guard_worker *w, const struct policy_worker *p)
@@ -88,8 +84,6 @@ static void keep(struct guard *g, struct guard_worker *w, const struct policy_wo
 	if (!same)
 		seek_anew(g, w);
 	guard_level_fit(w);
-	if (w->state == STATE_QUIET)
-		w->deadline_ns = w->calm_ns + guard_quiet_ns(w);
 }
 
 static int find(const struct guard_worker *w, unsigned n, const char *name)
@@ -122,15 +116,17 @@ static void rename_decisions(struct guard *g, const int *now)
 {
 	unsigned n = 0;
 
-	for (unsigned i = 0; i < g->waiting; i++) {
-		struct guard_decision d = g->decision[(g->first + i) % GUARD_DECISIONS];
+	struct guard_queue *q = &g->queue;
+
+	for (unsigned i = 0; i < q->count; i++) {
+		struct guard_decision d = q->decision[(q->first + i) % GUARD_DECISIONS];
 
 		if (now[d.worker] < 0)
 			continue;
 		d.worker = (unsigned)now[d.worker];
-		g->decision[(g->first + n++) % GUARD_DECISIONS] = d;
+		q->decision[(q->first + n++) % GUARD_DECISIONS] = d;
 	}
-	g->waiting = n;
+	q->count = n;
 }
 
 int guard_change_policy(struct guard *g, const struct policy *p,
@@ -163,7 +159,7 @@ int guard_change_policy(struct guard *g, const struct policy *p,
 			continue;
 		}
 		g->worker[i] = old[from[i]];
-		g->worker[i].order.worker = i;
+		g->worker[i].order.what.worker = i;
 		keep(g, &g->worker[i], &p->worker[i]);
 	}
 	free(old);

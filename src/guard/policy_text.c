@@ -44,7 +44,7 @@ static void put_words(const struct put *w, const char *name, const char *text)
 	at = host ? strchr(host + 3, '@') : NULL;
 	if (at && (size_t)(at - host) < strcspn(host + 3, "/") + 3)
 		text = at + 1;
-	struct_text_add(w->out, STRUCT_TEXT_TEXT, 0, text);
+	struct_text_add(w->out, &(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT }, text);
 }
 
 /* A text that is there has a mark before it, a command is one or none. */
@@ -57,7 +57,10 @@ static void put(const struct put *w, const char *name, enum type type, unsigned 
 	if (type == ARGV)
 		buf_addc(w->out, *(const char *const *const *)at ? '1' : '0');
 	else if (type != TEXT)
-		struct_text_add(w->out, struct_text_of[type], size, at);
+		struct_text_add(w->out,
+				&(struct struct_text_member){ .kind = struct_text_of[type],
+							      .size = size },
+				at);
 	else if (text)
 		buf_addc(w->out, '=');
 	if (type == TEXT)
@@ -130,7 +133,10 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 	if (*value != '=')
 		return;
 	value++;
-	r->err = struct_text_take(&value, STRUCT_TEXT_TEXT, sizeof(text), text);
+	r->err = struct_text_take(
+		&value,
+		&(struct struct_text_member){ .kind = STRUCT_TEXT_TEXT, .size = sizeof(text) },
+		text);
 	if (!r->err && !(*ret = policy_keep(r->policy, text, strlen(text))))
 		r->err = -GW_E_NOMEM;
 }
@@ -148,7 +154,10 @@ static void take(struct take *r, const char *name, enum type type, unsigned size
 	else if (type == ARGV)
 		*(const char *const **)at = *value == '1' ? command : NULL;
 	else
-		r->err = struct_text_take(&value, struct_text_of[type], size, at);
+		r->err = struct_text_take(&value,
+					  &(struct struct_text_member){
+						  .kind = struct_text_of[type], .size = size },
+					  at);
 }
 
 static unsigned at_most(struct take *r, unsigned n, unsigned most)

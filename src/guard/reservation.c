@@ -33,12 +33,12 @@ static uint64_t outstanding(const struct guard *g, const struct reservation *r)
 
 static bool may_leave(const struct guard_worker *w)
 {
-	return w->hold != HOLD_ACTIVE && w->state != STATE_STUCK;
+	return !worker_is_held_active(w) && worker_state(w) != STATE_STUCK;
 }
 
 static bool movable(const struct guard_worker *w, unsigned slot)
 {
-	return w->held[slot] && may_leave(w);
+	return w->observed.held[slot] && may_leave(w);
 }
 
 bool guard_movable(const struct guard *g, unsigned worker)
@@ -63,7 +63,7 @@ static uint64_t most_free(const struct guard *g, unsigned slot)
 
 	for (unsigned i = 0; i < g->workers; i++)
 		if (movable(&g->worker[i], slot))
-			sum += g->worker[i].held[slot];
+			sum += g->worker[i].observed.held[slot];
 	return sum;
 }
 
@@ -88,15 +88,15 @@ static void mark(struct guard *g, struct reservation *r, unsigned i)
 		return; /* nobody leaves for what cannot be */
 	want += headroom(g, slot);
 	for (unsigned k = 0; k < g->workers; k++)
-		if (guard_leaving(&g->worker[k]) || g->worker[k].reserved)
-			have += g->worker[k].held[slot];
+		if (worker_is_leaving(&g->worker[k]) || g->worker[k].reasons.reservations)
+			have += g->worker[k].observed.held[slot];
 	for (unsigned k = 0; k < g->workers && have < want; k++) {
 		struct guard_worker *w = &g->worker[g->order[k]];
 
-		if (!movable(w, slot) || guard_leaving(w) || w->reserved)
+		if (!movable(w, slot) || worker_is_leaving(w) || w->reasons.reservations)
 			continue;
-		w->reserved |= BIT(i);
-		have += w->held[slot];
+		w->reasons.reservations |= BIT(i);
+		have += w->observed.held[slot];
 	}
 }
 
@@ -104,10 +104,10 @@ static void end(struct guard *g, unsigned i)
 {
 	g->reservation[i].id = 0;
 	for (unsigned k = 0; k < g->workers; k++)
-		g->worker[k].reserved &= ~BIT(i);
+		g->worker[k].reasons.reservations &= ~BIT(i);
 }
 
-void guard_reserve_look(struct guard *g)
+void guard_update_reservations(struct guard *g)
 {
 	for (unsigned i = 0; i < g->gpus; i++)
 		g->gpu[i].promised = 0;
@@ -148,9 +148,9 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 {
 	int slot = gpu && *gpu ? guard_slot(g, gpu, false) : roomiest(g);
 	struct reservation *r = NULL;
-	int64_t uid = g->asker;
+	int64_t uid = g->requester;
 
-	g->asker = -1;
+	g->requester = -1;
 	if (slot < 0)
 		return -GW_E_NODEV;
 	if (must_leave(g, (unsigned)slot, bytes) &&
@@ -168,9 +168,9 @@ int guard_reserve(struct guard *g, const char *gpu, uint64_t bytes, int64_t pid,
 				   .until_ns = ttl_ns ? now_ns + ttl_ns : FOR_EVER };
 	*ret_id = r->id;
 	g->now_ns = now_ns;
-	guard_reserve_look(g);
+	guard_update_reservations(g);
 	for (unsigned i = 0; i < g->workers; i++)
-		if (g->worker[i].reserved & BIT((unsigned)(r - g->reservation)))
+		if (g->worker[i].reasons.reservations & BIT((unsigned)(r - g->reservation)))
 			rate_take(&g->rate, uid, now_ns);
 	guard_update_reasons(g);
 	guard_steps(g);
@@ -190,10 +190,13 @@ static bool somebody_leaves(const struct guard *g, const struct reservation *r)
 {
 	uint32_t bit = BIT((unsigned)(r - g->reservation));
 
-	for (unsigned i = 0; i < g->workers; i++)
-		if ((g->worker[i].reserved & bit) && g->worker[i].state != STATE_EVICTED &&
-		    g->worker[i].state != STATE_STUCK && g->worker[i].state != STATE_ABSENT)
+	for (unsigned i = 0; i < g->workers; i++) {
+		const enum guard_state s = worker_state(&g->worker[i]);
+
+		if (g->worker[i].reasons.reservations & bit && s != STATE_EVICTED &&
+		    s != STATE_STUCK && s != STATE_ABSENT)
 			return true;
+	}
 	return false;
 }
 
@@ -237,7 +240,7 @@ void guard_release(struct guard *g, uint64_t id, uint64_t now_ns)
 		return;
 	end(g, (unsigned)(r - g->reservation));
 	g->now_ns = now_ns;
-	guard_reserve_look(g);
+	guard_update_reservations(g);
 	guard_update_reasons(g);
 	guard_steps(g);
 }

@@ -76,9 +76,9 @@ static void baseline(struct json *j, const struct measured_baseline *b)
 static void process(struct json *j, const struct attribute_row *r)
 {
 	json_object(j, NULL);
-	json_int(j, "pid", r->pid);
-	if (r->start_ticks)
-		json_uint(j, "start_ticks", r->start_ticks);
+	json_int(j, "pid", r->id.pid);
+	if (r->id.start_ticks)
+		json_uint(j, "start_ticks", r->id.start_ticks);
 	else
 		json_null(j, "start_ticks");
 	json_string(j, "name", given(r->name));
@@ -184,7 +184,7 @@ static void throttle_words(struct json *j, double reasons)
 	for (unsigned i = 0; i < GW_THROTTLES; i++) {
 		size_t n = strlen(text);
 
-		if ((uint64_t)reasons & track_reason_bits[i])
+		if ((uint64_t)reasons & window_tracker_reason_bits[i])
 			snprintf(text + n, sizeof(text) - n, "%s%s", n ? "," : "",
 				 gw_throttle_name(i));
 	}

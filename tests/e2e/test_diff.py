@@ -127,7 +127,7 @@ def test_energies_are_judged_by_what_is_uncertain_of_their_ratio(tmp_path):
         wide = row["a_interval"]
         assert (wide["high"] - wide["low"]) / wide["best"] > 0.09
     # However far apart: of one run each nobody knows how runs scatter.
-    assert row["change_interval"]["low"] > 0 and "One run each: how much runs scatter is not known" in doc["sentence"]
+    assert row["change_interval"]["low"] > 0 and "One run each: the variation between runs is unknown" in doc["sentence"]
     assert "more than is uncertain" not in diff(a, tmp_path / "b.json").stdout
 
 
@@ -249,14 +249,14 @@ def test_a_bundle_that_was_cut_off_is_compared_as_far_as_it_goes(tmp_path):
     row = rows(doc)[(None, "energy_joules")]
     assert doc["energy"] == "unknown" and 0 < row["b"] < row["a"]
     assert rows(doc, "codes")[(0, "truncated")]["a"] is None
-    assert any("not finished" in n for n in doc["b"]["notes"])
-    assert any("cut off" in n for n in doc["b"]["notes"])
+    assert any("is incomplete" in n for n in doc["b"]["notes"])
+    assert any("truncated" in n for n in doc["b"]["notes"])
 
 
 def test_changed_files_are_named(tmp_path):
     other = bundle(tmp_path / "b", measured())
     (other / "manifest.toml").write_text((other / "manifest.toml").read_text() + "# x\n")
-    assert any("manifest.toml is not as it was written" in n
+    assert any("manifest.toml was changed after it was written" in n
                for n in document(RECORDED, other)["b"]["notes"])
 
 

@@ -12,20 +12,11 @@ import pytest
 
 import service
 import support
-from guarded import SHORT, Guarded
+from guarded import Guarded, configure, table
 from worker import GIB, Contender, ticks
 
 CUDA = support.BUILD / "tests" / "e2e" / "fake_cuda" / "libcuda.so.1"
-CONFIG = f"""[guard]
-mode = "enforce"
-simulated = true
-{SHORT}
-[[worker]]
-name = "w"
-kind = "checkpoint"
-match.name = "holder"
-max_level = 3
-"""
+CONFIG = configure(table("w", "checkpoint", match_name="holder", max_level=3))
 
 
 class Driver:
@@ -254,7 +245,7 @@ def test_one_that_ended_or_whose_number_is_anothers_is_left_alone(world, driver,
 def test_a_service_that_starts_with_a_wrong_match_keeps_who_is_put_away(world, driver, tmp_path):
     other = shutil.copy("/bin/sleep", tmp_path / "another")
     with killed(world, driver, tmp_path) as (s, p), Contender(world, GIB, exe=other):
-        for name, said in (("nobody", "its process lives and is out"), ("another", "gpuward guard recover brings it back")):
+        for name, said in (("nobody", "its process lives and is out"), ("another", "run gpuward guard recover to resume it")):
             with open(s.config, "w") as f:
                 f.write(CONFIG.replace('match.name = "holder"', f'match.name = "{name}"'))
             s.start()

@@ -669,9 +669,9 @@ def test_a_gpu_without_a_meter_has_no_joules(measure, scenario):
 
 def test_memory_that_the_driver_does_not_tell_is_not_0(measure):
     done, doc = measure(["--simulate=sentinels"], "sleep", "0.3")
-    assert "no memory (pid 4000000), memory not known" == codes(doc["runs"][0])["foreign-process"]["evidence"]
+    assert "no memory (pid 4000000), memory unknown" == codes(doc["runs"][0])["foreign-process"]["evidence"]
     words = " ".join(done.stderr.split())
-    assert "no memory (pid 4000000), memory not known" in words and "0 MiB" not in words
+    assert "no memory (pid 4000000), memory unknown" in words and "0 MiB" not in words
 
 
 STRANGER = '[[gpu.process]]\nname = "stranger"\nmemory = "3 GiB"\n'

@@ -53,12 +53,14 @@ def answer(code, **kw):
     return json.loads(done.stdout)
 
 
-# ---- the mirror of the header
+# ---- the mirror of the headers
+
+HEADERS = "".join((TOP / "include" / name).read_text() for name in ("gpuward.h", "gpuward-guard.h"))
 
 
 def compiled(tmp_path, body):
     source, program = tmp_path / "ask.c", tmp_path / "ask"
-    source.write_text("#include <gpuward.h>\n#include <stdio.h>\nint main(void)\n{\n"
+    source.write_text("#include <gpuward-guard.h>\n#include <stdio.h>\nint main(void)\n{\n"
                       + body + "\treturn 0;\n}\n")
     run("gcc", "-std=c11", f"-I{TOP}/include", source, "-o", program)
     return run(program)
@@ -86,11 +88,11 @@ def test_numbers_are_those_of_the_header(tmp_path):
              "GW_GUARD_OBSERVE": _guard.MODES.index("observe"),
              "GW_GUARD_HEALTH": 1 << _guard.FLAGS.index("health"),
              "GW_GUARD_SIMULATED": 1 << _guard.FLAGS.index("simulated"),
-             "GW_ASK_HOLD_EVICTED": _guard.ASKS.index("hold evicted"),
-             "GW_ASK_RESUME_NOW": _guard.ASKS.index("resume now"),
+             "GW_REQUEST_HOLD_EVICTED": _guard.REQUESTS.index("hold evicted"),
+             "GW_REQUEST_RESUME_NOW": _guard.REQUESTS.index("resume now"),
              "GW_HOLD_ACTIVE": _guard.HOLDS.index("active"),
              "GW_CALL_RESUME": _guard.CALLS.index("resume"),
-             "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR,
+             "GW_FROM_SIMULATOR": _native.FROM_SIMULATOR, "GW_CUDA_NOT_VISIBLE": _native.CUDA_NOT_VISIBLE,
              "GW_TIERS_COMMON": _native.TIERS_COMMON, "GW_TIER_ENERGY": _native.TIER_ENERGY,
              "GW_KIND_FLAG": _snapshot.KIND_FLAG, "GW_KIND_ENUM": _snapshot.KIND_ENUM,
              "GW_KIND_MASK": _snapshot.KIND_MASK}
@@ -100,7 +102,7 @@ def test_numbers_are_those_of_the_header(tmp_path):
 
 @pytest.mark.parametrize("struct", ["gw_guard_options", "gw_guard_status"])
 def test_every_field_of_the_struct_is_mirrored(struct):
-    header = (TOP / "include" / "gpuward.h").read_text()
+    header = HEADERS
     body = re.search(r"^struct %s \{\n(.*?)^\};" % struct, header, re.M | re.S).group(1)
     body = re.sub(r"/\*.*?\*/", "", body, flags=re.S)
     body = re.sub(r"\(\*(\w+)\)\([^)]*\)", r"\1", body)  # of a function the name
@@ -118,7 +120,7 @@ def test_every_field_of_the_energy_is_read_where_c_has_it(tmp_path):
 
 
 def test_functions_are_in_the_header_with_as_many_arguments():
-    header = re.sub(r"/\*.*?\*/", "", (TOP / "include" / "gpuward.h").read_text(), flags=re.S)
+    header = re.sub(r"/\*.*?\*/", "", HEADERS, flags=re.S)
     for name, (_, *arguments) in _native.FUNCTIONS.items():
         found = re.search(rf"\b{name}\(([^)]*)\);", header)
         assert found, name

@@ -61,5 +61,5 @@ def test_the_guard_is_told_by_who_records_it_alone(tree):
     change(tree, "src/daemon/guard_service_request.c", own, own + '#include "guard/guard_input.h"\n')
     done = layers(tree)
     assert done.returncode == 1
-    assert done.stderr == ("check-layers: src/daemon/guard_service_request.c tells the guard something: through guard_recorder.c, "
-                           "which records it\n")
+    assert done.stderr == ("check-layers: src/daemon/guard_service_request.c includes guard_input.h; change the guard through "
+                           "guard_recorder.c, which records its inputs\n")

@@ -1,5 +1,5 @@
 /* Whatever lines a recording of the guard holds: it is replayed, or refused. */
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -9,7 +9,7 @@
 #include <math.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 /* Fewer experiments where a sanitizer makes each ten times as slow; what is asserted then has
  * the wider margin that fewer allow. */
@@ -183,7 +183,7 @@ AB_TEST(only_the_run_that_was_asked_for_is_taken)
 	assert_int_equal(ab_add(ab, AB_PHASE_AB, s.arm, &run), -GW_E_STATE);
 	assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
 	assert_int_equal(ab_exit_code(ab), -GW_E_STATE);
-	assert_null(ab_last_look(ab));
+	assert_null(ab_last_interim(ab));
 	ab_free(NULL);
 }
 
@@ -241,7 +241,7 @@ AB_TEST(the_figures_are_those_of_the_paired_logarithms)
 	/* ten seconds each: energy and power agree, and so does the product; time shows nothing */
 	assert_true(fabs(r.ab[AB_POWER].ratio - exp(0.02)) < 1e-12);
 	assert_true(fabs(r.ab[AB_EDP].ratio - exp(0.02)) < 1e-12);
-	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_CANNOT_TELL);
+	assert_true(r.ab[AB_TIME].ratio == 1 && r.ab[AB_TIME].verdict == AB_INCONCLUSIVE);
 	assert_true(r.aa[AB_ENERGY].sd_log == 0 && !r.aa_alarm);
 	assert_int_equal(r.outcome, AB_DECIDED);
 	assert_int_equal(e->verdict, AB_WORSE);
@@ -255,7 +255,7 @@ AB_TEST(skewed_pairs_are_judged_by_t_and_bca_together)
 	c.offset_w = 0;
 	begin();
 	feed(ratio, 10);
-	const struct ab_estimate *e = ab_last_look(ab);
+	const struct ab_estimate *e = ab_last_interim(ab);
 
 	assert_int_equal(e->n, 10);
 	assert_true(e->skewness > 1 && e->skewed);
@@ -297,10 +297,10 @@ AB_TEST(before_any_pair_nothing_is_known_and_nothing_is_zero)
 
 		assert_true(isnan(e->ratio) && isnan(e->sd_log) && isnan(e->interval.low));
 		assert_true(isnan(e->mde_ratio) && isnan(e->percentile.high));
-		assert_int_equal(e->verdict, AB_CANNOT_TELL);
+		assert_int_equal(e->verdict, AB_INCONCLUSIVE);
 	}
 	assert_true(isnan(r.planned_pairs) && isnan(r.mde_budget_ratio) && !r.aa_alarm);
-	assert_int_equal(r.outcome, AB_GOING);
+	assert_int_equal(r.outcome, AB_RUNNING);
 }
 
 AB_TEST(power_that_was_not_read_is_missing_and_not_zero)
@@ -342,14 +342,14 @@ AB_TEST(the_exit_code_follows_the_gate)
 		{ NULL, 0.9, AB_DECIDED, AB_BETTER, 0 },
 		{ "energy > +2%", 1.1, AB_DECIDED, AB_WORSE, 10 },
 		{ "energy > +2%", 1.0, AB_DECIDED, AB_BETTER, 0 },
-		{ "energy > +2%", 1.02, AB_BUDGET, AB_CANNOT_TELL, 11 },
+		{ "energy > +2%", 1.02, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 		{ "energy > -5%", 1.0, AB_DECIDED, AB_WORSE, 10 }, /* must save 5 % */
 		{ "energy > -5%", 0.9, AB_DECIDED, AB_BETTER, 0 },
 		{ "power < -5%", 0.9, AB_DECIDED, AB_WORSE, 10 }, /* must not draw less */
 		{ "power < -5%", 1.0, AB_DECIDED, AB_BETTER, 0 },
 		{ "edp >= 5%", 1.2, AB_DECIDED, AB_WORSE, 10 },
 		{ "time > 5%", 1.2, AB_DECIDED, AB_BETTER, 0 }, /* time is the same */
-		{ "time > 0%", 1.2, AB_BUDGET, AB_CANNOT_TELL, 11 },
+		{ "time > 0%", 1.2, AB_BUDGET, AB_INCONCLUSIVE, 11 },
 	};
 
 	for (size_t i = 0; i < COUNT_OF(rows); i++) {
@@ -445,12 +445,12 @@ AB_TEST(it_stops_only_at_looks)
 			const struct ab_estimate *e;
 
 			assert_int_equal(ab_add(ab, s.phase, s.arm, &run), 0);
-			e = ab_last_look(ab);
+			e = ab_last_interim(ab);
 			if (e && e->n == rows[i].looks[seen])
 				seen++;
 			assert_true(!e || e->n == rows[i].looks[seen - 1]);
 		}
-		assert_int_equal(ab_last_look(ab)->n, rows[i].pairs_max);
+		assert_int_equal(ab_last_interim(ab)->n, rows[i].pairs_max);
 		assert_int_equal(ab_outcome(ab), AB_BUDGET);
 	}
 }
@@ -463,9 +463,9 @@ AB_TEST(an_unfinished_comparison_has_no_verdict)
 	begin();
 	feed(ratio, 8);
 	ab_result(ab, &r);
-	assert_int_equal(r.outcome, AB_GOING);
+	assert_int_equal(r.outcome, AB_RUNNING);
 	assert_int_equal(r.ab[AB_ENERGY].n, 8);
-	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_CANNOT_TELL);
+	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 }
 
 AB_TEST(a_pair_with_an_invalid_run_is_repeated_and_never_counts)
@@ -541,7 +541,7 @@ AB_TEST(too_many_invalid_runs_end_it)
 	assert_int_equal(ab_exit_code(ab), 12);
 	ab_result(ab, &r);
 	assert_int_equal(r.outcome, AB_INVALID);
-	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_CANNOT_TELL);
+	assert_int_equal(r.ab[AB_ENERGY].verdict, AB_INCONCLUSIVE);
 
 	begin();
 	spoil(false, true, 5); /* now and then: ten in all */
@@ -577,7 +577,7 @@ AB_TEST(an_interval_of_one_look_covers_95_of_100)
 		c.offset_w = 0;
 		begin();
 		finish(&w);
-		struct ab_interval in = ab_last_look(ab)->interval;
+		struct ab_interval in = ab_last_interim(ab)->interval;
 
 		covered += in.low <= 1.03 && 1.03 <= in.high;
 	}
@@ -673,7 +673,7 @@ AB_TEST(three_percent_are_seen_in_ten_pairs)
 		c.pairs_max = 10;
 		begin();
 		finish(&w);
-		const struct ab_estimate *e = ab_last_look(ab);
+		const struct ab_estimate *e = ab_last_interim(ab);
 
 		right += e->verdict == AB_WORSE && e->interval.low > 1;
 		covered += e->interval.low <= 1.03 && 1.03 <= e->interval.high;

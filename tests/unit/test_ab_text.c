@@ -2,9 +2,9 @@
 
 #include "cli/clean_room.h"
 
-#include "unit.h"
-
 #include <math.h>
+
+#include "unit.h"
 
 /* No report here has a room. */
 void clean_room_line(const struct measured_worker *w, char *out, size_t size)
@@ -27,8 +27,8 @@ static void join(char *text)
 	*to = '\0';
 }
 
-/* What is printed of n runs with these residuals, two of a pair after each other, as one line; the
- * caller frees it. */
+/* What is printed of n runs with these residuals, two of a pair after each other, as one line;
+ * the caller frees it. */
 static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;
@@ -65,8 +65,8 @@ TEST(the_ratio_says_of_which_means_it_is)
 	double residual[] = { 0, 0 };
 	char *text = summary_of(residual, 2, 0);
 
-	assert_non_null(
-		strstr(text, "B/A geometric mean over the pairs; A and B are plain means"));
+	assert_non_null(strstr(
+		text, "B/A geometric mean over the pairs; A and B are arithmetic means"));
 	free(text);
 }
 
@@ -76,7 +76,7 @@ TEST(meters_that_are_close_are_told_as_they_are)
 	char *text = summary_of(residual, 4, 0);
 
 	assert_in(text, "counter and samples +0.40 % apart, 1.22 % s.d. over 3 runs");
-	assert_null(strstr(text, "too coarse"));
+	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 
@@ -85,9 +85,9 @@ TEST(meters_that_are_apart_without_disagreeing_are_too_coarse)
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
 	char *text = summary_of(residual, 4, 0);
 
-	assert_in(text, "too coarse to check each other in runs this short: counter "
-			"and samples +5.00 % apart, 7.30 % s.d. over 4 runs, within "
-			"what both leave unknown");
+	assert_in(text,
+		  "the runs are too short to check the meters against each other: counter and "
+		  "samples +5.00 % apart, 7.30 % s.d. over 4 runs, within their uncertainty");
 	free(text);
 }
 
@@ -97,7 +97,7 @@ TEST(meters_that_disagree_are_never_called_coarse)
 	char *text = summary_of(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
 
 	assert_in(text, "counter and samples +5.00 % apart, 7.30 % s.d. over 4 runs");
-	assert_null(strstr(text, "too coarse"));
+	assert_null(strstr(text, "too short to check"));
 	free(text);
 }
 

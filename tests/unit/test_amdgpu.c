@@ -287,7 +287,7 @@ AMDGPU_TEST(wakes_a_gpu_when_told_to)
 {
 	world_fill(PCI, discrete);
 	world_put(PCI CARD "power/runtime_status", "suspended\n");
-	w->env.flags = GW_WAKE;
+	w->env.flags = GW_OPEN_WAKE;
 	world_open(1);
 	assert_value(world_read(0, GW_TIER_FAST), GW_Q_POWER, 87);
 }

@@ -19,7 +19,7 @@ static void assert_near(double have, double want)
 
 static struct attribute_use use(int64_t pid, double sm_ratio)
 {
-	struct attribute_use u = { .pid = pid, .start_ticks = 1000, .sm_ratio = sm_ratio };
+	struct attribute_use u = { .id = { pid, 1000 }, .sm_ratio = sm_ratio };
 
 	snprintf(u.name, sizeof(u.name), "p%lld", (long long)pid);
 	return u;
@@ -28,7 +28,7 @@ static struct attribute_use use(int64_t pid, double sm_ratio)
 static const struct attribute_row *row(const struct attribute *a, int64_t pid, uint64_t start)
 {
 	for (unsigned i = 0; i < a->count; i++)
-		if (a->row[i].pid == pid && a->row[i].start_ticks == start)
+		if (a->row[i].id.pid == pid && a->row[i].id.start_ticks == start)
 			return &a->row[i];
 	return NULL;
 }
@@ -208,7 +208,7 @@ TEST(a_pid_used_again_is_another_process)
 	struct attribute_use first = use(5, NAN), second = use(5, NAN);
 	struct attribute a;
 
-	second.start_ticks = 2000;
+	second.id.start_ticks = 2000;
 	attribute_init(&a, 0, 0);
 	attribute_add(&a, 100, 1, &first, 1, false);
 	attribute_add(&a, 300, 1, &second, 1, false);
@@ -216,7 +216,7 @@ TEST(a_pid_used_again_is_another_process)
 	assert_int_equal(a.count, 2);
 	assert_near(row(&a, 5, 1000)->joules, 100);
 	assert_near(row(&a, 5, 2000)->joules, 300);
-	assert_int_equal(a.row[0].start_ticks, 2000);
+	assert_int_equal(a.row[0].id.start_ticks, 2000);
 }
 
 TEST(a_process_listed_twice_counts_once)
@@ -388,7 +388,7 @@ static void make_interval(uint64_t *s, struct interval *in)
 		uint64_t who = next(s) % 8, kind = next(s) % 6;
 
 		in->use[i] = use(who == 7 ? 6 : (int64_t)who, uniform(s));
-		in->use[i].start_ticks = who == 7 ? 2000 : 1000;
+		in->use[i].id.start_ticks = who == 7 ? 2000 : 1000;
 		if (kind == 0)
 			in->use[i].sm_ratio = NAN;
 		else if (kind <= 2)
@@ -417,7 +417,7 @@ static void feed_story(const struct story *t, struct attribute *a)
 	}
 }
 
-/* The rules once more, slowly: one table of processes (0 to 7) per interval. */
+/* The rules once more, slowly: one table of who (0 to 7) for each interval. */
 struct slow {
 	long double joules[8], idle, unattributed;
 	int how[8]; /* -1: never there */
@@ -438,7 +438,7 @@ static void slow_interval(const struct story *t, const struct interval *in, stru
 		ratio[w] = NAN;
 	for (size_t i = 0; i < in->n; i++) {
 		const struct attribute_use *u = &in->use[i];
-		unsigned w = u->start_ticks == 2000 ? 7 : (unsigned)u->pid;
+		unsigned w = u->id.start_ticks == 2000 ? 7 : (unsigned)u->id.pid;
 
 		there[w] = true;
 		if (!isnan(u->sm_ratio) && !(ratio[w] > u->sm_ratio))
@@ -606,7 +606,7 @@ TEST(the_order_in_which_it_is_told_does_not_matter)
 		assert_near(a.unattributed_joules, b.unattributed_joules);
 		for (unsigned i = 0; i < a.count; i++) {
 			const struct attribute_row *r =
-				row(&b, a.row[i].pid, a.row[i].start_ticks);
+				row(&b, a.row[i].id.pid, a.row[i].id.start_ticks);
 
 			assert_non_null(r);
 			assert_near(a.row[i].joules, r->joules);

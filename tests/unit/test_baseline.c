@@ -4,7 +4,7 @@
 
 #include "measure/baseline.h"
 #include "measure/meter.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include <dirent.h>
 #include <math.h>
@@ -55,7 +55,7 @@ static bool ends_at_three(void *ctx, double seconds, double power_w, double half
 static int take(enum baseline_kind kind, struct baseline *ret)
 {
 	struct baseline_plan plan = {
-		.kind = kind, .most_s = 30, .least_s = 10, .half_width_w = 1
+		.kind = kind, .max_s = 30, .min_s = 10, .half_width_w = 1
 	};
 
 	return baseline_take(meter, 0, &plan, ret);
@@ -161,7 +161,7 @@ BASELINE_STOP_TEST(a_process_on_the_gpu_spoils_it_at_once)
 	for (unsigned kind = 0; kind < BASELINE_KINDS; kind++) {
 		assert_int_equal(take((enum baseline_kind)kind, &b), 0);
 		assert_true(contended(&b));
-		assert_string_equal(b.evidence, "squatter (pid 4100000) was on it");
+		assert_string_equal(b.evidence, "squatter (pid 4100000) was using it");
 		assert_true(b.seconds < 3);
 	}
 }
@@ -174,7 +174,7 @@ BASELINE_STOP_TEST(a_process_that_comes_later_spoils_it_too)
 	      "from = 9.5\nuntil = 11\n");
 	assert_int_equal(take(BASELINE_HOT_IDLE, &b), 0);
 	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "late (pid 4100000) was on it");
+	assert_string_equal(b.evidence, "late (pid 4100000) was using it");
 	assert_true(b.seconds >= 4 && b.seconds <= 7);
 }
 
@@ -219,7 +219,7 @@ BASELINE_STOP_TEST(clocks_that_are_held_back_are_not_idle)
 	      "call = \"nvmlDeviceGetCurrentClocksEventReasons\"\nvalue = 64\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_true(contended(&b));
-	assert_string_equal(b.evidence, "its clocks were held back (hw_thermal)");
+	assert_string_equal(b.evidence, "its clocks were throttled (hw_thermal)");
 }
 
 BASELINE_STOP_TEST(where_nobody_can_see_who_is_there_it_says_so)
@@ -232,7 +232,7 @@ BASELINE_STOP_TEST(where_nobody_can_see_who_is_there_it_says_so)
 	      "[[fault]]\ncall = \"nvmlDeviceGetMPSComputeRunningProcesses_v3\"\ncode = 4\n");
 	assert_int_equal(take(BASELINE_NO_CONTEXT, &b), 0);
 	assert_false(contended(&b));
-	assert_in(b.evidence, "who is on it cannot be seen");
+	assert_in(b.evidence, "its processes are not visible");
 }
 
 BASELINE_STOP_TEST(its_owner_may_end_it)
@@ -244,7 +244,7 @@ BASELINE_STOP_TEST(its_owner_may_end_it)
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_STATE);
 	assert_true(b.power_w == 7);
 	assert_int_equal(baseline_take(meter, 1, &plan, &b), -GW_E_NODEV);
-	plan.most_s = 1;
+	plan.max_s = 1;
 	assert_int_equal(baseline_take(meter, 0, &plan, &b), -GW_E_ARG);
 }
 
@@ -368,14 +368,16 @@ ON_FILES(each_state_that_differs_is_refused_with_its_reason)
 		double later_s;
 		const char *why;
 	} cases[] = {
-		{ { .limit_w = 500 }, 1, "limit of 700 W, and it is 500 W" },
+		{ { .limit_w = 500 }, 1, "limit of 700 W, but the limit is 500 W" },
 		{ { .persistence = -1 }, 1, "persistence mode" },
-		{ { .temperature_c = 41 }, 1, "taken at 30 degrees Celsius, and it is 41" },
+		{ { .temperature_c = 41 },
+		  1,
+		  "taken at 30 degrees Celsius, but the GPU has 41" },
 		{ { .temperature_c = 19 }, 1, "taken at 30 degrees Celsius" },
 		{ { .driver = "590" }, 1, "another driver (580.1, now 590)" },
-		{ { .uuid = "GPU-2" }, 1, "none was taken" },
-		{ { .kind = BASELINE_HOT_IDLE }, 1, "none was taken" },
-		{ { .limit_w = 0 }, 3601, "60 minutes old, and good for 60" },
+		{ { .uuid = "GPU-2" }, 1, "none is stored" },
+		{ { .kind = BASELINE_HOT_IDLE }, 1, "none is stored" },
+		{ { .limit_w = 0 }, 3601, "60 minutes old; the maximum is 60" },
 		{ { .limit_w = 0 }, -1, "the wall clock was set back" },
 	};
 	char why[256];
@@ -454,16 +456,16 @@ ON_FILES(a_contended_one_is_not_kept)
 	char message[256], name[1024];
 
 	b.codes = UINT64_C(1) << GW_CODE_BASELINE_CONTENDED;
-	strcpy(b.evidence, "game.exe (pid 7) was on it");
+	strcpy(b.evidence, "game.exe (pid 7) was using it");
 	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_STATE);
-	assert_string_equal(message, "the GPU was not idle: game.exe (pid 7) was on it");
+	assert_string_equal(message, "the GPU was not idle: game.exe (pid 7) was using it");
 	b = good;
 	b.uuid[0] = '\0';
 	assert_int_equal(baseline_save(&b, folder, message, sizeof(message)), -GW_E_ARG);
 	assert_int_equal(files_there(name, sizeof(name)), 0);
 	assert_int_equal(baseline_save(&good, "/proc/none", message, sizeof(message)),
 			 -GW_E_NOENT);
-	assert_in(message, "/proc/none cannot be made");
+	assert_in(message, "/proc/none cannot be created");
 }
 
 ON_FILES(clearing_forgets_one_gpu_or_all)

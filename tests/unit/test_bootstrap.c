@@ -2,14 +2,13 @@
 #include "here.h"
 #include "unit.h"
 
-#include "measure/bootstrap.h"
+#include "measure/stat.h"
 
 #include <gpuward.h>
 
 #include <math.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
 
 /* Fewer experiments where a sanitizer makes each ten times as slow. */
 #ifdef SLOW

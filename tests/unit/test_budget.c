@@ -11,14 +11,14 @@
 
 static struct {
 	struct budget b;
-	struct budget_look l;
+	struct budget_input l;
 	char why[160];
 } t;
 
 static int fresh(void **state)
 {
 	memset(&t, 0, sizeof(t));
-	t.l = (struct budget_look){
+	t.l = (struct budget_input){
 		.now_ns = 1000 * S, .power_w = 100, .energy_j = 1e9, .day = 7
 	};
 	return 0;
@@ -39,7 +39,7 @@ static bool after(unsigned n, const struct budget_options *o, double watts)
 		t.l.now_ns += S;
 		if (!isnan(watts))
 			t.l.energy_j += watts;
-		over = budget_look(&t.b, o, &t.l, t.why, sizeof(t.why));
+		over = budget_update(&t.b, o, &t.l, t.why, sizeof(t.why));
 	}
 	return over;
 }
@@ -84,7 +84,7 @@ BUDGET_TEST(a_days_energy_is_used_up_until_the_next_day)
 {
 	assert_false(after(3599, &energy, 1000));
 	assert_true(after(2, &energy, 1000));
-	assert_in(t.why, "1000 are allowed");
+	assert_in(t.why, "1000 Wh are allowed");
 	assert_true(after(3600, &energy, 0));
 	t.l.day = 8;
 	assert_true(after(60, &energy, 0));

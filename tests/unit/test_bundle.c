@@ -45,7 +45,7 @@ static void start(void)
 	struct gw_meter_options o = { .size = sizeof(o),
 				      .flags = GW_METER_MANUAL | GW_METER_PROCESSES,
 				      .cache_dir = "" };
-	struct meter_config c = { .options = &o, .listen = bundle_event };
+	struct meter_config c = { .options = &o, .on_event = bundle_event };
 	struct bundle_about about = { .label = "a \"label\"\n",
 				      .wall_ns = 1700000000 * NS_PER_S };
 
@@ -164,7 +164,7 @@ BUNDLE_TEST(a_changed_file_is_named)
 	close(fd);
 	assert_int_equal(recompute(&sum), 0);
 	assert_false(sum.whole);
-	assert_string_equal(sum.spoilt, "gpu1.events");
+	assert_string_equal(sum.changed_file, "gpu1.events");
 	assert_int_equal(sum.bad_lines, 1);
 	assert_int_equal(sum.same, 2); /* the figures still stand */
 }

@@ -3,7 +3,7 @@
 
 #include "measure/baseline.h"
 #include "measure/energy.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include "unit.h"
 
@@ -246,7 +246,7 @@ TEST(what_cannot_be_fitted_is_refused_in_a_sentence)
 		{ "an hour early", "ends 3", -3600, 1, 1, 100, 0, false },
 		{ "a point every 15 s", "8 points of the trace", 0, 1, 15, 100, 0, false },
 		{ "a trace of something else", "does not follow", 0, 1, 1, 100, 0, true },
-		{ "kilowatts", "are they watts", 0, 0.001, 1, 100, 0, false },
+		{ "kilowatts", "is its unit watts", 0, 0.001, 1, 100, 0, false },
 		{ "the machine, standing still", "measures more", 0, 1, 1, 599, 200, false },
 	};
 

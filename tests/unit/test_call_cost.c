@@ -78,10 +78,10 @@ SIM_TEST(counts_outlive_a_driver_that_is_opened_again)
 	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
 	before = of("nvmlDeviceGetPowerUsage")->count;
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(of("nvmlShutdown")->count, 1);
 	assert_int_equal(of("nvmlDeviceGetPowerUsage")->count, before);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(of("nvmlInit_v2")->count, 2);
 	assert_true(of("nvmlDeviceGetPowerUsage")->count > before);

@@ -6,7 +6,7 @@
 #include <math.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include "unit.h"
 

@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include "unit.h"
 

@@ -27,12 +27,12 @@ static int fresh(void **state)
 #define ECONOMY_TEST(name) TEST_FIXTURE(name, fresh, NULL)
 
 /* n seconds of the same. */
-static void looks(unsigned n, struct economy_look l)
+static void looks(unsigned n, struct economy_input l)
 {
 	while (n--) {
 		t.now += S;
 		l.now_ns = t.now;
-		economy_look(&t.e, &standard, &l);
+		economy_update(&t.e, &standard, &l);
 	}
 }
 
@@ -44,18 +44,18 @@ static struct economy_figures figures(const struct economy_options *o)
 	return f;
 }
 
-static const struct economy_look resident = {
+static const struct economy_input resident = {
 	.bytes = 20 * GIB, .runs = true, .idles = true, .alone = true, .power_w = 118
 };
-static const struct economy_look out = { .idle_out = true, .alone = true, .power_w = 75 };
+static const struct economy_input out = { .idle_out = true, .alone = true, .power_w = 75 };
 
 static void load(double watts, unsigned seconds)
 {
 	for (unsigned i = 1; i <= seconds; i++)
-		looks(1, (struct economy_look){ .bytes = 20 * GIB * i / seconds,
-						.runs = i > 1,
-						.alone = true,
-						.power_w = watts });
+		looks(1, (struct economy_input){ .bytes = 20 * GIB * i / seconds,
+						 .runs = i > 1,
+						 .alone = true,
+						 .power_w = watts });
 }
 
 ECONOMY_TEST(until_it_is_learned_the_configuration_counts)
@@ -109,7 +109,7 @@ ECONOMY_TEST(a_second_load_moves_the_figure)
 
 ECONOMY_TEST(others_on_the_card_teach_nothing)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
 	a.alone = b.alone = false;
 	a.power_w = 400;
@@ -121,7 +121,7 @@ ECONOMY_TEST(others_on_the_card_teach_nothing)
 
 ECONOMY_TEST(a_card_without_a_power_figure_teaches_nothing)
 {
-	struct economy_look a = resident, b = out;
+	struct economy_input a = resident, b = out;
 
 	a.power_w = b.power_w = NAN;
 	looks(60, a);

@@ -1,4 +1,4 @@
-#include "daemon/event_queue.h"
+#include "device/event_watch.h"
 
 #include "unit.h"
 

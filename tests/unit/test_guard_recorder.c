@@ -1,7 +1,7 @@
 /* All that the guard is told is in its recording: what was decided is decided again, to the bit. */
 #include "daemon/guard_service_parts.h"
 
-#include "daemon/guard_trace.h"
+#include "daemon/recording.h"
 
 #include "guard_world.h"
 

@@ -196,7 +196,7 @@ static void a_worker_that_no_hook_brings_back_is_absent_until_it_appears(struct 
 static bool went_astray(const struct world *o)
 {
 	for (size_t i = 0; i < o->says; i++)
-		if (o->said[i].astray)
+		if (o->said[i].unreachable)
 			return true;
 	return false;
 }

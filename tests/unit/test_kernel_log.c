@@ -1,7 +1,7 @@
 /* Records as the kernel writes them, records that are none, and a log that is a file. */
 #include "guard/kernel_log.h"
 
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include "unit.h"
 

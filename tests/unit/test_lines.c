@@ -1,4 +1,4 @@
-#include "base/lines.h"
+#include "base/root.h"
 
 #include "tree.h"
 #include "unit.h"

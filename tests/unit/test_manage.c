@@ -264,7 +264,7 @@ SIM_TEST(an_unknown_gpu_is_said_to_be_so)
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_NODEV);
 	o.what = MANAGE_WHATS;
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_ARG);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	o = order(MANAGE_POWER_LIMIT, 400, NAN);
 	assert_int_equal(manage_run(sim.ctx, &o, NULL, &got), -GW_E_STATE);
 }

@@ -717,8 +717,8 @@ JOURNAL_TEST(a_part_of_a_gpu_does_not_stand_for_all_of_it)
 	assert_int_equal(manage_journal_new(&ops, NULL, &sim.clock, &fake.journal), 0);
 	api = (struct api){ .manage = true };
 	content_type = "application/json";
-	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0].uuid) == 1);
-	assert_int_equal(ask(api_manage_set, d->mig[0].uuid, "power-limit", "{\"watts\":400}"),
+	assert_true(d->mig_count > 0 && gw_device_matches(d, d->mig[0]->uuid) == 1);
+	assert_int_equal(ask(api_manage_set, d->mig[0]->uuid, "power-limit", "{\"watts\":400}"),
 			 404);
 	assert_int_equal(fake.orders, 0);
 	/* Compute mode belongs to the parts. */

@@ -795,7 +795,7 @@ METER_TEST(shares_of_processes_close)
 		"[[gpu.process]]\nname = \"ghost\"\npid = 4100002\ntype = \"unlisted\"\n"
 		"sm_percent = 250\n"));
 	start_meter(OPTIONS(.flags = GW_METER_PROCESSES), CONFIG(0));
-	meter_baseline(meter, 0, 80, 120);
+	meter_set_baseline(meter, 0, 80, 120);
 	gw_meter_poll(meter);
 	measure(12);
 	who = window_processes(window, 0);
@@ -804,7 +804,7 @@ METER_TEST(shares_of_processes_close)
 		printf("%s %.1f J %s\n", who->row[i].name, who->row[i].joules,
 		       attribute_how_name(who->row[i].how));
 		sum += who->row[i].joules;
-		share[who->row[i].pid - 4100000] = who->row[i].joules;
+		share[who->row[i].id.pid - 4100000] = who->row[i].joules;
 	}
 	printf("idle %.1f J, nobody's %.1f J\n", who->idle_joules, who->unattributed_joules);
 	assert_int_equal(who->count, 2);

@@ -118,20 +118,20 @@ SIM_TEST(placeholders_never_come_out_as_values)
 	assert_int_equal(gw_process_list_take(l), 0);
 	assert_int_equal(gw_process_list_count(l), 1);
 	assert_int_equal(gw_process_list_get(l, 0)->memory_absence, GW_ABSENT_NOT_SUPPORTED);
-	assert_int_equal(gw_process_list_get(l, 0)->memory_bytes, 0);
+	assert_int_equal(gw_process_list_get(l, 0)->memory_bytes, -1);
 	gw_process_list_free(l);
 }
 
 SIM_TEST(gpm_needs_two_readings_a_tenth_of_a_second_apart)
 {
 	sim_start(TWO_GPUS);
-	d = sim_take(GW_TIER_ASKED, 0);
+	d = sim_take(GW_TIER_ON_REQUEST, 0);
 	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_FIRST_READING);
 	sim_step(50 * NS_PER_MS);
-	d = sim_take(GW_TIER_ASKED, 0);
+	d = sim_take(GW_TIER_ON_REQUEST, 0);
 	assert_absent(d, GW_Q_GPM_SM_ACTIVE, GW_ABSENT_NO_DATA);
 	sim_step(150 * NS_PER_MS);
-	d = sim_take(GW_TIER_ASKED, 0);
+	d = sim_take(GW_TIER_ON_REQUEST, 0);
 	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) >= 0);
 	assert_true(sim_value(d, GW_Q_GPM_SM_ACTIVE) <= 1.01);
 }
@@ -141,16 +141,16 @@ SIM_TEST(mig_instances_have_memory_of_their_own)
 	sim_start_scenario("mig");
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->mig_count, 3);
-	assert_int_equal(d->mig[0].memory_absence, GW_HAVE);
-	assert_true(d->mig[0].memory_total_bytes > d->mig[1].memory_total_bytes);
-	assert_int_equal(strncmp(d->mig[2].uuid, "MIG-", 4), 0);
-	assert_int_equal(gw_device_matches(d, d->mig[1].uuid), 1);
+	assert_int_equal(d->mig[0]->memory_absence, GW_HAVE);
+	assert_true(d->mig[0]->memory_total_bytes > d->mig[1]->memory_total_bytes);
+	assert_int_equal(strncmp(d->mig[2]->uuid, "MIG-", 4), 0);
+	assert_int_equal(gw_device_matches(d, d->mig[1]->uuid), 1);
 	assert_absent(d, GW_Q_UTILIZATION_GPU, GW_ABSENT_NOT_SUPPORTED);
 	sim_step(31 * NS_PER_S); /* the scenario splits the board again */
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_true(d->mig_count > 0);
 	for (unsigned i = 0; i < d->mig_count; i++)
-		assert_int_equal(d->mig[i].memory_absence, GW_HAVE);
+		assert_int_equal(d->mig[i]->memory_absence, GW_HAVE);
 }
 
 SIM_TEST(names_are_cleaned_for_terminals)
@@ -389,7 +389,7 @@ SIM_TEST(a_list_that_cannot_be_had_says_why)
 	sim_open();
 	assert_int_equal(list_absence(0), GW_HAVE);
 	assert_int_equal(list_absence(1), GW_ABSENT_NO_PERMISSION);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(list_absence(0), GW_ABSENT_LET_GO);
 }
 
@@ -475,7 +475,7 @@ SIM_TEST(a_sleeping_gpu_is_listed_and_the_driver_not_even_initialised)
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_ASLEEP);
 	assert_string_equal(gw_device_text(d, GW_T_PCI), "0000:01:00.0");
 	sim_close();
-	sim_open_with(root, GW_WAKE, 0);
+	sim_open_with(root, GW_OPEN_WAKE, 0);
 	d = sim_take(GW_TIERS_ALL, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	sim_close();
@@ -500,7 +500,7 @@ SIM_TEST(a_trimmed_library_says_what_it_said)
 	untrimmed = sim_value(sim_take(GW_TIERS_COMMON, 0), GW_Q_MEMORY_USED);
 	sim_close();
 	sim_scenario("idle-h200");
-	sim_open_with(NULL, GW_TRIM, 0);
+	sim_open_with(NULL, GW_OPEN_TRIM, 0);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_true(sim_value(d, GW_Q_MEMORY_USED) == untrimmed);
 }
@@ -513,10 +513,10 @@ SIM_TEST(a_process_that_ends_leaves_the_driver_to_the_kernel)
 	sim_close();
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 	sim_scenario("idle-h200");
-	sim_open_with(NULL, GW_LEAVE, 0);
-	assert_int_equal(gw_let_go(sim.ctx), 0); /* who lets go does close it */
+	sim_open_with(NULL, GW_OPEN_NO_SHUTDOWN, 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0); /* who lets go does close it */
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	sim_close();
 	assert_int_equal(sim_calls("nvmlShutdown"), 1);
 }

@@ -79,7 +79,7 @@ SIM_TEST(let_go_closes_every_handle_until_resume)
 
 	sim_start(TWO_GPUS);
 	sim_take(GW_TIERS_COMMON, 0);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	calls = sim_calls(NULL);
 	sim_step(100 * NS_PER_S);
@@ -89,7 +89,7 @@ SIM_TEST(let_go_closes_every_handle_until_resume)
 	assert_int_equal(d->cause, GW_CAUSE_LET_GO);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
 	assert_int_equal(gw_snapshot_status(sim.snap)->cause, GW_CAUSE_LET_GO);
-	assert_int_equal(gw_resume(sim.ctx), 0);
+	assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 	d = sim_take(GW_TIERS_COMMON, 0);
 	assert_int_equal(d->state, GW_DEVICE_OK);
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
@@ -135,7 +135,7 @@ SIM_TEST(a_driver_that_comes_is_not_waited_for)
 SIM_TEST(who_let_it_go_is_not_hurried)
 {
 	sim_start(TWO_GPUS);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	context_driver_changed(sim.ctx, true);
 	context_driver_changed(sim.ctx, false);
 	assert_int_equal(sim_take(GW_TIERS_ALL, 0)->state, GW_DEVICE_CLOSED);
@@ -198,8 +198,8 @@ SIM_TEST(a_gpu_that_was_lost_when_opened_is_one_gpu_ever_after)
 			sim_step(10 * NS_PER_S);
 			d = sim_take(GW_TIERS_COMMON, 1);
 		}
-		assert_int_equal(gw_let_go(sim.ctx), 0);
-		assert_int_equal(gw_resume(sim.ctx), 0);
+		assert_int_equal(gw_ctx_release(sim.ctx), 0);
+		assert_int_equal(gw_ctx_reopen(sim.ctx), 0);
 		d = sim_take(GW_TIERS_COMMON, 1);
 		assert_int_equal(gw_snapshot_device_count(sim.snap), 2);
 		assert_int_equal(d->state, GW_DEVICE_OK);
@@ -264,7 +264,7 @@ SIM_TEST(a_hung_call_stalls_its_device_and_no_other)
 	assert_true(sim_value(d, GW_Q_POWER) > 0);
 	for (int i = 0; i < 20; i++) /* nothing piles up behind it */
 		assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_OK);
@@ -291,7 +291,7 @@ SIM_TEST(let_go_after_a_stall_leaves_no_figure)
 	assert_int_equal(sim_take(GW_TIERS_COMMON, 1)->state, GW_DEVICE_STALLED);
 	sim_unhang();
 	wait_for(sim.ctx->slot[1]->thread);
-	assert_int_equal(gw_let_go(sim.ctx), 0);
+	assert_int_equal(gw_ctx_release(sim.ctx), 0);
 	d = sim_take(GW_TIERS_COMMON, 1);
 	assert_int_equal(d->state, GW_DEVICE_CLOSED);
 	assert_absent(d, GW_Q_POWER, GW_ABSENT_LET_GO);
@@ -303,7 +303,7 @@ SIM_TEST(a_close_that_stalls_is_followed_by_an_open)
 	sim_open_with(NULL, 0, 200 * NS_PER_MS);
 	sim_take(GW_TIERS_COMMON, 0);
 	sim_hang("nvmlShutdown", -1);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
 	d = sim_take(GW_TIERS_COMMON, 0); /* nothing from before: it was opened again */
@@ -321,7 +321,7 @@ SIM_TEST(an_open_that_came_late_is_let_go_and_closed)
 		sim_unhang();
 		wait_for(sim.ctx->opener[0]->thread);
 		if (!close)
-			assert_int_equal(gw_let_go(sim.ctx), 0);
+			assert_int_equal(gw_ctx_release(sim.ctx), 0);
 		sim_close();
 		assert_int_equal(sim_calls("nvmlShutdown"), sim_calls("nvmlInit_v2"));
 	}
@@ -340,7 +340,7 @@ SIM_TEST(a_stuck_init_is_not_looked_into)
 	assert_int_equal(context_open(&o, &sim.clock, &sim.ctx), 0);
 	assert_int_equal(gw_snapshot_new(sim.ctx, &sim.snap), 0);
 	sim_take(0, 0);
-	assert_int_equal(gw_let_go(sim.ctx), -GW_E_STATE);
+	assert_int_equal(gw_ctx_release(sim.ctx), -GW_E_STATE);
 	sim_unhang();
 	wait_for(sim.ctx->opener[0]->thread);
 }

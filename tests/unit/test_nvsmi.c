@@ -51,9 +51,7 @@ static int start(void **state)
 	mood("ok");
 	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S);
 	assert_int_equal(root_open(&root, NULL), 0);
-	env = (struct backend_env){ .clock = &now.clock,
-				    .root = &root,
-				    .flags = GW_ALLOW_EXEC };
+	env = (struct backend_env){ .clock = &now.clock, .root = &root, .flags = GW_OPEN_EXEC };
 	memset(&b, 0, sizeof(b));
 	b.ops = &backend_nvsmi;
 	b.env = &env;
@@ -377,7 +375,7 @@ NVSMI_TEST(starts_nothing_without_leave)
 	env.flags = 0;
 	assert_int_equal(b.ops->open(&b), 0);
 	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);
-	env.flags = GW_ALLOW_EXEC;
+	env.flags = GW_OPEN_EXEC;
 	root.real = false;
 	assert_int_equal(b.ops->open(&b), 0);
 	assert_int_equal(b.cause, GW_CAUSE_NO_NVIDIA_SMI);

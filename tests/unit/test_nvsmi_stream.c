@@ -43,9 +43,7 @@ static int start(void **state)
 	mood("ok");
 	clock_stepped_init(&now, 1000 * NS_PER_S, 1000 * NS_PER_S); /* 00:16:40 of 1970 */
 	assert_int_equal(root_open(&root, NULL), 0);
-	env = (struct backend_env){ .clock = &now.clock,
-				    .root = &root,
-				    .flags = GW_ALLOW_EXEC };
+	env = (struct backend_env){ .clock = &now.clock, .root = &root, .flags = GW_OPEN_EXEC };
 	memset(&b, 0, sizeof(b));
 	b.ops = &backend_nvsmi;
 	b.env = &env;
@@ -471,7 +469,7 @@ STREAM_TEST(a_sleeping_gpu_is_not_woken_by_samples)
 	env.root = &t.root;
 	assert_int_equal(ask(0, 0), -GW_E_NOSUPPORT);
 	assert_int_equal(facts().starts + facts().runs, 0);
-	env.flags |= GW_WAKE;
+	env.flags |= GW_OPEN_WAKE;
 	assert_int_equal(ask(0, 0), 0);
 	assert_int_equal(facts().starts, 1);
 	env.root = &root;

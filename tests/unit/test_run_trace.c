@@ -2,7 +2,7 @@
 #include "measure/run_trace.h"
 
 #include "base/clock.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include "unit.h"
 

@@ -8,7 +8,8 @@ static const char *const texts[GW_TEXTS] = {
 	[GW_T_PCI] = "0000:65:00.0",
 };
 static const uint8_t have[GW_TEXTS]; /* all GW_HAVE */
-static const struct gw_mig mig[] = { { .uuid = "MIG-11111111-2222-3333-4444-555555555555" } };
+static const struct gw_mig first = { .uuid = "MIG-11111111-2222-3333-4444-555555555555" };
+static const struct gw_mig *const mig[] = { &first };
 
 static const struct gw_device gpu = { .index = 3,
 				      .cuda_ordinal = 1,

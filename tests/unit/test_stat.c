@@ -5,7 +5,6 @@
 #include <math.h>
 
 #include "measure/distribution.h"
-#include "measure/random.h"
 
 #include "unit.h"
 

@@ -1,7 +1,7 @@
 /* The last of what came, whatever the pieces that it came in. */
 #include "cli/tail.h"
 
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include "unit.h"
 

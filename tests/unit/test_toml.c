@@ -204,8 +204,10 @@ TEST(refuses_to_extend_what_is_complete)
 		"table 'a' is complete and cannot be added to (line 1)");
 	refused("[t.a]\n[t]\na.x = 1", 3, 1,
 		"table 'a' is complete and cannot be added to (line 1)");
-	refused("a = 1\na.b = 2", 2, 1, "'a' is no table but a value of type integer (line 1)");
-	refused("a = 1\n[a.b]", 2, 2, "'a' is no table but a value of type integer (line 1)");
+	refused("a = 1\na.b = 2", 2, 1,
+		"'a' is not a table but a value of type integer (line 1)");
+	refused("a = 1\n[a.b]", 2, 2,
+		"'a' is not a table but a value of type integer (line 1)");
 }
 
 TEST(says_what_it_expected_and_where)
@@ -221,22 +223,22 @@ TEST(says_what_it_expected_and_where)
 	refused("a = [1 2]", 1, 8, "expected ',' or ']' but found '2'");
 	refused("a = {b=1,}", 1, 10, "expected a key but found '}'");
 	refused("a = 1 b = 2", 1, 7, "expected the end of the line but found 'b'");
-	refused("a = yes", 1, 5, "'yes' is no value (text needs quotes)");
-	refused("a = 1.", 1, 5, "'1.' is no number");
+	refused("a = yes", 1, 5, "'yes' is not a value (text needs quotes)");
+	refused("a = 1.", 1, 5, "'1.' is not a number");
 	refused("a = 012", 1, 5, "a number may not begin with 0");
-	refused("a = 2026-02-30", 1, 5, "there is no date or time '2026-02-30'");
+	refused("a = 2026-02-30", 1, 5, "'2026-02-30' is not a valid date or time");
 	refused("a = \"b", 1, 5, "the string is not closed on its line");
 	refused("a = \"b\\\n\"", 1, 5, "the string is not closed on its line");
 	refused("\na = '''b", 2, 5, "the string is not closed");
-	refused("a = \"\\q\"", 1, 6, "there is no escape '\\q'");
+	refused("a = \"\\q\"", 1, 6, "'\\q' is not an escape sequence");
 	refused("a = \"\\u12\"", 1, 6, "'\\u' needs 4 hexadecimal digits");
-	refused("a = \"\\ud800\"", 1, 6, "there is no character U+D800");
+	refused("a = \"\\ud800\"", 1, 6, "U+D800 is not a character");
 }
 
 TEST(refuses_bytes_that_no_document_may_hold)
 {
-	refused("a = '\x80'", 1, 6, "the byte 0x80 is no UTF-8");
-	refused("a = '\xc3", 1, 6, "the byte 0xC3 is no UTF-8");
+	refused("a = '\x80'", 1, 6, "the byte 0x80 is not UTF-8");
+	refused("a = '\xc3", 1, 6, "the byte 0xC3 is not UTF-8");
 	refused("# \x7f", 1, 3, "the control character U+007F is not allowed");
 	refused("a = 1\rb = 2", 1, 6, "a carriage return without a line feed");
 	refused_n("a = 1\n\0", 7, 2, 1, "the control character U+0000 is not allowed");

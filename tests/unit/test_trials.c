@@ -2,7 +2,7 @@
 #include "cli/trials.h"
 
 #include "measure/distribution.h"
-#include "measure/random.h"
+#include "measure/stat.h"
 
 #include "unit.h"
 

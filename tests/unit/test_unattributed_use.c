@@ -16,7 +16,7 @@ static void looks(struct unattributed_use *g, struct unattributed_use_facts f, u
 		  unsigned to_s)
 {
 	for (unsigned s = from_s; s <= to_s; s++)
-		unattributed_use_look(g, &f, (100 + s) * S, why, sizeof(why));
+		unattributed_use_update(g, &f, (100 + s) * S, why, sizeof(why));
 }
 
 TEST(a_busy_gpu_without_a_process_is_told_after_ten_seconds)

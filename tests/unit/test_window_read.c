@@ -90,14 +90,14 @@ static struct attribute the_shares(void)
 	a.idle_joules = figure();
 	a.unattributed_joules = figure();
 	a.count = 2;
-	a.row[0] = (struct attribute_row){ .pid = 4711,
-					   .start_ticks = 99,
+	a.row[0] = (struct attribute_row){ .id = { 4711, 99 },
 					   .name = "train",
 					   .joules = figure(),
 					   .how = ATTRIBUTE_MODELLED };
-	a.row[1] = (struct attribute_row){
-		.pid = 12, .name = "other", .joules = figure(), .how = ATTRIBUTE_MEASURED
-	};
+	a.row[1] = (struct attribute_row){ .id = { .pid = 12 },
+					   .name = "other",
+					   .joules = figure(),
+					   .how = ATTRIBUTE_MEASURED };
 	return a;
 }
 
