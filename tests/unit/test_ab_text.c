@@ -4,7 +4,7 @@
 
 #include <math.h>
 
-#include "unit.h"
+#include "test.h"
 
 /* No report here has a room. */
 void clean_room_line(const struct measured_worker *w, char *out, size_t size)
@@ -101,4 +101,4 @@ TEST(meters_that_disagree_are_never_called_coarse)
 	free(text);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

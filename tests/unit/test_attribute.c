@@ -616,4 +616,4 @@ TEST(the_order_in_which_it_is_told_does_not_matter)
 	}
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)
