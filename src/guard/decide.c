@@ -577,7 +577,7 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 
 static enum step no_demand(struct guard *g, struct guard_worker *w)
 {
-	const bool suspected = w->demand.phase == PHASE_SUSPECTED;
+	const bool suspected = worker_is_suspected(w);
 
 	if (w->demand.calm_scenes < CALM_LOOKS)
 		return STEP_ORDER;
@@ -594,7 +594,7 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 /* A worker that is held active is not suspected, whatever needs its GPU. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
-	const bool suspected = w->demand.phase == PHASE_SUSPECTED;
+	const bool suspected = worker_is_suspected(w);
 
 	if (suspected)
 		worker_set_suspected(g, w, false);
@@ -615,7 +615,7 @@ static enum step demand_presses(struct guard *g, struct guard_worker *w)
 
 	if (worker_is_held_active(w))
 		return held_active(g, w);
-	if (d->phase != PHASE_SUSPECTED) {
+	if (!worker_is_suspected(w)) {
 		worker_set_suspected(g, w, true);
 		guard_report(g, w, d->strongest.rule, "%s", d->strongest.evidence);
 		return STEP_AGAIN;

@@ -356,7 +356,7 @@ SIM_ENERGY_TEST(two_makes_of_sensor_in_one_are_refused)
 				       sizeof(error)),
 			 -1);
 	assert_string_equal(error,
-			    "t:2:10: 'low_pass_ms' and 'sample_ms' are two makes of sensor");
+			    "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
 TEST_MAIN(sim_library_setup, NULL)
