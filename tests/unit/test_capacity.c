@@ -7,7 +7,7 @@
 #include <math.h>
 #include <time.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define S   NS_PER_S
 #define MIB UINT64_C(1048576)
@@ -474,4 +474,4 @@ TEST(reasons_are_listed)
 	assert_in(a[2].why, "12.00 GiB left over, thermal margin 31 C");
 }
 
-UNIT_MAIN(seed, NULL)
+TEST_MAIN(seed, NULL)

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define S   NS_PER_S
 #define MS  NS_PER_MS
@@ -344,4 +344,4 @@ TEST(a_storm_of_processes_stays_in_its_bounds)
 	free(o);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -7,7 +7,7 @@
 
 #include <malloc.h>
 
-#include "unit.h"
+#include "test.h"
 
 #define ANY GUARD_STATES
 
@@ -871,4 +871,4 @@ TEST(a19_a_day_of_comings_and_goings_takes_no_memory)
 	world_done(&o);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

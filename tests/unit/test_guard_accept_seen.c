@@ -426,4 +426,4 @@ TEST(a19_a_day_of_looks_takes_no_memory_and_no_files)
 	guard_free(g);
 }
 
-UNIT_MAIN(sim_setup, NULL)
+TEST_MAIN(sim_setup, NULL)

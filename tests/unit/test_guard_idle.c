@@ -3,7 +3,7 @@
 
 #define TEST_SETUP    fresh
 #define TEST_TEARDOWN done
-#include "unit.h"
+#include "test.h"
 
 static struct world o;
 
@@ -252,4 +252,4 @@ TEST(others_are_left_alone)
 	assert_false(guard_wants_utilisation(o.g));
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

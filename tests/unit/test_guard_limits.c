@@ -5,7 +5,7 @@
 #include "guard/guard_counters.h"
 #include "guard/what_if.h"
 
-#include "unit.h"
+#include "test.h"
 
 #define HOUR        (3600 * S)
 #define FOR_A_WHILE (60 * S)
@@ -486,4 +486,4 @@ TEST(one_that_is_out_stays_out_where_another_service_acts)
 	world_done(&o);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

@@ -1,7 +1,7 @@
 /* Another policy for a guard that runs, in a small world and stepped time. */
 #include "guard_world.h"
 
-#include "unit.h"
+#include "test.h"
 
 /* The old one is freed at once: nothing may point to it. */
 static struct policy *given;
@@ -526,4 +526,4 @@ TEST(many_swaps_end_as_none_would)
 	end(&o);
 }
 
-UNIT_MAIN(NULL, NULL)
+TEST_MAIN(NULL, NULL)

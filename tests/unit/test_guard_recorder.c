@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "unit.h"
+#include "test.h"
 
 static struct world o;
 static struct guard_service g;
@@ -421,10 +421,12 @@ TEST(a_recording_that_cannot_be_written_ends_and_the_guard_goes_on)
 	end();
 }
 
-int main(int argc, char **argv)
+static int name_files(void **state)
 {
 	snprintf(path, sizeof(path), "/tmp/gpuward-trace-%d", (int)getpid());
 	snprintf(moved, sizeof(moved), "%s.old", path);
 	snprintf(turned, sizeof(turned), "%s.1", path);
-	return unit_run(argc, argv, NULL, NULL);
+	return 0;
 }
+
+TEST_MAIN(name_files, NULL)
