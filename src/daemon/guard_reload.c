@@ -5,8 +5,6 @@
  * driver call for longer, so what it reads is kept until it uses the new policy. */
 #include "guard_service_parts.h"
 
-#include "guard_counts.h"
-
 #include "base/clock.h"
 #include "base/text.h"
 #include "device/proc.h"
@@ -46,15 +44,15 @@ static const char *how_to_resume(int kind)
 		enum policy_trait trait;
 		const char *text;
 	} ways[] = {
-		{ KIND_WHOLE, "run gpuward guard recover to resume it" },
+		{ KIND_ATOMIC, "run gpuward guard recover to resume it" },
 		{ KIND_UNIT, "start its unit to resume it" },
 		{ KIND_CONTAINER, "start its container to resume it" },
 		{ KIND_COMMANDS, "run its resume_command to resume it" },
 		{ KIND_SIGNALS, "send its resume_signal to resume it" },
-		{ KIND_SLEEPS,
+		{ KIND_NEEDS_WAKE,
 		  "wake it (vLLM: POST /wake_up, then /resume; SGLang: POST "
 		  "/resume_memory_occupation, then /continue_generation) or restart it" },
-		{ KIND_WAKES, "it loads again on the next request" },
+		{ KIND_LOADS_ON_REQUEST, "it loads again on the next request" },
 	};
 
 	for (unsigned i = 0; kind >= 0 && i < sizeof(ways) / sizeof(ways[0]); i++)
@@ -80,7 +78,7 @@ static bool may_be_evicted(const struct root *root, const struct guard_record *r
 {
 	if (more->past)
 		return false;
-	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_ENDS))
+	if (kind >= 0 && policy_kind_is((unsigned)kind, KIND_STOPS_PROCESS))
 		return true;
 	for (unsigned i = 0; i < r->roots; i++)
 		if (proc_lives(root, r->root[i].pid, r->root[i].start_ticks) != 0)

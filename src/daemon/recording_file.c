@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-static int cut(struct guard_recording *r, uint64_t size)
+static int cut(struct recording_file *r, uint64_t size)
 {
 	if (!r->regular || ftruncate(r->fd, (off_t)size) != 0)
 		return -1;
@@ -39,7 +39,7 @@ static uint64_t whole_lines(int fd, uint64_t size)
 }
 
 /* One that was killed may have left half a line.  Of a file that is no recording nothing is taken away. */
-static void mend_end(const char *path, struct guard_recording *r)
+static void mend_end(const char *path, struct recording_file *r)
 {
 	char first[sizeof("begin\t") - 1];
 	int fd = r->regular && r->size ? open(path, O_RDONLY | O_CLOEXEC) : -1;
@@ -57,7 +57,7 @@ static void mend_end(const char *path, struct guard_recording *r)
 }
 
 /* It tells who runs what on this machine: for its owner alone. */
-int guard_recording_open(struct guard_recording *r, const char *path)
+int recording_file_open(struct recording_file *r, const char *path)
 {
 	struct stat st = { .st_size = 0 };
 	int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NONBLOCK, 0600);
@@ -69,13 +69,13 @@ int guard_recording_open(struct guard_recording *r, const char *path)
 		errno = EINVAL;
 		return -1;
 	}
-	*r = (struct guard_recording){ fd, S_ISREG(st.st_mode), 0 };
+	*r = (struct recording_file){ fd, S_ISREG(st.st_mode), 0 };
 	r->size = r->regular ? (uint64_t)st.st_size : 0;
 	mend_end(path, r);
 	return 0;
 }
 
-void guard_recording_close(struct guard_recording *r)
+void recording_file_close(struct recording_file *r)
 {
 	if (r->fd >= 0)
 		close(r->fd);
@@ -85,7 +85,7 @@ void guard_recording_close(struct guard_recording *r)
 /* ---- lines ---- */
 
 /* Half a line would spoil what another run adds. */
-int guard_recording_add(struct guard_recording *r, const char *text, size_t size)
+int recording_file_add(struct recording_file *r, const char *text, size_t size)
 {
 	int err;
 
@@ -99,7 +99,7 @@ int guard_recording_add(struct guard_recording *r, const char *text, size_t size
 	return -1;
 }
 
-bool guard_recording_in_place(const struct guard_recording *r, const char *path)
+bool recording_file_in_place(const struct recording_file *r, const char *path)
 {
 	struct stat here, there;
 
@@ -107,7 +107,7 @@ bool guard_recording_in_place(const struct guard_recording *r, const char *path)
 	       here.st_dev == there.st_dev && here.st_ino == there.st_ino;
 }
 
-int guard_recording_move(struct guard_recording *r, const char *path)
+int recording_file_move(struct recording_file *r, const char *path)
 {
 	char old[PATH_MAX];
 	int err = ENAMETOOLONG;

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-struct guard_recording {
+struct recording_file {
 	int fd;        /* -1: nothing is recorded */
 	bool regular;  /* it is a file that can be cut and moved */
 	uint64_t size; /* of it */
@@ -16,17 +16,17 @@ struct guard_recording {
 
 /* Adds to what is there, but for half a line, of one that was killed.  A pipe would have us wait for its reader: EINVAL
  * or ENXIO.  0, or -1 with errno. */
-int guard_recording_open(struct guard_recording *r, const char *path);
-void guard_recording_close(struct guard_recording *r);
+int recording_file_open(struct recording_file *r, const char *path);
+void recording_file_close(struct recording_file *r);
 
 /* All of it, or nothing, where it is a file.  0, or -1 with errno. */
-int guard_recording_add(struct guard_recording *r, const char *text, size_t size);
+int recording_file_add(struct recording_file *r, const char *text, size_t size);
 
 /* Is the file still where it is asked for?  Whoever turns logs over moves it away and lets us reload. */
-bool guard_recording_in_place(const struct guard_recording *r, const char *path);
+bool recording_file_in_place(const struct recording_file *r, const char *path);
 
 /* Renames it, with .1 behind its name, in the place of who is there; the caller closes it and opens another.  -1 with
  * errno: it could not be, and is emptied instead: it must not grow. */
-int guard_recording_move(struct guard_recording *r, const char *path);
+int recording_file_move(struct recording_file *r, const char *path);
 
 #endif

@@ -17,7 +17,7 @@
 
 #define ROOMS 64 /* whose numbers are known: more than there can be at once */
 
-struct guard_trace {
+struct recording_reader {
 	struct policy given;   /* no worker: none was given */
 	struct policy *own;    /* as recorded; NULL: it was not, or shall not count */
 	struct policy *coming; /* likewise, between swap and swapped */
@@ -41,16 +41,16 @@ struct guard_trace {
 	int position[POLICY_WORKERS];
 	struct guard_record record[POLICY_WORKERS];
 	unsigned records;
-	struct guard_trace_counts counts;
+	struct recording_counts counts;
 };
 
 /* By what is decided; of those that are named next, by what will be. */
-static struct policy *policy(struct guard_trace *t)
+static struct policy *policy(struct recording_reader *t)
 {
 	return t->own ? t->own : &t->given;
 }
 
-static struct policy *next_policy(struct guard_trace *t)
+static struct policy *next_policy(struct recording_reader *t)
 {
 	return t->coming ? t->coming : policy(t);
 }
@@ -95,8 +95,64 @@ static bool numbers(const struct words *w, const unsigned *at, unsigned n, uint6
 	return true;
 }
 
+/* ---- enums: by name; before form 5 by number ---- */
+
+static int find_name(const char *const *names, const char *word, size_t n)
+{
+	for (int i = 0; names[i]; i++)
+		if (strlen(names[i]) == n && memcmp(names[i], word, n) == 0)
+			return i;
+	return -1;
+}
+
+static bool read_enum(unsigned form, const char *word, const char *const *names, unsigned *ret)
+{
+	uint64_t number = 0;
+	unsigned count = 0;
+	int at = form < 5 ? 0 : find_name(names, word, strlen(word));
+
+	while (names[count])
+		count++;
+	if (at < 0 || (form < 5 && (!number_u64(word, &number) || number >= count)))
+		return false;
+	*ret = form < 5 ? (unsigned)number : (unsigned)at;
+	return true;
+}
+
+/* A set of bits: names with commas between them; "-" is none. */
+static bool read_set(unsigned form, const char *word, const char *const *names, uint64_t most,
+		     uint32_t *ret)
+{
+	uint64_t number = 0;
+
+	if (form < 5) {
+		*ret = 0;
+		if (!number_u64(word, &number) || number > most)
+			return false;
+		*ret = (uint32_t)number;
+		return true;
+	}
+	*ret = 0;
+	for (size_t n; *word && strcmp(word, "-") != 0; word += n + (word[n] == ',')) {
+		int at = find_name(names, word, n = strcspn(word, ","));
+
+		if (at < 0)
+			return false;
+		*ret |= UINT32_C(1) << at;
+	}
+	return true;
+}
+
+static const char *const reasons[] = {
+#define R(symbol, name, held) [REASON_##symbol] = #name,
+#include "guard/reason.def"
+	NULL
+};
+
+/* ---- how a run begins ---- */
+
 /* The guard is made with the first line after those that say what it begins with. */
-static void begin(struct guard_trace *t, unsigned form, uint64_t last_id)
+static void begin(struct recording_reader *t, unsigned form, uint64_t last_id)
 {
 	guard_free(t->guard);
 	t->guard = NULL;
@@ -112,7 +168,7 @@ static void begin(struct guard_trace *t, unsigned form, uint64_t last_id)
 		t->position[i] = form == 1 ? i : -1;
 }
 
-static int make_guard(struct guard_trace *t)
+static int make_guard(struct recording_reader *t)
 {
 	int err = !policy(t)->workers && !t->own
 			  ? -GW_E_NOENT
@@ -124,40 +180,40 @@ static int make_guard(struct guard_trace *t)
 	return err;
 }
 
-static bool read_mode(struct guard_trace *t, const char *word)
+static bool read_mode(struct recording_reader *t, unsigned form, const char *word)
 {
-	uint64_t mode;
+	unsigned mode;
 
-	if (!number_u64(word, &mode) || mode > GUARD_ENFORCE)
+	if (!read_enum(form, word, recording_modes, &mode))
 		return false;
 	if (!t->dry)
 		next_policy(t)->mode = (enum guard_mode)mode;
 	return true;
 }
 
-static int read_begin(struct guard_trace *t, const struct words *w)
+static int read_begin(struct recording_reader *t, const struct words *w)
 {
 	uint64_t form, last_id = 0;
 
 	if (w->count < 2 || !number_u64(w->word[1], &form) || !form)
 		return -GW_E_PARSE;
-	if (form > GUARD_TRACE_FORM)
+	if (form > RECORDING_FORM)
 		return -GW_E_NOSUPPORT;
 	if (w->count > (form < 3 ? 3 : 4) ||
 	    (w->count > 2 && !number_u64(w->word[2], &last_id)) ||
-	    (w->count > 3 && !read_mode(t, w->word[3])))
+	    (w->count > 3 && !read_mode(t, (unsigned)form, w->word[3])))
 		return -GW_E_PARSE;
 	begin(t, (unsigned)form, last_id);
 	return 0;
 }
 
 /* Is it still said what the guard begins with? */
-static bool begins(const struct guard_trace *t)
+static bool begins(const struct recording_reader *t)
 {
 	return !t->guard || t->swapping;
 }
 
-static int read_worker(struct guard_trace *t, const struct words *w)
+static int read_worker(struct recording_reader *t, const struct words *w)
 {
 	uint64_t at;
 
@@ -169,39 +225,39 @@ static int read_worker(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_record(struct guard_trace *t, const struct words *w)
+static int read_record(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 2, 3, 4, 5, 6, 7 };
+	static const unsigned at[] = { 2, 3, 4, 6, 7 };
 	struct guard_record *r = &t->record[t->records];
-	uint64_t v[7];
+	unsigned hold;
+	uint32_t mask;
+	uint64_t v[5];
 
 	if (!begins(t) || t->records == POLICY_WORKERS || w->count != 9 ||
-	    !numbers(w, at, 7, v) || v[0] > UINT32_MAX || v[1] >= GUARD_LEVELS ||
-	    v[4] > HOLD_ACTIVE)
+	    !read_set(t->form, w->word[1], reasons, UINT32_MAX, &mask) ||
+	    !read_enum(t->form, w->word[5], recording_holds, &hold) || !numbers(w, at, 5, v) ||
+	    v[0] >= GUARD_LEVELS)
 		return -GW_E_PARSE;
-	*r = (struct guard_record){
-		.mask = (uint32_t)v[0],
-		.level = (unsigned)v[1],
-		/* A policy that only says what it would do begins with whom it
-				     * finds. */
-		.evicted = v[2] && !t->dry,
-		.need_bytes = v[3],
-		.hold = (enum guard_hold)v[4],
-		.hold_until_wall_ns = v[5],
-		.wall_ns = v[6]
-	};
+	*r = (struct guard_record){ .mask = mask,
+				    .level = (unsigned)v[0],
+				    /* A dry replay begins with the workers as it finds them. */
+				    .evicted = v[1] && !t->dry,
+				    .need_bytes = v[2],
+				    .hold = (enum guard_hold)hold,
+				    .hold_until_wall_ns = v[3],
+				    .wall_ns = v[4] };
 	snprintf(r->worker, sizeof(r->worker), "%s", w->word[8]);
 	t->records++;
 	return 0;
 }
 
 /* Of the record before it. */
-static struct guard_record *last_record(struct guard_trace *t)
+static struct guard_record *last_record(struct recording_reader *t)
 {
 	return !begins(t) || !t->records ? NULL : &t->record[t->records - 1];
 }
 
-static int read_record_gpu(struct guard_trace *t, const struct words *w)
+static int read_record_gpu(struct recording_reader *t, const struct words *w)
 {
 	struct guard_record *r = last_record(t);
 	uint64_t need;
@@ -214,7 +270,7 @@ static int read_record_gpu(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_record_process(struct guard_trace *t, const struct words *w)
+static int read_record_process(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
 	struct guard_record *r = last_record(t);
@@ -228,7 +284,7 @@ static int read_record_process(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_record_root(struct guard_trace *t, const struct words *w)
+static int read_record_root(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
 	struct guard_record *r = last_record(t);
@@ -243,16 +299,16 @@ static int read_record_root(struct guard_trace *t, const struct words *w)
 }
 
 /* Where a worker of the recording stands now; -1: the policy has no such. */
-static int position(const struct guard_trace *t, uint64_t worker)
+static int position(const struct recording_reader *t, uint64_t worker)
 {
-	const struct policy *p = guard_trace_by(t);
+	const struct policy *p = recording_reader_policy(t);
 	int at = worker < POLICY_WORKERS ? t->position[worker] : -1;
 
 	return at < (int)p->workers ? at : -1;
 }
 
 /* Workers of the policy that the recording has now: a set. */
-static uint32_t known(const struct guard_trace *t)
+static uint32_t known(const struct recording_reader *t)
 {
 	uint32_t set = 0;
 
@@ -262,7 +318,7 @@ static uint32_t known(const struct guard_trace *t)
 	return set;
 }
 
-static int read_swap(struct guard_trace *t, const struct words *w)
+static int read_swap(struct recording_reader *t, const struct words *w)
 {
 	if (w->count != 1 || t->swapping)
 		return -GW_E_PARSE;
@@ -276,7 +332,7 @@ static int read_swap(struct guard_trace *t, const struct words *w)
 
 /* Those that came with the other configuration begin with it, though our policy had them all along: it is taken without
  * them for a moment. */
-static int swap_without(struct guard_trace *t, uint32_t set, uint64_t now_ns)
+static int swap_without(struct recording_reader *t, uint32_t set, uint64_t now_ns)
 {
 	struct policy *p = malloc(sizeof(*p));
 	int err;
@@ -296,7 +352,7 @@ static int swap_without(struct guard_trace *t, uint32_t set, uint64_t now_ns)
 }
 
 /* As the one that was recorded did. */
-static int swap_to(struct guard_trace *t, uint64_t now_ns)
+static int swap_to(struct recording_reader *t, uint64_t now_ns)
 {
 	int err = guard_change_policy(t->guard, t->coming, t->record, t->records, now_ns);
 
@@ -308,13 +364,13 @@ static int swap_to(struct guard_trace *t, uint64_t now_ns)
 	return 0;
 }
 
-static int read_swapped(struct guard_trace *t, const struct words *w)
+static int read_swapped(struct recording_reader *t, const struct words *w)
 {
 	uint64_t now_ns;
 	int err;
 
 	if (w->count != 3 || !number_u64(w->word[1], &now_ns) || !t->swapping ||
-	    !read_mode(t, w->word[2]))
+	    !read_mode(t, t->form, w->word[2]))
 		return -GW_E_PARSE;
 	t->swapping = false;
 	err = t->coming ? swap_to(t, now_ns) : swap_without(t, known(t) & ~t->knew, now_ns);
@@ -326,7 +382,7 @@ static int read_swapped(struct guard_trace *t, const struct words *w)
 	return err;
 }
 
-static int read_outcome(struct guard_trace *t, const struct words *w)
+static int read_outcome(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 3, 4, 5, 6 };
 	const bool first = t->form == 1;
@@ -351,7 +407,7 @@ static int read_outcome(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_stop(struct guard_trace *t, const struct words *w)
+static int read_stop(struct recording_reader *t, const struct words *w)
 {
 	uint64_t now_ns;
 
@@ -361,25 +417,27 @@ static int read_stop(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_ask(struct guard_trace *t, const struct words *w)
+static int read_request(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 3, 4 };
+	static const unsigned at[] = { 1, 4 };
 	const bool all = w->count > 2 && strcmp(w->word[2], "-1") == 0;
 	char message[200];
-	uint64_t v[3], who = 0;
+	unsigned what;
+	uint64_t v[2], who = 0;
 
-	if (w->count != 5 || !numbers(w, at, 3, v) || v[1] > REQUEST_RESUME_NOW ||
+	if (w->count != 5 || !numbers(w, at, 2, v) ||
+	    !read_enum(t->form, w->word[3], recording_requests, &what) ||
 	    (!all && !number_u64(w->word[2], &who)))
 		return -GW_E_PARSE;
-	if (!all && position(t, who) < 0) /* nobody whom this policy knows */
+	if (!all && position(t, who) < 0) /* this policy has no such worker */
 		guard_set_requester(t->guard, -1);
 	else
-		guard_request(t->guard, all ? -1 : position(t, who), (enum guard_request)v[1],
-			      v[2], v[0], message, sizeof(message));
+		guard_request(t->guard, all ? -1 : position(t, who), (enum guard_request)what,
+			      v[1], v[0], message, sizeof(message));
 	return 0;
 }
 
-static int read_for(struct guard_trace *t, const struct words *w)
+static int read_for(struct recording_reader *t, const struct words *w)
 {
 	uint64_t now_ns, uid = 0;
 
@@ -390,7 +448,7 @@ static int read_for(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_foreign(struct guard_trace *t, const struct words *w)
+static int read_foreign(struct recording_reader *t, const struct words *w)
 {
 	uint64_t now_ns;
 
@@ -400,18 +458,21 @@ static int read_foreign(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_reason(struct guard_trace *t, const struct words *w)
+static int read_reason(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 3, 4 };
-	uint64_t v[3];
+	static const unsigned at[] = { 1, 4 };
+	unsigned reason;
+	uint64_t v[2];
 
-	if (w->count != 6 || !numbers(w, at, 3, v) || v[1] >= GUARD_REASONS)
+	if (w->count != 6 || !numbers(w, at, 2, v) ||
+	    !read_enum(t->form, w->word[3], reasons, &reason))
 		return -GW_E_PARSE;
-	guard_set_reason(t->guard, w->word[2], (enum guard_reason)v[1], v[2], w->word[5], v[0]);
+	guard_set_reason(t->guard, w->word[2], (enum guard_reason)reason, v[1], w->word[5],
+			 v[0]);
 	return 0;
 }
 
-static int read_trust(struct guard_trace *t, const struct words *w)
+static int read_trust(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1 };
 	uint64_t now;
@@ -423,26 +484,27 @@ static int read_trust(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_heat(struct guard_trace *t, const struct words *w)
+static int read_heat(struct recording_reader *t, const struct words *w)
 {
-	static const unsigned at[] = { 1, 3 };
-	uint64_t v[2];
+	uint64_t now_ns;
+	uint32_t heat;
 
-	if (w->count != 5 || !numbers(w, at, 2, v) || v[1] > (HEAT_THROTTLE | HEAT_WARM))
+	if (w->count != 5 || !number_u64(w->word[1], &now_ns) ||
+	    !read_set(t->form, w->word[3], recording_heats, HEAT_THROTTLE | HEAT_WARM, &heat))
 		return -GW_E_PARSE;
-	guard_set_heat(t->guard, w->word[2], (unsigned)v[1], w->word[4]);
+	guard_set_heat(t->guard, w->word[2], heat, w->word[4]);
 	return 0;
 }
 
 /* ---- rooms ---- */
 
-static void note_room(struct guard_trace *t, uint64_t theirs, uint64_t ours)
+static void note_room(struct recording_reader *t, uint64_t theirs, uint64_t ours)
 {
 	t->room[t->rooms % ROOMS].theirs = theirs;
 	t->room[t->rooms++ % ROOMS].ours = ours;
 }
 
-static uint64_t room_of(const struct guard_trace *t, uint64_t theirs)
+static uint64_t room_of(const struct recording_reader *t, uint64_t theirs)
 {
 	if (t->form < 3) /* it named none when it was made */
 		return theirs > t->last_id ? theirs - t->last_id : 0;
@@ -452,7 +514,7 @@ static uint64_t room_of(const struct guard_trace *t, uint64_t theirs)
 	return 0;
 }
 
-static int read_reserve(struct guard_trace *t, const struct words *w)
+static int read_reserve(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 4, 5 };
 	const unsigned n = t->form < 3 ? 3 : 4;
@@ -469,7 +531,7 @@ static int read_reserve(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_room(struct guard_trace *t, const struct words *w)
+static int read_room(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 4 };
 	struct guard_reservation room = { .pid = 0 };
@@ -488,7 +550,7 @@ static int read_room(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_release(struct guard_trace *t, const struct words *w)
+static int read_release(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
 	uint64_t v[2];
@@ -499,7 +561,7 @@ static int read_release(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_games(struct guard_trace *t, const struct words *w)
+static int read_games(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2 };
 	uint64_t v[2];
@@ -510,7 +572,7 @@ static int read_games(struct guard_trace *t, const struct words *w)
 	return 0;
 }
 
-static int read_economy(struct guard_trace *t, const struct words *w)
+static int read_economy(struct recording_reader *t, const struct words *w)
 {
 	static const unsigned at[] = { 1, 2, 3, 4, 5 };
 	uint64_t v[5];
@@ -526,7 +588,7 @@ static int read_economy(struct guard_trace *t, const struct words *w)
 /* ---- by what is decided, and what was known ---- */
 
 /* The last line of a policy. */
-static int take_policy(struct guard_trace *t)
+static int take_policy(struct recording_reader *t)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	int err = p ? policy_text_read(t->text.p, p) : -GW_E_NOMEM;
@@ -541,7 +603,7 @@ static int take_policy(struct guard_trace *t)
 	return 0;
 }
 
-static int read_policy(struct guard_trace *t, const char *line)
+static int read_policy(struct recording_reader *t, const char *line)
 {
 	if (!begins(t))
 		return -GW_E_PARSE;
@@ -555,7 +617,7 @@ static int read_policy(struct guard_trace *t, const char *line)
 }
 
 /* By another policy it begins with whom it finds, as after a restart. */
-static int read_state(struct guard_trace *t, const char *line)
+static int read_state(struct recording_reader *t, const char *line)
 {
 	const struct scene *s;
 	int r;
@@ -577,7 +639,7 @@ static int read_state(struct guard_trace *t, const char *line)
 /* ---- scenes ---- */
 
 /* Who is whose by our policy.  The scene itself stays: the next line may say how it changed. */
-static void place_roots(struct guard_trace *t)
+static void place_roots(struct recording_reader *t)
 {
 	unsigned n = 0;
 
@@ -593,7 +655,7 @@ static void place_roots(struct guard_trace *t)
 	t->scene.roots = n;
 }
 
-static int read_scene(struct guard_trace *t, const char *line)
+static int read_scene(struct recording_reader *t, const char *line)
 {
 	struct scene_root root[SCENE_ROOTS];
 	int r = scene_read(&t->scene, line);
@@ -612,11 +674,11 @@ static int read_scene(struct guard_trace *t, const char *line)
 	return 0;
 }
 
-static int read_words(struct guard_trace *t, const char *line)
+static int read_words(struct recording_reader *t, const char *line)
 {
 	static const struct {
 		const char *word;
-		int (*read)(struct guard_trace *t, const struct words *w);
+		int (*read)(struct recording_reader *t, const struct words *w);
 		bool before; /* it is about what the guard begins with */
 	} kinds[] = {
 		{ "record", read_record, true },
@@ -630,7 +692,7 @@ static int read_words(struct guard_trace *t, const char *line)
 		{ "foreign", read_foreign, false },
 		{ "room", read_room, false },
 		{ "outcome", read_outcome, false },
-		{ "ask", read_ask, false },
+		{ "ask", read_request, false },
 		{ "for", read_for, false },
 		{ "reason", read_reason, false },
 		{ "reserve", read_reserve, false },
@@ -656,7 +718,7 @@ static int read_words(struct guard_trace *t, const char *line)
 	return -GW_E_PARSE;
 }
 
-int guard_trace_line(struct guard_trace *t, const char *line)
+int recording_read(struct recording_reader *t, const char *line)
 {
 	int err = 0;
 
@@ -677,8 +739,8 @@ int guard_trace_line(struct guard_trace *t, const char *line)
 	return err ? err : read_scene(t, line);
 }
 
-bool guard_trace_decision(struct guard_trace *t, struct guard_decision *ret,
-			  uint64_t *ret_wall_ns)
+bool recording_next_decision(struct recording_reader *t, struct guard_decision *ret,
+			     uint64_t *ret_wall_ns)
 {
 	if (!t->guard)
 		return false;
@@ -691,9 +753,9 @@ bool guard_trace_decision(struct guard_trace *t, struct guard_decision *ret,
 	return false;
 }
 
-int guard_trace_new(const struct policy *p, bool dry, struct guard_trace **ret)
+int recording_reader_new(const struct policy *p, bool dry, struct recording_reader **ret)
 {
-	struct guard_trace *t = calloc(1, sizeof(*t));
+	struct recording_reader *t = calloc(1, sizeof(*t));
 
 	if (!t)
 		return -GW_E_NOMEM;
@@ -706,7 +768,7 @@ int guard_trace_new(const struct policy *p, bool dry, struct guard_trace **ret)
 	return 0;
 }
 
-void guard_trace_free(struct guard_trace *t)
+void recording_reader_free(struct recording_reader *t)
 {
 	if (!t)
 		return;
@@ -715,17 +777,17 @@ void guard_trace_free(struct guard_trace *t)
 	free(t);
 }
 
-struct guard_trace_counts guard_trace_counts(const struct guard_trace *t)
+struct recording_counts recording_counts(const struct recording_reader *t)
 {
 	return t->counts;
 }
 
-const struct guard *guard_trace_guard(const struct guard_trace *t)
+const struct guard *recording_reader_guard(const struct recording_reader *t)
 {
 	return t->guard;
 }
 
-const struct policy *guard_trace_by(const struct guard_trace *t)
+const struct policy *recording_reader_policy(const struct recording_reader *t)
 {
 	return t->own ? t->own : &t->given;
 }

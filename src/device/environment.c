@@ -3,7 +3,7 @@
 #include "host.h"
 #include "rapl.h"
 
-#include "base/lines.h"
+#include "base/root.h"
 #include "base/utf8.h"
 
 #include <assert.h>

@@ -1,6 +1,6 @@
 #include "proc.h"
 
-#include "base/lines.h"
+#include "base/root.h"
 
 #include <gpuward.h>
 

@@ -160,8 +160,8 @@ static bool ends_with(const char *text, size_t n, const char *end)
 	return n > m && memcmp(text + n - m, end, m) == 0;
 }
 
-/* Below a service or a scope its owner creates groups with any name; only the service manager of a user has units of its own
- * below its service. */
+/* Below a service or a scope its owner creates groups with any name; only the service manager
+ * of a user has units of its own below its service. */
 bool classify_in_unit(const char *path, const char *unit, bool user)
 {
 	char name[256];
@@ -239,8 +239,8 @@ bool classifier_fits(const struct classifier *c, const struct scene *s, unsigned
 	       (!on_gpu || use_fits(m, s, p));
 }
 
-/* A worker with a port or a pidfile is found by its roots, so another process of the same program does not match.  Every
- * process of a unit belongs to its worker. */
+/* A worker with a port or a pidfile is found by its roots, so another process of the same
+ * program does not match.  Every process of a unit belongs to its worker. */
 static bool matches_worker(const struct classifier *c, const struct scene *s, unsigned worker,
 			   const struct scene_process *p)
 {
@@ -343,7 +343,8 @@ static bool is_system_file(const char *exe, const char *pattern)
 	return false;
 }
 
-/* Without privileges the path of another user's program is hidden; then its command line decides. */
+/* Without privileges the path of another user's program is hidden; then its command line
+ * decides. */
 static bool exe_is_system(const struct scene_process *p, const char *pattern)
 {
 	char called[sizeof(p->command)];
@@ -375,8 +376,8 @@ static bool has_root(const struct scene *s, unsigned worker)
 	return false;
 }
 
-/* May it belong to a worker that was not found?  A process whose program is hidden may be one that is configured by its
- * program, or by a port of its user. */
+/* May it belong to a worker that was not found?  A process whose program is hidden may be one
+ * that is configured by its program, or by a port of its user. */
 static bool may_be_worker(const struct classifier *c, const struct scene *s,
 			  const struct scene_process *p)
 {

@@ -115,9 +115,9 @@ static uint32_t check_gpus(const struct guard *g, const struct guard_worker *w, 
  * is there already. */
 static uint64_t host_need(const struct guard_worker *w)
 {
-	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS);
+	bool drops = w->policy->level == 2 && policy_kind_is(w->policy->kind, KIND_DROPS_AT_2);
 	bool there = w->intent.level != LEVEL_STOP &&
-		     policy_kind_is(w->policy->kind, KIND_KEEPS) && !drops;
+		     policy_kind_is(w->policy->kind, KIND_TO_HOST) && !drops;
 
 	return there ? 0 : STAGING;
 }
@@ -577,7 +577,7 @@ static void report_damped(struct guard *g, struct guard_worker *w, uint64_t unti
 
 static enum step no_demand(struct guard *g, struct guard_worker *w)
 {
-	const bool suspected = w->demand.phase == PHASE_SUSPECTED;
+	const bool suspected = worker_is_suspected(w);
 
 	if (w->demand.calm_scenes < CALM_LOOKS)
 		return STEP_ORDER;
@@ -594,7 +594,7 @@ static enum step no_demand(struct guard *g, struct guard_worker *w)
 /* A worker that is held active is not suspected, whatever needs its GPU. */
 static enum step held_active(struct guard *g, struct guard_worker *w)
 {
-	const bool suspected = w->demand.phase == PHASE_SUSPECTED;
+	const bool suspected = worker_is_suspected(w);
 
 	if (suspected)
 		worker_set_suspected(g, w, false);
@@ -615,7 +615,7 @@ static enum step demand_presses(struct guard *g, struct guard_worker *w)
 
 	if (worker_is_held_active(w))
 		return held_active(g, w);
-	if (d->phase != PHASE_SUSPECTED) {
+	if (!worker_is_suspected(w)) {
 		worker_set_suspected(g, w, true);
 		guard_report(g, w, d->strongest.rule, "%s", d->strongest.evidence);
 		return STEP_AGAIN;

@@ -109,10 +109,11 @@ struct worker_observed {
 	uint64_t dry_bytes; /* held, but counted as freed by a dry eviction */
 };
 
-/* What is concluded from demand.  Contention is a reason while it is sure or calming. */
+/* What is concluded from demand.  Contention is a reason from PHASE_RELEASED on. */
 enum demand_phase {
 	PHASE_NONE,
 	PHASE_SUSPECTED, /* not long enough yet */
+	PHASE_RELEASED,  /* suspected; it was sure while a hold masked it */
 	PHASE_SURE,
 	PHASE_CALMING, /* the demand ended, the quiet time runs */
 };
@@ -348,6 +349,7 @@ enum guard_hold worker_hold(const struct guard_worker *w);
 bool worker_is_held_active(const struct guard_worker *w);
 bool worker_is_idle_only(const struct guard_worker *w);
 bool worker_loads_lazily(const struct guard_worker *w);
+bool worker_is_suspected(const struct guard_worker *w);
 bool worker_has_contention(const struct guard_worker *w);
 bool worker_has_order(const struct guard_worker *w);
 /* The last scene is newer than the last outcome, and no order is under way. */

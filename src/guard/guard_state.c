@@ -29,7 +29,7 @@ static const char *const demands[] = { "none", "any", "unattributed", "pressure"
 static const char *const presences[] = { "unknown", "gone", "here", NULL };
 static const char *const found[] = { "none", "unmatched", "displaced", "same", "other",
 	"other-lives", NULL };
-static const char *const phases[] = { "none", "suspected", "sure", "calming", NULL };
+static const char *const phases[] = { "none", "suspected", "released", "sure", "calming", NULL };
 static const char *const persons[] = { "none", "evict", "hold-evicted", "hold-active", NULL };
 static const char *const goals[] = { "run", "leave", "out", "return", NULL };
 static const char *const stages[] = { "none", "drain", "unload", "verify", "stuck", "load",

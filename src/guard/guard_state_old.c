@@ -168,7 +168,8 @@ static void old_reasons(const struct guard_state_old *o, struct guard_worker *w)
 			    : hold == HOLD_ACTIVE ? PERSON_HOLD_ACTIVE
 			    : IS(manual)          ? PERSON_EVICT
 						  : PERSON_NONE;
-	w->demand.phase = o->state == STATE_SUSPECT ? PHASE_SUSPECTED
+	w->demand.phase = o->state == STATE_SUSPECT
+				  ? IS(contention) ? PHASE_RELEASED : PHASE_SUSPECTED
 			  : !IS(contention)         ? PHASE_NONE
 			  : o->state == STATE_QUIET ? PHASE_CALMING
 						    : PHASE_SURE;

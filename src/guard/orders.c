@@ -450,7 +450,7 @@ bool guard_is_freed(const struct guard *g, const struct guard_worker *w)
 static bool may_resume_twice(const struct guard_worker *w)
 {
 	static const enum policy_trait not [] = { KIND_COMMANDS, KIND_SIGNALS, KIND_SELF,
-						  KIND_FORGETS };
+						  KIND_NEEDS_MODEL };
 
 	for (unsigned i = 0; i < sizeof(not ) / sizeof(not [0]); i++)
 		if (policy_kind_is(w->policy->kind, not [i]))

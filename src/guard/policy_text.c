@@ -5,11 +5,45 @@
 #include "base/buf.h"
 
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #define TEXT_MAX 8192 /* of one value */
 
 enum type { NUMBER, SIGNED, REAL, TEXT, ARGV };
+
+/* Members that are written by name: a row that is inserted into an enum does not change what a recording means. */
+static const char *const modes[] = { "observe", "dry-run", "enforce", NULL };
+static const char *const actions[] = { "ignore", "watch", "contend", "contend-now", NULL };
+static const char *const resumes[] = { "restore", "lazy", "never", NULL };
+static const char *const kinds[] = {
+#define K(symbol, name, url, level, traits, help) [WORKER_##symbol] = #name,
+#include "kind.def"
+	NULL
+};
+/* The numbers of recordings before form 5: never change this list. */
+static const char *const old_kinds[] = { "ollama", "llamacpp",   "llamaswap", "vllm",
+					 "sglang", "tabby",      "kobold",    "comfy",
+					 "a1111",  "checkpoint", "systemd",   "container",
+					 "exec",   "signal",     "callback",  NULL };
+static const struct {
+	const char *member;
+	const char *const *names, *const *old;
+} named[] = {
+	{ "mode", modes, modes },
+	{ "action", actions, actions },
+	{ "resume", resumes, resumes },
+	{ "kind", kinds, old_kinds },
+};
+
+/* -1: this member is written as it is. */
+static int find_named(const char *member)
+{
+	for (unsigned i = 0; i < sizeof(named) / sizeof(named[0]); i++)
+		if (strcmp(named[i].member, member) == 0)
+			return (int)i;
+	return -1;
+}
 
 /* By its C type: one that is not here does not compile. */
 #define TYPE(m) \
@@ -56,6 +90,8 @@ static void put(const struct put *w, const char *name, enum type type, unsigned 
 	buf_addf(w->out, "%s%s\t", w->prefix, name);
 	if (type == ARGV)
 		buf_addc(w->out, *(const char *const *const *)at ? '1' : '0');
+	else if (type == NUMBER && find_named(name) >= 0)
+		buf_adds(w->out, named[find_named(name)].names[*(const unsigned *)at]);
 	else if (type != TEXT)
 		struct_text_add(w->out,
 				&(struct struct_text_member){ .kind = struct_text_of[type],
@@ -141,6 +177,23 @@ static void take_kept(struct take *r, const char *value, const char **ret)
 		r->err = -GW_E_NOMEM;
 }
 
+/* By name, or in an old recording by number. */
+static int take_named(const char *value, const char *const *names, const char *const *old,
+		      unsigned *ret)
+{
+	const struct struct_text_member name = { .kind = STRUCT_TEXT_NAME,
+						 .size = sizeof(*ret),
+						 .names = names };
+	char *end;
+	unsigned long n = strtoul(value, &end, 10), count = 0;
+
+	while (old[count])
+		count++;
+	if (end != value && !*end && n < count)
+		value = old[n];
+	return struct_text_take(&value, &name, ret);
+}
+
 static void take(struct take *r, const char *name, enum type type, unsigned size, void *at)
 {
 	static const char *const command[] = { "recorded", NULL };
@@ -151,6 +204,9 @@ static void take(struct take *r, const char *name, enum type type, unsigned size
 		return;
 	if (type == TEXT)
 		take_kept(r, value, at);
+	else if (type == NUMBER && find_named(name) >= 0)
+		r->err = take_named(value, named[find_named(name)].names,
+				    named[find_named(name)].old, at);
 	else if (type == ARGV)
 		*(const char *const **)at = *value == '1' ? command : NULL;
 	else

@@ -1,6 +1,6 @@
 #include "port_owner.h"
 
-#include "base/lines.h"
+#include "base/root.h"
 
 #include <gpuward.h>
 

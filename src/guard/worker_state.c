@@ -18,7 +18,7 @@ enum guard_state worker_state(const struct guard_worker *w)
 	if (worker_must_resume(w))
 		return STATE_EVICTED;
 	switch (w->intent.goal) {
-	case GOAL_RUN: return w->demand.phase == PHASE_SUSPECTED ? STATE_SUSPECT : STATE_ACTIVE;
+	case GOAL_RUN: return worker_is_suspected(w) ? STATE_SUSPECT : STATE_ACTIVE;
 	case GOAL_OUT: return w->demand.phase == PHASE_CALMING ? STATE_QUIET : STATE_EVICTED;
 	default: return of_stage[w->intent.stage];
 	}
@@ -50,9 +50,14 @@ bool worker_is_idle_only(const struct guard_worker *w)
 	return worker_kept_out(w) == BIT(REASON_IDLE);
 }
 
+bool worker_is_suspected(const struct guard_worker *w)
+{
+	return w->demand.phase == PHASE_SUSPECTED || w->demand.phase == PHASE_RELEASED;
+}
+
 bool worker_has_contention(const struct guard_worker *w)
 {
-	return w->demand.phase >= PHASE_SURE;
+	return w->demand.phase >= PHASE_RELEASED;
 }
 
 bool worker_is_present(const struct guard_worker *w)
@@ -110,9 +115,10 @@ bool worker_is_leaving(const struct guard_worker *w)
 /* No order can make it load: its bytes come when a client wants them. */
 bool worker_loads_lazily(const struct guard_worker *w)
 {
-	if (policy_kind_is(w->policy->kind, KIND_SLEEPS))
+	if (policy_kind_is(w->policy->kind, KIND_NEEDS_WAKE))
 		return false;
-	return w->policy->resume == RESUME_LAZY || policy_kind_is(w->policy->kind, KIND_UNTOLD);
+	return w->policy->resume == RESUME_LAZY ||
+	       policy_kind_is(w->policy->kind, KIND_CANNOT_LOAD);
 }
 
 uint64_t worker_quiet_ns(const struct guard_worker *w)
@@ -129,13 +135,16 @@ unsigned worker_number(const struct guard *g, const struct guard_worker *w)
 
 /* ---- changes ---- */
 
+/* It is no longer suspected or calming: contention is a reason, or not. */
+static void settle_phase(struct guard_worker *w)
+{
+	w->demand.phase = worker_has_contention(w) ? PHASE_SURE : PHASE_NONE;
+}
+
 static void begin_stage(struct guard *g, struct guard_worker *w, enum worker_goal goal,
 			enum worker_stage stage)
 {
-	if (w->demand.phase == PHASE_SUSPECTED)
-		w->demand.phase = PHASE_NONE;
-	if (w->demand.phase == PHASE_CALMING)
-		w->demand.phase = PHASE_SURE;
+	settle_phase(w);
 	if (!worker_is_moved(w) && w->door == DOOR_OPEN)
 		w->intent.real = goal != GOAL_RUN && !w->dry;
 	w->presence = PRESENCE_HERE;
@@ -164,10 +173,7 @@ void worker_set_contention(struct guard_worker *w, bool on)
 
 void worker_set_unknown(struct guard *g, struct guard_worker *w)
 {
-	if (w->demand.phase == PHASE_SUSPECTED)
-		w->demand.phase = PHASE_NONE;
-	if (w->demand.phase == PHASE_CALMING)
-		w->demand.phase = PHASE_SURE;
+	settle_phase(w);
 	w->presence = PRESENCE_UNKNOWN;
 	w->report.since_ns = g->now_ns;
 }
@@ -259,13 +265,11 @@ void worker_set_running(struct guard *g, struct guard_worker *w)
 void worker_set_suspected(struct guard *g, struct guard_worker *w, bool suspected)
 {
 	if (suspected) {
-		worker_set_contention(w, false);
-		w->demand.phase = PHASE_SUSPECTED;
-	} else if (w->demand.phase == PHASE_SUSPECTED) {
-		w->demand.phase = PHASE_NONE;
-	}
-	if (!suspected)
+		w->demand.phase = worker_has_contention(w) ? PHASE_RELEASED : PHASE_SUSPECTED;
+	} else {
+		settle_phase(w);
 		w->demand.damped_until_ns = 0;
+	}
 	w->report.since_ns = g->now_ns;
 }
 
@@ -347,8 +351,8 @@ void worker_set_calming(struct guard *g, struct guard_worker *w, bool calming)
 {
 	if (calming)
 		w->demand.phase = PHASE_CALMING;
-	else if (w->demand.phase == PHASE_CALMING)
-		w->demand.phase = PHASE_SURE;
+	else
+		settle_phase(w);
 	if (!calming)
 		w->backoff.check_ns = g->now_ns;
 	w->report.since_ns = g->now_ns;

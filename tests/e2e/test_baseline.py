@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_written_is_told(env):
     env["XDG_CACHE_HOME"] = "/proc/none"
     done = gpuward("baseline", IDLE, *SHORT, env=env)
     assert done.returncode == FAILED
-    assert "/proc/none cannot be made" in done.stderr
+    assert "/proc/none cannot be created" in done.stderr
 
 
 def test_ctrl_c_ends_it_and_keeps_nothing(env):

@@ -13,7 +13,6 @@ import re
 
 import pytest
 
-import guarded
 import openapi_check
 import test_openapi
 from guarded import Guarded, configure
@@ -341,7 +340,7 @@ def test_documents_of_a_guard_that_acts(world, worker):
     """A game comes, a person holds the worker, memory is reserved."""
     replies = []
     with Guarded(world, configure(("ollama", worker))) as s:
-        guarded.settled(s)
+        s.settled()
         with Contender(world, 8 * GIB) as game:
             s.until("evicted")
             s.guard("hold", "evicted", "ollama", "--for", "1h", "--reason", "a person")

@@ -12,20 +12,11 @@ import pytest
 
 import service
 import support
-from guarded import SHORT, Guarded
+from guarded import Guarded, configure, table
 from worker import GIB, Contender, ticks
 
 CUDA = support.BUILD / "tests" / "e2e" / "fake_cuda" / "libcuda.so.1"
-CONFIG = f"""[guard]
-mode = "enforce"
-simulated = true
-{SHORT}
-[[worker]]
-name = "w"
-kind = "checkpoint"
-match.name = "holder"
-max_level = 3
-"""
+CONFIG = configure(table("w", "checkpoint", match_name="holder", max_level=3))
 
 
 class Driver:

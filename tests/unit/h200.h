@@ -1,4 +1,4 @@
-/* h200: recordings of a real H200, the loads that they tell of, and their replay.
+/* h200: recordings of a real H200, the loads that they show, and their replay.
  *
  * A recording is replayed in stepped time: a load is put on the simulator, power is read when the
  * real driver renewed it (the rows where its values changed), the counter whenever the recording
@@ -102,7 +102,7 @@ struct guard_counters {
 	double worst, sum;
 };
 
-/* Beyond the bound is told. */
+/* Prints what is outside of the bound. */
 void judge(struct guard_counters *t, const char *what, double t_s, double simulated,
 	   double recorded, double bound);
 void report(const struct guard_counters *t, const char *what);

@@ -35,7 +35,7 @@ static void join(char *text)
 
 /* What is printed of n runs with these residuals, two of a pair after each other, as one line;
  * the caller frees it. */
-static char *told(const double *residual, unsigned n, uint64_t codes)
+static char *summary_of(const double *residual, unsigned n, uint64_t codes)
 {
 	FILE *real = stdout;
 	struct ab_record run[8] = { 0 };
@@ -69,7 +69,7 @@ static char *told(const double *residual, unsigned n, uint64_t codes)
 static void the_ratio_says_of_which_means_it_is(void **state)
 {
 	double residual[] = { 0, 0 };
-	char *text = told(residual, 2, 0);
+	char *text = summary_of(residual, 2, 0);
 
 	(void)state;
 	assert_non_null(strstr(
@@ -80,7 +80,7 @@ static void the_ratio_says_of_which_means_it_is(void **state)
 static void meters_that_are_close_are_told_as_they_are(void **state)
 {
 	double residual[] = { 0.01, -0.01, NAN, 0.012 };
-	char *text = told(residual, 4, 0);
+	char *text = summary_of(residual, 4, 0);
 
 	(void)state;
 	assert_non_null(
@@ -92,7 +92,7 @@ static void meters_that_are_close_are_told_as_they_are(void **state)
 static void meters_that_are_apart_without_disagreeing_are_too_coarse(void **state)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
-	char *text = told(residual, 4, 0);
+	char *text = summary_of(residual, 4, 0);
 
 	(void)state;
 	assert_non_null(strstr(
@@ -105,7 +105,7 @@ static void meters_that_are_apart_without_disagreeing_are_too_coarse(void **stat
 static void meters_that_disagree_are_never_called_coarse(void **state)
 {
 	double residual[] = { 0.09, -0.03, 0.13, 0.01 };
-	char *text = told(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
+	char *text = summary_of(residual, 4, UINT64_C(1) << GW_CODE_METERS_DISAGREE);
 
 	(void)state;
 	assert_non_null(

@@ -66,9 +66,7 @@ static double added_backwards(const struct attribute *a)
 	return sum;
 }
 
-/* ---- the rules ---- */
-
-static void one_alone_is_measured_above_idle(void **state)
+TEST(one_alone_is_measured_above_idle)
 {
 	struct attribute_use u = use(7, NAN);
 	struct attribute a;
@@ -178,7 +176,7 @@ static void hidden_processes_leave_all_of_it_unattributed(void **state)
 	assert_true(a.unattributed_joules == 300);
 }
 
-static void an_unknown_idle_power_is_told(void **state)
+static void an_unknown_idle_power_is_reported(void **state)
 {
 	struct attribute_use u = use(1, 1);
 	struct attribute a;
@@ -223,9 +221,7 @@ static void a_context_power_below_idle_costs_nothing(void **state)
 	assert_near(joules_of(&a, 2), 0);
 }
 
-/* ---- who is who ---- */
-
-static void a_pid_used_again_is_another_process(void **state)
+TEST(a_pid_used_again_is_another_process)
 {
 	struct attribute_use first = use(5, NAN), second = use(5, NAN);
 	struct attribute a;
@@ -335,9 +331,7 @@ static void each_way_has_a_name(void **state)
 	assert_string_equal(attribute_how_name(99), "");
 }
 
-/* ---- closing ---- */
-
-static void energy_that_cannot_be_changes_nothing(void **state)
+TEST(energy_that_cannot_be_changes_nothing)
 {
 	static const struct {
 		double joules, seconds;
@@ -393,8 +387,6 @@ static void a_total_that_no_interval_tells_of_is_unattributed(void **state)
 	assert_true(a.unattributed_joules == 1e9);
 }
 
-/* ---- against brute force ---- */
-
 struct interval {
 	double joules, seconds;
 	struct attribute_use use[12];
@@ -441,7 +433,7 @@ static void make_story(uint64_t *s, struct story *t)
 		make_interval(s, &t->interval[i]);
 }
 
-static void tell(const struct story *t, struct attribute *a)
+static void feed_story(const struct story *t, struct attribute *a)
 {
 	attribute_init(a, t->no_context_w, t->context_w);
 	for (size_t i = 0; i < t->n; i++) {
@@ -551,7 +543,7 @@ static void the_split_is_that_of_a_slow_and_plain_one(void **state)
 		struct attribute a;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = 0; i < t.n; i++)
 			slow_interval(&t, &t.interval[i], &slow);
 		assert_as_slow(&a, &slow);
@@ -564,16 +556,16 @@ static void rows_always_add_up_and_are_never_negative(void **state)
 
 	(void)state;
 	for (unsigned round = 0; round < ROUNDS; round++) {
-		double total, told = 0;
+		double total, known = 0;
 		struct story t;
 		struct attribute a;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = 0; i < t.n; i++)
-			told += t.interval[i].joules;
-		assert_near(added_up(&a), told);
-		total = next(&seed) % 3 ? told * (1 + (uniform(&seed) - 0.5) * 0.1)
+			known += t.interval[i].joules;
+		assert_near(added_up(&a), known);
+		total = next(&seed) % 3 ? known * (1 + (uniform(&seed) - 0.5) * 0.1)
 					: ldexp(uniform(&seed), (int)(next(&seed) % 60) - 20);
 		assert_int_equal(attribute_finish(&a, total), 0);
 		assert_true(added_up(&a) == total);
@@ -630,7 +622,7 @@ static void the_order_in_which_it_is_told_does_not_matter(void **state)
 		struct attribute a, b;
 
 		make_story(&seed, &t);
-		tell(&t, &a);
+		feed_story(&t, &a);
 		for (size_t i = t.n; i > 1; i--) {
 			size_t k = next(&seed) % i;
 			struct interval in = t.interval[i - 1];
@@ -640,7 +632,7 @@ static void the_order_in_which_it_is_told_does_not_matter(void **state)
 		}
 		for (size_t i = 0; i < t.n; i++)
 			shuffle_uses(&seed, &t.interval[i]);
-		tell(&t, &b);
+		feed_story(&t, &b);
 		assert_int_equal(a.count, b.count);
 		assert_near(a.idle_joules, b.idle_joules);
 		assert_near(a.unattributed_joules, b.unattributed_joules);
@@ -666,7 +658,7 @@ int main(void)
 		cmocka_unit_test(what_idle_residents_did_not_use_is_nobodys),
 		cmocka_unit_test(nobody_there_is_nobodys_energy),
 		cmocka_unit_test(hidden_processes_leave_all_of_it_unattributed),
-		cmocka_unit_test(an_unknown_idle_power_is_told),
+		cmocka_unit_test(an_unknown_idle_power_is_reported),
 		cmocka_unit_test(power_below_idle_leaves_nothing_to_share),
 		cmocka_unit_test(a_context_power_below_idle_costs_nothing),
 		cmocka_unit_test(a_pid_used_again_is_another_process),

@@ -1,5 +1,5 @@
 /* The acceptance list of the guard (docs/GUARD.md) as far as decisions go, in stepped time.  A name begins with
- * the id of its row; tests/e2e/test_guard_accept.py has what needs processes, files and servers. */
+ * the id of its row; tests/e2e/test_guard*.py have what needs processes, files and servers. */
 #include "guard_world.h"
 
 #include "device/nvml_abi.h"

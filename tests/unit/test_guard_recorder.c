@@ -138,7 +138,7 @@ static void run_for(uint64_t span_ns)
 static void assert_replayed(const char *file, unsigned runs)
 {
 	struct guard_decision d;
-	struct guard_trace *t;
+	struct recording_reader *t;
 	uint64_t wall_ns;
 	char *line = NULL;
 	size_t cap = 0, n = 0;
@@ -146,21 +146,21 @@ static void assert_replayed(const char *file, unsigned runs)
 	FILE *f = fopen(file, "r");
 
 	assert_non_null(f);
-	assert_int_equal(guard_trace_new(NULL, false, &t), 0);
+	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
 	n = seen.first;
 	while ((len = getline(&line, &cap, f)) > 0) {
 		line[len - 1] = '\0';
-		if (guard_trace_line(t, line) != 0)
+		if (recording_read(t, line) != 0)
 			fail_msg("refused: %s", line);
-		for (; guard_trace_decision(t, &d, &wall_ns); n++)
+		for (; recording_next_decision(t, &d, &wall_ns); n++)
 			if (n == seen.says || memcmp(&d, &seen.said[n], sizeof(d)) != 0)
 				fail_msg("%s: %s became %s", line,
 					 n == seen.says ? "nothing" : seen.said[n].evidence,
 					 d.evidence);
 	}
 	assert_int_equal(n, seen.says);
-	assert_int_equal(guard_trace_counts(t).runs, runs);
-	guard_trace_free(t);
+	assert_int_equal(recording_counts(t).runs, runs);
+	recording_reader_free(t);
 	free(line);
 	fclose(f);
 }

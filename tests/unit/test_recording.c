@@ -27,12 +27,12 @@ static void make_policy(struct policy *p)
 }
 
 /* Feeds every line of text; the first error. */
-static int feed(struct guard_trace *t, char *text)
+static int feed(struct recording_reader *t, char *text)
 {
 	int err = 0;
 
 	for (char *line = strtok(text, "\n"); line && !err; line = strtok(NULL, "\n"))
-		err = guard_trace_line(t, line);
+		err = recording_read(t, line);
 	return err;
 }
 
@@ -40,7 +40,7 @@ static void what_is_written_is_read(void **state)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct guard_decision d;
 	struct buf out;
 	uint64_t wall_ns;
@@ -49,35 +49,35 @@ static void what_is_written_is_read(void **state)
 	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
-	guard_trace_begin(&out, 0, GUARD_ENFORCE);
-	guard_trace_worker(&out, 0, "one", NULL);
+	recording_begin(&out, 0, GUARD_ENFORCE);
+	recording_worker(&out, 0, "one", NULL);
 	s->mono_ns = SECOND;
 	s->wall_ns = 100 * SECOND;
 	scene_write(&out, s);
-	guard_trace_ask(&out, 0, REQUEST_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
-	guard_trace_outcome(
-		&out, &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" }, 0,
-		2 * SECOND);
-	guard_trace_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
-	guard_trace_trust(&out, "GPU-1", 3 * SECOND);
-	guard_trace_heat(&out, "GPU-1", HEAT_WARM, "warm", 3 * SECOND);
-	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
-	guard_trace_release(&out, 9, 4 * SECOND);
-	guard_trace_games(&out, 2, 4 * SECOND);
-	guard_trace_economy(&out, 0, UINT64_MAX, 43, (double)NAN, 4 * SECOND);
-	guard_trace_economy(&out, 7, 60 * SECOND, 43, 2000, 4 * SECOND);
+	recording_request(&out, 0, REQUEST_HOLD_EVICTED, UINT64_MAX, 2 * SECOND);
+	recording_outcome(&out,
+			  &(struct guard_outcome){ .order = 1, .ok = true, .message = "a\tb" },
+			  0, 2 * SECOND);
+	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 3 * SECOND);
+	recording_trust(&out, "GPU-1", 3 * SECOND);
+	recording_heat(&out, "GPU-1", HEAT_WARM, "warm", 3 * SECOND);
+	recording_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
+	recording_release(&out, 9, 4 * SECOND);
+	recording_games(&out, 2, 4 * SECOND);
+	recording_idle_economy(&out, 0, UINT64_MAX, 43, (double)NAN, 4 * SECOND);
+	recording_idle_economy(&out, 7, 60 * SECOND, 43, 2000, 4 * SECOND);
 	assert_int_equal(out.err, 0);
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
-	while (guard_trace_decision(t, &d, &wall_ns))
+	while (recording_next_decision(t, &d, &wall_ns))
 		if (strcmp(d.rule, "hold evicted") == 0) {
 			held = true;
 			assert_int_equal(wall_ns, 101 * SECOND);
 		}
 	assert_true(held);
-	assert_int_equal(guard_trace_counts(t).scenes, 1);
-	assert_int_equal(guard_trace_counts(t).runs, 1);
-	guard_trace_free(t);
+	assert_int_equal(recording_counts(t).scenes, 1);
+	assert_int_equal(recording_counts(t).runs, 1);
+	recording_reader_free(t);
 	buf_done(&out);
 	free(s);
 	free(p);
@@ -88,31 +88,31 @@ static void numbers_of_a_later_run_are_those_of_its_own(void **state)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct guard_reservation room;
 	struct buf out;
 
 	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
-	guard_trace_begin(&out, 100, GUARD_ENFORCE);
+	recording_begin(&out, 100, GUARD_ENFORCE);
 	s->mono_ns = SECOND;
 	s->gpus = 1;
 	snprintf(s->gpu[0].uuid, sizeof(s->gpu[0].uuid), "GPU-1");
 	s->gpu[0].memory_known = true;
 	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
 	scene_write(&out, s);
-	guard_trace_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
-	guard_trace_reserve(&out, NULL, 1 << 21, 7, 0, 102, 3 * SECOND);
-	guard_trace_release(&out, 101, 4 * SECOND);
-	guard_trace_release(&out, 2, 4 * SECOND); /* of the run before */
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	recording_reserve(&out, NULL, 1 << 20, 7, 0, 101, 3 * SECOND);
+	recording_reserve(&out, NULL, 1 << 21, 7, 0, 102, 3 * SECOND);
+	recording_release(&out, 101, 4 * SECOND);
+	recording_release(&out, 2, 4 * SECOND); /* of the run before */
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
-	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
+	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
-	assert_true(guard_reservation_at(guard_trace_guard(t), 1, &room));
+	assert_true(guard_reservation_at(recording_reader_guard(t), 1, &room));
 	assert_int_equal(room.id, 102);
-	guard_trace_free(t);
+	recording_reader_free(t);
 	buf_done(&out);
 	free(s);
 	free(p);
@@ -127,7 +127,7 @@ static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
 					     "release\t4000000000\t2" };
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct guard_reservation room;
 	struct buf out;
 
@@ -141,15 +141,15 @@ static void numbers_of_a_run_of_the_second_form_are_counted(void **state)
 	s->gpu[0].memory_known = true;
 	s->gpu[0].total_bytes = s->gpu[0].free_bytes = UINT64_C(1) << 34;
 	scene_write(&out, s);
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
 	for (size_t i = 0; i < COUNT(lines); i++)
-		assert_int_equal(guard_trace_line(t, lines[i]), 0);
-	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
+		assert_int_equal(recording_read(t, lines[i]), 0);
+	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
-	assert_true(guard_reservation_at(guard_trace_guard(t), 1, &room));
+	assert_true(guard_reservation_at(recording_reader_guard(t), 1, &room));
 	assert_int_equal(room.id, 2);
-	guard_trace_free(t);
+	recording_reader_free(t);
 	buf_done(&out);
 	free(s);
 	free(p);
@@ -167,33 +167,33 @@ static void what_a_run_begins_with_is_told_before_the_first_look(void **state)
 		"reason\t5\tGPU-1\t2\t1\thot",
 	};
 	struct policy *p = calloc(1, sizeof(*p));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct guard_reservation room;
 	struct guard_gpu_inputs told;
 
 	(void)state;
 	make_policy(p);
 	p->mode = GUARD_OBSERVE; /* what was in force is in the recording */
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	for (size_t i = 0; i < COUNT(lines); i++)
-		assert_int_equal(guard_trace_line(t, lines[i]), 0);
-	assert_int_equal(guard_last_id(guard_trace_guard(t)), 9);
-	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
+		assert_int_equal(recording_read(t, lines[i]), 0);
+	assert_int_equal(guard_last_id(recording_reader_guard(t)), 9);
+	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 7);
 	assert_int_equal(room.pid, 4711);
-	assert_true(guard_gpu_inputs(guard_trace_guard(t), 0, &told));
+	assert_true(guard_gpu_inputs(recording_reader_guard(t), 0, &told));
 	assert_string_equal(told.gpu, "GPU-1");
 	assert_string_equal(told.foreign, "another gpuward");
 	assert_string_equal(told.heat_why, "warm");
 	assert_int_equal(told.heat, HEAT_WARM);
 	assert_int_equal(told.reasons, 1u << REASON_THERMAL);
 	assert_string_equal(told.evidence[REASON_THERMAL], "hot");
-	assert_int_equal(guard_game_count(guard_trace_guard(t)), 3);
-	assert_true(guard_movable(guard_trace_guard(t), 0)); /* only where it enforces */
-	assert_int_equal(guard_trace_line(t, "release\t6\t7"), 0);
-	assert_true(guard_reservation_at(guard_trace_guard(t), 0, &room));
+	assert_int_equal(guard_game_count(recording_reader_guard(t)), 3);
+	assert_true(guard_movable(recording_reader_guard(t), 0)); /* only where it enforces */
+	assert_int_equal(recording_read(t, "release\t6\t7"), 0);
+	assert_true(guard_reservation_at(recording_reader_guard(t), 0, &room));
 	assert_int_equal(room.id, 0);
-	guard_trace_free(t);
+	recording_reader_free(t);
 	free(p);
 }
 
@@ -207,27 +207,27 @@ static void a_worker_that_came_with_another_configuration_begins_there(void **st
 	};
 	struct policy *p = calloc(1, sizeof(*p));
 	struct guard_status s;
-	struct guard_trace *t;
+	struct recording_reader *t;
 
 	(void)state;
 	make_policy(p);
 	p->worker[1] = p->worker[0];
 	p->worker[1].name = "two";
 	p->workers = 2;
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	for (size_t i = 0; i < COUNT(lines); i++)
-		assert_int_equal(guard_trace_line(t, lines[i]), 0);
-	assert_int_equal(guard_trace_line(t, "games\t5\t0"), -GW_E_PARSE); /* between */
-	assert_int_equal(guard_trace_line(t, "swapped\t6\t1"), 0);
-	assert_int_equal(guard_status(guard_trace_guard(t), 0, &s), 0);
+		assert_int_equal(recording_read(t, lines[i]), 0);
+	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_PARSE); /* between */
+	assert_int_equal(recording_read(t, "swapped\t6\t1"), 0);
+	assert_int_equal(guard_status(recording_reader_guard(t), 0, &s), 0);
 	assert_int_equal(s.hold, HOLD_EVICTED);
-	assert_int_equal(guard_status(guard_trace_guard(t), 1, &s), 0);
+	assert_int_equal(guard_status(recording_reader_guard(t), 1, &s), 0);
 	assert_int_equal(s.hold, HOLD_ACTIVE);
-	assert_int_equal(guard_trace_counts(t).runs, 1);
-	assert_int_equal(guard_trace_line(t, "ask\t7\t0\t4\t0"), 0); /* 0 is two now */
-	assert_int_equal(guard_status(guard_trace_guard(t), 1, &s), 0);
+	assert_int_equal(recording_counts(t).runs, 1);
+	assert_int_equal(recording_read(t, "ask\t7\t0\t4\t0"), 0); /* 0 is two now */
+	assert_int_equal(guard_status(recording_reader_guard(t), 1, &s), 0);
 	assert_int_equal(s.hold, HOLD_NONE);
-	guard_trace_free(t);
+	recording_reader_free(t);
 	free(p);
 }
 
@@ -277,17 +277,17 @@ static void lines_that_say_nothing_are_refused(void **state)
 		"G\tGPU-1",
 	};
 	struct policy *p = calloc(1, sizeof(*p));
-	struct guard_trace *t;
+	struct recording_reader *t;
 
 	(void)state;
 	make_policy(p);
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	for (size_t i = 0; i < COUNT(lines); i++)
-		if (guard_trace_line(t, lines[i]) != -GW_E_PARSE)
+		if (recording_read(t, lines[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", lines[i]);
-	assert_int_equal(guard_trace_line(t, ""), 0);
-	assert_int_equal(guard_trace_line(t, "begin\t5\t0\t2"), -GW_E_NOSUPPORT);
-	guard_trace_free(t);
+	assert_int_equal(recording_read(t, ""), 0);
+	assert_int_equal(recording_read(t, "begin\t6\t0\tenforce"), -GW_E_NOSUPPORT);
+	recording_reader_free(t);
 	free(p);
 }
 
@@ -295,7 +295,7 @@ static void who_asked_too_often_is_refused_again(void **state)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct guard_decision d;
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct buf out;
 	uint64_t wall_ns;
 	unsigned evicted = 0;
@@ -304,18 +304,18 @@ static void who_asked_too_often_is_refused_again(void **state)
 	make_policy(p);
 	p->user_evictions = 1;
 	buf_init(&out, 1 << 16);
-	guard_trace_begin(&out, 0, GUARD_ENFORCE);
-	guard_trace_worker(&out, 0, "one", NULL);
+	recording_begin(&out, 0, GUARD_ENFORCE);
+	recording_worker(&out, 0, "one", NULL);
 	for (uint64_t i = 1; i <= 3; i++) {
-		guard_trace_for(&out, 1000, i * SECOND);
-		guard_trace_ask(&out, 0, REQUEST_EVICT, 0, i * SECOND);
+		recording_requester(&out, 1000, i * SECOND);
+		recording_request(&out, 0, REQUEST_EVICT, 0, i * SECOND);
 	}
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
-	while (guard_trace_decision(t, &d, &wall_ns))
+	while (recording_next_decision(t, &d, &wall_ns))
 		evicted += strcmp(d.rule, "evict command") == 0;
 	assert_int_equal(evicted, 1);
-	guard_trace_free(t);
+	recording_reader_free(t);
 	buf_done(&out);
 	free(p);
 }
@@ -323,16 +323,16 @@ static void who_asked_too_often_is_refused_again(void **state)
 static void a_worker_that_is_not_there_any_more_was_not_asked(void **state)
 {
 	struct policy *p = calloc(1, sizeof(*p));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct guard_decision d;
 	uint64_t wall_ns;
 
 	(void)state;
 	make_policy(p);
-	assert_int_equal(guard_trace_new(p, true, &t), 0);
-	assert_int_equal(guard_trace_line(t, "ask\t5\t3\t0\t0"), 0);
-	assert_false(guard_trace_decision(t, &d, &wall_ns));
-	guard_trace_free(t);
+	assert_int_equal(recording_reader_new(p, true, &t), 0);
+	assert_int_equal(recording_read(t, "ask\t5\t3\t0\t0"), 0);
+	assert_false(recording_next_decision(t, &d, &wall_ns));
+	recording_reader_free(t);
 	free(p);
 }
 
@@ -341,7 +341,7 @@ static void a_recording_of_the_first_form_is_read(void **state)
 {
 	struct policy *p = calloc(1, sizeof(*p));
 	struct scene *s = calloc(1, sizeof(*s));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct guard_decision d;
 	struct buf out;
 	uint64_t wall_ns;
@@ -355,17 +355,76 @@ static void a_recording_of_the_first_form_is_read(void **state)
 	s->roots = 1;
 	s->root[0] = (struct scene_root){ .worker = 0, .pid = 7, .start_ticks = 7 };
 	scene_write(&out, s);
-	guard_trace_ask(&out, 0, REQUEST_EVICT, 0, 2 * SECOND);
-	assert_int_equal(guard_trace_new(p, false, &t), 0);
+	buf_adds(&out, "ask\t2000000000\t0\t0\t0\n");
+	assert_int_equal(recording_reader_new(p, false, &t), 0);
 	assert_int_equal(feed(t, out.p), 0);
-	while (guard_trace_decision(t, &d, &wall_ns))
+	while (recording_next_decision(t, &d, &wall_ns))
 		;
-	assert_int_equal(guard_order_pending(guard_trace_guard(t), 0), 1);
-	assert_int_equal(guard_trace_line(t, "outcome\t3000000000\t101\t1\t0\t0\tdone"), 0);
-	assert_int_equal(guard_order_pending(guard_trace_guard(t), 0), 2);
-	guard_trace_free(t);
+	assert_int_equal(guard_order_pending(recording_reader_guard(t), 0), 1);
+	assert_int_equal(recording_read(t, "outcome\t3000000000\t101\t1\t0\t0\tdone"), 0);
+	assert_int_equal(guard_order_pending(recording_reader_guard(t), 0), 2);
+	recording_reader_free(t);
 	buf_done(&out);
 	free(s);
+	free(p);
+}
+
+static void enums_are_written_by_name(void **state)
+{
+	const struct guard_record record = { .mask = 1u << REASON_MANUAL | 1u << REASON_BUDGET,
+					     .hold = HOLD_ACTIVE };
+	struct policy *p = calloc(1, sizeof(*p));
+	struct buf out;
+
+	(void)state;
+	make_policy(p);
+	p->worker[0].kind = WORKER_VLLM;
+	p->mode = GUARD_ENFORCE;
+	buf_init(&out, 1 << 20);
+	recording_begin(&out, 3, p->mode);
+	recording_policy(&out, p);
+	recording_worker(&out, 0, "one", &record);
+	recording_request(&out, 0, REQUEST_HOLD_ACTIVE, 7, 5);
+	recording_reason(&out, "GPU-1", REASON_THERMAL, true, "hot", 5);
+	recording_heat(&out, "GPU-1", HEAT_THROTTLE | HEAT_WARM, "why", 5);
+	recording_heat(&out, "GPU-1", 0, "", 5);
+	assert_non_null(strstr(out.p, "begin\t5\t3\tenforce\n"));
+	assert_non_null(strstr(out.p, "policy\tkind\tvllm\n"));
+	assert_non_null(strstr(out.p, "policy\tresume\trestore\n"));
+	assert_non_null(strstr(out.p, "record\tmanual,budget\t0\t0\t0\tactive\t"));
+	assert_non_null(strstr(out.p, "ask\t5\t0\thold-active\t7\n"));
+	assert_non_null(strstr(out.p, "reason\t5\tGPU-1\tthermal\t1\thot\n"));
+	assert_non_null(strstr(out.p, "heat\t5\tGPU-1\tthrottle,warm\twhy\n"));
+	assert_non_null(strstr(out.p, "heat\t5\tGPU-1\t-\t\n"));
+	buf_done(&out);
+	free(p);
+}
+
+/* A row that is inserted into kind.def must not change what an old recording means. */
+static void old_numbers_keep_their_meaning(void **state)
+{
+	static const char *const kinds[] = {
+		"ollama", "llamacpp", "llamaswap",  "vllm",    "sglang",    "tabby", "kobold",
+		"comfy",  "a1111",    "checkpoint", "systemd", "container", "exec",  "signal",
+	};
+	struct policy *p = calloc(1, sizeof(*p));
+	char text[200];
+
+	(void)state;
+	for (unsigned i = 0; i < COUNT(kinds); i++) {
+		snprintf(text, sizeof(text), "mode\t1\nworkers\t1\nname\t=one\nkind\t%u\n", i);
+		assert_int_equal(policy_text_read(text, p), 0);
+		assert_int_equal(p->mode, GUARD_DRY_RUN);
+		assert_string_equal(policy_kind_name(p->worker[0].kind), kinds[i]);
+		policy_done(p);
+		snprintf(text, sizeof(text), "workers\t1\nname\t=one\nkind\t%s\n", kinds[i]);
+		assert_int_equal(policy_text_read(text, p), 0);
+		assert_string_equal(policy_kind_name(p->worker[0].kind), kinds[i]);
+		policy_done(p);
+	}
+	assert_int_equal(policy_text_read("workers\t1\nname\t=one\nkind\tnone\n", p),
+			 -GW_E_PARSE);
+	policy_done(p);
 	free(p);
 }
 
@@ -389,7 +448,7 @@ static void recorded_outcomes(struct world *o, struct buf *out)
 	for (unsigned i = 0; i < o->p.workers; i++)
 		o->w[i].has_order = false;
 	for (unsigned i = 0; i < n; i++) {
-		guard_trace_outcome(out, &done[i], whose(o, done[i].order), o->now);
+		recording_outcome(out, &done[i], whose(o, done[i].order), o->now);
 		guard_outcome(o->g, &done[i], o->now);
 	}
 	world_fetch(o);
@@ -428,17 +487,17 @@ static void record_a_world(struct world *o, struct buf *out)
 	world_guest(o, "job", 0, 5 * GIB, 0, 5 * S);
 	world_guest(o, "game", 0, 7 * GIB, 110 * S, 115 * S);
 	last.whole = false;
-	guard_trace_begin(out, 0, o->p.mode);
+	recording_begin(out, 0, o->p.mode);
 	for (unsigned i = 0; i < 2; i++)
-		guard_trace_worker(out, i, o->p.worker[i].name, i == 1 ? &o->disk[0] : NULL);
+		recording_worker(out, i, o->p.worker[i].name, i == 1 ? &o->disk[0] : NULL);
 	world_begin(o);
 	recorded_run(o, out, 45 * S);
 	o->w[1].deaf = false;
 	recorded_run(o, out, 55 * S);
-	guard_trace_ask(out, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX, o->now);
+	recording_request(out, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX, o->now);
 	world_ask(o, 1, REQUEST_HOLD_ACTIVE, UINT64_MAX);
 	recorded_run(o, out, 20 * S);
-	guard_trace_stop(out, o->now);
+	recording_stop(out, o->now);
 	assert_int_equal(guard_stop(o->g, o->now), 1);
 	world_fetch(o);
 	recorded_outcomes(o, out);
@@ -479,7 +538,7 @@ static void a_recording_is_replayed_to_the_bit_wherever_its_workers_stand(void *
 	(void)state;
 	for (unsigned turned = 0; turned < 2; turned++) {
 		struct guard_decision *again = calloc(4096, sizeof(*again));
-		struct guard_trace *t;
+		struct recording_reader *t;
 		struct buf out;
 		uint64_t wall_ns;
 		size_t n = 0;
@@ -492,16 +551,16 @@ static void a_recording_is_replayed_to_the_bit_wherever_its_workers_stand(void *
 		other = o.p;
 		other.worker[0] = o.p.worker[turned];
 		other.worker[1] = o.p.worker[!turned];
-		assert_int_equal(guard_trace_new(&other, false, &t), 0);
+		assert_int_equal(recording_reader_new(&other, false, &t), 0);
 		for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
-			assert_int_equal(guard_trace_line(t, line), 0);
-			while (guard_trace_decision(t, &again[n], &wall_ns))
+			assert_int_equal(recording_read(t, line), 0);
+			while (recording_next_decision(t, &again[n], &wall_ns))
 				assert_true(++n < 4096);
 		}
 		assert_int_equal(n, o.says);
 		assert_same_of(&o, 0, &other, again, n);
 		assert_same_of(&o, 1, &other, again, n);
-		guard_trace_free(t);
+		recording_reader_free(t);
 		world_done(&o);
 		buf_done(&out);
 		free(again);
@@ -511,7 +570,7 @@ static void a_recording_is_replayed_to_the_bit_wherever_its_workers_stand(void *
 static void reserve_and_record(struct world *o, struct buf *out, uint64_t bytes, uint64_t *id)
 {
 	assert_int_equal(guard_reserve(o->g, NULL, bytes, 0, 0, o->now, id), 0);
-	guard_trace_reserve(out, NULL, bytes, 0, 0, *id, o->now);
+	recording_reserve(out, NULL, bytes, 0, 0, *id, o->now);
 	world_fetch(o);
 }
 
@@ -525,28 +584,28 @@ static void record_a_swap(struct world *o, struct buf *out)
 	o->p.worker[1].priority = 9;
 	o->w[0].load[0] = o->w[1].load[0] = 4 * GIB;
 	last.whole = false;
-	guard_trace_begin(out, 0, o->p.mode);
+	recording_begin(out, 0, o->p.mode);
 	for (unsigned i = 0; i < 2; i++)
-		guard_trace_worker(out, i, o->p.worker[i].name, NULL);
+		recording_worker(out, i, o->p.worker[i].name, NULL);
 	world_begin(o);
 	recorded_run(o, out, 20 * S);
 	reserve_and_record(o, out, 6 * GIB, &room);
 	recorded_run(o, out, 70 * S);
-	guard_trace_ask(out, 1, REQUEST_EVICT, 0, o->now);
+	recording_request(out, 1, REQUEST_EVICT, 0, o->now);
 	assert_int_equal(
 		guard_request(o->g, 1, REQUEST_EVICT, 0, o->now, (char[200]){ 0 }, 200), 0);
 	assert_int_not_equal(guard_order_pending(o->g, 1), 0);
 	assert_int_equal(guard_orders_underway(o->g), 0);
 	next = o->p;
-	guard_trace_swap(out);
+	recording_swap(out);
 	for (unsigned i = 0; i < 2; i++)
-		guard_trace_worker(out, i, next.worker[i].name, NULL);
-	guard_trace_swapped(out, next.mode, o->now);
+		recording_worker(out, i, next.worker[i].name, NULL);
+	recording_swapped(out, next.mode, o->now);
 	assert_int_equal(guard_change_policy(o->g, &next, NULL, 0, o->now), 0);
 	world_fetch(o);
 	recorded_run(o, out, 30 * S);
 	reserve_and_record(o, out, 1 * GIB, &second);
-	guard_trace_release(out, room, o->now);
+	recording_release(out, room, o->now);
 	guard_release(o->g, room, o->now);
 	world_fetch(o);
 	recorded_run(o, out, 60 * S);
@@ -556,7 +615,7 @@ static void a_recording_goes_on_over_another_configuration_to_the_bit(void **sta
 {
 	static struct world o;
 	struct guard_decision *again = calloc(4096, sizeof(*again));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct buf out;
 	uint64_t wall_ns;
 	size_t n = 0;
@@ -566,17 +625,17 @@ static void a_recording_goes_on_over_another_configuration_to_the_bit(void **sta
 	record_a_swap(&o, &out);
 	assert_true(world_said(&o, 0, GUARD_STATES, STATE_EVICTED, NULL) >= 1);
 	assert_true(world_said(&o, 0, STATE_VERIFY_UP, STATE_ACTIVE, NULL) >= 1);
-	assert_int_equal(guard_trace_new(&o.p, false, &t), 0);
+	assert_int_equal(recording_reader_new(&o.p, false, &t), 0);
 	for (char *line = strtok(out.p, "\n"); line; line = strtok(NULL, "\n")) {
-		if (guard_trace_line(t, line) != 0)
+		if (recording_read(t, line) != 0)
 			fail_msg("refused: %s", line);
-		while (guard_trace_decision(t, &again[n], &wall_ns))
+		while (recording_next_decision(t, &again[n], &wall_ns))
 			assert_true(++n < 4096);
 	}
 	assert_int_equal(n, o.says);
 	assert_same_of(&o, 0, &o.p, again, n);
 	assert_same_of(&o, 1, &o.p, again, n);
-	guard_trace_free(t);
+	recording_reader_free(t);
 	world_done(&o);
 	buf_done(&out);
 	free(again);
@@ -597,21 +656,21 @@ static void who_was_out_is_found_as_it_is_by_a_policy_that_only_tells(void **sta
 	for (unsigned dry = 0; dry < 2; dry++) {
 		struct policy *p = calloc(1, sizeof(*p));
 		struct guard_status s;
-		struct guard_trace *t;
+		struct recording_reader *t;
 
 		make_policy(p);
 		p->mode = dry ? GUARD_DRY_RUN : GUARD_ENFORCE;
-		assert_int_equal(guard_trace_new(p, dry, &t), 0);
+		assert_int_equal(recording_reader_new(p, dry, &t), 0);
 		for (size_t i = 0; i + 1 < COUNT(lines); i++)
-			assert_int_equal(guard_trace_line(t, lines[i]), 0);
-		assert_null(guard_trace_guard(t)); /* more may come */
-		assert_int_equal(guard_trace_line(t, "games\t5\t0"), 0);
-		assert_int_equal(guard_status(guard_trace_guard(t), 0, &s), 0);
+			assert_int_equal(recording_read(t, lines[i]), 0);
+		assert_null(recording_reader_guard(t)); /* more may come */
+		assert_int_equal(recording_read(t, "games\t5\t0"), 0);
+		assert_int_equal(guard_status(recording_reader_guard(t), 0, &s), 0);
 		assert_int_equal(s.state, STATE_RECONCILE);
 		assert_int_equal(s.hold, HOLD_ACTIVE);
-		assert_int_equal(guard_trace_line(t, lines[2]), -GW_E_PARSE); /* too late */
-		assert_int_equal(guard_trace_counts(t).runs, 1);
-		guard_trace_free(t);
+		assert_int_equal(recording_read(t, lines[2]), -GW_E_PARSE); /* too late */
+		assert_int_equal(recording_counts(t).runs, 1);
+		recording_reader_free(t);
 		free(p);
 	}
 }
@@ -684,25 +743,25 @@ static void half_of_what_was_known_is_refused(void **state)
 		"games\t5\t0",
 	};
 	struct policy *p = calloc(1, sizeof(*p));
-	struct guard_trace *t;
+	struct recording_reader *t;
 	struct buf out;
 
 	(void)state;
 	make_policy(p);
 	buf_init(&out, 1 << 20);
-	assert_int_equal(guard_trace_new(NULL, false, &t), 0);
-	assert_int_equal(guard_trace_line(t, "games\t5\t0"), -GW_E_NOENT);
+	assert_int_equal(recording_reader_new(NULL, false, &t), 0);
+	assert_int_equal(recording_read(t, "games\t5\t0"), -GW_E_NOENT);
 	for (size_t i = 0; i < COUNT(bad); i++) {
 		buf_clear(&out);
-		guard_trace_begin(&out, 0, GUARD_ENFORCE);
-		guard_trace_policy(&out, p);
+		recording_begin(&out, 0, GUARD_ENFORCE);
+		recording_policy(&out, p);
 		assert_int_equal(feed(t, out.p), 0);
-		assert_int_equal(guard_trace_by(t)->workers, p->workers);
-		assert_int_equal(guard_trace_line(t, "state\tbegin"), 0);
-		if (guard_trace_line(t, bad[i]) != -GW_E_PARSE)
+		assert_int_equal(recording_reader_policy(t)->workers, p->workers);
+		assert_int_equal(recording_read(t, "state\tbegin"), 0);
+		if (recording_read(t, bad[i]) != -GW_E_PARSE)
 			fail_msg("'%s' was taken", bad[i]);
 	}
-	guard_trace_free(t);
+	recording_reader_free(t);
 	buf_done(&out);
 	free(p);
 }
@@ -722,6 +781,8 @@ int main(void)
 		cmocka_unit_test(who_asked_too_often_is_refused_again),
 		cmocka_unit_test(a_worker_that_is_not_there_any_more_was_not_asked),
 		cmocka_unit_test(a_recording_of_the_first_form_is_read),
+		cmocka_unit_test(enums_are_written_by_name),
+		cmocka_unit_test(old_numbers_keep_their_meaning),
 		cmocka_unit_test(a_recording_is_replayed_to_the_bit_wherever_its_workers_stand),
 		cmocka_unit_test(who_was_out_is_found_as_it_is_by_a_policy_that_only_tells),
 	};

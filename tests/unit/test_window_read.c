@@ -1,16 +1,10 @@
-/* A window of the service, as it is written and read back: whatever is told of a device must return. */
+/* A window of the service, written and read back: every field of a device must return. */
 #include "cli/window_read.h"
 #include "serve/render_sensor.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
+#include "unit.h"
 
 #include <math.h>
-#include <stdio.h>
-#include <string.h>
 
 static double next;
 
@@ -150,7 +144,7 @@ static struct json_doc *parsed(const char *text)
 	return doc;
 }
 
-static void what_a_window_tells_of_a_device_returns(void **state)
+TEST(what_a_window_tells_of_a_device_returns)
 {
 	struct measured_device d = { .index = 3,
 				     .uuid = "GPU-1",
@@ -164,7 +158,6 @@ static void what_a_window_tells_of_a_device_returns(void **state)
 	struct json_doc *doc;
 	char evidence[100];
 
-	(void)state;
 	d.energy = an_energy();
 	d.sensor = a_sensor();
 	d.who = the_shares();
@@ -185,7 +178,7 @@ static void what_a_window_tells_of_a_device_returns(void **state)
 	buf_done(&again);
 }
 
-static void what_is_not_told_is_not_known(void **state)
+TEST(what_is_not_told_is_not_known)
 {
 	static const char *const documents[] = {
 		"{\"devices\":[{\"index\":0}]}",
@@ -196,8 +189,7 @@ static void what_is_not_told_is_not_known(void **state)
 	};
 	struct measured_device d;
 
-	(void)state;
-	for (unsigned i = 0; i < sizeof(documents) / sizeof(documents[0]); i++) {
+	for (unsigned i = 0; i < COUNT_OF(documents); i++) {
 		struct json_doc *doc = parsed(documents[i]);
 
 		assert_false(window_read_device(doc, 0, &d));
@@ -211,12 +203,4 @@ static void what_is_not_told_is_not_known(void **state)
 	}
 }
 
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(what_a_window_tells_of_a_device_returns),
-		cmocka_unit_test(what_is_not_told_is_not_known),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
-}
+UNIT_MAIN(NULL, NULL)
