@@ -378,8 +378,7 @@ static void two_makes_of_sensor_in_one_are_refused(void **state)
 	assert_int_equal(sim_load_text("t", "[[gpu]]\nsensor = { low_pass_ms = 300 }\n", error,
 				       sizeof(error)),
 			 -1);
-	assert_string_equal(error,
-			    "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
+	assert_string_equal(error, "t:2:10: 'low_pass_ms' and 'sample_ms' exclude each other");
 }
 
 #define TEST(f) cmocka_unit_test_teardown(f, stop)
