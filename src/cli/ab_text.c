@@ -121,8 +121,6 @@ static void print_noise(const struct ab_report *r)
 	row("Noise", "%s", text);
 }
 
-/* ---- the table ---- */
-
 static void set_verdict(struct table *t, const struct ab_report *r, enum ab_metric m)
 {
 	static const char *const words[] = { "undecided", "better", "worse" };
@@ -171,8 +169,6 @@ static void print_table(const struct ab_report *r)
 	table_print(&t, term_width());
 	table_done(&t);
 }
-
-/* ---- the lines below it ---- */
 
 static void print_iteration(const struct ab_report *r)
 {

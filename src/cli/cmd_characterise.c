@@ -24,8 +24,6 @@ struct outcome {
 	char path[4096];   /* "": not saved         */
 };
 
-/* ---- measuring ---- */
-
 static void show_progress(void *ctx, const char *what, double done_ratio)
 {
 	const struct gw_device *d = ctx;
@@ -127,8 +125,6 @@ static void process_device(const struct cli *c, struct outcome *o)
 			save_outcome(o);
 	}
 }
-
-/* ---- output ---- */
 
 enum { SOURCE, EVERY, COVERS, LATE, COST, WORST, FROM };
 
@@ -305,8 +301,6 @@ static int print_json(const struct cli *c, const struct outcome *o, unsigned n)
 	free(l);
 	return code;
 }
-
-/* ---- the command ---- */
 
 static int exit_code(const struct outcome *o, unsigned n)
 {

@@ -56,8 +56,6 @@ static bool has_capability(const struct privilege_check *l, unsigned capability)
 	return l->capabilities >> capability & 1;
 }
 
-/* ---- one function per permission ---- */
-
 static void check_companion(struct privilege_check *l, struct render_privilege *p)
 {
 	uint64_t until = clock_mono_ns(clock_real()) + COMPANION_TIMEOUT_NS;

@@ -116,8 +116,6 @@ static enum term_style validity_style(enum gw_validity v)
 	return v == GW_VALID ? TERM_GOOD : v == GW_SUSPECT ? TERM_WARN : TERM_BAD;
 }
 
-/* ---- one run ---- */
-
 static void print_energy(const struct measured_run *r)
 {
 	char a[80], b[32];
@@ -408,8 +406,6 @@ static void print_run(const struct measured_run *r, const struct measured *m)
 	print_windows(r);
 	print_codes(r);
 }
-
-/* ---- several runs ---- */
 
 static bool is_usable(const struct measured_run *r)
 {
